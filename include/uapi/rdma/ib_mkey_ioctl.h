@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: ((GPL-2.0 WITH Linux-syscall-note) OR BSD-2-Clause) */
+/*
+ * ioctl ABI of ib_mkey: indirect memory keys and host access to device memory.
+ *
+ * Every method is an RDMA_VERBS_IOCTL (see rdma/rdma_user_ioctl.h) in the
+ * driver namespace of the device that ib_mkey extends, on a standard object.
+ * Device memory itself needs nothing from here but the copy method: it is
+ * allocated, freed and registered with the standard UVERBS_OBJECT_DM methods
+ * and UVERBS_METHOD_DM_MR_REG. A key is a UVERBS_OBJECT_MR and is destroyed
+ * with UVERBS_METHOD_MR_DESTROY.
+ *
+ * Errors, for all methods: see Documentation/infiniband/mkey/uapi.rst.
+ */
+#ifndef IB_MKEY_IOCTL_H
+#define IB_MKEY_IOCTL_H
+
+#include <linux/types.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+
+/** IB_MKEY_MAX_DIMS - dimensions of an interleaved layout, at most */
+#define IB_MKEY_MAX_DIMS 8
+
+/** IB_MKEY_MAX_ENTRIES - entries or blocks of one key, at most */
+#define IB_MKEY_MAX_ENTRIES 65536
+
+/*
+ * Providers number their own methods on the same standard objects from 0;
+ * of the 8 that an object can have, ib_mkey takes the later ones.
+ */
+
+/** enum ib_mkey_device_methods - methods on UVERBS_OBJECT_DEVICE */
+enum ib_mkey_device_methods {
+	/** @IB_MKEY_METHOD_QUERY_CAPS: what the device can do with keys */
+	IB_MKEY_METHOD_QUERY_CAPS = (1U << UVERBS_ID_NS_SHIFT) + 6,
+};
+
+/** enum ib_mkey_query_caps_attrs - attributes of IB_MKEY_METHOD_QUERY_CAPS */
+enum ib_mkey_query_caps_attrs {
+	/** @IB_MKEY_ATTR_QUERY_CAPS_RESP: out, struct ib_uverbs_mkey_caps */
+	IB_MKEY_ATTR_QUERY_CAPS_RESP = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/** enum ib_mkey_dm_methods - methods on UVERBS_OBJECT_DM */
+enum ib_mkey_dm_methods {
+	/** @IB_MKEY_METHOD_DM_COPY: copy between host and device memory */
+	IB_MKEY_METHOD_DM_COPY = (1U << UVERBS_ID_NS_SHIFT) + 3,
+};
+
+/** enum ib_mkey_dm_copy_attrs - attributes of IB_MKEY_METHOD_DM_COPY */
+enum ib_mkey_dm_copy_attrs {
+	/** @IB_MKEY_ATTR_DM_COPY_HANDLE: idr, the UVERBS_OBJECT_DM */
+	IB_MKEY_ATTR_DM_COPY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/** @IB_MKEY_ATTR_DM_COPY_DIR: in, enum ib_uverbs_mkey_dm_copy_dir, 64 bit constant */
+	IB_MKEY_ATTR_DM_COPY_DIR,
+	/** @IB_MKEY_ATTR_DM_COPY_OFFSET: in, u64, bytes from the buffer's start */
+	IB_MKEY_ATTR_DM_COPY_OFFSET,
+	/** @IB_MKEY_ATTR_DM_COPY_ADDR: in, u64, address in the caller's memory */
+	IB_MKEY_ATTR_DM_COPY_ADDR,
+	/** @IB_MKEY_ATTR_DM_COPY_LENGTH: in, u64, bytes; zero copies nothing */
+	IB_MKEY_ATTR_DM_COPY_LENGTH,
+};
+
+/** enum ib_uverbs_mkey_dm_copy_dir - direction of IB_MKEY_METHOD_DM_COPY */
+enum ib_uverbs_mkey_dm_copy_dir {
+	/** @IB_UVERBS_MKEY_DM_COPY_TO: from the caller's memory to the device's */
+	IB_UVERBS_MKEY_DM_COPY_TO,
+	/** @IB_UVERBS_MKEY_DM_COPY_FROM: from the device's memory to the caller's */
+	IB_UVERBS_MKEY_DM_COPY_FROM,
+};
+
+/** enum ib_mkey_mr_methods - methods on UVERBS_OBJECT_MR */
+enum ib_mkey_mr_methods {
+	/** @IB_MKEY_METHOD_CREATE: create an unbound key */
+	IB_MKEY_METHOD_CREATE = (1U << UVERBS_ID_NS_SHIFT) + 1,
+	/** @IB_MKEY_METHOD_BIND_LIST: bind a list of ranges, one after another */
+	IB_MKEY_METHOD_BIND_LIST,
+	/** @IB_MKEY_METHOD_BIND_INTERLEAVED: bind strided blocks */
+	IB_MKEY_METHOD_BIND_INTERLEAVED,
+	/** @IB_MKEY_METHOD_UNBIND: return a key to its state after creation */
+	IB_MKEY_METHOD_UNBIND,
+	/** @IB_MKEY_METHOD_QUERY: what is bound */
+	IB_MKEY_METHOD_QUERY,
+};
+
+/** enum ib_mkey_create_attrs - attributes of IB_MKEY_METHOD_CREATE */
+enum ib_mkey_create_attrs {
+	/** @IB_MKEY_ATTR_CREATE_HANDLE: idr, new UVERBS_OBJECT_MR */
+	IB_MKEY_ATTR_CREATE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/** @IB_MKEY_ATTR_CREATE_PD_HANDLE: idr, UVERBS_OBJECT_PD */
+	IB_MKEY_ATTR_CREATE_PD_HANDLE,
+	/** @IB_MKEY_ATTR_CREATE_MAX_ENTRIES: in, u32, 1 to IB_MKEY_MAX_ENTRIES */
+	IB_MKEY_ATTR_CREATE_MAX_ENTRIES,
+	/** @IB_MKEY_ATTR_CREATE_RESP_LKEY: out, u32 */
+	IB_MKEY_ATTR_CREATE_RESP_LKEY,
+	/** @IB_MKEY_ATTR_CREATE_RESP_RKEY: out, u32 */
+	IB_MKEY_ATTR_CREATE_RESP_RKEY,
+};
+
+/** enum ib_mkey_bind_list_attrs - attributes of IB_MKEY_METHOD_BIND_LIST */
+enum ib_mkey_bind_list_attrs {
+	/** @IB_MKEY_ATTR_BIND_LIST_HANDLE: idr, the key (UVERBS_OBJECT_MR) */
+	IB_MKEY_ATTR_BIND_LIST_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/** @IB_MKEY_ATTR_BIND_LIST_ACCESS: in, u32 flags, enum ib_uverbs_access_flags */
+	IB_MKEY_ATTR_BIND_LIST_ACCESS,
+	/**
+	 * @IB_MKEY_ATTR_BIND_LIST_ENTRIES: in, u64, address of an array of
+	 * struct ib_uverbs_mkey_sge (an attribute itself ends at 64 KiB)
+	 */
+	IB_MKEY_ATTR_BIND_LIST_ENTRIES,
+	/** @IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES: in, u32, not zero */
+	IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES,
+};
+
+/** enum ib_mkey_bind_interleaved_attrs - attributes of IB_MKEY_METHOD_BIND_INTERLEAVED */
+enum ib_mkey_bind_interleaved_attrs {
+	/** @IB_MKEY_ATTR_BIND_INTERLEAVED_HANDLE: idr, the key (UVERBS_OBJECT_MR) */
+	IB_MKEY_ATTR_BIND_INTERLEAVED_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/** @IB_MKEY_ATTR_BIND_INTERLEAVED_ACCESS: in, u32 flags, enum ib_uverbs_access_flags */
+	IB_MKEY_ATTR_BIND_INTERLEAVED_ACCESS,
+	/**
+	 * @IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT: in, array of u64, one a
+	 * dimension, outermost first; its size gives the number of dimensions
+	 */
+	IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT,
+	/**
+	 * @IB_MKEY_ATTR_BIND_INTERLEAVED_BLOCKS: in, u64, address of an array
+	 * of struct ib_uverbs_mkey_block
+	 */
+	IB_MKEY_ATTR_BIND_INTERLEAVED_BLOCKS,
+	/** @IB_MKEY_ATTR_BIND_INTERLEAVED_NUM_BLOCKS: in, u32, not zero */
+	IB_MKEY_ATTR_BIND_INTERLEAVED_NUM_BLOCKS,
+};
+
+/** enum ib_mkey_unbind_attrs - attributes of IB_MKEY_METHOD_UNBIND */
+enum ib_mkey_unbind_attrs {
+	/** @IB_MKEY_ATTR_UNBIND_HANDLE: idr, the key (UVERBS_OBJECT_MR) */
+	IB_MKEY_ATTR_UNBIND_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/** enum ib_mkey_query_attrs - attributes of IB_MKEY_METHOD_QUERY */
+enum ib_mkey_query_attrs {
+	/** @IB_MKEY_ATTR_QUERY_HANDLE: idr, the key (UVERBS_OBJECT_MR) */
+	IB_MKEY_ATTR_QUERY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/** @IB_MKEY_ATTR_QUERY_RESP: out, struct ib_uverbs_mkey_info */
+	IB_MKEY_ATTR_QUERY_RESP,
+	/**
+	 * @IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT: out, optional, array of u64;
+	 * as many as fit are written, see ib_uverbs_mkey_info.num_dims
+	 */
+	IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT,
+	/**
+	 * @IB_MKEY_ATTR_QUERY_BLOCKS: in, optional, u64, address of an array of
+	 * struct ib_uverbs_mkey_block to be written. As many as fit and exist
+	 * are, see ib_uverbs_mkey_info.num_entries; entries of a list have
+	 * strides of zero.
+	 */
+	IB_MKEY_ATTR_QUERY_BLOCKS,
+	/** @IB_MKEY_ATTR_QUERY_NUM_BLOCKS: in, u32, blocks that fit; goes with the former */
+	IB_MKEY_ATTR_QUERY_NUM_BLOCKS,
+};
+
+/**
+ * struct ib_uverbs_mkey_sge - a range of a leaf
+ * @addr: first byte: an address in the MR that @lkey names, an offset where
+ *	that is zero-based
+ * @length: bytes, not zero
+ * @lkey: lkey of a memory region in the key's protection domain
+ * @reserved: zero
+ */
+struct ib_uverbs_mkey_sge {
+	__aligned_u64 addr;
+	__aligned_u64 length;
+	__u32 lkey;
+	__u32 reserved;
+};
+
+/**
+ * struct ib_uverbs_mkey_block - a repeated block of a leaf
+ * @addr: first byte of the block at index zero of every dimension
+ * @bytes_count: bytes of one block, not zero
+ * @stride: bytes from one block's start to the next one's, for each dimension,
+ *	outermost first; may be negative or zero; the unused ones are zero
+ * @lkey: lkey of a memory region in the key's protection domain
+ * @reserved: zero
+ */
+struct ib_uverbs_mkey_block {
+	__aligned_u64 addr;
+	__aligned_u64 bytes_count;
+	__aligned_s64 stride[IB_MKEY_MAX_DIMS];
+	__u32 lkey;
+	__u32 reserved;
+};
+
+/** enum ib_uverbs_mkey_cap_flags - bits of ib_uverbs_mkey_caps.flags */
+enum ib_uverbs_mkey_cap_flags {
+	/** @IB_UVERBS_MKEY_CAP_DM: standard device-memory verbs work */
+	IB_UVERBS_MKEY_CAP_DM = 1 << 0,
+	/** @IB_UVERBS_MKEY_CAP_LIST: IB_MKEY_METHOD_BIND_LIST works */
+	IB_UVERBS_MKEY_CAP_LIST = 1 << 1,
+	/** @IB_UVERBS_MKEY_CAP_INTERLEAVED: IB_MKEY_METHOD_BIND_INTERLEAVED works */
+	IB_UVERBS_MKEY_CAP_INTERLEAVED = 1 << 2,
+	/** @IB_UVERBS_MKEY_CAP_ATOMIC: atomics through a key */
+	IB_UVERBS_MKEY_CAP_ATOMIC = 1 << 3,
+};
+
+/** enum ib_uverbs_mkey_dm_class - bits of ib_uverbs_mkey_caps.dm_classes */
+enum ib_uverbs_mkey_dm_class {
+	/** @IB_UVERBS_MKEY_DM_HOST: RAM of the host, near the device */
+	IB_UVERBS_MKEY_DM_HOST = 1 << 0,
+};
+
+/**
+ * struct ib_uverbs_mkey_caps - what a device can do
+ * @max_dm_size: device memory in bytes, for all users together
+ * @flags: bits of enum ib_uverbs_mkey_cap_flags
+ * @max_entries: entries or blocks of one key
+ * @max_dims: dimensions of an interleaved layout
+ * @max_depth: levels of keys over keys; 1: a key's leaves are not keys
+ * @dm_classes: bits of enum ib_uverbs_mkey_dm_class
+ */
+struct ib_uverbs_mkey_caps {
+	__aligned_u64 max_dm_size;
+	__aligned_u64 flags;
+	__u32 max_entries;
+	__u32 max_dims;
+	__u32 max_depth;
+	__u32 dm_classes;
+};
+
+/** enum ib_uverbs_mkey_kind - ib_uverbs_mkey_info.kind */
+enum ib_uverbs_mkey_kind {
+	/** @IB_UVERBS_MKEY_UNBOUND: nothing is bound; every access fails */
+	IB_UVERBS_MKEY_UNBOUND,
+	/** @IB_UVERBS_MKEY_LIST: bound by IB_MKEY_METHOD_BIND_LIST */
+	IB_UVERBS_MKEY_LIST,
+	/** @IB_UVERBS_MKEY_INTERLEAVED: bound by IB_MKEY_METHOD_BIND_INTERLEAVED */
+	IB_UVERBS_MKEY_INTERLEAVED,
+};
+
+/**
+ * struct ib_uverbs_mkey_info - what is bound to a key
+ * @length: bytes that the key addresses, 0 when unbound
+ * @kind: enum ib_uverbs_mkey_kind
+ * @access: enum ib_uverbs_access_flags, as bound
+ * @max_entries: entries that the key was created for
+ * @num_entries: entries or blocks bound
+ * @num_dims: dimensions bound, 0 for a list
+ * @lkey: local key
+ * @rkey: remote key
+ * @reserved: zero
+ */
+struct ib_uverbs_mkey_info {
+	__aligned_u64 length;
+	__u32 kind;
+	__u32 access;
+	__u32 max_entries;
+	__u32 num_entries;
+	__u32 num_dims;
+	__u32 lkey;
+	__u32 rkey;
+	__u32 reserved;
+};
+
+#endif /* IB_MKEY_IOCTL_H */
