@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Headers of which bindgen makes Rust bindings. What the kernel crate binds
+ * already is taken from there, see mod.rs.
+ */
+#include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
+#include <rdma/uverbs_std_types.h>
+#include <rdma/ib_mkey_ioctl.h>
+#include <rdma/restrack.h>
+#include <linux/module.h>
+#include <linux/srcu.h>

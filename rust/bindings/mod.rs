@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Bindings of the kernel and, beside those that the `kernel` crate has, of the RDMA headers.
+
+#![allow(
+    missing_docs,
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals,
+    dead_code,
+    unreachable_pub,
+    clippy::all,
+    clippy::undocumented_unsafe_blocks,
+    unsafe_op_in_unsafe_fn,
+    improper_ctypes,
+    reason = "generated code"
+)]
+
+pub(crate) use kernel::bindings::*;
+
+mod raw {
+    use super::*;
+    use kernel::ffi;
+
+    include!(concat!(env!("IB_MKEY_OBJ"), "/bindings_generated.rs"));
+}
+pub(crate) use raw::*;
+
+mod helpers {
+    use super::*;
+    use kernel::ffi;
+
+    include!(concat!(
+        env!("IB_MKEY_OBJ"),
+        "/bindings_helpers_generated.rs"
+    ));
+}
+pub(crate) use helpers::*;

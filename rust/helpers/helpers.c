@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Callable copies of static inline functions and macros. Each file is in the
+ * form that the kernel's rust/helpers expects.
+ */
+
+#ifndef __rust_helper
+#define __rust_helper
+#endif
+
+#include "rdma.c"
