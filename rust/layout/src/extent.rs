@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The part of a leaf that an entry or block reaches.
+
+use super::Error;
+
+/// The part of a leaf that an entry or block reaches, from the first byte of
+/// all its repetitions to the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    leaf: u32,
+    start: u64,
+    end: u64,
+}
+
+impl Extent {
+    /// Bytes `start..start + len` of `leaf`.
+    pub(super) fn new(leaf: u32, start: u64, len: u64) -> Result<Self, Error> {
+        let end = start.checked_add(len).ok_or(Error::Overflow)?;
+        Ok(Self { leaf, start, end })
+    }
+
+    /// Adds the repetitions `count` times, `stride` bytes apart.
+    ///
+    /// The lowest and the highest repetition of several dimensions are those
+    /// of each of them, so that this can be applied to one after another.
+    pub(super) fn repeat(self, count: u64, stride: i64) -> Result<Self, Error> {
+        let reach = stride
+            .unsigned_abs()
+            .checked_mul(count.saturating_sub(1))
+            .ok_or(Error::Overflow)?;
+        if stride < 0 {
+            let start = self.start.checked_sub(reach).ok_or(Error::Overflow)?;
+            Ok(Self { start, ..self })
+        } else {
+            let end = self.end.checked_add(reach).ok_or(Error::Overflow)?;
+            Ok(Self { end, ..self })
+        }
+    }
+
+    /// Returns the leaf, as numbered by the caller.
+    pub fn leaf(&self) -> u32 {
+        self.leaf
+    }
+
+    /// Returns the lowest address reached.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Returns the address after the highest byte reached.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Checks that a leaf of `len` bytes from address `start` on has all bytes
+    /// that are reached.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfLeaf`] if it has not.
+    pub fn check_within(&self, start: u64, len: u64) -> Result<(), Error> {
+        // Relative to the leaf's start, so that a leaf may end at 2^64.
+        match self.end.checked_sub(start) {
+            Some(end) if self.start >= start && end <= len => Ok(()),
+            _ => Err(Error::OutOfLeaf),
+        }
+    }
+}

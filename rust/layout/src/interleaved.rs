@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Strided blocks, interleaved.
+
+use core::num::NonZeroU64;
+use core::ops::DerefMut;
+use core::slice;
+
+use super::grid::Grid;
+use super::runs::{check_range, Walk};
+use super::steps::step;
+use super::{Error, Extent, Run, Runs};
+
+/// Dimensions of an interleaved layout, at most.
+pub const MAX_DIMS: usize = 8;
+
+/// A repeated block of a leaf.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    leaf: u32,
+    addr: u64,
+    bytes_count: u64,
+    stride: [i64; MAX_DIMS],
+    /// Offset of the first byte among those of one index tuple, once the
+    /// layout is made.
+    start: u64,
+}
+
+impl Block {
+    /// Describes `bytes_count` bytes of `leaf`, at `addr` where the index is
+    /// zero in every dimension.
+    ///
+    /// `stride` is the distance from one block's start to the next one's, for
+    /// each dimension, outermost first. What it says of dimensions that the
+    /// layout does not have is ignored.
+    pub fn new(leaf: u32, addr: u64, bytes_count: u64, stride: [i64; MAX_DIMS]) -> Self {
+        Self {
+            leaf,
+            addr,
+            bytes_count,
+            stride,
+            start: 0,
+        }
+    }
+
+    /// Returns the leaf, as numbered by the caller.
+    pub fn leaf(&self) -> u32 {
+        self.leaf
+    }
+
+    /// Returns the address of the first byte at index zero.
+    pub fn addr(&self) -> u64 {
+        self.addr
+    }
+
+    /// Returns the number of bytes of one repetition.
+    pub fn bytes_count(&self) -> u64 {
+        self.bytes_count
+    }
+
+    /// Returns the strides, outermost dimension first.
+    pub fn stride(&self) -> &[i64; MAX_DIMS] {
+        &self.stride
+    }
+
+    /// The repetition at the index tuple `digits`.
+    ///
+    /// Intermediate sums may leave the address space where the result does
+    /// not, so all address arithmetic of an accepted layout wraps.
+    fn piece(&self, dims: &Dims, digits: &[u64; MAX_DIMS]) -> Run {
+        let addr = self
+            .stride
+            .iter()
+            .zip(digits)
+            .take(dims.used)
+            .fold(self.addr, |addr, (stride, digit)| {
+                addr.wrapping_add((*stride as u64).wrapping_mul(*digit))
+            });
+        Run {
+            leaf: self.leaf,
+            addr,
+            len: self.bytes_count,
+        }
+    }
+
+    fn extent(&self, dims: &Dims) -> Result<Extent, Error> {
+        let mut extent = Extent::new(self.leaf, self.addr, self.bytes_count)?;
+        for (stride, count) in self.stride.iter().zip(dims.iter()) {
+            extent = extent.repeat(count.get(), *stride)?;
+        }
+        Ok(extent)
+    }
+
+    /// Whether `next` always continues where this block ends.
+    fn is_continued_by(&self, next: &Self, dims: &Dims) -> bool {
+        let moves_alike = self
+            .stride
+            .iter()
+            .zip(&next.stride)
+            .zip(dims.iter())
+            .all(|((a, b), count)| a == b || count.get() == 1);
+        self.leaf == next.leaf
+            && self.addr.checked_add(self.bytes_count) == Some(next.addr)
+            && moves_alike
+    }
+}
+
+/// How often blocks are repeated, outermost dimension first.
+#[derive(Clone, Copy, Debug)]
+struct Dims {
+    counts: [NonZeroU64; MAX_DIMS],
+    used: usize,
+}
+
+impl Dims {
+    fn new(repeat_count: &[u64]) -> Result<Self, Error> {
+        let mut dims = Self {
+            counts: [NonZeroU64::MIN; MAX_DIMS],
+            used: repeat_count.len(),
+        };
+        if dims.used == 0 {
+            return Err(Error::Zero);
+        }
+        if dims.used > MAX_DIMS {
+            return Err(Error::TooManyDims);
+        }
+        for (count, repeat) in dims.counts.iter_mut().zip(repeat_count) {
+            *count = NonZeroU64::new(*repeat).ok_or(Error::Zero)?;
+        }
+        Ok(dims)
+    }
+
+    fn iter(&self) -> impl DoubleEndedIterator<Item = NonZeroU64> + ExactSizeIterator + '_ {
+        self.counts.iter().take(self.used).copied()
+    }
+
+    fn product(&self) -> Option<u64> {
+        self.iter()
+            .try_fold(1u64, |product, count| product.checked_mul(count.get()))
+    }
+
+    /// The index tuple number `index`, in the order of the layout.
+    fn digits(&self, mut index: u64) -> [u64; MAX_DIMS] {
+        let mut digits = [0; MAX_DIMS];
+        for (digit, count) in digits.iter_mut().zip(&self.counts).take(self.used).rev() {
+            step();
+            *digit = index % *count;
+            index /= *count;
+        }
+        digits
+    }
+}
+
+/// Strided blocks, interleaved.
+///
+/// Dimension 0 is the outermost. For each index tuple there are block 0's
+/// bytes, block 1's, and so on; a block starts at the sum of its address and
+/// of `index[d] * stride[d]` over all dimensions.
+#[derive(Debug)]
+pub struct Interleaved<S> {
+    blocks: S,
+    dims: Dims,
+    /// Bytes of one index tuple.
+    group: NonZeroU64,
+    length: u64,
+    /// The same bytes as one piece, repeated, if the blocks form one.
+    grid: Option<Grid>,
+}
+
+impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
+    /// Makes a layout that repeats `blocks`.
+    ///
+    /// `repeat_count` has one count a dimension, outermost first.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Zero`] if there are no dimensions or no blocks, or if a
+    ///   count or byte count is zero.
+    /// - [`Error::TooManyDims`] if there are more than [`MAX_DIMS`].
+    /// - [`Error::Overflow`] if the sum of the bytes, an address that is
+    ///   reached, or the one after the last such byte of a block, does not fit
+    ///   64 bits.
+    pub fn new(repeat_count: &[u64], mut blocks: S) -> Result<Self, Error> {
+        let dims = Dims::new(repeat_count)?;
+        if blocks.iter().any(|block| block.bytes_count == 0) {
+            return Err(Error::Zero);
+        }
+        let mut group = 0u64;
+        for block in blocks.iter_mut() {
+            for unused in block.stride.iter_mut().skip(dims.used) {
+                *unused = 0;
+            }
+            block.extent(&dims)?;
+            block.start = group;
+            group = group
+                .checked_add(block.bytes_count)
+                .ok_or(Error::Overflow)?;
+        }
+        // Blocks have bytes, so that only a layout without blocks has none.
+        let group = NonZeroU64::new(group).ok_or(Error::Zero)?;
+        let length = dims
+            .product()
+            .and_then(|product| product.checked_mul(group.get()))
+            .ok_or(Error::Overflow)?;
+        let grid = Self::grid(&dims, &blocks, group);
+        Ok(Self {
+            blocks,
+            dims,
+            group,
+            length,
+            grid,
+        })
+    }
+
+    fn grid(dims: &Dims, blocks: &[Block], group: NonZeroU64) -> Option<Grid> {
+        let contiguous = blocks
+            .iter()
+            .zip(blocks.iter().skip(1))
+            .all(|(block, next)| block.is_continued_by(next, dims));
+        let first = blocks.first().filter(|_| contiguous)?;
+        let piece = Run {
+            leaf: first.leaf,
+            addr: first.addr,
+            len: group.get(),
+        };
+        let strides = first.stride.iter().copied().take(dims.used);
+        Some(Grid::new(piece, group, dims.iter().zip(strides).rev()))
+    }
+
+    /// Returns the number of bytes; never zero.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Returns the number of repetitions in each dimension, outermost first.
+    pub fn repeat_counts(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
+        self.dims.iter().map(NonZeroU64::get)
+    }
+
+    /// Returns the blocks, as they were described; strides of dimensions that
+    /// the layout does not have are zero.
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// Returns the bytes that block `index` reaches, if there is one.
+    pub fn extent(&self, index: usize) -> Option<Extent> {
+        self.blocks.get(index)?.extent(&self.dims).ok()
+    }
+
+    /// See [`Layout::runs`](super::Layout::runs).
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn runs(&self, offset: u64, len: u64) -> Result<Runs<'_>, Error> {
+        check_range(offset, len, self.length)?;
+        if let Some(grid) = &self.grid {
+            let (piece, pos, walk) = grid.seek(offset);
+            return Ok(Runs::new(len, piece.skip(pos), Walk::Grid(walk)));
+        }
+        let (piece, pos, walk) = self.seek(offset).ok_or(Error::Range)?;
+        Ok(Runs::new(len, piece.skip(pos), Walk::Blocks(walk)))
+    }
+
+    /// See [`Layout::resolve`](super::Layout::resolve).
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn resolve(&self, offset: u64, len: u64) -> Result<Run, Error> {
+        check_range(offset, len, self.length)?;
+        let (piece, pos, _) = self.seek(offset).ok_or(Error::Range)?;
+        piece.part(pos, len)
+    }
+
+    /// The block of `offset`, the position in it, and a cursor to the blocks after it.
+    fn seek(&self, offset: u64) -> Option<(Run, u64, BlocksWalk<'_>)> {
+        step();
+        let digits = self.dims.digits(offset / self.group);
+        let pos = offset % self.group;
+        let after = self.blocks.partition_point(|block| {
+            step();
+            block.start <= pos
+        });
+        // Block 0 starts at 0, so that one is before.
+        let (block, rest) = self.blocks.get(after.checked_sub(1)?..)?.split_first()?;
+        let walk = BlocksWalk {
+            blocks: &self.blocks,
+            rest: rest.iter(),
+            dims: &self.dims,
+            digits,
+        };
+        let piece = block.piece(&self.dims, &digits);
+        Some((piece, pos.wrapping_sub(block.start), walk))
+    }
+}
+
+/// A cursor over repeated blocks, endless.
+#[derive(Clone, Debug)]
+pub(super) struct BlocksWalk<'a> {
+    blocks: &'a [Block],
+    /// What is left of the blocks at this index tuple.
+    rest: slice::Iter<'a, Block>,
+    dims: &'a Dims,
+    digits: [u64; MAX_DIMS],
+}
+
+impl BlocksWalk<'_> {
+    #[inline]
+    pub(super) fn next_piece(&mut self) -> Option<Run> {
+        if self.rest.len() == 0 {
+            self.next_tuple();
+        }
+        let block = self.rest.next()?;
+        Some(block.piece(self.dims, &self.digits))
+    }
+
+    fn next_tuple(&mut self) {
+        self.rest = self.blocks.iter();
+        let counted = self.digits.iter_mut().zip(&self.dims.counts);
+        for (digit, count) in counted.take(self.dims.used).rev() {
+            step();
+            let next = digit.saturating_add(1);
+            if next < count.get() {
+                *digit = next;
+                break;
+            }
+            *digit = 0;
+        }
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Layouts of memory keys.
+//!
+//! A layout says which bytes of which leaves an indirect memory key addresses,
+//! and in which order. It is either a [`List`] of ranges, one after another,
+//! or an [`Interleaved`] pattern of strided blocks. Addresses of the key are
+//! zero-based: they are offsets `0..length`.
+//!
+//! A layout is checked completely when it is made. After that, [`Layout::runs`]
+//! turns a range of offsets into runs of contiguous bytes; it computes its
+//! position and never walks what lies before it.
+//!
+//! Nothing here allocates, recurses, panics or is `unsafe`, and nothing knows
+//! the kernel: a leaf is a number that the caller gave it. The caller also
+//! brings the storage of the entries, anything that derefs to a slice.
+//!
+//! These files are both a Cargo crate, for its tests, and a module of the
+//! kernel module's crate. Paths are therefore relative, and what only suits a
+//! crate's root is left out when `MODULE` is set, as the kernel does.
+
+#![cfg_attr(not(MODULE), no_std)]
+#![cfg_attr(MODULE, allow(dead_code, unreachable_pub))]
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod error;
+mod extent;
+mod grid;
+mod interleaved;
+mod list;
+mod runs;
+#[cfg(test)]
+mod seek_tests;
+mod steps;
+
+use core::ops::DerefMut;
+
+pub use self::error::Error;
+pub use self::extent::Extent;
+pub use self::interleaved::{Block, Interleaved, MAX_DIMS};
+pub use self::list::{Entry, List};
+pub use self::runs::{Run, Runs};
+
+/// What is bound to a key.
+///
+/// `E` and `B` store the entries of a list and the blocks of an interleaved
+/// layout.
+// A smaller interleaved variant would need an allocation of its own.
+#[allow(clippy::large_enum_variant)]
+#[derive(Debug)]
+pub enum Layout<E, B> {
+    /// Ranges, one after another.
+    List(List<E>),
+    /// Strided blocks.
+    Interleaved(Interleaved<B>),
+}
+
+impl<E, B> Layout<E, B>
+where
+    E: DerefMut<Target = [Entry]>,
+    B: DerefMut<Target = [Block]>,
+{
+    /// Returns the number of bytes that the key addresses; never zero.
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::List(list) => list.length(),
+            Self::Interleaved(interleaved) => interleaved.length(),
+        }
+    }
+
+    /// Returns the number of entries or blocks.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::List(list) => list.entries().len(),
+            Self::Interleaved(interleaved) => interleaved.blocks().len(),
+        }
+    }
+
+    /// Returns the bytes that entry or block `index` reaches in its leaf.
+    ///
+    /// Gives [`None`] if there is no such entry or block.
+    pub fn extent(&self, index: usize) -> Option<Extent> {
+        match self {
+            Self::List(list) => list.extent(index),
+            Self::Interleaved(interleaved) => interleaved.extent(index),
+        }
+    }
+
+    /// Returns the extents of all entries or blocks, in order.
+    pub fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
+        (0..self.count()).map_while(|index| self.extent(index))
+    }
+
+    /// Returns the runs that make up `len` bytes from `offset` on, in order.
+    ///
+    /// Each run is as long as it can be: no run continues, in the same leaf,
+    /// where the one before it ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Range`] if the bytes are not all within the layout's length.
+    pub fn runs(&self, offset: u64, len: u64) -> Result<Runs<'_>, Error> {
+        match self {
+            Self::List(list) => list.runs(offset, len),
+            Self::Interleaved(interleaved) => interleaved.runs(offset, len),
+        }
+    }
+
+    /// Returns the one place where `len` bytes from `offset` on are, for an
+    /// access that cannot be split.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Range`] if the bytes are not all within the layout's length.
+    /// - [`Error::Zero`] if `len` is zero.
+    /// - [`Error::Straddles`] if they are not all in one entry or block, even
+    ///   where the next one happens to continue in memory.
+    pub fn resolve(&self, offset: u64, len: u64) -> Result<Run, Error> {
+        match self {
+            Self::List(list) => list.resolve(offset, len),
+            Self::Interleaved(interleaved) => interleaved.resolve(offset, len),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a layout means, by its definition: every byte, one after another.
+
+// Each test program uses its part of this.
+#![allow(dead_code, unreachable_pub)]
+
+use ib_mkey_layout::{Block, Entry, Error, Interleaved, Layout, List, Run, MAX_DIMS};
+
+/// A layout over vectors.
+pub type VecLayout = Layout<Vec<Entry>, Vec<Block>>;
+
+/// A byte: leaf, address, and the number of the repetition of a block that it is in.
+pub type Byte = (u32, u64, usize);
+
+/// A layout as a user describes it.
+#[derive(Clone, Debug)]
+pub enum Spec {
+    /// Leaf, address and length of each entry.
+    List(Vec<(u32, u64, u64)>),
+    /// Repeat counts; leaf, address, bytes and strides of each block.
+    Interleaved(Vec<u64>, Vec<(u32, u64, u64, Vec<i64>)>),
+}
+
+impl Spec {
+    /// Makes the layout that is to be tested.
+    pub fn build(&self) -> Result<VecLayout, Error> {
+        Ok(match self {
+            Spec::List(entries) => Layout::List(List::new(
+                entries
+                    .iter()
+                    .map(|&(leaf, addr, length)| Entry::new(leaf, addr, length))
+                    .collect(),
+            )?),
+            Spec::Interleaved(counts, blocks) => Layout::Interleaved(Interleaved::new(
+                counts,
+                blocks
+                    .iter()
+                    .map(|(leaf, addr, bytes, strides)| {
+                        let mut stride = [0; MAX_DIMS];
+                        stride[..strides.len()].copy_from_slice(strides);
+                        Block::new(*leaf, *addr, *bytes, stride)
+                    })
+                    .collect(),
+            )?),
+        })
+    }
+
+    /// Lists every byte, with addresses that may be anywhere.
+    pub fn wide_bytes(&self) -> Vec<(u32, i128, usize)> {
+        let mut bytes = Vec::new();
+        let mut piece = 0;
+        let mut add = |leaf: u32, addr: i128, len: u64| {
+            bytes.extend((0..i128::from(len)).map(|byte| (leaf, addr + byte, piece)));
+            piece += 1;
+        };
+        match self {
+            Spec::List(entries) => {
+                for &(leaf, addr, length) in entries {
+                    add(leaf, i128::from(addr), length);
+                }
+            }
+            Spec::Interleaved(counts, blocks) => {
+                for tuple in tuples(counts) {
+                    for (leaf, addr, bytes_count, strides) in blocks {
+                        let mut start = i128::from(*addr);
+                        for (index, stride) in tuple.iter().zip(strides) {
+                            start += i128::from(*index) * i128::from(*stride);
+                        }
+                        add(*leaf, start, *bytes_count);
+                    }
+                }
+            }
+        }
+        bytes
+    }
+
+    /// Says what is wrong with the layout, if it has few bytes.
+    pub fn verdict(&self) -> Result<(), Error> {
+        let (dims, zero) = match self {
+            Spec::List(entries) => (1, entries.iter().any(|entry| entry.2 == 0)),
+            Spec::Interleaved(counts, blocks) => (
+                counts.len(),
+                counts.is_empty() || counts.contains(&0) || blocks.iter().any(|block| block.2 == 0),
+            ),
+        };
+        if dims > MAX_DIMS {
+            return Err(Error::TooManyDims);
+        }
+        let bytes = self.wide_bytes();
+        if zero || bytes.is_empty() {
+            return Err(Error::Zero);
+        }
+        if bytes
+            .iter()
+            .any(|byte| byte.1 < 0 || byte.1 >= i128::from(u64::MAX))
+        {
+            return Err(Error::Overflow);
+        }
+        Ok(())
+    }
+
+    /// Lists every byte of a layout that is right.
+    pub fn bytes(&self) -> Vec<Byte> {
+        self.wide_bytes()
+            .into_iter()
+            .map(|(leaf, addr, piece)| (leaf, u64::try_from(addr).unwrap(), piece))
+            .collect()
+    }
+
+    /// The entries or blocks that the pieces repeat in turn.
+    pub fn count(&self) -> usize {
+        match self {
+            Spec::List(entries) => entries.len(),
+            Spec::Interleaved(_, blocks) => blocks.len(),
+        }
+    }
+}
+
+/// All index tuples, the last index changing fastest.
+fn tuples(counts: &[u64]) -> Vec<Vec<u64>> {
+    let mut tuples = vec![vec![]];
+    for &count in counts {
+        let mut longer = Vec::new();
+        for tuple in &tuples {
+            for index in 0..count {
+                longer.push([tuple.as_slice(), &[index]].concat());
+            }
+        }
+        tuples = longer;
+    }
+    tuples
+}
+
+/// Joins bytes to the longest runs there are.
+pub fn join(bytes: &[Byte]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for &(leaf, addr, _) in bytes {
+        match runs.last_mut() {
+            Some(run) if run.leaf == leaf && run.addr + run.len == addr => run.len += 1,
+            _ => runs.push(Run { leaf, addr, len: 1 }),
+        }
+    }
+    runs
+}
+
+/// Checks runs and resolution of `len` bytes from `offset` on.
+pub fn check_access(layout: &VecLayout, bytes: &[Byte], offset: usize, len: usize) {
+    let runs = layout.runs(offset as u64, len as u64);
+    let place = layout.resolve(offset as u64, len as u64);
+    let Some(wanted) = bytes.get(offset..offset + len) else {
+        assert_eq!(runs.map(|_| ()), Err(Error::Range));
+        assert_eq!(place, Err(Error::Range));
+        return;
+    };
+
+    let mut runs = runs.unwrap();
+    let mut left = len as u64;
+    for run in join(wanted) {
+        assert_eq!(runs.remaining(), left);
+        assert_eq!(runs.next(), Some(run));
+        left -= run.len;
+    }
+    assert_eq!(runs.remaining(), 0);
+    assert_eq!((runs.next(), runs.next()), (None, None));
+
+    assert_eq!(
+        place,
+        match (wanted.first(), wanted.last()) {
+            (Some(first), Some(last)) if first.2 == last.2 => Ok(Run {
+                leaf: first.0,
+                addr: first.1,
+                len: len as u64,
+            }),
+            (Some(_), Some(_)) => Err(Error::Straddles),
+            _ => Err(Error::Zero),
+        }
+    );
+}
+
+/// Checks length and extents.
+pub fn check_shape(spec: &Spec, layout: &VecLayout, bytes: &[Byte]) {
+    assert_eq!(layout.length(), bytes.len() as u64);
+    assert_eq!(layout.count(), spec.count());
+    assert_eq!(layout.extents().count(), spec.count());
+    assert_eq!(layout.extent(spec.count()), None);
+    for (index, extent) in layout.extents().enumerate() {
+        let mine = || bytes.iter().filter(|byte| byte.2 % spec.count() == index);
+        let start = mine().map(|byte| byte.1).min().unwrap();
+        let last = mine().map(|byte| byte.1).max().unwrap();
+        assert!(mine().all(|byte| byte.0 == extent.leaf()));
+        assert_eq!((extent.start(), extent.end()), (start, last + 1));
+        assert_eq!(layout.extent(index), Some(extent));
+    }
+}
