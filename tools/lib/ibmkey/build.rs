@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Generates the bindings from the C headers, so that no layout or number of
+//! theirs is written down twice. The `bindgen` program and a C compiler's
+//! headers are all that is needed.
+
+use std::{
+    env,
+    path::{
+        Path,
+        PathBuf, //
+    },
+    process::{
+        exit,
+        Command, //
+    },
+};
+
+/// Patterns of what is used. Everything that those refer to comes along.
+const TYPES: &str = "ibmkey_.*|ibv_(alloc_dm_attr|dm_mask|sge|access_flags)\
+    |ibv_(context|device|pd|mr|dm)|verbs_context\
+    |ib_uverbs_(ioctl_hdr|attr|mkey_.*)|ib_mkey_.*|rdma_driver_id\
+    |uverbs_default_objects|uverbs_(methods|attrs)_.*(dm|mr).*";
+const FUNCTIONS: &str = "ibmkey_.*|ibv_rereg_mr_(sg|interleaved)";
+const CONSTANTS: &str = "ibmkey_.*|IBMKEY_.*|IB_MKEY_.*|UVERBS_ATTR_F_.*";
+
+fn fail(what: &str) -> ! {
+    eprintln!("{what}");
+    exit(1)
+}
+
+/// The uAPI header: `IBMKEY_UAPI_INCLUDE`, or where it is in the source tree.
+fn uapi_dir(manifest: &Path) -> PathBuf {
+    match env::var_os("IBMKEY_UAPI_INCLUDE") {
+        Some(dir) => dir.into(),
+        None => manifest.join("../../../include/uapi"),
+    }
+}
+
+fn main() {
+    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    let bindgen = env::var_os("BINDGEN").unwrap_or_else(|| "bindgen".into());
+    let wrapper = manifest.join("src/wrapper.h");
+    let own = manifest.join("include");
+    let uapi = uapi_dir(&manifest);
+
+    for var in ["BINDGEN", "IBMKEY_UAPI_INCLUDE"] {
+        println!("cargo::rerun-if-env-changed={var}");
+    }
+    for file in [
+        wrapper.clone(),
+        own.join("infiniband/mkey.h"),
+        uapi.join("rdma/ib_mkey_ioctl.h"),
+    ] {
+        println!("cargo::rerun-if-changed={}", file.display());
+    }
+
+    let result = Command::new(&bindgen)
+        .arg(&wrapper)
+        .arg("--output")
+        .arg(out.join("bindings.rs"))
+        .args(["--allowlist-type", TYPES])
+        .args(["--allowlist-function", FUNCTIONS])
+        .args(["--allowlist-var", CONSTANTS])
+        .args([
+            "--with-derive-default",
+            "--use-core",
+            "--no-doc-comments",
+            "--no-prepend-enum-name",
+        ])
+        .args(["--rust-edition", "2021", "--rust-target", "1.85"])
+        .arg("--")
+        .arg("-I")
+        .arg(&own)
+        // After the system's: it is meant to add one header, no more.
+        .arg("-idirafter")
+        .arg(&uapi)
+        .status();
+
+    match result {
+        Ok(status) if status.success() => {}
+        Ok(status) => fail(&format!(
+            "{}: {status}: are the headers of libibverbs and of the kernel installed \
+             (libibverbs-dev, linux-libc-dev), and is {} there?",
+            bindgen.to_string_lossy(),
+            uapi.join("rdma/ib_mkey_ioctl.h").display(),
+        )),
+        Err(error) => fail(&format!(
+            "cannot run {}: {error}; set BINDGEN, or install the bindgen program",
+            bindgen.to_string_lossy()
+        )),
+    }
+}

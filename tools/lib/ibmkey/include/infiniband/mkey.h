@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * libibmkey: device memory and indirect memory keys on every RDMA device.
+ *
+ * A memory key (mkey) is an ordinary struct ibv_mr that has no memory of its
+ * own: it describes bytes of other regions, its leaves. A list describes
+ * ranges one after another, an interleaved layout describes blocks that repeat
+ * with a stride in up to 8 dimensions. Leaves are memory regions, device-memory
+ * regions, and other keys. Its lkey and rkey work wherever a region's do; its
+ * addresses are 0 to length - 1, in the order in which the layout names the
+ * bytes. ibv_dereg_mr() destroys it.
+ *
+ * Functions that return int return 0, or an errno value. Functions that return
+ * a pointer return NULL and set errno. Unless a function says otherwise, the
+ * errors are these:
+ *
+ * EINVAL	zero entries, blocks, dimensions, repetitions or bytes; unknown
+ *		access flag; a region of another protection domain; not a key
+ * ENOENT	an lkey that names nothing on this device
+ * EACCES	the key would allow more than a leaf does
+ * ENOSPC	more entries than the key was created for
+ * EOVERFLOW	a length or an address that does not fit 64 bits
+ * ERANGE	a block that reaches outside its leaf
+ * ELOOP	a key that would refer to itself, or too many levels of keys
+ * EBUSY	what is to be freed is still referred to
+ * ENOMEM	no memory, or the limit on device memory is reached
+ * EOPNOTSUPP	the device, or this kind of leaf, cannot do it
+ *
+ * All functions may be called from any thread. Two threads that bind or unbind
+ * the same key at the same time leave one of the two layouts bound, but the
+ * length field of its struct ibv_mr may be the other's.
+ */
+#ifndef INFINIBAND_MKEY_H
+#define INFINIBAND_MKEY_H
+
+#include <stdint.h>
+#include <infiniband/verbs.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** IBMKEY_MAX_DIMS - dimensions of an interleaved layout, at most */
+#define IBMKEY_MAX_DIMS 8
+
+/** enum ibmkey_cap_flags - bits of ibmkey_caps.flags */
+enum ibmkey_cap_flags {
+	/** @IBMKEY_CAP_DM: device memory; see ibmkey_enable() */
+	IBMKEY_CAP_DM = 1 << 0,
+	/** @IBMKEY_CAP_LIST: ibv_rereg_mr_sg() */
+	IBMKEY_CAP_LIST = 1 << 1,
+	/** @IBMKEY_CAP_INTERLEAVED: ibv_rereg_mr_interleaved() */
+	IBMKEY_CAP_INTERLEAVED = 1 << 2,
+	/** @IBMKEY_CAP_ATOMIC: atomic operations through a key */
+	IBMKEY_CAP_ATOMIC = 1 << 3,
+};
+
+/** enum ibmkey_dm_class - bits of ibmkey_caps.dm_classes */
+enum ibmkey_dm_class {
+	/** @IBMKEY_DM_HOST: RAM of the host, near the device */
+	IBMKEY_DM_HOST = 1 << 0,
+};
+
+/**
+ * struct ibmkey_caps - what a device can do
+ * @max_dm_size: device memory in bytes, for all users together
+ * @max_entries: entries or blocks of one key
+ * @max_dims: dimensions of an interleaved layout
+ * @max_depth: levels of keys over keys; 1: a key's leaves are not keys
+ * @dm_classes: bits of enum ibmkey_dm_class
+ * @flags: bits of enum ibmkey_cap_flags
+ */
+struct ibmkey_caps {
+	uint64_t max_dm_size;
+	uint32_t max_entries;
+	uint32_t max_dims;
+	uint32_t max_depth;
+	uint32_t dm_classes;
+	uint64_t flags;
+};
+
+/**
+ * struct ibmkey_block - a repeated block of a leaf
+ * @addr: first byte of the block at index 0 of every dimension: an address in
+ *	the region that @lkey names, an offset where that region is zero-based
+ * @bytes_count: bytes of one block, not zero
+ * @lkey: lkey of a region in the key's protection domain
+ * @stride: bytes from one block's start to the next one's, for each dimension,
+ *	outermost first; may be negative or zero. Those beyond the dimensions in
+ *	use are not looked at.
+ */
+struct ibmkey_block {
+	uint64_t addr;
+	uint64_t bytes_count;
+	uint32_t lkey;
+	int64_t stride[IBMKEY_MAX_DIMS];
+};
+
+/** enum ibmkey_kind - ibmkey_info.kind */
+enum ibmkey_kind {
+	/** @IBMKEY_UNBOUND: nothing is bound; every access fails */
+	IBMKEY_UNBOUND,
+	/** @IBMKEY_LIST: bound by ibv_rereg_mr_sg() */
+	IBMKEY_LIST,
+	/** @IBMKEY_INTERLEAVED: bound by ibv_rereg_mr_interleaved() */
+	IBMKEY_INTERLEAVED,
+};
+
+/**
+ * struct ibmkey_info - what is bound to a key
+ * @length: bytes that the key addresses, 0 when unbound
+ * @kind: enum ibmkey_kind
+ * @access: enum ibv_access_flags, as bound
+ * @max_entries: entries that the key was created for
+ * @num_entries: entries or blocks bound
+ * @num_dims: dimensions bound, 0 for a list
+ * @lkey: local key
+ * @rkey: remote key
+ */
+struct ibmkey_info {
+	uint64_t length;
+	uint32_t kind;
+	uint32_t access;
+	uint32_t max_entries;
+	uint32_t num_entries;
+	uint32_t num_dims;
+	uint32_t lkey;
+	uint32_t rkey;
+};
+
+/**
+ * ibmkey_enable - make the device-memory verbs work on a context
+ * @ctx: an open device
+ *
+ * Afterwards ibv_alloc_dm(), ibv_free_dm(), ibv_reg_dm_mr(), ibv_memcpy_to_dm()
+ * and ibv_memcpy_from_dm() work on @ctx. Where the device's provider has them
+ * already they stay as they are. Keys need no call of this function. Calling it
+ * again changes nothing.
+ *
+ * ibv_reg_dm_mr() wants IBV_ACCESS_ZERO_BASED. A copy may have any offset,
+ * address and length within the device memory.
+ *
+ * Return: 0; EOPNOTSUPP if the kernel offers no device memory on this device.
+ */
+int ibmkey_enable(struct ibv_context *ctx);
+
+/**
+ * ibmkey_query_caps - what a device can do
+ * @ctx: an open device
+ * @caps: filled in
+ *
+ * Return: 0; EOPNOTSUPP if the kernel offers no keys on this device.
+ */
+int ibmkey_query_caps(struct ibv_context *ctx, struct ibmkey_caps *caps);
+
+/**
+ * ibmkey_alloc - create a key
+ * @pd: its protection domain; all leaves must be in the same one
+ * @max_entries: entries or blocks that it can be bound to, 1 to
+ *	ibmkey_caps.max_entries
+ *
+ * The key is unbound and of length 0; every access through it fails. Creating
+ * one is expensive compared to binding it: keep it and bind it again.
+ *
+ * Return: the key, to be destroyed by ibv_dereg_mr(); or NULL and errno.
+ */
+struct ibv_mr *ibmkey_alloc(struct ibv_pd *pd, uint32_t max_entries);
+
+/**
+ * ibv_rereg_mr_sg - bind a key to ranges, one after another
+ * @mkey: a key that ibmkey_alloc() returned, bound or not
+ * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
+ * @num_sge: number of ranges, not zero
+ * @sg_list: the ranges, each within the region that its lkey names
+ *
+ * Replaces what was bound as one step: an access sees the old layout or the new
+ * one. When this returns, no access uses the old layout any more. On an error
+ * the old layout stays bound. On success @mkey->length is the sum of the
+ * ranges' lengths; a range of length 0 is EINVAL.
+ *
+ * Return: 0 or an errno value.
+ */
+int ibv_rereg_mr_sg(struct ibv_mr *mkey, unsigned access, uint32_t num_sge,
+		    const struct ibv_sge *sg_list);
+
+/**
+ * ibv_rereg_mr_interleaved - bind a key to blocks that repeat with a stride
+ * @mkey: a key that ibmkey_alloc() returned, bound or not
+ * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
+ * @num_dims: number of dimensions, 1 to IBMKEY_MAX_DIMS
+ * @repeat_count: repetitions in each dimension, outermost first, none zero
+ * @num_blocks: number of blocks, not zero
+ * @blocks: the blocks
+ *
+ * For each tuple of indices, the last dimension's running fastest, the key
+ * describes the bytes of blocks[0], then of blocks[1], and so on; a block
+ * starts at addr + sum(index[d] * stride[d]). One block in one dimension is a
+ * column of a matrix, one block in n dimensions a box within an n-dimensional
+ * array, several blocks in one dimension interleave several arrays.
+ *
+ * Otherwise as ibv_rereg_mr_sg(); @mkey->length becomes the product of the
+ * repetitions times the sum of the blocks' bytes.
+ *
+ * Return: 0 or an errno value.
+ */
+int ibv_rereg_mr_interleaved(struct ibv_mr *mkey, unsigned access,
+			     uint32_t num_dims, const uint64_t *repeat_count,
+			     uint32_t num_blocks,
+			     const struct ibmkey_block *blocks);
+
+/**
+ * ibmkey_unbind - return a key to its state after ibmkey_alloc()
+ * @mkey: a key, bound or not
+ *
+ * When this returns, no access uses the layout that was bound any more, and
+ * what it described can be freed.
+ *
+ * Return: 0; EBUSY if another key is bound to @mkey; or another errno value.
+ */
+int ibmkey_unbind(struct ibv_mr *mkey);
+
+/**
+ * ibmkey_query - what is bound to a key
+ * @mkey: a key
+ * @info: filled in
+ *
+ * Return: 0; EINVAL if @mkey is no key; or another errno value.
+ */
+int ibmkey_query(struct ibv_mr *mkey, struct ibmkey_info *info);
+
+/**
+ * ibmkey_query_layout - what is bound to a key, with its layout
+ * @mkey: a key
+ * @info: filled in
+ * @max_dims: repetitions that fit in @repeat_count
+ * @repeat_count: the first of @info->num_dims repetitions, as many as fit;
+ *	unused if @max_dims is 0
+ * @max_blocks: blocks that fit in @blocks
+ * @blocks: the first of @info->num_entries blocks, as many as fit; entries of a
+ *	list have strides of 0. Unused if @max_blocks is 0
+ *
+ * @info and what is stored in the arrays are of the same layout, also when
+ * another thread binds a new one meanwhile. Elements that the layout does not
+ * have are left alone.
+ *
+ * Return: 0 or an errno value.
+ */
+int ibmkey_query_layout(struct ibv_mr *mkey, struct ibmkey_info *info,
+			uint32_t max_dims, uint64_t *repeat_count,
+			uint32_t max_blocks, struct ibmkey_block *blocks);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* INFINIBAND_MKEY_H */

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! `LD_PRELOAD=libibmkey-preload.so` gives device memory to programs that know
+//! nothing of libibmkey: every context that they open is enabled.
+//!
+//! A device that the kernel offers no device memory on is left as it is, and
+//! nothing is said, because the program may not want any. `IBMKEY_DEBUG=1` says
+//! on standard error what was done with each context.
+
+use core::{
+    ffi::{
+        c_char,
+        c_int,
+        c_void,
+        CStr, //
+    },
+    mem::transmute,
+    ptr::NonNull,
+};
+use std::io::Write;
+
+use ibmkey::sys::{
+    ibv_context,
+    ibv_device, //
+};
+
+type OpenDevice = unsafe extern "C" fn(*mut ibv_device) -> *mut ibv_context;
+type ImportDevice = unsafe extern "C" fn(c_int) -> *mut ibv_context;
+
+/// Opens a device as libibverbs does, and enables it.
+///
+/// # Safety
+///
+/// That of libibverbs's function.
+#[no_mangle]
+pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
+    let Some(symbol) = next(c"ibv_open_device", c"IBVERBS_1.1") else {
+        return missing(c"ibv_open_device");
+    };
+
+    // SAFETY: That is the type of libibverbs's function of this name and
+    // version.
+    let open = unsafe { transmute::<NonNull<c_void>, OpenDevice>(symbol) };
+    // SAFETY: By this function's own contract, which is that function's.
+    unsafe { enabled(open(device)) }
+}
+
+/// Imports a device as libibverbs does, and enables it.
+///
+/// # Safety
+///
+/// That of libibverbs's function.
+#[no_mangle]
+pub unsafe extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
+    let Some(symbol) = next(c"ibv_import_device", c"IBVERBS_1.10") else {
+        return missing(c"ibv_import_device");
+    };
+
+    // SAFETY: As above.
+    let import = unsafe { transmute::<NonNull<c_void>, ImportDevice>(symbol) };
+    // SAFETY: As above.
+    unsafe { enabled(import(cmd_fd)) }
+}
+
+/// What would have been called without this library.
+fn next(name: &CStr, version: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: Both are strings.
+    let symbol = unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), version.as_ptr()) };
+
+    NonNull::new(symbol).or_else(|| {
+        // libibverbs is not among the objects that the program was started with
+        // if a plugin or an interpreter has loaded it.
+        // SAFETY: All are strings. The handle is kept: libibverbs never goes.
+        unsafe {
+            let handle = libc::dlopen(
+                c"libibverbs.so.1".as_ptr(),
+                libc::RTLD_LAZY | libc::RTLD_NOLOAD,
+            );
+            if handle.is_null() {
+                return None;
+            }
+            NonNull::new(libc::dlvsym(handle, name.as_ptr(), version.as_ptr()))
+        }
+    })
+}
+
+fn missing(name: &CStr) -> *mut ibv_context {
+    debug(&format!("libibverbs has no {}", name.to_string_lossy()));
+    // SAFETY: Always a valid pointer, to this thread's errno.
+    unsafe { *libc::__errno_location() = libc::ENOSYS };
+    core::ptr::null_mut()
+}
+
+/// Enables a context, if it is one, and returns it.
+///
+/// # Safety
+///
+/// `ctx` is NULL or an open context.
+unsafe fn enabled(ctx: *mut ibv_context) -> *mut ibv_context {
+    if ctx.is_null() {
+        return ctx;
+    }
+
+    // SAFETY: An open context, by the caller's promise.
+    let result = unsafe { ibmkey::dm::enable(ctx) };
+    // SAFETY: An open context has a device, whose name is a string.
+    let name = unsafe { CStr::from_ptr((&raw const (*(*ctx).device).name).cast::<c_char>()) };
+    let name = name.to_string_lossy();
+
+    match result {
+        Ok(()) => debug(&format!("{name}: device memory enabled")),
+        Err(errno) => debug(&format!("{name}: no device memory: {errno}")),
+    }
+    ctx
+}
+
+fn debug(what: &str) {
+    if std::env::var_os("IBMKEY_DEBUG").is_some_and(|value| value == "1") {
+        // Nothing can be done about a standard error that is closed.
+        let _ = writeln!(std::io::stderr(), "libibmkey-preload: {what}");
+    }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! What a device can do.
+
+use core::ffi::c_int;
+
+use crate::{
+    errno::Result,
+    ioctl::Command,
+    sys::{
+        self,
+        ibmkey_caps, //
+    },
+};
+
+/// Asks the device that `fd`, a context's command file descriptor, has open.
+pub fn query(fd: c_int) -> Result<ibmkey_caps> {
+    let mut caps = sys::ib_uverbs_mkey_caps::default();
+
+    Command::<1>::new(sys::UVERBS_OBJECT_DEVICE, sys::IB_MKEY_METHOD_QUERY_CAPS)
+        .out(sys::IB_MKEY_ATTR_QUERY_CAPS_RESP, &mut caps)
+        .run(fd)?;
+
+    Ok(ibmkey_caps {
+        max_dm_size: caps.max_dm_size,
+        max_entries: caps.max_entries,
+        max_dims: caps.max_dims,
+        max_depth: caps.max_depth,
+        dm_classes: caps.dm_classes,
+        flags: caps.flags,
+    })
+}
+
+// The library passes these through.
+const _: () = {
+    assert!(sys::IBMKEY_CAP_DM == sys::IB_UVERBS_MKEY_CAP_DM);
+    assert!(sys::IBMKEY_CAP_LIST == sys::IB_UVERBS_MKEY_CAP_LIST);
+    assert!(sys::IBMKEY_CAP_INTERLEAVED == sys::IB_UVERBS_MKEY_CAP_INTERLEAVED);
+    assert!(sys::IBMKEY_CAP_ATOMIC == sys::IB_UVERBS_MKEY_CAP_ATOMIC);
+    assert!(sys::IBMKEY_DM_HOST == sys::IB_UVERBS_MKEY_DM_HOST);
+    assert!(sys::IBMKEY_UNBOUND == sys::IB_UVERBS_MKEY_UNBOUND);
+    assert!(sys::IBMKEY_LIST == sys::IB_UVERBS_MKEY_LIST);
+    assert!(sys::IBMKEY_INTERLEAVED == sys::IB_UVERBS_MKEY_INTERLEAVED);
+    assert!(sys::IBMKEY_MAX_DIMS == sys::IB_MKEY_MAX_DIMS);
+};

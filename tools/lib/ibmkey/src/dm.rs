@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! The device-memory verbs, and making them a context's.
+
+use core::{
+    ffi::{
+        c_int,
+        c_uint,
+        c_void, //
+    },
+    mem::offset_of,
+    ptr::NonNull,
+};
+use std::sync::{
+    Mutex,
+    PoisonError, //
+};
+
+use crate::{
+    caps,
+    errno::{
+        to_int,
+        to_ptr,
+        Errno,
+        Result, //
+    },
+    ioctl::Command,
+    object::{
+        self,
+        Region, //
+    },
+    sys, //
+};
+
+/// Serialises the changes to contexts.
+static ENABLING: Mutex<()> = Mutex::new(());
+
+type AllocDm =
+    unsafe extern "C" fn(*mut sys::ibv_context, *mut sys::ibv_alloc_dm_attr) -> *mut sys::ibv_dm;
+
+/// Makes the device-memory verbs work on a context; see `ibmkey_enable()`.
+///
+/// # Safety
+///
+/// `ctx` is NULL or an open context.
+pub unsafe fn enable(ctx: *mut sys::ibv_context) -> Result {
+    // SAFETY: By the caller's promise.
+    let fd = unsafe { object::cmd_fd(ctx) }?;
+
+    if caps::query(fd)?.flags & u64::from(sys::IBMKEY_CAP_DM) == 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+
+    // Of the three pointers that are replaced, the one that is furthest to the
+    // front: an extended context that has it has the others as well.
+    const FIRST: usize = offset_of!(sys::verbs_context, reg_dm_mr);
+    const _: () = assert!(FIRST < offset_of!(sys::verbs_context, alloc_dm));
+    const _: () = assert!(FIRST < offset_of!(sys::verbs_context, free_dm));
+
+    // SAFETY: Not NULL, or there were no file descriptor, and so an open
+    // context by the caller's promise.
+    let vctx = unsafe { object::extended(ctx, FIRST) }.ok_or(Errno::EOPNOTSUPP)?;
+    let vctx = vctx.as_ptr();
+
+    let _guard = ENABLING.lock().unwrap_or_else(PoisonError::into_inner);
+
+    // SAFETY: The context has the member, as was just checked. Only this
+    // function writes it after the context was opened, under the lock.
+    let present = unsafe { (*vctx).alloc_dm };
+
+    // SAFETY: The context's own function, on the context.
+    if present.is_some_and(|alloc| unsafe { is_provided(alloc, ctx) }) {
+        return Ok(());
+    }
+
+    // SAFETY: As above. A thread that calls a device-memory verb while another
+    // enables the context finds the old function or the new one, because
+    // pointers are written in one piece.
+    unsafe {
+        (&raw mut (*vctx).free_dm).write_volatile(Some(free_dm));
+        (&raw mut (*vctx).reg_dm_mr).write_volatile(Some(reg_dm_mr));
+        (&raw mut (*vctx).alloc_dm).write_volatile(Some(alloc_dm));
+    }
+    Ok(())
+}
+
+/// Whether there is something behind a context's `alloc_dm`.
+///
+/// libibverbs fills what a provider lacks with functions that fail with
+/// EOPNOTSUPP, so the pointer alone says nothing. No device allocates zero
+/// bytes; one that can allocate at all objects to that differently.
+///
+/// # Safety
+///
+/// `alloc` is `ctx`'s `alloc_dm`.
+unsafe fn is_provided(alloc: AllocDm, ctx: *mut sys::ibv_context) -> bool {
+    if core::ptr::eq(alloc as *const c_void, alloc_dm as *const c_void) {
+        return true;
+    }
+
+    let mut attr = sys::ibv_alloc_dm_attr::default();
+    // SAFETY: By the caller's promise.
+    let dm = unsafe { alloc(ctx, &mut attr) };
+    if dm.is_null() {
+        return Errno::last() != Errno::EOPNOTSUPP;
+    }
+
+    // SAFETY: A context that has `alloc_dm` has `free_dm`, which takes what
+    // that returned. `enable()` checked that both are there.
+    unsafe {
+        if let Some(vctx) = object::extended(ctx, offset_of!(sys::verbs_context, free_dm)) {
+            if let Some(free) = (*vctx.as_ptr()).free_dm {
+                free(dm);
+            }
+        }
+    }
+    true
+}
+
+unsafe extern "C" fn alloc_dm(
+    ctx: *mut sys::ibv_context,
+    attr: *mut sys::ibv_alloc_dm_attr,
+) -> *mut sys::ibv_dm {
+    // SAFETY: By ibv_alloc_dm()'s contract both are valid.
+    to_ptr(unsafe { new_dm(ctx, &*attr) })
+}
+
+/// # Safety
+///
+/// `ctx` is an open context.
+unsafe fn new_dm(
+    ctx: *mut sys::ibv_context,
+    attr: &sys::ibv_alloc_dm_attr,
+) -> Result<*mut sys::ibv_dm> {
+    // SAFETY: By the caller's promise.
+    let fd = unsafe { object::cmd_fd(ctx) }?;
+
+    // Names members that this library does not know.
+    if attr.comp_mask != 0 {
+        return Err(Errno::EINVAL);
+    }
+
+    let dm = object::calloc::<sys::ibv_dm>()?;
+    let handle = Command::<3>::new(sys::UVERBS_OBJECT_DM, sys::UVERBS_METHOD_DM_ALLOC)
+        .new_object(sys::UVERBS_ATTR_ALLOC_DM_HANDLE)
+        .u64(sys::UVERBS_ATTR_ALLOC_DM_LENGTH, attr.length as u64)
+        .u32(sys::UVERBS_ATTR_ALLOC_DM_ALIGNMENT, attr.log_align_req)
+        .run(fd)
+        .inspect_err(|_| {
+            // SAFETY: Allocated above, and not given to anyone.
+            unsafe { object::free(dm) }
+        })?;
+
+    // SAFETY: Allocated above, and all zeroes is a valid value.
+    let dm = unsafe { &mut *dm.as_ptr() };
+    dm.context = ctx;
+    dm.memcpy_to_dm = Some(memcpy_to_dm);
+    dm.memcpy_from_dm = Some(memcpy_from_dm);
+    dm.comp_mask = sys::IBV_DM_MASK_HANDLE;
+    dm.handle = handle;
+    Ok(dm)
+}
+
+unsafe extern "C" fn free_dm(dm: *mut sys::ibv_dm) -> c_int {
+    // SAFETY: By ibv_free_dm()'s contract it is one that `alloc_dm` returned.
+    let result = unsafe { dm_handle(dm) }.and_then(|(fd, handle)| {
+        Command::<1>::new(sys::UVERBS_OBJECT_DM, sys::UVERBS_METHOD_DM_FREE)
+            .object(sys::UVERBS_ATTR_FREE_DM_HANDLE, handle)
+            .run(fd)
+    });
+
+    if let (Ok(_), Some(dm)) = (result, NonNull::new(dm)) {
+        // SAFETY: Came from `new_dm`, and the caller gives it up.
+        unsafe { object::free(dm) };
+    }
+    to_int(result.map(drop))
+}
+
+unsafe extern "C" fn reg_dm_mr(
+    pd: *mut sys::ibv_pd,
+    dm: *mut sys::ibv_dm,
+    dm_offset: u64,
+    length: usize,
+    access: c_uint,
+) -> *mut sys::ibv_mr {
+    let register = |fd, pd_handle| {
+        // SAFETY: By ibv_reg_dm_mr()'s contract it is one that `alloc_dm`
+        // returned.
+        let (_, dm_handle) = unsafe { dm_handle(dm) }?;
+        let (mut lkey, mut rkey) = (0u32, 0u32);
+
+        let handle = Command::<8>::new(sys::UVERBS_OBJECT_MR, sys::UVERBS_METHOD_DM_MR_REG)
+            .new_object(sys::UVERBS_ATTR_REG_DM_MR_HANDLE)
+            .object(sys::UVERBS_ATTR_REG_DM_MR_PD_HANDLE, pd_handle)
+            .object(sys::UVERBS_ATTR_REG_DM_MR_DM_HANDLE, dm_handle)
+            .u64(sys::UVERBS_ATTR_REG_DM_MR_OFFSET, dm_offset)
+            .u64(sys::UVERBS_ATTR_REG_DM_MR_LENGTH, length as u64)
+            .u32(sys::UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS, access)
+            .out(sys::UVERBS_ATTR_REG_DM_MR_RESP_LKEY, &mut lkey)
+            .out(sys::UVERBS_ATTR_REG_DM_MR_RESP_RKEY, &mut rkey)
+            .run(fd)?;
+
+        Ok(Region {
+            handle,
+            lkey,
+            rkey,
+            length,
+        })
+    };
+
+    // SAFETY: By ibv_reg_dm_mr()'s contract it is a protection domain.
+    to_ptr(unsafe { object::new_mr(pd, register) })
+}
+
+unsafe extern "C" fn memcpy_to_dm(
+    dm: *mut sys::ibv_dm,
+    dm_offset: u64,
+    host_addr: *const c_void,
+    length: usize,
+) -> c_int {
+    // SAFETY: By ibv_memcpy_to_dm()'s contract.
+    to_int(unsafe {
+        copy(
+            dm,
+            sys::IB_UVERBS_MKEY_DM_COPY_TO,
+            dm_offset,
+            host_addr,
+            length,
+        )
+    })
+}
+
+unsafe extern "C" fn memcpy_from_dm(
+    host_addr: *mut c_void,
+    dm: *mut sys::ibv_dm,
+    dm_offset: u64,
+    length: usize,
+) -> c_int {
+    // SAFETY: By ibv_memcpy_from_dm()'s contract.
+    to_int(unsafe {
+        copy(
+            dm,
+            sys::IB_UVERBS_MKEY_DM_COPY_FROM,
+            dm_offset,
+            host_addr,
+            length,
+        )
+    })
+}
+
+/// # Safety
+///
+/// `dm` is one that `alloc_dm` returned. The `length` bytes at `host_addr` may
+/// be read, or written, as the direction says.
+unsafe fn copy(
+    dm: *mut sys::ibv_dm,
+    direction: sys::ib_uverbs_mkey_dm_copy_dir,
+    dm_offset: u64,
+    host_addr: *const c_void,
+    length: usize,
+) -> Result {
+    // SAFETY: By the caller's promise.
+    let (fd, handle) = unsafe { dm_handle(dm) }?;
+
+    Command::<5>::new(sys::UVERBS_OBJECT_DM, sys::IB_MKEY_METHOD_DM_COPY)
+        .object(sys::IB_MKEY_ATTR_DM_COPY_HANDLE, handle)
+        .u64(sys::IB_MKEY_ATTR_DM_COPY_DIR, direction.into())
+        .u64(sys::IB_MKEY_ATTR_DM_COPY_OFFSET, dm_offset)
+        .u64(sys::IB_MKEY_ATTR_DM_COPY_ADDR, host_addr as u64)
+        .u64(sys::IB_MKEY_ATTR_DM_COPY_LENGTH, length as u64)
+        .run(fd)
+        .map(drop)
+}
+
+/// The file descriptor and the handle of device memory.
+///
+/// # Safety
+///
+/// `dm` is NULL or one that `alloc_dm` returned.
+unsafe fn dm_handle(dm: *mut sys::ibv_dm) -> Result<(c_int, u32)> {
+    if dm.is_null() {
+        return Err(Errno::EINVAL);
+    }
+
+    // SAFETY: By the caller's promise. Neither field is written after it was
+    // allocated.
+    let (context, handle) = unsafe { ((*dm).context, (*dm).handle) };
+    // SAFETY: The context is open as long as the device memory exists.
+    Ok((unsafe { object::cmd_fd(context) }?, handle))
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Errno values as a Rust error.
+
+use core::{
+    ffi::c_int,
+    fmt, //
+};
+
+/// An errno value, never 0.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Errno(c_int);
+
+/// What everything in this crate returns.
+pub type Result<T = ()> = core::result::Result<T, Errno>;
+
+impl Errno {
+    /// The arguments cannot be right.
+    pub const EINVAL: Self = Self(libc::EINVAL);
+    /// An address that is no memory of this process.
+    pub const EFAULT: Self = Self(libc::EFAULT);
+    /// No memory.
+    pub const ENOMEM: Self = Self(libc::ENOMEM);
+    /// The kernel does not offer this on this device.
+    pub const EOPNOTSUPP: Self = Self(libc::EOPNOTSUPP);
+
+    /// What errno is now.
+    pub fn last() -> Self {
+        match std::io::Error::last_os_error().raw_os_error() {
+            Some(errno) if errno != 0 => Self(errno),
+            _ => Self(libc::EIO),
+        }
+    }
+
+    /// The value, as a C function returns it.
+    pub const fn get(self) -> c_int {
+        self.0
+    }
+
+    /// Sets errno, as a C function that returns NULL does.
+    pub(crate) fn set(self) {
+        // SAFETY: Always a valid pointer, to this thread's errno.
+        unsafe { *libc::__errno_location() = self.0 }
+    }
+}
+
+/// 0 or an errno value, as a C function returns it.
+pub(crate) fn to_int(result: Result) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(errno) => errno.get(),
+    }
+}
+
+/// A pointer, or NULL and errno, as a C function returns it.
+pub(crate) fn to_ptr<T>(result: Result<*mut T>) -> *mut T {
+    result.unwrap_or_else(|errno| {
+        errno.set();
+        core::ptr::null_mut()
+    })
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        std::io::Error::from_raw_os_error(self.0).fmt(f)
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Errno({}: {self})", self.0)
+    }
+}
+
+impl std::error::Error for Errno {}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! The C interface; `<infiniband/mkey.h>` describes it.
+//!
+//! The contracts of the functions are those of C: a pointer is to a valid
+//! object of its type, an array has as many elements as its count says. NULL is
+//! refused all the same.
+
+#![allow(clippy::missing_safety_doc)]
+
+use core::ffi::{
+    c_int,
+    c_uint, //
+};
+
+use crate::{
+    caps, dm,
+    errno::{
+        to_int,
+        to_ptr,
+        Errno,
+        Result, //
+    },
+    mkey::{
+        self,
+        Array, //
+    },
+    object,
+    sys::{
+        ibmkey_block,
+        ibmkey_caps,
+        ibmkey_info,
+        ibv_context,
+        ibv_mr,
+        ibv_pd,
+        ibv_sge, //
+    },
+};
+
+/// Makes the compiler compare a definition with the header's declaration.
+macro_rules! declared {
+    ($($name:ident),* $(,)?) => {
+        $(const _: () = {
+            // Never run: an `if` makes both arms have one type.
+            let _ = if true { crate::sys::$name } else { $name };
+        };)*
+    };
+}
+
+declared!(
+    ibmkey_alloc,
+    ibmkey_enable,
+    ibmkey_query,
+    ibmkey_query_caps,
+    ibmkey_query_layout,
+    ibmkey_unbind,
+    ibv_rereg_mr_interleaved,
+    ibv_rereg_mr_sg,
+);
+
+/// Makes the device-memory verbs work on a context.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_enable(ctx: *mut ibv_context) -> c_int {
+    // SAFETY: By the function's contract.
+    to_int(unsafe { dm::enable(ctx) })
+}
+
+/// What a device can do.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_query_caps(ctx: *mut ibv_context, caps: *mut ibmkey_caps) -> c_int {
+    // SAFETY: By the function's contract.
+    let result = unsafe { object::cmd_fd(ctx) }.and_then(caps::query);
+
+    // SAFETY: By the function's contract.
+    to_int(result.and_then(|value| unsafe { store(caps, value) }))
+}
+
+/// Creates a key.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_alloc(pd: *mut ibv_pd, max_entries: u32) -> *mut ibv_mr {
+    // SAFETY: By the function's contract.
+    to_ptr(unsafe { object::new_mr(pd, |fd, pd_handle| mkey::create(fd, pd_handle, max_entries)) })
+}
+
+/// Binds a key to ranges, one after another.
+#[no_mangle]
+pub unsafe extern "C" fn ibv_rereg_mr_sg(
+    mkey: *mut ibv_mr,
+    access: c_uint,
+    num_sge: u32,
+    sg_list: *const ibv_sge,
+) -> c_int {
+    // SAFETY: By the function's contract.
+    to_int(unsafe {
+        rebind(mkey, |fd, handle| {
+            mkey::bind_list(fd, handle, access, Array::from_raw(num_sge, sg_list))
+        })
+    })
+}
+
+/// Binds a key to blocks that repeat with a stride.
+#[no_mangle]
+pub unsafe extern "C" fn ibv_rereg_mr_interleaved(
+    mkey: *mut ibv_mr,
+    access: c_uint,
+    num_dims: u32,
+    repeat_count: *const u64,
+    num_blocks: u32,
+    blocks: *const ibmkey_block,
+) -> c_int {
+    // SAFETY: By the function's contract.
+    to_int(unsafe {
+        rebind(mkey, |fd, handle| {
+            mkey::bind_interleaved(
+                fd,
+                handle,
+                access,
+                Array::from_raw(num_dims, repeat_count),
+                Array::from_raw(num_blocks, blocks),
+            )
+        })
+    })
+}
+
+/// Returns a key to its state after it was created.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_unbind(mkey: *mut ibv_mr) -> c_int {
+    // SAFETY: By the function's contract.
+    to_int(unsafe { rebind(mkey, |fd, handle| mkey::unbind(fd, handle).map(|()| 0)) })
+}
+
+/// What is bound to a key.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_query(mkey: *mut ibv_mr, info: *mut ibmkey_info) -> c_int {
+    // SAFETY: By the function's contract.
+    unsafe {
+        ibmkey_query_layout(
+            mkey,
+            info,
+            0,
+            core::ptr::null_mut(),
+            0,
+            core::ptr::null_mut(),
+        )
+    }
+}
+
+/// What is bound to a key, with its layout.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_query_layout(
+    mkey: *mut ibv_mr,
+    info: *mut ibmkey_info,
+    max_dims: u32,
+    repeat_count: *mut u64,
+    max_blocks: u32,
+    blocks: *mut ibmkey_block,
+) -> c_int {
+    // SAFETY: By the function's contract.
+    let result = unsafe { object::mr_handle(mkey) }.and_then(|(fd, handle)| {
+        // SAFETY: As above. Elements that the caller has not initialised are of
+        // types to which every bit pattern is a value, and are not read.
+        let (repeat_count, blocks) =
+            unsafe { (slice(max_dims, repeat_count)?, slice(max_blocks, blocks)?) };
+
+        mkey::query(fd, handle, repeat_count, blocks)
+    });
+
+    // SAFETY: By the function's contract.
+    to_int(result.and_then(|value| unsafe { store(info, value) }))
+}
+
+/// Runs a call that changes what is bound, and keeps the region's length right.
+///
+/// # Safety
+///
+/// `mkey` is NULL or a memory region.
+unsafe fn rebind(mkey: *mut ibv_mr, call: impl FnOnce(c_int, u32) -> Result<usize>) -> Result {
+    // SAFETY: By the caller's promise.
+    let (fd, handle) = unsafe { object::mr_handle(mkey) }?;
+    let length = call(fd, handle)?;
+
+    // SAFETY: Not NULL, or there were no handle, and so a region by the caller's
+    // promise. The kernel has accepted it as a key: the field is ours.
+    unsafe { (&raw mut (*mkey).length).write(length) };
+    Ok(())
+}
+
+/// # Safety
+///
+/// `to` is NULL or may be written.
+unsafe fn store<T>(to: *mut T, value: T) -> Result {
+    if to.is_null() {
+        return Err(Errno::EFAULT);
+    }
+
+    // SAFETY: By the caller's promise.
+    unsafe { to.write(value) };
+    Ok(())
+}
+
+/// # Safety
+///
+/// `items` is NULL or points to `count` elements that may be written during
+/// `'a`.
+unsafe fn slice<'a, T>(count: u32, items: *mut T) -> Result<&'a mut [T]> {
+    if count == 0 {
+        return Ok(&mut []);
+    }
+    if items.is_null() {
+        return Err(Errno::EFAULT);
+    }
+
+    // SAFETY: By the caller's promise.
+    Ok(unsafe { core::slice::from_raw_parts_mut(items, count as usize) })
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! The attribute encoding of `RDMA_VERBS_IOCTL`.
+//!
+//! A [`Command`] is a header and an array of attributes. What an attribute
+//! points to is borrowed for as long as the command lives, so a command cannot
+//! outlive its arguments, nor an argument be read while the kernel may write it.
+
+use core::{
+    ffi::c_int,
+    marker::PhantomData,
+    mem::{
+        offset_of,
+        size_of,
+        size_of_val, //
+    },
+};
+
+use crate::{
+    driver,
+    errno::{
+        Errno,
+        Result, //
+    },
+    sys,
+};
+
+/// `struct ib_uverbs_attr`, with its unions reduced to the members in use.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Attr {
+    id: u16,
+    len: u16,
+    flags: u16,
+    reserved: u16,
+    data: u64,
+}
+
+/// `struct ib_uverbs_ioctl_hdr` with room for `N` attributes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message<const N: usize> {
+    length: u16,
+    object_id: u16,
+    method_id: u16,
+    num_attrs: u16,
+    reserved1: u64,
+    driver_id: u32,
+    reserved2: u32,
+    attrs: [Attr; N],
+}
+
+const _: () = {
+    use sys::{
+        ib_uverbs_attr as CAttr,
+        ib_uverbs_ioctl_hdr as CHdr, //
+    };
+
+    assert!(size_of::<Attr>() == size_of::<CAttr>());
+    assert!(offset_of!(Attr, id) == offset_of!(CAttr, attr_id));
+    assert!(offset_of!(Attr, len) == offset_of!(CAttr, len));
+    assert!(offset_of!(Attr, flags) == offset_of!(CAttr, flags));
+    assert!(offset_of!(Attr, reserved) == offset_of!(CAttr, attr_data));
+    assert!(offset_of!(Attr, data) == offset_of!(CAttr, __bindgen_anon_1));
+
+    assert!(size_of::<Message<0>>() == size_of::<CHdr>());
+    assert!(offset_of!(Message<1>, length) == offset_of!(CHdr, length));
+    assert!(offset_of!(Message<1>, object_id) == offset_of!(CHdr, object_id));
+    assert!(offset_of!(Message<1>, method_id) == offset_of!(CHdr, method_id));
+    assert!(offset_of!(Message<1>, num_attrs) == offset_of!(CHdr, num_attrs));
+    assert!(offset_of!(Message<1>, reserved1) == offset_of!(CHdr, reserved1));
+    assert!(offset_of!(Message<1>, driver_id) == offset_of!(CHdr, driver_id));
+    assert!(offset_of!(Message<1>, reserved2) == offset_of!(CHdr, reserved2));
+    assert!(offset_of!(Message<1>, attrs) == offset_of!(CHdr, attrs));
+};
+
+impl<const N: usize> Message<N> {
+    const fn new(object: u32, method: u32) -> Self {
+        Self {
+            length: 0,
+            // CAST: Ids have 16 bits; they are unsigned int in the bindings
+            // because C enumerators are.
+            object_id: object as u16,
+            method_id: method as u16,
+            num_attrs: 0,
+            reserved1: 0,
+            driver_id: 0,
+            reserved2: 0,
+            attrs: [Attr {
+                id: 0,
+                len: 0,
+                flags: 0,
+                reserved: 0,
+                data: 0,
+            }; N],
+        }
+    }
+
+    /// A message without attributes.
+    pub(crate) const fn nothing(object: u32, method: u32) -> Self {
+        let mut message = Self::new(object, method);
+
+        // CAST: 24 bytes, as asserted above.
+        message.length = size_of::<Message<0>>() as u16;
+        message
+    }
+
+    /// Gives the message to the kernel, addressed to one driver.
+    pub(crate) fn send(&mut self, fd: c_int, driver_id: u32) -> Result {
+        self.driver_id = driver_id;
+
+        // SAFETY: The kernel reads `length` bytes, which lie within the
+        // message, and writes attributes back in place. What the attributes
+        // point to is valid as long as the `Command` that made them.
+        let ret = unsafe {
+            libc::ioctl(
+                fd,
+                sys::ibmkey_verbs_ioctl as _,
+                core::ptr::from_mut(self).cast::<libc::c_void>(),
+            )
+        };
+
+        if ret == 0 {
+            Ok(())
+        } else {
+            Err(Errno::last())
+        }
+    }
+}
+
+/// Types that may be shared with the kernel byte by byte.
+///
+/// # Safety
+///
+/// The type has no padding and no invariant: all bytes are initialised, and all
+/// values of them are valid.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: Integers.
+unsafe impl Plain for u32 {}
+// SAFETY: As above.
+unsafe impl Plain for u64 {}
+// SAFETY: Integers in naturally aligned order, see the asserts of the bindings.
+unsafe impl Plain for sys::ib_uverbs_mkey_caps {}
+// SAFETY: As above.
+unsafe impl Plain for sys::ib_uverbs_mkey_info {}
+// SAFETY: As above.
+unsafe impl Plain for sys::ib_uverbs_mkey_sge {}
+// SAFETY: As above.
+unsafe impl Plain for sys::ib_uverbs_mkey_block {}
+
+/// A method call under construction, with at most `N` attributes.
+pub(crate) struct Command<'a, const N: usize> {
+    message: Message<N>,
+    used: usize,
+    /// Which attribute the kernel stores a new handle in.
+    created: Option<usize>,
+    /// Set by an argument that cannot be expressed.
+    unfit: bool,
+    borrowed: PhantomData<&'a mut ()>,
+}
+
+impl<'a, const N: usize> Command<'a, N> {
+    pub(crate) const fn new(object: u32, method: u32) -> Self {
+        Self {
+            message: Message::new(object, method),
+            used: 0,
+            created: None,
+            unfit: false,
+            borrowed: PhantomData,
+        }
+    }
+
+    fn push(mut self, id: u32, len: usize, data: u64) -> Self {
+        match (self.message.attrs.get_mut(self.used), u16::try_from(len)) {
+            (Some(attr), Ok(len)) => {
+                *attr = Attr {
+                    // CAST: Ids have 16 bits, as above.
+                    id: id as u16,
+                    len,
+                    flags: sys::UVERBS_ATTR_F_MANDATORY as u16,
+                    reserved: 0,
+                    data,
+                };
+                self.used = self.used.saturating_add(1);
+            }
+            _ => self.unfit = true,
+        }
+        self
+    }
+
+    /// An object that exists.
+    pub(crate) fn object(self, id: u32, handle: u32) -> Self {
+        self.push(id, 0, handle.into())
+    }
+
+    /// An object that the call creates; its handle is what the call returns.
+    pub(crate) fn new_object(mut self, id: u32) -> Self {
+        self.created = Some(self.used);
+        self.push(id, 0, 0)
+    }
+
+    /// Up to 8 bytes are part of the attribute itself, more are pointed to.
+    pub(crate) fn slice<T: Plain>(self, id: u32, values: &'a [T]) -> Self {
+        let len = size_of_val(values);
+        let data = values.as_ptr();
+
+        if len > size_of::<u64>() {
+            return self.push(id, len, data as u64);
+        }
+
+        let mut inline = [0u8; size_of::<u64>()];
+        // SAFETY: `T` is plain, so its `len` bytes can be read; they fit, as was
+        // just checked.
+        unsafe { core::ptr::copy_nonoverlapping(data.cast::<u8>(), inline.as_mut_ptr(), len) };
+        self.push(id, len, u64::from_ne_bytes(inline))
+    }
+
+    /// A 32-bit number or set of flags.
+    pub(crate) fn u32(self, id: u32, value: u32) -> Self {
+        let mut inline = [0u8; size_of::<u64>()];
+        let (head, _) = inline.split_at_mut(size_of::<u32>());
+
+        head.copy_from_slice(&value.to_ne_bytes());
+        self.push(id, size_of::<u32>(), u64::from_ne_bytes(inline))
+    }
+
+    /// A 64-bit number, or an address that the method looks at by itself.
+    pub(crate) fn u64(self, id: u32, value: u64) -> Self {
+        self.push(id, size_of::<u64>(), value)
+    }
+
+    /// A value that the call fills in.
+    pub(crate) fn out<T: Plain>(self, id: u32, value: &'a mut T) -> Self {
+        self.push(id, size_of::<T>(), core::ptr::from_mut(value) as u64)
+    }
+
+    /// An array that the call fills in as far as it has something for it.
+    pub(crate) fn out_slice<T: Plain>(self, id: u32, values: &'a mut [T]) -> Self {
+        self.push(id, size_of_val(values), values.as_mut_ptr() as u64)
+    }
+
+    /// Makes the call.
+    ///
+    /// Returns the handle of the object that it created, 0 if it creates none.
+    pub(crate) fn run(mut self, fd: c_int) -> Result<u32> {
+        // Arguments too long for an attribute are too long for every method
+        // there is, and this is what those say to it.
+        if self.unfit {
+            return Err(Errno::EINVAL);
+        }
+
+        // CAST: Both are bounded by N, which is a handful.
+        self.message.num_attrs = self.used as u16;
+        self.message.length = self
+            .used
+            .saturating_mul(size_of::<Attr>())
+            .saturating_add(size_of::<Message<0>>()) as u16;
+
+        driver::send(fd, &mut self.message)?;
+
+        let created = self.created.and_then(|at| self.message.attrs.get(at));
+        // CAST: Handles have 32 bits.
+        Ok(created.map_or(0, |attr| attr.data as u32))
+    }
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    clippy::unwrap_used
+)]
+#[path = "ioctl_tests.rs"]
+mod tests;

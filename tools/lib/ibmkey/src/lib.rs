@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Device memory and indirect memory keys on every RDMA device.
+//!
+//! This is the user library of ib_mkey. Its C interface, which
+//! `<infiniband/mkey.h>` describes, is in [`ffi`]; the rest is what that is
+//! made of. Nothing is kept in the process but a guess at the driver's number:
+//! all state is the kernel's, or in libibverbs's objects.
+//!
+//! Nothing here calls libibverbs. The library works on its objects and on the
+//! command file descriptor of its contexts.
+
+mod driver;
+mod errno;
+mod ioctl;
+mod object;
+
+pub mod caps;
+pub mod dm;
+pub mod ffi;
+pub mod mkey;
+pub mod sys;
+
+pub use errno::{
+    Errno,
+    Result, //
+};

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Keys: the calls on them, and the translation of layouts.
+
+use core::ffi::c_int;
+
+use crate::{
+    errno::{
+        Errno,
+        Result, //
+    },
+    ioctl::Command,
+    object::Region,
+    sys::{
+        self,
+        ib_uverbs_mkey_block as Block,
+        ib_uverbs_mkey_info as Info,
+        ib_uverbs_mkey_sge as Sge, //
+    },
+};
+
+/// Entries and blocks that are translated on the stack; more take the heap.
+const ON_STACK: usize = 16;
+
+/// An array as a C caller passes it: a count, and a pointer to as much.
+///
+/// What cannot be looked at (NULL, or more than any key takes) goes to the
+/// kernel as the count and no array: the refusal is the kernel's to choose.
+#[derive(Clone, Copy)]
+pub(crate) struct Array<'a, T> {
+    count: u32,
+    items: Option<&'a [T]>,
+}
+
+impl<T> Array<'_, T> {
+    /// # Safety
+    ///
+    /// `items` is NULL or points to `count` initialised elements that nobody
+    /// writes during the life of the result.
+    pub(crate) unsafe fn from_raw(count: u32, items: *const T) -> Self {
+        let readable = !items.is_null() && count <= sys::IB_MKEY_MAX_ENTRIES;
+
+        let items = if readable {
+            // SAFETY: By the caller's promise.
+            Some(unsafe { core::slice::from_raw_parts(items, count as usize) })
+        } else {
+            None
+        };
+
+        Self { count, items }
+    }
+
+    /// Calls `then` with the elements translated, or with none.
+    fn translated<U: Copy + Default, R>(
+        self,
+        translate: impl Fn(&T) -> U,
+        then: impl FnOnce(*const U) -> Result<R>,
+    ) -> Result<R> {
+        let Some(items) = self.items else {
+            return then(core::ptr::null());
+        };
+
+        let mut stack = [U::default(); ON_STACK];
+        if items.len() <= ON_STACK {
+            for (to, from) in stack.iter_mut().zip(items) {
+                *to = translate(from);
+            }
+            return then(stack.as_ptr());
+        }
+
+        let mut heap = Vec::new();
+        heap.try_reserve_exact(items.len())
+            .map_err(|_| Errno::ENOMEM)?;
+        heap.extend(items.iter().map(translate));
+        then(heap.as_ptr())
+    }
+}
+
+pub(crate) fn create(fd: c_int, pd_handle: u32, max_entries: u32) -> Result<Region> {
+    let (mut lkey, mut rkey) = (0u32, 0u32);
+
+    let handle = Command::<5>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_CREATE)
+        .new_object(sys::IB_MKEY_ATTR_CREATE_HANDLE)
+        .object(sys::IB_MKEY_ATTR_CREATE_PD_HANDLE, pd_handle)
+        .u32(sys::IB_MKEY_ATTR_CREATE_MAX_ENTRIES, max_entries)
+        .out(sys::IB_MKEY_ATTR_CREATE_RESP_LKEY, &mut lkey)
+        .out(sys::IB_MKEY_ATTR_CREATE_RESP_RKEY, &mut rkey)
+        .run(fd)?;
+
+    Ok(Region {
+        handle,
+        lkey,
+        rkey,
+        length: 0,
+    })
+}
+
+/// Binds a list and returns its length.
+pub(crate) fn bind_list(
+    fd: c_int,
+    handle: u32,
+    access: u32,
+    list: Array<'_, sys::ibv_sge>,
+) -> Result<usize> {
+    let to_uapi = |sge: &sys::ibv_sge| Sge {
+        addr: sge.addr,
+        length: sge.length.into(),
+        lkey: sge.lkey,
+        reserved: 0,
+    };
+
+    list.translated(to_uapi, |entries| {
+        Command::<4>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_BIND_LIST)
+            .object(sys::IB_MKEY_ATTR_BIND_LIST_HANDLE, handle)
+            .u32(sys::IB_MKEY_ATTR_BIND_LIST_ACCESS, access)
+            .u64(sys::IB_MKEY_ATTR_BIND_LIST_ENTRIES, entries as u64)
+            .u32(sys::IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES, list.count)
+            .run(fd)
+    })?;
+
+    Ok(length(
+        &[],
+        list.items
+            .unwrap_or_default()
+            .iter()
+            .map(|sge| sge.length.into()),
+    ))
+}
+
+/// Binds an interleaved layout and returns its length.
+pub(crate) fn bind_interleaved(
+    fd: c_int,
+    handle: u32,
+    access: u32,
+    repeat_count: Array<'_, u64>,
+    blocks: Array<'_, sys::ibmkey_block>,
+) -> Result<usize> {
+    let repeat = match repeat_count {
+        Array { count: 0, .. } => &[],
+        Array { items, .. } => items.ok_or(Errno::EFAULT)?,
+    };
+    let to_uapi = |block: &sys::ibmkey_block| {
+        let mut stride = block.stride;
+
+        // The caller need not have set those; the kernel wants to see zeroes.
+        for unused in stride.iter_mut().skip(repeat.len()) {
+            *unused = 0;
+        }
+        Block {
+            addr: block.addr,
+            bytes_count: block.bytes_count,
+            stride,
+            lkey: block.lkey,
+            reserved: 0,
+        }
+    };
+
+    blocks.translated(to_uapi, |array| {
+        Command::<5>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_BIND_INTERLEAVED)
+            .object(sys::IB_MKEY_ATTR_BIND_INTERLEAVED_HANDLE, handle)
+            .u32(sys::IB_MKEY_ATTR_BIND_INTERLEAVED_ACCESS, access)
+            .slice(sys::IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT, repeat)
+            .u64(sys::IB_MKEY_ATTR_BIND_INTERLEAVED_BLOCKS, array as u64)
+            .u32(sys::IB_MKEY_ATTR_BIND_INTERLEAVED_NUM_BLOCKS, blocks.count)
+            .run(fd)
+    })?;
+
+    Ok(length(
+        repeat,
+        blocks
+            .items
+            .unwrap_or_default()
+            .iter()
+            .map(|block| block.bytes_count),
+    ))
+}
+
+/// The length of a layout that the kernel has accepted.
+///
+/// It has made sure that this fits 64 bits; on a 32-bit machine a key can still
+/// be longer than `size_t` can say.
+fn length(repeat_count: &[u64], bytes: impl Iterator<Item = u64>) -> usize {
+    let once = bytes.fold(0u64, u64::saturating_add);
+    let all = repeat_count
+        .iter()
+        .fold(once, |sum, &n| sum.saturating_mul(n));
+
+    usize::try_from(all).unwrap_or(usize::MAX)
+}
+
+pub(crate) fn unbind(fd: c_int, handle: u32) -> Result {
+    Command::<1>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_UNBIND)
+        .object(sys::IB_MKEY_ATTR_UNBIND_HANDLE, handle)
+        .run(fd)
+        .map(drop)
+}
+
+/// Asks what is bound, and for as much of the layout as the slices take.
+pub(crate) fn query(
+    fd: c_int,
+    handle: u32,
+    repeat_count: &mut [u64],
+    blocks: &mut [sys::ibmkey_block],
+) -> Result<sys::ibmkey_info> {
+    // A layout has no more than that, whatever there is room for.
+    let max_dims = repeat_count.len().min(sys::IB_MKEY_MAX_DIMS as usize);
+    let max_blocks = blocks.len().min(sys::IB_MKEY_MAX_ENTRIES as usize);
+
+    let mut info = Info::default();
+    let mut array = Vec::<Block>::new();
+    array
+        .try_reserve_exact(max_blocks)
+        .map_err(|_| Errno::ENOMEM)?;
+    array.resize(max_blocks, Block::default());
+
+    let mut command = Command::<5>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_QUERY)
+        .object(sys::IB_MKEY_ATTR_QUERY_HANDLE, handle)
+        .out(sys::IB_MKEY_ATTR_QUERY_RESP, &mut info);
+    if max_dims > 0 {
+        command = command.out_slice(
+            sys::IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT,
+            repeat_count.get_mut(..max_dims).unwrap_or_default(),
+        );
+    }
+    if max_blocks > 0 {
+        command = command
+            .u64(sys::IB_MKEY_ATTR_QUERY_BLOCKS, array.as_mut_ptr() as u64)
+            // CAST: At most IB_MKEY_MAX_ENTRIES.
+            .u32(sys::IB_MKEY_ATTR_QUERY_NUM_BLOCKS, max_blocks as u32);
+    }
+    command.run(fd)?;
+
+    let bound = array.iter().take(info.num_entries as usize);
+    for (to, from) in blocks.iter_mut().zip(bound) {
+        *to = sys::ibmkey_block {
+            addr: from.addr,
+            bytes_count: from.bytes_count,
+            lkey: from.lkey,
+            stride: from.stride,
+        };
+    }
+
+    Ok(sys::ibmkey_info {
+        length: info.length,
+        kind: info.kind,
+        access: info.access,
+        max_entries: info.max_entries,
+        num_entries: info.num_entries,
+        num_dims: info.num_dims,
+        lkey: info.lkey,
+        rkey: info.rkey,
+    })
+}

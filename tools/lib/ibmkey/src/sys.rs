@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Layouts and numbers of the C headers, and the one layout that no installed
+//! header has.
+
+#![allow(missing_docs)]
+
+use core::ffi::{
+    c_int,
+    c_uint, //
+};
+
+mod bindings {
+    #![allow(
+        dead_code,
+        non_camel_case_types,
+        non_snake_case,
+        non_upper_case_globals,
+        unreachable_pub,
+        unsafe_op_in_unsafe_fn,
+        clippy::all,
+        clippy::arithmetic_side_effects,
+        clippy::indexing_slicing,
+        clippy::undocumented_unsafe_blocks
+    )]
+
+    include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
+}
+
+pub use bindings::*;
+
+/// How libibverbs and its providers see a memory region.
+///
+/// `ibv_dereg_mr()` takes a `struct ibv_mr` to be the first member of this, as
+/// does the provider, which `free()`s it. The structure is private to
+/// rdma-core: `mr_type` came with version 25, `access` with version 32, and
+/// nothing since. `spare` is no member of it: it is there, and zero, in case a
+/// provider or a later version looks at members that follow.
+#[repr(C)]
+pub struct verbs_mr {
+    pub ibv_mr: ibv_mr,
+    /// 0 is `IBV_MR_TYPE_MR`, the type whose dereg reaches the kernel.
+    pub mr_type: c_uint,
+    pub access: c_int,
+    pub spare: [u64; 16],
+}
+
+const _: () = {
+    assert!(core::mem::offset_of!(verbs_mr, ibv_mr) == 0);
+    assert!(core::mem::offset_of!(verbs_mr, mr_type) == core::mem::size_of::<ibv_mr>());
+};
