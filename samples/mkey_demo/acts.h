@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The acts of the demonstration. Each has a part for node 0 and one for node
+ * 1, run at the same time in two processes.
+ */
+#ifndef MKEY_DEMO_ACTS_H
+#define MKEY_DEMO_ACTS_H
+
+#include "image.h"
+#include "ways.h"
+
+struct demo {
+	struct image logo;		/* the picture as it was read */
+	struct image picture;		/* enlarged until there is something to see */
+	const char *out_dir;
+	unsigned int repetitions;
+};
+
+struct counter_figures {
+	unsigned int operations;
+	uint64_t device_memory;		/* the counter's last value */
+	double device_memory_ms;
+	double host_memory_ms;
+};
+
+/* Act 1, tile.c: a tile of a picture, strided at both ends */
+struct figures tile_send(struct node *node, const struct demo *demo);
+void tile_receive(struct node *node, const struct demo *demo);
+
+/* Act 2, pieces.c: a header and three payload pieces, a buffer each */
+struct figures pieces_send(struct node *node, const struct demo *demo);
+void pieces_receive(struct node *node, const struct demo *demo);
+
+/* Act 3, counter.c: a counter in device memory that both nodes add to */
+struct counter_figures counter_add(struct node *node);
+void counter_host(struct node *node);
+
+/* Writes @image to @name in the output directory. */
+void demo_write(const struct demo *demo, const struct image *image,
+		const char *name);
+
+#endif /* MKEY_DEMO_ACTS_H */

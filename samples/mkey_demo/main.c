@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * mkey_demo: device memory and indirect memory keys between two nodes. Each
+ * node is a process with a device of its own; what they exchange travels over
+ * the link between the devices. Node 0 is the parent and prints the figures.
+ */
+#define _GNU_SOURCE
+#include <err.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "acts.h"
+
+#define MIN_SIDE 16		/* of the picture that is read */
+#define MAX_ASPECT 8
+#define GOOD_SIDE 960		/* pictures are enlarged up to this, unless told */
+#define MAX_SIDE 4096
+#define MAX_REPETITIONS 1000
+
+static const char usage[] =
+	"usage: mkey_demo [-a DEVICE[@NETNS]] [-b DEVICE[@NETNS]] [-r N] [-s SIDE] PICTURE OUTDIR\n"
+	"Sends parts of PICTURE, a PPM file, from device a (rxe0@ns0) to device b\n"
+	"(rxe1@ns1) N times (9), checks every byte, prints what it took and writes\n"
+	"pictures of it to OUTDIR. A small PICTURE is enlarged, by a whole number, while\n"
+	"its shorter side is not above SIDE (960) pixels.\n";
+
+void demo_write(const struct demo *demo, const struct image *image,
+		const char *name)
+{
+	char *path;
+
+	if (asprintf(&path, "%s/%s", demo->out_dir, name) < 0)
+		err(1, "%s", name);
+	image_write_png(image, path);
+	free(path);
+}
+
+static struct demo prepare(const char *picture, const char *out_dir,
+			   unsigned int repetitions, unsigned int good_side)
+{
+	struct demo demo = {
+		.logo = image_load_ppm(picture),
+		.out_dir = out_dir,
+		.repetitions = repetitions,
+	};
+	unsigned int width = demo.logo.width, height = demo.logo.height;
+	unsigned int side = width < height ? width : height;
+	unsigned int longer = width < height ? height : width;
+
+	if (side < MIN_SIDE || longer / side >= MAX_ASPECT)
+		errx(1, "%s: %u x %u is no good shape: %u pixels wide and high at least, and not %u times as long",
+		     picture, width, height, MIN_SIDE, MAX_ASPECT);
+	demo.picture = image_enlarge(&demo.logo,
+				     side < good_side ? good_side / side : 1);
+
+	if (mkdir(out_dir, 0777) && errno != EEXIST)
+		err(1, "%s", out_dir);
+	if (access(out_dir, W_OK))
+		err(1, "%s", out_dir);
+	return demo;
+}
+
+struct results {
+	struct figures tile, pieces;
+	struct counter_figures counter;
+};
+
+static void print_line(const char *what, const struct figures *f)
+{
+	printf("%-18s %8llu %6u %9.2f ms %9.2f ms %6.2f %9.2f ms %6.2f\n",
+	       what, (unsigned long long)f->bytes, f->blocks,
+	       f->ms[WAY_ONE_KEY], f->ms[WAY_PACKED],
+	       f->ms[WAY_PACKED] / f->ms[WAY_ONE_KEY],
+	       f->ms[WAY_REQUEST_EACH],
+	       f->ms[WAY_REQUEST_EACH] / f->ms[WAY_ONE_KEY]);
+}
+
+static void print_table(const struct results *results, unsigned int repetitions)
+{
+	const struct counter_figures *counter = &results->counter;
+	const struct figures *tile = &results->tile, *pieces = &results->pieces;
+
+	printf("\n%-18s %8s %6s %12s %19s %19s\n", "", "", "", "one key,",
+	       "packed, written", "one request");
+	printf("%-18s %8s %6s %12s %12s %6s %12s %6s\n", "what was sent", "bytes",
+	       "blocks", "one write", "and unpacked", "ratio", "per block",
+	       "ratio");
+	print_line("tile of a picture", tile);
+	print_line("header + 3 pieces", pieces);
+	printf("Median of %u transfers each, until the receiving program has the data in\n"
+	       "place. Ratio: times what one key takes. Describing the data, once for all\n"
+	       "transfers: %.2f ms for the two keys of the tile, %.2f ms for those of the\n"
+	       "pieces. Per block is per run contiguous at both ends: %u and %u requests.\n",
+	       repetitions, tile->bind_ms, pieces->bind_ms, tile->requests,
+	       pieces->requests);
+
+	printf("\n%-18s %12s %22s %22s %6s\n", "both nodes", "operations",
+	       "in device memory", "in ordinary memory", "ratio");
+	printf("%-18s %12u %10.0f ms, %5.0f/s %10.0f ms, %5.0f/s %6.2f\n",
+	       "fetch-and-add", counter->operations, counter->device_memory_ms,
+	       counter->operations / counter->device_memory_ms * 1e3,
+	       counter->host_memory_ms,
+	       counter->operations / counter->host_memory_ms * 1e3,
+	       counter->host_memory_ms / counter->device_memory_ms);
+}
+
+static struct results run_node0(struct node *node, const struct demo *demo)
+{
+	struct results results;
+
+	node_open(node);
+	puts("1. a tile of the picture, by a strided key at each end ...");
+	results.tile = tile_send(node, demo);
+	puts("2. a header and three payload pieces, by a composite key at each end ...");
+	results.pieces = pieces_send(node, demo);
+	puts("3. a counter in device memory, both nodes adding to it ...");
+	results.counter = counter_add(node);
+	node_meet(node);
+	node_close(node);
+	return results;
+}
+
+static void run_node1(struct node *node, const struct demo *demo)
+{
+	node_open(node);
+	tile_receive(node, demo);
+	pieces_receive(node, demo);
+	counter_host(node);
+	node_meet(node);
+	node_close(node);
+}
+
+static unsigned int number_from(int option, const char *text, unsigned int max)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 10);
+
+	if (*end || !n || n > max)
+		errx(2, "-%c %s: not a number from 1 to %u", option, text, max);
+	return n;
+}
+
+int main(int argc, char **argv)
+{
+	struct node nodes[2] = { { .where = "rxe0@ns0" }, { .where = "rxe1@ns1" } };
+	unsigned int repetitions = 9, good_side = GOOD_SIDE;
+	int option, socks[2], self, status;
+	struct results results;
+	struct demo demo;
+	pid_t parent = getpid(), child;
+
+	while ((option = getopt(argc, argv, "a:b:r:s:h")) != -1) {
+		switch (option) {
+		case 'a':
+		case 'b':
+			nodes[option - 'a'].where = optarg;
+			break;
+		case 'r':
+			repetitions = number_from(option, optarg, MAX_REPETITIONS);
+			break;
+		case 's':
+			good_side = number_from(option, optarg, MAX_SIDE);
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			return 0;
+		default:
+			fputs(usage, stderr);
+			return 2;
+		}
+	}
+	if (argc - optind != 2) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	/* What is printed last must not come before what went wrong. */
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	demo = prepare(argv[optind], argv[optind + 1], repetitions,
+		       good_side);
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, socks))
+		err(1, "socketpair");
+	/* Before any device is open: verbs resources do not outlive a fork. */
+	child = fork();
+	if (child < 0)
+		err(1, "fork");
+	self = child ? 0 : 1;
+	nodes[self].sock = socks[self];
+	close(socks[!self]);
+	program_invocation_short_name = child ? "mkey_demo, node 0" :
+						"mkey_demo, node 1";
+	if (!child) {
+		/* Node 0 may have gone between the fork and this request. */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			return 1;
+		run_node1(&nodes[1], &demo);
+		return 0;
+	}
+	results = run_node0(&nodes[0], &demo);
+	if (waitpid(child, &status, 0) != child)
+		err(1, "waitpid");
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		errx(1, "node 1 failed");
+
+	print_table(&results, repetitions);
+	printf("\nShown, every byte checked: a picture's tile of %u rows and a message in 4 pieces each went from %s to %s in one RDMA WRITE, and %u fetch-and-adds from both made a counter in device memory %llu.\n",
+	       results.tile.blocks, nodes[0].where, nodes[1].where,
+	       results.counter.operations,
+	       (unsigned long long)results.counter.device_memory);
+	return 0;
+}

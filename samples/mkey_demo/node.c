@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+#define _GNU_SOURCE
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <infiniband/mkey.h>
+
+#include "node.h"
+
+/*
+ * What "ip netns exec" does. sysfs shows the devices of the namespace that it
+ * was mounted in, so the process needs a mount of its own.
+ */
+static void enter_namespace(const char *name)
+{
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "/run/netns/%s", name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		err(1, "network namespace %s: %s", name, path);
+	if (setns(fd, CLONE_NEWNET))
+		err(1, "cannot enter network namespace %s", name);
+	close(fd);
+	if (unshare(CLONE_NEWNS) ||
+	    mount(NULL, "/", NULL, MS_SLAVE | MS_REC, NULL) ||
+	    umount2("/sys", MNT_DETACH) ||
+	    mount("sysfs", "/sys", "sysfs", 0, NULL))
+		err(1, "network namespace %s: cannot mount its sysfs", name);
+}
+
+void node_open(struct node *node)
+{
+	struct rc_addr mine, theirs;
+	char *device = strdup(node->where);
+	char *at;
+	int ret;
+
+	if (!device)
+		err(1, "%s", node->where);
+	at = strchr(device, '@');
+	if (at) {
+		*at = '\0';
+		enter_namespace(at + 1);
+	}
+	rc_open(&node->dev, device);
+
+	ret = ibmkey_enable(node->dev.ctx);
+	if (ret)
+		die(ret, "%s has no ib_mkey (the module has to be loaded before ib_uverbs)",
+		     device);
+	free(device);
+
+	rc_create(&node->conn, &node->dev, node->where);
+	mine = rc_address(&node->conn, &node->dev);
+	node_tell(node, &mine, sizeof(mine));
+	node_hear(node, &theirs, sizeof(theirs));
+	rc_connect(&node->conn, &node->dev, &theirs);
+	/* Nothing may be sent before the far side can receive it. */
+	node_meet(node);
+}
+
+void node_close(struct node *node)
+{
+	rc_destroy(&node->conn);
+	rc_close(&node->dev);
+}
+
+void node_tell(struct node *node, const void *buffer, size_t length)
+{
+	/* Against SIGPIPE: a dead peer has said already what is wrong. */
+	if (send(node->sock, buffer, length, MSG_NOSIGNAL) != (ssize_t)length)
+		err(1, "cannot tell the other node");
+}
+
+void node_hear(struct node *node, void *buffer, size_t length)
+{
+	ssize_t n = recv(node->sock, buffer, length, MSG_WAITALL);
+
+	if (n < 0)
+		err(1, "cannot hear the other node");
+	if ((size_t)n != length)
+		errx(1, "the other node has ended early");
+}
+
+void node_meet(struct node *node)
+{
+	char token = 0;
+
+	node_tell(node, &token, sizeof(token));
+	node_hear(node, &token, sizeof(token));
+}
+
+double now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1e3 + now.tv_nsec / 1e6;
+}

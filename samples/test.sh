@@ -1,0 +1,115 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# test.sh: runs the user samples and mkey_demo, reports in TAP. Installed
+# beside the samples; needs root, rxe0 in ns0 and rxe1 in ns1, and ib_mkey.
+
+here=$(cd "$(dirname "$0")" && pwd)
+demo=$here/../bin/mkey_demo
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+count=0
+failed=0
+
+# result STATUS NAME: one TAP line, after what the test printed
+result()
+{
+	sed 's/^/# /' "$tmp/log"
+	count=$((count + 1))
+	if [ "$1" -eq 0 ]; then
+		echo "ok $count $2"
+	else
+		failed=$((failed + 1))
+		echo "not ok $count $2"
+	fi
+}
+
+# works NAME COMMAND...: succeeds and says something
+works()
+{
+	name=$1
+	shift
+	"$@" >"$tmp/log" 2>&1
+	status=$?
+	[ -s "$tmp/log" ] || status=1
+	result "$status" "$name"
+}
+
+# refuses NAME WORDS COMMAND...: fails with one line that has WORDS
+refuses()
+{
+	name=$1
+	words=$2
+	shift 2
+	if "$@" >"$tmp/out" 2>"$tmp/log"; then
+		status=1
+	else
+		status=0
+	fi
+	[ "$(wc -l <"$tmp/log")" -eq 1 ] || status=1
+	grep -q "$words" "$tmp/log" || status=1
+	result "$status" "$name"
+}
+
+# picture WIDTH HEIGHT MAXIMUM: a PPM file with no two rows alike
+picture()
+{
+	awk -v w="$1" -v h="$2" -v max="$3" 'BEGIN {
+		print "P3 # made by a test"
+		print w, h
+		print max
+		for (y = 0; y < h; y++)
+			for (x = 0; x < w; x++)
+				print (x * 7) % (max + 1), (y * 5) % (max + 1),
+				      (x * y) % (max + 1)
+	}'
+}
+
+# png FILE WIDTH HEIGHT: is a PNG of that size
+png()
+{
+	[ "$(od -An -v -tx1 -N24 "$1" | tr -d ' \n')" = \
+		"$(printf '89504e470d0a1a0a0000000d49484452%08x%08x' "$2" "$3")" ]
+}
+
+demo_writes_pictures()
+{
+	picture 41 20 99 >"$tmp/picture.ppm"
+	"$demo" -r 1 -s 65 "$tmp/picture.ppm" "$tmp/out.d" || return 1
+	# three times as large; the canvas is a quarter and a pixel wider
+	png "$tmp/out.d/1-source.png" 123 60 &&
+		png "$tmp/out.d/1-before.png" 154 60 &&
+		png "$tmp/out.d/1-after.png" 154 60 || return 1
+	! cmp -s "$tmp/out.d/1-before.png" "$tmp/out.d/1-after.png"
+}
+
+echo "TAP version 13"
+if ! ip netns exec ns0 rdma link show rxe0/1 >/dev/null 2>&1 ||
+   ! ip netns exec ns1 rdma link show rxe1/1 >/dev/null 2>&1; then
+	echo "1..0 # SKIP no rxe0 in ns0 and rxe1 in ns1"
+	exit 4
+fi
+echo "1..12"
+
+for sample in column header_payload dm_counter; do
+	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
+done
+works "column on the first device" ip netns exec ns1 "$here/column"
+refuses "a device that is not there" "no RDMA device rxe9" \
+	ip netns exec ns0 "$here/column" rxe9
+
+works "mkey_demo writes its pictures" demo_writes_pictures
+refuses "no picture" "No such file" "$demo" "$tmp/none.ppm" "$tmp/out.d"
+echo "not a picture" >"$tmp/text.ppm"
+refuses "not a picture" "not a PPM" "$demo" "$tmp/text.ppm" "$tmp/out.d"
+picture 40 40 255 | head -n 1000 >"$tmp/short.ppm"
+refuses "half a picture" "ends too early" "$demo" "$tmp/short.ppm" "$tmp/out.d"
+picture 400 20 255 >"$tmp/slim.ppm"
+refuses "a picture too slim" "no good shape" "$demo" "$tmp/slim.ppm" "$tmp/out.d"
+picture 20 20 65535 >"$tmp/deep.ppm"
+refuses "two bytes a colour" "1 to 255" "$demo" "$tmp/deep.ppm" "$tmp/out.d"
+picture 20 20 255 >"$tmp/small.ppm"
+refuses "no such namespace" "namespace nowhere" \
+	"$demo" -r 1 -a rxe0@nowhere "$tmp/small.ppm" "$tmp/out.d"
+
+[ "$failed" -eq 0 ]

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Sends a column of a matrix into a row of another place: the column's
+ * elements, a row's length apart from each other, are one key, and a key is
+ * sent from like any memory region.
+ *
+ * usage: column [DEVICE]
+ */
+#include <err.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <infiniband/mkey.h>
+
+#include "rc.h"
+
+#define ROWS 1000
+#define COLUMNS 37
+#define COLUMN 5	/* the one that is sent */
+
+static double matrix[ROWS][COLUMNS];
+static double received[ROWS];
+
+/* A key whose bytes are one column of the matrix, top to bottom. */
+static struct ibv_mr *column_key(struct rc_dev *dev, struct ibv_mr *base)
+{
+	struct ibmkey_block element = {
+		.addr = (uintptr_t)&matrix[0][COLUMN],
+		.bytes_count = sizeof(matrix[0][0]),
+		.lkey = base->lkey,
+		.stride = { sizeof(matrix[0]) },
+	};
+	uint64_t rows = ROWS;
+	struct ibv_mr *key = ibmkey_alloc(dev->pd, 1);
+	int ret;
+
+	if (!key)
+		err(1, "ibmkey_alloc");
+	/* One dimension, one block. No access flags: it is only read from. */
+	ret = ibv_rereg_mr_interleaved(key, 0, 1, &rows, 1, &element);
+	if (ret)
+		die(ret, "ibv_rereg_mr_interleaved");
+	return key;
+}
+
+/* One write of the whole key to @to, which belongs to the far end. */
+static void write_key(struct rc_conn *conn, struct ibv_mr *key, size_t length,
+		      struct ibv_mr *to)
+{
+	struct ibv_sge all = {
+		.addr = 0,		/* a key's first byte is always at 0 */
+		.length = length,
+		.lkey = key->lkey,
+	};
+	struct ibv_send_wr wr = {
+		.sg_list = &all,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = {
+			.remote_addr = (uintptr_t)to->addr,
+			.rkey = to->rkey,
+		},
+	};
+
+	rc_post(conn, &wr);
+	rc_wait(conn);
+}
+
+int main(int argc, char **argv)
+{
+	struct ibv_mr *base, *target, *key;
+	struct rc_conn pair[2];
+	struct rc_dev dev;
+	int ret;
+
+	for (int i = 0; i < ROWS; i++)
+		for (int j = 0; j < COLUMNS; j++)
+			matrix[i][j] = i + j / 100.0;
+
+	rc_open(&dev, argc > 1 ? argv[1] : NULL);
+	ret = ibmkey_enable(dev.ctx);
+	if (ret)
+		die(ret, "ibmkey_enable");
+	rc_create_loop(pair, &dev);
+
+	base = rc_reg(&dev, matrix, sizeof(matrix), 0);
+	target = rc_reg(&dev, received, sizeof(received),
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	key = column_key(&dev, base);
+	write_key(&pair[0], key, sizeof(received), target);
+
+	for (int i = 0; i < ROWS; i++)
+		if (received[i] != matrix[i][COLUMN])
+			errx(1, "element %d is %g instead of %g", i, received[i],
+			     matrix[i][COLUMN]);
+
+	/* The key first: what it describes cannot go before it. */
+	ret = ibv_dereg_mr(key);
+	if (!ret)
+		ret = ibv_dereg_mr(base);
+	if (!ret)
+		ret = ibv_dereg_mr(target);
+	if (ret)
+		die(ret, "ibv_dereg_mr");
+	rc_destroy(&pair[0]);
+	rc_destroy(&pair[1]);
+	rc_close(&dev);
+	printf("column %d of %d x %d: %d elements of %zu bytes in one write\n",
+	       COLUMN, ROWS, COLUMNS, ROWS, sizeof(matrix[0][0]));
+	return 0;
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Lets the far end write a message in one go, header and payload, into two
+ * buffers that are two memory regions: one composite key is all that it has to
+ * be told of.
+ *
+ * usage: header_payload [DEVICE]
+ */
+#include <err.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <infiniband/mkey.h>
+
+#include "rc.h"
+
+struct header {
+	uint32_t type;
+	uint32_t length;
+};
+
+static struct {
+	struct header header;
+	char payload[100000];
+} message;
+
+static struct header header;
+static char payload[sizeof(message.payload)];
+
+/* A key whose bytes are those of the header, then those of the payload. */
+static struct ibv_mr *message_key(struct rc_dev *dev, struct ibv_mr *header_mr,
+				  struct ibv_mr *payload_mr, unsigned int access)
+{
+	struct ibv_sge parts[] = {
+		{
+			.addr = (uintptr_t)&header,
+			.length = sizeof(header),
+			.lkey = header_mr->lkey,
+		},
+		{
+			.addr = (uintptr_t)payload,
+			.length = sizeof(payload),
+			.lkey = payload_mr->lkey,
+		},
+	};
+	struct ibv_mr *key = ibmkey_alloc(dev->pd, 2);
+	int ret;
+
+	if (!key)
+		err(1, "ibmkey_alloc");
+	ret = ibv_rereg_mr_sg(key, access, 2, parts);
+	if (ret)
+		die(ret, "ibv_rereg_mr_sg");
+	return key;
+}
+
+/* What the far end does: it knows one key, and nothing of the two buffers. */
+static void write_message(struct rc_conn *conn, struct ibv_mr *from, uint32_t rkey)
+{
+	struct ibv_sge all = {
+		.addr = (uintptr_t)&message,
+		.length = sizeof(message),
+		.lkey = from->lkey,
+	};
+	struct ibv_send_wr wr = {
+		.sg_list = &all,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { .remote_addr = 0, .rkey = rkey },
+	};
+
+	rc_post(conn, &wr);
+	rc_wait(conn);
+}
+
+int main(int argc, char **argv)
+{
+	const unsigned int access = IBV_ACCESS_LOCAL_WRITE |
+				    IBV_ACCESS_REMOTE_WRITE;
+	struct ibv_mr *header_mr, *payload_mr, *message_mr, *key;
+	struct rc_conn pair[2];
+	struct rc_dev dev;
+	int ret;
+
+	message.header.type = 7;
+	message.header.length = sizeof(message.payload);
+	for (size_t i = 0; i < sizeof(message.payload); i++)
+		message.payload[i] = i * 31 + i / 256;
+
+	rc_open(&dev, argc > 1 ? argv[1] : NULL);
+	ret = ibmkey_enable(dev.ctx);
+	if (ret)
+		die(ret, "ibmkey_enable");
+	rc_create_loop(pair, &dev);
+
+	/* A key can allow what all of its parts allow, and no more. */
+	header_mr = rc_reg(&dev, &header, sizeof(header), access);
+	payload_mr = rc_reg(&dev, payload, sizeof(payload), access);
+	key = message_key(&dev, header_mr, payload_mr, access);
+
+	message_mr = rc_reg(&dev, &message, sizeof(message), 0);
+	write_message(&pair[1], message_mr, key->rkey);
+
+	if (memcmp(&header, &message.header, sizeof(header)) ||
+	    memcmp(payload, message.payload, sizeof(payload)))
+		errx(1, "what has arrived is not what was sent");
+
+	/* The key first: what it describes cannot go before it. */
+	ret = ibv_dereg_mr(key);
+	if (!ret)
+		ret = ibv_dereg_mr(header_mr);
+	if (!ret)
+		ret = ibv_dereg_mr(payload_mr);
+	if (!ret)
+		ret = ibv_dereg_mr(message_mr);
+	if (ret)
+		die(ret, "ibv_dereg_mr");
+	rc_destroy(&pair[0]);
+	rc_destroy(&pair[1]);
+	rc_close(&dev);
+	printf("a header of %zu bytes and a payload of %u in one write\n",
+	       sizeof(header), header.length);
+	return 0;
+}
