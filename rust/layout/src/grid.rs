@@ -28,6 +28,11 @@ impl Axis {
         addr.wrapping_add((self.stride as u64).wrapping_mul(index))
     }
 
+    /// The address `index` steps before `addr`.
+    fn retreat(&self, addr: u64, index: u64) -> u64 {
+        addr.wrapping_sub((self.stride as u64).wrapping_mul(index))
+    }
+
     /// The stride of a dimension that goes on where this one ends.
     fn next_stride(&self) -> Option<i64> {
         self.stride
@@ -91,80 +96,107 @@ impl Grid {
         }
     }
 
-    /// The piece of `offset`, the position in it, and a cursor to the pieces after it.
-    pub(super) fn seek(&self, offset: u64) -> (Run, u64, GridWalk<'_>) {
+    /// The piece of `offset`, the position in it, what is left of its row, and
+    /// a cursor to the rows after it.
+    pub(super) fn seek(&self, offset: u64) -> (Run, u64, Row, GridWalk<'_>) {
         step();
-        let mut index = offset / self.bytes;
         let pos = offset % self.bytes;
-        let mut addr = self.piece.addr;
+        let mut index = offset / self.bytes;
         let mut digits = [0; MAX_DIMS];
         for (axis, digit) in self.axes.iter().zip(&mut digits).take(self.used) {
             step();
             *digit = index % axis.count;
             index /= axis.count;
-            addr = axis.advance(addr, *digit);
         }
         let [inner, digits @ ..] = digits;
         let [row, outer @ ..] = &self.axes;
+        let start = outer
+            .iter()
+            .zip(&digits)
+            .fold(self.piece.addr, |addr, (axis, digit)| {
+                axis.advance(addr, *digit)
+            });
         let walk = GridWalk {
-            piece: Run { addr, ..self.piece },
-            stride: row.stride as u64,
-            row: row.count.get().saturating_sub(1),
-            left: row.count.get().saturating_sub(1).saturating_sub(inner),
+            piece: self.piece,
+            row,
             outer,
+            start,
             digits,
         };
-        (walk.piece, pos, walk)
+        let (piece, row) = walk.row(inner);
+        (piece, pos, row, walk)
     }
 }
 
-/// A cursor over the pieces of a [`Grid`], endless.
+/// Pieces of one leaf and size, at one distance, that never join one another.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    /// Of the next piece, if there is one.
+    addr: u64,
+    len: u64,
+    stride: u64,
+    left: u64,
+}
+
+impl Row {
+    /// A row without pieces.
+    pub(super) const EMPTY: Self = Self {
+        addr: 0,
+        len: 0,
+        stride: 0,
+        left: 0,
+    };
+
+    /// Address and length of the next piece.
+    #[inline]
+    pub(super) fn next_piece(&mut self) -> Option<(u64, u64)> {
+        self.left = self.left.checked_sub(1)?;
+        let addr = self.addr;
+        self.addr = addr.wrapping_add(self.stride);
+        Some((addr, self.len))
+    }
+}
+
+/// A cursor over the rows of a [`Grid`], endless.
 #[derive(Clone, Debug)]
 pub(super) struct GridWalk<'a> {
-    /// The piece it is at.
     piece: Run,
-    /// Of the innermost dimension, as an addend that wraps.
-    stride: u64,
-    /// Steps in a whole row of the innermost dimension.
-    row: u64,
-    /// Steps left in this row.
-    left: u64,
+    row: &'a Axis,
     outer: &'a [Axis; MAX_DIMS - 1],
+    /// Where the row that it is at starts.
+    start: u64,
     digits: [u64; MAX_DIMS - 1],
 }
 
 impl GridWalk<'_> {
-    #[inline]
-    pub(super) fn next_piece(&mut self) -> Run {
-        match self.left.checked_sub(1) {
-            Some(left) => {
-                self.left = left;
-                self.piece.addr = self.piece.addr.wrapping_add(self.stride);
-            }
-            None => self.next_row(),
-        }
-        self.piece
-    }
-
-    /// Goes on to the next row. That takes constant time on average, since no
-    /// used dimension has a count of one.
-    fn next_row(&mut self) {
-        self.left = self.row;
-        let mut addr = self
-            .piece
-            .addr
-            .wrapping_sub(self.stride.wrapping_mul(self.row));
+    /// Goes on to the next row; returns its first piece and the others.
+    ///
+    /// That takes constant time on average, since no dimension that is left
+    /// has a count of one.
+    pub(super) fn next_row(&mut self) -> (Run, Row) {
         for (axis, digit) in self.outer.iter().zip(&mut self.digits) {
             step();
             let next = digit.saturating_add(1);
             if next < axis.count.get() {
                 *digit = next;
-                addr = addr.wrapping_add(axis.stride as u64);
+                self.start = axis.advance(self.start, 1);
                 break;
             }
-            addr = addr.wrapping_sub((axis.stride as u64).wrapping_mul(*digit));
+            self.start = axis.retreat(self.start, *digit);
             *digit = 0;
         }
-        self.piece.addr = addr;
+        self.row(0)
+    }
+
+    /// The piece at `index` in the row, and those after it.
+    fn row(&self, index: u64) -> (Run, Row) {
+        let addr = self.row.advance(self.start, index);
+        let row = Row {
+            addr: self.row.advance(addr, 1),
+            len: self.piece.len,
+            stride: self.row.stride as u64,
+            left: self.row.count.get().saturating_sub(index).saturating_sub(1),
+        };
+        (Run { addr, ..self.piece }, row)
     }
 }

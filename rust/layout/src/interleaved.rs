@@ -6,13 +6,11 @@ use core::num::NonZeroU64;
 use core::ops::DerefMut;
 use core::slice;
 
+use super::dims::{Digits, Dims};
 use super::grid::Grid;
 use super::runs::{check_range, Walk};
 use super::steps::step;
-use super::{Error, Extent, Run, Runs};
-
-/// Dimensions of an interleaved layout, at most.
-pub const MAX_DIMS: usize = 8;
+use super::{Error, Extent, Run, Runs, MAX_DIMS};
 
 /// A repeated block of a leaf.
 #[derive(Clone, Copy, Debug)]
@@ -67,15 +65,12 @@ impl Block {
     ///
     /// Intermediate sums may leave the address space where the result does
     /// not, so all address arithmetic of an accepted layout wraps.
-    fn piece(&self, dims: &Dims, digits: &[u64; MAX_DIMS]) -> Run {
-        let addr = self
-            .stride
-            .iter()
-            .zip(digits)
-            .take(dims.used)
-            .fold(self.addr, |addr, (stride, digit)| {
-                addr.wrapping_add((*stride as u64).wrapping_mul(*digit))
-            });
+    #[inline]
+    fn piece(&self, dims: &Dims, digits: &Digits) -> Run {
+        let mut addr = self.addr;
+        for (stride, digit) in dims.of(&self.stride).iter().zip(digits) {
+            addr = addr.wrapping_add((*stride as u64).wrapping_mul(*digit));
+        }
         Run {
             leaf: self.leaf,
             addr,
@@ -85,7 +80,7 @@ impl Block {
 
     fn extent(&self, dims: &Dims) -> Result<Extent, Error> {
         let mut extent = Extent::new(self.leaf, self.addr, self.bytes_count)?;
-        for (stride, count) in self.stride.iter().zip(dims.iter()) {
+        for (stride, count) in self.stride.iter().zip(dims.counts()) {
             extent = extent.repeat(count.get(), *stride)?;
         }
         Ok(extent)
@@ -97,57 +92,11 @@ impl Block {
             .stride
             .iter()
             .zip(&next.stride)
-            .zip(dims.iter())
+            .zip(dims.counts())
             .all(|((a, b), count)| a == b || count.get() == 1);
         self.leaf == next.leaf
             && self.addr.checked_add(self.bytes_count) == Some(next.addr)
             && moves_alike
-    }
-}
-
-/// How often blocks are repeated, outermost dimension first.
-#[derive(Clone, Copy, Debug)]
-struct Dims {
-    counts: [NonZeroU64; MAX_DIMS],
-    used: usize,
-}
-
-impl Dims {
-    fn new(repeat_count: &[u64]) -> Result<Self, Error> {
-        let mut dims = Self {
-            counts: [NonZeroU64::MIN; MAX_DIMS],
-            used: repeat_count.len(),
-        };
-        if dims.used == 0 {
-            return Err(Error::Zero);
-        }
-        if dims.used > MAX_DIMS {
-            return Err(Error::TooManyDims);
-        }
-        for (count, repeat) in dims.counts.iter_mut().zip(repeat_count) {
-            *count = NonZeroU64::new(*repeat).ok_or(Error::Zero)?;
-        }
-        Ok(dims)
-    }
-
-    fn iter(&self) -> impl DoubleEndedIterator<Item = NonZeroU64> + ExactSizeIterator + '_ {
-        self.counts.iter().take(self.used).copied()
-    }
-
-    fn product(&self) -> Option<u64> {
-        self.iter()
-            .try_fold(1u64, |product, count| product.checked_mul(count.get()))
-    }
-
-    /// The index tuple number `index`, in the order of the layout.
-    fn digits(&self, mut index: u64) -> [u64; MAX_DIMS] {
-        let mut digits = [0; MAX_DIMS];
-        for (digit, count) in digits.iter_mut().zip(&self.counts).take(self.used).rev() {
-            step();
-            *digit = index % *count;
-            index /= *count;
-        }
-        digits
     }
 }
 
@@ -187,7 +136,7 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
         }
         let mut group = 0u64;
         for block in blocks.iter_mut() {
-            for unused in block.stride.iter_mut().skip(dims.used) {
+            for unused in block.stride.iter_mut().skip(dims.used()) {
                 *unused = 0;
             }
             block.extent(&dims)?;
@@ -223,8 +172,13 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
             addr: first.addr,
             len: group.get(),
         };
-        let strides = first.stride.iter().copied().take(dims.used);
-        Some(Grid::new(piece, group, dims.iter().zip(strides).rev()))
+        let strides = dims.of(&first.stride).iter().rev();
+        let counts = dims.counts().iter().rev();
+        Some(Grid::new(
+            piece,
+            group,
+            counts.copied().zip(strides.copied()),
+        ))
     }
 
     /// Returns the number of bytes; never zero.
@@ -234,7 +188,7 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
 
     /// Returns the number of repetitions in each dimension, outermost first.
     pub fn repeat_counts(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
-        self.dims.iter().map(NonZeroU64::get)
+        self.dims.counts().iter().map(|count| count.get())
     }
 
     /// Returns the blocks, as they were described; strides of dimensions that
@@ -256,8 +210,9 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
     pub fn runs(&self, offset: u64, len: u64) -> Result<Runs<'_>, Error> {
         check_range(offset, len, self.length)?;
         if let Some(grid) = &self.grid {
-            let (piece, pos, walk) = grid.seek(offset);
-            return Ok(Runs::new(len, piece.skip(pos), Walk::Grid(walk)));
+            let (piece, pos, row, walk) = grid.seek(offset);
+            let walk = Walk::Grid(walk);
+            return Ok(Runs::with_row(len, piece.skip(pos), row, walk));
         }
         let (piece, pos, walk) = self.seek(offset).ok_or(Error::Range)?;
         Ok(Runs::new(len, piece.skip(pos), Walk::Blocks(walk)))
@@ -303,7 +258,7 @@ pub(super) struct BlocksWalk<'a> {
     /// What is left of the blocks at this index tuple.
     rest: slice::Iter<'a, Block>,
     dims: &'a Dims,
-    digits: [u64; MAX_DIMS],
+    digits: Digits,
 }
 
 impl BlocksWalk<'_> {
@@ -318,15 +273,6 @@ impl BlocksWalk<'_> {
 
     fn next_tuple(&mut self) {
         self.rest = self.blocks.iter();
-        let counted = self.digits.iter_mut().zip(&self.dims.counts);
-        for (digit, count) in counted.take(self.dims.used).rev() {
-            step();
-            let next = digit.saturating_add(1);
-            if next < count.get() {
-                *digit = next;
-                break;
-            }
-            *digit = 0;
-        }
+        self.dims.advance(&mut self.digits);
     }
 }

@@ -30,6 +30,7 @@
     clippy::unwrap_used
 )]
 
+mod dims;
 mod error;
 mod extent;
 mod grid;
@@ -42,9 +43,10 @@ mod steps;
 
 use core::ops::DerefMut;
 
+pub use self::dims::MAX_DIMS;
 pub use self::error::Error;
 pub use self::extent::Extent;
-pub use self::interleaved::{Block, Interleaved, MAX_DIMS};
+pub use self::interleaved::{Block, Interleaved};
 pub use self::list::{Entry, List};
 pub use self::runs::{Run, Runs};
 

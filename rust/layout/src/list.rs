@@ -44,6 +44,7 @@ impl Entry {
         self.length
     }
 
+    #[inline]
     pub(super) fn piece(&self) -> Run {
         Run {
             leaf: self.leaf,

@@ -5,7 +5,7 @@
 use core::iter::FusedIterator;
 use core::slice;
 
-use super::grid::GridWalk;
+use super::grid::{GridWalk, Row};
 use super::interleaved::BlocksWalk;
 use super::steps::step;
 use super::{Entry, Error};
@@ -53,24 +53,12 @@ pub(super) fn check_range(offset: u64, len: u64, length: u64) -> Result<(), Erro
     }
 }
 
-/// What gives the pieces after the first one, endlessly or up to the layout's end.
+/// What gives the pieces after those at hand, endlessly or up to the layout's end.
 #[derive(Clone, Debug)]
 pub(super) enum Walk<'a> {
     List(slice::Iter<'a, Entry>),
     Grid(GridWalk<'a>),
     Blocks(BlocksWalk<'a>),
-}
-
-impl Walk<'_> {
-    #[inline]
-    fn next_piece(&mut self) -> Option<Run> {
-        step();
-        match self {
-            Self::List(entries) => entries.next().map(Entry::piece),
-            Self::Grid(grid) => Some(grid.next_piece()),
-            Self::Blocks(blocks) => blocks.next_piece(),
-        }
-    }
 }
 
 /// The runs of a range of offsets, in order; an iterator over [`Run`].
@@ -83,15 +71,25 @@ pub struct Runs<'a> {
     /// The next run or its beginning, at least one byte of it; of no meaning
     /// if nothing is left.
     held: Run,
+    /// The pieces that follow what is held, before those of `walk`. They do
+    /// not join it.
+    row: Row,
     walk: Walk<'a>,
 }
 
 impl<'a> Runs<'a> {
     /// `left` bytes that begin with `first` and go on with the pieces of `walk`.
     pub(super) fn new(left: u64, first: Run, walk: Walk<'a>) -> Self {
+        Self::with_row(left, first, Row::EMPTY, walk)
+    }
+
+    /// `left` bytes that begin with `first` and go on with the pieces of `row`,
+    /// then those of `walk`.
+    pub(super) fn with_row(left: u64, first: Run, row: Row, walk: Walk<'a>) -> Self {
         Self {
             left,
             held: first,
+            row,
             walk,
         }
     }
@@ -100,6 +98,55 @@ impl<'a> Runs<'a> {
     pub fn remaining(&self) -> u64 {
         self.left
     }
+
+    /// Gives out what is held, with all that joins it.
+    fn next_joined(&mut self) -> Option<Run> {
+        if self.left == 0 {
+            return None;
+        }
+        let Self {
+            left,
+            held,
+            row,
+            walk,
+        } = self;
+        Some(match walk {
+            Walk::List(entries) => join(left, held, || entries.next().map(Entry::piece)),
+            Walk::Blocks(blocks) => join(left, held, || blocks.next_piece()),
+            Walk::Grid(grid) => {
+                let leaf = held.leaf;
+                join(left, held, || {
+                    if let Some((addr, len)) = row.next_piece() {
+                        return Some(Run { leaf, addr, len });
+                    }
+                    let (piece, rest) = grid.next_row();
+                    *row = rest;
+                    Some(piece)
+                })
+            }
+        })
+    }
+}
+
+/// Gives out `held` with the pieces that join it, and holds the first one that does not.
+#[inline(always)]
+fn join(left: &mut u64, held: &mut Run, mut next_piece: impl FnMut() -> Option<Run>) -> Run {
+    let mut run = *held;
+    while run.len < *left {
+        step();
+        let Some(piece) = next_piece() else {
+            break;
+        };
+        if piece.leaf != run.leaf || piece.addr != run.addr.wrapping_add(run.len) {
+            *left = left.saturating_sub(run.len);
+            *held = piece;
+            return run;
+        }
+        run.len = run.len.saturating_add(piece.len);
+    }
+    run.len = run.len.min(*left);
+    *left = 0;
+    run
 }
 
 impl Iterator for Runs<'_> {
@@ -107,24 +154,17 @@ impl Iterator for Runs<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Run> {
-        if self.left == 0 {
-            return None;
-        }
-        let mut run = self.held;
-        while run.len < self.left {
-            let Some(piece) = self.walk.next_piece() else {
-                break;
-            };
-            if piece.leaf != run.leaf || piece.addr != run.addr.wrapping_add(run.len) {
-                self.left = self.left.saturating_sub(run.len);
-                self.held = piece;
+        if let Some(left @ 1..) = self.left.checked_sub(self.held.len) {
+            if let Some((addr, len)) = self.row.next_piece() {
+                step();
+                let run = self.held;
+                self.left = left;
+                self.held.addr = addr;
+                self.held.len = len;
                 return Some(run);
             }
-            run.len = run.len.saturating_add(piece.len);
         }
-        run.len = run.len.min(self.left);
-        self.left = 0;
-        Some(run)
+        self.next_joined()
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

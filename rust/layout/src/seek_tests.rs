@@ -2,6 +2,8 @@
 
 //! What a seek and a cursor cost, in steps: see [`steps`](super::steps).
 
+#![allow(clippy::arithmetic_side_effects, clippy::unwrap_used)]
+
 extern crate std;
 
 use std::vec::Vec;

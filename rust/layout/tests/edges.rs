@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Limits of the numbers, one by one.
+
+mod common;
+
+use common::Spec;
+use ib_mkey_layout::{Error, Run, MAX_DIMS};
+
+const MAX: u64 = u64::MAX;
+
+fn list(entries: &[(u64, u64)]) -> Result<common::VecLayout, Error> {
+    Spec::List(
+        entries
+            .iter()
+            .map(|&(addr, length)| (0, addr, length))
+            .collect(),
+    )
+    .build()
+}
+
+fn block(
+    counts: &[u64],
+    addr: u64,
+    bytes: u64,
+    strides: &[i64],
+) -> Result<common::VecLayout, Error> {
+    Spec::Interleaved(counts.to_vec(), vec![(0, addr, bytes, strides.to_vec())]).build()
+}
+
+fn error(layout: Result<common::VecLayout, Error>) -> Option<Error> {
+    layout.err()
+}
+
+fn run(addr: u64, len: u64) -> Run {
+    Run { leaf: 0, addr, len }
+}
+
+#[test]
+fn list_length() {
+    assert_eq!(list(&[(0, MAX)]).unwrap().length(), MAX);
+    assert_eq!(list(&[(0, MAX - 1), (5, 1)]).unwrap().length(), MAX);
+    assert_eq!(error(list(&[(0, MAX), (5, 1)])), Some(Error::Overflow));
+    assert_eq!(error(list(&[(0, MAX), (0, MAX)])), Some(Error::Overflow));
+}
+
+#[test]
+fn list_addresses() {
+    assert!(list(&[(MAX - 1, 1)]).is_ok());
+    // The address after the last byte has to be a number, too.
+    assert_eq!(error(list(&[(MAX, 1)])), Some(Error::Overflow));
+    assert_eq!(error(list(&[(1, MAX)])), Some(Error::Overflow));
+    // Even if another entry is of no bytes: what is senseless comes first.
+    assert_eq!(error(list(&[(1, MAX), (0, 0)])), Some(Error::Zero));
+    assert_eq!(error(list(&[])), Some(Error::Zero));
+}
+
+#[test]
+fn dimensions() {
+    assert_eq!(error(block(&[], 0, 1, &[])), Some(Error::Zero));
+    assert!(block(&[1; MAX_DIMS], 0, 1, &[1; MAX_DIMS]).is_ok());
+    assert_eq!(
+        error(block(&[1; MAX_DIMS + 1], 0, 1, &[1; MAX_DIMS])),
+        Some(Error::TooManyDims)
+    );
+    assert_eq!(error(block(&[1, 0], 0, 1, &[1, 1])), Some(Error::Zero));
+    assert_eq!(error(block(&[1], 0, 0, &[1])), Some(Error::Zero));
+    assert_eq!(
+        error(Spec::Interleaved(vec![1], vec![]).build()),
+        Some(Error::Zero)
+    );
+}
+
+#[test]
+fn interleaved_length() {
+    // Strides of zero, so that only the length grows.
+    assert_eq!(block(&[MAX], 0, 1, &[0]).unwrap().length(), MAX);
+    assert_eq!(error(block(&[MAX], 0, 2, &[0])), Some(Error::Overflow));
+    let half = 1 << 32;
+    assert_eq!(
+        error(block(&[half, half], 0, 1, &[0, 0])),
+        Some(Error::Overflow)
+    );
+    assert_eq!(
+        block(&[half, half - 1], 0, 1, &[0, 0]).unwrap().length(),
+        MAX - half + 1
+    );
+    assert_eq!(
+        error(block(&[MAX; MAX_DIMS], 0, MAX, &[0; MAX_DIMS])),
+        Some(Error::Overflow)
+    );
+    let both = |bytes| vec![(0, 0, MAX - 1, vec![0]), (0, 0, bytes, vec![0])];
+    assert!(Spec::Interleaved(vec![1], both(1)).build().is_ok());
+    assert_eq!(
+        error(Spec::Interleaved(vec![1], both(2)).build()),
+        Some(Error::Overflow)
+    );
+}
+
+#[test]
+fn interleaved_addresses() {
+    assert!(block(&[2], MAX - 11, 1, &[10]).is_ok());
+    assert_eq!(
+        error(block(&[2], MAX - 10, 1, &[10])),
+        Some(Error::Overflow)
+    );
+    assert!(block(&[2], 10, 1, &[-10]).is_ok());
+    assert_eq!(error(block(&[2], 9, 1, &[-10])), Some(Error::Overflow));
+    assert_eq!(error(block(&[3], 19, 1, &[-10])), Some(Error::Overflow));
+    // One dimension makes up for the other, but not at every index.
+    assert_eq!(
+        error(block(&[2, 2], 9, 1, &[-10, 10])),
+        Some(Error::Overflow)
+    );
+    assert!(block(&[2, 2], 10, 1, &[-10, 10]).is_ok());
+    // The product alone is too large.
+    assert_eq!(error(block(&[5], 0, 1, &[i64::MAX])), Some(Error::Overflow));
+    assert_eq!(
+        error(block(&[1 << 40], MAX, 1, &[i64::MIN])),
+        Some(Error::Overflow)
+    );
+    // A stride that is not used is never wrong.
+    assert!(block(&[1], 0, 1, &[i64::MIN]).is_ok());
+    assert!(block(&[1], MAX - 1, 1, &[i64::MAX]).is_ok());
+}
+
+#[test]
+fn extreme_strides() {
+    let layout = block(&[2], 1 << 63, 1, &[i64::MIN]).unwrap();
+    let runs: Vec<_> = layout.runs(0, 2).unwrap().collect();
+    assert_eq!(runs, [run(1 << 63, 1), run(0, 1)]);
+    assert_eq!(
+        error(block(&[3], 1 << 63, 1, &[i64::MIN])),
+        Some(Error::Overflow)
+    );
+
+    let layout = block(&[3], 0, 1, &[i64::MAX]).unwrap();
+    let runs: Vec<_> = layout.runs(1, 2).unwrap().collect();
+    assert_eq!(runs, [run((1 << 63) - 1, 1), run(MAX - 1, 1)]);
+
+    // From end to end, and back.
+    let layout = block(&[2, 3], 1 << 63, 1, &[i64::MIN, (1 << 62) - 1]).unwrap();
+    let runs: Vec<_> = layout.runs(0, 6).unwrap().map(|run| run.addr).collect();
+    let step = (1 << 62) - 1;
+    let top = 1 << 63;
+    assert_eq!(runs, [top, top + step, top + 2 * step, 0, step, 2 * step]);
+}
+
+#[test]
+fn long_pieces() {
+    // A block whose size no stride can have.
+    let layout = block(&[1, 2], 7, 1 << 62, &[i64::MIN, 1 << 62]).unwrap();
+    let runs: Vec<_> = layout.runs(3, (1 << 63) - 4).unwrap().collect();
+    assert_eq!(runs, [run(10, (1 << 63) - 4)]);
+
+    let layout = list(&[(0, 1 << 63), (1 << 63, (1 << 63) - 1)]).unwrap();
+    assert_eq!(
+        layout.runs(0, MAX).unwrap().collect::<Vec<_>>(),
+        [run(0, MAX)]
+    );
+    assert_eq!(layout.resolve((1 << 63) - 1, 2), Err(Error::Straddles));
+}
+
+#[test]
+fn ranges() {
+    let layout = list(&[(100, 10)]).unwrap();
+    for (offset, len) in [(11, 0), (10, 1), (0, 11), (MAX, 1), (1, MAX), (MAX, MAX)] {
+        assert_eq!(layout.runs(offset, len).err(), Some(Error::Range));
+        assert_eq!(layout.resolve(offset, len), Err(Error::Range));
+    }
+    for offset in [0, 5, 10] {
+        assert_eq!(layout.runs(offset, 0).unwrap().count(), 0);
+        assert_eq!(layout.resolve(offset, 0), Err(Error::Zero));
+    }
+}
+
+#[test]
+fn resolve_keeps_to_blocks() {
+    // Contiguous, yet two blocks.
+    let layout = block(&[4], 100, 8, &[8]).unwrap();
+    assert_eq!(layout.runs(4, 8).unwrap().count(), 1);
+    assert_eq!(layout.resolve(4, 8), Err(Error::Straddles));
+    assert_eq!(layout.resolve(8, 8), Ok(run(108, 8)));
+}
+
+#[test]
+fn within_a_leaf() {
+    let extent = |layout: common::VecLayout| layout.extent(0).unwrap();
+    let some = extent(block(&[3], 100, 10, &[-20]).unwrap());
+    assert_eq!((some.leaf(), some.start(), some.end()), (0, 60, 110));
+    assert_eq!(some.check_within(60, 50), Ok(()));
+    assert_eq!(some.check_within(0, MAX), Ok(()));
+    assert_eq!(some.check_within(60, MAX), Ok(()));
+    assert_eq!(some.check_within(61, 50), Err(Error::OutOfLeaf));
+    assert_eq!(some.check_within(60, 49), Err(Error::OutOfLeaf));
+    assert_eq!(some.check_within(110, 50), Err(Error::OutOfLeaf));
+    assert_eq!(some.check_within(111, MAX), Err(Error::OutOfLeaf));
+    assert_eq!(some.check_within(0, 0), Err(Error::OutOfLeaf));
+
+    let top = extent(list(&[(MAX - 1, 1)]).unwrap());
+    // A leaf may have the very last byte.
+    assert_eq!(top.check_within(MAX - 1, 2), Ok(()));
+    assert_eq!(top.check_within(MAX, 1), Err(Error::OutOfLeaf));
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Drawn layouts, against the byte-by-byte oracle.
+
+mod common;
+
+use common::{check_access, check_shape, Spec};
+use ib_mkey_layout::{Error, Layout, MAX_DIMS};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+/// Most bytes of a drawn layout.
+const MAX_BYTES: u64 = 20_000;
+
+/// An address far enough from both ends for all that is drawn.
+fn middle() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(1 << 32), 1 << 20..1u64 << 62]
+}
+
+fn list() -> impl Strategy<Value = Spec> {
+    let entry = |base| (0..3u32, 0..200u64, 1..100u64).prop_map(move |(l, a, n)| (l, base + a, n));
+    let scattered = middle().prop_flat_map(move |base| vec(entry(base), 1..60));
+    // Entries that continue one another, with a hole now and then.
+    let chained = (middle(), vec((prop::bool::weighted(0.2), 1..40u64), 1..60));
+    let chained = chained.prop_map(|(mut addr, entries)| {
+        let entry = |(hole, length)| {
+            let start = addr + u64::from(hole);
+            addr = start + length;
+            (0, start, length)
+        };
+        entries.into_iter().map(entry).collect()
+    });
+    prop_oneof![scattered, chained].prop_map(Spec::List)
+}
+
+/// Counts of up to eight dimensions, of few tuples in all.
+fn counts() -> impl Strategy<Value = Vec<u64>> {
+    vec(prop_oneof![3 => 1..4u64, 1 => 1..20u64], 1..=MAX_DIMS)
+        .prop_filter("too many", |counts| counts.iter().product::<u64>() <= 500)
+}
+
+/// Strides as in a real array: those of the outer dimensions are the size of
+/// the inner ones, with a gap at times; some have another sign, or are zero.
+fn nested(counts: Vec<u64>, bytes: u64) -> impl Strategy<Value = Vec<i64>> {
+    let gap = prop_oneof![3 => Just(0u64), 1 => 1..5u64];
+    let sign = prop_oneof![6 => Just(1i64), 1 => Just(-1), 1 => Just(0)];
+    vec((gap, sign), counts.len()).prop_map(move |shape| {
+        let mut size = bytes;
+        let mut strides = Vec::new();
+        for ((gap, sign), count) in shape.iter().zip(&counts).rev() {
+            strides.push((size + gap) as i64 * sign);
+            size = (size + gap) * count;
+        }
+        strides.reverse();
+        strides
+    })
+}
+
+fn interleaved() -> impl Strategy<Value = Spec> {
+    let arbitrary = (middle(), counts()).prop_flat_map(|(base, counts)| {
+        let stride = prop_oneof![-40..40i64, -1000..1000i64, Just(0)];
+        let block = (0..3u32, 0..200u64, 1..12u64, vec(stride, counts.len()))
+            .prop_map(move |(leaf, addr, bytes, strides)| (leaf, base + addr, bytes, strides));
+        (Just(counts), vec(block, 1..5))
+    });
+    // Blocks that share their strides and continue one another, or nearly so.
+    let array = (middle(), counts(), vec(1..12u64, 1..4)).prop_flat_map(|(base, counts, sizes)| {
+        let hole = prop_oneof![8 => Just(0u64), 1 => Just(1)];
+        let shape = (
+            nested(counts.clone(), sizes.iter().sum()),
+            vec(hole, sizes.len()),
+        );
+        shape.prop_map(move |(strides, holes)| {
+            let mut addr = base;
+            let mut blocks = Vec::new();
+            for (size, hole) in sizes.iter().zip(holes) {
+                blocks.push((1, addr + hole, *size, strides.clone()));
+                addr += hole + size;
+            }
+            (counts.clone(), blocks)
+        })
+    });
+    prop_oneof![arbitrary, array]
+        .prop_map(|(counts, blocks)| Spec::Interleaved(counts, blocks))
+        .prop_filter("too long", |spec| match spec {
+            Spec::List(_) => true,
+            Spec::Interleaved(counts, blocks) => {
+                let group: u64 = blocks.iter().map(|block| block.2).sum();
+                counts.iter().product::<u64>() * group <= MAX_BYTES
+            }
+        })
+}
+
+fn check(spec: &Spec, accesses: &[(Index, Index)]) {
+    let layout = spec.build().unwrap();
+    let bytes = spec.bytes();
+    check_shape(spec, &layout, &bytes);
+    check_access(&layout, &bytes, 0, bytes.len());
+    check_access(&layout, &bytes, bytes.len(), 0);
+    check_access(&layout, &bytes, bytes.len(), 1);
+    for (offset, len) in accesses {
+        let offset = offset.index(bytes.len());
+        check_access(&layout, &bytes, offset, len.index(bytes.len() - offset + 1));
+        // As atomics do.
+        check_access(&layout, &bytes, offset, 8);
+    }
+}
+
+fn accesses() -> impl Strategy<Value = Vec<(Index, Index)>> {
+    vec(any::<(Index, Index)>(), 1..20)
+}
+
+/// Numbers near the edges of their type, and others.
+fn edgy() -> impl Strategy<Value = u64> {
+    let near = |edge: u64| (0..4u64).prop_map(move |i| edge.wrapping_sub(2).wrapping_add(i));
+    prop_oneof![
+        near(0),
+        near(1 << 63),
+        near(1 << 32),
+        Just(u64::MAX),
+        Just(u64::MAX - 1),
+        any::<u64>(),
+        (0..64u32).prop_map(|bit| 1 << bit),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn lists(spec in list(), accesses in accesses()) {
+        check(&spec, &accesses);
+    }
+
+    #[test]
+    fn interleaved_blocks(spec in interleaved(), accesses in accesses()) {
+        check(&spec, &accesses);
+    }
+
+    /// What is described is what is reported.
+    #[test]
+    fn descriptions_are_kept(spec in interleaved()) {
+        let Spec::Interleaved(counts, blocks) = &spec else { unreachable!() };
+        let Ok(Layout::Interleaved(layout)) = spec.build() else { unreachable!() };
+        prop_assert_eq!(&layout.repeat_counts().collect::<Vec<_>>(), counts);
+        prop_assert_eq!(layout.blocks().len(), blocks.len());
+        for (is, (leaf, addr, bytes, strides)) in layout.blocks().iter().zip(blocks) {
+            prop_assert_eq!((is.leaf(), is.addr(), is.bytes_count()), (*leaf, *addr, *bytes));
+            prop_assert_eq!(&is.stride()[..strides.len()], strides.as_slice());
+            prop_assert!(is.stride()[strides.len()..].iter().all(|stride| *stride == 0));
+        }
+    }
+
+    /// Any numbers at all are refused or give a layout within its extents.
+    #[test]
+    fn any_numbers(
+        counts in vec(edgy(), 0..10),
+        blocks in vec((edgy(), edgy(), vec(edgy(), MAX_DIMS)), 0..3),
+        small in prop::bool::ANY,
+        offset in edgy(),
+        len in edgy(),
+    ) {
+        // Counts of one make that more than a few are accepted.
+        let counts: Vec<_> = counts.into_iter().map(|c| if small { c % 3 } else { c }).collect();
+        let blocks: Vec<_> = blocks
+            .into_iter()
+            .map(|(addr, bytes, strides)| {
+                (0, addr, bytes, strides.into_iter().map(|s| s as i64).collect())
+            })
+            .collect();
+        let wide = |block: &(u32, u64, u64, Vec<i64>)| {
+            let mut first = Some(i128::from(block.1));
+            let mut last = Some(i128::from(block.1) + i128::from(block.2));
+            for (stride, count) in block.3.iter().zip(&counts) {
+                let reach = i128::from(*stride) * (i128::from(*count) - 1);
+                let side = if reach < 0 { &mut first } else { &mut last };
+                *side = side.and_then(|side| side.checked_add(reach));
+            }
+            match (first, last) {
+                (Some(first), Some(last)) => u64::try_from(first).is_ok() && u64::try_from(last).is_ok(),
+                _ => false,
+            }
+        };
+        let group: u128 = blocks.iter().map(|block| u128::from(block.2)).sum();
+        let length = counts.iter().try_fold(group, |n, count| n.checked_mul(u128::from(*count)));
+        let verdict = if counts.len() > MAX_DIMS {
+            Err(Error::TooManyDims)
+        } else if counts.is_empty() || counts.contains(&0) || blocks.is_empty()
+            || blocks.iter().any(|block| block.2 == 0)
+        {
+            Err(Error::Zero)
+        } else if length.is_none_or(|length| length > u128::from(u64::MAX)) || !blocks.iter().all(wide) {
+            Err(Error::Overflow)
+        } else {
+            Ok(())
+        };
+
+        let layout = Spec::Interleaved(counts, blocks).build();
+        prop_assert_eq!(layout.as_ref().map(|_| ()).map_err(|error| *error), verdict);
+        let Ok(layout) = layout else { return Ok(()) };
+        let inside = |addr: u64, len: u64| {
+            layout.extents().any(|extent| {
+                addr >= extent.start() && addr.checked_add(len).is_some_and(|end| end <= extent.end())
+            })
+        };
+        for offset in [offset, offset % layout.length(), layout.length() - 1] {
+            let end = offset.checked_add(len);
+            let runs = layout.runs(offset, len);
+            prop_assert_eq!(runs.is_ok(), end.is_some_and(|end| end <= layout.length()));
+            for run in runs.into_iter().flatten().take(50) {
+                prop_assert!(run.len != 0 && inside(run.addr, 1) && inside(run.addr + run.len - 1, 1));
+            }
+            let runs = layout.runs(offset, 1).into_iter().flatten();
+            prop_assert!(runs.eq(layout.resolve(offset, 1).ok()));
+        }
+    }
+}
