@@ -10,12 +10,14 @@ use super::Error;
 /// Dimensions of an interleaved layout, at most.
 pub const MAX_DIMS: usize = 8;
 
-/// An index in each dimension, zero in those that the layout does not have.
+/// An index in each dimension, innermost first; zero in those that the layout
+/// does not have.
 pub(super) type Digits = [u64; MAX_DIMS];
 
-/// How often blocks are repeated, outermost dimension first.
+/// How often blocks are repeated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dims {
+    /// Innermost dimension first: the one that changes fastest.
     counts: [NonZeroU64; MAX_DIMS],
     used: usize,
 }
@@ -32,7 +34,7 @@ impl Dims {
         if dims.used > MAX_DIMS {
             return Err(Error::TooManyDims);
         }
-        for (count, repeat) in dims.counts.iter_mut().zip(repeat_count) {
+        for (count, repeat) in dims.counts.iter_mut().zip(repeat_count.iter().rev()) {
             *count = NonZeroU64::new(*repeat).ok_or(Error::Zero)?;
         }
         Ok(dims)
@@ -43,15 +45,19 @@ impl Dims {
         self.used
     }
 
-    /// The counts of the dimensions that there are.
+    /// The counts of the dimensions that there are, innermost first.
+    #[inline]
     pub(super) fn counts(&self) -> &[NonZeroU64] {
-        self.of(&self.counts)
+        self.counts.get(..self.used).unwrap_or(&self.counts)
     }
 
-    /// The part of `values` for the dimensions that there are.
+    /// The strides of the dimensions that there are, innermost first.
     #[inline]
-    pub(super) fn of<'a, T>(&self, values: &'a [T; MAX_DIMS]) -> &'a [T] {
-        values.get(..self.used).unwrap_or(values)
+    pub(super) fn inner_first<'a>(
+        &self,
+        stride: &'a [i64; MAX_DIMS],
+    ) -> impl Iterator<Item = &'a i64> {
+        stride.get(..self.used).unwrap_or(stride).iter().rev()
     }
 
     /// The number of index tuples.
@@ -64,7 +70,7 @@ impl Dims {
     /// The index tuple number `index`, in the order of the layout.
     pub(super) fn digits(&self, mut index: u64) -> Digits {
         let mut digits = [0; MAX_DIMS];
-        for (digit, count) in self.inner_first(&mut digits) {
+        for (digit, count) in digits.iter_mut().zip(self.counts()) {
             step();
             *digit = index % *count;
             index /= *count;
@@ -73,26 +79,16 @@ impl Dims {
     }
 
     /// Goes on to the next index tuple, or from the last one to the first.
+    #[inline]
     pub(super) fn advance(&self, digits: &mut Digits) {
-        for (digit, count) in self.inner_first(digits) {
+        for (digit, count) in digits.iter_mut().zip(self.counts()) {
             step();
-            let next = digit.saturating_add(1);
+            let next = digit.wrapping_add(1);
             if next < count.get() {
                 *digit = next;
                 return;
             }
             *digit = 0;
         }
-    }
-
-    /// Indices and counts, innermost dimension first.
-    fn inner_first<'a>(
-        &'a self,
-        digits: &'a mut Digits,
-    ) -> impl Iterator<Item = (&'a mut u64, &'a NonZeroU64)> {
-        // Not `rev()` of the whole, for which core keeps a panic.
-        let unused = MAX_DIMS.saturating_sub(self.used);
-        let digits = digits.iter_mut().rev().skip(unused);
-        digits.zip(self.counts.iter().rev().skip(unused))
     }
 }

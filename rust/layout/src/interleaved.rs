@@ -68,7 +68,7 @@ impl Block {
     #[inline]
     fn piece(&self, dims: &Dims, digits: &Digits) -> Run {
         let mut addr = self.addr;
-        for (stride, digit) in dims.of(&self.stride).iter().zip(digits) {
+        for (stride, digit) in dims.inner_first(&self.stride).zip(digits) {
             addr = addr.wrapping_add((*stride as u64).wrapping_mul(*digit));
         }
         Run {
@@ -80,7 +80,7 @@ impl Block {
 
     fn extent(&self, dims: &Dims) -> Result<Extent, Error> {
         let mut extent = Extent::new(self.leaf, self.addr, self.bytes_count)?;
-        for (stride, count) in self.stride.iter().zip(dims.counts()) {
+        for (stride, count) in dims.inner_first(&self.stride).zip(dims.counts()) {
             extent = extent.repeat(count.get(), *stride)?;
         }
         Ok(extent)
@@ -88,10 +88,9 @@ impl Block {
 
     /// Whether `next` always continues where this block ends.
     fn is_continued_by(&self, next: &Self, dims: &Dims) -> bool {
-        let moves_alike = self
-            .stride
-            .iter()
-            .zip(&next.stride)
+        let strides = dims.inner_first(&self.stride);
+        let moves_alike = strides
+            .zip(dims.inner_first(&next.stride))
             .zip(dims.counts())
             .all(|((a, b), count)| a == b || count.get() == 1);
         self.leaf == next.leaf
@@ -172,13 +171,9 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
             addr: first.addr,
             len: group.get(),
         };
-        let strides = dims.of(&first.stride).iter().rev();
-        let counts = dims.counts().iter().rev();
-        Some(Grid::new(
-            piece,
-            group,
-            counts.copied().zip(strides.copied()),
-        ))
+        let counts = dims.counts().iter().copied();
+        let strides = dims.inner_first(&first.stride).copied();
+        Some(Grid::new(piece, group, counts.zip(strides)))
     }
 
     /// Returns the number of bytes; never zero.
@@ -188,7 +183,7 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
 
     /// Returns the number of repetitions in each dimension, outermost first.
     pub fn repeat_counts(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
-        self.dims.counts().iter().map(|count| count.get())
+        self.dims.counts().iter().rev().map(|count| count.get())
     }
 
     /// Returns the blocks, as they were described; strides of dimensions that
