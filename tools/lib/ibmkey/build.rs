@@ -21,7 +21,8 @@ const TYPES: &str = "ibmkey_.*|ibv_(alloc_dm_attr|dm_mask|sge|access_flags)\
     |ibv_(context|device|pd|mr|dm)|verbs_context\
     |ib_uverbs_(ioctl_hdr|attr|mkey_.*)|ib_mkey_.*|rdma_driver_id\
     |uverbs_default_objects|uverbs_(methods|attrs)_.*(dm|mr).*";
-const FUNCTIONS: &str = "ibmkey_.*|ibv_rereg_mr_(sg|interleaved)";
+const FUNCTIONS: &str = "ibmkey_.*|ibv_rereg_mr_(sg|interleaved)\
+    |ibv_(get_device_list|free_device_list|get_device_name|open_device|close_device)";
 const CONSTANTS: &str = "ibmkey_.*|IBMKEY_.*|IB_MKEY_.*|UVERBS_ATTR_F_.*";
 
 fn fail(what: &str) -> ! {

@@ -21,6 +21,8 @@ impl Errno {
     pub const EFAULT: Self = Self(libc::EFAULT);
     /// No memory.
     pub const ENOMEM: Self = Self(libc::ENOMEM);
+    /// The kernel has no such interface.
+    pub const ENOSYS: Self = Self(libc::ENOSYS);
     /// The kernel does not offer this on this device.
     pub const EOPNOTSUPP: Self = Self(libc::EOPNOTSUPP);
 

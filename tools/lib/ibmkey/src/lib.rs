@@ -7,8 +7,9 @@
 //! made of. Nothing is kept in the process but a guess at the driver's number:
 //! all state is the kernel's, or in libibverbs's objects.
 //!
-//! Nothing here calls libibverbs. The library works on its objects and on the
-//! command file descriptor of its contexts.
+//! The library does not call libibverbs. It works on its objects and on the
+//! command file descriptor of its contexts. Only the module `verbs`, a feature for
+//! programs in Rust, links to it.
 
 mod driver;
 mod errno;
@@ -20,6 +21,8 @@ pub mod dm;
 pub mod ffi;
 pub mod mkey;
 pub mod sys;
+#[cfg(feature = "verbs")]
+pub mod verbs;
 
 pub use errno::{
     Errno,

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Devices and contexts, for programs in Rust.
+
+use core::{
+    ffi::{
+        c_int,
+        CStr, //
+    },
+    marker::PhantomData,
+    ptr::NonNull,
+    slice,
+};
+
+use crate::{
+    caps, dm,
+    errno::{
+        Errno,
+        Result, //
+    },
+    object,
+    sys::{
+        self,
+        ibmkey_caps, //
+    },
+};
+
+#[link(name = "ibverbs")]
+extern "C" {}
+
+/// The RDMA devices of this machine that user space can open.
+///
+/// # Invariants
+///
+/// `list` came from `ibv_get_device_list()` and has `len` devices.
+pub struct Devices {
+    list: NonNull<*mut sys::ibv_device>,
+    len: usize,
+}
+
+impl Devices {
+    /// Looks which devices there are.
+    pub fn list() -> Result<Self> {
+        let mut len: c_int = 0;
+        // SAFETY: The number may be written.
+        let list = unsafe { sys::ibv_get_device_list(&mut len) };
+
+        // INVARIANT: As libibverbs says.
+        Ok(Self {
+            list: NonNull::new(list).ok_or_else(Errno::last)?,
+            len: usize::try_from(len).unwrap_or(0),
+        })
+    }
+
+    /// The devices, in libibverbs's order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Device<'_>> {
+        // SAFETY: By the type's invariant.
+        let list = unsafe { slice::from_raw_parts(self.list.as_ptr(), self.len) };
+
+        list.iter().map(|&raw| Device {
+            raw,
+            list: PhantomData,
+        })
+    }
+}
+
+impl Drop for Devices {
+    fn drop(&mut self) {
+        // SAFETY: By the type's invariant. Open contexts keep their device.
+        unsafe { sys::ibv_free_device_list(self.list.as_ptr()) }
+    }
+}
+
+/// A device that can be opened.
+pub struct Device<'a> {
+    raw: *mut sys::ibv_device,
+    list: PhantomData<&'a Devices>,
+}
+
+impl Device<'_> {
+    /// Its name, as in `rdma link`.
+    pub fn name(&self) -> &str {
+        // SAFETY: A device of a list that exists, whose name is a string.
+        let name = unsafe { CStr::from_ptr(sys::ibv_get_device_name(self.raw)) };
+
+        // The kernel takes names as bytes, but nobody gives it other ones.
+        name.to_str().unwrap_or("?")
+    }
+
+    /// Opens it.
+    pub fn open(&self) -> Result<Context> {
+        // SAFETY: A device of a list that exists.
+        let ctx = unsafe { sys::ibv_open_device(self.raw) };
+
+        // INVARIANT: Opened, and nobody else's.
+        Ok(Context {
+            raw: NonNull::new(ctx).ok_or_else(Errno::last)?,
+        })
+    }
+}
+
+/// An open device.
+///
+/// # Invariants
+///
+/// `raw` is an open context that nobody else closes.
+pub struct Context {
+    raw: NonNull<sys::ibv_context>,
+}
+
+impl Context {
+    /// What the device can do.
+    pub fn caps(&self) -> Result<ibmkey_caps> {
+        // SAFETY: By the type's invariant.
+        caps::query(unsafe { object::cmd_fd(self.raw.as_ptr()) }?)
+    }
+
+    /// Makes the device-memory verbs work on it.
+    pub fn enable(&self) -> Result {
+        // SAFETY: By the type's invariant.
+        unsafe { dm::enable(self.raw.as_ptr()) }
+    }
+
+    /// The context, for libibverbs's functions. It is closed when this goes.
+    pub fn as_raw(&self) -> *mut sys::ibv_context {
+        self.raw.as_ptr()
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: By the type's invariant.
+        unsafe { sys::ibv_close_device(self.raw.as_ptr()) };
+    }
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A picture in characters.
+
+use std::{
+    fmt::Write,
+    num::NonZeroUsize, //
+};
+
+use crate::picture::{
+    Panel,
+    Picture,
+    Span, //
+};
+
+/// Memory that the layout does not name.
+const NONE: char = '.';
+
+/// A character for several bytes, of which the layout names some.
+const SOME: char = '+';
+
+/// Entries that are named in words.
+const MAX_ENTRIES: usize = 32;
+
+/// The character of an entry or block.
+fn symbol(entry: usize) -> char {
+    const SYMBOLS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+    SYMBOLS.get(entry).map_or('#', |&byte| byte.into())
+}
+
+pub fn render(picture: &Picture, columns: NonZeroUsize) -> String {
+    let mut text = String::new();
+
+    // Writing to a string cannot fail.
+    let _ = try_render(&mut text, picture, columns.get() as u64);
+    text
+}
+
+fn try_render(text: &mut String, picture: &Picture, columns: u64) -> std::fmt::Result {
+    writeln!(text, "{}", picture.summary)?;
+    for (at, words) in picture.entries.iter().take(MAX_ENTRIES).enumerate() {
+        writeln!(text, "  {}  {words}", symbol(at))?;
+    }
+    if let Some(more @ 1..) = picture.entries.len().checked_sub(MAX_ENTRIES) {
+        writeln!(text, "  {more} more")?;
+    }
+
+    for panel in &picture.panels {
+        render_panel(text, panel, columns)?;
+    }
+
+    let count = match picture.num_runs {
+        Some(1) => "1 run".to_owned(),
+        Some(count) => format!("{count} runs"),
+        None => "more runs than were looked at".to_owned(),
+    };
+    writeln!(text, "\n{count} of contiguous bytes:")?;
+    writeln!(
+        text,
+        "  {:>18}  {:>18}  {:>12}",
+        "key offset", "address", "bytes"
+    )?;
+    for run in &picture.runs {
+        writeln!(
+            text,
+            "{} {:>#18x}  {:>#18x}  {:>12}",
+            symbol(run.entry),
+            run.offset,
+            run.addr,
+            run.len
+        )?;
+    }
+    if picture
+        .num_runs
+        .is_none_or(|count| count > picture.runs.len())
+    {
+        writeln!(text, "  ...")?;
+    }
+    Ok(())
+}
+
+fn render_panel(text: &mut String, panel: &Panel, columns: u64) -> std::fmt::Result {
+    let scale = panel.pitch.get().div_ceil(columns.max(1));
+
+    write!(text, "\n{}: {} bytes a row", panel.leaf, panel.pitch.get())?;
+    if scale > 1 {
+        write!(text, ", {scale} bytes a character")?;
+    }
+    writeln!(text)?;
+
+    let last = panel.rows.last_key_value().map_or(0, |(&row, _)| row);
+    let last = row_address(last, panel.pitch.get());
+    let width = format!("{last:#x}").len().max(6);
+    let mut expected = None;
+    for (&row, spans) in &panel.rows {
+        if expected.is_some_and(|expected| expected != row) {
+            writeln!(text, "  {:>width$}", "...")?;
+        }
+        expected = row.checked_add(1);
+
+        let line = render_row(spans, panel.pitch.get(), scale);
+        writeln!(
+            text,
+            "  {:>#width$x}  {line}",
+            row_address(row, panel.pitch.get())
+        )?;
+    }
+    if panel.more {
+        writeln!(text, "  {:>width$}  and more", "...")?;
+    }
+    Ok(())
+}
+
+/// Addresses of rows exist: they are not above those of bytes.
+fn row_address(row: u64, pitch: u64) -> u64 {
+    row.saturating_mul(pitch)
+}
+
+fn render_row(spans: &[Span], pitch: u64, scale: u64) -> String {
+    let cells = pitch.div_ceil(scale);
+
+    (0..cells)
+        .map(|cell| {
+            let from = cell.saturating_mul(scale);
+            let to = from.saturating_add(scale).min(pitch);
+            let mut first = None;
+            let mut named = 0u64;
+
+            for span in spans.iter().filter(|span| span.from < to && span.to > from) {
+                let overlap = span.to.min(to).saturating_sub(span.from.max(from));
+
+                named = named.saturating_add(overlap);
+                first = first.or(Some(span.entry));
+            }
+            match first {
+                None => NONE,
+                Some(_) if named < to.saturating_sub(from) => SOME,
+                Some(entry) => symbol(entry),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::describe::Description;
+
+    fn draw(repeat: &str, blocks: &[&str], rows: usize, columns: usize) -> String {
+        let blocks: Vec<_> = blocks.iter().map(|&block| block.to_owned()).collect();
+        let description = Description::from_blocks(repeat, &blocks).unwrap();
+        let picture = Picture::new(&description, None, NonZeroUsize::new(rows).unwrap());
+
+        render(&picture, NonZeroUsize::new(columns).unwrap())
+    }
+
+    #[test]
+    fn two_columns_of_a_matrix() {
+        let text = draw("3", &["A@4+4:32", "A@16+8:32"], 32, 64);
+
+        assert_eq!(
+            text,
+            "\
+interleaved, 2 blocks repeated 3: 36 bytes
+  0  A at 0x4, 4 bytes, stride 32
+  1  A at 0x10, 8 bytes, stride 32
+
+A: 32 bytes a row
+     0x0  ....0000........11111111........
+    0x20  ....0000........11111111........
+    0x40  ....0000........11111111........
+
+6 runs of contiguous bytes:
+          key offset             address         bytes
+0                0x0                 0x4             4
+1                0x4                0x10             8
+0                0xc                0x24             4
+1               0x10                0x30             8
+0               0x18                0x44             4
+1               0x1c                0x50             8
+"
+        );
+    }
+
+    #[test]
+    fn a_wide_row_is_scaled() {
+        let text = draw("2", &["A@0+6:64"], 32, 16);
+
+        assert!(text.contains("A: 64 bytes a row, 4 bytes a character\n"));
+        assert!(text.contains("     0x0  0+..............\n"));
+    }
+
+    #[test]
+    fn what_is_left_out_is_said() {
+        let text = draw("4", &["A@0+1:64", "A@0x1000+1:64"], 3, 64);
+
+        assert!(text.contains("  and more\n"), "{text}");
+
+        let text = draw("2", &["A@0+1:64", "A@0x1000+1:64"], 32, 64);
+        let rows: Vec<_> = text.lines().skip(5).take(5).map(first_word).collect();
+
+        assert_eq!(rows, ["0x0", "0x40", "...", "0x1000", "0x1040"]);
+    }
+
+    fn first_word(line: &str) -> &str {
+        line.split_whitespace().next().unwrap_or_default()
+    }
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `mkeyctl caps`: what devices can do.
+
+use std::{
+    error::Error,
+    io::{
+        stdout,
+        Write, //
+    },
+    process::ExitCode,
+};
+
+use ibmkey::{
+    sys::{
+        ibmkey_caps,
+        IBMKEY_CAP_ATOMIC,
+        IBMKEY_CAP_DM,
+        IBMKEY_CAP_INTERLEAVED,
+        IBMKEY_CAP_LIST,
+        IBMKEY_DM_HOST, //
+    },
+    verbs::{
+        Device,
+        Devices, //
+    },
+    Errno,
+};
+use serde_json::{
+    json,
+    Value, //
+};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Device, as in `rdma link`; all of them if left out
+    device: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A device, and what is known of it.
+struct Line {
+    name: String,
+    /// `None` if the kernel offers nothing on it.
+    caps: Option<ibmkey_caps>,
+}
+
+const FLAGS: [(u32, &str); 4] = [
+    (IBMKEY_CAP_DM, "dm"),
+    (IBMKEY_CAP_LIST, "list"),
+    (IBMKEY_CAP_INTERLEAVED, "interleaved"),
+    (IBMKEY_CAP_ATOMIC, "atomic"),
+];
+const CLASSES: [(u32, &str); 1] = [(IBMKEY_DM_HOST, "host")];
+
+pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+    let devices = Devices::list().map_err(|errno| match errno {
+        // What libibverbs says of a kernel without ib_uverbs.
+        Errno::ENOSYS => "no RDMA devices: the kernel's ib_uverbs module is not loaded".into(),
+        _ => format!("cannot list the RDMA devices: {errno}"),
+    })?;
+    let chosen: Vec<_> = devices
+        .iter()
+        .filter(|device| {
+            args.device
+                .as_deref()
+                .is_none_or(|name| name == device.name())
+        })
+        .collect();
+
+    if chosen.is_empty() {
+        let known: Vec<_> = devices
+            .iter()
+            .map(|device| device.name().to_owned())
+            .collect();
+        return Err(match &args.device {
+            Some(name) if known.is_empty() => format!("no device {name}: there are none"),
+            Some(name) => format!("no device {name}: there are {}", known.join(", ")),
+            None => "no RDMA devices".into(),
+        }
+        .into());
+    }
+
+    let mut status = ExitCode::SUCCESS;
+    let mut lines = Vec::new();
+    for device in &chosen {
+        match look(device) {
+            Ok(line) => lines.push(line),
+            Err(error) => {
+                eprintln!("mkeyctl: {error}");
+                status = ExitCode::FAILURE;
+            }
+        }
+    }
+
+    // Asking for one device by name is asking whether it can.
+    if let (Some(name), [Line { caps: None, .. }]) = (&args.device, lines.as_slice()) {
+        return Err(format!(
+            "{name}: the kernel offers neither keys nor device memory on it; \
+             was ib_mkey loaded before ib_uverbs?"
+        )
+        .into());
+    }
+
+    let mut out = stdout().lock();
+    if args.json {
+        let all: Vec<_> = lines.iter().map(to_json).collect();
+        writeln!(out, "{:#}", Value::Array(all))?;
+    } else if !lines.is_empty() {
+        write!(out, "{}", table(&lines))?;
+    }
+    Ok(status)
+}
+
+fn look(device: &Device<'_>) -> Result<Line, String> {
+    let name = device.name().to_owned();
+    let context = device
+        .open()
+        .map_err(|errno| format!("{name}: cannot be opened: {errno}"))?;
+    let caps = match context.caps() {
+        Ok(caps) => Some(caps),
+        Err(Errno::EOPNOTSUPP) => None,
+        Err(errno) => return Err(format!("{name}: cannot be asked: {errno}")),
+    };
+
+    Ok(Line { name, caps })
+}
+
+/// The names of the bits that are set; unknown ones as a number.
+fn names(bits: u64, known: &[(u32, &'static str)]) -> Vec<String> {
+    let mut rest = bits;
+    let mut names = Vec::new();
+
+    for &(bit, name) in known {
+        if bits & u64::from(bit) != 0 {
+            names.push(name.to_owned());
+            rest &= !u64::from(bit);
+        }
+    }
+    if rest != 0 {
+        names.push(format!("{rest:#x}"));
+    }
+    names
+}
+
+/// A size as people say it, exact or not at all.
+fn size(bytes: u64) -> String {
+    let units = ["", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"];
+    let mut value = bytes;
+    let mut unit = 0usize;
+
+    while value != 0 && value % 1024 == 0 && unit < units.len().saturating_sub(1) {
+        value /= 1024;
+        unit = unit.saturating_add(1);
+    }
+    format!("{value}{}", units.get(unit).unwrap_or(&""))
+}
+
+fn to_json(line: &Line) -> Value {
+    match &line.caps {
+        None => json!({ "device": line.name, "supported": false }),
+        Some(caps) => json!({
+            "device": line.name,
+            "supported": true,
+            "flags": names(caps.flags, &FLAGS),
+            "max_dm_size": caps.max_dm_size,
+            "dm_classes": names(caps.dm_classes.into(), &CLASSES),
+            "max_entries": caps.max_entries,
+            "max_dims": caps.max_dims,
+            "max_depth": caps.max_depth,
+        }),
+    }
+}
+
+fn table(lines: &[Line]) -> String {
+    let heading = [
+        "DEVICE",
+        "CAN",
+        "DEVICE MEMORY",
+        "CLASSES",
+        "ENTRIES",
+        "DIMS",
+        "DEPTH",
+    ];
+    let mut rows = vec![heading.map(str::to_owned)];
+
+    rows.extend(lines.iter().map(|line| {
+        let none = || "-".to_owned();
+        let list = |names: Vec<String>| {
+            if names.is_empty() {
+                none()
+            } else {
+                names.join(",")
+            }
+        };
+
+        match &line.caps {
+            None => [
+                line.name.clone(),
+                none(),
+                none(),
+                none(),
+                none(),
+                none(),
+                none(),
+            ],
+            Some(caps) => [
+                line.name.clone(),
+                list(names(caps.flags, &FLAGS)),
+                size(caps.max_dm_size),
+                list(names(caps.dm_classes.into(), &CLASSES)),
+                caps.max_entries.to_string(),
+                caps.max_dims.to_string(),
+                caps.max_depth.to_string(),
+            ],
+        }
+    }));
+
+    let mut widths = [0usize; 7];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.len().max(*width);
+        }
+    }
+
+    let mut text = String::new();
+    for row in &rows {
+        let cells: Vec<_> = row
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+
+    fn line(name: &str, caps: Option<ibmkey_caps>) -> Line {
+        Line {
+            name: name.to_owned(),
+            caps,
+        }
+    }
+
+    fn some_caps() -> ibmkey_caps {
+        ibmkey_caps {
+            max_dm_size: 64 << 20,
+            max_entries: 65536,
+            max_dims: 8,
+            max_depth: 8,
+            dm_classes: 1,
+            flags: 0x1007,
+        }
+    }
+
+    #[test]
+    fn sizes_are_exact() {
+        assert_eq!(size(0), "0");
+        assert_eq!(size(1023), "1023");
+        assert_eq!(size(1024), "1 KiB");
+        assert_eq!(size(1536), "1536");
+        assert_eq!(size(64 << 20), "64 MiB");
+        assert_eq!(size(u64::MAX), u64::MAX.to_string());
+        assert_eq!(size(1 << 63), "8 EiB");
+    }
+
+    #[test]
+    fn unknown_bits_are_not_hidden() {
+        assert_eq!(names(0x1003, &FLAGS), ["dm", "list", "0x1000"]);
+        assert!(names(0, &FLAGS).is_empty());
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let text = table(&[line("rxe0", Some(some_caps())), line("a_long_name", None)]);
+
+        assert_eq!(
+            text,
+            "DEVICE       CAN                         DEVICE MEMORY  CLASSES  ENTRIES  DIMS  DEPTH\n\
+             rxe0         dm,list,interleaved,0x1000  64 MiB         host     65536    8     8\n\
+             a_long_name  -                           -              -        -        -     -\n"
+        );
+    }
+
+    #[test]
+    fn json_says_what_is_missing() {
+        assert_eq!(
+            to_json(&line("rxe0", None)),
+            json!({ "device": "rxe0", "supported": false })
+        );
+        assert_eq!(
+            to_json(&line("rxe0", Some(some_caps())))["max_dm_size"],
+            64 << 20
+        );
+    }
+}

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Descriptions of layouts, as people write them: on the command line or in
+//! JSON.
+
+use ib_mkey_layout::{
+    Block,
+    Entry,
+    Interleaved,
+    Layout,
+    List,
+    MAX_DIMS, //
+};
+use serde::{
+    de,
+    Deserialize,
+    Deserializer, //
+};
+
+/// A layout, and the names of its leaves.
+///
+/// To the layout each entry or block is a leaf of its own, numbered by its
+/// index: so a run says which one it came from.
+#[derive(Debug)]
+pub struct Description {
+    pub layout: Layout<Vec<Entry>, Vec<Block>>,
+    /// For each entry or block the name of its leaf.
+    pub leaves: Vec<String>,
+}
+
+/// A leaf that has not been given a name.
+const UNNAMED: &str = "memory";
+
+/// A range as in `A@0x1000+64`.
+struct Range {
+    leaf: String,
+    addr: u64,
+    bytes: u64,
+}
+
+/// A number as people write it: `64`, `0x40`, `4K`.
+pub fn number(text: &str) -> Result<u64, String> {
+    let (digits, radix) = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        Some(digits) => (digits, 16),
+        None => (text, 10),
+    };
+    let (digits, unit) = match digits.char_indices().last() {
+        Some((at, 'K' | 'k')) => (digits.get(..at), 1u64 << 10),
+        Some((at, 'M' | 'm')) => (digits.get(..at), 1 << 20),
+        Some((at, 'G' | 'g')) => (digits.get(..at), 1 << 30),
+        _ => (Some(digits), 1),
+    };
+
+    digits
+        .filter(|digits| digits.starts_with(|c: char| c.is_ascii_hexdigit()))
+        .and_then(|digits| u64::from_str_radix(digits, radix).ok())
+        .and_then(|value| value.checked_mul(unit))
+        .ok_or_else(|| format!("`{text}' is no number of 64 bits"))
+}
+
+fn signed(text: &str) -> Result<i64, String> {
+    let wrong = || format!("`{text}' is no signed number of 64 bits");
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text),
+    };
+    let value = i128::from(number(digits).map_err(|_| wrong())?);
+
+    i64::try_from(if negative {
+        value.checked_neg().unwrap_or(value)
+    } else {
+        value
+    })
+    .map_err(|_| wrong())
+}
+
+fn range(text: &str) -> Result<Range, String> {
+    let (leaf, place) = text.split_once('@').unwrap_or((UNNAMED, text));
+    let (addr, bytes) = place
+        .split_once('+')
+        .ok_or_else(|| format!("`{text}' is not LEAF@ADDRESS+BYTES"))?;
+
+    Ok(Range {
+        leaf: leaf.to_owned(),
+        addr: number(addr)?,
+        bytes: number(bytes)?,
+    })
+}
+
+/// Strides for as many dimensions as there can be.
+fn strides(given: &[i64], num_dims: usize) -> Result<[i64; MAX_DIMS], String> {
+    if given.len() != num_dims {
+        return Err(format!(
+            "a block needs one stride for each of the {num_dims} dimensions, not {}",
+            given.len()
+        ));
+    }
+
+    let mut all = [0; MAX_DIMS];
+    for (to, from) in all.iter_mut().zip(given) {
+        *to = *from;
+    }
+    Ok(all)
+}
+
+/// Numbers an entry or block as a leaf. The last number is left unused.
+fn index(at: usize) -> Result<u32, String> {
+    u32::try_from(at).map_err(|_| "too many entries".to_owned())
+}
+
+impl Description {
+    /// `A@0+64` and so on, one after another.
+    pub fn from_ranges(texts: &[String]) -> Result<Self, String> {
+        Self::list(
+            texts
+                .iter()
+                .map(|text| range(text))
+                .collect::<Result<_, _>>()?,
+        )
+    }
+
+    /// `3,4` and `A@0+16:256,64`.
+    pub fn from_blocks(repeat: &str, texts: &[String]) -> Result<Self, String> {
+        let repeat_count: Vec<_> = repeat.split(',').map(number).collect::<Result<_, _>>()?;
+        let blocks = texts.iter().map(|text| {
+            let (place, stride) = text
+                .split_once(':')
+                .ok_or_else(|| format!("`{text}' is not LEAF@ADDRESS+BYTES:STRIDE,..."))?;
+            let stride: Vec<_> = stride.split(',').map(signed).collect::<Result<_, _>>()?;
+
+            Ok((range(place)?, stride))
+        });
+
+        Self::interleaved(&repeat_count, blocks.collect::<Result<_, String>>()?)
+    }
+
+    /// What `File` describes.
+    pub fn from_json(text: &str) -> Result<Self, String> {
+        match serde_json::from_str(text).map_err(|error| error.to_string())? {
+            File::List(entries) => Self::list(
+                entries
+                    .into_iter()
+                    .map(|entry| Range {
+                        leaf: entry.leaf,
+                        addr: entry.addr.0,
+                        bytes: entry.length.0,
+                    })
+                    .collect(),
+            ),
+            File::Interleaved(file) => {
+                let repeat_count: Vec<_> = file.repeat_count.iter().map(|n| n.0).collect();
+                let blocks = file.blocks.into_iter().map(|block| {
+                    let range = Range {
+                        leaf: block.leaf,
+                        addr: block.addr.0,
+                        bytes: block.bytes_count.0,
+                    };
+                    (range, block.stride)
+                });
+
+                Self::interleaved(&repeat_count, blocks.collect())
+            }
+        }
+    }
+
+    fn list(ranges: Vec<Range>) -> Result<Self, String> {
+        let mut entries = Vec::new();
+        let mut leaves = Vec::new();
+
+        for (at, range) in ranges.into_iter().enumerate() {
+            entries.push(Entry::new(index(at)?, range.addr, range.bytes));
+            leaves.push(range.leaf);
+        }
+
+        Ok(Self {
+            layout: Layout::List(List::new(entries).map_err(|error| error.to_string())?),
+            leaves,
+        })
+    }
+
+    fn interleaved(repeat_count: &[u64], given: Vec<(Range, Vec<i64>)>) -> Result<Self, String> {
+        let mut blocks = Vec::new();
+        let mut leaves = Vec::new();
+
+        if repeat_count.len() > MAX_DIMS {
+            return Err(format!("more than {MAX_DIMS} dimensions"));
+        }
+        for (at, (range, stride)) in given.into_iter().enumerate() {
+            let stride = strides(&stride, repeat_count.len())?;
+
+            blocks.push(Block::new(index(at)?, range.addr, range.bytes, stride));
+            leaves.push(range.leaf);
+        }
+
+        Ok(Self {
+            layout: Layout::Interleaved(
+                Interleaved::new(repeat_count, blocks).map_err(|error| error.to_string())?,
+            ),
+            leaves,
+        })
+    }
+}
+
+/// A JSON description; the names are those of `<infiniband/mkey.h>`.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum File {
+    List(Vec<JsonEntry>),
+    Interleaved(JsonInterleaved),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JsonInterleaved {
+    repeat_count: Vec<Number>,
+    blocks: Vec<JsonBlock>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JsonEntry {
+    #[serde(default = "unnamed")]
+    leaf: String,
+    addr: Number,
+    length: Number,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JsonBlock {
+    #[serde(default = "unnamed")]
+    leaf: String,
+    addr: Number,
+    bytes_count: Number,
+    stride: Vec<i64>,
+}
+
+fn unnamed() -> String {
+    UNNAMED.to_owned()
+}
+
+/// A JSON number, or a string as on the command line.
+struct Number(u64);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(
+            untagged,
+            expecting = "expected a number of 64 bits, or a string like \"0x40\""
+        )]
+        enum Form {
+            Number(u64),
+            Text(String),
+        }
+
+        match Form::deserialize(deserializer)? {
+            Form::Number(value) => Ok(Self(value)),
+            Form::Text(text) => number(&text).map(Self).map_err(de::Error::custom),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn runs(description: &Description) -> Vec<(u32, u64, u64)> {
+        let layout = &description.layout;
+
+        layout
+            .runs(0, layout.length())
+            .unwrap()
+            .map(|run| (run.leaf, run.addr, run.len))
+            .collect()
+    }
+
+    #[test]
+    fn numbers() {
+        assert_eq!(number("0"), Ok(0));
+        assert_eq!(number("0x40"), Ok(64));
+        assert_eq!(number("0xfG"), Ok(15 << 30));
+        assert_eq!(number("4K"), Ok(4096));
+        assert_eq!(number("18446744073709551615"), Ok(u64::MAX));
+        for wrong in [
+            "",
+            "-1",
+            "+1",
+            "K",
+            "0x",
+            "4KK",
+            "18446744073709551616",
+            "16777216T",
+            "é",
+        ] {
+            assert!(number(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(signed("-0x10"), Ok(-16));
+        assert_eq!(signed("-9223372036854775808"), Ok(i64::MIN));
+        assert!(signed("9223372036854775808").is_err());
+        assert!(signed("--1").is_err());
+    }
+
+    #[test]
+    fn a_list() {
+        let list = Description::from_ranges(&["A@0x10+4".into(), "8+2".into()]).unwrap();
+
+        assert_eq!(runs(&list), [(0, 16, 4), (1, 8, 2)]);
+        assert_eq!(list.leaves, ["A", "memory"]);
+    }
+
+    #[test]
+    fn blocks() {
+        let blocks =
+            Description::from_blocks("2,2", &["A@0+1:100,10".into(), "B@50+1:-10,-1".into()])
+                .unwrap();
+
+        assert_eq!(
+            runs(&blocks),
+            [
+                (0, 0, 1),
+                (1, 50, 1),
+                (0, 10, 1),
+                (1, 49, 1),
+                (0, 100, 1),
+                (1, 40, 1),
+                (0, 110, 1),
+                (1, 39, 1),
+            ]
+        );
+    }
+
+    #[test]
+    fn json_says_the_same() {
+        let list = r#"{"list": [{"leaf": "A", "addr": "0x10", "length": 4},
+                                {"addr": 8, "length": 2}]}"#;
+        let blocks = r#"{"interleaved": {"repeat_count": [2, 2], "blocks": [
+            {"leaf": "A", "addr": 0, "bytes_count": 1, "stride": [100, 10]}]}}"#;
+
+        assert_eq!(
+            runs(&Description::from_json(list).unwrap()),
+            [(0, 16, 4), (1, 8, 2)]
+        );
+        assert_eq!(
+            runs(&Description::from_json(blocks).unwrap()),
+            runs(&Description::from_blocks("2,2", &["A@0+1:100,10".into()]).unwrap())
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let refused = |result: Result<Description, String>, why: &str| {
+            assert!(result.unwrap_err().contains(why), "{why}");
+        };
+        let ranges = |text: &str| Description::from_ranges(&[text.to_owned()]);
+        let blocks = |repeat, text: &str| Description::from_blocks(repeat, &[text.to_owned()]);
+
+        refused(ranges("A@0"), "LEAF@ADDRESS+BYTES");
+        refused(ranges("A@0+0"), "zero");
+        refused(ranges("A@0xffffffffffffffff+1"), "64 bits");
+        refused(blocks("2", "A@0+1"), "STRIDE");
+        refused(blocks("2,2", "A@0+1:1"), "one stride for each of the 2");
+        refused(blocks("0", "A@0+1:1"), "zero");
+        refused(blocks("2", "A@0+1:-1"), "64 bits");
+        refused(
+            blocks("1,1,1,1,1,1,1,1,1", "A@0+1:1,1,1,1,1,1,1,1,1"),
+            "8 dimensions",
+        );
+        refused(Description::from_json("{}"), "expected");
+        refused(
+            Description::from_json(r#"{"list": [{"address": 1}]}"#),
+            "address",
+        );
+    }
+}

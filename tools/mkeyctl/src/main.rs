@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! mkeyctl: looks at memory keys from a shell.
+//!
+//! Status 0: done. 1: could not be done, standard error says why. 2: the
+//! command line makes no sense.
+
+mod ascii;
+mod caps;
+mod describe;
+mod draw;
+mod picture;
+mod svg;
+
+use std::{
+    error::Error,
+    process::ExitCode, //
+};
+
+use clap::{
+    Parser,
+    Subcommand, //
+};
+
+#[derive(Parser)]
+#[command(
+    name = "mkeyctl",
+    version,
+    about = "Looks at memory keys and device memory"
+)]
+#[command(propagate_version = false)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show what devices can do
+    Caps(caps::Args),
+    /// Draw which bytes of memory a layout names
+    Draw(draw::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Caps(args) => caps::run(&args),
+        Command::Draw(args) => draw::run(&args),
+    };
+
+    match result {
+        Ok(status) => status,
+        // A reader that has seen enough is no failure.
+        Err(error) if is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("mkeyctl: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}

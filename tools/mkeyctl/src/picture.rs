@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is drawn of a layout, before it is known how.
+//!
+//! A leaf is drawn as rows of equally many bytes, like the memory of a matrix.
+//! Rows that the layout names nothing of are left out. What is looked at is
+//! bounded: a layout may name more bytes than there is memory.
+
+use std::{
+    collections::BTreeMap,
+    num::{
+        NonZeroU64,
+        NonZeroUsize, //
+    },
+};
+
+use ib_mkey_layout::Layout;
+
+use crate::describe::Description;
+
+/// Runs that are looked at.
+const MAX_RUNS: usize = 1 << 20;
+
+/// Runs that are shown one by one.
+const MAX_LISTED: usize = 8;
+
+/// Bytes in a row of a layout that suggests no other number.
+const DEFAULT_PITCH: NonZeroU64 = NonZeroU64::MIN.saturating_add(63);
+
+/// A narrower row than this is rather a part of one.
+const MIN_PITCH: u64 = 32;
+
+pub struct Picture {
+    /// The layout in words.
+    pub summary: String,
+    /// For each entry or block, its leaf and itself in words.
+    pub entries: Vec<String>,
+    /// The first runs, with the offsets at which the key has them.
+    pub runs: Vec<ListedRun>,
+    /// How many runs there are, if they could all be looked at.
+    pub num_runs: Option<usize>,
+    pub panels: Vec<Panel>,
+}
+
+pub struct ListedRun {
+    pub offset: u64,
+    pub entry: usize,
+    pub addr: u64,
+    pub len: u64,
+}
+
+/// The memory of one leaf.
+pub struct Panel {
+    pub leaf: String,
+    /// Bytes in a row.
+    pub pitch: NonZeroU64,
+    /// By the number of the row; row 0 begins at address 0.
+    pub rows: BTreeMap<u64, Vec<Span>>,
+    /// Whether there are rows after those.
+    pub more: bool,
+}
+
+/// Bytes `from..to` of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub from: u64,
+    pub to: u64,
+    pub entry: usize,
+}
+
+impl Picture {
+    pub fn new(description: &Description, pitch: Option<NonZeroU64>, rows: NonZeroUsize) -> Self {
+        let layout = &description.layout;
+        let pitch = pitch.unwrap_or_else(|| natural_pitch(description));
+        let mut panels: Vec<Panel> = Vec::new();
+        // For each entry, its panel.
+        let mut panel_of = Vec::new();
+
+        for leaf in &description.leaves {
+            let at = panels.iter().position(|panel| panel.leaf == *leaf);
+
+            panel_of.push(at.unwrap_or(panels.len()));
+            if at.is_none() {
+                panels.push(Panel {
+                    leaf: leaf.clone(),
+                    pitch,
+                    rows: BTreeMap::new(),
+                    more: false,
+                });
+            }
+        }
+
+        let mut listed = Vec::new();
+        let mut num_runs = 0usize;
+        let mut offset = 0u64;
+        let mut all = layout.runs(0, layout.length()).into_iter().flatten();
+        for run in all.by_ref().take(MAX_RUNS) {
+            let entry = run.leaf as usize;
+
+            if listed.len() < MAX_LISTED {
+                listed.push(ListedRun {
+                    offset,
+                    entry,
+                    addr: run.addr,
+                    len: run.len,
+                });
+            }
+            if let Some(panel) = panel_of.get(entry).and_then(|&at| panels.get_mut(at)) {
+                panel.add(entry, run.addr, run.len, rows.get());
+            }
+            offset = offset.saturating_add(run.len);
+            num_runs = num_runs.saturating_add(1);
+        }
+        let complete = all.next().is_none();
+
+        Self {
+            summary: summary(description),
+            entries: entries(description),
+            runs: listed,
+            num_runs: complete.then_some(num_runs),
+            panels,
+        }
+    }
+}
+
+impl Panel {
+    /// Adds bytes, keeping the `max` rows with the lowest addresses.
+    fn add(&mut self, entry: usize, addr: u64, len: u64, max: usize) {
+        // Both addresses exist: the layout was checked when it was made.
+        let end = addr.saturating_add(len);
+        let mut at = addr;
+
+        while at < end {
+            let (row, from) = (at / self.pitch, at % self.pitch);
+            let take = (self.pitch.get().saturating_sub(from)).min(end.saturating_sub(at));
+            let is_full = self.rows.len() >= max && !self.rows.contains_key(&row);
+
+            if is_full {
+                self.more = true;
+                if self
+                    .rows
+                    .last_key_value()
+                    .is_none_or(|(&last, _)| row > last)
+                {
+                    return;
+                }
+                self.rows.pop_last();
+            }
+            self.rows.entry(row).or_default().push(Span {
+                from,
+                to: from.saturating_add(take),
+                entry,
+            });
+            at = at.saturating_add(take);
+        }
+    }
+}
+
+/// The smallest stride that could be a row's, or else the largest there is.
+fn natural_pitch(description: &Description) -> NonZeroU64 {
+    let Layout::Interleaved(interleaved) = &description.layout else {
+        return DEFAULT_PITCH;
+    };
+    let strides = || {
+        let blocks = interleaved.blocks().iter();
+
+        blocks.flat_map(|block| block.stride().iter().map(|stride| stride.unsigned_abs()))
+    };
+
+    strides()
+        .filter(|&stride| stride >= MIN_PITCH)
+        .min()
+        .or_else(|| strides().max())
+        .and_then(NonZeroU64::new)
+        .unwrap_or(DEFAULT_PITCH)
+}
+
+fn plural(count: u64, what: &str) -> String {
+    match (count, what.strip_suffix('y')) {
+        (1, _) => format!("1 {what}"),
+        (_, Some(stem)) => format!("{count} {stem}ies"),
+        (_, None) => format!("{count} {what}s"),
+    }
+}
+
+fn summary(description: &Description) -> String {
+    let layout = &description.layout;
+    let count = layout.count() as u64;
+    let bytes = plural(layout.length(), "byte");
+
+    match layout {
+        Layout::List(_) => format!("list of {}: {bytes}", plural(count, "entry")),
+        Layout::Interleaved(interleaved) => {
+            let counts: Vec<_> = interleaved.repeat_counts().map(|n| n.to_string()).collect();
+
+            format!(
+                "interleaved, {} repeated {}: {bytes}",
+                plural(count, "block"),
+                counts.join(" x "),
+            )
+        }
+    }
+}
+
+fn entries(description: &Description) -> Vec<String> {
+    let leaves = description.leaves.iter();
+
+    match &description.layout {
+        Layout::List(list) => leaves
+            .zip(list.entries())
+            .map(|(leaf, entry)| {
+                format!(
+                    "{leaf} at {:#x}, {}",
+                    entry.addr(),
+                    plural(entry.length(), "byte")
+                )
+            })
+            .collect(),
+        Layout::Interleaved(interleaved) => {
+            let num_dims = interleaved.repeat_counts().len();
+
+            leaves
+                .zip(interleaved.blocks())
+                .map(|(leaf, block)| {
+                    let strides: Vec<_> = block
+                        .stride()
+                        .iter()
+                        .take(num_dims)
+                        .map(i64::to_string)
+                        .collect();
+
+                    format!(
+                        "{leaf} at {:#x}, {}, stride {}",
+                        block.addr(),
+                        plural(block.bytes_count(), "byte"),
+                        strides.join(", "),
+                    )
+                })
+                .collect()
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+
+    fn blocks(repeat: &str, blocks: &[&str], pitch: Option<u64>, rows: usize) -> Picture {
+        let blocks: Vec<_> = blocks.iter().map(|&block| block.to_owned()).collect();
+        let description = Description::from_blocks(repeat, &blocks).unwrap();
+
+        Picture::new(
+            &description,
+            pitch.and_then(NonZeroU64::new),
+            NonZeroUsize::new(rows).unwrap(),
+        )
+    }
+
+    fn span(from: u64, to: u64, entry: usize) -> Span {
+        Span { from, to, entry }
+    }
+
+    #[test]
+    fn a_column_has_one_span_a_row() {
+        let picture = blocks("3", &["A@16+4:64"], None, 32);
+        let panel = &picture.panels[0];
+
+        assert_eq!(panel.pitch.get(), 64);
+        assert!(!panel.more);
+        assert_eq!(panel.rows.keys().copied().collect::<Vec<_>>(), [0, 1, 2]);
+        assert!(panel.rows.values().all(|spans| *spans == [span(16, 20, 0)]));
+        assert_eq!(picture.num_runs, Some(3));
+        assert_eq!(picture.summary, "interleaved, 1 block repeated 3: 12 bytes");
+        assert_eq!(picture.entries, ["A at 0x10, 4 bytes, stride 64"]);
+    }
+
+    #[test]
+    fn a_run_is_split_at_the_end_of_a_row() {
+        let picture = blocks("1", &["A@60+10:64"], Some(32), 32);
+
+        assert_eq!(
+            picture.panels[0].rows,
+            BTreeMap::from([(1, vec![span(28, 32, 0)]), (2, vec![span(0, 6, 0)])])
+        );
+        assert_eq!(picture.num_runs, Some(1));
+    }
+
+    #[test]
+    fn the_lowest_rows_are_kept() {
+        // From the highest address to the lowest.
+        let picture = blocks("100", &["A@0x10000+1:-64"], Some(64), 2);
+        let panel = &picture.panels[0];
+
+        assert!(panel.more);
+        assert_eq!(
+            panel.rows.keys().copied().collect::<Vec<_>>(),
+            [1024 - 99, 1024 - 98]
+        );
+    }
+
+    #[test]
+    fn leaves_have_panels_of_their_own() {
+        let picture = blocks("2", &["A@0+1:64", "B@0+1:64", "A@8+1:64"], None, 32);
+
+        assert_eq!(picture.panels.len(), 2);
+        assert_eq!(picture.panels[0].rows[&1], [span(0, 1, 0), span(8, 9, 2)]);
+        assert_eq!(picture.panels[1].rows[&1], [span(0, 1, 1)]);
+        assert_eq!(picture.runs[2].offset, 2);
+        assert_eq!(picture.runs[2].entry, 2);
+    }
+
+    #[test]
+    fn an_exabyte_is_drawn_at_once() {
+        let picture = blocks("0x10000000", &["A@0+1G:2G"], Some(64), 16);
+
+        assert_eq!(picture.num_runs, None);
+        assert!(picture.panels[0].more);
+        assert_eq!(picture.panels[0].rows.len(), 16);
+    }
+
+    #[test]
+    fn rows_are_as_long_as_a_stride_that_could_be_theirs() {
+        let pitch = |repeat, block| blocks(repeat, &[block], None, 1).panels[0].pitch.get();
+
+        // Pixels in rows, rows in planes, and bytes next to each other.
+        assert_eq!(pitch("2,2", "A@0+3:48,12"), 48);
+        assert_eq!(pitch("2,2", "A@0x1000+8:4096,-64"), 64);
+        assert_eq!(pitch("2", "A@0+1:3"), 3);
+        assert_eq!(pitch("2", "A@0+1:0"), DEFAULT_PITCH.get());
+    }
+}
