@@ -10,8 +10,7 @@
 #include "ways.h"
 
 struct demo {
-	struct image logo;		/* the picture as it was read */
-	struct image picture;		/* enlarged until there is something to see */
+	struct image picture;
 	const char *out_dir;
 	unsigned int repetitions;
 };

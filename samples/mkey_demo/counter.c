@@ -2,8 +2,9 @@
 /*
  * Act 3. Both nodes add to one counter in the device memory of node 1, at the
  * same time: node 0 over the network, node 1 through its own device. Every
- * addition returns what it found, so no two may have found the same. Then the
- * same on a counter in ordinary memory, for comparison.
+ * addition returns what it found, so no two may have found the same. The same
+ * is done with a counter in ordinary memory, for comparison: in short rounds,
+ * one kind after the other, so that a drift of the machine's speed meets both.
  */
 #include <err.h>
 #include <stdio.h>
@@ -14,19 +15,63 @@
 
 #include "acts.h"
 
-#define PER_NODE 5000
+#define ROUNDS 10
+#define PER_ROUND 500	/* of one node */
+#define PER_NODE (ROUNDS * PER_ROUND)
 #define TOTAL (2 * PER_NODE)
 #define LIST_LENGTH 16	/* requests posted with one call */
-#define DM_BYTES 64	/* the counter and seven words that nobody may touch */
-#define DM_WORDS (DM_BYTES / 8)
+#define NUM_WORDS 8	/* the counter and seven words that nobody may touch */
 #define COUNTER 3	/* the counter's word: one with neighbours at both sides */
 
+enum kind {
+	DEVICE_MEMORY,
+	HOST_MEMORY,
+	NUM_KINDS
+};
+
+/* Where the counters are; node 1 tells node 0. */
 struct place {
 	uint64_t addr;
 	uint32_t rkey;
 };
 
-/* Adds 1 to @place PER_NODE times; @found gets what was there each time. */
+/* What one node's additions found. */
+struct findings {
+	uint64_t (*found)[PER_NODE];	/* of each kind */
+	struct ibv_mr *mr;
+};
+
+struct counters {
+	struct ibv_dm *dm;
+	uint64_t words[NUM_WORDS];	/* in host memory */
+	uint64_t before[NUM_WORDS];	/* what both were set to */
+	struct ibv_mr *mr[NUM_KINDS];
+	struct place place[NUM_KINDS];
+};
+
+static struct findings new_findings(struct node *node)
+{
+	size_t size = NUM_KINDS * sizeof(uint64_t[PER_NODE]);
+	struct findings findings = { .found = malloc(size) };
+
+	if (!findings.found)
+		err(1, "room for what additions find");
+	memset(findings.found, 0xff, size);
+	findings.mr = rc_reg(&node->dev, findings.found, size,
+			     IBV_ACCESS_LOCAL_WRITE);
+	return findings;
+}
+
+static void free_findings(struct findings *findings)
+{
+	int ret = ibv_dereg_mr(findings->mr);
+
+	if (ret)
+		die(ret, "ibv_dereg_mr");
+	free(findings->found);
+}
+
+/* Adds 1 to @place PER_ROUND times; @found gets what was there each time. */
 static void add(struct rc_conn *conn, const struct place *place,
 		uint64_t *found, uint32_t lkey)
 {
@@ -34,10 +79,10 @@ static void add(struct rc_conn *conn, const struct place *place,
 	struct ibv_sge sge[LIST_LENGTH];
 	unsigned int next = 0, in_flight = 0;
 
-	while (next < PER_NODE) {
+	while (next < PER_ROUND) {
 		unsigned int n;
 
-		for (n = 0; n < LIST_LENGTH && next < PER_NODE; n++, next++) {
+		for (n = 0; n < LIST_LENGTH && next < PER_ROUND; n++, next++) {
 			sge[n] = (struct ibv_sge) {
 				.addr = (uintptr_t)&found[next],
 				.length = sizeof(*found),
@@ -55,6 +100,7 @@ static void add(struct rc_conn *conn, const struct place *place,
 				},
 			};
 		}
+		/* One completion says that the whole list's room is free. */
 		wr[n - 1].next = NULL;
 		wr[n - 1].send_flags = IBV_SEND_SIGNALED;
 		if (in_flight == RC_SEND_DEPTH / LIST_LENGTH) {
@@ -68,46 +114,88 @@ static void add(struct rc_conn *conn, const struct place *place,
 		rc_wait(conn);
 }
 
-/* Node 0's part in one round; returns its length. */
-static double add_from_afar(struct node *node, uint64_t *found, struct ibv_mr *mr)
+/* One node's part in all rounds; @ms gets what each kind took, both nodes'. */
+static void add_in_rounds(struct node *node, struct rc_conn *conn,
+			  const struct place *place, struct findings *findings,
+			  double *ms)
 {
-	struct place place;
-	double start;
+	for (unsigned int round = 0; round < ROUNDS; round++) {
+		for (int kind = 0; kind < NUM_KINDS; kind++) {
+			double start;
 
-	node_hear(node, &place, sizeof(place));
-	node_meet(node);
-	start = now_ms();
-	add(&node->conn, &place, found, mr->lkey);
-	/* Over when both are. */
-	node_meet(node);
-	start = now_ms() - start;
-	node_tell(node, found, PER_NODE * sizeof(*found));
-	return start;
+			node_meet(node);
+			start = now_ms();
+			add(conn, &place[kind],
+			    &findings->found[kind][round * PER_ROUND],
+			    findings->mr->lkey);
+			/* Over when both are. */
+			node_meet(node);
+			ms[kind] += now_ms() - start;
+		}
+	}
 }
 
 struct counter_figures counter_add(struct node *node)
 {
-	uint64_t *found = calloc(PER_NODE, sizeof(*found));
 	struct counter_figures figures = { .operations = TOTAL };
-	struct ibv_mr *mr;
-	int ret;
+	struct findings findings = new_findings(node);
+	struct place place[NUM_KINDS];
+	double ms[NUM_KINDS] = { 0 };
 
-	if (!found)
-		err(1, "results");
-	mr = rc_reg(&node->dev, found, PER_NODE * sizeof(*found),
-		    IBV_ACCESS_LOCAL_WRITE);
-	figures.device_memory_ms = add_from_afar(node, found, mr);
+	node_hear(node, place, sizeof(place));
+	add_in_rounds(node, &node->conn, place, &findings, ms);
+	for (int kind = 0; kind < NUM_KINDS; kind++)
+		node_tell(node, findings.found[kind], sizeof(findings.found[kind]));
 	node_hear(node, &figures.device_memory, sizeof(figures.device_memory));
-	figures.host_memory_ms = add_from_afar(node, found, mr);
-	ret = ibv_dereg_mr(mr);
-	if (ret)
-		die(ret, "ibv_dereg_mr");
-	free(found);
+	figures.device_memory_ms = ms[DEVICE_MEMORY];
+	figures.host_memory_ms = ms[HOST_MEMORY];
+	free_findings(&findings);
 	return figures;
 }
 
+static void open_counters(struct node *node, struct counters *counters)
+{
+	struct ibv_alloc_dm_attr attr = {
+		.length = sizeof(counters->before),
+		.log_align_req = 3,
+	};
+	const unsigned int access = IBV_ACCESS_LOCAL_WRITE |
+				    IBV_ACCESS_REMOTE_ATOMIC;
+	struct ibv_mr *mr;
+	int ret;
+
+	for (unsigned int i = 0; i < NUM_WORDS; i++)
+		counters->before[i] = i == COUNTER ? 0 :
+						     0x0101010101010101u * (i + 1);
+
+	counters->dm = ibv_alloc_dm(node->dev.ctx, &attr);
+	if (!counters->dm)
+		err(1, "ibv_alloc_dm");
+	ret = ibv_memcpy_to_dm(counters->dm, 0, counters->before, attr.length);
+	if (ret)
+		die(ret, "ibv_memcpy_to_dm");
+	mr = ibv_reg_dm_mr(node->dev.pd, counters->dm, 0, attr.length,
+			   access | IBV_ACCESS_ZERO_BASED);
+	if (!mr)
+		err(1, "ibv_reg_dm_mr");
+	counters->mr[DEVICE_MEMORY] = mr;
+	counters->place[DEVICE_MEMORY] = (struct place) {
+		.addr = COUNTER * sizeof(uint64_t),
+		.rkey = mr->rkey,
+	};
+
+	memcpy(counters->words, counters->before, sizeof(counters->words));
+	mr = rc_reg(&node->dev, counters->words, sizeof(counters->words), access);
+	counters->mr[HOST_MEMORY] = mr;
+	counters->place[HOST_MEMORY] = (struct place) {
+		.addr = (uintptr_t)&counters->words[COUNTER],
+		.rkey = mr->rkey,
+	};
+}
+
 /* Each value from 0 on must have been found once. */
-static void check_found(const uint64_t *near_found, const uint64_t *far_found)
+static void check_found(const uint64_t *near_found, const uint64_t *far_found,
+			const char *where)
 {
 	uint8_t seen[TOTAL] = { 0 };
 
@@ -116,115 +204,67 @@ static void check_found(const uint64_t *near_found, const uint64_t *far_found)
 						far_found[i - PER_NODE];
 
 		if (value >= TOTAL || seen[value])
-			errx(1, "an addition found %llu, %s", (unsigned long long)value,
-			     value < TOTAL ? "as another one did" : "more than were made");
+			errx(1, "an addition in %s found %llu, %s", where,
+			     (unsigned long long)value,
+			     value < TOTAL ? "as another one did" :
+					     "more than can be");
 		seen[value] = 1;
 	}
 }
 
-/* Node 1's part in one round, through a connection of its device to itself. */
-static void add_at_home(struct node *node, struct rc_conn *loop,
-			const struct place *place)
+static void check_words(const uint64_t *words, const uint64_t *before,
+			const char *where)
 {
-	uint64_t *near_found = calloc(PER_NODE, sizeof(*near_found));
-	uint64_t *far_found = calloc(PER_NODE, sizeof(*far_found));
-	struct ibv_mr *mr;
-	int ret;
-
-	if (!near_found || !far_found)
-		err(1, "results");
-	mr = rc_reg(&node->dev, near_found, PER_NODE * sizeof(*near_found),
-		    IBV_ACCESS_LOCAL_WRITE);
-	node_tell(node, place, sizeof(*place));
-	node_meet(node);
-	add(loop, place, near_found, mr->lkey);
-	node_meet(node);
-	node_hear(node, far_found, PER_NODE * sizeof(*far_found));
-	check_found(near_found, far_found);
-	ret = ibv_dereg_mr(mr);
-	if (ret)
-		die(ret, "ibv_dereg_mr");
-	free(far_found);
-	free(near_found);
-}
-
-static uint64_t check_words(const uint64_t *words, const uint64_t *before,
-			    const char *what)
-{
-	for (unsigned int i = 0; i < DM_WORDS; i++) {
+	for (unsigned int i = 0; i < NUM_WORDS; i++) {
 		uint64_t expected = before[i] + (i == COUNTER ? TOTAL : 0);
 
 		if (words[i] != expected)
-			errx(1, "word %u of %s is %llu instead of %llu", i, what,
+			errx(1, "word %u in %s is %llu instead of %llu", i, where,
 			     (unsigned long long)words[i],
 			     (unsigned long long)expected);
 	}
+}
+
+/* Reads the counters, frees them, and returns the one in device memory. */
+static uint64_t close_counters(struct counters *counters)
+{
+	uint64_t words[NUM_WORDS];
+	int ret = ibv_memcpy_from_dm(words, counters->dm, 0, sizeof(words));
+
+	if (ret)
+		die(ret, "ibv_memcpy_from_dm");
+	for (int kind = 0; kind < NUM_KINDS && !ret; kind++)
+		ret = ibv_dereg_mr(counters->mr[kind]);
+	if (ret)
+		die(ret, "ibv_dereg_mr of a counter");
+	ret = ibv_free_dm(counters->dm);
+	if (ret)
+		die(ret, "ibv_free_dm");
+	check_words(words, counters->before, "device memory");
+	check_words(counters->words, counters->before, "ordinary memory");
 	return words[COUNTER];
-}
-
-static uint64_t add_in_device_memory(struct node *node, struct rc_conn *loop,
-				     const uint64_t *before)
-{
-	struct ibv_alloc_dm_attr attr = { .length = DM_BYTES, .log_align_req = 3 };
-	struct ibv_dm *dm = ibv_alloc_dm(node->dev.ctx, &attr);
-	struct place place = { .addr = COUNTER * 8 };
-	uint64_t words[DM_WORDS];
-	struct ibv_mr *mr;
-	int ret;
-
-	if (!dm)
-		err(1, "ibv_alloc_dm");
-	ret = ibv_memcpy_to_dm(dm, 0, before, DM_BYTES);
-	if (ret)
-		die(ret, "ibv_memcpy_to_dm");
-	mr = ibv_reg_dm_mr(node->dev.pd, dm, 0, DM_BYTES,
-			   IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE |
-			   IBV_ACCESS_REMOTE_ATOMIC);
-	if (!mr)
-		err(1, "ibv_reg_dm_mr");
-	place.rkey = mr->rkey;
-	add_at_home(node, loop, &place);
-
-	ret = ibv_memcpy_from_dm(words, dm, 0, DM_BYTES);
-	if (!ret)
-		ret = ibv_dereg_mr(mr);
-	if (!ret)
-		ret = ibv_free_dm(dm);
-	if (ret)
-		die(ret, "reading and freeing device memory");
-	return check_words(words, before, "device memory");
-}
-
-static void add_in_host_memory(struct node *node, struct rc_conn *loop,
-			       const uint64_t *before)
-{
-	uint64_t words[DM_WORDS] __attribute__((aligned(8)));
-	struct place place = { .addr = (uintptr_t)&words[COUNTER] };
-	struct ibv_mr *mr;
-	int ret;
-
-	memcpy(words, before, sizeof(words));
-	mr = rc_reg(&node->dev, words, sizeof(words),
-		    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
-	place.rkey = mr->rkey;
-	add_at_home(node, loop, &place);
-	ret = ibv_dereg_mr(mr);
-	if (ret)
-		die(ret, "ibv_dereg_mr");
-	check_words(words, before, "ordinary memory");
 }
 
 void counter_host(struct node *node)
 {
-	uint64_t before[DM_WORDS], last;
+	static const char *const where[] = { "device memory", "ordinary memory" };
+	struct findings findings = new_findings(node);
+	uint64_t far_found[PER_NODE], last;
+	struct counters counters;
 	struct rc_conn loop[2];
+	double ms[NUM_KINDS] = { 0 };
 
-	for (unsigned int i = 0; i < DM_WORDS; i++)
-		before[i] = i == COUNTER ? 0 : 0x0101010101010101u * (i + 1);
 	rc_create_loop(loop, &node->dev);
-	last = add_in_device_memory(node, &loop[0], before);
+	open_counters(node, &counters);
+	node_tell(node, counters.place, sizeof(counters.place));
+	add_in_rounds(node, &loop[0], counters.place, &findings, ms);
+	for (int kind = 0; kind < NUM_KINDS; kind++) {
+		node_hear(node, far_found, sizeof(far_found));
+		check_found(findings.found[kind], far_found, where[kind]);
+	}
+	last = close_counters(&counters);
 	node_tell(node, &last, sizeof(last));
-	add_in_host_memory(node, &loop[0], before);
+	free_findings(&findings);
 	rc_destroy(&loop[0]);
 	rc_destroy(&loop[1]);
 }

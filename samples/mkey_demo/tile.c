@@ -26,7 +26,7 @@ static struct rect tile_of(const struct image *picture)
 /* Another width, and an odd one: no row starts where one of the source does. */
 static struct image new_canvas(const struct demo *demo)
 {
-	struct image pattern = image_enlarge(&demo->logo, 2);
+	struct image pattern = image_shrink(&demo->picture, 6);
 	struct image canvas = image_wallpaper(&pattern,
 					      demo->picture.width * 5 / 4 + 1,
 					      demo->picture.height);
