@@ -1,0 +1,189 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The kernels. Each is a directory of the cache with
+#   vmlinuz, release     what boots, and what it calls itself
+#   lib/modules/         its modules, with the indexes modprobe needs
+#   build/               where modules for it are built: the KDIR
+# made from one source tree that stays clean. Part of setup/config.sh.
+#
+# They are built in place, so that an interrupted build goes on where it was;
+# only a record next to the directory says that it is complete.
+
+inroot() { "$TOP/tools/setup/inroot" "$@"; }
+
+# --- packages and source -----------------------------------------------------
+
+# Settles which version of series $1 there is: the pinned one, or else the
+# newest, which is said aloud because it was not tried.
+resolve_version() {
+	local series=$1 pinned=${PINNED[$1]} newest found
+	found=$(inroot apt-cache pkgnames "linux-modules-$series." |
+		sed -n "s/^linux-modules-\($series\.[0-9]*\)+deb13-amd64$/\1/p" | sort -V)
+	if grep -qxF "$pinned" <<<"$found"; then
+		newest=$pinned
+	else
+		newest=$(tail -n 1 <<<"$found")
+		[[ -n $newest ]] || die "the mirror has no linux-modules package of the $series series in $SUITE-backports"
+		warn "Linux $pinned, which ib_mkey was tried with, is gone from the mirror; taking $newest instead"
+	fi
+	printf '%s' "$newest" >"$CACHE/version-$series"
+}
+
+# deb_version PACKAGE VERSION: the package's revision of that upstream version.
+deb_version() {
+	inroot apt-cache madison "$1" | awk -F'|' -v v="$2-" '{ gsub(/ /, "", $2) } index($2, v) == 1 { print $2; exit }'
+}
+
+# download DIR PACKAGE[=VERSION]...: fetch packages into DIR, verified by apt.
+download() {
+	local dir=$1
+	shift
+	mkdir -p "$dir"
+	(cd "$dir" && inroot apt-get download -o APT::Sandbox::User=root "$@") && return
+	echo "The package lists may be out of date; updating them."
+	inroot -w apt-get update
+	(cd "$dir" && inroot apt-get download -o APT::Sandbox::User=root "$@")
+}
+
+source_dir() { printf '%s/source-%s' "$CACHE" "$K_VERSION"; }
+
+# A build only reads the source. Its size tells whether all of it is there.
+SOURCE_FILES=(-name '*.[chS]' -o -name '*.rs' -o -name 'Kconfig*' -o -name 'Makefile*')
+
+make_source() {
+	local dir=$1 tmp=$1.tmp version
+	rm -rf "$tmp"
+	mkdir -p "$tmp/deb"
+	version=$(deb_version "linux-source-$K_SERIES" "$K_VERSION")
+	[[ -n $version ]] || { echo "no linux-source-$K_SERIES of version $K_VERSION"; return 1; }
+	download "$tmp/deb" "linux-source-$K_SERIES=$version"
+	dpkg-deb --fsys-tarfile "$tmp"/deb/*.deb | tar -xO --wildcards './usr/src/linux-source-*.tar.xz' |
+		xz -dc -T0 | tar -x -C "$tmp" --strip-components=1
+	rm -rf "$tmp/deb" "$dir"
+	mv "$tmp" "$dir"
+	record "$dir" "${SOURCE_FILES[@]}"
+}
+
+# --- ways to get a kernel ------------------------------------------------------
+
+# Debian's own binary kernel. Its headers come without Rust metadata, so the
+# source is prepared with its configuration and compiler, which gives the same.
+make_stock() {
+	local dir=$1 src=$2 release=$K_VERSION+deb13-amd64 version pkg=$1/packages
+	rm -rf "$pkg"
+	mkdir -p "$pkg" "$dir/build"
+	version=$(deb_version "linux-modules-$release" "$K_VERSION")
+	download "$pkg" "linux-modules-$release=$version" "linux-headers-$release=$version" \
+		"linux-binary-unsigned-$release=$version" "linux-base-$release=$version"
+	for deb in "$pkg"/*.deb; do dpkg-deb -x "$deb" "$pkg/x"; done
+	rm -rf "${dir:?}/lib"
+	mkdir -p "$dir/lib/modules"
+	mv "$pkg/x/usr/lib/modules/$release" "$dir/lib/modules/"
+	rm -f "$dir/lib/modules/$release"/{build,source}
+	mv "$dir/lib/modules/$release/vmlinuz.unsigned" "$dir/vmlinuz"
+	cp "$pkg/x/usr/src/linux-headers-$release"/{.config,Module.symvers} "$dir/build/"
+	rm -rf "$pkg"
+	inroot make -C "$src" O="$dir/build" CC=x86_64-linux-gnu-gcc-14 KERNELRELEASE="$release" \
+		-j"$(nproc)" olddefconfig prepare modules_prepare
+	inroot depmod -b "$dir" "$release"
+	printf '%s\n' "$release" >"$dir/release"
+}
+
+# A kernel of our own configuration, from tinyconfig and the fragments given.
+build_kernel() {
+	local dir=$1 src=$2 release
+	local -a make=(inroot make -C "$src" O="$dir/build" LLVM=-19 -j"$(nproc)")
+	shift 2
+	mkdir -p "$dir/build"
+	if ! cat "$@" | cmp -s - "$dir/fragments"; then
+		"${make[@]}" tinyconfig
+		(cd "$dir/build" && inroot "$src/scripts/kconfig/merge_config.sh" -m -O . .config "$@")
+		"${make[@]}" olddefconfig
+		check_config "$dir/build/.config" "$@"
+		cat "$@" >"$dir/fragments"
+	fi
+	"${make[@]}" bzImage modules
+	release=$(cat "$dir/build/include/config/kernel.release")
+	rm -rf "${dir:?}/lib"
+	"${make[@]}" modules_install INSTALL_MOD_PATH="$dir" INSTALL_MOD_STRIP=1
+	rm -f "$dir/lib/modules/$release"/{build,source}
+	cp "$dir/build/arch/x86/boot/bzImage" "$dir/vmlinuz"
+	printf '%s\n' "$release" >"$dir/release"
+}
+
+# Options that Kconfig did not take as asked for are an error here, not a
+# surprise in a test. A later fragment wins over an earlier one.
+check_config() {
+	local config=$1 bad
+	shift
+	bad=$(awk -F= '
+		FNR == NR && /^CONFIG_/ { have[$1] = $2; next }
+		FNR == NR { next }
+		/^CONFIG_/ { want[$1] = $2 }
+		END {
+			for (o in want) {
+				h = o in have ? have[o] : "n"
+				if (h != want[o])
+					print "  " o "=" want[o] " became " h
+			}
+		}' "$config" "$@")
+	[[ -z $bad ]] || { printf 'Kconfig did not accept these options:\n%s\n' "$bad"; return 1; }
+}
+
+make_custom() { build_kernel "$1" "$2" "$TOP/tools/kernel/"{kernel,ulp}.config; }
+make_debug() { build_kernel "$1" "$2" "$TOP/tools/kernel/"{kernel,ulp,debug}.config; }
+
+# The user's own build directory: only what the guest needs is copied from it.
+make_kdir() {
+	local dir=$1 image release
+	release=$(kdir_release "$KDIR")
+	for image in "$KDIR/arch/x86/boot/bzImage" "$KDIR/vmlinuz" "$KDIR/../vmlinuz"; do
+		[[ -f $image ]] && break
+	done
+	[[ -f $image ]] || die "KDIR=$KDIR has no arch/x86/boot/bzImage and no vmlinuz: modules can be built for it, but there is no kernel to boot"
+	mkdir -p "$dir"
+	inroot make -C "$KDIR" modules_install INSTALL_MOD_PATH="$dir" INSTALL_MOD_STRIP=1
+	cp "$image" "$dir/vmlinuz"
+	printf '%s\n' "$release" >"$dir/release"
+}
+
+KERNEL_FILES=(-path './lib/*' -o -name vmlinuz -o -name release -o -name .config -o -name Module.symvers
+	-o -path './build/rust/*' -name '*.so' -o -path './build/rust/*' -name '*.rmeta'
+	-o -path './build/include/generated/*.h' -o -path './build/scripts/*' -perm -u+x)
+
+finish_kernel() {
+	local dir=$2
+	"$@"
+	record "$dir" "${KERNEL_FILES[@]}"
+}
+
+setup_kernel() {
+	local dir src what how
+	if [[ $K_FLAVOUR == kdir ]]; then
+		dir=$(kernel_dir)
+		rm -rf "$dir" "$dir.complete"
+		step kernel-kdir "Kernel $K_VERSION from KDIR: its modules, for the guest" "10 s" finish_kernel make_kdir "$dir"
+		return
+	fi
+	if [[ -z ${KSRC-} && ! -s $CACHE/version-$K_SERIES ]]; then
+		resolve_version "$K_SERIES"
+		select_kernel
+	fi
+	dir=$(kernel_dir)
+	is_complete "$dir" "${KERNEL_FILES[@]}" && return
+	# Damaged, as against interrupted: begin again.
+	if [[ -f $dir.complete ]]; then
+		rm -rf "$dir" "$dir.complete"
+	fi
+	src=${KSRC:-$(source_dir)}
+	if [[ -z ${KSRC-} ]] && ! is_complete "$src" "${SOURCE_FILES[@]}"; then
+		step source "Kernel source: Linux $K_VERSION, downloaded from Debian and unpacked" "30-60 s" make_source "$src"
+	fi
+	case $K_FLAVOUR in
+	stock) what="Debian's kernel, and its Rust crates for building modules" how="2-3 min" ;;
+	custom) what="built with our configuration" how="10 min on two cores" ;;
+	debug) what="built with KASAN, lockdep, kmemleak and fault injection" how="10 min on two cores" ;;
+	esac
+	step "kernel-$K_FLAVOUR" "Kernel $K_ID: $what" "$how" finish_kernel "make_$K_FLAVOUR" "$dir" "$src"
+}

@@ -1,0 +1,72 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What is built from this tree: the module and everything in user space, under
+# out/. Each is built again only when a file that it is made from has changed.
+# Part of setup.
+
+# tree_key DIR...: changes when a file below DIR does, or comes, or goes.
+tree_key() {
+	(cd "$TOP" && find "$@" -type f -not -path '*/target/*' -printf '%p %s %T@\n' 2>/dev/null | LC_ALL=C sort | hash_of)
+}
+
+kernel_build() {
+	if [[ $K_FLAVOUR == kdir ]]; then
+		printf '%s' "$KDIR"
+	else
+		printf '%s/build' "$(kernel_dir)"
+	fi
+}
+
+# The variables that a module build for this kernel takes: its own compilers.
+module_make_args() {
+	case $K_FLAVOUR in
+	stock) MODULE_MAKE=(CC=x86_64-linux-gnu-gcc-14 KERNELRELEASE="$(cat "$(kernel_dir)/release")") ;;
+	kdir)
+		MODULE_MAKE=()
+		if grep -q '^CONFIG_CC_IS_CLANG=y' "$KDIR/.config"; then MODULE_MAKE=(LLVM=-19); fi
+		;;
+	*) MODULE_MAKE=(LLVM=-19) ;;
+	esac
+}
+
+build_module() {
+	local out=$TOP/out/$K_ID/modules
+	mkdir -p "$out"
+	inroot make -C "$(kernel_build)" M="$TOP" MO="$out" "${MODULE_MAKE[@]}" -j"$(nproc)" modules
+	[[ -s $out/drivers/infiniband/ulp/mkey/ib_mkey.ko ]]
+}
+
+setup_module() {
+	local stamp=$TOP/out/$K_ID/.module key
+	[[ -f $TOP/Kbuild ]] || return 0
+	key=$(kernel_build)-$(tree_key Kbuild scripts drivers include rust samples)
+	[[ -f $TOP/out/$K_ID/modules/drivers/infiniband/ulp/mkey/ib_mkey.ko && $(cat "$stamp" 2>/dev/null) == "$key" ]] && return
+	module_make_args
+	step "module-$K_ID" "Module ib_mkey for $K_ID" "1 min" build_module
+	printf '%s' "$key" >"$stamp"
+}
+
+# Directories with a Makefile that installs into O=, in the order of who needs whom.
+USER_DIRS=(tools/lib/ibmkey tools/mkeyctl samples tools/testing/selftests/rdma/mkey)
+
+build_user() {
+	local d
+	mkdir -p "$TOP/out/user"
+	for d in "${USER_DIRS[@]}"; do
+		[[ -f $TOP/$d/Makefile ]] || continue
+		echo "== $d"
+		CARGO_TARGET_DIR=$TOP/out/cargo inroot make -C "$TOP/$d" O="$TOP/out/user" KSFT="$(selftest_source)"
+	done
+}
+
+# The kernel's own selftest harness.
+selftest_source() { printf '%s/tools/testing/selftests' "${KSRC:-$(source_dir)}"; }
+
+setup_user() {
+	local stamp=$TOP/out/user/.built key
+	key=$(root_key)-$(tree_key "${USER_DIRS[@]}" tools/bench rust/layout include)
+	[[ $(cat "$stamp" 2>/dev/null) == "$key" ]] && return
+	step user "Libraries, tools, samples and selftests" "1-2 min" build_user
+	printf '%s' "$key" >"$stamp"
+}

@@ -1,0 +1,150 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What is built, from which versions, and what each thing is called in the
+# cache. A name ends in a hash of all that the thing depends on. Source it.
+
+# shellcheck source=tools/setup/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+SUITE=trixie
+DEFAULT_MIRROR=http://deb.debian.org/debian
+DEFAULT_SECURITY=http://deb.debian.org/debian-security
+
+# Tried with these; the newest of the series is taken when one is gone.
+declare -A PINNED=([7.2]=7.2.12 [7.3]=7.3.4)
+
+# To build with.
+ROOT_PACKAGES=(
+	rustc rust-src rustfmt rust-clippy cargo bindgen clang-19 lld-19 llvm-19
+	gcc-14 gcc g++ make flex bison bc libelf-dev libssl-dev libc6-dev dwarves
+	kmod cpio xz-utils zstd python3 perl rsync pkg-config git ca-certificates
+	sparse shellcheck libibverbs-dev librdmacm-dev zlib1g-dev
+)
+# To run in the guest.
+ROOT_PACKAGES+=(
+	rdma-core ibverbs-utils ibverbs-providers rdmacm-utils python3-pyverbs
+	perftest iproute2 iputils-ping busybox-static strace procps psmisc
+)
+
+# --- the builder root --------------------------------------------------------
+
+root_key() {
+	{
+		printf '%s\n' "$SUITE" "${ROOT_PACKAGES[@]}"
+		declare -f make_root
+	} | hash_of
+}
+root_dir() { printf '%s/root-%s' "$CACHE" "$(root_key)"; }
+
+# --- the kernel --------------------------------------------------------------
+
+# The version of a series that this cache uses: settled when it is downloaded.
+kernel_version() {
+	if [[ -s $CACHE/version-$1 ]]; then
+		cat "$CACHE/version-$1"
+	else
+		printf '%s' "${PINNED[$1]}"
+	fi
+}
+
+# Sets K_SERIES, K_FLAVOUR (stock, custom, debug or kdir), K_VERSION, and K_ID,
+# the name of the kernel in messages and under out/.
+select_kernel() {
+	local KERNEL=${KERNEL:-stock}
+	case $KERNEL in
+	stock) K_SERIES=7.2 K_FLAVOUR=stock ;;
+	custom) K_SERIES=7.2 K_FLAVOUR=custom ;;
+	7.2 | 7.3) K_SERIES=$KERNEL K_FLAVOUR=stock ;;
+	custom-7.2 | custom-7.3) K_SERIES=${KERNEL#custom-} K_FLAVOUR=custom ;;
+	*) die "KERNEL=$KERNEL is not one of: stock, custom, 7.3, custom-7.3" ;;
+	esac
+	case ${DEBUG:-0} in
+	1) K_FLAVOUR=debug ;;
+	0) ;;
+	*) die "DEBUG=$DEBUG is not 0 or 1" ;;
+	esac
+	if [[ -n ${KDIR-} ]]; then
+		[[ -z ${KSRC-} ]] || die "KDIR= (a kernel already built) and KSRC= (one to build) exclude each other"
+		check_kdir "$KDIR"
+		KDIR=$(realpath "$KDIR")
+		K_FLAVOUR=kdir
+		K_VERSION=$(kdir_release "$KDIR")
+		K_ID=kdir-$K_VERSION-$(printf '%s' "$KDIR" | hash_of | cut -c1-6)
+	elif [[ -n ${KSRC-} ]]; then
+		[[ $K_FLAVOUR == stock ]] && K_FLAVOUR=custom
+		check_ksrc "$KSRC"
+		KSRC=$(realpath "$KSRC")
+		K_VERSION=$(ksrc_version "$KSRC")
+		K_ID=$K_FLAVOUR-$K_VERSION-$(printf '%s' "$KSRC" | hash_of | cut -c1-6)
+	else
+		K_VERSION=$(kernel_version "$K_SERIES")
+		K_ID=$K_FLAVOUR-$K_VERSION
+	fi
+}
+
+ksrc_version() {
+	awk -F' *= *' '/^VERSION =/ { v = $2 } /^PATCHLEVEL =/ { p = $2 } /^SUBLEVEL =/ { s = $2 }
+		/^NAME =/ { print v "." p "." s; exit }' "$1/Makefile"
+}
+
+check_ksrc() {
+	[[ -d $1 ]] || die "KSRC=$1 is not a directory"
+	[[ -f $1/Kbuild && -f $1/Makefile && -d $1/rust/kernel && -n $(ksrc_version "$1") ]] ||
+		die "KSRC=$1 is not a Linux source tree with rust/kernel in it"
+	[[ -f $1/drivers/infiniband/sw/rxe/rxe_verbs.h ]] ||
+		die "KSRC=$1 has no drivers/infiniband/sw/rxe: not a complete Linux source tree"
+	[[ ! -f $1/.config ]] ||
+		die "KSRC=$1 has been built in; a build elsewhere needs it clean: run 'make mrproper' there, or use KDIR="
+}
+
+# The source that a build directory was made from: itself, or what O= named.
+kdir_source() {
+	local src
+	src=$(sed -n 's/^include \(.*\)\/Makefile$/\1/p' "$1/Makefile" 2>/dev/null | head -n 1)
+	printf '%s' "${src:-$1}"
+}
+
+kdir_release() { cat "$1/include/config/kernel.release" 2>/dev/null; }
+
+check_kdir() {
+	local src f
+	[[ -d $1 ]] || die "KDIR=$1 is not a directory"
+	[[ -f $1/Makefile && -n $(kdir_release "$1") ]] ||
+		die "KDIR=$1 is no configured kernel build directory (no include/config/kernel.release)"
+	src=$(kdir_source "$1")
+	grep -q '^CONFIG_RUST=y' "$1/.config" 2>/dev/null || grep -q '^CONFIG_RUST=y' "$1/include/config/auto.conf" 2>/dev/null ||
+		die "KDIR=$1 was configured without CONFIG_RUST=y; ib_mkey is written in Rust"
+	for f in libkernel.rmeta libcore.rmeta libmacros.so; do
+		[[ -f $1/rust/$f ]] ||
+			die "KDIR=$1 has no Rust metadata (rust/$f): distributions' header packages leave it out; use the directory the kernel was built in, or run 'make prepare' there"
+	done
+	[[ -f $src/drivers/infiniband/sw/rxe/rxe_verbs.h ]] ||
+		die "KDIR=$1 lacks drivers/infiniband/sw/rxe/rxe_verbs.h: ib_mkey needs the full kernel source, not the headers alone"
+	[[ -s $1/Module.symvers ]] ||
+		die "KDIR=$1 has no Module.symvers: build the kernel's modules there first"
+}
+
+kernel_key() {
+	{
+		printf '%s\n' "$K_ID" "${KSRC-}"
+		cat "$(root_dir).toolchain"
+		declare -f "make_$K_FLAVOUR"
+		[[ $K_FLAVOUR == stock ]] || cat "$TOP/tools/kernel/kernel.config" "$TOP/tools/kernel/ulp.config"
+		[[ $K_FLAVOUR != debug ]] || cat "$TOP/tools/kernel/debug.config"
+	} 2>/dev/null | hash_of
+}
+
+# Where a kernel is: vmlinuz, release, lib/modules/, and build/ for its modules.
+kernel_dir() {
+	if [[ $K_FLAVOUR == kdir ]]; then
+		printf '%s/kernel-%s' "$CACHE" "$K_ID"
+	else
+		printf '%s/kernel-%s-%s' "$CACHE" "$K_ID" "$(kernel_key)"
+	fi
+}
+
+# shellcheck source=tools/setup/builder-root.sh
+source "$TOP/tools/setup/builder-root.sh"
+# shellcheck source=tools/kernel/kernel.sh
+source "$TOP/tools/kernel/kernel.sh"

@@ -1,0 +1,60 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# This machine: what it must have, and how much room. Part of setup.
+
+# A command that is needed, and the package that has it.
+declare -A HOST_NEEDS=(
+	[make]=make [qemu-system-x86_64]=qemu-system-x86 [mmdebstrap]=mmdebstrap
+	[xz]=xz-utils [flock]=util-linux [setpriv]=util-linux [unshare]=util-linux
+	[mount]=mount [awk]=mawk [apt-get]=apt
+)
+
+install_packages() {
+	as_root apt-get update
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"
+}
+
+setup_host() {
+	local c missing=() names
+	[[ $(uname -m) == x86_64 ]] || die "this machine is $(uname -m); the set-up is for x86_64"
+	for c in "${!HOST_NEEDS[@]}"; do
+		[[ $c == qemu-system-x86_64 && $1 != all ]] && continue
+		PATH=$PATH:/usr/sbin:/sbin command -v "$c" >/dev/null || missing+=("${HOST_NEEDS[$c]}")
+	done
+	[[ -f /usr/share/keyrings/debian-archive-keyring.gpg ]] || missing+=(debian-archive-keyring)
+	((${#missing[@]})) || return 0
+	names=$(printf '%s\n' "${missing[@]}" | sort -u | tr '\n' ' ')
+	command -v apt-get >/dev/null ||
+		die "missing: $names(by Debian's names); this is not Debian or Ubuntu, so please install them and run the command again"
+	need_root "Installing ${names% }"
+	# shellcheck disable=SC2086 # a list of names
+	step host-packages "Packages of this machine: ${names% }" "1 min" install_packages $names
+	for c in "${!HOST_NEEDS[@]}"; do
+		[[ $c == qemu-system-x86_64 && $1 != all ]] && continue
+		PATH=$PATH:/usr/sbin:/sbin command -v "$c" >/dev/null ||
+			die "no $c, even with ${HOST_NEEDS[$c]} installed; is it on PATH?"
+	done
+}
+
+# check_space STAGE: says what is about to be made and whether it fits, when
+# anything large is.
+check_space() {
+	local stage=$1 mb=0 min=0 have dir src
+	dir=$(kernel_dir)
+	src=${KSRC:-$(source_dir)}
+	[[ -f $(root_dir).complete ]] || { mb=$((mb + 2900)); min=$((min + 2)); }
+	if [[ $stage != root && $stage != user && $K_FLAVOUR != kdir && ! -f $dir.complete ]]; then
+		[[ -d $src ]] || { mb=$((mb + 2000)); min=$((min + 1)); }
+		case $K_FLAVOUR in
+		stock) mb=$((mb + 900)); min=$((min + 3)) ;;
+		custom) mb=$((mb + 1500)); min=$((min + 10)) ;;
+		debug) mb=$((mb + 3500)); min=$((min + 12)) ;;
+		esac
+	fi
+	((mb == 0)) && return
+	have=$(free_mb "$CACHE")
+	say "First set-up of $K_ID: about $min minutes on two cores and $((mb / 1000)).$((mb % 1000 / 100)) GB in $CACHE ($((have / 1000)) GB free)."
+	((have >= mb)) ||
+		die "not enough disk: $mb MB are needed in $CACHE and $have MB are free; make room, or set XDG_CACHE_HOME to a directory on a larger disk"
+}

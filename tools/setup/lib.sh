@@ -1,0 +1,161 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Common to all set-up scripts: messages, steps with a log and progress,
+# locking, and the record of what is complete in the cache. Source it.
+
+set -euo pipefail
+
+TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+CACHE=$(realpath -m "${XDG_CACHE_HOME:-${HOME:?HOME is not set}/.cache}/ib_mkey")
+LOGS=$CACHE/log
+: "${V:=0}"
+umask 022
+
+# Everything a person is to read goes to stderr: the stdout of vm-run is CMD's.
+say() { printf '%s\n' "$*" >&2; }
+warn() { printf 'ib_mkey: %s\n' "$*" >&2; }
+die() { printf 'ib_mkey: %s\n' "$*" >&2; exit 1; }
+
+# Run as root: directly, or through sudo.
+as_root() {
+	if (($(id -u) == 0)); then
+		"$@"
+	else
+		sudo -- "$@"
+	fi
+}
+
+# Ask for a password before a step whose output goes to a log, not during it.
+need_root() {
+	(($(id -u) == 0)) && return
+	command -v sudo >/dev/null ||
+		die "$1 needs root: install sudo, or run make as root"
+	sudo -n true 2>/dev/null && return
+	say "$1 needs root; sudo may ask for a password."
+	sudo -v || die "$1 needs root and sudo refused"
+}
+
+# One set-up at a time for one cache; a second one waits, and says so. The lock
+# goes away with the process that holds it, however it ends.
+lock_cache() {
+	mkdir -p "$CACHE" "$LOGS" 2>/dev/null && [[ -w $CACHE ]] ||
+		die "cannot write to $CACHE: set XDG_CACHE_HOME to a place that can be written"
+	exec {LOCK_FD}>"$CACHE/lock"
+	if ! flock -n "$LOCK_FD"; then
+		say "Another set-up is using $CACHE; waiting for it to end."
+		flock "$LOCK_FD"
+	fi
+}
+
+unlock_cache() { exec {LOCK_FD}>&-; }
+
+hash_of() { sha256sum | cut -c1-12; }
+
+# free_mb DIR: megabytes free where DIR is, or will be.
+free_mb() {
+	local d=$1
+	while [[ ! -e $d ]]; do d=$(dirname "$d"); done
+	df -Pk "$d" | awk 'NR == 2 { print int($4 / 1024) }'
+}
+
+# --- what is complete ------------------------------------------------------
+#
+# A directory of the cache is made under a name ending in .tmp and renamed when
+# it is complete, so an interrupted build is never taken for a whole one. The
+# name, size of every file is recorded with it; files that have gone or changed
+# their length since make it incomplete again.
+
+# list_files DIR [find tests]: what the record of DIR is made from.
+list_files() {
+	local dir=$1
+	shift
+	(cd "$dir" && find . -xdev -type f "$@" -printf '%s %p\n' | LC_ALL=C sort) 2>/dev/null
+}
+
+record() { list_files "$@" | sha256sum >"$1.complete"; }
+
+# is_complete DIR [find tests]: true when DIR is as it was recorded.
+is_complete() {
+	[[ -d $1 && -s $1.complete ]] || return 1
+	[[ $(list_files "$@" | sha256sum) == "$(cat "$1.complete")" ]] && return 0
+	warn "$1 has been damaged or changed since it was made; making it again"
+	return 1
+}
+
+# --- steps -----------------------------------------------------------------
+
+# What a log most likely says about the cause. First match wins.
+likely_cure() {
+	local log=$1 f
+	local -a cures=(
+		'No space left on device' "free some disk space, or set XDG_CACHE_HOME to a larger disk"
+		'Temporary failure|Could not resolve|Could not connect|Network is unreachable|Connection (timed out|refused)|Failed to fetch' "no way to the package servers: check the network, DNS and any proxy, then run the same command again"
+		'certificate verif|certificate.*(expired|not trusted|unknown)|SSL (error|certificate)' "the machine's certificates do not cover the server: add your proxy's CA with update-ca-certificates"
+		'NO_PUBKEY|not signed|EXPKEYSIG|BADSIG|not live until|not valid yet' "a package index could not be verified: check the clock, and that debian-archive-keyring is current"
+		'Unable to locate package|has no installation candidate' "the package lists are old or the suite lacks the package: run apt-get update, or use the default mirror"
+		'Could not get lock|Unable to lock|dpkg frontend lock' "another package manager is running: wait for it, then run the same command again"
+		'Killed|Out of memory|virtual memory exhausted|Cannot allocate memory' "not enough memory: 4 GB are needed"
+		'Operation not permitted|Permission denied|must be root' "run make as root, or as a user who may use sudo"
+	)
+	for ((f = 0; f < ${#cures[@]}; f += 2)); do
+		if tail -n 40 "$log" | grep -qE "${cures[f]}"; then
+			printf '%s' "${cures[f + 1]}"
+			return
+		fi
+	done
+	printf 'read the log; running the same command again resumes here'
+}
+
+# One line of progress: seconds so far and the last line of the log on a
+# terminal, otherwise a line every half minute.
+progress() {
+	local what=$1 secs=$2 log=$3 last
+	if [[ -t 2 ]]; then
+		last=$(tail -c 400 "$log" 2>/dev/null | tr '\r' '\n' | tr -d '\000-\010\013-\037' | grep . | tail -n 1 || true)
+		printf '\r\033[K  %3d s  %s' "$secs" "${last:0:$((${COLUMNS:-80} - 12))}" >&2
+	elif ((secs > 0 && secs % 30 == 0)); then
+		say "    ... $what: $secs s"
+	fi
+}
+
+STEP_PID=
+stop_step() {
+	[[ -n $STEP_PID ]] || return 0
+	kill -TERM -- "-$STEP_PID" 2>/dev/null || true
+	STEP_PID=
+}
+trap 'stop_step' EXIT
+trap 'say ""; say "Interrupted; the same command goes on from here."; exit 130' INT TERM HUP
+
+# step NAME "what it does" "how long" command...: run command in a subshell of
+# its own with errexit on, its output to the log of that name.
+step() {
+	local name=$1 what=$2 usual=$3 log=$LOGS/$1.log start=$SECONDS rc=0 tick=0
+	shift 3
+	mkdir -p "$LOGS"
+	say "==> $what (usually $usual)"
+	if [[ $V == 1 ]]; then
+		set -m
+		(set -e; trap - EXIT INT TERM HUP; "$@") </dev/null > >(tee "$log" >&2) 2>&1 &
+	else
+		set -m
+		(set -e; trap - EXIT INT TERM HUP; "$@") </dev/null >"$log" 2>&1 &
+	fi
+	STEP_PID=$!
+	set +m
+	while kill -0 "$STEP_PID" 2>/dev/null; do
+		[[ $V == 1 ]] || progress "$name" $((SECONDS - start)) "$log"
+		tick=$((tick + 1))
+		if ((tick < 5)); then sleep 0.2; else sleep 1; fi
+	done
+	wait "$STEP_PID" || rc=$?
+	STEP_PID=
+	[[ -t 2 && $V != 1 ]] && printf '\r\033[K' >&2
+	if ((rc != 0)); then
+		say "Failed: $what (step '$name', status $rc). The last lines of $log:"
+		tail -n 15 "$log" | sed 's/^/    /' >&2
+		die "step '$name' failed: $(likely_cure "$log"). Log: $log"
+	fi
+	say "    done in $((SECONDS - start)) s"
+}

@@ -1,0 +1,155 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# QEMU: how it is started, watched and stopped. Part of run. Uses RUN,
+# KERNEL_DIR, ROOT_DIR, INITRAMFS, SHARES; sets ACCEL, QEMU_PID.
+
+QEMU=${QEMU:-qemu-system-x86_64}
+VM_CPUS=${VM_CPUS:-2}
+VM_MEM=${VM_MEM:-3072}
+# Without a sign of life for this long the guest is hung. It beats every two
+# seconds; a debug kernel under emulation can be slow.
+BEAT_LIMIT=${BEAT_LIMIT:-120}
+BOOT_LIMIT=${BOOT_LIMIT:-120}
+
+# The arguments that all guests have in common.
+qemu_args() {
+	local accel=$1 s tag mode dir
+	QEMU_ARGS=(-nodefaults -no-user-config -display none -no-reboot -M q35 -smp "$VM_CPUS" -m "$VM_MEM"
+		-kernel "$KERNEL_DIR/vmlinuz" -initrd "$INITRAMFS" -device virtio-rng-pci
+		-chardev "file,id=con,path=$RUN/console" -serial chardev:con
+		-device virtio-serial-pci)
+	case $accel in
+	kvm) QEMU_ARGS+=(-accel kvm -cpu host) ;;
+	# 5-level paging makes emulation slower and serves nothing here.
+	tcg) QEMU_ARGS+=(-accel tcg,thread=multi -cpu max,la57=off) ;;
+	esac
+	for s in out err ctl; do
+		QEMU_ARGS+=(-chardev "file,id=$s,path=$RUN/$s" -device "virtserialport,chardev=$s,name=mkey.$s")
+	done
+	for s in "root:ro:$ROOT_DIR" "modules:ro:$KERNEL_DIR/lib/modules" "job:rw:$RUN/job" "${SHARES[@]}"; do
+		IFS=: read -r tag mode dir <<<"$s"
+		QEMU_ARGS+=(-fsdev "local,id=$tag,path=$dir,security_model=none,multidevs=remap$([[ $mode == rw ]] || echo ,readonly=on)"
+			-device "virtio-9p-pci,fsdev=$tag,mount_tag=$tag")
+	done
+	QEMU_ARGS+=(-append "console=ttyS0 quiet loglevel=5 panic=-1 oops=panic ${VM_APPEND-} $(
+		[[ $K_FLAVOUR == debug ]] && echo panic_on_warn=1 || echo mitigations=off
+	)")
+}
+
+# find_accel: KVM when it works, else emulation. /dev/kvm may be there and hang
+# every guest, so it is tried once, with a kernel that is to print a line within
+# ten seconds; the answer is remembered until the host's kernel changes.
+find_accel() {
+	local memo
+	memo=$CACHE/kvm-$(uname -r | tr -c 'A-Za-z0-9.\n' _)
+	case ${ACCEL-} in
+	kvm | tcg) return ;;
+	'') ;;
+	*) die "ACCEL=$ACCEL is not kvm or tcg" ;;
+	esac
+	ACCEL=tcg
+	[[ -r /dev/kvm && -w /dev/kvm ]] || return 0
+	if [[ ! -s $memo ]]; then
+		say "Trying whether KVM works here (10 s at most, once)"
+		if probe_kvm; then echo kvm; else echo tcg; fi >"$memo"
+		[[ $(cat "$memo") == kvm ]] || say "It does not: emulating, which is slower but the same."
+	fi
+	ACCEL=$(cat "$memo")
+}
+
+probe_kvm() {
+	local pid i rc=1
+	setpriv --pdeathsig KILL "$QEMU" -nodefaults -no-user-config -display none -no-reboot -M q35 \
+		-accel kvm -cpu host -m 1024 -kernel "$KERNEL_DIR/vmlinuz" -initrd "$INITRAMFS" \
+		-append "console=ttyS0 panic=-1" -serial "file:$RUN/probe" </dev/null >/dev/null 2>&1 &
+	pid=$!
+	QEMU_PID=$pid
+	for ((i = 0; i < 100; i++)); do
+		# The initramfs starts, finds no root, and says so.
+		grep -qs 'mkey-init' "$RUN/probe" && rc=0 && break
+		kill -0 "$pid" 2>/dev/null || break
+		sleep 0.1
+	done
+	stop_qemu
+	return $rc
+}
+
+start_qemu() {
+	command -v "$QEMU" >/dev/null || die "no $QEMU: install qemu-system-x86 (make setup does)"
+	mkfifo "$RUN/out" "$RUN/err" "$RUN/ctl"
+	: >"$RUN/console"
+	# Opened for both ways, opening does not wait for the other side.
+	exec {CTL}<>"$RUN/ctl"
+	cat "$RUN/out" &
+	OUT_PID=$!
+	cat "$RUN/err" >&2 &
+	ERR_PID=$!
+	if [[ $V == 1 ]]; then
+		tail -n +1 -f "$RUN/console" 2>/dev/null | sed -u 's/^/[console] /' >&2 &
+		TAIL_PID=$!
+	fi
+	qemu_args "$ACCEL"
+	# Whatever ends this script, even SIGKILL, ends QEMU.
+	setpriv --pdeathsig KILL "$QEMU" "${QEMU_ARGS[@]}" {CTL}>&- </dev/null >"$RUN/qemu.log" 2>&1 &
+	QEMU_PID=$!
+}
+
+stop_qemu() {
+	[[ -n $QEMU_PID ]] || return 0
+	kill -KILL "$QEMU_PID" 2>/dev/null || true
+	wait "$QEMU_PID" 2>/dev/null || true
+	QEMU_PID=
+}
+
+# guest_failed WHY: the guest ended other than by reporting a status.
+guest_failed() {
+	stop_qemu
+	# What was under way to the terminal comes first.
+	wait "$OUT_PID" "$ERR_PID" 2>/dev/null || true
+	if [[ $V != 1 ]]; then
+		say "The last lines of the guest's console:"
+		tail -n 40 "$RUN/console" | tr -d '\r' | sed 's/^/[console] /' >&2
+	fi
+	[[ ! -s $RUN/qemu.log ]] || sed 's/^/[qemu] /' "$RUN/qemu.log" >&2
+	warn "$1; the whole console is in out/vm/console-$K_ID.log"
+	exit 125
+}
+
+# Follows the control port until the guest reports a status, panics or hangs.
+watch_guest() {
+	local line word rest last=$SECONDS up=0
+	while :; do
+		if IFS= read -r -t 1 -u "$CTL" line; then
+			last=$SECONDS
+			read -r word rest <<<"$line"
+			case $word in
+			up) up=1 ;;
+			exit)
+				stop_qemu
+				wait "$OUT_PID" "$ERR_PID" 2>/dev/null || true
+				if ((rest == 124)) && grep -qs 'mkey: CMD ran longer' "$RUN/console"; then
+					say "The blocked tasks of the guest, when its time was up:"
+					sed -n '/mkey: CMD ran longer/,$p' "$RUN/console" | tail -n 60 | tr -d '\r' | sed 's/^/[console] /' >&2
+					warn "CMD ran longer than $limit s (TIMEOUT=)"
+				fi
+				exit "$rest"
+				;;
+			esac
+			continue
+		fi
+		if ! kill -0 "$QEMU_PID" 2>/dev/null; then
+			# It may have reported just before it ended.
+			IFS= read -r -t 0.2 -u "$CTL" line && [[ $line == exit* ]] && exit "${line#exit }"
+			if grep -q 'Kernel panic' "$RUN/console"; then
+				guest_failed "the guest panicked"
+			fi
+			guest_failed "the guest ended unexpectedly"
+		fi
+		if ((up == 0 && SECONDS - last > BOOT_LIMIT)); then
+			guest_failed "the guest did not start within $BOOT_LIMIT s"
+		elif ((up == 1 && SECONDS - last > BEAT_LIMIT)); then
+			guest_failed "the guest has given no sign of life for $BEAT_LIMIT s"
+		fi
+	done
+}
