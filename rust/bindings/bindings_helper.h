@@ -4,9 +4,13 @@
  * already is taken from there, see mod.rs.
  */
 #include <rdma/ib_verbs.h>
+#include <rdma/ib_pack.h>
 #include <rdma/uverbs_ioctl.h>
 #include <rdma/uverbs_std_types.h>
 #include <rdma/ib_mkey_ioctl.h>
 #include <rdma/restrack.h>
 #include <linux/module.h>
 #include <linux/srcu.h>
+
+/* Beside the headers above, what the C half of this module gives the Rust half. */
+#include "../../drivers/infiniband/ulp/mkey/uapi/uverbs_table.h"

@@ -25,6 +25,8 @@ mod raw {
     include!(concat!(env!("IB_MKEY_OBJ"), "/bindings_generated.rs"));
 }
 pub(crate) use raw::*;
+// The kernel crate has these as opaque types only.
+pub(crate) use raw::ib_device;
 
 mod helpers {
     use super::*;

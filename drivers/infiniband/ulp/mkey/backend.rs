@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a device must give for ib_mkey to extend it.
+//!
+//! | file | what |
+//! |---|---|
+//! | `backend/rxe.rs`, `backend/rxe/` | software RoCE: functions that touch an MR's memory are redirected |
+//!
+//! A backend alone knows its driver's private structures. The rest of the module sees a
+//! [`Backend`], the [`Backend::Base`] regions that layouts end in, and [`Window`]s.
+
+pub(crate) mod rxe;
+mod window;
+
+use crate::rdma::{Access, Device, Mr, OwnedMr, Pd, SharedMemory};
+use kernel::prelude::*;
+
+pub(crate) use window::{Direction, Window};
+
+/// The backend of every device that this build extends.
+pub(crate) type Hw = rxe::Rxe;
+
+/// What an lkey names.
+pub(crate) enum Named<B> {
+    /// A region of the driver's own, over pinned user memory.
+    Memory {
+        /// The region.
+        base: B,
+        /// Its first address.
+        start: u64,
+        /// Its length in bytes.
+        len: u64,
+        /// Its rights now.
+        access: Access,
+    },
+    /// A region of ours, with the pointer that tells it from its successor at the same index.
+    Ours(*const Mr),
+    /// A region that a layout cannot end in.
+    Unfit,
+}
+
+/// A driver whose regions can be given layouts.
+pub(crate) trait Backend: Sized + Send + Sync {
+    /// A region of the driver's own, where layouts end. Copied freely; whoever keeps one keeps
+    /// the region from being freed.
+    type Base: Copy + Send + Sync;
+
+    /// Looks whether `device` is of the driver, and built as this module was.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` for a device of another driver; others, with a line in the log, for a device of
+    /// the driver that does not behave as expected.
+    fn probe(device: &Device, pd: &Pd) -> Result<Self>;
+
+    /// Finds what `lkey` names. The caller holds the lock that keeps `dereg_mr` out.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if it names nothing, `EINVAL` if it is not of `pd`.
+    fn find(&self, device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Self::Base>>;
+
+    /// Takes a new region over: from here on accesses to it come to us, and none is allowed yet.
+    fn claim(&self, mr: &Mr);
+
+    /// Narrows the rights of a claimed region to those that are also in `access`.
+    fn narrow(&self, mr: &Mr, access: Access);
+
+    /// Allows accesses to a claimed region, of `len` bytes from zero.
+    fn publish(&self, mr: &Mr, len: u64, access: Access);
+
+    /// Forbids accesses to a claimed region.
+    fn withdraw(&self, mr: &Mr);
+
+    /// Forbids accesses to a region that is about to be deregistered.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`, as the driver has it, while a memory window is bound to it.
+    fn suspend(&self, mr: &Mr) -> Result<rxe::State>;
+
+    /// Undoes [`Self::suspend`].
+    fn resume(&self, mr: &Mr, state: rxe::State);
+
+    /// Puts a new region over memory of ours, for layouts to end in.
+    fn back(&self, mr: &OwnedMr, memory: &SharedMemory) -> Result<Self::Base>;
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Software RoCE (`rdma_rxe`).
+//!
+//! | file | what |
+//! |---|---|
+//! | `rxe/base.rs` | a stock region: its pages, its atomics |
+//! | `rxe/entry.rs` | what runs in place of the redirected functions |
+//! | `rxe/selftest.rs` | shows on a new device that the redirection is complete |
+//! | `rxe/rxe_hook.c` | the redirection |
+//!
+//! Gates, each of which keeps a device from being extended: the driver's id, every function
+//! redirected, a fresh region that looks as the headers say, and the self-test.
+//!
+//! A region of ours has type `IB_MR_TYPE_SG_GAPS` or `IB_MR_TYPE_DM`, which stock rxe refuses, and
+//! no page: should the redirection be lost, an access fails.
+
+mod base;
+#[allow(
+    missing_docs,
+    non_camel_case_types,
+    non_upper_case_globals,
+    dead_code,
+    improper_ctypes,
+    unreachable_pub,
+    clippy::all,
+    reason = "generated code"
+)]
+mod bindings {
+    use crate::bindings::*;
+    use kernel::ffi;
+
+    include!(concat!(env!("IB_MKEY_OBJ"), "/rxe_bindings_generated.rs"));
+}
+mod entry;
+pub(crate) mod selftest;
+
+pub(crate) use base::Base;
+
+use super::{Backend, Named};
+use crate::{
+    bindings::{
+        ib_mr_type_IB_MR_TYPE_DM as TYPE_DM, ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS,
+        ib_mr_type_IB_MR_TYPE_USER as TYPE_USER, rdma_driver_id_RDMA_DRIVER_RXE,
+    },
+    rdma::{mr::Right, Access, Device, Mr, OwnedMr, Pd, SharedMemory},
+};
+use bindings::{
+    rxe_mr, rxe_mr_state_RXE_MR_STATE_FREE, rxe_mr_state_RXE_MR_STATE_INVALID,
+    rxe_mr_state_RXE_MR_STATE_VALID,
+};
+use core::ptr::NonNull;
+use kernel::{
+    error::to_result,
+    page::{PAGE_SHIFT, PAGE_SIZE},
+    prelude::*,
+};
+
+/// The state of a region, `enum rxe_mr_state`.
+pub(crate) struct State(bindings::rxe_mr_state);
+
+/// The redirection of `rdma_rxe`'s functions; undone on drop.
+pub(crate) struct Redirection(());
+
+impl Redirection {
+    /// Redirects `rdma_rxe` now, or when it is loaded.
+    pub(crate) fn new() -> Result<Self> {
+        // SAFETY: The module makes one redirection.
+        to_result(unsafe { bindings::ib_mkey_rxe_init() })?;
+        Ok(Self(()))
+    }
+}
+
+impl Drop for Redirection {
+    fn drop(&mut self) {
+        // SAFETY: `new()` succeeded; the module's client, and with it every extended device, was
+        // dropped before.
+        unsafe { bindings::ib_mkey_rxe_exit() };
+    }
+}
+
+/// An rxe device that looked right.
+pub(crate) struct Rxe(());
+
+/// Returns rxe's structure around a region of an rxe device.
+fn private(mr: &Mr) -> NonNull<rxe_mr> {
+    // SAFETY: Only regions of rxe devices come here.
+    let raw = unsafe { bindings::ib_mkey_rxe_to_mr(mr.as_raw()) };
+    // SAFETY: `raw` points around `mr`, which is not null.
+    unsafe { NonNull::new_unchecked(raw) }
+}
+
+impl Rxe {
+    /// Are memory windows bound to a region?
+    fn has_windows(&self, mr: &Mr) -> bool {
+        // SAFETY: The region is valid.
+        unsafe { bindings::ib_mkey_rxe_num_mw(private(mr).as_ptr()) > 0 }
+    }
+
+    fn set_state(mr: &Mr, state: bindings::rxe_mr_state) {
+        // SAFETY: The region is valid.
+        unsafe { bindings::ib_mkey_rxe_set_state(private(mr).as_ptr(), state) };
+    }
+
+    /// Does a fresh region look as the headers that this module was built with say?
+    fn layout_matches(mr: &Mr, pages: u32) -> bool {
+        let private = private(mr).as_ptr();
+        // SAFETY: The reads stay within the `rxe_mr` that was allocated around `mr` if the
+        // headers match, and within its slab object if they nearly do.
+        unsafe {
+            (*private).elem.obj == private.cast()
+                && (*private).lkey == mr.lkey()
+                && (*private).rkey == mr.rkey()
+                && (*private).elem.index == mr.index()
+                && (*private).num_buf == pages
+                && (*private).state == rxe_mr_state_RXE_MR_STATE_FREE
+                && (*private).page_shift == PAGE_SHIFT as u32
+                && (*private).umem.is_null()
+                && !(*private).page_info.is_null()
+        }
+    }
+}
+
+impl Backend for Rxe {
+    type Base = Base;
+
+    fn probe(device: &Device, pd: &Pd) -> Result<Self> {
+        const PAGES: u32 = 3;
+
+        if device.driver_id() != rdma_driver_id_RDMA_DRIVER_RXE {
+            return Err(ENODEV);
+        }
+        // SAFETY: No preconditions.
+        if !unsafe { bindings::ib_mkey_rxe_redirected() } {
+            pr_err!("{}: rdma_rxe is not redirected\n", device.name());
+            return Err(EIO);
+        }
+        let mr = OwnedMr::new(pd, PAGES)?;
+        if !Self::layout_matches(&mr, PAGES) {
+            pr_err!(
+                "{}: this rdma_rxe is not the one that ib_mkey was built for\n",
+                device.name()
+            );
+            return Err(EIO);
+        }
+        Ok(Self(()))
+    }
+
+    fn find(&self, device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
+        // SAFETY: The device is an rxe device; the caller keeps `dereg_mr` out.
+        let raw = unsafe { bindings::ib_mkey_rxe_find_mr(device.as_raw(), lkey >> 8) };
+        let raw = NonNull::new(raw).ok_or(ENOENT)?;
+        // SAFETY: `raw` is a region of the device's pool that cannot be freed now.
+        let (mr, key, access) = unsafe {
+            let mr = Mr::from_raw(&raw mut (*raw.as_ptr()).ibmr);
+            (mr, (*raw.as_ptr()).lkey, (*raw.as_ptr()).access)
+        };
+        // SAFETY: As above.
+        let state = unsafe { bindings::ib_mkey_rxe_state(raw.as_ptr()) };
+        if key != lkey || state == rxe_mr_state_RXE_MR_STATE_INVALID {
+            return Err(ENOENT);
+        }
+        if mr.pd() != pd.as_raw() {
+            return Err(EINVAL);
+        }
+        // SAFETY: As above.
+        let (kind, start, len) = unsafe {
+            let raw = mr.as_raw();
+            ((*raw).type_, (*raw).iova, (*raw).length)
+        };
+        Ok(match kind {
+            // SAFETY: As above.
+            TYPE_USER if !unsafe { bindings::ib_mkey_rxe_is_odp(raw.as_ptr()) } => {
+                Named::Memory {
+                    base: Base::new(raw),
+                    start,
+                    len,
+                    access: Access::from_raw(access as u32),
+                }
+            }
+            TYPE_SG_GAPS | TYPE_DM => Named::Ours(mr),
+            _ => Named::Unfit,
+        })
+    }
+
+    fn claim(&self, mr: &Mr) {
+        let private = private(mr).as_ptr();
+        // SAFETY: The region is new, nobody else knows its key. With `nbuf` at zero and no page,
+        // stock code that got past the type would find nothing.
+        unsafe {
+            (*mr.as_raw()).type_ = TYPE_SG_GAPS;
+            (*mr.as_raw()).iova = 0;
+            (*mr.as_raw()).length = 0;
+            (*private).access = 0;
+            (*private).nbuf = 0;
+        }
+        Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_FREE);
+    }
+
+    fn narrow(&self, mr: &Mr, access: Access) {
+        let private = private(mr).as_ptr();
+        // SAFETY: The region is valid; rxe reads the field as a whole, at any time.
+        unsafe {
+            let field = &raw mut (*private).access;
+            field.write_volatile(field.read_volatile() & access.into_raw() as i32);
+        }
+    }
+
+    fn publish(&self, mr: &Mr, len: u64, access: Access) {
+        let private = private(mr).as_ptr();
+        // SAFETY: As for `narrow()`.
+        unsafe {
+            (&raw mut (*mr.as_raw()).length).write_volatile(len);
+            // rxe binds no window to a region with this flag, though one to a zero-based region
+            // works.
+            let access = access & !Access::from(Right::ZeroBased);
+            (&raw mut (*private).access).write_volatile(access.into_raw() as i32);
+        }
+        Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_VALID);
+    }
+
+    fn withdraw(&self, mr: &Mr) {
+        Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_FREE);
+        // SAFETY: As for `narrow()`.
+        unsafe { (&raw mut (*mr.as_raw()).length).write_volatile(0) };
+    }
+
+    fn suspend(&self, mr: &Mr) -> Result<State> {
+        if self.has_windows(mr) {
+            return Err(EINVAL);
+        }
+        let private = private(mr).as_ptr();
+        // SAFETY: The region is valid.
+        unsafe {
+            let state = State(bindings::ib_mkey_rxe_state(private));
+            bindings::ib_mkey_rxe_set_state(private, rxe_mr_state_RXE_MR_STATE_INVALID);
+            Ok(state)
+        }
+    }
+
+    fn resume(&self, mr: &Mr, state: State) {
+        Self::set_state(mr, state.0);
+    }
+
+    fn back(&self, mr: &OwnedMr, memory: &SharedMemory) -> Result<Base> {
+        let private = private(mr);
+        for (index, page) in memory.pages().enumerate() {
+            // SAFETY: The region is new, nobody else knows its key. The index is checked against
+            // the number of pages that it was allocated for.
+            unsafe {
+                let raw = private.as_ptr();
+                if index >= (*raw).num_buf as usize {
+                    return Err(EINVAL);
+                }
+                let info = (*raw).page_info.add(index);
+                (*info).page = page;
+                (*info).offset = 0;
+                (*raw).nbuf = index as u32 + 1;
+            }
+        }
+        // SAFETY: As above.
+        unsafe {
+            (*mr.as_raw()).iova = 0;
+            (*mr.as_raw()).length = (SharedMemory::pages_of(memory.len()) * PAGE_SIZE) as u64;
+        }
+        Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_VALID);
+        Ok(Base::new(private))
+    }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What runs in place of rxe's functions, for regions of ours.
+//!
+//! Called in rxe's workqueue, without locks. The caller holds a reference to the region, except
+//! for the invalidation, which finds its region by key.
+
+use super::bindings::{
+    rxe_mr,
+    rxe_mr_copy_dir,
+    rxe_mr_copy_dir_RXE_TO_MR_OBJ, //
+};
+use super::Base;
+use crate::{
+    backend::{Direction, Window},
+    bindings,
+    device::CLIENT,
+    key::Key,
+    object::Bound,
+    rdma::{Mr, Pd},
+};
+use kernel::{
+    error::from_result,
+    ffi::{c_int, c_uint, c_void},
+    prelude::*,
+};
+
+/// Does `access` with what is bound to a region.
+///
+/// # Errors
+///
+/// `EINVAL` if nothing is.
+///
+/// # Safety
+///
+/// `mr` must be a region of an rxe device, valid during the call.
+#[inline]
+unsafe fn with_bound<T>(mr: *mut rxe_mr, access: impl FnOnce(&Bound) -> Result<T>) -> Result<T> {
+    // SAFETY: By the safety requirement.
+    let mr = unsafe { Mr::from_raw(&raw mut (*mr).ibmr) };
+    // Not `MkeyDevice::of()`: the self-test runs before the device is extended.
+    let device = CLIENT.data(mr.device()).ok_or(EINVAL)?;
+    let guard = device.objects.read();
+    let object = guard.get(mr.index()).filter(|object| object.is(mr));
+    let bound = object.and_then(|object| object.bound.get(&guard));
+    access(bound.ok_or(EINVAL)?)
+}
+
+/// In place of `mr_check_range()`.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_check_range(mr: *mut rxe_mr, iova: u64, length: usize) -> c_int {
+    from_result(|| {
+        // SAFETY: rxe calls with a region that it holds a reference to.
+        let inside = unsafe { with_bound(mr, |bound| Ok(bound.contains(iova, length as u64))) }?;
+        inside.then_some(0).ok_or(EINVAL)
+    })
+}
+
+/// In place of `rxe_mr_copy()`.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_copy(
+    mr: *mut rxe_mr,
+    iova: u64,
+    addr: *mut c_void,
+    length: c_uint,
+    dir: rxe_mr_copy_dir,
+) -> c_int {
+    if length == 0 {
+        return 0;
+    }
+    let direction = if dir == rxe_mr_copy_dir_RXE_TO_MR_OBJ {
+        Direction::ToMemory
+    } else {
+        Direction::FromMemory
+    };
+    from_result(|| {
+        // SAFETY: rxe gives `length` bytes of a packet, which nobody else uses.
+        let window = unsafe { Window::new(addr.cast(), length as usize, direction) };
+        // SAFETY: rxe calls with a region that it holds a reference to.
+        unsafe { with_bound(mr, |bound| bound.copy(iova, window)) }?;
+        Ok(0)
+    })
+}
+
+/// In place of `rxe_mr_do_atomic_op()`.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_atomic_op(
+    mr: *mut rxe_mr,
+    iova: u64,
+    opcode: c_int,
+    compare: u64,
+    swap_add: u64,
+    orig_val: *mut u64,
+) -> c_int {
+    // SAFETY: rxe gives a place for the original value.
+    let original = unsafe { &mut *orig_val };
+    // SAFETY: rxe calls with a region that it holds a reference to.
+    unsafe {
+        with_bound(mr, |bound| {
+            bound.atomic_op(iova, opcode, compare, swap_add, original)
+        })
+    }
+    .unwrap_or(Base::DENIED)
+}
+
+/// In place of `rxe_mr_do_atomic_write()`.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_atomic_write(mr: *mut rxe_mr, iova: u64, value: u64) -> c_int {
+    // SAFETY: rxe calls with a region that it holds a reference to.
+    unsafe { with_bound(mr, |bound| bound.atomic_write(iova, value)) }.unwrap_or(Base::DENIED)
+}
+
+/// In place of `rxe_flush_pmem_iova()`.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_flush(mr: *mut rxe_mr, iova: u64, length: c_uint) -> c_int {
+    if length == 0 {
+        return 0;
+    }
+    from_result(|| {
+        // SAFETY: rxe calls with a region that it holds a reference to.
+        unsafe { with_bound(mr, |bound| bound.flush(iova, length)) }?;
+        Ok(0)
+    })
+}
+
+/// In place of `rxe_invalidate_mr()`: LOCAL_INV and SEND with invalidate unbind a key of the queue
+/// pair's protection domain. Sleeps, as rxe's workqueue may.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_invalidate(
+    mr: *mut rxe_mr,
+    pd: *mut bindings::ib_pd,
+    key: u32,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: `redirected_invalidate()` holds a reference to the region, and rxe calls it
+        // with the protection domain of a queue pair.
+        let (mr, pd) = unsafe { (Mr::from_raw(&raw mut (*mr).ibmr), Pd::from_raw(pd)) };
+        if mr.rkey() != key || mr.pd() != pd.as_raw() {
+            return Err(EINVAL);
+        }
+        let device = CLIENT.data(mr.device()).ok_or(EINVAL)?;
+        if device.hw.has_windows(mr) {
+            return Err(EINVAL);
+        }
+        Key::of(&device, mr, pd)?.unbind();
+        Ok(0)
+    })
+}

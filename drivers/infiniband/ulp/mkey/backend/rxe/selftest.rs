@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Shows on a new device that the redirection is complete, before the device is extended.
+//!
+//! A call inside `rxe_mr.c` that a compiler inlined would not be redirected. The test therefore
+//! goes through `copy_data()`, as rxe's requester does, and through each redirected function, and
+//! looks at the bytes. It needs no network.
+
+use super::{
+    bindings::{
+        self, resp_states_RESPST_NONE, rxe_mr_copy_dir_RXE_FROM_MR_OBJ,
+        rxe_mr_copy_dir_RXE_TO_MR_OBJ,
+    },
+    private,
+};
+use crate::{
+    device::MkeyDevice,
+    dm::Buffer,
+    key,
+    layout::{Block, Interleaved, MAX_DIMS},
+    object::{Bound, KLayout, Leaf},
+    rdma::{mr::Right, Access, Mr},
+};
+use kernel::{error::to_result, ffi::c_int, prelude::*};
+
+/// One layout: as many blocks of a word, at this stride.
+const BLOCKS: usize = 3;
+const WORD: usize = 8;
+const STRIDE: usize = 24;
+const KEY_LEN: usize = WORD * BLOCKS;
+const MEMORY_LEN: usize = STRIDE * BLOCKS;
+
+/// The fetch-and-add of rxe's responder, `IB_OPCODE_RC_FETCH_ADD`.
+const FETCH_ADD: c_int = crate::bindings::IB_OPCODE_RC_FETCH_ADD as c_int;
+
+/// Runs the test in the device's own protection domain.
+///
+/// # Errors
+///
+/// `EIO` if an access did not come to the right bytes; what the accesses returned; `ENOMEM`.
+pub(crate) fn run(device: &MkeyDevice, node: i32) -> Result {
+    let length = MEMORY_LEN as u64;
+    let memory = Buffer::new(&device.hw, &device.pd, &device.quota, node, length, 0)?;
+    let mr = key::create(device, &device.pd, 1)?;
+    let object = device.object_of(&mr).ok_or(EIO)?;
+
+    let result = bound(device, &memory).and_then(|bound| {
+        object.bind(&device.hw, &device.objects, &mr, bound);
+        through_copy_data(device, &mr, &memory)?;
+        through_each(&mr, &memory)
+    });
+
+    object.unbind(&device.hw, &device.objects, &mr);
+    let index = mr.index();
+    // The device's operations are stock still: nobody else removes the object.
+    drop(mr);
+    device.objects.remove(index, &object);
+    result
+}
+
+fn bound(device: &MkeyDevice, memory: &Buffer) -> Result<KBox<Bound>> {
+    let mut stride = [0; MAX_DIMS];
+    stride[0] = STRIDE as i64;
+    let mut blocks = KVVec::new();
+    blocks.push(Block::new(0, 0, WORD as u64, stride), GFP_KERNEL)?;
+    let mut leaves = KVVec::new();
+    let access = Access::from(Right::LocalWrite);
+    leaves.push(
+        Leaf {
+            lkey: 0,
+            start: 0,
+            len: MEMORY_LEN as u64,
+            access,
+            base: memory.base,
+            delta: 0,
+            mutable: false,
+            _pin: None,
+        },
+        GFP_KERNEL,
+    )?;
+    let layout = KLayout::Interleaved(Interleaved::new(&[BLOCKS as u64], blocks)?);
+    Bound::new(layout, leaves, access, &device.pd)
+}
+
+/// Looks whether block `block` of the memory holds `words` followed by a gap of zeros.
+fn expect(memory: &Buffer, words: [u64; BLOCKS]) -> Result {
+    for (block, word) in words.iter().enumerate() {
+        let mut bytes = [0; STRIDE];
+        memory.memory.read((block * STRIDE) as u64, &mut bytes)?;
+        let (head, gap) = bytes.split_at(WORD);
+        if head != word.to_ne_bytes() || gap.iter().any(|byte| *byte != 0) {
+            return Err(EIO);
+        }
+    }
+    Ok(())
+}
+
+/// Writes and reads the key as an SGE.
+fn through_copy_data(device: &MkeyDevice, mr: &Mr, memory: &Buffer) -> Result {
+    let mut packet = [0u8; KEY_LEN];
+    for (word, bytes) in packet.chunks_exact_mut(WORD).enumerate() {
+        bytes.copy_from_slice(&(word as u64 + 1).to_ne_bytes());
+    }
+    let sent = packet;
+    let copy = |packet: &mut [u8; KEY_LEN], access, direction| {
+        // SAFETY: The packet has as many bytes as are copied; the domain is of an rxe device.
+        to_result(unsafe {
+            bindings::ib_mkey_rxe_stock_copy_data(
+                device.pd.as_raw(),
+                access,
+                mr.lkey(),
+                0,
+                packet.as_mut_ptr().cast(),
+                KEY_LEN as c_int,
+                direction,
+            )
+        })
+    };
+
+    let write = Access::from(Right::LocalWrite).into_raw() as c_int;
+    copy(&mut packet, write, rxe_mr_copy_dir_RXE_TO_MR_OBJ)?;
+    expect(memory, [1, 2, 3])?;
+    packet.fill(0);
+    copy(&mut packet, 0, rxe_mr_copy_dir_RXE_FROM_MR_OBJ)?;
+    if packet != sent {
+        return Err(EIO);
+    }
+    Ok(())
+}
+
+/// Calls each function that a region can be given to.
+fn through_each(mr: &Mr, memory: &Buffer) -> Result {
+    let region = private(mr).as_ptr();
+    let mut word = 10u64.to_ne_bytes();
+    let mut original = 0;
+    let none = resp_states_RESPST_NONE as c_int;
+    let at = |block: usize| (block * WORD) as u64;
+    // SAFETY: The region is valid; the packet and the original value have a word each.
+    unsafe {
+        to_result(bindings::ib_mkey_rxe_stock_check_range(region, 0, KEY_LEN))?;
+        if bindings::ib_mkey_rxe_stock_check_range(region, 1, KEY_LEN) == 0 {
+            return Err(EIO);
+        }
+        to_result(bindings::ib_mkey_rxe_stock_copy(
+            region,
+            at(0),
+            word.as_mut_ptr().cast(),
+            WORD as u32,
+            rxe_mr_copy_dir_RXE_TO_MR_OBJ,
+        ))?;
+        if bindings::ib_mkey_rxe_stock_atomic_write(region, at(1), 20) != none
+            || bindings::ib_mkey_rxe_stock_atomic_op(
+                region,
+                at(2),
+                FETCH_ADD,
+                0,
+                27,
+                &mut original,
+            ) != none
+            || original != 3
+        {
+            return Err(EIO);
+        }
+        to_result(bindings::ib_mkey_rxe_stock_flush(region, 0, KEY_LEN as u32))?;
+    }
+    expect(memory, [10, 20, 30])
+}

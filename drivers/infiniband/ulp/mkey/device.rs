@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An extended device.
+//!
+//! `ib_core` adds a device to its clients in the order in which they were registered. ib_mkey
+//! comes before `ib_uverbs`, so what it changes here is what `ib_uverbs` finds.
+
+use crate::{
+    backend::{rxe::selftest, Backend, Hw},
+    bindings,
+    dm::{Buffer, Quota},
+    key,
+    layout::{Entry, List},
+    object::{Bound, KLayout, Kind, Leaf, Object},
+    pins::Pins,
+    rdma::{
+        client::{Client, ClientOps, ModulePin},
+        device::{DeviceOps, Overlay},
+        eopnotsupp,
+        mr::Right,
+        table::Table,
+        Access, Device, Dm, Mr, OwnedPd, Pd,
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{ordering, Atomic},
+        Arc, ArcBorrow,
+    },
+};
+
+/// The client of `ib_core`.
+pub(crate) static CLIENT: Client<MkeyDevice> = Client::new(c"ib_mkey");
+
+/// What ib_mkey keeps with a device.
+// Fields are dropped in order: objects before the protection domain of their regions.
+#[pin_data]
+pub(crate) struct MkeyDevice {
+    #[pin]
+    pub(crate) objects: Table<Object>,
+    pub(crate) pins: Arc<Pins>,
+    pub(crate) hw: Hw,
+    pub(crate) pd: OwnedPd,
+    pub(crate) quota: Arc<Quota>,
+    overlay: Overlay,
+    /// Set once the self-test has passed and the operations are ours.
+    extended: Atomic<bool>,
+    _module: ModulePin,
+}
+
+impl MkeyDevice {
+    fn new(device: &Device) -> Result<Arc<Self>> {
+        let pd = OwnedPd::new(device, c"ib_mkey")?;
+        let hw = Hw::probe(device, &pd)?;
+        let pins = Pins::new()?;
+        let quota = Quota::new(*crate::module_parameters::max_dm_size.value())?;
+        Arc::pin_init(
+            try_pin_init!(Self {
+                objects <- Table::new(),
+                pins,
+                hw,
+                pd,
+                quota,
+                overlay: Overlay::new(device),
+                extended: Atomic::new(false),
+                _module: ModulePin::new(&crate::THIS_MODULE),
+            }? Error),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Finds the extended device that `device` is.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if it is none.
+    pub(crate) fn of(device: &Device) -> Result<ArcBorrow<'_, Self>> {
+        CLIENT
+            .data(device)
+            .filter(|this| this.extended.load(ordering::Acquire))
+            .ok_or_else(eopnotsupp)
+    }
+
+    /// Is the device's memory ours?
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if the driver has device memory of its own.
+    pub(crate) fn owns_dm(&self) -> Result {
+        if self.overlay.fills_dm() {
+            Ok(())
+        } else {
+            Err(eopnotsupp())
+        }
+    }
+
+    /// Returns the object of a region of ours.
+    pub(crate) fn object_of(&self, mr: &Mr) -> Option<Arc<Object>> {
+        let object = self.objects.read().get_arc(mr.index())?;
+        object.is(mr).then_some(object)
+    }
+}
+
+impl ClientOps for MkeyDevice {
+    fn client() -> &'static Client<Self> {
+        &CLIENT
+    }
+
+    fn add(device: &Device) -> Result<Option<Arc<Self>>> {
+        match Self::new(device) {
+            Err(err) if err == ENODEV => Ok(None),
+            result => result.map(Some),
+        }
+    }
+
+    fn added(self: ArcBorrow<'_, Self>, device: &Device) {
+        if let Err(err) = selftest::run(&self, device.node()) {
+            pr_err!(
+                "{}: not extended, self-test failed: {:?}\n",
+                device.name(),
+                err
+            );
+            return;
+        }
+        self.overlay
+            .install::<Self>(device, self.quota.limit());
+        self.extended.store(true, ordering::Release);
+        pr_info!(
+            "{}: extended, {} bytes of device memory\n",
+            device.name(),
+            self.quota.limit()
+        );
+    }
+
+    fn remove(self: ArcBorrow<'_, Self>, device: &Device) {
+        if self.extended.xchg(false, ordering::Full) {
+            self.overlay.uninstall(device);
+        }
+    }
+}
+
+impl DeviceOps for MkeyDevice {
+    type Dm = Buffer;
+
+    fn overlay(&self) -> &Overlay {
+        &self.overlay
+    }
+
+    fn max_dm_size(&self) -> u64 {
+        self.quota.limit()
+    }
+
+    fn alloc_dm(
+        this: ArcBorrow<'_, Self>,
+        device: &Device,
+        length: u64,
+        log_align: u32,
+    ) -> Result<KBox<Dm<Buffer>>> {
+        let (hw, pd, quota) = (&this.hw, &this.pd, &this.quota);
+        Dm::new(Buffer::new(hw, pd, quota, device.node(), length, log_align)?)
+    }
+
+    fn reg_dm_mr(
+        this: ArcBorrow<'_, Self>,
+        mr: &Mr,
+        pd: &Pd,
+        dm: &Dm<Buffer>,
+        offset: u64,
+        length: u64,
+        access: Access,
+    ) -> Result {
+        if !key::supported(access) {
+            return Err(eopnotsupp());
+        }
+        if access.contains(Right::FlushPersistent) {
+            // RAM, as rxe has it for a region of user memory.
+            return Err(EINVAL);
+        }
+        this.hw.claim(mr);
+        let mut entries = KVVec::with_capacity(1, GFP_KERNEL)?;
+        entries.push(Entry::new(0, offset, length), GFP_KERNEL)?;
+        let mut leaves = KVVec::with_capacity(1, GFP_KERNEL)?;
+        leaves.push(
+            Leaf {
+                lkey: 0,
+                start: 0,
+                len: dm.data.memory.len() as u64,
+                access: access | Right::LocalWrite,
+                base: dm.data.base,
+                delta: 0,
+                mutable: false,
+                _pin: None,
+            },
+            GFP_KERNEL,
+        )?;
+        let layout = KLayout::List(List::new(entries)?);
+        let bound = Bound::new(layout, leaves, access, pd)?;
+        let object = Object::new(mr, Kind::Dm)?;
+        this.objects.insert(mr.index(), object.clone())?;
+        object.bind(&this.hw, &this.objects, mr, bound);
+        Ok(())
+    }
+
+    fn dereg_mr(&self, mr: &Mr, stock: impl FnOnce() -> Result) -> Result {
+        let index = mr.index();
+        let object = self.object_of(mr);
+        let state = self.pins.if_free(index, || self.hw.suspend(mr))?;
+        if let Err(err) = stock() {
+            self.hw.resume(mr, state);
+            return Err(err);
+        }
+        // `mr` is gone, and rxe waited for the last access to it.
+        if let Some(object) = object {
+            self.objects.remove(index, &object);
+        }
+        Ok(())
+    }
+
+    fn may_rereg(&self, mr: &Mr) -> Result {
+        match self.object_of(mr) {
+            Some(_) => Err(eopnotsupp()),
+            None => Ok(()),
+        }
+    }
+
+    fn may_advise(&self, lkey: u32) -> Result {
+        match self.objects.read().get(lkey >> 8) {
+            Some(_) => Err(eopnotsupp()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Limits and features of a device.
+pub(crate) fn caps(device: &MkeyDevice) -> bindings::ib_uverbs_mkey_caps {
+    bindings::ib_uverbs_mkey_caps {
+        max_dm_size: device.quota.limit(),
+        flags: u64::from(
+            bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_DM
+                | bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_LIST
+                | bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_INTERLEAVED
+                | bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_ATOMIC,
+        ),
+        max_entries: key::MAX_ENTRIES,
+        max_dims: crate::layout::MAX_DIMS as u32,
+        max_depth: 1,
+        dm_classes: bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_HOST,
+    }
+}

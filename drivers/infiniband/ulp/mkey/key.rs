@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Indirect keys: from a caller's description to something bound.
+//!
+//! A description is checked completely before anything changes. Each lkey in it is looked up and
+//! pinned once.
+
+use crate::{
+    backend::{Backend, Named},
+    device::MkeyDevice,
+    layout::{Block, Entry, Interleaved, List},
+    object::{Bound, KLayout, Kind, Leaf, Object},
+    rdma::{eopnotsupp, mr::Right, Access, Device, Mr, OwnedMr, Pd},
+};
+use kernel::{prelude::*, rbtree::RBTree, sync::Arc};
+
+/// Entries or blocks of one key, at most.
+pub(crate) const MAX_ENTRIES: u32 = crate::bindings::IB_MKEY_MAX_ENTRIES;
+
+/// Rights that a key can have; those that verbs call optional are accepted and mean nothing.
+pub(crate) fn supported(access: Access) -> bool {
+    let known = Right::LocalWrite
+        | Right::RemoteWrite
+        | Right::RemoteRead
+        | Right::RemoteAtomic
+        | Right::MwBind
+        | Right::ZeroBased
+        | Right::FlushGlobal
+        | Right::FlushPersistent;
+    let optional = crate::bindings::ib_access_flags_IB_ACCESS_OPTIONAL;
+    access.into_raw() & !(known.into_raw() | optional) == 0
+}
+
+/// A key and its device, found by the region that a caller has.
+pub(crate) struct Key<'a> {
+    device: &'a MkeyDevice,
+    ibdev: &'a Device,
+    mr: &'a Mr,
+    pd: &'a Pd,
+    object: Arc<Object>,
+    max_entries: u32,
+}
+
+impl<'a> Key<'a> {
+    /// Finds the key that `mr` is.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a region that is no key.
+    pub(crate) fn of(device: &'a MkeyDevice, mr: &'a Mr, pd: &'a Pd) -> Result<Self> {
+        let object = device.object_of(mr).ok_or(EINVAL)?;
+        let Kind::Key { max_entries } = object.kind else {
+            return Err(EINVAL);
+        };
+        Ok(Self {
+            device,
+            ibdev: mr.device(),
+            mr,
+            pd,
+            object,
+            max_entries,
+        })
+    }
+
+    /// Begins a description of `count` entries or blocks with the rights `access`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for none or for rights that a key cannot have, `ENOSPC` for more than the key was
+    /// created for.
+    pub(crate) fn describe(&self, count: u32, access: Access) -> Result<Description<'_>> {
+        if count == 0 || !supported(access) {
+            return Err(EINVAL);
+        }
+        if count > self.max_entries {
+            return Err(ENOSPC);
+        }
+        Ok(Description {
+            key: self,
+            access,
+            leaves: KVVec::new(),
+            by_lkey: RBTree::new(),
+        })
+    }
+
+    /// Returns the key to its state after creation.
+    pub(crate) fn unbind(&self) {
+        self.object
+            .unbind(&self.device.hw, &self.device.objects, self.mr);
+    }
+
+    /// Returns the region that the key is.
+    pub(crate) fn mr(&self) -> &Mr {
+        self.mr
+    }
+
+    /// Returns the entries that the key was created for.
+    pub(crate) fn max_entries(&self) -> u32 {
+        self.max_entries
+    }
+
+    /// Shows `look` what is bound, if anything is.
+    pub(crate) fn inspect<T>(&self, look: impl FnOnce(Option<&Bound>) -> T) -> T {
+        let guard = self.device.objects.read();
+        look(self.object.bound.get(&guard))
+    }
+}
+
+/// Makes an unbound key for up to `max_entries` entries or blocks.
+///
+/// # Errors
+///
+/// `EINVAL` for none or more than [`MAX_ENTRIES`], `ENOMEM`.
+pub(crate) fn create(device: &MkeyDevice, pd: &Pd, max_entries: u32) -> Result<OwnedMr> {
+    if max_entries == 0 || max_entries > MAX_ENTRIES {
+        return Err(EINVAL);
+    }
+    let mr = OwnedMr::new(pd, 1)?;
+    device.hw.claim(&mr);
+    let object = Object::new(&mr, Kind::Key { max_entries })?;
+    device.objects.insert(mr.index(), object)?;
+    Ok(mr)
+}
+
+/// A description on its way to be bound.
+pub(crate) struct Description<'a> {
+    key: &'a Key<'a>,
+    access: Access,
+    leaves: KVVec<Leaf>,
+    by_lkey: RBTree<u32, u32>,
+}
+
+impl Description<'_> {
+    /// Returns the number of the leaf that `lkey` names.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`, `EINVAL` for a region of another protection domain, `EOPNOTSUPP` for one that
+    /// cannot be a leaf, `ENOMEM`.
+    pub(crate) fn leaf(&mut self, lkey: u32) -> Result<u32> {
+        if let Some(index) = self.by_lkey.get(&lkey) {
+            return Ok(*index);
+        }
+        let index = u32::try_from(self.leaves.len())?;
+        let leaf = self.key.device.pin_leaf(self.key.ibdev, lkey, self.key.pd)?;
+        self.leaves.push(leaf, GFP_KERNEL_ACCOUNT)?;
+        self.by_lkey
+            .try_create_and_insert(lkey, index, GFP_KERNEL_ACCOUNT)?;
+        Ok(index)
+    }
+
+    /// Binds a list of ranges.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`crate::layout::Error`], and `ERANGE` and `EACCES` as [`Bound::new`] has them.
+    pub(crate) fn bind_list(self, entries: KVVec<Entry>) -> Result {
+        self.bind(KLayout::List(List::new(entries)?))
+    }
+
+    /// Binds blocks that repeat. As for [`Self::bind_list`].
+    pub(crate) fn bind_interleaved(self, repeat_count: &[u64], blocks: KVVec<Block>) -> Result {
+        self.bind(KLayout::Interleaved(Interleaved::new(repeat_count, blocks)?))
+    }
+
+    fn bind(self, layout: KLayout) -> Result {
+        let key = self.key;
+        let bound = Bound::new(layout, self.leaves, self.access, key.pd)?;
+        key.object
+            .bind(&key.device.hw, &key.device.objects, key.mr, bound);
+        Ok(())
+    }
+}
+
+impl MkeyDevice {
+    /// Looks up what `lkey` names and keeps it from being deregistered.
+    fn pin_leaf(&self, ibdev: &Device, lkey: u32, pd: &Pd) -> Result<Leaf> {
+        let index = lkey >> 8;
+        let (leaf, pin) = self.pins.pin(index, || {
+            Ok(match self.hw.find(ibdev, lkey, pd)? {
+                Named::Memory {
+                    base,
+                    start,
+                    len,
+                    access,
+                } => Leaf {
+                    lkey,
+                    start,
+                    len,
+                    access,
+                    base,
+                    delta: 0,
+                    mutable: true,
+                    _pin: None,
+                },
+                Named::Ours(mr) => self.dm_leaf(index, lkey, mr)?,
+                Named::Unfit => return Err(eopnotsupp()),
+            })
+        })?;
+        Ok(Leaf {
+            _pin: Some(pin),
+            ..leaf
+        })
+    }
+
+    /// Makes a leaf of a region over device memory: it ends where that region's own leaf does.
+    fn dm_leaf(&self, index: u32, lkey: u32, mr: *const Mr) -> Result<Leaf> {
+        let guard = self.objects.read();
+        let object = guard.get(index).filter(|object| object.is(mr));
+        let object = object.ok_or(ENOENT)?;
+        let Kind::Dm = object.kind else {
+            return Err(eopnotsupp());
+        };
+        let bound = object.bound.get(&guard).ok_or(ENOENT)?;
+        let run = bound.layout.resolve(0, bound.layout.length())?;
+        let inner = bound.leaves.first().ok_or(ENOENT)?;
+        Ok(Leaf {
+            lkey,
+            start: 0,
+            len: run.len,
+            access: bound.access,
+            base: inner.base,
+            delta: run.addr.wrapping_add(inner.delta),
+            mutable: false,
+            _pin: None,
+        })
+    }
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which regions layouts refer to. A region that is pinned cannot be deregistered.
+//!
+//! # Locking
+//!
+//! One mutex for each device. A bind looks an lkey up and pins it, and `dereg_mr` looks for pins
+//! and suspends the region, each in one critical section: either the bind finds no region, or
+//! `dereg_mr` finds its pin. `dereg_mr` leaves the mutex before it waits for the region's users.
+//!
+//! Lock order: a key's `edit` mutex, then this.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    rbtree::{RBTree, RBTreeNode},
+    sync::{Arc, Mutex},
+};
+
+/// The pins of a device, counted for each region's index.
+#[pin_data]
+pub(crate) struct Pins {
+    #[pin]
+    counts: Mutex<RBTree<u32, u32>>,
+}
+
+impl Pins {
+    /// Makes an empty set.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                counts <- new_mutex!(RBTree::new(), "ib_mkey pins"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Runs `find` and pins the region at `index` if it succeeds.
+    ///
+    /// # Errors
+    ///
+    /// Those of `find`; `ENOMEM`.
+    pub(crate) fn pin<T>(
+        self: &Arc<Self>,
+        index: u32,
+        find: impl FnOnce() -> Result<T>,
+    ) -> Result<(T, Pin)> {
+        // Outside of the lock: most regions are pinned for the first time.
+        let node = RBTreeNode::new(index, 1, GFP_KERNEL)?;
+        let mut counts = self.counts.lock();
+        let found = find()?;
+        match counts.get_mut(&index) {
+            Some(count) => *count = count.checked_add(1).ok_or(EOVERFLOW)?,
+            None => drop(counts.insert(node)),
+        }
+        Ok((
+            found,
+            Pin {
+                pins: self.clone(),
+                index,
+            },
+        ))
+    }
+
+    /// Runs `suspend` if the region at `index` is not pinned.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if it is; those of `suspend`.
+    pub(crate) fn if_free<T>(&self, index: u32, suspend: impl FnOnce() -> Result<T>) -> Result<T> {
+        let counts = self.counts.lock();
+        if counts.get(&index).is_some() {
+            return Err(EBUSY);
+        }
+        suspend()
+    }
+
+    fn unpin(&self, index: u32) {
+        let mut counts = self.counts.lock();
+        match counts.get_mut(&index) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(counts.remove(&index)),
+        }
+    }
+}
+
+/// Keeps a region from being deregistered.
+pub(crate) struct Pin {
+    pins: Arc<Pins>,
+    index: u32,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.pins.unpin(self.index);
+    }
+}

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * uverbs methods of ib_mkey: attributes in, one Rust call, attributes out.
+ * The macros that build these tables exist for C only.
+ */
+
+#define UVERBS_MODULE_NAME ib_mkey
+#include <rdma/uverbs_named_ioctl.h>
+#include <rdma/uverbs_std_types.h>
+
+#include "uverbs_table.h"
+
+static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY_CAPS)(
+	struct uverbs_attr_bundle *attrs)
+{
+	struct ib_uverbs_mkey_caps caps = {};
+	struct ib_ucontext *context;
+	int ret;
+
+	context = ib_uverbs_get_ucontext(attrs);
+	if (IS_ERR(context))
+		return PTR_ERR(context);
+
+	ret = ib_mkey_uapi_query_caps(context->device, &caps);
+	if (ret)
+		return ret;
+
+	return uverbs_copy_to_struct_or_zero(attrs, IB_MKEY_ATTR_QUERY_CAPS_RESP,
+					     &caps, sizeof(caps));
+}
+
+static int UVERBS_HANDLER(IB_MKEY_METHOD_DM_COPY)(
+	struct uverbs_attr_bundle *attrs)
+{
+	struct ib_dm *dm = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_DM_COPY_HANDLE);
+	enum ib_uverbs_mkey_dm_copy_dir dir;
+	u64 offset, addr, length;
+	int ret;
+
+	ret = uverbs_get_const(&dir, attrs, IB_MKEY_ATTR_DM_COPY_DIR);
+	if (!ret)
+		ret = uverbs_copy_from(&offset, attrs, IB_MKEY_ATTR_DM_COPY_OFFSET);
+	if (!ret)
+		ret = uverbs_copy_from(&addr, attrs, IB_MKEY_ATTR_DM_COPY_ADDR);
+	if (!ret)
+		ret = uverbs_copy_from(&length, attrs, IB_MKEY_ATTR_DM_COPY_LENGTH);
+	if (ret)
+		return ret;
+	if (dir != IB_UVERBS_MKEY_DM_COPY_TO && dir != IB_UVERBS_MKEY_DM_COPY_FROM)
+		return -EINVAL;
+
+	return ib_mkey_uapi_dm_copy(dm, dir == IB_UVERBS_MKEY_DM_COPY_TO, offset,
+				    addr, length);
+}
+
+static int UVERBS_HANDLER(IB_MKEY_METHOD_CREATE)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_uobject *uobj =
+		uverbs_attr_get_uobject(attrs, IB_MKEY_ATTR_CREATE_HANDLE);
+	struct ib_pd *pd = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_CREATE_PD_HANDLE);
+	struct ib_mr *mr;
+	u32 max_entries;
+	int ret;
+
+	ret = uverbs_copy_from(&max_entries, attrs, IB_MKEY_ATTR_CREATE_MAX_ENTRIES);
+	if (ret)
+		return ret;
+
+	mr = ib_mkey_uapi_create(pd, max_entries);
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+
+	mr->uobject = uobj;
+	uobj->object = mr;
+	/* From here on a failure destroys the object, and the key with it. */
+	uverbs_finalize_uobj_create(attrs, IB_MKEY_ATTR_CREATE_HANDLE);
+
+	ret = uverbs_copy_to(attrs, IB_MKEY_ATTR_CREATE_RESP_LKEY, &mr->lkey,
+			     sizeof(mr->lkey));
+	if (ret)
+		return ret;
+
+	return uverbs_copy_to(attrs, IB_MKEY_ATTR_CREATE_RESP_RKEY, &mr->rkey,
+			      sizeof(mr->rkey));
+}
+
+/* Flags of a bind: unknown ones and impossible pairs are refused here. */
+static int get_access(u32 *access, struct uverbs_attr_bundle *attrs, u16 attr,
+		      struct ib_mr *mkey)
+{
+	int ret;
+
+	ret = uverbs_get_flags32(access, attrs, attr, IB_ACCESS_SUPPORTED);
+	if (ret)
+		return ret;
+
+	return ib_check_mr_access(mkey->device, *access);
+}
+
+static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND_LIST)(
+	struct uverbs_attr_bundle *attrs)
+{
+	struct ib_mr *mkey = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_BIND_LIST_HANDLE);
+	u32 access, num_entries;
+	u64 entries;
+	int ret;
+
+	ret = get_access(&access, attrs, IB_MKEY_ATTR_BIND_LIST_ACCESS, mkey);
+	if (!ret)
+		ret = uverbs_copy_from(&entries, attrs, IB_MKEY_ATTR_BIND_LIST_ENTRIES);
+	if (!ret)
+		ret = uverbs_copy_from(&num_entries, attrs,
+				       IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES);
+	if (ret)
+		return ret;
+
+	return ib_mkey_uapi_bind_list(mkey, access, entries, num_entries);
+}
+
+static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND_INTERLEAVED)(
+	struct uverbs_attr_bundle *attrs)
+{
+	struct ib_mr *mkey =
+		uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_BIND_INTERLEAVED_HANDLE);
+	u64 repeat_count[IB_MKEY_MAX_DIMS] = {};
+	u32 access, num_blocks;
+	int ret, num_dims;
+	u64 blocks;
+
+	ret = get_access(&access, attrs, IB_MKEY_ATTR_BIND_INTERLEAVED_ACCESS, mkey);
+	if (ret)
+		return ret;
+	num_dims = uverbs_attr_ptr_get_array_size(
+		attrs, IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT, sizeof(u64));
+	if (num_dims < 0)
+		return num_dims;
+	if (!num_dims || num_dims > IB_MKEY_MAX_DIMS)
+		return -EINVAL;
+
+	ret = _uverbs_copy_from(repeat_count, attrs,
+				IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT,
+				sizeof(repeat_count));
+	if (!ret)
+		ret = uverbs_copy_from(&blocks, attrs,
+				       IB_MKEY_ATTR_BIND_INTERLEAVED_BLOCKS);
+	if (!ret)
+		ret = uverbs_copy_from(&num_blocks, attrs,
+				       IB_MKEY_ATTR_BIND_INTERLEAVED_NUM_BLOCKS);
+	if (ret)
+		return ret;
+
+	return ib_mkey_uapi_bind_interleaved(mkey, access, repeat_count, num_dims,
+					     blocks, num_blocks);
+}
+
+static int UVERBS_HANDLER(IB_MKEY_METHOD_UNBIND)(struct uverbs_attr_bundle *attrs)
+{
+	return ib_mkey_uapi_unbind(uverbs_attr_get_obj(attrs,
+						       IB_MKEY_ATTR_UNBIND_HANDLE));
+}
+
+static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_mr *mkey = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_QUERY_HANDLE);
+	u64 repeat_count[IB_MKEY_MAX_DIMS] = {};
+	struct ib_uverbs_mkey_info info = {};
+	u32 num_blocks = 0;
+	u64 blocks = 0;
+	int ret, len;
+
+	if (uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_QUERY_BLOCKS)) {
+		ret = uverbs_copy_from(&blocks, attrs, IB_MKEY_ATTR_QUERY_BLOCKS);
+		if (!ret)
+			ret = uverbs_copy_from(&num_blocks, attrs,
+					       IB_MKEY_ATTR_QUERY_NUM_BLOCKS);
+		if (ret)
+			return ret;
+	}
+
+	ret = ib_mkey_uapi_query(mkey, &info, repeat_count, blocks, num_blocks);
+	if (ret)
+		return ret;
+
+	if (uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT)) {
+		len = uverbs_attr_get_len(attrs, IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT);
+		if (len < 0)
+			return len;
+		ret = uverbs_copy_to(attrs, IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT,
+				     repeat_count,
+				     min_t(size_t, len, sizeof(repeat_count)));
+		if (ret)
+			return ret;
+	}
+
+	return uverbs_copy_to_struct_or_zero(attrs, IB_MKEY_ATTR_QUERY_RESP, &info,
+					     sizeof(info));
+}
+
+DECLARE_UVERBS_NAMED_METHOD(
+	IB_MKEY_METHOD_QUERY_CAPS,
+	UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_QUERY_CAPS_RESP,
+			    UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_caps, dm_classes),
+			    UA_MANDATORY));
+
+DECLARE_UVERBS_NAMED_METHOD(
+	IB_MKEY_METHOD_DM_COPY,
+	UVERBS_ATTR_IDR(IB_MKEY_ATTR_DM_COPY_HANDLE, UVERBS_OBJECT_DM,
+			UVERBS_ACCESS_READ, UA_MANDATORY),
+	UVERBS_ATTR_CONST_IN(IB_MKEY_ATTR_DM_COPY_DIR,
+			     enum ib_uverbs_mkey_dm_copy_dir, UA_MANDATORY),
+	UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_DM_COPY_OFFSET, UVERBS_ATTR_TYPE(u64),
+			   UA_MANDATORY),
+	UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_DM_COPY_ADDR, UVERBS_ATTR_TYPE(u64),
+			   UA_MANDATORY),
+	UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_DM_COPY_LENGTH, UVERBS_ATTR_TYPE(u64),
+			   UA_MANDATORY));
+
+DECLARE_UVERBS_NAMED_METHOD(
+	IB_MKEY_METHOD_CREATE,
+	UVERBS_ATTR_IDR(IB_MKEY_ATTR_CREATE_HANDLE, UVERBS_OBJECT_MR,
+			UVERBS_ACCESS_NEW, UA_MANDATORY),
+	UVERBS_ATTR_IDR(IB_MKEY_ATTR_CREATE_PD_HANDLE, UVERBS_OBJECT_PD,
+			UVERBS_ACCESS_READ, UA_MANDATORY),
+	UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_CREATE_MAX_ENTRIES, UVERBS_ATTR_TYPE(u32),
+			   UA_MANDATORY),
+	UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_CREATE_RESP_LKEY, UVERBS_ATTR_TYPE(u32),
+			    UA_MANDATORY),
+	UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_CREATE_RESP_RKEY, UVERBS_ATTR_TYPE(u32),
+			    UA_MANDATORY));
+
+/* READ keeps the key from being destroyed; binds wait for each other on its mutex. */
+DECLARE_UVERBS_NAMED_METHOD(
+	IB_MKEY_METHOD_BIND_LIST,
+	UVERBS_ATTR_IDR(IB_MKEY_ATTR_BIND_LIST_HANDLE, UVERBS_OBJECT_MR,
+			UVERBS_ACCESS_READ, UA_MANDATORY),
+	UVERBS_ATTR_FLAGS_IN(IB_MKEY_ATTR_BIND_LIST_ACCESS,
+			     enum ib_access_flags, UA_MANDATORY),
+	UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_LIST_ENTRIES, UVERBS_ATTR_TYPE(u64),
+			   UA_MANDATORY),
+	UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES,
+			   UVERBS_ATTR_TYPE(u32), UA_MANDATORY));
+
+DECLARE_UVERBS_NAMED_METHOD(
+	IB_MKEY_METHOD_BIND_INTERLEAVED,
+	UVERBS_ATTR_IDR(IB_MKEY_ATTR_BIND_INTERLEAVED_HANDLE, UVERBS_OBJECT_MR,
+			UVERBS_ACCESS_READ, UA_MANDATORY),
+	UVERBS_ATTR_FLAGS_IN(IB_MKEY_ATTR_BIND_INTERLEAVED_ACCESS,
+			     enum ib_access_flags, UA_MANDATORY),
+	UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT,
+			   UVERBS_ATTR_MIN_SIZE(sizeof(u64)), UA_MANDATORY),
+	UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_INTERLEAVED_BLOCKS,
+			   UVERBS_ATTR_TYPE(u64), UA_MANDATORY),
+	UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_INTERLEAVED_NUM_BLOCKS,
+			   UVERBS_ATTR_TYPE(u32), UA_MANDATORY));
+
+DECLARE_UVERBS_NAMED_METHOD(
+	IB_MKEY_METHOD_UNBIND,
+	UVERBS_ATTR_IDR(IB_MKEY_ATTR_UNBIND_HANDLE, UVERBS_OBJECT_MR,
+			UVERBS_ACCESS_READ, UA_MANDATORY));
+
+DECLARE_UVERBS_NAMED_METHOD(
+	IB_MKEY_METHOD_QUERY,
+	UVERBS_ATTR_IDR(IB_MKEY_ATTR_QUERY_HANDLE, UVERBS_OBJECT_MR,
+			UVERBS_ACCESS_READ, UA_MANDATORY),
+	UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_QUERY_RESP,
+			    UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_info, reserved),
+			    UA_MANDATORY),
+	UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT,
+			    UVERBS_ATTR_MIN_SIZE(sizeof(u64)), UA_OPTIONAL),
+	UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_QUERY_BLOCKS, UVERBS_ATTR_TYPE(u64),
+			   UA_OPTIONAL),
+	UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_QUERY_NUM_BLOCKS, UVERBS_ATTR_TYPE(u32),
+			   UA_OPTIONAL));
+
+ADD_UVERBS_METHODS(ib_mkey_device, UVERBS_OBJECT_DEVICE,
+		   &UVERBS_METHOD(IB_MKEY_METHOD_QUERY_CAPS));
+
+ADD_UVERBS_METHODS(ib_mkey_dm, UVERBS_OBJECT_DM,
+		   &UVERBS_METHOD(IB_MKEY_METHOD_DM_COPY));
+
+ADD_UVERBS_METHODS(ib_mkey_mr, UVERBS_OBJECT_MR,
+		   &UVERBS_METHOD(IB_MKEY_METHOD_CREATE),
+		   &UVERBS_METHOD(IB_MKEY_METHOD_BIND_LIST),
+		   &UVERBS_METHOD(IB_MKEY_METHOD_BIND_INTERLEAVED),
+		   &UVERBS_METHOD(IB_MKEY_METHOD_UNBIND),
+		   &UVERBS_METHOD(IB_MKEY_METHOD_QUERY));
+
+const struct uapi_definition ib_mkey_uapi_defs[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &ib_mkey_device),
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DM, &ib_mkey_dm),
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_MR, &ib_mkey_mr),
+	{}
+};
+
+/**
+ * ib_mkey_uapi_chain() - definitions of a device with a table of its own
+ * @chain: filled in; must live as long as the device is extended
+ * @first: the device's table
+ */
+void ib_mkey_uapi_chain(struct uapi_definition chain[3],
+			const struct uapi_definition *first)
+{
+	const struct uapi_definition both[3] = {
+		UAPI_DEF_CHAIN(first),
+		UAPI_DEF_CHAIN(ib_mkey_uapi_defs),
+	};
+
+	memcpy(chain, both, sizeof(both));
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Clients of `ib_core`.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use super::Device;
+use crate::bindings;
+use core::{cell::UnsafeCell, marker::PhantomData, mem::MaybeUninit};
+use kernel::{
+    error::{from_result, to_result},
+    ffi::{c_int, c_void},
+    prelude::*,
+    str::CStr,
+    sync::{Arc, ArcBorrow},
+    types::ForeignOwnable,
+};
+
+/// What a client does with devices.
+pub(crate) trait ClientOps: Sized + Send + Sync + 'static {
+    /// The client that calls this.
+    fn client() -> &'static Client<Self>;
+
+    /// A device was registered, or moved to another network namespace after [`Self::remove`].
+    ///
+    /// [`None`]: nothing to do on this device. An error is reported and otherwise the same.
+    fn add(device: &Device) -> Result<Option<Arc<Self>>>;
+
+    /// The data is in place: [`Client::data`] finds it from here on.
+    fn added(self: ArcBorrow<'_, Self>, device: &Device);
+
+    /// The device is about to go, or to move. Clients that were registered later are done.
+    fn remove(self: ArcBorrow<'_, Self>, device: &Device);
+}
+
+/// A client of `ib_core`, in static memory.
+pub(crate) struct Client<T: ClientOps> {
+    raw: UnsafeCell<bindings::ib_client>,
+    _ops: PhantomData<T>,
+}
+
+// SAFETY: `ib_core` serialises what it changes in the structure.
+unsafe impl<T: ClientOps> Sync for Client<T> {}
+
+impl<T: ClientOps> Client<T> {
+    /// Makes a client that is not registered.
+    pub(crate) const fn new(name: &'static CStr) -> Self {
+        // SAFETY: All-zero is a valid `ib_client`: null pointers, absent callbacks and integers.
+        let mut raw: bindings::ib_client = unsafe { MaybeUninit::zeroed().assume_init() };
+        raw.name = name.as_ptr().cast();
+        raw.add = Some(Self::add_callback);
+        raw.remove = Some(Self::remove_callback);
+        Self {
+            raw: UnsafeCell::new(raw),
+            _ops: PhantomData,
+        }
+    }
+
+    unsafe extern "C" fn add_callback(raw: *mut bindings::ib_device) -> c_int {
+        // SAFETY: `ib_core` calls with a registered device.
+        let device = unsafe { Device::from_raw(raw) };
+        from_result(|| {
+            let Some(data) = T::add(device)? else {
+                return Ok(0);
+            };
+            let kept = data.clone();
+            // SAFETY: The device and the client are registered while `add` runs.
+            unsafe {
+                bindings::ib_set_client_data(raw, T::client().raw.get(), data.into_foreign())
+            };
+            T::added(kept.as_arc_borrow(), device);
+            Ok(0)
+        })
+    }
+
+    unsafe extern "C" fn remove_callback(raw: *mut bindings::ib_device, data: *mut c_void) {
+        // SAFETY: `data` is what `add_callback()` set, or null where it set nothing.
+        let Some(data) = (unsafe { <Arc<T> as ForeignOwnable>::try_from_foreign(data) }) else {
+            return;
+        };
+        // SAFETY: `ib_core` calls with a device that is still there.
+        T::remove(data.as_arc_borrow(), unsafe { Device::from_raw(raw) });
+    }
+
+    /// Returns the client's data for a device.
+    #[inline]
+    pub(crate) fn data<'a>(&'static self, device: &'a Device) -> Option<ArcBorrow<'a, T>> {
+        // SAFETY: The device is valid; the client is registered or has no data.
+        let data = unsafe { bindings::ib_get_client_data(device.as_raw(), self.raw.get()) };
+        if data.is_null() {
+            return None;
+        }
+        // SAFETY: `data` came from `into_foreign()`. It is dropped in `remove`, after which the
+        // device has no object left through which this could be called.
+        Some(unsafe { <Arc<T> as ForeignOwnable>::borrow(data) })
+    }
+}
+
+/// A registered client; unregistered on drop.
+pub(crate) struct Registration<T: ClientOps>(PhantomData<T>);
+
+impl<T: ClientOps> Registration<T> {
+    /// Registers the client; calls [`ClientOps::add`] for each device there is.
+    pub(crate) fn new() -> Result<Self> {
+        // SAFETY: The client is static and not registered: a module makes one registration.
+        to_result(unsafe { bindings::ib_register_client(T::client().raw.get()) })?;
+        Ok(Self(PhantomData))
+    }
+}
+
+impl<T: ClientOps> Drop for Registration<T> {
+    fn drop(&mut self) {
+        // SAFETY: `new()` registered it.
+        unsafe { bindings::ib_unregister_client(T::client().raw.get()) };
+    }
+}
+
+/// Keeps a module from being unloaded.
+pub(crate) struct ModulePin(&'static ThisModule);
+
+impl ModulePin {
+    /// Pins `module`, which must be the one that calls.
+    pub(crate) fn new(module: &'static ThisModule) -> Self {
+        // SAFETY: The module runs, so that it is not on its way out.
+        unsafe { bindings::__module_get(module.as_ptr()) };
+        Self(module)
+    }
+}
+
+impl Drop for ModulePin {
+    fn drop(&mut self) {
+        // SAFETY: `new()` got the reference. Dropped in callbacks that unloading waits for.
+        unsafe { bindings::module_put(self.0.as_ptr()) };
+    }
+}
+
+/// Is `ib_uverbs` loaded? It reads what devices offer when it adds them, and never again.
+pub(crate) fn uverbs_is_loaded() -> bool {
+    // A function that only ib_uverbs exports.
+    let symbol = c"rdma_user_mmap_disassociate".as_ptr().cast();
+    // SAFETY: `symbol` is a C string; the reference is given back.
+    unsafe {
+        let loaded = !bindings::__symbol_get(symbol).is_null();
+        if loaded {
+            bindings::__symbol_put(symbol);
+        }
+        loaded
+    }
+}

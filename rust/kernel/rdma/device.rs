@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA devices, and operations that a client fills in or wraps.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use super::{
+    client::ClientOps,
+    dm::Dm,
+    eopnotsupp,
+    mr::{Access, Mr, Pd},
+};
+use crate::bindings;
+use core::{cell::UnsafeCell, ptr};
+use kernel::{
+    error::{from_err_ptr, from_result, to_result},
+    ffi::c_int,
+    prelude::*,
+    str::CStr,
+    sync::ArcBorrow,
+    types::Opaque,
+};
+
+/// A registered RDMA device.
+#[repr(transparent)]
+pub(crate) struct Device(Opaque<bindings::ib_device>);
+
+impl Device {
+    /// # Safety
+    ///
+    /// `raw` must be a registered device for `'a`.
+    pub(crate) unsafe fn from_raw<'a>(raw: *mut bindings::ib_device) -> &'a Self {
+        // SAFETY: By the safety requirement, and the type is transparent.
+        unsafe { &*raw.cast::<Self>() }
+    }
+
+    pub(crate) fn as_raw(&self) -> *mut bindings::ib_device {
+        self.0.get()
+    }
+
+    /// Returns the name, such as `rxe0`.
+    pub(crate) fn name(&self) -> &CStr {
+        // SAFETY: The core keeps the name terminated.
+        unsafe { CStr::from_char_ptr((*self.as_raw()).name.as_ptr().cast()) }
+    }
+
+    /// Returns which driver it is of, `enum rdma_driver_id`.
+    pub(crate) fn driver_id(&self) -> u32 {
+        // SAFETY: The operations are set before the device is registered.
+        unsafe { (*self.as_raw()).ops.driver_id }
+    }
+
+    /// Returns the NUMA node it is near, negative for none.
+    pub(crate) fn node(&self) -> i32 {
+        // SAFETY: The device is registered.
+        unsafe { bindings::ib_device_node(self.as_raw()) }
+    }
+}
+
+/// A memory region that its device's driver made but `ib_core` does not know yet.
+///
+/// # Invariants
+///
+/// The pointer came from the driver's `alloc_mr`.
+pub(crate) struct DriverMr<'a> {
+    raw: *mut bindings::ib_mr,
+    overlay: &'a Overlay,
+}
+
+impl DriverMr<'_> {
+    fn into_raw(self) -> *mut bindings::ib_mr {
+        core::mem::ManuallyDrop::new(self).raw
+    }
+}
+
+impl core::ops::Deref for DriverMr<'_> {
+    type Target = Mr;
+
+    fn deref(&self) -> &Mr {
+        // SAFETY: By the type invariant.
+        unsafe { Mr::from_raw(self.raw) }
+    }
+}
+
+impl Drop for DriverMr<'_> {
+    fn drop(&mut self) {
+        if let Some(dereg_mr) = self.overlay.stock.dereg_mr {
+            // SAFETY: By the type invariant; the region was never given away.
+            unsafe { dereg_mr(self.raw, ptr::null_mut()) };
+        }
+    }
+}
+
+/// What a client does in a device's stead.
+pub(crate) trait DeviceOps: ClientOps {
+    /// What the client keeps with a device memory object.
+    type Dm: Send + Sync;
+
+    /// Returns the device's operations, as they were and as they are now.
+    fn overlay(&self) -> &Overlay;
+
+    /// Bytes of device memory, for all users together.
+    fn max_dm_size(&self) -> u64;
+
+    /// Allocates device memory of `length` bytes, aligned to `1 << log_align`.
+    fn alloc_dm(
+        this: ArcBorrow<'_, Self>,
+        device: &Device,
+        length: u64,
+        log_align: u32,
+    ) -> Result<KBox<Dm<Self::Dm>>>;
+
+    /// Makes `mr` a region in `pd` over `length` bytes of `dm`. The core checked the range.
+    fn reg_dm_mr(
+        this: ArcBorrow<'_, Self>,
+        mr: &Mr,
+        pd: &Pd,
+        dm: &Dm<Self::Dm>,
+        offset: u64,
+        length: u64,
+        access: Access,
+    ) -> Result;
+
+    /// Deregisters a region: decides, and calls `stock` to do it.
+    fn dereg_mr(&self, mr: &Mr, stock: impl FnOnce() -> Result) -> Result;
+
+    /// May the region's protection domain or rights be changed?
+    fn may_rereg(&self, mr: &Mr) -> Result;
+
+    /// May the driver be told how the region that `lkey` names will be used?
+    fn may_advise(&self, lkey: u32) -> Result;
+}
+
+/// A device's operations: what they were before a client changed them.
+pub(crate) struct Overlay {
+    stock: bindings::ib_device_ops,
+    stock_def: *const bindings::uapi_definition,
+    stock_max_dm_size: u64,
+    /// Our table after the device's own, where it has one.
+    chain: UnsafeCell<[bindings::uapi_definition; 3]>,
+}
+
+// SAFETY: `stock` and the pointers are only read; `chain` is written once, by `install()`.
+unsafe impl Send for Overlay {}
+// SAFETY: As above.
+unsafe impl Sync for Overlay {}
+
+impl Overlay {
+    /// Remembers the operations of `device`, which must not be installed on.
+    pub(crate) fn new(device: &Device) -> Self {
+        let raw = device.as_raw();
+        // SAFETY: Operations and attributes are set before a device is registered and changed by
+        // nobody else later. All-zero is a valid `uapi_definition`, the end of a table.
+        unsafe {
+            Self {
+                stock: ptr::read(&raw const (*raw).ops),
+                stock_def: (*raw).driver_def,
+                stock_max_dm_size: (*raw).attrs.max_dm_size,
+                chain: core::mem::MaybeUninit::zeroed().assume_init(),
+            }
+        }
+    }
+
+    /// Does the device lack device memory, so that ours is filled in?
+    pub(crate) fn fills_dm(&self) -> bool {
+        self.stock.alloc_dm.is_none()
+    }
+
+    /// Fills in what the device lacks and wraps what must be wrapped, by way of `T`.
+    pub(crate) fn install<T: DeviceOps>(&self, device: &Device, max_dm_size: u64) {
+        let raw = device.as_raw();
+        // SAFETY: Called from a client's `add`, before a user of the device that was registered
+        // later can call an operation. What runs at the same time, such as the core's own calls
+        // to `query_device`, finds the old pointer or the new one.
+        unsafe {
+            let ops = &raw mut (*raw).ops;
+            if self.fills_dm() {
+                (*ops).alloc_dm = Some(alloc_dm::<T>);
+                (*ops).dealloc_dm = Some(dealloc_dm::<T>);
+                (*ops).reg_dm_mr = Some(reg_dm_mr::<T>);
+                (*ops).query_device = Some(query_device::<T>);
+                (*raw).attrs.max_dm_size = max_dm_size;
+            }
+            (*ops).dereg_mr = Some(dereg_mr::<T>);
+            if self.stock.rereg_user_mr.is_some() {
+                (*ops).rereg_user_mr = Some(rereg_user_mr::<T>);
+            }
+            if self.stock.advise_mr.is_some() {
+                (*ops).advise_mr = Some(advise_mr::<T>);
+            }
+            (*raw).driver_def = if self.stock_def.is_null() {
+                (&raw const bindings::ib_mkey_uapi_defs).cast()
+            } else {
+                let chain = self.chain.get().cast::<bindings::uapi_definition>();
+                bindings::ib_mkey_uapi_chain(chain, self.stock_def);
+                chain
+            };
+        }
+    }
+
+    /// Puts the operations back.
+    pub(crate) fn uninstall(&self, device: &Device) {
+        let raw = device.as_raw();
+        // SAFETY: As for `install()`: called from a client's `remove`, when all users that were
+        // registered later are gone.
+        unsafe {
+            let ops = &raw mut (*raw).ops;
+            (*ops).alloc_dm = self.stock.alloc_dm;
+            (*ops).dealloc_dm = self.stock.dealloc_dm;
+            (*ops).reg_dm_mr = self.stock.reg_dm_mr;
+            (*ops).query_device = self.stock.query_device;
+            (*ops).dereg_mr = self.stock.dereg_mr;
+            (*ops).rereg_user_mr = self.stock.rereg_user_mr;
+            (*ops).advise_mr = self.stock.advise_mr;
+            (*raw).attrs.max_dm_size = self.stock_max_dm_size;
+            (*raw).driver_def = self.stock_def;
+        }
+    }
+
+    /// Has the driver make a region for one page, which `ib_core` does not know.
+    fn alloc_mr(&self, pd: &Pd) -> Result<DriverMr<'_>> {
+        let alloc_mr = self.stock.alloc_mr.ok_or_else(eopnotsupp)?;
+        // SAFETY: The protection domain is of this device.
+        let raw = from_err_ptr(unsafe {
+            alloc_mr(pd.as_raw(), bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, 1)
+        })?;
+        // SAFETY: `raw` is a new region. The core sets these in `ib_alloc_mr()`, or after
+        // `reg_dm_mr()` returns; `device` and `pd` are needed before.
+        unsafe {
+            (*raw).device = pd.device().as_raw();
+            (*raw).pd = pd.as_raw();
+        }
+        // INVARIANT: As just allocated.
+        Ok(DriverMr { raw, overlay: self })
+    }
+}
+
+/// Returns the client's data for a device whose operations were wrapped.
+fn data_of<T: DeviceOps>(device: &Device) -> Result<ArcBorrow<'_, T>> {
+    T::client().data(device).ok_or(ENODEV)
+}
+
+unsafe extern "C" fn query_device<T: DeviceOps>(
+    raw: *mut bindings::ib_device,
+    attr: *mut bindings::ib_device_attr,
+    udata: *mut bindings::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core calls with a registered device.
+        let data = data_of::<T>(unsafe { Device::from_raw(raw) })?;
+        let stock = data.overlay().stock.query_device.ok_or_else(eopnotsupp)?;
+        // SAFETY: The arguments are the core's.
+        to_result(unsafe { stock(raw, attr, udata) })?;
+        // SAFETY: `attr` is valid for writes.
+        unsafe { (*attr).max_dm_size = data.max_dm_size() };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn alloc_dm<T: DeviceOps>(
+    raw: *mut bindings::ib_device,
+    _context: *mut bindings::ib_ucontext,
+    attr: *mut bindings::ib_dm_alloc_attr,
+    _attrs: *mut bindings::uverbs_attr_bundle,
+) -> *mut bindings::ib_dm {
+    // SAFETY: The core calls with a registered device and its own attributes.
+    let (device, attr) = unsafe { (Device::from_raw(raw), &*attr) };
+    data_of::<T>(device)
+        .and_then(|data| T::alloc_dm(data, device, attr.length, attr.alignment))
+        .map_or_else(|err| err.to_ptr(), Dm::into_raw)
+}
+
+unsafe extern "C" fn dealloc_dm<T: DeviceOps>(
+    raw: *mut bindings::ib_dm,
+    _attrs: *mut bindings::uverbs_attr_bundle,
+) -> c_int {
+    // SAFETY: The core frees an object that `alloc_dm()` made, once, and not while a region
+    // refers to it.
+    drop(unsafe { Dm::<T::Dm>::take(raw) });
+    0
+}
+
+unsafe extern "C" fn reg_dm_mr<T: DeviceOps>(
+    pd: *mut bindings::ib_pd,
+    dm: *mut bindings::ib_dm,
+    attr: *mut bindings::ib_dm_mr_attr,
+    _attrs: *mut bindings::uverbs_attr_bundle,
+) -> *mut bindings::ib_mr {
+    // SAFETY: The core calls with valid objects of one device; the memory came from `alloc_dm()`.
+    let (pd, dm, attr) = unsafe { (Pd::from_raw(pd), Dm::<T::Dm>::from_raw(dm), &*attr) };
+    let register = || {
+        let data = data_of::<T>(pd.device())?;
+        let mr = data.overlay().alloc_mr(pd)?;
+        let access = Access::from_raw(attr.access_flags);
+        T::reg_dm_mr(data, &mr, pd, dm, attr.offset, attr.length, access)?;
+        Ok(mr.into_raw())
+    };
+    register().unwrap_or_else(|err: Error| err.to_ptr())
+}
+
+unsafe extern "C" fn dereg_mr<T: DeviceOps>(
+    raw: *mut bindings::ib_mr,
+    udata: *mut bindings::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core calls with a region that is not deregistered.
+        let mr = unsafe { Mr::from_raw(raw) };
+        let data = data_of::<T>(mr.device())?;
+        let stock = data.overlay().stock.dereg_mr.ok_or_else(eopnotsupp)?;
+        // SAFETY: The arguments are the core's.
+        data.dereg_mr(mr, || to_result(unsafe { stock(raw, udata) }))?;
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn rereg_user_mr<T: DeviceOps>(
+    raw: *mut bindings::ib_mr,
+    flags: c_int,
+    start: u64,
+    length: u64,
+    virt_addr: u64,
+    access: c_int,
+    pd: *mut bindings::ib_pd,
+    udata: *mut bindings::ib_udata,
+) -> *mut bindings::ib_mr {
+    // SAFETY: The core calls with a valid region.
+    let mr = unsafe { Mr::from_raw(raw) };
+    let stock = || {
+        let data = data_of::<T>(mr.device())?;
+        data.may_rereg(mr)?;
+        data.overlay().stock.rereg_user_mr.ok_or_else(eopnotsupp)
+    };
+    match stock() {
+        // SAFETY: The arguments are the core's.
+        Ok(stock) => unsafe { stock(raw, flags, start, length, virt_addr, access, pd, udata) },
+        Err(err) => err.to_ptr(),
+    }
+}
+
+unsafe extern "C" fn advise_mr<T: DeviceOps>(
+    pd: *mut bindings::ib_pd,
+    advice: bindings::ib_uverbs_advise_mr_advice,
+    flags: u32,
+    sg_list: *mut bindings::ib_sge,
+    num_sge: u32,
+    attrs: *mut bindings::uverbs_attr_bundle,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core calls with a valid protection domain and `num_sge` entries.
+        let (device, list) = unsafe {
+            (
+                Pd::from_raw(pd).device(),
+                core::slice::from_raw_parts(sg_list, num_sge as usize),
+            )
+        };
+        let data = data_of::<T>(device)?;
+        for sge in list {
+            data.may_advise(sge.lkey)?;
+        }
+        let stock = data.overlay().stock.advise_mr.ok_or_else(eopnotsupp)?;
+        // SAFETY: The arguments are the core's.
+        to_result(unsafe { stock(pd, advice, flags, sg_list, num_sge, attrs) })?;
+        Ok(0)
+    })
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA abstractions.
+//!
+//! | file | what |
+//! |---|---|
+//! | `client.rs` | a client of `ib_core`, its callbacks and its data for each device |
+//! | `device.rs` | an RDMA device; its operations, filled in or wrapped |
+//! | `dm.rs` | device memory objects, and memory that remote peers write to |
+//! | `mr.rs` | protection domains and memory regions |
+//! | `table.rs` | tables and pointers read under SRCU |
+//! | `uapi.rs` | arrays of uAPI structures in user memory |
+//!
+//! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
+//! [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h)
+
+pub(crate) mod client;
+pub(crate) mod device;
+pub(crate) mod dm;
+pub(crate) mod mr;
+pub(crate) mod table;
+pub(crate) mod uapi;
+
+pub(crate) use client::{uverbs_is_loaded, Registration};
+pub(crate) use device::Device;
+pub(crate) use dm::{Dm, SharedMemory};
+pub(crate) use mr::{Access, Mr, OwnedMr, OwnedPd, Pd};
+
+/// `EOPNOTSUPP`, which the `kernel` crate has no constant for.
+pub(crate) fn eopnotsupp() -> kernel::error::Error {
+    kernel::error::Error::from_errno(-(crate::bindings::EOPNOTSUPP as i32))
+}

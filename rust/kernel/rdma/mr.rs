@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Protection domains and memory regions.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use super::Device;
+use crate::bindings;
+use core::{mem::ManuallyDrop, ptr::NonNull};
+use kernel::{error::from_err_ptr, prelude::*, str::CStr, types::Opaque};
+
+kernel::impl_flags!(
+    /// A set of access rights, `enum ib_access_flags`.
+    #[derive(Debug, Clone, Default, Copy, PartialEq, Eq)]
+    pub(crate) struct Access(u32);
+
+    /// One access right.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Right {
+        /// The device may write on behalf of its own node.
+        LocalWrite = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE,
+        /// A remote node may write.
+        RemoteWrite = bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE,
+        /// A remote node may read.
+        RemoteRead = bindings::ib_access_flags_IB_ACCESS_REMOTE_READ,
+        /// A remote node may do atomic operations.
+        RemoteAtomic = bindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC,
+        /// Memory windows may be bound to it.
+        MwBind = bindings::ib_access_flags_IB_ACCESS_MW_BIND,
+        /// Addresses start at zero.
+        ZeroBased = bindings::ib_access_flags_IB_ZERO_BASED,
+        /// A remote node may flush to global visibility.
+        FlushGlobal = bindings::ib_access_flags_IB_ACCESS_FLUSH_GLOBAL,
+        /// A remote node may flush to persistence.
+        FlushPersistent = bindings::ib_access_flags_IB_ACCESS_FLUSH_PERSISTENT,
+        /// Writes may pass each other.
+        RelaxedOrdering = bindings::ib_access_flags_IB_ACCESS_RELAXED_ORDERING,
+    }
+);
+
+impl Access {
+    /// Makes a set of a C bit mask. Unknown bits are kept: they came through a check.
+    pub(crate) const fn from_raw(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// Returns the C bit mask.
+    pub(crate) const fn into_raw(self) -> u32 {
+        self.0
+    }
+}
+
+/// A protection domain.
+#[repr(transparent)]
+pub(crate) struct Pd(Opaque<bindings::ib_pd>);
+
+impl Pd {
+    /// # Safety
+    ///
+    /// `raw` must be valid for `'a`.
+    pub(crate) unsafe fn from_raw<'a>(raw: *mut bindings::ib_pd) -> &'a Self {
+        // SAFETY: By the safety requirement, and the type is transparent.
+        unsafe { &*raw.cast::<Self>() }
+    }
+
+    pub(crate) fn as_raw(&self) -> *mut bindings::ib_pd {
+        self.0.get()
+    }
+
+    /// Returns the device that it is of.
+    pub(crate) fn device(&self) -> &Device {
+        // SAFETY: A protection domain's device is set when it is made and outlives it.
+        unsafe { Device::from_raw((*self.as_raw()).device) }
+    }
+}
+
+/// A protection domain of this module's own.
+///
+/// # Invariants
+///
+/// The pointer came from `__ib_alloc_pd()`.
+pub(crate) struct OwnedPd(NonNull<bindings::ib_pd>);
+
+// SAFETY: Protection domains may be used from any thread.
+unsafe impl Send for OwnedPd {}
+// SAFETY: As above.
+unsafe impl Sync for OwnedPd {}
+
+impl OwnedPd {
+    /// Makes a protection domain. `caller` is shown by `rdma resource show pd`.
+    pub(crate) fn new(device: &Device, caller: &'static CStr) -> Result<Self> {
+        // SAFETY: The device is valid and `caller` is a C string.
+        let raw = from_err_ptr(unsafe {
+            bindings::__ib_alloc_pd(device.as_raw(), 0, caller.as_ptr().cast())
+        })?;
+        // INVARIANT: As just allocated.
+        Ok(Self(NonNull::new(raw).ok_or(ENOMEM)?))
+    }
+}
+
+impl core::ops::Deref for OwnedPd {
+    type Target = Pd;
+
+    fn deref(&self) -> &Pd {
+        // SAFETY: By the type invariant.
+        unsafe { Pd::from_raw(self.0.as_ptr()) }
+    }
+}
+
+impl Drop for OwnedPd {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant; regions in it hold no reference any more, for their
+        // owners are dropped first. The verb fails only where they are not.
+        unsafe { bindings::ib_dealloc_pd_user(self.0.as_ptr(), core::ptr::null_mut()) };
+    }
+}
+
+/// A memory region.
+#[repr(transparent)]
+pub(crate) struct Mr(Opaque<bindings::ib_mr>);
+
+impl Mr {
+    /// # Safety
+    ///
+    /// `raw` must be valid for `'a`.
+    pub(crate) unsafe fn from_raw<'a>(raw: *mut bindings::ib_mr) -> &'a Self {
+        // SAFETY: By the safety requirement, and the type is transparent.
+        unsafe { &*raw.cast::<Self>() }
+    }
+
+    pub(crate) fn as_raw(&self) -> *mut bindings::ib_mr {
+        self.0.get()
+    }
+
+    /// Returns the device that it is of.
+    pub(crate) fn device(&self) -> &Device {
+        // SAFETY: A region's device is set when it is made and outlives it.
+        unsafe { Device::from_raw((*self.as_raw()).device) }
+    }
+
+    /// Returns the local key.
+    pub(crate) fn lkey(&self) -> u32 {
+        // SAFETY: The region is valid; the key is written when it is made.
+        unsafe { (*self.as_raw()).lkey }
+    }
+
+    /// Returns the remote key.
+    pub(crate) fn rkey(&self) -> u32 {
+        // SAFETY: As for `lkey()`.
+        unsafe { (*self.as_raw()).rkey }
+    }
+
+    /// Returns the index by which the device finds it, which no two regions of a device share.
+    pub(crate) fn index(&self) -> u32 {
+        self.lkey() >> 8
+    }
+
+    /// Returns the protection domain, which rereg_mr may change at any time.
+    pub(crate) fn pd(&self) -> *mut bindings::ib_pd {
+        // SAFETY: The region is valid. The field is a pointer, written as a whole.
+        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).pd) }
+    }
+}
+
+/// A memory region of a type that is made by `alloc_mr`, registered with `ib_core`.
+///
+/// # Invariants
+///
+/// The pointer came from `ib_alloc_mr()`, and nobody else deregisters it.
+pub(crate) struct OwnedMr(NonNull<bindings::ib_mr>);
+
+// SAFETY: Memory regions may be used from any thread.
+unsafe impl Send for OwnedMr {}
+// SAFETY: As above.
+unsafe impl Sync for OwnedMr {}
+
+impl OwnedMr {
+    /// Allocates an `IB_MR_TYPE_MEM_REG` region for `pages` pages, in the free state.
+    pub(crate) fn new(pd: &Pd, pages: u32) -> Result<Self> {
+        // SAFETY: The protection domain is valid.
+        let raw = from_err_ptr(unsafe {
+            bindings::ib_alloc_mr(
+                pd.as_raw(),
+                bindings::ib_mr_type_IB_MR_TYPE_MEM_REG,
+                pages,
+            )
+        })?;
+        // INVARIANT: As just allocated.
+        Ok(Self(NonNull::new(raw).ok_or(ENOMEM)?))
+    }
+
+    /// Gives it to `ib_core`'s or a caller's keeping, to be deregistered by `ib_dereg_mr()`.
+    pub(crate) fn into_raw(self) -> *mut bindings::ib_mr {
+        ManuallyDrop::new(self).0.as_ptr()
+    }
+}
+
+impl core::ops::Deref for OwnedMr {
+    type Target = Mr;
+
+    fn deref(&self) -> &Mr {
+        // SAFETY: By the type invariant.
+        unsafe { Mr::from_raw(self.0.as_ptr()) }
+    }
+}
+
+impl Drop for OwnedMr {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::ib_dereg_mr_user(self.0.as_ptr(), core::ptr::null_mut()) };
+    }
+}

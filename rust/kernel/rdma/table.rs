@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tables and pointers that are read under SRCU.
+//!
+//! Readers run on the data path: they take no lock and write no shared cache line. Writers are
+//! serialised by the XArray's lock, or by the caller for a [`Cell`], and wait for a grace period
+//! before what they took out is dropped.
+//!
+//! C headers: [`include/linux/srcu.h`](srctree/include/linux/srcu.h),
+//! [`include/linux/xarray.h`](srctree/include/linux/xarray.h)
+
+use crate::bindings;
+use core::{marker::PhantomData, ptr};
+use kernel::{
+    ffi::{c_int, c_ulong, c_void},
+    prelude::*,
+    sync::{
+        atomic::{ordering, Atomic},
+        Arc, //
+    },
+    types::{NotThreadSafe, Opaque},
+};
+
+/// A sleepable RCU domain.
+///
+/// # Invariants
+///
+/// `inner` is initialised.
+#[pin_data(PinnedDrop)]
+pub(crate) struct Srcu {
+    #[pin]
+    inner: Opaque<bindings::srcu_struct>,
+}
+
+// SAFETY: `srcu_struct` may be used from any thread.
+unsafe impl Send for Srcu {}
+// SAFETY: `srcu_struct` may be used from any thread, by several at once.
+unsafe impl Sync for Srcu {}
+
+impl Srcu {
+    /// Makes a new domain.
+    pub(crate) fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            // INVARIANT: `srcu_domain_init()` initialises the domain, or fails.
+            inner <- Opaque::try_ffi_init(|inner| {
+                // SAFETY: `inner` points at uninitialised memory of the right size.
+                kernel::error::to_result(unsafe { bindings::srcu_domain_init(inner) })
+            }),
+        })
+    }
+
+    /// Enters a read-side critical section, in which the caller may sleep.
+    #[inline]
+    pub(crate) fn read(&self) -> Guard<'_> {
+        Guard {
+            // SAFETY: By the type invariant.
+            index: unsafe { bindings::srcu_enter(self.inner.get()) },
+            srcu: self,
+            _not_send: NotThreadSafe,
+        }
+    }
+
+    /// Waits until all critical sections that began before have ended. Sleeps.
+    pub(crate) fn synchronize(&self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::synchronize_srcu_expedited(self.inner.get()) };
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Srcu {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: By the type invariant; guards borrow from `self`, so none is left.
+        unsafe { bindings::cleanup_srcu_struct(self.inner.get()) };
+    }
+}
+
+/// A read-side critical section.
+pub(crate) struct Guard<'a> {
+    srcu: &'a Srcu,
+    index: c_int,
+    _not_send: NotThreadSafe,
+}
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: `index` came from `srcu_enter()` of the same domain, in this thread.
+        unsafe { bindings::srcu_leave(self.srcu.inner.get(), self.index) };
+    }
+}
+
+/// Objects by index.
+///
+/// # Invariants
+///
+/// Each entry of `xa` came from [`Arc::into_raw`], and is dropped only a grace period of `srcu`
+/// after it left `xa`.
+#[pin_data(PinnedDrop)]
+pub(crate) struct Table<T: Send + Sync> {
+    #[pin]
+    srcu: Srcu,
+    #[pin]
+    xa: Opaque<bindings::xarray>,
+    _entries: PhantomData<Arc<T>>,
+}
+
+// SAFETY: The XArray locks itself; `T` may be used and dropped by any thread.
+unsafe impl<T: Send + Sync> Send for Table<T> {}
+// SAFETY: As above.
+unsafe impl<T: Send + Sync> Sync for Table<T> {}
+
+impl<T: Send + Sync> Table<T> {
+    /// Makes an empty table.
+    pub(crate) fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            srcu <- Srcu::new(),
+            // SAFETY: `xa` points at uninitialised memory of the right size.
+            xa <- Opaque::ffi_init(|xa| unsafe { bindings::xa_init_flags(xa, 0) }),
+            _entries: PhantomData,
+        }? Error)
+    }
+
+    /// Enters a critical section in which entries may be looked up.
+    #[inline]
+    pub(crate) fn read(&self) -> ReadGuard<'_, T> {
+        ReadGuard {
+            table: self,
+            _srcu: self.srcu.read(),
+        }
+    }
+
+    /// Puts `value` at `index`, in place of what is there.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn insert(&self, index: u32, value: Arc<T>) -> Result {
+        let new = Arc::into_raw(value).cast_mut().cast::<c_void>();
+        // SAFETY: `xa` is initialised; `new` is aligned as XArray needs, for it is an allocation.
+        let old = unsafe {
+            bindings::xa_store(self.xa.get(), index as c_ulong, new, bindings::GFP_KERNEL)
+        };
+        // SAFETY: `old` was returned by `xa_store()`.
+        let errno = unsafe { bindings::xa_err(old) };
+        if errno != 0 {
+            // SAFETY: `new` came from `Arc::into_raw()` above and was not stored.
+            drop(unsafe { Arc::from_raw(new.cast::<T>()) });
+            return Err(Error::from_errno(errno));
+        }
+        self.retire(old);
+        Ok(())
+    }
+
+    /// Takes `value` out, if it is what is at `index`. Sleeps.
+    pub(crate) fn remove(&self, index: u32, value: &T) {
+        let value: *const T = value;
+        // SAFETY: `xa` is initialised. A pointer to an `Arc`'s value is what `insert()` stored.
+        let old = unsafe {
+            bindings::xa_remove_if(
+                self.xa.get(),
+                index as c_ulong,
+                value.cast_mut().cast::<c_void>(),
+            )
+        };
+        self.retire(old);
+    }
+
+    /// Waits for the readers of `old` and drops it.
+    fn retire(&self, old: *mut c_void) {
+        if old.is_null() {
+            return;
+        }
+        self.srcu.synchronize();
+        // SAFETY: By the type invariant it came from `Arc::into_raw()`; it left the XArray, and
+        // every reader that found it has gone.
+        drop(unsafe { Arc::from_raw(old.cast::<T>()) });
+    }
+}
+
+#[pinned_drop]
+impl<T: Send + Sync> PinnedDrop for Table<T> {
+    fn drop(self: Pin<&mut Self>) {
+        let mut index: c_ulong = 0;
+        loop {
+            // SAFETY: `xa` is initialised; `index` is valid for writes.
+            let entry = unsafe {
+                bindings::xa_find(self.xa.get(), &mut index, c_ulong::MAX, bindings::XA_PRESENT)
+            };
+            if entry.is_null() {
+                break;
+            }
+            // SAFETY: `xa` is initialised.
+            self.retire(unsafe { bindings::xa_erase(self.xa.get(), index) });
+        }
+        // SAFETY: `xa` is initialised and empty.
+        unsafe { bindings::xa_destroy(self.xa.get()) };
+    }
+}
+
+/// A critical section of a [`Table`]'s readers.
+pub(crate) struct ReadGuard<'a, T: Send + Sync> {
+    table: &'a Table<T>,
+    _srcu: Guard<'a>,
+}
+
+impl<T: Send + Sync> ReadGuard<'_, T> {
+    /// Returns the entry at `index`.
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        // SAFETY: `xa` is initialised.
+        let entry = unsafe { bindings::xa_load(self.table.xa.get(), index as c_ulong) };
+        // SAFETY: By the type invariant of `Table` it is dropped only a grace period after it
+        // left the XArray, and `self` is a critical section.
+        unsafe { entry.cast::<T>().as_ref() }
+    }
+
+    /// Returns the entry at `index`, to be kept beyond the critical section.
+    pub(crate) fn get_arc(&self, index: u32) -> Option<Arc<T>> {
+        let entry: *const T = self.get(index)?;
+        // SAFETY: `entry` is the pointer of an `Arc` (type invariant of `Table`), of which the
+        // table holds a reference that outlives this critical section.
+        let held = core::mem::ManuallyDrop::new(unsafe { Arc::from_raw(entry) });
+        Some(Arc::clone(&held))
+    }
+}
+
+/// An optional owned value, replaced as a whole.
+///
+/// # Invariants
+///
+/// `value` is null or came from [`KBox::into_raw`].
+pub(crate) struct Cell<T: Send + Sync> {
+    value: Atomic<*const c_void>,
+    _owns: PhantomData<KBox<T>>,
+}
+
+impl<T: Send + Sync> Cell<T> {
+    /// Makes an empty cell.
+    pub(crate) const fn empty() -> Self {
+        Self {
+            value: Atomic::new(ptr::null()),
+            _owns: PhantomData,
+        }
+    }
+
+    /// Returns the value, for as long as the critical section lasts.
+    ///
+    /// The section must be of the table that is given to [`Self::replace`]; both are the one
+    /// table of the device everywhere in this module.
+    #[inline]
+    pub(crate) fn get<'a, U: Send + Sync>(&'a self, _guard: &'a ReadGuard<'_, U>) -> Option<&'a T> {
+        // SAFETY: By the type invariant, and `replace()` drops only after a grace period.
+        unsafe { self.value.load(ordering::Acquire).cast::<T>().as_ref() }
+    }
+
+    /// Puts `new` in place, waits for the readers of what was there, and returns it. Sleeps.
+    pub(crate) fn replace<U: Send + Sync>(
+        &self,
+        new: Option<KBox<T>>,
+        table: &Table<U>,
+    ) -> Option<KBox<T>> {
+        let new = new.map_or(ptr::null_mut(), KBox::into_raw);
+        let old = self
+            .value
+            .xchg(new.cast_const().cast::<c_void>(), ordering::Full);
+        if old.is_null() {
+            return None;
+        }
+        table.srcu.synchronize();
+        // SAFETY: By the type invariant; readers that found it have gone.
+        Some(unsafe { KBox::from_raw(old.cast_mut().cast::<T>()) })
+    }
+}
+
+impl<T: Send + Sync> Drop for Cell<T> {
+    fn drop(&mut self) {
+        let value = self.value.load(ordering::Relaxed);
+        if !value.is_null() {
+            // SAFETY: By the type invariant; `&mut self` shows that there is no reader.
+            drop(unsafe { KBox::from_raw(value.cast_mut().cast::<T>()) });
+        }
+    }
+}
