@@ -5,7 +5,7 @@
 mod common;
 
 use common::Spec;
-use ib_mkey_layout::{Error, Run, MAX_DIMS};
+use ib_mkey_layout::{Error, Layout, Run, MAX_DIMS};
 
 const MAX: u64 = u64::MAX;
 
@@ -69,6 +69,17 @@ fn dimensions() {
         error(Spec::Interleaved(vec![1], vec![]).build()),
         Some(Error::Zero)
     );
+}
+
+#[test]
+fn strides_of_absent_dimensions() {
+    let layout = block(&[1, 2], 100, 1, &[1, 2, i64::MIN, i64::MAX, -1, 1, 2, 3]).unwrap();
+    let extent = layout.extent(0).unwrap();
+    assert_eq!((extent.start(), extent.end()), (100, 103));
+    let Layout::Interleaved(layout) = layout else {
+        unreachable!()
+    };
+    assert_eq!(layout.blocks()[0].stride(), &[1, 2, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]
