@@ -78,9 +78,10 @@ void node_close(struct node *node)
 
 void node_tell(struct node *node, const void *buffer, size_t length)
 {
-	/* Against SIGPIPE: a dead peer has said already what is wrong. */
-	if (send(node->sock, buffer, length, MSG_NOSIGNAL) != (ssize_t)length)
+	if (send(node->sock, buffer, length, MSG_NOSIGNAL) != (ssize_t)length) {
+		sleep(1);
 		err(1, "cannot tell the other node");
+	}
 }
 
 void node_hear(struct node *node, void *buffer, size_t length)
@@ -89,8 +90,11 @@ void node_hear(struct node *node, void *buffer, size_t length)
 
 	if (n < 0)
 		err(1, "cannot hear the other node");
-	if ((size_t)n != length)
+	if ((size_t)n != length) {
+		/* Either node is told by a signal, if a moment later. */
+		sleep(1);
 		errx(1, "the other node has ended early");
+	}
 }
 
 void node_meet(struct node *node)
