@@ -82,7 +82,9 @@ make_stock() {
 	mv "$pkg/x/usr/lib/modules/$release" "$dir/lib/modules/"
 	rm -f "$dir/lib/modules/$release"/{build,source}
 	mv "$dir/lib/modules/$release/vmlinuz.unsigned" "$dir/vmlinuz"
-	cp "$pkg/x/usr/src/linux-headers-$release"/{.config,Module.symvers} "$dir/build/"
+	# Left alone when they are there, or an interrupted build would begin again.
+	[[ -f $dir/build/.config ]] || cp "$pkg/x/usr/src/linux-headers-$release/.config" "$dir/build/"
+	cp "$pkg/x/usr/src/linux-headers-$release/Module.symvers" "$dir/build/"
 	rm -rf "$pkg"
 	inroot make -C "$src" O="$dir/build" CC=x86_64-linux-gnu-gcc-14 KERNELRELEASE="$release" \
 		-j"$(nproc)" olddefconfig prepare modules_prepare
@@ -120,6 +122,7 @@ check_config() {
 	bad=$(awk -F= '
 		FNR == NR && /^CONFIG_/ { have[$1] = $2; next }
 		FNR == NR { next }
+		/^# CONFIG_.* is not set/ { split($0, w, " "); want[w[2]] = "n" }
 		/^CONFIG_/ { want[$1] = $2 }
 		END {
 			for (o in want) {

@@ -7,7 +7,7 @@
 
 # tree_key DIR...: changes when a file below DIR does, or comes, or goes.
 tree_key() {
-	(cd "$TOP" && find "$@" -type f -not -path '*/target/*' -printf '%p %s %T@\n' 2>/dev/null | LC_ALL=C sort | hash_of)
+	(cd "$TOP" && { find "$@" -type f -printf '%p %s %T@\n' 2>/dev/null || true; } | LC_ALL=C sort | hash_of)
 }
 
 kernel_build() {

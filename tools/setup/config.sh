@@ -101,7 +101,7 @@ check_ksrc() {
 # The source that a build directory was made from: itself, or what O= named.
 kdir_source() {
 	local src
-	src=$(sed -n 's/^include \(.*\)\/Makefile$/\1/p' "$1/Makefile" 2>/dev/null | head -n 1)
+	src=$(sed -n 's/^include \(\/[^$]*\)\/Makefile$/\1/p' "$1/Makefile" 2>/dev/null | head -n 1)
 	printf '%s' "${src:-$1}"
 }
 

@@ -4,7 +4,9 @@
 # Common to all set-up scripts: messages, steps with a log and progress,
 # locking, and the record of what is complete in the cache. Source it.
 
-set -euo pipefail
+set -Eeuo pipefail
+# Nothing ends without a word.
+trap 'printf "ib_mkey: %s:%s: \"%s\" failed with status %s\n" "${BASH_SOURCE[0]}" "$LINENO" "$BASH_COMMAND" "$?" >&2' ERR
 
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 CACHE=$(realpath -m "${XDG_CACHE_HOME:-${HOME:?HOME is not set}/.cache}/ib_mkey")
