@@ -7,6 +7,7 @@
 #include <rdma/ib_pack.h>
 #include <rdma/uverbs_ioctl.h>
 #include <rdma/uverbs_std_types.h>
+#include <rdma/ib_mkey.h>
 #include <rdma/ib_mkey_ioctl.h>
 #include <rdma/restrack.h>
 #include <linux/module.h>

@@ -11,9 +11,20 @@ __rust_helper void *rust_helper_ib_get_client_data(struct ib_device *device,
 	return ib_get_client_data(device, client);
 }
 
+__rust_helper int rust_helper_ib_check_mr_access(struct ib_device *device,
+						 unsigned int flags)
+{
+	return ib_check_mr_access(device, flags);
+}
+
 __rust_helper int rust_helper_ib_device_node(struct ib_device *device)
 {
 	return device->dev.parent ? dev_to_node(device->dev.parent) : NUMA_NO_NODE;
+}
+
+__rust_helper struct page *rust_helper_ib_mkey_virt_to_page(const void *address)
+{
+	return virt_to_page(address);
 }
 
 __rust_helper int rust_helper_srcu_domain_init(struct srcu_struct *srcu)

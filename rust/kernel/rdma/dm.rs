@@ -4,6 +4,7 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
+use super::{Device, Mr};
 use crate::bindings;
 use core::ptr::NonNull;
 use kernel::{
@@ -12,6 +13,7 @@ use kernel::{
         PAGE_SIZE, //
     },
     prelude::*,
+    sync::atomic::{ordering, Atomic},
     types::Opaque,
 };
 
@@ -32,6 +34,42 @@ impl<T> Dm<T> {
             },
             GFP_KERNEL,
         )?)
+    }
+
+    /// Fills in what the core fills in for memory of a program's.
+    pub(crate) fn init(&mut self, device: &Device, length: u32) {
+        let raw = self.raw.get();
+        // SAFETY: Nobody else has the object yet.
+        unsafe {
+            (*raw).device = device.as_raw();
+            (*raw).length = length;
+        }
+    }
+
+    /// Is it memory of `device`?
+    pub(crate) fn is_of(&self, device: &Device) -> bool {
+        // SAFETY: The field is written when the object is made.
+        unsafe { (*self.raw.get()).device == device.as_raw() }
+    }
+
+    fn users(&self) -> &Atomic<i32> {
+        // SAFETY: The field is an `atomic_t` that is only used as such.
+        unsafe { Atomic::from_ptr(&raw mut (*self.raw.get()).usecnt.counter) }
+    }
+
+    /// Is a region registered over it?
+    pub(crate) fn in_use(&self) -> bool {
+        self.users().load(ordering::Relaxed) != 0
+    }
+
+    /// Makes `mr` count as a region over it, until it is deregistered.
+    pub(crate) fn attach(&self, mr: &Mr) {
+        self.users().add(1, ordering::Relaxed);
+        // SAFETY: The region is new, nobody else has it.
+        unsafe {
+            (*mr.as_raw()).dm = self.raw.get();
+            (*mr.as_raw()).type_ = bindings::ib_mr_type_IB_MR_TYPE_DM;
+        }
     }
 
     /// Gives it to the core.
@@ -127,6 +165,18 @@ impl SharedMemory {
         // SAFETY: `offset` is not beyond the end of the allocation.
         let at = unsafe { self.start.add(usize::try_from(offset)?) };
         Ok((at, len))
+    }
+
+    /// Copies `from` to `offset`. In any context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` out of range.
+    pub(crate) fn write(&self, offset: u64, from: &[u8]) -> Result {
+        let (to, len) = self.at(offset, from.len() as u64)?;
+        // SAFETY: `at()` checked the range; nobody has a reference to these bytes.
+        unsafe { to.as_ptr().copy_from_nonoverlapping(from.as_ptr(), len) };
+        Ok(())
     }
 
     /// Copies from `offset` to `to`. In any context.

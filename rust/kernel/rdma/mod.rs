@@ -26,6 +26,16 @@ pub(crate) use device::Device;
 pub(crate) use dm::{Dm, SharedMemory};
 pub(crate) use mr::{Access, Mr, OwnedMr, OwnedPd, Pd};
 
+/// Checks that functions called from C have the types that their headers give them.
+macro_rules! same_types {
+    ($($function:ident),+ $(,)?) => {
+        $(const _: () = {
+            let _ = if true { $crate::bindings::$function } else { $function };
+        };)+
+    };
+}
+pub(crate) use same_types;
+
 /// `EOPNOTSUPP`, which the `kernel` crate has no constant for.
 pub(crate) fn eopnotsupp() -> kernel::error::Error {
     kernel::error::Error::from_errno(-(crate::bindings::EOPNOTSUPP as i32))

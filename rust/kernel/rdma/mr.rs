@@ -7,7 +7,12 @@
 use super::Device;
 use crate::bindings;
 use core::{mem::ManuallyDrop, ptr::NonNull};
-use kernel::{error::from_err_ptr, prelude::*, str::CStr, types::Opaque};
+use kernel::{
+    error::{from_err_ptr, to_result},
+    prelude::*,
+    str::CStr,
+    types::Opaque,
+};
 
 kernel::impl_flags!(
     /// A set of access rights, `enum ib_access_flags`.
@@ -42,6 +47,19 @@ impl Access {
     /// Makes a set of a C bit mask. Unknown bits are kept: they came through a check.
     pub(crate) const fn from_raw(bits: u32) -> Self {
         Self(bits)
+    }
+
+    /// Makes a set of what a kernel user asks for on `device`.
+    ///
+    /// # Errors
+    ///
+    /// Those of `ib_check_mr_access()`: `EINVAL` for unknown rights or for remote ones that need
+    /// local write, `EOPNOTSUPP` for what the device cannot do.
+    pub(crate) fn checked(device: &Device, bits: kernel::ffi::c_int) -> Result<Self> {
+        let bits = bits as u32;
+        // SAFETY: The device is registered.
+        to_result(unsafe { bindings::ib_check_mr_access(device.as_raw(), bits) })?;
+        Ok(Self(bits))
     }
 
     /// Returns the C bit mask.

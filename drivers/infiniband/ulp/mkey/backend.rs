@@ -22,7 +22,7 @@ pub(crate) type Hw = rxe::Rxe;
 
 /// What an lkey names.
 pub(crate) enum Named<B> {
-    /// A region of the driver's own, over pinned user memory.
+    /// A region of the driver's own, over memory that stays where it is.
     Memory {
         /// The region.
         base: B,

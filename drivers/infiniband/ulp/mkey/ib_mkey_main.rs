@@ -13,6 +13,7 @@
 //! | `errors.rs` | the table of errors |
 //! | `backend.rs`, `backend/` | what a driver must give, and what knows rxe |
 //! | `uapi.rs`, `uapi/` | the uverbs methods |
+//! | `kapi.rs`, `exports.c` | the kernel API |
 
 use kernel::prelude::*;
 
@@ -23,6 +24,7 @@ mod device;
 mod dm;
 mod errors;
 mod eval;
+mod kapi;
 mod key;
 #[path = "../../../../rust/layout/src/lib.rs"]
 mod layout;

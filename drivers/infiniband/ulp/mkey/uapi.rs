@@ -13,12 +13,13 @@ use crate::{
     },
     device::{self, MkeyDevice},
     dm::Buffer,
+    kapi::with_key,
     key::{self, Key},
     layout::{Block, Entry, Layout, MAX_DIMS},
     object::Bound,
     rdma::{
         uapi::{read_array, write_array},
-        Access, Device, Dm, Mr, Pd,
+        same_types, Access, Device, Dm, Pd,
     },
 };
 use kernel::{
@@ -26,22 +27,6 @@ use kernel::{
     ffi::c_int,
     prelude::*, //
 };
-
-/// Runs `call` with the key that a handle named.
-///
-/// # Safety
-///
-/// `raw` must be a memory region with its uobject held, so that it is not deregistered and, as no
-/// region of ours can be reregistered, stays in its protection domain.
-unsafe fn with_key<T>(
-    raw: *mut bindings::ib_mr,
-    call: impl FnOnce(&Key<'_>) -> Result<T>,
-) -> Result<T> {
-    // SAFETY: By the safety requirement.
-    let (mr, pd) = unsafe { (Mr::from_raw(raw), Pd::from_raw((*raw).pd)) };
-    let device = MkeyDevice::of(mr.device())?;
-    call(&Key::of(&device, mr, pd)?)
-}
 
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_uapi_create(
@@ -76,7 +61,7 @@ unsafe extern "C" fn ib_mkey_uapi_bind_list(
         description.bind_list(list)?;
         Ok(0)
     };
-    // SAFETY: uverbs holds the handle.
+    // SAFETY: uverbs holds the handle, so that the region is not deregistered.
     from_result(|| unsafe { with_key(mkey, bind) })
 }
 
@@ -109,7 +94,7 @@ unsafe extern "C" fn ib_mkey_uapi_bind_interleaved(
         description.bind_interleaved(repeat_count, list)?;
         Ok(0)
     };
-    // SAFETY: uverbs holds the handle.
+    // SAFETY: uverbs holds the handle, so that the region is not deregistered.
     from_result(|| unsafe { with_key(mkey, bind) })
 }
 
@@ -119,7 +104,7 @@ unsafe extern "C" fn ib_mkey_uapi_unbind(mkey: *mut bindings::ib_mr) -> c_int {
         key.unbind();
         Ok(0)
     };
-    // SAFETY: uverbs holds the handle.
+    // SAFETY: uverbs holds the handle, so that the region is not deregistered.
     from_result(|| unsafe { with_key(mkey, unbind) })
 }
 
@@ -189,7 +174,7 @@ unsafe extern "C" fn ib_mkey_uapi_query(
         })?;
         Ok(0)
     };
-    // SAFETY: uverbs holds the handle.
+    // SAFETY: uverbs holds the handle, so that the region is not deregistered.
     from_result(|| unsafe { with_key(mkey, query) })
 }
 
@@ -231,3 +216,13 @@ unsafe extern "C" fn ib_mkey_uapi_dm_copy(
         Ok(0)
     })
 }
+
+same_types!(
+    ib_mkey_uapi_create,
+    ib_mkey_uapi_bind_list,
+    ib_mkey_uapi_bind_interleaved,
+    ib_mkey_uapi_unbind,
+    ib_mkey_uapi_query,
+    ib_mkey_uapi_query_caps,
+    ib_mkey_uapi_dm_copy,
+);

@@ -40,7 +40,7 @@ pub(crate) use base::Base;
 use super::{Backend, Named};
 use crate::{
     bindings::{
-        ib_mr_type_IB_MR_TYPE_DM as TYPE_DM, ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS,
+        ib_mr_type_IB_MR_TYPE_DM as TYPE_DM, ib_mr_type_IB_MR_TYPE_DMA as TYPE_DMA, ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS,
         ib_mr_type_IB_MR_TYPE_USER as TYPE_USER, rdma_driver_id_RDMA_DRIVER_RXE,
     },
     rdma::{mr::Right, Access, Device, Mr, OwnedMr, Pd, SharedMemory},
@@ -178,6 +178,14 @@ impl Backend for Rxe {
                     access: Access::from_raw(access as u32),
                 }
             }
+            // The kernel's: addresses are those of its memory, all of it. Such a region is found
+            // by kernel users only, who have it in their protection domain.
+            TYPE_DMA => Named::Memory {
+                base: Base::new(raw),
+                start: 0,
+                len: u64::MAX,
+                access: Access::from_raw(access as u32),
+            },
             TYPE_SG_GAPS | TYPE_DM => Named::Ours(mr),
             _ => Named::Unfit,
         })

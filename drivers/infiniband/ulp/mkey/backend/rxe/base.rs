@@ -8,6 +8,7 @@ use super::bindings::{
 };
 use crate::{
     backend::Window,
+    bindings::ib_mr_type_IB_MR_TYPE_DMA,
     rdma::{
         mr::Right,
         Access,
@@ -17,7 +18,7 @@ use crate::{
 use core::ptr::{self, NonNull};
 use kernel::{
     error::to_result,
-    ffi::c_int,
+    ffi::{c_int, c_void},
     page::{PAGE_SHIFT, PAGE_SIZE},
     prelude::*,
 };
@@ -75,6 +76,7 @@ impl Base {
                 info: (*raw).page_info,
                 first: (*raw).ibmr.iova >> PAGE_SHIFT,
                 count: u64::from((*raw).nbuf),
+                direct: (*raw).ibmr.type_ == ib_mr_type_IB_MR_TYPE_DMA,
                 mapped: None,
             }
         }
@@ -125,6 +127,8 @@ pub(crate) struct Pages {
     info: *const rxe_mr_page,
     first: u64,
     count: u64,
+    /// The kernel's region of all memory: an address is that of the byte.
+    direct: bool,
     mapped: Option<(u64, NonNull<u8>)>,
 }
 
@@ -159,6 +163,23 @@ impl Pages {
 
     fn remap(&mut self, index: u64) -> Result<NonNull<u8>> {
         self.unmap();
+        let page = if self.direct {
+            // As `ib_virt_dma_to_page()` has it for a device without DMA of its own.
+            let address = (index << PAGE_SHIFT) as *const c_void;
+            // SAFETY: A kernel user gave the address as one of memory that it owns.
+            unsafe { crate::bindings::ib_mkey_virt_to_page(address) }
+        } else {
+            self.pinned(index)?
+        };
+        // SAFETY: The page is kept by the region, or by the kernel user whose memory it is.
+        // Mapped one at a time, in this thread.
+        let mapped = unsafe { crate::bindings::kmap_local_page(page) };
+        let mapped = NonNull::new(mapped.cast::<u8>()).ok_or(EFAULT)?;
+        self.mapped = Some((index, mapped));
+        Ok(mapped)
+    }
+
+    fn pinned(&self, index: u64) -> Result<*mut crate::bindings::page> {
         if index >= self.count {
             return Err(EFAULT);
         }
@@ -171,11 +192,7 @@ impl Pages {
         if page.is_null() || offset != 0 {
             return Err(EFAULT);
         }
-        // SAFETY: `page` is pinned by the region. Mapped one at a time, in this thread.
-        let mapped = unsafe { crate::bindings::kmap_local_page(page) };
-        let mapped = NonNull::new(mapped.cast::<u8>()).ok_or(EFAULT)?;
-        self.mapped = Some((index, mapped));
-        Ok(mapped)
+        Ok(page)
     }
 
     fn unmap(&mut self) {

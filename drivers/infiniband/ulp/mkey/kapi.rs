@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The kernel API, as `include/rdma/ib_mkey.h` declares it; described in `exports.c`.
+//!
+//! Pointers become references here; what follows is safe. Each function's callers promise that
+//! the objects they give are valid and are not freed during the call.
+
+use crate::{
+    bindings,
+    device::{self, MkeyDevice},
+    dm::Buffer,
+    key::{self, Key},
+    layout::{Block, Entry},
+    rdma::{
+        device::DeviceOps, same_types, Access, Device, Dm, Mr, OwnedMr, Pd,
+    },
+};
+use core::slice;
+use kernel::{
+    error::from_result,
+    ffi::{c_int, c_void},
+    prelude::*,
+};
+
+#[no_mangle]
+unsafe extern "C" fn ib_alloc_dm(
+    device: *mut bindings::ib_device,
+    attr: *const bindings::ib_dm_alloc_attr,
+) -> *mut bindings::ib_dm {
+    // SAFETY: The caller gives a registered device and attributes.
+    let (device, attr) = unsafe { (Device::from_raw(device), &*attr) };
+    let alloc = || {
+        let this = MkeyDevice::of(device)?;
+        this.owns_dm()?;
+        let mut dm = MkeyDevice::alloc_dm(this, device, attr.length, attr.alignment)?;
+        dm.init(device, u32::try_from(attr.length)?);
+        Ok(Dm::into_raw(dm))
+    };
+    alloc().unwrap_or_else(|err: Error| err.to_ptr())
+}
+
+#[no_mangle]
+unsafe extern "C" fn ib_free_dm(dm: *mut bindings::ib_dm) -> c_int {
+    from_result(|| {
+        // SAFETY: The caller gives memory of `ib_alloc_dm()`.
+        if unsafe { Dm::<Buffer>::from_raw(dm) }.in_use() {
+            return Err(EBUSY);
+        }
+        // SAFETY: No region refers to it and the caller gives it up.
+        drop(unsafe { Dm::<Buffer>::take(dm) });
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+unsafe extern "C" fn ib_reg_dm_mr(
+    pd: *mut bindings::ib_pd,
+    dm: *mut bindings::ib_dm,
+    dm_offset: u64,
+    length: u64,
+    access: c_int,
+) -> *mut bindings::ib_mr {
+    // SAFETY: The caller gives a protection domain and memory of `ib_alloc_dm()`.
+    let (pd, dm) = unsafe { (Pd::from_raw(pd), Dm::<Buffer>::from_raw(dm)) };
+    let register = || {
+        if !dm.is_of(pd.device()) {
+            return Err(EINVAL);
+        }
+        let end = dm_offset.checked_add(length).ok_or(EINVAL)?;
+        if end > dm.data.memory.len() as u64 {
+            return Err(EINVAL);
+        }
+        let access = Access::checked(pd.device(), access)?;
+        let this = MkeyDevice::of(pd.device())?;
+        let mr = OwnedMr::new(pd, 1)?;
+        MkeyDevice::reg_dm_mr(this, &mr, pd, dm, dm_offset, length, access)?;
+        dm.attach(&mr);
+        Ok(mr.into_raw())
+    };
+    register().unwrap_or_else(|err: Error| err.to_ptr())
+}
+
+#[no_mangle]
+unsafe extern "C" fn ib_memcpy_to_dm(
+    dm: *mut bindings::ib_dm,
+    dm_offset: u64,
+    host_addr: *const c_void,
+    length: usize,
+) -> c_int {
+    from_result(|| {
+        if length > 0 {
+            // SAFETY: The caller gives memory of `ib_alloc_dm()` and `length` readable bytes.
+            let (dm, bytes) = unsafe {
+                (
+                    Dm::<Buffer>::from_raw(dm),
+                    slice::from_raw_parts(host_addr.cast(), length),
+                )
+            };
+            dm.data.memory.write(dm_offset, bytes)?;
+        }
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+unsafe extern "C" fn ib_memcpy_from_dm(
+    host_addr: *mut c_void,
+    dm: *mut bindings::ib_dm,
+    dm_offset: u64,
+    length: usize,
+) -> c_int {
+    from_result(|| {
+        if length > 0 {
+            // SAFETY: The caller gives memory of `ib_alloc_dm()` and `length` writable bytes.
+            let (dm, bytes) = unsafe {
+                (
+                    Dm::<Buffer>::from_raw(dm),
+                    slice::from_raw_parts_mut(host_addr.cast(), length),
+                )
+            };
+            dm.data.memory.read(dm_offset, bytes)?;
+        }
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+unsafe extern "C" fn ib_alloc_mkey(
+    pd: *mut bindings::ib_pd,
+    max_entries: u32,
+) -> *mut bindings::ib_mr {
+    // SAFETY: The caller gives a protection domain.
+    let pd = unsafe { Pd::from_raw(pd) };
+    MkeyDevice::of(pd.device())
+        .and_then(|device| key::create(&device, pd, max_entries))
+        .map_or_else(|err| err.to_ptr(), OwnedMr::into_raw)
+}
+
+/// Runs `call` with the key `raw`.
+///
+/// # Safety
+///
+/// `raw` must be a region that is not deregistered during the call.
+pub(crate) unsafe fn with_key<T>(
+    raw: *mut bindings::ib_mr,
+    call: impl FnOnce(&Key<'_>) -> Result<T>,
+) -> Result<T> {
+    // SAFETY: By the safety requirement. A region of ours cannot be reregistered, so that its
+    // protection domain stays.
+    let (mr, pd) = unsafe { (Mr::from_raw(raw), Pd::from_raw((*raw).pd)) };
+    let device = MkeyDevice::of(mr.device())?;
+    call(&Key::of(&device, mr, pd)?)
+}
+
+#[no_mangle]
+unsafe extern "C" fn ib_bind_mkey_list(
+    mkey: *mut bindings::ib_mr,
+    sg_list: *const bindings::ib_sge,
+    num_sge: u32,
+    access: c_int,
+) -> c_int {
+    let bind = |key: &Key<'_>| {
+        let access = Access::checked(key.mr().device(), access)?;
+        let mut description = key.describe(num_sge, access)?;
+        let mut list = KVVec::with_capacity(num_sge as usize, GFP_KERNEL)?;
+        // SAFETY: The caller gives `num_sge` entries, and `describe()` refused none.
+        for sge in unsafe { slice::from_raw_parts(sg_list, num_sge as usize) } {
+            let leaf = description.leaf(sge.lkey)?;
+            list.push(Entry::new(leaf, sge.addr, sge.length.into()), GFP_KERNEL)?;
+        }
+        description.bind_list(list)?;
+        Ok(0)
+    };
+    // SAFETY: The caller gives a key.
+    from_result(|| unsafe { with_key(mkey, bind) })
+}
+
+#[no_mangle]
+unsafe extern "C" fn ib_bind_mkey_interleaved(
+    mkey: *mut bindings::ib_mr,
+    layout: *const bindings::ib_mkey_interleaved,
+    access: c_int,
+) -> c_int {
+    // SAFETY: The caller gives a description.
+    let layout = unsafe { &*layout };
+    let bind = |key: &Key<'_>| {
+        let access = Access::checked(key.mr().device(), access)?;
+        let mut description = key.describe(layout.num_blocks, access)?;
+        let mut list = KVVec::with_capacity(layout.num_blocks as usize, GFP_KERNEL)?;
+        if layout.num_dims == 0 || layout.num_dims > bindings::IB_MKEY_MAX_DIMS {
+            return Err(EINVAL);
+        }
+        // SAFETY: The caller gives as many counts and blocks, which are not none.
+        let (repeat_count, blocks) = unsafe {
+            (
+                slice::from_raw_parts(layout.repeat_count, layout.num_dims as usize),
+                slice::from_raw_parts(layout.blocks, layout.num_blocks as usize),
+            )
+        };
+        for block in blocks {
+            let leaf = description.leaf(block.lkey)?;
+            let block = Block::new(leaf, block.addr, block.bytes_count, block.stride);
+            list.push(block, GFP_KERNEL)?;
+        }
+        description.bind_interleaved(repeat_count, list)?;
+        Ok(0)
+    };
+    // SAFETY: The caller gives a key.
+    from_result(|| unsafe { with_key(mkey, bind) })
+}
+
+#[no_mangle]
+unsafe extern "C" fn ib_unbind_mkey(mkey: *mut bindings::ib_mr) -> c_int {
+    let unbind = |key: &Key<'_>| {
+        key.unbind();
+        Ok(0)
+    };
+    // SAFETY: The caller gives a key.
+    from_result(|| unsafe { with_key(mkey, unbind) })
+}
+
+#[no_mangle]
+unsafe extern "C" fn ib_query_mkey_caps(
+    device: *mut bindings::ib_device,
+    caps: *mut bindings::ib_mkey_caps,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The caller gives a registered device.
+        let device = MkeyDevice::of(unsafe { Device::from_raw(device) })?;
+        let known = device::caps(&device);
+        // SAFETY: The caller gives a place for the answer.
+        unsafe {
+            *caps = bindings::ib_mkey_caps {
+                max_dm_size: known.max_dm_size,
+                flags: known.flags,
+                max_entries: known.max_entries,
+                max_dims: known.max_dims,
+                max_depth: known.max_depth,
+                dm_classes: known.dm_classes,
+            };
+        }
+        Ok(0)
+    })
+}
+
+same_types!(
+    ib_alloc_dm,
+    ib_free_dm,
+    ib_reg_dm_mr,
+    ib_memcpy_to_dm,
+    ib_memcpy_from_dm,
+    ib_alloc_mkey,
+    ib_bind_mkey_list,
+    ib_bind_mkey_interleaved,
+    ib_unbind_mkey,
+    ib_query_mkey_caps,
+);
