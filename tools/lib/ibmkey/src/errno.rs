@@ -3,7 +3,10 @@
 //! Errno values as a Rust error.
 
 use core::{
-    ffi::c_int,
+    ffi::{
+        c_int,
+        CStr, //
+    },
     fmt, //
 };
 
@@ -64,7 +67,15 @@ pub(crate) fn to_ptr<T>(result: Result<*mut T>) -> *mut T {
 
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        std::io::Error::from_raw_os_error(self.0).fmt(f)
+        let mut text = [0; 128];
+        // SAFETY: As many bytes may be written. This is the POSIX variant, which
+        // always leaves a string, for unknown numbers as well.
+        let text = unsafe {
+            libc::strerror_r(self.0, text.as_mut_ptr(), text.len());
+            CStr::from_ptr(text.as_ptr())
+        };
+
+        f.write_str(&text.to_string_lossy())
     }
 }
 

@@ -8,9 +8,12 @@
 
 #![allow(clippy::missing_safety_doc)]
 
-use core::ffi::{
-    c_int,
-    c_uint, //
+use core::{
+    ffi::{
+        c_int,
+        c_uint, //
+    },
+    mem::size_of,
 };
 
 use crate::{
@@ -111,13 +114,10 @@ pub unsafe extern "C" fn ibv_rereg_mr_interleaved(
     // SAFETY: By the function's contract.
     to_int(unsafe {
         rebind(mkey, |fd, handle| {
-            mkey::bind_interleaved(
-                fd,
-                handle,
-                access,
-                Array::from_raw(num_dims, repeat_count),
-                Array::from_raw(num_blocks, blocks),
-            )
+            let repeat = repeat_slice(num_dims, repeat_count)?;
+            let blocks = Array::from_raw(num_blocks, blocks);
+
+            mkey::bind_interleaved(fd, handle, access, repeat, blocks)
         })
     })
 }
@@ -183,6 +183,25 @@ unsafe fn rebind(mkey: *mut ibv_mr, call: impl FnOnce(c_int, u32) -> Result<usiz
     // promise. The kernel has accepted it as a key: the field is ours.
     unsafe { (&raw mut (*mkey).length).write(length) };
     Ok(())
+}
+
+/// Repetitions as a slice, also if they are too many for a key: the kernel is
+/// asked, as long as it can be.
+///
+/// # Safety
+///
+/// `items` is NULL or points to `count` elements that nobody writes during `'a`.
+unsafe fn repeat_slice<'a>(count: u32, items: *const u64) -> Result<&'a [u64]> {
+    const MAX: usize = u16::MAX as usize / size_of::<u64>();
+
+    match count as usize {
+        0 => Ok(&[]),
+        1..=MAX if items.is_null() => Err(Errno::EFAULT),
+        // SAFETY: By the caller's promise.
+        count @ 1..=MAX => Ok(unsafe { core::slice::from_raw_parts(items, count) }),
+        // Longer than an attribute can be; what the kernel says to long ones.
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// # Safety

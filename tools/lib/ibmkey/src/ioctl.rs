@@ -140,6 +140,8 @@ pub(crate) unsafe trait Plain: Copy {}
 unsafe impl Plain for u32 {}
 // SAFETY: As above.
 unsafe impl Plain for u64 {}
+// SAFETY: As many of them, next to each other.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 // SAFETY: Integers in naturally aligned order, see the asserts of the bindings.
 unsafe impl Plain for sys::ib_uverbs_mkey_caps {}
 // SAFETY: As above.
@@ -233,11 +235,6 @@ impl<'a, const N: usize> Command<'a, N> {
     /// A value that the call fills in.
     pub(crate) fn out<T: Plain>(self, id: u32, value: &'a mut T) -> Self {
         self.push(id, size_of::<T>(), core::ptr::from_mut(value) as u64)
-    }
-
-    /// An array that the call fills in as far as it has something for it.
-    pub(crate) fn out_slice<T: Plain>(self, id: u32, values: &'a mut [T]) -> Self {
-        self.push(id, size_of_val(values), values.as_mut_ptr() as u64)
     }
 
     /// Makes the call.

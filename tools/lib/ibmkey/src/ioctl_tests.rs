@@ -101,7 +101,7 @@ fn output_is_always_pointed_to() {
     let (word_at, array_at) = (&raw const word as u64, &raw const array as u64);
     let command = Command::<2>::new(OBJECT, METHOD)
         .out(1, &mut word)
-        .out_slice(2, &mut array);
+        .out(2, &mut array);
 
     assert_eq!(attrs(&command), [attr(1, 4, word_at), attr(2, 8, array_at)]);
 }

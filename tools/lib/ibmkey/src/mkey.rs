@@ -132,13 +132,9 @@ pub(crate) fn bind_interleaved(
     fd: c_int,
     handle: u32,
     access: u32,
-    repeat_count: Array<'_, u64>,
+    repeat: &[u64],
     blocks: Array<'_, sys::ibmkey_block>,
 ) -> Result<usize> {
-    let repeat = match repeat_count {
-        Array { count: 0, .. } => &[],
-        Array { items, .. } => items.ok_or(Errno::EFAULT)?,
-    };
     let to_uapi = |block: &sys::ibmkey_block| {
         let mut stride = block.stride;
 
@@ -202,11 +198,10 @@ pub(crate) fn query(
     repeat_count: &mut [u64],
     blocks: &mut [sys::ibmkey_block],
 ) -> Result<sys::ibmkey_info> {
-    // A layout has no more than that, whatever there is room for.
-    let max_dims = repeat_count.len().min(sys::IB_MKEY_MAX_DIMS as usize);
-    let max_blocks = blocks.len().min(sys::IB_MKEY_MAX_ENTRIES as usize);
-
     let mut info = Info::default();
+    let mut repeat = [0; sys::IB_MKEY_MAX_DIMS as usize];
+    // A layout has no more than that, whatever there is room for.
+    let max_blocks = blocks.len().min(sys::IB_MKEY_MAX_ENTRIES as usize);
     let mut array = Vec::<Block>::new();
     array
         .try_reserve_exact(max_blocks)
@@ -216,11 +211,8 @@ pub(crate) fn query(
     let mut command = Command::<5>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_QUERY)
         .object(sys::IB_MKEY_ATTR_QUERY_HANDLE, handle)
         .out(sys::IB_MKEY_ATTR_QUERY_RESP, &mut info);
-    if max_dims > 0 {
-        command = command.out_slice(
-            sys::IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT,
-            repeat_count.get_mut(..max_dims).unwrap_or_default(),
-        );
+    if !repeat_count.is_empty() {
+        command = command.out(sys::IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT, &mut repeat);
     }
     if max_blocks > 0 {
         command = command
@@ -229,6 +221,11 @@ pub(crate) fn query(
             .u32(sys::IB_MKEY_ATTR_QUERY_NUM_BLOCKS, max_blocks as u32);
     }
     command.run(fd)?;
+
+    let bound = repeat.iter().take(info.num_dims as usize);
+    for (to, from) in repeat_count.iter_mut().zip(bound) {
+        *to = *from;
+    }
 
     let bound = array.iter().take(info.num_entries as usize);
     for (to, from) in blocks.iter_mut().zip(bound) {
@@ -251,3 +248,7 @@ pub(crate) fn query(
         rkey: info.rkey,
     })
 }
+
+#[cfg(test)]
+#[path = "mkey_tests.rs"]
+mod tests;

@@ -215,7 +215,7 @@ int ibv_rereg_mr_interleaved(struct ibv_mr *mkey, unsigned access,
  * When this returns, no access uses the layout that was bound any more, and
  * what it described can be freed.
  *
- * Return: 0; EBUSY if another key is bound to @mkey; or another errno value.
+ * Return: 0 or an errno value.
  */
 int ibmkey_unbind(struct ibv_mr *mkey);
 
