@@ -12,13 +12,66 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/ib_mkey_ioctl.h>
 
+/**
+ * ib_alloc_dm() - allocate device memory
+ * @device: an extended device
+ * @attr: length in bytes, and alignment as a power of two, at most a page's
+ *
+ * The memory is zero. It belongs to the caller until ib_free_dm().
+ *
+ * Return: the memory, or ERR_PTR(): -EINVAL for a length of zero or above 32
+ * bits, -ENOMEM beyond the device's quota or without memory.
+ */
 struct ib_dm *ib_alloc_dm(struct ib_device *device,
 			  const struct ib_dm_alloc_attr *attr);
+
+/**
+ * ib_free_dm() - free device memory
+ * @dm: memory of ib_alloc_dm()
+ *
+ * Return: 0, or -EBUSY while a region is registered over it.
+ */
 int ib_free_dm(struct ib_dm *dm);
+
+/**
+ * ib_reg_dm_mr() - register a region over device memory
+ * @pd: protection domain of the caller's, of the same device
+ * @dm: memory of ib_alloc_dm()
+ * @dm_offset: first byte
+ * @length: bytes, not zero
+ * @access: enum ib_access_flags
+ *
+ * The region's addresses are 0 to @length. Its lkey and rkey work as soon as
+ * this returns. It is deregistered by ib_dereg_mr().
+ *
+ * Return: the region, or ERR_PTR(): -EINVAL out of range, -ENOMEM.
+ */
 struct ib_mr *ib_reg_dm_mr(struct ib_pd *pd, struct ib_dm *dm, u64 dm_offset,
 			   u64 length, int access);
+
+/**
+ * ib_memcpy_to_dm() - copy to device memory
+ * @dm: memory of ib_alloc_dm()
+ * @dm_offset: first byte
+ * @host_addr: from where
+ * @length: bytes; zero copies nothing
+ *
+ * Context: any. Does not sleep.
+ * Return: 0, or -EINVAL out of range, with nothing copied.
+ */
 int ib_memcpy_to_dm(struct ib_dm *dm, u64 dm_offset, const void *host_addr,
 		    size_t length);
+
+/**
+ * ib_memcpy_from_dm() - copy from device memory
+ * @host_addr: to where
+ * @dm: memory of ib_alloc_dm()
+ * @dm_offset: first byte
+ * @length: bytes; zero copies nothing
+ *
+ * Context: any. Does not sleep.
+ * Return: 0, or -EINVAL out of range, with nothing copied.
+ */
 int ib_memcpy_from_dm(void *host_addr, struct ib_dm *dm, u64 dm_offset,
 		      size_t length);
 
@@ -73,12 +126,61 @@ struct ib_mkey_caps {
 	u32 dm_classes;
 };
 
+/**
+ * ib_alloc_mkey() - make an unbound key
+ * @pd: protection domain of the caller's
+ * @max_entries: entries or blocks that can be bound, 1 to IB_MKEY_MAX_ENTRIES
+ *
+ * The key is deregistered by ib_dereg_mr().
+ *
+ * Return: the key, or ERR_PTR().
+ */
 struct ib_mr *ib_alloc_mkey(struct ib_pd *pd, u32 max_entries);
+
+/**
+ * ib_bind_mkey_list() - bind ranges, one after another
+ * @mkey: key of ib_alloc_mkey()
+ * @sg_list: the ranges
+ * @num_sge: how many
+ * @access: enum ib_access_flags
+ *
+ * Replaces what is bound. Accesses to that have ended when this returns.
+ *
+ * Return: 0 or a negative errno, with nothing changed.
+ */
 int ib_bind_mkey_list(struct ib_mr *mkey, const struct ib_sge *sg_list,
 		      u32 num_sge, int access);
+
+/**
+ * ib_bind_mkey_interleaved() - bind blocks that repeat
+ * @mkey: key of ib_alloc_mkey()
+ * @layout: the blocks
+ * @access: enum ib_access_flags
+ *
+ * As ib_bind_mkey_list().
+ *
+ * Return: 0 or a negative errno, with nothing changed.
+ */
 int ib_bind_mkey_interleaved(struct ib_mr *mkey,
 			     const struct ib_mkey_interleaved *layout, int access);
+
+/**
+ * ib_unbind_mkey() - return a key to its state after ib_alloc_mkey()
+ * @mkey: the key
+ *
+ * No access through the key is left when this returns.
+ *
+ * Return: 0, or -EINVAL for a region that is no key.
+ */
 int ib_unbind_mkey(struct ib_mr *mkey);
+
+/**
+ * ib_query_mkey_caps() - ask what a device can do
+ * @device: any device
+ * @caps: filled in
+ *
+ * Return: 0, or -EOPNOTSUPP.
+ */
 int ib_query_mkey_caps(struct ib_device *device, struct ib_mkey_caps *caps);
 
 #endif /* IB_MKEY_H */

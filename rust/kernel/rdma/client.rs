@@ -11,7 +11,7 @@ use kernel::{
     error::{from_result, to_result},
     ffi::{c_int, c_void},
     prelude::*,
-    str::CStr,
+    str::{CStr, CStrExt},
     sync::{Arc, ArcBorrow},
     types::ForeignOwnable,
 };
@@ -47,7 +47,10 @@ impl<T: ClientOps> Client<T> {
     pub(crate) const fn new(name: &'static CStr) -> Self {
         // SAFETY: All-zero is a valid `ib_client`: null pointers, absent callbacks and integers.
         let mut raw: bindings::ib_client = unsafe { MaybeUninit::zeroed().assume_init() };
-        raw.name = name.as_ptr().cast();
+        #[allow(clippy::disallowed_methods, reason = "as_char_ptr() is not const")]
+        {
+            raw.name = name.as_ptr().cast();
+        }
         raw.add = Some(Self::add_callback);
         raw.remove = Some(Self::remove_callback);
         Self {
@@ -56,6 +59,9 @@ impl<T: ClientOps> Client<T> {
         }
     }
 
+    /// # Safety
+    ///
+    /// Only for `ib_core` to call, as `ib_client.add`.
     unsafe extern "C" fn add_callback(raw: *mut bindings::ib_device) -> c_int {
         // SAFETY: `ib_core` calls with a registered device.
         let device = unsafe { Device::from_raw(raw) };
@@ -73,6 +79,9 @@ impl<T: ClientOps> Client<T> {
         })
     }
 
+    /// # Safety
+    ///
+    /// Only for `ib_core` to call, as `ib_client.remove`.
     unsafe extern "C" fn remove_callback(raw: *mut bindings::ib_device, data: *mut c_void) {
         // SAFETY: `data` is what `add_callback()` set, or null where it set nothing.
         let Some(data) = (unsafe { <Arc<T> as ForeignOwnable>::try_from_foreign(data) }) else {
@@ -137,7 +146,7 @@ impl Drop for ModulePin {
 /// Is `ib_uverbs` loaded? It reads what devices offer when it adds them, and never again.
 pub(crate) fn uverbs_is_loaded() -> bool {
     // A function that only ib_uverbs exports.
-    let symbol = c"rdma_user_mmap_disassociate".as_ptr().cast();
+    let symbol = c"rdma_user_mmap_disassociate".as_char_ptr();
     // SAFETY: `symbol` is a C string; the reference is given back.
     unsafe {
         let loaded = !bindings::__symbol_get(symbol).is_null();

@@ -240,6 +240,9 @@ fn data_of<T: DeviceOps>(device: &Device) -> Result<ArcBorrow<'_, T>> {
     T::client().data(device).ok_or(ENODEV)
 }
 
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.query_device` of a device that `T` extends.
 unsafe extern "C" fn query_device<T: DeviceOps>(
     raw: *mut bindings::ib_device,
     attr: *mut bindings::ib_device_attr,
@@ -257,6 +260,9 @@ unsafe extern "C" fn query_device<T: DeviceOps>(
     })
 }
 
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.alloc_dm` of a device that `T` extends.
 unsafe extern "C" fn alloc_dm<T: DeviceOps>(
     raw: *mut bindings::ib_device,
     _context: *mut bindings::ib_ucontext,
@@ -270,6 +276,9 @@ unsafe extern "C" fn alloc_dm<T: DeviceOps>(
         .map_or_else(|err| err.to_ptr(), Dm::into_raw)
 }
 
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.dealloc_dm` of a device that `T` extends.
 unsafe extern "C" fn dealloc_dm<T: DeviceOps>(
     raw: *mut bindings::ib_dm,
     _attrs: *mut bindings::uverbs_attr_bundle,
@@ -280,6 +289,9 @@ unsafe extern "C" fn dealloc_dm<T: DeviceOps>(
     0
 }
 
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.reg_dm_mr` of a device that `T` extends.
 unsafe extern "C" fn reg_dm_mr<T: DeviceOps>(
     pd: *mut bindings::ib_pd,
     dm: *mut bindings::ib_dm,
@@ -298,6 +310,9 @@ unsafe extern "C" fn reg_dm_mr<T: DeviceOps>(
     register().unwrap_or_else(|err: Error| err.to_ptr())
 }
 
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.dereg_mr` of a device that `T` extends.
 unsafe extern "C" fn dereg_mr<T: DeviceOps>(
     raw: *mut bindings::ib_mr,
     udata: *mut bindings::ib_udata,
@@ -313,6 +328,9 @@ unsafe extern "C" fn dereg_mr<T: DeviceOps>(
     })
 }
 
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.rereg_user_mr` of a device that `T` extends.
 unsafe extern "C" fn rereg_user_mr<T: DeviceOps>(
     raw: *mut bindings::ib_mr,
     flags: c_int,
@@ -337,6 +355,9 @@ unsafe extern "C" fn rereg_user_mr<T: DeviceOps>(
     }
 }
 
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.advise_mr` of a device that `T` extends.
 unsafe extern "C" fn advise_mr<T: DeviceOps>(
     pd: *mut bindings::ib_pd,
     advice: bindings::ib_uverbs_advise_mr_advice,

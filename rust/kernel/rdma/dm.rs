@@ -149,9 +149,7 @@ impl SharedMemory {
     pub(crate) fn pages(&self) -> impl Iterator<Item = *mut bindings::page> + '_ {
         (0..self.pages).map(|page| {
             // SAFETY: By the type invariant the page is part of the vmalloc'ed area.
-            unsafe {
-                bindings::vmalloc_to_page(self.start.as_ptr().add(page << PAGE_SHIFT).cast())
-            }
+            unsafe { bindings::vmalloc_to_page(self.start.as_ptr().add(page << PAGE_SHIFT).cast()) }
         })
     }
 

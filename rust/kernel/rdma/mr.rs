@@ -10,7 +10,7 @@ use core::{mem::ManuallyDrop, ptr::NonNull};
 use kernel::{
     error::{from_err_ptr, to_result},
     prelude::*,
-    str::CStr,
+    str::{CStr, CStrExt},
     types::Opaque,
 };
 
@@ -109,7 +109,7 @@ impl OwnedPd {
     pub(crate) fn new(device: &Device, caller: &'static CStr) -> Result<Self> {
         // SAFETY: The device is valid and `caller` is a C string.
         let raw = from_err_ptr(unsafe {
-            bindings::__ib_alloc_pd(device.as_raw(), 0, caller.as_ptr().cast())
+            bindings::__ib_alloc_pd(device.as_raw(), 0, caller.as_char_ptr())
         })?;
         // INVARIANT: As just allocated.
         Ok(Self(NonNull::new(raw).ok_or(ENOMEM)?))
@@ -197,11 +197,7 @@ impl OwnedMr {
     pub(crate) fn new(pd: &Pd, pages: u32) -> Result<Self> {
         // SAFETY: The protection domain is valid.
         let raw = from_err_ptr(unsafe {
-            bindings::ib_alloc_mr(
-                pd.as_raw(),
-                bindings::ib_mr_type_IB_MR_TYPE_MEM_REG,
-                pages,
-            )
+            bindings::ib_alloc_mr(pd.as_raw(), bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
         })?;
         // INVARIANT: As just allocated.
         Ok(Self(NonNull::new(raw).ok_or(ENOMEM)?))

@@ -185,7 +185,12 @@ impl<T: Send + Sync> PinnedDrop for Table<T> {
         loop {
             // SAFETY: `xa` is initialised; `index` is valid for writes.
             let entry = unsafe {
-                bindings::xa_find(self.xa.get(), &mut index, c_ulong::MAX, bindings::XA_PRESENT)
+                bindings::xa_find(
+                    self.xa.get(),
+                    &mut index,
+                    c_ulong::MAX,
+                    bindings::XA_PRESENT,
+                )
             };
             if entry.is_null() {
                 break;

@@ -123,8 +123,7 @@ impl ClientOps for MkeyDevice {
             );
             return;
         }
-        self.overlay
-            .install::<Self>(device, self.quota.limit());
+        self.overlay.install::<Self>(device, self.quota.limit());
         self.extended.store(true, ordering::Release);
         pr_info!(
             "{}: extended, {} bytes of device memory\n",
@@ -158,7 +157,14 @@ impl DeviceOps for MkeyDevice {
         log_align: u32,
     ) -> Result<KBox<Dm<Buffer>>> {
         let (hw, pd, quota) = (&this.hw, &this.pd, &this.quota);
-        Dm::new(Buffer::new(hw, pd, quota, device.node(), length, log_align)?)
+        Dm::new(Buffer::new(
+            hw,
+            pd,
+            quota,
+            device.node(),
+            length,
+            log_align,
+        )?)
     }
 
     fn reg_dm_mr(

@@ -87,7 +87,9 @@ impl Bound {
         original: &mut u64,
     ) -> Result<c_int> {
         let (leaf, iova) = self.resolve(offset, 8)?;
-        Ok(leaf.base.atomic_op(iova, opcode, compare, swap_add, original))
+        Ok(leaf
+            .base
+            .atomic_op(iova, opcode, compare, swap_add, original))
     }
 
     /// Writes eight bytes at `offset` at once. As for [`Self::atomic_op`].

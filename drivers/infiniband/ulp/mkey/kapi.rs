@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel API, as `include/rdma/ib_mkey.h` declares it; described in `exports.c`.
+//! The kernel API, as `include/rdma/ib_mkey.h` declares it; described there.
 //!
 //! Pointers become references here; what follows is safe. Each function's callers promise that
 //! the objects they give are valid and are not freed during the call.
+
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "called from C; include/rdma/ib_mkey.h is what callers read"
+)]
 
 use crate::{
     bindings,
@@ -11,9 +16,7 @@ use crate::{
     dm::Buffer,
     key::{self, Key},
     layout::{Block, Entry},
-    rdma::{
-        device::DeviceOps, same_types, Access, Device, Dm, Mr, OwnedMr, Pd,
-    },
+    rdma::{device::DeviceOps, same_types, Access, Device, Dm, Mr, OwnedMr, Pd},
 };
 use core::slice;
 use kernel::{

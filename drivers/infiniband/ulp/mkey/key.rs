@@ -142,7 +142,10 @@ impl Description<'_> {
             return Ok(*index);
         }
         let index = u32::try_from(self.leaves.len())?;
-        let leaf = self.key.device.pin_leaf(self.key.ibdev, lkey, self.key.pd)?;
+        let leaf = self
+            .key
+            .device
+            .pin_leaf(self.key.ibdev, lkey, self.key.pd)?;
         self.leaves.push(leaf, GFP_KERNEL_ACCOUNT)?;
         self.by_lkey
             .try_create_and_insert(lkey, index, GFP_KERNEL_ACCOUNT)?;
@@ -160,7 +163,10 @@ impl Description<'_> {
 
     /// Binds blocks that repeat. As for [`Self::bind_list`].
     pub(crate) fn bind_interleaved(self, repeat_count: &[u64], blocks: KVVec<Block>) -> Result {
-        self.bind(KLayout::Interleaved(Interleaved::new(repeat_count, blocks)?))
+        self.bind(KLayout::Interleaved(Interleaved::new(
+            repeat_count,
+            blocks,
+        )?))
     }
 
     fn bind(self, layout: KLayout) -> Result {

@@ -4,6 +4,8 @@
 //!
 //! Pointers become references here and nowhere else; what follows is safe.
 
+#![allow(clippy::missing_safety_doc, reason = "called by the tables in C only")]
+
 use crate::{
     bindings::{
         self, ib_uverbs_mkey_block as UapiBlock, ib_uverbs_mkey_info,
@@ -18,8 +20,9 @@ use crate::{
     layout::{Block, Entry, Layout, MAX_DIMS},
     object::Bound,
     rdma::{
+        same_types,
         uapi::{read_array, write_array},
-        same_types, Access, Device, Dm, Pd,
+        Access, Device, Dm, Pd,
     },
 };
 use kernel::{

@@ -24,6 +24,12 @@ mod base;
     improper_ctypes,
     unreachable_pub,
     clippy::all,
+    clippy::as_ptr_cast_mut,
+    clippy::ptr_as_ptr,
+    clippy::ptr_cast_constness,
+    clippy::ref_as_ptr,
+    clippy::cast_lossless,
+    clippy::undocumented_unsafe_blocks,
     reason = "generated code"
 )]
 mod bindings {
@@ -40,8 +46,9 @@ pub(crate) use base::Base;
 use super::{Backend, Named};
 use crate::{
     bindings::{
-        ib_mr_type_IB_MR_TYPE_DM as TYPE_DM, ib_mr_type_IB_MR_TYPE_DMA as TYPE_DMA, ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS,
-        ib_mr_type_IB_MR_TYPE_USER as TYPE_USER, rdma_driver_id_RDMA_DRIVER_RXE,
+        ib_mr_type_IB_MR_TYPE_DM as TYPE_DM, ib_mr_type_IB_MR_TYPE_DMA as TYPE_DMA,
+        ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS, ib_mr_type_IB_MR_TYPE_USER as TYPE_USER,
+        rdma_driver_id_RDMA_DRIVER_RXE,
     },
     rdma::{mr::Right, Access, Device, Mr, OwnedMr, Pd, SharedMemory},
 };
@@ -170,14 +177,12 @@ impl Backend for Rxe {
         };
         Ok(match kind {
             // SAFETY: As above.
-            TYPE_USER if !unsafe { bindings::ib_mkey_rxe_is_odp(raw.as_ptr()) } => {
-                Named::Memory {
-                    base: Base::new(raw),
-                    start,
-                    len,
-                    access: Access::from_raw(access as u32),
-                }
-            }
+            TYPE_USER if !unsafe { bindings::ib_mkey_rxe_is_odp(raw.as_ptr()) } => Named::Memory {
+                base: Base::new(raw),
+                start,
+                len,
+                access: Access::from_raw(access as u32),
+            },
             // The kernel's: addresses are those of its memory, all of it. Such a region is found
             // by kernel users only, who have it in their protection domain.
             TYPE_DMA => Named::Memory {

@@ -5,6 +5,11 @@
 //! Called in rxe's workqueue, without locks. The caller holds a reference to the region, except
 //! for the invalidation, which finds its region by key.
 
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "called by rxe, with what it calls its own functions with"
+)]
+
 use super::bindings::{
     rxe_mr,
     rxe_mr_copy_dir,
@@ -46,7 +51,7 @@ unsafe fn with_bound<T>(mr: *mut rxe_mr, access: impl FnOnce(&Bound) -> Result<T
     access(bound.ok_or(EINVAL)?)
 }
 
-/// In place of `mr_check_range()`.
+// In place of `mr_check_range()`.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_check_range(mr: *mut rxe_mr, iova: u64, length: usize) -> c_int {
     from_result(|| {
@@ -56,7 +61,7 @@ unsafe extern "C" fn ib_mkey_rxe_check_range(mr: *mut rxe_mr, iova: u64, length:
     })
 }
 
-/// In place of `rxe_mr_copy()`.
+// In place of `rxe_mr_copy()`.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_copy(
     mr: *mut rxe_mr,
@@ -82,7 +87,7 @@ unsafe extern "C" fn ib_mkey_rxe_copy(
     })
 }
 
-/// In place of `rxe_mr_do_atomic_op()`.
+// In place of `rxe_mr_do_atomic_op()`.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_atomic_op(
     mr: *mut rxe_mr,
@@ -103,14 +108,14 @@ unsafe extern "C" fn ib_mkey_rxe_atomic_op(
     .unwrap_or(Base::DENIED)
 }
 
-/// In place of `rxe_mr_do_atomic_write()`.
+// In place of `rxe_mr_do_atomic_write()`.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_atomic_write(mr: *mut rxe_mr, iova: u64, value: u64) -> c_int {
     // SAFETY: rxe calls with a region that it holds a reference to.
     unsafe { with_bound(mr, |bound| bound.atomic_write(iova, value)) }.unwrap_or(Base::DENIED)
 }
 
-/// In place of `rxe_flush_pmem_iova()`.
+// In place of `rxe_flush_pmem_iova()`.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_flush(mr: *mut rxe_mr, iova: u64, length: c_uint) -> c_int {
     if length == 0 {
@@ -123,8 +128,8 @@ unsafe extern "C" fn ib_mkey_rxe_flush(mr: *mut rxe_mr, iova: u64, length: c_uin
     })
 }
 
-/// In place of `rxe_invalidate_mr()`: LOCAL_INV and SEND with invalidate unbind a key of the queue
-/// pair's protection domain. Sleeps, as rxe's workqueue may.
+// In place of `rxe_invalidate_mr()`: LOCAL_INV and SEND with invalidate unbind a key of the queue
+// pair's protection domain. Sleeps, as rxe's workqueue may.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_invalidate(
     mr: *mut rxe_mr,

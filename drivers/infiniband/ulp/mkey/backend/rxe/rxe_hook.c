@@ -216,6 +216,11 @@ static void detach_locked(void)
 	ib_mkey_rxe_attached = false;
 }
 
+static void *address(enum rxe_function function)
+{
+	return (void *)ib_mkey_rxe_hooks[function].address;
+}
+
 static int attach_locked(void)
 {
 	int i, err;
@@ -228,16 +233,12 @@ static int attach_locked(void)
 			return -ENOENT;
 	}
 
-#define STOCK(name, index)                                                     \
-	static_call_update(name, (typeof(STATIC_CALL_TRAMP(name)) *)           \
-					 ib_mkey_rxe_hooks[index].address)
-	STOCK(stock_check_range, RXE_CHECK_RANGE);
-	STOCK(stock_copy, RXE_COPY);
-	STOCK(stock_copy_data, RXE_COPY_DATA);
-	STOCK(stock_atomic_op, RXE_ATOMIC_OP);
-	STOCK(stock_atomic_write, RXE_ATOMIC_WRITE);
-	STOCK(stock_flush, RXE_FLUSH);
-#undef STOCK
+	static_call_update(stock_check_range, address(RXE_CHECK_RANGE));
+	static_call_update(stock_copy, address(RXE_COPY));
+	static_call_update(stock_copy_data, address(RXE_COPY_DATA));
+	static_call_update(stock_atomic_op, address(RXE_ATOMIC_OP));
+	static_call_update(stock_atomic_write, address(RXE_ATOMIC_WRITE));
+	static_call_update(stock_flush, address(RXE_FLUSH));
 
 	for (i = 0; i < RXE_NUM_FUNCTIONS; i++) {
 		struct ib_mkey_rxe_hook *hook = &ib_mkey_rxe_hooks[i];
@@ -401,11 +402,12 @@ int ib_mkey_rxe_num_mw(struct rxe_mr *mr)
 
 enum rxe_mr_state ib_mkey_rxe_state(struct rxe_mr *mr)
 {
+	/* Before what is read of the MR next. */
 	return smp_load_acquire(&mr->state);
 }
 
-/* What was written to the MR before is seen by who sees the state. */
 void ib_mkey_rxe_set_state(struct rxe_mr *mr, enum rxe_mr_state state)
 {
+	/* Who sees the state sees what was written to the MR before. */
 	smp_store_release(&mr->state, state);
 }

@@ -149,14 +149,8 @@ fn through_each(mr: &Mr, memory: &Buffer) -> Result {
             rxe_mr_copy_dir_RXE_TO_MR_OBJ,
         ))?;
         if bindings::ib_mkey_rxe_stock_atomic_write(region, at(1), 20) != none
-            || bindings::ib_mkey_rxe_stock_atomic_op(
-                region,
-                at(2),
-                FETCH_ADD,
-                0,
-                27,
-                &mut original,
-            ) != none
+            || bindings::ib_mkey_rxe_stock_atomic_op(region, at(2), FETCH_ADD, 0, 27, &mut original)
+                != none
             || original != 3
         {
             return Err(EIO);
