@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Device memory by the standard verbs: allocated, copied to and from at any
+ * offset, registered, freed, and all that refused which does not fit.
+ */
+#include <sys/mman.h>
+
+#include "mkey_harness.h"
+
+FIXTURE(dm)
+{
+	struct mkt_dev dev;
+	struct mkt_rng rng;
+};
+
+FIXTURE_SETUP(dm)
+{
+	if (mkt_dev_try_open(&self->dev, 0))
+		SKIP(return, "no device %s", self->dev.name);
+	if (!self->dev.extended)
+		SKIP(return, "%s is not extended by ib_mkey", self->dev.name);
+	mkt_rng_init(&self->rng, _metadata->name);
+}
+
+FIXTURE_TEARDOWN(dm)
+{
+	mkt_dev_close(&self->dev);
+}
+
+static struct ibv_dm *dm_alloc(struct mkt_dev *dev, size_t length,
+			       uint32_t log_align)
+{
+	struct ibv_alloc_dm_attr attr = {
+		.length = length,
+		.log_align_req = log_align,
+	};
+
+	errno = 0;
+	return ibv_alloc_dm(dev->ctx, &attr);
+}
+
+static struct ibv_mr *dm_reg(struct mkt_dev *dev, struct ibv_dm *dm,
+			     uint64_t offset, size_t length)
+{
+	return ibv_reg_dm_mr(dev->pd, dm, offset, length,
+			     MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED);
+}
+
+static const size_t dm_sizes[] = { 1, 7, 100, 4095, 4096, 4097, 1 << 20 };
+
+/* new memory holds nothing of what was there before */
+TEST_F(dm, zeroed)
+{
+	uint8_t *bytes = malloc(1 << 20);
+	unsigned int i, round;
+	size_t at;
+
+	ASSERT_NE(NULL, bytes);
+	for (round = 0; round < 2; round++)
+		for (i = 0; i < ARRAY_SIZE(dm_sizes); i++) {
+			struct ibv_dm *dm = dm_alloc(&self->dev, dm_sizes[i],
+						     0);
+
+			ASSERT_NE(NULL, dm);
+			memset(bytes, 0xff, dm_sizes[i]);
+			ASSERT_EQ(0, ibv_memcpy_from_dm(bytes, dm, 0,
+							dm_sizes[i]));
+			for (at = 0; at < dm_sizes[i]; at++) {
+				ASSERT_EQ(0, bytes[at]);
+			}
+			memset(bytes, 0xee, dm_sizes[i]);
+			ASSERT_EQ(0, ibv_memcpy_to_dm(dm, 0, bytes,
+						      dm_sizes[i]));
+			ASSERT_EQ(0, ibv_free_dm(dm));
+		}
+	free(bytes);
+}
+
+TEST_F(dm, alloc_refused)
+{
+	uint64_t max = self->dev.caps.max_dm_size;
+	struct ibv_dm *dm;
+	uint32_t align;
+
+	EXPECT_EQ(NULL, dm_alloc(&self->dev, 0, 0));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, dm_alloc(&self->dev, max + 1, 0));
+	EXPECT_EQ(ENOMEM, errno);
+	EXPECT_EQ(NULL, dm_alloc(&self->dev, SIZE_MAX, 0));
+	EXPECT_NE(0, errno);
+	EXPECT_EQ(NULL, dm_alloc(&self->dev, 1ull << 32, 0));
+	EXPECT_NE(0, errno);
+	for (align = 0; align <= 12; align++) {
+		dm = dm_alloc(&self->dev, 100, align);
+		ASSERT_NE(NULL, dm);
+		ASSERT_EQ(0, ibv_free_dm(dm));
+	}
+	for (align = 40; align < 200; align += 23) {
+		EXPECT_EQ(NULL, dm_alloc(&self->dev, 100, align));
+		EXPECT_EQ(EINVAL, errno);
+	}
+	EXPECT_EQ(NULL, dm_alloc(&self->dev, 100, UINT32_MAX));
+	EXPECT_EQ(EINVAL, errno);
+}
+
+/* copies of any length to any offset, against an array */
+TEST_F(dm, copy)
+{
+	unsigned int i, rounds = mkt_scale(1500, 200);
+	size_t size = 20000;
+	uint8_t *expect = calloc(1, size), *seen = malloc(size + 64);
+	uint8_t *from = malloc(size + 64);
+	struct ibv_dm *dm = dm_alloc(&self->dev, size, 0);
+
+	ASSERT_TRUE(expect && seen && from && dm);
+	for (i = 0; i < rounds; i++) {
+		size_t length = mkt_rand_size(&self->rng, size);
+		size_t offset = mkt_between(&self->rng, 0, size - length);
+		size_t shift = mkt_between(&self->rng, 0, 63);
+
+		mkt_rand_bytes(&self->rng, from + shift, length);
+		ASSERT_EQ(0, ibv_memcpy_to_dm(dm, offset, from + shift,
+					      length));
+		memcpy(expect + offset, from + shift, length);
+
+		length = mkt_rand_size(&self->rng, size);
+		offset = mkt_between(&self->rng, 0, size - length);
+		memset(seen, 0xa5, size + 64);
+		ASSERT_EQ(0, ibv_memcpy_from_dm(seen + shift, dm, offset,
+						length));
+		ASSERT_EQ(0, memcmp(expect + offset, seen + shift, length));
+		/* and nothing beside it */
+		ASSERT_TRUE(!shift || seen[shift - 1] == 0xa5);
+		ASSERT_EQ(0xa5, seen[shift + length]);
+	}
+	ASSERT_EQ(0, ibv_memcpy_from_dm(seen, dm, 0, size));
+	ASSERT_EQ(0, memcmp(expect, seen, size));
+	/* nothing is a length too */
+	ASSERT_EQ(0, ibv_memcpy_to_dm(dm, size, from, 0));
+	ASSERT_EQ(0, ibv_memcpy_from_dm(from, dm, 0, 0));
+	ASSERT_EQ(0, ibv_free_dm(dm));
+	free(expect);
+	free(seen);
+	free(from);
+}
+
+TEST_F(dm, copy_refused)
+{
+	static const struct {
+		uint64_t offset, length;
+	} outside[] = {
+		{ 0, 101 }, { 100, 1 }, { 99, 2 }, { 101, 0 }, { 200, 1 },
+		{ UINT64_MAX, 1 }, { UINT64_MAX, 2 }, { 1, UINT64_MAX },
+		{ UINT64_MAX - 50, 100 }, { 1ull << 32, 1 },
+	};
+	struct ibv_dm *dm = dm_alloc(&self->dev, 100, 0);
+	uint8_t bytes[256], seen[100];
+	unsigned int i;
+	void *gone;
+
+	ASSERT_NE(NULL, dm);
+	memset(bytes, 0x77, sizeof(bytes));
+	ASSERT_EQ(0, ibv_memcpy_to_dm(dm, 0, bytes, 100));
+	memset(bytes, 0x11, sizeof(bytes));
+	for (i = 0; i < ARRAY_SIZE(outside); i++) {
+		EXPECT_EQ(EINVAL, ibv_memcpy_to_dm(dm, outside[i].offset,
+						   bytes, outside[i].length));
+		EXPECT_EQ(EINVAL, ibv_memcpy_from_dm(seen, dm,
+						     outside[i].offset,
+						     outside[i].length));
+	}
+
+	gone = mmap(NULL, 8192, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, gone);
+	ASSERT_EQ(0, munmap(gone + 4096, 4096));
+	EXPECT_EQ(EFAULT, ibv_memcpy_to_dm(dm, 0, gone + 4096, 1));
+	EXPECT_EQ(EFAULT, ibv_memcpy_from_dm(gone + 4096, dm, 0, 1));
+	EXPECT_EQ(EFAULT, ibv_memcpy_from_dm(NULL, dm, 0, 100));
+	/* an address of the kernel's */
+	EXPECT_EQ(EFAULT, ibv_memcpy_from_dm((void *)~0xfffull, dm, 0, 100));
+	ASSERT_EQ(0, mprotect(gone, 4096, PROT_READ));
+	EXPECT_EQ(EFAULT, ibv_memcpy_from_dm(gone, dm, 0, 100));
+	EXPECT_EQ(0, ibv_memcpy_to_dm(dm, 0, gone, 1));
+
+	ASSERT_EQ(0, ibv_memcpy_from_dm(seen, dm, 0, 100));
+	EXPECT_EQ(0, seen[0]);
+	for (i = 1; i < 100; i++) {
+		ASSERT_EQ(0x77, seen[i]);
+	}
+	munmap(gone, 4096);
+	EXPECT_EQ(0, ibv_free_dm(dm));
+}
+
+TEST_F(dm, register_refused)
+{
+	const int zero = MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED;
+	struct ibv_dm *dm = dm_alloc(&self->dev, 1000, 0);
+	struct ibv_pd *pd = self->dev.pd;
+	struct ibv_mr *mr;
+
+	ASSERT_NE(NULL, dm);
+	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 0, 1000, MKT_ACCESS_ALL));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 0, 1001, zero));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 1, 1000, zero));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, UINT64_MAX, 2, zero));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 2, UINT64_MAX, zero));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 0, 0, zero));
+	EXPECT_EQ(EINVAL, errno);
+	/* to be written from afar and not from here */
+	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 0, 1000, IBV_ACCESS_ZERO_BASED |
+				      IBV_ACCESS_REMOTE_WRITE));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 0, 1000, zero |
+				      IBV_ACCESS_ON_DEMAND));
+	EXPECT_NE(0, errno);
+	/* and the last byte alone */
+	mr = dm_reg(&self->dev, dm, 999, 1);
+	ASSERT_NE(NULL, mr);
+	EXPECT_EQ(0, ibv_dereg_mr(mr));
+	EXPECT_EQ(0, ibv_free_dm(dm));
+}
+
+TEST_F(dm, busy_while_registered)
+{
+	struct ibv_dm *dm = dm_alloc(&self->dev, 5000, 0);
+	struct ibv_mr *one, *two, *key;
+	struct ibv_sge sge = { .length = 100 };
+
+	ASSERT_NE(NULL, dm);
+	one = dm_reg(&self->dev, dm, 0, 5000);
+	two = dm_reg(&self->dev, dm, 4093, 900);
+	ASSERT_NE(NULL, one);
+	ASSERT_NE(NULL, two);
+	EXPECT_NE(one->lkey, two->lkey);
+	EXPECT_EQ(EBUSY, ibv_free_dm(dm));
+	EXPECT_EQ(0, ibv_dereg_mr(one));
+	EXPECT_EQ(EBUSY, ibv_free_dm(dm));
+
+	/* a key holds the region, and the region the memory */
+	key = ibmkey_alloc(self->dev.pd, 1);
+	ASSERT_NE(NULL, key);
+	sge.lkey = two->lkey;
+	ASSERT_EQ(0, ibv_rereg_mr_sg(key, MKT_ACCESS_ALL, 1, &sge));
+	EXPECT_EQ(EBUSY, ibv_dereg_mr(two));
+	EXPECT_EQ(EBUSY, ibv_free_dm(dm));
+	EXPECT_EQ(0, ibmkey_unbind(key));
+	EXPECT_EQ(0, ibv_dereg_mr(two));
+	EXPECT_EQ(0, ibv_free_dm(dm));
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+}
+
+#define DM_MANY 512
+
+/* all there is, in pieces; nothing of it gets lost by being refused */
+TEST_F(dm, all_of_it)
+{
+	uint64_t max = self->dev.caps.max_dm_size, piece = max / 16;
+	struct ibv_dm *dms[DM_MANY];
+	unsigned int n, round;
+	uint64_t first = 0;
+
+	if (max > 4ull << 30)
+		SKIP(return, "%" PRIu64 " bytes are too many to take", max);
+	for (round = 0; round < 3; round++) {
+		uint64_t taken = 0;
+
+		for (n = 0; n < DM_MANY; n++) {
+			dms[n] = dm_alloc(&self->dev, piece, 0);
+			if (!dms[n])
+				break;
+			taken += piece;
+		}
+		EXPECT_EQ(ENOMEM, errno);
+		ASSERT_LE(taken, max);
+		ASSERT_GT(DM_MANY, n);
+		ASSERT_LT(0, n);
+		first = first ?: taken;
+		EXPECT_EQ(first, taken);
+		/* refused again and again */
+		EXPECT_EQ(NULL, dm_alloc(&self->dev, piece, 0));
+		EXPECT_EQ(NULL, dm_alloc(&self->dev, piece, 0));
+		EXPECT_EQ(0, ibv_free_dm(dms[--n]));
+		dms[n] = dm_alloc(&self->dev, piece, 0);
+		EXPECT_NE(NULL, dms[n++]);
+		while (n) {
+			EXPECT_EQ(0, ibv_free_dm(dms[--n]));
+		}
+	}
+}
+
+/* the verb that a program calls which knows nothing of ib_mkey */
+TEST_F(dm, query_device)
+{
+	struct ibv_device_attr_ex attr;
+
+	ASSERT_EQ(0, ibv_query_device_ex(self->dev.ctx, NULL, &attr));
+	EXPECT_EQ(self->dev.caps.max_dm_size, attr.max_dm_size);
+	EXPECT_LE(1 << 20, attr.max_dm_size);
+}
+
+TEST_HARNESS_MAIN

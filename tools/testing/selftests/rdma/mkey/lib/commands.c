@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Commands that are right, and the objects that they are about. */
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "commands.h"
+
+static void mkt_commands_layouts(struct mkt_commands *c)
+{
+	struct mkt_leaf *leaf = &c->arena.leaf[0];
+	unsigned int i;
+
+	c->repeat[0] = 3;
+	c->repeat[1] = 2;
+	for (i = 0; i < 2; i++) {
+		c->sge[i].addr = leaf->addr + 100 * i;
+		c->sge[i].length = 10 + i;
+		c->sge[i].lkey = leaf->mr->lkey;
+		c->block[i].addr = leaf->addr + 100 * i;
+		c->block[i].bytes_count = 20 + i;
+		c->block[i].stride[0] = 400;
+		c->block[i].stride[1] = 50;
+		c->block[i].lkey = leaf->mr->lkey;
+	}
+}
+
+int mkt_commands_setup(struct mkt_commands *c)
+{
+	int err;
+
+	err = mkt_arena_standard(&c->arena, &c->dev, 65536, 4096);
+	if (err)
+		return err;
+	mkt_commands_layouts(c);
+	c->key = ibmkey_alloc(c->dev.pd, 4);
+	if (!c->key)
+		return errno;
+
+	c->nowhere = mmap(NULL, 8192, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (c->nowhere == MAP_FAILED)
+		return errno;
+	c->nowhere += 4096;
+	return mprotect(c->nowhere, 4096, PROT_NONE) ? errno : 0;
+}
+
+int mkt_commands_teardown(struct mkt_commands *c)
+{
+	int err, first;
+
+	first = ibv_dereg_mr(c->key);
+	err = mkt_arena_free(&c->arena);
+	munmap(c->nowhere - 4096, 8192);
+	mkt_dev_close(&c->dev);
+	return first ?: err;
+}
+
+void mkt_command_build(struct mkt_commands *c, struct mkt_ioctl *cmd,
+		       enum mkt_what what)
+{
+	uint32_t key = c->key->handle;
+
+	switch (what) {
+	case CREATE:
+		mkt_raw_create(cmd, c->dev.pd, 3, &c->lkey, &c->rkey);
+		break;
+	case BIND_LIST:
+		mkt_raw_bind_list(cmd, key, MKT_ACCESS_ALL, c->sge, 2);
+		break;
+	case BIND_INTERLEAVED:
+		mkt_raw_bind_interleaved(cmd, key, MKT_ACCESS_ALL, c->repeat,
+					 2, c->block, 2);
+		break;
+	case QUERY:
+		mkt_raw_query(cmd, key, &c->info);
+		break;
+	case UNBIND:
+		mkt_raw_unbind(cmd, key);
+		break;
+	case CAPS:
+		/* there is more room than it needs */
+		mkt_raw_caps(cmd, (void *)c->bytes);
+		break;
+	default:
+		mkt_raw_dm_copy(cmd, c->arena.mem[1].dm->handle,
+				IB_UVERBS_MKEY_DM_COPY_FROM, 10, c->bytes,
+				sizeof(c->bytes));
+	}
+}
+
+int mkt_command_run(struct mkt_commands *c, struct mkt_ioctl *cmd)
+{
+	int err = mkt_ioctl_run(c->dev.ctx, cmd);
+	struct mkt_ioctl destroy;
+
+	if (err || cmd->hdr.method_id != IB_MKEY_METHOD_CREATE ||
+	    cmd->hdr.object_id != UVERBS_OBJECT_MR)
+		return err;
+	mkt_raw_mr_destroy(&destroy,
+			   mkt_ioctl_attr(cmd, IB_MKEY_ATTR_CREATE_HANDLE)->data);
+	return mkt_ioctl_run(c->dev.ctx, &destroy);
+}

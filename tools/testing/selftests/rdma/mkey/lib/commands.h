@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* One complete command of each method, to be spoilt by a test. */
+#ifndef MKEY_TEST_COMMANDS_H
+#define MKEY_TEST_COMMANDS_H
+
+#include "mkey_test.h"
+#include "raw.h"
+
+/* all of them succeed as they are */
+enum mkt_what {
+	CREATE, BIND_LIST, BIND_INTERLEAVED, QUERY, UNBIND, CAPS, DM_COPY,
+	NUM_COMMANDS,
+};
+
+/* what the commands are about; they point into this */
+struct mkt_commands {
+	struct mkt_dev dev;
+	struct mkt_arena arena;
+	struct ibv_mr *key;		/* of four entries */
+	uint64_t repeat[2];
+	struct ib_uverbs_mkey_sge sge[2];
+	struct ib_uverbs_mkey_block block[2];
+	struct ib_uverbs_mkey_info info;
+	uint32_t lkey, rkey;
+	uint8_t bytes[64];
+	/* a page that is not there; the one before it is */
+	void *nowhere;
+};
+
+/* @dev has been opened */
+int mkt_commands_setup(struct mkt_commands *c);
+int mkt_commands_teardown(struct mkt_commands *c);
+void mkt_command_build(struct mkt_commands *c, struct mkt_ioctl *cmd,
+		 enum mkt_what what);
+/* runs it; a key that comes of it is destroyed again */
+int mkt_command_run(struct mkt_commands *c, struct mkt_ioctl *cmd);
+
+#endif /* MKEY_TEST_COMMANDS_H */

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The devices under test, wherever their network namespaces are. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "mkey_test.h"
+
+static void mkt_dev_name(struct mkt_dev *dev, unsigned int which)
+{
+	static const char *const names[] = { "rxe0", "rxe1" };
+	static const char *const netns[] = { "ns0", "ns1" };
+	const char *name, *ns;
+
+	name = getenv(which ? "MKEY_TEST_DEV1" : "MKEY_TEST_DEV0");
+	ns = getenv(which ? "MKEY_TEST_NETNS1" : "MKEY_TEST_NETNS0");
+	snprintf(dev->name, sizeof(dev->name), "%s", name ?: names[which]);
+	snprintf(dev->netns, sizeof(dev->netns), "%s", ns ?: netns[which]);
+}
+
+static struct ibv_context *mkt_open_here(const char *name)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *ctx = NULL;
+	unsigned int i;
+
+	for (i = 0; list && list[i]; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), name))
+			ctx = ibv_open_device(list[i]);
+	if (list)
+		ibv_free_device_list(list);
+	return ctx;
+}
+
+/*
+ * Where devices belong to namespaces (rdma system set netns exclusive), both
+ * netlink and sysfs show those of one only, sysfs those of the namespace it
+ * was mounted in. Only opening is affected: an open file works anywhere.
+ */
+static struct ibv_context *mkt_open_there(const struct mkt_dev *dev)
+{
+	struct ibv_context *ctx = NULL;
+	int here, there;
+	char path[96];
+
+	snprintf(path, sizeof(path), "/run/netns/%s", dev->netns);
+	there = open(path, O_RDONLY | O_CLOEXEC);
+	here = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	if (there < 0 || here < 0 || setns(there, CLONE_NEWNET))
+		goto out;
+
+	ctx = mkt_open_here(dev->name);
+	if (!ctx && !unshare(CLONE_NEWNS) &&
+	    !mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) &&
+	    !mount("sysfs", "/sys", "sysfs", 0, NULL)) {
+		ctx = mkt_open_here(dev->name);
+		umount2("/sys", MNT_DETACH);
+	}
+	if (setns(here, CLONE_NEWNET)) {
+		perror("# back to the first network namespace");
+		exit(1);
+	}
+out:
+	if (there >= 0)
+		close(there);
+	if (here >= 0)
+		close(here);
+	return ctx;
+}
+
+/* RoCE v2 over IPv4, as the addresses of the links are */
+static int mkt_dev_find_gid(struct mkt_dev *dev)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	struct ibv_gid_entry entry[64];
+	ssize_t i, n;
+
+	n = ibv_query_gid_table(dev->ctx, entry, 64, 0);
+	for (i = 0; i < n; i++) {
+		if (entry[i].gid_type != IBV_GID_TYPE_ROCE_V2 ||
+		    memcmp(entry[i].gid.raw, mapped, sizeof(mapped)))
+			continue;
+		dev->gid = entry[i].gid;
+		dev->gid_index = entry[i].gid_index;
+		return 0;
+	}
+	return ENODEV;
+}
+
+int mkt_dev_try_open(struct mkt_dev *dev, unsigned int which)
+{
+	struct ibv_port_attr port;
+	int err;
+
+	memset(dev, 0, sizeof(*dev));
+	mkt_dev_name(dev, which);
+	dev->ctx = mkt_open_here(dev->name);
+	if (!dev->ctx)
+		dev->ctx = mkt_open_there(dev);
+	if (!dev->ctx)
+		return ENODEV;
+
+	err = mkt_dev_find_gid(dev);
+	if (err)
+		goto err_close;
+	err = ibv_query_port(dev->ctx, 1, &port);
+	if (err)
+		goto err_close;
+	dev->max_mtu = port.active_mtu;
+
+	dev->pd = ibv_alloc_pd(dev->ctx);
+	if (!dev->pd) {
+		err = errno;
+		goto err_close;
+	}
+	dev->extended = !ibmkey_enable(dev->ctx) &&
+			!ibmkey_query_caps(dev->ctx, &dev->caps);
+	if (!dev->extended)
+		memset(&dev->caps, 0, sizeof(dev->caps));
+	return 0;
+
+err_close:
+	ibv_close_device(dev->ctx);
+	dev->ctx = NULL;
+	return err;
+}
+
+int mkt_dev_open(struct mkt_dev *dev, unsigned int which)
+{
+	int err = mkt_dev_try_open(dev, which);
+
+	if (err)
+		mkt_diag("cannot use device %s (netns %s): %s", dev->name,
+			 dev->netns, strerror(err));
+	return err;
+}
+
+void mkt_dev_close(struct mkt_dev *dev)
+{
+	int err;
+
+	if (!dev->ctx)
+		return;
+	err = ibv_dealloc_pd(dev->pd);
+	if (err)
+		mkt_diag("%s: something is left in the PD: %s", dev->name,
+			 strerror(err));
+	ibv_close_device(dev->ctx);
+	dev->ctx = NULL;
+}
+
+int mkt_dev_count(const struct mkt_dev *dev, const char *kind)
+{
+	char line[512], want[32], *at;
+
+	if (!mkt_command(line, sizeof(line),
+			 "rdma -j resource show %s 2>/dev/null", dev->name) &&
+	    !mkt_command(line, sizeof(line),
+			 "ip netns exec %s rdma -j resource show %s 2>/dev/null",
+			 dev->netns, dev->name))
+		return -1;
+	snprintf(want, sizeof(want), "\"%s\":", kind);
+	at = strstr(line, want);
+	return at ? atoi(at + strlen(want)) : -1;
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Layouts drawn at random: anything that fits the leaves of an arena. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mkey_test.h"
+
+static unsigned int mkt_draw_leaf(struct mkt_rng *rng,
+				  const struct mkt_arena *arena,
+				  const struct mkt_draw *draw)
+{
+	if (draw->leaf_only)
+		return draw->leaf;
+	return mkt_between(rng, 0, arena->num_leaves - 1);
+}
+
+static size_t mkt_min(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * The strides of a block, then a place for it: what the strides reach to
+ * either side of the first block has to fit the leaf as well.
+ */
+static void mkt_draw_place(struct mkt_rng *rng, const struct mkt_layout *layout,
+			   struct mkt_block *block, size_t leaf_length)
+{
+	uint64_t room = leaf_length - block->bytes, below = 0, above = 0;
+	unsigned int d, order[IBMKEY_MAX_DIMS];
+
+	for (d = 0; d < layout->num_dims; d++)
+		order[d] = d;
+	for (d = layout->num_dims; d > 1; d--) {
+		unsigned int other = mkt_between(rng, 0, d - 1);
+		unsigned int swap = order[d - 1];
+
+		order[d - 1] = order[other];
+		order[other] = swap;
+	}
+
+	/* in any order, so that no dimension always gets the largest stride */
+	for (d = 0; d < layout->num_dims; d++) {
+		uint64_t steps = layout->repeat[order[d]] - 1;
+		uint64_t max = steps ? room / steps : block->bytes;
+		int64_t *stride = &block->stride[order[d]];
+		uint64_t reach;
+
+		switch (mkt_between(rng, 0, 5)) {
+		case 0:		/* the same bytes again */
+			*stride = 0;
+			break;
+		case 1:		/* no gap */
+			*stride = mkt_min(block->bytes, max);
+			break;
+		default:
+			*stride = mkt_between(rng, 0, max);
+		}
+		reach = steps * *stride;
+		room -= reach;
+		if (mkt_between(rng, 0, 2)) {
+			above += reach;
+		} else {
+			*stride = -*stride;
+			below += reach;
+		}
+	}
+	block->offset = below +
+			mkt_between(rng, 0, leaf_length - block->bytes -
+				    below - above);
+}
+
+/* repetitions whose product is at most @max */
+static uint64_t mkt_draw_repeat(struct mkt_rng *rng, struct mkt_layout *layout,
+				uint64_t max)
+{
+	uint64_t product = 1;
+	unsigned int d;
+
+	for (d = 0; d < layout->num_dims; d++) {
+		layout->repeat[d] = mkt_rand_size(rng, max / product);
+		product *= layout->repeat[d];
+	}
+	return product;
+}
+
+/* EAGAIN when what came out is too short */
+static int mkt_draw_once(struct mkt_layout *layout, struct mkt_rng *rng,
+			 const struct mkt_arena *arena, enum mkt_kind kind,
+			 const struct mkt_draw *draw)
+{
+	bool several = kind == MKT_LIST || kind == MKT_INTERLEAVED ||
+		       kind == MKT_GENERAL;
+	size_t sum = 0;
+	unsigned int i;
+
+	memset(layout, 0, sizeof(*layout));
+	if (kind == MKT_STRIDED || kind == MKT_INTERLEAVED)
+		layout->num_dims = 1;
+	else if (kind != MKT_LIST)
+		layout->num_dims = mkt_between(rng, 2, draw->max_dims);
+
+	layout->num_blocks = several ? mkt_rand_size(rng, draw->max_blocks) : 1;
+	if (several && kind != MKT_LIST && layout->num_blocks < 2)
+		layout->num_blocks = 2;
+	layout->block = calloc(layout->num_blocks, sizeof(*layout->block));
+	if (!layout->block)
+		return ENOMEM;
+
+	/* first what is repeated, so that large blocks come up too */
+	for (i = 0; i < layout->num_blocks; i++) {
+		struct mkt_block *block = &layout->block[i];
+		size_t more = layout->num_blocks - 1 - i;
+		size_t left = draw->max_length - sum;
+		size_t most = mkt_min(left - more, 1 + 4 * left / (more + 1));
+		size_t length;
+
+		block->leaf = mkt_draw_leaf(rng, arena, draw);
+		length = arena->leaf[block->leaf].length;
+		most = mkt_min(most, mkt_min(draw->max_block, length));
+		block->bytes = mkt_rand_size(rng, most);
+		sum += block->bytes;
+	}
+	sum *= mkt_draw_repeat(rng, layout, draw->max_length / sum);
+	if (sum < draw->min_length) {
+		mkt_layout_free(layout);
+		return EAGAIN;
+	}
+	for (i = 0; i < layout->num_blocks; i++) {
+		struct mkt_block *block = &layout->block[i];
+
+		mkt_draw_place(rng, layout, block,
+			       arena->leaf[block->leaf].length);
+	}
+	return 0;
+}
+
+int mkt_draw_layout(struct mkt_layout *layout, struct mkt_rng *rng,
+		    const struct mkt_arena *arena, enum mkt_kind kind,
+		    const struct mkt_draw *draw)
+{
+	unsigned int tries = 10000;
+	int err;
+
+	do
+		err = mkt_draw_once(layout, rng, arena, kind, draw);
+	while (err == EAGAIN && --tries);
+	return err;
+}

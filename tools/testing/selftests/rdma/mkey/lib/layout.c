@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The reference of layouts: it names a key's bytes one by one, straight from
+ * the definition, and knows nothing of how anything else computes them.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mkey_test.h"
+
+static size_t mkt_layout_length(const struct mkt_layout *layout)
+{
+	size_t length = 0;
+	unsigned int i;
+
+	for (i = 0; i < layout->num_blocks; i++)
+		length += layout->block[i].bytes;
+	for (i = 0; i < layout->num_dims; i++)
+		length *= layout->repeat[i];
+	return length;
+}
+
+/* all blocks for one tuple of indices; a list has one, the empty one */
+static void mkt_map_tuple(const struct mkt_arena *arena,
+			  const struct mkt_layout *layout,
+			  const uint64_t *index, struct mkt_map *map)
+{
+	unsigned int b, d;
+	uint64_t i;
+
+	for (b = 0; b < layout->num_blocks; b++) {
+		const struct mkt_block *block = &layout->block[b];
+		int64_t start = block->offset;
+
+		for (d = 0; d < layout->num_dims; d++)
+			start += (int64_t)index[d] * block->stride[d];
+		for (i = 0; i < block->bytes; i++)
+			map->pos[map->length++] =
+				arena->leaf[block->leaf].at + start + i;
+	}
+}
+
+static void mkt_map_dims(const struct mkt_arena *arena,
+			 const struct mkt_layout *layout, uint64_t *index,
+			 unsigned int dim, struct mkt_map *map)
+{
+	if (dim == layout->num_dims) {
+		mkt_map_tuple(arena, layout, index, map);
+		return;
+	}
+	for (index[dim] = 0; index[dim] < layout->repeat[dim]; index[dim]++)
+		mkt_map_dims(arena, layout, index, dim + 1, map);
+}
+
+int mkt_layout_map(const struct mkt_arena *arena,
+		   const struct mkt_layout *layout, struct mkt_map *map)
+{
+	uint64_t index[IBMKEY_MAX_DIMS];
+	size_t i, length = mkt_layout_length(layout);
+
+	map->length = 0;
+	map->pos = malloc(length * sizeof(*map->pos));
+	if (!map->pos)
+		return ENOMEM;
+	mkt_map_dims(arena, layout, index, 0, map);
+
+	/* a mistake of the test, not of what it tests */
+	for (i = 0; i < map->length; i++)
+		if (map->pos[i] >= arena->size)
+			abort();
+	return 0;
+}
+
+void mkt_map_free(struct mkt_map *map)
+{
+	free(map->pos);
+	map->pos = NULL;
+	map->length = 0;
+}
+
+static int mkt_bind_list(struct ibv_mr *key, const struct mkt_arena *arena,
+			 const struct mkt_layout *layout, int access)
+{
+	struct ibv_sge *sge;
+	unsigned int i;
+	int err;
+
+	sge = calloc(layout->num_blocks, sizeof(*sge));
+	if (!sge)
+		return ENOMEM;
+	for (i = 0; i < layout->num_blocks; i++) {
+		const struct mkt_block *block = &layout->block[i];
+
+		sge[i].addr = arena->leaf[block->leaf].addr + block->offset;
+		sge[i].length = block->bytes;
+		sge[i].lkey = arena->leaf[block->leaf].mr->lkey;
+	}
+	err = ibv_rereg_mr_sg(key, access, layout->num_blocks, sge);
+	free(sge);
+	return err;
+}
+
+static int mkt_bind_interleaved(struct ibv_mr *key,
+				const struct mkt_arena *arena,
+				const struct mkt_layout *layout, int access)
+{
+	struct ibmkey_block *blocks;
+	unsigned int i;
+	int err;
+
+	blocks = calloc(layout->num_blocks, sizeof(*blocks));
+	if (!blocks)
+		return ENOMEM;
+	for (i = 0; i < layout->num_blocks; i++) {
+		const struct mkt_block *block = &layout->block[i];
+
+		blocks[i].addr = arena->leaf[block->leaf].addr + block->offset;
+		blocks[i].bytes_count = block->bytes;
+		blocks[i].lkey = arena->leaf[block->leaf].mr->lkey;
+		memcpy(blocks[i].stride, block->stride, sizeof(block->stride));
+	}
+	err = ibv_rereg_mr_interleaved(key, access, layout->num_dims,
+				       layout->repeat, layout->num_blocks,
+				       blocks);
+	free(blocks);
+	return err;
+}
+
+int mkt_layout_bind(struct ibv_mr *key, const struct mkt_arena *arena,
+		    const struct mkt_layout *layout, int access)
+{
+	int err;
+
+	err = layout->num_dims ?
+	      mkt_bind_interleaved(key, arena, layout, access) :
+	      mkt_bind_list(key, arena, layout, access);
+	if (err) {
+		mkt_diag("bind: %s", strerror(err));
+		mkt_layout_print(layout);
+	}
+	return err;
+}
+
+void mkt_layout_print(const struct mkt_layout *layout)
+{
+	unsigned int i, d;
+
+	mkt_diag("layout: %s of %u, %zu bytes",
+		 layout->num_dims ? "interleaved" : "list", layout->num_blocks,
+		 mkt_layout_length(layout));
+	for (d = 0; d < layout->num_dims; d++)
+		mkt_diag("  repeat %" PRIu64, layout->repeat[d]);
+	for (i = 0; i < layout->num_blocks && i < 8; i++) {
+		const struct mkt_block *block = &layout->block[i];
+
+		mkt_diag("  leaf %u offset %" PRIu64 " bytes %" PRIu64,
+			 block->leaf, block->offset, block->bytes);
+		for (d = 0; d < layout->num_dims; d++)
+			mkt_diag("    stride %" PRId64, block->stride[d]);
+	}
+}
+
+void mkt_layout_free(struct mkt_layout *layout)
+{
+	free(layout->block);
+	layout->block = NULL;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What test programs put around kselftest_harness.h. */
+#ifndef MKEY_HARNESS_H
+#define MKEY_HARNESS_H
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "kselftest_harness.h"
+#include "mkey_test.h"
+
+/*
+ * No test depends on how long anything takes; this is for a test that hangs.
+ * A debug kernel in an emulator moves a megabyte a second.
+ */
+#undef TEST_TIMEOUT_DEFAULT
+#define TEST_TIMEOUT_DEFAULT 1200
+
+/* opens both devices or skips the test */
+#define MKT_OPEN(dev) do {						\
+	unsigned int __i;						\
+									\
+	for (__i = 0; __i < 2; __i++)					\
+		if (mkt_dev_try_open(&(dev)[__i], __i))			\
+			SKIP(return, "no device %s", (dev)[__i].name);	\
+} while (0)
+
+/* the same for tests of what ib_mkey adds */
+#define MKT_OPEN_EXTENDED(dev) do {					\
+	unsigned int __j;						\
+									\
+	MKT_OPEN(dev);							\
+	for (__j = 0; __j < 2; __j++)					\
+		if (!(dev)[__j].extended)				\
+			SKIP(return, "%s is not extended by ib_mkey",	\
+			     (dev)[__j].name);				\
+} while (0)
+
+#endif /* MKEY_HARNESS_H */

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the ib_mkey selftests share: two devices and queue pairs between them,
+ * memory whose every byte is accounted for, a plain reference of layouts, and
+ * transfers that are checked against it.
+ *
+ * Functions that return int give 0 or an errno value unless they say
+ * otherwise, and print a "# ..." line that says what went wrong.
+ */
+#ifndef MKEY_TEST_H
+#define MKEY_TEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <infiniband/verbs.h>
+#include <infiniband/mkey.h>
+
+/* env.c: what a run is told, and random numbers that can be had again */
+
+/* true when MKEY_TEST_QUICK asks for a short run */
+bool mkt_quick(void);
+unsigned int mkt_scale(unsigned int normal, unsigned int quick);
+
+struct mkt_rng {
+	uint64_t state;
+};
+
+/*
+ * Seeded by MKEY_TEST_SEED, or by the program's own draw, and by @salt, so
+ * that a test draws the same whichever tests ran before it. Prints the seed.
+ */
+void mkt_rng_init(struct mkt_rng *rng, const char *salt);
+uint64_t mkt_rand(struct mkt_rng *rng);
+/* both ends are included */
+uint64_t mkt_between(struct mkt_rng *rng, uint64_t low, uint64_t high);
+/* 1..@max, every power of two as likely as another */
+uint64_t mkt_rand_size(struct mkt_rng *rng, uint64_t max);
+void mkt_rand_bytes(struct mkt_rng *rng, void *to, size_t length);
+
+void mkt_diag(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* the first line that a command prints, false when it fails or prints none */
+bool mkt_command(char *line, size_t size, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* dev.c: the two devices */
+
+struct mkt_dev {
+	char name[64];
+	char netns[64];
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	union ibv_gid gid;
+	uint8_t gid_index;
+	enum ibv_mtu max_mtu;
+	/* ib_mkey is there; what follows is zero when it is not */
+	bool extended;
+	struct ibmkey_caps caps;
+};
+
+/*
+ * Opens device 0 or 1, rxe0 and rxe1 unless MKEY_TEST_DEV0 and
+ * MKEY_TEST_DEV1 name others, from the network namespace ns0 or ns1 (or
+ * MKEY_TEST_NETNS0, MKEY_TEST_NETNS1) where the current one does not show it.
+ */
+int mkt_dev_open(struct mkt_dev *dev, unsigned int which);
+/* the same without a word: for programs that skip when there is no device */
+int mkt_dev_try_open(struct mkt_dev *dev, unsigned int which);
+void mkt_dev_close(struct mkt_dev *dev);
+
+/* objects of one kind ("qp", "mr", ...) that the device has, -1 if unknown */
+int mkt_dev_count(const struct mkt_dev *dev, const char *kind);
+
+/* qp.c: queue pairs */
+
+#define MKT_DEPTH 128
+#define MKT_MAX_SGE 8
+
+/* what the other side has to know of a queue pair */
+struct mkt_peer {
+	union ibv_gid gid;
+	uint32_t qp_num;
+	uint32_t psn;
+};
+
+struct mkt_qp {
+	struct mkt_dev *dev;
+	struct ibv_cq *cq;
+	struct ibv_srq *srq;
+	struct ibv_qp *qp;
+	struct ibv_ah *ah;
+	struct mkt_peer peer;
+	uint32_t psn;
+};
+
+#define MKT_QP_SRQ (1u << 0)
+#define MKT_QP_UD (1u << 1)
+
+#define MKT_QKEY 0x1ee7
+
+int mkt_qp_create(struct mkt_qp *qp, struct mkt_dev *dev, unsigned int flags);
+void mkt_qp_self(const struct mkt_qp *qp, struct mkt_peer *self);
+int mkt_qp_connect(struct mkt_qp *qp, const struct mkt_peer *peer,
+		   enum ibv_mtu mtu);
+void mkt_qp_destroy(struct mkt_qp *qp);
+
+struct mkt_pair {
+	struct mkt_qp end[2];
+	enum ibv_mtu mtu;
+};
+
+/* side 0 is on @dev0, side 1 on @dev1; @flags are MKT_QP_* for both */
+int mkt_pair_create(struct mkt_pair *pair, struct mkt_dev *dev0,
+		    struct mkt_dev *dev1, enum ibv_mtu mtu, unsigned int flags);
+/* after an error: through RESET back to RTS, completions dropped */
+int mkt_pair_recover(struct mkt_pair *pair);
+void mkt_pair_destroy(struct mkt_pair *pair);
+
+static inline size_t mkt_mtu_bytes(enum ibv_mtu mtu)
+{
+	return 128u << mtu;
+}
+
+/* wr.c: work requests */
+
+enum mkt_op {
+	MKT_SEND,
+	MKT_SEND_IMM,
+	MKT_WRITE,
+	MKT_WRITE_IMM,
+	MKT_READ,
+	MKT_FETCH_ADD,
+	MKT_CMP_SWAP,
+	MKT_ATOMIC_WRITE,
+	MKT_FLUSH,
+	MKT_SEND_INV,
+	MKT_LOCAL_INV,
+};
+
+const char *mkt_op_name(enum mkt_op op);
+
+struct mkt_wr {
+	enum mkt_op op;
+	struct ibv_sge sge[MKT_MAX_SGE];
+	int num_sge;
+	uint64_t remote_addr;
+	uint32_t rkey;
+	uint32_t imm;
+	/* FETCH_ADD adds swap_add, ATOMIC_WRITE stores it */
+	uint64_t compare;
+	uint64_t swap_add;
+	/* FLUSH: bytes from remote_addr */
+	size_t flush_length;
+};
+
+int mkt_post_send(struct mkt_qp *qp, const struct mkt_wr *wr, uint64_t wr_id);
+int mkt_post_recv(struct mkt_qp *qp, const struct ibv_sge *sge, int num_sge,
+		  uint64_t wr_id);
+/* one completion; ETIMEDOUT when nothing has moved for minutes */
+int mkt_poll(struct mkt_qp *qp, struct ibv_wc *wc);
+/* binds a window of either type and waits; EIO when the bind is refused */
+int mkt_bind_window(struct mkt_qp *qp, struct ibv_mw *mw, struct ibv_mr *mr,
+		    uint64_t addr, uint64_t length, unsigned int access);
+
+struct mkt_result {
+	enum ibv_wc_status status;	/* of the work request */
+	bool received;			/* the rest is valid */
+	enum ibv_wc_status recv_status;
+	uint32_t byte_len;
+	uint32_t imm;			/* 0 when none came */
+};
+
+/*
+ * Posts @wr on side @side, and @recv, which may be NULL, before it on the
+ * other one, and waits for what has to complete.
+ */
+int mkt_exec(struct mkt_pair *pair, unsigned int side, const struct mkt_wr *wr,
+	     const struct mkt_wr *recv, struct mkt_result *result);
+/* the status of a work request that needs no receive, or -1 */
+int mkt_status(struct mkt_pair *pair, unsigned int side,
+	       const struct mkt_wr *wr);
+
+/*
+ * arena.c: all the memory of one side. A byte has a position in the arena,
+ * whether it is the host's or the device's; @expect is what it should hold.
+ */
+
+#define MKT_MAX_MEMS 4
+#define MKT_MAX_LEAVES 12
+
+struct mkt_mem {
+	uint8_t *host;		/* NULL: device memory */
+	struct ibv_dm *dm;
+	size_t size;
+	size_t at;		/* position of its first byte */
+};
+
+struct mkt_leaf {
+	struct ibv_mr *mr;
+	uint64_t addr;		/* what names its first byte in the MR */
+	size_t length;
+	size_t at;		/* position of its first byte */
+};
+
+struct mkt_arena {
+	struct mkt_dev *dev;
+	struct mkt_mem mem[MKT_MAX_MEMS];
+	unsigned int num_mems;
+	struct mkt_leaf leaf[MKT_MAX_LEAVES];
+	unsigned int num_leaves;
+	size_t size;
+	uint8_t *expect;
+	uint8_t *seen;
+};
+
+#define MKT_ACCESS_ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
+			IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+
+void mkt_arena_init(struct mkt_arena *arena, struct mkt_dev *dev);
+int mkt_arena_add_host(struct mkt_arena *arena, size_t size);
+int mkt_arena_add_dm(struct mkt_arena *arena, size_t size);
+/*
+ * Registers @length bytes of memory number @mem from @offset on. @shift moves
+ * the addresses that the MR uses away from the process's own (whole pages).
+ */
+int mkt_arena_add_leaf(struct mkt_arena *arena, unsigned int mem, size_t offset,
+		       size_t length, int access, uint64_t shift);
+/* one host memory of @host bytes, device memory of @dm bytes if not zero */
+int mkt_arena_standard(struct mkt_arena *arena, struct mkt_dev *dev,
+		       size_t host, size_t dm);
+/* new contents everywhere, which are then what is expected */
+int mkt_arena_fill(struct mkt_arena *arena, struct mkt_rng *rng);
+/* EBADMSG when any byte is not what is expected */
+int mkt_arena_check(struct mkt_arena *arena);
+/* takes @length bytes from @at on as they are now for what is expected */
+int mkt_arena_adopt(struct mkt_arena *arena, size_t at, size_t length);
+int mkt_arena_free(struct mkt_arena *arena);
+
+/* layout.c: the reference */
+
+struct mkt_block {
+	unsigned int leaf;
+	uint64_t offset;	/* of the first byte, from the leaf's start */
+	uint64_t bytes;
+	int64_t stride[IBMKEY_MAX_DIMS];
+};
+
+struct mkt_layout {
+	unsigned int num_dims;	/* 0: a list */
+	uint64_t repeat[IBMKEY_MAX_DIMS];
+	unsigned int num_blocks;
+	struct mkt_block *block;
+};
+
+/* positions of a key's bytes, in the key's order */
+struct mkt_map {
+	uint32_t *pos;
+	size_t length;
+};
+
+int mkt_layout_map(const struct mkt_arena *arena,
+		   const struct mkt_layout *layout, struct mkt_map *map);
+void mkt_map_free(struct mkt_map *map);
+/* binds @layout, whose leaves are those of @arena, to @key */
+int mkt_layout_bind(struct ibv_mr *key, const struct mkt_arena *arena,
+		    const struct mkt_layout *layout, int access);
+void mkt_layout_print(const struct mkt_layout *layout);
+void mkt_layout_free(struct mkt_layout *layout);
+
+/* draw.c: layouts at random */
+
+struct mkt_draw {
+	size_t min_length;	/* of the whole key */
+	size_t max_length;
+	size_t max_block;
+	unsigned int max_blocks;
+	unsigned int max_dims;
+	bool leaf_only;		/* leaf @leaf and no other */
+	unsigned int leaf;
+};
+
+enum mkt_kind {
+	MKT_LIST,
+	MKT_STRIDED,		/* one block, one dimension */
+	MKT_INTERLEAVED,	/* several blocks, one dimension */
+	MKT_SUBARRAY,		/* one block, several dimensions */
+	MKT_GENERAL,		/* several blocks, several dimensions */
+	MKT_NUM_KINDS,
+};
+
+int mkt_draw_layout(struct mkt_layout *layout, struct mkt_rng *rng,
+		    const struct mkt_arena *arena, enum mkt_kind kind,
+		    const struct mkt_draw *draw);
+
+/* xfer.c: transfers between two sides, with what they must change */
+
+struct mkt_end {
+	struct mkt_arena *arena;
+	struct ibv_mr *mr;	/* a key or an ordinary MR */
+	uint64_t addr;		/* of its first byte */
+	struct mkt_map map;
+};
+
+/* an end that is all of leaf number @leaf, with no key */
+int mkt_end_leaf(struct mkt_end *end, struct mkt_arena *arena,
+		 unsigned int leaf);
+/* an end that is @key, to which @layout is bound here */
+int mkt_end_key(struct mkt_end *end, struct ibv_mr *key,
+		struct mkt_arena *arena, const struct mkt_layout *layout,
+		int access);
+void mkt_end_free(struct mkt_end *end);
+
+struct mkt_xfer {
+	enum mkt_op op;
+	unsigned int side;		/* that posts the work request */
+	struct mkt_end *end[2];		/* by side */
+	size_t offset[2];
+	size_t length;
+	int num_sge;			/* pieces of each scatter/gather list */
+	uint64_t compare;
+	uint64_t swap_add;
+};
+
+/* the side that the bytes come from */
+static inline unsigned int mkt_xfer_source(const struct mkt_xfer *xfer)
+{
+	return xfer->op == MKT_READ ? !xfer->side : xfer->side;
+}
+
+/*
+ * Does it and looks at every byte of both arenas afterwards. EIO when a work
+ * request failed, EBADMSG for wrong contents or a wrong completion.
+ */
+int mkt_xfer(struct mkt_pair *pair, const struct mkt_xfer *xfer);
+/* the same with a queue of @count posted at once; SEND, WRITE and READ */
+int mkt_xfer_queue(struct mkt_pair *pair, const struct mkt_xfer *xfer,
+		   unsigned int count);
+
+/* setup.c: what nearly every test begins with */
+
+struct mkt_setup {
+	struct mkt_dev dev[2];
+	struct mkt_rng rng;
+	struct mkt_arena arena[2];	/* of one side each, filled */
+	struct mkt_end plain[2];	/* leaf 0 of each */
+	struct ibv_mr *key[2];		/* unbound, NULL without ib_mkey */
+	struct mkt_pair pair;
+};
+
+struct mkt_wants {
+	enum ibv_mtu mtu;
+	unsigned int flags;		/* MKT_QP_* */
+	size_t host;			/* bytes of each arena */
+	size_t dm;			/* zero: no device memory */
+	unsigned int max_entries;	/* of the keys, zero: no keys */
+};
+
+/* @dev has been opened */
+int mkt_setup(struct mkt_setup *setup, const struct mkt_wants *wants,
+	      const char *salt);
+/* closes the devices too; an error means that something could not be freed */
+int mkt_teardown(struct mkt_setup *setup);
+
+#endif /* MKEY_TEST_H */

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Building RDMA_VERBS_IOCTL commands by hand. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include <rdma/ib_user_verbs.h>
+
+#include "raw.h"
+
+void mkt_ioctl_init(struct mkt_ioctl *cmd, uint16_t object, uint16_t method)
+{
+	memset(cmd, 0, sizeof(*cmd));
+	cmd->hdr.object_id = object;
+	cmd->hdr.method_id = method;
+	cmd->hdr.driver_id = RDMA_DRIVER_RXE;
+}
+
+struct ib_uverbs_attr *mkt_ioctl_add(struct mkt_ioctl *cmd, uint16_t id,
+				     uint16_t length, uint64_t data)
+{
+	struct ib_uverbs_attr *attr;
+
+	if (cmd->hdr.num_attrs == MKT_MAX_ATTRS)
+		abort();
+	attr = &cmd->attr[cmd->hdr.num_attrs++];
+	attr->attr_id = id;
+	attr->len = length;
+	attr->flags = UVERBS_ATTR_F_MANDATORY;
+	attr->data = data;
+	return attr;
+}
+
+struct ib_uverbs_attr *mkt_ioctl_attr(struct mkt_ioctl *cmd, uint16_t id)
+{
+	unsigned int i;
+
+	for (i = 0; i < cmd->hdr.num_attrs; i++)
+		if (cmd->attr[i].attr_id == id)
+			return &cmd->attr[i];
+	abort();
+}
+
+void mkt_ioctl_drop(struct mkt_ioctl *cmd, uint16_t id)
+{
+	struct ib_uverbs_attr *attr = mkt_ioctl_attr(cmd, id);
+	struct ib_uverbs_attr *last = &cmd->attr[--cmd->hdr.num_attrs];
+
+	memmove(attr, attr + 1, (char *)last - (char *)attr);
+	memset(last, 0, sizeof(*last));
+}
+
+int mkt_ioctl_run(struct ibv_context *ctx, struct mkt_ioctl *cmd)
+{
+	cmd->hdr.length = sizeof(cmd->hdr) +
+			  cmd->hdr.num_attrs * sizeof(cmd->attr[0]);
+	return ioctl(ctx->cmd_fd, RDMA_VERBS_IOCTL, &cmd->hdr) ? errno : 0;
+}
+
+static uint64_t mkt_ptr(const void *ptr)
+{
+	return (uintptr_t)ptr;
+}
+
+void mkt_raw_caps(struct mkt_ioctl *cmd, struct ib_uverbs_mkey_caps *caps)
+{
+	mkt_ioctl_init(cmd, UVERBS_OBJECT_DEVICE, IB_MKEY_METHOD_QUERY_CAPS);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_QUERY_CAPS_RESP, sizeof(*caps),
+		      mkt_ptr(caps));
+}
+
+void mkt_raw_create(struct mkt_ioctl *cmd, struct ibv_pd *pd,
+		    uint32_t max_entries, uint32_t *lkey, uint32_t *rkey)
+{
+	mkt_ioctl_init(cmd, UVERBS_OBJECT_MR, IB_MKEY_METHOD_CREATE);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_CREATE_HANDLE, 0, 0);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_CREATE_PD_HANDLE, 0, pd->handle);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_CREATE_MAX_ENTRIES,
+		      sizeof(max_entries), max_entries);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_CREATE_RESP_LKEY, sizeof(*lkey),
+		      mkt_ptr(lkey));
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_CREATE_RESP_RKEY, sizeof(*rkey),
+		      mkt_ptr(rkey));
+}
+
+void mkt_raw_bind_list(struct mkt_ioctl *cmd, uint32_t handle, uint32_t access,
+		       const struct ib_uverbs_mkey_sge *sge, uint32_t num)
+{
+	mkt_ioctl_init(cmd, UVERBS_OBJECT_MR, IB_MKEY_METHOD_BIND_LIST);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_LIST_HANDLE, 0, handle);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_LIST_ACCESS, sizeof(access),
+		      access);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_LIST_ENTRIES, sizeof(uint64_t),
+		      mkt_ptr(sge));
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES, sizeof(num),
+		      num);
+}
+
+void mkt_raw_bind_interleaved(struct mkt_ioctl *cmd, uint32_t handle,
+			      uint32_t access, const uint64_t *repeat,
+			      uint32_t num_dims,
+			      const struct ib_uverbs_mkey_block *blocks,
+			      uint32_t num)
+{
+	/* eight bytes and less are sent in place of their address */
+	uint64_t data = num_dims == 1 ? *repeat : mkt_ptr(repeat);
+
+	mkt_ioctl_init(cmd, UVERBS_OBJECT_MR, IB_MKEY_METHOD_BIND_INTERLEAVED);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_INTERLEAVED_HANDLE, 0, handle);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_INTERLEAVED_ACCESS,
+		      sizeof(access), access);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT,
+		      num_dims * sizeof(*repeat), data);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_INTERLEAVED_BLOCKS,
+		      sizeof(uint64_t), mkt_ptr(blocks));
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_INTERLEAVED_NUM_BLOCKS,
+		      sizeof(num), num);
+}
+
+void mkt_raw_unbind(struct mkt_ioctl *cmd, uint32_t handle)
+{
+	mkt_ioctl_init(cmd, UVERBS_OBJECT_MR, IB_MKEY_METHOD_UNBIND);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_UNBIND_HANDLE, 0, handle);
+}
+
+void mkt_raw_query(struct mkt_ioctl *cmd, uint32_t handle,
+		   struct ib_uverbs_mkey_info *info)
+{
+	mkt_ioctl_init(cmd, UVERBS_OBJECT_MR, IB_MKEY_METHOD_QUERY);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_QUERY_HANDLE, 0, handle);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_QUERY_RESP, sizeof(*info),
+		      mkt_ptr(info));
+}
+
+void mkt_raw_dm_copy(struct mkt_ioctl *cmd, uint32_t handle, uint64_t dir,
+		     uint64_t offset, void *addr, uint64_t length)
+{
+	mkt_ioctl_init(cmd, UVERBS_OBJECT_DM, IB_MKEY_METHOD_DM_COPY);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_DM_COPY_HANDLE, 0, handle);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_DM_COPY_DIR, sizeof(dir), dir);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_DM_COPY_OFFSET, sizeof(offset),
+		      offset);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_DM_COPY_ADDR, sizeof(uint64_t),
+		      mkt_ptr(addr));
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_DM_COPY_LENGTH, sizeof(length),
+		      length);
+}
+
+int mkt_raw_rereg(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
+		  uint32_t access)
+{
+	struct ib_uverbs_rereg_mr_resp resp;
+	struct ib_uverbs_rereg_mr req = {
+		.response = mkt_ptr(&resp),
+		.mr_handle = mr->handle,
+		.flags = flags,
+		.start = mkt_ptr(mr->addr),
+		.length = mr->length,
+		.hca_va = mkt_ptr(mr->addr),
+		.pd_handle = pd->handle,
+		.access_flags = access,
+	};
+	struct mkt_ioctl cmd;
+
+	mkt_ioctl_init(&cmd, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE);
+	mkt_ioctl_add(&cmd, UVERBS_ATTR_CORE_IN, sizeof(req), mkt_ptr(&req));
+	mkt_ioctl_add(&cmd, UVERBS_ATTR_CORE_OUT, sizeof(resp),
+		      mkt_ptr(&resp));
+	mkt_ioctl_add(&cmd, UVERBS_ATTR_WRITE_CMD, sizeof(uint64_t),
+		      IB_USER_VERBS_CMD_REREG_MR);
+	return mkt_ioctl_run(mr->context, &cmd);
+}
+
+void mkt_raw_mr_destroy(struct mkt_ioctl *cmd, uint32_t handle)
+{
+	mkt_ioctl_init(cmd, UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY);
+	mkt_ioctl_add(cmd, UVERBS_ATTR_DESTROY_MR_HANDLE, 0, handle);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The ioctl interface without a library in between, so that a test can say
+ * things that no library would.
+ */
+#ifndef MKEY_TEST_RAW_H
+#define MKEY_TEST_RAW_H
+
+#include <stdint.h>
+
+#include <infiniband/verbs.h>
+#include <rdma/ib_mkey_ioctl.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+
+#define MKT_MAX_ATTRS 16
+
+struct mkt_ioctl {
+	struct ib_uverbs_ioctl_hdr hdr;
+	struct ib_uverbs_attr attr[MKT_MAX_ATTRS];
+};
+
+void mkt_ioctl_init(struct mkt_ioctl *cmd, uint16_t object, uint16_t method);
+/* one more attribute, mandatory for the kernel to know */
+struct ib_uverbs_attr *mkt_ioctl_add(struct mkt_ioctl *cmd, uint16_t id,
+				     uint16_t length, uint64_t data);
+/* the attribute @id of @cmd */
+struct ib_uverbs_attr *mkt_ioctl_attr(struct mkt_ioctl *cmd, uint16_t id);
+void mkt_ioctl_drop(struct mkt_ioctl *cmd, uint16_t id);
+/* 0 or an errno value */
+int mkt_ioctl_run(struct ibv_context *ctx, struct mkt_ioctl *cmd);
+
+/* complete commands; what they point to stays the caller's */
+void mkt_raw_caps(struct mkt_ioctl *cmd, struct ib_uverbs_mkey_caps *caps);
+void mkt_raw_create(struct mkt_ioctl *cmd, struct ibv_pd *pd,
+		    uint32_t max_entries, uint32_t *lkey, uint32_t *rkey);
+void mkt_raw_bind_list(struct mkt_ioctl *cmd, uint32_t handle, uint32_t access,
+		       const struct ib_uverbs_mkey_sge *sge, uint32_t num);
+void mkt_raw_bind_interleaved(struct mkt_ioctl *cmd, uint32_t handle,
+			      uint32_t access, const uint64_t *repeat,
+			      uint32_t num_dims,
+			      const struct ib_uverbs_mkey_block *blocks,
+			      uint32_t num);
+void mkt_raw_unbind(struct mkt_ioctl *cmd, uint32_t handle);
+void mkt_raw_query(struct mkt_ioctl *cmd, uint32_t handle,
+		   struct ib_uverbs_mkey_info *info);
+void mkt_raw_dm_copy(struct mkt_ioctl *cmd, uint32_t handle, uint64_t dir,
+		     uint64_t offset, void *addr, uint64_t length);
+/* runs it: IBV_REREG_MR_*; not every provider's library has the verb */
+int mkt_raw_rereg(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
+		  uint32_t access);
+void mkt_raw_mr_destroy(struct mkt_ioctl *cmd, uint32_t handle);
+
+#endif /* MKEY_TEST_RAW_H */

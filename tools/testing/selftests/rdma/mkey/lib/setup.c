@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Two sides with memory, keys and queue pairs between them. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "mkey_test.h"
+
+static int mkt_setup_side(struct mkt_setup *setup, unsigned int i,
+			  const struct mkt_wants *wants)
+{
+	struct mkt_arena *arena = &setup->arena[i];
+	int err;
+
+	err = mkt_arena_standard(arena, &setup->dev[i], wants->host,
+				 wants->dm);
+	if (!err)
+		err = mkt_arena_fill(arena, &setup->rng);
+	if (!err)
+		err = mkt_end_leaf(&setup->plain[i], arena, 0);
+	if (err || !wants->max_entries)
+		return err;
+	setup->key[i] = ibmkey_alloc(setup->dev[i].pd, wants->max_entries);
+	if (setup->key[i])
+		return 0;
+	mkt_diag("no key of %u entries: %s", wants->max_entries,
+		 strerror(errno));
+	return errno;
+}
+
+int mkt_setup(struct mkt_setup *setup, const struct mkt_wants *wants,
+	      const char *salt)
+{
+	char name[64];
+	unsigned int i;
+	int err = 0;
+
+	/* variants of a test draw different things */
+	snprintf(name, sizeof(name), "%s/%zu/%x", salt,
+		 mkt_mtu_bytes(wants->mtu), wants->flags);
+	mkt_rng_init(&setup->rng, name);
+	for (i = 0; i < 2 && !err; i++)
+		err = mkt_setup_side(setup, i, wants);
+	if (!err)
+		err = mkt_pair_create(&setup->pair, &setup->dev[0],
+				      &setup->dev[1], wants->mtu,
+				      wants->flags);
+	return err;
+}
+
+int mkt_teardown(struct mkt_setup *setup)
+{
+	int err, first = 0;
+	unsigned int i;
+
+	mkt_pair_destroy(&setup->pair);
+	for (i = 0; i < 2; i++) {
+		mkt_end_free(&setup->plain[i]);
+		if (setup->key[i]) {
+			err = ibv_dereg_mr(setup->key[i]);
+			if (err)
+				mkt_diag("the key of side %u stays: %s", i,
+					 strerror(err));
+			first = first ?: err;
+		}
+		err = mkt_arena_free(&setup->arena[i]);
+		first = first ?: err;
+		mkt_dev_close(&setup->dev[i]);
+	}
+	return first;
+}

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Accesses that must fail, on either end, and leave no byte changed: through
+ * keys that are not bound, do not give the right, end before, are another
+ * domain's, or whose leaf has lost its rights.
+ */
+#include "mkey_harness.h"
+#include "raw.h"
+
+#define REMOTE_WRITE (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
+#define REMOTE_ATOMIC (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+
+FIXTURE(access)
+{
+	struct mkt_setup s;
+	struct ibmkey_block block;	/* 8 bytes of every 24 */
+	uint64_t repeat;
+};
+
+/* the same with memory of the host and of the device below the key */
+FIXTURE_VARIANT(access)
+{
+	unsigned int leaf;
+};
+
+FIXTURE_VARIANT_ADD(access, host)
+{
+	.leaf = 1,
+};
+
+FIXTURE_VARIANT_ADD(access, dm)
+{
+	.leaf = 2,
+};
+
+static int access_bind(struct mkt_setup *s, unsigned int side,
+		       const struct ibmkey_block *block, uint64_t repeat,
+		       unsigned int access)
+{
+	return ibv_rereg_mr_interleaved(s->key[side], access, 1, &repeat, 1,
+					block);
+}
+
+FIXTURE_SETUP(access)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		.host = 64 * 1024,
+		.dm = 32 * 1024,
+		.max_entries = 4,
+	};
+	struct mkt_leaf *leaf;
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	leaf = &self->s.arena[1].leaf[variant->leaf];
+	/* aligned in memory, for the sake of the atomics */
+	self->block.addr = leaf->addr + (-leaf->at & 7);
+	self->block.bytes_count = 8;
+	self->block.lkey = leaf->mr->lkey;
+	self->block.stride[0] = 24;
+	self->repeat = 500;
+}
+
+FIXTURE_TEARDOWN(access)
+{
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/* a request from side 0 to the key of side 1 */
+static struct mkt_wr access_wr(struct mkt_setup *s, enum mkt_op op,
+			       uint64_t addr, uint32_t length)
+{
+	struct mkt_wr wr = {
+		.op = op,
+		.sge[0] = {
+			.addr = s->plain[0].addr,
+			.length = length,
+			.lkey = s->plain[0].mr->lkey,
+		},
+		.num_sge = op == MKT_ATOMIC_WRITE ? 0 : 1,
+		.remote_addr = addr,
+		.rkey = s->key[1]->rkey,
+		.swap_add = 1,
+	};
+
+	return wr;
+}
+
+/* 0 if @wr completes with @status and has changed nothing */
+static int access_fails(struct mkt_setup *s, const struct mkt_wr *wr,
+			enum ibv_wc_status status)
+{
+	int seen = mkt_status(&s->pair, 0, wr);
+	int err;
+
+	if (seen != status) {
+		mkt_diag("%s to 0x%" PRIx64 ": \"%s\" instead of \"%s\"",
+			 mkt_op_name(wr->op), wr->remote_addr,
+			 seen < 0 ? "nothing" : ibv_wc_status_str(seen),
+			 ibv_wc_status_str(status));
+		return EIO;
+	}
+	err = mkt_pair_recover(&s->pair);
+	if (!err)
+		err = mkt_arena_check(&s->arena[0]);
+	return err ?: mkt_arena_check(&s->arena[1]);
+}
+
+static int access_refused(struct mkt_setup *s, enum mkt_op op)
+{
+	struct mkt_wr wr = access_wr(s, op, 0, 8);
+
+	return access_fails(s, &wr, IBV_WC_REM_ACCESS_ERR);
+}
+
+static const enum mkt_op remote_ops[] = {
+	MKT_WRITE, MKT_READ, MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_ATOMIC_WRITE,
+};
+
+TEST_F(access, unbound)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(remote_ops); i++) {
+		EXPECT_EQ(0, access_refused(&self->s, remote_ops[i]));
+	}
+	ASSERT_EQ(0, access_bind(&self->s, 1, &self->block, self->repeat,
+				 MKT_ACCESS_ALL));
+	ASSERT_EQ(0, ibmkey_unbind(self->s.key[1]));
+	for (i = 0; i < ARRAY_SIZE(remote_ops); i++) {
+		EXPECT_EQ(0, access_refused(&self->s, remote_ops[i]));
+	}
+}
+
+TEST_F(access, destroyed)
+{
+	struct mkt_wr wr;
+
+	ASSERT_EQ(0, access_bind(&self->s, 1, &self->block, self->repeat,
+				 MKT_ACCESS_ALL));
+	wr = access_wr(&self->s, MKT_WRITE, 0, 8);
+	ASSERT_EQ(0, ibv_dereg_mr(self->s.key[1]));
+	self->s.key[1] = NULL;
+	EXPECT_EQ(0, access_fails(&self->s, &wr, IBV_WC_REM_ACCESS_ERR));
+}
+
+/* for each right the requests that it does not allow */
+TEST_F(access, rights)
+{
+	static const struct {
+		unsigned int access;
+		enum mkt_op allowed[2];
+	} rights[] = {
+		{ 0, {} },
+		{ IBV_ACCESS_LOCAL_WRITE, {} },
+		{ IBV_ACCESS_REMOTE_READ, { MKT_READ } },
+		{ REMOTE_WRITE, { MKT_WRITE, MKT_ATOMIC_WRITE } },
+		{ REMOTE_ATOMIC, { MKT_FETCH_ADD, MKT_CMP_SWAP } },
+	};
+	unsigned int r, i;
+
+	for (r = 0; r < ARRAY_SIZE(rights); r++) {
+		ASSERT_EQ(0, access_bind(&self->s, 1, &self->block,
+					 self->repeat, rights[r].access));
+		for (i = 0; i < ARRAY_SIZE(remote_ops); i++) {
+			if (remote_ops[i] == rights[r].allowed[0] ||
+			    remote_ops[i] == rights[r].allowed[1])
+				continue;
+			EXPECT_EQ(0, access_refused(&self->s, remote_ops[i]))
+			{
+				TH_LOG("with access 0x%x", rights[r].access);
+			}
+		}
+	}
+}
+
+/* and that it does allow the others */
+TEST_F(access, rights_given)
+{
+	static const unsigned int access[] = {
+		REMOTE_WRITE, IBV_ACCESS_REMOTE_READ, REMOTE_ATOMIC,
+		REMOTE_ATOMIC, REMOTE_WRITE,
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(remote_ops); i++) {
+		struct mkt_wr wr = access_wr(&self->s, remote_ops[i], 0, 8);
+
+		ASSERT_EQ(0, access_bind(&self->s, 1, &self->block,
+					 self->repeat, access[i]));
+		EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+	}
+}
+
+TEST_F(access, beyond_the_end)
+{
+	const uint64_t length = 8 * self->repeat;
+	static const struct {
+		int64_t from_end;
+		uint32_t length;
+	} ranges[] = {
+		{ 0, 1 }, { -7, 8 }, { -100, 101 }, { -4000, 4001 },
+		{ 1000000, 8 },
+	};
+	unsigned int i;
+
+	ASSERT_EQ(0, access_bind(&self->s, 1, &self->block, self->repeat,
+				 MKT_ACCESS_ALL));
+	for (i = 0; i < ARRAY_SIZE(ranges); i++) {
+		struct mkt_wr wr = access_wr(&self->s, MKT_WRITE,
+					     length + ranges[i].from_end,
+					     ranges[i].length);
+
+		EXPECT_EQ(0, access_fails(&self->s, &wr,
+					  IBV_WC_REM_ACCESS_ERR));
+		wr.op = MKT_READ;
+		EXPECT_EQ(0, access_fails(&self->s, &wr,
+					  IBV_WC_REM_ACCESS_ERR));
+	}
+	/* where an address wraps around, and where the leaf itself is */
+	for (i = 0; i < 2; i++) {
+		struct mkt_wr wr = access_wr(&self->s, MKT_WRITE,
+					     i ? self->block.addr + length :
+						 UINT64_MAX - 3, 8);
+
+		EXPECT_EQ(0, access_fails(&self->s, &wr,
+					  IBV_WC_REM_ACCESS_ERR));
+	}
+}
+
+/* the part of a key's number that changes with each registration */
+TEST_F(access, wrong_tag)
+{
+	struct mkt_wr wr;
+
+	ASSERT_EQ(0, access_bind(&self->s, 1, &self->block, self->repeat,
+				 MKT_ACCESS_ALL));
+	wr = access_wr(&self->s, MKT_WRITE, 0, 8);
+	wr.rkey ^= 1;
+	EXPECT_EQ(0, access_fails(&self->s, &wr, IBV_WC_REM_ACCESS_ERR));
+}
+
+TEST_F(access, other_pd)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(self->s.dev[1].ctx);
+	struct mkt_arena *arena = &self->s.arena[1];
+	struct ibv_mr *leaf, *key;
+	struct ibv_sge sge;
+	struct mkt_wr wr;
+
+	ASSERT_NE(NULL, pd);
+	leaf = ibv_reg_mr(pd, arena->mem[0].host, 4096, MKT_ACCESS_ALL);
+	ASSERT_NE(NULL, leaf);
+	key = ibmkey_alloc(pd, 1);
+	ASSERT_NE(NULL, key);
+	sge.addr = (uintptr_t)leaf->addr;
+	sge.length = 4096;
+	sge.lkey = leaf->lkey;
+	ASSERT_EQ(0, ibv_rereg_mr_sg(key, MKT_ACCESS_ALL, 1, &sge));
+	wr = access_wr(&self->s, MKT_WRITE, 0, 8);
+	wr.rkey = key->rkey;
+	EXPECT_EQ(0, access_fails(&self->s, &wr, IBV_WC_REM_ACCESS_ERR));
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+	EXPECT_EQ(0, ibv_dereg_mr(leaf));
+	EXPECT_EQ(0, ibv_dealloc_pd(pd));
+}
+
+/*
+ * What a device says of a local key that does not exist is what it has to say
+ * of one that is not bound, ends before, or must not be written.
+ */
+TEST_F(access, local)
+{
+	static const enum mkt_op ops[] = { MKT_WRITE, MKT_SEND, MKT_READ };
+	struct mkt_leaf *leaf = &self->s.arena[0].leaf[variant->leaf];
+	struct ibmkey_block block = self->block;
+	unsigned int o;
+
+	block.addr = leaf->addr;
+	block.lkey = leaf->mr->lkey;
+	for (o = 0; o < ARRAY_SIZE(ops); o++) {
+		struct mkt_wr wr = {
+			.op = ops[o],
+			.sge[0] = { .length = 8, .lkey = 0x7f001100 },
+			.num_sge = 1,
+			.remote_addr = self->s.plain[1].addr,
+			.rkey = self->s.plain[1].mr->rkey,
+		};
+		int status;
+
+		/* there is nothing to be received, and it never comes to it */
+		status = mkt_status(&self->s.pair, 0, &wr);
+		ASSERT_NE(IBV_WC_SUCCESS, status);
+		ASSERT_LE(0, status);
+		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+
+		wr.sge[0].lkey = self->s.key[0]->lkey;
+		ASSERT_EQ(0, ibmkey_unbind(self->s.key[0]));
+		EXPECT_EQ(0, access_fails(&self->s, &wr, status));
+		ASSERT_EQ(0, access_bind(&self->s, 0, &block, self->repeat,
+					 0));
+		wr.sge[0].addr = 8 * self->repeat - 7;
+		EXPECT_EQ(0, access_fails(&self->s, &wr, status));
+		if (ops[o] != MKT_READ)
+			continue;
+		wr.sge[0].addr = 0;
+		EXPECT_EQ(0, access_fails(&self->s, &wr, status));
+	}
+}
+
+/* the same for what is received */
+TEST_F(access, local_recv)
+{
+	struct mkt_wr wr = access_wr(&self->s, MKT_SEND, 0, 8);
+	struct mkt_wr recv = {
+		.sge[0] = { .length = 8, .lkey = 0x7f001100 },
+		.num_sge = 1,
+	};
+	struct mkt_result stock, result;
+	unsigned int i;
+
+	ASSERT_EQ(0, mkt_exec(&self->s.pair, 0, &wr, &recv, &stock));
+	ASSERT_NE(IBV_WC_SUCCESS, stock.status);
+	ASSERT_NE(IBV_WC_SUCCESS, stock.recv_status);
+	recv.sge[0].lkey = self->s.key[1]->lkey;
+	for (i = 0; i < 3; i++) {
+		/* unbound, not to be written, too short */
+		if (i) {
+			ASSERT_EQ(0, access_bind(&self->s, 1, &self->block,
+						 i == 2 ? 1 : self->repeat,
+						 i == 2 ?
+						 IBV_ACCESS_LOCAL_WRITE : 0));
+		}
+		recv.sge[0].addr = i == 2 ? 1 : 0;
+		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+		ASSERT_EQ(0, mkt_exec(&self->s.pair, 0, &wr, &recv, &result));
+		EXPECT_EQ(stock.status, result.status);
+		EXPECT_EQ(stock.recv_status, result.recv_status);
+		EXPECT_EQ(0, mkt_arena_check(&self->s.arena[1]));
+	}
+}
+
+/* device memory is never registered again, the rest not while it is in use */
+static int access_rereg_error(unsigned int leaf)
+{
+	return leaf == 2 ? EINVAL : EBUSY;
+}
+
+/* rights that a leaf loses while it is described are lost to the key too */
+TEST_F(access, leaf_loses_rights)
+{
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[variant->leaf];
+	struct mkt_wr wr;
+	int err;
+
+	ASSERT_EQ(0, access_bind(&self->s, 1, &self->block, self->repeat,
+				 MKT_ACCESS_ALL));
+	err = mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS,
+			    self->s.dev[1].pd, IBV_ACCESS_REMOTE_READ);
+	wr = access_wr(&self->s, MKT_WRITE, 0, 8);
+	if (err) {
+		/* or it cannot lose them as long as it is described */
+		EXPECT_EQ(access_rereg_error(variant->leaf), err);
+		EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+		return;
+	}
+	EXPECT_EQ(0, access_refused(&self->s, MKT_WRITE));
+	EXPECT_EQ(0, access_refused(&self->s, MKT_FETCH_ADD));
+	EXPECT_EQ(0, access_refused(&self->s, MKT_ATOMIC_WRITE));
+	wr.op = MKT_READ;
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+}
+
+/* a leaf that moves to another domain is out of the key's reach */
+TEST_F(access, leaf_moves)
+{
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[variant->leaf];
+	struct ibv_pd *pd = ibv_alloc_pd(self->s.dev[1].ctx);
+	int err;
+
+	ASSERT_NE(NULL, pd);
+	ASSERT_EQ(0, access_bind(&self->s, 1, &self->block, self->repeat,
+				 MKT_ACCESS_ALL));
+	err = mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_PD, pd, 0);
+	if (err) {
+		EXPECT_EQ(access_rereg_error(variant->leaf), err);
+	} else {
+		EXPECT_EQ(0, access_refused(&self->s, MKT_WRITE));
+		EXPECT_EQ(0, access_refused(&self->s, MKT_READ));
+		ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_PD,
+					   self->s.dev[1].pd, 0));
+	}
+	EXPECT_EQ(0, ibv_dealloc_pd(pd));
+}
+
+/*
+ * Invalidation is for regions that a work request can register; a key is
+ * either left alone or unbound by it, but nothing in between.
+ */
+TEST_F(access, invalidate)
+{
+	struct mkt_wr wr = { .op = MKT_LOCAL_INV };
+	struct mkt_leaf *leaf = &self->s.arena[0].leaf[variant->leaf];
+	struct ibmkey_block block = self->block;
+	struct ibmkey_info info;
+	int status;
+
+	block.addr = leaf->addr;
+	block.lkey = leaf->mr->lkey;
+	ASSERT_EQ(0, access_bind(&self->s, 0, &block, self->repeat, 0));
+	wr.rkey = self->s.key[0]->rkey;
+	status = mkt_status(&self->s.pair, 0, &wr);
+	ASSERT_LE(0, status);
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	ASSERT_EQ(0, ibmkey_query(self->s.key[0], &info));
+	EXPECT_EQ(status == IBV_WC_SUCCESS ? IBMKEY_UNBOUND :
+					     IBMKEY_INTERLEAVED, info.kind);
+	/* whatever it was, it can be used again */
+	ASSERT_EQ(0, access_bind(&self->s, 0, &block, self->repeat, 0));
+	wr = access_wr(&self->s, MKT_WRITE, self->s.plain[1].addr, 8);
+	wr.rkey = self->s.plain[1].mr->rkey;
+	wr.sge[0].addr = 8;
+	wr.sge[0].lkey = self->s.key[0]->lkey;
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+}
+
+TEST_HARNESS_MAIN

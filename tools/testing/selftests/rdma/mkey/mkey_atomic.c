@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Atomics through keys: on memory of the host and of the device, where blocks
+ * meet, and at the same time as other atomics on the same bytes.
+ */
+#include "mkey_harness.h"
+
+FIXTURE(atomic)
+{
+	struct mkt_setup s;
+	size_t first;		/* of the leaf, aligned in memory */
+};
+
+FIXTURE_VARIANT(atomic)
+{
+	unsigned int leaf;
+	/* over the same memory, with aligned addresses of its own */
+	unsigned int direct;
+};
+
+FIXTURE_VARIANT_ADD(atomic, host)
+{
+	.leaf = 0,
+};
+
+/* a leaf whose addresses are not those of the process */
+FIXTURE_VARIANT_ADD(atomic, shifted)
+{
+	.leaf = 1,
+	.direct = 1,
+};
+
+FIXTURE_VARIANT_ADD(atomic, dm)
+{
+	.leaf = 3,
+	.direct = 3,
+};
+
+/* device memory where no address of the region is aligned in memory too */
+FIXTURE_VARIANT_ADD(atomic, dm_odd)
+{
+	.leaf = 2,
+	.direct = 3,
+};
+
+FIXTURE_SETUP(atomic)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		.host = 64 * 1024,
+		.dm = 32 * 1024,
+		.max_entries = 16,
+	};
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	self->first = -self->s.arena[1].leaf[variant->leaf].at & 7;
+}
+
+FIXTURE_TEARDOWN(atomic)
+{
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/*
+ * One of each on every operand of the key, results into @sink. Those that
+ * return something cannot be posted to an address that is not aligned.
+ */
+static int atomic_run(struct mkt_setup *s, struct mkt_end *sink,
+		      struct mkt_end *key, size_t first, size_t step,
+		      unsigned int count)
+{
+	static const enum mkt_op ops[] = {
+		MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_CMP_SWAP, MKT_ATOMIC_WRITE,
+	};
+	unsigned int i, o;
+	int err = 0;
+
+	for (i = 0; i < count && !err; i++)
+		for (o = 0; o < ARRAY_SIZE(ops) && !err; o++) {
+			struct mkt_xfer xfer = {
+				.op = ops[o],
+				.end = { sink, key },
+				.offset = { (i * 40 + o * 8) %
+					    (sink->map.length - 8),
+					    first + i * step },
+				.length = 8,
+				.num_sge = 1,
+				.swap_add = mkt_rand(&s->rng),
+				.compare = mkt_rand(&s->rng),
+			};
+			size_t at = key->map.pos[xfer.offset[1]];
+
+			if (xfer.offset[1] & 7 && ops[o] != MKT_ATOMIC_WRITE)
+				continue;
+			/* the first of the two finds what it compares with */
+			if (o == 1)
+				memcpy(&xfer.compare, s->arena[1].expect + at,
+				       sizeof(xfer.compare));
+			err = mkt_xfer(&s->pair, &xfer);
+		}
+	return err;
+}
+
+TEST_F(atomic, list)
+{
+	struct mkt_block block[] = {
+		{ variant->leaf, self->first + 80, 16 },
+		{ variant->leaf, self->first + 8, 24 },
+		{ 0, (-self->s.arena[1].leaf[0].at & 7) + 800, 8 },
+		{ variant->leaf, self->first + 4096, 2048 },
+	};
+	struct mkt_layout layout = { .num_blocks = 4, .block = block };
+	struct mkt_end key;
+
+	ASSERT_EQ(0, mkt_end_key(&key, self->s.key[1], &self->s.arena[1],
+				 &layout, MKT_ACCESS_ALL));
+	ASSERT_EQ(0, atomic_run(&self->s, &self->s.plain[0], &key, 0, 8, 30));
+	mkt_end_free(&key);
+}
+
+TEST_F(atomic, strided)
+{
+	struct mkt_block block = {
+		.leaf = variant->leaf,
+		.offset = self->first,
+		.bytes = 8,
+		.stride = { 40 },
+	};
+	struct mkt_layout layout = {
+		.num_dims = 1,
+		.repeat = { 300 },
+		.num_blocks = 1,
+		.block = &block,
+	};
+	struct mkt_end key;
+
+	ASSERT_EQ(0, mkt_end_key(&key, self->s.key[1], &self->s.arena[1],
+				 &layout, MKT_ACCESS_ALL));
+	ASSERT_EQ(0, atomic_run(&self->s, &self->s.plain[0], &key, 0, 56, 40));
+	mkt_end_free(&key);
+}
+
+/* the operand is aligned in memory, its address in the key is not */
+TEST_F(atomic, odd_address)
+{
+	struct mkt_block block[] = {
+		{ variant->leaf, self->first + 3, 5, { 32 } },
+		{ variant->leaf, self->first + 16, 8, { 32 } },
+	};
+	struct mkt_layout layout = {
+		.num_dims = 1,
+		.repeat = { 100 },
+		.num_blocks = 2,
+		.block = block,
+	};
+	struct mkt_end key;
+
+	ASSERT_EQ(0, mkt_end_key(&key, self->s.key[1], &self->s.arena[1],
+				 &layout, MKT_ACCESS_ALL));
+	ASSERT_EQ(0, atomic_run(&self->s, &self->s.plain[0], &key, 5, 13, 20));
+	mkt_end_free(&key);
+}
+
+/* what comes back is scattered byte by byte */
+TEST_F(atomic, result_through_key)
+{
+	struct mkt_block block = {
+		.leaf = variant->leaf,
+		.offset = 700,
+		.bytes = 1,
+		.stride = { -7 },
+	};
+	struct mkt_layout layout = {
+		.num_dims = 1,
+		.repeat = { 100 },
+		.num_blocks = 1,
+		.block = &block,
+	};
+	struct mkt_end sink, target;
+	size_t first;
+
+	ASSERT_EQ(0, mkt_end_key(&sink, self->s.key[0], &self->s.arena[0],
+				 &layout, IBV_ACCESS_LOCAL_WRITE));
+	ASSERT_EQ(0, mkt_end_leaf(&target, &self->s.arena[1],
+				  variant->direct));
+	first = -self->s.arena[1].leaf[variant->direct].at & 7;
+	ASSERT_EQ(0, atomic_run(&self->s, &sink, &target, first, 8, 20));
+	mkt_end_free(&target);
+	mkt_end_free(&sink);
+}
+
+static int atomic_fails(struct mkt_setup *s, enum mkt_op op, uint64_t addr,
+			enum ibv_wc_status status)
+{
+	struct mkt_wr wr = {
+		.op = op,
+		.sge[0] = {
+			.addr = s->plain[0].addr,
+			.length = 8,
+			.lkey = s->plain[0].mr->lkey,
+		},
+		.num_sge = op == MKT_ATOMIC_WRITE ? 0 : 1,
+		.remote_addr = addr,
+		.rkey = s->key[1]->rkey,
+		.swap_add = 1,
+	};
+	int seen = mkt_status(&s->pair, 0, &wr);
+	int err;
+
+	if (seen != (int)status) {
+		mkt_diag("%s to 0x%" PRIx64 ": \"%s\" instead of \"%s\"",
+			 mkt_op_name(op), addr,
+			 seen < 0 ? "nothing" : ibv_wc_status_str(seen),
+			 ibv_wc_status_str(status));
+		return EIO;
+	}
+	err = mkt_pair_recover(&s->pair);
+	return err ?: mkt_arena_check(&s->arena[1]);
+}
+
+static const enum mkt_op atomic_ops[] = {
+	MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_ATOMIC_WRITE,
+};
+
+/* an operand in two places is no operand */
+TEST_F(atomic, two_blocks)
+{
+	struct mkt_block block = {
+		.leaf = variant->leaf,
+		.offset = self->first,
+		.bytes = 12,
+		.stride = { 24 },
+	};
+	struct mkt_layout layout = {
+		.num_dims = 1,
+		.repeat = { 49 },
+		.num_blocks = 1,
+		.block = &block,
+	};
+	unsigned int o;
+
+	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
+				     &layout, MKT_ACCESS_ALL));
+	for (o = 0; o < ARRAY_SIZE(atomic_ops); o++) {
+		EXPECT_EQ(0, atomic_fails(&self->s, atomic_ops[o], 8,
+					  IBV_WC_REM_ACCESS_ERR));
+		EXPECT_EQ(0, atomic_fails(&self->s, atomic_ops[o], 24 * 7 + 8,
+					  IBV_WC_REM_ACCESS_ERR));
+		/* beyond the end of the last block */
+		EXPECT_EQ(0, atomic_fails(&self->s, atomic_ops[o], 12 * 49 - 4,
+					  IBV_WC_REM_ACCESS_ERR));
+		EXPECT_EQ(0, atomic_fails(&self->s, atomic_ops[o], 12 * 49 + 4,
+					  IBV_WC_REM_ACCESS_ERR));
+	}
+}
+
+/* blocks shorter than an operand never hold one */
+TEST_F(atomic, short_blocks)
+{
+	struct mkt_block block = {
+		.leaf = variant->leaf,
+		.offset = self->first,
+		.bytes = 4,
+		.stride = { 8 },
+	};
+	struct mkt_layout layout = {
+		.num_dims = 1,
+		.repeat = { 50 },
+		.num_blocks = 1,
+		.block = &block,
+	};
+	unsigned int o;
+
+	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
+				     &layout, MKT_ACCESS_ALL));
+	for (o = 0; o < ARRAY_SIZE(atomic_ops); o++) {
+		EXPECT_EQ(0, atomic_fails(&self->s, atomic_ops[o], 8,
+					  IBV_WC_REM_ACCESS_ERR));
+	}
+}
+
+TEST_F(atomic, misaligned)
+{
+	struct mkt_block block = {
+		.leaf = variant->leaf,
+		.offset = self->first + 4,
+		.bytes = 64,
+		.stride = { 128 },
+	};
+	struct mkt_layout layout = {
+		.num_dims = 1,
+		.repeat = { 10 },
+		.num_blocks = 1,
+		.block = &block,
+	};
+	unsigned int o;
+
+	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
+				     &layout, MKT_ACCESS_ALL));
+	for (o = 0; o < ARRAY_SIZE(atomic_ops); o++) {
+		EXPECT_EQ(0, atomic_fails(&self->s, atomic_ops[o], 8,
+					  IBV_WC_REM_INV_REQ_ERR));
+		EXPECT_EQ(0, atomic_fails(&self->s, atomic_ops[o], 64 + 8,
+					  IBV_WC_REM_INV_REQ_ERR));
+	}
+}
+
+#define ATOMIC_WAYS 3
+#define ATOMIC_BATCH 32
+
+/*
+ * Additions to one counter, by its region, by a list and by a strided key, on
+ * queue pairs of their own and all under way at once. Every value between the
+ * first and the last is then somebody's result, and nobody else's.
+ */
+TEST_F(atomic, no_update_is_lost)
+{
+	unsigned int n = mkt_scale(2048, 256) / ATOMIC_BATCH * ATOMIC_BATCH;
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[variant->leaf];
+	struct mkt_leaf *direct = &self->s.arena[1].leaf[variant->direct];
+	struct mkt_leaf *to = &self->s.arena[0].leaf[0];
+	uint64_t start = mkt_rand(&self->s.rng), counter, round;
+	struct ibv_mr *strided = ibmkey_alloc(self->s.dev[1].pd, 1);
+	size_t at = leaf->at + self->first + 80;
+	struct ibmkey_block block = {
+		.addr = leaf->addr + self->first,
+		.bytes_count = 8,
+		.lkey = leaf->mr->lkey,
+		.stride = { 16 },
+	};
+	struct ibv_sge sge = {
+		.addr = leaf->addr + self->first + 64,
+		.length = 128,
+		.lkey = leaf->mr->lkey,
+	};
+	const uint64_t repeat = 10;
+	struct mkt_pair pair[ATOMIC_WAYS];
+	bool *taken = calloc(ATOMIC_WAYS * n, sizeof(*taken));
+	struct mkt_wr wr[ATOMIC_WAYS];
+	unsigned int w, i;
+
+	ASSERT_NE(NULL, taken);
+	ASSERT_NE(NULL, strided);
+	ASSERT_EQ(0, ibv_rereg_mr_interleaved(strided, MKT_ACCESS_ALL, 1,
+					      &repeat, 1, &block));
+	ASSERT_EQ(0, ibv_rereg_mr_sg(self->s.key[1], MKT_ACCESS_ALL, 1, &sge));
+	for (w = 0; w < ATOMIC_WAYS; w++) {
+		ASSERT_EQ(0, mkt_pair_create(&pair[w], &self->s.dev[0],
+					     &self->s.dev[1], IBV_MTU_1024,
+					     0));
+		memset(&wr[w], 0, sizeof(wr[w]));
+		wr[w].op = MKT_FETCH_ADD;
+		wr[w].num_sge = 1;
+		wr[w].sge[0].length = 8;
+		wr[w].sge[0].lkey = to->mr->lkey;
+		wr[w].swap_add = 1;
+	}
+	wr[0].rkey = direct->mr->rkey;
+	wr[0].remote_addr = direct->addr + (at - direct->at);
+	wr[1].rkey = self->s.key[1]->rkey;
+	wr[1].remote_addr = 16;
+	wr[2].rkey = strided->rkey;
+	wr[2].remote_addr = 5 * 8;
+
+	counter = start;
+	memcpy(self->s.arena[1].expect + at, &counter, 8);
+	wr[2].op = MKT_ATOMIC_WRITE;
+	wr[2].swap_add = start;
+	wr[2].num_sge = 0;
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&pair[2], 0, &wr[2]));
+	ASSERT_EQ(0, mkt_arena_check(&self->s.arena[1]));
+	wr[2].op = MKT_FETCH_ADD;
+	wr[2].swap_add = 1;
+	wr[2].num_sge = 1;
+
+	for (round = 0; round < n / ATOMIC_BATCH; round++) {
+		uint64_t *results = (uint64_t *)(self->s.arena[0].mem[0].host +
+						 4096);
+		struct ibv_wc wc;
+
+		for (i = 0; i < ATOMIC_BATCH; i++)
+			for (w = 0; w < ATOMIC_WAYS; w++) {
+				unsigned int k = i * ATOMIC_WAYS + w;
+
+				wr[w].sge[0].addr = (uintptr_t)&results[k];
+				ASSERT_EQ(0, mkt_post_send(&pair[w].end[0],
+							   &wr[w], k));
+			}
+		for (i = 0; i < ATOMIC_BATCH; i++)
+			for (w = 0; w < ATOMIC_WAYS; w++) {
+				ASSERT_EQ(0, mkt_poll(&pair[w].end[0], &wc));
+				ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
+			}
+		for (i = 0; i < ATOMIC_BATCH * ATOMIC_WAYS; i++) {
+			ASSERT_GT(ATOMIC_WAYS * n, results[i] - start);
+			ASSERT_FALSE(taken[results[i] - start]);
+			taken[results[i] - start] = true;
+		}
+	}
+	counter = start + (uint64_t)ATOMIC_WAYS * n;
+	memcpy(self->s.arena[1].expect + at, &counter, 8);
+	EXPECT_EQ(0, mkt_arena_check(&self->s.arena[1]));
+
+	for (w = 0; w < ATOMIC_WAYS; w++)
+		mkt_pair_destroy(&pair[w]);
+	EXPECT_EQ(0, ibv_dereg_mr(strided));
+	free(taken);
+}
+
+TEST_HARNESS_MAIN

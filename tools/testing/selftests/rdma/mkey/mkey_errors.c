@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Every bind that has to be refused, with the error that it is refused with,
+ * and that the key and its memory are afterwards what they were before.
+ */
+#include "mkey_harness.h"
+
+#define REMOTE_WRITE (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
+#define REMOTE_ATOMIC (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+
+FIXTURE(errors)
+{
+	struct mkt_setup s;
+	struct mkt_layout layout;
+	struct mkt_end end;
+	struct ibv_mr *read_only;
+	struct ibv_pd *pd2;
+	struct ibv_mr *other_pd;
+};
+
+/* side 1 is under test, its key is bound to something all the time */
+FIXTURE_SETUP(errors)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		.host = 64 * 1024,
+		.dm = 16 * 1024,
+		.max_entries = 8,
+	};
+	struct mkt_draw draw = {
+		.min_length = 1000,
+		.max_length = 8000,
+		.max_block = 4000,
+		.max_blocks = 8,
+		.max_dims = 1,
+	};
+	struct mkt_arena *arena = &self->s.arena[1];
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	ASSERT_EQ(0, mkt_arena_add_leaf(arena, 0, 4096, 4096, 0, 0));
+	self->read_only = arena->leaf[arena->num_leaves - 1].mr;
+	ASSERT_EQ(0, mkt_draw_layout(&self->layout, &self->s.rng, arena,
+				     MKT_INTERLEAVED, &draw));
+	ASSERT_EQ(0, mkt_end_key(&self->end, self->s.key[1], arena,
+				 &self->layout, IBV_ACCESS_REMOTE_READ));
+	self->pd2 = ibv_alloc_pd(self->s.dev[1].ctx);
+	ASSERT_NE(NULL, self->pd2);
+	self->other_pd = ibv_reg_mr(self->pd2, arena->mem[0].host, 4096,
+				    MKT_ACCESS_ALL);
+	ASSERT_NE(NULL, self->other_pd);
+}
+
+/* what was bound is bound still, with every byte where it was */
+static int errors_unchanged(struct mkt_setup *s, struct mkt_end *end,
+			    const struct mkt_layout *layout)
+{
+	struct ibmkey_info info;
+	struct mkt_xfer xfer = {
+		.op = MKT_READ,
+		.end = { &s->plain[0], end },
+		.length = end->map.length,
+		.num_sge = 1,
+	};
+	int err;
+
+	err = ibmkey_query(s->key[1], &info);
+	if (err)
+		return err;
+	if (info.kind != IBMKEY_INTERLEAVED ||
+	    info.num_entries != layout->num_blocks ||
+	    info.length != end->map.length ||
+	    s->key[1]->length != end->map.length ||
+	    (info.access & ~IBV_ACCESS_ZERO_BASED) != IBV_ACCESS_REMOTE_READ) {
+		mkt_diag("the key is not what it was");
+		return EBADMSG;
+	}
+	err = mkt_arena_fill(&s->arena[1], &s->rng);
+	return err ?: mkt_xfer(&s->pair, &xfer);
+}
+
+FIXTURE_TEARDOWN(errors)
+{
+	EXPECT_EQ(0, errors_unchanged(&self->s, &self->end, &self->layout));
+	EXPECT_EQ(0, ibv_dereg_mr(self->other_pd));
+	EXPECT_EQ(0, ibv_dealloc_pd(self->pd2));
+	mkt_end_free(&self->end);
+	mkt_layout_free(&self->layout);
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+static int errors_list(struct mkt_setup *s, unsigned int access, uint64_t addr,
+		       uint32_t length, uint32_t lkey)
+{
+	struct ibv_sge sge[2] = {
+		{
+			.addr = s->arena[1].leaf[0].addr,
+			.length = 10,
+			.lkey = s->arena[1].leaf[0].mr->lkey,
+		},
+		{ .addr = addr, .length = length, .lkey = lkey },
+	};
+
+	return ibv_rereg_mr_sg(s->key[1], access, 2, sge);
+}
+
+static int errors_blocks(struct mkt_setup *s, unsigned int access,
+			 uint64_t addr, uint64_t bytes, uint32_t lkey,
+			 int64_t stride, uint64_t repeat)
+{
+	struct ibmkey_block blocks[2] = {
+		{
+			.addr = s->arena[1].leaf[0].addr,
+			.bytes_count = 10,
+			.lkey = s->arena[1].leaf[0].mr->lkey,
+		},
+		{
+			.addr = addr,
+			.bytes_count = bytes,
+			.lkey = lkey,
+			.stride = { stride },
+		},
+	};
+
+	return ibv_rereg_mr_interleaved(s->key[1], access, 1, &repeat, 2,
+					blocks);
+}
+
+TEST_F(errors, nothing_described)
+{
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	struct ibv_mr *key = self->s.key[1];
+	struct ibmkey_block block = {
+		.addr = leaf->addr,
+		.bytes_count = 10,
+		.lkey = leaf->mr->lkey,
+		.stride = { 10, 10, 10, 10, 10, 10, 10, 10 },
+	};
+	uint64_t repeat[IBMKEY_MAX_DIMS + 1] = { 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+	struct ibv_sge sge = {
+		.addr = leaf->addr,
+		.length = 10,
+		.lkey = leaf->mr->lkey,
+	};
+	unsigned int d, max = self->s.dev[1].caps.max_dims;
+
+	EXPECT_EQ(EINVAL, ibv_rereg_mr_sg(key, 0, 0, &sge));
+	EXPECT_EQ(EINVAL, errors_list(&self->s, 0, leaf->addr, 0,
+				      leaf->mr->lkey));
+	EXPECT_EQ(EINVAL, errors_blocks(&self->s, 0, leaf->addr, 0,
+					leaf->mr->lkey, 20, 3));
+	EXPECT_EQ(EINVAL, errors_blocks(&self->s, 0, leaf->addr, 10,
+					leaf->mr->lkey, 20, 0));
+	EXPECT_EQ(EINVAL, ibv_rereg_mr_interleaved(key, 0, 1, repeat, 0,
+						   &block));
+	EXPECT_EQ(EINVAL, ibv_rereg_mr_interleaved(key, 0, 0, repeat, 1,
+						   &block));
+	EXPECT_EQ(EINVAL, ibv_rereg_mr_interleaved(key, 0, IBMKEY_MAX_DIMS + 1,
+						   repeat, 1, &block));
+	for (d = 0; d < max; d++) {
+		repeat[d] = 0;
+		EXPECT_EQ(EINVAL, ibv_rereg_mr_interleaved(key, 0, max, repeat,
+							   1, &block));
+		repeat[d] = 1;
+	}
+}
+
+TEST_F(errors, unknown_access)
+{
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	unsigned int bit;
+
+	/* none of these is a right that a device gives */
+	for (bit = 10; bit < 20; bit++) {
+		EXPECT_NE(0, errors_list(&self->s, 1u << bit, leaf->addr, 10,
+					 leaf->mr->lkey));
+	}
+	EXPECT_EQ(EINVAL, errors_list(&self->s, 1u << 31, leaf->addr, 10,
+				      leaf->mr->lkey));
+	EXPECT_EQ(EINVAL, errors_blocks(&self->s, 1u << 31, leaf->addr, 10,
+					leaf->mr->lkey, 10, 1));
+	/* to be written from afar is to be written: as for any region */
+	EXPECT_EQ(EINVAL, errors_list(&self->s, IBV_ACCESS_REMOTE_WRITE,
+				      leaf->addr, 10, leaf->mr->lkey));
+	EXPECT_EQ(EINVAL, errors_list(&self->s, IBV_ACCESS_REMOTE_ATOMIC,
+				      leaf->addr, 10, leaf->mr->lkey));
+}
+
+TEST_F(errors, wrong_pd)
+{
+	uint64_t addr = (uintptr_t)self->other_pd->addr;
+
+	EXPECT_EQ(EINVAL, errors_list(&self->s, 0, addr, 10,
+				      self->other_pd->lkey));
+	EXPECT_EQ(EINVAL, errors_blocks(&self->s, 0, addr, 10,
+					self->other_pd->lkey, 10, 2));
+}
+
+TEST_F(errors, unknown_lkey)
+{
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	uint32_t lkey = leaf->mr->lkey;
+
+	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10, 0));
+	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10, UINT32_MAX));
+	/* an index that is in use, with another tag */
+	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10, lkey ^ 1));
+	/* an index that is not */
+	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10,
+				      lkey ^ 0x40000000));
+	EXPECT_EQ(ENOENT, errors_blocks(&self->s, 0, leaf->addr, 10,
+					lkey ^ 0x40000000, 10, 2));
+}
+
+TEST_F(errors, freed_lkey)
+{
+	struct mkt_arena *arena = &self->s.arena[1];
+	unsigned int last = arena->num_leaves;
+	uint64_t addr;
+	uint32_t lkey;
+
+	ASSERT_EQ(0, mkt_arena_add_leaf(arena, 0, 0, 4096, MKT_ACCESS_ALL, 0));
+	addr = arena->leaf[last].addr;
+	lkey = arena->leaf[last].mr->lkey;
+	ASSERT_EQ(0, ibv_dereg_mr(arena->leaf[last].mr));
+	arena->num_leaves = last;
+	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, addr, 10, lkey));
+}
+
+/* a key gives no right that a region below it does not give */
+TEST_F(errors, more_than_a_leaf)
+{
+	uint64_t addr = (uintptr_t)self->read_only->addr;
+	uint32_t lkey = self->read_only->lkey;
+	static const unsigned int refused[] = {
+		IBV_ACCESS_LOCAL_WRITE, REMOTE_WRITE, REMOTE_ATOMIC,
+		MKT_ACCESS_ALL,
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(refused); i++) {
+		EXPECT_EQ(EACCES, errors_list(&self->s, refused[i], addr, 10,
+					      lkey));
+		EXPECT_EQ(EACCES, errors_blocks(&self->s, refused[i], addr, 10,
+						lkey, 10, 2));
+	}
+	/* to be read is what everything allows that has an lkey */
+	EXPECT_EQ(0, errors_list(&self->s, 0, addr, 10, lkey));
+	EXPECT_EQ(0, errors_list(&self->s, IBV_ACCESS_REMOTE_READ, addr, 10,
+				 lkey));
+	EXPECT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
+				     &self->layout, IBV_ACCESS_REMOTE_READ));
+}
+
+TEST_F(errors, too_many_entries)
+{
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	struct ibmkey_block blocks[9] = {};
+	struct ibv_sge sge[9];
+	uint64_t repeat = 2;
+	unsigned int i;
+
+	for (i = 0; i < 9; i++) {
+		sge[i].addr = leaf->addr + 16 * i;
+		sge[i].length = 8;
+		sge[i].lkey = leaf->mr->lkey;
+		blocks[i].addr = sge[i].addr;
+		blocks[i].bytes_count = 8;
+		blocks[i].lkey = leaf->mr->lkey;
+	}
+	EXPECT_EQ(ENOSPC, ibv_rereg_mr_sg(self->s.key[1], 0, 9, sge));
+	EXPECT_EQ(ENOSPC, ibv_rereg_mr_interleaved(self->s.key[1], 0, 1,
+						   &repeat, 9, blocks));
+	EXPECT_EQ(0, ibv_rereg_mr_sg(self->s.key[1], 0, 8, sge));
+	EXPECT_EQ(0, ibv_rereg_mr_interleaved(self->s.key[1], 0, 1, &repeat, 8,
+					      blocks));
+	EXPECT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
+				     &self->layout, IBV_ACCESS_REMOTE_READ));
+}
+
+/* one byte too far at either end, by addresses, lengths and strides */
+TEST_F(errors, out_of_range)
+{
+	unsigned int i;
+
+	for (i = 0; i < 3; i++) {
+		struct mkt_leaf *leaf = &self->s.arena[1].leaf[i];
+		uint64_t addr = leaf->addr, end = addr + leaf->length;
+		uint32_t lkey = leaf->mr->lkey;
+
+		EXPECT_EQ(ERANGE, errors_list(&self->s, 0, end - 9, 10, lkey));
+		EXPECT_EQ(ERANGE, errors_list(&self->s, 0, end, 1, lkey));
+		EXPECT_EQ(ERANGE, errors_list(&self->s, 0, addr,
+					      leaf->length + 1, lkey));
+		EXPECT_EQ(ERANGE, errors_blocks(&self->s, 0, end - 9, 10, lkey,
+						0, 1));
+		/* the fourth block, forwards and backwards */
+		EXPECT_EQ(ERANGE, errors_blocks(&self->s, 0, end - 39, 10, lkey,
+						10, 4));
+		/* before an address of zero there is none */
+		EXPECT_EQ(addr ? ERANGE : EOVERFLOW,
+			  errors_blocks(&self->s, 0, addr + 29, 10, lkey, -10,
+					4));
+		if (addr) {
+			EXPECT_EQ(ERANGE, errors_list(&self->s, 0, addr - 1, 10,
+						      lkey));
+		}
+		EXPECT_EQ(ERANGE, errors_list(&self->s, 0, UINT64_MAX - 20, 10,
+					      lkey));
+	}
+}
+
+TEST_F(errors, just_in_range)
+{
+	unsigned int i;
+
+	for (i = 0; i < 3; i++) {
+		struct mkt_leaf *leaf = &self->s.arena[1].leaf[i];
+		uint64_t addr = leaf->addr, end = addr + leaf->length;
+		uint32_t lkey = leaf->mr->lkey;
+
+		EXPECT_EQ(0, errors_list(&self->s, 0, end - 10, 10, lkey));
+		EXPECT_EQ(0, errors_list(&self->s, 0, end - 1, 1, lkey));
+		EXPECT_EQ(0, errors_list(&self->s, 0, addr, leaf->length,
+					 lkey));
+		EXPECT_EQ(0, errors_blocks(&self->s, 0, end - 40, 10, lkey, 10,
+					   4));
+		EXPECT_EQ(0, errors_blocks(&self->s, 0, addr + 30, 10, lkey,
+					   -10, 4));
+	}
+	EXPECT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
+				     &self->layout, IBV_ACCESS_REMOTE_READ));
+}
+
+TEST_F(errors, overflow)
+{
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	uint32_t lkey = leaf->mr->lkey;
+	uint64_t addr = leaf->addr;
+
+	/* the end of a range */
+	EXPECT_EQ(EOVERFLOW, errors_list(&self->s, 0, UINT64_MAX - 5, 10,
+					 lkey));
+	EXPECT_EQ(EOVERFLOW, errors_blocks(&self->s, 0, UINT64_MAX - 5, 10,
+					   lkey, 0, 1));
+	/* the last block */
+	EXPECT_EQ(EOVERFLOW, errors_blocks(&self->s, 0, addr, 10, lkey,
+					   INT64_MAX, 4));
+	EXPECT_EQ(EOVERFLOW, errors_blocks(&self->s, 0, addr, 10, lkey,
+					   INT64_MIN, 4));
+	/* the length, of blocks that are all the same one */
+	EXPECT_EQ(EOVERFLOW, errors_blocks(&self->s, 0, addr, 10, lkey, 0,
+					   UINT64_MAX / 10));
+	EXPECT_EQ(EOVERFLOW, errors_blocks(&self->s, 0, addr, UINT64_MAX, lkey,
+					   0, 1));
+}
+
+/* what this device cannot have below a key */
+TEST_F(errors, leaf_not_supported)
+{
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	struct ibv_mr *inner, *odp;
+	struct ibv_sge sge = {
+		.addr = leaf->addr,
+		.length = 100,
+		.lkey = leaf->mr->lkey,
+	};
+
+	odp = ibv_reg_mr(self->s.dev[1].pd, self->s.arena[1].mem[0].host, 8192,
+			 MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+	if (odp) {
+		EXPECT_EQ(EOPNOTSUPP, errors_list(&self->s, 0,
+						  (uintptr_t)odp->addr, 10,
+						  odp->lkey));
+		EXPECT_EQ(0, ibv_dereg_mr(odp));
+	}
+	if (self->s.dev[1].caps.max_depth > 1)
+		return;
+	inner = ibmkey_alloc(self->s.dev[1].pd, 1);
+	ASSERT_NE(NULL, inner);
+	ASSERT_EQ(0, ibv_rereg_mr_sg(inner, 0, 1, &sge));
+	EXPECT_EQ(EOPNOTSUPP, errors_list(&self->s, 0, 0, 10, inner->lkey));
+	EXPECT_EQ(EOPNOTSUPP, errors_list(&self->s, 0, 0, 10,
+					  self->s.key[1]->lkey));
+	EXPECT_EQ(0, ibv_dereg_mr(inner));
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The ioctls by hand, said wrongly: attributes that are unknown, missing,
+ * given twice or of the wrong size, handles of something else, pointers to
+ * nowhere.
+ */
+#include "commands.h"
+#include "mkey_harness.h"
+
+FIXTURE(ioctl)
+{
+	struct mkt_commands c;
+};
+
+FIXTURE_SETUP(ioctl)
+{
+	if (mkt_dev_try_open(&self->c.dev, 0))
+		SKIP(return, "no device %s", self->c.dev.name);
+	if (!self->c.dev.extended)
+		SKIP(return, "%s is not extended by ib_mkey",
+		     self->c.dev.name);
+	ASSERT_EQ(0, mkt_commands_setup(&self->c));
+}
+
+FIXTURE_TEARDOWN(ioctl)
+{
+	EXPECT_EQ(0, mkt_commands_teardown(&self->c));
+}
+
+TEST_F(ioctl, complete)
+{
+	struct mkt_ioctl cmd;
+	unsigned int what;
+
+	for (what = 0; what < NUM_COMMANDS; what++) {
+		mkt_command_build(&self->c, &cmd, what);
+		EXPECT_EQ(0, mkt_command_run(&self->c, &cmd))
+		{
+			TH_LOG("command %u", what);
+		}
+		if (what == QUERY) {
+			EXPECT_EQ(6 * 41, self->c.info.length);
+			EXPECT_EQ(0, self->c.info.reserved);
+		}
+	}
+}
+
+/* each attribute in turn: left out, given twice, of another size */
+TEST_F(ioctl, attributes)
+{
+	unsigned int what, i;
+
+	for (what = 0; what < NUM_COMMANDS; what++) {
+		struct mkt_ioctl good, cmd;
+
+		mkt_command_build(&self->c, &good, what);
+		for (i = 0; i < good.hdr.num_attrs; i++) {
+			struct ib_uverbs_attr *attr = &cmd.attr[i];
+			uint16_t id = good.attr[i].attr_id;
+
+			cmd = good;
+			mkt_ioctl_drop(&cmd, id);
+			EXPECT_EQ(EINVAL, mkt_command_run(&self->c, &cmd))
+			{
+				TH_LOG("command %u without attribute %u", what,
+				       i);
+			}
+			cmd = good;
+			mkt_ioctl_add(&cmd, id, attr->len, attr->data);
+			EXPECT_EQ(EINVAL, mkt_command_run(&self->c, &cmd))
+			{
+				TH_LOG("command %u attribute %u twice", what,
+				       i);
+			}
+			/* a handle has no size, the rest is not that short */
+			cmd = good;
+			attr->len = attr->len ? 3 : 4;
+			EXPECT_EQ(EINVAL, mkt_command_run(&self->c, &cmd))
+			{
+				TH_LOG("command %u attribute %u of %u bytes",
+				       what, i, attr->len);
+			}
+			cmd = good;
+			attr->attr_data.reserved = 1;
+			EXPECT_EQ(EINVAL, mkt_command_run(&self->c, &cmd))
+			{
+				TH_LOG("command %u attribute %u reserved",
+				       what, i);
+			}
+		}
+		/* one that there is not: it matters if it is said to */
+		cmd = good;
+		mkt_ioctl_add(&cmd, IB_MKEY_ATTR_CREATE_HANDLE + 27, 8, 1);
+		EXPECT_EQ(EPROTONOSUPPORT, mkt_command_run(&self->c, &cmd));
+		cmd.attr[cmd.hdr.num_attrs - 1].flags = 0;
+		EXPECT_EQ(0, mkt_command_run(&self->c, &cmd));
+	}
+}
+
+TEST_F(ioctl, header)
+{
+	unsigned int what;
+
+	for (what = 0; what < NUM_COMMANDS; what++) {
+		struct mkt_ioctl good, cmd;
+
+		mkt_command_build(&self->c, &good, what);
+		cmd = good;
+		cmd.hdr.method_id += 17;
+		EXPECT_EQ(EPROTONOSUPPORT, mkt_command_run(&self->c, &cmd));
+		/* another driver's */
+		cmd = good;
+		cmd.hdr.driver_id = RDMA_DRIVER_MLX5;
+		EXPECT_EQ(EINVAL, mkt_command_run(&self->c, &cmd));
+		cmd = good;
+		cmd.hdr.reserved2 = 1;
+		EXPECT_EQ(EPROTONOSUPPORT, mkt_command_run(&self->c, &cmd));
+	}
+}
+
+TEST_F(ioctl, handles)
+{
+	struct ibv_mr *gone = ibmkey_alloc(self->c.dev.pd, 1);
+	struct mkt_ioctl cmd;
+	unsigned int what;
+	uint32_t handle;
+
+	ASSERT_NE(NULL, gone);
+	handle = gone->handle;
+	ASSERT_EQ(0, ibv_dereg_mr(gone));
+	for (what = BIND_LIST; what <= UNBIND; what++) {
+		mkt_command_build(&self->c, &cmd, what);
+		/* the key is the first attribute of all of them */
+		cmd.attr[0].data = 123456;
+		EXPECT_EQ(ENOENT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+		cmd.attr[0].data = handle;
+		EXPECT_EQ(ENOENT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+		cmd.attr[0].data = UINT64_MAX;
+		EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+		/* regions, but no keys */
+		cmd.attr[0].data = self->c.arena.leaf[0].mr->handle;
+		EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+		cmd.attr[0].data = self->c.arena.leaf[2].mr->handle;
+		EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+		/* not even regions */
+		cmd.attr[0].data = self->c.dev.pd->handle;
+		EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+		cmd.attr[0].data = self->c.arena.mem[1].dm->handle;
+		EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	}
+	mkt_command_build(&self->c, &cmd, CREATE);
+	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_CREATE_PD_HANDLE)->data =
+		self->c.key->handle;
+	EXPECT_EQ(EINVAL, mkt_command_run(&self->c, &cmd));
+	mkt_command_build(&self->c, &cmd, DM_COPY);
+	cmd.attr[0].data = self->c.key->handle;
+	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	cmd.attr[0].data = 123456;
+	EXPECT_EQ(ENOENT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+}
+
+/* what pointers point to is not there, or not all of it */
+TEST_F(ioctl, pointers)
+{
+	const struct {
+		enum mkt_what what;
+		uint16_t attr;
+	} pointers[] = {
+		{ CREATE, IB_MKEY_ATTR_CREATE_RESP_LKEY },
+		{ CREATE, IB_MKEY_ATTR_CREATE_RESP_RKEY },
+		{ BIND_LIST, IB_MKEY_ATTR_BIND_LIST_ENTRIES },
+		{ BIND_INTERLEAVED,
+		  IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT },
+		{ BIND_INTERLEAVED, IB_MKEY_ATTR_BIND_INTERLEAVED_BLOCKS },
+		{ QUERY, IB_MKEY_ATTR_QUERY_RESP },
+		{ CAPS, IB_MKEY_ATTR_QUERY_CAPS_RESP },
+		{ DM_COPY, IB_MKEY_ATTR_DM_COPY_ADDR },
+	};
+	int before = mkt_dev_count(&self->c.dev, "mr");
+	unsigned int i, k;
+
+	for (i = 0; i < ARRAY_SIZE(pointers); i++) {
+		const uint64_t bad[] = {
+			(uintptr_t)self->c.nowhere, 0, UINT64_MAX - 4095,
+			0xffff800000000000, 0x0000800000000000,
+		};
+		struct mkt_ioctl cmd;
+
+		for (k = 0; k < ARRAY_SIZE(bad); k++) {
+			mkt_command_build(&self->c, &cmd, pointers[i].what);
+			mkt_ioctl_attr(&cmd, pointers[i].attr)->data = bad[k];
+			EXPECT_EQ(EFAULT, mkt_command_run(&self->c, &cmd))
+			{
+				TH_LOG("command %u, pointer 0x%" PRIx64,
+				       pointers[i].what, bad[k]);
+			}
+		}
+	}
+	/* a key whose creation could not be reported does not exist */
+	if (before >= 0) {
+		EXPECT_EQ(before, mkt_dev_count(&self->c.dev, "mr"));
+	}
+}
+
+TEST_F(ioctl, entries)
+{
+	void *edge = self->c.nowhere - sizeof(self->c.sge[0]);
+	struct mkt_ioctl cmd;
+	unsigned int i;
+
+	/* more than there is room for, before anybody reads them */
+	mkt_command_build(&self->c, &cmd, BIND_LIST);
+	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES)->data = 5;
+	EXPECT_EQ(ENOSPC, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES)->data =
+		UINT32_MAX;
+	EXPECT_EQ(ENOSPC, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES)->data = 0;
+	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	/* the second of two is out of reach */
+	memcpy(edge, self->c.sge, sizeof(self->c.sge[0]));
+	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES)->data = 2;
+	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_LIST_ENTRIES)->data =
+		(uintptr_t)edge;
+	EXPECT_EQ(EFAULT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+
+	mkt_command_build(&self->c, &cmd, BIND_INTERLEAVED);
+	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_INTERLEAVED_NUM_BLOCKS)->data =
+		UINT32_MAX;
+	EXPECT_EQ(ENOSPC, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+
+	/* what is to be zero is */
+	self->c.sge[1].reserved = 1;
+	mkt_command_build(&self->c, &cmd, BIND_LIST);
+	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	self->c.block[1].reserved = 0x80000000;
+	mkt_command_build(&self->c, &cmd, BIND_INTERLEAVED);
+	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	self->c.block[1].reserved = 0;
+	for (i = 2; i < IB_MKEY_MAX_DIMS; i++) {
+		self->c.block[1].stride[i] = 1;
+		EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+		self->c.block[1].stride[i] = 0;
+	}
+	EXPECT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+
+	/* lengths that only this interface can say */
+	self->c.sge[1].reserved = 0;
+	self->c.sge[1].length = 1ull << 32;
+	mkt_command_build(&self->c, &cmd, BIND_LIST);
+	EXPECT_EQ(ERANGE, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	self->c.sge[1].length = UINT64_MAX;
+	EXPECT_EQ(EOVERFLOW, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+}
+
+TEST_F(ioctl, repetitions)
+{
+	uint64_t repeat[10] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+	static const uint16_t sizes[] = { 0, 4, 9, 12, 20, 72, 80 };
+	struct ib_uverbs_attr *attr;
+	struct mkt_ioctl cmd;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		mkt_command_build(&self->c, &cmd, BIND_INTERLEAVED);
+		attr = mkt_ioctl_attr(&cmd,
+			IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT);
+		attr->data = (uintptr_t)repeat;
+		attr->len = sizes[i];
+		EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd))
+		{
+			TH_LOG("%u bytes of repetitions", sizes[i]);
+		}
+	}
+}
+
+TEST_F(ioctl, query_arrays)
+{
+	struct ib_uverbs_mkey_block blocks[3];
+	struct mkt_ioctl cmd;
+
+	mkt_command_build(&self->c, &cmd, BIND_INTERLEAVED);
+	ASSERT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	mkt_command_build(&self->c, &cmd, QUERY);
+	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_QUERY_BLOCKS, 8, (uintptr_t)blocks);
+	/* how many? */
+	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_QUERY_NUM_BLOCKS, 4, 3);
+	memset(blocks, 0x5a, sizeof(blocks));
+	EXPECT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	EXPECT_EQ(0, memcmp(blocks, self->c.block, sizeof(self->c.block)));
+	EXPECT_EQ(0x5a5a5a5a, blocks[2].lkey);
+	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_QUERY_BLOCKS)->data =
+		(uintptr_t)self->c.nowhere;
+	EXPECT_EQ(EFAULT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	/* room for a million is said to be there, but two are written */
+	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_QUERY_NUM_BLOCKS)->data = 1000000;
+	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_QUERY_BLOCKS)->data =
+		(uintptr_t)(self->c.nowhere - 2 * sizeof(blocks[0]));
+	EXPECT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+}
+
+TEST_F(ioctl, copy_direction)
+{
+	static const uint64_t bad[] = { 2, 100, UINT32_MAX, UINT64_MAX };
+	struct mkt_ioctl cmd;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		mkt_command_build(&self->c, &cmd, DM_COPY);
+		mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_DM_COPY_DIR)->data = bad[i];
+		EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	}
+}
+
+TEST_HARNESS_MAIN

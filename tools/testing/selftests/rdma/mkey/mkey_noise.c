@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The ioctls with anything at all in them. Nothing is expected of one but
+ * that it returns, and of all of them that they leave nothing behind.
+ */
+#include "commands.h"
+#include "mkey_harness.h"
+
+FIXTURE(noise)
+{
+	struct mkt_commands c;
+	struct mkt_rng rng;
+};
+
+FIXTURE_SETUP(noise)
+{
+	if (mkt_dev_try_open(&self->c.dev, 0))
+		SKIP(return, "no device %s", self->c.dev.name);
+	if (!self->c.dev.extended)
+		SKIP(return, "%s is not extended by ib_mkey",
+		     self->c.dev.name);
+	ASSERT_EQ(0, mkt_commands_setup(&self->c));
+	mkt_rng_init(&self->rng, _metadata->name);
+}
+
+FIXTURE_TEARDOWN(noise)
+{
+	EXPECT_EQ(0, mkt_commands_teardown(&self->c));
+}
+
+/* a number that is wrong in an interesting way */
+static uint64_t noise_number(struct mkt_rng *rng)
+{
+	switch (mkt_between(rng, 0, 4)) {
+	case 0:
+		return mkt_between(rng, 0, 20);
+	case 1:
+		return 0 - mkt_between(rng, 0, 20);
+	case 2:
+		return 1ull << mkt_between(rng, 0, 63);
+	case 3:
+		return mkt_rand(rng) & 0xffff;
+	default:
+		return mkt_rand(rng);
+	}
+}
+
+/* commands with anything in them; whatever they do, they do it in bounds */
+TEST_F(noise, commands)
+{
+	unsigned int i, rounds = mkt_scale(20000, 2000), worked = 0;
+	static uint8_t buffer[65536];
+	int before, err;
+
+	before = mkt_dev_count(&self->c.dev, "mr");
+	for (i = 0; i < rounds; i++) {
+		enum mkt_what what = mkt_between(&self->rng, 0,
+						   NUM_COMMANDS - 1);
+		unsigned int n = mkt_between(&self->rng, 1, 3);
+		struct ib_uverbs_mkey_block block = self->c.block[1];
+		struct ib_uverbs_mkey_sge sge = self->c.sge[1];
+		struct mkt_ioctl cmd;
+
+		mkt_command_build(&self->c, &cmd, what);
+		while (n--) {
+			unsigned int a = mkt_between(&self->rng, 0,
+						     cmd.hdr.num_attrs - 1);
+			struct ib_uverbs_attr *attr = &cmd.attr[a];
+			uint64_t noise = noise_number(&self->rng);
+
+			switch (mkt_between(&self->rng, 0, 7)) {
+			case 0:
+				attr->attr_id = noise;
+				break;
+			case 1:
+				attr->len = noise;
+				/* not over anything that matters here */
+				attr->data = (uintptr_t)buffer;
+				break;
+			case 2:
+				/* nor anywhere else: below what is mapped */
+				attr->data = noise & 0xffff;
+				break;
+			case 3:
+				memcpy((uint8_t *)&self->c.block[1] +
+				       noise % (sizeof(block) / 8) * 8, &noise,
+				       8);
+				break;
+			case 4:
+				memcpy((uint8_t *)&self->c.sge[1] +
+				       noise % (sizeof(sge) / 8) * 8, &noise,
+				       8);
+				break;
+			case 5:
+				self->c.repeat[noise & 1] =
+					noise_number(&self->rng);
+				break;
+			default:
+				attr->flags = noise;
+			}
+		}
+		err = mkt_command_run(&self->c, &cmd);
+		worked += !err;
+		self->c.block[1] = block;
+		self->c.sge[1] = sge;
+		self->c.repeat[0] = 3;
+		self->c.repeat[1] = 2;
+	}
+	TH_LOG("%u of %u commands were done", worked, rounds);
+
+	/* and the key is none the worse for it */
+	for (i = BIND_LIST; i <= UNBIND; i++) {
+		struct mkt_ioctl cmd;
+
+		mkt_command_build(&self->c, &cmd, i);
+		EXPECT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	}
+	if (before >= 0) {
+		EXPECT_EQ(before, mkt_dev_count(&self->c.dev, "mr"));
+	}
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A key as an object: created, bound, queried, bound again, unbound and
+ * destroyed, and what that means for the regions it refers to. No traffic.
+ */
+#include "mkey_harness.h"
+#include "raw.h"
+
+FIXTURE(object)
+{
+	struct mkt_dev dev;
+	struct mkt_arena arena;
+	struct mkt_rng rng;
+	struct ibv_mr *key;
+};
+
+FIXTURE_SETUP(object)
+{
+	if (mkt_dev_try_open(&self->dev, 1))
+		SKIP(return, "no device %s", self->dev.name);
+	if (!self->dev.extended)
+		SKIP(return, "%s is not extended by ib_mkey", self->dev.name);
+	mkt_rng_init(&self->rng, _metadata->name);
+	ASSERT_EQ(0, mkt_arena_standard(&self->arena, &self->dev, 64 * 1024,
+					32 * 1024));
+	self->key = ibmkey_alloc(self->dev.pd, 64);
+	ASSERT_NE(NULL, self->key);
+}
+
+FIXTURE_TEARDOWN(object)
+{
+	if (self->key) {
+		EXPECT_EQ(0, ibv_dereg_mr(self->key));
+	}
+	EXPECT_EQ(0, mkt_arena_free(&self->arena));
+	mkt_dev_close(&self->dev);
+}
+
+/* one range in leaf @leaf */
+static int object_bind_one(struct mkt_arena *arena, struct ibv_mr *key,
+			   unsigned int leaf, uint32_t length)
+{
+	struct ibv_sge sge = {
+		.addr = arena->leaf[leaf].addr,
+		.length = length,
+		.lkey = arena->leaf[leaf].mr->lkey,
+	};
+
+	return ibv_rereg_mr_sg(key, MKT_ACCESS_ALL, 1, &sge);
+}
+
+TEST_F(object, caps)
+{
+	struct ib_uverbs_mkey_caps raw;
+	struct ibv_device_attr_ex attr;
+	struct mkt_ioctl cmd;
+
+	mkt_raw_caps(&cmd, &raw);
+	ASSERT_EQ(0, mkt_ioctl_run(self->dev.ctx, &cmd));
+	EXPECT_EQ(raw.max_dm_size, self->dev.caps.max_dm_size);
+	EXPECT_EQ(raw.flags, self->dev.caps.flags);
+	EXPECT_EQ(raw.max_entries, self->dev.caps.max_entries);
+	EXPECT_EQ(raw.max_dims, self->dev.caps.max_dims);
+	EXPECT_EQ(raw.max_depth, self->dev.caps.max_depth);
+	EXPECT_EQ(raw.dm_classes, self->dev.caps.dm_classes);
+
+	EXPECT_TRUE(raw.flags & IB_UVERBS_MKEY_CAP_DM);
+	EXPECT_TRUE(raw.flags & IB_UVERBS_MKEY_CAP_LIST);
+	EXPECT_TRUE(raw.flags & IB_UVERBS_MKEY_CAP_INTERLEAVED);
+	EXPECT_TRUE(raw.flags & IB_UVERBS_MKEY_CAP_ATOMIC);
+	EXPECT_TRUE(raw.dm_classes & IB_UVERBS_MKEY_DM_HOST);
+	EXPECT_LT(0, raw.max_entries);
+	EXPECT_GE(IB_MKEY_MAX_ENTRIES, raw.max_entries);
+	EXPECT_LT(0, raw.max_dims);
+	EXPECT_GE(IB_MKEY_MAX_DIMS, raw.max_dims);
+	EXPECT_LT(0, raw.max_depth);
+	EXPECT_GE(8, raw.max_depth);
+
+	/* the standard verb says the same of device memory */
+	ASSERT_EQ(0, ibv_query_device_ex(self->dev.ctx, NULL, &attr));
+	EXPECT_EQ(raw.max_dm_size, attr.max_dm_size);
+	EXPECT_LT(0, attr.max_dm_size);
+}
+
+TEST_F(object, unbound)
+{
+	struct ibmkey_info info;
+
+	ASSERT_EQ(0, ibmkey_query(self->key, &info));
+	EXPECT_EQ(IBMKEY_UNBOUND, info.kind);
+	EXPECT_EQ(0, info.length);
+	EXPECT_EQ(0, info.access);
+	EXPECT_EQ(64, info.max_entries);
+	EXPECT_EQ(0, info.num_entries);
+	EXPECT_EQ(0, info.num_dims);
+	EXPECT_EQ(self->key->lkey, info.lkey);
+	EXPECT_EQ(self->key->rkey, info.rkey);
+	EXPECT_EQ(0, self->key->length);
+
+	/* to unbind what is not bound changes nothing */
+	EXPECT_EQ(0, ibmkey_unbind(self->key));
+	ASSERT_EQ(0, ibmkey_query(self->key, &info));
+	EXPECT_EQ(IBMKEY_UNBOUND, info.kind);
+}
+
+TEST_F(object, max_entries)
+{
+	uint32_t max = self->dev.caps.max_entries;
+	struct ibmkey_info info;
+	struct ibv_mr *key;
+
+	key = ibmkey_alloc(self->dev.pd, max);
+	ASSERT_NE(NULL, key);
+	ASSERT_EQ(0, ibmkey_query(key, &info));
+	EXPECT_EQ(max, info.max_entries);
+	ASSERT_EQ(0, ibv_dereg_mr(key));
+
+	EXPECT_EQ(NULL, ibmkey_alloc(self->dev.pd, 0));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, ibmkey_alloc(self->dev.pd, max + 1));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, ibmkey_alloc(self->dev.pd, UINT32_MAX));
+	EXPECT_EQ(EINVAL, errno);
+}
+
+/* whatever is bound, a query tells it back */
+TEST_F(object, query)
+{
+	unsigned int i, b, d, rounds = mkt_scale(300, 40);
+	struct mkt_draw draw = {
+		.max_length = 30000,
+		.max_block = 8000,
+		.max_blocks = 64,
+		.max_dims = self->dev.caps.max_dims,
+	};
+
+	for (i = 0; i < rounds; i++) {
+		struct ibmkey_block blocks[65];
+		uint64_t repeat[IBMKEY_MAX_DIMS];
+		struct mkt_layout layout;
+		struct ibmkey_info info;
+		struct mkt_map map;
+		enum mkt_kind kind;
+
+		kind = mkt_between(&self->rng, 0, draw.max_dims > 1 ?
+				   MKT_GENERAL : MKT_INTERLEAVED);
+		ASSERT_EQ(0, mkt_draw_layout(&layout, &self->rng, &self->arena,
+					     kind, &draw));
+		ASSERT_EQ(0, mkt_layout_map(&self->arena, &layout, &map));
+		ASSERT_EQ(0, mkt_layout_bind(self->key, &self->arena, &layout,
+					     IBV_ACCESS_REMOTE_READ));
+		memset(blocks, 0x5a, sizeof(blocks));
+		memset(repeat, 0x5a, sizeof(repeat));
+		ASSERT_EQ(0, ibmkey_query_layout(self->key, &info,
+						 IBMKEY_MAX_DIMS, repeat, 65,
+						 blocks));
+		EXPECT_EQ(kind == MKT_LIST ? IBMKEY_LIST : IBMKEY_INTERLEAVED,
+			  info.kind);
+		EXPECT_EQ(map.length, info.length);
+		EXPECT_EQ(map.length, self->key->length);
+		EXPECT_EQ(IBV_ACCESS_REMOTE_READ,
+			  info.access & ~IBV_ACCESS_ZERO_BASED);
+		EXPECT_EQ(64, info.max_entries);
+		EXPECT_EQ(layout.num_dims, info.num_dims);
+		ASSERT_EQ(layout.num_blocks, info.num_entries);
+		for (d = 0; d < layout.num_dims; d++) {
+			ASSERT_EQ(layout.repeat[d], repeat[d]);
+		}
+		for (b = 0; b < layout.num_blocks; b++) {
+			struct mkt_block *block = &layout.block[b];
+			struct mkt_leaf *leaf;
+
+			leaf = &self->arena.leaf[block->leaf];
+			ASSERT_EQ(leaf->addr + block->offset, blocks[b].addr);
+			ASSERT_EQ(block->bytes, blocks[b].bytes_count);
+			ASSERT_EQ(leaf->mr->lkey, blocks[b].lkey);
+			for (d = 0; d < layout.num_dims; d++) {
+				ASSERT_EQ(block->stride[d],
+					  blocks[b].stride[d]);
+			}
+		}
+		/* and not a block more */
+		EXPECT_EQ(0x5a5a5a5a5a5a5a5a, blocks[b].addr);
+		mkt_map_free(&map);
+		mkt_layout_free(&layout);
+	}
+}
+
+/* room for fewer blocks and dimensions than there are */
+TEST_F(object, query_part)
+{
+	struct ibmkey_block blocks[3] = {}, seen[2] = {};
+	struct mkt_leaf *leaf = &self->arena.leaf[0];
+	const uint64_t repeat[] = { 2 };
+	struct ibmkey_info info;
+	unsigned int i;
+
+	for (i = 0; i < 3; i++) {
+		blocks[i].addr = leaf->addr + 100 * i;
+		blocks[i].bytes_count = 10 + i;
+		blocks[i].lkey = leaf->mr->lkey;
+		blocks[i].stride[0] = 20;
+	}
+	ASSERT_EQ(0, ibv_rereg_mr_interleaved(self->key, 0, 1, repeat, 3,
+					      blocks));
+	ASSERT_EQ(0, ibmkey_query_layout(self->key, &info, 0, NULL, 1, seen));
+	EXPECT_EQ(3, info.num_entries);
+	EXPECT_EQ(1, info.num_dims);
+	EXPECT_EQ(66, info.length);
+	EXPECT_EQ(blocks[0].addr, seen[0].addr);
+	EXPECT_EQ(0, seen[1].addr);
+}
+
+TEST_F(object, unbind)
+{
+	struct ibmkey_info info;
+
+	ASSERT_EQ(0, object_bind_one(&self->arena, self->key, 0, 100));
+	ASSERT_EQ(0, ibmkey_unbind(self->key));
+	EXPECT_EQ(0, self->key->length);
+	ASSERT_EQ(0, ibmkey_query(self->key, &info));
+	EXPECT_EQ(IBMKEY_UNBOUND, info.kind);
+	EXPECT_EQ(0, info.length);
+	EXPECT_EQ(0, info.num_entries);
+	EXPECT_EQ(64, info.max_entries);
+	ASSERT_EQ(0, object_bind_one(&self->arena, self->key, 0, 200));
+	ASSERT_EQ(0, ibmkey_query(self->key, &info));
+	EXPECT_EQ(200, info.length);
+}
+
+/* a region that is described stays, until nothing describes it any more */
+TEST_F(object, leaf_busy)
+{
+	struct ibv_mr *other = ibmkey_alloc(self->dev.pd, 1);
+	struct mkt_leaf *leaf;
+	unsigned int last;
+
+	ASSERT_NE(NULL, other);
+	ASSERT_EQ(0, mkt_arena_add_leaf(&self->arena, 0, 100, 1000,
+					MKT_ACCESS_ALL, 0));
+	last = self->arena.num_leaves - 1;
+	leaf = &self->arena.leaf[last];
+
+	ASSERT_EQ(0, object_bind_one(&self->arena, self->key, last, 100));
+	ASSERT_EQ(0, object_bind_one(&self->arena, other, last, 100));
+	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf->mr));
+	/* the second time too */
+	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf->mr));
+	ASSERT_EQ(0, ibmkey_unbind(self->key));
+	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf->mr));
+	/* to bind something else lets go of it as well */
+	ASSERT_EQ(0, object_bind_one(&self->arena, other, 0, 100));
+	EXPECT_EQ(0, ibv_dereg_mr(leaf->mr));
+	self->arena.num_leaves = last;
+	ASSERT_EQ(0, ibv_dereg_mr(other));
+}
+
+/* and so does what a key holds that is destroyed without being unbound */
+TEST_F(object, destroy_bound)
+{
+	unsigned int last;
+
+	ASSERT_EQ(0, mkt_arena_add_leaf(&self->arena, 1, 100, 1000,
+					MKT_ACCESS_ALL, 0));
+	last = self->arena.num_leaves - 1;
+	ASSERT_EQ(0, object_bind_one(&self->arena, self->key, last, 100));
+	EXPECT_EQ(EBUSY, ibv_dereg_mr(self->arena.leaf[last].mr));
+	EXPECT_EQ(0, ibv_dereg_mr(self->key));
+	self->key = NULL;
+	EXPECT_EQ(0, ibv_dereg_mr(self->arena.leaf[last].mr));
+	self->arena.num_leaves = last;
+}
+
+/* a bind that fails takes no hold of what it names */
+TEST_F(object, failed_bind_lets_go)
+{
+	struct ibv_sge sge[2] = {};
+	struct mkt_leaf *leaf;
+	unsigned int last;
+
+	ASSERT_EQ(0, mkt_arena_add_leaf(&self->arena, 0, 100, 1000,
+					MKT_ACCESS_ALL, 0));
+	last = self->arena.num_leaves - 1;
+	leaf = &self->arena.leaf[last];
+	sge[0].addr = leaf->addr;
+	sge[0].length = 10;
+	sge[0].lkey = leaf->mr->lkey;
+	/* out of range */
+	sge[1] = sge[0];
+	sge[1].length = 1001;
+	ASSERT_EQ(ERANGE, ibv_rereg_mr_sg(self->key, 0, 2, sge));
+	EXPECT_EQ(0, ibv_dereg_mr(leaf->mr));
+	self->arena.num_leaves = last;
+}
+
+/* what is done to regions and means nothing for a key is refused */
+TEST_F(object, not_a_region)
+{
+	struct ibv_sge sge = {
+		.length = 100,
+		.lkey = self->key->lkey,
+	};
+	struct ibmkey_info info;
+
+	ASSERT_EQ(0, object_bind_one(&self->arena, self->key, 0, 100));
+	EXPECT_NE(0, mkt_raw_rereg(self->key, IBV_REREG_MR_CHANGE_ACCESS,
+				   self->dev.pd, MKT_ACCESS_ALL));
+	EXPECT_NE(0, mkt_raw_rereg(self->key, IBV_REREG_MR_CHANGE_PD,
+				   self->dev.pd, 0));
+	EXPECT_NE(0, mkt_raw_rereg(self->key, IBV_REREG_MR_CHANGE_TRANSLATION,
+				   self->dev.pd, MKT_ACCESS_ALL));
+	EXPECT_NE(0, ibv_advise_mr(self->dev.pd, IBV_ADVISE_MR_ADVICE_PREFETCH,
+				   IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1));
+	/* nor are regions keys */
+	EXPECT_EQ(EINVAL, ibmkey_unbind(self->arena.leaf[0].mr));
+	EXPECT_EQ(EINVAL, ibmkey_query(self->arena.leaf[0].mr, &info));
+	EXPECT_EQ(EINVAL, object_bind_one(&self->arena,
+					  self->arena.leaf[1].mr, 0, 100));
+	EXPECT_EQ(EINVAL, ibmkey_unbind(self->arena.leaf[2].mr));
+
+	ASSERT_EQ(0, ibmkey_query(self->key, &info));
+	EXPECT_EQ(100, info.length);
+}
+
+TEST_F(object, pd_stays)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(self->dev.ctx);
+	struct ibv_mr *key;
+
+	ASSERT_NE(NULL, pd);
+	key = ibmkey_alloc(pd, 1);
+	ASSERT_NE(NULL, key);
+	EXPECT_EQ(EBUSY, ibv_dealloc_pd(pd));
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+	EXPECT_EQ(0, ibv_dealloc_pd(pd));
+}
+
+TEST_F(object, many)
+{
+	unsigned int i, j, n = mkt_scale(500, 100);
+	int before = mkt_dev_count(&self->dev, "mr");
+	struct ibv_mr **keys = calloc(n, sizeof(*keys));
+
+	ASSERT_NE(NULL, keys);
+	for (i = 0; i < n; i++) {
+		keys[i] = ibmkey_alloc(self->dev.pd, 1 + i % 7);
+		ASSERT_NE(NULL, keys[i]);
+		for (j = 0; j < i; j++) {
+			ASSERT_NE(keys[j]->lkey, keys[i]->lkey);
+		}
+		ASSERT_EQ(0, object_bind_one(&self->arena, keys[i], i % 3,
+					     1 + i));
+	}
+	if (before >= 0) {
+		EXPECT_EQ(before + n, mkt_dev_count(&self->dev, "mr"));
+	}
+	/* neither oldest nor newest first */
+	for (i = 0; i < n; i++) {
+		ASSERT_EQ(0, ibv_dereg_mr(keys[i * 7 % n]));
+	}
+	if (before >= 0) {
+		EXPECT_EQ(before, mkt_dev_count(&self->dev, "mr"));
+	}
+	free(keys);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Every kind of layout times every opcode that moves bytes, the key on either
+ * side or on both, with messages that end around packet boundaries.
+ */
+#include "mkey_harness.h"
+
+FIXTURE(opcodes)
+{
+	struct mkt_setup s;
+	struct mkt_end end[2];
+};
+
+FIXTURE_VARIANT(opcodes)
+{
+	enum mkt_kind kind;
+	enum ibv_mtu mtu;
+	unsigned int flags;
+	bool dm_only;
+};
+
+#define MKT_VARIANT(name, ...)						\
+	FIXTURE_VARIANT_ADD(opcodes, name##_1024)			\
+	{ .mtu = IBV_MTU_1024, __VA_ARGS__ };				\
+	FIXTURE_VARIANT_ADD(opcodes, name##_4096)			\
+	{ .mtu = IBV_MTU_4096, __VA_ARGS__ }
+
+MKT_VARIANT(list, .kind = MKT_LIST);
+MKT_VARIANT(list_dm, .kind = MKT_LIST, .dm_only = true);
+MKT_VARIANT(strided, .kind = MKT_STRIDED);
+MKT_VARIANT(strided_dm, .kind = MKT_STRIDED, .dm_only = true);
+MKT_VARIANT(strided_srq, .kind = MKT_STRIDED, .flags = MKT_QP_SRQ);
+MKT_VARIANT(interleaved, .kind = MKT_INTERLEAVED);
+MKT_VARIANT(subarray, .kind = MKT_SUBARRAY);
+MKT_VARIANT(general, .kind = MKT_GENERAL);
+
+FIXTURE_SETUP(opcodes)
+{
+	struct mkt_wants wants = {
+		.mtu = variant->mtu,
+		.flags = variant->flags,
+		.host = 96 * 1024,
+		.dm = 48 * 1024,
+		.max_entries = 64,
+	};
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	if (self->s.dev[0].caps.max_dims < 2 && variant->kind >= MKT_SUBARRAY)
+		SKIP(return, "the device has one dimension only");
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+}
+
+FIXTURE_TEARDOWN(opcodes)
+{
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/* binds a newly drawn layout to the key of @side */
+static int opcodes_bind(struct mkt_setup *s, struct mkt_end *end,
+			unsigned int side,
+			const FIXTURE_VARIANT(opcodes) *variant)
+{
+	struct mkt_draw draw = {
+		.min_length = 3 * mkt_mtu_bytes(variant->mtu) + 300,
+		.max_length = 40 * 1024,
+		.max_block = 16 * 1024,
+		.max_blocks = 64,
+		.max_dims = s->dev[side].caps.max_dims,
+		.leaf_only = variant->dm_only,
+		.leaf = 2,
+	};
+	struct mkt_layout layout;
+	int err;
+
+	err = mkt_draw_layout(&layout, &s->rng, &s->arena[side], variant->kind,
+			      &draw);
+	if (err)
+		return err;
+	err = mkt_end_key(end, s->key[side], &s->arena[side], &layout,
+			  MKT_ACCESS_ALL);
+	mkt_layout_free(&layout);
+	return err;
+}
+
+static int opcodes_lengths(struct mkt_setup *s, struct mkt_end *const end[2],
+			   enum mkt_op op, unsigned int side, enum ibv_mtu mtu)
+{
+	size_t m = mkt_mtu_bytes(mtu);
+	const size_t lengths[] = {
+		1, 2, 7, 255, m - 1, m, m + 1, 2 * m - 1, 2 * m, 3 * m + 1,
+	};
+	unsigned int l;
+	int err = 0;
+
+	for (l = 0; l < ARRAY_SIZE(lengths) && !err; l++) {
+		struct mkt_xfer xfer = {
+			.op = op,
+			.side = side,
+			.end = { end[0], end[1] },
+			.length = lengths[l],
+			.num_sge = mkt_between(&s->rng, 1, 4),
+		};
+		unsigned int i;
+
+		for (i = 0; i < 2; i++)
+			xfer.offset[i] = mkt_between(&s->rng, 0,
+				end[i]->map.length - lengths[l]);
+		err = mkt_arena_fill(&s->arena[mkt_xfer_source(&xfer)],
+				     &s->rng);
+		if (!err)
+			err = mkt_xfer(&s->pair, &xfer);
+	}
+	return err;
+}
+
+/* a key here, a key there, keys on both sides; and all that the other way */
+static int opcodes_run(struct mkt_setup *s, enum mkt_op op,
+		       const FIXTURE_VARIANT(opcodes) *variant)
+{
+	unsigned int keys, side, i;
+
+	for (keys = 1; keys < 4; keys++) {
+		struct mkt_end key[2] = {}, *end[2];
+		int err = 0;
+
+		for (i = 0; i < 2 && !err; i++) {
+			end[i] = &s->plain[i];
+			if (keys & (1 << i)) {
+				end[i] = &key[i];
+				err = opcodes_bind(s, end[i], i, variant);
+			}
+		}
+		for (side = 0; side < 2 && !err; side++)
+			err = opcodes_lengths(s, end, op, side, variant->mtu);
+		for (i = 0; i < 2; i++)
+			mkt_end_free(&key[i]);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+TEST_F(opcodes, send)
+{
+	ASSERT_EQ(0, opcodes_run(&self->s, MKT_SEND, variant));
+}
+
+TEST_F(opcodes, send_with_imm)
+{
+	ASSERT_EQ(0, opcodes_run(&self->s, MKT_SEND_IMM, variant));
+}
+
+TEST_F(opcodes, write)
+{
+	ASSERT_EQ(0, opcodes_run(&self->s, MKT_WRITE, variant));
+}
+
+TEST_F(opcodes, write_with_imm)
+{
+	ASSERT_EQ(0, opcodes_run(&self->s, MKT_WRITE_IMM, variant));
+}
+
+TEST_F(opcodes, read)
+{
+	ASSERT_EQ(0, opcodes_run(&self->s, MKT_READ, variant));
+}
+
+TEST_HARNESS_MAIN

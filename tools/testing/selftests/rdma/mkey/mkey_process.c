@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Two processes: what one may not do to the other, and what is left when one
+ * of them dies.
+ */
+#include <fcntl.h>
+#include <sys/wait.h>
+
+#include "mkey_harness.h"
+#include "peer.h"
+#include "raw.h"
+
+FIXTURE(process)
+{
+	struct mkt_dev dev[2];
+	struct mkt_arena arena[2];	/* the one on device 1 is ours too */
+	struct mkt_qp qp;		/* on device 0, for the other process */
+	struct mkt_peer self;
+	struct ibv_mr *key;		/* on device 1 */
+	struct mkt_child child;
+	int count[2];			/* MRs before there was a child */
+};
+
+FIXTURE_SETUP(process)
+{
+	unsigned int i;
+
+	MKT_OPEN_EXTENDED(self->dev);
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, mkt_arena_standard(&self->arena[i], &self->dev[i],
+						256 * 1024, 4096));
+	}
+	self->key = ibmkey_alloc(self->dev[1].pd, 4);
+	ASSERT_NE(NULL, self->key);
+	ASSERT_EQ(0, mkt_qp_create(&self->qp, &self->dev[0], 0));
+	mkt_qp_self(&self->qp, &self->self);
+	self->count[0] = mkt_dev_count(&self->dev[1], "mr");
+	self->count[1] = mkt_dev_count(&self->dev[1], "qp");
+	ASSERT_EQ(0, mkt_child_start(&self->child, &self->self, 256 * 1024,
+				     8192));
+	ASSERT_EQ(0, mkt_qp_connect(&self->qp, &self->child.info.qp,
+				    IBV_MTU_1024));
+}
+
+FIXTURE_TEARDOWN(process)
+{
+	unsigned int i;
+
+	mkt_qp_destroy(&self->qp);
+	EXPECT_EQ(0, ibv_dereg_mr(self->key));
+	for (i = 0; i < 2; i++) {
+		EXPECT_EQ(0, mkt_arena_free(&self->arena[i]));
+		mkt_dev_close(&self->dev[i]);
+	}
+}
+
+/* a request to the other process, which it gave the keys to */
+static enum ibv_wc_status process_write(struct mkt_qp *qp,
+					struct mkt_arena *arena, uint64_t addr,
+					uint32_t rkey, enum mkt_op op)
+{
+	struct mkt_wr wr = {
+		.op = op,
+		.sge[0] = {
+			.addr = arena->leaf[0].addr,
+			.length = 8,
+			.lkey = arena->leaf[0].mr->lkey,
+		},
+		.num_sge = 1,
+		.remote_addr = addr,
+		.rkey = rkey,
+		.swap_add = 1,
+	};
+	struct ibv_wc wc;
+
+	if (mkt_post_send(qp, &wr, 0) || mkt_poll(qp, &wc))
+		return IBV_WC_GENERAL_ERR;
+	return wc.status;
+}
+
+/* the other process's numbers name nothing in ours */
+TEST_F(process, handles_and_lkeys)
+{
+	struct mkt_peer_info *info = &self->child.info;
+	struct ibv_context *ctx = self->dev[1].ctx;
+	struct ib_uverbs_mkey_sge raw_sge = {
+		.addr = self->arena[1].leaf[0].addr,
+		.length = 8,
+		.lkey = self->arena[1].leaf[0].mr->lkey,
+	};
+	struct ibv_sge sge = { .length = 8, .lkey = info->lkey };
+	struct ib_uverbs_mkey_info seen;
+	uint8_t bytes[8];
+	struct mkt_ioctl cmd;
+	uint32_t handle;
+
+	/* numbers start at zero in each process: take one that we do not have */
+	handle = info->handle;
+	if (handle == self->key->handle || handle < 16) {
+		handle += 16;
+	}
+	mkt_raw_query(&cmd, handle, &seen);
+	EXPECT_EQ(ENOENT, mkt_ioctl_run(ctx, &cmd));
+	mkt_raw_unbind(&cmd, handle);
+	EXPECT_EQ(ENOENT, mkt_ioctl_run(ctx, &cmd));
+	mkt_raw_bind_list(&cmd, handle, 0, &raw_sge, 1);
+	EXPECT_EQ(ENOENT, mkt_ioctl_run(ctx, &cmd));
+	mkt_raw_mr_destroy(&cmd, handle);
+	EXPECT_EQ(ENOENT, mkt_ioctl_run(ctx, &cmd));
+	mkt_raw_dm_copy(&cmd, info->dm_handle + 64,
+			IB_UVERBS_MKEY_DM_COPY_FROM, 0, bytes, 8);
+	EXPECT_EQ(ENOENT, mkt_ioctl_run(ctx, &cmd));
+
+	/* lkeys are the device's, but those of another domain are not ours */
+	EXPECT_EQ(EINVAL, ibv_rereg_mr_sg(self->key, 0, 1, &sge));
+	sge.addr = info->leaf_addr;
+	sge.lkey = info->leaf_rkey;
+	EXPECT_EQ(EINVAL, ibv_rereg_mr_sg(self->key, 0, 1, &sge));
+	EXPECT_EQ(0, mkt_child_ask(&self->child, MKT_CHILD_CHECK));
+	EXPECT_EQ(0, mkt_child_end(&self->child, true));
+}
+
+/* a queue pair of ours on the same device does not reach the other's memory */
+TEST_F(process, rkeys)
+{
+	static const enum mkt_op ops[] = {
+		MKT_WRITE, MKT_READ, MKT_FETCH_ADD, MKT_ATOMIC_WRITE,
+	};
+	struct mkt_peer_info *info = &self->child.info;
+	struct mkt_pair pair;
+	unsigned int o;
+
+	ASSERT_EQ(0, mkt_pair_create(&pair, &self->dev[0], &self->dev[1],
+				     IBV_MTU_1024, 0));
+	for (o = 0; o < ARRAY_SIZE(ops); o++) {
+		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+			  process_write(&pair.end[0], &self->arena[0], 0,
+					info->rkey, ops[o]));
+		ASSERT_EQ(0, mkt_pair_recover(&pair));
+		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+			  process_write(&pair.end[0], &self->arena[0],
+					(info->leaf_addr + 7) & ~7ull,
+					info->leaf_rkey, ops[o]));
+		ASSERT_EQ(0, mkt_pair_recover(&pair));
+	}
+	/* nor as a local key, on the other's own device */
+	EXPECT_NE(IBV_WC_SUCCESS, ({
+		struct mkt_wr wr = {
+			.op = MKT_WRITE,
+			.sge[0] = { .length = 8, .lkey = info->lkey },
+			.num_sge = 1,
+			.remote_addr = self->arena[0].leaf[0].addr,
+			.rkey = self->arena[0].leaf[0].mr->rkey,
+		};
+		mkt_status(&pair, 1, &wr);
+	}));
+	mkt_pair_destroy(&pair);
+	EXPECT_EQ(0, mkt_child_ask(&self->child, MKT_CHILD_CHECK));
+
+	/* while the one that it was made for does */
+	EXPECT_EQ(IBV_WC_SUCCESS,
+		  process_write(&self->qp, &self->arena[0], 0, info->rkey,
+				MKT_WRITE));
+	EXPECT_EQ(EBADMSG, mkt_child_ask(&self->child, MKT_CHILD_CHECK));
+	EXPECT_EQ(0, mkt_child_end(&self->child, true));
+}
+
+TEST_F(process, other_unbinds)
+{
+	EXPECT_EQ(0, mkt_child_ask(&self->child, MKT_CHILD_UNBIND));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  process_write(&self->qp, &self->arena[0], 0,
+				self->child.info.rkey, MKT_WRITE));
+	EXPECT_EQ(0, mkt_child_ask(&self->child, MKT_CHILD_CHECK));
+	EXPECT_EQ(0, mkt_child_end(&self->child, true));
+}
+
+/* nothing of it is left, whatever was on its way */
+static void process_gone(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(process) *self, bool by_force)
+{
+	struct mkt_arena *arena = &self->arena[0];
+	struct mkt_wr wr = {
+		.op = MKT_WRITE,
+		.sge[0] = {
+			.addr = arena->leaf[0].addr,
+			.length = self->child.info.length,
+			.lkey = arena->leaf[0].mr->lkey,
+		},
+		.num_sge = 1,
+		.rkey = self->child.info.rkey,
+	};
+	unsigned int i, posted = 100, failed = 0;
+	struct ibv_wc wc;
+
+	for (i = 0; i < posted; i++) {
+		ASSERT_EQ(0, mkt_post_send(&self->qp, &wr, i));
+	}
+	for (i = 0; i < 3; i++) {
+		ASSERT_EQ(0, mkt_poll(&self->qp, &wc));
+		ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
+	}
+	if (!by_force) {
+		EXPECT_EQ(ECONNRESET, mkt_child_ask(&self->child,
+						    MKT_CHILD_EXIT));
+	}
+	ASSERT_EQ(0, mkt_child_end(&self->child, by_force));
+	for (; i < posted; i++) {
+		ASSERT_EQ(0, mkt_poll(&self->qp, &wc));
+		failed += wc.status != IBV_WC_SUCCESS;
+	}
+	TH_LOG("%u of %u requests failed", failed, posted);
+	/* this one certainly has nobody to go to */
+	EXPECT_NE(IBV_WC_SUCCESS,
+		  process_write(&self->qp, arena, 0, self->child.info.rkey,
+				MKT_WRITE));
+	if (self->count[0] >= 0) {
+		EXPECT_EQ(self->count[0], mkt_dev_count(&self->dev[1], "mr"));
+		EXPECT_EQ(self->count[1], mkt_dev_count(&self->dev[1], "qp"));
+	}
+}
+
+TEST_F(process, killed)
+{
+	process_gone(_metadata, self, true);
+}
+
+TEST_F(process, exits)
+{
+	process_gone(_metadata, self, false);
+}
+
+/* and the next one finds everything as the first one did */
+TEST_F(process, killed_again_and_again)
+{
+	unsigned int i, rounds = mkt_scale(10, 3);
+
+	for (i = 0; i < rounds; i++) {
+		ASSERT_EQ(0, mkt_child_end(&self->child, true));
+		ASSERT_EQ(0, mkt_child_start(&self->child, &self->self,
+					     256 * 1024, 8192));
+	}
+	ASSERT_EQ(0, mkt_child_end(&self->child, true));
+	if (self->count[0] >= 0) {
+		EXPECT_EQ(self->count[0], mkt_dev_count(&self->dev[1], "mr"));
+	}
+}
+
+/* as much device memory as there is, bytes taken; it stays allocated */
+static uint64_t process_take_all(struct mkt_dev *dev)
+{
+	struct ibv_alloc_dm_attr attr = { .length = 64 * 1024 };
+	uint64_t taken = 0;
+	struct ibv_dm *dm;
+
+	while ((dm = ibv_alloc_dm(dev->ctx, &attr))) {
+		ibv_reg_dm_mr(dev->pd, dm, 1, 1000,
+			      MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED);
+		taken += attr.length;
+	}
+	return errno == ENOMEM ? taken : 0;
+}
+
+/* device memory of a process that is killed is there for the next one */
+TEST_F(process, device_memory)
+{
+	uint64_t taken[3] = {};
+	unsigned int i;
+	int fd[2];
+
+	if (self->dev[1].caps.max_dm_size > 1ull << 30) {
+		SKIP(return, "too much device memory to take all of it");
+	}
+	ASSERT_EQ(0, mkt_child_end(&self->child, true));
+	for (i = 0; i < 3; i++) {
+		pid_t pid;
+
+		ASSERT_EQ(0, pipe(fd));
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			struct mkt_dev dev;
+
+			if (!mkt_dev_open(&dev, 1)) {
+				taken[i] = process_take_all(&dev);
+			}
+			if (write(fd[1], &taken[i], 8) != 8) {
+				_exit(1);
+			}
+			pause();
+		}
+		ASSERT_EQ(8, read(fd[0], &taken[i], 8));
+		kill(pid, SIGKILL);
+		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+		EXPECT_LT(0, taken[i]);
+		EXPECT_EQ(taken[0], taken[i]);
+		close(fd[0]);
+		close(fd[1]);
+	}
+}
+
+/* none of this takes a privilege */
+TEST_F(process, unprivileged)
+{
+	int status;
+	pid_t pid;
+
+	ASSERT_EQ(0, mkt_child_end(&self->child, true));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		struct mkt_child other;
+
+		if (setgid(65534) || setuid(65534)) {
+			_exit(2);
+		}
+		_exit(mkt_child_start(&other, &self->self, 64 * 1024, 8192) ?
+		      1 : 0);
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_TRUE(WIFEXITED(status));
+	EXPECT_EQ(0, WEXITSTATUS(status));
+}
+
+TEST_HARNESS_MAIN

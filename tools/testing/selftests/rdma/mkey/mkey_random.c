@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Layouts drawn at random, one transfer each, every byte of both sides looked
+ * at after each of them. MKEY_TEST_SEED repeats a run.
+ */
+#include "mkey_harness.h"
+
+FIXTURE(random)
+{
+	struct mkt_setup s;
+};
+
+FIXTURE_VARIANT(random)
+{
+	enum ibv_mtu mtu;
+};
+
+FIXTURE_VARIANT_ADD(random, mtu1024)
+{
+	.mtu = IBV_MTU_1024,
+};
+
+FIXTURE_VARIANT_ADD(random, mtu4096)
+{
+	.mtu = IBV_MTU_4096,
+};
+
+FIXTURE_SETUP(random)
+{
+	struct mkt_wants wants = {
+		.mtu = variant->mtu,
+		.host = 192 * 1024,
+		.dm = 96 * 1024,
+		.max_entries = 300,
+	};
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+}
+
+FIXTURE_TEARDOWN(random)
+{
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+static enum mkt_kind random_kind(struct mkt_setup *s)
+{
+	bool many = s->dev[0].caps.max_dims > 1;
+
+	return mkt_between(&s->rng, 0, many ? MKT_GENERAL : MKT_INTERLEAVED);
+}
+
+static int random_bind(struct mkt_setup *s, struct mkt_end *end,
+		       unsigned int side)
+{
+	struct mkt_draw draw = {
+		.max_length = mkt_between(&s->rng, 0, 7) ? 24 * 1024 :
+							   160 * 1024,
+		.max_block = 64 * 1024,
+		.max_blocks = mkt_between(&s->rng, 0, 7) ? 16 : 300,
+		.max_dims = s->dev[side].caps.max_dims,
+	};
+	struct mkt_layout layout;
+	int err;
+
+	err = mkt_draw_layout(&layout, &s->rng, &s->arena[side],
+			      random_kind(s), &draw);
+	if (err)
+		return err;
+	err = mkt_end_key(end, s->key[side], &s->arena[side], &layout,
+			  MKT_ACCESS_ALL);
+	mkt_layout_free(&layout);
+	return err;
+}
+
+/* any length, but those around a packet's more often */
+static size_t random_length(struct mkt_setup *s, size_t max)
+{
+	size_t mtu = mkt_mtu_bytes(s->pair.mtu), length;
+
+	switch (mkt_between(&s->rng, 0, 3)) {
+	case 0:
+		length = mtu * mkt_between(&s->rng, 1, 4) +
+			 mkt_between(&s->rng, 0, 2) - 1;
+		return length <= max ? length : max;
+	case 1:
+		return max;
+	default:
+		return mkt_between(&s->rng, 1, max);
+	}
+}
+
+static int random_xfer(struct mkt_setup *s, struct mkt_end *end0,
+		       struct mkt_end *end1)
+{
+	size_t max = end0->map.length < end1->map.length ?
+		     end0->map.length : end1->map.length;
+	struct mkt_xfer xfer = {
+		.op = mkt_between(&s->rng, MKT_SEND, MKT_READ),
+		.side = mkt_between(&s->rng, 0, 1),
+		.end = { end0, end1 },
+		.length = random_length(s, max),
+		.num_sge = mkt_between(&s->rng, 1, 4),
+	};
+	unsigned int i;
+	int err;
+
+	for (i = 0; i < 2; i++)
+		xfer.offset[i] = mkt_between(&s->rng, 0,
+			xfer.end[i]->map.length - xfer.length);
+	err = mkt_arena_fill(&s->arena[mkt_xfer_source(&xfer)], &s->rng);
+	return err ?: mkt_xfer(&s->pair, &xfer);
+}
+
+/* the two keys live on and are bound again and again */
+TEST_F(random, layouts)
+{
+	unsigned int i, side, rounds = mkt_scale(700, 35), bound = 0;
+
+	for (i = 0; i < rounds; i++) {
+		/* one round in three has a key on one side only */
+		unsigned int keys = mkt_between(&self->s.rng, 0, 2) ? 3 :
+				    mkt_between(&self->s.rng, 1, 2);
+		struct mkt_end key[2] = {}, *end[2];
+		int err = 0;
+
+		for (side = 0; side < 2 && !err; side++) {
+			end[side] = &self->s.plain[side];
+			if (!(keys & (1 << side)))
+				continue;
+			end[side] = &key[side];
+			err = random_bind(&self->s, end[side], side);
+			bound++;
+		}
+		if (!err)
+			err = random_xfer(&self->s, end[0], end[1]);
+		for (side = 0; side < 2; side++)
+			mkt_end_free(&key[side]);
+		ASSERT_EQ(0, err)
+		{
+			TH_LOG("in round %u, after %u layouts", i, bound);
+		}
+	}
+	TH_LOG("%u layouts", bound);
+	ASSERT_LE(mkt_scale(1000, 40), bound);
+}
+
+TEST_HARNESS_MAIN

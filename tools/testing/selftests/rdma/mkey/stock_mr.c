@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Ordinary regions, windows and queue pairs are as they were: every opcode on
+ * plain MRs, and their errors. These tests need no ib_mkey: what they expect
+ * is what a device does that nothing has extended.
+ */
+#include "mkey_harness.h"
+#include "raw.h"
+
+FIXTURE(stock)
+{
+	struct mkt_setup s;
+};
+
+FIXTURE_VARIANT(stock)
+{
+	enum ibv_mtu mtu;
+	unsigned int flags;
+};
+
+FIXTURE_VARIANT_ADD(stock, mtu1024)
+{
+	.mtu = IBV_MTU_1024,
+};
+
+FIXTURE_VARIANT_ADD(stock, mtu4096)
+{
+	.mtu = IBV_MTU_4096,
+};
+
+FIXTURE_VARIANT_ADD(stock, srq)
+{
+	.mtu = IBV_MTU_1024,
+	.flags = MKT_QP_SRQ,
+};
+
+FIXTURE_SETUP(stock)
+{
+	struct mkt_wants wants = {
+		.mtu = variant->mtu,
+		.flags = variant->flags,
+		.host = 64 * 1024,
+	};
+
+	MKT_OPEN(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+}
+
+FIXTURE_TEARDOWN(stock)
+{
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+TEST_F(stock, copies)
+{
+	static const enum mkt_op ops[] = {
+		MKT_SEND, MKT_SEND_IMM, MKT_WRITE, MKT_WRITE_IMM, MKT_READ,
+	};
+	size_t mtu = mkt_mtu_bytes(variant->mtu);
+	const size_t lengths[] = { 1, 9, mtu - 1, mtu, mtu + 1, 3 * mtu };
+	unsigned int o, l;
+
+	for (o = 0; o < ARRAY_SIZE(ops); o++)
+		for (l = 0; l < ARRAY_SIZE(lengths); l++) {
+			struct mkt_xfer xfer = {
+				.op = ops[o],
+				.side = l % 2,
+				.end = { &self->s.plain[0], &self->s.plain[1] },
+				.offset = { 100 * l + o, 77 * o },
+				.length = lengths[l],
+				.num_sge = 1 + l % 3,
+			};
+
+			ASSERT_EQ(0, mkt_arena_fill(
+				&self->s.arena[mkt_xfer_source(&xfer)],
+				&self->s.rng));
+			ASSERT_EQ(0, mkt_xfer(&self->s.pair, &xfer));
+		}
+}
+
+TEST_F(stock, atomics)
+{
+	static const enum mkt_op ops[] = {
+		MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_CMP_SWAP, MKT_ATOMIC_WRITE,
+	};
+	unsigned int o;
+
+	for (o = 0; o < ARRAY_SIZE(ops); o++) {
+		struct mkt_xfer xfer = {
+			.op = ops[o],
+			.end = { &self->s.plain[0], &self->s.plain[1] },
+			/* the leaf begins at 61, 3 bytes before an aligned one */
+			.offset = { 11 * o, 3 + 8 * o },
+			.length = 8,
+			.num_sge = 1,
+			.swap_add = mkt_rand(&self->s.rng),
+		};
+		size_t at = self->s.plain[1].map.pos[xfer.offset[1]];
+
+		/* one of the two finds what it compares with */
+		if (o == 1)
+			memcpy(&xfer.compare, self->s.arena[1].expect + at, 8);
+		ASSERT_EQ(0, mkt_xfer(&self->s.pair, &xfer));
+	}
+}
+
+TEST_F(stock, errors)
+{
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	struct mkt_wr wr = {
+		.op = MKT_WRITE,
+		.sge[0] = {
+			.addr = self->s.plain[0].addr,
+			.length = 64,
+			.lkey = self->s.plain[0].mr->lkey,
+		},
+		.num_sge = 1,
+		.remote_addr = leaf->addr + leaf->length - 63,
+		.rkey = leaf->mr->rkey,
+	};
+
+	/* one byte beyond the end */
+	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 0, &wr));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	/* a key that does not exist */
+	wr.remote_addr--;
+	wr.rkey ^= 0x5500;
+	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 0, &wr));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	/* and one on this side */
+	wr.rkey = leaf->mr->rkey;
+	wr.sge[0].lkey ^= 0x5500;
+	ASSERT_NE(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	ASSERT_EQ(0, mkt_arena_check(&self->s.arena[1]));
+
+	wr.sge[0].lkey ^= 0x5500;
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+}
+
+/* access rights can be changed, and changed back, by re-registering */
+TEST_F(stock, rereg)
+{
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	struct mkt_wr wr = {
+		.op = MKT_READ,
+		.sge[0] = {
+			.addr = self->s.plain[0].addr,
+			.length = 100,
+			.lkey = self->s.plain[0].mr->lkey,
+		},
+		.num_sge = 1,
+		.remote_addr = leaf->addr,
+		.rkey = leaf->mr->rkey,
+	};
+
+	ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS,
+				   self->s.dev[1].pd, IBV_ACCESS_LOCAL_WRITE));
+	wr.rkey = leaf->mr->rkey;
+	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 0, &wr));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS,
+				   self->s.dev[1].pd, MKT_ACCESS_ALL));
+	wr.rkey = leaf->mr->rkey;
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+}
+
+/* the address space beside the process's own, as ibv_reg_mr_iova() makes it */
+TEST_F(stock, other_addresses)
+{
+	struct mkt_end end;
+	struct mkt_xfer xfer = {
+		.op = MKT_WRITE,
+		.end = { &self->s.plain[0], &end },
+		.offset = { 5, 4093 },
+		.length = 9000,
+		.num_sge = 2,
+	};
+
+	ASSERT_EQ(0, mkt_end_leaf(&end, &self->s.arena[1], 1));
+	ASSERT_EQ(0, mkt_xfer(&self->s.pair, &xfer));
+	mkt_end_free(&end);
+}
+
+TEST_F(stock, windows)
+{
+	static const enum ibv_mw_type types[] = {
+		IBV_MW_TYPE_1, IBV_MW_TYPE_2,
+	};
+	const int access = MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND;
+	struct mkt_arena *arena = &self->s.arena[1];
+	struct mkt_qp *owner = &self->s.pair.end[1];
+	struct mkt_leaf *leaf;
+	unsigned int t;
+
+	ASSERT_EQ(0, mkt_arena_add_leaf(arena, 0, 4096, 8192, access, 0));
+	leaf = &arena->leaf[arena->num_leaves - 1];
+	for (t = 0; t < ARRAY_SIZE(types); t++) {
+		struct mkt_wr wr = {
+			.op = MKT_WRITE,
+			.sge[0] = {
+				.addr = self->s.plain[0].addr,
+				.length = 1500,
+				.lkey = self->s.plain[0].mr->lkey,
+			},
+			.num_sge = 1,
+			.remote_addr = leaf->addr + 17,
+		};
+		struct ibv_mw *mw = ibv_alloc_mw(self->s.dev[1].pd, types[t]);
+
+		ASSERT_NE(NULL, mw);
+		ASSERT_EQ(0, mkt_bind_window(owner, mw, leaf->mr, leaf->addr,
+					     leaf->length, MKT_ACCESS_ALL &
+					     ~IBV_ACCESS_LOCAL_WRITE));
+		wr.rkey = mw->rkey;
+		ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+		memcpy(arena->expect + leaf->at + 17,
+		       self->s.arena[0].expect + self->s.plain[0].map.pos[0], 1500);
+		ASSERT_EQ(0, mkt_arena_check(arena));
+
+		/* a region stays while a window is bound to it */
+		ASSERT_EQ(EINVAL, ibv_dereg_mr(leaf->mr));
+		ASSERT_EQ(0, ibv_dealloc_mw(mw));
+		ASSERT_EQ(IBV_WC_REM_ACCESS_ERR,
+			  mkt_status(&self->s.pair, 0, &wr));
+		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	}
+}
+
+TEST_HARNESS_MAIN
