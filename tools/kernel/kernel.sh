@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The kernels. Each is a directory of the cache with
-#   vmlinuz, release     what boots, and what it calls itself
+#   vmlinux, release     what boots, uncompressed, and what it calls itself
 #   lib/modules/         its modules, with the indexes modprobe needs
 #   build/               where modules for it are built: the KDIR
 # made from one source tree that stays clean. Part of setup/config.sh.
@@ -81,7 +81,11 @@ make_stock() {
 	mkdir -p "$dir/lib/modules"
 	mv "$pkg/x/usr/lib/modules/$release" "$dir/lib/modules/"
 	rm -f "$dir/lib/modules/$release"/{build,source}
-	mv "$dir/lib/modules/$release/vmlinuz.unsigned" "$dir/vmlinuz"
+	inroot "$src/scripts/extract-vmlinux" "$dir/lib/modules/$release/vmlinuz.unsigned" >"$dir/vmlinux"
+	rm -f "$dir/lib/modules/$release/vmlinuz.unsigned"
+	# The guest loads these at every start; unpacking them is slow there.
+	find "$dir/lib/modules/$release/kernel"/{drivers/infiniband,drivers/net/veth*,net/9p,fs/9p,fs/netfs,net/ipv[46]/*udp_tunnel*} \
+		-name '*.xz' -exec xz -d {} +
 	# Left alone when they are there, or an interrupted build would begin again.
 	[[ -f $dir/build/.config ]] || cp "$pkg/x/usr/src/linux-headers-$release/.config" "$dir/build/"
 	cp "$pkg/x/usr/src/linux-headers-$release/Module.symvers" "$dir/build/"
@@ -105,12 +109,12 @@ build_kernel() {
 		check_config "$dir/build/.config" "$@"
 		cat "$@" >"$dir/fragments"
 	fi
-	"${make[@]}" bzImage modules
+	"${make[@]}" vmlinux modules
 	release=$(cat "$dir/build/include/config/kernel.release")
 	rm -rf "${dir:?}/lib"
 	"${make[@]}" modules_install INSTALL_MOD_PATH="$dir" INSTALL_MOD_STRIP=1
 	rm -f "$dir/lib/modules/$release"/{build,source}
-	cp "$dir/build/arch/x86/boot/bzImage" "$dir/vmlinuz"
+	inroot llvm-strip-19 --strip-debug -o "$dir/vmlinux" "$dir/build/vmlinux"
 	printf '%s\n' "$release" >"$dir/release"
 }
 
@@ -147,11 +151,11 @@ make_kdir() {
 	[[ -f $image ]] || die "KDIR=$KDIR has no arch/x86/boot/bzImage and no vmlinuz: modules can be built for it, but there is no kernel to boot"
 	mkdir -p "$dir"
 	inroot make -C "$KDIR" modules_install INSTALL_MOD_PATH="$dir" INSTALL_MOD_STRIP=1
-	cp "$image" "$dir/vmlinuz"
+	inroot "$(kdir_source "$KDIR")/scripts/extract-vmlinux" "$image" >"$dir/vmlinux"
 	printf '%s\n' "$release" >"$dir/release"
 }
 
-KERNEL_FILES=(-path './lib/*' -o -name vmlinuz -o -name release -o -name .config -o -name Module.symvers
+KERNEL_FILES=(-path './lib/*' -o -name vmlinux -o -name release -o -name .config -o -name Module.symvers
 	-o -path './build/rust/*' -name '*.so' -o -path './build/rust/*' -name '*.rmeta'
 	-o -path './build/include/generated/*.h' -o -path './build/scripts/*' -perm -u+x)
 

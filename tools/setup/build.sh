@@ -34,14 +34,20 @@ build_module() {
 	local out=$TOP/out/$K_ID/modules
 	mkdir -p "$out"
 	inroot make -C "$(kernel_build)" M="$TOP" MO="$out" "${MODULE_MAKE[@]}" -j"$(nproc)" modules
-	[[ -s $out/drivers/infiniband/ulp/mkey/ib_mkey.ko ]]
+	local ko=$out/drivers/infiniband/ulp/mkey/ib_mkey.ko deps
+	# What makes modprobe find it where it is.
+	deps=$(inroot modinfo -F depends "$ko" | tr , ' ')
+	cat >"$out/modprobe.conf" <<-EOF
+		install ib_mkey ${deps:+modprobe -a $deps && }insmod $ko \$CMDLINE_OPTS
+		softdep ib_uverbs pre: ib_mkey
+	EOF
 }
 
 setup_module() {
 	local stamp=$TOP/out/$K_ID/.module key
 	[[ -f $TOP/Kbuild ]] || return 0
 	key=$(kernel_build)-$(tree_key Kbuild scripts drivers include rust samples)
-	[[ -f $TOP/out/$K_ID/modules/drivers/infiniband/ulp/mkey/ib_mkey.ko && $(cat "$stamp" 2>/dev/null) == "$key" ]] && return
+	[[ -f $TOP/out/$K_ID/modules/modprobe.conf && $(cat "$stamp" 2>/dev/null) == "$key" ]] && return
 	module_make_args
 	step "module-$K_ID" "Module ib_mkey for $K_ID" "1 min" build_module
 	printf '%s' "$key" >"$stamp"

@@ -16,7 +16,7 @@ BOOT_LIMIT=${BOOT_LIMIT:-120}
 qemu_args() {
 	local accel=$1 s tag mode dir
 	QEMU_ARGS=(-nodefaults -no-user-config -display none -no-reboot -M q35 -smp "$VM_CPUS" -m "$VM_MEM"
-		-kernel "$KERNEL_DIR/vmlinuz" -initrd "$INITRAMFS" -device virtio-rng-pci
+		-kernel "$KERNEL_DIR/vmlinux" -initrd "$INITRAMFS" -device virtio-rng-pci
 		-chardev "file,id=con,path=$RUN/console" -serial chardev:con
 		-device virtio-serial-pci)
 	case $accel in
@@ -61,7 +61,7 @@ find_accel() {
 probe_kvm() {
 	local pid i rc=1
 	setpriv --pdeathsig KILL "$QEMU" -nodefaults -no-user-config -display none -no-reboot -M q35 \
-		-accel kvm -cpu host -m 1024 -kernel "$KERNEL_DIR/vmlinuz" -initrd "$INITRAMFS" \
+		-accel kvm -cpu host -m 1024 -kernel "$KERNEL_DIR/vmlinux" -initrd "$INITRAMFS" \
 		-append "console=ttyS0 panic=-1" -serial "file:$RUN/probe" </dev/null >/dev/null 2>&1 &
 	pid=$!
 	QEMU_PID=$pid
