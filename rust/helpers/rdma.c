@@ -27,6 +27,24 @@ __rust_helper struct page *rust_helper_ib_mkey_virt_to_page(const void *address)
 	return virt_to_page(address);
 }
 
+/* Operations of devices that a client wraps: removing the client waits for those that run. */
+DEFINE_STATIC_SRCU(rdma_ops_srcu);
+
+__rust_helper int rust_helper_rdma_ops_enter(void)
+{
+	return srcu_read_lock(&rdma_ops_srcu);
+}
+
+__rust_helper void rust_helper_rdma_ops_leave(int index)
+{
+	srcu_read_unlock(&rdma_ops_srcu, index);
+}
+
+__rust_helper void rust_helper_rdma_ops_drain(void)
+{
+	synchronize_srcu(&rdma_ops_srcu);
+}
+
 __rust_helper int rust_helper_srcu_domain_init(struct srcu_struct *srcu)
 {
 	return init_srcu_struct(srcu);

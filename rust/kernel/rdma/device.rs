@@ -127,8 +127,19 @@ pub(crate) trait DeviceOps: ClientOps {
     /// May the region's protection domain or rights be changed?
     fn may_rereg(&self, mr: &Mr) -> Result;
 
-    /// May the driver be told how the region that `lkey` names will be used?
-    fn may_advise(&self, lkey: u32) -> Result;
+    /// What keeps regions from being deregistered.
+    type Held;
+
+    /// Keeps the regions that `lkeys` name, while the driver is told how they will be used.
+    ///
+    /// # Errors
+    ///
+    /// If the driver must not be told.
+    fn hold_for_advice(
+        &self,
+        device: &Device,
+        lkeys: impl Iterator<Item = u32>,
+    ) -> Result<Self::Held>;
 }
 
 /// A device's operations: what they were before a client changed them.
@@ -198,7 +209,7 @@ impl Overlay {
         }
     }
 
-    /// Puts the operations back.
+    /// Puts the operations back, and waits for those that run. Sleeps.
     pub(crate) fn uninstall(&self, device: &Device) {
         let raw = device.as_raw();
         // SAFETY: As for `install()`: called from a client's `remove`, when all users that were
@@ -214,6 +225,8 @@ impl Overlay {
             (*ops).advise_mr = self.stock.advise_mr;
             (*raw).attrs.max_dm_size = self.stock_max_dm_size;
             (*raw).driver_def = self.stock_def;
+            // A kernel user that was registered before the client may be in one.
+            bindings::rdma_ops_drain();
         }
     }
 
@@ -235,9 +248,35 @@ impl Overlay {
     }
 }
 
-/// Returns the client's data for a device whose operations were wrapped.
-fn data_of<T: DeviceOps>(device: &Device) -> Result<ArcBorrow<'_, T>> {
-    T::client().data(device).ok_or(ENODEV)
+/// A wrapped operation that runs: the client's data for the device stays until it is dropped.
+struct Running<'a, T: DeviceOps> {
+    data: ArcBorrow<'a, T>,
+    index: c_int,
+}
+
+impl<'a, T: DeviceOps> Running<'a, T> {
+    /// # Errors
+    ///
+    /// `ENODEV` if the client was removed meanwhile.
+    fn on(device: &'a Device) -> Result<Self> {
+        // SAFETY: No preconditions.
+        let index = unsafe { bindings::rdma_ops_enter() };
+        match T::client().data(device) {
+            Some(data) => Ok(Self { data, index }),
+            None => {
+                // SAFETY: As entered above.
+                unsafe { bindings::rdma_ops_leave(index) };
+                Err(ENODEV)
+            }
+        }
+    }
+}
+
+impl<T: DeviceOps> Drop for Running<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: `on()` entered, in this thread.
+        unsafe { bindings::rdma_ops_leave(self.index) };
+    }
 }
 
 /// # Safety
@@ -250,7 +289,8 @@ unsafe extern "C" fn query_device<T: DeviceOps>(
 ) -> c_int {
     from_result(|| {
         // SAFETY: The core calls with a registered device.
-        let data = data_of::<T>(unsafe { Device::from_raw(raw) })?;
+        let running = Running::<T>::on(unsafe { Device::from_raw(raw) })?;
+        let data = running.data;
         let stock = data.overlay().stock.query_device.ok_or_else(eopnotsupp)?;
         // SAFETY: The arguments are the core's.
         to_result(unsafe { stock(raw, attr, udata) })?;
@@ -271,8 +311,8 @@ unsafe extern "C" fn alloc_dm<T: DeviceOps>(
 ) -> *mut bindings::ib_dm {
     // SAFETY: The core calls with a registered device and its own attributes.
     let (device, attr) = unsafe { (Device::from_raw(raw), &*attr) };
-    data_of::<T>(device)
-        .and_then(|data| T::alloc_dm(data, device, attr.length, attr.alignment))
+    Running::<T>::on(device)
+        .and_then(|this| T::alloc_dm(this.data, device, attr.length, attr.alignment))
         .map_or_else(|err| err.to_ptr(), Dm::into_raw)
 }
 
@@ -301,7 +341,8 @@ unsafe extern "C" fn reg_dm_mr<T: DeviceOps>(
     // SAFETY: The core calls with valid objects of one device; the memory came from `alloc_dm()`.
     let (pd, dm, attr) = unsafe { (Pd::from_raw(pd), Dm::<T::Dm>::from_raw(dm), &*attr) };
     let register = || {
-        let data = data_of::<T>(pd.device())?;
+        let running = Running::<T>::on(pd.device())?;
+        let data = running.data;
         let mr = data.overlay().alloc_mr(pd)?;
         let access = Access::from_raw(attr.access_flags);
         T::reg_dm_mr(data, &mr, pd, dm, attr.offset, attr.length, access)?;
@@ -320,7 +361,10 @@ unsafe extern "C" fn dereg_mr<T: DeviceOps>(
     from_result(|| {
         // SAFETY: The core calls with a region that is not deregistered.
         let mr = unsafe { Mr::from_raw(raw) };
-        let data = data_of::<T>(mr.device())?;
+        // The region is gone before `running` is dropped; the device is not.
+        // SAFETY: As above.
+        let running = Running::<T>::on(unsafe { Device::from_raw((*raw).device) })?;
+        let data = running.data;
         let stock = data.overlay().stock.dereg_mr.ok_or_else(eopnotsupp)?;
         // SAFETY: The arguments are the core's.
         data.dereg_mr(mr, || to_result(unsafe { stock(raw, udata) }))?;
@@ -343,16 +387,15 @@ unsafe extern "C" fn rereg_user_mr<T: DeviceOps>(
 ) -> *mut bindings::ib_mr {
     // SAFETY: The core calls with a valid region.
     let mr = unsafe { Mr::from_raw(raw) };
-    let stock = || {
-        let data = data_of::<T>(mr.device())?;
-        data.may_rereg(mr)?;
-        data.overlay().stock.rereg_user_mr.ok_or_else(eopnotsupp)
-    };
-    match stock() {
+    let rereg = || {
+        let running = Running::<T>::on(mr.device())?;
+        running.data.may_rereg(mr)?;
+        let stock = running.data.overlay().stock.rereg_user_mr;
+        let stock = stock.ok_or_else(eopnotsupp)?;
         // SAFETY: The arguments are the core's.
-        Ok(stock) => unsafe { stock(raw, flags, start, length, virt_addr, access, pd, udata) },
-        Err(err) => err.to_ptr(),
-    }
+        Ok(unsafe { stock(raw, flags, start, length, virt_addr, access, pd, udata) })
+    };
+    rereg().unwrap_or_else(|err: Error| err.to_ptr())
 }
 
 /// # Safety
@@ -374,10 +417,9 @@ unsafe extern "C" fn advise_mr<T: DeviceOps>(
                 core::slice::from_raw_parts(sg_list, num_sge as usize),
             )
         };
-        let data = data_of::<T>(device)?;
-        for sge in list {
-            data.may_advise(sge.lkey)?;
-        }
+        let running = Running::<T>::on(device)?;
+        let data = running.data;
+        let _held = data.hold_for_advice(device, list.iter().map(|sge| sge.lkey))?;
         let stock = data.overlay().stock.advise_mr.ok_or_else(eopnotsupp)?;
         // SAFETY: The arguments are the core's.
         to_result(unsafe { stock(pd, advice, flags, sg_list, num_sge, attrs) })?;

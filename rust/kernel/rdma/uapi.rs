@@ -51,10 +51,10 @@ pub(crate) fn read_array<T: FromBytes>(
 /// # Errors
 ///
 /// `EFAULT` for memory that cannot be written, `EOVERFLOW` as for [`read_array`].
-pub(crate) fn write_array<T: AsBytes>(
+pub(crate) fn write_array<'a, T: AsBytes + 'a>(
     addr: u64,
     room: u32,
-    items: impl Iterator<Item = T>,
+    items: impl Iterator<Item = &'a T>,
 ) -> Result {
     let len = size_of::<T>()
         .checked_mul(usize::try_from(room)?)
@@ -62,7 +62,7 @@ pub(crate) fn write_array<T: AsBytes>(
     let addr = UserPtr::from_addr(usize::try_from(addr)?);
     let mut writer = UserSlice::new(addr, len).writer();
     for item in items.take(usize::try_from(room)?) {
-        writer.write(&item)?;
+        writer.write(item)?;
     }
     Ok(())
 }

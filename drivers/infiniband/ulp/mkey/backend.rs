@@ -60,6 +60,13 @@ pub(crate) trait Backend: Sized + Send + Sync {
     /// `ENOENT` if it names nothing, `EINVAL` if it is not of `pd`.
     fn find(&self, device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Self::Base>>;
 
+    /// Does `lkey` name a region at all? As for [`Self::find`].
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`, as the driver has it, if it names nothing.
+    fn exists(&self, device: &Device, lkey: u32) -> Result;
+
     /// Takes a new region over: from here on accesses to it come to us, and none is allowed yet.
     fn claim(&self, mr: &Mr);
 

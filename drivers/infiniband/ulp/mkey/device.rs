@@ -12,7 +12,7 @@ use crate::{
     key,
     layout::{Entry, List},
     object::{Bound, KLayout, Kind, Leaf, Object},
-    pins::Pins,
+    pins::{Pin, Pins},
     rdma::{
         client::{Client, ClientOps, ModulePin},
         device::{DeviceOps, Overlay},
@@ -230,11 +230,26 @@ impl DeviceOps for MkeyDevice {
         }
     }
 
-    fn may_advise(&self, lkey: u32) -> Result {
-        match self.objects.read().get(lkey >> 8) {
-            Some(_) => Err(eopnotsupp()),
-            None => Ok(()),
+    type Held = KVVec<Pin>;
+
+    // Stock rxe takes every region that it finds here for one of user memory.
+    fn hold_for_advice(
+        &self,
+        device: &Device,
+        lkeys: impl Iterator<Item = u32>,
+    ) -> Result<KVVec<Pin>> {
+        let mut held = KVVec::new();
+        for lkey in lkeys {
+            let index = lkey >> 8;
+            let ((), pin) = self
+                .pins
+                .pin(index, || match self.objects.read().get(index) {
+                    Some(_) => Err(eopnotsupp()),
+                    None => self.hw.exists(device, lkey),
+                })?;
+            held.push(pin, GFP_KERNEL)?;
         }
+        Ok(held)
     }
 }
 

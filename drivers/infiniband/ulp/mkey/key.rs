@@ -99,7 +99,8 @@ impl<'a> Key<'a> {
         self.max_entries
     }
 
-    /// Shows `look` what is bound, if anything is.
+    /// Shows `look` what is bound, if anything is. Binds wait meanwhile: it must not wait for
+    /// anybody.
     pub(crate) fn inspect<T>(&self, look: impl FnOnce(Option<&Bound>) -> T) -> T {
         let guard = self.device.objects.read();
         look(self.object.bound.get(&guard))

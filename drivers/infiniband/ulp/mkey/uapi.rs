@@ -156,6 +156,7 @@ unsafe extern "C" fn ib_mkey_uapi_query(
         info.lkey = key.mr().lkey();
         info.rkey = key.mr().rkey();
         info.max_entries = key.max_entries();
+        let mut described = KVVec::new();
         key.inspect(|bound| {
             let Some(bound) = bound else {
                 info.kind = KIND_UNBOUND;
@@ -172,9 +173,15 @@ unsafe extern "C" fn ib_mkey_uapi_query(
                     *to = count;
                 }
             }
-            let described = (0..bound.layout.count()).map_while(|index| describe(bound, index));
-            write_array(blocks, num_blocks, described)
+            let wanted = bound.layout.count().min(num_blocks as usize);
+            described.reserve(wanted, GFP_KERNEL_ACCOUNT)?;
+            for block in (0..wanted).map_while(|index| describe(bound, index)) {
+                described.push(block, GFP_KERNEL_ACCOUNT)?;
+            }
+            Ok::<(), Error>(())
         })?;
+        // Not while looking: a fault in user memory would keep binds waiting.
+        write_array(blocks, num_blocks, described.iter())?;
         Ok(0)
     };
     // SAFETY: uverbs holds the handle, so that the region is not deregistered.

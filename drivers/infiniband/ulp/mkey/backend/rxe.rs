@@ -196,6 +196,15 @@ impl Backend for Rxe {
         })
     }
 
+    fn exists(&self, device: &Device, lkey: u32) -> Result {
+        // SAFETY: The device is an rxe device; the caller keeps `dereg_mr` out.
+        let raw = unsafe { bindings::ib_mkey_rxe_find_mr(device.as_raw(), lkey >> 8) };
+        if raw.is_null() {
+            return Err(EINVAL);
+        }
+        Ok(())
+    }
+
     fn claim(&self, mr: &Mr) {
         let private = private(mr).as_ptr();
         // SAFETY: The region is new, nobody else knows its key. With `nbuf` at zero and no page,
