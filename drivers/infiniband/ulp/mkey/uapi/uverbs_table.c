@@ -166,6 +166,8 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY)(struct uverbs_attr_bundle *attrs
 	int ret, len;
 
 	if (uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_QUERY_BLOCKS)) {
+		if (!uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_QUERY_NUM_BLOCKS))
+			return -EINVAL;
 		ret = uverbs_copy_from(&blocks, attrs, IB_MKEY_ATTR_QUERY_BLOCKS);
 		if (!ret)
 			ret = uverbs_copy_from(&num_blocks, attrs,
@@ -178,13 +180,15 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY)(struct uverbs_attr_bundle *attrs
 	if (ret)
 		return ret;
 
-	if (uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT)) {
+	if (info.num_dims &&
+	    uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT)) {
 		len = uverbs_attr_get_len(attrs, IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT);
 		if (len < 0)
 			return len;
 		ret = uverbs_copy_to(attrs, IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT,
 				     repeat_count,
-				     min_t(size_t, len, sizeof(repeat_count)));
+				     min_t(size_t, len,
+					   info.num_dims * sizeof(u64)));
 		if (ret)
 			return ret;
 	}
