@@ -394,35 +394,4 @@ TEST_F(access, leaf_moves)
 	EXPECT_EQ(0, ibv_dealloc_pd(pd));
 }
 
-/*
- * Invalidation is for regions that a work request can register; a key is
- * either left alone or unbound by it, but nothing in between.
- */
-TEST_F(access, invalidate)
-{
-	struct mkt_wr wr = { .op = MKT_LOCAL_INV };
-	struct mkt_leaf *leaf = &self->s.arena[0].leaf[variant->leaf];
-	struct ibmkey_block block = self->block;
-	struct ibmkey_info info;
-	int status;
-
-	block.addr = leaf->addr;
-	block.lkey = leaf->mr->lkey;
-	ASSERT_EQ(0, access_bind(&self->s, 0, &block, self->repeat, 0));
-	wr.rkey = self->s.key[0]->rkey;
-	status = mkt_status(&self->s.pair, 0, &wr);
-	ASSERT_LE(0, status);
-	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	ASSERT_EQ(0, ibmkey_query(self->s.key[0], &info));
-	EXPECT_EQ(status == IBV_WC_SUCCESS ? IBMKEY_UNBOUND :
-					     IBMKEY_INTERLEAVED, info.kind);
-	/* whatever it was, it can be used again */
-	ASSERT_EQ(0, access_bind(&self->s, 0, &block, self->repeat, 0));
-	wr = access_wr(&self->s, MKT_WRITE, self->s.plain[1].addr, 8);
-	wr.rkey = self->s.plain[1].mr->rkey;
-	wr.sge[0].addr = 8;
-	wr.sge[0].lkey = self->s.key[0]->lkey;
-	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
-}
-
 TEST_HARNESS_MAIN

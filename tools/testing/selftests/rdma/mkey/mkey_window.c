@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory windows over keys, and work requests that invalidate keys: both are
+ * done to keys as they are done to regions.
+ */
+#include "mkey_harness.h"
+
+#define WINDOW_ACCESS (MKT_ACCESS_ALL & ~IBV_ACCESS_LOCAL_WRITE)
+
+FIXTURE(window)
+{
+	struct mkt_setup s;
+	struct mkt_block block;
+	struct mkt_layout layout;
+	struct mkt_end end;
+};
+
+FIXTURE_SETUP(window)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		.host = 64 * 1024,
+		.dm = 8 * 1024,
+		.max_entries = 4,
+	};
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	self->block.offset = 5;
+	self->block.bytes = 30;
+	self->block.stride[0] = 70;
+	self->layout.num_dims = 1;
+	self->layout.repeat[0] = 300;
+	self->layout.num_blocks = 1;
+	self->layout.block = &self->block;
+	ASSERT_EQ(0, mkt_end_key(&self->end, self->s.key[1],
+				 &self->s.arena[1], &self->layout,
+				 MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND));
+}
+
+FIXTURE_TEARDOWN(window)
+{
+	mkt_end_free(&self->end);
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/* what goes through the window arrives where the key puts it */
+static int window_copy(struct mkt_setup *s, const struct mkt_end *key,
+		       uint32_t rkey, enum mkt_op op, size_t offset)
+{
+	const struct mkt_end *here = &s->plain[0];
+	struct mkt_wr wr = {
+		.op = op,
+		.sge[0] = {
+			.addr = here->addr + 77,
+			.length = 3000,
+			.lkey = here->mr->lkey,
+		},
+		.num_sge = 1,
+		.remote_addr = offset,
+		.rkey = rkey,
+	};
+	unsigned int i;
+	int err;
+
+	err = mkt_arena_fill(&s->arena[op == MKT_READ], &s->rng);
+	if (err)
+		return err;
+	if (mkt_status(&s->pair, 0, &wr) != IBV_WC_SUCCESS)
+		return EIO;
+	for (i = 0; i < 3000; i++) {
+		uint8_t *a = &s->arena[0].expect[here->map.pos[77 + i]];
+		uint8_t *b = &s->arena[1].expect[key->map.pos[offset + i]];
+
+		if (op == MKT_READ)
+			*a = *b;
+		else
+			*b = *a;
+	}
+	err = mkt_arena_check(&s->arena[0]);
+	return err ?: mkt_arena_check(&s->arena[1]);
+}
+
+static int window_refused(struct mkt_setup *s, uint32_t rkey)
+{
+	struct mkt_wr wr = {
+		.op = MKT_WRITE,
+		.sge[0] = {
+			.addr = s->plain[0].addr,
+			.length = 8,
+			.lkey = s->plain[0].mr->lkey,
+		},
+		.num_sge = 1,
+		.rkey = rkey,
+	};
+	int err;
+
+	if (mkt_status(&s->pair, 0, &wr) != IBV_WC_REM_ACCESS_ERR)
+		return EIO;
+	err = mkt_pair_recover(&s->pair);
+	return err ?: mkt_arena_check(&s->arena[1]);
+}
+
+static void window_use(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(window) *self, enum ibv_mw_type type)
+{
+	struct ibv_mw *mw = ibv_alloc_mw(self->s.dev[1].pd, type);
+	struct mkt_qp *owner = &self->s.pair.end[1];
+
+	ASSERT_NE(NULL, mw);
+	ASSERT_EQ(0, mkt_bind_window(owner, mw, self->s.key[1], 0,
+				     self->end.map.length, WINDOW_ACCESS));
+	EXPECT_EQ(0, window_copy(&self->s, &self->end, mw->rkey, MKT_WRITE,
+				 0));
+	EXPECT_EQ(0, window_copy(&self->s, &self->end, mw->rkey, MKT_READ,
+				 1234));
+	/* a key with a window stays, as any region does */
+	EXPECT_EQ(EINVAL, ibv_dereg_mr(self->s.key[1]));
+	EXPECT_EQ(0, window_copy(&self->s, &self->end, mw->rkey, MKT_WRITE,
+				 11));
+	/* but there is nothing behind it any more */
+	EXPECT_EQ(0, ibmkey_unbind(self->s.key[1]));
+	EXPECT_EQ(0, window_refused(&self->s, mw->rkey));
+	EXPECT_EQ(0, ibv_dealloc_mw(mw));
+}
+
+TEST_F(window, type_1)
+{
+	window_use(_metadata, self, IBV_MW_TYPE_1);
+}
+
+TEST_F(window, type_2)
+{
+	window_use(_metadata, self, IBV_MW_TYPE_2);
+}
+
+/* the right to be under a window is one that a bind gives or does not */
+TEST_F(window, not_allowed)
+{
+	struct ibv_mw *mw = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_2);
+	struct mkt_qp *owner = &self->s.pair.end[1];
+
+	ASSERT_NE(NULL, mw);
+	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
+				     &self->layout, MKT_ACCESS_ALL));
+	EXPECT_EQ(EIO, mkt_bind_window(owner, mw, self->s.key[1], 0,
+				       self->end.map.length, WINDOW_ACCESS));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	/* nor is an unbound key anything to look at */
+	ASSERT_EQ(0, ibmkey_unbind(self->s.key[1]));
+	EXPECT_EQ(EIO, mkt_bind_window(owner, mw, self->s.key[1], 0, 100,
+				       WINDOW_ACCESS));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	EXPECT_EQ(0, ibv_dealloc_mw(mw));
+}
+
+static int window_kind(struct ibv_mr *key)
+{
+	struct ibmkey_info info;
+
+	return ibmkey_query(key, &info) ? -1 : (int)info.kind;
+}
+
+/* what is invalidated is unbound: nothing is reached, and nothing is held */
+TEST_F(window, local_invalidate)
+{
+	struct mkt_wr wr = {
+		.op = MKT_LOCAL_INV,
+		.rkey = self->s.key[1]->rkey,
+	};
+
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
+	EXPECT_EQ(IBMKEY_UNBOUND, window_kind(self->s.key[1]));
+	EXPECT_EQ(0, window_refused(&self->s, self->s.key[1]->rkey));
+	EXPECT_EQ(0, ibv_dereg_mr(self->s.arena[1].leaf[1].mr));
+	self->s.arena[1].leaf[1] = self->s.arena[1].leaf[3];
+	self->s.arena[1].num_leaves = 3;
+	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
+				     &self->layout, MKT_ACCESS_ALL));
+	EXPECT_EQ(0, window_copy(&self->s, &self->end, self->s.key[1]->rkey,
+				 MKT_WRITE, 0));
+}
+
+TEST_F(window, remote_invalidate)
+{
+	struct mkt_wr wr = {
+		.op = MKT_SEND_INV,
+		.rkey = self->s.key[1]->rkey,
+	};
+	struct mkt_wr recv = {};
+	struct mkt_result result;
+
+	ASSERT_EQ(0, mkt_exec(&self->s.pair, 0, &wr, &recv, &result));
+	EXPECT_EQ(IBV_WC_SUCCESS, result.status);
+	EXPECT_EQ(IBV_WC_SUCCESS, result.recv_status);
+	EXPECT_EQ(IBMKEY_UNBOUND, window_kind(self->s.key[1]));
+	EXPECT_EQ(0, window_refused(&self->s, self->s.key[1]->rkey));
+}
+
+/* not by just anybody, and not under a window */
+TEST_F(window, invalidate_refused)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(self->s.dev[1].ctx);
+	struct ibv_mw *mw = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_1);
+	struct mkt_wr wr = { .op = MKT_LOCAL_INV };
+	struct ibv_sge sge = { .length = 10 };
+	struct ibv_mr *leaf, *key;
+
+	ASSERT_NE(NULL, pd);
+	ASSERT_NE(NULL, mw);
+	leaf = ibv_reg_mr(pd, self->s.arena[1].mem[0].host, 4096, 0);
+	ASSERT_NE(NULL, leaf);
+	key = ibmkey_alloc(pd, 1);
+	ASSERT_NE(NULL, key);
+	sge.addr = (uintptr_t)leaf->addr;
+	sge.lkey = leaf->lkey;
+	ASSERT_EQ(0, ibv_rereg_mr_sg(key, 0, 1, &sge));
+
+	/* a key of another domain */
+	wr.rkey = key->rkey;
+	EXPECT_NE(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
+	EXPECT_EQ(IBMKEY_LIST, window_kind(key));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	/* the wrong tag */
+	wr.rkey = self->s.key[1]->rkey ^ 3;
+	EXPECT_NE(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
+	EXPECT_EQ(IBMKEY_INTERLEAVED, window_kind(self->s.key[1]));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	/* an ordinary region, and one of device memory, neither of them keys */
+	wr.rkey = self->s.plain[1].mr->rkey;
+	EXPECT_NE(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	wr.rkey = self->s.arena[1].leaf[2].mr->rkey;
+	EXPECT_NE(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	/* one that has a window */
+	ASSERT_EQ(0, mkt_bind_window(&self->s.pair.end[1], mw, self->s.key[1],
+				     0, 100, WINDOW_ACCESS));
+	wr.rkey = self->s.key[1]->rkey;
+	EXPECT_NE(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
+	EXPECT_EQ(IBMKEY_INTERLEAVED, window_kind(self->s.key[1]));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	EXPECT_EQ(0, window_copy(&self->s, &self->end, self->s.key[1]->rkey,
+				 MKT_WRITE, 0));
+
+	EXPECT_EQ(0, ibv_dealloc_mw(mw));
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+	EXPECT_EQ(0, ibv_dereg_mr(leaf));
+	EXPECT_EQ(0, ibv_dealloc_pd(pd));
+}
+
+/* to be flushed from afar is a right like the others */
+TEST_F(window, flush)
+{
+	struct mkt_arena *arena = &self->s.arena[1];
+	unsigned int num = arena->num_leaves;
+	const unsigned int flush = MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL;
+	struct mkt_wr wr = {
+		.op = MKT_FLUSH,
+		.remote_addr = 100,
+		.flush_length = 2000,
+		.rkey = self->s.key[1]->rkey,
+	};
+	struct ibv_sge sge = {
+		.addr = arena->leaf[0].addr,
+		.length = 100,
+		.lkey = arena->leaf[0].mr->lkey,
+	};
+
+	/* one that the leaf has to have */
+	EXPECT_EQ(EACCES, ibv_rereg_mr_sg(self->s.key[1], flush, 1, &sge));
+	EXPECT_EQ(0, mkt_arena_add_leaf(arena, 0, 4096, 40000, flush, 0));
+	self->block.leaf = num;
+	self->layout.repeat[0] = 100;
+	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], arena, &self->layout,
+				     flush));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+	wr.flush_length = 2901;
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 0, &wr));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], arena, &self->layout,
+				     MKT_ACCESS_ALL));
+	wr.flush_length = 2000;
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 0, &wr));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	EXPECT_EQ(0, mkt_arena_check(arena));
+}
+
+TEST_HARNESS_MAIN
