@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Not a test: has a device open, with device memory, a bound key and a queue
+ * pair, until it is killed. Says "ready" when it has.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "mkey_test.h"
+
+int main(int argc, char **argv)
+{
+	struct mkt_block block = { .bytes = 8, .stride = { 16 } };
+	struct mkt_layout layout = {
+		.num_dims = 1,
+		.repeat = { 100 },
+		.num_blocks = 1,
+		.block = &block,
+	};
+	struct mkt_arena arena;
+	struct mkt_dev dev;
+	struct ibv_mr *key;
+	struct mkt_qp qp;
+
+	if (mkt_dev_open(&dev, argc > 1 ? atoi(argv[1]) : 0) ||
+	    mkt_arena_standard(&arena, &dev, 65536, 65536) ||
+	    mkt_qp_create(&qp, &dev, 0))
+		return 1;
+	key = ibmkey_alloc(dev.pd, 1);
+	if (!key || mkt_layout_bind(key, &arena, &layout, MKT_ACCESS_ALL))
+		return 1;
+	puts("ready");
+	fflush(stdout);
+	for (;;)
+		pause();
+}

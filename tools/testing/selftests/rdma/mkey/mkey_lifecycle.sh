@@ -1,0 +1,176 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Links deleted and modules unloaded in every order: what is in use stays, what
+# is not goes, and nothing of it leaves a trace in the kernel's log. Takes the
+# devices away and makes them again, so it runs last.
+
+# shellcheck disable=SC2317 # functions are called by check
+# shellcheck source=lib/common.sh
+source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/common.sh"
+
+((UID == 0)) || skip_all "not root"
+[[ -d /sys/module/ib_mkey ]] || skip_all "ib_mkey is not loaded"
+modinfo -n ib_uverbs &>/dev/null || skip_all "ib_uverbs is not a module"
+netdev=()
+for i in 0 1; do
+	netdev[i]=$(netdev_of $i)
+	[[ -n ${netdev[i]} ]] || skip_all "no device ${dev[i]}"
+done
+
+loaded() { [[ -d /sys/module/$1 ]]; }
+has_link() { in_ns "$1" rdma link show "${dev[$1]}/1" &>/dev/null; }
+
+# Nothing here tests how long anything takes; this is for what never comes.
+until_true() {
+	local n
+	for ((n = 0; n < 600; n++)); do
+		"$@" && return
+		sleep 0.1
+	done
+	echo "still not: $*"
+	return 1
+}
+
+usable() { in_ns "$1" rdma link show "${dev[$1]}/1" | grep -q 'state ACTIVE'; }
+
+link_add() {
+	in_ns "$1" rdma link add "${dev[$1]}" type rxe netdev "${netdev[$1]}" &&
+		until_true usable "$1"
+}
+link_delete() { in_ns "$1" rdma link delete "${dev[$1]}"; }
+links_add() { link_add 0 && link_add 1; }
+links_delete() { link_delete 0 && link_delete 1; }
+
+# A module that has been used by a process that has just gone is let go of by
+# a work item.
+unload() {
+	local m
+	for m in "$@"; do
+		! loaded "$m" || until_true rmmod "$m" || return
+	done
+}
+
+# What needs ib_uverbs in turn, and is not under test.
+users=(rdma_ucm ib_umad)
+load() { modprobe -a ib_mkey ib_uverbs rdma_rxe && { modprobe -qa "${users[@]}" || true; }; }
+
+keys_work() {
+	program dm_rdma -v mtu1024 -t copies &&
+		program mkey_window -t type_1 &&
+		program mkey_object -t query
+}
+stock_works() { program stock_mr -v mtu1024 -t copies && program stock_mr -v mtu1024 -t atomics; }
+no_keys() {
+	local out
+	out=$("$here/mkey_object" -t unbound) && grep -q 'is not extended' <<<"$out" && return
+	echo "$out"
+	return 1
+}
+
+in_use() {
+	! rmmod ib_mkey && loaded ib_mkey && keys_work
+}
+
+add_and_delete() {
+	local n
+	for n in 1 2 3; do
+		links_delete && links_add || return
+	done
+	keys_work
+}
+
+# One link going must not disturb the other's traffic or the module.
+one_link() {
+	link_delete 0 && ! rmmod ib_mkey && link_add 0 && link_delete 1 && ! rmmod ib_mkey &&
+		link_add 1 && keys_work
+}
+
+# Deleting a link waits for those who have it open.
+delete_while_open() {
+	local holder deleter line
+	coproc hold { exec "$here/mkey_hold" 1; }
+	# shellcheck disable=SC2154 # coproc sets it
+	holder=$hold_PID
+	read -r line <&"${hold[0]}"
+	[[ $line == ready ]] || { echo "the holder said: $line"; return 1; }
+	link_delete 1 &
+	deleter=$!
+	sleep 1
+	kill -KILL "$holder"
+	wait "$deleter" || return
+	! has_link 1 && link_add 1 && keys_work
+}
+
+# A namespace that goes takes its network device and so the link with it.
+delete_namespace() {
+	local peer=mktv1
+	ip netns add mktns && ip link add mktv0 type veth peer name "$peer" &&
+		ip link set "$peer" netns mktns && ip -n mktns link set "$peer" up &&
+		ip link set mktv0 up &&
+		ip netns exec mktns rdma link add mktrxe type rxe netdev "$peer" || return
+	rdma link show mktrxe/1 >/dev/null || return
+	ip netns delete mktns
+	gone() { ! rdma link show mktrxe/1 &>/dev/null; }
+	until_true gone && keys_work
+}
+
+# All orders of unloading once no link is left.
+unload_order() {
+	links_delete && unload "${users[@]}" && unload "$@" || return
+	load && links_add && keys_work
+}
+
+# rxe without ib_mkey is what it was.
+without() {
+	links_delete && unload "${users[@]}" ib_mkey ib_uverbs &&
+		insmod "$(modinfo -n ib_uverbs)" && links_add || return
+	stock_works && no_keys
+}
+
+# Then ib_mkey comes, late: it says so once, and programs get what they had.
+load_late() {
+	local marker="mkey_lifecycle: late load $$" lines
+	echo "$marker" >/dev/kmsg
+	modprobe ib_mkey || return
+	lines=$(dmesg | sed "1,/$marker/d" | grep -c 'ib_mkey.*loaded first')
+	[[ $lines == 1 ]] || { echo "$lines lines about the late load"; return 1; }
+	stock_works && no_keys
+}
+
+# And what it says to be the cure is one.
+cure() {
+	links_delete && unload "${users[@]}" ib_uverbs ib_mkey && load && links_add && keys_work
+}
+
+# rxe goes and comes back while ib_mkey stays.
+rxe_again() {
+	links_delete && unload rdma_rxe && modprobe rdma_rxe && links_add && keys_work
+}
+
+start="mkey_lifecycle: begin $$"
+splats='WARNING: |BUG: |KASAN: |UBSAN: |Oops|general protection|INFO: (task|rcu|possible)|refcount_t:|ODEBUG: |possible recursive|circular locking|left in the PD'
+log_is_clean() {
+	local found
+	found=$(dmesg | sed "1,/$start/d" | grep -E -A 20 "$splats")
+	[[ -z $found ]] || { echo "$found"; return 1; }
+}
+
+plan 16
+echo "$start" >/dev/kmsg
+check "ib_mkey stays while a device is extended" in_use
+check "links are deleted and added again" add_and_delete
+check "one link is deleted and the other stays" one_link
+check "a link is deleted while it is in use" delete_while_open
+check "a namespace is deleted with its link" delete_namespace
+check "rdma_rxe is loaded again" rxe_again
+for order in "ib_mkey ib_uverbs rdma_rxe" "ib_mkey rdma_rxe ib_uverbs" "ib_uverbs ib_mkey rdma_rxe" \
+	"ib_uverbs rdma_rxe ib_mkey" "rdma_rxe ib_mkey ib_uverbs" "rdma_rxe ib_uverbs ib_mkey"; do
+	# shellcheck disable=SC2086 # words
+	check "unloaded in the order $order" unload_order $order
+done
+check "rxe without ib_mkey" without
+check "ib_mkey is loaded late" load_late
+check "the cure for a late load" cure
+check "the kernel's log is clean" log_is_clean
+finish
