@@ -3,22 +3,34 @@
 # Commands for people: see README.md. What Kbuild reads is in Kbuild.
 
 TOP := $(patsubst %/,%,$(dir $(realpath $(lastword $(MAKEFILE_LIST)))))
-SETUP := $(TOP)/tools/setup/setup
+CMD_DIR := $(TOP)/tools/setup
 
-# What selects the kernel reaches the scripts through the environment.
-export KERNEL DEBUG KSRC KDIR V TIMEOUT
+# What a command is about reaches the scripts through the environment, without
+# make expanding it: CMD may hold quotes and dollar signs of its own.
+export KERNEL DEBUG KSRC KDIR RUSTC LLVM V TIMEOUT TESTS TEST_LIMIT HOST_TESTS
+export MKEY_CMD = $(value CMD)
+export MKEY_SHARE = $(value SHARE)
+export MKEY_IMAGE = $(value IMAGE)
 
 .PHONY: help
 help:
-	@sed -n '/^## Commands/,/^## /p' $(TOP)/README.md
+	@sed -n '/^| command/,/^$$/p' $(TOP)/README.md
 
 .PHONY: setup
 setup:
-	@$(SETUP) all
+	@$(CMD_DIR)/setup all
 
-# $(value ...) so that CMD may hold quotes and dollar signs of its own.
-export MKEY_CMD = $(value CMD)
-export MKEY_SHARE = $(value SHARE)
-.PHONY: vm-run
-vm-run:
-	@$(TOP)/tools/setup/cmd-vm-run
+.PHONY: demo test bench lint rust-analyzer vm-run
+demo test bench lint rust-analyzer vm-run:
+	@$(CMD_DIR)/cmd-$@
+
+.PHONY: modules modules_install
+modules:
+	@$(CMD_DIR)/cmd-modules build
+modules_install:
+	@$(CMD_DIR)/cmd-modules install
+
+# What this tree made; the cache outside it stays, see README.md.
+.PHONY: clean
+clean:
+	rm -rf $(TOP)/out $(TOP)/rust-project.json

@@ -17,7 +17,7 @@ inroot() { "$TOP/tools/setup/inroot" "$@"; }
 # Settles which version of series $1 there is: the pinned one, or else the
 # newest, which is said aloud because it was not tried.
 resolve_version() {
-	local series=$1 pinned=${PINNED[$1]} newest found
+	local series=$1 pinned=${PINNED_VERSION[$1]} newest found
 	found=$(inroot apt-cache pkgnames "linux-modules-$series." |
 		sed -n "s/^linux-modules-\($series\.[0-9]*\)+deb13-amd64$/\1/p" | sort -V)
 	if grep -qxF "$pinned" <<<"$found"; then

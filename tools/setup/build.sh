@@ -18,6 +18,15 @@ kernel_build() {
 	fi
 }
 
+# The source of the kernel, also for its selftest harness, checkers and logo.
+kernel_source() {
+	if [[ $K_FLAVOUR == kdir ]]; then
+		kdir_source "$KDIR"
+	else
+		printf '%s' "${KSRC:-$(source_dir)}"
+	fi
+}
+
 # The variables that a module build for this kernel takes: its own compilers.
 module_make_args() {
 	case $K_FLAVOUR in
@@ -62,12 +71,9 @@ build_user() {
 	for d in "${USER_DIRS[@]}"; do
 		[[ -f $TOP/$d/Makefile ]] || continue
 		echo "== $d"
-		CARGO_TARGET_DIR=$TOP/out/cargo inroot make -C "$TOP/$d" O="$TOP/out/user" KSFT="$(selftest_source)"
+		CARGO_TARGET_DIR=$TOP/out/cargo inroot make -C "$TOP/$d" O="$TOP/out/user" KSRC="$(kernel_source)"
 	done
 }
-
-# The kernel's own selftest harness.
-selftest_source() { printf '%s/tools/testing/selftests' "${KSRC:-$(source_dir)}"; }
 
 setup_user() {
 	local stamp=$TOP/out/user/.built key

@@ -17,7 +17,8 @@ fetch() { /usr/lib/apt/apt-helper download-file "$1" "$2" >/dev/null 2>&1; }
 find_mirror() {
 	local site label tmp sites
 	tmp=$(mktemp -d)
-	MIRROR= SECURITY=
+	MIRROR=''
+	SECURITY=''
 	# shellcheck disable=SC2016 # apt expands these
 	sites=$(apt-get indextargets --format '$(SITE) $(ORIGIN) $(LABEL)' 'Created-By: Packages' 2>/dev/null |
 		awk '$2 == "Debian" { print $1, $3 }' | sort -u)

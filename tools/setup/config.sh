@@ -12,7 +12,7 @@ DEFAULT_MIRROR=http://deb.debian.org/debian
 DEFAULT_SECURITY=http://deb.debian.org/debian-security
 
 # Tried with these; the newest of the series is taken when one is gone.
-declare -A PINNED=([7.2]=7.2.12 [7.3]=7.3.4)
+declare -A PINNED_VERSION=([7.2]=7.2.12 [7.3]=7.3.4)
 
 # To build with.
 ROOT_PACKAGES=(
@@ -44,7 +44,7 @@ kernel_version() {
 	if [[ -s $CACHE/version-$1 ]]; then
 		cat "$CACHE/version-$1"
 	else
-		printf '%s' "${PINNED[$1]}"
+		printf '%s' "${PINNED_VERSION[$1]}"
 	fi
 }
 

@@ -8,11 +8,13 @@ set -Eeuo pipefail
 # Nothing ends without a word.
 trap 'printf "ib_mkey: %s:%s: \"%s\" failed with status %s\n" "${BASH_SOURCE[0]}" "$LINENO" "$BASH_COMMAND" "$?" >&2' ERR
 
+# shellcheck disable=SC2034 # for those who source this
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 CACHE=$(realpath -m "${XDG_CACHE_HOME:-${HOME:?HOME is not set}/.cache}/ib_mkey")
 LOGS=$CACHE/log
 : "${V:=0}"
 umask 022
+PATH=$PATH:/usr/sbin:/sbin
 
 # Everything a person is to read goes to stderr: the stdout of vm-run is CMD's.
 say() { printf '%s\n' "$*" >&2; }
@@ -41,7 +43,8 @@ need_root() {
 # One set-up at a time for one cache; a second one waits, and says so. The lock
 # goes away with the process that holds it, however it ends.
 lock_cache() {
-	mkdir -p "$CACHE" "$LOGS" 2>/dev/null && [[ -w $CACHE ]] ||
+	mkdir -p "$CACHE" "$LOGS" 2>/dev/null || true
+	[[ -w $LOGS ]] ||
 		die "cannot write to $CACHE: set XDG_CACHE_HOME to a place that can be written"
 	exec {LOCK_FD}>"$CACHE/lock"
 	if ! flock -n "$LOCK_FD"; then

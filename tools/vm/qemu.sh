@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # QEMU: how it is started, watched and stopped. Part of run. Uses RUN,
-# KERNEL_DIR, ROOT_DIR, INITRAMFS, SHARES; sets ACCEL, QEMU_PID.
+# KERNEL_DIR, ROOT_DIR, INITRAMFS, SHARES, CMD_LIMIT; sets ACCEL, QEMU_PID, TAIL_PID.
+# shellcheck disable=SC2034,SC2054,SC2153
 
 QEMU=${QEMU:-qemu-system-x86_64}
+QEMU_PID=
 VM_CPUS=${VM_CPUS:-2}
 VM_MEM=${VM_MEM:-3072}
 # Without a sign of life for this long the guest is hung. It beats every two
@@ -42,6 +44,7 @@ qemu_args() {
 # ten seconds; the answer is remembered until the host's kernel changes.
 find_accel() {
 	local memo
+	command -v "$QEMU" >/dev/null || die "no $QEMU on this machine: install qemu-system-x86, which make setup does too"
 	memo=$CACHE/kvm-$(uname -r | tr -c 'A-Za-z0-9.\n' _)
 	case ${ACCEL-} in
 	kvm | tcg) return ;;
@@ -76,7 +79,6 @@ probe_kvm() {
 }
 
 start_qemu() {
-	command -v "$QEMU" >/dev/null || die "no $QEMU: install qemu-system-x86 (make setup does)"
 	mkfifo "$RUN/out" "$RUN/err" "$RUN/ctl"
 	: >"$RUN/console"
 	# Opened for both ways, opening does not wait for the other side.
@@ -90,8 +92,9 @@ start_qemu() {
 		TAIL_PID=$!
 	fi
 	qemu_args "$ACCEL"
-	# Whatever ends this script, even SIGKILL, ends QEMU.
-	setpriv --pdeathsig KILL "$QEMU" "${QEMU_ARGS[@]}" {CTL}>&- </dev/null >"$RUN/qemu.log" 2>&1 &
+	# Whatever ends this script, even SIGKILL, ends QEMU; ^C reaches it only
+	# through this script, which has more to do then.
+	setsid setpriv --pdeathsig KILL "$QEMU" "${QEMU_ARGS[@]}" {CTL}>&- </dev/null >"$RUN/qemu.log" 2>&1 &
 	QEMU_PID=$!
 }
 
@@ -131,7 +134,7 @@ watch_guest() {
 				if ((rest == 124)) && grep -qs 'mkey: CMD ran longer' "$RUN/console"; then
 					say "The blocked tasks of the guest, when its time was up:"
 					sed -n '/mkey: CMD ran longer/,$p' "$RUN/console" | tail -n 60 | tr -d '\r' | sed 's/^/[console] /' >&2
-					warn "CMD ran longer than $limit s (TIMEOUT=)"
+					warn "CMD ran longer than $CMD_LIMIT s (TIMEOUT=)"
 				fi
 				exit "$rest"
 				;;
