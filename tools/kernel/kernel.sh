@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The kernels. Each is a directory of the cache with
-#   vmlinux, release     what boots, uncompressed, and what it calls itself
+#   image, release       what boots, unpacked if possible, and what it calls itself
 #   lib/modules/         its modules, with the indexes modprobe needs
 #   build/               where modules for it are built: the KDIR
 # made from one source tree that stays clean. Part of setup/config.sh.
@@ -81,7 +81,7 @@ make_stock() {
 	mkdir -p "$dir/lib/modules"
 	mv "$pkg/x/usr/lib/modules/$release" "$dir/lib/modules/"
 	rm -f "$dir/lib/modules/$release"/{build,source}
-	inroot "$src/scripts/extract-vmlinux" "$dir/lib/modules/$release/vmlinuz.unsigned" >"$dir/vmlinux"
+	inroot "$src/scripts/extract-vmlinux" "$dir/lib/modules/$release/vmlinuz.unsigned" >"$dir/image"
 	rm -f "$dir/lib/modules/$release/vmlinuz.unsigned"
 	# The guest loads these at every start; unpacking them is slow there.
 	find "$dir/lib/modules/$release/kernel"/{drivers/infiniband,drivers/net/veth*,net/9p,fs/9p,fs/netfs,net/ipv[46]/*udp_tunnel*} \
@@ -114,7 +114,7 @@ build_kernel() {
 	rm -rf "${dir:?}/lib"
 	"${make[@]}" modules_install INSTALL_MOD_PATH="$dir" INSTALL_MOD_STRIP=1
 	rm -f "$dir/lib/modules/$release"/{build,source}
-	inroot llvm-strip-19 --strip-debug -o "$dir/vmlinux" "$dir/build/vmlinux"
+	inroot llvm-strip-19 --strip-debug -o "$dir/image" "$dir/build/vmlinux"
 	printf '%s\n' "$release" >"$dir/release"
 }
 
@@ -141,21 +141,24 @@ check_config() {
 make_custom() { build_kernel "$1" "$2" "$TOP/tools/kernel/"{kernel,ulp}.config; }
 make_debug() { build_kernel "$1" "$2" "$TOP/tools/kernel/"{kernel,ulp,debug}.config; }
 
-# The user's own build directory: only what the guest needs is copied from it.
-make_kdir() {
-	local dir=$1 image release
-	release=$(kdir_release "$KDIR")
-	for image in "$KDIR/arch/x86/boot/bzImage" "$KDIR/vmlinuz" "$KDIR/../vmlinuz"; do
-		[[ -f $image ]] && break
+# What boots, of the user's own build directory.
+kdir_image() {
+	local f
+	for f in arch/x86/boot/bzImage vmlinuz ../vmlinuz; do
+		[[ ! -f $KDIR/$f ]] || { printf '%s' "$KDIR/$f"; return; }
 	done
-	[[ -f $image ]] || die "KDIR=$KDIR has no arch/x86/boot/bzImage and no vmlinuz: modules can be built for it, but there is no kernel to boot"
-	mkdir -p "$dir"
-	inroot make -C "$KDIR" modules_install INSTALL_MOD_PATH="$dir" INSTALL_MOD_STRIP=1
-	inroot "$(kdir_source "$KDIR")/scripts/extract-vmlinux" "$image" >"$dir/vmlinux"
-	printf '%s\n' "$release" >"$dir/release"
 }
 
-KERNEL_FILES=(-path './lib/*' -o -name vmlinux -o -name release -o -name .config -o -name Module.symvers
+# Only what the guest needs is copied from there.
+make_kdir() {
+	local dir=$1
+	mkdir -p "$dir"
+	inroot make -C "$KDIR" modules_install INSTALL_MOD_PATH="$dir" INSTALL_MOD_STRIP=1
+	cp "$(kdir_image)" "$dir/image"
+	kdir_release "$KDIR" >"$dir/release"
+}
+
+KERNEL_FILES=(-path './lib/*' -o -name image -o -name release -o -name .config -o -name Module.symvers
 	-o -path './build/rust/*' -name '*.so' -o -path './build/rust/*' -name '*.rmeta'
 	-o -path './build/include/generated/*.h' -o -path './build/scripts/*' -perm -u+x)
 
@@ -168,6 +171,10 @@ finish_kernel() {
 setup_kernel() {
 	local dir src what how
 	if [[ $K_FLAVOUR == kdir ]]; then
+		[[ -n $(kdir_image) ]] ||
+			die "KDIR=$KDIR has no arch/x86/boot/bzImage and no vmlinuz: modules can be built for it, but there is no kernel to boot"
+		[[ -f $KDIR/modules.order ]] ||
+			die "KDIR=$KDIR has no modules.order: build its modules first"
 		dir=$(kernel_dir)
 		rm -rf "$dir" "$dir.complete"
 		step kernel-kdir "Kernel $K_VERSION from KDIR: its modules, for the guest" "10 s" finish_kernel make_kdir "$dir"

@@ -18,7 +18,7 @@ BOOT_LIMIT=${BOOT_LIMIT:-120}
 qemu_args() {
 	local accel=$1 s tag mode dir
 	QEMU_ARGS=(-nodefaults -no-user-config -display none -no-reboot -M q35 -smp "$VM_CPUS" -m "$VM_MEM"
-		-kernel "$KERNEL_DIR/vmlinux" -initrd "$INITRAMFS" -device virtio-rng-pci
+		-kernel "$KERNEL_DIR/image" -initrd "$INITRAMFS" -device virtio-rng-pci
 		-chardev "file,id=con,path=$RUN/console" -serial chardev:con
 		-device virtio-serial-pci)
 	case $accel in
@@ -64,7 +64,7 @@ find_accel() {
 probe_kvm() {
 	local pid i rc=1
 	setpriv --pdeathsig KILL "$QEMU" -nodefaults -no-user-config -display none -no-reboot -M q35 \
-		-accel kvm -cpu host -m 1024 -kernel "$KERNEL_DIR/vmlinux" -initrd "$INITRAMFS" \
+		-accel kvm -cpu host -m 1024 -kernel "$KERNEL_DIR/image" -initrd "$INITRAMFS" \
 		-append "console=ttyS0 panic=-1" -serial "file:$RUN/probe" </dev/null >/dev/null 2>&1 &
 	pid=$!
 	QEMU_PID=$pid
@@ -88,7 +88,7 @@ start_qemu() {
 	cat "$RUN/err" >&2 &
 	ERR_PID=$!
 	if [[ $V == 1 ]]; then
-		tail -n +1 -f "$RUN/console" 2>/dev/null | sed -u 's/^/[console] /' >&2 &
+		tail -n +1 -f --pid=$$ "$RUN/console" 2>/dev/null | sed -u 's/^/[console] /' >&2 &
 		TAIL_PID=$!
 	fi
 	qemu_args "$ACCEL"
