@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/kprobes.h>
+#include <linux/rcupdate.h>
 #include <linux/srcu.h>
 #include <linux/vmalloc.h>
 #include <linux/xarray.h>
@@ -40,24 +42,33 @@ __rust_helper void rust_helper_rdma_ops_leave(int index)
 	srcu_read_unlock(&rdma_ops_srcu, index);
 }
 
+/*
+ * A caller that loaded the pointer of an operation may not have entered yet, and
+ * one that left may not have returned: both are without a voluntary switch.
+ */
 __rust_helper void rust_helper_rdma_ops_drain(void)
 {
+	synchronize_rcu_tasks();
 	synchronize_srcu(&rdma_ops_srcu);
+	synchronize_rcu_tasks();
 }
 
-__rust_helper int rust_helper_srcu_domain_init(struct srcu_struct *srcu)
+/* Readers of tables and pointers on the data path, see rust/kernel/rdma/table.rs. */
+DEFINE_STATIC_SRCU(rdma_table_srcu);
+
+__rust_helper int rust_helper_rdma_table_enter(void)
 {
-	return init_srcu_struct(srcu);
+	return srcu_read_lock(&rdma_table_srcu);
 }
 
-__rust_helper int rust_helper_srcu_enter(struct srcu_struct *srcu)
+__rust_helper void rust_helper_rdma_table_leave(int index)
 {
-	return srcu_read_lock(srcu);
+	srcu_read_unlock(&rdma_table_srcu, index);
 }
 
-__rust_helper void rust_helper_srcu_leave(struct srcu_struct *srcu, int index)
+__rust_helper void rust_helper_rdma_table_synchronize(void)
 {
-	srcu_read_unlock(srcu, index);
+	synchronize_srcu_expedited(&rdma_table_srcu);
 }
 
 __rust_helper void *rust_helper_xa_remove_if(struct xarray *xa, unsigned long index,
@@ -82,4 +93,21 @@ __rust_helper void *rust_helper_vzalloc_mayfail(size_t size, int node)
 __rust_helper void rust_helper_vfree(const void *area)
 {
 	vfree(area);
+}
+
+/*
+ * kallsyms is not exported; a kprobe that is gone at once gives the address of
+ * a function's ftrace site, past an ENDBR. 0: there is no such function.
+ */
+__rust_helper unsigned long rust_helper_text_address(const char *symbol)
+{
+	struct kprobe probe = { .symbol_name = symbol };
+	unsigned long address;
+
+	if (register_kprobe(&probe))
+		return 0;
+	address = (unsigned long)probe.addr;
+	unregister_kprobe(&probe);
+
+	return address;
 }

@@ -8,7 +8,7 @@ use super::Device;
 use crate::bindings;
 use core::{cell::UnsafeCell, marker::PhantomData, mem::MaybeUninit};
 use kernel::{
-    error::{from_result, to_result},
+    error::to_result,
     ffi::{c_int, c_void},
     prelude::*,
     str::{CStr, CStrExt},
@@ -23,14 +23,17 @@ pub(crate) trait ClientOps: Sized + Send + Sync + 'static {
 
     /// A device was registered, or moved to another network namespace after [`Self::remove`].
     ///
-    /// [`None`]: nothing to do on this device. An error is reported and otherwise the same.
-    fn add(device: &Device) -> Result<Option<Arc<Self>>>;
+    /// [`None`]: nothing to do on this device.
+    fn add(device: &Device) -> Option<Arc<Self>>;
 
-    /// The data is in place: [`Client::data`] finds it from here on.
-    fn added(self: ArcBorrow<'_, Self>, device: &Device);
+    /// The data is in place: [`Client::data`] finds it from here on. Returns whether to keep it.
+    fn added(self: ArcBorrow<'_, Self>, device: &Device) -> bool;
 
     /// The device is about to go, or to move. Clients that were registered later are done.
     fn remove(self: ArcBorrow<'_, Self>, device: &Device);
+
+    /// [`Client::data`] does not find the data any more. Waits for those who found it before.
+    fn removed(self: ArcBorrow<'_, Self>);
 }
 
 /// A client of `ib_core`, in static memory.
@@ -65,18 +68,26 @@ impl<T: ClientOps> Client<T> {
     unsafe extern "C" fn add_callback(raw: *mut bindings::ib_device) -> c_int {
         // SAFETY: `ib_core` calls with a registered device.
         let device = unsafe { Device::from_raw(raw) };
-        from_result(|| {
-            let Some(data) = T::add(device)? else {
-                return Ok(0);
-            };
-            let kept = data.clone();
+        if let Some(data) = T::add(device) {
             // SAFETY: The device and the client are registered while `add` runs.
-            unsafe {
-                bindings::ib_set_client_data(raw, T::client().raw.get(), data.into_foreign())
-            };
-            T::added(kept.as_arc_borrow(), device);
-            Ok(0)
-        })
+            unsafe { Self::set_data(raw, data.clone().into_foreign()) };
+            if !T::added(data.as_arc_borrow(), device) {
+                // SAFETY: As above. What was set is taken back; nobody was told of it.
+                drop(unsafe {
+                    Self::set_data(raw, core::ptr::null_mut());
+                    <Arc<T> as ForeignOwnable>::from_foreign(data.into_foreign())
+                });
+            }
+        }
+        0
+    }
+
+    /// # Safety
+    ///
+    /// `raw` must be a device that is being added to or removed from this client.
+    unsafe fn set_data(raw: *mut bindings::ib_device, data: *mut c_void) {
+        // SAFETY: By the safety requirement; the client is registered.
+        unsafe { bindings::ib_set_client_data(raw, T::client().raw.get(), data) };
     }
 
     /// # Safety
@@ -89,6 +100,9 @@ impl<T: ClientOps> Client<T> {
         };
         // SAFETY: `ib_core` calls with a device that is still there.
         T::remove(data.as_arc_borrow(), unsafe { Device::from_raw(raw) });
+        // SAFETY: The device is being removed from the client.
+        unsafe { Self::set_data(raw, core::ptr::null_mut()) };
+        T::removed(data.as_arc_borrow());
     }
 
     /// Returns the client's data for a device.
@@ -99,8 +113,8 @@ impl<T: ClientOps> Client<T> {
         if data.is_null() {
             return None;
         }
-        // SAFETY: `data` came from `into_foreign()`. It is dropped in `remove`, after which the
-        // device has no object left through which this could be called.
+        // SAFETY: `data` came from `into_foreign()`. It is dropped when `removed()` has returned,
+        // which waits for those who found it.
         Some(unsafe { <Arc<T> as ForeignOwnable>::borrow(data) })
     }
 }
@@ -128,11 +142,17 @@ impl<T: ClientOps> Drop for Registration<T> {
 pub(crate) struct ModulePin(&'static ThisModule);
 
 impl ModulePin {
-    /// Pins `module`, which must be the one that calls.
-    pub(crate) fn new(module: &'static ThisModule) -> Self {
-        // SAFETY: The module runs, so that it is not on its way out.
-        unsafe { bindings::__module_get(module.as_ptr()) };
-        Self(module)
+    /// Pins `module`.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if it is on its way out.
+    pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
+        // SAFETY: The module is that of the caller, so that it is still there.
+        if !unsafe { bindings::try_module_get(module.as_ptr()) } {
+            return Err(ENODEV);
+        }
+        Ok(Self(module))
     }
 }
 
@@ -145,14 +165,8 @@ impl Drop for ModulePin {
 
 /// Is `ib_uverbs` loaded? It reads what devices offer when it adds them, and never again.
 pub(crate) fn uverbs_is_loaded() -> bool {
-    // A function that only ib_uverbs exports.
+    // A function of ib_uverbs, not of what it needs.
     let symbol = c"rdma_user_mmap_disassociate".as_char_ptr();
-    // SAFETY: `symbol` is a C string; the reference is given back.
-    unsafe {
-        let loaded = !bindings::__symbol_get(symbol).is_null();
-        if loaded {
-            bindings::__symbol_put(symbol);
-        }
-        loaded
-    }
+    // SAFETY: `symbol` is a C string.
+    unsafe { bindings::text_address(symbol) != 0 }
 }

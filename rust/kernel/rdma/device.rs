@@ -5,7 +5,7 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use super::{
-    client::ClientOps,
+    client::{ClientOps, ModulePin},
     dm::Dm,
     eopnotsupp,
     mr::{Access, Mr, Pd},
@@ -135,11 +135,10 @@ pub(crate) trait DeviceOps: ClientOps {
     /// # Errors
     ///
     /// If the driver must not be told.
-    fn hold_for_advice(
-        &self,
-        device: &Device,
-        lkeys: impl Iterator<Item = u32>,
-    ) -> Result<Self::Held>;
+    fn hold_for_advice(&self, pd: &Pd, lkeys: impl Iterator<Item = u32>) -> Result<Self::Held>;
+
+    /// Keeps the client's code while a driver's operation runs that user memory can hold up.
+    fn pin(&self) -> Result<ModulePin>;
 }
 
 /// A device's operations: what they were before a client changed them.
@@ -209,7 +208,7 @@ impl Overlay {
         }
     }
 
-    /// Puts the operations back, and waits for those that run. Sleeps.
+    /// Puts the operations back. Those that run go on, see [`Self::drain`].
     pub(crate) fn uninstall(&self, device: &Device) {
         let raw = device.as_raw();
         // SAFETY: As for `install()`: called from a client's `remove`, when all users that were
@@ -225,9 +224,14 @@ impl Overlay {
             (*ops).advise_mr = self.stock.advise_mr;
             (*raw).attrs.max_dm_size = self.stock_max_dm_size;
             (*raw).driver_def = self.stock_def;
-            // A kernel user that was registered before the client may be in one.
-            bindings::rdma_ops_drain();
         }
+    }
+
+    /// Waits for the operations that run: a kernel user that was registered before the client may
+    /// be in one. Sleeps.
+    pub(crate) fn drain() {
+        // SAFETY: No preconditions.
+        unsafe { bindings::rdma_ops_drain() };
     }
 
     /// Has the driver make a region for one page, which `ib_core` does not know.
@@ -363,7 +367,17 @@ unsafe extern "C" fn dereg_mr<T: DeviceOps>(
         let mr = unsafe { Mr::from_raw(raw) };
         // The region is gone before `running` is dropped; the device is not.
         // SAFETY: As above.
-        let running = Running::<T>::on(unsafe { Device::from_raw((*raw).device) })?;
+        let device = unsafe { Device::from_raw((*raw).device) };
+        let Ok(running) = Running::<T>::on(device) else {
+            // The client was removed meanwhile: what it put back is there to be called.
+            // SAFETY: The arguments are the core's.
+            return Ok(unsafe {
+                match (*device.as_raw()).ops.dereg_mr {
+                    Some(stock) => stock(raw, udata),
+                    None => ENODEV.to_errno(),
+                }
+            });
+        };
         let data = running.data;
         let stock = data.overlay().stock.dereg_mr.ok_or_else(eopnotsupp)?;
         // SAFETY: The arguments are the core's.
@@ -411,16 +425,20 @@ unsafe extern "C" fn advise_mr<T: DeviceOps>(
 ) -> c_int {
     from_result(|| {
         // SAFETY: The core calls with a valid protection domain and `num_sge` entries.
-        let (device, list) = unsafe {
+        let (domain, list) = unsafe {
             (
-                Pd::from_raw(pd).device(),
+                Pd::from_raw(pd),
                 core::slice::from_raw_parts(sg_list, num_sge as usize),
             )
         };
-        let running = Running::<T>::on(device)?;
-        let data = running.data;
-        let _held = data.hold_for_advice(device, list.iter().map(|sge| sge.lkey))?;
-        let stock = data.overlay().stock.advise_mr.ok_or_else(eopnotsupp)?;
+        let running = Running::<T>::on(domain.device())?;
+        let _pin = running.data.pin()?;
+        let lkeys = list.iter().map(|sge| sge.lkey);
+        let _held = running.data.hold_for_advice(domain, lkeys)?;
+        let stock = running.data.overlay().stock.advise_mr;
+        let stock = stock.ok_or_else(eopnotsupp)?;
+        // It faults user memory in: nobody who removes another device may wait for that.
+        drop(running);
         // SAFETY: The arguments are the core's.
         to_result(unsafe { stock(pd, advice, flags, sg_list, num_sge, attrs) })?;
         Ok(0)

@@ -165,15 +165,35 @@ impl SharedMemory {
         Ok((at, len))
     }
 
-    /// Copies `from` to `offset`. In any context.
+    /// Copies `len` bytes from `from` to `offset`. In any context.
     ///
     /// # Errors
     ///
     /// `EINVAL` out of range.
-    pub(crate) fn write(&self, offset: u64, from: &[u8]) -> Result {
-        let (to, len) = self.at(offset, from.len() as u64)?;
+    ///
+    /// # Safety
+    ///
+    /// `from` must be valid for reads of `len` bytes.
+    pub(crate) unsafe fn write(&self, offset: u64, from: *const u8, len: usize) -> Result {
+        let (to, len) = self.at(offset, len as u64)?;
         // SAFETY: `at()` checked the range; nobody has a reference to these bytes.
-        unsafe { to.as_ptr().copy_from_nonoverlapping(from.as_ptr(), len) };
+        unsafe { to.as_ptr().copy_from_nonoverlapping(from, len) };
+        Ok(())
+    }
+
+    /// Copies `len` bytes from `offset` to `to`. In any context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` out of range.
+    ///
+    /// # Safety
+    ///
+    /// `to` must be valid for writes of `len` bytes.
+    pub(crate) unsafe fn read_to(&self, offset: u64, to: *mut u8, len: usize) -> Result {
+        let (from, len) = self.at(offset, len as u64)?;
+        // SAFETY: As for `write()`.
+        unsafe { from.as_ptr().copy_to_nonoverlapping(to, len) };
         Ok(())
     }
 
@@ -183,10 +203,8 @@ impl SharedMemory {
     ///
     /// `EINVAL` out of range.
     pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> Result {
-        let (from, len) = self.at(offset, to.len() as u64)?;
-        // SAFETY: `at()` checked the range; nobody has a reference to these bytes.
-        unsafe { from.as_ptr().copy_to_nonoverlapping(to.as_mut_ptr(), len) };
-        Ok(())
+        // SAFETY: `to` is valid for as many bytes.
+        unsafe { self.read_to(offset, to.as_mut_ptr(), to.len()) }
     }
 
     /// Copies `len` bytes from user address `addr` to `offset`. Sleeps.

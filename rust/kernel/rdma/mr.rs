@@ -85,6 +85,12 @@ impl Pd {
         self.0.get()
     }
 
+    /// Is it one of the kernel's, not of a program?
+    pub(crate) fn is_kernels(&self) -> bool {
+        // SAFETY: The field is set when the domain is made.
+        unsafe { (*self.as_raw()).uobject.is_null() }
+    }
+
     /// Returns the device that it is of.
     pub(crate) fn device(&self) -> &Device {
         // SAFETY: A protection domain's device is set when it is made and outlives it.
@@ -173,6 +179,18 @@ impl Mr {
         self.lkey() >> 8
     }
 
+    /// Has the program's call that makes it succeeded, and none that destroys it begun?
+    pub(crate) fn is_committed(&self) -> bool {
+        // SAFETY: The region is valid, and with it the object that it belongs to. The count is
+        // that of the object's users, negative while one has it to itself.
+        unsafe {
+            let raw = self.as_raw();
+            let owner = (&raw const (*raw).__bindgen_anon_1).cast::<*mut bindings::ib_uobject>();
+            let uobject = owner.read_volatile();
+            !uobject.is_null() && (&raw const (*uobject).usecnt.counter).read_volatile() >= 0
+        }
+    }
+
     /// Returns the protection domain, which rereg_mr may change at any time.
     pub(crate) fn pd(&self) -> *mut bindings::ib_pd {
         // SAFETY: The region is valid. The field is a pointer, written as a whole.
@@ -221,6 +239,12 @@ impl core::ops::Deref for OwnedMr {
 impl Drop for OwnedMr {
     fn drop(&mut self) {
         // SAFETY: By the type invariant.
-        unsafe { bindings::ib_dereg_mr_user(self.0.as_ptr(), core::ptr::null_mut()) };
+        let ret = unsafe { bindings::ib_dereg_mr_user(self.0.as_ptr(), core::ptr::null_mut()) };
+        if ret != 0 {
+            pr_err!(
+                "a region of our own cannot be deregistered: error {}\n",
+                ret
+            );
+        }
     }
 }

@@ -2,15 +2,19 @@
 
 //! Tables and pointers that are read under SRCU.
 //!
-//! Readers run on the data path: they take no lock and write no shared cache line. Writers are
-//! serialised by the XArray's lock, or by the caller for a [`Cell`], and wait for a grace period
-//! before what they took out is dropped.
+//! Readers run on the data path: they take no lock and write no shared cache line, which
+//! `kernel::xarray` cannot offer, and they may sleep, which `kernel::revocable` forbids. Writers
+//! are serialised by the XArray's lock, or by the caller for a [`Cell`], and wait for a grace
+//! period before what they took out is dropped.
+//!
+//! There is one domain for all, so that any critical section protects any entry. A reader must not
+//! wait for user memory or for anybody who waits for a writer.
 //!
 //! C headers: [`include/linux/srcu.h`](srctree/include/linux/srcu.h),
 //! [`include/linux/xarray.h`](srctree/include/linux/xarray.h)
 
 use crate::bindings;
-use core::{marker::PhantomData, ptr};
+use core::{marker::PhantomData, mem::ManuallyDrop, ptr};
 use kernel::{
     ffi::{c_int, c_ulong, c_void},
     prelude::*,
@@ -21,72 +25,33 @@ use kernel::{
     types::{NotThreadSafe, Opaque},
 };
 
-/// A sleepable RCU domain.
-///
-/// # Invariants
-///
-/// `inner` is initialised.
-#[pin_data(PinnedDrop)]
-pub(crate) struct Srcu {
-    #[pin]
-    inner: Opaque<bindings::srcu_struct>,
-}
-
-// SAFETY: `srcu_struct` may be used from any thread.
-unsafe impl Send for Srcu {}
-// SAFETY: `srcu_struct` may be used from any thread, by several at once.
-unsafe impl Sync for Srcu {}
-
-impl Srcu {
-    /// Makes a new domain.
-    pub(crate) fn new() -> impl PinInit<Self, Error> {
-        try_pin_init!(Self {
-            // INVARIANT: `srcu_domain_init()` initialises the domain, or fails.
-            inner <- Opaque::try_ffi_init(|inner| {
-                // SAFETY: `inner` points at uninitialised memory of the right size.
-                kernel::error::to_result(unsafe { bindings::srcu_domain_init(inner) })
-            }),
-        })
-    }
-
-    /// Enters a read-side critical section, in which the caller may sleep.
-    #[inline]
-    pub(crate) fn read(&self) -> Guard<'_> {
-        Guard {
-            // SAFETY: By the type invariant.
-            index: unsafe { bindings::srcu_enter(self.inner.get()) },
-            srcu: self,
-            _not_send: NotThreadSafe,
-        }
-    }
-
-    /// Waits until all critical sections that began before have ended. Sleeps.
-    pub(crate) fn synchronize(&self) {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::synchronize_srcu_expedited(self.inner.get()) };
+/// Enters a critical section.
+#[inline]
+pub(crate) fn read() -> Guard {
+    Guard {
+        // SAFETY: The domain is static.
+        index: unsafe { bindings::rdma_table_enter() },
+        _not_send: NotThreadSafe,
     }
 }
 
-#[pinned_drop]
-impl PinnedDrop for Srcu {
-    fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant; guards borrow from `self`, so none is left.
-        unsafe { bindings::cleanup_srcu_struct(self.inner.get()) };
-    }
+/// Waits until all critical sections that began before have ended. Sleeps.
+fn synchronize() {
+    // SAFETY: The domain is static.
+    unsafe { bindings::rdma_table_synchronize() };
 }
 
-/// A read-side critical section.
-pub(crate) struct Guard<'a> {
-    srcu: &'a Srcu,
+/// A critical section, in which entries stay.
+pub(crate) struct Guard {
     index: c_int,
     _not_send: NotThreadSafe,
 }
 
-impl Drop for Guard<'_> {
+impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `index` came from `srcu_enter()` of the same domain, in this thread.
-        unsafe { bindings::srcu_leave(self.srcu.inner.get(), self.index) };
+        // SAFETY: `index` came from `rdma_table_enter()`, in this thread.
+        unsafe { bindings::rdma_table_leave(self.index) };
     }
 }
 
@@ -94,12 +59,10 @@ impl Drop for Guard<'_> {
 ///
 /// # Invariants
 ///
-/// Each entry of `xa` came from [`Arc::into_raw`], and is dropped only a grace period of `srcu`
-/// after it left `xa`.
+/// Each entry of `xa` came from [`Arc::into_raw`], and is dropped only a grace period after it
+/// left `xa`.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Table<T: Send + Sync> {
-    #[pin]
-    srcu: Srcu,
     #[pin]
     xa: Opaque<bindings::xarray>,
     _entries: PhantomData<Arc<T>>,
@@ -112,22 +75,32 @@ unsafe impl<T: Send + Sync> Sync for Table<T> {}
 
 impl<T: Send + Sync> Table<T> {
     /// Makes an empty table.
-    pub(crate) fn new() -> impl PinInit<Self, Error> {
-        try_pin_init!(Self {
-            srcu <- Srcu::new(),
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
             // SAFETY: `xa` points at uninitialised memory of the right size.
             xa <- Opaque::ffi_init(|xa| unsafe { bindings::xa_init_flags(xa, 0) }),
             _entries: PhantomData,
-        }? Error)
+        })
     }
 
-    /// Enters a critical section in which entries may be looked up.
+    /// Returns the entry at `index`, for as long as the critical section lasts.
     #[inline]
-    pub(crate) fn read(&self) -> ReadGuard<'_, T> {
-        ReadGuard {
-            table: self,
-            _srcu: self.srcu.read(),
-        }
+    pub(crate) fn get<'a>(&'a self, index: u32, _guard: &'a Guard) -> Option<&'a T> {
+        // SAFETY: `xa` is initialised.
+        let entry = unsafe { bindings::xa_load(self.xa.get(), index as c_ulong) };
+        // SAFETY: By the type invariant it is dropped only a grace period after it left the
+        // XArray.
+        unsafe { entry.cast::<T>().as_ref() }
+    }
+
+    /// Returns the entry at `index`, to be kept.
+    pub(crate) fn get_arc(&self, index: u32) -> Option<Arc<T>> {
+        let guard = read();
+        let entry: *const T = self.get(index, &guard)?;
+        // SAFETY: `entry` is the pointer of an `Arc` (type invariant), of which the table holds a
+        // reference that outlives the critical section.
+        let held = ManuallyDrop::new(unsafe { Arc::from_raw(entry) });
+        Some(Arc::clone(&held))
     }
 
     /// Puts `value` at `index`, in place of what is there.
@@ -171,7 +144,7 @@ impl<T: Send + Sync> Table<T> {
         if old.is_null() {
             return;
         }
-        self.srcu.synchronize();
+        synchronize();
         // SAFETY: By the type invariant it came from `Arc::into_raw()`; it left the XArray, and
         // every reader that found it has gone.
         drop(unsafe { Arc::from_raw(old.cast::<T>()) });
@@ -203,33 +176,6 @@ impl<T: Send + Sync> PinnedDrop for Table<T> {
     }
 }
 
-/// A critical section of a [`Table`]'s readers.
-pub(crate) struct ReadGuard<'a, T: Send + Sync> {
-    table: &'a Table<T>,
-    _srcu: Guard<'a>,
-}
-
-impl<T: Send + Sync> ReadGuard<'_, T> {
-    /// Returns the entry at `index`.
-    #[inline]
-    pub(crate) fn get(&self, index: u32) -> Option<&T> {
-        // SAFETY: `xa` is initialised.
-        let entry = unsafe { bindings::xa_load(self.table.xa.get(), index as c_ulong) };
-        // SAFETY: By the type invariant of `Table` it is dropped only a grace period after it
-        // left the XArray, and `self` is a critical section.
-        unsafe { entry.cast::<T>().as_ref() }
-    }
-
-    /// Returns the entry at `index`, to be kept beyond the critical section.
-    pub(crate) fn get_arc(&self, index: u32) -> Option<Arc<T>> {
-        let entry: *const T = self.get(index)?;
-        // SAFETY: `entry` is the pointer of an `Arc` (type invariant of `Table`), of which the
-        // table holds a reference that outlives this critical section.
-        let held = core::mem::ManuallyDrop::new(unsafe { Arc::from_raw(entry) });
-        Some(Arc::clone(&held))
-    }
-}
-
 /// An optional owned value, replaced as a whole.
 ///
 /// # Invariants
@@ -250,21 +196,14 @@ impl<T: Send + Sync> Cell<T> {
     }
 
     /// Returns the value, for as long as the critical section lasts.
-    ///
-    /// The section must be of the table that is given to [`Self::replace`]; both are the one
-    /// table of the device everywhere in this module.
     #[inline]
-    pub(crate) fn get<'a, U: Send + Sync>(&'a self, _guard: &'a ReadGuard<'_, U>) -> Option<&'a T> {
+    pub(crate) fn get<'a>(&'a self, _guard: &'a Guard) -> Option<&'a T> {
         // SAFETY: By the type invariant, and `replace()` drops only after a grace period.
         unsafe { self.value.load(ordering::Acquire).cast::<T>().as_ref() }
     }
 
     /// Puts `new` in place, waits for the readers of what was there, and returns it. Sleeps.
-    pub(crate) fn replace<U: Send + Sync>(
-        &self,
-        new: Option<KBox<T>>,
-        table: &Table<U>,
-    ) -> Option<KBox<T>> {
+    pub(crate) fn replace(&self, new: Option<KBox<T>>) -> Option<KBox<T>> {
         let new = new.map_or(ptr::null_mut(), KBox::into_raw);
         let old = self
             .value
@@ -272,7 +211,7 @@ impl<T: Send + Sync> Cell<T> {
         if old.is_null() {
             return None;
         }
-        table.srcu.synchronize();
+        synchronize();
         // SAFETY: By the type invariant; readers that found it have gone.
         Some(unsafe { KBox::from_raw(old.cast_mut().cast::<T>()) })
     }

@@ -35,6 +35,8 @@ pub(crate) enum Named<B> {
     },
     /// A region of ours, with the pointer that tells it from its successor at the same index.
     Ours(*const Mr),
+    /// A region whose pages come on demand.
+    OnDemand,
     /// A region that a layout cannot end in.
     Unfit,
 }
@@ -53,19 +55,13 @@ pub(crate) trait Backend: Sized + Send + Sync {
     /// the driver that does not behave as expected.
     fn probe(device: &Device, pd: &Pd) -> Result<Self>;
 
-    /// Finds what `lkey` names. The caller holds the lock that keeps `dereg_mr` out.
+    /// Finds what `lkey` names. The caller holds the lock that keeps [`Self::suspend`] out: what is
+    /// found and not suspended is not freed before the lock is released.
     ///
     /// # Errors
     ///
     /// `ENOENT` if it names nothing, `EINVAL` if it is not of `pd`.
     fn find(&self, device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Self::Base>>;
-
-    /// Does `lkey` name a region at all? As for [`Self::find`].
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL`, as the driver has it, if it names nothing.
-    fn exists(&self, device: &Device, lkey: u32) -> Result;
 
     /// Takes a new region over: from here on accesses to it come to us, and none is allowed yet.
     fn claim(&self, mr: &Mr);
@@ -78,6 +74,9 @@ pub(crate) trait Backend: Sized + Send + Sync {
 
     /// Forbids accesses to a claimed region.
     fn withdraw(&self, mr: &Mr);
+
+    /// Are memory windows bound to a region?
+    fn has_windows(&self, mr: &Mr) -> bool;
 
     /// Forbids accesses to a region that is about to be deregistered.
     ///

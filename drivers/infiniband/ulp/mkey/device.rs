@@ -6,7 +6,7 @@
 //! comes before `ib_uverbs`, so what it changes here is what `ib_uverbs` finds.
 
 use crate::{
-    backend::{rxe::selftest, Backend, Hw},
+    backend::{rxe::selftest, Backend, Hw, Named},
     bindings,
     dm::{Buffer, Quota},
     key,
@@ -42,7 +42,7 @@ pub(crate) struct MkeyDevice {
     pub(crate) pins: Arc<Pins>,
     pub(crate) hw: Hw,
     pub(crate) pd: OwnedPd,
-    pub(crate) quota: Arc<Quota>,
+    quota: Arc<Quota>,
     overlay: Overlay,
     /// Set once the self-test has passed and the operations are ours.
     extended: Atomic<bool>,
@@ -51,6 +51,7 @@ pub(crate) struct MkeyDevice {
 
 impl MkeyDevice {
     fn new(device: &Device) -> Result<Arc<Self>> {
+        let module = ModulePin::new(&crate::THIS_MODULE)?;
         let pd = OwnedPd::new(device, c"ib_mkey")?;
         let hw = Hw::probe(device, &pd)?;
         let pins = Pins::new()?;
@@ -64,7 +65,7 @@ impl MkeyDevice {
                 quota,
                 overlay: Overlay::new(device),
                 extended: Atomic::new(false),
-                _module: ModulePin::new(&crate::THIS_MODULE),
+                _module: module,
             }? Error),
             GFP_KERNEL,
         )
@@ -97,7 +98,7 @@ impl MkeyDevice {
 
     /// Returns the object of a region of ours.
     pub(crate) fn object_of(&self, mr: &Mr) -> Option<Arc<Object>> {
-        let object = self.objects.read().get_arc(mr.index())?;
+        let object = self.objects.get_arc(mr.index())?;
         object.is(mr).then_some(object)
     }
 }
@@ -107,21 +108,26 @@ impl ClientOps for MkeyDevice {
         &CLIENT
     }
 
-    fn add(device: &Device) -> Result<Option<Arc<Self>>> {
+    fn add(device: &Device) -> Option<Arc<Self>> {
         match Self::new(device) {
-            Err(err) if err == ENODEV => Ok(None),
-            result => result.map(Some),
+            Ok(this) => Some(this),
+            // Of another driver.
+            Err(err) if err == ENODEV => None,
+            Err(err) => {
+                pr_err!("{}: not extended: {:?}\n", device.name(), err);
+                None
+            }
         }
     }
 
-    fn added(self: ArcBorrow<'_, Self>, device: &Device) {
+    fn added(self: ArcBorrow<'_, Self>, device: &Device) -> bool {
         if let Err(err) = selftest::run(&self, device.node()) {
             pr_err!(
                 "{}: not extended, self-test failed: {:?}\n",
                 device.name(),
                 err
             );
-            return;
+            return false;
         }
         self.overlay.install::<Self>(device, self.quota.limit());
         self.extended.store(true, ordering::Release);
@@ -130,12 +136,16 @@ impl ClientOps for MkeyDevice {
             device.name(),
             self.quota.limit()
         );
+        true
     }
 
     fn remove(self: ArcBorrow<'_, Self>, device: &Device) {
-        if self.extended.xchg(false, ordering::Full) {
-            self.overlay.uninstall(device);
-        }
+        self.extended.store(false, ordering::Release);
+        self.overlay.uninstall(device);
+    }
+
+    fn removed(self: ArcBorrow<'_, Self>) {
+        Overlay::drain();
     }
 }
 
@@ -179,10 +189,6 @@ impl DeviceOps for MkeyDevice {
         if !key::supported(access) {
             return Err(eopnotsupp());
         }
-        if access.contains(Right::FlushPersistent) {
-            // RAM, as rxe has it for a region of user memory.
-            return Err(EINVAL);
-        }
         this.hw.claim(mr);
         let mut entries = KVVec::with_capacity(1, GFP_KERNEL)?;
         entries.push(Entry::new(0, offset, length), GFP_KERNEL)?;
@@ -204,8 +210,7 @@ impl DeviceOps for MkeyDevice {
         let bound = Bound::new(layout, leaves, access, pd)?;
         let object = Object::new(mr, Kind::Dm)?;
         this.objects.insert(mr.index(), object.clone())?;
-        object.bind(&this.hw, &this.objects, mr, bound);
-        Ok(())
+        object.bind(&this.hw, mr, bound)
     }
 
     fn dereg_mr(&self, mr: &Mr, stock: impl FnOnce() -> Result) -> Result {
@@ -230,24 +235,22 @@ impl DeviceOps for MkeyDevice {
         }
     }
 
+    fn pin(&self) -> Result<ModulePin> {
+        ModulePin::new(&crate::THIS_MODULE)
+    }
+
     type Held = KVVec<Pin>;
 
-    // Stock rxe takes every region that it finds here for one of user memory.
-    fn hold_for_advice(
-        &self,
-        device: &Device,
-        lkeys: impl Iterator<Item = u32>,
-    ) -> Result<KVVec<Pin>> {
+    // Stock rxe takes every region that it finds here for one on demand.
+    fn hold_for_advice(&self, pd: &Pd, lkeys: impl Iterator<Item = u32>) -> Result<KVVec<Pin>> {
         let mut held = KVVec::new();
         for lkey in lkeys {
-            let index = lkey >> 8;
-            let ((), pin) = self
-                .pins
-                .pin(index, || match self.objects.read().get(index) {
-                    Some(_) => Err(eopnotsupp()),
-                    None => self.hw.exists(device, lkey),
-                })?;
-            held.push(pin, GFP_KERNEL)?;
+            let find = || match self.hw.find(pd.device(), lkey, pd)? {
+                Named::OnDemand => Ok(()),
+                _ => Err(EINVAL),
+            };
+            let ((), pin) = self.pins.pin(lkey >> 8, find)?;
+            held.push(pin, GFP_KERNEL_ACCOUNT)?;
         }
         Ok(held)
     }

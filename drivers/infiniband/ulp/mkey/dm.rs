@@ -20,7 +20,7 @@ use kernel::{
 };
 
 /// Pages of one buffer: the driver keeps 16 bytes for each in one allocation.
-const MAX_PAGES: usize = 1 << 18;
+const MAX_PAGES: usize = 1 << 16;
 
 /// Bytes of device memory that are in use, of a limit.
 pub(crate) struct Quota {
@@ -34,7 +34,8 @@ impl Quota {
         Ok(Arc::new(
             Self {
                 used: Atomic::new(0),
-                limit: i64::try_from(limit)?,
+                // More than there is memory is as good as no limit.
+                limit: i64::try_from(limit).unwrap_or(i64::MAX),
             },
             GFP_KERNEL,
         )?)
@@ -46,16 +47,21 @@ impl Quota {
     }
 
     fn charge(self: &Arc<Self>, bytes: i64) -> Result<Charge> {
-        // The charge is given back on drop, so it is made first.
-        let charge = Charge {
+        let mut used = self.used.load(ordering::Relaxed);
+        loop {
+            let sum = used.checked_add(bytes).filter(|sum| *sum <= self.limit);
+            match self
+                .used
+                .cmpxchg(used, sum.ok_or(ENOMEM)?, ordering::Relaxed)
+            {
+                Ok(_) => break,
+                Err(now) => used = now,
+            }
+        }
+        Ok(Charge {
             quota: self.clone(),
             bytes,
-        };
-        let used = self.used.fetch_add(bytes, ordering::Relaxed);
-        if used.checked_add(bytes).is_none_or(|used| used > self.limit) {
-            return Err(ENOMEM);
-        }
-        Ok(charge)
+        })
     }
 }
 

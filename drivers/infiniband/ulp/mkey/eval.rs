@@ -2,8 +2,7 @@
 
 //! The evaluator: accesses to what is bound to a region, key and device memory alike.
 //!
-//! handler → region → layout → leaf → bytes. Runs on the data path, under the SRCU domain of the
-//! device's table: it takes no lock, allocates nothing and looks each leaf up once in a row of
+//! handler → region → layout → leaf → bytes. Runs on the data path, under SRCU: it takes no lock, allocates nothing and looks each leaf up once in a row of
 //! runs. A position is computed; what lies before it is never walked.
 
 use crate::{
@@ -96,15 +95,5 @@ impl Bound {
     pub(crate) fn atomic_write(&self, offset: u64, value: u64) -> Result<c_int> {
         let (leaf, iova) = self.resolve(offset, 8)?;
         Ok(leaf.base.atomic_write(iova, value))
-    }
-
-    /// Writes caches back for `len` bytes from `offset` on.
-    pub(crate) fn flush(&self, offset: u64, len: u32) -> Result {
-        for run in self.layout.runs(offset, u64::from(len))? {
-            let leaf = self.leaf(run.leaf, false)?;
-            leaf.base
-                .flush(run.addr.wrapping_add(leaf.delta), u32::try_from(run.len)?)?;
-        }
-        Ok(())
     }
 }

@@ -58,9 +58,8 @@ impl kernel::Module for IbMkey {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         if rdma::uverbs_is_loaded() {
             pr_warn!(
-                "ib_uverbs was loaded first: programs get no device memory or keys, only the \
-                 kernel does. Cure: remove the RDMA links, unload ib_uverbs, load ib_mkey, then \
-                 ib_uverbs\n"
+                "ib_uverbs was loaded first: programs get no device memory or keys until it, and \
+                 rdma_ucm before it, are unloaded and loaded again\n"
             );
         }
         let redirection = backend::rxe::Redirection::new()?;

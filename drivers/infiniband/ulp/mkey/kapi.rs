@@ -91,15 +91,10 @@ unsafe extern "C" fn ib_memcpy_to_dm(
     length: usize,
 ) -> c_int {
     from_result(|| {
-        if length > 0 {
-            // SAFETY: The caller gives memory of `ib_alloc_dm()` and `length` readable bytes.
-            let (dm, bytes) = unsafe {
-                (
-                    Dm::<Buffer>::from_raw(dm),
-                    slice::from_raw_parts(host_addr.cast(), length),
-                )
-            };
-            dm.data.memory.write(dm_offset, bytes)?;
+        // SAFETY: The caller gives memory of `ib_alloc_dm()` and `length` readable bytes.
+        unsafe {
+            let memory = &Dm::<Buffer>::from_raw(dm).data.memory;
+            memory.write(dm_offset, host_addr.cast(), length)?;
         }
         Ok(0)
     })
@@ -113,15 +108,10 @@ unsafe extern "C" fn ib_memcpy_from_dm(
     length: usize,
 ) -> c_int {
     from_result(|| {
-        if length > 0 {
-            // SAFETY: The caller gives memory of `ib_alloc_dm()` and `length` writable bytes.
-            let (dm, bytes) = unsafe {
-                (
-                    Dm::<Buffer>::from_raw(dm),
-                    slice::from_raw_parts_mut(host_addr.cast(), length),
-                )
-            };
-            dm.data.memory.read(dm_offset, bytes)?;
+        // SAFETY: The caller gives memory of `ib_alloc_dm()` and `length` writable bytes.
+        unsafe {
+            let memory = &Dm::<Buffer>::from_raw(dm).data.memory;
+            memory.read_to(dm_offset, host_addr.cast(), length)?;
         }
         Ok(0)
     })
@@ -215,7 +205,7 @@ unsafe extern "C" fn ib_bind_mkey_interleaved(
 #[no_mangle]
 unsafe extern "C" fn ib_unbind_mkey(mkey: *mut bindings::ib_mr) -> c_int {
     let unbind = |key: &Key<'_>| {
-        key.unbind();
+        key.unbind()?;
         Ok(0)
     };
     // SAFETY: The caller gives a key.

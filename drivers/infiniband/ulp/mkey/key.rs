@@ -10,14 +10,16 @@ use crate::{
     device::MkeyDevice,
     layout::{Block, Entry, Interleaved, List},
     object::{Bound, KLayout, Kind, Leaf, Object},
-    rdma::{eopnotsupp, mr::Right, Access, Device, Mr, OwnedMr, Pd},
+    rdma::{eopnotsupp, mr::Right, table, Access, Device, Mr, OwnedMr, Pd},
 };
 use kernel::{prelude::*, rbtree::RBTree, sync::Arc};
 
 /// Entries or blocks of one key, at most.
 pub(crate) const MAX_ENTRIES: u32 = crate::bindings::IB_MKEY_MAX_ENTRIES;
 
-/// Rights that a key can have; those that verbs call optional are accepted and mean nothing.
+/// Rights that a region of ours can have: not that of being flushed to persistence, which takes
+/// memory that is persistent and a walk over all of it. Those that verbs call optional are accepted
+/// and mean nothing.
 pub(crate) fn supported(access: Access) -> bool {
     let known = Right::LocalWrite
         | Right::RemoteWrite
@@ -25,8 +27,7 @@ pub(crate) fn supported(access: Access) -> bool {
         | Right::RemoteAtomic
         | Right::MwBind
         | Right::ZeroBased
-        | Right::FlushGlobal
-        | Right::FlushPersistent;
+        | Right::FlushGlobal;
     let optional = crate::bindings::ib_access_flags_IB_ACCESS_OPTIONAL;
     access.into_raw() & !(known.into_raw() | optional) == 0
 }
@@ -66,10 +67,17 @@ impl<'a> Key<'a> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for none or for rights that a key cannot have, `ENOSPC` for more than the key was
+    /// `EINVAL` for none or for rights that no region has, `EOPNOTSUPP` for being flushed to
+    /// persistence, `ENOSPC` for more than the key was
     /// created for.
     pub(crate) fn describe(&self, count: u32, access: Access) -> Result<Description<'_>> {
-        if count == 0 || !supported(access) {
+        if count == 0 {
+            return Err(EINVAL);
+        }
+        if access.contains(Right::FlushPersistent) {
+            return Err(eopnotsupp());
+        }
+        if !supported(access) {
             return Err(EINVAL);
         }
         if count > self.max_entries {
@@ -84,9 +92,12 @@ impl<'a> Key<'a> {
     }
 
     /// Returns the key to its state after creation.
-    pub(crate) fn unbind(&self) {
-        self.object
-            .unbind(&self.device.hw, &self.device.objects, self.mr);
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` while a memory window is bound to it.
+    pub(crate) fn unbind(&self) -> Result {
+        self.object.unbind(&self.device.hw, self.mr)
     }
 
     /// Returns the region that the key is.
@@ -102,7 +113,7 @@ impl<'a> Key<'a> {
     /// Shows `look` what is bound, if anything is. Binds wait meanwhile: it must not wait for
     /// anybody.
     pub(crate) fn inspect<T>(&self, look: impl FnOnce(Option<&Bound>) -> T) -> T {
-        let guard = self.device.objects.read();
+        let guard = table::read();
         look(self.object.bound.get(&guard))
     }
 }
@@ -157,7 +168,8 @@ impl Description<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`crate::layout::Error`], and `ERANGE` and `EACCES` as [`Bound::new`] has them.
+    /// Those of [`crate::layout::Error`], `ERANGE` and `EACCES` as [`Bound::new`] has
+    /// them, and `EBUSY` while a memory window is bound to the key.
     pub(crate) fn bind_list(self, entries: KVVec<Entry>) -> Result {
         self.bind(KLayout::List(List::new(entries)?))
     }
@@ -173,9 +185,7 @@ impl Description<'_> {
     fn bind(self, layout: KLayout) -> Result {
         let key = self.key;
         let bound = Bound::new(layout, self.leaves, self.access, key.pd)?;
-        key.object
-            .bind(&key.device.hw, &key.device.objects, key.mr, bound);
-        Ok(())
+        key.object.bind(&key.device.hw, key.mr, bound)
     }
 }
 
@@ -201,7 +211,7 @@ impl MkeyDevice {
                     _pin: None,
                 },
                 Named::Ours(mr) => self.dm_leaf(index, lkey, mr)?,
-                Named::Unfit => return Err(eopnotsupp()),
+                Named::OnDemand | Named::Unfit => return Err(eopnotsupp()),
             })
         })?;
         Ok(Leaf {
@@ -212,8 +222,11 @@ impl MkeyDevice {
 
     /// Makes a leaf of a region over device memory: it ends where that region's own leaf does.
     fn dm_leaf(&self, index: u32, lkey: u32, mr: *const Mr) -> Result<Leaf> {
-        let guard = self.objects.read();
-        let object = guard.get(index).filter(|object| object.is(mr));
+        let guard = table::read();
+        let object = self
+            .objects
+            .get(index, &guard)
+            .filter(|object| object.is(mr));
         let object = object.ok_or(ENOENT)?;
         let Kind::Dm = object.kind else {
             return Err(eopnotsupp());

@@ -5,7 +5,7 @@
 //! # Locking
 //!
 //! `edit` serialises those who change what is bound; it may be held while sleeping. The data path
-//! reads `bound` under the SRCU domain of the device's table and takes no lock.
+//! reads `bound` under SRCU (`rust/kernel/rdma/table.rs`) and takes no lock.
 //!
 //! # Lifetime
 //!
@@ -17,11 +17,7 @@ use crate::{
     backend::{Backend, Hw},
     layout::{Block, Entry, Layout},
     pins::Pin,
-    rdma::{
-        mr::Right,
-        table::{Cell, Table},
-        Access, Mr, Pd,
-    },
+    rdma::{mr::Right, table::Cell, Access, Mr, Pd},
 };
 use core::ptr;
 use kernel::{
@@ -152,24 +148,41 @@ impl Object {
 
     /// Binds `new` in place of what is bound. An access sees the one or the other; those to the
     /// old one have ended when this returns.
-    pub(crate) fn bind(&self, hw: &Hw, table: &Table<Self>, mr: &Mr, new: KBox<Bound>) {
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`, with nothing changed, while a memory window refers to what is bound: it would
+    /// give its rights on something else.
+    pub(crate) fn bind(&self, hw: &Hw, mr: &Mr, new: KBox<Bound>) -> Result {
         let (len, access) = (new.layout.length(), new.access);
         let edit = self.edit.lock();
+        if hw.has_windows(mr) {
+            return Err(EBUSY);
+        }
         // Never more than both allow while the one goes and the other comes.
         hw.narrow(mr, access);
-        let old = self.bound.replace(Some(new), table);
+        let old = self.bound.replace(Some(new));
         hw.publish(mr, len, access);
         drop(edit);
         // Takes the lock of the pins.
         drop(old);
+        Ok(())
     }
 
     /// Unbinds what is bound. No access is left when this returns.
-    pub(crate) fn unbind(&self, hw: &Hw, table: &Table<Self>, mr: &Mr) {
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::bind`].
+    pub(crate) fn unbind(&self, hw: &Hw, mr: &Mr) -> Result {
         let edit = self.edit.lock();
+        if hw.has_windows(mr) {
+            return Err(EBUSY);
+        }
         hw.withdraw(mr);
-        let old = self.bound.replace(None, table);
+        let old = self.bound.replace(None);
         drop(edit);
         drop(old);
+        Ok(())
     }
 }

@@ -8,7 +8,7 @@
 //! and suspends the region, each in one critical section: either the bind finds no region, or
 //! `dereg_mr` finds its pin. `dereg_mr` leaves the mutex before it waits for the region's users.
 //!
-//! Lock order: a key's `edit` mutex, then this.
+//! Never held together with a key's `edit` mutex.
 
 use kernel::{
     new_mutex,
@@ -46,7 +46,7 @@ impl Pins {
         find: impl FnOnce() -> Result<T>,
     ) -> Result<(T, Pin)> {
         // Outside of the lock: most regions are pinned for the first time.
-        let node = RBTreeNode::new(index, 1, GFP_KERNEL)?;
+        let node = RBTreeNode::new(index, 1, GFP_KERNEL_ACCOUNT)?;
         let mut counts = self.counts.lock();
         let found = find()?;
         match counts.get_mut(&index) {

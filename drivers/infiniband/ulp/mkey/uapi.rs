@@ -104,7 +104,7 @@ unsafe extern "C" fn ib_mkey_uapi_bind_interleaved(
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_uapi_unbind(mkey: *mut bindings::ib_mr) -> c_int {
     let unbind = |key: &Key<'_>| {
-        key.unbind();
+        key.unbind()?;
         Ok(0)
     };
     // SAFETY: uverbs holds the handle, so that the region is not deregistered.

@@ -86,6 +86,29 @@ impl Drop for Redirection {
     }
 }
 
+/// A reference to a region, found by its index.
+///
+/// # Invariants
+///
+/// The pointer is an `rxe_mr` of which a reference is held.
+struct Found(NonNull<rxe_mr>);
+
+impl Found {
+    fn at(device: &Device, index: u32) -> Option<Self> {
+        // SAFETY: The device is an rxe device.
+        let raw = unsafe { bindings::ib_mkey_rxe_get_mr(device.as_raw(), index) };
+        // INVARIANT: The reference was taken above.
+        NonNull::new(raw).map(Self)
+    }
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::ib_mkey_rxe_put_mr(self.0.as_ptr()) };
+    }
+}
+
 /// An rxe device that looked right.
 pub(crate) struct Rxe(());
 
@@ -98,12 +121,6 @@ fn private(mr: &Mr) -> NonNull<rxe_mr> {
 }
 
 impl Rxe {
-    /// Are memory windows bound to a region?
-    fn has_windows(&self, mr: &Mr) -> bool {
-        // SAFETY: The region is valid.
-        unsafe { bindings::ib_mkey_rxe_num_mw(private(mr).as_ptr()) > 0 }
-    }
-
     fn set_state(mr: &Mr, state: bindings::rxe_mr_state) {
         // SAFETY: The region is valid.
         unsafe { bindings::ib_mkey_rxe_set_state(private(mr).as_ptr(), state) };
@@ -122,6 +139,10 @@ impl Rxe {
                 && (*private).num_buf == pages
                 && (*private).state == rxe_mr_state_RXE_MR_STATE_FREE
                 && (*private).page_shift == PAGE_SHIFT as u32
+                && (*private).page_mask == !(PAGE_SIZE as u64 - 1)
+                && (*private).nbuf == 0
+                && (*private).access & Access::from(Right::LocalWrite).into_raw() as i32 == 0
+                && bindings::ib_mkey_rxe_num_mw(private) == 0
                 && (*private).umem.is_null()
                 && !(*private).page_info.is_null()
         }
@@ -154,10 +175,9 @@ impl Backend for Rxe {
     }
 
     fn find(&self, device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
-        // SAFETY: The device is an rxe device; the caller keeps `dereg_mr` out.
-        let raw = unsafe { bindings::ib_mkey_rxe_find_mr(device.as_raw(), lkey >> 8) };
-        let raw = NonNull::new(raw).ok_or(ENOENT)?;
-        // SAFETY: `raw` is a region of the device's pool that cannot be freed now.
+        let found = Found::at(device, lkey >> 8).ok_or(ENOENT)?;
+        let raw = found.0;
+        // SAFETY: `found` keeps the region. Whether it is on its way out is seen from its state.
         let (mr, key, access) = unsafe {
             let mr = Mr::from_raw(&raw mut (*raw.as_ptr()).ibmr);
             (mr, (*raw.as_ptr()).lkey, (*raw.as_ptr()).access)
@@ -170,6 +190,10 @@ impl Backend for Rxe {
         if mr.pd() != pd.as_raw() {
             return Err(EINVAL);
         }
+        if !pd.is_kernels() && !mr.is_committed() {
+            // The call that makes it may still fail, and must be able to take it back.
+            return Err(ENOENT);
+        }
         // SAFETY: As above.
         let (kind, start, len) = unsafe {
             let raw = mr.as_raw();
@@ -177,8 +201,10 @@ impl Backend for Rxe {
         };
         Ok(match kind {
             // SAFETY: As above.
-            TYPE_USER if !unsafe { bindings::ib_mkey_rxe_is_odp(raw.as_ptr()) } => Named::Memory {
-                base: Base::new(raw),
+            TYPE_USER if unsafe { bindings::ib_mkey_rxe_is_odp(raw.as_ptr()) } => Named::OnDemand,
+            TYPE_USER => Named::Memory {
+                // SAFETY: Pinned pages of user memory. What is found is kept by a pin.
+                base: unsafe { Base::new(raw) },
                 start,
                 len,
                 access: Access::from_raw(access as u32),
@@ -186,7 +212,8 @@ impl Backend for Rxe {
             // The kernel's: addresses are those of its memory, all of it. Such a region is found
             // by kernel users only, who have it in their protection domain.
             TYPE_DMA => Named::Memory {
-                base: Base::new(raw),
+                // SAFETY: All memory. What is found is kept by a pin.
+                base: unsafe { Base::new(raw) },
                 start: 0,
                 len: u64::MAX,
                 access: Access::from_raw(access as u32),
@@ -194,15 +221,6 @@ impl Backend for Rxe {
             TYPE_SG_GAPS | TYPE_DM => Named::Ours(mr),
             _ => Named::Unfit,
         })
-    }
-
-    fn exists(&self, device: &Device, lkey: u32) -> Result {
-        // SAFETY: The device is an rxe device; the caller keeps `dereg_mr` out.
-        let raw = unsafe { bindings::ib_mkey_rxe_find_mr(device.as_raw(), lkey >> 8) };
-        if raw.is_null() {
-            return Err(EINVAL);
-        }
-        Ok(())
     }
 
     fn claim(&self, mr: &Mr) {
@@ -244,7 +262,15 @@ impl Backend for Rxe {
     fn withdraw(&self, mr: &Mr) {
         Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_FREE);
         // SAFETY: As for `narrow()`.
-        unsafe { (&raw mut (*mr.as_raw()).length).write_volatile(0) };
+        unsafe {
+            (&raw mut (*private(mr).as_ptr()).access).write_volatile(0);
+            (&raw mut (*mr.as_raw()).length).write_volatile(0);
+        }
+    }
+
+    fn has_windows(&self, mr: &Mr) -> bool {
+        // SAFETY: The region is valid.
+        unsafe { bindings::ib_mkey_rxe_num_mw(private(mr).as_ptr()) > 0 }
     }
 
     fn suspend(&self, mr: &Mr) -> Result<State> {
@@ -280,12 +306,17 @@ impl Backend for Rxe {
                 (*raw).nbuf = index as u32 + 1;
             }
         }
+        // Type and rights as of user memory: LOCAL_INV, which stock rxe allows on a region of any
+        // protection domain, is refused for this type.
         // SAFETY: As above.
         unsafe {
+            (*mr.as_raw()).type_ = TYPE_USER;
+            (*private.as_ptr()).access = Access::from(Right::LocalWrite).into_raw() as i32;
             (*mr.as_raw()).iova = 0;
             (*mr.as_raw()).length = (SharedMemory::pages_of(memory.len()) * PAGE_SIZE) as u64;
         }
         Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_VALID);
-        Ok(Base::new(private))
+        // SAFETY: The pages are those of `memory`, which the caller keeps with the region.
+        Ok(unsafe { Base::new(private) })
     }
 }

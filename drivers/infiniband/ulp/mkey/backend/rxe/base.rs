@@ -17,7 +17,6 @@ use crate::{
 };
 use core::ptr::{self, NonNull};
 use kernel::{
-    error::to_result,
     ffi::{c_int, c_void},
     page::{PAGE_SHIFT, PAGE_SIZE},
     prelude::*,
@@ -38,9 +37,12 @@ unsafe impl Send for Base {}
 unsafe impl Sync for Base {}
 
 impl Base {
-    /// The caller sees to the type invariant.
-    pub(super) fn new(mr: NonNull<rxe_mr>) -> Self {
-        // INVARIANT: As required of the caller.
+    /// # Safety
+    ///
+    /// `mr` must be a region of pinned pages of `PAGE_SIZE`, or of all memory, and whoever keeps the
+    /// result must keep it from being freed.
+    pub(super) unsafe fn new(mr: NonNull<rxe_mr>) -> Self {
+        // INVARIANT: By the safety requirement.
         Self(mr)
     }
 
@@ -108,12 +110,6 @@ impl Base {
     pub(crate) fn atomic_write(&self, iova: u64, value: u64) -> c_int {
         // SAFETY: As for `atomic_op()`.
         unsafe { bindings::ib_mkey_rxe_stock_atomic_write(self.0.as_ptr(), iova, value) }
-    }
-
-    /// Writes caches back as stock rxe does.
-    pub(crate) fn flush(&self, iova: u64, len: u32) -> Result {
-        // SAFETY: As for `atomic_op()`.
-        to_result(unsafe { bindings::ib_mkey_rxe_stock_flush(self.0.as_ptr(), iova, len) })
     }
 
     /// What rxe's responder is told of an access that is not allowed.

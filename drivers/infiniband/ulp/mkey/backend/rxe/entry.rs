@@ -22,7 +22,7 @@ use crate::{
     device::CLIENT,
     key::Key,
     object::Bound,
-    rdma::{Mr, Pd},
+    rdma::{eopnotsupp, table, Mr, Pd},
 };
 use kernel::{
     error::from_result,
@@ -45,8 +45,11 @@ unsafe fn with_bound<T>(mr: *mut rxe_mr, access: impl FnOnce(&Bound) -> Result<T
     let mr = unsafe { Mr::from_raw(&raw mut (*mr).ibmr) };
     // Not `MkeyDevice::of()`: the self-test runs before the device is extended.
     let device = CLIENT.data(mr.device()).ok_or(EINVAL)?;
-    let guard = device.objects.read();
-    let object = guard.get(mr.index()).filter(|object| object.is(mr));
+    let guard = table::read();
+    let object = device
+        .objects
+        .get(mr.index(), &guard)
+        .filter(|object| object.is(mr));
     let bound = object.and_then(|object| object.bound.get(&guard));
     access(bound.ok_or(EINVAL)?)
 }
@@ -115,17 +118,14 @@ unsafe extern "C" fn ib_mkey_rxe_atomic_write(mr: *mut rxe_mr, iova: u64, value:
     unsafe { with_bound(mr, |bound| bound.atomic_write(iova, value)) }.unwrap_or(Base::DENIED)
 }
 
-// In place of `rxe_flush_pmem_iova()`.
+// In place of `rxe_flush_pmem_iova()`. No region of ours has the right to be flushed to persistence:
+// a key may describe more runs than can be flushed while a packet waits.
 #[no_mangle]
-unsafe extern "C" fn ib_mkey_rxe_flush(mr: *mut rxe_mr, iova: u64, length: c_uint) -> c_int {
+unsafe extern "C" fn ib_mkey_rxe_flush(_mr: *mut rxe_mr, _iova: u64, length: c_uint) -> c_int {
     if length == 0 {
         return 0;
     }
-    from_result(|| {
-        // SAFETY: rxe calls with a region that it holds a reference to.
-        unsafe { with_bound(mr, |bound| bound.flush(iova, length)) }?;
-        Ok(0)
-    })
+    eopnotsupp().to_errno()
 }
 
 // In place of `rxe_invalidate_mr()`: LOCAL_INV and SEND with invalidate unbind a key of the queue
@@ -144,10 +144,7 @@ unsafe extern "C" fn ib_mkey_rxe_invalidate(
             return Err(EINVAL);
         }
         let device = CLIENT.data(mr.device()).ok_or(EINVAL)?;
-        if device.hw.has_windows(mr) {
-            return Err(EINVAL);
-        }
-        Key::of(&device, mr, pd)?.unbind();
+        Key::of(&device, mr, pd)?.unbind()?;
         Ok(0)
     })
 }

@@ -9,13 +9,12 @@
  * notifier follows it.
  *
  * Locking: ib_mkey_rxe_lock serialises attaching and detaching. The data path
- * takes no lock here. A device pins this module (see ExtendedDevice) from before
+ * takes no lock here. A device pins this module (see MkeyDevice) from before
  * the first redirected call until after the last, so the replacements cannot be
  * unloaded while one runs.
  */
 
 #include <linux/ftrace.h>
-#include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/static_call.h>
@@ -33,6 +32,12 @@
 
 #define IB_MKEY_FTRACE_FLAGS (FTRACE_OPS_FL_SAVE_ARGS | \
 			      FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT)
+
+#if IS_BUILTIN(CONFIG_RDMA_RXE)
+#define RXE_PREFIX ""
+#else
+#define RXE_PREFIX "rdma_rxe:"
+#endif
 
 /* Targets of the static calls while rdma_rxe is not loaded. */
 static int no_check_range(struct rxe_mr *mr, u64 iova, size_t length)
@@ -87,27 +92,15 @@ enum rxe_function {
 	RXE_NUM_FUNCTIONS,
 };
 
-/* What rxe's own release function does: dereg_mr() waits for it. */
-static void mr_release(struct kref *ref)
-{
-	complete(&container_of(ref, struct rxe_pool_elem, ref_cnt)->complete);
-}
-
 static int redirected_invalidate(struct rxe_qp *qp, u32 key)
 {
-	struct rxe_pool_elem *elem;
+	struct rxe_mr *mr = ib_mkey_rxe_get_mr(qp->ibqp.device, key >> 8);
 	int ret;
 
-	rcu_read_lock();
-	elem = xa_load(&to_rdev(qp->ibqp.device)->mr_pool.xa, key >> 8);
-	if (elem && !kref_get_unless_zero(&elem->ref_cnt))
-		elem = NULL;
-	rcu_read_unlock();
-	if (!elem)
+	if (!mr)
 		return -EINVAL;
-
-	ret = ib_mkey_rxe_invalidate(elem->obj, qp->ibqp.pd, key);
-	kref_put(&elem->ref_cnt, mr_release);
+	ret = ib_mkey_rxe_invalidate(mr, qp->ibqp.pd, key);
+	ib_mkey_rxe_put_mr(mr);
 
 	return ret;
 }
@@ -119,13 +112,13 @@ static struct ib_mkey_rxe_hook {
 	bool registered;
 	struct ftrace_ops ops;
 } ib_mkey_rxe_hooks[RXE_NUM_FUNCTIONS] = {
-	[RXE_CHECK_RANGE] = { "rdma_rxe:mr_check_range", ib_mkey_rxe_check_range },
-	[RXE_COPY] = { "rdma_rxe:rxe_mr_copy", ib_mkey_rxe_copy },
-	[RXE_ATOMIC_OP] = { "rdma_rxe:rxe_mr_do_atomic_op", ib_mkey_rxe_atomic_op },
-	[RXE_ATOMIC_WRITE] = { "rdma_rxe:rxe_mr_do_atomic_write", ib_mkey_rxe_atomic_write },
-	[RXE_FLUSH] = { "rdma_rxe:rxe_flush_pmem_iova", ib_mkey_rxe_flush },
-	[RXE_INVALIDATE] = { "rdma_rxe:rxe_invalidate_mr", redirected_invalidate },
-	[RXE_COPY_DATA] = { "rdma_rxe:copy_data", NULL },
+	[RXE_CHECK_RANGE] = { RXE_PREFIX "mr_check_range", ib_mkey_rxe_check_range },
+	[RXE_COPY] = { RXE_PREFIX "rxe_mr_copy", ib_mkey_rxe_copy },
+	[RXE_ATOMIC_OP] = { RXE_PREFIX "rxe_mr_do_atomic_op", ib_mkey_rxe_atomic_op },
+	[RXE_ATOMIC_WRITE] = { RXE_PREFIX "rxe_mr_do_atomic_write", ib_mkey_rxe_atomic_write },
+	[RXE_FLUSH] = { RXE_PREFIX "rxe_flush_pmem_iova", ib_mkey_rxe_flush },
+	[RXE_INVALIDATE] = { RXE_PREFIX "rxe_invalidate_mr", redirected_invalidate },
+	[RXE_COPY_DATA] = { RXE_PREFIX "copy_data", NULL },
 };
 
 static DEFINE_MUTEX(ib_mkey_rxe_lock);
@@ -176,23 +169,6 @@ static void notrace ib_mkey_rxe_entry(unsigned long ip, unsigned long parent_ip,
 	ftrace_test_recursion_unlock(bit);
 }
 
-/*
- * kallsyms is not exported; a kprobe that is never armed for longer than this
- * gives the address of the function's ftrace site, past an ENDBR.
- */
-static unsigned long address_of(const char *symbol)
-{
-	struct kprobe probe = { .symbol_name = symbol };
-	unsigned long address;
-
-	if (register_kprobe(&probe))
-		return 0;
-	address = (unsigned long)probe.addr;
-	unregister_kprobe(&probe);
-
-	return address;
-}
-
 static void detach_locked(void)
 {
 	int i;
@@ -228,7 +204,7 @@ static int attach_locked(void)
 	for (i = 0; i < RXE_NUM_FUNCTIONS; i++) {
 		struct ib_mkey_rxe_hook *hook = &ib_mkey_rxe_hooks[i];
 
-		hook->address = address_of(hook->symbol);
+		hook->address = rust_helper_text_address(hook->symbol);
 		if (!hook->address)
 			return -ENOENT;
 	}
@@ -294,7 +270,7 @@ static struct notifier_block ib_mkey_rxe_nb = { .notifier_call = ib_mkey_rxe_not
 /**
  * ib_mkey_rxe_init() - redirect rdma_rxe, now or when it is loaded
  *
- * Return: 0, also while rdma_rxe is absent, or the error of ftrace.
+ * Return: 0, also while rdma_rxe is not loaded, or the error of ftrace.
  */
 int ib_mkey_rxe_init(void)
 {
@@ -307,7 +283,10 @@ int ib_mkey_rxe_init(void)
 	mutex_lock(&ib_mkey_rxe_lock);
 	err = ib_mkey_rxe_attached ? 0 : attach_locked();
 	mutex_unlock(&ib_mkey_rxe_lock);
-	if (err && err != -ENOENT) {
+	/* Not there: a module that may still come. */
+	if (err == -ENOENT && !IS_BUILTIN(CONFIG_RDMA_RXE))
+		err = 0;
+	if (err) {
 		unregister_module_notifier(&ib_mkey_rxe_nb);
 		return err;
 	}
@@ -379,15 +358,29 @@ struct rxe_mr *ib_mkey_rxe_to_mr(struct ib_mr *ibmr)
 	return to_rmr(ibmr);
 }
 
-/*
- * The MR of a pool index, or NULL. No reference is taken: the caller holds the
- * lock that keeps dereg_mr() out, see pins.rs.
- */
-struct rxe_mr *ib_mkey_rxe_find_mr(struct ib_device *ibdev, u32 index)
+/* The MR of a pool index with a reference, or NULL. */
+struct rxe_mr *ib_mkey_rxe_get_mr(struct ib_device *ibdev, u32 index)
 {
-	struct rxe_pool_elem *elem = xa_load(&to_rdev(ibdev)->mr_pool.xa, index);
+	struct rxe_pool_elem *elem;
+
+	rcu_read_lock();
+	elem = xa_load(&to_rdev(ibdev)->mr_pool.xa, index);
+	if (elem && !kref_get_unless_zero(&elem->ref_cnt))
+		elem = NULL;
+	rcu_read_unlock();
 
 	return elem ? elem->obj : NULL;
+}
+
+/* What rxe's own release function does: dereg_mr() waits for it. */
+static void mr_release(struct kref *ref)
+{
+	complete(&container_of(ref, struct rxe_pool_elem, ref_cnt)->complete);
+}
+
+void ib_mkey_rxe_put_mr(struct rxe_mr *mr)
+{
+	kref_put(&mr->elem.ref_cnt, mr_release);
 }
 
 bool ib_mkey_rxe_is_odp(struct rxe_mr *mr)

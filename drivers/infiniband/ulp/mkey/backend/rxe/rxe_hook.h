@@ -25,11 +25,15 @@ int ib_mkey_rxe_stock_copy_data(struct ib_pd *pd, int access, u32 lkey, u64 iova
 				void *addr, int length, enum rxe_mr_copy_dir dir);
 
 struct rxe_mr *ib_mkey_rxe_to_mr(struct ib_mr *ibmr);
-struct rxe_mr *ib_mkey_rxe_find_mr(struct ib_device *ibdev, u32 index);
+struct rxe_mr *ib_mkey_rxe_get_mr(struct ib_device *ibdev, u32 index);
+void ib_mkey_rxe_put_mr(struct rxe_mr *mr);
 bool ib_mkey_rxe_is_odp(struct rxe_mr *mr);
 int ib_mkey_rxe_num_mw(struct rxe_mr *mr);
 enum rxe_mr_state ib_mkey_rxe_state(struct rxe_mr *mr);
 void ib_mkey_rxe_set_state(struct rxe_mr *mr, enum rxe_mr_state state);
+
+/* rust/helpers/rdma.c */
+unsigned long rust_helper_text_address(const char *symbol);
 
 /* Rust: backend/rxe/entry.rs. In place of the stock function, for our MRs only. */
 int ib_mkey_rxe_check_range(struct rxe_mr *mr, u64 iova, size_t length);

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A kernel user of device memory and of keys, in C: what to call, in which
+ * order. Loading the module runs it once between two devices. It
+ * loads if every byte was where it should be, and fails to load otherwise.
+ */
+
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <rdma/ib_mkey.h>
+
+#include "mkey_ulp.h"
+
+static char *device = "rxe0";
+module_param(device, charp, 0444);
+MODULE_PARM_DESC(device, "RDMA device that asks");
+
+static char *peer = "rxe1";
+module_param(peer, charp, 0444);
+MODULE_PARM_DESC(peer, "RDMA device that has the memory");
+
+#define ALL_ACCESS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
+		    IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
+#define DM_LEN 4096
+#define HOST_LEN 4096
+
+/* Blocks of the strided key: a column of a matrix. */
+#define BLOCK 16
+#define STRIDE 48
+#define BLOCKS 32
+
+struct ulp {
+	struct ulp_link link;
+	/* Of the side that asks. */
+	struct ulp_side *here;
+	u8 *host;
+	u64 host_addr;
+	/* Of the peer. */
+	struct ulp_side *there;
+	struct ib_dm *dm;
+	struct ib_mr *dm_mr;
+	struct ib_mr *mkey;
+	u8 *matrix;
+	u64 matrix_addr;
+};
+
+/* Fails the caller with -EIO, and says where, unless something holds. */
+#define expect(condition)                                                    \
+	do {                                                                 \
+		if (!(condition)) {                                          \
+			pr_err("mkey_ulp: line %d: %s does not hold\n",      \
+			       __LINE__, #condition);                        \
+			return -EIO;                                         \
+		}                                                            \
+	} while (0)
+
+static int transfer(struct ulp_side *side, enum ib_wr_opcode opcode, u64 addr,
+		    u32 length, u32 lkey, u64 remote_addr, u32 rkey)
+{
+	struct ib_sge sge = { .addr = addr, .length = length, .lkey = lkey };
+	struct ib_rdma_wr wr = {
+		.wr = { .opcode = opcode, .sg_list = &sge, .num_sge = 1 },
+		.remote_addr = remote_addr,
+		.rkey = rkey,
+	};
+	enum ib_wc_status status;
+	int ret;
+
+	ret = ulp_run(side, &wr.wr, &status);
+	return ret ?: status;
+}
+
+/* A counter in device memory: added to from afar, read by the host. */
+static int counter(struct ulp *ulp)
+{
+	struct ib_sge sge = {
+		.addr = ulp->host_addr,
+		.length = sizeof(u64),
+		.lkey = ulp->here->pd->local_dma_lkey,
+	};
+	struct ib_atomic_wr wr = {
+		.wr = {
+			.opcode = IB_WR_ATOMIC_FETCH_AND_ADD,
+			.sg_list = &sge,
+			.num_sge = 1,
+		},
+		.compare_add = 7,
+		.rkey = ulp->dm_mr->rkey,
+	};
+	enum ib_wc_status status;
+	u64 value = 5;
+
+	expect(!ib_memcpy_to_dm(ulp->dm, 0, &value, sizeof(value)));
+	expect(!ulp_run(ulp->here, &wr.wr, &status));
+	expect(status == IB_WC_SUCCESS);
+	expect(*(u64 *)ulp->host == 5);
+	expect(!ib_memcpy_from_dm(&value, ulp->dm, 0, sizeof(value)));
+	expect(value == 12);
+
+	return 0;
+}
+
+/* Bytes through the lkey and the rkey of device memory. */
+static int staging(struct ulp *ulp)
+{
+	u32 lkey = ulp->here->pd->local_dma_lkey;
+	u8 bytes[100];
+	int i;
+
+	for (i = 0; i < 100; i++)
+		ulp->host[i] = i + 1;
+	expect(!transfer(ulp->here, IB_WR_RDMA_WRITE, ulp->host_addr, 100, lkey, 1001,
+			 ulp->dm_mr->rkey));
+	expect(!ib_memcpy_from_dm(bytes, ulp->dm, 1001, sizeof(bytes)));
+	expect(!memcmp(bytes, ulp->host, sizeof(bytes)));
+
+	return 0;
+}
+
+/* The other way: the peer sends what it has staged, by the lkey. */
+static int sending(struct ulp *ulp)
+{
+	struct ib_sge into = {
+		.addr = ulp->host_addr,
+		.length = 100,
+		.lkey = ulp->here->pd->local_dma_lkey,
+	};
+	struct ib_sge from = { .addr = 1001, .length = 100, .lkey = ulp->dm_mr->lkey };
+	struct ib_recv_wr recv = { .sg_list = &into, .num_sge = 1 };
+	struct ib_send_wr send = {
+		.opcode = IB_WR_SEND,
+		.sg_list = &from,
+		.num_sge = 1,
+	};
+	enum ib_wc_status status;
+	struct ib_wc wc;
+	u8 staged[100];
+
+	expect(!ib_memcpy_from_dm(staged, ulp->dm, 1001, sizeof(staged)));
+	memset(ulp->host, 0, 100);
+	expect(!ib_post_recv(ulp->here->qp, &recv, NULL));
+	expect(!ulp_run(ulp->there, &send, &status));
+	expect(status == IB_WC_SUCCESS);
+	while (!ib_poll_cq(ulp->here->cq, 1, &wc))
+		cond_resched();
+	expect(wc.status == IB_WC_SUCCESS);
+	expect(!memcmp(staged, ulp->host, sizeof(staged)));
+
+	return 0;
+}
+
+/* A column of a matrix by the local DMA lkey: one address, one length. */
+static int column(struct ulp *ulp)
+{
+	static const u64 repeat_count = BLOCKS;
+	struct ib_mkey_block block = {
+		.addr = ulp->matrix_addr,
+		.bytes_count = BLOCK,
+		.lkey = ulp->there->pd->local_dma_lkey,
+		.stride = { STRIDE },
+	};
+	struct ib_mkey_interleaved layout = {
+		.num_dims = 1,
+		.num_blocks = 1,
+		.repeat_count = &repeat_count,
+		.blocks = &block,
+	};
+	int i;
+
+	for (i = 0; i < HOST_LEN; i++) {
+		ulp->host[i] = i * 3 + 1;
+		ulp->matrix[i] = 0;
+	}
+	expect(!ib_bind_mkey_interleaved(ulp->mkey, &layout, ALL_ACCESS));
+	expect(!transfer(ulp->here, IB_WR_RDMA_WRITE, ulp->host_addr, BLOCK * BLOCKS,
+			 ulp->here->pd->local_dma_lkey, 0, ulp->mkey->rkey));
+	for (i = 0; i < HOST_LEN; i++) {
+		int row = i / STRIDE, byte = i % STRIDE;
+		bool inside = row < BLOCKS && byte < BLOCK;
+
+		expect(ulp->matrix[i] == (inside ? ulp->host[row * BLOCK + byte] : 0));
+	}
+
+	return 0;
+}
+
+/* Device memory and host memory under one key, then under none. */
+static int composite(struct ulp *ulp)
+{
+	u32 lkey = ulp->here->pd->local_dma_lkey;
+	struct ib_sge parts[] = {
+		{ .addr = 10, .length = 20, .lkey = ulp->dm_mr->lkey },
+		{
+			.addr = ulp->matrix_addr + 5,
+			.length = 30,
+			.lkey = ulp->there->pd->local_dma_lkey,
+		},
+	};
+	u8 head[20];
+	int i;
+
+	for (i = 0; i < 20; i++)
+		head[i] = 100 + i;
+	for (i = 0; i < 30; i++)
+		ulp->matrix[5 + i] = 200 + i;
+	expect(!ib_memcpy_to_dm(ulp->dm, 10, head, sizeof(head)));
+	expect(!ib_bind_mkey_list(ulp->mkey, parts, ARRAY_SIZE(parts), ALL_ACCESS));
+	/* What the key refers to stays. */
+	expect(ib_free_dm(ulp->dm) == -EBUSY);
+	expect(!transfer(ulp->here, IB_WR_RDMA_READ, ulp->host_addr, 50, lkey, 0,
+			 ulp->mkey->rkey));
+	expect(!memcmp(ulp->host, head, 20));
+	expect(!memcmp(ulp->host + 20, ulp->matrix + 5, 30));
+
+	expect(!ib_unbind_mkey(ulp->mkey));
+	expect(transfer(ulp->here, IB_WR_RDMA_READ, ulp->host_addr, 50, lkey, 0,
+			ulp->mkey->rkey) == IB_WC_REM_ACCESS_ERR);
+
+	return ulp_link_connect(&ulp->link);
+}
+
+/* What is refused, with which error. */
+static int refusals(struct ulp *ulp)
+{
+	struct ib_dm_alloc_attr none = { .length = 0 };
+	struct ib_dm_alloc_attr much = { .length = U32_MAX };
+	struct ib_dm_alloc_attr more = { .length = 1ULL << 32 };
+	struct ib_sge nothing = { .addr = 0, .length = 1, .lkey = 0xfffffe00 };
+	struct ib_sge outside = { .addr = DM_LEN, .length = 1, .lkey = ulp->dm_mr->lkey };
+	struct ib_mkey_caps caps;
+	u8 byte = 0;
+
+	expect(!ib_query_mkey_caps(ulp->there->device, &caps));
+	expect(caps.max_dm_size == ulp->there->device->attrs.max_dm_size);
+	expect(PTR_ERR(ib_alloc_dm(ulp->there->device, &none)) == -EINVAL);
+	expect(PTR_ERR(ib_alloc_dm(ulp->there->device, &much)) == -ENOMEM);
+	expect(PTR_ERR(ib_alloc_dm(ulp->there->device, &more)) == -EINVAL);
+	expect(PTR_ERR(ib_reg_dm_mr(ulp->there->pd, ulp->dm, 1, DM_LEN, ALL_ACCESS)) == -EINVAL);
+	expect(PTR_ERR(ib_reg_dm_mr(ulp->there->pd, ulp->dm, U64_MAX, 2, ALL_ACCESS)) == -EINVAL);
+	expect(ib_memcpy_to_dm(ulp->dm, DM_LEN, &byte, 1) == -EINVAL);
+	expect(ib_memcpy_from_dm(&byte, ulp->dm, U64_MAX, 1) == -EINVAL);
+	expect(ib_bind_mkey_list(ulp->mkey, &nothing, 1, ALL_ACCESS) == -ENOENT);
+	expect(ib_bind_mkey_list(ulp->mkey, &outside, 1, ALL_ACCESS) == -ERANGE);
+	expect(ib_bind_mkey_list(ulp->mkey, &outside, 3, ALL_ACCESS) == -ENOSPC);
+	expect(ib_bind_mkey_list(ulp->mkey, &outside, 1, IB_ACCESS_REMOTE_WRITE) == -EINVAL);
+	expect(ib_unbind_mkey(ulp->dm_mr) == -EINVAL);
+
+	return 0;
+}
+
+static int ulp_steps(struct ulp *ulp)
+{
+	struct ib_dm_alloc_attr attr = { .length = DM_LEN };
+	int ret;
+
+	ulp->dm = ib_alloc_dm(ulp->there->device, &attr);
+	if (IS_ERR(ulp->dm))
+		return PTR_ERR(ulp->dm);
+	ulp->dm_mr = ib_reg_dm_mr(ulp->there->pd, ulp->dm, 0, DM_LEN, ALL_ACCESS);
+	if (IS_ERR(ulp->dm_mr)) {
+		ret = PTR_ERR(ulp->dm_mr);
+		goto free_dm;
+	}
+	ulp->mkey = ib_alloc_mkey(ulp->there->pd, 2);
+	if (IS_ERR(ulp->mkey)) {
+		ret = PTR_ERR(ulp->mkey);
+		goto dereg_dm;
+	}
+
+	ret = counter(ulp) ?: staging(ulp) ?: sending(ulp) ?: column(ulp) ?:
+	      composite(ulp) ?: refusals(ulp);
+
+	ib_dereg_mr(ulp->mkey);
+dereg_dm:
+	ib_dereg_mr(ulp->dm_mr);
+free_dm:
+	if (ib_free_dm(ulp->dm)) {
+		pr_err("mkey_ulp: device memory is still in use\n");
+		ret = ret ?: -EBUSY;
+	}
+
+	return ret;
+}
+
+static int ulp(struct ib_device *devices[2])
+{
+	struct ulp ulp = {};
+	int ret = -ENOMEM;
+
+	ulp.here = &ulp.link.side[0];
+	ulp.there = &ulp.link.side[1];
+	ulp.host = kzalloc(HOST_LEN, GFP_KERNEL);
+	ulp.matrix = kzalloc(HOST_LEN, GFP_KERNEL);
+	if (!ulp.host || !ulp.matrix)
+		goto free;
+	ret = ulp_link_open(&ulp.link, devices);
+	if (ret) {
+		pr_err("mkey_ulp: no link from %s to %s: error %d\n", device, peer, ret);
+		goto free;
+	}
+
+	ulp.host_addr = ib_dma_map_single(devices[0], ulp.host, HOST_LEN, DMA_BIDIRECTIONAL);
+	ulp.matrix_addr = ib_dma_map_single(devices[1], ulp.matrix, HOST_LEN,
+					    DMA_BIDIRECTIONAL);
+	ret = ulp_steps(&ulp);
+	ib_dma_unmap_single(devices[1], ulp.matrix_addr, HOST_LEN, DMA_BIDIRECTIONAL);
+	ib_dma_unmap_single(devices[0], ulp.host_addr, HOST_LEN, DMA_BIDIRECTIONAL);
+	ulp_link_close(&ulp.link);
+free:
+	kfree(ulp.matrix);
+	kfree(ulp.host);
+	return ret;
+}
+
+/* A device of ib_core's stays while a client that was added to it is registered. */
+static struct ib_device *found[2];
+
+static int ulp_add(struct ib_device *ibdev)
+{
+	if (!strcmp(dev_name(&ibdev->dev), device))
+		found[0] = ibdev;
+	if (!strcmp(dev_name(&ibdev->dev), peer))
+		found[1] = ibdev;
+
+	return 0;
+}
+
+static void ulp_remove(struct ib_device *ibdev, void *data)
+{
+}
+
+static struct ib_client ulp_client = {
+	.name = "mkey_ulp",
+	.add = ulp_add,
+	.remove = ulp_remove,
+};
+
+static int __init mkey_ulp_init(void)
+{
+	int ret;
+
+	ret = ib_register_client(&ulp_client);
+	if (ret)
+		return ret;
+	ret = found[0] && found[1] ? ulp(found) : -ENODEV;
+	if (ret)
+		ib_unregister_client(&ulp_client);
+	else
+		pr_info("mkey_ulp: device memory and keys work from %s to %s\n", device,
+			peer);
+
+	return ret;
+}
+module_init(mkey_ulp_init);
+
+static void __exit mkey_ulp_exit(void)
+{
+	ib_unregister_client(&ulp_client);
+}
+module_exit(mkey_ulp_exit);
+
+MODULE_DESCRIPTION("Sample of a kernel user of RDMA device memory and memory keys");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* A queue pair on each of two devices, connected, for the sample. */
+#ifndef MKEY_ULP_H
+#define MKEY_ULP_H
+
+#include <rdma/ib_verbs.h>
+
+struct ulp_side {
+	struct ib_device *device;
+	struct ib_pd *pd;
+	struct ib_cq *cq;
+	struct ib_qp *qp;
+};
+
+struct ulp_link {
+	struct ulp_side side[2];
+};
+
+int ulp_link_open(struct ulp_link *link, struct ib_device *devices[2]);
+void ulp_link_close(struct ulp_link *link);
+int ulp_link_connect(struct ulp_link *link);
+int ulp_run(struct ulp_side *side, const struct ib_send_wr *wr,
+	    enum ib_wc_status *status);
+
+#endif /* MKEY_ULP_H */
