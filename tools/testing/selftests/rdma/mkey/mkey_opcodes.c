@@ -165,4 +165,93 @@ TEST_F(opcodes, read)
 	ASSERT_EQ(0, opcodes_run(&self->s, MKT_READ, variant));
 }
 
+/* many at once, as many as the responder keeps track of and more */
+TEST_F(opcodes, queued)
+{
+	static const enum mkt_op ops[] = { MKT_WRITE, MKT_READ, MKT_SEND };
+	struct mkt_end key[2] = {};
+	unsigned int o, i;
+
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, opcodes_bind(&self->s, &key[i], i, variant));
+	}
+	for (o = 0; o < ARRAY_SIZE(ops); o++) {
+		struct mkt_xfer xfer = {
+			.op = ops[o],
+			.end = { &key[0], &key[1] },
+			.offset = { 100 + o, 200 - o },
+			.length = 2 * mkt_mtu_bytes(variant->mtu) + 3,
+			.num_sge = 2,
+		};
+
+		ASSERT_EQ(0, mkt_arena_fill(
+			&self->s.arena[mkt_xfer_source(&xfer)],
+			&self->s.rng));
+		ASSERT_EQ(0, mkt_xfer_queue(&self->s.pair, &xfer, 40));
+	}
+	mkt_end_free(&key[0]);
+	mkt_end_free(&key[1]);
+}
+
+/* lists that have keys, regions and device memory in them, none of it aligned */
+TEST_F(opcodes, mixed_lists)
+{
+	static const enum mkt_op ops[] = { MKT_SEND, MKT_WRITE, MKT_READ };
+	static const struct {
+		unsigned int end;	/* region, key, device memory */
+		size_t offset, length;
+	} parts[] = {
+		{ 0, 100, 333 }, { 1, 7, 1200 }, { 2, 1001, 77 }, { 1, 0, 5 },
+		{ 0, 5000, 1 }, { 1, 900, 1801 },
+	};
+	struct mkt_setup *s = &self->s;
+	struct mkt_end here[3] = {}, there = {};
+	struct mkt_wr wr = {}, recv = {};
+	struct mkt_result result;
+	size_t p, i, done;
+	unsigned int o;
+
+	ASSERT_EQ(0, mkt_end_leaf(&here[0], &s->arena[0], 0));
+	ASSERT_EQ(0, opcodes_bind(s, &here[1], 0, variant));
+	ASSERT_EQ(0, mkt_end_leaf(&here[2], &s->arena[0], 2));
+	ASSERT_EQ(0, opcodes_bind(s, &there, 1, variant));
+	for (o = 0; o < ARRAY_SIZE(ops); o++) {
+		uint8_t *to = s->arena[1].expect, *from = s->arena[0].expect;
+
+		wr.op = ops[o];
+		wr.rkey = there.mr->rkey;
+		wr.num_sge = ARRAY_SIZE(parts);
+		ASSERT_EQ(0, mkt_arena_fill(&s->arena[ops[o] == MKT_READ],
+					    &s->rng));
+		for (p = 0, done = 0; p < ARRAY_SIZE(parts); p++) {
+			struct mkt_end *end = &here[parts[p].end];
+
+			wr.sge[p].addr = end->addr + parts[p].offset;
+			wr.sge[p].length = parts[p].length;
+			wr.sge[p].lkey = end->mr->lkey;
+			for (i = 0; i < parts[p].length; i++) {
+				uint32_t a = end->map.pos[parts[p].offset + i];
+				uint32_t b = there.map.pos[done++];
+
+				if (ops[o] == MKT_READ)
+					from[a] = to[b];
+				else
+					to[b] = from[a];
+			}
+		}
+		recv.num_sge = 1;
+		recv.sge[0].length = done;
+		recv.sge[0].lkey = there.mr->lkey;
+		ASSERT_EQ(0, mkt_exec(&s->pair, 0, &wr,
+				      ops[o] == MKT_SEND ? &recv : NULL,
+				      &result));
+		ASSERT_EQ(IBV_WC_SUCCESS, result.status);
+		ASSERT_EQ(0, mkt_arena_check(&s->arena[0]));
+		ASSERT_EQ(0, mkt_arena_check(&s->arena[1]));
+	}
+	for (i = 0; i < 3; i++)
+		mkt_end_free(&here[i]);
+	mkt_end_free(&there);
+}
+
 TEST_HARNESS_MAIN
