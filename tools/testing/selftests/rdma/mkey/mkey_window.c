@@ -106,6 +106,12 @@ static void window_use(struct __test_metadata *_metadata,
 {
 	struct ibv_mw *mw = ibv_alloc_mw(self->s.dev[1].pd, type);
 	struct mkt_qp *owner = &self->s.pair.end[1];
+	const struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	struct ibv_sge other = {
+		.addr = leaf->addr,
+		.length = 1,
+		.lkey = leaf->mr->lkey,
+	};
 
 	ASSERT_NE(NULL, mw);
 	ASSERT_EQ(0, mkt_bind_window(owner, mw, self->s.key[1], 0,
@@ -118,10 +124,13 @@ static void window_use(struct __test_metadata *_metadata,
 	EXPECT_EQ(EINVAL, ibv_dereg_mr(self->s.key[1]));
 	EXPECT_EQ(0, window_copy(&self->s, &self->end, mw->rkey, MKT_WRITE,
 				 11));
-	/* but there is nothing behind it any more */
-	EXPECT_EQ(0, ibmkey_unbind(self->s.key[1]));
-	EXPECT_EQ(0, window_refused(&self->s, mw->rkey));
+	/* nor does what it refers to change: the window would give its rights on that */
+	EXPECT_EQ(EBUSY, ibmkey_unbind(self->s.key[1]));
+	EXPECT_EQ(EBUSY, ibv_rereg_mr_sg(self->s.key[1], MKT_ACCESS_ALL, 1,
+					 &other));
+	EXPECT_EQ(0, window_copy(&self->s, &self->end, mw->rkey, MKT_READ, 5));
 	EXPECT_EQ(0, ibv_dealloc_mw(mw));
+	EXPECT_EQ(0, ibmkey_unbind(self->s.key[1]));
 }
 
 TEST_F(window, type_1)
