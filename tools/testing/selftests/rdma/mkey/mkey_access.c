@@ -201,6 +201,8 @@ TEST_F(access, beyond_the_end)
 		uint32_t length;
 	} ranges[] = {
 		{ 0, 1 }, { -7, 8 }, { -100, 101 }, { -4000, 4001 },
+		/* of several packets: none of them may arrive */
+		{ -3000, 3001 },
 		{ 1000000, 8 },
 	};
 	unsigned int i;

@@ -140,7 +140,7 @@ load_late() {
 
 # And what it says to be the cure is one.
 cure() {
-	links_delete && unload "${users[@]}" ib_uverbs ib_mkey && load && links_add && keys_work
+	unload "${users[@]}" ib_uverbs && load && keys_work
 }
 
 # rxe goes and comes back while ib_mkey stays.

@@ -258,6 +258,48 @@ TEST_F(window, invalidate_refused)
 	EXPECT_EQ(0, ibv_dealloc_pd(pd));
 }
 
+/*
+ * A buffer of device memory has a region that no program was given. Its key is
+ * the one before that of the first region that was registered: nobody can
+ * invalidate it by guessing the rest.
+ */
+TEST_F(window, hidden_region)
+{
+	struct ibv_alloc_dm_attr attr = { .length = 64 };
+	struct ibv_dm *dm = ibv_alloc_dm(self->s.dev[1].ctx, &attr);
+	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
+	struct mkt_wr add = {
+		.op = MKT_FETCH_ADD,
+		.sge[0] = {
+			.addr = self->s.plain[0].addr,
+			.length = 8,
+			.lkey = self->s.plain[0].mr->lkey,
+		},
+		.num_sge = 1,
+		.swap_add = 5,
+	};
+	unsigned int tag, bad = 0;
+	uint64_t counter = 0;
+	struct ibv_mr *mr;
+
+	ASSERT_NE(NULL, dm);
+	mr = ibv_reg_dm_mr(self->s.dev[1].pd, dm, 0, 64,
+			   MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED);
+	ASSERT_NE(NULL, mr);
+	for (tag = 0; tag < 256; tag++) {
+		inv.rkey = ((mr->rkey >> 8) - 1) << 8 | tag;
+		bad += mkt_status(&self->s.pair, 1, &inv) == IBV_WC_SUCCESS;
+		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	}
+	EXPECT_EQ(0, bad);
+	add.rkey = mr->rkey;
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &add));
+	EXPECT_EQ(0, ibv_memcpy_from_dm(&counter, dm, 0, sizeof(counter)));
+	EXPECT_EQ(5, counter);
+	EXPECT_EQ(0, ibv_dereg_mr(mr));
+	EXPECT_EQ(0, ibv_free_dm(dm));
+}
+
 /* to be flushed from afar is a right like the others */
 TEST_F(window, flush)
 {
