@@ -98,8 +98,8 @@ struct ib_mkey_block {
  * @repeat_count: repetitions in each dimension, outermost first, none zero
  * @blocks: the blocks, in the order in which their bytes follow each other
  *
- * For each index tuple come block 0's bytes, block 1's and so on; block b starts
- * at @addr + sum(index[d] * @stride[d]).
+ * For each index tuple come block 0's bytes, block 1's and so on. Block b starts
+ * at its address plus, for each dimension, the index times the block's stride.
  */
 struct ib_mkey_interleaved {
 	u32 num_dims;

@@ -18,10 +18,14 @@
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 
-/** IB_MKEY_MAX_DIMS - dimensions of an interleaved layout, at most */
+/**
+ * define IB_MKEY_MAX_DIMS - dimensions of an interleaved layout, at most
+ */
 #define IB_MKEY_MAX_DIMS 8
 
-/** IB_MKEY_MAX_ENTRIES - entries or blocks of one key, at most */
+/**
+ * define IB_MKEY_MAX_ENTRIES - entries or blocks of one key, at most
+ */
 #define IB_MKEY_MAX_ENTRIES 65536
 
 /*
@@ -29,25 +33,33 @@
  * of the 8 that an object can have, ib_mkey takes the later ones.
  */
 
-/** enum ib_mkey_device_methods - methods on UVERBS_OBJECT_DEVICE */
+/**
+ * enum ib_mkey_device_methods - methods on UVERBS_OBJECT_DEVICE
+ */
 enum ib_mkey_device_methods {
 	/** @IB_MKEY_METHOD_QUERY_CAPS: what the device can do with keys */
 	IB_MKEY_METHOD_QUERY_CAPS = (1U << UVERBS_ID_NS_SHIFT) + 6,
 };
 
-/** enum ib_mkey_query_caps_attrs - attributes of IB_MKEY_METHOD_QUERY_CAPS */
+/**
+ * enum ib_mkey_query_caps_attrs - attributes of IB_MKEY_METHOD_QUERY_CAPS
+ */
 enum ib_mkey_query_caps_attrs {
 	/** @IB_MKEY_ATTR_QUERY_CAPS_RESP: out, struct ib_uverbs_mkey_caps */
 	IB_MKEY_ATTR_QUERY_CAPS_RESP = (1U << UVERBS_ID_NS_SHIFT),
 };
 
-/** enum ib_mkey_dm_methods - methods on UVERBS_OBJECT_DM */
+/**
+ * enum ib_mkey_dm_methods - methods on UVERBS_OBJECT_DM
+ */
 enum ib_mkey_dm_methods {
 	/** @IB_MKEY_METHOD_DM_COPY: copy between host and device memory */
 	IB_MKEY_METHOD_DM_COPY = (1U << UVERBS_ID_NS_SHIFT) + 3,
 };
 
-/** enum ib_mkey_dm_copy_attrs - attributes of IB_MKEY_METHOD_DM_COPY */
+/**
+ * enum ib_mkey_dm_copy_attrs - attributes of IB_MKEY_METHOD_DM_COPY
+ */
 enum ib_mkey_dm_copy_attrs {
 	/** @IB_MKEY_ATTR_DM_COPY_HANDLE: idr, the UVERBS_OBJECT_DM */
 	IB_MKEY_ATTR_DM_COPY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
@@ -61,7 +73,9 @@ enum ib_mkey_dm_copy_attrs {
 	IB_MKEY_ATTR_DM_COPY_LENGTH,
 };
 
-/** enum ib_uverbs_mkey_dm_copy_dir - direction of IB_MKEY_METHOD_DM_COPY */
+/**
+ * enum ib_uverbs_mkey_dm_copy_dir - direction of IB_MKEY_METHOD_DM_COPY
+ */
 enum ib_uverbs_mkey_dm_copy_dir {
 	/** @IB_UVERBS_MKEY_DM_COPY_TO: from the caller's memory to the device's */
 	IB_UVERBS_MKEY_DM_COPY_TO,
@@ -69,7 +83,9 @@ enum ib_uverbs_mkey_dm_copy_dir {
 	IB_UVERBS_MKEY_DM_COPY_FROM,
 };
 
-/** enum ib_mkey_mr_methods - methods on UVERBS_OBJECT_MR */
+/**
+ * enum ib_mkey_mr_methods - methods on UVERBS_OBJECT_MR
+ */
 enum ib_mkey_mr_methods {
 	/** @IB_MKEY_METHOD_CREATE: create an unbound key */
 	IB_MKEY_METHOD_CREATE = (1U << UVERBS_ID_NS_SHIFT) + 1,
@@ -83,7 +99,9 @@ enum ib_mkey_mr_methods {
 	IB_MKEY_METHOD_QUERY,
 };
 
-/** enum ib_mkey_create_attrs - attributes of IB_MKEY_METHOD_CREATE */
+/**
+ * enum ib_mkey_create_attrs - attributes of IB_MKEY_METHOD_CREATE
+ */
 enum ib_mkey_create_attrs {
 	/** @IB_MKEY_ATTR_CREATE_HANDLE: idr, new UVERBS_OBJECT_MR */
 	IB_MKEY_ATTR_CREATE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
@@ -97,7 +115,9 @@ enum ib_mkey_create_attrs {
 	IB_MKEY_ATTR_CREATE_RESP_RKEY,
 };
 
-/** enum ib_mkey_bind_list_attrs - attributes of IB_MKEY_METHOD_BIND_LIST */
+/**
+ * enum ib_mkey_bind_list_attrs - attributes of IB_MKEY_METHOD_BIND_LIST
+ */
 enum ib_mkey_bind_list_attrs {
 	/** @IB_MKEY_ATTR_BIND_LIST_HANDLE: idr, the key (UVERBS_OBJECT_MR) */
 	IB_MKEY_ATTR_BIND_LIST_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
@@ -112,7 +132,9 @@ enum ib_mkey_bind_list_attrs {
 	IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES,
 };
 
-/** enum ib_mkey_bind_interleaved_attrs - attributes of IB_MKEY_METHOD_BIND_INTERLEAVED */
+/**
+ * enum ib_mkey_bind_interleaved_attrs - attributes of IB_MKEY_METHOD_BIND_INTERLEAVED
+ */
 enum ib_mkey_bind_interleaved_attrs {
 	/** @IB_MKEY_ATTR_BIND_INTERLEAVED_HANDLE: idr, the key (UVERBS_OBJECT_MR) */
 	IB_MKEY_ATTR_BIND_INTERLEAVED_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
@@ -132,13 +154,17 @@ enum ib_mkey_bind_interleaved_attrs {
 	IB_MKEY_ATTR_BIND_INTERLEAVED_NUM_BLOCKS,
 };
 
-/** enum ib_mkey_unbind_attrs - attributes of IB_MKEY_METHOD_UNBIND */
+/**
+ * enum ib_mkey_unbind_attrs - attributes of IB_MKEY_METHOD_UNBIND
+ */
 enum ib_mkey_unbind_attrs {
 	/** @IB_MKEY_ATTR_UNBIND_HANDLE: idr, the key (UVERBS_OBJECT_MR) */
 	IB_MKEY_ATTR_UNBIND_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 };
 
-/** enum ib_mkey_query_attrs - attributes of IB_MKEY_METHOD_QUERY */
+/**
+ * enum ib_mkey_query_attrs - attributes of IB_MKEY_METHOD_QUERY
+ */
 enum ib_mkey_query_attrs {
 	/** @IB_MKEY_ATTR_QUERY_HANDLE: idr, the key (UVERBS_OBJECT_MR) */
 	IB_MKEY_ATTR_QUERY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
@@ -192,7 +218,9 @@ struct ib_uverbs_mkey_block {
 	__u32 reserved;
 };
 
-/** enum ib_uverbs_mkey_cap_flags - bits of ib_uverbs_mkey_caps.flags */
+/**
+ * enum ib_uverbs_mkey_cap_flags - bits of ib_uverbs_mkey_caps.flags
+ */
 enum ib_uverbs_mkey_cap_flags {
 	/** @IB_UVERBS_MKEY_CAP_DM: standard device-memory verbs work */
 	IB_UVERBS_MKEY_CAP_DM = 1 << 0,
@@ -204,7 +232,9 @@ enum ib_uverbs_mkey_cap_flags {
 	IB_UVERBS_MKEY_CAP_ATOMIC = 1 << 3,
 };
 
-/** enum ib_uverbs_mkey_dm_class - bits of ib_uverbs_mkey_caps.dm_classes */
+/**
+ * enum ib_uverbs_mkey_dm_class - bits of ib_uverbs_mkey_caps.dm_classes
+ */
 enum ib_uverbs_mkey_dm_class {
 	/** @IB_UVERBS_MKEY_DM_HOST: RAM of the host, near the device */
 	IB_UVERBS_MKEY_DM_HOST = 1 << 0,
@@ -228,7 +258,9 @@ struct ib_uverbs_mkey_caps {
 	__u32 dm_classes;
 };
 
-/** enum ib_uverbs_mkey_kind - ib_uverbs_mkey_info.kind */
+/**
+ * enum ib_uverbs_mkey_kind - ib_uverbs_mkey_info.kind
+ */
 enum ib_uverbs_mkey_kind {
 	/** @IB_UVERBS_MKEY_UNBOUND: nothing is bound; every access fails */
 	IB_UVERBS_MKEY_UNBOUND,
