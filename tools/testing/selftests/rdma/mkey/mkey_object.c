@@ -6,6 +6,27 @@
 #include "mkey_harness.h"
 #include "raw.h"
 
+/*
+ * Tests skip what is not extended. Where ib_mkey is loaded (in time) that
+ * would be a module whose own test has failed, and all tests with it.
+ */
+TEST(extended)
+{
+	struct mkt_dev dev[2];
+	unsigned int i;
+
+	MKT_OPEN(dev);
+	if (access("/sys/module/ib_mkey", F_OK))
+		SKIP(return, "ib_mkey is not loaded");
+	for (i = 0; i < 2; i++) {
+		EXPECT_TRUE(dev[i].extended)
+		{
+			TH_LOG("%s is not", dev[i].name);
+		}
+		mkt_dev_close(&dev[i]);
+	}
+}
+
 FIXTURE(object)
 {
 	struct mkt_dev dev;
