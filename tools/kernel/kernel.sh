@@ -103,8 +103,9 @@ build_kernel() {
 	shift 2
 	mkdir -p "$dir/build"
 	if ! cat "$@" | cmp -s - "$dir/fragments"; then
+		# A later line wins; Kconfig says which did.
 		"${make[@]}" tinyconfig
-		(cd "$dir/build" && inroot "$src/scripts/kconfig/merge_config.sh" -m -O . .config "$@")
+		cat "$@" >>"$dir/build/.config"
 		"${make[@]}" olddefconfig
 		check_config "$dir/build/.config" "$@"
 		cat "$@" >"$dir/fragments"
