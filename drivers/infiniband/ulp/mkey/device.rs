@@ -51,11 +51,11 @@ pub(crate) struct MkeyDevice {
 
 impl MkeyDevice {
     fn new(device: &Device) -> Result<Arc<Self>> {
-        let module = ModulePin::new(&crate::THIS_MODULE)?;
+        let module = ModulePin::new(crate::this_module()?)?;
         let pd = OwnedPd::new(device, c"ib_mkey")?;
         let hw = Hw::probe(device, &pd)?;
         let pins = Pins::new()?;
-        let quota = Quota::new(*crate::module_parameters::max_dm_size.value())?;
+        let quota = Quota::new(crate::max_dm_size())?;
         Arc::pin_init(
             try_pin_init!(Self {
                 objects <- Table::new(),
@@ -236,7 +236,7 @@ impl DeviceOps for MkeyDevice {
     }
 
     fn pin(&self) -> Result<ModulePin> {
-        ModulePin::new(&crate::THIS_MODULE)
+        ModulePin::new(crate::this_module()?)
     }
 
     type Held = KVVec<Pin>;

@@ -15,7 +15,8 @@
 //! | `uapi.rs`, `uapi/` | the uverbs methods |
 //! | `kapi.rs`, `exports.c` | the kernel API |
 
-use kernel::prelude::*;
+use core::borrow::Borrow;
+use kernel::{prelude::*, sync::SetOnce};
 
 mod backend;
 #[path = "../../../../rust/bindings/mod.rs"]
@@ -48,6 +49,26 @@ module! {
     },
 }
 
+/// This module, from its initialisation on.
+static THIS: SetOnce<&'static ThisModule> = SetOnce::new();
+
+/// Returns this module.
+///
+/// # Errors
+///
+/// `ENODEV` before it is initialised.
+fn this_module() -> Result<&'static ThisModule> {
+    THIS.as_ref().copied().ok_or(ENODEV)
+}
+
+/// Returns the parameter. Linux 7.2 gives it as a reference, 7.3 as a value.
+fn max_dm_size() -> u64 {
+    fn value(parameter: impl Borrow<u64>) -> u64 {
+        *parameter.borrow()
+    }
+    value(module_parameters::max_dm_size.value())
+}
+
 // Fields are dropped in order: all devices before the redirection.
 struct IbMkey {
     _client: rdma::Registration<device::MkeyDevice>,
@@ -55,7 +76,8 @@ struct IbMkey {
 }
 
 impl kernel::Module for IbMkey {
-    fn init(_module: &'static ThisModule) -> Result<Self> {
+    fn init(module: &'static ThisModule) -> Result<Self> {
+        THIS.populate(module);
         if rdma::uverbs_is_loaded() {
             pr_warn!(
                 "ib_uverbs was loaded first: programs get no device memory or keys until it, and \
