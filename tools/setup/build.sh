@@ -75,10 +75,11 @@ build_user() {
 	done
 }
 
+# What was built is part of the key: make knows how to replace a part of it.
 setup_user() {
-	local stamp=$TOP/out/user/.built key
+	local stamp=$TOP/out/.user key
 	key=$(root_key)-$(tree_key "${USER_DIRS[@]}" tools/bench rust/layout include)
-	[[ $(cat "$stamp" 2>/dev/null) == "$key" ]] && return
+	[[ $(cat "$stamp" 2>/dev/null) == "$key-$(tree_key out/user)" ]] && return
 	step user "Libraries, tools, samples and selftests" "1-2 min" build_user
-	printf '%s' "$key" >"$stamp"
+	printf '%s' "$key-$(tree_key out/user)" >"$stamp"
 }

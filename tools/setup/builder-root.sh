@@ -90,7 +90,6 @@ setup_root() {
 	local dir
 	dir=$(root_dir)
 	is_complete "$dir" "${ROOT_FILES[@]}" && [[ -s $dir.toolchain ]] && return
-	need_root "Making the builder root"
 	find_mirror
 	step builder-root "Builder root: Debian $SUITE with compilers, Rust and RDMA tools from $MIRROR" "1-3 min" \
 		make_root "$dir"

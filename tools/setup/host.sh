@@ -27,7 +27,6 @@ setup_host() {
 	names=$(printf '%s\n' "${missing[@]}" | sort -u | tr '\n' ' ')
 	command -v apt-get >/dev/null ||
 		die "missing: $names(by Debian's names); this is not Debian or Ubuntu, so please install them and run the command again"
-	need_root "Installing ${names% }"
 	# shellcheck disable=SC2086 # a list of names
 	step host-packages "Packages of this machine: ${names% }" "1 min" install_packages $names
 	for c in "${!HOST_NEEDS[@]}"; do

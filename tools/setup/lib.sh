@@ -40,6 +40,9 @@ need_root() {
 	sudo -v || die "$1 needs root and sudo refused"
 }
 
+# A long step must not find that the password has to be given again.
+keep_root() { (($(id -u) == 0)) || sudo -n -v 2>/dev/null || true; }
+
 # One set-up at a time for one cache; a second one waits, and says so. The lock
 # goes away with the process that holds it, however it ends.
 lock_cache() {
@@ -140,6 +143,7 @@ step() {
 	shift 3
 	mkdir -p "$LOGS"
 	say "==> $what (usually $usual)"
+	need_root "This step"
 	if [[ $V == 1 ]]; then
 		set -m
 		(set -e; trap - EXIT INT TERM HUP; "$@") </dev/null > >(tee "$log" >&2) 2>&1 &
@@ -152,6 +156,7 @@ step() {
 	while kill -0 "$STEP_PID" 2>/dev/null; do
 		[[ $V == 1 ]] || progress "$name" $((SECONDS - start)) "$log"
 		tick=$((tick + 1))
+		((tick % 60 != 0)) || keep_root
 		if ((tick < 5)); then sleep 0.2; else sleep 1; fi
 	done
 	wait "$STEP_PID" || rc=$?

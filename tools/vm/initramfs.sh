@@ -7,9 +7,9 @@
 
 INIT_MODULES=(virtio_pci 9pnet_virtio 9p)
 
-# initramfs_path KERNEL_DIR
-initramfs_path() {
-	printf '%s/initramfs-%s.cpio' "$1" "$(
+# initramfs_dir KERNEL_DIR
+initramfs_dir() {
+	printf '%s/initramfs-%s' "$1" "$(
 		{
 			cat "$TOP/tools/vm/init" "$1/release" "$(root_dir).complete"
 			declare -f make_initramfs
@@ -17,9 +17,10 @@ initramfs_path() {
 	)"
 }
 
-# Runs in the builder root: make_initramfs KERNEL_DIR OUTPUT
+# Runs in the builder root: make_initramfs KERNEL_DIR OUTPUT-DIR
 make_initramfs() {
-	local dir=$1 out=$2 release tmp m path
+	local dir=$1 out=$2/initramfs.cpio release tmp m path
+	mkdir -p "$2"
 	release=$(cat "$dir/release")
 	tmp=$(mktemp -d)
 	mkdir -p "$tmp/bin" "$tmp/modules"
@@ -39,18 +40,18 @@ make_initramfs() {
 		echo "$m"
 	done <"$tmp/list" >"$tmp/modules/order"
 	rm "$tmp/list"
-	(cd "$tmp" && find . | cpio -o -H newc --quiet --owner=0:0) >"$out.tmp"
+	(cd "$tmp" && find . | cpio -o -H newc --quiet --owner=0:0) >"$out"
 	rm -rf "$tmp"
-	mv "$out.tmp" "$out"
 }
 
 setup_initramfs() {
 	local dir=$1 out
-	out=$(initramfs_path "$dir")
-	[[ -s $out ]] && return
-	rm -f "$dir"/initramfs-*
+	out=$(initramfs_dir "$dir")
+	is_complete "$out" && return
+	rm -rf "$dir"/initramfs-*
 	step initramfs "Initramfs of $K_ID" "1 s" "$TOP/tools/setup/inroot" bash -euo pipefail -c "
 		TOP=$(printf %q "$TOP") INIT_MODULES=(${INIT_MODULES[*]})
 		$(declare -f make_initramfs)
 		make_initramfs \"\$@\"" - "$dir" "$out"
+	record "$out"
 }
