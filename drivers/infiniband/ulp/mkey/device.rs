@@ -257,8 +257,8 @@ impl DeviceOps for MkeyDevice {
 }
 
 /// Limits and features of a device.
-pub(crate) fn caps(device: &MkeyDevice) -> bindings::ib_uverbs_mkey_caps {
-    bindings::ib_uverbs_mkey_caps {
+pub(crate) fn caps(device: &MkeyDevice) -> bindings::ib_mkey_caps {
+    bindings::ib_mkey_caps {
         max_dm_size: device.quota.limit(),
         flags: u64::from(
             bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_DM

@@ -15,7 +15,6 @@ use crate::{
     device::{self, MkeyDevice},
     dm::Buffer,
     key::{self, Key},
-    layout::{Block, Entry},
     rdma::{device::DeviceOps, same_types, Access, Device, Dm, Mr, OwnedMr, Pd},
 };
 use core::slice;
@@ -155,13 +154,11 @@ unsafe extern "C" fn ib_bind_mkey_list(
     let bind = |key: &Key<'_>| {
         let access = Access::checked(key.mr().device(), access)?;
         let mut description = key.describe(num_sge, access)?;
-        let mut list = KVVec::with_capacity(num_sge as usize, GFP_KERNEL)?;
         // SAFETY: The caller gives `num_sge` entries, and `describe()` refused none.
         for sge in unsafe { slice::from_raw_parts(sg_list, num_sge as usize) } {
-            let leaf = description.leaf(sge.lkey)?;
-            list.push(Entry::new(leaf, sge.addr, sge.length.into()), GFP_KERNEL)?;
+            description.range(sge.lkey, sge.addr, sge.length.into())?;
         }
-        description.bind_list(list)?;
+        description.bind_list()?;
         Ok(0)
     };
     // SAFETY: The caller gives a key.
@@ -179,7 +176,6 @@ unsafe extern "C" fn ib_bind_mkey_interleaved(
     let bind = |key: &Key<'_>| {
         let access = Access::checked(key.mr().device(), access)?;
         let mut description = key.describe(layout.num_blocks, access)?;
-        let mut list = KVVec::with_capacity(layout.num_blocks as usize, GFP_KERNEL)?;
         if layout.num_dims == 0 || layout.num_dims > bindings::IB_MKEY_MAX_DIMS {
             return Err(EINVAL);
         }
@@ -191,11 +187,9 @@ unsafe extern "C" fn ib_bind_mkey_interleaved(
             )
         };
         for block in blocks {
-            let leaf = description.leaf(block.lkey)?;
-            let block = Block::new(leaf, block.addr, block.bytes_count, block.stride);
-            list.push(block, GFP_KERNEL)?;
+            description.block(block.lkey, block.addr, block.bytes_count, block.stride)?;
         }
-        description.bind_interleaved(repeat_count, list)?;
+        description.bind_interleaved(repeat_count)?;
         Ok(0)
     };
     // SAFETY: The caller gives a key.
@@ -220,18 +214,8 @@ unsafe extern "C" fn ib_query_mkey_caps(
     from_result(|| {
         // SAFETY: The caller gives a registered device.
         let device = MkeyDevice::of(unsafe { Device::from_raw(device) })?;
-        let known = device::caps(&device);
         // SAFETY: The caller gives a place for the answer.
-        unsafe {
-            *caps = bindings::ib_mkey_caps {
-                max_dm_size: known.max_dm_size,
-                flags: known.flags,
-                max_entries: known.max_entries,
-                max_dims: known.max_dims,
-                max_depth: known.max_depth,
-                dm_classes: known.dm_classes,
-            };
-        }
+        unsafe { *caps = device::caps(&device) };
         Ok(0)
     })
 }

@@ -8,10 +8,11 @@
 use crate::{
     backend::{Backend, Named},
     device::MkeyDevice,
-    layout::{Block, Entry, Interleaved, List},
+    layout::{Block, Entry, Interleaved, List, MAX_DIMS},
     object::{Bound, KLayout, Kind, Leaf, Object},
     rdma::{eopnotsupp, mr::Right, table, Access, Device, Mr, OwnedMr, Pd},
 };
+use core::mem;
 use kernel::{prelude::*, rbtree::RBTree, sync::Arc};
 
 /// Entries or blocks of one key, at most.
@@ -88,6 +89,9 @@ impl<'a> Key<'a> {
             access,
             leaves: KVVec::new(),
             by_lkey: RBTree::new(),
+            count: count as usize,
+            entries: KVVec::new(),
+            blocks: KVVec::new(),
         })
     }
 
@@ -140,6 +144,9 @@ pub(crate) struct Description<'a> {
     access: Access,
     leaves: KVVec<Leaf>,
     by_lkey: RBTree<u32, u32>,
+    count: usize,
+    entries: KVVec<Entry>,
+    blocks: KVVec<Block>,
 }
 
 impl Description<'_> {
@@ -149,7 +156,7 @@ impl Description<'_> {
     ///
     /// `ENOENT`, `EINVAL` for a region of another protection domain, `EOPNOTSUPP` for one that
     /// cannot be a leaf, `ENOMEM`.
-    pub(crate) fn leaf(&mut self, lkey: u32) -> Result<u32> {
+    fn leaf(&mut self, lkey: u32) -> Result<u32> {
         if let Some(index) = self.by_lkey.get(&lkey) {
             return Ok(*index);
         }
@@ -164,22 +171,46 @@ impl Description<'_> {
         Ok(index)
     }
 
-    /// Binds a list of ranges.
+    /// Adds a range of what `lkey` names. As for [`Self::leaf`].
+    pub(crate) fn range(&mut self, lkey: u32, addr: u64, length: u64) -> Result {
+        let entry = Entry::new(self.leaf(lkey)?, addr, length);
+        if self.entries.is_empty() {
+            self.entries.reserve(self.count, GFP_KERNEL_ACCOUNT)?;
+        }
+        Ok(self.entries.push(entry, GFP_KERNEL_ACCOUNT)?)
+    }
+
+    /// Adds a block of what `lkey` names. As for [`Self::leaf`].
+    pub(crate) fn block(
+        &mut self,
+        lkey: u32,
+        addr: u64,
+        bytes_count: u64,
+        stride: [i64; MAX_DIMS],
+    ) -> Result {
+        let block = Block::new(self.leaf(lkey)?, addr, bytes_count, stride);
+        if self.blocks.is_empty() {
+            self.blocks.reserve(self.count, GFP_KERNEL_ACCOUNT)?;
+        }
+        Ok(self.blocks.push(block, GFP_KERNEL_ACCOUNT)?)
+    }
+
+    /// Binds the ranges, one after another.
     ///
     /// # Errors
     ///
-    /// Those of [`crate::layout::Error`], `ERANGE` and `EACCES` as [`Bound::new`] has
-    /// them, and `EBUSY` while a memory window is bound to the key.
-    pub(crate) fn bind_list(self, entries: KVVec<Entry>) -> Result {
+    /// Those of [`crate::layout::Error`], `ERANGE` and `EACCES` as [`Bound::new`] has them, and
+    /// `EBUSY` while a memory window is bound to the key.
+    pub(crate) fn bind_list(mut self) -> Result {
+        let entries = mem::take(&mut self.entries);
         self.bind(KLayout::List(List::new(entries)?))
     }
 
-    /// Binds blocks that repeat. As for [`Self::bind_list`].
-    pub(crate) fn bind_interleaved(self, repeat_count: &[u64], blocks: KVVec<Block>) -> Result {
-        self.bind(KLayout::Interleaved(Interleaved::new(
-            repeat_count,
-            blocks,
-        )?))
+    /// Binds the blocks, repeated. As for [`Self::bind_list`].
+    pub(crate) fn bind_interleaved(mut self, repeat_count: &[u64]) -> Result {
+        let blocks = mem::take(&mut self.blocks);
+        let layout = Interleaved::new(repeat_count, blocks)?;
+        self.bind(KLayout::Interleaved(layout))
     }
 
     fn bind(self, layout: KLayout) -> Result {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The uverbs methods, called by the tables in `uapi/uverbs_table.c`.
+//! What the uverbs methods in `uapi/uverbs_table.c` have beyond the kernel API: descriptions and
+//! device memory that a program has in its own memory.
 //!
 //! Pointers become references here and nowhere else; what follows is safe.
 
@@ -13,16 +14,16 @@ use crate::{
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_UNBOUND as KIND_UNBOUND, ib_uverbs_mkey_sge as UapiSge,
     },
-    device::{self, MkeyDevice},
+    device::MkeyDevice,
     dm::Buffer,
     kapi::with_key,
-    key::{self, Key},
-    layout::{Block, Entry, Layout, MAX_DIMS},
+    key::Key,
+    layout::{Layout, MAX_DIMS},
     object::Bound,
     rdma::{
         same_types,
         uapi::{read_array, write_array},
-        Access, Device, Dm, Pd,
+        Access, Device, Dm,
     },
 };
 use kernel::{
@@ -30,18 +31,6 @@ use kernel::{
     ffi::c_int,
     prelude::*, //
 };
-
-#[no_mangle]
-unsafe extern "C" fn ib_mkey_uapi_create(
-    pd: *mut bindings::ib_pd,
-    max_entries: u32,
-) -> *mut bindings::ib_mr {
-    // SAFETY: uverbs holds the protection domain.
-    let pd = unsafe { Pd::from_raw(pd) };
-    MkeyDevice::of(pd.device())
-        .and_then(|device| key::create(&device, pd, max_entries))
-        .map_or_else(|err| err.to_ptr(), |mr| mr.into_raw())
-}
 
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_uapi_bind_list(
@@ -52,16 +41,13 @@ unsafe extern "C" fn ib_mkey_uapi_bind_list(
 ) -> c_int {
     let bind = |key: &Key<'_>| {
         let mut description = key.describe(num_entries, Access::from_raw(access))?;
-        let mut list = KVVec::with_capacity(num_entries as usize, GFP_KERNEL_ACCOUNT)?;
         read_array(entries, num_entries, |sge: UapiSge| {
             if sge.reserved != 0 {
                 return Err(EINVAL);
             }
-            let leaf = description.leaf(sge.lkey)?;
-            list.push(Entry::new(leaf, sge.addr, sge.length), GFP_KERNEL_ACCOUNT)?;
-            Ok(())
+            description.range(sge.lkey, sge.addr, sge.length)
         })?;
-        description.bind_list(list)?;
+        description.bind_list()?;
         Ok(0)
     };
     // SAFETY: uverbs holds the handle, so that the region is not deregistered.
@@ -81,34 +67,18 @@ unsafe extern "C" fn ib_mkey_uapi_bind_interleaved(
     let repeat_count = unsafe { core::slice::from_raw_parts(repeat_count, num_dims as usize) };
     let bind = |key: &Key<'_>| {
         let mut description = key.describe(num_blocks, Access::from_raw(access))?;
-        let mut list = KVVec::with_capacity(num_blocks as usize, GFP_KERNEL_ACCOUNT)?;
         read_array(blocks, num_blocks, |block: UapiBlock| {
             let unused = block.stride.iter().skip(repeat_count.len());
             if block.reserved != 0 || unused.into_iter().any(|stride| *stride != 0) {
                 return Err(EINVAL);
             }
-            let leaf = description.leaf(block.lkey)?;
-            list.push(
-                Block::new(leaf, block.addr, block.bytes_count, block.stride),
-                GFP_KERNEL_ACCOUNT,
-            )?;
-            Ok(())
+            description.block(block.lkey, block.addr, block.bytes_count, block.stride)
         })?;
-        description.bind_interleaved(repeat_count, list)?;
+        description.bind_interleaved(repeat_count)?;
         Ok(0)
     };
     // SAFETY: uverbs holds the handle, so that the region is not deregistered.
     from_result(|| unsafe { with_key(mkey, bind) })
-}
-
-#[no_mangle]
-unsafe extern "C" fn ib_mkey_uapi_unbind(mkey: *mut bindings::ib_mr) -> c_int {
-    let unbind = |key: &Key<'_>| {
-        key.unbind()?;
-        Ok(0)
-    };
-    // SAFETY: uverbs holds the handle, so that the region is not deregistered.
-    from_result(|| unsafe { with_key(mkey, unbind) })
 }
 
 /// Describes entry or block `index` as it was bound.
@@ -189,20 +159,6 @@ unsafe extern "C" fn ib_mkey_uapi_query(
 }
 
 #[no_mangle]
-unsafe extern "C" fn ib_mkey_uapi_query_caps(
-    ibdev: *mut bindings::ib_device,
-    caps: *mut bindings::ib_uverbs_mkey_caps,
-) -> c_int {
-    from_result(|| {
-        // SAFETY: uverbs calls with the device of an open context.
-        let device = MkeyDevice::of(unsafe { Device::from_raw(ibdev) })?;
-        // SAFETY: The C half gives the structure.
-        unsafe { *caps = device::caps(&device) };
-        Ok(0)
-    })
-}
-
-#[no_mangle]
 unsafe extern "C" fn ib_mkey_uapi_dm_copy(
     dm: *mut bindings::ib_dm,
     to_dm: bool,
@@ -228,11 +184,8 @@ unsafe extern "C" fn ib_mkey_uapi_dm_copy(
 }
 
 same_types!(
-    ib_mkey_uapi_create,
     ib_mkey_uapi_bind_list,
     ib_mkey_uapi_bind_interleaved,
-    ib_mkey_uapi_unbind,
     ib_mkey_uapi_query,
-    ib_mkey_uapi_query_caps,
     ib_mkey_uapi_dm_copy,
 );

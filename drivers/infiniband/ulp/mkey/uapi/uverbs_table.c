@@ -7,22 +7,32 @@
 #define UVERBS_MODULE_NAME ib_mkey
 #include <rdma/uverbs_named_ioctl.h>
 #include <rdma/uverbs_std_types.h>
+#include <rdma/ib_mkey.h>
 
 #include "uverbs_table.h"
 
 static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY_CAPS)(struct uverbs_attr_bundle *attrs)
 {
-	struct ib_uverbs_mkey_caps caps = {};
+	struct ib_uverbs_mkey_caps caps;
 	struct ib_ucontext *context;
+	struct ib_mkey_caps known;
 	int ret;
 
 	context = ib_uverbs_get_ucontext(attrs);
 	if (IS_ERR(context))
 		return PTR_ERR(context);
 
-	ret = ib_mkey_uapi_query_caps(context->device, &caps);
+	ret = ib_query_mkey_caps(context->device, &known);
 	if (ret)
 		return ret;
+	caps = (struct ib_uverbs_mkey_caps){
+		.max_dm_size = known.max_dm_size,
+		.flags = known.flags,
+		.max_entries = known.max_entries,
+		.max_dims = known.max_dims,
+		.max_depth = known.max_depth,
+		.dm_classes = known.dm_classes,
+	};
 
 	return uverbs_copy_to_struct_or_zero(attrs, IB_MKEY_ATTR_QUERY_CAPS_RESP,
 					     &caps, sizeof(caps));
@@ -64,7 +74,7 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_CREATE)(struct uverbs_attr_bundle *attr
 	if (ret)
 		return ret;
 
-	mr = ib_mkey_uapi_create(pd, max_entries);
+	mr = ib_alloc_mkey(pd, max_entries);
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
 
@@ -152,8 +162,7 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND_INTERLEAVED)(struct uverbs_attr_bu
 
 static int UVERBS_HANDLER(IB_MKEY_METHOD_UNBIND)(struct uverbs_attr_bundle *attrs)
 {
-	return ib_mkey_uapi_unbind(uverbs_attr_get_obj(attrs,
-						       IB_MKEY_ATTR_UNBIND_HANDLE));
+	return ib_unbind_mkey(uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_UNBIND_HANDLE));
 }
 
 static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY)(struct uverbs_attr_bundle *attrs)

@@ -13,18 +13,14 @@ void ib_mkey_uapi_chain(struct uapi_definition chain[3],
 			const struct uapi_definition *first);
 
 /* Rust: uapi.rs */
-struct ib_mr *ib_mkey_uapi_create(struct ib_pd *pd, u32 max_entries);
 int ib_mkey_uapi_bind_list(struct ib_mr *mkey, u32 access, u64 entries,
 			   u32 num_entries);
 int ib_mkey_uapi_bind_interleaved(struct ib_mr *mkey, u32 access,
 				  const u64 *repeat_count, u32 num_dims,
 				  u64 blocks, u32 num_blocks);
-int ib_mkey_uapi_unbind(struct ib_mr *mkey);
 int ib_mkey_uapi_query(struct ib_mr *mkey, struct ib_uverbs_mkey_info *info,
 		       u64 repeat_count[IB_MKEY_MAX_DIMS], u64 blocks,
 		       u32 num_blocks);
-int ib_mkey_uapi_query_caps(struct ib_device *ibdev,
-			    struct ib_uverbs_mkey_caps *caps);
 int ib_mkey_uapi_dm_copy(struct ib_dm *dm, bool to_dm, u64 offset, u64 addr,
 			 u64 length);
 
