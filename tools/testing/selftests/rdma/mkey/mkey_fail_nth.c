@@ -13,6 +13,9 @@ FIXTURE(fail_nth)
 {
 	struct mkt_commands c;
 	int fd;			/* /proc/thread-self/fail-nth */
+	struct mkt_ioctl cmd;	/* what is run */
+	struct ibv_dm *dm;
+	struct ibv_mr *mr;
 };
 
 static void fail_write(const char *path, const char *text)
@@ -69,28 +72,42 @@ static bool fail_happened(int fd)
 	return false;
 }
 
-/* runs a command with one fault after another; returns how many there were */
-static int fail_sweep(FIXTURE_DATA(fail_nth) *self,
-		      int (*run)(FIXTURE_DATA(fail_nth) *self, int fd))
+/* what is swept; only run() has faults */
+struct fail_op {
+	int (*before)(FIXTURE_DATA(fail_nth) *self);
+	int (*run)(FIXTURE_DATA(fail_nth) *self);
+	/* undoes it, and looks whether it left things as @err says */
+	int (*after)(FIXTURE_DATA(fail_nth) *self, int err);
+};
+
+/* one fault after another until none comes any more; returns how many came */
+static int fail_sweep(FIXTURE_DATA(fail_nth) *self, const struct fail_op *op)
 {
 	unsigned int nth, faults = 0;
 
 	for (nth = 1; nth < 10000; nth++) {
 		bool happened;
-		int err;
+		int err, seen;
 
-		err = fail_arm(self->fd, nth);
-		if (err)
-			return -err;
-		err = run(self, self->fd);
-		happened = fail_happened(self->fd);
-		faults += happened;
-		if (err && !happened) {
-			mkt_diag("%s without a fault", strerror(err));
+		err = op->before ? op->before(self) : 0;
+		if (!err)
+			err = fail_arm(self->fd, nth);
+		if (err) {
+			mkt_diag("before fault %u: %s", nth, strerror(err));
 			return -err;
 		}
-		if (err && err != ENOMEM && err != EFAULT) {
-			mkt_diag("%s for fault %u", strerror(err), nth);
+		err = op->run(self);
+		happened = fail_happened(self->fd);
+		faults += happened;
+		seen = op->after ? op->after(self, err) : 0;
+		if (seen) {
+			mkt_diag("after fault %u (%s): %s", nth, strerror(err),
+				 strerror(seen));
+			return -seen;
+		}
+		if (err && (!happened || (err != ENOMEM && err != EFAULT))) {
+			mkt_diag("%s for fault %u%s", strerror(err), nth,
+				 happened ? "" : ", which did not come");
 			return -err;
 		}
 		if (!happened)
@@ -107,152 +124,197 @@ static int fail_command(FIXTURE_DATA(fail_nth) *self, enum mkt_what what)
 	return mkt_ioctl_run(self->c.dev.ctx, &cmd);
 }
 
-static bool fail_kind_is(FIXTURE_DATA(fail_nth) *self, uint32_t kind)
+static int fail_run_command(FIXTURE_DATA(fail_nth) *self)
 {
-	return !fail_command(self, QUERY) && self->c.info.kind == kind;
+	return mkt_ioctl_run(self->c.dev.ctx, &self->cmd);
 }
 
-/* a key that comes of it goes again, with the faults that are left */
-static int fail_create(FIXTURE_DATA(fail_nth) *self, int fd)
+static int fail_create(FIXTURE_DATA(fail_nth) *self)
+{
+	mkt_command_build(&self->c, &self->cmd, CREATE);
+	return 0;
+}
+
+static int fail_created(FIXTURE_DATA(fail_nth) *self, int err)
 {
 	struct mkt_ioctl cmd;
 
-	mkt_command_build(&self->c, &cmd, CREATE);
-	return mkt_command_run(&self->c, &cmd);
+	if (err)
+		return 0;
+	mkt_raw_mr_destroy(&cmd, self->cmd.attr[0].data);
+	return mkt_ioctl_run(self->c.dev.ctx, &cmd);
 }
 
 TEST_F(fail_nth, create)
 {
+	static const struct fail_op op = {
+		fail_create, fail_run_command, fail_created,
+	};
 	int before = mkt_dev_count(&self->c.dev, "mr");
 
-	EXPECT_LT(0, fail_sweep(self, fail_create));
-	/* the one whose destruction failed is destroyed on exit */
+	EXPECT_LT(0, fail_sweep(self, &op));
 	if (before >= 0) {
-		EXPECT_GE(before + 1, mkt_dev_count(&self->c.dev, "mr"));
+		EXPECT_EQ(before, mkt_dev_count(&self->c.dev, "mr"));
 	}
 }
 
-/* binds over the other kind of layout, which stays if it fails */
-static int fail_bind(FIXTURE_DATA(fail_nth) *self, int fd,
-		     enum mkt_what what, enum mkt_what other, uint32_t other_is,
-		     uint32_t is)
+/* bound over the other kind of layout, which stays if that fails */
+static int fail_list(FIXTURE_DATA(fail_nth) *self)
 {
-	struct mkt_ioctl cmd;
-	bool happened;
-	char text[16] = {};
-	int err;
-
-	/* unharmed: what is there before */
-	if (pread(fd, text, sizeof(text) - 1, 0) <= 0 || fail_arm(fd, 0))
-		return EIO;
-	if (fail_command(self, other))
-		return EIO;
-	mkt_command_build(&self->c, &cmd, what);
-	if (fail_arm(fd, atoi(text)))
-		return EIO;
-	err = mkt_ioctl_run(self->c.dev.ctx, &cmd);
-	happened = fail_happened(fd);
-	if (!fail_kind_is(self, err ? other_is : is))
-		return EBADMSG;
-	/* as it was found, for the one who looks whether a fault came */
-	if (!happened && fail_arm(fd, 1000000))
-		return EIO;
-	return err;
+	mkt_command_build(&self->c, &self->cmd, BIND_LIST);
+	return fail_command(self, BIND_INTERLEAVED);
 }
 
-static int fail_bind_list(FIXTURE_DATA(fail_nth) *self, int fd)
+static int fail_list_bound(FIXTURE_DATA(fail_nth) *self, int err)
 {
-	return fail_bind(self, fd, BIND_LIST, BIND_INTERLEAVED,
-			 IB_UVERBS_MKEY_INTERLEAVED, IB_UVERBS_MKEY_LIST);
+	int seen = fail_command(self, QUERY);
+
+	return seen ?: self->c.info.kind == (err ? IB_UVERBS_MKEY_INTERLEAVED :
+					     IB_UVERBS_MKEY_LIST) ? 0 : EBADMSG;
 }
 
 TEST_F(fail_nth, bind_list)
 {
-	EXPECT_LT(0, fail_sweep(self, fail_bind_list));
+	static const struct fail_op op = {
+		fail_list, fail_run_command, fail_list_bound,
+	};
+
+	EXPECT_LT(0, fail_sweep(self, &op));
+	/* and every region is let go of */
+	ASSERT_EQ(0, fail_command(self, UNBIND));
+	EXPECT_EQ(0, ibv_dereg_mr(self->c.arena.leaf[0].mr));
+	self->c.arena.leaf[0] = self->c.arena.leaf[--self->c.arena.num_leaves];
 }
 
-static int fail_bind_interleaved(FIXTURE_DATA(fail_nth) *self, int fd)
+static int fail_interleaved(FIXTURE_DATA(fail_nth) *self)
 {
-	return fail_bind(self, fd, BIND_INTERLEAVED, BIND_LIST,
-			 IB_UVERBS_MKEY_LIST, IB_UVERBS_MKEY_INTERLEAVED);
+	mkt_command_build(&self->c, &self->cmd, BIND_INTERLEAVED);
+	return fail_command(self, BIND_LIST);
+}
+
+static int fail_interleaved_bound(FIXTURE_DATA(fail_nth) *self, int err)
+{
+	int seen = fail_command(self, QUERY);
+
+	return seen ?: self->c.info.kind == (err ? IB_UVERBS_MKEY_LIST :
+					     IB_UVERBS_MKEY_INTERLEAVED) ?
+		       0 : EBADMSG;
 }
 
 TEST_F(fail_nth, bind_interleaved)
 {
-	EXPECT_LT(0, fail_sweep(self, fail_bind_interleaved));
+	static const struct fail_op op = {
+		fail_interleaved, fail_run_command, fail_interleaved_bound,
+	};
+
+	EXPECT_LT(0, fail_sweep(self, &op));
+	ASSERT_EQ(0, fail_command(self, UNBIND));
+	EXPECT_EQ(0, ibv_dereg_mr(self->c.arena.leaf[0].mr));
+	self->c.arena.leaf[0] = self->c.arena.leaf[--self->c.arena.num_leaves];
 }
 
-static int fail_query(FIXTURE_DATA(fail_nth) *self, int fd)
+static int fail_unbind(FIXTURE_DATA(fail_nth) *self)
 {
-	return fail_command(self, QUERY);
+	mkt_command_build(&self->c, &self->cmd, UNBIND);
+	return fail_command(self, BIND_LIST);
 }
 
-TEST_F(fail_nth, query)
+static int fail_unbound(FIXTURE_DATA(fail_nth) *self, int err)
 {
-	EXPECT_LT(0, fail_sweep(self, fail_query));
-}
+	int seen = fail_command(self, QUERY);
 
-static int fail_unbind(FIXTURE_DATA(fail_nth) *self, int fd)
-{
-	return fail_command(self, UNBIND);
+	return seen ?: self->c.info.kind == (err ? IB_UVERBS_MKEY_LIST :
+					     IB_UVERBS_MKEY_UNBOUND) ?
+		       0 : EBADMSG;
 }
 
 TEST_F(fail_nth, unbind)
 {
-	ASSERT_EQ(0, fail_command(self, BIND_LIST));
-	EXPECT_LE(0, fail_sweep(self, fail_unbind));
-	EXPECT_TRUE(fail_kind_is(self, IB_UVERBS_MKEY_UNBOUND));
+	static const struct fail_op op = {
+		fail_unbind, fail_run_command, fail_unbound,
+	};
+
+	EXPECT_LE(0, fail_sweep(self, &op));
 }
 
-static int fail_copy(FIXTURE_DATA(fail_nth) *self, int fd)
+static int fail_query(FIXTURE_DATA(fail_nth) *self)
 {
-	return fail_command(self, DM_COPY);
+	mkt_command_build(&self->c, &self->cmd, QUERY);
+	return 0;
+}
+
+TEST_F(fail_nth, query)
+{
+	static const struct fail_op op = { fail_query, fail_run_command };
+
+	EXPECT_LT(0, fail_sweep(self, &op));
+}
+
+static int fail_copy(FIXTURE_DATA(fail_nth) *self)
+{
+	mkt_command_build(&self->c, &self->cmd, DM_COPY);
+	return 0;
 }
 
 TEST_F(fail_nth, dm_copy)
 {
-	EXPECT_LT(0, fail_sweep(self, fail_copy));
+	static const struct fail_op op = { fail_copy, fail_run_command };
+
+	EXPECT_LT(0, fail_sweep(self, &op));
 }
 
-static int fail_dm_alloc(FIXTURE_DATA(fail_nth) *self, int fd)
+static int fail_dm_alloc(FIXTURE_DATA(fail_nth) *self)
 {
 	struct ibv_alloc_dm_attr attr = { .length = 100000 };
-	struct ibv_dm *dm = ibv_alloc_dm(self->c.dev.ctx, &attr);
 
-	if (!dm)
-		return errno;
-	return ibv_free_dm(dm);
+	self->dm = ibv_alloc_dm(self->c.dev.ctx, &attr);
+	return self->dm ? 0 : errno;
+}
+
+static int fail_dm_allocated(FIXTURE_DATA(fail_nth) *self, int err)
+{
+	return err ? 0 : ibv_free_dm(self->dm);
 }
 
 /* nothing of the quota is lost by failing */
 TEST_F(fail_nth, dm_alloc)
 {
-	uint64_t max = self->c.dev.caps.max_dm_size;
-	struct ibv_alloc_dm_attr attr = { .length = max - 100000 };
+	static const struct fail_op op = {
+		NULL, fail_dm_alloc, fail_dm_allocated,
+	};
+	struct ibv_alloc_dm_attr attr = {
+		/* all but what the fixture has */
+		.length = self->c.dev.caps.max_dm_size - 8192,
+	};
 	struct ibv_dm *dm;
 
-	if (max < 1 << 20 || max > 1ull << 30)
-		SKIP(return, "%" PRIu64 " bytes of device memory", max);
-	EXPECT_LT(0, fail_sweep(self, fail_dm_alloc));
+	if (self->c.dev.caps.max_dm_size > 1ull << 30)
+		SKIP(return, "too much device memory to take all of it");
+	EXPECT_LT(0, fail_sweep(self, &op));
 	dm = ibv_alloc_dm(self->c.dev.ctx, &attr);
 	ASSERT_NE(NULL, dm);
 	EXPECT_EQ(0, ibv_free_dm(dm));
 }
 
-static int fail_dm_reg(FIXTURE_DATA(fail_nth) *self, int fd)
+static int fail_dm_reg(FIXTURE_DATA(fail_nth) *self)
 {
-	struct ibv_mr *mr;
+	self->mr = ibv_reg_dm_mr(self->c.dev.pd, self->c.arena.mem[1].dm, 3,
+				 1000, MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED);
+	return self->mr ? 0 : errno;
+}
 
-	mr = ibv_reg_dm_mr(self->c.dev.pd, self->c.arena.mem[1].dm, 3, 1000,
-			   MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED);
-	if (!mr)
-		return errno;
-	return ibv_dereg_mr(mr);
+static int fail_dm_registered(FIXTURE_DATA(fail_nth) *self, int err)
+{
+	return err ? 0 : ibv_dereg_mr(self->mr);
 }
 
 TEST_F(fail_nth, dm_reg)
 {
-	EXPECT_LT(0, fail_sweep(self, fail_dm_reg));
+	static const struct fail_op op = {
+		NULL, fail_dm_reg, fail_dm_registered,
+	};
+
+	EXPECT_LT(0, fail_sweep(self, &op));
 }
 
 int main(int argc, char **argv)
