@@ -169,16 +169,29 @@ finish_kernel() {
 	record "$dir" "${KERNEL_FILES[@]}"
 }
 
+# is_newer FILE PATH...: true when something in one of PATHs is newer than FILE.
+is_newer() {
+	local than=$1
+	shift
+	[[ -n $(find "$@" -newer "$than" -type f -print -quit 2>/dev/null) ]]
+}
+
+setup_kdir() {
+	local dir image
+	image=$(kdir_image)
+	[[ -n $image ]] ||
+		die "KDIR=$KDIR has no arch/x86/boot/bzImage and no vmlinuz: modules can be built for it, but there is no kernel to boot"
+	[[ -f $KDIR/modules.order ]] || die "KDIR=$KDIR has no modules.order: build its modules first"
+	dir=$(kernel_dir)
+	is_complete "$dir" "${KERNEL_FILES[@]}" && ! is_newer "$dir.complete" "$image" "$KDIR/modules.order" && return
+	rm -rf "$dir" "$dir.complete"
+	step kernel-kdir "Kernel $K_VERSION from KDIR: its modules, for the guest" "10 s" finish_kernel make_kdir "$dir"
+}
+
 setup_kernel() {
 	local dir src what how
 	if [[ $K_FLAVOUR == kdir ]]; then
-		[[ -n $(kdir_image) ]] ||
-			die "KDIR=$KDIR has no arch/x86/boot/bzImage and no vmlinuz: modules can be built for it, but there is no kernel to boot"
-		[[ -f $KDIR/modules.order ]] ||
-			die "KDIR=$KDIR has no modules.order: build its modules first"
-		dir=$(kernel_dir)
-		rm -rf "$dir" "$dir.complete"
-		step kernel-kdir "Kernel $K_VERSION from KDIR: its modules, for the guest" "10 s" finish_kernel make_kdir "$dir"
+		setup_kdir
 		return
 	fi
 	if [[ -z ${KSRC-} && ! -s $CACHE/version-$K_SERIES ]]; then
@@ -186,11 +199,13 @@ setup_kernel() {
 		select_kernel
 	fi
 	dir=$(kernel_dir)
-	is_complete "$dir" "${KERNEL_FILES[@]}" && return
-	# Damaged, as against interrupted: begin again.
-	if [[ -f $dir.complete ]]; then
-		rm -rf "$dir" "$dir.complete"
+	if is_complete "$dir" "${KERNEL_FILES[@]}"; then
+		[[ -n ${KSRC-} ]] && is_newer "$dir.complete" "$KSRC" || return 0
+	elif [[ -f $dir.complete ]]; then
+		# Damaged, as against interrupted: begin again.
+		rm -rf "$dir"
 	fi
+	rm -f "$dir.complete"
 	src=${KSRC:-$(source_dir)}
 	if [[ -z ${KSRC-} ]] && ! is_complete "$src" "${SOURCE_FILES[@]}"; then
 		step source "Kernel source: Linux $K_VERSION, downloaded from Debian and unpacked" "30-60 s" make_source "$src"
@@ -198,7 +213,7 @@ setup_kernel() {
 	case $K_FLAVOUR in
 	stock) what="Debian's kernel, and its Rust crates for building modules" how="2-3 min" ;;
 	custom) what="built with our configuration" how="10 min on two cores" ;;
-	debug) what="built with KASAN, lockdep, kmemleak and fault injection" how="10 min on two cores" ;;
+	debug) what="built with KASAN, lockdep, kmemleak and fault injection" how="12 min on two cores" ;;
 	esac
 	step "kernel-$K_FLAVOUR" "Kernel $K_ID: $what" "$how" finish_kernel "make_$K_FLAVOUR" "$dir" "$src"
 }

@@ -55,7 +55,7 @@ build_module() {
 setup_module() {
 	local stamp=$TOP/out/$K_ID/.module key
 	[[ -f $TOP/Kbuild ]] || return 0
-	key=$(kernel_build)-$(tree_key Kbuild scripts drivers include rust samples)
+	key=$(kernel_build)-$(stat -c %Y "$(kernel_build)/Module.symvers")-$(tree_key Kbuild scripts drivers include rust samples)
 	[[ -f $TOP/out/$K_ID/modules/modprobe.conf && $(cat "$stamp" 2>/dev/null) == "$key" ]] && return
 	module_make_args
 	step "module-$K_ID" "Module ib_mkey for $K_ID" "1 min" build_module

@@ -94,7 +94,7 @@ check_ksrc() {
 		die "KSRC=$1 is not a Linux source tree with rust/kernel in it"
 	[[ -f $1/drivers/infiniband/sw/rxe/rxe_verbs.h ]] ||
 		die "KSRC=$1 has no drivers/infiniband/sw/rxe: not a complete Linux source tree"
-	[[ ! -f $1/.config ]] ||
+	[[ ! -e $1/.config && ! -e $1/include/config && ! -e $1/arch/x86/include/generated ]] ||
 		die "KSRC=$1 has been built in; a build elsewhere needs it clean: run 'make mrproper' there, or use KDIR="
 }
 

@@ -78,7 +78,8 @@ free_mb() {
 list_files() {
 	local dir=$1
 	shift
-	(cd "$dir" && find . -xdev -type f "$@" -printf '%s %p\n' | LC_ALL=C sort) 2>/dev/null
+	# Directories that only root may read are left out.
+	(cd "$dir" && { find . -xdev -type f "$@" -printf '%s %p\n' || true; } | LC_ALL=C sort) 2>/dev/null
 }
 
 record() { list_files "$@" | sha256sum >"$1.complete"; }
@@ -131,6 +132,8 @@ STEP_PID=
 stop_step() {
 	[[ -n $STEP_PID ]] || return 0
 	kill -TERM -- "-$STEP_PID" 2>/dev/null || true
+	# What sudo started is not ours to signal.
+	(($(id -u) == 0)) || sudo -n kill -TERM -- "-$STEP_PID" 2>/dev/null || true
 	STEP_PID=
 }
 trap 'stop_step' EXIT
