@@ -66,12 +66,11 @@ make_root() {
 	keyring=$(find_keyring "$work")
 	host_apt_conf >"$work/apt.conf"
 	packages=$(IFS=, && echo "${ROOT_PACKAGES[*]}")
-	# shellcheck disable=SC2016 # the hooks expand $1 themselves
+	# shellcheck disable=SC2016 # the hook expands $1 itself
 	as_root mmdebstrap --mode=root --variant=apt --architectures=amd64 --keyring="$keyring" \
 		--aptopt="$work/apt.conf" --aptopt='APT::Install-Recommends "false"' \
 		--dpkgopt=force-unsafe-io --skip=cleanup/apt/lists --include="$packages" \
 		--customize-hook='mkdir -p "$1/usr/lib/modules"' \
-		--customize-hook='[ ! -s /etc/ssl/certs/ca-certificates.crt ] || cp /etc/ssl/certs/ca-certificates.crt "$1/etc/ssl/certs/"' \
 		"$SUITE" "$dir.tmp" \
 		"deb $MIRROR $SUITE main" "deb $MIRROR $SUITE-updates main" \
 		"deb $MIRROR $SUITE-backports main" "deb $SECURITY $SUITE-security main"

@@ -119,37 +119,48 @@ guest_failed() {
 	exit 125
 }
 
+# read_ctl SECONDS: the next line of the control port in REPLY. What came of a
+# line when the time was up is kept for the next call.
+CTL_PART=
+read_ctl() {
+	local rc=0
+	IFS= read -r -t "$1" -u "$CTL" REPLY || rc=$?
+	CTL_PART+=$REPLY
+	((rc == 0)) || return 1
+	REPLY=$CTL_PART
+	CTL_PART=
+}
+
+# guest_done STATUS: the guest reported.
+guest_done() {
+	stop_qemu
+	wait "$OUT_PID" "$ERR_PID" 2>/dev/null || true
+	if (($1 == 124)) && grep -qs 'mkey: CMD ran longer' "$RUN/console"; then
+		say "The blocked tasks of the guest, when its time was up:"
+		sed -n '/mkey: CMD ran longer/,$p' "$RUN/console" | tail -n 60 | tr -d '\r' | sed 's/^/[console] /' >&2
+		warn "CMD ran longer than $CMD_LIMIT s (TIMEOUT=)"
+	fi
+	exit "$1"
+}
+
 # Follows the control port until the guest reports a status, panics or hangs.
 watch_guest() {
-	local line word rest last=$SECONDS up=0
+	local last=$SECONDS up=0
 	while :; do
-		if IFS= read -r -t 1 -u "$CTL" line; then
+		if read_ctl 1; then
 			last=$SECONDS
-			read -r word rest <<<"$line"
-			case $word in
+			case $REPLY in
 			up) up=1 ;;
-			exit)
-				stop_qemu
-				wait "$OUT_PID" "$ERR_PID" 2>/dev/null || true
-				if ((rest == 124)) && grep -qs 'mkey: CMD ran longer' "$RUN/console"; then
-					say "The blocked tasks of the guest, when its time was up:"
-					sed -n '/mkey: CMD ran longer/,$p' "$RUN/console" | tail -n 60 | tr -d '\r' | sed 's/^/[console] /' >&2
-					warn "CMD ran longer than $CMD_LIMIT s (TIMEOUT=)"
-				fi
-				exit "$rest"
-				;;
+			exit\ *) guest_done "${REPLY#exit }" ;;
 			esac
-			continue
-		fi
-		if ! kill -0 "$QEMU_PID" 2>/dev/null; then
+		elif ! kill -0 "$QEMU_PID" 2>/dev/null; then
 			# It may have reported just before it ended.
-			IFS= read -r -t 0.2 -u "$CTL" line && [[ $line == exit* ]] && exit "${line#exit }"
-			if grep -q 'Kernel panic' "$RUN/console"; then
-				guest_failed "the guest panicked"
-			fi
+			while read_ctl 0.2; do
+				[[ $REPLY != exit\ * ]] || guest_done "${REPLY#exit }"
+			done
+			! grep -q 'Kernel panic' "$RUN/console" || guest_failed "the guest panicked"
 			guest_failed "the guest ended unexpectedly"
-		fi
-		if ((up == 0 && SECONDS - last > BOOT_LIMIT)); then
+		elif ((up == 0 && SECONDS - last > BOOT_LIMIT)); then
 			guest_failed "the guest did not start within $BOOT_LIMIT s"
 		elif ((up == 1 && SECONDS - last > BEAT_LIMIT)); then
 			guest_failed "the guest has given no sign of life for $BEAT_LIMIT s"
