@@ -58,7 +58,7 @@ void node_open(struct node *node)
 	ret = ibmkey_enable(node->dev.ctx);
 	if (ret)
 		die(ret, "%s has no ib_mkey (the module has to be loaded before ib_uverbs)",
-		     device);
+		    device);
 	free(device);
 
 	rc_create(&node->conn, &node->dev, node->where);

@@ -124,7 +124,7 @@ static void make_last(struct ibv_send_wr *wr, enum way way)
 	wr->next = NULL;
 }
 
-static void write_one(struct sender *s, enum way way, uint64_t addr, uint32_t lkey,
+static void write_one(struct sender *s, enum way by, uint64_t addr, uint32_t lkey,
 		      uint64_t remote_addr, uint32_t rkey)
 {
 	struct ibv_sge sge = {
@@ -138,7 +138,7 @@ static void write_one(struct sender *s, enum way way, uint64_t addr, uint32_t lk
 		.wr.rdma = { .remote_addr = remote_addr, .rkey = rkey },
 	};
 
-	make_last(&wr, way);
+	make_last(&wr, by);
 	s->in_flight++;
 	rc_post(&s->node->conn, &wr);
 }

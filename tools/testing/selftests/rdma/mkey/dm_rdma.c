@@ -77,9 +77,11 @@ static int dm_run(struct mkt_setup *s, enum mkt_op op, struct mkt_end *end0,
 		};
 		unsigned int i;
 
-		for (i = 0; i < 2; i++)
-			xfer.offset[i] = mkt_between(&s->rng, 0,
-				xfer.end[i]->map.length - lengths[l]);
+		for (i = 0; i < 2; i++) {
+			size_t last = xfer.end[i]->map.length - lengths[l];
+
+			xfer.offset[i] = mkt_between(&s->rng, 0, last);
+		}
 		err = mkt_arena_fill(&s->arena[mkt_xfer_source(&xfer)],
 				     &s->rng);
 		if (!err)

@@ -259,12 +259,12 @@ TEST_F(ioctl, repetitions)
 	static const uint16_t sizes[] = { 0, 4, 9, 12, 20, 72, 80 };
 	struct ib_uverbs_attr *attr;
 	struct mkt_ioctl cmd;
+	const uint16_t id = IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT;
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
 		mkt_command_build(&self->c, &cmd, BIND_INTERLEAVED);
-		attr = mkt_ioctl_attr(&cmd,
-			IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT);
+		attr = mkt_ioctl_attr(&cmd, id);
 		attr->data = (uintptr_t)repeat;
 		attr->len = sizes[i];
 		EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd))

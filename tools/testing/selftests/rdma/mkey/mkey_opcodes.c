@@ -102,9 +102,11 @@ static int opcodes_lengths(struct mkt_setup *s, struct mkt_end *const end[2],
 		};
 		unsigned int i;
 
-		for (i = 0; i < 2; i++)
-			xfer.offset[i] = mkt_between(&s->rng, 0,
-				end[i]->map.length - lengths[l]);
+		for (i = 0; i < 2; i++) {
+			size_t last = end[i]->map.length - lengths[l];
+
+			xfer.offset[i] = mkt_between(&s->rng, 0, last);
+		}
 		err = mkt_arena_fill(&s->arena[mkt_xfer_source(&xfer)],
 				     &s->rng);
 		if (!err)
@@ -183,10 +185,10 @@ TEST_F(opcodes, queued)
 			.length = 2 * mkt_mtu_bytes(variant->mtu) + 3,
 			.num_sge = 2,
 		};
+		struct mkt_arena *source;
 
-		ASSERT_EQ(0, mkt_arena_fill(
-			&self->s.arena[mkt_xfer_source(&xfer)],
-			&self->s.rng));
+		source = &self->s.arena[mkt_xfer_source(&xfer)];
+		ASSERT_EQ(0, mkt_arena_fill(source, &self->s.rng));
 		ASSERT_EQ(0, mkt_xfer_queue(&self->s.pair, &xfer, 40));
 	}
 	mkt_end_free(&key[0]);

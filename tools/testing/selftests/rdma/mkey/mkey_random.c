@@ -105,9 +105,11 @@ static int random_xfer(struct mkt_setup *s, struct mkt_end *end0,
 	unsigned int i;
 	int err;
 
-	for (i = 0; i < 2; i++)
-		xfer.offset[i] = mkt_between(&s->rng, 0,
-			xfer.end[i]->map.length - xfer.length);
+	for (i = 0; i < 2; i++) {
+		size_t last = xfer.end[i]->map.length - xfer.length;
+
+		xfer.offset[i] = mkt_between(&s->rng, 0, last);
+	}
 	err = mkt_arena_fill(&s->arena[mkt_xfer_source(&xfer)], &s->rng);
 	return err ?: mkt_xfer(&s->pair, &xfer);
 }

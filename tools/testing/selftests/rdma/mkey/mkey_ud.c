@@ -102,7 +102,7 @@ static int ud_look(struct mkt_setup *s, const struct mkt_end *from,
 }
 
 static int ud_message(struct mkt_setup *s, const struct mkt_end *from,
-		   const struct mkt_end *to, size_t length)
+		      const struct mkt_end *to, size_t length)
 {
 	struct mkt_wr wr = {
 		.op = MKT_SEND,

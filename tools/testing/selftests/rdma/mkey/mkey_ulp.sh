@@ -4,6 +4,7 @@
 # A kernel user, samples/kernel/mkey_ulp.c: it loads only if every byte was where
 # it should be and every refusal had its errno.
 
+# shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
 source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/common.sh"
 
@@ -15,7 +16,7 @@ ulp=${MKEY_ULP:-${MODULE_DIR-}/samples/kernel/mkey_ulp_c.ko}
 ulp_run() {
 	local rc=0
 	insmod "$ulp" device="$1" peer="$2" || rc=$?
-	((rc == 0)) || { dmesg | grep mkey_ulp | tail -n 3; return $rc; }
+	((rc == 0)) || { dmesg | grep mkey_ulp | tail -n 3; return "$rc"; }
 	rmmod mkey_ulp_c
 }
 

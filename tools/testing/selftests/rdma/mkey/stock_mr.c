@@ -70,10 +70,10 @@ TEST_F(stock, copies)
 				.length = lengths[l],
 				.num_sge = 1 + l % 3,
 			};
+			struct mkt_arena *source;
 
-			ASSERT_EQ(0, mkt_arena_fill(
-				&self->s.arena[mkt_xfer_source(&xfer)],
-				&self->s.rng));
+			source = &self->s.arena[mkt_xfer_source(&xfer)];
+			ASSERT_EQ(0, mkt_arena_fill(source, &self->s.rng));
 			ASSERT_EQ(0, mkt_xfer(&self->s.pair, &xfer));
 		}
 }

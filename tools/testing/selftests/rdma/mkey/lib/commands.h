@@ -31,7 +31,7 @@ struct mkt_commands {
 int mkt_commands_setup(struct mkt_commands *c);
 int mkt_commands_teardown(struct mkt_commands *c);
 void mkt_command_build(struct mkt_commands *c, struct mkt_ioctl *cmd,
-		 enum mkt_what what);
+		       enum mkt_what what);
 /* runs it; a key that comes of it is destroyed again */
 int mkt_command_run(struct mkt_commands *c, struct mkt_ioctl *cmd);
 
