@@ -27,7 +27,7 @@ FIXTURE_VARIANT_ADD(large, mtu4096)
 
 static size_t large_message(void)
 {
-	return mkt_scale(8, 1) * 1024 * 1024;
+	return mkt_scale(8192, 256) * 1024;
 }
 
 FIXTURE_SETUP(large)
@@ -117,23 +117,23 @@ TEST_F(large, interleaved)
 
 TEST_F(large, subarray)
 {
-	/* planes of 96 rows of 8 KiB, columns of 4 bytes out of every 7 */
-	size_t planes = large_message() / (96 * 1024 * 4);
+	/* planes of 24 rows of 8 KiB, columns of 4 bytes out of every 7 */
+	size_t planes = large_message() / (24 * 1024 * 4);
 	struct mkt_block block = {
 		.offset = 7,
 		.bytes = 4,
-		.stride = { 96 * 8192, 8192, 7 },
+		.stride = { 24 * 8192, 8192, 7 },
 	};
 	struct mkt_layout layout = {
 		.num_dims = 3,
-		.repeat = { planes, 96, 1024 },
+		.repeat = { planes, 24, 1024 },
 		.num_blocks = 1,
 		.block = &block,
 	};
 
 	if (self->s.dev[1].caps.max_dims < 3)
 		SKIP(return, "the device has fewer than three dimensions");
-	ASSERT_EQ(0, large_run(&self->s, &layout, 0, planes * 96 * 1024 * 4));
+	ASSERT_EQ(0, large_run(&self->s, &layout, 0, planes * 24 * 1024 * 4));
 }
 
 TEST_F(large, blocks_of_64k)
