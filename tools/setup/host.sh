@@ -17,6 +17,9 @@ install_packages() {
 
 setup_host() {
 	local c missing=() names
+	# One that is named must be there; the usual one is installed.
+	[[ $1 != all || -z ${QEMU-} ]] || command -v "$QEMU" >/dev/null ||
+		die "QEMU=$QEMU is not a program; without QEMU=, qemu-system-x86_64 is used"
 	[[ $(uname -m) == x86_64 ]] || die "this machine is $(uname -m); the set-up is for x86_64"
 	for c in "${!HOST_NEEDS[@]}"; do
 		[[ $c == qemu-system-x86_64 && $1 != all ]] && continue
