@@ -189,7 +189,7 @@ setup_kdir() {
 }
 
 setup_kernel() {
-	local dir src what how
+	local dir src what how damaged=0
 	if [[ $K_FLAVOUR == kdir ]]; then
 		setup_kdir
 		return
@@ -202,18 +202,26 @@ setup_kernel() {
 	if is_complete "$dir" "${KERNEL_FILES[@]}"; then
 		[[ -n ${KSRC-} ]] && is_newer "$dir.complete" "$KSRC" || return 0
 	elif [[ -f $dir.complete ]]; then
-		# Damaged, as against interrupted: begin again.
-		rm -rf "$dir"
+		damaged=1
 	fi
-	rm -f "$dir.complete"
 	src=${KSRC:-$(source_dir)}
 	if [[ -z ${KSRC-} ]] && ! is_complete "$src" "${SOURCE_FILES[@]}"; then
 		step source "Kernel source: Linux $K_VERSION, downloaded from Debian and unpacked" "30-60 s" make_source "$src"
 	fi
+	# Meanwhile others may set up what is not this kernel.
+	take_lock "$dir.lock" "making $K_ID"
+	if ((LOCK_WAITED)) && is_complete "$dir" "${KERNEL_FILES[@]}"; then
+		lock_cache
+		return
+	fi
+	# Damaged, as against interrupted: begin again.
+	((damaged == 0)) || rm -rf "$dir"
+	rm -f "$dir.complete"
 	case $K_FLAVOUR in
 	stock) what="Debian's kernel, and its Rust crates for building modules" how="2-3 min" ;;
 	custom) what="built with our configuration" how="10 min on two cores" ;;
 	debug) what="built with KASAN, lockdep, kmemleak and fault injection" how="12 min on two cores" ;;
 	esac
-	step "kernel-$K_FLAVOUR" "Kernel $K_ID: $what" "$how" finish_kernel "make_$K_FLAVOUR" "$dir" "$src"
+	step "kernel-$K_ID" "Kernel $K_ID: $what" "$how" finish_kernel "make_$K_FLAVOUR" "$dir" "$src"
+	lock_cache
 }

@@ -43,20 +43,33 @@ need_root() {
 # A long step must not find that the password has to be given again.
 keep_root() { (($(id -u) == 0)) || sudo -n -v 2>/dev/null || true; }
 
-# One set-up at a time for one cache; a second one waits, and says so. The lock
-# goes away with the process that holds it, however it ends.
+# One set-up at a time, of the cache, of one kernel in it, or of a tree's out/; a
+# second one waits, and says so. Only one lock is held at a time. It goes away
+# with the process that holds it, however it ends.
+# shellcheck disable=SC2034 # LOCK_WAITED is for those who source this
+take_lock() { # FILE WHAT-THE-OTHER-DOES
+	[[ -z ${LOCK_FD-} ]] || exec {LOCK_FD}>&-
+	exec {LOCK_FD}>"$1"
+	LOCK_WAITED=0
+	flock -n "$LOCK_FD" && return
+	say "Another set-up is $2; waiting for it to end."
+	LOCK_WAITED=1
+	flock "$LOCK_FD"
+}
+
 lock_cache() {
 	mkdir -p "$CACHE" "$LOGS" 2>/dev/null || true
 	[[ -w $LOGS ]] ||
 		die "cannot write to $CACHE: set XDG_CACHE_HOME to a place that can be written"
-	exec {LOCK_FD}>"$CACHE/lock"
-	if ! flock -n "$LOCK_FD"; then
-		say "Another set-up is using $CACHE; waiting for it to end."
-		flock "$LOCK_FD"
-	fi
+	take_lock "$CACHE/lock" "using $CACHE"
 }
 
-unlock_cache() { exec {LOCK_FD}>&-; }
+# What is in out/ is of this tree alone.
+lock_tree() {
+	mkdir -p "$TOP/out/log"
+	LOGS=$TOP/out/log
+	take_lock "$TOP/out/lock" "building in $TOP"
+}
 
 hash_of() { sha256sum | cut -c1-12; }
 
