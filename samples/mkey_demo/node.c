@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <infiniband/mkey.h>
+#include <peer.h>
 
 #include "node.h"
 
@@ -41,7 +41,6 @@ static void enter_namespace(const char *name)
 
 void node_open(struct node *node)
 {
-	struct rc_addr mine, theirs;
 	char *device = strdup(node->where);
 	char *at;
 	int ret;
@@ -61,13 +60,7 @@ void node_open(struct node *node)
 		    device);
 	free(device);
 
-	rc_create(&node->conn, &node->dev, node->where);
-	mine = rc_address(&node->conn, &node->dev);
-	node_tell(node, &mine, sizeof(mine));
-	node_hear(node, &theirs, sizeof(theirs));
-	rc_connect(&node->conn, &node->dev, &theirs);
-	/* Nothing may be sent before the far side can receive it. */
-	node_meet(node);
+	peer_link(&node->conn, &node->dev, node->sock, node->where);
 }
 
 void node_close(struct node *node)
@@ -78,31 +71,17 @@ void node_close(struct node *node)
 
 void node_tell(struct node *node, const void *buffer, size_t length)
 {
-	if (send(node->sock, buffer, length, MSG_NOSIGNAL) != (ssize_t)length) {
-		sleep(1);
-		err(1, "cannot tell the other node");
-	}
+	peer_tell(node->sock, buffer, length);
 }
 
 void node_hear(struct node *node, void *buffer, size_t length)
 {
-	ssize_t n = recv(node->sock, buffer, length, MSG_WAITALL);
-
-	if (n < 0)
-		err(1, "cannot hear the other node");
-	if ((size_t)n != length) {
-		/* Either node is told by a signal, if a moment later. */
-		sleep(1);
-		errx(1, "the other node has ended early");
-	}
+	peer_hear(node->sock, buffer, length);
 }
 
 void node_meet(struct node *node)
 {
-	char token = 0;
-
-	node_tell(node, &token, sizeof(token));
-	node_hear(node, &token, sizeof(token));
+	peer_meet(node->sock);
 }
 
 double now_ms(void)
