@@ -51,6 +51,21 @@ refuses()
 	result "$status" "$name"
 }
 
+# nodes SAMPLE OPTIONS...: the sample on rxe1, and on rxe0 with rxe1's address
+nodes()
+{
+	sample=$here/$1
+	shift
+	ip netns exec ns1 "$sample" "$@" rxe1 >"$tmp/there" 2>&1 &
+	there=$!
+	ip netns exec ns0 "$sample" "$@" rxe0 10.0.0.2
+	status=$?
+	[ "$status" -eq 0 ] || kill "$there" 2>/dev/null
+	wait "$there" || status=1
+	cat "$tmp/there"
+	return "$status"
+}
+
 # picture WIDTH HEIGHT MAXIMUM: a PPM file with no two rows alike
 picture()
 {
@@ -89,7 +104,11 @@ if ! ip netns exec ns0 rdma link show rxe0/1 >/dev/null 2>&1 ||
 	echo "1..0 # SKIP no rxe0 in ns0 and rxe1 in ns1"
 	exit 4
 fi
-echo "1..12"
+operations=100000
+if [ -n "${MKEY_TEST_QUICK-}" ]; then
+	operations=2000
+fi
+echo "1..13"
 
 for sample in column header_payload dm_counter; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
@@ -97,6 +116,8 @@ done
 works "column on the first device" ip netns exec ns1 "$here/column"
 refuses "a device that is not there" "no RDMA device rxe9" \
 	ip netns exec ns0 "$here/column" rxe9
+
+works "dm_lock, two nodes" nodes dm_lock -n "$operations"
 
 works "mkey_demo writes its pictures" demo_writes_pictures
 refuses "no picture" "No such file" "$demo" "$tmp/none.ppm" "$tmp/out.d"
