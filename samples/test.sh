@@ -104,11 +104,11 @@ if ! ip netns exec ns0 rdma link show rxe0/1 >/dev/null 2>&1 ||
 	echo "1..0 # SKIP no rxe0 in ns0 and rxe1 in ns1"
 	exit 4
 fi
-operations=100000
+operations=100000 messages=5000
 if [ -n "${MKEY_TEST_QUICK-}" ]; then
-	operations=2000
+	operations=2000 messages=200
 fi
-echo "1..13"
+echo "1..14"
 
 for sample in column header_payload dm_counter; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
@@ -118,6 +118,7 @@ refuses "a device that is not there" "no RDMA device rxe9" \
 	ip netns exec ns0 "$here/column" rxe9
 
 works "dm_lock, two nodes" nodes dm_lock -n "$operations"
+works "dm_staging, two nodes" nodes dm_staging -n "$messages"
 
 works "mkey_demo writes its pictures" demo_writes_pictures
 refuses "no picture" "No such file" "$demo" "$tmp/none.ppm" "$tmp/out.d"

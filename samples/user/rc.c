@@ -234,13 +234,33 @@ void rc_post(struct rc_conn *conn, struct ibv_send_wr *wr)
 		die(ret, "%s: ibv_post_send", conn->what);
 }
 
-void rc_post_empty_recv(struct rc_conn *conn)
+static void rc_receive(struct rc_conn *conn, struct ibv_recv_wr *wr)
 {
-	struct ibv_recv_wr wr = { 0 }, *bad;
-	int ret = ibv_post_recv(conn->qp, &wr, &bad);
+	struct ibv_recv_wr *bad;
+	int ret = ibv_post_recv(conn->qp, wr, &bad);
 
 	if (ret)
 		die(ret, "%s: ibv_post_recv", conn->what);
+}
+
+void rc_post_empty_recv(struct rc_conn *conn)
+{
+	struct ibv_recv_wr wr = { 0 };
+
+	rc_receive(conn, &wr);
+}
+
+void rc_post_recv(struct rc_conn *conn, uint64_t id, struct ibv_mr *mr,
+		  void *addr, size_t length)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)addr,
+		.length = length,
+		.lkey = mr->lkey,
+	};
+	struct ibv_recv_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
+
+	rc_receive(conn, &wr);
 }
 
 /* Returns whether there was a completion to take. */

@@ -64,6 +64,9 @@ struct ibv_mr *rc_reg(struct rc_dev *dev, void *addr, size_t length, int access)
 void rc_post(struct rc_conn *conn, struct ibv_send_wr *wr);
 /* Posts a receive without memory: what a write with immediate consumes. */
 void rc_post_empty_recv(struct rc_conn *conn);
+/* Posts a receive into @length bytes of @mr; @id comes back with its completion. */
+void rc_post_recv(struct rc_conn *conn, uint64_t id, struct ibv_mr *mr,
+		  void *addr, size_t length);
 
 /*
  * Waits, without spinning, for the next completion and returns it. A
