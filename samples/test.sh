@@ -66,6 +66,42 @@ nodes()
 	return "$status"
 }
 
+# multicast PAYLOADS [COMMAND...]: a source, by way of COMMAND, and 3 destinations
+multicast()
+{
+	payloads=$1
+	shift
+	ip netns exec ns1 "$@" "$here/dm_multicast" -n "$payloads" rxe1 >"$tmp/there" 2>&1 &
+	there=$!
+	destinations=
+	for _ in 1 2 3; do
+		ip netns exec ns0 "$here/dm_multicast" rxe0 10.0.0.2 &
+		destinations="$destinations $!"
+	done
+	status=0
+	for pid in $destinations; do
+		wait "$pid" || status=1
+	done
+	[ "$status" -eq 0 ] || kill "$there" 2>/dev/null
+	wait "$there" || status=1
+	cat "$tmp/there"
+	return "$status"
+}
+
+# The copies to device memory, counted from outside: the commands to the device
+# that come right before a post of a work request.
+multicast_copies_once()
+{
+	multicast 30 strace -e trace=ioctl,write -o "$tmp/strace" || return 1
+	copies=$(awk -F '[(,]' '
+		$1 == "ioctl" { fd = / RDMA_VERBS_IOCTL/ ? $2 : ""; next }
+		fd != "" && $2 == fd { n++ }
+		{ fd = "" }
+		END { print n + 0 }' "$tmp/strace")
+	echo "30 payloads, $copies copies"
+	[ "$copies" -eq 30 ]
+}
+
 # picture WIDTH HEIGHT MAXIMUM: a PPM file with no two rows alike
 picture()
 {
@@ -104,11 +140,11 @@ if ! ip netns exec ns0 rdma link show rxe0/1 >/dev/null 2>&1 ||
 	echo "1..0 # SKIP no rxe0 in ns0 and rxe1 in ns1"
 	exit 4
 fi
-operations=100000 messages=5000
+operations=100000 messages=5000 payloads=200
 if [ -n "${MKEY_TEST_QUICK-}" ]; then
-	operations=2000 messages=200
+	operations=2000 messages=200 payloads=20
 fi
-echo "1..14"
+echo "1..16"
 
 for sample in column header_payload dm_counter; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
@@ -119,6 +155,8 @@ refuses "a device that is not there" "no RDMA device rxe9" \
 
 works "dm_lock, two nodes" nodes dm_lock -n "$operations"
 works "dm_staging, two nodes" nodes dm_staging -n "$messages"
+works "dm_multicast, three destinations" multicast "$payloads"
+works "dm_multicast copies each payload once" multicast_copies_once
 
 works "mkey_demo writes its pictures" demo_writes_pictures
 refuses "no picture" "No such file" "$demo" "$tmp/none.ppm" "$tmp/out.d"
