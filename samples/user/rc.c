@@ -103,8 +103,8 @@ void rc_create(struct rc_conn *conn, struct rc_dev *dev, const char *what)
 		.cap = {
 			.max_send_wr = RC_SEND_DEPTH,
 			.max_recv_wr = RC_RECV_DEPTH,
-			.max_send_sge = 1,
-			.max_recv_sge = 1,
+			.max_send_sge = RC_MAX_SGE,
+			.max_recv_sge = RC_MAX_SGE,
 		},
 	};
 	struct ibv_qp_attr attr = {

@@ -13,7 +13,8 @@
 #include <infiniband/verbs.h>
 
 #define RC_SEND_DEPTH 256	/* send work requests that fit in a queue */
-#define RC_RECV_DEPTH 16
+#define RC_RECV_DEPTH 64
+#define RC_MAX_SGE 16		/* entries of a request's scatter/gather list */
 
 /* Ends the program with @format and what @error, an errno value, means. */
 _Noreturn void die(int error, const char *format, ...)
