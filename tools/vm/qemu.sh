@@ -24,7 +24,13 @@ qemu_args() {
 	case $accel in
 	kvm) QEMU_ARGS+=(-accel kvm -cpu host) ;;
 	# 5-level paging makes emulation slower and serves nothing here.
-	tcg) QEMU_ARGS+=(-accel tcg,thread=multi -cpu max,la57=off) ;;
+	tcg)
+		if ((VM_ICOUNT)); then
+			QEMU_ARGS+=(-accel tcg,thread=single -icount shift=0 -cpu max,la57=off)
+		else
+			QEMU_ARGS+=(-accel tcg,thread=multi -cpu max,la57=off)
+		fi
+		;;
 	esac
 	for s in out err ctl; do
 		QEMU_ARGS+=(-chardev "file,id=$s,path=$RUN/$s" -device "virtserialport,chardev=$s,name=mkey.$s")
@@ -59,6 +65,20 @@ find_accel() {
 		[[ $(cat "$memo") == kvm ]] || say "It does not: emulating, which is slower but the same."
 	fi
 	ACCEL=$(cat "$memo")
+}
+
+# VM_ICOUNT=1: an instruction takes a nanosecond of the guest's time, so that its
+# clock counts them; there is one CPU then, an emulated one. auto: wherever the
+# guest is emulated anyway. Sets ACCEL too.
+find_clock() {
+	[[ ${VM_ICOUNT:=0} != 1 ]] || ACCEL=tcg
+	find_accel
+	case $VM_ICOUNT in
+	auto) VM_ICOUNT=$([[ $ACCEL == tcg ]] && echo 1 || echo 0) ;;
+	0 | 1) ;;
+	*) die "VM_ICOUNT=$VM_ICOUNT is not 0, 1 or auto" ;;
+	esac
+	((VM_ICOUNT == 0)) || VM_CPUS=1
 }
 
 probe_kvm() {
