@@ -63,7 +63,7 @@ setup_module() {
 }
 
 # Directories with a Makefile that installs into O=, in the order of who needs whom.
-USER_DIRS=(tools/lib/ibmkey tools/mkeyctl samples tools/testing/selftests/rdma/mkey)
+USER_DIRS=(tools/lib/ibmkey tools/mkeyctl samples tools/bench/guest tools/testing/selftests/rdma/mkey)
 
 build_user() {
 	local d

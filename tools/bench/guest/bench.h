@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What is measured, and how: a series is one quantity obtained in several ways
+ * that take turns, so that a drift of the machine's speed meets all of them.
+ * Anything that goes wrong, a wrong byte too, ends the program with one line.
+ */
+#ifndef MKEY_BENCH_H
+#define MKEY_BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rc.h>
+
+#define KIB 1024ull
+#define MIB (1024 * KIB)
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+/* The side that posts the requests, and the other one. */
+enum { NEAR, FAR };
+
+struct bench {
+	struct rc_dev dev[2];
+	struct rc_conn conn[2];
+	bool extended;			/* both devices, by ib_mkey */
+	unsigned int repetitions;
+	unsigned int shift;		/* sizes are divided by 2 to this power */
+	bool quiet;			/* check everything, print no figures */
+	bool icount;			/* the clock counts instructions */
+	const char *way;		/* what group ordinary calls its way */
+};
+
+/* measure.c */
+
+struct series {
+	const char *group;
+	const char *name;
+	uint64_t size;			/* what differs along the axis of a plot */
+	uint64_t amount;		/* in one repetition, of: */
+	const char *unit;		/* "bytes" or "operations" */
+};
+
+struct way {
+	const char *name;
+	void (*reset)(void *context);	/* before the clock starts, may be NULL */
+	void (*run)(void *context);
+	void (*check)(void *context);	/* after it stops, may be NULL */
+	void *context;
+	unsigned int times;		/* to run in a repetition, 0 is once */
+};
+
+/* Prints a record for each of @ways. */
+void measure(const struct bench *bench, const struct series *series,
+	     const struct way *ways, unsigned int num_ways);
+
+uint64_t now_ns(void);
+size_t scaled(const struct bench *bench, size_t amount, size_t at_least);
+
+uint8_t *new_buffer(size_t size);
+/* Bytes that differ from one another and, with another @seed, from these. */
+void fill_random(uint8_t *to, size_t size, uint32_t seed);
+void must(int ret, const char *what);
+
+/* move.c */
+
+#define ACCESS_ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
+		    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+
+enum op { OP_WRITE, OP_READ, OP_SEND, NUM_OPS };
+
+extern const char *const op_names[NUM_OPS];
+
+/* The side that the bytes come from. */
+static inline int source_of(enum op op)
+{
+	return op == OP_READ ? FAR : NEAR;
+}
+
+struct message {
+	struct ibv_sge near[RC_MAX_SGE];
+	struct ibv_sge far[RC_MAX_SGE];	/* more than the first is for OP_SEND */
+	int num_sge;
+	uint32_t rkey;			/* of the first one */
+};
+
+/*
+ * Posts @count messages, each filled in by @get, and returns when all data are
+ * in place.
+ */
+void move(struct bench *bench, enum op op, unsigned int count,
+	  void (*get)(void *context, unsigned int index, struct message *message),
+	  void *context);
+
+/* The same bytes @count times, from and to the begin of two regions. */
+struct span {
+	uint64_t addr;
+	struct ibv_mr *mr;
+};
+
+void move_span(struct bench *bench, enum op op, const struct span span[2],
+	       size_t length, unsigned int count);
+
+/* Adds 1 to what is at @to @count times; @found gets what was there. */
+void fetch_and_add(struct bench *bench, const struct span *to, uint64_t *found,
+		   const struct ibv_mr *found_mr, unsigned int count);
+void check_found(const uint64_t *found, unsigned int count, uint64_t last);
+
+/* strided.c: memory with equal blocks that are as far apart as they are long */
+
+struct column {
+	size_t block, count, bytes, span;
+	uint8_t *strided, *packed;
+	struct ibv_mr *strided_mr, *packed_mr, *key;
+};
+
+void column_open(struct rc_dev *dev, struct column *column, size_t block,
+		 size_t count);
+void column_close(struct column *column);
+/* What the key describes by default: one block, one dimension. */
+void column_bind(struct column *column);
+void column_clear(struct column *column);
+/* Blocks as those of @from, between them nothing but what was there. */
+void column_check(const struct column *column, const struct column *from);
+
+/* The groups. */
+void measure_strided(struct bench *bench);
+void measure_bind(struct bench *bench);
+void measure_memory(struct bench *bench);
+void measure_dm(struct bench *bench);
+void measure_alloc(struct bench *bench);
+void measure_copy(struct bench *bench);
+void measure_ordinary(struct bench *bench);
+
+#endif /* MKEY_BENCH_H */

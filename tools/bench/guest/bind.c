@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What it costs to describe memory: binding a key that is unbound, binding one
+ * that is bound to something else, unbinding; against registering the same
+ * memory. Whatever the description, it is of blocks of 16 bytes, in order.
+ */
+#include <err.h>
+#include <stdlib.h>
+
+#include <infiniband/mkey.h>
+
+#include "bench.h"
+
+#define BLOCK 16
+
+struct bind {
+	struct bench *bench;
+	struct column column;		/* of the far side */
+	struct column from;
+	unsigned int num_dims;		/* 0: a list */
+	uint64_t repeat[IBMKEY_MAX_DIMS];
+	struct ibmkey_block block;
+	struct ibv_sge *list;
+	struct ibv_mr *mr;		/* of the same memory, registered again */
+};
+
+static void bind_key(void *context)
+{
+	struct bind *bind = context;
+
+	if (bind->num_dims)
+		must(ibv_rereg_mr_interleaved(bind->column.key, ACCESS_ALL,
+					      bind->num_dims, bind->repeat, 1,
+					      &bind->block),
+		     "ibv_rereg_mr_interleaved");
+	else
+		must(ibv_rereg_mr_sg(bind->column.key, ACCESS_ALL,
+				     bind->column.count, bind->list),
+		     "ibv_rereg_mr_sg");
+}
+
+static void unbind_key(void *context)
+{
+	struct bind *bind = context;
+
+	must(ibmkey_unbind(bind->column.key), "ibmkey_unbind");
+}
+
+/* Bound to something else, which cannot pass for what is to be bound. */
+static void bind_other(void *context)
+{
+	struct bind *bind = context;
+	struct ibv_sge other = {
+		.addr = (uintptr_t)bind->column.strided,
+		.length = 1,
+		.lkey = bind->column.strided_mr->lkey,
+	};
+
+	must(ibv_rereg_mr_sg(bind->column.key, ACCESS_ALL, 1, &other),
+	     "ibv_rereg_mr_sg of one byte");
+}
+
+/* What was bound last is what a transfer through the key shows. */
+static void check_key(void *context)
+{
+	struct bind *bind = context;
+	const struct span span[2] = {
+		{ (uintptr_t)bind->from.packed, bind->from.packed_mr },
+		{ 0, bind->column.key },
+	};
+
+	column_clear(&bind->column);
+	move_span(bind->bench, OP_WRITE, span, bind->column.bytes, 1);
+	column_check(&bind->column, &bind->from);
+}
+
+static void check_unbound(void *context)
+{
+	struct bind *bind = context;
+	struct ibmkey_info info;
+
+	must(ibmkey_query(bind->column.key, &info), "ibmkey_query");
+	if (info.kind != IBMKEY_UNBOUND || info.length)
+		errx(1, "a key is bound after ibmkey_unbind()");
+}
+
+static void reg_mr(void *context)
+{
+	struct bind *bind = context;
+
+	bind->mr = rc_reg(&bind->bench->dev[FAR], bind->column.strided,
+			  bind->column.span, ACCESS_ALL);
+}
+
+static void dereg_mr(void *context)
+{
+	struct bind *bind = context;
+
+	must(ibv_dereg_mr(bind->mr), "ibv_dereg_mr");
+	bind->mr = NULL;
+}
+
+static void measure_layout(struct bind *bind, const char *name, uint64_t size)
+{
+	const struct series series = {
+		.group = "bind",
+		.name = name,
+		.size = size,
+		.amount = 1,
+		.unit = "operations",
+	};
+	const struct way ways[] = {
+		{ "register", NULL, reg_mr, dereg_mr, bind },
+		{ "bind", unbind_key, bind_key, check_key, bind },
+		{ "rebind", bind_other, bind_key, check_key, bind },
+		{ "unbind", bind_key, unbind_key, check_unbound, bind },
+	};
+
+	measure(bind->bench, &series, ways, ARRAY_SIZE(ways));
+}
+
+static void bind_open(struct bind *bind, struct bench *bench, size_t count)
+{
+	*bind = (struct bind) { .bench = bench };
+	column_open(&bench->dev[FAR], &bind->column, BLOCK, count);
+	column_open(&bench->dev[NEAR], &bind->from, BLOCK, count);
+	fill_random(bind->from.strided, bind->from.span, count);
+	for (size_t i = 0; i < count * BLOCK; i++)
+		bind->from.packed[i] = bind->from.strided[2 * i - i % BLOCK];
+}
+
+static void bind_close(struct bind *bind)
+{
+	column_close(&bind->from);
+	column_close(&bind->column);
+}
+
+static void measure_list(struct bench *bench, size_t entries)
+{
+	struct bind bind;
+
+	bind_open(&bind, bench, entries);
+	bind.list = calloc(entries, sizeof(*bind.list));
+	if (!bind.list)
+		err(1, "list of %zu entries", entries);
+	for (size_t i = 0; i < entries; i++)
+		bind.list[i] = (struct ibv_sge) {
+			.addr = (uintptr_t)bind.column.strided + i * 2 * BLOCK,
+			.length = BLOCK,
+			.lkey = bind.column.strided_mr->lkey,
+		};
+	measure_layout(&bind, "list", entries);
+	free(bind.list);
+	bind_close(&bind);
+}
+
+/* Two repetitions in each dimension, nested so that blocks follow in order. */
+static void measure_dims(struct bench *bench, unsigned int num_dims)
+{
+	struct bind bind;
+
+	bind_open(&bind, bench, 1u << num_dims);
+	bind.num_dims = num_dims;
+	bind.block = (struct ibmkey_block) {
+		.addr = (uintptr_t)bind.column.strided,
+		.bytes_count = BLOCK,
+		.lkey = bind.column.strided_mr->lkey,
+	};
+	for (unsigned int d = 0; d < num_dims; d++) {
+		bind.repeat[d] = 2;
+		bind.block.stride[d] = 2 * BLOCK << (num_dims - 1 - d);
+	}
+	measure_layout(&bind, "interleaved", num_dims);
+	bind_close(&bind);
+}
+
+void measure_bind(struct bench *bench)
+{
+	for (size_t entries = 1; entries <= 65536; entries *= 16)
+		measure_list(bench, scaled(bench, entries, 1));
+	for (unsigned int num_dims = 1; num_dims <= IBMKEY_MAX_DIMS; num_dims++)
+		measure_dims(bench, num_dims);
+}
