@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What each group of measurements is about, in words.
+
+/// Which way round a figure is read.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Quantity {
+    /// Bytes or operations a second.
+    Rate,
+    /// Time of one operation.
+    Latency,
+}
+
+/// What goes along the axis.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Size {
+    Bytes,
+    Number,
+}
+
+pub struct Group {
+    pub key: &'static str,
+    pub title: &'static str,
+    /// One line on how to read it.
+    pub shows: &'static str,
+    pub quantity: Quantity,
+    pub size: Size,
+    /// Heading of the column, label of the axis.
+    pub size_label: &'static str,
+    pub baseline: Way,
+    pub ways: &'static [Way],
+    pub plot: Plot,
+}
+
+pub struct Way {
+    pub key: &'static str,
+    pub label: &'static str,
+}
+
+/// What a plot of the group has on its vertical axis.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Plot {
+    /// Speed by that of the baseline.
+    Ratio,
+    /// The figures, the baseline's too, on a logarithmic axis.
+    Figures,
+    /// There is none.
+    None,
+}
+
+pub const GROUPS: &[Group] = &[
+    Group {
+        key: "strided",
+        title: "Blocks with gaps as long as themselves, at both ends",
+        shows: "One transfer by a key at each end; by packing, a contiguous transfer and unpacking; \
+                piece by piece: one request a block, SEND 16 blocks a list. Ratio: to the same bytes contiguous.",
+        quantity: Quantity::Rate,
+        size: Size::Bytes,
+        size_label: "block",
+        baseline: Way { key: "contiguous", label: "contiguous" },
+        ways: &[
+            Way { key: "key", label: "one key" },
+            Way { key: "packed", label: "packed" },
+            Way { key: "pieces", label: "piece by piece" },
+        ],
+        plot: Plot::Ratio,
+    },
+    Group {
+        key: "bind",
+        title: "Describing memory: blocks of 16 bytes, in a list or nested in dimensions",
+        shows: "Binding an unbound key, a bound one, and unbinding. \
+                Ratio: to ibv_reg_mr() of the memory that the blocks are in; above 1 is faster.",
+        quantity: Quantity::Latency,
+        size: Size::Number,
+        size_label: "entries, dims",
+        baseline: Way { key: "register", label: "ibv_reg_mr" },
+        ways: &[
+            Way { key: "bind", label: "bind" },
+            Way { key: "rebind", label: "rebind" },
+            Way { key: "unbind", label: "unbind" },
+        ],
+        plot: Plot::Figures,
+    },
+    Group {
+        key: "dm",
+        title: "Device memory (class host) at the far end",
+        shows: "Ratio: to the same traffic with ordinary memory; the goal is 0.98.",
+        quantity: Quantity::Rate,
+        size: Size::Bytes,
+        size_label: "message",
+        baseline: Way { key: "ordinary", label: "ordinary memory" },
+        ways: &[Way { key: "dm", label: "device memory" }],
+        plot: Plot::Ratio,
+    },
+    Group {
+        key: "alloc",
+        title: "Allocating and freeing 4 KiB of device memory",
+        shows: "While so many buffers exist; emptied: after all others were freed. \
+                Ratio: to registering and deregistering 4 KiB of ordinary memory.",
+        quantity: Quantity::Latency,
+        size: Size::Number,
+        size_label: "live buffers",
+        baseline: Way { key: "register", label: "reg + dereg" },
+        ways: &[Way { key: "alloc", label: "alloc + free" }],
+        plot: Plot::Figures,
+    },
+    Group {
+        key: "copy",
+        title: "Copies between a program and device memory",
+        shows: "ibv_memcpy_to_dm() and ibv_memcpy_from_dm(), a system call each. Ratio: to memcpy().",
+        quantity: Quantity::Rate,
+        size: Size::Bytes,
+        size_label: "length",
+        baseline: Way { key: "memcpy", label: "memcpy" },
+        ways: &[
+            Way { key: "to", label: "to device memory" },
+            Way { key: "from", label: "from device memory" },
+        ],
+        plot: Plot::Figures,
+    },
+    Group {
+        key: "ordinary",
+        title: "Ordinary memory regions while ib_mkey is loaded",
+        shows: "Ratio: to the same without the module, loaded and unloaded by turns.",
+        quantity: Quantity::Rate,
+        size: Size::Bytes,
+        size_label: "message",
+        baseline: Way { key: "without", label: "without ib_mkey" },
+        ways: &[Way { key: "with", label: "with ib_mkey" }],
+        plot: Plot::None,
+    },
+];
