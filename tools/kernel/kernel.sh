@@ -183,8 +183,8 @@ setup_kdir() {
 		die "KDIR=$KDIR has no arch/x86/boot/bzImage and no vmlinuz: modules can be built for it, but there is no kernel to boot"
 	[[ -f $KDIR/modules.order ]] || die "KDIR=$KDIR has no modules.order: build its modules first"
 	dir=$(kernel_dir)
-	is_complete "$dir" "${KERNEL_FILES[@]}" && ! is_newer "$dir.complete" "$image" "$KDIR/modules.order" && return
-	rm -rf "$dir" "$dir.complete"
+	is_complete "$dir" "${KERNEL_FILES[@]}" && ! is_newer "$dir.record" "$image" "$KDIR/modules.order" && return
+	rm -rf "$dir" "$dir.record"
 	step kernel-kdir "Kernel $K_VERSION from KDIR: its modules, for the guest" "10 s" finish_kernel make_kdir "$dir"
 }
 
@@ -200,8 +200,8 @@ setup_kernel() {
 	fi
 	dir=$(kernel_dir)
 	if is_complete "$dir" "${KERNEL_FILES[@]}"; then
-		[[ -n ${KSRC-} ]] && is_newer "$dir.complete" "$KSRC" || return 0
-	elif [[ -f $dir.complete ]]; then
+		[[ -n ${KSRC-} ]] && is_newer "$dir.record" "$KSRC" || return 0
+	elif [[ -f $dir.record ]]; then
 		damaged=1
 	fi
 	src=${KSRC:-$(source_dir)}
@@ -216,7 +216,7 @@ setup_kernel() {
 	fi
 	# Damaged, as against interrupted: begin again.
 	((damaged == 0)) || rm -rf "$dir"
-	rm -f "$dir.complete"
+	rm -f "$dir.record"
 	case $K_FLAVOUR in
 	stock) what="Debian's kernel, and its Rust crates for building modules" how="2-3 min" ;;
 	custom) what="built with our configuration" how="10 min on two cores" ;;

@@ -45,8 +45,8 @@ check_space() {
 	local stage=$1 mb=0 min=0 have dir src
 	dir=$(kernel_dir)
 	src=${KSRC:-$(source_dir)}
-	[[ -f $(root_dir).complete ]] || { mb=$((mb + 2900)); min=$((min + 2)); }
-	if [[ $stage != root && $stage != user && $K_FLAVOUR != kdir && ! -f $dir.complete ]]; then
+	[[ -f $(root_dir).record ]] || { mb=$((mb + 2900)); min=$((min + 2)); }
+	if [[ $stage != root && $stage != user && $K_FLAVOUR != kdir && ! -f $dir.record ]]; then
 		[[ -d $src ]] || { mb=$((mb + 2000)); min=$((min + 1)); }
 		case $K_FLAVOUR in
 		stock) mb=$((mb + 900)); min=$((min + 3)) ;;

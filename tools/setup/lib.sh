@@ -92,15 +92,15 @@ list_files() {
 	local dir=$1
 	shift
 	# Directories that only root may read are left out.
-	(cd "$dir" && { find . -xdev -type f "$@" -printf '%s %p\n' || true; } | LC_ALL=C sort) 2>/dev/null
+	(cd "$dir" && { find . -xdev -type f \( "${@:--true}" \) -printf '%s %p\n' || true; } | LC_ALL=C sort) 2>/dev/null
 }
 
-record() { list_files "$@" | sha256sum >"$1.complete"; }
+record() { list_files "$@" | sha256sum >"$1.record"; }
 
 # is_complete DIR [find tests]: true when DIR is as it was recorded.
 is_complete() {
-	[[ -d $1 && -s $1.complete ]] || return 1
-	[[ $(list_files "$@" | sha256sum) == "$(cat "$1.complete")" ]] && return 0
+	[[ -d $1 && -s $1.record ]] || return 1
+	[[ $(list_files "$@" | sha256sum) == "$(cat "$1.record")" ]] && return 0
 	warn "$1 has been damaged or changed since it was made; making it again"
 	return 1
 }

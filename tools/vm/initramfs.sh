@@ -11,7 +11,7 @@ INIT_MODULES=(virtio_pci 9pnet_virtio 9p)
 initramfs_dir() {
 	printf '%s/initramfs-%s' "$1" "$(
 		{
-			cat "$TOP/tools/vm/init" "$1/release" "$(root_dir).complete"
+			cat "$TOP/tools/vm/init" "$1/release" "$(root_dir).record"
 			declare -f make_initramfs
 		} | hash_of
 	)"
