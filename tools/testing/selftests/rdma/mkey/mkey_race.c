@@ -149,7 +149,8 @@ static void *race_handles(void *arg)
 TEST_F(race, use_and_destroy)
 {
 	unsigned int i, done = 0, refused = 0, rounds = mkt_scale(3000, 300);
-	_Atomic uint32_t handle = self->c.key->handle;
+	_Atomic uint32_t handle = UINT32_MAX >> 1;
+	unsigned int busy = 0;
 	int before = mkt_dev_count(&self->c.dev, "mr");
 	struct race race[THREADS];
 	pthread_t tid[THREADS];
@@ -162,22 +163,26 @@ TEST_F(race, use_and_destroy)
 			.stop = &stop,
 			.lkey = &handle,
 		};
-		atomic_store(&handle, UINT32_MAX >> 1);
 		ASSERT_EQ(0, pthread_create(&tid[i], NULL, race_handles,
 					    &race[i]));
 	}
 	for (i = 0; i < rounds; i++) {
 		struct mkt_ioctl cmd;
+		uint32_t made;
 		int err;
 
 		mkt_command_build(&self->c, &cmd, CREATE);
 		ASSERT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-		atomic_store(&handle, cmd.attr[0].data);
+		made = cmd.attr[0].data;
+		atomic_store(&handle, made);
 		sched_yield();
-		mkt_raw_mr_destroy(&cmd, atomic_load(&handle));
-		do
+		do {
+			mkt_raw_mr_destroy(&cmd, made);
 			err = mkt_ioctl_run(self->c.dev.ctx, &cmd);
-		while (err == EBUSY);
+			busy += err == EBUSY;
+			/* or there would always be one who is using it */
+			atomic_store(&handle, UINT32_MAX >> 1);
+		} while (err == EBUSY);
 		ASSERT_TRUE(!err || err == ENOENT);
 	}
 	atomic_store(&stop, true);
@@ -187,7 +192,8 @@ TEST_F(race, use_and_destroy)
 		done += race[i].done;
 		refused += race[i].refused;
 	}
-	TH_LOG("%u commands were done, %u refused", done, refused);
+	TH_LOG("%u commands were done, %u refused, %u times busy", done,
+	       refused, busy);
 	if (before >= 0) {
 		EXPECT_EQ(before, mkt_dev_count(&self->c.dev, "mr"));
 	}
