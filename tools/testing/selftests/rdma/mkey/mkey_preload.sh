@@ -33,11 +33,13 @@ gid_of() {
 	return 1
 }
 
-# pingpong PRELOAD OPTIONS...: the program on both devices; validates the data
+# pingpong PRELOAD OPTIONS...: the program on both devices; validates the data.
+# It sleeps for completions: two that poll leave the machine little time for the
+# devices' own work.
 pingpong() {
 	local lib=$1 server rc=0 n
 	shift
-	LD_PRELOAD=$lib in_ns 1 ibv_rc_pingpong -d "${dev[1]}" -g "$(gid_of 1)" -c "$@" &
+	LD_PRELOAD=$lib in_ns 1 ibv_rc_pingpong -d "${dev[1]}" -g "$(gid_of 1)" -c -e "$@" &
 	server=$!
 	# until it listens
 	for ((n = 0; n < 300; n++)); do
@@ -45,7 +47,7 @@ pingpong() {
 		in_ns 1 ss -Hltn 'sport = :18515' | grep -q . && break
 		sleep 0.1
 	done
-	LD_PRELOAD=$lib in_ns 0 ibv_rc_pingpong -d "${dev[0]}" -g "$(gid_of 0)" -c "$@" \
+	LD_PRELOAD=$lib in_ns 0 ibv_rc_pingpong -d "${dev[0]}" -g "$(gid_of 0)" -c -e "$@" \
 		"$(address_of 1)" || rc=$?
 	wait "$server" || rc=$?
 	return "$rc"
