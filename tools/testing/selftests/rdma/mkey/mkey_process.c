@@ -249,7 +249,9 @@ TEST_F(process, killed_again_and_again)
 /* as much device memory as there is, bytes taken; it stays allocated */
 static uint64_t process_take_all(struct mkt_dev *dev)
 {
-	struct ibv_alloc_dm_attr attr = { .length = 64 * 1024 };
+	struct ibv_alloc_dm_attr attr = {
+		.length = mkt_scale(64, 1024) * 1024,
+	};
 	uint64_t taken = 0;
 	struct ibv_dm *dm;
 
