@@ -12,15 +12,23 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/ib_mkey_ioctl.h>
 
+struct dma_buf;
+struct sg_table;
+
 /**
  * ib_alloc_dm() - allocate device memory
  * @device: an extended device
- * @attr: length in bytes, and alignment as a power of two, at most a page's
+ * @attr: length in bytes; alignment of its physical address as a power of two,
+ *	at most that of the largest block of the page allocator; in flags, which
+ *	class of memory: IB_MKEY_DM_HOST, IB_MKEY_DM_NODE(n),
+ *	IB_MKEY_DM_P2P(domain, bus, devfn), IB_MKEY_DM_PMEM(n), or 0 for the
+ *	device's default
  *
  * The memory is zero. It belongs to the caller until ib_free_dm().
  *
  * Return: the memory, or ERR_PTR(): -EINVAL for a length of zero or above 32
- * bits, -ENOMEM beyond the device's quota or without memory.
+ * bits, for an alignment or a class that there is not; -EOPNOTSUPP for a class
+ * that the device does not offer; -ENOMEM beyond a quota or without memory.
  */
 struct ib_dm *ib_alloc_dm(struct ib_device *device,
 			  const struct ib_dm_alloc_attr *attr);
@@ -74,6 +82,35 @@ int ib_memcpy_to_dm(struct ib_dm *dm, u64 dm_offset, const void *host_addr,
  */
 int ib_memcpy_from_dm(void *host_addr, struct ib_dm *dm, u64 dm_offset,
 		      size_t length);
+
+/**
+ * ib_dm_to_sgt() - the pages of device memory, for a device to read or write
+ * @dm: memory of ib_alloc_dm()
+ * @dm_offset: first byte
+ * @length: bytes, not zero
+ * @sgt: filled in, not mapped for DMA; freed by sg_free_table(), before @dm is
+ *
+ * The pages are RAM, persistent memory, or those of a PCI device: whoever hands
+ * them to a device must be able to deal with the class of memory that was asked
+ * for (block devices: BLK_FEAT_PCI_P2PDMA).
+ *
+ * Return: 0, -EINVAL out of range, or -ENOMEM.
+ */
+int ib_dm_to_sgt(struct ib_dm *dm, u64 dm_offset, u64 length,
+		 struct sg_table *sgt);
+
+/**
+ * ib_export_dm() - device memory as a dma-buf
+ * @dm: memory of ib_alloc_dm()
+ *
+ * All calls for one @dm give the same dma-buf, each with a reference that the
+ * caller puts. After ib_free_dm() it cannot be mapped any more: mappings of user
+ * space are taken away, importers are told to let go. The memory stays until
+ * the last of these has.
+ *
+ * Return: the dma-buf, or ERR_PTR(): -EOPNOTSUPP, -ENOMEM.
+ */
+struct dma_buf *ib_export_dm(struct ib_dm *dm);
 
 /**
  * struct ib_mkey_block - a repeated block of a leaf

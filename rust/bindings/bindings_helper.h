@@ -10,7 +10,12 @@
 #include <rdma/ib_mkey.h>
 #include <rdma/ib_mkey_ioctl.h>
 #include <rdma/restrack.h>
+#include <linux/dax.h>
+#include <linux/dma-buf.h>
+#include <linux/genalloc.h>
 #include <linux/module.h>
+#include <linux/pci-p2pdma.h>
+#include <linux/scatterlist.h>
 #include <linux/srcu.h>
 
 /* Beside the headers above, what the C half of this module gives the Rust half. */

@@ -8,4 +8,5 @@
 #define __rust_helper
 #endif
 
+#include "memory.c"
 #include "rdma.c"

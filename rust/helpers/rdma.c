@@ -3,7 +3,6 @@
 #include <linux/kprobes.h>
 #include <linux/rcupdate.h>
 #include <linux/srcu.h>
-#include <linux/vmalloc.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 
@@ -22,11 +21,6 @@ __rust_helper int rust_helper_ib_check_mr_access(struct ib_device *device,
 __rust_helper int rust_helper_ib_device_node(struct ib_device *device)
 {
 	return device->dev.parent ? dev_to_node(device->dev.parent) : NUMA_NO_NODE;
-}
-
-__rust_helper struct page *rust_helper_ib_mkey_virt_to_page(const void *address)
-{
-	return virt_to_page(address);
 }
 
 /* Operations of devices that a client wraps: removing the client waits for those that run. */
@@ -77,22 +71,6 @@ __rust_helper void *rust_helper_xa_remove_if(struct xarray *xa, unsigned long in
 	void *old = xa_cmpxchg(xa, index, entry, NULL, GFP_KERNEL);
 
 	return old == entry ? old : NULL;
-}
-
-/*
- * Zeroed memory that its owner can do without: charged to the caller's cgroup,
- * and no OOM killer for it. The kernel crate has no name for __GFP_RETRY_MAYFAIL.
- */
-__rust_helper void *rust_helper_vzalloc_mayfail(size_t size, int node)
-{
-	return vrealloc_node_align(NULL, size, PAGE_SIZE,
-				   GFP_KERNEL_ACCOUNT | __GFP_ZERO |
-				   __GFP_RETRY_MAYFAIL | __GFP_NOWARN, node);
-}
-
-__rust_helper void rust_helper_vfree(const void *area)
-{
-	vfree(area);
 }
 
 /*

@@ -55,6 +55,33 @@ enum ib_mkey_query_caps_attrs {
 enum ib_mkey_dm_methods {
 	/** @IB_MKEY_METHOD_DM_COPY: copy between host and device memory */
 	IB_MKEY_METHOD_DM_COPY = (1U << UVERBS_ID_NS_SHIFT) + 3,
+	/** @IB_MKEY_METHOD_DM_EXPORT: make a dma-buf of device memory */
+	IB_MKEY_METHOD_DM_EXPORT,
+};
+
+/**
+ * enum ib_mkey_dm_alloc_attrs - further attributes of UVERBS_METHOD_DM_ALLOC
+ */
+enum ib_mkey_dm_alloc_attrs {
+	/**
+	 * @IB_MKEY_ATTR_DM_ALLOC_CLASS: in, u32, optional: where the memory is to
+	 * be, IB_MKEY_DM_HOST and so on; 0 or absent: the device's default
+	 */
+	IB_MKEY_ATTR_DM_ALLOC_CLASS = (1U << UVERBS_ID_NS_SHIFT) + 8,
+};
+
+/**
+ * enum ib_mkey_dm_export_attrs - attributes of IB_MKEY_METHOD_DM_EXPORT
+ */
+enum ib_mkey_dm_export_attrs {
+	/** @IB_MKEY_ATTR_DM_EXPORT_HANDLE: idr, the UVERBS_OBJECT_DM */
+	IB_MKEY_ATTR_DM_EXPORT_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/**
+	 * @IB_MKEY_ATTR_DM_EXPORT_RESP_FD: out, s32, a dma-buf that can be mapped
+	 * and given to others; close-on-exec. When the device memory is freed,
+	 * mappings of it give SIGBUS and importers are told to let go.
+	 */
+	IB_MKEY_ATTR_DM_EXPORT_RESP_FD,
 };
 
 /**
@@ -238,7 +265,28 @@ enum ib_uverbs_mkey_cap_flags {
 enum ib_uverbs_mkey_dm_class {
 	/** @IB_UVERBS_MKEY_DM_HOST: RAM of the host, near the device */
 	IB_UVERBS_MKEY_DM_HOST = 1 << 0,
+	/** @IB_UVERBS_MKEY_DM_NODE: RAM of one NUMA node: CXL, HBM */
+	IB_UVERBS_MKEY_DM_NODE = 1 << 1,
+	/** @IB_UVERBS_MKEY_DM_P2P: memory of a PCI device, published for peers */
+	IB_UVERBS_MKEY_DM_P2P = 1 << 2,
+	/** @IB_UVERBS_MKEY_DM_PMEM: persistent memory */
+	IB_UVERBS_MKEY_DM_PMEM = 1 << 3,
 };
+
+/*
+ * Where an allocation is to be: a bit of enum ib_uverbs_mkey_dm_class, and above
+ * bit 8 which one of that class; none is the first that the device offers. A
+ * device offers what the module parameter dm_class names, and host memory.
+ */
+#define IB_MKEY_DM_HOST IB_UVERBS_MKEY_DM_HOST
+/* The NUMA node n. */
+#define IB_MKEY_DM_NODE(n) (IB_UVERBS_MKEY_DM_NODE | ((__u32)(n) + 1) << 8)
+/* A PCI function; domains above 255 cannot be named here. */
+#define IB_MKEY_DM_P2P(domain, bus, devfn) \
+	(IB_UVERBS_MKEY_DM_P2P | \
+	 ((__u32)(domain) << 16 | (__u32)(bus) << 8 | (__u32)(devfn)) << 8)
+/* The DAX device /dev/pmemN. */
+#define IB_MKEY_DM_PMEM(n) (IB_UVERBS_MKEY_DM_PMEM | ((__u32)(n) + 1) << 8)
 
 /**
  * struct ib_uverbs_mkey_caps - what a device can do

@@ -57,6 +57,44 @@ impl Device {
     }
 }
 
+/// A device's name, for those who outlive the device.
+///
+/// # Invariants
+///
+/// A reference to the `struct device` in the `ib_device` is held: its memory is not freed.
+pub(crate) struct DeviceName(ptr::NonNull<bindings::ib_device>);
+
+// SAFETY: The name is read as the core reads it.
+unsafe impl Send for DeviceName {}
+// SAFETY: As above.
+unsafe impl Sync for DeviceName {}
+
+impl DeviceName {
+    /// Refers to the name of `device`, whatever it will be.
+    pub(crate) fn new(device: &Device) -> Self {
+        let raw = device.as_raw();
+        // SAFETY: The device is registered, so that it has references, and is not null.
+        // INVARIANT: The reference is taken here.
+        unsafe {
+            bindings::get_device((&raw mut (*raw).__bindgen_anon_1).cast());
+            Self(ptr::NonNull::new_unchecked(raw))
+        }
+    }
+
+    /// Returns the name.
+    pub(crate) fn get(&self) -> &CStr {
+        // SAFETY: By the type invariant the memory is valid, and the name in it is terminated.
+        unsafe { Device::from_raw(self.0.as_ptr()) }.name()
+    }
+}
+
+impl Drop for DeviceName {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::put_device((&raw mut (*self.0.as_ptr()).__bindgen_anon_1).cast()) };
+    }
+}
+
 /// A memory region that its device's driver made but `ib_core` does not know yet.
 ///
 /// # Invariants
@@ -102,12 +140,11 @@ pub(crate) trait DeviceOps: ClientOps {
     /// Bytes of device memory, for all users together.
     fn max_dm_size(&self) -> u64;
 
-    /// Allocates device memory of `length` bytes, aligned to `1 << log_align`.
+    /// Allocates device memory of `attr.length` bytes, for a process or for a kernel user.
     fn alloc_dm(
         this: ArcBorrow<'_, Self>,
-        device: &Device,
-        length: u64,
-        log_align: u32,
+        attr: &bindings::ib_dm_alloc_attr,
+        for_process: bool,
     ) -> Result<KBox<Dm<Self::Dm>>>;
 
     /// Makes `mr` a region in `pd` over `length` bytes of `dm`. The core checked the range.
@@ -311,13 +348,17 @@ unsafe extern "C" fn alloc_dm<T: DeviceOps>(
     raw: *mut bindings::ib_device,
     _context: *mut bindings::ib_ucontext,
     attr: *mut bindings::ib_dm_alloc_attr,
-    _attrs: *mut bindings::uverbs_attr_bundle,
+    attrs: *mut bindings::uverbs_attr_bundle,
 ) -> *mut bindings::ib_dm {
-    // SAFETY: The core calls with a registered device and its own attributes.
-    let (device, attr) = unsafe { (Device::from_raw(raw), &*attr) };
-    Running::<T>::on(device)
-        .and_then(|this| T::alloc_dm(this.data, device, attr.length, attr.alignment))
-        .map_or_else(|err| err.to_ptr(), Dm::into_raw)
+    // SAFETY: The core calls with a registered device and attributes that are its own.
+    let (device, attr) = unsafe { (Device::from_raw(raw), &mut *attr) };
+    let mut alloc = || {
+        let running = Running::<T>::on(device)?;
+        // SAFETY: The core calls for a method of a process.
+        to_result(unsafe { bindings::ib_mkey_uapi_dm_class(attrs, &mut attr.flags) })?;
+        T::alloc_dm(running.data, attr, true).map(Dm::into_raw)
+    };
+    alloc().unwrap_or_else(|err: Error| err.to_ptr())
 }
 
 /// # Safety

@@ -6,8 +6,10 @@
 //! |---|---|
 //! | `client.rs` | a client of `ib_core`, its callbacks and its data for each device |
 //! | `device.rs` | an RDMA device; its operations, filled in or wrapped |
-//! | `dm.rs` | device memory objects, and memory that remote peers write to |
+//! | `dm.rs` | device memory objects |
+//! | `memory/` | memory that remote peers and devices write to |
 //! | `mr.rs` | protection domains and memory regions |
+//! | `process.rs` | processes, as owners of things |
 //! | `table.rs` | tables and pointers read under SRCU |
 //! | `uapi.rs` | arrays of uAPI structures in user memory |
 //!
@@ -17,13 +19,16 @@
 pub(crate) mod client;
 pub(crate) mod device;
 pub(crate) mod dm;
+pub(crate) mod memory;
 pub(crate) mod mr;
+pub(crate) mod process;
 pub(crate) mod table;
 pub(crate) mod uapi;
 
 pub(crate) use client::{uverbs_is_loaded, Registration};
 pub(crate) use device::Device;
-pub(crate) use dm::{Dm, SharedMemory};
+pub(crate) use dm::Dm;
+pub(crate) use memory::SharedMemory;
 pub(crate) use mr::{Access, Mr, OwnedMr, OwnedPd, Pd};
 
 /// Checks that functions called from C have the types that their headers give them.

@@ -8,14 +8,14 @@
 use crate::{
     backend::{rxe::selftest, Backend, Hw, Named},
     bindings,
-    dm::{Buffer, Quota},
+    dm::{self, Buffer, DeviceMemory},
     key,
     layout::{Entry, List},
     object::{Bound, KLayout, Kind, Leaf, Object},
     pins::{Pin, Pins},
     rdma::{
         client::{Client, ClientOps, ModulePin},
-        device::{DeviceOps, Overlay},
+        device::{DeviceName, DeviceOps, Overlay},
         eopnotsupp,
         mr::Right,
         table::Table,
@@ -42,7 +42,7 @@ pub(crate) struct MkeyDevice {
     pub(crate) pins: Arc<Pins>,
     pub(crate) hw: Hw,
     pub(crate) pd: OwnedPd,
-    quota: Arc<Quota>,
+    memory: Arc<DeviceMemory>,
     overlay: Overlay,
     /// Set once the self-test has passed and the operations are ours.
     extended: Atomic<bool>,
@@ -55,14 +55,20 @@ impl MkeyDevice {
         let pd = OwnedPd::new(device, c"ib_mkey")?;
         let hw = Hw::probe(device, &pd)?;
         let pins = Pins::new()?;
-        let quota = Quota::new(crate::max_dm_size())?;
+        let memory = DeviceMemory::new(
+            DeviceName::new(device),
+            crate::dm_classes()?,
+            device.node(),
+            crate::max_dm_size(),
+            crate::max_dm_size_per_process(),
+        )?;
         Arc::pin_init(
             try_pin_init!(Self {
                 objects <- Table::new(),
                 pins,
                 hw,
                 pd,
-                quota,
+                memory,
                 overlay: Overlay::new(device),
                 extended: Atomic::new(false),
                 _module: module,
@@ -121,7 +127,7 @@ impl ClientOps for MkeyDevice {
     }
 
     fn added(self: ArcBorrow<'_, Self>, device: &Device) -> bool {
-        if let Err(err) = selftest::run(&self, device.node()) {
+        if let Err(err) = selftest::run(&self, device) {
             pr_err!(
                 "{}: not extended, self-test failed: {:?}\n",
                 device.name(),
@@ -129,18 +135,23 @@ impl ClientOps for MkeyDevice {
             );
             return false;
         }
-        self.overlay.install::<Self>(device, self.quota.limit());
+        if let Err(err) = dm::show::add(&self.memory) {
+            pr_err!("{}: not extended: {:?}\n", device.name(), err);
+            return false;
+        }
+        self.overlay.install::<Self>(device, self.memory.size());
         self.extended.store(true, ordering::Release);
         pr_info!(
             "{}: extended, {} bytes of device memory\n",
             device.name(),
-            self.quota.limit()
+            self.memory.size()
         );
         true
     }
 
     fn remove(self: ArcBorrow<'_, Self>, device: &Device) {
         self.extended.store(false, ordering::Release);
+        dm::show::remove(&self.memory);
         self.overlay.uninstall(device);
     }
 
@@ -157,24 +168,21 @@ impl DeviceOps for MkeyDevice {
     }
 
     fn max_dm_size(&self) -> u64 {
-        self.quota.limit()
+        self.memory.size()
     }
 
     fn alloc_dm(
         this: ArcBorrow<'_, Self>,
-        device: &Device,
-        length: u64,
-        log_align: u32,
+        attr: &bindings::ib_dm_alloc_attr,
+        for_process: bool,
     ) -> Result<KBox<Dm<Buffer>>> {
-        let (hw, pd, quota) = (&this.hw, &this.pd, &this.quota);
-        Dm::new(Buffer::new(
-            hw,
-            pd,
-            quota,
-            device.node(),
-            length,
-            log_align,
-        )?)
+        let request = dm::Request {
+            length: attr.length,
+            log_align: attr.alignment,
+            class: dm::Wanted::from_raw(attr.flags)?,
+            for_process,
+        };
+        Dm::new(Buffer::new(&this.hw, &this.pd, &this.memory, &request)?)
     }
 
     fn reg_dm_mr(
@@ -186,7 +194,13 @@ impl DeviceOps for MkeyDevice {
         length: u64,
         access: Access,
     ) -> Result {
-        if !key::supported(access) {
+        // Persistence takes memory that has it.
+        let persistent = Access::from(Right::FlushPersistent);
+        let mut possible = access;
+        if dm.data.memory().is_persistent() {
+            possible = access & !persistent;
+        }
+        if !key::supported(possible) {
             return Err(eopnotsupp());
         }
         this.hw.claim(mr);
@@ -197,7 +211,7 @@ impl DeviceOps for MkeyDevice {
             Leaf {
                 lkey: 0,
                 start: 0,
-                len: dm.data.memory.len() as u64,
+                len: dm.data.memory().len() as u64,
                 access: access | Right::LocalWrite,
                 base: dm.data.base,
                 delta: 0,
@@ -259,7 +273,7 @@ impl DeviceOps for MkeyDevice {
 /// Limits and features of a device.
 pub(crate) fn caps(device: &MkeyDevice) -> bindings::ib_mkey_caps {
     bindings::ib_mkey_caps {
-        max_dm_size: device.quota.limit(),
+        max_dm_size: device.memory.size(),
         flags: u64::from(
             bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_DM
                 | bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_LIST
@@ -269,6 +283,6 @@ pub(crate) fn caps(device: &MkeyDevice) -> bindings::ib_mkey_caps {
         max_entries: key::MAX_ENTRIES,
         max_dims: crate::layout::MAX_DIMS as u32,
         max_depth: 1,
-        dm_classes: bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_HOST,
+        dm_classes: device.memory.classes(),
     }
 }

@@ -1,123 +1,141 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Device memory of the class `host`: RAM near the device.
+//! Device memory.
+//!
+//! | file | what |
+//! |---|---|
+//! | `dm/class.rs` | where memory can be, and how it is named |
+//! | `dm/account.rs` | bytes in use, limits, high-water marks |
+//! | `dm/owner.rs` | processes that have memory |
+//! | `dm/pool.rs` | the memory that a device offers |
+//! | `dm/show.rs` | all of that in debugfs |
 //!
 //! A buffer has whole pages of its own, so that no two owners share one, and a region of the
 //! driver over them in a protection domain that nobody else has. Users' regions over the buffer
 //! are layouts that end in that region; atomics through any of them serialise.
 
+mod account;
+mod class;
+mod owner;
+mod pool;
+pub(crate) mod show;
+
+pub(crate) use class::{Offer, Wanted};
+pub(crate) use pool::DeviceMemory;
+
 use crate::{
     backend::{Backend, Hw},
-    rdma::{OwnedMr, Pd, SharedMemory},
+    bindings,
+    rdma::{memory::dma_buf, OwnedMr, Pd, SharedMemory},
 };
+use account::Charge;
 use kernel::{
-    page::{PAGE_SHIFT, PAGE_SIZE},
+    page::PAGE_SIZE,
     prelude::*,
-    sync::{
-        atomic::{ordering, Atomic},
-        Arc,
-    },
+    sync::{Arc, SetOnce},
 };
+use owner::{OwnerCharge, Owners};
 
 /// Pages of one buffer: the driver keeps 16 bytes for each in one allocation.
 const MAX_PAGES: usize = 1 << 16;
 
-/// Bytes of device memory that are in use, of a limit.
-pub(crate) struct Quota {
-    used: Atomic<i64>,
-    limit: i64,
+/// What an allocation asks for.
+pub(crate) struct Request {
+    /// Bytes.
+    pub(crate) length: u64,
+    /// Alignment of the physical address, as a power of two.
+    pub(crate) log_align: u32,
+    /// Which memory.
+    pub(crate) class: Wanted,
+    /// Is it for the process that runs, or else for a kernel user?
+    pub(crate) for_process: bool,
 }
 
-impl Quota {
-    /// Makes a quota of `limit` bytes.
-    pub(crate) fn new(limit: u64) -> Result<Arc<Self>> {
-        Ok(Arc::new(
-            Self {
-                used: Atomic::new(0),
-                // More than there is memory is as good as no limit.
-                limit: i64::try_from(limit).unwrap_or(i64::MAX),
-            },
-            GFP_KERNEL,
-        )?)
-    }
-
-    /// Returns the limit in bytes.
-    pub(crate) fn limit(&self) -> u64 {
-        self.limit as u64
-    }
-
-    fn charge(self: &Arc<Self>, bytes: i64) -> Result<Charge> {
-        let mut used = self.used.load(ordering::Relaxed);
-        loop {
-            let sum = used.checked_add(bytes).filter(|sum| *sum <= self.limit);
-            match self
-                .used
-                .cmpxchg(used, sum.ok_or(ENOMEM)?, ordering::Relaxed)
-            {
-                Ok(_) => break,
-                Err(now) => used = now,
-            }
-        }
-        Ok(Charge {
-            quota: self.clone(),
-            bytes,
-        })
-    }
+/// The bytes of a buffer, and who pays for them. Who uses a buffer's dma-buf may keep them longer
+/// than the buffer.
+pub(crate) struct Store {
+    memory: SharedMemory,
+    _owner: OwnerCharge,
+    _charge: Charge,
 }
 
-/// A part of a [`Quota`].
-struct Charge {
-    quota: Arc<Quota>,
-    bytes: i64,
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.quota.used.fetch_sub(self.bytes, ordering::Relaxed);
+impl dma_buf::Backing for Store {
+    fn memory(&self) -> &SharedMemory {
+        &self.memory
     }
 }
 
 /// A buffer of device memory.
-// Fields are dropped in order: the region before the memory that it is over.
+// Fields are dropped in order: mappings and the region before the memory that they are over.
 pub(crate) struct Buffer {
+    export: SetOnce<dma_buf::Export<Store>>,
     pub(crate) base: <Hw as Backend>::Base,
     _region: OwnedMr,
-    pub(crate) memory: SharedMemory,
-    _charge: Charge,
+    store: Arc<Store>,
+    device: Arc<DeviceMemory>,
 }
 
 impl Buffer {
-    /// Allocates a buffer of `length` zeroed bytes, aligned to `1 << log_align`.
+    /// Allocates a buffer of zeroed bytes.
     ///
     /// # Errors
     ///
     /// `EINVAL` for no bytes, for more than the core's 32-bit length can tell and for an alignment
-    /// above a page; `ENOMEM` beyond the quota or without memory.
+    /// above that of the largest block of pages; `EOPNOTSUPP` for a class that the device does not
+    /// offer; `ENOMEM` beyond a quota or without memory.
     pub(crate) fn new(
         hw: &Hw,
         pd: &Pd,
-        quota: &Arc<Quota>,
-        node: i32,
-        length: u64,
-        log_align: u32,
+        device: &Arc<DeviceMemory>,
+        request: &Request,
     ) -> Result<Self> {
-        if length == 0 || log_align > PAGE_SHIFT as u32 {
+        if request.length == 0 || request.log_align > crate::rdma::memory::MAX_LOG_ALIGN {
             return Err(EINVAL);
         }
-        let length = usize::try_from(u32::try_from(length)?)?;
+        let length = usize::try_from(u32::try_from(request.length)?)?;
         let pages = SharedMemory::pages_of(length);
         if pages > MAX_PAGES {
             return Err(ENOMEM);
         }
-        let bytes = pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?;
-        let charge = quota.charge(i64::try_from(bytes)?)?;
-        let memory = SharedMemory::new(length, node)?;
+        let bytes = i64::try_from(pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?)?;
+        let pool = device.pool(request.class)?;
+        let charge = pool.charge(bytes)?;
+        let owner = Owners::charge(&device.owners, request.for_process, bytes)?;
+        let memory = pool.allocate(length, request.log_align)?;
         let region = OwnedMr::new(pd, u32::try_from(pages)?)?;
         Ok(Self {
+            export: SetOnce::new(),
             base: hw.back(&region, &memory)?,
             _region: region,
-            memory,
-            _charge: charge,
+            store: Arc::new(
+                Store {
+                    memory,
+                    _owner: owner,
+                    _charge: charge,
+                },
+                GFP_KERNEL,
+            )?,
+            device: device.clone(),
         })
+    }
+
+    /// Returns the bytes.
+    pub(crate) fn memory(&self) -> &SharedMemory {
+        &self.store.memory
+    }
+
+    /// Returns the buffer as a dma-buf, with a reference for the caller.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, `ENODEV` if this module is on its way out.
+    pub(crate) fn export(&self) -> Result<*mut bindings::dma_buf> {
+        let _exporting = self.device.exporting.lock();
+        if self.export.as_ref().is_none() {
+            let export =
+                dma_buf::Export::new(self.store.clone(), c"ib_mkey", crate::this_module()?)?;
+            self.export.populate(export);
+        }
+        Ok(self.export.as_ref().ok_or(ENOMEM)?.get())
     }
 }

@@ -8,7 +8,7 @@
 use crate::{
     backend::{Direction, Window},
     object::{Bound, Leaf},
-    rdma::mr::Right,
+    rdma::{eopnotsupp, mr::Right},
 };
 use kernel::{ffi::c_int, prelude::*};
 
@@ -95,5 +95,22 @@ impl Bound {
     pub(crate) fn atomic_write(&self, offset: u64, value: u64) -> Result<c_int> {
         let (leaf, iova) = self.resolve(offset, 8)?;
         Ok(leaf.base.atomic_write(iova, value))
+    }
+    /// Makes `len` bytes from `offset` on persistent. Only regions of persistent memory have the
+    /// right to that.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::copy`], `EOPNOTSUPP` for a region of anything else.
+    pub(crate) fn flush(&self, offset: u64, len: u64) -> Result {
+        if !self.access.contains(Right::FlushPersistent) {
+            return Err(eopnotsupp());
+        }
+        for run in self.layout.runs(offset, len)? {
+            let leaf = self.leaf(run.leaf, false)?;
+            leaf.base
+                .flush(run.addr.wrapping_add(leaf.delta), run.len)?;
+        }
+        Ok(())
     }
 }

@@ -5,7 +5,7 @@
 //! | file | what |
 //! |---|---|
 //! | `device.rs` | an extended device |
-//! | `dm.rs` | device memory |
+//! | `dm.rs`, `dm/` | device memory |
 //! | `key.rs` | keys: from a description to something bound |
 //! | `object.rs` | regions of ours, and what is bound to them |
 //! | `pins.rs` | which regions are referred to |
@@ -41,10 +41,15 @@ module! {
     authors: ["The ib_mkey authors"],
     description: "Device memory and indirect memory keys for RDMA devices",
     license: "GPL",
+    imports_ns: ["DMA_BUF"],
     params: {
         max_dm_size: u64 {
             default: 67108864,
-            description: "Bytes of device memory of each device (default 64 MiB)",
+            description: "Bytes of RAM that each device gives as device memory (default 64 MiB)",
+        },
+        max_dm_size_per_process: u64 {
+            default: 0,
+            description: "Bytes of device memory of each process and device (default 0: as the device)",
         },
     },
 }
@@ -61,17 +66,33 @@ fn this_module() -> Result<&'static ThisModule> {
     THIS.as_ref().copied().ok_or(ENODEV)
 }
 
-/// Returns the parameter. Linux 7.2 gives it as a reference, 7.3 as a value.
+/// Returns a parameter's value. Linux 7.2 gives a reference, 7.3 the value.
+fn value(parameter: impl Borrow<u64>) -> u64 {
+    *parameter.borrow()
+}
+
+/// Bytes of RAM of a device.
 fn max_dm_size() -> u64 {
-    fn value(parameter: impl Borrow<u64>) -> u64 {
-        *parameter.borrow()
-    }
     value(module_parameters::max_dm_size.value())
 }
 
-// Fields are dropped in order: all devices before the redirection.
+/// Bytes of a process.
+fn max_dm_size_per_process() -> u64 {
+    match value(module_parameters::max_dm_size_per_process.value()) {
+        0 => u64::MAX,
+        bytes => bytes,
+    }
+}
+
+/// Classes of memory that devices offer.
+fn dm_classes() -> Result<dm::Offer<'static>> {
+    dm::Offer::new(uapi::dm_class().to_str()?)
+}
+
+// Fields are dropped in order: all devices before the redirection and what they show themselves in.
 struct IbMkey {
     _client: rdma::Registration<device::MkeyDevice>,
+    _shown: dm::show::Shown,
     _redirection: backend::rxe::Redirection,
 }
 
@@ -84,9 +105,12 @@ impl kernel::Module for IbMkey {
                  rdma_ucm before it, are unloaded and loaded again\n"
             );
         }
+        dm_classes()?;
+        let shown = dm::show::Shown::new()?;
         let redirection = backend::rxe::Redirection::new()?;
         Ok(Self {
             _client: rdma::Registration::new()?,
+            _shown: shown,
             _redirection: redirection,
         })
     }

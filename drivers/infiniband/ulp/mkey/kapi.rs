@@ -34,7 +34,7 @@ unsafe extern "C" fn ib_alloc_dm(
     let alloc = || {
         let this = MkeyDevice::of(device)?;
         this.owns_dm()?;
-        let mut dm = MkeyDevice::alloc_dm(this, device, attr.length, attr.alignment)?;
+        let mut dm = MkeyDevice::alloc_dm(this, attr, false)?;
         dm.init(device, u32::try_from(attr.length)?);
         Ok(Dm::into_raw(dm))
     };
@@ -69,7 +69,7 @@ unsafe extern "C" fn ib_reg_dm_mr(
             return Err(EINVAL);
         }
         let end = dm_offset.checked_add(length).ok_or(EINVAL)?;
-        if end > dm.data.memory.len() as u64 {
+        if end > dm.data.memory().len() as u64 {
             return Err(EINVAL);
         }
         let access = Access::checked(pd.device(), access)?;
@@ -92,7 +92,7 @@ unsafe extern "C" fn ib_memcpy_to_dm(
     from_result(|| {
         // SAFETY: The caller gives memory of `ib_alloc_dm()` and `length` readable bytes.
         unsafe {
-            let memory = &Dm::<Buffer>::from_raw(dm).data.memory;
+            let memory = Dm::<Buffer>::from_raw(dm).data.memory();
             memory.write(dm_offset, host_addr.cast(), length)?;
         }
         Ok(0)
@@ -109,11 +109,45 @@ unsafe extern "C" fn ib_memcpy_from_dm(
     from_result(|| {
         // SAFETY: The caller gives memory of `ib_alloc_dm()` and `length` writable bytes.
         unsafe {
-            let memory = &Dm::<Buffer>::from_raw(dm).data.memory;
+            let memory = Dm::<Buffer>::from_raw(dm).data.memory();
             memory.read_to(dm_offset, host_addr.cast(), length)?;
         }
         Ok(0)
     })
+}
+
+#[no_mangle]
+unsafe extern "C" fn ib_dm_to_sgt(
+    dm: *mut bindings::ib_dm,
+    dm_offset: u64,
+    length: u64,
+    sgt: *mut bindings::sg_table,
+) -> c_int {
+    // SAFETY: The caller gives memory of `ib_alloc_dm()`.
+    let memory = unsafe { Dm::<Buffer>::from_raw(dm) }.data.memory();
+    from_result(|| {
+        let end = dm_offset.checked_add(length).ok_or(EINVAL)?;
+        if end > memory.len() as u64 {
+            return Err(EINVAL);
+        }
+        let (offset, length) = (usize::try_from(dm_offset)?, usize::try_from(length)?);
+        // SAFETY: The caller gives a table, and frees it before the memory.
+        unsafe { memory.fill_sgt(sgt, offset, length, u32::MAX) }?;
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+unsafe extern "C" fn ib_export_dm(dm: *mut bindings::ib_dm) -> *mut bindings::dma_buf {
+    let export = || {
+        // SAFETY: The caller gives device memory, and with it its device.
+        let (dm, device) = unsafe { (dm, MkeyDevice::of(Device::from_raw((*dm).device))?) };
+        // Memory of a program's may be the driver's own.
+        device.owns_dm()?;
+        // SAFETY: As above; it is ours.
+        unsafe { Dm::<Buffer>::from_raw(dm) }.data.export()
+    };
+    export().unwrap_or_else(|err: Error| err.to_ptr())
 }
 
 #[no_mangle]
@@ -226,6 +260,8 @@ same_types!(
     ib_reg_dm_mr,
     ib_memcpy_to_dm,
     ib_memcpy_from_dm,
+    ib_dm_to_sgt,
+    ib_export_dm,
     ib_alloc_mkey,
     ib_bind_mkey_list,
     ib_bind_mkey_interleaved,

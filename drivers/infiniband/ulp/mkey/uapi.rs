@@ -29,8 +29,15 @@ use crate::{
 use kernel::{
     error::from_result,
     ffi::c_int,
-    prelude::*, //
+    prelude::*,
+    str::{CStr, CStrExt}, //
 };
+
+/// Returns the module parameter `dm_class`, which exists in C.
+pub(crate) fn dm_class() -> &'static CStr {
+    // SAFETY: A terminated string that is set before the module is initialised and not changed.
+    unsafe { CStr::from_char_ptr((&raw const bindings::ib_mkey_dm_class).cast()) }
+}
 
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_uapi_bind_list(
@@ -175,9 +182,9 @@ unsafe extern "C" fn ib_mkey_uapi_dm_copy(
             &Dm::<Buffer>::from_raw(dm).data
         };
         if to_dm {
-            buffer.memory.copy_from_user(offset, addr, length)?;
+            buffer.memory().copy_from_user(offset, addr, length)?;
         } else {
-            buffer.memory.copy_to_user(offset, addr, length)?;
+            buffer.memory().copy_to_user(offset, addr, length)?;
         }
         Ok(0)
     })

@@ -4,6 +4,9 @@
  * The macros that build these tables exist for C only.
  */
 
+#include <linux/dma-buf.h>
+#include <linux/file.h>
+
 #define UVERBS_MODULE_NAME ib_mkey
 #include <rdma/uverbs_named_ioctl.h>
 #include <rdma/uverbs_std_types.h>
@@ -59,6 +62,48 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_DM_COPY)(struct uverbs_attr_bundle *att
 
 	return ib_mkey_uapi_dm_copy(dm, dir == IB_UVERBS_MKEY_DM_COPY_TO, offset,
 				    addr, length);
+}
+
+/**
+ * ib_mkey_uapi_dm_class() - class that a UVERBS_METHOD_DM_ALLOC asks for
+ * @attrs: the method's attributes
+ * @class: what the attribute has, or left alone
+ *
+ * Return: 0 or a negative errno.
+ */
+int ib_mkey_uapi_dm_class(struct uverbs_attr_bundle *attrs, u32 *class)
+{
+	if (!uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_DM_ALLOC_CLASS))
+		return 0;
+	return uverbs_copy_from(class, attrs, IB_MKEY_ATTR_DM_ALLOC_CLASS);
+}
+
+static int UVERBS_HANDLER(IB_MKEY_METHOD_DM_EXPORT)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_dm *dm = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_DM_EXPORT_HANDLE);
+	struct dma_buf *dmabuf;
+	int ret, fd;
+
+	fd = get_unused_fd_flags(O_CLOEXEC);
+	if (fd < 0)
+		return fd;
+	dmabuf = ib_export_dm(dm);
+	if (IS_ERR(dmabuf)) {
+		ret = PTR_ERR(dmabuf);
+		goto err_fd;
+	}
+	ret = uverbs_copy_to(attrs, IB_MKEY_ATTR_DM_EXPORT_RESP_FD, &fd, sizeof(fd));
+	if (ret)
+		goto err_dmabuf;
+	/* The descriptor takes the reference; nothing can fail any more. */
+	fd_install(fd, dmabuf->file);
+	return 0;
+
+err_dmabuf:
+	dma_buf_put(dmabuf);
+err_fd:
+	put_unused_fd(fd);
+	return ret;
 }
 
 static int UVERBS_HANDLER(IB_MKEY_METHOD_CREATE)(struct uverbs_attr_bundle *attrs)
@@ -224,6 +269,16 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_DM_COPY,
 			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_DM_COPY_LENGTH, UVERBS_ATTR_TYPE(u64),
 					       UA_MANDATORY));
 
+DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_DM_EXPORT,
+			    UVERBS_ATTR_IDR(IB_MKEY_ATTR_DM_EXPORT_HANDLE, UVERBS_OBJECT_DM,
+					    UVERBS_ACCESS_READ, UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_DM_EXPORT_RESP_FD,
+						UVERBS_ATTR_TYPE(s32), UA_MANDATORY));
+
+ADD_UVERBS_ATTRIBUTES_SIMPLE(ib_mkey_dm_alloc, UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC,
+			     UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_DM_ALLOC_CLASS,
+						UVERBS_ATTR_TYPE(u32), UA_OPTIONAL));
+
 DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_CREATE,
 			    UVERBS_ATTR_IDR(IB_MKEY_ATTR_CREATE_HANDLE, UVERBS_OBJECT_MR,
 					    UVERBS_ACCESS_NEW, UA_MANDATORY),
@@ -285,7 +340,8 @@ ADD_UVERBS_METHODS(ib_mkey_device, UVERBS_OBJECT_DEVICE,
 		   &UVERBS_METHOD(IB_MKEY_METHOD_QUERY_CAPS));
 
 ADD_UVERBS_METHODS(ib_mkey_dm, UVERBS_OBJECT_DM,
-		   &UVERBS_METHOD(IB_MKEY_METHOD_DM_COPY));
+		   &UVERBS_METHOD(IB_MKEY_METHOD_DM_COPY),
+		   &UVERBS_METHOD(IB_MKEY_METHOD_DM_EXPORT));
 
 ADD_UVERBS_METHODS(ib_mkey_mr, UVERBS_OBJECT_MR,
 		   &UVERBS_METHOD(IB_MKEY_METHOD_CREATE),
@@ -297,6 +353,7 @@ ADD_UVERBS_METHODS(ib_mkey_mr, UVERBS_OBJECT_MR,
 const struct uapi_definition ib_mkey_uapi_defs[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &ib_mkey_device),
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DM, &ib_mkey_dm),
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DM, &ib_mkey_dm_alloc),
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_MR, &ib_mkey_mr),
 	{}
 };

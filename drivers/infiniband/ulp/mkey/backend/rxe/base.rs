@@ -17,6 +17,7 @@ use crate::{
 };
 use core::ptr::{self, NonNull};
 use kernel::{
+    error::to_result,
     ffi::{c_int, c_void},
     page::{PAGE_SHIFT, PAGE_SIZE},
     prelude::*,
@@ -112,6 +113,13 @@ impl Base {
         unsafe { bindings::ib_mkey_rxe_stock_atomic_write(self.0.as_ptr(), iova, value) }
     }
 
+    /// Makes bytes persistent as stock rxe does.
+    pub(crate) fn flush(&self, iova: u64, len: u64) -> Result {
+        let len = u32::try_from(len)?;
+        // SAFETY: As for `atomic_op()`.
+        to_result(unsafe { bindings::ib_mkey_rxe_stock_flush(self.0.as_ptr(), iova, len) })
+    }
+
     /// What rxe's responder is told of an access that is not allowed.
     pub(crate) const DENIED: c_int = resp_states_RESPST_ERR_RKEY_VIOLATION as c_int;
 }
@@ -163,7 +171,7 @@ impl Pages {
             // As `ib_virt_dma_to_page()` has it for a device without DMA of its own.
             let address = (index << PAGE_SHIFT) as *const c_void;
             // SAFETY: A kernel user gave the address as one of memory that it owns.
-            unsafe { crate::bindings::ib_mkey_virt_to_page(address) }
+            unsafe { crate::bindings::virt_to_page(address) }
         } else {
             self.pinned(index)?
         };

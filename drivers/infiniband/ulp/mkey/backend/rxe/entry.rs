@@ -22,7 +22,7 @@ use crate::{
     device::CLIENT,
     key::Key,
     object::Bound,
-    rdma::{eopnotsupp, table, Mr, Pd},
+    rdma::{table, Mr, Pd},
 };
 use kernel::{
     error::from_result,
@@ -118,14 +118,18 @@ unsafe extern "C" fn ib_mkey_rxe_atomic_write(mr: *mut rxe_mr, iova: u64, value:
     unsafe { with_bound(mr, |bound| bound.atomic_write(iova, value)) }.unwrap_or(Base::DENIED)
 }
 
-// In place of `rxe_flush_pmem_iova()`. No region of ours has the right to be flushed to persistence:
-// a key may describe more runs than can be flushed while a packet waits.
+// In place of `rxe_flush_pmem_iova()`. Of regions of ours, those over persistent device memory have
+// the right; no key has it, which may describe more runs than can be flushed while a packet waits.
 #[no_mangle]
-unsafe extern "C" fn ib_mkey_rxe_flush(_mr: *mut rxe_mr, _iova: u64, length: c_uint) -> c_int {
+unsafe extern "C" fn ib_mkey_rxe_flush(mr: *mut rxe_mr, iova: u64, length: c_uint) -> c_int {
     if length == 0 {
         return 0;
     }
-    eopnotsupp().to_errno()
+    from_result(|| {
+        // SAFETY: rxe calls with a region that it holds a reference to.
+        unsafe { with_bound(mr, |bound| bound.flush(iova, length.into())) }?;
+        Ok(0)
+    })
 }
 
 // In place of `rxe_invalidate_mr()`: LOCAL_INV and SEND with invalidate unbind a key of the queue

@@ -15,11 +15,11 @@ use super::{
 };
 use crate::{
     device::MkeyDevice,
-    dm::{Buffer, Quota},
+    dm::{Buffer, DeviceMemory, Offer, Request, Wanted},
     key,
     layout::{Block, Interleaved, MAX_DIMS},
     object::{Bound, KLayout, Leaf},
-    rdma::{eopnotsupp, mr::Right, Access, Mr},
+    rdma::{device::DeviceName, eopnotsupp, mr::Right, Access, Device, Mr},
 };
 use kernel::{error::to_result, ffi::c_int, page::PAGE_SIZE, prelude::*};
 
@@ -38,11 +38,17 @@ const FETCH_ADD: c_int = crate::bindings::IB_OPCODE_RC_FETCH_ADD as c_int;
 /// # Errors
 ///
 /// `EIO` if an access did not come to the right bytes; what the accesses returned; `ENOMEM`.
-pub(crate) fn run(device: &MkeyDevice, node: i32) -> Result {
-    let length = MEMORY_LEN as u64;
-    // Not of the device's quota, which may be none.
-    let quota = Quota::new(PAGE_SIZE as u64)?;
-    let memory = Buffer::new(&device.hw, &device.pd, &quota, node, length, 0)?;
+pub(crate) fn run(device: &MkeyDevice, ibdev: &Device) -> Result {
+    // Not of the device's own memory, of which there may be none.
+    let (name, limit) = (DeviceName::new(ibdev), PAGE_SIZE as u64);
+    let own = DeviceMemory::new(name, Offer::HOST, ibdev.node(), limit, limit)?;
+    let request = Request {
+        length: MEMORY_LEN as u64,
+        log_align: 0,
+        class: Wanted::Default,
+        for_process: false,
+    };
+    let memory = Buffer::new(&device.hw, &device.pd, &own, &request)?;
     let mr = key::create(device, &device.pd, 1)?;
     let object = device.object_of(&mr).ok_or(EIO)?;
 
@@ -88,7 +94,7 @@ fn bound(device: &MkeyDevice, memory: &Buffer) -> Result<KBox<Bound>> {
 fn expect(memory: &Buffer, words: [u64; BLOCKS]) -> Result {
     for (block, word) in words.iter().enumerate() {
         let mut bytes = [0; STRIDE];
-        memory.memory.read((block * STRIDE) as u64, &mut bytes)?;
+        memory.memory().read((block * STRIDE) as u64, &mut bytes)?;
         let (head, gap) = bytes.split_at(WORD);
         if head != word.to_ne_bytes() || gap.iter().any(|byte| *byte != 0) {
             return Err(EIO);

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Bytes in use, of a limit.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{ordering, Atomic},
+        Arc,
+    },
+};
+
+/// Bytes and buffers in use, and the most bytes that ever were.
+pub(crate) struct Account {
+    used: Atomic<i64>,
+    high: Atomic<i64>,
+    buffers: Atomic<i64>,
+    limit: i64,
+}
+
+impl Account {
+    /// Makes an account of at most `limit` bytes.
+    pub(crate) fn new(limit: u64) -> Self {
+        Self {
+            used: Atomic::new(0),
+            high: Atomic::new(0),
+            buffers: Atomic::new(0),
+            // More than there is memory is as good as no limit.
+            limit: i64::try_from(limit).unwrap_or(i64::MAX),
+        }
+    }
+
+    /// Returns the limit in bytes.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit as u64
+    }
+
+    /// Returns the bytes in use.
+    pub(crate) fn used(&self) -> i64 {
+        self.used.load(ordering::Relaxed)
+    }
+
+    /// Returns the most bytes that were in use at one time.
+    pub(crate) fn high(&self) -> i64 {
+        self.high.load(ordering::Relaxed)
+    }
+
+    /// Returns the buffers in use.
+    pub(crate) fn buffers(&self) -> i64 {
+        self.buffers.load(ordering::Relaxed)
+    }
+
+    /// Adds a buffer of `bytes` bytes.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` beyond the limit.
+    pub(crate) fn add(&self, bytes: i64) -> Result {
+        let mut used = self.used();
+        let now = loop {
+            let sum = used.checked_add(bytes).filter(|sum| *sum <= self.limit);
+            let sum = sum.ok_or(ENOMEM)?;
+            match self.used.cmpxchg(used, sum, ordering::Relaxed) {
+                Ok(_) => break sum,
+                Err(other) => used = other,
+            }
+        };
+        self.buffers.add(1, ordering::Relaxed);
+        let mut high = self.high();
+        while now > high {
+            match self.high.cmpxchg(high, now, ordering::Relaxed) {
+                Ok(_) => break,
+                Err(other) => high = other,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a buffer of `bytes` bytes away.
+    pub(crate) fn remove(&self, bytes: i64) {
+        self.used.fetch_sub(bytes, ordering::Relaxed);
+        self.buffers.fetch_sub(1, ordering::Relaxed);
+    }
+}
+
+/// A buffer on an account.
+struct Entry {
+    account: Arc<Account>,
+    bytes: i64,
+}
+
+impl Entry {
+    fn new(account: &Arc<Account>, bytes: i64) -> Result<Self> {
+        account.add(bytes)?;
+        Ok(Self {
+            account: account.clone(),
+            bytes,
+        })
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.account.remove(self.bytes);
+    }
+}
+
+/// A buffer on the account of its pool and, where pools share one limit, on that of all of them.
+pub(crate) struct Charge {
+    _pool: Entry,
+    _shared: Option<Entry>,
+}
+
+impl Charge {
+    /// # Errors
+    ///
+    /// `ENOMEM` beyond a limit, with nothing charged.
+    pub(crate) fn new(
+        pool: &Arc<Account>,
+        shared: Option<&Arc<Account>>,
+        bytes: i64,
+    ) -> Result<Self> {
+        Ok(Self {
+            _pool: Entry::new(pool, bytes)?,
+            _shared: shared.map(|all| Entry::new(all, bytes)).transpose()?,
+        })
+    }
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Classes of memory, and how they are named: in the parameter `dm_class` by the administrator,
+//! in an allocation by a number.
+//!
+//! `dm_class` is a list of `[DEVICE/]CLASS`, with CLASS one of `host`, `node=N`,
+//! `p2p=DDDD:BB:DD.F` and `pmem=N`. An entry without a device is for all. A device offers what
+//! its entries name, the first of them by default, and `host`.
+
+use crate::bindings;
+
+use kernel::{fmt, prelude::*};
+
+const HOST: u32 = bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_HOST;
+const NODE: u32 = bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_NODE;
+const P2P: u32 = bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_P2P;
+const PMEM: u32 = bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_PMEM;
+
+/// Where memory is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// RAM, near the device.
+    Host,
+    /// RAM of one NUMA node.
+    Node(u16),
+    /// Memory of a PCI function.
+    P2p {
+        /// PCI domain.
+        domain: u32,
+        /// Bus.
+        bus: u8,
+        /// Device and function.
+        devfn: u8,
+    },
+    /// The DAX device `/dev/pmemN`.
+    Pmem(u16),
+}
+
+impl Class {
+    /// Reads a class as the parameter has it.
+    fn parse(text: &str) -> Option<Self> {
+        if text == "host" {
+            return Some(Self::Host);
+        }
+        let (class, which) = text.split_once('=')?;
+        match class {
+            "node" => Some(Self::Node(which.parse().ok()?)),
+            "pmem" => Some(Self::Pmem(which.parse().ok()?)),
+            "p2p" => {
+                let (domain, rest) = which.split_once(':')?;
+                let (bus, rest) = rest.split_once(':')?;
+                let (slot, function) = rest.split_once('.')?;
+                let slot = u8::from_str_radix(slot, 16)
+                    .ok()
+                    .filter(|slot| *slot < 32)?;
+                let function = function
+                    .parse()
+                    .ok()
+                    .filter(|function: &u8| *function < 8)?;
+                Some(Self::P2p {
+                    domain: u32::from_str_radix(domain, 16).ok()?,
+                    bus: u8::from_str_radix(bus, 16).ok()?,
+                    devfn: slot << 3 | function,
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns its bit of `enum ib_uverbs_mkey_dm_class`.
+    pub(crate) fn bit(self) -> u32 {
+        match self {
+            Self::Host => HOST,
+            Self::Node(_) => NODE,
+            Self::P2p { .. } => P2P,
+            Self::Pmem(_) => PMEM,
+        }
+    }
+
+    /// Returns which of its kind it is, as an allocation names it; 0 if that cannot be said there.
+    fn which(self) -> u32 {
+        match self {
+            Self::Host => 0,
+            Self::Node(n) | Self::Pmem(n) => u32::from(n) + 1,
+            Self::P2p { domain, .. } if domain > 0xff => 0,
+            Self::P2p { domain, bus, devfn } => {
+                domain << 16 | u32::from(bus) << 8 | u32::from(devfn)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => f.write_str("host"),
+            Self::Node(n) => write!(f, "node={n}"),
+            Self::P2p { domain, bus, devfn } => write!(
+                f,
+                "p2p={domain:04x}:{bus:02x}:{:02x}.{}",
+                devfn >> 3,
+                devfn & 7
+            ),
+            Self::Pmem(n) => write!(f, "pmem={n}"),
+        }
+    }
+}
+
+/// Which class an allocation asks for.
+#[derive(Clone, Copy)]
+pub(crate) enum Wanted {
+    /// The device's default.
+    Default,
+    /// The first of a kind that the device offers.
+    First(u32),
+    /// This one of a kind.
+    This(u32, u32),
+}
+
+impl Wanted {
+    /// Reads what `include/uapi/rdma/ib_mkey_ioctl.h` describes.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a class that there is not.
+    pub(crate) fn from_raw(raw: u32) -> Result<Self> {
+        let (kind, which) = (raw & 0xff, raw >> 8);
+        match (kind, which) {
+            (0, 0) => Ok(Self::Default),
+            (HOST | NODE | P2P | PMEM, 0) => Ok(Self::First(kind)),
+            (NODE | P2P | PMEM, which) => Ok(Self::This(kind, which)),
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// Is `class` what is asked for?
+    pub(crate) fn is(self, class: Class) -> bool {
+        match self {
+            Self::Default => true,
+            Self::First(kind) => class.bit() == kind,
+            Self::This(kind, which) => class.bit() == kind && class.which() == which,
+        }
+    }
+}
+
+/// An entry of the parameter.
+struct Entry<'a> {
+    device: Option<&'a str>,
+    class: Class,
+}
+
+/// What the parameter `dm_class` offers.
+#[derive(Clone, Copy)]
+pub(crate) struct Offer<'a>(&'a str);
+
+impl<'a> Offer<'a> {
+    /// Host memory.
+    pub(crate) const HOST: Self = Self("");
+
+    /// Checks the parameter.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`, with a line in the log, for an entry that cannot be read.
+    pub(crate) fn new(text: &'a str) -> Result<Self> {
+        let this = Self(text);
+        for entry in this.texts() {
+            if Self::entry(entry).is_none() {
+                pr_err!("dm_class: '{}' is no class of device memory\n", entry);
+                return Err(EINVAL);
+            }
+        }
+        Ok(this)
+    }
+
+    fn texts(self) -> impl Iterator<Item = &'a str> {
+        self.0.trim().split(',').filter(|entry| !entry.is_empty())
+    }
+
+    fn entry(text: &'a str) -> Option<Entry<'a>> {
+        let (device, class) = match text.split_once('/') {
+            Some((device, class)) => (Some(device), class),
+            None => (None, text),
+        };
+        Class::parse(class).map(|class| Entry { device, class })
+    }
+
+    /// Returns the classes that the device called `name` offers, its default first; `host` comes
+    /// last and may come twice.
+    pub(crate) fn to(self, name: &'a str) -> impl Iterator<Item = Class> + 'a {
+        let named = self
+            .texts()
+            .filter_map(Self::entry)
+            .filter(move |entry| entry.device.is_none_or(|device| device == name))
+            .map(|entry| entry.class);
+        Iterator::chain(named, [Class::Host])
+    }
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The memory that a device offers: a pool for each class.
+//!
+//! # Locking
+//!
+//! `Pool::source` serialises finding out where a pool's memory is, which may open a device. It is
+//! held while sleeping; `Owners::known` is not taken under it. `DeviceMemory::exporting`
+//! serialises the making of dma-bufs.
+
+use super::{
+    account::{Account, Charge},
+    class::{Class, Offer, Wanted},
+    owner::Owners,
+};
+use crate::rdma::{
+    device::DeviceName,
+    eopnotsupp,
+    memory::{p2p::Provider, pmem::Region, ram::Node},
+    SharedMemory,
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    str::CString,
+    sync::{Arc, Mutex},
+};
+
+/// Where a pool's memory comes from.
+#[derive(Clone)]
+enum Source {
+    Ram(Node),
+    P2p(Arc<Provider>),
+    Pmem(Arc<Region>),
+}
+
+/// A source that was found, and the account of what came from it.
+#[derive(Clone)]
+struct Found {
+    source: Source,
+    account: Arc<Account>,
+}
+
+/// Memory of one class.
+#[pin_data]
+pub(crate) struct Pool {
+    class: Class,
+    /// For [`Class::Host`]: near which node.
+    near: i32,
+    /// The account that all pools of RAM share.
+    ram: Arc<Account>,
+    /// What the pool is made of, found when it is first used: its device may come later.
+    #[pin]
+    source: Mutex<Option<Found>>,
+}
+
+impl Pool {
+    fn new(class: Class, near: i32, ram: &Arc<Account>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                class,
+                near,
+                ram: ram.clone(),
+                source <- new_mutex!(None, "ib_mkey pool"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Returns the class.
+    pub(crate) fn class(&self) -> Class {
+        self.class
+    }
+
+    /// Finds where the memory is.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if it is not there, those of opening a DAX device, `ENOMEM`.
+    fn find(&self) -> Result<Found> {
+        let mut known = self.source.lock();
+        if let Some(found) = &*known {
+            return Ok(found.clone());
+        }
+        let (source, limit) = match self.class {
+            Class::Host => (Source::Ram(Node::Near(self.near)), self.ram.limit()),
+            Class::Node(node) => {
+                let node = i32::from(node);
+                if !Node::is_present(node) {
+                    return Err(eopnotsupp());
+                }
+                (Source::Ram(Node::Only(node)), self.ram.limit())
+            }
+            Class::P2p { domain, bus, devfn } => {
+                let provider = Provider::find(domain, bus, devfn).map_err(|_| eopnotsupp())?;
+                let size = provider.size().map_err(|_| eopnotsupp())?;
+                (Source::P2p(provider), size)
+            }
+            Class::Pmem(n) => {
+                let path = CString::try_from_fmt(fmt!("/dev/pmem{n}"))?;
+                let region = Region::open(&path).map_err(|err| match err {
+                    ENOENT | ENXIO | ENODEV => eopnotsupp(),
+                    other => other,
+                })?;
+                let size = region.size();
+                (Source::Pmem(region), size)
+            }
+        };
+        let found = Found {
+            source,
+            account: Arc::new(Account::new(limit), GFP_KERNEL)?,
+        };
+        *known = Some(found.clone());
+        Ok(found)
+    }
+
+    /// Returns the account, if the pool's memory was found.
+    pub(crate) fn account(&self) -> Option<Arc<Account>> {
+        self.source
+            .lock()
+            .as_ref()
+            .map(|found| found.account.clone())
+    }
+
+    /// Charges a buffer of `bytes` bytes.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` beyond the pool's size or the device's quota; those of [`Self::find`].
+    pub(crate) fn charge(&self, bytes: i64) -> Result<Charge> {
+        let found = self.find()?;
+        let shared = matches!(found.source, Source::Ram(_)).then_some(&self.ram);
+        Charge::new(&found.account, shared, bytes)
+    }
+
+    /// Allocates `len` bytes.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; those of [`Self::find`].
+    pub(crate) fn allocate(&self, len: usize, log_align: u32) -> Result<SharedMemory> {
+        match self.find()?.source {
+            Source::Ram(node) => SharedMemory::ram(len, log_align, node),
+            Source::P2p(provider) => SharedMemory::p2p(&provider, len, log_align),
+            Source::Pmem(region) => SharedMemory::pmem(&region, len, log_align),
+        }
+    }
+}
+
+/// The memory of a device.
+#[pin_data]
+pub(crate) struct DeviceMemory {
+    pub(crate) name: DeviceName,
+    /// The default first, no class twice.
+    pools: KVec<Arc<Pool>>,
+    pub(crate) owners: Arc<Owners>,
+    /// Held while a dma-buf is made.
+    #[pin]
+    pub(super) exporting: Mutex<()>,
+}
+
+impl DeviceMemory {
+    /// Makes the memory that `offer` has for a device near `node`: at most `limit` bytes of RAM,
+    /// and for each process at most `process_limit` bytes of anything.
+    pub(crate) fn new(
+        name: DeviceName,
+        offer: Offer<'_>,
+        node: i32,
+        limit: u64,
+        process_limit: u64,
+    ) -> Result<Arc<Self>> {
+        let ram = Arc::new(Account::new(limit), GFP_KERNEL)?;
+        let mut pools: KVec<Arc<Pool>> = KVec::new();
+        for class in offer.to(name.get().to_str()?) {
+            if !pools.iter().any(|pool| pool.class == class) {
+                pools.push(Pool::new(class, node, &ram)?, GFP_KERNEL)?;
+            }
+        }
+        let owners = Owners::new(process_limit)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                name,
+                pools,
+                owners,
+                exporting <- new_mutex!((), "ib_mkey exporting"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Returns the pools, the default first.
+    pub(crate) fn pools(&self) -> &[Arc<Pool>] {
+        &self.pools
+    }
+
+    /// Returns the pool that an allocation asks for.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if the device offers no such memory.
+    pub(crate) fn pool(&self, wanted: Wanted) -> Result<&Pool> {
+        self.pools
+            .iter()
+            .find(|pool| wanted.is(pool.class))
+            .map(|pool| &**pool)
+            .ok_or_else(eopnotsupp)
+    }
+
+    /// Returns the classes, as bits of `enum ib_uverbs_mkey_dm_class`.
+    pub(crate) fn classes(&self) -> u32 {
+        self.pools
+            .iter()
+            .fold(0, |bits, pool| bits | pool.class.bit())
+    }
+
+    /// Returns the bytes of the default class; 0 while its memory is not there.
+    pub(crate) fn size(&self) -> u64 {
+        self.pool(Wanted::Default)
+            .and_then(Pool::find)
+            .map_or(0, |found| found.account.limit())
+    }
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Device memory as seen from outside: `pools` and `owners` in the debugfs folder of the module.
+//!
+//! Each has a line of column names, then a line for each pool or owner of each extended device.
+//! Bytes are whole pages.
+
+use super::DeviceMemory;
+use crate::rdma::process::Process;
+
+use kernel::{
+    debugfs::{Dir, File},
+    fmt,
+    prelude::*,
+    str::BStr,
+    sync::{global_lock, Arc},
+};
+
+global_lock! {
+    // SAFETY: Initialised by `Shown::new()`, which the module calls before any device is added.
+    unsafe(uninit) static DEVICES: Mutex<KVec<Arc<DeviceMemory>>> = KVec::new();
+}
+
+/// The files; gone when it is dropped.
+pub(crate) struct Shown {
+    _pools: Pin<KBox<File<()>>>,
+    _owners: Pin<KBox<File<()>>>,
+    _dir: Dir,
+}
+
+impl Shown {
+    /// Makes the files. Called once, by the module's initialisation.
+    pub(crate) fn new() -> Result<Self> {
+        // SAFETY: Called once.
+        unsafe { DEVICES.init() };
+        let dir = Dir::new(c"ib_mkey");
+        Ok(Self {
+            _pools: KBox::pin_init(
+                dir.read_callback_file(c"pools", (), &show_pools),
+                GFP_KERNEL,
+            )?,
+            _owners: KBox::pin_init(
+                dir.read_callback_file(c"owners", (), &show_owners),
+                GFP_KERNEL,
+            )?,
+            _dir: dir,
+        })
+    }
+}
+
+/// Shows a device's memory from here on.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub(crate) fn add(memory: &Arc<DeviceMemory>) -> Result {
+    Ok(DEVICES.lock().push(memory.clone(), GFP_KERNEL)?)
+}
+
+/// Shows a device's memory no longer.
+pub(crate) fn remove(memory: &Arc<DeviceMemory>) {
+    let mut devices = DEVICES.lock();
+    devices.retain(|other| !Arc::ptr_eq(other, memory));
+    // Nothing drops a static.
+    if devices.is_empty() {
+        *devices = KVec::new();
+    }
+}
+
+fn show_pools(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str("# device class total used high buffers\n")?;
+    for device in DEVICES.lock().iter() {
+        let name = device.name.get();
+        for pool in device.pools() {
+            let class = pool.class();
+            match pool.account() {
+                Some(account) => f.write_fmt(fmt!(
+                    "{name} {class} {} {} {} {}\n",
+                    account.limit(),
+                    account.used(),
+                    account.high(),
+                    account.buffers()
+                ))?,
+                // Not looked for yet.
+                None => f.write_fmt(fmt!("{name} {class} - 0 0 0\n"))?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn show_owners(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str("# device pid bytes high buffers comm\n")?;
+    for device in DEVICES.lock().iter() {
+        device.owners.each(|owner| {
+            let account = owner.account();
+            f.write_fmt(fmt!(
+                "{} {} {} {} {} ",
+                device.name.get(),
+                owner.process().map_or(0, Process::number),
+                account.used(),
+                account.high(),
+                account.buffers()
+            ))?;
+            match owner.process() {
+                // A process chooses its name: what is not printable is shown as a number.
+                Some(process) => f.write_fmt(fmt!("{}\n", BStr::from_bytes(process.name()))),
+                None => f.write_str("[kernel]\n"),
+            }
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <linux/blkdev.h>
+#include <linux/dax.h>
+#include <linux/dma-mapping.h>
+#include <linux/gfp.h>
+#include <linux/memremap.h>
+#include <linux/mm.h>
+#include <linux/nodemask.h>
+#include <linux/pci-p2pdma.h>
+#include <linux/pid.h>
+#include <linux/sched/signal.h>
+#include <linux/vmalloc.h>
+
+/*
+ * Zeroed memory that its owner can do without: charged to the caller's cgroup,
+ * and no OOM killer for it. The kernel crate has no name for __GFP_RETRY_MAYFAIL.
+ */
+__rust_helper struct page *rust_helper_alloc_pages_mayfail(int node, bool strict,
+							   unsigned int order)
+{
+	return alloc_pages_node(node, GFP_KERNEL_ACCOUNT | __GFP_ZERO |
+				__GFP_RETRY_MAYFAIL | __GFP_NOWARN |
+				(strict ? __GFP_THISNODE : 0), order);
+}
+
+__rust_helper bool rust_helper_node_has_memory(int node)
+{
+	return node >= 0 && node < MAX_NUMNODES && node_state(node, N_MEMORY);
+}
+
+/* Of single pages: they and @pages are vfree()'s from here on. @pages is kvmalloc'ed. */
+__rust_helper void *rust_helper_vmap_put_pages(struct page **pages, unsigned int count)
+{
+	return vmap(pages, count, VM_MAP | VM_MAP_PUT_PAGES, PAGE_KERNEL);
+}
+
+__rust_helper void rust_helper_vfree(const void *area)
+{
+	vfree(area);
+}
+
+__rust_helper struct page *rust_helper_nth_page(struct page *page, unsigned long n)
+{
+	return page + n;
+}
+
+__rust_helper unsigned long rust_helper_page_to_pfn(struct page *page)
+{
+	return page_to_pfn(page);
+}
+
+__rust_helper struct page *rust_helper_virt_to_page(const void *address)
+{
+	return virt_to_page(address);
+}
+
+/* Has the address a page that belongs to a device? */
+__rust_helper bool rust_helper_virt_is_device_memory(const void *address)
+{
+	return virt_addr_valid(address) && is_zone_device_page(virt_to_page(address));
+}
+
+/* Bytes of the BAR in which memory of pci_alloc_p2pmem() is. */
+__rust_helper u64 rust_helper_pci_p2pmem_bar_size(struct pci_dev *pdev, const void *address)
+{
+	phys_addr_t at = virt_to_phys((void *)address);
+	struct resource *bar;
+	int i;
+
+	pci_dev_for_each_resource(pdev, bar, i)
+		if (at >= bar->start && at <= bar->end)
+			return resource_size(bar);
+	return 0;
+}
+
+__rust_helper int rust_helper_pci_p2pdma_distance(struct pci_dev *provider,
+						  struct device *client)
+{
+	return pci_p2pdma_distance(provider, client, true);
+}
+
+/* Contiguous memory of a DAX device from its start on: the pages there are, or an error. */
+__rust_helper long rust_helper_dax_direct_range(struct dax_device *dax, u64 start,
+						long pages, void **address)
+{
+	int id = dax_read_lock();
+	long found = dax_direct_access(dax, start >> PAGE_SHIFT, pages, DAX_ACCESS,
+				       address, NULL);
+
+	dax_read_unlock(id);
+	return found;
+}
+
+/* Its flags are no constants to bindgen. */
+__rust_helper struct file *rust_helper_bdev_file_open_rw(const char *path, void *holder)
+{
+	return bdev_file_open_by_path(path, BLK_OPEN_READ | BLK_OPEN_WRITE, holder, NULL);
+}
+
+__rust_helper u64 rust_helper_bdev_nr_bytes(struct block_device *bdev)
+{
+	return bdev_nr_bytes(bdev);
+}
+
+__rust_helper unsigned int rust_helper_dma_get_max_seg_size(struct device *device)
+{
+	return dma_get_max_seg_size(device);
+}
+
+__rust_helper bool rust_helper_vma_is_shared(struct vm_area_struct *vma)
+{
+	return (vma->vm_flags & (VM_SHARED | VM_MAYSHARE)) == (VM_SHARED | VM_MAYSHARE);
+}
+
+/*
+ * Of memory that has no owner but its driver; uncached where the kernel has it so.
+ * Not VM_PFNMAP, whose pages /proc/pid/pagemap does not show.
+ */
+__rust_helper void rust_helper_vma_set_device_memory(struct vm_area_struct *vma, bool uncached)
+{
+	vm_flags_set(vma, VM_MIXEDMAP | VM_DONTEXPAND | VM_DONTDUMP | (uncached ? VM_IO : 0));
+	if (uncached)
+		vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
+}
+
+__rust_helper struct pid *rust_helper_get_current_tgid(void)
+{
+	return get_pid(task_tgid(current));
+}
+
+__rust_helper pid_t rust_helper_pid_nr(struct pid *pid)
+{
+	return pid_nr(pid);
+}
+
+__rust_helper void rust_helper_group_leader_comm(char *comm)
+{
+	get_task_comm(*(char (*)[TASK_COMM_LEN])comm, current->group_leader);
+}

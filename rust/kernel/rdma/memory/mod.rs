@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that remote peers and devices write to, wherever it is.
+//!
+//! | file | what |
+//! |---|---|
+//! | `ram.rs` | pages of the page allocator, of one NUMA node or near one |
+//! | `p2p.rs` | memory of a PCI device, published for its peers |
+//! | `pmem.rs` | persistent memory of a DAX device |
+//! | `dma_buf.rs` | any of them as a dma-buf, which can be revoked |
+
+pub(crate) mod dma_buf;
+pub(crate) mod p2p;
+pub(crate) mod pmem;
+pub(crate) mod ram;
+
+use crate::bindings;
+use core::ptr::NonNull;
+use kernel::{
+    error::to_result,
+    page::{
+        PAGE_SHIFT,
+        PAGE_SIZE, //
+    },
+    prelude::*,
+};
+
+/// Largest alignment, as a power of two: that of the page allocator's largest block.
+pub(crate) const MAX_LOG_ALIGN: u32 = PAGE_SHIFT as u32 + bindings::MAX_PAGE_ORDER;
+
+/// Where memory came from, and goes back to.
+enum Source {
+    Ram,
+    P2p(p2p::Piece),
+    Pmem { _piece: pmem::Piece },
+}
+
+/// Memory that others, such as the RDMA device, read and write at any time; zero at first.
+///
+/// No reference to its bytes is ever made; copies race with the other writers as they would on a
+/// device's own memory.
+///
+/// # Invariants
+///
+/// `start` is the first of `pages * PAGE_SIZE` bytes that are mapped in the kernel, each page with
+/// a `struct page`, until `source` is dropped. For [`Source::Ram`] it is a vmalloc'ed area.
+pub(crate) struct SharedMemory {
+    start: NonNull<u8>,
+    pages: usize,
+    len: usize,
+    source: Source,
+}
+
+// SAFETY: The memory is plain bytes that any thread may copy from and to.
+unsafe impl Send for SharedMemory {}
+// SAFETY: As above.
+unsafe impl Sync for SharedMemory {}
+
+impl SharedMemory {
+    /// Returns the number of pages that `len` bytes take.
+    pub(crate) fn pages_of(len: usize) -> usize {
+        len.div_ceil(PAGE_SIZE)
+    }
+
+    /// Returns the length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the length in pages.
+    pub(crate) fn num_pages(&self) -> usize {
+        self.pages
+    }
+
+    /// Does it outlast a loss of power, once it is flushed?
+    pub(crate) fn is_persistent(&self) -> bool {
+        matches!(self.source, Source::Pmem { .. })
+    }
+
+    /// Returns the PCI device whose memory it is.
+    pub(crate) fn provider(&self) -> Option<&p2p::Provider> {
+        match &self.source {
+            Source::P2p(piece) => Some(piece.provider()),
+            _ => None,
+        }
+    }
+
+    /// Returns page `index`.
+    pub(crate) fn page(&self, index: usize) -> Option<*mut bindings::page> {
+        if index >= self.pages {
+            return None;
+        }
+        // SAFETY: By the type invariant the address is mapped and has a page; that of RAM is in a
+        // vmalloc'ed area, that of a device in the kernel's linear mapping.
+        Some(unsafe {
+            let address = self.start.as_ptr().add(index << PAGE_SHIFT).cast();
+            match self.source {
+                Source::Ram => bindings::vmalloc_to_page(address),
+                Source::P2p(_) | Source::Pmem { .. } => bindings::virt_to_page(address),
+            }
+        })
+    }
+
+    /// Returns the pages, in order.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = *mut bindings::page> + '_ {
+        (0..self.pages).map_while(|index| self.page(index))
+    }
+
+    /// Makes a table of the pages of `len` bytes from `offset` on, in pieces of at most
+    /// `max_segment` bytes. The last page counts as a whole.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for no bytes or out of range, `ENOMEM`.
+    ///
+    /// # Safety
+    ///
+    /// `table` must be valid for writes. The caller frees it, before the memory.
+    pub(crate) unsafe fn fill_sgt(
+        &self,
+        table: *mut bindings::sg_table,
+        offset: usize,
+        len: usize,
+        max_segment: u32,
+    ) -> Result {
+        let end = offset.checked_add(len).ok_or(EINVAL)?;
+        if len == 0 || end > self.pages << PAGE_SHIFT {
+            return Err(EINVAL);
+        }
+        let range = offset >> PAGE_SHIFT..end.div_ceil(PAGE_SIZE);
+        let mut pages = KVVec::with_capacity(range.len(), GFP_KERNEL)?;
+        for page in range.map_while(|index| self.page(index)) {
+            pages.push(page, GFP_KERNEL)?;
+        }
+        // SAFETY: `table` by the safety requirement; the array has that many pages.
+        to_result(unsafe {
+            bindings::sg_alloc_table_from_pages_segment(
+                table,
+                pages.as_mut_ptr(),
+                u32::try_from(pages.len())?,
+                (offset & (PAGE_SIZE - 1)) as u32,
+                len,
+                max_segment,
+                bindings::GFP_KERNEL,
+            )
+        })
+    }
+
+    /// Returns where `len` bytes from `offset` on are.
+    fn at(&self, offset: u64, len: u64) -> Result<(NonNull<u8>, usize)> {
+        let end = offset.checked_add(len).ok_or(EINVAL)?;
+        if end > self.len as u64 {
+            return Err(EINVAL);
+        }
+        let len = usize::try_from(len)?;
+        // SAFETY: `offset` is not beyond the end of the allocation.
+        let at = unsafe { self.start.add(usize::try_from(offset)?) };
+        Ok((at, len))
+    }
+
+    /// Copies `len` bytes from `from` to `offset`. In any context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` out of range.
+    ///
+    /// # Safety
+    ///
+    /// `from` must be valid for reads of `len` bytes.
+    pub(crate) unsafe fn write(&self, offset: u64, from: *const u8, len: usize) -> Result {
+        let (to, len) = self.at(offset, len as u64)?;
+        // SAFETY: `at()` checked the range; nobody has a reference to these bytes.
+        unsafe { to.as_ptr().copy_from_nonoverlapping(from, len) };
+        Ok(())
+    }
+
+    /// Copies `len` bytes from `offset` to `to`. In any context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` out of range.
+    ///
+    /// # Safety
+    ///
+    /// `to` must be valid for writes of `len` bytes.
+    pub(crate) unsafe fn read_to(&self, offset: u64, to: *mut u8, len: usize) -> Result {
+        let (from, len) = self.at(offset, len as u64)?;
+        // SAFETY: As for `write()`.
+        unsafe { from.as_ptr().copy_to_nonoverlapping(to, len) };
+        Ok(())
+    }
+
+    /// Copies from `offset` to `to`. In any context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` out of range.
+    pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> Result {
+        // SAFETY: `to` is valid for as many bytes.
+        unsafe { self.read_to(offset, to.as_mut_ptr(), to.len()) }
+    }
+
+    /// Copies `len` bytes from user address `addr` to `offset`. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` out of range; `EFAULT` for memory that cannot be read, with what came before
+    /// copied.
+    pub(crate) fn copy_from_user(&self, offset: u64, addr: u64, len: u64) -> Result {
+        let (to, len) = self.at(offset, len)?;
+        let from = usize::try_from(addr)? as *const kernel::ffi::c_void;
+        // SAFETY: `at()` checked the range; the user address is checked by the function.
+        let left = unsafe { bindings::copy_from_user(to.as_ptr().cast(), from, len) };
+        if left != 0 {
+            return Err(EFAULT);
+        }
+        Ok(())
+    }
+
+    /// Copies `len` bytes from `offset` to user address `addr`. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::copy_from_user`].
+    pub(crate) fn copy_to_user(&self, offset: u64, addr: u64, len: u64) -> Result {
+        let (from, len) = self.at(offset, len)?;
+        let to = usize::try_from(addr)? as *mut kernel::ffi::c_void;
+        // SAFETY: As in `copy_from_user()`.
+        let left = unsafe { bindings::copy_to_user(to, from.as_ptr().cast(), len) };
+        if left != 0 {
+            return Err(EFAULT);
+        }
+        Ok(())
+    }
+
+    /// Makes what a device gave zero.
+    ///
+    /// # Safety
+    ///
+    /// `start` must be valid for writes of `bytes` bytes that nobody else has.
+    unsafe fn clear(start: NonNull<u8>, bytes: usize) {
+        // SAFETY: By the safety requirement.
+        unsafe { start.as_ptr().write_bytes(0, bytes) };
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        if let Source::Ram = self.source {
+            // SAFETY: By the type invariant, and nobody else frees it.
+            unsafe { bindings::vfree(self.start.as_ptr().cast()) };
+        }
+    }
+}

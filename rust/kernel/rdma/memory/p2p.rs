@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory of a PCI device that its driver published for peers, such as an NVMe controller's
+//! memory buffer.
+//!
+//! C header: [`include/linux/pci-p2pdma.h`](srctree/include/linux/pci-p2pdma.h)
+
+use super::{SharedMemory, Source};
+use crate::bindings;
+use core::ptr::NonNull;
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// A PCI device.
+///
+/// # Invariants
+///
+/// A reference to the device is held.
+pub(crate) struct Provider(NonNull<bindings::pci_dev>);
+
+// SAFETY: What is done with the device may be done by any thread.
+unsafe impl Send for Provider {}
+// SAFETY: As above.
+unsafe impl Sync for Provider {}
+
+impl Provider {
+    /// Finds a device. Whether it has memory for peers is seen when some is allocated.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if there is none.
+    pub(crate) fn find(domain: u32, bus: u8, devfn: u8) -> Result<Arc<Self>> {
+        // SAFETY: No preconditions.
+        let raw = unsafe {
+            bindings::pci_get_domain_bus_and_slot(i32::try_from(domain)?, bus.into(), devfn.into())
+        };
+        // INVARIANT: The reference was taken above.
+        let this = Self(NonNull::new(raw).ok_or(ENODEV)?);
+        Ok(Arc::new(this, GFP_KERNEL)?)
+    }
+
+    /// Returns the bytes of the region that its memory for peers is in: at least those that can be
+    /// allocated.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if there is no such memory, or none left.
+    pub(crate) fn size(self: &Arc<Self>) -> Result<u64> {
+        let piece = Piece::new(self, PAGE_SIZE).map_err(|_| ENODEV)?;
+        // SAFETY: By the type invariant; the piece was just allocated.
+        Ok(unsafe { bindings::pci_p2pmem_bar_size(self.0.as_ptr(), piece.start.as_ptr().cast()) })
+    }
+
+    /// Can `client` reach the memory by itself?
+    ///
+    /// # Safety
+    ///
+    /// `client` must be a device.
+    pub(crate) unsafe fn is_reached_by(&self, client: *mut bindings::device) -> bool {
+        // SAFETY: By the type invariant and the safety requirement.
+        unsafe { bindings::pci_p2pdma_distance(self.0.as_ptr(), client) >= 0 }
+    }
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::pci_dev_put(self.0.as_ptr()) };
+    }
+}
+
+/// A piece of a device's memory. While there is one, the device keeps its driver.
+///
+/// # Invariants
+///
+/// `start` is that of `bytes` bytes that were allocated from the device.
+pub(super) struct Piece {
+    provider: Arc<Provider>,
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Piece {
+    fn new(provider: &Arc<Provider>, bytes: usize) -> Result<Self> {
+        // SAFETY: By the invariant of `Provider`.
+        let start = unsafe { bindings::pci_alloc_p2pmem(provider.0.as_ptr(), bytes) };
+        // INVARIANT: As just allocated.
+        Ok(Self {
+            provider: provider.clone(),
+            start: NonNull::new(start.cast()).ok_or(ENOMEM)?,
+            bytes,
+        })
+    }
+
+    pub(super) fn provider(&self) -> &Provider {
+        &self.provider
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe {
+            bindings::pci_free_p2pmem(
+                self.provider.0.as_ptr(),
+                self.start.as_ptr().cast(),
+                self.bytes,
+            )
+        };
+    }
+}
+
+impl SharedMemory {
+    /// Allocates `len` bytes of a device, at an address that is a multiple of `1 << log_align`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for no bytes, `ENOMEM`.
+    pub(crate) fn p2p(provider: &Arc<Provider>, len: usize, log_align: u32) -> Result<Self> {
+        if len == 0 {
+            return Err(EINVAL);
+        }
+        let pages = Self::pages_of(len);
+        let bytes = pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?;
+        // The device's allocator aligns to pages only.
+        let align = 1_usize.checked_shl(log_align).ok_or(EINVAL)?.max(PAGE_SIZE);
+        let slack = align - PAGE_SIZE;
+        let piece = Piece::new(provider, bytes.checked_add(slack).ok_or(ENOMEM)?)?;
+        let skip = piece.start.as_ptr().align_offset(align).min(slack);
+        // SAFETY: `skip + bytes` is at most the length of the piece, which is mapped and is
+        // nobody else's.
+        let start = unsafe {
+            let start = piece.start.add(skip);
+            Self::clear(start, bytes);
+            start
+        };
+        // INVARIANT: Mapped and with pages, as is all memory of `pci_alloc_p2pmem()`.
+        Ok(Self {
+            start,
+            pages,
+            len,
+            source: Source::P2p(piece),
+        })
+    }
+}

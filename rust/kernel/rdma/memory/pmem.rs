@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Persistent memory: a whole DAX device, held exclusively, from which pieces are allocated.
+//!
+//! C headers: [`include/linux/dax.h`](srctree/include/linux/dax.h),
+//! [`include/linux/genalloc.h`](srctree/include/linux/genalloc.h)
+
+use super::{SharedMemory, Source};
+use crate::{
+    bindings,
+    rdma::eopnotsupp, //
+};
+use core::ptr::{self, NonNull};
+use kernel::{
+    error::{from_err_ptr, to_result},
+    ffi::{c_long, c_void},
+    page::{
+        PAGE_SHIFT,
+        PAGE_SIZE, //
+    },
+    prelude::*,
+    str::CStr,
+    sync::Arc,
+};
+
+/// A block device that nobody else opens for writing.
+///
+/// # Invariants
+///
+/// `file` is that of an open block device.
+struct BlockDevice {
+    file: NonNull<bindings::file>,
+    /// Its address tells this holder from all others, other devices of ours included.
+    _holder: KBox<u8>,
+}
+
+impl BlockDevice {
+    /// Opens `path`.
+    ///
+    /// # Errors
+    ///
+    /// Of opening: `ENOENT`, `EBUSY` when somebody else has it and so on.
+    fn open(path: &CStr) -> Result<Self> {
+        let mut holder = KBox::new(0, GFP_KERNEL)?;
+        let address = (&raw mut *holder).cast::<c_void>();
+        // SAFETY: A C string, and an address that stays ours while the device is open.
+        let file = unsafe { bindings::bdev_file_open_rw(path.as_char_ptr(), address) };
+        let file = from_err_ptr(file)?;
+        // INVARIANT: As just opened.
+        Ok(Self {
+            file: NonNull::new(file).ok_or(ENODEV)?,
+            _holder: holder,
+        })
+    }
+
+    fn raw(&self) -> *mut bindings::block_device {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::file_bdev(self.file.as_ptr()) }
+    }
+}
+
+impl Drop for BlockDevice {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::bdev_fput(self.file.as_ptr()) };
+    }
+}
+
+/// The DAX side of a block device.
+///
+/// # Invariants
+///
+/// The pointer is a DAX device of which a reference is held.
+struct DaxDevice(NonNull<bindings::dax_device>);
+
+impl Drop for DaxDevice {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant; it was got without a holder.
+        unsafe { bindings::fs_put_dax(self.0.as_ptr(), ptr::null_mut()) };
+    }
+}
+
+/// The memory of a DAX device, all of it.
+///
+/// # Invariants
+///
+/// `pool` allocates from memory that stays mapped, with pages, while `_dax` is there.
+// Fields are dropped in order, after the pool.
+pub(crate) struct Region {
+    pool: NonNull<bindings::gen_pool>,
+    size: u64,
+    _dax: DaxDevice,
+    _block: BlockDevice,
+}
+
+// SAFETY: The pool has a lock of its own; the rest is only kept.
+unsafe impl Send for Region {}
+// SAFETY: As above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Takes a device such as `/dev/pmem0`. What it holds is overwritten by and by.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if it is no DAX device, or its memory has no pages (a namespace of mode
+    /// fsdax has); those of opening.
+    pub(crate) fn open(path: &CStr) -> Result<Arc<Self>> {
+        let block = BlockDevice::open(path)?;
+        let mut offset = 0;
+        // SAFETY: The block device is open.
+        let dax = unsafe {
+            bindings::fs_dax_get_by_bdev(block.raw(), &mut offset, ptr::null_mut(), ptr::null())
+        };
+        // INVARIANT: The reference was taken above.
+        let dax = DaxDevice(NonNull::new(dax).ok_or_else(eopnotsupp)?);
+        // SAFETY: The block device is open.
+        let pages = unsafe { bindings::bdev_nr_bytes(block.raw()) } >> PAGE_SHIFT;
+        let mut start = ptr::null_mut();
+        // SAFETY: `dax` is held and `start` is valid for writes.
+        let found = unsafe {
+            bindings::dax_direct_range(dax.0.as_ptr(), offset, c_long::try_from(pages)?, &mut start)
+        };
+        to_result(i32::try_from(found.min(0))?)?;
+        // SAFETY: Looks only.
+        if found == 0 || !unsafe { bindings::virt_is_device_memory(start) } {
+            return Err(eopnotsupp());
+        }
+        let size = u64::try_from(found)? << PAGE_SHIFT;
+        // SAFETY: No preconditions.
+        let pool = unsafe { bindings::gen_pool_create(PAGE_SHIFT as i32, -1) };
+        // INVARIANT: Nothing is in the pool yet.
+        let this = Self {
+            pool: NonNull::new(pool).ok_or(ENOMEM)?,
+            size,
+            _dax: dax,
+            _block: block,
+        };
+        // INVARIANT: `dax_direct_access()` gave the memory, and with it pages were found.
+        // SAFETY: The pool was just made.
+        to_result(unsafe {
+            bindings::gen_pool_add_owner(
+                pool,
+                start as usize,
+                0,
+                usize::try_from(size)?,
+                -1,
+                ptr::null_mut(),
+            )
+        })?;
+        Ok(Arc::new(this, GFP_KERNEL)?)
+    }
+
+    /// Returns the bytes of the region.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant. Each piece keeps the region, so that all are back.
+        unsafe { bindings::gen_pool_destroy(self.pool.as_ptr()) };
+    }
+}
+
+/// A piece of a region.
+///
+/// # Invariants
+///
+/// `start` is that of `bytes` bytes that were allocated from the region's pool.
+pub(super) struct Piece {
+    region: Arc<Region>,
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Piece {
+    fn new(region: &Arc<Region>, bytes: usize, log_align: u32) -> Result<Self> {
+        let mut align = bindings::genpool_data_align {
+            align: 1_i32.checked_shl(log_align).ok_or(EINVAL)?,
+        };
+        // SAFETY: By the invariant of `Region`; `align` is what the algorithm wants.
+        let start = unsafe {
+            bindings::gen_pool_alloc_algo_owner(
+                region.pool.as_ptr(),
+                bytes,
+                Some(bindings::gen_pool_first_fit_align),
+                (&raw mut align).cast(),
+                ptr::null_mut(),
+            )
+        };
+        // INVARIANT: As just allocated.
+        Ok(Self {
+            region: region.clone(),
+            start: NonNull::new(start as *mut u8).ok_or(ENOMEM)?,
+            bytes,
+        })
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe {
+            bindings::gen_pool_free_owner(
+                self.region.pool.as_ptr(),
+                self.start.as_ptr() as usize,
+                self.bytes,
+                ptr::null_mut(),
+            )
+        };
+    }
+}
+
+impl SharedMemory {
+    /// Allocates `len` bytes of a region, at an address that is a multiple of `1 << log_align`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for no bytes, `ENOMEM`.
+    pub(crate) fn pmem(region: &Arc<Region>, len: usize, log_align: u32) -> Result<Self> {
+        if len == 0 {
+            return Err(EINVAL);
+        }
+        let pages = Self::pages_of(len);
+        let bytes = pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?;
+        let piece = Piece::new(region, bytes, log_align.max(PAGE_SHIFT as u32))?;
+        // SAFETY: The piece is mapped and is nobody else's.
+        unsafe { Self::clear(piece.start, bytes) };
+        // INVARIANT: Mapped and with pages by the invariant of `Region`.
+        Ok(Self {
+            start: piece.start,
+            pages,
+            len,
+            source: Source::Pmem { _piece: piece },
+        })
+    }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Processes, as owners of what was allocated for them.
+//!
+//! C header: [`include/linux/pid.h`](srctree/include/linux/pid.h)
+
+use crate::bindings;
+use core::ptr::NonNull;
+use kernel::prelude::*;
+
+/// A process, and what it was called when this was made. It need not run any more.
+///
+/// # Invariants
+///
+/// `pid` is the PID of a thread group, of which a reference is held: while it is, no other process
+/// has the same pointer, whatever numbers are used again.
+pub(crate) struct Process {
+    pid: NonNull<bindings::pid>,
+    comm: [u8; bindings::TASK_COMM_LEN as usize],
+}
+
+// SAFETY: What is done with the PID may be done by any thread.
+unsafe impl Send for Process {}
+// SAFETY: As above.
+unsafe impl Sync for Process {}
+
+impl Process {
+    /// Returns the process that runs this.
+    pub(crate) fn current() -> Result<Self> {
+        let mut comm = [0; bindings::TASK_COMM_LEN as usize];
+        // SAFETY: `comm` has the length of a task's name.
+        let pid = unsafe {
+            bindings::group_leader_comm(comm.as_mut_ptr().cast());
+            bindings::get_current_tgid()
+        };
+        // INVARIANT: The reference was taken above.
+        Ok(Self {
+            pid: NonNull::new(pid).ok_or(ESRCH)?,
+            comm,
+        })
+    }
+
+    /// Returns what tells it from all others.
+    pub(crate) fn key(&self) -> usize {
+        self.pid.as_ptr() as usize
+    }
+
+    /// Returns its number, as the initial PID namespace has it.
+    pub(crate) fn number(&self) -> i32 {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::pid_nr(self.pid.as_ptr()) }
+    }
+
+    /// Returns its name.
+    pub(crate) fn name(&self) -> &[u8] {
+        let end = self.comm.iter().position(|byte| *byte == 0);
+        self.comm.get(..end.unwrap_or(0)).unwrap_or_default()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::put_pid(self.pid.as_ptr()) };
+    }
+}
