@@ -6,6 +6,7 @@
  */
 
 #include <linux/module.h>
+#include <linux/scatterlist.h>
 #include <linux/slab.h>
 #include <rdma/ib_mkey.h>
 
@@ -18,6 +19,14 @@ MODULE_PARM_DESC(device, "RDMA device that asks");
 static char *peer = "rxe1";
 module_param(peer, charp, 0444);
 MODULE_PARM_DESC(peer, "RDMA device that has the memory");
+
+static char *bdev;
+module_param(bdev, charp, 0444);
+MODULE_PARM_DESC(bdev, "Block device of which blocks are sent by way of device memory as well");
+
+static uint dm_class;
+module_param(dm_class, uint, 0444);
+MODULE_PARM_DESC(dm_class, "Class of device memory for that, as in rdma/ib_mkey_ioctl.h");
 
 #define ALL_ACCESS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
 		    IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
@@ -68,6 +77,31 @@ static int transfer(struct ulp_side *side, enum ib_wr_opcode opcode, u64 addr,
 
 	ret = ulp_run(side, &wr.wr, &status);
 	return ret ?: status;
+}
+
+/* The pages of device memory, for whoever wants a scatterlist. */
+static int pages(struct ulp *ulp)
+{
+	const u64 offset = 100, length = DM_LEN - 200;
+	struct scatterlist *sg;
+	struct sg_table sgt;
+	u64 sum = 0;
+	u8 byte;
+	int i;
+
+	expect(ib_dm_to_sgt(ulp->dm, 0, 0, &sgt) == -EINVAL);
+	expect(ib_dm_to_sgt(ulp->dm, 1, DM_LEN, &sgt) == -EINVAL);
+	expect(ib_dm_to_sgt(ulp->dm, U64_MAX, 2, &sgt) == -EINVAL);
+	expect(!ib_dm_to_sgt(ulp->dm, offset, length, &sgt));
+	for_each_sgtable_sg(&sgt, sg, i)
+		sum += sg->length;
+	*(u8 *)sg_virt(sgt.sgl) = 77;
+	sg_free_table(&sgt);
+	expect(sum == length);
+	expect(!ib_memcpy_from_dm(&byte, ulp->dm, offset, 1));
+	expect(byte == 77);
+
+	return 0;
 }
 
 /* A counter in device memory: added to from afar, read by the host. */
@@ -267,8 +301,10 @@ static int ulp_steps(struct ulp *ulp)
 		goto dereg_dm;
 	}
 
-	ret = counter(ulp) ?: staging(ulp) ?: sending(ulp) ?: column(ulp) ?:
+	ret = pages(ulp) ?: counter(ulp) ?: staging(ulp) ?: sending(ulp) ?: column(ulp) ?:
 	      composite(ulp) ?: refusals(ulp);
+	if (!ret && bdev)
+		ret = ulp_block(&ulp->link, bdev, dm_class);
 
 	ib_dereg_mr(ulp->mkey);
 dereg_dm:
