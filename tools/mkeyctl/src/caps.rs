@@ -18,7 +18,10 @@ use ibmkey::{
         IBMKEY_CAP_DM,
         IBMKEY_CAP_INTERLEAVED,
         IBMKEY_CAP_LIST,
-        IBMKEY_DM_HOST, //
+        IBMKEY_DM_HOST,
+        IBMKEY_DM_NODE,
+        IBMKEY_DM_P2P,
+        IBMKEY_DM_PMEM, //
     },
     verbs::{
         Device,
@@ -54,7 +57,12 @@ const FLAGS: [(u32, &str); 4] = [
     (IBMKEY_CAP_INTERLEAVED, "interleaved"),
     (IBMKEY_CAP_ATOMIC, "atomic"),
 ];
-const CLASSES: [(u32, &str); 1] = [(IBMKEY_DM_HOST, "host")];
+const CLASSES: [(u32, &str); 4] = [
+    (IBMKEY_DM_HOST, "host"),
+    (IBMKEY_DM_NODE, "node"),
+    (IBMKEY_DM_P2P, "p2p"),
+    (IBMKEY_DM_PMEM, "pmem"),
+];
 
 pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let devices = Devices::list().map_err(|errno| match errno {

@@ -122,7 +122,35 @@ unsafe extern "C" fn alloc_dm(
     attr: *mut sys::ibv_alloc_dm_attr,
 ) -> *mut sys::ibv_dm {
     // SAFETY: By ibv_alloc_dm()'s contract both are valid.
-    to_ptr(unsafe { new_dm(ctx, &*attr) })
+    to_ptr(unsafe { new_dm(ctx, &*attr, 0) })
+}
+
+/// Allocates device memory of a class; see `ibmkey_alloc_dm()`.
+///
+/// # Safety
+///
+/// `ctx` is NULL or an open context.
+pub unsafe fn alloc(
+    ctx: *mut sys::ibv_context,
+    attr: &sys::ibv_alloc_dm_attr,
+    class: u32,
+) -> Result<*mut sys::ibv_dm> {
+    // SAFETY: By the caller's promise.
+    unsafe { enable(ctx) }?;
+
+    // Memory that the provider would be asked to free must be the provider's.
+    // SAFETY: An open context, as it was just enabled.
+    let ours = unsafe { object::extended(ctx, offset_of!(sys::verbs_context, alloc_dm)) }
+        // SAFETY: It has the member, as was just checked.
+        .and_then(|vctx| unsafe { (*vctx.as_ptr()).alloc_dm })
+        .is_some_and(|function| {
+            core::ptr::eq(function as *const c_void, alloc_dm as *const c_void)
+        });
+    if !ours {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    // SAFETY: By the caller's promise.
+    unsafe { new_dm(ctx, attr, class) }
 }
 
 /// # Safety
@@ -131,6 +159,7 @@ unsafe extern "C" fn alloc_dm(
 unsafe fn new_dm(
     ctx: *mut sys::ibv_context,
     attr: &sys::ibv_alloc_dm_attr,
+    class: u32,
 ) -> Result<*mut sys::ibv_dm> {
     // SAFETY: By the caller's promise.
     let fd = unsafe { object::cmd_fd(ctx) }?;
@@ -141,15 +170,17 @@ unsafe fn new_dm(
     }
 
     let dm = object::calloc::<sys::ibv_dm>()?;
-    let handle = Command::<3>::new(sys::UVERBS_OBJECT_DM, sys::UVERBS_METHOD_DM_ALLOC)
+    let mut command = Command::<4>::new(sys::UVERBS_OBJECT_DM, sys::UVERBS_METHOD_DM_ALLOC)
         .new_object(sys::UVERBS_ATTR_ALLOC_DM_HANDLE)
         .u64(sys::UVERBS_ATTR_ALLOC_DM_LENGTH, attr.length as u64)
-        .u32(sys::UVERBS_ATTR_ALLOC_DM_ALIGNMENT, attr.log_align_req)
-        .run(fd)
-        .inspect_err(|_| {
-            // SAFETY: Allocated above, and not given to anyone.
-            unsafe { object::free(dm) }
-        })?;
+        .u32(sys::UVERBS_ATTR_ALLOC_DM_ALIGNMENT, attr.log_align_req);
+    if class != 0 {
+        command = command.u32(sys::IB_MKEY_ATTR_DM_ALLOC_CLASS, class);
+    }
+    let handle = command.run(fd).inspect_err(|_| {
+        // SAFETY: Allocated above, and not given to anyone.
+        unsafe { object::free(dm) }
+    })?;
 
     // SAFETY: Allocated above, and all zeroes is a valid value.
     let dm = unsafe { &mut *dm.as_ptr() };
@@ -270,6 +301,23 @@ unsafe fn copy(
         .u64(sys::IB_MKEY_ATTR_DM_COPY_LENGTH, length as u64)
         .run(fd)
         .map(drop)
+}
+
+/// Makes a dma-buf of device memory; see `ibmkey_export_dm()`.
+///
+/// # Safety
+///
+/// `dm` is NULL or one that `alloc_dm` returned.
+pub unsafe fn export(dm: *mut sys::ibv_dm) -> Result<c_int> {
+    // SAFETY: By the caller's promise.
+    let (fd, handle) = unsafe { dm_handle(dm) }?;
+    let mut new = [0u32];
+
+    Command::<2>::new(sys::UVERBS_OBJECT_DM, sys::IB_MKEY_METHOD_DM_EXPORT)
+        .object(sys::IB_MKEY_ATTR_DM_EXPORT_HANDLE, handle)
+        .out(sys::IB_MKEY_ATTR_DM_EXPORT_RESP_FD, &mut new)
+        .run(fd)?;
+    c_int::try_from(new[0]).map_err(|_| Errno::EINVAL)
 }
 
 /// The file descriptor and the handle of device memory.

@@ -33,7 +33,9 @@ use crate::{
         ibmkey_block,
         ibmkey_caps,
         ibmkey_info,
+        ibv_alloc_dm_attr,
         ibv_context,
+        ibv_dm,
         ibv_mr,
         ibv_pd,
         ibv_sge, //
@@ -52,7 +54,9 @@ macro_rules! declared {
 
 declared!(
     ibmkey_alloc,
+    ibmkey_alloc_dm,
     ibmkey_enable,
+    ibmkey_export_dm,
     ibmkey_query,
     ibmkey_query_caps,
     ibmkey_query_layout,
@@ -66,6 +70,31 @@ declared!(
 pub unsafe extern "C" fn ibmkey_enable(ctx: *mut ibv_context) -> c_int {
     // SAFETY: By the function's contract.
     to_int(unsafe { dm::enable(ctx) })
+}
+
+/// Allocates device memory of a class.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_alloc_dm(
+    ctx: *mut ibv_context,
+    attr: *const ibv_alloc_dm_attr,
+    dm_class: u32,
+) -> *mut ibv_dm {
+    // SAFETY: By the function's contract.
+    to_ptr(match unsafe { attr.as_ref() } {
+        // SAFETY: By the function's contract.
+        Some(attr) => unsafe { dm::alloc(ctx, attr, dm_class) },
+        None => Err(Errno::EFAULT),
+    })
+}
+
+/// Makes a dma-buf of device memory.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_export_dm(dm: *mut ibv_dm, fd: *mut c_int) -> c_int {
+    if fd.is_null() {
+        return to_int(Err(Errno::EFAULT));
+    }
+    // SAFETY: By the function's contract.
+    to_int(unsafe { dm::export(dm) }.and_then(|new| unsafe { store(fd, new) }))
 }
 
 /// What a device can do.

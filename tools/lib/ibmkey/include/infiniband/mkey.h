@@ -59,7 +59,24 @@ enum ibmkey_cap_flags {
 enum ibmkey_dm_class {
 	/** @IBMKEY_DM_HOST: RAM of the host, near the device */
 	IBMKEY_DM_HOST = 1 << 0,
+	/** @IBMKEY_DM_NODE: RAM of one NUMA node: CXL, HBM */
+	IBMKEY_DM_NODE = 1 << 1,
+	/** @IBMKEY_DM_P2P: memory of a PCI device, published for peers */
+	IBMKEY_DM_P2P = 1 << 2,
+	/** @IBMKEY_DM_PMEM: persistent memory */
+	IBMKEY_DM_PMEM = 1 << 3,
 };
+
+/*
+ * Which of its class, for ibmkey_alloc_dm(): NUMA node n, a PCI function (of a
+ * domain up to 255), /dev/pmemN. The bare class is the first that is offered.
+ */
+#define IBMKEY_DM_THE_NODE(n) (IBMKEY_DM_NODE | ((uint32_t)(n) + 1) << 8)
+#define IBMKEY_DM_THE_PMEM(n) (IBMKEY_DM_PMEM | ((uint32_t)(n) + 1) << 8)
+#define IBMKEY_DM_THE_P2P(domain, bus, devfn)                            \
+	(IBMKEY_DM_P2P | ((uint32_t)(domain) << 16 | (uint32_t)(bus) << 8 | \
+			  (uint32_t)(devfn))                             \
+				 << 8)
 
 /**
  * struct ibmkey_caps - what a device can do
@@ -143,6 +160,37 @@ struct ibmkey_info {
  * Return: 0; EOPNOTSUPP if the kernel offers no device memory on this device.
  */
 int ibmkey_enable(struct ibv_context *ctx);
+
+/**
+ * ibmkey_alloc_dm - allocate device memory of a class
+ * @ctx: an open device
+ * @attr: as for ibv_alloc_dm(); the alignment is that of the physical address
+ * @dm_class: a bit of enum ibmkey_dm_class, or one of IBMKEY_DM_THE_NODE() and
+ *	so on; 0 is the device's default, as with ibv_alloc_dm()
+ *
+ * Enables @ctx, see ibmkey_enable(). A device offers the classes that the
+ * administrator gave it, see the module parameter dm_class, and host memory.
+ *
+ * Return: the memory, to be freed by ibv_free_dm(); or NULL and errno: EINVAL
+ * for a class that there is not, EOPNOTSUPP for one that is not offered.
+ */
+struct ibv_dm *ibmkey_alloc_dm(struct ibv_context *ctx,
+			       const struct ibv_alloc_dm_attr *attr,
+			       uint32_t dm_class);
+
+/**
+ * ibmkey_export_dm - device memory as a dma-buf
+ * @dm: device memory of ibv_alloc_dm() or ibmkey_alloc_dm()
+ * @fd: set to a new file descriptor, close-on-exec
+ *
+ * The dma-buf can be mapped, with mmap(2) and MAP_SHARED, and be given to other
+ * processes and to devices. It is as long as the device memory in whole pages.
+ * ibv_free_dm() revokes it: mappings give SIGBUS from then on, new ones fail
+ * with ENODEV. The descriptor is the caller's to close.
+ *
+ * Return: 0 or an errno value.
+ */
+int ibmkey_export_dm(struct ibv_dm *dm, int *fd);
 
 /**
  * ibmkey_query_caps - what a device can do
