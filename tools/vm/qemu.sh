@@ -14,13 +14,31 @@ VM_MEM=${VM_MEM:-3072}
 BEAT_LIMIT=${BEAT_LIMIT:-120}
 BOOT_LIMIT=${BOOT_LIMIT:-120}
 
+# Memory that a device could offer as its own: a NUMA node without processors, an
+# NVMe controller with a memory buffer, an nvdimm. The nvdimm is what VM_PMEM=file
+# holds, from one guest to the next, or else zero.
+FAR_MEM=128 PMEM_SIZE=64 CMB_SIZE=16
+hardware_args() {
+	local pmem=${VM_PMEM:-$RUN/pmem}
+	truncate -s 64M "$RUN/nvme"
+	[[ -s $pmem ]] || truncate -s "${PMEM_SIZE}M" "$pmem"
+	QEMU_ARGS+=(-M q35,nvdimm=on -m "$((VM_MEM + FAR_MEM)),slots=1,maxmem=$((VM_MEM + FAR_MEM + 1024))M"
+		-object "memory-backend-ram,id=near,size=${VM_MEM}M" -numa "node,nodeid=0,cpus=0-$((VM_CPUS - 1)),memdev=near"
+		-object "memory-backend-ram,id=far,size=${FAR_MEM}M" -numa node,nodeid=1,memdev=far
+		-object "memory-backend-file,id=pmem,share=on,mem-path=$pmem,size=${PMEM_SIZE}M"
+		-device nvdimm,memdev=pmem
+		-drive "if=none,id=nvme,format=raw,file=$RUN/nvme"
+		-device "nvme,serial=mkey,drive=nvme,cmb_size_mb=$CMB_SIZE,addr=10.0")
+}
+
 # The arguments that all guests have in common.
 qemu_args() {
 	local accel=$1 s tag mode dir
-	QEMU_ARGS=(-nodefaults -no-user-config -display none -no-reboot -M q35 -smp "$VM_CPUS" -m "$VM_MEM"
+	QEMU_ARGS=(-nodefaults -no-user-config -display none -no-reboot -smp "$VM_CPUS"
 		-kernel "$KERNEL_DIR/image" -initrd "$INITRAMFS" -device virtio-rng-pci
 		-chardev "file,id=con,path=$RUN/console" -serial chardev:con
 		-device virtio-serial-pci)
+	hardware_args
 	case $accel in
 	kvm) QEMU_ARGS+=(-accel kvm -cpu host) ;;
 	# 5-level paging makes emulation slower and serves nothing here.
