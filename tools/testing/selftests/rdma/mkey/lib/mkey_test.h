@@ -152,6 +152,7 @@ struct mkt_wr {
 	uint64_t swap_add;
 	/* FLUSH: bytes from remote_addr */
 	size_t flush_length;
+	bool persistent;	/* or else globally visible */
 };
 
 int mkt_post_send(struct mkt_qp *qp, const struct mkt_wr *wr, uint64_t wr_id);
@@ -336,6 +337,32 @@ int mkt_xfer(struct mkt_pair *pair, const struct mkt_xfer *xfer);
 /* the same with a queue of @count posted at once; SEND, WRITE and READ */
 int mkt_xfer_queue(struct mkt_pair *pair, const struct mkt_xfer *xfer,
 		   unsigned int count);
+
+/* place.c: where the bytes of device memory are */
+
+/*
+ * Makes the memory of a class ready, "p2p" or "pmem", and says in @what which
+ * one it is: a PCI function, or N of /dev/pmemN. False where there is none.
+ */
+bool mkt_hardware(char *what, size_t size, const char *class);
+struct mkt_pool {
+	uint64_t total;		/* bytes; 0 before the pool's first use */
+	uint64_t used;
+	uint64_t high;
+	uint64_t buffers;
+};
+
+/* the first pool of @dev whose class begins with @class, as debugfs has it */
+int mkt_pool(const struct mkt_dev *dev, const char *class,
+	     struct mkt_pool *pool);
+/* all of @dm in this process, whole pages; NULL and errno; munmap() ends it */
+void *mkt_dm_map(struct ibv_dm *dm, size_t length);
+/* the physical address of a byte, 0 if unknown; for root */
+uint64_t mkt_physical(const void *at);
+/* the NUMA node that RAM is of, -1 for what is no RAM */
+int mkt_node_of(uint64_t physical);
+bool mkt_in_bar(uint64_t physical, const char *device);
+bool mkt_in_iomem(uint64_t physical, const char *what);
 
 /* setup.c: what nearly every test begins with */
 

@@ -120,7 +120,8 @@ static int mkt_rc_connect(struct mkt_qp *qp, struct ibv_ah_attr *ah,
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = 1,
-		.qp_access_flags = MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL,
+		.qp_access_flags = MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL |
+				   IBV_ACCESS_FLUSH_PERSISTENT,
 	};
 	int err;
 

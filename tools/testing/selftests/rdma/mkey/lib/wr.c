@@ -44,7 +44,9 @@ static int mkt_post_extended(struct mkt_qp *qp, const struct mkt_wr *wr,
 	ex->wr_flags = IBV_SEND_SIGNALED;
 	if (wr->op == MKT_FLUSH)
 		ibv_wr_flush(ex, wr->rkey, wr->remote_addr, wr->flush_length,
-			     IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE);
+			     wr->persistent ? IBV_FLUSH_PERSISTENT :
+					      IBV_FLUSH_GLOBAL,
+			     IBV_FLUSH_RANGE);
 	else
 		ibv_wr_atomic_write(ex, wr->rkey, wr->remote_addr,
 				    &wr->swap_add);

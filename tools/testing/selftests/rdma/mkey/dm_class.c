@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Classes of device memory: the bytes are where the class says, aligned as
+ * asked for, zero at first, and are seen by RDMA, by copies and in a mapping.
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "mkey_harness.h"
+
+enum place { HOST, NODE, P2P, PMEM };
+
+FIXTURE(class)
+{
+	struct mkt_setup s;
+	uint32_t which;
+	char what[64];
+};
+
+FIXTURE_VARIANT(class)
+{
+	enum place place;
+	uint32_t bit;
+};
+
+FIXTURE_VARIANT_ADD(class, host)
+{
+	.place = HOST,
+	.bit = IBMKEY_DM_HOST,
+};
+
+FIXTURE_VARIANT_ADD(class, node)
+{
+	.place = NODE,
+	.bit = IBMKEY_DM_NODE,
+};
+
+FIXTURE_VARIANT_ADD(class, p2p)
+{
+	.place = P2P,
+	.bit = IBMKEY_DM_P2P,
+};
+
+FIXTURE_VARIANT_ADD(class, pmem)
+{
+	.place = PMEM,
+	.bit = IBMKEY_DM_PMEM,
+};
+
+/* the node that the device offers */
+#define FAR_NODE 1
+
+FIXTURE_SETUP(class)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		.host = 256 * 1024,
+	};
+	unsigned int domain, bus, slot, function;
+
+	if (geteuid())
+		SKIP(return, "not root: physical addresses are not shown");
+	MKT_OPEN_EXTENDED(self->s.dev);
+	if (!(self->s.dev[0].caps.dm_classes & variant->bit))
+		SKIP(return, "%s does not offer this class", self->s.dev[0].name);
+	switch (variant->place) {
+	case HOST:
+		self->which = IBMKEY_DM_HOST;
+		break;
+	case NODE:
+		self->which = IBMKEY_DM_THE_NODE(FAR_NODE);
+		break;
+	case P2P:
+		if (!mkt_hardware(self->what, sizeof(self->what), "p2p"))
+			SKIP(return, "no PCI function with memory for peers");
+		if (sscanf(self->what, "%x:%x:%x.%u", &domain, &bus, &slot,
+			   &function) != 4)
+			ASSERT_STREQ("a PCI function", self->what);
+		self->which = IBMKEY_DM_THE_P2P(domain, bus,
+						slot << 3 | function);
+		break;
+	case PMEM:
+		if (!mkt_hardware(self->what, sizeof(self->what), "pmem"))
+			SKIP(return, "no persistent memory");
+		self->which = IBMKEY_DM_THE_PMEM(atoi(self->what));
+		break;
+	}
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+}
+
+FIXTURE_TEARDOWN(class)
+{
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+static struct ibv_dm *class_alloc(struct mkt_dev *dev, size_t length,
+				  uint32_t log_align, uint32_t which)
+{
+	struct ibv_alloc_dm_attr attr = {
+		.length = length,
+		.log_align_req = log_align,
+	};
+
+	errno = 0;
+	return ibmkey_alloc_dm(dev->ctx, &attr, which);
+}
+
+static bool is_there(enum place place, const char *what, uint64_t physical)
+{
+	switch (place) {
+	case HOST:
+		return mkt_node_of(physical) >= 0;
+	case NODE:
+		return mkt_node_of(physical) == FAR_NODE;
+	case P2P:
+		return mkt_node_of(physical) < 0 && mkt_in_bar(physical, what);
+	case PMEM:
+		return mkt_in_iomem(physical, "Persistent Memory");
+	}
+	return false;
+}
+
+static const size_t sizes[] = { 1, 100, 4096, 4097, 70000, 1 << 20 };
+
+/* every page of a buffer is where the class says */
+TEST_F(class, place)
+{
+	uint32_t asked[] = { self->which, variant->bit };
+	unsigned int i, a;
+	size_t at;
+
+	for (a = 0; a < 2; a++)
+		for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+			struct ibv_dm *dm = class_alloc(&self->s.dev[0],
+							sizes[i], 0, asked[a]);
+			uint8_t *map;
+
+			ASSERT_NE(NULL, dm);
+			map = mkt_dm_map(dm, sizes[i]);
+			ASSERT_NE(NULL, map);
+			for (at = 0; at < sizes[i]; at += 4096) {
+				uint64_t physical = mkt_physical(map + at);
+
+				ASSERT_NE(0, physical);
+				ASSERT_TRUE(is_there(variant->place, self->what,
+						     physical)) {
+					TH_LOG("byte %zu of %zu is at %#" PRIx64,
+					       at, sizes[i], physical);
+				}
+			}
+			munmap(map, sizes[i]);
+			ASSERT_EQ(0, ibv_free_dm(dm));
+		}
+}
+
+/* alignment is that of the physical address, up to the largest block */
+TEST_F(class, alignment)
+{
+	uint32_t log;
+	size_t size;
+
+	for (log = 0; log <= 22; log++)
+		for (size = 100; size <= 300000; size += 299900) {
+			struct ibv_dm *dm = class_alloc(&self->s.dev[0], size,
+							log, self->which);
+			uint8_t *map;
+
+			ASSERT_NE(NULL, dm) {
+				TH_LOG("%zu bytes aligned to 1 << %u: %s", size,
+				       log, strerror(errno));
+			}
+			map = mkt_dm_map(dm, size);
+			ASSERT_NE(NULL, map);
+			ASSERT_NE(0, mkt_physical(map));
+			ASSERT_EQ(0, mkt_physical(map) & ((1ull << log) - 1));
+			munmap(map, size);
+			ASSERT_EQ(0, ibv_free_dm(dm));
+		}
+	EXPECT_EQ(NULL, class_alloc(&self->s.dev[0], 100, 23, self->which));
+	EXPECT_EQ(EINVAL, errno);
+}
+
+/* nobody sees what an owner before left behind */
+TEST_F(class, zeroed)
+{
+	uint8_t *bytes = malloc(1 << 20);
+	unsigned int i, round;
+	size_t at;
+
+	ASSERT_NE(NULL, bytes);
+	for (round = 0; round < 2; round++)
+		for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+			struct ibv_dm *dm = class_alloc(&self->s.dev[0],
+							sizes[i], 0,
+							self->which);
+			size_t pages = (sizes[i] + 4095) / 4096 * 4096;
+			uint8_t *map;
+
+			ASSERT_NE(NULL, dm);
+			/* what comes after the last byte as well */
+			map = mkt_dm_map(dm, pages);
+			ASSERT_NE(NULL, map);
+			for (at = 0; at < pages; at++) {
+				ASSERT_EQ(0, map[at]);
+			}
+			memset(map, 0xee, pages);
+			munmap(map, pages);
+			ASSERT_EQ(0, ibv_free_dm(dm));
+		}
+	free(bytes);
+}
+
+/* RDMA both ways and atomics, against what copies and the mapping see */
+TEST_F(class, traffic)
+{
+	struct mkt_arena *far = &self->s.arena[1];
+	struct mkt_end *plain = &self->s.plain[1];
+	uint8_t *seen, *map, *host;
+	struct mkt_result result;
+	struct ibv_mr *mr;
+	struct ibv_dm *dm;
+	struct mkt_wr wr;
+	uint64_t value;
+	size_t i;
+
+	/* leaf 0 is in the first memory, which is first in the arena */
+	host = far->mem[0].host + far->leaf[0].at;
+	dm = class_alloc(&self->s.dev[0], 200001, 0, self->which);
+	ASSERT_NE(NULL, dm);
+	mr = ibv_reg_dm_mr(self->s.dev[0].pd, dm, 8, 150000,
+			   MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED);
+	ASSERT_NE(NULL, mr);
+	seen = malloc(100000);
+	ASSERT_NE(NULL, seen);
+
+	/* from the peer's host memory by WRITE */
+	wr = (struct mkt_wr){
+		.op = MKT_WRITE,
+		.sge = { { .addr = plain->addr, .length = 100000,
+			   .lkey = plain->mr->lkey } },
+		.num_sge = 1,
+		.remote_addr = 3,
+		.rkey = mr->rkey,
+	};
+	ASSERT_EQ(0, mkt_exec(&self->s.pair, 1, &wr, NULL, &result));
+	ASSERT_EQ(IBV_WC_SUCCESS, result.status);
+	ASSERT_EQ(0, ibv_memcpy_from_dm(seen, dm, 11, 100000));
+	ASSERT_EQ(0, memcmp(seen, host, 100000));
+	map = mkt_dm_map(dm, 200001);
+	ASSERT_NE(NULL, map);
+	ASSERT_EQ(0, memcmp(map + 11, host, 100000));
+
+	/* and back by READ, what the mapping has written */
+	for (i = 0; i < 100000; i++)
+		map[9 + i] = i * 7 + (i >> 8);
+	wr.op = MKT_READ;
+	wr.remote_addr = 1;
+	ASSERT_EQ(0, mkt_exec(&self->s.pair, 1, &wr, NULL, &result));
+	ASSERT_EQ(IBV_WC_SUCCESS, result.status);
+	ASSERT_EQ(0, memcmp(map + 9, host, 100000));
+
+	/* a word that atomics count in */
+	value = 40;
+	ASSERT_EQ(0, ibv_memcpy_to_dm(dm, 16, &value, sizeof(value)));
+	wr = (struct mkt_wr){
+		.op = MKT_FETCH_ADD,
+		.sge = { { .addr = plain->addr, .length = 8,
+			   .lkey = plain->mr->lkey } },
+		.num_sge = 1,
+		.remote_addr = 8,
+		.rkey = mr->rkey,
+		.swap_add = 2,
+	};
+	ASSERT_EQ(0, mkt_exec(&self->s.pair, 1, &wr, NULL, &result));
+	ASSERT_EQ(IBV_WC_SUCCESS, result.status);
+	ASSERT_EQ(0, memcmp(&value, host, 8));
+	memcpy(&value, map + 16, 8);
+	ASSERT_EQ(42, value);
+
+	munmap(map, 200001);
+	free(seen);
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+	ASSERT_EQ(0, ibv_free_dm(dm));
+	/* the arena holds what was read */
+	ASSERT_EQ(0, mkt_arena_adopt(far, far->leaf[0].at, 100000));
+}
+
+/* only memory that is persistent can be flushed to be so, all can be seen */
+TEST_F(class, flush)
+{
+	int access = MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED |
+		     IBV_ACCESS_FLUSH_GLOBAL;
+	struct ibv_mr *mr, *key;
+	struct ibv_sge sge;
+	struct ibv_dm *dm;
+	struct mkt_wr wr;
+
+	dm = class_alloc(&self->s.dev[0], 20000, 0, self->which);
+	ASSERT_NE(NULL, dm);
+	errno = 0;
+	mr = ibv_reg_dm_mr(self->s.dev[0].pd, dm, 100, 10000,
+			   access | IBV_ACCESS_FLUSH_PERSISTENT);
+	if (variant->place != PMEM) {
+		EXPECT_EQ(NULL, mr);
+		EXPECT_EQ(EOPNOTSUPP, errno);
+		ASSERT_EQ(0, ibv_free_dm(dm));
+		return;
+	}
+	ASSERT_NE(NULL, mr);
+	wr = (struct mkt_wr){
+		.op = MKT_FLUSH,
+		.remote_addr = 1000,
+		.rkey = mr->rkey,
+		.flush_length = 9000,
+		.persistent = true,
+	};
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
+	/* beyond the end */
+	wr.flush_length = 9001;
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 1, &wr));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+
+	/* a region without the right */
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+	mr = ibv_reg_dm_mr(self->s.dev[0].pd, dm, 100, 10000, access);
+	ASSERT_NE(NULL, mr);
+	wr.rkey = mr->rkey;
+	wr.flush_length = 9000;
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 1, &wr));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+
+	/* a key over it cannot have it */
+	key = ibmkey_alloc(self->s.dev[0].pd, 1);
+	ASSERT_NE(NULL, key);
+	sge = (struct ibv_sge){ .addr = 0, .length = 100, .lkey = mr->lkey };
+	EXPECT_EQ(EOPNOTSUPP,
+		  ibv_rereg_mr_sg(key, IBV_ACCESS_FLUSH_PERSISTENT, 1, &sge));
+	ASSERT_EQ(0, ibv_dereg_mr(key));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+	ASSERT_EQ(0, ibv_free_dm(dm));
+}
+
+/* as much as there is and no more, and all of it again afterwards */
+TEST_F(class, exhausted)
+{
+	unsigned int n, round, had = 0;
+	struct ibv_dm *dm[512];
+
+	for (round = 0; round < 2; round++) {
+		for (n = 0; n < ARRAY_SIZE(dm); n++) {
+			dm[n] = class_alloc(&self->s.dev[0], 1 << 20, 0,
+					    self->which);
+			if (!dm[n])
+				break;
+		}
+		EXPECT_EQ(ENOMEM, errno);
+		EXPECT_LT(n, ARRAY_SIZE(dm));
+		EXPECT_LE(8, n);
+		if (round)
+			EXPECT_EQ(had, n);
+		had = n;
+		while (n--)
+			ASSERT_EQ(0, ibv_free_dm(dm[n]));
+	}
+}
+
+TEST_F(class, refused)
+{
+	static const uint32_t unknown[] = {
+		3, 0x10, 0x20, 0x100, IBMKEY_DM_HOST | 0x100,
+		IBMKEY_DM_HOST | IBMKEY_DM_NODE, UINT32_MAX,
+	};
+	static const uint32_t not_offered[] = {
+		IBMKEY_DM_THE_NODE(0), IBMKEY_DM_THE_NODE(77),
+		IBMKEY_DM_THE_P2P(0, 0, 1), IBMKEY_DM_THE_P2P(255, 255, 255),
+		IBMKEY_DM_THE_PMEM(9), IBMKEY_DM_PMEM | 0xffffff00,
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(unknown); i++) {
+		EXPECT_EQ(NULL, class_alloc(&self->s.dev[0], 100, 0,
+					    unknown[i]));
+		EXPECT_EQ(EINVAL, errno);
+	}
+	for (i = 0; i < ARRAY_SIZE(not_offered); i++) {
+		EXPECT_EQ(NULL, class_alloc(&self->s.dev[0], 100, 0,
+					    not_offered[i]));
+		EXPECT_EQ(EOPNOTSUPP, errno);
+	}
+	/* persistent memory belongs to one device */
+	if (variant->place == PMEM) {
+		EXPECT_EQ(NULL, class_alloc(&self->s.dev[1], 100, 0,
+					    self->which));
+		EXPECT_EQ(EOPNOTSUPP, errno);
+	}
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Device memory as a dma-buf: mapped by its owner and by others, used by a
+ * device (samples/kernel/mkey_importer.c), and revoked when it is freed.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "mkey_harness.h"
+
+#define LENGTH 10000
+#define PAGES 12288
+
+FIXTURE(export)
+{
+	struct mkt_dev dev;
+	struct mkt_pool before;
+	struct ibv_dm *dm;
+	int fd;
+};
+
+FIXTURE_SETUP(export)
+{
+	struct ibv_alloc_dm_attr attr = { .length = LENGTH };
+
+	if (mkt_dev_try_open(&self->dev, 0))
+		SKIP(return, "no device %s", self->dev.name);
+	if (!self->dev.extended)
+		SKIP(return, "%s is not extended by ib_mkey", self->dev.name);
+	if (mkt_pool(&self->dev, "host", &self->before))
+		SKIP(return, "no debugfs");
+	self->dm = ibmkey_alloc_dm(self->dev.ctx, &attr, IBMKEY_DM_HOST);
+	ASSERT_NE(NULL, self->dm);
+	ASSERT_EQ(0, ibmkey_export_dm(self->dm, &self->fd));
+}
+
+/* whatever a test did, nothing is left of it */
+FIXTURE_TEARDOWN(export)
+{
+	struct mkt_pool now;
+
+	if (self->dm)
+		EXPECT_EQ(0, ibv_free_dm(self->dm));
+	EXPECT_EQ(0, mkt_pool(&self->dev, "host", &now));
+	EXPECT_EQ(self->before.used, now.used);
+	EXPECT_EQ(self->before.buffers, now.buffers);
+	if (self->fd >= 0)
+		close(self->fd);
+	mkt_dev_close(&self->dev);
+}
+
+static uint8_t *map_at(int fd, size_t length, int prot, int flags, off_t offset)
+{
+	void *at;
+
+	errno = 0;
+	at = mmap(NULL, length, prot, flags, fd, offset);
+	return at == MAP_FAILED ? NULL : at;
+}
+
+static uint8_t *map(int fd)
+{
+	return map_at(fd, PAGES, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
+}
+
+/* what reading a byte does to a process: 0, or the signal that ends it */
+static int touch(const uint8_t *at)
+{
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		signal(SIGBUS, SIG_DFL);
+		signal(SIGSEGV, SIG_DFL);
+		__atomic_load_n(at, __ATOMIC_RELAXED);
+		_exit(0);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return -1;
+	return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+TEST_F(export, mapping)
+{
+	uint8_t bytes[LENGTH], *all, *part, *read_only;
+	size_t i;
+
+	all = map(self->fd);
+	ASSERT_NE(NULL, all);
+	for (i = 0; i < LENGTH; i++)
+		bytes[i] = i * 5 + 1;
+	ASSERT_EQ(0, ibv_memcpy_to_dm(self->dm, 0, bytes, LENGTH));
+	EXPECT_EQ(0, memcmp(all, bytes, LENGTH));
+	part = map_at(self->fd, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, 8192);
+	ASSERT_NE(NULL, part);
+	EXPECT_EQ(0, memcmp(part, bytes + 8192, LENGTH - 8192));
+	part[1] = 99;
+	EXPECT_EQ(99, all[8193]);
+	ASSERT_EQ(0, ibv_memcpy_from_dm(bytes, self->dm, 0, LENGTH));
+	EXPECT_EQ(99, bytes[8193]);
+	read_only = map_at(self->fd, PAGES, PROT_READ, MAP_SHARED, 0);
+	ASSERT_NE(NULL, read_only);
+	EXPECT_EQ(0, memcmp(read_only, all, PAGES));
+	munmap(read_only, PAGES);
+	munmap(part, 4096);
+	munmap(all, PAGES);
+}
+
+TEST_F(export, refused)
+{
+	const int rw = PROT_READ | PROT_WRITE;
+	int fd;
+
+	EXPECT_EQ(NULL, map_at(self->fd, PAGES + 1, rw, MAP_SHARED, 0));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, map_at(self->fd, 4096, rw, MAP_SHARED, PAGES));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, map_at(self->fd, PAGES, rw, MAP_PRIVATE, 0));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(EFAULT, ibmkey_export_dm(self->dm, NULL));
+	EXPECT_EQ(EINVAL, ibmkey_export_dm(NULL, &fd));
+}
+
+/* however often it is asked for, it is one dma-buf */
+TEST_F(export, same)
+{
+	struct stat one, two;
+	int fd;
+
+	ASSERT_EQ(0, ibmkey_export_dm(self->dm, &fd));
+	ASSERT_EQ(0, fstat(self->fd, &one));
+	ASSERT_EQ(0, fstat(fd, &two));
+	EXPECT_EQ(one.st_ino, two.st_ino);
+	EXPECT_EQ(FD_CLOEXEC, fcntl(fd, F_GETFD));
+	close(fd);
+}
+
+TEST_F(export, no_descriptors)
+{
+	struct rlimit all, none = { 0 };
+	int fd;
+
+	ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &all));
+	none.rlim_max = all.rlim_max;
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &none));
+	EXPECT_EQ(EMFILE, ibmkey_export_dm(self->dm, &fd));
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &all));
+}
+
+/* freed: no mapping shows anything any more, and the memory is free at once */
+TEST_F(export, revoked)
+{
+	struct mkt_pool now;
+	uint8_t *all, *part;
+
+	all = map(self->fd);
+	part = map_at(self->fd, 4096, PROT_READ, MAP_SHARED, 4096);
+	ASSERT_NE(NULL, all);
+	ASSERT_NE(NULL, part);
+	all[0] = 1;
+	EXPECT_EQ(0, touch(all));
+	ASSERT_EQ(0, ibv_free_dm(self->dm));
+	self->dm = NULL;
+	ASSERT_EQ(0, mkt_pool(&self->dev, "host", &now));
+	EXPECT_EQ(self->before.used, now.used);
+	EXPECT_EQ(SIGBUS, touch(all));
+	EXPECT_EQ(SIGBUS, touch(all + 8192));
+	EXPECT_EQ(SIGBUS, touch(part));
+	EXPECT_EQ(NULL, map(self->fd));
+	EXPECT_EQ(ENODEV, errno);
+	munmap(part, 4096);
+	munmap(all, PAGES);
+}
+
+/* what cannot be freed stays mapped */
+TEST_F(export, registered)
+{
+	struct ibv_mr *mr;
+	uint8_t *all;
+
+	all = map(self->fd);
+	ASSERT_NE(NULL, all);
+	mr = ibv_reg_dm_mr(self->dev.pd, self->dm, 0, LENGTH,
+			   MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED);
+	ASSERT_NE(NULL, mr);
+	EXPECT_EQ(EBUSY, ibv_free_dm(self->dm));
+	EXPECT_EQ(0, touch(all));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+	munmap(all, PAGES);
+}
+
+static int give(int socket, int fd)
+{
+	char control[CMSG_SPACE(sizeof(int))] = {}, byte = 0;
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
+
+	head->cmsg_level = SOL_SOCKET;
+	head->cmsg_type = SCM_RIGHTS;
+	head->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(head), &fd, sizeof(fd));
+	return sendmsg(socket, &msg, 0) == 1 ? 0 : errno;
+}
+
+static int take(int socket)
+{
+	char control[CMSG_SPACE(sizeof(int))] = {}, byte;
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	int fd = -1;
+
+	if (recvmsg(socket, &msg, 0) == 1 && CMSG_FIRSTHDR(&msg))
+		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
+	return fd;
+}
+
+/* another process writes, says so, and reads again once it is told to */
+static void other(int socket)
+{
+	int fd = take(socket);
+	uint8_t *all = map(fd);
+	char byte = 0;
+
+	if (!all)
+		_exit(1);
+	memset(all, 0x5a, PAGES);
+	if (write(socket, &byte, 1) != 1 || read(socket, &byte, 1) != 1)
+		_exit(2);
+	signal(SIGBUS, SIG_DFL);
+	__atomic_load_n(all, __ATOMIC_RELAXED);
+	_exit(3);
+}
+
+TEST_F(export, process)
+{
+	uint8_t bytes[LENGTH];
+	int pair[2], status;
+	char byte;
+	pid_t pid;
+	size_t i;
+
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+	fflush(stdout);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		close(self->fd);
+		other(pair[1]);
+	}
+	ASSERT_EQ(0, give(pair[0], self->fd));
+	ASSERT_EQ(1, read(pair[0], &byte, 1));
+	ASSERT_EQ(0, ibv_memcpy_from_dm(bytes, self->dm, 0, LENGTH));
+	for (i = 0; i < LENGTH; i++) {
+		ASSERT_EQ(0x5a, bytes[i]);
+	}
+	ASSERT_EQ(0, ibv_free_dm(self->dm));
+	self->dm = NULL;
+	ASSERT_EQ(1, write(pair[0], &byte, 1));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_TRUE(WIFSIGNALED(status));
+	EXPECT_EQ(SIGBUS, WTERMSIG(status));
+	close(pair[0]);
+	close(pair[1]);
+}
+
+static int load_importer(int fd, bool hold)
+{
+	const char *dir = getenv("MODULE_DIR");
+	char command[512];
+	int copy, status;
+
+	/* a descriptor that insmod inherits */
+	copy = dup(fd);
+	snprintf(command, sizeof(command),
+		 "insmod %s/samples/kernel/mkey_importer.ko fd=%d hold=%d",
+		 dir ?: ".", copy, hold);
+	status = system(command);
+	close(copy);
+	return status;
+}
+
+static bool importer_there(void)
+{
+	const char *dir = getenv("MODULE_DIR");
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/samples/kernel/mkey_importer.ko",
+		 dir ?: ".");
+	return !geteuid() && !access(path, R_OK);
+}
+
+static char importer_revoked(void)
+{
+	char line[16] = "";
+
+	mkt_command(line, sizeof(line),
+		    "cat /sys/module/mkey_importer/parameters/revoked");
+	return line[0];
+}
+
+/* a device writes to it and lets go when it is told to */
+TEST_F(export, importer)
+{
+	uint8_t bytes[LENGTH];
+	struct mkt_pool now;
+	size_t i;
+
+	if (!importer_there())
+		SKIP(return, "no mkey_importer.ko in MODULE_DIR");
+	ASSERT_EQ(0, load_importer(self->fd, false));
+	EXPECT_EQ('N', importer_revoked());
+	ASSERT_EQ(0, ibv_memcpy_from_dm(bytes, self->dm, 0, LENGTH));
+	for (i = 0; i < LENGTH; i++) {
+		ASSERT_EQ(0xff, bytes[i]);
+	}
+	ASSERT_EQ(0, ibv_free_dm(self->dm));
+	self->dm = NULL;
+	EXPECT_EQ('Y', importer_revoked());
+	ASSERT_EQ(0, mkt_pool(&self->dev, "host", &now));
+	EXPECT_EQ(self->before.used, now.used);
+	EXPECT_EQ(0, system("rmmod mkey_importer"));
+	/* nothing to import any more */
+	EXPECT_NE(0, load_importer(self->fd, false));
+}
+
+/* one that keeps the pages keeps them from everybody else */
+TEST_F(export, importer_holds)
+{
+	struct mkt_pool now;
+
+	if (!importer_there())
+		SKIP(return, "no mkey_importer.ko in MODULE_DIR");
+	ASSERT_EQ(0, load_importer(self->fd, true));
+	ASSERT_EQ(0, ibv_free_dm(self->dm));
+	self->dm = NULL;
+	EXPECT_EQ('Y', importer_revoked());
+	ASSERT_EQ(0, mkt_pool(&self->dev, "host", &now));
+	EXPECT_EQ(self->before.used + PAGES, now.used);
+	EXPECT_EQ(0, system("rmmod mkey_importer"));
+}
+
+/* a device that cannot reach a PCI function's memory is refused it */
+TEST_F(export, importer_far)
+{
+	struct ibv_alloc_dm_attr attr = { .length = LENGTH };
+	struct ibv_dm *dm;
+	char what[64];
+	int fd;
+
+	if (!importer_there())
+		SKIP(return, "no mkey_importer.ko in MODULE_DIR");
+	if (!mkt_hardware(what, sizeof(what), "p2p"))
+		SKIP(return, "no PCI function with memory for peers");
+	dm = ibmkey_alloc_dm(self->dev.ctx, &attr, IBMKEY_DM_P2P);
+	ASSERT_NE(NULL, dm);
+	ASSERT_EQ(0, ibmkey_export_dm(dm, &fd));
+	EXPECT_NE(0, load_importer(fd, false));
+	EXPECT_NE(0, access("/sys/module/mkey_importer", F_OK));
+	close(fd);
+	ASSERT_EQ(0, ibv_free_dm(dm));
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Where the bytes of device memory are, as the machine has it. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "mkey_test.h"
+
+bool mkt_hardware(char *what, size_t size, const char *class)
+{
+	if (!mkt_command(what, size, "bash ./dm_hardware.sh %s 2>/dev/null",
+			 class))
+		return false;
+	what[strcspn(what, "\n")] = '\0';
+	return true;
+}
+
+int mkt_pool(const struct mkt_dev *dev, const char *class,
+	     struct mkt_pool *pool)
+{
+	FILE *file = fopen("/sys/kernel/debug/ib_mkey/pools", "re");
+	char line[256], name[64], kind[64], total[32];
+	int err = ENOENT;
+
+	if (!file)
+		return errno;
+	while (err && fgets(line, sizeof(line), file))
+		if (sscanf(line, "%63s %63s %31s %" SCNu64 " %" SCNu64 " %" SCNu64,
+			   name, kind, total, &pool->used, &pool->high,
+			   &pool->buffers) == 6 &&
+		    !strcmp(name, dev->name) &&
+		    !strncmp(kind, class, strlen(class))) {
+			pool->total = strtoull(total, NULL, 10);
+			err = 0;
+		}
+	fclose(file);
+	return err;
+}
+
+void *mkt_dm_map(struct ibv_dm *dm, size_t length)
+{
+	int fd, err = ibmkey_export_dm(dm, &fd);
+	void *at;
+
+	if (err) {
+		errno = err;
+		return NULL;
+	}
+	at = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	err = errno;
+	close(fd);
+	errno = err;
+	return at == MAP_FAILED ? NULL : at;
+}
+
+uint64_t mkt_physical(const void *at)
+{
+	uint64_t page = sysconf(_SC_PAGESIZE), entry = 0;
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	/* the page has to be there */
+	__atomic_load_n((const uint8_t *)at, __ATOMIC_RELAXED);
+	if (fd < 0)
+		return 0;
+	n = pread(fd, &entry, sizeof(entry), (uintptr_t)at / page * 8);
+	close(fd);
+	if (n != sizeof(entry) || !(entry >> 63))
+		return 0;
+	return (entry & ((1ull << 55) - 1)) * page + (uintptr_t)at % page;
+}
+
+static uint64_t mkt_read_hex(const char *path)
+{
+	char text[64] = "";
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0) {
+		if (read(fd, text, sizeof(text) - 1) < 0)
+			text[0] = '\0';
+		close(fd);
+	}
+	return strtoull(text, NULL, 16);
+}
+
+int mkt_node_of(uint64_t physical)
+{
+	uint64_t size = mkt_read_hex("/sys/devices/system/memory/block_size_bytes");
+	char path[128];
+	int node;
+
+	for (node = 0; size && node < 64; node++) {
+		snprintf(path, sizeof(path),
+			 "/sys/devices/system/node/node%d/memory%llu", node,
+			 (unsigned long long)(physical / size));
+		if (!access(path, F_OK))
+			return node;
+	}
+	return -1;
+}
+
+bool mkt_in_bar(uint64_t physical, const char *device)
+{
+	unsigned long long start, end, flags;
+	char path[128];
+	bool found = false;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/resource", device);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	while (fscanf(file, "%llx %llx %llx", &start, &end, &flags) == 3)
+		if (end && physical >= start && physical <= end)
+			found = true;
+	fclose(file);
+	return found;
+}
+
+bool mkt_in_iomem(uint64_t physical, const char *what)
+{
+	unsigned long long start, end;
+	bool found = false;
+	char line[256];
+	FILE *file = fopen("/proc/iomem", "re");
+
+	if (!file)
+		return false;
+	while (fgets(line, sizeof(line), file))
+		if (strstr(line, what) &&
+		    sscanf(line, " %llx-%llx", &start, &end) == 2 &&
+		    physical >= start && physical <= end)
+			found = true;
+	fclose(file);
+	return found;
+}
