@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Allocation of device memory: a hundred thousand random sizes that end where
+ * they began, quotas of processes and of the device, and who is shown to have
+ * what.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "mkey_harness.h"
+
+FIXTURE(alloc)
+{
+	struct mkt_dev dev;
+	struct mkt_pool before;
+	struct mkt_rng rng;
+	uint32_t class;
+};
+
+FIXTURE_VARIANT(alloc)
+{
+	const char *class;
+	uint32_t bit;
+};
+
+FIXTURE_VARIANT_ADD(alloc, host)
+{
+	.class = "host",
+	.bit = IBMKEY_DM_HOST,
+};
+
+FIXTURE_VARIANT_ADD(alloc, node)
+{
+	.class = "node",
+	.bit = IBMKEY_DM_NODE,
+};
+
+FIXTURE_VARIANT_ADD(alloc, p2p)
+{
+	.class = "p2p",
+	.bit = IBMKEY_DM_P2P,
+};
+
+FIXTURE_VARIANT_ADD(alloc, pmem)
+{
+	.class = "pmem",
+	.bit = IBMKEY_DM_PMEM,
+};
+
+static struct ibv_dm *dm_alloc(struct mkt_dev *dev, size_t length,
+			       uint32_t log_align, uint32_t class)
+{
+	struct ibv_alloc_dm_attr attr = {
+		.length = length,
+		.log_align_req = log_align,
+	};
+
+	errno = 0;
+	return ibmkey_alloc_dm(dev->ctx, &attr, class);
+}
+
+FIXTURE_SETUP(alloc)
+{
+	struct ibv_dm *dm;
+	char what[64];
+
+	if (mkt_dev_try_open(&self->dev, 0))
+		SKIP(return, "no device %s", self->dev.name);
+	if (!self->dev.extended)
+		SKIP(return, "%s is not extended by ib_mkey", self->dev.name);
+	if (!(self->dev.caps.dm_classes & variant->bit))
+		SKIP(return, "%s does not offer this class", self->dev.name);
+	if (variant->bit & (IBMKEY_DM_P2P | IBMKEY_DM_PMEM) &&
+	    !mkt_hardware(what, sizeof(what), variant->class))
+		SKIP(return, "no memory of this class");
+	/* the first one makes the pool known */
+	dm = dm_alloc(&self->dev, 1, 0, variant->bit);
+	ASSERT_NE(NULL, dm);
+	ASSERT_EQ(0, ibv_free_dm(dm));
+	if (mkt_pool(&self->dev, variant->class, &self->before))
+		SKIP(return, "no debugfs");
+	mkt_rng_init(&self->rng, _metadata->name);
+}
+
+FIXTURE_TEARDOWN(alloc)
+{
+	mkt_dev_close(&self->dev);
+}
+
+static unsigned int largest(struct mkt_dev *dev, uint32_t class)
+{
+	unsigned int log;
+	struct ibv_dm *dm;
+
+	for (log = 28; log > 12; log--) {
+		dm = dm_alloc(dev, 1ul << log, 0, class);
+		if (dm) {
+			ibv_free_dm(dm);
+			return log;
+		}
+	}
+	return 0;
+}
+
+/*
+ * Random sizes and alignments come and go, a few hundred at a time. What was
+ * possible before is possible afterwards, and nothing is in use.
+ */
+TEST_F(alloc, random_sizes)
+{
+	unsigned int i, rounds = mkt_scale(25000, 1500), had, refused = 0;
+	struct ibv_dm *live[300] = {};
+	uint64_t sum[300] = {}, used = 0;
+	struct mkt_pool now;
+
+	had = largest(&self->dev, variant->bit);
+	EXPECT_NE(0, had);
+	for (i = 0; i < rounds; i++) {
+		unsigned int slot = mkt_between(&self->rng, 0, 299);
+		size_t size = mkt_rand_size(&self->rng, 200000);
+		uint32_t align = mkt_between(&self->rng, 0, 14);
+
+		if (live[slot]) {
+			ASSERT_EQ(0, ibv_free_dm(live[slot]));
+			used -= sum[slot];
+		}
+		sum[slot] = (size + 4095) / 4096 * 4096;
+		live[slot] = dm_alloc(&self->dev, size, align, variant->bit);
+		if (live[slot]) {
+			used += sum[slot];
+		} else {
+			/* full, or in too many pieces for the alignment */
+			ASSERT_EQ(ENOMEM, errno);
+			refused++;
+		}
+		if (i % 1000 == 999) {
+			ASSERT_EQ(0, mkt_pool(&self->dev, variant->class, &now));
+			ASSERT_EQ(self->before.used + used, now.used);
+			ASSERT_LE(now.used, now.high);
+			ASSERT_LE(now.high, now.total);
+		}
+	}
+	/* nearly all of them are served */
+	EXPECT_LT(refused, rounds / 4);
+	for (i = 0; i < 300; i++)
+		if (live[i])
+			ASSERT_EQ(0, ibv_free_dm(live[i]));
+	ASSERT_EQ(0, mkt_pool(&self->dev, variant->class, &now));
+	EXPECT_EQ(self->before.used, now.used);
+	EXPECT_EQ(self->before.buffers, now.buffers);
+	EXPECT_EQ(had, largest(&self->dev, variant->bit));
+}
+
+/* a process and what it has, as debugfs shows it; -1 if it has nothing */
+static int64_t owner_bytes(const struct mkt_dev *dev, pid_t pid, char *comm)
+{
+	FILE *file = fopen("/sys/kernel/debug/ib_mkey/owners", "re");
+	char line[256], name[64];
+	int64_t bytes, found = -1;
+	int number;
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "%63s %d %" SCNd64 " %*s %*s %31s", name,
+			   &number, &bytes, comm) == 4 &&
+		    !strcmp(name, dev->name) && number == pid)
+			found = bytes;
+	if (file)
+		fclose(file);
+	return found;
+}
+
+TEST_F(alloc, owner)
+{
+	struct ibv_dm *dm[2];
+	char comm[32];
+
+	EXPECT_EQ(-1, owner_bytes(&self->dev, getpid(), comm));
+	dm[0] = dm_alloc(&self->dev, 5000, 0, variant->bit);
+	dm[1] = dm_alloc(&self->dev, 100, 0, variant->bit);
+	ASSERT_NE(NULL, dm[0]);
+	ASSERT_NE(NULL, dm[1]);
+	EXPECT_EQ(12288, owner_bytes(&self->dev, getpid(), comm));
+	EXPECT_STREQ("dm_alloc", comm);
+	ASSERT_EQ(0, ibv_free_dm(dm[0]));
+	EXPECT_EQ(4096, owner_bytes(&self->dev, getpid(), comm));
+	ASSERT_EQ(0, ibv_free_dm(dm[1]));
+	EXPECT_EQ(-1, owner_bytes(&self->dev, getpid(), comm));
+}
+
+/*
+ * Up to its quota and no further; what one process has does not count for
+ * another. Run by dm_quota.sh with a quota.
+ */
+TEST_F(alloc, quota)
+{
+	const char *told = getenv("MKEY_TEST_QUOTA");
+	uint64_t quota = told ? strtoull(told, NULL, 0) : 0;
+	struct ibv_dm *all, *more;
+	int status;
+	pid_t pid;
+
+	if (!quota)
+		SKIP(return, "MKEY_TEST_QUOTA does not say max_dm_size_per_process");
+	EXPECT_EQ(NULL, dm_alloc(&self->dev, quota + 1, 0, variant->bit));
+	EXPECT_EQ(ENOMEM, errno);
+	all = dm_alloc(&self->dev, quota, 0, variant->bit);
+	ASSERT_NE(NULL, all);
+	EXPECT_EQ(NULL, dm_alloc(&self->dev, 1, 0, variant->bit));
+	EXPECT_EQ(ENOMEM, errno);
+
+	fflush(stdout);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		struct mkt_dev own;
+
+		if (mkt_dev_try_open(&own, 0))
+			_exit(1);
+		if (!dm_alloc(&own, quota, 0, variant->bit))
+			_exit(2);
+		if (dm_alloc(&own, 1, 0, variant->bit) || errno != ENOMEM)
+			_exit(3);
+		/* and ends without freeing it */
+		_exit(0);
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+
+	ASSERT_EQ(0, ibv_free_dm(all));
+	more = dm_alloc(&self->dev, 1, 0, variant->bit);
+	ASSERT_NE(NULL, more);
+	ASSERT_EQ(0, ibv_free_dm(more));
+}
+
+TEST_HARNESS_MAIN

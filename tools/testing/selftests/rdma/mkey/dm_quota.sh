@@ -1,0 +1,84 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Limits of device memory: of a process, by the module parameter, which takes
+# loading the module again; and of a control group, where there is an error and
+# no OOM killer.
+
+# shellcheck disable=SC2317 # functions are called by check
+# shellcheck source=lib/common.sh
+source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/common.sh"
+
+((UID == 0)) || skip_all "not root"
+[[ -d /sys/module/ib_mkey ]] || skip_all "ib_mkey is not loaded"
+[[ -n ${TOP-} && -f $TOP/tools/vm/guest/rdma-up ]] || skip_all "not in the virtual machine"
+
+again() { bash "$TOP/tools/vm/guest/rdma-down" && bash "$TOP/tools/vm/guest/rdma-up"; }
+# with CLASS PARAMETER...: loads the module with these
+with() {
+	local class=$1
+	shift
+	bash "$TOP/tools/vm/guest/rdma-down" || return
+	mkdir -p /run/modprobe.d
+	echo "${*:+options ib_mkey $*}" >/run/modprobe.d/ib_mkey_test.conf
+	DM_CLASS=$class bash "$TOP/tools/vm/guest/rdma-up"
+}
+all='host,node=1,p2p=0000:00:10.0,rxe0/pmem=0'
+
+quota() {
+	with "$all" max_dm_size_per_process=1048576 &&
+		MKEY_TEST_QUOTA=1048576 program dm_alloc -t quota
+}
+refused() {
+	bash "$TOP/tools/vm/guest/rdma-down" || return
+	for class in nonsense node= node=x p2p=1 p2p=0000:00:10 'p2p=0000:00:20.0' pmem=-1 host,,pmem rxe0/ =; do
+		rmmod ib_mkey 2>/dev/null
+		! modprobe ib_mkey dm_class="$class" 2>/dev/null || { echo "dm_class=$class was taken"; return 1; }
+	done
+	dmesg | tail -n 20 | grep -q "is no class of device memory" || { echo "nothing in the log"; return 1; }
+	bash "$TOP/tools/vm/guest/rdma-up"
+}
+# The first one named is what the standard verbs give.
+default_class() {
+	with node=1,rxe1/host && program dm_verbs -t zeroed || return
+	grep -q '^rxe0 node=1 [0-9]* 0 [1-9]' /sys/kernel/debug/ib_mkey/pools &&
+		grep -q '^rxe0 host - ' /sys/kernel/debug/ib_mkey/pools && return
+	cat /sys/kernel/debug/ib_mkey/pools
+	return 1
+}
+# A class that is not there is refused when it is asked for, and not before.
+absent_class() {
+	with pmem=7,p2p=0000:1f:1e.0,node=55 && program stock_mr -v mtu1024 -t copies &&
+		! program dm_verbs -t zeroed && program dm_class -v host
+}
+
+group=/sys/fs/cgroup/mkey_test
+control_group() {
+	local before after
+	mkdir -p "$group" && echo 16M >"$group/memory.max" || return
+	echo 0 >"$group/memory.swap.max" 2>/dev/null
+	before=$(awk '/^oom_kill / { print $2 }' "$group/memory.events")
+	(
+		echo $BASHPID >"$group/cgroup.procs"
+		exec "$here/dm_exhaust"
+	) || return
+	after=$(awk '/^oom_kill / { print $2 }' "$group/memory.events")
+	[[ $before == "$after" ]] || { cat "$group/memory.events"; return 1; }
+	rmdir "$group"
+}
+
+plan 6
+check "the quota of a process" quota
+check "a dm_class that cannot be read" refused
+check "the default class" default_class
+check "classes that are not there" absent_class
+rm -f /run/modprobe.d/ib_mkey_test.conf
+check "the module as before" again
+mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup
+if echo +memory >/sys/fs/cgroup/cgroup.subtree_control 2>/dev/null; then
+	check "a control group's limit is ENOMEM, not its end" control_group
+else
+	tests=$((tests + 1))
+	echo "ok $tests a control group's limit # SKIP no memory controller"
+fi
+finish
