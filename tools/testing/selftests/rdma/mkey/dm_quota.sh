@@ -59,7 +59,7 @@ control_group() {
 	echo 0 >"$group/memory.swap.max" 2>/dev/null
 	before=$(awk '/^oom_kill / { print $2 }' "$group/memory.events")
 	(
-		echo $BASHPID >"$group/cgroup.procs"
+		echo "$BASHPID" >"$group/cgroup.procs"
 		exec "$here/dm_exhaust"
 	) || return
 	after=$(awk '/^oom_kill / { print $2 }' "$group/memory.events")

@@ -16,6 +16,7 @@ FIXTURE(fail_nth)
 	struct mkt_ioctl cmd;	/* what is run */
 	struct ibv_dm *dm;
 	struct ibv_mr *mr;
+	uint32_t class;
 };
 
 static void fail_write(const char *path, const char *text)
@@ -294,6 +295,78 @@ TEST_F(fail_nth, dm_alloc)
 	dm = ibv_alloc_dm(self->c.dev.ctx, &attr);
 	ASSERT_NE(NULL, dm);
 	EXPECT_EQ(0, ibv_free_dm(dm));
+}
+
+static int fail_far_alloc(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ibv_alloc_dm_attr attr = {
+		.length = 100000,
+		.log_align_req = 15,
+	};
+
+	self->dm = ibmkey_alloc_dm(self->c.dev.ctx, &attr, self->class);
+	return self->dm ? 0 : errno;
+}
+
+/* nor of a pool, wherever that is */
+TEST_F(fail_nth, dm_alloc_class)
+{
+	static const struct fail_op op = {
+		NULL, fail_far_alloc, fail_dm_allocated,
+	};
+	static const struct {
+		const char *name;
+		uint32_t bit;
+	} classes[] = {
+		{ "host", IBMKEY_DM_HOST },
+		{ "node", IBMKEY_DM_NODE },
+		{ "p2p", IBMKEY_DM_P2P },
+		{ "pmem", IBMKEY_DM_PMEM },
+	};
+	struct mkt_pool before, after;
+	unsigned int i;
+	char what[64];
+
+	for (i = 0; i < ARRAY_SIZE(classes); i++) {
+		if (!(self->c.dev.caps.dm_classes & classes[i].bit))
+			continue;
+		if (i >= 2 && !mkt_hardware(what, sizeof(what), classes[i].name))
+			continue;
+		if (mkt_pool(&self->c.dev, classes[i].name, &before))
+			continue;
+		self->class = classes[i].bit;
+		EXPECT_LT(0, fail_sweep(self, &op));
+		EXPECT_EQ(0, mkt_pool(&self->c.dev, classes[i].name, &after));
+		EXPECT_EQ(before.used, after.used);
+		EXPECT_EQ(before.buffers, after.buffers);
+	}
+}
+
+static int fail_export(FIXTURE_DATA(fail_nth) *self)
+{
+	mkt_command_build(&self->c, &self->cmd, DM_EXPORT);
+	mkt_ioctl_attr(&self->cmd, IB_MKEY_ATTR_DM_EXPORT_HANDLE)->data =
+		self->dm->handle;
+	return mkt_ioctl_run(self->c.dev.ctx, &self->cmd);
+}
+
+/* it leaves no descriptor, and the memory can be freed */
+static int fail_exported(FIXTURE_DATA(fail_nth) *self, int err)
+{
+	bool open = fcntl(self->c.first_fd, F_GETFD) >= 0;
+
+	if (open)
+		close(self->c.first_fd);
+	return open == !err ? ibv_free_dm(self->dm) : EBADMSG;
+}
+
+TEST_F(fail_nth, dm_export)
+{
+	static const struct fail_op op = {
+		fail_dm_alloc, fail_export, fail_exported,
+	};
+
+	EXPECT_LT(0, fail_sweep(self, &op));
 }
 
 static int fail_dm_reg(FIXTURE_DATA(fail_nth) *self)

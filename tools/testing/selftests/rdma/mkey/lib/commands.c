@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Commands that are right, and the objects that they are about. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "commands.h"
 
@@ -35,6 +37,14 @@ int mkt_commands_setup(struct mkt_commands *c)
 	c->key = ibmkey_alloc(c->dev.pd, 4);
 	if (!c->key)
 		return errno;
+
+	/* no gaps below it */
+	do {
+		c->first_fd = dup(0);
+		if (c->first_fd < 0)
+			return errno;
+	} while (c->first_fd < 64);
+	close(c->first_fd);
 
 	c->nowhere = mmap(NULL, 8192, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -81,6 +91,13 @@ void mkt_command_build(struct mkt_commands *c, struct mkt_ioctl *cmd,
 		/* there is more room than it needs */
 		mkt_raw_caps(cmd, (void *)c->bytes);
 		break;
+	case DM_ALLOC:
+		mkt_raw_dm_alloc(cmd, 5000, IBMKEY_DM_HOST);
+		break;
+	case DM_EXPORT:
+		mkt_raw_dm_export(cmd, c->arena.mem[1].dm->handle,
+				  &c->exported);
+		break;
 	default:
 		mkt_raw_dm_copy(cmd, c->arena.mem[1].dm->handle,
 				IB_UVERBS_MKEY_DM_COPY_FROM, 10, c->bytes,
@@ -93,10 +110,23 @@ int mkt_command_run(struct mkt_commands *c, struct mkt_ioctl *cmd)
 	int err = mkt_ioctl_run(c->dev.ctx, cmd);
 	struct mkt_ioctl destroy;
 
-	if (err || cmd->hdr.method_id != IB_MKEY_METHOD_CREATE ||
-	    cmd->hdr.object_id != UVERBS_OBJECT_MR)
+	if (err)
 		return err;
-	mkt_raw_mr_destroy(&destroy,
-			   mkt_ioctl_attr(cmd, IB_MKEY_ATTR_CREATE_HANDLE)->data);
-	return mkt_ioctl_run(c->dev.ctx, &destroy);
+	if (cmd->hdr.object_id == UVERBS_OBJECT_MR &&
+	    cmd->hdr.method_id == IB_MKEY_METHOD_CREATE) {
+		mkt_raw_mr_destroy(&destroy,
+				   mkt_ioctl_attr(cmd, IB_MKEY_ATTR_CREATE_HANDLE)->data);
+		return mkt_ioctl_run(c->dev.ctx, &destroy);
+	}
+	if (cmd->hdr.object_id != UVERBS_OBJECT_DM)
+		return 0;
+	if (cmd->hdr.method_id == UVERBS_METHOD_DM_ALLOC) {
+		mkt_raw_dm_free(&destroy,
+				mkt_ioctl_attr(cmd, UVERBS_ATTR_ALLOC_DM_HANDLE)->data);
+		return mkt_ioctl_run(c->dev.ctx, &destroy);
+	}
+	/* wherever a command that was spoilt has stored the number */
+	if (cmd->hdr.method_id == IB_MKEY_METHOD_DM_EXPORT)
+		close_range(c->first_fd, ~0u, 0);
+	return 0;
 }

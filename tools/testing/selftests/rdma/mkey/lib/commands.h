@@ -9,7 +9,7 @@
 /* all of them succeed as they are */
 enum mkt_what {
 	CREATE, BIND_LIST, BIND_INTERLEAVED, QUERY, UNBIND, CAPS, DM_COPY,
-	NUM_COMMANDS,
+	DM_ALLOC, DM_EXPORT, NUM_COMMANDS,
 };
 
 /* what the commands are about; they point into this */
@@ -23,6 +23,8 @@ struct mkt_commands {
 	struct ib_uverbs_mkey_info info;
 	uint32_t lkey, rkey;
 	uint8_t bytes[64];
+	int32_t exported;
+	int first_fd;			/* what is open from here on came of a command */
 	/* a page that is not there; the one before it is */
 	void *nowhere;
 };
@@ -32,7 +34,7 @@ int mkt_commands_setup(struct mkt_commands *c);
 int mkt_commands_teardown(struct mkt_commands *c);
 void mkt_command_build(struct mkt_commands *c, struct mkt_ioctl *cmd,
 		       enum mkt_what what);
-/* runs it; a key that comes of it is destroyed again */
+/* runs it; what comes of it is destroyed again */
 int mkt_command_run(struct mkt_commands *c, struct mkt_ioctl *cmd);
 
 #endif /* MKEY_TEST_COMMANDS_H */

@@ -147,6 +147,31 @@ void mkt_raw_dm_copy(struct mkt_ioctl *cmd, uint32_t handle, uint64_t dir,
 		      length);
 }
 
+void mkt_raw_dm_alloc(struct mkt_ioctl *cmd, uint64_t length, uint32_t class)
+{
+	mkt_ioctl_init(cmd, UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC);
+	mkt_ioctl_add(cmd, UVERBS_ATTR_ALLOC_DM_HANDLE, 0, 0);
+	mkt_ioctl_add(cmd, UVERBS_ATTR_ALLOC_DM_LENGTH, sizeof(length),
+		      length);
+	mkt_ioctl_add(cmd, UVERBS_ATTR_ALLOC_DM_ALIGNMENT, sizeof(uint32_t),
+		      0);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_DM_ALLOC_CLASS, sizeof(class), class);
+}
+
+void mkt_raw_dm_export(struct mkt_ioctl *cmd, uint32_t handle, int32_t *fd)
+{
+	mkt_ioctl_init(cmd, UVERBS_OBJECT_DM, IB_MKEY_METHOD_DM_EXPORT);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_DM_EXPORT_HANDLE, 0, handle);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_DM_EXPORT_RESP_FD, sizeof(*fd),
+		      mkt_ptr(fd));
+}
+
+void mkt_raw_dm_free(struct mkt_ioctl *cmd, uint32_t handle)
+{
+	mkt_ioctl_init(cmd, UVERBS_OBJECT_DM, UVERBS_METHOD_DM_FREE);
+	mkt_ioctl_add(cmd, UVERBS_ATTR_FREE_DM_HANDLE, 0, handle);
+}
+
 int mkt_raw_rereg(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
 		  uint32_t access)
 {

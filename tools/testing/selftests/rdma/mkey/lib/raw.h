@@ -46,6 +46,10 @@ void mkt_raw_query(struct mkt_ioctl *cmd, uint32_t handle,
 		   struct ib_uverbs_mkey_info *info);
 void mkt_raw_dm_copy(struct mkt_ioctl *cmd, uint32_t handle, uint64_t dir,
 		     uint64_t offset, void *addr, uint64_t length);
+/* with a class, which may be left out of the command again */
+void mkt_raw_dm_alloc(struct mkt_ioctl *cmd, uint64_t length, uint32_t class);
+void mkt_raw_dm_export(struct mkt_ioctl *cmd, uint32_t handle, int32_t *fd);
+void mkt_raw_dm_free(struct mkt_ioctl *cmd, uint32_t handle);
 /* runs it: IBV_REREG_MR_*; not every provider's library has the verb */
 int mkt_raw_rereg(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
 		  uint32_t access);
