@@ -10,9 +10,10 @@ QEMU_PID=
 VM_CPUS=${VM_CPUS:-2}
 VM_MEM=${VM_MEM:-3072}
 # Without a sign of life for this long the guest is hung. It beats every two
-# seconds; a debug kernel under emulation can be slow.
+# seconds; a debug kernel under emulation can be slow. It takes two minutes of a
+# processor before it beats at all, and may not have one to itself.
 BEAT_LIMIT=${BEAT_LIMIT:-120}
-BOOT_LIMIT=${BOOT_LIMIT:-120}
+BOOT_LIMIT=${BOOT_LIMIT:-400}
 
 # Memory that a device could offer as its own: a NUMA node without processors, an
 # NVMe controller with a memory buffer, an nvdimm. The nvdimm is what VM_PMEM=file
