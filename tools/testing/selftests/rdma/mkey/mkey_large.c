@@ -27,14 +27,15 @@ FIXTURE_VARIANT_ADD(large, mtu4096)
 
 static size_t large_message(void)
 {
-	return mkt_scale(8192, 256) * 1024;
+	return mkt_scale(8192, 128) * 1024;
 }
 
 FIXTURE_SETUP(large)
 {
 	struct mkt_wants wants = {
 		.mtu = variant->mtu,
-		.host = large_message() * 9 / 4,
+		/* as many entries as there may be need more in a short run */
+		.host = large_message() * 9 / 4 + mkt_scale(0, 320) * 1024,
 		.max_entries = 65536,
 	};
 

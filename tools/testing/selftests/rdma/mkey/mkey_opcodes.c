@@ -176,7 +176,7 @@ TEST_F(opcodes, queued)
 {
 	static const enum mkt_op ops[] = { MKT_WRITE, MKT_READ, MKT_SEND };
 	struct mkt_end key[2] = {};
-	unsigned int o, i;
+	unsigned int o, i, count = mkt_scale(40, 20);
 
 	for (i = 0; i < 2; i++) {
 		ASSERT_EQ(0, opcodes_bind(&self->s, &key[i], i, variant));
@@ -193,7 +193,8 @@ TEST_F(opcodes, queued)
 
 		source = &self->s.arena[mkt_xfer_source(&xfer)];
 		ASSERT_EQ(0, mkt_arena_fill(source, &self->s.rng));
-		ASSERT_EQ(0, mkt_xfer_queue(&self->s.pair, &xfer, 40));
+		ASSERT_EQ(0, mkt_xfer_queue(&self->s.pair, &xfer,
+					    count));
 	}
 	mkt_end_free(&key[0]);
 	mkt_end_free(&key[1]);
