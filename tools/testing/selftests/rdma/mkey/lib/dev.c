@@ -13,6 +13,18 @@
 
 #include "mkey_test.h"
 
+/*
+ * Every test is a process of its own, and looking for devices loads the drivers
+ * of all that there are: once, then, in the process that the tests come from.
+ */
+__attribute__((constructor)) static void mkt_load_drivers(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	if (list)
+		ibv_free_device_list(list);
+}
+
 static void mkt_dev_name(struct mkt_dev *dev, unsigned int which)
 {
 	static const char *const names[] = { "rxe0", "rxe1" };
