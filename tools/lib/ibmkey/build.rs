@@ -18,11 +18,14 @@ use std::{
 
 /// Patterns of what is used. Everything that those refer to comes along.
 const TYPES: &str = "ibmkey_.*|ibv_(alloc_dm_attr|dm_mask|sge|access_flags)\
+    |ibv_(qp_attr_mask|gid_entry|gid_type|mtu|send_wr|send_flags|wc)\
     |ibv_(context|device|pd|mr|dm)|verbs_context\
     |ib_uverbs_(ioctl_hdr|attr|mkey_.*)|ib_mkey_.*|rdma_driver_id\
     |uverbs_default_objects|uverbs_(methods|attrs)_.*(dm|mr).*";
 const FUNCTIONS: &str = "ibmkey_.*|ibv_rereg_mr_(sg|interleaved)\
-    |ibv_(get_device_list|free_device_list|get_device_name|open_device|close_device)";
+    |ibv_(get_device_list|free_device_list|get_device_name|open_device|close_device)\
+    |ibv_(alloc_pd|dealloc_pd|reg_mr|dereg_mr|create_cq|destroy_cq|create_qp|modify_qp|destroy_qp)\
+    |ibv_wc_status_str|_ibv_query_gid_table";
 const CONSTANTS: &str = "ibmkey_.*|IBMKEY_.*|IB_MKEY_.*|UVERBS_ATTR_F_.*";
 
 fn fail(what: &str) -> ! {

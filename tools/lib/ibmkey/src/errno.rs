@@ -37,6 +37,15 @@ impl Errno {
         }
     }
 
+    /// What a C function says that returns 0 or an errno value.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn check(returned: c_int) -> Result {
+        match returned {
+            0 => Ok(()),
+            errno => Err(Self(errno)),
+        }
+    }
+
     /// The value, as a C function returns it.
     pub const fn get(self) -> c_int {
         self.0

@@ -25,6 +25,21 @@ use crate::{
     },
 };
 
+mod memory;
+mod queue;
+
+pub use memory::{
+    Buffer,
+    Key,
+    Pd,
+    Span, //
+};
+pub use queue::{
+    Address,
+    Failure,
+    Queue, //
+};
+
 #[link(name = "ibverbs")]
 extern "C" {}
 
