@@ -23,15 +23,20 @@ use ibmkey::{
         IBMKEY_DM_P2P,
         IBMKEY_DM_PMEM, //
     },
-    verbs::{
-        Device,
-        Devices, //
-    },
-    Errno,
+    verbs::Device,
+    Errno, //
 };
 use serde_json::{
     json,
     Value, //
+};
+
+use crate::{
+    devices,
+    table::{
+        self,
+        size, //
+    },
 };
 
 #[derive(clap::Args)]
@@ -65,33 +70,8 @@ const CLASSES: [(u32, &str); 4] = [
 ];
 
 pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
-    let devices = Devices::list().map_err(|errno| match errno {
-        // What libibverbs says of a kernel without ib_uverbs.
-        Errno::ENOSYS => "no RDMA devices: the kernel's ib_uverbs module is not loaded".into(),
-        _ => format!("cannot list the RDMA devices: {errno}"),
-    })?;
-    let chosen: Vec<_> = devices
-        .iter()
-        .filter(|device| {
-            args.device
-                .as_deref()
-                .is_none_or(|name| name == device.name())
-        })
-        .collect();
-
-    if chosen.is_empty() {
-        let known: Vec<_> = devices
-            .iter()
-            .map(|device| device.name().to_owned())
-            .collect();
-        return Err(match &args.device {
-            Some(name) if known.is_empty() => format!("no device {name}: there are none"),
-            Some(name) => format!("no device {name}: there are {}", known.join(", ")),
-            None => "no RDMA devices".into(),
-        }
-        .into());
-    }
-
+    let devices = devices::list()?;
+    let chosen = devices::choose(&devices, args.device.as_deref())?;
     let mut status = ExitCode::SUCCESS;
     let mut lines = Vec::new();
     for device in &chosen {
@@ -154,19 +134,6 @@ fn names(bits: u64, known: &[(u32, &'static str)]) -> Vec<String> {
     names
 }
 
-/// A size as people say it, exact or not at all.
-fn size(bytes: u64) -> String {
-    let units = ["", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"];
-    let mut value = bytes;
-    let mut unit = 0usize;
-
-    while value != 0 && value % 1024 == 0 && unit < units.len().saturating_sub(1) {
-        value /= 1024;
-        unit = unit.saturating_add(1);
-    }
-    format!("{value}{}", units.get(unit).unwrap_or(&""))
-}
-
 fn to_json(line: &Line) -> Value {
     match &line.caps {
         None => json!({ "device": line.name, "supported": false }),
@@ -227,24 +194,7 @@ fn table(lines: &[Line]) -> String {
         }
     }));
 
-    let mut widths = [0usize; 7];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.len().max(*width);
-        }
-    }
-
-    let mut text = String::new();
-    for row in &rows {
-        let cells: Vec<_> = row
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:width$}"))
-            .collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
+    table::render(&rows)
 }
 
 #[cfg(test)]
@@ -268,17 +218,6 @@ mod tests {
             dm_classes: 1,
             flags: 0x1007,
         }
-    }
-
-    #[test]
-    fn sizes_are_exact() {
-        assert_eq!(size(0), "0");
-        assert_eq!(size(1023), "1023");
-        assert_eq!(size(1024), "1 KiB");
-        assert_eq!(size(1536), "1536");
-        assert_eq!(size(64 << 20), "64 MiB");
-        assert_eq!(size(u64::MAX), u64::MAX.to_string());
-        assert_eq!(size(1 << 63), "8 EiB");
     }
 
     #[test]

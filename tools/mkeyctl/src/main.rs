@@ -7,10 +7,16 @@
 
 mod ascii;
 mod caps;
+mod debugfs;
 mod describe;
+mod devices;
 mod draw;
+mod ls;
 mod picture;
+mod rdma;
+mod stat;
 mod svg;
+mod table;
 
 use std::{
     error::Error,
@@ -40,12 +46,18 @@ enum Command {
     Caps(caps::Args),
     /// Draw which bytes of memory a layout names
     Draw(draw::Args),
+    /// List memory regions, keys and device memory
+    Ls(ls::Args),
+    /// Show what devices have counted
+    Stat(stat::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Caps(args) => caps::run(&args),
         Command::Draw(args) => draw::run(&args),
+        Command::Ls(args) => ls::run(&args),
+        Command::Stat(args) => stat::run(&args),
     };
 
     match result {

@@ -2,7 +2,7 @@
 
 //! The program as a shell sees it: what it prints where, and its status.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::{
     io::Write,
@@ -86,6 +86,149 @@ fn svg_goes_to_a_file() {
     let svg = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+}
+
+/// A directory with files, gone with the test.
+struct Dir(std::path::PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("mkeyctl-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> &Self {
+        std::fs::write(self.0.join(name), text).unwrap();
+        self
+    }
+
+    fn name(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn device_memory_is_listed_by_the_names_of_columns() {
+    let dir = Dir::new("ls-dm");
+    dir.file(
+        "pools",
+        "# device class later total used high buffers\n\
+         rxe0 host x 67108864 8192 12288 2\n\
+         rxe0 node=1 x - 0 0 0\n\
+         rxe1 host x 67108864 0 0 0\n",
+    );
+    dir.file(
+        "owners",
+        "# device pid bytes high buffers comm\nrxe0 812 8192 8192 2 my prog\nrxe1 0 0 0 0 [kernel]\n",
+    );
+
+    assert_eq!(
+        printed(&["ls", "dm", "--debugfs", dir.name()], ""),
+        "\
+DEVICE  CLASS   TOTAL   USED   HIGH    BUFFERS
+rxe0    host    64 MiB  8 KiB  12 KiB  2
+rxe0    node=1  -       0      0       0
+rxe1    host    64 MiB  0      0       0
+
+DEVICE  CLASS  PID  COMMAND   USED   HIGH   BUFFERS
+rxe0    -      812  my prog   8 KiB  8 KiB  2
+rxe1    -      -    [kernel]  0      0      0
+"
+    );
+    let json = printed(&["ls", "--debugfs", dir.name(), "dm", "rxe1", "--json"], "");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["pools"].as_array().unwrap().len(), 1);
+    assert_eq!(json["owners"][0]["comm"], "[kernel]");
+
+    refused(
+        &["ls", "dm", "eth9", "--debugfs", dir.name()],
+        "",
+        1,
+        "no device eth9",
+    );
+    dir.file("pools", "nothing of the kind\n");
+    refused(
+        &["ls", "dm", "--debugfs", dir.name()],
+        "",
+        1,
+        "pools: there is no line of column names",
+    );
+    refused(
+        &["ls", "dm", "--debugfs", "/nonexistent"],
+        "",
+        1,
+        "is ib_mkey loaded",
+    );
+}
+
+/// `mkeyctl stat` with an `rdma` program that prints `objects` or `counters`.
+fn stat(dir: &Dir, args: &[&str]) -> Output {
+    use std::os::unix::fs::PermissionsExt;
+
+    let rdma = dir.0.join("rdma");
+    dir.file(
+        "rdma",
+        "#!/bin/sh\nset -e\n[ \"$1\" = -j ]\nexec /bin/cat \"${0%/*}/$2\"\n",
+    );
+    std::fs::set_permissions(&rdma, std::fs::Permissions::from_mode(0o755)).unwrap();
+    Command::new(env!("CARGO_BIN_EXE_mkeyctl"))
+        .env("PATH", &dir.0)
+        .args(["stat", "--debugfs", dir.name()])
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn numbers_of_devices_are_beside_each_other() {
+    let dir = Dir::new("stat");
+    dir.file(
+        "resource",
+        r#"[{"ifindex":0,"ifname":"rxe0","qp":12,"mr":0},{"ifindex":1,"ifname":"rxe1","qp":1,"mr":0}]"#,
+    );
+    dir.file(
+        "statistic",
+        r#"[{"ifname":"rxe0","port":1,"sent_pkts":0},{"ifname":"rxe1","port":1,"sent_pkts":1234,"late":3}]"#,
+    );
+    dir.file(
+        "pools",
+        "# device class total used high buffers\nrxe0 host 4096 0 0 0\n",
+    );
+
+    let output = stat(&dir, &[]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "\
+OBJECTS        rxe0  rxe1
+  qp             12     1
+COUNTERS
+  late            -     3
+  sent_pkts       0  1234
+DEVICE MEMORY
+  host total   4096     -
+"
+    );
+    let output = stat(&dir, &["rxe1", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json[0]["counters"]["sent_pkts"], 1234);
+    assert_eq!(json[0]["objects"]["mr"], 0);
+    assert_eq!(json.as_array().unwrap().len(), 1);
+
+    let output = stat(&dir, &["eth9"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.stderr, b"mkeyctl: no device eth9\n");
+    dir.file("statistic", "nonsense");
+    let output = stat(&dir, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stderr.starts_with(b"mkeyctl: rdma statistic show: "));
 }
 
 #[test]

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the module shows of device memory in debugfs: tables with a line of
+//! column names. Columns are found by name, since a later module may have more.
+
+use std::{
+    fs,
+    io::ErrorKind,
+    path::Path, //
+};
+
+use serde::Serialize;
+
+/// Where the files are, as a rule.
+pub const DIR: &str = "/sys/kernel/debug/ib_mkey";
+
+/// A class of a device's memory.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Pool {
+    pub device: String,
+    pub class: String,
+    /// `None` where that is not known yet.
+    pub total: Option<u64>,
+    pub used: Option<u64>,
+    pub high: Option<u64>,
+    pub buffers: Option<u64>,
+}
+
+/// A process, or the kernel's users together.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Owner {
+    pub device: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// 0 for the kernel.
+    pub pid: u32,
+    pub comm: String,
+    pub bytes: Option<u64>,
+    pub high: Option<u64>,
+    pub buffers: Option<u64>,
+}
+
+/// `None` if the kernel does not show them.
+pub fn pools(dir: &Path) -> Result<Option<Vec<Pool>>, String> {
+    read(dir, "pools", |row| {
+        Ok(Pool {
+            device: row.text("device")?,
+            class: row.text("class")?,
+            total: row.number("total")?,
+            used: row.number("used")?,
+            high: row.number("high")?,
+            buffers: row.number("buffers")?,
+        })
+    })
+}
+
+/// `None` if the kernel does not show them.
+pub fn owners(dir: &Path) -> Result<Option<Vec<Owner>>, String> {
+    read(dir, "owners", |row| {
+        let pid = row.text("pid")?;
+
+        Ok(Owner {
+            device: row.text("device")?,
+            class: row.get("class").map(str::to_owned),
+            pid: pid
+                .parse()
+                .map_err(|_| format!("`{pid}' is no process's number"))?,
+            comm: row.text("comm")?,
+            bytes: row.number("bytes")?,
+            high: row.number("high")?,
+            buffers: row.number("buffers")?,
+        })
+    })
+}
+
+/// A line, by the names of its columns.
+struct Row<'a> {
+    names: &'a [&'a str],
+    cells: Vec<String>,
+}
+
+impl Row<'_> {
+    fn get(&self, name: &str) -> Option<&str> {
+        let mut columns = self.names.iter().zip(&self.cells);
+
+        columns
+            .find(|(column, _)| **column == name)
+            .map(|(_, cell)| cell.as_str())
+    }
+
+    fn text(&self, name: &str) -> Result<String, String> {
+        self.get(name)
+            .map(str::to_owned)
+            .ok_or_else(|| format!("there is no column `{name}'"))
+    }
+
+    /// A dash, or no such column, is no number.
+    fn number(&self, name: &str) -> Result<Option<u64>, String> {
+        self.get(name)
+            .filter(|&cell| cell != "-")
+            .map(|cell| {
+                cell.parse()
+                    .map_err(|_| format!("{name} `{cell}' is no number"))
+            })
+            .transpose()
+    }
+}
+
+fn read<T>(
+    dir: &Path,
+    name: &str,
+    each: impl Fn(&Row<'_>) -> Result<T, String>,
+) -> Result<Option<Vec<T>>, String> {
+    let path = dir.join(name);
+    let wrong = |why: String| format!("{}: {why}", path.display());
+
+    match fs::read_to_string(&path) {
+        Ok(text) => parse(&text, each).map(Some).map_err(wrong),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(wrong(error.to_string())),
+    }
+}
+
+fn parse<T>(text: &str, each: impl Fn(&Row<'_>) -> Result<T, String>) -> Result<Vec<T>, String> {
+    let mut lines = text.lines();
+    let names: Vec<_> = lines
+        .next()
+        .and_then(|line| line.strip_prefix('#'))
+        .ok_or("there is no line of column names")?
+        .split_whitespace()
+        .collect();
+
+    lines
+        .filter(|line| !line.trim().is_empty())
+        .map(|line| {
+            let cells =
+                cells(line, &names).ok_or_else(|| format!("`{line}' has too few columns"))?;
+            each(&Row {
+                names: &names,
+                cells,
+            })
+        })
+        .collect()
+}
+
+/// The cells of a line. The name of a process may have spaces in it, which no
+/// other cell has.
+fn cells(line: &str, names: &[&str]) -> Option<Vec<String>> {
+    let words: Vec<_> = line.split_whitespace().collect();
+    let spare = words.len().checked_sub(names.len())?;
+    let mut rest = words.as_slice();
+
+    names
+        .iter()
+        .map(|&name| {
+            let take = if name == "comm" {
+                spare.saturating_add(1)
+            } else {
+                1
+            };
+            let (cell, after) = rest.split_at_checked(take)?;
+            rest = after;
+            Some(cell.join(" "))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn owner(pid: u32, comm: &str) -> Owner {
+        Owner {
+            device: "rxe0".to_owned(),
+            class: None,
+            pid,
+            comm: comm.to_owned(),
+            bytes: Some(8192),
+            high: None,
+            buffers: Some(2),
+        }
+    }
+
+    fn name_of(text: &str) -> Result<Vec<String>, String> {
+        parse(text, |row| row.text("comm"))
+    }
+
+    #[test]
+    fn columns_go_by_their_names() {
+        let names = |text| {
+            parse(text, |row| {
+                Ok((
+                    row.text("device")?,
+                    row.number("used")?,
+                    row.number("high")?,
+                ))
+            })
+        };
+
+        assert_eq!(
+            names("# used colour device\n7 red rxe0\n\n- blue rxe1\n"),
+            Ok(vec![
+                ("rxe0".to_owned(), Some(7), None),
+                ("rxe1".to_owned(), None, None)
+            ])
+        );
+        assert_eq!(names("# device used\n"), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn names_of_processes_may_have_spaces() {
+        assert_eq!(
+            name_of("# pid comm bytes\n1 a b  c 7\n2 [kernel] 8\n"),
+            Ok(vec!["a b c".to_owned(), "[kernel]".to_owned()])
+        );
+        assert_eq!(name_of("# pid comm\n1 a b\n"), Ok(vec!["a b".to_owned()]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let error = |text| name_of(text).unwrap_err();
+
+        assert!(error("").contains("column names"));
+        assert!(error("a b\n").contains("column names"));
+        assert!(error("# pid comm\n1\n").contains("`1' has too few"));
+        assert!(error("# pid\n1\n").contains("no column `comm'"));
+    }
+
+    #[test]
+    fn files_that_are_not_there_are_no_error() {
+        let dir = std::env::temp_dir().join(format!("mkeyctl-debugfs-{}", std::process::id()));
+        assert_eq!(pools(&dir), Ok(None));
+
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(
+            dir.join("owners"),
+            "# device pid bytes buffers comm\nrxe0 0 8192 2 [kernel]\nrxe0 812 8192 2 my prog\n",
+        )
+        .unwrap();
+        let owners = owners(&dir);
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(
+            owners,
+            Ok(Some(vec![owner(0, "[kernel]"), owner(812, "my prog")]))
+        );
+    }
+}

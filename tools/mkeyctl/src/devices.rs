@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The RDMA devices, and those among them that are meant.
+
+use ibmkey::{
+    verbs::{
+        Device,
+        Devices, //
+    },
+    Errno,
+};
+
+/// What devices there are.
+pub fn list() -> Result<Devices, String> {
+    Devices::list().map_err(|errno| match errno {
+        // What libibverbs says of a kernel without ib_uverbs.
+        Errno::ENOSYS => "no RDMA devices: the kernel's ib_uverbs module is not loaded".into(),
+        _ => format!("cannot list the RDMA devices: {errno}"),
+    })
+}
+
+/// The device of that name, or all of them; at least one.
+pub fn choose<'a>(devices: &'a Devices, name: Option<&str>) -> Result<Vec<Device<'a>>, String> {
+    let chosen: Vec<_> = devices
+        .iter()
+        .filter(|device| name.is_none_or(|name| name == device.name()))
+        .collect();
+
+    if chosen.is_empty() {
+        let known: Vec<_> = devices
+            .iter()
+            .map(|device| device.name().to_owned())
+            .collect();
+        return Err(match name {
+            Some(name) if known.is_empty() => format!("no device {name}: there are none"),
+            Some(name) => format!("no device {name}: there are {}", known.join(", ")),
+            None => "no RDMA devices".to_owned(),
+        });
+    }
+    Ok(chosen)
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `mkeyctl ls`: what there is on extended devices.
+
+use std::{
+    error::Error,
+    io::{
+        stdout,
+        Write, //
+    },
+    path::{
+        Path,
+        PathBuf, //
+    },
+    process::ExitCode,
+};
+
+use ibmkey::{
+    sys::ibmkey_caps,
+    Errno, //
+};
+use serde_json::{
+    json,
+    Value, //
+};
+
+use crate::{
+    debugfs::{
+        self,
+        Owner,
+        Pool, //
+    },
+    devices,
+    rdma::{
+        self,
+        Mr, //
+    },
+    table::{
+        or_dash,
+        render,
+        size, //
+    },
+};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Device, as in `rdma link`; all of them if left out
+    device: Option<String>,
+
+    #[command(subcommand)]
+    what: Option<What>,
+
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+
+    /// Where debugfs shows ib_mkey
+    #[arg(long, value_name = "DIR", default_value = debugfs::DIR, global = true)]
+    debugfs: PathBuf,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Device memory: what is used of which class, and by whom
+    Dm {
+        /// Device; all of them if left out
+        device: Option<String>,
+    },
+}
+
+pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+    match &args.what {
+        Some(What::Dm { device }) => ls_dm(args, device.as_ref().or(args.device.as_ref())),
+        None => ls(args, args.device.as_deref()),
+    }
+}
+
+/// An extended device.
+struct Line {
+    name: String,
+    caps: ibmkey_caps,
+    mrs: Vec<Mr>,
+    /// `None` if the kernel does not show them.
+    pools: Option<Vec<Pool>>,
+}
+
+fn ls(args: &Args, name: Option<&str>) -> Result<ExitCode, Box<dyn Error>> {
+    let lines = look(name, &args.debugfs)?;
+    let mut out = stdout().lock();
+
+    if args.json {
+        let all = lines.iter().map(to_json).collect();
+        writeln!(out, "{:#}", Value::Array(all))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    write!(out, "{}", render(&device_rows(&lines)))?;
+    if lines.iter().any(|line| !line.mrs.is_empty()) {
+        write!(out, "\n{}", render(&mr_rows(&lines)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn look(name: Option<&str>, debugfs: &Path) -> Result<Vec<Line>, String> {
+    let devices = devices::list()?;
+    let mut lines = Vec::new();
+
+    for device in devices::choose(&devices, name)? {
+        let caps = device.open().and_then(|context| context.caps());
+        match caps {
+            Ok(caps) => lines.push(Line {
+                name: device.name().to_owned(),
+                caps,
+                mrs: Vec::new(),
+                pools: None,
+            }),
+            Err(Errno::EOPNOTSUPP) if name.is_none() => {}
+            Err(Errno::EOPNOTSUPP) => {
+                return Err(format!("{}: not extended by ib_mkey", device.name()));
+            }
+            Err(errno) => return Err(format!("{}: {errno}", device.name())),
+        }
+    }
+    if lines.is_empty() {
+        return Err("no device is extended: was ib_mkey loaded before ib_uverbs?".to_owned());
+    }
+
+    for mr in rdma::mrs()? {
+        if let Some(line) = lines.iter_mut().find(|line| line.name == mr.device) {
+            line.mrs.push(mr);
+        }
+    }
+    // Only administrators may look there; the rest is for all.
+    if let Ok(Some(pools)) = debugfs::pools(debugfs) {
+        for line in &mut lines {
+            line.pools = Some(Vec::new());
+        }
+        for pool in pools {
+            let line = lines.iter_mut().find(|line| line.name == pool.device);
+            if let Some(pools) = line.and_then(|line| line.pools.as_mut()) {
+                pools.push(pool);
+            }
+        }
+    }
+    Ok(lines)
+}
+
+impl Line {
+    fn sum(&self, number: impl Fn(&Pool) -> Option<u64>) -> Option<u64> {
+        let pools = self.pools.as_ref()?;
+
+        Some(pools.iter().filter_map(number).fold(0, u64::saturating_add))
+    }
+}
+
+fn device_rows(lines: &[Line]) -> Vec<[String; 6]> {
+    let heading = [
+        "DEVICE",
+        "REGIONS",
+        "BYTES",
+        "DEVICE MEMORY",
+        "USED",
+        "BUFFERS",
+    ];
+    let mut rows = vec![heading.map(str::to_owned)];
+
+    rows.extend(lines.iter().map(|line| {
+        let bytes = line.mrs.iter().map(|mr| mr.mrlen);
+
+        [
+            line.name.clone(),
+            line.mrs.len().to_string(),
+            size(bytes.fold(0, u64::saturating_add)),
+            size(line.caps.max_dm_size),
+            or_dash(line.sum(|pool| pool.used).map(size)),
+            or_dash(line.sum(|pool| pool.buffers)),
+        ]
+    }));
+    rows
+}
+
+fn mr_rows(lines: &[Line]) -> Vec<[String; 8]> {
+    let heading = [
+        "DEVICE", "MR", "BYTES", "LKEY", "RKEY", "PD", "PID", "COMMAND",
+    ];
+    let mut rows = vec![heading.map(str::to_owned)];
+    let key = |key: &Option<String>| or_dash(key.as_ref().map(|key| format!("0x{key}")));
+
+    for mr in lines.iter().flat_map(|line| &line.mrs) {
+        let comm = mr.comm.as_deref();
+
+        rows.push([
+            mr.device.clone(),
+            mr.mrn.to_string(),
+            mr.mrlen.to_string(),
+            key(&mr.lkey),
+            key(&mr.rkey),
+            or_dash(mr.pdn),
+            or_dash(mr.pid),
+            match mr.pid {
+                Some(_) => or_dash(comm),
+                // As the rdma program writes the kernel's users.
+                None => or_dash(comm.map(|comm| format!("[{comm}]"))),
+            },
+        ]);
+    }
+    rows
+}
+
+fn to_json(line: &Line) -> Value {
+    json!({
+        "device": line.name,
+        "max_dm_size": line.caps.max_dm_size,
+        "mrs": line.mrs,
+        "pools": line.pools,
+    })
+}
+
+fn ls_dm(args: &Args, name: Option<&String>) -> Result<ExitCode, Box<dyn Error>> {
+    let shown = |file: &str| {
+        format!(
+            "{} is not there: is ib_mkey loaded, and debugfs mounted?",
+            args.debugfs.join(file).display()
+        )
+    };
+    let mut pools = debugfs::pools(&args.debugfs)?.ok_or_else(|| shown("pools"))?;
+    let mut owners = debugfs::owners(&args.debugfs)?.ok_or_else(|| shown("owners"))?;
+    let mut out = stdout().lock();
+
+    if let Some(name) = name {
+        pools.retain(|pool| pool.device == *name);
+        owners.retain(|owner| owner.device == *name);
+        if pools.is_empty() {
+            return Err(format!("no device {name} with device memory of ib_mkey").into());
+        }
+    }
+    if args.json {
+        writeln!(out, "{:#}", json!({ "pools": pools, "owners": owners }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    write!(out, "{}", render(&pool_rows(&pools)))?;
+    if !owners.is_empty() {
+        write!(out, "\n{}", render(&owner_rows(&owners)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn pool_rows(pools: &[Pool]) -> Vec<[String; 6]> {
+    let heading = ["DEVICE", "CLASS", "TOTAL", "USED", "HIGH", "BUFFERS"];
+    let mut rows = vec![heading.map(str::to_owned)];
+
+    rows.extend(pools.iter().map(|pool| {
+        [
+            pool.device.clone(),
+            pool.class.clone(),
+            or_dash(pool.total.map(size)),
+            or_dash(pool.used.map(size)),
+            or_dash(pool.high.map(size)),
+            or_dash(pool.buffers),
+        ]
+    }));
+    rows
+}
+
+fn owner_rows(owners: &[Owner]) -> Vec<[String; 7]> {
+    let heading = [
+        "DEVICE", "CLASS", "PID", "COMMAND", "USED", "HIGH", "BUFFERS",
+    ];
+    let mut rows = vec![heading.map(str::to_owned)];
+
+    rows.extend(owners.iter().map(|owner| {
+        [
+            owner.device.clone(),
+            or_dash(owner.class.as_ref()),
+            or_dash(Some(owner.pid).filter(|&pid| pid != 0)),
+            owner.comm.clone(),
+            or_dash(owner.bytes.map(size)),
+            or_dash(owner.high.map(size)),
+            or_dash(owner.buffers),
+        ]
+    }));
+    rows
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the kernel tells of RDMA devices over netlink, by way of the `rdma`
+//! program of iproute2.
+
+use std::{
+    io::ErrorKind,
+    process::Command, //
+};
+
+use serde::{
+    de::DeserializeOwned,
+    Deserialize,
+    Serialize, //
+};
+use serde_json::Value;
+
+/// A memory region of any kind.
+#[derive(Deserialize, Serialize)]
+pub struct Mr {
+    #[serde(rename(deserialize = "ifname"))]
+    pub device: String,
+    pub mrn: u32,
+    pub mrlen: u64,
+    /// Hexadecimal; for administrators only, as the next one.
+    pub lkey: Option<String>,
+    pub rkey: Option<String>,
+    /// None if the PD is the kernel's.
+    pub pdn: Option<u32>,
+    /// None if the kernel made it.
+    pub pid: Option<u32>,
+    pub comm: Option<String>,
+}
+
+/// Numbers with names, of a device or of one of its ports.
+#[derive(Deserialize)]
+pub struct Numbers {
+    pub ifname: String,
+    pub port: Option<u32>,
+    #[serde(flatten)]
+    rest: serde_json::Map<String, Value>,
+}
+
+impl Numbers {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.rest
+            .iter()
+            .filter(|(name, _)| *name != "ifindex")
+            .filter_map(|(name, value)| Some((name.as_str(), value.as_u64()?)))
+    }
+}
+
+/// All memory regions of all devices.
+pub fn mrs() -> Result<Vec<Mr>, String> {
+    ask(&["resource", "show", "mr"])
+}
+
+/// How many objects of each kind each device has.
+pub fn objects() -> Result<Vec<Numbers>, String> {
+    ask(&["resource", "show"])
+}
+
+/// The counters of all ports.
+pub fn counters() -> Result<Vec<Numbers>, String> {
+    ask(&["statistic", "show"])
+}
+
+fn ask<T: DeserializeOwned>(what: &[&str]) -> Result<Vec<T>, String> {
+    let wrong = |why: String| format!("rdma {}: {why}", what.join(" "));
+    let output = Command::new("rdma")
+        .arg("-j")
+        .args(what)
+        .output()
+        .map_err(|error| {
+            wrong(match error.kind() {
+                ErrorKind::NotFound => "not found: it is part of iproute2".to_owned(),
+                _ => error.to_string(),
+            })
+        })?;
+
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let why = stderr.lines().next().unwrap_or("failed without a word");
+        return Err(wrong(why.to_owned()));
+    }
+    // It prints nothing at all where there is nothing to be shown.
+    if output.stdout.trim_ascii().is_empty() {
+        return Ok(Vec::new());
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| wrong(error.to_string()))
+}

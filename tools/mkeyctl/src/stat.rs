@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `mkeyctl stat`: numbers of devices, side by side.
+
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    io::{
+        stdout,
+        Write, //
+    },
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use serde_json::{
+    json,
+    Value, //
+};
+
+use crate::{
+    debugfs::{
+        self,
+        Pool, //
+    },
+    rdma::{
+        self,
+        Numbers, //
+    },
+    table::or_dash,
+};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Device, as in `rdma link`; all of them if left out
+    device: Option<String>,
+
+    /// Also what is zero for all of them
+    #[arg(long)]
+    all: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Where debugfs shows ib_mkey
+    #[arg(long, value_name = "DIR", default_value = debugfs::DIR)]
+    debugfs: PathBuf,
+}
+
+/// Numbers of one kind: by their names, then by device.
+type Group = BTreeMap<String, BTreeMap<String, u64>>;
+
+const GROUPS: [&str; 3] = ["objects", "counters", "device memory"];
+
+pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+    let objects = rdma::objects()?;
+    let mut devices: Vec<_> = objects.iter().map(|numbers| &numbers.ifname).collect();
+    devices.retain(|&name| args.device.as_ref().is_none_or(|wanted| wanted == name));
+    if devices.is_empty() {
+        return Err(match &args.device {
+            Some(name) => format!("no device {name}"),
+            None => "no RDMA devices".to_owned(),
+        }
+        .into());
+    }
+
+    // Only administrators may look there; the rest is for all.
+    let pools = debugfs::pools(&args.debugfs).ok().flatten();
+    let groups = [
+        of_objects(&objects),
+        of_ports(&rdma::counters()?),
+        of_pools(&pools.unwrap_or_default()),
+    ];
+    let mut out = stdout().lock();
+    if args.json {
+        writeln!(out, "{:#}", to_json(&devices, &groups))?;
+    } else {
+        write!(out, "{}", text(&devices, &groups, args.all))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn add(group: &mut Group, name: String, device: &str, value: u64) {
+    group
+        .entry(name)
+        .or_default()
+        .insert(device.to_owned(), value);
+}
+
+fn of_objects(objects: &[Numbers]) -> Group {
+    let mut group = Group::new();
+
+    for device in objects {
+        for (name, value) in device.iter() {
+            add(&mut group, name.to_owned(), &device.ifname, value);
+        }
+    }
+    group
+}
+
+/// Most devices have one port, and its number is not worth a word.
+fn of_ports(ports: &[Numbers]) -> Group {
+    let mut group = Group::new();
+
+    for port in ports {
+        for (name, value) in port.iter() {
+            let name = match port.port {
+                None | Some(1) => name.to_owned(),
+                Some(number) => format!("{name}, port {number}"),
+            };
+            add(&mut group, name, &port.ifname, value);
+        }
+    }
+    group
+}
+
+fn of_pools(pools: &[Pool]) -> Group {
+    let mut group = Group::new();
+
+    for pool in pools {
+        let numbers = [
+            ("total", pool.total),
+            ("used", pool.used),
+            ("high", pool.high),
+            ("buffers", pool.buffers),
+        ];
+        for (name, value) in numbers {
+            if let Some(value) = value {
+                let name = format!("{} {name}", pool.class);
+                add(&mut group, name, &pool.device, value);
+            }
+        }
+    }
+    group
+}
+
+fn text(devices: &[&String], groups: &[Group; 3], all: bool) -> String {
+    let mut rows = Vec::new();
+
+    for (title, group) in GROUPS.into_iter().zip(groups) {
+        let mut lines: Vec<Vec<String>> = Vec::new();
+
+        for (name, values) in group {
+            let values: Vec<_> = devices.iter().map(|&device| values.get(device)).collect();
+            if all || values.iter().flatten().any(|&&value| value != 0) {
+                let mut line = vec![format!("  {name}")];
+                line.extend(values.into_iter().map(or_dash));
+                lines.push(line);
+            }
+        }
+        if !lines.is_empty() {
+            rows.push(vec![title.to_uppercase()]);
+            rows.append(&mut lines);
+        }
+    }
+    if let Some(first) = rows.first_mut() {
+        first.extend(devices.iter().map(|&device| device.clone()));
+    }
+    align(&rows)
+}
+
+/// Names to the left, numbers to the right.
+fn align(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(String::len).max().unwrap_or(0)
+    };
+    let mut text = String::new();
+
+    for row in rows {
+        let cells: Vec<_> = row
+            .iter()
+            .enumerate()
+            .map(|(column, cell)| match column {
+                0 => format!("{cell:0$}", width(0)),
+                _ => format!("{cell:>0$}", width(column)),
+            })
+            .collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn to_json(devices: &[&String], groups: &[Group; 3]) -> Value {
+    let each = devices.iter().map(|&device| {
+        let of_device = |group: &Group| -> BTreeMap<String, u64> {
+            group
+                .iter()
+                .filter_map(|(name, values)| Some((name.clone(), *values.get(device)?)))
+                .collect()
+        };
+        let [objects, counters, memory] = groups;
+
+        json!({
+            "device": device,
+            "objects": of_device(objects),
+            "counters": of_device(counters),
+            "device_memory": of_device(memory),
+        })
+    });
+
+    each.collect()
+}
