@@ -8,6 +8,7 @@
 mod ascii;
 mod caps;
 mod debugfs;
+mod demo;
 mod describe;
 mod devices;
 mod draw;
@@ -44,6 +45,8 @@ struct Cli {
 enum Command {
     /// Show what devices can do
     Caps(caps::Args),
+    /// Move bytes from a strided key to another, and show where they went
+    Demo(demo::Args),
     /// Draw which bytes of memory a layout names
     Draw(draw::Args),
     /// List memory regions, keys and device memory
@@ -55,6 +58,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Caps(args) => caps::run(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Draw(args) => draw::run(&args),
         Command::Ls(args) => ls::run(&args),
         Command::Stat(args) => stat::run(&args),

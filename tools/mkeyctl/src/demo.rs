@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `mkeyctl demo`: one RDMA WRITE from one strided key to another, and what
+//! landed where.
+
+use std::{
+    error::Error,
+    fmt::Write as _,
+    io::{
+        stdout,
+        Write, //
+    },
+    process::ExitCode,
+};
+
+use ibmkey::{
+    sys::{
+        ibmkey_block,
+        IBV_ACCESS_LOCAL_WRITE,
+        IBV_ACCESS_REMOTE_WRITE, //
+    },
+    verbs::{
+        Buffer,
+        Context,
+        Key,
+        Pd,
+        Queue, //
+    },
+    Errno,
+};
+
+use crate::devices;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Device that the bytes come from [default: rxe0, and rxe1 for the other]
+    from: Option<String>,
+
+    /// Device that they go to [default: where they come from]
+    to: Option<String>,
+}
+
+/// Bytes of a row of the memory that is shown.
+const PITCH: usize = 16;
+const ROWS: usize = 8;
+const ACCESS: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+/// What is in memory that nothing was put into.
+const NOTHING: u8 = b'.';
+
+/// A rectangle of bytes.
+struct Tile {
+    x: usize,
+    y: usize,
+    width: usize,
+    height: usize,
+}
+
+const FROM: Tile = Tile {
+    x: 4,
+    y: 1,
+    width: 4,
+    height: 6,
+};
+/// As many bytes in another shape: it is their order that is kept.
+const TO: Tile = Tile {
+    x: 9,
+    y: 2,
+    width: 6,
+    height: 4,
+};
+
+impl Tile {
+    const fn len(&self) -> usize {
+        self.width.saturating_mul(self.height)
+    }
+
+    /// Where its bytes are, in the order of a key over it.
+    fn offsets(&self) -> impl Iterator<Item = usize> + '_ {
+        (self.y..self.y.saturating_add(self.height)).flat_map(move |row| {
+            let start = row.saturating_mul(PITCH).saturating_add(self.x);
+            start..start.saturating_add(self.width)
+        })
+    }
+
+    /// As a key describes it: rows, a stride apart.
+    fn bind(&self, key: &mut Key<'_>, memory: &Buffer<'_>) -> Result<(), Errno> {
+        let start = self.offsets().next().unwrap_or(0);
+        let mut block = ibmkey_block {
+            addr: memory.span().addr.wrapping_add(start as u64),
+            bytes_count: self.width as u64,
+            lkey: memory.span().lkey,
+            ..Default::default()
+        };
+
+        if let Some(stride) = block.stride.first_mut() {
+            *stride = PITCH as i64;
+        }
+        key.bind_interleaved(ACCESS, &[self.height as u64], &[block])
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "a key over {} rows of {} bytes, {PITCH} apart",
+            self.height, self.width
+        )
+    }
+}
+
+const _: () = assert!(FROM.len() == TO.len());
+
+/// Letters in the tile, nothing around it.
+fn lettered(tile: &Tile) -> Vec<u8> {
+    let mut memory = vec![NOTHING; PITCH * ROWS];
+
+    for (at, letter) in tile.offsets().zip(b'A'..=b'Z') {
+        if let Some(byte) = memory.get_mut(at) {
+            *byte = letter;
+        }
+    }
+    memory
+}
+
+/// Rows of characters, those of the two memories beside each other.
+fn side_by_side(left: &[u8], right: &[u8]) -> String {
+    let mut text = String::new();
+
+    let pairs = left.chunks(PITCH).zip(right.chunks(PITCH));
+    for ((left, right), row) in pairs.zip((0..).step_by(PITCH)) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "  {row:#04x}  {}      {row:#04x}  {}",
+            left.escape_ascii(),
+            right.escape_ascii()
+        );
+    }
+    text
+}
+
+pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+    let (from, to) = names(args);
+    let devices = devices::list()?;
+    let open = |name: &str| -> Result<Context, String> {
+        let chosen = devices::choose(&devices, Some(name))?;
+        let device = chosen.first().ok_or("no device")?;
+        let context = device.open().map_err(|errno| format!("{name}: {errno}"))?;
+        match context.caps() {
+            Ok(_) => Ok(context),
+            Err(Errno::EOPNOTSUPP) => Err(format!("{name}: not extended by ib_mkey")),
+            Err(errno) => Err(format!("{name}: {errno}")),
+        }
+    };
+    let (near, far) = (open(from)?, open(to)?);
+    let seen = transfer(&near, &far)?;
+    let mut out = stdout().lock();
+
+    writeln!(out, "{from}: {}\n{to}: {}", FROM.describe(), TO.describe())?;
+    writeln!(
+        out,
+        "One RDMA WRITE of {} bytes, from address 0 of the one to address 0 of the other:\n\n{}",
+        FROM.len(),
+        side_by_side(&seen.near, &seen.far)
+    )?;
+    if seen.near != lettered(&FROM) || seen.far != lettered(&TO) {
+        return Err("that is not what it should be".into());
+    }
+    writeln!(
+        out,
+        "Each byte is where it belongs, and no other was touched."
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn names(args: &Args) -> (&str, &str) {
+    match (&args.from, &args.to) {
+        (Some(from), Some(to)) => (from, to),
+        (Some(both), None) => (both, both),
+        (None, _) => ("rxe0", "rxe1"),
+    }
+}
+
+/// Both memories after the transfer.
+struct Seen {
+    near: Vec<u8>,
+    far: Vec<u8>,
+}
+
+fn transfer(near: &Context, far: &Context) -> Result<Seen, Box<dyn Error>> {
+    let said = |what: &'static str| move |errno: Errno| format!("{what}: {errno}");
+    let pd = |context| -> Result<Pd<'_>, String> {
+        Context::alloc_pd(context).map_err(said("a protection domain"))
+    };
+    let (near_pd, far_pd) = (pd(near)?, pd(far)?);
+    let register = said("registering memory");
+    let near_memory = near_pd
+        .register(lettered(&FROM), ACCESS)
+        .map_err(register)?;
+    let far_memory = far_pd
+        .register(vec![NOTHING; PITCH * ROWS], ACCESS)
+        .map_err(register)?;
+
+    let mut near_key = near_pd.alloc_key(1).map_err(said("a key"))?;
+    let mut far_key = far_pd.alloc_key(1).map_err(said("a key"))?;
+    FROM.bind(&mut near_key, &near_memory)
+        .map_err(said("binding a key"))?;
+    TO.bind(&mut far_key, &far_memory)
+        .map_err(said("binding a key"))?;
+
+    let mut near_queue = Queue::new(&near_pd).map_err(said("a queue"))?;
+    let mut far_queue = Queue::new(&far_pd).map_err(said("a queue"))?;
+    let address = near_queue.address();
+    near_queue
+        .connect(&far_queue.address(), ACCESS)
+        .map_err(said("connecting"))?;
+    far_queue
+        .connect(&address, ACCESS)
+        .map_err(said("connecting"))?;
+
+    let length = u32::try_from(FROM.len())?;
+    near_queue
+        .write(&near_key.span(), &far_key.span(), length)
+        .map_err(|failure| format!("RDMA WRITE: {failure}"))?;
+    Ok(Seen {
+        near: near_memory.contents(),
+        far: far_memory.contents(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_device_is_both() {
+        let args = |from: Option<&str>, to: Option<&str>| Args {
+            from: from.map(str::to_owned),
+            to: to.map(str::to_owned),
+        };
+
+        assert_eq!(names(&args(None, None)), ("rxe0", "rxe1"));
+        assert_eq!(names(&args(Some("rxe0"), None)), ("rxe0", "rxe0"));
+        assert_eq!(names(&args(Some("a"), Some("b"))), ("a", "b"));
+    }
+
+    #[test]
+    fn what_is_shown() {
+        let text = side_by_side(&lettered(&FROM), &lettered(&TO));
+        let rows: Vec<_> = text.lines().collect();
+
+        assert_eq!(rows.len(), ROWS);
+        assert_eq!(
+            rows.get(2).copied(),
+            Some("  0x20  ....EFGH........      0x20  .........ABCDEF.")
+        );
+        assert_eq!(text.matches(char::is_uppercase).count(), 2 * FROM.len());
+    }
+}
