@@ -3,6 +3,7 @@
  * Headers of which bindgen makes Rust bindings. What the kernel crate binds
  * already is taken from there, see mod.rs.
  */
+#include <rdma/ib_cache.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/ib_pack.h>
 #include <rdma/uverbs_ioctl.h>

@@ -12,6 +12,7 @@
 //! | `process.rs` | processes, as owners of things |
 //! | `table.rs` | tables and pointers read under SRCU |
 //! | `uapi.rs` | arrays of uAPI structures in user memory |
+//! | `ulp/` | for users of RDMA in the kernel; not of this module, they include it |
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h)

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <rdma/ib_verbs.h>
+
+__rust_helper u64 rust_helper_ib_dma_map_single(struct ib_device *device, void *cpu_addr,
+						size_t size,
+						enum dma_data_direction direction)
+{
+	return ib_dma_map_single(device, cpu_addr, size, direction);
+}
+
+__rust_helper int rust_helper_ib_dma_mapping_error(struct ib_device *device, u64 dma_addr)
+{
+	return ib_dma_mapping_error(device, dma_addr);
+}
+
+__rust_helper void rust_helper_ib_dma_unmap_single(struct ib_device *device, u64 addr,
+						   size_t size,
+						   enum dma_data_direction direction)
+{
+	ib_dma_unmap_single(device, addr, size, direction);
+}
+
+__rust_helper void
+rust_helper_ib_dma_sync_single_for_cpu(struct ib_device *device, u64 addr, size_t size,
+				       enum dma_data_direction direction)
+{
+	ib_dma_sync_single_for_cpu(device, addr, size, direction);
+}
+
+__rust_helper void
+rust_helper_ib_dma_sync_single_for_device(struct ib_device *device, u64 addr, size_t size,
+					  enum dma_data_direction direction)
+{
+	ib_dma_sync_single_for_device(device, addr, size, direction);
+}
+
+__rust_helper int rust_helper_ib_poll_cq(struct ib_cq *cq, int num_entries,
+					 struct ib_wc *wc)
+{
+	return ib_poll_cq(cq, num_entries, wc);
+}
+
+__rust_helper int rust_helper_ib_post_send(struct ib_qp *qp,
+					   const struct ib_send_wr *send_wr,
+					   const struct ib_send_wr **bad_send_wr)
+{
+	return ib_post_send(qp, send_wr, bad_send_wr);
+}
+
+__rust_helper void rust_helper_rdma_ah_set_port_num(struct rdma_ah_attr *attr,
+						    u32 port_num)
+{
+	rdma_ah_set_port_num(attr, port_num);
+}
+
+__rust_helper void rust_helper_rdma_ah_set_grh(struct rdma_ah_attr *attr,
+					       union ib_gid *dgid, u32 flow_label,
+					       u8 sgid_index, u8 hop_limit,
+					       u8 traffic_class)
+{
+	rdma_ah_set_grh(attr, dgid, flow_label, sgid_index, hop_limit, traffic_class);
+}

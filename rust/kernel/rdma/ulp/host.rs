@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory of the host that devices read and write.
+
+use super::HeldDevice;
+use crate::bindings;
+use core::ptr::NonNull;
+use kernel::{dma::DataDirection, prelude::*, sync::Arc};
+
+/// Devices read and write it.
+const DIRECTION: DataDirection = DataDirection::Bidirectional;
+
+/// Zeroed memory, mapped for a device.
+///
+/// The device may read and write it at any time. So no reference to its bytes is ever made; what
+/// is copied while the device writes is old, new, or some of both.
+///
+/// # Invariants
+///
+/// `start`, `len` and `capacity` are the parts of a [`KVec`], which is mapped for `device` at
+/// `addr`, in both directions.
+pub(crate) struct HostBuffer {
+    start: NonNull<u8>,
+    len: usize,
+    capacity: usize,
+    addr: u64,
+    device: HeldDevice,
+}
+
+// SAFETY: The memory is plain bytes that any thread may copy from and to.
+unsafe impl Send for HostBuffer {}
+// SAFETY: As above.
+unsafe impl Sync for HostBuffer {}
+
+impl HostBuffer {
+    /// Allocates `len` bytes and maps them for `device`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for no bytes, `ENOMEM`.
+    pub(crate) fn new(device: &HeldDevice, len: usize) -> Result<Arc<Self>> {
+        if len == 0 {
+            return Err(EINVAL);
+        }
+        let bytes = KVec::from_elem(0u8, len, GFP_KERNEL)?;
+        let raw = device.as_raw();
+        let (start, len, capacity) = bytes.into_raw_parts();
+        // SAFETY: The device is registered, the memory valid.
+        let (addr, failed) = unsafe {
+            let addr = bindings::ib_dma_map_single(raw, start.cast(), len, DIRECTION.into());
+            (addr, bindings::ib_dma_mapping_error(raw, addr) != 0)
+        };
+        if failed {
+            // SAFETY: The parts of the vector above.
+            drop(unsafe { KVec::from_raw_parts(start, len, capacity) });
+            return Err(ENOMEM);
+        }
+        // INVARIANT: As just made and mapped.
+        let this = Self {
+            start: NonNull::new(start).ok_or(ENOMEM)?,
+            len,
+            capacity,
+            addr,
+            device: device.clone(),
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
+    }
+
+    /// Returns the length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the device that it is mapped for.
+    pub(super) fn device(&self) -> &HeldDevice {
+        &self.device
+    }
+
+    /// Returns the DMA address of the first byte.
+    pub(super) fn addr(&self) -> u64 {
+        self.addr
+    }
+
+    fn at(&self, offset: usize, len: usize) -> Result<NonNull<u8>> {
+        let end = offset.checked_add(len).ok_or(EINVAL)?;
+        if end > self.len {
+            return Err(EINVAL);
+        }
+        // SAFETY: `offset` is not beyond the end of the allocation.
+        Ok(unsafe { self.start.add(offset) })
+    }
+
+    /// Copies `bytes` to `offset`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` out of range.
+    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> Result {
+        let to = self.at(offset, bytes.len())?;
+        let (raw, direction) = (self.device.as_raw(), DIRECTION.into());
+        // SAFETY: The memory is mapped (type invariant); `at()` checked the range, and `bytes` is
+        // not of this memory, of which there is no reference.
+        unsafe {
+            bindings::ib_dma_sync_single_for_cpu(raw, self.addr, self.len, direction);
+            to.as_ptr()
+                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            bindings::ib_dma_sync_single_for_device(raw, self.addr, self.len, direction);
+        }
+        Ok(())
+    }
+
+    /// Copies from `offset` to `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` out of range.
+    pub(crate) fn read(&self, offset: usize, bytes: &mut [u8]) -> Result {
+        let from = self.at(offset, bytes.len())?;
+        let (raw, direction) = (self.device.as_raw(), DIRECTION.into());
+        // SAFETY: As for `write()`.
+        unsafe {
+            bindings::ib_dma_sync_single_for_cpu(raw, self.addr, self.len, direction);
+            from.as_ptr()
+                .copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len());
+            bindings::ib_dma_sync_single_for_device(raw, self.addr, self.len, direction);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for HostBuffer {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants. Nobody has a work request or a key over it any more, for
+        // these borrow or hold it.
+        unsafe {
+            bindings::ib_dma_unmap_single(
+                self.device.as_raw(),
+                self.addr,
+                self.len,
+                DIRECTION.into(),
+            );
+            drop(KVec::from_raw_parts(
+                self.start.as_ptr(),
+                self.len,
+                self.capacity,
+            ));
+        }
+    }
+}

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion queues and reliable queue pairs.
+
+use super::{Access, Bound, Device, DmRegion, HeldDevice, HostBuffer, Mkey, Pd, Right};
+use crate::bindings;
+use core::{marker::PhantomData, mem::MaybeUninit, ptr, ptr::NonNull};
+use kernel::{
+    error::{from_err_ptr, to_result},
+    ffi::c_int,
+    prelude::*,
+    str::CStrExt,
+    sync::Arc,
+    time::{delay::fsleep, Delta, Instant, Monotonic},
+};
+
+/// The port that is used.
+const PORT: u32 = 1;
+/// Reads and atomics that may be under way.
+const MAX_RD_ATOMIC: u8 = 4;
+/// How long a request may take.
+const PATIENCE: Delta = Delta::from_secs(20);
+
+/// A completion queue that is polled.
+///
+/// # Invariants
+///
+/// The pointer came from `__ib_alloc_cq()` of `_device`, and nobody else frees it.
+pub(crate) struct Cq {
+    raw: NonNull<bindings::ib_cq>,
+    _device: HeldDevice,
+}
+
+// SAFETY: A completion queue may be used from any thread.
+unsafe impl Send for Cq {}
+
+impl Cq {
+    /// Makes a queue for `entries` completions.
+    pub(crate) fn new(device: &HeldDevice, entries: u16) -> Result<Self> {
+        // SAFETY: The device is registered, the name a C string.
+        let raw = from_err_ptr(unsafe {
+            bindings::__ib_alloc_cq(
+                device.as_raw(),
+                ptr::null_mut(),
+                entries.into(),
+                0,
+                bindings::ib_poll_context_IB_POLL_DIRECT,
+                super::NAME.as_char_ptr(),
+            )
+        })?;
+        // INVARIANT: As just allocated.
+        Ok(Self {
+            raw: NonNull::new(raw).ok_or(ENOMEM)?,
+            _device: device.clone(),
+        })
+    }
+
+    /// Takes a completion, if there is one.
+    fn poll(&mut self) -> Option<Status> {
+        // SAFETY: All-zero is a valid `ib_wc`: null pointers and integers.
+        let mut wc: bindings::ib_wc = unsafe { MaybeUninit::zeroed().assume_init() };
+        // SAFETY: The queue is valid, and there is room for one.
+        let n = unsafe { bindings::ib_poll_cq(self.raw.as_ptr(), 1, &mut wc) };
+        (n == 1).then_some(Status(wc.status))
+    }
+}
+
+impl Drop for Cq {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant; a queue pair owns its queue and is destroyed before it.
+        unsafe { bindings::ib_free_cq(self.raw.as_ptr()) };
+    }
+}
+
+/// How a work request ended, `enum ib_wc_status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Status(bindings::ib_wc_status);
+
+impl Status {
+    /// It was done.
+    pub(crate) const SUCCESS: Self = Self(bindings::ib_wc_status_IB_WC_SUCCESS);
+    /// The far side does not allow it.
+    pub(crate) const REMOTE_ACCESS: Self = Self(bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR);
+}
+
+/// The near end of a transfer: consecutive addresses of something, which stays for as long.
+#[derive(Clone, Copy)]
+pub(crate) struct Local<'a> {
+    addr: u64,
+    len: u32,
+    key: LocalKey<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum LocalKey<'a> {
+    /// That of all memory that is mapped for this device.
+    Dma(&'a HeldDevice),
+    /// That of a region, which stays.
+    Region(u32, PhantomData<&'a ()>),
+}
+
+impl<'a> Local<'a> {
+    /// Part of a buffer.
+    ///
+    /// # Errors
+    ///
+    /// `ERANGE` if it is not.
+    pub(crate) fn host(buffer: &'a HostBuffer, offset: usize, len: u32) -> Result<Self> {
+        let end = offset.checked_add(len as usize).ok_or(ERANGE)?;
+        if end > buffer.len() {
+            return Err(ERANGE);
+        }
+        Ok(Self {
+            addr: buffer.addr() + offset as u64,
+            len,
+            key: LocalKey::Dma(buffer.device()),
+        })
+    }
+
+    /// Part of device memory.
+    pub(crate) fn dm(region: &'a DmRegion, offset: u64, len: u32) -> Self {
+        Self {
+            addr: offset,
+            len,
+            key: LocalKey::Region(region.lkey(), PhantomData),
+        }
+    }
+
+    /// Part of what is bound to a key.
+    pub(crate) fn key(key: &'a Mkey<Bound>, offset: u64, len: u32) -> Self {
+        Self {
+            addr: offset,
+            len,
+            key: LocalKey::Region(key.lkey(), PhantomData),
+        }
+    }
+}
+
+/// The far end of a transfer.
+#[derive(Clone, Copy)]
+pub(crate) struct Remote {
+    /// Address, which for device memory and keys is an offset.
+    pub(crate) addr: u64,
+    /// Remote key.
+    pub(crate) rkey: u32,
+}
+
+/// What a queue pair can be asked to do.
+#[derive(Clone, Copy)]
+pub(crate) enum Work {
+    /// Write to the far end.
+    Write,
+    /// Read from the far end.
+    Read,
+    /// Add to the word at the far end; what it was comes to the near end.
+    FetchAdd(u64),
+}
+
+/// Where a queue pair is found.
+struct Address {
+    gid: bindings::ib_gid,
+    gid_index: u8,
+    qpn: u32,
+}
+
+/// A reliable queue pair.
+///
+/// # Invariants
+///
+/// The pointer came from `ib_create_qp_kernel()` with `pd` and `cq`, and nobody else destroys it.
+/// No work request is in it while none of its functions runs.
+pub(crate) struct Qp {
+    raw: NonNull<bindings::ib_qp>,
+    // Fields are dropped in order, after the queue pair.
+    cq: Cq,
+    pd: Arc<Pd>,
+}
+
+// SAFETY: A queue pair may be used from any thread.
+unsafe impl Send for Qp {}
+
+impl Qp {
+    /// Makes a queue pair, which takes one request at a time.
+    pub(crate) fn new(pd: &Arc<Pd>, cq: Cq) -> Result<Self> {
+        // SAFETY: All-zero is a valid `ib_qp_init_attr`: null pointers, no callback, integers.
+        let mut init: bindings::ib_qp_init_attr = unsafe { MaybeUninit::zeroed().assume_init() };
+        init.send_cq = cq.raw.as_ptr();
+        init.recv_cq = cq.raw.as_ptr();
+        init.cap.max_send_wr = 1;
+        init.cap.max_send_sge = 1;
+        init.cap.max_recv_wr = 1;
+        init.cap.max_recv_sge = 1;
+        init.sq_sig_type = bindings::ib_sig_type_IB_SIGNAL_ALL_WR;
+        init.qp_type = bindings::ib_qp_type_IB_QPT_RC;
+        init.port_num = PORT;
+        // SAFETY: The domain, the queues and the attributes are valid, the name a C string.
+        let raw = from_err_ptr(unsafe {
+            bindings::ib_create_qp_kernel(pd.as_raw(), &mut init, super::NAME.as_char_ptr())
+        })?;
+        // INVARIANT: As just made.
+        Ok(Self {
+            raw: NonNull::new(raw).ok_or(ENOMEM)?,
+            cq,
+            pd: pd.clone(),
+        })
+    }
+
+    /// Connects two queue pairs to each other, again after an error.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` where a device has no RoCE v2 address; those of `ib_modify_qp()`.
+    pub(crate) fn connect(a: &mut Self, b: &mut Self) -> Result {
+        let (at_a, at_b) = (a.address()?, b.address()?);
+        a.reset()?;
+        b.reset()?;
+        let (index_a, index_b) = (at_a.gid_index, at_b.gid_index);
+        a.connect_to(index_a, at_b)?;
+        b.connect_to(index_b, at_a)
+    }
+
+    /// Asks for `work`, waits, and says how it ended.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for memory that is mapped for another device, `ETIMEDOUT`; those of posting it.
+    pub(crate) fn execute(
+        &mut self,
+        work: Work,
+        local: Local<'_>,
+        remote: Remote,
+    ) -> Result<Status> {
+        let lkey = match local.key {
+            LocalKey::Region(lkey, _) => lkey,
+            LocalKey::Dma(device) if device.is(self.pd.device()) => self.pd.local_dma_lkey(),
+            LocalKey::Dma(_) => return Err(EINVAL),
+        };
+        let mut sge = bindings::ib_sge {
+            addr: local.addr,
+            length: local.len,
+            lkey,
+        };
+        self.post(work, &mut sge, remote)?;
+        self.complete()
+    }
+
+    fn post(&mut self, work: Work, sge: &mut bindings::ib_sge, remote: Remote) -> Result {
+        // SAFETY: All-zero is valid for both: null pointers and integers.
+        let (mut rdma, mut atomic): (bindings::ib_rdma_wr, bindings::ib_atomic_wr) =
+            unsafe { MaybeUninit::zeroed().assume_init() };
+        rdma.remote_addr = remote.addr;
+        rdma.rkey = remote.rkey;
+        atomic.remote_addr = remote.addr;
+        atomic.rkey = remote.rkey;
+        let (wr, opcode) = match work {
+            Work::Write => (&raw mut rdma.wr, bindings::ib_wr_opcode_IB_WR_RDMA_WRITE),
+            Work::Read => (&raw mut rdma.wr, bindings::ib_wr_opcode_IB_WR_RDMA_READ),
+            Work::FetchAdd(add) => {
+                atomic.compare_add = add;
+                let opcode = bindings::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD;
+                (&raw mut atomic.wr, opcode)
+            }
+        };
+        // SAFETY: `wr` is the first field of one of the structures above, the one that the
+        // opcode is for. Posting copies it and the entry.
+        to_result(unsafe {
+            (*wr).opcode = opcode;
+            (*wr).sg_list = sge;
+            (*wr).num_sge = 1;
+            bindings::ib_post_send(self.raw.as_ptr(), wr, ptr::null_mut())
+        })
+    }
+
+    /// Waits for the request that was posted.
+    fn complete(&mut self) -> Result<Status> {
+        let start = Instant::<Monotonic>::now();
+        let mut in_time = true;
+        loop {
+            if let Some(status) = self.cq.poll() {
+                return in_time.then_some(status).ok_or(ETIMEDOUT);
+            }
+            if in_time && start.elapsed() > PATIENCE {
+                in_time = false;
+                // In the error state all requests complete. Before that the device may use the
+                // memory, which the caller has lent for no longer than this call.
+                let error = self.modify(bindings::ib_qp_state_IB_QPS_ERR, 0, |_| ());
+                if let Err(error) = error {
+                    pr_err!("a queue pair cannot be stopped: {error:?}\n");
+                }
+            }
+            fsleep(Delta::from_micros(50));
+        }
+    }
+
+    /// Changes the state and what else `fill` sets, of which `mask` tells.
+    fn modify(
+        &mut self,
+        state: bindings::ib_qp_state,
+        mask: bindings::ib_qp_attr_mask,
+        fill: impl FnOnce(&mut bindings::ib_qp_attr),
+    ) -> Result {
+        // SAFETY: All-zero is a valid `ib_qp_attr`: null pointers and integers.
+        let mut attr: bindings::ib_qp_attr = unsafe { MaybeUninit::zeroed().assume_init() };
+        attr.qp_state = state;
+        fill(&mut attr);
+        let mask = mask | bindings::ib_qp_attr_mask_IB_QP_STATE;
+        // SAFETY: The queue pair and the attributes are valid.
+        to_result(unsafe { bindings::ib_modify_qp(self.raw.as_ptr(), &mut attr, mask as c_int) })
+    }
+
+    fn reset(&mut self) -> Result {
+        self.modify(bindings::ib_qp_state_IB_QPS_RESET, 0, |_| ())
+    }
+
+    fn connect_to(&mut self, gid_index: u8, mut peer: Address) -> Result {
+        use bindings::{
+            ib_qp_attr_mask_IB_QP_ACCESS_FLAGS as ACCESS_FLAGS, ib_qp_attr_mask_IB_QP_AV as AV,
+            ib_qp_attr_mask_IB_QP_DEST_QPN as DEST_QPN,
+            ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC as MAX_DEST_RD_ATOMIC_ATTR,
+            ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC as MAX_QP_RD_ATOMIC_ATTR,
+            ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER as MIN_RNR_TIMER,
+            ib_qp_attr_mask_IB_QP_PATH_MTU as PATH_MTU,
+            ib_qp_attr_mask_IB_QP_PKEY_INDEX as PKEY_INDEX,
+            ib_qp_attr_mask_IB_QP_PORT as PORT_ATTR, ib_qp_attr_mask_IB_QP_RETRY_CNT as RETRY_CNT,
+            ib_qp_attr_mask_IB_QP_RNR_RETRY as RNR_RETRY, ib_qp_attr_mask_IB_QP_RQ_PSN as RQ_PSN,
+            ib_qp_attr_mask_IB_QP_SQ_PSN as SQ_PSN, ib_qp_attr_mask_IB_QP_TIMEOUT as TIMEOUT,
+        };
+
+        let rights = Access::from(Right::RemoteRead) | Right::RemoteWrite | Right::RemoteAtomic;
+        let mask = PKEY_INDEX | PORT_ATTR | ACCESS_FLAGS;
+        self.modify(bindings::ib_qp_state_IB_QPS_INIT, mask, |attr| {
+            attr.port_num = PORT;
+            attr.qp_access_flags = rights.into_raw() as c_int;
+        })?;
+
+        let mask = AV | PATH_MTU | DEST_QPN | RQ_PSN | MAX_DEST_RD_ATOMIC_ATTR | MIN_RNR_TIMER;
+        self.modify(bindings::ib_qp_state_IB_QPS_RTR, mask, |attr| {
+            attr.path_mtu = bindings::ib_mtu_IB_MTU_1024;
+            attr.dest_qp_num = peer.qpn;
+            attr.max_dest_rd_atomic = MAX_RD_ATOMIC;
+            attr.min_rnr_timer = 12;
+            attr.ah_attr.type_ = bindings::rdma_ah_attr_type_RDMA_AH_ATTR_TYPE_ROCE;
+            // SAFETY: The attributes are valid; the GID is copied.
+            unsafe {
+                bindings::rdma_ah_set_port_num(&mut attr.ah_attr, PORT);
+                bindings::rdma_ah_set_grh(&mut attr.ah_attr, &mut peer.gid, 0, gid_index, 64, 0);
+            }
+        })?;
+
+        let mask = TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN | MAX_QP_RD_ATOMIC_ATTR;
+        self.modify(bindings::ib_qp_state_IB_QPS_RTS, mask, |attr| {
+            // 4 us << 14: 67 ms
+            attr.timeout = 14;
+            attr.retry_cnt = 7;
+            attr.rnr_retry = 7;
+            attr.max_rd_atomic = MAX_RD_ATOMIC;
+        })
+    }
+
+    fn address(&self) -> Result<Address> {
+        let (gid, gid_index) = roce_gid(self.pd.device())?;
+        Ok(Address {
+            gid,
+            gid_index,
+            // SAFETY: The queue pair is valid; its number is set when it is made.
+            qpn: unsafe { (*self.raw.as_ptr()).qp_num },
+        })
+    }
+}
+
+impl Drop for Qp {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        let ret = unsafe { bindings::ib_destroy_qp_user(self.raw.as_ptr(), ptr::null_mut()) };
+        if ret != 0 {
+            pr_err!("a queue pair cannot be destroyed: error {ret}\n");
+        }
+    }
+}
+
+/// Returns the newest RoCE v2 address, which is that of an address somebody gave the interface.
+fn roce_gid(device: &Device) -> Result<(bindings::ib_gid, u8)> {
+    let mut found = Err(ENOENT);
+    for index in 0..=u8::MAX {
+        // SAFETY: The device is registered.
+        let attr = unsafe { bindings::rdma_get_gid_attr(device.as_raw(), PORT, index.into()) };
+        match from_err_ptr(attr.cast_mut()) {
+            // SAFETY: There is a reference until it is put.
+            Ok(attr) => unsafe {
+                if (*attr).gid_type == bindings::ib_gid_type_IB_GID_TYPE_ROCE_UDP_ENCAP {
+                    found = Ok((ptr::read(&raw const (*attr).gid), index));
+                }
+                bindings::rdma_put_gid_attr(attr);
+            },
+            // The end of the table, and an empty place.
+            Err(EINVAL) => break,
+            Err(_) => (),
+        }
+    }
+    found
+}
