@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A kernel user of device memory and of keys, in Rust: what to call, in which order.
+//!
+//! Loading the module runs it once between two devices. It loads if every byte was where it should
+//! be, and fails to load otherwise.
+
+use core::borrow::Borrow;
+use kernel::{prelude::*, sync::Arc};
+use ulp::{
+    Access, Block, Bound, Cq, DeviceMemory, Devices, DmRegion, HeldDevice, HostBuffer, Local, Mkey,
+    Pd, Qp, Range, Refused, Remote, Right, Status, Unbound, Work,
+};
+
+#[path = "../../rust/bindings/mod.rs"]
+mod bindings;
+#[allow(dead_code, reason = "this module uses a part")]
+#[path = "../../rust/kernel/rdma/ulp/mod.rs"]
+mod ulp;
+
+module! {
+    type: MkeyUlp,
+    name: "mkey_ulp_rust",
+    authors: ["The ib_mkey authors"],
+    description: "Sample of a kernel user of RDMA device memory and memory keys, in Rust",
+    license: "GPL",
+    params: {
+        device: u32 {
+            default: 0,
+            description: "RDMA device that asks, by its number in rdma dev",
+        },
+        peer: u32 {
+            default: 1,
+            description: "RDMA device that has the memory, by its number in rdma dev",
+        },
+    },
+}
+
+/// Returns a parameter. Linux 7.2 gives it as a reference, 7.3 as a value.
+fn value(parameter: impl Borrow<u32>) -> u32 {
+    *parameter.borrow()
+}
+
+/// Fails the caller with `EIO`, and says where, unless something holds.
+macro_rules! expect {
+    ($condition:expr) => {
+        if !$condition {
+            let what = stringify!($condition);
+            pr_err!("line {}: {} does not hold\n", line!(), what);
+            return Err(EIO);
+        }
+    };
+}
+
+const DM_LEN: u64 = 4096;
+const HOST_LEN: usize = 4096;
+
+/// What a key or a region may allow here.
+fn all_access() -> Access {
+    Access::from(Right::LocalWrite) | Right::RemoteWrite | Right::RemoteRead | Right::RemoteAtomic
+}
+
+/// A device with a queue pair.
+struct Side {
+    device: HeldDevice,
+    pd: Arc<Pd>,
+    qp: Qp,
+}
+
+impl Side {
+    fn new(device: HeldDevice) -> Result<Self> {
+        let pd = Pd::new(&device)?;
+        let qp = Qp::new(&pd, Cq::new(&device, 2)?)?;
+        Ok(Self { device, pd, qp })
+    }
+}
+
+/// Distinct bytes, more or less.
+fn fill(buffer: &HostBuffer, seed: usize) -> Result {
+    for i in 0..buffer.len() {
+        buffer.write(i, &[(i * 3 + i / 256 + seed) as u8])?;
+    }
+    Ok(())
+}
+
+/// All bytes of a buffer.
+fn bytes_of(buffer: &HostBuffer) -> Result<KVec<u8>> {
+    let mut bytes = KVec::from_elem(0, buffer.len(), GFP_KERNEL)?;
+    buffer.read(0, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// A counter in device memory: added to from afar, read by the host.
+fn counter(here: &mut Side, host: &HostBuffer, memory: &DeviceMemory, region: &DmRegion) -> Result {
+    const ADDITIONS: u64 = 100;
+    const STEP: u64 = 7;
+    const FIRST: u64 = 5;
+    // The words beside it belong to nobody.
+    const GUARD: u64 = 0x0123_4567_89ab_cdef;
+    const AT: u64 = 64;
+
+    for (word, at) in [(GUARD, AT - 8), (FIRST, AT), (GUARD, AT + 8)] {
+        memory.write(at, &word.to_ne_bytes())?;
+    }
+    let remote = Remote {
+        addr: AT,
+        rkey: region.rkey(),
+    };
+    let mut word = [0; 8];
+    for i in 0..ADDITIONS {
+        let old = Local::host(host, 0, 8)?;
+        let status = here.qp.execute(Work::FetchAdd(STEP), old, remote)?;
+        expect!(status == Status::SUCCESS);
+        host.read(0, &mut word)?;
+        expect!(u64::from_ne_bytes(word) == FIRST + i * STEP);
+    }
+    for (expected, at) in [
+        (GUARD, AT - 8),
+        (FIRST + ADDITIONS * STEP, AT),
+        (GUARD, AT + 8),
+    ] {
+        memory.read(at, &mut word)?;
+        expect!(u64::from_ne_bytes(word) == expected);
+    }
+    Ok(())
+}
+
+/// A column of one matrix becomes one of another, whose rows are of another length.
+fn column(here: &mut Side, there: &Side) -> Result {
+    const BLOCK: usize = 16;
+    const ROWS: usize = 32;
+    const LEN: usize = BLOCK * ROWS;
+    // Length of a row and where the column is in it.
+    const FROM: (usize, usize) = (48, 8);
+    const TO: (usize, usize) = (72, 40);
+
+    let from = HostBuffer::new(&here.device, FROM.0 * ROWS)?;
+    let to = HostBuffer::new(&there.device, TO.0 * ROWS)?;
+    fill(&from, 1)?;
+
+    let strided = |pd: &Arc<Pd>, matrix: &Arc<HostBuffer>, (row, at): (usize, usize)| {
+        let block = Block::new(matrix, at as u64, BLOCK as u64, &[row as i64])?;
+        let key = Mkey::new(pd, 1)?;
+        Ok::<_, Error>(key.bind_interleaved(all_access(), &[ROWS as u64], &[block])?)
+    };
+    let source = strided(&here.pd, &from, FROM)?;
+    let target = strided(&there.pd, &to, TO)?;
+    let local = Local::key(&source, 0, LEN as u32);
+    let remote = Remote {
+        addr: 0,
+        rkey: target.rkey(),
+    };
+    expect!(here.qp.execute(Work::Write, local, remote)? == Status::SUCCESS);
+
+    let sent = bytes_of(&from)?;
+    for (i, byte) in bytes_of(&to)?.iter().enumerate() {
+        let (row, in_row) = (i / TO.0, i % TO.0);
+        let expected = match in_row.checked_sub(TO.1) {
+            Some(in_block) if in_block < BLOCK => sent.get(row * FROM.0 + FROM.1 + in_block),
+            _ => Some(&0),
+        };
+        expect!(Some(byte) == expected);
+    }
+    Ok(())
+}
+
+/// Device memory is sent from, by its local key.
+fn staging(here: &Side, there: &mut Side, memory: &DeviceMemory, region: &DmRegion) -> Result {
+    const LEN: usize = 100;
+    const AT: u64 = 1001;
+
+    let into = HostBuffer::new(&here.device, HOST_LEN)?;
+    let key = Mkey::new(&here.pd, 1)?;
+    let key = key.bind_list(all_access(), &[Range::new(&into, 0, LEN as u32)])?;
+    let message: [u8; LEN] = core::array::from_fn(|i| i as u8 + 1);
+    // Composed in two pieces, the end first.
+    let (head, tail) = message.split_at(LEN / 3);
+    memory.write(AT + head.len() as u64, tail)?;
+    memory.write(AT, head)?;
+    let local = Local::dm(region, AT, LEN as u32);
+    let remote = Remote {
+        addr: 0,
+        rkey: key.rkey(),
+    };
+    expect!(there.qp.execute(Work::Write, local, remote)? == Status::SUCCESS);
+
+    for (i, byte) in bytes_of(&into)?.iter().enumerate() {
+        expect!(byte == message.get(i).unwrap_or(&0));
+    }
+    Ok(())
+}
+
+/// Returns the key of a bind that was to be refused, as it was before.
+fn refused(bind: Result<Mkey<Bound>, Refused>, error: Error) -> Result<Mkey<Unbound>> {
+    let Err(refused) = bind else {
+        pr_err!("a bind succeeded that was to fail with {error:?}\n");
+        return Err(EIO);
+    };
+    if refused.error != error {
+        pr_err!("a bind failed with {:?}, not {error:?}\n", refused.error);
+        return Err(EIO);
+    }
+    Ok(refused.key)
+}
+
+/// What is refused, with which error. A refused bind gives the key back.
+fn refusals(here: &Side, there: &Side, memory: &Arc<DeviceMemory>) -> Result<Mkey<Unbound>> {
+    let no_bytes = DeviceMemory::new(&there.device, 0, 0);
+    expect!(no_bytes.err() == Some(EINVAL));
+    expect!(memory.write(DM_LEN, &[0]) == Err(EINVAL));
+    let outside = DmRegion::new(&there.pd, memory, 1, DM_LEN, all_access());
+    expect!(outside.err() == Some(EINVAL));
+    let elsewhere = DmRegion::new(&here.pd, memory, 0, DM_LEN, all_access());
+    expect!(elsewhere.err() == Some(EINVAL));
+
+    let to_read = DmRegion::new(&there.pd, memory, 0, DM_LEN, Right::RemoteRead.into())?;
+    let near = HostBuffer::new(&here.device, HOST_LEN)?;
+    let far = HostBuffer::new(&there.device, HOST_LEN)?;
+    let all = all_access();
+    let read: Access = Right::RemoteRead.into();
+    let range = |at, len| Range::new(&to_read, at, len);
+    let key = Mkey::new(&there.pd, 2)?;
+    let key = refused(key.bind_list(all, &[range(0, 8)]), EACCES)?;
+    let key = refused(key.bind_list(read, &[range(DM_LEN - 7, 8)]), ERANGE)?;
+    let three = [range(0, 8), range(8, 8), range(16, 8)];
+    let key = refused(key.bind_list(read, &three), ENOSPC)?;
+    // The local DMA key would allow these two.
+    let key = refused(key.bind_list(read, &[Range::new(&near, 0, 8)]), EINVAL)?;
+    let before = [Block::new(&far, 16, 8, &[-8])?];
+    refused(key.bind_interleaved(read, &[4], &before), ERANGE)
+}
+
+/// Device memory and host memory under one key, then under none.
+fn composite(
+    here: &mut Side,
+    there: &mut Side,
+    key: Mkey<Unbound>,
+    memory: Arc<DeviceMemory>,
+    region: Arc<DmRegion>,
+) -> Result {
+    const HEAD: [u8; 20] = [100; 20];
+
+    let into = HostBuffer::new(&here.device, HOST_LEN)?;
+    let body = HostBuffer::new(&there.device, HOST_LEN)?;
+    fill(&body, 2)?;
+    memory.write(10, &HEAD)?;
+    let parts = [Range::new(&region, 10, 20), Range::new(&body, 5, 30)];
+    let key = key.bind_list(all_access(), &parts)?;
+    let sent = bytes_of(&body)?;
+    // The key keeps what it refers to.
+    drop((parts, region, memory, body));
+
+    let remote = Remote {
+        addr: 0,
+        rkey: key.rkey(),
+    };
+    let all = Local::host(&into, 0, 50)?;
+    expect!(here.qp.execute(Work::Read, all, remote)? == Status::SUCCESS);
+    for (i, byte) in bytes_of(&into)?.iter().enumerate() {
+        let expected = match i {
+            0..20 => HEAD.get(i),
+            20..50 => sent.get(i - 20 + 5),
+            _ => Some(&0),
+        };
+        expect!(Some(byte) == expected);
+    }
+
+    // And no longer than it has to.
+    let _key = key.unbind()?;
+    expect!(here.qp.execute(Work::Read, all, remote)? == Status::REMOTE_ACCESS);
+    Qp::connect(&mut here.qp, &mut there.qp)
+}
+
+/// All steps, from the device that asks to the one that has the memory.
+fn run(here: HeldDevice, there: HeldDevice) -> Result {
+    let mut here = Side::new(here)?;
+    let mut there = Side::new(there)?;
+    Qp::connect(&mut here.qp, &mut there.qp)?;
+
+    let host = HostBuffer::new(&here.device, HOST_LEN)?;
+    let memory = DeviceMemory::new(&there.device, DM_LEN, 3)?;
+    let region = DmRegion::new(&there.pd, &memory, 0, DM_LEN, all_access())?;
+    counter(&mut here, &host, &memory, &region)?;
+    column(&mut here, &there)?;
+    staging(&here, &mut there, &memory, &region)?;
+    let key = refusals(&here, &there, &memory)?;
+    composite(&mut here, &mut there, key, memory, region)?;
+    // Connected again, and with device memory that is not the one that was freed.
+    let memory = DeviceMemory::new(&there.device, DM_LEN, 3)?;
+    let region = DmRegion::new(&there.pd, &memory, 0, DM_LEN, all_access())?;
+    counter(&mut here, &host, &memory, &region)
+}
+
+struct MkeyUlp {
+    // Devices may come and go while the module is loaded.
+    _devices: Devices,
+}
+
+impl kernel::Module for MkeyUlp {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let devices = Devices::new()?;
+        let here = devices.hold(value(module_parameters::device.value()))?;
+        let there = devices.hold(value(module_parameters::peer.value()))?;
+        run(here, there)?;
+        pr_info!("device memory and keys work\n");
+        Ok(Self { _devices: devices })
+    }
+}
