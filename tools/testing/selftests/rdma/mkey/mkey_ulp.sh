@@ -1,30 +1,82 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# A kernel user, samples/kernel/mkey_ulp.c: it loads only if every byte was where
-# it should be and every refusal had its errno.
+# Kernel users, samples/kernel, in C and in Rust: they load only if every byte was
+# where it should be and every refusal had its errno.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
 source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/common.sh"
 
 [[ -d /sys/module/ib_mkey ]] || skip_all "ib_mkey is not loaded"
-ulp=${MKEY_ULP:-${MODULE_DIR-}/samples/kernel/mkey_ulp_c.ko}
-[[ -e $ulp ]] || skip_all "no mkey_ulp_c.ko; MKEY_ULP= names it"
+declare -A ulp=(
+	[c]=${MKEY_ULP:-${MODULE_DIR-}/samples/kernel/mkey_ulp_c.ko}
+	[rust]=${MKEY_ULP_RUST:-${MODULE_DIR-}/samples/kernel/mkey_ulp_rust.ko}
+)
+[[ -e ${ulp[c]} ]] || skip_all "no mkey_ulp_c.ko; MKEY_ULP= names it"
+[[ -e ${ulp[rust]} ]] || skip_all "no mkey_ulp_rust.ko; MKEY_ULP_RUST= names it"
 
-# ulp_run HERE THERE: what it says of a failure is in the kernel's log
-ulp_run() {
+# ulp_load KIND HERE THERE: what it says of a failure is in the kernel's log
+ulp_load() {
 	local rc=0
-	insmod "$ulp" device="$1" peer="$2" || rc=$?
+	insmod "${ulp[$1]}" device="$2" peer="$3" || rc=$?
 	((rc == 0)) || { dmesg | grep mkey_ulp | tail -n 3; return "$rc"; }
-	rmmod mkey_ulp_c
+}
+# Whether what it made was freed as well is for the log to tell.
+ulp_run() {
+	ulp_load "$@" && rmmod "mkey_ulp_$1" &&
+		! dmesg | grep -E 'mkey_ulp[_a-z]*: .*(cannot be|still in use)'
+}
+refused() { ! ulp_run "$@" && [[ ! -d /sys/module/mkey_ulp_$1 ]]; }
+
+# Rust has no parameters that are strings: the number of a device
+number_of() { rdma dev show "$1" | sed -n 's/^\([0-9]*\):.*/\1/p'; }
+number=("$(number_of "${dev[0]}")" "$(number_of "${dev[1]}")")
+
+# A third device, which is nobody's peer.
+third_up() {
+	in_ns 0 ip link add mkeyulp type dummy &&
+		in_ns 0 ip addr add 10.9.0.1/24 dev mkeyulp &&
+		in_ns 0 ip link set mkeyulp up &&
+		in_ns 0 rdma link add rxe_ulp type rxe netdev mkeyulp
+}
+third_down() { in_ns 0 rdma link delete rxe_ulp && in_ns 0 ip link delete mkeyulp; }
+
+device_goes() {
+	local rc=0
+	ulp_load rust "${number[@]}" || return
+	third_up && third_down || rc=$?
+	rmmod mkey_ulp_rust && ((rc == 0))
 }
 
-no_device() { ! ulp_run "${dev[0]}" nosuchdevice; }
+# Nothing that is sent arrives, so the user is there for some time: deleting the
+# device has to wait for it. Otherwise rxe and ib_core warn of what is left.
+device_is_held() {
+	local warnings n user rc=0 i
+	warnings=$(dmesg | grep -c WARNING:)
+	third_up || return
+	n=$(number_of rxe_ulp)
+	insmod "${ulp[rust]}" device="$n" peer="$n" & user=$!
+	for ((i = 0; i < 300; i++)); do
+		rdma resource show qp link rxe_ulp/1 | grep -q mkey_ulp_rust && break
+		sleep 0.1
+	done
+	((i < 300)) || { echo "it has no queue pair"; rc=1; }
+	third_down || rc=$?
+	! wait "$user" || { rmmod mkey_ulp_rust; echo "it loaded"; rc=1; }
+	(($(dmesg | grep -c WARNING:) == warnings)) || { echo "warnings in the log"; rc=1; }
+	return "$rc"
+}
 
-plan 4
-check "a kernel user of device memory and keys" ulp_run "${dev[0]}" "${dev[1]}"
-check "the other way" ulp_run "${dev[1]}" "${dev[0]}"
-check "again" ulp_run "${dev[0]}" "${dev[1]}"
-check "without a device it is refused" no_device
+plan 10
+check "in C" ulp_run c "${dev[0]}" "${dev[1]}"
+check "in C, the other way" ulp_run c "${dev[1]}" "${dev[0]}"
+check "in C, again" ulp_run c "${dev[0]}" "${dev[1]}"
+check "in C, without a device it is refused" refused c "${dev[0]}" nosuchdevice
+check "in Rust" ulp_run rust "${number[0]}" "${number[1]}"
+check "in Rust, the other way" ulp_run rust "${number[1]}" "${number[0]}"
+check "in Rust, again" ulp_run rust "${number[0]}" "${number[1]}"
+check "in Rust, without a device it is refused" refused rust "${number[0]}" 4000000
+check "in Rust, while another device comes and goes" device_goes
+check "in Rust, a device is not deleted while it is used" device_is_held
 finish
