@@ -235,4 +235,32 @@ TEST_F(alloc, quota)
 	ASSERT_EQ(0, ibv_free_dm(more));
 }
 
+/* RAM has one limit, wherever it is; other memory has its own */
+TEST_F(alloc, shared_limit)
+{
+	uint64_t most = self->dev.caps.max_dm_size;
+	bool ram = variant->bit & (IBMKEY_DM_HOST | IBMKEY_DM_NODE);
+	struct ibv_dm *rest, *dm;
+	size_t n;
+
+	/* the default is RAM of the host; one buffer can be as large as this */
+	if (most > 1ull << 28)
+		SKIP(return, "too much device memory to take all of it");
+	n = (most - self->before.used - (1 << 20)) & -4096ul;
+	rest = dm_alloc(&self->dev, n, 0, IBMKEY_DM_HOST);
+	ASSERT_NE(NULL, rest);
+	dm = dm_alloc(&self->dev, 3 << 20, 0, variant->bit);
+	if (ram) {
+		EXPECT_EQ(NULL, dm);
+		EXPECT_EQ(ENOMEM, errno);
+	} else {
+		ASSERT_NE(NULL, dm);
+		ASSERT_EQ(0, ibv_free_dm(dm));
+	}
+	ASSERT_EQ(0, ibv_free_dm(rest));
+	dm = dm_alloc(&self->dev, 3 << 20, 0, variant->bit);
+	ASSERT_NE(NULL, dm);
+	ASSERT_EQ(0, ibv_free_dm(dm));
+}
+
 TEST_HARNESS_MAIN

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Not a test: takes device memory of RAM until there is none for it any more.
- * Succeeds if that was an error like any other, and before the device had none.
+ * Not a test: takes device memory until there is none for it any more, of the
+ * class that enum ibmkey_dm_class has as the number given. Succeeds if that was
+ * an error like any other, and before the device had none.
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "mkey_test.h"
 
 #define MEGABYTE (1 << 20)
 
-int main(void)
+int main(int argc, char **argv)
 {
+	uint32_t class = argc > 1 ? atoi(argv[1]) : IBMKEY_DM_HOST;
 	struct ibv_alloc_dm_attr attr = { .length = MEGABYTE };
 	unsigned int n = 0, limit;
 	struct mkt_dev dev;
@@ -19,7 +22,7 @@ int main(void)
 	if (mkt_dev_open(&dev, 0))
 		return 1;
 	limit = dev.caps.max_dm_size / MEGABYTE;
-	while (n < limit && ibmkey_alloc_dm(dev.ctx, &attr, IBMKEY_DM_HOST))
+	while (n < limit && ibmkey_alloc_dm(dev.ctx, &attr, class))
 		n++;
 	if (n < limit && errno == ENOMEM)
 		return 0;

@@ -52,6 +52,10 @@ absent_class() {
 		! program dm_verbs -t zeroed && program dm_class -v host
 }
 
+# Memory of a node is of that node and no other, also when it has no more: 128 MiB,
+# and nothing of what the machine has elsewhere.
+node_only() { with host,node=1 max_dm_size=1073741824 && "$here/dm_exhaust" 2; }
+
 group=/sys/fs/cgroup/mkey_test
 control_group() {
 	local before after
@@ -67,11 +71,12 @@ control_group() {
 	rmdir "$group"
 }
 
-plan 6
+plan 7
 check "the quota of a process" quota
 check "a dm_class that cannot be read" refused
 check "the default class" default_class
 check "classes that are not there" absent_class
+check "the memory of a node" node_only
 rm -f /run/modprobe.d/ib_mkey_test.conf
 check "the module as before" again
 mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup
