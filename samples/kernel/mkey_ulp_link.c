@@ -69,6 +69,27 @@ static int ulp_modify(struct ib_qp *qp, u32 dest, union ib_gid *gid, int index)
 				       IB_QP_MAX_QP_RD_ATOMIC);
 }
 
+/*
+ * A queue pair that completed a request with an error goes on to the error state
+ * after the completion is seen: that may come between here and the reset.
+ */
+static int ulp_reset(struct ib_qp *qp)
+{
+	struct ib_qp_attr reset = { .qp_state = IB_QPS_RESET }, now;
+	struct ib_qp_init_attr init;
+	int i, ret;
+
+	for (i = 0; i < 3; i++) {
+		ret = ib_modify_qp(qp, &reset, IB_QP_STATE);
+		if (!ret)
+			ret = ib_query_qp(qp, &now, IB_QP_STATE, &init);
+		if (ret || now.qp_state == IB_QPS_RESET)
+			return ret;
+	}
+
+	return -EBUSY;
+}
+
 /**
  * ulp_link_connect() - connect the queue pairs, again after an error
  * @link: an open link
@@ -77,7 +98,6 @@ static int ulp_modify(struct ib_qp *qp, u32 dest, union ib_gid *gid, int index)
  */
 int ulp_link_connect(struct ulp_link *link)
 {
-	struct ib_qp_attr reset = { .qp_state = IB_QPS_RESET };
 	int i, ret, index[2];
 	union ib_gid gid[2];
 
@@ -85,7 +105,7 @@ int ulp_link_connect(struct ulp_link *link)
 		index[i] = ulp_gid(link->side[i].device, &gid[i]);
 		if (index[i] < 0)
 			return index[i];
-		ret = ib_modify_qp(link->side[i].qp, &reset, IB_QP_STATE);
+		ret = ulp_reset(link->side[i].qp);
 		if (ret)
 			return ret;
 	}
