@@ -8,8 +8,8 @@
 use core::borrow::Borrow;
 use kernel::{prelude::*, sync::Arc};
 use ulp::{
-    Access, Block, Bound, Cq, DeviceMemory, Devices, DmRegion, HeldDevice, HostBuffer, Local, Mkey,
-    Pd, Qp, Range, Refused, Remote, Right, Status, Unbound, Work,
+    Access, Block, Bound, Class, Cq, DeviceMemory, Devices, DmRegion, HeldDevice, HostBuffer,
+    Local, Mkey, Pd, Qp, Range, Refused, Remote, Right, Status, Unbound, Work,
 };
 
 #[path = "../../rust/bindings/mod.rs"]
@@ -205,8 +205,10 @@ fn refused(bind: Result<Mkey<Bound>, Refused>, error: Error) -> Result<Mkey<Unbo
 
 /// What is refused, with which error. A refused bind gives the key back.
 fn refusals(here: &Side, there: &Side, memory: &Arc<DeviceMemory>) -> Result<Mkey<Unbound>> {
-    let no_bytes = DeviceMemory::new(&there.device, 0, 0);
+    let no_bytes = DeviceMemory::new(&there.device, 0, 0, Class::Default);
     expect!(no_bytes.err() == Some(EINVAL));
+    let not_offered = DeviceMemory::new(&there.device, DM_LEN, 0, Class::Node(Some(999)));
+    expect!(not_offered.is_err_and(|err| err.to_errno() == -(bindings::EOPNOTSUPP as i32)));
     expect!(memory.write(DM_LEN, &[0]) == Err(EINVAL));
     let outside = DmRegion::new(&there.pd, memory, 1, DM_LEN, all_access());
     expect!(outside.err() == Some(EINVAL));
@@ -278,7 +280,7 @@ fn run(here: HeldDevice, there: HeldDevice) -> Result {
     Qp::connect(&mut here.qp, &mut there.qp)?;
 
     let host = HostBuffer::new(&here.device, HOST_LEN)?;
-    let memory = DeviceMemory::new(&there.device, DM_LEN, 3)?;
+    let memory = DeviceMemory::new(&there.device, DM_LEN, 3, Class::Default)?;
     let region = DmRegion::new(&there.pd, &memory, 0, DM_LEN, all_access())?;
     counter(&mut here, &host, &memory, &region)?;
     column(&mut here, &there)?;
@@ -286,7 +288,7 @@ fn run(here: HeldDevice, there: HeldDevice) -> Result {
     let key = refusals(&here, &there, &memory)?;
     composite(&mut here, &mut there, key, memory, region)?;
     // Connected again, and with device memory that is not the one that was freed.
-    let memory = DeviceMemory::new(&there.device, DM_LEN, 3)?;
+    let memory = DeviceMemory::new(&there.device, DM_LEN, 3, Class::Host)?;
     let region = DmRegion::new(&there.pd, &memory, 0, DM_LEN, all_access())?;
     counter(&mut here, &host, &memory, &region)
 }

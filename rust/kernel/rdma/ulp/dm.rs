@@ -12,6 +12,35 @@ use kernel::{
     sync::Arc,
 };
 
+/// Where device memory is to be; a device offers what its administrator lets it.
+#[derive(Clone, Copy)]
+pub(crate) enum Class {
+    /// What the device gives where nothing is asked for.
+    Default,
+    /// RAM, near the device.
+    Host,
+    /// The first of a kind that the device offers, or this one: RAM of a NUMA node.
+    Node(Option<u16>),
+    /// Memory of a PCI device, the first that the device offers.
+    P2p,
+    /// As for [`Self::Node`]: the DAX device `/dev/pmemN`.
+    Pmem(Option<u16>),
+}
+
+impl Class {
+    /// Returns what `include/uapi/rdma/ib_mkey_ioctl.h` has for it.
+    fn into_raw(self) -> u32 {
+        let which = |which: Option<u16>| which.map_or(0, |which| (u32::from(which) + 1) << 8);
+        match self {
+            Self::Default => 0,
+            Self::Host => bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_HOST,
+            Self::Node(n) => bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_NODE | which(n),
+            Self::P2p => bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_P2P,
+            Self::Pmem(n) => bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_PMEM | which(n),
+        }
+    }
+}
+
 /// Device memory, freed on drop.
 ///
 /// # Invariants
@@ -28,17 +57,24 @@ unsafe impl Send for DeviceMemory {}
 unsafe impl Sync for DeviceMemory {}
 
 impl DeviceMemory {
-    /// Allocates `len` bytes, aligned to `1 << log_align`. They are zero.
+    /// Allocates `len` bytes of `class`, at a physical address that is a multiple of
+    /// `1 << log_align`. They are zero.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for no bytes or above 32 bits, `ENOMEM` also beyond the device's quota,
-    /// `EOPNOTSUPP` where ib_mkey does not extend the device.
-    pub(crate) fn new(device: &HeldDevice, len: u64, log_align: u32) -> Result<Arc<Self>> {
+    /// `EINVAL` for no bytes or above 32 bits, `ENOMEM` also beyond a quota, `EOPNOTSUPP` where
+    /// ib_mkey does not extend the device or the device does not offer the class.
+    pub(crate) fn new(
+        device: &HeldDevice,
+        len: u64,
+        log_align: u32,
+        class: Class,
+    ) -> Result<Arc<Self>> {
         // SAFETY: All-zero is a valid `ib_dm_alloc_attr`: integers.
         let mut attr: bindings::ib_dm_alloc_attr = unsafe { MaybeUninit::zeroed().assume_init() };
         attr.length = len;
         attr.alignment = log_align;
+        attr.flags = class.into_raw();
         // SAFETY: The device is registered.
         let raw = from_err_ptr(unsafe { bindings::ib_alloc_dm(device.as_raw(), &attr) })?;
         // INVARIANT: As just allocated.

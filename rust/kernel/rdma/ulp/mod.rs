@@ -37,7 +37,7 @@ mod qp;
 
 pub(crate) use device::Device;
 pub(crate) use devices::{Devices, HeldDevice};
-pub(crate) use dm::{DeviceMemory, DmRegion};
+pub(crate) use dm::{Class, DeviceMemory, DmRegion};
 pub(crate) use host::HostBuffer;
 pub(crate) use mkey::{Block, Bound, Mkey, Range, Refused, Unbound};
 pub(crate) use mr::{Access, Right};

@@ -308,8 +308,24 @@ impl Qp {
         to_result(unsafe { bindings::ib_modify_qp(self.raw.as_ptr(), &mut attr, mask as c_int) })
     }
 
+    /// Resets it. A queue pair that completed a request with an error goes on to the error state
+    /// after the completion is seen, which may overtake a reset.
     fn reset(&mut self) -> Result {
-        self.modify(bindings::ib_qp_state_IB_QPS_RESET, 0, |_| ())
+        for _ in 0..3 {
+            self.modify(bindings::ib_qp_state_IB_QPS_RESET, 0, |_| ())?;
+            // SAFETY: All-zero are valid values: null pointers, absent callbacks and integers.
+            let (mut now, mut init): (bindings::ib_qp_attr, bindings::ib_qp_init_attr) =
+                unsafe { MaybeUninit::zeroed().assume_init() };
+            let mask = bindings::ib_qp_attr_mask_IB_QP_STATE as c_int;
+            // SAFETY: The queue pair is valid, and what is filled in is.
+            to_result(unsafe {
+                bindings::ib_query_qp(self.raw.as_ptr(), &mut now, mask, &mut init)
+            })?;
+            if now.qp_state == bindings::ib_qp_state_IB_QPS_RESET {
+                return Ok(());
+            }
+        }
+        Err(EBUSY)
     }
 
     fn connect_to(&mut self, gid_index: u8, mut peer: Address) -> Result {
