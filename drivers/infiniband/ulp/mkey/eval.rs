@@ -34,13 +34,6 @@ impl Bound {
         Ok(leaf)
     }
 
-    /// Are `len` bytes from `offset` on within the region?
-    #[inline]
-    pub(crate) fn contains(&self, offset: u64, len: u64) -> bool {
-        let length = self.layout.length();
-        len <= length && offset <= length - len
-    }
-
     /// Copies between the region, from `offset` on, and all of `window`.
     ///
     /// # Errors

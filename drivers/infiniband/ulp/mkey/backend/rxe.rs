@@ -126,6 +126,21 @@ impl Rxe {
         unsafe { bindings::ib_mkey_rxe_set_state(private(mr).as_ptr(), state) };
     }
 
+    /// Returns the length of a region of ours; [`None`] while no access is allowed.
+    ///
+    /// # Safety
+    ///
+    /// `mr` must be a region of an rxe device, valid during the call.
+    #[inline]
+    unsafe fn published(mr: *mut rxe_mr) -> Option<u64> {
+        // SAFETY: By the safety requirement. The length is read as a whole; the state before it.
+        let (state, length) = unsafe {
+            let state = bindings::ib_mkey_rxe_state(mr);
+            (state, (&raw const (*mr).ibmr.length).read_volatile())
+        };
+        (state == rxe_mr_state_RXE_MR_STATE_VALID).then_some(length)
+    }
+
     /// Does a fresh region look as the headers that this module was built with say?
     fn layout_matches(mr: &Mr, pages: u32) -> bool {
         let private = private(mr).as_ptr();

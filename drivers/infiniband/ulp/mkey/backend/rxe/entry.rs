@@ -15,7 +15,7 @@ use super::bindings::{
     rxe_mr_copy_dir,
     rxe_mr_copy_dir_RXE_TO_MR_OBJ, //
 };
-use super::Base;
+use super::{Base, Rxe};
 use crate::{
     backend::{Direction, Window},
     bindings,
@@ -54,14 +54,18 @@ unsafe fn with_bound<T>(mr: *mut rxe_mr, access: impl FnOnce(&Bound) -> Result<T
     access(bound.ok_or(EINVAL)?)
 }
 
-// In place of `mr_check_range()`.
+// In place of `mr_check_range()`: by what was published last. What is bound is looked at when bytes
+// are copied, and checks the range again.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_check_range(mr: *mut rxe_mr, iova: u64, length: usize) -> c_int {
-    from_result(|| {
-        // SAFETY: rxe calls with a region that it holds a reference to.
-        let inside = unsafe { with_bound(mr, |bound| Ok(bound.contains(iova, length as u64))) }?;
-        inside.then_some(0).ok_or(EINVAL)
-    })
+    // SAFETY: rxe calls with a region that it holds a reference to.
+    let whole = unsafe { Rxe::published(mr) };
+    let inside = |whole: u64| length as u64 <= whole && iova <= whole - length as u64;
+    if whole.is_some_and(inside) {
+        0
+    } else {
+        EINVAL.to_errno()
+    }
 }
 
 // In place of `rxe_mr_copy()`.
