@@ -100,8 +100,7 @@ void mkt_command_build(struct mkt_commands *c, struct mkt_ioctl *cmd,
 		break;
 	default:
 		mkt_raw_dm_copy(cmd, c->arena.mem[1].dm->handle,
-				IB_UVERBS_MKEY_DM_COPY_FROM, 10, c->bytes,
-				sizeof(c->bytes));
+				IB_UVERBS_MKEY_DM_COPY_FROM, 10, c->bytes, 64);
 	}
 }
 

@@ -22,7 +22,8 @@ struct mkt_commands {
 	struct ib_uverbs_mkey_block block[2];
 	struct ib_uverbs_mkey_info info;
 	uint32_t lkey, rkey;
-	uint8_t bytes[64];
+	/* 64 are copied; a length that is wrong may be all of the memory */
+	uint8_t bytes[4096];
 	int32_t exported;
 	int first_fd;			/* what is open from here on came of a command */
 	/* a page that is not there; the one before it is */
