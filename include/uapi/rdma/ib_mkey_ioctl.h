@@ -294,7 +294,7 @@ enum ib_uverbs_mkey_dm_class {
  * @flags: bits of enum ib_uverbs_mkey_cap_flags
  * @max_entries: entries or blocks of one key
  * @max_dims: dimensions of an interleaved layout
- * @max_depth: levels of keys over keys; 1: a key's leaves are not keys
+ * @max_depth: levels of keys over keys, the outermost counted
  * @dm_classes: bits of enum ib_uverbs_mkey_dm_class
  */
 struct ib_uverbs_mkey_caps {

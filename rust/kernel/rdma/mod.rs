@@ -46,3 +46,8 @@ pub(crate) use same_types;
 pub(crate) fn eopnotsupp() -> kernel::error::Error {
     kernel::error::Error::from_errno(-(crate::bindings::EOPNOTSUPP as i32))
 }
+
+/// `ELOOP`, which the `kernel` crate has no constant for.
+pub(crate) fn eloop() -> kernel::error::Error {
+    kernel::error::Error::from_errno(-(crate::bindings::ELOOP as i32))
+}

@@ -20,7 +20,8 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{ordering, Atomic},
-        Arc, //
+        Arc,
+        ArcBorrow, //
     },
     types::{NotThreadSafe, Opaque},
 };
@@ -176,14 +177,15 @@ impl<T: Send + Sync> PinnedDrop for Table<T> {
     }
 }
 
-/// An optional owned value, replaced as a whole.
+/// An optional shared value, replaced as a whole.
 ///
 /// # Invariants
 ///
-/// `value` is null or came from [`KBox::into_raw`].
+/// `value` is null or came from [`Arc::into_raw`], and is dropped only a grace period after it was
+/// taken out.
 pub(crate) struct Cell<T: Send + Sync> {
     value: Atomic<*const c_void>,
-    _owns: PhantomData<KBox<T>>,
+    _owns: PhantomData<Arc<T>>,
 }
 
 impl<T: Send + Sync> Cell<T> {
@@ -197,23 +199,20 @@ impl<T: Send + Sync> Cell<T> {
 
     /// Returns the value, for as long as the critical section lasts.
     #[inline]
-    pub(crate) fn get<'a>(&'a self, _guard: &'a Guard) -> Option<&'a T> {
-        // SAFETY: By the type invariant, and `replace()` drops only after a grace period.
-        unsafe { self.value.load(ordering::Acquire).cast::<T>().as_ref() }
+    pub(crate) fn get<'a>(&'a self, _guard: &'a Guard) -> Option<ArcBorrow<'a, T>> {
+        let value = self.value.load(ordering::Acquire).cast::<T>();
+        // SAFETY: By the type invariant.
+        (!value.is_null()).then(|| unsafe { ArcBorrow::from_raw(value) })
     }
 
-    /// Puts `new` in place, waits for the readers of what was there, and returns it. Sleeps.
-    pub(crate) fn replace(&self, new: Option<KBox<T>>) -> Option<KBox<T>> {
-        let new = new.map_or(ptr::null_mut(), KBox::into_raw);
-        let old = self
-            .value
-            .xchg(new.cast_const().cast::<c_void>(), ordering::Full);
-        if old.is_null() {
-            return None;
-        }
-        synchronize();
-        // SAFETY: By the type invariant; readers that found it have gone.
-        Some(unsafe { KBox::from_raw(old.cast_mut().cast::<T>()) })
+    /// Puts `new` in place; does not wait for the readers of what was there.
+    pub(crate) fn swap(&self, new: Option<Arc<T>>) -> Retired<T> {
+        let new = new.map_or(ptr::null(), Arc::into_raw);
+        let old = self.value.xchg(new.cast::<c_void>(), ordering::Full);
+        Retired((!old.is_null()).then(|| {
+            // SAFETY: By the type invariant; `Retired` waits before it gives it away.
+            unsafe { Arc::from_raw(old.cast::<T>()) }
+        }))
     }
 }
 
@@ -222,7 +221,29 @@ impl<T: Send + Sync> Drop for Cell<T> {
         let value = self.value.load(ordering::Relaxed);
         if !value.is_null() {
             // SAFETY: By the type invariant; `&mut self` shows that there is no reader.
-            drop(unsafe { KBox::from_raw(value.cast_mut().cast::<T>()) });
+            drop(unsafe { Arc::from_raw(value.cast::<T>()) });
+        }
+    }
+}
+
+/// What was taken out of a [`Cell`], while there may be readers of it.
+pub(crate) struct Retired<T: Send + Sync>(Option<Arc<T>>);
+
+impl<T: Send + Sync> Retired<T> {
+    /// Waits for the readers. Sleeps.
+    pub(crate) fn wait(mut self) -> Option<Arc<T>> {
+        let value = self.0.take();
+        if value.is_some() {
+            synchronize();
+        }
+        value
+    }
+}
+
+impl<T: Send + Sync> Drop for Retired<T> {
+    fn drop(&mut self) {
+        if self.0.is_some() {
+            synchronize();
         }
     }
 }

@@ -22,21 +22,19 @@ pub(crate) type Hw = rxe::Rxe;
 
 /// What an lkey names.
 pub(crate) enum Named<B> {
-    /// A region of the driver's own, over memory that stays where it is.
+    /// A region of the driver's own.
     Memory {
         /// The region.
         base: B,
         /// Its first address.
         start: u64,
-        /// Its length in bytes.
+        /// Its length in bytes; 0 for one that is not registered now.
         len: u64,
         /// Its rights now.
         access: Access,
     },
     /// A region of ours, with the pointer that tells it from its successor at the same index.
     Ours(*const Mr),
-    /// A region whose pages come on demand.
-    OnDemand,
     /// A region that a layout cannot end in.
     Unfit,
 }

@@ -8,10 +8,11 @@
 use crate::{
     backend::{rxe::selftest, Backend, Hw, Named},
     bindings,
+    bound::{Bound, KLayout, Leaf, Place, MAX_DEPTH},
     dm::{self, Buffer, DeviceMemory},
     key,
     layout::{Entry, List},
-    object::{Bound, KLayout, Kind, Leaf, Object},
+    object::{Kind, Object},
     pins::{Pin, Pins},
     rdma::{
         client::{Client, ClientOps, ModulePin},
@@ -213,9 +214,11 @@ impl DeviceOps for MkeyDevice {
                 start: 0,
                 len: dm.data.memory().len() as u64,
                 access: access | Right::LocalWrite,
-                base: dm.data.base,
-                delta: 0,
-                mutable: false,
+                place: Place::Memory {
+                    base: dm.data.base,
+                    delta: 0,
+                    mutable: false,
+                },
                 _pin: None,
             },
             GFP_KERNEL,
@@ -224,13 +227,17 @@ impl DeviceOps for MkeyDevice {
         let bound = Bound::new(layout, leaves, access, pd)?;
         let object = Object::new(mr, Kind::Dm)?;
         this.objects.insert(mr.index(), object.clone())?;
-        object.bind(&this.hw, mr, bound)
+        object.bind(&this, mr, bound)
     }
 
     fn dereg_mr(&self, mr: &Mr, stock: impl FnOnce() -> Result) -> Result {
         let index = mr.index();
         let object = self.object_of(mr);
         let state = self.pins.if_free(index, || self.hw.suspend(mr))?;
+        // rxe waits for them too, but not for as long as it takes.
+        if let Some(object) = &object {
+            object.wait_for_pages();
+        }
         if let Err(err) = stock() {
             self.hw.resume(mr, state);
             return Err(err);
@@ -260,7 +267,7 @@ impl DeviceOps for MkeyDevice {
         let mut held = KVVec::new();
         for lkey in lkeys {
             let find = || match self.hw.find(pd.device(), lkey, pd)? {
-                Named::OnDemand => Ok(()),
+                Named::Memory { base, .. } if base.is_on_demand() => Ok(()),
                 _ => Err(EINVAL),
             };
             let ((), pin) = self.pins.pin(lkey >> 8, find)?;
@@ -282,7 +289,7 @@ pub(crate) fn caps(device: &MkeyDevice) -> bindings::ib_mkey_caps {
         ),
         max_entries: key::MAX_ENTRIES,
         max_dims: crate::layout::MAX_DIMS as u32,
-        max_depth: 1,
+        max_depth: MAX_DEPTH as u32,
         dm_classes: device.memory.classes(),
     }
 }

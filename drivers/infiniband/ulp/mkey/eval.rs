@@ -2,35 +2,85 @@
 
 //! The evaluator: accesses to what is bound to a region, key and device memory alike.
 //!
-//! handler → region → layout → leaf → bytes. Runs on the data path, under SRCU: it takes no lock, allocates nothing and looks each leaf up once in a row of
-//! runs. A position is computed; what lies before it is never walked.
+//! handler → region → layout → leaf → bytes. Runs on the data path: it takes no lock unless pages
+//! come on demand, allocates nothing and looks each leaf up once in a row of runs. A position is
+//! computed; what lies before it is never walked.
 
 use crate::{
-    backend::{Direction, Window},
-    object::{Bound, Leaf},
-    rdma::{eopnotsupp, mr::Right},
+    backend::{Backend, Direction, Hw, Window},
+    bound::{Bound, Leaf, Place, MAX_DEPTH},
+    layout::Runs,
+    rdma::{eloop, eopnotsupp, mr::Right},
 };
+use core::{iter::Peekable, mem};
 use kernel::{ffi::c_int, prelude::*};
 
-impl Leaf {
-    /// Looks again at what may have changed since the bind.
-    #[inline]
-    fn allows(&self, pd: usize, write: bool) -> Result {
-        if self.mutable {
-            self.base.allows(pd, write)
-        } else {
-            Ok(())
+/// Where leaves end: a region of the driver's.
+type Base = <Hw as Backend>::Base;
+
+/// What is left of an access in one key of a nest.
+struct Level<'a> {
+    bound: &'a Bound,
+    runs: Peekable<Runs<'a>>,
+}
+
+impl<'a> Level<'a> {
+    fn new(bound: &'a Bound, offset: u64, len: u64) -> Result<Self> {
+        let runs = bound.layout.runs(offset, len)?.peekable();
+        Ok(Self { bound, runs })
+    }
+}
+
+/// The levels outside of the one at hand, outermost first.
+struct Outer<'a> {
+    levels: [Option<Level<'a>>; MAX_DEPTH - 1],
+    used: usize,
+}
+
+impl<'a> Outer<'a> {
+    const fn new() -> Self {
+        Self {
+            levels: [const { None }; MAX_DEPTH - 1],
+            used: 0,
         }
+    }
+
+    /// # Errors
+    ///
+    /// `ELOOP` if there is no room: no bind leaves that deep a nest.
+    fn push(&mut self, level: Level<'a>) -> Result {
+        *self.levels.get_mut(self.used).ok_or_else(eloop)? = Some(level);
+        self.used = self.used.saturating_add(1);
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Option<Level<'a>> {
+        self.used = self.used.checked_sub(1)?;
+        self.levels.get_mut(self.used)?.take()
     }
 }
 
 impl Bound {
-    fn leaf(&self, index: u32, write: bool) -> Result<&Leaf> {
+    /// Are reads, or writes, allowed at all?
+    fn allows(&self, write: bool) -> Result {
         if write && !self.access.contains(Right::LocalWrite) {
             return Err(EACCES);
         }
+        Ok(())
+    }
+
+    /// Returns a leaf, if it still allows what it did when it was bound.
+    #[inline]
+    fn leaf(&self, index: u32, write: bool) -> Result<&Leaf> {
         let leaf = self.leaves.get(index as usize).ok_or(EFAULT)?;
-        leaf.allows(self.pd, write)?;
+        if let Place::Memory {
+            base,
+            mutable: true,
+            ..
+        } = &leaf.place
+        {
+            base.allows(self.pd, leaf.lkey, leaf.start, write)?;
+        }
         Ok(leaf)
     }
 
@@ -38,28 +88,55 @@ impl Bound {
     ///
     /// # Errors
     ///
-    /// `EINVAL` out of range, `EACCES` if rights are missing. What came before a leaf that fails
-    /// is copied, as with several SGEs.
+    /// `EINVAL` out of range, `EACCES` if rights are missing, those of faulting pages in. What came
+    /// before a leaf that fails is copied, as with several SGEs.
     pub(crate) fn copy(&self, offset: u64, mut window: Window<'_>) -> Result {
         let write = window.direction() == Direction::ToMemory;
-        let mut runs = self.layout.runs(offset, window.left() as u64)?.peekable();
-        while let Some(run) = runs.next() {
-            let leaf = self.leaf(run.leaf, write)?;
-            let mut pages = leaf.base.pages();
-            pages.copy(run.addr.wrapping_add(leaf.delta), run.len, &mut window)?;
-            // The row of runs in the same leaf.
-            while let Some(next) = runs.next_if(|next| next.leaf == run.leaf) {
-                pages.copy(next.addr.wrapping_add(leaf.delta), next.len, &mut window)?;
+        self.allows(write)?;
+        let mut outer = Outer::new();
+        let mut level = Level::new(self, offset, window.left() as u64)?;
+        loop {
+            let Some(run) = level.runs.next() else {
+                let Some(outer) = outer.pop() else {
+                    return Ok(());
+                };
+                level = outer;
+                continue;
+            };
+            let leaf = level.bound.leaf(run.leaf, write)?;
+            match &leaf.place {
+                Place::Memory { base, delta, .. } => {
+                    let mut pages = base.pages();
+                    pages.copy(run.addr.wrapping_add(*delta), run.len, &mut window)?;
+                    // The row of runs in the same leaf.
+                    while let Some(next) = level.runs.next_if(|next| next.leaf == run.leaf) {
+                        pages.copy(next.addr.wrapping_add(*delta), next.len, &mut window)?;
+                    }
+                }
+                Place::Key(inner) => {
+                    let inner = Level::new(inner, run.addr, run.len)?;
+                    outer.push(mem::replace(&mut level, inner))?;
+                }
             }
         }
-        Ok(())
     }
 
     /// Finds the one place of an access that cannot be split.
-    fn resolve(&self, offset: u64, len: u64) -> Result<(&Leaf, u64)> {
-        let run = self.layout.resolve(offset, len)?;
-        let leaf = self.leaf(run.leaf, true)?;
-        Ok((leaf, run.addr.wrapping_add(leaf.delta)))
+    fn resolve(&self, offset: u64, len: u64) -> Result<(&Base, u64)> {
+        self.allows(true)?;
+        let mut bound = self;
+        let mut run = self.layout.resolve(offset, len)?;
+        loop {
+            match &bound.leaf(run.leaf, true)?.place {
+                Place::Memory { base, delta, .. } => {
+                    return Ok((base, run.addr.wrapping_add(*delta)));
+                }
+                Place::Key(inner) => {
+                    run = inner.layout.resolve(run.addr, len)?;
+                    bound = inner;
+                }
+            }
+        }
     }
 
     /// Does an atomic operation on the eight bytes at `offset`, which must be in one block.
@@ -78,17 +155,16 @@ impl Bound {
         swap_add: u64,
         original: &mut u64,
     ) -> Result<c_int> {
-        let (leaf, iova) = self.resolve(offset, 8)?;
-        Ok(leaf
-            .base
-            .atomic_op(iova, opcode, compare, swap_add, original))
+        let (base, iova) = self.resolve(offset, 8)?;
+        Ok(base.atomic_op(iova, opcode, compare, swap_add, original))
     }
 
     /// Writes eight bytes at `offset` at once. As for [`Self::atomic_op`].
     pub(crate) fn atomic_write(&self, offset: u64, value: u64) -> Result<c_int> {
-        let (leaf, iova) = self.resolve(offset, 8)?;
-        Ok(leaf.base.atomic_write(iova, value))
+        let (base, iova) = self.resolve(offset, 8)?;
+        Ok(base.atomic_write(iova, value))
     }
+
     /// Makes `len` bytes from `offset` on persistent. Only regions of persistent memory have the
     /// right to that.
     ///
@@ -100,9 +176,10 @@ impl Bound {
             return Err(eopnotsupp());
         }
         for run in self.layout.runs(offset, len)? {
-            let leaf = self.leaf(run.leaf, false)?;
-            leaf.base
-                .flush(run.addr.wrapping_add(leaf.delta), run.len)?;
+            let Place::Memory { base, delta, .. } = &self.leaf(run.leaf, false)?.place else {
+                return Err(eopnotsupp());
+            };
+            base.flush(run.addr.wrapping_add(*delta), run.len)?;
         }
         Ok(())
     }

@@ -7,7 +7,9 @@
 //! | `device.rs` | an extended device |
 //! | `dm.rs`, `dm/` | device memory |
 //! | `key.rs` | keys: from a description to something bound |
-//! | `object.rs` | regions of ours, and what is bound to them |
+//! | `object.rs` | regions of ours |
+//! | `bound.rs` | what is bound to them: a layout over leaves |
+//! | `nest.rs` | keys over keys |
 //! | `pins.rs` | which regions are referred to |
 //! | `eval.rs` | the evaluator: accesses become runs of bytes |
 //! | `errors.rs` | the table of errors |
@@ -21,6 +23,7 @@ use kernel::{prelude::*, sync::SetOnce};
 mod backend;
 #[path = "../../../../rust/bindings/mod.rs"]
 mod bindings;
+mod bound;
 mod device;
 mod dm;
 mod errors;
@@ -29,6 +32,7 @@ mod kapi;
 mod key;
 #[path = "../../../../rust/layout/src/lib.rs"]
 mod layout;
+mod nest;
 mod object;
 mod pins;
 #[path = "../../../../rust/kernel/rdma/mod.rs"]

@@ -7,10 +7,12 @@
 
 use crate::{
     backend::{Backend, Named},
+    bound::{Bound, KLayout, Leaf, Place, MAX_DEPTH},
     device::MkeyDevice,
     layout::{Block, Entry, Interleaved, List, MAX_DIMS},
-    object::{Bound, KLayout, Kind, Leaf, Object},
-    rdma::{eopnotsupp, mr::Right, table, Access, Device, Mr, OwnedMr, Pd},
+    nest,
+    object::{Kind, Object},
+    rdma::{eloop, eopnotsupp, mr::Right, table, Access, Device, Mr, OwnedMr, Pd},
 };
 use core::mem;
 use kernel::{prelude::*, rbtree::RBTree, sync::Arc};
@@ -99,9 +101,9 @@ impl<'a> Key<'a> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` while a memory window is bound to it.
+    /// `EBUSY` while a memory window or a bound key refers to it.
     pub(crate) fn unbind(&self) -> Result {
-        self.object.unbind(&self.device.hw, self.mr)
+        self.object.unbind(self.device, self.mr)
     }
 
     /// Returns the region that the key is.
@@ -118,7 +120,7 @@ impl<'a> Key<'a> {
     /// anybody.
     pub(crate) fn inspect<T>(&self, look: impl FnOnce(Option<&Bound>) -> T) -> T {
         let guard = table::read();
-        look(self.object.bound.get(&guard))
+        look(self.object.bound.get(&guard).as_deref())
     }
 }
 
@@ -155,12 +157,16 @@ impl Description<'_> {
     /// # Errors
     ///
     /// `ENOENT`, `EINVAL` for a region of another protection domain, `EOPNOTSUPP` for one that
-    /// cannot be a leaf, `ENOMEM`.
+    /// cannot be a leaf, `ERANGE` for one that has no bytes now, `ELOOP` for the key itself, or for
+    /// one that is [`MAX_DEPTH`] levels deep, `ENOMEM`.
     fn leaf(&mut self, lkey: u32) -> Result<u32> {
         if let Some(index) = self.by_lkey.get(&lkey) {
             return Ok(*index);
         }
         let index = u32::try_from(self.leaves.len())?;
+        if lkey == self.key.mr.lkey() {
+            return Err(eloop());
+        }
         let leaf = self
             .key
             .device
@@ -199,8 +205,9 @@ impl Description<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`crate::layout::Error`], `ERANGE` and `EACCES` as [`Bound::new`] has them, and
-    /// `EBUSY` while a memory window is bound to the key.
+    /// Those of [`crate::layout::Error`], `ERANGE` and `EACCES` as [`Bound::new`] has them,
+    /// `ELOOP` if the key would refer to itself, and `EBUSY` while a memory window or another
+    /// bound key refers to it.
     pub(crate) fn bind_list(mut self) -> Result {
         let entries = mem::take(&mut self.entries);
         self.bind(KLayout::List(List::new(entries)?))
@@ -216,16 +223,27 @@ impl Description<'_> {
     fn bind(self, layout: KLayout) -> Result {
         let key = self.key;
         let bound = Bound::new(layout, self.leaves, self.access, key.pd)?;
-        key.object.bind(&key.device.hw, key.mr, bound)
+        key.object
+            .bind(key.device, key.mr, bound.clone())
+            .map_err(|err| {
+                // A key that another refers to may be the end of a circle.
+                if err == EBUSY && nest::reaches(&bound, key.mr.lkey()) {
+                    eloop()
+                } else {
+                    err
+                }
+            })
     }
 }
 
 impl MkeyDevice {
-    /// Looks up what `lkey` names and keeps it from being deregistered.
+    /// Looks up what `lkey` names and keeps it from being deregistered, and from being bound to
+    /// something else.
     fn pin_leaf(&self, ibdev: &Device, lkey: u32, pd: &Pd) -> Result<Leaf> {
         let index = lkey >> 8;
         let (leaf, pin) = self.pins.pin(index, || {
             Ok(match self.hw.find(ibdev, lkey, pd)? {
+                Named::Memory { len: 0, .. } => return Err(ERANGE),
                 Named::Memory {
                     base,
                     start,
@@ -236,13 +254,15 @@ impl MkeyDevice {
                     start,
                     len,
                     access,
-                    base,
-                    delta: 0,
-                    mutable: true,
+                    place: Place::Memory {
+                        base,
+                        delta: 0,
+                        mutable: true,
+                    },
                     _pin: None,
                 },
-                Named::Ours(mr) => self.dm_leaf(index, lkey, mr)?,
-                Named::OnDemand | Named::Unfit => return Err(eopnotsupp()),
+                Named::Ours(mr) => self.own_leaf(index, lkey, mr)?,
+                Named::Unfit => return Err(eopnotsupp()),
             })
         })?;
         Ok(Leaf {
@@ -251,28 +271,44 @@ impl MkeyDevice {
         })
     }
 
-    /// Makes a leaf of a region over device memory: it ends where that region's own leaf does.
-    fn dm_leaf(&self, index: u32, lkey: u32, mr: *const Mr) -> Result<Leaf> {
+    /// Makes a leaf of a region of ours.
+    fn own_leaf(&self, index: u32, lkey: u32, mr: *const Mr) -> Result<Leaf> {
         let guard = table::read();
         let object = self
             .objects
             .get(index, &guard)
             .filter(|object| object.is(mr));
         let object = object.ok_or(ENOENT)?;
-        let Kind::Dm = object.kind else {
-            return Err(eopnotsupp());
+        let (len, access, place) = match object.kind {
+            Kind::Key { .. } => {
+                let bound: Arc<Bound> = object.bound.get(&guard).ok_or(ERANGE)?.into();
+                if bound.depth >= MAX_DEPTH {
+                    return Err(eloop());
+                }
+                (bound.layout.length(), bound.access, Place::Key(bound))
+            }
+            // It ends where that region's own leaf does.
+            Kind::Dm => {
+                let bound = object.bound.get(&guard).ok_or(ENOENT)?;
+                let run = bound.layout.resolve(0, bound.layout.length())?;
+                let inner = bound.leaves.first().ok_or(ENOENT)?;
+                let Place::Memory { base, delta, .. } = inner.place else {
+                    return Err(eopnotsupp());
+                };
+                let place = Place::Memory {
+                    base,
+                    delta: run.addr.wrapping_add(delta),
+                    mutable: false,
+                };
+                (run.len, bound.access, place)
+            }
         };
-        let bound = object.bound.get(&guard).ok_or(ENOENT)?;
-        let run = bound.layout.resolve(0, bound.layout.length())?;
-        let inner = bound.leaves.first().ok_or(ENOENT)?;
         Ok(Leaf {
             lkey,
             start: 0,
-            len: run.len,
-            access: bound.access,
-            base: inner.base,
-            delta: run.addr.wrapping_add(inner.delta),
-            mutable: false,
+            len,
+            access,
+            place,
             _pin: None,
         })
     }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which regions layouts refer to. A region that is pinned cannot be deregistered.
+//! Which regions layouts refer to. A region that is pinned cannot be deregistered; a key that is
+//! pinned cannot be bound to something else or unbound.
 //!
 //! # Locking
 //!
 //! One mutex for each device. A bind looks an lkey up and pins it, and `dereg_mr` looks for pins
 //! and suspends the region, each in one critical section: either the bind finds no region, or
 //! `dereg_mr` finds its pin. `dereg_mr` leaves the mutex before it waits for the region's users.
+//! What is bound to a key is replaced in such a section too.
 //!
-//! Never held together with a key's `edit` mutex.
+//! Nests in a key's `edit` mutex; nothing but SRCU nests in it.
 
 use kernel::{
     new_mutex,
@@ -62,17 +64,17 @@ impl Pins {
         ))
     }
 
-    /// Runs `suspend` if the region at `index` is not pinned.
+    /// Runs `change` if the region at `index` is not pinned.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it is; those of `suspend`.
-    pub(crate) fn if_free<T>(&self, index: u32, suspend: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// `EBUSY` if it is; those of `change`.
+    pub(crate) fn if_free<T>(&self, index: u32, change: impl FnOnce() -> Result<T>) -> Result<T> {
         let counts = self.counts.lock();
         if counts.get(&index).is_some() {
             return Err(EBUSY);
         }
-        suspend()
+        change()
     }
 
     fn unpin(&self, index: u32) {

@@ -14,12 +14,12 @@ use crate::{
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_UNBOUND as KIND_UNBOUND, ib_uverbs_mkey_sge as UapiSge,
     },
+    bound::Bound,
     device::MkeyDevice,
     dm::Buffer,
     kapi::with_key,
     key::Key,
     layout::{Layout, MAX_DIMS},
-    object::Bound,
     rdma::{
         same_types,
         uapi::{read_array, write_array},

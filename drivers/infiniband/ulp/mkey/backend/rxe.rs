@@ -7,6 +7,7 @@
 //! | `rxe/base.rs` | a stock region: its pages, its atomics |
 //! | `rxe/entry.rs` | what runs in place of the redirected functions |
 //! | `rxe/selftest.rs` | shows on a new device that the redirection is complete |
+//! | `rxe/on_demand.rs`, `rxe/rxe_odp_page.c` | pages that come on demand |
 //! | `rxe/rxe_hook.c` | the redirection |
 //!
 //! Gates, each of which keeps a device from being extended: the driver's id, every function
@@ -39,6 +40,7 @@ mod bindings {
     include!(concat!(env!("IB_MKEY_OBJ"), "/rxe_bindings_generated.rs"));
 }
 mod entry;
+mod on_demand;
 pub(crate) mod selftest;
 
 pub(crate) use base::Base;
@@ -47,6 +49,7 @@ use super::{Backend, Named};
 use crate::{
     bindings::{
         ib_mr_type_IB_MR_TYPE_DM as TYPE_DM, ib_mr_type_IB_MR_TYPE_DMA as TYPE_DMA,
+        ib_mr_type_IB_MR_TYPE_MEM_REG as TYPE_MEM_REG,
         ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS, ib_mr_type_IB_MR_TYPE_USER as TYPE_USER,
         rdma_driver_id_RDMA_DRIVER_RXE,
     },
@@ -215,13 +218,24 @@ impl Backend for Rxe {
             ((*raw).type_, (*raw).iova, (*raw).length)
         };
         Ok(match kind {
-            // SAFETY: As above.
-            TYPE_USER if unsafe { bindings::ib_mkey_rxe_is_odp(raw.as_ptr()) } => Named::OnDemand,
             TYPE_USER => Named::Memory {
-                // SAFETY: Pinned pages of user memory. What is found is kept by a pin.
+                // SAFETY: User memory. What is found is kept by a pin.
                 base: unsafe { Base::new(raw) },
                 start,
                 len,
+                access: Access::from_raw(access as u32),
+            },
+            // A kernel user's; while it is not registered it has no bytes.
+            TYPE_MEM_REG if pd.is_kernels() => Named::Memory {
+                // SAFETY: Pages that a kernel user mapped, who maps no others while it is pinned:
+                // see `MkeyDevice::map_mr_sg()`.
+                base: unsafe { Base::new(raw) },
+                start,
+                len: if state == rxe_mr_state_RXE_MR_STATE_VALID {
+                    len
+                } else {
+                    0
+                },
                 access: Access::from_raw(access as u32),
             },
             // The kernel's: addresses are those of its memory, all of it. Such a region is found

@@ -83,7 +83,7 @@ enum ibmkey_dm_class {
  * @max_dm_size: device memory in bytes, for all users together
  * @max_entries: entries or blocks of one key
  * @max_dims: dimensions of an interleaved layout
- * @max_depth: levels of keys over keys; 1: a key's leaves are not keys
+ * @max_depth: levels of keys over keys, the outermost counted
  * @dm_classes: bits of enum ibmkey_dm_class
  * @flags: bits of enum ibmkey_cap_flags
  */

@@ -2,9 +2,12 @@
 
 //! A stock region that layouts end in: its pages, and its atomics.
 
-use super::bindings::{
-    self, resp_states_RESPST_ERR_RKEY_VIOLATION, rxe_mr, rxe_mr_page,
-    rxe_mr_state_RXE_MR_STATE_VALID,
+use super::{
+    bindings::{
+        self, resp_states_RESPST_ERR_RKEY_VIOLATION, rxe_mr, rxe_mr_page,
+        rxe_mr_state_RXE_MR_STATE_VALID,
+    },
+    on_demand::OnDemand,
 };
 use crate::{
     backend::Window,
@@ -23,7 +26,7 @@ use kernel::{
     prelude::*,
 };
 
-/// A stock region with pinned pages of `PAGE_SIZE`.
+/// A stock region: pinned pages, pages on demand, pages of a fast registration, or all memory.
 ///
 /// # Invariants
 ///
@@ -40,28 +43,40 @@ unsafe impl Sync for Base {}
 impl Base {
     /// # Safety
     ///
-    /// `mr` must be a region of pinned pages of `PAGE_SIZE`, or of all memory, and whoever keeps the
-    /// result must keep it from being freed.
+    /// `mr` must be a region of user memory, of a fast registration or of all memory; whoever keeps
+    /// the result must keep it from being freed, and from being mapped to other pages.
     pub(super) unsafe fn new(mr: NonNull<rxe_mr>) -> Self {
         // INVARIANT: By the safety requirement.
         Self(mr)
     }
 
-    /// Looks again at what rereg_mr may have changed since the bind.
+    /// Do its pages come when they are needed?
     #[inline]
-    pub(crate) fn allows(&self, pd: usize, write: bool) -> Result {
+    pub(crate) fn is_on_demand(&self) -> bool {
+        // SAFETY: By the type invariant; set when the region is made.
+        unsafe { bindings::ib_mkey_rxe_is_odp(self.0.as_ptr()) }
+    }
+
+    /// Looks again at what rereg_mr, or a fast registration, may have changed since the bind, when
+    /// the region was named by `lkey` and began at address `start`.
+    #[inline]
+    pub(crate) fn allows(&self, pd: usize, lkey: u32, start: u64, write: bool) -> Result {
         let raw = self.0.as_ptr();
         // SAFETY: By the type invariant. The fields are read as a whole; a change that comes
         // later is a change after the access.
-        let (state, owner, access) = unsafe {
+        let (state, owner, access, key, iova) = unsafe {
             (
                 bindings::ib_mkey_rxe_state(raw),
                 Mr::from_raw(&raw mut (*raw).ibmr).pd() as usize,
                 Access::from_raw((&raw const (*raw).access).read_volatile() as u32),
+                (&raw const (*raw).lkey).read_volatile(),
+                (&raw const (*raw).ibmr.iova).read_volatile(),
             )
         };
         if state != rxe_mr_state_RXE_MR_STATE_VALID
             || owner != pd
+            || key != lkey
+            || iova != start
             || (write && !access.contains(Right::LocalWrite))
         {
             return Err(EACCES);
@@ -75,11 +90,20 @@ impl Base {
         let raw = self.0.as_ptr();
         // SAFETY: By the type invariant; a region of this kind keeps its pages while it lives.
         unsafe {
+            let source = if (*raw).ibmr.type_ == ib_mr_type_IB_MR_TYPE_DMA {
+                Source::AllMemory
+            } else if self.is_on_demand() {
+                Source::OnDemand(OnDemand::new(self.0))
+            } else {
+                Source::Pinned
+            };
+            let shift = (*raw).page_shift.min(PAGE_SHIFT as u32);
             Pages {
+                source,
                 info: (*raw).page_info,
-                first: (*raw).ibmr.iova >> PAGE_SHIFT,
+                shift,
+                first: ((*raw).ibmr.iova & (*raw).page_mask) >> shift,
                 count: u64::from((*raw).nbuf),
-                direct: (*raw).ibmr.type_ == ib_mr_type_IB_MR_TYPE_DMA,
                 mapped: None,
             }
         }
@@ -124,15 +148,26 @@ impl Base {
     pub(crate) const DENIED: c_int = resp_states_RESPST_ERR_RKEY_VIOLATION as c_int;
 }
 
+/// How the pages of a [`Base`] are found.
+enum Source {
+    /// In a table.
+    Pinned,
+    /// The kernel's region of all memory: an address is that of the byte.
+    AllMemory,
+    /// They come when they are needed, and may go when they are not locked.
+    OnDemand(OnDemand),
+}
+
 /// The pages of a [`Base`], one of them mapped.
 ///
 /// Runs of a strided layout often share a page: it stays mapped until another is needed.
 pub(crate) struct Pages {
+    source: Source,
     info: *const rxe_mr_page,
+    /// Bytes of an entry of the table, as a power of two; at most a page.
+    shift: u32,
     first: u64,
     count: u64,
-    /// The kernel's region of all memory: an address is that of the byte.
-    direct: bool,
     mapped: Option<(u64, NonNull<u8>)>,
 }
 
@@ -141,16 +176,20 @@ impl Pages {
     ///
     /// # Errors
     ///
-    /// `EFAULT` for an address that the region does not have.
+    /// `EFAULT` for an address that the region does not have, or whose page does not come.
     #[inline]
     pub(crate) fn copy(&mut self, mut iova: u64, mut len: u64, window: &mut Window<'_>) -> Result {
+        if let Source::OnDemand(memory) = &self.source {
+            return memory.copy(iova, len, window);
+        }
+        let size = 1u64 << self.shift;
         while len > 0 {
-            let in_page = (iova & (PAGE_SIZE as u64 - 1)) as usize;
-            let bytes = len.min((PAGE_SIZE - in_page) as u64);
-            let page = self.map((iova >> PAGE_SHIFT).wrapping_sub(self.first))?;
-            // SAFETY: The page is mapped and `in_page + bytes` is at most its size; a packet is
+            let in_page = iova & (size - 1);
+            let bytes = len.min(size - in_page);
+            let page = self.map((iova >> self.shift).wrapping_sub(self.first))?;
+            // SAFETY: `size` bytes are mapped and `in_page + bytes` is at most that; a packet is
             // never part of a region's memory.
-            unsafe { window.copy(page.as_ptr().add(in_page), bytes as usize) };
+            unsafe { window.copy(page.as_ptr().add(in_page as usize), bytes as usize) };
             iova = iova.wrapping_add(bytes);
             len -= bytes;
         }
@@ -167,41 +206,46 @@ impl Pages {
 
     fn remap(&mut self, index: u64) -> Result<NonNull<u8>> {
         self.unmap();
-        let page = if self.direct {
+        let (page, offset) = if let Source::AllMemory = self.source {
             // As `ib_virt_dma_to_page()` has it for a device without DMA of its own.
             let address = (index << PAGE_SHIFT) as *const c_void;
             // SAFETY: A kernel user gave the address as one of memory that it owns.
-            unsafe { crate::bindings::virt_to_page(address) }
+            (unsafe { crate::bindings::virt_to_page(address) }, 0)
         } else {
             self.pinned(index)?
         };
         // SAFETY: The page is kept by the region, or by the kernel user whose memory it is.
-        // Mapped one at a time, in this thread.
-        let mapped = unsafe { crate::bindings::kmap_local_page(page) };
-        let mapped = NonNull::new(mapped.cast::<u8>()).ok_or(EFAULT)?;
+        // Mapped one at a time, in this thread. `offset` is in the page.
+        let mapped = unsafe {
+            crate::bindings::kmap_local_page(page)
+                .cast::<u8>()
+                .add(offset)
+        };
+        let mapped = NonNull::new(mapped).ok_or(EFAULT)?;
         self.mapped = Some((index, mapped));
         Ok(mapped)
     }
 
-    fn pinned(&self, index: u64) -> Result<*mut crate::bindings::page> {
+    fn pinned(&self, index: u64) -> Result<(*mut crate::bindings::page, usize)> {
         if index >= self.count {
             return Err(EFAULT);
         }
-        // SAFETY: `index` is less than the number of pages, and the region is not freed.
+        // SAFETY: `index` is less than the number of entries, and the region is not freed.
         let (page, offset) = unsafe {
             let info = self.info.add(index as usize);
             ((*info).page, (*info).offset)
         };
-        // Only regions of whole pages are bound; anything else is not served.
-        if page.is_null() || offset != 0 {
+        // An entry of less than a page may be anywhere in one.
+        let offset = offset as usize;
+        if page.is_null() || offset > PAGE_SIZE - (1 << self.shift) {
             return Err(EFAULT);
         }
-        Ok(page)
+        Ok((page, offset))
     }
 
     fn unmap(&mut self) {
         if let Some((_, page)) = self.mapped.take() {
-            // SAFETY: `page` came from `kmap_local_page()` and is the last one mapped here.
+            // SAFETY: `page` is in what `kmap_local_page()` mapped here last.
             unsafe { crate::bindings::kunmap_local(ptr::from_ref(page.as_ref()).cast()) };
         }
     }

@@ -19,9 +19,9 @@ use super::{Base, Rxe};
 use crate::{
     backend::{Direction, Window},
     bindings,
+    bound::{Bound, Held},
     device::CLIENT,
     key::Key,
-    object::Bound,
     rdma::{table, Mr, Pd},
 };
 use kernel::{
@@ -50,8 +50,16 @@ unsafe fn with_bound<T>(mr: *mut rxe_mr, access: impl FnOnce(&Bound) -> Result<T
         .objects
         .get(mr.index(), &guard)
         .filter(|object| object.is(mr));
-    let bound = object.and_then(|object| object.bound.get(&guard));
-    access(bound.ok_or(EINVAL)?)
+    let object = object.ok_or(EINVAL)?;
+    let bound = object.bound.get(&guard).ok_or(EINVAL)?;
+    match Held::new(bound) {
+        None => access(&bound),
+        Some(held) => {
+            // Pages may be long in coming: only who rebinds this very key is to wait for them.
+            drop(guard);
+            access(&held)
+        }
+    }
 }
 
 // In place of `mr_check_range()`: by what was published last. What is bound is looked at when bytes

@@ -79,6 +79,10 @@ DEFINE_STATIC_CALL(stock_copy_data, no_copy_data);
 DEFINE_STATIC_CALL(stock_atomic_op, no_atomic_op);
 DEFINE_STATIC_CALL(stock_atomic_write, no_atomic_write);
 DEFINE_STATIC_CALL(stock_flush, no_flush);
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+DEFINE_STATIC_CALL(stock_odp_atomic_op, no_atomic_op);
+DEFINE_STATIC_CALL(stock_odp_atomic_write, no_atomic_write);
+#endif
 
 enum rxe_function {
 	RXE_CHECK_RANGE,
@@ -89,6 +93,10 @@ enum rxe_function {
 	RXE_INVALIDATE,
 	/* Called, not redirected. */
 	RXE_COPY_DATA,
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+	RXE_ODP_ATOMIC_OP,
+	RXE_ODP_ATOMIC_WRITE,
+#endif
 	RXE_NUM_FUNCTIONS,
 };
 
@@ -119,6 +127,10 @@ static struct ib_mkey_rxe_hook {
 	[RXE_FLUSH] = { RXE_PREFIX "rxe_flush_pmem_iova", ib_mkey_rxe_flush },
 	[RXE_INVALIDATE] = { RXE_PREFIX "rxe_invalidate_mr", redirected_invalidate },
 	[RXE_COPY_DATA] = { RXE_PREFIX "copy_data", NULL },
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+	[RXE_ODP_ATOMIC_OP] = { RXE_PREFIX "rxe_odp_atomic_op", NULL },
+	[RXE_ODP_ATOMIC_WRITE] = { RXE_PREFIX "rxe_odp_do_atomic_write", NULL },
+#endif
 };
 
 static DEFINE_MUTEX(ib_mkey_rxe_lock);
@@ -189,6 +201,10 @@ static void detach_locked(void)
 	static_call_update(stock_atomic_op, no_atomic_op);
 	static_call_update(stock_atomic_write, no_atomic_write);
 	static_call_update(stock_flush, no_flush);
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+	static_call_update(stock_odp_atomic_op, no_atomic_op);
+	static_call_update(stock_odp_atomic_write, no_atomic_write);
+#endif
 	ib_mkey_rxe_attached = false;
 }
 
@@ -215,6 +231,10 @@ static int attach_locked(void)
 	static_call_update(stock_atomic_op, address(RXE_ATOMIC_OP));
 	static_call_update(stock_atomic_write, address(RXE_ATOMIC_WRITE));
 	static_call_update(stock_flush, address(RXE_FLUSH));
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+	static_call_update(stock_odp_atomic_op, address(RXE_ODP_ATOMIC_OP));
+	static_call_update(stock_odp_atomic_write, address(RXE_ODP_ATOMIC_WRITE));
+#endif
 
 	for (i = 0; i < RXE_NUM_FUNCTIONS; i++) {
 		struct ib_mkey_rxe_hook *hook = &ib_mkey_rxe_hooks[i];
@@ -323,12 +343,25 @@ int ib_mkey_rxe_stock_copy(struct rxe_mr *mr, u64 iova, void *addr,
 int ib_mkey_rxe_stock_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
 				u64 compare, u64 swap_add, u64 *orig_val)
 {
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+	if (is_odp_mr(mr))
+		return ib_mkey_rxe_odp_at_address(mr) ?
+			static_call(stock_odp_atomic_op)(mr, iova, opcode, compare,
+							 swap_add, orig_val) :
+			RESPST_ERR_RKEY_VIOLATION;
+#endif
 	return static_call(stock_atomic_op)(mr, iova, opcode, compare, swap_add,
 					    orig_val);
 }
 
 int ib_mkey_rxe_stock_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
 {
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+	if (is_odp_mr(mr))
+		return ib_mkey_rxe_odp_at_address(mr) ?
+			static_call(stock_odp_atomic_write)(mr, iova, value) :
+			RESPST_ERR_RKEY_VIOLATION;
+#endif
 	return static_call(stock_atomic_write)(mr, iova, value);
 }
 

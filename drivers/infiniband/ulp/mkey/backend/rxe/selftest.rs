@@ -14,14 +14,14 @@ use super::{
     private,
 };
 use crate::{
+    bound::{Bound, KLayout, Leaf, Place},
     device::MkeyDevice,
     dm::{Buffer, DeviceMemory, Offer, Request, Wanted},
     key,
     layout::{Block, Interleaved, MAX_DIMS},
-    object::{Bound, KLayout, Leaf},
     rdma::{device::DeviceName, eopnotsupp, mr::Right, Access, Device, Mr},
 };
-use kernel::{error::to_result, ffi::c_int, page::PAGE_SIZE, prelude::*};
+use kernel::{error::to_result, ffi::c_int, page::PAGE_SIZE, prelude::*, sync::Arc};
 
 /// One layout: as many blocks of a word, at this stride.
 const BLOCKS: usize = 3;
@@ -53,12 +53,12 @@ pub(crate) fn run(device: &MkeyDevice, ibdev: &Device) -> Result {
     let object = device.object_of(&mr).ok_or(EIO)?;
 
     let result = bound(device, &memory).and_then(|bound| {
-        object.bind(&device.hw, &mr, bound)?;
+        object.bind(device, &mr, bound)?;
         through_copy_data(device, &mr, &memory)?;
         through_each(&mr, &memory)
     });
 
-    let result = result.and(object.unbind(&device.hw, &mr));
+    let result = result.and(object.unbind(device, &mr));
     let index = mr.index();
     // The device's operations are stock still: nobody else removes the object.
     drop(mr);
@@ -66,7 +66,7 @@ pub(crate) fn run(device: &MkeyDevice, ibdev: &Device) -> Result {
     result
 }
 
-fn bound(device: &MkeyDevice, memory: &Buffer) -> Result<KBox<Bound>> {
+fn bound(device: &MkeyDevice, memory: &Buffer) -> Result<Arc<Bound>> {
     let mut stride = [0; MAX_DIMS];
     stride[0] = STRIDE as i64;
     let mut blocks = KVVec::new();
@@ -79,9 +79,11 @@ fn bound(device: &MkeyDevice, memory: &Buffer) -> Result<KBox<Bound>> {
             start: 0,
             len: MEMORY_LEN as u64,
             access,
-            base: memory.base,
-            delta: 0,
-            mutable: false,
+            place: Place::Memory {
+                base: memory.base,
+                delta: 0,
+                mutable: false,
+            },
             _pin: None,
         },
         GFP_KERNEL,

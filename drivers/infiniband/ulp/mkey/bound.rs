@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is bound to a region: a layout over leaves. Never changed, only replaced.
+//!
+//! A leaf is memory of a driver's region, or another key. What is bound to that key stays so, for
+//! it is pinned (`pins.rs`): all that is below a key is as it was checked when the key was bound.
+//!
+//! # Lifetime
+//!
+//! The data path reads under SRCU what is bound. An access that may have to wait for pages on
+//! demand, and with them for whoever has the pages, is no SRCU reader: it counts among the
+//! [`Users`], who hold up nobody but those who rebind the same key.
+
+use crate::{
+    backend::{Backend, Hw},
+    layout::{Block, Entry, Layout},
+    pins::Pin,
+    rdma::{eloop, mr::Right, Access, Pd},
+};
+use core::ops::Deref;
+use kernel::{
+    new_condvar, new_mutex,
+    prelude::*,
+    sync::{Arc, ArcBorrow, CondVar, Mutex},
+};
+
+/// Levels of keys over keys, at most.
+pub(crate) const MAX_DEPTH: usize = 8;
+
+/// The layout of this module: entries in memory that need not be contiguous.
+pub(crate) type KLayout = Layout<KVVec<Entry>, KVVec<Block>>;
+
+/// Where a leaf's bytes are.
+pub(crate) enum Place {
+    /// In a region of the driver's.
+    Memory {
+        /// The region.
+        base: <Hw as Backend>::Base,
+        /// What to add to an address to have one of `base`.
+        delta: u64,
+        /// Can what the region allows change? Then it is looked at on each access.
+        mutable: bool,
+    },
+    /// Where the layout of a key says; addresses are offsets in it.
+    Key(Arc<Bound>),
+}
+
+impl Place {
+    fn depth(&self) -> usize {
+        match self {
+            Self::Memory { .. } => 0,
+            Self::Key(bound) => bound.depth,
+        }
+    }
+
+    fn is_on_demand(&self) -> bool {
+        match self {
+            Self::Memory { base, .. } => base.is_on_demand(),
+            Self::Key(bound) => bound.users.is_some(),
+        }
+    }
+}
+
+/// A range of memory that a layout refers to, by its lkey.
+// Fields are dropped in order: nobody who is pinned is referred to from here when its pin goes.
+pub(crate) struct Leaf {
+    /// The lkey that was named.
+    pub(crate) lkey: u32,
+    /// First address that may be named.
+    pub(crate) start: u64,
+    /// Bytes from `start` on.
+    pub(crate) len: u64,
+    /// Rights at the time of the bind.
+    pub(crate) access: Access,
+    /// Where the bytes are.
+    pub(crate) place: Place,
+    /// Keeps what was named. Device memory's own regions have none: the core counts them in
+    /// `ib_dm.usecnt`.
+    pub(crate) _pin: Option<Pin>,
+}
+
+/// What is bound to a region.
+pub(crate) struct Bound {
+    /// Which bytes, in which order. Its leaves are indices of `leaves`.
+    pub(crate) layout: KLayout,
+    /// The memory.
+    pub(crate) leaves: KVVec<Leaf>,
+    /// The rights of the region.
+    pub(crate) access: Access,
+    /// The protection domain in which leaves must be.
+    pub(crate) pd: usize,
+    /// Levels of keys, this one counted.
+    pub(crate) depth: usize,
+    /// Those who are in it outside of SRCU; for a layout that reaches pages on demand only.
+    pub(crate) users: Option<Arc<Users>>,
+}
+
+impl Bound {
+    /// Checks the layout against its leaves.
+    ///
+    /// # Errors
+    ///
+    /// `ERANGE` for a block outside of its leaf, `EACCES` for a right that a leaf does not give,
+    /// `ELOOP` for more than [`MAX_DEPTH`] levels, `ENOMEM`. A leaf is used by its lkey, so local
+    /// rights count: whatever writes, here or from afar, needs local write.
+    pub(crate) fn new(
+        layout: KLayout,
+        leaves: KVVec<Leaf>,
+        access: Access,
+        pd: &Pd,
+    ) -> Result<Arc<Self>> {
+        let writes = access.contains(Right::LocalWrite)
+            || access.contains(Right::RemoteWrite)
+            || access.contains(Right::RemoteAtomic);
+        for leaf in leaves.iter() {
+            if writes && !leaf.access.contains(Right::LocalWrite) {
+                return Err(EACCES);
+            }
+            for flush in [Right::FlushGlobal, Right::FlushPersistent] {
+                if access.contains(flush) && !leaf.access.contains(flush) {
+                    return Err(EACCES);
+                }
+            }
+        }
+        for extent in layout.extents() {
+            let leaf = leaves.get(extent.leaf() as usize).ok_or(EINVAL)?;
+            extent.check_within(leaf.start, leaf.len)?;
+        }
+        let below = leaves.iter().map(|leaf| leaf.place.depth()).max();
+        let depth = below.unwrap_or(0).saturating_add(1);
+        if depth > MAX_DEPTH {
+            return Err(eloop());
+        }
+        let users = if leaves.iter().any(|leaf| leaf.place.is_on_demand()) {
+            Some(Users::new()?)
+        } else {
+            None
+        };
+        Ok(Arc::new(
+            Self {
+                layout,
+                leaves,
+                access,
+                pd: pd.as_raw() as usize,
+                depth,
+                users,
+            },
+            GFP_KERNEL_ACCOUNT,
+        )?)
+    }
+}
+
+/// Accesses that are under way outside of SRCU.
+#[pin_data]
+pub(crate) struct Users {
+    #[pin]
+    count: Mutex<usize>,
+    #[pin]
+    idle: CondVar,
+}
+
+impl Users {
+    fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                count <- new_mutex!(0, "ib_mkey users"),
+                idle <- new_condvar!("ib_mkey users"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    /// Waits until none is under way. Sleeps, for as long as a page of a process takes to come.
+    pub(crate) fn wait(&self) {
+        let mut count = self.count.lock();
+        while *count > 0 {
+            self.idle.wait(&mut count);
+        }
+    }
+}
+
+/// Counts as one of the [`Users`].
+struct Entered(Arc<Users>);
+
+impl Entered {
+    fn new(users: &Arc<Users>) -> Self {
+        let mut count = users.count.lock();
+        *count = count.saturating_add(1);
+        Self(users.clone())
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut count = self.0.count.lock();
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            self.0.idle.notify_all();
+        }
+    }
+}
+
+/// What is bound, kept by one of its users.
+// Fields are dropped in order: whoever waits for the users has the last reference.
+pub(crate) struct Held {
+    bound: Arc<Bound>,
+    _entered: Entered,
+}
+
+impl Held {
+    /// Keeps `bound` for an SRCU reader who is going to leave; [`None`] if no access to it waits.
+    #[inline]
+    pub(crate) fn new(bound: ArcBorrow<'_, Bound>) -> Option<Self> {
+        let _entered = Entered::new(bound.users.as_ref()?);
+        let bound = bound.into();
+        Some(Self { bound, _entered })
+    }
+}
+
+impl Deref for Held {
+    type Target = Bound;
+
+    fn deref(&self) -> &Bound {
+        &self.bound
+    }
+}
