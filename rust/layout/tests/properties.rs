@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::{check_access, check_shape, Spec};
-use ib_mkey_layout::{Error, Layout, MAX_DIMS};
+use common::{check_access, check_shape, numbers, Spec};
+use ib_mkey_layout::{Layout, MAX_DIMS};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -186,54 +186,7 @@ proptest! {
         offset in edgy(),
         len in edgy(),
     ) {
-        let blocks: Vec<_> = blocks.into_iter().map(|(a, n, s)| (0, a, n, s)).collect();
-        let fits = |block: &(u32, u64, u64, Vec<i64>)| {
-            let mut first = Some(i128::from(block.1));
-            let mut last = Some(i128::from(block.1) + i128::from(block.2));
-            for (stride, count) in block.3.iter().zip(&counts) {
-                let reach = i128::from(*stride) * (i128::from(*count) - 1);
-                let side = if reach < 0 { &mut first } else { &mut last };
-                *side = side.and_then(|side| side.checked_add(reach));
-            }
-            match (first, last) {
-                (Some(first), Some(last)) => {
-                    u64::try_from(first).is_ok() && u64::try_from(last).is_ok()
-                }
-                _ => false,
-            }
-        };
-        let group: u128 = blocks.iter().map(|block| u128::from(block.2)).sum();
-        let length = counts.iter().try_fold(group, |n, count| n.checked_mul(u128::from(*count)));
-        let verdict = if counts.len() > MAX_DIMS {
-            Err(Error::TooManyDims)
-        } else if counts.is_empty() || counts.contains(&0) || blocks.is_empty()
-            || blocks.iter().any(|block| block.2 == 0)
-        {
-            Err(Error::Zero)
-        } else if length.is_none_or(|length| length > u128::from(u64::MAX))
-            || !blocks.iter().all(fits)
-        {
-            Err(Error::Overflow)
-        } else {
-            Ok(())
-        };
-
-        let layout = Spec::Interleaved(counts, blocks).build();
-        prop_assert_eq!(layout.as_ref().map(|_| ()).map_err(|error| *error), verdict);
-        let Ok(layout) = layout else { return Ok(()) };
-        let inside = |addr: u64| {
-            layout.extents().any(|extent| (extent.start()..extent.end()).contains(&addr))
-        };
-        for offset in [offset, offset % layout.length(), layout.length() - 1] {
-            let end = offset.checked_add(len);
-            let runs = layout.runs(offset, len);
-            prop_assert_eq!(runs.is_ok(), end.is_some_and(|end| end <= layout.length()));
-            for run in runs.into_iter().flatten().take(50) {
-                prop_assert!(run.len != 0);
-                prop_assert!(inside(run.addr) && inside(run.addr + run.len - 1));
-            }
-            let runs = layout.runs(offset, 1).into_iter().flatten();
-            prop_assert!(runs.eq(layout.resolve(offset, 1).ok()));
-        }
+        let blocks = blocks.into_iter().map(|(a, n, s)| (0, a, n, s)).collect();
+        numbers::check(&Spec::Interleaved(counts, blocks), offset, len);
     }
 }

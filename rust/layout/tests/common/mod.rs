@@ -5,6 +5,9 @@
 // Each test program uses its part of this.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod bodies;
+pub mod numbers;
+
 use ib_mkey_layout::{Block, Entry, Error, Interleaved, Layout, List, Run, MAX_DIMS};
 
 /// A layout over vectors.

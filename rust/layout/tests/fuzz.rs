@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The fuzz targets on stable Rust: the stored inputs, and drawn ones.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::bodies::{self, TARGETS};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Each line is an input, in hex, that takes a way through the code that no
+/// other one takes.
+#[test]
+fn stored_inputs() {
+    for (name, run) in TARGETS {
+        let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds");
+        let seeds = fs::read_to_string(seeds.join(name).with_extension("txt")).unwrap();
+        for line in seeds.lines() {
+            println!("{name} {line}");
+            let digits: Vec<_> = line.chars().map(|c| c.to_digit(16).unwrap()).collect();
+            let bytes = digits
+                .chunks_exact(2)
+                .map(|pair| (pair[0] << 4 | pair[1]) as u8);
+            run(&bytes.collect::<Vec<_>>());
+        }
+        assert!(seeds.lines().count() >= 20);
+    }
+}
+
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    vec(any::<u8>(), 0..300)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4096))]
+
+    #[test]
+    fn list(data in bytes()) {
+        bodies::list(&data);
+    }
+
+    #[test]
+    fn interleaved(data in bytes()) {
+        bodies::interleaved(&data);
+    }
+
+    #[test]
+    fn accesses(data in bytes()) {
+        bodies::accesses(&data);
+    }
+
+    #[test]
+    fn raw_numbers(data in bytes()) {
+        bodies::raw_numbers(&data);
+    }
+}
