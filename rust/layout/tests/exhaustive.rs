@@ -1,10 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! All layouts of a small domain, all accesses to each.
+//! All layouts of a small domain.
+//!
+//! The domain: lists of up to three entries; interleaved layouts of up to
+//! three dimensions and three blocks with counts and strides from -3 to 4 (a
+//! negative count is one near 2^64). The lists are enumerated. The interleaved
+//! layouts are some 8^12, so that they are enumerated in parts. Each part has
+//! all choices of what one step of the code sees:
+//!
+//! - Counts are read without a look at the blocks, and a block is checked
+//!   without a look at the others: `one_block` has all counts and strides in
+//!   up to three dimensions.
+//! - A layout becomes a grid if each block continues the one before it, which
+//!   is decided by pairs of neighbours, from the strides and counts. It is
+//!   then one block: `one_block` again. `two_blocks_of_three_dims` and
+//!   `three_blocks_of_two_dims` have all strides of blocks that touch, so that
+//!   both answers are given for every reason that there is.
+//! - Otherwise the cursor goes through blocks and index tuples without a look
+//!   at addresses (`order`: all counts, all numbers of blocks), and takes a
+//!   piece's address from its block and the tuple alone.
+//! - Pieces join by pairs of neighbours: `two_blocks` has all places of two
+//!   blocks in up to two dimensions, `three_blocks` of three in one dimension.
+//!
+//! What these steps do to one another beyond that is sampled, evenly over the
+//! whole domain, by `all_together`. Where a part says `Walks`, all bytes are
+//! read from the start and from one other offset; elsewhere every range is.
 
 mod common;
 
-use common::{check_access, check_shape, Spec};
+use common::small::{Depth, Part, Tally, BLOCKS, DIMS};
+use common::{check_access, check_shape, numbers, Spec};
+
+/// Counts and strides.
+const DOMAIN: std::ops::RangeInclusive<i64> = -3..=4;
 
 /// Calls `f` with every choice of one value from each of `domains`.
 fn choices<T: Clone>(domains: &[Vec<T>], f: &mut impl FnMut(&[T])) {
@@ -48,28 +76,6 @@ fn check(spec: &Spec) -> bool {
     true
 }
 
-/// Counts what was accepted and refused, so that no test passes on nothing.
-#[derive(Default)]
-struct Tally {
-    accepted: u64,
-    refused: u64,
-}
-
-impl Tally {
-    fn check(&mut self, spec: &Spec) {
-        if check(spec) {
-            self.accepted += 1;
-        } else {
-            self.refused += 1;
-        }
-    }
-
-    fn finish(self, total: u64) {
-        assert_eq!(self.accepted + self.refused, total);
-        assert!(self.accepted > 0 && self.refused > 0);
-    }
-}
-
 #[test]
 fn lists() {
     // Leaf, address and length of up to three entries.
@@ -80,65 +86,227 @@ fn lists() {
             entries.push((choice[0] as u32, choice[1], choice[2]));
         },
     );
-    let mut tally = Tally::default();
+    let mut tally = Tally::new();
     for count in 0..=3 {
         choices(&vec![entries.clone(); count], &mut |choice| {
-            tally.check(&Spec::List(choice.to_vec()));
+            if check(&Spec::List(choice.to_vec())) {
+                tally.accepted += 1;
+            } else {
+                tally.refused += 1;
+            }
         });
     }
-    tally.finish(1 + 32 + 32 * 32 + 32 * 32 * 32);
+    tally.finish("lists", 1 + 32 + 32 * 32 + 32 * 32 * 32);
+}
+
+/// Every choice of strides in `dims` dimensions.
+fn strides(dims: usize) -> Vec<[i64; DIMS]> {
+    let mut all = Vec::new();
+    choices(&vec![DOMAIN.collect(); dims], &mut |choice| {
+        let mut stride = [0; DIMS];
+        stride[..dims].copy_from_slice(choice);
+        all.push(stride);
+    });
+    all
+}
+
+/// Every choice of counts that are right, in `dims` dimensions.
+fn counts(dims: usize) -> Vec<Vec<u64>> {
+    let mut all = Vec::new();
+    choices(&vec![vec![1, 2, 3, 4]; dims], &mut |choice| {
+        all.push(choice.to_vec())
+    });
+    all
+}
+
+/// Where a block is, seen from the one before it: a place and a leaf.
+const PLACES: [(i64, u32); 5] = [(0, 0), (0, 1), (1, 0), (-1, 0), (-2, 0)];
+
+/// A block at a place of [`PLACES`], as many bytes from the end of `before`.
+fn after(before: &Part, place: (i64, u32), bytes: u64, stride: [i64; DIMS]) -> Part {
+    Part {
+        leaf: before.leaf + place.1,
+        addr: (before.addr + before.bytes).saturating_add_signed(place.0),
+        bytes,
+        stride,
+    }
+}
+
+/// The first block: some strides lead below zero from here, most do not.
+fn first(bytes: u64, stride: [i64; DIMS]) -> Part {
+    Part {
+        leaf: 3,
+        addr: 12,
+        bytes,
+        stride,
+    }
 }
 
 #[test]
 fn one_block() {
-    let mut tally = Tally::default();
+    let mut tally = Tally::new();
     let mut total = 0;
-    for dims in 0..=3 {
-        choices(&vec![vec![0, 1, 2, 3]; dims], &mut |counts| {
-            for bytes in 0..=3 {
-                choices(
-                    &vec![(-4..=4).collect::<Vec<i64>>(); dims],
-                    &mut |strides| {
-                        // Enough for most negative strides, not for all.
-                        tally.check(&Spec::Interleaved(
-                            counts.to_vec(),
-                            vec![(7, 9, bytes, strides.to_vec())],
-                        ));
-                        total += 1;
-                    },
-                );
+    for dims in 1..=DIMS {
+        let strides = strides(dims);
+        choices(&vec![DOMAIN.collect(); dims], &mut |counts: &[i64]| {
+            let right = counts.iter().all(|count| *count > 0);
+            let counts: Vec<_> = counts.iter().map(|count| *count as u64).collect();
+            for (bytes, stride) in (1..=2).flat_map(|n| strides.iter().map(move |s| (n, s))) {
+                total += 1;
+                if right {
+                    tally.check(&counts, &[first(bytes, *stride)], Depth::Ranges);
+                    continue;
+                }
+                let block = (3, 12, bytes, stride[..dims].to_vec());
+                let spec = Spec::Interleaved(counts.clone(), vec![block]);
+                numbers::check(&spec, total, total % 97);
+                match numbers::verdict(&spec) {
+                    Ok(_) => tally.accepted += 1,
+                    Err(_) => tally.refused += 1,
+                }
             }
         });
     }
-    assert_eq!(total, 4 * (1 + 4 * 9 + 16 * 81 + 64 * 729));
-    tally.finish(total);
+    assert_eq!(total, 2 * (8 * 8 + 64 * 64 + 512 * 512));
+    tally.finish("one block", total);
 }
 
 #[test]
 fn two_blocks() {
-    let mut tally = Tally::default();
-    let mut total = 0;
+    let mut tally = Tally::new();
     for dims in 1..=2 {
-        choices(&vec![vec![1, 2, 3]; dims], &mut |counts| {
-            choices(&vec![vec![-2, 0, 1, 2, 3]; 2 * dims], &mut |strides| {
-                let (first, second) = strides.split_at(dims);
-                // The second block before, over, next to and after the first; in another leaf.
-                choices(
-                    &[vec![1, 2], vec![1, 2], vec![0, 2, 3, 4, 5], vec![0, 1]],
-                    &mut |c| {
-                        tally.check(&Spec::Interleaved(
-                            counts.to_vec(),
-                            vec![
-                                (0, 2, c[0], first.to_vec()),
-                                (c[3] as u32, c[2], c[1], second.to_vec()),
-                            ],
-                        ));
-                        total += 1;
-                    },
-                );
-            });
-        });
+        let strides = strides(dims);
+        for counts in counts(dims) {
+            for a in &strides {
+                for b in &strides {
+                    for (place, bytes) in PLACES.iter().flat_map(|p| [(*p, 1), (*p, 2)]) {
+                        let one = first(bytes, *a);
+                        let two = after(&one, place, 3 - bytes, *b);
+                        tally.check(&counts, &[one, two], Depth::Ranges);
+                    }
+                }
+            }
+        }
     }
-    assert_eq!(total, 40 * (3 * 25 + 9 * 625));
-    tally.finish(total);
+    tally.finish("two blocks", 10 * (4 * 64 + 16 * 4096));
+}
+
+#[test]
+fn two_blocks_of_three_dims() {
+    let mut tally = Tally::new();
+    let strides = strides(3);
+    for counts in counts(3) {
+        for a in &strides {
+            for b in &strides {
+                let one = first(1, *a);
+                tally.check(&counts, &[one, after(&one, PLACES[0], 1, *b)], Depth::Walks);
+            }
+        }
+    }
+    tally.finish("two blocks of three dimensions", 64 * 512 * 512);
+}
+
+#[test]
+fn three_blocks() {
+    let mut tally = Tally::new();
+    let strides = strides(1);
+    let places = PLACES
+        .iter()
+        .flat_map(|p| PLACES.iter().map(move |q| (*p, *q)));
+    for (p, q) in places {
+        for bytes in 0..8 {
+            for counts in counts(1) {
+                for a in &strides {
+                    for b in &strides {
+                        for c in &strides {
+                            let one = first(1 + bytes % 2, *a);
+                            let two = after(&one, p, 1 + bytes / 2 % 2, *b);
+                            let three = after(&two, q, 1 + bytes / 4, *c);
+                            tally.check(&counts, &[one, two, three], Depth::Ranges);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    // Three steps down lead to address 3: one dimension refuses none.
+    println!("three blocks: {} accepted", tally.accepted);
+    assert_eq!((tally.accepted, tally.refused), (25 * 8 * 4 * 512, 0));
+}
+
+#[test]
+fn three_blocks_of_two_dims() {
+    let mut tally = Tally::new();
+    let strides = strides(2);
+    for counts in counts(2) {
+        for a in &strides {
+            for b in &strides {
+                for c in &strides {
+                    let one = first(1, *a);
+                    let two = after(&one, PLACES[0], 1, *b);
+                    let three = after(&two, PLACES[0], 1, *c);
+                    tally.check(&counts, &[one, two, three], Depth::Walks);
+                }
+            }
+        }
+    }
+    tally.finish("three blocks of two dimensions", 16 * 64 * 64 * 64);
+}
+
+#[test]
+fn order() {
+    let mut tally = Tally::new();
+    for dims in 1..=DIMS {
+        for counts in counts(dims) {
+            for blocks in 1..=BLOCKS {
+                // No two pieces have an address in common, nor touch.
+                let parts = [0, 1, 2].map(|block| Part {
+                    leaf: block,
+                    addr: 10 * u64::from(block),
+                    bytes: 2,
+                    stride: [10_000, 1_000, 100],
+                });
+                tally.check(&counts, &parts[..blocks], Depth::Ranges);
+            }
+        }
+    }
+    assert_eq!((tally.accepted, tally.refused), (3 * (4 + 16 + 64), 0));
+}
+
+#[test]
+fn all_together() {
+    const DRAWN: u64 = 1_000_000;
+    let mut state = 1u64;
+    let mut below = |end: u64| {
+        // Knuth's; its high bits are good enough to choose with.
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 33) % end
+    };
+    let mut tally = Tally::new();
+    for _ in 0..DRAWN {
+        let counts = [0; DIMS].map(|_| 1 + below(4));
+        let mut parts = [Part::default(); BLOCKS];
+        let mut before = first(0, [0; DIMS]);
+        // Blocks that continue one another throughout are rare among all.
+        let alike = below(4) == 0;
+        for part in &mut parts {
+            let stride = [0; DIMS].map(|_| below(8) as i64 + DOMAIN.start());
+            let place = PLACES[below(PLACES.len() as u64) as usize];
+            *part = after(&before, place, 1 + below(2), stride);
+            if alike && before.bytes != 0 {
+                part.stride = before.stride;
+            }
+            before = *part;
+        }
+        let (dims, blocks) = (1 + below(3) as usize, 1 + below(3) as usize);
+        let depth = if below(16) == 0 {
+            Depth::Ranges
+        } else {
+            Depth::Walks
+        };
+        tally.check(&counts[..dims], &parts[..blocks], depth);
+    }
+    tally.finish("all together", DRAWN);
 }

@@ -7,6 +7,7 @@
 
 pub mod bodies;
 pub mod numbers;
+pub mod small;
 
 use ib_mkey_layout::{Block, Entry, Error, Interleaved, Layout, List, Run, MAX_DIMS};
 
