@@ -2,6 +2,7 @@
 
 //! Strided blocks, interleaved.
 
+use core::mem::size_of;
 use core::num::NonZeroU64;
 use core::ops::DerefMut;
 use core::slice;
@@ -23,6 +24,9 @@ pub struct Block {
     /// layout is made.
     start: u64,
 }
+
+// What a user is told that a block costs.
+const _: () = assert!(size_of::<Block>() <= 128);
 
 impl Block {
     /// Describes `bytes_count` bytes of `leaf`, at `addr` where the index is

@@ -2,6 +2,7 @@
 
 //! Ranges, one after another.
 
+use core::mem::size_of;
 use core::ops::DerefMut;
 
 use super::runs::{check_range, Walk};
@@ -17,6 +18,9 @@ pub struct Entry {
     /// Offset of the first byte in the list, once that is made.
     start: u64,
 }
+
+// What a user is told that an entry costs.
+const _: () = assert!(size_of::<Entry>() <= 32);
 
 impl Entry {
     /// Describes `length` bytes of `leaf` from `addr` on.

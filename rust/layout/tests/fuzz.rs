@@ -23,7 +23,7 @@ fn stored_inputs() {
             let digits: Vec<_> = line.chars().map(|c| c.to_digit(16).unwrap()).collect();
             let bytes = digits
                 .chunks_exact(2)
-                .map(|pair| (pair[0] << 4 | pair[1]) as u8);
+                .map(|pair| ((pair[0] << 4) | pair[1]) as u8);
             run(&bytes.collect::<Vec<_>>());
         }
         assert!(seeds.lines().count() >= 20);

@@ -17,7 +17,7 @@ use crate::{
     pins::Pin,
     rdma::{eloop, mr::Right, Access, Pd},
 };
-use core::ops::Deref;
+use core::{mem::size_of, ops::Deref};
 use kernel::{
     new_condvar, new_mutex,
     prelude::*,
@@ -94,6 +94,10 @@ pub(crate) struct Bound {
     /// Those who are in it outside of SRCU; for a layout that reaches pages on demand only.
     pub(crate) users: Option<Arc<Users>>,
 }
+
+// What a user is told that a binding over one leaf costs beyond its entries: this, its reference
+// count, the leaf, and the leaf's place among the pins.
+const _: () = assert!(size_of::<Bound>() + 8 + size_of::<Leaf>() + Pin::NODE_SIZE <= 512);
 
 impl Bound {
     /// Checks the layout against its leaves.

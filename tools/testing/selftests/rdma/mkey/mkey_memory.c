@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What a binding costs of the kernel's memory, as a control group is charged for
+ * it: what the documentation says a list entry, a block and a distinct leaf
+ * take, rounded up to what the page allocator gives.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "mkey_harness.h"
+
+#define MEMORY_ROOT "/sys/fs/cgroup"
+#define MEMORY_GROUP MEMORY_ROOT "/mkey_memory"
+
+/* at most, in bytes; a slab's objects are rounded up as well */
+#define PER_ENTRY 32
+#define PER_BLOCK 128
+#define PER_KEY (512 + 256)
+#define PER_LEAF 256
+/* each processor may keep this back from the count, of charges and releases */
+#define SLACK (64 * sysconf(_SC_PAGESIZE) * sysconf(_SC_NPROCESSORS_CONF))
+
+static int memory_write(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY), err = 0;
+
+	if (fd < 0)
+		return errno;
+	if (write(fd, text, strlen(text)) < 0)
+		err = errno;
+	close(fd);
+	return err;
+}
+
+/* bytes that the kernel has for the processes of the group, -1 if unknown */
+static long long memory_kernel(void)
+{
+	char line[128];
+	long long bytes = -1;
+	FILE *f = fopen(MEMORY_GROUP "/memory.stat", "r");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "kernel %lld", &bytes) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return bytes;
+}
+
+static size_t memory_round(size_t bytes)
+{
+	size_t size = 8;
+
+	while (size < bytes)
+		size *= 2;
+	return size;
+}
+
+FIXTURE(memory)
+{
+	struct mkt_dev dev;
+	struct mkt_arena arena;
+};
+
+FIXTURE_SETUP(memory)
+{
+	if (mkt_dev_try_open(&self->dev, 0) || !self->dev.extended)
+		SKIP(return, "no device that is extended");
+	ASSERT_EQ(0, mkt_arena_standard(&self->arena, &self->dev, 256 * 1024,
+					0));
+	/* where nobody has mounted it yet */
+	if (access(MEMORY_ROOT "/cgroup.procs", F_OK))
+		mount("none", MEMORY_ROOT, "cgroup2", 0, NULL);
+	memory_write(MEMORY_ROOT "/cgroup.subtree_control", "+memory");
+	/* charged are those who allocate, so only from here on */
+	if ((mkdir(MEMORY_GROUP, 0755) && errno != EEXIST) ||
+	    memory_write(MEMORY_GROUP "/cgroup.procs", "0") ||
+	    memory_kernel() < 0)
+		SKIP(return, "no control group that counts the kernel's memory");
+}
+
+FIXTURE_TEARDOWN(memory)
+{
+	EXPECT_EQ(0, mkt_arena_free(&self->arena));
+	mkt_dev_close(&self->dev);
+	memory_write(MEMORY_ROOT "/cgroup.procs", "0");
+	rmdir(MEMORY_GROUP);
+}
+
+/* as many keys over leaf 0, bound by @bind; bytes that they take, and free */
+static long long memory_of(struct mkt_dev *dev, unsigned int keys,
+			   unsigned int entries,
+			   int (*bind)(struct ibv_mr *key, unsigned int n,
+				       struct mkt_leaf *leaf),
+			   struct mkt_leaf *leaf)
+{
+	struct ibv_mr **key = calloc(keys, sizeof(*key));
+	long long before, bound = -1, after;
+	unsigned int i;
+
+	for (i = 0; key && i < keys; i++)
+		key[i] = ibmkey_alloc(dev->pd, entries);
+	before = memory_kernel();
+	for (i = 0; key && i < keys; i++)
+		if (!key[i] || bind(key[i], entries, leaf))
+			goto free;
+	bound = memory_kernel() - before;
+	for (i = 0; i < keys; i++)
+		if (ibmkey_unbind(key[i]))
+			bound = -1;
+	after = memory_kernel() - before;
+	mkt_diag("%u keys of %u: %lld bytes each, %lld in all, %lld when unbound",
+		 keys, entries, bound / keys, bound, after);
+	if (after > SLACK)
+		bound = -1;
+free:
+	for (i = 0; key && i < keys; i++)
+		if (key[i])
+			ibv_dereg_mr(key[i]);
+	free(key);
+	return bound;
+}
+
+static int memory_bind_list(struct ibv_mr *key, unsigned int n,
+			    struct mkt_leaf *leaf)
+{
+	struct ibv_sge *sge = calloc(n, sizeof(*sge));
+	unsigned int i;
+	int err;
+
+	if (!sge)
+		return ENOMEM;
+	for (i = 0; i < n; i++) {
+		sge[i].addr = leaf->addr + i;
+		sge[i].length = 1;
+		sge[i].lkey = leaf->mr->lkey;
+	}
+	err = ibv_rereg_mr_sg(key, MKT_ACCESS_ALL, n, sge);
+	free(sge);
+	return err;
+}
+
+static int memory_bind_blocks(struct ibv_mr *key, unsigned int n,
+			      struct mkt_leaf *leaf)
+{
+	struct ibmkey_block *blocks = calloc(n, sizeof(*blocks));
+	const uint64_t repeat[] = { 2, 2, 2, 2, 2, 2, 2, 2 };
+	unsigned int i;
+	int err;
+
+	if (!blocks)
+		return ENOMEM;
+	for (i = 0; i < n; i++) {
+		blocks[i].addr = leaf->addr + i;
+		blocks[i].bytes_count = 1;
+		blocks[i].lkey = leaf->mr->lkey;
+		blocks[i].stride[7] = 1 + i % 3;
+	}
+	err = ibv_rereg_mr_interleaved(key, MKT_ACCESS_ALL, IBMKEY_MAX_DIMS,
+				       repeat, n, blocks);
+	free(blocks);
+	return err;
+}
+
+static const struct {
+	unsigned int entries, keys;
+} memory_sizes[] = { { 1, 8000 }, { 1000, 128 }, { 65536, 8 } };
+
+TEST_F(memory, list)
+{
+	size_t i, most;
+
+	for (i = 0; i < ARRAY_SIZE(memory_sizes); i++) {
+		unsigned int n = memory_sizes[i].entries;
+		unsigned int keys = memory_sizes[i].keys;
+		long long bytes = memory_of(&self->dev, keys, n,
+					    memory_bind_list,
+					    &self->arena.leaf[0]);
+
+		most = memory_round(n * PER_ENTRY) + PER_KEY;
+		EXPECT_LT(0, bytes);
+		EXPECT_GE((long long)(keys * most + SLACK), bytes);
+		/* it is this that was measured */
+		EXPECT_LE((long long)keys * n * PER_ENTRY, bytes + SLACK);
+	}
+}
+
+TEST_F(memory, blocks)
+{
+	size_t i, most;
+
+	for (i = 0; i < ARRAY_SIZE(memory_sizes); i++) {
+		unsigned int n = memory_sizes[i].entries;
+		unsigned int keys = memory_sizes[i].keys;
+		long long bytes = memory_of(&self->dev, keys, n,
+					    memory_bind_blocks,
+					    &self->arena.leaf[0]);
+
+		most = memory_round(n * PER_BLOCK) + PER_KEY;
+		EXPECT_LT(0, bytes);
+		EXPECT_GE((long long)(keys * most + SLACK), bytes);
+	}
+}
+
+#define MEMORY_LEAVES 8000
+
+/* each entry of another region */
+TEST_F(memory, leaves)
+{
+	struct ibv_mr *key = ibmkey_alloc(self->dev.pd, MEMORY_LEAVES);
+	static struct ibv_mr *mr[MEMORY_LEAVES];
+	static struct ibv_sge sge[MEMORY_LEAVES];
+	struct mkt_mem *mem = &self->arena.mem[0];
+	long long bytes;
+	unsigned int i;
+
+	ASSERT_NE(NULL, key);
+	for (i = 0; i < MEMORY_LEAVES; i++) {
+		mr[i] = ibv_reg_mr(self->dev.pd, mem->host, 64, MKT_ACCESS_ALL);
+		ASSERT_NE(NULL, mr[i]);
+		sge[i].addr = (uintptr_t)mem->host;
+		sge[i].length = 64;
+		sge[i].lkey = mr[i]->lkey;
+	}
+	bytes = memory_kernel();
+	ASSERT_EQ(0, ibv_rereg_mr_sg(key, MKT_ACCESS_ALL, MEMORY_LEAVES, sge));
+	bytes = memory_kernel() - bytes;
+	mkt_diag("%lld bytes for each distinct leaf, its entry included",
+		 bytes / MEMORY_LEAVES);
+	EXPECT_LT(0, bytes);
+	EXPECT_GE(MEMORY_LEAVES * (PER_LEAF + 2 * PER_ENTRY) + SLACK, bytes);
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+	for (i = 0; i < MEMORY_LEAVES; i++) {
+		EXPECT_EQ(0, ibv_dereg_mr(mr[i]));
+	}
+}
+
+TEST_HARNESS_MAIN
