@@ -17,6 +17,38 @@ FIXTURE(rebind)
 	struct mkt_setup s;
 };
 
+FIXTURE_VARIANT(rebind)
+{
+	/* the leaf's pages come on demand */
+	bool on_demand;
+};
+
+FIXTURE_VARIANT_ADD(rebind, pinned)
+{
+	.on_demand = false,
+};
+
+FIXTURE_VARIANT_ADD(rebind, odp)
+{
+	.on_demand = true,
+};
+
+/* leaf 0 again, in its place: its pages come on demand */
+static int rebind_on_demand(struct mkt_arena *arena)
+{
+	struct mkt_leaf *leaf = &arena->leaf[0];
+	struct ibv_mr *mr;
+	int err;
+
+	mr = ibv_reg_mr(arena->dev->pd, (void *)(uintptr_t)leaf->addr,
+			leaf->length, MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+	if (!mr)
+		return errno;
+	err = ibv_dereg_mr(leaf->mr);
+	leaf->mr = mr;
+	return err;
+}
+
 FIXTURE_SETUP(rebind)
 {
 	struct mkt_wants wants = {
@@ -27,6 +59,8 @@ FIXTURE_SETUP(rebind)
 
 	MKT_OPEN_EXTENDED(self->s.dev);
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	if (variant->on_demand && rebind_on_demand(&self->s.arena[1]))
+		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
 }
 
 FIXTURE_TEARDOWN(rebind)
@@ -35,7 +69,7 @@ FIXTURE_TEARDOWN(rebind)
 }
 
 /* two layouts of one length that have no byte in common */
-static int rebind_to(struct mkt_setup *s, unsigned int which)
+static int rebind_with(struct mkt_setup *s, unsigned int which, int access)
 {
 	struct mkt_leaf *leaf = &s->arena[1].leaf[0];
 	struct ibmkey_block block = {
@@ -49,14 +83,19 @@ static int rebind_to(struct mkt_setup *s, unsigned int which)
 	unsigned int i;
 
 	if (!which)
-		return ibv_rereg_mr_interleaved(s->key[1], MKT_ACCESS_ALL, 1,
-						&repeat, 1, &block);
+		return ibv_rereg_mr_interleaved(s->key[1], access, 1, &repeat, 1,
+						&block);
 	for (i = 0; i < 512; i++) {
 		sge[i].addr = leaf->addr + ZONE + i * STRIDE;
 		sge[i].length = BLOCK;
 		sge[i].lkey = leaf->mr->lkey;
 	}
-	return ibv_rereg_mr_sg(s->key[1], MKT_ACCESS_ALL, 512, sge);
+	return ibv_rereg_mr_sg(s->key[1], access, 512, sge);
+}
+
+static int rebind_to(struct mkt_setup *s, unsigned int which)
+{
+	return rebind_with(s, which, MKT_ACCESS_ALL);
 }
 
 struct rebind_thread {
@@ -191,6 +230,62 @@ TEST_F(rebind, write)
 	TH_LOG("%u writes during %u binds", i, thread.count);
 	EXPECT_LT(0, seen[0]);
 	EXPECT_LT(0, seen[1]);
+}
+
+/* to zone 0, which may be written, and to zone 1, which may only be read */
+static void *rebind_read_only_loop(void *arg)
+{
+	struct rebind_thread *thread = arg;
+	unsigned int which;
+
+	while (!thread->err && !atomic_load(&thread->stop)) {
+		which = ++thread->count & 1;
+		thread->err = rebind_with(thread->s, which,
+					  which ? IBV_ACCESS_REMOTE_READ :
+						  MKT_ACCESS_ALL);
+	}
+	return NULL;
+}
+
+/*
+ * Rights go with the layout that they were given for: a message that began
+ * when the key could be written does not go on in what can only be read.
+ */
+TEST_F(rebind, read_only)
+{
+	struct rebind_thread thread = { .s = &self->s };
+	unsigned int i, k, rounds = mkt_scale(300, 40), stopped = 0;
+	struct mkt_wr wr = {
+		.op = MKT_WRITE,
+		.sge[0] = {
+			.addr = self->s.plain[0].addr,
+			.length = 8192,
+			.lkey = self->s.plain[0].mr->lkey,
+		},
+		.num_sge = 1,
+		.rkey = self->s.key[1]->rkey,
+	};
+	uint8_t *zone = rebind_zone(&self->s, 1);
+	pthread_t tid;
+
+	memset(zone, 0xa1, 512 * STRIDE);
+	memset((void *)(uintptr_t)self->s.plain[0].addr, 0x11, 8192);
+	ASSERT_EQ(0, rebind_to(&self->s, 0));
+	ASSERT_EQ(0, pthread_create(&tid, NULL, rebind_read_only_loop, &thread));
+	for (i = 0; i < rounds || (!stopped && i < 100000); i++) {
+		if (mkt_status(&self->s.pair, 0, &wr) != IBV_WC_SUCCESS) {
+			stopped++;
+			ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+		}
+		for (k = 0; k < 512 * STRIDE; k++) {
+			ASSERT_EQ(0xa1, zone[k]);
+		}
+	}
+	atomic_store(&thread.stop, true);
+	pthread_join(tid, NULL);
+	ASSERT_EQ(0, thread.err);
+	TH_LOG("%u of %u writes stopped by %u binds", stopped, i, thread.count);
+	EXPECT_LT(0, stopped);
 }
 
 /* completions of the @posted last requests: how many failed, or -1 */

@@ -338,6 +338,25 @@ int mkt_xfer(struct mkt_pair *pair, const struct mkt_xfer *xfer);
 int mkt_xfer_queue(struct mkt_pair *pair, const struct mkt_xfer *xfer,
 		   unsigned int count);
 
+/* nest.c: keys over keys */
+
+#define MKT_MAX_NEST 16
+
+struct mkt_nest {
+	struct mkt_arena *arena;
+	/* each after those that it is over */
+	struct ibv_mr *key[MKT_MAX_NEST];
+	struct mkt_map map[MKT_MAX_NEST];
+	unsigned int num_keys;
+};
+
+/* @depth levels of random layouts over @arena; to be freed also when it fails */
+int mkt_nest_build(struct mkt_nest *nest, struct mkt_rng *rng,
+		   struct mkt_arena *arena, unsigned int depth);
+/* the outermost key as an end, which goes with @nest */
+void mkt_nest_end(const struct mkt_nest *nest, struct mkt_end *end);
+int mkt_nest_free(struct mkt_nest *nest);
+
 /* place.c: where the bytes of device memory are */
 
 /*
