@@ -33,7 +33,21 @@ use kernel::{
 /// The region is not freed while this exists: a pin of it, or the device memory behind it, is
 /// held by the leaf that this is part of.
 #[derive(Clone, Copy)]
-pub(crate) struct Base(NonNull<rxe_mr>);
+pub(crate) struct Base {
+    mr: NonNull<rxe_mr>,
+    source: Source,
+}
+
+/// How the pages of a [`Base`] are found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// In a table.
+    Pinned,
+    /// The kernel's region of all memory: an address is that of the byte.
+    AllMemory,
+    /// They come when they are needed, and may go when they are not locked.
+    OnDemand,
+}
 
 // SAFETY: Everything done through the pointer may be done by any thread.
 unsafe impl Send for Base {}
@@ -46,22 +60,32 @@ impl Base {
     /// `mr` must be a region of user memory, of a fast registration or of all memory; whoever keeps
     /// the result must keep it from being freed, and from being mapped to other pages.
     pub(super) unsafe fn new(mr: NonNull<rxe_mr>) -> Self {
-        // INVARIANT: By the safety requirement.
-        Self(mr)
+        let raw = mr.as_ptr();
+        // SAFETY: By the safety requirement.
+        let source = unsafe {
+            if (*raw).ibmr.type_ == ib_mr_type_IB_MR_TYPE_DMA {
+                Source::AllMemory
+            } else if bindings::ib_mkey_rxe_is_odp(raw) {
+                Source::OnDemand
+            } else {
+                Source::Pinned
+            }
+        };
+        // INVARIANT: By the safety requirement; the type stays, and so do the pages.
+        Self { mr, source }
     }
 
     /// Do its pages come when they are needed?
     #[inline]
     pub(crate) fn is_on_demand(&self) -> bool {
-        // SAFETY: By the type invariant; set when the region is made.
-        unsafe { bindings::ib_mkey_rxe_is_odp(self.0.as_ptr()) }
+        self.source == Source::OnDemand
     }
 
     /// Looks again at what rereg_mr, or a fast registration, may have changed since the bind, when
     /// the region was named by `lkey` and began at address `start`.
     #[inline]
     pub(crate) fn allows(&self, pd: usize, lkey: u32, start: u64, write: bool) -> Result {
-        let raw = self.0.as_ptr();
+        let raw = self.mr.as_ptr();
         // SAFETY: By the type invariant. The fields are read as a whole; a change that comes
         // later is a change after the access.
         let (state, owner, access, key, iova) = unsafe {
@@ -87,19 +111,12 @@ impl Base {
     /// Prepares copies from and to the region's pages.
     #[inline]
     pub(crate) fn pages(&self) -> Pages {
-        let raw = self.0.as_ptr();
+        let raw = self.mr.as_ptr();
         // SAFETY: By the type invariant; a region of this kind keeps its pages while it lives.
         unsafe {
-            let source = if (*raw).ibmr.type_ == ib_mr_type_IB_MR_TYPE_DMA {
-                Source::AllMemory
-            } else if self.is_on_demand() {
-                Source::OnDemand(OnDemand::new(self.0))
-            } else {
-                Source::Pinned
-            };
             let shift = (*raw).page_shift.min(PAGE_SHIFT as u32);
             Pages {
-                source,
+                base: *self,
                 info: (*raw).page_info,
                 shift,
                 first: ((*raw).ibmr.iova & (*raw).page_mask) >> shift,
@@ -121,7 +138,7 @@ impl Base {
         // SAFETY: By the type invariant; stock code checks range and alignment.
         unsafe {
             bindings::ib_mkey_rxe_stock_atomic_op(
-                self.0.as_ptr(),
+                self.mr.as_ptr(),
                 iova,
                 opcode,
                 compare,
@@ -134,35 +151,25 @@ impl Base {
     /// Does an atomic write as stock rxe does.
     pub(crate) fn atomic_write(&self, iova: u64, value: u64) -> c_int {
         // SAFETY: As for `atomic_op()`.
-        unsafe { bindings::ib_mkey_rxe_stock_atomic_write(self.0.as_ptr(), iova, value) }
+        unsafe { bindings::ib_mkey_rxe_stock_atomic_write(self.mr.as_ptr(), iova, value) }
     }
 
     /// Makes bytes persistent as stock rxe does.
     pub(crate) fn flush(&self, iova: u64, len: u64) -> Result {
         let len = u32::try_from(len)?;
         // SAFETY: As for `atomic_op()`.
-        to_result(unsafe { bindings::ib_mkey_rxe_stock_flush(self.0.as_ptr(), iova, len) })
+        to_result(unsafe { bindings::ib_mkey_rxe_stock_flush(self.mr.as_ptr(), iova, len) })
     }
 
     /// What rxe's responder is told of an access that is not allowed.
     pub(crate) const DENIED: c_int = resp_states_RESPST_ERR_RKEY_VIOLATION as c_int;
 }
 
-/// How the pages of a [`Base`] are found.
-enum Source {
-    /// In a table.
-    Pinned,
-    /// The kernel's region of all memory: an address is that of the byte.
-    AllMemory,
-    /// They come when they are needed, and may go when they are not locked.
-    OnDemand(OnDemand),
-}
-
 /// The pages of a [`Base`], one of them mapped.
 ///
 /// Runs of a strided layout often share a page: it stays mapped until another is needed.
 pub(crate) struct Pages {
-    source: Source,
+    base: Base,
     info: *const rxe_mr_page,
     /// Bytes of an entry of the table, as a power of two; at most a page.
     shift: u32,
@@ -179,8 +186,9 @@ impl Pages {
     /// `EFAULT` for an address that the region does not have, or whose page does not come.
     #[inline]
     pub(crate) fn copy(&mut self, mut iova: u64, mut len: u64, window: &mut Window<'_>) -> Result {
-        if let Source::OnDemand(memory) = &self.source {
-            return memory.copy(iova, len, window);
+        if self.base.is_on_demand() {
+            // SAFETY: By the invariant of `base`.
+            return unsafe { OnDemand::new(self.base.mr) }.copy(iova, len, window);
         }
         let size = 1u64 << self.shift;
         while len > 0 {
@@ -206,7 +214,7 @@ impl Pages {
 
     fn remap(&mut self, index: u64) -> Result<NonNull<u8>> {
         self.unmap();
-        let (page, offset) = if let Source::AllMemory = self.source {
+        let (page, offset) = if self.base.source == Source::AllMemory {
             // As `ib_virt_dma_to_page()` has it for a device without DMA of its own.
             let address = (index << PAGE_SHIFT) as *const c_void;
             // SAFETY: A kernel user gave the address as one of memory that it owns.
