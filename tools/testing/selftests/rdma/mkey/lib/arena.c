@@ -36,64 +36,94 @@ static int mkt_arena_grow(struct mkt_arena *arena, size_t size)
 	return 0;
 }
 
-int mkt_arena_add_host(struct mkt_arena *arena, size_t size)
+int mkt_arena_add_map(struct mkt_arena *arena, void *map, size_t map_size,
+		      size_t offset, size_t size)
 {
 	struct mkt_mem *mem = &arena->mem[arena->num_mems];
 
 	if (arena->num_mems == MKT_MAX_MEMS)
 		return ENOSPC;
-	mem->host = mmap(NULL, size, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (mem->host == MAP_FAILED) {
-		mem->host = NULL;
-		return errno;
-	}
+	mem->map = map;
+	mem->map_size = map_size;
+	mem->host = map + offset;
 	return mkt_arena_grow(arena, size);
 }
 
-int mkt_arena_add_dm(struct mkt_arena *arena, size_t size)
+int mkt_arena_add_host(struct mkt_arena *arena, size_t size)
+{
+	void *map = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (map == MAP_FAILED)
+		return errno;
+	return mkt_arena_add_map(arena, map, size, 0, size);
+}
+
+int mkt_arena_add_dm_class(struct mkt_arena *arena, size_t size,
+			   uint32_t dm_class)
 {
 	struct mkt_mem *mem = &arena->mem[arena->num_mems];
 	struct ibv_alloc_dm_attr attr = { .length = size };
 
 	if (arena->num_mems == MKT_MAX_MEMS)
 		return ENOSPC;
-	mem->dm = ibv_alloc_dm(arena->dev->ctx, &attr);
-	if (!mem->dm) {
-		mkt_diag("%s: no device memory of %zu bytes: %s",
-			 arena->dev->name, size, strerror(errno));
+	errno = 0;
+	mem->dm = ibmkey_alloc_dm(arena->dev->ctx, &attr, dm_class);
+	if (!mem->dm)
 		return errno;
-	}
 	return mkt_arena_grow(arena, size);
+}
+
+int mkt_arena_add_dm(struct mkt_arena *arena, size_t size)
+{
+	int err = mkt_arena_add_dm_class(arena, size, 0);
+
+	if (err)
+		mkt_diag("%s: no device memory of %zu bytes: %s",
+			 arena->dev->name, size, strerror(err));
+	return err;
+}
+
+int mkt_arena_add_mr(struct mkt_arena *arena, struct ibv_mr *mr, uint64_t addr,
+		     unsigned int mem, size_t offset, size_t length,
+		     uint32_t *pos)
+{
+	struct mkt_leaf *leaf = &arena->leaf[arena->num_leaves];
+
+	if (arena->num_leaves == MKT_MAX_LEAVES)
+		return ENOSPC;
+	leaf->mr = mr;
+	leaf->addr = addr;
+	leaf->length = length;
+	leaf->at = arena->mem[mem].at + offset;
+	leaf->pos = pos;
+	arena->num_leaves++;
+	return 0;
 }
 
 int mkt_arena_add_leaf(struct mkt_arena *arena, unsigned int num, size_t offset,
 		       size_t length, int access, uint64_t shift)
 {
-	struct mkt_leaf *leaf = &arena->leaf[arena->num_leaves];
 	struct mkt_mem *mem = &arena->mem[num];
+	uint64_t addr = 0;
+	struct ibv_mr *mr;
 
 	if (arena->num_leaves == MKT_MAX_LEAVES)
 		return ENOSPC;
 	if (mem->dm) {
-		leaf->addr = 0;
-		leaf->mr = ibv_reg_dm_mr(arena->dev->pd, mem->dm, offset,
-					 length,
-					 access | IBV_ACCESS_ZERO_BASED);
+		mr = ibv_reg_dm_mr(arena->dev->pd, mem->dm, offset, length,
+				   access | IBV_ACCESS_ZERO_BASED);
 	} else {
-		leaf->addr = (uintptr_t)mem->host + offset + shift;
-		leaf->mr = ibv_reg_mr_iova(arena->dev->pd, mem->host + offset,
-					   length, leaf->addr, access);
+		addr = (uintptr_t)mem->host + offset + shift;
+		mr = ibv_reg_mr_iova(arena->dev->pd, mem->host + offset,
+				     length, addr, access);
 	}
-	if (!leaf->mr) {
+	if (!mr) {
 		mkt_diag("%s: no MR of %zu bytes: %s", arena->dev->name, length,
 			 strerror(errno));
 		return errno;
 	}
-	leaf->length = length;
-	leaf->at = mem->at + offset;
-	arena->num_leaves++;
-	return 0;
+	return mkt_arena_add_mr(arena, mr, addr, num, offset, length, NULL);
 }
 
 /*
@@ -217,8 +247,10 @@ int mkt_arena_free(struct mkt_arena *arena)
 	int err, first = 0;
 	unsigned int i;
 
-	for (i = 0; i < arena->num_leaves; i++) {
+	/* those that refer to others came after them */
+	for (i = arena->num_leaves; i-- > 0;) {
 		err = ibv_dereg_mr(arena->leaf[i].mr);
+		free(arena->leaf[i].pos);
 		if (err)
 			mkt_diag("%s: leaf %u stays registered: %s",
 				 arena->dev->name, i, strerror(err));
@@ -229,7 +261,7 @@ int mkt_arena_free(struct mkt_arena *arena)
 
 		err = 0;
 		if (mem->host)
-			munmap(mem->host, mem->size);
+			munmap(mem->map, mem->map_size);
 		else
 			err = ibv_free_dm(mem->dm);
 		if (err)

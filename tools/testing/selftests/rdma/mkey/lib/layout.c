@@ -22,6 +22,13 @@ static size_t mkt_layout_length(const struct mkt_layout *layout)
 	return length;
 }
 
+static uint32_t mkt_leaf_pos(const struct mkt_leaf *leaf, uint64_t offset)
+{
+	if (leaf->pos && offset < leaf->length)
+		return leaf->pos[offset];
+	return leaf->at + offset;
+}
+
 /* all blocks for one tuple of indices; a list has one, the empty one */
 static void mkt_map_tuple(const struct mkt_arena *arena,
 			  const struct mkt_layout *layout,
@@ -38,7 +45,8 @@ static void mkt_map_tuple(const struct mkt_arena *arena,
 			start += (int64_t)index[d] * block->stride[d];
 		for (i = 0; i < block->bytes; i++)
 			map->pos[map->length++] =
-				arena->leaf[block->leaf].at + start + i;
+				mkt_leaf_pos(&arena->leaf[block->leaf],
+					     start + i);
 	}
 }
 

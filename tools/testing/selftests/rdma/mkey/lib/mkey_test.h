@@ -92,10 +92,14 @@ struct mkt_qp {
 	struct ibv_ah *ah;
 	struct mkt_peer peer;
 	uint32_t psn;
+	unsigned int flags;
 };
 
 #define MKT_QP_SRQ (1u << 0)
 #define MKT_QP_UD (1u << 1)
+#define MKT_QP_UC (1u << 2)
+/* sends again soon, and for as long as it takes: for a network that loses */
+#define MKT_QP_LOSSY (1u << 3)
 
 #define MKT_QKEY 0x1ee7
 
@@ -187,11 +191,13 @@ int mkt_status(struct mkt_pair *pair, unsigned int side,
  * whether it is the host's or the device's; @expect is what it should hold.
  */
 
-#define MKT_MAX_MEMS 4
+#define MKT_MAX_MEMS 12
 #define MKT_MAX_LEAVES 12
 
 struct mkt_mem {
 	uint8_t *host;		/* NULL: device memory */
+	void *map;		/* what @host is a part of, to be unmapped */
+	size_t map_size;
 	struct ibv_dm *dm;
 	size_t size;
 	size_t at;		/* position of its first byte */
@@ -202,6 +208,7 @@ struct mkt_leaf {
 	uint64_t addr;		/* what names its first byte in the MR */
 	size_t length;
 	size_t at;		/* position of its first byte */
+	uint32_t *pos;		/* of every byte, where they are not in a row */
 };
 
 struct mkt_arena {
@@ -220,13 +227,27 @@ struct mkt_arena {
 
 void mkt_arena_init(struct mkt_arena *arena, struct mkt_dev *dev);
 int mkt_arena_add_host(struct mkt_arena *arena, size_t size);
+/* @size bytes from @offset on of a mapping, which is the arena's from here on */
+int mkt_arena_add_map(struct mkt_arena *arena, void *map, size_t map_size,
+		      size_t offset, size_t size);
 int mkt_arena_add_dm(struct mkt_arena *arena, size_t size);
+/* of a class of device memory, 0 for the default; says nothing if there is none */
+int mkt_arena_add_dm_class(struct mkt_arena *arena, size_t size,
+			   uint32_t dm_class);
 /*
  * Registers @length bytes of memory number @mem from @offset on. @shift moves
  * the addresses that the MR uses away from the process's own (whole pages).
  */
 int mkt_arena_add_leaf(struct mkt_arena *arena, unsigned int mem, size_t offset,
 		       size_t length, int access, uint64_t shift);
+/*
+ * Takes over a region of any kind whose bytes, from @addr on, are those of
+ * memory number @mem from @offset on, or have the positions @pos, which is
+ * malloc'ed and the arena's from here on.
+ */
+int mkt_arena_add_mr(struct mkt_arena *arena, struct ibv_mr *mr, uint64_t addr,
+		     unsigned int mem, size_t offset, size_t length,
+		     uint32_t *pos);
 /* one host memory of @host bytes, device memory of @dm bytes if not zero */
 int mkt_arena_standard(struct mkt_arena *arena, struct mkt_dev *dev,
 		       size_t host, size_t dm);

@@ -25,7 +25,8 @@ int mkt_qp_create(struct mkt_qp *qp, struct mkt_dev *dev, unsigned int flags)
 			.max_send_sge = MKT_MAX_SGE,
 			.max_recv_sge = MKT_MAX_SGE,
 		},
-		.qp_type = flags & MKT_QP_UD ? IBV_QPT_UD : IBV_QPT_RC,
+		.qp_type = flags & MKT_QP_UD ? IBV_QPT_UD :
+			   flags & MKT_QP_UC ? IBV_QPT_UC : IBV_QPT_RC,
 		.sq_sig_all = 1,
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
 		.pd = dev->pd,
@@ -34,6 +35,7 @@ int mkt_qp_create(struct mkt_qp *qp, struct mkt_dev *dev, unsigned int flags)
 
 	memset(qp, 0, sizeof(*qp));
 	qp->dev = dev;
+	qp->flags = flags;
 	qp->cq = ibv_create_cq(dev->ctx, 4 * MKT_DEPTH, NULL, NULL, 0);
 	if (!qp->cq)
 		goto err_out;
@@ -46,7 +48,7 @@ int mkt_qp_create(struct mkt_qp *qp, struct mkt_dev *dev, unsigned int flags)
 	attr.send_cq = qp->cq;
 	attr.recv_cq = qp->cq;
 	attr.srq = qp->srq;
-	if (!(flags & MKT_QP_UD)) {
+	if (attr.qp_type == IBV_QPT_RC) {
 		attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 		attr.send_ops_flags = MKT_QP_OPS;
 	}
@@ -114,6 +116,7 @@ static int mkt_ud_connect(struct mkt_qp *qp, struct ibv_ah_attr *ah)
 	return qp->ah ? 0 : errno;
 }
 
+/* RC and UC */
 static int mkt_rc_connect(struct mkt_qp *qp, struct ibv_ah_attr *ah,
 			  enum ibv_mtu mtu)
 {
@@ -123,6 +126,7 @@ static int mkt_rc_connect(struct mkt_qp *qp, struct ibv_ah_attr *ah,
 		.qp_access_flags = MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL |
 				   IBV_ACCESS_FLUSH_PERSISTENT,
 	};
+	bool rc = qp->qp->qp_type == IBV_QPT_RC;
 	int err;
 
 	err = ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
@@ -139,7 +143,8 @@ static int mkt_rc_connect(struct mkt_qp *qp, struct ibv_ah_attr *ah,
 	attr.ah_attr = *ah;
 	err = ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE | IBV_QP_AV |
 			    IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-			    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+			    (rc ? IBV_QP_MAX_DEST_RD_ATOMIC |
+				  IBV_QP_MIN_RNR_TIMER : 0));
 	if (err)
 		return err;
 
@@ -149,14 +154,15 @@ static int mkt_rc_connect(struct mkt_qp *qp, struct ibv_ah_attr *ah,
 	 * a retry count of 7 for infinite.
 	 */
 	attr.qp_state = IBV_QPS_RTS;
-	attr.timeout = 18;
-	attr.retry_cnt = 6;
+	attr.timeout = qp->flags & MKT_QP_LOSSY ? 14 : 18;
+	attr.retry_cnt = qp->flags & MKT_QP_LOSSY ? 7 : 6;
 	attr.rnr_retry = 7;
 	attr.sq_psn = qp->psn;
 	attr.max_rd_atomic = 16;
-	return ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT |
-			     IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-			     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	return ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN |
+			     (rc ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+				   IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC :
+				   0));
 }
 
 int mkt_qp_connect(struct mkt_qp *qp, const struct mkt_peer *peer,

@@ -211,6 +211,24 @@ static int mkt_poll_recv(struct mkt_qp *qp, struct mkt_result *result)
 	return 0;
 }
 
+/*
+ * Nobody says that a write over UC has arrived, but a message after it arrives
+ * later.
+ */
+static int mkt_uc_fence(struct mkt_qp *self, struct mkt_qp *peer)
+{
+	struct mkt_wr nothing = { .op = MKT_SEND };
+	struct ibv_wc wc;
+	int err;
+
+	err = mkt_post_recv(peer, NULL, 0, 3);
+	if (!err)
+		err = mkt_post_send(self, &nothing, 3);
+	if (!err)
+		err = mkt_poll(self, &wc);
+	return err ?: mkt_poll(peer, &wc);
+}
+
 int mkt_exec(struct mkt_pair *pair, unsigned int side, const struct mkt_wr *wr,
 	     const struct mkt_wr *recv, struct mkt_result *result)
 {
@@ -232,6 +250,9 @@ int mkt_exec(struct mkt_pair *pair, unsigned int side, const struct mkt_wr *wr,
 	if (err)
 		return err;
 	result->status = wc.status;
+	if (self->qp->qp_type == IBV_QPT_UC && wr->op == MKT_WRITE &&
+	    wc.status == IBV_WC_SUCCESS)
+		return mkt_uc_fence(self, peer);
 	if (!recv)
 		return 0;
 

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Memory of every kind that a key can describe, as a region in an arena. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "matrix.h"
+
+#define SIZE (40 * 1024)
+/* a region begins and ends where no page does, and not at the same place */
+#define HEAD 77
+#define TAIL 50
+
+static int mkt_leaf_over(struct mkt_arena *arena, uint64_t shift)
+{
+	return mkt_arena_add_leaf(arena, arena->num_mems - 1, HEAD,
+				  SIZE - HEAD - TAIL, MKT_LEAF_ACCESS, shift);
+}
+
+int mkt_leaf_user(struct mkt_arena *arena)
+{
+	int err = mkt_arena_add_host(arena, SIZE);
+
+	return err ?: mkt_leaf_over(arena, 0);
+}
+
+int mkt_leaf_iova(struct mkt_arena *arena)
+{
+	int err = mkt_arena_add_host(arena, SIZE);
+
+	return err ?: mkt_leaf_over(arena, 0x7123456789000);
+}
+
+int mkt_leaf_zero_based(struct mkt_arena *arena)
+{
+	int err = mkt_arena_add_host(arena, SIZE);
+
+	if (err)
+		return err;
+	/* the smallest addresses that there can be */
+	return mkt_leaf_over(arena,
+			     -(uintptr_t)arena->mem[arena->num_mems - 1].host);
+}
+
+int mkt_leaf_shared(struct mkt_arena *arena)
+{
+	int err, fd = memfd_create("mkey", MFD_CLOEXEC);
+	void *map;
+
+	if (fd < 0)
+		return errno;
+	map = ftruncate(fd, SIZE) ? MAP_FAILED :
+	      mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	err = errno;
+	close(fd);
+	if (map == MAP_FAILED)
+		return err;
+	err = mkt_arena_add_map(arena, map, SIZE, 0, SIZE);
+	return err ?: mkt_leaf_over(arena, 0);
+}
+
+#define HUGE_SIZE (2ul << 20)
+#define HUGE_PAGES 4
+
+/* both sides have two; what is set aside once stays for the other tests */
+static void mkt_huge_pages(void)
+{
+	FILE *file = fopen("/proc/sys/vm/nr_hugepages", "r+e");
+	unsigned int now = 0;
+
+	if (!file)
+		return;
+	if (fscanf(file, "%u", &now) == 1 && now < HUGE_PAGES) {
+		rewind(file);
+		fprintf(file, "%u\n", HUGE_PAGES);
+	}
+	fclose(file);
+}
+
+int mkt_leaf_hugetlb(struct mkt_arena *arena)
+{
+	void *map;
+	int err;
+
+	mkt_huge_pages();
+	map = mmap(NULL, 2 * HUGE_SIZE, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | 21 << MAP_HUGE_SHIFT,
+		   -1, 0);
+	if (map == MAP_FAILED)
+		return ENODEV;
+	err = mkt_arena_add_map(arena, map, 2 * HUGE_SIZE,
+				HUGE_SIZE - SIZE / 2, SIZE);
+	return err ?: mkt_leaf_over(arena, 0);
+}
+
+static int mkt_leaf_dm(struct mkt_arena *arena, uint32_t dm_class)
+{
+	int err = mkt_arena_add_dm_class(arena, SIZE, dm_class);
+
+	return err ?: mkt_leaf_over(arena, 0);
+}
+
+int mkt_leaf_dm_host(struct mkt_arena *arena)
+{
+	return mkt_leaf_dm(arena, IBMKEY_DM_HOST);
+}
+
+int mkt_leaf_dm_node(struct mkt_arena *arena)
+{
+	return mkt_leaf_dm(arena, IBMKEY_DM_NODE);
+}
+
+int mkt_leaf_dm_p2p(struct mkt_arena *arena)
+{
+	char what[64];
+
+	if (!mkt_hardware(what, sizeof(what), "p2p"))
+		return ENODEV;
+	return mkt_leaf_dm(arena, IBMKEY_DM_P2P);
+}
+
+int mkt_leaf_dm_pmem(struct mkt_arena *arena)
+{
+	char what[64];
+
+	if (!mkt_hardware(what, sizeof(what), "pmem"))
+		return ENODEV;
+	return mkt_leaf_dm(arena, IBMKEY_DM_PMEM);
+}
+
+int mkt_leaf_mixed(struct mkt_arena *arena)
+{
+	static const mkt_leaf_maker makers[] = {
+		mkt_leaf_user, mkt_leaf_iova, mkt_leaf_zero_based,
+		mkt_leaf_shared, mkt_leaf_hugetlb, mkt_leaf_dm_host,
+		mkt_leaf_dm_node, mkt_leaf_dm_p2p, mkt_leaf_dm_pmem, NULL,
+	};
+	const mkt_leaf_maker *make;
+	int err;
+
+	for (make = makers; *make; make++) {
+		err = (*make)(arena);
+		if (err && err != ENODEV && err != EOPNOTSUPP)
+			return err;
+	}
+	return 0;
+}

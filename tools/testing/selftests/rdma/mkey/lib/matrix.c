@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0
+/* One kind of leaf under layouts of every kind. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "matrix.h"
+
+#define MAX_ENTRIES 24
+
+static int mkt_matrix_side(struct mkt_matrix *m, unsigned int i,
+			   mkt_leaf_maker make)
+{
+	struct mkt_arena *arena = &m->arena[i];
+	int err;
+
+	mkt_arena_init(arena, &m->dev[i]);
+	err = mkt_arena_add_host(arena, 40 * 1024);
+	if (!err)
+		err = mkt_arena_add_leaf(arena, 0, 123, 40 * 1024 - 123 - 45,
+					 MKT_LEAF_ACCESS, 0);
+	if (!err)
+		err = mkt_end_leaf(&m->plain[i], arena, 0);
+	if (err)
+		return err;
+	err = make(arena);
+	if (err == ENODEV || err == EOPNOTSUPP) {
+		if (i)
+			err = mkt_leaf_user(arena);
+		else
+			snprintf(m->why, sizeof(m->why),
+				 "%s has no such memory: %s", m->dev[i].name,
+				 strerror(err));
+	}
+	if (err)
+		return err;
+	m->key[i] = ibmkey_alloc(m->dev[i].pd, MAX_ENTRIES);
+	return m->key[i] ? 0 : errno;
+}
+
+int mkt_matrix_setup(struct mkt_matrix *m, mkt_leaf_maker make, bool several,
+		     const char *salt)
+{
+	unsigned int i;
+	int err = 0;
+
+	mkt_rng_init(&m->rng, salt);
+	m->several = several;
+	for (i = 0; i < 2 && !err; i++)
+		err = mkt_matrix_side(m, i, make);
+	for (i = 0; i < 2 && !err; i++)
+		err = mkt_arena_fill(&m->arena[i], &m->rng);
+	return err;
+}
+
+int mkt_matrix_connect(struct mkt_matrix *m, unsigned int flags)
+{
+	enum ibv_mtu mtu = mkt_between(&m->rng, 0, 1) ? IBV_MTU_1024 :
+							IBV_MTU_4096;
+	int err;
+
+	err = mkt_pair_create(&m->pair, &m->dev[0], &m->dev[1], mtu, flags);
+	m->connected = !err;
+	return err;
+}
+
+int mkt_matrix_teardown(struct mkt_matrix *m)
+{
+	int err, first = 0;
+	unsigned int i;
+
+	if (m->connected)
+		mkt_pair_destroy(&m->pair);
+	for (i = 0; i < 2; i++) {
+		mkt_end_free(&m->plain[i]);
+		err = m->key[i] ? ibv_dereg_mr(m->key[i]) : 0;
+		if (err)
+			mkt_diag("the key of side %u stays: %s", i,
+				 strerror(err));
+		first = first ?: err;
+		err = mkt_arena_free(&m->arena[i]);
+		first = first ?: err;
+		mkt_dev_close(&m->dev[i]);
+	}
+	return first;
+}
+
+static int mkt_matrix_operands(struct mkt_matrix *m, unsigned int side,
+			       const struct mkt_layout *layout)
+{
+	struct mkt_map map;
+	size_t offset;
+	int err;
+
+	err = mkt_layout_map(&m->arena[side], layout, &map);
+	if (!err)
+		err = mkt_operand(&m->rng, layout, &map, &offset);
+	mkt_map_free(&map);
+	return err;
+}
+
+static int mkt_matrix_bind(struct mkt_matrix *m, unsigned int side,
+			   enum mkt_kind kind, unsigned int access,
+			   struct mkt_drawn *drawn)
+{
+	struct mkt_draw draw = {
+		.min_length = 9000,
+		.max_length = 16 * 1024,
+		.max_block = 4 * 1024,
+		.max_blocks = MAX_ENTRIES,
+		.max_dims = m->dev[side].caps.max_dims,
+		.leaf_only = !m->several,
+		.leaf = 1,
+	};
+	unsigned int tries = 5000;
+	int err;
+
+	do {
+		mkt_layout_free(&drawn->layout);
+		err = mkt_draw_layout(&drawn->layout, &m->rng, &m->arena[side],
+				      kind, &draw);
+		if (!err && m->operands)
+			err = mkt_matrix_operands(m, side, &drawn->layout);
+	} while (err == ENOENT && --tries);
+	if (!err)
+		err = mkt_end_key(&drawn->end, m->key[side], &m->arena[side],
+				  &drawn->layout, access);
+	return err;
+}
+
+int mkt_matrix_each(struct mkt_matrix *m, mkt_matrix_verb verb, enum mkt_op op,
+		    unsigned int access)
+{
+	unsigned int i, round, rounds = MKT_NUM_KINDS * mkt_scale(2, 1);
+	int err = 0;
+
+	for (round = 0; round < rounds; round++) {
+		/* not every kind has its key here, there and on both sides */
+		unsigned int kind = round % MKT_NUM_KINDS;
+		unsigned int keys = 3 - (round + round / MKT_NUM_KINDS) % 3;
+		struct mkt_end *end[2] = { &m->plain[0], &m->plain[1] };
+		struct mkt_drawn drawn[2] = {}, *key[2] = {};
+
+		for (i = 0; i < 2 && !err; i++) {
+			if (!(keys & (1 << i)))
+				continue;
+			key[i] = &drawn[i];
+			end[i] = &drawn[i].end;
+			err = mkt_matrix_bind(m, i, kind, access, &drawn[i]);
+		}
+		/* the leaf in question here and there, whoever has it */
+		for (i = 0; i < 2 && !err; i++)
+			err = verb(m, op, i, end, key);
+		for (i = 0; i < 2; i++) {
+			if (err && key[i] && drawn[i].layout.block)
+				mkt_layout_print(&drawn[i].layout);
+			mkt_end_free(&drawn[i].end);
+			mkt_layout_free(&drawn[i].layout);
+		}
+		if (err) {
+			mkt_diag("layout of kind %u, keys 0x%x, round %u", kind,
+				 keys, round);
+			return err;
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * One kind of leaf, layouts of every kind drawn over it, and what can be done
+ * through a key to such a layout. leaves.c makes the leaves.
+ */
+#ifndef MKEY_TEST_MATRIX_H
+#define MKEY_TEST_MATRIX_H
+
+#include "mkey_test.h"
+
+struct mkt_matrix {
+	struct mkt_dev dev[2];
+	struct mkt_rng rng;
+	struct mkt_arena arena[2];
+	struct mkt_end plain[2];	/* leaf 0 of each: ordinary memory */
+	struct ibv_mr *key[2];
+	struct mkt_pair pair;
+	bool connected;
+	bool several;			/* any leaf but the first, not just one */
+	enum ibv_mw_type window;
+	bool operands;			/* draw layouts that have some */
+	char why[128];			/* there is no such leaf */
+};
+
+/*
+ * Adds one leaf or more to an arena. ENODEV or EOPNOTSUPP if this machine or
+ * device has no such memory, which is a reason to skip.
+ */
+typedef int (*mkt_leaf_maker)(struct mkt_arena *arena);
+
+/* rights of a leaf that may have all that a key can have */
+#define MKT_LEAF_ACCESS (MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL | \
+			 IBV_ACCESS_MW_BIND)
+
+int mkt_leaf_user(struct mkt_arena *arena);
+/* whose addresses are not those of the process, and that begins at zero */
+int mkt_leaf_iova(struct mkt_arena *arena);
+int mkt_leaf_zero_based(struct mkt_arena *arena);
+/* memory of a file, which others may map too */
+int mkt_leaf_shared(struct mkt_arena *arena);
+/* across the border of two huge pages */
+int mkt_leaf_hugetlb(struct mkt_arena *arena);
+int mkt_leaf_dm_host(struct mkt_arena *arena);
+int mkt_leaf_dm_node(struct mkt_arena *arena);
+int mkt_leaf_dm_p2p(struct mkt_arena *arena);
+int mkt_leaf_dm_pmem(struct mkt_arena *arena);
+/* all of those that there are, in one layout */
+int mkt_leaf_mixed(struct mkt_arena *arena);
+
+/* @m->dev has been opened */
+int mkt_matrix_setup(struct mkt_matrix *m, mkt_leaf_maker make, bool several,
+		     const char *salt);
+int mkt_matrix_teardown(struct mkt_matrix *m);
+/* queue pairs with MKT_QP_* @flags */
+int mkt_matrix_connect(struct mkt_matrix *m, unsigned int flags);
+
+/* a layout that was drawn, and the end that is a key to it */
+struct mkt_drawn {
+	struct mkt_layout layout;
+	struct mkt_end end;
+};
+
+/*
+ * An offset, chosen at random, at which an atomic operation can be done:
+ * aligned in @map and in memory, all of it in one block of @layout. NULL is a
+ * layout of one block. ENOENT if there is none.
+ */
+int mkt_operand(struct mkt_rng *rng, const struct mkt_layout *layout,
+		const struct mkt_map *map, size_t *offset);
+
+/*
+ * Does something by @op with @end, of which those whose @drawn is not NULL are
+ * keys, posted on side @side.
+ */
+typedef int (*mkt_matrix_verb)(struct mkt_matrix *m, enum mkt_op op,
+			       unsigned int side, struct mkt_end *const end[2],
+			       struct mkt_drawn *const drawn[2]);
+
+/*
+ * @verb for each kind of layout, with a key of the rights @access here, there
+ * and on both sides, the leaf in question among what is described.
+ */
+int mkt_matrix_each(struct mkt_matrix *m, mkt_matrix_verb verb, enum mkt_op op,
+		    unsigned int access);
+
+int mkt_matrix_move(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
+		    struct mkt_end *const end[2],
+		    struct mkt_drawn *const drawn[2]);
+int mkt_matrix_datagram(struct mkt_matrix *m, enum mkt_op op,
+			unsigned int side, struct mkt_end *const end[2],
+			struct mkt_drawn *const drawn[2]);
+int mkt_matrix_atomic(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
+		      struct mkt_end *const end[2],
+		      struct mkt_drawn *const drawn[2]);
+int mkt_matrix_flush(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
+		     struct mkt_end *const end[2],
+		     struct mkt_drawn *const drawn[2]);
+int mkt_matrix_window(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
+		      struct mkt_end *const end[2],
+		      struct mkt_drawn *const drawn[2]);
+int mkt_matrix_invalidate(struct mkt_matrix *m, enum mkt_op op,
+			  unsigned int side, struct mkt_end *const end[2],
+			  struct mkt_drawn *const drawn[2]);
+
+#endif /* MKEY_TEST_MATRIX_H */

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What is done through a key to a layout of any kind. */
+#include <errno.h>
+#include <string.h>
+
+#include "matrix.h"
+
+#define GRH 40
+
+static size_t mkt_shorter(struct mkt_end *const end[2])
+{
+	return end[0]->map.length < end[1]->map.length ? end[0]->map.length :
+							 end[1]->map.length;
+}
+
+static int mkt_move(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
+		    struct mkt_end *const end[2], size_t length)
+{
+	struct mkt_xfer xfer = {
+		.op = op,
+		.side = side,
+		.end = { end[0], end[1] },
+		.length = length,
+		.num_sge = mkt_between(&m->rng, 1, 3),
+	};
+	unsigned int i;
+	int err;
+
+	for (i = 0; i < 2; i++)
+		xfer.offset[i] = mkt_between(&m->rng, 0,
+					     end[i]->map.length - length);
+	err = mkt_arena_fill(&m->arena[mkt_xfer_source(&xfer)], &m->rng);
+	return err ?: mkt_xfer(&m->pair, &xfer);
+}
+
+/* as much as there is, and a part of it */
+int mkt_matrix_move(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
+		    struct mkt_end *const end[2],
+		    struct mkt_drawn *const drawn[2])
+{
+	size_t all = mkt_shorter(end);
+	int err = mkt_move(m, op, side, end, all);
+
+	return err ?: mkt_move(m, op, side, end,
+			       mkt_between(&m->rng, 1, all));
+}
+
+/* one datagram, with 40 bytes in front of it that are the network's */
+int mkt_matrix_datagram(struct mkt_matrix *m, enum mkt_op op,
+			unsigned int side, struct mkt_end *const end[2],
+			struct mkt_drawn *const drawn[2])
+{
+	struct mkt_end *from = end[side], *to = end[!side];
+	size_t length = mkt_between(&m->rng, 1, 4096), i;
+	size_t at[2] = {
+		mkt_between(&m->rng, 0, from->map.length - length),
+		mkt_between(&m->rng, 0, to->map.length - length - GRH),
+	};
+	struct mkt_wr wr = {
+		.op = op,
+		.sge[0] = { from->addr + at[0], length, from->mr->lkey },
+		.num_sge = 1,
+	};
+	struct mkt_wr recv = {
+		.sge[0] = { to->addr + at[1], GRH + length, to->mr->lkey },
+		.num_sge = 1,
+	};
+	uint32_t *pos = to->map.pos + at[1];
+	struct mkt_result result;
+	int err;
+
+	err = mkt_arena_fill(&m->arena[side], &m->rng);
+	if (!err)
+		err = mkt_exec(&m->pair, side, &wr, &recv, &result);
+	if (err)
+		return err;
+	if (result.status != IBV_WC_SUCCESS ||
+	    result.recv_status != IBV_WC_SUCCESS ||
+	    result.byte_len != GRH + length) {
+		mkt_diag("datagram of %zu bytes: \"%s\", \"%s\", %u bytes",
+			 length, ibv_wc_status_str(result.status),
+			 ibv_wc_status_str(result.recv_status),
+			 result.byte_len);
+		return EIO;
+	}
+	for (i = 0; i < GRH && !err; i++)
+		err = mkt_arena_adopt(to->arena, pos[i], 1);
+	/* the last of them are the receiver's address */
+	for (i = 0; i < 4; i++)
+		to->arena->expect[pos[GRH - 4 + i]] =
+			m->dev[!side].gid.raw[12 + i];
+	for (i = 0; i < length; i++)
+		to->arena->expect[pos[GRH + i]] =
+			from->arena->expect[from->map.pos[at[0] + i]];
+	if (!err)
+		err = mkt_arena_check(from->arena);
+	return err ?: mkt_arena_check(to->arena);
+}
+
+/* bytes from @offset on to the end of the block that it is in */
+static size_t mkt_in_block(const struct mkt_layout *layout, size_t offset)
+{
+	size_t tuple = 0;
+	unsigned int b;
+
+	for (b = 0; b < layout->num_blocks; b++)
+		tuple += layout->block[b].bytes;
+	offset %= tuple;
+	for (b = 0; offset >= layout->block[b].bytes; b++)
+		offset -= layout->block[b].bytes;
+	return layout->block[b].bytes - offset;
+}
+
+int mkt_operand(struct mkt_rng *rng, const struct mkt_layout *layout,
+		const struct mkt_map *map, size_t *offset)
+{
+	size_t n = map->length / 8, first = mkt_between(rng, 0, n - 1), i;
+
+	for (i = 0; i < n; i++) {
+		*offset = (first + i) % n * 8;
+		if (!(map->pos[*offset] & 7) &&
+		    (!layout || mkt_in_block(layout, *offset) >= 8))
+			return 0;
+	}
+	return ENOENT;
+}
+
+/* an operand of ordinary memory, whose addresses are as aligned as its bytes */
+static size_t mkt_plain_operand(struct mkt_rng *rng, const struct mkt_end *end)
+{
+	size_t first = -end->addr & 7;
+
+	return first + 8 * mkt_between(rng, 0,
+				       (end->map.length - first) / 8 - 1);
+}
+
+int mkt_matrix_atomic(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
+		      struct mkt_end *const end[2],
+		      struct mkt_drawn *const drawn[2])
+{
+	struct mkt_end *target = end[!side];
+	struct mkt_xfer xfer = {
+		.op = op,
+		.side = side,
+		.end = { end[0], end[1] },
+		.length = 8,
+		.num_sge = 1,
+	};
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < 4 && !err; i++) {
+		size_t at = mkt_plain_operand(&m->rng, target);
+
+		if (drawn[!side])
+			err = mkt_operand(&m->rng, &drawn[!side]->layout,
+					  &target->map, &at);
+		if (err)
+			return err;
+		xfer.offset[side] = mkt_between(&m->rng, 0,
+						end[side]->map.length - 8);
+		xfer.offset[!side] = at;
+		xfer.swap_add = mkt_rand(&m->rng);
+		xfer.compare = mkt_rand(&m->rng);
+		/* every other comparison finds what it looks for */
+		if (i & 1)
+			memcpy(&xfer.compare, target->arena->expect +
+			       target->map.pos[at], sizeof(xfer.compare));
+		err = mkt_xfer(&m->pair, &xfer);
+	}
+	return err;
+}
+
+static int mkt_matrix_status(struct mkt_matrix *m, unsigned int side,
+			     const struct mkt_wr *wr, enum ibv_wc_status status)
+{
+	int seen = mkt_status(&m->pair, side, wr);
+
+	if (seen == (int)status)
+		return 0;
+	mkt_diag("%s: \"%s\" instead of \"%s\"", mkt_op_name(wr->op),
+		 seen < 0 ? "nothing" : ibv_wc_status_str(seen),
+		 ibv_wc_status_str(status));
+	return EIO;
+}
+
+/* what was written is flushed; what is not there is not */
+int mkt_matrix_flush(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
+		     struct mkt_end *const end[2],
+		     struct mkt_drawn *const drawn[2])
+{
+	struct mkt_end *target = end[!side];
+	struct mkt_wr wr = { .op = MKT_FLUSH, .rkey = target->mr->rkey };
+	int err;
+
+	if (!drawn[!side])
+		return 0;
+	err = mkt_matrix_move(m, op, side, end, drawn);
+	if (err)
+		return err;
+	wr.flush_length = mkt_between(&m->rng, 1, target->map.length);
+	wr.remote_addr = mkt_between(&m->rng, 0,
+				     target->map.length - wr.flush_length);
+	err = mkt_matrix_status(m, side, &wr, IBV_WC_SUCCESS);
+	if (err)
+		return err;
+	wr.remote_addr = target->map.length - wr.flush_length + 1;
+	err = mkt_matrix_status(m, side, &wr, IBV_WC_REM_ACCESS_ERR);
+	if (!err)
+		err = mkt_pair_recover(&m->pair);
+	return err ?: mkt_arena_check(target->arena);
+}
+
+int mkt_matrix_window(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
+		      struct mkt_end *const end[2],
+		      struct mkt_drawn *const drawn[2])
+{
+	struct mkt_end window, *ends[2] = { end[0], end[1] };
+	struct ibv_mr mr = *m->key[!side];
+	struct ibv_mw *mw;
+	int err;
+
+	if (!drawn[!side])
+		return 0;
+	mw = ibv_alloc_mw(m->dev[!side].pd, m->window);
+	if (!mw)
+		return errno;
+	err = mkt_bind_window(&m->pair.end[!side], mw, m->key[!side], 0,
+			      mr.length,
+			      MKT_ACCESS_ALL & ~IBV_ACCESS_LOCAL_WRITE);
+	window = *end[!side];
+	window.mr = &mr;
+	mr.rkey = mw->rkey;
+	ends[!side] = &window;
+	if (!err)
+		err = mkt_matrix_move(m, op, side, ends, drawn);
+	return ibv_dealloc_mw(mw) ?: err;
+}
+
+/* a message whose arrival takes the receiver's key away */
+static int mkt_send_inv(struct mkt_matrix *m, unsigned int side,
+			const struct mkt_end *from)
+{
+	struct mkt_end *to = &m->plain[!side];
+	size_t length = mkt_between(&m->rng, 1, from->map.length), i;
+	struct mkt_wr wr = {
+		.op = MKT_SEND_INV,
+		.sge[0] = { from->addr, length, from->mr->lkey },
+		.num_sge = 1,
+		.rkey = m->key[!side]->rkey,
+	};
+	struct mkt_wr recv = {
+		.sge[0] = { to->addr, length, to->mr->lkey },
+		.num_sge = 1,
+	};
+	struct mkt_result result;
+	int err;
+
+	err = mkt_arena_fill(&m->arena[side], &m->rng);
+	if (!err)
+		err = mkt_exec(&m->pair, side, &wr, &recv, &result);
+	if (err)
+		return err;
+	if (result.status != IBV_WC_SUCCESS ||
+	    result.recv_status != IBV_WC_SUCCESS)
+		return EIO;
+	for (i = 0; i < length; i++)
+		to->arena->expect[to->map.pos[i]] =
+			from->arena->expect[from->map.pos[i]];
+	return mkt_arena_check(to->arena);
+}
+
+int mkt_matrix_invalidate(struct mkt_matrix *m, enum mkt_op op,
+			  unsigned int side, struct mkt_end *const end[2],
+			  struct mkt_drawn *const drawn[2])
+{
+	struct ibv_mr *key = m->key[!side];
+	struct mkt_wr write = {
+		.op = MKT_WRITE,
+		.sge[0] = {
+			.addr = m->plain[side].addr,
+			.length = 8,
+			.lkey = m->plain[side].mr->lkey,
+		},
+		.num_sge = 1,
+		.rkey = key->rkey,
+	};
+	struct mkt_wr inv = { .op = op, .rkey = key->rkey };
+	struct ibmkey_info info;
+	int err;
+
+	if (!drawn[!side])
+		return 0;
+	err = mkt_matrix_move(m, MKT_WRITE, side, end, drawn);
+	if (!err && op == MKT_SEND_INV)
+		err = mkt_send_inv(m, side, end[side]);
+	else if (!err)
+		err = mkt_matrix_status(m, !side, &inv, IBV_WC_SUCCESS);
+	if (!err)
+		err = ibmkey_query(key, &info);
+	if (!err && info.kind != IBMKEY_UNBOUND) {
+		mkt_diag("the key is still bound");
+		err = EBADMSG;
+	}
+	if (!err)
+		err = mkt_matrix_status(m, side, &write, IBV_WC_REM_ACCESS_ERR);
+	if (!err)
+		err = mkt_pair_recover(&m->pair);
+	if (!err)
+		err = mkt_arena_check(&m->arena[!side]);
+	/* and it can be bound again, for the other direction */
+	return err ?: mkt_layout_bind(key, &m->arena[!side],
+				      &drawn[!side]->layout, MKT_ACCESS_ALL);
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Every kind of leaf, under every kind of layout, by every verb. A leaf is one
+ * entry of the list below: a function that adds memory and a region to an
+ * arena. Layouts over it are drawn at random, and after each transfer every
+ * byte of both sides is compared with the plain reference.
+ *
+ * The leaf in question is on side 0. Not every device offers every memory:
+ * where side 1 has none of it, keys there describe ordinary memory.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "matrix.h"
+#include "mkey_harness.h"
+
+#define FLUSH IBV_ACCESS_FLUSH_GLOBAL
+
+FIXTURE(matrix)
+{
+	struct mkt_matrix m;
+};
+
+FIXTURE_VARIANT(matrix)
+{
+	mkt_leaf_maker make;
+	/* may the bytes be flushed from afar? */
+	bool flush;
+	/* under the leaf is more than one region, none of them to be chosen alone */
+	bool several;
+};
+
+FIXTURE_VARIANT_ADD(matrix, user)
+{
+	.make = mkt_leaf_user,
+	.flush = true,
+};
+
+FIXTURE_VARIANT_ADD(matrix, iova)
+{
+	.make = mkt_leaf_iova,
+	.flush = true,
+};
+
+FIXTURE_VARIANT_ADD(matrix, zero_based)
+{
+	.make = mkt_leaf_zero_based,
+	.flush = true,
+};
+
+FIXTURE_VARIANT_ADD(matrix, shared)
+{
+	.make = mkt_leaf_shared,
+	.flush = true,
+};
+
+FIXTURE_VARIANT_ADD(matrix, hugetlb)
+{
+	.make = mkt_leaf_hugetlb,
+	.flush = true,
+};
+
+FIXTURE_VARIANT_ADD(matrix, dm_host)
+{
+	.make = mkt_leaf_dm_host,
+	.flush = true,
+};
+
+FIXTURE_VARIANT_ADD(matrix, dm_node)
+{
+	.make = mkt_leaf_dm_node,
+	.flush = true,
+};
+
+FIXTURE_VARIANT_ADD(matrix, dm_p2p)
+{
+	.make = mkt_leaf_dm_p2p,
+	.flush = true,
+};
+
+FIXTURE_VARIANT_ADD(matrix, dm_pmem)
+{
+	.make = mkt_leaf_dm_pmem,
+	.flush = true,
+};
+
+FIXTURE_VARIANT_ADD(matrix, mixed)
+{
+	.make = mkt_leaf_mixed,
+	.flush = true,
+	.several = true,
+};
+
+FIXTURE_SETUP(matrix)
+{
+	int err;
+
+	MKT_OPEN_EXTENDED(self->m.dev);
+	err = mkt_matrix_setup(&self->m, variant->make, variant->several,
+			       _metadata->name);
+	if (err == EOPNOTSUPP || err == ENODEV)
+		SKIP(return, "%s", self->m.why);
+	ASSERT_EQ(0, err);
+}
+
+FIXTURE_TEARDOWN(matrix)
+{
+	EXPECT_EQ(0, mkt_matrix_teardown(&self->m));
+}
+
+static void matrix_moves(struct __test_metadata *_metadata,
+			 struct mkt_matrix *m, enum mkt_op op,
+			 unsigned int flags)
+{
+	ASSERT_EQ(0, mkt_matrix_connect(m, flags));
+	EXPECT_EQ(0, mkt_matrix_each(m, mkt_matrix_move, op, MKT_ACCESS_ALL));
+}
+
+TEST_F(matrix, send)
+{
+	matrix_moves(_metadata, &self->m, MKT_SEND, 0);
+}
+
+TEST_F(matrix, send_imm)
+{
+	matrix_moves(_metadata, &self->m, MKT_SEND_IMM, 0);
+}
+
+TEST_F(matrix, srq)
+{
+	matrix_moves(_metadata, &self->m, MKT_SEND, MKT_QP_SRQ);
+}
+
+TEST_F(matrix, write)
+{
+	matrix_moves(_metadata, &self->m, MKT_WRITE, 0);
+}
+
+TEST_F(matrix, write_imm)
+{
+	matrix_moves(_metadata, &self->m, MKT_WRITE_IMM, 0);
+}
+
+TEST_F(matrix, read)
+{
+	matrix_moves(_metadata, &self->m, MKT_READ, 0);
+}
+
+TEST_F(matrix, uc_send)
+{
+	matrix_moves(_metadata, &self->m, MKT_SEND, MKT_QP_UC);
+}
+
+TEST_F(matrix, uc_send_imm)
+{
+	matrix_moves(_metadata, &self->m, MKT_SEND_IMM, MKT_QP_UC);
+}
+
+TEST_F(matrix, uc_srq)
+{
+	matrix_moves(_metadata, &self->m, MKT_SEND, MKT_QP_UC | MKT_QP_SRQ);
+}
+
+TEST_F(matrix, uc_write)
+{
+	matrix_moves(_metadata, &self->m, MKT_WRITE, MKT_QP_UC);
+}
+
+TEST_F(matrix, uc_write_imm)
+{
+	matrix_moves(_metadata, &self->m, MKT_WRITE_IMM, MKT_QP_UC);
+}
+
+TEST_F(matrix, ud_send)
+{
+	ASSERT_EQ(0, mkt_matrix_connect(&self->m, MKT_QP_UD));
+	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_datagram, MKT_SEND,
+				     IBV_ACCESS_LOCAL_WRITE));
+}
+
+TEST_F(matrix, ud_srq)
+{
+	ASSERT_EQ(0, mkt_matrix_connect(&self->m, MKT_QP_UD | MKT_QP_SRQ));
+	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_datagram, MKT_SEND,
+				     IBV_ACCESS_LOCAL_WRITE));
+}
+
+TEST_F(matrix, fetch_add)
+{
+	self->m.operands = true;
+	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
+	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_atomic,
+				     MKT_FETCH_ADD, MKT_ACCESS_ALL));
+}
+
+TEST_F(matrix, cmp_swap)
+{
+	self->m.operands = true;
+	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
+	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_atomic, MKT_CMP_SWAP,
+				     MKT_ACCESS_ALL));
+}
+
+TEST_F(matrix, atomic_write)
+{
+	self->m.operands = true;
+	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
+	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_atomic,
+				     MKT_ATOMIC_WRITE, MKT_ACCESS_ALL));
+}
+
+/* what cannot be flushed cannot be described as if it could */
+TEST_F(matrix, flush)
+{
+	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
+	if (!variant->flush) {
+		EXPECT_EQ(EACCES, mkt_matrix_each(&self->m, mkt_matrix_flush,
+						  MKT_WRITE,
+						  MKT_ACCESS_ALL | FLUSH));
+		return;
+	}
+	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_flush, MKT_WRITE,
+				     MKT_ACCESS_ALL | FLUSH));
+}
+
+TEST_F(matrix, window_1)
+{
+	self->m.window = IBV_MW_TYPE_1;
+	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
+	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_window, MKT_WRITE,
+				     MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND));
+}
+
+TEST_F(matrix, window_2)
+{
+	self->m.window = IBV_MW_TYPE_2;
+	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
+	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_window, MKT_READ,
+				     MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND));
+}
+
+TEST_F(matrix, local_inv)
+{
+	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
+	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_invalidate,
+				     MKT_LOCAL_INV, MKT_ACCESS_ALL));
+}
+
+TEST_F(matrix, send_inv)
+{
+	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
+	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_invalidate,
+				     MKT_SEND_INV, MKT_ACCESS_ALL));
+}
+
+TEST_HARNESS_MAIN
