@@ -99,19 +99,22 @@ impl Drop for DeviceName {
 ///
 /// # Invariants
 ///
-/// The pointer came from the driver's `alloc_mr`.
-pub(crate) struct DriverMr<'a> {
+/// The pointer came from the driver's `alloc_mr` or `reg_user_mr`.
+pub(crate) struct DriverMr {
     raw: *mut bindings::ib_mr,
-    overlay: &'a Overlay,
+    dereg: Option<DeregMr>,
 }
 
-impl DriverMr<'_> {
+type DeregMr =
+    unsafe extern "C" fn(mr: *mut bindings::ib_mr, udata: *mut bindings::ib_udata) -> c_int;
+
+impl DriverMr {
     fn into_raw(self) -> *mut bindings::ib_mr {
         core::mem::ManuallyDrop::new(self).raw
     }
 }
 
-impl core::ops::Deref for DriverMr<'_> {
+impl core::ops::Deref for DriverMr {
     type Target = Mr;
 
     fn deref(&self) -> &Mr {
@@ -120,11 +123,11 @@ impl core::ops::Deref for DriverMr<'_> {
     }
 }
 
-impl Drop for DriverMr<'_> {
+impl Drop for DriverMr {
     fn drop(&mut self) {
-        if let Some(dereg_mr) = self.overlay.stock.dereg_mr {
+        if let Some(dereg) = self.dereg {
             // SAFETY: By the type invariant; the region was never given away.
-            unsafe { dereg_mr(self.raw, ptr::null_mut()) };
+            unsafe { dereg(self.raw, ptr::null_mut()) };
         }
     }
 }
@@ -163,6 +166,20 @@ pub(crate) trait DeviceOps: ClientOps {
 
     /// May the region's protection domain or rights be changed?
     fn may_rereg(&self, mr: &Mr) -> Result;
+
+    /// Returns the rights of a region of the driver's own.
+    fn rights(&self, mr: &Mr) -> Access;
+
+    /// Puts a region over the memory of `spare`, which nobody uses, as `range.1` bytes from address
+    /// `range.0` on; `spare` then has the old memory. `finish` has the driver do the rest. On an
+    /// error nothing has changed.
+    fn retranslate(
+        &self,
+        mr: &Mr,
+        spare: &Mr,
+        range: (u64, u64),
+        finish: impl FnOnce() -> Result,
+    ) -> Result;
 
     /// What keeps regions from being deregistered.
     type Held;
@@ -272,7 +289,7 @@ impl Overlay {
     }
 
     /// Has the driver make a region for one page, which `ib_core` does not know.
-    fn alloc_mr(&self, pd: &Pd) -> Result<DriverMr<'_>> {
+    fn alloc_mr(&self, pd: &Pd) -> Result<DriverMr> {
         let alloc_mr = self.stock.alloc_mr.ok_or_else(eopnotsupp)?;
         // SAFETY: The protection domain is of this device.
         let raw = from_err_ptr(unsafe {
@@ -285,7 +302,10 @@ impl Overlay {
             (*raw).pd = pd.as_raw();
         }
         // INVARIANT: As just allocated.
-        Ok(DriverMr { raw, overlay: self })
+        Ok(DriverMr {
+            raw,
+            dereg: self.stock.dereg_mr,
+        })
     }
 }
 
@@ -447,8 +467,44 @@ unsafe extern "C" fn rereg_user_mr<T: DeviceOps>(
         running.data.may_rereg(mr)?;
         let stock = running.data.overlay().stock.rereg_user_mr;
         let stock = stock.ok_or_else(eopnotsupp)?;
-        // SAFETY: The arguments are the core's.
-        Ok(unsafe { stock(raw, flags, start, length, virt_addr, access, pd, udata) })
+        let translation = bindings::ib_mr_rereg_flags_IB_MR_REREG_TRANS as c_int;
+        if flags & translation == 0 {
+            // SAFETY: The arguments are the core's.
+            return Ok(unsafe { stock(raw, flags, start, length, virt_addr, access, pd, udata) });
+        }
+        let rights = if flags & bindings::ib_mr_rereg_flags_IB_MR_REREG_ACCESS as c_int != 0 {
+            access
+        } else {
+            running.data.rights(mr).into_raw() as c_int
+        };
+        let (register, dereg) = {
+            let ops = &running.data.overlay().stock;
+            (ops.reg_user_mr.ok_or_else(eopnotsupp)?, ops.dereg_mr)
+        };
+        let _pin = running.data.pin()?;
+        // It faults user memory in: nobody who removes another device may wait for that. This one
+        // is not removed, for the region's owner has it open.
+        drop(running);
+        // SAFETY: The arguments are the core's, but for the rights.
+        let spare = from_err_ptr(unsafe {
+            register(pd, start, length, virt_addr, rights, ptr::null_mut(), udata)
+        })?;
+        // INVARIANT: As just registered.
+        let spare = DriverMr { raw: spare, dereg };
+        let running = Running::<T>::on(mr.device())?;
+        let finish = || {
+            let rest = flags & !translation;
+            if rest != 0 {
+                // SAFETY: The arguments are the core's.
+                from_err_ptr(unsafe {
+                    stock(raw, rest, start, length, virt_addr, access, pd, udata)
+                })?;
+            }
+            Ok(())
+        };
+        let range = (virt_addr, length);
+        running.data.retranslate(mr, &spare, range, finish)?;
+        Ok(ptr::null_mut())
     };
     rereg().unwrap_or_else(|err: Error| err.to_ptr())
 }

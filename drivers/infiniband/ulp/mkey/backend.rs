@@ -86,6 +86,26 @@ pub(crate) trait Backend: Sized + Send + Sync {
     /// Undoes [`Self::suspend`].
     fn resume(&self, mr: &Mr, state: rxe::State);
 
+    /// Returns the rights of a region of the driver's own.
+    fn rights(&self, mr: &Mr) -> Access;
+
+    /// Puts a suspended region over the memory of `spare`, a new one that nobody uses: it then
+    /// begins at address `range.0` and has `range.1` bytes, and `spare` has the old memory. Calls
+    /// `finish` before it allows accesses again. On an error nothing has changed.
+    ///
+    /// # Errors
+    ///
+    /// Those of `finish`; `EBUSY` if somebody still uses the region after seconds; `EINVAL` for an
+    /// address that the driver cannot give to this kind of memory.
+    fn retranslate(
+        &self,
+        mr: &Mr,
+        state: rxe::State,
+        spare: &Mr,
+        range: (u64, u64),
+        finish: impl FnOnce() -> Result,
+    ) -> Result;
+
     /// Puts a new region over memory of ours, for layouts to end in.
     fn back(&self, mr: &OwnedMr, memory: &SharedMemory) -> Result<Self::Base>;
 }

@@ -256,6 +256,27 @@ impl DeviceOps for MkeyDevice {
         }
     }
 
+    fn rights(&self, mr: &Mr) -> Access {
+        self.hw.rights(mr)
+    }
+
+    fn retranslate(
+        &self,
+        mr: &Mr,
+        spare: &Mr,
+        range: (u64, u64),
+        finish: impl FnOnce() -> Result,
+    ) -> Result {
+        // What a key or a window refers to stays where it is.
+        let state = self.pins.if_free(mr.index(), || {
+            if self.hw.has_windows(mr) {
+                return Err(EBUSY);
+            }
+            self.hw.suspend(mr)
+        })?;
+        self.hw.retranslate(mr, state, spare, range, finish)
+    }
+
     fn pin(&self) -> Result<ModulePin> {
         ModulePin::new(crate::this_module()?)
     }

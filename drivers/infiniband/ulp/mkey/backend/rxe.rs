@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `rxe/base.rs` | a stock region: its pages, its atomics |
 //! | `rxe/entry.rs` | what runs in place of the redirected functions |
+//! | `rxe/rereg.rs` | other memory for a region |
 //! | `rxe/selftest.rs` | shows on a new device that the redirection is complete |
 //! | `rxe/on_demand.rs`, `rxe/rxe_odp_page.c` | pages that come on demand |
 //! | `rxe/rxe_hook.c` | the redirection |
@@ -41,6 +42,7 @@ mod bindings {
 }
 mod entry;
 mod on_demand;
+mod rereg;
 pub(crate) mod selftest;
 
 pub(crate) use base::Base;
@@ -317,6 +319,21 @@ impl Backend for Rxe {
 
     fn resume(&self, mr: &Mr, state: State) {
         Self::set_state(mr, state.0);
+    }
+
+    fn rights(&self, mr: &Mr) -> Access {
+        Self::access(mr)
+    }
+
+    fn retranslate(
+        &self,
+        mr: &Mr,
+        state: State,
+        spare: &Mr,
+        range: (u64, u64),
+        finish: impl FnOnce() -> Result,
+    ) -> Result {
+        Self::exchange_with(mr, state, spare, range, finish)
     }
 
     fn back(&self, mr: &OwnedMr, memory: &SharedMemory) -> Result<Base> {

@@ -18,6 +18,7 @@
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/static_call.h>
+#include <rdma/ib_umem_odp.h>
 
 #include "rxe_hook.h"
 #include "rxe_loc.h"
@@ -419,6 +420,19 @@ void ib_mkey_rxe_put_mr(struct rxe_mr *mr)
 bool ib_mkey_rxe_is_odp(struct rxe_mr *mr)
 {
 	return is_odp_mr(mr);
+}
+
+/* rxe finds pages on demand by their address in the process. */
+bool ib_mkey_rxe_odp_fits(struct rxe_mr *mr, u64 iova)
+{
+	return !is_odp_mr(mr) || iova == mr->umem->address;
+}
+
+/* Pages on demand know their MR. */
+void ib_mkey_rxe_own_umem(struct rxe_mr *mr)
+{
+	if (is_odp_mr(mr))
+		to_ib_umem_odp(mr->umem)->private = mr;
 }
 
 int ib_mkey_rxe_num_mw(struct rxe_mr *mr)

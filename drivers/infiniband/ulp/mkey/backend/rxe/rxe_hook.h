@@ -31,6 +31,8 @@ bool ib_mkey_rxe_is_odp(struct rxe_mr *mr);
 bool ib_mkey_rxe_odp_at_address(struct rxe_mr *mr);
 void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write);
 void ib_mkey_rxe_odp_unlock(struct rxe_mr *mr, void *page);
+bool ib_mkey_rxe_odp_fits(struct rxe_mr *mr, u64 iova);
+void ib_mkey_rxe_own_umem(struct rxe_mr *mr);
 int ib_mkey_rxe_num_mw(struct rxe_mr *mr);
 enum rxe_mr_state ib_mkey_rxe_state(struct rxe_mr *mr);
 void ib_mkey_rxe_set_state(struct rxe_mr *mr, enum rxe_mr_state state);

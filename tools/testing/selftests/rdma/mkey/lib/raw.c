@@ -172,17 +172,18 @@ void mkt_raw_dm_free(struct mkt_ioctl *cmd, uint32_t handle)
 	mkt_ioctl_add(cmd, UVERBS_ATTR_FREE_DM_HANDLE, 0, handle);
 }
 
-int mkt_raw_rereg(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
-		  uint32_t access)
+int mkt_raw_rereg_to(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
+		     uint32_t access, const void *start, uint64_t length,
+		     uint64_t iova)
 {
 	struct ib_uverbs_rereg_mr_resp resp;
 	struct ib_uverbs_rereg_mr req = {
 		.response = mkt_ptr(&resp),
 		.mr_handle = mr->handle,
 		.flags = flags,
-		.start = mkt_ptr(mr->addr),
-		.length = mr->length,
-		.hca_va = mkt_ptr(mr->addr),
+		.start = mkt_ptr(start),
+		.length = length,
+		.hca_va = iova,
 		.pd_handle = pd->handle,
 		.access_flags = access,
 	};
@@ -195,6 +196,13 @@ int mkt_raw_rereg(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
 	mkt_ioctl_add(&cmd, UVERBS_ATTR_WRITE_CMD, sizeof(uint64_t),
 		      IB_USER_VERBS_CMD_REREG_MR);
 	return mkt_ioctl_run(mr->context, &cmd);
+}
+
+int mkt_raw_rereg(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
+		  uint32_t access)
+{
+	return mkt_raw_rereg_to(mr, flags, pd, access, mr->addr, mr->length,
+				mkt_ptr(mr->addr));
 }
 
 void mkt_raw_mr_destroy(struct mkt_ioctl *cmd, uint32_t handle)

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Other memory for a region that stays what it is.
+//!
+//! Stock rxe registers a region once. Here a second region is registered over the new memory and
+//! the two exchange what they describe, so that keys, windows' owners and the core's object stay
+//! those of the first; the second goes, with the old memory.
+//!
+//! Whoever finds a region takes a reference first and looks at its state then. So the state is
+//! made invalid, a grace period passes, and once only the reference of the region's owner is left
+//! nobody reads what is exchanged. rxe looks a region up for each packet: the bytes of one are in
+//! the old memory or in the new, and those that come in between are refused.
+
+use super::{bindings, private, Rxe, State};
+use crate::rdma::{Access, Mr};
+use bindings::{rxe_mr, rxe_mr_state_RXE_MR_STATE_INVALID};
+use core::ptr::{self, NonNull};
+use kernel::{
+    prelude::*,
+    sync::atomic::{ordering, Atomic},
+    time::{delay::fsleep, Delta},
+};
+
+/// How long accesses that have begun may take.
+const PATIENCE_MS: u32 = 3000;
+
+/// A region that nobody finds any more, with its state and rights for later.
+struct Hidden<'a> {
+    mr: &'a Mr,
+    state: State,
+    access: i32,
+}
+
+impl<'a> Hidden<'a> {
+    /// Hides a region that was in `state`. Without rights no window is bound to it either.
+    fn new(mr: &'a Mr, state: State) -> Self {
+        let field = access_of(mr);
+        Rxe::set_state(mr, rxe_mr_state_RXE_MR_STATE_INVALID);
+        // SAFETY: The region is valid; rxe reads the field as a whole, at any time.
+        let access = unsafe {
+            let access = field.read_volatile();
+            field.write_volatile(0);
+            access
+        };
+        Self { mr, state, access }
+    }
+
+    /// Gives the rights back, though the region is still hidden.
+    fn allow(&self) {
+        // SAFETY: As in `new()`.
+        unsafe { access_of(self.mr).write_volatile(self.access) };
+    }
+
+    fn show(self) {
+        Rxe::set_state(self.mr, self.state.0);
+    }
+
+    /// Has nobody but its owner the region?
+    fn is_alone(&self) -> bool {
+        let raw = private(self.mr).as_ptr();
+        // SAFETY: The field is the counter of a `refcount_t`, used as an atomic only.
+        let users =
+            unsafe { Atomic::<i32>::from_ptr(&raw mut (*raw).elem.ref_cnt.refcount.refs.counter) };
+        users.load(ordering::Acquire) == 1
+    }
+}
+
+fn access_of(mr: &Mr) -> *mut i32 {
+    // SAFETY: Stays within the region's structure.
+    unsafe { &raw mut (*private(mr).as_ptr()).access }
+}
+
+/// Exchanges what two regions describe.
+///
+/// # Safety
+///
+/// Both must be hidden, and alone.
+unsafe fn exchange(one: NonNull<rxe_mr>, two: NonNull<rxe_mr>) {
+    let (one, two) = (one.as_ptr(), two.as_ptr());
+    // SAFETY: By the safety requirement nobody reads these fields meanwhile.
+    unsafe {
+        ptr::swap(&raw mut (*one).umem, &raw mut (*two).umem);
+        ptr::swap(&raw mut (*one).page_shift, &raw mut (*two).page_shift);
+        ptr::swap(&raw mut (*one).page_mask, &raw mut (*two).page_mask);
+        ptr::swap(&raw mut (*one).num_buf, &raw mut (*two).num_buf);
+        let buffers = &raw mut (*two).max_allowed_buf;
+        ptr::swap(&raw mut (*one).max_allowed_buf, buffers);
+        ptr::swap(&raw mut (*one).nbuf, &raw mut (*two).nbuf);
+        ptr::swap(&raw mut (*one).page_info, &raw mut (*two).page_info);
+        ptr::swap(&raw mut (*one).ibmr.iova, &raw mut (*two).ibmr.iova);
+        ptr::swap(&raw mut (*one).ibmr.length, &raw mut (*two).ibmr.length);
+        let size = &raw mut (*two).ibmr.page_size;
+        ptr::swap(&raw mut (*one).ibmr.page_size, size);
+        bindings::ib_mkey_rxe_own_umem(one);
+        bindings::ib_mkey_rxe_own_umem(two);
+    }
+}
+
+impl Rxe {
+    /// Returns the rights of a region.
+    pub(super) fn access(mr: &Mr) -> Access {
+        // SAFETY: The region is valid; the field is written as a whole.
+        Access::from_raw(unsafe { access_of(mr).read_volatile() } as u32)
+    }
+
+    /// As [`Backend::retranslate`](super::Backend::retranslate).
+    pub(super) fn exchange_with(
+        mr: &Mr,
+        state: State,
+        spare: &Mr,
+        range: (u64, u64),
+        finish: impl FnOnce() -> Result,
+    ) -> Result {
+        let (one, two) = (private(mr), private(spare));
+        // SAFETY: Both regions are valid.
+        let spare_state = State(unsafe { bindings::ib_mkey_rxe_state(two.as_ptr()) });
+        // The spare one's key can be guessed.
+        let (old, new) = (Hidden::new(mr, state), Hidden::new(spare, spare_state));
+        // SAFETY: No preconditions.
+        unsafe { crate::bindings::synchronize_rcu_expedited() };
+        let mut waited = 0;
+        while !(old.is_alone() && new.is_alone()) && waited < PATIENCE_MS {
+            fsleep(Delta::from_millis(1));
+            waited += 1;
+        }
+        // SAFETY: Both regions are valid.
+        let unfit = unsafe { !bindings::ib_mkey_rxe_odp_fits(two.as_ptr(), range.0) };
+        let result = if unfit {
+            Err(EINVAL)
+        } else if !(old.is_alone() && new.is_alone()) {
+            // Also a window that was being bound: it has a reference.
+            Err(EBUSY)
+        } else {
+            // SAFETY: Both are hidden and alone.
+            unsafe {
+                exchange(one, two);
+                (*mr.as_raw()).iova = range.0;
+                (*mr.as_raw()).length = range.1;
+            }
+            old.allow();
+            finish().inspect_err(|_| {
+                // SAFETY: As above.
+                unsafe { exchange(one, two) };
+            })
+        };
+        if result.is_err() {
+            old.allow();
+        }
+        old.show();
+        result
+    }
+}
