@@ -2,6 +2,7 @@
 
 #include <linux/kprobes.h>
 #include <linux/rcupdate.h>
+#include <linux/sched.h>
 #include <linux/srcu.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
@@ -88,4 +89,9 @@ __rust_helper unsigned long rust_helper_text_address(const char *symbol)
 	unregister_kprobe(&probe);
 
 	return address;
+}
+
+__rust_helper void rust_helper_rdma_cond_resched(void)
+{
+	cond_resched();
 }

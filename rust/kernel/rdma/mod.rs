@@ -51,3 +51,9 @@ pub(crate) fn eopnotsupp() -> kernel::error::Error {
 pub(crate) fn eloop() -> kernel::error::Error {
     kernel::error::Error::from_errno(-(crate::bindings::ELOOP as i32))
 }
+
+/// Lets others run, where the scheduler would not see to that.
+pub(crate) fn cond_resched() {
+    // SAFETY: Called where sleeping is allowed.
+    unsafe { crate::bindings::rdma_cond_resched() };
+}

@@ -15,7 +15,7 @@ use crate::{
     backend::{Backend, Hw},
     layout::{Block, Entry, Layout},
     pins::Pin,
-    rdma::{eloop, mr::Right, Access, Pd},
+    rdma::{eloop, eopnotsupp, mr::Right, Access, Pd},
 };
 use core::{mem::size_of, ops::Deref};
 use kernel::{
@@ -26,6 +26,10 @@ use kernel::{
 
 /// Levels of keys over keys, at most.
 pub(crate) const MAX_DEPTH: usize = 8;
+
+/// Pieces of a layout that can be flushed to persistence, at most: a request to flush all of them
+/// keeps a queue pair, and whoever rebinds the key, waiting.
+const MAX_FLUSHED: u64 = 1 << 20;
 
 /// The layout of this module: entries in memory that need not be contiguous.
 pub(crate) type KLayout = Layout<KVVec<Entry>, KVVec<Block>>;
@@ -56,7 +60,14 @@ impl Place {
     fn is_on_demand(&self) -> bool {
         match self {
             Self::Memory { base, .. } => base.is_on_demand(),
-            Self::Key(bound) => bound.users.is_some(),
+            Self::Key(bound) => bound.on_demand,
+        }
+    }
+
+    fn pieces(&self) -> u64 {
+        match self {
+            Self::Memory { .. } => 1,
+            Self::Key(bound) => bound.pieces,
         }
     }
 }
@@ -91,13 +102,21 @@ pub(crate) struct Bound {
     pub(crate) pd: usize,
     /// Levels of keys, this one counted.
     pub(crate) depth: usize,
-    /// Those who are in it outside of SRCU; for a layout that reaches pages on demand only.
+    /// A number that its pieces, at the bottom of all levels, do not exceed.
+    pieces: u64,
+    /// Does it reach pages that come on demand?
+    on_demand: bool,
+    /// Those who are in it outside of SRCU, where an access can take long.
     pub(crate) users: Option<Arc<Users>>,
 }
 
 // What a user is told that a binding over one leaf costs beyond its entries: this, its reference
 // count, the leaf, and the leaf's place among the pins.
-const _: () = assert!(size_of::<Bound>() + 8 + size_of::<Leaf>() + Pin::NODE_SIZE <= 512);
+const _: () = {
+    // An `rb_node`, index and count: what the pins of one region take, however many.
+    type Pinned = (usize, usize, usize, u32, u32);
+    assert!(size_of::<Bound>() + 8 + size_of::<Leaf>() + size_of::<Pinned>() <= 512);
+};
 
 impl Bound {
     /// Checks the layout against its leaves.
@@ -105,8 +124,10 @@ impl Bound {
     /// # Errors
     ///
     /// `ERANGE` for a block outside of its leaf, `EACCES` for a right that a leaf does not give,
-    /// `ELOOP` for more than [`MAX_DEPTH`] levels, `ENOMEM`. A leaf is used by its lkey, so local
-    /// rights count: whatever writes, here or from afar, needs local write.
+    /// `ELOOP` for more than [`MAX_DEPTH`] levels, `EOPNOTSUPP` for the right to be flushed to
+    /// persistence with pages on demand or more than [`MAX_FLUSHED`] pieces, `ENOMEM`. A leaf is
+    /// used by its lkey, so local rights count: whatever writes, here or from afar, needs local
+    /// write.
     pub(crate) fn new(
         layout: KLayout,
         leaves: KVVec<Leaf>,
@@ -135,7 +156,13 @@ impl Bound {
         if depth > MAX_DEPTH {
             return Err(eloop());
         }
-        let users = if leaves.iter().any(|leaf| leaf.place.is_on_demand()) {
+        let pieces = pieces(&layout, &leaves);
+        let on_demand = leaves.iter().any(|leaf| leaf.place.is_on_demand());
+        let flushed = access.contains(Right::FlushPersistent);
+        if flushed && (on_demand || pieces > MAX_FLUSHED) {
+            return Err(eopnotsupp());
+        }
+        let users = if on_demand || (flushed && pieces > 1) {
             Some(Users::new()?)
         } else {
             None
@@ -147,11 +174,26 @@ impl Bound {
                 access,
                 pd: pd.as_raw() as usize,
                 depth,
+                pieces,
+                on_demand,
                 users,
             },
             GFP_KERNEL_ACCOUNT,
         )?)
     }
+}
+
+/// Returns a number that the pieces of `layout`, at the bottom of all levels, do not exceed.
+fn pieces(layout: &KLayout, leaves: &[Leaf]) -> u64 {
+    let times = match layout {
+        Layout::List(_) => 1,
+        Layout::Interleaved(blocks) => blocks.repeat_counts().fold(1, u64::saturating_mul),
+    };
+    let once = layout.extents().map(|extent| {
+        let leaf = leaves.get(extent.leaf() as usize);
+        leaf.map_or(0, |leaf| leaf.place.pieces())
+    });
+    times.saturating_mul(once.fold(0, u64::saturating_add))
 }
 
 /// Accesses that are under way outside of SRCU.

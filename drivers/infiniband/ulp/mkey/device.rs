@@ -196,12 +196,8 @@ impl DeviceOps for MkeyDevice {
         access: Access,
     ) -> Result {
         // Persistence takes memory that has it.
-        let persistent = Access::from(Right::FlushPersistent);
-        let mut possible = access;
-        if dm.data.memory().is_persistent() {
-            possible = access & !persistent;
-        }
-        if !key::supported(possible) {
+        let volatile = !dm.data.memory().is_persistent();
+        if !key::supported(access) || (volatile && access.contains(Right::FlushPersistent)) {
             return Err(eopnotsupp());
         }
         this.hw.claim(mr);

@@ -10,7 +10,7 @@ use crate::{
     backend::{Backend, Direction, Hw, Window},
     bound::{Bound, Leaf, Place, MAX_DEPTH},
     layout::Runs,
-    rdma::{eloop, eopnotsupp, mr::Right},
+    rdma::{self, eloop, eopnotsupp, mr::Right},
 };
 use core::{iter::Peekable, mem};
 use kernel::{ffi::c_int, prelude::*};
@@ -84,17 +84,20 @@ impl Bound {
         Ok(leaf)
     }
 
-    /// Copies between the region, from `offset` on, and all of `window`.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` out of range, `EACCES` if rights are missing, those of faulting pages in. What came
-    /// before a leaf that fails is copied, as with several SGEs.
-    pub(crate) fn copy(&self, offset: u64, mut window: Window<'_>) -> Result {
-        let write = window.direction() == Direction::ToMemory;
+    /// Walks over `len` bytes from `offset` on: `open` is called with the region of each row of
+    /// runs, and `visit` with what that gave and each run in it.
+    #[inline(always)]
+    fn walk<T>(
+        &self,
+        offset: u64,
+        len: u64,
+        write: bool,
+        open: impl Fn(&Base) -> T,
+        mut visit: impl FnMut(&mut T, u64, u64) -> Result,
+    ) -> Result {
         self.allows(write)?;
         let mut outer = Outer::new();
-        let mut level = Level::new(self, offset, window.left() as u64)?;
+        let mut level = Level::new(self, offset, len)?;
         loop {
             let Some(run) = level.runs.next() else {
                 let Some(outer) = outer.pop() else {
@@ -106,11 +109,10 @@ impl Bound {
             let leaf = level.bound.leaf(run.leaf, write)?;
             match &leaf.place {
                 Place::Memory { base, delta, .. } => {
-                    let mut pages = base.pages();
-                    pages.copy(run.addr.wrapping_add(*delta), run.len, &mut window)?;
-                    // The row of runs in the same leaf.
+                    let mut opened = open(base);
+                    visit(&mut opened, run.addr.wrapping_add(*delta), run.len)?;
                     while let Some(next) = level.runs.next_if(|next| next.leaf == run.leaf) {
-                        pages.copy(next.addr.wrapping_add(*delta), next.len, &mut window)?;
+                        visit(&mut opened, next.addr.wrapping_add(*delta), next.len)?;
                     }
                 }
                 Place::Key(inner) => {
@@ -119,6 +121,23 @@ impl Bound {
                 }
             }
         }
+    }
+
+    /// Copies between the region, from `offset` on, and all of `window`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` out of range, `EACCES` if rights are missing, those of faulting pages in. What came
+    /// before a leaf that fails is copied, as with several SGEs.
+    pub(crate) fn copy(&self, offset: u64, mut window: Window<'_>) -> Result {
+        let (len, write) = (window.left(), window.direction() == Direction::ToMemory);
+        self.walk(
+            offset,
+            len as u64,
+            write,
+            Base::pages,
+            |pages, addr, len| pages.copy(addr, len, &mut window),
+        )
     }
 
     /// Finds the one place of an access that cannot be split.
@@ -165,22 +184,25 @@ impl Bound {
         Ok(base.atomic_write(iova, value))
     }
 
-    /// Makes `len` bytes from `offset` on persistent. Only regions of persistent memory have the
-    /// right to that.
+    /// Makes `len` bytes from `offset` on persistent. Sleeps.
     ///
     /// # Errors
     ///
-    /// As for [`Self::copy`], `EOPNOTSUPP` for a region of anything else.
+    /// As for [`Self::copy`], `EOPNOTSUPP` for a region without the right to that: there may be
+    /// no persistent memory below it.
     pub(crate) fn flush(&self, offset: u64, len: u64) -> Result {
         if !self.access.contains(Right::FlushPersistent) {
             return Err(eopnotsupp());
         }
-        for run in self.layout.runs(offset, len)? {
-            let Place::Memory { base, delta, .. } = &self.leaf(run.leaf, false)?.place else {
-                return Err(eopnotsupp());
-            };
-            base.flush(run.addr.wrapping_add(*delta), run.len)?;
-        }
-        Ok(())
+        self.walk(
+            offset,
+            len,
+            false,
+            |base| *base,
+            |base, addr, len| {
+                rdma::cond_resched();
+                base.flush(addr, len)
+            },
+        )
     }
 }

@@ -20,9 +20,8 @@ use kernel::{prelude::*, rbtree::RBTree, sync::Arc};
 /// Entries or blocks of one key, at most.
 pub(crate) const MAX_ENTRIES: u32 = crate::bindings::IB_MKEY_MAX_ENTRIES;
 
-/// Rights that a region of ours can have: not that of being flushed to persistence, which takes
-/// memory that is persistent and a walk over all of it. Those that verbs call optional are accepted
-/// and mean nothing.
+/// Rights that a region of ours can have. Those that verbs call optional are accepted and mean
+/// nothing.
 pub(crate) fn supported(access: Access) -> bool {
     let known = Right::LocalWrite
         | Right::RemoteWrite
@@ -30,7 +29,8 @@ pub(crate) fn supported(access: Access) -> bool {
         | Right::RemoteAtomic
         | Right::MwBind
         | Right::ZeroBased
-        | Right::FlushGlobal;
+        | Right::FlushGlobal
+        | Right::FlushPersistent;
     let optional = crate::bindings::ib_access_flags_IB_ACCESS_OPTIONAL;
     access.into_raw() & !(known.into_raw() | optional) == 0
 }
@@ -70,15 +70,11 @@ impl<'a> Key<'a> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for none or for rights that no region has, `EOPNOTSUPP` for being flushed to
-    /// persistence, `ENOSPC` for more than the key was
+    /// `EINVAL` for none or for rights that no region has, `ENOSPC` for more than the key was
     /// created for.
     pub(crate) fn describe(&self, count: u32, access: Access) -> Result<Description<'_>> {
         if count == 0 {
             return Err(EINVAL);
-        }
-        if access.contains(Right::FlushPersistent) {
-            return Err(eopnotsupp());
         }
         if !supported(access) {
             return Err(EINVAL);

@@ -12,7 +12,6 @@
 //!
 //! Nests in a key's `edit` mutex; nothing but SRCU nests in it.
 
-use core::mem::size_of;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -91,11 +90,6 @@ impl Pins {
 pub(crate) struct Pin {
     pins: Arc<Pins>,
     index: u32,
-}
-
-impl Pin {
-    /// Bytes that the pins of one region take, however many: an `rb_node`, index and count.
-    pub(crate) const NODE_SIZE: usize = size_of::<(usize, usize, usize, u32, u32)>();
 }
 
 impl Drop for Pin {

@@ -314,6 +314,8 @@ TEST_F(class, flush)
 {
 	int access = MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED |
 		     IBV_ACCESS_FLUSH_GLOBAL;
+	const uint64_t two = 2, most = 1 << 20, many = most + 1;
+	struct ibmkey_block block = { .bytes_count = 8, .stride = { 8192 } };
 	struct ibv_mr *mr, *key;
 	struct ibv_sge sge;
 	struct ibv_dm *dm;
@@ -352,8 +354,33 @@ TEST_F(class, flush)
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 1, &wr));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 
+	/* a key over it: blocks of 8 bytes in each second page, three of them */
+	key = ibmkey_alloc(self->s.dev[0].pd, 1);
+	ASSERT_NE(NULL, key);
+	block.lkey = mr->lkey;
+	ASSERT_EQ(0, ibv_rereg_mr_interleaved(key, MKT_ACCESS_ALL |
+					      IBV_ACCESS_FLUSH_PERSISTENT, 1,
+					      &two, 1, &block));
+	wr.remote_addr = 4;
+	wr.rkey = key->rkey;
+	wr.flush_length = 10;
+	counted = writebacks_begin();
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
+	if (counted) {
+		EXPECT_EQ(2, writebacks_end());
+	}
+	/* not more pieces than can be flushed while a request waits */
+	block.stride[0] = 0;
+	EXPECT_EQ(EOPNOTSUPP,
+		  ibv_rereg_mr_interleaved(key, IBV_ACCESS_FLUSH_PERSISTENT, 1,
+					   &many, 1, &block));
+	EXPECT_EQ(0, ibv_rereg_mr_interleaved(key, IBV_ACCESS_FLUSH_PERSISTENT, 1,
+					      &most, 1, &block));
+	ASSERT_EQ(0, ibv_dereg_mr(key));
+
 	/* a region without the right */
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
+	wr.remote_addr = 1000;
 	mr = ibv_reg_dm_mr(self->s.dev[0].pd, dm, 100, 10000, access);
 	ASSERT_NE(NULL, mr);
 	wr.rkey = mr->rkey;
@@ -361,11 +388,11 @@ TEST_F(class, flush)
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 1, &wr));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 
-	/* a key over it cannot have it */
+	/* nor can a key over it have it */
 	key = ibmkey_alloc(self->s.dev[0].pd, 1);
 	ASSERT_NE(NULL, key);
 	sge = (struct ibv_sge){ .addr = 0, .length = 100, .lkey = mr->lkey };
-	EXPECT_EQ(EOPNOTSUPP,
+	EXPECT_EQ(EACCES,
 		  ibv_rereg_mr_sg(key, IBV_ACCESS_FLUSH_PERSISTENT, 1, &sge));
 	ASSERT_EQ(0, ibv_dereg_mr(key));
 	ASSERT_EQ(0, ibv_dereg_mr(mr));

@@ -130,8 +130,7 @@ unsafe extern "C" fn ib_mkey_rxe_atomic_write(mr: *mut rxe_mr, iova: u64, value:
     unsafe { with_bound(mr, |bound| bound.atomic_write(iova, value)) }.unwrap_or(Base::DENIED)
 }
 
-// In place of `rxe_flush_pmem_iova()`. Of regions of ours, those over persistent device memory have
-// the right; no key has it, which may describe more runs than can be flushed while a packet waits.
+// In place of `rxe_flush_pmem_iova()`.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_flush(mr: *mut rxe_mr, iova: u64, length: c_uint) -> c_int {
     if length == 0 {
