@@ -78,19 +78,28 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     /// - [`Error::Overflow`] if the sum of the bytes, or the address after the
     ///   last byte of one of them, does not fit 64 bits.
     pub fn new(mut entries: S) -> Result<Self, Error> {
-        if entries.is_empty() || entries.iter().any(|entry| entry.length == 0) {
-            return Err(Error::Zero);
-        }
-        let mut length = 0u64;
-        for entry in entries.iter_mut() {
-            entry.extent()?;
-            entry.start = length;
-            length = length.checked_add(entry.length).ok_or(Error::Overflow)?;
-        }
+        let length = place(&mut entries)?;
         Ok(Self { entries, length })
     }
 
-    /// Returns the number of bytes; never zero.
+    /// Makes a list that describes nothing, to be [refilled](Self::refill).
+    pub fn unfilled(entries: S) -> Self {
+        Self { entries, length: 0 }
+    }
+
+    /// Describes what `fill` leaves in the storage of the entries.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::new`]; the list then describes nothing.
+    pub fn refill(&mut self, fill: impl FnOnce(&mut S)) -> Result<(), Error> {
+        self.length = 0;
+        fill(&mut self.entries);
+        self.length = place(&mut self.entries)?;
+        Ok(())
+    }
+
+    /// Returns the number of bytes; zero only while the list describes nothing.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -137,4 +146,18 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         let (entry, rest) = self.entries.get(after.checked_sub(1)?..)?.split_first()?;
         Some((entry.piece(), offset.wrapping_sub(entry.start), rest))
     }
+}
+
+/// Checks entries and says where in the list each starts. Returns the list's length.
+fn place(entries: &mut [Entry]) -> Result<u64, Error> {
+    if entries.is_empty() || entries.iter().any(|entry| entry.length == 0) {
+        return Err(Error::Zero);
+    }
+    let mut length = 0u64;
+    for entry in entries {
+        entry.extent()?;
+        entry.start = length;
+        length = length.checked_add(entry.length).ok_or(Error::Overflow)?;
+    }
+    Ok(length)
 }

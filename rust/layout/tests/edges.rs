@@ -5,7 +5,7 @@
 mod common;
 
 use common::Spec;
-use ib_mkey_layout::{Error, Layout, Run, MAX_DIMS};
+use ib_mkey_layout::{Entry, Error, Layout, List, Run, MAX_DIMS};
 
 const MAX: u64 = u64::MAX;
 
@@ -42,6 +42,34 @@ fn list_length() {
     assert_eq!(list(&[(0, MAX - 1), (5, 1)]).unwrap().length(), MAX);
     assert_eq!(error(list(&[(0, MAX), (5, 1)])), Some(Error::Overflow));
     assert_eq!(error(list(&[(0, MAX), (0, MAX)])), Some(Error::Overflow));
+}
+
+#[test]
+fn list_refilled() {
+    let entries = |list: &[(u64, u64)]| -> Vec<Entry> {
+        list.iter()
+            .map(|&(addr, length)| Entry::new(0, addr, length))
+            .collect()
+    };
+    let mut list = List::unfilled(Vec::new());
+    assert_eq!(list.length(), 0);
+    assert_eq!(list.runs(0, 1).err(), Some(Error::Range));
+    for (fill, length) in [
+        (&[(7, 3), (1, 2)][..], Ok(5)),
+        (&[(9, 4)], Ok(4)),
+        (&[(9, 4), (0, 0)], Err(Error::Zero)),
+        (&[(1, MAX)], Err(Error::Overflow)),
+        (&[], Err(Error::Zero)),
+        (&[(1, 1), (3, 1), (5, 1)], Ok(3)),
+    ] {
+        let result = list.refill(|storage| *storage = entries(fill));
+        assert_eq!(result.map(|()| list.length()), length);
+        // What failed to be described is not half there.
+        assert_eq!(list.length(), length.unwrap_or(0));
+        assert_eq!(list.runs(0, list.length() + 1).err(), Some(Error::Range));
+    }
+    let runs: Vec<_> = list.runs(1, 2).unwrap().collect();
+    assert_eq!(runs, [run(3, 1), run(5, 1)]);
 }
 
 #[test]
