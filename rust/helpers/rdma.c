@@ -3,6 +3,7 @@
 #include <linux/kprobes.h>
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
+#include <linux/spinlock.h>
 #include <linux/srcu.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
@@ -22,6 +23,26 @@ __rust_helper int rust_helper_ib_check_mr_access(struct ib_device *device,
 __rust_helper int rust_helper_ib_device_node(struct ib_device *device)
 {
 	return device->dev.parent ? dev_to_node(device->dev.parent) : NUMA_NO_NODE;
+}
+
+__rust_helper unsigned long rust_helper_spin_lock_irqsave(spinlock_t *lock)
+	__acquires(lock)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(lock, flags);
+	return flags;
+}
+
+__rust_helper bool rust_helper_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags)
+{
+	return spin_trylock_irqsave(lock, *flags);
+}
+
+__rust_helper void rust_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags)
+	__releases(lock)
+{
+	spin_unlock_irqrestore(lock, flags);
 }
 
 /* Operations of devices that a client wraps: removing the client waits for those that run. */

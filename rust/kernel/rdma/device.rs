@@ -7,7 +7,7 @@
 use super::{
     client::{ClientOps, ModulePin},
     dm::Dm,
-    eopnotsupp,
+    eopnotsupp, fast_reg,
     mr::{Access, Mr, Pd},
 };
 use crate::bindings;
@@ -109,7 +109,7 @@ type DeregMr =
     unsafe extern "C" fn(mr: *mut bindings::ib_mr, udata: *mut bindings::ib_udata) -> c_int;
 
 impl DriverMr {
-    fn into_raw(self) -> *mut bindings::ib_mr {
+    pub(super) fn into_raw(self) -> *mut bindings::ib_mr {
         core::mem::ManuallyDrop::new(self).raw
     }
 }
@@ -161,6 +161,20 @@ pub(crate) trait DeviceOps: ClientOps {
         access: Access,
     ) -> Result;
 
+    /// Makes `mr` a region for up to `max` elements of a scatterlist, which may have gaps.
+    fn alloc_fast(this: ArcBorrow<'_, Self>, mr: &Mr, max: u32) -> Result;
+
+    /// Maps elements to such a region, as many of the first ones as there is room for: what its
+    /// next registration is over. Must not sleep or allocate.
+    fn map_fast(&self, mr: &Mr, elements: fast_reg::Elements<'_>) -> Result<fast_reg::Mapped>;
+
+    /// May the driver change what another region for fast registration is over? Must not sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if somebody relies on it.
+    fn may_map(&self, mr: &Mr) -> Result;
+
     /// Deregisters a region: decides, and calls `stock` to do it.
     fn dereg_mr(&self, mr: &Mr, stock: impl FnOnce() -> Result) -> Result;
 
@@ -197,9 +211,10 @@ pub(crate) trait DeviceOps: ClientOps {
 
 /// A device's operations: what they were before a client changed them.
 pub(crate) struct Overlay {
-    stock: bindings::ib_device_ops,
+    pub(super) stock: bindings::ib_device_ops,
     stock_def: *const bindings::uapi_definition,
     stock_max_dm_size: u64,
+    stock_cap_flags: u64,
     /// Our table after the device's own, where it has one.
     chain: UnsafeCell<[bindings::uapi_definition; 3]>,
 }
@@ -220,6 +235,7 @@ impl Overlay {
                 stock: ptr::read(&raw const (*raw).ops),
                 stock_def: (*raw).driver_def,
                 stock_max_dm_size: (*raw).attrs.max_dm_size,
+                stock_cap_flags: (*raw).attrs.kernel_cap_flags,
                 chain: core::mem::MaybeUninit::zeroed().assume_init(),
             }
         }
@@ -228,6 +244,14 @@ impl Overlay {
     /// Does the device lack device memory, so that ours is filled in?
     pub(crate) fn fills_dm(&self) -> bool {
         self.stock.alloc_dm.is_none()
+    }
+
+    /// Does the device refuse scatterlists with gaps, but do fast registration otherwise?
+    fn fills_gaps(&self) -> bool {
+        let gaps = u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
+        self.stock.alloc_mr.is_some()
+            && self.stock.map_mr_sg.is_some()
+            && self.stock_cap_flags & gaps == 0
     }
 
     /// Fills in what the device lacks and wraps what must be wrapped, by way of `T`.
@@ -244,6 +268,12 @@ impl Overlay {
                 (*ops).reg_dm_mr = Some(reg_dm_mr::<T>);
                 (*ops).query_device = Some(query_device::<T>);
                 (*raw).attrs.max_dm_size = max_dm_size;
+            }
+            if self.fills_gaps() {
+                (*ops).alloc_mr = Some(fast_reg::alloc_mr::<T>);
+                (*ops).map_mr_sg = Some(fast_reg::map_mr_sg::<T>);
+                (*raw).attrs.kernel_cap_flags |=
+                    u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
             }
             (*ops).dereg_mr = Some(dereg_mr::<T>);
             if self.stock.rereg_user_mr.is_some() {
@@ -273,10 +303,13 @@ impl Overlay {
             (*ops).dealloc_dm = self.stock.dealloc_dm;
             (*ops).reg_dm_mr = self.stock.reg_dm_mr;
             (*ops).query_device = self.stock.query_device;
+            (*ops).alloc_mr = self.stock.alloc_mr;
+            (*ops).map_mr_sg = self.stock.map_mr_sg;
             (*ops).dereg_mr = self.stock.dereg_mr;
             (*ops).rereg_user_mr = self.stock.rereg_user_mr;
             (*ops).advise_mr = self.stock.advise_mr;
             (*raw).attrs.max_dm_size = self.stock_max_dm_size;
+            (*raw).attrs.kernel_cap_flags = self.stock_cap_flags;
             (*raw).driver_def = self.stock_def;
         }
     }
@@ -289,7 +322,7 @@ impl Overlay {
     }
 
     /// Has the driver make a region for one page, which `ib_core` does not know.
-    fn alloc_mr(&self, pd: &Pd) -> Result<DriverMr> {
+    pub(super) fn alloc_mr(&self, pd: &Pd) -> Result<DriverMr> {
         let alloc_mr = self.stock.alloc_mr.ok_or_else(eopnotsupp)?;
         // SAFETY: The protection domain is of this device.
         let raw = from_err_ptr(unsafe {
@@ -310,8 +343,8 @@ impl Overlay {
 }
 
 /// A wrapped operation that runs: the client's data for the device stays until it is dropped.
-struct Running<'a, T: DeviceOps> {
-    data: ArcBorrow<'a, T>,
+pub(super) struct Running<'a, T: DeviceOps> {
+    pub(super) data: ArcBorrow<'a, T>,
     index: c_int,
 }
 
@@ -319,7 +352,7 @@ impl<'a, T: DeviceOps> Running<'a, T> {
     /// # Errors
     ///
     /// `ENODEV` if the client was removed meanwhile.
-    fn on(device: &'a Device) -> Result<Self> {
+    pub(super) fn on(device: &'a Device) -> Result<Self> {
         // SAFETY: No preconditions.
         let index = unsafe { bindings::rdma_ops_enter() };
         match T::client().data(device) {

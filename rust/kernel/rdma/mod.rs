@@ -7,6 +7,8 @@
 //! | `client.rs` | a client of `ib_core`, its callbacks and its data for each device |
 //! | `device.rs` | an RDMA device; its operations, filled in or wrapped |
 //! | `dm.rs` | device memory objects |
+//! | `fast_reg.rs` | fast registration by kernel users |
+//! | `lock.rs` | a spinlock for any context |
 //! | `memory/` | memory that remote peers and devices write to |
 //! | `mr.rs` | protection domains and memory regions |
 //! | `process.rs` | processes, as owners of things |
@@ -20,6 +22,8 @@
 pub(crate) mod client;
 pub(crate) mod device;
 pub(crate) mod dm;
+pub(crate) mod fast_reg;
+pub(crate) mod lock;
 pub(crate) mod memory;
 pub(crate) mod mr;
 pub(crate) mod process;

@@ -91,6 +91,12 @@ impl Pd {
         unsafe { (*self.as_raw()).uobject.is_null() }
     }
 
+    /// Returns the lkey by which kernel users address all memory.
+    pub(crate) fn local_dma_lkey(&self) -> u32 {
+        // SAFETY: The field is set when the domain is made.
+        unsafe { (*self.as_raw()).local_dma_lkey }
+    }
+
     /// Returns the device that it is of.
     pub(crate) fn device(&self) -> &Device {
         // SAFETY: A protection domain's device is set when it is made and outlives it.
@@ -177,6 +183,18 @@ impl Mr {
     /// Returns the index by which the device finds it, which no two regions of a device share.
     pub(crate) fn index(&self) -> u32 {
         self.lkey() >> 8
+    }
+
+    /// Is it of the type that kernel users map scatterlists with gaps to?
+    pub(crate) fn has_gaps(&self) -> bool {
+        // SAFETY: The region is valid; the type is set when it is made.
+        unsafe { (*self.as_raw()).type_ == bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS }
+    }
+
+    /// Returns the address that accesses to it start from, as its owner set it last.
+    pub(crate) fn iova(&self) -> u64 {
+        // SAFETY: The region is valid. The field is written as a whole, by its owner.
+        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).iova) }
     }
 
     /// Has the program's call that makes it succeeded, and none that destroys it begun?

@@ -73,6 +73,22 @@ pub(crate) trait Backend: Sized + Send + Sync {
     /// Forbids accesses to a claimed region.
     fn withdraw(&self, mr: &Mr);
 
+    /// Takes a new region over for fast registration. As for [`Self::claim`].
+    fn claim_fast(&self, mr: &Mr);
+
+    /// Is a region for fast registration neither registered nor being deregistered?
+    fn is_free(&self, mr: &Mr) -> bool;
+
+    /// Returns the key of a region as its last registration left it. Its owner may have changed
+    /// what `ib_mr` says already, for the next one.
+    fn key(&self, mr: &Mr) -> u32;
+
+    /// Allows accesses to a region for fast registration, by `key`.
+    fn register(&self, mr: &Mr, key: u32, access: Access);
+
+    /// Forbids accesses to a registered region.
+    fn invalidate(&self, mr: &Mr);
+
     /// Are memory windows bound to a region?
     fn has_windows(&self, mr: &Mr) -> bool;
 

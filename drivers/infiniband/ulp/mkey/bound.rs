@@ -13,7 +13,7 @@
 
 use crate::{
     backend::{Backend, Hw},
-    layout::{Block, Entry, Layout},
+    layout::{Block, Entry, Layout, List},
     pins::Pin,
     rdma::{eloop, eopnotsupp, mr::Right, Access, Pd},
 };
@@ -21,7 +21,7 @@ use core::{mem::size_of, ops::Deref};
 use kernel::{
     new_condvar, new_mutex,
     prelude::*,
-    sync::{Arc, ArcBorrow, CondVar, Mutex},
+    sync::{Arc, ArcBorrow, CondVar, Mutex, UniqueArc},
 };
 
 /// Levels of keys over keys, at most.
@@ -179,6 +179,28 @@ impl Bound {
                 users,
             },
             GFP_KERNEL_ACCOUNT,
+        )?)
+    }
+
+    /// Makes one that describes nothing, over memory that is there at all times. It is filled by
+    /// who has it to himself, before anybody else sees it, see `fast.rs`.
+    pub(crate) fn unfilled(
+        entries: KVVec<Entry>,
+        leaves: KVVec<Leaf>,
+        pd: &Pd,
+    ) -> Result<UniqueArc<Self>> {
+        Ok(UniqueArc::new(
+            Self {
+                layout: KLayout::List(List::unfilled(entries)),
+                leaves,
+                access: Access::default(),
+                pd: pd.as_raw() as usize,
+                depth: 1,
+                pieces: 0,
+                on_demand: false,
+                users: None,
+            },
+            GFP_KERNEL,
         )?)
     }
 }

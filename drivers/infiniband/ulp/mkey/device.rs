@@ -10,7 +10,7 @@ use crate::{
     bindings,
     bound::{Bound, KLayout, Leaf, Place, MAX_DEPTH},
     dm::{self, Buffer, DeviceMemory},
-    key,
+    fast, key,
     layout::{Entry, List},
     object::{Kind, Object},
     pins::{Pin, Pins},
@@ -18,8 +18,9 @@ use crate::{
         client::{Client, ClientOps, ModulePin},
         device::{DeviceName, DeviceOps, Overlay},
         eopnotsupp,
+        fast_reg::{Elements, Mapped},
         mr::Right,
-        table::Table,
+        table::{self, Table},
         Access, Device, Dm, Mr, OwnedPd, Pd,
     },
 };
@@ -224,6 +225,29 @@ impl DeviceOps for MkeyDevice {
         let object = Object::new(mr, Kind::Dm)?;
         this.objects.insert(mr.index(), object.clone())?;
         object.bind(&this, mr, bound)
+    }
+
+    fn alloc_fast(this: ArcBorrow<'_, Self>, mr: &Mr, max: u32) -> Result {
+        fast::create(&this, mr, max)?;
+        Ok(())
+    }
+
+    fn map_fast(&self, mr: &Mr, elements: Elements<'_>) -> Result<Mapped> {
+        let guard = table::read();
+        let object = self.objects.get(mr.index(), &guard);
+        match object
+            .filter(|object| object.is(mr))
+            .map(|object| &object.kind)
+        {
+            Some(Kind::Fast(fast)) => fast.map(elements),
+            _ => Err(EINVAL),
+        }
+    }
+
+    // The driver may free the table of the region's pages, which a bound key reads. Who binds a key
+    // to a region that is being mapped at the same time has both in hand.
+    fn may_map(&self, mr: &Mr) -> Result {
+        self.pins.if_free(mr.index(), || Ok(()))
     }
 
     fn dereg_mr(&self, mr: &Mr, stock: impl FnOnce() -> Result) -> Result {

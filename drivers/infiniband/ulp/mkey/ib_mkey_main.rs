@@ -10,6 +10,7 @@
 //! | `object.rs` | regions of ours |
 //! | `bound.rs` | what is bound to them: a layout over leaves |
 //! | `nest.rs` | keys over keys |
+//! | `fast.rs` | regions for fast registration by kernel users |
 //! | `pins.rs` | which regions are referred to |
 //! | `eval.rs` | the evaluator: accesses become runs of bytes |
 //! | `errors.rs` | the table of errors |
@@ -28,6 +29,7 @@ mod device;
 mod dm;
 mod errors;
 mod eval;
+mod fast;
 mod kapi;
 mod key;
 #[path = "../../../../rust/layout/src/lib.rs"]

@@ -298,6 +298,8 @@ impl MkeyDevice {
                 };
                 (run.len, bound.access, place)
             }
+            // Each registration would be another region.
+            Kind::Fast(_) => return Err(eopnotsupp()),
         };
         Ok(Leaf {
             lkey,

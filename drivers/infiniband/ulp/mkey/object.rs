@@ -19,6 +19,7 @@ use crate::{
     backend::Backend,
     bound::Bound,
     device::MkeyDevice,
+    fast::Fast,
     rdma::{
         table::{self, Cell, Retired},
         Mr,
@@ -40,6 +41,8 @@ pub(crate) enum Kind {
     },
     /// A region over device memory, bound once.
     Dm,
+    /// A region for fast registration by kernel users; what it is over is there, not in `bound`.
+    Fast(Pin<KBox<Fast>>),
 }
 
 /// A region of ours.

@@ -5,25 +5,25 @@
 //!
 //! # Locking
 //!
-//! One mutex for each device. A bind looks an lkey up and pins it, and `dereg_mr` looks for pins
+//! One spinlock for each device, which any context may take. A bind looks an lkey up and pins it, and `dereg_mr` looks for pins
 //! and suspends the region, each in one critical section: either the bind finds no region, or
-//! `dereg_mr` finds its pin. `dereg_mr` leaves the mutex before it waits for the region's users.
+//! `dereg_mr` finds its pin. `dereg_mr` leaves the section before it waits for the region's users.
 //! What is bound to a key is replaced in such a section too.
 //!
 //! Nests in a key's `edit` mutex; nothing but SRCU nests in it.
 
+use crate::rdma::lock::{new_irq_lock, IrqLock};
 use kernel::{
-    new_mutex,
     prelude::*,
     rbtree::{RBTree, RBTreeNode},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 /// The pins of a device, counted for each region's index.
 #[pin_data]
 pub(crate) struct Pins {
     #[pin]
-    counts: Mutex<RBTree<u32, u32>>,
+    counts: IrqLock<RBTree<u32, u32>>,
 }
 
 impl Pins {
@@ -31,13 +31,13 @@ impl Pins {
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                counts <- new_mutex!(RBTree::new(), "ib_mkey pins"),
+                counts <- new_irq_lock!(RBTree::new(), "ib_mkey pins"),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Runs `find` and pins the region at `index` if it succeeds.
+    /// Runs `find`, which must not sleep, and pins the region at `index` if it succeeds.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl Pins {
         ))
     }
 
-    /// Runs `change` if the region at `index` is not pinned.
+    /// Runs `change`, which must not sleep, if the region at `index` is not pinned.
     ///
     /// # Errors
     ///

@@ -68,6 +68,9 @@ use kernel::{
     prelude::*,
 };
 
+/// Tells regions for fast registration from others of ours: a page size that there is not.
+const FAST_SHIFT: u32 = u64::BITS - 1;
+
 /// The state of a region, `enum rxe_mr_state`.
 pub(crate) struct State(bindings::rxe_mr_state);
 
@@ -144,6 +147,17 @@ impl Rxe {
             (state, (&raw const (*mr).ibmr.length).read_volatile())
         };
         (state == rxe_mr_state_RXE_MR_STATE_VALID).then_some(length)
+    }
+
+    /// Is a region of ours one for fast registration?
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::published`].
+    #[inline]
+    unsafe fn is_fast(mr: *mut rxe_mr) -> bool {
+        // SAFETY: By the safety requirement; set before the region's key is known.
+        unsafe { (*mr).page_shift == FAST_SHIFT }
     }
 
     /// Does a fresh region look as the headers that this module was built with say?
@@ -230,7 +244,7 @@ impl Backend for Rxe {
             // A kernel user's; while it is not registered it has no bytes.
             TYPE_MEM_REG if pd.is_kernels() => Named::Memory {
                 // SAFETY: Pages that a kernel user mapped, who maps no others while it is pinned:
-                // see `MkeyDevice::map_mr_sg()`.
+                // see `MkeyDevice::may_map()`.
                 base: unsafe { Base::new(raw) },
                 start,
                 len: if state == rxe_mr_state_RXE_MR_STATE_VALID {
@@ -297,6 +311,39 @@ impl Backend for Rxe {
             (&raw mut (*private(mr).as_ptr()).access).write_volatile(0);
             (&raw mut (*mr.as_raw()).length).write_volatile(0);
         }
+    }
+
+    fn claim_fast(&self, mr: &Mr) {
+        self.claim(mr);
+        // SAFETY: As for `claim()`. Stock code does not get to look at the field.
+        unsafe { (*private(mr).as_ptr()).page_shift = FAST_SHIFT };
+    }
+
+    fn is_free(&self, mr: &Mr) -> bool {
+        // SAFETY: The region is valid.
+        let state = unsafe { bindings::ib_mkey_rxe_state(private(mr).as_ptr()) };
+        state == rxe_mr_state_RXE_MR_STATE_FREE
+    }
+
+    fn key(&self, mr: &Mr) -> u32 {
+        // SAFETY: As for `narrow()`; both keys are the same.
+        unsafe { (&raw const (*private(mr).as_ptr()).rkey).read_volatile() }
+    }
+
+    fn register(&self, mr: &Mr, key: u32, access: Access) {
+        let private = private(mr).as_ptr();
+        // SAFETY: As for `narrow()`.
+        unsafe {
+            (&raw mut (*private).access).write_volatile(access.into_raw() as i32);
+            (&raw mut (*private).lkey).write_volatile(key);
+            (&raw mut (*private).rkey).write_volatile(key);
+        }
+        Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_VALID);
+    }
+
+    fn invalidate(&self, mr: &Mr) {
+        // Length and address are the owner's, who may have mapped anew.
+        Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_FREE);
     }
 
     fn has_windows(&self, mr: &Mr) -> bool {

@@ -21,8 +21,10 @@ use crate::{
     bindings,
     bound::{Bound, Held},
     device::CLIENT,
+    fast::Fast,
     key::Key,
-    rdma::{table, Mr, Pd},
+    object::Kind,
+    rdma::{table, Access, Mr, Pd},
 };
 use kernel::{
     error::from_result,
@@ -30,7 +32,7 @@ use kernel::{
     prelude::*,
 };
 
-/// Does `access` with what is bound to a region.
+/// Does `access` with what is bound to a region, at an offset: where in it address `iova` is.
 ///
 /// # Errors
 ///
@@ -40,7 +42,11 @@ use kernel::{
 ///
 /// `mr` must be a region of an rxe device, valid during the call.
 #[inline]
-unsafe fn with_bound<T>(mr: *mut rxe_mr, access: impl FnOnce(&Bound) -> Result<T>) -> Result<T> {
+unsafe fn with_bound<T>(
+    mr: *mut rxe_mr,
+    iova: u64,
+    access: impl FnOnce(&Bound, u64) -> Result<T>,
+) -> Result<T> {
     // SAFETY: By the safety requirement.
     let mr = unsafe { Mr::from_raw(&raw mut (*mr).ibmr) };
     // Not `MkeyDevice::of()`: the self-test runs before the device is extended.
@@ -51,15 +57,44 @@ unsafe fn with_bound<T>(mr: *mut rxe_mr, access: impl FnOnce(&Bound) -> Result<T
         .get(mr.index(), &guard)
         .filter(|object| object.is(mr));
     let object = object.ok_or(EINVAL)?;
+    if let Kind::Fast(fast) = &object.kind {
+        return fast.with(iova, access);
+    }
     let bound = object.bound.get(&guard).ok_or(EINVAL)?;
     match Held::new(bound) {
-        None => access(&bound),
+        None => access(&bound, iova),
         Some(held) => {
             // Pages may be long in coming: only who rebinds this very key is to wait for them.
             drop(guard);
-            access(&held)
+            access(&held, iova)
         }
     }
+}
+
+/// Looks up what makes a region one for fast registration.
+///
+/// # Errors
+///
+/// `EINVAL` if it is none.
+fn with_fast<T>(mr: &Mr, call: impl FnOnce(&Fast) -> Result<T>) -> Result<T> {
+    let device = CLIENT.data(mr.device()).ok_or(EINVAL)?;
+    // Not under SRCU, for the call may wait for accesses.
+    let object = device.object_of(mr).ok_or(EINVAL)?;
+    match &object.kind {
+        Kind::Fast(fast) => call(fast),
+        _ => Err(EINVAL),
+    }
+}
+
+/// Are `length` bytes from address `iova` on what is registered as a region for fast registration?
+///
+/// # Safety
+///
+/// As for [`with_bound`].
+unsafe fn contains(mr: *mut rxe_mr, iova: u64, length: u64) -> bool {
+    // SAFETY: By the safety requirement.
+    let mr = unsafe { Mr::from_raw(&raw mut (*mr).ibmr) };
+    with_fast(mr, |fast| Ok(fast.contains(iova, length))).unwrap_or(false)
 }
 
 // In place of `mr_check_range()`: by what was published last. What is bound is looked at when bytes
@@ -67,9 +102,15 @@ unsafe fn with_bound<T>(mr: *mut rxe_mr, access: impl FnOnce(&Bound) -> Result<T
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_check_range(mr: *mut rxe_mr, iova: u64, length: usize) -> c_int {
     // SAFETY: rxe calls with a region that it holds a reference to.
-    let whole = unsafe { Rxe::published(mr) };
-    let inside = |whole: u64| length as u64 <= whole && iova <= whole - length as u64;
-    if whole.is_some_and(inside) {
+    let inside = unsafe {
+        if Rxe::is_fast(mr) {
+            contains(mr, iova, length as u64)
+        } else {
+            let inside = |whole| length as u64 <= whole && iova <= whole - length as u64;
+            Rxe::published(mr).is_some_and(inside)
+        }
+    };
+    if inside {
         0
     } else {
         EINVAL.to_errno()
@@ -97,7 +138,7 @@ unsafe extern "C" fn ib_mkey_rxe_copy(
         // SAFETY: rxe gives `length` bytes of a packet, which nobody else uses.
         let window = unsafe { Window::new(addr.cast(), length as usize, direction) };
         // SAFETY: rxe calls with a region that it holds a reference to.
-        unsafe { with_bound(mr, |bound| bound.copy(iova, window)) }?;
+        unsafe { with_bound(mr, iova, |bound, at| bound.copy(at, window)) }?;
         Ok(0)
     })
 }
@@ -116,8 +157,8 @@ unsafe extern "C" fn ib_mkey_rxe_atomic_op(
     let original = unsafe { &mut *orig_val };
     // SAFETY: rxe calls with a region that it holds a reference to.
     unsafe {
-        with_bound(mr, |bound| {
-            bound.atomic_op(iova, opcode, compare, swap_add, original)
+        with_bound(mr, iova, |bound, at| {
+            bound.atomic_op(at, opcode, compare, swap_add, original)
         })
     }
     .unwrap_or(Base::DENIED)
@@ -127,7 +168,8 @@ unsafe extern "C" fn ib_mkey_rxe_atomic_op(
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_atomic_write(mr: *mut rxe_mr, iova: u64, value: u64) -> c_int {
     // SAFETY: rxe calls with a region that it holds a reference to.
-    unsafe { with_bound(mr, |bound| bound.atomic_write(iova, value)) }.unwrap_or(Base::DENIED)
+    unsafe { with_bound(mr, iova, |bound, at| bound.atomic_write(at, value)) }
+        .unwrap_or(Base::DENIED)
 }
 
 // In place of `rxe_flush_pmem_iova()`.
@@ -138,13 +180,13 @@ unsafe extern "C" fn ib_mkey_rxe_flush(mr: *mut rxe_mr, iova: u64, length: c_uin
     }
     from_result(|| {
         // SAFETY: rxe calls with a region that it holds a reference to.
-        unsafe { with_bound(mr, |bound| bound.flush(iova, length.into())) }?;
+        unsafe { with_bound(mr, iova, |bound, at| bound.flush(at, length.into())) }?;
         Ok(0)
     })
 }
 
 // In place of `rxe_invalidate_mr()`: LOCAL_INV and SEND with invalidate unbind a key of the queue
-// pair's protection domain. Sleeps, as rxe's workqueue may.
+// pair's protection domain, or end a fast registration. Sleeps, as rxe's workqueue may.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_invalidate(
     mr: *mut rxe_mr,
@@ -154,12 +196,40 @@ unsafe extern "C" fn ib_mkey_rxe_invalidate(
     from_result(|| {
         // SAFETY: `redirected_invalidate()` holds a reference to the region, and rxe calls it
         // with the protection domain of a queue pair.
-        let (mr, pd) = unsafe { (Mr::from_raw(&raw mut (*mr).ibmr), Pd::from_raw(pd)) };
-        if mr.rkey() != key || mr.pd() != pd.as_raw() {
+        let (ours, pd, fast) = unsafe {
+            (
+                Mr::from_raw(&raw mut (*mr).ibmr),
+                Pd::from_raw(pd),
+                Rxe::is_fast(mr),
+            )
+        };
+        let device = CLIENT.data(ours.device()).ok_or(EINVAL)?;
+        if fast {
+            with_fast(ours, |fast| fast.invalidate(&device.hw, ours, pd, key))?;
+        } else if ours.rkey() != key || ours.pd() != pd.as_raw() {
             return Err(EINVAL);
+        } else {
+            Key::of(&device, ours, pd)?.unbind()?;
         }
+        Ok(0)
+    })
+}
+
+// In place of `rxe_reg_fast_mr()`, for queue pairs of the kernel: REG_MR.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_reg_fast(
+    mr: *mut rxe_mr,
+    pd: *mut bindings::ib_pd,
+    key: u32,
+    access: c_int,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The kernel user who asks keeps the region until the request has completed, and
+        // rxe calls with the protection domain of a queue pair.
+        let (mr, pd) = unsafe { (Mr::from_raw(&raw mut (*mr).ibmr), Pd::from_raw(pd)) };
         let device = CLIENT.data(mr.device()).ok_or(EINVAL)?;
-        Key::of(&device, mr, pd)?.unbind()?;
+        let access = Access::from_raw(access as u32);
+        with_fast(mr, |fast| fast.register(&device.hw, mr, pd, key, access))?;
         Ok(0)
     })
 }

@@ -74,12 +74,24 @@ static int no_flush(struct rxe_mr *mr, u64 iova, unsigned int length)
 	return -ENODEV;
 }
 
+static int no_invalidate(struct rxe_qp *qp, u32 key)
+{
+	return -ENODEV;
+}
+
+static int no_reg_fast(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
+{
+	return -ENODEV;
+}
+
 DEFINE_STATIC_CALL(stock_check_range, no_check_range);
 DEFINE_STATIC_CALL(stock_copy, no_copy);
 DEFINE_STATIC_CALL(stock_copy_data, no_copy_data);
 DEFINE_STATIC_CALL(stock_atomic_op, no_atomic_op);
 DEFINE_STATIC_CALL(stock_atomic_write, no_atomic_write);
 DEFINE_STATIC_CALL(stock_flush, no_flush);
+DEFINE_STATIC_CALL(stock_invalidate, no_invalidate);
+DEFINE_STATIC_CALL(stock_reg_fast, no_reg_fast);
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 DEFINE_STATIC_CALL(stock_odp_atomic_op, no_atomic_op);
 DEFINE_STATIC_CALL(stock_odp_atomic_write, no_atomic_write);
@@ -92,6 +104,7 @@ enum rxe_function {
 	RXE_ATOMIC_WRITE,
 	RXE_FLUSH,
 	RXE_INVALIDATE,
+	RXE_REG_FAST,
 	/* Called, not redirected. */
 	RXE_COPY_DATA,
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
@@ -114,6 +127,13 @@ static int redirected_invalidate(struct rxe_qp *qp, u32 key)
 	return ret;
 }
 
+/* Of a queue pair of the kernel's, see reg_is_ours(). */
+static int redirected_reg_fast(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
+{
+	return ib_mkey_rxe_reg_fast(to_rmr(wqe->wr.wr.reg.mr), qp->ibqp.pd,
+				    wqe->wr.wr.reg.key, wqe->wr.wr.reg.access);
+}
+
 static struct ib_mkey_rxe_hook {
 	const char *symbol;
 	void *replacement;
@@ -127,6 +147,7 @@ static struct ib_mkey_rxe_hook {
 	[RXE_ATOMIC_WRITE] = { RXE_PREFIX "rxe_mr_do_atomic_write", ib_mkey_rxe_atomic_write },
 	[RXE_FLUSH] = { RXE_PREFIX "rxe_flush_pmem_iova", ib_mkey_rxe_flush },
 	[RXE_INVALIDATE] = { RXE_PREFIX "rxe_invalidate_mr", redirected_invalidate },
+	[RXE_REG_FAST] = { RXE_PREFIX "rxe_reg_fast_mr", redirected_reg_fast },
 	[RXE_COPY_DATA] = { RXE_PREFIX "copy_data", NULL },
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 	[RXE_ODP_ATOMIC_OP] = { RXE_PREFIX "rxe_odp_atomic_op", NULL },
@@ -157,6 +178,15 @@ static bool key_is_ours(struct rxe_qp *qp, u32 key)
 	return ours;
 }
 
+/*
+ * A request of a program's is in memory that the program may write to: what it
+ * says of an MR is no pointer to follow here.
+ */
+static bool reg_is_ours(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
+{
+	return !qp->is_user && mr_is_ours(to_rmr(wqe->wr.wr.reg.mr));
+}
+
 static void notrace ib_mkey_rxe_entry(unsigned long ip, unsigned long parent_ip,
 				      struct ftrace_ops *ops,
 				      struct ftrace_regs *fregs)
@@ -173,6 +203,8 @@ static void notrace ib_mkey_rxe_entry(unsigned long ip, unsigned long parent_ip,
 
 	if (hook == &ib_mkey_rxe_hooks[RXE_INVALIDATE])
 		ours = key_is_ours(first, ftrace_regs_get_argument(fregs, 1));
+	else if (hook == &ib_mkey_rxe_hooks[RXE_REG_FAST])
+		ours = reg_is_ours(first, (void *)ftrace_regs_get_argument(fregs, 1));
 	else
 		ours = mr_is_ours(first);
 	if (ours)
@@ -202,6 +234,8 @@ static void detach_locked(void)
 	static_call_update(stock_atomic_op, no_atomic_op);
 	static_call_update(stock_atomic_write, no_atomic_write);
 	static_call_update(stock_flush, no_flush);
+	static_call_update(stock_invalidate, no_invalidate);
+	static_call_update(stock_reg_fast, no_reg_fast);
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 	static_call_update(stock_odp_atomic_op, no_atomic_op);
 	static_call_update(stock_odp_atomic_write, no_atomic_write);
@@ -232,6 +266,8 @@ static int attach_locked(void)
 	static_call_update(stock_atomic_op, address(RXE_ATOMIC_OP));
 	static_call_update(stock_atomic_write, address(RXE_ATOMIC_WRITE));
 	static_call_update(stock_flush, address(RXE_FLUSH));
+	static_call_update(stock_invalidate, address(RXE_INVALIDATE));
+	static_call_update(stock_reg_fast, address(RXE_REG_FAST));
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 	static_call_update(stock_odp_atomic_op, address(RXE_ODP_ATOMIC_OP));
 	static_call_update(stock_odp_atomic_write, address(RXE_ODP_ATOMIC_WRITE));
@@ -369,6 +405,33 @@ int ib_mkey_rxe_stock_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
 int ib_mkey_rxe_stock_flush(struct rxe_mr *mr, u64 iova, unsigned int length)
 {
 	return static_call(stock_flush)(mr, iova, length);
+}
+
+/* As a queue pair of the kernel's in @pd that has nothing else, for the self-test. */
+int ib_mkey_rxe_stock_invalidate(struct ib_pd *pd, u32 key)
+{
+	struct rxe_qp *qp __free(kfree) = kzalloc_obj(*qp);
+
+	if (!qp)
+		return -ENOMEM;
+	qp->ibqp.device = pd->device;
+	qp->ibqp.pd = pd;
+	return static_call(stock_invalidate)(qp, key);
+}
+
+int ib_mkey_rxe_stock_reg_fast(struct ib_mr *mr, u32 key, int access)
+{
+	struct rxe_send_wqe *wqe __free(kfree) = kzalloc_obj(*wqe);
+	struct rxe_qp *qp __free(kfree) = kzalloc_obj(*qp);
+
+	if (!qp || !wqe)
+		return -ENOMEM;
+	qp->ibqp.device = mr->device;
+	qp->ibqp.pd = mr->pd;
+	wqe->wr.wr.reg.mr = mr;
+	wqe->wr.wr.reg.key = key;
+	wqe->wr.wr.reg.access = access;
+	return static_call(stock_reg_fast)(qp, wqe);
 }
 
 /* One SGE through the function that rxe's requester and completer use. */

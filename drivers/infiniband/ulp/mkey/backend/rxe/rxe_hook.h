@@ -24,6 +24,9 @@ int ib_mkey_rxe_stock_check_range(struct rxe_mr *mr, u64 iova, size_t length);
 int ib_mkey_rxe_stock_copy_data(struct ib_pd *pd, int access, u32 lkey, u64 iova,
 				void *addr, int length, enum rxe_mr_copy_dir dir);
 
+int ib_mkey_rxe_stock_invalidate(struct ib_pd *pd, u32 key);
+int ib_mkey_rxe_stock_reg_fast(struct ib_mr *mr, u32 key, int access);
+
 struct rxe_mr *ib_mkey_rxe_to_mr(struct ib_mr *ibmr);
 struct rxe_mr *ib_mkey_rxe_get_mr(struct ib_device *ibdev, u32 index);
 void ib_mkey_rxe_put_mr(struct rxe_mr *mr);
@@ -49,5 +52,6 @@ int ib_mkey_rxe_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
 int ib_mkey_rxe_atomic_write(struct rxe_mr *mr, u64 iova, u64 value);
 int ib_mkey_rxe_flush(struct rxe_mr *mr, u64 iova, unsigned int length);
 int ib_mkey_rxe_invalidate(struct rxe_mr *mr, struct ib_pd *pd, u32 key);
+int ib_mkey_rxe_reg_fast(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int access);
 
 #endif /* IB_MKEY_RXE_HOOK_H */

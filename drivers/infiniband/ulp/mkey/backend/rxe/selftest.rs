@@ -3,8 +3,9 @@
 //! Shows on a new device that the redirection is complete, before the device is extended.
 //!
 //! A call inside `rxe_mr.c` that a compiler inlined would not be redirected. The test therefore
-//! goes through `copy_data()`, as rxe's requester does, and through each redirected function that
-//! takes a region, and looks at the bytes. It needs no network.
+//! goes through `copy_data()`, as rxe's requester does, and through each redirected function, and
+//! looks at the bytes. Those that take a queue pair look at three of its fields; it gets one that
+//! has nothing else. It needs no network.
 
 use super::{
     bindings::{
@@ -17,9 +18,10 @@ use crate::{
     bound::{Bound, KLayout, Leaf, Place},
     device::MkeyDevice,
     dm::{Buffer, DeviceMemory, Offer, Request, Wanted},
-    key,
+    fast, key,
     layout::{Block, Interleaved, MAX_DIMS},
-    rdma::{device::DeviceName, eopnotsupp, mr::Right, Access, Device, Mr},
+    object::{Kind, Object},
+    rdma::{device::DeviceName, eopnotsupp, mr::Right, Access, Device, Mr, OwnedMr},
 };
 use kernel::{error::to_result, ffi::c_int, page::PAGE_SIZE, prelude::*, sync::Arc};
 
@@ -58,12 +60,23 @@ pub(crate) fn run(device: &MkeyDevice, ibdev: &Device) -> Result {
         through_each(&mr, &memory)
     });
 
+    let result = result.and_then(|()| invalidated(device, &mr));
     let result = result.and(object.unbind(device, &mr));
-    let index = mr.index();
-    // The device's operations are stock still: nobody else removes the object.
-    drop(mr);
-    device.objects.remove(index, &object);
+    forget(device, mr, &object);
+    result?;
+
+    let mr = OwnedMr::new(&device.pd, 1)?;
+    let object = fast::create(device, &mr, 2)?;
+    let result = registered(device, &mr, &object);
+    forget(device, mr, &object);
     result
+}
+
+/// Deregisters a region. The device's operations are stock still: nobody else removes the object.
+fn forget(device: &MkeyDevice, mr: OwnedMr, object: &Object) {
+    let index = mr.index();
+    drop(mr);
+    device.objects.remove(index, object);
 }
 
 fn bound(device: &MkeyDevice, memory: &Buffer) -> Result<Arc<Bound>> {
@@ -112,27 +125,107 @@ fn through_copy_data(device: &MkeyDevice, mr: &Mr, memory: &Buffer) -> Result {
         bytes.copy_from_slice(&(word as u64 + 1).to_ne_bytes());
     }
     let sent = packet;
-    let copy = |packet: &mut [u8; KEY_LEN], access, direction| {
-        // SAFETY: The packet has as many bytes as are copied; the domain is of an rxe device.
-        to_result(unsafe {
-            bindings::ib_mkey_rxe_stock_copy_data(
-                device.pd.as_raw(),
-                access,
-                mr.lkey(),
-                0,
-                packet.as_mut_ptr().cast(),
-                KEY_LEN as c_int,
-                direction,
-            )
-        })
-    };
-
-    let write = Access::from(Right::LocalWrite).into_raw() as c_int;
-    copy(&mut packet, write, rxe_mr_copy_dir_RXE_TO_MR_OBJ)?;
+    copy_data(device, mr.lkey(), 0, &mut packet, true)?;
     expect(memory, [1, 2, 3])?;
     packet.fill(0);
-    copy(&mut packet, 0, rxe_mr_copy_dir_RXE_FROM_MR_OBJ)?;
+    copy_data(device, mr.lkey(), 0, &mut packet, false)?;
     if packet != sent {
+        return Err(EIO);
+    }
+    Ok(())
+}
+
+/// Copies between a packet and an SGE of address `iova`, as rxe's requester and completer do.
+fn copy_data(device: &MkeyDevice, lkey: u32, iova: u64, packet: &mut [u8], write: bool) -> Result {
+    let (access, direction) = if write {
+        let access = Access::from(Right::LocalWrite).into_raw();
+        (access as c_int, rxe_mr_copy_dir_RXE_TO_MR_OBJ)
+    } else {
+        (0, rxe_mr_copy_dir_RXE_FROM_MR_OBJ)
+    };
+    // SAFETY: The packet has as many bytes as are copied; the domain is of an rxe device.
+    to_result(unsafe {
+        bindings::ib_mkey_rxe_stock_copy_data(
+            device.pd.as_raw(),
+            access,
+            lkey,
+            iova,
+            packet.as_mut_ptr().cast(),
+            c_int::try_from(packet.len())?,
+            direction,
+        )
+    })
+}
+
+/// Invalidates the key as LOCAL_INV does, which is to unbind it.
+fn invalidated(device: &MkeyDevice, mr: &Mr) -> Result {
+    let mut byte = [0];
+    // SAFETY: The domain is of an rxe device.
+    to_result(unsafe { bindings::ib_mkey_rxe_stock_invalidate(device.pd.as_raw(), mr.rkey()) })?;
+    match copy_data(device, mr.lkey(), 0, &mut byte, false) {
+        Ok(()) => Err(EIO),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Registers a region as REG_MR does, writes to it, and invalidates it.
+fn registered(device: &MkeyDevice, mr: &Mr, object: &Object) -> Result {
+    let Kind::Fast(fast) = &object.kind else {
+        return Err(EIO);
+    };
+    let memory = KBox::new([0u64; 4], GFP_KERNEL)?;
+    let memory = KBox::into_raw(memory);
+    let word = |index: u64| (memory as u64 + index * WORD as u64, WORD as u64);
+    let key = mr.rkey() ^ 1;
+    let mut packet = [1u8; 2 * WORD];
+    let mut original = 0;
+    let none = resp_states_RESPST_NONE as c_int;
+
+    let mut steps = || {
+        // SAFETY: Nobody else has the region. The domain is of an rxe device.
+        unsafe {
+            (*mr.as_raw()).iova = fast.map([word(3), word(1)].into_iter())?.start;
+            let access = Access::from(Right::LocalWrite).into_raw() as c_int;
+            to_result(bindings::ib_mkey_rxe_stock_reg_fast(
+                mr.as_raw(),
+                key,
+                access,
+            ))?;
+        }
+        copy_data(device, key, mr.iova(), &mut packet, true)?;
+        let (region, second) = (private(mr).as_ptr(), mr.iova().wrapping_add(WORD as u64));
+        // SAFETY: As above; `original` is a place for a word.
+        unsafe {
+            to_result(bindings::ib_mkey_rxe_stock_check_range(
+                region, second, WORD,
+            ))?;
+            if bindings::ib_mkey_rxe_stock_check_range(region, second, WORD + 1) == 0
+                || bindings::ib_mkey_rxe_stock_atomic_write(region, second, 7) != none
+                || bindings::ib_mkey_rxe_stock_atomic_op(
+                    region,
+                    second,
+                    FETCH_ADD,
+                    0,
+                    2,
+                    &mut original,
+                ) != none
+            {
+                return Err(EIO);
+            }
+        }
+        // SAFETY: As above.
+        to_result(unsafe { bindings::ib_mkey_rxe_stock_invalidate(device.pd.as_raw(), key) })?;
+        match copy_data(device, key, mr.iova(), &mut packet, true) {
+            Ok(()) => Err(EIO),
+            Err(_) => Ok(()),
+        }
+    };
+    let result = steps();
+    // SAFETY: From `into_raw()` above; no access is left to it.
+    let memory = unsafe { KBox::from_raw(memory) };
+    result?;
+    let ones = u64::from_ne_bytes([1; WORD]);
+    if *memory != [0, 9, 0, ones] {
         return Err(EIO);
     }
     Ok(())

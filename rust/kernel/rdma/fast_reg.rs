@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Fast registration by kernel users, of regions with gaps: `IB_MR_TYPE_SG_GAPS`.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use super::{
+    device::{DeviceOps, Running},
+    eopnotsupp,
+    mr::{Mr, Pd},
+};
+use crate::bindings;
+use core::{marker::PhantomData, ptr};
+use kernel::{
+    error::{from_result, to_result},
+    ffi::{c_int, c_uint},
+    prelude::*,
+};
+
+/// The elements of a scatterlist that is mapped for a device: an address and a length each.
+///
+/// # Invariants
+///
+/// `next` is null or the first of at least `left` elements, or `left` is zero.
+#[derive(Clone)]
+pub(crate) struct Elements<'a> {
+    next: *mut bindings::scatterlist,
+    left: usize,
+    /// Bytes of the first element that are left out.
+    offset: c_uint,
+    _list: PhantomData<&'a bindings::scatterlist>,
+}
+
+impl Iterator for Elements<'_> {
+    type Item = (u64, u64);
+
+    /// An element of no bytes is given as such, and so is a first one that is left out.
+    fn next(&mut self) -> Option<(u64, u64)> {
+        if self.left == 0 || self.next.is_null() {
+            return None;
+        }
+        // SAFETY: By the type invariant; the caller of the verb mapped the list.
+        // INVARIANT: One element less is left after the one that is next now.
+        let (addr, len) = unsafe {
+            let element = self.next;
+            self.next = bindings::sg_next(element);
+            (
+                bindings::sg_dma_address(element),
+                bindings::sg_dma_len(element),
+            )
+        };
+        self.left -= 1;
+        let offset = core::mem::take(&mut self.offset);
+        Some((
+            addr.wrapping_add(offset.into()),
+            len.saturating_sub(offset).into(),
+        ))
+    }
+}
+
+/// What a scatterlist became.
+pub(crate) struct Mapped {
+    /// Elements that were mapped, of the first ones.
+    pub(crate) count: usize,
+    /// Address of the first byte.
+    pub(crate) start: u64,
+    /// Bytes.
+    pub(crate) length: u64,
+}
+
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.alloc_mr` of a device that `T` extends.
+pub(super) unsafe extern "C" fn alloc_mr<T: DeviceOps>(
+    pd: *mut bindings::ib_pd,
+    kind: bindings::ib_mr_type,
+    max_num_sg: u32,
+) -> *mut bindings::ib_mr {
+    // SAFETY: The core calls with a valid protection domain.
+    let domain = unsafe { Pd::from_raw(pd) };
+    let alloc = || {
+        let running = Running::<T>::on(domain.device())?;
+        let data = running.data;
+        if kind != bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS {
+            let stock = data.overlay().stock.alloc_mr.ok_or_else(eopnotsupp)?;
+            // SAFETY: The arguments are the core's.
+            return Ok(unsafe { stock(pd, kind, max_num_sg) });
+        }
+        let mr = data.overlay().alloc_mr(domain)?;
+        T::alloc_fast(data, &mr, max_num_sg)?;
+        Ok(mr.into_raw())
+    };
+    alloc().unwrap_or_else(|err: Error| err.to_ptr())
+}
+
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.map_mr_sg` of a device that `T` extends. It may be
+/// called in any context: nothing here sleeps or allocates.
+pub(super) unsafe extern "C" fn map_mr_sg<T: DeviceOps>(
+    raw: *mut bindings::ib_mr,
+    list: *mut bindings::scatterlist,
+    nents: c_int,
+    offset: *mut c_uint,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core calls with a valid region.
+        let mr = unsafe { Mr::from_raw(raw) };
+        let running = Running::<T>::on(mr.device())?;
+        let data = running.data;
+        if !mr.has_gaps() {
+            data.may_map(mr)?;
+            let stock = data.overlay().stock.map_mr_sg.ok_or_else(eopnotsupp)?;
+            // SAFETY: The arguments are the core's.
+            let count = unsafe { stock(raw, list, nents, offset) };
+            to_result(count)?;
+            return Ok(count);
+        }
+        let left = usize::try_from(nents).map_err(|_| EINVAL)?;
+        // INVARIANT: The caller of the verb gives a list of `nents` elements.
+        let elements = Elements {
+            next: if left == 0 { ptr::null_mut() } else { list },
+            left,
+            // SAFETY: The caller gives an offset, or none.
+            offset: unsafe { offset.as_ref() }.copied().unwrap_or(0),
+            _list: PhantomData,
+        };
+        let mapped = data.map_fast(mr, elements)?;
+        // SAFETY: The region is the caller's, who registers it when this has returned.
+        unsafe {
+            (*raw).iova = mapped.start;
+            (*raw).length = mapped.length;
+            // All of an element is mapped, or nothing of it.
+            if let Some(offset) = offset.as_mut() {
+                *offset = 0;
+            }
+        }
+        Ok(c_int::try_from(mapped.count)?)
+    })
+}
