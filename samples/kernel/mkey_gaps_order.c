@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * In which order regions for fast registration are mapped, registered, used and
+ * invalidated, and what holds on the way.
+ */
+
+#include <linux/delay.h>
+#include <linux/prandom.h>
+
+#include "mkey_gaps.h"
+
+/* Where elements that are left out in part begin, and where too many end. */
+static int mapping(struct gaps *gaps)
+{
+	struct gaps_side *side = &gaps->there;
+	unsigned int offset;
+	int nents;
+
+	gaps_draw(gaps, side, GAPS_ELEMENTS + 1);
+	expect(gaps_map(side) == GAPS_ELEMENTS);
+	expect(side->mr->length ==
+	       side->length - sg_dma_len(&side->sg[GAPS_ELEMENTS]));
+	gaps_unmap(side);
+
+	gaps_draw(gaps, side, 4);
+	sg_set_buf(&side->sg[0], side->memory + 3, 100);
+	nents = ib_dma_map_sg(side->side->device, side->sg, 4, DMA_BIDIRECTIONAL);
+	expect(nents == 4);
+	offset = 99;
+	expect(ib_map_mr_sg(side->mr, side->sg, 1, &offset, PAGE_SIZE) == 1);
+	expect(offset == 0);
+	expect(side->mr->length == 1);
+	expect(side->mr->iova == sg_dma_address(side->sg) + 99);
+	/* Nothing is left of the first element, or less. */
+	offset = 100;
+	expect(ib_map_mr_sg(side->mr, side->sg, 4, &offset, PAGE_SIZE) == -EINVAL);
+	offset = 101;
+	expect(ib_map_mr_sg(side->mr, side->sg, 4, &offset, PAGE_SIZE) == -EINVAL);
+	expect(ib_map_mr_sg(side->mr, side->sg, 0, NULL, PAGE_SIZE) == -EINVAL);
+	expect(ib_map_mr_sg(side->mr, side->sg, -1, NULL, PAGE_SIZE) == -EINVAL);
+	/* What was mapped last is still what is registered. */
+	expect_status(gaps_register(side, GAPS_ACCESS), IB_WC_SUCCESS);
+	expect_status(gaps_invalidate(side), IB_WC_SUCCESS);
+	gaps_unmap(side);
+
+	return 0;
+}
+
+/* One byte from here to the first of the pieces there. */
+static int poke(struct gaps *gaps, u8 byte, u64 addr, u32 rkey)
+{
+	struct gaps_side *here = &gaps->here;
+	struct gaps_chain chain = {};
+	u64 from;
+	int ret;
+
+	here->memory[0] = byte;
+	here->expected[0] = byte;
+	from = ib_dma_map_single(here->side->device, here->memory, 1, DMA_TO_DEVICE);
+	gaps_rdma(&chain, IB_WR_RDMA_WRITE, from, here->side->pd->local_dma_lkey, 1, addr,
+		  rkey);
+	ret = gaps_run(here->side, &chain);
+	ib_dma_unmap_single(here->side->device, from, 1, DMA_TO_DEVICE);
+
+	return ret ?: chain.status[0];
+}
+
+/* Pieces of 64 bytes, beginning at byte @at of each page. */
+static void even(struct gaps_side *side, u32 at)
+{
+	int i;
+
+	sg_init_table(side->sg, 16);
+	side->nents = 16;
+	side->length = 16 * 64;
+	for (i = 0; i < 16; i++)
+		sg_set_buf(&side->sg[i], side->memory + i * PAGE_SIZE + at, 64);
+}
+
+/*
+ * What is mapped while a region is registered counts from its next registration
+ * on, and what was mapped last counts again if nothing else is.
+ */
+static int twice(struct gaps *gaps)
+{
+	struct gaps_side *there = &gaps->there;
+	u32 old;
+
+	gaps_fill(gaps, there);
+	even(there, 1);
+	expect(gaps_map(there) == 16);
+	even(there, 1001);
+	expect(gaps_map(there) == 16);
+	expect_status(gaps_register(there, GAPS_ACCESS), IB_WC_SUCCESS);
+	expect_status(poke(gaps, 1, there->mr->iova + 64, there->mr->rkey), IB_WC_SUCCESS);
+	there->expected[PAGE_SIZE + 1001] = 1;
+	expect(!gaps_same(there));
+
+	/* Of no effect yet, but on what the region says of itself. */
+	even(there, 2001);
+	expect(gaps_map(there) == 16);
+	expect_status(poke(gaps, 2, (u64)there->memory + 1001 + 64, there->mr->rkey),
+		      IB_WC_SUCCESS);
+	there->expected[PAGE_SIZE + 1001] = 2;
+	expect(!gaps_same(there));
+
+	old = there->mr->rkey;
+	expect_status(gaps_invalidate(there), IB_WC_SUCCESS);
+	expect_status(gaps_register(there, GAPS_ACCESS), IB_WC_SUCCESS);
+	expect(there->mr->rkey != old);
+	expect_status(poke(gaps, 3, there->mr->iova + 128, there->mr->rkey), IB_WC_SUCCESS);
+	there->expected[2 * PAGE_SIZE + 2001] = 3;
+	expect(!gaps_same(there));
+
+	/* Without a map between them; some users address from elsewhere. */
+	expect_status(gaps_invalidate(there), IB_WC_SUCCESS);
+	there->mr->iova = (there->mr->iova & U32_MAX) | 0x1234567800000000;
+	expect_status(gaps_register(there, GAPS_ACCESS), IB_WC_SUCCESS);
+	expect_status(poke(gaps, 4, there->mr->iova + 192, there->mr->rkey), IB_WC_SUCCESS);
+	there->expected[3 * PAGE_SIZE + 2001] = 4;
+
+	/* So that the last byte is at the last address there is. */
+	expect_status(gaps_invalidate(there), IB_WC_SUCCESS);
+	there->mr->iova = -(u64)there->length;
+	expect_status(gaps_register(there, GAPS_ACCESS), IB_WC_SUCCESS);
+	expect_status(poke(gaps, 5, U64_MAX, there->mr->rkey), IB_WC_SUCCESS);
+	there->expected[15 * PAGE_SIZE + 2001 + 63] = 5;
+	expect_status(gaps_invalidate(there), IB_WC_SUCCESS);
+
+	return gaps_same(there);
+}
+
+/*
+ * Eight bytes in one piece, changed at once. rxe lets no kernel user ask for an
+ * atomic write.
+ */
+static int atomics(struct gaps *gaps)
+{
+	struct gaps_side *here = &gaps->here, *there = &gaps->there;
+	u64 *word = (u64 *)(there->memory + PAGE_SIZE + 24);
+	struct gaps_chain add = {};
+	u64 addr;
+
+	even(there, 20);
+	expect(gaps_map(there) == 16);
+	expect_status(gaps_register(there, GAPS_ACCESS), IB_WC_SUCCESS);
+	addr = ib_dma_map_single(here->side->device, here->memory, 8, DMA_BIDIRECTIONAL);
+	*word = 40;
+	gaps_rdma(&add, IB_WR_ATOMIC_FETCH_AND_ADD, addr, here->side->pd->local_dma_lkey, 8, 0,
+		  0);
+	add.wr[0].atomic.remote_addr = there->mr->iova + 64 + 4;
+	add.wr[0].atomic.rkey = there->mr->rkey;
+	add.wr[0].atomic.compare_add = 2;
+	expect(!gaps_run(here->side, &add));
+	expect_status(add.status[0], IB_WC_SUCCESS);
+	expect(*(u64 *)here->memory == 40);
+	expect(*word == 42);
+
+	/* Half in one piece, half in the next. */
+	add.wr[0].atomic.remote_addr = there->mr->iova + 60;
+	expect(!gaps_run(here->side, &add));
+	expect_status(add.status[0], IB_WC_REM_ACCESS_ERR);
+	ib_dma_unmap_single(here->side->device, addr, 8, DMA_BIDIRECTIONAL);
+	expect(!ulp_link_connect(&gaps->link));
+	expect_status(gaps_invalidate(there), IB_WC_SUCCESS);
+
+	return 0;
+}
+
+/*
+ * No byte comes any more once LOCAL_INV has completed, whatever is still under
+ * way. Returns 1 if something was, unless the refusal of that came first.
+ */
+static int cut(struct gaps *gaps)
+{
+	struct gaps_side *here = &gaps->here, *there = &gaps->there;
+	u32 lkey = here->side->pd->local_dma_lkey, length;
+	const int times = 6;
+	int i, ended, late = 0;
+	struct ib_wc wc;
+	u64 from;
+
+	gaps_draw(gaps, there, 256);
+	length = there->length;
+	expect(gaps_map(there) == 256);
+	expect_status(gaps_register(there, GAPS_ACCESS), IB_WC_SUCCESS);
+	gaps_fill(gaps, here);
+	from = ib_dma_map_single(here->side->device, here->memory, GAPS_MEMORY, DMA_TO_DEVICE);
+	for (i = 0; i < times; i++) {
+		struct gaps_chain chain = {};
+
+		gaps_rdma(&chain, IB_WR_RDMA_WRITE, from + i * PAGE_SIZE, lkey, length,
+			  there->mr->iova, there->mr->rkey);
+		expect(!ib_post_send(here->side->qp, &chain.wr[0].send, NULL));
+	}
+	usleep_range(500, 1000 + prandom_u32_state(gaps->random) % 4000);
+	ended = gaps_invalidate(there);
+	memcpy(there->expected, there->memory, GAPS_MEMORY);
+	for (i = 0; i < times; i++) {
+		expect(!gaps_wait(here->side, &wc));
+		late |= wc.status != IB_WC_SUCCESS;
+	}
+	ib_dma_unmap_single(here->side->device, from, GAPS_MEMORY, DMA_TO_DEVICE);
+	gaps_unmap(there);
+	expect(!ulp_link_connect(&gaps->link));
+	if (ended == IB_WC_WR_FLUSH_ERR) {
+		/* A refusal puts the queue pair there in error: its own requests are flushed. */
+		expect_status(gaps_invalidate(there), IB_WC_SUCCESS);
+		return 0;
+	}
+	expect_status(ended, IB_WC_SUCCESS);
+
+	return gaps_same(there) ?: late;
+}
+
+/**
+ * gaps_order() - map, register and invalidate in all orders that are allowed
+ * @gaps: connected sides
+ *
+ * Return: 0, or why something did not hold.
+ */
+int gaps_order(struct gaps *gaps)
+{
+	int i, late = 0, ret;
+
+	ret = mapping(gaps) ?: twice(gaps) ?: atomics(gaps);
+	for (i = 0; i < 10 && ret >= 0; i++) {
+		ret = ret ?: cut(gaps);
+		if (ret > 0) {
+			late++;
+			ret = 0;
+		}
+	}
+	if (!ret && !late) {
+		pr_err("mkey_gaps: no invalidation came before the last write\n");
+		ret = -EIO;
+	}
+
+	return ret;
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What regions for fast registration refuse, and with which status. */
+
+#include <rdma/ib_mkey.h>
+
+#include "mkey_gaps.h"
+
+#define ELEMENT 64
+
+/* Status of a transfer of @length bytes between here and an address there. */
+static int status(struct gaps *gaps, enum ib_wr_opcode opcode, u64 addr, u32 length, u32 rkey)
+{
+	struct gaps_side *here = &gaps->here;
+	struct gaps_chain chain = {};
+	u64 local;
+	int ret;
+
+	local = ib_dma_map_single(here->side->device, here->memory, PAGE_SIZE,
+				  DMA_BIDIRECTIONAL);
+	gaps_rdma(&chain, opcode, local, here->side->pd->local_dma_lkey, length, addr, rkey);
+	ret = gaps_run(here->side, &chain);
+	ib_dma_unmap_single(here->side->device, local, PAGE_SIZE, DMA_BIDIRECTIONAL);
+	if (!ret && chain.status[0] != IB_WC_SUCCESS)
+		ret = ulp_link_connect(&gaps->link);
+
+	return ret ?: chain.status[0];
+}
+
+/* Status of REG_MR of a region there, as the other parameters have it. */
+static int reg_status(struct gaps *gaps, struct ulp_side *by, u32 key, int access)
+{
+	struct gaps_chain chain = {};
+	int ret;
+
+	gaps_reg(&chain, &gaps->there, access);
+	chain.wr[0].reg.key = key;
+	ret = gaps_run(by, &chain);
+	if (!ret && chain.status[0] != IB_WC_SUCCESS)
+		ret = ulp_link_connect(&gaps->link);
+
+	return ret ?: chain.status[0];
+}
+
+static int inv_status(struct gaps *gaps, struct ulp_side *by, u32 key)
+{
+	struct gaps_chain chain = {};
+	int ret;
+
+	gaps_inv(&chain, key);
+	ret = gaps_run(by, &chain);
+	if (!ret && chain.status[0] != IB_WC_SUCCESS)
+		ret = ulp_link_connect(&gaps->link);
+
+	return ret ?: chain.status[0];
+}
+
+static int pieces(struct gaps_side *side)
+{
+	int i;
+
+	sg_init_table(side->sg, 8);
+	side->nents = 8;
+	side->length = 8 * ELEMENT;
+	for (i = 0; i < 8; i++)
+		sg_set_buf(&side->sg[i], side->memory + i * PAGE_SIZE + 5, ELEMENT);
+	return gaps_map(side) == 8 ? 0 : -EIO;
+}
+
+static int registrations(struct gaps *gaps)
+{
+	struct gaps_side *there = &gaps->there;
+	struct ib_mr *mr = there->mr;
+	u32 key = ib_inc_rkey(mr->rkey);
+
+	/* In another domain, by the key of another region, with rights that there are not. */
+	expect_refused(reg_status(gaps, gaps->here.side, key, GAPS_ACCESS));
+	expect_refused(reg_status(gaps, there->side, key ^ 0x100, GAPS_ACCESS));
+	expect_refused(reg_status(gaps, there->side, key, IB_ACCESS_FLUSH_PERSISTENT));
+	/* It was registered, by a key that it does not say; twice it cannot be. */
+	expect_status(reg_status(gaps, there->side, key, GAPS_ACCESS), IB_WC_SUCCESS);
+	expect_status(status(gaps, IB_WR_RDMA_READ, mr->iova, 1, mr->rkey), IB_WC_REM_ACCESS_ERR);
+	expect_status(status(gaps, IB_WR_RDMA_READ, mr->iova, 1, key), IB_WC_SUCCESS);
+	expect_refused(reg_status(gaps, there->side, key, GAPS_ACCESS));
+	expect_refused(inv_status(gaps, there->side, mr->rkey));
+	expect_status(inv_status(gaps, there->side, key), IB_WC_SUCCESS);
+	/* Once more does no harm. */
+	expect_status(inv_status(gaps, there->side, key), IB_WC_SUCCESS);
+	expect_status(status(gaps, IB_WR_RDMA_READ, mr->iova, 1, key), IB_WC_REM_ACCESS_ERR);
+	ib_update_fast_reg_key(mr, key);
+
+	return 0;
+}
+
+/* A region of another domain of the same device, with which a queue pair has nothing to do. */
+static int foreign(struct gaps *gaps)
+{
+	struct gaps_side *there = &gaps->there;
+	struct ib_mr *mr, *of = there->mr;
+	struct ib_pd *pd;
+
+	pd = ib_alloc_pd(there->side->device, 0);
+	expect(!IS_ERR(pd));
+	mr = ib_alloc_mr(pd, IB_MR_TYPE_SG_GAPS, 8);
+	expect(!IS_ERR(mr));
+	there->mr = mr;
+	expect(!pieces(there));
+	expect_refused(reg_status(gaps, there->side, mr->rkey, GAPS_ACCESS));
+	expect_refused(inv_status(gaps, there->side, mr->rkey));
+	there->mr = of;
+	expect(!ib_dereg_mr(mr));
+	ib_dealloc_pd(pd);
+
+	return 0;
+}
+
+static int accesses(struct gaps *gaps)
+{
+	struct gaps_side *there = &gaps->there;
+	struct ib_mr *mr = there->mr;
+	struct gaps_chain chain = {};
+	u32 old = mr->rkey;
+
+	expect_status(gaps_register(there, IB_ACCESS_REMOTE_READ), IB_WC_SUCCESS);
+	expect_status(status(gaps, IB_WR_RDMA_READ, mr->iova, 1, old), IB_WC_REM_ACCESS_ERR);
+	expect_status(status(gaps, IB_WR_RDMA_READ, mr->iova, mr->length, mr->rkey), IB_WC_SUCCESS);
+	expect_status(status(gaps, IB_WR_RDMA_READ, mr->iova - 1, 1, mr->rkey),
+		      IB_WC_REM_ACCESS_ERR);
+	expect_status(status(gaps, IB_WR_RDMA_READ, mr->iova + 1, mr->length, mr->rkey),
+		      IB_WC_REM_ACCESS_ERR);
+	expect_status(status(gaps, IB_WR_RDMA_READ, 0, 1, mr->rkey), IB_WC_REM_ACCESS_ERR);
+	expect_status(status(gaps, IB_WR_RDMA_WRITE, mr->iova, 1, mr->rkey), IB_WC_REM_ACCESS_ERR);
+	expect_status(gaps_invalidate(there), IB_WC_SUCCESS);
+
+	/* By the lkey as well: after the chain's own end of it. */
+	gaps_reg(&chain, there, 0);
+	gaps_inv(&chain, mr->rkey);
+	gaps_send(&chain, mr->iova, mr->lkey, 1);
+	expect(!gaps_run(there->side, &chain));
+	expect_status(chain.status[0], IB_WC_SUCCESS);
+	expect_status(chain.status[1], IB_WC_SUCCESS);
+	expect_refused(chain.status[2]);
+
+	return ulp_link_connect(&gaps->link);
+}
+
+/* With what is for keys. */
+static int keys(struct gaps *gaps)
+{
+	struct gaps_side *there = &gaps->there;
+	struct ib_sge all = { .length = 1, .lkey = there->side->pd->local_dma_lkey };
+	struct ib_sge over = { .addr = there->mr->iova, .length = 1, .lkey = there->mr->lkey };
+	struct gaps_chain chain = {};
+	struct ib_mr *mkey;
+
+	all.addr = sg_dma_address(there->sg);
+	expect(ib_bind_mkey_list(there->mr, &all, 1, GAPS_ACCESS) == -EINVAL);
+	expect(ib_unbind_mkey(there->mr) == -EINVAL);
+	mkey = ib_alloc_mkey(there->side->pd, 1);
+	expect(!IS_ERR(mkey));
+	expect(ib_bind_mkey_list(mkey, &over, 1, GAPS_ACCESS) == -EOPNOTSUPP);
+	expect(ib_map_mr_sg(mkey, there->sg, 1, NULL, PAGE_SIZE) == -EINVAL);
+	expect(!ib_bind_mkey_list(mkey, &all, 1, GAPS_ACCESS));
+	expect(!ib_unbind_mkey(mkey));
+	gaps_reg(&chain, there, GAPS_ACCESS);
+	chain.wr[0].reg.mr = mkey;
+	chain.wr[0].reg.key = mkey->rkey;
+	expect(!gaps_run(there->side, &chain));
+	expect_refused(chain.status[0]);
+	expect(!ib_dereg_mr(mkey));
+
+	return ulp_link_connect(&gaps->link);
+}
+
+/* Regions that go in whatever state they are. */
+static int lives(struct gaps *gaps)
+{
+	struct gaps_side *there = &gaps->there;
+	struct ib_pd *pd = there->side->pd;
+	struct ib_mr *mr, *of = there->mr;
+	int i, ret = 0;
+	u64 iova;
+	u32 rkey;
+
+	expect(PTR_ERR(ib_alloc_mr(pd, IB_MR_TYPE_SG_GAPS, 0)) == -EINVAL);
+	expect(PTR_ERR(ib_alloc_mr(pd, IB_MR_TYPE_SG_GAPS, U32_MAX)) == -EINVAL);
+	for (i = 0; i < 3 && !ret; i++) {
+		mr = ib_alloc_mr(pd, IB_MR_TYPE_SG_GAPS, 8);
+		expect(!IS_ERR(mr));
+		there->mr = mr;
+		if (i == 0)
+			/* Nothing is mapped. */
+			expect_refused(reg_status(gaps, there->side, mr->rkey, 0));
+		if (i > 0)
+			ret = pieces(there);
+		if (i > 1)
+			ret = ret ?: gaps_register(there, GAPS_ACCESS);
+		iova = mr->iova;
+		rkey = mr->rkey;
+		there->mr = of;
+		ret = ret ?: ib_dereg_mr(mr);
+		if (i > 1)
+			ret = ret ?: status(gaps, IB_WR_RDMA_READ, iova, 1, rkey) !=
+					     IB_WC_REM_ACCESS_ERR;
+	}
+
+	return ret;
+}
+
+/* A key over a registered region: nothing else is mapped to that while it is bound. */
+static int leaf(struct gaps *gaps)
+{
+	struct gaps_side *there = &gaps->there;
+	struct ib_sge over = { .addr = there->mr->iova, .length = 1, .lkey = there->mr->lkey };
+	struct ib_mr *mkey;
+
+	mkey = ib_alloc_mkey(there->side->pd, 1);
+	expect(!IS_ERR(mkey));
+	expect(!ib_bind_mkey_list(mkey, &over, 1, GAPS_ACCESS));
+	expect_status(status(gaps, IB_WR_RDMA_READ, 0, 1, mkey->rkey), IB_WC_SUCCESS);
+	expect(ib_map_mr_sg(there->mr, there->sg, 1, NULL, PAGE_SIZE) == -EBUSY);
+	expect(!ib_unbind_mkey(mkey));
+	expect(ib_map_mr_sg(there->mr, there->sg, 1, NULL, PAGE_SIZE) == 1);
+
+	return ib_dereg_mr(mkey);
+}
+
+/* The type that every driver has is as it was. */
+static int ordinary(struct gaps *gaps)
+{
+	struct gaps_side *there = &gaps->there;
+	struct ib_mr *mr, *of = there->mr;
+	int ret;
+
+	mr = ib_alloc_mr(there->side->pd, IB_MR_TYPE_MEM_REG, 8);
+	expect(!IS_ERR(mr));
+	there->mr = mr;
+	/* A gap ends what is mapped. */
+	ret = pieces(there) == -EIO ? 0 : -EIO;
+	sg_init_one(there->sg, there->memory, 3 * PAGE_SIZE);
+	there->nents = 1;
+	ret = ret ?: gaps_map(there) != 1;
+	ret = ret ?: gaps_register(there, GAPS_ACCESS);
+	ret = ret ?: status(gaps, IB_WR_RDMA_READ, mr->iova + PAGE_SIZE, 1, mr->rkey);
+	ret = ret ?: leaf(gaps);
+	ret = ret ?: gaps_invalidate(there);
+	ret = ret ?: ib_dereg_mr(mr);
+	there->mr = of;
+
+	return ret;
+}
+
+/**
+ * gaps_refusals() - ask for what is refused
+ * @gaps: connected sides
+ *
+ * Return: 0, or why something was not refused as it should.
+ */
+int gaps_refusals(struct gaps *gaps)
+{
+	return pieces(&gaps->there) ?: registrations(gaps) ?: foreign(gaps) ?: accesses(gaps) ?:
+	       keys(gaps) ?: lives(gaps) ?: ordinary(gaps);
+}

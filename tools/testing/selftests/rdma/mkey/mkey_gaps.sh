@@ -1,0 +1,36 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Fast registration of scatterlists with gaps by a kernel user, samples/kernel:
+# it loads only if every byte was where it should be, all orders of mapping and
+# registering did what they should, and all else was refused.
+
+# shellcheck disable=SC2317 # functions are called by check
+# shellcheck source=lib/common.sh
+source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/common.sh"
+
+[[ -d /sys/module/ib_mkey ]] || skip_all "ib_mkey is not loaded"
+module=${MKEY_GAPS:-${MODULE_DIR-}/samples/kernel/mkey_gaps_c.ko}
+[[ -e $module ]] || skip_all "no mkey_gaps_c.ko; MKEY_GAPS= names it"
+rounds=24
+[[ ${MKEY_TEST_QUICK:-0} == 0 ]] || rounds=6
+
+# gaps HERE THERE SEED: what it says of a failure is in the kernel's log
+gaps() {
+	local rc=0 warnings
+	warnings=$(dmesg | grep -c 'WARNING:\|BUG:')
+	insmod "$module" device="$1" peer="$2" seed="$3" rounds="$rounds" || rc=$?
+	if ((rc != 0)); then
+		dmesg | grep mkey_gaps | tail -n 3
+		return "$rc"
+	fi
+	rmmod mkey_gaps_c && (($(dmesg | grep -c 'WARNING:\|BUG:') == warnings))
+}
+refused() { ! gaps "$@" && [[ ! -d /sys/module/mkey_gaps_c ]]; }
+
+plan 4
+check "from one device to the other" gaps "${dev[0]}" "${dev[1]}" 1
+check "the other way" gaps "${dev[1]}" "${dev[0]}" 2
+check "once more, other lists" gaps "${dev[0]}" "${dev[1]}" 3
+check "without a device it is refused" refused "${dev[0]}" nosuchdevice 4
+finish
