@@ -202,6 +202,40 @@ int ib_bind_mkey_interleaved(struct ib_mr *mkey,
 			     const struct ib_mkey_interleaved *layout, int access);
 
 /**
+ * struct ib_mkey_bind - what is to be bound to one of several keys
+ * @mkey: key of ib_alloc_mkey()
+ * @access: enum ib_access_flags
+ * @interleaved: blocks that repeat; NULL for a list
+ * @sg_list: otherwise, ranges, one after another
+ * @num_sge: how many
+ * @error: filled in, a negative errno if this is why the call failed, or 0
+ */
+struct ib_mkey_bind {
+	struct ib_mr *mkey;
+	int access;
+	u32 num_sge;
+	const struct ib_mkey_interleaved *interleaved;
+	const struct ib_sge *sg_list;
+	int error;
+};
+
+/**
+ * ib_bind_mkeys() - bind several keys, all of them or none
+ * @binds: keys of one device, none twice, and what is to be bound to each
+ * @num: how many, 1 to IB_MKEY_MAX_BINDS
+ *
+ * All descriptions are checked completely, against what is bound before the
+ * call; then all are bound, and accesses to what was bound have ended when this
+ * returns. It takes one grace period. An access that runs meanwhile may find one
+ * key bound and another not yet.
+ *
+ * Return: 0, or a negative errno as of ib_bind_mkey_list(), with nothing changed;
+ * -EINVAL for a key that is there twice or of another device; -EBUSY also for a
+ * key that another one's description refers to.
+ */
+int ib_bind_mkeys(struct ib_mkey_bind *binds, u32 num);
+
+/**
  * ib_unbind_mkey() - return a key to its state after ib_alloc_mkey()
  * @mkey: the key
  *

@@ -87,6 +87,17 @@ __rust_helper void rust_helper_rdma_table_synchronize(void)
 	synchronize_srcu_expedited(&rdma_table_srcu);
 }
 
+/* A grace period that begins after the one has ended when the other is true. */
+__rust_helper unsigned long rust_helper_rdma_table_era(void)
+{
+	return get_state_synchronize_srcu(&rdma_table_srcu);
+}
+
+__rust_helper bool rust_helper_rdma_table_passed(unsigned long era)
+{
+	return poll_state_synchronize_srcu(&rdma_table_srcu, era);
+}
+
 __rust_helper void *rust_helper_xa_remove_if(struct xarray *xa, unsigned long index,
 					     void *entry)
 {

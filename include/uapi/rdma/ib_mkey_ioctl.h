@@ -28,6 +28,11 @@
  */
 #define IB_MKEY_MAX_ENTRIES 65536
 
+/**
+ * define IB_MKEY_MAX_BINDS - keys bound in one call, at most
+ */
+#define IB_MKEY_MAX_BINDS 512
+
 /*
  * Providers number their own methods on the same standard objects from 0;
  * of the 8 that an object can have, ib_mkey takes the later ones.
@@ -124,6 +129,8 @@ enum ib_mkey_mr_methods {
 	IB_MKEY_METHOD_UNBIND,
 	/** @IB_MKEY_METHOD_QUERY: what is bound */
 	IB_MKEY_METHOD_QUERY,
+	/** @IB_MKEY_METHOD_BIND_MANY: bind several keys, all or none */
+	IB_MKEY_METHOD_BIND_MANY,
 };
 
 /**
@@ -214,6 +221,28 @@ enum ib_mkey_query_attrs {
 };
 
 /**
+ * enum ib_mkey_bind_many_attrs - attributes of IB_MKEY_METHOD_BIND_MANY
+ */
+enum ib_mkey_bind_many_attrs {
+	/**
+	 * @IB_MKEY_ATTR_BIND_MANY_HANDLES: idrs, the keys (UVERBS_OBJECT_MR), 1 to
+	 * IB_MKEY_MAX_BINDS, none of them twice
+	 */
+	IB_MKEY_ATTR_BIND_MANY_HANDLES = (1U << UVERBS_ID_NS_SHIFT),
+	/**
+	 * @IB_MKEY_ATTR_BIND_MANY_BINDS: in, u64, address of an array of struct
+	 * ib_uverbs_mkey_bind, as many as there are keys
+	 */
+	IB_MKEY_ATTR_BIND_MANY_BINDS,
+	/**
+	 * @IB_MKEY_ATTR_BIND_MANY_RESP_FAILED: out, u32, optional: written when
+	 * the call fails, the number of the key that is the reason, that of all
+	 * keys if none is
+	 */
+	IB_MKEY_ATTR_BIND_MANY_RESP_FAILED,
+};
+
+/**
  * struct ib_uverbs_mkey_sge - a range of a leaf
  * @addr: first byte: an address in the MR that @lkey names, an offset where
  *	that is zero-based
@@ -242,6 +271,25 @@ struct ib_uverbs_mkey_block {
 	__aligned_u64 bytes_count;
 	__aligned_s64 stride[IB_MKEY_MAX_DIMS];
 	__u32 lkey;
+	__u32 reserved;
+};
+
+/**
+ * struct ib_uverbs_mkey_bind - what is to be bound to one of several keys
+ * @entries: address of an array of struct ib_uverbs_mkey_sge if @num_dims is 0,
+ *	of struct ib_uverbs_mkey_block otherwise
+ * @repeat_count: address of an array of u64, one a dimension, outermost first
+ * @num_entries: entries or blocks, not zero
+ * @num_dims: dimensions, 0 for a list
+ * @access: enum ib_uverbs_access_flags
+ * @reserved: zero
+ */
+struct ib_uverbs_mkey_bind {
+	__aligned_u64 entries;
+	__aligned_u64 repeat_count;
+	__u32 num_entries;
+	__u32 num_dims;
+	__u32 access;
 	__u32 reserved;
 };
 

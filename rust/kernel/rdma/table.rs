@@ -209,10 +209,14 @@ impl<T: Send + Sync> Cell<T> {
     pub(crate) fn swap(&self, new: Option<Arc<T>>) -> Retired<T> {
         let new = new.map_or(ptr::null(), Arc::into_raw);
         let old = self.value.xchg(new.cast::<c_void>(), ordering::Full);
-        Retired((!old.is_null()).then(|| {
-            // SAFETY: By the type invariant; `Retired` waits before it gives it away.
-            unsafe { Arc::from_raw(old.cast::<T>()) }
-        }))
+        Retired {
+            value: (!old.is_null()).then(|| {
+                // SAFETY: By the type invariant; `Retired` waits before it gives it away.
+                unsafe { Arc::from_raw(old.cast::<T>()) }
+            }),
+            // SAFETY: The domain is static. It was taken out before.
+            era: unsafe { bindings::rdma_table_era() },
+        }
     }
 }
 
@@ -227,23 +231,29 @@ impl<T: Send + Sync> Drop for Cell<T> {
 }
 
 /// What was taken out of a [`Cell`], while there may be readers of it.
-pub(crate) struct Retired<T: Send + Sync>(Option<Arc<T>>);
+pub(crate) struct Retired<T: Send + Sync> {
+    value: Option<Arc<T>>,
+    /// Tells whether a grace period has passed since.
+    era: c_ulong,
+}
 
 impl<T: Send + Sync> Retired<T> {
-    /// Waits for the readers. Sleeps.
+    /// Waits for the readers, if they may not have gone while others were waited for. Sleeps.
     pub(crate) fn wait(mut self) -> Option<Arc<T>> {
-        let value = self.0.take();
-        if value.is_some() {
+        self.settle();
+        self.value.take()
+    }
+
+    fn settle(&self) {
+        // SAFETY: The domain is static; `era` is of it.
+        if self.value.is_some() && !unsafe { bindings::rdma_table_passed(self.era) } {
             synchronize();
         }
-        value
     }
 }
 
 impl<T: Send + Sync> Drop for Retired<T> {
     fn drop(&mut self) {
-        if self.0.is_some() {
-            synchronize();
-        }
+        self.settle();
     }
 }

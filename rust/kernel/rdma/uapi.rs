@@ -13,7 +13,8 @@ use kernel::{
 };
 
 pub(crate) use bindings::{
-    ib_uverbs_mkey_block as Block, //
+    ib_uverbs_mkey_bind as Bind, //
+    ib_uverbs_mkey_block as Block,
     ib_uverbs_mkey_sge as Sge,
 };
 
@@ -21,6 +22,8 @@ pub(crate) use bindings::{
 unsafe impl FromBytes for Sge {}
 // SAFETY: Integers only, any bit pattern is valid.
 unsafe impl FromBytes for Block {}
+// SAFETY: Integers only, any bit pattern is valid.
+unsafe impl FromBytes for Bind {}
 // SAFETY: Integers only, and no padding: the last two fields fill a word.
 unsafe impl AsBytes for Block {}
 

@@ -25,5 +25,6 @@ EXPORT_SYMBOL_GPL(ib_export_dm);
 EXPORT_SYMBOL_GPL(ib_alloc_mkey);
 EXPORT_SYMBOL_GPL(ib_bind_mkey_list);
 EXPORT_SYMBOL_GPL(ib_bind_mkey_interleaved);
+EXPORT_SYMBOL_GPL(ib_bind_mkeys);
 EXPORT_SYMBOL_GPL(ib_unbind_mkey);
 EXPORT_SYMBOL_GPL(ib_query_mkey_caps);

@@ -9,6 +9,8 @@
 //! | `key.rs` | keys: from a description to something bound |
 //! | `object.rs` | regions of ours |
 //! | `bound.rs` | what is bound to them: a layout over leaves |
+//! | `edit.rs` | replacing it, for one region or for several at once |
+//! | `many.rs` | several keys bound in one call |
 //! | `nest.rs` | keys over keys |
 //! | `fast.rs` | regions for fast registration by kernel users |
 //! | `pins.rs` | which regions are referred to |
@@ -27,6 +29,7 @@ mod bindings;
 mod bound;
 mod device;
 mod dm;
+mod edit;
 mod errors;
 mod eval;
 mod fast;
@@ -34,6 +37,7 @@ mod kapi;
 mod key;
 #[path = "../../../../rust/layout/src/lib.rs"]
 mod layout;
+mod many;
 mod nest;
 mod object;
 mod pins;

@@ -14,7 +14,7 @@ use crate::{
     bindings,
     device::{self, MkeyDevice},
     dm::Buffer,
-    key::{self, Key},
+    key::{self, Described, Key},
     rdma::{device::DeviceOps, same_types, Access, Device, Dm, Mr, OwnedMr, Pd},
 };
 use core::slice;
@@ -178,6 +178,54 @@ pub(crate) unsafe fn with_key<T>(
     call(&Key::of(&device, mr, pd)?)
 }
 
+/// Describes ranges.
+///
+/// # Safety
+///
+/// `sg_list` must have `num_sge` entries.
+pub(crate) unsafe fn describe_list<'k>(
+    key: &'k Key<'_>,
+    sg_list: *const bindings::ib_sge,
+    num_sge: u32,
+    access: c_int,
+) -> Result<Described<'k>> {
+    let access = Access::checked(key.mr().device(), access)?;
+    let mut description = key.describe(num_sge, access)?;
+    // SAFETY: By the safety requirement, and `describe()` refused none.
+    for sge in unsafe { slice::from_raw_parts(sg_list, num_sge as usize) } {
+        description.range(sge.lkey, sge.addr, sge.length.into())?;
+    }
+    description.list()
+}
+
+/// Describes blocks that repeat.
+///
+/// # Safety
+///
+/// `layout` must have as many counts and blocks as it says.
+pub(crate) unsafe fn describe_interleaved<'k>(
+    key: &'k Key<'_>,
+    layout: &bindings::ib_mkey_interleaved,
+    access: c_int,
+) -> Result<Described<'k>> {
+    let access = Access::checked(key.mr().device(), access)?;
+    let mut description = key.describe(layout.num_blocks, access)?;
+    if layout.num_dims == 0 || layout.num_dims > bindings::IB_MKEY_MAX_DIMS {
+        return Err(EINVAL);
+    }
+    // SAFETY: By the safety requirement; they are not none.
+    let (repeat_count, blocks) = unsafe {
+        (
+            slice::from_raw_parts(layout.repeat_count, layout.num_dims as usize),
+            slice::from_raw_parts(layout.blocks, layout.num_blocks as usize),
+        )
+    };
+    for block in blocks {
+        description.block(block.lkey, block.addr, block.bytes_count, block.stride)?;
+    }
+    description.interleaved(repeat_count)
+}
+
 #[no_mangle]
 unsafe extern "C" fn ib_bind_mkey_list(
     mkey: *mut bindings::ib_mr,
@@ -186,13 +234,8 @@ unsafe extern "C" fn ib_bind_mkey_list(
     access: c_int,
 ) -> c_int {
     let bind = |key: &Key<'_>| {
-        let access = Access::checked(key.mr().device(), access)?;
-        let mut description = key.describe(num_sge, access)?;
-        // SAFETY: The caller gives `num_sge` entries, and `describe()` refused none.
-        for sge in unsafe { slice::from_raw_parts(sg_list, num_sge as usize) } {
-            description.range(sge.lkey, sge.addr, sge.length.into())?;
-        }
-        description.bind_list()?;
+        // SAFETY: The caller gives `num_sge` entries.
+        unsafe { describe_list(key, sg_list, num_sge, access) }?.bind()?;
         Ok(0)
     };
     // SAFETY: The caller gives a key.
@@ -205,25 +248,9 @@ unsafe extern "C" fn ib_bind_mkey_interleaved(
     layout: *const bindings::ib_mkey_interleaved,
     access: c_int,
 ) -> c_int {
-    // SAFETY: The caller gives a description.
-    let layout = unsafe { &*layout };
     let bind = |key: &Key<'_>| {
-        let access = Access::checked(key.mr().device(), access)?;
-        let mut description = key.describe(layout.num_blocks, access)?;
-        if layout.num_dims == 0 || layout.num_dims > bindings::IB_MKEY_MAX_DIMS {
-            return Err(EINVAL);
-        }
-        // SAFETY: The caller gives as many counts and blocks, which are not none.
-        let (repeat_count, blocks) = unsafe {
-            (
-                slice::from_raw_parts(layout.repeat_count, layout.num_dims as usize),
-                slice::from_raw_parts(layout.blocks, layout.num_blocks as usize),
-            )
-        };
-        for block in blocks {
-            description.block(block.lkey, block.addr, block.bytes_count, block.stride)?;
-        }
-        description.bind_interleaved(repeat_count)?;
+        // SAFETY: The caller gives a description.
+        unsafe { describe_interleaved(key, &*layout, access) }?.bind()?;
         Ok(0)
     };
     // SAFETY: The caller gives a key.

@@ -9,6 +9,7 @@ use crate::{
     backend::{Backend, Named},
     bound::{Bound, KLayout, Leaf, Place, MAX_DEPTH},
     device::MkeyDevice,
+    edit::{apply, Change, Refused},
     layout::{Block, Entry, Interleaved, List, MAX_DIMS},
     nest,
     object::{Kind, Object},
@@ -147,7 +148,7 @@ pub(crate) struct Description<'a> {
     blocks: KVVec<Block>,
 }
 
-impl Description<'_> {
+impl<'a> Description<'a> {
     /// Returns the number of the leaf that `lkey` names.
     ///
     /// # Errors
@@ -197,39 +198,85 @@ impl Description<'_> {
         Ok(self.blocks.push(block, GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// Binds the ranges, one after another.
+    /// Ends a description of ranges, one after another.
     ///
     /// # Errors
     ///
-    /// Those of [`crate::layout::Error`], `ERANGE` and `EACCES` as [`Bound::new`] has them,
-    /// `ELOOP` if the key would refer to itself, and `EBUSY` while a memory window or another
-    /// bound key refers to it.
-    pub(crate) fn bind_list(mut self) -> Result {
+    /// Those of [`crate::layout::Error`], `ERANGE`, `EACCES` and `ELOOP` as [`Bound::new`] has
+    /// them.
+    pub(crate) fn list(mut self) -> Result<Described<'a>> {
         let entries = mem::take(&mut self.entries);
-        self.bind(KLayout::List(List::new(entries)?))
+        self.finish(KLayout::List(List::new(entries)?))
     }
 
-    /// Binds the blocks, repeated. As for [`Self::bind_list`].
-    pub(crate) fn bind_interleaved(mut self, repeat_count: &[u64]) -> Result {
+    /// Ends a description of blocks, repeated. As for [`Self::list`].
+    pub(crate) fn interleaved(mut self, repeat_count: &[u64]) -> Result<Described<'a>> {
         let blocks = mem::take(&mut self.blocks);
         let layout = Interleaved::new(repeat_count, blocks)?;
-        self.bind(KLayout::Interleaved(layout))
+        self.finish(KLayout::Interleaved(layout))
     }
 
-    fn bind(self, layout: KLayout) -> Result {
+    fn finish(self, layout: KLayout) -> Result<Described<'a>> {
         let key = self.key;
         let bound = Bound::new(layout, self.leaves, self.access, key.pd)?;
-        key.object
-            .bind(key.device, key.mr, bound.clone())
-            .map_err(|err| {
-                // A key that another refers to may be the end of a circle.
-                if err == EBUSY && nest::reaches(&bound, key.mr.lkey()) {
-                    eloop()
-                } else {
-                    err
-                }
-            })
+        Ok(Described { key, bound })
     }
+}
+
+/// A description that has been checked completely.
+pub(crate) struct Described<'a> {
+    key: &'a Key<'a>,
+    bound: Arc<Bound>,
+}
+
+impl Described<'_> {
+    /// Binds it.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` while a memory window or another bound key refers to the key, `ELOOP` if the key
+    /// would refer to itself.
+    pub(crate) fn bind(self) -> Result {
+        let mut change = [self.change(0)];
+        apply(self.key.device, &mut change).map_err(|refused| self.why(refused.error))
+    }
+
+    fn change(&self, number: usize) -> Change<'_> {
+        Change::new(&self.key.object, self.key.mr, number, self.bound.clone())
+    }
+
+    fn why(&self, error: Error) -> Error {
+        // A key that another refers to may be the end of a circle.
+        if error == EBUSY && nest::reaches(&self.bound, self.key.mr.lkey()) {
+            eloop()
+        } else {
+            error
+        }
+    }
+}
+
+/// Binds all that is described, or nothing. All keys are of one device.
+///
+/// # Errors
+///
+/// Those of [`Described::bind`], and which description it is; `EINVAL` for a key that is there
+/// twice, `ENOMEM`.
+pub(crate) fn bind_all(all: &[Described<'_>]) -> core::result::Result<(), Refused> {
+    let Some(first) = all.first() else {
+        return Ok(());
+    };
+    let refused = |number, error: Error| Refused { number, error };
+    let mut changes = KVVec::with_capacity(all.len(), GFP_KERNEL_ACCOUNT)
+        .map_err(|err| refused(0, err.into()))?;
+    for (number, described) in all.iter().enumerate() {
+        changes
+            .push(described.change(number), GFP_KERNEL_ACCOUNT)
+            .map_err(|err| refused(number, err.into()))?;
+    }
+    apply(first.key.device, &mut changes).map_err(|Refused { number, error }| {
+        let why = all.get(number).map(|described| described.why(error));
+        refused(number, why.unwrap_or(error))
+    })
 }
 
 impl MkeyDevice {

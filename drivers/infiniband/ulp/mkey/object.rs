@@ -4,9 +4,8 @@
 //!
 //! # Locking
 //!
-//! `edit` serialises those who change what is bound; it may be held while sleeping. The lock of the
-//! pins nests in it: what is bound is replaced under that lock, so that whoever pins a key finds
-//! what will be bound to it for as long as the pin is held. The data path reads `bound` under SRCU
+//! `edit` serialises those who change what is bound; it may be held while sleeping (`edit.rs`). The
+//! lock of the pins nests in it. The data path reads `bound` under SRCU
 //! (`rust/kernel/rdma/table.rs`) and takes no lock.
 //!
 //! # Lifetime
@@ -19,6 +18,7 @@ use crate::{
     backend::Backend,
     bound::Bound,
     device::MkeyDevice,
+    edit::{apply, Change, Edit},
     fast::Fast,
     rdma::{
         table::{self, Cell, Retired},
@@ -26,11 +26,7 @@ use crate::{
     },
 };
 use core::ptr;
-use kernel::{
-    new_mutex,
-    prelude::*,
-    sync::{Arc, Mutex},
-};
+use kernel::{prelude::*, sync::Arc};
 
 /// What a region of ours is.
 pub(crate) enum Kind {
@@ -52,7 +48,7 @@ pub(crate) struct Object {
     pub(crate) kind: Kind,
     pub(crate) bound: Cell<Bound>,
     #[pin]
-    edit: Mutex<()>,
+    pub(crate) edit: Edit,
 }
 
 impl Object {
@@ -63,7 +59,7 @@ impl Object {
                 mr: ptr::from_ref(mr) as usize,
                 kind,
                 bound: Cell::empty(),
-                edit <- new_mutex!((), "ib_mkey edit"),
+                edit <- Edit::new(),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -76,7 +72,7 @@ impl Object {
     }
 
     /// Waits until no access is left to what was bound.
-    fn settle(old: Retired<Bound>) -> Option<Arc<Bound>> {
+    pub(crate) fn settle(old: Retired<Bound>) -> Option<Arc<Bound>> {
         let old = old.wait()?;
         if let Some(users) = &old.users {
             users.wait();
@@ -94,36 +90,16 @@ impl Object {
         }
     }
 
-    /// Binds `new` in place of what is bound. An access sees the one or the other; those to the
-    /// old one have ended when this returns.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY`, with nothing changed, while a memory window or a bound key refers to what is
-    /// bound: it would give its rights on something else.
+    /// Binds `new` in place of what is bound. As for [`apply`].
     pub(crate) fn bind(&self, device: &MkeyDevice, mr: &Mr, new: Arc<Bound>) -> Result {
-        let (hw, len, access) = (&device.hw, new.layout.length(), new.access);
-        let edit = self.edit.lock();
-        if hw.has_windows(mr) {
-            return Err(EBUSY);
-        }
-        let old = device.pins.if_free(mr.index(), || {
-            // Never more than both allow while the one goes and the other comes.
-            hw.narrow(mr, access);
-            Ok(self.bound.swap(Some(new)))
-        })?;
-        let old = Self::settle(old);
-        hw.publish(mr, len, access);
-        drop(edit);
-        drop(old);
-        Ok(())
+        apply(device, &mut [Change::new(self, mr, 0, new)]).map_err(|refused| refused.error)
     }
 
     /// Unbinds what is bound. No access is left when this returns.
     ///
     /// # Errors
     ///
-    /// As for [`Self::bind`].
+    /// `EBUSY` as for [`Self::bind`].
     pub(crate) fn unbind(&self, device: &MkeyDevice, mr: &Mr) -> Result {
         let edit = self.edit.lock();
         if device.hw.has_windows(mr) {

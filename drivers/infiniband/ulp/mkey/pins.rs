@@ -77,6 +77,30 @@ impl Pins {
         change()
     }
 
+    /// Runs `change` for each of `items` if none of the regions at their indices is pinned.
+    ///
+    /// # Errors
+    ///
+    /// The first one that is, with nothing changed.
+    pub(crate) fn if_all_free<'a, I>(
+        &self,
+        items: &'a mut [I],
+        index: impl Fn(&I) -> u32,
+        change: impl FnMut(&mut I),
+    ) -> Result<(), &'a I> {
+        let counts = self.counts.lock();
+        match items
+            .iter()
+            .position(|item| counts.get(&index(item)).is_some())
+        {
+            Some(at) => items.get(at).map_or(Ok(()), Err),
+            None => {
+                items.iter_mut().for_each(change);
+                Ok(())
+            }
+        }
+    }
+
     fn unpin(&self, index: u32) {
         let mut counts = self.counts.lock();
         match counts.get_mut(&index) {

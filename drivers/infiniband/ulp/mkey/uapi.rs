@@ -18,7 +18,7 @@ use crate::{
     device::MkeyDevice,
     dm::Buffer,
     kapi::with_key,
-    key::Key,
+    key::{Described, Key},
     layout::{Layout, MAX_DIMS},
     rdma::{
         same_types,
@@ -39,6 +39,42 @@ pub(crate) fn dm_class() -> &'static CStr {
     unsafe { CStr::from_char_ptr((&raw const bindings::ib_mkey_dm_class).cast()) }
 }
 
+/// Describes the ranges that are at the user address `entries`.
+pub(crate) fn describe_list<'k>(
+    key: &'k Key<'_>,
+    access: Access,
+    entries: u64,
+    num_entries: u32,
+) -> Result<Described<'k>> {
+    let mut description = key.describe(num_entries, access)?;
+    read_array(entries, num_entries, |sge: UapiSge| {
+        if sge.reserved != 0 {
+            return Err(EINVAL);
+        }
+        description.range(sge.lkey, sge.addr, sge.length)
+    })?;
+    description.list()
+}
+
+/// Describes the blocks that are at the user address `blocks`.
+pub(crate) fn describe_interleaved<'k>(
+    key: &'k Key<'_>,
+    access: Access,
+    repeat_count: &[u64],
+    blocks: u64,
+    num_blocks: u32,
+) -> Result<Described<'k>> {
+    let mut description = key.describe(num_blocks, access)?;
+    read_array(blocks, num_blocks, |block: UapiBlock| {
+        let unused = block.stride.iter().skip(repeat_count.len());
+        if block.reserved != 0 || unused.into_iter().any(|stride| *stride != 0) {
+            return Err(EINVAL);
+        }
+        description.block(block.lkey, block.addr, block.bytes_count, block.stride)
+    })?;
+    description.interleaved(repeat_count)
+}
+
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_uapi_bind_list(
     mkey: *mut bindings::ib_mr,
@@ -47,14 +83,7 @@ unsafe extern "C" fn ib_mkey_uapi_bind_list(
     num_entries: u32,
 ) -> c_int {
     let bind = |key: &Key<'_>| {
-        let mut description = key.describe(num_entries, Access::from_raw(access))?;
-        read_array(entries, num_entries, |sge: UapiSge| {
-            if sge.reserved != 0 {
-                return Err(EINVAL);
-            }
-            description.range(sge.lkey, sge.addr, sge.length)
-        })?;
-        description.bind_list()?;
+        describe_list(key, Access::from_raw(access), entries, num_entries)?.bind()?;
         Ok(0)
     };
     // SAFETY: uverbs holds the handle, so that the region is not deregistered.
@@ -72,16 +101,9 @@ unsafe extern "C" fn ib_mkey_uapi_bind_interleaved(
 ) -> c_int {
     // SAFETY: The C half gives an array of `num_dims` counts.
     let repeat_count = unsafe { core::slice::from_raw_parts(repeat_count, num_dims as usize) };
+    let access = Access::from_raw(access);
     let bind = |key: &Key<'_>| {
-        let mut description = key.describe(num_blocks, Access::from_raw(access))?;
-        read_array(blocks, num_blocks, |block: UapiBlock| {
-            let unused = block.stride.iter().skip(repeat_count.len());
-            if block.reserved != 0 || unused.into_iter().any(|stride| *stride != 0) {
-                return Err(EINVAL);
-            }
-            description.block(block.lkey, block.addr, block.bytes_count, block.stride)
-        })?;
-        description.bind_interleaved(repeat_count)?;
+        describe_interleaved(key, access, repeat_count, blocks, num_blocks)?.bind()?;
         Ok(0)
     };
     // SAFETY: uverbs holds the handle, so that the region is not deregistered.

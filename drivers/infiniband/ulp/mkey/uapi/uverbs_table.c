@@ -205,6 +205,26 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND_INTERLEAVED)(struct uverbs_attr_bu
 					     blocks, num_blocks);
 }
 
+static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND_MANY)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_uobject **handles;
+	u32 failed;
+	u64 binds;
+	int ret, num;
+
+	num = uverbs_attr_get_uobjs_arr(attrs, IB_MKEY_ATTR_BIND_MANY_HANDLES, &handles);
+	ret = uverbs_copy_from(&binds, attrs, IB_MKEY_ATTR_BIND_MANY_BINDS);
+	if (ret)
+		return ret;
+
+	ret = ib_mkey_uapi_bind_many(handles, num, binds, &failed);
+	if (ret && uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_BIND_MANY_RESP_FAILED) &&
+	    uverbs_copy_to(attrs, IB_MKEY_ATTR_BIND_MANY_RESP_FAILED, &failed, sizeof(failed)))
+		return -EFAULT;
+
+	return ret;
+}
+
 static int UVERBS_HANDLER(IB_MKEY_METHOD_UNBIND)(struct uverbs_attr_bundle *attrs)
 {
 	return ib_unbind_mkey(uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_UNBIND_HANDLE));
@@ -318,6 +338,15 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND_INTERLEAVED,
 			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_INTERLEAVED_NUM_BLOCKS,
 					       UVERBS_ATTR_TYPE(u32), UA_MANDATORY));
 
+DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND_MANY,
+			    UVERBS_ATTR_IDRS_ARR(IB_MKEY_ATTR_BIND_MANY_HANDLES, UVERBS_OBJECT_MR,
+						 UVERBS_ACCESS_READ, 1, IB_MKEY_MAX_BINDS,
+						 UA_MANDATORY),
+			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_MANY_BINDS,
+					       UVERBS_ATTR_TYPE(u64), UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_BIND_MANY_RESP_FAILED,
+						UVERBS_ATTR_TYPE(u32), UA_OPTIONAL));
+
 DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_UNBIND,
 			    UVERBS_ATTR_IDR(IB_MKEY_ATTR_UNBIND_HANDLE, UVERBS_OBJECT_MR,
 					    UVERBS_ACCESS_READ, UA_MANDATORY));
@@ -347,6 +376,7 @@ ADD_UVERBS_METHODS(ib_mkey_mr, UVERBS_OBJECT_MR,
 		   &UVERBS_METHOD(IB_MKEY_METHOD_CREATE),
 		   &UVERBS_METHOD(IB_MKEY_METHOD_BIND_LIST),
 		   &UVERBS_METHOD(IB_MKEY_METHOD_BIND_INTERLEAVED),
+		   &UVERBS_METHOD(IB_MKEY_METHOD_BIND_MANY),
 		   &UVERBS_METHOD(IB_MKEY_METHOD_UNBIND),
 		   &UVERBS_METHOD(IB_MKEY_METHOD_QUERY));
 

@@ -17,12 +17,14 @@ int ib_mkey_uapi_dm_class(struct uverbs_attr_bundle *attrs, u32 *class);
 /* The module parameter dm_class. */
 extern char ib_mkey_dm_class[];
 
-/* Rust: uapi.rs */
+/* Rust: uapi.rs, many.rs */
 int ib_mkey_uapi_bind_list(struct ib_mr *mkey, u32 access, u64 entries,
 			   u32 num_entries);
 int ib_mkey_uapi_bind_interleaved(struct ib_mr *mkey, u32 access,
 				  const u64 *repeat_count, u32 num_dims,
 				  u64 blocks, u32 num_blocks);
+int ib_mkey_uapi_bind_many(struct ib_uobject **handles, u32 num, u64 array,
+			   u32 *failed);
 int ib_mkey_uapi_query(struct ib_mr *mkey, struct ib_uverbs_mkey_info *info,
 		       u64 repeat_count[IB_MKEY_MAX_DIMS], u64 blocks,
 		       u32 num_blocks);

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Replacing what is bound: to one region, or to several of which all are bound or none.
+//!
+//! # Locking
+//!
+//! [`Edit`] of several regions is taken in the order of their indices, which no two share.
+//! Whoever pins a key finds what will be bound to it for as long as the pin is held: what is bound
+//! is replaced under the lock of the pins.
+
+use crate::{
+    backend::Backend,
+    bound::Bound,
+    device::MkeyDevice,
+    object::Object,
+    rdma::{table::Retired, Mr},
+};
+use core::mem;
+use kernel::{
+    new_condvar, new_mutex,
+    prelude::*,
+    sync::{Arc, CondVar, Mutex},
+};
+
+/// Serialises those who change what is bound to a region; may be held while sleeping.
+// A mutex would do, but for lockdep: of one class it lets nobody hold several.
+#[pin_data]
+pub(crate) struct Edit {
+    #[pin]
+    held: Mutex<bool>,
+    #[pin]
+    free: CondVar,
+}
+
+impl Edit {
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            held <- new_mutex!(false, "ib_mkey edit"),
+            free <- new_condvar!("ib_mkey edit"),
+        })
+    }
+
+    /// Waits until nobody else has it.
+    pub(crate) fn lock(&self) -> Editing<'_> {
+        let mut held = self.held.lock();
+        while *held {
+            self.free.wait(&mut held);
+        }
+        *held = true;
+        Editing(self)
+    }
+}
+
+/// [`Edit`], held.
+pub(crate) struct Editing<'a>(&'a Edit);
+
+impl Drop for Editing<'_> {
+    fn drop(&mut self) {
+        *self.0.held.lock() = false;
+        self.0.free.notify_one();
+    }
+}
+
+/// A region, and what is to be bound to it.
+// Fields are dropped in order: what was bound goes, and its pins, when nothing is held any more.
+pub(crate) struct Change<'a> {
+    object: &'a Object,
+    mr: &'a Mr,
+    /// Which one it is for the caller.
+    number: usize,
+    editing: Option<Editing<'a>>,
+    old: Option<Retired<Bound>>,
+    gone: Option<Arc<Bound>>,
+    pub(crate) new: Arc<Bound>,
+}
+
+/// A change that cannot be made, so that none was.
+pub(crate) struct Refused {
+    /// Which one.
+    pub(crate) number: usize,
+    /// Why.
+    pub(crate) error: Error,
+}
+
+impl<'a> Change<'a> {
+    pub(crate) fn new(object: &'a Object, mr: &'a Mr, number: usize, new: Arc<Bound>) -> Self {
+        Self {
+            object,
+            mr,
+            number,
+            editing: None,
+            old: None,
+            gone: None,
+            new,
+        }
+    }
+
+    fn refused(&self, error: Error) -> Refused {
+        Refused {
+            number: self.number,
+            error,
+        }
+    }
+}
+
+/// Sorts by index. Those of keys that were made one after another are sorted already; core's sort
+/// takes kilobytes of stack, and recurses.
+fn sort(changes: &mut [Change<'_>]) {
+    for end in 1..changes.len() {
+        for at in (1..=end).rev() {
+            let Some([.., one, two]) = changes.get_mut(..=at) else {
+                break;
+            };
+            if (one.mr.index(), one.number) < (two.mr.index(), two.number) {
+                break;
+            }
+            mem::swap(one, two);
+        }
+    }
+}
+
+/// Makes all `changes`, or none. An access to a region sees what was bound to it or what is; those
+/// to what was bound have ended when this returns. They are sorted.
+///
+/// # Errors
+///
+/// `EINVAL` for a region that is there twice; `EBUSY` while a memory window or a bound key refers
+/// to one: it would give its rights on something else.
+pub(crate) fn apply(
+    device: &MkeyDevice,
+    changes: &mut [Change<'_>],
+) -> core::result::Result<(), Refused> {
+    let hw = &device.hw;
+    sort(changes);
+    let next = changes.iter().skip(1);
+    if let Some((_, twice)) = changes
+        .iter()
+        .zip(next)
+        .find(|(one, two)| one.mr.index() == two.mr.index())
+    {
+        return Err(twice.refused(EINVAL));
+    }
+    for change in changes.iter_mut() {
+        change.editing = Some(change.object.edit.lock());
+    }
+    if let Some(busy) = changes.iter().find(|change| hw.has_windows(change.mr)) {
+        return Err(busy.refused(EBUSY));
+    }
+    device
+        .pins
+        .if_all_free(
+            changes,
+            |change| change.mr.index(),
+            |change| {
+                // Never more than both allow while the one goes and the other comes.
+                hw.narrow(change.mr, change.new.access);
+                change.old = Some(change.object.bound.swap(Some(change.new.clone())));
+            },
+        )
+        .map_err(|pinned| pinned.refused(EBUSY))?;
+    // The first one that was bound waits for a grace period; it is that of the others too.
+    for change in changes.iter_mut() {
+        change.gone = change.old.take().and_then(Object::settle);
+    }
+    for change in changes.iter_mut() {
+        let (len, access) = (change.new.layout.length(), change.new.access);
+        hw.publish(change.mr, len, access);
+        change.editing = None;
+    }
+    Ok(())
+}
