@@ -24,12 +24,14 @@ use crate::{
         Errno,
         Result, //
     },
+    many,
     mkey::{
         self,
         Array, //
     },
     object,
     sys::{
+        ibmkey_bind,
         ibmkey_block,
         ibmkey_caps,
         ibmkey_info,
@@ -55,6 +57,7 @@ macro_rules! declared {
 declared!(
     ibmkey_alloc,
     ibmkey_alloc_dm,
+    ibmkey_bind_many,
     ibmkey_enable,
     ibmkey_export_dm,
     ibmkey_query,
@@ -149,6 +152,31 @@ pub unsafe extern "C" fn ibv_rereg_mr_interleaved(
             mkey::bind_interleaved(fd, handle, access, repeat, blocks)
         })
     })
+}
+
+/// Binds several keys, all or none.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_bind_many(
+    binds: *const ibmkey_bind,
+    num: u32,
+    failed: *mut u32,
+) -> c_int {
+    let mut number = num;
+    let result = if binds.is_null() {
+        Err(Errno::EFAULT)
+    } else {
+        // SAFETY: By the function's contract.
+        unsafe {
+            let binds = core::slice::from_raw_parts(binds, num as usize);
+            many::bind(binds, &mut number)
+        }
+    };
+
+    if result.is_err() && !failed.is_null() {
+        // SAFETY: By the function's contract.
+        unsafe { failed.write(number) };
+    }
+    to_int(result)
 }
 
 /// Returns a key to its state after it was created.

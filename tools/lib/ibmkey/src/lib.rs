@@ -14,6 +14,7 @@
 mod driver;
 mod errno;
 mod ioctl;
+mod many;
 mod object;
 
 pub mod caps;

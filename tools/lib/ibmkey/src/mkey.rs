@@ -50,6 +50,11 @@ impl<T> Array<'_, T> {
         Self { count, items }
     }
 
+    /// The elements, if they can be looked at.
+    pub(crate) fn items(&self) -> Option<&[T]> {
+        self.items
+    }
+
     /// Calls `then` with the elements translated, or with none.
     fn translated<U: Copy + Default, R>(
         self,
@@ -95,6 +100,31 @@ pub(crate) fn create(fd: c_int, pd_handle: u32, max_entries: u32) -> Result<Regi
     })
 }
 
+pub(crate) fn sge_to_uapi(sge: &sys::ibv_sge) -> Sge {
+    Sge {
+        addr: sge.addr,
+        length: sge.length.into(),
+        lkey: sge.lkey,
+        reserved: 0,
+    }
+}
+
+pub(crate) fn block_to_uapi(block: &sys::ibmkey_block, dims: usize) -> Block {
+    let mut stride = block.stride;
+
+    // The caller need not have set those; the kernel wants to see zeroes.
+    for unused in stride.iter_mut().skip(dims) {
+        *unused = 0;
+    }
+    Block {
+        addr: block.addr,
+        bytes_count: block.bytes_count,
+        stride,
+        lkey: block.lkey,
+        reserved: 0,
+    }
+}
+
 /// Binds a list and returns its length.
 pub(crate) fn bind_list(
     fd: c_int,
@@ -102,14 +132,7 @@ pub(crate) fn bind_list(
     access: u32,
     list: Array<'_, sys::ibv_sge>,
 ) -> Result<usize> {
-    let to_uapi = |sge: &sys::ibv_sge| Sge {
-        addr: sge.addr,
-        length: sge.length.into(),
-        lkey: sge.lkey,
-        reserved: 0,
-    };
-
-    list.translated(to_uapi, |entries| {
+    list.translated(sge_to_uapi, |entries| {
         Command::<4>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_BIND_LIST)
             .object(sys::IB_MKEY_ATTR_BIND_LIST_HANDLE, handle)
             .u32(sys::IB_MKEY_ATTR_BIND_LIST_ACCESS, access)
@@ -135,21 +158,7 @@ pub(crate) fn bind_interleaved(
     repeat: &[u64],
     blocks: Array<'_, sys::ibmkey_block>,
 ) -> Result<usize> {
-    let to_uapi = |block: &sys::ibmkey_block| {
-        let mut stride = block.stride;
-
-        // The caller need not have set those; the kernel wants to see zeroes.
-        for unused in stride.iter_mut().skip(repeat.len()) {
-            *unused = 0;
-        }
-        Block {
-            addr: block.addr,
-            bytes_count: block.bytes_count,
-            stride,
-            lkey: block.lkey,
-            reserved: 0,
-        }
-    };
+    let to_uapi = |block: &sys::ibmkey_block| block_to_uapi(block, repeat.len());
 
     blocks.translated(to_uapi, |array| {
         Command::<5>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_BIND_INTERLEAVED)
@@ -175,7 +184,7 @@ pub(crate) fn bind_interleaved(
 ///
 /// It has made sure that this fits 64 bits; on a 32-bit machine a key can still
 /// be longer than `size_t` can say.
-fn length(repeat_count: &[u64], bytes: impl Iterator<Item = u64>) -> usize {
+pub(crate) fn length(repeat_count: &[u64], bytes: impl Iterator<Item = u64>) -> usize {
     let once = bytes.fold(0u64, u64::saturating_add);
     let all = repeat_count
         .iter()

@@ -257,6 +257,45 @@ int ibv_rereg_mr_interleaved(struct ibv_mr *mkey, unsigned access,
 			     const struct ibmkey_block *blocks);
 
 /**
+ * struct ibmkey_bind - what is to be bound to one of several keys
+ * @mkey: a key that ibmkey_alloc() returned, bound or not
+ * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
+ * @num_entries: number of ranges or blocks, not zero
+ * @num_dims: number of dimensions, 0 for a list
+ * @sg_list: the ranges of a list
+ * @repeat_count: otherwise, repetitions in each dimension, outermost first
+ * @blocks: the blocks
+ */
+struct ibmkey_bind {
+	struct ibv_mr *mkey;
+	unsigned access;
+	uint32_t num_entries;
+	uint32_t num_dims;
+	const struct ibv_sge *sg_list;
+	const uint64_t *repeat_count;
+	const struct ibmkey_block *blocks;
+};
+
+/**
+ * ibmkey_bind_many - bind several keys, all of them or none
+ * @binds: keys of one context, none twice, and what is to be bound to each
+ * @num: how many, 1 to 512
+ * @failed: if not NULL, filled in on an error: the number of the key that is the
+ *	reason, @num if none is
+ *
+ * All descriptions are checked completely, against what is bound before the
+ * call; then all are bound. It takes little longer than to bind one of them:
+ * accesses to all that was bound are waited for at once. Each key is replaced as
+ * one step, but not all of them in the same: an access that runs meanwhile may
+ * find one key bound and another not yet.
+ *
+ * Return: 0 or an errno value, with nothing changed; EINVAL for a key that is
+ * there twice, EBUSY also for one that another one's description refers to.
+ */
+int ibmkey_bind_many(const struct ibmkey_bind *binds, uint32_t num,
+		     uint32_t *failed);
+
+/**
  * ibmkey_unbind - return a key to its state after ibmkey_alloc()
  * @mkey: a key, bound or not
  *

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Several keys bound in one call, all or none.
+
+use core::ffi::c_int;
+
+use crate::{
+    errno::{
+        Errno,
+        Result, //
+    },
+    ioctl::Command,
+    mkey::{
+        block_to_uapi,
+        length,
+        sge_to_uapi,
+        Array, //
+    },
+    object,
+    sys::{
+        self,
+        ib_uverbs_mkey_bind as Bind,
+        ib_uverbs_mkey_block as Block,
+        ib_uverbs_mkey_sge as Sge,
+        ibmkey_bind, //
+    },
+};
+
+/// What the kernel is given of one key: the call, and the arrays that it
+/// points to.
+struct Described {
+    handle: u32,
+    bind: Bind,
+    length: usize,
+    _ranges: Vec<Sge>,
+    _blocks: Vec<Block>,
+}
+
+fn translated<T, U>(items: Option<&[T]>, translate: impl Fn(&T) -> U) -> Result<Vec<U>> {
+    let items = items.unwrap_or_default();
+    let mut out = Vec::new();
+
+    out.try_reserve_exact(items.len())
+        .map_err(|_| Errno::ENOMEM)?;
+    out.extend(items.iter().map(translate));
+    Ok(out)
+}
+
+/// # Safety
+///
+/// `bind` is as its declaration says.
+unsafe fn describe(bind: &ibmkey_bind, handle: u32) -> Result<Described> {
+    let (mut ranges, mut blocks) = (Vec::new(), Vec::new());
+    // Counts that no layout has go to the kernel, which refuses them.
+    let dims = match bind.num_dims {
+        n @ 1..=sys::IB_MKEY_MAX_DIMS if !bind.repeat_count.is_null() => n as usize,
+        _ => 0,
+    };
+    let repeat = if dims > 0 {
+        // SAFETY: By the caller's promise; not NULL, as was just looked at.
+        unsafe { core::slice::from_raw_parts(bind.repeat_count, dims) }
+    } else {
+        &[]
+    };
+    let (entries, length) = if bind.num_dims == 0 {
+        // SAFETY: By the caller's promise.
+        let list = unsafe { Array::from_raw(bind.num_entries, bind.sg_list) };
+        ranges = translated(list.items(), sge_to_uapi)?;
+        let bytes = ranges.iter().map(|sge| sge.length);
+        let at = list.items().map_or(core::ptr::null(), |_| ranges.as_ptr());
+        (at as u64, length(&[], bytes))
+    } else {
+        // SAFETY: By the caller's promise.
+        let array = unsafe { Array::from_raw(bind.num_entries, bind.blocks) };
+        blocks = translated(array.items(), |block| block_to_uapi(block, dims))?;
+        let bytes = blocks.iter().map(|block| block.bytes_count);
+        let at = array.items().map_or(core::ptr::null(), |_| blocks.as_ptr());
+        (at as u64, length(repeat, bytes))
+    };
+
+    Ok(Described {
+        handle,
+        bind: Bind {
+            entries,
+            repeat_count: bind.repeat_count as u64,
+            num_entries: bind.num_entries,
+            num_dims: bind.num_dims,
+            access: bind.access,
+            reserved: 0,
+        },
+        length,
+        _ranges: ranges,
+        _blocks: blocks,
+    })
+}
+
+/// Binds all of `binds`, or none. `failed` becomes the number of the one that is
+/// the reason for an error, that of all if none is.
+///
+/// # Safety
+///
+/// Each of `binds` is as its declaration says.
+pub(crate) unsafe fn bind(binds: &[ibmkey_bind], failed: &mut u32) -> Result {
+    *failed = binds.len() as u32;
+    if binds.is_empty() || binds.len() > sys::IB_MKEY_MAX_BINDS as usize {
+        return Err(Errno::EINVAL);
+    }
+
+    let mut fd: c_int = -1;
+    let mut all = Vec::new();
+    all.try_reserve_exact(binds.len())
+        .map_err(|_| Errno::ENOMEM)?;
+    for (number, bind) in binds.iter().enumerate() {
+        // SAFETY: By the caller's promise.
+        let described = unsafe { object::mr_handle(bind.mkey) }.and_then(|(its_fd, handle)| {
+            if number > 0 && its_fd != fd {
+                return Err(Errno::EINVAL);
+            }
+            fd = its_fd;
+            // SAFETY: By the caller's promise.
+            unsafe { describe(bind, handle) }
+        });
+        // CAST: Checked above.
+        all.push(described.inspect_err(|_| *failed = number as u32)?);
+    }
+
+    let handles = translated(Some(&all), |one| one.handle)?;
+    let calls = translated(Some(&all), |one| one.bind)?;
+    Command::<3>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_BIND_MANY)
+        .slice(sys::IB_MKEY_ATTR_BIND_MANY_HANDLES, &handles)
+        .u64(sys::IB_MKEY_ATTR_BIND_MANY_BINDS, calls.as_ptr() as u64)
+        .out(sys::IB_MKEY_ATTR_BIND_MANY_RESP_FAILED, failed)
+        .run(fd)?;
+
+    for (bind, described) in binds.iter().zip(&all) {
+        // SAFETY: A region, by the caller's promise; the kernel has accepted it as a key: the
+        // field is ours.
+        unsafe { (&raw mut (*bind.mkey).length).write(described.length) };
+    }
+    Ok(())
+}
