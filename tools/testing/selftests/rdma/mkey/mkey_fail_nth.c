@@ -214,6 +214,48 @@ TEST_F(fail_nth, bind_interleaved)
 	self->c.arena.leaf[0] = self->c.arena.leaf[--self->c.arena.num_leaves];
 }
 
+/* one key is bound over blocks, the other over nothing: both or neither */
+static int fail_many(FIXTURE_DATA(fail_nth) *self)
+{
+	struct mkt_ioctl unbind;
+	int err;
+
+	mkt_raw_unbind(&unbind, self->c.other->handle);
+	err = mkt_ioctl_run(self->c.dev.ctx, &unbind);
+	mkt_command_build(&self->c, &self->cmd, BIND_MANY);
+	return err ?: fail_command(self, BIND_INTERLEAVED);
+}
+
+static int fail_many_bound(FIXTURE_DATA(fail_nth) *self, int err)
+{
+	int seen = fail_command(self, QUERY);
+	uint32_t kind = self->c.info.kind;
+	struct mkt_ioctl other;
+
+	mkt_raw_query(&other, self->c.other->handle, &self->c.info);
+	seen = seen ?: mkt_ioctl_run(self->c.dev.ctx, &other);
+	if (err)
+		return seen ?: kind == IB_UVERBS_MKEY_INTERLEAVED &&
+			       self->c.info.kind == IB_UVERBS_MKEY_UNBOUND ?
+			       0 : EBADMSG;
+	return seen ?: kind == IB_UVERBS_MKEY_LIST &&
+		       self->c.info.kind == IB_UVERBS_MKEY_INTERLEAVED ?
+		       0 : EBADMSG;
+}
+
+TEST_F(fail_nth, bind_many)
+{
+	static const struct fail_op op = {
+		fail_many, fail_run_command, fail_many_bound,
+	};
+
+	EXPECT_LT(0, fail_sweep(self, &op));
+	ASSERT_EQ(0, fail_command(self, UNBIND));
+	EXPECT_EQ(0, ibmkey_unbind(self->c.other));
+	EXPECT_EQ(0, ibv_dereg_mr(self->c.arena.leaf[0].mr));
+	self->c.arena.leaf[0] = self->c.arena.leaf[--self->c.arena.num_leaves];
+}
+
 static int fail_unbind(FIXTURE_DATA(fail_nth) *self)
 {
 	mkt_command_build(&self->c, &self->cmd, UNBIND);

@@ -35,7 +35,8 @@ int mkt_commands_setup(struct mkt_commands *c)
 		return err;
 	mkt_commands_layouts(c);
 	c->key = ibmkey_alloc(c->dev.pd, 4);
-	if (!c->key)
+	c->other = ibmkey_alloc(c->dev.pd, 4);
+	if (!c->key || !c->other)
 		return errno;
 
 	/* no gaps below it */
@@ -58,11 +59,29 @@ int mkt_commands_teardown(struct mkt_commands *c)
 {
 	int err, first;
 
-	first = ibv_dereg_mr(c->key);
+	first = ibv_dereg_mr(c->key) ?: ibv_dereg_mr(c->other);
 	err = mkt_arena_free(&c->arena);
 	munmap(c->nowhere - 4096, 8192);
 	mkt_dev_close(&c->dev);
 	return first ?: err;
+}
+
+static void mkt_commands_many(struct mkt_commands *c)
+{
+	c->handles[0] = c->key->handle;
+	c->handles[1] = c->other->handle;
+	c->bind[0] = (struct ib_uverbs_mkey_bind){
+		.entries = (uintptr_t)c->sge,
+		.num_entries = 2,
+		.access = MKT_ACCESS_ALL,
+	};
+	c->bind[1] = (struct ib_uverbs_mkey_bind){
+		.entries = (uintptr_t)c->block,
+		.repeat_count = (uintptr_t)c->repeat,
+		.num_entries = 2,
+		.num_dims = 2,
+		.access = MKT_ACCESS_ALL,
+	};
 }
 
 void mkt_command_build(struct mkt_commands *c, struct mkt_ioctl *cmd,
@@ -93,6 +112,10 @@ void mkt_command_build(struct mkt_commands *c, struct mkt_ioctl *cmd,
 		break;
 	case DM_ALLOC:
 		mkt_raw_dm_alloc(cmd, 5000, IBMKEY_DM_HOST);
+		break;
+	case BIND_MANY:
+		mkt_commands_many(c);
+		mkt_raw_bind_many(cmd, c->handles, 2, c->bind, &c->failed);
 		break;
 	case DM_EXPORT:
 		mkt_raw_dm_export(cmd, c->arena.mem[1].dm->handle,

@@ -9,7 +9,7 @@
 /* all of them succeed as they are */
 enum mkt_what {
 	CREATE, BIND_LIST, BIND_INTERLEAVED, QUERY, UNBIND, CAPS, DM_COPY,
-	DM_ALLOC, DM_EXPORT, NUM_COMMANDS,
+	DM_ALLOC, DM_EXPORT, BIND_MANY, NUM_COMMANDS,
 };
 
 /* what the commands are about; they point into this */
@@ -17,10 +17,14 @@ struct mkt_commands {
 	struct mkt_dev dev;
 	struct mkt_arena arena;
 	struct ibv_mr *key;		/* of four entries */
+	struct ibv_mr *other;		/* the same, for BIND_MANY */
 	uint64_t repeat[2];
 	struct ib_uverbs_mkey_sge sge[2];
 	struct ib_uverbs_mkey_block block[2];
+	struct ib_uverbs_mkey_bind bind[2];
 	struct ib_uverbs_mkey_info info;
+	uint32_t handles[3];
+	uint32_t failed;
 	uint32_t lkey, rkey;
 	/* 64 are copied; a length that is wrong may be all of the memory */
 	uint8_t bytes[4096];

@@ -118,6 +118,25 @@ void mkt_raw_bind_interleaved(struct mkt_ioctl *cmd, uint32_t handle,
 		      sizeof(num), num);
 }
 
+void mkt_raw_bind_many(struct mkt_ioctl *cmd, const uint32_t *handles,
+		       uint32_t num, const struct ib_uverbs_mkey_bind *binds,
+		       uint32_t *failed)
+{
+	uint64_t inline_handles = 0;
+	uint16_t length = num * sizeof(*handles);
+
+	if (length <= sizeof(inline_handles))
+		memcpy(&inline_handles, handles, length);
+	else
+		inline_handles = (uintptr_t)handles;
+	mkt_ioctl_init(cmd, UVERBS_OBJECT_MR, IB_MKEY_METHOD_BIND_MANY);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_MANY_HANDLES, length,
+		      inline_handles);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_MANY_BINDS, 8, (uintptr_t)binds);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_MANY_RESP_FAILED, 4,
+		      (uintptr_t)failed);
+}
+
 void mkt_raw_unbind(struct mkt_ioctl *cmd, uint32_t handle)
 {
 	mkt_ioctl_init(cmd, UVERBS_OBJECT_MR, IB_MKEY_METHOD_UNBIND);

@@ -41,6 +41,10 @@ void mkt_raw_bind_interleaved(struct mkt_ioctl *cmd, uint32_t handle,
 			      uint32_t num_dims,
 			      const struct ib_uverbs_mkey_block *blocks,
 			      uint32_t num);
+/* up to two handles are part of the command itself */
+void mkt_raw_bind_many(struct mkt_ioctl *cmd, const uint32_t *handles,
+		       uint32_t num, const struct ib_uverbs_mkey_bind *binds,
+		       uint32_t *failed);
 void mkt_raw_unbind(struct mkt_ioctl *cmd, uint32_t handle);
 void mkt_raw_query(struct mkt_ioctl *cmd, uint32_t handle,
 		   struct ib_uverbs_mkey_info *info);

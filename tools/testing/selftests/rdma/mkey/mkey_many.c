@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Several keys bound in one call: all of them, or none and everything is as it
+ * was before.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "mkey_harness.h"
+#include "raw.h"
+
+#define MANY 7
+#define MANY_MAX 512
+
+FIXTURE(many)
+{
+	struct mkt_setup s;
+	struct mkt_leaf *leaf;		/* of side 1 */
+	struct ibv_mr *key[MANY];	/* of side 1, bound to @was */
+	struct ibv_sge was[MANY];
+	struct ibv_sge sge[MANY][2];
+	struct ibmkey_block block[MANY];
+	uint64_t repeat[2];
+	struct ibmkey_bind bind[MANY];
+};
+
+FIXTURE_SETUP(many)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_4096,
+		.host = 64 * 1024,
+		.max_entries = 2,
+	};
+	unsigned int i;
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	self->leaf = &self->s.arena[1].leaf[0];
+	self->repeat[0] = 3;
+	self->repeat[1] = 2;
+	for (i = 0; i < MANY; i++) {
+		struct ibmkey_bind *bind = &self->bind[i];
+
+		self->key[i] = ibmkey_alloc(self->s.dev[1].pd, 2);
+		ASSERT_NE(NULL, self->key[i]);
+		self->was[i].addr = self->leaf->addr + 100 * i;
+		self->was[i].length = 50 + i;
+		self->was[i].lkey = self->leaf->mr->lkey;
+		ASSERT_EQ(0, ibv_rereg_mr_sg(self->key[i], MKT_ACCESS_ALL, 1,
+					     &self->was[i]));
+
+		/* a list, blocks, a list, ... */
+		bind->mkey = self->key[i];
+		bind->access = IBV_ACCESS_REMOTE_READ;
+		self->sge[i][0].addr = self->leaf->addr + 3000 + 200 * i;
+		self->sge[i][0].length = 40;
+		self->sge[i][0].lkey = self->leaf->mr->lkey;
+		self->sge[i][1] = self->sge[i][0];
+		self->sge[i][1].addr += 77;
+		self->block[i].addr = self->leaf->addr + 9000 + 200 * i;
+		self->block[i].bytes_count = 5;
+		self->block[i].lkey = self->leaf->mr->lkey;
+		self->block[i].stride[0] = 50;
+		self->block[i].stride[1] = -7;
+		bind->sg_list = self->sge[i];
+		bind->blocks = &self->block[i];
+		bind->repeat_count = self->repeat;
+		bind->num_entries = i % 2 ? 1 : 2;
+		bind->num_dims = i % 2 ? 2 : 0;
+	}
+}
+
+FIXTURE_TEARDOWN(many)
+{
+	unsigned int i;
+
+	for (i = 0; i < MANY; i++) {
+		EXPECT_EQ(0, ibv_dereg_mr(self->key[i]));
+	}
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/* what the other side reads through @key is what is at @pos */
+static int many_read(struct mkt_setup *s, struct ibv_mr *key,
+		     const uint32_t *pos, size_t length)
+{
+	struct mkt_end end = { .arena = &s->arena[1], .mr = key };
+	struct mkt_xfer xfer = {
+		.op = MKT_READ,
+		.end = { &s->plain[0], &end },
+		.length = length,
+	};
+
+	end.map.pos = (uint32_t *)pos;
+	end.map.length = length;
+	return mkt_xfer(&s->pair, &xfer);
+}
+
+/* key @i is bound as before, or as bind @i says */
+static int many_check(struct mkt_setup *s, struct mkt_leaf *leaf,
+		      struct ibv_mr *key, const struct ibv_sge *was,
+		      const struct ibmkey_bind *bind)
+{
+	struct ibmkey_info info;
+	uint32_t pos[128];
+	unsigned int a, b, c, n = 0;
+
+	if (was) {
+		for (c = 0; c < was->length; c++)
+			pos[n++] = was->addr - leaf->addr + c;
+	} else if (!bind->num_dims) {
+		for (a = 0; a < 2; a++)
+			for (c = 0; c < bind->sg_list[a].length; c++)
+				pos[n++] = bind->sg_list[a].addr - leaf->addr + c;
+	} else {
+		const struct ibmkey_block *block = bind->blocks;
+
+		for (a = 0; a < bind->repeat_count[0]; a++)
+			for (b = 0; b < bind->repeat_count[1]; b++)
+				for (c = 0; c < block->bytes_count; c++)
+					pos[n++] = block->addr - leaf->addr +
+						   a * block->stride[0] +
+						   b * block->stride[1] + c;
+	}
+	for (c = 0; c < n; c++)
+		pos[c] += leaf->at;
+	if (ibmkey_query(key, &info) || info.length != n || key->length != n ||
+	    (info.access & ~IBV_ACCESS_ZERO_BASED) !=
+	    (was ? MKT_ACCESS_ALL : IBV_ACCESS_REMOTE_READ)) {
+		mkt_diag("length %llu, %zu, not %u; access %x",
+			 (unsigned long long)info.length, key->length, n,
+			 info.access);
+		return EBADMSG;
+	}
+	return many_read(s, key, pos, n);
+}
+
+#define MANY_AS_BEFORE() do {						\
+	unsigned int __i;						\
+									\
+	for (__i = 0; __i < MANY; __i++)				\
+		EXPECT_EQ(0, many_check(&self->s, self->leaf,		\
+					self->key[__i],			\
+					&self->was[__i], NULL))		\
+		{							\
+			TH_LOG("key %u", __i);				\
+		}							\
+} while (0)
+
+#define MANY_REFUSED(errno_value, at) do {				\
+	uint32_t __failed = 4711;					\
+									\
+	EXPECT_EQ(errno_value, ibmkey_bind_many(self->bind, MANY,	\
+						&__failed));		\
+	EXPECT_EQ(at, __failed);					\
+	MANY_AS_BEFORE();						\
+} while (0)
+
+TEST_F(many, all)
+{
+	uint32_t failed = 4711;
+	unsigned int i, round;
+
+	MANY_AS_BEFORE();
+	for (round = 0; round < 3; round++) {
+		ASSERT_EQ(0, ibmkey_bind_many(self->bind, MANY, &failed));
+		EXPECT_EQ(4711, failed);
+		for (i = 0; i < MANY; i++) {
+			EXPECT_EQ(0, many_check(&self->s, self->leaf,
+						self->key[i], NULL,
+						&self->bind[i]));
+			/* of some nothing is bound the next time */
+			if (i % 3 == round) {
+				EXPECT_EQ(0, ibmkey_unbind(self->key[i]));
+			}
+		}
+	}
+	EXPECT_EQ(0, ibmkey_bind_many(&self->bind[2], 1, NULL));
+	EXPECT_EQ(0, many_check(&self->s, self->leaf, self->key[2], NULL,
+				&self->bind[2]));
+}
+
+/* each thing that can be wrong with a description, in each place */
+TEST_F(many, refused)
+{
+	static const struct {
+		const char *what;
+		int err;
+	} faults[] = {
+		{ "lkey", ENOENT }, { "count", EINVAL }, { "access", EINVAL },
+		{ "bytes", EINVAL }, { "outside", ERANGE }, { "many", ENOSPC },
+		{ "memory", EFAULT }, { "overflow", EOVERFLOW },
+		{ "unknown", EINVAL },
+	};
+	unsigned int f, at;
+
+	for (f = 0; f < ARRAY_SIZE(faults); f++) {
+		for (at = 0; at < MANY; at += mkt_quick() ? 3 : 1) {
+			struct ibmkey_bind bind = self->bind[at];
+			struct ibmkey_block block = self->block[at];
+			struct ibv_sge sge = self->sge[at][0];
+			bool list = !bind.num_dims;
+
+			switch (f) {
+			case 0:
+				self->sge[at][0].lkey ^= 0xff;
+				self->block[at].lkey ^= 0xff;
+				break;
+			case 1:
+				self->bind[at].num_entries = 0;
+				break;
+			case 2:
+				self->bind[at].access = IBV_ACCESS_REMOTE_WRITE;
+				break;
+			case 3:
+				self->sge[at][0].length = 0;
+				self->block[at].bytes_count = 0;
+				break;
+			case 4:
+				self->sge[at][0].addr = self->leaf->addr - 1;
+				self->block[at].addr = self->leaf->addr;
+				break;
+			case 5:
+				self->bind[at].num_entries = 3;
+				self->bind[at].sg_list = (void *)self->leaf->addr;
+				self->bind[at].blocks = (void *)self->leaf->addr;
+				break;
+			case 6:
+				self->bind[at].sg_list = NULL;
+				self->bind[at].blocks = NULL;
+				break;
+			case 7:
+				self->sge[at][0].addr = UINT64_MAX - 5;
+				self->block[at].addr = UINT64_MAX - 2;
+				break;
+			case 8:
+				self->bind[at].access = 1u << 31;
+				break;
+			}
+			MANY_REFUSED(faults[f].err, at)
+			;
+			self->bind[at] = bind;
+			self->block[at] = block;
+			self->sge[at][0] = sge;
+			if (_metadata->exit_code) {
+				TH_LOG("%s of the %s at %u", faults[f].what,
+				       list ? "list" : "blocks", at);
+				return;
+			}
+		}
+	}
+}
+
+/* keys that cannot be bound now: a window, another key over one */
+TEST_F(many, busy)
+{
+	struct ibv_mr *outer = ibmkey_alloc(self->s.dev[1].pd, 1);
+	struct ibv_mw *mw;
+	struct ibv_sge sge = { .length = 10 };
+	unsigned int at;
+
+	ASSERT_NE(NULL, outer);
+	for (at = 0; at < MANY; at++) {
+		sge.lkey = self->key[at]->lkey;
+		ASSERT_EQ(0, ibv_rereg_mr_sg(outer, 0, 1, &sge));
+		MANY_REFUSED(EBUSY, at);
+	}
+	ASSERT_EQ(0, ibv_dereg_mr(outer));
+
+	for (at = 0; at < MANY; at += 3) {
+		struct ibmkey_bind bind = {
+			.mkey = self->key[at],
+			.access = MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND,
+			.num_entries = 1,
+			.sg_list = &self->was[at],
+		};
+
+		ASSERT_EQ(0, ibmkey_bind_many(&bind, 1, NULL));
+		mw = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_2);
+		ASSERT_NE(NULL, mw);
+		ASSERT_EQ(0, mkt_bind_window(&self->s.pair.end[1], mw,
+					     self->key[at], 0, 20,
+					     IBV_ACCESS_REMOTE_READ));
+		EXPECT_EQ(EBUSY, ibmkey_bind_many(self->bind, MANY, NULL));
+		ASSERT_EQ(0, ibv_dealloc_mw(mw));
+		bind.access = MKT_ACCESS_ALL;
+		ASSERT_EQ(0, ibmkey_bind_many(&bind, 1, NULL));
+		MANY_AS_BEFORE();
+	}
+}
+
+/* one over another of the same call: what is bound before is what counts */
+TEST_F(many, among_themselves)
+{
+	unsigned int at;
+
+	for (at = 1; at < MANY; at++) {
+		struct ibv_sge sge = self->sge[0][0];
+
+		self->sge[0][0].addr = 0;
+		self->sge[0][0].lkey = self->key[at]->lkey;
+		MANY_REFUSED(EBUSY, at);
+		self->sge[0][0] = sge;
+	}
+	self->sge[0][0].lkey = self->key[0]->lkey;
+	MANY_REFUSED(ELOOP, 0);
+	self->sge[0][0].addr = 0;
+	self->sge[0][0].lkey = self->key[1]->lkey;
+	ASSERT_EQ(0, ibmkey_unbind(self->key[1]));
+	EXPECT_EQ(ERANGE, ibmkey_bind_many(self->bind, MANY, NULL));
+	ASSERT_EQ(0, ibv_rereg_mr_sg(self->key[1], MKT_ACCESS_ALL, 1,
+				     &self->was[1]));
+	MANY_AS_BEFORE();
+}
+
+/* what is no set of keys */
+TEST_F(many, not_a_set)
+{
+	static struct ibmkey_bind most[MANY_MAX + 1];
+	static struct ibv_mr *keys[MANY_MAX + 1];
+	struct ibv_mr *other = self->s.key[0];
+	struct mkt_ioctl cmd;
+	uint32_t failed = 0;
+	unsigned int i, a, b;
+
+	for (a = 0; a < MANY; a++) {
+		for (b = a + 1; b < MANY; b++) {
+			self->bind[b].mkey = self->key[a];
+			MANY_REFUSED(EINVAL, b);
+			self->bind[b].mkey = self->key[b];
+		}
+	}
+	self->bind[3].mkey = self->leaf->mr;
+	MANY_REFUSED(EINVAL, 3);
+	self->bind[3].mkey = other;		/* of another context */
+	MANY_REFUSED(EINVAL, 3);
+	self->bind[3].mkey = NULL;
+	MANY_REFUSED(EINVAL, 3);
+	self->bind[3].mkey = self->key[3];
+	EXPECT_EQ(EINVAL, ibmkey_bind_many(self->bind, 0, &failed));
+	EXPECT_EQ(EFAULT, ibmkey_bind_many(NULL, 1, &failed));
+	EXPECT_EQ(1, failed);
+
+	for (i = 0; i <= MANY_MAX; i++) {
+		keys[i] = ibmkey_alloc(self->s.dev[1].pd, 1);
+		ASSERT_NE(NULL, keys[i]);
+		most[i] = self->bind[1];
+		most[i].mkey = keys[i];
+	}
+	EXPECT_EQ(EINVAL, ibmkey_bind_many(most, MANY_MAX + 1, &failed));
+	EXPECT_EQ(0, keys[0]->length);
+	EXPECT_EQ(0, ibmkey_bind_many(most, MANY_MAX, &failed));
+	for (i = 0; i <= MANY_MAX; i++) {
+		EXPECT_EQ(i < MANY_MAX ? 30 : 0, keys[i]->length);
+		EXPECT_EQ(0, ibv_dereg_mr(keys[i]));
+	}
+
+	/* what the library would not say */
+	mkt_ioctl_init(&cmd, UVERBS_OBJECT_MR, IB_MKEY_METHOD_BIND_MANY);
+	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_BIND_MANY_HANDLES, 4,
+		      self->key[0]->handle);
+	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_BIND_MANY_BINDS, 8, 4096);
+	EXPECT_EQ(EFAULT, mkt_ioctl_run(self->s.dev[1].ctx, &cmd));
+	MANY_AS_BEFORE();
+}
+
+struct many_thread {
+	pthread_t thread;
+	struct ibmkey_bind bind[MANY];
+	unsigned int num, rounds;
+	int err;
+};
+
+static void *many_run(void *arg)
+{
+	struct many_thread *t = arg;
+
+	while (t->rounds-- && !t->err)
+		t->err = ibmkey_bind_many(t->bind, t->num, NULL);
+	return NULL;
+}
+
+/*
+ * Calls for sets that overlap, named in opposite orders: all come to an end,
+ * and the sets' last bindings stay as wholes.
+ */
+TEST_F(many, at_once)
+{
+	struct many_thread t[4] = {};
+	unsigned int i, k, rounds = mkt_scale(300, 30);
+	struct ibmkey_info info;
+
+	for (i = 0; i < 4; i++) {
+		t[i].num = MANY;
+		t[i].rounds = rounds;
+		for (k = 0; k < MANY; k++) {
+			unsigned int from = i % 2 ? MANY - 1 - k : k;
+
+			t[i].bind[k] = self->bind[from];
+			/* what it was shows who bound it */
+			t[i].bind[k].num_dims = 0;
+			t[i].bind[k].num_entries = 1 + i % 2;
+		}
+	}
+	for (i = 0; i < 4; i++) {
+		ASSERT_EQ(0, pthread_create(&t[i].thread, NULL, many_run,
+					    &t[i]));
+	}
+	for (i = 0; i < 4; i++) {
+		ASSERT_EQ(0, pthread_join(t[i].thread, NULL));
+		EXPECT_EQ(0, t[i].err);
+	}
+	ASSERT_EQ(0, ibmkey_query(self->key[0], &info));
+	for (k = 1; k < MANY; k++) {
+		struct ibmkey_info other;
+
+		ASSERT_EQ(0, ibmkey_query(self->key[k], &other));
+		EXPECT_EQ(info.num_entries, other.num_entries);
+	}
+}
+
+TEST_HARNESS_MAIN
