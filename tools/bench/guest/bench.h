@@ -125,6 +125,7 @@ void column_check(const struct column *column, const struct column *from);
 
 /* The groups. */
 void measure_strided(struct bench *bench);
+void measure_nested(struct bench *bench);
 void measure_bind(struct bench *bench);
 void measure_memory(struct bench *bench);
 void measure_dm(struct bench *bench);

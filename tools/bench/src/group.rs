@@ -66,6 +66,21 @@ pub const GROUPS: &[Group] = &[
         plot: Plot::Ratio,
     },
     Group {
+        key: "nested",
+        title: "Keys over keys at the far end: blocks of 256 bytes with gaps",
+        shows: "Each level a list of eight ranges of the one below, the innermost key strided. \
+                Ratio: to the innermost key itself.",
+        quantity: Quantity::Rate,
+        size: Size::Number,
+        size_label: "levels",
+        baseline: Way { key: "flat", label: "one key" },
+        ways: &[
+            Way { key: "nested", label: "keys over keys" },
+            Way { key: "demand", label: "the same, pages on demand" },
+        ],
+        plot: Plot::Ratio,
+    },
+    Group {
         key: "bind",
         title: "Describing memory: blocks of 16 bytes, in a list or nested in dimensions",
         shows: "Binding an unbound key, a bound one, and unbinding. \

@@ -9,10 +9,10 @@
 use crate::{
     backend::{Backend, Direction, Hw, Window},
     bound::{Bound, Leaf, Place, MAX_DEPTH},
-    layout::Runs,
+    layout::{Run, Runs},
     rdma::{self, eloop, eopnotsupp, mr::Right},
 };
-use core::{iter::Peekable, mem};
+use core::mem;
 use kernel::{ffi::c_int, prelude::*};
 
 /// Where leaves end: a region of the driver's.
@@ -21,13 +21,16 @@ type Base = <Hw as Backend>::Base;
 /// What is left of an access in one key of a nest.
 struct Level<'a> {
     bound: &'a Bound,
-    runs: Peekable<Runs<'a>>,
+    /// The next run, taken from `runs`.
+    run: Option<Run>,
+    runs: Runs<'a>,
 }
 
 impl<'a> Level<'a> {
     fn new(bound: &'a Bound, offset: u64, len: u64) -> Result<Self> {
-        let runs = bound.layout.runs(offset, len)?.peekable();
-        Ok(Self { bound, runs })
+        let mut runs = bound.layout.runs(offset, len)?;
+        let run = runs.next();
+        Ok(Self { bound, run, runs })
     }
 }
 
@@ -96,27 +99,34 @@ impl Bound {
         mut visit: impl FnMut(&mut T, u64, u64) -> Result,
     ) -> Result {
         self.allows(write)?;
-        let mut outer = Outer::new();
+        // Most keys are not over keys: the levels are not to cost them anything.
+        let mut outer: Option<Outer<'_>> = None;
         let mut level = Level::new(self, offset, len)?;
         loop {
-            let Some(run) = level.runs.next() else {
-                let Some(outer) = outer.pop() else {
+            let Some(mut run) = level.run else {
+                let Some(above) = outer.as_mut().and_then(Outer::pop) else {
                     return Ok(());
                 };
-                level = outer;
+                level = above;
                 continue;
             };
-            let leaf = level.bound.leaf(run.leaf, write)?;
+            let index = run.leaf;
+            let leaf = level.bound.leaf(index, write)?;
             match &leaf.place {
                 Place::Memory { base, delta, .. } => {
-                    let mut opened = open(base);
-                    visit(&mut opened, run.addr.wrapping_add(*delta), run.len)?;
-                    while let Some(next) = level.runs.next_if(|next| next.leaf == run.leaf) {
-                        visit(&mut opened, next.addr.wrapping_add(*delta), next.len)?;
-                    }
+                    let (delta, mut opened) = (*delta, open(base));
+                    level.run = loop {
+                        visit(&mut opened, run.addr.wrapping_add(delta), run.len)?;
+                        match level.runs.next() {
+                            Some(next) if next.leaf == index => run = next,
+                            next => break next,
+                        }
+                    };
                 }
                 Place::Key(inner) => {
+                    level.run = level.runs.next();
                     let inner = Level::new(inner, run.addr, run.len)?;
+                    let outer = outer.get_or_insert_with(Outer::new);
                     outer.push(mem::replace(&mut level, inner))?;
                 }
             }
