@@ -2,6 +2,7 @@
 
 #include <linux/blkdev.h>
 #include <linux/dax.h>
+#include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
 #include <linux/gfp.h>
 #include <linux/memremap.h>
@@ -53,6 +54,19 @@ __rust_helper unsigned long rust_helper_page_to_pfn(struct page *page)
 __rust_helper struct page *rust_helper_virt_to_page(const void *address)
 {
 	return virt_to_page(address);
+}
+
+/* NULL for an address without one. */
+__rust_helper struct page *rust_helper_page_of_mapping(const void *address)
+{
+	if (is_vmalloc_addr(address))
+		return vmalloc_to_page(address);
+	return virt_addr_valid(address) ? virt_to_page(address) : NULL;
+}
+
+__rust_helper bool rust_helper_dma_buf_is_writable(struct dma_buf *buf)
+{
+	return buf->file->f_mode & FMODE_WRITE;
 }
 
 /* Has the address a page that belongs to a device? */

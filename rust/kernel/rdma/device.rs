@@ -8,7 +8,8 @@ use super::{
     client::{ClientOps, ModulePin},
     dm::Dm,
     eopnotsupp, fast_reg,
-    mr::{Access, Mr, Pd},
+    memory::import::{DmaBuf, Import},
+    mr::{Access, Mr, Pd, Right},
 };
 use crate::bindings;
 use core::{cell::UnsafeCell, ptr};
@@ -178,6 +179,32 @@ pub(crate) trait DeviceOps: ClientOps {
     /// Deregisters a region: decides, and calls `stock` to do it.
     fn dereg_mr(&self, mr: &Mr, stock: impl FnOnce() -> Result) -> Result;
 
+    /// Can a region over a dma-buf have these rights?
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if it cannot.
+    fn may_import(&self, access: Access) -> Result;
+
+    /// May a dma-buf be mapped in the kernel?
+    ///
+    /// # Errors
+    ///
+    /// If it is one of the client's and was taken back.
+    fn check_dma_buf(buffer: &DmaBuf) -> Result;
+
+    /// Makes `mr` a region over `length` bytes of `import`, from `offset` on, whose first address is
+    /// `addr`; for as many pages it was made.
+    fn reg_dmabuf_mr(
+        this: ArcBorrow<'_, Self>,
+        mr: &Mr,
+        import: Import,
+        offset: u64,
+        length: u64,
+        addr: u64,
+        access: Access,
+    ) -> Result;
+
     /// May the region's protection domain or rights be changed?
     fn may_rereg(&self, mr: &Mr) -> Result;
 
@@ -276,6 +303,9 @@ impl Overlay {
                     u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
             }
             (*ops).dereg_mr = Some(dereg_mr::<T>);
+            if self.stock.reg_user_mr_dmabuf.is_none() {
+                (*ops).reg_user_mr_dmabuf = Some(reg_user_mr_dmabuf::<T>);
+            }
             if self.stock.rereg_user_mr.is_some() {
                 (*ops).rereg_user_mr = Some(rereg_user_mr::<T>);
             }
@@ -306,6 +336,7 @@ impl Overlay {
             (*ops).alloc_mr = self.stock.alloc_mr;
             (*ops).map_mr_sg = self.stock.map_mr_sg;
             (*ops).dereg_mr = self.stock.dereg_mr;
+            (*ops).reg_user_mr_dmabuf = self.stock.reg_user_mr_dmabuf;
             (*ops).rereg_user_mr = self.stock.rereg_user_mr;
             (*ops).advise_mr = self.stock.advise_mr;
             (*raw).attrs.max_dm_size = self.stock_max_dm_size;
@@ -321,12 +352,12 @@ impl Overlay {
         unsafe { bindings::rdma_ops_drain() };
     }
 
-    /// Has the driver make a region for one page, which `ib_core` does not know.
-    pub(super) fn alloc_mr(&self, pd: &Pd) -> Result<DriverMr> {
+    /// Has the driver make a region for `pages` pages, which `ib_core` does not know.
+    pub(super) fn alloc_mr(&self, pd: &Pd, pages: u32) -> Result<DriverMr> {
         let alloc_mr = self.stock.alloc_mr.ok_or_else(eopnotsupp)?;
         // SAFETY: The protection domain is of this device.
         let raw = from_err_ptr(unsafe {
-            alloc_mr(pd.as_raw(), bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, 1)
+            alloc_mr(pd.as_raw(), bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
         })?;
         // SAFETY: `raw` is a new region. The core sets these in `ib_alloc_mr()`, or after
         // `reg_dm_mr()` returns; `device` and `pd` are needed before.
@@ -441,9 +472,53 @@ unsafe extern "C" fn reg_dm_mr<T: DeviceOps>(
     let register = || {
         let running = Running::<T>::on(pd.device())?;
         let data = running.data;
-        let mr = data.overlay().alloc_mr(pd)?;
+        let mr = data.overlay().alloc_mr(pd, 1)?;
         let access = Access::from_raw(attr.access_flags);
         T::reg_dm_mr(data, &mr, pd, dm, attr.offset, attr.length, access)?;
+        Ok(mr.into_raw())
+    };
+    register().unwrap_or_else(|err: Error| err.to_ptr())
+}
+
+/// Pages of a region over a dma-buf: what one allocation of the driver's can tell of.
+const MAX_DMABUF_PAGES: u64 = 1 << 18;
+
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.reg_user_mr_dmabuf` of a device that `T` extends.
+unsafe extern "C" fn reg_user_mr_dmabuf<T: DeviceOps>(
+    pd: *mut bindings::ib_pd,
+    offset: u64,
+    length: u64,
+    addr: u64,
+    fd: c_int,
+    access: c_int,
+    dmah: *mut bindings::ib_dmah,
+    _attrs: *mut bindings::uverbs_attr_bundle,
+) -> *mut bindings::ib_mr {
+    // SAFETY: The core calls with a valid protection domain.
+    let pd = unsafe { Pd::from_raw(pd) };
+    let register = || {
+        let access = Access::from_raw(access as u32);
+        let running = Running::<T>::on(pd.device())?;
+        running.data.may_import(access)?;
+        if !dmah.is_null() {
+            return Err(eopnotsupp());
+        }
+        addr.checked_add(length).ok_or(EOVERFLOW)?;
+        let _pin = running.data.pin()?;
+        // The exporter may let it wait: nobody who removes another device may wait for that. This
+        // one is not removed, for its user has it open.
+        drop(running);
+        let import = Import::new(fd, access.contains(Right::LocalWrite), T::check_dma_buf)?;
+        let pages = import.pages(offset, length)?.len() as u64;
+        if pages > MAX_DMABUF_PAGES {
+            return Err(ENOMEM);
+        }
+        let running = Running::<T>::on(pd.device())?;
+        let data = running.data;
+        let mr = data.overlay().alloc_mr(pd, u32::try_from(pages)?)?;
+        T::reg_dmabuf_mr(data, &mr, import, offset, length, addr, access)?;
         Ok(mr.into_raw())
     };
     register().unwrap_or_else(|err: Error| err.to_ptr())

@@ -86,7 +86,7 @@ pub(super) unsafe extern "C" fn alloc_mr<T: DeviceOps>(
             // SAFETY: The arguments are the core's.
             return Ok(unsafe { stock(pd, kind, max_num_sg) });
         }
-        let mr = data.overlay().alloc_mr(domain)?;
+        let mr = data.overlay().alloc_mr(domain, 1)?;
         T::alloc_fast(data, &mr, max_num_sg)?;
         Ok(mr.into_raw())
     };

@@ -12,6 +12,7 @@
 pub(crate) mod rxe;
 mod window;
 
+use crate::bindings;
 use crate::rdma::{Access, Device, Mr, OwnedMr, Pd, SharedMemory};
 use kernel::prelude::*;
 
@@ -120,6 +121,21 @@ pub(crate) trait Backend: Sized + Send + Sync {
         spare: &Mr,
         range: (u64, u64),
         finish: impl FnOnce() -> Result,
+    ) -> Result;
+
+    /// Puts a new region over pages: `length` bytes, of which the first is in the first page and has
+    /// address `addr`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for more pages than the region was made for, `EOPNOTSUPP` for one that is none.
+    fn fill(
+        &self,
+        mr: &Mr,
+        pages: impl Iterator<Item = Option<*mut bindings::page>>,
+        addr: u64,
+        length: u64,
+        access: Access,
     ) -> Result;
 
     /// Puts a new region over memory of ours, for layouts to end in.

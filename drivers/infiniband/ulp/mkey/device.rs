@@ -19,6 +19,7 @@ use crate::{
         device::{DeviceName, DeviceOps, Overlay},
         eopnotsupp,
         fast_reg::{Elements, Mapped},
+        memory::import::{DmaBuf, Import},
         mr::Right,
         table::{self, Table},
         Access, Device, Dm, Mr, OwnedPd, Pd,
@@ -248,6 +249,43 @@ impl DeviceOps for MkeyDevice {
     // to a region that is being mapped at the same time has both in hand.
     fn may_map(&self, mr: &Mr) -> Result {
         self.pins.if_free(mr.index(), || Ok(()))
+    }
+
+    fn may_import(&self, access: Access) -> Result {
+        // Nobody says of a dma-buf that it is persistent.
+        let never = [Right::ZeroBased, Right::FlushPersistent];
+        if never.iter().any(|right| access.contains(*right)) || !key::supported(access) {
+            return Err(eopnotsupp());
+        }
+        Ok(())
+    }
+
+    fn check_dma_buf(buffer: &DmaBuf) -> Result {
+        dm::check_dma_buf(buffer)
+    }
+
+    fn reg_dmabuf_mr(
+        this: ArcBorrow<'_, Self>,
+        mr: &Mr,
+        import: Import,
+        offset: u64,
+        length: u64,
+        addr: u64,
+        access: Access,
+    ) -> Result {
+        // Before anybody can find the region: what it is over goes with the object.
+        let object = Object::new(mr, Kind::DmaBuf(import))?;
+        this.objects.insert(mr.index(), object.clone())?;
+        let Kind::DmaBuf(import) = &object.kind else {
+            return Err(EINVAL);
+        };
+        let filled = import
+            .pages(offset, length)
+            .and_then(|pages| this.hw.fill(mr, pages, addr, length, access));
+        if filled.is_err() {
+            this.objects.remove(mr.index(), &object);
+        }
+        filled
     }
 
     fn dereg_mr(&self, mr: &Mr, stock: impl FnOnce() -> Result) -> Result {

@@ -26,7 +26,10 @@ pub(crate) use pool::DeviceMemory;
 use crate::{
     backend::{Backend, Hw},
     bindings,
-    rdma::{memory::dma_buf, OwnedMr, Pd, SharedMemory},
+    rdma::{
+        memory::{dma_buf, import::DmaBuf},
+        OwnedMr, Pd, SharedMemory,
+    },
 };
 use account::Charge;
 use kernel::{
@@ -63,6 +66,22 @@ impl dma_buf::Backing for Store {
     fn memory(&self) -> &SharedMemory {
         &self.memory
     }
+}
+
+/// Looks whether a dma-buf is device memory that was freed since it was exported.
+///
+/// # Errors
+///
+/// `ENODEV` if it is.
+pub(crate) fn check_dma_buf(buffer: &DmaBuf) -> Result {
+    let (raw, module) = (buffer.as_raw(), crate::this_module()?);
+    // SAFETY: A reference is held. All dma-bufs of this module are exports of stores.
+    unsafe {
+        if (*raw).owner == module.as_ptr() && dma_buf::Export::<Store>::is_revoked(raw) {
+            return Err(ENODEV);
+        }
+    }
+    Ok(())
 }
 
 /// A buffer of device memory.

@@ -347,6 +347,8 @@ impl MkeyDevice {
             }
             // Each registration would be another region.
             Kind::Fast(_) => return Err(eopnotsupp()),
+            // It is of the driver's type, and was found as such.
+            Kind::DmaBuf(_) => return Err(eopnotsupp()),
         };
         Ok(Leaf {
             lkey,

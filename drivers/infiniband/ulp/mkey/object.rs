@@ -21,6 +21,7 @@ use crate::{
     edit::{apply, Change, Edit},
     fast::Fast,
     rdma::{
+        memory::import::Import,
         table::{self, Cell, Retired},
         Mr,
     },
@@ -39,6 +40,8 @@ pub(crate) enum Kind {
     Dm,
     /// A region for fast registration by kernel users; what it is over is there, not in `bound`.
     Fast(Pin<KBox<Fast>>),
+    /// A region of the driver's own over a dma-buf, with nothing bound.
+    DmaBuf(Import),
 }
 
 /// A region of ours.

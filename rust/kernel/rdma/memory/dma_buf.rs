@@ -12,8 +12,10 @@
 //! # Revocation
 //!
 //! From the moment at which `Shared::memory` is empty, nothing new is mapped; then the pages are
-//! taken out of all processes and importers are told. An importer that keeps its mapping keeps the
-//! memory from being freed, and nothing else.
+//! taken out of all processes and importers are told. An importer that keeps its mapping, for a
+//! device or in the kernel, keeps the memory from being freed, and nothing else. A mapping in the
+//! kernel that is there already is shared by the dma-buf's core, without a question, and one that is
+//! refused is warned about: who takes one asks [`Export::is_revoked`], with the dma-buf's lock held.
 
 use super::SharedMemory;
 use crate::{
@@ -45,6 +47,9 @@ struct Shared<T: Backing> {
     /// [`None`] once it was revoked.
     #[pin]
     memory: Mutex<Option<Arc<T>>>,
+    /// Keeps what is mapped in the kernel.
+    #[pin]
+    mapped: Mutex<Option<Arc<T>>>,
 }
 
 /// The memory of one importer.
@@ -83,8 +88,8 @@ impl<T: Backing> Export<T> {
         begin_cpu_access: None,
         end_cpu_access: None,
         mmap: Some(Self::mmap),
-        vmap: None,
-        vunmap: None,
+        vmap: Some(Self::vmap),
+        vunmap: Some(Self::vunmap),
     };
 
     const VM_OPS: bindings::vm_operations_struct = {
@@ -101,6 +106,7 @@ impl<T: Backing> Export<T> {
         let shared = KBox::pin_init(
             pin_init!(Shared {
                 memory <- new_mutex!(Some(backing), "dm export"),
+                mapped <- new_mutex!(None, "dm export map"),
             }),
             GFP_KERNEL,
         )?;
@@ -133,15 +139,31 @@ impl<T: Backing> Export<T> {
         raw
     }
 
+    /// Was it taken back?
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be a dma-buf that [`Self::new`] made, of which a reference is held.
+    pub(crate) unsafe fn is_revoked(raw: *mut bindings::dma_buf) -> bool {
+        // SAFETY: By the safety requirement.
+        unsafe { Self::memory(raw) }.is_err()
+    }
+
     fn revoke(&self) {
         let raw = self.raw.as_ptr();
-        // SAFETY: By the type invariant.
-        let memory = unsafe { Self::shared(raw) }.memory.lock().take();
+        let mut memory = None;
+        // SAFETY: By the type invariant. Without a context that could be told to back off the lock
+        // is always taken. Who maps in the kernel looks for the memory under it.
+        unsafe {
+            if bindings::dma_resv_lock((*raw).resv, ptr::null_mut()) == 0 {
+                memory = Self::shared(raw).memory.lock().take();
+                bindings::dma_resv_unlock((*raw).resv);
+            }
+        }
         // SAFETY: By the type invariant. Mappings of the file are in its address space, and
         // whoever maps now finds no memory.
         unsafe {
             bindings::unmap_mapping_range((*(*raw).file).f_mapping, 0, 0, 1);
-            // Without a context that could be told to back off it does not fail.
             if bindings::dma_resv_lock((*raw).resv, ptr::null_mut()) == 0 {
                 bindings::dma_buf_invalidate_mappings(raw);
                 bindings::dma_resv_unlock((*raw).resv);
@@ -277,6 +299,32 @@ impl<T: Backing> Export<T> {
             }
             Ok(0)
         })
+    }
+
+    /// # Safety
+    ///
+    /// Only for a dma-buf's `vmap`, which is called while there is no such mapping.
+    unsafe extern "C" fn vmap(raw: *mut bindings::dma_buf, map: *mut bindings::iosys_map) -> c_int {
+        from_result(|| {
+            // SAFETY: Called with a dma-buf of ours and a place for the answer.
+            unsafe {
+                let memory = Self::memory(raw)?;
+                (*map).__bindgen_anon_1.vaddr = memory.memory().as_ptr().cast();
+                (*map).is_iomem = false;
+                *Self::shared(raw).mapped.lock() = Some(memory);
+            }
+            Ok(0)
+        })
+    }
+
+    /// # Safety
+    ///
+    /// Only for a dma-buf's `vunmap`, which is called when nobody has the mapping any more.
+    unsafe extern "C" fn vunmap(raw: *mut bindings::dma_buf, _map: *mut bindings::iosys_map) {
+        // SAFETY: Called with a dma-buf of ours.
+        let memory = unsafe { Self::shared(raw) }.mapped.lock().take();
+        // Perhaps the last reference to it.
+        drop(memory);
     }
 
     /// # Safety

@@ -8,8 +8,10 @@
 //! | `p2p.rs` | memory of a PCI device, published for its peers |
 //! | `pmem.rs` | persistent memory of a DAX device |
 //! | `dma_buf.rs` | any of them as a dma-buf, which can be revoked |
+//! | `import.rs` | dma-bufs of others |
 
 pub(crate) mod dma_buf;
+pub(crate) mod import;
 pub(crate) mod p2p;
 pub(crate) mod pmem;
 pub(crate) mod ram;
@@ -65,6 +67,11 @@ impl SharedMemory {
     /// Returns the length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Returns where it is mapped in the kernel.
+    fn as_ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
     }
 
     /// Returns the length in pages.

@@ -55,7 +55,7 @@ use crate::{
         ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS, ib_mr_type_IB_MR_TYPE_USER as TYPE_USER,
         rdma_driver_id_RDMA_DRIVER_RXE,
     },
-    rdma::{mr::Right, Access, Device, Mr, OwnedMr, Pd, SharedMemory},
+    rdma::{eopnotsupp, mr::Right, Access, Device, Mr, OwnedMr, Pd, SharedMemory},
 };
 use bindings::{
     rxe_mr, rxe_mr_state_RXE_MR_STATE_FREE, rxe_mr_state_RXE_MR_STATE_INVALID,
@@ -383,20 +383,27 @@ impl Backend for Rxe {
         Self::exchange_with(mr, state, spare, range, finish)
     }
 
-    fn back(&self, mr: &OwnedMr, memory: &SharedMemory) -> Result<Base> {
-        let private = private(mr);
-        for (index, page) in memory.pages().enumerate() {
+    fn fill(
+        &self,
+        mr: &Mr,
+        pages: impl Iterator<Item = Option<*mut crate::bindings::page>>,
+        addr: u64,
+        length: u64,
+        access: Access,
+    ) -> Result {
+        let private = private(mr).as_ptr();
+        for (index, page) in pages.enumerate() {
+            let page = page.ok_or_else(eopnotsupp)?;
             // SAFETY: The region is new, nobody else knows its key. The index is checked against
             // the number of pages that it was allocated for.
             unsafe {
-                let raw = private.as_ptr();
-                if index >= (*raw).num_buf as usize {
+                if index >= (*private).num_buf as usize {
                     return Err(EINVAL);
                 }
-                let info = (*raw).page_info.add(index);
+                let info = (*private).page_info.add(index);
                 (*info).page = page;
                 (*info).offset = 0;
-                (*raw).nbuf = index as u32 + 1;
+                (*private).nbuf = index as u32 + 1;
             }
         }
         // Type and rights as of user memory: LOCAL_INV, which stock rxe allows on a region of any
@@ -404,12 +411,19 @@ impl Backend for Rxe {
         // SAFETY: As above.
         unsafe {
             (*mr.as_raw()).type_ = TYPE_USER;
-            (*private.as_ptr()).access = Access::from(Right::LocalWrite).into_raw() as i32;
-            (*mr.as_raw()).iova = 0;
-            (*mr.as_raw()).length = (SharedMemory::pages_of(memory.len()) * PAGE_SIZE) as u64;
+            (*private).access = access.into_raw() as i32;
+            (*mr.as_raw()).iova = addr;
+            (*mr.as_raw()).length = length;
         }
         Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_VALID);
+        Ok(())
+    }
+
+    fn back(&self, mr: &OwnedMr, memory: &SharedMemory) -> Result<Base> {
+        let length = SharedMemory::pages_of(memory.len()) * PAGE_SIZE;
+        let access = Access::from(Right::LocalWrite);
+        self.fill(mr, memory.pages().map(Some), 0, length as u64, access)?;
         // SAFETY: The pages are those of `memory`, which the caller keeps with the region.
-        Ok(unsafe { Base::new(private) })
+        Ok(unsafe { Base::new(private(mr)) })
     }
 }

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory of others, given as a dma-buf, as pages that the kernel can reach.
+//!
+//! A device that copies with the processor needs no address for DMA: it takes the exporter's own
+//! kernel mapping, which stays in place for as long as it is held. Exporters that move their memory
+//! have to be asked for that in the name of a device that does DMA, and are refused.
+//!
+//! C header: [`include/linux/dma-buf.h`](srctree/include/linux/dma-buf.h)
+
+use crate::{
+    bindings,
+    rdma::eopnotsupp, //
+};
+use core::ptr::{self, NonNull};
+use kernel::{
+    error::{from_err_ptr, to_result},
+    ffi::{c_int, c_void},
+    page::PAGE_SHIFT,
+    prelude::*,
+};
+
+/// A dma-buf, with a reference.
+///
+/// # Invariants
+///
+/// A reference to the dma-buf is held.
+pub(crate) struct DmaBuf(NonNull<bindings::dma_buf>);
+
+impl DmaBuf {
+    pub(crate) fn as_raw(&self) -> *mut bindings::dma_buf {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for DmaBuf {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::dma_buf_put(self.0.as_ptr()) };
+    }
+}
+
+/// A dma-buf that is mapped in the kernel.
+///
+/// # Invariants
+///
+/// `map` is what `dma_buf_vmap()` gave for the dma-buf, memory and no registers of a
+/// device, and access by the processor has begun.
+pub(crate) struct Import {
+    map: bindings::iosys_map,
+    buffer: DmaBuf,
+}
+
+// SAFETY: What is done with a dma-buf and with its mapping may be done by any thread.
+unsafe impl Send for Import {}
+// SAFETY: As above.
+unsafe impl Sync for Import {}
+
+impl Import {
+    /// Maps what `fd` refers to. Sleeps, for as long as the exporter lets it wait. `check` is asked
+    /// with the dma-buf's lock held: the core takes an exporter that then fails for broken.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF` for no file, `EINVAL` for one that is no dma-buf, `EACCES` if it `writes` to one
+    /// that is not to be written, `EOPNOTSUPP` if the exporter gives the kernel no mapping that
+    /// stays; those of `check` and of the exporter.
+    pub(crate) fn new(
+        fd: c_int,
+        writes: bool,
+        check: impl FnOnce(&DmaBuf) -> Result,
+    ) -> Result<Self> {
+        // SAFETY: No preconditions.
+        let raw = from_err_ptr(unsafe { bindings::dma_buf_get(fd) })?;
+        // INVARIANT: The reference is that of `dma_buf_get()`.
+        let buffer = DmaBuf(NonNull::new(raw).ok_or(EBADF)?);
+        // SAFETY: A dma-buf of which a reference is held has operations.
+        unsafe {
+            if (*(*raw).ops).vmap.is_none() || (*(*raw).ops).pin.is_some() {
+                return Err(eopnotsupp());
+            }
+            if writes && !bindings::dma_buf_is_writable(raw) {
+                return Err(EACCES);
+            }
+        }
+        let mut map = bindings::iosys_map::default();
+        // SAFETY: As above; the dma-buf's lock is not held. Without a context that could be told to
+        // back off, it is always taken.
+        to_result(unsafe { bindings::dma_resv_lock((*raw).resv, ptr::null_mut()) })?;
+        let mapped = check(&buffer).and_then(|()| {
+            // SAFETY: As above, with the lock.
+            to_result(unsafe { bindings::dma_buf_vmap(raw, &mut map) })
+        });
+        // SAFETY: As locked above.
+        unsafe { bindings::dma_resv_unlock((*raw).resv) };
+        mapped?;
+        let begun = if map.is_iomem {
+            Err(eopnotsupp())
+        } else {
+            // SAFETY: As above.
+            to_result(unsafe {
+                bindings::dma_buf_begin_cpu_access(
+                    raw,
+                    bindings::dma_data_direction_DMA_BIDIRECTIONAL,
+                )
+            })
+        };
+        if let Err(err) = begun {
+            // SAFETY: As mapped above.
+            unsafe { bindings::dma_buf_vunmap_unlocked(raw, &mut map) };
+            return Err(err);
+        }
+        // INVARIANT: As mapped, looked at and begun above.
+        Ok(Self { map, buffer })
+    }
+
+    fn as_raw(&self) -> *mut bindings::dma_buf {
+        self.buffer.as_raw()
+    }
+
+    /// Returns the length in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        // SAFETY: By the type invariant; the size is set when a dma-buf is made.
+        unsafe { (*self.as_raw()).size as u64 }
+    }
+
+    /// Returns page `index`, if it has one that the kernel knows.
+    fn page(&self, index: u64) -> Option<*mut bindings::page> {
+        if index >= self.len() >> PAGE_SHIFT {
+            return None;
+        }
+        // SAFETY: By the type invariant the union holds an address, and the mapping has that many
+        // pages.
+        let page = unsafe {
+            let start = self.map.__bindgen_anon_1.vaddr.cast::<u8>();
+            let at: *const c_void = start.add((index as usize) << PAGE_SHIFT).cast();
+            bindings::page_of_mapping(at)
+        };
+        (!page.is_null()).then_some(page)
+    }
+
+    /// Returns the pages of `length` bytes from `offset` on, [`None`] for one that the kernel does
+    /// not know.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for no bytes, or out of range.
+    pub(crate) fn pages(
+        &self,
+        offset: u64,
+        length: u64,
+    ) -> Result<impl ExactSizeIterator<Item = Option<*mut bindings::page>> + '_> {
+        let end = offset.checked_add(length).ok_or(EINVAL)?;
+        if length == 0 || end > self.len() {
+            return Err(EINVAL);
+        }
+        let first = offset >> PAGE_SHIFT;
+        let count = u32::try_from(((end - 1) >> PAGE_SHIFT) - first + 1).map_err(|_| ENOMEM)?;
+        Ok((0..count).map(move |index| self.page(first + u64::from(index))))
+    }
+}
+
+impl Drop for Import {
+    fn drop(&mut self) {
+        let raw = self.as_raw();
+        // SAFETY: By the type invariant.
+        unsafe {
+            bindings::dma_buf_end_cpu_access(raw, bindings::dma_data_direction_DMA_BIDIRECTIONAL);
+            bindings::dma_buf_vunmap_unlocked(raw, &mut self.map);
+        }
+    }
+}
