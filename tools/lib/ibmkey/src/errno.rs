@@ -20,6 +20,8 @@ pub type Result<T = ()> = core::result::Result<T, Errno>;
 impl Errno {
     /// The arguments cannot be right.
     pub const EINVAL: Self = Self(libc::EINVAL);
+    /// No open file.
+    pub const EBADF: Self = Self(libc::EBADF);
     /// An address that is no memory of this process.
     pub const EFAULT: Self = Self(libc::EFAULT);
     /// No memory.

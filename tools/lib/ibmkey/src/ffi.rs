@@ -17,7 +17,7 @@ use core::{
 };
 
 use crate::{
-    caps, dm,
+    caps, dm, dmabuf,
     errno::{
         to_int,
         to_ptr,
@@ -63,6 +63,7 @@ declared!(
     ibmkey_query,
     ibmkey_query_caps,
     ibmkey_query_layout,
+    ibmkey_reg_dmabuf_mr,
     ibmkey_unbind,
     ibv_rereg_mr_interleaved,
     ibv_rereg_mr_sg,
@@ -98,6 +99,21 @@ pub unsafe extern "C" fn ibmkey_export_dm(dm: *mut ibv_dm, fd: *mut c_int) -> c_
     }
     // SAFETY: By the function's contract.
     to_int(unsafe { dm::export(dm) }.and_then(|new| unsafe { store(fd, new) }))
+}
+
+/// Registers a part of a dma-buf.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_reg_dmabuf_mr(
+    pd: *mut ibv_pd,
+    offset: u64,
+    length: usize,
+    iova: u64,
+    fd: c_int,
+    access: c_int,
+) -> *mut ibv_mr {
+    // CAST: A set of flags.
+    // SAFETY: By the function's contract.
+    to_ptr(unsafe { dmabuf::register(pd, offset, length, iova, fd, access as c_uint) })
 }
 
 /// What a device can do.

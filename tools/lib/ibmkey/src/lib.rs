@@ -19,6 +19,7 @@ mod object;
 
 pub mod caps;
 pub mod dm;
+pub mod dmabuf;
 pub mod ffi;
 pub mod mkey;
 pub mod sys;

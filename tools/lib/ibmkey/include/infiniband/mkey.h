@@ -193,6 +193,32 @@ struct ibv_dm *ibmkey_alloc_dm(struct ibv_context *ctx,
 int ibmkey_export_dm(struct ibv_dm *dm, int *fd);
 
 /**
+ * ibmkey_reg_dmabuf_mr - register a part of a dma-buf
+ * @pd: the protection domain
+ * @offset: of the first byte in the dma-buf
+ * @length: bytes
+ * @iova: address of the first byte in the region; its offset in a page is that
+ *	of @offset
+ * @fd: the dma-buf
+ * @access: rights, of enum ibv_access_flags
+ *
+ * What ibv_reg_dmabuf_mr() does where the provider's library has it; that of
+ * rxe has not. The exporter must give the kernel a mapping of ordinary memory
+ * that stays where it is: memfds by way of /dev/udmabuf, DMA-BUF heaps, and
+ * device memory of ibmkey_export_dm(). The region keeps the dma-buf, also one
+ * whose device memory is freed. It is a region like those of ibv_reg_mr(): for
+ * every verb, and for keys to describe.
+ *
+ * Return: the region, to be deregistered by ibv_dereg_mr(); or NULL and errno:
+ * EBADF for no descriptor, EINVAL for one of anything else, a range outside of
+ * the dma-buf or wrong rights, EACCES to write to one that is read-only,
+ * EOPNOTSUPP for an exporter that cannot, ENODEV for one that was revoked.
+ */
+struct ibv_mr *ibmkey_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
+				    size_t length, uint64_t iova, int fd,
+				    int access);
+
+/**
  * ibmkey_query_caps - what a device can do
  * @ctx: an open device
  * @caps: filled in

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
 //! `LD_PRELOAD=libibmkey-preload.so` gives device memory to programs that know
-//! nothing of libibmkey: every context that they open is enabled.
+//! nothing of libibmkey: every context that they open is enabled. Regions over
+//! dma-bufs work where the provider's library does not have them.
 //!
 //! A device that the kernel offers no device memory on is left as it is, and
 //! nothing is said, because the program may not want any. `IBMKEY_DEBUG=1` says
@@ -21,7 +22,9 @@ use std::io::Write;
 
 use ibmkey::sys::{
     ibv_context,
-    ibv_device, //
+    ibv_device,
+    ibv_mr,
+    ibv_pd, //
 };
 
 type OpenDevice = unsafe extern "C" fn(*mut ibv_device) -> *mut ibv_context;
@@ -60,6 +63,38 @@ pub unsafe extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
     let import = unsafe { transmute::<NonNull<c_void>, ImportDevice>(symbol) };
     // SAFETY: As above.
     unsafe { enabled(import(cmd_fd)) }
+}
+
+type RegDmabufMr =
+    unsafe extern "C" fn(*mut ibv_pd, u64, usize, u64, c_int, c_int) -> *mut ibv_mr;
+
+/// Registers a part of a dma-buf as libibverbs does, or else as the kernel does.
+///
+/// # Safety
+///
+/// That of libibverbs's function.
+#[no_mangle]
+pub unsafe extern "C" fn ibv_reg_dmabuf_mr(
+    pd: *mut ibv_pd,
+    offset: u64,
+    length: usize,
+    iova: u64,
+    fd: c_int,
+    access: c_int,
+) -> *mut ibv_mr {
+    if let Some(symbol) = next(c"ibv_reg_dmabuf_mr", c"IBVERBS_1.12") {
+        // SAFETY: As above.
+        let register = unsafe { transmute::<NonNull<c_void>, RegDmabufMr>(symbol) };
+        // SAFETY: As above.
+        let mr = unsafe { register(pd, offset, length, iova, fd, access) };
+        // SAFETY: Always a valid pointer, to this thread's errno.
+        let errno = unsafe { *libc::__errno_location() };
+        if !mr.is_null() || errno != libc::EOPNOTSUPP {
+            return mr;
+        }
+    }
+    // SAFETY: As above.
+    unsafe { ibmkey::ffi::ibmkey_reg_dmabuf_mr(pd, offset, length, iova, fd, access) }
 }
 
 /// What would have been called without this library.
