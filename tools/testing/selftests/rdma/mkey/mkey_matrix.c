@@ -86,6 +86,21 @@ FIXTURE_VARIANT_ADD(matrix, dm_pmem)
 	.flush = true,
 };
 
+FIXTURE_VARIANT_ADD(matrix, udmabuf)
+{
+	.make = mkt_leaf_udmabuf,
+};
+
+FIXTURE_VARIANT_ADD(matrix, dma_heap)
+{
+	.make = mkt_leaf_heap,
+};
+
+FIXTURE_VARIANT_ADD(matrix, dm_export)
+{
+	.make = mkt_leaf_dm_export,
+};
+
 FIXTURE_VARIANT_ADD(matrix, mixed)
 {
 	.make = mkt_leaf_mixed,

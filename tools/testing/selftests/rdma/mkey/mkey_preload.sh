@@ -56,10 +56,13 @@ pingpong() {
 without_preload() { ! pingpong "" -n 20 --dm; }
 other_programs() { LD_PRELOAD=$preload ibv_devinfo -v -d "${dev[0]}" | grep -q "hca_id:.*${dev[0]}"; }
 
-plan 5
+dmabuf() { LD_PRELOAD=$preload "$here/mkey_dmabuf" -t verb; }
+
+plan 6
 check "a program that uses no device memory" pingpong "$preload" -n 100
 check "ibv_rc_pingpong --dm fails without it" without_preload
 check "ibv_rc_pingpong --dm" pingpong "$preload" -n 200 --dm
 check "ibv_rc_pingpong --dm with large messages" pingpong "$preload" -n 50 -s 100001 --dm
 check "ibv_devinfo" other_programs
+check "ibv_reg_dmabuf_mr" dmabuf
 finish

@@ -2,10 +2,15 @@
 /* Memory of every kind that a key can describe, as a region in an arena. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include <linux/dma-heap.h>
+#include <linux/udmabuf.h>
 
 #include "matrix.h"
 
@@ -129,6 +134,100 @@ int mkt_leaf_dm_pmem(struct mkt_arena *arena)
 	if (!mkt_hardware(what, sizeof(what), "pmem"))
 		return ENODEV;
 	return mkt_leaf_dm(arena, IBMKEY_DM_PMEM);
+}
+
+/* a region over most of a dma-buf, which is closed, at addresses of its own */
+static int mkt_leaf_import(struct mkt_arena *arena, int fd)
+{
+	uint64_t iova = 0x33000 + HEAD;
+	struct ibv_mr *mr;
+	int err;
+
+	mr = ibmkey_reg_dmabuf_mr(arena->dev->pd, HEAD, SIZE - HEAD - TAIL,
+				  iova, fd, MKT_ACCESS_ALL);
+	err = errno;
+	close(fd);
+	if (!mr)
+		return err;
+	return mkt_arena_add_mr(arena, mr, iova, arena->num_mems - 1, HEAD,
+				SIZE - HEAD - TAIL, NULL);
+}
+
+static int mkt_map_shared(struct mkt_arena *arena, int fd)
+{
+	void *map = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (map == MAP_FAILED)
+		return errno;
+	return mkt_arena_add_map(arena, map, SIZE, 0, SIZE);
+}
+
+int mkt_udmabuf(int memfd, size_t size)
+{
+	struct udmabuf_create create = {
+		.memfd = memfd,
+		.flags = UDMABUF_FLAGS_CLOEXEC,
+		.size = size,
+	};
+	int control = open("/dev/udmabuf", O_RDWR | O_CLOEXEC), fd;
+
+	if (control < 0)
+		return -1;
+	fd = ioctl(control, UDMABUF_CREATE, &create);
+	close(control);
+	return fd;
+}
+
+int mkt_leaf_udmabuf(struct mkt_arena *arena)
+{
+	int memfd = memfd_create("mkey", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int err, fd;
+
+	if (memfd < 0)
+		return errno;
+	err = ftruncate(memfd, SIZE) ||
+	      fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK) ? errno : 0;
+	if (!err)
+		err = mkt_map_shared(arena, memfd);
+	fd = mkt_udmabuf(memfd, SIZE);
+	close(memfd);
+	if (fd < 0)
+		return ENODEV;
+	return err ?: mkt_leaf_import(arena, fd);
+}
+
+int mkt_heap_buffer(size_t size, int flags)
+{
+	struct dma_heap_allocation_data data = {
+		.len = size,
+		.fd_flags = flags | O_CLOEXEC,
+	};
+	int heap = open("/dev/dma_heap/system", O_RDONLY | O_CLOEXEC), err;
+
+	if (heap < 0)
+		return -1;
+	err = ioctl(heap, DMA_HEAP_IOCTL_ALLOC, &data);
+	close(heap);
+	return err ? -1 : (int)data.fd;
+}
+
+int mkt_leaf_heap(struct mkt_arena *arena)
+{
+	int fd = mkt_heap_buffer(SIZE, O_RDWR), err;
+
+	if (fd < 0)
+		return ENODEV;
+	err = mkt_map_shared(arena, fd);
+	return err ?: mkt_leaf_import(arena, fd);
+}
+
+int mkt_leaf_dm_export(struct mkt_arena *arena)
+{
+	int err = mkt_arena_add_dm_class(arena, SIZE, IBMKEY_DM_HOST), fd;
+
+	if (!err)
+		err = ibmkey_export_dm(arena->mem[arena->num_mems - 1].dm, &fd);
+	return err ?: mkt_leaf_import(arena, fd);
 }
 
 int mkt_leaf_mixed(struct mkt_arena *arena)

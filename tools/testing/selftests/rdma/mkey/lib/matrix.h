@@ -44,8 +44,19 @@ int mkt_leaf_dm_host(struct mkt_arena *arena);
 int mkt_leaf_dm_node(struct mkt_arena *arena);
 int mkt_leaf_dm_p2p(struct mkt_arena *arena);
 int mkt_leaf_dm_pmem(struct mkt_arena *arena);
-/* all of those that there are, in one layout */
+/*
+ * dma-bufs: of a file's memory, of a heap and of device memory; their regions
+ * cannot be flushed
+ */
+int mkt_leaf_udmabuf(struct mkt_arena *arena);
+int mkt_leaf_heap(struct mkt_arena *arena);
+int mkt_leaf_dm_export(struct mkt_arena *arena);
+/* all of those above that can be flushed, in one layout */
 int mkt_leaf_mixed(struct mkt_arena *arena);
+
+/* the dma-bufs behind them: a descriptor, or -1 */
+int mkt_udmabuf(int memfd, size_t size);
+int mkt_heap_buffer(size_t size, int flags);
 
 /* @m->dev has been opened */
 int mkt_matrix_setup(struct mkt_matrix *m, mkt_leaf_maker make, bool several,

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
+#include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
 
 #include "raw.h"
@@ -222,6 +223,27 @@ int mkt_raw_rereg(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
 {
 	return mkt_raw_rereg_to(mr, flags, pd, access, mr->addr, mr->length,
 				mkt_ptr(mr->addr));
+}
+
+int mkt_raw_advise(struct ibv_pd *pd, uint64_t addr, uint32_t length,
+		   uint32_t lkey)
+{
+	struct ib_uverbs_sge sge = {
+		.addr = addr,
+		.length = length,
+		.lkey = lkey,
+	};
+	struct mkt_ioctl cmd;
+
+	mkt_ioctl_init(&cmd, UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR);
+	mkt_ioctl_add(&cmd, UVERBS_ATTR_ADVISE_MR_PD_HANDLE, 0, pd->handle);
+	mkt_ioctl_add(&cmd, UVERBS_ATTR_ADVISE_MR_ADVICE, sizeof(uint64_t),
+		      IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH);
+	mkt_ioctl_add(&cmd, UVERBS_ATTR_ADVISE_MR_FLAGS, sizeof(uint32_t),
+		      IB_UVERBS_ADVISE_MR_FLAG_FLUSH);
+	mkt_ioctl_add(&cmd, UVERBS_ATTR_ADVISE_MR_SGE_LIST, sizeof(sge),
+		      mkt_ptr(&sge));
+	return mkt_ioctl_run(pd->context, &cmd);
 }
 
 void mkt_raw_mr_destroy(struct mkt_ioctl *cmd, uint32_t handle)

@@ -61,6 +61,9 @@ int mkt_raw_rereg(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
 int mkt_raw_rereg_to(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
 		     uint32_t access, const void *start, uint64_t length,
 		     uint64_t iova);
+/* runs it: a prefetch of what one entry names */
+int mkt_raw_advise(struct ibv_pd *pd, uint64_t addr, uint32_t length,
+		   uint32_t lkey);
 void mkt_raw_mr_destroy(struct mkt_ioctl *cmd, uint32_t handle);
 
 #endif /* MKEY_TEST_RAW_H */
