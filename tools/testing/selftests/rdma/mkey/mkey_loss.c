@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A network that loses: requests that are sent again and replies that are made
+ * again go through keys once more, from the middle of a message on.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "mkey_harness.h"
+
+#define LOSS "loss 12%"
+
+/* what a device's counter says, 0 where it has none */
+static unsigned long loss_counter(const struct mkt_dev *dev, const char *name)
+{
+	char line[64];
+
+	if (!mkt_command(line, sizeof(line),
+			 "cat /sys/class/infiniband/%s/ports/1/hw_counters/%s",
+			 dev->name, name))
+		return 0;
+	return strtoul(line, NULL, 10);
+}
+
+FIXTURE(loss)
+{
+	struct mkt_setup s;
+	struct mkt_end key[2];
+	char netdev[2][32];
+	bool lossy;
+};
+
+FIXTURE_VARIANT(loss)
+{
+	enum mkt_kind kind;
+	unsigned int flags;
+};
+
+FIXTURE_VARIANT_ADD(loss, list)
+{
+	.kind = MKT_LIST,
+};
+
+FIXTURE_VARIANT_ADD(loss, strided)
+{
+	.kind = MKT_STRIDED,
+};
+
+FIXTURE_VARIANT_ADD(loss, general_srq)
+{
+	.kind = MKT_GENERAL,
+	.flags = MKT_QP_SRQ,
+};
+
+/* runs tc for the network device of a side */
+static int loss_tc(const struct mkt_setup *s, unsigned int side,
+		   const char *netdev, const char *what)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command),
+		 "ip netns exec %s tc qdisc %s dev %s root %s 2>/dev/null",
+		 s->dev[side].netns, *what ? "replace" : "del", netdev, what);
+	return system(command);
+}
+
+static int loss_bind(struct mkt_setup *s, struct mkt_end *end,
+		     unsigned int side, enum mkt_kind kind)
+{
+	struct mkt_draw draw = {
+		.min_length = 30 * 1024,
+		.max_length = 40 * 1024,
+		.max_block = 16 * 1024,
+		.max_blocks = 32,
+		.max_dims = s->dev[side].caps.max_dims,
+	};
+	struct mkt_layout layout;
+	int err;
+
+	err = mkt_draw_layout(&layout, &s->rng, &s->arena[side], kind, &draw);
+	if (err)
+		return err;
+	err = mkt_end_key(end, s->key[side], &s->arena[side], &layout,
+			  MKT_ACCESS_ALL);
+	mkt_layout_free(&layout);
+	return err;
+}
+
+FIXTURE_SETUP(loss)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		.flags = MKT_QP_LOSSY | variant->flags,
+		.host = 96 * 1024,
+		.dm = 48 * 1024,
+		.max_entries = 32,
+	};
+	unsigned int i;
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	if (geteuid())
+		SKIP(return, "not root");
+	for (i = 0; i < 2; i++)
+		if (!*self->s.dev[i].netns ||
+		    !mkt_command(self->netdev[i], sizeof(self->netdev[i]),
+				 "ip netns exec %s cat /sys/class/infiniband/%s/ports/1/gid_attrs/ndevs/0",
+				 self->s.dev[i].netns, self->s.dev[i].name))
+			SKIP(return, "%s is not in a namespace of its own",
+			     self->s.dev[i].name);
+	for (i = 0; i < 2; i++)
+		self->netdev[i][strcspn(self->netdev[i], "\n")] = '\0';
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, loss_bind(&self->s, &self->key[i], i,
+				       variant->kind));
+	}
+	for (i = 0; i < 2; i++)
+		if (loss_tc(&self->s, i, self->netdev[i], "netem " LOSS))
+			SKIP(return, "no netem");
+	self->lossy = true;
+}
+
+FIXTURE_TEARDOWN(loss)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		if (*self->netdev[i])
+			loss_tc(&self->s, i, self->netdev[i], "");
+		mkt_end_free(&self->key[i]);
+	}
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/*
+ * Transfers until @counter of side @counting has counted enough of what only a
+ * loss makes it count.
+ */
+static void loss_run(struct __test_metadata *_metadata,
+		     FIXTURE_DATA(loss) *self, enum mkt_op op,
+		     unsigned int counting, const char *counter)
+{
+	struct mkt_setup *s = &self->s;
+	unsigned long first = loss_counter(&s->dev[counting], counter), seen;
+	unsigned int rounds = 0, least = mkt_scale(8, 3);
+
+	do {
+		struct mkt_xfer xfer = {
+			.op = op,
+			.end = { &self->key[0], &self->key[1] },
+			.offset = { mkt_between(&s->rng, 0, 3000),
+				    mkt_between(&s->rng, 0, 3000) },
+			.length = mkt_between(&s->rng, 9000, 24000),
+			.num_sge = 3,
+		};
+
+		ASSERT_EQ(0, mkt_arena_fill(&s->arena[mkt_xfer_source(&xfer)],
+					    &s->rng));
+		ASSERT_EQ(0, mkt_xfer(&s->pair, &xfer));
+		seen = loss_counter(&s->dev[counting], counter) - first;
+		rounds++;
+	} while (rounds < 400 && (seen < least || rounds < least));
+	TH_LOG("%u messages, %s counted %lu", rounds, counter, seen);
+	EXPECT_LE(least, seen);
+}
+
+/* replies that were lost: the responder reads its memory again */
+TEST_F(loss, read_replayed)
+{
+	loss_run(_metadata, self, MKT_READ, 1, "duplicate_request");
+}
+
+TEST_F(loss, write)
+{
+	loss_run(_metadata, self, MKT_WRITE, 1, "out_of_seq_request");
+}
+
+TEST_F(loss, write_imm)
+{
+	loss_run(_metadata, self, MKT_WRITE_IMM, 1, "out_of_seq_request");
+}
+
+TEST_F(loss, send)
+{
+	loss_run(_metadata, self, MKT_SEND, 1, "out_of_seq_request");
+}
+
+/*
+ * Each is done once, however often it is asked for. Not ATOMIC_WRITE and FLUSH:
+ * rxe's requester, sending them again, sends them to address 0 of any region.
+ */
+TEST_F(loss, atomic)
+{
+	struct mkt_setup *s = &self->s;
+	struct mkt_block block = {
+		.offset = -s->arena[1].leaf[0].at & 7,
+		.bytes = 8,
+		.stride = { 40 },
+	};
+	struct mkt_layout layout = {
+		.num_dims = 1,
+		.repeat = { 500 },
+		.num_blocks = 1,
+		.block = &block,
+	};
+	unsigned long first = loss_counter(&s->dev[1], "duplicate_request");
+	unsigned int rounds = 0, least = mkt_scale(8, 3);
+	unsigned long seen;
+
+	mkt_end_free(&self->key[1]);
+	ASSERT_EQ(0, mkt_end_key(&self->key[1], s->key[1], &s->arena[1],
+				 &layout, MKT_ACCESS_ALL));
+	do {
+		struct mkt_xfer xfer = {
+			.op = rounds & 1 ? MKT_CMP_SWAP : MKT_FETCH_ADD,
+			.end = { &self->key[0], &self->key[1] },
+			.offset = { 0, 8 * mkt_between(&s->rng, 0, 499) },
+			.length = 8,
+			.num_sge = 1,
+			.swap_add = mkt_rand(&s->rng),
+		};
+
+		/* done twice, a swap would find what it has stored */
+		memcpy(&xfer.compare, s->arena[1].expect +
+		       self->key[1].map.pos[xfer.offset[1]], 8);
+		ASSERT_EQ(0, mkt_xfer(&s->pair, &xfer));
+		seen = loss_counter(&s->dev[1], "duplicate_request") - first;
+		rounds++;
+	} while (rounds < 1000 && seen < least);
+	TH_LOG("%u requests, %lu of them twice", rounds, seen);
+	EXPECT_LE(least, seen);
+}
+
+/* what finds no receive is sent again until there is one, a key or not */
+TEST_F(loss, receiver_not_ready)
+{
+	static const enum mkt_op ops[] = { MKT_SEND, MKT_WRITE_IMM };
+	struct mkt_setup *s = &self->s;
+	unsigned int o, i;
+
+	for (o = 0; o < ARRAY_SIZE(ops); o++) {
+		struct mkt_end *from = &self->key[0], *to = &self->key[1];
+		struct mkt_wr wr = {
+			.op = ops[o],
+			.sge[0] = { 100, 20000, from->mr->lkey },
+			.num_sge = 1,
+			.remote_addr = 7,
+			.rkey = to->mr->rkey,
+		};
+		struct ibv_sge sge = { 7, 20000, to->mr->lkey };
+		unsigned long first, tries = 0;
+		struct ibv_wc wc;
+
+		ASSERT_EQ(0, mkt_arena_fill(&s->arena[0], &s->rng));
+		first = loss_counter(&s->dev[0], "rcvd_rnr_err");
+		ASSERT_EQ(0, mkt_post_send(&s->pair.end[0], &wr, 1));
+		while (loss_counter(&s->dev[0], "rcvd_rnr_err") < first + 2 &&
+		       tries++ < 1000)
+			usleep(10000);
+		EXPECT_GT(1000, tries);
+		ASSERT_EQ(0, mkt_post_recv(&s->pair.end[1], &sge,
+					   ops[o] == MKT_SEND, 2));
+		ASSERT_EQ(0, mkt_poll(&s->pair.end[0], &wc));
+		EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
+		ASSERT_EQ(0, mkt_poll(&s->pair.end[1], &wc));
+		EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
+		for (i = 0; i < 20000; i++)
+			s->arena[1].expect[to->map.pos[7 + i]] =
+				s->arena[0].expect[from->map.pos[100 + i]];
+		EXPECT_EQ(0, mkt_arena_check(&s->arena[1]));
+	}
+}
+
+TEST_HARNESS_MAIN
