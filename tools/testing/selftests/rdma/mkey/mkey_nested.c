@@ -81,24 +81,11 @@ static enum ibmkey_kind nested_kind(struct ibv_mr *key)
 	return ibmkey_query(key, &info) ? IBMKEY_UNBOUND : info.kind;
 }
 
-/* reads or writes the first @length bytes of @key: the completion's status */
+/* the completion's status of an access of @length bytes of @key */
 static int nested_access(struct mkt_setup *s, struct ibv_mr *key,
 			 enum mkt_op op, uint64_t addr, uint32_t length)
 {
-	struct mkt_wr wr = {
-		.op = op,
-		.sge[0] = {
-			.addr = s->plain[0].addr,
-			.length = length,
-			.lkey = s->plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.remote_addr = addr,
-		.rkey = key->rkey,
-		.swap_add = 1,
-	};
-
-	return mkt_status(&s->pair, 0, &wr);
+	return mkt_touch(s, key->rkey, op, addr, length);
 }
 
 /* trees of every depth, as either end of every kind of transfer */
@@ -304,7 +291,7 @@ TEST_F(nested, atomics)
 			  nested_access(&self->s, key[MAX_DEPTH - 1],
 					MKT_FETCH_ADD, i, 8));
 		memcpy(&after, at, 8);
-		ASSERT_EQ(before + 1, after);
+		ASSERT_EQ(before + 3, after);
 	}
 	/* two entries of the outer one, side by side in one block of the inner */
 	ASSERT_EQ(0, ibmkey_unbind(key[MAX_DEPTH - 1]));

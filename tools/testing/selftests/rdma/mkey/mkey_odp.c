@@ -191,24 +191,11 @@ TEST_F(odp, pages_go)
 	EXPECT_LT(0, thread.count);
 }
 
-/* an access of all @length bytes of the key: the completion's status */
+/* the completion's status of an access of @length bytes of the key */
 static int odp_access(struct mkt_setup *s, enum mkt_op op, uint64_t addr,
 		      uint32_t length)
 {
-	struct mkt_wr wr = {
-		.op = op,
-		.sge[0] = {
-			.addr = s->plain[0].addr,
-			.length = length,
-			.lkey = s->plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.remote_addr = addr,
-		.rkey = s->key[1]->rkey,
-		.swap_add = 3,
-	};
-
-	return mkt_status(&s->pair, 0, &wr);
+	return mkt_touch(s, s->key[1]->rkey, op, addr, length);
 }
 
 /* where addresses are those of the process; elsewhere they are refused */

@@ -112,18 +112,7 @@ static int rereg_use(struct mkt_setup *s)
 static int rereg_status(struct mkt_setup *s, enum mkt_op op, uint64_t addr,
 			uint32_t length)
 {
-	struct mkt_wr wr = {
-		.op = op,
-		.sge[0] = {
-			.addr = s->plain[0].addr,
-			.length = length,
-			.lkey = s->plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.remote_addr = addr,
-		.rkey = s->arena[1].leaf[0].mr->rkey,
-	};
-	int status = mkt_status(&s->pair, 0, &wr);
+	int status = mkt_touch(s, s->arena[1].leaf[0].mr->rkey, op, addr, length);
 
 	if (status != IBV_WC_SUCCESS && mkt_pair_recover(&s->pair))
 		return -1;

@@ -423,6 +423,12 @@ struct mkt_wants {
 	unsigned int max_entries;	/* of the keys, zero: no keys */
 };
 
+/*
+ * The status of one request of side 0, between its plain memory and @length
+ * bytes from @addr on of what @rkey names; an atomic adds 3, or writes it.
+ */
+int mkt_touch(struct mkt_setup *setup, uint32_t rkey, enum mkt_op op,
+	      uint64_t addr, uint32_t length);
 /* @dev has been opened */
 int mkt_setup(struct mkt_setup *setup, const struct mkt_wants *wants,
 	      const char *salt);

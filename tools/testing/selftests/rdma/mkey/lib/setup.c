@@ -48,6 +48,25 @@ int mkt_setup(struct mkt_setup *setup, const struct mkt_wants *wants,
 	return err;
 }
 
+int mkt_touch(struct mkt_setup *setup, uint32_t rkey, enum mkt_op op,
+	      uint64_t addr, uint32_t length)
+{
+	struct mkt_wr wr = {
+		.op = op,
+		.sge[0] = {
+			.addr = setup->plain[0].addr,
+			.length = length,
+			.lkey = setup->plain[0].mr->lkey,
+		},
+		.num_sge = 1,
+		.remote_addr = addr,
+		.rkey = rkey,
+		.swap_add = 3,
+	};
+
+	return mkt_status(&setup->pair, 0, &wr);
+}
+
 int mkt_teardown(struct mkt_setup *setup)
 {
 	int err, first = 0;
