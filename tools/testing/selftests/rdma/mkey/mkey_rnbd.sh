@@ -1,0 +1,113 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# A storage protocol of the kernel's own that knows nothing of ib_mkey: RNBD over
+# rtrs, client and server on one rxe device, over a RAM disk. It asks for regions
+# with gaps where the device says that it has them, and registers one for each
+# request.
+
+# shellcheck disable=SC2317 # functions are called by check
+# shellcheck source=lib/common.sh
+source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/common.sh"
+
+[[ -d /sys/module/ib_mkey ]] || skip_all "ib_mkey is not loaded"
+modules=(rnbd-client rnbd-server rtrs-client rtrs-server brd)
+modprobe -n -qa "${modules[@]}" || skip_all "this kernel has no RNBD or no RAM disks"
+control=/sys/devices/virtual/rnbd-client/ctl/map_device
+tracing=/sys/kernel/tracing
+[[ -e $tracing/kprobe_events ]] || mount -t tracefs none $tracing 2>/dev/null
+[[ -e $tracing/kprobe_events ]] || skip_all "this kernel cannot count calls of functions"
+rounds=150
+[[ ${MKEY_TEST_QUICK:-0} == 0 ]] || rounds=40
+warnings=$(dmesg | grep -cE 'WARNING:|BUG:|rtrs.*(rror|ailed)|rnbd.*(rror|ailed)')
+
+# rtrs listens in the first network namespace, so the device has to be there.
+up() {
+	modprobe -a "${modules[@]}" &&
+		ip link add mkeyrnbd type dummy &&
+		ip addr add 10.8.0.1/24 dev mkeyrnbd &&
+		ip link set mkeyrnbd up &&
+		rdma link add rxe_rnbd type rxe netdev mkeyrnbd
+}
+
+# SG_GAPS is 1, MEM_REG is 0. ib_mkey's functions are those that rxe's are
+# redirected to, for regions of its own alone; rxe's see those and all others.
+count() {
+	cat >>"$tracing"/kprobe_events <<-END &&
+		p:mkey_rnbd/gaps ib_alloc_mr type=%si:u32
+		p:mkey_rnbd/other ib_alloc_mr type=%si:u32
+		p:mkey_rnbd/map ib_map_mr_sg
+		p:mkey_rnbd/reg ib_mkey:redirected_reg_fast
+		p:mkey_rnbd/inv ib_mkey:redirected_invalidate
+	END
+		echo 'type == 1' >"$tracing"/events/mkey_rnbd/gaps/filter &&
+		echo 'type != 1' >"$tracing"/events/mkey_rnbd/other/filter &&
+		: >"$tracing"/trace &&
+		echo 1 >"$tracing"/events/mkey_rnbd/enable
+}
+# calls EVENT: how often, all CPUs together
+calls() { cat "$tracing"/per_cpu/*/trace 2>/dev/null | grep -c " $1: "; }
+hits() { awk -v e="$1" '$1 == e { print $2 }' "$tracing"/kprobe_profile; }
+
+mapped() {
+	echo "sessname=mkey path=ip:10.8.0.1 device_path=/dev/ram0" >"$control" || return
+	for _ in {1..100}; do
+		[[ -b /dev/rnbd0 ]] && return
+		sleep 0.1
+	done
+	return 1
+}
+
+with_gaps() {
+	local gaps other
+	gaps=$(calls gaps) other=$(calls other)
+	echo "$gaps regions with gaps, $other of another type"
+	((gaps >= 512 && other == 0))
+}
+transfers() { "$here/mkey_blockio" /dev/rnbd0 /dev/ram0 "$rounds" "$1"; }
+
+registered() {
+	local map reg inv
+	map=$(hits map) reg=$(hits reg) inv=$(hits inv)
+	echo "$map mapped, $reg registered, $inv invalidated"
+	((map > rounds && reg > rounds && inv > rounds))
+}
+
+unmapped() {
+	echo normal >/sys/block/rnbd0/rnbd/unmap_device || return
+	for _ in {1..100}; do
+		[[ -e /sys/block/rnbd0 ]] || break
+		sleep 0.1
+	done
+	[[ ! -e /sys/block/rnbd0 ]]
+}
+
+down() {
+	local rc=0
+	echo 0 >"$tracing"/events/mkey_rnbd/enable
+	echo '-:mkey_rnbd/' >>"$tracing"/kprobe_events || rc=1
+	for _ in {1..50}; do
+		modprobe -qr "${modules[@]}" rtrs-core 2>/dev/null && break
+		sleep 0.2
+	done
+	[[ ! -d /sys/module/rtrs_core && ! -d /sys/module/brd ]] || { echo "modules stay"; rc=1; }
+	rdma link delete rxe_rnbd && ip link delete mkeyrnbd || rc=1
+	return "$rc"
+}
+
+clean() {
+	(($(dmesg | grep -cE 'WARNING:|BUG:|rtrs.*(rror|ailed)|rnbd.*(rror|ailed)') == warnings)) ||
+		{ dmesg | grep -E 'WARNING:|BUG:|rtrs|rnbd' | tail -n 20; return 1; }
+}
+
+plan 9
+check "a device for it" up
+check "calls can be counted" count
+check "a remote disk is mapped" mapped
+check "all its regions are of the type with gaps" with_gaps
+check "every byte, both ways" transfers 1
+check "again" transfers 2
+check "each request was mapped, registered and invalidated" registered
+check "it is unmapped, and all goes away" eval 'unmapped && down'
+check "the log says nothing of it" clean
+finish
