@@ -5,6 +5,9 @@
  * All functions may sleep unless they say otherwise. Errors are those of
  * Documentation/infiniband/mkey/uapi.rst. A device that ib_mkey does not extend
  * gives -EOPNOTSUPP.
+ *
+ * Scatterlists with gaps need nothing of this: an extended device has
+ * IBK_SG_GAPS_REG, and the verbs for IB_MR_TYPE_SG_GAPS work.
  */
 #ifndef IB_MKEY_H
 #define IB_MKEY_H

@@ -86,6 +86,10 @@ pub(super) unsafe extern "C" fn alloc_mr<T: DeviceOps>(
             // SAFETY: The arguments are the core's.
             return Ok(unsafe { stock(pd, kind, max_num_sg) });
         }
+        // Elements are addresses in all memory: no program's.
+        if !domain.is_kernels() {
+            return Err(EINVAL);
+        }
         let mr = data.overlay().alloc_mr(domain, 1)?;
         T::alloc_fast(data, &mr, max_num_sg)?;
         Ok(mr.into_raw())
