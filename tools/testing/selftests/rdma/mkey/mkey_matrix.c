@@ -9,9 +9,7 @@
  * where side 1 has none of it, keys there describe ordinary memory.
  */
 #define _GNU_SOURCE
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include <fcntl.h>
 
 #include "matrix.h"
 #include "mkey_harness.h"
@@ -83,6 +81,18 @@ FIXTURE_VARIANT_ADD(matrix, dm_p2p)
 FIXTURE_VARIANT_ADD(matrix, dm_pmem)
 {
 	.make = mkt_leaf_dm_pmem,
+	.flush = true,
+};
+
+FIXTURE_VARIANT_ADD(matrix, odp)
+{
+	.make = mkt_leaf_odp,
+	.flush = true,
+};
+
+FIXTURE_VARIANT_ADD(matrix, key)
+{
+	.make = mkt_leaf_key,
 	.flush = true,
 };
 
@@ -268,6 +278,32 @@ TEST_F(matrix, send_inv)
 	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
 	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_invalidate,
 				     MKT_SEND_INV, MKT_ACCESS_ALL));
+}
+
+/* rxe has no XRC: when it has, its verbs belong above */
+TEST_F(matrix, xrc_refused)
+{
+	struct ibv_xrcd_init_attr xrcd = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT,
+	};
+	struct ibv_cq *cq = ibv_create_cq(self->m.dev[0].ctx, 4, NULL, NULL, 0);
+	struct ibv_qp_init_attr qp = {
+		.send_cq = cq,
+		.recv_cq = cq,
+		.cap = { .max_send_wr = 1, .max_send_sge = 1 },
+		.qp_type = IBV_QPT_XRC_SEND,
+	};
+
+	ASSERT_NE(NULL, cq);
+	errno = 0;
+	EXPECT_EQ(NULL, ibv_open_xrcd(self->m.dev[0].ctx, &xrcd));
+	EXPECT_EQ(EOPNOTSUPP, errno);
+	errno = 0;
+	EXPECT_EQ(NULL, ibv_create_qp(self->m.dev[0].pd, &qp));
+	EXPECT_EQ(EOPNOTSUPP, errno);
+	ASSERT_EQ(0, ibv_destroy_cq(cq));
 }
 
 TEST_HARNESS_MAIN

@@ -230,12 +230,70 @@ int mkt_leaf_dm_export(struct mkt_arena *arena)
 	return err ?: mkt_leaf_import(arena, fd);
 }
 
+int mkt_leaf_odp(struct mkt_arena *arena)
+{
+	struct ibv_device_attr_ex attr;
+	int err;
+
+	if (ibv_query_device_ex(arena->dev->ctx, NULL, &attr) ||
+	    !(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
+		return EOPNOTSUPP;
+	err = mkt_arena_add_host(arena, SIZE);
+	return err ?: mkt_arena_add_leaf(arena, arena->num_mems - 1, HEAD,
+					 SIZE - HEAD - TAIL,
+					 MKT_LEAF_ACCESS | IBV_ACCESS_ON_DEMAND,
+					 0);
+}
+
+/*
+ * Half of what is below it. The gaps are such that two blocks never touch:
+ * bytes in a row are in one block.
+ */
+int mkt_leaf_key(struct mkt_arena *arena)
+{
+	struct mkt_block block = {
+		.leaf = arena->num_leaves,
+		.offset = -HEAD & 7,
+		.bytes = 200,
+		.stride = { 264 },
+	};
+	struct mkt_layout layout = {
+		.num_dims = 1,
+		.repeat = { 150 },
+		.num_blocks = 1,
+		.block = &block,
+	};
+	struct ibv_mr *key;
+	struct mkt_map map;
+	int err;
+
+	if (arena->dev->caps.max_depth < 2)
+		return EOPNOTSUPP;
+	err = mkt_leaf_user(arena);
+	if (err)
+		return err;
+	key = ibmkey_alloc(arena->dev->pd, 1);
+	if (!key)
+		return errno;
+	err = mkt_layout_bind(key, arena, &layout,
+			      MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL);
+	if (!err)
+		err = mkt_layout_map(arena, &layout, &map);
+	if (err) {
+		ibv_dereg_mr(key);
+		return err;
+	}
+	return mkt_arena_add_mr(arena, key, 0, arena->num_mems - 1, 0,
+				map.length, map.pos);
+}
+
 int mkt_leaf_mixed(struct mkt_arena *arena)
 {
 	static const mkt_leaf_maker makers[] = {
 		mkt_leaf_user, mkt_leaf_iova, mkt_leaf_zero_based,
 		mkt_leaf_shared, mkt_leaf_hugetlb, mkt_leaf_dm_host,
-		mkt_leaf_dm_node, mkt_leaf_dm_p2p, mkt_leaf_dm_pmem, NULL,
+		mkt_leaf_dm_node, mkt_leaf_dm_p2p, mkt_leaf_dm_pmem,
+		mkt_leaf_odp, NULL,
 	};
 	const mkt_leaf_maker *make;
 	int err;

@@ -110,7 +110,8 @@ static int mkt_matrix_bind(struct mkt_matrix *m, unsigned int side,
 		.max_blocks = MAX_ENTRIES,
 		.max_dims = m->dev[side].caps.max_dims,
 		.leaf_only = !m->several,
-		.leaf = 1,
+		/* the last one, what is below it came before */
+		.leaf = m->arena[side].num_leaves - 1,
 	};
 	unsigned int tries = 5000;
 	int err;

@@ -51,6 +51,9 @@ int mkt_leaf_dm_pmem(struct mkt_arena *arena);
 int mkt_leaf_udmabuf(struct mkt_arena *arena);
 int mkt_leaf_heap(struct mkt_arena *arena);
 int mkt_leaf_dm_export(struct mkt_arena *arena);
+/* pages on demand; a key, to blocks with gaps between them */
+int mkt_leaf_odp(struct mkt_arena *arena);
+int mkt_leaf_key(struct mkt_arena *arena);
 /* all of those above that can be flushed, in one layout */
 int mkt_leaf_mixed(struct mkt_arena *arena);
 

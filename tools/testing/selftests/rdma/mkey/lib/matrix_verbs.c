@@ -111,6 +111,17 @@ static size_t mkt_in_block(const struct mkt_layout *layout, size_t offset)
 	return layout->block[b].bytes - offset;
 }
 
+/* what is apart under a leaf that is a key is no operand either */
+static bool mkt_in_a_row(const uint32_t *pos)
+{
+	unsigned int i;
+
+	for (i = 1; i < 8; i++)
+		if (pos[i] != pos[0] + i)
+			return false;
+	return true;
+}
+
 int mkt_operand(struct mkt_rng *rng, const struct mkt_layout *layout,
 		const struct mkt_map *map, size_t *offset)
 {
@@ -118,7 +129,7 @@ int mkt_operand(struct mkt_rng *rng, const struct mkt_layout *layout,
 
 	for (i = 0; i < n; i++) {
 		*offset = (first + i) % n * 8;
-		if (!(map->pos[*offset] & 7) &&
+		if (!(map->pos[*offset] & 7) && mkt_in_a_row(map->pos + *offset) &&
 		    (!layout || mkt_in_block(layout, *offset) >= 8))
 			return 0;
 	}

@@ -192,7 +192,7 @@ int mkt_status(struct mkt_pair *pair, unsigned int side,
  */
 
 #define MKT_MAX_MEMS 12
-#define MKT_MAX_LEAVES 12
+#define MKT_MAX_LEAVES 14
 
 struct mkt_mem {
 	uint8_t *host;		/* NULL: device memory */
