@@ -65,8 +65,7 @@ pub unsafe extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
     unsafe { enabled(import(cmd_fd)) }
 }
 
-type RegDmabufMr =
-    unsafe extern "C" fn(*mut ibv_pd, u64, usize, u64, c_int, c_int) -> *mut ibv_mr;
+type RegDmabufMr = unsafe extern "C" fn(*mut ibv_pd, u64, usize, u64, c_int, c_int) -> *mut ibv_mr;
 
 /// Registers a part of a dma-buf as libibverbs does, or else as the kernel does.
 ///
