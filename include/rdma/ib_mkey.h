@@ -257,4 +257,51 @@ int ib_unbind_mkey(struct ib_mr *mkey);
  */
 int ib_query_mkey_caps(struct ib_device *device, struct ib_mkey_caps *caps);
 
+struct ib_mkey_pool;
+
+/**
+ * ib_mkey_pool_create() - make keys that are used again and again
+ * @pd: protection domain of the caller's, to stay until the pool is destroyed
+ * @max_entries: entries or blocks that can be bound to each
+ * @nr: how many keys, not zero
+ *
+ * Return: the pool, or ERR_PTR().
+ */
+struct ib_mkey_pool *ib_mkey_pool_create(struct ib_pd *pd, u32 max_entries,
+					 u32 nr);
+
+/**
+ * ib_mkey_pool_get() - take a key from a pool
+ * @pool: the pool
+ *
+ * The key is bound to nothing. It goes back by ib_mkey_pool_put() and must not be
+ * deregistered.
+ *
+ * Context: process. Does not sleep.
+ * Return: the key, or NULL if all are in use.
+ */
+struct ib_mr *ib_mkey_pool_get(struct ib_mkey_pool *pool);
+
+/**
+ * ib_mkey_pool_put() - give a key back to its pool
+ * @pool: the pool
+ * @mkey: key of ib_mkey_pool_get(), bound or not
+ *
+ * Unbinds it: no access through it is left when this returns. Its rkey stays what
+ * it is: a peer that still uses it reaches what the next owner binds.
+ *
+ * Context: process. Sleeps, as ib_unbind_mkey() does.
+ * Return: 0; or, and the key is still the caller's, -EBUSY while a memory window or
+ * another key refers to it, -EINVAL for a key that is not of the pool.
+ */
+int ib_mkey_pool_put(struct ib_mkey_pool *pool, struct ib_mr *mkey);
+
+/**
+ * ib_mkey_pool_destroy() - destroy a pool and its keys
+ * @pool: the pool
+ *
+ * Return: 0, or -EBUSY, with nothing done, if a key has not been given back.
+ */
+int ib_mkey_pool_destroy(struct ib_mkey_pool *pool);
+
 #endif /* IB_MKEY_H */

@@ -11,6 +11,7 @@
 #include <rdma/ib_mkey.h>
 
 #include "mkey_ulp.h"
+#include "mkey_ulp_expect.h"
 
 static char *device = "rxe0";
 module_param(device, charp, 0444);
@@ -52,16 +53,6 @@ struct ulp {
 	u8 *matrix;
 	u64 matrix_addr;
 };
-
-/* Fails the caller with -EIO, and says where, unless something holds. */
-#define expect(condition)                                                    \
-	do {                                                                 \
-		if (!(condition)) {                                          \
-			pr_err("mkey_ulp: line %d: %s does not hold\n",      \
-			       __LINE__, #condition);                        \
-			return -EIO;                                         \
-		}                                                            \
-	} while (0)
 
 static int transfer(struct ulp_side *side, enum ib_wr_opcode opcode, u64 addr,
 		    u32 length, u32 lkey, u64 remote_addr, u32 rkey)
@@ -302,7 +293,8 @@ static int ulp_steps(struct ulp *ulp)
 	}
 
 	ret = pages(ulp) ?: counter(ulp) ?: staging(ulp) ?: sending(ulp) ?: column(ulp) ?:
-	      composite(ulp) ?: refusals(ulp);
+	      composite(ulp) ?: refusals(ulp) ?: ulp_keys(ulp->there->pd, ulp->dm) ?:
+	      ulp_limits(ulp->there->pd, ulp->matrix_addr);
 	if (!ret && bdev)
 		ret = ulp_block(&ulp->link, bdev, dm_class);
 

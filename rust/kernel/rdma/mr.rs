@@ -239,6 +239,16 @@ impl OwnedMr {
         Ok(Self(NonNull::new(raw).ok_or(ENOMEM)?))
     }
 
+    /// Takes back what [`Self::into_raw`] gave away; [`None`] for NULL.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be NULL or have come from there, and nobody else may deregister it.
+    pub(crate) unsafe fn from_raw(raw: *mut bindings::ib_mr) -> Option<Self> {
+        // INVARIANT: By the safety requirement.
+        NonNull::new(raw).map(Self)
+    }
+
     /// Gives it to `ib_core`'s or a caller's keeping, to be deregistered by `ib_dereg_mr()`.
     pub(crate) fn into_raw(self) -> *mut bindings::ib_mr {
         ManuallyDrop::new(self).0.as_ptr()

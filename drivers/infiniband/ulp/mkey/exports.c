@@ -28,3 +28,7 @@ EXPORT_SYMBOL_GPL(ib_bind_mkey_interleaved);
 EXPORT_SYMBOL_GPL(ib_bind_mkeys);
 EXPORT_SYMBOL_GPL(ib_unbind_mkey);
 EXPORT_SYMBOL_GPL(ib_query_mkey_caps);
+EXPORT_SYMBOL_GPL(ib_mkey_pool_create);
+EXPORT_SYMBOL_GPL(ib_mkey_pool_get);
+EXPORT_SYMBOL_GPL(ib_mkey_pool_put);
+EXPORT_SYMBOL_GPL(ib_mkey_pool_destroy);

@@ -10,6 +10,7 @@
 //! | `object.rs` | regions of ours |
 //! | `bound.rs` | what is bound to them: a layout over leaves |
 //! | `edit.rs` | replacing it, for one region or for several at once |
+//! | `key_pool.rs` | keys that are used again, for kernel users |
 //! | `many.rs` | several keys bound in one call |
 //! | `nest.rs` | keys over keys |
 //! | `fast.rs` | regions for fast registration by kernel users |
@@ -35,6 +36,7 @@ mod eval;
 mod fast;
 mod kapi;
 mod key;
+mod key_pool;
 #[path = "../../../../rust/layout/src/lib.rs"]
 mod layout;
 mod many;

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* How the sample tells what does not hold, and where. */
+#ifndef MKEY_ULP_EXPECT_H
+#define MKEY_ULP_EXPECT_H
+
+/* Fails the caller with -EIO, and says where, unless something holds. */
+#define expect(condition)                                                    \
+	do {                                                                 \
+		if (!(condition)) {                                          \
+			pr_err("mkey_ulp: line %d: %s does not hold\n",      \
+			       __LINE__, #condition);                        \
+			return -EIO;                                         \
+		}                                                            \
+	} while (0)
+
+#endif /* MKEY_ULP_EXPECT_H */

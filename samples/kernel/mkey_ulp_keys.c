@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Sets of keys: several bound in one call, and a pool of keys that are used
+ * again and again.
+ */
+
+#include <rdma/ib_mkey.h>
+
+#include "mkey_ulp.h"
+#include "mkey_ulp_expect.h"
+
+#define KEYS 3
+#define ACCESS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ)
+
+/* All of them are bound, or all are as they were. */
+static int together(struct ib_mr *keys[KEYS], struct ib_mr *mr)
+{
+	static const u64 repeat_count = 3;
+	struct ib_mkey_block block = { .addr = 8, .bytes_count = 4, .lkey = mr->lkey,
+				       .stride = { 16 } };
+	struct ib_mkey_interleaved layout = {
+		.num_dims = 1, .num_blocks = 1,
+		.repeat_count = &repeat_count, .blocks = &block,
+	};
+	struct ib_sge range[2] = {
+		{ .addr = 100, .length = 20, .lkey = mr->lkey },
+		{ .addr = 200, .length = 30, .lkey = mr->lkey },
+	};
+	struct ib_mkey_bind binds[KEYS] = {
+		{ .mkey = keys[0], .access = ACCESS, .sg_list = range, .num_sge = 2 },
+		{ .mkey = keys[1], .access = ACCESS, .interleaved = &layout },
+		{ .mkey = keys[2], .access = ACCESS, .sg_list = range, .num_sge = 1 },
+	};
+	int i;
+
+	expect(!ib_bind_mkeys(binds, KEYS));
+	expect(keys[0]->length == 50 && keys[1]->length == 12 && keys[2]->length == 20);
+
+	/* The last one's description is refused. */
+	range[0].length = 10;
+	binds[2].num_sge = 3;
+	expect(ib_bind_mkeys(binds, KEYS) == -ENOSPC);
+	expect(!binds[0].error && !binds[1].error && binds[2].error == -ENOSPC);
+	expect(keys[0]->length == 50 && keys[1]->length == 12 && keys[2]->length == 20);
+	/* One of them is there twice. */
+	binds[2].num_sge = 1;
+	binds[2].mkey = keys[0];
+	expect(ib_bind_mkeys(binds, KEYS) == -EINVAL);
+	expect(!binds[0].error && binds[2].error == -EINVAL);
+	expect(keys[0]->length == 50 && keys[2]->length == 20);
+	expect(ib_bind_mkeys(binds, 0) == -EINVAL);
+	expect(ib_bind_mkeys(binds, IB_MKEY_MAX_BINDS + 1) == -EINVAL);
+
+	binds[2].mkey = keys[2];
+	expect(!ib_bind_mkeys(binds, KEYS));
+	expect(keys[0]->length == 40 && keys[2]->length == 10);
+	for (i = 0; i < KEYS; i++)
+		expect(!ib_unbind_mkey(keys[i]));
+
+	return 0;
+}
+
+/* A key that goes back lets go of what was bound to it. */
+static int recycled(struct ib_mkey_pool *pool, struct ib_mr *mr, struct ib_mr *stranger)
+{
+	struct ib_sge range = { .addr = 0, .length = 64, .lkey = mr->lkey };
+	struct ib_sge inner = { .addr = 0, .length = 8 };
+	struct ib_mr *keys[KEYS], *again;
+	int i;
+
+	for (i = 0; i < KEYS; i++) {
+		keys[i] = ib_mkey_pool_get(pool);
+		expect(keys[i] && !keys[i]->length);
+		expect(!i || keys[i] != keys[i - 1]);
+	}
+	expect(!ib_mkey_pool_get(pool));
+	expect(together(keys, mr) == 0);
+
+	expect(!ib_bind_mkey_list(keys[0], &range, 1, ACCESS));
+	inner.lkey = keys[0]->lkey;
+	expect(!ib_bind_mkey_list(keys[1], &inner, 1, ACCESS));
+	/* The one refers to the other. */
+	expect(ib_mkey_pool_put(pool, keys[0]) == -EBUSY);
+	expect(keys[0]->length == 64);
+	expect(ib_mkey_pool_destroy(pool) == -EBUSY);
+	expect(!ib_mkey_pool_put(pool, keys[1]));
+	expect(!ib_mkey_pool_put(pool, keys[0]));
+	expect(!keys[0]->length && !keys[1]->length);
+	expect(ib_mkey_pool_put(pool, mr) == -EINVAL);
+
+	again = ib_mkey_pool_get(pool);
+	expect((again == keys[0] || again == keys[1]) && !again->length);
+	expect(!ib_mkey_pool_put(pool, again));
+	expect(!ib_mkey_pool_put(pool, keys[2]));
+	/* There is none missing. */
+	expect(ib_mkey_pool_put(pool, stranger) == -EINVAL);
+
+	return 0;
+}
+
+/**
+ * ulp_keys() - several keys in one call, and keys of a pool
+ * @pd: protection domain
+ * @dm: device memory of its device, 4096 bytes
+ *
+ * Return: 0, or -EIO where anything was not as it should.
+ */
+int ulp_keys(struct ib_pd *pd, struct ib_dm *dm)
+{
+	struct ib_mkey_pool *pool;
+	struct ib_mr *mr, *stranger;
+	int ret;
+
+	expect(PTR_ERR(ib_mkey_pool_create(pd, 2, 0)) == -EINVAL);
+	expect(PTR_ERR(ib_mkey_pool_create(pd, 0, 2)) == -EINVAL);
+	mr = ib_reg_dm_mr(pd, dm, 0, 4096, IB_ACCESS_LOCAL_WRITE);
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	stranger = ib_alloc_mkey(pd, 2);
+	if (IS_ERR(stranger)) {
+		ret = PTR_ERR(stranger);
+		goto dereg;
+	}
+	pool = ib_mkey_pool_create(pd, 2, KEYS);
+	if (IS_ERR(pool)) {
+		ret = PTR_ERR(pool);
+		goto dereg_stranger;
+	}
+	ret = recycled(pool, mr, stranger);
+	if (ib_mkey_pool_destroy(pool))
+		ret = ret ?: -EBUSY;
+dereg_stranger:
+	ib_dereg_mr(stranger);
+dereg:
+	/* No key that went back has kept it. */
+	if (ib_dereg_mr(mr))
+		ret = ret ?: -EBUSY;
+	return ret;
+}
