@@ -30,11 +30,13 @@ use crate::{
         Array, //
     },
     object,
+    pool::Pool,
     sys::{
         ibmkey_bind,
         ibmkey_block,
         ibmkey_caps,
         ibmkey_info,
+        ibmkey_pool,
         ibv_alloc_dm_attr,
         ibv_context,
         ibv_dm,
@@ -60,6 +62,10 @@ declared!(
     ibmkey_bind_many,
     ibmkey_enable,
     ibmkey_export_dm,
+    ibmkey_pool_create,
+    ibmkey_pool_destroy,
+    ibmkey_pool_get,
+    ibmkey_pool_put,
     ibmkey_query,
     ibmkey_query_caps,
     ibmkey_query_layout,
@@ -200,6 +206,49 @@ pub unsafe extern "C" fn ibmkey_bind_many(
 pub unsafe extern "C" fn ibmkey_unbind(mkey: *mut ibv_mr) -> c_int {
     // SAFETY: By the function's contract.
     to_int(unsafe { rebind(mkey, |fd, handle| mkey::unbind(fd, handle).map(|()| 0)) })
+}
+
+/// Creates a pool of keys.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_pool_create(
+    pd: *mut ibv_pd,
+    max_entries: u32,
+    max_keys: u32,
+) -> *mut ibmkey_pool {
+    // SAFETY: By the function's contract.
+    to_ptr(unsafe { Pool::new(pd, max_entries, max_keys) }).cast()
+}
+
+/// Takes a key from a pool.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_pool_get(pool: *mut ibmkey_pool) -> *mut ibv_mr {
+    // SAFETY: By the function's contract.
+    to_ptr(match unsafe { pool.cast::<Pool>().as_ref() } {
+        // SAFETY: By the function's contract.
+        Some(pool) => unsafe { pool.get() },
+        None => Err(Errno::EINVAL),
+    })
+}
+
+/// Gives a key back to its pool.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_pool_put(pool: *mut ibmkey_pool, mkey: *mut ibv_mr) -> c_int {
+    // SAFETY: By the function's contract.
+    to_int(match unsafe { pool.cast::<Pool>().as_ref() } {
+        // SAFETY: By the function's contract.
+        Some(pool) => unsafe { pool.put(mkey) },
+        None => Err(Errno::EINVAL),
+    })
+}
+
+/// Destroys a pool and its keys.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_pool_destroy(pool: *mut ibmkey_pool) -> c_int {
+    if pool.is_null() {
+        return 0;
+    }
+    // SAFETY: By the function's contract.
+    to_int(unsafe { Pool::destroy(pool.cast()) })
 }
 
 /// What is bound to a key.

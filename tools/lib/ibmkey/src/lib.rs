@@ -16,6 +16,7 @@ mod errno;
 mod ioctl;
 mod many;
 mod object;
+mod pool;
 
 pub mod caps;
 pub mod dm;

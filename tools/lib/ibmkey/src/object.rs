@@ -16,7 +16,8 @@ use crate::{
         Errno,
         Result, //
     },
-    sys,
+    ioctl::Command,
+    sys, //
 };
 
 /// The command file descriptor of a context.
@@ -131,6 +132,25 @@ pub(crate) unsafe fn new_mr(
     mr.lkey = region.lkey;
     mr.rkey = region.rkey;
     Ok(mr)
+}
+
+/// Destroys an MR that [`new_mr`] made, as `ibv_dereg_mr()` and a provider would.
+///
+/// # Safety
+///
+/// `mr` came from [`new_mr`] and is not used any more, unless this fails.
+pub(crate) unsafe fn destroy_mr(mr: *mut sys::ibv_mr) -> Result {
+    // SAFETY: By the caller's promise.
+    let (fd, handle) = unsafe { mr_handle(mr) }?;
+    Command::<1>::new(sys::UVERBS_OBJECT_MR, sys::UVERBS_METHOD_MR_DESTROY)
+        .object(sys::UVERBS_ATTR_DESTROY_MR_HANDLE, handle)
+        .run(fd)?;
+
+    if let Some(vmr) = NonNull::new(mr.cast::<sys::verbs_mr>()) {
+        // SAFETY: By the caller's promise; the region is the first member.
+        unsafe { free(vmr) }
+    }
+    Ok(())
 }
 
 /// The file descriptor and the handle of an MR.

@@ -332,6 +332,56 @@ int ibmkey_bind_many(const struct ibmkey_bind *binds, uint32_t num,
  */
 int ibmkey_unbind(struct ibv_mr *mkey);
 
+struct ibmkey_pool;
+
+/**
+ * ibmkey_pool_create - make a pool of keys
+ * @pd: protection domain of the keys, to stay until the pool is destroyed
+ * @max_entries: entries or blocks that each can be bound to
+ * @max_keys: as many keys there are at most, not zero
+ *
+ * A key is created when one is asked for and none is free, the first one now.
+ * Any number of threads may use a pool at once.
+ *
+ * Return: the pool; or NULL and errno.
+ */
+struct ibmkey_pool *ibmkey_pool_create(struct ibv_pd *pd, uint32_t max_entries,
+				       uint32_t max_keys);
+
+/**
+ * ibmkey_pool_get - take a key from a pool
+ * @pool: a pool
+ *
+ * The key is bound to nothing. It costs a lock, no system call, if one is free.
+ *
+ * Return: the key, to be given back by ibmkey_pool_put() and not to be
+ * deregistered; or NULL and errno: EAGAIN if all are in use.
+ */
+struct ibv_mr *ibmkey_pool_get(struct ibmkey_pool *pool);
+
+/**
+ * ibmkey_pool_put - give a key back to its pool
+ * @pool: a pool
+ * @mkey: a key that ibmkey_pool_get() returned, bound or not
+ *
+ * Unbinds it: nothing can be reached through it when this returns. It keeps its
+ * lkey and rkey, though, and whoever gets it next gives them to others: a peer
+ * that still uses them reaches what is bound then.
+ *
+ * Return: 0; or an errno value, and the key is still the caller's: EBUSY while a
+ * memory window or another key refers to it.
+ */
+int ibmkey_pool_put(struct ibmkey_pool *pool, struct ibv_mr *mkey);
+
+/**
+ * ibmkey_pool_destroy - destroy a pool and its keys
+ * @pool: a pool, or NULL
+ *
+ * Return: 0; EBUSY, with nothing done, if a key has not been given back; or
+ * another errno value.
+ */
+int ibmkey_pool_destroy(struct ibmkey_pool *pool);
+
 /**
  * ibmkey_query - what is bound to a key
  * @mkey: a key

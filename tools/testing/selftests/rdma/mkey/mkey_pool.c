@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Pools of keys: what is given out is bound to nothing, what goes back lets go
+ * of everything, and threads get different ones.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "mkey_harness.h"
+
+#define POOL_KEYS 5
+#define POOL_BYTES 500
+
+FIXTURE(pool)
+{
+	struct mkt_setup s;
+	struct mkt_leaf *leaf;		/* of side 1 */
+	struct ibmkey_pool *pool;
+};
+
+FIXTURE_SETUP(pool)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_4096,
+		.host = 64 * 1024,
+	};
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	self->leaf = &self->s.arena[1].leaf[0];
+	self->pool = ibmkey_pool_create(self->s.dev[1].pd, 2, POOL_KEYS);
+	ASSERT_NE(NULL, self->pool);
+}
+
+FIXTURE_TEARDOWN(pool)
+{
+	EXPECT_EQ(0, ibmkey_pool_destroy(self->pool));
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+static int pool_bind(struct ibv_mr *key, struct mkt_leaf *leaf, uint64_t at)
+{
+	struct ibv_sge sge = {
+		.addr = leaf->addr + at,
+		.length = POOL_BYTES,
+		.lkey = leaf->mr->lkey,
+	};
+
+	return ibv_rereg_mr_sg(key, MKT_ACCESS_ALL, 1, &sge);
+}
+
+static int pool_read(struct mkt_setup *s, struct ibv_mr *key)
+{
+	struct mkt_wr wr = {
+		.op = MKT_READ,
+		.sge[0] = {
+			.addr = s->plain[0].addr,
+			.length = POOL_BYTES,
+			.lkey = s->plain[0].mr->lkey,
+		},
+		.num_sge = 1,
+		.rkey = key->rkey,
+	};
+
+	return mkt_status(&s->pair, 0, &wr);
+}
+
+static bool pool_unbound(struct ibv_mr *key)
+{
+	struct ibmkey_info info;
+
+	return !ibmkey_query(key, &info) && info.kind == IBMKEY_UNBOUND &&
+	       info.max_entries == 2 && !key->length;
+}
+
+/* all there are, none twice; back and again */
+TEST_F(pool, all_of_them)
+{
+	struct ibv_mr *key[POOL_KEYS];
+	unsigned int i, k, round;
+
+	for (round = 0; round < 3; round++) {
+		for (i = 0; i < POOL_KEYS; i++) {
+			key[i] = ibmkey_pool_get(self->pool);
+			ASSERT_NE(NULL, key[i]);
+			EXPECT_TRUE(pool_unbound(key[i]));
+			for (k = 0; k < i; k++) {
+				EXPECT_NE(key[k], key[i]);
+				EXPECT_NE(key[k]->rkey, key[i]->rkey);
+			}
+			EXPECT_EQ(0, pool_bind(key[i], self->leaf, i));
+			EXPECT_EQ(IBV_WC_SUCCESS, pool_read(&self->s, key[i]));
+		}
+		errno = 0;
+		EXPECT_EQ(NULL, ibmkey_pool_get(self->pool));
+		EXPECT_EQ(EAGAIN, errno);
+		for (i = 0; i < POOL_KEYS; i++) {
+			EXPECT_EQ(EBUSY, ibmkey_pool_destroy(self->pool));
+			EXPECT_EQ(0, ibmkey_pool_put(self->pool, key[i]));
+		}
+	}
+}
+
+/* what has gone back reaches nothing and holds nothing */
+TEST_F(pool, lets_go)
+{
+	struct ibv_mr *key = ibmkey_pool_get(self->pool), *mr;
+	struct mkt_leaf leaf = *self->leaf;
+
+	ASSERT_NE(NULL, key);
+	leaf.mr = ibv_reg_mr(self->s.dev[1].pd,
+			     self->s.arena[1].mem[0].host, 4096,
+			     MKT_ACCESS_ALL);
+	ASSERT_NE(NULL, leaf.mr);
+	leaf.addr = (uintptr_t)leaf.mr->addr;
+	mr = leaf.mr;
+	ASSERT_EQ(0, pool_bind(key, &leaf, 0));
+	EXPECT_EQ(IBV_WC_SUCCESS, pool_read(&self->s, key));
+	EXPECT_EQ(EBUSY, ibv_dereg_mr(mr));
+	ASSERT_EQ(0, ibmkey_pool_put(self->pool, key));
+	EXPECT_EQ(0, ibv_dereg_mr(mr));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, pool_read(&self->s, key));
+	EXPECT_EQ(0, mkt_pair_recover(&self->s.pair));
+	EXPECT_EQ(key, ibmkey_pool_get(self->pool));
+	EXPECT_TRUE(pool_unbound(key));
+	EXPECT_EQ(0, ibmkey_pool_put(self->pool, key));
+}
+
+/* what cannot be unbound stays with who has it */
+TEST_F(pool, busy)
+{
+	struct ibv_mr *inner = ibmkey_pool_get(self->pool);
+	struct ibv_mr *outer = ibmkey_pool_get(self->pool);
+	struct ibv_sge sge = { .length = 10 };
+
+	ASSERT_NE(NULL, inner);
+	ASSERT_NE(NULL, outer);
+	ASSERT_EQ(0, pool_bind(inner, self->leaf, 0));
+	sge.lkey = inner->lkey;
+	ASSERT_EQ(0, ibv_rereg_mr_sg(outer, 0, 1, &sge));
+	EXPECT_EQ(EBUSY, ibmkey_pool_put(self->pool, inner));
+	EXPECT_EQ(POOL_BYTES, inner->length);
+	EXPECT_EQ(IBV_WC_SUCCESS, pool_read(&self->s, inner));
+	EXPECT_EQ(0, ibmkey_pool_put(self->pool, outer));
+	EXPECT_EQ(0, ibmkey_pool_put(self->pool, inner));
+}
+
+TEST_F(pool, arguments)
+{
+	struct ibv_pd *pd = self->s.dev[1].pd;
+
+	EXPECT_EQ(NULL, ibmkey_pool_create(pd, 2, 0));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, ibmkey_pool_create(pd, 0, 2));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, ibmkey_pool_create(NULL, 2, 2));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, ibmkey_pool_create(pd, self->s.dev[1].caps.max_entries +
+					   1, 2));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, ibmkey_pool_get(NULL));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(EINVAL, ibmkey_pool_put(self->pool, NULL));
+	EXPECT_EQ(EINVAL, ibmkey_pool_put(NULL, NULL));
+	EXPECT_EQ(0, ibmkey_pool_destroy(NULL));
+}
+
+struct pool_thread {
+	pthread_t thread;
+	struct ibmkey_pool *pool;
+	struct mkt_leaf *leaf;
+	unsigned int number, rounds, none;
+	int err;
+};
+
+static void *pool_run(void *arg)
+{
+	struct pool_thread *t = arg;
+	unsigned int i;
+
+	for (i = 0; i < t->rounds && !t->err; i++) {
+		struct ibv_mr *key = ibmkey_pool_get(t->pool);
+		struct ibmkey_block block;
+		struct ibmkey_info info;
+
+		while (!key && errno == EAGAIN) {
+			t->none++;
+			sched_yield();
+			key = ibmkey_pool_get(t->pool);
+		}
+		if (!key) {
+			t->err = errno;
+			break;
+		}
+		/* nobody else has it: it is bound to what was bound here */
+		t->err = key->length ? EBADMSG : 0;
+		t->err = t->err ?: pool_bind(key, t->leaf, t->number);
+		t->err = t->err ?: ibmkey_query_layout(key, &info, 0, NULL, 1,
+						       &block);
+		if (!t->err && (info.num_entries != 1 ||
+				block.addr != t->leaf->addr + t->number))
+			t->err = EBADMSG;
+		t->err = t->err ?: ibmkey_pool_put(t->pool, key);
+	}
+	return NULL;
+}
+
+/* more threads than keys */
+TEST_F(pool, threads)
+{
+	struct pool_thread t[POOL_KEYS + 3] = {};
+	unsigned int i, none = 0;
+
+	for (i = 0; i < ARRAY_SIZE(t); i++) {
+		t[i].pool = self->pool;
+		t[i].leaf = self->leaf;
+		t[i].number = i;
+		t[i].rounds = mkt_scale(400, 40);
+		ASSERT_EQ(0, pthread_create(&t[i].thread, NULL, pool_run,
+					    &t[i]));
+	}
+	for (i = 0; i < ARRAY_SIZE(t); i++) {
+		ASSERT_EQ(0, pthread_join(t[i].thread, NULL));
+		EXPECT_EQ(0, t[i].err);
+		none += t[i].none;
+	}
+	TH_LOG("%u times there was none", none);
+}
+
+TEST_HARNESS_MAIN
