@@ -127,6 +127,7 @@ void column_check(const struct column *column, const struct column *from);
 void measure_strided(struct bench *bench);
 void measure_nested(struct bench *bench);
 void measure_bind(struct bench *bench);
+void measure_pool(struct bench *bench);
 void measure_memory(struct bench *bench);
 void measure_dm(struct bench *bench);
 void measure_alloc(struct bench *bench);

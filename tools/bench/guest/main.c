@@ -26,6 +26,7 @@ static const struct group {
 	{ "strided", measure_strided, false },
 	{ "nested", measure_nested, false },
 	{ "bind", measure_bind, false },
+	{ "pool", measure_pool, false },
 	{ "memory", measure_memory, false },
 	{ "dm", measure_dm, false },
 	{ "alloc", measure_alloc, false },
@@ -35,7 +36,7 @@ static const struct group {
 
 static const char usage[] =
 	"usage: mkey_bench [-a DEVICE] [-b DEVICE] [-r N] [-s N] [-w WAY] [-i] [-q] [GROUP...]\n"
-	"Measures the groups named, or all: strided nested bind memory dm alloc copy ordinary.\n"
+	"Measures the groups named, or all: strided nested bind pool memory dm alloc copy ordinary.\n"
 	"  -a, -b  the devices (rxe0, rxe1), which can be the same\n"
 	"  -r N    repetitions of each measurement (15)\n"
 	"  -s N    divide sizes by 2 to this power (0)\n"

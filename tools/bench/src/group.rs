@@ -97,6 +97,18 @@ pub const GROUPS: &[Group] = &[
         plot: Plot::Figures,
     },
     Group {
+        key: "pool",
+        title: "A key for one use: a list of that many blocks",
+        shows: "From a pool: ibmkey_pool_get(), bind, ibmkey_pool_put(). \
+                Ratio: to creating a key, binding and destroying it; above 1 is faster.",
+        quantity: Quantity::Latency,
+        size: Size::Number,
+        size_label: "entries",
+        baseline: Way { key: "create", label: "create + destroy" },
+        ways: &[Way { key: "pool", label: "get + put" }],
+        plot: Plot::Figures,
+    },
+    Group {
         key: "dm",
         title: "Device memory (class host) at the far end",
         shows: "Ratio: to the same traffic with ordinary memory; the goal is 0.98.",
