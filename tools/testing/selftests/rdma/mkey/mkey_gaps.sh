@@ -13,7 +13,7 @@ source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/co
 module=${MKEY_GAPS:-${MODULE_DIR-}/samples/kernel/mkey_gaps_c.ko}
 [[ -e $module ]] || skip_all "no mkey_gaps_c.ko; MKEY_GAPS= names it"
 rounds=24
-[[ ${MKEY_TEST_QUICK:-0} == 0 ]] || rounds=6
+[[ ${MKEY_TEST_QUICK:-0} == 0 ]] || rounds=3
 
 # gaps HERE THERE SEED: what it says of a failure is in the kernel's log
 gaps() {
