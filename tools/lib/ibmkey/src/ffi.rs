@@ -11,7 +11,8 @@
 use core::{
     ffi::{
         c_int,
-        c_uint, //
+        c_uint,
+        c_void, //
     },
     mem::size_of,
 };
@@ -31,6 +32,7 @@ use crate::{
     },
     object,
     pool::Pool,
+    rereg,
     sys::{
         ibmkey_bind,
         ibmkey_block,
@@ -70,6 +72,7 @@ declared!(
     ibmkey_query_caps,
     ibmkey_query_layout,
     ibmkey_reg_dmabuf_mr,
+    ibmkey_rereg_mr,
     ibmkey_unbind,
     ibv_rereg_mr_interleaved,
     ibv_rereg_mr_sg,
@@ -120,6 +123,21 @@ pub unsafe extern "C" fn ibmkey_reg_dmabuf_mr(
     // CAST: A set of flags.
     // SAFETY: By the function's contract.
     to_ptr(unsafe { dmabuf::register(pd, offset, length, iova, fd, access as c_uint) })
+}
+
+/// Registers a region again.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_rereg_mr(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    // CAST: Sets of flags.
+    // SAFETY: By the function's contract.
+    to_int(unsafe { rereg::rereg(mr, flags as c_uint, pd, addr, length, access as c_uint) })
 }
 
 /// What a device can do.

@@ -23,6 +23,7 @@ pub mod dm;
 pub mod dmabuf;
 pub mod ffi;
 pub mod mkey;
+pub mod rereg;
 pub mod sys;
 #[cfg(feature = "verbs")]
 pub mod verbs;

@@ -219,6 +219,26 @@ struct ibv_mr *ibmkey_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 				    int access);
 
 /**
+ * ibmkey_rereg_mr - register a region again, over other memory or otherwise
+ * @mr: a region of ibv_reg_mr()
+ * @flags: what changes, of enum ibv_rereg_mr_flags
+ * @pd: the new protection domain, if that changes
+ * @addr: the new memory, and the address of its first byte in the region, if
+ *	the translation changes
+ * @length: bytes from @addr on
+ * @access: the new rights, if those change
+ *
+ * What ibv_rereg_mr() does where the provider's library has it; that of rxe has
+ * not. The keys stay. While the memory changes, accesses are refused.
+ *
+ * Return: 0 or an errno value, with nothing changed: EBUSY if a key describes
+ * the region or a window is bound to it and the memory was to change,
+ * EOPNOTSUPP for a key or a region over a dma-buf.
+ */
+int ibmkey_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
+		    size_t length, int access);
+
+/**
  * ibmkey_query_caps - what a device can do
  * @ctx: an open device
  * @caps: filled in

@@ -2,7 +2,7 @@
 
 //! `LD_PRELOAD=libibmkey-preload.so` gives device memory to programs that know
 //! nothing of libibmkey: every context that they open is enabled. Regions over
-//! dma-bufs work where the provider's library does not have them.
+//! dma-bufs and registering again work where the provider's library lacks them.
 //!
 //! A device that the kernel offers no device memory on is left as it is, and
 //! nothing is said, because the program may not want any. `IBMKEY_DEBUG=1` says
@@ -26,6 +26,9 @@ use ibmkey::sys::{
     ibv_mr,
     ibv_pd, //
 };
+
+/// Of `enum ibv_rereg_mr_err_code`: the driver refused.
+const IBV_REREG_MR_ERR_CMD: c_int = -4;
 
 type OpenDevice = unsafe extern "C" fn(*mut ibv_device) -> *mut ibv_context;
 type ImportDevice = unsafe extern "C" fn(c_int) -> *mut ibv_context;
@@ -94,6 +97,51 @@ pub unsafe extern "C" fn ibv_reg_dmabuf_mr(
     }
     // SAFETY: As above.
     unsafe { ibmkey::ffi::ibmkey_reg_dmabuf_mr(pd, offset, length, iova, fd, access) }
+}
+
+type ReregMr =
+    unsafe extern "C" fn(*mut ibv_mr, c_int, *mut ibv_pd, *mut c_void, usize, c_int) -> c_int;
+
+/// Registers a region again as libibverbs does, or else as the kernel does.
+///
+/// # Safety
+///
+/// That of libibverbs's function.
+#[no_mangle]
+pub unsafe extern "C" fn ibv_rereg_mr(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    // SAFETY: Always a valid pointer, to this thread's errno.
+    let errno = unsafe { libc::__errno_location() };
+    if let Some(symbol) = next(c"ibv_rereg_mr", c"IBVERBS_1.1") {
+        // SAFETY: As above.
+        let rereg = unsafe { transmute::<NonNull<c_void>, ReregMr>(symbol) };
+        // What the function of a provider that lacks it leaves in errno differs.
+        // SAFETY: As above.
+        unsafe {
+            *errno = 0;
+            let result = rereg(mr, flags, pd, addr, length, access);
+            if result != IBV_REREG_MR_ERR_CMD
+                || ![0, libc::ENOSYS, libc::EOPNOTSUPP].contains(&*errno)
+            {
+                return result;
+            }
+        }
+    }
+    // SAFETY: As above.
+    unsafe {
+        *errno = ibmkey::ffi::ibmkey_rereg_mr(mr, flags, pd, addr, length, access);
+        if *errno == 0 {
+            0
+        } else {
+            IBV_REREG_MR_ERR_CMD
+        }
+    }
 }
 
 /// What would have been called without this library.

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Registering a region again, for providers whose library does not know it.
+
+use core::{
+    ffi::{
+        c_uint,
+        c_void, //
+    },
+    mem::size_of,
+};
+
+use crate::{
+    errno::{
+        Errno,
+        Result, //
+    },
+    ioctl::{
+        Command,
+        Plain, //
+    },
+    object,
+    sys, //
+};
+
+/// `struct ib_uverbs_rereg_mr`, without what a driver may add.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Request {
+    response: u64,
+    mr_handle: u32,
+    flags: u32,
+    start: u64,
+    length: u64,
+    hca_va: u64,
+    pd_handle: u32,
+    access_flags: u32,
+}
+
+// SAFETY: Integers in naturally aligned order, without padding.
+unsafe impl Plain for Request {}
+
+const _: () = assert!(size_of::<Request>() == size_of::<sys::ib_uverbs_rereg_mr>());
+
+/// Changes what `flags` say of a region; see `ibmkey_rereg_mr()`.
+///
+/// # Safety
+///
+/// `mr` is NULL or a memory region, `pd` is NULL or a protection domain.
+pub unsafe fn rereg(
+    mr: *mut sys::ibv_mr,
+    flags: c_uint,
+    pd: *mut sys::ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_uint,
+) -> Result {
+    // SAFETY: By the caller's promise.
+    let (fd, mr_handle) = unsafe { object::mr_handle(mr) }?;
+    let new_pd = flags & sys::IBV_REREG_MR_CHANGE_PD != 0;
+    let moves = flags & sys::IBV_REREG_MR_CHANGE_TRANSLATION != 0;
+    if new_pd && pd.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    let pd_handle = if new_pd {
+        // SAFETY: A protection domain, by the caller's promise. The field is not written after it
+        // was allocated.
+        unsafe { (*pd).handle }
+    } else {
+        0
+    };
+    let mut response = [0u32; 2];
+    let request = [Request {
+        response: 0,
+        mr_handle,
+        flags,
+        start: addr as u64,
+        length: length as u64,
+        hca_va: addr as u64,
+        pd_handle,
+        access_flags: access,
+    }];
+
+    Command::<3>::new(sys::UVERBS_OBJECT_DEVICE, sys::UVERBS_METHOD_INVOKE_WRITE)
+        .slice(sys::UVERBS_ATTR_CORE_IN, &request)
+        .out(sys::UVERBS_ATTR_CORE_OUT, &mut response)
+        .u64(
+            sys::UVERBS_ATTR_WRITE_CMD,
+            sys::IB_USER_VERBS_CMD_REREG_MR.into(),
+        )
+        .run(fd)?;
+
+    // SAFETY: Not NULL, or it had no handle, and so a region by the caller's promise.
+    let mr = unsafe { &mut *mr };
+    mr.lkey = response[0];
+    mr.rkey = response[1];
+    if new_pd {
+        mr.pd = pd;
+    }
+    if moves {
+        mr.addr = addr;
+        mr.length = length;
+    }
+    Ok(())
+}
