@@ -58,11 +58,14 @@ other_programs() { LD_PRELOAD=$preload ibv_devinfo -v -d "${dev[0]}" | grep -q "
 
 dmabuf() { LD_PRELOAD=$preload "$here/mkey_dmabuf" -t verb; }
 
-plan 6
+rereg() { LD_PRELOAD=$preload "$here/mkey_rereg" -t verb; }
+
+plan 7
 check "a program that uses no device memory" pingpong "$preload" -n 100
 check "ibv_rc_pingpong --dm fails without it" without_preload
 check "ibv_rc_pingpong --dm" pingpong "$preload" -n 200 --dm
 check "ibv_rc_pingpong --dm with large messages" pingpong "$preload" -n 50 -s 100001 --dm
 check "ibv_devinfo" other_programs
 check "ibv_reg_dmabuf_mr" dmabuf
+check "ibv_rereg_mr" rereg
 finish

@@ -360,6 +360,54 @@ TEST_F(rereg, on_demand)
 	EXPECT_EQ(0, rereg_use(s));
 }
 
+/* by the library, which keeps what the program sees of the region */
+TEST_F(rereg, library)
+{
+	struct mkt_setup *s = &self->s;
+	uint8_t *start = s->arena[1].mem[self->other].host + 300;
+	struct ibv_pd *pd = ibv_alloc_pd(s->dev[1].ctx);
+	struct ibv_mr *mr = self->mr;
+
+	ASSERT_NE(NULL, pd);
+	ASSERT_EQ(0, ibmkey_rereg_mr(mr, TRANSLATION, NULL, start, 20000, 0));
+	EXPECT_EQ((void *)start, mr->addr);
+	EXPECT_EQ(20000, mr->length);
+	EXPECT_EQ(self->rkey, mr->rkey);
+	ASSERT_EQ(0, rereg_moved(s, self->other, 300, 20000, (uintptr_t)start));
+	EXPECT_EQ(0, rereg_use(s));
+	ASSERT_EQ(0, ibmkey_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, pd, NULL, 0,
+				     0));
+	EXPECT_EQ(pd, mr->pd);
+	ASSERT_EQ(0, ibmkey_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD,
+				     s->dev[1].pd, NULL, 0, 0));
+	EXPECT_EQ(EINVAL, ibmkey_rereg_mr(mr, 0, NULL, start, 20000, 0));
+	EXPECT_EQ(EINVAL, ibmkey_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, NULL,
+					  NULL, 0, 0));
+	EXPECT_EQ(EINVAL, ibmkey_rereg_mr(NULL, TRANSLATION, NULL, start, 1,
+					  0));
+	EXPECT_EQ((void *)start, mr->addr);
+	EXPECT_EQ(0, rereg_use(s));
+	EXPECT_EQ(0, ibv_dealloc_pd(pd));
+}
+
+/* the standard verb: where the provider has it, or with our preload library */
+TEST_F(rereg, verb)
+{
+	struct mkt_setup *s = &self->s;
+	uint8_t *start = s->arena[1].mem[self->other].host;
+	int err;
+
+	err = ibv_rereg_mr(self->mr, TRANSLATION, NULL, start, 20000, 0);
+	if (err && !getenv("LD_PRELOAD")) {
+		EXPECT_EQ(IBV_REREG_MR_ERR_CMD, err);
+		EXPECT_EQ(0, rereg_use(s));
+		return;
+	}
+	ASSERT_EQ(0, err);
+	ASSERT_EQ(0, rereg_moved(s, self->other, 0, 20000, (uintptr_t)start));
+	EXPECT_EQ(0, rereg_use(s));
+}
+
 #define PACKET 1024
 #define MESSAGE (12 * PACKET)
 

@@ -68,7 +68,9 @@ int mkt_arena_add_dm_class(struct mkt_arena *arena, size_t size,
 	if (arena->num_mems == MKT_MAX_MEMS)
 		return ENOSPC;
 	errno = 0;
-	mem->dm = ibmkey_alloc_dm(arena->dev->ctx, &attr, dm_class);
+	mem->dm = dm_class ?
+		  ibmkey_alloc_dm(arena->dev->ctx, &attr, dm_class) :
+		  ibv_alloc_dm(arena->dev->ctx, &attr);
 	if (!mem->dm)
 		return errno;
 	return mkt_arena_grow(arena, size);
