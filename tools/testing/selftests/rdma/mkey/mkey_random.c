@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Layouts drawn at random, one transfer each, every byte of both sides looked
- * at after each of them. MKEY_TEST_SEED repeats a run.
+ * at after each of them. MKEY_TEST_SEED repeats a run, MKEY_TEST_LAYOUTS=n draws
+ * at least so many for each MTU. Meanwhile other threads bind keys of their own
+ * to other layouts over the same memory.
  */
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "mkey_harness.h"
 
 FIXTURE(random)
@@ -114,12 +120,71 @@ static int random_xfer(struct mkt_setup *s, struct mkt_end *end0,
 	return err ?: mkt_xfer(&s->pair, &xfer);
 }
 
-/* the two keys live on and are bound again and again */
-TEST_F(random, layouts)
-{
-	unsigned int i, side, rounds = mkt_scale(700, 35), bound = 0;
+/* somebody else on one side, who never stops */
+struct random_rebind {
+	pthread_t thread;
+	struct mkt_setup *s;
+	struct ibv_mr *key;
+	unsigned int side, binds;
+	struct mkt_rng rng;
+	bool stop;
+	int err;
+};
 
-	for (i = 0; i < rounds; i++) {
+static void *random_rebind(void *arg)
+{
+	struct random_rebind *r = arg;
+	struct mkt_draw draw = {
+		.max_length = 24 * 1024,
+		.max_block = 8 * 1024,
+		.max_blocks = 16,
+		.max_dims = r->s->dev[r->side].caps.max_dims,
+	};
+
+	while (!__atomic_load_n(&r->stop, __ATOMIC_RELAXED) && !r->err) {
+		enum mkt_kind kind = mkt_between(&r->rng, 0, draw.max_dims > 1 ?
+						 MKT_GENERAL : MKT_INTERLEAVED);
+		struct mkt_arena *arena = &r->s->arena[r->side];
+		struct mkt_layout layout;
+
+		r->err = mkt_draw_layout(&layout, &r->rng, arena, kind, &draw);
+		if (r->err)
+			break;
+		r->err = mkt_layout_bind(r->key, arena, &layout,
+					 MKT_ACCESS_ALL);
+		mkt_layout_free(&layout);
+		r->binds++;
+		/* not all of the machine is for this */
+		usleep(2000);
+	}
+	return NULL;
+}
+
+static unsigned int random_wanted(void)
+{
+	const char *wanted = getenv("MKEY_TEST_LAYOUTS");
+
+	return wanted ? strtoul(wanted, NULL, 0) : mkt_scale(1000, 40);
+}
+
+/* the two keys live on and are bound again and again */
+TEST_F_TIMEOUT(random, layouts, 7200)
+{
+	unsigned int i, side, wanted = random_wanted(), bound = 0;
+	struct random_rebind other[2] = {};
+
+	for (side = 0; side < 2; side++) {
+		struct random_rebind *r = &other[side];
+
+		r->s = &self->s;
+		r->side = side;
+		r->rng.state = mkt_rand(&self->s.rng);
+		r->key = ibmkey_alloc(self->s.dev[side].pd, 16);
+		ASSERT_NE(NULL, r->key);
+		ASSERT_EQ(0, pthread_create(&r->thread, NULL, random_rebind,
+					    r));
+	}
+	for (i = 0; bound < wanted; i++) {
 		/* one round in three has a key on one side only */
 		unsigned int keys = mkt_between(&self->s.rng, 0, 2) ? 3 :
 				    mkt_between(&self->s.rng, 1, 2);
@@ -143,8 +208,17 @@ TEST_F(random, layouts)
 			TH_LOG("in round %u, after %u layouts", i, bound);
 		}
 	}
-	TH_LOG("%u layouts", bound);
-	ASSERT_LE(mkt_scale(1000, 40), bound);
+	for (side = 0; side < 2; side++) {
+		struct random_rebind *r = &other[side];
+
+		__atomic_store_n(&r->stop, true, __ATOMIC_RELAXED);
+		ASSERT_EQ(0, pthread_join(r->thread, NULL));
+		EXPECT_EQ(0, r->err);
+		EXPECT_LT(0, r->binds);
+		EXPECT_EQ(0, ibv_dereg_mr(r->key));
+	}
+	TH_LOG("%u layouts, and %u of others meanwhile", bound,
+	       other[0].binds + other[1].binds);
 }
 
 TEST_HARNESS_MAIN
