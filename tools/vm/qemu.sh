@@ -151,7 +151,14 @@ guest_failed() {
 	wait "$OUT_PID" "$ERR_PID" 2>/dev/null || true
 	if [[ $V != 1 ]]; then
 		say "The last lines of the guest's console:"
-		tail -n 40 "$RUN/console" | tr -d '\r' | sed 's/^/[console] /' >&2
+		# A panic's own line may be further up than that, above what it shows of the stack.
+		awk '{ line[NR % 40] = $0 } /Kernel panic/ && !panic { panic = $0; at = NR }
+		     END {
+			if (panic && at <= NR - 40)
+				print panic
+			for (i = NR > 40 ? NR - 39 : 1; i <= NR; i++)
+				print line[i % 40]
+		     }' "$RUN/console" | tr -d '\r' | sed 's/^/[console] /' >&2
 	fi
 	[[ ! -s $RUN/qemu.log ]] || sed 's/^/[qemu] /' "$RUN/qemu.log" >&2
 	warn "$1; the whole console is in out/vm/console-$K_ID.log"
