@@ -61,7 +61,8 @@ static int opcodes_bind(struct mkt_setup *s, struct mkt_end *end,
 			const FIXTURE_VARIANT(opcodes) *variant)
 {
 	struct mkt_draw draw = {
-		.min_length = 3 * mkt_mtu_bytes(variant->mtu) + 300,
+		/* enough for what mixed_lists takes, and for three packets */
+		.min_length = 3 * mkt_mtu_bytes(variant->mtu) + 400,
 		.max_length = 40 * 1024,
 		.max_block = 16 * 1024,
 		.max_blocks = 64,
