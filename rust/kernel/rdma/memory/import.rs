@@ -14,6 +14,7 @@ use crate::{
 };
 use core::ptr::{self, NonNull};
 use kernel::{
+    dma::DataDirection,
     error::{from_err_ptr, to_result},
     ffi::{c_int, c_void},
     page::PAGE_SHIFT,
@@ -99,10 +100,7 @@ impl Import {
         } else {
             // SAFETY: As above.
             to_result(unsafe {
-                bindings::dma_buf_begin_cpu_access(
-                    raw,
-                    bindings::dma_data_direction_DMA_BIDIRECTIONAL,
-                )
+                bindings::dma_buf_begin_cpu_access(raw, DataDirection::Bidirectional.into())
             })
         };
         if let Err(err) = begun {
@@ -165,7 +163,7 @@ impl Drop for Import {
         let raw = self.as_raw();
         // SAFETY: By the type invariant.
         unsafe {
-            bindings::dma_buf_end_cpu_access(raw, bindings::dma_data_direction_DMA_BIDIRECTIONAL);
+            bindings::dma_buf_end_cpu_access(raw, DataDirection::Bidirectional.into());
             bindings::dma_buf_vunmap_unlocked(raw, &mut self.map);
         }
     }
