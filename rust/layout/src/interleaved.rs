@@ -2,6 +2,7 @@
 
 //! Strided blocks, interleaved.
 
+use core::borrow::Borrow;
 use core::mem::size_of;
 use core::num::NonZeroU64;
 use core::ops::DerefMut;
@@ -103,20 +104,31 @@ impl Block {
     }
 }
 
+/// What an interleaved layout has beside its blocks.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    dims: Dims,
+    /// Bytes of one index tuple.
+    group: NonZeroU64,
+    /// The same bytes as one piece, repeated, if the blocks form one.
+    grid: Option<Grid>,
+}
+
+// Where an allocation of its own has it, it is one of a common size.
+const _: () = assert!(size_of::<Shape>() <= 256);
+
 /// Strided blocks, interleaved.
 ///
 /// Dimension 0 is the outermost. For each index tuple there are block 0's
 /// bytes, block 1's, and so on; a block starts at the sum of its address and
 /// of `index[d] * stride[d]` over all dimensions.
+///
+/// `S` stores the blocks, `P` the rest: see [`Self::with_shape`].
 #[derive(Debug)]
-pub struct Interleaved<S> {
+pub struct Interleaved<S, P = Shape> {
     blocks: S,
-    dims: Dims,
-    /// Bytes of one index tuple.
-    group: NonZeroU64,
+    shape: P,
     length: u64,
-    /// The same bytes as one piece, repeated, if the blocks form one.
-    grid: Option<Grid>,
 }
 
 impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
@@ -157,10 +169,25 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
         let grid = Self::grid(&dims, &blocks, group);
         Ok(Self {
             blocks,
-            dims,
-            group,
+            shape: Shape { dims, group, grid },
             length,
-            grid,
+        })
+    }
+
+    /// Stores all but the blocks where `store` puts it, such as in a box: that
+    /// is what makes the type large.
+    ///
+    /// # Errors
+    ///
+    /// Those of `store`.
+    pub fn with_shape<P, E>(
+        self,
+        store: impl FnOnce(Shape) -> Result<P, E>,
+    ) -> Result<Interleaved<S, P>, E> {
+        Ok(Interleaved {
+            blocks: self.blocks,
+            shape: store(self.shape)?,
+            length: self.length,
         })
     }
 
@@ -179,15 +206,21 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
         let strides = dims.inner_first(&first.stride).copied();
         Some(Grid::new(piece, group, counts.zip(strides)))
     }
+}
 
+impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     /// Returns the number of bytes; never zero.
     pub fn length(&self) -> u64 {
         self.length
     }
 
+    fn dims(&self) -> &Dims {
+        &self.shape.borrow().dims
+    }
+
     /// Returns the number of repetitions in each dimension, outermost first.
     pub fn repeat_counts(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
-        self.dims.counts().iter().rev().map(|count| count.get())
+        self.dims().counts().iter().rev().map(|count| count.get())
     }
 
     /// Returns the blocks, as they were described; strides of dimensions that
@@ -198,7 +231,7 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
 
     /// Returns the bytes that block `index` reaches, if there is one.
     pub fn extent(&self, index: usize) -> Option<Extent> {
-        self.blocks.get(index)?.extent(&self.dims).ok()
+        self.blocks.get(index)?.extent(self.dims()).ok()
     }
 
     /// See [`Layout::runs`](super::Layout::runs).
@@ -208,7 +241,7 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
     /// The same.
     pub fn runs(&self, offset: u64, len: u64) -> Result<Runs<'_>, Error> {
         check_range(offset, len, self.length)?;
-        if let Some(grid) = &self.grid {
+        if let Some(grid) = &self.shape.borrow().grid {
             let (piece, pos, row, walk) = grid.seek(offset);
             let walk = Walk::Grid(walk);
             return Ok(Runs::with_row(len, piece.skip(pos), row, walk));
@@ -231,8 +264,9 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
     /// The block of `offset`, the position in it, and a cursor to the blocks after it.
     fn seek(&self, offset: u64) -> Option<(Run, u64, BlocksWalk<'_>)> {
         step();
-        let digits = self.dims.digits(offset / self.group);
-        let pos = offset % self.group;
+        let Shape { dims, group, .. } = self.shape.borrow();
+        let digits = dims.digits(offset / *group);
+        let pos = offset % *group;
         let after = self.blocks.partition_point(|block| {
             step();
             block.start <= pos
@@ -242,10 +276,10 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
         let walk = BlocksWalk {
             blocks: &self.blocks,
             rest: rest.iter(),
-            dims: &self.dims,
+            dims,
             digits,
         };
-        let piece = block.piece(&self.dims, &digits);
+        let piece = block.piece(dims, &digits);
         Some((piece, pos.wrapping_sub(block.start), walk))
     }
 }

@@ -41,33 +41,35 @@ mod runs;
 mod seek_tests;
 mod steps;
 
+use core::borrow::Borrow;
 use core::ops::DerefMut;
 
 pub use self::dims::MAX_DIMS;
 pub use self::error::Error;
 pub use self::extent::Extent;
-pub use self::interleaved::{Block, Interleaved};
+pub use self::interleaved::{Block, Interleaved, Shape};
 pub use self::list::{Entry, List};
 pub use self::runs::{Run, Runs};
 
 /// What is bound to a key.
 ///
 /// `E` and `B` store the entries of a list and the blocks of an interleaved
-/// layout.
-// A smaller interleaved variant would need an allocation of its own.
+/// layout, `P` the rest of the latter.
+// With a `P` that is a box, the variants are of one size.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
-pub enum Layout<E, B> {
+pub enum Layout<E, B, P = Shape> {
     /// Ranges, one after another.
     List(List<E>),
     /// Strided blocks.
-    Interleaved(Interleaved<B>),
+    Interleaved(Interleaved<B, P>),
 }
 
-impl<E, B> Layout<E, B>
+impl<E, B, P> Layout<E, B, P>
 where
     E: DerefMut<Target = [Entry]>,
     B: DerefMut<Target = [Block]>,
+    P: Borrow<Shape>,
 {
     /// Returns the number of bytes that the key addresses; never zero.
     pub fn length(&self) -> u64 {

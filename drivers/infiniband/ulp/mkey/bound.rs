@@ -13,7 +13,7 @@
 
 use crate::{
     backend::{Backend, Hw},
-    layout::{Block, Entry, Layout, List},
+    layout::{Block, Entry, Interleaved, Layout, List, Shape},
     pins::Pin,
     rdma::{eloop, eopnotsupp, mr::Right, Access, Pd},
 };
@@ -31,8 +31,20 @@ pub(crate) const MAX_DEPTH: usize = 8;
 /// keeps a queue pair, and whoever rebinds the key, waiting.
 const MAX_FLUSHED: u64 = 1 << 20;
 
-/// The layout of this module: entries in memory that need not be contiguous.
-pub(crate) type KLayout = Layout<KVVec<Entry>, KVVec<Block>>;
+/// The layout of this module: entries in memory that need not be contiguous. Most are lists, so
+/// what only interleaved ones have is elsewhere.
+pub(crate) type KLayout = Layout<KVVec<Entry>, KVVec<Block>, KBox<Shape>>;
+
+/// Makes a layout of `blocks`, repeated `repeat_count` times in each dimension.
+///
+/// # Errors
+///
+/// Those of [`Interleaved::new`]; `ENOMEM`.
+pub(crate) fn interleaved(repeat_count: &[u64], blocks: KVVec<Block>) -> Result<KLayout> {
+    let layout = Interleaved::new(repeat_count, blocks)?
+        .with_shape(|shape| KBox::new(shape, GFP_KERNEL_ACCOUNT))?;
+    Ok(KLayout::Interleaved(layout))
+}
 
 /// Where a leaf's bytes are.
 pub(crate) enum Place {
@@ -111,11 +123,18 @@ pub(crate) struct Bound {
 }
 
 // What a user is told that a binding over one leaf costs beyond its entries: this, its reference
-// count, the leaf, and the leaf's place among the pins.
+// count, the shape, the leaf, and the leaf's place among the pins, each of a size that the allocator
+// has. Only an interleaved layout has a shape.
 const _: () = {
+    const BOUND: usize = 128;
+    const SHAPE: usize = 256;
+    const LEAF: usize = 96;
     // An `rb_node`, index and count: what the pins of one region take, however many.
     type Pinned = (usize, usize, usize, u32, u32);
-    assert!(size_of::<Bound>() + 8 + size_of::<Leaf>() + size_of::<Pinned>() <= 512);
+    assert!(size_of::<Bound>() + size_of::<usize>() <= BOUND);
+    assert!(size_of::<Shape>() <= SHAPE);
+    assert!(size_of::<Leaf>() <= LEAF);
+    assert!(BOUND + SHAPE + LEAF + size_of::<Pinned>() <= 512);
 };
 
 impl Bound {

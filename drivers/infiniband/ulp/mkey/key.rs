@@ -7,10 +7,10 @@
 
 use crate::{
     backend::{Backend, Named},
-    bound::{Bound, KLayout, Leaf, Place, MAX_DEPTH},
+    bound::{self, Bound, KLayout, Leaf, Place, MAX_DEPTH},
     device::MkeyDevice,
     edit::{apply, Change, Refused},
-    layout::{Block, Entry, Interleaved, List, MAX_DIMS},
+    layout::{Block, Entry, List, MAX_DIMS},
     nest,
     object::{Kind, Object},
     rdma::{eloop, eopnotsupp, mr::Right, table, Access, Device, Mr, OwnedMr, Pd},
@@ -212,8 +212,7 @@ impl<'a> Description<'a> {
     /// Ends a description of blocks, repeated. As for [`Self::list`].
     pub(crate) fn interleaved(mut self, repeat_count: &[u64]) -> Result<Described<'a>> {
         let blocks = mem::take(&mut self.blocks);
-        let layout = Interleaved::new(repeat_count, blocks)?;
-        self.finish(KLayout::Interleaved(layout))
+        self.finish(bound::interleaved(repeat_count, blocks)?)
     }
 
     fn finish(self, layout: KLayout) -> Result<Described<'a>> {

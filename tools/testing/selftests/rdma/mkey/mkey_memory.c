@@ -16,10 +16,10 @@
 #define MEMORY_ROOT "/sys/fs/cgroup"
 #define MEMORY_GROUP MEMORY_ROOT "/mkey_memory"
 
-/* at most, in bytes; a slab's objects are rounded up as well */
+/* at most, in bytes, with what the allocators add */
 #define PER_ENTRY 32
 #define PER_BLOCK 128
-#define PER_KEY (512 + 256)
+#define PER_KEY 512
 #define PER_LEAF 256
 /* each processor may keep this back from the count, of charges and releases */
 #define SLACK (64 * sysconf(_SC_PAGESIZE) * sysconf(_SC_NPROCESSORS_CONF))

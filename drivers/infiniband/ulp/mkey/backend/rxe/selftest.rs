@@ -15,11 +15,11 @@ use super::{
     private,
 };
 use crate::{
-    bound::{Bound, KLayout, Leaf, Place},
+    bound::{self, Bound, Leaf, Place},
     device::MkeyDevice,
     dm::{Buffer, DeviceMemory, Offer, Request, Wanted},
     fast, key,
-    layout::{Block, Interleaved, MAX_DIMS},
+    layout::{Block, MAX_DIMS},
     object::{Kind, Object},
     rdma::{device::DeviceName, eopnotsupp, mr::Right, Access, Device, Mr, OwnedMr},
 };
@@ -101,7 +101,7 @@ fn bound(device: &MkeyDevice, memory: &Buffer) -> Result<Arc<Bound>> {
         },
         GFP_KERNEL,
     )?;
-    let layout = KLayout::Interleaved(Interleaved::new(&[BLOCKS as u64], blocks)?);
+    let layout = bound::interleaved(&[BLOCKS as u64], blocks)?;
     Bound::new(layout, leaves, access, &device.pd)
 }
 
