@@ -5,9 +5,9 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use super::{
-    device::{DeviceOps, Running},
     eopnotsupp,
     mr::{Mr, Pd},
+    ops::{DeviceOps, Running},
 };
 use crate::bindings;
 use core::{marker::PhantomData, ptr};

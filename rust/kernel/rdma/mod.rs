@@ -5,12 +5,14 @@
 //! | file | what |
 //! |---|---|
 //! | `client.rs` | a client of `ib_core`, its callbacks and its data for each device |
-//! | `device.rs` | an RDMA device; its operations, filled in or wrapped |
+//! | `device.rs` | an RDMA device; regions that its driver made |
 //! | `dm.rs` | device memory objects |
+//! | `entry.rs` | what `ib_core` calls in place of a driver's operations |
 //! | `fast_reg.rs` | fast registration by kernel users |
 //! | `lock.rs` | a spinlock for any context |
 //! | `memory/` | memory that remote peers and devices write to |
 //! | `mr.rs` | protection domains and memory regions |
+//! | `ops.rs` | operations of a device, filled in or wrapped by a client |
 //! | `process.rs` | processes, as owners of things |
 //! | `table.rs` | tables and pointers read under SRCU |
 //! | `uapi.rs` | arrays of uAPI structures in user memory |
@@ -22,10 +24,12 @@
 pub(crate) mod client;
 pub(crate) mod device;
 pub(crate) mod dm;
+mod entry;
 pub(crate) mod fast_reg;
 pub(crate) mod lock;
 pub(crate) mod memory;
 pub(crate) mod mr;
+pub(crate) mod ops;
 pub(crate) mod process;
 pub(crate) mod table;
 pub(crate) mod uapi;

@@ -16,11 +16,12 @@ use crate::{
     pins::{Pin, Pins},
     rdma::{
         client::{Client, ClientOps, ModulePin},
-        device::{DeviceName, DeviceOps, Overlay},
+        device::DeviceName,
         eopnotsupp,
         fast_reg::{Elements, Mapped},
         memory::import::{DmaBuf, Import},
         mr::Right,
+        ops::{DeviceOps, Overlay},
         table::{self, Table},
         Access, Device, Dm, Mr, OwnedPd, Pd,
     },

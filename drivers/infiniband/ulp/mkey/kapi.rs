@@ -15,7 +15,7 @@ use crate::{
     device::{self, MkeyDevice},
     dm::Buffer,
     key::{self, Described, Key},
-    rdma::{device::DeviceOps, same_types, Access, Device, Dm, Mr, OwnedMr, Pd},
+    rdma::{ops::DeviceOps, same_types, Access, Device, Dm, Mr, OwnedMr, Pd},
 };
 use core::slice;
 use kernel::{

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What `ib_core` calls in place of a driver's operations; `fast_reg.rs` has those for fast
+//! registration.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use super::{
+    device::{Device, DriverMr},
+    dm::Dm,
+    eopnotsupp,
+    memory::import::Import,
+    mr::{Access, Mr, Pd, Right},
+    ops::{DeviceOps, Running},
+};
+use crate::bindings;
+use core::ptr;
+use kernel::{
+    error::{from_err_ptr, from_result, to_result},
+    ffi::c_int,
+    prelude::*,
+};
+
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.query_device` of a device that `T` extends.
+pub(super) unsafe extern "C" fn query_device<T: DeviceOps>(
+    raw: *mut bindings::ib_device,
+    attr: *mut bindings::ib_device_attr,
+    udata: *mut bindings::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core calls with a registered device.
+        let running = Running::<T>::on(unsafe { Device::from_raw(raw) })?;
+        let data = running.data;
+        let stock = data.overlay().stock.query_device.ok_or_else(eopnotsupp)?;
+        // SAFETY: The arguments are the core's.
+        to_result(unsafe { stock(raw, attr, udata) })?;
+        // SAFETY: `attr` is valid for writes.
+        unsafe { (*attr).max_dm_size = data.max_dm_size() };
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.alloc_dm` of a device that `T` extends.
+pub(super) unsafe extern "C" fn alloc_dm<T: DeviceOps>(
+    raw: *mut bindings::ib_device,
+    _context: *mut bindings::ib_ucontext,
+    attr: *mut bindings::ib_dm_alloc_attr,
+    attrs: *mut bindings::uverbs_attr_bundle,
+) -> *mut bindings::ib_dm {
+    // SAFETY: The core calls with a registered device and attributes that are its own.
+    let (device, attr) = unsafe { (Device::from_raw(raw), &mut *attr) };
+    let mut alloc = || {
+        let running = Running::<T>::on(device)?;
+        // SAFETY: The core calls for a method of a process.
+        to_result(unsafe { bindings::ib_mkey_uapi_dm_class(attrs, &mut attr.flags) })?;
+        T::alloc_dm(running.data, attr, true).map(Dm::into_raw)
+    };
+    alloc().unwrap_or_else(|err: Error| err.to_ptr())
+}
+
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.dealloc_dm` of a device that `T` extends.
+pub(super) unsafe extern "C" fn dealloc_dm<T: DeviceOps>(
+    raw: *mut bindings::ib_dm,
+    _attrs: *mut bindings::uverbs_attr_bundle,
+) -> c_int {
+    // SAFETY: The core frees an object that `alloc_dm()` made, once, and not while a region
+    // refers to it.
+    drop(unsafe { Dm::<T::Dm>::take(raw) });
+    0
+}
+
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.reg_dm_mr` of a device that `T` extends.
+pub(super) unsafe extern "C" fn reg_dm_mr<T: DeviceOps>(
+    pd: *mut bindings::ib_pd,
+    dm: *mut bindings::ib_dm,
+    attr: *mut bindings::ib_dm_mr_attr,
+    _attrs: *mut bindings::uverbs_attr_bundle,
+) -> *mut bindings::ib_mr {
+    // SAFETY: The core calls with valid objects of one device; the memory came from `alloc_dm()`.
+    let (pd, dm, attr) = unsafe { (Pd::from_raw(pd), Dm::<T::Dm>::from_raw(dm), &*attr) };
+    let register = || {
+        let running = Running::<T>::on(pd.device())?;
+        let data = running.data;
+        let mr = data.overlay().alloc_mr(pd, 1)?;
+        let access = Access::from_raw(attr.access_flags);
+        T::reg_dm_mr(data, &mr, pd, dm, attr.offset, attr.length, access)?;
+        Ok(mr.into_raw())
+    };
+    register().unwrap_or_else(|err: Error| err.to_ptr())
+}
+
+/// Pages of a region over a dma-buf: what one allocation of the driver's can tell of.
+const MAX_DMABUF_PAGES: u64 = 1 << 18;
+
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.reg_user_mr_dmabuf` of a device that `T` extends.
+pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<T: DeviceOps>(
+    pd: *mut bindings::ib_pd,
+    offset: u64,
+    length: u64,
+    addr: u64,
+    fd: c_int,
+    access: c_int,
+    dmah: *mut bindings::ib_dmah,
+    _attrs: *mut bindings::uverbs_attr_bundle,
+) -> *mut bindings::ib_mr {
+    // SAFETY: The core calls with a valid protection domain.
+    let pd = unsafe { Pd::from_raw(pd) };
+    let register = || {
+        let access = Access::from_raw(access as u32);
+        let running = Running::<T>::on(pd.device())?;
+        running.data.may_import(access)?;
+        if !dmah.is_null() {
+            return Err(eopnotsupp());
+        }
+        addr.checked_add(length).ok_or(EOVERFLOW)?;
+        let _pin = running.data.pin()?;
+        // The exporter may let it wait: nobody who removes another device may wait for that. This
+        // one is not removed, for its user has it open.
+        drop(running);
+        let import = Import::new(fd, access.contains(Right::LocalWrite), T::check_dma_buf)?;
+        let pages = import.pages(offset, length)?.len() as u64;
+        if pages > MAX_DMABUF_PAGES {
+            return Err(ENOMEM);
+        }
+        let running = Running::<T>::on(pd.device())?;
+        let data = running.data;
+        let mr = data.overlay().alloc_mr(pd, u32::try_from(pages)?)?;
+        T::reg_dmabuf_mr(data, &mr, import, offset, length, addr, access)?;
+        Ok(mr.into_raw())
+    };
+    register().unwrap_or_else(|err: Error| err.to_ptr())
+}
+
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.dereg_mr` of a device that `T` extends.
+pub(super) unsafe extern "C" fn dereg_mr<T: DeviceOps>(
+    raw: *mut bindings::ib_mr,
+    udata: *mut bindings::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core calls with a region that is not deregistered.
+        let mr = unsafe { Mr::from_raw(raw) };
+        // The region is gone before `running` is dropped; the device is not.
+        // SAFETY: As above.
+        let device = unsafe { Device::from_raw((*raw).device) };
+        let Ok(running) = Running::<T>::on(device) else {
+            // The client was removed meanwhile: what it put back is there to be called.
+            // SAFETY: The arguments are the core's.
+            return Ok(unsafe {
+                match (*device.as_raw()).ops.dereg_mr {
+                    Some(stock) => stock(raw, udata),
+                    None => ENODEV.to_errno(),
+                }
+            });
+        };
+        let data = running.data;
+        let stock = data.overlay().stock.dereg_mr.ok_or_else(eopnotsupp)?;
+        // SAFETY: The arguments are the core's.
+        data.dereg_mr(mr, || to_result(unsafe { stock(raw, udata) }))?;
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.rereg_user_mr` of a device that `T` extends.
+pub(super) unsafe extern "C" fn rereg_user_mr<T: DeviceOps>(
+    raw: *mut bindings::ib_mr,
+    flags: c_int,
+    start: u64,
+    length: u64,
+    virt_addr: u64,
+    access: c_int,
+    pd: *mut bindings::ib_pd,
+    udata: *mut bindings::ib_udata,
+) -> *mut bindings::ib_mr {
+    // SAFETY: The core calls with a valid region.
+    let mr = unsafe { Mr::from_raw(raw) };
+    let rereg = || {
+        let running = Running::<T>::on(mr.device())?;
+        running.data.may_rereg(mr)?;
+        let stock = running.data.overlay().stock.rereg_user_mr;
+        let stock = stock.ok_or_else(eopnotsupp)?;
+        let translation = bindings::ib_mr_rereg_flags_IB_MR_REREG_TRANS as c_int;
+        if flags & translation == 0 {
+            // SAFETY: The arguments are the core's.
+            return Ok(unsafe { stock(raw, flags, start, length, virt_addr, access, pd, udata) });
+        }
+        let rights = if flags & bindings::ib_mr_rereg_flags_IB_MR_REREG_ACCESS as c_int != 0 {
+            access
+        } else {
+            running.data.rights(mr).into_raw() as c_int
+        };
+        let (register, dereg) = {
+            let ops = &running.data.overlay().stock;
+            (ops.reg_user_mr.ok_or_else(eopnotsupp)?, ops.dereg_mr)
+        };
+        let _pin = running.data.pin()?;
+        // It faults user memory in: nobody who removes another device may wait for that. This one
+        // is not removed, for the region's owner has it open.
+        drop(running);
+        // SAFETY: The arguments are the core's, but for the rights.
+        let spare = from_err_ptr(unsafe {
+            register(pd, start, length, virt_addr, rights, ptr::null_mut(), udata)
+        })?;
+        // SAFETY: As just registered.
+        let spare = unsafe { DriverMr::from_raw(spare, dereg) };
+        let running = Running::<T>::on(mr.device())?;
+        let finish = || {
+            let rest = flags & !translation;
+            if rest != 0 {
+                // SAFETY: The arguments are the core's.
+                from_err_ptr(unsafe {
+                    stock(raw, rest, start, length, virt_addr, access, pd, udata)
+                })?;
+            }
+            Ok(())
+        };
+        let range = (virt_addr, length);
+        running.data.retranslate(mr, &spare, range, finish)?;
+        Ok(ptr::null_mut())
+    };
+    rereg().unwrap_or_else(|err: Error| err.to_ptr())
+}
+
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.advise_mr` of a device that `T` extends.
+pub(super) unsafe extern "C" fn advise_mr<T: DeviceOps>(
+    pd: *mut bindings::ib_pd,
+    advice: bindings::ib_uverbs_advise_mr_advice,
+    flags: u32,
+    sg_list: *mut bindings::ib_sge,
+    num_sge: u32,
+    attrs: *mut bindings::uverbs_attr_bundle,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core calls with a valid protection domain and `num_sge` entries.
+        let (domain, list) = unsafe {
+            (
+                Pd::from_raw(pd),
+                core::slice::from_raw_parts(sg_list, num_sge as usize),
+            )
+        };
+        let running = Running::<T>::on(domain.device())?;
+        let _pin = running.data.pin()?;
+        let lkeys = list.iter().map(|sge| sge.lkey);
+        let _held = running.data.hold_for_advice(domain, lkeys)?;
+        let stock = running.data.overlay().stock.advise_mr;
+        let stock = stock.ok_or_else(eopnotsupp)?;
+        // It faults user memory in: nobody who removes another device may wait for that.
+        drop(running);
+        // SAFETY: The arguments are the core's.
+        to_result(unsafe { stock(pd, advice, flags, sg_list, num_sge, attrs) })?;
+        Ok(0)
+    })
+}

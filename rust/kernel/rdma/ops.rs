@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Operations of RDMA devices, which a client fills in or wraps: what it has to offer, and where
+//! that is put into a device and taken out again.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use super::{
+    client::{ClientOps, ModulePin},
+    device::{Device, DriverMr},
+    dm::Dm,
+    entry, eopnotsupp, fast_reg,
+    memory::import::{DmaBuf, Import},
+    mr::{Access, Mr, Pd},
+};
+use crate::bindings;
+use core::{cell::UnsafeCell, ptr};
+use kernel::{
+    error::from_err_ptr,
+    ffi::c_int,
+    prelude::*,
+    sync::ArcBorrow, //
+};
+
+/// What a client does in a device's stead.
+pub(crate) trait DeviceOps: ClientOps {
+    /// What the client keeps with a device memory object.
+    type Dm: Send + Sync;
+
+    /// Returns the device's operations, as they were and as they are now.
+    fn overlay(&self) -> &Overlay;
+
+    /// Bytes of device memory, for all users together.
+    fn max_dm_size(&self) -> u64;
+
+    /// Allocates device memory of `attr.length` bytes, for a process or for a kernel user.
+    fn alloc_dm(
+        this: ArcBorrow<'_, Self>,
+        attr: &bindings::ib_dm_alloc_attr,
+        for_process: bool,
+    ) -> Result<KBox<Dm<Self::Dm>>>;
+
+    /// Makes `mr` a region in `pd` over `length` bytes of `dm`. The core checked the range.
+    fn reg_dm_mr(
+        this: ArcBorrow<'_, Self>,
+        mr: &Mr,
+        pd: &Pd,
+        dm: &Dm<Self::Dm>,
+        offset: u64,
+        length: u64,
+        access: Access,
+    ) -> Result;
+
+    /// Makes `mr` a region for up to `max` elements of a scatterlist, which may have gaps.
+    fn alloc_fast(this: ArcBorrow<'_, Self>, mr: &Mr, max: u32) -> Result;
+
+    /// Maps elements to such a region, as many of the first ones as there is room for: what its
+    /// next registration is over. Must not sleep or allocate.
+    fn map_fast(&self, mr: &Mr, elements: fast_reg::Elements<'_>) -> Result<fast_reg::Mapped>;
+
+    /// May the driver change what another region for fast registration is over? Must not sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if somebody relies on it.
+    fn may_map(&self, mr: &Mr) -> Result;
+
+    /// Deregisters a region: decides, and calls `stock` to do it.
+    fn dereg_mr(&self, mr: &Mr, stock: impl FnOnce() -> Result) -> Result;
+
+    /// Can a region over a dma-buf have these rights?
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if it cannot.
+    fn may_import(&self, access: Access) -> Result;
+
+    /// May a dma-buf be mapped in the kernel?
+    ///
+    /// # Errors
+    ///
+    /// If it is one of the client's and was taken back.
+    fn check_dma_buf(buffer: &DmaBuf) -> Result;
+
+    /// Makes `mr` a region over `length` bytes of `import`, from `offset` on, whose first address is
+    /// `addr`; for as many pages it was made.
+    fn reg_dmabuf_mr(
+        this: ArcBorrow<'_, Self>,
+        mr: &Mr,
+        import: Import,
+        offset: u64,
+        length: u64,
+        addr: u64,
+        access: Access,
+    ) -> Result;
+
+    /// May the region's protection domain or rights be changed?
+    fn may_rereg(&self, mr: &Mr) -> Result;
+
+    /// Returns the rights of a region of the driver's own.
+    fn rights(&self, mr: &Mr) -> Access;
+
+    /// Puts a region over the memory of `spare`, which nobody uses, as `range.1` bytes from address
+    /// `range.0` on; `spare` then has the old memory. `finish` has the driver do the rest. On an
+    /// error nothing has changed.
+    fn retranslate(
+        &self,
+        mr: &Mr,
+        spare: &Mr,
+        range: (u64, u64),
+        finish: impl FnOnce() -> Result,
+    ) -> Result;
+
+    /// What keeps regions from being deregistered.
+    type Held;
+
+    /// Keeps the regions that `lkeys` name, while the driver is told how they will be used.
+    ///
+    /// # Errors
+    ///
+    /// If the driver must not be told.
+    fn hold_for_advice(&self, pd: &Pd, lkeys: impl Iterator<Item = u32>) -> Result<Self::Held>;
+
+    /// Keeps the client's code while a driver's operation runs that user memory can hold up.
+    fn pin(&self) -> Result<ModulePin>;
+}
+
+/// A device's operations: what they were before a client changed them.
+pub(crate) struct Overlay {
+    pub(super) stock: bindings::ib_device_ops,
+    stock_def: *const bindings::uapi_definition,
+    stock_max_dm_size: u64,
+    stock_cap_flags: u64,
+    /// Our table after the device's own, where it has one.
+    chain: UnsafeCell<[bindings::uapi_definition; 3]>,
+}
+
+// SAFETY: `stock` and the pointers are only read; `chain` is written once, by `install()`.
+unsafe impl Send for Overlay {}
+// SAFETY: As above.
+unsafe impl Sync for Overlay {}
+
+impl Overlay {
+    /// Remembers the operations of `device`, which must not be installed on.
+    pub(crate) fn new(device: &Device) -> Self {
+        let raw = device.as_raw();
+        // SAFETY: Operations and attributes are set before a device is registered and changed by
+        // nobody else later. All-zero is a valid `uapi_definition`, the end of a table.
+        unsafe {
+            Self {
+                stock: ptr::read(&raw const (*raw).ops),
+                stock_def: (*raw).driver_def,
+                stock_max_dm_size: (*raw).attrs.max_dm_size,
+                stock_cap_flags: (*raw).attrs.kernel_cap_flags,
+                chain: core::mem::MaybeUninit::zeroed().assume_init(),
+            }
+        }
+    }
+
+    /// Does the device lack device memory, so that ours is filled in?
+    pub(crate) fn fills_dm(&self) -> bool {
+        self.stock.alloc_dm.is_none()
+    }
+
+    /// Does the device refuse scatterlists with gaps, but do fast registration otherwise?
+    fn fills_gaps(&self) -> bool {
+        let gaps = u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
+        self.stock.alloc_mr.is_some()
+            && self.stock.map_mr_sg.is_some()
+            && self.stock_cap_flags & gaps == 0
+    }
+
+    /// Fills in what the device lacks and wraps what must be wrapped, by way of `T`.
+    pub(crate) fn install<T: DeviceOps>(&self, device: &Device, max_dm_size: u64) {
+        let raw = device.as_raw();
+        // SAFETY: Called from a client's `add`, before a user of the device that was registered
+        // later can call an operation. What runs at the same time, such as the core's own calls
+        // to `query_device`, finds the old pointer or the new one.
+        unsafe {
+            let ops = &raw mut (*raw).ops;
+            if self.fills_dm() {
+                (*ops).alloc_dm = Some(entry::alloc_dm::<T>);
+                (*ops).dealloc_dm = Some(entry::dealloc_dm::<T>);
+                (*ops).reg_dm_mr = Some(entry::reg_dm_mr::<T>);
+                (*ops).query_device = Some(entry::query_device::<T>);
+                (*raw).attrs.max_dm_size = max_dm_size;
+            }
+            if self.fills_gaps() {
+                (*ops).alloc_mr = Some(fast_reg::alloc_mr::<T>);
+                (*ops).map_mr_sg = Some(fast_reg::map_mr_sg::<T>);
+                (*raw).attrs.kernel_cap_flags |=
+                    u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
+            }
+            (*ops).dereg_mr = Some(entry::dereg_mr::<T>);
+            if self.stock.reg_user_mr_dmabuf.is_none() {
+                (*ops).reg_user_mr_dmabuf = Some(entry::reg_user_mr_dmabuf::<T>);
+            }
+            if self.stock.rereg_user_mr.is_some() {
+                (*ops).rereg_user_mr = Some(entry::rereg_user_mr::<T>);
+            }
+            if self.stock.advise_mr.is_some() {
+                (*ops).advise_mr = Some(entry::advise_mr::<T>);
+            }
+            (*raw).driver_def = if self.stock_def.is_null() {
+                (&raw const bindings::ib_mkey_uapi_defs).cast()
+            } else {
+                let chain = self.chain.get().cast::<bindings::uapi_definition>();
+                bindings::ib_mkey_uapi_chain(chain, self.stock_def);
+                chain
+            };
+        }
+    }
+
+    /// Puts the operations back. Those that run go on, see [`Self::drain`].
+    pub(crate) fn uninstall(&self, device: &Device) {
+        let raw = device.as_raw();
+        // SAFETY: As for `install()`: called from a client's `remove`, when all users that were
+        // registered later are gone.
+        unsafe {
+            let ops = &raw mut (*raw).ops;
+            (*ops).alloc_dm = self.stock.alloc_dm;
+            (*ops).dealloc_dm = self.stock.dealloc_dm;
+            (*ops).reg_dm_mr = self.stock.reg_dm_mr;
+            (*ops).query_device = self.stock.query_device;
+            (*ops).alloc_mr = self.stock.alloc_mr;
+            (*ops).map_mr_sg = self.stock.map_mr_sg;
+            (*ops).dereg_mr = self.stock.dereg_mr;
+            (*ops).reg_user_mr_dmabuf = self.stock.reg_user_mr_dmabuf;
+            (*ops).rereg_user_mr = self.stock.rereg_user_mr;
+            (*ops).advise_mr = self.stock.advise_mr;
+            (*raw).attrs.max_dm_size = self.stock_max_dm_size;
+            (*raw).attrs.kernel_cap_flags = self.stock_cap_flags;
+            (*raw).driver_def = self.stock_def;
+        }
+    }
+
+    /// Waits for the operations that run: a kernel user that was registered before the client may
+    /// be in one. Sleeps.
+    pub(crate) fn drain() {
+        // SAFETY: No preconditions.
+        unsafe { bindings::rdma_ops_drain() };
+    }
+
+    /// Has the driver make a region for `pages` pages, which `ib_core` does not know.
+    pub(super) fn alloc_mr(&self, pd: &Pd, pages: u32) -> Result<DriverMr> {
+        let alloc_mr = self.stock.alloc_mr.ok_or_else(eopnotsupp)?;
+        // SAFETY: The protection domain is of this device.
+        let raw = from_err_ptr(unsafe {
+            alloc_mr(pd.as_raw(), bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
+        })?;
+        // SAFETY: `raw` is a new region. The core sets these in `ib_alloc_mr()`, or after
+        // `reg_dm_mr()` returns; `device` and `pd` are needed before.
+        unsafe {
+            (*raw).device = pd.device().as_raw();
+            (*raw).pd = pd.as_raw();
+        }
+        // SAFETY: As just allocated.
+        Ok(unsafe { DriverMr::from_raw(raw, self.stock.dereg_mr) })
+    }
+}
+
+/// A wrapped operation that runs: the client's data for the device stays until it is dropped.
+pub(super) struct Running<'a, T: DeviceOps> {
+    pub(super) data: ArcBorrow<'a, T>,
+    index: c_int,
+}
+
+impl<'a, T: DeviceOps> Running<'a, T> {
+    /// # Errors
+    ///
+    /// `ENODEV` if the client was removed meanwhile.
+    pub(super) fn on(device: &'a Device) -> Result<Self> {
+        // SAFETY: No preconditions.
+        let index = unsafe { bindings::rdma_ops_enter() };
+        match T::client().data(device) {
+            Some(data) => Ok(Self { data, index }),
+            None => {
+                // SAFETY: As entered above.
+                unsafe { bindings::rdma_ops_leave(index) };
+                Err(ENODEV)
+            }
+        }
+    }
+}
+
+impl<T: DeviceOps> Drop for Running<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: `on()` entered, in this thread.
+        unsafe { bindings::rdma_ops_leave(self.index) };
+    }
+}
