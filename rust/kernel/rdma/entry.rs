@@ -154,20 +154,34 @@ pub(super) unsafe extern "C" fn dereg_mr<T: DeviceOps>(
         // The region is gone before `running` is dropped; the device is not.
         // SAFETY: As above.
         let device = unsafe { Device::from_raw((*raw).device) };
-        let Ok(running) = Running::<T>::on(device) else {
-            // The client was removed meanwhile: what it put back is there to be called.
-            // SAFETY: The arguments are the core's.
-            return Ok(unsafe {
-                match (*device.as_raw()).ops.dereg_mr {
-                    Some(stock) => stock(raw, udata),
-                    None => ENODEV.to_errno(),
-                }
-            });
-        };
-        let data = running.data;
-        let stock = data.overlay().stock.dereg_mr.ok_or_else(eopnotsupp)?;
+        // The client was removed meanwhile: what it put back is there to be called.
         // SAFETY: The arguments are the core's.
-        data.dereg_mr(mr, || to_result(unsafe { stock(raw, udata) }))?;
+        let without = || unsafe {
+            match (*device.as_raw()).ops.dereg_mr {
+                Some(stock) => Ok(stock(raw, udata)),
+                None => Err(ENODEV),
+            }
+        };
+        let Ok(mut running) = Running::<T>::on(device) else {
+            return without();
+        };
+        let stock = running.data.overlay().stock.dereg_mr;
+        let stock = stock.ok_or_else(eopnotsupp)?;
+        let leaving = running.data.leave(mr)?;
+        if T::is_held_up(&leaving) {
+            let _pin = running.data.pin();
+            // Nobody who removes another device may wait for this. This one is not removed, for
+            // whose pages are waited for has it open.
+            drop(running);
+            T::wait(&leaving);
+            running = match Running::<T>::on(device) {
+                Ok(running) => running,
+                Err(_) => return without(),
+            };
+        }
+        // SAFETY: The arguments are the core's.
+        let stock = || to_result(unsafe { stock(raw, udata) });
+        running.data.dereg_mr(mr, leaving, stock)?;
         Ok(0)
     })
 }

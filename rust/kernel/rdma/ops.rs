@@ -65,8 +65,24 @@ pub(crate) trait DeviceOps: ClientOps {
     /// `EBUSY` if somebody relies on it.
     fn may_map(&self, mr: &Mr) -> Result;
 
-    /// Deregisters a region: decides, and calls `stock` to do it.
-    fn dereg_mr(&self, mr: &Mr, stock: impl FnOnce() -> Result) -> Result;
+    /// A region that is about to be deregistered.
+    type Leaving;
+
+    /// Decides whether a region may be deregistered, and keeps new accesses out of it then.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if somebody relies on it.
+    fn leave(&self, mr: &Mr) -> Result<Self::Leaving>;
+
+    /// Is there an access to it that can take as long as its process likes?
+    fn is_held_up(leaving: &Self::Leaving) -> bool;
+
+    /// Waits for such accesses. Sleeps.
+    fn wait(leaving: &Self::Leaving);
+
+    /// Deregisters a region, for which [`Self::wait`] waited: calls `stock` to do it.
+    fn dereg_mr(&self, mr: &Mr, leaving: Self::Leaving, stock: impl FnOnce() -> Result) -> Result;
 
     /// Can a region over a dma-buf have these rights?
     ///

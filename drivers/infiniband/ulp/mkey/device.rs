@@ -6,9 +6,12 @@
 //! comes before `ib_uverbs`, so what it changes here is what `ib_uverbs` finds.
 
 use crate::{
-    backend::{rxe::selftest, Backend, Hw, Named},
+    backend::{
+        rxe::{selftest, State},
+        Backend, Hw, Named,
+    },
     bindings,
-    bound::{Bound, KLayout, Leaf, Place, MAX_DEPTH},
+    bound::{Bound, KLayout, Leaf, Place, Users, MAX_DEPTH},
     dm::{self, Buffer, DeviceMemory},
     fast, key,
     layout::{Entry, List},
@@ -51,6 +54,13 @@ pub(crate) struct MkeyDevice {
     /// Set once the self-test has passed and the operations are ours.
     extended: Atomic<bool>,
     _module: ModulePin,
+}
+
+/// A region that is about to be deregistered, with whom to wait for.
+pub(crate) struct Leaving {
+    object: Option<Arc<Object>>,
+    state: State,
+    users: Option<Arc<Users>>,
 }
 
 impl MkeyDevice {
@@ -289,20 +299,38 @@ impl DeviceOps for MkeyDevice {
         filled
     }
 
-    fn dereg_mr(&self, mr: &Mr, stock: impl FnOnce() -> Result) -> Result {
-        let index = mr.index();
+    type Leaving = Leaving;
+
+    fn leave(&self, mr: &Mr) -> Result<Leaving> {
         let object = self.object_of(mr);
-        let state = self.pins.if_free(index, || self.hw.suspend(mr))?;
-        // rxe waits for them too, but not for as long as it takes.
-        if let Some(object) = &object {
-            object.wait_for_pages();
+        let state = self.pins.if_free(mr.index(), || self.hw.suspend(mr))?;
+        let users = object.as_ref().and_then(|object| object.users());
+        Ok(Leaving {
+            object,
+            state,
+            users,
+        })
+    }
+
+    fn is_held_up(leaving: &Leaving) -> bool {
+        leaving.users.is_some()
+    }
+
+    // rxe waits for them too, but not for as long as it takes.
+    fn wait(leaving: &Leaving) {
+        if let Some(users) = &leaving.users {
+            users.wait();
         }
+    }
+
+    fn dereg_mr(&self, mr: &Mr, leaving: Leaving, stock: impl FnOnce() -> Result) -> Result {
+        let index = mr.index();
         if let Err(err) = stock() {
-            self.hw.resume(mr, state);
+            self.hw.resume(mr, leaving.state);
             return Err(err);
         }
         // `mr` is gone, and rxe waited for the last access to it.
-        if let Some(object) = object {
+        if let Some(object) = leaving.object {
             self.objects.remove(index, &object);
         }
         Ok(())

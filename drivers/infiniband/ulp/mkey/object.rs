@@ -16,7 +16,7 @@
 
 use crate::{
     backend::Backend,
-    bound::Bound,
+    bound::{Bound, Users},
     device::MkeyDevice,
     edit::{apply, Change, Edit},
     fast::Fast,
@@ -83,14 +83,10 @@ impl Object {
         Some(old)
     }
 
-    /// Waits for accesses that wait for pages. New ones must be kept out.
-    pub(crate) fn wait_for_pages(&self) {
+    /// Returns those who may be in what is bound for as long as a page of a process takes to come.
+    pub(crate) fn users(&self) -> Option<Arc<Users>> {
         let guard = table::read();
-        let users = self.bound.get(&guard).and_then(|bound| bound.users.clone());
-        drop(guard);
-        if let Some(users) = users {
-            users.wait();
-        }
+        self.bound.get(&guard)?.users.clone()
     }
 
     /// Binds `new` in place of what is bound. As for [`apply`].

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Changes of a key while an access to it waits for a page: whoever changes the
+ * key waits for the access, and nobody else does.
+ */
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "mkey_harness.h"
+#include "slow.h"
+
+#define PAGE 4096
+/* where the access is in its page, and how much of it */
+#define AT 72
+#define LENGTH 1000
+
+enum change { BIND, UNBIND, DEREG };
+
+/* made before anything is held: to make a thread is to map memory */
+struct slow_thread {
+	pthread_t tid;
+	sem_t start;
+	enum change change;
+	struct ibv_mr *key;
+	struct ibv_sge sge;
+	atomic_bool done;
+	int err;
+};
+
+static void *slow_change(void *arg)
+{
+	struct slow_thread *thread = arg;
+
+	while (sem_wait(&thread->start))
+		;
+	switch (thread->change) {
+	case BIND:
+		thread->err = ibv_rereg_mr_sg(thread->key, MKT_ACCESS_ALL, 1,
+					      &thread->sge);
+		break;
+	case UNBIND:
+		thread->err = ibmkey_unbind(thread->key);
+		break;
+	case DEREG:
+		thread->err = ibv_dereg_mr(thread->key);
+		break;
+	}
+	atomic_store(&thread->done, true);
+	return NULL;
+}
+
+FIXTURE(slow)
+{
+	struct mkt_setup s;
+	struct mkt_slow slow;
+	struct ibv_mr *mr;		/* of all of it, on demand */
+	struct ibv_mr *other;		/* a key that nobody waits for */
+	bool open;
+};
+
+FIXTURE_VARIANT(slow)
+{
+	enum change change;
+};
+
+FIXTURE_VARIANT_ADD(slow, bind)
+{
+	.change = BIND,
+};
+
+FIXTURE_VARIANT_ADD(slow, unbind)
+{
+	.change = UNBIND,
+};
+
+FIXTURE_VARIANT_ADD(slow, dereg)
+{
+	.change = DEREG,
+};
+
+FIXTURE_SETUP(slow)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		.host = 64 * 1024,
+		.max_entries = 4,
+	};
+	struct ibv_device_attr_ex attr;
+	int err;
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	ASSERT_EQ(0, ibv_query_device_ex(self->s.dev[1].ctx, NULL, &attr));
+	if (!(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
+		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
+	err = mkt_slow_open(&self->slow, 64 * PAGE);
+	if (err == ENOENT || err == ENXIO)
+		SKIP(return, "no network block devices");
+	ASSERT_EQ(0, err);
+	self->open = true;
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	self->mr = ibv_reg_mr(self->s.dev[1].pd, self->slow.map,
+			      self->slow.size,
+			      MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+	ASSERT_NE(NULL, self->mr);
+	self->other = ibmkey_alloc(self->s.dev[1].pd, 4);
+	ASSERT_NE(NULL, self->other);
+}
+
+FIXTURE_TEARDOWN(slow)
+{
+	if (!self->open)
+		return;
+	if (self->other) {
+		EXPECT_EQ(0, ibv_dereg_mr(self->other));
+	}
+	if (self->s.key[1]) {
+		EXPECT_EQ(0, ibv_dereg_mr(self->s.key[1]));
+		self->s.key[1] = NULL;
+	}
+	if (self->mr) {
+		EXPECT_EQ(0, ibv_dereg_mr(self->mr));
+	}
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+	mkt_slow_close(&self->slow);
+}
+
+/*
+ * A process that removes a device of its own when it is told to: made before
+ * anything is held, too.
+ */
+static pid_t slow_remover(int *tell)
+{
+	int fd[2];
+	pid_t pid;
+	char c;
+
+	if (pipe(fd))
+		return -1;
+	pid = fork();
+	if (!pid) {
+		close(fd[1]);
+		_exit(read(fd[0], &c, 1) == 1 &&
+		      system("rdma link add mkey_slow0 type rxe netdev lo && "
+			     "rdma link delete mkey_slow0") ? 1 : 0);
+	}
+	close(fd[0]);
+	*tell = fd[1];
+	return pid;
+}
+
+/* does it end by itself, and well? */
+static bool slow_removes(pid_t pid, int tell)
+{
+	unsigned int i;
+	int status;
+
+	if (write(tell, "", 1) != 1)
+		return false;
+	for (i = 0; i < 60000; i++) {
+		if (waitpid(pid, &status, WNOHANG) == pid)
+			return WIFEXITED(status) && !WEXITSTATUS(status);
+		usleep(1000);
+	}
+	return false;
+}
+
+static bool slow_is_done(struct slow_thread *thread, unsigned int ms)
+{
+	while (ms-- && !atomic_load(&thread->done))
+		usleep(1000);
+	return atomic_load(&thread->done);
+}
+
+/*
+ * One access through a key over a page that does not come, and @change of the
+ * key meanwhile. Says which of them did not do what it should.
+ */
+static const char *slow_round(struct mkt_setup *s, struct mkt_slow *slow,
+			      struct ibv_mr *mr, struct ibv_mr *other,
+			      unsigned int page, enum mkt_op op,
+			      enum change change)
+{
+	bool atomic = op == MKT_FETCH_ADD;
+	uint8_t *at = slow->map + page * PAGE + AT;
+	uint8_t *sent = (uint8_t *)(uintptr_t)s->plain[0].addr;
+	uint8_t *now = (uint8_t *)(uintptr_t)s->plain[1].addr;
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)at,
+		.length = LENGTH,
+		.lkey = mr->lkey,
+	};
+	struct slow_thread thread = {
+		.change = change,
+		.key = s->key[1],
+		.sge = {
+			.addr = s->plain[1].addr,
+			.length = LENGTH,
+			.lkey = s->plain[1].mr->lkey,
+		},
+	};
+	struct mkt_wr wr = {
+		.op = op,
+		.sge[0] = {
+			.addr = s->plain[0].addr,
+			.length = atomic ? 8 : LENGTH,
+			.lkey = s->plain[0].mr->lkey,
+		},
+		.num_sge = 1,
+		.rkey = s->key[1]->rkey,
+		.swap_add = 3,
+	};
+	const char *wrong = NULL;
+	uint8_t before[LENGTH];
+	struct ibv_wc wc;
+	uint64_t word;
+	unsigned int i;
+	pid_t remover;
+	int tell;
+
+	if (ibv_rereg_mr_sg(s->key[1], MKT_ACCESS_ALL, 1, &sge))
+		return "the first bind";
+	mkt_rand_bytes(&s->rng, sent, LENGTH);
+	memcpy(before, now, LENGTH);
+	sem_init(&thread.start, 0, 0);
+	if (pthread_create(&thread.tid, NULL, slow_change, &thread))
+		return "a thread";
+	remover = slow_remover(&tell);
+	if (remover < 0)
+		return "a process";
+	mkt_slow_hold(slow, true);
+	if (mkt_post_send(&s->pair.end[0], &wr, 1))
+		wrong = "the post";
+	else if (mkt_slow_wait(slow))
+		wrong = "the access: it waits for no page";
+	sem_post(&thread.start);
+	if (!wrong && slow_is_done(&thread, 500))
+		wrong = "the change: it did not wait";
+	/* nobody else has to wait */
+	if (!wrong && (ibv_rereg_mr_sg(other, MKT_ACCESS_ALL, 1, &thread.sge) ||
+		       ibmkey_unbind(other)))
+		wrong = "another key";
+	if (!wrong && !slow_removes(remover, tell))
+		wrong = "another device: it is not removed";
+	if (!wrong && atomic_load(&thread.done))
+		wrong = "the change: it waited for another key's";
+	mkt_slow_hold(slow, false);
+	close(tell);
+	if (wrong)
+		waitpid(remover, NULL, 0);
+	pthread_join(thread.tid, NULL);
+	sem_destroy(&thread.start);
+	if (wrong)
+		return wrong;
+	if (thread.err)
+		return strerror(thread.err);
+	if (mkt_poll(&s->pair.end[0], &wc) || wc.status != IBV_WC_SUCCESS)
+		return "the access";
+	/* it was all in what was bound when it began */
+	switch (op) {
+	case MKT_WRITE:
+		if (memcmp(at, sent, LENGTH))
+			wrong = "what was written";
+		break;
+	case MKT_READ:
+		for (i = 0; i < LENGTH; i++)
+			if (sent[i])
+				wrong = "what was read";
+		break;
+	default:
+		memcpy(&word, at, sizeof(word));
+		if (word != 3)
+			wrong = "what was added";
+	}
+	if (memcmp(now, before, LENGTH))
+		wrong = "what is bound now: it was written";
+	return wrong;
+}
+
+static void slow_rounds(struct __test_metadata *_metadata,
+			FIXTURE_DATA(slow) *self, enum mkt_op op,
+			enum change change)
+{
+	unsigned int i, rounds = change == DEREG ? 1 : 3;
+
+	for (i = 0; i < rounds; i++) {
+		const char *wrong = slow_round(&self->s, &self->slow, self->mr,
+					       self->other, 8 + i, op, change);
+
+		if (change == DEREG)
+			self->s.key[1] = NULL;
+		if (wrong) {
+			TH_LOG("%s", wrong);
+			ASSERT_EQ(NULL, wrong);
+		}
+	}
+}
+
+TEST_F(slow, write)
+{
+	slow_rounds(_metadata, self, MKT_WRITE, variant->change);
+}
+
+TEST_F(slow, read)
+{
+	slow_rounds(_metadata, self, MKT_READ, variant->change);
+}
+
+TEST_F(slow, atomic)
+{
+	slow_rounds(_metadata, self, MKT_FETCH_ADD, variant->change);
+}
+
+TEST_HARNESS_MAIN
