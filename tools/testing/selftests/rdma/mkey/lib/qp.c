@@ -154,7 +154,8 @@ static int mkt_rc_connect(struct mkt_qp *qp, struct ibv_ah_attr *ah,
 	 * a retry count of 7 for infinite.
 	 */
 	attr.qp_state = IBV_QPS_RTS;
-	attr.timeout = qp->flags & MKT_QP_LOSSY ? 14 : 18;
+	attr.timeout = qp->flags & MKT_QP_LOSSY ? 14 :
+		       qp->flags & MKT_QP_PATIENT ? 24 : 18;
 	attr.retry_cnt = qp->flags & MKT_QP_LOSSY ? 7 : 6;
 	attr.rnr_retry = 7;
 	attr.sq_psn = qp->psn;

@@ -124,6 +124,9 @@ static int slow_map(struct mkt_slow *slow)
 	}
 	if (size < slow->size)
 		return ETIMEDOUT;
+	/* nothing that somebody else read is there already */
+	if (ioctl(slow->fd, BLKFLSBUF))
+		return errno;
 	slow->map = mmap(NULL, slow->size, PROT_READ | PROT_WRITE, MAP_PRIVATE,
 			 slow->fd, 0);
 	if (slow->map == MAP_FAILED) {
@@ -141,7 +144,7 @@ int mkt_slow_open(struct mkt_slow *slow, size_t size)
 	memset(slow, 0, sizeof(*slow));
 	slow->size = size;
 	slow->fd = -1;
-	if (access("/dev/nbd0", F_OK) && system("modprobe -q nbd"))
+	if (access("/dev/nbd0", F_OK) && system("modprobe -q nbd max_part=0"))
 		return ENOENT;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, slow->socket))
 		return errno;
