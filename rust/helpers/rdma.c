@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/kprobes.h>
+#include <linux/lockdep.h>
+#include <linux/mutex.h>
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <linux/spinlock.h>
@@ -43,6 +45,41 @@ __rust_helper void rust_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned
 	__releases(lock)
 {
 	spin_unlock_irqrestore(lock, flags);
+}
+
+/*
+ * Mutexes of which a thread may have several at once, see rust/kernel/rdma/lock.rs. Lockdep is
+ * told so by a lock that all such threads have, and that excludes nobody.
+ */
+#ifdef CONFIG_DEBUG_LOCK_ALLOC
+static struct {
+	struct lockdep_map dep_map;
+} rdma_many = {
+	.dep_map = STATIC_LOCKDEP_MAP_INIT("rdma_many", &rdma_many),
+};
+
+__rust_helper void rust_helper_rdma_many_begin(void)
+{
+	lock_map_acquire(&rdma_many.dep_map);
+}
+
+__rust_helper void rust_helper_rdma_many_end(void)
+{
+	lock_map_release(&rdma_many.dep_map);
+}
+#else
+__rust_helper void rust_helper_rdma_many_begin(void)
+{
+}
+
+__rust_helper void rust_helper_rdma_many_end(void)
+{
+}
+#endif
+
+__rust_helper void rust_helper_rdma_many_lock(struct mutex *mutex)
+{
+	mutex_lock_nest_lock(mutex, &rdma_many);
 }
 
 /* Operations of devices that a client wraps: removing the client waits for those that run. */

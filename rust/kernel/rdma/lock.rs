@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A spinlock that callers in any context may take; the kernel crate's is for process context.
+//! Locks that the kernel crate does not have: a spinlock that callers in any context may take, and
+//! a mutex of which a thread may have several.
 //!
-//! C header: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h)
+//! C headers: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h),
+//! [`include/linux/mutex.h`](srctree/include/linux/mutex.h)
 
 use crate::bindings;
 use kernel::{
     ffi::{c_char, c_ulong},
-    sync::lock::{Backend, Lock},
+    sync::lock::{Backend, Guard, Lock},
+    types::NotThreadSafe,
 };
 
 /// A spinlock, taken with interrupts off.
@@ -61,5 +64,78 @@ unsafe impl Backend for IrqSpin {
     unsafe fn assert_is_held(ptr: *mut Self::State) {
         // SAFETY: By the safety requirements.
         unsafe { bindings::spin_assert_is_held(ptr) }
+    }
+}
+
+/// A mutex of which a thread may have several at once, in an order that is up to its users.
+pub(crate) type ManyMutex = Lock<(), Many>;
+
+/// Makes a [`ManyMutex`].
+macro_rules! new_many_mutex {
+    ($name:literal) => {
+        $crate::rdma::lock::ManyMutex::new(
+            (),
+            ::kernel::optional_name!($name),
+            ::kernel::static_lock_class!(),
+        )
+    };
+}
+pub(crate) use new_many_mutex;
+
+/// Lets a thread have several [`ManyMutex`]es, and lockdep know that it may: dropped after them.
+/// Nobody waits for it.
+pub(crate) struct LockMany(NotThreadSafe);
+
+impl LockMany {
+    pub(crate) fn new() -> Self {
+        // SAFETY: No preconditions.
+        unsafe { bindings::rdma_many_begin() };
+        Self(NotThreadSafe)
+    }
+
+    /// Locks one of them. Sleeps.
+    pub(crate) fn lock<'a>(&self, mutex: &'a ManyMutex) -> Guard<'a, (), Many> {
+        mutex.lock()
+    }
+}
+
+impl Drop for LockMany {
+    fn drop(&mut self) {
+        // SAFETY: Begun in `new()`, by this thread.
+        unsafe { bindings::rdma_many_end() };
+    }
+}
+
+/// `mutex_lock_nest_lock()` and its opposite.
+pub(crate) struct Many;
+
+// SAFETY: `struct mutex` ensures mutual exclusion.
+unsafe impl Backend for Many {
+    type State = bindings::mutex;
+    type GuardState = ();
+
+    unsafe fn init(ptr: *mut Self::State, name: *const c_char, key: *mut bindings::lock_class_key) {
+        // SAFETY: By the safety requirements.
+        unsafe { bindings::__mutex_init(ptr, name, key) }
+    }
+
+    unsafe fn lock(ptr: *mut Self::State) {
+        // SAFETY: By the safety requirements.
+        unsafe { bindings::rdma_many_lock(ptr) }
+    }
+
+    unsafe fn try_lock(ptr: *mut Self::State) -> Option<()> {
+        // SAFETY: By the safety requirements.
+        (unsafe { bindings::mutex_trylock(ptr) } != 0).then_some(())
+    }
+
+    unsafe fn unlock(ptr: *mut Self::State, (): &()) {
+        // SAFETY: By the safety requirements.
+        unsafe { bindings::mutex_unlock(ptr) }
+    }
+
+    unsafe fn assert_is_held(ptr: *mut Self::State) {
+        // SAFETY: By the safety requirements.
+        unsafe { bindings::mutex_assert_is_held(ptr) }
     }
 }

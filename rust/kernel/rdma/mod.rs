@@ -9,7 +9,7 @@
 //! | `dm.rs` | device memory objects |
 //! | `entry.rs` | what `ib_core` calls in place of a driver's operations |
 //! | `fast_reg.rs` | fast registration by kernel users |
-//! | `lock.rs` | a spinlock for any context |
+//! | `lock.rs` | a spinlock for any context, a mutex to have several of |
 //! | `memory/` | memory that remote peers and devices write to |
 //! | `mr.rs` | protection domains and memory regions |
 //! | `ops.rs` | operations of a device, filled in or wrapped by a client |

@@ -4,7 +4,8 @@
 //!
 //! # Locking
 //!
-//! [`Edit`] of several regions is taken in the order of their indices, which no two share.
+//! A region's `edit` serialises those who change what is bound to it, and may be held while
+//! sleeping. That of several regions is taken in the order of their indices, which no two share.
 //! Whoever pins a key finds what will be bound to it for as long as the pin is held: what is bound
 //! is replaced under the lock of the pins.
 
@@ -13,53 +14,17 @@ use crate::{
     bound::Bound,
     device::MkeyDevice,
     object::Object,
-    rdma::{table::Retired, Mr},
+    rdma::{
+        lock::{LockMany, Many},
+        table::Retired,
+        Mr,
+    },
 };
 use core::mem;
 use kernel::{
-    new_condvar, new_mutex,
     prelude::*,
-    sync::{Arc, CondVar, Mutex},
+    sync::{lock::Guard, Arc},
 };
-
-/// Serialises those who change what is bound to a region; may be held while sleeping.
-// A mutex would do, but for lockdep: of one class it lets nobody hold several.
-#[pin_data]
-pub(crate) struct Edit {
-    #[pin]
-    held: Mutex<bool>,
-    #[pin]
-    free: CondVar,
-}
-
-impl Edit {
-    pub(crate) fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
-            held <- new_mutex!(false, "ib_mkey edit"),
-            free <- new_condvar!("ib_mkey edit"),
-        })
-    }
-
-    /// Waits until nobody else has it.
-    pub(crate) fn lock(&self) -> Editing<'_> {
-        let mut held = self.held.lock();
-        while *held {
-            self.free.wait(&mut held);
-        }
-        *held = true;
-        Editing(self)
-    }
-}
-
-/// [`Edit`], held.
-pub(crate) struct Editing<'a>(&'a Edit);
-
-impl Drop for Editing<'_> {
-    fn drop(&mut self) {
-        *self.0.held.lock() = false;
-        self.0.free.notify_one();
-    }
-}
 
 /// A region, and what is to be bound to it.
 // Fields are dropped in order: what was bound goes, and its pins, when nothing is held any more.
@@ -68,7 +33,7 @@ pub(crate) struct Change<'a> {
     mr: &'a Mr,
     /// Which one it is for the caller.
     number: usize,
-    editing: Option<Editing<'a>>,
+    editing: Option<Guard<'a, (), Many>>,
     old: Option<Retired<Bound>>,
     gone: Option<Arc<Bound>>,
     pub(crate) new: Arc<Bound>,
@@ -130,7 +95,6 @@ pub(crate) fn apply(
     device: &MkeyDevice,
     changes: &mut [Change<'_>],
 ) -> core::result::Result<(), Refused> {
-    let hw = &device.hw;
     sort(changes);
     let next = changes.iter().skip(1);
     if let Some((_, twice)) = changes
@@ -140,9 +104,20 @@ pub(crate) fn apply(
     {
         return Err(twice.refused(EINVAL));
     }
+    let many = LockMany::new();
     for change in changes.iter_mut() {
-        change.editing = Some(change.object.edit.lock());
+        change.editing = Some(many.lock(&change.object.edit));
     }
+    let result = exchange(device, changes);
+    for change in changes.iter_mut() {
+        change.editing = None;
+    }
+    result
+}
+
+/// Makes all `changes`, or none, to regions that nobody else changes. As for [`apply`].
+fn exchange(device: &MkeyDevice, changes: &mut [Change<'_>]) -> core::result::Result<(), Refused> {
+    let hw = &device.hw;
     if let Some(busy) = changes.iter().find(|change| hw.has_windows(change.mr)) {
         return Err(busy.refused(EBUSY));
     }
@@ -165,7 +140,6 @@ pub(crate) fn apply(
     for change in changes.iter_mut() {
         let (len, access) = (change.new.layout.length(), change.new.access);
         hw.publish(change.mr, len, access);
-        change.editing = None;
     }
     Ok(())
 }

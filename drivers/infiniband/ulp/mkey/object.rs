@@ -18,9 +18,10 @@ use crate::{
     backend::Backend,
     bound::{Bound, Users},
     device::MkeyDevice,
-    edit::{apply, Change, Edit},
+    edit::{apply, Change},
     fast::Fast,
     rdma::{
+        lock::{new_many_mutex, LockMany, ManyMutex},
         memory::import::Import,
         table::{self, Cell, Retired},
         Mr,
@@ -51,7 +52,7 @@ pub(crate) struct Object {
     pub(crate) kind: Kind,
     pub(crate) bound: Cell<Bound>,
     #[pin]
-    pub(crate) edit: Edit,
+    pub(crate) edit: ManyMutex,
 }
 
 impl Object {
@@ -62,7 +63,7 @@ impl Object {
                 mr: ptr::from_ref(mr) as usize,
                 kind,
                 bound: Cell::empty(),
-                edit <- Edit::new(),
+                edit <- new_many_mutex!("ib_mkey edit"),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -100,7 +101,8 @@ impl Object {
     ///
     /// `EBUSY` as for [`Self::bind`].
     pub(crate) fn unbind(&self, device: &MkeyDevice, mr: &Mr) -> Result {
-        let edit = self.edit.lock();
+        let many = LockMany::new();
+        let edit = many.lock(&self.edit);
         if device.hw.has_windows(mr) {
             return Err(EBUSY);
         }
@@ -110,6 +112,7 @@ impl Object {
         })?;
         let old = Self::settle(old);
         drop(edit);
+        drop(many);
         drop(old);
         Ok(())
     }
