@@ -68,10 +68,11 @@ USER_DIRS=(tools/lib/ibmkey tools/mkeyctl samples tools/bench/guest tools/testin
 build_user() {
 	local d
 	mkdir -p "$TOP/out/user"
+	crates_take
 	for d in "${USER_DIRS[@]}"; do
 		[[ -f $TOP/$d/Makefile ]] || continue
 		echo "== $d"
-		CARGO_TARGET_DIR=$TOP/out/cargo inroot make -C "$TOP/$d" O="$TOP/out/user" KSRC="$(kernel_source)"
+		CARGO_TARGET_DIR=$TOP/out/cargo inroot make -j"$(nproc)" -C "$TOP/$d" O="$TOP/out/user" KSRC="$(kernel_source)"
 	done
 }
 
