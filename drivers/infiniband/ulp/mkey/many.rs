@@ -16,7 +16,7 @@ use crate::{
     rdma::{same_types, uapi::read_array, Access, Mr, Pd},
     uapi,
 };
-use core::{ptr, result, slice};
+use core::{result, slice};
 use kernel::{error::from_result, ffi::c_int, prelude::*};
 
 /// Finds the keys `raw`, has each described, and binds all or none.
@@ -46,12 +46,8 @@ unsafe fn bind(
     let device = MkeyDevice::of(first.device()).map_err(all)?;
     let mut keys = KVVec::with_capacity(num, GFP_KERNEL_ACCOUNT).map_err(|err| all(err.into()))?;
     for (number, (mr, pd)) in mrs.iter().enumerate() {
-        let key = if ptr::eq(mr.device(), first.device()) {
-            Key::of(&device, mr, pd)
-        } else {
-            Err(EINVAL)
-        };
-        let key = key.map_err(|error| Refused { number, error })?;
+        // Of another device's keys it knows none.
+        let key = Key::of(&device, mr, pd).map_err(|error| Refused { number, error })?;
         keys.push(key, GFP_KERNEL_ACCOUNT)
             .map_err(|err| all(err.into()))?;
     }
