@@ -61,7 +61,8 @@ static int together(struct ib_mr *keys[KEYS], struct ib_mr *mr)
 }
 
 /* A key that goes back lets go of what was bound to it. */
-static int recycled(struct ib_mkey_pool *pool, struct ib_mr *mr, struct ib_mr *stranger)
+static int recycled(struct ib_mkey_pool *pool, struct ib_mr *mr, struct ib_mr *stranger,
+		    struct ib_mr *foreign)
 {
 	struct ib_sge range = { .addr = 0, .length = 64, .lkey = mr->lkey };
 	struct ib_sge inner = { .addr = 0, .length = 8 };
@@ -90,10 +91,15 @@ static int recycled(struct ib_mkey_pool *pool, struct ib_mr *mr, struct ib_mr *s
 
 	again = ib_mkey_pool_get(pool);
 	expect((again == keys[0] || again == keys[1]) && !again->length);
+	/* One is missing, but not one of another protection domain. */
+	expect(ib_mkey_pool_put(pool, foreign) == -EINVAL);
 	expect(!ib_mkey_pool_put(pool, again));
 	expect(!ib_mkey_pool_put(pool, keys[2]));
-	/* There is none missing. */
+	/* There is none missing: what is none of the pool's stays bound. */
+	expect(!ib_bind_mkey_list(stranger, &range, 1, ACCESS));
 	expect(ib_mkey_pool_put(pool, stranger) == -EINVAL);
+	expect(stranger->length == 64);
+	expect(!ib_unbind_mkey(stranger));
 
 	return 0;
 }
@@ -108,7 +114,8 @@ static int recycled(struct ib_mkey_pool *pool, struct ib_mr *mr, struct ib_mr *s
 int ulp_keys(struct ib_pd *pd, struct ib_dm *dm)
 {
 	struct ib_mkey_pool *pool;
-	struct ib_mr *mr, *stranger;
+	struct ib_mr *mr, *stranger, *foreign;
+	struct ib_pd *other;
 	int ret;
 
 	expect(PTR_ERR(ib_mkey_pool_create(pd, 2, 0)) == -EINVAL);
@@ -121,14 +128,28 @@ int ulp_keys(struct ib_pd *pd, struct ib_dm *dm)
 		ret = PTR_ERR(stranger);
 		goto dereg;
 	}
+	other = ib_alloc_pd(pd->device, 0);
+	if (IS_ERR(other)) {
+		ret = PTR_ERR(other);
+		goto dereg_stranger;
+	}
+	foreign = ib_alloc_mkey(other, 2);
+	if (IS_ERR(foreign)) {
+		ret = PTR_ERR(foreign);
+		goto dealloc;
+	}
 	pool = ib_mkey_pool_create(pd, 2, KEYS);
 	if (IS_ERR(pool)) {
 		ret = PTR_ERR(pool);
-		goto dereg_stranger;
+		goto dereg_foreign;
 	}
-	ret = recycled(pool, mr, stranger);
+	ret = recycled(pool, mr, stranger, foreign);
 	if (ib_mkey_pool_destroy(pool))
 		ret = ret ?: -EBUSY;
+dereg_foreign:
+	ib_dereg_mr(foreign);
+dealloc:
+	ib_dealloc_pd(other);
 dereg_stranger:
 	ib_dereg_mr(stranger);
 dereg:
