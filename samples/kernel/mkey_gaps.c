@@ -248,43 +248,11 @@ free:
 	return ret;
 }
 
-/* A device of ib_core's stays while a client that was added to it is registered. */
-static struct ib_device *found[2];
-
-static int gaps_add(struct ib_device *ibdev)
-{
-	if (!strcmp(dev_name(&ibdev->dev), device))
-		found[0] = ibdev;
-	if (!strcmp(dev_name(&ibdev->dev), peer))
-		found[1] = ibdev;
-
-	return 0;
-}
-
-static void gaps_remove(struct ib_device *ibdev, void *data)
-{
-}
-
-static struct ib_client gaps_client = {
-	.name = "mkey_gaps",
-	.add = gaps_add,
-	.remove = gaps_remove,
-};
-
 static int __init mkey_gaps_init(void)
 {
-	int ret;
+	int ret = ulp_client_run("mkey_gaps", device, peer, gaps);
 
-	ret = ib_register_client(&gaps_client);
-	if (ret)
-		return ret;
-	ret = found[0] && found[1] ? gaps(found) : -ENODEV;
-	/* A status that a request completed with is no errno. */
-	if (ret > 0)
-		ret = -EIO;
-	if (ret)
-		ib_unregister_client(&gaps_client);
-	else
+	if (!ret)
 		pr_info("mkey_gaps: scatterlists with gaps work from %s to %s\n", device, peer);
 
 	return ret;
@@ -293,7 +261,7 @@ module_init(mkey_gaps_init);
 
 static void __exit mkey_gaps_exit(void)
 {
-	ib_unregister_client(&gaps_client);
+	ulp_client_end();
 }
 module_exit(mkey_gaps_exit);
 

@@ -340,40 +340,11 @@ free:
 	return ret;
 }
 
-/* A device of ib_core's stays while a client that was added to it is registered. */
-static struct ib_device *found[2];
-
-static int ulp_add(struct ib_device *ibdev)
-{
-	if (!strcmp(dev_name(&ibdev->dev), device))
-		found[0] = ibdev;
-	if (!strcmp(dev_name(&ibdev->dev), peer))
-		found[1] = ibdev;
-
-	return 0;
-}
-
-static void ulp_remove(struct ib_device *ibdev, void *data)
-{
-}
-
-static struct ib_client ulp_client = {
-	.name = "mkey_ulp",
-	.add = ulp_add,
-	.remove = ulp_remove,
-};
-
 static int __init mkey_ulp_init(void)
 {
-	int ret;
+	int ret = ulp_client_run("mkey_ulp", device, peer, ulp);
 
-	ret = ib_register_client(&ulp_client);
-	if (ret)
-		return ret;
-	ret = found[0] && found[1] ? ulp(found) : -ENODEV;
-	if (ret)
-		ib_unregister_client(&ulp_client);
-	else
+	if (!ret)
 		pr_info("mkey_ulp: device memory and keys work from %s to %s\n", device,
 			peer);
 
@@ -383,7 +354,7 @@ module_init(mkey_ulp_init);
 
 static void __exit mkey_ulp_exit(void)
 {
-	ib_unregister_client(&ulp_client);
+	ulp_client_end();
 }
 module_exit(mkey_ulp_exit);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* A queue pair on each of two devices, connected, for the sample. */
+/* Two devices with a queue pair on each, connected, for the samples. */
 #ifndef MKEY_ULP_H
 #define MKEY_ULP_H
 
@@ -16,6 +16,9 @@ struct ulp_link {
 	struct ulp_side side[2];
 };
 
+int ulp_client_run(const char *name, const char *device, const char *peer,
+		   int (*run)(struct ib_device *devices[2]));
+void ulp_client_end(void);
 int ulp_link_open(struct ulp_link *link, struct ib_device *devices[2]);
 void ulp_link_close(struct ulp_link *link);
 int ulp_link_connect(struct ulp_link *link);

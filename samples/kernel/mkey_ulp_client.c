@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Two devices by their names, for a module that does its work when it is loaded.
+ * Each module that this is a part of has a client of its own.
+ */
+
+#include "mkey_ulp.h"
+
+static const char *wanted[2];
+static struct ib_device *found[2];
+
+static int ulp_client_add(struct ib_device *device)
+{
+	int i;
+
+	for (i = 0; i < 2; i++)
+		if (!strcmp(dev_name(&device->dev), wanted[i]))
+			found[i] = device;
+
+	return 0;
+}
+
+static void ulp_client_remove(struct ib_device *device, void *data)
+{
+}
+
+static struct ib_client ulp_client = {
+	.add = ulp_client_add,
+	.remove = ulp_client_remove,
+};
+
+/**
+ * ulp_client_run() - do something with two devices, and keep them if it works
+ * @name: of the client
+ * @device: name of the first device
+ * @peer: name of the second one
+ * @run: what to do; 0, a negative errno or the status of a request
+ *
+ * A device of ib_core's stays while a client that was added to it is registered:
+ * unless this fails, until ulp_client_end().
+ *
+ * Return: 0 or a negative errno; -ENODEV if there are no such devices.
+ */
+int ulp_client_run(const char *name, const char *device, const char *peer,
+		   int (*run)(struct ib_device *devices[2]))
+{
+	int ret;
+
+	ulp_client.name = name;
+	wanted[0] = device;
+	wanted[1] = peer;
+	ret = ib_register_client(&ulp_client);
+	if (ret)
+		return ret;
+	ret = found[0] && found[1] ? run(found) : -ENODEV;
+	/* A status that a request completed with is no errno. */
+	if (ret > 0)
+		ret = -EIO;
+	if (ret)
+		ib_unregister_client(&ulp_client);
+
+	return ret;
+}
+
+/**
+ * ulp_client_end() - let go of the devices, after ulp_client_run() has worked
+ */
+void ulp_client_end(void)
+{
+	ib_unregister_client(&ulp_client);
+}
