@@ -102,6 +102,21 @@ static int atomic_run(struct mkt_setup *s, struct mkt_end *sink,
 	return err;
 }
 
+/* the same through a key that @layout is bound to */
+static int atomic_through(struct mkt_setup *s, const struct mkt_layout *layout,
+			  size_t first, size_t step, unsigned int count)
+{
+	struct mkt_end key;
+	int err;
+
+	err = mkt_end_key(&key, s->key[1], &s->arena[1], layout, MKT_ACCESS_ALL);
+	if (err)
+		return err;
+	err = atomic_run(s, &s->plain[0], &key, first, step, count);
+	mkt_end_free(&key);
+	return err;
+}
+
 TEST_F(atomic, list)
 {
 	struct mkt_block block[] = {
@@ -111,12 +126,8 @@ TEST_F(atomic, list)
 		{ variant->leaf, self->first + 4096, 2048 },
 	};
 	struct mkt_layout layout = { .num_blocks = 4, .block = block };
-	struct mkt_end key;
 
-	ASSERT_EQ(0, mkt_end_key(&key, self->s.key[1], &self->s.arena[1],
-				 &layout, MKT_ACCESS_ALL));
-	ASSERT_EQ(0, atomic_run(&self->s, &self->s.plain[0], &key, 0, 8, 30));
-	mkt_end_free(&key);
+	ASSERT_EQ(0, atomic_through(&self->s, &layout, 0, 8, 30));
 }
 
 TEST_F(atomic, strided)
@@ -127,18 +138,9 @@ TEST_F(atomic, strided)
 		.bytes = 8,
 		.stride = { 40 },
 	};
-	struct mkt_layout layout = {
-		.num_dims = 1,
-		.repeat = { 300 },
-		.num_blocks = 1,
-		.block = &block,
-	};
-	struct mkt_end key;
+	struct mkt_layout layout = mkt_layout_repeated(&block, 300);
 
-	ASSERT_EQ(0, mkt_end_key(&key, self->s.key[1], &self->s.arena[1],
-				 &layout, MKT_ACCESS_ALL));
-	ASSERT_EQ(0, atomic_run(&self->s, &self->s.plain[0], &key, 0, 56, 40));
-	mkt_end_free(&key);
+	ASSERT_EQ(0, atomic_through(&self->s, &layout, 0, 56, 40));
 }
 
 /* the operand is aligned in memory, its address in the key is not */
@@ -154,12 +156,8 @@ TEST_F(atomic, odd_address)
 		.num_blocks = 2,
 		.block = block,
 	};
-	struct mkt_end key;
 
-	ASSERT_EQ(0, mkt_end_key(&key, self->s.key[1], &self->s.arena[1],
-				 &layout, MKT_ACCESS_ALL));
-	ASSERT_EQ(0, atomic_run(&self->s, &self->s.plain[0], &key, 5, 13, 20));
-	mkt_end_free(&key);
+	ASSERT_EQ(0, atomic_through(&self->s, &layout, 5, 13, 20));
 }
 
 /* what comes back is scattered byte by byte */
@@ -171,12 +169,7 @@ TEST_F(atomic, result_through_key)
 		.bytes = 1,
 		.stride = { -7 },
 	};
-	struct mkt_layout layout = {
-		.num_dims = 1,
-		.repeat = { 100 },
-		.num_blocks = 1,
-		.block = &block,
-	};
+	struct mkt_layout layout = mkt_layout_repeated(&block, 100);
 	struct mkt_end sink, target;
 	size_t first;
 
@@ -219,38 +212,44 @@ static int atomic_fails(struct mkt_setup *s, enum mkt_op op, uint64_t addr,
 	return err ?: mkt_arena_check(&s->arena[1]);
 }
 
-static const enum mkt_op atomic_ops[] = {
-	MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_ATOMIC_WRITE,
-};
+/* as above, whichever atomic it is */
+static int atomics_fail(struct mkt_setup *s, uint64_t addr,
+			enum ibv_wc_status status)
+{
+	static const enum mkt_op ops[] = {
+		MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_ATOMIC_WRITE,
+	};
+	int err = 0, last;
+	unsigned int o;
+
+	for (o = 0; o < ARRAY_SIZE(ops); o++) {
+		last = atomic_fails(s, ops[o], addr, status);
+		err = err ?: last;
+	}
+	return err;
+}
 
 /* an operand in two places is no operand */
 TEST_F(atomic, two_blocks)
 {
+	static const uint64_t addr[] = {
+		8, 24 * 7 + 8,
+		/* beyond the end of the last block */
+		12 * 49 - 4, 12 * 49 + 4,
+	};
 	struct mkt_block block = {
 		.leaf = variant->leaf,
 		.offset = self->first,
 		.bytes = 12,
 		.stride = { 24 },
 	};
-	struct mkt_layout layout = {
-		.num_dims = 1,
-		.repeat = { 49 },
-		.num_blocks = 1,
-		.block = &block,
-	};
-	unsigned int o;
+	struct mkt_layout layout = mkt_layout_repeated(&block, 49);
+	unsigned int i;
 
 	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
 				     &layout, MKT_ACCESS_ALL));
-	for (o = 0; o < ARRAY_SIZE(atomic_ops); o++) {
-		EXPECT_EQ(0, atomic_fails(&self->s, atomic_ops[o], 8,
-					  IBV_WC_REM_ACCESS_ERR));
-		EXPECT_EQ(0, atomic_fails(&self->s, atomic_ops[o], 24 * 7 + 8,
-					  IBV_WC_REM_ACCESS_ERR));
-		/* beyond the end of the last block */
-		EXPECT_EQ(0, atomic_fails(&self->s, atomic_ops[o], 12 * 49 - 4,
-					  IBV_WC_REM_ACCESS_ERR));
-		EXPECT_EQ(0, atomic_fails(&self->s, atomic_ops[o], 12 * 49 + 4,
+	for (i = 0; i < ARRAY_SIZE(addr); i++) {
+		EXPECT_EQ(0, atomics_fail(&self->s, addr[i],
 					  IBV_WC_REM_ACCESS_ERR));
 	}
 }
@@ -264,20 +263,11 @@ TEST_F(atomic, short_blocks)
 		.bytes = 4,
 		.stride = { 8 },
 	};
-	struct mkt_layout layout = {
-		.num_dims = 1,
-		.repeat = { 50 },
-		.num_blocks = 1,
-		.block = &block,
-	};
-	unsigned int o;
+	struct mkt_layout layout = mkt_layout_repeated(&block, 50);
 
 	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
 				     &layout, MKT_ACCESS_ALL));
-	for (o = 0; o < ARRAY_SIZE(atomic_ops); o++) {
-		EXPECT_EQ(0, atomic_fails(&self->s, atomic_ops[o], 8,
-					  IBV_WC_REM_ACCESS_ERR));
-	}
+	EXPECT_EQ(0, atomics_fail(&self->s, 8, IBV_WC_REM_ACCESS_ERR));
 }
 
 TEST_F(atomic, misaligned)
@@ -288,22 +278,12 @@ TEST_F(atomic, misaligned)
 		.bytes = 64,
 		.stride = { 128 },
 	};
-	struct mkt_layout layout = {
-		.num_dims = 1,
-		.repeat = { 10 },
-		.num_blocks = 1,
-		.block = &block,
-	};
-	unsigned int o;
+	struct mkt_layout layout = mkt_layout_repeated(&block, 10);
 
 	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
 				     &layout, MKT_ACCESS_ALL));
-	for (o = 0; o < ARRAY_SIZE(atomic_ops); o++) {
-		EXPECT_EQ(0, atomic_fails(&self->s, atomic_ops[o], 8,
-					  IBV_WC_REM_INV_REQ_ERR));
-		EXPECT_EQ(0, atomic_fails(&self->s, atomic_ops[o], 64 + 8,
-					  IBV_WC_REM_INV_REQ_ERR));
-	}
+	EXPECT_EQ(0, atomics_fail(&self->s, 8, IBV_WC_REM_INV_REQ_ERR));
+	EXPECT_EQ(0, atomics_fail(&self->s, 64 + 8, IBV_WC_REM_INV_REQ_ERR));
 }
 
 #define ATOMIC_WAYS 3

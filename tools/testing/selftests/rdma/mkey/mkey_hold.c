@@ -12,12 +12,7 @@
 int main(int argc, char **argv)
 {
 	struct mkt_block block = { .bytes = 8, .stride = { 16 } };
-	struct mkt_layout layout = {
-		.num_dims = 1,
-		.repeat = { 100 },
-		.num_blocks = 1,
-		.block = &block,
-	};
+	struct mkt_layout layout = mkt_layout_repeated(&block, 100);
 	struct mkt_arena arena;
 	struct mkt_dev dev;
 	struct ibv_mr *key;

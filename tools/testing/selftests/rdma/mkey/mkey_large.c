@@ -86,12 +86,8 @@ TEST_F(large, strided)
 		.bytes = 48,
 		.stride = { 99 },
 	};
-	struct mkt_layout layout = {
-		.num_dims = 1,
-		.repeat = { large_message() / 48 + 1 },
-		.num_blocks = 1,
-		.block = &block,
-	};
+	struct mkt_layout layout =
+		mkt_layout_repeated(&block, large_message() / 48 + 1);
 
 	ASSERT_EQ(0, large_run(&self->s, &layout, 5, large_message()));
 }

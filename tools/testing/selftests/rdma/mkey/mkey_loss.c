@@ -197,12 +197,7 @@ TEST_F(loss, atomic)
 		.bytes = 8,
 		.stride = { 40 },
 	};
-	struct mkt_layout layout = {
-		.num_dims = 1,
-		.repeat = { 500 },
-		.num_blocks = 1,
-		.block = &block,
-	};
+	struct mkt_layout layout = mkt_layout_repeated(&block, 500);
 	unsigned long first = loss_counter(&s->dev[1], "duplicate_request");
 	unsigned int rounds = 0, least = mkt_scale(8, 3);
 	unsigned long seen;

@@ -164,12 +164,7 @@ TEST_F(overlap, packets)
 		.offset = 1001,
 		.bytes = mkt_mtu_bytes(variant->mtu) + 100,
 	};
-	struct mkt_layout layout = {
-		.num_dims = 1,
-		.repeat = { 6 },
-		.num_blocks = 1,
-		.block = &block,
-	};
+	struct mkt_layout layout = mkt_layout_repeated(&block, 6);
 
 	ASSERT_EQ(0, overlap_run(&self->s, &layout));
 	block.stride[0] = -100;

@@ -246,12 +246,7 @@ TEST_F(rereg, bound)
 {
 	struct mkt_setup *s = &self->s;
 	struct mkt_block block = { .offset = 5, .bytes = 7, .stride = { 19 } };
-	struct mkt_layout layout = {
-		.num_dims = 1,
-		.repeat = { 600 },
-		.num_blocks = 1,
-		.block = &block,
-	};
+	struct mkt_layout layout = mkt_layout_repeated(&block, 600);
 	unsigned int i;
 
 	for (i = 0; i < 3; i++) {

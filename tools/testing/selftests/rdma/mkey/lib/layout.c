@@ -62,6 +62,16 @@ static void mkt_map_dims(const struct mkt_arena *arena,
 		mkt_map_dims(arena, layout, index, dim + 1, map);
 }
 
+struct mkt_layout mkt_layout_repeated(struct mkt_block *block, uint64_t count)
+{
+	return (struct mkt_layout){
+		.num_dims = 1,
+		.repeat = { count },
+		.num_blocks = 1,
+		.block = block,
+	};
+}
+
 int mkt_layout_map(const struct mkt_arena *arena,
 		   const struct mkt_layout *layout, struct mkt_map *map)
 {

@@ -257,12 +257,7 @@ int mkt_leaf_key(struct mkt_arena *arena)
 		.bytes = 200,
 		.stride = { 264 },
 	};
-	struct mkt_layout layout = {
-		.num_dims = 1,
-		.repeat = { 150 },
-		.num_blocks = 1,
-		.block = &block,
-	};
+	struct mkt_layout layout = mkt_layout_repeated(&block, 150);
 	struct ibv_mr *key;
 	struct mkt_map map;
 	int err;

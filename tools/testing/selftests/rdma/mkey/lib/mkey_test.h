@@ -277,6 +277,9 @@ struct mkt_layout {
 	struct mkt_block *block;
 };
 
+/* @count times the one block, in one dimension */
+struct mkt_layout mkt_layout_repeated(struct mkt_block *block, uint64_t count);
+
 /* positions of a key's bytes, in the key's order */
 struct mkt_map {
 	uint32_t *pos;
