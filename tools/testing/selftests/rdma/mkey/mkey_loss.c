@@ -74,16 +74,8 @@ static int loss_bind(struct mkt_setup *s, struct mkt_end *end,
 		.max_blocks = 32,
 		.max_dims = s->dev[side].caps.max_dims,
 	};
-	struct mkt_layout layout;
-	int err;
 
-	err = mkt_draw_layout(&layout, &s->rng, &s->arena[side], kind, &draw);
-	if (err)
-		return err;
-	err = mkt_end_key(end, s->key[side], &s->arena[side], &layout,
-			  MKT_ACCESS_ALL);
-	mkt_layout_free(&layout);
-	return err;
+	return mkt_end_draw(end, s, side, kind, &draw, MKT_ACCESS_ALL);
 }
 
 FIXTURE_SETUP(loss)

@@ -70,17 +70,8 @@ static int opcodes_bind(struct mkt_setup *s, struct mkt_end *end,
 		.leaf_only = variant->dm_only,
 		.leaf = 2,
 	};
-	struct mkt_layout layout;
-	int err;
 
-	err = mkt_draw_layout(&layout, &s->rng, &s->arena[side], variant->kind,
-			      &draw);
-	if (err)
-		return err;
-	err = mkt_end_key(end, s->key[side], &s->arena[side], &layout,
-			  MKT_ACCESS_ALL);
-	mkt_layout_free(&layout);
-	return err;
+	return mkt_end_draw(end, s, side, variant->kind, &draw, MKT_ACCESS_ALL);
 }
 
 static int opcodes_lengths(struct mkt_setup *s, struct mkt_end *const end[2],

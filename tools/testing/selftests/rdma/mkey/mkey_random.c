@@ -66,17 +66,8 @@ static int random_bind(struct mkt_setup *s, struct mkt_end *end,
 		.max_blocks = mkt_between(&s->rng, 0, 7) ? 16 : 300,
 		.max_dims = s->dev[side].caps.max_dims,
 	};
-	struct mkt_layout layout;
-	int err;
 
-	err = mkt_draw_layout(&layout, &s->rng, &s->arena[side],
-			      random_kind(s), &draw);
-	if (err)
-		return err;
-	err = mkt_end_key(end, s->key[side], &s->arena[side], &layout,
-			  MKT_ACCESS_ALL);
-	mkt_layout_free(&layout);
-	return err;
+	return mkt_end_draw(end, s, side, random_kind(s), &draw, MKT_ACCESS_ALL);
 }
 
 /* any length, but those around a packet's more often */

@@ -63,16 +63,8 @@ static int ud_bind(struct mkt_setup *s, struct mkt_end *end, unsigned int side,
 		.max_blocks = 32,
 		.max_dims = 1,
 	};
-	struct mkt_layout layout;
-	int err;
 
-	err = mkt_draw_layout(&layout, &s->rng, &s->arena[side], kind, &draw);
-	if (err)
-		return err;
-	err = mkt_end_key(end, s->key[side], &s->arena[side], &layout,
-			  IBV_ACCESS_LOCAL_WRITE);
-	mkt_layout_free(&layout);
-	return err;
+	return mkt_end_draw(end, s, side, kind, &draw, IBV_ACCESS_LOCAL_WRITE);
 }
 
 /*

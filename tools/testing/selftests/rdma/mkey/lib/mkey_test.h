@@ -428,6 +428,10 @@ struct mkt_wants {
 	unsigned int max_entries;	/* of the keys, zero: no keys */
 };
 
+/* an end that is the key of @side, to which a newly drawn layout is bound */
+int mkt_end_draw(struct mkt_end *end, struct mkt_setup *setup,
+		 unsigned int side, enum mkt_kind kind,
+		 const struct mkt_draw *draw, int access);
 /*
  * The status of one request of side 0, between its plain memory and @length
  * bytes from @addr on of what @rkey names; an atomic adds 3, or writes it.

@@ -48,6 +48,22 @@ int mkt_setup(struct mkt_setup *setup, const struct mkt_wants *wants,
 	return err;
 }
 
+int mkt_end_draw(struct mkt_end *end, struct mkt_setup *setup,
+		 unsigned int side, enum mkt_kind kind,
+		 const struct mkt_draw *draw, int access)
+{
+	struct mkt_arena *arena = &setup->arena[side];
+	struct mkt_layout layout;
+	int err;
+
+	err = mkt_draw_layout(&layout, &setup->rng, arena, kind, draw);
+	if (err)
+		return err;
+	err = mkt_end_key(end, setup->key[side], arena, &layout, access);
+	mkt_layout_free(&layout);
+	return err;
+}
+
 int mkt_touch(struct mkt_setup *setup, uint32_t rkey, enum mkt_op op,
 	      uint64_t addr, uint32_t length)
 {
