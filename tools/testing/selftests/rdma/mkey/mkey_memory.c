@@ -115,11 +115,12 @@ FIXTURE_TEARDOWN(memory)
 	rmdir(MEMORY_GROUP);
 }
 
+typedef int memory_bind(struct ibv_mr *key, unsigned int n,
+			struct mkt_leaf *leaf);
+
 /* as many keys over leaf 0, bound by @bind; bytes that they take, and free */
 static long long memory_of(struct mkt_dev *dev, unsigned int keys,
-			   unsigned int entries,
-			   int (*bind)(struct ibv_mr *key, unsigned int n,
-				       struct mkt_leaf *leaf),
+			   unsigned int entries, memory_bind *bind,
 			   struct mkt_leaf *leaf)
 {
 	struct ibv_mr **key = calloc(keys, sizeof(*key));
@@ -194,40 +195,35 @@ static const struct {
 	unsigned int entries, keys;
 } memory_sizes[] = { { 1, 8000 }, { 1000, 128 }, { 65536, 8 } };
 
-TEST_F(memory, list)
+/* a key takes at least and at most so many bytes for each of its entries */
+static void memory_run(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(memory) *self, memory_bind *bind,
+		       size_t least, size_t most)
 {
-	size_t i, most;
+	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(memory_sizes); i++) {
 		unsigned int n = memory_sizes[i].entries;
 		unsigned int keys = memory_sizes[i].keys;
-		long long bytes = memory_of(&self->dev, keys, n,
-					    memory_bind_list,
+		size_t all = memory_round(n * most) + memory_per_key();
+		long long bytes = memory_of(&self->dev, keys, n, bind,
 					    &self->arena.leaf[0]);
 
-		most = memory_round(n * PER_ENTRY) + memory_per_key();
 		EXPECT_LT(0, bytes);
-		EXPECT_GE((long long)(keys * most + SLACK), bytes);
+		EXPECT_GE((long long)(keys * all + SLACK), bytes);
 		/* it is this that was measured */
-		EXPECT_LE((long long)keys * n * PER_ENTRY, bytes + SLACK);
+		EXPECT_LE((long long)(keys * n * least), bytes + SLACK);
 	}
+}
+
+TEST_F(memory, list)
+{
+	memory_run(_metadata, self, memory_bind_list, PER_ENTRY, PER_ENTRY);
 }
 
 TEST_F(memory, blocks)
 {
-	size_t i, most;
-
-	for (i = 0; i < ARRAY_SIZE(memory_sizes); i++) {
-		unsigned int n = memory_sizes[i].entries;
-		unsigned int keys = memory_sizes[i].keys;
-		long long bytes = memory_of(&self->dev, keys, n,
-					    memory_bind_blocks,
-					    &self->arena.leaf[0]);
-
-		most = memory_round(n * PER_BLOCK) + memory_per_key();
-		EXPECT_LT(0, bytes);
-		EXPECT_GE((long long)(keys * most + SLACK), bytes);
-	}
+	memory_run(_metadata, self, memory_bind_blocks, 0, PER_BLOCK);
 }
 
 #define MEMORY_LEAVES 8000

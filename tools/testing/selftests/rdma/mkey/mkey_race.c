@@ -34,102 +34,127 @@ FIXTURE_TEARDOWN(race)
 	EXPECT_EQ(0, mkt_commands_teardown(&self->c));
 }
 
-struct race {
-	FIXTURE_DATA(race) *self;
+struct race_thread {
+	struct race *race;
+	pthread_t tid;
 	struct mkt_rng rng;
-	atomic_bool *stop;
-	_Atomic uint32_t *lkey;		/* of the region of the moment */
 	unsigned int done, refused;
 	int err;
 };
 
+struct race {
+	FIXTURE_DATA(race) *self;
+	struct race_thread thread[THREADS];
+	atomic_bool stop;
+	_Atomic uint32_t name;		/* of the region of the moment */
+	unsigned int done, refused;	/* by all, when they have ended */
+};
+
+static int race_start(struct race *race, void *(*loop)(void *))
+{
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < THREADS && !err; i++) {
+		struct race_thread *thread = &race->thread[i];
+
+		thread->race = race;
+		thread->rng.state = mkt_rand(&race->self->rng);
+		err = pthread_create(&thread->tid, NULL, loop, thread);
+	}
+	return err;
+}
+
+/* ends the threads: the first error that one of them has met, or 0 */
+static int race_end(struct race *race)
+{
+	unsigned int i;
+	int err = 0;
+
+	atomic_store(&race->stop, true);
+	for (i = 0; i < THREADS; i++) {
+		struct race_thread *thread = &race->thread[i];
+
+		pthread_join(thread->tid, NULL);
+		race->done += thread->done;
+		race->refused += thread->refused;
+		err = err ?: thread->err;
+	}
+	return err;
+}
+
 /* binds the region of the moment, whichever that is by then */
 static void *race_bind(void *arg)
 {
-	struct race *race = arg;
+	struct race_thread *thread = arg;
+	struct race *race = thread->race;
 	struct ibv_mr *key = ibmkey_alloc(race->self->c.dev.pd, 1);
 	struct ibv_sge sge = { .length = 100 };
 
 	if (!key)
-		race->err = errno;
-	while (!race->err && !atomic_load(race->stop)) {
+		thread->err = errno;
+	while (!thread->err && !atomic_load(&race->stop)) {
 		int err;
 
 		sge.addr = (uintptr_t)race->self->c.arena.mem[0].host;
-		sge.lkey = atomic_load(race->lkey);
+		sge.lkey = atomic_load(&race->name);
 		err = ibv_rereg_mr_sg(key, MKT_ACCESS_ALL, 1, &sge);
 		if (!err)
-			race->done++;
+			thread->done++;
 		else if (err == ENOENT)
-			race->refused++;
+			thread->refused++;
 		else
-			race->err = err;
-		if (mkt_rand(&race->rng) & 1)
-			race->err = race->err ?: ibmkey_unbind(key);
+			thread->err = err;
+		if (mkt_rand(&thread->rng) & 1)
+			thread->err = thread->err ?: ibmkey_unbind(key);
 	}
 	if (key && ibv_dereg_mr(key))
-		race->err = race->err ?: EBUSY;
+		thread->err = thread->err ?: EBUSY;
 	return NULL;
 }
 
 /* a region is bound before it is deregistered, or not at all */
 TEST_F(race, bind_and_deregister)
 {
-	unsigned int i, done = 0, busy = 0, rounds = mkt_scale(3000, 300);
+	unsigned int i, busy = 0, rounds = mkt_scale(3000, 300);
 	void *host = self->c.arena.mem[0].host;
-	struct race race[THREADS];
-	pthread_t tid[THREADS];
-	_Atomic uint32_t lkey = 0;
-	atomic_bool stop = false;
+	struct race race = { .self = self };
 
-	for (i = 0; i < THREADS; i++) {
-		race[i] = (struct race){
-			.self = self,
-			.rng.state = mkt_rand(&self->rng),
-			.stop = &stop,
-			.lkey = &lkey,
-		};
-		ASSERT_EQ(0, pthread_create(&tid[i], NULL, race_bind,
-					    &race[i]));
-	}
+	ASSERT_EQ(0, race_start(&race, race_bind));
 	for (i = 0; i < rounds; i++) {
 		struct ibv_mr *mr = ibv_reg_mr(self->c.dev.pd, host, 4096,
 					       MKT_ACCESS_ALL);
 		int err;
 
 		ASSERT_NE(NULL, mr);
-		atomic_store(&lkey, mr->lkey);
+		atomic_store(&race.name, mr->lkey);
 		do {
 			err = ibv_dereg_mr(mr);
 			busy += err == EBUSY;
 			/* or there would always be one who has just bound it */
-			atomic_store(&lkey, 0);
+			atomic_store(&race.name, 0);
 		} while (err == EBUSY);
 		ASSERT_EQ(0, err);
 	}
-	atomic_store(&stop, true);
-	for (i = 0; i < THREADS; i++) {
-		pthread_join(tid[i], NULL);
-		EXPECT_EQ(0, race[i].err);
-		done += race[i].done;
-	}
-	TH_LOG("%u binds, %u times busy", done, busy);
+	EXPECT_EQ(0, race_end(&race));
+	TH_LOG("%u binds, %u times busy", race.done, busy);
 }
 
 /* one handle for all: each command finds a key there, or none, or no key */
 static void *race_handles(void *arg)
 {
-	struct race *race = arg;
+	struct race_thread *thread = arg;
+	struct race *race = thread->race;
 	struct mkt_commands c = race->self->c;
 
 	/* commands of its own, on handles that others use too */
-	while (!race->err && !atomic_load(race->stop)) {
-		enum mkt_what what = mkt_between(&race->rng, BIND_LIST, UNBIND);
-		uint32_t handle = atomic_load(race->lkey);
+	while (!thread->err && !atomic_load(&race->stop)) {
+		enum mkt_what what = mkt_between(&thread->rng, BIND_LIST, UNBIND);
+		uint32_t handle = atomic_load(&race->name);
 		struct mkt_ioctl cmd;
 		int err;
 
-		if (mkt_between(&race->rng, 0, 9))
+		if (mkt_between(&thread->rng, 0, 9))
 			mkt_command_build(&c, &cmd, what);
 		else
 			mkt_raw_mr_destroy(&cmd, handle);
@@ -137,35 +162,22 @@ static void *race_handles(void *arg)
 		/* what they point to is this copy's */
 		err = mkt_ioctl_run(c.dev.ctx, &cmd);
 		if (!err)
-			race->done++;
+			thread->done++;
 		else if (err == ENOENT || err == EBUSY || err == EINVAL)
-			race->refused++;
+			thread->refused++;
 		else
-			race->err = err;
+			thread->err = err;
 	}
 	return NULL;
 }
 
 TEST_F(race, use_and_destroy)
 {
-	unsigned int i, done = 0, refused = 0, rounds = mkt_scale(3000, 300);
-	_Atomic uint32_t handle = UINT32_MAX >> 1;
-	unsigned int busy = 0;
+	unsigned int i, busy = 0, rounds = mkt_scale(3000, 300);
+	struct race race = { .self = self, .name = UINT32_MAX >> 1 };
 	int before = mkt_dev_count(&self->c.dev, "mr");
-	struct race race[THREADS];
-	pthread_t tid[THREADS];
-	atomic_bool stop = false;
 
-	for (i = 0; i < THREADS; i++) {
-		race[i] = (struct race){
-			.self = self,
-			.rng.state = mkt_rand(&self->rng),
-			.stop = &stop,
-			.lkey = &handle,
-		};
-		ASSERT_EQ(0, pthread_create(&tid[i], NULL, race_handles,
-					    &race[i]));
-	}
+	ASSERT_EQ(0, race_start(&race, race_handles));
 	for (i = 0; i < rounds; i++) {
 		struct mkt_ioctl cmd;
 		uint32_t made;
@@ -174,26 +186,20 @@ TEST_F(race, use_and_destroy)
 		mkt_command_build(&self->c, &cmd, CREATE);
 		ASSERT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 		made = cmd.attr[0].data;
-		atomic_store(&handle, made);
+		atomic_store(&race.name, made);
 		sched_yield();
 		do {
 			mkt_raw_mr_destroy(&cmd, made);
 			err = mkt_ioctl_run(self->c.dev.ctx, &cmd);
 			busy += err == EBUSY;
 			/* or there would always be one who is using it */
-			atomic_store(&handle, UINT32_MAX >> 1);
+			atomic_store(&race.name, UINT32_MAX >> 1);
 		} while (err == EBUSY);
 		ASSERT_TRUE(!err || err == ENOENT);
 	}
-	atomic_store(&stop, true);
-	for (i = 0; i < THREADS; i++) {
-		pthread_join(tid[i], NULL);
-		EXPECT_EQ(0, race[i].err);
-		done += race[i].done;
-		refused += race[i].refused;
-	}
-	TH_LOG("%u commands were done, %u refused, %u times busy", done,
-	       refused, busy);
+	EXPECT_EQ(0, race_end(&race));
+	TH_LOG("%u commands were done, %u refused, %u times busy", race.done,
+	       race.refused, busy);
 	if (before >= 0) {
 		EXPECT_EQ(before, mkt_dev_count(&self->c.dev, "mr"));
 	}
@@ -202,55 +208,42 @@ TEST_F(race, use_and_destroy)
 /* a little device memory, of which there is plenty */
 static void *race_dm(void *arg)
 {
-	struct race *race = arg;
+	struct race_thread *thread = arg;
+	struct race *race = thread->race;
 	struct ibv_context *ctx = race->self->c.dev.ctx;
 
-	while (!race->err && !atomic_load(race->stop)) {
+	while (!thread->err && !atomic_load(&race->stop)) {
 		struct ibv_alloc_dm_attr attr = {
-			.length = mkt_between(&race->rng, 1, 8192),
+			.length = mkt_between(&thread->rng, 1, 8192),
 		};
 		struct ibv_dm *dm = ibv_alloc_dm(ctx, &attr);
 
 		if (!dm) {
-			race->err = errno;
+			thread->err = errno;
 			break;
 		}
-		race->done++;
-		race->err = ibv_free_dm(dm);
+		thread->done++;
+		thread->err = ibv_free_dm(dm);
 	}
 	return NULL;
 }
 
 TEST_F(race, device_memory)
 {
-	unsigned int i, done = 0, rounds = mkt_scale(100, 20);
+	unsigned int i, rounds = mkt_scale(100, 20);
 	uint64_t max = self->c.dev.caps.max_dm_size;
 	struct ibv_alloc_dm_attr attr = { .length = max + 1 };
-	struct race race[THREADS];
-	pthread_t tid[THREADS];
-	atomic_bool stop = false;
+	struct race race = { .self = self };
 
 	if (max < 1 << 20)
 		SKIP(return, "%" PRIu64 " bytes of device memory", max);
-	for (i = 0; i < THREADS; i++) {
-		race[i] = (struct race){
-			.self = self,
-			.rng.state = mkt_rand(&self->rng),
-			.stop = &stop,
-		};
-		ASSERT_EQ(0, pthread_create(&tid[i], NULL, race_dm, &race[i]));
-	}
+	ASSERT_EQ(0, race_start(&race, race_dm));
 	/* asking for what there never is takes nothing from the others */
 	for (i = 0; i < rounds * 100; i++) {
 		ASSERT_EQ(NULL, ibv_alloc_dm(self->c.dev.ctx, &attr));
 	}
-	atomic_store(&stop, true);
-	for (i = 0; i < THREADS; i++) {
-		pthread_join(tid[i], NULL);
-		EXPECT_EQ(0, race[i].err);
-		done += race[i].done;
-	}
-	TH_LOG("%u allocations", done);
+	EXPECT_EQ(0, race_end(&race));
+	TH_LOG("%u allocations", race.done);
 }
 
 TEST_HARNESS_MAIN

@@ -100,6 +100,7 @@ static int rebind_to(struct mkt_setup *s, unsigned int which)
 
 struct rebind_thread {
 	struct mkt_setup *s;
+	pthread_t tid;
 	atomic_bool stop;
 	unsigned int count;
 	int err;
@@ -114,6 +115,36 @@ static void *rebind_loop(void *arg)
 	return NULL;
 }
 
+/* binds to zone 0, and from then on in a thread, until rebind_end() */
+static int rebind_start(struct rebind_thread *thread, void *(*loop)(void *))
+{
+	int err = rebind_to(thread->s, 0);
+
+	return err ?: pthread_create(&thread->tid, NULL, loop, thread);
+}
+
+static int rebind_end(struct rebind_thread *thread)
+{
+	atomic_store(&thread->stop, true);
+	pthread_join(thread->tid, NULL);
+	return thread->err;
+}
+
+/* all of the key, from or to the plain memory of side 0 */
+static struct mkt_wr rebind_wr(struct mkt_setup *s, enum mkt_op op)
+{
+	return (struct mkt_wr){
+		.op = op,
+		.sge[0] = {
+			.addr = s->plain[0].addr,
+			.length = 8192,
+			.lkey = s->plain[0].mr->lkey,
+		},
+		.num_sge = 1,
+		.rkey = s->key[1]->rkey,
+	};
+}
+
 static uint8_t *rebind_zone(struct mkt_setup *s, unsigned int which)
 {
 	return (uint8_t *)(uintptr_t)s->arena[1].leaf[0].addr + which * ZONE;
@@ -125,22 +156,11 @@ TEST_F(rebind, read)
 	struct rebind_thread thread = { .s = &self->s };
 	unsigned int i, j, rounds = mkt_scale(400, 60), seen[2] = {};
 	uint8_t *to = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
-	struct mkt_wr wr = {
-		.op = MKT_READ,
-		.sge[0] = {
-			.addr = self->s.plain[0].addr,
-			.length = 8192,
-			.lkey = self->s.plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.rkey = self->s.key[1]->rkey,
-	};
-	pthread_t tid;
+	struct mkt_wr wr = rebind_wr(&self->s, MKT_READ);
 
 	memset(rebind_zone(&self->s, 0), 0xa0, ZONE);
 	memset(rebind_zone(&self->s, 1), 0xa1, ZONE);
-	ASSERT_EQ(0, rebind_to(&self->s, 0));
-	ASSERT_EQ(0, pthread_create(&tid, NULL, rebind_loop, &thread));
+	ASSERT_EQ(0, rebind_start(&thread, rebind_loop));
 	/* long enough for both to have been seen, however they interleave */
 	for (i = 0; i < rounds || ((!seen[0] || !seen[1]) && i < 100000);
 	     i++) {
@@ -158,9 +178,7 @@ TEST_F(rebind, read)
 			seen[to[j] & 1]++;
 		}
 	}
-	atomic_store(&thread.stop, true);
-	pthread_join(tid, NULL);
-	ASSERT_EQ(0, thread.err);
+	ASSERT_EQ(0, rebind_end(&thread));
 	TH_LOG("%u reads during %u binds", i, thread.count);
 	EXPECT_LT(0, seen[0]);
 	EXPECT_LT(0, seen[1]);
@@ -185,21 +203,10 @@ TEST_F(rebind, write)
 	struct rebind_thread thread = { .s = &self->s };
 	unsigned int i, p, k, rounds = mkt_scale(400, 60), seen[2] = {};
 	uint8_t *from = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
-	struct mkt_wr wr = {
-		.op = MKT_WRITE,
-		.sge[0] = {
-			.addr = self->s.plain[0].addr,
-			.length = 8192,
-			.lkey = self->s.plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.rkey = self->s.key[1]->rkey,
-	};
-	pthread_t tid;
+	struct mkt_wr wr = rebind_wr(&self->s, MKT_WRITE);
 
 	memset(rebind_zone(&self->s, 0), 0, 2 * ZONE);
-	ASSERT_EQ(0, rebind_to(&self->s, 0));
-	ASSERT_EQ(0, pthread_create(&tid, NULL, rebind_loop, &thread));
+	ASSERT_EQ(0, rebind_start(&thread, rebind_loop));
 	for (i = 0; i < rounds || ((!seen[0] || !seen[1]) && i < 100000);
 	     i++) {
 		uint8_t value = 1 + i % 255;
@@ -224,9 +231,7 @@ TEST_F(rebind, write)
 		memset(rebind_zone(&self->s, 0), 0, 512 * STRIDE);
 		memset(rebind_zone(&self->s, 1), 0, 512 * STRIDE);
 	}
-	atomic_store(&thread.stop, true);
-	pthread_join(tid, NULL);
-	ASSERT_EQ(0, thread.err);
+	ASSERT_EQ(0, rebind_end(&thread));
 	TH_LOG("%u writes during %u binds", i, thread.count);
 	EXPECT_LT(0, seen[0]);
 	EXPECT_LT(0, seen[1]);
@@ -255,23 +260,12 @@ TEST_F(rebind, read_only)
 {
 	struct rebind_thread thread = { .s = &self->s };
 	unsigned int i, k, rounds = mkt_scale(300, 40), stopped = 0;
-	struct mkt_wr wr = {
-		.op = MKT_WRITE,
-		.sge[0] = {
-			.addr = self->s.plain[0].addr,
-			.length = 8192,
-			.lkey = self->s.plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.rkey = self->s.key[1]->rkey,
-	};
+	struct mkt_wr wr = rebind_wr(&self->s, MKT_WRITE);
 	uint8_t *zone = rebind_zone(&self->s, 1);
-	pthread_t tid;
 
 	memset(zone, 0xa1, 512 * STRIDE);
 	memset((void *)(uintptr_t)self->s.plain[0].addr, 0x11, 8192);
-	ASSERT_EQ(0, rebind_to(&self->s, 0));
-	ASSERT_EQ(0, pthread_create(&tid, NULL, rebind_read_only_loop, &thread));
+	ASSERT_EQ(0, rebind_start(&thread, rebind_read_only_loop));
 	for (i = 0; i < rounds || (!stopped && i < 100000); i++) {
 		if (mkt_status(&self->s.pair, 0, &wr) != IBV_WC_SUCCESS) {
 			stopped++;
@@ -281,9 +275,7 @@ TEST_F(rebind, read_only)
 			ASSERT_EQ(0xa1, zone[k]);
 		}
 	}
-	atomic_store(&thread.stop, true);
-	pthread_join(tid, NULL);
-	ASSERT_EQ(0, thread.err);
+	ASSERT_EQ(0, rebind_end(&thread));
 	TH_LOG("%u of %u writes stopped by %u binds", stopped, i, thread.count);
 	EXPECT_LT(0, stopped);
 }
