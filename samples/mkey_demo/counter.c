@@ -64,10 +64,7 @@ static struct findings new_findings(struct node *node)
 
 static void free_findings(struct findings *findings)
 {
-	int ret = ibv_dereg_mr(findings->mr);
-
-	if (ret)
-		die(ret, "ibv_dereg_mr");
+	rc_dereg(findings->mr);
 	free(findings->found);
 }
 
@@ -233,10 +230,8 @@ static uint64_t close_counters(struct counters *counters)
 
 	if (ret)
 		die(ret, "ibv_memcpy_from_dm");
-	for (int kind = 0; kind < NUM_KINDS && !ret; kind++)
-		ret = ibv_dereg_mr(counters->mr[kind]);
-	if (ret)
-		die(ret, "ibv_dereg_mr of a counter");
+	for (int kind = 0; kind < NUM_KINDS; kind++)
+		rc_dereg(counters->mr[kind]);
 	ret = ibv_free_dm(counters->dm);
 	if (ret)
 		die(ret, "ibv_free_dm");
@@ -265,6 +260,5 @@ void counter_host(struct node *node)
 	last = close_counters(&counters);
 	node_tell(node, &last, sizeof(last));
 	free_findings(&findings);
-	rc_destroy(&loop[0]);
-	rc_destroy(&loop[1]);
+	rc_destroy_loop(loop);
 }

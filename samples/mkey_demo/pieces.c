@@ -116,14 +116,11 @@ static void open_message(struct node *node, struct message *message,
 
 static void close_message(struct message *message)
 {
-	int ret = ibv_dereg_mr(message->region.mkey);
-
-	for (unsigned int i = 0; i < NUM_PIECES && !ret; i++) {
-		ret = ibv_dereg_mr(message->mr[i]);
+	rc_dereg(message->region.mkey);
+	for (unsigned int i = 0; i < NUM_PIECES; i++) {
+		rc_dereg(message->mr[i]);
 		free(message->buffer[i]);
 	}
-	if (ret)
-		die(ret, "ibv_dereg_mr");
 	free(message->region.blocks);
 }
 

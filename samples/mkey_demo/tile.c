@@ -90,13 +90,8 @@ static struct region bind_tile(struct node *node, const struct image *image,
 
 static void unbind_tile(struct region *region, struct ibv_mr *mr)
 {
-	int ret = ibv_dereg_mr(region->mkey);
-
-	if (ret)
-		die(ret, "ibv_dereg_mr of a key");
-	ret = ibv_dereg_mr(mr);
-	if (ret)
-		die(ret, "ibv_dereg_mr of a picture");
+	rc_dereg(region->mkey);
+	rc_dereg(mr);
 	free(region->blocks);
 }
 

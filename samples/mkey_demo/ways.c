@@ -63,10 +63,7 @@ static uint8_t *new_staging(struct node *node, size_t length, struct ibv_mr **mr
 
 static void free_staging(uint8_t *staging, struct ibv_mr *mr)
 {
-	int ret = ibv_dereg_mr(mr);
-
-	if (ret)
-		die(ret, "ibv_dereg_mr of a staging buffer");
+	rc_dereg(mr);
 	free(staging);
 }
 

@@ -96,15 +96,10 @@ int main(int argc, char **argv)
 			     matrix[i][COLUMN]);
 
 	/* The key first: what it describes cannot go before it. */
-	ret = ibv_dereg_mr(key);
-	if (!ret)
-		ret = ibv_dereg_mr(base);
-	if (!ret)
-		ret = ibv_dereg_mr(target);
-	if (ret)
-		die(ret, "ibv_dereg_mr");
-	rc_destroy(&pair[0]);
-	rc_destroy(&pair[1]);
+	rc_dereg(key);
+	rc_dereg(base);
+	rc_dereg(target);
+	rc_destroy_loop(pair);
 	rc_close(&dev);
 	printf("column %d of %d x %d: %d elements of %zu bytes in one write\n",
 	       COLUMN, ROWS, COLUMNS, ROWS, sizeof(matrix[0][0]));

@@ -85,15 +85,12 @@ int main(int argc, char **argv)
 		errx(1, "the counter is %llu", (unsigned long long)last);
 
 	/* The regions first: device memory that is registered is busy. */
-	ret = ibv_dereg_mr(counter_mr);
-	if (!ret)
-		ret = ibv_dereg_mr(old_mr);
-	if (!ret)
-		ret = ibv_free_dm(dm);
+	rc_dereg(counter_mr);
+	rc_dereg(old_mr);
+	ret = ibv_free_dm(dm);
 	if (ret)
-		die(ret, "freeing device memory");
-	rc_destroy(&pair[0]);
-	rc_destroy(&pair[1]);
+		die(ret, "ibv_free_dm");
+	rc_destroy_loop(pair);
 	rc_close(&dev);
 	printf("%d additions of %d in device memory: %llu\n", ADDITIONS, STEP,
 	       (unsigned long long)last);

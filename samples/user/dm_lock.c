@@ -283,10 +283,7 @@ static void open_node(struct node *node, const char *device)
 
 static void close_node(struct node *node)
 {
-	int ret = ibv_dereg_mr(node->local_mr);
-
-	if (ret)
-		die(ret, "ibv_dereg_mr");
+	rc_dereg(node->local_mr);
 	free(node->local);
 	rc_close(&node->dev);
 }
@@ -379,14 +376,12 @@ static void host(struct node *node)
 	       (unsigned long long)shared.record.turns,
 	       (unsigned long long)shared.counter);
 
-	ret = ibv_dereg_mr(mr);
-	if (!ret)
-		ret = ibv_free_dm(dm);
+	rc_dereg(mr);
+	ret = ibv_free_dm(dm);
 	if (ret)
-		die(ret, "freeing device memory");
+		die(ret, "ibv_free_dm");
 	rc_destroy(&conn);
-	rc_destroy(&loop[0]);
-	rc_destroy(&loop[1]);
+	rc_destroy_loop(loop);
 	peer_meet(sock);
 	close(sock);
 	free(theirs);

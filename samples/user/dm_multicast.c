@@ -107,12 +107,12 @@ static void open_source(struct source *source)
 
 static void close_source(struct source *source)
 {
-	int ret = ibv_dereg_mr(source->mr);
+	int ret;
 
-	if (!ret)
-		ret = ibv_free_dm(source->dm);
+	rc_dereg(source->mr);
+	ret = ibv_free_dm(source->dm);
 	if (ret)
-		die(ret, "freeing device memory");
+		die(ret, "ibv_free_dm");
 	for (int i = 0; i < DESTINATIONS; i++) {
 		rc_destroy(&source->conn[i]);
 		close(source->sock[i]);
@@ -168,7 +168,7 @@ static void check(const struct payload *payload, uint32_t received, uint64_t num
 static void run_destination(struct rc_dev *dev, const char *host)
 {
 	static struct payload into[BUFFERS];
-	int sock = peer_connect(host), ret;
+	int sock = peer_connect(host);
 	uint64_t payloads, seen = 0;
 	struct rc_conn conn;
 	struct ibv_mr *mr;
@@ -190,9 +190,7 @@ static void run_destination(struct rc_dev *dev, const char *host)
 
 	peer_tell(sock, &seen, sizeof(seen));
 	rc_destroy(&conn);
-	ret = ibv_dereg_mr(mr);
-	if (ret)
-		die(ret, "ibv_dereg_mr");
+	rc_dereg(mr);
 	close(sock);
 	printf("%llu payloads received, every byte as it was sent\n",
 	       (unsigned long long)seen);

@@ -141,11 +141,10 @@ static void send_all(struct rc_dev *dev, const char *host, uint64_t messages)
 		rc_wait(&conn);
 
 	peer_meet(sock);
-	ret = ibv_dereg_mr(ring);
-	if (!ret)
-		ret = ibv_free_dm(dm);
+	rc_dereg(ring);
+	ret = ibv_free_dm(dm);
 	if (ret)
-		die(ret, "freeing device memory");
+		die(ret, "ibv_free_dm");
 	rc_destroy(&conn);
 	close(sock);
 	printf("%llu messages from %d slots of device memory, %llu of them filled again\n",
@@ -174,7 +173,7 @@ static void check(const struct message *message, size_t received, uint64_t numbe
 static void receive_all(struct rc_dev *dev)
 {
 	static struct message into[RC_RECV_DEPTH];
-	int listener = peer_listen(), sock = peer_accept(listener), ret;
+	int listener = peer_listen(), sock = peer_accept(listener);
 	struct rc_conn conn;
 	uint64_t messages;
 	struct ibv_mr *mr;
@@ -198,9 +197,7 @@ static void receive_all(struct rc_dev *dev)
 
 	peer_meet(sock);
 	rc_destroy(&conn);
-	ret = ibv_dereg_mr(mr);
-	if (ret)
-		die(ret, "ibv_dereg_mr");
+	rc_dereg(mr);
 	close(sock);
 	printf("%llu messages received, every byte as it was composed\n",
 	       (unsigned long long)messages);

@@ -107,17 +107,11 @@ int main(int argc, char **argv)
 		errx(1, "what has arrived is not what was sent");
 
 	/* The key first: what it describes cannot go before it. */
-	ret = ibv_dereg_mr(key);
-	if (!ret)
-		ret = ibv_dereg_mr(header_mr);
-	if (!ret)
-		ret = ibv_dereg_mr(payload_mr);
-	if (!ret)
-		ret = ibv_dereg_mr(message_mr);
-	if (ret)
-		die(ret, "ibv_dereg_mr");
-	rc_destroy(&pair[0]);
-	rc_destroy(&pair[1]);
+	rc_dereg(key);
+	rc_dereg(header_mr);
+	rc_dereg(payload_mr);
+	rc_dereg(message_mr);
+	rc_destroy_loop(pair);
 	rc_close(&dev);
 	printf("a header of %zu bytes and a payload of %u in one write\n",
 	       sizeof(header), header.length);

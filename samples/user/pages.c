@@ -135,14 +135,11 @@ int main(int argc, char **argv)
 
 	/* The keys first: what they described cannot go before them. */
 	ret = ibmkey_pool_destroy(pool);
-	if (!ret)
-		ret = ibv_dereg_mr(cache_mr);
-	if (!ret)
-		ret = ibv_dereg_mr(received_mr);
 	if (ret)
-		die(ret, "not all could be freed");
-	rc_destroy(&pair[0]);
-	rc_destroy(&pair[1]);
+		die(ret, "ibmkey_pool_destroy");
+	rc_dereg(cache_mr);
+	rc_dereg(received_mr);
+	rc_destroy_loop(pair);
 	rc_close(&dev);
 	printf("%d sequences, %lu pages, each sequence in one write, by %d keys\n",
 	       SEQUENCES, pages, KEYS);

@@ -216,6 +216,12 @@ void rc_create_loop(struct rc_conn pair[2], struct rc_dev *dev)
 	rc_connect(&pair[1], dev, &addr);
 }
 
+void rc_destroy_loop(struct rc_conn pair[2])
+{
+	rc_destroy(&pair[0]);
+	rc_destroy(&pair[1]);
+}
+
 struct ibv_mr *rc_reg(struct rc_dev *dev, void *addr, size_t length, int access)
 {
 	struct ibv_mr *mr = ibv_reg_mr(dev->pd, addr, length, access);
@@ -223,6 +229,14 @@ struct ibv_mr *rc_reg(struct rc_dev *dev, void *addr, size_t length, int access)
 	if (!mr)
 		err(1, "ibv_reg_mr of %zu bytes", length);
 	return mr;
+}
+
+void rc_dereg(struct ibv_mr *mr)
+{
+	int ret = ibv_dereg_mr(mr);
+
+	if (ret)
+		die(ret, "ibv_dereg_mr of %zu bytes", mr->length);
 }
 
 void rc_post(struct rc_conn *conn, struct ibv_send_wr *wr)

@@ -54,8 +54,11 @@ void rc_destroy(struct rc_conn *conn);
 
 /* Two connections of one device, each the other's peer. */
 void rc_create_loop(struct rc_conn pair[2], struct rc_dev *dev);
+void rc_destroy_loop(struct rc_conn pair[2]);
 
 struct ibv_mr *rc_reg(struct rc_dev *dev, void *addr, size_t length, int access);
+/* By ibv_dereg_mr(), which keys are given back with as well. */
+void rc_dereg(struct ibv_mr *mr);
 
 /*
  * Posts @wr, or the list that starts with it. A list must fit in what is free
