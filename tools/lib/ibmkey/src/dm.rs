@@ -25,10 +25,7 @@ use crate::{
         Result, //
     },
     ioctl::Command,
-    object::{
-        self,
-        Region, //
-    },
+    object,
     sys, //
 };
 
@@ -218,25 +215,20 @@ unsafe extern "C" fn reg_dm_mr(
         // SAFETY: By ibv_reg_dm_mr()'s contract it is one that `alloc_dm`
         // returned.
         let (_, dm_handle) = unsafe { dm_handle(dm) }?;
-        let (mut lkey, mut rkey) = (0u32, 0u32);
 
-        let handle = Command::<8>::new(sys::UVERBS_OBJECT_MR, sys::UVERBS_METHOD_DM_MR_REG)
+        Command::<8>::new(sys::UVERBS_OBJECT_MR, sys::UVERBS_METHOD_DM_MR_REG)
             .new_object(sys::UVERBS_ATTR_REG_DM_MR_HANDLE)
             .object(sys::UVERBS_ATTR_REG_DM_MR_PD_HANDLE, pd_handle)
             .object(sys::UVERBS_ATTR_REG_DM_MR_DM_HANDLE, dm_handle)
             .u64(sys::UVERBS_ATTR_REG_DM_MR_OFFSET, dm_offset)
             .u64(sys::UVERBS_ATTR_REG_DM_MR_LENGTH, length as u64)
             .u32(sys::UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS, access)
-            .out(sys::UVERBS_ATTR_REG_DM_MR_RESP_LKEY, &mut lkey)
-            .out(sys::UVERBS_ATTR_REG_DM_MR_RESP_RKEY, &mut rkey)
-            .run(fd)?;
-
-        Ok(Region {
-            handle,
-            lkey,
-            rkey,
-            length,
-        })
+            .run_region(
+                fd,
+                sys::UVERBS_ATTR_REG_DM_MR_RESP_LKEY,
+                sys::UVERBS_ATTR_REG_DM_MR_RESP_RKEY,
+                length,
+            )
     };
 
     // SAFETY: By ibv_reg_dm_mr()'s contract it is a protection domain.

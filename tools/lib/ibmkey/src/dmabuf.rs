@@ -13,10 +13,7 @@ use crate::{
         Result, //
     },
     ioctl::Command,
-    object::{
-        self,
-        Region, //
-    },
+    object,
     sys, //
 };
 
@@ -36,8 +33,7 @@ pub unsafe fn register(
     // The kernel takes it for unsigned, and then for what it is.
     let buffer = u32::try_from(fd).map_err(|_| Errno::EBADF)?;
     let create = |fd, pd_handle| {
-        let (mut lkey, mut rkey) = (0u32, 0u32);
-        let handle = Command::<9>::new(sys::UVERBS_OBJECT_MR, sys::UVERBS_METHOD_REG_DMABUF_MR)
+        Command::<9>::new(sys::UVERBS_OBJECT_MR, sys::UVERBS_METHOD_REG_DMABUF_MR)
             .new_object(sys::UVERBS_ATTR_REG_DMABUF_MR_HANDLE)
             .object(sys::UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, pd_handle)
             .u64(sys::UVERBS_ATTR_REG_DMABUF_MR_OFFSET, offset)
@@ -45,16 +41,12 @@ pub unsafe fn register(
             .u64(sys::UVERBS_ATTR_REG_DMABUF_MR_IOVA, iova)
             .u32(sys::UVERBS_ATTR_REG_DMABUF_MR_FD, buffer)
             .u32(sys::UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, access)
-            .out(sys::UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, &mut lkey)
-            .out(sys::UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, &mut rkey)
-            .run(fd)?;
-
-        Ok(Region {
-            handle,
-            lkey,
-            rkey,
-            length,
-        })
+            .run_region(
+                fd,
+                sys::UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY,
+                sys::UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY,
+                length,
+            )
     };
 
     // SAFETY: By the caller's promise.

@@ -82,22 +82,16 @@ impl<T> Array<'_, T> {
 }
 
 pub(crate) fn create(fd: c_int, pd_handle: u32, max_entries: u32) -> Result<Region> {
-    let (mut lkey, mut rkey) = (0u32, 0u32);
-
-    let handle = Command::<5>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_CREATE)
+    Command::<5>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_CREATE)
         .new_object(sys::IB_MKEY_ATTR_CREATE_HANDLE)
         .object(sys::IB_MKEY_ATTR_CREATE_PD_HANDLE, pd_handle)
         .u32(sys::IB_MKEY_ATTR_CREATE_MAX_ENTRIES, max_entries)
-        .out(sys::IB_MKEY_ATTR_CREATE_RESP_LKEY, &mut lkey)
-        .out(sys::IB_MKEY_ATTR_CREATE_RESP_RKEY, &mut rkey)
-        .run(fd)?;
-
-    Ok(Region {
-        handle,
-        lkey,
-        rkey,
-        length: 0,
-    })
+        .run_region(
+            fd,
+            sys::IB_MKEY_ATTR_CREATE_RESP_LKEY,
+            sys::IB_MKEY_ATTR_CREATE_RESP_RKEY,
+            0,
+        )
 }
 
 pub(crate) fn sge_to_uapi(sge: &sys::ibv_sge) -> Sge {

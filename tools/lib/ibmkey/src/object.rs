@@ -94,6 +94,31 @@ pub(crate) struct Region {
     pub(crate) length: usize,
 }
 
+impl<const N: usize> Command<'_, N> {
+    /// Makes a call that creates a region of `length` bytes and tells its keys in
+    /// the attributes of these ids.
+    pub(crate) fn run_region(
+        self,
+        fd: c_int,
+        lkey_id: u32,
+        rkey_id: u32,
+        length: usize,
+    ) -> Result<Region> {
+        let (mut lkey, mut rkey) = (0u32, 0u32);
+        let handle = self
+            .out(lkey_id, &mut lkey)
+            .out(rkey_id, &mut rkey)
+            .run(fd)?;
+
+        Ok(Region {
+            handle,
+            lkey,
+            rkey,
+            length,
+        })
+    }
+}
+
 /// Makes an MR that `ibv_dereg_mr()` takes: lets `create` create it in the
 /// kernel and describes it as libibverbs does. `addr` stays NULL: the region is
 /// zero-based, and a region without address is none that must be kept from
