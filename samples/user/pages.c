@@ -103,8 +103,9 @@ int main(int argc, char **argv)
 	struct rc_dev dev;
 	int ret;
 
-	for (size_t i = 0; i < sizeof(cache); i++)
-		cache[0][i] = i * 31 + i / PAGE;
+	for (size_t i = 0; i < PAGES; i++)
+		for (size_t j = 0; j < PAGE; j++)
+			cache[i][j] = (i * PAGE + j) * 31 + i;
 
 	rc_open(&dev, argc > 1 ? argv[1] : NULL);
 	rc_create_loop(pair, &dev);
