@@ -143,9 +143,10 @@ static pid_t slow_remover(int *tell)
 	pid = fork();
 	if (!pid) {
 		close(fd[1]);
-		_exit(read(fd[0], &c, 1) == 1 &&
-		      system("rdma link add mkey_slow0 type rxe netdev lo && "
-			     "rdma link delete mkey_slow0") ? 1 : 0);
+		if (read(fd[0], &c, 1) != 1)
+			_exit(0);
+		_exit(system("rdma link add mkey_slow0 type rxe netdev lo") ||
+		      system("rdma link delete mkey_slow0"));
 	}
 	close(fd[0]);
 	*tell = fd[1];
