@@ -114,12 +114,36 @@ unsafe fn is_provided(alloc: AllocDm, ctx: *mut sys::ibv_context) -> bool {
     true
 }
 
+/// A bit of `comp_mask` that libibverbs does not have: what is behind the
+/// attributes is a [`ClassAttr`].
+const HAS_CLASS: u32 = 1 << 31;
+
+/// How a class reaches the function that is in the context. That may be one of
+/// another copy of this library, the preload library's for example.
+#[repr(C)]
+struct ClassAttr {
+    attr: sys::ibv_alloc_dm_attr,
+    class: u32,
+    /// Set by a function that knows of classes.
+    understood: u32,
+}
+
 unsafe extern "C" fn alloc_dm(
     ctx: *mut sys::ibv_context,
     attr: *mut sys::ibv_alloc_dm_attr,
 ) -> *mut sys::ibv_dm {
     // SAFETY: By ibv_alloc_dm()'s contract both are valid.
-    to_ptr(unsafe { new_dm(ctx, &*attr, 0) })
+    to_ptr(unsafe {
+        let mut plain = *attr;
+        let mut class = 0;
+        if plain.comp_mask & HAS_CLASS != 0 {
+            plain.comp_mask &= !HAS_CLASS;
+            let attr = attr.cast::<ClassAttr>();
+            (*attr).understood = 1;
+            class = (*attr).class;
+        }
+        new_dm(ctx, &plain, class)
+    })
 }
 
 /// Allocates device memory of a class; see `ibmkey_alloc_dm()`.
@@ -134,20 +158,36 @@ pub unsafe fn alloc(
 ) -> Result<*mut sys::ibv_dm> {
     // SAFETY: By the caller's promise.
     unsafe { enable(ctx) }?;
+    if attr.comp_mask != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let mut asked = ClassAttr {
+        attr: *attr,
+        class,
+        understood: 0,
+    };
+    asked.attr.comp_mask = HAS_CLASS;
 
     // Memory that the provider would be asked to free must be the provider's.
-    // SAFETY: An open context, as it was just enabled.
-    let ours = unsafe { object::extended(ctx, offset_of!(sys::verbs_context, alloc_dm)) }
-        // SAFETY: It has the member, as was just checked.
-        .and_then(|vctx| unsafe { (*vctx.as_ptr()).alloc_dm })
-        .is_some_and(|function| {
-            core::ptr::eq(function as *const c_void, alloc_dm as *const c_void)
-        });
-    if !ours {
-        return Err(Errno::EOPNOTSUPP);
+    // SAFETY: An open context, as it was just enabled. Its functions are called
+    // on it, with attributes that are followed by what they say.
+    unsafe {
+        let vctx = object::extended(ctx, offset_of!(sys::verbs_context, free_dm))
+            .ok_or(Errno::EOPNOTSUPP)?
+            .as_ptr();
+        let alloc = (*vctx).alloc_dm.ok_or(Errno::EOPNOTSUPP)?;
+        let dm = alloc(ctx, (&raw mut asked).cast());
+        if asked.understood == 0 {
+            if let (false, Some(free)) = (dm.is_null(), (*vctx).free_dm) {
+                free(dm);
+            }
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if dm.is_null() {
+            return Err(Errno::last());
+        }
+        Ok(dm)
     }
-    // SAFETY: By the caller's promise.
-    unsafe { new_dm(ctx, attr, class) }
 }
 
 /// # Safety

@@ -60,7 +60,10 @@ dmabuf() { LD_PRELOAD=$preload "$here/mkey_dmabuf" -t verb; }
 
 rereg() { LD_PRELOAD=$preload "$here/mkey_rereg" -t verb; }
 
-plan 7
+# In a program that has libibmkey as well, memory of a class is still to be had.
+classes() { LD_PRELOAD=$preload "$here/dm_class" -v host -t place; }
+
+plan 8
 check "a program that uses no device memory" pingpong "$preload" -n 100
 check "ibv_rc_pingpong --dm fails without it" without_preload
 check "ibv_rc_pingpong --dm" pingpong "$preload" -n 200 --dm
@@ -68,4 +71,5 @@ check "ibv_rc_pingpong --dm with large messages" pingpong "$preload" -n 50 -s 10
 check "ibv_devinfo" other_programs
 check "ibv_reg_dmabuf_mr" dmabuf
 check "ibv_rereg_mr" rereg
+check "ibmkey_alloc_dm" classes
 finish
