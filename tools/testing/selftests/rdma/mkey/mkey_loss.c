@@ -13,13 +13,20 @@
 /* what a device's counter says, 0 where it has none */
 static unsigned long loss_counter(const struct mkt_dev *dev, const char *name)
 {
-	char line[64];
+	unsigned long value = 0;
+	char path[128];
+	FILE *file;
 
-	if (!mkt_command(line, sizeof(line),
-			 "cat /sys/class/infiniband/%s/ports/1/hw_counters/%s",
-			 dev->name, name))
+	snprintf(path, sizeof(path),
+		 "/sys/class/infiniband/%s/ports/1/hw_counters/%s", dev->name,
+		 name);
+	file = fopen(path, "r");
+	if (!file)
 		return 0;
-	return strtoul(line, NULL, 10);
+	if (fscanf(file, "%lu", &value) != 1)
+		value = 0;
+	fclose(file);
+	return value;
 }
 
 FIXTURE(loss)

@@ -188,7 +188,8 @@ int mkt_poll(struct mkt_qp *qp, struct ibv_wc *wc)
 			end = mkt_seconds() + MKT_STALL_SECONDS;
 		else if (mkt_seconds() > end)
 			break;
-		usleep(100);
+		/* for what takes long, such as a retransmission, less often */
+		usleep(spins < 300 ? 100 : 1000);
 	}
 	mkt_diag("%s: nothing completes on queue pair %u", qp->dev->name,
 		 qp->qp->qp_num);
