@@ -52,14 +52,22 @@ build_module() {
 	EOF
 }
 
+module_stamp() { printf '%s/out/%s/.module' "$TOP" "$K_ID"; }
+module_key() {
+	printf '%s-%s-%s' "$(kernel_build)" "$(stat -c %Y "$(kernel_build)/Module.symvers")" \
+		"$(tree_key Kbuild scripts drivers include rust samples)"
+}
+module_is_built() {
+	[[ -f $TOP/out/$K_ID/modules/modprobe.conf && $(cat "$(module_stamp)" 2>/dev/null) == "$(module_key)" ]]
+}
+
 setup_module() {
-	local stamp=$TOP/out/$K_ID/.module key
-	[[ -f $TOP/Kbuild ]] || return 0
-	key=$(kernel_build)-$(stat -c %Y "$(kernel_build)/Module.symvers")-$(tree_key Kbuild scripts drivers include rust samples)
-	[[ -f $TOP/out/$K_ID/modules/modprobe.conf && $(cat "$stamp" 2>/dev/null) == "$key" ]] && return
+	local key
+	! module_is_built || return 0
+	key=$(module_key)
 	module_make_args
 	step "module-$K_ID" "Module ib_mkey for $K_ID" "1 min" build_module
-	printf '%s' "$key" >"$stamp"
+	printf '%s' "$key" >"$(module_stamp)"
 }
 
 # Directories with a Makefile that installs into O=, in the order of who needs whom.
@@ -77,10 +85,41 @@ build_user() {
 }
 
 # What was built is part of the key: make knows how to replace a part of it.
+user_stamp() { printf '%s/out/.user' "$TOP"; }
+user_sources() { printf '%s-%s' "$(root_key)" "$(tree_key "${USER_DIRS[@]}" tools/bench rust/layout include)"; }
+user_is_built() { [[ $(cat "$(user_stamp)" 2>/dev/null) == "$(user_sources)-$(tree_key out/user)" ]]; }
+
 setup_user() {
-	local stamp=$TOP/out/.user key
-	key=$(root_key)-$(tree_key "${USER_DIRS[@]}" tools/bench rust/layout include)
-	[[ $(cat "$stamp" 2>/dev/null) == "$key-$(tree_key out/user)" ]] && return
+	local key
+	! user_is_built || return 0
+	key=$(user_sources)
 	step user "Libraries, tools, samples and selftests" "1-2 min" build_user
-	printf '%s' "$key-$(tree_key out/user)" >"$stamp"
+	printf '%s-%s' "$key" "$(tree_key out/user)" >"$(user_stamp)"
+}
+
+# Both at once, since a module is one crate and takes one processor. Each in the
+# background, where the first error ends it.
+build_all() {
+	local module user rc=0
+	build_user >"$LOGS/user.log" 2>&1 &
+	user=$!
+	build_module &
+	module=$!
+	wait "$module" || rc=$?
+	wait "$user" || { rc=$?; tail -n 40 "$LOGS/user.log"; }
+	return "$rc"
+}
+
+setup_module_and_user() {
+	local module user
+	if module_is_built || user_is_built; then
+		setup_module
+		setup_user
+		return
+	fi
+	module=$(module_key) user=$(user_sources)
+	module_make_args
+	step "build-$K_ID" "Module ib_mkey for $K_ID; libraries, tools, samples and selftests" "1-2 min" build_all
+	printf '%s' "$module" >"$(module_stamp)"
+	printf '%s-%s' "$user" "$(tree_key out/user)" >"$(user_stamp)"
 }

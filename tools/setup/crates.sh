@@ -3,11 +3,12 @@
 #
 # What cargo built of other people's crates, kept in the cache for trees other
 # than this one: most of what there is to build in a tree that is new. Cargo
-# knows them by name, version, features and compiler, wherever they are built.
+# knows them by name, version, features, profile and compiler, wherever they are
+# built.
 # Part of setup.
 
 crates_dir() {
-	printf '%s/crates-%s' "$CACHE" "$({ root_key; cat "$TOP"/*/*/Cargo.lock "$TOP"/*/*/*/Cargo.lock 2>/dev/null || true; } | hash_of)"
+	printf '%s/crates-%s' "$CACHE" "$({ root_key; cat "$TOP"/*/*/Cargo.{toml,lock} "$TOP"/*/*/*/Cargo.{toml,lock} 2>/dev/null || true; } | hash_of)"
 }
 
 # Into a tree where nothing has been built yet.
