@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # QEMU: how it is started, watched and stopped. Part of run. Uses RUN,
-# KERNEL_DIR, ROOT_DIR, INITRAMFS, SHARES, CMD_LIMIT; sets ACCEL, QEMU_PID, TAIL_PID.
+# KERNEL_DIR, ROOT_DIR, INITRAMFS, SHARES, CMD_LIMIT, CONSOLE_LOG; sets ACCEL, QEMU_PID, TAIL_PID.
 # shellcheck disable=SC2034,SC2054,SC2153
 
 QEMU=${QEMU:-qemu-system-x86_64}
@@ -42,12 +42,13 @@ qemu_args() {
 	hardware_args
 	case $accel in
 	kvm) QEMU_ARGS+=(-accel kvm -cpu host) ;;
-	# 5-level paging makes emulation slower and serves nothing here.
+	# 5-level paging makes emulation slower and serves nothing here; string
+	# instructions, which Linux copies with where it can, go byte by byte.
 	tcg)
 		if ((VM_ICOUNT)); then
 			QEMU_ARGS+=(-accel tcg,thread=single -icount shift=0 -cpu max,la57=off)
 		else
-			QEMU_ARGS+=(-accel tcg,thread=multi -cpu max,la57=off)
+			QEMU_ARGS+=(-accel tcg,thread=multi -cpu max,la57=off,-erms)
 		fi
 		;;
 	esac
@@ -161,7 +162,7 @@ guest_failed() {
 		     }' "$RUN/console" | tr -d '\r' | sed 's/^/[console] /' >&2
 	fi
 	[[ ! -s $RUN/qemu.log ]] || sed 's/^/[qemu] /' "$RUN/qemu.log" >&2
-	warn "$1; the whole console is in out/vm/console-$K_ID.log"
+	warn "$1; the whole console is in $CONSOLE_LOG"
 	exit 125
 }
 
