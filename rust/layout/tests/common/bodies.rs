@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What the fuzz targets of `fuzz/` do with their input. Any bytes are an
-//! input: `tests/fuzz.rs` runs the same on stable Rust.
+//! input: `tests/all/fuzz.rs` runs the same on stable Rust.
 
 use ib_mkey_layout::MAX_DIMS;
 

@@ -2,7 +2,7 @@
 
 //! What a layout means, by its definition: every byte, one after another.
 
-// Each test program uses its part of this.
+// The fuzz targets use a part of this.
 #![allow(dead_code, unreachable_pub)]
 
 pub mod bodies;

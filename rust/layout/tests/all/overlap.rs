@@ -6,11 +6,9 @@
 //! A writer of single bytes, in that order, against one that does what the
 //! evaluator does: each packet's runs in turn, each run as one copy.
 
-mod common;
-
 use std::collections::HashMap;
 
-use common::{Spec, VecLayout};
+use crate::common::{Spec, VecLayout};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -2,9 +2,7 @@
 
 //! Drawn layouts, against the byte-by-byte oracle.
 
-mod common;
-
-use common::{check_access, check_shape, numbers, Spec};
+use crate::common::{check_access, check_shape, numbers, Spec};
 use ib_mkey_layout::{Layout, MAX_DIMS};
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -2,12 +2,10 @@
 
 //! The fuzz targets on stable Rust: the stored inputs, and drawn ones.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::bodies::{self, TARGETS};
+use crate::common::bodies::{self, TARGETS};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

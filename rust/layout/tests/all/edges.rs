@@ -2,14 +2,12 @@
 
 //! Limits of the numbers, one by one.
 
-mod common;
-
-use common::Spec;
+use crate::common::{Spec, VecLayout};
 use ib_mkey_layout::{Entry, Error, Layout, List, Run, MAX_DIMS};
 
 const MAX: u64 = u64::MAX;
 
-fn list(entries: &[(u64, u64)]) -> Result<common::VecLayout, Error> {
+fn list(entries: &[(u64, u64)]) -> Result<VecLayout, Error> {
     Spec::List(
         entries
             .iter()
@@ -19,16 +17,11 @@ fn list(entries: &[(u64, u64)]) -> Result<common::VecLayout, Error> {
     .build()
 }
 
-fn block(
-    counts: &[u64],
-    addr: u64,
-    bytes: u64,
-    strides: &[i64],
-) -> Result<common::VecLayout, Error> {
+fn block(counts: &[u64], addr: u64, bytes: u64, strides: &[i64]) -> Result<VecLayout, Error> {
     Spec::Interleaved(counts.to_vec(), vec![(0, addr, bytes, strides.to_vec())]).build()
 }
 
-fn error(layout: Result<common::VecLayout, Error>) -> Option<Error> {
+fn error(layout: Result<VecLayout, Error>) -> Option<Error> {
     layout.err()
 }
 
@@ -224,7 +217,7 @@ fn resolve_keeps_to_blocks() {
 
 #[test]
 fn within_a_leaf() {
-    let extent = |layout: common::VecLayout| layout.extent(0).unwrap();
+    let extent = |layout: VecLayout| layout.extent(0).unwrap();
     let some = extent(block(&[3], 100, 10, &[-20]).unwrap());
     assert_eq!((some.leaf(), some.start(), some.end()), (0, 60, 110));
     assert_eq!(some.check_within(60, 50), Ok(()));

@@ -26,10 +26,8 @@
 //! whole domain, by `all_together`. Where a part says `Walks`, all bytes are
 //! read from the start and from one other offset; elsewhere every range is.
 
-mod common;
-
-use common::small::{Depth, Part, Tally, BLOCKS, DIMS};
-use common::{check_access, check_shape, numbers, Spec};
+use crate::common::small::{Depth, Part, Tally, BLOCKS, DIMS};
+use crate::common::{check_access, check_shape, numbers, Spec};
 
 /// Counts and strides.
 const DOMAIN: std::ops::RangeInclusive<i64> = -3..=4;
