@@ -5,10 +5,13 @@
 # out/. Each is built again only when a file that it is made from has changed.
 # Part of setup.
 
-# tree_key DIR...: changes when a file below DIR does, or comes, or goes.
-tree_key() {
-	(cd "$TOP" && { find "$@" -type f -printf '%p %s %T@\n' 2>/dev/null || true; } | LC_ALL=C sort | hash_of)
+# tree_files DIR...: the files below DIR, as they are now.
+tree_files() {
+	(cd "$TOP" && { find "$@" -type f -printf '%p %s %T@\n' 2>/dev/null || true; } | LC_ALL=C sort)
 }
+
+# tree_key DIR...: changes when a file below DIR does, or comes, or goes.
+tree_key() { tree_files "$@" | hash_of; }
 
 kernel_build() {
 	if [[ $K_FLAVOUR == kdir ]]; then
@@ -76,6 +79,9 @@ USER_DIRS=(tools/lib/ibmkey tools/mkeyctl samples tools/bench/guest tools/testin
 build_user() {
 	local d
 	mkdir -p "$TOP/out/user"
+	# What has changed since: make replaces what is not there, and only that.
+	[[ ! -s $(user_stamp).files ]] || tree_files out/user | LC_ALL=C comm -13 "$(user_stamp).files" - |
+		(cd "$TOP" && cut -d ' ' -f 1 | xargs -r rm)
 	crates_take
 	for d in "${USER_DIRS[@]}"; do
 		[[ -f $TOP/$d/Makefile ]] || continue
@@ -84,17 +90,21 @@ build_user() {
 	done
 }
 
-# What was built is part of the key: make knows how to replace a part of it.
+# What was built is part of the key.
 user_stamp() { printf '%s/out/.user' "$TOP"; }
 user_sources() { printf '%s-%s' "$(root_key)" "$(tree_key "${USER_DIRS[@]}" tools/bench rust/layout include)"; }
 user_is_built() { [[ $(cat "$(user_stamp)" 2>/dev/null) == "$(user_sources)-$(tree_key out/user)" ]]; }
+user_is_done() { # SOURCES
+	tree_files out/user >"$(user_stamp).files"
+	printf '%s-%s' "$1" "$(hash_of <"$(user_stamp).files")" >"$(user_stamp)"
+}
 
 setup_user() {
 	local key
 	! user_is_built || return 0
 	key=$(user_sources)
 	step user "Libraries, tools, samples and selftests" "1-2 min" build_user
-	printf '%s-%s' "$key" "$(tree_key out/user)" >"$(user_stamp)"
+	user_is_done "$key"
 }
 
 # Both at once, since a module is one crate and takes one processor. Each in the
@@ -121,5 +131,5 @@ setup_module_and_user() {
 	module_make_args
 	step "build-$K_ID" "Module ib_mkey for $K_ID; libraries, tools, samples and selftests" "1-2 min" build_all
 	printf '%s' "$module" >"$(module_stamp)"
-	printf '%s-%s' "$user" "$(tree_key out/user)" >"$(user_stamp)"
+	user_is_done "$user"
 }
