@@ -83,7 +83,7 @@ find_accel() {
 	[[ -r /dev/kvm && -w /dev/kvm ]] || return 0
 	if [[ ! -s $memo ]]; then
 		say "Trying whether KVM works here (10 s at most, once)"
-		if probe_kvm; then echo kvm; else echo tcg; fi >"$memo"
+		if probe_kvm 2>/dev/null; then echo kvm; else echo tcg; fi >"$memo"
 		[[ $(cat "$memo") == kvm ]] || say "It does not: emulating, which is slower but the same."
 	fi
 	ACCEL=$(cat "$memo")
