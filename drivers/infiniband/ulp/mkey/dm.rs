@@ -74,12 +74,8 @@ impl dma_buf::Backing for Store {
 ///
 /// `ENODEV` if it is.
 pub(crate) fn check_dma_buf(buffer: &DmaBuf) -> Result {
-    let (raw, module) = (buffer.as_raw(), crate::this_module()?);
-    // SAFETY: A reference is held. All dma-bufs of this module are exports of stores.
-    unsafe {
-        if (*raw).owner == module.as_ptr() && dma_buf::Export::<Store>::is_revoked(raw) {
-            return Err(ENODEV);
-        }
+    if dma_buf::Export::<Store>::is_revoked(buffer) {
+        return Err(ENODEV);
     }
     Ok(())
 }

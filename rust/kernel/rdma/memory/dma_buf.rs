@@ -17,7 +17,7 @@
 //! kernel that is there already is shared by the dma-buf's core, without a question, and one that is
 //! refused is warned about: who takes one asks [`Export::is_revoked`], with the dma-buf's lock held.
 
-use super::SharedMemory;
+use super::{import::DmaBuf, SharedMemory};
 use crate::{
     bindings,
     rdma::eopnotsupp, //
@@ -139,14 +139,15 @@ impl<T: Backing> Export<T> {
         raw
     }
 
-    /// Was it taken back?
-    ///
-    /// # Safety
-    ///
-    /// `raw` must be a dma-buf that [`Self::new`] made, of which a reference is held.
-    pub(crate) unsafe fn is_revoked(raw: *mut bindings::dma_buf) -> bool {
-        // SAFETY: By the safety requirement.
-        unsafe { Self::memory(raw) }.is_err()
+    /// Is `buffer` one of these, and was it taken back?
+    pub(crate) fn is_revoked(buffer: &DmaBuf) -> bool {
+        let raw = buffer.as_raw();
+        let release: unsafe extern "C" fn(*mut bindings::dma_buf) = Self::release;
+        // SAFETY: `buffer` has a reference, and a dma-buf has the same operations for good.
+        let other = unsafe { (*(*raw).ops).release };
+        let is_ours = other.is_some_and(|other| ptr::fn_addr_eq(other, release));
+        // SAFETY: What is released as one of these was made by `new()`.
+        is_ours && unsafe { Self::memory(raw) }.is_err()
     }
 
     fn revoke(&self) {
