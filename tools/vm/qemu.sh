@@ -63,6 +63,9 @@ qemu_args() {
 	# Code that is where it was is not translated again: emulated, mkey_matrix takes
 	# half as long without random addresses.
 	[[ $accel == kvm ]] || append+=" nokaslr norandmaps"
+	# Two emulated processors may run into code that Linux is patching, which it does
+	# in its boot: the second one starts after it (guest/boot).
+	[[ $accel == kvm ]] || ((VM_CPUS == 1)) || append+=" maxcpus=1"
 	[[ $K_FLAVOUR == debug ]] && append+=" panic_on_warn=1" || append+=" mitigations=off"
 	QEMU_ARGS+=(-append "$append ${VM_APPEND-}")
 }
