@@ -219,8 +219,8 @@ setup_kernel() {
 	rm -f "$dir.record"
 	case $K_FLAVOUR in
 	stock) what="Debian's kernel, and its Rust crates for building modules" how="2-3 min" ;;
-	custom) what="built with our configuration" how="10 min on two cores" ;;
-	debug) what="built with KASAN, lockdep, kmemleak and fault injection" how="12 min on two cores" ;;
+	custom) what="built with our configuration" how="12 min on two cores" ;;
+	debug) what="built with KASAN, lockdep, kmemleak and fault injection" how="14 min on two cores" ;;
 	esac
 	step "kernel-$K_ID" "Kernel $K_ID: $what" "$how" finish_kernel "make_$K_FLAVOUR" "$dir" "$src"
 	lock_cache

@@ -50,8 +50,8 @@ check_space() {
 		[[ -d $src ]] || { mb=$((mb + 2000)); min=$((min + 1)); }
 		case $K_FLAVOUR in
 		stock) mb=$((mb + 900)); min=$((min + 3)) ;;
-		custom) mb=$((mb + 1500)); min=$((min + 10)) ;;
-		debug) mb=$((mb + 3500)); min=$((min + 12)) ;;
+		custom) mb=$((mb + 1000)); min=$((min + 12)) ;;
+		debug) mb=$((mb + 1500)); min=$((min + 14)) ;;
 		esac
 	fi
 	((mb == 0)) && return
