@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # QEMU: how it is started, watched and stopped. Part of run. Uses RUN,
-# KERNEL_DIR, ROOT_DIR, INITRAMFS, SHARES, CMD_LIMIT, CONSOLE_LOG; sets ACCEL, QEMU_PID, TAIL_PID.
+# KERNEL_DIR, ROOT_DIR, INITRAMFS, SHARES, CMD_LIMIT, CONSOLE_LOG and what accel.sh sets;
+# sets QEMU_PID, TAIL_PID.
 # shellcheck disable=SC2034,SC2054,SC2153
 
 QEMU=${QEMU:-qemu-system-x86_64}
@@ -68,59 +69,6 @@ qemu_args() {
 	[[ $accel == kvm ]] || ((VM_CPUS == 1)) || append+=" maxcpus=1"
 	[[ $K_FLAVOUR == debug ]] && append+=" panic_on_warn=1" || append+=" mitigations=off"
 	QEMU_ARGS+=(-append "$append ${VM_APPEND-}")
-}
-
-# find_accel: KVM when it works, else emulation. /dev/kvm may be there and hang
-# every guest, so it is tried once, with a kernel that is to print a line within
-# ten seconds; the answer is remembered until the host's kernel changes.
-find_accel() {
-	local memo
-	command -v "$QEMU" >/dev/null || die "no $QEMU on this machine: install qemu-system-x86, which make setup does too"
-	memo=$CACHE/kvm-$(uname -r | tr -c 'A-Za-z0-9.\n' _)
-	case ${ACCEL-} in
-	kvm | tcg) return ;;
-	'') ;;
-	*) die "ACCEL=$ACCEL is not kvm or tcg" ;;
-	esac
-	ACCEL=tcg
-	[[ -r /dev/kvm && -w /dev/kvm ]] || return 0
-	if [[ ! -s $memo ]]; then
-		say "Trying whether KVM works here (10 s at most, once)"
-		if probe_kvm 2>/dev/null; then echo kvm; else echo tcg; fi >"$memo"
-		[[ $(cat "$memo") == kvm ]] || say "It does not: emulating, which is slower but the same."
-	fi
-	ACCEL=$(cat "$memo")
-}
-
-# VM_ICOUNT=1: an instruction takes a nanosecond of the guest's time, so that its
-# clock counts them; there is one CPU then, an emulated one. auto: wherever the
-# guest is emulated anyway. Sets ACCEL too.
-find_clock() {
-	[[ ${VM_ICOUNT:=0} != 1 ]] || ACCEL=tcg
-	find_accel
-	case $VM_ICOUNT in
-	auto) VM_ICOUNT=$([[ $ACCEL == tcg ]] && echo 1 || echo 0) ;;
-	0 | 1) ;;
-	*) die "VM_ICOUNT=$VM_ICOUNT is not 0, 1 or auto" ;;
-	esac
-	((VM_ICOUNT == 0)) || VM_CPUS=1
-}
-
-probe_kvm() {
-	local pid i rc=1
-	setpriv --pdeathsig KILL "$QEMU" -nodefaults -no-user-config -display none -no-reboot -M q35 \
-		-accel kvm -cpu host -m 1024 -kernel "$KERNEL_DIR/image" -initrd "$INITRAMFS" \
-		-append "console=ttyS0 panic=-1" -serial "file:$RUN/probe" </dev/null >/dev/null 2>&1 &
-	pid=$!
-	QEMU_PID=$pid
-	for ((i = 0; i < 100; i++)); do
-		# The initramfs starts, finds no root, and says so.
-		grep -qs 'mkey-init' "$RUN/probe" && rc=0 && break
-		kill -0 "$pid" 2>/dev/null || break
-		sleep 0.1
-	done
-	stop_qemu
-	return $rc
 }
 
 start_qemu() {

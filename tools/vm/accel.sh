@@ -1,0 +1,50 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What runs the guest's instructions: KVM, or else emulation. Source it after
+# setup/config.sh. Sets ACCEL, and with find_clock VM_ICOUNT and VM_CPUS.
+# shellcheck disable=SC2034
+
+# find_accel IMAGE INITRAMFS: KVM when it works. /dev/kvm may be there and hang every
+# guest, so it is tried once, with a kernel that is to print a line within ten
+# seconds; the answer is remembered until the host's kernel changes. The set-up
+# does so before the first guest, whose output is its command's alone.
+find_accel() {
+	local memo qemu=${QEMU:-qemu-system-x86_64}
+	command -v "$qemu" >/dev/null || die "no $qemu on this machine: install qemu-system-x86, which make setup does too"
+	memo=$CACHE/kvm-$(uname -r | tr -c 'A-Za-z0-9.\n' _)
+	case ${ACCEL-} in
+	kvm | tcg) return ;;
+	'') ;;
+	*) die "ACCEL=$ACCEL is not kvm or tcg" ;;
+	esac
+	ACCEL=tcg
+	[[ -r ${KVM:=/dev/kvm} && -w $KVM ]] || return 0
+	if [[ ! -s $memo ]]; then
+		say "Trying whether KVM works here (10 s at most, once)"
+		if probe_kvm "$qemu" "$@"; then echo kvm; else echo tcg; fi >"$memo"
+		[[ $(cat "$memo") == kvm ]] || say "It does not: emulating, which is slower but the same."
+	fi
+	ACCEL=$(cat "$memo")
+}
+
+# The initramfs starts, finds no root, says so and ends.
+probe_kvm() { # QEMU IMAGE INITRAMFS
+	grep -q 'mkey-init' < <(timeout --foreground -s KILL 10 "$1" -nodefaults -no-user-config -display none -no-reboot \
+		-M q35 -accel kvm -cpu host -m 1024 -kernel "$2" -initrd "$3" \
+		-append "console=ttyS0 panic=-1" -serial stdio </dev/null 2>/dev/null || true)
+}
+
+# VM_ICOUNT=1: an instruction takes a nanosecond of the guest's time, so that its
+# clock counts them; there is one CPU then, an emulated one. auto: wherever the
+# guest is emulated anyway.
+find_clock() { # IMAGE INITRAMFS
+	[[ ${VM_ICOUNT:=0} != 1 ]] || ACCEL=tcg
+	find_accel "$@"
+	case $VM_ICOUNT in
+	auto) VM_ICOUNT=$([[ $ACCEL == tcg ]] && echo 1 || echo 0) ;;
+	0 | 1) ;;
+	*) die "VM_ICOUNT=$VM_ICOUNT is not 0, 1 or auto" ;;
+	esac
+	((VM_ICOUNT == 0)) || VM_CPUS=1
+}
