@@ -19,7 +19,7 @@ find_accel() {
 	*) die "ACCEL=$ACCEL is not kvm or tcg" ;;
 	esac
 	ACCEL=tcg
-	[[ -r ${KVM:=/dev/kvm} && -w $KVM ]] || return 0
+	[[ -r ${KVM_DEVICE:=/dev/kvm} && -w $KVM_DEVICE ]] || return 0
 	if [[ ! -s $memo ]]; then
 		say "Trying whether KVM works here (10 s at most, once)"
 		if probe_kvm "$qemu" "$@"; then echo kvm; else echo tcg; fi >"$memo"
