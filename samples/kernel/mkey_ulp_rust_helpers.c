@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #define __rust_helper
+#include "../../rust/helpers/rdma.c"
 #include "../../rust/helpers/rdma_ulp.c"

@@ -4,7 +4,10 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use super::Device;
+use super::{
+    table::{self, Guard},
+    Device, //
+};
 use crate::bindings;
 use core::{cell::UnsafeCell, marker::PhantomData, mem::MaybeUninit};
 use kernel::{
@@ -32,7 +35,8 @@ pub(crate) trait ClientOps: Sized + Send + Sync + 'static {
     /// The device is about to go, or to move. Clients that were registered later are done.
     fn remove(self: ArcBorrow<'_, Self>, device: &Device);
 
-    /// [`Client::data`] does not find the data any more. Waits for those who found it before.
+    /// [`Client::data`] does not find the data any more, and no critical section that found it is
+    /// left.
     fn removed(self: ArcBorrow<'_, Self>);
 }
 
@@ -102,19 +106,25 @@ impl<T: ClientOps> Client<T> {
         T::remove(data.as_arc_borrow(), unsafe { Device::from_raw(raw) });
         // SAFETY: The device is being removed from the client.
         unsafe { Self::set_data(raw, core::ptr::null_mut()) };
+        // What `data()` gave to readers is used no more when this returns.
+        table::synchronize();
         T::removed(data.as_arc_borrow());
     }
 
-    /// Returns the client's data for a device.
+    /// Returns the client's data for a device, for as long as the critical section lasts.
     #[inline]
-    pub(crate) fn data<'a>(&'static self, device: &'a Device) -> Option<ArcBorrow<'a, T>> {
+    pub(crate) fn data<'a>(
+        &'static self,
+        device: &Device,
+        _guard: &'a Guard,
+    ) -> Option<ArcBorrow<'a, T>> {
         // SAFETY: The device is valid; the client is registered or has no data.
         let data = unsafe { bindings::ib_get_client_data(device.as_raw(), self.raw.get()) };
         if data.is_null() {
             return None;
         }
-        // SAFETY: `data` came from `into_foreign()`. It is dropped when `removed()` has returned,
-        // which waits for those who found it.
+        // SAFETY: `data` came from `into_foreign()`. `remove_callback()` waits for critical sections
+        // before it drops its reference.
         Some(unsafe { <Arc<T> as ForeignOwnable>::borrow(data) })
     }
 }

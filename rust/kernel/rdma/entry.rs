@@ -10,7 +10,7 @@ use super::{
     dm::Dm,
     eopnotsupp,
     memory::import::Import,
-    mr::{Access, Mr, Pd, Right},
+    mr::{Access, Mr, Mw, Pd, Right},
     ops::{DeviceOps, Running},
 };
 use crate::bindings;
@@ -32,7 +32,7 @@ pub(super) unsafe extern "C" fn query_device<T: DeviceOps>(
     from_result(|| {
         // SAFETY: The core calls with a registered device.
         let running = Running::<T>::on(unsafe { Device::from_raw(raw) })?;
-        let data = running.data;
+        let data = running.data();
         let stock = data.overlay().stock.query_device.ok_or_else(eopnotsupp)?;
         // SAFETY: The arguments are the core's.
         to_result(unsafe { stock(raw, attr, udata) })?;
@@ -57,7 +57,7 @@ pub(super) unsafe extern "C" fn alloc_dm<T: DeviceOps>(
         let running = Running::<T>::on(device)?;
         // SAFETY: The core calls for a method of a process.
         to_result(unsafe { bindings::ib_mkey_uapi_dm_class(attrs, &mut attr.flags) })?;
-        T::alloc_dm(running.data, attr, true).map(Dm::into_raw)
+        T::alloc_dm(running.data(), attr, true).map(Dm::into_raw)
     };
     alloc().unwrap_or_else(|err: Error| err.to_ptr())
 }
@@ -88,7 +88,7 @@ pub(super) unsafe extern "C" fn reg_dm_mr<T: DeviceOps>(
     let (pd, dm, attr) = unsafe { (Pd::from_raw(pd), Dm::<T::Dm>::from_raw(dm), &*attr) };
     let register = || {
         let running = Running::<T>::on(pd.device())?;
-        let data = running.data;
+        let data = running.data();
         let mr = data.overlay().alloc_mr(pd, 1)?;
         let access = Access::from_raw(attr.access_flags);
         T::reg_dm_mr(data, &mr, pd, dm, attr.offset, attr.length, access)?;
@@ -118,12 +118,12 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<T: DeviceOps>(
     let register = || {
         let access = Access::from_raw(access as u32);
         let running = Running::<T>::on(pd.device())?;
-        running.data.may_import(access)?;
+        running.data().may_import(access)?;
         if !dmah.is_null() {
             return Err(eopnotsupp());
         }
         addr.checked_add(length).ok_or(EOVERFLOW)?;
-        let _pin = running.data.pin()?;
+        let _pin = running.data().pin()?;
         // The exporter may let it wait: nobody who removes another device may wait for that. This
         // one is not removed, for its user has it open.
         drop(running);
@@ -133,7 +133,7 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<T: DeviceOps>(
             return Err(ENOMEM);
         }
         let running = Running::<T>::on(pd.device())?;
-        let data = running.data;
+        let data = running.data();
         let mr = data.overlay().alloc_mr(pd, u32::try_from(pages)?)?;
         T::reg_dmabuf_mr(data, &mr, import, offset, length, addr, access)?;
         Ok(mr.into_raw())
@@ -165,11 +165,11 @@ pub(super) unsafe extern "C" fn dereg_mr<T: DeviceOps>(
         let Ok(mut running) = Running::<T>::on(device) else {
             return without();
         };
-        let stock = running.data.overlay().stock.dereg_mr;
+        let stock = running.data().overlay().stock.dereg_mr;
         let stock = stock.ok_or_else(eopnotsupp)?;
-        let leaving = running.data.leave(mr)?;
+        let leaving = running.data().leave(mr)?;
         if T::is_held_up(&leaving) {
-            let _pin = running.data.pin();
+            let _pin = running.data().pin();
             // Nobody who removes another device may wait for this. This one is not removed, for
             // whose pages are waited for has it open.
             drop(running);
@@ -181,7 +181,35 @@ pub(super) unsafe extern "C" fn dereg_mr<T: DeviceOps>(
         }
         // SAFETY: The arguments are the core's.
         let stock = || to_result(unsafe { stock(raw, udata) });
-        running.data.dereg_mr(mr, leaving, stock)?;
+        running.data().dereg_mr(mr, leaving, stock)?;
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.dealloc_mw` of a device that `T` extends.
+pub(super) unsafe extern "C" fn dealloc_mw<T: DeviceOps>(raw: *mut bindings::ib_mw) -> c_int {
+    from_result(|| {
+        // SAFETY: The core calls with a window, which it frees when this has returned.
+        let (mw, device) = unsafe { (Mw::from_raw(raw), Device::from_raw((*raw).device)) };
+        let index = T::mw_index(mw);
+        let Ok(running) = Running::<T>::on(device) else {
+            // SAFETY: The client was removed meanwhile and put the driver's operation back.
+            return unsafe { (*device.as_raw()).ops.dealloc_mw }.map_or(Err(ENODEV), |stock| {
+                // SAFETY: The argument is the core's.
+                Ok(unsafe { stock(raw) })
+            });
+        };
+        let stock = running.data().overlay().stock.dealloc_mw;
+        let stock = stock.ok_or_else(eopnotsupp)?;
+        // SAFETY: The argument is the core's.
+        to_result(unsafe { stock(raw) })?;
+        let forgotten = running.data().forget_mw(index, mw);
+        // Accesses through the window may take as long as a process likes. Removal of another device
+        // must not wait for them. This device is not removed while its user has it open.
+        drop(running);
+        drop(forgotten);
         Ok(0)
     })
 }
@@ -203,8 +231,8 @@ pub(super) unsafe extern "C" fn rereg_user_mr<T: DeviceOps>(
     let mr = unsafe { Mr::from_raw(raw) };
     let rereg = || {
         let running = Running::<T>::on(mr.device())?;
-        running.data.may_rereg(mr)?;
-        let stock = running.data.overlay().stock.rereg_user_mr;
+        running.data().may_rereg(mr)?;
+        let stock = running.data().overlay().stock.rereg_user_mr;
         let stock = stock.ok_or_else(eopnotsupp)?;
         let translation = bindings::ib_mr_rereg_flags_IB_MR_REREG_TRANS as c_int;
         if flags & translation == 0 {
@@ -214,13 +242,14 @@ pub(super) unsafe extern "C" fn rereg_user_mr<T: DeviceOps>(
         let rights = if flags & bindings::ib_mr_rereg_flags_IB_MR_REREG_ACCESS as c_int != 0 {
             access
         } else {
-            running.data.rights(mr).into_raw() as c_int
+            running.data().rights(mr).into_raw() as c_int
         };
         let (register, dereg) = {
-            let ops = &running.data.overlay().stock;
+            let data = running.data();
+            let ops = &data.overlay().stock;
             (ops.reg_user_mr.ok_or_else(eopnotsupp)?, ops.dereg_mr)
         };
-        let _pin = running.data.pin()?;
+        let _pin = running.data().pin()?;
         // It faults user memory in: nobody who removes another device may wait for that. This one
         // is not removed, for the region's owner has it open.
         drop(running);
@@ -242,7 +271,7 @@ pub(super) unsafe extern "C" fn rereg_user_mr<T: DeviceOps>(
             Ok(())
         };
         let range = (virt_addr, length);
-        running.data.retranslate(mr, &spare, range, finish)?;
+        running.data().retranslate(mr, &spare, range, finish)?;
         Ok(ptr::null_mut())
     };
     rereg().unwrap_or_else(|err: Error| err.to_ptr())
@@ -268,10 +297,10 @@ pub(super) unsafe extern "C" fn advise_mr<T: DeviceOps>(
             )
         };
         let running = Running::<T>::on(domain.device())?;
-        let _pin = running.data.pin()?;
+        let _pin = running.data().pin()?;
         let lkeys = list.iter().map(|sge| sge.lkey);
-        let _held = running.data.hold_for_advice(domain, lkeys)?;
-        let stock = running.data.overlay().stock.advise_mr;
+        let _held = running.data().hold_for_advice(domain, lkeys)?;
+        let stock = running.data().overlay().stock.advise_mr;
         let stock = stock.ok_or_else(eopnotsupp)?;
         // It faults user memory in: nobody who removes another device may wait for that.
         drop(running);

@@ -80,7 +80,7 @@ pub(super) unsafe extern "C" fn alloc_mr<T: DeviceOps>(
     let domain = unsafe { Pd::from_raw(pd) };
     let alloc = || {
         let running = Running::<T>::on(domain.device())?;
-        let data = running.data;
+        let data = running.data();
         if kind != bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS {
             let stock = data.overlay().stock.alloc_mr.ok_or_else(eopnotsupp)?;
             // SAFETY: The arguments are the core's.
@@ -111,7 +111,7 @@ pub(super) unsafe extern "C" fn map_mr_sg<T: DeviceOps>(
         // SAFETY: The core calls with a valid region.
         let mr = unsafe { Mr::from_raw(raw) };
         let running = Running::<T>::on(mr.device())?;
-        let data = running.data;
+        let data = running.data();
         if !mr.has_gaps() {
             data.may_map(mr)?;
             let stock = data.overlay().stock.map_mr_sg.ok_or_else(eopnotsupp)?;

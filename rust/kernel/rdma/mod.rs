@@ -38,7 +38,7 @@ pub(crate) use client::{uverbs_is_loaded, Registration};
 pub(crate) use device::Device;
 pub(crate) use dm::Dm;
 pub(crate) use memory::SharedMemory;
-pub(crate) use mr::{Access, Mr, OwnedMr, OwnedPd, Pd};
+pub(crate) use mr::{Access, Mr, Mw, OwnedMr, OwnedPd, Pd};
 
 /// Checks that functions called from C have the types that their headers give them.
 macro_rules! same_types {

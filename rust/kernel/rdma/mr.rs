@@ -216,6 +216,29 @@ impl Mr {
     }
 }
 
+/// A memory window.
+#[repr(transparent)]
+pub(crate) struct Mw(Opaque<bindings::ib_mw>);
+
+impl Mw {
+    /// # Safety
+    ///
+    /// `raw` must be valid for `'a`.
+    pub(crate) unsafe fn from_raw<'a>(raw: *mut bindings::ib_mw) -> &'a Self {
+        // SAFETY: By the safety requirement, and the type is transparent.
+        unsafe { &*raw.cast::<Self>() }
+    }
+
+    pub(crate) fn as_raw(&self) -> *mut bindings::ib_mw {
+        self.0.get()
+    }
+
+    /// Returns what tells it from all other windows that there are.
+    pub(crate) fn address(&self) -> usize {
+        self.as_raw() as usize
+    }
+}
+
 /// A memory region of a type that is made by `alloc_mr`, registered with `ib_core`.
 ///
 /// # Invariants

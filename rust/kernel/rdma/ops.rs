@@ -11,15 +11,16 @@ use super::{
     dm::Dm,
     entry, eopnotsupp, fast_reg,
     memory::import::{DmaBuf, Import},
-    mr::{Access, Mr, Pd},
+    mr::{Access, Mr, Mw, Pd},
+    table,
 };
 use crate::bindings;
-use core::{cell::UnsafeCell, ptr};
+use core::{cell::UnsafeCell, marker::PhantomData, ptr};
 use kernel::{
     error::from_err_ptr,
     ffi::c_int,
     prelude::*,
-    sync::ArcBorrow, //
+    sync::{Arc, ArcBorrow}, //
 };
 
 /// What a client does in a device's stead.
@@ -109,6 +110,15 @@ pub(crate) trait DeviceOps: ClientOps {
         addr: u64,
         access: Access,
     ) -> Result;
+
+    /// Returns the index by which the device finds a memory window.
+    fn mw_index(mw: &Mw) -> u32;
+
+    /// What is left of a memory window. Dropping it sleeps.
+    type Forgotten;
+
+    /// The memory window `mw`, which had `index`, was deallocated.
+    fn forget_mw(&self, index: u32, mw: &Mw) -> Self::Forgotten;
 
     /// May the region's protection domain or rights be changed?
     fn may_rereg(&self, mr: &Mr) -> Result;
@@ -208,6 +218,9 @@ impl Overlay {
                     u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
             }
             (*ops).dereg_mr = Some(entry::dereg_mr::<T>);
+            if self.stock.dealloc_mw.is_some() {
+                (*ops).dealloc_mw = Some(entry::dealloc_mw::<T>);
+            }
             if self.stock.reg_user_mr_dmabuf.is_none() {
                 (*ops).reg_user_mr_dmabuf = Some(entry::reg_user_mr_dmabuf::<T>);
             }
@@ -241,6 +254,7 @@ impl Overlay {
             (*ops).alloc_mr = self.stock.alloc_mr;
             (*ops).map_mr_sg = self.stock.map_mr_sg;
             (*ops).dereg_mr = self.stock.dereg_mr;
+            (*ops).dealloc_mw = self.stock.dealloc_mw;
             (*ops).reg_user_mr_dmabuf = self.stock.reg_user_mr_dmabuf;
             (*ops).rereg_user_mr = self.stock.rereg_user_mr;
             (*ops).advise_mr = self.stock.advise_mr;
@@ -276,26 +290,37 @@ impl Overlay {
 }
 
 /// A wrapped operation that runs: the client's data for the device stays until it is dropped.
-pub(super) struct Running<'a, T: DeviceOps> {
-    pub(super) data: ArcBorrow<'a, T>,
+pub(crate) struct Running<'a, T: DeviceOps> {
+    data: Arc<T>,
     index: c_int,
+    _device: PhantomData<&'a Device>,
 }
 
 impl<'a, T: DeviceOps> Running<'a, T> {
     /// # Errors
     ///
     /// `ENODEV` if the client was removed meanwhile.
-    pub(super) fn on(device: &'a Device) -> Result<Self> {
+    pub(crate) fn on(device: &'a Device) -> Result<Self> {
         // SAFETY: No preconditions.
         let index = unsafe { bindings::rdma_ops_enter() };
-        match T::client().data(device) {
-            Some(data) => Ok(Self { data, index }),
+        let guard = table::read();
+        match T::client().data(device, &guard) {
+            Some(data) => Ok(Self {
+                data: data.into(),
+                index,
+                _device: PhantomData,
+            }),
             None => {
                 // SAFETY: As entered above.
                 unsafe { bindings::rdma_ops_leave(index) };
                 Err(ENODEV)
             }
         }
+    }
+
+    /// Returns the client's data.
+    pub(crate) fn data(&self) -> ArcBorrow<'_, T> {
+        self.data.as_arc_borrow()
     }
 }
 

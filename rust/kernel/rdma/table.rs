@@ -14,7 +14,7 @@
 //! [`include/linux/xarray.h`](srctree/include/linux/xarray.h)
 
 use crate::bindings;
-use core::{marker::PhantomData, mem::ManuallyDrop, ptr};
+use core::{marker::PhantomData, ptr};
 use kernel::{
     ffi::{c_int, c_ulong, c_void},
     prelude::*,
@@ -37,7 +37,7 @@ pub(crate) fn read() -> Guard {
 }
 
 /// Waits until all critical sections that began before have ended. Sleeps.
-fn synchronize() {
+pub(crate) fn synchronize() {
     // SAFETY: The domain is static.
     unsafe { bindings::rdma_table_synchronize() };
 }
@@ -86,22 +86,18 @@ impl<T: Send + Sync> Table<T> {
 
     /// Returns the entry at `index`, for as long as the critical section lasts.
     #[inline]
-    pub(crate) fn get<'a>(&'a self, index: u32, _guard: &'a Guard) -> Option<&'a T> {
+    pub(crate) fn get<'a>(&self, index: u32, _guard: &'a Guard) -> Option<ArcBorrow<'a, T>> {
         // SAFETY: `xa` is initialised.
         let entry = unsafe { bindings::xa_load(self.xa.get(), index as c_ulong) };
-        // SAFETY: By the type invariant it is dropped only a grace period after it left the
-        // XArray.
-        unsafe { entry.cast::<T>().as_ref() }
+        // SAFETY: By the type invariant it came from `Arc::into_raw()`, and is dropped only a grace
+        // period after it left the XArray.
+        (!entry.is_null()).then(|| unsafe { ArcBorrow::from_raw(entry.cast::<T>()) })
     }
 
     /// Returns the entry at `index`, to be kept.
     pub(crate) fn get_arc(&self, index: u32) -> Option<Arc<T>> {
         let guard = read();
-        let entry: *const T = self.get(index, &guard)?;
-        // SAFETY: `entry` is the pointer of an `Arc` (type invariant), of which the table holds a
-        // reference that outlives the critical section.
-        let held = ManuallyDrop::new(unsafe { Arc::from_raw(entry) });
-        Some(Arc::clone(&held))
+        self.get(index, &guard).map(Arc::from)
     }
 
     /// Puts `value` at `index`, in place of what is there.

@@ -7,19 +7,36 @@
 //! | `backend/rxe.rs`, `backend/rxe/` | software RoCE: functions that touch an MR's memory are redirected |
 //!
 //! A backend alone knows its driver's private structures. The rest of the module sees a
-//! [`Backend`], the [`Backend::Base`] regions that layouts end in, and [`Window`]s.
+//! [`Backend`], the [`Backend::Base`] regions that layouts end in, and [`Payload`]s.
 
+mod payload;
 pub(crate) mod rxe;
-mod window;
 
 use crate::bindings;
-use crate::rdma::{Access, Device, Mr, OwnedMr, Pd, SharedMemory};
+use crate::rdma::{Access, Device, Mr, Mw, OwnedMr, Pd, SharedMemory};
 use kernel::prelude::*;
 
-pub(crate) use window::{Direction, Window};
+pub(crate) use payload::{Direction, Payload};
 
 /// The backend of every device that this build extends.
 pub(crate) type Hw = rxe::Rxe;
+
+/// Addresses of a region.
+#[derive(Clone, Copy)]
+pub(crate) struct Range {
+    /// The first one.
+    pub(crate) start: u64,
+    /// Bytes.
+    pub(crate) len: u64,
+}
+
+impl Range {
+    /// Returns `true` if `length` bytes from `iova` on are in the range.
+    #[inline]
+    pub(crate) fn contains(&self, iova: u64, length: u64) -> bool {
+        length <= self.len && iova.wrapping_sub(self.start) <= self.len - length
+    }
+}
 
 /// What an lkey names.
 pub(crate) enum Named<B> {
@@ -41,7 +58,7 @@ pub(crate) enum Named<B> {
 }
 
 /// A driver whose regions can be given layouts.
-pub(crate) trait Backend: Sized + Send + Sync {
+pub(crate) trait Backend: Copy + Send + Sync {
     /// A region of the driver's own, where layouts end. Copied freely; whoever keeps one keeps
     /// the region from being freed.
     type Base: Copy + Send + Sync;
@@ -68,8 +85,14 @@ pub(crate) trait Backend: Sized + Send + Sync {
     /// Narrows the rights of a claimed region to those that are also in `access`.
     fn narrow(&self, mr: &Mr, access: Access);
 
-    /// Allows accesses to a claimed region, of `len` bytes from zero.
-    fn publish(&self, mr: &Mr, len: u64, access: Access);
+    /// Allows accesses to a claimed region, in `range`.
+    fn publish(&self, mr: &Mr, range: Range, access: Access);
+
+    /// Lets the driver bind a memory window to a claimed region. It binds none to others.
+    fn allow_window(&self, mr: &Mr);
+
+    /// Returns the index by which rkeys name a memory window.
+    fn window_index(mw: &Mw) -> u32;
 
     /// Forbids accesses to a claimed region.
     fn withdraw(&self, mr: &Mr);
@@ -90,7 +113,7 @@ pub(crate) trait Backend: Sized + Send + Sync {
     /// Forbids accesses to a registered region.
     fn invalidate(&self, mr: &Mr);
 
-    /// Are memory windows bound to a region?
+    /// Are memory windows bound to a region of the driver's own?
     fn has_windows(&self, mr: &Mr) -> bool;
 
     /// Forbids accesses to a region that is about to be deregistered.

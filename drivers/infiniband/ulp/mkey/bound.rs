@@ -27,6 +27,9 @@ use kernel::{
 /// Levels of keys over keys, at most.
 pub(crate) const MAX_DEPTH: usize = 8;
 
+/// Levels that an access goes through, at most: a memory window may be over the outermost key.
+pub(crate) const MAX_LEVELS: usize = MAX_DEPTH + 1;
+
 /// Pieces of a layout that can be flushed to persistence, at most: a request to flush all of them
 /// keeps a queue pair, and whoever rebinds the key, waiting.
 const MAX_FLUSHED: u64 = 1 << 20;
@@ -110,6 +113,8 @@ pub(crate) struct Bound {
     pub(crate) leaves: KVVec<Leaf>,
     /// The rights of the region.
     pub(crate) access: Access,
+    /// The address of its first byte.
+    pub(crate) start: u64,
     /// The protection domain in which leaves must be.
     pub(crate) pd: usize,
     /// Levels of keys, this one counted.
@@ -143,7 +148,7 @@ impl Bound {
     /// # Errors
     ///
     /// `ERANGE` for a block outside of its leaf, `EACCES` for a right that a leaf does not give,
-    /// `ELOOP` for more than [`MAX_DEPTH`] levels, `EOPNOTSUPP` for the right to be flushed to
+    /// `ELOOP` for more than [`MAX_LEVELS`] levels, `EOPNOTSUPP` for the right to be flushed to
     /// persistence with pages on demand or more than [`MAX_FLUSHED`] pieces, `ENOMEM`. A leaf is
     /// used by its lkey, so local rights count: whatever writes, here or from afar, needs local
     /// write.
@@ -152,6 +157,7 @@ impl Bound {
         leaves: KVVec<Leaf>,
         access: Access,
         pd: &Pd,
+        start: u64,
     ) -> Result<Arc<Self>> {
         let writes = access.contains(Right::LocalWrite)
             || access.contains(Right::RemoteWrite)
@@ -172,7 +178,7 @@ impl Bound {
         }
         let below = leaves.iter().map(|leaf| leaf.place.depth()).max();
         let depth = below.unwrap_or(0).saturating_add(1);
-        if depth > MAX_DEPTH {
+        if depth > MAX_LEVELS {
             return Err(eloop());
         }
         let pieces = pieces(&layout, &leaves);
@@ -191,6 +197,7 @@ impl Bound {
                 layout,
                 leaves,
                 access,
+                start,
                 pd: pd.as_raw() as usize,
                 depth,
                 pieces,
@@ -199,6 +206,11 @@ impl Bound {
             },
             GFP_KERNEL_ACCOUNT,
         )?)
+    }
+
+    /// Returns `true` if an access to it leaves SRCU, see [`Held`].
+    pub(crate) fn is_slow(&self) -> bool {
+        self.users.is_some()
     }
 
     /// Makes one that describes nothing, over memory that is there at all times. It is filled by
@@ -213,6 +225,7 @@ impl Bound {
                 layout: KLayout::List(List::unfilled(entries)),
                 leaves,
                 access: Access::default(),
+                start: 0,
                 pd: pd.as_raw() as usize,
                 depth: 1,
                 pieces: 0,

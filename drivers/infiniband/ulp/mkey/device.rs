@@ -11,10 +11,11 @@ use crate::{
         Backend, Hw, Named,
     },
     bindings,
-    bound::{Bound, KLayout, Leaf, Place, Users, MAX_DEPTH},
+    bound::{Bound, KLayout, Leaf, Place, MAX_DEPTH},
     dm::{self, Buffer, DeviceMemory},
     fast, key,
     layout::{Entry, List},
+    mw::{self, Windows},
     object::{Kind, Object},
     pins::{Pin, Pins},
     rdma::{
@@ -26,7 +27,7 @@ use crate::{
         mr::Right,
         ops::{DeviceOps, Overlay},
         table::{self, Table},
-        Access, Device, Dm, Mr, OwnedPd, Pd,
+        Access, Device, Dm, Mr, Mw, OwnedPd, Pd,
     },
 };
 use kernel::{
@@ -46,6 +47,8 @@ pub(crate) static CLIENT: Client<MkeyDevice> = Client::new(c"ib_mkey");
 pub(crate) struct MkeyDevice {
     #[pin]
     pub(crate) objects: Table<Object>,
+    #[pin]
+    pub(crate) windows: Windows,
     pub(crate) pins: Arc<Pins>,
     pub(crate) hw: Hw,
     pub(crate) pd: OwnedPd,
@@ -60,7 +63,6 @@ pub(crate) struct MkeyDevice {
 pub(crate) struct Leaving {
     object: Option<Arc<Object>>,
     state: State,
-    users: Option<Arc<Users>>,
 }
 
 impl MkeyDevice {
@@ -79,6 +81,7 @@ impl MkeyDevice {
         Arc::pin_init(
             try_pin_init!(Self {
                 objects <- Table::new(),
+                windows <- Windows::new(),
                 pins,
                 hw,
                 pd,
@@ -96,10 +99,12 @@ impl MkeyDevice {
     /// # Errors
     ///
     /// `EOPNOTSUPP` if it is none.
-    pub(crate) fn of(device: &Device) -> Result<ArcBorrow<'_, Self>> {
+    pub(crate) fn of(device: &Device) -> Result<Arc<Self>> {
+        let guard = table::read();
         CLIENT
-            .data(device)
+            .data(device, &guard)
             .filter(|this| this.extended.load(ordering::Acquire))
+            .map(Arc::from)
             .ok_or_else(eopnotsupp)
     }
 
@@ -233,10 +238,10 @@ impl DeviceOps for MkeyDevice {
             GFP_KERNEL,
         )?;
         let layout = KLayout::List(List::new(entries)?);
-        let bound = Bound::new(layout, leaves, access, pd)?;
+        let bound = Bound::new(layout, leaves, access, pd, 0)?;
         let object = Object::new(mr, Kind::Dm)?;
         this.objects.insert(mr.index(), object.clone())?;
-        object.bind(&this, mr, bound)
+        object.bind(&this.pins, &this.hw, mr, bound)
     }
 
     fn alloc_fast(this: ArcBorrow<'_, Self>, mr: &Mr, max: u32) -> Result {
@@ -247,11 +252,9 @@ impl DeviceOps for MkeyDevice {
     fn map_fast(&self, mr: &Mr, elements: Elements<'_>) -> Result<Mapped> {
         let guard = table::read();
         let object = self.objects.get(mr.index(), &guard);
-        match object
-            .filter(|object| object.is(mr))
-            .map(|object| &object.kind)
-        {
-            Some(Kind::Fast(fast)) => fast.map(elements),
+        let object = object.filter(|object| object.is(mr)).ok_or(EINVAL)?;
+        match &object.kind {
+            Kind::Fast(fast) => fast.map(elements),
             _ => Err(EINVAL),
         }
     }
@@ -285,9 +288,9 @@ impl DeviceOps for MkeyDevice {
         access: Access,
     ) -> Result {
         // Before anybody can find the region: what it is over goes with the object.
-        let object = Object::new(mr, Kind::DmaBuf(import))?;
+        let object = Object::new(mr, Kind::DmaBuf { import, access })?;
         this.objects.insert(mr.index(), object.clone())?;
-        let Kind::DmaBuf(import) = &object.kind else {
+        let Kind::DmaBuf { import, .. } = &object.kind else {
             return Err(EINVAL);
         };
         let filled = import
@@ -304,22 +307,18 @@ impl DeviceOps for MkeyDevice {
     fn leave(&self, mr: &Mr) -> Result<Leaving> {
         let object = self.object_of(mr);
         let state = self.pins.if_free(mr.index(), || self.hw.suspend(mr))?;
-        let users = object.as_ref().and_then(|object| object.users());
-        Ok(Leaving {
-            object,
-            state,
-            users,
-        })
+        Ok(Leaving { object, state })
     }
 
     fn is_held_up(leaving: &Leaving) -> bool {
-        leaving.users.is_some()
+        let object = leaving.object.as_ref();
+        object.is_some_and(|object| object.may_be_slow())
     }
 
     // rxe waits for them too, but not for as long as it takes.
     fn wait(leaving: &Leaving) {
-        if let Some(users) = &leaving.users {
-            users.wait();
+        if let Some(object) = &leaving.object {
+            object.wait();
         }
     }
 
@@ -334,6 +333,16 @@ impl DeviceOps for MkeyDevice {
             self.objects.remove(index, &object);
         }
         Ok(())
+    }
+
+    fn mw_index(mw: &Mw) -> u32 {
+        Hw::window_index(mw)
+    }
+
+    type Forgotten = Option<mw::Binding>;
+
+    fn forget_mw(&self, index: u32, mw: &Mw) -> Option<mw::Binding> {
+        self.windows.forget(index, mw.address())
     }
 
     fn may_rereg(&self, mr: &Mr) -> Result {

@@ -10,10 +10,10 @@
 //! is replaced under the lock of the pins.
 
 use crate::{
-    backend::Backend,
+    backend::{Backend, Hw, Range},
     bound::Bound,
-    device::MkeyDevice,
     object::Object,
+    pins::Pins,
     rdma::{
         lock::{LockMany, Many},
         table::Retired,
@@ -23,7 +23,11 @@ use crate::{
 use core::mem;
 use kernel::{
     prelude::*,
-    sync::{lock::Guard, Arc},
+    sync::{
+        atomic::ordering,
+        lock::Guard,
+        Arc, //
+    },
 };
 
 /// A region, and what is to be bound to it.
@@ -92,7 +96,8 @@ fn sort(changes: &mut [Change<'_>]) {
 /// `EINVAL` for a region that is there twice; `EBUSY` while a memory window or a bound key refers
 /// to one: it would give its rights on something else.
 pub(crate) fn apply(
-    device: &MkeyDevice,
+    pins: &Pins,
+    hw: &Hw,
     changes: &mut [Change<'_>],
 ) -> core::result::Result<(), Refused> {
     sort(changes);
@@ -108,7 +113,7 @@ pub(crate) fn apply(
     for change in changes.iter_mut() {
         change.editing = Some(many.lock(&change.object.edit));
     }
-    let result = exchange(device, changes);
+    let result = exchange(pins, hw, changes);
     for change in changes.iter_mut() {
         change.editing = None;
     }
@@ -116,30 +121,31 @@ pub(crate) fn apply(
 }
 
 /// Makes all `changes`, or none, to regions that nobody else changes. As for [`apply`].
-fn exchange(device: &MkeyDevice, changes: &mut [Change<'_>]) -> core::result::Result<(), Refused> {
-    let hw = &device.hw;
-    if let Some(busy) = changes.iter().find(|change| hw.has_windows(change.mr)) {
-        return Err(busy.refused(EBUSY));
-    }
-    device
-        .pins
-        .if_all_free(
-            changes,
-            |change| change.mr.index(),
-            |change| {
-                // Never more than both allow while the one goes and the other comes.
-                hw.narrow(change.mr, change.new.access);
-                change.old = Some(change.object.bound.swap(Some(change.new.clone())));
-            },
-        )
-        .map_err(|pinned| pinned.refused(EBUSY))?;
+fn exchange(pins: &Pins, hw: &Hw, changes: &mut [Change<'_>]) -> core::result::Result<(), Refused> {
+    pins.if_all_free(
+        changes,
+        |change| change.mr.index(),
+        |change| {
+            // Never more than both allow while the one goes and the other comes.
+            hw.narrow(change.mr, change.new.access);
+            if change.new.is_slow() {
+                change.object.was_slow.store(true, ordering::Relaxed);
+            }
+            change.old = Some(change.object.bound.swap(Some(change.new.clone())));
+        },
+    )
+    .map_err(|pinned| pinned.refused(EBUSY))?;
     // The first one that was bound waits for a grace period; it is that of the others too.
     for change in changes.iter_mut() {
         change.gone = change.old.take().and_then(Object::settle);
     }
     for change in changes.iter_mut() {
-        let (len, access) = (change.new.layout.length(), change.new.access);
-        hw.publish(change.mr, len, access);
+        let new = &change.new;
+        let range = Range {
+            start: new.start,
+            len: new.layout.length(),
+        };
+        hw.publish(change.mr, range, new.access);
     }
     Ok(())
 }

@@ -7,10 +7,10 @@
 //! computed; what lies before it is never walked.
 
 use crate::{
-    backend::{Backend, Direction, Hw, Window},
-    bound::{Bound, Leaf, Place, MAX_DEPTH},
+    backend::{Backend, Direction, Hw, Payload},
+    bound::{Bound, Leaf, Place, MAX_LEVELS},
     layout::{Run, Runs},
-    rdma::{self, eloop, eopnotsupp, mr::Right},
+    rdma::{self, eloop, eopnotsupp, mr::Right, Access},
 };
 use core::mem;
 use kernel::{ffi::c_int, prelude::*};
@@ -36,14 +36,14 @@ impl<'a> Level<'a> {
 
 /// The levels outside of the one at hand, outermost first.
 struct Outer<'a> {
-    levels: [Option<Level<'a>>; MAX_DEPTH - 1],
+    levels: [Option<Level<'a>>; MAX_LEVELS - 1],
     used: usize,
 }
 
 impl<'a> Outer<'a> {
     const fn new() -> Self {
         Self {
-            levels: [const { None }; MAX_DEPTH - 1],
+            levels: [const { None }; MAX_LEVELS - 1],
             used: 0,
         }
     }
@@ -64,9 +64,14 @@ impl<'a> Outer<'a> {
 }
 
 impl Bound {
-    /// Are reads, or writes, allowed at all?
-    fn allows(&self, write: bool) -> Result {
-        if write && !self.access.contains(Right::LocalWrite) {
+    /// Checks that the access flags of the region include `needed`.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES` if they do not.
+    #[inline]
+    fn allows(&self, needed: Access) -> Result {
+        if !self.access.contains_all(needed) {
             return Err(EACCES);
         }
         Ok(())
@@ -98,7 +103,6 @@ impl Bound {
         open: impl Fn(&Base) -> T,
         mut visit: impl FnMut(&mut T, u64, u64) -> Result,
     ) -> Result {
-        self.allows(write)?;
         // Most keys are not over keys: the levels are not to cost them anything.
         let mut outer: Option<Outer<'_>> = None;
         let mut level = Level::new(self, offset, len)?;
@@ -133,26 +137,28 @@ impl Bound {
         }
     }
 
-    /// Copies between the region, from `offset` on, and all of `window`.
+    /// Copies between the region, from `offset` on, and all of `payload`, with the access flags
+    /// `needed`.
     ///
     /// # Errors
     ///
-    /// `EINVAL` out of range, `EACCES` if rights are missing, those of faulting pages in. What came
-    /// before a leaf that fails is copied, as with several SGEs.
-    pub(crate) fn copy(&self, offset: u64, mut window: Window<'_>) -> Result {
-        let (len, write) = (window.left(), window.direction() == Direction::ToMemory);
+    /// `EINVAL` out of range, `EACCES` if access flags are missing, those of faulting pages in. What
+    /// came before a leaf that fails is copied, as with several SGEs.
+    pub(crate) fn copy(&self, offset: u64, mut payload: Payload<'_>, needed: Access) -> Result {
+        self.allows(needed)?;
+        let (len, write) = (payload.left(), payload.direction() == Direction::ToMemory);
         self.walk(
             offset,
             len as u64,
             write,
             Base::pages,
-            |pages, addr, len| pages.copy(addr, len, &mut window),
+            |pages, addr, len| pages.copy(addr, len, &mut payload),
         )
     }
 
     /// Finds the one place of an access that cannot be split.
-    fn resolve(&self, offset: u64, len: u64) -> Result<(&Base, u64)> {
-        self.allows(true)?;
+    fn resolve(&self, offset: u64, len: u64, needed: Right) -> Result<(&Base, u64)> {
+        self.allows(needed.into())?;
         let mut bound = self;
         let mut run = self.layout.resolve(offset, len)?;
         loop {
@@ -184,13 +190,13 @@ impl Bound {
         swap_add: u64,
         original: &mut u64,
     ) -> Result<c_int> {
-        let (base, iova) = self.resolve(offset, 8)?;
+        let (base, iova) = self.resolve(offset, 8, Right::RemoteAtomic)?;
         Ok(base.atomic_op(iova, opcode, compare, swap_add, original))
     }
 
     /// Writes eight bytes at `offset` at once. As for [`Self::atomic_op`].
     pub(crate) fn atomic_write(&self, offset: u64, value: u64) -> Result<c_int> {
-        let (base, iova) = self.resolve(offset, 8)?;
+        let (base, iova) = self.resolve(offset, 8, Right::RemoteWrite)?;
         Ok(base.atomic_write(iova, value))
     }
 

@@ -19,6 +19,7 @@
 //! of 1,000 in a guest without KVM, nothing else under way).
 
 use crate::{
+    access::Origin,
     backend::{Backend, Hw, Named},
     bound::{Bound, KLayout, Leaf, Place},
     device::MkeyDevice,
@@ -247,14 +248,19 @@ impl Fast {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for another key than that of the registration or for another protection domain,
-    /// and while a memory window is bound to the region.
-    pub(crate) fn invalidate(&self, hw: &Hw, mr: &Mr, pd: &Pd, key: u32) -> Result {
-        if mr.pd() != pd.as_raw() || hw.has_windows(mr) {
+    /// `EINVAL` for another key than that of the registration, for another protection domain, and
+    /// for a peer if the registration gives a peer no right.
+    pub(crate) fn invalidate(&self, hw: &Hw, mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
+        if mr.pd() != pd.as_raw() {
             return Err(EINVAL);
         }
         let mut slots = self.slots.lock();
         if key != hw.key(mr) {
+            return Err(EINVAL);
+        }
+        let remote = Right::RemoteRead | Right::RemoteWrite | Right::RemoteAtomic;
+        let access = slots.active.as_ref().map(|active| active.bound.access);
+        if origin == Origin::Remote && !access.is_some_and(|access| access.contains_any(remote)) {
             return Err(EINVAL);
         }
         let active = slots.active.take();

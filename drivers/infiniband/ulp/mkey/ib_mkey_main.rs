@@ -5,6 +5,8 @@
 //! | file | what |
 //! |---|---|
 //! | `device.rs` | an extended device |
+//! | `access.rs` | the only way from an MR to what is bound to it |
+//! | `mw.rs` | memory windows |
 //! | `dm.rs`, `dm/` | device memory |
 //! | `key.rs` | keys: from a description to something bound |
 //! | `object.rs` | regions of ours |
@@ -24,6 +26,7 @@
 use core::borrow::Borrow;
 use kernel::{prelude::*, sync::SetOnce};
 
+mod access;
 mod backend;
 #[path = "../../../../rust/bindings/mod.rs"]
 mod bindings;
@@ -40,6 +43,7 @@ mod key_pool;
 #[path = "../../../../rust/layout/src/lib.rs"]
 mod layout;
 mod many;
+mod mw;
 mod nest;
 mod object;
 mod pins;

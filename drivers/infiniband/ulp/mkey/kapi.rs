@@ -34,7 +34,7 @@ unsafe extern "C" fn ib_alloc_dm(
     let alloc = || {
         let this = MkeyDevice::of(device)?;
         this.owns_dm()?;
-        let mut dm = MkeyDevice::alloc_dm(this, attr, false)?;
+        let mut dm = MkeyDevice::alloc_dm(this.as_arc_borrow(), attr, false)?;
         dm.init(device, u32::try_from(attr.length)?);
         Ok(Dm::into_raw(dm))
     };
@@ -75,6 +75,7 @@ unsafe extern "C" fn ib_reg_dm_mr(
         let access = Access::checked(pd.device(), access)?;
         let this = MkeyDevice::of(pd.device())?;
         let mr = OwnedMr::new(pd, 1)?;
+        let this = this.as_arc_borrow();
         MkeyDevice::reg_dm_mr(this, &mr, pd, dm, dm_offset, length, access)?;
         dm.attach(&mr);
         Ok(mr.into_raw())

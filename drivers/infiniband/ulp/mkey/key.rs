@@ -6,6 +6,7 @@
 //! pinned once.
 
 use crate::{
+    access::Origin,
     backend::{Backend, Named},
     bound::{self, Bound, KLayout, Leaf, Place, MAX_DEPTH},
     device::MkeyDevice,
@@ -100,7 +101,8 @@ impl<'a> Key<'a> {
     ///
     /// `EBUSY` while a memory window or a bound key refers to it.
     pub(crate) fn unbind(&self) -> Result {
-        self.object.unbind(self.device, self.mr)
+        self.object
+            .unbind(&self.device.pins, &self.device.hw, self.mr, Origin::Local)
     }
 
     /// Returns the region that the key is.
@@ -167,7 +169,7 @@ impl<'a> Description<'a> {
         let leaf = self
             .key
             .device
-            .pin_leaf(self.key.ibdev, lkey, self.key.pd)?;
+            .pin_leaf(self.key.ibdev, lkey, self.key.pd, MAX_DEPTH - 1)?;
         self.leaves.push(leaf, GFP_KERNEL_ACCOUNT)?;
         self.by_lkey
             .try_create_and_insert(lkey, index, GFP_KERNEL_ACCOUNT)?;
@@ -217,7 +219,7 @@ impl<'a> Description<'a> {
 
     fn finish(self, layout: KLayout) -> Result<Described<'a>> {
         let key = self.key;
-        let bound = Bound::new(layout, self.leaves, self.access, key.pd)?;
+        let bound = Bound::new(layout, self.leaves, self.access, key.pd, 0)?;
         Ok(Described { key, bound })
     }
 }
@@ -237,7 +239,8 @@ impl Described<'_> {
     /// would refer to itself.
     pub(crate) fn bind(self) -> Result {
         let mut change = [self.change(0)];
-        apply(self.key.device, &mut change).map_err(|refused| self.why(refused.error))
+        let device = self.key.device;
+        apply(&device.pins, &device.hw, &mut change).map_err(|refused| self.why(refused.error))
     }
 
     fn change(&self, number: usize) -> Change<'_> {
@@ -272,7 +275,8 @@ pub(crate) fn bind_all(all: &[Described<'_>]) -> core::result::Result<(), Refuse
             .push(described.change(number), GFP_KERNEL_ACCOUNT)
             .map_err(|err| refused(number, err.into()))?;
     }
-    apply(first.key.device, &mut changes).map_err(|Refused { number, error }| {
+    let device = first.key.device;
+    apply(&device.pins, &device.hw, &mut changes).map_err(|Refused { number, error }| {
         let why = all.get(number).map(|described| described.why(error));
         refused(number, why.unwrap_or(error))
     })
@@ -280,8 +284,20 @@ pub(crate) fn bind_all(all: &[Described<'_>]) -> core::result::Result<(), Refuse
 
 impl MkeyDevice {
     /// Looks up what `lkey` names and keeps it from being deregistered, and from being bound to
-    /// something else.
-    fn pin_leaf(&self, ibdev: &Device, lkey: u32, pd: &Pd) -> Result<Leaf> {
+    /// something else. A key may have up to `depth` levels.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`, `EINVAL` for an MR of another protection domain, `EOPNOTSUPP` for one that cannot
+    /// be a leaf, `ERANGE` for one that has no bytes now, `ELOOP` for a key of more levels,
+    /// `ENOMEM`.
+    pub(crate) fn pin_leaf(
+        &self,
+        ibdev: &Device,
+        lkey: u32,
+        pd: &Pd,
+        depth: usize,
+    ) -> Result<Leaf> {
         let index = lkey >> 8;
         let (leaf, pin) = self.pins.pin(index, || {
             Ok(match self.hw.find(ibdev, lkey, pd)? {
@@ -303,7 +319,7 @@ impl MkeyDevice {
                     },
                     _pin: None,
                 },
-                Named::Ours(mr) => self.own_leaf(index, lkey, mr)?,
+                Named::Ours(mr) => self.own_leaf(index, lkey, mr, depth)?,
                 Named::Unfit => return Err(eopnotsupp()),
             })
         })?;
@@ -314,7 +330,7 @@ impl MkeyDevice {
     }
 
     /// Makes a leaf of a region of ours.
-    fn own_leaf(&self, index: u32, lkey: u32, mr: *const Mr) -> Result<Leaf> {
+    fn own_leaf(&self, index: u32, lkey: u32, mr: *const Mr, depth: usize) -> Result<Leaf> {
         let guard = table::read();
         let object = self
             .objects
@@ -324,7 +340,7 @@ impl MkeyDevice {
         let (len, access, place) = match object.kind {
             Kind::Key { .. } => {
                 let bound: Arc<Bound> = object.bound.get(&guard).ok_or(ERANGE)?.into();
-                if bound.depth >= MAX_DEPTH {
+                if bound.depth > depth {
                     return Err(eloop());
                 }
                 (bound.layout.length(), bound.access, Place::Key(bound))
@@ -347,7 +363,9 @@ impl MkeyDevice {
             // Each registration would be another region.
             Kind::Fast(_) => return Err(eopnotsupp()),
             // It is of the driver's type, and was found as such.
-            Kind::DmaBuf(_) => return Err(eopnotsupp()),
+            Kind::DmaBuf { .. } => return Err(eopnotsupp()),
+            // Its key is not for users.
+            Kind::Window => return Err(ENOENT),
         };
         Ok(Leaf {
             lkey,

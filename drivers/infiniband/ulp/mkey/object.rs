@@ -15,20 +15,28 @@
 //! replaced by another: [`Object::is`] tells them apart.
 
 use crate::{
-    backend::Backend,
-    bound::{Bound, Users},
-    device::MkeyDevice,
+    access::Origin,
+    backend::{Backend, Hw},
+    bound::Bound,
     edit::{apply, Change},
     fast::Fast,
+    pins::Pins,
     rdma::{
         lock::{new_many_mutex, LockMany, ManyMutex},
         memory::import::Import,
+        mr::Right,
         table::{self, Cell, Retired},
-        Mr,
+        Access, Mr,
     },
 };
 use core::ptr;
-use kernel::{prelude::*, sync::Arc};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{ordering, Atomic},
+        Arc, //
+    },
+};
 
 /// What a region of ours is.
 pub(crate) enum Kind {
@@ -41,8 +49,15 @@ pub(crate) enum Kind {
     Dm,
     /// A region for fast registration by kernel users; what it is over is there, not in `bound`.
     Fast(Pin<KBox<Fast>>),
+    /// What a memory window over one of the others is bound to, bound once.
+    Window,
     /// A region of the driver's own over a dma-buf, with nothing bound.
-    DmaBuf(Import),
+    DmaBuf {
+        /// The memory.
+        import: Import,
+        /// Its access flags. The driver is not told that it may have windows, see `mw.rs`.
+        access: Access,
+    },
 }
 
 /// A region of ours.
@@ -51,6 +66,8 @@ pub(crate) struct Object {
     mr: usize,
     pub(crate) kind: Kind,
     pub(crate) bound: Cell<Bound>,
+    /// Was anything bound whose accesses leave SRCU? Deregistration waits for those.
+    pub(crate) was_slow: Atomic<bool>,
     #[pin]
     pub(crate) edit: ManyMutex,
 }
@@ -63,6 +80,7 @@ impl Object {
                 mr: ptr::from_ref(mr) as usize,
                 kind,
                 bound: Cell::empty(),
+                was_slow: Atomic::new(false),
                 edit <- new_many_mutex!("ib_mkey edit"),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -84,30 +102,62 @@ impl Object {
         Some(old)
     }
 
-    /// Returns those who may be in what is bound for as long as a page of a process takes to come.
-    pub(crate) fn users(&self) -> Option<Arc<Users>> {
-        let guard = table::read();
-        self.bound.get(&guard)?.users.clone()
+    /// Returns `true` if an access may be in progress that can take as long as a process likes.
+    pub(crate) fn may_be_slow(&self) -> bool {
+        self.was_slow.load(ordering::Relaxed)
+    }
+
+    /// Waits for accesses outside of SRCU, after the region was suspended. Sleeps.
+    pub(crate) fn wait(&self) {
+        // A rebind or unbind in progress waits for the accesses to what was bound before.
+        let many = LockMany::new();
+        drop(many.lock(&self.edit));
+        drop(many);
+        // An access that saw the region before it was suspended has entered when this returns.
+        table::synchronize();
+        let users = {
+            let guard = table::read();
+            self.bound.get(&guard).and_then(|bound| bound.users.clone())
+        };
+        if let Some(users) = users {
+            users.wait();
+        }
     }
 
     /// Binds `new` in place of what is bound. As for [`apply`].
-    pub(crate) fn bind(&self, device: &MkeyDevice, mr: &Mr, new: Arc<Bound>) -> Result {
-        apply(device, &mut [Change::new(self, mr, 0, new)]).map_err(|refused| refused.error)
+    pub(crate) fn bind(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: Arc<Bound>) -> Result {
+        apply(pins, hw, &mut [Change::new(self, mr, 0, new)]).map_err(|refused| refused.error)
+    }
+
+    /// Returns the access flags of the region, which as a leaf has `access`.
+    pub(crate) fn rights(&self, leaf: Access) -> Access {
+        match &self.kind {
+            Kind::DmaBuf { access, .. } => *access,
+            _ => leaf,
+        }
+    }
+
+    /// May a peer invalidate what is bound? Only if it gives a peer any right.
+    fn may_invalidate(&self) -> bool {
+        let remote = Right::RemoteRead | Right::RemoteWrite | Right::RemoteAtomic;
+        let guard = table::read();
+        let bound = self.bound.get(&guard);
+        bound.is_some_and(|bound| bound.access.contains_any(remote))
     }
 
     /// Unbinds what is bound. No access is left when this returns.
     ///
     /// # Errors
     ///
-    /// `EBUSY` as for [`Self::bind`].
-    pub(crate) fn unbind(&self, device: &MkeyDevice, mr: &Mr) -> Result {
+    /// `EBUSY` as for [`Self::bind`]; `EINVAL` for a peer if what is bound gives a peer no right.
+    pub(crate) fn unbind(&self, pins: &Pins, hw: &Hw, mr: &Mr, origin: Origin) -> Result {
         let many = LockMany::new();
         let edit = many.lock(&self.edit);
-        if device.hw.has_windows(mr) {
-            return Err(EBUSY);
+        if origin == Origin::Remote && !self.may_invalidate() {
+            return Err(EINVAL);
         }
-        let old = device.pins.if_free(mr.index(), || {
-            device.hw.withdraw(mr);
+        let old = pins.if_free(mr.index(), || {
+            hw.withdraw(mr);
             Ok(self.bound.swap(None))
         })?;
         let old = Self::settle(old);

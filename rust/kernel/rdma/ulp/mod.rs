@@ -34,6 +34,9 @@ mod mkey;
 mod mr;
 mod pd;
 mod qp;
+#[allow(dead_code, reason = "only `client.rs` uses it here")]
+#[path = "../table.rs"]
+mod table;
 
 pub(crate) use device::Device;
 pub(crate) use devices::{Devices, HeldDevice};

@@ -5,11 +5,13 @@
 //! | file | what |
 //! |---|---|
 //! | `rxe/base.rs` | a stock region: its pages, its atomics |
-//! | `rxe/entry.rs` | what runs in place of the redirected functions |
+//! | `rxe/replacements.rs` | what runs in place of the redirected functions |
 //! | `rxe/rereg.rs` | other memory for a region |
 //! | `rxe/selftest.rs` | shows on a new device that the redirection is complete |
 //! | `rxe/on_demand.rs`, `rxe/rxe_odp_page.c` | pages that come on demand |
-//! | `rxe/rxe_hook.c` | the redirection |
+//! | `rxe/redirect.c` | the redirection |
+//! | `rxe/stock.c`, `rxe/functions.h` | calls of stock rxe; its functions |
+//! | `rxe/mr.c` | an MR's fields behind inline functions |
 //!
 //! Gates, each of which keeps a device from being extended: the driver's id, every function
 //! redirected, a fresh region that looks as the headers say, and the self-test.
@@ -40,14 +42,14 @@ mod bindings {
 
     include!(concat!(env!("IB_MKEY_OBJ"), "/rxe_bindings_generated.rs"));
 }
-mod entry;
 mod on_demand;
+mod replacements;
 mod rereg;
 pub(crate) mod selftest;
 
 pub(crate) use base::Base;
 
-use super::{Backend, Named};
+use super::{Backend, Named, Range};
 use crate::{
     bindings::{
         ib_mr_type_IB_MR_TYPE_DM as TYPE_DM, ib_mr_type_IB_MR_TYPE_DMA as TYPE_DMA,
@@ -55,7 +57,7 @@ use crate::{
         ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS, ib_mr_type_IB_MR_TYPE_USER as TYPE_USER,
         rdma_driver_id_RDMA_DRIVER_RXE,
     },
-    rdma::{eopnotsupp, mr::Right, Access, Device, Mr, OwnedMr, Pd, SharedMemory},
+    rdma::{eopnotsupp, mr::Right, Access, Device, Mr, Mw, OwnedMr, Pd, SharedMemory},
 };
 use bindings::{
     rxe_mr, rxe_mr_state_RXE_MR_STATE_FREE, rxe_mr_state_RXE_MR_STATE_INVALID,
@@ -118,6 +120,7 @@ impl Drop for Found {
 }
 
 /// An rxe device that looked right.
+#[derive(Clone, Copy)]
 pub(crate) struct Rxe(());
 
 /// Returns rxe's structure around a region of an rxe device.
@@ -134,19 +137,23 @@ impl Rxe {
         unsafe { bindings::ib_mkey_rxe_set_state(private(mr).as_ptr(), state) };
     }
 
-    /// Returns the length of a region of ours; [`None`] while no access is allowed.
+    /// Returns the range of a region of ours; [`None`] while no access is allowed.
     ///
     /// # Safety
     ///
     /// `mr` must be a region of an rxe device, valid during the call.
     #[inline]
-    unsafe fn published(mr: *mut rxe_mr) -> Option<u64> {
-        // SAFETY: By the safety requirement. The length is read as a whole; the state before it.
-        let (state, length) = unsafe {
+    unsafe fn published(mr: *mut rxe_mr) -> Option<Range> {
+        // SAFETY: By the safety requirement. Each field is read as a whole; the state before them.
+        let (state, range) = unsafe {
             let state = bindings::ib_mkey_rxe_state(mr);
-            (state, (&raw const (*mr).ibmr.length).read_volatile())
+            let range = Range {
+                start: (&raw const (*mr).ibmr.iova).read_volatile(),
+                len: (&raw const (*mr).ibmr.length).read_volatile(),
+            };
+            (state, range)
         };
-        (state == rxe_mr_state_RXE_MR_STATE_VALID).then_some(length)
+        (state == rxe_mr_state_RXE_MR_STATE_VALID).then_some(range)
     }
 
     /// Is a region of ours one for fast registration?
@@ -291,17 +298,32 @@ impl Backend for Rxe {
         }
     }
 
-    fn publish(&self, mr: &Mr, len: u64, access: Access) {
+    fn publish(&self, mr: &Mr, range: Range, access: Access) {
         let private = private(mr).as_ptr();
         // SAFETY: As for `narrow()`.
         unsafe {
-            (&raw mut (*mr.as_raw()).length).write_volatile(len);
-            // rxe binds no window to a region with this flag, though one to a zero-based region
-            // works.
-            let access = access & !Access::from(Right::ZeroBased);
+            (&raw mut (*mr.as_raw()).iova).write_volatile(range.start);
+            (&raw mut (*mr.as_raw()).length).write_volatile(range.len);
+            // rxe binds windows as it knows them to an MR with the first flag, see `mw.rs`, and none
+            // to one with the second.
+            let access = access & !(Right::MwBind | Right::ZeroBased);
             (&raw mut (*private).access).write_volatile(access.into_raw() as i32);
         }
         Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_VALID);
+    }
+
+    fn allow_window(&self, mr: &Mr) {
+        let bind = Access::from(Right::MwBind).into_raw() as i32;
+        // SAFETY: As for `narrow()`.
+        unsafe {
+            let field = &raw mut (*private(mr).as_ptr()).access;
+            field.write_volatile(field.read_volatile() | bind);
+        }
+    }
+
+    fn window_index(mw: &Mw) -> u32 {
+        // SAFETY: Only windows of rxe devices come here.
+        unsafe { bindings::ib_mkey_rxe_mw_index(mw.as_raw()) }
     }
 
     fn withdraw(&self, mr: &Mr) {
@@ -411,7 +433,8 @@ impl Backend for Rxe {
         // SAFETY: As above.
         unsafe {
             (*mr.as_raw()).type_ = TYPE_USER;
-            (*private).access = access.into_raw() as i32;
+            // As for `publish()`.
+            (*private).access = (access & !Access::from(Right::MwBind)).into_raw() as i32;
             (*mr.as_raw()).iova = addr;
             (*mr.as_raw()).length = length;
         }

@@ -10,7 +10,7 @@ use super::{
     on_demand::OnDemand,
 };
 use crate::{
-    backend::Window,
+    backend::Payload,
     bindings::ib_mr_type_IB_MR_TYPE_DMA,
     rdma::{
         mr::Right,
@@ -179,16 +179,21 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Copies `len` bytes between address `iova` of the region and `window`.
+    /// Copies `len` bytes between address `iova` of the region and `payload`.
     ///
     /// # Errors
     ///
     /// `EFAULT` for an address that the region does not have, or whose page does not come.
     #[inline]
-    pub(crate) fn copy(&mut self, mut iova: u64, mut len: u64, window: &mut Window<'_>) -> Result {
+    pub(crate) fn copy(
+        &mut self,
+        mut iova: u64,
+        mut len: u64,
+        payload: &mut Payload<'_>,
+    ) -> Result {
         if self.base.is_on_demand() {
             // SAFETY: By the invariant of `base`.
-            return unsafe { OnDemand::new(self.base.mr) }.copy(iova, len, window);
+            return unsafe { OnDemand::new(self.base.mr) }.copy(iova, len, payload);
         }
         let size = 1u64 << self.shift;
         while len > 0 {
@@ -197,7 +202,7 @@ impl Pages {
             let page = self.map((iova >> self.shift).wrapping_sub(self.first))?;
             // SAFETY: `size` bytes are mapped and `in_page + bytes` is at most that; a packet is
             // never part of a region's memory.
-            unsafe { window.copy(page.as_ptr().add(in_page as usize), bytes as usize) };
+            unsafe { payload.copy(page.as_ptr().add(in_page as usize), bytes as usize) };
             iova = iova.wrapping_add(bytes);
             len -= bytes;
         }

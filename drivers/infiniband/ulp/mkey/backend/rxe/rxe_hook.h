@@ -9,11 +9,22 @@
 #include <rdma/ib_pack.h>
 #include "rxe.h"
 
+/* A request to bind a memory window, as struct rxe_send_wr has it. */
+struct ib_mkey_rxe_bind_mw {
+	u64 addr;
+	u64 length;
+	u32 mr_lkey;
+	u32 mw_rkey;
+	u32 rkey;
+	u32 access;
+};
+
+/* redirect.c */
 int ib_mkey_rxe_init(void);
 void ib_mkey_rxe_exit(void);
 bool ib_mkey_rxe_redirected(void);
 
-/* Stock rxe, by static calls: its functions have no ENDBR left to call them by pointer. */
+/* stock.c: stock rxe, as it would run without ib_mkey */
 int ib_mkey_rxe_stock_copy(struct rxe_mr *mr, u64 iova, void *addr,
 			   unsigned int length, enum rxe_mr_copy_dir dir);
 int ib_mkey_rxe_stock_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
@@ -23,35 +34,46 @@ int ib_mkey_rxe_stock_flush(struct rxe_mr *mr, u64 iova, unsigned int length);
 int ib_mkey_rxe_stock_check_range(struct rxe_mr *mr, u64 iova, size_t length);
 int ib_mkey_rxe_stock_copy_data(struct ib_pd *pd, int access, u32 lkey, u64 iova,
 				void *addr, int length, enum rxe_mr_copy_dir dir);
+int ib_mkey_rxe_stock_invalidate_mr(struct ib_pd *pd, u32 key);
+int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, u32 rkey);
+int ib_mkey_rxe_stock_reg_fast_mr(struct ib_mr *mr, u32 key, int access);
+int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, const struct ib_mkey_rxe_bind_mw *bind);
 
-int ib_mkey_rxe_stock_invalidate(struct ib_pd *pd, u32 key);
-int ib_mkey_rxe_stock_reg_fast(struct ib_mr *mr, u32 key, int access);
-
+/* mr.c */
 struct rxe_mr *ib_mkey_rxe_to_mr(struct ib_mr *ibmr);
 struct rxe_mr *ib_mkey_rxe_get_mr(struct ib_device *ibdev, u32 index);
 void ib_mkey_rxe_put_mr(struct rxe_mr *mr);
+struct rxe_mw *ib_mkey_rxe_get_mw(struct ib_device *ibdev, u32 index);
+void ib_mkey_rxe_put_mw(struct rxe_mw *mw);
+u32 ib_mkey_rxe_mw_index(struct ib_mw *ibmw);
 bool ib_mkey_rxe_is_odp(struct rxe_mr *mr);
-bool ib_mkey_rxe_odp_at_address(struct rxe_mr *mr);
-void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write);
-void ib_mkey_rxe_odp_unlock(struct rxe_mr *mr, void *page);
 bool ib_mkey_rxe_odp_fits(struct rxe_mr *mr, u64 iova);
 void ib_mkey_rxe_own_umem(struct rxe_mr *mr);
 int ib_mkey_rxe_num_mw(struct rxe_mr *mr);
 enum rxe_mr_state ib_mkey_rxe_state(struct rxe_mr *mr);
 void ib_mkey_rxe_set_state(struct rxe_mr *mr, enum rxe_mr_state state);
 
+/* rxe_odp_page.c */
+bool ib_mkey_rxe_odp_at_address(struct rxe_mr *mr);
+void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write);
+void ib_mkey_rxe_odp_unlock(struct rxe_mr *mr, void *page);
+
 /* rust/helpers/rdma.c */
 unsigned long rust_helper_text_address(const char *symbol);
 
-/* Rust: backend/rxe/entry.rs. In place of the stock function, for our MRs only. */
+/* Rust: in place of the stock function, for MRs of ib_mkey only. */
 int ib_mkey_rxe_check_range(struct rxe_mr *mr, u64 iova, size_t length);
-int ib_mkey_rxe_copy(struct rxe_mr *mr, u64 iova, void *addr,
-		     unsigned int length, enum rxe_mr_copy_dir dir);
+int ib_mkey_rxe_copy(struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
+		     enum rxe_mr_copy_dir dir, bool remote);
 int ib_mkey_rxe_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
 			  u64 compare, u64 swap_add, u64 *orig_val);
 int ib_mkey_rxe_atomic_write(struct rxe_mr *mr, u64 iova, u64 value);
 int ib_mkey_rxe_flush(struct rxe_mr *mr, u64 iova, unsigned int length);
-int ib_mkey_rxe_invalidate(struct rxe_mr *mr, struct ib_pd *pd, u32 key);
-int ib_mkey_rxe_reg_fast(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int access);
+int ib_mkey_rxe_invalidate_mr(struct rxe_mr *mr, struct ib_pd *pd, u32 key, bool remote);
+int ib_mkey_rxe_reg_fast_mr(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int access);
+/* In place of the stock function, for all memory windows. */
+int ib_mkey_rxe_bind_mw(struct rxe_qp *qp, struct ib_pd *pd, struct ib_mw *mw,
+			const struct ib_mkey_rxe_bind_mw *bind);
+int ib_mkey_rxe_invalidate_mw(struct rxe_qp *qp, struct ib_device *ibdev, u32 rkey);
 
 #endif /* IB_MKEY_RXE_HOOK_H */

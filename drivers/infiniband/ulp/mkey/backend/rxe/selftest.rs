@@ -15,6 +15,7 @@ use super::{
     private,
 };
 use crate::{
+    access::Origin,
     bound::{self, Bound, Leaf, Place},
     device::MkeyDevice,
     dm::{Buffer, DeviceMemory, Offer, Request, Wanted},
@@ -54,14 +55,22 @@ pub(crate) fn run(device: &MkeyDevice, ibdev: &Device) -> Result {
     let mr = key::create(device, &device.pd, 1)?;
     let object = device.object_of(&mr).ok_or(EIO)?;
 
-    let result = bound(device, &memory).and_then(|bound| {
-        object.bind(device, &mr, bound)?;
+    let all = Right::LocalWrite | Right::RemoteWrite | Right::RemoteRead | Right::RemoteAtomic;
+    let result = bound(device, &memory, all).and_then(|bound| {
+        object.bind(&device.pins, &device.hw, &mr, bound)?;
         through_copy_data(device, &mr, &memory)?;
         through_each(&mr, &memory)
     });
+    let result = result.and_then(|()| {
+        let local = bound(device, &memory, Right::LocalWrite.into())?;
+        object.bind(&device.pins, &device.hw, &mr, local)?;
+        origins(device, &mr)?;
+        let again = bound(device, &memory, all)?;
+        object.bind(&device.pins, &device.hw, &mr, again)
+    });
 
     let result = result.and_then(|()| invalidated(device, &mr));
-    let result = result.and(object.unbind(device, &mr));
+    let result = result.and(object.unbind(&device.pins, &device.hw, &mr, Origin::Local));
     forget(device, mr, &object);
     result?;
 
@@ -79,19 +88,18 @@ fn forget(device: &MkeyDevice, mr: OwnedMr, object: &Object) {
     device.objects.remove(index, object);
 }
 
-fn bound(device: &MkeyDevice, memory: &Buffer) -> Result<Arc<Bound>> {
+fn bound(device: &MkeyDevice, memory: &Buffer, access: Access) -> Result<Arc<Bound>> {
     let mut stride = [0; MAX_DIMS];
     stride[0] = STRIDE as i64;
     let mut blocks = KVVec::new();
     blocks.push(Block::new(0, 0, WORD as u64, stride), GFP_KERNEL)?;
     let mut leaves = KVVec::new();
-    let access = Access::from(Right::LocalWrite);
     leaves.push(
         Leaf {
             lkey: 0,
             start: 0,
             len: MEMORY_LEN as u64,
-            access,
+            access: Right::LocalWrite.into(),
             place: Place::Memory {
                 base: memory.base,
                 delta: 0,
@@ -102,7 +110,7 @@ fn bound(device: &MkeyDevice, memory: &Buffer) -> Result<Arc<Bound>> {
         GFP_KERNEL,
     )?;
     let layout = bound::interleaved(&[BLOCKS as u64], blocks)?;
-    Bound::new(layout, leaves, access, &device.pd)
+    Bound::new(layout, leaves, access, &device.pd, 0)
 }
 
 /// Looks whether block `block` of the memory holds `words` followed by a gap of zeros.
@@ -157,11 +165,38 @@ fn copy_data(device: &MkeyDevice, lkey: u32, iova: u64, packet: &mut [u8], write
     })
 }
 
-/// Invalidates the key as LOCAL_INV does, which is to unbind it.
+/// Looks whether accesses of this node are told from those of peers: the key gives peers no right.
+fn origins(device: &MkeyDevice, mr: &Mr) -> Result {
+    let mut word = [0; WORD];
+    for write in [false, true] {
+        copy_data(device, mr.lkey(), 0, &mut word, write)?;
+        let direction = if write {
+            rxe_mr_copy_dir_RXE_TO_MR_OBJ
+        } else {
+            rxe_mr_copy_dir_RXE_FROM_MR_OBJ
+        };
+        let (region, at) = (private(mr).as_ptr(), word.as_mut_ptr().cast());
+        // SAFETY: The MR is valid; the packet has a word.
+        let remote =
+            unsafe { bindings::ib_mkey_rxe_stock_copy(region, 0, at, WORD as u32, direction) };
+        if remote != EACCES.to_errno() {
+            return Err(EIO);
+        }
+    }
+    // SAFETY: The domain is of an rxe device.
+    let refused =
+        unsafe { bindings::ib_mkey_rxe_stock_invalidate_mr(device.pd.as_raw(), mr.rkey()) };
+    if refused != EINVAL.to_errno() {
+        return Err(EIO);
+    }
+    Ok(())
+}
+
+/// Invalidates the key as a peer's SEND does, which is to unbind it.
 fn invalidated(device: &MkeyDevice, mr: &Mr) -> Result {
     let mut byte = [0];
     // SAFETY: The domain is of an rxe device.
-    to_result(unsafe { bindings::ib_mkey_rxe_stock_invalidate(device.pd.as_raw(), mr.rkey()) })?;
+    to_result(unsafe { bindings::ib_mkey_rxe_stock_invalidate_mr(device.pd.as_raw(), mr.rkey()) })?;
     match copy_data(device, mr.lkey(), 0, &mut byte, false) {
         Ok(()) => Err(EIO),
         Err(_) => Ok(()),
@@ -185,8 +220,9 @@ fn registered(device: &MkeyDevice, mr: &Mr, object: &Object) -> Result {
         // SAFETY: Nobody else has the region. The domain is of an rxe device.
         unsafe {
             (*mr.as_raw()).iova = fast.map([word(3), word(1)].into_iter())?.start;
-            let access = Access::from(Right::LocalWrite).into_raw() as c_int;
-            to_result(bindings::ib_mkey_rxe_stock_reg_fast(
+            let rights = Right::LocalWrite | Right::RemoteWrite | Right::RemoteAtomic;
+            let access = rights.into_raw() as c_int;
+            to_result(bindings::ib_mkey_rxe_stock_reg_fast_mr(
                 mr.as_raw(),
                 key,
                 access,
@@ -214,7 +250,7 @@ fn registered(device: &MkeyDevice, mr: &Mr, object: &Object) -> Result {
             }
         }
         // SAFETY: As above.
-        to_result(unsafe { bindings::ib_mkey_rxe_stock_invalidate(device.pd.as_raw(), key) })?;
+        to_result(unsafe { bindings::ib_mkey_rxe_stock_invalidate_mr(device.pd.as_raw(), key) })?;
         match copy_data(device, key, mr.iova(), &mut packet, true) {
             Ok(()) => Err(EIO),
             Err(_) => Ok(()),

@@ -208,6 +208,7 @@ int mkt_raw_rereg_to(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
 		.access_flags = access,
 	};
 	struct mkt_ioctl cmd;
+	int err;
 
 	mkt_ioctl_init(&cmd, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE);
 	mkt_ioctl_add(&cmd, UVERBS_ATTR_CORE_IN, sizeof(req), mkt_ptr(&req));
@@ -215,7 +216,12 @@ int mkt_raw_rereg_to(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
 		      mkt_ptr(&resp));
 	mkt_ioctl_add(&cmd, UVERBS_ATTR_WRITE_CMD, sizeof(uint64_t),
 		      IB_USER_VERBS_CMD_REREG_MR);
-	return mkt_ioctl_run(mr->context, &cmd);
+	err = mkt_ioctl_run(mr->context, &cmd);
+	if (!err) {
+		mr->lkey = resp.lkey;
+		mr->rkey = resp.rkey;
+	}
+	return err;
 }
 
 int mkt_raw_rereg(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,

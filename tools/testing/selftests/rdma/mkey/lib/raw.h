@@ -57,7 +57,7 @@ void mkt_raw_dm_free(struct mkt_ioctl *cmd, uint32_t handle);
 /* runs it: IBV_REREG_MR_*; not every provider's library has the verb */
 int mkt_raw_rereg(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
 		  uint32_t access);
-/* the same with a translation */
+/* the same with a translation; @mr gets the keys that it has from then on */
 int mkt_raw_rereg_to(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
 		     uint32_t access, const void *start, uint64_t length,
 		     uint64_t iova);

@@ -18,17 +18,17 @@ pub(crate) enum Direction {
 /// # Invariants
 ///
 /// `at` is valid for reads and, for [`Direction::FromMemory`], writes of `left` bytes.
-pub(crate) struct Window<'a> {
+pub(crate) struct Payload<'a> {
     at: *mut u8,
     left: usize,
     direction: Direction,
     _packet: PhantomData<&'a mut [u8]>,
 }
 
-impl Window<'_> {
+impl Payload<'_> {
     /// # Safety
     ///
-    /// `at` must be valid for reads and writes of `len` bytes while the window exists.
+    /// `at` must be valid for reads and writes of `len` bytes while the payload exists.
     pub(crate) unsafe fn new(at: *mut u8, len: usize, direction: Direction) -> Self {
         // INVARIANT: By the safety requirement.
         Self {
@@ -51,7 +51,7 @@ impl Window<'_> {
         self.direction
     }
 
-    /// Copies `len` bytes between the window's start and `memory`, and moves the start.
+    /// Copies `len` bytes between the payload's start and `memory`, and moves the start.
     ///
     /// # Safety
     ///

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Accesses: the only way from an MR to what is bound to it.
+//!
+//! rxe checks access flags when a request arrives. By the time at which it copies bytes, the key
+//! may be bound to something else, with other flags; a request that is sent again is copied again
+//! at any later time. The flags are therefore checked here, in the critical section that reads the
+//! binding. What rxe checked before is never relied on.
+//!
+//! # Locking
+//!
+//! The data path reads under SRCU (`rust/kernel/rdma/table.rs`) and takes no lock, unless the
+//! binding is slow (`bound.rs`) or of a fast registration (`fast.rs`).
+
+use crate::{
+    backend::{Direction, Payload},
+    bound::{Bound, Held},
+    device::{MkeyDevice, CLIENT},
+    fast::Fast,
+    key::Key,
+    object::{Kind, Object},
+    rdma::{
+        mr::Right,
+        ops::Running,
+        table::{self, Guard},
+        Access, Mr, Pd,
+    },
+};
+use kernel::{
+    ffi::c_int,
+    prelude::*,
+    sync::{Arc, ArcBorrow},
+};
+
+/// On whose behalf an access is done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// This node: a work request of its own, or a SEND that it receives.
+    Local,
+    /// A peer, or an unknown caller.
+    Remote,
+}
+
+/// Returns the access flags that a copy needs.
+#[inline]
+fn needed(origin: Origin, direction: Direction) -> Access {
+    match (origin, direction) {
+        // Every MR may be read by its own node.
+        (Origin::Local, Direction::FromMemory) => Access::empty(),
+        (Origin::Local, Direction::ToMemory) => Right::LocalWrite.into(),
+        (Origin::Remote, Direction::FromMemory) => Right::RemoteRead.into(),
+        (Origin::Remote, Direction::ToMemory) => Right::RemoteWrite.into(),
+    }
+}
+
+/// Finds the object of `mr`, for as long as the critical section lasts.
+#[inline]
+fn object_of<'a>(mr: &Mr, guard: &'a Guard) -> Result<ArcBorrow<'a, Object>> {
+    // Not `MkeyDevice::of()`: the self-test runs before the device is extended.
+    let device = CLIENT.data(mr.device(), guard).ok_or(EINVAL)?;
+    let object = device.objects.get(mr.index(), guard);
+    object.filter(|object| object.is(mr)).ok_or(EINVAL)
+}
+
+/// Runs `access` with what is bound to `mr`, at an offset: where in it address `iova` is.
+///
+/// # Errors
+///
+/// `EINVAL` if nothing is bound; those of `access`.
+#[inline]
+fn with_bound<T>(mr: &Mr, iova: u64, access: impl FnOnce(&Bound, u64) -> Result<T>) -> Result<T> {
+    let guard = table::read();
+    let object = object_of(mr, &guard)?;
+    if let Kind::Fast(fast) = &object.kind {
+        return fast.with(iova, access);
+    }
+    let bound = object.bound.get(&guard).ok_or(EINVAL)?;
+    let offset = iova.wrapping_sub(bound.start);
+    match Held::new(bound) {
+        None => access(&bound, offset),
+        Some(held) => {
+            // A slow access can take arbitrarily long. It leaves SRCU first, so that only a rebind
+            // of this MR waits for it.
+            drop(guard);
+            access(&held, offset)
+        }
+    }
+}
+
+/// Copies between `mr`, from address `iova` on, and all of `payload`.
+///
+/// # Errors
+///
+/// Those of [`Bound::copy`]; `EINVAL` if nothing is bound.
+pub(crate) fn copy(mr: &Mr, iova: u64, payload: Payload<'_>, origin: Origin) -> Result {
+    let needed = needed(origin, payload.direction());
+    with_bound(mr, iova, |bound, at| bound.copy(at, payload, needed))
+}
+
+/// Does a peer's atomic operation on the eight bytes at address `iova`. Returns what the driver's
+/// code says.
+///
+/// # Errors
+///
+/// Those of [`Bound::atomic_op`]; `EINVAL` if nothing is bound.
+pub(crate) fn atomic_op(
+    mr: &Mr,
+    iova: u64,
+    opcode: c_int,
+    compare: u64,
+    swap_add: u64,
+    original: &mut u64,
+) -> Result<c_int> {
+    with_bound(mr, iova, |bound, at| {
+        bound.atomic_op(at, opcode, compare, swap_add, original)
+    })
+}
+
+/// Writes a peer's eight bytes at address `iova` at once. As for [`atomic_op`].
+pub(crate) fn atomic_write(mr: &Mr, iova: u64, value: u64) -> Result<c_int> {
+    with_bound(mr, iova, |bound, at| bound.atomic_write(at, value))
+}
+
+/// Makes `length` bytes from address `iova` on persistent, for a peer. Sleeps.
+///
+/// # Errors
+///
+/// Those of [`Bound::flush`]; `EINVAL` if nothing is bound.
+pub(crate) fn flush(mr: &Mr, iova: u64, length: u64) -> Result {
+    with_bound(mr, iova, |bound, at| bound.flush(at, length))
+}
+
+/// Returns `true` if `length` bytes from address `iova` on are registered in the MR for fast
+/// registration that `mr` is.
+pub(crate) fn is_registered(mr: &Mr, iova: u64, length: u64) -> bool {
+    let guard = table::read();
+    object_of(mr, &guard).is_ok_and(|object| match &object.kind {
+        Kind::Fast(fast) => fast.contains(iova, length),
+        _ => false,
+    })
+}
+
+/// Returns the object of `mr` and a device operation that runs, so that the device's data stays.
+fn operate<'a>(mr: &'a Mr) -> Result<(Running<'a, MkeyDevice>, Arc<Object>)> {
+    let running = Running::<MkeyDevice>::on(mr.device())?;
+    let object = running.data().object_of(mr).ok_or(EINVAL)?;
+    Ok((running, object))
+}
+
+fn fast_of(object: &Object) -> Option<&Fast> {
+    match &object.kind {
+        Kind::Fast(fast) => Some(fast),
+        _ => None,
+    }
+}
+
+/// Unbinds a key, or ends a fast registration, for a QP in `pd` that names it by `key`: LOCAL_INV,
+/// or for a peer SEND with invalidate. No access is left when this returns. Sleeps.
+///
+/// # Errors
+///
+/// `EINVAL` for another key or protection domain, for an MR that cannot be invalidated, and for a
+/// peer if the MR gives no peer any right; `EBUSY` while a memory window or a key refers to it.
+pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
+    let (running, object) = operate(mr)?;
+    let device = running.data();
+    if let Some(fast) = fast_of(&object) {
+        return fast.invalidate(&device.hw, mr, pd, key, origin);
+    }
+    if mr.rkey() != key || mr.pd() != pd.as_raw() {
+        return Err(EINVAL);
+    }
+    Key::of(&device, mr, pd)?;
+    let (pins, hw) = (device.pins.clone(), device.hw);
+    // An access in progress may take as long as a process likes. Removal of another device must not
+    // wait for that. This device is not removed while a key exists.
+    drop(running);
+    object.unbind(&pins, &hw, mr, origin)
+}
+
+/// Registers what is mapped to `mr`, for a kernel QP in `pd`: REG_MR.
+///
+/// # Errors
+///
+/// `EINVAL` for an MR that is not for fast registration; those of [`Fast::register`].
+pub(crate) fn register(mr: &Mr, pd: &Pd, key: u32, access: Access) -> Result {
+    let (running, object) = operate(mr)?;
+    let fast = fast_of(&object).ok_or(EINVAL)?;
+    fast.register(&running.data().hw, mr, pd, key, access)
+}

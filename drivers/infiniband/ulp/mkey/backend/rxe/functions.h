@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The functions of rxe that ib_mkey redirects or calls. Included several times,
+ * each time with another meaning of
+ *
+ *   RXE_FUNCTION(name, symbol, type, parameters, arguments, failure)
+ *
+ * @failure is what a call returns while rdma_rxe is not loaded.
+ */
+RXE_FUNCTION(check_range, mr_check_range, int,
+	     (struct rxe_mr *mr, u64 iova, size_t length),
+	     (mr, iova, length), -ENODEV)
+RXE_FUNCTION(copy, rxe_mr_copy, int,
+	     (struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
+	      enum rxe_mr_copy_dir dir),
+	     (mr, iova, addr, length, dir), -ENODEV)
+RXE_FUNCTION(atomic_op, rxe_mr_do_atomic_op, enum resp_states,
+	     (struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
+	      u64 swap_add, u64 *orig_val),
+	     (mr, iova, opcode, compare, swap_add, orig_val),
+	     RESPST_ERR_RKEY_VIOLATION)
+RXE_FUNCTION(atomic_write, rxe_mr_do_atomic_write, enum resp_states,
+	     (struct rxe_mr *mr, u64 iova, u64 value),
+	     (mr, iova, value), RESPST_ERR_RKEY_VIOLATION)
+RXE_FUNCTION(flush, rxe_flush_pmem_iova, int,
+	     (struct rxe_mr *mr, u64 iova, unsigned int length),
+	     (mr, iova, length), -ENODEV)
+RXE_FUNCTION(invalidate_mr, rxe_invalidate_mr, int,
+	     (struct rxe_qp *qp, u32 key), (qp, key), -ENODEV)
+RXE_FUNCTION(invalidate_mw, rxe_invalidate_mw, int,
+	     (struct rxe_qp *qp, u32 rkey), (qp, rkey), -ENODEV)
+RXE_FUNCTION(reg_fast_mr, rxe_reg_fast_mr, int,
+	     (struct rxe_qp *qp, struct rxe_send_wqe *wqe), (qp, wqe), -ENODEV)
+RXE_FUNCTION(bind_mw, rxe_bind_mw, int,
+	     (struct rxe_qp *qp, struct rxe_send_wqe *wqe), (qp, wqe), -ENODEV)
+/* The rest is called, not redirected. */
+RXE_FUNCTION(copy_data, copy_data, int,
+	     (struct rxe_pd *pd, int access, struct rxe_dma_info *dma,
+	      void *addr, int length, enum rxe_mr_copy_dir dir),
+	     (pd, access, dma, addr, length, dir), -ENODEV)
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+RXE_FUNCTION(odp_atomic_op, rxe_odp_atomic_op, enum resp_states,
+	     (struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
+	      u64 swap_add, u64 *orig_val),
+	     (mr, iova, opcode, compare, swap_add, orig_val),
+	     RESPST_ERR_RKEY_VIOLATION)
+RXE_FUNCTION(odp_atomic_write, rxe_odp_do_atomic_write, enum resp_states,
+	     (struct rxe_mr *mr, u64 iova, u64 value),
+	     (mr, iova, value), RESPST_ERR_RKEY_VIOLATION)
+#endif

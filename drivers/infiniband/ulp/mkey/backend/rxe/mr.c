@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What Rust reads and changes of an rxe MR through inline functions. */
+
+#include <rdma/ib_umem_odp.h>
+
+#include "rxe_hook.h"
+#include "rxe_loc.h"
+
+struct rxe_mr *ib_mkey_rxe_to_mr(struct ib_mr *ibmr)
+{
+	return to_rmr(ibmr);
+}
+
+/* The object of a pool index with a reference, or NULL. */
+static void *get_object(struct rxe_pool *pool, u32 index)
+{
+	struct rxe_pool_elem *elem;
+
+	rcu_read_lock();
+	elem = xa_load(&pool->xa, index);
+	if (elem && !kref_get_unless_zero(&elem->ref_cnt))
+		elem = NULL;
+	rcu_read_unlock();
+
+	return elem ? elem->obj : NULL;
+}
+
+/* Does what rxe's own release function does: the object's destruction waits for it. */
+static void release(struct kref *ref)
+{
+	complete(&container_of(ref, struct rxe_pool_elem, ref_cnt)->complete);
+}
+
+struct rxe_mr *ib_mkey_rxe_get_mr(struct ib_device *ibdev, u32 index)
+{
+	return get_object(&to_rdev(ibdev)->mr_pool, index);
+}
+
+void ib_mkey_rxe_put_mr(struct rxe_mr *mr)
+{
+	kref_put(&mr->elem.ref_cnt, release);
+}
+
+struct rxe_mw *ib_mkey_rxe_get_mw(struct ib_device *ibdev, u32 index)
+{
+	return get_object(&to_rdev(ibdev)->mw_pool, index);
+}
+
+void ib_mkey_rxe_put_mw(struct rxe_mw *mw)
+{
+	kref_put(&mw->elem.ref_cnt, release);
+}
+
+/* The pool index by which rkeys name a memory window. */
+u32 ib_mkey_rxe_mw_index(struct ib_mw *ibmw)
+{
+	return to_rmw(ibmw)->elem.index;
+}
+
+bool ib_mkey_rxe_is_odp(struct rxe_mr *mr)
+{
+	return is_odp_mr(mr);
+}
+
+/* rxe finds pages on demand by their address in the process. */
+bool ib_mkey_rxe_odp_fits(struct rxe_mr *mr, u64 iova)
+{
+	return !is_odp_mr(mr) || iova == mr->umem->address;
+}
+
+/* Pages on demand know their MR. */
+void ib_mkey_rxe_own_umem(struct rxe_mr *mr)
+{
+	if (is_odp_mr(mr))
+		to_ib_umem_odp(mr->umem)->private = mr;
+}
+
+int ib_mkey_rxe_num_mw(struct rxe_mr *mr)
+{
+	return atomic_read(&mr->num_mw);
+}
+
+enum rxe_mr_state ib_mkey_rxe_state(struct rxe_mr *mr)
+{
+	/* Pairs with smp_store_release() in ib_mkey_rxe_set_state(). */
+	return smp_load_acquire(&mr->state);
+}
+
+void ib_mkey_rxe_set_state(struct rxe_mr *mr, enum rxe_mr_state state)
+{
+	/* Pairs with smp_load_acquire() in ib_mkey_rxe_state(). */
+	smp_store_release(&mr->state, state);
+}

@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Redirection of rxe's functions that touch the memory of an MR or bind a
+ * memory window.
+ *
+ * ftrace calls an entry function below at the start of each redirected
+ * function. For functions of an MR the entry looks at one field, the MR's type:
+ * types that stock rxe refuses are those of ib_mkey, and only for these the
+ * instruction pointer is changed. All other MRs run stock code. While rdma_rxe
+ * is not loaded nothing is attached; the module notifier follows it.
+ *
+ * Origin: rxe checks remote access flags when a request arrives, not when it
+ * copies the bytes. ib_mkey checks them when it copies, so it must know whether
+ * an access is local or remote. rxe_mr_copy() is not told; its return address
+ * says. Only calls that provably come from rxe's local side count as local, so
+ * that an unknown caller needs remote rights.
+ *
+ * Locking: ib_mkey_rxe_lock serialises attaching and detaching. The data path
+ * takes no lock here. A device pins this module (see MkeyDevice) from before
+ * the first redirected call until after the last, so the replacements cannot be
+ * unloaded while one runs.
+ */
+
+#include <linux/ftrace.h>
+#include <linux/kallsyms.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+
+#include "rxe_hook.h"
+#include "stock.h"
+
+#ifndef CONFIG_DYNAMIC_FTRACE_WITH_ARGS
+#error ib_mkey redirects rxe with ftrace: CONFIG_DYNAMIC_FTRACE_WITH_ARGS is needed
+#endif
+
+#ifdef CONFIG_LTO
+#error link time optimisation may inline the functions of rxe that ib_mkey redirects
+#endif
+
+#define IB_MKEY_FTRACE_FLAGS (FTRACE_OPS_FL_SAVE_ARGS | \
+			      FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT)
+
+#if IS_BUILTIN(CONFIG_RDMA_RXE)
+#define RXE_PREFIX ""
+#else
+#define RXE_PREFIX "rdma_rxe:"
+#endif
+
+static DEFINE_MUTEX(ib_mkey_rxe_lock);
+static bool ib_mkey_rxe_attached;
+
+/* Where a function's code is. */
+struct code_range {
+	unsigned long start;
+	unsigned long size;
+};
+
+/* The caller of rxe_mr_copy() for SGEs of this node. */
+static struct code_range local_copy;
+/* The caller of rxe_invalidate_mr() for LOCAL_INV: one of these, which a compiler may merge. */
+static struct code_range local_requester;
+static struct code_range local_ops;
+
+static __always_inline bool is_in(const struct code_range *range, unsigned long ip)
+{
+	return ip - range->start < range->size;
+}
+
+static int copy_local(struct rxe_mr *mr, u64 iova, void *addr,
+		      unsigned int length, enum rxe_mr_copy_dir dir)
+{
+	return ib_mkey_rxe_copy(mr, iova, addr, length, dir, false);
+}
+
+static int copy_remote(struct rxe_mr *mr, u64 iova, void *addr,
+		       unsigned int length, enum rxe_mr_copy_dir dir)
+{
+	return ib_mkey_rxe_copy(mr, iova, addr, length, dir, true);
+}
+
+static int refuse_copy(struct rxe_mr *mr, u64 iova, void *addr,
+		       unsigned int length, enum rxe_mr_copy_dir dir)
+{
+	return -EACCES;
+}
+
+static int invalidate_mr(struct rxe_qp *qp, u32 key, bool remote)
+{
+	struct rxe_mr *mr = ib_mkey_rxe_get_mr(qp->ibqp.device, key >> 8);
+	int ret;
+
+	if (!mr)
+		return -EINVAL;
+	ret = ib_mkey_rxe_invalidate_mr(mr, qp->ibqp.pd, key, remote);
+	ib_mkey_rxe_put_mr(mr);
+
+	return ret;
+}
+
+static int invalidate_mr_local(struct rxe_qp *qp, u32 key)
+{
+	return invalidate_mr(qp, key, false);
+}
+
+static int invalidate_mr_remote(struct rxe_qp *qp, u32 key)
+{
+	return invalidate_mr(qp, key, true);
+}
+
+static int invalidate_mw(struct rxe_qp *qp, u32 rkey)
+{
+	return ib_mkey_rxe_invalidate_mw(qp, qp->ibqp.device, rkey);
+}
+
+/* For kernel QPs only, see entry_reg_fast_mr(). */
+static int reg_fast_mr(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
+{
+	return ib_mkey_rxe_reg_fast_mr(to_rmr(wqe->wr.wr.reg.mr), qp->ibqp.pd,
+				       wqe->wr.wr.reg.key, wqe->wr.wr.reg.access);
+}
+
+/* Stock rxe would follow a pointer that the process wrote. */
+static int refuse_reg_fast_mr(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
+{
+	return -EINVAL;
+}
+
+/* A process can write to its requests at any time: each field is read once. */
+static int bind_mw(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
+{
+	struct ib_mkey_rxe_bind_mw bind = {
+		.addr = READ_ONCE(wqe->wr.wr.mw.addr),
+		.length = READ_ONCE(wqe->wr.wr.mw.length),
+		.mr_lkey = READ_ONCE(wqe->wr.wr.mw.mr_lkey),
+		.mw_rkey = READ_ONCE(wqe->wr.wr.mw.mw_rkey),
+		.rkey = READ_ONCE(wqe->wr.wr.mw.rkey),
+		.access = READ_ONCE(wqe->wr.wr.mw.access),
+	};
+
+	struct rxe_mw *mw = ib_mkey_rxe_get_mw(qp->ibqp.device, bind.mw_rkey >> 8);
+	int ret;
+
+	if (!mw)
+		return -EINVAL;
+	ret = ib_mkey_rxe_bind_mw(qp, qp->ibqp.pd, &mw->ibmw, &bind);
+	ib_mkey_rxe_put_mw(mw);
+
+	return ret;
+}
+
+static __always_inline bool mr_is_ours(const struct rxe_mr *mr)
+{
+	return mr && (mr->ibmr.type == IB_MR_TYPE_SG_GAPS ||
+		      mr->ibmr.type == IB_MR_TYPE_DM);
+}
+
+/*
+ * rereg_user_mr may have moved an ordinary MR and taken its REMOTE_READ away since a READ was
+ * requested; rxe does not look at access flags for the rest of its response, or when it is sent
+ * again. Writes need no such test: rxe looks at them for each packet, and holds a reference from
+ * there on, which rereg waits for. A memory window grants what its MR does not.
+ */
+static __always_inline bool lost_remote_read(struct rxe_mr *mr, enum rxe_mr_copy_dir dir)
+{
+	return mr && dir == RXE_FROM_MR_OBJ && mr->ibmr.type == IB_MR_TYPE_USER &&
+	       !(READ_ONCE(mr->access) & IB_ACCESS_REMOTE_READ) &&
+	       !atomic_read(&mr->num_mw);
+}
+
+/* The key of an invalidation names an MR; freed by RCU after it left the pool. */
+static bool key_is_ours(struct rxe_qp *qp, u32 key)
+{
+	struct rxe_pool_elem *elem;
+	bool ours;
+
+	rcu_read_lock();
+	elem = xa_load(&to_rdev(qp->ibqp.device)->mr_pool.xa, key >> 8);
+	ours = elem && mr_is_ours(elem->obj);
+	rcu_read_unlock();
+
+	return ours;
+}
+
+struct ib_mkey_rxe_hook {
+	enum rxe_function function;
+	void *replacement;
+	/* Replaces @replacement where the call has a local origin. */
+	void *local;
+	ftrace_func_t entry;
+	bool registered;
+	struct ftrace_ops ops;
+};
+
+static __always_inline struct ib_mkey_rxe_hook *hook_of(struct ftrace_ops *ops)
+{
+	return container_of(ops, struct ib_mkey_rxe_hook, ops);
+}
+
+static __always_inline void *argument(struct ftrace_regs *fregs, unsigned int number)
+{
+	return (void *)ftrace_regs_get_argument(fregs, number);
+}
+
+static __always_inline void go_to(struct ftrace_regs *fregs, void *function)
+{
+	ftrace_regs_set_instruction_pointer(fregs, (unsigned long)function);
+}
+
+/* Functions whose first argument is an MR. */
+static void notrace entry_mr(unsigned long ip, unsigned long parent_ip,
+			     struct ftrace_ops *ops, struct ftrace_regs *fregs)
+{
+	int bit = ftrace_test_recursion_trylock(ip, parent_ip);
+
+	if (WARN_ON_ONCE(bit < 0))
+		return;
+	if (mr_is_ours(argument(fregs, 0)))
+		go_to(fregs, hook_of(ops)->replacement);
+	ftrace_test_recursion_unlock(bit);
+}
+
+static void notrace entry_copy(unsigned long ip, unsigned long parent_ip,
+			       struct ftrace_ops *ops, struct ftrace_regs *fregs)
+{
+	int bit = ftrace_test_recursion_trylock(ip, parent_ip);
+	bool local = is_in(&local_copy, parent_ip);
+	struct rxe_mr *mr = argument(fregs, 0);
+
+	if (WARN_ON_ONCE(bit < 0))
+		return;
+	if (mr_is_ours(mr))
+		go_to(fregs, local ? hook_of(ops)->local : hook_of(ops)->replacement);
+	else if (!local && lost_remote_read(mr, (unsigned long)argument(fregs, 4)) &&
+		 !within_module(parent_ip, THIS_MODULE))
+		go_to(fregs, refuse_copy);
+	ftrace_test_recursion_unlock(bit);
+}
+
+static void notrace entry_invalidate_mr(unsigned long ip, unsigned long parent_ip,
+					struct ftrace_ops *ops, struct ftrace_regs *fregs)
+{
+	int bit = ftrace_test_recursion_trylock(ip, parent_ip);
+	bool local = is_in(&local_requester, parent_ip) || is_in(&local_ops, parent_ip);
+
+	if (WARN_ON_ONCE(bit < 0))
+		return;
+	if (key_is_ours(argument(fregs, 0), (unsigned long)argument(fregs, 1)))
+		go_to(fregs, local ? hook_of(ops)->local : hook_of(ops)->replacement);
+	ftrace_test_recursion_unlock(bit);
+}
+
+/*
+ * The request of a process is in memory that the process can write: what it says of an MR is
+ * no pointer to follow, here or in stock rxe.
+ */
+static void notrace entry_reg_fast_mr(unsigned long ip, unsigned long parent_ip,
+				      struct ftrace_ops *ops, struct ftrace_regs *fregs)
+{
+	int bit = ftrace_test_recursion_trylock(ip, parent_ip);
+	const struct rxe_qp *qp = argument(fregs, 0);
+	const struct rxe_send_wqe *wqe = argument(fregs, 1);
+
+	if (WARN_ON_ONCE(bit < 0))
+		return;
+	if (qp->is_user)
+		go_to(fregs, refuse_reg_fast_mr);
+	else if (mr_is_ours(to_rmr(wqe->wr.wr.reg.mr)))
+		go_to(fregs, hook_of(ops)->replacement);
+	ftrace_test_recursion_unlock(bit);
+}
+
+/* Functions that are always replaced, unless this module calls stock rxe. */
+static void notrace entry_mw(unsigned long ip, unsigned long parent_ip,
+			     struct ftrace_ops *ops, struct ftrace_regs *fregs)
+{
+	int bit = ftrace_test_recursion_trylock(ip, parent_ip);
+
+	if (WARN_ON_ONCE(bit < 0))
+		return;
+	if (!within_module(parent_ip, THIS_MODULE))
+		go_to(fregs, hook_of(ops)->replacement);
+	ftrace_test_recursion_unlock(bit);
+}
+
+static struct ib_mkey_rxe_hook ib_mkey_rxe_hooks[] = {
+	{ RXE_FN_check_range, ib_mkey_rxe_check_range, NULL, entry_mr },
+	{ RXE_FN_copy, copy_remote, copy_local, entry_copy },
+	{ RXE_FN_atomic_op, ib_mkey_rxe_atomic_op, NULL, entry_mr },
+	{ RXE_FN_atomic_write, ib_mkey_rxe_atomic_write, NULL, entry_mr },
+	{ RXE_FN_flush, ib_mkey_rxe_flush, NULL, entry_mr },
+	{ RXE_FN_invalidate_mr, invalidate_mr_remote, invalidate_mr_local, entry_invalidate_mr },
+	{ RXE_FN_invalidate_mw, invalidate_mw, NULL, entry_mw },
+	{ RXE_FN_reg_fast_mr, reg_fast_mr, NULL, entry_reg_fast_mr },
+	{ RXE_FN_bind_mw, bind_mw, NULL, entry_mw },
+};
+
+static const char *const symbols[RXE_NUM_FUNCTIONS] = {
+#define RXE_FUNCTION(name, symbol, type, parameters, arguments, failure) \
+	[RXE_FN_##name] = RXE_PREFIX #symbol,
+#include "functions.h"
+#undef RXE_FUNCTION
+};
+
+/* kallsyms is not exported, but what it prints of an address is: "name+0x4/0x22d [module]". */
+static struct code_range range_of(const char *symbol)
+{
+	unsigned long address = rust_helper_text_address(symbol);
+	char text[KSYM_SYMBOL_LEN];
+	unsigned long offset, size;
+	const char *numbers;
+
+	if (!address)
+		return (struct code_range){};
+	sprint_symbol(text, address);
+	numbers = strchr(text, '+');
+	if (!numbers || sscanf(numbers, "+0x%lx/0x%lx", &offset, &size) != 2)
+		return (struct code_range){};
+	return (struct code_range){ .start = address - offset, .size = size };
+}
+
+static void detach_locked(void)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(ib_mkey_rxe_hooks); i++) {
+		struct ib_mkey_rxe_hook *hook = &ib_mkey_rxe_hooks[i];
+
+		if (!hook->registered)
+			continue;
+		unregister_ftrace_function(&hook->ops);
+		ftrace_free_filter(&hook->ops);
+		hook->registered = false;
+	}
+	ib_mkey_rxe_stock_reset();
+	ib_mkey_rxe_attached = false;
+}
+
+static int attach_hook(struct ib_mkey_rxe_hook *hook, unsigned long address)
+{
+	int err;
+
+	hook->ops.func = hook->entry;
+	hook->ops.flags = IB_MKEY_FTRACE_FLAGS;
+	err = ftrace_set_filter_ip(&hook->ops, address, 0, 0);
+	if (err)
+		return err;
+	err = register_ftrace_function(&hook->ops);
+	if (err) {
+		ftrace_set_filter_ip(&hook->ops, address, 1, 0);
+		return err;
+	}
+	hook->registered = true;
+	return 0;
+}
+
+static int attach_locked(void)
+{
+	unsigned long addresses[RXE_NUM_FUNCTIONS];
+	int i, err;
+
+	for (i = 0; i < RXE_NUM_FUNCTIONS; i++) {
+		addresses[i] = rust_helper_text_address(symbols[i]);
+		if (!addresses[i])
+			return -ENOENT;
+	}
+	/* An empty range makes local accesses need remote rights, which the self-test finds. */
+	local_copy = range_of(RXE_PREFIX "copy_data");
+	local_requester = range_of(RXE_PREFIX "rxe_requester");
+	local_ops = range_of(RXE_PREFIX "rxe_do_local_ops");
+	ib_mkey_rxe_stock_set(addresses);
+
+	for (i = 0; i < ARRAY_SIZE(ib_mkey_rxe_hooks); i++) {
+		struct ib_mkey_rxe_hook *hook = &ib_mkey_rxe_hooks[i];
+
+		err = attach_hook(hook, addresses[hook->function]);
+		if (err) {
+			pr_err("ib_mkey: cannot redirect %s: error %d; a livepatch or kprobe may hold it\n",
+			       symbols[hook->function], err);
+			detach_locked();
+			return err;
+		}
+	}
+
+	ib_mkey_rxe_attached = true;
+	return 0;
+}
+
+static int ib_mkey_rxe_notify(struct notifier_block *nb, unsigned long action,
+			      void *data)
+{
+	struct module *mod = data;
+
+	if (strcmp(mod->name, "rdma_rxe"))
+		return NOTIFY_DONE;
+
+	mutex_lock(&ib_mkey_rxe_lock);
+	/* Before rxe's init, so that its first device finds the redirection. */
+	if (action == MODULE_STATE_COMING && !ib_mkey_rxe_attached &&
+	    attach_locked() == -ENOENT)
+		pr_err("ib_mkey: this rdma_rxe lacks a function to redirect\n");
+	/* Before ftrace forgets the module's functions. */
+	else if (action == MODULE_STATE_GOING)
+		detach_locked();
+	mutex_unlock(&ib_mkey_rxe_lock);
+
+	return NOTIFY_OK;
+}
+
+static struct notifier_block ib_mkey_rxe_nb = { .notifier_call = ib_mkey_rxe_notify };
+
+/**
+ * ib_mkey_rxe_init() - redirect rdma_rxe, now or when it is loaded
+ *
+ * Return: 0, also while rdma_rxe is not loaded, or the error of ftrace.
+ */
+int ib_mkey_rxe_init(void)
+{
+	int err;
+
+	err = register_module_notifier(&ib_mkey_rxe_nb);
+	if (err)
+		return err;
+
+	mutex_lock(&ib_mkey_rxe_lock);
+	err = ib_mkey_rxe_attached ? 0 : attach_locked();
+	mutex_unlock(&ib_mkey_rxe_lock);
+	/* Not there: a module that may still come. */
+	if (err == -ENOENT && !IS_BUILTIN(CONFIG_RDMA_RXE))
+		err = 0;
+	if (err) {
+		unregister_module_notifier(&ib_mkey_rxe_nb);
+		return err;
+	}
+
+	return 0;
+}
+
+/** ib_mkey_rxe_exit() - undo ib_mkey_rxe_init(); no device may be extended */
+void ib_mkey_rxe_exit(void)
+{
+	unregister_module_notifier(&ib_mkey_rxe_nb);
+	mutex_lock(&ib_mkey_rxe_lock);
+	detach_locked();
+	mutex_unlock(&ib_mkey_rxe_lock);
+}
+
+/** ib_mkey_rxe_redirected() - is every function of the table redirected? */
+bool ib_mkey_rxe_redirected(void)
+{
+	return READ_ONCE(ib_mkey_rxe_attached);
+}

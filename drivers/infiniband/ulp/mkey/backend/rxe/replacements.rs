@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What runs in place of rxe's functions, for MRs of this module and for memory windows.
+//!
+//! Called in rxe's workqueue, without locks. The caller holds a reference to the MR. Arguments of C
+//! become references here; what follows is safe.
+
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "called by rxe, with what it calls its own functions with"
+)]
+
+use super::{
+    bindings::{
+        self, ib_mkey_rxe_bind_mw as BindMw, rxe_mr, rxe_mr_copy_dir,
+        rxe_mr_copy_dir_RXE_TO_MR_OBJ, rxe_qp,
+    },
+    Base, Rxe,
+};
+use crate::{
+    access::{self, Origin},
+    backend::{Direction, Payload},
+    mw,
+    rdma::{Access, Device, Mr, Pd},
+};
+use kernel::{
+    error::{from_result, to_result},
+    ffi::{c_int, c_uint, c_void},
+    prelude::*,
+};
+
+/// # Safety
+///
+/// `mr` must be an MR of an rxe device, valid for `'a`.
+#[inline]
+unsafe fn mr_of<'a>(mr: *mut rxe_mr) -> &'a Mr {
+    // SAFETY: By the safety requirement.
+    unsafe { Mr::from_raw(&raw mut (*mr).ibmr) }
+}
+
+fn origin(remote: bool) -> Origin {
+    if remote {
+        Origin::Remote
+    } else {
+        Origin::Local
+    }
+}
+
+// In place of `mr_check_range()`: by what was published last. The evaluator checks the range again
+// when bytes are copied.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_check_range(mr: *mut rxe_mr, iova: u64, length: usize) -> c_int {
+    // SAFETY: rxe calls with an MR that it holds a reference to.
+    let inside = unsafe {
+        if Rxe::is_fast(mr) {
+            access::is_registered(mr_of(mr), iova, length as u64)
+        } else {
+            Rxe::published(mr).is_some_and(|range| range.contains(iova, length as u64))
+        }
+    };
+    if inside {
+        0
+    } else {
+        EINVAL.to_errno()
+    }
+}
+
+// In place of `rxe_mr_copy()`.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_copy(
+    mr: *mut rxe_mr,
+    iova: u64,
+    addr: *mut c_void,
+    length: c_uint,
+    dir: rxe_mr_copy_dir,
+    remote: bool,
+) -> c_int {
+    if length == 0 {
+        return 0;
+    }
+    let direction = if dir == rxe_mr_copy_dir_RXE_TO_MR_OBJ {
+        Direction::ToMemory
+    } else {
+        Direction::FromMemory
+    };
+    from_result(|| {
+        // SAFETY: rxe gives `length` bytes of a packet, which it uses again when this has returned.
+        let payload = unsafe { Payload::new(addr.cast(), length as usize, direction) };
+        // SAFETY: rxe calls with an MR that it holds a reference to.
+        access::copy(unsafe { mr_of(mr) }, iova, payload, origin(remote))?;
+        Ok(0)
+    })
+}
+
+// In place of `rxe_mr_do_atomic_op()`.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_atomic_op(
+    mr: *mut rxe_mr,
+    iova: u64,
+    opcode: c_int,
+    compare: u64,
+    swap_add: u64,
+    orig_val: *mut u64,
+) -> c_int {
+    // SAFETY: rxe calls with an MR that it holds a reference to, and a place for the value.
+    let (mr, original) = unsafe { (mr_of(mr), &mut *orig_val) };
+    access::atomic_op(mr, iova, opcode, compare, swap_add, original).unwrap_or(Base::DENIED)
+}
+
+// In place of `rxe_mr_do_atomic_write()`.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_atomic_write(mr: *mut rxe_mr, iova: u64, value: u64) -> c_int {
+    // SAFETY: rxe calls with an MR that it holds a reference to.
+    access::atomic_write(unsafe { mr_of(mr) }, iova, value).unwrap_or(Base::DENIED)
+}
+
+// In place of `rxe_flush_pmem_iova()`.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_flush(mr: *mut rxe_mr, iova: u64, length: c_uint) -> c_int {
+    if length == 0 {
+        return 0;
+    }
+    from_result(|| {
+        // SAFETY: rxe calls with an MR that it holds a reference to.
+        access::flush(unsafe { mr_of(mr) }, iova, length.into())?;
+        Ok(0)
+    })
+}
+
+// In place of `rxe_invalidate_mr()`: LOCAL_INV and SEND with invalidate. Sleeps, as rxe's workqueue
+// may.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_invalidate_mr(
+    mr: *mut rxe_mr,
+    pd: *mut crate::bindings::ib_pd,
+    key: u32,
+    remote: bool,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: `invalidate_mr()` in C holds a reference to the MR, and rxe calls it with the
+        // protection domain of a QP.
+        let (mr, pd) = unsafe { (mr_of(mr), Pd::from_raw(pd)) };
+        access::invalidate(mr, pd, key, origin(remote))?;
+        Ok(0)
+    })
+}
+
+// In place of `rxe_reg_fast_mr()`, for kernel QPs: REG_MR.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_reg_fast_mr(
+    mr: *mut rxe_mr,
+    pd: *mut crate::bindings::ib_pd,
+    key: u32,
+    access: c_int,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The ULP that asks keeps the MR until the request has completed, and rxe calls
+        // with the protection domain of a QP.
+        let (mr, pd) = unsafe { (mr_of(mr), Pd::from_raw(pd)) };
+        access::register(mr, pd, key, Access::from_raw(access as u32))?;
+        Ok(0)
+    })
+}
+
+// In place of `rxe_bind_mw()`: BIND_MW. Sleeps.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_bind_mw(
+    qp: *mut rxe_qp,
+    pd: *mut crate::bindings::ib_pd,
+    mw: *mut crate::bindings::ib_mw,
+    bind: *const BindMw,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: `bind_mw()` in C calls with the protection domain of a QP and with a copy of its
+        // request.
+        let (pd, bind) = unsafe { (Pd::from_raw(pd), &*bind) };
+        let request = mw::Request {
+            mw: mw as usize,
+            index: bind.mw_rkey >> 8,
+            lkey: bind.mr_lkey,
+            addr: bind.addr,
+            length: bind.length,
+            access: Access::from_raw(bind.access),
+        };
+        mw::bind(pd, &request, |mr_lkey| {
+            let bind = BindMw { mr_lkey, ..*bind };
+            // SAFETY: The QP is that of the request.
+            to_result(unsafe { bindings::ib_mkey_rxe_stock_bind_mw(qp, &bind) })
+        })?;
+        Ok(0)
+    })
+}
+
+// In place of `rxe_invalidate_mw()`: LOCAL_INV and SEND with invalidate of a window. Sleeps.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_invalidate_mw(
+    qp: *mut rxe_qp,
+    device: *mut crate::bindings::ib_device,
+    rkey: u32,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: `invalidate_mw()` in C calls with the device of a QP.
+        let device = unsafe { Device::from_raw(device) };
+        mw::invalidate(device, rkey >> 8, || {
+            // SAFETY: The QP is that of the request.
+            to_result(unsafe { bindings::ib_mkey_rxe_stock_invalidate_mw(qp, rkey) })
+        })?;
+        Ok(0)
+    })
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Calls of stock rxe. They are static calls: on processors with IBT, rxe's
+ * functions have no ENDBR left that a call by pointer could land on.
+ *
+ * Locking: redirect.c calls ib_mkey_rxe_stock_set() and
+ * ib_mkey_rxe_stock_reset() under its mutex.
+ */
+
+#include <linux/static_call.h>
+
+#include "rxe_hook.h"
+#include "stock.h"
+
+/* Targets of the static calls while rdma_rxe is not loaded. */
+#define RXE_FUNCTION(name, symbol, type, parameters, arguments, failure) \
+static type absent_##name parameters				\
+{								\
+	return failure;						\
+}								\
+DEFINE_STATIC_CALL(rxe_##name, absent_##name);			\
+type stock_##name parameters					\
+{								\
+	return static_call(rxe_##name)arguments;		\
+}
+#include "functions.h"
+#undef RXE_FUNCTION
+
+/**
+ * ib_mkey_rxe_stock_set() - let calls reach rxe
+ * @addresses: where each function is
+ */
+void ib_mkey_rxe_stock_set(const unsigned long addresses[RXE_NUM_FUNCTIONS])
+{
+#define RXE_FUNCTION(name, symbol, type, parameters, arguments, failure) \
+	static_call_update(rxe_##name, (void *)addresses[RXE_FN_##name]);
+#include "functions.h"
+#undef RXE_FUNCTION
+}
+
+/** ib_mkey_rxe_stock_reset() - let calls fail, since rxe goes */
+void ib_mkey_rxe_stock_reset(void)
+{
+#define RXE_FUNCTION(name, symbol, type, parameters, arguments, failure) \
+	static_call_update(rxe_##name, absent_##name);
+#include "functions.h"
+#undef RXE_FUNCTION
+}
+
+int ib_mkey_rxe_stock_check_range(struct rxe_mr *mr, u64 iova, size_t length)
+{
+	return stock_check_range(mr, iova, length);
+}
+
+int ib_mkey_rxe_stock_copy(struct rxe_mr *mr, u64 iova, void *addr,
+			   unsigned int length, enum rxe_mr_copy_dir dir)
+{
+	return stock_copy(mr, iova, addr, length, dir);
+}
+
+int ib_mkey_rxe_stock_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
+				u64 compare, u64 swap_add, u64 *orig_val)
+{
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+	if (ib_mkey_rxe_is_odp(mr))
+		return ib_mkey_rxe_odp_at_address(mr) ?
+			stock_odp_atomic_op(mr, iova, opcode, compare, swap_add,
+					    orig_val) :
+			RESPST_ERR_RKEY_VIOLATION;
+#endif
+	return stock_atomic_op(mr, iova, opcode, compare, swap_add, orig_val);
+}
+
+int ib_mkey_rxe_stock_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
+{
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+	if (ib_mkey_rxe_is_odp(mr))
+		return ib_mkey_rxe_odp_at_address(mr) ?
+			stock_odp_atomic_write(mr, iova, value) :
+			RESPST_ERR_RKEY_VIOLATION;
+#endif
+	return stock_atomic_write(mr, iova, value);
+}
+
+int ib_mkey_rxe_stock_flush(struct rxe_mr *mr, u64 iova, unsigned int length)
+{
+	return stock_flush(mr, iova, length);
+}
+
+int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, const struct ib_mkey_rxe_bind_mw *bind)
+{
+	struct rxe_send_wqe *wqe __free(kfree) = kzalloc_obj(*wqe);
+
+	if (!wqe)
+		return -ENOMEM;
+	wqe->wr.wr.mw.addr = bind->addr;
+	wqe->wr.wr.mw.length = bind->length;
+	wqe->wr.wr.mw.mr_lkey = bind->mr_lkey;
+	wqe->wr.wr.mw.mw_rkey = bind->mw_rkey;
+	wqe->wr.wr.mw.rkey = bind->rkey;
+	wqe->wr.wr.mw.access = bind->access;
+	return stock_bind_mw(qp, wqe);
+}
+
+int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, u32 rkey)
+{
+	return stock_invalidate_mw(qp, rkey);
+}
+
+/* As a kernel QP in @pd that has nothing else, for the self-test. */
+int ib_mkey_rxe_stock_invalidate_mr(struct ib_pd *pd, u32 key)
+{
+	struct rxe_qp *qp __free(kfree) = kzalloc_obj(*qp);
+
+	if (!qp)
+		return -ENOMEM;
+	qp->ibqp.device = pd->device;
+	qp->ibqp.pd = pd;
+	return stock_invalidate_mr(qp, key);
+}
+
+int ib_mkey_rxe_stock_reg_fast_mr(struct ib_mr *mr, u32 key, int access)
+{
+	struct rxe_send_wqe *wqe __free(kfree) = kzalloc_obj(*wqe);
+	struct rxe_qp *qp __free(kfree) = kzalloc_obj(*qp);
+
+	if (!qp || !wqe)
+		return -ENOMEM;
+	qp->ibqp.device = mr->device;
+	qp->ibqp.pd = mr->pd;
+	wqe->wr.wr.reg.mr = mr;
+	wqe->wr.wr.reg.key = key;
+	wqe->wr.wr.reg.access = access;
+	return stock_reg_fast_mr(qp, wqe);
+}
+
+/* One SGE through the function that rxe's requester and completer use. */
+int ib_mkey_rxe_stock_copy_data(struct ib_pd *pd, int access, u32 lkey, u64 iova,
+				void *addr, int length, enum rxe_mr_copy_dir dir)
+{
+	struct {
+		struct rxe_dma_info dma;
+		struct rxe_sge sge;
+	} one = {
+		.dma = { .length = length, .resid = length, .num_sge = 1 },
+	};
+
+	one.dma.sge[0] = (struct rxe_sge){ .addr = iova, .length = length, .lkey = lkey };
+	return stock_copy_data(to_rpd(pd), access, &one.dma, addr, length, dir);
+}
