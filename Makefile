@@ -3,7 +3,7 @@
 # Commands for people: see README.md. What Kbuild reads is in Kbuild.
 
 TOP := $(patsubst %/,%,$(dir $(realpath $(lastword $(MAKEFILE_LIST)))))
-CMD_DIR := $(TOP)/tools/setup
+CMD_DIR := $(TOP)/dev/setup
 
 # What a command is about reaches the scripts through the environment, without
 # make expanding it: CMD may hold quotes and dollar signs of its own.

@@ -11,17 +11,17 @@ source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/co
 
 ((UID == 0)) || skip_all "not root"
 [[ -d /sys/module/ib_mkey ]] || skip_all "ib_mkey is not loaded"
-[[ -n ${TOP-} && -f $TOP/tools/vm/guest/rdma-up ]] || skip_all "not in the virtual machine"
+[[ -n ${TOP-} && -f $TOP/dev/vm/guest/rdma-up ]] || skip_all "not in the virtual machine"
 
-again() { bash "$TOP/tools/vm/guest/rdma-down" && bash "$TOP/tools/vm/guest/rdma-up"; }
+again() { bash "$TOP/dev/vm/guest/rdma-down" && bash "$TOP/dev/vm/guest/rdma-up"; }
 # with CLASS PARAMETER...: loads the module with these
 with() {
 	local class=$1
 	shift
-	bash "$TOP/tools/vm/guest/rdma-down" || return
+	bash "$TOP/dev/vm/guest/rdma-down" || return
 	mkdir -p /run/modprobe.d
 	echo "${*:+options ib_mkey $*}" >/run/modprobe.d/ib_mkey_test.conf
-	DM_CLASS=$class bash "$TOP/tools/vm/guest/rdma-up"
+	DM_CLASS=$class bash "$TOP/dev/vm/guest/rdma-up"
 }
 all='host,node=1,p2p=0000:00:10.0,rxe0/pmem=0'
 
@@ -30,13 +30,13 @@ quota() {
 		MKEY_TEST_QUOTA=1048576 program dm_alloc -t quota
 }
 refused() {
-	bash "$TOP/tools/vm/guest/rdma-down" || return
+	bash "$TOP/dev/vm/guest/rdma-down" || return
 	for class in nonsense node= node=x p2p=1 p2p=0000:00:10 'p2p=0000:00:20.0' pmem=-1 host,,pmem rxe0/ =; do
 		rmmod ib_mkey 2>/dev/null
 		! modprobe ib_mkey dm_class="$class" 2>/dev/null || { echo "dm_class=$class was taken"; return 1; }
 	done
 	dmesg | tail -n 20 | grep -q "is no class of device memory" || { echo "nothing in the log"; return 1; }
-	bash "$TOP/tools/vm/guest/rdma-up"
+	bash "$TOP/dev/vm/guest/rdma-up"
 }
 # The first one named is what the standard verbs give.
 default_class() {

@@ -15,7 +15,7 @@ echo "TAP version 13"
 echo "1..2"
 
 rc=0
-where=$(VM_PMEM=$tmp/pmem "$top/tools/vm/run" "cd $tests && ./dm_persist" 2>"$tmp/err" | tail -n 1) || rc=$?
+where=$(VM_PMEM=$tmp/pmem "$top/dev/vm/run" "cd $tests && ./dm_persist" 2>"$tmp/err" | tail -n 1) || rc=$?
 case $rc in
 0) echo "ok 1 written and flushed in one guest" ;;
 4)
@@ -31,7 +31,7 @@ esac
 
 # The offset is a number, or else there was none.
 if [[ $where =~ ^[0-9]+\ [0-9]+$ ]] &&
-	VM_PMEM=$tmp/pmem "$top/tools/vm/run" "cd $tests && bash dm_hardware.sh pmem && ./dm_persist $where" >"$tmp/err" 2>&1; then
+	VM_PMEM=$tmp/pmem "$top/dev/vm/run" "cd $tests && bash dm_hardware.sh pmem && ./dm_persist $where" >"$tmp/err" 2>&1; then
 	echo "ok 2 there in the next guest"
 else
 	sed 's/^/# /' "$tmp/err"

@@ -74,7 +74,7 @@ make_root() {
 		"$SUITE" "$dir.tmp" \
 		"deb $MIRROR $SUITE main" "deb $MIRROR $SUITE-updates main" \
 		"deb $MIRROR $SUITE-backports main" "deb $SECURITY $SUITE-security main"
-	ROOT_DIR=$dir.tmp "$TOP/tools/setup/inroot" bash -c \
+	ROOT_DIR=$dir.tmp "$TOP/dev/setup/inroot" bash -c \
 		'rustc -V; bindgen -V; gcc-14 --version | head -n1; clang-19 --version | head -n1; pahole --version' >"$dir.toolchain"
 	rm -rf "$work"
 	as_root rm -rf "$dir"

@@ -10,7 +10,7 @@
 # They are built in place, so that an interrupted build goes on where it was;
 # only a record next to the directory says that it is complete.
 
-inroot() { "$TOP/tools/setup/inroot" "$@"; }
+inroot() { "$TOP/dev/setup/inroot" "$@"; }
 
 # --- packages and source -----------------------------------------------------
 
@@ -139,8 +139,8 @@ check_config() {
 	[[ -z $bad ]] || { printf 'Kconfig did not accept these options:\n%s\n' "$bad"; return 1; }
 }
 
-make_custom() { build_kernel "$1" "$2" "$TOP/tools/kernel/"{kernel,ulp}.config; }
-make_debug() { build_kernel "$1" "$2" "$TOP/tools/kernel/"{kernel,ulp,debug}.config; }
+make_custom() { build_kernel "$1" "$2" "$TOP/dev/kernel/"{kernel,ulp}.config; }
+make_debug() { build_kernel "$1" "$2" "$TOP/dev/kernel/"{kernel,ulp,debug}.config; }
 
 # What boots, of the user's own build directory.
 kdir_image() {

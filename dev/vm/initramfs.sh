@@ -11,8 +11,8 @@ INIT_MODULES=(virtio_pci 9pnet_virtio 9p)
 initramfs_dir() {
 	printf '%s/initramfs-%s' "$1" "$(
 		{
-			cat "$TOP/tools/vm/init" "$1/release" "$(root_dir).record"
-			declare -f make_initramfs
+			cat "$TOP/dev/vm/init" "$1/release" "$(root_dir).record"
+			recipe make_initramfs
 		} | hash_of
 	)"
 }
@@ -26,7 +26,7 @@ make_initramfs() {
 	mkdir -p "$tmp/bin" "$tmp/modules"
 	cp /usr/bin/busybox "$tmp/bin/busybox"
 	ln -s busybox "$tmp/bin/sh"
-	install -m 755 "$TOP/tools/vm/init" "$tmp/init"
+	install -m 755 "$TOP/dev/vm/init" "$tmp/init"
 	# A name that modprobe does not know is an error, one built in is not.
 	for m in "${INIT_MODULES[@]}"; do
 		/usr/sbin/modprobe -d "$dir" -S "$release" --show-depends "$m"
@@ -49,7 +49,7 @@ setup_initramfs() {
 	out=$(initramfs_dir "$dir")
 	is_complete "$out" && return
 	rm -rf "$dir"/initramfs-*
-	step initramfs "Initramfs of $K_ID" "1 s" "$TOP/tools/setup/inroot" bash -euo pipefail -c "
+	step initramfs "Initramfs of $K_ID" "1 s" "$TOP/dev/setup/inroot" bash -euo pipefail -c "
 		TOP=$(printf %q "$TOP") INIT_MODULES=(${INIT_MODULES[*]})
 		$(declare -f make_initramfs)
 		make_initramfs \"\$@\"" - "$dir" "$out"

@@ -4,7 +4,7 @@
 # What is built, from which versions, and what each thing is called in the
 # cache. A name ends in a hash of all that the thing depends on. Source it.
 
-# shellcheck source=tools/setup/lib.sh
+# shellcheck source=dev/setup/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 SUITE=trixie
@@ -27,12 +27,17 @@ ROOT_PACKAGES+=(
 	perftest iproute2 iputils-ping busybox-static strace procps psmisc
 )
 
+# recipe FUNCTION: its text, for a key. The key stays the same wherever the tree
+# keeps the scripts and configurations that the function names.
+# shellcheck disable=SC2016 # as the text has it
+recipe() { declare -f "$1" | sed 's,\$TOP/dev/,$TOP/tools/,'; }
+
 # --- the builder root --------------------------------------------------------
 
 root_key() {
 	{
 		printf '%s\n' "$SUITE" "${ROOT_PACKAGES[@]}"
-		declare -f make_root
+		recipe make_root
 	} | hash_of
 }
 root_dir() { printf '%s/root-%s' "$CACHE" "$(root_key)"; }
@@ -129,9 +134,9 @@ kernel_key() {
 	{
 		printf '%s\n' "$K_ID" "${KSRC-}"
 		cat "$(root_dir).toolchain"
-		declare -f "make_$K_FLAVOUR"
-		[[ $K_FLAVOUR == stock ]] || cat "$TOP/tools/kernel/kernel.config" "$TOP/tools/kernel/ulp.config"
-		[[ $K_FLAVOUR != debug ]] || cat "$TOP/tools/kernel/debug.config"
+		recipe "make_$K_FLAVOUR"
+		[[ $K_FLAVOUR == stock ]] || cat "$TOP/dev/kernel/kernel.config" "$TOP/dev/kernel/ulp.config"
+		[[ $K_FLAVOUR != debug ]] || cat "$TOP/dev/kernel/debug.config"
 	} 2>/dev/null | hash_of
 }
 
@@ -144,7 +149,7 @@ kernel_dir() {
 	fi
 }
 
-# shellcheck source=tools/setup/builder-root.sh
-source "$TOP/tools/setup/builder-root.sh"
-# shellcheck source=tools/kernel/kernel.sh
-source "$TOP/tools/kernel/kernel.sh"
+# shellcheck source=dev/setup/builder-root.sh
+source "$TOP/dev/setup/builder-root.sh"
+# shellcheck source=dev/kernel/kernel.sh
+source "$TOP/dev/kernel/kernel.sh"
