@@ -58,7 +58,7 @@ build_module() {
 module_stamp() { printf '%s/out/%s/.module' "$TOP" "$K_ID"; }
 module_key() {
 	printf '%s-%s-%s' "$(kernel_build)" "$(stat -c %Y "$(kernel_build)/Module.symvers")" \
-		"$(tree_key Kbuild scripts drivers include rust samples)"
+		"$(tree_key Kbuild scripts drivers include rust samples tools/testing/selftests/rdma/mkey/test_modules)"
 }
 module_is_built() {
 	[[ -f $TOP/out/$K_ID/modules/modprobe.conf && $(cat "$(module_stamp)" 2>/dev/null) == "$(module_key)" ]]

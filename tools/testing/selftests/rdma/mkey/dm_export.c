@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Device memory as a dma-buf: mapped by its owner and by others, used by a
- * device (samples/kernel/mkey_importer.c), and revoked when it is freed.
+ * device (test_modules/mkey_importer.c), and revoked when it is freed.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -284,6 +284,9 @@ TEST_F(export, process)
 	close(pair[1]);
 }
 
+/* in MODULE_DIR */
+#define IMPORTER "tools/testing/selftests/rdma/mkey/test_modules/mkey_importer.ko"
+
 static int load_importer(int fd, bool hold)
 {
 	const char *dir = getenv("MODULE_DIR");
@@ -293,7 +296,7 @@ static int load_importer(int fd, bool hold)
 	/* a descriptor that insmod inherits */
 	copy = dup(fd);
 	snprintf(command, sizeof(command),
-		 "insmod %s/samples/kernel/mkey_importer.ko fd=%d hold=%d",
+		 "insmod %s/" IMPORTER " fd=%d hold=%d",
 		 dir ?: ".", copy, hold);
 	status = system(command);
 	close(copy);
@@ -305,7 +308,7 @@ static bool importer_there(void)
 	const char *dir = getenv("MODULE_DIR");
 	char path[512];
 
-	snprintf(path, sizeof(path), "%s/samples/kernel/mkey_importer.ko",
+	snprintf(path, sizeof(path), "%s/" IMPORTER,
 		 dir ?: ".");
 	return !geteuid() && !access(path, R_OK);
 }

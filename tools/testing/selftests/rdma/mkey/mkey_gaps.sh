@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Fast registration of scatterlists with gaps by a kernel user, samples/kernel:
+# Fast registration of scatterlists with gaps by a kernel user, test_modules:
 # it loads only if every byte was where it should be, all orders of mapping and
 # registering did what they should, and all else was refused.
 
@@ -10,7 +10,7 @@
 source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/common.sh"
 
 [[ -d /sys/module/ib_mkey ]] || skip_all "ib_mkey is not loaded"
-module=${MKEY_GAPS:-${MODULE_DIR-}/samples/kernel/mkey_gaps_c.ko}
+module=${MKEY_GAPS:-${MODULE_DIR-}/tools/testing/selftests/rdma/mkey/test_modules/mkey_gaps_c.ko}
 [[ -e $module ]] || skip_all "no mkey_gaps_c.ko; MKEY_GAPS= names it"
 rounds=24
 [[ ${MKEY_TEST_QUICK:-0} == 0 ]] || rounds=3

@@ -115,6 +115,6 @@ static void __exit mkey_importer_exit(void)
 }
 module_exit(mkey_importer_exit);
 
-MODULE_DESCRIPTION("Sample of a device that uses RDMA device memory by dma-buf");
+MODULE_DESCRIPTION("Test of a device that uses RDMA device memory by dma-buf");
 MODULE_LICENSE("GPL");
 MODULE_IMPORT_NS("DMA_BUF");

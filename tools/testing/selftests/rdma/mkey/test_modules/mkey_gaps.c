@@ -265,5 +265,5 @@ static void __exit mkey_gaps_exit(void)
 }
 module_exit(mkey_gaps_exit);
 
-MODULE_DESCRIPTION("Sample of a kernel user of fast registration with gaps");
+MODULE_DESCRIPTION("Test of a kernel user of fast registration with gaps");
 MODULE_LICENSE("GPL");
