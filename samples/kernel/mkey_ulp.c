@@ -360,3 +360,4 @@ module_exit(mkey_ulp_exit);
 
 MODULE_DESCRIPTION("Sample of a kernel user of RDMA device memory and memory keys");
 MODULE_LICENSE("GPL");
+MODULE_IMPORT_NS("IB_MKEY");

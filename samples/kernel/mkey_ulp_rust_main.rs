@@ -24,6 +24,7 @@ module! {
     authors: ["The ib_mkey authors"],
     description: "Sample of a kernel user of RDMA device memory and memory keys, in Rust",
     license: "GPL",
+    imports_ns: ["IB_MKEY"],
     params: {
         device: u32 {
             default: 0,

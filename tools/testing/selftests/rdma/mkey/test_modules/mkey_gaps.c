@@ -267,3 +267,4 @@ module_exit(mkey_gaps_exit);
 
 MODULE_DESCRIPTION("Test of a kernel user of fast registration with gaps");
 MODULE_LICENSE("GPL");
+MODULE_IMPORT_NS("IB_MKEY");
