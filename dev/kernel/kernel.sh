@@ -188,6 +188,15 @@ setup_kdir() {
 	step kernel-kdir "Kernel $K_VERSION from KDIR: its modules, for the guest" "10 s" finish_kernel make_kdir "$dir"
 }
 
+# Unpacks Debian's source unless KSRC= names another one.
+setup_source() {
+	local src
+	[[ -z ${KSRC-} ]] || return 0
+	src=$(source_dir)
+	is_complete "$src" "${SOURCE_FILES[@]}" ||
+		step source "Kernel source: Linux $K_VERSION, downloaded from Debian and unpacked" "30-60 s" make_source "$src"
+}
+
 setup_kernel() {
 	local dir src what how damaged=0
 	if [[ $K_FLAVOUR == kdir ]]; then
@@ -205,9 +214,7 @@ setup_kernel() {
 		damaged=1
 	fi
 	src=${KSRC:-$(source_dir)}
-	if [[ -z ${KSRC-} ]] && ! is_complete "$src" "${SOURCE_FILES[@]}"; then
-		step source "Kernel source: Linux $K_VERSION, downloaded from Debian and unpacked" "30-60 s" make_source "$src"
-	fi
+	setup_source
 	# Meanwhile others may set up what is not this kernel.
 	take_lock "$dir.lock" "making $K_ID"
 	if ((LOCK_WAITED)) && is_complete "$dir" "${KERNEL_FILES[@]}"; then

@@ -46,7 +46,7 @@ check_space() {
 	dir=$(kernel_dir)
 	src=${KSRC:-$(source_dir)}
 	[[ -f $(root_dir).record ]] || { mb=$((mb + 2900)); min=$((min + 2)); }
-	if [[ $stage != root && $stage != user && $K_FLAVOUR != kdir && ! -f $dir.record ]]; then
+	if [[ $stage != root && $stage != user && $stage != sphinx && $K_FLAVOUR != kdir && ! -f $dir.record ]]; then
 		[[ -d $src ]] || { mb=$((mb + 2000)); min=$((min + 1)); }
 		case $K_FLAVOUR in
 		stock) mb=$((mb + 900)); min=$((min + 3)) ;;
