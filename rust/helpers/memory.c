@@ -12,6 +12,7 @@
 #include <linux/pid.h>
 #include <linux/sched/signal.h>
 #include <linux/vmalloc.h>
+#include <linux/workqueue.h>
 
 /*
  * Zeroed memory that its owner can do without: charged to the caller's cgroup,
@@ -106,10 +107,80 @@ __rust_helper long rust_helper_dax_direct_range(struct dax_device *dax, u64 star
 	return found;
 }
 
-/* Its flags are no constants to bindgen. */
-__rust_helper struct file *rust_helper_bdev_file_open_rw(const char *path, void *holder)
+/*
+ * Keeps the driver of a device from taking its pages away, until put_dev_pagemap(); NULL if
+ * it has taken them or waits for that.
+ */
+__rust_helper struct dev_pagemap *rust_helper_hold_device_memory(const void *address)
 {
-	return bdev_file_open_by_path(path, BLK_OPEN_READ | BLK_OPEN_WRITE, holder, NULL);
+	return get_dev_pagemap(PHYS_PFN(__pa(address)));
+}
+
+__rust_helper void rust_helper_put_dev_pagemap(struct dev_pagemap *pages)
+{
+	put_dev_pagemap(pages);
+}
+
+struct open_disk {
+	struct work_struct work;
+	const char *name;
+	void *holder;
+	struct file *file;
+};
+
+static void open_disk(struct work_struct *work)
+{
+	struct open_disk *open = container_of(work, struct open_disk, work);
+	struct block_device *bdev;
+	struct device *device;
+	struct gendisk *any;
+	int err = 0;
+
+	/* The class of disks is not exported, but every disk has it. */
+	any = blk_alloc_disk(NULL, NUMA_NO_NODE);
+	if (IS_ERR(any)) {
+		open->file = ERR_CAST(any);
+		return;
+	}
+	device = class_find_device_by_name(disk_to_dev(any)->class, open->name);
+	put_disk(any);
+	if (!device) {
+		open->file = ERR_PTR(-ENOENT);
+		return;
+	}
+	open->file = bdev_file_open_by_dev(device->devt, BLK_OPEN_READ | BLK_OPEN_WRITE,
+					   open->holder, NULL);
+	put_device(device);
+	if (IS_ERR(open->file))
+		return;
+	bdev = file_bdev(open->file);
+	/* Its number may be another device's by now. */
+	if (bdev_is_partition(bdev) || strcmp(bdev->bd_disk->disk_name, open->name))
+		err = -ENODEV;
+	else if (bdev_read_only(bdev))
+		err = -EACCES;
+	if (err) {
+		bdev_fput(open->file);
+		open->file = ERR_PTR(err);
+	}
+}
+
+/*
+ * Opens a whole disk by the kernel's name of it. What the calling process sees under /dev
+ * and may open does not count: a kernel thread opens, without a path.
+ */
+__rust_helper struct file *rust_helper_bdev_file_open_disk(const char *name, void *holder)
+{
+	struct open_disk open = {
+		.name = name,
+		.holder = holder,
+	};
+
+	INIT_WORK_ONSTACK(&open.work, open_disk);
+	schedule_work(&open.work);
+	flush_work(&open.work);
+	destroy_work_on_stack(&open.work);
+	return open.file;
 }
 
 __rust_helper u64 rust_helper_bdev_nr_bytes(struct block_device *bdev)

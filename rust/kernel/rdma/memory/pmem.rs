@@ -35,16 +35,16 @@ struct BlockDevice {
 }
 
 impl BlockDevice {
-    /// Opens `path`.
+    /// Opens the disk that the kernel calls `name`, whatever the calling process sees and may open.
     ///
     /// # Errors
     ///
     /// Of opening: `ENOENT`, `EBUSY` when somebody else has it and so on.
-    fn open(path: &CStr) -> Result<Self> {
+    fn open(name: &CStr) -> Result<Self> {
         let mut holder = KBox::new(0, GFP_KERNEL)?;
         let address = (&raw mut *holder).cast::<c_void>();
         // SAFETY: A C string, and an address that stays ours while the device is open.
-        let file = unsafe { bindings::bdev_file_open_rw(path.as_char_ptr(), address) };
+        let file = unsafe { bindings::bdev_file_open_disk(name.as_char_ptr(), address) };
         let file = from_err_ptr(file)?;
         // INVARIANT: As just opened.
         Ok(Self {
@@ -73,6 +73,29 @@ impl Drop for BlockDevice {
 /// The pointer is a DAX device of which a reference is held.
 struct DaxDevice(NonNull<bindings::dax_device>);
 
+impl DaxDevice {
+    /// Returns where the memory at `offset` is, and how many of `pages` pages are there one after
+    /// another.
+    ///
+    /// # Errors
+    ///
+    /// Those of the driver; `ENXIO` once it has gone.
+    fn range(&self, offset: u64, pages: u64) -> Result<(*mut c_void, u64)> {
+        let mut start = ptr::null_mut();
+        // SAFETY: By the type invariant; `start` is valid for writes.
+        let found = unsafe {
+            bindings::dax_direct_range(
+                self.0.as_ptr(),
+                offset,
+                c_long::try_from(pages)?,
+                &mut start,
+            )
+        };
+        to_result(i32::try_from(found.min(0))?)?;
+        Ok((start, u64::try_from(found)?))
+    }
+}
+
 impl Drop for DaxDevice {
     fn drop(&mut self) {
         // SAFETY: By the type invariant; it was got without a holder.
@@ -80,16 +103,47 @@ impl Drop for DaxDevice {
     }
 }
 
+/// The pages of a device, which its driver does not take away.
+///
+/// # Invariants
+///
+/// A reference is held.
+struct Pages(NonNull<bindings::dev_pagemap>);
+
+impl Pages {
+    /// Keeps the pages that are at `address`.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if the driver has taken them, or is about to.
+    fn hold(address: *const u8) -> Result<Self> {
+        // SAFETY: Looks up what the address has, if anything.
+        let raw = unsafe { bindings::hold_device_memory(address.cast()) };
+        // INVARIANT: The reference was taken above.
+        Ok(Self(NonNull::new(raw).ok_or_else(eopnotsupp)?))
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::put_dev_pagemap(self.0.as_ptr()) };
+    }
+}
+
 /// The memory of a DAX device, all of it.
 ///
 /// # Invariants
 ///
-/// `pool` allocates from memory that stays mapped, with pages, while `_dax` is there.
+/// `pool` allocates from the memory that `dax` has at `offset`, while its driver is there: from
+/// `start` on, mapped and with pages.
 // Fields are dropped in order, after the pool.
 pub(crate) struct Region {
     pool: NonNull<bindings::gen_pool>,
+    start: *mut c_void,
     size: u64,
-    _dax: DaxDevice,
+    dax: DaxDevice,
+    offset: u64,
     _block: BlockDevice,
 }
 
@@ -99,14 +153,14 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Takes a device such as `/dev/pmem0`. What it holds is overwritten by and by.
+    /// Takes a disk such as `pmem0`. What it holds is overwritten by and by.
     ///
     /// # Errors
     ///
     /// `EOPNOTSUPP` if it is no DAX device, or its memory has no pages (a namespace of mode
     /// fsdax has); those of opening.
-    pub(crate) fn open(path: &CStr) -> Result<Arc<Self>> {
-        let block = BlockDevice::open(path)?;
+    pub(crate) fn open(name: &CStr) -> Result<Arc<Self>> {
+        let block = BlockDevice::open(name)?;
         let mut offset = 0;
         // SAFETY: The block device is open.
         let dax = unsafe {
@@ -116,24 +170,21 @@ impl Region {
         let dax = DaxDevice(NonNull::new(dax).ok_or_else(eopnotsupp)?);
         // SAFETY: The block device is open.
         let pages = unsafe { bindings::bdev_nr_bytes(block.raw()) } >> PAGE_SHIFT;
-        let mut start = ptr::null_mut();
-        // SAFETY: `dax` is held and `start` is valid for writes.
-        let found = unsafe {
-            bindings::dax_direct_range(dax.0.as_ptr(), offset, c_long::try_from(pages)?, &mut start)
-        };
-        to_result(i32::try_from(found.min(0))?)?;
+        let (start, found) = dax.range(offset, pages)?;
         // SAFETY: Looks only.
         if found == 0 || !unsafe { bindings::virt_is_device_memory(start) } {
             return Err(eopnotsupp());
         }
-        let size = u64::try_from(found)? << PAGE_SHIFT;
+        let size = found << PAGE_SHIFT;
         // SAFETY: No preconditions.
         let pool = unsafe { bindings::gen_pool_create(PAGE_SHIFT as i32, -1) };
         // INVARIANT: Nothing is in the pool yet.
         let this = Self {
             pool: NonNull::new(pool).ok_or(ENOMEM)?,
+            start,
             size,
-            _dax: dax,
+            dax,
+            offset,
             _block: block,
         };
         // INVARIANT: `dax_direct_access()` gave the memory, and with it pages were found.
@@ -151,6 +202,12 @@ impl Region {
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
+    /// Returns `true` if the driver is there, and with it the memory.
+    pub(crate) fn is_there(&self) -> bool {
+        let range = self.dax.range(self.offset, 1);
+        range.is_ok_and(|(start, found)| found != 0 && start == self.start)
+    }
+
     /// Returns the bytes of the region.
     pub(crate) fn size(&self) -> u64 {
         self.size
@@ -164,18 +221,29 @@ impl Drop for Region {
     }
 }
 
-/// A piece of a region.
+/// Bytes of a region's pool, whether or not there still is memory.
 ///
 /// # Invariants
 ///
 /// `start` is that of `bytes` bytes that were allocated from the region's pool.
-pub(super) struct Piece {
+struct Range {
     region: Arc<Region>,
     start: NonNull<u8>,
     bytes: usize,
 }
 
-impl Piece {
+/// A piece of a region. While there is one, the device keeps its driver.
+///
+/// # Invariants
+///
+/// `_pages` keeps the pages of `range` mapped.
+// Fields are dropped in order: the driver goes last.
+pub(super) struct Piece {
+    range: Range,
+    _pages: Pages,
+}
+
+impl Range {
     fn new(region: &Arc<Region>, bytes: usize, log_align: u32) -> Result<Self> {
         let mut align = bindings::genpool_data_align {
             align: 1_i32.checked_shl(log_align).ok_or(EINVAL)?,
@@ -199,7 +267,27 @@ impl Piece {
     }
 }
 
-impl Drop for Piece {
+impl Piece {
+    /// # Errors
+    ///
+    /// `ENOMEM`; `EOPNOTSUPP` if the driver has gone, or waits to go.
+    fn new(region: &Arc<Region>, bytes: usize, log_align: u32) -> Result<Self> {
+        let range = Range::new(region, bytes, log_align)?;
+        let pages = Pages::hold(range.start.as_ptr())?;
+        // What is held may be another driver's, which came after. The region's own stops being
+        // there before it takes its pages away.
+        if !region.is_there() {
+            return Err(eopnotsupp());
+        }
+        // INVARIANT: The driver was there while the pages were held: they are those of the region.
+        Ok(Self {
+            range,
+            _pages: pages,
+        })
+    }
+}
+
+impl Drop for Range {
     fn drop(&mut self) {
         // SAFETY: By the type invariant.
         unsafe {
@@ -218,7 +306,7 @@ impl SharedMemory {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for no bytes, `ENOMEM`.
+    /// `EINVAL` for no bytes, `ENOMEM`, `EOPNOTSUPP` if the device's driver has gone.
     pub(crate) fn pmem(region: &Arc<Region>, len: usize, log_align: u32) -> Result<Self> {
         if len == 0 {
             return Err(EINVAL);
@@ -226,11 +314,12 @@ impl SharedMemory {
         let pages = Self::pages_of(len);
         let bytes = pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?;
         let piece = Piece::new(region, bytes, log_align.max(PAGE_SHIFT as u32))?;
+        let start = piece.range.start;
         // SAFETY: The piece is mapped and is nobody else's.
-        unsafe { Self::clear(piece.start, bytes) };
-        // INVARIANT: Mapped and with pages by the invariant of `Region`.
+        unsafe { Self::clear(start, bytes) };
+        // INVARIANT: Mapped and with pages by the invariants of `Region` and `Piece`.
         Ok(Self {
-            start: piece.start,
+            start,
             pages,
             len,
             source: Source::Pmem { _piece: piece },

@@ -34,6 +34,17 @@ enum Source {
     Pmem(Arc<Region>),
 }
 
+impl Source {
+    /// Returns `true` if memory may come from it. A device that has gone and come back is another
+    /// source.
+    fn is_there(&self) -> bool {
+        match self {
+            Self::Pmem(region) => region.is_there(),
+            Self::Ram(_) | Self::P2p(_) => true,
+        }
+    }
+}
+
 /// A source that was found, and the account of what came from it.
 #[derive(Clone)]
 struct Found {
@@ -80,8 +91,11 @@ impl Pool {
     fn find(&self) -> Result<Found> {
         let mut known = self.source.lock();
         if let Some(found) = &*known {
-            return Ok(found.clone());
+            if found.source.is_there() {
+                return Ok(found.clone());
+            }
         }
+        *known = None;
         let (source, limit) = match self.class {
             Class::Host => (Source::Ram(Node::Near(self.near)), self.ram.limit()),
             Class::Node(node) => {
@@ -97,8 +111,8 @@ impl Pool {
                 (Source::P2p(provider), size)
             }
             Class::Pmem(n) => {
-                let path = CString::try_from_fmt(fmt!("/dev/pmem{n}"))?;
-                let region = Region::open(&path).map_err(|err| match err {
+                let name = CString::try_from_fmt(fmt!("pmem{n}"))?;
+                let region = Region::open(&name).map_err(|err| match err {
                     ENOENT | ENXIO | ENODEV => eopnotsupp(),
                     other => other,
                 })?;

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Not a test: has persistent device memory of the first device until it is killed.
+ * Says "ready" when it has, or the errno's name if it cannot have any.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mkey_test.h"
+
+int main(void)
+{
+	struct ibv_alloc_dm_attr attr = { .length = 8192 };
+	struct mkt_dev dev;
+
+	if (mkt_dev_open(&dev, 0))
+		return 1;
+	errno = 0;
+	if (!ibmkey_alloc_dm(dev.ctx, &attr, IBMKEY_DM_PMEM)) {
+		puts(strerrorname_np(errno));
+		return 0;
+	}
+	puts("ready");
+	fflush(stdout);
+	for (;;)
+		pause();
+}
