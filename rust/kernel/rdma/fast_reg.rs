@@ -15,6 +15,7 @@ use kernel::{
     error::{from_result, to_result},
     ffi::{c_int, c_uint},
     prelude::*,
+    sync::ArcBorrow,
 };
 
 /// The elements of a scatterlist that is mapped for a device: an address and a length each.
@@ -107,11 +108,9 @@ pub(super) unsafe extern "C" fn map_mr_sg<T: DeviceOps>(
     nents: c_int,
     offset: *mut c_uint,
 ) -> c_int {
-    from_result(|| {
-        // SAFETY: The core calls with a valid region.
-        let mr = unsafe { Mr::from_raw(raw) };
-        let running = Running::<T>::on(mr.device())?;
-        let data = running.data();
+    // SAFETY: The core calls with a valid region.
+    let mr = unsafe { Mr::from_raw(raw) };
+    let map = |data: ArcBorrow<'_, T>| {
         if !mr.has_gaps() {
             data.may_map(mr)?;
             let stock = data.overlay().stock.map_mr_sg.ok_or_else(eopnotsupp)?;
@@ -140,5 +139,13 @@ pub(super) unsafe extern "C" fn map_mr_sg<T: DeviceOps>(
             }
         }
         Ok(c_int::try_from(mapped.count)?)
+    };
+    from_result(|| {
+        let running = Running::<T>::on(mr.device())?;
+        map(running.data()).inspect_err(|_| {
+            // The core wrote the new one before it called.
+            // SAFETY: The region is the caller's, who does not use it meanwhile.
+            unsafe { (*raw).page_size = running.data().page_size(mr) };
+        })
     })
 }

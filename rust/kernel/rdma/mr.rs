@@ -197,6 +197,12 @@ impl Mr {
         unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).iova) }
     }
 
+    /// Returns the page size that its owner asked for last.
+    pub(crate) fn page_size(&self) -> u32 {
+        // SAFETY: As for `iova()`.
+        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).page_size) }
+    }
+
     /// Has the program's call that makes it succeeded, and none that destroys it begun?
     pub(crate) fn is_committed(&self) -> bool {
         // SAFETY: The region is valid, and with it the object that it belongs to. The count is

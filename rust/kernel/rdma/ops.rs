@@ -59,6 +59,9 @@ pub(crate) trait DeviceOps: ClientOps {
     /// next registration is over. Must not sleep or allocate.
     fn map_fast(&self, mr: &Mr, elements: fast_reg::Elements<'_>) -> Result<fast_reg::Mapped>;
 
+    /// Returns the page size that the region was last mapped with, or had at first. Must not sleep.
+    fn page_size(&self, mr: &Mr) -> u32;
+
     /// May the driver change what another region for fast registration is over? Must not sleep.
     ///
     /// # Errors

@@ -48,6 +48,24 @@ impl Entry {
         self.length
     }
 
+    /// Returns the length of a list of `entries`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`List::new`].
+    pub fn total(entries: impl Iterator<Item = Self> + Clone) -> Result<u64, Error> {
+        let mut lengths = entries.clone().map(|entry| entry.length).peekable();
+        if lengths.peek().is_none() || lengths.any(|length| length == 0) {
+            return Err(Error::Zero);
+        }
+        let mut total = 0u64;
+        for entry in entries {
+            entry.extent()?;
+            total = total.checked_add(entry.length).ok_or(Error::Overflow)?;
+        }
+        Ok(total)
+    }
+
     #[inline]
     pub(super) fn piece(&self) -> Run {
         Run {
@@ -150,14 +168,12 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
 
 /// Checks entries and says where in the list each starts. Returns the list's length.
 fn place(entries: &mut [Entry]) -> Result<u64, Error> {
-    if entries.is_empty() || entries.iter().any(|entry| entry.length == 0) {
-        return Err(Error::Zero);
-    }
-    let mut length = 0u64;
+    let length = Entry::total(entries.iter().copied())?;
+    let mut start = 0u64;
     for entry in entries {
-        entry.extent()?;
-        entry.start = length;
-        length = length.checked_add(entry.length).ok_or(Error::Overflow)?;
+        entry.start = start;
+        // At most the length.
+        start = start.wrapping_add(entry.length);
     }
     Ok(length)
 }

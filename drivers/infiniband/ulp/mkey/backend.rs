@@ -100,6 +100,9 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// Takes a new region over for fast registration. As for [`Self::claim`].
     fn claim_fast(&self, mr: &Mr);
 
+    /// Returns the page size of a region that is not for fast registration of scatterlists with gaps.
+    fn page_size(&self, mr: &Mr) -> u32;
+
     /// Is a region for fast registration neither registered nor being deregistered?
     fn is_free(&self, mr: &Mr) -> bool;
 

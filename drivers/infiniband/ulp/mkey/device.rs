@@ -254,8 +254,20 @@ impl DeviceOps for MkeyDevice {
         let object = self.objects.get(mr.index(), &guard);
         let object = object.filter(|object| object.is(mr)).ok_or(EINVAL)?;
         match &object.kind {
-            Kind::Fast(fast) => fast.map(elements),
+            Kind::Fast(fast) => fast.map(elements, mr.page_size()),
             _ => Err(EINVAL),
+        }
+    }
+
+    fn page_size(&self, mr: &Mr) -> u32 {
+        let guard = table::read();
+        let object = self.objects.get(mr.index(), &guard);
+        match object
+            .filter(|object| object.is(mr))
+            .map(|object| &object.kind)
+        {
+            Some(Kind::Fast(fast)) => fast.page_size(),
+            _ => self.hw.page_size(mr),
         }
     }
 

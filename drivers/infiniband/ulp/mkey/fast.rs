@@ -36,6 +36,7 @@ use crate::{
 };
 use kernel::{
     new_condvar,
+    page::PAGE_SIZE,
     prelude::*,
     sync::{Arc, CondVar, UniqueArc},
 };
@@ -62,6 +63,8 @@ struct Slots {
     spare: Option<UniqueArc<Bound>>,
     /// What is registered.
     active: Option<Active>,
+    /// The page size that was asked for when a layout was staged last.
+    page_size: u32,
     /// Accesses under way, to what is active or was.
     users: usize,
     /// Invalidations that wait for them.
@@ -167,6 +170,7 @@ impl Fast {
             staged: Some(room(pd, memory, max)?),
             spare: Some(room(pd, memory, max)?),
             active: None,
+            page_size: PAGE_SIZE as u32,
             users: 0,
             waiting: 0,
         };
@@ -181,22 +185,32 @@ impl Fast {
     }
 
     /// Stages a layout of the first of `elements`, as many as there is room for: an address and a
-    /// length each. Does not sleep.
+    /// length each. Does not sleep. `page_size` is what [`Self::page_size`] returns from then on.
     ///
     /// # Errors
     ///
     /// `EINVAL` for none or for one of no bytes, `EOVERFLOW`; `EBUSY` for mapping at two places
-    /// at once.
-    pub(crate) fn map(&self, elements: impl Iterator<Item = (u64, u64)> + Clone) -> Result<Mapped> {
-        let mut room = {
-            let mut slots = self.slots.lock();
-            let spare = slots.spare.take();
-            spare.or_else(|| slots.staged.take()).ok_or(EBUSY)?
+    /// at once. What was staged before stays.
+    pub(crate) fn map(
+        &self,
+        elements: impl Iterator<Item = (u64, u64)> + Clone,
+        page_size: u32,
+    ) -> Result<Mapped> {
+        let spare = self.slots.lock().spare.take();
+        let mut room = match spare {
+            Some(room) => room,
+            // There is no other room but that of what is staged.
+            None => {
+                let entries = elements.clone().take(self.max);
+                Entry::total(entries.map(|(addr, length)| Entry::new(0, addr, length)))?;
+                self.slots.lock().staged.take().ok_or(EBUSY)?
+            }
         };
         let start = elements.clone().next().map_or(0, |(addr, _)| addr);
         let result = fill(&mut room, elements, self.max);
         let mut slots = self.slots.lock();
         if result.is_ok() {
+            slots.page_size = page_size;
             let before = slots.staged.replace(room);
             // Of two rooms: if there is this one, there is no spare one.
             if before.is_some() {
@@ -211,6 +225,11 @@ impl Fast {
             start,
             length,
         })
+    }
+
+    /// Returns the page size that was asked for when a layout was staged last.
+    pub(crate) fn page_size(&self) -> u32 {
+        self.slots.lock().page_size
     }
 
     /// Makes what is staged active, under a new key.

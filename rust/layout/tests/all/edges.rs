@@ -57,6 +57,7 @@ fn list_refilled() {
     ] {
         let result = list.refill(|storage| *storage = entries(fill));
         assert_eq!(result.map(|()| list.length()), length);
+        assert_eq!(Entry::total(entries(fill).into_iter()), length);
         // What failed to be described is not half there.
         assert_eq!(list.length(), length.unwrap_or(0));
         assert_eq!(list.runs(0, list.length() + 1).err(), Some(Error::Range));

@@ -363,6 +363,12 @@ impl Backend for Rxe {
         Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_VALID);
     }
 
+    fn page_size(&self, mr: &Mr) -> u32 {
+        // SAFETY: The region is valid. rxe writes the field when it maps pages, which the region's
+        // owner does not have it do twice at once.
+        1 << unsafe { (*private(mr).as_ptr()).page_shift }.min(u32::BITS - 1)
+    }
+
     fn invalidate(&self, mr: &Mr) {
         // Length and address are the owner's, who may have mapped anew.
         Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_FREE);

@@ -219,7 +219,9 @@ fn registered(device: &MkeyDevice, mr: &Mr, object: &Object) -> Result {
     let mut steps = || {
         // SAFETY: Nobody else has the region. The domain is of an rxe device.
         unsafe {
-            (*mr.as_raw()).iova = fast.map([word(3), word(1)].into_iter())?.start;
+            (*mr.as_raw()).iova = fast
+                .map([word(3), word(1)].into_iter(), PAGE_SIZE as u32)?
+                .start;
             let rights = Right::LocalWrite | Right::RemoteWrite | Right::RemoteAtomic;
             let access = rights.into_raw() as c_int;
             to_result(bindings::ib_mkey_rxe_stock_reg_fast_mr(

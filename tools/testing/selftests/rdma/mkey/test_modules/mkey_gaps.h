@@ -4,6 +4,7 @@
 #define MKEY_GAPS_H
 
 #include <linux/scatterlist.h>
+#include <linux/sizes.h>
 #include "mkey_ulp.h"
 
 #define GAPS_ELEMENTS 512

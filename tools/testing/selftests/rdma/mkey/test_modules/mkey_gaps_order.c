@@ -33,12 +33,15 @@ static int mapping(struct gaps *gaps)
 	expect(side->mr->iova == sg_dma_address(side->sg) + 99);
 	/* Nothing is left of the first element, or less. */
 	offset = 100;
-	expect(ib_map_mr_sg(side->mr, side->sg, 4, &offset, PAGE_SIZE) == -EINVAL);
+	expect(ib_map_mr_sg(side->mr, side->sg, 4, &offset, SZ_64K) == -EINVAL);
 	offset = 101;
-	expect(ib_map_mr_sg(side->mr, side->sg, 4, &offset, PAGE_SIZE) == -EINVAL);
-	expect(ib_map_mr_sg(side->mr, side->sg, 0, NULL, PAGE_SIZE) == -EINVAL);
-	expect(ib_map_mr_sg(side->mr, side->sg, -1, NULL, PAGE_SIZE) == -EINVAL);
-	/* What was mapped last is still what is registered. */
+	expect(ib_map_mr_sg(side->mr, side->sg, 4, &offset, SZ_64K) == -EINVAL);
+	expect(ib_map_mr_sg(side->mr, side->sg, 0, NULL, SZ_64K) == -EINVAL);
+	expect(ib_map_mr_sg(side->mr, side->sg, -1, NULL, SZ_64K) == -EINVAL);
+	/* What was mapped last is still what is registered, and what the region says. */
+	expect(side->mr->page_size == PAGE_SIZE);
+	expect(side->mr->length == 1);
+	expect(side->mr->iova == sg_dma_address(side->sg) + 99);
 	expect_status(gaps_register(side, GAPS_ACCESS), IB_WC_SUCCESS);
 	expect_status(gaps_invalidate(side), IB_WC_SUCCESS);
 	gaps_unmap(side);
@@ -103,6 +106,11 @@ static int twice(struct gaps *gaps)
 		      IB_WC_SUCCESS);
 	there->expected[PAGE_SIZE + 1001] = 2;
 	expect(!gaps_same(there));
+
+	/* Both layouts are in use: what is refused takes the place of neither. */
+	sg_dma_len(&there->sg[15]) = 0;
+	expect(ib_map_mr_sg(there->mr, there->sg, 16, NULL, PAGE_SIZE) == -EINVAL);
+	sg_dma_len(&there->sg[15]) = 64;
 
 	old = there->mr->rkey;
 	expect_status(gaps_invalidate(there), IB_WC_SUCCESS);

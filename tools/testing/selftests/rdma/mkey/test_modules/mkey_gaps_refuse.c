@@ -158,7 +158,8 @@ static int keys(struct gaps *gaps)
 	mkey = ib_alloc_mkey(there->side->pd, 1);
 	expect(!IS_ERR(mkey));
 	expect(ib_bind_mkey_list(mkey, &over, 1, GAPS_ACCESS) == -EOPNOTSUPP);
-	expect(ib_map_mr_sg(mkey, there->sg, 1, NULL, PAGE_SIZE) == -EINVAL);
+	expect(ib_map_mr_sg(mkey, there->sg, 1, NULL, SZ_64K) == -EINVAL);
+	expect(mkey->page_size == PAGE_SIZE);
 	expect(!ib_bind_mkey_list(mkey, &all, 1, GAPS_ACCESS));
 	expect(!ib_unbind_mkey(mkey));
 	gaps_reg(&chain, there, GAPS_ACCESS);
@@ -217,7 +218,8 @@ static int leaf(struct gaps *gaps)
 	expect(!IS_ERR(mkey));
 	expect(!ib_bind_mkey_list(mkey, &over, 1, GAPS_ACCESS));
 	expect_status(status(gaps, IB_WR_RDMA_READ, 0, 1, mkey->rkey), IB_WC_SUCCESS);
-	expect(ib_map_mr_sg(there->mr, there->sg, 1, NULL, PAGE_SIZE) == -EBUSY);
+	expect(ib_map_mr_sg(there->mr, there->sg, 1, NULL, SZ_64K) == -EBUSY);
+	expect(there->mr->page_size == PAGE_SIZE);
 	expect(!ib_unbind_mkey(mkey));
 	expect(ib_map_mr_sg(there->mr, there->sg, 1, NULL, PAGE_SIZE) == 1);
 
