@@ -135,7 +135,9 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<T: DeviceOps>(
         let running = Running::<T>::on(pd.device())?;
         let data = running.data();
         let mr = data.overlay().alloc_mr(pd, u32::try_from(pages)?)?;
-        T::reg_dmabuf_mr(data, &mr, import, offset, length, addr, access)?;
+        // If that fails, `import` is the last reference, and is dropped after `running`: the exporter
+        // may let that wait, too.
+        T::reg_dmabuf_mr(data, &mr, import.clone(), offset, length, addr, access)?;
         Ok(mr.into_raw())
     };
     register().unwrap_or_else(|err: Error| err.to_ptr())
@@ -181,8 +183,11 @@ pub(super) unsafe extern "C" fn dereg_mr<T: DeviceOps>(
         }
         // SAFETY: The arguments are the core's.
         let stock = || to_result(unsafe { stock(raw, udata) });
-        running.data().dereg_mr(mr, leaving, stock)?;
-        Ok(0)
+        let result = running.data().dereg_mr(mr, &leaving, stock);
+        drop(running);
+        // With a dma-buf, whose exporter may let it wait.
+        drop(leaving);
+        result.map(|()| 0)
     })
 }
 

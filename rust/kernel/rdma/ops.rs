@@ -85,8 +85,9 @@ pub(crate) trait DeviceOps: ClientOps {
     /// Waits for such accesses. Sleeps.
     fn wait(leaving: &Self::Leaving);
 
-    /// Deregisters a region, for which [`Self::wait`] waited: calls `stock` to do it.
-    fn dereg_mr(&self, mr: &Mr, leaving: Self::Leaving, stock: impl FnOnce() -> Result) -> Result;
+    /// Deregisters a region, for which [`Self::wait`] waited: calls `stock` to do it. What the
+    /// region was over goes with `leaving`, or stays if this fails.
+    fn dereg_mr(&self, mr: &Mr, leaving: &Self::Leaving, stock: impl FnOnce() -> Result) -> Result;
 
     /// Can a region over a dma-buf have these rights?
     ///

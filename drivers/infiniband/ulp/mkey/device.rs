@@ -334,15 +334,15 @@ impl DeviceOps for MkeyDevice {
         }
     }
 
-    fn dereg_mr(&self, mr: &Mr, leaving: Leaving, stock: impl FnOnce() -> Result) -> Result {
+    fn dereg_mr(&self, mr: &Mr, leaving: &Leaving, stock: impl FnOnce() -> Result) -> Result {
         let index = mr.index();
         if let Err(err) = stock() {
             self.hw.resume(mr, leaving.state);
             return Err(err);
         }
         // `mr` is gone, and rxe waited for the last access to it.
-        if let Some(object) = leaving.object {
-            self.objects.remove(index, &object);
+        if let Some(object) = &leaving.object {
+            self.objects.remove(index, object);
         }
         Ok(())
     }

@@ -19,6 +19,7 @@ use kernel::{
     ffi::{c_int, c_void},
     page::PAGE_SHIFT,
     prelude::*,
+    sync::Arc,
 };
 
 /// A dma-buf, with a reference.
@@ -41,21 +42,24 @@ impl Drop for DmaBuf {
     }
 }
 
-/// A dma-buf that is mapped in the kernel.
-///
+/// A dma-buf that is mapped in the kernel, for all who share the reference. Dropping the last one
+/// sleeps, for as long as the exporter lets it wait.
+#[derive(Clone)]
+pub(crate) struct Import(Arc<Mapped>);
+
 /// # Invariants
 ///
 /// `map` is what `dma_buf_vmap()` gave for the dma-buf, memory and no registers of a
 /// device, and access by the processor has begun.
-pub(crate) struct Import {
+struct Mapped {
     map: bindings::iosys_map,
     buffer: DmaBuf,
 }
 
 // SAFETY: What is done with a dma-buf and with its mapping may be done by any thread.
-unsafe impl Send for Import {}
+unsafe impl Send for Mapped {}
 // SAFETY: As above.
-unsafe impl Sync for Import {}
+unsafe impl Sync for Mapped {}
 
 impl Import {
     /// Maps what `fd` refers to. Sleeps, for as long as the exporter lets it wait. `check` is asked
@@ -109,11 +113,11 @@ impl Import {
             return Err(err);
         }
         // INVARIANT: As mapped, looked at and begun above.
-        Ok(Self { map, buffer })
+        Ok(Self(Arc::new(Mapped { map, buffer }, GFP_KERNEL)?))
     }
 
     fn as_raw(&self) -> *mut bindings::dma_buf {
-        self.buffer.as_raw()
+        self.0.buffer.as_raw()
     }
 
     /// Returns the length in bytes.
@@ -130,7 +134,7 @@ impl Import {
         // SAFETY: By the type invariant the union holds an address, and the mapping has that many
         // pages.
         let page = unsafe {
-            let start = self.map.__bindgen_anon_1.vaddr.cast::<u8>();
+            let start = self.0.map.__bindgen_anon_1.vaddr.cast::<u8>();
             let at: *const c_void = start.add((index as usize) << PAGE_SHIFT).cast();
             bindings::page_of_mapping(at)
         };
@@ -158,9 +162,9 @@ impl Import {
     }
 }
 
-impl Drop for Import {
+impl Drop for Mapped {
     fn drop(&mut self) {
-        let raw = self.as_raw();
+        let raw = self.buffer.as_raw();
         // SAFETY: By the type invariant.
         unsafe {
             bindings::dma_buf_end_cpu_access(raw, DataDirection::Bidirectional.into());

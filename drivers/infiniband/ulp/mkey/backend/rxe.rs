@@ -74,6 +74,7 @@ use kernel::{
 const FAST_SHIFT: u32 = u64::BITS - 1;
 
 /// The state of a region, `enum rxe_mr_state`.
+#[derive(Clone, Copy)]
 pub(crate) struct State(bindings::rxe_mr_state);
 
 /// The redirection of `rdma_rxe`'s functions; undone on drop.
