@@ -60,8 +60,13 @@ __rust_helper struct page *rust_helper_virt_to_page(const void *address)
 /* NULL for an address without one. */
 __rust_helper struct page *rust_helper_page_of_mapping(const void *address)
 {
-	if (is_vmalloc_addr(address))
-		return vmalloc_to_page(address);
+	unsigned long pfn;
+
+	/* vmap_pfn() and ioremap() map what has no page, and vmalloc_to_page() does not tell. */
+	if (is_vmalloc_addr(address)) {
+		pfn = vmalloc_to_pfn(address);
+		return pfn_valid(pfn) ? pfn_to_page(pfn) : NULL;
+	}
 	return virt_addr_valid(address) ? virt_to_page(address) : NULL;
 }
 
