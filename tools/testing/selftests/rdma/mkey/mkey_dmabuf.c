@@ -6,9 +6,12 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "matrix.h"
@@ -360,6 +363,184 @@ TEST_F(buffer, closed)
 	EXPECT_EQ(0, mkt_pool(&self->dev, "host", &now));
 	EXPECT_EQ(before.used, now.used);
 	EXPECT_EQ(before.buffers, now.buffers);
+}
+
+/* test_modules/mkey_exporter.c: it decides what it gives, and when it takes it back */
+#define EXPORTER "mkey_exporter"
+
+/* a device that goes while the exporter lets somebody wait */
+#define OTHER "rxe_mktd"
+
+static int exporter_parameter(const char *name)
+{
+	char line[16];
+
+	if (!mkt_command(line, sizeof(line),
+			 "cat /sys/module/" EXPORTER "/parameters/%s", name))
+		return -1;
+	return line[0] == 'Y' ? 1 : line[0] == 'N' ? 0 : atoi(line);
+}
+
+/* the descriptor that loading it gives this process */
+static int exporter_load(const char *parameters)
+{
+	const char *dir = getenv("MODULE_DIR");
+	char path[512];
+	int ko, ret;
+
+	snprintf(path, sizeof(path), "%s/samples/kernel/" EXPORTER ".ko", dir ?: ".");
+	ko = open(path, O_RDONLY | O_CLOEXEC);
+	if (ko < 0)
+		return -errno;
+	ret = syscall(SYS_finit_module, ko, parameters, 0) ? -errno : 0;
+	close(ko);
+	return ret ?: exporter_parameter("fd");
+}
+
+FIXTURE(exporter)
+{
+	struct mkt_dev dev;
+	int fd;
+	struct ibv_mr *mr;	/* what exporter_dereg() deregisters */
+	bool other;
+};
+
+FIXTURE_SETUP(exporter)
+{
+	self->fd = -1;
+	if (geteuid())
+		SKIP(return, "not root");
+	if (mkt_dev_try_open(&self->dev, 0))
+		SKIP(return, "no device %s", self->dev.name);
+	if (!self->dev.extended)
+		SKIP(return, "%s is not extended by ib_mkey", self->dev.name);
+}
+
+FIXTURE_TEARDOWN(exporter)
+{
+	if (self->other) {
+		EXPECT_EQ(0, system("ip link delete " OTHER));
+	}
+	if (self->fd >= 0)
+		close(self->fd);
+	mkt_dev_close(&self->dev);
+	/* the last reference to the dma-buf is put by a work item */
+	if (self->fd >= 0) {
+		EXPECT_EQ(0, system("for n in $(seq 100); do rmmod " EXPORTER
+				    " 2>/dev/null && exit; sleep 0.1; done; exit 1"));
+	}
+}
+
+TEST_F(exporter, pages)
+{
+	self->fd = exporter_load("pages=1");
+	if (self->fd == -ENOENT)
+		SKIP(return, "no " EXPORTER ".ko in MODULE_DIR");
+	ASSERT_LE(0, self->fd);
+	EXPECT_EQ(0, buffer_reg(&self->dev, self->fd, 0, 4 * PAGE, 0,
+				MKT_ACCESS_ALL));
+}
+
+/* mapped addresses of which the kernel has no page: a register, or nothing */
+TEST_F(exporter, no_pages)
+{
+	self->fd = exporter_load("pages=0");
+	if (self->fd == -ENOENT)
+		SKIP(return, "no " EXPORTER ".ko in MODULE_DIR");
+	ASSERT_LE(0, self->fd);
+	EXPECT_EQ(EOPNOTSUPP, buffer_reg(&self->dev, self->fd, 0, 4 * PAGE, 0,
+					 MKT_ACCESS_ALL));
+}
+
+static void *exporter_dereg(void *data)
+{
+	FIXTURE_DATA(exporter) *self = data;
+
+	return (void *)(intptr_t)ibv_dereg_mr(self->mr);
+}
+
+static void *exporter_refused(void *data)
+{
+	FIXTURE_DATA(exporter) *self = data;
+
+	return (void *)(intptr_t)buffer_reg(&self->dev, self->fd, 0, 4 * PAGE, 0,
+					    MKT_ACCESS_ALL);
+}
+
+/* another device is there, and the exporter */
+static int exporter_slow(FIXTURE_DATA(exporter) *self, const char *parameters)
+{
+	self->fd = exporter_load(parameters);
+	if (self->fd < 0)
+		return -self->fd;
+	if (system("ip link add " OTHER " type dummy"))
+		return ENODEV;
+	self->other = true;
+	return system("ip link set " OTHER " up && rdma link add " OTHER
+		      " type rxe netdev " OTHER) ? ENODEV : 0;
+}
+
+/*
+ * Deletes the other device while the end of a mapping is waited for: 0 if that
+ * does not wait for it too. What @call returned is in @result then.
+ */
+static int exporter_delete(FIXTURE_DATA(exporter) *self, void *(*call)(void *),
+			   int *result)
+{
+	bool deleted = false, held = false;
+	int n, status = -1;
+	pthread_t thread;
+	void *returned;
+	pid_t pid;
+
+	if (pthread_create(&thread, NULL, call, self))
+		return EAGAIN;
+	/* these end at once, or never */
+	for (n = 0; n < 600 && !held; n++) {
+		held = exporter_parameter("waiting") == 1;
+		usleep(100000);
+	}
+	pid = fork();
+	if (!pid)
+		_exit(system("rdma link delete " OTHER) ? 1 : 0);
+	for (n = 0; n < 600 && !deleted; n++) {
+		deleted = waitpid(pid, &status, WNOHANG) == pid;
+		usleep(100000);
+	}
+	held = held && exporter_parameter("waiting") == 1;
+	if (system("echo 0 >/sys/module/" EXPORTER "/parameters/hold"))
+		return EIO;
+	if (!deleted)
+		waitpid(pid, &status, 0);
+	pthread_join(thread, &returned);
+	*result = (intptr_t)returned;
+	return !held ? EPROTO : !deleted ? EBUSY : status ? EIO : 0;
+}
+
+TEST_F(exporter, slow_dereg)
+{
+	int result = -1, err = exporter_slow(self, "pages=1 hold=1");
+
+	if (err == ENOENT)
+		SKIP(return, "no " EXPORTER ".ko in MODULE_DIR");
+	ASSERT_EQ(0, err);
+	self->mr = ibmkey_reg_dmabuf_mr(self->dev.pd, 0, PAGE, 0, self->fd,
+					MKT_ACCESS_ALL);
+	ASSERT_NE(NULL, self->mr);
+	EXPECT_EQ(0, exporter_delete(self, exporter_dereg, &result));
+	EXPECT_EQ(0, result);
+}
+
+/* a registration that fails when the buffer was mapped already */
+TEST_F(exporter, slow_refusal)
+{
+	int result = -1, err = exporter_slow(self, "pages=0 hold=1");
+
+	if (err == ENOENT)
+		SKIP(return, "no " EXPORTER ".ko in MODULE_DIR");
+	ASSERT_EQ(0, err);
+	EXPECT_EQ(0, exporter_delete(self, exporter_refused, &result));
+	EXPECT_EQ(EOPNOTSUPP, result);
 }
 
 TEST_HARNESS_MAIN
