@@ -12,6 +12,7 @@ use super::{
     memory::import::Import,
     mr::{Access, Mr, Mw, Pd, Right},
     ops::{DeviceOps, Running},
+    uverbs,
 };
 use crate::bindings;
 use core::ptr;
@@ -36,8 +37,10 @@ pub(super) unsafe extern "C" fn query_device<T: DeviceOps>(
         let stock = data.overlay().stock.query_device.ok_or_else(eopnotsupp)?;
         // SAFETY: The arguments are the core's.
         to_result(unsafe { stock(raw, attr, udata) })?;
-        // SAFETY: `attr` is valid for writes.
-        unsafe { (*attr).max_dm_size = data.max_dm_size() };
+        if uverbs::refuse_older().is_ok() {
+            // SAFETY: `attr` is valid for writes.
+            unsafe { (*attr).max_dm_size = data.max_dm_size() };
+        }
         Ok(0)
     })
 }
@@ -54,6 +57,7 @@ pub(super) unsafe extern "C" fn alloc_dm<T: DeviceOps>(
     // SAFETY: The core calls with a registered device and attributes that are its own.
     let (device, attr) = unsafe { (Device::from_raw(raw), &mut *attr) };
     let mut alloc = || {
+        uverbs::refuse_older()?;
         let running = Running::<T>::on(device)?;
         // SAFETY: The core calls for a method of a process.
         to_result(unsafe { bindings::ib_mkey_uapi_dm_class(attrs, &mut attr.flags) })?;
@@ -116,6 +120,7 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<T: DeviceOps>(
     // SAFETY: The core calls with a valid protection domain.
     let pd = unsafe { Pd::from_raw(pd) };
     let register = || {
+        uverbs::refuse_older()?;
         let access = Access::from_raw(access as u32);
         let running = Running::<T>::on(pd.device())?;
         running.data().may_import(access)?;

@@ -16,6 +16,7 @@
 //! | `process.rs` | processes, as owners of things |
 //! | `table.rs` | tables and pointers read under SRCU |
 //! | `uapi.rs` | arrays of uAPI structures in user memory |
+//! | `uverbs.rs` | whether `ib_uverbs` came before the client |
 //! | `ulp/` | for users of RDMA in the kernel; not of this module, they include it |
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
@@ -33,8 +34,9 @@ pub(crate) mod ops;
 pub(crate) mod process;
 pub(crate) mod table;
 pub(crate) mod uapi;
+pub(crate) mod uverbs;
 
-pub(crate) use client::{uverbs_is_loaded, Registration};
+pub(crate) use client::Registration;
 pub(crate) use device::Device;
 pub(crate) use dm::Dm;
 pub(crate) use memory::SharedMemory;

@@ -107,6 +107,7 @@ fn dm_classes() -> Result<dm::Offer<'static>> {
 
 // Fields are dropped in order: all devices before the redirection and what they show themselves in.
 struct IbMkey {
+    _uverbs: Pin<KBox<rdma::uverbs::Follower>>,
     _client: rdma::Registration<device::MkeyDevice>,
     _shown: dm::show::Shown,
     _redirection: backend::rxe::Redirection,
@@ -115,17 +116,20 @@ struct IbMkey {
 impl kernel::Module for IbMkey {
     fn init(module: &'static ThisModule) -> Result<Self> {
         THIS.populate(module);
-        if rdma::uverbs_is_loaded() {
+        dm_classes()?;
+        let shown = dm::show::Shown::new()?;
+        let redirection = backend::rxe::Redirection::new()?;
+        let client = rdma::Registration::new()?;
+        let uverbs = rdma::uverbs::Follower::new()?;
+        if uverbs.is_older() {
             pr_warn!(
                 "ib_uverbs was loaded first: programs get no device memory or keys until it, and \
                  rdma_ucm before it, are unloaded and loaded again\n"
             );
         }
-        dm_classes()?;
-        let shown = dm::show::Shown::new()?;
-        let redirection = backend::rxe::Redirection::new()?;
         Ok(Self {
-            _client: rdma::Registration::new()?,
+            _uverbs: uverbs,
+            _client: client,
             _shown: shown,
             _redirection: redirection,
         })

@@ -124,11 +124,14 @@ unload_order() {
 	load && links_add && keys_work
 }
 
+# Neither device memory nor regions over dma-bufs.
+offers_nothing() { program stock_mr -t offers; }
+
 # rxe without ib_mkey is what it was.
 without() {
 	links_delete && unload "${users[@]}" ib_mkey ib_uverbs &&
 		insmod "$(modinfo -n ib_uverbs)" && links_add || return
-	stock_works && no_keys
+	stock_works && no_keys && offers_nothing
 }
 
 # Then ib_mkey comes, late: it says so once, and programs get what they had.
@@ -138,12 +141,13 @@ load_late() {
 	modprobe ib_mkey || return
 	lines=$(dmesg | sed "1,/$marker/d" | grep -c 'ib_mkey.*loaded first')
 	[[ $lines == 1 ]] || { echo "$lines lines about the late load"; return 1; }
-	stock_works && no_keys
+	stock_works && no_keys && offers_nothing
 }
 
 # And what it says to be the cure is one.
 cure() {
-	unload "${users[@]}" ib_uverbs && load && keys_work
+	unload "${users[@]}" ib_uverbs && load && keys_work &&
+		program stock_mr -t offers && program mkey_dmabuf -v heap -t region
 }
 
 # rxe goes and comes back while ib_mkey stays.

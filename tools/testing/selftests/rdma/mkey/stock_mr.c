@@ -4,6 +4,9 @@
  * plain MRs, and their errors. These tests need no ib_mkey: what they expect
  * is what a device does that nothing has extended.
  */
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "mkey_harness.h"
 #include "raw.h"
 
@@ -225,6 +228,32 @@ TEST_F(stock, windows)
 			  mkt_status(&self->s.pair, 0, &wr));
 		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 	}
+}
+
+/*
+ * What ib_mkey gives to programs, it gives only where it came before ib_uverbs:
+ * else ib_uverbs does not wait for them before the device goes.
+ */
+TEST(offers)
+{
+	struct ibv_device_attr_ex attr = {};
+	struct mkt_dev dev;
+	struct ibv_mr *mr;
+	int fd;
+
+	if (mkt_dev_try_open(&dev, 0))
+		SKIP(return, "no device %s", dev.name);
+	ASSERT_EQ(0, ibv_query_device_ex(dev.ctx, NULL, &attr));
+	EXPECT_EQ(dev.extended, attr.max_dm_size != 0);
+	/* no dma-buf, if that is looked at */
+	fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, fd);
+	errno = 0;
+	mr = ibmkey_reg_dmabuf_mr(dev.pd, 0, 4096, 0, fd, IBV_ACCESS_LOCAL_WRITE);
+	EXPECT_EQ(NULL, mr);
+	EXPECT_EQ(dev.extended ? EINVAL : EOPNOTSUPP, errno);
+	close(fd);
+	mkt_dev_close(&dev);
 }
 
 TEST_HARNESS_MAIN
