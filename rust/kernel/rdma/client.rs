@@ -29,7 +29,8 @@ pub(crate) trait ClientOps: Sized + Send + Sync + 'static {
     /// [`None`]: nothing to do on this device.
     fn add(device: &Device) -> Option<Arc<Self>>;
 
-    /// The data is in place: [`Client::data`] finds it from here on. Returns whether to keep it.
+    /// The data is in place: [`Client::data`] finds it from here on. Returns whether to keep it;
+    /// if not, [`Self::removed`] is next.
     fn added(self: ArcBorrow<'_, Self>, device: &Device) -> bool;
 
     /// The device is about to go, or to move. Clients that were registered later are done.
@@ -73,17 +74,29 @@ impl<T: ClientOps> Client<T> {
         // SAFETY: `ib_core` calls with a registered device.
         let device = unsafe { Device::from_raw(raw) };
         if let Some(data) = T::add(device) {
+            let kept = data.clone().into_foreign();
             // SAFETY: The device and the client are registered while `add` runs.
-            unsafe { Self::set_data(raw, data.clone().into_foreign()) };
+            unsafe { Self::set_data(raw, kept) };
             if !T::added(data.as_arc_borrow(), device) {
-                // SAFETY: As above. What was set is taken back; nobody was told of it.
-                drop(unsafe {
-                    Self::set_data(raw, core::ptr::null_mut());
-                    <Arc<T> as ForeignOwnable>::from_foreign(data.into_foreign())
-                });
+                // SAFETY: The device is still being added. `kept` is from above, and is not
+                // there to be found by `remove_callback()` any more.
+                unsafe { Self::take_back(raw, <Arc<T> as ForeignOwnable>::from_foreign(kept)) };
             }
         }
         0
+    }
+
+    /// Takes the data of a device back and drops it when it is not used any more.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::set_data`]; `data` must be what was set.
+    unsafe fn take_back(raw: *mut bindings::ib_device, data: Arc<T>) {
+        // SAFETY: By the safety requirement.
+        unsafe { Self::set_data(raw, core::ptr::null_mut()) };
+        // What `data()` gave to readers is not used any more when this returns.
+        table::synchronize();
+        T::removed(data.as_arc_borrow());
     }
 
     /// # Safety
@@ -104,11 +117,8 @@ impl<T: ClientOps> Client<T> {
         };
         // SAFETY: `ib_core` calls with a device that is still there.
         T::remove(data.as_arc_borrow(), unsafe { Device::from_raw(raw) });
-        // SAFETY: The device is being removed from the client.
-        unsafe { Self::set_data(raw, core::ptr::null_mut()) };
-        // What `data()` gave to readers is used no more when this returns.
-        table::synchronize();
-        T::removed(data.as_arc_borrow());
+        // SAFETY: The device is being removed from the client, and `data` is what was set.
+        unsafe { Self::take_back(raw, data) };
     }
 
     /// Returns the client's data for a device, for as long as the critical section lasts.
@@ -123,7 +133,7 @@ impl<T: ClientOps> Client<T> {
         if data.is_null() {
             return None;
         }
-        // SAFETY: `data` came from `into_foreign()`. `remove_callback()` waits for critical sections
+        // SAFETY: `data` came from `into_foreign()`. `take_back()` waits for critical sections
         // before it drops its reference.
         Some(unsafe { <Arc<T> as ForeignOwnable>::borrow(data) })
     }

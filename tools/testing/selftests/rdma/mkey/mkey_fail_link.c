@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Adding a link with one fault after another: whether ib_mkey then extends the
+ * device or not, it holds no reference to itself once the link is deleted. Needs a
+ * kernel with fault injection; what leaks is found by its kmemleak.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <rdma/rdma_netlink.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "mkey_harness.h"
+
+#define LINK "rxe_mktf"
+
+/* more faults than adding a link has */
+#define MAX_FAULTS 8192
+
+FIXTURE(fail_link)
+{
+	int fd;			/* /proc/thread-self/fail-nth */
+	int netlink;
+	int references;		/* to the module, without the link */
+	bool netdev;
+};
+
+static int link_references(void)
+{
+	char line[16];
+
+	return mkt_command(line, sizeof(line), "cat /sys/module/ib_mkey/refcnt") ?
+		       atoi(line) : -1;
+}
+
+static void link_faults(const char *ignore_sleeping)
+{
+	char line[8];
+
+	mkt_command(line, sizeof(line),
+		    "for n in failslab fail_page_alloc; do"
+		    " echo %s >/sys/kernel/debug/$n/ignore-gfp-wait; done",
+		    ignore_sleeping);
+}
+
+FIXTURE_SETUP(fail_link)
+{
+	self->netlink = -1;
+	self->fd = open("/proc/thread-self/fail-nth", O_RDWR);
+	ASSERT_LE(0, self->fd);
+	self->references = link_references();
+	if (geteuid() || self->references < 0)
+		SKIP(return, "not root, or no ib_mkey");
+	self->netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA);
+	ASSERT_LE(0, self->netlink);
+	ASSERT_EQ(0, system("ip link add " LINK " type dummy"));
+	self->netdev = true;
+	ASSERT_EQ(0, system("ip link set " LINK " up"));
+	/* allocations that may sleep fail too */
+	link_faults("N");
+}
+
+FIXTURE_TEARDOWN(fail_link)
+{
+	link_faults("Y");
+	if (self->netdev) {
+		EXPECT_EQ(0, system("ip link delete " LINK));
+	}
+	close(self->netlink);
+	close(self->fd);
+}
+
+static void link_attr(struct nlmsghdr *message, uint16_t type, const char *text)
+{
+	struct nlattr *attr = (void *)message + NLMSG_ALIGN(message->nlmsg_len);
+
+	attr->nla_type = type;
+	attr->nla_len = NLA_HDRLEN + strlen(text) + 1;
+	strcpy((void *)attr + NLA_HDRLEN, text);
+	message->nlmsg_len = NLMSG_ALIGN(message->nlmsg_len) +
+			     NLA_ALIGN(attr->nla_len);
+}
+
+/* rdma link add, in this thread and with its fault number @nth; 0 or an errno */
+static int link_add(FIXTURE_DATA(fail_link) *self, unsigned int nth)
+{
+	union {
+		struct nlmsghdr header;
+		char room[256];
+	} message = {
+		.header = {
+			.nlmsg_len = NLMSG_HDRLEN,
+			.nlmsg_type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV,
+						       RDMA_NLDEV_CMD_NEWLINK),
+			.nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK,
+		},
+	};
+	struct {
+		struct nlmsghdr header;
+		struct nlmsgerr error;
+		char rest[512];
+	} answer = {};
+	char text[16];
+	int ret, n;
+
+	link_attr(&message.header, RDMA_NLDEV_ATTR_DEV_NAME, LINK);
+	link_attr(&message.header, RDMA_NLDEV_ATTR_LINK_TYPE, "rxe");
+	link_attr(&message.header, RDMA_NLDEV_ATTR_NDEV_NAME, LINK);
+	n = snprintf(text, sizeof(text), "%u", nth);
+	if (pwrite(self->fd, text, n, 0) != n)
+		return errno;
+	ret = send(self->netlink, &message, message.header.nlmsg_len, 0) < 0 ? errno : 0;
+	if (pwrite(self->fd, "0", 1, 0) != 1)
+		return errno;
+	/* without an answer where there was no memory for one */
+	while (!ret && recv(self->netlink, &answer, sizeof(answer), MSG_DONTWAIT) > 0)
+		ret = -answer.error.error;
+	return ret;
+}
+
+static bool link_is_there(void)
+{
+	return !system("rdma link show " LINK "/1 >/dev/null 2>&1");
+}
+
+static bool link_is_extended(void)
+{
+	return !system("grep -q '^" LINK " ' /sys/kernel/debug/ib_mkey/pools");
+}
+
+enum outcome { NO_LINK, NOT_EXTENDED, EXTENDED };
+
+/* adds the link and deletes it; what it was between, or a negative errno */
+static int link_try(FIXTURE_DATA(fail_link) *self, unsigned int nth)
+{
+	enum outcome outcome = NO_LINK;
+	int references;
+
+	link_add(self, nth);
+	if (link_is_there()) {
+		outcome = link_is_extended() ? EXTENDED : NOT_EXTENDED;
+		if (system("rdma link delete " LINK))
+			return -EBUSY;
+	}
+	references = link_references();
+	if (references != self->references) {
+		mkt_diag("fault %u: %d references to ib_mkey, not %d", nth,
+			 references, self->references);
+		return -ETOOMANYREFS;
+	}
+	return outcome;
+}
+
+/*
+ * Devices are made, and added to other clients, before ib_mkey comes: those
+ * allocations are not under test. From the first fault at which there is a link on,
+ * all are, until ten in a row leave the device extended: the later ones are those of
+ * the clients after it.
+ */
+TEST_F_TIMEOUT(fail_link, add, 3600)
+{
+	unsigned int low = 1, high = MAX_FAULTS, nth, failed = 0, extended = 0;
+
+	ASSERT_EQ(EXTENDED, link_try(self, 0));
+	while (low < high) {
+		unsigned int middle = (low + high) / 2;
+		int outcome = link_try(self, middle);
+
+		ASSERT_LE(0, outcome);
+		if (outcome == NO_LINK)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (nth = low; nth < MAX_FAULTS && extended < 10; nth++) {
+		int outcome = link_try(self, nth);
+
+		ASSERT_LE(0, outcome);
+		failed += outcome == NOT_EXTENDED;
+		extended = outcome == EXTENDED && failed ? extended + 1 : 0;
+	}
+	mkt_diag("faults %u to %u: %u times not extended", low, nth - 1, failed);
+	EXPECT_LT(0, failed);
+	EXPECT_EQ(10, extended);
+	EXPECT_EQ(EXTENDED, link_try(self, 0));
+}
+
+int main(int argc, char **argv)
+{
+	if (access("/proc/thread-self/fail-nth", W_OK)) {
+		ksft_print_header();
+		ksft_exit_skip("this kernel has no fault injection\n");
+	}
+	return test_harness_run(argc, argv);
+}
