@@ -9,7 +9,7 @@ use super::{
     Device, //
 };
 use crate::bindings;
-use core::{cell::UnsafeCell, marker::PhantomData, mem::MaybeUninit};
+use core::{cell::UnsafeCell, marker::PhantomData, mem::MaybeUninit, ops::Deref};
 use kernel::{
     error::to_result,
     ffi::{c_int, c_void},
@@ -27,18 +27,48 @@ pub(crate) trait ClientOps: Sized + Send + Sync + 'static {
     /// A device was registered, or moved to another network namespace after [`Self::remove`].
     ///
     /// [`None`]: nothing to do on this device.
-    fn add(device: &Device) -> Option<Arc<Self>>;
+    fn add(device: &Adding<'_>) -> Option<Arc<Self>>;
 
     /// The data is in place: [`Client::data`] finds it from here on. Returns whether to keep it;
     /// if not, [`Self::removed`] is next.
-    fn added(self: ArcBorrow<'_, Self>, device: &Device) -> bool;
+    fn added(self: ArcBorrow<'_, Self>, device: &Adding<'_>) -> bool;
 
     /// The device is about to go, or to move. Clients that were registered later are done.
-    fn remove(self: ArcBorrow<'_, Self>, device: &Device);
+    fn remove(self: ArcBorrow<'_, Self>, device: &Removing<'_>);
 
     /// [`Client::data`] does not find the data any more, and no critical section that found it is
     /// left.
     fn removed(self: ArcBorrow<'_, Self>);
+}
+
+/// A device that is being added to a client.
+///
+/// # Invariants
+///
+/// Clients that were registered later do not know the device: none of their calls is under way.
+pub(crate) struct Adding<'a>(&'a Device);
+
+impl Deref for Adding<'_> {
+    type Target = Device;
+
+    fn deref(&self) -> &Device {
+        self.0
+    }
+}
+
+/// A device that is being removed from a client.
+///
+/// # Invariants
+///
+/// As for [`Adding`]: clients that were registered later do not know the device any more.
+pub(crate) struct Removing<'a>(&'a Device);
+
+impl Deref for Removing<'_> {
+    type Target = Device;
+
+    fn deref(&self) -> &Device {
+        self.0
+    }
 }
 
 /// A client of `ib_core`, in static memory.
@@ -72,12 +102,13 @@ impl<T: ClientOps> Client<T> {
     /// Only for `ib_core` to call, as `ib_client.add`.
     unsafe extern "C" fn add_callback(raw: *mut bindings::ib_device) -> c_int {
         // SAFETY: `ib_core` calls with a registered device.
-        let device = unsafe { Device::from_raw(raw) };
-        if let Some(data) = T::add(device) {
+        // INVARIANT: `ib_core` adds a device to its clients in the order of their registration.
+        let device = Adding(unsafe { Device::from_raw(raw) });
+        if let Some(data) = T::add(&device) {
             let kept = data.clone().into_foreign();
             // SAFETY: The device and the client are registered while `add` runs.
             unsafe { Self::set_data(raw, kept) };
-            if !T::added(data.as_arc_borrow(), device) {
+            if !T::added(data.as_arc_borrow(), &device) {
                 // SAFETY: The device is still being added. `kept` is from above, and is not
                 // there to be found by `remove_callback()` any more.
                 unsafe { Self::take_back(raw, <Arc<T> as ForeignOwnable>::from_foreign(kept)) };
@@ -116,7 +147,9 @@ impl<T: ClientOps> Client<T> {
             return;
         };
         // SAFETY: `ib_core` calls with a device that is still there.
-        T::remove(data.as_arc_borrow(), unsafe { Device::from_raw(raw) });
+        // INVARIANT: `ib_core` removes a device from its clients last in, first out.
+        let device = Removing(unsafe { Device::from_raw(raw) });
+        T::remove(data.as_arc_borrow(), &device);
         // SAFETY: The device is being removed from the client, and `data` is what was set.
         unsafe { Self::take_back(raw, data) };
     }

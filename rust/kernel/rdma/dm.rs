@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use super::{Device, Mr};
+use super::{Device, OwnedMr};
 use crate::bindings;
 use kernel::{
     prelude::*,
@@ -57,10 +57,16 @@ impl<T> Dm<T> {
         self.users().load(ordering::Relaxed) != 0
     }
 
-    /// Makes `mr` count as a region over it, until it is deregistered.
-    pub(crate) fn attach(&self, mr: &Mr) {
+    /// Makes `mr` count as a region over it, until `ib_dereg_mr()` has deregistered it.
+    ///
+    /// # Safety
+    ///
+    /// The object must have been given away by [`Self::into_raw`], and must not be taken back while
+    /// it is [`Self::in_use`]. Nothing else may use `mr` during the call.
+    pub(crate) unsafe fn attach(&self, mr: &OwnedMr) {
         self.users().add(1, ordering::Relaxed);
-        // SAFETY: The region is new, nobody else has it.
+        // SAFETY: The region is used here alone, by the safety requirement. The core lowers the
+        // count when it deregisters the region, and the object is there until then.
         unsafe {
             (*mr.as_raw()).dm = self.raw.get();
             (*mr.as_raw()).type_ = bindings::ib_mr_type_IB_MR_TYPE_DM;

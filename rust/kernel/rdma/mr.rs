@@ -204,9 +204,15 @@ impl Mr {
     }
 
     /// Has the program's call that makes it succeeded, and none that destroys it begun?
-    pub(crate) fn is_committed(&self) -> bool {
-        // SAFETY: The region is valid, and with it the object that it belongs to. The count is
-        // that of the object's users, negative while one has it to itself.
+    ///
+    /// # Safety
+    ///
+    /// The region must be one of a program's, and its driver must not have finished
+    /// deregistering it before this returns.
+    pub(crate) unsafe fn is_committed(&self) -> bool {
+        // SAFETY: The core sets the object when the region was made, and frees it after the driver
+        // deregistered the region, which by the safety requirement is not yet. The count is that
+        // of the object's users, negative while one has it to itself.
         unsafe {
             let raw = self.as_raw();
             let owner = (&raw const (*raw).__bindgen_anon_1).cast::<*mut bindings::ib_uobject>();

@@ -6,7 +6,7 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use super::{
-    client::{ClientOps, ModulePin},
+    client::{Adding, ClientOps, ModulePin, Removing},
     device::{Device, DriverMr},
     dm::Dm,
     entry, eopnotsupp, fast_reg,
@@ -156,7 +156,12 @@ pub(crate) trait DeviceOps: ClientOps {
 }
 
 /// A device's operations: what they were before a client changed them.
+///
+/// # Invariants
+///
+/// `stock` and what follows it are those of `device` before [`Self::install`] changed them.
 pub(crate) struct Overlay {
+    device: *const bindings::ib_device,
     pub(super) stock: bindings::ib_device_ops,
     stock_def: *const bindings::uapi_definition,
     stock_max_dm_size: u64,
@@ -165,19 +170,22 @@ pub(crate) struct Overlay {
     chain: UnsafeCell<[bindings::uapi_definition; 3]>,
 }
 
-// SAFETY: `stock` and the pointers are only read; `chain` is written once, by `install()`.
+// SAFETY: `stock` and the pointers are only read; `chain` is written by `install()` alone, while the
+// device is being added.
 unsafe impl Send for Overlay {}
 // SAFETY: As above.
 unsafe impl Sync for Overlay {}
 
 impl Overlay {
-    /// Remembers the operations of `device`, which must not be installed on.
-    pub(crate) fn new(device: &Device) -> Self {
+    /// Remembers the operations of a device.
+    pub(crate) fn new(device: &Adding<'_>) -> Self {
         let raw = device.as_raw();
         // SAFETY: Operations and attributes are set before a device is registered and changed by
         // nobody else later. All-zero is a valid `uapi_definition`, the end of a table.
+        // INVARIANT: The client installs once it was added, and puts back when it is removed.
         unsafe {
             Self {
+                device: raw,
                 stock: ptr::read(&raw const (*raw).ops),
                 stock_def: (*raw).driver_def,
                 stock_max_dm_size: (*raw).attrs.max_dm_size,
@@ -201,11 +209,24 @@ impl Overlay {
     }
 
     /// Fills in what the device lacks and wraps what must be wrapped, by way of `T`.
-    pub(crate) fn install<T: DeviceOps>(&self, device: &Device, max_dm_size: u64) {
+    ///
+    /// Users that were registered before the client may call any of these, and are not gone when
+    /// they are put back. `ib_uverbs` can be one of them ([`uverbs`](super::uverbs)). What it makes
+    /// for programs with `alloc_dm` and `reg_user_mr_dmabuf` would then outlive the client's data, so
+    /// that these refuse. What `rereg_user_mr`, `advise_mr` and `dereg_mr` leave behind is the
+    /// driver's own.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for another device than the one that this was made of.
+    pub(crate) fn install<T: DeviceOps>(&self, device: &Adding<'_>, max_dm_size: u64) -> Result {
         let raw = device.as_raw();
-        // SAFETY: Called from a client's `add`, before a user of the device that was registered
-        // later can call an operation. What runs at the same time, such as the core's own calls
-        // to `query_device`, finds the old pointer or the new one.
+        if !ptr::eq(raw, self.device) {
+            return Err(EINVAL);
+        }
+        // SAFETY: The device is being added (type invariant of `Adding`): no user of it that was
+        // registered later calls an operation or reads `driver_def`. What runs at the same time, such
+        // as the core's own calls to `query_device`, finds the old pointer or the new one.
         unsafe {
             let ops = &raw mut (*raw).ops;
             if self.fills_dm() {
@@ -242,13 +263,18 @@ impl Overlay {
                 chain
             };
         }
+        Ok(())
     }
 
-    /// Puts the operations back. Those that run go on, see [`Self::drain`].
-    pub(crate) fn uninstall(&self, device: &Device) {
+    /// Puts the operations of the device back that this was made of, and leaves another one alone.
+    /// Those that run go on, see [`Self::drain`].
+    pub(crate) fn uninstall(&self, device: &Removing<'_>) {
         let raw = device.as_raw();
-        // SAFETY: As for `install()`: called from a client's `remove`, when all users that were
-        // registered later are gone.
+        if !ptr::eq(raw, self.device) {
+            return;
+        }
+        // SAFETY: As for `install()`, by the type invariant of `Removing`. What is put back is the
+        // device's own, by the type invariant.
         unsafe {
             let ops = &raw mut (*raw).ops;
             (*ops).alloc_dm = self.stock.alloc_dm;

@@ -19,7 +19,7 @@ use crate::{
     object::{Kind, Object},
     pins::{Pin, Pins},
     rdma::{
-        client::{Client, ClientOps, ModulePin},
+        client::{Adding, Client, ClientOps, ModulePin, Removing},
         device::DeviceName,
         eopnotsupp,
         fast_reg::{Elements, Mapped},
@@ -66,7 +66,7 @@ pub(crate) struct Leaving {
 }
 
 impl MkeyDevice {
-    fn new(device: &Device) -> Result<Arc<Self>> {
+    fn new(device: &Adding<'_>) -> Result<Arc<Self>> {
         let module = ModulePin::new(crate::this_module()?)?;
         let pd = OwnedPd::new(device, c"ib_mkey")?;
         let hw = Hw::probe(device, &pd)?;
@@ -133,7 +133,7 @@ impl ClientOps for MkeyDevice {
         &CLIENT
     }
 
-    fn add(device: &Device) -> Option<Arc<Self>> {
+    fn add(device: &Adding<'_>) -> Option<Arc<Self>> {
         match Self::new(device) {
             Ok(this) => Some(this),
             // Of another driver.
@@ -145,7 +145,7 @@ impl ClientOps for MkeyDevice {
         }
     }
 
-    fn added(self: ArcBorrow<'_, Self>, device: &Device) -> bool {
+    fn added(self: ArcBorrow<'_, Self>, device: &Adding<'_>) -> bool {
         if let Err(err) = selftest::run(&self, device) {
             pr_err!(
                 "{}: not extended, self-test failed: {:?}\n",
@@ -154,11 +154,16 @@ impl ClientOps for MkeyDevice {
             );
             return false;
         }
-        if let Err(err) = dm::show::add(&self.memory) {
+        let install = || {
+            dm::show::add(&self.memory)?;
+            self.overlay
+                .install::<Self>(device, self.memory.size())
+                .inspect_err(|_| dm::show::remove(&self.memory))
+        };
+        if let Err(err) = install() {
             pr_err!("{}: not extended: {:?}\n", device.name(), err);
             return false;
         }
-        self.overlay.install::<Self>(device, self.memory.size());
         self.extended.store(true, ordering::Release);
         pr_info!(
             "{}: extended, {} bytes of device memory\n",
@@ -168,7 +173,7 @@ impl ClientOps for MkeyDevice {
         true
     }
 
-    fn remove(self: ArcBorrow<'_, Self>, device: &Device) {
+    fn remove(self: ArcBorrow<'_, Self>, device: &Removing<'_>) {
         self.extended.store(false, ordering::Release);
         dm::show::remove(&self.memory);
         self.overlay.uninstall(device);

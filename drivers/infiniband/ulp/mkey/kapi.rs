@@ -77,7 +77,9 @@ unsafe extern "C" fn ib_reg_dm_mr(
         let mr = OwnedMr::new(pd, 1)?;
         let this = this.as_arc_borrow();
         MkeyDevice::reg_dm_mr(this, &mr, pd, dm, dm_offset, length, access)?;
-        dm.attach(&mr);
+        // SAFETY: The memory is from `ib_alloc_dm()`; `ib_free_dm()` refuses to take it back while it
+        // is in use. The caller does not know the region yet, and nobody else does.
+        unsafe { dm.attach(&mr) };
         Ok(mr.into_raw())
     };
     register().unwrap_or_else(|err: Error| err.to_ptr())

@@ -3,7 +3,7 @@
 //! The devices there are, each held for as long as it is used.
 
 use super::{
-    client::{Client, ClientOps, Registration},
+    client::{Adding, Client, ClientOps, Registration, Removing},
     Device,
 };
 use crate::bindings;
@@ -62,7 +62,7 @@ impl ClientOps for Node {
         &CLIENT
     }
 
-    fn add(device: &Device) -> Option<Arc<Self>> {
+    fn add(device: &Adding<'_>) -> Option<Arc<Self>> {
         let raw = NonNull::new(device.as_raw())?;
         // INVARIANT: Devices are registered while they are added, and `remove()` is called before
         // they are not any more.
@@ -74,11 +74,11 @@ impl ClientOps for Node {
         Arc::pin_init(node, GFP_KERNEL).ok()
     }
 
-    fn added(self: ArcBorrow<'_, Self>, _device: &Device) -> bool {
+    fn added(self: ArcBorrow<'_, Self>, _device: &Adding<'_>) -> bool {
         NODES.lock().push(self.into(), GFP_KERNEL).is_ok()
     }
 
-    fn remove(self: ArcBorrow<'_, Self>, _device: &Device) {
+    fn remove(self: ArcBorrow<'_, Self>, _device: &Removing<'_>) {
         {
             let mut nodes = NODES.lock();
             nodes.retain(|node| !core::ptr::eq(&**node, &*self));

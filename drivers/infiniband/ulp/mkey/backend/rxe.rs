@@ -232,8 +232,10 @@ impl Backend for Rxe {
         if mr.pd() != pd.as_raw() {
             return Err(EINVAL);
         }
-        if !pd.is_kernels() && !mr.is_committed() {
-            // The call that makes it may still fail, and must be able to take it back.
+        // The call that makes it may still fail, and must be able to take it back.
+        // SAFETY: All regions of a program's domain are a program's. rxe's `dereg_mr` waits for the
+        // reference of `found`.
+        if !pd.is_kernels() && !unsafe { mr.is_committed() } {
             return Err(ENOENT);
         }
         // SAFETY: As above.
