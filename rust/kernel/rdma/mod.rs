@@ -4,6 +4,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `alloc.rs` | allocation flags |
 //! | `client.rs` | a client of `ib_core`, its callbacks and its data for each device |
 //! | `device.rs` | an RDMA device; regions that its driver made |
 //! | `dm.rs` | device memory objects |
@@ -22,6 +23,7 @@
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h)
 
+pub(crate) mod alloc;
 pub(crate) mod client;
 pub(crate) mod device;
 pub(crate) mod dm;
@@ -36,6 +38,7 @@ pub(crate) mod table;
 pub(crate) mod uapi;
 pub(crate) mod uverbs;
 
+pub(crate) use alloc::GFP_MAYFAIL;
 pub(crate) use client::Registration;
 pub(crate) use device::Device;
 pub(crate) use dm::Dm;

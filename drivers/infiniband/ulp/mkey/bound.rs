@@ -15,7 +15,7 @@ use crate::{
     backend::{Backend, Hw},
     layout::{Block, Entry, Interleaved, Layout, List, Shape},
     pins::Pin,
-    rdma::{eloop, eopnotsupp, mr::Right, Access, Pd},
+    rdma::{eloop, eopnotsupp, mr::Right, Access, Pd, GFP_MAYFAIL},
 };
 use core::{mem::size_of, ops::Deref};
 use kernel::{
@@ -45,7 +45,7 @@ pub(crate) type KLayout = Layout<KVVec<Entry>, KVVec<Block>, KBox<Shape>>;
 /// Those of [`Interleaved::new`]; `ENOMEM`.
 pub(crate) fn interleaved(repeat_count: &[u64], blocks: KVVec<Block>) -> Result<KLayout> {
     let layout = Interleaved::new(repeat_count, blocks)?
-        .with_shape(|shape| KBox::new(shape, GFP_KERNEL_ACCOUNT))?;
+        .with_shape(|shape| KBox::new(shape, GFP_MAYFAIL))?;
     Ok(KLayout::Interleaved(layout))
 }
 
@@ -204,7 +204,7 @@ impl Bound {
                 on_demand,
                 users,
             },
-            GFP_KERNEL_ACCOUNT,
+            GFP_MAYFAIL,
         )?)
     }
 
@@ -266,7 +266,7 @@ impl Users {
                 count <- new_mutex!(0, "ib_mkey users"),
                 idle <- new_condvar!("ib_mkey users"),
             }),
-            GFP_KERNEL_ACCOUNT,
+            GFP_MAYFAIL,
         )
     }
 

@@ -14,7 +14,7 @@ use crate::{
     layout::{Block, Entry, List, MAX_DIMS},
     nest,
     object::{Kind, Object},
-    rdma::{eloop, eopnotsupp, mr::Right, table, Access, Device, Mr, OwnedMr, Pd},
+    rdma::{eloop, eopnotsupp, mr::Right, table, Access, Device, Mr, OwnedMr, Pd, GFP_MAYFAIL},
 };
 use core::mem;
 use kernel::{prelude::*, rbtree::RBTree, sync::Arc};
@@ -170,9 +170,9 @@ impl<'a> Description<'a> {
             .key
             .device
             .pin_leaf(self.key.ibdev, lkey, self.key.pd, MAX_DEPTH - 1)?;
-        self.leaves.push(leaf, GFP_KERNEL_ACCOUNT)?;
+        self.leaves.push(leaf, GFP_MAYFAIL)?;
         self.by_lkey
-            .try_create_and_insert(lkey, index, GFP_KERNEL_ACCOUNT)?;
+            .try_create_and_insert(lkey, index, GFP_MAYFAIL)?;
         Ok(index)
     }
 
@@ -180,9 +180,9 @@ impl<'a> Description<'a> {
     pub(crate) fn range(&mut self, lkey: u32, addr: u64, length: u64) -> Result {
         let entry = Entry::new(self.leaf(lkey)?, addr, length);
         if self.entries.is_empty() {
-            self.entries.reserve(self.count, GFP_KERNEL_ACCOUNT)?;
+            self.entries.reserve(self.count, GFP_MAYFAIL)?;
         }
-        Ok(self.entries.push(entry, GFP_KERNEL_ACCOUNT)?)
+        Ok(self.entries.push(entry, GFP_MAYFAIL)?)
     }
 
     /// Adds a block of what `lkey` names. As for [`Self::leaf`].
@@ -195,9 +195,9 @@ impl<'a> Description<'a> {
     ) -> Result {
         let block = Block::new(self.leaf(lkey)?, addr, bytes_count, stride);
         if self.blocks.is_empty() {
-            self.blocks.reserve(self.count, GFP_KERNEL_ACCOUNT)?;
+            self.blocks.reserve(self.count, GFP_MAYFAIL)?;
         }
-        Ok(self.blocks.push(block, GFP_KERNEL_ACCOUNT)?)
+        Ok(self.blocks.push(block, GFP_MAYFAIL)?)
     }
 
     /// Ends a description of ranges, one after another.
@@ -268,11 +268,11 @@ pub(crate) fn bind_all(all: &[Described<'_>]) -> core::result::Result<(), Refuse
         return Ok(());
     };
     let refused = |number, error: Error| Refused { number, error };
-    let mut changes = KVVec::with_capacity(all.len(), GFP_KERNEL_ACCOUNT)
-        .map_err(|err| refused(0, err.into()))?;
+    let mut changes =
+        KVVec::with_capacity(all.len(), GFP_MAYFAIL).map_err(|err| refused(0, err.into()))?;
     for (number, described) in all.iter().enumerate() {
         changes
-            .push(described.change(number), GFP_KERNEL_ACCOUNT)
+            .push(described.change(number), GFP_MAYFAIL)
             .map_err(|err| refused(number, err.into()))?;
     }
     let device = first.key.device;

@@ -13,7 +13,7 @@ use crate::{
     kapi,
     key::{bind_all, Described, Key},
     layout::MAX_DIMS,
-    rdma::{same_types, uapi::read_array, Access, Mr, Pd},
+    rdma::{same_types, uapi::read_array, Access, Mr, Pd, GFP_MAYFAIL},
     uapi,
 };
 use core::{result, slice};
@@ -34,29 +34,27 @@ unsafe fn bind(
 ) -> result::Result<(), Refused> {
     let num = raw.len();
     let all = |error: Error| Refused { number: num, error };
-    let mut mrs = KVVec::with_capacity(num, GFP_KERNEL_ACCOUNT).map_err(|err| all(err.into()))?;
+    let mut mrs = KVVec::with_capacity(num, GFP_MAYFAIL).map_err(|err| all(err.into()))?;
     for raw in raw {
         // SAFETY: By the safety requirement. A region of ours cannot be reregistered, so that its
         // protection domain stays.
         let found = unsafe { (Mr::from_raw(raw), Pd::from_raw((*raw).pd)) };
-        mrs.push(found, GFP_KERNEL_ACCOUNT)
+        mrs.push(found, GFP_MAYFAIL)
             .map_err(|err| all(err.into()))?;
     }
     let (first, _) = mrs.first().ok_or_else(|| all(EINVAL))?;
     let device = MkeyDevice::of(first.device()).map_err(all)?;
-    let mut keys = KVVec::with_capacity(num, GFP_KERNEL_ACCOUNT).map_err(|err| all(err.into()))?;
+    let mut keys = KVVec::with_capacity(num, GFP_MAYFAIL).map_err(|err| all(err.into()))?;
     for (number, (mr, pd)) in mrs.iter().enumerate() {
         // Of another device's keys it knows none.
         let key = Key::of(&device, mr, pd).map_err(|error| Refused { number, error })?;
-        keys.push(key, GFP_KERNEL_ACCOUNT)
-            .map_err(|err| all(err.into()))?;
+        keys.push(key, GFP_MAYFAIL).map_err(|err| all(err.into()))?;
     }
-    let mut described =
-        KVVec::with_capacity(num, GFP_KERNEL_ACCOUNT).map_err(|err| all(err.into()))?;
+    let mut described = KVVec::with_capacity(num, GFP_MAYFAIL).map_err(|err| all(err.into()))?;
     for (number, key) in keys.iter().enumerate() {
         let one = describe(number, key).map_err(|error| Refused { number, error })?;
         described
-            .push(one, GFP_KERNEL_ACCOUNT)
+            .push(one, GFP_MAYFAIL)
             .map_err(|err| all(err.into()))?;
     }
     bind_all(&described)
@@ -124,8 +122,8 @@ unsafe extern "C" fn ib_mkey_uapi_bind_many(
     let (handles, failed) = unsafe { (slice::from_raw_parts(handles, num as usize), &mut *failed) };
     *failed = num;
     let call = || {
-        let mut binds: KVVec<UapiBind> = KVVec::with_capacity(handles.len(), GFP_KERNEL_ACCOUNT)?;
-        read_array(array, num, |bind| Ok(binds.push(bind, GFP_KERNEL_ACCOUNT)?))?;
+        let mut binds: KVVec<UapiBind> = KVVec::with_capacity(handles.len(), GFP_MAYFAIL)?;
+        read_array(array, num, |bind| Ok(binds.push(bind, GFP_MAYFAIL)?))?;
         // SAFETY: uverbs holds the handles, so that the regions are not deregistered.
         unsafe {
             bind(

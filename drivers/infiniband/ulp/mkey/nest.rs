@@ -4,9 +4,12 @@
 //!
 //! Asked only when a bind was refused, to tell a circle from a key that others merely use.
 
-use crate::bound::{Bound, Leaf, Place, MAX_DEPTH};
+use crate::{
+    bound::{Bound, Leaf, Place, MAX_DEPTH},
+    rdma::GFP_MAYFAIL,
+};
 use core::{ptr, slice};
-use kernel::{prelude::*, rbtree::RBTree};
+use kernel::rbtree::RBTree;
 
 /// Does `bound` refer, at any level, to the key `lkey`? Each key is looked at once.
 ///
@@ -37,7 +40,7 @@ pub(crate) fn reaches(bound: &Bound, lkey: u32) -> bool {
         if seen.get(&name).is_some() {
             continue;
         }
-        if seen.try_create_and_insert(name, (), GFP_KERNEL).is_err() {
+        if seen.try_create_and_insert(name, (), GFP_MAYFAIL).is_err() {
             return false;
         }
         depth = depth.saturating_add(1);

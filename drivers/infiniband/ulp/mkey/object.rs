@@ -26,7 +26,7 @@ use crate::{
         memory::import::Import,
         mr::Right,
         table::{self, Cell, Retired},
-        Access, Mr,
+        Access, Mr, GFP_MAYFAIL,
     },
 };
 use core::ptr;
@@ -83,7 +83,7 @@ impl Object {
                 was_slow: Atomic::new(false),
                 edit <- new_many_mutex!("ib_mkey edit"),
             }),
-            GFP_KERNEL_ACCOUNT,
+            GFP_MAYFAIL,
         )
     }
 

@@ -12,7 +12,10 @@
 //!
 //! Nests in a key's `edit` mutex; nothing but SRCU nests in it.
 
-use crate::rdma::lock::{new_irq_lock, IrqLock};
+use crate::rdma::{
+    lock::{new_irq_lock, IrqLock},
+    GFP_MAYFAIL, //
+};
 use kernel::{
     prelude::*,
     rbtree::{RBTree, RBTreeNode},
@@ -48,7 +51,7 @@ impl Pins {
         find: impl FnOnce() -> Result<T>,
     ) -> Result<(T, Pin)> {
         // Outside of the lock: most regions are pinned for the first time.
-        let node = RBTreeNode::new(index, 1, GFP_KERNEL_ACCOUNT)?;
+        let node = RBTreeNode::new(index, 1, GFP_MAYFAIL)?;
         let mut counts = self.counts.lock();
         let found = find()?;
         match counts.get_mut(&index) {

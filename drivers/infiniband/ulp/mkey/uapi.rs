@@ -23,7 +23,7 @@ use crate::{
     rdma::{
         same_types,
         uapi::{read_array, write_array},
-        Access, Device, Dm,
+        Access, Device, Dm, GFP_MAYFAIL,
     },
 };
 use kernel::{
@@ -173,9 +173,9 @@ unsafe extern "C" fn ib_mkey_uapi_query(
                 }
             }
             let wanted = bound.layout.count().min(num_blocks as usize);
-            described.reserve(wanted, GFP_KERNEL_ACCOUNT)?;
+            described.reserve(wanted, GFP_MAYFAIL)?;
             for block in (0..wanted).map_while(|index| describe(bound, index)) {
-                described.push(block, GFP_KERNEL_ACCOUNT)?;
+                described.push(block, GFP_MAYFAIL)?;
             }
             Ok::<(), Error>(())
         })?;
