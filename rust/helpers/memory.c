@@ -26,6 +26,11 @@ __rust_helper struct page *rust_helper_alloc_pages_mayfail(int node, bool strict
 				(strict ? __GFP_THISNODE : 0), order);
 }
 
+__rust_helper unsigned long rust_helper_ram_pages(void)
+{
+	return totalram_pages();
+}
+
 __rust_helper bool rust_helper_node_has_memory(int node)
 {
 	return node >= 0 && node < MAX_NUMNODES && node_state(node, N_MEMORY);

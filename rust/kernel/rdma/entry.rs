@@ -102,7 +102,7 @@ pub(super) unsafe extern "C" fn reg_dm_mr<T: DeviceOps>(
 }
 
 /// Pages of a region over a dma-buf: what one allocation of the driver's can tell of.
-const MAX_DMABUF_PAGES: u64 = 1 << 18;
+const MAX_DMABUF_PAGES: usize = 1 << 18;
 
 /// # Safety
 ///
@@ -133,16 +133,17 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<T: DeviceOps>(
         // one is not removed, for its user has it open.
         drop(running);
         let import = Import::new(fd, access.contains(Right::LocalWrite), T::check_dma_buf)?;
-        let pages = import.pages(offset, length)?.len() as u64;
+        let pages = import.pages(offset, length)?.len();
         if pages > MAX_DMABUF_PAGES {
             return Err(ENOMEM);
         }
         let running = Running::<T>::on(pd.device())?;
         let data = running.data();
+        let charge = data.charge_import(pd, pages)?;
         let mr = data.overlay().alloc_mr(pd, u32::try_from(pages)?)?;
         // If that fails, `import` is the last reference, and is dropped after `running`: the exporter
         // may let that wait, too.
-        T::reg_dmabuf_mr(data, &mr, import.clone(), offset, length, addr, access)?;
+        T::reg_dmabuf_mr(data, &mr, import.clone(), charge, offset, length, addr, access)?;
         Ok(mr.into_raw())
     };
     register().unwrap_or_else(|err: Error| err.to_ptr())

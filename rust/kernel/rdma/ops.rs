@@ -103,12 +103,24 @@ pub(crate) trait DeviceOps: ClientOps {
     /// If it is one of the client's and was taken back.
     fn check_dma_buf(buffer: &DmaBuf) -> Result;
 
+    /// What pays for the memory that a region over a dma-buf takes.
+    type Charge;
+
+    /// Charges what a region in `pd` over `pages` pages takes, before it is made.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` beyond a limit.
+    fn charge_import(&self, pd: &Pd, pages: usize) -> Result<Self::Charge>;
+
     /// Makes `mr` a region over `length` bytes of `import`, from `offset` on, whose first address is
-    /// `addr`; for as many pages it was made.
+    /// `addr`; for as many pages it was made. It keeps `charge`.
+    #[allow(clippy::too_many_arguments, reason = "those of the verb")]
     fn reg_dmabuf_mr(
         this: ArcBorrow<'_, Self>,
         mr: &Mr,
         import: Import,
+        charge: Self::Charge,
         offset: u64,
         length: u64,
         addr: u64,

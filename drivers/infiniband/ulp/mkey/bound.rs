@@ -14,6 +14,7 @@
 use crate::{
     backend::{Backend, Hw},
     layout::{Block, Entry, Interleaved, Layout, List, Shape},
+    owner::OwnerCharge,
     pins::Pin,
     rdma::{eloop, eopnotsupp, mr::Right, Access, Pd, GFP_MAYFAIL},
 };
@@ -125,6 +126,8 @@ pub(crate) struct Bound {
     on_demand: bool,
     /// Those who are in it outside of SRCU, where an access can take long.
     pub(crate) users: Option<Arc<Users>>,
+    /// What it takes of the kernel's memory; [`None`] where the region has paid for it.
+    _charge: Option<OwnerCharge>,
 }
 
 // What a user is told that a binding over one leaf costs beyond its entries: this, its reference
@@ -158,6 +161,7 @@ impl Bound {
         access: Access,
         pd: &Pd,
         start: u64,
+        charge: Option<OwnerCharge>,
     ) -> Result<Arc<Self>> {
         let writes = access.contains(Right::LocalWrite)
             || access.contains(Right::RemoteWrite)
@@ -203,6 +207,7 @@ impl Bound {
                 pieces,
                 on_demand,
                 users,
+                _charge: charge,
             },
             GFP_MAYFAIL,
         )?)
@@ -231,6 +236,7 @@ impl Bound {
                 pieces: 0,
                 on_demand: false,
                 users: None,
+                _charge: None,
             },
             GFP_KERNEL,
         )?)

@@ -12,11 +12,13 @@ use crate::{
     },
     bindings,
     bound::{Bound, KLayout, Leaf, Place, MAX_DEPTH},
+    cost,
     dm::{self, Buffer, DeviceMemory},
     fast, key,
     layout::{Entry, List},
     mw::{self, Windows},
     object::{Kind, Object},
+    owner::{OwnerCharge, Owners},
     pins::{Pin, Pins},
     rdma::{
         client::{Adding, Client, ClientOps, ModulePin, Removing},
@@ -52,6 +54,8 @@ pub(crate) struct MkeyDevice {
     pub(crate) pins: Arc<Pins>,
     pub(crate) hw: Hw,
     pub(crate) pd: OwnedPd,
+    /// Who has the kernel's memory that keys and other regions take.
+    pub(crate) owners: Arc<Owners>,
     memory: Arc<DeviceMemory>,
     overlay: Overlay,
     /// Set once the self-test has passed and the operations are ours.
@@ -78,6 +82,7 @@ impl MkeyDevice {
             crate::max_dm_size(),
             crate::max_dm_size_per_process(),
         )?;
+        let owners = Owners::new(crate::max_key_memory(), crate::max_key_memory_per_process())?;
         Arc::pin_init(
             try_pin_init!(Self {
                 objects <- Table::new(),
@@ -85,6 +90,7 @@ impl MkeyDevice {
                 pins,
                 hw,
                 pd,
+                owners,
                 memory,
                 overlay: Overlay::new(device),
                 extended: Atomic::new(false),
@@ -121,6 +127,16 @@ impl MkeyDevice {
         }
     }
 
+    /// Charges `bytes` bytes of the kernel's memory for a region, to the process that runs this or,
+    /// for a region in a protection domain of the kernel, to kernel users.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` beyond a limit.
+    pub(crate) fn charge(&self, pd: &Pd, bytes: i64) -> Result<OwnerCharge> {
+        Owners::charge(&self.owners, !pd.is_kernels(), bytes)
+    }
+
     /// Returns the object of a region of ours.
     pub(crate) fn object_of(&self, mr: &Mr) -> Option<Arc<Object>> {
         let object = self.objects.get_arc(mr.index())?;
@@ -155,7 +171,7 @@ impl ClientOps for MkeyDevice {
             return false;
         }
         let install = || {
-            dm::show::add(&self.memory)?;
+            dm::show::add(&self.memory, &self.owners)?;
             self.overlay
                 .install::<Self>(device, self.memory.size())
                 .inspect_err(|_| dm::show::remove(&self.memory))
@@ -223,6 +239,7 @@ impl DeviceOps for MkeyDevice {
         if !key::supported(access) || (volatile && access.contains(Right::FlushPersistent)) {
             return Err(eopnotsupp());
         }
+        let charge = this.charge(pd, cost::REGION + cost::BINDING)?;
         this.hw.claim(mr);
         let mut entries = KVVec::with_capacity(1, GFP_KERNEL)?;
         entries.push(Entry::new(0, offset, length), GFP_KERNEL)?;
@@ -243,8 +260,8 @@ impl DeviceOps for MkeyDevice {
             GFP_KERNEL,
         )?;
         let layout = KLayout::List(List::new(entries)?);
-        let bound = Bound::new(layout, leaves, access, pd, 0)?;
-        let object = Object::new(mr, Kind::Dm)?;
+        let bound = Bound::new(layout, leaves, access, pd, 0, None)?;
+        let object = Object::new(mr, Kind::Dm, charge)?;
         this.objects.insert(mr.index(), object.clone())?;
         object.bind(&this.pins, &this.hw, mr, bound)
     }
@@ -295,17 +312,24 @@ impl DeviceOps for MkeyDevice {
         dm::check_dma_buf(buffer)
     }
 
+    type Charge = OwnerCharge;
+
+    fn charge_import(&self, pd: &Pd, pages: usize) -> Result<OwnerCharge> {
+        self.charge(pd, cost::pages(pages)?)
+    }
+
     fn reg_dmabuf_mr(
         this: ArcBorrow<'_, Self>,
         mr: &Mr,
         import: Import,
+        charge: OwnerCharge,
         offset: u64,
         length: u64,
         addr: u64,
         access: Access,
     ) -> Result {
         // Before anybody can find the region: what it is over goes with the object.
-        let object = Object::new(mr, Kind::DmaBuf { import, access })?;
+        let object = Object::new(mr, Kind::DmaBuf { import, access }, charge)?;
         this.objects.insert(mr.index(), object.clone())?;
         let Kind::DmaBuf { import, .. } = &object.kind else {
             return Err(EINVAL);

@@ -5,8 +5,6 @@
 //! | file | what |
 //! |---|---|
 //! | `dm/class.rs` | where memory can be, and how it is named |
-//! | `dm/account.rs` | bytes in use, limits, high-water marks |
-//! | `dm/owner.rs` | processes that have memory |
 //! | `dm/pool.rs` | the memory that a device offers |
 //! | `dm/show.rs` | all of that in debugfs |
 //!
@@ -14,9 +12,7 @@
 //! driver over them in a protection domain that nobody else has. Users' regions over the buffer
 //! are layouts that end in that region; atomics through any of them serialise.
 
-mod account;
 mod class;
-mod owner;
 mod pool;
 pub(crate) mod show;
 
@@ -24,20 +20,20 @@ pub(crate) use class::{Offer, Wanted};
 pub(crate) use pool::DeviceMemory;
 
 use crate::{
+    account::Charge,
     backend::{Backend, Hw},
     bindings,
+    owner::{OwnerCharge, Owners},
     rdma::{
         memory::{dma_buf, import::DmaBuf},
         OwnedMr, Pd, SharedMemory,
     },
 };
-use account::Charge;
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
     sync::{Arc, SetOnce},
 };
-use owner::{OwnerCharge, Owners};
 
 /// Pages of one buffer: the driver keeps 16 bytes for each in one allocation.
 const MAX_PAGES: usize = 1 << 16;

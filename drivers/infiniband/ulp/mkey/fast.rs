@@ -22,10 +22,12 @@ use crate::{
     access::Origin,
     backend::{Backend, Hw, Named},
     bound::{Bound, KLayout, Leaf, Place},
+    cost,
     device::MkeyDevice,
     key,
     layout::Entry,
     object::{Kind, Object},
+    owner::Owners,
     rdma::{
         eopnotsupp,
         fast_reg::Mapped,
@@ -148,9 +150,11 @@ pub(crate) fn create(device: &MkeyDevice, mr: &Mr, max: u32) -> Result<Arc<Objec
     let Named::Memory { base, .. } = hw.find(mr.device(), pd.local_dma_lkey(), pd)? else {
         return Err(eopnotsupp());
     };
+    let bytes = cost::fast(max.min(key::MAX_ENTRIES) as usize)?;
+    let charge = Owners::charge(&device.owners, false, bytes)?;
     let fast = Fast::new(pd, base, max)?;
     hw.claim_fast(mr);
-    let object = Object::new(mr, Kind::Fast(fast))?;
+    let object = Object::new(mr, Kind::Fast(fast), charge)?;
     device.objects.insert(mr.index(), object.clone())?;
     Ok(object)
 }

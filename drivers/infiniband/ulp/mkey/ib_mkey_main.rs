@@ -16,6 +16,9 @@
 //! | `many.rs` | several keys bound in one call |
 //! | `nest.rs` | keys over keys |
 //! | `fast.rs` | regions for fast registration by kernel users |
+//! | `account.rs` | bytes in use, limits, high-water marks |
+//! | `owner.rs` | processes that have memory |
+//! | `cost.rs` | what regions and bindings take of the kernel's memory |
 //! | `pins.rs` | which regions are referred to |
 //! | `eval.rs` | the evaluator: accesses become runs of bytes |
 //! | `errors.rs` | the table of errors |
@@ -27,10 +30,12 @@ use core::borrow::Borrow;
 use kernel::{prelude::*, sync::SetOnce};
 
 mod access;
+mod account;
 mod backend;
 #[path = "../../../../rust/bindings/mod.rs"]
 mod bindings;
 mod bound;
+mod cost;
 mod device;
 mod dm;
 mod edit;
@@ -46,6 +51,7 @@ mod many;
 mod mw;
 mod nest;
 mod object;
+mod owner;
 mod pins;
 #[path = "../../../../rust/kernel/rdma/mod.rs"]
 mod rdma;
@@ -66,6 +72,14 @@ module! {
         max_dm_size_per_process: u64 {
             default: 0,
             description: "Bytes of device memory of each process and device (default 0: as the device)",
+        },
+        max_key_memory: u64 {
+            default: 0,
+            description: "Bytes of the kernel's memory for keys and regions over dma-bufs of each device (default 0: an eighth of RAM, at most 8 GiB)",
+        },
+        max_key_memory_per_process: u64 {
+            default: 0,
+            description: "Bytes of that for each process and device (default 0: a quarter)",
         },
     },
 }
@@ -96,6 +110,22 @@ fn max_dm_size() -> u64 {
 fn max_dm_size_per_process() -> u64 {
     match value(module_parameters::max_dm_size_per_process.value()) {
         0 => u64::MAX,
+        bytes => bytes,
+    }
+}
+
+/// Bytes of the kernel's memory that keys and regions over dma-bufs of a device may take.
+fn max_key_memory() -> u64 {
+    match value(module_parameters::max_key_memory.value()) {
+        0 => (rdma::memory::ram::total() / 8).min(8 << 30),
+        bytes => bytes,
+    }
+}
+
+/// Bytes of that for a process.
+fn max_key_memory_per_process() -> u64 {
+    match value(module_parameters::max_key_memory_per_process.value()) {
+        0 => max_key_memory() / 4,
         bytes => bytes,
     }
 }

@@ -9,11 +9,13 @@ use crate::{
     access::Origin,
     backend::{Backend, Named},
     bound::{self, Bound, KLayout, Leaf, Place, MAX_DEPTH},
+    cost,
     device::MkeyDevice,
     edit::{apply, Change, Refused},
     layout::{Block, Entry, List, MAX_DIMS},
     nest,
     object::{Kind, Object},
+    owner::OwnerCharge,
     rdma::{eloop, eopnotsupp, mr::Right, table, Access, Device, Mr, OwnedMr, Pd, GFP_MAYFAIL},
 };
 use core::mem;
@@ -87,6 +89,7 @@ impl<'a> Key<'a> {
         Ok(Description {
             key: self,
             access,
+            charge: self.object.charge.beside(cost::BINDING)?,
             leaves: KVVec::new(),
             by_lkey: RBTree::new(),
             count: count as usize,
@@ -132,9 +135,10 @@ pub(crate) fn create(device: &MkeyDevice, pd: &Pd, max_entries: u32) -> Result<O
     if max_entries == 0 || max_entries > MAX_ENTRIES {
         return Err(EINVAL);
     }
+    let charge = device.charge(pd, cost::REGION)?;
     let mr = OwnedMr::new(pd, 1)?;
     device.hw.claim(&mr);
-    let object = Object::new(&mr, Kind::Key { max_entries })?;
+    let object = Object::new(&mr, Kind::Key { max_entries }, charge)?;
     device.objects.insert(mr.index(), object)?;
     Ok(mr)
 }
@@ -143,6 +147,8 @@ pub(crate) fn create(device: &MkeyDevice, pd: &Pd, max_entries: u32) -> Result<O
 pub(crate) struct Description<'a> {
     key: &'a Key<'a>,
     access: Access,
+    /// Of whoever has the key.
+    charge: OwnerCharge,
     leaves: KVVec<Leaf>,
     by_lkey: RBTree<u32, u32>,
     count: usize,
@@ -166,6 +172,9 @@ impl<'a> Description<'a> {
         if lkey == self.key.mr.lkey() {
             return Err(eloop());
         }
+        if index > 0 {
+            self.charge.grow(cost::LEAF)?;
+        }
         let leaf = self
             .key
             .device
@@ -180,6 +189,7 @@ impl<'a> Description<'a> {
     pub(crate) fn range(&mut self, lkey: u32, addr: u64, length: u64) -> Result {
         let entry = Entry::new(self.leaf(lkey)?, addr, length);
         if self.entries.is_empty() {
+            self.charge.grow(cost::entries(self.count)?)?;
             self.entries.reserve(self.count, GFP_MAYFAIL)?;
         }
         Ok(self.entries.push(entry, GFP_MAYFAIL)?)
@@ -195,6 +205,7 @@ impl<'a> Description<'a> {
     ) -> Result {
         let block = Block::new(self.leaf(lkey)?, addr, bytes_count, stride);
         if self.blocks.is_empty() {
+            self.charge.grow(cost::blocks(self.count)?)?;
             self.blocks.reserve(self.count, GFP_MAYFAIL)?;
         }
         Ok(self.blocks.push(block, GFP_MAYFAIL)?)
@@ -219,7 +230,7 @@ impl<'a> Description<'a> {
 
     fn finish(self, layout: KLayout) -> Result<Described<'a>> {
         let key = self.key;
-        let bound = Bound::new(layout, self.leaves, self.access, key.pd, 0)?;
+        let bound = Bound::new(layout, self.leaves, self.access, key.pd, 0, Some(self.charge))?;
         Ok(Described { key, bound })
     }
 }

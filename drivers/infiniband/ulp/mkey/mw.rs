@@ -19,6 +19,7 @@
 use crate::{
     backend::Backend,
     bound::{Bound, KLayout, MAX_DEPTH},
+    cost,
     device::MkeyDevice,
     layout::{Entry, List},
     object::{Kind, Object},
@@ -97,10 +98,12 @@ impl Binding {
         let mut leaves = KVVec::with_capacity(1, GFP_KERNEL)?;
         leaves.push(leaf, GFP_KERNEL)?;
         let layout = KLayout::List(List::new(entries)?);
-        let bound = Bound::new(layout, leaves, access, pd, request.addr)?;
+        // Whoever pays for the MR below pays for the window, which a worker binds.
+        let charge = region.charge.beside(cost::BINDING)?;
+        let bound = Bound::new(layout, leaves, access, pd, request.addr, Some(charge))?;
         let mr = OwnedMr::new(&device.pd, 1)?;
         device.hw.claim(&mr);
-        let object = Object::new(&mr, Kind::Window)?;
+        let object = Object::new(&mr, Kind::Window, region.charge.beside(cost::REGION)?)?;
         device.objects.insert(mr.index(), object.clone())?;
         object.bind(&device.pins, &device.hw, &mr, bound)?;
         device.hw.allow_window(&mr);

@@ -20,6 +20,7 @@ use crate::{
     bound::Bound,
     edit::{apply, Change},
     fast::Fast,
+    owner::OwnerCharge,
     pins::Pins,
     rdma::{
         lock::{new_many_mutex, LockMany, ManyMutex},
@@ -68,19 +69,22 @@ pub(crate) struct Object {
     pub(crate) bound: Cell<Bound>,
     /// Was anything bound whose accesses leave SRCU? Deregistration waits for those.
     pub(crate) was_slow: Atomic<bool>,
+    /// What the region takes of the kernel's memory, bindings apart.
+    pub(crate) charge: OwnerCharge,
     #[pin]
     pub(crate) edit: ManyMutex,
 }
 
 impl Object {
     /// Makes the object of a claimed region, with nothing bound.
-    pub(crate) fn new(mr: &Mr, kind: Kind) -> Result<Arc<Self>> {
+    pub(crate) fn new(mr: &Mr, kind: Kind, charge: OwnerCharge) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 mr: ptr::from_ref(mr) as usize,
                 kind,
                 bound: Cell::empty(),
                 was_slow: Atomic::new(false),
+                charge,
                 edit <- new_many_mutex!("ib_mkey edit"),
             }),
             GFP_MAYFAIL,

@@ -7,6 +7,13 @@ use crate::bindings;
 use core::ptr::NonNull;
 use kernel::{alloc::allocator::KVmalloc, page::PAGE_SHIFT, prelude::*};
 
+/// Returns the bytes of RAM that the machine has.
+pub(crate) fn total() -> u64 {
+    // SAFETY: No preconditions.
+    let pages = unsafe { bindings::ram_pages() };
+    (pages as u64) << PAGE_SHIFT
+}
+
 /// Which NUMA node the pages are of.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Node {

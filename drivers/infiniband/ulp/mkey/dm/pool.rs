@@ -8,16 +8,16 @@
 //! held while sleeping; `Owners::known` is not taken under it. `DeviceMemory::exporting`
 //! serialises the making of dma-bufs.
 
-use super::{
+use super::class::{Class, Offer, Wanted};
+use crate::{
     account::{Account, Charge},
-    class::{Class, Offer, Wanted},
     owner::Owners,
-};
-use crate::rdma::{
-    device::DeviceName,
-    eopnotsupp,
-    memory::{p2p::Provider, pmem::Region, ram::Node},
-    SharedMemory,
+    rdma::{
+        device::DeviceName,
+        eopnotsupp,
+        memory::{p2p::Provider, pmem::Region, ram::Node},
+        SharedMemory,
+    },
 };
 use kernel::{
     new_mutex,
@@ -190,7 +190,8 @@ impl DeviceMemory {
                 pools.push(Pool::new(class, node, &ram)?, GFP_KERNEL)?;
             }
         }
-        let owners = Owners::new(process_limit)?;
+        // Its pools have limits of their own.
+        let owners = Owners::new(u64::MAX, process_limit)?;
         Arc::pin_init(
             pin_init!(Self {
                 name,

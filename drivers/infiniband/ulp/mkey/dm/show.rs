@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Device memory as seen from outside: `pools` and `owners` in the debugfs folder of the module.
+//! Device memory as seen from outside: `pools` and `owners` in the debugfs folder of the module; and
+//! `keys`, the kernel's memory that keys and other regions take, by its owners.
 //!
 //! Each has a line of column names, then a line for each pool or owner of each extended device.
-//! Bytes are whole pages.
+//! Bytes of device memory are whole pages.
 
 use super::DeviceMemory;
-use crate::rdma::process::Process;
+use crate::{owner::Owners, rdma::process::Process};
 
 use kernel::{
     debugfs::{Dir, File},
@@ -18,13 +19,20 @@ use kernel::{
 
 global_lock! {
     // SAFETY: Initialised by `Shown::new()`, which the module calls before any device is added.
-    unsafe(uninit) static DEVICES: Mutex<KVec<Arc<DeviceMemory>>> = KVec::new();
+    unsafe(uninit) static DEVICES: Mutex<KVec<Offered>> = KVec::new();
+}
+
+/// What is shown of a device.
+struct Offered {
+    memory: Arc<DeviceMemory>,
+    keys: Arc<Owners>,
 }
 
 /// The files; gone when it is dropped.
 pub(crate) struct Shown {
     _pools: Pin<KBox<File<()>>>,
     _owners: Pin<KBox<File<()>>>,
+    _keys: Pin<KBox<File<()>>>,
     _dir: Dir,
 }
 
@@ -43,6 +51,7 @@ impl Shown {
                 dir.read_callback_file(c"owners", (), &show_owners),
                 GFP_KERNEL,
             )?,
+            _keys: KBox::pin_init(dir.read_callback_file(c"keys", (), &show_keys), GFP_KERNEL)?,
             _dir: dir,
         })
     }
@@ -53,14 +62,18 @@ impl Shown {
 /// # Errors
 ///
 /// `ENOMEM`.
-pub(crate) fn add(memory: &Arc<DeviceMemory>) -> Result {
-    Ok(DEVICES.lock().push(memory.clone(), GFP_KERNEL)?)
+pub(crate) fn add(memory: &Arc<DeviceMemory>, keys: &Arc<Owners>) -> Result {
+    let offered = Offered {
+        memory: memory.clone(),
+        keys: keys.clone(),
+    };
+    Ok(DEVICES.lock().push(offered, GFP_KERNEL)?)
 }
 
 /// Shows a device's memory no longer.
 pub(crate) fn remove(memory: &Arc<DeviceMemory>) {
     let mut devices = DEVICES.lock();
-    devices.retain(|other| !Arc::ptr_eq(other, memory));
+    devices.retain(|other| !Arc::ptr_eq(&other.memory, memory));
     // Nothing drops a static.
     if devices.is_empty() {
         *devices = KVec::new();
@@ -70,8 +83,8 @@ pub(crate) fn remove(memory: &Arc<DeviceMemory>) {
 fn show_pools(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("# device class total used high buffers\n")?;
     for device in DEVICES.lock().iter() {
-        let name = device.name.get();
-        for pool in device.pools() {
+        let name = device.memory.name.get();
+        for pool in device.memory.pools() {
             let class = pool.class();
             match pool.account() {
                 Some(account) => f.write_fmt(fmt!(
@@ -92,22 +105,43 @@ fn show_pools(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
 fn show_owners(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("# device pid bytes high buffers comm\n")?;
     for device in DEVICES.lock().iter() {
-        device.owners.each(|owner| {
-            let account = owner.account();
-            f.write_fmt(fmt!(
-                "{} {} {} {} {} ",
-                device.name.get(),
-                owner.process().map_or(0, Process::number),
-                account.used(),
-                account.high(),
-                account.buffers()
-            ))?;
-            match owner.process() {
-                // A process chooses its name: what is not printable is shown as a number.
-                Some(process) => f.write_fmt(fmt!("{}\n", BStr::from_bytes(process.name()))),
-                None => f.write_str("[kernel]\n"),
-            }
-        })?;
+        show_each(&device.memory, &device.memory.owners, f)?;
     }
     Ok(())
+}
+
+fn show_keys(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str("# device pid bytes high regions+bindings comm\n")?;
+    for device in DEVICES.lock().iter() {
+        let total = device.keys.total();
+        f.write_fmt(fmt!(
+            "{} - {} {} {} [all of {}]\n",
+            device.memory.name.get(),
+            total.used(),
+            total.high(),
+            total.buffers(),
+            total.limit()
+        ))?;
+        show_each(&device.memory, &device.keys, f)?;
+    }
+    Ok(())
+}
+
+fn show_each(device: &DeviceMemory, owners: &Owners, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    owners.each(|owner| {
+        let account = owner.account();
+        f.write_fmt(fmt!(
+            "{} {} {} {} {} ",
+            device.name.get(),
+            owner.process().map_or(0, Process::number),
+            account.used(),
+            account.high(),
+            account.buffers()
+        ))?;
+        match owner.process() {
+            // A process chooses its name: what is not printable is shown as a number.
+            Some(process) => f.write_fmt(fmt!("{}\n", BStr::from_bytes(process.name()))),
+            None => f.write_str("[kernel]\n"),
+        }
+    })
 }

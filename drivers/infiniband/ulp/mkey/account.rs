@@ -56,6 +56,19 @@ impl Account {
     ///
     /// `ENOMEM` beyond the limit.
     pub(crate) fn add(&self, bytes: i64) -> Result {
+        self.take(bytes, true)
+    }
+
+    /// Adds `bytes` bytes to a buffer.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::add`].
+    pub(crate) fn grow(&self, bytes: i64) -> Result {
+        self.take(bytes, false)
+    }
+
+    fn take(&self, bytes: i64, new: bool) -> Result {
         let mut used = self.used();
         let now = loop {
             let sum = used.checked_add(bytes).filter(|sum| *sum <= self.limit);
@@ -65,7 +78,9 @@ impl Account {
                 Err(other) => used = other,
             }
         };
-        self.buffers.add(1, ordering::Relaxed);
+        if new {
+            self.buffers.add(1, ordering::Relaxed);
+        }
         let mut high = self.high();
         while now > high {
             match self.high.cmpxchg(high, now, ordering::Relaxed) {
@@ -80,6 +95,17 @@ impl Account {
     pub(crate) fn remove(&self, bytes: i64) {
         self.used.fetch_sub(bytes, ordering::Relaxed);
         self.buffers.fetch_sub(1, ordering::Relaxed);
+    }
+
+    /// Takes `bytes` bytes of a buffer away.
+    pub(crate) fn shrink(&self, bytes: i64) {
+        self.used.fetch_sub(bytes, ordering::Relaxed);
+    }
+
+    /// Takes a buffer of `bytes` bytes away. Returns `true` if it was the last one.
+    pub(crate) fn remove_last(&self, bytes: i64) -> bool {
+        self.used.fetch_sub(bytes, ordering::Relaxed);
+        self.buffers.fetch_sub(1, ordering::Full) == 1
     }
 }
 

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who has memory that a device gives or that is allocated for it: processes, each with a quota, and
+//! kernel users, with none but that of the device.
+//!
+//! One set of owners is for device memory, another for what keys and regions over dma-bufs take of
+//! the kernel's memory.
+//!
+//! # Locking
+//!
+//! `Owners::known` serialises owners that come and go. Nothing is taken under it. An owner that has
+//! a buffer stays, so a charge beside another, or one that grows, takes no lock.
+
+use crate::{account::Account, rdma::process::Process};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    rbtree::RBTree,
+    sync::{Arc, Mutex},
+};
+
+/// An owner and what it has.
+pub(crate) struct Owner {
+    /// Where it is known, until its last buffer goes.
+    owners: Arc<Owners>,
+    /// [`None`]: kernel users.
+    process: Option<Process>,
+    account: Account,
+}
+
+impl Owner {
+    /// Returns the process, or [`None`] for kernel users.
+    pub(crate) fn process(&self) -> Option<&Process> {
+        self.process.as_ref()
+    }
+
+    /// Returns what it has.
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    fn key(process: Option<&Process>) -> usize {
+        process.map_or(0, Process::key)
+    }
+}
+
+/// The owners of memory of a device.
+#[pin_data]
+pub(crate) struct Owners {
+    /// What all have.
+    total: Account,
+    limit: u64,
+    /// Those that have a buffer.
+    #[pin]
+    known: Mutex<RBTree<usize, Arc<Owner>>>,
+}
+
+impl Owners {
+    /// Makes an empty set, of processes that may each have `limit` bytes. All owners may have
+    /// `total` bytes.
+    pub(crate) fn new(total: u64, limit: u64) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                total: Account::new(total),
+                limit,
+                known <- new_mutex!(RBTree::new(), "ib_mkey owners"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Charges a buffer of `bytes` bytes to the process that runs this, or to kernel users.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` beyond the quota of the process or of the device.
+    pub(crate) fn charge(this: &Arc<Self>, to_process: bool, bytes: i64) -> Result<OwnerCharge> {
+        let (process, limit) = if to_process {
+            (Some(Process::current()?), this.limit)
+        } else {
+            (None, u64::MAX)
+        };
+        let key = Owner::key(process.as_ref());
+        let mut known = this.known.lock();
+        let owner = match known.get(&key) {
+            Some(owner) => {
+                let owner = owner.clone();
+                owner.account.add(bytes)?;
+                owner
+            }
+            None => {
+                let owner = Arc::new(
+                    Owner {
+                        owners: this.clone(),
+                        process,
+                        account: Account::new(limit),
+                    },
+                    GFP_KERNEL,
+                )?;
+                owner.account.add(bytes)?;
+                known.try_create_and_insert(key, owner.clone(), GFP_KERNEL)?;
+                owner
+            }
+        };
+        drop(known);
+        OwnerCharge::complete(owner, bytes)
+    }
+
+    /// Returns what all owners have.
+    pub(crate) fn total(&self) -> &Account {
+        &self.total
+    }
+
+    /// Shows each owner to `look`.
+    pub(crate) fn each<E>(&self, mut look: impl FnMut(&Owner) -> Result<(), E>) -> Result<(), E> {
+        self.known.lock().values().try_for_each(|owner| look(owner))
+    }
+
+    /// Takes a buffer of `bytes` bytes away from `owner`.
+    fn release(&self, owner: &Arc<Owner>, bytes: i64) {
+        if !owner.account.remove_last(bytes) {
+            return;
+        }
+        let key = Owner::key(owner.process());
+        let mut known = self.known.lock();
+        // Another buffer may have come meanwhile, or it and the owner may have gone.
+        let is_it = known
+            .get(&key)
+            .is_some_and(|other| Arc::ptr_eq(other, owner) && owner.account.buffers() == 0);
+        let gone = if is_it { known.remove(&key) } else { None };
+        drop(known);
+        drop(gone);
+    }
+}
+
+/// A buffer that is charged to an owner.
+// As small as can be: each binding has one.
+pub(crate) struct OwnerCharge {
+    owner: Arc<Owner>,
+    bytes: i64,
+}
+
+impl OwnerCharge {
+    /// Charges to all owners what was charged to `owner`.
+    fn complete(owner: Arc<Owner>, bytes: i64) -> Result<Self> {
+        if let Err(err) = owner.owners.total.add(bytes) {
+            owner.owners.release(&owner, bytes);
+            return Err(err);
+        }
+        Ok(Self { owner, bytes })
+    }
+
+    /// Charges another buffer, of `bytes` bytes, to the same owner.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Owners::charge`].
+    pub(crate) fn beside(&self, bytes: i64) -> Result<Self> {
+        self.owner.account.add(bytes)?;
+        Self::complete(self.owner.clone(), bytes)
+    }
+
+    /// Charges `bytes` bytes more.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Owners::charge`], with nothing changed.
+    pub(crate) fn grow(&mut self, bytes: i64) -> Result {
+        self.owner.account.grow(bytes)?;
+        if let Err(err) = self.owner.owners.total.grow(bytes) {
+            self.owner.account.shrink(bytes);
+            return Err(err);
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for OwnerCharge {
+    fn drop(&mut self) {
+        self.owner.owners.total.remove(self.bytes);
+        self.owner.owners.release(&self.owner, self.bytes);
+    }
+}

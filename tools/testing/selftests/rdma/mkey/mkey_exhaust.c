@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Not a test: takes the kernel's memory for keys, as "lists" of as many entries
+ * as there may be, unbound "keys" or MRs over a "dmabuf", until that is ENOMEM.
+ * Frees all of it and does it again. Succeeds if it came as far the second time
+ * and, where BYTES are given, within these, of which an eighth or more was used.
+ *
+ * "hold" takes lists once, and keeps them until standard input ends.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "matrix.h"
+#include "mkey_test.h"
+
+#define MOST 500000u
+#define BUFFER (8ul << 20)
+
+enum what { LISTS, KEYS, DMABUF, HOLD };
+
+static const char *const names[] = { "lists", "keys", "dmabuf", "hold" };
+/* bytes that each of them takes, at least */
+static const unsigned long least[] = { 32 * 65536, 512, 16 * (BUFFER / 4096), 0 };
+
+struct exhaust {
+	enum what what;
+	struct mkt_dev dev;
+	struct ibv_mr *leaf;
+	struct ibv_sge *sge;
+	int dmabuf;
+	struct ibv_mr *mr[MOST];
+};
+
+static int exhaust_open(struct exhaust *e)
+{
+	uint32_t i, n;
+	static uint8_t byte[4096];
+
+	if (mkt_dev_open(&e->dev, 0))
+		return EIO;
+	n = e->dev.caps.max_entries;
+	e->leaf = ibv_reg_mr(e->dev.pd, byte, sizeof(byte), MKT_ACCESS_ALL);
+	e->sge = calloc(n, sizeof(*e->sge));
+	if (!e->leaf || !e->sge)
+		return EIO;
+	for (i = 0; i < n; i++) {
+		e->sge[i].addr = (uintptr_t)byte;
+		e->sge[i].length = 1 + i % 2;
+		e->sge[i].lkey = e->leaf->lkey;
+	}
+	if (e->what == DMABUF) {
+		int memfd = memfd_create("exhaust", MFD_ALLOW_SEALING);
+
+		if (memfd < 0 || ftruncate(memfd, BUFFER) ||
+		    fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK))
+			return EIO;
+		e->dmabuf = mkt_udmabuf(memfd, BUFFER);
+		if (e->dmabuf < 0)
+			return EIO;
+	}
+	return 0;
+}
+
+/* one more, or errno */
+static struct ibv_mr *exhaust_one(struct exhaust *e)
+{
+	struct ibv_mr *mr;
+	int err;
+
+	if (e->what == DMABUF)
+		return ibmkey_reg_dmabuf_mr(e->dev.pd, 0, BUFFER, 0, e->dmabuf,
+					    MKT_ACCESS_ALL);
+	mr = ibmkey_alloc(e->dev.pd, e->dev.caps.max_entries);
+	if (mr && e->what != KEYS) {
+		err = ibv_rereg_mr_sg(mr, MKT_ACCESS_ALL,
+				      e->dev.caps.max_entries, e->sge);
+		if (err) {
+			ibv_dereg_mr(mr);
+			errno = err;
+			return NULL;
+		}
+	}
+	return mr;
+}
+
+/* how many there could be; -1 if they did not end in ENOMEM */
+static int exhaust_all(struct exhaust *e)
+{
+	unsigned int n = 0, i;
+	int err;
+
+	while (n < MOST && (e->mr[n] = exhaust_one(e)))
+		n++;
+	err = errno;
+	if (e->what == HOLD) {
+		printf("errno %d\n", err);
+		fflush(stdout);
+		while (getchar() != EOF)
+			;
+	}
+	for (i = 0; i < n; i++)
+		if (ibv_dereg_mr(e->mr[i])) {
+			printf("dereg of %u: errno %d\n", i, errno);
+			return -1;
+		}
+	printf("%u %s, then errno %d\n", n, names[e->what], n < MOST ? err : 0);
+	return n < MOST && err == ENOMEM ? (int)n : -1;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned long bytes = argc > 2 ? strtoul(argv[2], NULL, 0) : 0;
+	static struct exhaust e;
+	int first, second;
+
+	while (argc > 1 && strcmp(argv[1], names[e.what]))
+		if (++e.what > HOLD)
+			return 2;
+	if (exhaust_open(&e)) {
+		printf("cannot begin: errno %d\n", errno);
+		return 1;
+	}
+	first = exhaust_all(&e);
+	second = e.what == HOLD ? first : exhaust_all(&e);
+	if (first <= 0 || second < first - first / 8)
+		return 1;
+	if (!bytes)
+		return 0;
+	/* a limit is the same each time, and one that is used */
+	return first != second || first * least[e.what] > bytes ||
+	       first * least[e.what] * 8 < bytes;
+}

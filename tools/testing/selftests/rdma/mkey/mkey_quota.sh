@@ -1,0 +1,89 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Limits of the kernel's memory that keys and regions over dma-bufs take: of a
+# process and of a device, by module parameters, which takes loading the module
+# again; and of a control group, where there is an error and no OOM killer.
+
+# shellcheck disable=SC2317 # functions are called by check
+# shellcheck source=lib/common.sh
+source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/common.sh"
+
+((UID == 0)) || skip_all "not root"
+[[ -d /sys/module/ib_mkey ]] || skip_all "ib_mkey is not loaded"
+[[ -n ${TOP-} && -f $TOP/tools/vm/guest/rdma-up ]] || skip_all "not in the virtual machine"
+
+# with PARAMETER...: loads the module with these
+with() {
+	bash "$TOP/tools/vm/guest/rdma-down" || return
+	mkdir -p /run/modprobe.d
+	echo "${*:+options ib_mkey $*}" >/run/modprobe.d/ib_mkey_test.conf
+	bash "$TOP/tools/vm/guest/rdma-up"
+}
+# what all have of device 0
+used() { awk -v dev="${dev[0]}" '$1 == dev && $2 == "-" { print $3 }' /sys/kernel/debug/ib_mkey/keys; }
+quota=$((16 << 20))
+
+# exhaust WHAT: a process gets what the quota allows, and again once it gave it back
+exhaust() {
+	local before
+	before=$(used) || return
+	"$here/mkey_exhaust" "$1" "$quota" || return
+	[[ $before == "$(used)" ]] || { cat /sys/kernel/debug/ib_mkey/keys; return 1; }
+}
+# Two processes that may each have all of it share the device's.
+shared() {
+	local n rc=0 out=/run/mkey_quota
+	with max_key_memory=$quota max_key_memory_per_process=$quota || return
+	exhaust lists || return
+	mkfifo "$out" || return
+	"$here/mkey_exhaust" hold <"$out" >"$out.text" &
+	exec 3>"$out"
+	for ((n = 0; n < 600; n++)); do
+		grep -q errno "$out.text" && break
+		sleep 0.1
+	done
+	# the other has all of it
+	! "$here/mkey_exhaust" lists || rc=1
+	exec 3>&-
+	wait || rc=1
+	rm -f "$out" "$out.text"
+	((rc == 0)) && exhaust lists
+}
+
+group=/sys/fs/cgroup/mkey_quota
+control_group() {
+	local before after
+	mkdir -p "$group" && echo 24M >"$group/memory.max" || return
+	echo 0 >"$group/memory.swap.max" 2>/dev/null
+	before=$(awk '/^oom_kill / { print $2 }' "$group/memory.events")
+	(
+		echo "$BASHPID" >"$group/cgroup.procs"
+		exec "$here/mkey_exhaust" lists
+	) || return
+	after=$(awk '/^oom_kill / { print $2 }' "$group/memory.events")
+	[[ $before == "$after" ]] || { cat "$group/memory.events"; return 1; }
+	rmdir "$group"
+}
+
+plan 7
+check "the module with a quota" with max_key_memory_per_process=$quota
+check "lists" exhaust lists
+check "unbound keys" exhaust keys
+if modprobe -q udmabuf 2>/dev/null || [[ -c /dev/udmabuf ]]; then
+	check "regions over a dma-buf" exhaust dmabuf
+else
+	tests=$((tests + 1))
+	echo "ok $tests regions over a dma-buf # SKIP no udmabuf"
+fi
+check "the device's limit" shared
+rm -f /run/modprobe.d/ib_mkey_test.conf
+check "the module as before" with
+mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup
+if echo +memory >/sys/fs/cgroup/cgroup.subtree_control 2>/dev/null; then
+	check "a control group's limit is ENOMEM, not its end" control_group
+else
+	tests=$((tests + 1))
+	echo "ok $tests a control group's limit # SKIP no memory controller"
+fi
+finish
