@@ -156,11 +156,15 @@ unsafe extern "C" fn ib_mkey_uapi_query(
         info.rkey = key.mr().rkey();
         info.max_entries = key.max_entries();
         let mut described = KVVec::new();
-        key.inspect(|bound| {
+        let mut look = |bound: Option<&Bound>, described: &mut KVVec<UapiBlock>| {
             let Some(bound) = bound else {
                 info.kind = KIND_UNBOUND;
-                return Ok(());
+                return Ok(0);
             };
+            let wanted = bound.layout.count().min(num_blocks as usize);
+            if wanted > described.capacity() {
+                return Ok(wanted);
+            }
             info.length = bound.layout.length();
             info.access = bound.access.into_raw();
             info.num_entries = u32::try_from(bound.layout.count())?;
@@ -172,13 +176,21 @@ unsafe extern "C" fn ib_mkey_uapi_query(
                     *to = count;
                 }
             }
-            let wanted = bound.layout.count().min(num_blocks as usize);
-            described.reserve(wanted, GFP_MAYFAIL)?;
             for block in (0..wanted).map_while(|index| describe(bound, index)) {
-                described.push(block, GFP_MAYFAIL)?;
+                // There is room.
+                let _ = described.push_within_capacity(block);
             }
-            Ok::<(), Error>(())
-        })?;
+            Ok::<usize, Error>(0)
+        };
+        // Not while looking: an allocation would keep binds waiting. Something longer may be bound
+        // before the next look.
+        loop {
+            let missing = key.inspect(|bound| look(bound, &mut described))?;
+            if missing == 0 {
+                break;
+            }
+            described.reserve(missing, GFP_MAYFAIL)?;
+        }
         // Not while looking: a fault in user memory would keep binds waiting.
         write_array(blocks, num_blocks, described.iter())?;
         Ok(0)
