@@ -224,6 +224,11 @@ __rust_helper struct pid *rust_helper_get_current_tgid(void)
 	return get_pid(task_tgid(current));
 }
 
+__rust_helper bool rust_helper_current_is_killed(void)
+{
+	return fatal_signal_pending(current);
+}
+
 __rust_helper pid_t rust_helper_pid_nr(struct pid *pid)
 {
 	return pid_nr(pid);

@@ -65,6 +65,20 @@ pub(crate) fn eloop() -> kernel::error::Error {
     kernel::error::Error::from_errno(-(crate::bindings::ELOOP as i32))
 }
 
+/// Lets others run, and tells whether the process that runs this was killed.
+///
+/// # Errors
+///
+/// `EINTR` if it was.
+pub(crate) fn check_killed() -> kernel::error::Result {
+    cond_resched();
+    // SAFETY: No preconditions.
+    if unsafe { crate::bindings::current_is_killed() } {
+        return Err(kernel::error::code::EINTR);
+    }
+    Ok(())
+}
+
 /// Lets others run, where the scheduler would not see to that.
 pub(crate) fn cond_resched() {
     // SAFETY: Called where sleeping is allowed.

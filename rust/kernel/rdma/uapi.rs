@@ -27,10 +27,14 @@ unsafe impl FromBytes for Bind {}
 // SAFETY: Integers only, and no padding: the last two fields fill a word.
 unsafe impl AsBytes for Block {}
 
+/// Structures that are read between looks at whether the process was killed.
+const AT_ONCE: u32 = 256;
+
 /// Reads `count` structures at user address `addr`, each handed to `each`.
 ///
 /// # Errors
 ///
+/// `EINTR` if the process was killed meanwhile,
 /// `EFAULT` for memory that cannot be read, `EOVERFLOW` for an array that does not fit the address
 /// space, and what `each` returns.
 pub(crate) fn read_array<T: FromBytes>(
@@ -43,7 +47,10 @@ pub(crate) fn read_array<T: FromBytes>(
         .ok_or(EOVERFLOW)?;
     let addr = UserPtr::from_addr(usize::try_from(addr)?);
     let mut reader = UserSlice::new(addr, len).reader();
-    for _ in 0..count {
+    for index in 0..count {
+        if index % AT_ONCE == 0 {
+            super::check_killed()?;
+        }
         each(reader.read::<T>()?)?;
     }
     Ok(())

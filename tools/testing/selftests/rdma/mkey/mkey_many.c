@@ -4,7 +4,11 @@
  * was before.
  */
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "mkey_harness.h"
 #include "raw.h"
@@ -311,6 +315,84 @@ TEST_F(many, among_themselves)
 	ASSERT_EQ(0, ibv_rereg_mr_sg(self->key[1], MKT_ACCESS_ALL, 1,
 				     &self->was[1]));
 	MANY_AS_BEFORE();
+}
+
+#define KILLED_KEYS 8
+#define KILLED_TRIES 30
+
+/* what the process that is killed shares with the one that kills it */
+struct many_killed {
+	uint32_t failed;
+	bool begun;
+};
+
+static void many_bind_on(struct ibv_context *ctx, struct mkt_ioctl *cmd,
+			 struct many_killed *shared)
+{
+	shared->begun = true;
+	while (!mkt_ioctl_run(ctx, cmd))
+		;
+	_exit(1);
+}
+
+/*
+ * A process that is killed while it binds ends there: the call says which key
+ * it had come to, and none is bound.
+ */
+TEST_F(many, killed)
+{
+	struct ib_uverbs_mkey_bind binds[KILLED_KEYS] = {};
+	uint32_t handles[KILLED_KEYS], num = self->s.dev[1].caps.max_entries;
+	struct ib_uverbs_mkey_sge *list = calloc(num, sizeof(*list));
+	struct ibv_mr *keys[KILLED_KEYS];
+	volatile struct many_killed *shared;
+	struct mkt_ioctl cmd;
+	unsigned int i, try;
+	int status;
+	pid_t pid;
+
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, shared);
+	ASSERT_NE(NULL, list);
+	for (i = 0; i < num; i++) {
+		list[i].addr = self->leaf->addr;
+		list[i].length = 1 + i % 2;
+		list[i].lkey = self->leaf->mr->lkey;
+	}
+	for (i = 0; i < KILLED_KEYS; i++) {
+		keys[i] = ibmkey_alloc(self->s.dev[1].pd, num);
+		ASSERT_NE(NULL, keys[i]);
+		handles[i] = keys[i]->handle;
+		binds[i].entries = (uintptr_t)list;
+		binds[i].num_entries = num;
+	}
+	mkt_raw_bind_many(&cmd, handles, KILLED_KEYS, binds,
+			  (uint32_t *)&shared->failed);
+	/* the signal may come between two calls */
+	for (try = 0; try < KILLED_TRIES; try++) {
+		shared->failed = 4711;
+		shared->begun = false;
+		pid = fork();
+		ASSERT_NE(-1, pid);
+		if (!pid)
+			many_bind_on(self->s.dev[1].ctx, &cmd,
+				     (struct many_killed *)shared);
+		while (!shared->begun)
+			usleep(1000);
+		usleep(20000 + 1000 * try);
+		ASSERT_EQ(0, kill(pid, SIGKILL));
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		ASSERT_EQ(1, WIFSIGNALED(status));
+		if (shared->failed != 4711)
+			break;
+	}
+	EXPECT_GT(KILLED_KEYS, shared->failed);
+	for (i = 0; i < KILLED_KEYS; i++) {
+		EXPECT_EQ(0, ibv_dereg_mr(keys[i]));
+	}
+	munmap((void *)shared, sizeof(*shared));
+	free(list);
 }
 
 /* what is no set of keys */
