@@ -20,6 +20,7 @@ use crate::{
     key::Key,
     object::{Kind, Object},
     rdma::{
+        self,
         mr::Right,
         ops::Running,
         table::{self, Guard},
@@ -82,6 +83,7 @@ fn with_bound<T>(mr: &Mr, iova: u64, access: impl FnOnce(&Bound, u64) -> Result<
             // A slow access can take arbitrarily long. It leaves SRCU first, so that only a rebind
             // of this MR waits for it.
             drop(guard);
+            rdma::cond_resched();
             access(&held, offset)
         }
     }

@@ -8,8 +8,9 @@
 //! # Lifetime
 //!
 //! The data path reads under SRCU what is bound. An access that may have to wait for pages on
-//! demand, and with them for whoever has the pages, is no SRCU reader: it counts among the
-//! [`Users`], who hold up nobody but those who rebind the same key.
+//! demand, and with them for whoever has the pages, is no SRCU reader, nor is one that goes through
+//! many small pieces of keys over keys. It counts among the [`Users`], who hold up nobody but those
+//! who rebind the same key.
 
 use crate::{
     backend::{Backend, Hw},
@@ -22,7 +23,14 @@ use core::{mem::size_of, ops::Deref};
 use kernel::{
     new_condvar, new_mutex,
     prelude::*,
-    sync::{Arc, ArcBorrow, CondVar, Mutex, UniqueArc},
+    sync::{
+        atomic::{ordering, Atomic},
+        Arc,
+        ArcBorrow,
+        CondVar,
+        Mutex,
+        UniqueArc, //
+    },
 };
 
 /// Levels of keys over keys, at most.
@@ -34,6 +42,14 @@ pub(crate) const MAX_LEVELS: usize = MAX_DEPTH + 1;
 /// Pieces of a layout that can be flushed to persistence, at most: a request to flush all of them
 /// keeps a queue pair, and whoever rebinds the key, waiting.
 const MAX_FLUSHED: u64 = 1 << 20;
+
+/// What an access to a layout may take in its critical section, at most: pieces of a packet of
+/// [`PACKET`] bytes, each multiplied by the levels that it is looked up through. More is done outside
+/// of it, see [`Bound::users`].
+const MAX_STEPS: u64 = 1024;
+
+/// Bytes of a packet.
+const PACKET: u64 = 4096;
 
 /// The layout of this module: entries in memory that need not be contiguous. Most are lists, so
 /// what only interleaved ones have is elsewhere.
@@ -80,6 +96,15 @@ impl Place {
         }
     }
 
+    /// Returns the fewest bytes of a piece at the bottom of all levels, cuts of the levels above
+    /// apart.
+    fn finest(&self) -> u16 {
+        match self {
+            Self::Memory { .. } => u16::MAX,
+            Self::Key(bound) => bound.finest,
+        }
+    }
+
     fn pieces(&self) -> u64 {
         match self {
             Self::Memory { .. } => 1,
@@ -122,9 +147,13 @@ pub(crate) struct Bound {
     pub(crate) depth: usize,
     /// A number that its pieces, at the bottom of all levels, do not exceed.
     pieces: u64,
+    /// Bytes of the smallest piece: what entries, blocks or the levels below say. The most that
+    /// the type can say stands for all that is larger.
+    finest: u16,
     /// Does it reach pages that come on demand?
     on_demand: bool,
-    /// Those who are in it outside of SRCU, where an access can take long.
+    /// Those who are in it outside of SRCU, where an access can take long: it waits for pages, or
+    /// goes through many pieces.
     pub(crate) users: Option<Arc<Users>>,
     /// What it takes of the kernel's memory; [`None`] where the region has paid for it.
     _charge: Option<OwnerCharge>,
@@ -191,7 +220,8 @@ impl Bound {
         if flushed && (on_demand || pieces > MAX_FLUSHED) {
             return Err(eopnotsupp());
         }
-        let users = if on_demand || (flushed && pieces > 1) {
+        let finest = finest(&layout, &leaves);
+        let users = if on_demand || (flushed && pieces > 1) || is_slow(depth, finest) {
             Some(Users::new()?)
         } else {
             None
@@ -205,6 +235,7 @@ impl Bound {
                 pd: pd.as_raw() as usize,
                 depth,
                 pieces,
+                finest,
                 on_demand,
                 users,
                 _charge: charge,
@@ -234,6 +265,7 @@ impl Bound {
                 pd: pd.as_raw() as usize,
                 depth: 1,
                 pieces: 0,
+                finest: u16::MAX,
                 on_demand: false,
                 users: None,
                 _charge: None,
@@ -254,6 +286,29 @@ fn pieces(layout: &KLayout, leaves: &[Leaf]) -> u64 {
         leaf.map_or(0, |leaf| leaf.place.pieces())
     });
     times.saturating_mul(once.fold(0, u64::saturating_add))
+}
+
+/// Returns the bytes of the smallest piece of `layout`. A block that the pieces of a level below
+/// straddle is cut where they end, but no more often than it has bytes of this size.
+fn finest(layout: &KLayout, leaves: &[Leaf]) -> u16 {
+    let bytes = |index| match layout {
+        Layout::List(list) => list.entries().get(index).map(Entry::length),
+        Layout::Interleaved(blocks) => blocks.blocks().get(index).map(Block::bytes_count),
+    };
+    let each = layout.extents().enumerate().map(|(index, extent)| {
+        let leaf = leaves.get(extent.leaf() as usize);
+        let below = leaf.map_or(u16::MAX, |leaf| leaf.place.finest());
+        let bytes = bytes(index).and_then(|bytes| u16::try_from(bytes).ok());
+        below.min(bytes.unwrap_or(u16::MAX))
+    });
+    each.fold(u16::MAX, u16::min)
+}
+
+/// Can an access to keys over keys take so long that no other process is to wait for it?
+fn is_slow(depth: usize, finest: u16) -> bool {
+    let pieces = PACKET.checked_div(finest.into()).unwrap_or(PACKET);
+    // Each level looks up, and cuts at either end, each piece of the one above.
+    depth > 1 && pieces.saturating_mul(depth as u64) > MAX_STEPS
 }
 
 /// Accesses that are under way outside of SRCU.
@@ -306,6 +361,14 @@ impl Drop for Entered {
     }
 }
 
+/// Accesses that were done outside of SRCU since the module was loaded.
+static OUTSIDE: Atomic<i64> = Atomic::new(0);
+
+/// Returns the number of accesses that were done outside of SRCU since the module was loaded.
+pub(crate) fn accesses_outside() -> i64 {
+    OUTSIDE.load(ordering::Relaxed)
+}
+
 /// What is bound, kept by one of its users.
 // Fields are dropped in order: whoever waits for the users has the last reference.
 pub(crate) struct Held {
@@ -319,6 +382,7 @@ impl Held {
     pub(crate) fn new(bound: ArcBorrow<'_, Bound>) -> Option<Self> {
         let _entered = Entered::new(bound.users.as_ref()?);
         let bound = bound.into();
+        OUTSIDE.add(1, ordering::Relaxed);
         Some(Self { bound, _entered })
     }
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Device memory as seen from outside: `pools` and `owners` in the debugfs folder of the module; and
-//! `keys`, the kernel's memory that keys and other regions take, by its owners.
+//! `keys`, the kernel's memory that keys and other regions take, by its owners. `accesses_outside`
+//! is a number: accesses that were done outside of SRCU, which hold up nobody but their own key.
 //!
-//! Each has a line of column names, then a line for each pool or owner of each extended device.
+//! Each of the others has a line of column names, then a line for each pool or owner of each extended device.
 //! Bytes of device memory are whole pages.
 
 use super::DeviceMemory;
-use crate::{owner::Owners, rdma::process::Process};
+use crate::{bound, owner::Owners, rdma::process::Process};
 
 use kernel::{
     debugfs::{Dir, File},
@@ -33,6 +34,7 @@ pub(crate) struct Shown {
     _pools: Pin<KBox<File<()>>>,
     _owners: Pin<KBox<File<()>>>,
     _keys: Pin<KBox<File<()>>>,
+    _accesses: Pin<KBox<File<()>>>,
     _dir: Dir,
 }
 
@@ -52,6 +54,10 @@ impl Shown {
                 GFP_KERNEL,
             )?,
             _keys: KBox::pin_init(dir.read_callback_file(c"keys", (), &show_keys), GFP_KERNEL)?,
+            _accesses: KBox::pin_init(
+                dir.read_callback_file(c"accesses_outside", (), &show_accesses),
+                GFP_KERNEL,
+            )?,
             _dir: dir,
         })
     }
@@ -125,6 +131,10 @@ fn show_keys(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
         show_each(&device.memory, &device.keys, f)?;
     }
     Ok(())
+}
+
+fn show_accesses(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_fmt(fmt!("{}\n", bound::accesses_outside()))
 }
 
 fn show_each(device: &DeviceMemory, owners: &Owners, f: &mut fmt::Formatter<'_>) -> fmt::Result {
