@@ -7,6 +7,7 @@
 #include <linux/sched.h>
 #include <linux/spinlock.h>
 #include <linux/srcu.h>
+#include <linux/wait_bit.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 
@@ -163,4 +164,26 @@ __rust_helper unsigned long rust_helper_text_address(const char *symbol)
 __rust_helper void rust_helper_rdma_cond_resched(void)
 {
 	cond_resched();
+}
+
+/* Those who wait for a number to fall to zero, see rust/kernel/rdma/users.rs. */
+__rust_helper void rust_helper_wait_for_none(atomic_t *count)
+{
+	wait_var_event(count, !atomic_read_acquire(count));
+}
+
+__rust_helper bool rust_helper_wait_for_none_killable(atomic_t *count)
+{
+	return !wait_var_event_killable(count, !atomic_read_acquire(count));
+}
+
+__rust_helper bool rust_helper_wait_for_none_timeout(atomic_t *count, long jiffies)
+{
+	return wait_var_event_timeout(count, !atomic_read_acquire(count), jiffies);
+}
+
+__rust_helper void rust_helper_put_and_wake(atomic_t *count)
+{
+	if (atomic_dec_and_test(count))
+		wake_up_var(count);
 }

@@ -10,6 +10,7 @@ use crate::bindings;
 use kernel::{
     ffi::{c_char, c_ulong},
     sync::lock::{Backend, Guard, Lock},
+    time::Jiffies,
     types::NotThreadSafe,
 };
 
@@ -96,6 +97,24 @@ impl LockMany {
     /// Locks one of them. Sleeps.
     pub(crate) fn lock<'a>(&self, mutex: &'a ManyMutex) -> Guard<'a, (), Many> {
         mutex.lock()
+    }
+}
+
+impl LockMany {
+    /// Locks one of them; [`None`] if others have it for `jiffies` jiffies. Sleeps.
+    pub(crate) fn lock_within<'a>(
+        &self,
+        mutex: &'a ManyMutex,
+        jiffies: Jiffies,
+    ) -> Option<Guard<'a, (), Many>> {
+        for _ in 0..jiffies {
+            if let Some(guard) = mutex.try_lock() {
+                return Some(guard);
+            }
+            // SAFETY: Called where sleeping is allowed.
+            unsafe { bindings::schedule_timeout_uninterruptible(1) };
+        }
+        mutex.try_lock()
     }
 }
 

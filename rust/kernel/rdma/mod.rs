@@ -17,6 +17,7 @@
 //! | `process.rs` | processes, as owners of things |
 //! | `table.rs` | tables and pointers read under SRCU |
 //! | `uapi.rs` | arrays of uAPI structures in user memory |
+//! | `users.rs` | a number of users, to be waited for |
 //! | `uverbs.rs` | whether `ib_uverbs` came before the client |
 //! | `ulp/` | for users of RDMA in the kernel; not of this module, they include it |
 //!
@@ -36,6 +37,7 @@ pub(crate) mod ops;
 pub(crate) mod process;
 pub(crate) mod table;
 pub(crate) mod uapi;
+pub(crate) mod users;
 pub(crate) mod uverbs;
 
 pub(crate) use alloc::GFP_MAYFAIL;

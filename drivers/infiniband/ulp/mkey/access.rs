@@ -17,7 +17,7 @@ use crate::{
     bound::{Bound, Held},
     device::{MkeyDevice, CLIENT},
     fast::Fast,
-    key::Key,
+    key::{Key, Worker},
     object::{Kind, Object},
     rdma::{
         self,
@@ -76,7 +76,7 @@ fn with_bound<T>(mr: &Mr, iova: u64, access: impl FnOnce(&Bound, u64) -> Result<
         return fast.with(iova, access);
     }
     let bound = object.bound.get(&guard).ok_or(EINVAL)?;
-    let offset = iova.wrapping_sub(bound.start);
+    let offset = iova.wrapping_sub(object.start());
     match Held::new(bound) {
         None => access(&bound, offset),
         Some(held) => {
@@ -157,12 +157,14 @@ fn fast_of(object: &Object) -> Option<&Fast> {
 }
 
 /// Unbinds a key, or ends a fast registration, for a QP in `pd` that names it by `key`: LOCAL_INV,
-/// or for a peer SEND with invalidate. No access is left when this returns. Sleeps.
+/// or for a peer SEND with invalidate. No access is left when this returns without an error. Sleeps,
+/// for some seconds at most.
 ///
 /// # Errors
 ///
 /// `EINVAL` for another key or protection domain, for an MR that cannot be invalidated, and for a
-/// peer if the MR gives no peer any right; `EBUSY` while a memory window or a key refers to it.
+/// peer if the MR gives no peer any right; `EBUSY` while a memory window or a key refers to it,
+/// or if accesses are left to what was bound; none begins any more then.
 pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
     let (running, object) = operate(mr)?;
     let device = running.data();
@@ -177,7 +179,8 @@ pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
     // An access in progress may take as long as a process likes. Removal of another device must not
     // wait for that. This device is not removed while a key exists.
     drop(running);
-    object.unbind(&pins, &hw, mr, origin)
+    let worker = Worker::new();
+    object.unbind(&pins, &hw, mr, origin, worker.patience)
 }
 
 /// Registers what is mapped to `mr`, for a kernel QP in `pd`: REG_MR.

@@ -17,18 +17,23 @@ use crate::{
     layout::{Block, Entry, Interleaved, Layout, List, Shape},
     owner::OwnerCharge,
     pins::Pin,
-    rdma::{eloop, eopnotsupp, mr::Right, Access, Pd, GFP_MAYFAIL},
+    rdma::{
+        eloop,
+        eopnotsupp,
+        mr::Right,
+        users::{User, Users},
+        Access,
+        Pd,
+        GFP_MAYFAIL, //
+    },
 };
 use core::{mem::size_of, ops::Deref};
 use kernel::{
-    new_condvar, new_mutex,
     prelude::*,
     sync::{
         atomic::{ordering, Atomic},
         Arc,
         ArcBorrow,
-        CondVar,
-        Mutex,
         UniqueArc, //
     },
 };
@@ -139,8 +144,6 @@ pub(crate) struct Bound {
     pub(crate) leaves: KVVec<Leaf>,
     /// The rights of the region.
     pub(crate) access: Access,
-    /// The address of its first byte.
-    pub(crate) start: u64,
     /// The protection domain in which leaves must be.
     pub(crate) pd: usize,
     /// Levels of keys, this one counted.
@@ -189,7 +192,6 @@ impl Bound {
         leaves: KVVec<Leaf>,
         access: Access,
         pd: &Pd,
-        start: u64,
         charge: Option<OwnerCharge>,
     ) -> Result<Arc<Self>> {
         let writes = access.contains(Right::LocalWrite)
@@ -222,7 +224,7 @@ impl Bound {
         }
         let finest = finest(&layout, &leaves);
         let users = if on_demand || (flushed && pieces > 1) || is_slow(depth, finest) {
-            Some(Users::new()?)
+            Some(Users::new(GFP_MAYFAIL)?)
         } else {
             None
         };
@@ -231,7 +233,6 @@ impl Bound {
                 layout,
                 leaves,
                 access,
-                start,
                 pd: pd.as_raw() as usize,
                 depth,
                 pieces,
@@ -261,7 +262,6 @@ impl Bound {
                 layout: KLayout::List(List::unfilled(entries)),
                 leaves,
                 access: Access::default(),
-                start: 0,
                 pd: pd.as_raw() as usize,
                 depth: 1,
                 pieces: 0,
@@ -311,56 +311,6 @@ fn is_slow(depth: usize, finest: u16) -> bool {
     depth > 1 && pieces.saturating_mul(depth as u64) > MAX_STEPS
 }
 
-/// Accesses that are under way outside of SRCU.
-#[pin_data]
-pub(crate) struct Users {
-    #[pin]
-    count: Mutex<usize>,
-    #[pin]
-    idle: CondVar,
-}
-
-impl Users {
-    fn new() -> Result<Arc<Self>> {
-        Arc::pin_init(
-            pin_init!(Self {
-                count <- new_mutex!(0, "ib_mkey users"),
-                idle <- new_condvar!("ib_mkey users"),
-            }),
-            GFP_MAYFAIL,
-        )
-    }
-
-    /// Waits until none is under way. Sleeps, for as long as a page of a process takes to come.
-    pub(crate) fn wait(&self) {
-        let mut count = self.count.lock();
-        while *count > 0 {
-            self.idle.wait(&mut count);
-        }
-    }
-}
-
-/// Counts as one of the [`Users`].
-struct Entered(Arc<Users>);
-
-impl Entered {
-    fn new(users: &Arc<Users>) -> Self {
-        let mut count = users.count.lock();
-        *count = count.saturating_add(1);
-        Self(users.clone())
-    }
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        let mut count = self.0.count.lock();
-        *count = count.saturating_sub(1);
-        if *count == 0 {
-            self.0.idle.notify_all();
-        }
-    }
-}
-
 /// Accesses that were done outside of SRCU since the module was loaded.
 static OUTSIDE: Atomic<i64> = Atomic::new(0);
 
@@ -370,20 +320,21 @@ pub(crate) fn accesses_outside() -> i64 {
 }
 
 /// What is bound, kept by one of its users.
-// Fields are dropped in order: whoever waits for the users has the last reference.
+// Fields are dropped in order: what is bound, and with it the pins, is gone when a wait for the users
+// ends. Who waits may have given up and left the last reference here.
 pub(crate) struct Held {
     bound: Arc<Bound>,
-    _entered: Entered,
+    _user: User,
 }
 
 impl Held {
     /// Keeps `bound` for an SRCU reader who is going to leave; [`None`] if no access to it waits.
     #[inline]
     pub(crate) fn new(bound: ArcBorrow<'_, Bound>) -> Option<Self> {
-        let _entered = Entered::new(bound.users.as_ref()?);
+        let user = User::new(bound.users.as_ref()?);
         let bound = bound.into();
         OUTSIDE.add(1, ordering::Relaxed);
-        Some(Self { bound, _entered })
+        Some(Self { bound, _user: user })
     }
 }
 

@@ -260,7 +260,7 @@ impl DeviceOps for MkeyDevice {
             GFP_KERNEL,
         )?;
         let layout = KLayout::List(List::new(entries)?);
-        let bound = Bound::new(layout, leaves, access, pd, 0, None)?;
+        let bound = Bound::new(layout, leaves, access, pd, None)?;
         let object = Object::new(mr, Kind::Dm, charge)?;
         this.objects.insert(mr.index(), object.clone())?;
         object.bind(&this.pins, &this.hw, mr, bound)
@@ -284,13 +284,12 @@ impl DeviceOps for MkeyDevice {
     fn page_size(&self, mr: &Mr) -> u32 {
         let guard = table::read();
         let object = self.objects.get(mr.index(), &guard);
-        match object
-            .filter(|object| object.is(mr))
-            .map(|object| &object.kind)
-        {
-            Some(Kind::Fast(fast)) => fast.page_size(),
-            _ => self.hw.page_size(mr),
+        if let Some(object) = object.filter(|object| object.is(mr)) {
+            if let Kind::Fast(fast) = &object.kind {
+                return fast.page_size();
+            }
         }
+        self.hw.page_size(mr)
     }
 
     // The driver may free the table of the region's pages, which a bound key reads. Who binds a key

@@ -17,6 +17,7 @@ use crate::{
     rdma::{
         lock::{LockMany, Many},
         table::Retired,
+        users::Patience,
         Mr,
     },
 };
@@ -94,11 +95,15 @@ fn sort(changes: &mut [Change<'_>]) {
 /// # Errors
 ///
 /// `EINVAL` for a region that is there twice; `EBUSY` while a memory window or a bound key refers
-/// to one: it would give its rights on something else.
+/// to one: it would give its rights on something else; those of [`Users::wait`]. If the wait was cut
+/// short for accesses to what was bound, the changes are made nevertheless.
+///
+/// [`Users::wait`]: crate::rdma::users::Users::wait
 pub(crate) fn apply(
     pins: &Pins,
     hw: &Hw,
     changes: &mut [Change<'_>],
+    patience: Patience,
 ) -> core::result::Result<(), Refused> {
     sort(changes);
     let next = changes.iter().skip(1);
@@ -113,7 +118,7 @@ pub(crate) fn apply(
     for change in changes.iter_mut() {
         change.editing = Some(many.lock(&change.object.edit));
     }
-    let result = exchange(pins, hw, changes);
+    let result = exchange(pins, hw, changes, patience);
     for change in changes.iter_mut() {
         change.editing = None;
     }
@@ -121,7 +126,16 @@ pub(crate) fn apply(
 }
 
 /// Makes all `changes`, or none, to regions that nobody else changes. As for [`apply`].
-fn exchange(pins: &Pins, hw: &Hw, changes: &mut [Change<'_>]) -> core::result::Result<(), Refused> {
+fn exchange(
+    pins: &Pins,
+    hw: &Hw,
+    changes: &mut [Change<'_>],
+    patience: Patience,
+) -> core::result::Result<(), Refused> {
+    for change in changes.iter() {
+        let left = change.object.settle_left(patience);
+        left.map_err(|error| change.refused(error))?;
+    }
     pins.if_all_free(
         changes,
         |change| change.mr.index(),
@@ -136,16 +150,21 @@ fn exchange(pins: &Pins, hw: &Hw, changes: &mut [Change<'_>]) -> core::result::R
     )
     .map_err(|pinned| pinned.refused(EBUSY))?;
     // The first one that was bound waits for a grace period; it is that of the others too.
+    let mut result = Ok(());
     for change in changes.iter_mut() {
-        change.gone = change.old.take().and_then(Object::settle);
+        if let Some(old) = change.old.take() {
+            let (gone, waited) = change.object.settle(old, patience);
+            change.gone = gone;
+            result = result.and(waited.map_err(|error| change.refused(error)));
+        }
     }
     for change in changes.iter_mut() {
         let new = &change.new;
         let range = Range {
-            start: new.start,
+            start: change.object.start(),
             len: new.layout.length(),
         };
         hw.publish(change.mr, range, new.access);
     }
-    Ok(())
+    result
 }

@@ -16,13 +16,59 @@ use crate::{
     nest,
     object::{Kind, Object},
     owner::OwnerCharge,
-    rdma::{eloop, eopnotsupp, mr::Right, table, Access, Device, Mr, OwnedMr, Pd, GFP_MAYFAIL},
+    rdma::{
+        eloop, eopnotsupp, mr::Right, table, users::Patience, Access, Device, Mr, OwnedMr, Pd,
+        GFP_MAYFAIL,
+    },
 };
 use core::mem;
-use kernel::{prelude::*, rbtree::RBTree, sync::Arc};
+use kernel::{
+    prelude::*,
+    rbtree::RBTree,
+    sync::{
+        atomic::{ordering, Atomic},
+        Arc, //
+    },
+    time::{msecs_to_jiffies, Msecs},
+};
 
 /// Entries or blocks of one key, at most.
 pub(crate) const MAX_ENTRIES: u32 = crate::bindings::IB_MKEY_MAX_ENTRIES;
+
+/// How long an invalidation by a work request waits for accesses that are under way, at most: it keeps
+/// one of the driver's workers, which all queue pairs share.
+const WORKER_MSECS: Msecs = 2000;
+
+/// Workers that wait for that long at the same time, at most: one of eight that there are.
+const MAX_WORKERS: i32 = 256;
+
+/// Workers that are in an invalidation.
+static WORKERS: Atomic<i32> = Atomic::new(0);
+
+/// A worker that is in an invalidation.
+pub(crate) struct Worker {
+    pub(crate) patience: Patience,
+}
+
+impl Worker {
+    pub(crate) fn new() -> Self {
+        let others = WORKERS.fetch_add(1, ordering::Relaxed);
+        let msecs = if others < MAX_WORKERS {
+            WORKER_MSECS
+        } else {
+            0
+        };
+        Self {
+            patience: Patience::Bounded(msecs_to_jiffies(msecs)),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        WORKERS.fetch_sub(1, ordering::Relaxed);
+    }
+}
 
 /// Rights that a region of ours can have. Those that verbs call optional are accepted and mean
 /// nothing.
@@ -102,10 +148,25 @@ impl<'a> Key<'a> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` while a memory window or a bound key refers to it.
+    /// `EBUSY` while a memory window or a bound key refers to it; `EINTR` as for [`Object::unbind`].
     pub(crate) fn unbind(&self) -> Result {
-        self.object
-            .unbind(&self.device.pins, &self.device.hw, self.mr, Origin::Local)
+        let key = self;
+        key.object.unbind(
+            &key.device.pins,
+            &key.device.hw,
+            key.mr,
+            Origin::Local,
+            key.patience(),
+        )
+    }
+
+    /// Kernel users free what they had bound, whether or not they were killed.
+    fn patience(&self) -> Patience {
+        if self.pd.is_kernels() {
+            Patience::Endless
+        } else {
+            Patience::Killable
+        }
     }
 
     /// Returns the region that the key is.
@@ -230,7 +291,7 @@ impl<'a> Description<'a> {
 
     fn finish(self, layout: KLayout) -> Result<Described<'a>> {
         let key = self.key;
-        let bound = Bound::new(layout, self.leaves, self.access, key.pd, 0, Some(self.charge))?;
+        let bound = Bound::new(layout, self.leaves, self.access, key.pd, Some(self.charge))?;
         Ok(Described { key, bound })
     }
 }
@@ -250,8 +311,9 @@ impl Described<'_> {
     /// would refer to itself.
     pub(crate) fn bind(self) -> Result {
         let mut change = [self.change(0)];
-        let device = self.key.device;
-        apply(&device.pins, &device.hw, &mut change).map_err(|refused| self.why(refused.error))
+        let (device, patience) = (self.key.device, self.key.patience());
+        apply(&device.pins, &device.hw, &mut change, patience)
+            .map_err(|refused| self.why(refused.error))
     }
 
     fn change(&self, number: usize) -> Change<'_> {
@@ -286,11 +348,13 @@ pub(crate) fn bind_all(all: &[Described<'_>]) -> core::result::Result<(), Refuse
             .push(described.change(number), GFP_MAYFAIL)
             .map_err(|err| refused(number, err.into()))?;
     }
-    let device = first.key.device;
-    apply(&device.pins, &device.hw, &mut changes).map_err(|Refused { number, error }| {
-        let why = all.get(number).map(|described| described.why(error));
-        refused(number, why.unwrap_or(error))
-    })
+    let (device, patience) = (first.key.device, first.key.patience());
+    apply(&device.pins, &device.hw, &mut changes, patience).map_err(
+        |Refused { number, error }| {
+            let why = all.get(number).map(|described| described.why(error));
+            refused(number, why.unwrap_or(error))
+        },
+    )
 }
 
 impl MkeyDevice {
@@ -376,7 +440,7 @@ impl MkeyDevice {
             // It is of the driver's type, and was found as such.
             Kind::DmaBuf { .. } => return Err(eopnotsupp()),
             // Its key is not for users.
-            Kind::Window => return Err(ENOENT),
+            Kind::Window { .. } => return Err(ENOENT),
         };
         Ok(Leaf {
             lkey,

@@ -100,10 +100,13 @@ impl Binding {
         let layout = KLayout::List(List::new(entries)?);
         // Whoever pays for the MR below pays for the window, which a worker binds.
         let charge = region.charge.beside(cost::BINDING)?;
-        let bound = Bound::new(layout, leaves, access, pd, request.addr, Some(charge))?;
+        let bound = Bound::new(layout, leaves, access, pd, Some(charge))?;
         let mr = OwnedMr::new(&device.pd, 1)?;
         device.hw.claim(&mr);
-        let object = Object::new(&mr, Kind::Window, region.charge.beside(cost::REGION)?)?;
+        let kind = Kind::Window {
+            start: request.addr,
+        };
+        let object = Object::new(&mr, kind, region.charge.beside(cost::REGION)?)?;
         device.objects.insert(mr.index(), object.clone())?;
         object.bind(&device.pins, &device.hw, &mr, bound)?;
         device.hw.allow_window(&mr);

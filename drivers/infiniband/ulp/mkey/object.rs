@@ -6,7 +6,7 @@
 //!
 //! `edit` serialises those who change what is bound; it may be held while sleeping (`edit.rs`). The
 //! lock of the pins nests in it. The data path reads `bound` under SRCU
-//! (`rust/kernel/rdma/table.rs`) and takes no lock.
+//! (`rust/kernel/rdma/table.rs`) and takes no lock. `left` nests in `edit`, and nothing in it.
 //!
 //! # Lifetime
 //!
@@ -27,15 +27,18 @@ use crate::{
         memory::import::Import,
         mr::Right,
         table::{self, Cell, Retired},
+        users::{Patience, Users},
         Access, Mr, GFP_MAYFAIL,
     },
 };
 use core::ptr;
 use kernel::{
+    new_mutex,
     prelude::*,
     sync::{
         atomic::{ordering, Atomic},
-        Arc, //
+        Arc,
+        Mutex, //
     },
 };
 
@@ -51,7 +54,10 @@ pub(crate) enum Kind {
     /// A region for fast registration by kernel users; what it is over is there, not in `bound`.
     Fast(Pin<KBox<Fast>>),
     /// What a memory window over one of the others is bound to, bound once.
-    Window,
+    Window {
+        /// The address of its first byte.
+        start: u64,
+    },
     /// A region of the driver's own over a dma-buf, with nothing bound.
     DmaBuf {
         /// The memory.
@@ -71,6 +77,9 @@ pub(crate) struct Object {
     pub(crate) was_slow: Atomic<bool>,
     /// What the region takes of the kernel's memory, bindings apart.
     pub(crate) charge: OwnerCharge,
+    /// Those who are in what was bound, of whom a change that was cut short lost patience.
+    #[pin]
+    left: Mutex<Option<Arc<Users>>>,
     #[pin]
     pub(crate) edit: ManyMutex,
 }
@@ -85,6 +94,7 @@ impl Object {
                 bound: Cell::empty(),
                 was_slow: Atomic::new(false),
                 charge,
+                left <- new_mutex!(None, "ib_mkey left"),
                 edit <- new_many_mutex!("ib_mkey edit"),
             }),
             GFP_MAYFAIL,
@@ -97,13 +107,57 @@ impl Object {
         self.mr == mr as usize
     }
 
-    /// Waits until no access is left to what was bound.
-    pub(crate) fn settle(old: Retired<Bound>) -> Option<Arc<Bound>> {
-        let old = old.wait()?;
-        if let Some(users) = &old.users {
-            users.wait();
+    /// Waits until no access is left to what was bound. The caller has `edit`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Users::wait`]. Then the accesses that are left keep what was bound, and the next
+    /// change of the region waits for them.
+    pub(crate) fn settle(
+        &self,
+        old: Retired<Bound>,
+        patience: Patience,
+    ) -> (Option<Arc<Bound>>, Result) {
+        let old = old.wait();
+        let waited = match old.as_ref().and_then(|old| old.users.as_ref()) {
+            None => Ok(()),
+            Some(users) => users.wait(patience).inspect_err(|_| {
+                *self.left.lock() = Some(users.clone());
+            }),
+        };
+        (old, waited)
+    }
+
+    /// Waits for the accesses that an earlier change did not wait for until they had ended. The
+    /// caller has `edit`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Users::wait`]; `EBUSY` at once if the wait is bounded: it was in vain before.
+    pub(crate) fn settle_left(&self, patience: Patience) -> Result {
+        let Some(users) = self.left() else {
+            return Ok(());
+        };
+        match patience {
+            Patience::Bounded(_) => users.is_idle().then_some(()).ok_or(EBUSY)?,
+            _ => users.wait(patience)?,
         }
-        Some(old)
+        *self.left.lock() = None;
+        Ok(())
+    }
+
+    /// Returns those who are in what was bound, if a change did not wait for them.
+    pub(crate) fn left(&self) -> Option<Arc<Users>> {
+        self.left.lock().clone()
+    }
+
+    /// Returns the address of the first byte.
+    #[inline]
+    pub(crate) fn start(&self) -> u64 {
+        match self.kind {
+            Kind::Window { start } => start,
+            _ => 0,
+        }
     }
 
     /// Returns `true` if an access may be in progress that can take as long as a process likes.
@@ -123,14 +177,16 @@ impl Object {
             let guard = table::read();
             self.bound.get(&guard).and_then(|bound| bound.users.clone())
         };
-        if let Some(users) = users {
-            users.wait();
+        for users in [users, self.left()].iter().flatten() {
+            // Endless patience has no error.
+            let _ = users.wait(Patience::Endless);
         }
     }
 
     /// Binds `new` in place of what is bound. As for [`apply`].
     pub(crate) fn bind(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: Arc<Bound>) -> Result {
-        apply(pins, hw, &mut [Change::new(self, mr, 0, new)]).map_err(|refused| refused.error)
+        let mut change = [Change::new(self, mr, 0, new)];
+        apply(pins, hw, &mut change, Patience::Endless).map_err(|refused| refused.error)
     }
 
     /// Returns the access flags of the region, which as a leaf has `access`.
@@ -149,14 +205,26 @@ impl Object {
         bound.is_some_and(|bound| bound.access.contains_any(remote))
     }
 
-    /// Unbinds what is bound. No access is left when this returns.
+    /// Unbinds what is bound. No access is left when this returns without an error.
     ///
     /// # Errors
     ///
-    /// `EBUSY` as for [`Self::bind`]; `EINVAL` for a peer if what is bound gives a peer no right.
-    pub(crate) fn unbind(&self, pins: &Pins, hw: &Hw, mr: &Mr, origin: Origin) -> Result {
+    /// `EBUSY` as for [`Self::bind`]; `EINVAL` for a peer if what is bound gives a peer no right;
+    /// those of [`Users::wait`], with nothing bound any more and no access that begins.
+    pub(crate) fn unbind(
+        &self,
+        pins: &Pins,
+        hw: &Hw,
+        mr: &Mr,
+        origin: Origin,
+        patience: Patience,
+    ) -> Result {
         let many = LockMany::new();
-        let edit = many.lock(&self.edit);
+        let edit = match patience {
+            Patience::Bounded(jiffies) => many.lock_within(&self.edit, jiffies).ok_or(EBUSY)?,
+            _ => many.lock(&self.edit),
+        };
+        self.settle_left(patience)?;
         if origin == Origin::Remote && !self.may_invalidate() {
             return Err(EINVAL);
         }
@@ -164,10 +232,10 @@ impl Object {
             hw.withdraw(mr);
             Ok(self.bound.swap(None))
         })?;
-        let old = Self::settle(old);
+        let (old, waited) = self.settle(old, patience);
         drop(edit);
         drop(many);
         drop(old);
-        Ok(())
+        waited
     }
 }

@@ -4,11 +4,13 @@
  * key waits for the access, and nobody else does.
  */
 #include <semaphore.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "mkey_harness.h"
+#include "raw.h"
 #include "slow.h"
 
 #define PAGE 4096
@@ -319,6 +321,159 @@ TEST_F(slow, read)
 TEST_F(slow, atomic)
 {
 	slow_rounds(_metadata, self, MKT_FETCH_ADD, variant->change);
+}
+
+/* the key of side 1 over a page that does not come, and a WRITE that waits for it */
+static const char *slow_begin(struct mkt_setup *s, struct mkt_slow *slow,
+			      struct ibv_mr *mr, unsigned int page)
+{
+	struct mkt_wr wr = {
+		.op = MKT_WRITE,
+		.sge[0] = {
+			.addr = s->plain[0].addr,
+			.length = LENGTH,
+			.lkey = s->plain[0].mr->lkey,
+		},
+		.num_sge = 1,
+		.rkey = s->key[1]->rkey,
+	};
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)(slow->map + page * PAGE + AT),
+		.length = LENGTH,
+		.lkey = mr->lkey,
+	};
+
+	if (ibv_rereg_mr_sg(s->key[1], MKT_ACCESS_ALL, 1, &sge))
+		return "the first bind";
+	mkt_slow_hold(slow, true);
+	if (mkt_post_send(&s->pair.end[0], &wr, 1))
+		return "the post";
+	return mkt_slow_wait(slow) ? "the access: it does not wait" : NULL;
+}
+
+/* a worker of the driver does not wait for a page for as long as it takes */
+TEST_F(slow, worker)
+{
+	struct mkt_setup *s = &self->s;
+	struct mkt_wr inv = { .op = MKT_LOCAL_INV, .rkey = s->key[1]->rkey };
+	struct slow_thread thread = {
+		.change = variant->change,
+		.key = s->key[1],
+		.sge = {
+			.addr = s->plain[1].addr,
+			.length = LENGTH,
+			.lkey = s->plain[1].mr->lkey,
+		},
+	};
+	struct ibmkey_info info = {};
+	struct ibv_wc wc = {};
+	const char *wrong;
+	int err = 0;
+
+	sem_init(&thread.start, 0, 0);
+	ASSERT_EQ(0, pthread_create(&thread.tid, NULL, slow_change, &thread));
+	wrong = slow_begin(s, &self->slow, self->mr, 20);
+	if (!wrong) {
+		err = mkt_post_send(&s->pair.end[1], &inv, 1) ?:
+		      mkt_poll(&s->pair.end[1], &wc) ?:
+		      ibmkey_query(s->key[1], &info);
+		/* whatever comes next waits for the access */
+		sem_post(&thread.start);
+		if (slow_is_done(&thread, 500))
+			wrong = "the change: it did not wait";
+		else if (ibv_rereg_mr_sg(self->other, MKT_ACCESS_ALL, 1,
+					 &thread.sge))
+			wrong = "another key";
+	} else {
+		sem_post(&thread.start);
+	}
+	mkt_slow_hold(&self->slow, false);
+	pthread_join(thread.tid, NULL);
+	sem_destroy(&thread.start);
+	if (variant->change == DEREG)
+		s->key[1] = NULL;
+	EXPECT_EQ(NULL, wrong)
+	{
+		TH_LOG("%s", wrong);
+	}
+	EXPECT_EQ(0, err);
+	EXPECT_NE(IBV_WC_SUCCESS, wc.status);
+	EXPECT_EQ(IBMKEY_UNBOUND, info.kind);
+	EXPECT_EQ(0, thread.err);
+	/* the leaf is not held any more */
+	if (variant->change != BIND) {
+		EXPECT_EQ(0, ibv_dereg_mr(self->mr));
+		self->mr = NULL;
+	}
+	EXPECT_EQ(0, mkt_pair_recover(&s->pair));
+}
+
+/* a process that waits for an access can be killed */
+TEST_F(slow, killed)
+{
+	struct mkt_setup *s = &self->s;
+	struct ib_uverbs_mkey_sge sge = {
+		.addr = s->plain[1].addr,
+		.length = LENGTH / 2,
+		.lkey = s->plain[1].mr->lkey,
+	};
+	struct ibmkey_info info = { .length = LENGTH };
+	struct mkt_ioctl cmd;
+	struct ibv_wc wc = {};
+	const char *wrong;
+	unsigned int i;
+	int fd[2], status = 0;
+	pid_t pid, gone = 0;
+	char c;
+
+	if (variant->change == DEREG)
+		SKIP(return, "as long as it takes: nothing is left of an MR");
+	if (variant->change == BIND)
+		mkt_raw_bind_list(&cmd, s->key[1]->handle, MKT_ACCESS_ALL, &sge,
+				  1);
+	else
+		mkt_raw_unbind(&cmd, s->key[1]->handle);
+	ASSERT_EQ(0, pipe(fd));
+	pid = fork();
+	ASSERT_NE(-1, pid);
+	if (!pid) {
+		close(fd[1]);
+		if (read(fd[0], &c, 1) == 1)
+			mkt_ioctl_run(s->dev[1].ctx, &cmd);
+		_exit(0);
+	}
+	close(fd[0]);
+	wrong = slow_begin(s, &self->slow, self->mr, 24);
+	if (!wrong && write(fd[1], "", 1) != 1)
+		wrong = "the pipe";
+	/* what is bound is another already */
+	for (i = 0; !wrong && info.length == LENGTH; i++) {
+		usleep(1000);
+		if (i > 60000 || ibmkey_query(s->key[1], &info))
+			wrong = "the change: it does not begin";
+	}
+	if (!wrong && waitpid(pid, &status, WNOHANG))
+		wrong = "the change: it did not wait";
+	kill(pid, SIGKILL);
+	for (i = 0; i < 20000 && !gone; i++) {
+		gone = waitpid(pid, &status, WNOHANG);
+		usleep(1000);
+	}
+	mkt_slow_hold(&self->slow, false);
+	EXPECT_EQ(pid, gone);
+	if (!gone)
+		waitpid(pid, &status, 0);
+	close(fd[1]);
+	EXPECT_EQ(NULL, wrong)
+	{
+		TH_LOG("%s", wrong);
+	}
+	EXPECT_EQ(0, mkt_poll(&s->pair.end[0], &wc));
+	EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
+	/* and the next change has waited for the access, and its leaf is free */
+	EXPECT_EQ(0, ibmkey_unbind(s->key[1]));
+	EXPECT_EQ(0, ibv_dereg_mr(self->mr));
+	self->mr = NULL;
 }
 
 TEST_HARNESS_MAIN

@@ -22,7 +22,9 @@ use crate::{
     fast, key,
     layout::{Block, MAX_DIMS},
     object::{Kind, Object},
-    rdma::{device::DeviceName, eopnotsupp, mr::Right, Access, Device, Mr, OwnedMr},
+    rdma::{
+        device::DeviceName, eopnotsupp, mr::Right, users::Patience, Access, Device, Mr, OwnedMr,
+    },
 };
 use kernel::{error::to_result, ffi::c_int, page::PAGE_SIZE, prelude::*, sync::Arc};
 
@@ -70,7 +72,14 @@ pub(crate) fn run(device: &MkeyDevice, ibdev: &Device) -> Result {
     });
 
     let result = result.and_then(|()| invalidated(device, &mr));
-    let result = result.and(object.unbind(&device.pins, &device.hw, &mr, Origin::Local));
+    let unbound = object.unbind(
+        &device.pins,
+        &device.hw,
+        &mr,
+        Origin::Local,
+        Patience::Endless,
+    );
+    let result = result.and(unbound);
     forget(device, mr, &object);
     result?;
 
@@ -110,7 +119,7 @@ fn bound(device: &MkeyDevice, memory: &Buffer, access: Access) -> Result<Arc<Bou
         GFP_KERNEL,
     )?;
     let layout = bound::interleaved(&[BLOCKS as u64], blocks)?;
-    Bound::new(layout, leaves, access, &device.pd, 0, None)
+    Bound::new(layout, leaves, access, &device.pd, None)
 }
 
 /// Looks whether block `block` of the memory holds `words` followed by a gap of zeros.
