@@ -10,14 +10,16 @@ use super::Error;
 pub struct Extent {
     leaf: u32,
     start: u64,
-    end: u64,
+    /// Of the last byte, since the address after it may be 2^64.
+    last: u64,
 }
 
 impl Extent {
     /// Bytes `start..start + len` of `leaf`.
     pub(super) fn new(leaf: u32, start: u64, len: u64) -> Result<Self, Error> {
-        let end = start.checked_add(len).ok_or(Error::Overflow)?;
-        Ok(Self { leaf, start, end })
+        let before_last = len.checked_sub(1).ok_or(Error::Zero)?;
+        let last = start.checked_add(before_last).ok_or(Error::Overflow)?;
+        Ok(Self { leaf, start, last })
     }
 
     /// Adds the repetitions `count` times, `stride` bytes apart.
@@ -33,8 +35,8 @@ impl Extent {
             let start = self.start.checked_sub(reach).ok_or(Error::Overflow)?;
             Ok(Self { start, ..self })
         } else {
-            let end = self.end.checked_add(reach).ok_or(Error::Overflow)?;
-            Ok(Self { end, ..self })
+            let last = self.last.checked_add(reach).ok_or(Error::Overflow)?;
+            Ok(Self { last, ..self })
         }
     }
 
@@ -48,9 +50,9 @@ impl Extent {
         self.start
     }
 
-    /// Returns the address after the highest byte reached.
-    pub fn end(&self) -> u64 {
-        self.end
+    /// Returns the highest address reached.
+    pub fn last(&self) -> u64 {
+        self.last
     }
 
     /// Checks that a leaf of `len` bytes from address `start` on has all bytes
@@ -61,8 +63,8 @@ impl Extent {
     /// [`Error::OutOfLeaf`] if it has not.
     pub fn check_within(&self, start: u64, len: u64) -> Result<(), Error> {
         // Relative to the leaf's start, so that a leaf may end at 2^64.
-        match self.end.checked_sub(start) {
-            Some(end) if self.start >= start && end <= len => Ok(()),
+        match self.last.checked_sub(start) {
+            Some(last) if self.start >= start && last < len => Ok(()),
             _ => Err(Error::OutOfLeaf),
         }
     }

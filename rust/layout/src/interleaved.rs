@@ -141,9 +141,8 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
     /// - [`Error::Zero`] if there are no dimensions or no blocks, or if a
     ///   count or byte count is zero.
     /// - [`Error::TooManyDims`] if there are more than [`MAX_DIMS`].
-    /// - [`Error::Overflow`] if the sum of the bytes, an address that is
-    ///   reached, or the one after the last such byte of a block, does not fit
-    ///   64 bits.
+    /// - [`Error::Overflow`] if the sum of the bytes, or an address that is
+    ///   reached, does not fit 64 bits.
     pub fn new(repeat_count: &[u64], mut blocks: S) -> Result<Self, Error> {
         let dims = Dims::new(repeat_count)?;
         if blocks.iter().any(|block| block.bytes_count == 0) {

@@ -93,7 +93,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     /// # Errors
     ///
     /// - [`Error::Zero`] if there are none, or one of no bytes.
-    /// - [`Error::Overflow`] if the sum of the bytes, or the address after the
+    /// - [`Error::Overflow`] if the sum of the bytes, or the address of the
     ///   last byte of one of them, does not fit 64 bits.
     pub fn new(mut entries: S) -> Result<Self, Error> {
         let length = place(&mut entries)?;

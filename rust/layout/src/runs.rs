@@ -137,7 +137,9 @@ fn join(left: &mut u64, held: &mut Run, mut next_piece: impl FnMut() -> Option<R
         let Some(piece) = next_piece() else {
             break;
         };
-        if piece.leaf != run.leaf || piece.addr != run.addr.wrapping_add(run.len) {
+        // Address zero does not follow the last byte of all.
+        if piece.leaf != run.leaf || piece.addr != run.addr.wrapping_add(run.len) || piece.addr == 0
+        {
             *left = left.saturating_sub(run.len);
             *held = piece;
             return run;

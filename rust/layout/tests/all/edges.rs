@@ -51,7 +51,7 @@ fn list_refilled() {
         (&[(7, 3), (1, 2)][..], Ok(5)),
         (&[(9, 4)], Ok(4)),
         (&[(9, 4), (0, 0)], Err(Error::Zero)),
-        (&[(1, MAX)], Err(Error::Overflow)),
+        (&[(2, MAX)], Err(Error::Overflow)),
         (&[], Err(Error::Zero)),
         (&[(1, 1), (3, 1), (5, 1)], Ok(3)),
     ] {
@@ -69,11 +69,13 @@ fn list_refilled() {
 #[test]
 fn list_addresses() {
     assert!(list(&[(MAX - 1, 1)]).is_ok());
-    // The address after the last byte has to be a number, too.
-    assert_eq!(error(list(&[(MAX, 1)])), Some(Error::Overflow));
-    assert_eq!(error(list(&[(1, MAX)])), Some(Error::Overflow));
+    // The last byte of all, alone and after all others but one.
+    assert!(list(&[(MAX, 1)]).is_ok());
+    assert!(list(&[(1, MAX)]).is_ok());
+    assert_eq!(error(list(&[(MAX, 2)])), Some(Error::Overflow));
+    assert_eq!(error(list(&[(2, MAX)])), Some(Error::Overflow));
     // Even if another entry is of no bytes: what is senseless comes first.
-    assert_eq!(error(list(&[(1, MAX), (0, 0)])), Some(Error::Zero));
+    assert_eq!(error(list(&[(2, MAX), (0, 0)])), Some(Error::Zero));
     assert_eq!(error(list(&[])), Some(Error::Zero));
 }
 
@@ -97,7 +99,7 @@ fn dimensions() {
 fn strides_of_absent_dimensions() {
     let layout = block(&[1, 2], 100, 1, &[1, 2, i64::MIN, i64::MAX, -1, 1, 2, 3]).unwrap();
     let extent = layout.extent(0).unwrap();
-    assert_eq!((extent.start(), extent.end()), (100, 103));
+    assert_eq!((extent.start(), extent.last()), (100, 102));
     let Layout::Interleaved(layout) = layout else {
         unreachable!()
     };
@@ -132,9 +134,11 @@ fn interleaved_length() {
 
 #[test]
 fn interleaved_addresses() {
-    assert!(block(&[2], MAX - 11, 1, &[10]).is_ok());
+    assert!(block(&[2], MAX - 10, 1, &[10]).is_ok());
+    assert_eq!(error(block(&[2], MAX - 9, 1, &[10])), Some(Error::Overflow));
+    assert!(block(&[2], MAX - 19, 10, &[10]).is_ok());
     assert_eq!(
-        error(block(&[2], MAX - 10, 1, &[10])),
+        error(block(&[2], MAX - 18, 10, &[10])),
         Some(Error::Overflow)
     );
     assert!(block(&[2], 10, 1, &[-10]).is_ok());
@@ -154,7 +158,7 @@ fn interleaved_addresses() {
     );
     // A stride that is not used is never wrong.
     assert!(block(&[1], 0, 1, &[i64::MIN]).is_ok());
-    assert!(block(&[1], MAX - 1, 1, &[i64::MAX]).is_ok());
+    assert!(block(&[1], MAX, 1, &[i64::MAX]).is_ok());
 }
 
 #[test]
@@ -220,7 +224,7 @@ fn resolve_keeps_to_blocks() {
 fn within_a_leaf() {
     let extent = |layout: VecLayout| layout.extent(0).unwrap();
     let some = extent(block(&[3], 100, 10, &[-20]).unwrap());
-    assert_eq!((some.leaf(), some.start(), some.end()), (0, 60, 110));
+    assert_eq!((some.leaf(), some.start(), some.last()), (0, 60, 109));
     assert_eq!(some.check_within(60, 50), Ok(()));
     assert_eq!(some.check_within(0, MAX), Ok(()));
     assert_eq!(some.check_within(60, MAX), Ok(()));
@@ -234,4 +238,26 @@ fn within_a_leaf() {
     // A leaf may have the very last byte.
     assert_eq!(top.check_within(MAX - 1, 2), Ok(()));
     assert_eq!(top.check_within(MAX, 1), Err(Error::OutOfLeaf));
+
+    let last = extent(list(&[(MAX - 9, 10)]).unwrap());
+    assert_eq!((last.start(), last.last()), (MAX - 9, MAX));
+    assert_eq!(last.check_within(MAX - 9, 10), Ok(()));
+    assert_eq!(last.check_within(MAX - 9, 9), Err(Error::OutOfLeaf));
+    assert_eq!(last.check_within(1, MAX), Ok(()));
+    assert_eq!(last.check_within(0, MAX), Err(Error::OutOfLeaf));
+}
+
+/// Address zero does not follow the last byte of all.
+#[test]
+fn no_run_wraps() {
+    let wanted = [run(MAX - 4, 5), run(0, 7)];
+    let layout = list(&[(MAX - 4, 5), (0, 7)]).unwrap();
+    assert_eq!(layout.runs(0, 12).unwrap().collect::<Vec<_>>(), wanted);
+    let both = vec![(0, MAX - 4, 5, vec![0]), (0, 0, 7, vec![0])];
+    let layout = Spec::Interleaved(vec![1], both).build().unwrap();
+    assert_eq!(layout.runs(0, 12).unwrap().collect::<Vec<_>>(), wanted);
+    // Two rows of blocks, the first of which ends with that byte.
+    let layout = block(&[2, 2], 1 << 63, 1, &[i64::MIN, i64::MAX]).unwrap();
+    let wanted = [1 << 63, MAX, 0, (1 << 63) - 1].map(|addr| run(addr, 1));
+    assert_eq!(layout.runs(0, 4).unwrap().collect::<Vec<_>>(), wanted);
 }

@@ -16,6 +16,22 @@ fn middle() -> impl Strategy<Value = u64> {
     prop_oneof![Just(1 << 32), 1 << 20..1u64 << 62]
 }
 
+/// The same layout, moved up so that the highest byte is the last one of all.
+fn at_the_top(spec: &Spec) -> Spec {
+    let last = spec.bytes().iter().map(|byte| byte.1).max().unwrap_or(0);
+    let up = u64::MAX - last;
+    match spec.clone() {
+        Spec::List(mut entries) => {
+            entries.iter_mut().for_each(|entry| entry.1 += up);
+            Spec::List(entries)
+        }
+        Spec::Interleaved(counts, mut blocks) => {
+            blocks.iter_mut().for_each(|block| block.1 += up);
+            Spec::Interleaved(counts, blocks)
+        }
+    }
+}
+
 fn list() -> impl Strategy<Value = Spec> {
     let entry = |base| (0..3u32, 0..200u64, 1..100u64).prop_map(move |(l, a, n)| (l, base + a, n));
     let scattered = middle().prop_flat_map(move |base| vec(entry(base), 1..60));
@@ -155,6 +171,18 @@ proptest! {
     #[test]
     fn lists(spec in list(), accesses in accesses()) {
         check(&spec, &accesses);
+    }
+
+    /// The last byte of all is like any other; one more is refused.
+    #[test]
+    fn last_byte(spec in prop_oneof![list(), interleaved()], accesses in accesses()) {
+        let mut spec = at_the_top(&spec);
+        check(&spec, &accesses);
+        match &mut spec {
+            Spec::List(entries) => entries.iter_mut().for_each(|entry| entry.2 += 1),
+            Spec::Interleaved(_, blocks) => blocks.iter_mut().for_each(|block| block.2 += 1),
+        }
+        prop_assert_eq!(spec.build().err(), Some(ib_mkey_layout::Error::Overflow));
     }
 
     #[test]

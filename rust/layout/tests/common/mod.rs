@@ -97,7 +97,7 @@ impl Spec {
         }
         if bytes
             .iter()
-            .any(|byte| byte.1 < 0 || byte.1 >= i128::from(u64::MAX))
+            .any(|byte| byte.1 < 0 || byte.1 > i128::from(u64::MAX))
         {
             return Err(Error::Overflow);
         }
@@ -141,7 +141,9 @@ pub fn join(bytes: &[Byte]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for &(leaf, addr, _) in bytes {
         match runs.last_mut() {
-            Some(run) if run.leaf == leaf && run.addr + run.len == addr => run.len += 1,
+            Some(run) if run.leaf == leaf && run.addr.checked_add(run.len) == Some(addr) => {
+                run.len += 1;
+            }
             _ => runs.push(Run { leaf, addr, len: 1 }),
         }
     }
@@ -193,7 +195,7 @@ pub fn check_shape(spec: &Spec, layout: &VecLayout, bytes: &[Byte]) {
         let start = mine().map(|byte| byte.1).min().unwrap();
         let last = mine().map(|byte| byte.1).max().unwrap();
         assert!(mine().all(|byte| byte.0 == extent.leaf()));
-        assert_eq!((extent.start(), extent.end()), (start, last + 1));
+        assert_eq!((extent.start(), extent.last()), (start, last));
         assert_eq!(layout.extent(index), Some(extent));
     }
 }

@@ -7,11 +7,10 @@ use ib_mkey_layout::{Error, MAX_DIMS};
 
 use super::{Spec, VecLayout};
 
-/// Whether all that is reached from `addr` on has a 64-bit address, and the
-/// address after it too.
+/// Whether all that is reached from `addr` on has a 64-bit address.
 fn fits(addr: u64, bytes: u64, steps: impl Iterator<Item = (i64, u64)>) -> bool {
     let mut first = Some(i128::from(addr));
-    let mut last = Some(i128::from(addr) + i128::from(bytes));
+    let mut last = Some(i128::from(addr) + i128::from(bytes) - 1);
     for (stride, count) in steps {
         let reach = i128::from(stride) * (i128::from(count) - 1);
         let side = if reach < 0 { &mut first } else { &mut last };
@@ -80,7 +79,7 @@ pub fn check(spec: &Spec, offset: u64, len: u64) {
     let Ok(layout) = layout else { return };
     let inside = |leaf: u32, addr: u64| {
         let mut extents = layout.extents();
-        extents.any(|e| e.leaf() == leaf && (e.start()..e.end()).contains(&addr))
+        extents.any(|e| e.leaf() == leaf && (e.start()..=e.last()).contains(&addr))
     };
     for offset in [offset, offset % layout.length(), layout.length() - 1] {
         let end = offset.checked_add(len);

@@ -243,6 +243,54 @@ TEST_F(access, wrong_tag)
 	EXPECT_EQ(0, access_fails(&self->s, &wr, IBV_WC_REM_ACCESS_ERR));
 }
 
+/* a region may end at 2^64; a key reaches its last byte, and none after it */
+TEST_F(access, last_byte)
+{
+	const uint64_t start = -4096ull;
+	static uint8_t memory[4096] __attribute__((aligned(4096)));
+	const void *sent = (void *)(uintptr_t)self->s.plain[0].addr;
+	struct ibv_mr *top = ibv_reg_mr_iova(self->s.dev[1].pd, memory, 4096,
+					     start, MKT_ACCESS_ALL);
+	struct ibv_mr *key = self->s.key[1];
+	struct ibmkey_block block = {
+		.addr = start,
+		.bytes_count = 16,
+		.stride = { 4080 },
+	};
+	struct ibv_sge sge = { .addr = start + 4086, .length = 10 };
+	const uint64_t twice = 2;
+	struct mkt_wr wr;
+
+	ASSERT_NE(NULL, top);
+	block.lkey = top->lkey;
+	sge.lkey = top->lkey;
+	wr = access_wr(&self->s, MKT_WRITE, start + 4088, 8);
+	wr.rkey = top->rkey;
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+
+	ASSERT_EQ(0, ibv_rereg_mr_sg(key, MKT_ACCESS_ALL, 1, &sge));
+	wr = access_wr(&self->s, MKT_WRITE, 2, 8);
+	memset(memory, 0, sizeof(memory));
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+	EXPECT_EQ(0, memcmp(memory + 4088, sent, 8));
+	EXPECT_EQ(0, memory[4087]);
+	wr.remote_addr = 3;
+	EXPECT_EQ(0, access_fails(&self->s, &wr, IBV_WC_REM_ACCESS_ERR));
+
+	ASSERT_EQ(0, ibv_rereg_mr_interleaved(key, MKT_ACCESS_ALL, 1, &twice, 1,
+					      &block));
+	memset(memory, 0, sizeof(memory));
+	wr.remote_addr = 24;
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+	EXPECT_EQ(0, memcmp(memory + 4088, sent, 8));
+	EXPECT_EQ(0, memory[4087]);
+	block.stride[0]++;
+	EXPECT_EQ(EOVERFLOW, ibv_rereg_mr_interleaved(key, MKT_ACCESS_ALL, 1,
+						      &twice, 1, &block));
+	EXPECT_EQ(0, ibmkey_unbind(key));
+	EXPECT_EQ(0, ibv_dereg_mr(top));
+}
+
 TEST_F(access, other_pd)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(self->s.dev[1].ctx);

@@ -338,11 +338,14 @@ TEST_F(errors, overflow)
 	uint32_t lkey = leaf->mr->lkey;
 	uint64_t addr = leaf->addr;
 
-	/* the end of a range */
-	EXPECT_EQ(EOVERFLOW, errors_list(&self->s, 0, UINT64_MAX - 5, 10,
+	/* the last byte of a range; the last of all is an address */
+	EXPECT_EQ(EOVERFLOW, errors_list(&self->s, 0, UINT64_MAX - 8, 10,
 					 lkey));
-	EXPECT_EQ(EOVERFLOW, errors_blocks(&self->s, 0, UINT64_MAX - 5, 10,
+	EXPECT_EQ(EOVERFLOW, errors_blocks(&self->s, 0, UINT64_MAX - 8, 10,
 					   lkey, 0, 1));
+	EXPECT_EQ(ERANGE, errors_list(&self->s, 0, UINT64_MAX - 9, 10, lkey));
+	EXPECT_EQ(ERANGE, errors_blocks(&self->s, 0, UINT64_MAX - 9, 10, lkey,
+					0, 1));
 	/* the last block */
 	EXPECT_EQ(EOVERFLOW, errors_blocks(&self->s, 0, addr, 10, lkey,
 					   INT64_MAX, 4));
