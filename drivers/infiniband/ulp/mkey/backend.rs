@@ -76,7 +76,7 @@ pub(crate) trait Backend: Copy + Send + Sync {
     ///
     /// # Errors
     ///
-    /// `ENOENT` if it names nothing, `EINVAL` if it is not of `pd`.
+    /// `ENOENT` if it names nothing in `pd`, whatever it names elsewhere.
     fn find(&self, device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Self::Base>>;
 
     /// Takes a new region over: from here on accesses to it come to us, and none is allowed yet.

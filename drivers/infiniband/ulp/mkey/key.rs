@@ -222,7 +222,7 @@ impl<'a> Description<'a> {
     ///
     /// # Errors
     ///
-    /// `ENOENT`, `EINVAL` for a region of another protection domain, `EOPNOTSUPP` for one that
+    /// `ENOENT` if it names nothing in the key's protection domain, `EOPNOTSUPP` for a region that
     /// cannot be a leaf, `ERANGE` for one that has no bytes now, `ELOOP` for the key itself, or for
     /// one that is [`MAX_DEPTH`] levels deep, `ENOMEM`.
     fn leaf(&mut self, lkey: u32) -> Result<u32> {

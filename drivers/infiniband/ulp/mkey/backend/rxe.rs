@@ -226,11 +226,9 @@ impl Backend for Rxe {
         };
         // SAFETY: As above.
         let state = unsafe { bindings::ib_mkey_rxe_state(raw.as_ptr()) };
-        if key != lkey || state == rxe_mr_state_RXE_MR_STATE_INVALID {
+        // One error for all of these: who asks must not find out which keys others have.
+        if key != lkey || state == rxe_mr_state_RXE_MR_STATE_INVALID || mr.pd() != pd.as_raw() {
             return Err(ENOENT);
-        }
-        if mr.pd() != pd.as_raw() {
-            return Err(EINVAL);
         }
         // The call that makes it may still fail, and must be able to take it back.
         // SAFETY: All regions of a program's domain are a program's. rxe's `dereg_mr` waits for the

@@ -15,8 +15,8 @@
  * errors are these:
  *
  * EINVAL	zero entries, blocks, dimensions, repetitions or bytes; unknown
- *		access flag; a region of another protection domain; not a key
- * ENOENT	an lkey that names nothing on this device
+ *		access flag; not a key
+ * ENOENT	an lkey that names nothing in the key's protection domain
  * EACCES	the key would allow more than a leaf does
  * ENOSPC	more entries than the key was created for
  * EOVERFLOW	a length or an address that does not fit 64 bits

@@ -186,14 +186,22 @@ TEST_F(errors, unknown_access)
 				      leaf->addr, 10, leaf->mr->lkey));
 }
 
+/* told as an lkey that names nothing: or else keys of others could be guessed */
 TEST_F(errors, wrong_pd)
 {
-	uint64_t addr = (uintptr_t)self->other_pd->addr;
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	uint32_t lkey = self->other_pd->lkey;
+	struct ibv_mr *key;
 
-	EXPECT_EQ(EINVAL, errors_list(&self->s, 0, addr, 10,
-				      self->other_pd->lkey));
-	EXPECT_EQ(EINVAL, errors_blocks(&self->s, 0, addr, 10,
-					self->other_pd->lkey, 10, 2));
+	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10, lkey));
+	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10, lkey ^ 1));
+	EXPECT_EQ(ENOENT, errors_blocks(&self->s, 0, leaf->addr, 10, lkey, 10,
+					2));
+	/* a key of the other domain, bound or not */
+	key = ibmkey_alloc(self->pd2, 1);
+	ASSERT_NE(NULL, key);
+	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, 0, 10, key->lkey));
+	EXPECT_EQ(0, ibv_dereg_mr(key));
 }
 
 TEST_F(errors, unknown_lkey)
