@@ -6,6 +6,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -180,13 +181,14 @@ static bool slow_is_done(struct slow_thread *thread, unsigned int ms)
 
 /*
  * One access through a key over a page that does not come, and @change of the
- * key meanwhile, and another device that @removes itself. Says which of them did
- * not do what it should.
+ * key meanwhile, and another device that @removes itself. The page comes @late:
+ * after longer than the kernel's page walk goes on when another page goes
+ * meanwhile, as one does. Says which of them did not do what it should.
  */
 static const char *slow_round(struct mkt_setup *s, struct mkt_slow *slow,
 			      struct ibv_mr *mr, struct ibv_mr *other,
 			      unsigned int page, enum mkt_op op,
-			      enum change change, bool removes)
+			      enum change change, bool removes, bool late)
 {
 	bool atomic = op == MKT_FETCH_ADD;
 	uint8_t *at = slow->map + page * PAGE + AT;
@@ -244,8 +246,12 @@ static const char *slow_round(struct mkt_setup *s, struct mkt_slow *slow,
 			ibv_wc_status_str(wc.status) :
 			"the access: it neither waits for a page nor ends";
 	sem_post(&thread.start);
-	if (!wrong && slow_is_done(&thread, 500))
+	if (!wrong && slow_is_done(&thread, late ? 1500 : 500))
 		wrong = "the change: it did not wait";
+	/* as the kernel itself does, to move pages or to see which are in use */
+	if (!wrong && late &&
+	    madvise(slow->map + slow->size - PAGE, PAGE, MADV_DONTNEED))
+		wrong = "another page";
 	/* nobody else has to wait */
 	if (!wrong && (ibv_rereg_mr_sg(other, MKT_ACCESS_ALL, 1, &thread.sge) ||
 		       ibmkey_unbind(other)))
@@ -297,7 +303,8 @@ static void slow_rounds(struct __test_metadata *_metadata,
 	for (i = 0; i < rounds; i++) {
 		const char *wrong = slow_round(&self->s, &self->slow, self->mr,
 					       self->other, 8 + i, op, change,
-					       !i && (change == DEREG || !mkt_quick()));
+					       !i && (change == DEREG || !mkt_quick()),
+					       !i);
 
 		if (change == DEREG)
 			self->s.key[1] = NULL;

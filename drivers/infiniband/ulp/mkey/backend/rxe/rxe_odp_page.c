@@ -16,6 +16,9 @@
 
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 
+/* A process whose pages never stay keeps a worker for as many seconds. */
+#define MAX_TRIES 8
+
 /* Are addresses of the MR those of the process? Stock atomics know no others. */
 bool ib_mkey_rxe_odp_at_address(struct rxe_mr *mr)
 {
@@ -36,6 +39,7 @@ void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write)
 	u64 offset = iova - mr->ibmr.iova, va, rest;
 	unsigned long want = HMM_PFN_VALID;
 	unsigned long index, pfn;
+	unsigned int tries = MAX_TRIES;
 	struct page *page;
 	int ret;
 
@@ -50,9 +54,16 @@ void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write)
 	pfn = umem_odp->map.pfn_list[index];
 	if ((pfn & want) != want) {
 		mutex_unlock(&umem_odp->umem_mutex);
-		/* Returns with the mutex, unless it fails. */
-		ret = ib_umem_odp_map_dma_and_lock(umem_odp, va, 1,
-						   write ? HMM_PFN_WRITE : 0, true);
+		/*
+		 * Returns with the mutex, unless it fails. After a second it no
+		 * longer tries again if any page of the MR went meanwhile: that
+		 * says nothing of this page, which may just have been slow.
+		 */
+		do {
+			ret = ib_umem_odp_map_dma_and_lock(umem_odp, va, 1,
+							   write ? HMM_PFN_WRITE : 0,
+							   true);
+		} while (ret == -EBUSY && --tries);
 		if (ret < 0)
 			return ERR_PTR(ret);
 		pfn = umem_odp->map.pfn_list[index];
@@ -74,9 +85,34 @@ void ib_mkey_rxe_odp_unlock(struct rxe_mr *mr, void *page)
 	mutex_unlock(&to_ib_umem_odp(mr->umem)->umem_mutex);
 }
 
+/**
+ * ib_mkey_rxe_odp_fault() - have a page that is to be written come
+ * @mr: an MR on demand
+ * @iova: an address of the MR
+ *
+ * Stock code, which finds the page on its own, gives a slow one up too early.
+ *
+ * Return: whether the page was there.
+ */
+bool ib_mkey_rxe_odp_fault(struct rxe_mr *mr, u64 iova)
+{
+	void *page = ib_mkey_rxe_odp_lock(mr, iova, true);
+
+	if (IS_ERR(page))
+		return false;
+	ib_mkey_rxe_odp_unlock(mr, page);
+
+	return true;
+}
+
 #else
 
 bool ib_mkey_rxe_odp_at_address(struct rxe_mr *mr)
+{
+	return false;
+}
+
+bool ib_mkey_rxe_odp_fault(struct rxe_mr *mr, u64 iova)
 {
 	return false;
 }

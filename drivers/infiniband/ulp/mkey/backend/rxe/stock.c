@@ -63,7 +63,7 @@ int ib_mkey_rxe_stock_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
 {
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 	if (ib_mkey_rxe_is_odp(mr))
-		return ib_mkey_rxe_odp_at_address(mr) ?
+		return ib_mkey_rxe_odp_at_address(mr) && ib_mkey_rxe_odp_fault(mr, iova) ?
 			stock_odp_atomic_op(mr, iova, opcode, compare, swap_add,
 					    orig_val) :
 			RESPST_ERR_RKEY_VIOLATION;
@@ -75,7 +75,7 @@ int ib_mkey_rxe_stock_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
 {
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 	if (ib_mkey_rxe_is_odp(mr))
-		return ib_mkey_rxe_odp_at_address(mr) ?
+		return ib_mkey_rxe_odp_at_address(mr) && ib_mkey_rxe_odp_fault(mr, iova) ?
 			stock_odp_atomic_write(mr, iova, value) :
 			RESPST_ERR_RKEY_VIOLATION;
 #endif
