@@ -125,11 +125,23 @@ pub(crate) fn atomic_write(mr: &Mr, iova: u64, value: u64) -> Result<c_int> {
 
 /// Makes `length` bytes from address `iova` on persistent, for a peer. Sleeps.
 ///
+/// A request to flush a whole MR comes with the lower half of its length. A range that looks like
+/// that is flushed with all that follows.
+///
 /// # Errors
 ///
 /// Those of [`Bound::flush`]; `EINVAL` if nothing is bound.
-pub(crate) fn flush(mr: &Mr, iova: u64, length: u64) -> Result {
-    with_bound(mr, iova, |bound, at| bound.flush(at, length))
+pub(crate) fn flush(mr: &Mr, iova: u64, length: u32) -> Result {
+    with_bound(mr, iova, |bound, at| {
+        let whole = bound.layout.length();
+        if at == 0 && length == whole as u32 {
+            bound.flush(at, whole)
+        } else if length == 0 {
+            Ok(())
+        } else {
+            bound.flush(at, length.into())
+        }
+    })
 }
 
 /// Returns `true` if `length` bytes from address `iova` on are registered in the MR for fast

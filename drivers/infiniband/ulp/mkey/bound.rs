@@ -56,6 +56,9 @@ const MAX_STEPS: u64 = 1024;
 /// Bytes of a packet.
 const PACKET: u64 = 4096;
 
+/// Bytes in one piece that are flushed in a critical section: more is flushed outside of it.
+const LONG_FLUSHED: u64 = 1 << 24;
+
 /// The layout of this module: entries in memory that need not be contiguous. Most are lists, so
 /// what only interleaved ones have is elsewhere.
 pub(crate) type KLayout = Layout<KVVec<Entry>, KVVec<Block>, KBox<Shape>>;
@@ -223,7 +226,8 @@ impl Bound {
             return Err(eopnotsupp());
         }
         let finest = finest(&layout, &leaves);
-        let users = if on_demand || (flushed && pieces > 1) || is_slow(depth, finest) {
+        let long = pieces > 1 || layout.length() > LONG_FLUSHED;
+        let users = if on_demand || (flushed && long) || is_slow(depth, finest) {
             Some(Users::new(GFP_MAYFAIL)?)
         } else {
             None

@@ -55,6 +55,8 @@ FIXTURE_SETUP(class)
 {
 	struct mkt_wants wants = {
 		.mtu = IBV_MTU_1024,
+		/* gigabytes are flushed */
+		.flags = MKT_QP_PATIENT,
 		.host = 256 * 1024,
 	};
 	unsigned int domain, bus, slot, function;
@@ -309,6 +311,47 @@ static int writebacks_end(void)
 	return *line ? atoi(line) : -1;
 }
 
+/* a key of 4 GiB is flushed too, though rxe tells the length of an MR in 32 bits */
+static void class_flush_whole(struct __test_metadata *_metadata,
+			      FIXTURE_DATA(class) *self, struct ibv_mr *mr,
+			      struct ibv_mr *key)
+{
+	const int access = MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_PERSISTENT;
+	const uint64_t pages = 1 << 20, two = 2;
+	/* from the buffer's second page on */
+	struct ibmkey_block block = {
+		.addr = 3996,
+		.bytes_count = 4096,
+		.lkey = mr->lkey,
+	};
+	struct mkt_wr wr = {
+		.op = MKT_FLUSH,
+		.rkey = key->rkey,
+		.persistent = true,
+		.whole = true,
+	};
+
+	ASSERT_EQ(0, ibv_rereg_mr_interleaved(key, access, 1, &pages, 1,
+					      &block));
+	ASSERT_EQ(1ull << 32, key->length);
+	if (!writebacks_begin())
+		return;
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
+	EXPECT_EQ(pages, writebacks_end());
+
+	/* a shorter key, and no bytes of it */
+	block.bytes_count = 100;
+	block.stride[0] = 4096;
+	ASSERT_EQ(0, ibv_rereg_mr_interleaved(key, access, 1, &two, 1,
+					      &block));
+	ASSERT_TRUE(writebacks_begin());
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
+	wr.whole = false;
+	wr.remote_addr = 4;
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
+	EXPECT_EQ(2, writebacks_end());
+}
+
 /* only memory that is persistent can be flushed to be so, all can be seen */
 TEST_F(class, flush)
 {
@@ -376,6 +419,7 @@ TEST_F(class, flush)
 					   &many, 1, &block));
 	EXPECT_EQ(0, ibv_rereg_mr_interleaved(key, IBV_ACCESS_FLUSH_PERSISTENT, 1,
 					      &most, 1, &block));
+	class_flush_whole(_metadata, self, mr, key);
 	ASSERT_EQ(0, ibv_dereg_mr(key));
 
 	/* a region without the right */

@@ -13,6 +13,7 @@ use crate::{
     backend::Payload,
     bindings::ib_mr_type_IB_MR_TYPE_DMA,
     rdma::{
+        self,
         mr::Right,
         Access,
         Mr, //
@@ -37,6 +38,9 @@ pub(crate) struct Base {
     mr: NonNull<rxe_mr>,
     source: Source,
 }
+
+/// Bytes that stock rxe is asked to flush at once: it takes 32 bits, and does not pause.
+const MAX_FLUSHED: u32 = 1 << 24;
 
 /// How the pages of a [`Base`] are found.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -155,10 +159,16 @@ impl Base {
     }
 
     /// Makes bytes persistent as stock rxe does.
-    pub(crate) fn flush(&self, iova: u64, len: u64) -> Result {
-        let len = u32::try_from(len)?;
-        // SAFETY: As for `atomic_op()`.
-        to_result(unsafe { bindings::ib_mkey_rxe_stock_flush(self.mr.as_ptr(), iova, len) })
+    pub(crate) fn flush(&self, mut iova: u64, mut len: u64) -> Result {
+        while len > 0 {
+            let bytes = len.min(u64::from(MAX_FLUSHED)) as u32;
+            // SAFETY: As for `atomic_op()`.
+            to_result(unsafe { bindings::ib_mkey_rxe_stock_flush(self.mr.as_ptr(), iova, bytes) })?;
+            iova = iova.wrapping_add(u64::from(bytes));
+            len -= u64::from(bytes);
+            rdma::cond_resched();
+        }
+        Ok(())
     }
 
     /// What rxe's responder is told of an access that is not allowed.

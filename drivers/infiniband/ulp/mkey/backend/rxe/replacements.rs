@@ -117,12 +117,13 @@ unsafe extern "C" fn ib_mkey_rxe_atomic_write(mr: *mut rxe_mr, iova: u64, value:
 // In place of `rxe_flush_pmem_iova()`.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_flush(mr: *mut rxe_mr, iova: u64, length: c_uint) -> c_int {
-    if length == 0 {
+    // SAFETY: rxe calls with an MR that it holds a reference to.
+    if length == 0 && unsafe { Rxe::published(mr) }.is_some_and(|range| range.len == 0) {
         return 0;
     }
     from_result(|| {
-        // SAFETY: rxe calls with an MR that it holds a reference to.
-        access::flush(unsafe { mr_of(mr) }, iova, length.into())?;
+        // SAFETY: As above.
+        access::flush(unsafe { mr_of(mr) }, iova, length)?;
         Ok(0)
     })
 }

@@ -158,6 +158,7 @@ struct mkt_wr {
 	uint64_t swap_add;
 	/* FLUSH: bytes from remote_addr */
 	size_t flush_length;
+	bool whole;		/* the MR, whatever its length */
 	bool persistent;	/* or else globally visible */
 };
 

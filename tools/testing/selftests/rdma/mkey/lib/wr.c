@@ -46,7 +46,7 @@ static int mkt_post_extended(struct mkt_qp *qp, const struct mkt_wr *wr,
 		ibv_wr_flush(ex, wr->rkey, wr->remote_addr, wr->flush_length,
 			     wr->persistent ? IBV_FLUSH_PERSISTENT :
 					      IBV_FLUSH_GLOBAL,
-			     IBV_FLUSH_RANGE);
+			     wr->whole ? IBV_FLUSH_MR : IBV_FLUSH_RANGE);
 	else
 		ibv_wr_atomic_write(ex, wr->rkey, wr->remote_addr,
 				    &wr->swap_add);
