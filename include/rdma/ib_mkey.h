@@ -49,7 +49,7 @@ int ib_free_dm(struct ib_dm *dm);
  * @pd: protection domain of the caller's, of the same device
  * @dm: memory of ib_alloc_dm()
  * @dm_offset: first byte
- * @length: bytes, not zero
+ * @length: bytes; through a region of none, no access reaches a byte
  * @access: enum ib_access_flags
  *
  * The region's addresses are 0 to @length. Its lkey and rkey work as soon as

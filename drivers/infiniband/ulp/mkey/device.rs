@@ -241,6 +241,13 @@ impl DeviceOps for MkeyDevice {
         }
         let charge = this.charge(pd, cost::REGION + cost::BINDING)?;
         this.hw.claim(mr);
+        if length == 0 {
+            // Nothing is bound: only an access of no bytes is within it.
+            let object = Object::new(mr, Kind::Dm)?;
+            this.objects.insert(mr.index(), object)?;
+            this.hw.publish(mr, 0, access);
+            return Ok(());
+        }
         let mut entries = KVVec::with_capacity(1, GFP_KERNEL)?;
         entries.push(Entry::new(0, offset, length), GFP_KERNEL)?;
         let mut leaves = KVVec::with_capacity(1, GFP_KERNEL)?;

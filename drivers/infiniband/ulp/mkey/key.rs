@@ -422,7 +422,7 @@ impl MkeyDevice {
             }
             // It ends where that region's own leaf does.
             Kind::Dm => {
-                let bound = object.bound.get(&guard).ok_or(ENOENT)?;
+                let bound = object.bound.get(&guard).ok_or(ERANGE)?;
                 let run = bound.layout.resolve(0, bound.layout.length())?;
                 let inner = bound.leaves.first().ok_or(ENOENT)?;
                 let Place::Memory { base, delta, .. } = inner.place else {

@@ -210,7 +210,7 @@ TEST_F(dm, register_refused)
 	EXPECT_EQ(EINVAL, errno);
 	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 2, UINT64_MAX, zero));
 	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 0, 0, zero));
+	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 1001, 0, zero));
 	EXPECT_EQ(EINVAL, errno);
 	/* to be written from afar and not from here */
 	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 0, 1000, IBV_ACCESS_ZERO_BASED |
@@ -223,6 +223,33 @@ TEST_F(dm, register_refused)
 	mr = dm_reg(&self->dev, dm, 999, 1);
 	ASSERT_NE(NULL, mr);
 	EXPECT_EQ(0, ibv_dereg_mr(mr));
+	EXPECT_EQ(0, ibv_free_dm(dm));
+}
+
+/* a region of no bytes is one; the memory stays while it does */
+TEST_F(dm, no_bytes)
+{
+	struct ibv_dm *dm = dm_alloc(&self->dev, 1000, 0);
+	static const uint64_t offset[] = { 0, 7, 1000 };
+	struct ibv_mr *mr, *key = ibmkey_alloc(self->dev.pd, 1);
+	struct ibv_sge sge = {};
+	unsigned int i;
+
+	ASSERT_NE(NULL, dm);
+	ASSERT_NE(NULL, key);
+	for (i = 0; i < ARRAY_SIZE(offset); i++) {
+		mr = dm_reg(&self->dev, dm, offset[i], 0);
+		ASSERT_NE(NULL, mr);
+		EXPECT_EQ(0, mr->length);
+		EXPECT_EQ(EBUSY, ibv_free_dm(dm));
+		/* as a key that is not bound */
+		sge.lkey = mr->lkey;
+		sge.length = 1;
+		EXPECT_EQ(ERANGE, ibv_rereg_mr_sg(key, 0, 1, &sge));
+		EXPECT_EQ(EINVAL, ibmkey_unbind(mr));
+		EXPECT_EQ(0, ibv_dereg_mr(mr));
+	}
+	EXPECT_EQ(0, ibv_dereg_mr(key));
 	EXPECT_EQ(0, ibv_free_dm(dm));
 }
 

@@ -291,6 +291,32 @@ TEST_F(access, last_byte)
 	EXPECT_EQ(0, ibv_dereg_mr(top));
 }
 
+/* no bytes of device memory, of which none is reached */
+TEST_F(access, no_bytes)
+{
+	struct ibv_alloc_dm_attr attr = { .length = 100 };
+	struct ibv_dm *dm = ibv_alloc_dm(self->s.dev[1].ctx, &attr);
+	struct mkt_wr wr;
+	struct ibv_mr *mr;
+	unsigned int i;
+
+	ASSERT_NE(NULL, dm);
+	mr = ibv_reg_dm_mr(self->s.dev[1].pd, dm, 0, 0,
+			   MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED);
+	ASSERT_NE(NULL, mr);
+	for (i = 0; i < ARRAY_SIZE(remote_ops); i++) {
+		wr = access_wr(&self->s, remote_ops[i], 0, 8);
+		wr.rkey = mr->rkey;
+		EXPECT_EQ(0, access_fails(&self->s, &wr,
+					  IBV_WC_REM_ACCESS_ERR));
+	}
+	wr = access_wr(&self->s, MKT_WRITE, 0, 0);
+	wr.rkey = mr->rkey;
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+	EXPECT_EQ(0, ibv_dereg_mr(mr));
+	EXPECT_EQ(0, ibv_free_dm(dm));
+}
+
 TEST_F(access, other_pd)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(self->s.dev[1].ctx);
