@@ -39,7 +39,7 @@ pub(super) unsafe extern "C" fn query_device<T: DeviceOps>(
         to_result(unsafe { stock(raw, attr, udata) })?;
         if uverbs::refuse_older().is_ok() {
             // SAFETY: `attr` is valid for writes.
-            unsafe { (*attr).max_dm_size = data.max_dm_size() };
+            unsafe { (*attr).max_dm_size = data.announced_dm_size() };
         }
         Ok(0)
     })

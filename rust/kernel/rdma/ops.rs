@@ -31,8 +31,9 @@ pub(crate) trait DeviceOps: ClientOps {
     /// Returns the device's operations, as they were and as they are now.
     fn overlay(&self) -> &Overlay;
 
-    /// Bytes of device memory, for all users together.
-    fn max_dm_size(&self) -> u64;
+    /// Returns the bytes of device memory that programs are told of by the standard query: zero if
+    /// what they have cannot allocate any. Kernel users find all of it in `ib_device.attrs`.
+    fn announced_dm_size(&self) -> u64;
 
     /// Allocates device memory of `attr.length` bytes, for a process or for a kernel user.
     fn alloc_dm(

@@ -8,7 +8,7 @@
 use crate::{
     backend::{
         rxe::{selftest, State},
-        Backend, Hw, Named,
+        Backend, Hw, Named, Range,
     },
     bindings,
     bound::{Bound, KLayout, Leaf, Place, MAX_DEPTH},
@@ -207,8 +207,12 @@ impl DeviceOps for MkeyDevice {
         &self.overlay
     }
 
-    fn max_dm_size(&self) -> u64 {
-        self.memory.size()
+    fn announced_dm_size(&self) -> u64 {
+        if crate::announce_dm() {
+            self.memory.size()
+        } else {
+            0
+        }
     }
 
     fn alloc_dm(
@@ -243,9 +247,9 @@ impl DeviceOps for MkeyDevice {
         this.hw.claim(mr);
         if length == 0 {
             // Nothing is bound: only an access of no bytes is within it.
-            let object = Object::new(mr, Kind::Dm)?;
+            let object = Object::new(mr, Kind::Dm, charge)?;
             this.objects.insert(mr.index(), object)?;
-            this.hw.publish(mr, 0, access);
+            this.hw.publish(mr, Range { start: 0, len: 0 }, access);
             return Ok(());
         }
         let mut entries = KVVec::with_capacity(1, GFP_KERNEL)?;

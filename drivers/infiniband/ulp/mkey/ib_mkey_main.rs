@@ -81,6 +81,10 @@ module! {
             default: 0,
             description: "Bytes of that for each process and device (default 0: a quarter)",
         },
+        announce_dm: u8 {
+            default: 0,
+            description: "1: the standard query tells programs of device memory (default 0: only libibmkey does)",
+        },
     },
 }
 
@@ -97,7 +101,7 @@ fn this_module() -> Result<&'static ThisModule> {
 }
 
 /// Returns a parameter's value. Linux 7.2 gives a reference, 7.3 the value.
-fn value(parameter: impl Borrow<u64>) -> u64 {
+fn value<T: Copy>(parameter: impl Borrow<T>) -> T {
     *parameter.borrow()
 }
 
@@ -128,6 +132,11 @@ fn max_key_memory_per_process() -> u64 {
         0 => max_key_memory() / 4,
         bytes => bytes,
     }
+}
+
+/// Are programs told of device memory by the standard query?
+fn announce_dm() -> bool {
+    value::<u8>(module_parameters::announce_dm.value()) != 0
 }
 
 /// Classes of memory that devices offer.

@@ -13,6 +13,7 @@ use core::{
 };
 use std::sync::{
     Mutex,
+    OnceLock,
     PoisonError, //
 };
 
@@ -35,6 +36,17 @@ static ENABLING: Mutex<()> = Mutex::new(());
 type AllocDm =
     unsafe extern "C" fn(*mut sys::ibv_context, *mut sys::ibv_alloc_dm_attr) -> *mut sys::ibv_dm;
 
+type QueryDevice = unsafe extern "C" fn(
+    *mut sys::ibv_context,
+    *const sys::ibv_query_device_ex_input,
+    *mut sys::ibv_device_attr_ex,
+    usize,
+) -> c_int;
+
+/// The provider's own `query_device_ex`, that of the first context that was
+/// enabled. A context of a provider with another one keeps it.
+static PROVIDERS_QUERY: OnceLock<QueryDevice> = OnceLock::new();
+
 /// Makes the device-memory verbs work on a context; see `ibmkey_enable()`.
 ///
 /// # Safety
@@ -48,11 +60,12 @@ pub unsafe fn enable(ctx: *mut sys::ibv_context) -> Result {
         return Err(Errno::EOPNOTSUPP);
     }
 
-    // Of the three pointers that are replaced, the one that is furthest to the
+    // Of the pointers that are replaced, the one that is furthest to the
     // front: an extended context that has it has the others as well.
     const FIRST: usize = offset_of!(sys::verbs_context, reg_dm_mr);
     const _: () = assert!(FIRST < offset_of!(sys::verbs_context, alloc_dm));
     const _: () = assert!(FIRST < offset_of!(sys::verbs_context, free_dm));
+    const _: () = assert!(FIRST < offset_of!(sys::verbs_context, query_device_ex));
 
     // SAFETY: Not NULL, or there were no file descriptor, and so an open
     // context by the caller's promise.
@@ -77,8 +90,42 @@ pub unsafe fn enable(ctx: *mut sys::ibv_context) -> Result {
         (&raw mut (*vctx).free_dm).write_volatile(Some(free_dm));
         (&raw mut (*vctx).reg_dm_mr).write_volatile(Some(reg_dm_mr));
         (&raw mut (*vctx).alloc_dm).write_volatile(Some(alloc_dm));
+        if let Some(query) = (*vctx).query_device_ex {
+            let providers = *PROVIDERS_QUERY.get_or_init(|| query);
+            if core::ptr::fn_addr_eq(query, providers) {
+                (&raw mut (*vctx).query_device_ex).write_volatile(Some(query_device_ex));
+            }
+        }
     }
     Ok(())
+}
+
+/// Says how much device memory there is. The kernel does not, to programs that
+/// may not be able to allocate any.
+unsafe extern "C" fn query_device_ex(
+    ctx: *mut sys::ibv_context,
+    input: *const sys::ibv_query_device_ex_input,
+    attr: *mut sys::ibv_device_attr_ex,
+    size: usize,
+) -> c_int {
+    const MEMBER: usize = offset_of!(sys::ibv_device_attr_ex, max_dm_size);
+
+    let Some(query) = PROVIDERS_QUERY.get() else {
+        return Errno::EOPNOTSUPP.get();
+    };
+    // SAFETY: The arguments are those of ibv_query_device_ex(), on a context
+    // whose function it was.
+    let result = unsafe { query(ctx, input, attr, size) };
+    if result != 0 || size < MEMBER + size_of::<u64>() {
+        return result;
+    }
+    // SAFETY: An open context, by ibv_query_device_ex()'s contract.
+    let caps = unsafe { object::cmd_fd(ctx) }.and_then(caps::query);
+    if let Ok(caps) = caps {
+        // SAFETY: `size` bytes may be written, and the member is among them.
+        unsafe { (&raw mut (*attr).max_dm_size).write(caps.max_dm_size) };
+    }
+    result
 }
 
 /// Whether there is something behind a context's `alloc_dm`.

@@ -52,6 +52,12 @@ absent_class() {
 		! program dm_verbs -t zeroed && program dm_class -v host
 }
 
+# What the standard query says to programs that did not ask for more.
+announced() {
+	with host announce_dm=1 && MKEY_TEST_ANNOUNCED=1 program dm_verbs -t announced &&
+		with host && program dm_verbs -t announced
+}
+
 # Memory of a node is of that node and no other, also when it has no more: 128 MiB,
 # and nothing of what the machine has elsewhere.
 node_only() { with host,node=1 max_dm_size=1073741824 && "$here/dm_exhaust" 2; }
@@ -71,12 +77,13 @@ control_group() {
 	rmdir "$group"
 }
 
-plan 7
+plan 8
 check "the quota of a process" quota
 check "a dm_class that cannot be read" refused
 check "the default class" default_class
 check "classes that are not there" absent_class
 check "the memory of a node" node_only
+check "device memory that is announced" announced
 rm -f /run/modprobe.d/ib_mkey_test.conf
 check "the module as before" again
 mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup

@@ -331,4 +331,22 @@ TEST_F(dm, query_device)
 	EXPECT_LE(1 << 20, attr.max_dm_size);
 }
 
+/* a program that cannot have any is told of none, unless the administrator says so */
+TEST_F(dm, announced)
+{
+	const char *announced = getenv("MKEY_TEST_ANNOUNCED");
+	struct ibv_device_attr_ex attr;
+	struct ibv_context *plain;
+
+	plain = mkt_dev_reopen(&self->dev);
+	ASSERT_NE(NULL, plain);
+	ASSERT_EQ(0, ibv_query_device_ex(plain, NULL, &attr));
+	EXPECT_EQ(announced ? self->dev.caps.max_dm_size : 0,
+		  attr.max_dm_size);
+	ASSERT_EQ(0, ibmkey_enable(plain));
+	ASSERT_EQ(0, ibv_query_device_ex(plain, NULL, &attr));
+	EXPECT_EQ(self->dev.caps.max_dm_size, attr.max_dm_size);
+	EXPECT_EQ(0, ibv_close_device(plain));
+}
+
 TEST_HARNESS_MAIN

@@ -144,6 +144,11 @@ err_close:
 	return err;
 }
 
+struct ibv_context *mkt_dev_reopen(const struct mkt_dev *dev)
+{
+	return mkt_open_here(dev->name) ?: mkt_open_there(dev);
+}
+
 int mkt_dev_open(struct mkt_dev *dev, unsigned int which)
 {
 	int err = mkt_dev_try_open(dev, which);

@@ -68,6 +68,8 @@ int mkt_dev_open(struct mkt_dev *dev, unsigned int which);
 /* the same without a word: for programs that skip when there is no device */
 int mkt_dev_try_open(struct mkt_dev *dev, unsigned int which);
 void mkt_dev_close(struct mkt_dev *dev);
+/* another context of the device, as libibverbs opens it; NULL when it fails */
+struct ibv_context *mkt_dev_reopen(const struct mkt_dev *dev);
 
 /* objects of one kind ("qp", "mr", ...) that the device has, -1 if unknown */
 int mkt_dev_count(const struct mkt_dev *dev, const char *kind);
