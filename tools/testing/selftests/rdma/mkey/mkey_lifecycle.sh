@@ -144,6 +144,20 @@ load_late() {
 	stock_works && no_keys && offers_nothing
 }
 
+# Without ftrace there is nothing to redirect rxe with: it says so, and why.
+without_ftrace() {
+	local marker="mkey_lifecycle: without ftrace $$" rc=1 lines
+	links_delete && unload "${users[@]}" ib_mkey ib_uverbs || return
+	echo "$marker" >/dev/kmsg
+	echo 0 >/proc/sys/kernel/ftrace_enabled || return
+	! modprobe ib_mkey && rc=0
+	echo 1 >/proc/sys/kernel/ftrace_enabled
+	lines=$(dmesg | sed "1,/$marker/d" | grep 'ib_mkey: cannot redirect')
+	grep -q 'kernel.ftrace_enabled' <<<"$lines" && ! grep -q livepatch <<<"$lines" || rc=1
+	((rc == 0)) || echo "in the log: $lines"
+	load && links_add && keys_work && return "$rc"
+}
+
 # And what it says to be the cure is one.
 cure() {
 	unload "${users[@]}" ib_uverbs && load && keys_work &&
@@ -163,7 +177,7 @@ log_is_clean() {
 	[[ -z $found ]] || { echo "$found"; return 1; }
 }
 
-plan 16
+plan 17
 echo "$start" >/dev/kmsg
 check "ib_mkey stays while a device is extended" in_use
 check "links are deleted and added again" add_and_delete
@@ -179,5 +193,6 @@ done
 check "rxe without ib_mkey" without
 check "ib_mkey is loaded late" load_late
 check "the cure for a late load" cure
+check "ib_mkey while ftrace is disabled" without_ftrace
 check "the kernel's log is clean" log_is_clean
 finish

@@ -353,11 +353,48 @@ static int attach_hook(struct ib_mkey_rxe_hook *hook, unsigned long address)
 	return 0;
 }
 
+static void notrace ftrace_probe(unsigned long ip, unsigned long parent_ip,
+				 struct ftrace_ops *ops, struct ftrace_regs *fregs)
+{
+}
+
+/*
+ * Asks whether ftrace is switched on, which no exported function tells: it
+ * refuses a permanent probe of a function of this module if not. To be asked
+ * before the first kprobe: one that comes and goes while ftrace is off leaves
+ * the records of ftrace in disorder, as of Linux 7.2.
+ */
+static int ftrace_is_on(void)
+{
+	static struct ftrace_ops probe = {
+		.func = ftrace_probe,
+		.flags = FTRACE_OPS_FL_PERMANENT,
+	};
+	unsigned long ip = (unsigned long)refuse_copy;
+	int err;
+
+	err = ftrace_set_filter_ip(&probe, ip, 0, 0);
+	if (err)
+		return err;
+	err = register_ftrace_function(&probe);
+	if (!err)
+		unregister_ftrace_function(&probe);
+	ftrace_set_filter_ip(&probe, ip, 1, 0);
+
+	return err;
+}
+
 static int attach_locked(void)
 {
 	unsigned long addresses[RXE_NUM_FUNCTIONS];
 	int i, err;
 
+	err = ftrace_is_on();
+	if (err) {
+		pr_err("cannot redirect rdma_rxe: error %d: is the sysctl kernel.ftrace_enabled 0?\n",
+		       err);
+		return err;
+	}
 	for (i = 0; i < RXE_NUM_FUNCTIONS; i++) {
 		addresses[i] = rust_helper_text_address(symbols[i]);
 		if (!addresses[i])
