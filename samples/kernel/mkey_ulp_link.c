@@ -60,7 +60,8 @@ static int ulp_modify(struct ib_qp *qp, u32 dest, union ib_gid *gid, int index)
 		return ret;
 
 	attr.qp_state = IB_QPS_RTS;
-	attr.timeout = 14;
+	/* on a busy machine an answer may take seconds */
+	attr.timeout = 20;
 	attr.retry_cnt = 7;
 	attr.rnr_retry = 7;
 	attr.max_rd_atomic = 4;

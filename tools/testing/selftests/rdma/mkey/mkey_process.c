@@ -32,7 +32,8 @@ FIXTURE_SETUP(process)
 	}
 	self->key = ibmkey_alloc(self->dev[1].pd, 4);
 	ASSERT_NE(NULL, self->key);
-	ASSERT_EQ(0, mkt_qp_create(&self->qp, &self->dev[0], 0));
+	ASSERT_EQ(0, mkt_qp_create(&self->qp, &self->dev[0],
+				   MKT_QP_BRIEF));
 	mkt_qp_self(&self->qp, &self->self);
 	self->count[0] = mkt_dev_count(&self->dev[1], "mr");
 	self->count[1] = mkt_dev_count(&self->dev[1], "qp");

@@ -102,8 +102,10 @@ struct mkt_qp {
 #define MKT_QP_UC (1u << 2)
 /* sends again soon, and for as long as it takes: for a network that loses */
 #define MKT_QP_LOSSY (1u << 3)
-/* sends nothing again for long: for peers that take their time */
+/* sends nothing again: for peers that take their time */
 #define MKT_QP_PATIENT (1u << 4)
+/* notices within a quarter of a minute that its peer is gone */
+#define MKT_QP_BRIEF (1u << 5)
 
 #define MKT_QKEY 0x1ee7
 
