@@ -83,7 +83,7 @@ module! {
         },
         announce_dm: u8 {
             default: 0,
-            description: "1: the standard query tells programs of device memory (default 0: only libibmkey does)",
+            description: "1: tell programs of device memory by the standard query (default 0)",
         },
     },
 }

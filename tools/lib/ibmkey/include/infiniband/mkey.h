@@ -152,8 +152,8 @@ struct ibmkey_info {
  * Afterwards ibv_alloc_dm(), ibv_free_dm(), ibv_reg_dm_mr(), ibv_memcpy_to_dm()
  * and ibv_memcpy_from_dm() work on @ctx, and ibv_query_device_ex() gives
  * max_dm_size, which the kernel does not tell programs by itself. Where the
- * device's provider has them already they stay as they are. Keys need no call of this function. Calling it
- * again changes nothing.
+ * device's provider has them already they stay as they are. Keys need no call
+ * of this function. Calling it again changes nothing.
  *
  * ibv_reg_dm_mr() wants IBV_ACCESS_ZERO_BASED. A copy may have any offset,
  * address and length within the device memory.
