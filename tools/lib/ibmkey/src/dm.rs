@@ -108,7 +108,7 @@ unsafe extern "C" fn query_device_ex(
     attr: *mut sys::ibv_device_attr_ex,
     size: usize,
 ) -> c_int {
-    const MEMBER: usize = offset_of!(sys::ibv_device_attr_ex, max_dm_size);
+    const NEEDED: usize = offset_of!(sys::ibv_device_attr_ex, max_dm_size) + size_of::<u64>();
 
     let Some(query) = PROVIDERS_QUERY.get() else {
         return Errno::EOPNOTSUPP.get();
@@ -116,7 +116,7 @@ unsafe extern "C" fn query_device_ex(
     // SAFETY: The arguments are those of ibv_query_device_ex(), on a context
     // whose function it was.
     let result = unsafe { query(ctx, input, attr, size) };
-    if result != 0 || size < MEMBER + size_of::<u64>() {
+    if result != 0 || size < NEEDED {
         return result;
     }
     // SAFETY: An open context, by ibv_query_device_ex()'s contract.
