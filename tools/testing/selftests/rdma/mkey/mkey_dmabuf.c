@@ -388,7 +388,9 @@ static int exporter_load(const char *parameters)
 	char path[512];
 	int ko, ret;
 
-	snprintf(path, sizeof(path), "%s/samples/kernel/" EXPORTER ".ko", dir ?: ".");
+	snprintf(path, sizeof(path),
+		 "%s/tools/testing/selftests/rdma/mkey/test_modules/" EXPORTER ".ko",
+		 dir ?: ".");
 	ko = open(path, O_RDONLY | O_CLOEXEC);
 	if (ko < 0)
 		return -errno;

@@ -41,8 +41,7 @@ static void link_faults(const char *ignore_sleeping)
 	char line[8];
 
 	mkt_command(line, sizeof(line),
-		    "for n in failslab fail_page_alloc; do"
-		    " echo %s >/sys/kernel/debug/$n/ignore-gfp-wait; done",
+		    "for n in failslab fail_page_alloc; do echo %s >/sys/kernel/debug/$n/ignore-gfp-wait; done",
 		    ignore_sleeping);
 }
 

@@ -83,6 +83,19 @@ add_and_delete() {
 	keys_work
 }
 
+# A device that is not extended, because its self-test failed, keeps nothing.
+references() { cat /sys/module/ib_mkey/refcnt; }
+self_test_fails() {
+	local before rc=0
+	link_delete 0 || return
+	before=$(references)
+	insmod "$break" && link_add 0 || rc=$?
+	! grep "^${dev[0]} " /sys/kernel/debug/ib_mkey/pools || rc=1
+	rmmod mkey_break || rc=$?
+	[[ $(references) == "$before" ]] || { echo "$(references) references, not $before"; rc=1; }
+	link_delete 0 && link_add 0 && keys_work && return "$rc"
+}
+
 # One link going must not disturb the other's traffic or the module.
 one_link() {
 	link_delete 0 && ! rmmod ib_mkey && link_add 0 && link_delete 1 && ! rmmod ib_mkey &&
@@ -177,10 +190,14 @@ log_is_clean() {
 	[[ -z $found ]] || { echo "$found"; return 1; }
 }
 
-plan 17
+break=${MKEY_BREAK:-${MODULE_DIR-}/tools/testing/selftests/rdma/mkey/test_modules/mkey_break.ko}
+planned=18
+[[ -e $break ]] || planned=17
+plan $planned
 echo "$start" >/dev/kmsg
 check "ib_mkey stays while a device is extended" in_use
 check "links are deleted and added again" add_and_delete
+[[ ! -e $break ]] || check "a link whose self-test fails is deleted" self_test_fails
 check "one link is deleted and the other stays" one_link
 check "a link is deleted while it is in use" delete_while_open
 check "a namespace is deleted with its link" delete_namespace

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Makes the self-test of ib_mkey fail while it is loaded, for tests of what is left
+ * behind then: it puts another result in place of what a flush of a key returns.
+ */
+
+#include <linux/kprobes.h>
+#include <linux/module.h>
+
+static int flushed(void)
+{
+	return 0;
+}
+
+static int instead(struct kprobe *probe, struct pt_regs *regs)
+{
+	instruction_pointer_set(regs, (unsigned long)flushed);
+	return 1;
+}
+
+static struct kprobe probe = {
+	.symbol_name = "ib_mkey_rxe_stock_flush",
+	.pre_handler = instead,
+};
+
+static int __init mkey_break_init(void)
+{
+	return register_kprobe(&probe);
+}
+module_init(mkey_break_init);
+
+static void __exit mkey_break_exit(void)
+{
+	unregister_kprobe(&probe);
+}
+module_exit(mkey_break_exit);
+
+MODULE_DESCRIPTION("Has the self-test of ib_mkey fail, for its tests");
+MODULE_LICENSE("GPL");
