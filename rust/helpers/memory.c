@@ -117,6 +117,16 @@ __rust_helper long rust_helper_dax_direct_range(struct dax_device *dax, u64 star
 	return found;
 }
 
+/* False from before the driver takes the pages away. */
+__rust_helper bool rust_helper_dax_is_alive(struct dax_device *dax)
+{
+	int id = dax_read_lock();
+	bool alive = dax_alive(dax);
+
+	dax_read_unlock(id);
+	return alive;
+}
+
 /*
  * Keeps the driver of a device from taking its pages away, until put_dev_pagemap(); NULL if
  * it has taken them or waits for that.

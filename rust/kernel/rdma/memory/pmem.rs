@@ -74,25 +74,10 @@ impl Drop for BlockDevice {
 struct DaxDevice(NonNull<bindings::dax_device>);
 
 impl DaxDevice {
-    /// Returns where the memory at `offset` is, and how many of `pages` pages are there one after
-    /// another.
-    ///
-    /// # Errors
-    ///
-    /// Those of the driver; `ENXIO` once it has gone.
-    fn range(&self, offset: u64, pages: u64) -> Result<(*mut c_void, u64)> {
-        let mut start = ptr::null_mut();
-        // SAFETY: By the type invariant; `start` is valid for writes.
-        let found = unsafe {
-            bindings::dax_direct_range(
-                self.0.as_ptr(),
-                offset,
-                c_long::try_from(pages)?,
-                &mut start,
-            )
-        };
-        to_result(i32::try_from(found.min(0))?)?;
-        Ok((start, u64::try_from(found)?))
+    /// Returns `true` if the driver is there. It goes before it takes the pages away.
+    fn is_alive(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::dax_is_alive(self.0.as_ptr()) }
     }
 }
 
@@ -135,15 +120,12 @@ impl Drop for Pages {
 ///
 /// # Invariants
 ///
-/// `pool` allocates from the memory that `dax` has at `offset`, while its driver is there: from
-/// `start` on, mapped and with pages.
+/// `pool` allocates from the memory of `dax`, which is mapped, with pages, while its driver is there.
 // Fields are dropped in order, after the pool.
 pub(crate) struct Region {
     pool: NonNull<bindings::gen_pool>,
-    start: *mut c_void,
     size: u64,
     dax: DaxDevice,
-    offset: u64,
     _block: BlockDevice,
 }
 
@@ -170,21 +152,24 @@ impl Region {
         let dax = DaxDevice(NonNull::new(dax).ok_or_else(eopnotsupp)?);
         // SAFETY: The block device is open.
         let pages = unsafe { bindings::bdev_nr_bytes(block.raw()) } >> PAGE_SHIFT;
-        let (start, found) = dax.range(offset, pages)?;
+        let mut start = ptr::null_mut();
+        // SAFETY: `dax` is held and `start` is valid for writes.
+        let found = unsafe {
+            bindings::dax_direct_range(dax.0.as_ptr(), offset, c_long::try_from(pages)?, &mut start)
+        };
+        to_result(i32::try_from(found.min(0))?)?;
         // SAFETY: Looks only.
         if found == 0 || !unsafe { bindings::virt_is_device_memory(start) } {
             return Err(eopnotsupp());
         }
-        let size = found << PAGE_SHIFT;
+        let size = u64::try_from(found)? << PAGE_SHIFT;
         // SAFETY: No preconditions.
         let pool = unsafe { bindings::gen_pool_create(PAGE_SHIFT as i32, -1) };
         // INVARIANT: Nothing is in the pool yet.
         let this = Self {
             pool: NonNull::new(pool).ok_or(ENOMEM)?,
-            start,
             size,
             dax,
-            offset,
             _block: block,
         };
         // INVARIANT: `dax_direct_access()` gave the memory, and with it pages were found.
@@ -204,8 +189,7 @@ impl Region {
 
     /// Returns `true` if the driver is there, and with it the memory.
     pub(crate) fn is_there(&self) -> bool {
-        let range = self.dax.range(self.offset, 1);
-        range.is_ok_and(|(start, found)| found != 0 && start == self.start)
+        self.dax.is_alive()
     }
 
     /// Returns the bytes of the region.
