@@ -113,7 +113,7 @@ impl Import {
             return Err(err);
         }
         // INVARIANT: As mapped, looked at and begun above.
-        Ok(Self(Arc::new(Mapped { map, buffer }, GFP_KERNEL)?))
+        Ok(Self(Arc::new(Mapped { map, buffer }, GFP_KERNEL_ACCOUNT)?))
     }
 
     fn as_raw(&self) -> *mut bindings::dma_buf {
