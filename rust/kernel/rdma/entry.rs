@@ -37,7 +37,7 @@ pub(super) unsafe extern "C" fn query_device<T: DeviceOps>(
         let stock = data.overlay().stock.query_device.ok_or_else(eopnotsupp)?;
         // SAFETY: The arguments are the core's.
         to_result(unsafe { stock(raw, attr, udata) })?;
-        if uverbs::refuse_older().is_ok() {
+        if !uverbs::is_older() {
             // SAFETY: `attr` is valid for writes.
             unsafe { (*attr).max_dm_size = data.announced_dm_size() };
         }

@@ -24,13 +24,18 @@ use kernel::{
 /// Until it is known that a later `ib_uverbs` calls, it may be an older one.
 static OLDER: Atomic<bool> = Atomic::new(true);
 
-/// Refuses what a program must not be given by a client that an older `ib_uverbs` does not know of.
+/// Returns `true` if `ib_uverbs` is older than the client, or may be.
+pub(crate) fn is_older() -> bool {
+    OLDER.load(ordering::Acquire)
+}
+
+/// Refuses to give a program what depends on the client's data.
 ///
 /// # Errors
 ///
 /// `EOPNOTSUPP` if `ib_uverbs` is older.
 pub(super) fn refuse_older() -> Result {
-    if OLDER.load(ordering::Acquire) {
+    if is_older() {
         return Err(eopnotsupp());
     }
     Ok(())
@@ -78,11 +83,6 @@ impl Follower {
             OLDER.store(false, ordering::Release);
         }
         Ok(this)
-    }
-
-    /// Returns `true` while `ib_uverbs` is older than the client.
-    pub(crate) fn is_older(&self) -> bool {
-        OLDER.load(ordering::Acquire)
     }
 
     /// # Safety

@@ -160,7 +160,7 @@ impl kernel::Module for IbMkey {
         let redirection = backend::rxe::Redirection::new()?;
         let client = rdma::Registration::new()?;
         let uverbs = rdma::uverbs::Follower::new()?;
-        if uverbs.is_older() {
+        if rdma::uverbs::is_older() {
             pr_warn!(
                 "ib_uverbs was loaded first: programs get no device memory or keys until it, and \
                  rdma_ucm before it, are unloaded and loaded again\n"
