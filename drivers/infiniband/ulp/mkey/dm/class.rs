@@ -32,7 +32,7 @@ pub(crate) enum Class {
         /// Device and function.
         devfn: u8,
     },
-    /// The DAX device `/dev/pmemN`.
+    /// The DAX device `pmemN`.
     Pmem(u16),
 }
 
