@@ -15,7 +15,7 @@ use kernel::{page::PAGE_SIZE, prelude::*};
 
 /// Bytes of a region: rxe's structure, its first table of pages and its place among the device's
 /// regions, what uverbs and the resource tracking keep, and the object of this module.
-pub(crate) const REGION: i64 = 2048;
+pub(crate) const REGION: i64 = 1024;
 
 /// Bytes of a binding beside its entries: the binding with its reference count and users, the shape,
 /// and one leaf.
@@ -33,7 +33,7 @@ const PAGE: usize = 16;
 const LARGEST: usize = PAGE_SIZE << 10;
 
 const _: () = {
-    assert!(size_of::<Object>() <= 512);
+    assert!(size_of::<Object>() <= 256);
     assert!(size_of::<Bound>() + size_of::<Shape>() <= 256 + 128);
     assert!(2 * size_of::<Leaf>() + 64 <= LEAF as usize);
 };

@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -323,7 +324,7 @@ TEST_F(many, among_themselves)
 /* what the process that is killed shares with the one that kills it */
 struct many_killed {
 	uint32_t failed;
-	bool begun;
+	atomic_bool begun;
 };
 
 static void many_bind_on(struct ibv_context *ctx, struct mkt_ioctl *cmd,
@@ -345,7 +346,7 @@ TEST_F(many, killed)
 	uint32_t handles[KILLED_KEYS], num = self->s.dev[1].caps.max_entries;
 	struct ib_uverbs_mkey_sge *list = calloc(num, sizeof(*list));
 	struct ibv_mr *keys[KILLED_KEYS];
-	volatile struct many_killed *shared;
+	struct many_killed *shared;
 	struct mkt_ioctl cmd;
 	unsigned int i, try;
 	int status;
@@ -368,7 +369,7 @@ TEST_F(many, killed)
 		binds[i].num_entries = num;
 	}
 	mkt_raw_bind_many(&cmd, handles, KILLED_KEYS, binds,
-			  (uint32_t *)&shared->failed);
+			  &shared->failed);
 	/* the signal may come between two calls */
 	for (try = 0; try < KILLED_TRIES; try++) {
 		shared->failed = 4711;
@@ -376,8 +377,7 @@ TEST_F(many, killed)
 		pid = fork();
 		ASSERT_NE(-1, pid);
 		if (!pid)
-			many_bind_on(self->s.dev[1].ctx, &cmd,
-				     (struct many_killed *)shared);
+			many_bind_on(self->s.dev[1].ctx, &cmd, shared);
 		while (!shared->begun)
 			usleep(1000);
 		usleep(20000 + 1000 * try);
@@ -391,7 +391,7 @@ TEST_F(many, killed)
 	for (i = 0; i < KILLED_KEYS; i++) {
 		EXPECT_EQ(0, ibv_dereg_mr(keys[i]));
 	}
-	munmap((void *)shared, sizeof(*shared));
+	munmap(shared, sizeof(*shared));
 	free(list);
 }
 

@@ -22,7 +22,7 @@ with() {
 }
 # what all have of device 0
 used() { awk -v dev="${dev[0]}" '$1 == dev && $2 == "-" { print $3 }' /sys/kernel/debug/ib_mkey/keys; }
-quota=$((16 << 20))
+quota=$((8 << 20))
 
 # exhaust WHAT: a process gets what the quota allows, and again once it gave it back
 exhaust() {
@@ -34,7 +34,7 @@ exhaust() {
 # Two processes that may each have all of it share the device's.
 shared() {
 	local n rc=0 out=/run/mkey_quota
-	with max_key_memory=$quota max_key_memory_per_process=$quota || return
+	with max_key_memory="$quota" max_key_memory_per_process="$quota" || return
 	exhaust lists || return
 	mkfifo "$out" || return
 	"$here/mkey_exhaust" hold <"$out" >"$out.text" &
@@ -67,7 +67,7 @@ control_group() {
 }
 
 plan 7
-check "the module with a quota" with max_key_memory_per_process=$quota
+check "the module with a quota" with max_key_memory_per_process="$quota"
 check "lists" exhaust lists
 check "unbound keys" exhaust keys
 if modprobe -q udmabuf 2>/dev/null || [[ -c /dev/udmabuf ]]; then
