@@ -14,8 +14,8 @@ inroot() { "$TOP/dev/setup/inroot" "$@"; }
 
 # --- packages and source -----------------------------------------------------
 
-# Settles which version of series $1 there is: the pinned one, or else the
-# newest, which is said aloud because it was not tried.
+# Chooses the version of series $1: the pinned one if it is on the mirror, otherwise
+# the newest, with a warning that ib_mkey was not tried with it.
 resolve_version() {
 	local series=$1 pinned=${PINNED_VERSION[$1]} newest found
 	found=$(inroot apt-cache pkgnames "linux-modules-$series." |
@@ -48,7 +48,7 @@ download() {
 
 source_dir() { printf '%s/source-%s' "$CACHE" "$K_VERSION"; }
 
-# A build only reads the source. Its size tells whether all of it is there.
+# Builds only read the source, so names and sizes show whether it is complete.
 SOURCE_FILES=(-name '*.[chS]' -o -name '*.rs' -o -name 'Kconfig*' -o -name 'Makefile*')
 
 make_source() {
@@ -86,7 +86,7 @@ make_stock() {
 	# The guest loads these at every start; unpacking them is slow there.
 	find "$dir/lib/modules/$release/kernel"/{drivers/infiniband,drivers/net/veth*,net/9p,fs/9p,fs/netfs,net/ipv[46]/*udp_tunnel*} \
 		-name '*.xz' -exec xz -d {} +
-	# Left alone when they are there, or an interrupted build would begin again.
+	# An existing file stays as it is, or make would rebuild everything after it.
 	[[ -f $dir/build/.config ]] || cp "$pkg/x/usr/src/linux-headers-$release/.config" "$dir/build/"
 	cp "$pkg/x/usr/src/linux-headers-$release/Module.symvers" "$dir/build/"
 	rm -rf "$pkg"
@@ -96,7 +96,7 @@ make_stock() {
 	printf '%s\n' "$release" >"$dir/release"
 }
 
-# A kernel of our own configuration, from tinyconfig and the fragments given.
+# Builds a kernel from tinyconfig and the fragments given.
 build_kernel() {
 	local dir=$1 src=$2 release
 	local -a make=(inroot make -C "$src" O="$dir/build" LLVM=-19 -j"$(nproc)")
@@ -119,8 +119,8 @@ build_kernel() {
 	printf '%s\n' "$release" >"$dir/release"
 }
 
-# Options that Kconfig did not take as asked for are an error here, not a
-# surprise in a test. A later fragment wins over an earlier one.
+# Fails if Kconfig did not accept an option, so that no test finds out later. A later
+# fragment wins over an earlier one.
 check_config() {
 	local config=$1 bad
 	shift
@@ -142,7 +142,7 @@ check_config() {
 make_custom() { build_kernel "$1" "$2" "$TOP/dev/kernel/"{kernel,ulp}.config; }
 make_debug() { build_kernel "$1" "$2" "$TOP/dev/kernel/"{kernel,ulp,debug}.config; }
 
-# What boots, of the user's own build directory.
+# Prints the image that boots, from the user's own build directory.
 kdir_image() {
 	local f
 	for f in arch/x86/boot/bzImage vmlinuz ../vmlinuz; do
@@ -185,7 +185,7 @@ setup_kdir() {
 	dir=$(kernel_dir)
 	is_complete "$dir" "${KERNEL_FILES[@]}" && ! is_newer "$dir.record" "$image" "$KDIR/modules.order" && return
 	rm -rf "$dir" "$dir.record"
-	step kernel-kdir "Kernel $K_VERSION from KDIR: its modules, for the guest" "10 s" finish_kernel make_kdir "$dir"
+	step kernel-kdir "Kernel $K_VERSION from KDIR: copying its modules" "10 s" finish_kernel make_kdir "$dir"
 }
 
 # Unpacks Debian's source unless KSRC= names another one.
@@ -215,13 +215,13 @@ setup_kernel() {
 	fi
 	src=${KSRC:-$(source_dir)}
 	setup_source
-	# Meanwhile others may set up what is not this kernel.
+	# Other set-ups of other kernels can run meanwhile.
 	take_lock "$dir.lock" "making $K_ID"
 	if ((LOCK_WAITED)) && is_complete "$dir" "${KERNEL_FILES[@]}"; then
 		lock_cache
 		return
 	fi
-	# Damaged, as against interrupted: begin again.
+	# An interrupted build goes on; a damaged one begins again.
 	((damaged == 0)) || rm -rf "$dir"
 	rm -f "$dir.record"
 	case $K_FLAVOUR in

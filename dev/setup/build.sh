@@ -5,12 +5,12 @@
 # out/. Each is built again only when a file that it is made from has changed.
 # Part of setup.
 
-# tree_files DIR...: the files below DIR, as they are now.
+# tree_files DIR...: lists the files below DIR with size and time.
 tree_files() {
 	(cd "$TOP" && { find "$@" -type f -printf '%p %s %T@\n' 2>/dev/null || true; } | LC_ALL=C sort)
 }
 
-# tree_key DIR...: changes when a file below DIR does, or comes, or goes.
+# tree_key DIR...: a key that changes when a file below DIR changes, appears or goes.
 tree_key() { tree_files "$@" | hash_of; }
 
 kernel_build() {
@@ -47,7 +47,7 @@ build_module() {
 	mkdir -p "$out"
 	inroot make -C "$(kernel_build)" M="$TOP" MO="$out" "${MODULE_MAKE[@]}" -j"$(nproc)" modules
 	local ko=$out/drivers/infiniband/ulp/mkey/ib_mkey.ko deps
-	# What makes modprobe find it where it is.
+	# Lets modprobe find the module in this directory.
 	deps=$(inroot modinfo -F depends "$ko" | tr , ' ')
 	cat >"$out/modprobe.conf" <<-EOF
 		install ib_mkey ${deps:+modprobe -a $deps && }insmod $ko \$CMDLINE_OPTS
@@ -73,13 +73,13 @@ setup_module() {
 	printf '%s' "$key" >"$(module_stamp)"
 }
 
-# Directories with a Makefile that installs into O=, in the order of who needs whom.
+# Directories with a Makefile that installs into O=; each comes after those it needs.
 USER_DIRS=(tools/lib/ibmkey tools/mkeyctl samples tools/bench/guest tools/testing/selftests/rdma/mkey)
 
 build_user() {
 	local d
 	mkdir -p "$TOP/out/user"
-	# What has changed since: make replaces what is not there, and only that.
+	# Remove what has changed since: make rebuilds missing files only.
 	[[ ! -s $(user_stamp).files ]] || tree_files out/user | LC_ALL=C comm -13 "$(user_stamp).files" - |
 		(cd "$TOP" && cut -d ' ' -f 1 | xargs -r rm)
 	crates_take
@@ -90,7 +90,7 @@ build_user() {
 	done
 }
 
-# What was built is part of the key.
+# The key covers the files that were built, too.
 user_stamp() { printf '%s/out/.user' "$TOP"; }
 user_sources() { printf '%s-%s' "$(root_key)" "$(tree_key "${USER_DIRS[@]}" tools/bench rust/layout include)"; }
 user_is_built() { [[ $(cat "$(user_stamp)" 2>/dev/null) == "$(user_sources)-$(tree_key out/user)" ]]; }
@@ -107,8 +107,8 @@ setup_user() {
 	user_is_done "$key"
 }
 
-# Both at once, since a module is one crate and takes one processor. Each in the
-# background, where the first error ends it.
+# Runs both builds at once: the module is one crate and keeps one processor busy.
+# errexit works in both, because they run in the background.
 build_all() {
 	local module user rc=0
 	build_user >"$LOGS/user.log" 2>&1 &

@@ -29,7 +29,7 @@ ROOT_PACKAGES+=(
 
 # recipe FUNCTION: its text, for a key. The key stays the same wherever the tree
 # keeps the scripts and configurations that the function names.
-# shellcheck disable=SC2016 # as the text has it
+# shellcheck disable=SC2016 # literally, as in the function
 recipe() { declare -f "$1" | sed 's,\$TOP/dev/,$TOP/tools/,'; }
 
 # --- the builder root --------------------------------------------------------

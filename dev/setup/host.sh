@@ -3,7 +3,7 @@
 #
 # This machine: what it must have, and how much room. Part of setup.
 
-# A command that is needed, and the package that has it.
+# Commands that are needed, each with its package.
 declare -A HOST_NEEDS=(
 	[make]=make [qemu-system-x86_64]=qemu-system-x86 [mmdebstrap]=mmdebstrap
 	[xz]=xz-utils [flock]=util-linux [setpriv]=util-linux [unshare]=util-linux

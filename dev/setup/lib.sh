@@ -5,10 +5,10 @@
 # locking, and the record of what is complete in the cache. Source it.
 
 set -Eeuo pipefail
-# Nothing ends without a word.
+# A script that fails says where.
 trap 'printf "ib_mkey: %s:%s: \"%s\" failed with status %s\n" "${BASH_SOURCE[0]}" "$LINENO" "$BASH_COMMAND" "$?" >&2' ERR
 
-# shellcheck disable=SC2034 # for those who source this
+# shellcheck disable=SC2034 # used by scripts that source this
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 CACHE=$(realpath -m "${XDG_CACHE_HOME:-${HOME:?HOME is not set}/.cache}/ib_mkey")
 LOGS=$CACHE/log
@@ -16,7 +16,7 @@ LOGS=$CACHE/log
 umask 022
 PATH=$PATH:/usr/sbin:/sbin
 
-# Everything a person is to read goes to stderr: the stdout of vm-run is CMD's.
+# Messages go to stderr: the stdout of vm-run is CMD's.
 say() { printf '%s\n' "$*" >&2; }
 warn() { printf 'ib_mkey: %s\n' "$*" >&2; }
 die() { printf 'ib_mkey: %s\n' "$*" >&2; exit 1; }
@@ -40,13 +40,13 @@ need_root() {
 	sudo -v || die "$1 needs root and sudo refused"
 }
 
-# A long step must not find that the password has to be given again.
+# Renews sudo's ticket, so that a long step need not ask for the password again.
 keep_root() { (($(id -u) == 0)) || sudo -n -v 2>/dev/null || true; }
 
-# One set-up at a time, of the cache, of one kernel in it, or of a tree's out/; a
-# second one waits, and says so. Only one lock is held at a time. It goes away
-# with the process that holds it, however it ends.
-# shellcheck disable=SC2034 # LOCK_WAITED is for those who source this
+# Serialises set-ups of the cache, of one kernel in it, or of a tree's out/. A second
+# set-up says that it waits. A process holds one lock at a time; the lock ends with
+# the process.
+# shellcheck disable=SC2034 # scripts that source this use LOCK_WAITED
 take_lock() { # FILE WHAT-THE-OTHER-DOES
 	[[ -z ${LOCK_FD-} ]] || exec {LOCK_FD}>&-
 	exec {LOCK_FD}>"$1"
@@ -64,7 +64,7 @@ lock_cache() {
 	take_lock "$CACHE/lock" "using $CACHE"
 }
 
-# What is in out/ is of this tree alone.
+# out/ belongs to this tree alone.
 lock_tree() {
 	mkdir -p "$TOP/out/log"
 	LOGS=$TOP/out/log
@@ -82,16 +82,16 @@ free_mb() {
 
 # --- what is complete ------------------------------------------------------
 #
-# A directory of the cache is made under a name ending in .tmp and renamed when
-# it is complete, so an interrupted build is never taken for a whole one. The
-# name, size of every file is recorded with it; files that have gone or changed
-# their length since make it incomplete again.
+# A directory of the cache is made under a name that ends in .tmp and is renamed when
+# it is complete, so an interrupted build never looks complete. A record beside it
+# has the name and the size of every file. The directory is no longer complete when a
+# file has gone or has another size.
 
 # list_files DIR [find tests]: what the record of DIR is made from.
 list_files() {
 	local dir=$1
 	shift
-	# Directories that only root may read are left out.
+	# Other users cannot read root's directories; those are left out.
 	(cd "$dir" && { find . -xdev -type f \( "${@:--true}" \) -printf '%s %p\n' || true; } | LC_ALL=C sort) 2>/dev/null
 }
 
@@ -107,7 +107,7 @@ is_complete() {
 
 # --- steps -----------------------------------------------------------------
 
-# What a log most likely says about the cause. First match wins.
+# Prints a cure for the most likely cause of what a log says. The first match wins.
 likely_cure() {
 	local log=$1 f
 	local -a cures=(
@@ -145,7 +145,7 @@ STEP_PID=
 stop_step() {
 	[[ -n $STEP_PID ]] || return 0
 	kill -TERM -- "-$STEP_PID" 2>/dev/null || true
-	# What sudo started is not ours to signal.
+	# Only root may signal what sudo started.
 	(($(id -u) == 0)) || sudo -n kill -TERM -- "-$STEP_PID" 2>/dev/null || true
 	STEP_PID=
 }

@@ -10,15 +10,15 @@ QEMU=${QEMU:-qemu-system-x86_64}
 QEMU_PID=
 VM_CPUS=${VM_CPUS:-2}
 VM_MEM=${VM_MEM:-3072}
-# Without a sign of life for this long the guest is hung. It beats every two
-# seconds; a debug kernel under emulation can be slow. It takes two minutes of a
-# processor before it beats at all, and may not have one to itself.
+# A guest that sends no sign of life for BEAT_LIMIT seconds has hung; it sends one every
+# two seconds. Before the first one, a debug kernel under emulation needs two minutes
+# of a processor, which it may have to share.
 BEAT_LIMIT=${BEAT_LIMIT:-120}
 BOOT_LIMIT=${BOOT_LIMIT:-400}
 
 # Memory that a device could offer as its own: a NUMA node without processors, an
-# NVMe controller with a memory buffer, an nvdimm. The nvdimm is what VM_PMEM=file
-# holds, from one guest to the next, or else zero.
+# NVMe controller with a memory buffer, an nvdimm. VM_PMEM=file keeps the contents of
+# the nvdimm from one guest to the next; otherwise the nvdimm starts as zeros.
 FAR_MEM=128 PMEM_SIZE=64 CMB_SIZE=16
 hardware_args() {
 	local pmem=${VM_PMEM:-$RUN/pmem}
@@ -43,8 +43,8 @@ qemu_args() {
 	hardware_args
 	case $accel in
 	kvm) QEMU_ARGS+=(-accel kvm -cpu host) ;;
-	# 5-level paging makes emulation slower and serves nothing here; string
-	# instructions, which Linux copies with where it can, go byte by byte.
+	# 5-level paging makes emulation slower and has no use here. QEMU emulates string
+	# instructions byte by byte, and Linux would copy with them.
 	tcg)
 		if ((VM_ICOUNT)); then
 			QEMU_ARGS+=(-accel tcg,thread=single -icount shift=0 -cpu max,la57=off)
@@ -61,11 +61,11 @@ qemu_args() {
 		QEMU_ARGS+=(-fsdev "local,id=$tag,path=$dir,security_model=none,multidevs=remap$([[ $mode == rw ]] || echo ,readonly=on)"
 			-device "virtio-9p-pci,fsdev=$tag,mount_tag=$tag")
 	done
-	# Code that is where it was is not translated again: emulated, mkey_matrix takes
-	# half as long without random addresses.
+	# QEMU need not translate code again if its address stays the same: without random
+	# addresses mkey_matrix takes half as long under emulation.
 	[[ $accel == kvm ]] || append+=" nokaslr norandmaps"
-	# Two emulated processors may run into code that Linux is patching, which it does
-	# in its boot: the second one starts after it (guest/boot).
+	# An emulated processor may run code that another one is patching. Linux patches
+	# while it boots, so the second processor starts later (guest/boot).
 	[[ $accel == kvm ]] || ((VM_CPUS == 1)) || append+=" maxcpus=1"
 	[[ $K_FLAVOUR == debug ]] && append+=" panic_on_warn=1" || append+=" mitigations=off"
 	QEMU_ARGS+=(-append "$append ${VM_APPEND-}")
@@ -74,7 +74,7 @@ qemu_args() {
 start_qemu() {
 	mkfifo "$RUN/out" "$RUN/err" "$RUN/ctl"
 	: >"$RUN/console"
-	# Opened for both ways, opening does not wait for the other side.
+	# A FIFO that is opened for reading and writing does not wait for the other side.
 	exec {CTL}<>"$RUN/ctl"
 	cat "$RUN/out" &
 	OUT_PID=$!
@@ -85,8 +85,8 @@ start_qemu() {
 		TAIL_PID=$!
 	fi
 	qemu_args "$ACCEL"
-	# Whatever ends this script, even SIGKILL, ends QEMU; ^C reaches it only
-	# through this script, which has more to do then.
+	# QEMU ends with this script, even by SIGKILL. ^C must not reach QEMU directly,
+	# because this script cleans up first.
 	setsid setpriv --pdeathsig KILL "$QEMU" "${QEMU_ARGS[@]}" {CTL}>&- </dev/null >"$RUN/qemu.log" 2>&1 &
 	QEMU_PID=$!
 }
@@ -101,7 +101,7 @@ stop_qemu() {
 # guest_failed WHY: the guest ended other than by reporting a status.
 guest_failed() {
 	stop_qemu
-	# What was under way to the terminal comes first.
+	# Wait until CMD's output has reached the terminal.
 	wait "$OUT_PID" "$ERR_PID" 2>/dev/null || true
 	if [[ $V != 1 ]]; then
 		say "The last lines of the guest's console:"
@@ -119,8 +119,8 @@ guest_failed() {
 	exit 125
 }
 
-# read_ctl SECONDS: the next line of the control port in REPLY. What came of a
-# line when the time was up is kept for the next call.
+# read_ctl SECONDS: reads a line of the control port into REPLY. A part of a line
+# that came before the time was up is kept for the next call.
 CTL_PART=
 read_ctl() {
 	local rc=0

@@ -93,9 +93,9 @@ int ib_memcpy_from_dm(void *host_addr, struct ib_dm *dm, u64 dm_offset,
  * @length: bytes, not zero
  * @sgt: filled in, not mapped for DMA; freed by sg_free_table(), before @dm is
  *
- * The pages are RAM, persistent memory, or those of a PCI device: whoever hands
- * them to a device must be able to deal with the class of memory that was asked
- * for (block devices: BLK_FEAT_PCI_P2PDMA).
+ * The pages are RAM, persistent memory or memory of a PCI device, by the class that
+ * was asked for. A device that gets them must support that class (block devices:
+ * BLK_FEAT_PCI_P2PDMA).
  *
  * Return: 0, -EINVAL out of range, or -ENOMEM.
  */

@@ -70,7 +70,7 @@ static int transfer(struct ulp_side *side, enum ib_wr_opcode opcode, u64 addr,
 	return ret ?: status;
 }
 
-/* The pages of device memory, for whoever wants a scatterlist. */
+/* Reads device memory through a scatterlist of its pages. */
 static int pages(struct ulp *ulp)
 {
 	const u64 offset = 100, length = DM_LEN - 200;

@@ -140,7 +140,7 @@ free:
  * ulp_block() - send blocks of @path by way of device memory
  * @link: connected sides
  * @path: block device
- * @class: class of device memory, as ib_alloc_dm() has it
+ * @class: class of device memory, as for ib_alloc_dm()
  *
  * Return: 0, or why not every byte came where it should.
  */

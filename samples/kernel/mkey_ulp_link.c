@@ -12,7 +12,7 @@
 #define ULP_PORT 1
 #define ULP_DEPTH 16
 
-/* The newest GID is that of an address somebody gave the interface. */
+/* The newest GID is that of the address that was last given to the interface. */
 static int ulp_gid(struct ib_device *device, union ib_gid *gid)
 {
 	const struct ib_gid_attr *attr;

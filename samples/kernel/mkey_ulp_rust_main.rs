@@ -96,7 +96,7 @@ fn counter(here: &mut Side, host: &HostBuffer, memory: &DeviceMemory, region: &D
     const ADDITIONS: u64 = 100;
     const STEP: u64 = 7;
     const FIRST: u64 = 5;
-    // The words beside it belong to nobody.
+    // No transfer may change the words beside it.
     const GUARD: u64 = 0x0123_4567_89ab_cdef;
     const AT: u64 = 64;
 

@@ -20,7 +20,7 @@
 #define PER_NODE (ROUNDS * PER_ROUND)
 #define TOTAL (2 * PER_NODE)
 #define LIST_LENGTH 16	/* requests posted with one call */
-#define NUM_WORDS 8	/* the counter and seven words that nobody may touch */
+#define NUM_WORDS 8	/* the counter and seven words that stay as they are */
 #define COUNTER 3	/* the counter's word: one with neighbours at both sides */
 
 enum kind {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Act 2. A message of a header and three payload pieces, each in a buffer and
- * a memory region of its own, as a program has it whose layers each add theirs.
+ * an MR of its own, as in a program whose layers each add a piece.
  * The message is a PPM file: the pieces are bands of the picture. Node 1 cuts
  * the payload at other places, so that no piece fits one of the other side.
  */

@@ -75,7 +75,7 @@ static struct region bind_tile(struct node *node, const struct image *image,
 		die(ret, "ibv_rereg_mr_interleaved");
 	region.bind_ms = now_ms() - start;
 
-	/* The same, row by row, for the other ways of sending it. */
+	/* The other ways of sending it go row by row. */
 	region.blocks = calloc(part->height, sizeof(*region.blocks));
 	if (!region.blocks)
 		err(1, "list of rows");

@@ -40,7 +40,7 @@ struct shared {
 	uint64_t lock;
 	struct record record;
 	uint64_t counter;
-	uint64_t guard;		/* belongs to nobody */
+	uint64_t guard;		/* not to be written */
 };
 
 #define GUARD 0x0123456789abcdef
@@ -203,7 +203,7 @@ static void write_and_unlock(struct node *node)
 	struct ibv_sge sge[3];
 	uint64_t seen;
 
-	/* In two pieces: whoever looks without the lock finds one without the other. */
+	/* In two pieces: a reader without the lock sees one without the other. */
 	wr[0] = request(node, &sge[0], IBV_WR_RDMA_WRITE, offset, record, half);
 	wr[1] = request(node, &sge[1], IBV_WR_RDMA_WRITE, offset + half,
 			(char *)record + half, half);
@@ -215,9 +215,9 @@ static void write_and_unlock(struct node *node)
 	seen = node->local->found;
 	if (seen == node->id)
 		return;
-	/* An heir, which nobody but the owner can make the owner. */
+	/* An heir. Only the owner can make the heir the owner. */
 	if (swap_lock(node, seen, heir_of(seen)) != seen)
-		errx(1, "the lock was changed by who does not own it");
+		errx(1, "the lock was changed by a node that does not own it");
 }
 
 /* One update of the record, under the lock. */

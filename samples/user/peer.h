@@ -13,7 +13,7 @@
 
 /* A socket on which others can find this program. */
 int peer_listen(void);
-/* Waits for the next one who connects. */
+/* Waits for the next connection. */
 int peer_accept(int listener);
 /* Connects to the program on @host, for which it waits half a minute. */
 int peer_connect(const char *host);

@@ -73,7 +73,7 @@ void rc_post_recv(struct rc_conn *conn, uint64_t id, struct ibv_mr *mr,
 		  void *addr, size_t length);
 
 /*
- * Waits, without spinning, for the next completion and returns it. A
+ * Waits for the next completion without spinning and returns it. A
  * completion in error, or none for half a minute, ends the program.
  */
 struct ibv_wc rc_wait(struct rc_conn *conn);

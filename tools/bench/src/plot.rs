@@ -45,7 +45,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 const PANEL_SIZE: (u32, u32) = (520, 400);
 const FONT: &str = "sans-serif";
-/// Told apart by those who see colours otherwise, too (Okabe and Ito).
+/// Colours that people with colour blindness can tell apart, too (Okabe and Ito).
 const COLOURS: [RGBColor; 4] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),

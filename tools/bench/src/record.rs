@@ -17,7 +17,7 @@ enum Record {
     Memory(Memory),
 }
 
-/// Where something was measured.
+/// The machine and the kernel of a measurement.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Run {
     pub kernel: String,
@@ -38,7 +38,7 @@ pub enum Unit {
     Operations,
 }
 
-/// How long each repetition of one thing took.
+/// The times of all repetitions of one measurement.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Series {
     pub group: String,
@@ -52,7 +52,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Whether both are ways to do one and the same thing.
+    /// Returns `true` if both are ways to do the same thing.
     pub fn compares_to(&self, other: &Self) -> bool {
         self.group == other.group && self.name == other.name && self.size == other.size
     }

@@ -44,9 +44,9 @@ pub fn latency(series: &Series) -> Option<Spread> {
     Spread::of(series.ns.iter().map(|&ns| ns as f64 / series.amount as f64))
 }
 
-/// How many times faster than `baseline`: in each repetition, since what
-/// slowed one of them slowed the other one beside it as well. Their amounts may
-/// differ.
+/// Returns how many times faster `series` is than `baseline`. The ratio is taken in each
+/// repetition, because a disturbance slows both measurements of one repetition. The amounts
+/// may differ.
 pub fn speedup(series: &Series, baseline: &Series) -> Option<Spread> {
     let amounts = series.amount as f64 / baseline.amount as f64;
 

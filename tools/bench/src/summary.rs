@@ -31,7 +31,7 @@ struct Entry<'a> {
     series: &'a Series,
     /// Bytes or operations a second.
     rate: Option<Spread>,
-    /// How many times faster than `baseline`, which has none itself.
+    /// The name of the baseline; [`None`] for the baseline itself.
     baseline: Option<&'a str>,
     speedup: Option<Spread>,
 }

@@ -11,7 +11,7 @@ use std::{
 
 use serde::Serialize;
 
-/// Where the files are, as a rule.
+/// The usual directory of the files.
 pub const DIR: &str = "/sys/kernel/debug/ib_mkey";
 
 /// A class of a device's memory.

@@ -74,7 +74,7 @@ impl Tile {
         self.width.saturating_mul(self.height)
     }
 
-    /// Where its bytes are, in the order of a key over it.
+    /// Returns the offsets of its bytes, in the order of a key over it.
     fn offsets(&self) -> impl Iterator<Item = usize> + '_ {
         (self.y..self.y.saturating_add(self.height)).flat_map(move |row| {
             let start = row.saturating_mul(PITCH).saturating_add(self.x);

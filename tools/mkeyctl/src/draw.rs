@@ -74,7 +74,7 @@ pub struct Args {
     #[arg(conflicts_with_all = ["file", "list"])]
     repeat: Option<String>,
 
-    /// How to draw
+    /// Format of the drawing
     #[arg(long, value_enum, default_value_t = Format::Ascii)]
     format: Format,
 

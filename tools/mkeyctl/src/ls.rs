@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, global = true)]
     json: bool,
 
-    /// Where debugfs shows ib_mkey
+    /// Directory in which debugfs shows ib_mkey
     #[arg(long, value_name = "DIR", default_value = debugfs::DIR, global = true)]
     debugfs: PathBuf,
 }

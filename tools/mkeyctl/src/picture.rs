@@ -37,7 +37,7 @@ pub struct Picture {
     pub entries: Vec<String>,
     /// The first runs, with the offsets at which the key has them.
     pub runs: Vec<ListedRun>,
-    /// How many runs there are, if they could all be looked at.
+    /// The number of runs; [`None`] if there are too many to look at.
     pub num_runs: Option<usize>,
     pub panels: Vec<Panel>,
 }
@@ -56,7 +56,7 @@ pub struct Panel {
     pub pitch: NonZeroU64,
     /// By the number of the row; row 0 begins at address 0.
     pub rows: BTreeMap<u64, Vec<Span>>,
-    /// Whether there are rows after those.
+    /// `true` if there are rows after those.
     pub more: bool,
 }
 

@@ -55,7 +55,7 @@ pub fn mrs() -> Result<Vec<Mr>, String> {
     ask(&["resource", "show", "mr"])
 }
 
-/// How many objects of each kind each device has.
+/// Returns the number of objects of each kind on each device.
 pub fn objects() -> Result<Vec<Numbers>, String> {
     ask(&["resource", "show"])
 }

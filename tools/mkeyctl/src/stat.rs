@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Where debugfs shows ib_mkey
+    /// Directory in which debugfs shows ib_mkey
     #[arg(long, value_name = "DIR", default_value = debugfs::DIR)]
     debugfs: PathBuf,
 }

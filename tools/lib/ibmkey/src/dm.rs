@@ -60,8 +60,8 @@ pub unsafe fn enable(ctx: *mut sys::ibv_context) -> Result {
         return Err(Errno::EOPNOTSUPP);
     }
 
-    // Of the pointers that are replaced, the one that is furthest to the
-    // front: an extended context that has it has the others as well.
+    // The first of the pointers that are replaced: an extended context that is
+    // large enough for it is large enough for the others.
     const FIRST: usize = offset_of!(sys::verbs_context, reg_dm_mr);
     const _: () = assert!(FIRST < offset_of!(sys::verbs_context, alloc_dm));
     const _: () = assert!(FIRST < offset_of!(sys::verbs_context, free_dm));
@@ -128,7 +128,7 @@ unsafe extern "C" fn query_device_ex(
     result
 }
 
-/// Whether there is something behind a context's `alloc_dm`.
+/// Returns `true` if a context's `alloc_dm` does something.
 ///
 /// libibverbs fills what a provider lacks with functions that fail with
 /// EOPNOTSUPP, so the pointer alone says nothing. No device allocates zero
@@ -165,8 +165,8 @@ unsafe fn is_provided(alloc: AllocDm, ctx: *mut sys::ibv_context) -> bool {
 /// attributes is a [`ClassAttr`].
 const HAS_CLASS: u32 = 1 << 31;
 
-/// How a class reaches the function that is in the context. That may be one of
-/// another copy of this library, the preload library's for example.
+/// Passes a class to the function that is in the context. That function may belong to
+/// another copy of this library, for example the preload library's.
 #[repr(C)]
 struct ClassAttr {
     attr: sys::ibv_alloc_dm_attr,
@@ -262,7 +262,7 @@ unsafe fn new_dm(
         command = command.u32(sys::IB_MKEY_ATTR_DM_ALLOC_CLASS, class);
     }
     let handle = command.run(fd).inspect_err(|_| {
-        // SAFETY: Allocated above, and not given to anyone.
+        // SAFETY: Allocated above; there is no other reference.
         unsafe { object::free(dm) }
     })?;
 

@@ -20,7 +20,7 @@ pub type Result<T = ()> = core::result::Result<T, Errno>;
 impl Errno {
     /// All there are have been given out.
     pub const EAGAIN: Self = Self(libc::EAGAIN);
-    /// Somebody uses it.
+    /// The object is in use.
     pub const EBUSY: Self = Self(libc::EBUSY);
     /// The arguments cannot be right.
     pub const EINVAL: Self = Self(libc::EINVAL);

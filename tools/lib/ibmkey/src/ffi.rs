@@ -330,7 +330,7 @@ unsafe fn rebind(mkey: *mut ibv_mr, call: impl FnOnce(c_int, u32) -> Result<usiz
 ///
 /// # Safety
 ///
-/// `items` is NULL or points to `count` elements that nobody writes during `'a`.
+/// `items` is NULL or points to `count` elements that are not written during `'a`.
 unsafe fn repeat_slice<'a>(count: u32, items: *const u64) -> Result<&'a [u64]> {
     const MAX: usize = u16::MAX as usize / size_of::<u64>();
 

@@ -35,8 +35,8 @@ pub(crate) struct Array<'a, T> {
 impl<T> Array<'_, T> {
     /// # Safety
     ///
-    /// `items` is NULL or points to `count` initialised elements that nobody
-    /// writes during the life of the result.
+    /// `items` is NULL or points to `count` initialised elements that are
+    /// not written during the life of the result.
     pub(crate) unsafe fn from_raw(count: u32, items: *const T) -> Self {
         let readable = !items.is_null() && count <= sys::IB_MKEY_MAX_ENTRIES;
 

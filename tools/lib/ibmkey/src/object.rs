@@ -144,7 +144,7 @@ pub(crate) unsafe fn new_mr(
     // First, because creating can be undone only by the provider.
     let vmr = calloc::<sys::verbs_mr>()?;
     let region = create(fd, pd_handle).inspect_err(|_| {
-        // SAFETY: Allocated above, and not given to anyone.
+        // SAFETY: Allocated above; there is no other reference.
         unsafe { free(vmr) }
     })?;
 

@@ -132,7 +132,7 @@ impl Pool {
             return Err(Errno::EBUSY);
         }
         while let Some(key) = state.free.pop() {
-            // SAFETY: It came from `new_mr()`, and nobody else has it.
+            // SAFETY: It came from `new_mr()`, and the pool has the only reference.
             if let Err(errno) = unsafe { object::destroy_mr(key) } {
                 state.free.push(key);
                 return Err(errno);

@@ -29,7 +29,7 @@ mod bindings {
 
 pub use bindings::*;
 
-/// How libibverbs and its providers see a memory region.
+/// A memory region as libibverbs and its providers see it.
 ///
 /// `ibv_dereg_mr()` takes a `struct ibv_mr` to be the first member of this, as
 /// does the provider, which `free()`s it. The structure is private to

@@ -98,7 +98,7 @@ impl Device<'_> {
         // SAFETY: A device of a list that exists, whose name is a string.
         let name = unsafe { CStr::from_ptr(sys::ibv_get_device_name(self.raw)) };
 
-        // The kernel takes names as bytes, but nobody gives it other ones.
+        // The kernel takes any bytes as a name; in practice names are ASCII.
         name.to_str().unwrap_or("?")
     }
 
@@ -107,7 +107,7 @@ impl Device<'_> {
         // SAFETY: A device of a list that exists.
         let ctx = unsafe { sys::ibv_open_device(self.raw) };
 
-        // INVARIANT: Opened, and nobody else's.
+        // INVARIANT: Opened above; there is no other owner.
         Ok(Context {
             raw: NonNull::new(ctx).ok_or_else(Errno::last)?,
         })
@@ -118,7 +118,7 @@ impl Device<'_> {
 ///
 /// # Invariants
 ///
-/// `raw` is an open context that nobody else closes.
+/// `raw` is an open context that only this object closes.
 pub struct Context {
     raw: NonNull<sys::ibv_context>,
 }

@@ -203,8 +203,8 @@ int ibmkey_export_dm(struct ibv_dm *dm, int *fd);
  * @fd: the dma-buf
  * @access: rights, of enum ibv_access_flags
  *
- * What ibv_reg_dmabuf_mr() does where the provider's library has it; that of
- * rxe has not. The exporter must give the kernel a mapping of ordinary memory
+ * Does what ibv_reg_dmabuf_mr() does. rxe's provider library lacks that verb. The
+ * exporter must give the kernel a mapping of ordinary memory
  * that stays where it is: memfds by way of /dev/udmabuf, DMA-BUF heaps, and
  * device memory of ibmkey_export_dm(). The region keeps the dma-buf, also one
  * whose device memory is freed. It is a region like those of ibv_reg_mr(): for
@@ -229,8 +229,8 @@ struct ibv_mr *ibmkey_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
  * @length: bytes from @addr on
  * @access: the new rights, if those change
  *
- * What ibv_rereg_mr() does where the provider's library has it; that of rxe has
- * not. The keys stay. While the memory changes, accesses are refused.
+ * Does what ibv_rereg_mr() does. rxe's provider library lacks that verb. The keys
+ * stay. While the memory changes, accesses are refused.
  *
  * Return: 0 or an errno value, with nothing changed: EBUSY if a key describes
  * the region or a window is bound to it and the memory was to change,
@@ -386,8 +386,8 @@ struct ibv_mr *ibmkey_pool_get(struct ibmkey_pool *pool);
  * @mkey: a key that ibmkey_pool_get() returned, bound or not
  *
  * Unbinds it: nothing can be reached through it when this returns. It keeps its
- * lkey and rkey, though, and whoever gets it next gives them to others: a peer
- * that still uses them reaches what is bound then.
+ * lkey and rkey, though. A peer that still uses them can access what the next owner
+ * of the key binds.
  *
  * Return: 0; or an errno value, and the key is still the caller's: EBUSY while a
  * memory window or another key refers to it.

@@ -24,7 +24,7 @@ use crate::{
 ///
 /// # Invariants
 ///
-/// `raw` is a protection domain that nobody else deallocates.
+/// `raw` is a protection domain that only this object deallocates.
 pub struct Pd<'a> {
     raw: NonNull<sys::ibv_pd>,
     context: PhantomData<&'a Context>,
@@ -36,7 +36,7 @@ impl Context {
         // SAFETY: An open context.
         let pd = unsafe { sys::ibv_alloc_pd(self.as_raw()) };
 
-        // INVARIANT: Allocated, and nobody else's.
+        // INVARIANT: Allocated above; there is no other owner.
         Ok(Pd {
             raw: NonNull::new(pd).ok_or_else(Errno::last)?,
             context: PhantomData,
@@ -66,7 +66,7 @@ impl Pd<'_> {
         let mr =
             unsafe { sys::ibv_reg_mr(self.as_raw(), memory.as_ptr().cast(), memory.len(), access) };
         match NonNull::new(mr) {
-            // INVARIANT: Leaked and registered above, and nobody else's.
+            // INVARIANT: Leaked and registered above; there is no other owner.
             Some(mr) => Ok(Buffer {
                 memory,
                 mr,
@@ -86,7 +86,7 @@ impl Pd<'_> {
         // SAFETY: A protection domain.
         let mr = unsafe { ffi::ibmkey_alloc(self.as_raw(), max_entries) };
 
-        // INVARIANT: Created, and nobody else's.
+        // INVARIANT: Created above; there is no other owner.
         Ok(Key {
             mr: NonNull::new(mr).ok_or_else(Errno::last)?,
             pd: PhantomData,
@@ -129,7 +129,7 @@ impl Span {
 ///
 /// # Invariants
 ///
-/// `memory` is a leaked box, registered as `mr`; nobody else frees either.
+/// `memory` is a leaked box, registered as `mr`; only this object frees them.
 pub struct Buffer<'a> {
     memory: NonNull<[u8]>,
     mr: NonNull<sys::ibv_mr>,
@@ -175,7 +175,7 @@ impl Drop for Buffer<'_> {
 ///
 /// # Invariants
 ///
-/// `mr` is a key that nobody else destroys.
+/// `mr` is a key that only this object destroys.
 pub struct Key<'a> {
     mr: NonNull<sys::ibv_mr>,
     pd: PhantomData<&'a Pd<'a>>,

@@ -35,7 +35,7 @@ const MAX_GIDS: usize = 256;
 /// A request that has not completed after that is not going to.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why a request was not done.
+/// The reason why a request was not done.
 #[derive(Debug)]
 pub enum Failure {
     /// It could not be made.
@@ -69,8 +69,8 @@ pub struct Address {
 ///
 /// # Invariants
 ///
-/// `qp` is a queue pair that completes to `cq`; nobody else destroys either,
-/// or posts to the one or polls the other.
+/// `qp` is a queue pair that completes to `cq`. Only this object destroys them, posts
+/// to the queue pair and polls the completion queue.
 pub struct Queue<'a> {
     cq: NonNull<sys::ibv_cq>,
     qp: NonNull<sys::ibv_qp>,
@@ -115,7 +115,7 @@ impl<'a> Queue<'a> {
             unsafe { sys::ibv_destroy_cq(cq.as_ptr()) };
             return Err(errno);
         };
-        // INVARIANT: Created above, and nobody else's.
+        // INVARIANT: Created above; there is no other owner.
         Ok(Self {
             cq,
             qp,

@@ -102,7 +102,7 @@ one_link() {
 		link_add 1 && keys_work
 }
 
-# Deleting a link waits for those who have it open.
+# Deleting a link waits for the programs that have it open.
 delete_while_open() {
 	local holder deleter line
 	coproc hold { exec "$here/mkey_hold" 1; }

@@ -11,14 +11,14 @@ source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/co
 
 ((UID == 0)) || skip_all "not root"
 [[ -d /sys/module/ib_mkey ]] || skip_all "ib_mkey is not loaded"
-[[ -n ${TOP-} && -f $TOP/tools/vm/guest/rdma-up ]] || skip_all "not in the virtual machine"
+[[ -n ${TOP-} && -f $TOP/dev/vm/guest/rdma-up ]] || skip_all "not in the virtual machine"
 
 # with PARAMETER...: loads the module with these
 with() {
-	bash "$TOP/tools/vm/guest/rdma-down" || return
+	bash "$TOP/dev/vm/guest/rdma-down" || return
 	mkdir -p /run/modprobe.d
 	echo "${*:+options ib_mkey $*}" >/run/modprobe.d/ib_mkey_test.conf
-	bash "$TOP/tools/vm/guest/rdma-up"
+	bash "$TOP/dev/vm/guest/rdma-up"
 }
 # what all have of device 0
 used() { awk -v dev="${dev[0]}" '$1 == dev && $2 == "-" { print $3 }' /sys/kernel/debug/ib_mkey/keys; }

@@ -33,7 +33,7 @@ refused() { ! ulp_run "$@" && [[ ! -d /sys/module/mkey_ulp_$1 ]]; }
 number_of() { rdma dev show "$1" | sed -n 's/^\([0-9]*\):.*/\1/p'; }
 number=("$(number_of "${dev[0]}")" "$(number_of "${dev[1]}")")
 
-# A third device, which is nobody's peer.
+# A third device, which has no peer.
 third_up() {
 	in_ns 0 ip link add mkeyulp type dummy &&
 		in_ns 0 ip addr add 10.9.0.1/24 dev mkeyulp &&
