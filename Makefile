@@ -7,7 +7,7 @@ CMD_DIR := $(TOP)/dev/setup
 
 # What a command is about reaches the scripts through the environment, without
 # make expanding it: CMD may hold quotes and dollar signs of its own.
-export KERNEL DEBUG KSRC KDIR RUSTC LLVM INSTALL_MOD_PATH V TIMEOUT TESTS TEST_LIMIT GUESTS HOST_TESTS BENCH ICOUNT FUZZ FUZZ_SECONDS LINT
+export KERNEL DEBUG KSRC KDIR RUSTC LLVM INSTALL_MOD_PATH V TIMEOUT TESTS TEST_LIMIT GUESTS HOST_TESTS BENCH ICOUNT FUZZ FUZZ_SECONDS CHECKS
 export MKEY_CMD = $(value CMD)
 export MKEY_SHARE = $(value SHARE)
 export MKEY_IMAGE = $(value IMAGE)

@@ -94,7 +94,7 @@ void measure(const struct bench *bench, const struct series *series,
 		run_once(&ways[w]);
 	for (unsigned int i = 0; i < bench->repetitions && !bench->quiet; i++)
 		for (unsigned int turn = 0; turn < num_ways; turn++) {
-			/* Alternate the order, so that no way always follows the same one's caches. */
+			/* Alternate, so that no way always follows the same one. */
 			unsigned int w = i % 2 ? num_ways - 1 - turn : turn;
 
 			ns[w * bench->repetitions + i] = run_once(&ways[w]);

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Finds words and forms that CONTRIBUTING.md rules out, in comments, messages and pages.
+
+words.py [--shrink] FILE...
+
+Prints each hit as file:line. A hit is accepted if words.allow has it, with a
+reason, or if the file is in words.baseline with this number of hits. A file
+with fewer hits than words.baseline says is an error too, so the numbers only
+shrink; --shrink writes the lower numbers down.
+"""
+
+import os
+import re
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(os.path.dirname(HERE))
+
+PEOPLE = "nobody|whoever|whomever|somebody|someone|anybody|anyone|everybody|everyone"
+RULES = [
+    ("a person for a thing, or a pronoun for its name", rf"\b({PEOPLE})\b"),
+    ("'who' for a thing", r"\b(those|one|that|by|of|with|and) who\b(?! (reads?|writes?) this)"),
+    ("'of ours'", r"\bof ours\b"),
+    ("'has it'", r"\b(has|have|had) it\b(?! (to|at|in|on|as|for|by|open)\b)"),
+    ("'for' meaning because", rf", (?-i:for) (it|they|there|the|{PEOPLE})\b"),
+    ("'lest'", r"\blest\b"),
+    ("'thereof' and its kind", r"\b(there|where|here)(of|in|to|upon|with)\b"),
+    ("work that is not done", r"\b(TODO|FIXME|XXX)\b"),
+]
+RULES = [(name, re.compile(pattern, re.IGNORECASE)) for name, pattern in RULES]
+
+# A summary is the first line of a block of /// or //!. It is a statement.
+SUMMARY = re.compile(
+    r"^[ \t]*//[/!] ((Whether|Who|How|Why|Where|Is|Are|Does|Do|Has|Have|Can|May|Was|Were|Did)\b.*|.*\?)$"
+)
+
+# What begins a line of a comment or of a list, and ends one.
+LEADER = re.compile(r"^[ \t]*(//[/!]?|/\*\*?|\*/?|#+|\.\.|\*|-)?[ \t]*")
+
+SKIP = re.compile(
+    r"(^|/)(COPYING|Cargo\.lock)$|/seeds/|^dev/lint/words\.|^CONTRIBUTING\.md$|\.(png|svg)$"
+)
+
+
+def hits_of(text):
+    """Yields (line, rule, excerpt). A sentence may go over the ends of lines."""
+    joined, starts = [], []
+    length = 0
+    previous = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        if SUMMARY.match(line) and not re.match(r"^[ \t]*//[/!]", previous):
+            yield number, "a summary that is a question", line.strip()
+        previous = line
+        line = LEADER.sub("", line).rstrip().removesuffix("*/").rstrip()
+        starts.append((length, number))
+        joined.append(line)
+        length += len(line) + 1
+    joined = " ".join(joined)
+    for name, pattern in RULES:
+        at = 0
+        for match in pattern.finditer(joined):
+            while at + 1 < len(starts) and starts[at + 1][0] <= match.start():
+                at += 1
+            excerpt = joined[max(0, match.start() - 30) : match.end() + 30]
+            yield starts[at][1], name, excerpt
+
+
+def read(name):
+    with open(os.path.join(HERE, name), encoding="utf-8") as file:
+        return [line for line in file.read().split("\n") if line and not line.startswith("#")]
+
+
+def main(args):
+    shrink = "--shrink" in args
+    files = sorted(arg for arg in args if not arg.startswith("--"))
+    baseline = {path: int(count) for count, path in (line.split(" ", 1) for line in read("words.baseline"))}
+    allowed = {}
+    for line in read("words.allow"):
+        path, text, reason = line.split("\t")
+        allowed[path, text] = 0
+        if not reason.strip():
+            print(f"dev/lint/words.allow: no reason for {text!r} in {path}")
+            return 1
+    failed = False
+    left = {}
+    for path in files:
+        if SKIP.search(path):
+            continue
+        try:
+            with open(os.path.join(TOP, path), encoding="utf-8") as file:
+                text = file.read()
+        except (FileNotFoundError, UnicodeDecodeError):
+            continue
+        found = []
+        for line, rule, excerpt in sorted(hits_of(text)):
+            keys = [key for key in allowed if key[0] == path and key[1] in excerpt]
+            for key in keys:
+                allowed[key] += 1
+            if not keys:
+                found.append(f"{path}:{line}: {rule}: ...{excerpt}...")
+        listed = baseline.pop(path, 0)
+        left[path] = min(len(found), listed)
+        if len(found) > listed:
+            print("\n".join(found))
+            if listed:
+                print(f"{path}: {len(found)} hits, and dev/lint/words.baseline allows {listed}")
+            failed = True
+        elif len(found) < listed and not shrink:
+            print(f"{path}: {len(found)} hits, fewer than the {listed} in dev/lint/words.baseline: run {sys.argv[0]} --shrink")
+            failed = True
+    for path in baseline:
+        if not shrink:
+            print(f"dev/lint/words.baseline: there is no {path}")
+            failed = True
+    for (path, text), count in allowed.items():
+        if not count:
+            print(f"dev/lint/words.allow: {text!r} is not in {path}")
+            failed = True
+    if shrink:
+        name = os.path.join(HERE, "words.baseline")
+        with open(name, encoding="utf-8") as file:
+            head = [line for line in file.read().split("\n") if line.startswith("#")]
+        with open(name, "w", encoding="utf-8") as file:
+            print(*head, *(f"{count} {path}" for path, count in left.items() if count), sep="\n", file=file)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
