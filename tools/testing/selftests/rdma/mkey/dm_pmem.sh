@@ -97,6 +97,6 @@ bind_again() {
 
 plan 3
 check "it is taken by its own name" other_name
-check "its driver waits for those who have memory of it" unbind
+check "its driver waits until its memory is freed" unbind
 check "it goes and comes back" bind_again
 finish
