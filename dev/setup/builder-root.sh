@@ -1,12 +1,12 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The builder root: one Debian tree in which everything is compiled and which
-# the guest has as its root, so that the host's distribution does not matter.
+# The builder root: one Debian tree. Everything is compiled in it and the guest has it
+# as its root, so the host's distribution does not matter.
 # Part of config.sh.
 
-# A later debian-archive-keyring than some hosts carry, by checksum, for hosts
-# whose own keys are older than the suite.
+# A debian-archive-keyring for hosts whose own keys are older than the suite; its
+# checksum verifies it.
 KEYRING_DEB=pool/main/d/debian-archive-keyring/debian-archive-keyring_2025.1_all.deb
 KEYRING_SHA256=9ea7778e443144ca490668737a8ab22dd3e748bb99e805e22ec055abeb3c7fac
 
@@ -38,7 +38,7 @@ find_mirror() {
 		die "no network: neither the mirror of this machine's apt nor $DEFAULT_MIRROR answers for $SUITE; check the connection, DNS and proxy"
 }
 
-# What the host's apt was told about reaching mirrors holds in the root too.
+# The host's apt settings for mirrors and proxies also apply in the root.
 host_apt_conf() {
 	apt-config dump | grep -E '^Acquire::(https?::(Proxy|Timeout)|Check-Valid-Until|Check-Date|Retries|ForceIPv[46])' || true
 }
@@ -82,7 +82,7 @@ make_root() {
 	record "$dir" "${ROOT_FILES[@]}"
 }
 
-# What is looked at to see that the root is whole: all that packages installed.
+# The files that show whether the root is complete: all that packages installed.
 ROOT_FILES=(-path './usr/*' -not -name '*.pyc')
 
 setup_root() {

@@ -1,10 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# What cargo built of other people's crates, kept in the cache for trees other
-# than this one: most of what there is to build in a tree that is new. Cargo
-# knows them by name, version, features, profile and compiler, wherever they are
-# built.
+# The crates of other projects, as cargo built them, kept in the cache for other trees:
+# in a new tree they are most of what there is to build. Cargo identifies them by name,
+# version, features, profile and compiler, independent of the directory.
 # Part of setup.
 
 crates_dir() {
@@ -24,8 +23,8 @@ crates_take() {
 	fi
 }
 
-# From a tree where everything has been built. What is of this project is of no
-# use to others: its name has the tree's path in it.
+# From a tree in which everything is built. This project's own crates are left out:
+# their names depend on the tree's path, so other trees cannot use them.
 crates_keep() {
 	local dir built=$TOP/out/cargo old profile
 	dir=$(crates_dir)

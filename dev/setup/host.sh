@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# This machine: what it must have, and how much room. Part of setup.
+# This machine: the packages and the disk space that it needs. Part of setup.
 
 # Commands that are needed, each with its package.
 declare -A HOST_NEEDS=(
@@ -17,7 +17,7 @@ install_packages() {
 
 setup_host() {
 	local c missing=() names
-	# One that is named must be there; the usual one is installed.
+	# A QEMU that QEMU= names must exist; the usual one is installed.
 	[[ $1 != all || -z ${QEMU-} ]] || command -v "$QEMU" >/dev/null ||
 		die "QEMU=$QEMU is not a program; without QEMU=, qemu-system-x86_64 is used"
 	[[ $(uname -m) == x86_64 ]] || die "this machine is $(uname -m); the set-up is for x86_64"
@@ -39,8 +39,8 @@ setup_host() {
 	done
 }
 
-# check_space STAGE: says what is about to be made and whether it fits, when
-# anything large is.
+# check_space STAGE: if STAGE makes something large, says how long that takes, and
+# fails if the disk has too little room.
 check_space() {
 	local stage=$1 mb=0 min=0 have dir src
 	dir=$(kernel_dir)

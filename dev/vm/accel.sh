@@ -5,10 +5,10 @@
 # setup/config.sh. Sets ACCEL, and with find_clock VM_ICOUNT and VM_CPUS.
 # shellcheck disable=SC2034
 
-# find_accel IMAGE INITRAMFS: KVM when it works. /dev/kvm may be there and hang every
-# guest, so it is tried once, with a kernel that is to print a line within ten
-# seconds; the answer is remembered until the host's kernel changes. The set-up
-# does so before the first guest, whose output is its command's alone.
+# find_accel IMAGE INITRAMFS: chooses KVM if it works. A /dev/kvm may exist and hang every
+# guest. It is tried once, with a kernel that must print a line within ten seconds; the
+# answer is remembered until the host's kernel changes. The set-up tries it before the
+# first guest, because the output of a guest is its command's alone.
 find_accel() {
 	local memo qemu=${QEMU:-qemu-system-x86_64}
 	command -v "$qemu" >/dev/null || die "no $qemu on this machine: install qemu-system-x86, which make setup does too"
@@ -28,16 +28,16 @@ find_accel() {
 	ACCEL=$(cat "$memo")
 }
 
-# The initramfs starts, finds no root, says so and ends.
+# The initramfs starts, finds no root, prints that and ends.
 probe_kvm() { # QEMU IMAGE INITRAMFS
 	grep -q 'mkey-init' < <(timeout --foreground -s KILL 10 "$1" -nodefaults -no-user-config -display none -no-reboot \
 		-M q35 -accel kvm -cpu host -m 1024 -kernel "$2" -initrd "$3" \
 		-append "console=ttyS0 panic=-1" -serial stdio </dev/null 2>/dev/null || true)
 }
 
-# VM_ICOUNT=1: an instruction takes a nanosecond of the guest's time, so that its
-# clock counts them; there is one CPU then, an emulated one. auto: wherever the
-# guest is emulated anyway.
+# VM_ICOUNT=1: an instruction takes a nanosecond of the guest's time, so the guest's clock
+# counts instructions. The guest then has one emulated CPU. auto: 1 if the guest is
+# emulated anyway.
 find_clock() { # IMAGE INITRAMFS
 	[[ ${VM_ICOUNT:=0} != 1 ]] || ACCEL=tcg
 	find_accel "$@"
