@@ -39,7 +39,7 @@ SUMMARY = re.compile(
 LEADER = re.compile(r"^[ \t]*(//[/!]?|/\*\*?|\*/?|#+|\.\.|\*|-)?[ \t]*")
 
 SKIP = re.compile(
-    r"(^|/)(COPYING|Cargo\.lock)$|/seeds/|^dev/lint/words\.|^CONTRIBUTING\.md$|\.(png|svg)$"
+    r"(^|/)(COPYING|Cargo\.lock)$|/seeds/|^dev/lint/words\.|^CONTRIBUTING\.md$|\.(png|svg|patch)$"
 )
 
 

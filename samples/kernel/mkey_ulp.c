@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A kernel user of device memory and of keys, in C: what to call, in which
- * order. Loading the module runs it once between two devices. It
- * loads if every byte was where it should be, and fails to load otherwise.
+ * A ULP in C that uses device memory and keys. It shows which functions to call, in
+ * which order. Loading the module runs it once between two devices. The module loads
+ * if every byte was where it should be, and fails to load otherwise.
  */
 
 #include <linux/module.h>
@@ -41,11 +41,11 @@ MODULE_PARM_DESC(dm_class, "Class of device memory for that, as in rdma/ib_mkey_
 
 struct ulp {
 	struct ulp_link link;
-	/* Of the side that asks. */
+	/* The side that posts requests. */
 	struct ulp_side *here;
 	u8 *host;
 	u64 host_addr;
-	/* Of the peer. */
+	/* The peer's side. */
 	struct ulp_side *there;
 	struct ib_dm *dm;
 	struct ib_mr *dm_mr;
@@ -95,7 +95,7 @@ static int pages(struct ulp *ulp)
 	return 0;
 }
 
-/* A counter in device memory: added to from afar, read by the host. */
+/* A counter in device memory. The other node adds to it, the host reads it. */
 static int counter(struct ulp *ulp)
 {
 	struct ib_sge sge = {
@@ -125,7 +125,7 @@ static int counter(struct ulp *ulp)
 	return 0;
 }
 
-/* Bytes through the lkey and the rkey of device memory. */
+/* Moves bytes by the lkey and by the rkey of device memory. */
 static int staging(struct ulp *ulp)
 {
 	u32 lkey = ulp->here->pd->local_dma_lkey;
@@ -142,7 +142,7 @@ static int staging(struct ulp *ulp)
 	return 0;
 }
 
-/* The other way: the peer sends what it has staged, by the lkey. */
+/* The peer sends what it has staged in device memory, by the lkey. */
 static int sending(struct ulp *ulp)
 {
 	struct ib_sge into = {
@@ -209,7 +209,7 @@ static int column(struct ulp *ulp)
 	return 0;
 }
 
-/* Device memory and host memory under one key, then under none. */
+/* Binds device memory and host memory to one key, then unbinds the key. */
 static int composite(struct ulp *ulp)
 {
 	u32 lkey = ulp->here->pd->local_dma_lkey;
@@ -230,7 +230,7 @@ static int composite(struct ulp *ulp)
 		ulp->matrix[5 + i] = 200 + i;
 	expect(!ib_memcpy_to_dm(ulp->dm, 10, head, sizeof(head)));
 	expect(!ib_bind_mkey_list(ulp->mkey, parts, ARRAY_SIZE(parts), ALL_ACCESS));
-	/* What the key refers to stays. */
+	/* An MR cannot be freed while the key describes it. */
 	expect(ib_free_dm(ulp->dm) == -EBUSY);
 	expect(!transfer(ulp->here, IB_WR_RDMA_READ, ulp->host_addr, 50, lkey, 0,
 			 ulp->mkey->rkey));
@@ -244,7 +244,7 @@ static int composite(struct ulp *ulp)
 	return ulp_link_connect(&ulp->link);
 }
 
-/* What is refused, with which error. */
+/* Each refused call returns its errno. */
 static int refusals(struct ulp *ulp)
 {
 	struct ib_dm_alloc_attr none = { .length = 0 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Blocks of a block device into device memory, and from there to another node:
- * on a controller's own memory (class p2p) neither step touches RAM of the host.
+ * Reads blocks of a block device into device memory and sends them from there to
+ * another node. In a controller's own memory (class p2p) neither step touches the
+ * host's RAM.
  */
 
 #include <linux/blkdev.h>
@@ -13,7 +14,7 @@
 #include "mkey_ulp.h"
 
 #define LEN (64 * 1024)
-/* Not the first sector of the device, nor the first byte of the memory. */
+/* Not the first sector of the device, and not the first byte of the memory. */
 #define SECTOR 24
 #define DM_OFFSET 4096
 
@@ -35,7 +36,7 @@ static int read_blocks(struct block_device *bdev, struct sg_table *sgt, sector_t
 	return ret;
 }
 
-/* What the device holds, by way of RAM. */
+/* Reads the blocks into RAM, to compare with. */
 static int read_plainly(struct block_device *bdev, void *to, sector_t sector)
 {
 	struct scatterlist sg;
@@ -71,7 +72,7 @@ static int send(struct ulp_link *link, struct ib_mr *mr, u64 addr, u32 rkey)
 	return ret ?: status == IB_WC_SUCCESS ? 0 : -EIO;
 }
 
-/* A key over the peer's RAM, which has no region. */
+/* Binds a key to the peer's RAM, which has no MR. */
 static struct ib_mr *expose(struct ib_pd *pd, u64 addr)
 {
 	struct ib_sge all = { .addr = addr, .length = LEN, .lkey = pd->local_dma_lkey };
@@ -142,7 +143,7 @@ free:
  * @path: block device
  * @class: class of device memory, as for ib_alloc_dm()
  *
- * Return: 0, or why not every byte came where it should.
+ * Return: 0, or an errno if not every byte came where it should.
  */
 int ulp_block(struct ulp_link *link, const char *path, u32 class)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Two devices by their names, for a module that does its work when it is loaded.
- * Each module that this is a part of has a client of its own.
+ * Finds two devices by their names, for a module that does its work when it is
+ * loaded. Each module that contains this file has a client of its own.
  */
 
 #include "mkey_ulp.h"
@@ -36,8 +36,8 @@ static struct ib_client ulp_client = {
  * @peer: name of the second one
  * @run: what to do; 0, a negative errno or the status of a request
  *
- * A device of ib_core's stays while a client that was added to it is registered:
- * unless this fails, until ulp_client_end().
+ * A device stays while a client that was added to it is registered. If this call
+ * succeeds, the devices stay until ulp_client_end().
  *
  * Return: 0 or a negative errno; -ENODEV if there are no such devices.
  */
@@ -53,7 +53,7 @@ int ulp_client_run(const char *name, const char *device, const char *peer,
 	if (ret)
 		return ret;
 	ret = found[0] && found[1] ? run(found) : -ENODEV;
-	/* A status that a request completed with is no errno. */
+	/* A positive value is the status of a request, not an errno. */
 	if (ret > 0)
 		ret = -EIO;
 	if (ret)
@@ -63,7 +63,7 @@ int ulp_client_run(const char *name, const char *device, const char *peer,
 }
 
 /**
- * ulp_client_end() - let go of the devices, after ulp_client_run() has worked
+ * ulp_client_end() - release the devices, after ulp_client_run() succeeded
  */
 void ulp_client_end(void)
 {

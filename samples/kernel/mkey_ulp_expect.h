@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* How the sample tells what does not hold, and where. */
+/* Reports the condition that does not hold, with its line. */
 #ifndef MKEY_ULP_EXPECT_H
 #define MKEY_ULP_EXPECT_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Sets of keys: several bound in one call, and a pool of keys that are used
- * again and again.
+ * Sets of keys: one call binds several keys, and a pool has keys that are used many
+ * times.
  */
 
 #include <rdma/ib_mkey.h>
@@ -12,7 +12,7 @@
 #define KEYS 3
 #define ACCESS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ)
 
-/* All of them are bound, or all are as they were. */
+/* One call binds all of the keys or none. */
 static int together(struct ib_mr *keys[KEYS], struct ib_mr *mr)
 {
 	static const u64 repeat_count = 3;
@@ -42,7 +42,7 @@ static int together(struct ib_mr *keys[KEYS], struct ib_mr *mr)
 	expect(ib_bind_mkeys(binds, KEYS) == -ENOSPC);
 	expect(!binds[0].error && !binds[1].error && binds[2].error == -ENOSPC);
 	expect(keys[0]->length == 50 && keys[1]->length == 12 && keys[2]->length == 20);
-	/* One of them is there twice. */
+	/* One key is in the list twice. */
 	binds[2].num_sge = 1;
 	binds[2].mkey = keys[0];
 	expect(ib_bind_mkeys(binds, KEYS) == -EINVAL);
@@ -60,7 +60,7 @@ static int together(struct ib_mr *keys[KEYS], struct ib_mr *mr)
 	return 0;
 }
 
-/* A key that goes back lets go of what was bound to it. */
+/* A key that goes back to its pool no longer holds what was bound to it. */
 static int recycled(struct ib_mkey_pool *pool, struct ib_mr *mr, struct ib_mr *stranger,
 		    struct ib_mr *foreign)
 {
@@ -80,7 +80,7 @@ static int recycled(struct ib_mkey_pool *pool, struct ib_mr *mr, struct ib_mr *s
 	expect(!ib_bind_mkey_list(keys[0], &range, 1, ACCESS));
 	inner.lkey = keys[0]->lkey;
 	expect(!ib_bind_mkey_list(keys[1], &inner, 1, ACCESS));
-	/* The one refers to the other. */
+	/* The second key describes the first one. */
 	expect(ib_mkey_pool_put(pool, keys[0]) == -EBUSY);
 	expect(keys[0]->length == 64);
 	expect(ib_mkey_pool_destroy(pool) == -EBUSY);
@@ -91,11 +91,11 @@ static int recycled(struct ib_mkey_pool *pool, struct ib_mr *mr, struct ib_mr *s
 
 	again = ib_mkey_pool_get(pool);
 	expect((again == keys[0] || again == keys[1]) && !again->length);
-	/* One is missing, but not one of another protection domain. */
+	/* The pool misses a key, but not one of another protection domain. */
 	expect(ib_mkey_pool_put(pool, foreign) == -EINVAL);
 	expect(!ib_mkey_pool_put(pool, again));
 	expect(!ib_mkey_pool_put(pool, keys[2]));
-	/* There is none missing: what is none of the pool's stays bound. */
+	/* The pool misses no key, so it takes no other one, which stays bound. */
 	expect(!ib_bind_mkey_list(stranger, &range, 1, ACCESS));
 	expect(ib_mkey_pool_put(pool, stranger) == -EINVAL);
 	expect(stranger->length == 64);
@@ -109,7 +109,7 @@ static int recycled(struct ib_mkey_pool *pool, struct ib_mr *mr, struct ib_mr *s
  * @pd: protection domain
  * @dm: device memory of its device, 4096 bytes
  *
- * Return: 0, or -EIO where anything was not as it should.
+ * Return: 0, or -EIO if anything was not as it should be.
  */
 int ulp_keys(struct ib_pd *pd, struct ib_dm *dm)
 {
@@ -153,7 +153,7 @@ dealloc:
 dereg_stranger:
 	ib_dereg_mr(stranger);
 dereg:
-	/* No key that went back has kept it. */
+	/* No key that went back still holds the MR. */
 	if (ib_dereg_mr(mr))
 		ret = ret ?: -EBUSY;
 	return ret;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What ib_query_mkey_caps() says that there can be, there can be; one more is
+ * Reaches each limit that ib_query_mkey_caps() returns. One more than a limit is
  * refused.
  */
 
@@ -52,7 +52,7 @@ static int dims(struct ib_mr *mkey, u32 lkey, u64 addr, u32 max)
 	return 0;
 }
 
-/* Keys over keys, each level one more. */
+/* Binds keys over keys, one level after another. */
 static int depth(struct ib_mkey_pool *pool, u32 lkey, u64 addr, u32 max)
 {
 	struct ib_sge range = { .addr = addr, .length = 9, .lkey = lkey };
@@ -85,7 +85,7 @@ static struct ib_dm *alloc(struct ib_device *device, u64 length)
 	return ib_alloc_dm(device, &attr);
 }
 
-/* All device memory but what others have, as this sample does. */
+/* Allocates all free device memory; this sample has some already. */
 static int dm_size(struct ib_device *device, u64 max)
 {
 	struct ib_dm *one, *rest;
@@ -108,7 +108,7 @@ static int dm_size(struct ib_device *device, u64 max)
  * @pd: protection domain
  * @addr: DMA address of some bytes
  *
- * Return: 0, or -EIO where anything was not as it should.
+ * Return: 0, or -EIO if anything was not as it should be.
  */
 int ulp_limits(struct ib_pd *pd, u64 addr)
 {

@@ -71,8 +71,8 @@ static int ulp_modify(struct ib_qp *qp, u32 dest, union ib_gid *gid, int index)
 }
 
 /*
- * A queue pair that completed a request with an error goes on to the error state
- * after the completion is seen: that may come between here and the reset.
+ * A queue pair that completed a request in error enters the error state after the
+ * completion is seen. That can happen between here and the reset.
  */
 static int ulp_reset(struct ib_qp *qp)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A kernel user of device memory and of keys, in Rust: what to call, in which order.
+//! A ULP in Rust that uses device memory and keys. It shows what to call, in which order.
 //!
-//! Loading the module runs it once between two devices. It loads if every byte was where it should
-//! be, and fails to load otherwise.
+//! Loading the module runs it once between two devices. The module loads if every byte was where
+//! it should be, and fails to load otherwise.
 
 use core::borrow::Borrow;
 use kernel::{prelude::*, sync::Arc};
@@ -56,7 +56,7 @@ macro_rules! expect {
 const DM_LEN: u64 = 4096;
 const HOST_LEN: usize = 4096;
 
-/// What a key or a region may allow here.
+/// The access flags of keys and MRs in this sample.
 fn all_access() -> Access {
     Access::from(Right::LocalWrite) | Right::RemoteWrite | Right::RemoteRead | Right::RemoteAtomic
 }
@@ -76,7 +76,7 @@ impl Side {
     }
 }
 
-/// Distinct bytes, more or less.
+/// Fills a buffer with bytes that seldom repeat.
 fn fill(buffer: &HostBuffer, seed: usize) -> Result {
     for i in 0..buffer.len() {
         buffer.write(i, &[(i * 3 + i / 256 + seed) as u8])?;
@@ -84,14 +84,14 @@ fn fill(buffer: &HostBuffer, seed: usize) -> Result {
     Ok(())
 }
 
-/// All bytes of a buffer.
+/// Returns all bytes of a buffer.
 fn bytes_of(buffer: &HostBuffer) -> Result<KVec<u8>> {
     let mut bytes = KVec::from_elem(0, buffer.len(), GFP_KERNEL)?;
     buffer.read(0, &mut bytes)?;
     Ok(bytes)
 }
 
-/// A counter in device memory: added to from afar, read by the host.
+/// Counts in device memory: the other node adds, the host reads.
 fn counter(here: &mut Side, host: &HostBuffer, memory: &DeviceMemory, region: &DmRegion) -> Result {
     const ADDITIONS: u64 = 100;
     const STEP: u64 = 7;
@@ -126,7 +126,7 @@ fn counter(here: &mut Side, host: &HostBuffer, memory: &DeviceMemory, region: &D
     Ok(())
 }
 
-/// A column of one matrix becomes one of another, whose rows are of another length.
+/// Copies a column of one matrix to a column of another, whose rows have another length.
 fn column(here: &mut Side, there: &Side) -> Result {
     const BLOCK: usize = 16;
     const ROWS: usize = 32;
@@ -165,7 +165,7 @@ fn column(here: &mut Side, there: &Side) -> Result {
     Ok(())
 }
 
-/// Device memory is sent from, by its local key.
+/// Sends from device memory by its lkey.
 fn staging(here: &Side, there: &mut Side, memory: &DeviceMemory, region: &DmRegion) -> Result {
     const LEN: usize = 100;
     const AT: u64 = 1001;
@@ -191,7 +191,7 @@ fn staging(here: &Side, there: &mut Side, memory: &DeviceMemory, region: &DmRegi
     Ok(())
 }
 
-/// Returns the key of a bind that was to be refused, as it was before.
+/// Returns the unchanged key of a bind that had to be refused.
 fn refused(bind: Result<Mkey<Bound>, Refused>, error: Error) -> Result<Mkey<Unbound>> {
     let Err(refused) = bind else {
         pr_err!("a bind succeeded that was to fail with {error:?}\n");
@@ -204,7 +204,7 @@ fn refused(bind: Result<Mkey<Bound>, Refused>, error: Error) -> Result<Mkey<Unbo
     Ok(refused.key)
 }
 
-/// What is refused, with which error. A refused bind gives the key back.
+/// Checks the errors of refused calls. A refused bind gives the key back.
 fn refusals(here: &Side, there: &Side, memory: &Arc<DeviceMemory>) -> Result<Mkey<Unbound>> {
     let no_bytes = DeviceMemory::new(&there.device, 0, 0, Class::Default);
     expect!(no_bytes.err() == Some(EINVAL));
@@ -227,13 +227,13 @@ fn refusals(here: &Side, there: &Side, memory: &Arc<DeviceMemory>) -> Result<Mke
     let key = refused(key.bind_list(read, &[range(DM_LEN - 7, 8)]), ERANGE)?;
     let three = [range(0, 8), range(8, 8), range(16, 8)];
     let key = refused(key.bind_list(read, &three), ENOSPC)?;
-    // The local DMA key would allow these two.
+    // The local DMA lkey would allow these two.
     let key = refused(key.bind_list(read, &[Range::new(&near, 0, 8)]), EINVAL)?;
     let before = [Block::new(&far, 16, 8, &[-8])?];
     refused(key.bind_interleaved(read, &[4], &before), ERANGE)
 }
 
-/// Device memory and host memory under one key, then under none.
+/// Binds device memory and host memory to one key, then unbinds the key.
 fn composite(
     here: &mut Side,
     there: &mut Side,
@@ -250,7 +250,7 @@ fn composite(
     let parts = [Range::new(&region, 10, 20), Range::new(&body, 5, 30)];
     let key = key.bind_list(all_access(), &parts)?;
     let sent = bytes_of(&body)?;
-    // The key keeps what it refers to.
+    // The key holds the MRs that it describes.
     drop((parts, region, memory, body));
 
     let remote = Remote {
@@ -268,13 +268,13 @@ fn composite(
         expect!(Some(byte) == expected);
     }
 
-    // And no longer than it has to.
+    // It holds them no longer than it is bound.
     let _key = key.unbind()?;
     expect!(here.qp.execute(Work::Read, all, remote)? == Status::REMOTE_ACCESS);
     Qp::connect(&mut here.qp, &mut there.qp)
 }
 
-/// All steps, from the device that asks to the one that has the memory.
+/// Runs all steps from the device that posts requests to the one that has the memory.
 fn run(here: HeldDevice, there: HeldDevice) -> Result {
     let mut here = Side::new(here)?;
     let mut there = Side::new(there)?;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Sends a column of a matrix into a row of another place: the column's
- * elements, a row's length apart from each other, are one key, and a key is
- * sent from like any memory region.
+ * Sends a column of a matrix to another place as a row. One key describes the
+ * column's elements, which are a row's length apart. A request sends from a key
+ * as from any MR.
  *
  * usage: column [DEVICE]
  */
@@ -36,7 +36,7 @@ static struct ibv_mr *column_key(struct rc_dev *dev, struct ibv_mr *base)
 
 	if (!key)
 		err(1, "ibmkey_alloc");
-	/* One dimension, one block. No access flags: it is only read from. */
+	/* One dimension, one block. A key that is only sent from needs no flags. */
 	ret = ibv_rereg_mr_interleaved(key, 0, 1, &rows, 1, &element);
 	if (ret)
 		die(ret, "ibv_rereg_mr_interleaved");
@@ -95,7 +95,7 @@ int main(int argc, char **argv)
 			errx(1, "element %d is %g instead of %g", i, received[i],
 			     matrix[i][COLUMN]);
 
-	/* The key first: what it describes cannot go before it. */
+	/* The key first: its leaf cannot be deregistered before it. */
 	rc_dereg(key);
 	rc_dereg(base);
 	rc_dereg(target);

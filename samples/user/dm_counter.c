@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Counts in device memory: it is allocated, set, registered and added to by
- * the verbs that every libibverbs has. Only ibmkey_enable() is ib_mkey's; with
- * LD_PRELOAD=libibmkey-preload.so a program does without that, too.
+ * Counts in device memory. The standard verbs allocate it, set it, register it
+ * and add to it. Only ibmkey_enable() belongs to ib_mkey; a program with
+ * LD_PRELOAD=libibmkey-preload.so does not need it.
  *
  * usage: dm_counter [DEVICE]
  */
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
 	ret = ibv_memcpy_to_dm(dm, offset, &first, sizeof(first));
 	if (ret)
 		die(ret, "ibv_memcpy_to_dm");
-	/* Device memory has no address: its regions are zero-based. */
+	/* Device memory has no address, so its MRs are zero-based. */
 	counter_mr = ibv_reg_dm_mr(dev.pd, dm, 0, attr.length,
 				   IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE |
 				   IBV_ACCESS_REMOTE_ATOMIC);
@@ -84,7 +84,7 @@ int main(int argc, char **argv)
 	if (last != first + STEP * ADDITIONS)
 		errx(1, "the counter is %llu", (unsigned long long)last);
 
-	/* The regions first: device memory that is registered is busy. */
+	/* The MRs first: registered device memory cannot be freed. */
 	rc_dereg(counter_mr);
 	rc_dereg(old_mr);
 	ret = ibv_free_dm(dm);

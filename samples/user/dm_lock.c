@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * A lock, a record and a counter in device memory, used by two nodes at the
- * same time with nothing but one-sided operations: the node that has the
- * memory goes through its own device, the other one over the network.
+ * A lock, a record and a counter in device memory. Two nodes use them at the
+ * same time with one-sided operations only. The node that has the memory goes
+ * through its own device, the other one over the network.
  *
  * usage: dm_lock [-n OPERATIONS] DEVICE		has the memory
  *        dm_lock [-n OPERATIONS] DEVICE HOST	joins the one on HOST
  *
- * The lock is a word that is changed by compare-and-swap alone. Its lower half
- * names the owner, the upper half the heir: who finds the lock taken puts
- * itself down as the next one, and the owner hands over when it is done. No
- * node can come twice while another one is the heir.
+ * The lock is a word that only compare-and-swap changes. Its lower half names
+ * the owner, its upper half the heir. A node that finds the lock taken becomes
+ * the heir if there is none, and the owner hands the lock to the heir. So no
+ * node gets the lock twice while another one is the heir.
  */
 #include <err.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ struct shared {
 
 #define GUARD 0x0123456789abcdef
 
-/* Ordinary memory of a node, for what its operations bring. */
+/* A node's ordinary memory, into which its operations return data. */
 struct local {
 	uint64_t found;
 	struct record record;
@@ -72,7 +72,7 @@ static uint64_t check_of(const struct record *record)
 	return ~sum;
 }
 
-/* An operation between a part of the device memory and a part of local. */
+/* Makes a request between a part of the device memory and a part of local. */
 static struct ibv_send_wr request(struct node *node, struct ibv_sge *sge,
 				  enum ibv_wr_opcode opcode, size_t offset,
 				  void *here, size_t length)
@@ -92,7 +92,7 @@ static struct ibv_send_wr request(struct node *node, struct ibv_sge *sge,
 	return wr;
 }
 
-/* As above, of the one word of an atomic operation. */
+/* The same for an atomic operation, which has one word. */
 static struct ibv_send_wr atomic_request(struct node *node, struct ibv_sge *sge,
 					 enum ibv_wr_opcode opcode, size_t offset,
 					 uint64_t *found, uint64_t compare_add,
@@ -156,7 +156,7 @@ static void read_record(struct node *node)
 	run(node, &wr, &wr);
 }
 
-/* Returns how many updates there can have been at most when the lock was taken. */
+/* Returns the largest possible number of updates when the lock was taken. */
 static uint64_t lock(struct node *node)
 {
 	uint64_t seen = 0, most = UINT64_MAX;
@@ -169,7 +169,7 @@ static uint64_t lock(struct node *node)
 			next = node->id;
 		else if (!heir_of(seen))
 			next = seen | node->id << 32;
-		/* Where there is nothing to be changed this only looks. */
+		/* If nothing changes, this only reads. */
 		found = swap_lock(node, seen, next);
 		if (found == seen && next != seen) {
 			found = next;
@@ -185,8 +185,8 @@ static uint64_t lock(struct node *node)
 		if (!heir_of(seen))
 			continue;
 		/*
-		 * Asking costs the owner's device time. Twice as long after each
-		 * time, up to a limit, and no two nodes in step.
+		 * Asking costs the owner's device time. Double the wait each time,
+		 * up to a limit; the wait is random, so that nodes do not run in step.
 		 */
 		usleep(longest / 2 + random() % longest);
 		if (longest < 640)
@@ -288,7 +288,7 @@ static void close_node(struct node *node)
 	rc_close(&node->dev);
 }
 
-/* No two additions may have found the same, and all must have counted. */
+/* No two additions may have returned the same value; all must count. */
 static void check_counted(const uint64_t *counted, uint64_t number, uint8_t *seen,
 			  uint64_t total)
 {
@@ -407,7 +407,7 @@ static void join(struct node *node, const char *where)
 	peer_meet(sock);
 
 	peer_tell(sock, node->local->counted, turns * ADDITIONS * sizeof(uint64_t));
-	/* The other node may have found what this one cannot see. */
+	/* The other node may have found an error that this one cannot see. */
 	peer_meet(sock);
 	close(sock);
 	rc_destroy(&conn);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Sends the same to several destinations without a multicast group, so that
- * nothing is lost on the way: each payload is copied to device memory once and
- * sent from there on every destination's own reliable connection.
+ * Sends the same payloads to several destinations without a multicast group, so
+ * that none is lost. Each payload is copied to device memory once and sent from
+ * there on the reliable connection of each destination.
  *
  * usage: dm_multicast [-n PAYLOADS] DEVICE	the source; waits for DESTINATIONS
  *        dm_multicast DEVICE HOST		a destination of the one on HOST
@@ -41,7 +41,7 @@ struct source {
 	uint64_t copies;
 };
 
-/* The only place from which device memory is written. */
+/* Writes to device memory; nothing else does. */
 static void write_payload(struct source *source, unsigned int buffer, uint64_t number)
 {
 	static struct payload payload;
@@ -76,7 +76,7 @@ static void send_payload(struct source *source, unsigned int buffer)
 	}
 }
 
-/* The oldest payload is with all: its buffer can be written. */
+/* All destinations have the oldest payload: its buffer can be written. */
 static void wait_for_all(struct source *source)
 {
 	for (int i = 0; i < DESTINATIONS; i++)
@@ -134,7 +134,7 @@ static void run_source(struct source *source, uint64_t payloads)
 	for (uint64_t left = payloads < BUFFERS ? payloads : BUFFERS; left; left--)
 		wait_for_all(source);
 
-	/* Each tells of how many copies it has seen one. */
+	/* Each destination sends the number of copies from which it received. */
 	for (int i = 0; i < DESTINATIONS; i++) {
 		uint64_t seen;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Stages outgoing messages in device memory: a message is put together in a
- * slot of a ring, a piece at a time, and sent from there. A device with memory
+ * Stages outgoing messages in device memory. A message is composed in a slot of
+ * a ring, piece by piece, and sent from there. A device with memory
  * of its own then sends it without reading the host's. A slot is filled again
- * when its message has completed, and not before.
+ * only when its message has completed.
  *
  * usage: dm_staging [-n MESSAGES] DEVICE	receives
  *        dm_staging [-n MESSAGES] DEVICE HOST	sends to the one on HOST
@@ -63,7 +63,7 @@ static size_t compose(struct ibv_dm *dm, unsigned int slot, uint64_t number)
 	size_t half = header.length / 2, at = (size_t)slot * SLOT_SIZE;
 	int ret;
 
-	/* The payload first, in two pieces: only then is the header known. */
+	/* The payload first, in two pieces: the header depends on it. */
 	make_payload(payload, number);
 	ret = ibv_memcpy_to_dm(dm, at + sizeof(header), payload, half);
 	if (!ret)
@@ -81,7 +81,7 @@ static void send_slot(struct rc_conn *conn, struct ibv_mr *ring, unsigned int sl
 		      size_t length)
 {
 	struct ibv_sge sge = {
-		/* Device memory has no address: its regions are zero-based. */
+		/* Device memory has no address, so its MRs are zero-based. */
 		.addr = (uint64_t)slot * SLOT_SIZE,
 		.length = length,
 		.lkey = ring->lkey,
@@ -120,7 +120,7 @@ static void send_all(struct rc_dev *dev, const char *host, uint64_t messages)
 	dm = ibv_alloc_dm(dev->ctx, &attr);
 	if (!dm)
 		err(1, "ibv_alloc_dm");
-	/* It is only sent from: no rights are needed for that. */
+	/* An MR that is only sent from needs no access flags. */
 	ring = ibv_reg_dm_mr(dev->pd, dm, 0, attr.length, IBV_ACCESS_ZERO_BASED);
 	if (!ring)
 		err(1, "ibv_reg_dm_mr");
@@ -190,7 +190,7 @@ static void receive_all(struct rc_dev *dev)
 		struct message *message = &into[wc.wr_id];
 
 		check(message, wc.byte_len, number);
-		/* Nothing of this message may pass for the next one's. */
+		/* Clear the buffer, so that no byte of this message looks like the next. */
 		memset(message, 0, sizeof(*message));
 		rc_post_recv(&conn, wc.wr_id, mr, message, sizeof(*message));
 	}
