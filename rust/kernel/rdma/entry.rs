@@ -204,7 +204,6 @@ pub(super) unsafe extern "C" fn dealloc_mw<T: DeviceOps>(raw: *mut bindings::ib_
     from_result(|| {
         // SAFETY: The core calls with a window, which it frees when this has returned.
         let (mw, device) = unsafe { (Mw::from_raw(raw), Device::from_raw((*raw).device)) };
-        let index = T::mw_index(mw);
         let Ok(running) = Running::<T>::on(device) else {
             // SAFETY: The client was removed meanwhile and put the driver's operation back.
             return unsafe { (*device.as_raw()).ops.dealloc_mw }.map_or(Err(ENODEV), |stock| {
@@ -212,6 +211,7 @@ pub(super) unsafe extern "C" fn dealloc_mw<T: DeviceOps>(raw: *mut bindings::ib_
                 Ok(unsafe { stock(raw) })
             });
         };
+        let index = running.data().mw_index(mw)?;
         let stock = running.data().overlay().stock.dealloc_mw;
         let stock = stock.ok_or_else(eopnotsupp)?;
         // SAFETY: The argument is the core's.

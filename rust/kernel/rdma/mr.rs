@@ -245,6 +245,12 @@ impl Mw {
         self.0.get()
     }
 
+    /// Returns the device that it is of.
+    pub(crate) fn device(&self) -> &Device {
+        // SAFETY: A window's device is set when it is made and outlives it.
+        unsafe { Device::from_raw((*self.as_raw()).device) }
+    }
+
     /// Returns what tells it from all other windows that there are.
     pub(crate) fn address(&self) -> usize {
         self.as_raw() as usize

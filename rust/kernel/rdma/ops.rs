@@ -129,7 +129,7 @@ pub(crate) trait DeviceOps: ClientOps {
     ) -> Result;
 
     /// Returns the index by which the device finds a memory window.
-    fn mw_index(mw: &Mw) -> u32;
+    fn mw_index(&self, mw: &Mw) -> Result<u32>;
 
     /// What is left of a memory window. Dropping it sleeps.
     type Forgotten;

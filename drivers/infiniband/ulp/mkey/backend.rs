@@ -58,6 +58,8 @@ pub(crate) enum Named<B> {
 }
 
 /// A driver whose regions can be given layouts.
+///
+/// A region of another driver is refused where an error can be returned, and left alone elsewhere.
 pub(crate) trait Backend: Copy + Send + Sync {
     /// A region of the driver's own, where layouts end. Copied freely; whoever keeps one keeps
     /// the region from being freed.
@@ -92,7 +94,11 @@ pub(crate) trait Backend: Copy + Send + Sync {
     fn allow_window(&self, mr: &Mr);
 
     /// Returns the index by which rkeys name a memory window.
-    fn window_index(mw: &Mw) -> u32;
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a window of another driver.
+    fn window_index(&self, mw: &Mw) -> Result<u32>;
 
     /// Forbids accesses to a claimed region.
     fn withdraw(&self, mr: &Mr);

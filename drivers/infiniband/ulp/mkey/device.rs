@@ -386,8 +386,8 @@ impl DeviceOps for MkeyDevice {
         Ok(())
     }
 
-    fn mw_index(mw: &Mw) -> u32 {
-        Hw::window_index(mw)
+    fn mw_index(&self, mw: &Mw) -> Result<u32> {
+        self.hw.window_index(mw)
     }
 
     type Forgotten = Option<mw::Binding>;

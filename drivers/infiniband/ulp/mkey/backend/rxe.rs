@@ -124,18 +124,32 @@ impl Drop for Found {
 #[derive(Clone, Copy)]
 pub(crate) struct Rxe(());
 
-/// Returns rxe's structure around a region of an rxe device.
-fn private(mr: &Mr) -> NonNull<rxe_mr> {
-    // SAFETY: Only regions of rxe devices come here.
-    let raw = unsafe { bindings::ib_mkey_rxe_to_mr(mr.as_raw()) };
-    // SAFETY: `raw` points around `mr`, which is not null.
-    unsafe { NonNull::new_unchecked(raw) }
+/// Returns rxe's structure around a region; [`None`] for a region of another driver.
+fn private(mr: &Mr) -> Option<NonNull<rxe_mr>> {
+    if mr.device().driver_id() != rdma_driver_id_RDMA_DRIVER_RXE {
+        return None;
+    }
+    // SAFETY: The region is of rxe, which makes each as a part of its own structure.
+    NonNull::new(unsafe { bindings::ib_mkey_rxe_to_mr(mr.as_raw()) })
+}
+
+/// Changes the access flags that rxe sees of a region.
+fn change_access(mr: &Mr, change: impl FnOnce(i32) -> i32) {
+    if let Some(private) = private(mr) {
+        // SAFETY: The region is valid; rxe reads the field as a whole, at any time.
+        unsafe {
+            let field = &raw mut (*private.as_ptr()).access;
+            field.write_volatile(change(field.read_volatile()));
+        }
+    }
 }
 
 impl Rxe {
     fn set_state(mr: &Mr, state: bindings::rxe_mr_state) {
-        // SAFETY: The region is valid.
-        unsafe { bindings::ib_mkey_rxe_set_state(private(mr).as_ptr(), state) };
+        if let Some(private) = private(mr) {
+            // SAFETY: The region is valid.
+            unsafe { bindings::ib_mkey_rxe_set_state(private.as_ptr(), state) };
+        }
     }
 
     /// Returns the range of a region of ours; [`None`] while no access is allowed.
@@ -170,7 +184,9 @@ impl Rxe {
 
     /// Does a fresh region look as the headers that this module was built with say?
     fn layout_matches(mr: &Mr, pages: u32) -> bool {
-        let private = private(mr).as_ptr();
+        let Some(private) = private(mr).map(NonNull::as_ptr) else {
+            return false;
+        };
         // SAFETY: The reads stay within the `rxe_mr` that was allocated around `mr` if the
         // headers match, and within its slab object if they nearly do.
         unsafe {
@@ -277,7 +293,9 @@ impl Backend for Rxe {
     }
 
     fn claim(&self, mr: &Mr) {
-        let private = private(mr).as_ptr();
+        let Some(private) = private(mr).map(NonNull::as_ptr) else {
+            return;
+        };
         // SAFETY: The region is new, nobody else knows its key. With `nbuf` at zero and no page,
         // stock code that got past the type would find nothing.
         unsafe {
@@ -291,73 +309,69 @@ impl Backend for Rxe {
     }
 
     fn narrow(&self, mr: &Mr, access: Access) {
-        let private = private(mr).as_ptr();
-        // SAFETY: The region is valid; rxe reads the field as a whole, at any time.
-        unsafe {
-            let field = &raw mut (*private).access;
-            field.write_volatile(field.read_volatile() & access.into_raw() as i32);
-        }
+        change_access(mr, |now| now & access.into_raw() as i32);
     }
 
     fn publish(&self, mr: &Mr, range: Range, access: Access) {
-        let private = private(mr).as_ptr();
-        // SAFETY: As for `narrow()`.
+        // SAFETY: The region is valid; rxe reads the fields as a whole, at any time.
         unsafe {
             (&raw mut (*mr.as_raw()).iova).write_volatile(range.start);
             (&raw mut (*mr.as_raw()).length).write_volatile(range.len);
-            // rxe binds windows as it knows them to an MR with the first flag, see `mw.rs`, and none
-            // to one with the second.
-            let access = access & !(Right::MwBind | Right::ZeroBased);
-            (&raw mut (*private).access).write_volatile(access.into_raw() as i32);
         }
+        // rxe binds windows as it knows them to an MR with the first flag, see `mw.rs`, and none to
+        // one with the second.
+        let access = access & !(Right::MwBind | Right::ZeroBased);
+        change_access(mr, |_| access.into_raw() as i32);
         Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_VALID);
     }
 
     fn allow_window(&self, mr: &Mr) {
         let bind = Access::from(Right::MwBind).into_raw() as i32;
-        // SAFETY: As for `narrow()`.
-        unsafe {
-            let field = &raw mut (*private(mr).as_ptr()).access;
-            field.write_volatile(field.read_volatile() | bind);
-        }
+        change_access(mr, |now| now | bind);
     }
 
-    fn window_index(mw: &Mw) -> u32 {
-        // SAFETY: Only windows of rxe devices come here.
-        unsafe { bindings::ib_mkey_rxe_mw_index(mw.as_raw()) }
+    fn window_index(&self, mw: &Mw) -> Result<u32> {
+        if mw.device().driver_id() != rdma_driver_id_RDMA_DRIVER_RXE {
+            return Err(EINVAL);
+        }
+        // SAFETY: The window is of rxe, which makes each as a part of its own structure.
+        Ok(unsafe { bindings::ib_mkey_rxe_mw_index(mw.as_raw()) })
     }
 
     fn withdraw(&self, mr: &Mr) {
         Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_FREE);
-        // SAFETY: As for `narrow()`.
-        unsafe {
-            (&raw mut (*private(mr).as_ptr()).access).write_volatile(0);
-            (&raw mut (*mr.as_raw()).length).write_volatile(0);
-        }
+        change_access(mr, |_| 0);
+        // SAFETY: As for `publish()`.
+        unsafe { (&raw mut (*mr.as_raw()).length).write_volatile(0) };
     }
 
     fn claim_fast(&self, mr: &Mr) {
         self.claim(mr);
-        // SAFETY: As for `claim()`. Stock code does not get to look at the field.
-        unsafe { (*private(mr).as_ptr()).page_shift = FAST_SHIFT };
+        if let Some(private) = private(mr) {
+            // SAFETY: As for `claim()`. Stock code does not get to look at the field.
+            unsafe { (*private.as_ptr()).page_shift = FAST_SHIFT };
+        }
     }
 
     fn is_free(&self, mr: &Mr) -> bool {
         // SAFETY: The region is valid.
-        let state = unsafe { bindings::ib_mkey_rxe_state(private(mr).as_ptr()) };
-        state == rxe_mr_state_RXE_MR_STATE_FREE
+        let state = private(mr).map(|mr| unsafe { bindings::ib_mkey_rxe_state(mr.as_ptr()) });
+        state == Some(rxe_mr_state_RXE_MR_STATE_FREE)
     }
 
     fn key(&self, mr: &Mr) -> u32 {
-        // SAFETY: As for `narrow()`; both keys are the same.
-        unsafe { (&raw const (*private(mr).as_ptr()).rkey).read_volatile() }
+        // SAFETY: As for `publish()`; both keys are the same.
+        let key = |mr: NonNull<rxe_mr>| unsafe { (&raw const (*mr.as_ptr()).rkey).read_volatile() };
+        private(mr).map_or(0, key)
     }
 
     fn register(&self, mr: &Mr, key: u32, access: Access) {
-        let private = private(mr).as_ptr();
-        // SAFETY: As for `narrow()`.
+        let Some(private) = private(mr).map(NonNull::as_ptr) else {
+            return;
+        };
+        change_access(mr, |_| access.into_raw() as i32);
+        // SAFETY: As for `publish()`.
         unsafe {
-            (&raw mut (*private).access).write_volatile(access.into_raw() as i32);
             (&raw mut (*private).lkey).write_volatile(key);
             (&raw mut (*private).rkey).write_volatile(key);
         }
@@ -367,7 +381,10 @@ impl Backend for Rxe {
     fn page_size(&self, mr: &Mr) -> u32 {
         // SAFETY: The region is valid. rxe writes the field when it maps pages, which the region's
         // owner does not have it do twice at once.
-        1 << unsafe { (*private(mr).as_ptr()).page_shift }.min(u32::BITS - 1)
+        let shift = |mr: NonNull<rxe_mr>| unsafe { (*mr.as_ptr()).page_shift };
+        1 << private(mr)
+            .map_or(PAGE_SHIFT as u32, shift)
+            .min(u32::BITS - 1)
     }
 
     fn invalidate(&self, mr: &Mr) {
@@ -377,14 +394,14 @@ impl Backend for Rxe {
 
     fn has_windows(&self, mr: &Mr) -> bool {
         // SAFETY: The region is valid.
-        unsafe { bindings::ib_mkey_rxe_num_mw(private(mr).as_ptr()) > 0 }
+        private(mr).is_some_and(|mr| unsafe { bindings::ib_mkey_rxe_num_mw(mr.as_ptr()) } > 0)
     }
 
     fn suspend(&self, mr: &Mr) -> Result<State> {
         if self.has_windows(mr) {
             return Err(EINVAL);
         }
-        let private = private(mr).as_ptr();
+        let private = private(mr).ok_or(EINVAL)?.as_ptr();
         // SAFETY: The region is valid.
         unsafe {
             let state = State(bindings::ib_mkey_rxe_state(private));
@@ -420,7 +437,7 @@ impl Backend for Rxe {
         length: u64,
         access: Access,
     ) -> Result {
-        let private = private(mr).as_ptr();
+        let private = private(mr).ok_or(EINVAL)?.as_ptr();
         for (index, page) in pages.enumerate() {
             let page = page.ok_or_else(eopnotsupp)?;
             // SAFETY: The region is new, nobody else knows its key. The index is checked against
@@ -454,6 +471,6 @@ impl Backend for Rxe {
         let access = Access::from(Right::LocalWrite);
         self.fill(mr, memory.pages().map(Some), 0, length as u64, access)?;
         // SAFETY: The pages are those of `memory`, which the caller keeps with the region.
-        Ok(unsafe { Base::new(private(mr)) })
+        Ok(unsafe { Base::new(private(mr).ok_or(EINVAL)?) })
     }
 }

@@ -11,7 +11,7 @@
 //! nobody reads what is exchanged. rxe looks a region up for each packet: the bytes of one are in
 //! the old memory or in the new, and those that come in between are refused.
 
-use super::{bindings, private, Rxe, State};
+use super::{bindings, change_access, private, Rxe, State};
 use crate::rdma::{Access, Mr};
 use bindings::{rxe_mr, rxe_mr_state_RXE_MR_STATE_INVALID};
 use core::ptr::{self, NonNull};
@@ -34,21 +34,18 @@ struct Hidden<'a> {
 impl<'a> Hidden<'a> {
     /// Hides a region that was in `state`. Without rights no window is bound to it either.
     fn new(mr: &'a Mr, state: State) -> Self {
-        let field = access_of(mr);
         Rxe::set_state(mr, rxe_mr_state_RXE_MR_STATE_INVALID);
-        // SAFETY: The region is valid; rxe reads the field as a whole, at any time.
-        let access = unsafe {
-            let access = field.read_volatile();
-            field.write_volatile(0);
-            access
-        };
+        let mut access = 0;
+        change_access(mr, |now| {
+            access = now;
+            0
+        });
         Self { mr, state, access }
     }
 
     /// Gives the rights back, though the region is still hidden.
     fn allow(&self) {
-        // SAFETY: As in `new()`.
-        unsafe { access_of(self.mr).write_volatile(self.access) };
+        change_access(self.mr, |_| self.access);
     }
 
     fn show(self) {
@@ -57,17 +54,15 @@ impl<'a> Hidden<'a> {
 
     /// Has nobody but its owner the region?
     fn is_alone(&self) -> bool {
-        let raw = private(self.mr).as_ptr();
-        // SAFETY: The field is the counter of a `refcount_t`, used as an atomic only.
-        let users =
-            unsafe { Atomic::<i32>::from_ptr(&raw mut (*raw).elem.ref_cnt.refcount.refs.counter) };
-        users.load(ordering::Acquire) == 1
+        private(self.mr).is_some_and(|mr| {
+            let raw = mr.as_ptr();
+            // SAFETY: The field is the counter of a `refcount_t`, used as an atomic only.
+            let users = unsafe {
+                Atomic::<i32>::from_ptr(&raw mut (*raw).elem.ref_cnt.refcount.refs.counter)
+            };
+            users.load(ordering::Acquire) == 1
+        })
     }
-}
-
-fn access_of(mr: &Mr) -> *mut i32 {
-    // SAFETY: Stays within the region's structure.
-    unsafe { &raw mut (*private(mr).as_ptr()).access }
 }
 
 /// Exchanges what two regions describe.
@@ -100,7 +95,8 @@ impl Rxe {
     /// Returns the rights of a region.
     pub(super) fn access(mr: &Mr) -> Access {
         // SAFETY: The region is valid; the field is written as a whole.
-        Access::from_raw(unsafe { access_of(mr).read_volatile() } as u32)
+        let access = |mr: NonNull<rxe_mr>| unsafe { (&raw const (*mr.as_ptr()).access).read_volatile() };
+        Access::from_raw(private(mr).map_or(0, access) as u32)
     }
 
     /// As [`Backend::retranslate`](super::Backend::retranslate).
@@ -111,7 +107,7 @@ impl Rxe {
         range: (u64, u64),
         finish: impl FnOnce() -> Result,
     ) -> Result {
-        let (one, two) = (private(mr), private(spare));
+        let (one, two) = (private(mr).ok_or(EINVAL)?, private(spare).ok_or(EINVAL)?);
         // SAFETY: Both regions are valid.
         let spare_state = State(unsafe { bindings::ib_mkey_rxe_state(two.as_ptr()) });
         // The spare one's key can be guessed.

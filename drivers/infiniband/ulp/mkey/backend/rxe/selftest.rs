@@ -90,6 +90,11 @@ pub(crate) fn run(device: &MkeyDevice, ibdev: &Device) -> Result {
     result
 }
 
+/// Returns rxe's structure around a region.
+fn region(mr: &Mr) -> Result<*mut bindings::rxe_mr> {
+    Ok(private(mr).ok_or(EINVAL)?.as_ptr())
+}
+
 /// Deregisters a region. The device's operations are stock still: nobody else removes the object.
 fn forget(device: &MkeyDevice, mr: OwnedMr, object: &Object) {
     let index = mr.index();
@@ -184,7 +189,7 @@ fn origins(device: &MkeyDevice, mr: &Mr) -> Result {
         } else {
             rxe_mr_copy_dir_RXE_FROM_MR_OBJ
         };
-        let (region, at) = (private(mr).as_ptr(), word.as_mut_ptr().cast());
+        let (region, at) = (region(mr)?, word.as_mut_ptr().cast());
         // SAFETY: The MR is valid; the packet has a word.
         let remote =
             unsafe { bindings::ib_mkey_rxe_stock_copy(region, 0, at, WORD as u32, direction) };
@@ -240,7 +245,7 @@ fn registered(device: &MkeyDevice, mr: &Mr, object: &Object) -> Result {
             ))?;
         }
         copy_data(device, key, mr.iova(), &mut packet, true)?;
-        let (region, second) = (private(mr).as_ptr(), mr.iova().wrapping_add(WORD as u64));
+        let (region, second) = (region(mr)?, mr.iova().wrapping_add(WORD as u64));
         // SAFETY: As above; `original` is a place for a word.
         unsafe {
             to_result(bindings::ib_mkey_rxe_stock_check_range(
@@ -280,7 +285,7 @@ fn registered(device: &MkeyDevice, mr: &Mr, object: &Object) -> Result {
 
 /// Calls each function that a region can be given to.
 fn through_each(mr: &Mr, memory: &Buffer) -> Result {
-    let region = private(mr).as_ptr();
+    let region = region(mr)?;
     let mut word = 10u64.to_ne_bytes();
     let mut original = 0;
     let none = resp_states_RESPST_NONE as c_int;
