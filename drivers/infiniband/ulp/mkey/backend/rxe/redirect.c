@@ -125,6 +125,20 @@ static int refuse_reg_fast_mr(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 	return -EINVAL;
 }
 
+/* Is an MR in the PD of a QP? */
+static bool is_in_pd(struct rxe_qp *qp, u32 lkey)
+{
+	struct rxe_mr *mr = ib_mkey_rxe_get_mr(qp->ibqp.device, lkey >> 8);
+	bool in;
+
+	if (!mr)
+		return false;
+	in = READ_ONCE(mr->ibmr.pd) == qp->ibqp.pd;
+	ib_mkey_rxe_put_mr(mr);
+
+	return in;
+}
+
 /* A process can write to its requests at any time: each field is read once. */
 static int bind_mw(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 {
@@ -142,6 +156,11 @@ static int bind_mw(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 
 	if (!mw)
 		return -EINVAL;
+	/* rxe asks for the PD of a window of type 2 alone, and not for that of the MR */
+	if (mw->ibmw.pd != qp->ibqp.pd || (bind.length && !is_in_pd(qp, bind.mr_lkey))) {
+		ib_mkey_rxe_put_mw(mw);
+		return -EINVAL;
+	}
 	ret = ib_mkey_rxe_bind_mw(qp, qp->ibqp.pd, &mw->ibmw, &bind);
 	ib_mkey_rxe_put_mw(mw);
 

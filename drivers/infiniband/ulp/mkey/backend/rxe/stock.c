@@ -102,9 +102,22 @@ int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, const struct ib_mkey_rxe_bind_m
 	return stock_bind_mw(qp, wqe);
 }
 
+/*
+ * Stock rxe follows the pointers of a window of type 2 that is not bound, which are NULL, and
+ * lets every QP of the device invalidate it. What is asked here stays so under Windows::bound.
+ */
 int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, u32 rkey)
 {
-	return stock_invalidate_mw(qp, rkey);
+	struct rxe_mw *mw = ib_mkey_rxe_get_mw(qp->ibqp.device, rkey >> 8);
+	int ret = -EINVAL;
+
+	if (!mw)
+		return ret;
+	if (mw->state == RXE_MW_STATE_VALID && mw->qp == qp)
+		ret = stock_invalidate_mw(qp, rkey);
+	ib_mkey_rxe_put_mw(mw);
+
+	return ret;
 }
 
 /* As a kernel QP in @pd that has nothing else, for the self-test. */
