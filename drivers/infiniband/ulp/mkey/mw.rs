@@ -114,14 +114,19 @@ impl Binding {
     }
 }
 
-/// Binds a window for a QP in `pd`. `stock` has the driver bind it to the MR of an lkey.
+/// Binds a window for a QP in `pd`. `stock` has the driver bind it to the MR of an lkey. Returns
+/// what the window was bound to before, if that is of this module.
 ///
 /// # Errors
 ///
 /// Those of `stock`; for an MR of this module those of `Binding::new` too.
-pub(crate) fn bind(pd: &Pd, request: &Request, stock: impl FnOnce(u32) -> Result) -> Result {
+pub(crate) fn bind(
+    pd: &Pd,
+    request: &Request,
+    stock: impl FnOnce(u32) -> Result,
+) -> Result<Option<RBTreeNode<u32, Binding>>> {
     let Ok(running) = Running::<MkeyDevice>::on(pd.device()) else {
-        return stock(request.lkey);
+        return stock(request.lkey).map(|()| None);
     };
     let device = running.data();
     let region = if request.length == 0 {
@@ -146,10 +151,9 @@ pub(crate) fn bind(pd: &Pd, request: &Request, stock: impl FnOnce(u32) -> Result
     };
     drop(bound);
     // Accesses through the old binding may take as long as a process likes. Removal of another
-    // device must not wait for them. This device is not removed while a window exists.
-    drop(running);
-    drop(old);
-    Ok(())
+    // device must not wait for them, nor may the window. This device is not removed while a QP of
+    // the process exists.
+    Ok(old)
 }
 
 /// Invalidates the window at `index`, which `stock` has the driver do. No access through it is left
@@ -167,7 +171,7 @@ pub(crate) fn invalidate(device: &Device, index: u32, stock: impl FnOnce() -> Re
     stock()?;
     let gone = bound.remove(&index);
     drop(bound);
-    // As in `bind()`.
+    // As in `bind()`, whose caller drops what is gone.
     drop(running);
     drop(gone);
     Ok(())

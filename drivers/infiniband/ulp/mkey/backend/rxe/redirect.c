@@ -139,6 +139,9 @@ static bool is_in_pd(struct rxe_qp *qp, u32 lkey)
 	return in;
 }
 
+/* ib_mkey tells windows apart by the address of either. */
+static_assert(offsetof(struct rxe_mw, ibmw) == 0);
+
 /* A process can write to its requests at any time: each field is read once. */
 static int bind_mw(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 {
@@ -152,7 +155,6 @@ static int bind_mw(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 	};
 
 	struct rxe_mw *mw = ib_mkey_rxe_get_mw(qp->ibqp.device, bind.mw_rkey >> 8);
-	int ret;
 
 	if (!mw)
 		return -EINVAL;
@@ -161,10 +163,7 @@ static int bind_mw(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 		ib_mkey_rxe_put_mw(mw);
 		return -EINVAL;
 	}
-	ret = ib_mkey_rxe_bind_mw(qp, qp->ibqp.pd, &mw->ibmw, &bind);
-	ib_mkey_rxe_put_mw(mw);
-
-	return ret;
+	return ib_mkey_rxe_bind_mw(qp, qp->ibqp.pd, mw, &bind);
 }
 
 static __always_inline bool mr_is_ours(const struct rxe_mr *mr)

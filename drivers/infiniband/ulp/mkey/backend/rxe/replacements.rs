@@ -13,7 +13,7 @@
 use super::{
     bindings::{
         self, ib_mkey_rxe_bind_mw as BindMw, rxe_mr, rxe_mr_copy_dir,
-        rxe_mr_copy_dir_RXE_TO_MR_OBJ, rxe_qp,
+        rxe_mr_copy_dir_RXE_TO_MR_OBJ, rxe_mw, rxe_qp,
     },
     Base, Rxe,
 };
@@ -168,7 +168,7 @@ unsafe extern "C" fn ib_mkey_rxe_reg_fast_mr(
 unsafe extern "C" fn ib_mkey_rxe_bind_mw(
     qp: *mut rxe_qp,
     pd: *mut crate::bindings::ib_pd,
-    mw: *mut crate::bindings::ib_mw,
+    mw: *mut rxe_mw,
     bind: *const BindMw,
 ) -> c_int {
     from_result(|| {
@@ -176,6 +176,7 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mw(
         // request.
         let (pd, bind) = unsafe { (Pd::from_raw(pd), &*bind) };
         let request = mw::Request {
+            // The window begins with its `ib_mw`.
             mw: mw as usize,
             index: bind.mw_rkey >> 8,
             lkey: bind.mr_lkey,
@@ -183,11 +184,16 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mw(
             length: bind.length,
             access: Access::from_raw(bind.access),
         };
-        mw::bind(pd, &request, |mr_lkey| {
+        let result = mw::bind(pd, &request, |mr_lkey| {
             let bind = BindMw { mr_lkey, ..*bind };
             // SAFETY: The QP is that of the request.
             to_result(unsafe { bindings::ib_mkey_rxe_stock_bind_mw(qp, &bind) })
-        })?;
+        });
+        // rxe frees a window to which a reference is left for too long. What goes next may wait as
+        // long as a process likes.
+        // SAFETY: `bind_mw()` in C gave its reference away.
+        unsafe { bindings::ib_mkey_rxe_put_mw(mw) };
+        drop(result?);
         Ok(0)
     })
 }

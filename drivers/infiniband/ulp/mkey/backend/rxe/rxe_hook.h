@@ -72,8 +72,8 @@ int ib_mkey_rxe_atomic_write(struct rxe_mr *mr, u64 iova, u64 value);
 int ib_mkey_rxe_flush(struct rxe_mr *mr, u64 iova, unsigned int length);
 int ib_mkey_rxe_invalidate_mr(struct rxe_mr *mr, struct ib_pd *pd, u32 key, bool remote);
 int ib_mkey_rxe_reg_fast_mr(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int access);
-/* In place of the stock function, for all memory windows. */
-int ib_mkey_rxe_bind_mw(struct rxe_qp *qp, struct ib_pd *pd, struct ib_mw *mw,
+/* In place of the stock function, for all memory windows. The first takes over the caller's @mw. */
+int ib_mkey_rxe_bind_mw(struct rxe_qp *qp, struct ib_pd *pd, struct rxe_mw *mw,
 			const struct ib_mkey_rxe_bind_mw *bind);
 int ib_mkey_rxe_invalidate_mw(struct rxe_qp *qp, struct ib_device *ibdev, u32 rkey);
 
