@@ -13,7 +13,7 @@
 //! binding is slow (`bound.rs`) or of a fast registration (`fast.rs`).
 
 use crate::{
-    backend::{Direction, Payload},
+    backend::{Backend, Direction, Hw, Payload},
     bound::{Bound, Held},
     device::{MkeyDevice, CLIENT},
     fast::Fast,
@@ -54,6 +54,10 @@ fn needed(origin: Origin, direction: Direction) -> Access {
     }
 }
 
+fn hw_of(mr: &Mr, guard: &Guard) -> Result<Hw> {
+    Ok(CLIENT.data(mr.device(), guard).ok_or(EINVAL)?.hw)
+}
+
 /// Finds the object of `mr`, for as long as the critical section lasts.
 #[inline]
 fn object_of<'a>(mr: &Mr, guard: &'a Guard) -> Result<ArcBorrow<'a, Object>> {
@@ -80,6 +84,10 @@ fn with_bound<T>(mr: &Mr, iova: u64, access: impl FnOnce(&Bound, u64) -> Result<
     match Held::new(bound) {
         None => access(&bound, offset),
         Some(held) => {
+            // Deregistration ends this state, and waits for the accesses that found it.
+            if !hw_of(mr, &guard)?.is_open(mr) {
+                return Err(EINVAL);
+            }
             // A slow access can take arbitrarily long. It leaves SRCU first, so that only a rebind
             // of this MR waits for it.
             drop(guard);

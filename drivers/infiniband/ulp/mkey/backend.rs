@@ -103,6 +103,9 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// Forbids accesses to a claimed region.
     fn withdraw(&self, mr: &Mr);
 
+    /// Returns `true` if accesses to a region are allowed.
+    fn is_open(&self, mr: &Mr) -> bool;
+
     /// Takes a new region over for fast registration. As for [`Self::claim`].
     fn claim_fast(&self, mr: &Mr);
 

@@ -345,6 +345,12 @@ impl Backend for Rxe {
         unsafe { (&raw mut (*mr.as_raw()).length).write_volatile(0) };
     }
 
+    fn is_open(&self, mr: &Mr) -> bool {
+        // SAFETY: The region is valid.
+        let state = unsafe { bindings::ib_mkey_rxe_state(private(mr).as_ptr()) };
+        state == rxe_mr_state_RXE_MR_STATE_VALID
+    }
+
     fn claim_fast(&self, mr: &Mr) {
         self.claim(mr);
         if let Some(private) = private(mr) {
