@@ -143,7 +143,16 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<T: DeviceOps>(
         let mr = data.overlay().alloc_mr(pd, u32::try_from(pages)?)?;
         // If that fails, `import` is the last reference, and is dropped after `running`: the exporter
         // may let that wait, too.
-        T::reg_dmabuf_mr(data, &mr, import.clone(), charge, offset, length, addr, access)?;
+        T::reg_dmabuf_mr(
+            data,
+            &mr,
+            import.clone(),
+            charge,
+            offset,
+            length,
+            addr,
+            access,
+        )?;
         Ok(mr.into_raw())
     };
     register().unwrap_or_else(|err: Error| err.to_ptr())

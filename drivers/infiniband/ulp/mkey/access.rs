@@ -14,7 +14,7 @@
 
 use crate::{
     backend::{Backend, Direction, Hw, Payload},
-    bound::{Bound, Held},
+    bound::{Bound, Held, Peer},
     device::{MkeyDevice, CLIENT},
     fast::Fast,
     key::{Key, Worker},
@@ -33,10 +33,10 @@ use kernel::{
     sync::{Arc, ArcBorrow},
 };
 
-/// On whose behalf an access is done.
+/// On whose behalf an MR is invalidated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// This node: a work request of its own, or a SEND that it receives.
+    /// This node, by a work request of its own.
     Local,
     /// A peer, or an unknown caller.
     Remote,
@@ -44,13 +44,13 @@ pub(crate) enum Origin {
 
 /// Returns the access flags that a copy needs.
 #[inline]
-fn needed(origin: Origin, direction: Direction) -> Access {
-    match (origin, direction) {
+fn needed(remote: bool, direction: Direction) -> Access {
+    match (remote, direction) {
         // Every MR may be read by its own node.
-        (Origin::Local, Direction::FromMemory) => Access::empty(),
-        (Origin::Local, Direction::ToMemory) => Right::LocalWrite.into(),
-        (Origin::Remote, Direction::FromMemory) => Right::RemoteRead.into(),
-        (Origin::Remote, Direction::ToMemory) => Right::RemoteWrite.into(),
+        (false, Direction::FromMemory) => Access::empty(),
+        (false, Direction::ToMemory) => Right::LocalWrite.into(),
+        (true, Direction::FromMemory) => Right::RemoteRead.into(),
+        (true, Direction::ToMemory) => Right::RemoteWrite.into(),
     }
 }
 
@@ -67,20 +67,32 @@ fn object_of<'a>(mr: &Mr, guard: &'a Guard) -> Result<ArcBorrow<'a, Object>> {
     object.filter(|object| object.is(mr)).ok_or(EINVAL)
 }
 
-/// Runs `access` with what is bound to `mr`, at an offset: where in it address `iova` is.
+/// Runs `access` with what is bound to `mr`, at an offset: where in it address `iova` is. rxe looks
+/// at protection domain and QP when a request arrives; for a `peer` both are compared again.
 ///
 /// # Errors
 ///
-/// `EINVAL` if nothing is bound; those of `access`.
+/// `EINVAL` if nothing is bound, `EACCES` if it is not for the peer; those of `access`.
 #[inline]
-fn with_bound<T>(mr: &Mr, iova: u64, access: impl FnOnce(&Bound, u64) -> Result<T>) -> Result<T> {
+fn with_bound<T>(
+    mr: &Mr,
+    iova: u64,
+    peer: Option<&Peer>,
+    access: impl FnOnce(&Bound, u64) -> Result<T>,
+) -> Result<T> {
     let guard = table::read();
     let object = object_of(mr, &guard)?;
     if let Kind::Fast(fast) = &object.kind {
+        if peer.is_some_and(|peer| peer.pd != mr.pd() as usize) {
+            return Err(EACCES);
+        }
         return fast.with(iova, access);
     }
     let bound = object.bound.get(&guard).ok_or(EINVAL)?;
-    let offset = iova.wrapping_sub(object.start());
+    if peer.is_some_and(|peer| !bound.admits(mr, peer)) {
+        return Err(EACCES);
+    }
+    let offset = iova.wrapping_sub(bound.start());
     match Held::new(bound) {
         None => access(&bound, offset),
         Some(held) => {
@@ -97,15 +109,19 @@ fn with_bound<T>(mr: &Mr, iova: u64, access: impl FnOnce(&Bound, u64) -> Result<
     }
 }
 
-/// Copies between `mr`, from address `iova` on, and all of `payload`.
+/// Copies between `mr`, from address `iova` on, and all of `payload`: for a peer, or without one for
+/// this node.
 ///
 /// # Errors
 ///
-/// Those of [`Bound::copy`]; `EINVAL` if nothing is bound.
-pub(crate) fn copy(mr: &Mr, iova: u64, payload: Payload<'_>, origin: Origin) -> Result {
-    let needed = needed(origin, payload.direction());
-    with_bound(mr, iova, |bound, at| bound.copy(at, payload, needed))
+/// Those of [`Bound::copy`]; `EINVAL` if nothing is bound, `EACCES` if it is not for the peer.
+pub(crate) fn copy(mr: &Mr, iova: u64, payload: Payload<'_>, peer: Option<&Peer>) -> Result {
+    let needed = needed(peer.is_some(), payload.direction());
+    with_bound(mr, iova, peer, |bound, at| bound.copy(at, payload, needed))
 }
+
+// The rest is done in the step in which rxe looks the key up, for each packet: who asks was compared
+// then.
 
 /// Does a peer's atomic operation on the eight bytes at address `iova`. Returns what the driver's
 /// code says.
@@ -121,14 +137,14 @@ pub(crate) fn atomic_op(
     swap_add: u64,
     original: &mut u64,
 ) -> Result<c_int> {
-    with_bound(mr, iova, |bound, at| {
+    with_bound(mr, iova, None, |bound, at| {
         bound.atomic_op(at, opcode, compare, swap_add, original)
     })
 }
 
 /// Writes a peer's eight bytes at address `iova` at once. As for [`atomic_op`].
 pub(crate) fn atomic_write(mr: &Mr, iova: u64, value: u64) -> Result<c_int> {
-    with_bound(mr, iova, |bound, at| bound.atomic_write(at, value))
+    with_bound(mr, iova, None, |bound, at| bound.atomic_write(at, value))
 }
 
 /// Makes `length` bytes from address `iova` on persistent, for a peer. Sleeps.
@@ -140,7 +156,7 @@ pub(crate) fn atomic_write(mr: &Mr, iova: u64, value: u64) -> Result<c_int> {
 ///
 /// Those of [`Bound::flush`]; `EINVAL` if nothing is bound.
 pub(crate) fn flush(mr: &Mr, iova: u64, length: u32) -> Result {
-    with_bound(mr, iova, |bound, at| {
+    with_bound(mr, iova, None, |bound, at| {
         let whole = bound.layout.length();
         if at == 0 && length == whole as u32 {
             bound.flush(at, whole)

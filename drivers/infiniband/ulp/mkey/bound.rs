@@ -23,6 +23,7 @@ use crate::{
         mr::Right,
         users::{User, Users},
         Access,
+        Mr,
         Pd,
         GFP_MAYFAIL, //
     },
@@ -93,7 +94,7 @@ impl Place {
     fn depth(&self) -> usize {
         match self {
             Self::Memory { .. } => 0,
-            Self::Key(bound) => bound.depth,
+            Self::Key(bound) => bound.depth(),
         }
     }
 
@@ -149,13 +150,13 @@ pub(crate) struct Bound {
     pub(crate) access: Access,
     /// The protection domain in which leaves must be.
     pub(crate) pd: usize,
-    /// Levels of keys, this one counted.
-    pub(crate) depth: usize,
     /// A number that its pieces, at the bottom of all levels, do not exceed.
     pieces: u64,
     /// Bytes of the smallest piece: what entries, blocks or the levels below say. The most that
     /// the type can say stands for all that is larger.
     finest: u16,
+    /// Levels of keys, this one counted.
+    depth: u8,
     /// Does it reach pages that come on demand?
     on_demand: bool,
     /// Those who are in it outside of SRCU, where an access can take long: it waits for pages, or
@@ -163,6 +164,26 @@ pub(crate) struct Bound {
     pub(crate) users: Option<Arc<Users>>,
     /// What it takes of the kernel's memory; [`None`] where the region has paid for it.
     _charge: Option<OwnerCharge>,
+    /// What is particular to a memory window.
+    window: Option<KBox<Window>>,
+}
+
+/// The QP of this node that serves a peer. The addresses are compared, never followed.
+pub(crate) struct Peer {
+    /// Its protection domain.
+    pub(crate) pd: usize,
+    /// The QP.
+    pub(crate) qp: usize,
+}
+
+/// What a binding of a memory window has beside that of a key.
+pub(crate) struct Window {
+    /// The address of its first byte.
+    pub(crate) start: u64,
+    /// Its protection domain.
+    pub(crate) pd: usize,
+    /// The QP that it is for; 0 for a window of type 1, which is for all in the domain.
+    pub(crate) qp: usize,
 }
 
 // What a user is told that a binding over one leaf costs beyond its entries: this, its reference
@@ -196,6 +217,7 @@ impl Bound {
         access: Access,
         pd: &Pd,
         charge: Option<OwnerCharge>,
+        window: Option<KBox<Window>>,
     ) -> Result<Arc<Self>> {
         let writes = access.contains(Right::LocalWrite)
             || access.contains(Right::RemoteWrite)
@@ -238,15 +260,36 @@ impl Bound {
                 leaves,
                 access,
                 pd: pd.as_raw() as usize,
-                depth,
+                depth: depth as u8,
                 pieces,
                 finest,
                 on_demand,
                 users,
                 _charge: charge,
+                window,
             },
             GFP_MAYFAIL,
         )?)
+    }
+
+    /// Returns the levels of keys, this one counted.
+    pub(crate) fn depth(&self) -> usize {
+        self.depth.into()
+    }
+
+    /// Returns the address of the first byte.
+    #[inline]
+    pub(crate) fn start(&self) -> u64 {
+        self.window.as_ref().map_or(0, |window| window.start)
+    }
+
+    /// Returns `true` if it is for `peer`, who reaches it by way of `mr`.
+    #[inline]
+    pub(crate) fn admits(&self, mr: &Mr, peer: &Peer) -> bool {
+        match &self.window {
+            None => mr.pd() as usize == peer.pd,
+            Some(window) => window.pd == peer.pd && (window.qp == 0 || window.qp == peer.qp),
+        }
     }
 
     /// Returns `true` if an access to it leaves SRCU, see [`Held`].
@@ -273,6 +316,7 @@ impl Bound {
                 on_demand: false,
                 users: None,
                 _charge: None,
+                window: None,
             },
             GFP_KERNEL,
         )?)

@@ -271,7 +271,7 @@ impl DeviceOps for MkeyDevice {
             GFP_KERNEL,
         )?;
         let layout = KLayout::List(List::new(entries)?);
-        let bound = Bound::new(layout, leaves, access, pd, None)?;
+        let bound = Bound::new(layout, leaves, access, pd, None, None)?;
         let object = Object::new(mr, Kind::Dm, charge)?;
         this.objects.insert(mr.index(), object.clone())?;
         object.bind(&this.pins, &this.hw, mr, bound)
@@ -390,9 +390,9 @@ impl DeviceOps for MkeyDevice {
         self.hw.window_index(mw)
     }
 
-    type Forgotten = Option<mw::Binding>;
+    type Forgotten = Option<mw::Bindings>;
 
-    fn forget_mw(&self, index: u32, mw: &Mw) -> Option<mw::Binding> {
+    fn forget_mw(&self, index: u32, mw: &Mw) -> Option<mw::Bindings> {
         self.windows.forget(index, mw.address())
     }
 

@@ -161,7 +161,7 @@ fn exchange(
     for change in changes.iter_mut() {
         let new = &change.new;
         let range = Range {
-            start: change.object.start(),
+            start: new.start(),
             len: new.layout.length(),
         };
         hw.publish(change.mr, range, new.access);

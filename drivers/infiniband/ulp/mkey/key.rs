@@ -291,7 +291,14 @@ impl<'a> Description<'a> {
 
     fn finish(self, layout: KLayout) -> Result<Described<'a>> {
         let key = self.key;
-        let bound = Bound::new(layout, self.leaves, self.access, key.pd, Some(self.charge))?;
+        let bound = Bound::new(
+            layout,
+            self.leaves,
+            self.access,
+            key.pd,
+            Some(self.charge),
+            None,
+        )?;
         Ok(Described { key, bound })
     }
 }
@@ -349,12 +356,10 @@ pub(crate) fn bind_all(all: &[Described<'_>]) -> core::result::Result<(), Refuse
             .map_err(|err| refused(number, err.into()))?;
     }
     let (device, patience) = (first.key.device, first.key.patience());
-    apply(&device.pins, &device.hw, &mut changes, patience).map_err(
-        |Refused { number, error }| {
-            let why = all.get(number).map(|described| described.why(error));
-            refused(number, why.unwrap_or(error))
-        },
-    )
+    apply(&device.pins, &device.hw, &mut changes, patience).map_err(|Refused { number, error }| {
+        let why = all.get(number).map(|described| described.why(error));
+        refused(number, why.unwrap_or(error))
+    })
 }
 
 impl MkeyDevice {
@@ -415,7 +420,7 @@ impl MkeyDevice {
         let (len, access, place) = match object.kind {
             Kind::Key { .. } => {
                 let bound: Arc<Bound> = object.bound.get(&guard).ok_or(ERANGE)?.into();
-                if bound.depth > depth {
+                if bound.depth() > depth {
                     return Err(eloop());
                 }
                 (bound.layout.length(), bound.access, Place::Key(bound))
@@ -440,7 +445,7 @@ impl MkeyDevice {
             // It is of the driver's type, and was found as such.
             Kind::DmaBuf { .. } => return Err(eopnotsupp()),
             // Its key is not for users.
-            Kind::Window { .. } => return Err(ENOENT),
+            Kind::Window => return Err(ENOENT),
         };
         Ok(Leaf {
             lkey,

@@ -53,11 +53,8 @@ pub(crate) enum Kind {
     Dm,
     /// A region for fast registration by kernel users; what it is over is there, not in `bound`.
     Fast(Pin<KBox<Fast>>),
-    /// What a memory window over one of the others is bound to, bound once.
-    Window {
-        /// The address of its first byte.
-        start: u64,
-    },
+    /// What a memory window over one of the others is bound to.
+    Window,
     /// A region of the driver's own over a dma-buf, with nothing bound.
     DmaBuf {
         /// The memory.
@@ -151,15 +148,6 @@ impl Object {
         self.left.lock().clone()
     }
 
-    /// Returns the address of the first byte.
-    #[inline]
-    pub(crate) fn start(&self) -> u64 {
-        match self.kind {
-            Kind::Window { start } => start,
-            _ => 0,
-        }
-    }
-
     /// Returns `true` if an access may be in progress that can take as long as a process likes.
     pub(crate) fn may_be_slow(&self) -> bool {
         self.was_slow.load(ordering::Relaxed)
@@ -187,6 +175,36 @@ impl Object {
     pub(crate) fn bind(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: Arc<Bound>) -> Result {
         let mut change = [Change::new(self, mr, 0, new)];
         apply(pins, hw, &mut change, Patience::Endless).map_err(|refused| refused.error)
+    }
+
+    /// Binds `new` to an unbound region, without waiting for accesses.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` while accesses are left to what was bound before.
+    pub(crate) fn bind_now(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: Arc<Bound>) -> Result {
+        let mut change = [Change::new(self, mr, 0, new)];
+        apply(pins, hw, &mut change, Patience::Bounded(0)).map_err(|refused| refused.error)
+    }
+
+    /// Takes out what is bound, without waiting for accesses: none begins when this returns. The
+    /// caller waits for those that began by dropping the first value and by [`Users::wait`] for the
+    /// second; the next change of the region fails until then.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` while accesses are left to what was bound before.
+    pub(crate) fn clear(&self, hw: &Hw, mr: &Mr) -> Result<(Retired<Bound>, Option<Arc<Users>>)> {
+        let many = LockMany::new();
+        let _edit = many.lock(&self.edit);
+        self.settle_left(Patience::Bounded(0))?;
+        hw.withdraw(mr);
+        let users = {
+            let guard = table::read();
+            self.bound.get(&guard).and_then(|bound| bound.users.clone())
+        };
+        *self.left.lock() = users.clone();
+        Ok((self.bound.swap(None), users))
     }
 
     /// Returns the access flags of the region, which as a leaf has `access`.

@@ -347,8 +347,8 @@ impl Backend for Rxe {
 
     fn is_open(&self, mr: &Mr) -> bool {
         // SAFETY: The region is valid.
-        let state = unsafe { bindings::ib_mkey_rxe_state(private(mr).as_ptr()) };
-        state == rxe_mr_state_RXE_MR_STATE_VALID
+        let state = private(mr).map(|mr| unsafe { bindings::ib_mkey_rxe_state(mr.as_ptr()) });
+        state == Some(rxe_mr_state_RXE_MR_STATE_VALID)
     }
 
     fn claim_fast(&self, mr: &Mr) {

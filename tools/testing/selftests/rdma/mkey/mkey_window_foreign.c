@@ -3,7 +3,10 @@
  * Memory windows that a queue pair has no right to: those of another
  * protection domain or queue pair, and those that are not bound.
  */
+#include <string.h>
+
 #include "mkey_harness.h"
+#include "replay.h"
 
 #define REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 #define ZONE 4096
@@ -124,6 +127,63 @@ TEST_F(foreign, bind_to)
 	EXPECT_EQ(0, ibv_dealloc_mw(self->mw));
 	self->mw = NULL;
 	EXPECT_EQ(0, ibv_dereg_mr(mr));
+}
+
+static int foreign_bind_as(struct mkt_qp *qp, struct ibv_mw *mw, struct ibv_mr *mr, uint32_t rkey)
+{
+	struct ibv_send_wr *bad, wr = {
+		.opcode = IBV_WR_BIND_MW,
+		.send_flags = IBV_SEND_SIGNALED,
+		.bind_mw = {
+			.mw = mw,
+			.rkey = rkey,
+			.bind_info = { .mr = mr, .length = ZONE, .mw_access_flags = REMOTE },
+		},
+	};
+	struct ibv_wc wc;
+	int err = ibv_post_send(qp->qp, &wr, &bad) ?: mkt_poll(qp, &wc);
+
+	return err ?: wc.status;
+}
+
+/* a READ of a window's first peer, again when the window is another peer's */
+TEST_F(foreign, replay)
+{
+	struct mkt_setup *s = &self->s;
+	uint8_t *host = s->arena[1].mem[0].host;
+	struct ibv_mr *own = ibv_reg_mr(s->dev[1].pd, host, ZONE, MKT_ACCESS_ALL);
+	struct ibv_sge sge = { .addr = (uintptr_t)host, .length = ZONE };
+	struct mkt_replay replay;
+	struct mkt_pair second;
+	uint32_t rkey;
+
+	ASSERT_NE(NULL, own);
+	sge.lkey = own->lkey;
+	ASSERT_EQ(0, ibv_rereg_mr_sg(s->key[1], MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND, 1, &sge));
+	ASSERT_EQ(0, mkt_pair_create(&second, &s->dev[0], &s->dev[1], IBV_MTU_1024, 0));
+	self->mw = ibv_alloc_mw(s->dev[1].pd, IBV_MW_TYPE_2);
+	ASSERT_NE(NULL, self->mw);
+	memset(host, 0x11, ZONE);
+	ASSERT_EQ(0, mkt_bind_window(&s->pair.end[1], self->mw, s->key[1], 0, ZONE, REMOTE));
+	rkey = self->mw->rkey;
+	ASSERT_EQ(0, mkt_replay_open(&replay, &s->dev[0]));
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_touch(s, rkey, MKT_READ, 0, 256));
+	ASSERT_EQ(0, mkt_replay_find(&replay, MKT_BTH_READ_REQUEST));
+	ASSERT_TRUE(foreign_local_inv(&second, rkey) == false);
+	{
+		struct mkt_wr wr = { .op = MKT_LOCAL_INV, .rkey = rkey };
+
+		ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&s->pair, 1, &wr));
+	}
+	memset(host, 0x5c, ZONE);
+	ASSERT_EQ(0, foreign_bind_as(&second.end[1], self->mw, s->key[1], rkey));
+	EXPECT_EQ(0, mkt_replay_send(&replay, 0x5c, 256));
+	mkt_replay_close(&replay);
+	EXPECT_EQ(0, ibv_dealloc_mw(self->mw));
+	self->mw = NULL;
+	mkt_pair_destroy(&second);
+	EXPECT_EQ(0, ibmkey_unbind(s->key[1]));
+	EXPECT_EQ(0, ibv_dereg_mr(own));
 }
 
 TEST_HARNESS_MAIN

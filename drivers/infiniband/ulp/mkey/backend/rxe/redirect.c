@@ -25,6 +25,7 @@
 #include <linux/kallsyms.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/workqueue.h>
 
 #include "rxe_hook.h"
 #include "stock.h"
@@ -41,10 +42,10 @@
 			      FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT)
 
 #if IS_BUILTIN(CONFIG_RDMA_RXE)
-#define RXE_PREFIX ""
-#else
-#define RXE_PREFIX "rdma_rxe:"
+#error without a module name, symbols of rxe such as copy_data are those of others, too
 #endif
+
+#define RXE_PREFIX "rdma_rxe:"
 
 static DEFINE_MUTEX(ib_mkey_rxe_lock);
 static bool ib_mkey_rxe_attached;
@@ -60,6 +61,8 @@ static struct code_range local_copy;
 /* The caller of rxe_invalidate_mr() for LOCAL_INV: one of these, which a compiler may merge. */
 static struct code_range local_requester;
 static struct code_range local_ops;
+/* The function of rxe's work items. */
+static struct code_range task_work;
 
 static __always_inline bool is_in(const struct code_range *range, unsigned long ip)
 {
@@ -69,19 +72,60 @@ static __always_inline bool is_in(const struct code_range *range, unsigned long 
 static int copy_local(struct rxe_mr *mr, u64 iova, void *addr,
 		      unsigned int length, enum rxe_mr_copy_dir dir)
 {
-	return ib_mkey_rxe_copy(mr, iova, addr, length, dir, false);
+	return ib_mkey_rxe_copy(mr, iova, addr, length, dir, NULL);
+}
+
+/*
+ * The QP whose task runs this, which serves a peer, or NULL. A READ must be what the task works on:
+ * rxe finds a request that is sent again by its PSN, and takes another kind of request for it.
+ */
+static struct rxe_qp *serving_qp(enum rxe_mr_copy_dir dir)
+{
+	struct work_struct *work = current_work();
+	struct rxe_qp *qp;
+
+	if (!work || !is_in(&task_work, (unsigned long)work->func))
+		return NULL;
+	qp = container_of(work, struct rxe_task, work)->qp;
+	if (dir == RXE_FROM_MR_OBJ && (!qp->resp.res || qp->resp.res->type != RXE_READ_MASK))
+		return NULL;
+	return qp;
 }
 
 static int copy_remote(struct rxe_mr *mr, u64 iova, void *addr,
 		       unsigned int length, enum rxe_mr_copy_dir dir)
 {
-	return ib_mkey_rxe_copy(mr, iova, addr, length, dir, true);
+	struct rxe_qp *qp = serving_qp(dir);
+	struct ib_mkey_rxe_peer peer;
+
+	if (!qp)
+		return -EACCES;
+	peer = (struct ib_mkey_rxe_peer){ .pd = qp->ibqp.pd, .qp = qp };
+	return ib_mkey_rxe_copy(mr, iova, addr, length, dir, &peer);
 }
 
-static int refuse_copy(struct rxe_mr *mr, u64 iova, void *addr,
-		       unsigned int length, enum rxe_mr_copy_dir dir)
+/* As for a peer in the MR's PD, for the self-test. */
+static int copy_test(struct rxe_mr *mr, u64 iova, void *addr,
+		     unsigned int length, enum rxe_mr_copy_dir dir)
 {
-	return -EACCES;
+	struct ib_mkey_rxe_peer peer = { .pd = mr->ibmr.pd };
+
+	return ib_mkey_rxe_copy(mr, iova, addr, length, dir, &peer);
+}
+
+/*
+ * Of an ordinary MR without REMOTE_READ. rereg_user_mr may have moved it and taken the flag away
+ * since the READ was requested; rxe does not look at access flags for the rest of its response, or
+ * when it is sent again. A memory window grants what its MR does not.
+ */
+static int copy_without_flag(struct rxe_mr *mr, u64 iova, void *addr,
+			     unsigned int length, enum rxe_mr_copy_dir dir)
+{
+	struct rxe_qp *qp = serving_qp(dir);
+
+	if (!qp || !rkey_is_mw(qp->resp.res->read.rkey))
+		return -EACCES;
+	return stock_copy(mr, iova, addr, length, dir);
 }
 
 static int invalidate_mr(struct rxe_qp *qp, u32 key, bool remote)
@@ -153,11 +197,11 @@ static int bind_mw(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 		.rkey = READ_ONCE(wqe->wr.wr.mw.rkey),
 		.access = READ_ONCE(wqe->wr.wr.mw.access),
 	};
-
 	struct rxe_mw *mw = ib_mkey_rxe_get_mw(qp->ibqp.device, bind.mw_rkey >> 8);
 
 	if (!mw)
 		return -EINVAL;
+	bind.of_qp = mw->ibmw.type == IB_MW_TYPE_2;
 	/* rxe asks for the PD of a window of type 2 alone, and not for that of the MR */
 	if (mw->ibmw.pd != qp->ibqp.pd || (bind.length && !is_in_pd(qp, bind.mr_lkey))) {
 		ib_mkey_rxe_put_mw(mw);
@@ -173,16 +217,13 @@ static __always_inline bool mr_is_ours(const struct rxe_mr *mr)
 }
 
 /*
- * rereg_user_mr may have moved an ordinary MR and taken its REMOTE_READ away since a READ was
- * requested; rxe does not look at access flags for the rest of its response, or when it is sent
- * again. Writes need no such test: rxe looks at them for each packet, and holds a reference from
- * there on, which rereg waits for. A memory window grants what its MR does not.
+ * Is this a READ of an ordinary MR that has no REMOTE_READ now? Writes need no such question: rxe
+ * looks at their flags for each packet, and holds a reference from there on, which rereg waits for.
  */
-static __always_inline bool lost_remote_read(struct rxe_mr *mr, enum rxe_mr_copy_dir dir)
+static __always_inline bool lacks_remote_read(struct rxe_mr *mr, enum rxe_mr_copy_dir dir)
 {
 	return mr && dir == RXE_FROM_MR_OBJ && mr->ibmr.type == IB_MR_TYPE_USER &&
-	       !(READ_ONCE(mr->access) & IB_ACCESS_REMOTE_READ) &&
-	       !atomic_read(&mr->num_mw);
+	       !(READ_ONCE(mr->access) & IB_ACCESS_REMOTE_READ);
 }
 
 /* The key of an invalidation names an MR; freed by RCU after it left the pool. */
@@ -247,10 +288,12 @@ static void notrace entry_copy(unsigned long ip, unsigned long parent_ip,
 	if (WARN_ON_ONCE(bit < 0))
 		return;
 	if (mr_is_ours(mr))
-		go_to(fregs, local ? hook_of(ops)->local : hook_of(ops)->replacement);
-	else if (!local && lost_remote_read(mr, (unsigned long)argument(fregs, 4)) &&
+		go_to(fregs, local ? hook_of(ops)->local :
+		      within_module(parent_ip, THIS_MODULE) ? copy_test :
+							      hook_of(ops)->replacement);
+	else if (!local && lacks_remote_read(mr, (unsigned long)argument(fregs, 4)) &&
 		 !within_module(parent_ip, THIS_MODULE))
-		go_to(fregs, refuse_copy);
+		go_to(fregs, copy_without_flag);
 	ftrace_test_recursion_unlock(bit);
 }
 
@@ -388,7 +431,7 @@ static int ftrace_is_on(void)
 		.func = ftrace_probe,
 		.flags = FTRACE_OPS_FL_PERMANENT,
 	};
-	unsigned long ip = (unsigned long)refuse_copy;
+	unsigned long ip = (unsigned long)refuse_reg_fast_mr;
 	int err;
 
 	err = ftrace_set_filter_ip(&probe, ip, 0, 0);
@@ -418,10 +461,12 @@ static int attach_locked(void)
 		if (!addresses[i])
 			return -ENOENT;
 	}
-	/* An empty range makes local accesses need remote rights, which the self-test finds. */
 	local_copy = range_of(RXE_PREFIX "copy_data");
 	local_requester = range_of(RXE_PREFIX "rxe_requester");
 	local_ops = range_of(RXE_PREFIX "rxe_do_local_ops");
+	task_work = range_of(RXE_PREFIX "do_work");
+	if (!local_copy.size || !task_work.size)
+		return -ENOENT;
 	ib_mkey_rxe_stock_set(addresses);
 
 	for (i = 0; i < ARRAY_SIZE(ib_mkey_rxe_hooks); i++) {
@@ -480,7 +525,7 @@ int ib_mkey_rxe_init(void)
 	err = ib_mkey_rxe_attached ? 0 : attach_locked();
 	mutex_unlock(&ib_mkey_rxe_lock);
 	/* Not there: a module that may still come. */
-	if (err == -ENOENT && !IS_BUILTIN(CONFIG_RDMA_RXE))
+	if (err == -ENOENT)
 		err = 0;
 	if (err) {
 		unregister_module_notifier(&ib_mkey_rxe_nb);

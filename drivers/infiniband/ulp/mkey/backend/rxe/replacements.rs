@@ -12,7 +12,7 @@
 
 use super::{
     bindings::{
-        self, ib_mkey_rxe_bind_mw as BindMw, rxe_mr, rxe_mr_copy_dir,
+        self, ib_mkey_rxe_bind_mw as BindMw, ib_mkey_rxe_peer, rxe_mr, rxe_mr_copy_dir,
         rxe_mr_copy_dir_RXE_TO_MR_OBJ, rxe_mw, rxe_qp,
     },
     Base, Rxe,
@@ -20,6 +20,8 @@ use super::{
 use crate::{
     access::{self, Origin},
     backend::{Direction, Payload},
+    bound::Peer,
+    key::Worker,
     mw,
     rdma::{Access, Device, Mr, Pd},
 };
@@ -73,7 +75,7 @@ unsafe extern "C" fn ib_mkey_rxe_copy(
     addr: *mut c_void,
     length: c_uint,
     dir: rxe_mr_copy_dir,
-    remote: bool,
+    peer: *const ib_mkey_rxe_peer,
 ) -> c_int {
     if length == 0 {
         return 0;
@@ -86,8 +88,13 @@ unsafe extern "C" fn ib_mkey_rxe_copy(
     from_result(|| {
         // SAFETY: rxe gives `length` bytes of a packet, which it uses again when this has returned.
         let payload = unsafe { Payload::new(addr.cast(), length as usize, direction) };
+        // SAFETY: NULL, or a peer of the caller's.
+        let peer = unsafe { peer.as_ref() }.map(|peer| Peer {
+            pd: peer.pd as usize,
+            qp: peer.qp as usize,
+        });
         // SAFETY: rxe calls with an MR that it holds a reference to.
-        access::copy(unsafe { mr_of(mr) }, iova, payload, origin(remote))?;
+        access::copy(unsafe { mr_of(mr) }, iova, payload, peer.as_ref())?;
         Ok(0)
     })
 }
@@ -183,6 +190,7 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mw(
             addr: bind.addr,
             length: bind.length,
             access: Access::from_raw(bind.access),
+            qp: if bind.of_qp { qp as usize } else { 0 },
         };
         let result = mw::bind(pd, &request, |mr_lkey| {
             let bind = BindMw { mr_lkey, ..*bind };
@@ -193,7 +201,10 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mw(
         // long as a process likes.
         // SAFETY: `bind_mw()` in C gave its reference away.
         unsafe { bindings::ib_mkey_rxe_put_mw(mw) };
-        drop(result?);
+        if let Some(old) = result? {
+            // The window is bound to something else: whether an access is left is not its matter.
+            let _ = old.wait(Worker::new().patience);
+        }
         Ok(0)
     })
 }

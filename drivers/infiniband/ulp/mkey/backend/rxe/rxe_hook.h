@@ -17,6 +17,14 @@ struct ib_mkey_rxe_bind_mw {
 	u32 mw_rkey;
 	u32 rkey;
 	u32 access;
+	/* of type 2: for the QP alone that binds it */
+	bool of_qp;
+};
+
+/* The QP that serves a peer. */
+struct ib_mkey_rxe_peer {
+	struct ib_pd *pd;
+	struct rxe_qp *qp;
 };
 
 /* redirect.c */
@@ -65,7 +73,7 @@ unsigned long rust_helper_text_address(const char *symbol);
 /* Rust: in place of the stock function, for MRs of ib_mkey only. */
 int ib_mkey_rxe_check_range(struct rxe_mr *mr, u64 iova, size_t length);
 int ib_mkey_rxe_copy(struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
-		     enum rxe_mr_copy_dir dir, bool remote);
+		     enum rxe_mr_copy_dir dir, const struct ib_mkey_rxe_peer *peer);
 int ib_mkey_rxe_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
 			  u64 compare, u64 swap_add, u64 *orig_val);
 int ib_mkey_rxe_atomic_write(struct rxe_mr *mr, u64 iova, u64 value);

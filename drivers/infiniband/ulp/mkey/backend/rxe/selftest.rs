@@ -124,7 +124,7 @@ fn bound(device: &MkeyDevice, memory: &Buffer, access: Access) -> Result<Arc<Bou
         GFP_KERNEL,
     )?;
     let layout = bound::interleaved(&[BLOCKS as u64], blocks)?;
-    Bound::new(layout, leaves, access, &device.pd, None)
+    Bound::new(layout, leaves, access, &device.pd, None, None)
 }
 
 /// Looks whether block `block` of the memory holds `words` followed by a gap of zeros.
