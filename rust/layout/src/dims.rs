@@ -72,23 +72,37 @@ impl Dims {
         let mut digits = [0; MAX_DIMS];
         for (digit, count) in digits.iter_mut().zip(self.counts()) {
             step();
+            if index < count.get() {
+                *digit = index;
+                break;
+            }
             *digit = index % *count;
             index /= *count;
         }
         digits
     }
 
-    /// Goes on to the next index tuple, or from the last one to the first.
+    /// The count of the innermost dimension.
     #[inline]
-    pub(super) fn advance(&self, digits: &mut Digits) {
+    pub(super) fn inner(&self) -> u64 {
+        let [inner, ..] = self.counts;
+        inner.get()
+    }
+
+    /// Goes on by `times` index tuples of the innermost dimension, no more than
+    /// that has; from the last tuple of all to the first.
+    #[inline]
+    pub(super) fn advance(&self, digits: &mut Digits, times: u64) {
+        let mut times = times;
         for (digit, count) in digits.iter_mut().zip(self.counts()) {
             step();
-            let next = digit.wrapping_add(1);
+            let next = digit.wrapping_add(times);
             if next < count.get() {
                 *digit = next;
                 return;
             }
             *digit = 0;
+            times = 1;
         }
     }
 }

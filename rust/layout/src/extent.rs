@@ -22,6 +22,11 @@ impl Extent {
         Ok(Self { leaf, start, last })
     }
 
+    /// Bytes `start..=last` of `leaf`.
+    pub(super) fn between(leaf: u32, start: u64, last: u64) -> Self {
+        Self { leaf, start, last }
+    }
+
     /// Adds the repetitions `count` times, `stride` bytes apart.
     ///
     /// The lowest and the highest repetition of several dimensions are those

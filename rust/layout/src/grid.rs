@@ -4,8 +4,9 @@
 
 use core::num::NonZeroU64;
 
+use super::rows::Place;
 use super::steps::step;
-use super::{Run, MAX_DIMS};
+use super::{Row, Run, MAX_DIMS};
 
 /// A dimension.
 #[derive(Clone, Copy, Debug)]
@@ -96,15 +97,20 @@ impl Grid {
         }
     }
 
-    /// The piece of `offset`, the position in it, what is left of its row, and
-    /// a cursor to the rows after it.
-    pub(super) fn seek(&self, offset: u64) -> (Run, u64, Row, GridWalk<'_>) {
+    /// The place of `offset`, and a cursor to the rows after it.
+    #[inline]
+    pub(super) fn seek(&self, offset: u64) -> (Place, GridWalk<'_>) {
         step();
-        let pos = offset % self.bytes;
         let mut index = offset / self.bytes;
+        let pos = offset.wrapping_sub(index.wrapping_mul(self.bytes.get()));
         let mut digits = [0; MAX_DIMS];
         for (axis, digit) in self.axes.iter().zip(&mut digits).take(self.used) {
             step();
+            if index < axis.count.get() {
+                // As it is for all dimensions but a few of a short array.
+                *digit = index;
+                break;
+            }
             *digit = index % axis.count;
             index /= axis.count;
         }
@@ -113,68 +119,45 @@ impl Grid {
         let start = outer
             .iter()
             .zip(&digits)
+            .take(self.used.saturating_sub(1))
             .fold(self.piece.addr, |addr, (axis, digit)| {
                 axis.advance(addr, *digit)
             });
         let walk = GridWalk {
-            piece: self.piece,
-            row,
-            outer,
+            grid: self,
             start,
             digits,
         };
-        let (piece, row) = walk.row(inner);
-        (piece, pos, row, walk)
-    }
-}
-
-/// Pieces of one leaf and size, at one distance, that never join one another.
-#[derive(Clone, Debug)]
-pub(super) struct Row {
-    /// Of the next piece, if there is one.
-    addr: u64,
-    len: u64,
-    stride: u64,
-    left: u64,
-}
-
-impl Row {
-    /// A row without pieces.
-    pub(super) const EMPTY: Self = Self {
-        addr: 0,
-        len: 0,
-        stride: 0,
-        left: 0,
-    };
-
-    /// Address and length of the next piece.
-    #[inline]
-    pub(super) fn next_piece(&mut self) -> Option<(u64, u64)> {
-        self.left = self.left.checked_sub(1)?;
-        let addr = self.addr;
-        self.addr = addr.wrapping_add(self.stride);
-        Some((addr, self.len))
+        let mut place = Place {
+            row: walk.row(),
+            pos,
+            before: inner,
+        };
+        if inner != 0 {
+            place.row.addr = row.advance(start, inner);
+            place.row.count = place.row.count.saturating_sub(inner);
+        }
+        (place, walk)
     }
 }
 
 /// A cursor over the rows of a [`Grid`], endless.
 #[derive(Clone, Debug)]
 pub(super) struct GridWalk<'a> {
-    piece: Run,
-    row: &'a Axis,
-    outer: &'a [Axis; MAX_DIMS - 1],
+    grid: &'a Grid,
     /// Where the row that it is at starts.
     start: u64,
     digits: [u64; MAX_DIMS - 1],
 }
 
 impl GridWalk<'_> {
-    /// Goes on to the next row; returns its first piece and the others.
+    /// Goes on to the next row.
     ///
     /// That takes constant time on average, since no dimension that is left
     /// has a count of one.
-    pub(super) fn next_row(&mut self) -> (Run, Row) {
-        for (axis, digit) in self.outer.iter().zip(&mut self.digits) {
+    pub(super) fn next_row(&mut self) -> Row {
+        let [_, outer @ ..] = &self.grid.axes;
+        for (axis, digit) in outer.iter().zip(&mut self.digits) {
             step();
             let next = digit.saturating_add(1);
             if next < axis.count.get() {
@@ -185,18 +168,20 @@ impl GridWalk<'_> {
             self.start = axis.retreat(self.start, *digit);
             *digit = 0;
         }
-        self.row(0)
+        self.row()
     }
 
-    /// The piece at `index` in the row, and those after it.
-    fn row(&self, index: u64) -> (Run, Row) {
-        let addr = self.row.advance(self.start, index);
-        let row = Row {
-            addr: self.row.advance(addr, 1),
-            len: self.piece.len,
-            stride: self.row.stride as u64,
-            left: self.row.count.get().saturating_sub(index).saturating_sub(1),
-        };
-        (Run { addr, ..self.piece }, row)
+    /// The row that it is at.
+    fn row(&self) -> Row {
+        let [axis, ..] = &self.grid.axes;
+        Row {
+            leaf: self.grid.piece.leaf,
+            addr: self.start,
+            len: self.grid.piece.len,
+            stride: axis.stride,
+            count: axis.count.get(),
+            at: 0,
+            step: self.grid.piece.len,
+        }
     }
 }

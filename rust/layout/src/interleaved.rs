@@ -6,13 +6,12 @@ use core::borrow::Borrow;
 use core::mem::size_of;
 use core::num::NonZeroU64;
 use core::ops::DerefMut;
-use core::slice;
 
+use super::blocks::{self, BlocksWalk};
 use super::dims::{Digits, Dims};
 use super::grid::Grid;
-use super::runs::{check_range, Walk};
-use super::steps::step;
-use super::{Error, Extent, Run, Runs, MAX_DIMS};
+use super::rows::{check_range, Place, Rows, Walk};
+use super::{Error, Extent, Order, Run, Runs, MAX_DIMS};
 
 /// A repeated block of a leaf.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +70,7 @@ impl Block {
     /// Intermediate sums may leave the address space where the result does
     /// not, so all address arithmetic of an accepted layout wraps.
     #[inline]
-    fn piece(&self, dims: &Dims, digits: &Digits) -> Run {
+    pub(super) fn piece(&self, dims: &Dims, digits: &Digits) -> Run {
         let mut addr = self.addr;
         for (stride, digit) in dims.inner_first(&self.stride).zip(digits) {
             addr = addr.wrapping_add((*stride as u64).wrapping_mul(*digit));
@@ -83,7 +82,19 @@ impl Block {
         }
     }
 
-    fn extent(&self, dims: &Dims) -> Result<Extent, Error> {
+    /// The stride of the innermost dimension.
+    #[inline]
+    pub(super) fn inner_stride(&self, dims: &Dims) -> i64 {
+        dims.inner_first(&self.stride).next().copied().unwrap_or(0)
+    }
+
+    /// Offset of the first byte among those of one index tuple.
+    #[inline]
+    pub(super) fn start(&self) -> u64 {
+        self.start
+    }
+
+    pub(super) fn extent(&self, dims: &Dims) -> Result<Extent, Error> {
         let mut extent = Extent::new(self.leaf, self.addr, self.bytes_count)?;
         for (stride, count) in dims.inner_first(&self.stride).zip(dims.counts()) {
             extent = extent.repeat(count.get(), *stride)?;
@@ -112,6 +123,8 @@ pub struct Shape {
     group: NonZeroU64,
     /// The same bytes as one piece, repeated, if the blocks form one.
     grid: Option<Grid>,
+    /// May a writer take each block's pieces in the innermost dimension at once?
+    columns: bool,
 }
 
 // Where an allocation of its own has it, it is one of a common size.
@@ -166,9 +179,15 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
             .and_then(|product| product.checked_mul(group.get()))
             .ok_or(Error::Overflow)?;
         let grid = Self::grid(&dims, &blocks, group);
+        let columns = grid.is_none() && blocks::keep_apart(&blocks, &dims);
         Ok(Self {
             blocks,
-            shape: Shape { dims, group, grid },
+            shape: Shape {
+                dims,
+                group,
+                grid,
+                columns,
+            },
             length,
         })
     }
@@ -233,20 +252,49 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
         self.blocks.get(index)?.extent(self.dims()).ok()
     }
 
+    /// See [`Layout::rows`](super::Layout::rows).
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    #[inline]
+    pub fn rows(&self, offset: u64, len: u64, order: Order) -> Result<Rows<'_>, Error> {
+        check_range(offset, len, self.length)?;
+        if len == 0 {
+            return Ok(Rows::EMPTY);
+        }
+        let shape = self.shape.borrow();
+        if let Some(grid) = &shape.grid {
+            let (place, walk) = grid.seek(offset);
+            return Ok(Rows::new(len, place, Walk::Grid(walk)));
+        }
+        let columns = match order {
+            Order::Any => true,
+            Order::Leaf => shape.columns,
+            Order::Strict => false,
+        };
+        let found = self.seek(offset).ok_or(Error::Range)?;
+        let (dims, group) = (&shape.dims, shape.group);
+        let walk = BlocksWalk::new(&self.blocks, dims, group, columns, &found, len);
+        Ok(Rows::of_blocks(walk))
+    }
+
+    /// The place of `offset`.
+    pub(super) fn place(&self, offset: u64) -> Option<Place> {
+        let shape = self.shape.borrow();
+        if let Some(grid) = &shape.grid {
+            return Some(grid.seek(offset).0);
+        }
+        Some(self.seek(offset)?.place(&shape.dims, shape.group))
+    }
+
     /// See [`Layout::runs`](super::Layout::runs).
     ///
     /// # Errors
     ///
     /// The same.
     pub fn runs(&self, offset: u64, len: u64) -> Result<Runs<'_>, Error> {
-        check_range(offset, len, self.length)?;
-        if let Some(grid) = &self.shape.borrow().grid {
-            let (piece, pos, row, walk) = grid.seek(offset);
-            let walk = Walk::Grid(walk);
-            return Ok(Runs::with_row(len, piece.skip(pos), row, walk));
-        }
-        let (piece, pos, walk) = self.seek(offset).ok_or(Error::Range)?;
-        Ok(Runs::new(len, piece.skip(pos), Walk::Blocks(walk)))
+        Ok(Runs::new(len, self.rows(offset, len, Order::Strict)?))
     }
 
     /// See [`Layout::resolve`](super::Layout::resolve).
@@ -256,55 +304,15 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     /// The same.
     pub fn resolve(&self, offset: u64, len: u64) -> Result<Run, Error> {
         check_range(offset, len, self.length)?;
-        let (piece, pos, _) = self.seek(offset).ok_or(Error::Range)?;
-        piece.part(pos, len)
+        let found = self.seek(offset).ok_or(Error::Range)?;
+        found
+            .block
+            .piece(self.dims(), &found.digits)
+            .part(found.pos, len)
     }
 
-    /// The block of `offset`, the position in it, and a cursor to the blocks after it.
-    fn seek(&self, offset: u64) -> Option<(Run, u64, BlocksWalk<'_>)> {
-        step();
+    fn seek(&self, offset: u64) -> Option<blocks::Found<'_>> {
         let Shape { dims, group, .. } = self.shape.borrow();
-        let digits = dims.digits(offset / *group);
-        let pos = offset % *group;
-        let after = self.blocks.partition_point(|block| {
-            step();
-            block.start <= pos
-        });
-        // Block 0 starts at 0, so that one is before.
-        let (block, rest) = self.blocks.get(after.checked_sub(1)?..)?.split_first()?;
-        let walk = BlocksWalk {
-            blocks: &self.blocks,
-            rest: rest.iter(),
-            dims,
-            digits,
-        };
-        let piece = block.piece(dims, &digits);
-        Some((piece, pos.wrapping_sub(block.start), walk))
-    }
-}
-
-/// A cursor over repeated blocks, endless.
-#[derive(Clone, Debug)]
-pub(super) struct BlocksWalk<'a> {
-    blocks: &'a [Block],
-    /// What is left of the blocks at this index tuple.
-    rest: slice::Iter<'a, Block>,
-    dims: &'a Dims,
-    digits: Digits,
-}
-
-impl BlocksWalk<'_> {
-    #[inline]
-    pub(super) fn next_piece(&mut self) -> Option<Run> {
-        if self.rest.len() == 0 {
-            self.next_tuple();
-        }
-        let block = self.rest.next()?;
-        Some(block.piece(self.dims, &self.digits))
-    }
-
-    fn next_tuple(&mut self) {
-        self.rest = self.blocks.iter();
-        self.dims.advance(&mut self.digits);
+        blocks::seek(&self.blocks, dims, *group, offset)
     }
 }

@@ -4,12 +4,13 @@
 //!
 //! A layout says which bytes of which leaves an indirect memory key addresses,
 //! and in which order. It is either a [`List`] of ranges, one after another,
-//! or an [`Interleaved`] pattern of strided blocks. Addresses of the key are
-//! zero-based: they are offsets `0..length`.
+//! or an [`Interleaved`] pattern of strided blocks, or [`Indexed`] blocks.
+//! Addresses of the key are zero-based: they are offsets `0..length`.
 //!
-//! A layout is checked completely when it is made. After that, [`Layout::runs`]
-//! turns a range of offsets into runs of contiguous bytes; it computes its
-//! position and never walks what lies before it.
+//! A layout is checked completely when it is made. After that, [`Layout::rows`]
+//! turns a range of offsets into rows of pieces of one size at one distance; it
+//! computes its position and never walks what lies before it.
+//! [`Layout::rows_of`] does that for a row whose leaf is a key itself.
 //!
 //! Nothing here allocates, recurses, panics or is `unsafe`, and nothing knows
 //! the kernel: a leaf is a number that the caller gave it. The caller also
@@ -20,7 +21,7 @@
 //! crate's root is left out when `MODULE` is set, as the kernel does.
 
 #![cfg_attr(not(MODULE), no_std)]
-#![cfg_attr(MODULE, allow(dead_code, unreachable_pub))]
+#![cfg_attr(MODULE, allow(dead_code, unreachable_pub, unused_imports))]
 #![forbid(unsafe_code)]
 #![deny(
     clippy::arithmetic_side_effects,
@@ -30,12 +31,17 @@
     clippy::unwrap_used
 )]
 
+mod blocks;
 mod dims;
 mod error;
 mod extent;
 mod grid;
+mod indexed;
 mod interleaved;
 mod list;
+mod nest;
+mod row;
+mod rows;
 mod runs;
 #[cfg(test)]
 mod seek_tests;
@@ -47,59 +53,112 @@ use core::ops::DerefMut;
 pub use self::dims::MAX_DIMS;
 pub use self::error::Error;
 pub use self::extent::Extent;
+pub use self::indexed::{AsIndexed, IndexSlice, Indexed, Indices, NoIndexed};
 pub use self::interleaved::{Block, Interleaved, Shape};
 pub use self::list::{Entry, List};
+pub use self::nest::RowsOf;
+pub use self::row::{Order, Row};
+pub use self::rows::Rows;
 pub use self::runs::{Run, Runs};
 
 /// What is bound to a key.
 ///
 /// `E` and `B` store the entries of a list and the blocks of an interleaved
-/// layout, `P` the rest of the latter.
+/// layout, `P` the rest of the latter; `I` is or stores an [`Indexed`].
 // With a `P` that is a box, the variants are of one size.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
-pub enum Layout<E, B, P = Shape> {
+pub enum Layout<E, B, P = Shape, I = NoIndexed> {
     /// Ranges, one after another.
     List(List<E>),
     /// Strided blocks.
     Interleaved(Interleaved<B, P>),
+    /// Blocks of one size where indices say.
+    Indexed(I),
 }
 
-impl<E, B, P> Layout<E, B, P>
+impl<E, B, P, I> Layout<E, B, P, I>
 where
     E: DerefMut<Target = [Entry]>,
     B: DerefMut<Target = [Block]>,
     P: Borrow<Shape>,
+    I: AsIndexed,
 {
     /// Returns the number of bytes that the key addresses; never zero.
     pub fn length(&self) -> u64 {
         match self {
             Self::List(list) => list.length(),
             Self::Interleaved(interleaved) => interleaved.length(),
+            Self::Indexed(indexed) => indexed.as_indexed().length(),
         }
     }
 
-    /// Returns the number of entries or blocks.
+    /// Returns the number of entries, blocks or indices.
     pub fn count(&self) -> usize {
         match self {
             Self::List(list) => list.entries().len(),
             Self::Interleaved(interleaved) => interleaved.blocks().len(),
+            Self::Indexed(indexed) => indexed.as_indexed().indices().len(),
         }
     }
 
-    /// Returns the bytes that entry or block `index` reaches in its leaf.
+    /// Returns the bytes that entry or block `index` reaches in its leaf, or
+    /// for index 0 what all indexed blocks reach.
     ///
     /// Gives [`None`] if there is no such entry or block.
     pub fn extent(&self, index: usize) -> Option<Extent> {
         match self {
             Self::List(list) => list.extent(index),
             Self::Interleaved(interleaved) => interleaved.extent(index),
+            Self::Indexed(indexed) => (index == 0).then(|| indexed.as_indexed().extent()),
         }
     }
 
-    /// Returns the extents of all entries or blocks, in order.
+    /// Returns the extents of all entries or blocks, in order; that of all
+    /// indexed blocks is one.
     pub fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
         (0..self.count()).map_while(|index| self.extent(index))
+    }
+
+    /// Returns the rows that make up `len` bytes from `offset` on.
+    ///
+    /// Adjacent pieces of a row can continue one another only where adjacent
+    /// rows do: a row of contiguous pieces is one piece.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Range`] if the bytes are not all within the layout's length.
+    #[inline]
+    pub fn rows(&self, offset: u64, len: u64, order: Order) -> Result<Rows<'_>, Error> {
+        match self {
+            Self::List(list) => list.rows(offset, len),
+            Self::Interleaved(interleaved) => interleaved.rows(offset, len, order),
+            Self::Indexed(indexed) => indexed.as_indexed().rows(offset, len),
+        }
+    }
+
+    /// Returns the rows that make up the pieces of `outer`, a row whose leaf is
+    /// the key with this layout.
+    ///
+    /// A position in the access is one of the access that gave `outer`. Where
+    /// pieces of `outer` advance by whole pieces of this layout, or several are
+    /// in one piece of it, there is one row for many of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Range`] if a piece is not all within the layout's length.
+    #[inline]
+    pub fn rows_of(&self, outer: Row, order: Order) -> Result<RowsOf<'_, E, B, P, I>, Error> {
+        RowsOf::new(self, outer, order)
+    }
+
+    /// Where `offset` is, which must be less than the length.
+    fn place(&self, offset: u64) -> Option<rows::Place> {
+        match self {
+            Self::List(list) => list.place(offset),
+            Self::Interleaved(interleaved) => interleaved.place(offset),
+            Self::Indexed(indexed) => indexed.as_indexed().place(offset),
+        }
     }
 
     /// Returns the runs that make up `len` bytes from `offset` on, in order.
@@ -114,6 +173,7 @@ where
         match self {
             Self::List(list) => list.runs(offset, len),
             Self::Interleaved(interleaved) => interleaved.runs(offset, len),
+            Self::Indexed(indexed) => indexed.as_indexed().runs(offset, len),
         }
     }
 
@@ -130,6 +190,7 @@ where
         match self {
             Self::List(list) => list.resolve(offset, len),
             Self::Interleaved(interleaved) => interleaved.resolve(offset, len),
+            Self::Indexed(indexed) => indexed.as_indexed().resolve(offset, len),
         }
     }
 }

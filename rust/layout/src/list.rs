@@ -2,12 +2,13 @@
 
 //! Ranges, one after another.
 
-use core::mem::size_of;
+use core::mem::{self, size_of};
 use core::ops::DerefMut;
 
-use super::runs::{check_range, Walk};
+use super::row::distance;
+use super::rows::{check_range, Place, Rows, Walk};
 use super::steps::step;
-use super::{Error, Extent, Run, Runs};
+use super::{Error, Extent, Row, Run, Runs};
 
 /// A range of a leaf.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +18,13 @@ pub struct Entry {
     length: u64,
     /// Offset of the first byte in the list, once that is made.
     start: u64,
+    /// Where the entry is in its row, once the list is made: [`FIRST`] and the
+    /// number of entries for the first one, else the number of those before it.
+    row: u32,
 }
+
+/// Marks an entry that begins a row.
+const FIRST: u32 = 1 << 31;
 
 // What a user is told that an entry costs.
 const _: () = assert!(size_of::<Entry>() <= 32);
@@ -30,6 +37,7 @@ impl Entry {
             addr,
             length,
             start: 0,
+            row: 0,
         }
     }
 
@@ -64,15 +72,6 @@ impl Entry {
             total = total.checked_add(entry.length).ok_or(Error::Overflow)?;
         }
         Ok(total)
-    }
-
-    #[inline]
-    pub(super) fn piece(&self) -> Run {
-        Run {
-            leaf: self.leaf,
-            addr: self.addr,
-            len: self.length,
-        }
     }
 
     fn extent(&self) -> Result<Extent, Error> {
@@ -132,15 +131,35 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         self.entries.get(index)?.extent().ok()
     }
 
+    /// See [`Layout::rows`](super::Layout::rows).
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    #[inline]
+    pub fn rows(&self, offset: u64, len: u64) -> Result<Rows<'_>, Error> {
+        check_range(offset, len, self.length)?;
+        if len == 0 {
+            return Ok(Rows::EMPTY);
+        }
+        let (index, pos) = self.seek(offset).ok_or(Error::Range)?;
+        let (place, walk) = self.row(index, pos).ok_or(Error::Range)?;
+        Ok(Rows::new(len, place, Walk::List(walk)))
+    }
+
+    /// The place of `offset`.
+    pub(super) fn place(&self, offset: u64) -> Option<Place> {
+        let (index, pos) = self.seek(offset)?;
+        Some(self.row(index, pos)?.0)
+    }
+
     /// See [`Layout::runs`](super::Layout::runs).
     ///
     /// # Errors
     ///
     /// The same.
     pub fn runs(&self, offset: u64, len: u64) -> Result<Runs<'_>, Error> {
-        check_range(offset, len, self.length)?;
-        let (entry, pos, rest) = self.seek(offset).ok_or(Error::Range)?;
-        Ok(Runs::new(len, entry.skip(pos), Walk::List(rest.iter())))
+        Ok(Runs::new(len, self.rows(offset, len)?))
     }
 
     /// See [`Layout::resolve`](super::Layout::resolve).
@@ -150,30 +169,176 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     /// The same.
     pub fn resolve(&self, offset: u64, len: u64) -> Result<Run, Error> {
         check_range(offset, len, self.length)?;
-        let (entry, pos, _) = self.seek(offset).ok_or(Error::Range)?;
-        entry.part(pos, len)
+        let (index, pos) = self.seek(offset).ok_or(Error::Range)?;
+        let entry = self.entries.get(index).ok_or(Error::Range)?;
+        Run {
+            leaf: entry.leaf,
+            addr: entry.addr,
+            len: entry.length,
+        }
+        .part(pos, len)
     }
 
-    /// The entry of `offset`, the position in it, and the entries after it.
-    fn seek(&self, offset: u64) -> Option<(Run, u64, &[Entry])> {
+    /// The index of the entry of `offset`, and the position in it.
+    fn seek(&self, offset: u64) -> Option<(usize, u64)> {
         let after = self.entries.partition_point(|entry| {
             step();
             entry.start <= offset
         });
         // The first entry starts at 0, so that one is before.
-        let (entry, rest) = self.entries.get(after.checked_sub(1)?..)?.split_first()?;
-        Some((entry.piece(), offset.wrapping_sub(entry.start), rest))
+        let index = after.checked_sub(1)?;
+        let entry = self.entries.get(index)?;
+        Some((index, offset.wrapping_sub(entry.start)))
+    }
+
+    /// The place of `pos` in entry `index`, and a cursor to the rows after it.
+    fn row(&self, index: usize, pos: u64) -> Option<(Place, ListWalk<'_>)> {
+        let entry = self.entries.get(index)?;
+        let back = match entry.row {
+            first if first & FIRST != 0 => 0,
+            back => back as usize,
+        };
+        let first = index.checked_sub(back)?;
+        let mut walk = ListWalk {
+            entries: self.entries.get(first..)?,
+        };
+        let row = walk.next_row()?;
+        let back = back as u64;
+        let place = if row.count > back {
+            Place {
+                row: row.skip(back),
+                pos,
+                before: back,
+            }
+        } else {
+            // Entries that continue one another are one piece.
+            Place {
+                row,
+                pos: pos.wrapping_add(entry.length.wrapping_mul(back)),
+                before: 0,
+            }
+        };
+        Some((place, walk))
     }
 }
 
-/// Checks entries and says where in the list each starts. Returns the list's length.
-fn place(entries: &mut [Entry]) -> Result<u64, Error> {
-    let length = Entry::total(entries.iter().copied())?;
-    let mut start = 0u64;
-    for entry in entries {
-        entry.start = start;
-        // At most the length.
-        start = start.wrapping_add(entry.length);
+/// A cursor over the rows of a [`List`].
+#[derive(Clone, Debug)]
+pub(super) struct ListWalk<'a> {
+    entries: &'a [Entry],
+}
+
+impl ListWalk<'_> {
+    /// The next row, if there is one.
+    #[inline]
+    pub(super) fn next_row(&mut self) -> Option<Row> {
+        step();
+        let entry = self.entries.first()?;
+        let count = (entry.row & !FIRST).max(1);
+        let rest = self.entries.get(count as usize..)?;
+        let next = self.entries.get(1).unwrap_or(entry);
+        self.entries = rest;
+        let row = Row {
+            leaf: entry.leaf,
+            addr: entry.addr,
+            len: entry.length,
+            // Of no meaning in a row of one entry.
+            stride: next.addr.wrapping_sub(entry.addr) as i64,
+            count: u64::from(count),
+            at: 0,
+            step: entry.length,
+        };
+        Some(if count == 1 { row } else { row.joined() })
     }
+}
+
+/// The row at the end of the entries that [`place`] has seen.
+struct LastRow {
+    /// The index of its first entry.
+    first: usize,
+    /// The number of its entries.
+    count: u32,
+    /// What all of its entries have; the address of the last one.
+    leaf: u32,
+    length: u64,
+    addr: u64,
+    /// The distance of its entries, if there are two.
+    stride: Option<i64>,
+}
+
+impl LastRow {
+    /// Adds an entry, unless that does not go on as the others do.
+    #[inline]
+    fn add(&mut self, entry: &Entry) -> bool {
+        if entry.leaf != self.leaf || entry.length != self.length || self.count == FIRST - 1 {
+            return false;
+        }
+        let stride = distance(self.addr, entry.addr);
+        if stride.is_none() || (self.stride.is_some() && stride != self.stride) {
+            return false;
+        }
+        self.stride = stride;
+        self.addr = entry.addr;
+        self.count = self.count.saturating_add(1);
+        true
+    }
+}
+
+/// Checks entries, says where in the list each starts, and finds the rows.
+/// Returns the list's length.
+fn place(entries: &mut [Entry]) -> Result<u64, Error> {
+    // Which error comes first is said there.
+    place_all(entries).or_else(|_| Entry::total(entries.iter().copied()))
+}
+
+/// Does what [`place`] does, in one pass.
+fn place_all(entries: &mut [Entry]) -> Result<u64, Error> {
+    if entries.is_empty() {
+        return Err(Error::Zero);
+    }
+    let mut length = 0u64;
+    let mut last = LastRow {
+        first: 0,
+        count: 0,
+        leaf: 0,
+        length: 0,
+        addr: 0,
+        stride: None,
+    };
+    for index in 0..entries.len() {
+        let Some(entry) = entries.get_mut(index) else {
+            break;
+        };
+        if entry.length == 0 {
+            return Err(Error::Zero);
+        }
+        entry.extent()?;
+        entry.start = length;
+        length = length.checked_add(entry.length).ok_or(Error::Overflow)?;
+        // No entry has as many bytes as no entry at all: the first one begins a row.
+        let before = last.count;
+        if last.add(entry) {
+            entry.row = before;
+            continue;
+        }
+        entry.row = FIRST | 1;
+        let row = LastRow {
+            first: index,
+            count: 1,
+            leaf: entry.leaf,
+            length: entry.length,
+            addr: entry.addr,
+            stride: None,
+        };
+        close(entries, mem::replace(&mut last, row));
+    }
+    close(entries, last);
     Ok(length)
+}
+
+/// Says at the first entry of `row` how many there are.
+fn close(entries: &mut [Entry], row: LastRow) {
+    if let Some(first) = entries.get_mut(row.first) {
+        first.row = FIRST | row.count;
+    }
 }

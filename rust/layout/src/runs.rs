@@ -3,12 +3,9 @@
 //! Runs of contiguous bytes, and the cursor over them.
 
 use core::iter::FusedIterator;
-use core::slice;
 
-use super::grid::{GridWalk, Row};
-use super::interleaved::BlocksWalk;
 use super::steps::step;
-use super::{Entry, Error};
+use super::{Error, Row, Rows};
 
 /// Contiguous bytes of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,52 +42,26 @@ impl Run {
     }
 }
 
-/// Checks that `len` bytes from `offset` on are within `length`.
-pub(super) fn check_range(offset: u64, len: u64, length: u64) -> Result<(), Error> {
-    match offset.checked_add(len) {
-        Some(end) if end <= length => Ok(()),
-        _ => Err(Error::Range),
-    }
-}
-
-/// What gives the pieces after those at hand, endlessly or up to the layout's end.
-#[derive(Clone, Debug)]
-pub(super) enum Walk<'a> {
-    List(slice::Iter<'a, Entry>),
-    Grid(GridWalk<'a>),
-    Blocks(BlocksWalk<'a>),
-}
-
 /// The runs of a range of offsets, in order; an iterator over [`Run`].
 ///
-/// It neither allocates nor divides: a run costs a few additions.
+/// It neither allocates nor divides more than [`Rows`] do.
 #[derive(Clone, Debug)]
 pub struct Runs<'a> {
     /// Bytes not given out yet.
     left: u64,
-    /// The next run or its beginning, at least one byte of it; of no meaning
-    /// if nothing is left.
-    held: Run,
-    /// The pieces that follow what is held, before those of `walk`. They do
-    /// not join it.
+    /// The pieces that come next, if anything is left.
     row: Row,
-    walk: Walk<'a>,
+    rows: Rows<'a>,
 }
 
 impl<'a> Runs<'a> {
-    /// `left` bytes that begin with `first` and go on with the pieces of `walk`.
-    pub(super) fn new(left: u64, first: Run, walk: Walk<'a>) -> Self {
-        Self::with_row(left, first, Row::EMPTY, walk)
-    }
-
-    /// `left` bytes that begin with `first` and go on with the pieces of `row`,
-    /// then those of `walk`.
-    pub(super) fn with_row(left: u64, first: Run, row: Row, walk: Walk<'a>) -> Self {
+    /// The runs of `len` bytes, of rows in the order of the access.
+    pub(super) fn new(len: u64, mut rows: Rows<'a>) -> Self {
+        let row = rows.next();
         Self {
-            left,
-            held: first,
-            row,
-            walk,
+            left: len,
+            row: row.unwrap_or(Row::of(0, 0, 0)),
+            rows,
         }
     }
 
@@ -99,56 +70,21 @@ impl<'a> Runs<'a> {
         self.left
     }
 
-    /// Gives out what is held, with all that joins it.
-    fn next_joined(&mut self) -> Option<Run> {
-        if self.left == 0 {
-            return None;
+    /// Goes on to the next piece; returns `false` if there is none.
+    #[inline]
+    fn step(&mut self) -> bool {
+        if self.row.count > 1 {
+            self.row = self.row.skip(1);
+            return true;
         }
-        let Self {
-            left,
-            held,
-            row,
-            walk,
-        } = self;
-        Some(match walk {
-            Walk::List(entries) => join(left, held, || entries.next().map(Entry::piece)),
-            Walk::Blocks(blocks) => join(left, held, || blocks.next_piece()),
-            Walk::Grid(grid) => {
-                let leaf = held.leaf;
-                join(left, held, || {
-                    if let Some((addr, len)) = row.next_piece() {
-                        return Some(Run { leaf, addr, len });
-                    }
-                    let (piece, rest) = grid.next_row();
-                    *row = rest;
-                    Some(piece)
-                })
+        match self.rows.next() {
+            Some(row) => {
+                self.row = row;
+                true
             }
-        })
-    }
-}
-
-/// Gives out `held` with the pieces that join it, and holds the first one that does not.
-#[inline(always)]
-fn join(left: &mut u64, held: &mut Run, mut next_piece: impl FnMut() -> Option<Run>) -> Run {
-    let mut run = *held;
-    while run.len < *left {
-        step();
-        let Some(piece) = next_piece() else {
-            break;
-        };
-        // Address zero does not follow the last byte of all.
-        if piece.leaf != run.leaf || piece.addr != run.addr.wrapping_add(run.len) || piece.addr == 0
-        {
-            *left = left.saturating_sub(run.len);
-            *held = piece;
-            return run;
+            None => false,
         }
-        run.len = run.len.saturating_add(piece.len);
     }
-    run.len = run.len.min(*left);
-    *left = 0;
-    run
 }
 
 impl Iterator for Runs<'_> {
@@ -156,17 +92,23 @@ impl Iterator for Runs<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Run> {
-        if let Some(left @ 1..) = self.left.checked_sub(self.held.len) {
-            if let Some((addr, len)) = self.row.next_piece() {
-                step();
-                let run = self.held;
-                self.left = left;
-                self.held.addr = addr;
-                self.held.len = len;
+        if self.left == 0 {
+            return None;
+        }
+        let mut run = self.row.piece();
+        loop {
+            step();
+            self.left = self.left.saturating_sub(self.row.len);
+            if !self.step() {
                 return Some(run);
             }
+            let next = self.row.piece();
+            // Address zero does not follow the last byte of all.
+            if next.leaf != run.leaf || run.addr.checked_add(run.len) != Some(next.addr) {
+                return Some(run);
+            }
+            run.len = run.len.saturating_add(next.len);
         }
-        self.next_joined()
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

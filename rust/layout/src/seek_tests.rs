@@ -9,7 +9,7 @@ extern crate std;
 use std::vec::Vec;
 
 use super::steps::count;
-use super::{Block, Entry, Interleaved, List, MAX_DIMS};
+use super::{Block, Entry, IndexSlice, Indexed, Interleaved, Layout, List, Order, Row, MAX_DIMS};
 
 /// Comparisons of a binary search in `len` entries, at most.
 fn search(len: usize) -> u64 {
@@ -25,9 +25,10 @@ fn list_seek_is_logarithmic() {
         .step_by(997)
         .chain([0, list.length() - 1])
     {
-        let (runs, steps) = count(|| list.runs(offset, 1));
+        let (rows, steps) = count(|| list.rows(offset, 1));
+        // And one to read the row's beginning.
         assert!(
-            runs.is_ok() && (1..=search(len as usize)).contains(&steps),
+            rows.is_ok() && (1..=search(len as usize) + 1).contains(&steps),
             "{steps}"
         );
         let (place, steps) = count(|| list.resolve(offset, 1));
@@ -52,10 +53,10 @@ fn one_block_seek_is_constant() {
     let length = layout.length();
     assert_eq!(length, 1 << 44);
     for offset in (0..64).flat_map(|i| [i, length - 1 - i, length / 64 * i]) {
-        let (runs, steps) = count(|| layout.runs(offset, 1));
-        assert_eq!((runs.is_ok(), steps), (true, 5));
+        let (rows, steps) = count(|| layout.rows(offset, 1, Order::Any));
+        assert!(rows.is_ok() && (2..=5).contains(&steps), "{steps}");
         let (place, steps) = count(|| layout.resolve(offset, 1));
-        assert!(place.is_ok() && (5..=8).contains(&steps), "{steps}");
+        assert!(place.is_ok() && (3..=8).contains(&steps), "{steps}");
     }
 }
 
@@ -71,13 +72,13 @@ fn many_blocks_seek_is_logarithmic() {
     let length = layout.length();
     let bound = 1 + 3 + search(len as usize);
     for offset in (0..64).flat_map(|i| [i, length - 1 - i, length / 64 * i]) {
-        let (runs, steps) = count(|| layout.runs(offset, 1));
-        assert!(runs.is_ok() && (4..=bound).contains(&steps), "{steps}");
+        let (rows, steps) = count(|| layout.rows(offset, 1, Order::Any));
+        assert!(rows.is_ok() && (4..=bound).contains(&steps), "{steps}");
     }
 }
 
 #[test]
-fn contiguous_bytes_are_one_step() {
+fn contiguous_bytes_are_one_row() {
     // A box of 2^20 bytes, described as two halves in five dimensions, one of
     // which does not count.
     let strides = |idle| [1 << 16, 1 << 12, idle, 1 << 8, 1 << 4, 0, 0, 0];
@@ -87,8 +88,23 @@ fn contiguous_bytes_are_one_step() {
         Block::new(0, 4096 + 8, 8, strides(-3)),
     ];
     let layout = Interleaved::new(&counts, blocks.as_mut_slice()).unwrap();
-    let (runs, steps) = count(|| layout.runs(0, 1 << 20).map(Iterator::count));
-    assert_eq!((runs, steps), (Ok(1), 1));
+    let rows = || layout.rows(0, 1 << 20, Order::Strict);
+    let (rows, steps) = count(|| rows().map(Iterator::count));
+    // One to seek, one dimension of one piece, and the row.
+    assert!(rows == Ok(1) && steps <= 3, "{steps}");
+}
+
+#[test]
+fn indexed_seek_is_constant() {
+    let indices: Vec<_> = (0..1u64 << 20).map(|i| i * i % 1_000_003).collect();
+    let indices = IndexSlice::U64(&indices);
+    let layout = Indexed::new(0, 0, 4096, 4096, indices).unwrap();
+    for offset in (0..layout.length()).step_by((1 << 22) + 4095) {
+        let (rows, steps) = count(|| layout.rows(offset, 1));
+        assert!(rows.is_ok() && (1..=3).contains(&steps), "{steps}");
+        let (place, steps) = count(|| layout.resolve(offset, 1));
+        assert!(place.is_ok() && (1..=3).contains(&steps), "{steps}");
+    }
 }
 
 #[test]
@@ -99,11 +115,67 @@ fn cursor_steps_are_constant_on_average() {
         let blocks: Vec<_> = (0..blocks)
             .map(|i| Block::new(0, i * 3, 2, stride))
             .collect();
+        let blocks_count = blocks.len() as u64;
         let layout = Interleaved::new(&[8, 8, 8, 8], blocks).unwrap();
-        let (runs, steps) = count(|| layout.runs(0, layout.length()).map(Iterator::count));
-        let pieces = layout.length() / 2;
-        assert_eq!(runs, Ok(pieces as usize));
-        // One a piece, and one a digit that turns.
-        assert!(steps < 2 * pieces + 20, "{steps}");
+        for (order, wanted) in [
+            (Order::Leaf, 8 * 8 * 8 * blocks_count),
+            (
+                Order::Strict,
+                8 * 8 * 8 * if blocks_count == 1 { 1 } else { 16 },
+            ),
+        ] {
+            let rows = || layout.rows(0, layout.length(), order);
+            let (rows, steps) = count(|| rows().map(Iterator::count));
+            assert_eq!(rows, Ok(wanted as usize));
+            // One a row, and one a digit that turns.
+            assert!(steps < 3 * wanted + 20, "{steps}");
+        }
+    }
+}
+
+/// A key of `count` pieces of `len` bytes, `stride` bytes apart.
+fn strided(len: u64, stride: i64, count: u64) -> Layout<Vec<Entry>, Vec<Block>> {
+    let mut strides = [0; MAX_DIMS];
+    strides[0] = stride;
+    let block = Block::new(0, 0, len, strides);
+    Layout::Interleaved(Interleaved::new(&[count], Vec::from([block])).unwrap())
+}
+
+#[test]
+fn a_nest_of_strides_is_as_few_rows_as_one_level() {
+    // Every level takes every second byte, or 8 of 12, of the one below.
+    for (levels, orders) in [
+        ([(1, 2), (1, 2), (1, 2), (1, 3), (1, 2), (1, 5), (1, 2)], 3),
+        (
+            [
+                (8, 16),
+                (8, 24),
+                (8, 16),
+                (8, 16),
+                (8, 8),
+                (64, 64),
+                (64, 128),
+            ],
+            3,
+        ),
+        ([(2, 4), (1, 2), (2, 3), (1, 2), (2, 4), (1, 2), (1, 2)], 1),
+    ] {
+        for order in [Order::Any, Order::Leaf, Order::Strict].iter().take(orders) {
+            let mut rows = Vec::from([Row::of(0, 0, 4096)]);
+            let mut all = 0;
+            let mut room = 4096;
+            for (len, stride) in levels {
+                let layout = strided(len, stride, room / len + 1);
+                let (next, steps) = count(|| {
+                    let rows = rows.iter();
+                    rows.flat_map(|row| layout.rows_of(*row, *order).unwrap())
+                        .collect::<Vec<_>>()
+                });
+                rows = next;
+                all += steps;
+                room = (room / len + 1) * stride as u64;
+            }
+            assert!(rows.len() <= 8 && all < 200, "{} {all}", rows.len());
+        }
     }
 }

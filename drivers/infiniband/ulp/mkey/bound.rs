@@ -328,6 +328,7 @@ fn pieces(layout: &KLayout, leaves: &[Leaf]) -> u64 {
     let times = match layout {
         Layout::List(_) => 1,
         Layout::Interleaved(blocks) => blocks.repeat_counts().fold(1, u64::saturating_mul),
+        Layout::Indexed(never) => match *never {},
     };
     let once = layout.extents().map(|extent| {
         let leaf = leaves.get(extent.leaf() as usize);
@@ -342,6 +343,7 @@ fn finest(layout: &KLayout, leaves: &[Leaf]) -> u16 {
     let bytes = |index| match layout {
         Layout::List(list) => list.entries().get(index).map(Entry::length),
         Layout::Interleaved(blocks) => blocks.blocks().get(index).map(Block::bytes_count),
+        Layout::Indexed(never) => match *never {},
     };
     let each = layout.extents().enumerate().map(|(index, extent)| {
         let leaf = leaves.get(extent.leaf() as usize);

@@ -126,6 +126,7 @@ fn describe(bound: &Bound, index: usize) -> Option<UapiBlock> {
                 *block.stride(),
             )
         }
+        Layout::Indexed(never) => match *never {},
     };
     Some(UapiBlock {
         addr,

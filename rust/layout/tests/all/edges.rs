@@ -3,7 +3,7 @@
 //! Limits of the numbers, one by one.
 
 use crate::common::{Spec, VecLayout};
-use ib_mkey_layout::{Entry, Error, Layout, List, Run, MAX_DIMS};
+use ib_mkey_layout::{Entry, Error, Layout, List, Order, Row, Run, MAX_DIMS};
 
 const MAX: u64 = u64::MAX;
 
@@ -260,4 +260,88 @@ fn no_run_wraps() {
     let layout = block(&[2, 2], 1 << 63, 1, &[i64::MIN, i64::MAX]).unwrap();
     let wanted = [1 << 63, MAX, 0, (1 << 63) - 1].map(|addr| run(addr, 1));
     assert_eq!(layout.runs(0, 4).unwrap().collect::<Vec<_>>(), wanted);
+}
+
+fn indexed(addr: u64, unit: u64, len: u64, indices: &[u64]) -> Result<VecLayout, Error> {
+    Spec::Indexed((0, addr, unit, len), indices.to_vec()).build()
+}
+
+#[test]
+fn indexed_numbers() {
+    assert_eq!(error(indexed(0, 1, 1, &[])), Some(Error::Zero));
+    assert_eq!(error(indexed(0, 0, 1, &[1])), Some(Error::Zero));
+    assert_eq!(error(indexed(0, 1, 0, &[1])), Some(Error::Zero));
+    assert!(indexed(0, 1, 1, &[MAX]).is_ok());
+    assert_eq!(error(indexed(1, 1, 1, &[MAX])), Some(Error::Overflow));
+    assert_eq!(error(indexed(0, 1, 2, &[MAX, 0])), Some(Error::Overflow));
+    assert!(indexed(0, 1, 2, &[MAX - 1, 0]).is_ok());
+    assert!(indexed(MAX - 1, MAX, 1, &[0]).is_ok());
+    assert_eq!(
+        error(indexed(0, 1 << 33, 1, &[5, 1 << 31])),
+        Some(Error::Overflow)
+    );
+    let layout = indexed(0, 1 << 32, 1 << 32, &[u64::from(u32::MAX) - 1, 0]).unwrap();
+    assert_eq!(layout.length(), 1 << 33);
+    // The sum of the bytes, though all are at one place.
+    assert_eq!(
+        error(indexed(0, 1, 1 << 63, &[0, 0])),
+        Some(Error::Overflow)
+    );
+    let extent = indexed(3, 10, 4, &[7, 2, 5]).unwrap().extent(0).unwrap();
+    assert_eq!((extent.leaf(), extent.start(), extent.last()), (0, 23, 76));
+}
+
+#[test]
+fn rows_across_all_addresses() {
+    let rows = |layout: VecLayout| -> Vec<_> {
+        let rows = layout.rows(0, layout.length(), Order::Strict).unwrap();
+        rows.map(|row| (row.addr, row.stride, row.count)).collect()
+    };
+    let half = 1 << 63;
+    // There and back by a distance that no stride can be: no row.
+    let there = rows(indexed(0, 1, 1, &[0, half, 0, half]).unwrap());
+    assert!(there.iter().all(|row| row.2 <= 2), "{there:?}");
+    assert_eq!(there.iter().map(|row| row.2).sum::<u64>(), 4);
+    let there = rows(list(&[(0, 1), (half, 1), (0, 1), (half, 1)]).unwrap());
+    assert!(there.iter().all(|row| row.2 <= 2), "{there:?}");
+    // The largest and the smallest stride that there are.
+    let up = list(&[(0, 1), (half - 1, 1), (MAX - 1, 1)]).unwrap();
+    assert_eq!(rows(up), [(0, i64::MAX, 3)]);
+    let down = indexed(0, 1, 1, &[half, 0]).unwrap();
+    assert_eq!(rows(down), [(half, i64::MIN, 2)]);
+    let down = indexed(0, 1, 1, &[MAX - 1, half - 1, 0]).unwrap();
+    assert_eq!(rows(down), [(MAX - 1, -i64::MAX, 3)]);
+}
+
+#[test]
+fn nests_at_the_ends() {
+    let layout = block(&[2], 1 << 63, 1, &[i64::MIN]).unwrap();
+    let outer = |addr, len, stride, count| {
+        let row = Row {
+            stride,
+            count,
+            ..Row::of(0, addr, len)
+        };
+        layout.rows_of(row, Order::Any).map(|rows| rows.count())
+    };
+    assert_eq!(outer(0, 1, 1, 2).ok(), Some(1));
+    // The distance the other way is no stride.
+    assert_eq!(outer(1, 1, -1, 2).ok(), Some(2));
+    for (addr, len, stride, count) in [
+        (0, 1, 1, 3),
+        (0, 1, -1, 2),
+        (1, 1, -1, 3),
+        (0, 2, 1, 2),
+        (2, 1, 0, 2),
+        (2, 1, -1, 2),
+        (0, MAX, 0, 2),
+        (1, MAX, 0, 1),
+        (MAX, 1, 1, 2),
+        (0, 1, i64::MIN, 3),
+        (0, 1, i64::MAX, MAX),
+        (MAX, MAX, i64::MIN, MAX),
+    ] {
+        assert_eq!(outer(addr, len, stride, count).err(), Some(Error::Range));
+    }
+    assert_eq!(outer(1, 1, 0, MAX).ok(), Some(1));
 }

@@ -4,7 +4,8 @@
 //!
 //! The domain: lists of up to three entries; interleaved layouts of up to
 //! three dimensions and three blocks with counts and strides from -3 to 4 (a
-//! negative count is one near 2^64). The lists are enumerated. The interleaved
+//! negative count is one near 2^64); some indexed blocks, and all small rows over
+//! some layouts. Lists and indices are enumerated. The interleaved
 //! layouts are some 8^12, so that they are enumerated in parts. Each part has
 //! all choices of what one step of the code sees:
 //!
@@ -27,7 +28,7 @@
 //! read from the start and from one other offset; elsewhere every range is.
 
 use crate::common::small::{Depth, Part, Tally, BLOCKS, DIMS};
-use crate::common::{check_access, check_shape, numbers, Spec};
+use crate::common::{check_access, check_shape, numbers, rows, Spec};
 
 /// Counts and strides.
 const DOMAIN: std::ops::RangeInclusive<i64> = -3..=4;
@@ -95,6 +96,69 @@ fn lists() {
         });
     }
     tally.finish("lists", 1 + 32 + 32 * 32 + 32 * 32 * 32);
+}
+
+#[test]
+fn indices() {
+    // Address, unit and block length; up to five indices.
+    let mut tally = Tally::new();
+    let mut total = 0;
+    for (addr, unit, len) in [
+        (0, 1, 1),
+        (3, 2, 1),
+        (0, 1, 2),
+        (1, 3, 2),
+        (0, 0, 1),
+        (0, 1, 0),
+    ] {
+        for count in 0..=5 {
+            choices(&vec![vec![0, 1, 2, 3]; count], &mut |indices| {
+                total += 1;
+                if check(&Spec::Indexed((0, addr, unit, len), indices.to_vec())) {
+                    tally.accepted += 1;
+                } else {
+                    tally.refused += 1;
+                }
+            });
+        }
+    }
+    assert_eq!(total, 6 * (1 + 4 + 16 + 64 + 256 + 1024));
+    tally.finish("indices", total);
+}
+
+/// Rows of all small rows, in layouts of each kind.
+#[test]
+fn nests() {
+    let entries = |addrs: &[u64], length| {
+        let entries = addrs.iter().map(|addr| (0, *addr, length));
+        Spec::List(entries.collect())
+    };
+    let block = |bytes, stride: &[i64]| (0, 20, bytes, stride.to_vec());
+    let mut number = 0;
+    for spec in [
+        entries(&[0, 5, 10, 15, 7, 9], 2),
+        entries(&[9, 8, 7, 6, 5, 6, 7, 8], 1),
+        entries(&[0, 3, 6, 9, 30, 12], 3),
+        Spec::Interleaved(vec![5], vec![block(2, &[-4])]),
+        Spec::Interleaved(vec![3, 4], vec![block(1, &[3, 4])]),
+        Spec::Interleaved(vec![2, 3], vec![block(3, &[1, 2])]),
+        Spec::Interleaved(vec![4], vec![block(1, &[7]), block(2, &[7])]),
+        Spec::Interleaved(vec![2, 3], vec![block(1, &[9, 2]), block(1, &[1, 4])]),
+        Spec::Indexed((0, 4, 3, 2), vec![0, 2, 4, 6, 5, 4]),
+        Spec::Indexed((0, 4, 2, 2), vec![0, 1, 2, 6, 3, 0]),
+    ] {
+        let layout = spec.build().unwrap();
+        let bytes = spec.bytes();
+        for addr in 0..=bytes.len() as u64 {
+            for (len, stride) in (1..7).flat_map(|len| (-7..=7).map(move |s| (len, s))) {
+                for count in 1..7 {
+                    let rows = rows::check_nest(&layout, &bytes, (addr, len, stride, count));
+                    number += rows.unwrap_or(0);
+                }
+            }
+        }
+    }
+    assert!(number > 0);
 }
 
 /// Every choice of strides in `dims` dimensions.

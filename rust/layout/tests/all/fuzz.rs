@@ -46,6 +46,16 @@ proptest! {
     }
 
     #[test]
+    fn indexed(data in bytes()) {
+        bodies::indexed(&data);
+    }
+
+    #[test]
+    fn nested(data in bytes()) {
+        bodies::nested(&data);
+    }
+
+    #[test]
     fn accesses(data in bytes()) {
         bodies::accesses(&data);
     }

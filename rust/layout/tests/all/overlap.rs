@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 
 use crate::common::{Spec, VecLayout};
+use ib_mkey_layout::Order;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -48,6 +49,28 @@ fn write_bytes(spec: &Spec, start: usize, end: usize, memory: &mut Memory) -> us
     (start..end).map(again).filter(|again| *again).count()
 }
 
+/// Writes it packet by packet, by the rows of each.
+fn write_rows(
+    layout: &VecLayout,
+    start: usize,
+    end: usize,
+    mtu: usize,
+    order: Order,
+    memory: &mut Memory,
+) {
+    for at in (start..end).step_by(mtu) {
+        let len = mtu.min(end - at);
+        for row in layout.rows(at as u64, len as u64, order).unwrap() {
+            for piece in (0..row.count).map(|piece| row.skip(piece)) {
+                for byte in 0..row.len {
+                    let from = at + (piece.at + byte) as usize;
+                    memory.insert((row.leaf, piece.addr + byte), message(from));
+                }
+            }
+        }
+    }
+}
+
 /// Writes it packet by packet, by the runs of each.
 fn write_runs(layout: &VecLayout, start: usize, end: usize, mtu: usize, memory: &mut Memory) {
     let mut at = start;
@@ -77,6 +100,11 @@ proptest! {
             write_bytes(&spec, start, end, &mut wanted);
             write_runs(&layout, start, end, mtu, &mut seen);
             prop_assert_eq!(&seen, &wanted);
+            for order in [Order::Leaf, Order::Strict] {
+                let mut seen = Memory::new();
+                write_rows(&layout, start, end, mtu, order, &mut seen);
+                prop_assert_eq!(&seen, &wanted);
+            }
         }
     }
 }

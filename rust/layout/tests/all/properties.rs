@@ -2,8 +2,8 @@
 
 //! Drawn layouts, against the byte-by-byte oracle.
 
-use crate::common::{check_access, check_shape, numbers, Spec};
-use ib_mkey_layout::{Layout, MAX_DIMS};
+use crate::common::{check_access, check_shape, numbers, rows, Spec};
+use ib_mkey_layout::{Layout, Run, MAX_DIMS};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -28,6 +28,10 @@ fn at_the_top(spec: &Spec) -> Spec {
         Spec::Interleaved(counts, mut blocks) => {
             blocks.iter_mut().for_each(|block| block.1 += up);
             Spec::Interleaved(counts, blocks)
+        }
+        Spec::Indexed(mut block, indices) => {
+            block.1 += up;
+            Spec::Indexed(block, indices)
         }
     }
 }
@@ -98,12 +102,56 @@ fn interleaved() -> impl Strategy<Value = Spec> {
     prop_oneof![arbitrary, array]
         .prop_map(|(counts, blocks)| Spec::Interleaved(counts, blocks))
         .prop_filter("too long", |spec| match spec {
-            Spec::List(_) => true,
+            Spec::List(_) | Spec::Indexed(..) => true,
             Spec::Interleaved(counts, blocks) => {
                 let group: u64 = blocks.iter().map(|block| block.2).sum();
                 counts.iter().product::<u64>() * group <= MAX_BYTES
             }
         })
+}
+
+/// Indices that go up by one, by more, or down, with another one now and then.
+fn indexed() -> impl Strategy<Value = Spec> {
+    let stretch = (0..500u64, -4..5i64, 1..40u64);
+    let block = (0..3u32, middle(), 1..40u64, 1..20u64);
+    (block, vec(stretch, 1..12)).prop_map(|(block, stretches)| {
+        let indices = stretches.into_iter().flat_map(|(first, step, count)| {
+            (0..count).map(move |i| (first + 200).wrapping_add_signed(step * i as i64))
+        });
+        Spec::Indexed(block, indices.collect())
+    })
+}
+
+/// Entries of one length, mostly at one distance.
+fn regular() -> impl Strategy<Value = Spec> {
+    let stretch = (
+        0..3000u64,
+        -50..50i64,
+        1..20u64,
+        prop_oneof![3 => Just(8u64), 1 => 1..20u64],
+    );
+    vec(stretch, 1..8).prop_map(|stretches| {
+        let entries = stretches
+            .into_iter()
+            .flat_map(|(addr, stride, count, length)| {
+                (0..count).map(move |i| {
+                    (
+                        0,
+                        (addr + 5000).wrapping_add_signed(stride * i as i64),
+                        length,
+                    )
+                })
+            });
+        Spec::List(entries.collect())
+    })
+}
+
+/// A key over a key: address, length, stride and count of the outer pieces.
+/// Most advance by whole pieces of the inner one, or nearly so.
+fn outer() -> impl Strategy<Value = (Index, u64, i64, u64)> {
+    let stride = prop_oneof![-40..40i64, -400..400i64, Just(0)];
+    let len = prop_oneof![3 => 1..20u64, 1 => 1..200u64];
+    (any::<Index>(), len, stride, 1..60u64)
 }
 
 fn check(spec: &Spec, accesses: &[(Index, Index)]) {
@@ -175,12 +223,16 @@ proptest! {
 
     /// The last byte of all is like any other; one more is refused.
     #[test]
-    fn last_byte(spec in prop_oneof![list(), interleaved()], accesses in accesses()) {
+    fn last_byte(
+        spec in prop_oneof![list(), interleaved(), indexed()],
+        accesses in accesses(),
+    ) {
         let mut spec = at_the_top(&spec);
         check(&spec, &accesses);
         match &mut spec {
             Spec::List(entries) => entries.iter_mut().for_each(|entry| entry.2 += 1),
             Spec::Interleaved(_, blocks) => blocks.iter_mut().for_each(|block| block.2 += 1),
+            Spec::Indexed(block, _) => block.3 += 1,
         }
         prop_assert_eq!(spec.build().err(), Some(ib_mkey_layout::Error::Overflow));
     }
@@ -188,6 +240,41 @@ proptest! {
     #[test]
     fn interleaved_blocks(spec in interleaved(), accesses in accesses()) {
         check(&spec, &accesses);
+    }
+
+    #[test]
+    fn indexed_blocks(spec in indexed(), accesses in accesses()) {
+        check(&spec, &accesses);
+    }
+
+    #[test]
+    fn regular_lists(spec in regular(), accesses in accesses()) {
+        check(&spec, &accesses);
+    }
+
+    #[test]
+    fn nests(
+        spec in prop_oneof![list(), regular(), interleaved(), indexed()],
+        outers in vec((outer(), any::<bool>()), 1..10),
+    ) {
+        let layout = spec.build().unwrap();
+        let bytes = spec.bytes();
+        // The bytes after which pieces of the inner layout repeat.
+        let unit = match &spec {
+            Spec::List(entries) => entries[0].2,
+            Spec::Interleaved(_, blocks) => blocks.iter().map(|block| block.2).sum(),
+            Spec::Indexed(block, _) => block.3,
+        };
+        for ((addr, len, stride, count), by_pieces) in outers {
+            let stride = if by_pieces { stride % 5 * unit as i64 } else { stride };
+            // As many as there are, or a few more.
+            let addr = addr.index(bytes.len()) as u64;
+            let room = if stride < 0 { addr } else { (bytes.len() as u64 - addr).saturating_sub(len) };
+            let most = room.checked_div(stride.unsigned_abs()).map_or(count, |most| most + 1);
+            for count in [count.min(most), count] {
+                rows::check_nest(&layout, &bytes, (addr, len, stride, count));
+            }
+        }
     }
 
     /// What is described is what is reported.
@@ -202,6 +289,22 @@ proptest! {
             prop_assert_eq!(&is.stride()[..strides.len()], strides.as_slice());
             prop_assert!(is.stride()[strides.len()..].iter().all(|stride| *stride == 0));
         }
+    }
+
+    /// And of indexed blocks.
+    #[test]
+    fn indices_are_kept(spec in indexed()) {
+        let Spec::Indexed((leaf, addr, unit, len), indices) = &spec else { unreachable!() };
+        let Ok(Layout::Indexed(layout)) = spec.build() else { unreachable!() };
+        prop_assert_eq!((layout.leaf(), layout.addr()), (*leaf, *addr));
+        prop_assert_eq!((layout.unit(), layout.block_len()), (*unit, *len));
+        prop_assert_eq!(layout.indices().len(), indices.len());
+        for (at, index) in indices.iter().enumerate() {
+            prop_assert_eq!(layout.indices().get(at), Some(*index));
+            let block = Run { leaf: *leaf, addr: addr + index * unit, len: *len };
+            prop_assert_eq!(layout.block(at), Some(block));
+        }
+        prop_assert_eq!(layout.block(indices.len()), None);
     }
 
     /// Any numbers at all are refused or give a layout within its extents.

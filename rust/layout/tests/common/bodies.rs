@@ -5,15 +5,17 @@
 
 use ib_mkey_layout::MAX_DIMS;
 
-use super::{check_access, check_shape, numbers, Byte, Spec, VecLayout};
+use super::{check_access, check_shape, numbers, rows, Byte, Spec, VecLayout};
 
 /// Takes any bytes and panics if the code under test is wrong.
 pub type Body = fn(&[u8]);
 
 /// A target's name and what it does.
-pub const TARGETS: [(&str, Body); 4] = [
+pub const TARGETS: [(&str, Body); 6] = [
     ("list", list),
     ("interleaved", interleaved),
+    ("indexed", indexed),
+    ("nested", nested),
     ("accesses", accesses),
     ("numbers", raw_numbers),
 ];
@@ -102,11 +104,33 @@ impl Input<'_> {
         Spec::Interleaved(counts, blocks)
     }
 
+    fn indexed(&mut self) -> Spec {
+        let form = self.byte();
+        let block = (
+            u32::from(form & 1),
+            self.addr(),
+            self.below(20),
+            u64::from(form >> 4),
+        );
+        let mut index = 0u64;
+        let indices = (0..self.below(40)).map(|_| {
+            // Indices that go on as those before are rare in random bytes.
+            let form = self.byte();
+            index = match form & 3 {
+                0 => index.wrapping_add_signed(1 - (i64::from(form >> 2) & 3)),
+                1 => u64::from(form >> 2),
+                _ => index.wrapping_add(u64::from(form & 3) - 1),
+            };
+            index
+        });
+        Spec::Indexed(block, indices.collect())
+    }
+
     fn any(&mut self) -> Spec {
-        if self.byte() & 1 == 0 {
-            self.list()
-        } else {
-            self.interleaved()
+        match self.byte() % 3 {
+            0 => self.list(),
+            1 => self.interleaved(),
+            _ => self.indexed(),
         }
     }
 }
@@ -154,6 +178,26 @@ pub fn interleaved(data: &[u8]) {
     check(&input.interleaved(), &mut input);
 }
 
+/// Indexed blocks.
+pub fn indexed(data: &[u8]) {
+    let mut input = Input(data);
+    check(&input.indexed(), &mut input);
+}
+
+/// The rows of rows: a key over a key.
+pub fn nested(data: &[u8]) {
+    let mut input = Input(data);
+    let Some((layout, bytes)) = built(&input.any()) else {
+        return;
+    };
+    while !input.0.is_empty() {
+        let addr = u64::from(input.byte()) * 8 + input.below(8);
+        let addr = addr % (bytes.len() as u64 + 2);
+        let (len, stride, count) = (1 + input.below(40), input.signed(), 1 + input.below(30));
+        rows::check_nest(&layout, &bytes, (addr, len, stride, count));
+    }
+}
+
 /// Accesses to one layout, several at a time, copied half-way, past its end.
 pub fn accesses(data: &[u8]) {
     let mut input = Input(data);
@@ -192,9 +236,14 @@ pub fn accesses(data: &[u8]) {
 /// Numbers of 64 bits, whatever they are.
 pub fn raw_numbers(data: &[u8]) {
     let mut input = Input(data);
-    let spec = if input.byte() & 1 == 0 {
+    let form = input.byte();
+    let spec = if form & 1 == 0 {
         let entries = (0..input.below(6)).map(|_| (0, input.number(), input.number()));
         Spec::List(entries.collect())
+    } else if form & 2 == 0 {
+        let block = (0, input.number(), input.number(), input.number());
+        let indices = (0..input.below(6)).map(|_| input.number());
+        Spec::Indexed(block, indices.collect())
     } else {
         let counts: Vec<_> = (0..input.below(10)).map(|_| input.number()).collect();
         let blocks = (0..input.below(4)).map(|_| {

@@ -7,12 +7,43 @@
 
 pub mod bodies;
 pub mod numbers;
+pub mod rows;
 pub mod small;
 
-use ib_mkey_layout::{Block, Entry, Error, Interleaved, Layout, List, Run, MAX_DIMS};
+use ib_mkey_layout::{
+    Block, Entry, Error, IndexSlice, Indexed, Indices, Interleaved, Layout, List, Run, Shape,
+    MAX_DIMS,
+};
 
 /// A layout over vectors.
-pub type VecLayout = Layout<Vec<Entry>, Vec<Block>>;
+pub type VecLayout = Layout<Vec<Entry>, Vec<Block>, Shape, Indexed<VecIndices>>;
+
+/// Indices in a vector.
+#[derive(Clone, Debug)]
+pub enum VecIndices {
+    U32(Vec<u32>),
+    U64(Vec<u64>),
+}
+
+impl VecIndices {
+    /// The narrower kind, if all indices fit and `wide` is not set.
+    pub fn new(indices: &[u64], wide: bool) -> Self {
+        let narrow: Result<Vec<_>, _> = indices.iter().map(|i| u32::try_from(*i)).collect();
+        match narrow {
+            Ok(narrow) if !wide => Self::U32(narrow),
+            _ => Self::U64(indices.to_vec()),
+        }
+    }
+}
+
+impl Indices for VecIndices {
+    fn as_slice(&self) -> IndexSlice<'_> {
+        match self {
+            Self::U32(indices) => IndexSlice::U32(indices),
+            Self::U64(indices) => IndexSlice::U64(indices),
+        }
+    }
+}
 
 /// A byte: leaf, address, and the number of the repetition of a block that it is in.
 pub type Byte = (u32, u64, usize);
@@ -24,6 +55,8 @@ pub enum Spec {
     List(Vec<(u32, u64, u64)>),
     /// Repeat counts; leaf, address, bytes and strides of each block.
     Interleaved(Vec<u64>, Vec<(u32, u64, u64, Vec<i64>)>),
+    /// Leaf, address, unit and block length; indices.
+    Indexed((u32, u64, u64, u64), Vec<u64>),
 }
 
 impl Spec {
@@ -47,7 +80,24 @@ impl Spec {
                     })
                     .collect(),
             )?),
+            Spec::Indexed(_, indices) => {
+                let wide = self.wide(false)?;
+                let narrow = self.wide(true);
+                // The width of indices is no matter.
+                assert_eq!(narrow.map(|layout| layout.length()), Ok(wide.length()));
+                if indices.len() % 2 == 0 {
+                    return Ok(Layout::Indexed(wide));
+                }
+                Layout::Indexed(self.wide(true)?)
+            }
         })
+    }
+
+    fn wide(&self, wide: bool) -> Result<Indexed<VecIndices>, Error> {
+        let Spec::Indexed((leaf, addr, unit, len), indices) = self else {
+            unreachable!()
+        };
+        Indexed::new(*leaf, *addr, *unit, *len, VecIndices::new(indices, wide))
     }
 
     /// Lists every byte, with addresses that may be anywhere.
@@ -75,6 +125,15 @@ impl Spec {
                     }
                 }
             }
+            Spec::Indexed((leaf, addr, unit, len), indices) => {
+                for index in indices {
+                    add(
+                        *leaf,
+                        i128::from(*addr) + i128::from(*index) * i128::from(*unit),
+                        *len,
+                    );
+                }
+            }
         }
         bytes
     }
@@ -87,6 +146,7 @@ impl Spec {
                 counts.len(),
                 counts.is_empty() || counts.contains(&0) || blocks.iter().any(|block| block.2 == 0),
             ),
+            Spec::Indexed((_, _, unit, len), _) => (1, *unit == 0 || *len == 0),
         };
         if dims > MAX_DIMS {
             return Err(Error::TooManyDims);
@@ -117,6 +177,15 @@ impl Spec {
         match self {
             Spec::List(entries) => entries.len(),
             Spec::Interleaved(_, blocks) => blocks.len(),
+            Spec::Indexed(_, indices) => indices.len(),
+        }
+    }
+
+    /// The extents that there are, each of which the pieces reach in turn.
+    pub fn extents(&self) -> usize {
+        match self {
+            Spec::Indexed(..) => 1,
+            _ => self.count(),
         }
     }
 }
@@ -150,8 +219,9 @@ pub fn join(bytes: &[Byte]) -> Vec<Run> {
     runs
 }
 
-/// Checks runs and resolution of `len` bytes from `offset` on.
+/// Checks rows, runs and resolution of `len` bytes from `offset` on.
 pub fn check_access(layout: &VecLayout, bytes: &[Byte], offset: usize, len: usize) {
+    rows::check(layout, bytes, offset, len);
     let runs = layout.runs(offset as u64, len as u64);
     let place = layout.resolve(offset as u64, len as u64);
     let Some(wanted) = bytes.get(offset..offset + len) else {
@@ -188,10 +258,11 @@ pub fn check_access(layout: &VecLayout, bytes: &[Byte], offset: usize, len: usiz
 pub fn check_shape(spec: &Spec, layout: &VecLayout, bytes: &[Byte]) {
     assert_eq!(layout.length(), bytes.len() as u64);
     assert_eq!(layout.count(), spec.count());
-    assert_eq!(layout.extents().count(), spec.count());
-    assert_eq!(layout.extent(spec.count()), None);
+    let extents = spec.extents();
+    assert_eq!(layout.extents().count(), extents);
+    assert_eq!(layout.extent(extents), None);
     for (index, extent) in layout.extents().enumerate() {
-        let mine = || bytes.iter().filter(|byte| byte.2 % spec.count() == index);
+        let mine = || bytes.iter().filter(|byte| byte.2 % extents == index);
         let start = mine().map(|byte| byte.1).min().unwrap();
         let last = mine().map(|byte| byte.1).max().unwrap();
         assert!(mine().all(|byte| byte.0 == extent.leaf()));

@@ -3,7 +3,7 @@
 //! What becomes of any numbers at all: the verdict on them without listing
 //! bytes, which may be 2^64.
 
-use ib_mkey_layout::{Error, MAX_DIMS};
+use ib_mkey_layout::{Error, Order, MAX_DIMS};
 
 use super::{Spec, VecLayout};
 
@@ -54,6 +54,17 @@ pub fn verdict(spec: &Spec) -> Result<u64, Error> {
                 }),
             )
         }
+        Spec::Indexed((_, addr, unit, len), indices) => {
+            let reach = |index: &u64| {
+                let start = u128::from(*addr) + u128::from(*index) * u128::from(*unit);
+                start + u128::from(*len) <= 1 << 64
+            };
+            (
+                Some(indices.len() as u128 * u128::from(*len)),
+                indices.is_empty() || *unit == 0 || *len == 0,
+                indices.iter().all(reach),
+            )
+        }
     };
     if zero {
         return Err(Error::Zero);
@@ -90,6 +101,22 @@ pub fn check(spec: &Spec, offset: u64, len: u64) {
             assert!(run.len != 0 && run.len <= left);
             assert!(inside(run.leaf, run.addr) && inside(run.leaf, run.addr + (run.len - 1)));
             left -= run.len;
+        }
+        for order in [Order::Any, Order::Leaf, Order::Strict] {
+            let rows = layout.rows(offset, len, order);
+            assert_eq!(rows.is_ok(), end.is_some_and(|end| end <= layout.length()));
+            for row in rows.into_iter().flatten().take(50) {
+                // No sum wraps, in memory or in the access.
+                let steps = i128::from(row.count) - 1;
+                let last =
+                    i128::from(row.addr) + i128::from(row.stride) * steps * i128::from(steps > 0);
+                let last = u64::try_from(last).unwrap();
+                let at = u128::from(row.at) + u128::from(row.step) * steps as u128;
+                assert!(row.len != 0 && at + u128::from(row.len) <= u128::from(len));
+                for addr in [row.addr, last] {
+                    assert!(inside(row.leaf, addr) && inside(row.leaf, addr + (row.len - 1)));
+                }
+            }
         }
         let runs = layout.runs(offset, 1).into_iter().flatten();
         assert!(runs.eq(layout.resolve(offset, 1).ok()));

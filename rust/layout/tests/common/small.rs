@@ -3,7 +3,9 @@
 //! The oracle for millions of small layouts: the same definition as that of
 //! [`Spec`](super::Spec), in arrays.
 
-use ib_mkey_layout::{Block, Error, Interleaved, Run, MAX_DIMS};
+use ib_mkey_layout::{Block, Error, Interleaved, Order, Run, MAX_DIMS};
+
+use super::rows::ORDERS;
 
 /// Most blocks, dimensions and bytes.
 pub const BLOCKS: usize = 3;
@@ -90,6 +92,34 @@ impl Bytes {
         assert_eq!((runs.remaining(), runs.next()), (0, None));
     }
 
+    /// Checks the rows of the bytes `start..end`, in an order that is another
+    /// one for each range.
+    fn check_rows(&self, layout: &Interleaved<&mut [Block]>, start: usize, end: usize) {
+        let order = ORDERS[(start + end) % ORDERS.len()];
+        let rows = layout.rows(start as u64, (end - start) as u64, order);
+        let (mut count, mut next) = (0, start);
+        // Where each byte of memory was reached last: few addresses and leaves.
+        let mut last = (order == Order::Leaf).then_some([[0u16; 64]; 8]);
+        for row in rows.unwrap() {
+            for piece in (0..row.count).map(|piece| row.skip(piece)) {
+                for byte in 0..row.len {
+                    let at = start + (piece.at + byte) as usize;
+                    let (leaf, addr, _) = self.at[at];
+                    assert_eq!((row.leaf, piece.addr + byte), (leaf, addr as u64));
+                    assert!(order != Order::Strict || at == next);
+                    if let (Some(last), 0..64) = (&mut last, addr) {
+                        let last = &mut last[leaf as usize][addr as usize];
+                        assert!(usize::from(*last) <= at);
+                        *last = at as u16 + 1;
+                    }
+                    next = at + 1;
+                    count += 1;
+                }
+            }
+        }
+        assert_eq!(count, end - start);
+    }
+
     /// Checks where the bytes `start..end` are, if they are in one place.
     fn check_place(&self, layout: &Interleaved<&mut [Block]>, start: usize, end: usize) {
         let place = layout.resolve(start as u64, (end - start) as u64);
@@ -148,15 +178,18 @@ impl Tally {
         let end = bytes.len;
         assert_eq!(layout.length(), end as u64, "{counts:?} {parts:?}");
         bytes.check_runs(&layout, 0, end);
+        bytes.check_rows(&layout, 0, end);
         if depth == Depth::Walks {
             // Another one for each layout.
             let from = self.accepted as usize % end;
             bytes.check_runs(&layout, from, end);
+            bytes.check_rows(&layout, from, end);
             bytes.check_place(&layout, from, from + 1);
         } else {
             for start in 0..=end {
                 for stop in start..=end {
                     bytes.check_runs(&layout, start, stop);
+                    bytes.check_rows(&layout, start, stop);
                     bytes.check_place(&layout, start, stop);
                 }
                 let too_long = (end + 1 - start) as u64;

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Interleaved layouts whose blocks are not one piece: seek, order and cursor.
+
+use core::num::NonZeroU64;
+use core::slice;
+
+use super::dims::{Digits, Dims};
+use super::rows::Place;
+use super::steps::step;
+use super::{Block, Row};
+
+/// Blocks that are compared pair by pair, at most.
+const MAX_COMPARED: usize = 32;
+
+/// Whether two bytes at one address of a leaf keep their order if, in the
+/// innermost dimension, all pieces of a block come before those of the next one.
+///
+/// The order changes for a piece of a block and a later piece, at a lower index,
+/// of a later block. It does not matter if no two such pieces meet. Blocks of
+/// different leaves are taken to meet, since leaves can be the same memory.
+pub(super) fn keep_apart(blocks: &[Block], dims: &Dims) -> bool {
+    let mut pairs = (1..).zip(blocks).flat_map(|(next, block)| {
+        let later = blocks.get(next..).unwrap_or_default();
+        later.iter().map(move |other| (block, other))
+    });
+    dims.inner() == 1
+        || (blocks.len() <= MAX_COMPARED && pairs.all(|(one, two)| never_meet(one, two, dims)))
+}
+
+/// Whether no piece of `one` meets a piece of `two`, a later block, at a lower
+/// index in the innermost dimension and at the same index in all others.
+fn never_meet(one: &Block, two: &Block, dims: &Dims) -> bool {
+    if one.leaf() != two.leaf() {
+        return false;
+    }
+    let pairs = dims
+        .inner_first(one.stride())
+        .zip(dims.inner_first(two.stride()));
+    let mut outer = pairs.zip(dims.counts()).skip(1);
+    if !outer.all(|((a, b), count)| a == b || count.get() == 1) {
+        // What they are to each other differs from index to index.
+        return match (one.extent(dims), two.extent(dims)) {
+            (Ok(a), Ok(b)) => a.last() < b.start() || b.last() < a.start(),
+            _ => false,
+        };
+    }
+    let (stride, steps) = (one.inner_stride(dims), dims.inner().saturating_sub(1));
+    let (a, b) = (Span::new(one), Span::new(two));
+    // One step or more from `one`, all is on the other side of `two`.
+    let step = i128::from(stride);
+    let is_beyond = (stride > 0 && a.start.saturating_add(step) >= b.end)
+        || (stride < 0 && a.end.saturating_add(step) <= b.start);
+    (is_beyond && stride == two.inner_stride(dims))
+        || a.reach(stride, steps)
+            .is_apart(&b.reach(two.inner_stride(dims), steps))
+}
+
+/// Addresses of a block at some index tuples.
+struct Span {
+    start: i128,
+    end: i128,
+}
+
+impl Span {
+    fn new(block: &Block) -> Self {
+        let start = i128::from(block.addr());
+        let end = start.saturating_add(i128::from(block.bytes_count()));
+        Self { start, end }
+    }
+
+    /// Adds `steps` repetitions, `stride` bytes apart.
+    fn reach(&self, stride: i64, steps: u64) -> Self {
+        let reach = i128::from(stride).saturating_mul(i128::from(steps));
+        Self {
+            start: self.start.saturating_add(reach.min(0)),
+            end: self.end.saturating_add(reach.max(0)),
+        }
+    }
+
+    fn is_apart(&self, other: &Self) -> bool {
+        self.end <= other.start || other.end <= self.start
+    }
+}
+
+/// Where an offset is.
+pub(super) struct Found<'a> {
+    pub(super) block: &'a Block,
+    /// The blocks after that one.
+    rest: &'a [Block],
+    /// The number of bytes of the block before the offset.
+    pub(super) pos: u64,
+    pub(super) digits: Digits,
+}
+
+/// Finds the block of `offset`.
+#[inline]
+pub(super) fn seek<'a>(
+    blocks: &'a [Block],
+    dims: &Dims,
+    group: NonZeroU64,
+    offset: u64,
+) -> Option<Found<'a>> {
+    step();
+    let tuple = offset / group;
+    let pos = offset.wrapping_sub(tuple.wrapping_mul(group.get()));
+    let after = blocks.partition_point(|block| {
+        step();
+        block.start() <= pos
+    });
+    // Block 0 starts at 0, so that one is before.
+    let (block, rest) = blocks.get(after.checked_sub(1)?..)?.split_first()?;
+    Some(Found {
+        block,
+        rest,
+        pos: pos.wrapping_sub(block.start()),
+        digits: dims.digits(tuple),
+    })
+}
+
+impl Found<'_> {
+    /// The block's pieces in the innermost dimension, from this one on.
+    pub(super) fn place(&self, dims: &Dims, group: NonZeroU64) -> Place {
+        let [before, ..] = self.digits;
+        let piece = self.block.piece(dims, &self.digits);
+        Place {
+            row: Row {
+                stride: self.block.inner_stride(dims),
+                count: dims.inner().saturating_sub(before),
+                step: group.get(),
+                ..Row::of(piece.leaf, piece.addr, piece.len)
+            },
+            pos: self.pos,
+            before,
+        }
+    }
+}
+
+/// A cursor over repeated blocks, endless.
+///
+/// It goes from batch to batch: some index tuples of the innermost dimension,
+/// for which each block is a row.
+#[derive(Clone, Debug)]
+pub(super) struct BlocksWalk<'a> {
+    blocks: &'a [Block],
+    /// What is left of the blocks in this batch.
+    rest: slice::Iter<'a, Block>,
+    dims: &'a Dims,
+    group: NonZeroU64,
+    /// May a batch have more than one tuple?
+    columns: bool,
+    /// The first tuple of the batch.
+    digits: Digits,
+    /// The number of its tuples.
+    times: u64,
+    /// Position in the access where the batch starts, less than zero if the
+    /// access starts in it: it wraps.
+    base: u64,
+    /// The number of bytes of the next block that are not part of the access.
+    skip: u64,
+    /// Bytes of the access.
+    end: u64,
+}
+
+impl<'a> BlocksWalk<'a> {
+    pub(super) fn new(
+        blocks: &'a [Block],
+        dims: &'a Dims,
+        group: NonZeroU64,
+        columns: bool,
+        found: &Found<'a>,
+        end: u64,
+    ) -> Self {
+        // The batch of a single tuple that was found, with the block found.
+        let index = blocks
+            .len()
+            .saturating_sub(found.rest.len())
+            .saturating_sub(1);
+        let pos = found.block.start().wrapping_add(found.pos);
+        let mut walk = Self {
+            blocks,
+            rest: blocks.get(index..).unwrap_or_default().iter(),
+            dims,
+            group,
+            columns,
+            digits: found.digits,
+            times: 1,
+            base: 0u64.wrapping_sub(pos),
+            skip: found.pos,
+            end,
+        };
+        if pos == 0 {
+            walk.times = 0;
+            walk.rest = [].iter();
+        }
+        walk
+    }
+
+    /// The next row.
+    #[inline]
+    pub(super) fn next_row(&mut self) -> Option<Row> {
+        let block = match self.rest.next() {
+            Some(block) => block,
+            None => {
+                self.next_batch();
+                self.rest.next()?
+            }
+        };
+        step();
+        let at = self
+            .base
+            .wrapping_add(block.start())
+            .wrapping_add(self.skip);
+        let left = self.end.checked_sub(at).filter(|left| *left != 0)?;
+        let piece = block.piece(self.dims, &self.digits).skip(self.skip);
+        self.skip = 0;
+        Some(Row {
+            leaf: piece.leaf,
+            addr: piece.addr,
+            len: piece.len.min(left),
+            stride: block.inner_stride(self.dims),
+            count: self.times,
+            at,
+            step: self.group.get(),
+        })
+    }
+
+    /// Goes on to the next batch: as many whole groups as are left, or a part of one.
+    fn next_batch(&mut self) {
+        let bytes = self.group.get().wrapping_mul(self.times);
+        self.base = self.base.wrapping_add(bytes);
+        if self.times != 0 {
+            self.dims.advance(&mut self.digits, self.times);
+        }
+        self.times = 1;
+        if self.columns {
+            let [index, ..] = self.digits;
+            let groups = self.end.saturating_sub(self.base) / self.group;
+            self.times = groups.clamp(1, self.dims.inner().saturating_sub(index));
+        }
+        self.rest = self.blocks.iter();
+    }
+}

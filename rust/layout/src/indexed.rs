@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Blocks of one size at places that indices name.
+
+use super::rows::{check_range, Place, Rows, Walk};
+use super::steps::step;
+use super::{Error, Extent, Row, Run, Runs};
+
+/// Indices that are looked at for one row, at most.
+const MAX_LOOK: usize = 1024;
+
+/// Indices that are looked at where it is not known that more are needed.
+const SHORT_LOOK: usize = 16;
+
+/// Indices, in one of two sizes.
+#[derive(Clone, Copy, Debug)]
+pub enum IndexSlice<'a> {
+    /// Of 32 bits.
+    U32(&'a [u32]),
+    /// Of 64 bits.
+    U64(&'a [u64]),
+}
+
+impl IndexSlice<'_> {
+    /// Returns the number of indices.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::U32(indices) => indices.len(),
+            Self::U64(indices) => indices.len(),
+        }
+    }
+
+    /// Returns `true` if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns index number `at`, if there is one.
+    #[inline]
+    pub fn get(&self, at: usize) -> Option<u64> {
+        match self {
+            Self::U32(indices) => indices.get(at).copied().map(u64::from),
+            Self::U64(indices) => indices.get(at).copied(),
+        }
+    }
+
+    /// The smallest and the largest one.
+    fn bounds(&self) -> Option<(u64, u64)> {
+        fn of<T: Copy + Ord>(indices: &[T]) -> Option<(T, T)> {
+            let first = *indices.first()?;
+            Some(indices.iter().fold((first, first), |(min, max), index| {
+                (min.min(*index), max.max(*index))
+            }))
+        }
+        match self {
+            Self::U32(indices) => of(indices).map(|(min, max)| (min.into(), max.into())),
+            Self::U64(indices) => of(indices),
+        }
+    }
+
+    /// The number of indices from the first on, of at most `most`, that are at
+    /// one distance, and the distance.
+    #[inline]
+    fn stretch(&self, at: usize, most: usize) -> Option<(usize, u64)> {
+        fn of<T: Copy + Into<u64>>(indices: &[T], at: usize, most: usize) -> Option<(usize, u64)> {
+            let rest = indices.get(at..)?;
+            let rest = rest.get(..most).unwrap_or(rest);
+            let (first, rest) = rest.split_first()?;
+            let mut last: u64 = (*first).into();
+            let next = rest.first().map_or(last, |next| (*next).into());
+            let (distance, up) = (next.wrapping_sub(last), next >= last);
+            let mut count = 1usize;
+            for index in rest {
+                step();
+                let index: u64 = (*index).into();
+                if index.wrapping_sub(last) != distance || (index >= last) != up {
+                    break;
+                }
+                last = index;
+                count = count.saturating_add(1);
+            }
+            Some((count, distance))
+        }
+        match self {
+            Self::U32(indices) => of(indices, at, most),
+            Self::U64(indices) => of(indices, at, most),
+        }
+    }
+}
+
+/// Storage of indices.
+pub trait Indices {
+    /// Returns them, the same ones each time.
+    fn as_slice(&self) -> IndexSlice<'_>;
+}
+
+impl Indices for IndexSlice<'_> {
+    #[inline]
+    fn as_slice(&self) -> IndexSlice<'_> {
+        *self
+    }
+}
+
+/// Blocks of one size, one after another, each where an index says.
+///
+/// The block of index `i` is `block_len` bytes from `addr + i * unit` on.
+#[derive(Debug)]
+pub struct Indexed<I> {
+    indices: I,
+    leaf: u32,
+    addr: u64,
+    unit: u64,
+    block_len: u64,
+    length: u64,
+    /// The first and the last byte that a block reaches.
+    start: u64,
+    last: u64,
+}
+
+/// What a [`Layout`](super::Layout) has where it is indexed: an [`Indexed`], or
+/// something that is small and keeps one, such as a box.
+pub trait AsIndexed {
+    /// Storage of the indices.
+    type Indices: Indices;
+
+    /// Returns it, the same one each time.
+    fn as_indexed(&self) -> &Indexed<Self::Indices>;
+}
+
+impl<I: Indices> AsIndexed for Indexed<I> {
+    type Indices = I;
+
+    #[inline]
+    fn as_indexed(&self) -> &Self {
+        self
+    }
+}
+
+/// What a [`Layout`](super::Layout) has that is never indexed.
+#[derive(Debug)]
+pub enum NoIndexed {}
+
+impl AsIndexed for NoIndexed {
+    type Indices = IndexSlice<'static>;
+
+    fn as_indexed(&self) -> &Indexed<Self::Indices> {
+        match *self {}
+    }
+}
+
+impl<I: Indices> Indexed<I> {
+    /// Makes a layout of a block of `block_len` bytes of `leaf` for each index.
+    ///
+    /// `addr` is the address of index zero, and `unit` the number of bytes from
+    /// one index to the next.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Zero`] if there are no indices, or if `unit` or `block_len`
+    ///   is zero.
+    /// - [`Error::Overflow`] if the sum of the bytes, or the address of the
+    ///   last byte of a block, does not fit 64 bits.
+    pub fn new(leaf: u32, addr: u64, unit: u64, block_len: u64, indices: I) -> Result<Self, Error> {
+        let (min, max) = indices.as_slice().bounds().ok_or(Error::Zero)?;
+        if unit == 0 || block_len == 0 {
+            return Err(Error::Zero);
+        }
+        let count = u64::try_from(indices.as_slice().len()).map_err(|_| Error::Overflow)?;
+        let at = |index: u64| addr.checked_add(index.checked_mul(unit)?);
+        let before_last = block_len.saturating_sub(1);
+        let ends = || {
+            let (start, last) = (at(min)?, at(max)?.checked_add(before_last)?);
+            Some((start, last, count.checked_mul(block_len)?))
+        };
+        let (start, last, length) = ends().ok_or(Error::Overflow)?;
+        Ok(Self {
+            indices,
+            leaf,
+            addr,
+            unit,
+            block_len,
+            length,
+            start,
+            last,
+        })
+    }
+
+    /// Returns the number of bytes; never zero.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Returns the leaf, as numbered by the caller.
+    pub fn leaf(&self) -> u32 {
+        self.leaf
+    }
+
+    /// Returns the address of index zero.
+    pub fn addr(&self) -> u64 {
+        self.addr
+    }
+
+    /// Returns the number of bytes from one index to the next.
+    pub fn unit(&self) -> u64 {
+        self.unit
+    }
+
+    /// Returns the number of bytes of a block.
+    pub fn block_len(&self) -> u64 {
+        self.block_len
+    }
+
+    /// Returns the indices, as they were described.
+    pub fn indices(&self) -> IndexSlice<'_> {
+        self.indices.as_slice()
+    }
+
+    /// Returns block number `at`, if there is one.
+    pub fn block(&self, at: usize) -> Option<Run> {
+        let index = self.indices.as_slice().get(at)?;
+        // Checked when the layout was made.
+        let addr = self.addr.wrapping_add(index.wrapping_mul(self.unit));
+        Some(Run {
+            leaf: self.leaf,
+            addr,
+            len: self.block_len,
+        })
+    }
+
+    /// Returns the bytes that all blocks reach.
+    pub fn extent(&self) -> Extent {
+        Extent::between(self.leaf, self.start, self.last)
+    }
+
+    /// See [`Layout::rows`](super::Layout::rows).
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    #[inline]
+    pub fn rows(&self, offset: u64, len: u64) -> Result<Rows<'_>, Error> {
+        check_range(offset, len, self.length)?;
+        if len == 0 {
+            return Ok(Rows::EMPTY);
+        }
+        let (mut walk, pos) = self.seek(offset).ok_or(Error::Range)?;
+        let most = len.saturating_add(pos);
+        let row = walk.next_row(most).ok_or(Error::Range)?;
+        let place = Place {
+            row,
+            pos,
+            before: 0,
+        };
+        Ok(Rows::new(len, place, Walk::Indexed(walk)))
+    }
+
+    /// The place of `offset`; the row may be shorter than it could be.
+    pub(super) fn place(&self, offset: u64) -> Option<Place> {
+        let (mut walk, pos) = self.seek(offset)?;
+        let row = walk.take_row(SHORT_LOOK)?;
+        Some(Place {
+            row,
+            pos,
+            before: 0,
+        })
+    }
+
+    /// See [`Layout::runs`](super::Layout::runs).
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn runs(&self, offset: u64, len: u64) -> Result<Runs<'_>, Error> {
+        Ok(Runs::new(len, self.rows(offset, len)?))
+    }
+
+    /// See [`Layout::resolve`](super::Layout::resolve).
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn resolve(&self, offset: u64, len: u64) -> Result<Run, Error> {
+        check_range(offset, len, self.length)?;
+        if len == 0 {
+            return Err(Error::Zero);
+        }
+        let (walk, pos) = self.seek(offset).ok_or(Error::Range)?;
+        self.block(walk.at).ok_or(Error::Range)?.part(pos, len)
+    }
+
+    /// A cursor at the block of `offset`, and the position in the block.
+    fn seek(&self, offset: u64) -> Option<(IndexedWalk<'_>, u64)> {
+        step();
+        let at = offset.checked_div(self.block_len)?;
+        let pos = offset.wrapping_sub(at.wrapping_mul(self.block_len));
+        let walk = IndexedWalk {
+            indices: self.indices.as_slice(),
+            // The number of indices has this type.
+            at: usize::try_from(at).ok()?,
+            leaf: self.leaf,
+            addr: self.addr,
+            unit: self.unit,
+            block_len: self.block_len,
+        };
+        Some((walk, pos))
+    }
+}
+
+/// A cursor over the rows of an [`Indexed`] layout.
+#[derive(Clone, Debug)]
+pub(super) struct IndexedWalk<'a> {
+    indices: IndexSlice<'a>,
+    at: usize,
+    leaf: u32,
+    addr: u64,
+    unit: u64,
+    block_len: u64,
+}
+
+impl IndexedWalk<'_> {
+    /// The next row; no more is looked for than `bytes` bytes.
+    #[inline]
+    pub(super) fn next_row(&mut self, bytes: u64) -> Option<Row> {
+        let most = match usize::try_from(bytes.checked_div(self.block_len)?) {
+            Ok(most) => most.saturating_add(1).min(MAX_LOOK),
+            Err(_) => MAX_LOOK,
+        };
+        self.take_row(most)
+    }
+
+    /// The next row, of at most `most` indices.
+    #[inline]
+    fn take_row(&mut self, most: usize) -> Option<Row> {
+        step();
+        let (mut count, distance) = self.indices.stretch(self.at, most)?;
+        let first = self.indices.get(self.at)?;
+        // Checked when the layout was made: all blocks are within 64 bits.
+        let addr = self.addr.wrapping_add(first.wrapping_mul(self.unit));
+        let next = addr.wrapping_add(distance.wrapping_mul(self.unit));
+        let stride = super::row::distance(addr, next).unwrap_or_else(|| {
+            count = 1;
+            0
+        });
+        self.at = self.at.saturating_add(count);
+        let row = Row {
+            stride,
+            count: count as u64,
+            ..Row::of(self.leaf, addr, self.block_len)
+        };
+        Some(if count == 1 { row } else { row.joined() })
+    }
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What rows mean: which byte of memory each byte of the access is, and what
+//! an order promises.
+
+use std::collections::HashMap;
+
+use ib_mkey_layout::{Error, Order, Row};
+
+use super::{Byte, VecLayout};
+
+pub const ORDERS: [Order; 3] = [Order::Any, Order::Leaf, Order::Strict];
+
+/// Checks that `rows`, in this order, are the bytes `wanted`; returns their number.
+pub fn check_rows(rows: impl Iterator<Item = Row>, wanted: &[Byte], order: Order) -> usize {
+    let mut seen = vec![false; wanted.len()];
+    // Where each byte of memory was reached last.
+    let mut last = HashMap::new();
+    let mut next = 0;
+    let mut number = 0;
+    for row in rows {
+        assert!(row.count > 0 && row.len > 0, "{row:?}");
+        number += 1;
+        for piece in 0..row.count {
+            let at = row.at as usize + row.step as usize * piece as usize;
+            // What a wrap gives is not there to be found.
+            let addr = i128::from(row.addr) + i128::from(row.stride) * i128::from(piece);
+            for byte in 0..row.len as usize {
+                let (leaf, wanted_addr, _) = wanted[at + byte];
+                let addr = u64::try_from(addr).unwrap() + byte as u64;
+                assert_eq!((row.leaf, addr), (leaf, wanted_addr), "{row:?} {piece}");
+                assert!(!std::mem::replace(&mut seen[at + byte], true));
+                match order {
+                    Order::Any => {}
+                    Order::Leaf => {
+                        let before = last.insert((leaf, addr), at + byte);
+                        assert!(before.is_none_or(|before| before < at + byte), "{row:?}");
+                    }
+                    Order::Strict => assert_eq!(at + byte, next, "{row:?}"),
+                }
+                next += 1;
+            }
+        }
+    }
+    assert!(seen.iter().all(|seen| *seen));
+    number
+}
+
+/// Checks the rows of `len` bytes from `offset` on, in each order.
+pub fn check(layout: &VecLayout, bytes: &[Byte], offset: usize, len: usize) {
+    for order in ORDERS {
+        let rows = layout.rows(offset as u64, len as u64, order);
+        match bytes.get(offset..offset + len) {
+            Some(wanted) => {
+                check_rows(rows.unwrap(), wanted, order);
+            }
+            None => assert_eq!(rows.map(|_| ()), Err(Error::Range)),
+        }
+    }
+}
+
+/// The bytes that the pieces of `outer` are in a layout of `bytes`, if they are
+/// in it; in the order of the access, which has no other bytes.
+fn bytes_of(outer: &Row, bytes: &[Byte]) -> Option<Vec<Byte>> {
+    let mut wanted = Vec::new();
+    for piece in 0..outer.count {
+        let start = i128::from(outer.addr) + i128::from(outer.stride) * i128::from(piece);
+        let start = usize::try_from(start).ok()?;
+        wanted.extend(bytes.get(start..start.checked_add(outer.len as usize)?)?);
+    }
+    Some(wanted)
+}
+
+/// Checks the rows of the row at `addr` of `count` pieces of `len` bytes,
+/// `stride` bytes apart; returns how many rows there were in the order [`Order::Any`].
+pub fn check_nest(
+    layout: &VecLayout,
+    bytes: &[Byte],
+    (addr, len, stride, count): (u64, u64, i64, u64),
+) -> Option<usize> {
+    let outer = Row {
+        leaf: 7,
+        addr,
+        len,
+        stride,
+        count,
+        at: 0,
+        step: len,
+    };
+    let wanted = bytes_of(&outer, bytes);
+    let mut number = None;
+    for order in ORDERS {
+        let rows = layout.rows_of(outer, order);
+        let Some(wanted) = &wanted else {
+            assert_eq!(rows.map(|_| ()).err(), Some(Error::Range));
+            continue;
+        };
+        let seen = check_rows(rows.unwrap(), wanted, order);
+        number.get_or_insert(seen);
+        // The access may have other bytes before, and between the pieces.
+        let sparse = Row {
+            at: 5,
+            step: len + 3,
+            ..outer
+        };
+        let dense = |at: u64| (at - 5) / (len + 3) * len + (at - 5) % (len + 3);
+        let rows = layout.rows_of(sparse, order).unwrap();
+        let rows = rows.flat_map(|row| {
+            (0..row.count).map(move |piece| {
+                let piece = row.skip(piece);
+                Row {
+                    count: 1,
+                    at: dense(piece.at),
+                    ..piece
+                }
+            })
+        });
+        check_rows(rows, wanted, order);
+    }
+    number
+}
