@@ -98,31 +98,27 @@ impl Grid {
     }
 
     /// The place of `offset`, and a cursor to the rows after it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn seek(&self, offset: u64) -> (Place, GridWalk<'_>) {
         step();
-        let mut index = offset / self.bytes;
+        let index = offset / self.bytes;
         let pos = offset.wrapping_sub(index.wrapping_mul(self.bytes.get()));
-        let mut digits = [0; MAX_DIMS];
-        for (axis, digit) in self.axes.iter().zip(&mut digits).take(self.used) {
-            step();
-            if index < axis.count.get() {
-                // As it is for all dimensions but a few of a short array.
-                *digit = index;
-                break;
-            }
-            *digit = index % axis.count;
-            index /= axis.count;
-        }
-        let [inner, digits @ ..] = digits;
         let [row, outer @ ..] = &self.axes;
-        let start = outer
-            .iter()
-            .zip(&digits)
-            .take(self.used.saturating_sub(1))
-            .fold(self.piece.addr, |addr, (axis, digit)| {
-                axis.advance(addr, *digit)
-            });
+        let (mut inner, mut start) = (index, self.piece.addr);
+        let mut digits = [0; MAX_DIMS - 1];
+        step();
+        // One dimension, or the beginning of it, takes no other division.
+        if index >= row.count.get() {
+            inner = index % row.count;
+            let mut index = index / row.count;
+            let used = self.used.saturating_sub(1);
+            for (axis, digit) in outer.iter().zip(&mut digits).take(used) {
+                step();
+                *digit = index % axis.count;
+                index /= axis.count;
+                start = axis.advance(start, *digit);
+            }
+        }
         let walk = GridWalk {
             grid: self,
             start,

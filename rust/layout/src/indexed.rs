@@ -238,7 +238,7 @@ impl<I: Indices> Indexed<I> {
     /// # Errors
     ///
     /// The same.
-    #[inline]
+    #[inline(always)]
     pub fn rows(&self, offset: u64, len: u64) -> Result<Rows<'_>, Error> {
         check_range(offset, len, self.length)?;
         if len == 0 {

@@ -257,7 +257,7 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     /// # Errors
     ///
     /// The same.
-    #[inline]
+    #[inline(always)]
     pub fn rows(&self, offset: u64, len: u64, order: Order) -> Result<Rows<'_>, Error> {
         check_range(offset, len, self.length)?;
         if len == 0 {

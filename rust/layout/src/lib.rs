@@ -128,7 +128,7 @@ where
     /// # Errors
     ///
     /// [`Error::Range`] if the bytes are not all within the layout's length.
-    #[inline]
+    #[inline(always)]
     pub fn rows(&self, offset: u64, len: u64, order: Order) -> Result<Rows<'_>, Error> {
         match self {
             Self::List(list) => list.rows(offset, len),
@@ -147,7 +147,7 @@ where
     /// # Errors
     ///
     /// [`Error::Range`] if a piece is not all within the layout's length.
-    #[inline]
+    #[inline(always)]
     pub fn rows_of(&self, outer: Row, order: Order) -> Result<RowsOf<'_, E, B, P, I>, Error> {
         RowsOf::new(self, outer, order)
     }

@@ -136,7 +136,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     /// # Errors
     ///
     /// The same.
-    #[inline]
+    #[inline(always)]
     pub fn rows(&self, offset: u64, len: u64) -> Result<Rows<'_>, Error> {
         check_range(offset, len, self.length)?;
         if len == 0 {

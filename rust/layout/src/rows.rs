@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The cursor over the rows of an access.
+//!
+//! What makes one and goes on with it is always inlined. Elsewhere, a cursor is
+//! moved once it is made, which takes longer than to make it.
 
 use core::iter::FusedIterator;
 
@@ -42,7 +45,7 @@ pub(super) enum Walk<'a> {
 
 impl Walk<'_> {
     /// The next row; `left` bytes are needed.
-    #[inline]
+    #[inline(always)]
     fn next_row(&mut self, left: u64) -> Option<Row> {
         match self {
             Self::List(list) => list.next_row(),
@@ -68,7 +71,7 @@ pub(super) struct Chain<'a> {
 
 impl Chain<'_> {
     /// The next row, of at most `most` pieces, which is not zero.
-    #[inline]
+    #[inline(always)]
     fn next_row(&mut self, most: u64) -> Option<Row> {
         let left = self.end.checked_sub(self.at).filter(|left| *left != 0)?;
         step();
@@ -118,7 +121,7 @@ impl<'a> Rows<'a> {
     pub(super) const EMPTY: Self = Self(Cursor::Empty);
 
     /// The rows of `end` bytes that begin at `place` and go on with those of `walk`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(end: u64, place: Place, walk: Walk<'a>) -> Self {
         Self(Cursor::Chain(Chain {
             at: 0,
@@ -136,7 +139,7 @@ impl<'a> Rows<'a> {
 
     /// The next row, of at most `most` pieces, which is not zero, unless there
     /// are several blocks.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next_of(&mut self, most: u64) -> Option<Row> {
         match &mut self.0 {
             Cursor::Empty => None,
@@ -149,7 +152,7 @@ impl<'a> Rows<'a> {
 impl Iterator for Rows<'_> {
     type Item = Row;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Row> {
         self.next_of(u64::MAX)
     }
