@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The copy of a row of pieces: the innermost loop of the data path.
+//!
+//! It needs nothing of the kernel, so that `tools/bench/native` measures it on the host.
+
+use core::{mem::size_of, ptr};
+
+/// One side of a copy: the address of its first piece and the bytes from the start of a piece to
+/// that of the next one.
+#[derive(Clone, Copy)]
+pub(crate) struct Pieces<T> {
+    /// Address of the first piece.
+    pub(crate) at: T,
+    /// Distance of the pieces.
+    pub(crate) step: isize,
+}
+
+/// Copies `count` pieces of `len` bytes, one after another.
+///
+/// Of pieces at one place, the last one stays. A call of `memcpy()` takes longer than the copy of a
+/// small piece, so that sizes up to 128 bytes have loops without a call: common ones a loop of their
+/// own, those between them one that copies the beginning and the end, which overlap.
+///
+/// # Safety
+///
+/// - All pieces of `from` must be valid for reads, those of `to` for writes.
+/// - No piece of `from` may overlap one of `to`.
+#[inline]
+pub(crate) unsafe fn copy_row(
+    to: Pieces<*mut u8>,
+    from: Pieces<*const u8>,
+    len: usize,
+    count: usize,
+) {
+    /// Calls a function with the addresses of each pair of pieces, and what else it takes.
+    macro_rules! each {
+        ($one:path $(, $more:expr)*) => {{
+            let (mut at, mut source) = (to.at, from.at);
+            for _ in 0..count {
+                // SAFETY: By the safety requirements; the arm says that the function copies `len`
+                // bytes.
+                unsafe { $one(at, source $(, $more)*) };
+                // After the last piece, these point to none.
+                at = at.wrapping_offset(to.step);
+                source = source.wrapping_offset(from.step);
+            }
+        }};
+    }
+    match len {
+        1 => each!(exact::<0, u8>),
+        2 => each!(exact::<0, u16>),
+        4 => each!(exact::<0, u32>),
+        8 => each!(exact::<0, u64>),
+        16 => each!(exact::<1, ()>),
+        20 => each!(exact::<1, u32>),
+        24 => each!(exact::<1, u64>),
+        32 => each!(exact::<2, ()>),
+        40 => each!(exact::<2, u64>),
+        48 => each!(exact::<3, ()>),
+        56 => each!(exact::<3, u64>),
+        64 => each!(exact::<4, ()>),
+        80 => each!(exact::<5, ()>),
+        96 => each!(exact::<6, ()>),
+        128 => each!(exact::<8, ()>),
+        192 => each!(exact::<12, ()>),
+        256 => each!(exact::<16, ()>),
+        3 => each!(ends::<0, u16>, len),
+        5..8 => each!(ends::<0, u32>, len),
+        9..16 => each!(ends::<0, u64>, len),
+        17..32 => each!(ends::<1, ()>, len),
+        33..64 => each!(ends::<2, ()>, len),
+        65..128 => each!(ends::<4, ()>, len),
+        129..256 => each!(ends::<8, ()>, len),
+        _ => each!(bytes, len),
+    }
+}
+
+/// Copies `N` times 16 bytes and then a `T`, in the order of their addresses: other orders are
+/// slower, and for more at a time a compiler that may not use vectors calls `memcpy()`.
+///
+/// # Safety
+///
+/// `from` must be valid for reads and `to` for writes of so many bytes, and they must not overlap.
+#[inline(always)]
+unsafe fn exact<const N: usize, T: Copy>(to: *mut u8, from: *const u8) {
+    let mut at = 0;
+    while at < 16 * N {
+        // SAFETY: By the safety requirements. What others write to the memory at the same time
+        // tears, as it does on any RDMA device.
+        unsafe {
+            let word = from.add(at).cast::<[u64; 2]>().read_unaligned();
+            to.add(at).cast::<[u64; 2]>().write_unaligned(word);
+        }
+        at += 16;
+    }
+    // SAFETY: As above.
+    unsafe {
+        let rest = from.add(at).cast::<T>().read_unaligned();
+        to.add(at).cast::<T>().write_unaligned(rest);
+    }
+}
+
+/// Copies `len` bytes: as many as [`exact`] from the beginning, and as many that end at the end.
+///
+/// # Safety
+///
+/// As for [`exact`], for `len` bytes, which must be at least as many and at most twice as many.
+#[inline(always)]
+unsafe fn ends<const N: usize, T: Copy>(to: *mut u8, from: *const u8, len: usize) {
+    let rest = len - 16 * N - size_of::<T>();
+    // SAFETY: By the safety requirements.
+    unsafe {
+        exact::<N, T>(to, from);
+        exact::<N, T>(to.add(rest), from.add(rest));
+    }
+}
+
+/// Copies `len` bytes.
+///
+/// # Safety
+///
+/// As for [`exact`], for `len` bytes.
+#[inline(always)]
+unsafe fn bytes(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: By the safety requirements; as for `exact()`.
+    unsafe { ptr::copy_nonoverlapping(from, to, len) };
+}
