@@ -2,13 +2,14 @@
 
 //! Ranges, one after another.
 
+use core::borrow::Borrow;
 use core::mem::{self, size_of};
 use core::ops::DerefMut;
 
 use super::row::distance;
 use super::rows::{check_range, Place, Rows, Walk};
 use super::steps::step;
-use super::{Error, Extent, Row, Run, Runs};
+use super::{AsIndexed, Block, Error, Extent, Layout, Row, Run, Runs, Shape};
 
 /// A range of a leaf.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +55,34 @@ impl Entry {
     /// Returns the number of bytes.
     pub fn length(&self) -> u64 {
         self.length
+    }
+
+    /// Returns the same bytes as an entry of what `inner` is over, the layout of
+    /// the key that is this entry's leaf.
+    ///
+    /// A list over keys thus becomes one over their leaves, of as many entries,
+    /// so that an access does not go through each level; an access that cannot
+    /// be split succeeds where it did before. `leaf` gives the number that the
+    /// list's caller has for a leaf of `inner`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Layout::resolve`](super::Layout::resolve):
+    /// [`Error::Straddles`] if the bytes are in more than one block of `inner`.
+    /// The entry has to stay as it is then.
+    pub fn through<E, B, P, I>(
+        &self,
+        inner: &Layout<E, B, P, I>,
+        leaf: impl FnOnce(u32) -> u32,
+    ) -> Result<Self, Error>
+    where
+        E: DerefMut<Target = [Entry]>,
+        B: DerefMut<Target = [Block]>,
+        P: Borrow<Shape>,
+        I: AsIndexed,
+    {
+        let run = inner.resolve(self.addr, self.length)?;
+        Ok(Self::new(leaf(run.leaf), run.addr, run.len))
     }
 
     /// Returns the length of a list of `entries`.

@@ -3,7 +3,7 @@
 //! Drawn layouts, against the byte-by-byte oracle.
 
 use crate::common::{check_access, check_shape, numbers, rows, Spec};
-use ib_mkey_layout::{Layout, Run, MAX_DIMS};
+use ib_mkey_layout::{Entry, Layout, Run, MAX_DIMS};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -273,6 +273,29 @@ proptest! {
             let most = room.checked_div(stride.unsigned_abs()).map_or(count, |most| most + 1);
             for count in [count.min(most), count] {
                 rows::check_nest(&layout, &bytes, (addr, len, stride, count));
+            }
+        }
+    }
+
+    /// A list over a key, and the same list over what the key is over.
+    #[test]
+    fn entries_go_through_keys(
+        spec in prop_oneof![list(), regular(), interleaved(), indexed()],
+        entries in vec((any::<Index>(), 1..20u64), 1..40),
+    ) {
+        let layout = spec.build().unwrap();
+        let bytes = spec.bytes();
+        for (addr, length) in entries {
+            let addr = addr.index(bytes.len());
+            let entry = Entry::new(9, addr as u64, length);
+            let through = entry.through(&layout, |leaf| leaf + 10);
+            match layout.resolve(addr as u64, length) {
+                Ok(run) => {
+                    let through = through.unwrap();
+                    prop_assert_eq!((through.leaf(), through.addr()), (run.leaf + 10, run.addr));
+                    prop_assert_eq!((through.length(), run.addr), (length, bytes[addr].1));
+                }
+                Err(error) => prop_assert_eq!(through.err(), Some(error)),
             }
         }
     }

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a packet of 4 KiB costs through levels of keys over keys: `cargo bench
+//! --bench nest`. The rows of each level are those of the level above, as the
+//! kernel's evaluator has them.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use ib_mkey_layout::{
+    Block, Entry, Interleaved, Layout, List, Order, Row, RowsOf, Shape, MAX_DIMS,
+};
+
+type VecLayout = Layout<Vec<Entry>, Vec<Block>>;
+type VecRows<'a> = RowsOf<'a, Vec<Entry>, Vec<Block>, Shape, ib_mkey_layout::NoIndexed>;
+
+/// Bytes that each level has: the level below reaches as many of them again.
+const BYTES: u64 = 1 << 16;
+
+/// Visits the rows at the bottom; returns their number and that of their bytes.
+fn packet(levels: &[VecLayout], order: Order) -> (u64, u64) {
+    let (mut rows, mut bytes) = (0, 0);
+    let first = levels[0].rows_of(Row::of(0, 0, 4096), order);
+    let mut stack: Vec<VecRows<'_>> = vec![first.expect("in range")];
+    while let Some(level) = stack.last_mut() {
+        match level.next() {
+            None => {
+                stack.pop();
+            }
+            Some(row) => match levels.get(stack.len()) {
+                Some(below) => stack.push(below.rows_of(row, order).expect("in range")),
+                None => {
+                    let row = black_box(row);
+                    rows += 1;
+                    bytes += row.len * row.count;
+                }
+            },
+        }
+    }
+    (rows, bytes)
+}
+
+fn grid(counts: &[u64], strides: &[i64], bytes: u64) -> VecLayout {
+    let mut stride = [0; MAX_DIMS];
+    stride[..strides.len()].copy_from_slice(strides);
+    let block = Block::new(0, 0, bytes, stride);
+    Layout::Interleaved(Interleaved::new(counts, vec![block]).expect("a layout"))
+}
+
+/// Entries of one byte in an order that has no rows.
+fn scattered() -> VecLayout {
+    let entries = (0..BYTES).map(|i| Entry::new(0, i * i * 7919 % 65_521, 1));
+    Layout::List(List::new(entries.collect()).expect("a layout"))
+}
+
+fn report(name: &str, level: impl Fn() -> VecLayout) {
+    for depth in [1, 4, 7] {
+        let levels: Vec<_> = (0..depth).map(|_| level()).collect();
+        for order in [Order::Any, Order::Strict] {
+            let (rows, bytes) = packet(&levels, order);
+            assert_eq!(bytes, 4096);
+            let taken = (0..9).map(|_| {
+                let start = Instant::now();
+                for _ in 0..20 {
+                    black_box(packet(&levels, order));
+                }
+                start.elapsed().as_nanos() as f64 / 20.0
+            });
+            let taken = taken.fold(f64::INFINITY, f64::min);
+            let order = format!("{order:?}");
+            println!("{name:36} {depth:>6} {order:>8} {rows:>8} {taken:>12.0}");
+        }
+    }
+}
+
+fn main() {
+    println!(
+        "{:36} {:>6} {:>8} {:>8} {:>12}",
+        "ns", "levels", "order", "rows", "4 KiB packet"
+    );
+    report("bytes at distance 2, then back", || {
+        // Half of the bytes, and the other half.
+        grid(&[2, BYTES / 2], &[1, 2], 1)
+    });
+    report("8 of 16 bytes", || grid(&[2, BYTES / 16], &[8, 16], 8));
+    report("3 of 5 bytes, the last ones twice", || {
+        grid(&[2, BYTES / 5], &[0, 5], 3)
+    });
+    report("bytes, 8 dimensions of 4", || {
+        grid(&[4; 8], &[13_001, 5003, 1301, 311, 79, 19, 5, 1], 1)
+    });
+    report("scattered bytes, in a list", scattered);
+}
