@@ -358,7 +358,7 @@ mod tests {
 
         refused(ranges("A@0"), "LEAF@ADDRESS+BYTES");
         refused(ranges("A@0+0"), "zero");
-        refused(ranges("A@0xffffffffffffffff+1"), "64 bits");
+        refused(ranges("A@0xffffffffffffffff+2"), "64 bits");
         refused(blocks("2", "A@0+1"), "STRIDE");
         refused(blocks("2,2", "A@0+1:1"), "one stride for each of the 2");
         refused(blocks("0", "A@0+1:1"), "zero");
