@@ -190,6 +190,7 @@ fn summary(description: &Description) -> String {
 
     match layout {
         Layout::List(_) => format!("list of {}: {bytes}", plural(count, "entry")),
+        Layout::Indexed(never) => match *never {},
         Layout::Interleaved(interleaved) => {
             let counts: Vec<_> = interleaved.repeat_counts().map(|n| n.to_string()).collect();
 
@@ -216,6 +217,7 @@ fn entries(description: &Description) -> Vec<String> {
                 )
             })
             .collect(),
+        Layout::Indexed(never) => match *never {},
         Layout::Interleaved(interleaved) => {
             let num_dims = interleaved.repeat_counts().len();
 
