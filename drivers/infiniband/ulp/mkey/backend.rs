@@ -9,6 +9,8 @@
 //! A backend alone knows its driver's private structures. The rest of the module sees a
 //! [`Backend`], the [`Backend::Base`] regions that layouts end in, and [`Payload`]s.
 
+mod copy_row;
+mod cut;
 mod payload;
 pub(crate) mod rxe;
 

@@ -3,13 +3,14 @@
 //! The evaluator: accesses to what is bound to a region, key and device memory alike.
 //!
 //! handler → region → layout → leaf → bytes. Runs on the data path: it takes no lock unless pages
-//! come on demand, allocates nothing and looks each leaf up once in a row of runs. A position is
-//! computed; what lies before it is never walked.
+//! come on demand, allocates nothing and looks each leaf up once for successive rows in it. A row
+//! is pieces of one size at one distance (`rust/layout/src/row.rs`). A position is computed; what lies
+//! before it is never walked.
 
 use crate::{
     backend::{Backend, Direction, Hw, Payload},
     bound::{Bound, Leaf, Place, MAX_LEVELS},
-    layout::{Run, Runs},
+    layout::{Block, Entry, NoIndexed, Order, Row, RowsOf, Shape},
     rdma::{self, eloop, eopnotsupp, mr::Right, Access},
 };
 use core::mem;
@@ -18,32 +19,35 @@ use kernel::{ffi::c_int, prelude::*};
 /// Where leaves end: a region of the driver's.
 type Base = <Hw as Backend>::Base;
 
+/// The rows of one level of a nest.
+type LevelRows<'a> = RowsOf<'a, KVVec<Entry>, KVVec<Block>, KBox<Shape>, NoIndexed>;
+
 /// What is left of an access in one key of a nest.
 struct Level<'a> {
     bound: &'a Bound,
-    /// The next run, taken from `runs`.
-    run: Option<Run>,
-    runs: Runs<'a>,
+    /// The next row, taken from `rows`.
+    row: Option<Row>,
+    rows: LevelRows<'a>,
 }
 
 impl<'a> Level<'a> {
-    fn new(bound: &'a Bound, offset: u64, len: u64) -> Result<Self> {
-        let mut runs = bound.layout.runs(offset, len)?;
-        let run = runs.next();
-        Ok(Self { bound, run, runs })
+    fn new(bound: &'a Bound, outer: Row, order: Order) -> Result<Self> {
+        let mut rows = bound.layout.rows_of(outer, order)?;
+        let row = rows.next();
+        Ok(Self { bound, row, rows })
     }
 }
 
 /// The levels outside of the one at hand, outermost first.
 struct Outer<'a> {
-    levels: [Option<Level<'a>>; MAX_LEVELS - 1],
+    levels: [Option<Level<'a>>; MAX_LEVELS - 2],
     used: usize,
 }
 
 impl<'a> Outer<'a> {
     const fn new() -> Self {
         Self {
-            levels: [const { None }; MAX_LEVELS - 1],
+            levels: [const { None }; MAX_LEVELS - 2],
             used: 0,
         }
     }
@@ -60,6 +64,26 @@ impl<'a> Outer<'a> {
     fn pop(&mut self) -> Option<Level<'a>> {
         self.used = self.used.checked_sub(1)?;
         self.levels.get_mut(self.used)?.take()
+    }
+}
+
+/// Visits `row` and those of `rows` that are in the same leaf. Returns the first one in another.
+#[inline(always)]
+fn visit_leaf<T>(
+    mut row: Row,
+    rows: &mut impl Iterator<Item = Row>,
+    delta: u64,
+    opened: &mut T,
+    visit: &mut impl FnMut(&mut T, Row) -> Result,
+) -> Result<Option<Row>> {
+    let leaf = row.leaf;
+    loop {
+        row.addr = row.addr.wrapping_add(delta);
+        visit(opened, row)?;
+        match rows.next() {
+            Some(next) if next.leaf == leaf => row = next,
+            next => return Ok(next),
+        }
     }
 }
 
@@ -92,46 +116,81 @@ impl Bound {
         Ok(leaf)
     }
 
-    /// Walks over `len` bytes from `offset` on: `open` is called with the region of each row of
-    /// runs, and `visit` with what that gave and each run in it.
+    /// Returns the order in which rows of an access must come.
+    #[inline]
+    fn order(&self, write: bool) -> Order {
+        if !write {
+            Order::Any
+        } else if self.leaves.len() == 1 && self.depth() == 1 {
+            Order::Leaf
+        } else {
+            // Two leaves may be over the same memory.
+            Order::Strict
+        }
+    }
+
+    /// Walks over `len` bytes from `offset` on: `open` is called with the region of successive rows
+    /// in one leaf, and `visit` with what that gave and each row. Addresses of a row are those of the
+    /// region.
     #[inline(always)]
-    fn walk<T>(
-        &self,
+    fn walk<'a, T>(
+        &'a self,
         offset: u64,
         len: u64,
         write: bool,
-        open: impl Fn(&Base) -> T,
-        mut visit: impl FnMut(&mut T, u64, u64) -> Result,
+        open: impl Fn(&'a Base) -> T,
+        mut visit: impl FnMut(&mut T, Row) -> Result,
     ) -> Result {
-        // Most keys are not over keys: the levels are not to cost them anything.
-        let mut outer: Option<Outer<'_>> = None;
-        let mut level = Level::new(self, offset, len)?;
-        loop {
-            let Some(mut run) = level.run else {
-                let Some(above) = outer.as_mut().and_then(Outer::pop) else {
-                    return Ok(());
-                };
-                level = above;
-                continue;
-            };
-            let index = run.leaf;
-            let leaf = level.bound.leaf(index, write)?;
-            match &leaf.place {
+        let order = self.order(write);
+        let mut rows = self.layout.rows(offset, len, order)?;
+        let mut next = rows.next();
+        while let Some(row) = next {
+            let leaf = self.leaf(row.leaf, write)?;
+            next = match &leaf.place {
                 Place::Memory { base, delta, .. } => {
-                    let (delta, mut opened) = (*delta, open(base));
-                    level.run = loop {
-                        visit(&mut opened, run.addr.wrapping_add(delta), run.len)?;
-                        match level.runs.next() {
-                            Some(next) if next.leaf == index => run = next,
-                            next => break next,
-                        }
-                    };
+                    visit_leaf(row, &mut rows, *delta, &mut open(base), &mut visit)?
                 }
                 Place::Key(inner) => {
-                    level.run = level.runs.next();
-                    let inner = Level::new(inner, run.addr, run.len)?;
-                    let outer = outer.get_or_insert_with(Outer::new);
-                    outer.push(mem::replace(&mut level, inner))?;
+                    inner.walk_nest(row, order, write, &open, &mut visit)?;
+                    rows.next()
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Walks over the pieces of `outer`, a row whose leaf is the key that this is bound to. As for
+    /// [`Self::walk`].
+    // Most keys are not over keys: the room for the levels is not to cost them anything.
+    #[inline(never)]
+    fn walk_nest<'a, T>(
+        &'a self,
+        outer: Row,
+        order: Order,
+        write: bool,
+        open: &impl Fn(&'a Base) -> T,
+        visit: &mut impl FnMut(&mut T, Row) -> Result,
+    ) -> Result {
+        let mut above = Outer::new();
+        let mut level = Level::new(self, outer, order)?;
+        loop {
+            let Some(row) = level.row else {
+                let Some(last) = above.pop() else {
+                    return Ok(());
+                };
+                level = last;
+                continue;
+            };
+            let leaf = level.bound.leaf(row.leaf, write)?;
+            match &leaf.place {
+                Place::Memory { base, delta, .. } => {
+                    let mut opened = open(base);
+                    level.row = visit_leaf(row, &mut level.rows, *delta, &mut opened, visit)?;
+                }
+                Place::Key(inner) => {
+                    level.row = level.rows.next();
+                    let inner = Level::new(inner, row, order)?;
+                    above.push(mem::replace(&mut level, inner))?;
                 }
             }
         }
@@ -146,14 +205,10 @@ impl Bound {
     /// came before a leaf that fails is copied, as with several SGEs.
     pub(crate) fn copy(&self, offset: u64, mut payload: Payload<'_>, needed: Access) -> Result {
         self.allows(needed)?;
-        let (len, write) = (payload.left(), payload.direction() == Direction::ToMemory);
-        self.walk(
-            offset,
-            len as u64,
-            write,
-            Base::pages,
-            |pages, addr, len| pages.copy(addr, len, &mut payload),
-        )
+        let write = payload.direction() == Direction::ToMemory;
+        self.walk(offset, payload.len(), write, Base::pages, |pages, row| {
+            pages.copy(row, &mut payload)
+        })
     }
 
     /// Finds the one place of an access that cannot be split.
@@ -214,10 +269,13 @@ impl Bound {
             offset,
             len,
             false,
-            |base| *base,
-            |base, addr, len| {
-                rdma::cond_resched();
-                base.flush(addr, len)
+            |base| base,
+            |base, row| {
+                for piece in 0..row.count {
+                    rdma::cond_resched();
+                    base.flush(row.skip(piece).addr, row.len)?;
+                }
+                Ok(())
             },
         )
     }

@@ -3,8 +3,25 @@
 //! The copy of a row of pieces: the innermost loop of the data path.
 //!
 //! It needs nothing of the kernel, so that `tools/bench/native` measures it on the host.
+//!
+//! # Races
+//!
+//! Other processors, processes and devices read and write the memory of a region at any time; on any
+//! RDMA device such accesses tear. In Rust's model, an ordinary access that races is undefined
+//! behaviour. Small pieces are therefore copied by volatile accesses, which the compiler neither
+//! invents, repeats nor leaves out, and which the kernel's memory model allows to race. Large pieces
+//! are copied by C's `memcpy()`, which is outside of Rust's model.
 
-use core::{mem::size_of, ptr};
+use core::{ffi::c_void, mem::size_of};
+
+extern "C" {
+    fn memcpy(to: *mut c_void, from: *const c_void, len: usize) -> *mut c_void;
+}
+
+/// What may be at any address.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+struct Anywhere<T>(T);
 
 /// One side of a copy: the address of its first piece and the bytes from the start of a piece to
 /// that of the next one.
@@ -14,6 +31,17 @@ pub(crate) struct Pieces<T> {
     pub(crate) at: T,
     /// Distance of the pieces.
     pub(crate) step: isize,
+}
+
+impl Pieces<*mut u8> {
+    /// Returns the same pieces, to be read.
+    #[inline(always)]
+    pub(crate) fn as_const(self) -> Pieces<*const u8> {
+        Pieces {
+            at: self.at,
+            step: self.step,
+        }
+    }
 }
 
 /// Copies `count` pieces of `len` bytes, one after another.
@@ -86,18 +114,17 @@ pub(crate) unsafe fn copy_row(
 unsafe fn exact<const N: usize, T: Copy>(to: *mut u8, from: *const u8) {
     let mut at = 0;
     while at < 16 * N {
-        // SAFETY: By the safety requirements. What others write to the memory at the same time
-        // tears, as it does on any RDMA device.
+        // SAFETY: By the safety requirements; the type has no alignment.
         unsafe {
-            let word = from.add(at).cast::<[u64; 2]>().read_unaligned();
-            to.add(at).cast::<[u64; 2]>().write_unaligned(word);
+            let word = from.add(at).cast::<Anywhere<[u64; 2]>>().read_volatile();
+            to.add(at).cast::<Anywhere<[u64; 2]>>().write_volatile(word);
         }
         at += 16;
     }
     // SAFETY: As above.
     unsafe {
-        let rest = from.add(at).cast::<T>().read_unaligned();
-        to.add(at).cast::<T>().write_unaligned(rest);
+        let rest = from.add(at).cast::<Anywhere<T>>().read_volatile();
+        to.add(at).cast::<Anywhere<T>>().write_volatile(rest);
     }
 }
 
@@ -123,6 +150,6 @@ unsafe fn ends<const N: usize, T: Copy>(to: *mut u8, from: *const u8, len: usize
 /// As for [`exact`], for `len` bytes.
 #[inline(always)]
 unsafe fn bytes(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: By the safety requirements; as for `exact()`.
-    unsafe { ptr::copy_nonoverlapping(from, to, len) };
+    // SAFETY: By the safety requirements.
+    unsafe { memcpy(to.cast(), from.cast(), len) };
 }

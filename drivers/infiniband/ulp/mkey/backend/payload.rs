@@ -2,7 +2,10 @@
 
 //! The other side of a copy: a part of a packet.
 
-use core::{marker::PhantomData, ptr};
+use super::copy_row::{copy_row, Pieces};
+use crate::layout::Row;
+use core::marker::PhantomData;
+use kernel::prelude::*;
 
 /// Which way a copy goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -13,14 +16,14 @@ pub(crate) enum Direction {
     FromMemory,
 }
 
-/// Bytes of a packet that are still to be copied.
+/// Bytes of a packet.
 ///
 /// # Invariants
 ///
-/// `at` is valid for reads and, for [`Direction::FromMemory`], writes of `left` bytes.
+/// `at` is valid for reads and, for [`Direction::FromMemory`], writes of `len` bytes.
 pub(crate) struct Payload<'a> {
     at: *mut u8,
-    left: usize,
+    len: u64,
     direction: Direction,
     _packet: PhantomData<&'a mut [u8]>,
 }
@@ -29,20 +32,20 @@ impl Payload<'_> {
     /// # Safety
     ///
     /// `at` must be valid for reads and writes of `len` bytes while the payload exists.
-    pub(crate) unsafe fn new(at: *mut u8, len: usize, direction: Direction) -> Self {
+    pub(crate) unsafe fn new(at: *mut u8, len: u32, direction: Direction) -> Self {
         // INVARIANT: By the safety requirement.
         Self {
             at,
-            left: len,
+            len: len.into(),
             direction,
             _packet: PhantomData,
         }
     }
 
-    /// Returns the number of bytes that are left.
+    /// Returns the number of bytes.
     #[inline]
-    pub(crate) fn left(&self) -> usize {
-        self.left
+    pub(crate) fn len(&self) -> u64 {
+        self.len
     }
 
     /// Returns which way the copy goes.
@@ -51,24 +54,44 @@ impl Payload<'_> {
         self.direction
     }
 
-    /// Copies `len` bytes between the payload's start and `memory`, and moves the start.
+    /// Copies between the pieces of `row`, of which the first is at `memory`, and the positions of
+    /// the payload that the row names.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` for positions that the payload does not have.
     ///
     /// # Safety
     ///
-    /// `memory` must be valid for reads and writes of `len` bytes, and outside of the packet.
-    #[inline]
-    pub(crate) unsafe fn copy(&mut self, memory: *mut u8, len: usize) {
-        let len = len.min(self.left);
-        // SAFETY: By the type invariant and the safety requirement. What others write to the
-        // memory at the same time tears, as it does on any RDMA device.
+    /// Each piece of the row, counted from `memory`, must be valid for reads and writes, and outside
+    /// of the packet.
+    #[inline(always)]
+    pub(crate) unsafe fn copy(&mut self, memory: *mut u8, row: &Row) -> Result {
+        let last = row.step.checked_mul(row.count.wrapping_sub(1));
+        let end = last
+            .and_then(|last| last.checked_add(row.at)?.checked_add(row.len))
+            .ok_or(EFAULT)?;
+        if end > self.len {
+            return Err(EFAULT);
+        }
+        let memory = Pieces {
+            at: memory,
+            step: row.stride as isize,
+        };
+        let packet = Pieces {
+            at: self.at.wrapping_add(row.at as usize),
+            step: row.step as isize,
+        };
+        // A piece and the number of pieces are no longer than the packet.
+        let (len, count) = (row.len as usize, row.count as usize);
+        // SAFETY: By the safety requirement; the pieces of the packet are in its `len` bytes, as
+        // checked above for the last one.
         unsafe {
             match self.direction {
-                Direction::ToMemory => ptr::copy_nonoverlapping(self.at, memory, len),
-                Direction::FromMemory => ptr::copy_nonoverlapping(memory, self.at, len),
+                Direction::ToMemory => copy_row(memory, packet.as_const(), len, count),
+                Direction::FromMemory => copy_row(packet, memory.as_const(), len, count),
             }
-            // INVARIANT: `len` is at most `left`.
-            self.at = self.at.add(len);
         }
-        self.left -= len;
+        Ok(())
     }
 }

@@ -10,8 +10,9 @@ use super::{
     on_demand::OnDemand,
 };
 use crate::{
-    backend::Payload,
+    backend::{cut::each_block, Payload},
     bindings::ib_mr_type_IB_MR_TYPE_DMA,
+    layout::Row,
     rdma::{
         self,
         mr::Right,
@@ -189,34 +190,25 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Copies `len` bytes between address `iova` of the region and `payload`.
+    /// Copies between the pieces of `row`, whose addresses are those of the region, and `payload`.
     ///
     /// # Errors
     ///
     /// `EFAULT` for an address that the region does not have, or whose page does not come.
     #[inline]
-    pub(crate) fn copy(
-        &mut self,
-        mut iova: u64,
-        mut len: u64,
-        payload: &mut Payload<'_>,
-    ) -> Result {
+    pub(crate) fn copy(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
         if self.base.is_on_demand() {
             // SAFETY: By the invariant of `base`.
-            return unsafe { OnDemand::new(self.base.mr) }.copy(iova, len, payload);
+            return unsafe { OnDemand::new(self.base.mr) }.copy(row, payload);
         }
         let size = 1u64 << self.shift;
-        while len > 0 {
-            let in_page = iova & (size - 1);
-            let bytes = len.min(size - in_page);
-            let page = self.map((iova >> self.shift).wrapping_sub(self.first))?;
-            // SAFETY: `size` bytes are mapped and `in_page + bytes` is at most that; a packet is
-            // never part of a region's memory.
-            unsafe { payload.copy(page.as_ptr().add(in_page as usize), bytes as usize) };
-            iova = iova.wrapping_add(bytes);
-            len -= bytes;
-        }
-        Ok(())
+        each_block(row, size, |row| {
+            let in_page = row.addr & (size - 1);
+            let page = self.map((row.addr >> self.shift).wrapping_sub(self.first))?;
+            // SAFETY: `size` bytes are mapped, which all pieces of the row are in; a packet is never
+            // part of a region's memory.
+            unsafe { payload.copy(page.as_ptr().add(in_page as usize), &row) }
+        })
     }
 
     #[inline]

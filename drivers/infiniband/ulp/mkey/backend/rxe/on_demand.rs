@@ -7,7 +7,10 @@
 //! invalidations take, and is faulted in, without it, if it is not there.
 
 use super::bindings::{self, rxe_mr};
-use crate::backend::{Direction, Payload};
+use crate::{
+    backend::{cut::each_block, Direction, Payload},
+    layout::Row,
+};
 use core::ptr::NonNull;
 use kernel::{error::from_err_ptr, page::PAGE_SIZE, prelude::*};
 
@@ -50,24 +53,20 @@ impl OnDemand {
         })
     }
 
-    /// Copies `len` bytes between address `iova` and `payload`. Sleeps.
+    /// Copies between the pieces of `row` and `payload`. Sleeps.
     ///
     /// # Errors
     ///
     /// `EFAULT` for an address that the region, or the process, does not have; those of faulting
     /// pages in.
-    pub(super) fn copy(&self, mut iova: u64, mut len: u64, payload: &mut Payload<'_>) -> Result {
+    pub(super) fn copy(&self, row: Row, payload: &mut Payload<'_>) -> Result {
         let write = payload.direction() == Direction::ToMemory;
-        while len > 0 {
-            let in_page = (iova & (PAGE_SIZE as u64 - 1)) as usize;
-            let bytes = len.min((PAGE_SIZE - in_page) as u64);
-            let page = self.lock(iova, write)?;
-            // SAFETY: The page is mapped, and `in_page + bytes` is at most its size.
-            unsafe { payload.copy(page.at.as_ptr().add(in_page), bytes as usize) };
-            iova = iova.wrapping_add(bytes);
-            len -= bytes;
-        }
-        Ok(())
+        each_block(row, PAGE_SIZE as u64, |row| {
+            let in_page = (row.addr & (PAGE_SIZE as u64 - 1)) as usize;
+            let page = self.lock(row.addr, write)?;
+            // SAFETY: The page is mapped, and all pieces of the row are in it.
+            unsafe { payload.copy(page.at.as_ptr().add(in_page), &row) }
+        })
     }
 }
 

@@ -87,7 +87,7 @@ unsafe extern "C" fn ib_mkey_rxe_copy(
     };
     from_result(|| {
         // SAFETY: rxe gives `length` bytes of a packet, which it uses again when this has returned.
-        let payload = unsafe { Payload::new(addr.cast(), length as usize, direction) };
+        let payload = unsafe { Payload::new(addr.cast(), length, direction) };
         // SAFETY: NULL, or a peer of the caller's.
         let peer = unsafe { peer.as_ref() }.map(|peer| Peer {
             pd: peer.pd as usize,
