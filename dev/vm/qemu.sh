@@ -47,7 +47,7 @@ qemu_args() {
 	# instructions byte by byte, and Linux would copy with them.
 	tcg)
 		if ((VM_ICOUNT)); then
-			QEMU_ARGS+=(-accel tcg,thread=single -icount shift=0 -cpu max,la57=off)
+			QEMU_ARGS+=(-accel tcg,thread=single -icount shift=0 -cpu max,la57=off,-erms,-fsrm)
 		else
 			QEMU_ARGS+=(-accel tcg,thread=multi -cpu max,la57=off,-erms)
 		fi

@@ -8,9 +8,8 @@
 //!
 //! Other processors, processes and devices read and write the memory of a region at any time; on any
 //! RDMA device such accesses tear. In Rust's model, an ordinary access that races is undefined
-//! behaviour. Small pieces are therefore copied by volatile accesses, which the compiler neither
-//! invents, repeats nor leaves out, and which the kernel's memory model allows to race. Large pieces
-//! are copied by C's `memcpy()`, which is outside of Rust's model.
+//! behaviour, and a volatile one must be aligned. Small pieces are therefore moved by instructions of
+//! the processor, and large ones by C's `memcpy()`: the compiler knows of neither what it reads.
 
 use core::{ffi::c_void, mem::size_of};
 
@@ -18,10 +17,64 @@ extern "C" {
     fn memcpy(to: *mut c_void, from: *const c_void, len: usize) -> *mut c_void;
 }
 
-/// What may be at any address.
-#[derive(Clone, Copy)]
-#[repr(C, packed)]
-struct Anywhere<T>(T);
+/// Moves what is at each of the offsets, through a register.
+#[cfg(target_arch = "x86_64")]
+macro_rules! moves {
+    ($to:expr, $from:expr, $class:ident, $register:literal, $($offset:literal),+) => {
+        core::arch::asm!(
+            $(
+                concat!("mov ", $register, ", [{from} + ", $offset, "]"),
+                concat!("mov [{to} + ", $offset, "], ", $register),
+            )+
+            word = out($class) _,
+            from = in(reg) $from,
+            to = in(reg) $to,
+            options(nostack, preserves_flags),
+        )
+    };
+}
+
+/// What is moved at once.
+trait Moved {
+    /// # Safety
+    ///
+    /// `from` must be valid for reads and `to` for writes of as many bytes as the type has.
+    unsafe fn copy(to: *mut u8, from: *const u8);
+}
+
+/// Tells how a type is moved.
+macro_rules! moved {
+    ($type:ty, $class:ident, $register:literal, $($offset:literal),+) => {
+        impl Moved for $type {
+            #[inline(always)]
+            unsafe fn copy(to: *mut u8, from: *const u8) {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: By the safety requirements; the offsets are those of the type's words.
+                unsafe {
+                    moves!(to, from, $class, $register, $($offset),+)
+                };
+                #[cfg(not(target_arch = "x86_64"))]
+                // SAFETY: By the safety requirements.
+                unsafe {
+                    memcpy(to.cast(), from.cast(), size_of::<Self>())
+                };
+            }
+        }
+    };
+}
+
+moved!(u8, reg_byte, "{word}", 0);
+moved!(u16, reg, "{word:x}", 0);
+moved!(u32, reg, "{word:e}", 0);
+moved!(u64, reg, "{word}", 0);
+moved!([u64; 2], reg, "{word}", 0, 8);
+moved!([u64; 4], reg, "{word}", 0, 8, 16, 24);
+moved!([u64; 8], reg, "{word}", 0, 8, 16, 24, 32, 40, 48, 56);
+
+impl Moved for () {
+    #[inline(always)]
+    unsafe fn copy(_to: *mut u8, _from: *const u8) {}
+}
 
 /// One side of a copy: the address of its first piece and the bytes from the start of a piece to
 /// that of the next one.
@@ -104,27 +157,29 @@ pub(crate) unsafe fn copy_row(
     }
 }
 
-/// Copies `N` times 16 bytes and then a `T`, in the order of their addresses: other orders are
-/// slower, and for more at a time a compiler that may not use vectors calls `memcpy()`.
+/// Copies `N` times 16 bytes and then a `T`, in the order of their addresses.
 ///
 /// # Safety
 ///
 /// `from` must be valid for reads and `to` for writes of so many bytes, and they must not overlap.
 #[inline(always)]
-unsafe fn exact<const N: usize, T: Copy>(to: *mut u8, from: *const u8) {
-    let mut at = 0;
-    while at < 16 * N {
-        // SAFETY: By the safety requirements; the type has no alignment.
-        unsafe {
-            let word = from.add(at).cast::<Anywhere<[u64; 2]>>().read_volatile();
-            to.add(at).cast::<Anywhere<[u64; 2]>>().write_volatile(word);
-        }
-        at += 16;
-    }
-    // SAFETY: As above.
+unsafe fn exact<const N: usize, T: Moved>(to: *mut u8, from: *const u8) {
+    // SAFETY: By the safety requirements: what is moved is within as many bytes.
     unsafe {
-        let rest = from.add(at).cast::<Anywhere<T>>().read_volatile();
-        to.add(at).cast::<Anywhere<T>>().write_volatile(rest);
+        let mut at = 0;
+        while at + 64 <= 16 * N {
+            <[u64; 8]>::copy(to.add(at), from.add(at));
+            at += 64;
+        }
+        if at + 32 <= 16 * N {
+            <[u64; 4]>::copy(to.add(at), from.add(at));
+            at += 32;
+        }
+        if at + 16 <= 16 * N {
+            <[u64; 2]>::copy(to.add(at), from.add(at));
+            at += 16;
+        }
+        T::copy(to.add(at), from.add(at));
     }
 }
 
@@ -134,7 +189,7 @@ unsafe fn exact<const N: usize, T: Copy>(to: *mut u8, from: *const u8) {
 ///
 /// As for [`exact`], for `len` bytes, which must be at least as many and at most twice as many.
 #[inline(always)]
-unsafe fn ends<const N: usize, T: Copy>(to: *mut u8, from: *const u8, len: usize) {
+unsafe fn ends<const N: usize, T: Moved>(to: *mut u8, from: *const u8, len: usize) {
     let rest = len - 16 * N - size_of::<T>();
     // SAFETY: By the safety requirements.
     unsafe {
