@@ -63,9 +63,9 @@ pub(crate) enum Named<B> {
 ///
 /// A region of another driver is refused where an error can be returned, and left alone elsewhere.
 pub(crate) trait Backend: Copy + Send + Sync {
-    /// A region of the driver's own, where layouts end. Copied freely; whoever keeps one keeps
-    /// the region from being freed.
-    type Base: Copy + Send + Sync;
+    /// A region of the driver's own, where layouts end. It holds a reference to the region;
+    /// whoever keeps one keeps the region from being deregistered, too.
+    type Base: Clone + Send + Sync;
 
     /// Looks whether `device` is of the driver, and built as this module was.
     ///

@@ -262,7 +262,7 @@ impl DeviceOps for MkeyDevice {
                 len: dm.data.memory().len() as u64,
                 access: access | Right::LocalWrite,
                 place: Place::Memory {
-                    base: dm.data.base,
+                    base: dm.data.base.clone(),
                     delta: 0,
                     mutable: false,
                 },

@@ -171,7 +171,7 @@ impl Fast {
         }
         let max = max as usize;
         let slots = Slots {
-            staged: Some(room(pd, memory, max)?),
+            staged: Some(room(pd, memory.clone(), max)?),
             spare: Some(room(pd, memory, max)?),
             active: None,
             page_size: PAGE_SIZE as u32,

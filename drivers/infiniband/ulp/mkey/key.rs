@@ -430,12 +430,12 @@ impl MkeyDevice {
                 let bound = object.bound.get(&guard).ok_or(ERANGE)?;
                 let run = bound.layout.resolve(0, bound.layout.length())?;
                 let inner = bound.leaves.first().ok_or(ENOENT)?;
-                let Place::Memory { base, delta, .. } = inner.place else {
+                let Place::Memory { base, delta, .. } = &inner.place else {
                     return Err(eopnotsupp());
                 };
                 let place = Place::Memory {
-                    base,
-                    delta: run.addr.wrapping_add(delta),
+                    base: base.clone(),
+                    delta: run.addr.wrapping_add(*delta),
                     mutable: false,
                 };
                 (run.len, bound.access, place)

@@ -32,9 +32,8 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// The region is not freed while this exists: a pin of it, or the device memory behind it, is
-/// held by the leaf that this is part of.
-#[derive(Clone, Copy)]
+/// A reference to the region is held, so that it is not freed. A pin of it, or the device memory
+/// behind it, keeps it from being deregistered: rxe does not wait for references for ever.
 pub(crate) struct Base {
     mr: NonNull<rxe_mr>,
     source: Source,
@@ -54,6 +53,26 @@ enum Source {
     OnDemand,
 }
 
+impl Clone for Base {
+    /// Makes another, for another leaf that keeps the region.
+    fn clone(&self) -> Self {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::ib_mkey_rxe_ref_mr(self.mr.as_ptr()) };
+        // INVARIANT: The reference was taken above.
+        Self {
+            mr: self.mr,
+            source: self.source,
+        }
+    }
+}
+
+impl Drop for Base {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::ib_mkey_rxe_put_mr(self.mr.as_ptr()) };
+    }
+}
+
 // SAFETY: Everything done through the pointer may be done by any thread.
 unsafe impl Send for Base {}
 // SAFETY: As above.
@@ -62,10 +81,13 @@ unsafe impl Sync for Base {}
 impl Base {
     /// # Safety
     ///
-    /// `mr` must be a region of user memory, of a fast registration or of all memory; whoever keeps
-    /// the result must keep it from being freed, and from being mapped to other pages.
+    /// `mr` must be a region of user memory, of a fast registration or of all memory, to which a
+    /// reference is held; whoever keeps the result must keep it from being deregistered, and from
+    /// being mapped to other pages.
     pub(super) unsafe fn new(mr: NonNull<rxe_mr>) -> Self {
         let raw = mr.as_ptr();
+        // SAFETY: By the safety requirement.
+        unsafe { bindings::ib_mkey_rxe_ref_mr(raw) };
         // SAFETY: By the safety requirement.
         let source = unsafe {
             if (*raw).ibmr.type_ == ib_mr_type_IB_MR_TYPE_DMA {
@@ -76,7 +98,8 @@ impl Base {
                 Source::Pinned
             }
         };
-        // INVARIANT: By the safety requirement; the type stays, and so do the pages.
+        // INVARIANT: The reference was taken above. The rest is by the safety requirement; the type
+        // stays, and so do the pages.
         Self { mr, source }
     }
 
@@ -115,13 +138,13 @@ impl Base {
 
     /// Prepares copies from and to the region's pages.
     #[inline]
-    pub(crate) fn pages(&self) -> Pages {
+    pub(crate) fn pages(&self) -> Pages<'_> {
         let raw = self.mr.as_ptr();
         // SAFETY: By the type invariant; a region of this kind keeps its pages while it lives.
         unsafe {
             let shift = (*raw).page_shift.min(PAGE_SHIFT as u32);
             Pages {
-                base: *self,
+                base: self,
                 info: (*raw).page_info,
                 shift,
                 first: ((*raw).ibmr.iova & (*raw).page_mask) >> shift,
@@ -179,8 +202,8 @@ impl Base {
 /// The pages of a [`Base`], one of them mapped.
 ///
 /// Runs of a strided layout often share a page: it stays mapped until another is needed.
-pub(crate) struct Pages {
-    base: Base,
+pub(crate) struct Pages<'a> {
+    base: &'a Base,
     info: *const rxe_mr_page,
     /// Bytes of an entry of the table, as a power of two; at most a page.
     shift: u32,
@@ -189,7 +212,7 @@ pub(crate) struct Pages {
     mapped: Option<(u64, NonNull<u8>)>,
 }
 
-impl Pages {
+impl Pages<'_> {
     /// Copies between the pieces of `row`, whose addresses are those of the region, and `payload`.
     ///
     /// # Errors
@@ -266,7 +289,7 @@ impl Pages {
     }
 }
 
-impl Drop for Pages {
+impl Drop for Pages<'_> {
     fn drop(&mut self) {
         self.unmap();
     }

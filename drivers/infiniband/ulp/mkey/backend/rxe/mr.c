@@ -36,6 +36,12 @@ struct rxe_mr *ib_mkey_rxe_get_mr(struct ib_device *ibdev, u32 index)
 	return get_object(&to_rdev(ibdev)->mr_pool, index);
 }
 
+/* One more reference to an MR that the caller has one to. */
+void ib_mkey_rxe_ref_mr(struct rxe_mr *mr)
+{
+	kref_get(&mr->elem.ref_cnt);
+}
+
 void ib_mkey_rxe_put_mr(struct rxe_mr *mr)
 {
 	kref_put(&mr->elem.ref_cnt, release);

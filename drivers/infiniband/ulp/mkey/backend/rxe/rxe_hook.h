@@ -50,6 +50,7 @@ int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, const struct ib_mkey_rxe_bind_m
 /* mr.c */
 struct rxe_mr *ib_mkey_rxe_to_mr(struct ib_mr *ibmr);
 struct rxe_mr *ib_mkey_rxe_get_mr(struct ib_device *ibdev, u32 index);
+void ib_mkey_rxe_ref_mr(struct rxe_mr *mr);
 void ib_mkey_rxe_put_mr(struct rxe_mr *mr);
 struct rxe_mw *ib_mkey_rxe_get_mw(struct ib_device *ibdev, u32 index);
 void ib_mkey_rxe_put_mw(struct rxe_mw *mw);

@@ -115,7 +115,7 @@ fn bound(device: &MkeyDevice, memory: &Buffer, access: Access) -> Result<Arc<Bou
             len: MEMORY_LEN as u64,
             access: Right::LocalWrite.into(),
             place: Place::Memory {
-                base: memory.base,
+                base: memory.base.clone(),
                 delta: 0,
                 mutable: false,
             },
