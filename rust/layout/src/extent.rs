@@ -74,3 +74,32 @@ impl Extent {
         }
     }
 }
+
+/// Pieces of one leaf, and what they reach together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// From the lowest byte of all pieces to the highest.
+    pub extent: Extent,
+    /// Bytes of the smallest piece; never zero.
+    pub len: u64,
+    /// Number of pieces; never zero. The most that the type can say stands for
+    /// all that is larger.
+    pub count: u64,
+}
+
+impl Reach {
+    /// The pieces of both, if they are of one leaf.
+    #[inline]
+    pub(super) fn join(&self, other: &Self) -> Option<Self> {
+        let (one, two) = (&self.extent, &other.extent);
+        (one.leaf == two.leaf).then(|| Self {
+            extent: Extent {
+                leaf: one.leaf,
+                start: one.start.min(two.start),
+                last: one.last.max(two.last),
+            },
+            len: self.len.min(other.len),
+            count: self.count.saturating_add(other.count),
+        })
+    }
+}

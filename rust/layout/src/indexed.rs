@@ -4,7 +4,7 @@
 
 use super::rows::{check_range, Place, Rows, Walk};
 use super::steps::step;
-use super::{Error, Extent, Row, Run, Runs};
+use super::{Error, Extent, Reach, Row, Run, Runs};
 
 /// Indices that are looked at for one row, at most.
 const MAX_LOOK: usize = 1024;
@@ -231,6 +231,15 @@ impl<I: Indices> Indexed<I> {
     /// Returns the bytes that all blocks reach.
     pub fn extent(&self) -> Extent {
         Extent::between(self.leaf, self.start, self.last)
+    }
+
+    /// Returns what all blocks reach.
+    pub(super) fn reach(&self) -> Reach {
+        Reach {
+            extent: self.extent(),
+            len: self.block_len,
+            count: self.indices.as_slice().len() as u64,
+        }
     }
 
     /// See [`Layout::rows`](super::Layout::rows).

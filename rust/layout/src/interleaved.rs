@@ -11,7 +11,7 @@ use super::blocks::{self, BlocksWalk};
 use super::dims::{Digits, Dims};
 use super::grid::Grid;
 use super::rows::{check_range, Place, Rows, Walk};
-use super::{Error, Extent, Order, Run, Runs, MAX_DIMS};
+use super::{Error, Extent, Order, Reach, Run, Runs, MAX_DIMS};
 
 /// A repeated block of a leaf.
 #[derive(Clone, Copy, Debug)]
@@ -250,6 +250,15 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     /// Returns the bytes that block `index` reaches, if there is one.
     pub fn extent(&self, index: usize) -> Option<Extent> {
         self.blocks.get(index)?.extent(self.dims()).ok()
+    }
+
+    /// Returns what block `index` reaches, if there is one.
+    pub(super) fn reach(&self, index: usize) -> Option<Reach> {
+        Some(Reach {
+            extent: self.extent(index)?,
+            len: self.blocks.get(index)?.bytes_count,
+            count: self.repeat_counts().fold(1, u64::saturating_mul),
+        })
     }
 
     /// See [`Layout::rows`](super::Layout::rows).

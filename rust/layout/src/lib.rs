@@ -52,7 +52,7 @@ use core::ops::DerefMut;
 
 pub use self::dims::MAX_DIMS;
 pub use self::error::Error;
-pub use self::extent::Extent;
+pub use self::extent::{Extent, Reach};
 pub use self::indexed::{AsIndexed, IndexSlice, Indexed, Indices, NoIndexed};
 pub use self::interleaved::{Block, Interleaved, Shape};
 pub use self::list::{Entry, List};
@@ -114,10 +114,21 @@ where
         }
     }
 
-    /// Returns the extents of all entries or blocks, in order; that of all
-    /// indexed blocks is one.
-    pub fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
-        (0..self.count()).map_while(|index| self.extent(index))
+    /// Shows to `each` what the pieces reach, in order: those of adjacent entries
+    /// of one leaf together, those of each block, or those of all indices.
+    ///
+    /// # Errors
+    ///
+    /// The first one of `each`, which then sees no more.
+    #[inline]
+    pub fn reach<R>(&self, mut each: impl FnMut(Reach) -> Result<(), R>) -> Result<(), R> {
+        match self {
+            Self::List(list) => list.reach(each),
+            Self::Interleaved(interleaved) => (0..interleaved.blocks().len())
+                .filter_map(|index| interleaved.reach(index))
+                .try_for_each(each),
+            Self::Indexed(indexed) => each(indexed.as_indexed().reach()),
+        }
     }
 
     /// Returns the rows that make up `len` bytes from `offset` on.

@@ -9,7 +9,7 @@ use core::ops::DerefMut;
 use super::row::distance;
 use super::rows::{check_range, Place, Rows, Walk};
 use super::steps::step;
-use super::{AsIndexed, Block, Error, Extent, Layout, Row, Run, Runs, Shape};
+use super::{AsIndexed, Block, Error, Extent, Layout, Reach, Row, Run, Runs, Shape};
 
 /// A range of a leaf.
 #[derive(Clone, Copy, Debug)]
@@ -160,6 +160,44 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         self.entries.get(index)?.extent().ok()
     }
 
+    /// See [`Layout::reach`](super::Layout::reach).
+    #[inline]
+    pub(super) fn reach<E>(&self, mut each: impl FnMut(Reach) -> Result<(), E>) -> Result<(), E> {
+        let Some((mut all, mut index)) = self.row_reach(0) else {
+            return Ok(());
+        };
+        while let Some((row, next)) = self.row_reach(index) {
+            index = next;
+            all = match all.join(&row) {
+                Some(all) => all,
+                None => {
+                    each(all)?;
+                    row
+                }
+            };
+        }
+        each(all)
+    }
+
+    /// What the row reaches that begins with entry `index`, and the index of the
+    /// entry after the row.
+    #[inline]
+    fn row_reach(&self, index: usize) -> Option<(Reach, usize)> {
+        let first = self.entries.get(index)?;
+        let count = (first.row & !FIRST).max(1);
+        let next = index.checked_add(count as usize)?;
+        let last = self.entries.get(next.wrapping_sub(1))?;
+        // The distance in a row is constant: the others are between these two.
+        let (low, high) = (first.addr.min(last.addr), first.addr.max(last.addr));
+        let end = high.wrapping_add(first.length.wrapping_sub(1));
+        let reach = Reach {
+            extent: Extent::between(first.leaf, low, end),
+            len: first.length,
+            count: count.into(),
+        };
+        Some((reach, next))
+    }
+
     /// See [`Layout::rows`](super::Layout::rows).
     ///
     /// # Errors
@@ -308,7 +346,7 @@ impl LastRow {
         }
         self.stride = stride;
         self.addr = entry.addr;
-        self.count = self.count.saturating_add(1);
+        self.count = self.count.wrapping_add(1);
         true
     }
 }

@@ -232,22 +232,17 @@ impl Bound {
                 }
             }
         }
-        for extent in layout.extents() {
-            let leaf = leaves.get(extent.leaf() as usize).ok_or(EINVAL)?;
-            extent.check_within(leaf.start, leaf.len)?;
-        }
+        let (pieces, finest) = survey(&layout, &leaves)?;
         let below = leaves.iter().map(|leaf| leaf.place.depth()).max();
         let depth = below.unwrap_or(0).saturating_add(1);
         if depth > MAX_LEVELS {
             return Err(eloop());
         }
-        let pieces = pieces(&layout, &leaves);
         let on_demand = leaves.iter().any(|leaf| leaf.place.is_on_demand());
         let flushed = access.contains(Right::FlushPersistent);
         if flushed && (on_demand || pieces > MAX_FLUSHED) {
             return Err(eopnotsupp());
         }
-        let finest = finest(&layout, &leaves);
         let long = pieces > 1 || layout.length() > LONG_FLUSHED;
         let users = if on_demand || (flushed && long) || is_slow(depth, finest) {
             Some(Users::new(GFP_MAYFAIL)?)
@@ -323,35 +318,24 @@ impl Bound {
     }
 }
 
-/// Returns a number that the pieces of `layout`, at the bottom of all levels, do not exceed.
-fn pieces(layout: &KLayout, leaves: &[Leaf]) -> u64 {
-    let times = match layout {
-        Layout::List(_) => 1,
-        Layout::Interleaved(blocks) => blocks.repeat_counts().fold(1, u64::saturating_mul),
-        Layout::Indexed(never) => match *never {},
-    };
-    let once = layout.extents().map(|extent| {
-        let leaf = leaves.get(extent.leaf() as usize);
-        leaf.map_or(0, |leaf| leaf.place.pieces())
-    });
-    times.saturating_mul(once.fold(0, u64::saturating_add))
-}
-
-/// Returns the bytes of the smallest piece of `layout`. A block that the pieces of a level below
-/// straddle is cut where they end, but no more often than it has bytes of this size.
-fn finest(layout: &KLayout, leaves: &[Leaf]) -> u16 {
-    let bytes = |index| match layout {
-        Layout::List(list) => list.entries().get(index).map(Entry::length),
-        Layout::Interleaved(blocks) => blocks.blocks().get(index).map(Block::bytes_count),
-        Layout::Indexed(never) => match *never {},
-    };
-    let each = layout.extents().enumerate().map(|(index, extent)| {
-        let leaf = leaves.get(extent.leaf() as usize);
-        let below = leaf.map_or(u16::MAX, |leaf| leaf.place.finest());
-        let bytes = bytes(index).and_then(|bytes| u16::try_from(bytes).ok());
-        below.min(bytes.unwrap_or(u16::MAX))
-    });
-    each.fold(u16::MAX, u16::min)
+/// Checks that `layout` keeps within its leaves. Returns a number that its pieces, at the bottom of
+/// all levels, do not exceed, and the bytes of the smallest one. A block that the pieces of a level
+/// below straddle is cut where they end, but no more often than it has bytes of this size.
+///
+/// # Errors
+///
+/// `ERANGE` for a block outside of its leaf.
+fn survey(layout: &KLayout, leaves: &[Leaf]) -> Result<(u64, u16)> {
+    let (mut pieces, mut finest) = (0u64, u16::MAX);
+    layout.reach(|reach| {
+        let leaf = leaves.get(reach.extent.leaf() as usize).ok_or(EINVAL)?;
+        reach.extent.check_within(leaf.start, leaf.len)?;
+        pieces = pieces.saturating_add(reach.count.saturating_mul(leaf.place.pieces()));
+        let len = u16::try_from(reach.len).unwrap_or(u16::MAX);
+        finest = finest.min(len).min(leaf.place.finest());
+        Ok::<_, Error>(())
+    })?;
+    Ok((pieces, finest))
 }
 
 /// Can an access to keys over keys take so long that no other process is to wait for it?

@@ -11,8 +11,8 @@ pub mod rows;
 pub mod small;
 
 use ib_mkey_layout::{
-    Block, Entry, Error, IndexSlice, Indexed, Indices, Interleaved, Layout, List, Run, Shape,
-    MAX_DIMS,
+    Block, Entry, Error, Extent, IndexSlice, Indexed, Indices, Interleaved, Layout, List, Reach,
+    Run, Shape, MAX_DIMS,
 };
 
 /// A layout over vectors.
@@ -254,19 +254,62 @@ pub fn check_access(layout: &VecLayout, bytes: &[Byte], offset: usize, len: usiz
     );
 }
 
-/// Checks length and extents.
+/// Checks length, extents and what the layout says that it reaches.
 pub fn check_shape(spec: &Spec, layout: &VecLayout, bytes: &[Byte]) {
     assert_eq!(layout.length(), bytes.len() as u64);
     assert_eq!(layout.count(), spec.count());
     let extents = spec.extents();
-    assert_eq!(layout.extents().count(), extents);
     assert_eq!(layout.extent(extents), None);
-    for (index, extent) in layout.extents().enumerate() {
+    for index in 0..extents {
         let mine = || bytes.iter().filter(|byte| byte.2 % extents == index);
-        let start = mine().map(|byte| byte.1).min().unwrap();
-        let last = mine().map(|byte| byte.1).max().unwrap();
-        assert!(mine().all(|byte| byte.0 == extent.leaf()));
-        assert_eq!((extent.start(), extent.last()), (start, last));
-        assert_eq!(layout.extent(index), Some(extent));
+        check_extent(layout.extent(index).unwrap(), mine);
     }
+    let mut first = 0;
+    for reach in reaches(layout) {
+        // Adjacent entries, or a block of each tuple, or all.
+        let count = reach.count as usize;
+        let is_list = matches!(spec, Spec::List(_));
+        let mine = || {
+            bytes.iter().filter(|byte| match is_list {
+                true => (first..first + count).contains(&byte.2),
+                false => byte.2 % extents == first,
+            })
+        };
+        check_extent(reach.extent, mine);
+        let mut pieces: Vec<usize> = mine().map(|byte| byte.2).collect();
+        pieces.dedup();
+        assert_eq!(pieces.len(), count);
+        let lens = pieces
+            .iter()
+            .map(|piece| mine().filter(|byte| byte.2 == *piece).count());
+        assert_eq!(lens.min(), Some(reach.len as usize));
+        first += if is_list { count } else { 1 };
+    }
+    assert_eq!(first, extents);
+}
+
+/// What the layout says that its pieces reach.
+pub fn reaches(layout: &VecLayout) -> Vec<Reach> {
+    let mut all = Vec::new();
+    let each = |reach| -> Result<(), ()> {
+        all.push(reach);
+        Ok(())
+    };
+    layout.reach(each).unwrap();
+    // The first error ends it.
+    let (first, mut seen) = (all.first().copied(), Vec::new());
+    let refuse = |reach| {
+        seen.push(reach);
+        Err(reach)
+    };
+    assert_eq!(layout.reach(refuse), first.map_or(Ok(()), Err));
+    assert_eq!(seen.len(), 1);
+    all
+}
+
+fn check_extent<'a, I: Iterator<Item = &'a Byte>>(extent: Extent, mine: impl Fn() -> I) {
+    let start = mine().map(|byte| byte.1).min().unwrap();
+    let last = mine().map(|byte| byte.1).max().unwrap();
+    assert!(mine().all(|byte| byte.0 == extent.leaf()));
+    assert_eq!((extent.start(), extent.last()), (start, last));
 }

@@ -5,7 +5,7 @@
 
 use ib_mkey_layout::{Error, Order, MAX_DIMS};
 
-use super::{Spec, VecLayout};
+use super::{reaches, Spec, VecLayout};
 
 /// Whether all that is reached from `addr` on has a 64-bit address.
 fn fits(addr: u64, bytes: u64, steps: impl Iterator<Item = (i64, u64)>) -> bool {
@@ -89,7 +89,7 @@ pub fn check(spec: &Spec, offset: u64, len: u64) {
     );
     let Ok(layout) = layout else { return };
     let inside = |leaf: u32, addr: u64| {
-        let mut extents = layout.extents();
+        let mut extents = reaches(&layout).into_iter().map(|reach| reach.extent);
         extents.any(|e| e.leaf() == leaf && (e.start()..=e.last()).contains(&addr))
     };
     for offset in [offset, offset % layout.length(), layout.length() - 1] {
