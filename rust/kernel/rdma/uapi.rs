@@ -5,7 +5,10 @@
 //! C header: [`include/uapi/rdma/ib_mkey_ioctl.h`](srctree/include/uapi/rdma/ib_mkey_ioctl.h)
 
 use crate::bindings;
-use core::mem::size_of;
+use core::{
+    mem::{align_of, size_of, MaybeUninit},
+    slice, //
+};
 use kernel::{
     prelude::*,
     transmute::{AsBytes, FromBytes},
@@ -27,8 +30,9 @@ unsafe impl FromBytes for Bind {}
 // SAFETY: Integers only, and no padding: the last two fields fill a word.
 unsafe impl AsBytes for Block {}
 
-/// Structures that are read between looks at whether the process was killed.
-const AT_ONCE: u32 = 256;
+/// Words that are read at once, between looks at whether the process was killed: what fits the
+/// stack.
+const AT_ONCE: usize = 96;
 
 /// Reads `count` structures at user address `addr`, each handed to `each`.
 ///
@@ -47,11 +51,23 @@ pub(crate) fn read_array<T: FromBytes>(
         .ok_or(EOVERFLOW)?;
     let addr = UserPtr::from_addr(usize::try_from(addr)?);
     let mut reader = UserSlice::new(addr, len).reader();
-    for index in 0..count {
-        if index % AT_ONCE == 0 {
-            super::check_killed()?;
+    let mut words = [const { MaybeUninit::<u64>::uninit() }; AT_ONCE];
+    let whole = const {
+        let room = size_of::<[u64; AT_ONCE]>();
+        assert!(align_of::<T>() <= align_of::<u64>());
+        assert!(size_of::<T>() != 0 && size_of::<T>() <= room);
+        room - room % size_of::<T>()
+    };
+    while !reader.is_empty() {
+        super::check_killed()?;
+        let bytes = whole.min(reader.len());
+        let start = words.as_mut_ptr();
+        // SAFETY: `bytes` is not more than `words` has, and nothing else refers to them.
+        reader.read_raw(unsafe { slice::from_raw_parts_mut(start.cast(), bytes) })?;
+        for index in 0..bytes / size_of::<T>() {
+            // SAFETY: All of these bytes were written; `T` takes any, and its alignment is not larger.
+            each(unsafe { start.cast::<T>().add(index).read() })?;
         }
-        each(reader.read::<T>()?)?;
     }
     Ok(())
 }

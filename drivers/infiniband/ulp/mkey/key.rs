@@ -137,6 +137,7 @@ impl<'a> Key<'a> {
             access,
             charge: self.object.charge.beside(cost::BINDING)?,
             leaves: KVVec::new(),
+            last: None,
             by_lkey: RBTree::new(),
             count: count as usize,
             entries: KVVec::new(),
@@ -211,6 +212,9 @@ pub(crate) struct Description<'a> {
     /// Of whoever has the key.
     charge: OwnerCharge,
     leaves: KVVec<Leaf>,
+    /// The lkey that was named last, and the number of its leaf.
+    last: Option<(u32, u32)>,
+    /// All leaves but the first.
     by_lkey: RBTree<u32, u32>,
     count: usize,
     entries: KVVec<Entry>,
@@ -225,7 +229,24 @@ impl<'a> Description<'a> {
     /// `ENOENT` if it names nothing in the key's protection domain, `EOPNOTSUPP` for a region that
     /// cannot be a leaf, `ERANGE` for one that has no bytes now, `ELOOP` for the key itself, or for
     /// one that is [`MAX_DEPTH`] levels deep, `ENOMEM`.
+    #[inline(always)]
     fn leaf(&mut self, lkey: u32) -> Result<u32> {
+        match self.last {
+            Some((last, index)) if last == lkey => Ok(index),
+            _ => {
+                let index = self.other_leaf(lkey)?;
+                self.last = Some((lkey, index));
+                Ok(index)
+            }
+        }
+    }
+
+    /// Returns the number of a leaf that was not named last. As for [`Self::leaf`].
+    #[inline(never)]
+    fn other_leaf(&mut self, lkey: u32) -> Result<u32> {
+        if self.leaves.first().is_some_and(|leaf| leaf.lkey == lkey) {
+            return Ok(0);
+        }
         if let Some(index) = self.by_lkey.get(&lkey) {
             return Ok(*index);
         }
@@ -241,19 +262,29 @@ impl<'a> Description<'a> {
             .device
             .pin_leaf(self.key.ibdev, lkey, self.key.pd, MAX_DEPTH - 1)?;
         self.leaves.push(leaf, GFP_MAYFAIL)?;
-        self.by_lkey
-            .try_create_and_insert(lkey, index, GFP_MAYFAIL)?;
+        if index > 0 {
+            self.by_lkey
+                .try_create_and_insert(lkey, index, GFP_MAYFAIL)?;
+        }
         Ok(index)
     }
 
     /// Adds a range of what `lkey` names. As for [`Self::leaf`].
+    #[inline(always)]
     pub(crate) fn range(&mut self, lkey: u32, addr: u64, length: u64) -> Result {
         let entry = Entry::new(self.leaf(lkey)?, addr, length);
-        if self.entries.is_empty() {
-            self.charge.grow(cost::entries(self.count)?)?;
-            self.entries.reserve(self.count, GFP_MAYFAIL)?;
+        if self.entries.push_within_capacity(entry).is_err() {
+            self.first_range(entry)?;
         }
-        Ok(self.entries.push(entry, GFP_MAYFAIL)?)
+        Ok(())
+    }
+
+    /// Adds the first range.
+    #[inline(never)]
+    fn first_range(&mut self, entry: Entry) -> Result {
+        self.charge.grow(cost::entries(self.count)?)?;
+        self.entries.reserve(self.count, GFP_MAYFAIL)?;
+        Ok(self.entries.push_within_capacity(entry)?)
     }
 
     /// Adds a block of what `lkey` names. As for [`Self::leaf`].
@@ -269,7 +300,7 @@ impl<'a> Description<'a> {
             self.charge.grow(cost::blocks(self.count)?)?;
             self.blocks.reserve(self.count, GFP_MAYFAIL)?;
         }
-        Ok(self.blocks.push(block, GFP_MAYFAIL)?)
+        Ok(self.blocks.push_within_capacity(block)?)
     }
 
     /// Ends a description of ranges, one after another.
