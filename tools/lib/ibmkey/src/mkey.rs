@@ -179,7 +179,7 @@ pub(crate) fn bind_interleaved(
 /// It has made sure that this fits 64 bits; on a 32-bit machine a key can still
 /// be longer than `size_t` can say.
 pub(crate) fn length(repeat_count: &[u64], bytes: impl Iterator<Item = u64>) -> usize {
-    let once = bytes.fold(0u64, u64::saturating_add);
+    let once = bytes.fold(0u64, u64::wrapping_add);
     let all = repeat_count
         .iter()
         .fold(once, |sum, &n| sum.saturating_mul(n));
