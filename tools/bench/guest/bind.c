@@ -2,12 +2,17 @@
 /*
  * What it costs to describe memory: binding a key that is unbound, binding one
  * that is bound to something else, unbinding; against registering the same
- * memory. Whatever the description, it is of blocks of 16 bytes, in order.
+ * memory, and against a method of uverbs that only looks an MR up. Whatever the
+ * description, it is of blocks of 16 bytes, in order.
  */
 #include <err.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 
 #include <infiniband/mkey.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
 
 #include "bench.h"
 
@@ -21,6 +26,11 @@ struct bind {
 	uint64_t repeat[IBMKEY_MAX_DIMS];
 	struct ibmkey_block block;
 	struct ibv_sge *list;
+	size_t entries;
+	struct {			/* what UVERBS_METHOD_QUERY_MR says */
+		uint32_t lkey, rkey;
+		uint64_t length, iova;
+	} found;
 	struct ibv_mr *mr;		/* of the same memory, registered again */
 };
 
@@ -35,7 +45,7 @@ static void bind_key(void *context)
 		     "ibv_rereg_mr_interleaved");
 	else
 		must(ibv_rereg_mr_sg(bind->column.key, ACCESS_ALL,
-				     bind->column.count, bind->list),
+				     bind->entries, bind->list),
 		     "ibv_rereg_mr_sg");
 }
 
@@ -100,6 +110,54 @@ static void dereg_mr(void *context)
 	bind->mr = NULL;
 }
 
+static void query_mr(void *context)
+{
+	struct bind *bind = context;
+	const struct ibv_mr *mr = bind->column.strided_mr;
+	struct {
+		struct ib_uverbs_ioctl_hdr hdr;
+		struct ib_uverbs_attr attrs[5];
+	} cmd = {
+		.hdr = {
+			.length = sizeof(cmd),
+			.object_id = UVERBS_OBJECT_MR,
+			.method_id = UVERBS_METHOD_QUERY_MR,
+			.num_attrs = ARRAY_SIZE(cmd.attrs),
+			.driver_id = RDMA_DRIVER_RXE,
+		},
+		.attrs = {
+			{ .attr_id = UVERBS_ATTR_QUERY_MR_HANDLE, .data = mr->handle },
+			{ .attr_id = UVERBS_ATTR_QUERY_MR_RESP_LKEY,
+			  .len = sizeof(bind->found.lkey),
+			  .data = (uintptr_t)&bind->found.lkey },
+			{ .attr_id = UVERBS_ATTR_QUERY_MR_RESP_RKEY,
+			  .len = sizeof(bind->found.rkey),
+			  .data = (uintptr_t)&bind->found.rkey },
+			{ .attr_id = UVERBS_ATTR_QUERY_MR_RESP_LENGTH,
+			  .len = sizeof(bind->found.length),
+			  .data = (uintptr_t)&bind->found.length },
+			{ .attr_id = UVERBS_ATTR_QUERY_MR_RESP_IOVA,
+			  .len = sizeof(bind->found.iova),
+			  .data = (uintptr_t)&bind->found.iova },
+		},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cmd.attrs); i++)
+		cmd.attrs[i].flags = UVERBS_ATTR_F_MANDATORY;
+	if (ioctl(mr->context->cmd_fd, RDMA_VERBS_IOCTL, &cmd))
+		err(1, "UVERBS_METHOD_QUERY_MR");
+}
+
+static void check_answer(void *context)
+{
+	struct bind *bind = context;
+	const struct ibv_mr *mr = bind->column.strided_mr;
+
+	if (bind->found.lkey != mr->lkey || bind->found.rkey != mr->rkey ||
+	    bind->found.length != mr->length)
+		errx(1, "UVERBS_METHOD_QUERY_MR describes another MR");
+}
+
 static void measure_layout(struct bind *bind, const char *name, uint64_t size)
 {
 	const struct series series = {
@@ -111,6 +169,7 @@ static void measure_layout(struct bind *bind, const char *name, uint64_t size)
 	};
 	const struct way ways[] = {
 		{ "register", NULL, reg_mr, dereg_mr, bind },
+		{ "query", NULL, query_mr, check_answer, bind },
 		{ "bind", unbind_key, bind_key, check_key, bind },
 		{ "rebind", bind_other, bind_key, check_key, bind },
 		{ "unbind", bind_key, unbind_key, check_unbound, bind },
@@ -135,21 +194,32 @@ static void bind_close(struct bind *bind)
 	column_close(&bind->column);
 }
 
-static void measure_list(struct bench *bench, size_t entries)
+/* Entries of one length at one distance, or else two of a block: no two alike. */
+static void measure_list(struct bench *bench, size_t entries, bool even)
 {
+	const size_t each = even ? 1 : 2, first = BLOCK / each - (each - 1);
 	struct bind bind;
 
-	bind_open(&bind, bench, entries);
+	bind_open(&bind, bench, entries / each);
+	bind.entries = entries;
+	must(ibv_dereg_mr(bind.column.key), "ibv_dereg_mr of a key");
+	bind.column.key = ibmkey_alloc(bench->dev[FAR].pd, entries);
+	if (!bind.column.key)
+		err(1, "ibmkey_alloc for %zu entries", entries);
 	bind.list = calloc(entries, sizeof(*bind.list));
 	if (!bind.list)
 		err(1, "list of %zu entries", entries);
-	for (size_t i = 0; i < entries; i++)
+	for (size_t i = 0; i < entries; i++) {
+		const size_t from = i % each * first;
+
 		bind.list[i] = (struct ibv_sge) {
-			.addr = (uintptr_t)bind.column.strided + i * 2 * BLOCK,
-			.length = BLOCK,
+			.addr = (uintptr_t)bind.column.strided +
+				i / each * 2 * BLOCK + from,
+			.length = from ? BLOCK - first : first,
 			.lkey = bind.column.strided_mr->lkey,
 		};
-	measure_layout(&bind, "list", entries);
+	}
+	measure_layout(&bind, even ? "list" : "uneven list", entries);
 	free(bind.list);
 	bind_close(&bind);
 }
@@ -177,7 +247,9 @@ static void measure_dims(struct bench *bench, unsigned int num_dims)
 void measure_bind(struct bench *bench)
 {
 	for (size_t entries = 1; entries <= 65536; entries *= 16)
-		measure_list(bench, scaled(bench, entries, 1));
+		measure_list(bench, scaled(bench, entries, 1), true);
+	for (size_t entries = 16; entries <= 65536; entries *= 16)
+		measure_list(bench, scaled(bench, entries, 2) & ~1ull, false);
 	for (unsigned int num_dims = 1; num_dims <= IBMKEY_MAX_DIMS; num_dims++)
 		measure_dims(bench, num_dims);
 }

@@ -83,7 +83,8 @@ pub const GROUPS: &[Group] = &[
     Group {
         key: "bind",
         title: "Describing memory: blocks of 16 bytes, in a list or nested in dimensions",
-        shows: "Binding an unbound key, a bound one, and unbinding. \
+        shows: "Binding an unbound key, a bound one, and unbinding; QUERY_MR: a call that only looks \
+                an MR up. The pieces of an uneven list are of 7 and 9 bytes in turn. \
                 Ratio: to ibv_reg_mr() of the memory that the blocks are in; above 1 is faster.",
         quantity: Quantity::Latency,
         size: Size::Number,
@@ -93,6 +94,7 @@ pub const GROUPS: &[Group] = &[
             Way { key: "bind", label: "bind" },
             Way { key: "rebind", label: "rebind" },
             Way { key: "unbind", label: "unbind" },
+            Way { key: "query", label: "QUERY_MR" },
         ],
         plot: Plot::Figures,
     },
