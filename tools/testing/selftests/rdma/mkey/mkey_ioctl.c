@@ -268,6 +268,58 @@ TEST_F(ioctl, entries)
 	EXPECT_EQ(EOVERFLOW, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 }
 
+/* of every length up to several of the pieces that an array is read in */
+TEST_F(ioctl, long_lists)
+{
+	enum { MOST = 150, LEAVES = 3 };
+	struct ib_uverbs_mkey_block found[MOST];
+	struct ibv_mr *leaf[LEAVES], *key;
+	struct ib_uverbs_mkey_sge *sge;
+	struct mkt_ioctl cmd;
+	unsigned int num, i;
+
+	key = ibmkey_alloc(self->c.dev.pd, MOST);
+	ASSERT_NE(NULL, key);
+	for (i = 0; i < LEAVES; i++) {
+		leaf[i] = ibv_reg_mr(self->c.dev.pd, self->c.bytes,
+				     sizeof(self->c.bytes), 0);
+		ASSERT_NE(NULL, leaf[i]);
+	}
+	for (num = 1; num < MOST; num++) {
+		sge = self->c.nowhere - num * sizeof(*sge);
+		for (i = 0; i < num; i++)
+			sge[i] = (struct ib_uverbs_mkey_sge){
+				.addr = (uintptr_t)self->c.bytes + i * i % 4000,
+				.length = 1 + num % 8 + i / 7,
+				.lkey = leaf[i / 5 % LEAVES]->lkey,
+			};
+		mkt_raw_bind_list(&cmd, key->handle, 0, sge, num);
+		ASSERT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+		/* what is refused leaves that bound */
+		mkt_raw_bind_list(&cmd, key->handle, 0, sge, num + 1);
+		ASSERT_EQ(EFAULT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+
+		mkt_raw_query(&cmd, key->handle, &self->c.info);
+		mkt_ioctl_add(&cmd, IB_MKEY_ATTR_QUERY_BLOCKS, 8,
+			      (uintptr_t)found);
+		mkt_ioctl_add(&cmd, IB_MKEY_ATTR_QUERY_NUM_BLOCKS, 4, MOST);
+		ASSERT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+		ASSERT_EQ(num, self->c.info.num_entries);
+		for (i = 0; i < num; i++) {
+			ASSERT_EQ(sge[i].addr, found[i].addr);
+			ASSERT_EQ(sge[i].length, found[i].bytes_count);
+			ASSERT_EQ(sge[i].lkey, found[i].lkey);
+		}
+		/* the last entry of the array is looked at, too */
+		sge[num - 1].length = sizeof(self->c.bytes) + 1;
+		mkt_raw_bind_list(&cmd, key->handle, 0, sge, num);
+		ASSERT_EQ(ERANGE, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	}
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+	for (i = 0; i < LEAVES; i++)
+		EXPECT_EQ(0, ibv_dereg_mr(leaf[i]));
+}
+
 TEST_F(ioctl, repetitions)
 {
 	uint64_t repeat[10] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
