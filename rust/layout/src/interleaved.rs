@@ -115,16 +115,27 @@ impl Block {
     }
 }
 
+/// How the bytes of an interleaved layout are found.
+#[derive(Clone, Debug)]
+enum Way {
+    /// The blocks form one piece, repeated.
+    Grid(Grid),
+    /// Block by block.
+    Blocks {
+        /// May a writer take each block's pieces in the innermost dimension at once?
+        columns: bool,
+    },
+}
+
 /// What an interleaved layout has beside its blocks.
 #[derive(Clone, Debug)]
 pub struct Shape {
     dims: Dims,
     /// Bytes of one index tuple.
     group: NonZeroU64,
-    /// The same bytes as one piece, repeated, if the blocks form one.
-    grid: Option<Grid>,
-    /// May a writer take each block's pieces in the innermost dimension at once?
-    columns: bool,
+    /// Bytes of all of them.
+    length: u64,
+    way: Way,
 }
 
 // Where an allocation of its own has it, it is one of a common size.
@@ -141,7 +152,6 @@ const _: () = assert!(size_of::<Shape>() <= 256);
 pub struct Interleaved<S, P = Shape> {
     blocks: S,
     shape: P,
-    length: u64,
 }
 
 impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
@@ -178,17 +188,20 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
             .product()
             .and_then(|product| product.checked_mul(group.get()))
             .ok_or(Error::Overflow)?;
-        let grid = Self::grid(&dims, &blocks, group);
-        let columns = grid.is_none() && blocks::keep_apart(&blocks, &dims);
+        let way = match Self::grid(&dims, &blocks, group) {
+            Some(grid) => Way::Grid(grid),
+            None => Way::Blocks {
+                columns: blocks::keep_apart(&blocks, &dims),
+            },
+        };
         Ok(Self {
             blocks,
             shape: Shape {
                 dims,
                 group,
-                grid,
-                columns,
+                length,
+                way,
             },
-            length,
         })
     }
 
@@ -205,7 +218,6 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
         Ok(Interleaved {
             blocks: self.blocks,
             shape: store(self.shape)?,
-            length: self.length,
         })
     }
 
@@ -229,7 +241,7 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
 impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     /// Returns the number of bytes; never zero.
     pub fn length(&self) -> u64 {
-        self.length
+        self.shape.borrow().length
     }
 
     fn dims(&self) -> &Dims {
@@ -268,19 +280,19 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     /// The same.
     #[inline(always)]
     pub fn rows(&self, offset: u64, len: u64, order: Order) -> Result<Rows<'_>, Error> {
-        check_range(offset, len, self.length)?;
+        let shape = self.shape.borrow();
+        check_range(offset, len, shape.length)?;
         if len == 0 {
             return Ok(Rows::EMPTY);
         }
-        let shape = self.shape.borrow();
-        if let Some(grid) = &shape.grid {
-            let (place, walk) = grid.seek(offset);
-            return Ok(Rows::new(len, place, Walk::Grid(walk)));
-        }
-        let columns = match order {
-            Order::Any => true,
-            Order::Leaf => shape.columns,
-            Order::Strict => false,
+        let columns = match (&shape.way, order) {
+            (Way::Grid(grid), _) => {
+                let (place, walk) = grid.seek(offset);
+                return Ok(Rows::new(len, place, Walk::Grid(walk)));
+            }
+            (Way::Blocks { .. }, Order::Any) => true,
+            (Way::Blocks { columns }, Order::Leaf) => *columns,
+            (Way::Blocks { .. }, Order::Strict) => false,
         };
         let found = self.seek(offset).ok_or(Error::Range)?;
         let (dims, group) = (&shape.dims, shape.group);
@@ -291,7 +303,7 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     /// The place of `offset`.
     pub(super) fn place(&self, offset: u64) -> Option<Place> {
         let shape = self.shape.borrow();
-        if let Some(grid) = &shape.grid {
+        if let Way::Grid(grid) = &shape.way {
             return Some(grid.seek(offset).0);
         }
         Some(self.seek(offset)?.place(&shape.dims, shape.group))
@@ -312,7 +324,7 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     ///
     /// The same.
     pub fn resolve(&self, offset: u64, len: u64) -> Result<Run, Error> {
-        check_range(offset, len, self.length)?;
+        check_range(offset, len, self.length())?;
         let found = self.seek(offset).ok_or(Error::Range)?;
         found
             .block
