@@ -149,6 +149,31 @@ struct ib_mkey_interleaved {
 };
 
 /**
+ * struct ib_mkey_indexed - blocks of one size where indices say
+ * @addr: first byte of the block of index zero: an address in the region that
+ *	@lkey names, a DMA address for the local DMA lkey
+ * @unit: bytes from the block of one index to that of the next, not zero
+ * @bytes_count: bytes of a block, not zero
+ * @indices32: the indices; NULL if @indices64 has them
+ * @indices64: the indices; NULL if @indices32 has them
+ * @num_indices: how many, not zero
+ * @lkey: lkey of a region in the key's protection domain
+ *
+ * The block of index i starts at @addr + i * @unit. Blocks follow each other in
+ * the order of the indices, of which any number may be equal. A bind takes 4 or 8
+ * bytes of memory for each, as the caller has them.
+ */
+struct ib_mkey_indexed {
+	u64 addr;
+	u64 unit;
+	u64 bytes_count;
+	const u32 *indices32;
+	const u64 *indices64;
+	u32 num_indices;
+	u32 lkey;
+};
+
+/**
  * struct ib_mkey_caps - what a device can do
  * @max_dm_size: device memory in bytes, for all users together
  * @flags: bits of enum ib_uverbs_mkey_cap_flags
@@ -156,6 +181,7 @@ struct ib_mkey_interleaved {
  * @max_dims: dimensions of an interleaved layout
  * @max_depth: levels of keys over keys
  * @dm_classes: bits of enum ib_uverbs_mkey_dm_class
+ * @max_indices: indices of one key
  */
 struct ib_mkey_caps {
 	u64 max_dm_size;
@@ -164,12 +190,15 @@ struct ib_mkey_caps {
 	u32 max_dims;
 	u32 max_depth;
 	u32 dm_classes;
+	u32 max_indices;
 };
 
 /**
  * ib_alloc_mkey() - make an unbound key
  * @pd: protection domain of the caller's
- * @max_entries: entries or blocks that can be bound, 1 to IB_MKEY_MAX_ENTRIES
+ * @max_entries: entries, blocks or indices that can be bound, 1 to
+ *	IB_MKEY_MAX_INDICES; of entries and blocks never more than
+ *	IB_MKEY_MAX_ENTRIES
  *
  * The key is deregistered by ib_dereg_mr().
  *
@@ -205,10 +234,25 @@ int ib_bind_mkey_interleaved(struct ib_mr *mkey,
 			     const struct ib_mkey_interleaved *layout, int access);
 
 /**
+ * ib_bind_mkey_indexed() - bind blocks of one size where indices say
+ * @mkey: key of ib_alloc_mkey()
+ * @layout: the blocks; its indices are copied
+ * @access: enum ib_access_flags
+ *
+ * As ib_bind_mkey_list().
+ *
+ * Return: 0 or a negative errno, with nothing changed: -EINVAL also for both
+ * sizes of indices or neither.
+ */
+int ib_bind_mkey_indexed(struct ib_mr *mkey,
+			 const struct ib_mkey_indexed *layout, int access);
+
+/**
  * struct ib_mkey_bind - what is to be bound to one of several keys
  * @mkey: key of ib_alloc_mkey()
  * @access: enum ib_access_flags
- * @interleaved: blocks that repeat; NULL for a list
+ * @interleaved: blocks that repeat; NULL for another layout
+ * @indexed: otherwise, blocks where indices say; NULL for a list
  * @sg_list: otherwise, ranges, one after another
  * @num_sge: how many
  * @error: filled in, a negative errno if this is why the call failed, or 0
@@ -218,6 +262,7 @@ struct ib_mkey_bind {
 	int access;
 	u32 num_sge;
 	const struct ib_mkey_interleaved *interleaved;
+	const struct ib_mkey_indexed *indexed;
 	const struct ib_sge *sg_list;
 	int error;
 };

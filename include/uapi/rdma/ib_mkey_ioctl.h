@@ -29,6 +29,11 @@
 #define IB_MKEY_MAX_ENTRIES 65536
 
 /**
+ * define IB_MKEY_MAX_INDICES - indices of one key, at most
+ */
+#define IB_MKEY_MAX_INDICES 1048576
+
+/**
  * define IB_MKEY_MAX_BINDS - keys bound in one call, at most
  */
 #define IB_MKEY_MAX_BINDS 512
@@ -131,6 +136,8 @@ enum ib_mkey_mr_methods {
 	IB_MKEY_METHOD_QUERY,
 	/** @IB_MKEY_METHOD_BIND_MANY: bind several keys, all or none */
 	IB_MKEY_METHOD_BIND_MANY,
+	/** @IB_MKEY_METHOD_BIND_INDEXED: bind blocks where indices say */
+	IB_MKEY_METHOD_BIND_INDEXED,
 };
 
 /**
@@ -141,7 +148,11 @@ enum ib_mkey_create_attrs {
 	IB_MKEY_ATTR_CREATE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 	/** @IB_MKEY_ATTR_CREATE_PD_HANDLE: idr, UVERBS_OBJECT_PD */
 	IB_MKEY_ATTR_CREATE_PD_HANDLE,
-	/** @IB_MKEY_ATTR_CREATE_MAX_ENTRIES: in, u32, 1 to IB_MKEY_MAX_ENTRIES */
+	/**
+	 * @IB_MKEY_ATTR_CREATE_MAX_ENTRIES: in, u32, 1 to IB_MKEY_MAX_INDICES:
+	 * entries, blocks or indices that can be bound; of entries and blocks never
+	 * more than IB_MKEY_MAX_ENTRIES
+	 */
 	IB_MKEY_ATTR_CREATE_MAX_ENTRIES,
 	/** @IB_MKEY_ATTR_CREATE_RESP_LKEY: out, u32 */
 	IB_MKEY_ATTR_CREATE_RESP_LKEY,
@@ -189,6 +200,18 @@ enum ib_mkey_bind_interleaved_attrs {
 };
 
 /**
+ * enum ib_mkey_bind_indexed_attrs - attributes of IB_MKEY_METHOD_BIND_INDEXED
+ */
+enum ib_mkey_bind_indexed_attrs {
+	/** @IB_MKEY_ATTR_BIND_INDEXED_HANDLE: idr, the key (UVERBS_OBJECT_MR) */
+	IB_MKEY_ATTR_BIND_INDEXED_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/** @IB_MKEY_ATTR_BIND_INDEXED_ACCESS: in, u32 flags, enum ib_uverbs_access_flags */
+	IB_MKEY_ATTR_BIND_INDEXED_ACCESS,
+	/** @IB_MKEY_ATTR_BIND_INDEXED_LAYOUT: in, struct ib_uverbs_mkey_indexed */
+	IB_MKEY_ATTR_BIND_INDEXED_LAYOUT,
+};
+
+/**
  * enum ib_mkey_unbind_attrs - attributes of IB_MKEY_METHOD_UNBIND
  */
 enum ib_mkey_unbind_attrs {
@@ -213,11 +236,24 @@ enum ib_mkey_query_attrs {
 	 * @IB_MKEY_ATTR_QUERY_BLOCKS: in, optional, u64, address of an array of
 	 * struct ib_uverbs_mkey_block to be written. As many as fit and exist
 	 * are, see ib_uverbs_mkey_info.num_entries; entries of a list have
-	 * strides of zero.
+	 * strides of zero. Nothing is written for an indexed layout.
 	 */
 	IB_MKEY_ATTR_QUERY_BLOCKS,
 	/** @IB_MKEY_ATTR_QUERY_NUM_BLOCKS: in, u32, blocks that fit; goes with the former */
 	IB_MKEY_ATTR_QUERY_NUM_BLOCKS,
+	/**
+	 * @IB_MKEY_ATTR_QUERY_INDEXED: in, optional, struct ib_uverbs_mkey_indexed:
+	 * where as many indices of an indexed layout are to be written as fit and
+	 * exist, see ib_uverbs_mkey_info.num_entries. @indices is the address of an
+	 * array of @num_indices indices of 64 bits, @index_bytes is 8, all else zero.
+	 */
+	IB_MKEY_ATTR_QUERY_INDEXED,
+	/**
+	 * @IB_MKEY_ATTR_QUERY_RESP_INDEXED: out, optional, struct
+	 * ib_uverbs_mkey_indexed: an indexed layout as it was bound, with @indices
+	 * zero; all zero for other layouts
+	 */
+	IB_MKEY_ATTR_QUERY_RESP_INDEXED,
 };
 
 /**
@@ -275,14 +311,41 @@ struct ib_uverbs_mkey_block {
 };
 
 /**
+ * struct ib_uverbs_mkey_indexed - blocks of one size where indices say
+ * @addr: first byte of the block of index zero: an address in the MR that @lkey
+ *	names, an offset where that is zero-based
+ * @unit: bytes from the block of one index to that of the next, not zero
+ * @bytes_count: bytes of a block, not zero
+ * @indices: address of an array of @num_indices indices of @index_bytes each
+ * @num_indices: indices, not zero
+ * @index_bytes: 4 or 8
+ * @lkey: lkey of a memory region in the key's protection domain
+ * @reserved: zero
+ *
+ * The block of index i starts at @addr + i * @unit. Blocks follow each other in
+ * the order of the indices, of which any number may be equal.
+ */
+struct ib_uverbs_mkey_indexed {
+	__aligned_u64 addr;
+	__aligned_u64 unit;
+	__aligned_u64 bytes_count;
+	__aligned_u64 indices;
+	__u32 num_indices;
+	__u32 index_bytes;
+	__u32 lkey;
+	__u32 reserved;
+};
+
+/**
  * struct ib_uverbs_mkey_bind - what is to be bound to one of several keys
  * @entries: address of an array of struct ib_uverbs_mkey_sge if @num_dims is 0,
- *	of struct ib_uverbs_mkey_block otherwise
+ *	of struct ib_uverbs_mkey_block otherwise; of one struct
+ *	ib_uverbs_mkey_indexed if @kind is IB_UVERBS_MKEY_INDEXED
  * @repeat_count: address of an array of u64, one a dimension, outermost first
- * @num_entries: entries or blocks, not zero
- * @num_dims: dimensions, 0 for a list
+ * @num_entries: entries or blocks, not zero; 1 for an indexed layout
+ * @num_dims: dimensions, 0 for a list and for an indexed layout
  * @access: enum ib_uverbs_access_flags
- * @reserved: zero
+ * @kind: IB_UVERBS_MKEY_INDEXED, or 0 where @num_dims tells the kind
  */
 struct ib_uverbs_mkey_bind {
 	__aligned_u64 entries;
@@ -290,7 +353,7 @@ struct ib_uverbs_mkey_bind {
 	__u32 num_entries;
 	__u32 num_dims;
 	__u32 access;
-	__u32 reserved;
+	__u32 kind;
 };
 
 /**
@@ -305,6 +368,8 @@ enum ib_uverbs_mkey_cap_flags {
 	IB_UVERBS_MKEY_CAP_INTERLEAVED = 1 << 2,
 	/** @IB_UVERBS_MKEY_CAP_ATOMIC: atomics through a key */
 	IB_UVERBS_MKEY_CAP_ATOMIC = 1 << 3,
+	/** @IB_UVERBS_MKEY_CAP_INDEXED: IB_MKEY_METHOD_BIND_INDEXED works */
+	IB_UVERBS_MKEY_CAP_INDEXED = 1 << 4,
 };
 
 /**
@@ -344,6 +409,8 @@ enum ib_uverbs_mkey_dm_class {
  * @max_dims: dimensions of an interleaved layout
  * @max_depth: levels of keys over keys, the outermost counted
  * @dm_classes: bits of enum ib_uverbs_mkey_dm_class
+ * @max_indices: indices of one key
+ * @reserved: zero
  */
 struct ib_uverbs_mkey_caps {
 	__aligned_u64 max_dm_size;
@@ -352,6 +419,8 @@ struct ib_uverbs_mkey_caps {
 	__u32 max_dims;
 	__u32 max_depth;
 	__u32 dm_classes;
+	__u32 max_indices;
+	__u32 reserved;
 };
 
 /**
@@ -364,6 +433,8 @@ enum ib_uverbs_mkey_kind {
 	IB_UVERBS_MKEY_LIST,
 	/** @IB_UVERBS_MKEY_INTERLEAVED: bound by IB_MKEY_METHOD_BIND_INTERLEAVED */
 	IB_UVERBS_MKEY_INTERLEAVED,
+	/** @IB_UVERBS_MKEY_INDEXED: bound by IB_MKEY_METHOD_BIND_INDEXED */
+	IB_UVERBS_MKEY_INDEXED,
 };
 
 /**
@@ -372,8 +443,8 @@ enum ib_uverbs_mkey_kind {
  * @kind: enum ib_uverbs_mkey_kind
  * @access: enum ib_uverbs_access_flags, as bound
  * @max_entries: entries that the key was created for
- * @num_entries: entries or blocks bound
- * @num_dims: dimensions bound, 0 for a list
+ * @num_entries: entries, blocks or indices bound
+ * @num_dims: dimensions bound, 0 for a list and for an indexed layout
  * @lkey: local key
  * @rkey: remote key
  * @reserved: zero

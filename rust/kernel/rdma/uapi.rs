@@ -6,7 +6,7 @@
 
 use crate::bindings;
 use core::{
-    mem::{align_of, size_of, MaybeUninit},
+    mem::{align_of, size_of, size_of_val, MaybeUninit},
     slice, //
 };
 use kernel::{
@@ -18,6 +18,7 @@ use kernel::{
 pub(crate) use bindings::{
     ib_uverbs_mkey_bind as Bind, //
     ib_uverbs_mkey_block as Block,
+    ib_uverbs_mkey_indexed as Indexed,
     ib_uverbs_mkey_sge as Sge,
 };
 
@@ -27,6 +28,8 @@ unsafe impl FromBytes for Sge {}
 unsafe impl FromBytes for Block {}
 // SAFETY: Integers only, any bit pattern is valid.
 unsafe impl FromBytes for Bind {}
+// SAFETY: Integers only, any bit pattern is valid.
+unsafe impl FromBytes for Indexed {}
 // SAFETY: Integers only, and no padding: the last two fields fill a word.
 unsafe impl AsBytes for Block {}
 
@@ -70,6 +73,63 @@ pub(crate) fn read_array<T: FromBytes>(
         }
     }
     Ok(())
+}
+
+/// Reads the structure at user address `addr`.
+///
+/// # Errors
+///
+/// `EFAULT` for memory that cannot be read.
+pub(crate) fn read_one<T: FromBytes>(addr: u64) -> Result<T> {
+    let addr = UserPtr::from_addr(usize::try_from(addr)?);
+    UserSlice::new(addr, size_of::<T>()).reader().read()
+}
+
+/// Bytes of an array that are copied between looks at whether the process was killed.
+const CHUNK: usize = 64 << 10;
+
+/// Appends the `count` numbers at user address `addr` to `to`, which has room for them.
+///
+/// # Errors
+///
+/// As for [`read_array`], with what was read so far appended.
+pub(crate) fn read_all<T: FromBytes>(addr: u64, count: u32, to: &mut KVVec<T>) -> Result {
+    const { assert!(size_of::<T>() > 0 && CHUNK % size_of::<T>() == 0) };
+    let mut left = usize::try_from(count)?;
+    let len = size_of::<T>().checked_mul(left).ok_or(EOVERFLOW)?;
+    let addr = UserPtr::from_addr(usize::try_from(addr)?);
+    let mut reader = UserSlice::new(addr, len).reader();
+    while left > 0 {
+        super::check_killed()?;
+        let number = left.min(CHUNK / size_of::<T>());
+        let room = to.spare_capacity_mut().get_mut(..number).ok_or(ENOMEM)?;
+        // SAFETY: The same memory, byte by byte. Bytes that are not initialised stay so or become
+        // initialised: nothing else is written to them.
+        let bytes = unsafe {
+            slice::from_raw_parts_mut(
+                room.as_mut_ptr().cast::<MaybeUninit<u8>>(),
+                size_of_val(room),
+            )
+        };
+        reader.read_raw(bytes)?;
+        // SAFETY: There is room for `number` more, and all of their bytes have been initialised; any
+        // bit pattern is valid.
+        unsafe { to.inc_len(number) };
+        left = left.saturating_sub(number);
+    }
+    Ok(())
+}
+
+/// Writes `items` to user address `addr`.
+///
+/// # Errors
+///
+/// `EFAULT` for memory that cannot be written.
+pub(crate) fn write_all<T: AsBytes>(addr: u64, items: &[T]) -> Result {
+    let addr = UserPtr::from_addr(usize::try_from(addr)?);
+    UserSlice::new(addr, size_of_val(items))
+        .writer()
+        .write_slice(items.as_bytes())
 }
 
 /// Writes structures to user address `addr`, of which `room` fit.

@@ -14,7 +14,8 @@
 
 use crate::{
     backend::{Backend, Hw},
-    layout::{Block, Entry, Interleaved, Layout, List, Shape},
+    indexed::{KIndexed, KIndices},
+    layout::{Block, Entry, Indexed, Interleaved, Layout, List, Shape},
     owner::OwnerCharge,
     pins::Pin,
     rdma::{
@@ -61,8 +62,8 @@ const PACKET: u64 = 4096;
 const LONG_FLUSHED: u64 = 1 << 24;
 
 /// The layout of this module: entries in memory that need not be contiguous. Most are lists, so
-/// what only interleaved ones have is elsewhere.
-pub(crate) type KLayout = Layout<KVVec<Entry>, KVVec<Block>, KBox<Shape>>;
+/// what only interleaved and indexed ones have is elsewhere.
+pub(crate) type KLayout = Layout<KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndexed>;
 
 /// Makes a layout of `blocks`, repeated `repeat_count` times in each dimension.
 ///
@@ -188,7 +189,7 @@ pub(crate) struct Window {
 
 // What a user is told that a binding over one leaf costs beyond its entries: this, its reference
 // count, the shape, the leaf, and the leaf's place among the pins, each of a size that the allocator
-// has. Only an interleaved layout has a shape.
+// has. Only an interleaved layout has a shape; what an indexed one has in its place is smaller.
 const _: () = {
     const BOUND: usize = 128;
     const SHAPE: usize = 256;
@@ -197,6 +198,8 @@ const _: () = {
     type Pinned = (usize, usize, usize, u32, u32);
     assert!(size_of::<Bound>() + size_of::<usize>() <= BOUND);
     assert!(size_of::<Shape>() <= SHAPE);
+    assert!(size_of::<Indexed<KIndices>>() <= SHAPE);
+    assert!(size_of::<KLayout>() <= size_of::<List<KVVec<Entry>>>() + size_of::<usize>());
     assert!(size_of::<Leaf>() <= LEAF);
     assert!(BOUND + SHAPE + LEAF + size_of::<Pinned>() <= 512);
 };

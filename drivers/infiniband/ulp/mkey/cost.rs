@@ -17,8 +17,8 @@ use kernel::{page::PAGE_SIZE, prelude::*};
 /// regions, what uverbs and the resource tracking keep, and the object of this module.
 pub(crate) const REGION: i64 = 1024;
 
-/// Bytes of a binding beside its entries: the binding with its reference count and users, the shape,
-/// and one leaf.
+/// Bytes of a binding beside its entries or indices: the binding with its reference count and users,
+/// the shape, and one leaf.
 pub(crate) const BINDING: i64 = 512;
 
 /// Bytes of each leaf but the first: the leaf in a table that has up to twice the room, and a node
@@ -62,6 +62,11 @@ pub(crate) fn entries(count: usize) -> Result<i64> {
 /// Returns the bytes of an interleaved layout of `count` blocks.
 pub(crate) fn blocks(count: usize) -> Result<i64> {
     array::<Block>(count)
+}
+
+/// Returns the bytes of an indexed layout of `count` indices of the type `T`.
+pub(crate) fn indices<T>(count: usize) -> Result<i64> {
+    array::<T>(count)
 }
 
 /// Returns the bytes of a region of `pages` pages.

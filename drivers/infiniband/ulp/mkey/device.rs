@@ -14,7 +14,7 @@ use crate::{
     bound::{Bound, KLayout, Leaf, Place, MAX_DEPTH},
     cost,
     dm::{self, Buffer, DeviceMemory},
-    fast, key,
+    fast, indexed, key,
     layout::{Entry, List},
     mw::{self, Windows},
     object::{Kind, Object},
@@ -453,11 +453,13 @@ pub(crate) fn caps(device: &MkeyDevice) -> bindings::ib_mkey_caps {
             bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_DM
                 | bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_LIST
                 | bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_INTERLEAVED
-                | bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_ATOMIC,
+                | bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_ATOMIC
+                | bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_INDEXED,
         ),
         max_entries: key::MAX_ENTRIES,
         max_dims: crate::layout::MAX_DIMS as u32,
         max_depth: MAX_DEPTH as u32,
         dm_classes: device.memory.classes(),
+        max_indices: indexed::MAX_INDICES,
     }
 }

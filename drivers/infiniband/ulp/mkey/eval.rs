@@ -10,7 +10,8 @@
 use crate::{
     backend::{Backend, Direction, Hw, Payload},
     bound::{Bound, Leaf, Place, MAX_LEVELS},
-    layout::{Block, Entry, NoIndexed, Order, Row, RowsOf, Shape},
+    indexed::KIndexed,
+    layout::{Block, Entry, Order, Row, RowsOf, Shape},
     rdma::{self, eloop, eopnotsupp, mr::Right, Access},
 };
 use core::mem;
@@ -20,7 +21,8 @@ use kernel::{ffi::c_int, prelude::*};
 type Base = <Hw as Backend>::Base;
 
 /// The rows of one level of a nest.
-type LevelRows<'a> = RowsOf<'a, KVVec<Entry>, KVVec<Block>, KBox<Shape>, NoIndexed>;
+type LevelRows<'a> =
+    RowsOf<'a, KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndexed>;
 
 /// What is left of an access in one key of a nest.
 struct Level<'a> {

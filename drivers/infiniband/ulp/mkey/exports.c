@@ -25,6 +25,7 @@ EXPORT_SYMBOL_NS_GPL(ib_export_dm, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_alloc_mkey, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_bind_mkey_list, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_bind_mkey_interleaved, "IB_MKEY");
+EXPORT_SYMBOL_NS_GPL(ib_bind_mkey_indexed, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_bind_mkeys, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_unbind_mkey, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_query_mkey_caps, "IB_MKEY");

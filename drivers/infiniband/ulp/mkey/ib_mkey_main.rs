@@ -11,6 +11,7 @@
 //! | `key.rs` | keys: from a description to something bound |
 //! | `object.rs` | regions of ours |
 //! | `bound.rs` | what is bound to them: a layout over leaves |
+//! | `indexed.rs` | descriptions of blocks where indices say |
 //! | `edit.rs` | replacing it, for one region or for several at once |
 //! | `key_pool.rs` | keys that are used again, for kernel users |
 //! | `many.rs` | several keys bound in one call |
@@ -42,6 +43,7 @@ mod edit;
 mod errors;
 mod eval;
 mod fast;
+mod indexed;
 mod kapi;
 mod key;
 mod key_pool;

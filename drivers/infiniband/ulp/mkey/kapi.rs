@@ -14,7 +14,9 @@ use crate::{
     bindings,
     device::{self, MkeyDevice},
     dm::Buffer,
+    indexed::{self, Pattern},
     key::{self, Described, Key},
+    layout::IndexSlice,
     rdma::{ops::DeviceOps, same_types, Access, Device, Dm, Mr, OwnedMr, Pd},
 };
 use core::slice;
@@ -229,6 +231,34 @@ pub(crate) unsafe fn describe_interleaved<'k>(
     description.interleaved(repeat_count)
 }
 
+/// Describes blocks at indices.
+///
+/// # Safety
+///
+/// `layout` must have as many indices as it says.
+pub(crate) unsafe fn describe_indexed<'k>(
+    key: &'k Key<'_>,
+    layout: &bindings::ib_mkey_indexed,
+    access: c_int,
+) -> Result<Described<'k>> {
+    let access = Access::checked(key.mr().device(), access)?;
+    let count = layout.num_indices as usize;
+    let indices = match (layout.indices32.is_null(), layout.indices64.is_null()) {
+        // SAFETY: By the safety requirement, and not NULL.
+        (false, true) => IndexSlice::U32(unsafe { slice::from_raw_parts(layout.indices32, count) }),
+        // SAFETY: As above.
+        (true, false) => IndexSlice::U64(unsafe { slice::from_raw_parts(layout.indices64, count) }),
+        _ => return Err(EINVAL),
+    };
+    let pattern = Pattern {
+        lkey: layout.lkey,
+        addr: layout.addr,
+        unit: layout.unit,
+        bytes_count: layout.bytes_count,
+    };
+    indexed::describe(key, access, pattern, indices)
+}
+
 #[no_mangle]
 unsafe extern "C" fn ib_bind_mkey_list(
     mkey: *mut bindings::ib_mr,
@@ -254,6 +284,21 @@ unsafe extern "C" fn ib_bind_mkey_interleaved(
     let bind = |key: &Key<'_>| {
         // SAFETY: The caller gives a description.
         unsafe { describe_interleaved(key, &*layout, access) }?.bind()?;
+        Ok(0)
+    };
+    // SAFETY: The caller gives a key.
+    from_result(|| unsafe { with_key(mkey, bind) })
+}
+
+#[no_mangle]
+unsafe extern "C" fn ib_bind_mkey_indexed(
+    mkey: *mut bindings::ib_mr,
+    layout: *const bindings::ib_mkey_indexed,
+    access: c_int,
+) -> c_int {
+    let bind = |key: &Key<'_>| {
+        // SAFETY: The caller gives a description.
+        unsafe { describe_indexed(key, &*layout, access) }?.bind()?;
         Ok(0)
     };
     // SAFETY: The caller gives a key.
@@ -295,6 +340,7 @@ same_types!(
     ib_alloc_mkey,
     ib_bind_mkey_list,
     ib_bind_mkey_interleaved,
+    ib_bind_mkey_indexed,
     ib_unbind_mkey,
     ib_query_mkey_caps,
 );

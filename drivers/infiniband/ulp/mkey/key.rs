@@ -12,7 +12,8 @@ use crate::{
     cost,
     device::MkeyDevice,
     edit::{apply, Change, Refused},
-    layout::{Block, Entry, List, MAX_DIMS},
+    indexed::{KIndices, Pattern, MAX_INDICES},
+    layout::{Block, Entry, Indexed, List, MAX_DIMS},
     nest,
     object::{Kind, Object},
     owner::OwnerCharge,
@@ -121,8 +122,17 @@ impl<'a> Key<'a> {
     /// # Errors
     ///
     /// `EINVAL` for none or for rights that no region has, `ENOSPC` for more than the key was
-    /// created for.
+    /// created for or more than [`MAX_ENTRIES`].
     pub(crate) fn describe(&self, count: u32, access: Access) -> Result<Description<'_>> {
+        if count > MAX_ENTRIES {
+            return Err(ENOSPC);
+        }
+        self.describe_indexed(count, access)
+    }
+
+    /// Begins a description of blocks at `count` indices. As for [`Self::describe`], with as many as
+    /// the key was created for.
+    pub(crate) fn describe_indexed(&self, count: u32, access: Access) -> Result<Description<'_>> {
         if count == 0 {
             return Err(EINVAL);
         }
@@ -188,13 +198,13 @@ impl<'a> Key<'a> {
     }
 }
 
-/// Makes an unbound key for up to `max_entries` entries or blocks.
+/// Makes an unbound key for up to `max_entries` entries, blocks or indices.
 ///
 /// # Errors
 ///
-/// `EINVAL` for none or more than [`MAX_ENTRIES`], `ENOMEM`.
+/// `EINVAL` for none or more than [`MAX_INDICES`], `ENOMEM`.
 pub(crate) fn create(device: &MkeyDevice, pd: &Pd, max_entries: u32) -> Result<OwnedMr> {
-    if max_entries == 0 || max_entries > MAX_ENTRIES {
+    if max_entries == 0 || max_entries > MAX_INDICES {
         return Err(EINVAL);
     }
     let charge = device.charge(pd, cost::REGION)?;
@@ -318,6 +328,24 @@ impl<'a> Description<'a> {
     pub(crate) fn interleaved(mut self, repeat_count: &[u64]) -> Result<Described<'a>> {
         let blocks = mem::take(&mut self.blocks);
         self.finish(bound::interleaved(repeat_count, blocks)?)
+    }
+
+    /// Charges `bytes` bytes more for what is described.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` beyond a limit.
+    pub(crate) fn charge(&mut self, bytes: i64) -> Result {
+        self.charge.grow(bytes)
+    }
+
+    /// Ends a description of blocks at `indices`. As for [`Self::list`], and with the errors of
+    /// [`Self::leaf`].
+    pub(crate) fn indexed(mut self, pattern: Pattern, indices: KIndices) -> Result<Described<'a>> {
+        let leaf = self.leaf(pattern.lkey)?;
+        let (addr, unit, len) = (pattern.addr, pattern.unit, pattern.bytes_count);
+        let layout = Indexed::new(leaf, addr, unit, len, indices)?;
+        self.finish(KLayout::Indexed(KBox::new(layout, GFP_MAYFAIL)?))
     }
 
     fn finish(self, layout: KLayout) -> Result<Described<'a>> {

@@ -7,13 +7,20 @@
 #![allow(clippy::missing_safety_doc, reason = "called from C only")]
 
 use crate::{
-    bindings::{self, ib_uverbs_mkey_bind as UapiBind},
+    bindings::{
+        self, ib_uverbs_mkey_bind as UapiBind,
+        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
+    },
     device::MkeyDevice,
     edit::Refused,
-    kapi,
+    indexed, kapi,
     key::{bind_all, Described, Key},
     layout::MAX_DIMS,
-    rdma::{same_types, uapi::read_array, Access, Mr, Pd, GFP_MAYFAIL},
+    rdma::{
+        same_types,
+        uapi::{read_array, read_one},
+        Access, Mr, Pd, GFP_MAYFAIL,
+    },
     uapi,
 };
 use core::{result, slice};
@@ -74,9 +81,10 @@ unsafe extern "C" fn ib_bind_mkeys(binds: *mut bindings::ib_mkey_bind, num: u32)
     let result = unsafe {
         bind(binds.iter().map(|bind| bind.mkey), |number, key| {
             let bind = binds.get(number).ok_or(EINVAL)?;
-            match bind.interleaved.as_ref() {
-                Some(layout) => kapi::describe_interleaved(key, layout, bind.access),
-                None => kapi::describe_list(key, bind.sg_list, bind.num_sge, bind.access),
+            match (bind.interleaved.as_ref(), bind.indexed.as_ref()) {
+                (Some(layout), _) => kapi::describe_interleaved(key, layout, bind.access),
+                (_, Some(layout)) => kapi::describe_indexed(key, layout, bind.access),
+                _ => kapi::describe_list(key, bind.sg_list, bind.num_sge, bind.access),
             }
         })
     };
@@ -96,10 +104,17 @@ fn describe<'k>(bind: &UapiBind, key: &'k Key<'_>) -> Result<Described<'k>> {
     let repeat_count = repeat_count
         .get_mut(..bind.num_dims as usize)
         .ok_or(EINVAL)?;
-    if bind.reserved != 0 || bind.access & !bindings::ib_access_flags_IB_ACCESS_SUPPORTED != 0 {
+    if bind.access & !bindings::ib_access_flags_IB_ACCESS_SUPPORTED != 0 {
         return Err(EINVAL);
     }
     let access = Access::checked(key.mr().device(), bind.access as c_int)?;
+    match bind.kind {
+        0 => {}
+        KIND_INDEXED if bind.num_dims == 0 && bind.num_entries == 1 && bind.repeat_count == 0 => {
+            return indexed::describe_user(key, access, &read_one(bind.entries)?);
+        }
+        _ => return Err(EINVAL),
+    }
     if bind.num_dims == 0 {
         return uapi::describe_list(key, access, bind.entries, bind.num_entries);
     }

@@ -9,7 +9,8 @@
 
 use crate::{
     bindings::{
-        self, ib_uverbs_mkey_block as UapiBlock, ib_uverbs_mkey_info,
+        self, ib_uverbs_mkey_block as UapiBlock, ib_uverbs_mkey_indexed as UapiIndexed,
+        ib_uverbs_mkey_info, ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INTERLEAVED as KIND_INTERLEAVED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_UNBOUND as KIND_UNBOUND, ib_uverbs_mkey_sge as UapiSge,
@@ -17,12 +18,13 @@ use crate::{
     bound::Bound,
     device::MkeyDevice,
     dm::Buffer,
+    indexed,
     kapi::with_key,
     key::{Described, Key},
     layout::{Layout, MAX_DIMS},
     rdma::{
         same_types,
-        uapi::{read_array, write_array},
+        uapi::{read_array, write_all, write_array},
         Access, Device, Dm, GFP_MAYFAIL,
     },
 };
@@ -110,6 +112,22 @@ unsafe extern "C" fn ib_mkey_uapi_bind_interleaved(
     from_result(|| unsafe { with_key(mkey, bind) })
 }
 
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_uapi_bind_indexed(
+    mkey: *mut bindings::ib_mr,
+    access: u32,
+    layout: *const UapiIndexed,
+) -> c_int {
+    // SAFETY: The C half gives a structure.
+    let layout = unsafe { &*layout };
+    let bind = |key: &Key<'_>| {
+        indexed::describe_user(key, Access::from_raw(access), layout)?.bind()?;
+        Ok(0)
+    };
+    // SAFETY: uverbs holds the handle, so that the region is not deregistered.
+    from_result(|| unsafe { with_key(mkey, bind) })
+}
+
 /// Describes entry or block `index` as it was bound.
 fn describe(bound: &Bound, index: usize) -> Option<UapiBlock> {
     let (leaf, addr, bytes_count, stride) = match &bound.layout {
@@ -126,7 +144,7 @@ fn describe(bound: &Bound, index: usize) -> Option<UapiBlock> {
                 *block.stride(),
             )
         }
-        Layout::Indexed(never) => match *never {},
+        Layout::Indexed(_) => return None,
     };
     Some(UapiBlock {
         addr,
@@ -142,14 +160,18 @@ unsafe extern "C" fn ib_mkey_uapi_query(
     mkey: *mut bindings::ib_mr,
     info: *mut ib_uverbs_mkey_info,
     repeat_count: *mut u64,
+    wanted: *const UapiIndexed,
+    indexed: *mut UapiIndexed,
     blocks: u64,
     num_blocks: u32,
 ) -> c_int {
-    // SAFETY: The C half gives the structure and an array of the most dimensions.
-    let (info, repeat_count) = unsafe {
+    // SAFETY: The C half gives the structures and an array of the most dimensions.
+    let (info, repeat_count, wanted, indexed) = unsafe {
         (
             &mut *info,
             core::slice::from_raw_parts_mut(repeat_count, MAX_DIMS),
+            &*wanted,
+            &mut *indexed,
         )
     };
     let query = |key: &Key<'_>| {
@@ -157,18 +179,23 @@ unsafe extern "C" fn ib_mkey_uapi_query(
         info.rkey = key.mr().rkey();
         info.max_entries = key.max_entries();
         let mut described = KVVec::new();
-        let mut look = |bound: Option<&Bound>, described: &mut KVVec<UapiBlock>| {
+        let mut indices = KVVec::new();
+        let mut look = |bound: Option<&Bound>, described: &mut KVVec<_>, indices: &mut KVVec<_>| {
             let Some(bound) = bound else {
                 info.kind = KIND_UNBOUND;
-                return Ok(0);
+                return Ok((0, 0));
             };
-            let wanted = bound.layout.count().min(num_blocks as usize);
-            if wanted > described.capacity() {
-                return Ok(wanted);
+            let count = bound.layout.count();
+            let (blocks, places) = match &bound.layout {
+                Layout::Indexed(_) => (0, count.min(wanted.num_indices as usize)),
+                _ => (count.min(num_blocks as usize), 0),
+            };
+            if blocks > described.capacity() || places > indices.capacity() {
+                return Ok((blocks, places));
             }
             info.length = bound.layout.length();
             info.access = bound.access.into_raw();
-            info.num_entries = u32::try_from(bound.layout.count())?;
+            info.num_entries = u32::try_from(count)?;
             info.kind = KIND_LIST;
             if let Layout::Interleaved(interleaved) = &bound.layout {
                 info.kind = KIND_INTERLEAVED;
@@ -177,23 +204,34 @@ unsafe extern "C" fn ib_mkey_uapi_query(
                     *to = count;
                 }
             }
-            for block in (0..wanted).map_while(|index| describe(bound, index)) {
+            if let Layout::Indexed(layout) = &bound.layout {
+                info.kind = KIND_INDEXED;
+                *indexed = indexed::describe_bound(layout, info.num_entries, &bound.leaves);
+                let all = layout.indices();
+                for index in (0..places).map_while(|at| all.get(at)) {
+                    // There is room.
+                    let _ = indices.push_within_capacity(index);
+                }
+            }
+            for block in (0..blocks).map_while(|index| describe(bound, index)) {
                 // There is room.
                 let _ = described.push_within_capacity(block);
             }
-            Ok::<usize, Error>(0)
+            Ok::<_, Error>((0, 0))
         };
         // Not while looking: an allocation would keep binds waiting. Something longer may be bound
         // before the next look.
         loop {
-            let missing = key.inspect(|bound| look(bound, &mut described))?;
-            if missing == 0 {
+            let missing = key.inspect(|bound| look(bound, &mut described, &mut indices))?;
+            if missing == (0, 0) {
                 break;
             }
-            described.reserve(missing, GFP_MAYFAIL)?;
+            described.reserve(missing.0, GFP_MAYFAIL)?;
+            indices.reserve(missing.1, GFP_MAYFAIL)?;
         }
         // Not while looking: a fault in user memory would keep binds waiting.
         write_array(blocks, num_blocks, described.iter())?;
+        write_all(wanted.indices, &indices)?;
         Ok(0)
     };
     // SAFETY: uverbs holds the handle, so that the region is not deregistered.
@@ -228,6 +266,7 @@ unsafe extern "C" fn ib_mkey_uapi_dm_copy(
 same_types!(
     ib_mkey_uapi_bind_list,
     ib_mkey_uapi_bind_interleaved,
+    ib_mkey_uapi_bind_indexed,
     ib_mkey_uapi_query,
     ib_mkey_uapi_dm_copy,
 );

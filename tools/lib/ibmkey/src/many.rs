@@ -86,7 +86,7 @@ unsafe fn describe(bind: &ibmkey_bind, handle: u32) -> Result<Described> {
             num_entries: bind.num_entries,
             num_dims: bind.num_dims,
             access: bind.access,
-            reserved: 0,
+            kind: 0,
         },
         length,
         _ranges: ranges,

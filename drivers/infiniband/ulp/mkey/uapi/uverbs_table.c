@@ -35,6 +35,7 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY_CAPS)(struct uverbs_attr_bundle *
 		.max_dims = known.max_dims,
 		.max_depth = known.max_depth,
 		.dm_classes = known.dm_classes,
+		.max_indices = known.max_indices,
 	};
 
 	return uverbs_copy_to_struct_or_zero(attrs, IB_MKEY_ATTR_QUERY_CAPS_RESP,
@@ -205,6 +206,23 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND_INTERLEAVED)(struct uverbs_attr_bu
 					     blocks, num_blocks);
 }
 
+static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND_INDEXED)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_mr *mkey = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_BIND_INDEXED_HANDLE);
+	struct ib_uverbs_mkey_indexed layout;
+	u32 access;
+	int ret;
+
+	ret = get_access(&access, attrs, IB_MKEY_ATTR_BIND_INDEXED_ACCESS, mkey);
+	if (!ret)
+		ret = uverbs_copy_from_or_zero(&layout, attrs,
+					       IB_MKEY_ATTR_BIND_INDEXED_LAYOUT);
+	if (ret)
+		return ret;
+
+	return ib_mkey_uapi_bind_indexed(mkey, access, &layout);
+}
+
 static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND_MANY)(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_uobject **handles;
@@ -234,6 +252,7 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY)(struct uverbs_attr_bundle *attrs
 {
 	struct ib_mr *mkey = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_QUERY_HANDLE);
 	u64 repeat_count[IB_MKEY_MAX_DIMS] = {};
+	struct ib_uverbs_mkey_indexed wanted = {}, indexed = {};
 	struct ib_uverbs_mkey_info info = {};
 	u32 num_blocks = 0;
 	u64 blocks = 0;
@@ -250,9 +269,26 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY)(struct uverbs_attr_bundle *attrs
 			return ret;
 	}
 
-	ret = ib_mkey_uapi_query(mkey, &info, repeat_count, blocks, num_blocks);
+	if (uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_QUERY_INDEXED)) {
+		ret = uverbs_copy_from_or_zero(&wanted, attrs, IB_MKEY_ATTR_QUERY_INDEXED);
+		if (ret)
+			return ret;
+		if (wanted.addr || wanted.unit || wanted.bytes_count || wanted.lkey ||
+		    wanted.index_bytes != sizeof(u64) || wanted.reserved)
+			return -EINVAL;
+	}
+
+	ret = ib_mkey_uapi_query(mkey, &info, repeat_count, &wanted, &indexed, blocks,
+				 num_blocks);
 	if (ret)
 		return ret;
+
+	if (uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_QUERY_RESP_INDEXED)) {
+		ret = uverbs_copy_to_struct_or_zero(attrs, IB_MKEY_ATTR_QUERY_RESP_INDEXED,
+						    &indexed, sizeof(indexed));
+		if (ret)
+			return ret;
+	}
 
 	if (info.num_dims &&
 	    uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT)) {
@@ -338,6 +374,16 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND_INTERLEAVED,
 			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_INTERLEAVED_NUM_BLOCKS,
 					       UVERBS_ATTR_TYPE(u32), UA_MANDATORY));
 
+DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND_INDEXED,
+			    UVERBS_ATTR_IDR(IB_MKEY_ATTR_BIND_INDEXED_HANDLE, UVERBS_OBJECT_MR,
+					    UVERBS_ACCESS_READ, UA_MANDATORY),
+			    UVERBS_ATTR_FLAGS_IN(IB_MKEY_ATTR_BIND_INDEXED_ACCESS,
+						 enum ib_access_flags, UA_MANDATORY),
+			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_INDEXED_LAYOUT,
+					       UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_indexed,
+								  reserved),
+					       UA_MANDATORY));
+
 DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND_MANY,
 			    UVERBS_ATTR_IDRS_ARR(IB_MKEY_ATTR_BIND_MANY_HANDLES, UVERBS_OBJECT_MR,
 						 UVERBS_ACCESS_READ, 1, IB_MKEY_MAX_BINDS,
@@ -363,7 +409,15 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_QUERY,
 			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_QUERY_BLOCKS, UVERBS_ATTR_TYPE(u64),
 					       UA_OPTIONAL),
 			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_QUERY_NUM_BLOCKS, UVERBS_ATTR_TYPE(u32),
-					       UA_OPTIONAL));
+					       UA_OPTIONAL),
+			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_QUERY_INDEXED,
+					       UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_indexed,
+								  reserved),
+					       UA_OPTIONAL),
+			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_QUERY_RESP_INDEXED,
+						UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_indexed,
+								   reserved),
+						UA_OPTIONAL));
 
 ADD_UVERBS_METHODS(ib_mkey_device, UVERBS_OBJECT_DEVICE,
 		   &UVERBS_METHOD(IB_MKEY_METHOD_QUERY_CAPS));
@@ -376,6 +430,7 @@ ADD_UVERBS_METHODS(ib_mkey_mr, UVERBS_OBJECT_MR,
 		   &UVERBS_METHOD(IB_MKEY_METHOD_CREATE),
 		   &UVERBS_METHOD(IB_MKEY_METHOD_BIND_LIST),
 		   &UVERBS_METHOD(IB_MKEY_METHOD_BIND_INTERLEAVED),
+		   &UVERBS_METHOD(IB_MKEY_METHOD_BIND_INDEXED),
 		   &UVERBS_METHOD(IB_MKEY_METHOD_BIND_MANY),
 		   &UVERBS_METHOD(IB_MKEY_METHOD_UNBIND),
 		   &UVERBS_METHOD(IB_MKEY_METHOD_QUERY));

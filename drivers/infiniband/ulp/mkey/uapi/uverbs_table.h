@@ -23,10 +23,14 @@ int ib_mkey_uapi_bind_list(struct ib_mr *mkey, u32 access, u64 entries,
 int ib_mkey_uapi_bind_interleaved(struct ib_mr *mkey, u32 access,
 				  const u64 *repeat_count, u32 num_dims,
 				  u64 blocks, u32 num_blocks);
+int ib_mkey_uapi_bind_indexed(struct ib_mr *mkey, u32 access,
+			      const struct ib_uverbs_mkey_indexed *layout);
 int ib_mkey_uapi_bind_many(struct ib_uobject **handles, u32 num, u64 array,
 			   u32 *failed);
 int ib_mkey_uapi_query(struct ib_mr *mkey, struct ib_uverbs_mkey_info *info,
-		       u64 repeat_count[IB_MKEY_MAX_DIMS], u64 blocks,
+		       u64 repeat_count[IB_MKEY_MAX_DIMS],
+		       const struct ib_uverbs_mkey_indexed *wanted,
+		       struct ib_uverbs_mkey_indexed *indexed, u64 blocks,
 		       u32 num_blocks);
 int ib_mkey_uapi_dm_copy(struct ib_dm *dm, bool to_dm, u64 offset, u64 addr,
 			 u64 length);

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Blocks of one size where indices say: the storage of the indices, and how a description gets
+//! them.
+//!
+//! An index takes as many bytes in the kernel as its caller gave it: 4 or 8.
+
+use crate::{
+    bound::Leaf,
+    cost,
+    key::{Described, Description, Key},
+    layout::{AsIndexed, IndexSlice, Indexed, Indices},
+    rdma::{
+        uapi::{self, read_all},
+        Access, GFP_MAYFAIL,
+    },
+};
+use kernel::prelude::*;
+
+/// Indices of one key, at most.
+pub(crate) const MAX_INDICES: u32 = crate::bindings::IB_MKEY_MAX_INDICES;
+
+/// Indices in memory that need not be contiguous.
+pub(crate) enum KIndices {
+    /// Of 32 bits.
+    U32(KVVec<u32>),
+    /// Of 64 bits.
+    U64(KVVec<u64>),
+}
+
+impl Indices for KIndices {
+    #[inline]
+    fn as_slice(&self) -> IndexSlice<'_> {
+        match self {
+            Self::U32(indices) => IndexSlice::U32(indices),
+            Self::U64(indices) => IndexSlice::U64(indices),
+        }
+    }
+}
+
+/// An indexed layout of this module: in a box, so that other layouts do not grow.
+pub(crate) type KIndexed = KBox<Indexed<KIndices>>;
+
+impl AsIndexed for KIndexed {
+    type Indices = KIndices;
+
+    #[inline]
+    fn as_indexed(&self) -> &Indexed<KIndices> {
+        self
+    }
+}
+
+/// What an indexed layout has beside the indices.
+#[derive(Clone, Copy)]
+pub(crate) struct Pattern {
+    /// The leaf.
+    pub(crate) lkey: u32,
+    /// The address of index zero.
+    pub(crate) addr: u64,
+    /// Bytes from one index to the next.
+    pub(crate) unit: u64,
+    /// Bytes of a block.
+    pub(crate) bytes_count: u64,
+}
+
+/// Makes room for `count` indices, charged to who has the key of `description`.
+fn room<T>(description: &mut Description<'_>, count: u32) -> Result<KVVec<T>> {
+    let count = usize::try_from(count)?;
+    description.charge(cost::indices::<T>(count)?)?;
+    Ok(KVVec::with_capacity(count, GFP_MAYFAIL)?)
+}
+
+/// Describes blocks at the indices in `indices`.
+///
+/// # Errors
+///
+/// Those of [`Key::describe_indexed`] and [`Description::indexed`].
+pub(crate) fn describe<'k>(
+    key: &'k Key<'_>,
+    access: Access,
+    pattern: Pattern,
+    indices: IndexSlice<'_>,
+) -> Result<Described<'k>> {
+    let count = u32::try_from(indices.len()).map_err(|_| ENOSPC)?;
+    let mut description = key.describe_indexed(count, access)?;
+    let indices = match indices {
+        IndexSlice::U32(from) => {
+            let mut to = room(&mut description, count)?;
+            to.extend_from_slice(from, GFP_MAYFAIL)?;
+            KIndices::U32(to)
+        }
+        IndexSlice::U64(from) => {
+            let mut to = room(&mut description, count)?;
+            to.extend_from_slice(from, GFP_MAYFAIL)?;
+            KIndices::U64(to)
+        }
+    };
+    description.indexed(pattern, indices)
+}
+
+/// Describes what `layout` says, with the indices that are in user memory.
+///
+/// # Errors
+///
+/// As for [`describe`]; those of [`read_all`]; `EINVAL` for indices of another size.
+pub(crate) fn describe_user<'k>(
+    key: &'k Key<'_>,
+    access: Access,
+    layout: &uapi::Indexed,
+) -> Result<Described<'k>> {
+    if layout.reserved != 0 {
+        return Err(EINVAL);
+    }
+    let (addr, count) = (layout.indices, layout.num_indices);
+    let mut description = key.describe_indexed(count, access)?;
+    let indices = match layout.index_bytes {
+        4 => {
+            let mut to = room(&mut description, count)?;
+            read_all(addr, count, &mut to)?;
+            KIndices::U32(to)
+        }
+        8 => {
+            let mut to = room(&mut description, count)?;
+            read_all(addr, count, &mut to)?;
+            KIndices::U64(to)
+        }
+        _ => return Err(EINVAL),
+    };
+    let pattern = Pattern {
+        lkey: layout.lkey,
+        addr: layout.addr,
+        unit: layout.unit,
+        bytes_count: layout.bytes_count,
+    };
+    description.indexed(pattern, indices)
+}
+
+/// Describes what is bound as it was described, but for where the caller had the `count` indices.
+pub(crate) fn describe_bound(layout: &KIndexed, count: u32, leaves: &[Leaf]) -> uapi::Indexed {
+    uapi::Indexed {
+        addr: layout.addr(),
+        unit: layout.unit(),
+        bytes_count: layout.block_len(),
+        indices: 0,
+        num_indices: count,
+        index_bytes: match layout.indices() {
+            IndexSlice::U32(_) => 4,
+            IndexSlice::U64(_) => 8,
+        },
+        lkey: leaves
+            .get(layout.leaf() as usize)
+            .map_or(0, |leaf| leaf.lkey),
+        reserved: 0,
+    }
+}
