@@ -31,15 +31,29 @@ pub fn query(fd: c_int) -> Result<ibmkey_caps> {
     })
 }
 
+/// Asks how many indices a key can be bound to.
+pub fn max_indices(fd: c_int) -> Result<u32> {
+    let mut caps = sys::ib_uverbs_mkey_caps::default();
+
+    // A kernel without indexed layouts knows a shorter structure, and leaves the rest zero.
+    Command::<1>::new(sys::UVERBS_OBJECT_DEVICE, sys::IB_MKEY_METHOD_QUERY_CAPS)
+        .out(sys::IB_MKEY_ATTR_QUERY_CAPS_RESP, &mut caps)
+        .run(fd)?;
+
+    Ok(caps.max_indices)
+}
+
 // The library passes these through.
 const _: () = {
     assert!(sys::IBMKEY_CAP_DM == sys::IB_UVERBS_MKEY_CAP_DM);
     assert!(sys::IBMKEY_CAP_LIST == sys::IB_UVERBS_MKEY_CAP_LIST);
     assert!(sys::IBMKEY_CAP_INTERLEAVED == sys::IB_UVERBS_MKEY_CAP_INTERLEAVED);
     assert!(sys::IBMKEY_CAP_ATOMIC == sys::IB_UVERBS_MKEY_CAP_ATOMIC);
+    assert!(sys::IBMKEY_CAP_INDEXED == sys::IB_UVERBS_MKEY_CAP_INDEXED);
     assert!(sys::IBMKEY_DM_HOST == sys::IB_UVERBS_MKEY_DM_HOST);
     assert!(sys::IBMKEY_UNBOUND == sys::IB_UVERBS_MKEY_UNBOUND);
     assert!(sys::IBMKEY_LIST == sys::IB_UVERBS_MKEY_LIST);
     assert!(sys::IBMKEY_INTERLEAVED == sys::IB_UVERBS_MKEY_INTERLEAVED);
+    assert!(sys::IBMKEY_INDEXED == sys::IB_UVERBS_MKEY_INDEXED);
     assert!(sys::IBMKEY_MAX_DIMS == sys::IB_MKEY_MAX_DIMS);
 };

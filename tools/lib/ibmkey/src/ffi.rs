@@ -25,7 +25,7 @@ use crate::{
         Errno,
         Result, //
     },
-    many,
+    indexed, many,
     mkey::{
         self,
         Array, //
@@ -37,6 +37,7 @@ use crate::{
         ibmkey_bind,
         ibmkey_block,
         ibmkey_caps,
+        ibmkey_indexed,
         ibmkey_info,
         ibmkey_pool,
         ibv_alloc_dm_attr,
@@ -61,6 +62,7 @@ macro_rules! declared {
 declared!(
     ibmkey_alloc,
     ibmkey_alloc_dm,
+    ibmkey_bind_indexed,
     ibmkey_bind_many,
     ibmkey_enable,
     ibmkey_export_dm,
@@ -70,7 +72,9 @@ declared!(
     ibmkey_pool_put,
     ibmkey_query,
     ibmkey_query_caps,
+    ibmkey_query_indexed,
     ibmkey_query_layout,
+    ibmkey_query_max_indices,
     ibmkey_reg_dmabuf_mr,
     ibmkey_rereg_mr,
     ibmkey_unbind,
@@ -150,6 +154,19 @@ pub unsafe extern "C" fn ibmkey_query_caps(ctx: *mut ibv_context, caps: *mut ibm
     to_int(result.and_then(|value| unsafe { store(caps, value) }))
 }
 
+/// Gives the number of indices that a key can be bound to.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_query_max_indices(
+    ctx: *mut ibv_context,
+    max_indices: *mut u32,
+) -> c_int {
+    // SAFETY: By the function's contract.
+    let result = unsafe { object::cmd_fd(ctx) }.and_then(caps::max_indices);
+
+    // SAFETY: By the function's contract.
+    to_int(result.and_then(|value| unsafe { store(max_indices, value) }))
+}
+
 /// Creates a key.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_alloc(pd: *mut ibv_pd, max_entries: u32) -> *mut ibv_mr {
@@ -190,6 +207,23 @@ pub unsafe extern "C" fn ibv_rereg_mr_interleaved(
             let blocks = Array::from_raw(num_blocks, blocks);
 
             mkey::bind_interleaved(fd, handle, access, repeat, blocks)
+        })
+    })
+}
+
+/// Binds a key to blocks at indices.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_bind_indexed(
+    mkey: *mut ibv_mr,
+    access: c_uint,
+    layout: *const ibmkey_indexed,
+) -> c_int {
+    // SAFETY: By the function's contract.
+    to_int(unsafe {
+        rebind(mkey, |fd, handle| {
+            let layout = layout.as_ref().ok_or(Errno::EFAULT)?;
+
+            indexed::bind(fd, handle, access, layout)
         })
     })
 }
@@ -307,6 +341,32 @@ pub unsafe extern "C" fn ibmkey_query_layout(
 
     // SAFETY: By the function's contract.
     to_int(result.and_then(|value| unsafe { store(info, value) }))
+}
+
+/// What is bound to a key, with its indices.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_query_indexed(
+    mkey: *mut ibv_mr,
+    info: *mut ibmkey_info,
+    layout: *mut ibmkey_indexed,
+    max_indices: u32,
+    indices: *mut u64,
+) -> c_int {
+    // SAFETY: By the function's contract.
+    let result = unsafe { object::mr_handle(mkey) }.and_then(|(fd, handle)| {
+        // SAFETY: As above. Every bit pattern is an index, and none is read.
+        indexed::query(fd, handle, unsafe { slice(max_indices, indices)? })
+    });
+
+    // SAFETY: By the function's contract.
+    to_int(result.and_then(|(value, indexed)| unsafe {
+        match indexed {
+            Some(indexed) => store(layout, indexed)?,
+            None if layout.is_null() => return Err(Errno::EFAULT),
+            None => {}
+        }
+        store(info, value)
+    }))
 }
 
 /// Runs a call that changes what is bound, and keeps the region's length right.

@@ -150,6 +150,8 @@ unsafe impl Plain for sys::ib_uverbs_mkey_info {}
 unsafe impl Plain for sys::ib_uverbs_mkey_sge {}
 // SAFETY: As above.
 unsafe impl Plain for sys::ib_uverbs_mkey_block {}
+// SAFETY: As above.
+unsafe impl Plain for sys::ib_uverbs_mkey_indexed {}
 
 /// A method call under construction, with at most `N` attributes.
 pub(crate) struct Command<'a, const N: usize> {

@@ -13,6 +13,7 @@
 
 mod driver;
 mod errno;
+mod indexed;
 mod ioctl;
 mod many;
 mod object;

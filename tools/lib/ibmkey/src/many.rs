@@ -9,6 +9,7 @@ use crate::{
         Errno,
         Result, //
     },
+    indexed,
     ioctl::Command,
     mkey::{
         block_to_uapi,
@@ -21,6 +22,7 @@ use crate::{
         self,
         ib_uverbs_mkey_bind as Bind,
         ib_uverbs_mkey_block as Block,
+        ib_uverbs_mkey_indexed as Indexed,
         ib_uverbs_mkey_sge as Sge,
         ibmkey_bind, //
     },
@@ -34,6 +36,7 @@ struct Described {
     length: usize,
     _ranges: Vec<Sge>,
     _blocks: Vec<Block>,
+    _indexed: Vec<Indexed>,
 }
 
 fn translated<T, U>(items: Option<&[T]>, translate: impl Fn(&T) -> U) -> Result<Vec<U>> {
@@ -50,6 +53,10 @@ fn translated<T, U>(items: Option<&[T]>, translate: impl Fn(&T) -> U) -> Result<
 ///
 /// `bind` is as its declaration says.
 unsafe fn describe(bind: &ibmkey_bind, handle: u32) -> Result<Described> {
+    if bind.num_dims == sys::IBMKEY_BIND_INDEXED {
+        // SAFETY: By the caller's promise.
+        return unsafe { describe_indexed(bind, handle) };
+    }
     let (mut ranges, mut blocks) = (Vec::new(), Vec::new());
     // Counts that no layout has go to the kernel, which refuses them.
     let dims = match bind.num_dims {
@@ -71,7 +78,7 @@ unsafe fn describe(bind: &ibmkey_bind, handle: u32) -> Result<Described> {
         (at as u64, length(&[], bytes))
     } else {
         // SAFETY: By the caller's promise.
-        let array = unsafe { Array::from_raw(bind.num_entries, bind.blocks) };
+        let array = unsafe { Array::from_raw(bind.num_entries, bind.__bindgen_anon_1.blocks) };
         blocks = translated(array.items(), |block| block_to_uapi(block, dims))?;
         let bytes = blocks.iter().map(|block| block.bytes_count);
         let at = array.items().map_or(core::ptr::null(), |_| blocks.as_ptr());
@@ -91,6 +98,32 @@ unsafe fn describe(bind: &ibmkey_bind, handle: u32) -> Result<Described> {
         length,
         _ranges: ranges,
         _blocks: blocks,
+        _indexed: Vec::new(),
+    })
+}
+
+/// # Safety
+///
+/// `bind` is as its declaration says, of an indexed layout.
+unsafe fn describe_indexed(bind: &ibmkey_bind, handle: u32) -> Result<Described> {
+    // SAFETY: By the caller's promise.
+    let layout = unsafe { bind.__bindgen_anon_1.indexed.as_ref() }.ok_or(Errno::EFAULT)?;
+    let uapi = translated(Some(&[indexed::to_uapi(layout)?]), |uapi| *uapi)?;
+
+    Ok(Described {
+        handle,
+        bind: Bind {
+            entries: uapi.as_ptr() as u64,
+            repeat_count: 0,
+            num_entries: bind.num_entries,
+            num_dims: 0,
+            access: bind.access,
+            kind: sys::IB_UVERBS_MKEY_INDEXED,
+        },
+        length: indexed::length(layout),
+        _ranges: Vec::new(),
+        _blocks: Vec::new(),
+        _indexed: uapi,
     })
 }
 

@@ -230,7 +230,12 @@ pub(crate) fn query(
         *to = *from;
     }
 
-    let bound = array.iter().take(info.num_entries as usize);
+    let stored = match info.kind {
+        // It has no blocks that could be stored.
+        sys::IB_UVERBS_MKEY_INDEXED => 0,
+        _ => info.num_entries as usize,
+    };
+    let bound = array.iter().take(stored);
     for (to, from) in blocks.iter_mut().zip(bound) {
         *to = sys::ibmkey_block {
             addr: from.addr,
@@ -240,7 +245,11 @@ pub(crate) fn query(
         };
     }
 
-    Ok(sys::ibmkey_info {
+    Ok(info_from_uapi(&info))
+}
+
+pub(crate) fn info_from_uapi(info: &Info) -> sys::ibmkey_info {
+    sys::ibmkey_info {
         length: info.length,
         kind: info.kind,
         access: info.access,
@@ -249,7 +258,7 @@ pub(crate) fn query(
         num_dims: info.num_dims,
         lkey: info.lkey,
         rkey: info.rkey,
-    })
+    }
 }
 
 #[cfg(test)]

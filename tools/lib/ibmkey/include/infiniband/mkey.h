@@ -5,7 +5,8 @@
  * A memory key (mkey) is an ordinary struct ibv_mr that has no memory of its
  * own: it describes bytes of other regions, its leaves. A list describes
  * ranges one after another, an interleaved layout describes blocks that repeat
- * with a stride in up to 8 dimensions. Leaves are memory regions, device-memory
+ * with a stride in up to 8 dimensions, an indexed layout describes blocks of one
+ * size at places that an array of indices names. Leaves are memory regions, device-memory
  * regions, and other keys. Its lkey and rkey work wherever a region's do; its
  * addresses are 0 to length - 1, in the order in which the layout names the
  * bytes. ibv_dereg_mr() destroys it.
@@ -53,6 +54,8 @@ enum ibmkey_cap_flags {
 	IBMKEY_CAP_INTERLEAVED = 1 << 2,
 	/** @IBMKEY_CAP_ATOMIC: atomic operations through a key */
 	IBMKEY_CAP_ATOMIC = 1 << 3,
+	/** @IBMKEY_CAP_INDEXED: ibmkey_bind_indexed() */
+	IBMKEY_CAP_INDEXED = 1 << 4,
 };
 
 /** enum ibmkey_dm_class - bits of ibmkey_caps.dm_classes */
@@ -113,6 +116,30 @@ struct ibmkey_block {
 	int64_t stride[IBMKEY_MAX_DIMS];
 };
 
+/**
+ * struct ibmkey_indexed - blocks of one size where indices say
+ * @addr: first byte of the block of index 0: an address in the region that @lkey
+ *	names, an offset where that region is zero-based
+ * @unit: bytes from the block of one index to that of the next, not zero
+ * @bytes_count: bytes of a block, not zero
+ * @indices32: the indices; NULL if @indices64 has them
+ * @indices64: the indices; NULL if @indices32 has them
+ * @num_indices: how many, not zero
+ * @lkey: lkey of a region in the key's protection domain
+ *
+ * The block of index i starts at @addr + i * @unit. Blocks follow each other in
+ * the order of the indices, of which any number may be equal.
+ */
+struct ibmkey_indexed {
+	uint64_t addr;
+	uint64_t unit;
+	uint64_t bytes_count;
+	const uint32_t *indices32;
+	const uint64_t *indices64;
+	uint32_t num_indices;
+	uint32_t lkey;
+};
+
 /** enum ibmkey_kind - ibmkey_info.kind */
 enum ibmkey_kind {
 	/** @IBMKEY_UNBOUND: nothing is bound; every access fails */
@@ -121,6 +148,8 @@ enum ibmkey_kind {
 	IBMKEY_LIST,
 	/** @IBMKEY_INTERLEAVED: bound by ibv_rereg_mr_interleaved() */
 	IBMKEY_INTERLEAVED,
+	/** @IBMKEY_INDEXED: bound by ibmkey_bind_indexed() */
+	IBMKEY_INDEXED,
 };
 
 /**
@@ -129,8 +158,8 @@ enum ibmkey_kind {
  * @kind: enum ibmkey_kind
  * @access: enum ibv_access_flags, as bound
  * @max_entries: entries that the key was created for
- * @num_entries: entries or blocks bound
- * @num_dims: dimensions bound, 0 for a list
+ * @num_entries: entries, blocks or indices bound
+ * @num_dims: dimensions bound, 0 for a list and for an indexed layout
  * @lkey: local key
  * @rkey: remote key
  */
@@ -249,10 +278,20 @@ int ibmkey_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
 int ibmkey_query_caps(struct ibv_context *ctx, struct ibmkey_caps *caps);
 
 /**
+ * ibmkey_query_max_indices - how many indices a key can be bound to
+ * @ctx: an open device
+ * @max_indices: filled in; 0 where a kernel has no indexed layouts
+ *
+ * Return: 0; EOPNOTSUPP if the kernel offers no keys on this device.
+ */
+int ibmkey_query_max_indices(struct ibv_context *ctx, uint32_t *max_indices);
+
+/**
  * ibmkey_alloc - create a key
  * @pd: its protection domain; all leaves must be in the same one
- * @max_entries: entries or blocks that it can be bound to, 1 to
- *	ibmkey_caps.max_entries
+ * @max_entries: entries, blocks or indices that it can be bound to, 1 to
+ *	ibmkey_caps.max_entries, or for an indexed layout to what
+ *	ibmkey_query_max_indices() gives
  *
  * The key is unbound and of length 0; every access through it fails. Creating
  * one is expensive compared to binding it: keep it and bind it again.
@@ -304,14 +343,34 @@ int ibv_rereg_mr_interleaved(struct ibv_mr *mkey, unsigned access,
 			     const struct ibmkey_block *blocks);
 
 /**
+ * ibmkey_bind_indexed - bind a key to blocks of one size where indices say
+ * @mkey: a key that ibmkey_alloc() returned, bound or not
+ * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
+ * @layout: the blocks; its indices are copied
+ *
+ * Gathers or scatters blocks of a table, such as those of a KV cache, with 4 or 8
+ * bytes for each block. Otherwise as ibv_rereg_mr_sg(); @mkey->length becomes the
+ * number of indices times the bytes of a block.
+ *
+ * Return: 0 or an errno value: EINVAL also for both sizes of indices or neither.
+ */
+int ibmkey_bind_indexed(struct ibv_mr *mkey, unsigned access,
+			const struct ibmkey_indexed *layout);
+
+/** IBMKEY_BIND_INDEXED - ibmkey_bind.num_dims of an indexed layout */
+#define IBMKEY_BIND_INDEXED 0xffffffff
+
+/**
  * struct ibmkey_bind - what is to be bound to one of several keys
  * @mkey: a key that ibmkey_alloc() returned, bound or not
  * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
- * @num_entries: number of ranges or blocks, not zero
- * @num_dims: number of dimensions, 0 for a list
+ * @num_entries: number of ranges or blocks, not zero; 1 for an indexed layout
+ * @num_dims: number of dimensions, 0 for a list, IBMKEY_BIND_INDEXED for an
+ *	indexed layout
  * @sg_list: the ranges of a list
  * @repeat_count: otherwise, repetitions in each dimension, outermost first
  * @blocks: the blocks
+ * @indexed: in place of @blocks, the indexed layout
  */
 struct ibmkey_bind {
 	struct ibv_mr *mkey;
@@ -320,7 +379,10 @@ struct ibmkey_bind {
 	uint32_t num_dims;
 	const struct ibv_sge *sg_list;
 	const uint64_t *repeat_count;
-	const struct ibmkey_block *blocks;
+	union {
+		const struct ibmkey_block *blocks;
+		const struct ibmkey_indexed *indexed;
+	};
 };
 
 /**
@@ -432,6 +494,24 @@ int ibmkey_query(struct ibv_mr *mkey, struct ibmkey_info *info);
 int ibmkey_query_layout(struct ibv_mr *mkey, struct ibmkey_info *info,
 			uint32_t max_dims, uint64_t *repeat_count,
 			uint32_t max_blocks, struct ibmkey_block *blocks);
+
+/**
+ * ibmkey_query_indexed - what is bound to a key, with its indices
+ * @mkey: a key
+ * @info: filled in
+ * @layout: filled in if the layout is indexed, with NULL for the indices
+ * @max_indices: indices that fit in @indices
+ * @indices: the first of @info->num_entries indices, as many as fit, of 64 bits
+ *	whatever their size was; unused if @max_indices is 0
+ *
+ * As for ibmkey_query_layout(), which stores nothing of an indexed layout. Of
+ * other layouts, this stores @info alone.
+ *
+ * Return: 0 or an errno value.
+ */
+int ibmkey_query_indexed(struct ibv_mr *mkey, struct ibmkey_info *info,
+			 struct ibmkey_indexed *layout, uint32_t max_indices,
+			 uint64_t *indices);
 
 #ifdef __cplusplus
 }

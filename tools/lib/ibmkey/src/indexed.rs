@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Blocks of one size where indices say.
+//!
+//! The kernel reads the caller's indices where they are: nothing is copied here.
+
+use core::ffi::c_int;
+
+use crate::{
+    errno::{
+        Errno,
+        Result, //
+    },
+    ioctl::Command,
+    mkey,
+    sys::{
+        self,
+        ib_uverbs_mkey_indexed as Uapi,
+        ibmkey_indexed as Indexed, //
+    },
+};
+
+/// What the kernel is given of `layout`.
+pub(crate) fn to_uapi(layout: &Indexed) -> Result<Uapi> {
+    let (indices, index_bytes) = match (layout.indices32.is_null(), layout.indices64.is_null()) {
+        (false, true) => (layout.indices32 as u64, 4),
+        (true, false) => (layout.indices64 as u64, 8),
+        _ => return Err(Errno::EINVAL),
+    };
+
+    Ok(Uapi {
+        addr: layout.addr,
+        unit: layout.unit,
+        bytes_count: layout.bytes_count,
+        indices,
+        num_indices: layout.num_indices,
+        index_bytes,
+        lkey: layout.lkey,
+        reserved: 0,
+    })
+}
+
+/// The length of a layout that the kernel has accepted.
+pub(crate) fn length(layout: &Indexed) -> usize {
+    mkey::length(
+        &[layout.num_indices.into()],
+        core::iter::once(layout.bytes_count),
+    )
+}
+
+/// Binds blocks at indices and returns the key's length.
+pub(crate) fn bind(fd: c_int, handle: u32, access: u32, layout: &Indexed) -> Result<usize> {
+    let uapi = [to_uapi(layout)?];
+
+    Command::<3>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_BIND_INDEXED)
+        .object(sys::IB_MKEY_ATTR_BIND_INDEXED_HANDLE, handle)
+        .u32(sys::IB_MKEY_ATTR_BIND_INDEXED_ACCESS, access)
+        .slice(sys::IB_MKEY_ATTR_BIND_INDEXED_LAYOUT, &uapi)
+        .run(fd)?;
+
+    Ok(length(layout))
+}
+
+/// Asks what is bound, and for as many indices as the slice takes. Gives no
+/// indexed layout if what is bound is none.
+pub(crate) fn query(
+    fd: c_int,
+    handle: u32,
+    indices: &mut [u64],
+) -> Result<(sys::ibmkey_info, Option<Indexed>)> {
+    let mut info = sys::ib_uverbs_mkey_info::default();
+    let mut bound = Uapi::default();
+    let wanted = [Uapi {
+        indices: indices.as_mut_ptr() as u64,
+        num_indices: u32::try_from(indices.len()).unwrap_or(u32::MAX),
+        index_bytes: 8,
+        ..Uapi::default()
+    }];
+
+    Command::<4>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_QUERY)
+        .object(sys::IB_MKEY_ATTR_QUERY_HANDLE, handle)
+        .out(sys::IB_MKEY_ATTR_QUERY_RESP, &mut info)
+        .slice(sys::IB_MKEY_ATTR_QUERY_INDEXED, &wanted)
+        .out(sys::IB_MKEY_ATTR_QUERY_RESP_INDEXED, &mut bound)
+        .run(fd)?;
+
+    let indexed = (info.kind == sys::IB_UVERBS_MKEY_INDEXED).then(|| Indexed {
+        addr: bound.addr,
+        unit: bound.unit,
+        bytes_count: bound.bytes_count,
+        indices32: core::ptr::null(),
+        indices64: core::ptr::null(),
+        num_indices: bound.num_indices,
+        lkey: bound.lkey,
+    });
+    Ok((mkey::info_from_uapi(&info), indexed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(small: *const u32, large: *const u64) -> Indexed {
+        Indexed {
+            addr: 1,
+            unit: 2,
+            bytes_count: 3,
+            indices32: small,
+            indices64: large,
+            num_indices: 5,
+            lkey: 7,
+        }
+    }
+
+    #[test]
+    fn indices_have_one_size() {
+        let (small, large) = ([0u32; 5], [0u64; 5]);
+        let none = (core::ptr::null(), core::ptr::null());
+        let size = |small, large| to_uapi(&layout(small, large)).map(|uapi| uapi.index_bytes);
+
+        assert_eq!(size(small.as_ptr(), none.1), Ok(4));
+        assert_eq!(size(none.0, large.as_ptr()), Ok(8));
+        assert_eq!(size(none.0, none.1), Err(Errno::EINVAL));
+        assert_eq!(size(small.as_ptr(), large.as_ptr()), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn the_length_is_the_product_of_indices_and_bytes() {
+        assert_eq!(length(&layout(core::ptr::null(), core::ptr::null())), 15);
+    }
+}
