@@ -16,6 +16,7 @@ use ibmkey::{
         ibmkey_caps,
         IBMKEY_CAP_ATOMIC,
         IBMKEY_CAP_DM,
+        IBMKEY_CAP_INDEXED,
         IBMKEY_CAP_INTERLEAVED,
         IBMKEY_CAP_LIST,
         IBMKEY_DM_HOST,
@@ -56,10 +57,11 @@ struct Line {
     caps: Option<ibmkey_caps>,
 }
 
-const FLAGS: [(u32, &str); 4] = [
+const FLAGS: [(u32, &str); 5] = [
     (IBMKEY_CAP_DM, "dm"),
     (IBMKEY_CAP_LIST, "list"),
     (IBMKEY_CAP_INTERLEAVED, "interleaved"),
+    (IBMKEY_CAP_INDEXED, "indexed"),
     (IBMKEY_CAP_ATOMIC, "atomic"),
 ];
 const CLASSES: [(u32, &str); 4] = [

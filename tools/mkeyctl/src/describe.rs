@@ -6,9 +6,13 @@
 use ib_mkey_layout::{
     Block,
     Entry,
+    IndexSlice,
+    Indexed,
+    Indices,
     Interleaved,
     Layout,
     List,
+    Shape,
     MAX_DIMS, //
 };
 use serde::{
@@ -17,13 +21,23 @@ use serde::{
     Deserializer, //
 };
 
+/// Indices, as they were given.
+#[derive(Debug)]
+pub struct VecIndices(Vec<u64>);
+
+impl Indices for VecIndices {
+    fn as_slice(&self) -> IndexSlice<'_> {
+        IndexSlice::U64(&self.0)
+    }
+}
+
 /// A layout, and the names of its leaves.
 ///
 /// To the layout each entry or block is a leaf of its own, numbered by its
-/// index: so a run says which one it came from.
+/// index: so a run says which one it came from. Indexed blocks are of one leaf.
 #[derive(Debug)]
 pub struct Description {
-    pub layout: Layout<Vec<Entry>, Vec<Block>>,
+    pub layout: Layout<Vec<Entry>, Vec<Block>, Shape, Indexed<VecIndices>>,
     /// For each entry or block the name of its leaf.
     pub leaves: Vec<String>,
 }
@@ -134,6 +148,16 @@ impl Description {
         Self::interleaved(&repeat_count, blocks.collect::<Result<_, String>>()?)
     }
 
+    /// `A@0+16:64` and `3,0,7`.
+    pub fn from_indices(text: &str, indices: &str) -> Result<Self, String> {
+        let (place, unit) = text
+            .split_once(':')
+            .ok_or_else(|| format!("`{text}' is not LEAF@ADDRESS+BYTES:UNIT"))?;
+        let indices = indices.split(',').map(number).collect::<Result<_, _>>()?;
+
+        Self::indexed(range(place)?, number(unit)?, indices)
+    }
+
     /// What `File` describes.
     pub fn from_json(text: &str) -> Result<Self, String> {
         match serde_json::from_str(text).map_err(|error| error.to_string())? {
@@ -160,6 +184,16 @@ impl Description {
 
                 Self::interleaved(&repeat_count, blocks.collect())
             }
+            File::Indexed(file) => {
+                let range = Range {
+                    leaf: file.leaf,
+                    addr: file.addr.0,
+                    bytes: file.bytes_count.0,
+                };
+                let indices = file.indices.iter().map(|n| n.0).collect();
+
+                Self::indexed(range, file.unit.0, indices)
+            }
         }
     }
 
@@ -175,6 +209,15 @@ impl Description {
         Ok(Self {
             layout: Layout::List(List::new(entries).map_err(|error| error.to_string())?),
             leaves,
+        })
+    }
+
+    fn indexed(range: Range, unit: u64, indices: Vec<u64>) -> Result<Self, String> {
+        let indexed = Indexed::new(0, range.addr, unit, range.bytes, VecIndices(indices));
+
+        Ok(Self {
+            layout: Layout::Indexed(indexed.map_err(|error| error.to_string())?),
+            leaves: vec![range.leaf],
         })
     }
 
@@ -207,6 +250,7 @@ impl Description {
 enum File {
     List(Vec<JsonEntry>),
     Interleaved(JsonInterleaved),
+    Indexed(JsonIndexed),
 }
 
 #[derive(Deserialize)]
@@ -214,6 +258,17 @@ enum File {
 struct JsonInterleaved {
     repeat_count: Vec<Number>,
     blocks: Vec<JsonBlock>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JsonIndexed {
+    #[serde(default = "unnamed")]
+    leaf: String,
+    addr: Number,
+    unit: Number,
+    bytes_count: Number,
+    indices: Vec<Number>,
 }
 
 #[derive(Deserialize)]
@@ -332,6 +387,18 @@ mod tests {
     }
 
     #[test]
+    fn indices() {
+        let table = Description::from_indices("A@16+4:64", "3,0,0x2,2").unwrap();
+
+        // Two that follow each other in memory would be one run; these do not.
+        assert_eq!(
+            runs(&table),
+            [(0, 208, 4), (0, 16, 4), (0, 144, 4), (0, 144, 4)]
+        );
+        assert_eq!(table.leaves, ["A"]);
+    }
+
+    #[test]
     fn json_says_the_same() {
         let list = r#"{"list": [{"leaf": "A", "addr": "0x10", "length": 4},
                                 {"addr": 8, "length": 2}]}"#;
@@ -345,6 +412,12 @@ mod tests {
         assert_eq!(
             runs(&Description::from_json(blocks).unwrap()),
             runs(&Description::from_blocks("2,2", &["A@0+1:100,10".into()]).unwrap())
+        );
+        let table = r#"{"indexed": {"leaf": "A", "addr": 16, "unit": "0x40", "bytes_count": 4,
+                                    "indices": [3, 0]}}"#;
+        assert_eq!(
+            runs(&Description::from_json(table).unwrap()),
+            runs(&Description::from_indices("A@16+4:64", "3,0").unwrap())
         );
     }
 
@@ -362,6 +435,13 @@ mod tests {
         refused(blocks("2", "A@0+1"), "STRIDE");
         refused(blocks("2,2", "A@0+1:1"), "one stride for each of the 2");
         refused(blocks("0", "A@0+1:1"), "zero");
+        refused(Description::from_indices("A@0+1", "0"), "UNIT");
+        refused(Description::from_indices("A@0+1:0", "0"), "zero");
+        refused(Description::from_indices("A@0+1:2", ""), "no number");
+        refused(
+            Description::from_indices("A@1+1:1", "0xffffffffffffffff"),
+            "64 bits",
+        );
         refused(blocks("2", "A@0+1:-1"), "64 bits");
         refused(
             blocks("1,1,1,1,1,1,1,1,1", "A@0+1:1,1,1,1,1,1,1,1,1"),

@@ -42,17 +42,21 @@ Examples:
           every fourth pixel of 3 bytes, in 4 rows of a picture
   mkeyctl draw --list header@0+16,payload@0x100+64
           two ranges as one region
+  mkeyctl draw --indexed cache@0+64:64 --indices 9,3,4
+          blocks 9, 3 and 4 of a table with blocks of 64 bytes
   mkeyctl draw --format svg -o column.svg column.json
           the same from a file such as
           {\"interleaved\": {\"repeat_count\": [8], \"blocks\": [
               {\"leaf\": \"A\", \"addr\": 16, \"bytes_count\": 4, \"stride\": [64]}]}}
           or {\"list\": [{\"leaf\": \"A\", \"addr\": \"0x10\", \"length\": 4}]}
+          or {\"indexed\": {\"leaf\": \"A\", \"addr\": 0, \"unit\": 64, \"bytes_count\": 64,
+              \"indices\": [9, 3, 4]}}
 
 Numbers are decimal, or hexadecimal with 0x, and may end in K, M or G.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-#[command(group = ArgGroup::new("layout").required(true).args(["file", "list", "block"]))]
+#[command(group = ArgGroup::new("layout").required(true).args(["file", "list", "block", "indexed"]))]
 pub struct Args {
     /// File that describes the layout in JSON; - is standard input
     file: Option<PathBuf>,
@@ -73,6 +77,15 @@ pub struct Args {
     #[arg(long, value_name = "COUNT,...", requires = "block")]
     #[arg(conflicts_with_all = ["file", "list"])]
     repeat: Option<String>,
+
+    /// Block of index 0; with --indices
+    #[arg(long, value_name = "[LEAF@]ADDRESS+BYTES:UNIT", requires = "indices")]
+    indexed: Option<String>,
+
+    /// Indices of the blocks, in their order
+    #[arg(long, value_name = "INDEX,...", requires = "indexed")]
+    #[arg(conflicts_with_all = ["file", "list", "block"])]
+    indices: Option<String>,
 
     /// Format of the drawing
     #[arg(long, value_enum, default_value_t = Format::Ascii)]
@@ -122,7 +135,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
                 .map_err(|error| format!("{}: {error}", file.display()))?
         }
         (None, Some(repeat)) => Description::from_blocks(repeat, &args.block)?,
-        (None, None) => Description::from_ranges(&args.list)?,
+        (None, None) => match (&args.indexed, &args.indices) {
+            (Some(block), Some(indices)) => Description::from_indices(block, indices)?,
+            _ => Description::from_ranges(&args.list)?,
+        },
     };
     let picture = Picture::new(&description, args.pitch, args.rows);
     let text = match args.format {

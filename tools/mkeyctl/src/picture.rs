@@ -158,8 +158,13 @@ impl Panel {
 
 /// The smallest stride that could be a row's, or else the largest there is.
 fn natural_pitch(description: &Description) -> NonZeroU64 {
-    let Layout::Interleaved(interleaved) = &description.layout else {
-        return DEFAULT_PITCH;
+    let interleaved = match &description.layout {
+        Layout::List(_) => return DEFAULT_PITCH,
+        Layout::Interleaved(interleaved) => interleaved,
+        Layout::Indexed(indexed) if indexed.unit() < MIN_PITCH => return DEFAULT_PITCH,
+        Layout::Indexed(indexed) => {
+            return NonZeroU64::new(indexed.unit()).unwrap_or(DEFAULT_PITCH);
+        }
     };
     let strides = || {
         let blocks = interleaved.blocks().iter();
@@ -190,7 +195,7 @@ fn summary(description: &Description) -> String {
 
     match layout {
         Layout::List(_) => format!("list of {}: {bytes}", plural(count, "entry")),
-        Layout::Indexed(never) => match *never {},
+        Layout::Indexed(_) => format!("indexed, {}: {bytes}", plural(count, "block")),
         Layout::Interleaved(interleaved) => {
             let counts: Vec<_> = interleaved.repeat_counts().map(|n| n.to_string()).collect();
 
@@ -217,7 +222,16 @@ fn entries(description: &Description) -> Vec<String> {
                 )
             })
             .collect(),
-        Layout::Indexed(never) => match *never {},
+        Layout::Indexed(indexed) => leaves
+            .map(|leaf| {
+                format!(
+                    "{leaf} at {:#x}, {}, unit {}",
+                    indexed.addr(),
+                    plural(indexed.block_len(), "byte"),
+                    indexed.unit(),
+                )
+            })
+            .collect(),
         Layout::Interleaved(interleaved) => {
             let num_dims = interleaved.repeat_counts().len();
 
@@ -310,6 +324,21 @@ mod tests {
         assert_eq!(picture.panels[1].rows[&1], [span(0, 1, 1)]);
         assert_eq!(picture.runs[2].offset, 2);
         assert_eq!(picture.runs[2].entry, 2);
+    }
+
+    #[test]
+    fn indexed_blocks_are_of_one_leaf() {
+        let description = Description::from_indices("A@0+8:64", "5,1").unwrap();
+        let picture = Picture::new(&description, None, NonZeroUsize::MAX);
+
+        assert_eq!(picture.panels.len(), 1);
+        assert_eq!(picture.panels[0].pitch.get(), 64);
+        assert_eq!(
+            picture.panels[0].rows,
+            BTreeMap::from([(1, vec![span(0, 8, 0)]), (5, vec![span(0, 8, 0)])])
+        );
+        assert_eq!(picture.summary, "indexed, 2 blocks: 16 bytes");
+        assert_eq!(picture.entries, ["A at 0x0, 8 bytes, unit 64"]);
     }
 
     #[test]
