@@ -126,6 +126,114 @@ static int errors_blocks(struct mkt_setup *s, unsigned int access,
 					blocks);
 }
 
+/* -1 if the size of the indices makes a difference */
+static int errors_indexed(struct mkt_setup *s, unsigned int access,
+			  uint64_t addr, uint64_t unit, uint64_t bytes,
+			  uint32_t lkey, uint64_t index)
+{
+	const uint64_t indices[3] = { 0, index, 0 };
+	const uint32_t small[3] = { 0, index, 0 };
+	struct ibmkey_indexed layout = {
+		.addr = addr,
+		.unit = unit,
+		.bytes_count = bytes,
+		.indices64 = indices,
+		.num_indices = 3,
+		.lkey = lkey,
+	};
+	int err;
+
+	err = ibmkey_bind_indexed(s->key[1], access, &layout);
+	if (index > UINT32_MAX)
+		return err;
+	layout.indices64 = NULL;
+	layout.indices32 = small;
+	return ibmkey_bind_indexed(s->key[1], access, &layout) == err ? err :
+								       -1;
+}
+
+/* everything that can be wrong with indexed blocks */
+TEST_F(errors, indices)
+{
+	uint64_t index[9] = { 1, 0, 1, 0, 1, 0, 1, 0, 1 };
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	struct ibv_mr *key = self->s.key[1];
+	uint64_t addr = leaf->addr, end = addr + leaf->length;
+	uint32_t small = 1, lkey = leaf->mr->lkey;
+	struct ibmkey_indexed layout = {
+		.addr = addr,
+		.unit = 10,
+		.bytes_count = 10,
+		.indices64 = index,
+		.num_indices = 9,
+		.lkey = lkey,
+	};
+
+	/* too many, none, of two sizes or none */
+	EXPECT_EQ(ENOSPC, ibmkey_bind_indexed(key, 0, &layout));
+	layout.num_indices = UINT32_MAX;
+	EXPECT_EQ(ENOSPC, ibmkey_bind_indexed(key, 0, &layout));
+	layout.num_indices = 0;
+	EXPECT_EQ(EINVAL, ibmkey_bind_indexed(key, 0, &layout));
+	layout.num_indices = 1;
+	layout.indices32 = &small;
+	EXPECT_EQ(EINVAL, ibmkey_bind_indexed(key, 0, &layout));
+	layout.indices32 = NULL;
+	layout.indices64 = NULL;
+	EXPECT_EQ(EINVAL, ibmkey_bind_indexed(key, 0, &layout));
+	EXPECT_EQ(EFAULT, ibmkey_bind_indexed(key, 0, NULL));
+
+	EXPECT_EQ(EINVAL, errors_indexed(&self->s, 0, addr, 0, 10, lkey, 1));
+	EXPECT_EQ(EINVAL, errors_indexed(&self->s, 0, addr, 10, 0, lkey, 1));
+	EXPECT_EQ(EINVAL, errors_indexed(&self->s, 1u << 31, addr, 10, 10,
+					 lkey, 1));
+	EXPECT_EQ(EINVAL, errors_indexed(&self->s, IBV_ACCESS_REMOTE_WRITE,
+					 addr, 10, 10, lkey, 1));
+	EXPECT_EQ(ENOENT, errors_indexed(&self->s, 0, addr, 10, 10, lkey ^ 1,
+					 1));
+	EXPECT_EQ(ENOENT, errors_indexed(&self->s, 0, addr, 10, 10,
+					 self->other_pd->lkey, 1));
+	EXPECT_EQ(EACCES, errors_indexed(&self->s, IBV_ACCESS_LOCAL_WRITE,
+					 (uintptr_t)self->read_only->addr, 10,
+					 10, self->read_only->lkey, 1));
+	EXPECT_EQ(ELOOP, errors_indexed(&self->s, 0, 0, 10, 10, key->lkey, 1));
+
+	/* one byte too far at either end, by address, index, unit and length */
+	EXPECT_EQ(ERANGE, errors_indexed(&self->s, 0, addr - 1, 10, 10, lkey,
+					 1));
+	EXPECT_EQ(ERANGE, errors_indexed(&self->s, 0, end - 99, 90, 10, lkey,
+					 1));
+	EXPECT_EQ(ERANGE, errors_indexed(&self->s, 0, addr, leaf->length - 9,
+					 10, lkey, 1));
+	EXPECT_EQ(ERANGE, errors_indexed(&self->s, 0, addr, 1, 10, lkey,
+					 leaf->length - 9));
+	EXPECT_EQ(ERANGE, errors_indexed(&self->s, 0, addr, 1,
+					 leaf->length + 1, lkey, 0));
+	EXPECT_EQ(ERANGE, errors_indexed(&self->s, 0, addr, 1, 10, lkey,
+					 UINT32_MAX));
+
+	EXPECT_EQ(EOVERFLOW, errors_indexed(&self->s, 0, addr, 2, 10, lkey,
+					    1ull << 63));
+	EXPECT_EQ(EOVERFLOW, errors_indexed(&self->s, 0, addr, 1, 10, lkey,
+					    UINT64_MAX));
+	EXPECT_EQ(EOVERFLOW, errors_indexed(&self->s, 0, addr, UINT64_MAX, 10,
+					    lkey, 2));
+	EXPECT_EQ(EOVERFLOW, errors_indexed(&self->s, 0, UINT64_MAX - 8, 1, 10,
+					    lkey, 0));
+	/* the sum of the bytes alone */
+	EXPECT_EQ(EOVERFLOW, errors_indexed(&self->s, 0, 0, 1, UINT64_MAX / 2,
+					    lkey, 0));
+
+	/* and the last that is right in each way */
+	EXPECT_EQ(0, errors_indexed(&self->s, 0, end - 100, 90, 10, lkey, 1));
+	EXPECT_EQ(0, errors_indexed(&self->s, 0, addr, leaf->length - 10, 10,
+				    lkey, 1));
+	EXPECT_EQ(0, errors_indexed(&self->s, 0, addr, 1, 10, lkey,
+				    leaf->length - 10));
+	EXPECT_EQ(0, mkt_layout_bind(key, &self->s.arena[1], &self->layout,
+				     IBV_ACCESS_REMOTE_READ));
+}
+
 TEST_F(errors, nothing_described)
 {
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];

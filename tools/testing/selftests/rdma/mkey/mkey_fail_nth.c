@@ -17,6 +17,7 @@ FIXTURE(fail_nth)
 	struct ibv_dm *dm;
 	struct ibv_mr *mr;
 	uint32_t class;
+	struct ib_uverbs_mkey_indexed wanted;
 };
 
 static void fail_write(const char *path, const char *text)
@@ -214,6 +215,55 @@ TEST_F(fail_nth, bind_interleaved)
 	self->c.arena.leaf[0] = self->c.arena.leaf[--self->c.arena.num_leaves];
 }
 
+static int fail_indexed(FIXTURE_DATA(fail_nth) *self)
+{
+	mkt_command_build(&self->c, &self->cmd, BIND_INDEXED);
+	return fail_command(self, BIND_LIST);
+}
+
+static int fail_indexed_bound(FIXTURE_DATA(fail_nth) *self, int err)
+{
+	int seen = fail_command(self, QUERY);
+
+	return seen ?: self->c.info.kind == (err ? IB_UVERBS_MKEY_LIST :
+					     IB_UVERBS_MKEY_INDEXED) ?
+		       0 : EBADMSG;
+}
+
+TEST_F(fail_nth, bind_indexed)
+{
+	static const struct fail_op op = {
+		fail_indexed, fail_run_command, fail_indexed_bound,
+	};
+
+	EXPECT_LT(0, fail_sweep(self, &op));
+	ASSERT_EQ(0, fail_command(self, UNBIND));
+	EXPECT_EQ(0, ibv_dereg_mr(self->c.arena.leaf[0].mr));
+	self->c.arena.leaf[0] = self->c.arena.leaf[--self->c.arena.num_leaves];
+}
+
+static int fail_query_indices(FIXTURE_DATA(fail_nth) *self)
+{
+	mkt_command_build(&self->c, &self->cmd, QUERY);
+	self->wanted = (struct ib_uverbs_mkey_indexed){
+		.indices = (uintptr_t)self->c.bytes,
+		.num_indices = 3,
+		.index_bytes = 8,
+	};
+	mkt_ioctl_add(&self->cmd, IB_MKEY_ATTR_QUERY_INDEXED,
+		      sizeof(self->wanted), (uintptr_t)&self->wanted);
+	return fail_command(self, BIND_INDEXED);
+}
+
+TEST_F(fail_nth, query_indices)
+{
+	static const struct fail_op op = {
+		fail_query_indices, fail_run_command,
+	};
+
+	EXPECT_LT(0, fail_sweep(self, &op));
+}
+
 /* one key is bound over blocks, the other over nothing: both or neither */
 static int fail_many(FIXTURE_DATA(fail_nth) *self)
 {
@@ -252,6 +302,7 @@ TEST_F(fail_nth, bind_many)
 	EXPECT_LT(0, fail_sweep(self, &op));
 	ASSERT_EQ(0, fail_command(self, UNBIND));
 	EXPECT_EQ(0, ibmkey_unbind(self->c.other));
+	EXPECT_EQ(0, ibmkey_unbind(self->c.third));
 	EXPECT_EQ(0, ibv_dereg_mr(self->c.arena.leaf[0].mr));
 	self->c.arena.leaf[0] = self->c.arena.leaf[--self->c.arena.num_leaves];
 }

@@ -185,6 +185,8 @@ TEST_F(ioctl, pointers)
 		{ BIND_INTERLEAVED,
 		  IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT },
 		{ BIND_INTERLEAVED, IB_MKEY_ATTR_BIND_INTERLEAVED_BLOCKS },
+		{ BIND_INDEXED, IB_MKEY_ATTR_BIND_INDEXED_LAYOUT },
+		{ BIND_MANY, IB_MKEY_ATTR_BIND_MANY_HANDLES },
 		{ BIND_MANY, IB_MKEY_ATTR_BIND_MANY_BINDS },
 		{ QUERY, IB_MKEY_ATTR_QUERY_RESP },
 		{ CAPS, IB_MKEY_ATTR_QUERY_CAPS_RESP },
@@ -318,6 +320,153 @@ TEST_F(ioctl, long_lists)
 	EXPECT_EQ(0, ibv_dereg_mr(key));
 	for (i = 0; i < LEAVES; i++)
 		EXPECT_EQ(0, ibv_dereg_mr(leaf[i]));
+}
+
+TEST_F(ioctl, indices)
+{
+	static const uint32_t sizes[] = { 0, 1, 2, 3, 5, 7, 9, 16, UINT32_MAX };
+	struct ib_uverbs_mkey_indexed *indexed = &self->c.indexed;
+	uint64_t *edge = self->c.nowhere;
+	struct mkt_ioctl cmd, many;
+	unsigned int i;
+
+	mkt_command_build(&self->c, &cmd, BIND_INDEXED);
+	mkt_command_build(&self->c, &many, BIND_MANY);
+#define REFUSED(errno_value) do {					\
+		EXPECT_EQ(errno_value, mkt_ioctl_run(self->c.dev.ctx, &cmd)); \
+		EXPECT_EQ(errno_value, mkt_ioctl_run(self->c.dev.ctx, &many)); \
+	} while (0)
+	REFUSED(0);
+	/* more than there is room for, before they are read */
+	indexed->indices = (uintptr_t)edge;
+	indexed->num_indices = 5;
+	REFUSED(ENOSPC);
+	indexed->num_indices = UINT32_MAX;
+	REFUSED(ENOSPC);
+	indexed->num_indices = 0;
+	REFUSED(EINVAL);
+	/* the first, or the second of two, is out of reach */
+	indexed->num_indices = 2;
+	REFUSED(EFAULT);
+	edge[-1] = 3;
+	indexed->indices = (uintptr_t)&edge[-1];
+	REFUSED(EFAULT);
+	indexed->indices = UINT64_MAX - 3;
+	REFUSED(EFAULT);
+	/* half of it is there with indices of half the size */
+	indexed->indices = (uintptr_t)&edge[-1];
+	indexed->index_bytes = 4;
+	REFUSED(0);
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		indexed->index_bytes = sizes[i];
+		REFUSED(EINVAL);
+	}
+	indexed->index_bytes = 8;
+	indexed->num_indices = 1;
+	indexed->reserved = 1;
+	REFUSED(EINVAL);
+	indexed->reserved = 0;
+	REFUSED(0);
+
+	/* what is behind the structure matters if it says something */
+	cmd.attr[2].len += 8;
+	cmd.attr[2].data = (uintptr_t)self->c.bytes;
+	memset(self->c.bytes, 0, sizeof(self->c.bytes));
+	memcpy(self->c.bytes, indexed, sizeof(*indexed));
+	EXPECT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	self->c.bytes[sizeof(*indexed)] = 1;
+	EXPECT_EQ(EOPNOTSUPP, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+#undef REFUSED
+}
+
+/* kinds in BIND_MANY: what tells them apart is of one kind only */
+TEST_F(ioctl, kinds)
+{
+	static const uint32_t unknown[] = {
+		IB_UVERBS_MKEY_LIST, IB_UVERBS_MKEY_INTERLEAVED, 4, UINT32_MAX,
+	};
+	struct ib_uverbs_mkey_bind good;
+	struct mkt_ioctl cmd;
+	unsigned int at, i;
+
+	mkt_command_build(&self->c, &cmd, BIND_MANY);
+	for (at = 0; at < ARRAY_SIZE(self->c.bind); at++) {
+		good = self->c.bind[at];
+		for (i = 0; i < ARRAY_SIZE(unknown); i++) {
+			self->c.bind[at].kind = unknown[i];
+			EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+			EXPECT_EQ(at, self->c.failed);
+		}
+		self->c.bind[at] = good;
+	}
+	good = self->c.bind[2];
+	self->c.bind[2].num_dims = 1;
+	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	self->c.bind[2] = good;
+	self->c.bind[2].num_entries = 2;
+	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	self->c.bind[2] = good;
+	self->c.bind[2].repeat_count = (uintptr_t)self->c.repeat;
+	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	self->c.bind[2] = good;
+	self->c.bind[2].entries = (uintptr_t)self->c.nowhere;
+	EXPECT_EQ(EFAULT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	self->c.bind[2] = good;
+	EXPECT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+}
+
+TEST_F(ioctl, query_indices)
+{
+	struct ib_uverbs_mkey_indexed wanted = { .index_bytes = 8 }, bound;
+	uint64_t *edge = self->c.nowhere, seen[4];
+	struct mkt_ioctl cmd, bind;
+	unsigned int i;
+
+	mkt_command_build(&self->c, &bind, BIND_INDEXED);
+	ASSERT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &bind));
+	mkt_command_build(&self->c, &cmd, QUERY);
+	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_QUERY_INDEXED, sizeof(wanted),
+		      (uintptr_t)&wanted);
+	/* neither room nor an answer is asked for */
+	ASSERT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	EXPECT_EQ(60, self->c.info.length);
+	EXPECT_EQ(3, self->c.info.num_entries);
+	EXPECT_EQ(IB_UVERBS_MKEY_INDEXED, self->c.info.kind);
+	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_QUERY_RESP_INDEXED, sizeof(bound),
+		      (uintptr_t)&bound);
+	memset(seen, 0x5a, sizeof(seen));
+	wanted.indices = (uintptr_t)seen;
+	wanted.num_indices = 4;
+	ASSERT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	EXPECT_EQ(0, memcmp(seen, self->c.indices, sizeof(self->c.indices)));
+	EXPECT_EQ(0x5a5a5a5a5a5a5a5a, seen[3]);
+	self->c.indexed.indices = 0;
+	EXPECT_EQ(0, memcmp(&bound, &self->c.indexed, sizeof(bound)));
+	/* a million fit, but three are written */
+	wanted.num_indices = 1000000;
+	wanted.indices = (uintptr_t)&edge[-3];
+	EXPECT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	wanted.indices = (uintptr_t)&edge[-2];
+	EXPECT_EQ(EFAULT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	wanted.indices = (uintptr_t)seen;
+
+	/* what is to be zero is, and indices are of 64 bits */
+	for (i = 0; i < sizeof(wanted) / 4; i++) {
+		uint32_t *word = (uint32_t *)&wanted + i;
+		bool free = i >= offsetof(struct ib_uverbs_mkey_indexed,
+					  indices) / 4 &&
+			    i <= offsetof(struct ib_uverbs_mkey_indexed,
+					  num_indices) / 4;
+
+		if (free)
+			continue;
+		*word ^= 1;
+		EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+		*word ^= 1;
+	}
+	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_QUERY_RESP_INDEXED)->data =
+		(uintptr_t)self->c.nowhere;
+	EXPECT_EQ(EFAULT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 }
 
 TEST_F(ioctl, repetitions)

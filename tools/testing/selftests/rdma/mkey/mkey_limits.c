@@ -130,10 +130,67 @@ TEST_F(limits, key_entries)
 	EXPECT_EQ(0, ibv_rereg_mr_interleaved(key, 0, 1, once, 3, blocks));
 	EXPECT_EQ(ENOSPC, ibv_rereg_mr_interleaved(key, 0, 1, once, 4, blocks));
 	EXPECT_EQ(0, ibv_dereg_mr(key));
+}
 
-	EXPECT_EQ(NULL, ibmkey_alloc(self->s.dev[1].pd,
-				     self->caps.max_entries + 1));
+/* as many indices as there may be, and lists of a key that is for so many */
+TEST_F(limits, indices)
+{
+	struct ibmkey_indexed layout = {
+		.addr = self->leaf->addr,
+		.unit = 1,
+		.bytes_count = 1,
+		.lkey = self->leaf->mr->lkey,
+	};
+	struct ibmkey_block *blocks;
+	const uint64_t once[] = { 1 };
+	struct ibmkey_info info;
+	struct ibv_sge *sge;
+	uint32_t *indices, i, max;
+	struct ibv_mr *key;
+	uint64_t *seen;
+
+	ASSERT_EQ(0, ibmkey_query_max_indices(self->s.dev[1].ctx, &max));
+	ASSERT_LE(self->caps.max_entries, max);
+	indices = calloc(max + 1, sizeof(*indices));
+	seen = calloc(max, sizeof(*seen));
+	ASSERT_NE(NULL, indices);
+	ASSERT_NE(NULL, seen);
+	for (i = 0; i <= max; i++)
+		indices[i] = i % self->leaf->length;
+	layout.indices32 = indices;
+	key = ibmkey_alloc(self->s.dev[1].pd, max);
+	ASSERT_NE(NULL, key);
+	layout.num_indices = max;
+	ASSERT_EQ(0, ibmkey_bind_indexed(key, MKT_ACCESS_ALL, &layout));
+	EXPECT_EQ(max, key->length);
+	layout.num_indices = max + 1;
+	EXPECT_EQ(ENOSPC, ibmkey_bind_indexed(key, MKT_ACCESS_ALL, &layout));
+	EXPECT_EQ(0, limits_read(&self->s, key, self->leaf->length));
+	ASSERT_EQ(0, ibmkey_query_indexed(key, &info, &layout, max, seen));
+	EXPECT_EQ(max, info.num_entries);
+	EXPECT_EQ(max, info.max_entries);
+	for (i = 0; i < max; i++) {
+		ASSERT_EQ(indices[i], seen[i]);
+	}
+
+	/* lists and blocks of such a key have the limit of all keys */
+	sge = calloc(self->caps.max_entries + 1, sizeof(*sge));
+	blocks = calloc(self->caps.max_entries + 1, sizeof(*blocks));
+	ASSERT_NE(NULL, sge);
+	ASSERT_NE(NULL, blocks);
+	EXPECT_EQ(ENOSPC, ibv_rereg_mr_sg(key, 0, self->caps.max_entries + 1,
+					  sge));
+	EXPECT_EQ(ENOSPC, ibv_rereg_mr_interleaved(key, 0, 1, once,
+						   self->caps.max_entries + 1,
+						   blocks));
+	EXPECT_EQ(0, limits_read(&self->s, key, self->leaf->length));
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+	EXPECT_EQ(NULL, ibmkey_alloc(self->s.dev[1].pd, max + 1));
 	EXPECT_EQ(EINVAL, errno);
+	free(blocks);
+	free(sge);
+	free(seen);
+	free(indices);
 }
 
 TEST_F(limits, dims)

@@ -25,6 +25,8 @@ FIXTURE(many)
 	struct ibv_sge was[MANY];
 	struct ibv_sge sge[MANY][2];
 	struct ibmkey_block block[MANY];
+	struct ibmkey_indexed indexed[MANY];
+	uint32_t indices[4];
 	uint64_t repeat[2];
 	struct ibmkey_bind bind[MANY];
 };
@@ -54,7 +56,7 @@ FIXTURE_SETUP(many)
 		ASSERT_EQ(0, ibv_rereg_mr_sg(self->key[i], MKT_ACCESS_ALL, 1,
 					     &self->was[i]));
 
-		/* a list, blocks, a list, ... */
+		/* a list, blocks, blocks at indices, a list, ... */
 		bind->mkey = self->key[i];
 		bind->access = IBV_ACCESS_REMOTE_READ;
 		self->sge[i][0].addr = self->leaf->addr + 3000 + 200 * i;
@@ -67,12 +69,31 @@ FIXTURE_SETUP(many)
 		self->block[i].lkey = self->leaf->mr->lkey;
 		self->block[i].stride[0] = 50;
 		self->block[i].stride[1] = -7;
+		self->indexed[i].addr = self->leaf->addr + 15000 + 200 * i;
+		self->indexed[i].unit = 12;
+		self->indexed[i].bytes_count = 9;
+		self->indexed[i].indices32 = self->indices;
+		self->indexed[i].num_indices = 2;
+		self->indexed[i].lkey = self->leaf->mr->lkey;
 		bind->sg_list = self->sge[i];
-		bind->blocks = &self->block[i];
 		bind->repeat_count = self->repeat;
-		bind->num_entries = i % 2 ? 1 : 2;
-		bind->num_dims = i % 2 ? 2 : 0;
+		switch (i % 3) {
+		case 0:
+			bind->num_entries = 2;
+			break;
+		case 1:
+			bind->blocks = &self->block[i];
+			bind->num_entries = 1;
+			bind->num_dims = 2;
+			break;
+		default:
+			bind->indexed = &self->indexed[i];
+			bind->num_entries = 1;
+			bind->num_dims = IBMKEY_BIND_INDEXED;
+		}
 	}
+	self->indices[0] = 6;
+	self->indices[1] = 2;
 }
 
 FIXTURE_TEARDOWN(many)
@@ -117,6 +138,13 @@ static int many_check(struct mkt_setup *s, struct mkt_leaf *leaf,
 		for (a = 0; a < 2; a++)
 			for (c = 0; c < bind->sg_list[a].length; c++)
 				pos[n++] = bind->sg_list[a].addr - leaf->addr + c;
+	} else if (bind->num_dims == IBMKEY_BIND_INDEXED) {
+		const struct ibmkey_indexed *indexed = bind->indexed;
+
+		for (a = 0; a < indexed->num_indices; a++)
+			for (c = 0; c < indexed->bytes_count; c++)
+				pos[n++] = indexed->addr - leaf->addr + c +
+					   indexed->indices32[a] * indexed->unit;
 	} else {
 		const struct ibmkey_block *block = bind->blocks;
 
@@ -203,13 +231,17 @@ TEST_F(many, refused)
 		for (at = 0; at < MANY; at += mkt_quick() ? 3 : 1) {
 			struct ibmkey_bind bind = self->bind[at];
 			struct ibmkey_block block = self->block[at];
+			struct ibmkey_indexed indexed = self->indexed[at];
 			struct ibv_sge sge = self->sge[at][0];
-			bool list = !bind.num_dims;
+			static const char *const kinds[] = {
+				"list", "blocks", "indices",
+			};
 
 			switch (f) {
 			case 0:
 				self->sge[at][0].lkey ^= 0xff;
 				self->block[at].lkey ^= 0xff;
+				self->indexed[at].lkey ^= 0xff;
 				break;
 			case 1:
 				self->bind[at].num_entries = 0;
@@ -220,23 +252,31 @@ TEST_F(many, refused)
 			case 3:
 				self->sge[at][0].length = 0;
 				self->block[at].bytes_count = 0;
+				self->indexed[at].bytes_count = 0;
 				break;
 			case 4:
 				self->sge[at][0].addr = self->leaf->addr - 1;
 				self->block[at].addr = self->leaf->addr;
+				self->indexed[at].addr = self->leaf->addr - 25;
 				break;
 			case 5:
+				self->indexed[at].num_indices = 3;
+				if (at % 3 == 2)
+					break;
 				self->bind[at].num_entries = 3;
 				self->bind[at].sg_list = (void *)self->leaf->addr;
 				self->bind[at].blocks = (void *)self->leaf->addr;
 				break;
 			case 6:
+				self->indexed[at].indices32 = (void *)8;
 				self->bind[at].sg_list = NULL;
-				self->bind[at].blocks = NULL;
+				if (at % 3 != 2)
+					self->bind[at].blocks = NULL;
 				break;
 			case 7:
 				self->sge[at][0].addr = UINT64_MAX - 5;
 				self->block[at].addr = UINT64_MAX - 2;
+				self->indexed[at].addr = UINT64_MAX - 12;
 				break;
 			case 8:
 				self->bind[at].access = 1u << 31;
@@ -246,10 +286,11 @@ TEST_F(many, refused)
 			;
 			self->bind[at] = bind;
 			self->block[at] = block;
+			self->indexed[at] = indexed;
 			self->sge[at][0] = sge;
 			if (_metadata->exit_code) {
 				TH_LOG("%s of the %s at %u", faults[f].what,
-				       list ? "list" : "blocks", at);
+				       kinds[at % 3], at);
 				return;
 			}
 		}

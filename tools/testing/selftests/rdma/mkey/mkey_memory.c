@@ -191,6 +191,45 @@ static int memory_bind_blocks(struct ibv_mr *key, unsigned int n,
 	return err;
 }
 
+static int memory_bind_indices(struct ibv_mr *key, unsigned int n,
+			       struct mkt_leaf *leaf, bool small)
+{
+	uint32_t *indices32 = calloc(n, sizeof(*indices32));
+	uint64_t *indices64 = calloc(n, sizeof(*indices64));
+	struct ibmkey_indexed layout = {
+		.addr = leaf->addr,
+		.unit = 2,
+		.bytes_count = 1,
+		.indices32 = small ? indices32 : NULL,
+		.indices64 = small ? NULL : indices64,
+		.num_indices = n,
+		.lkey = leaf->mr->lkey,
+	};
+	unsigned int i;
+	int err = ENOMEM;
+
+	if (indices32 && indices64) {
+		for (i = 0; i < n; i++)
+			indices32[i] = indices64[i] = i % 1000;
+		err = ibmkey_bind_indexed(key, MKT_ACCESS_ALL, &layout);
+	}
+	free(indices32);
+	free(indices64);
+	return err;
+}
+
+static int memory_bind_indices32(struct ibv_mr *key, unsigned int n,
+				 struct mkt_leaf *leaf)
+{
+	return memory_bind_indices(key, n, leaf, true);
+}
+
+static int memory_bind_indices64(struct ibv_mr *key, unsigned int n,
+				 struct mkt_leaf *leaf)
+{
+	return memory_bind_indices(key, n, leaf, false);
+}
+
 static const struct {
 	unsigned int entries, keys;
 } memory_sizes[] = { { 1, 8000 }, { 1000, 128 }, { 65536, 8 } };
@@ -224,6 +263,16 @@ TEST_F(memory, list)
 TEST_F(memory, blocks)
 {
 	memory_run(_metadata, self, memory_bind_blocks, 0, PER_BLOCK);
+}
+
+TEST_F(memory, indices32)
+{
+	memory_run(_metadata, self, memory_bind_indices32, 4, 4);
+}
+
+TEST_F(memory, indices64)
+{
+	memory_run(_metadata, self, memory_bind_indices64, 8, 8);
 }
 
 #define MEMORY_LEAVES 8000

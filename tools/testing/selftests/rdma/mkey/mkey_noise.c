@@ -59,6 +59,7 @@ TEST_F(noise, commands)
 		unsigned int n = mkt_between(&self->rng, 1, 3);
 		struct ib_uverbs_mkey_block block = self->c.block[1];
 		struct ib_uverbs_mkey_sge sge = self->c.sge[1];
+		struct ib_uverbs_mkey_indexed indexed = self->c.indexed;
 		struct mkt_ioctl cmd;
 
 		mkt_command_build(&self->c, &cmd, what);
@@ -68,7 +69,7 @@ TEST_F(noise, commands)
 			struct ib_uverbs_attr *attr = &cmd.attr[a];
 			uint64_t noise = noise_number(&self->rng);
 
-			switch (mkt_between(&self->rng, 0, 7)) {
+			switch (mkt_between(&self->rng, 0, 8)) {
 			case 0:
 				attr->attr_id = noise;
 				break;
@@ -95,6 +96,11 @@ TEST_F(noise, commands)
 				self->c.repeat[noise & 1] =
 					noise_number(&self->rng);
 				break;
+			case 6:
+				memcpy((uint8_t *)&self->c.indexed +
+				       noise % (sizeof(indexed) / 8) * 8,
+				       &noise, 8);
+				break;
 			default:
 				attr->flags = noise;
 			}
@@ -103,6 +109,7 @@ TEST_F(noise, commands)
 		worked += !err;
 		self->c.block[1] = block;
 		self->c.sge[1] = sge;
+		self->c.indexed = indexed;
 		self->c.repeat[0] = 3;
 		self->c.repeat[1] = 2;
 	}

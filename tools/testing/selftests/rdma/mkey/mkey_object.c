@@ -75,6 +75,7 @@ TEST_F(object, caps)
 	struct ib_uverbs_mkey_caps raw;
 	struct ibv_device_attr_ex attr;
 	struct mkt_ioctl cmd;
+	uint32_t max_indices;
 
 	mkt_raw_caps(&cmd, &raw);
 	ASSERT_EQ(0, mkt_ioctl_run(self->dev.ctx, &cmd));
@@ -84,11 +85,23 @@ TEST_F(object, caps)
 	EXPECT_EQ(raw.max_dims, self->dev.caps.max_dims);
 	EXPECT_EQ(raw.max_depth, self->dev.caps.max_depth);
 	EXPECT_EQ(raw.dm_classes, self->dev.caps.dm_classes);
+	ASSERT_EQ(0, ibmkey_query_max_indices(self->dev.ctx, &max_indices));
+	EXPECT_EQ(raw.max_indices, max_indices);
+	EXPECT_EQ(0, raw.reserved);
+	/* an older program's structure is shorter */
+	memset(&raw, 0x5a, sizeof(raw));
+	cmd.attr[0].len = offsetof(struct ib_uverbs_mkey_caps, max_indices);
+	ASSERT_EQ(0, mkt_ioctl_run(self->dev.ctx, &cmd));
+	EXPECT_EQ(0x5a5a5a5a, raw.max_indices);
+	EXPECT_EQ(raw.max_entries, self->dev.caps.max_entries);
 
 	EXPECT_TRUE(raw.flags & IB_UVERBS_MKEY_CAP_DM);
 	EXPECT_TRUE(raw.flags & IB_UVERBS_MKEY_CAP_LIST);
 	EXPECT_TRUE(raw.flags & IB_UVERBS_MKEY_CAP_INTERLEAVED);
 	EXPECT_TRUE(raw.flags & IB_UVERBS_MKEY_CAP_ATOMIC);
+	EXPECT_TRUE(raw.flags & IB_UVERBS_MKEY_CAP_INDEXED);
+	EXPECT_LE(raw.max_entries, max_indices);
+	EXPECT_GE(IB_MKEY_MAX_INDICES, max_indices);
 	EXPECT_TRUE(raw.dm_classes & IB_UVERBS_MKEY_DM_HOST);
 	EXPECT_LT(0, raw.max_entries);
 	EXPECT_GE(IB_MKEY_MAX_ENTRIES, raw.max_entries);
@@ -126,10 +139,11 @@ TEST_F(object, unbound)
 
 TEST_F(object, max_entries)
 {
-	uint32_t max = self->dev.caps.max_entries;
 	struct ibmkey_info info;
 	struct ibv_mr *key;
+	uint32_t max;
 
+	ASSERT_EQ(0, ibmkey_query_max_indices(self->dev.ctx, &max));
 	key = ibmkey_alloc(self->dev.pd, max);
 	ASSERT_NE(NULL, key);
 	ASSERT_EQ(0, ibmkey_query(key, &info));
@@ -175,8 +189,9 @@ TEST_F(object, query)
 		ASSERT_EQ(0, ibmkey_query_layout(self->key, &info,
 						 IBMKEY_MAX_DIMS, repeat, 65,
 						 blocks));
-		EXPECT_EQ(kind == MKT_LIST ? IBMKEY_LIST : IBMKEY_INTERLEAVED,
-			  info.kind);
+		EXPECT_EQ(kind == MKT_LIST ? IBMKEY_LIST :
+			  kind == MKT_INDEXED ? IBMKEY_INDEXED :
+			  IBMKEY_INTERLEAVED, info.kind);
 		EXPECT_EQ(map.length, info.length);
 		EXPECT_EQ(map.length, self->key->length);
 		EXPECT_EQ(IBV_ACCESS_REMOTE_READ,
@@ -187,7 +202,8 @@ TEST_F(object, query)
 		for (d = 0; d < layout.num_dims; d++) {
 			ASSERT_EQ(layout.repeat[d], repeat[d]);
 		}
-		for (b = 0; b < layout.num_blocks; b++) {
+		/* an indexed layout has nothing there */
+		for (b = 0; b < layout.num_blocks && !layout.index_bytes; b++) {
 			struct mkt_block *block = &layout.block[b];
 			struct mkt_leaf *leaf;
 
@@ -204,6 +220,70 @@ TEST_F(object, query)
 		EXPECT_EQ(0x5a5a5a5a5a5a5a5a, blocks[b].addr);
 		mkt_map_free(&map);
 		mkt_layout_free(&layout);
+	}
+}
+
+/* indices of either size come back as they were, as many as there is room for */
+TEST_F(object, query_indexed)
+{
+	unsigned int i, k, rounds = mkt_scale(100, 20);
+	struct mkt_draw draw = {
+		.max_length = 30000,
+		.max_block = 8000,
+		.max_blocks = 64,
+	};
+
+	for (i = 0; i < rounds; i++) {
+		struct ibmkey_indexed indexed;
+		struct mkt_layout layout;
+		struct ibmkey_info info;
+		struct mkt_leaf *leaf;
+		uint64_t indices[65];
+		unsigned int room;
+
+		ASSERT_EQ(0, mkt_draw_layout(&layout, &self->rng, &self->arena,
+					     MKT_INDEXED, &draw));
+		ASSERT_EQ(0, mkt_layout_bind(self->key, &self->arena, &layout,
+					     IBV_ACCESS_REMOTE_READ));
+		leaf = &self->arena.leaf[layout.block[0].leaf];
+		room = mkt_between(&self->rng, 0, 65);
+		memset(indices, 0x5a, sizeof(indices));
+		memset(&indexed, 0x5a, sizeof(indexed));
+		ASSERT_EQ(0, ibmkey_query_indexed(self->key, &info, &indexed,
+						  room, indices));
+		EXPECT_EQ(IBMKEY_INDEXED, info.kind);
+		EXPECT_EQ(layout.num_blocks, info.num_entries);
+		EXPECT_EQ(layout.num_blocks * layout.block[0].bytes,
+			  info.length);
+		EXPECT_EQ(0, info.num_dims);
+		EXPECT_EQ(leaf->addr + layout.base, indexed.addr);
+		EXPECT_EQ(layout.unit, indexed.unit);
+		EXPECT_EQ(layout.block[0].bytes, indexed.bytes_count);
+		EXPECT_EQ(layout.num_blocks, indexed.num_indices);
+		EXPECT_EQ(leaf->mr->lkey, indexed.lkey);
+		EXPECT_EQ(NULL, indexed.indices32);
+		EXPECT_EQ(NULL, indexed.indices64);
+		for (k = 0; k < layout.num_blocks && k < room; k++) {
+			ASSERT_EQ(layout.block[k].offset,
+				  layout.base + indices[k] * layout.unit);
+		}
+		EXPECT_EQ(0x5a5a5a5a5a5a5a5a, indices[k]);
+		mkt_layout_free(&layout);
+	}
+
+	/* of another layout there are none */
+	ASSERT_EQ(0, object_bind_one(&self->arena, self->key, 0, 100));
+	for (k = 0; k < 2; k++) {
+		struct ibmkey_indexed indexed = { .unit = 4711 };
+		struct ibmkey_info info;
+		uint64_t index = 4711;
+
+		ASSERT_EQ(0, ibmkey_query_indexed(self->key, &info, &indexed, 1,
+						  &index));
+		EXPECT_EQ(k ? IBMKEY_UNBOUND : IBMKEY_LIST, info.kind);
+		EXPECT_EQ(4711, indexed.unit);
+		EXPECT_EQ(4711, index);
+		ASSERT_EQ(0, ibmkey_unbind(self->key));
 	}
 }
 

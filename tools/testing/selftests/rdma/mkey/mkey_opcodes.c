@@ -27,6 +27,8 @@ FIXTURE_VARIANT(opcodes)
 
 MKT_VARIANT(list, .kind = MKT_LIST);
 MKT_VARIANT(list_dm, .kind = MKT_LIST, .dm_only = true);
+MKT_VARIANT(indexed, .kind = MKT_INDEXED);
+MKT_VARIANT(indexed_dm, .kind = MKT_INDEXED, .dm_only = true);
 MKT_VARIANT(strided, .kind = MKT_STRIDED);
 MKT_VARIANT(strided_dm, .kind = MKT_STRIDED, .dm_only = true);
 MKT_VARIANT(strided_srq, .kind = MKT_STRIDED, .flags = MKT_QP_SRQ);

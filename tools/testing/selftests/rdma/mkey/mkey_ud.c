@@ -23,6 +23,11 @@ FIXTURE_VARIANT_ADD(ud, list)
 	.kind = MKT_LIST,
 };
 
+FIXTURE_VARIANT_ADD(ud, indexed)
+{
+	.kind = MKT_INDEXED,
+};
+
 FIXTURE_VARIANT_ADD(ud, strided)
 {
 	.kind = MKT_STRIDED,

@@ -24,6 +24,18 @@ static void mkt_commands_layouts(struct mkt_commands *c)
 		c->block[i].stride[1] = 50;
 		c->block[i].lkey = leaf->mr->lkey;
 	}
+	c->indices[0] = 7;
+	c->indices[1] = 0;
+	c->indices[2] = 2;
+	c->indexed = (struct ib_uverbs_mkey_indexed){
+		.addr = leaf->addr + 40,
+		.unit = 30,
+		.bytes_count = 20,
+		.indices = (uintptr_t)c->indices,
+		.num_indices = 3,
+		.index_bytes = 8,
+		.lkey = leaf->mr->lkey,
+	};
 }
 
 int mkt_commands_setup(struct mkt_commands *c)
@@ -36,7 +48,8 @@ int mkt_commands_setup(struct mkt_commands *c)
 	mkt_commands_layouts(c);
 	c->key = ibmkey_alloc(c->dev.pd, 4);
 	c->other = ibmkey_alloc(c->dev.pd, 4);
-	if (!c->key || !c->other)
+	c->third = ibmkey_alloc(c->dev.pd, 4);
+	if (!c->key || !c->other || !c->third)
 		return errno;
 
 	/* no gaps below it */
@@ -59,7 +72,8 @@ int mkt_commands_teardown(struct mkt_commands *c)
 {
 	int err, first;
 
-	first = ibv_dereg_mr(c->key) ?: ibv_dereg_mr(c->other);
+	first = ibv_dereg_mr(c->key) ?: ibv_dereg_mr(c->other) ?:
+		ibv_dereg_mr(c->third);
 	err = mkt_arena_free(&c->arena);
 	munmap(c->nowhere - 4096, 8192);
 	mkt_dev_close(&c->dev);
@@ -70,6 +84,7 @@ static void mkt_commands_many(struct mkt_commands *c)
 {
 	c->handles[0] = c->key->handle;
 	c->handles[1] = c->other->handle;
+	c->handles[2] = c->third->handle;
 	c->bind[0] = (struct ib_uverbs_mkey_bind){
 		.entries = (uintptr_t)c->sge,
 		.num_entries = 2,
@@ -81,6 +96,12 @@ static void mkt_commands_many(struct mkt_commands *c)
 		.num_entries = 2,
 		.num_dims = 2,
 		.access = MKT_ACCESS_ALL,
+	};
+	c->bind[2] = (struct ib_uverbs_mkey_bind){
+		.entries = (uintptr_t)&c->indexed,
+		.num_entries = 1,
+		.access = MKT_ACCESS_ALL,
+		.kind = IB_UVERBS_MKEY_INDEXED,
 	};
 }
 
@@ -100,6 +121,9 @@ void mkt_command_build(struct mkt_commands *c, struct mkt_ioctl *cmd,
 		mkt_raw_bind_interleaved(cmd, key, MKT_ACCESS_ALL, c->repeat,
 					 2, c->block, 2);
 		break;
+	case BIND_INDEXED:
+		mkt_raw_bind_indexed(cmd, key, MKT_ACCESS_ALL, &c->indexed);
+		break;
 	case QUERY:
 		mkt_raw_query(cmd, key, &c->info);
 		break;
@@ -115,7 +139,7 @@ void mkt_command_build(struct mkt_commands *c, struct mkt_ioctl *cmd,
 		break;
 	case BIND_MANY:
 		mkt_commands_many(c);
-		mkt_raw_bind_many(cmd, c->handles, 2, c->bind, &c->failed);
+		mkt_raw_bind_many(cmd, c->handles, 3, c->bind, &c->failed);
 		break;
 	case DM_EXPORT:
 		mkt_raw_dm_export(cmd, c->arena.mem[1].dm->handle,

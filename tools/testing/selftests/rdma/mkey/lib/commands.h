@@ -8,8 +8,8 @@
 
 /* all of them succeed as they are */
 enum mkt_what {
-	CREATE, BIND_LIST, BIND_INTERLEAVED, QUERY, UNBIND, CAPS, DM_COPY,
-	DM_ALLOC, DM_EXPORT, BIND_MANY, NUM_COMMANDS,
+	CREATE, BIND_LIST, BIND_INDEXED, BIND_INTERLEAVED, QUERY, UNBIND, CAPS,
+	DM_COPY, DM_ALLOC, DM_EXPORT, BIND_MANY, NUM_COMMANDS,
 };
 
 /* what the commands are about; they point into this */
@@ -18,10 +18,13 @@ struct mkt_commands {
 	struct mkt_arena arena;
 	struct ibv_mr *key;		/* of four entries */
 	struct ibv_mr *other;		/* the same, for BIND_MANY */
+	struct ibv_mr *third;
 	uint64_t repeat[2];
 	struct ib_uverbs_mkey_sge sge[2];
 	struct ib_uverbs_mkey_block block[2];
-	struct ib_uverbs_mkey_bind bind[2];
+	struct ib_uverbs_mkey_indexed indexed;
+	uint64_t indices[3];
+	struct ib_uverbs_mkey_bind bind[3];
 	struct ib_uverbs_mkey_info info;
 	uint32_t handles[3];
 	uint32_t failed;

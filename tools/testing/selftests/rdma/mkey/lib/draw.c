@@ -85,6 +85,51 @@ static uint64_t mkt_draw_repeat(struct mkt_rng *rng, struct mkt_layout *layout,
 	return product;
 }
 
+/* as many blocks as the shortest one asked for takes, and often far more */
+static int mkt_draw_indexed(struct mkt_layout *layout, struct mkt_rng *rng,
+			    const struct mkt_arena *arena,
+			    const struct mkt_draw *draw)
+{
+	unsigned int leaf = mkt_draw_leaf(rng, arena, draw);
+	size_t length = arena->leaf[leaf].length;
+	uint64_t bytes, max, last;
+	unsigned int i;
+
+	bytes = mkt_min(mkt_min(draw->max_block, length), draw->max_length);
+	bytes = mkt_rand_size(rng, bytes);
+	max = mkt_min(draw->max_blocks, draw->max_length / bytes);
+	layout->num_blocks = mkt_rand_size(rng, max);
+	if (layout->num_blocks * bytes < draw->min_length)
+		return EAGAIN;
+	layout->block = calloc(layout->num_blocks, sizeof(*layout->block));
+	if (!layout->block)
+		return ENOMEM;
+
+	layout->index_bytes = mkt_between(rng, 0, 1) ? 4 : 8;
+	/* blocks that overlap, that touch, that have gaps */
+	layout->unit = mkt_between(rng, 0, 2) ? bytes :
+		       mkt_rand_size(rng, 2 * bytes);
+	layout->base = mkt_between(rng, 0, length - bytes);
+	if (mkt_between(rng, 0, 1))
+		layout->base %= layout->unit;
+	last = (length - bytes - layout->base) / layout->unit;
+	for (i = 0; i < layout->num_blocks; i++) {
+		struct mkt_block *block = &layout->block[i];
+		uint64_t index = mkt_between(rng, 0, last);
+
+		/* one after another, again, or anywhere */
+		if (i && mkt_between(rng, 0, 1)) {
+			index = (block[-1].offset - layout->base) / layout->unit;
+			if (mkt_between(rng, 0, 3) && index < last)
+				index++;
+		}
+		block->leaf = leaf;
+		block->bytes = bytes;
+		block->offset = layout->base + index * layout->unit;
+	}
+	return 0;
+}
+
 /* EAGAIN when what came out is too short */
 static int mkt_draw_once(struct mkt_layout *layout, struct mkt_rng *rng,
 			 const struct mkt_arena *arena, enum mkt_kind kind,
@@ -96,6 +141,8 @@ static int mkt_draw_once(struct mkt_layout *layout, struct mkt_rng *rng,
 	unsigned int i;
 
 	memset(layout, 0, sizeof(*layout));
+	if (kind == MKT_INDEXED)
+		return mkt_draw_indexed(layout, rng, arena, draw);
 	if (kind == MKT_STRIDED || kind == MKT_INTERLEAVED)
 		layout->num_dims = 1;
 	else if (kind != MKT_LIST)

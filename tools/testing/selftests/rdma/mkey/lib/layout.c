@@ -146,14 +146,59 @@ static int mkt_bind_interleaved(struct ibv_mr *key,
 	return err;
 }
 
+static int mkt_bind_indexed(struct ibv_mr *key, const struct mkt_arena *arena,
+			    const struct mkt_layout *layout, int access)
+{
+	const struct mkt_leaf *leaf = &arena->leaf[layout->block[0].leaf];
+	struct ibmkey_indexed indexed = {
+		.addr = leaf->addr + layout->base,
+		.unit = layout->unit,
+		.bytes_count = layout->block[0].bytes,
+		.num_indices = layout->num_blocks,
+		.lkey = leaf->mr->lkey,
+	};
+	bool small = layout->index_bytes == 4;
+	uint32_t *indices32;
+	uint64_t *indices64;
+	unsigned int i;
+	int err;
+
+	/* as many bytes as they need: what is behind them is not to be read */
+	indices32 = calloc(small ? layout->num_blocks : 1, sizeof(*indices32));
+	indices64 = calloc(small ? 1 : layout->num_blocks, sizeof(*indices64));
+	if (!indices32 || !indices64) {
+		free(indices32);
+		free(indices64);
+		return ENOMEM;
+	}
+	for (i = 0; i < layout->num_blocks; i++) {
+		uint64_t index;
+
+		index = (layout->block[i].offset - layout->base) / layout->unit;
+		if (small)
+			indices32[i] = index;
+		else
+			indices64[i] = index;
+	}
+	indexed.indices32 = small ? indices32 : NULL;
+	indexed.indices64 = small ? NULL : indices64;
+	err = ibmkey_bind_indexed(key, access, &indexed);
+	free(indices32);
+	free(indices64);
+	return err;
+}
+
 int mkt_layout_bind(struct ibv_mr *key, const struct mkt_arena *arena,
 		    const struct mkt_layout *layout, int access)
 {
 	int err;
 
-	err = layout->num_dims ?
-	      mkt_bind_interleaved(key, arena, layout, access) :
-	      mkt_bind_list(key, arena, layout, access);
+	if (layout->index_bytes)
+		err = mkt_bind_indexed(key, arena, layout, access);
+	else if (layout->num_dims)
+		err = mkt_bind_interleaved(key, arena, layout, access);
+	else
+		err = mkt_bind_list(key, arena, layout, access);
 	if (err) {
 		mkt_diag("bind: %s", strerror(err));
 		mkt_layout_print(layout);
@@ -166,8 +211,12 @@ void mkt_layout_print(const struct mkt_layout *layout)
 	unsigned int i, d;
 
 	mkt_diag("layout: %s of %u, %zu bytes",
+		 layout->index_bytes ? "indexed" :
 		 layout->num_dims ? "interleaved" : "list", layout->num_blocks,
 		 mkt_layout_length(layout));
+	if (layout->index_bytes)
+		mkt_diag("  base %" PRIu64 " unit %" PRIu64 ", indices of %u bytes",
+			 layout->base, layout->unit, layout->index_bytes);
 	for (d = 0; d < layout->num_dims; d++)
 		mkt_diag("  repeat %" PRIu64, layout->repeat[d]);
 	for (i = 0; i < layout->num_blocks && i < 8; i++) {

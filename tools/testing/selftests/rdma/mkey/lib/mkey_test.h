@@ -276,10 +276,17 @@ struct mkt_block {
 };
 
 struct mkt_layout {
-	unsigned int num_dims;	/* 0: a list */
+	unsigned int num_dims;	/* 0: a list, or indexed */
 	uint64_t repeat[IBMKEY_MAX_DIMS];
 	unsigned int num_blocks;
 	struct mkt_block *block;
+	/*
+	 * Indexed: the blocks are of one leaf and one length, each a multiple of
+	 * @unit bytes behind @base, which is an offset in the leaf.
+	 */
+	unsigned int index_bytes;	/* 4 or 8, 0: not indexed */
+	uint64_t base;
+	uint64_t unit;
 };
 
 /* @count times the one block, in one dimension */
@@ -314,6 +321,7 @@ struct mkt_draw {
 
 enum mkt_kind {
 	MKT_LIST,
+	MKT_INDEXED,		/* one block size, indices */
 	MKT_STRIDED,		/* one block, one dimension */
 	MKT_INTERLEAVED,	/* several blocks, one dimension */
 	MKT_SUBARRAY,		/* one block, several dimensions */

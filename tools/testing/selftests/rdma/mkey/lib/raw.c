@@ -119,6 +119,18 @@ void mkt_raw_bind_interleaved(struct mkt_ioctl *cmd, uint32_t handle,
 		      sizeof(num), num);
 }
 
+void mkt_raw_bind_indexed(struct mkt_ioctl *cmd, uint32_t handle,
+			  uint32_t access,
+			  const struct ib_uverbs_mkey_indexed *layout)
+{
+	mkt_ioctl_init(cmd, UVERBS_OBJECT_MR, IB_MKEY_METHOD_BIND_INDEXED);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_INDEXED_HANDLE, 0, handle);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_INDEXED_ACCESS, sizeof(access),
+		      access);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_INDEXED_LAYOUT, sizeof(*layout),
+		      mkt_ptr(layout));
+}
+
 void mkt_raw_bind_many(struct mkt_ioctl *cmd, const uint32_t *handles,
 		       uint32_t num, const struct ib_uverbs_mkey_bind *binds,
 		       uint32_t *failed)

@@ -41,6 +41,9 @@ void mkt_raw_bind_interleaved(struct mkt_ioctl *cmd, uint32_t handle,
 			      uint32_t num_dims,
 			      const struct ib_uverbs_mkey_block *blocks,
 			      uint32_t num);
+void mkt_raw_bind_indexed(struct mkt_ioctl *cmd, uint32_t handle,
+			  uint32_t access,
+			  const struct ib_uverbs_mkey_indexed *layout);
 /* up to two handles are part of the command itself */
 void mkt_raw_bind_many(struct mkt_ioctl *cmd, const uint32_t *handles,
 		       uint32_t num, const struct ib_uverbs_mkey_bind *binds,
