@@ -144,9 +144,9 @@ operations=100000 messages=5000 payloads=200
 if [ -n "${MKEY_TEST_QUICK-}" ]; then
 	operations=2000 messages=200 payloads=20
 fi
-echo "1..17"
+echo "1..18"
 
-for sample in column header_payload pages dm_counter; do
+for sample in column header_payload pages kv_gather dm_counter; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
 done
 works "column on the first device" ip netns exec ns1 "$here/column"

@@ -22,6 +22,11 @@ static int together(struct ib_mr *keys[KEYS], struct ib_mr *mr)
 		.num_dims = 1, .num_blocks = 1,
 		.repeat_count = &repeat_count, .blocks = &block,
 	};
+	static const u32 places[] = { 9, 4 };
+	struct ib_mkey_indexed indexed = {
+		.addr = 300, .unit = 10, .bytes_count = 7, .lkey = mr->lkey,
+		.indices32 = places, .num_indices = ARRAY_SIZE(places),
+	};
 	struct ib_sge range[2] = {
 		{ .addr = 100, .length = 20, .lkey = mr->lkey },
 		{ .addr = 200, .length = 30, .lkey = mr->lkey },
@@ -52,8 +57,10 @@ static int together(struct ib_mr *keys[KEYS], struct ib_mr *mr)
 	expect(ib_bind_mkeys(binds, IB_MKEY_MAX_BINDS + 1) == -EINVAL);
 
 	binds[2].mkey = keys[2];
+	binds[1].interleaved = NULL;
+	binds[1].indexed = &indexed;
 	expect(!ib_bind_mkeys(binds, KEYS));
-	expect(keys[0]->length == 40 && keys[2]->length == 10);
+	expect(keys[0]->length == 40 && keys[1]->length == 14 && keys[2]->length == 10);
 	for (i = 0; i < KEYS; i++)
 		expect(!ib_unbind_mkey(keys[i]));
 

@@ -32,6 +32,38 @@ static int entries(struct ib_mr *mkey, u32 lkey, u64 addr, u32 max)
 	return 0;
 }
 
+/* As many indices as there can be, of either size. */
+static int indices(struct ib_mr *mkey, u32 lkey, u64 addr, u32 max, u32 max_entries)
+{
+	u64 *large = kvcalloc(max + 1, sizeof(*large), GFP_KERNEL);
+	struct ib_mkey_indexed layout = {
+		.addr = addr, .unit = 1, .bytes_count = 2, .lkey = lkey,
+		.indices64 = large, .num_indices = max,
+	};
+	int fits, too_many, both, small, neither;
+	u64 length;
+
+	if (!large)
+		return -ENOMEM;
+	fits = ib_bind_mkey_indexed(mkey, &layout, IB_ACCESS_REMOTE_READ);
+	layout.num_indices = max + 1;
+	too_many = ib_bind_mkey_indexed(mkey, &layout, IB_ACCESS_REMOTE_READ);
+	layout.num_indices = 3;
+	layout.indices32 = (u32 *)large;
+	both = ib_bind_mkey_indexed(mkey, &layout, IB_ACCESS_REMOTE_READ);
+	length = mkey->length;
+	layout.indices64 = NULL;
+	small = ib_bind_mkey_indexed(mkey, &layout, IB_ACCESS_REMOTE_READ);
+	layout.indices32 = NULL;
+	neither = ib_bind_mkey_indexed(mkey, &layout, IB_ACCESS_REMOTE_READ);
+	kvfree(large);
+	expect(!fits && too_many == -ENOSPC && both == -EINVAL && length == 2ull * max);
+	expect(!small && neither == -EINVAL && mkey->length == 6);
+
+	/* Such a key has no more entries than others. */
+	return entries(mkey, lkey, addr, max_entries);
+}
+
 static int dims(struct ib_mr *mkey, u32 lkey, u64 addr, u32 max)
 {
 	static const u64 repeat_count[IB_MKEY_MAX_DIMS + 1] = { [0 ... IB_MKEY_MAX_DIMS] = 1 };
@@ -119,8 +151,9 @@ int ulp_limits(struct ib_pd *pd, u64 addr)
 	int ret;
 
 	expect(!ib_query_mkey_caps(pd->device, &caps));
-	expect(PTR_ERR(ib_alloc_mkey(pd, caps.max_entries + 1)) == -EINVAL);
-	mkey = ib_alloc_mkey(pd, caps.max_entries);
+	expect(caps.max_indices >= caps.max_entries);
+	expect(PTR_ERR(ib_alloc_mkey(pd, caps.max_indices + 1)) == -EINVAL);
+	mkey = ib_alloc_mkey(pd, caps.max_indices);
 	if (IS_ERR(mkey))
 		return PTR_ERR(mkey);
 	pool = ib_mkey_pool_create(pd, 1, caps.max_depth + 1);
@@ -128,7 +161,7 @@ int ulp_limits(struct ib_pd *pd, u64 addr)
 		ret = PTR_ERR(pool);
 		goto dereg;
 	}
-	ret = entries(mkey, lkey, addr, caps.max_entries) ?:
+	ret = indices(mkey, lkey, addr, caps.max_indices, caps.max_entries) ?:
 	      dims(mkey, lkey, addr, caps.max_dims) ?:
 	      depth(pool, lkey, addr, caps.max_depth) ?:
 	      dm_size(pd->device, caps.max_dm_size);

@@ -9,7 +9,7 @@ use core::borrow::Borrow;
 use kernel::{prelude::*, sync::Arc};
 use ulp::{
     Access, Block, Bound, Class, Cq, DeviceMemory, Devices, DmRegion, HeldDevice, HostBuffer,
-    Local, Mkey, Pd, Qp, Range, Refused, Remote, Right, Status, Unbound, Work,
+    Local, Mkey, Pd, Qp, Range, Refused, Remote, Right, Status, Table, Unbound, Work,
 };
 
 #[path = "../../rust/bindings/mod.rs"]
@@ -165,6 +165,41 @@ fn column(here: &mut Side, there: &Side) -> Result {
     Ok(())
 }
 
+/// Gathers blocks of a table by their numbers, some of them more than once.
+fn gather(here: &mut Side, there: &Side) -> Result {
+    const BLOCK: usize = 24;
+    const UNIT: usize = 32;
+    const BLOCKS: [u32; 6] = [30, 2, 3, 3, 17, 0];
+    const FIRST: usize = 8;
+
+    let table = HostBuffer::new(&there.device, FIRST + 30 * UNIT + BLOCK)?;
+    let into = HostBuffer::new(&here.device, HOST_LEN)?;
+    fill(&table, 3)?;
+    let blocks = Table::new(&table, FIRST as u64, UNIT as u64, BLOCK as u64);
+    let key = Mkey::new(&there.pd, 8)?;
+    // The local DMA lkey would allow this one.
+    let key = refused(key.bind_indexed(all_access(), &blocks, &[0, 31]), ERANGE)?;
+    let key = refused(key.bind_indexed(all_access(), &blocks, &[]), EINVAL)?;
+    let key = refused(key.bind_indexed(all_access(), &blocks, &[0; 9]), ENOSPC)?;
+    let key = key.bind_indexed(all_access(), &blocks, &BLOCKS)?;
+    let remote = Remote {
+        addr: 0,
+        rkey: key.rkey(),
+    };
+    let local = Local::host(&into, 0, (BLOCK * BLOCKS.len()) as u32)?;
+    expect!(here.qp.execute(Work::Read, local, remote)? == Status::SUCCESS);
+
+    let sent = bytes_of(&table)?;
+    for (i, byte) in bytes_of(&into)?.iter().enumerate() {
+        let expected = match BLOCKS.get(i / BLOCK) {
+            Some(block) => sent.get(FIRST + *block as usize * UNIT + i % BLOCK),
+            None => Some(&0),
+        };
+        expect!(Some(byte) == expected);
+    }
+    Ok(())
+}
+
 /// Sends from device memory by its lkey.
 fn staging(here: &Side, there: &mut Side, memory: &DeviceMemory, region: &DmRegion) -> Result {
     const LEN: usize = 100;
@@ -285,6 +320,7 @@ fn run(here: HeldDevice, there: HeldDevice) -> Result {
     let region = DmRegion::new(&there.pd, &memory, 0, DM_LEN, all_access())?;
     counter(&mut here, &host, &memory, &region)?;
     column(&mut here, &there)?;
+    gather(&mut here, &there)?;
     staging(&here, &mut there, &memory, &region)?;
     let key = refusals(&here, &there, &memory)?;
     composite(&mut here, &mut there, key, memory, region)?;

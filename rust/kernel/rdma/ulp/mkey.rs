@@ -145,6 +145,38 @@ impl Block {
     }
 }
 
+/// Blocks of one size of a leaf.
+pub(crate) struct Table {
+    leaf: Leaf,
+    offset: u64,
+    unit: u64,
+    len: u64,
+}
+
+impl Table {
+    /// `len` bytes from `offset` on for index zero, and `unit` further for each index more.
+    pub(crate) fn new(leaf: impl Into<Leaf>, offset: u64, unit: u64, len: u64) -> Self {
+        Self {
+            leaf: leaf.into(),
+            offset,
+            unit,
+            len,
+        }
+    }
+
+    /// Returns the first byte of the blocks at `indices`, and the one after the last; for no
+    /// indices those of index zero.
+    fn extent(&self, indices: &[u32]) -> Option<(i128, i128)> {
+        let at = |index: u32| {
+            let far = i128::from(index).checked_mul(self.unit.into())?;
+            far.checked_add(self.offset.into())
+        };
+        let lowest = at(indices.iter().copied().min().unwrap_or(0))?;
+        let highest = at(indices.iter().copied().max().unwrap_or(0))?;
+        Some((lowest, highest.checked_add(self.len.into())?))
+    }
+}
+
 /// A key to which nothing is bound.
 pub(crate) struct Unbound;
 
@@ -269,6 +301,42 @@ impl Mkey<Unbound> {
                     &layout,
                     access.into_raw() as c_int,
                 )
+            })?;
+            Ok(leaves)
+        })
+    }
+}
+
+impl Mkey<Unbound> {
+    /// Binds the blocks of `table` at `indices`, in their order.
+    ///
+    /// # Errors
+    ///
+    /// Those of `ib_bind_mkey_indexed()`; `EINVAL` for memory that is mapped for another device.
+    pub(crate) fn bind_indexed(
+        self,
+        access: Access,
+        table: &Table,
+        indices: &[u32],
+    ) -> Result<Bind, Refused> {
+        self.bound(|region| {
+            let (lowest, end) = table.extent(indices).ok_or(EOVERFLOW)?;
+            let (lkey, addr) = table.leaf.place(region.pd(), table.offset, lowest, end)?;
+            let mut leaves = KVec::with_capacity(1, GFP_KERNEL)?;
+            leaves.push(table.leaf.clone(), GFP_KERNEL)?;
+            let layout = bindings::ib_mkey_indexed {
+                addr,
+                unit: table.unit,
+                bytes_count: table.len,
+                indices32: indices.as_ptr(),
+                indices64: core::ptr::null(),
+                num_indices: u32::try_from(indices.len())?,
+                lkey,
+            };
+            // SAFETY: The key is valid, and there are as many indices. What is named is held by
+            // `leaves` until the key is bound no more.
+            to_result(unsafe {
+                bindings::ib_bind_mkey_indexed(region.as_raw(), &layout, access.into_raw() as c_int)
             })?;
             Ok(leaves)
         })

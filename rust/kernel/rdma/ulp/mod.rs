@@ -42,7 +42,7 @@ pub(crate) use device::Device;
 pub(crate) use devices::{Devices, HeldDevice};
 pub(crate) use dm::{Class, DeviceMemory, DmRegion};
 pub(crate) use host::HostBuffer;
-pub(crate) use mkey::{Block, Bound, Mkey, Range, Refused, Unbound};
+pub(crate) use mkey::{Block, Bound, Mkey, Range, Refused, Table, Unbound};
 pub(crate) use mr::{Access, Right};
 pub(crate) use pd::Pd;
 pub(crate) use qp::{Cq, Local, Qp, Remote, Status, Work};

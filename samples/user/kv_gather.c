@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Gathers the blocks of a sequence out of a KV cache with one READ. The cache has
+ * blocks of one size, and a block list says which of them are the sequence's, in
+ * order. A key binds to the list as it is: 4 bytes for each block.
+ *
+ * usage: kv_gather [DEVICE]
+ */
+#include <err.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <infiniband/mkey.h>
+
+#include "rc.h"
+
+#define BLOCK 1024		/* bytes of keys and values */
+#define CACHE 8192		/* blocks of the cache */
+#define LONGEST 1500		/* blocks of a sequence, at most */
+#define SEQUENCES 20
+
+static char cache[CACHE][BLOCK];
+static char gathered[LONGEST][BLOCK];
+
+struct sequence {
+	uint32_t blocks;
+	uint32_t list[LONGEST];
+};
+
+/* Some blocks of the cache; some follow each other, as in a real cache. */
+static void draw(struct sequence *s)
+{
+	static unsigned int state = 1;
+
+	state = state * 1103515245 + 12345;
+	s->blocks = 1 + (state >> 16) % LONGEST;
+	for (unsigned int i = 0; i < s->blocks; i++) {
+		state = state * 1103515245 + 12345;
+		if (i && (state >> 16) % 4)
+			s->list[i] = (s->list[i - 1] + 1) % CACHE;
+		else
+			s->list[i] = (state >> 16) % CACHE;
+	}
+}
+
+/* The node with the cache lets the key describe the sequence's blocks. */
+static void bind_blocks(struct ibv_mr *key, const struct sequence *s,
+			const struct ibv_mr *cache_mr)
+{
+	struct ibmkey_indexed layout = {
+		.addr = (uintptr_t)cache,
+		.unit = BLOCK,
+		.bytes_count = BLOCK,
+		.indices32 = s->list,
+		.num_indices = s->blocks,
+		.lkey = cache_mr->lkey,
+	};
+	int ret = ibmkey_bind_indexed(key, IBV_ACCESS_REMOTE_READ, &layout);
+
+	if (ret)
+		die(ret, "ibmkey_bind_indexed");
+}
+
+/* The node that needs the sequence reads all of it. */
+static void gather(struct rc_conn *conn, const struct ibv_mr *key,
+		   const struct ibv_mr *to)
+{
+	struct ibv_sge into = {
+		.addr = (uintptr_t)gathered,
+		.length = key->length,
+		.lkey = to->lkey,
+	};
+	struct ibv_send_wr wr = {
+		.sg_list = &into,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_READ,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = {
+			.remote_addr = 0,
+			.rkey = key->rkey,
+		},
+	};
+
+	rc_post(conn, &wr);
+	rc_wait(conn);
+}
+
+int main(int argc, char **argv)
+{
+	struct ibv_mr *cache_mr, *gathered_mr, *key;
+	struct sequence sequence;
+	unsigned long blocks = 0;
+	struct rc_conn pair[2];
+	struct rc_dev dev;
+
+	for (size_t i = 0; i < CACHE; i++)
+		for (size_t j = 0; j < BLOCK; j++)
+			cache[i][j] = (i * BLOCK + j) * 31 + i;
+
+	rc_open(&dev, argc > 1 ? argv[1] : NULL);
+	rc_create_loop(pair, &dev);
+	cache_mr = rc_reg(&dev, cache, sizeof(cache), 0);
+	gathered_mr = rc_reg(&dev, gathered, sizeof(gathered),
+			     IBV_ACCESS_LOCAL_WRITE);
+	key = ibmkey_alloc(dev.pd, LONGEST);
+	if (!key)
+		err(1, "ibmkey_alloc");
+
+	for (int i = 0; i < SEQUENCES; i++) {
+		draw(&sequence);
+		bind_blocks(key, &sequence, cache_mr);
+		memset(gathered, 0, sizeof(gathered));
+		gather(&pair[0], key, gathered_mr);
+		for (unsigned int b = 0; b < sequence.blocks; b++)
+			if (memcmp(gathered[b], cache[sequence.list[b]], BLOCK))
+				errx(1, "block %u of a sequence is another one",
+				     b);
+		blocks += sequence.blocks;
+	}
+
+	/* The key first: its leaf cannot be deregistered before it. */
+	rc_dereg(key);
+	rc_dereg(cache_mr);
+	rc_dereg(gathered_mr);
+	rc_destroy_loop(pair);
+	rc_close(&dev);
+	printf("%d sequences, %lu blocks of %d bytes, each sequence in one read\n",
+	       SEQUENCES, blocks, BLOCK);
+	return 0;
+}
