@@ -289,7 +289,8 @@ int ib_bind_mkeys(struct ib_mkey_bind *binds, u32 num);
  *
  * No access through the key is left when this returns.
  *
- * Return: 0, or -EINVAL for a region that is no key.
+ * Return: 0; or, with nothing changed, -EINVAL for a region that is no key, -EBUSY
+ * while a memory window or another key refers to the key.
  */
 int ib_unbind_mkey(struct ib_mr *mkey);
 
