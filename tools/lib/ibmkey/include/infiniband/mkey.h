@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * libibmkey: device memory and indirect memory keys on every RDMA device.
+ * libibmkey: device memory and indirect memory keys on RDMA devices that lack them.
  *
  * A memory key (mkey) is an ordinary struct ibv_mr that has no memory of its
  * own: it describes bytes of other regions, its leaves. A list describes

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Checks the man pages.
+
+Each symbol that libibmkey.map exports has a page, under its own name, that names it
+and has the prototype of mkey.h. Each command and option of mkeyctl is in mkeyctl.8.
+A page begins and ends as one of rdma-core, and refers to pages that exist.
+"""
+
+import os
+import re
+import shlex
+import sys
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LIB = os.path.join(TOP, "tools/lib/ibmkey")
+CTL = os.path.join(TOP, "tools/mkeyctl")
+SECTIONS = ["NAME", "DESCRIPTION", "SEE ALSO"]
+failed = False
+
+
+def finding(path, text):
+    global failed
+    failed = True
+    print(f"{os.path.relpath(path, TOP)}: {text}")
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def pages_in(directory):
+    return {name: os.path.join(directory, name) for name in sorted(os.listdir(directory))}
+
+
+def body_of(path, pages):
+    """The page, or the one that it is another name for."""
+    text = read(path)
+    link = re.fullmatch(r"\.so man\d/(\S+)\n", text)
+    if not link:
+        return text
+    if link[1] not in pages:
+        finding(path, f"there is no {link[1]}")
+        return ""
+    return read(pages[link[1]])
+
+
+def section(text, name):
+    found = re.search(rf'^\.SH "?{name}"?\n(.*?)(?=^\.SH |\Z)', text, re.MULTILINE | re.DOTALL)
+    return found[1] if found else ""
+
+
+def plain(text):
+    """The text without requests of troff."""
+    lines = []
+    for line in text.split("\n"):
+        if re.match(r"\.[BIR]+ ", line):
+            line = "".join(shlex.split(line)[1:]) if '"' in line else line.split(" ", 1)[1]
+        elif line.startswith("."):
+            continue
+        lines.append(line)
+    return re.sub(r"\\f[A-Z]", "", "\n".join(lines)).replace("\\-", "-")
+
+
+def normal(text):
+    return re.sub(r"\s+", " ", re.sub(r"\s*([(),;*])\s*", r"\1", text)).strip()
+
+
+def check_page(path, pages):
+    text = read(path)
+    if text.startswith(".so "):
+        return
+    if "SPDX-License-Identifier" not in text:
+        finding(path, "no SPDX line")
+    for name in SECTIONS:
+        if not section(text, name).strip():
+            finding(path, f"no section {name}")
+    for name, number in re.findall(r"(?:\\fB|\.BR )((?:ibmkey|mkeyctl|ibv_rereg_mr_)\w*)(?:\\fP)? ?\((\d)\)", text):
+        if f"{name}.{number}" not in pages:
+            finding(path, f"refers to {name}({number}), which does not exist")
+
+
+def check_library(pages):
+    symbols = re.findall(r"^\s+(ib\w+);", read(os.path.join(LIB, "libibmkey.map")), re.MULTILINE)
+    if not symbols:
+        finding(os.path.join(LIB, "libibmkey.map"), "no symbols found")
+    header = re.sub(r"/\*.*?\*/", "", read(os.path.join(LIB, "include/infiniband/mkey.h")), flags=re.DOTALL)
+    for symbol in symbols:
+        name = f"{symbol}.3"
+        if name not in pages:
+            finding(os.path.join(LIB, "man", name), "is not there, and libibmkey.map exports the symbol")
+            continue
+        text = body_of(pages[name], pages)
+        if symbol not in re.split(r"[,\s]+", section(text, "NAME").split("\\-")[0]):
+            finding(pages[name], f"NAME does not have {symbol}")
+        prototype = re.search(rf"^[^\n;{{}}#]*\b{symbol}\([^;]*;", header, re.MULTILINE)
+        if not prototype:
+            finding(pages[name], f"{symbol} is not in mkey.h")
+        elif normal(prototype[0]) not in normal(plain(section(text, "SYNOPSIS"))):
+            finding(pages[name], f"SYNOPSIS does not have the prototype of mkey.h: {normal(prototype[0])}")
+    for name, path in pages.items():
+        if name.endswith(".3") and name[:-2] not in symbols:
+            finding(path, "is the page of no symbol of libibmkey.map")
+
+
+def check_mkeyctl(pages):
+    text = plain(read(pages["mkeyctl.8"]))
+    sources = os.path.join(CTL, "src")
+    main = read(os.path.join(sources, "main.rs"))
+    commands = [name.lower() for name in re.findall(r"^    (\w+)\(\w+::Args\),", main, re.MULTILINE)]
+    options = set()
+    for name in os.listdir(sources):
+        for attributes, field in re.findall(r"((?:^ *#\[arg\([^\]]*\)\]\n)+) *(?:pub )?(\w+):", read(os.path.join(sources, name)), re.MULTILINE):
+            if re.search(r"\blong\b", attributes):
+                options.add("--" + field.replace("_", "-"))
+    if not commands or not options:
+        finding(os.path.join(sources, "main.rs"), "no commands or no options found")
+    for word in [f"mkeyctl {command}" for command in commands] + sorted(options):
+        if word not in text:
+            finding(pages["mkeyctl.8"], f"does not name {word}")
+
+
+def main():
+    library, mkeyctl = pages_in(os.path.join(LIB, "man")), pages_in(os.path.join(CTL, "man"))
+    pages = {**library, **mkeyctl}
+    for path in pages.values():
+        check_page(path, pages)
+    check_library(library)
+    check_mkeyctl(mkeyctl)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
