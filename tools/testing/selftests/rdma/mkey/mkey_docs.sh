@@ -1,0 +1,105 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The examples of README.md and of the pages do what they say. Types each command line
+# of a "console" block, in order, and compares the output.
+#
+# In such a block, a line that begins with "$ " is a command, and one that ends with a
+# backslash goes on in the next line. The other lines are the output of the command
+# before them, where "..." stands for anything. A "c" block whose first line is a comment
+# that begins with a path is saved under that path. "make vm-run" runs its CMD here, since
+# this is the VM.
+
+# shellcheck disable=SC2317 # functions are called by check
+# shellcheck source=lib/common.sh
+source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/common.sh"
+
+tree=$(cd "$here/../../.." && pwd)
+pages=("$tree/README.md" "$tree"/Documentation/infiniband/mkey/*.rst)
+[[ -f $tree/README.md && -d $tree/samples/user ]] || skip_all "the tree with README.md and the pages is not here"
+command -v gcc pkg-config >/dev/null || skip_all "no gcc or no pkg-config"
+[[ -n $(netdev_of 0) ]] || skip_all "no device ${dev[0]}"
+work=$(mktemp -d)
+trap 'rm -rf "$work" /tmp/first' EXIT
+
+# blocks DIR: the code blocks of the page on stdin, each in a file NUMBER.LANGUAGE in DIR
+blocks() {
+	awk -v dir="$1" '
+		function begin(language) { file = sprintf("%s/%03d.%s", dir, ++n, language); body = blank = 0 }
+		markdown && /^```$/ { markdown = 0; close(file); next }
+		markdown { print >file; next }
+		rst && /^\t/ {
+			for (; blank; blank--)
+				print "" >file
+			print substr($0, 2) >file
+			body = 1
+			next
+		}
+		rst && /^$/ { blank += body; next }
+		rst && !body && /^ *:/ { next }
+		rst { rst = 0; close(file) }
+		/^```[a-z]/ { markdown = 1; begin(substr($0, 4)) }
+		/^\.\. code-block:: / { rst = 1; begin($3) }'
+}
+
+# commands BLOCK DIR: each command in a file NUMBER in DIR, its output in NUMBER.out
+commands() {
+	awk -v dir="$2" '
+		/^\$ / { file = sprintf("%s/%03d", dir, ++n); print substr($0, 3) >file; printf "" >(file ".out"); more = /\\$/; next }
+		more { print >file; more = /\\$/; next }
+		{ print >(file ".out") }' "$1"
+}
+
+make() {
+	local word cmd=
+	[[ $1 == vm-run ]] || { command make "$@"; return; }
+	for word in "${@:2}"; do
+		[[ $word != CMD=* ]] || cmd=${word#CMD=}
+	done
+	bash -c "$cmd"
+}
+
+# typed FILE: runs the command in FILE; its output is that in FILE.out
+typed() {
+	local got want
+	got=$(cd "$tree" && eval "$(<"$1")" 2>&1) || { printf '%s\nstatus %d\n' "$got" $?; return 1; }
+	want=$(sed 's/[][*?\\]/\\&/g; s/\.\.\./*/g' "$1.out")
+	# shellcheck disable=SC2053 # a pattern
+	[[ $got == $want ]] || { diff "$1.out" - <<<"$got"; return 1; }
+}
+
+# The blocks of page N are in N/. Save the programs, and find the commands.
+n=0 all=()
+for page in "${pages[@]}"; do
+	n=$((n + 1))
+	mkdir -p "$work/$n"
+	blocks "$work/$n" <"$page"
+	for block in "$work/$n"/*.*; do
+		case $block in
+		*.c)
+			path=$(sed -n '1s,^/\* \(/tmp/first/[a-z_]*\.c\)[: ].*,\1,p' "$block")
+			[[ -z $path ]] || { mkdir -p "$block.d"; cp "$block" "$block.d/save"; all+=("$page:$block.d/save:$path"); }
+			;;
+		*.console)
+			mkdir -p "$block.d"
+			commands "$block" "$block.d"
+			for command in "$block.d"/???; do
+				all+=("$page:$command:")
+			done
+			;;
+		esac
+	done
+done
+
+saved() { mkdir -p "$(dirname "$2")" && cp "$1" "$2"; }
+
+plan ${#all[@]}
+for one in "${all[@]}"; do
+	IFS=: read -r page file path <<<"$one"
+	if [[ -n $path ]]; then
+		check "$(basename "$page"): save $path" saved "$file" "$path"
+	else
+		check "$(basename "$page"): $(head -n 1 "$file" | tr -d '#')" typed "$file"
+	fi
+done
+finish
