@@ -6,9 +6,9 @@
 #
 # In such a block, a line that begins with "$ " is a command, and one that ends with a
 # backslash goes on in the next line. The other lines are the output of the command
-# before them, where "..." stands for anything. A "c" block whose first line is a comment
-# that begins with a path is saved under that path. "make vm-run" runs its CMD here, since
-# this is the VM.
+# before them, where "..." stands for anything. A block whose first line is a comment that
+# begins with a path in /tmp/first is saved under that path. "make vm-run" runs its CMD
+# here, since this is the VM; "make setup" has been done.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
@@ -19,6 +19,7 @@ pages=("$tree/README.md" "$tree"/Documentation/infiniband/mkey/*.rst)
 [[ -f $tree/README.md && -d $tree/samples/user ]] || skip_all "the tree with README.md and the pages is not here"
 command -v gcc pkg-config >/dev/null || skip_all "no gcc or no pkg-config"
 [[ -n $(netdev_of 0) ]] || skip_all "no device ${dev[0]}"
+shopt -s nullglob
 work=$(mktemp -d)
 trap 'rm -rf "$work" /tmp/first' EXIT
 
@@ -52,6 +53,7 @@ commands() {
 
 make() {
 	local word cmd=
+	[[ $1 != setup ]] || return 0
 	[[ $1 == vm-run ]] || { command make "$@"; return; }
 	for word in "${@:2}"; do
 		[[ $word != CMD=* ]] || cmd=${word#CMD=}
@@ -75,19 +77,14 @@ for page in "${pages[@]}"; do
 	mkdir -p "$work/$n"
 	blocks "$work/$n" <"$page"
 	for block in "$work/$n"/*.*; do
-		case $block in
-		*.c)
-			path=$(sed -n '1s,^/\* \(/tmp/first/[a-z_]*\.c\)[: ].*,\1,p' "$block")
-			[[ -z $path ]] || { mkdir -p "$block.d"; cp "$block" "$block.d/save"; all+=("$page:$block.d/save:$path"); }
-			;;
-		*.console)
-			mkdir -p "$block.d"
-			commands "$block" "$block.d"
-			for command in "$block.d"/???; do
-				all+=("$page:$command:")
-			done
-			;;
-		esac
+		path=$(sed -n '1s,^\(/\*\|#\) \(/tmp/first/[A-Za-z_.]*\): .*,\2,p' "$block")
+		[[ -z $path ]] || all+=("$page:$block:$path")
+		[[ $block == *.console ]] || continue
+		mkdir -p "$block.d"
+		commands "$block" "$block.d"
+		for command in "$block.d"/???; do
+			all+=("$page:$command:")
+		done
 	done
 done
 
