@@ -5,8 +5,7 @@
 # of a "console" block, in order, and compares the output.
 #
 # In such a block, a line that begins with "$ " is a command, and one that ends with a
-# backslash goes on in the next line. The other lines are the output of the command
-# before them, where "..." stands for anything. A block whose first line is a comment that
+# backslash goes on in the next line. The other lines are the output of the command before them, where "..." stands for anything. A block whose first line is a comment that
 # begins with a path in /tmp/first is saved under that path. "make vm-run" runs its CMD
 # here, since this is the VM; "make setup" has been done.
 
