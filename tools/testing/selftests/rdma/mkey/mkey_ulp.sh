@@ -15,6 +15,7 @@ declare -A ulp=(
 )
 [[ -e ${ulp[c]} ]] || skip_all "no mkey_ulp_c.ko; MKEY_ULP= names it"
 [[ -e ${ulp[rust]} ]] || skip_all "no mkey_ulp_rust.ko; MKEY_ULP_RUST= names it"
+[[ -e ${MKEY_SKELETON:-${MODULE_DIR-}/samples/kernel/mkey_skeleton.ko} ]] || skip_all "no mkey_skeleton.ko; MKEY_SKELETON= names it"
 
 # ulp_load KIND HERE THERE: what it says of a failure is in the kernel's log
 ulp_load() {
@@ -68,7 +69,29 @@ device_is_held() {
 	return "$rc"
 }
 
-plan 10
+# The skeleton loads only if its client has read the server's key.
+skeleton=${MKEY_SKELETON:-${MODULE_DIR-}/samples/kernel/mkey_skeleton.ko}
+skeleton() { # N ADDRESS
+	modprobe -q rdma_cm || true
+	in_ns "$1" insmod "$skeleton" address="$2"
+}
+skeleton_works() {
+	local at
+	at=$(in_ns 1 ip -4 -o addr show dev "$(netdev_of 1)" | awk '{ sub("/.*", "", $4); print $4; exit }')
+	skeleton 1 "$at" && rmmod mkey_skeleton
+}
+skeleton_refused() { ! skeleton 0 "$1" && [[ ! -d /sys/module/mkey_skeleton ]]; }
+
+# It listens on the device that goes.
+skeleton_loses_its_device() {
+	local rc=0
+	third_up || return
+	skeleton 0 10.9.0.1 || rc=$?
+	third_down || rc=$?
+	rmmod mkey_skeleton && ((rc == 0))
+}
+
+plan 14
 check "in C" ulp_run c "${dev[0]}" "${dev[1]}"
 check "in C, the other way" ulp_run c "${dev[1]}" "${dev[0]}"
 check "in C, again" ulp_run c "${dev[0]}" "${dev[1]}"
@@ -79,4 +102,8 @@ check "in Rust, again" ulp_run rust "${number[0]}" "${number[1]}"
 check "in Rust, without a device it is refused" refused rust "${number[0]}" 4000000
 check "in Rust, while another device comes and goes" device_goes
 check "in Rust, a device is not deleted while it is used" device_is_held
+check "the skeleton" skeleton_works
+check "the skeleton, at what is no address" skeleton_refused x
+check "the skeleton, at an address of another machine" skeleton_refused 10.77.0.1
+check "the skeleton, while its device goes" skeleton_loses_its_device
 finish
