@@ -63,6 +63,8 @@ static struct code_range local_requester;
 static struct code_range local_ops;
 /* The function of rxe's work items. */
 static struct code_range task_work;
+/* What calls stock rxe from here. */
+static struct code_range own_text;
 
 static __always_inline bool is_in(const struct code_range *range, unsigned long ip)
 {
@@ -79,7 +81,7 @@ static int copy_local(struct rxe_mr *mr, u64 iova, void *addr,
  * The QP whose task runs this, which serves a peer, or NULL. A READ must be what the task works on:
  * rxe finds a request that is sent again by its PSN, and takes another kind of request for it.
  */
-static struct rxe_qp *serving_qp(enum rxe_mr_copy_dir dir)
+static __always_inline struct rxe_qp *serving_qp(enum rxe_mr_copy_dir dir)
 {
 	struct work_struct *work = current_work();
 	struct rxe_qp *qp;
@@ -265,36 +267,29 @@ static __always_inline void go_to(struct ftrace_regs *fregs, void *function)
 	ftrace_regs_set_instruction_pointer(fregs, (unsigned long)function);
 }
 
-/* Functions whose first argument is an MR. */
+/*
+ * Functions whose first argument is an MR. An entry that calls no function which could be traced
+ * cannot recurse and takes no lock against that: it runs for each packet of each MR.
+ */
 static void notrace entry_mr(unsigned long ip, unsigned long parent_ip,
 			     struct ftrace_ops *ops, struct ftrace_regs *fregs)
 {
-	int bit = ftrace_test_recursion_trylock(ip, parent_ip);
-
-	if (WARN_ON_ONCE(bit < 0))
-		return;
 	if (mr_is_ours(argument(fregs, 0)))
 		go_to(fregs, hook_of(ops)->replacement);
-	ftrace_test_recursion_unlock(bit);
 }
 
 static void notrace entry_copy(unsigned long ip, unsigned long parent_ip,
 			       struct ftrace_ops *ops, struct ftrace_regs *fregs)
 {
-	int bit = ftrace_test_recursion_trylock(ip, parent_ip);
-	bool local = is_in(&local_copy, parent_ip);
 	struct rxe_mr *mr = argument(fregs, 0);
 
-	if (WARN_ON_ONCE(bit < 0))
-		return;
 	if (mr_is_ours(mr))
-		go_to(fregs, local ? hook_of(ops)->local :
-		      within_module(parent_ip, THIS_MODULE) ? copy_test :
-							      hook_of(ops)->replacement);
-	else if (!local && lacks_remote_read(mr, (unsigned long)argument(fregs, 4)) &&
-		 !within_module(parent_ip, THIS_MODULE))
+		go_to(fregs, is_in(&local_copy, parent_ip) ? hook_of(ops)->local :
+		      is_in(&own_text, parent_ip) ? copy_test :
+						    hook_of(ops)->replacement);
+	else if (lacks_remote_read(mr, (unsigned long)argument(fregs, 4)) &&
+		 !is_in(&local_copy, parent_ip) && !is_in(&own_text, parent_ip))
 		go_to(fregs, copy_without_flag);
-	ftrace_test_recursion_unlock(bit);
 }
 
 static void notrace entry_invalidate_mr(unsigned long ip, unsigned long parent_ip,
@@ -465,6 +460,10 @@ static int attach_locked(void)
 	local_requester = range_of(RXE_PREFIX "rxe_requester");
 	local_ops = range_of(RXE_PREFIX "rxe_do_local_ops");
 	task_work = range_of(RXE_PREFIX "do_work");
+	own_text = (struct code_range){
+		.start = (unsigned long)THIS_MODULE->mem[MOD_TEXT].base,
+		.size = THIS_MODULE->mem[MOD_TEXT].size,
+	};
 	if (!local_copy.size || !task_work.size)
 		return -ENOENT;
 	ib_mkey_rxe_stock_set(addresses);
