@@ -97,6 +97,40 @@ impl Grid {
         }
     }
 
+    /// The row that is all of `len` bytes from `offset` on, which must not be zero
+    /// and within the layout. [`None`] if there are several, or if the row is not
+    /// in the first one of the innermost dimension.
+    #[inline(always)]
+    pub(super) fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
+        step();
+        let index = offset / self.bytes;
+        let pos = offset.wrapping_sub(index.wrapping_mul(self.bytes.get()));
+        let [axis, ..] = &self.axes;
+        let left = axis
+            .count
+            .get()
+            .checked_sub(index)
+            .filter(|left| *left != 0)?;
+        let (bytes, count) = if len <= self.bytes.get().wrapping_sub(pos) {
+            (len, 1)
+        } else if pos == 0 {
+            step();
+            (self.bytes.get(), len / self.bytes)
+        } else {
+            return None;
+        };
+        let is_all = count <= left && bytes.wrapping_mul(count) == len;
+        is_all.then(|| Row {
+            stride: axis.stride,
+            count,
+            ..Row::of(
+                self.piece.leaf,
+                axis.advance(self.piece.addr, index).wrapping_add(pos),
+                bytes,
+            )
+        })
+    }
+
     /// The place of `offset`, and a cursor to the rows after it.
     #[inline(always)]
     pub(super) fn seek(&self, offset: u64) -> (Place, GridWalk<'_>) {

@@ -11,7 +11,7 @@ use super::blocks::{self, BlocksWalk};
 use super::dims::{Digits, Dims};
 use super::grid::Grid;
 use super::rows::{check_range, Place, Rows, Walk};
-use super::{Error, Extent, Order, Reach, Run, Runs, MAX_DIMS};
+use super::{Error, Extent, Order, Reach, Row, Run, Runs, MAX_DIMS};
 
 /// A repeated block of a leaf.
 #[derive(Clone, Copy, Debug)]
@@ -298,6 +298,14 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
         let (dims, group) = (&shape.dims, shape.group);
         let walk = BlocksWalk::new(&self.blocks, dims, group, columns, &found, len);
         Ok(Rows::of_blocks(walk))
+    }
+
+    /// See [`Layout::only_row`](super::Layout::only_row).
+    #[inline(always)]
+    pub fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
+        check_range(offset, len, self.length).ok()?;
+        let grid = self.shape.borrow().grid.as_ref()?;
+        (len != 0).then(|| grid.only_row(offset, len)).flatten()
     }
 
     /// The place of `offset`.

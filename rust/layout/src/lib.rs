@@ -148,6 +148,20 @@ where
         }
     }
 
+    /// Returns the row that makes up `len` bytes from `offset` on, if there is one
+    /// and it is found without a cursor: what [`Self::rows`] gives then, in any
+    /// order.
+    ///
+    /// A single block in one dimension gives it for whole blocks and for a part of
+    /// one: that is most accesses, for which a cursor takes longer than the rest.
+    #[inline(always)]
+    pub fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
+        match self {
+            Self::Interleaved(interleaved) => interleaved.only_row(offset, len),
+            Self::List(_) | Self::Indexed(_) => None,
+        }
+    }
+
     /// Returns the rows that make up the pieces of `outer`, a row whose leaf is
     /// the key with this layout.
     ///

@@ -314,6 +314,36 @@ fn rows_across_all_addresses() {
 }
 
 #[test]
+fn one_row_without_a_cursor() {
+    let only = |layout: &VecLayout, offset, len| {
+        let row = layout.only_row(offset, len);
+        row.map(|row| (row.addr, row.len, row.stride, row.count))
+    };
+    let column = block(&[4], 100, 8, &[32]).unwrap();
+    assert_eq!(only(&column, 0, 32), Some((100, 8, 32, 4)));
+    assert_eq!(only(&column, 8, 16), Some((132, 8, 32, 2)));
+    assert_eq!(only(&column, 10, 6), Some((134, 6, 32, 1)));
+    // Past the end of a piece, a part of one at the end, no byte, past the end.
+    for (offset, len) in [
+        (10, 7),
+        (10, 8),
+        (0, 12),
+        (8, 0),
+        (24, 9),
+        (33, 1),
+        (MAX, 2),
+    ] {
+        assert_eq!(only(&column, offset, len), None, "{offset} {len}");
+    }
+    let planes = block(&[2, 2], 100, 8, &[500, 32]).unwrap();
+    assert_eq!(only(&planes, 0, 16), Some((100, 8, 32, 2)));
+    assert_eq!(only(&planes, 8, 16), None);
+    // One row there, to which a cursor leads.
+    assert_eq!(only(&planes, 16, 8), None);
+    assert_eq!(only(&list(&[(0, 8)]).unwrap(), 0, 8), None);
+}
+
+#[test]
 fn nests_at_the_ends() {
     let layout = block(&[2], 1 << 63, 1, &[i64::MIN]).unwrap();
     let outer = |addr, len, stride, count| {

@@ -56,6 +56,9 @@ pub fn check(layout: &VecLayout, bytes: &[Byte], offset: usize, len: usize) {
             }
             None => assert_eq!(rows.map(|_| ()), Err(Error::Range)),
         }
+        if let Some(row) = layout.only_row(offset as u64, len as u64) {
+            check_rows([row].into_iter(), &bytes[offset..offset + len], order);
+        }
     }
 }
 

@@ -118,6 +118,19 @@ impl Bytes {
             }
         }
         assert_eq!(count, end - start);
+        if let Some(only) = layout.only_row(start as u64, (end - start) as u64) {
+            let mut rows = layout
+                .rows(start as u64, (end - start) as u64, order)
+                .unwrap();
+            let row = rows.next().unwrap();
+            let last = only.count - 1;
+            assert_eq!(
+                (only.piece(), only.count, only.at),
+                (row.piece(), row.count, 0)
+            );
+            assert_eq!(only.skip(last).piece(), row.skip(last).piece());
+            assert_eq!((only.skip(last).at, rows.next()), (row.skip(last).at, None));
+        }
     }
 
     /// Checks where the bytes `start..end` are, if they are in one place.
