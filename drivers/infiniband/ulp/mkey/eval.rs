@@ -143,6 +143,27 @@ impl Bound {
         open: impl Fn(&'a Base) -> T,
         mut visit: impl FnMut(&mut T, Row) -> Result,
     ) -> Result {
+        if let Some(row) = self.layout.only_row(offset, len) {
+            let leaf = self.leaf(row.leaf, write)?;
+            if let Place::Memory { base, delta, .. } = &leaf.place {
+                let addr = row.addr.wrapping_add(*delta);
+                return visit(&mut open(base), Row { addr, ..row });
+            }
+        }
+        self.walk_rows(offset, len, write, &open, &mut visit)
+    }
+
+    /// Walks over the rows of an access that has several, or may have. As for [`Self::walk`].
+    // Most accesses are one row: the room for the cursor is not to cost them anything.
+    #[inline(never)]
+    fn walk_rows<'a, T>(
+        &'a self,
+        offset: u64,
+        len: u64,
+        write: bool,
+        open: &impl Fn(&'a Base) -> T,
+        visit: &mut impl FnMut(&mut T, Row) -> Result,
+    ) -> Result {
         let order = self.order(write);
         let mut rows = self.layout.rows(offset, len, order)?;
         let mut next = rows.next();
@@ -150,10 +171,10 @@ impl Bound {
             let leaf = self.leaf(row.leaf, write)?;
             next = match &leaf.place {
                 Place::Memory { base, delta, .. } => {
-                    visit_leaf(row, &mut rows, *delta, &mut open(base), &mut visit)?
+                    visit_leaf(row, &mut rows, *delta, &mut open(base), visit)?
                 }
                 Place::Key(inner) => {
-                    inner.walk_nest(row, order, write, &open, &mut visit)?;
+                    inner.walk_nest(row, order, write, open, visit)?;
                     rows.next()
                 }
             };

@@ -107,13 +107,33 @@ impl Pieces<*mut u8> {
 ///
 /// - All pieces of `from` must be valid for reads, those of `to` for writes.
 /// - No piece of `from` may overlap one of `to`.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn copy_row(
     to: Pieces<*mut u8>,
     from: Pieces<*const u8>,
     len: usize,
     count: usize,
 ) {
+    // SAFETY: By the safety requirements.
+    unsafe {
+        if count == 1 && len > LOOPED {
+            bytes(to.at, from.at, len);
+        } else {
+            copy_pieces(to, from, len, count);
+        }
+    }
+}
+
+/// Bytes of a piece that [`copy_pieces`] copies without a call, at most.
+const LOOPED: usize = 256;
+
+/// Does what [`copy_row`] says.
+///
+/// # Safety
+///
+/// As for [`copy_row`].
+#[inline(never)]
+unsafe fn copy_pieces(to: Pieces<*mut u8>, from: Pieces<*const u8>, len: usize, count: usize) {
     /// Calls a function with the addresses of each pair of pieces, and what else it takes.
     macro_rules! each {
         ($one:path $(, $more:expr)*) => {{

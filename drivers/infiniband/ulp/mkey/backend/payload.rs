@@ -67,10 +67,15 @@ impl Payload<'_> {
     /// of the packet.
     #[inline(always)]
     pub(crate) unsafe fn copy(&mut self, memory: *mut u8, row: &Row) -> Result {
-        let last = row.step.checked_mul(row.count.wrapping_sub(1));
-        let end = last
-            .and_then(|last| last.checked_add(row.at)?.checked_add(row.len))
-            .ok_or(EFAULT)?;
+        let first = row.at.checked_add(row.len);
+        let end = match row.count {
+            1 => first,
+            count => first.and_then(|first| {
+                let more = row.step.checked_mul(count.wrapping_sub(1))?;
+                more.checked_add(first)
+            }),
+        };
+        let end = end.ok_or(EFAULT)?;
         if end > self.len {
             return Err(EFAULT);
         }

@@ -225,13 +225,18 @@ impl Pages<'_> {
             return unsafe { OnDemand::new(self.base.mr) }.copy(row, payload);
         }
         let size = 1u64 << self.shift;
-        each_block(row, size, |row| {
+        let mut copy = |row: Row| {
             let in_page = row.addr & (size - 1);
             let page = self.map((row.addr >> self.shift).wrapping_sub(self.first))?;
             // SAFETY: `size` bytes are mapped, which all pieces of the row are in; a packet is never
             // part of a region's memory.
             unsafe { payload.copy(page.as_ptr().add(in_page as usize), &row) }
-        })
+        };
+        // A piece of a large block takes no cutting.
+        if row.count == 1 && row.len <= size - (row.addr & (size - 1)) {
+            return copy(row);
+        }
+        each_block(row, size, copy)
     }
 
     #[inline]
