@@ -31,6 +31,7 @@ struct bind {
 		uint32_t lkey, rkey;
 		uint64_t length, iova;
 	} found;
+	struct ibmkey_indexed indexed;	/* no indices: another layout */
 	struct ibv_mr *mr;		/* of the same memory, registered again */
 };
 
@@ -38,7 +39,11 @@ static void bind_key(void *context)
 {
 	struct bind *bind = context;
 
-	if (bind->num_dims)
+	if (bind->indexed.indices32)
+		must(ibmkey_bind_indexed(bind->column.key, ACCESS_ALL,
+					 &bind->indexed),
+		     "ibmkey_bind_indexed");
+	else if (bind->num_dims)
 		must(ibv_rereg_mr_interleaved(bind->column.key, ACCESS_ALL,
 					      bind->num_dims, bind->repeat, 1,
 					      &bind->block),
@@ -224,6 +229,29 @@ static void measure_list(struct bench *bench, size_t entries, bool even)
 	bind_close(&bind);
 }
 
+static void measure_indexed(struct bench *bench, size_t count)
+{
+	uint32_t *indices = calloc(count, sizeof(*indices));
+	struct bind bind;
+
+	if (!indices)
+		err(1, "%zu indices", count);
+	for (size_t i = 0; i < count; i++)
+		indices[i] = i;
+	bind_open(&bind, bench, count);
+	bind.indexed = (struct ibmkey_indexed) {
+		.addr = (uintptr_t)bind.column.strided,
+		.unit = 2 * BLOCK,
+		.bytes_count = BLOCK,
+		.indices32 = indices,
+		.num_indices = count,
+		.lkey = bind.column.strided_mr->lkey,
+	};
+	measure_layout(&bind, "indexed", count);
+	free(indices);
+	bind_close(&bind);
+}
+
 /* Two repetitions in each dimension, nested so that blocks follow in order. */
 static void measure_dims(struct bench *bench, unsigned int num_dims)
 {
@@ -250,6 +278,8 @@ void measure_bind(struct bench *bench)
 		measure_list(bench, scaled(bench, entries, 1), true);
 	for (size_t entries = 16; entries <= 65536; entries *= 16)
 		measure_list(bench, scaled(bench, entries, 2) & ~1ull, false);
+	for (size_t count = 1; count <= 65536; count *= 16)
+		measure_indexed(bench, scaled(bench, count, 1));
 	for (unsigned int num_dims = 1; num_dims <= IBMKEY_MAX_DIMS; num_dims++)
 		measure_dims(bench, num_dims);
 }
