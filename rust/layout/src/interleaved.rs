@@ -303,9 +303,11 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     /// See [`Layout::only_row`](super::Layout::only_row).
     #[inline(always)]
     pub fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
-        check_range(offset, len, self.length).ok()?;
-        let grid = self.shape.borrow().grid.as_ref()?;
-        (len != 0).then(|| grid.only_row(offset, len)).flatten()
+        check_range(offset, len, self.length()).ok()?;
+        match &self.shape.borrow().way {
+            Way::Grid(grid) if len != 0 => grid.only_row(offset, len),
+            _ => None,
+        }
     }
 
     /// The place of `offset`.

@@ -21,8 +21,7 @@ use kernel::{ffi::c_int, prelude::*};
 type Base = <Hw as Backend>::Base;
 
 /// The rows of one level of a nest.
-type LevelRows<'a> =
-    RowsOf<'a, KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndexed>;
+type LevelRows<'a> = RowsOf<'a, KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndexed>;
 
 /// What is left of an access in one key of a nest.
 struct Level<'a> {

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Makes the self-test of ib_mkey fail while it is loaded, for tests of what is left
- * behind then: it puts another result in place of what a flush of a key returns.
+ * behind then: it lets a copy to a key return without having copied.
  */
 
 #include <linux/kprobes.h>
 #include <linux/module.h>
 
-static int flushed(void)
+static int not_copied(void)
 {
 	return 0;
 }
 
 static int instead(struct kprobe *probe, struct pt_regs *regs)
 {
-	instruction_pointer_set(regs, (unsigned long)flushed);
+	instruction_pointer_set(regs, (unsigned long)not_copied);
 	return 1;
 }
 
 static struct kprobe probe = {
-	.symbol_name = "ib_mkey_rxe_stock_flush",
+	.symbol_name = "ib_mkey_rxe_stock_copy_data",
 	.pre_handler = instead,
 };
 
