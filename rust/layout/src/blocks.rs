@@ -13,7 +13,7 @@ use super::{Block, Row};
 /// Blocks that are compared pair by pair, at most.
 const MAX_COMPARED: usize = 32;
 
-/// Whether two bytes at one address of a leaf keep their order if, in the
+/// Returns `true` if two bytes at one address of a leaf keep their order when, in the
 /// innermost dimension, all pieces of a block come before those of the next one.
 ///
 /// The order changes for a piece of a block and a later piece, at a lower index,
@@ -28,7 +28,7 @@ pub(super) fn keep_apart(blocks: &[Block], dims: &Dims) -> bool {
         || (blocks.len() <= MAX_COMPARED && pairs.all(|(one, two)| never_meet(one, two, dims)))
 }
 
-/// Whether no piece of `one` meets a piece of `two`, a later block, at a lower
+/// Returns `true` if no piece of `one` meets a piece of `two`, a later block, at a lower
 /// index in the innermost dimension and at the same index in all others.
 fn never_meet(one: &Block, two: &Block, dims: &Dims) -> bool {
     if one.leaf() != two.leaf() {
@@ -83,7 +83,7 @@ impl Span {
     }
 }
 
-/// Where an offset is.
+/// The place of an offset.
 pub(super) struct Found<'a> {
     pub(super) block: &'a Block,
     /// The blocks after that one.
@@ -147,7 +147,7 @@ pub(super) struct BlocksWalk<'a> {
     rest: slice::Iter<'a, Block>,
     dims: &'a Dims,
     group: NonZeroU64,
-    /// May a batch have more than one tuple?
+    /// A batch may have more than one tuple.
     columns: bool,
     /// The first tuple of the batch.
     digits: Digits,

@@ -102,7 +102,7 @@ impl Block {
         Ok(extent)
     }
 
-    /// Whether `next` always continues where this block ends.
+    /// Returns `true` if `next` always continues where this block ends.
     fn is_continued_by(&self, next: &Self, dims: &Dims) -> bool {
         let strides = dims.inner_first(&self.stride);
         let moves_alike = strides
@@ -115,14 +115,14 @@ impl Block {
     }
 }
 
-/// How the bytes of an interleaved layout are found.
+/// The way in which the bytes of an interleaved layout are found.
 #[derive(Clone, Debug)]
 enum Way {
     /// The blocks form one piece, repeated.
     Grid(Grid),
     /// Block by block.
     Blocks {
-        /// May a writer take each block's pieces in the innermost dimension at once?
+        /// A writer may take each block's pieces in the innermost dimension at once.
         columns: bool,
     },
 }
@@ -138,7 +138,7 @@ pub struct Shape {
     way: Way,
 }
 
-// Where an allocation of its own has it, it is one of a common size.
+// The kernel module allocates it on its own, in a common size.
 const _: () = assert!(size_of::<Shape>() <= 256);
 
 /// Strided blocks, interleaved.

@@ -177,7 +177,7 @@ where
         RowsOf::new(self, outer, order)
     }
 
-    /// Where `offset` is, which must be less than the length.
+    /// Returns the place of `offset`, which must be less than the length.
     fn place(&self, offset: u64) -> Option<rows::Place> {
         match self {
             Self::List(list) => list.place(offset),

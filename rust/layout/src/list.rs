@@ -19,7 +19,7 @@ pub struct Entry {
     length: u64,
     /// Offset of the first byte in the list, once that is made.
     start: u64,
-    /// Where the entry is in its row, once the list is made: [`FIRST`] and the
+    /// The place of the entry in its row, once the list is made: [`FIRST`] and the
     /// number of entries for the first one, else the number of those before it.
     row: u32,
 }
@@ -358,7 +358,7 @@ fn place(entries: &mut [Entry]) -> Result<u64, Error> {
     place_all(entries).or_else(|_| Entry::total(entries.iter().copied()))
 }
 
-/// Does what [`place`] does, in one pass.
+/// Places all entries as [`place`] does, in one pass.
 fn place_all(entries: &mut [Entry]) -> Result<u64, Error> {
     if entries.is_empty() {
         return Err(Error::Zero);

@@ -22,7 +22,7 @@ pub(super) fn check_range(offset: u64, len: u64, length: u64) -> Result<(), Erro
     }
 }
 
-/// Where an offset is in a layout: in a piece, and that in a row.
+/// The place of an offset in a layout: in a piece, and that in a row.
 ///
 /// Positions of the row, here, are offsets relative to the piece.
 #[derive(Clone, Copy, Debug)]

@@ -136,7 +136,7 @@ fn max_key_memory_per_process() -> u64 {
     }
 }
 
-/// Are programs told of device memory by the standard query?
+/// Returns `true` if the standard query tells programs of device memory.
 fn announce_dm() -> bool {
     value::<u8>(module_parameters::announce_dm.value()) != 0
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What somebody who knows the size of the blocks when compiling would write to
- * gather them: a loop each, of a size that the compiler knows.
+ * Gathers of blocks: a loop for each size, which the compiler knows.
+ * A program that is written for one size would have such a loop.
  */
 
 #include <stddef.h>

@@ -127,7 +127,7 @@ pub(crate) unsafe fn copy_row(
 /// Bytes of a piece that [`copy_pieces`] copies without a call, at most.
 const LOOPED: usize = 256;
 
-/// Does what [`copy_row`] says.
+/// Copies as [`copy_row`] does.
 ///
 /// # Safety
 ///

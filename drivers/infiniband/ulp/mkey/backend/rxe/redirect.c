@@ -106,7 +106,7 @@ static int copy_remote(struct rxe_mr *mr, u64 iova, void *addr,
 	return ib_mkey_rxe_copy(mr, iova, addr, length, dir, &peer);
 }
 
-/* As for a peer in the MR's PD, for the self-test. */
+/* Copies as a peer in the MR's PD would. The self-test calls it. */
 static int copy_test(struct rxe_mr *mr, u64 iova, void *addr,
 		     unsigned int length, enum rxe_mr_copy_dir dir)
 {

@@ -149,7 +149,7 @@ static int mkt_rc_connect(struct mkt_qp *qp, struct ibv_ah_attr *ah,
 		return err;
 
 	/*
-	 * Nothing gets lost but where a test has it so. What is late is not
+	 * Nothing gets lost unless a test wants it. What is late is not
 	 * lost: on a busy machine an answer can take many seconds, and a READ
 	 * that is sent again is done again, with what is bound by then. So the
 	 * time is one of 17 seconds, and none at all for the patient. A retry
