@@ -113,19 +113,20 @@ impl Buffer {
         let charge = pool.charge(bytes)?;
         let owner = Owners::charge(&device.owners, request.for_process, bytes)?;
         let memory = pool.allocate(length, request.log_align)?;
+        let store = Store {
+            memory,
+            _owner: owner,
+            _charge: charge,
+        };
+        let store = Arc::new(store, GFP_KERNEL)?;
         let region = OwnedMr::new(pd, u32::try_from(pages)?)?;
+        // Nothing fails from here on: the region would go before its reference.
+        let base = hw.back(&region, &store.memory)?;
         Ok(Self {
             export: SetOnce::new(),
-            base: hw.back(&region, &memory)?,
+            base,
             _region: region,
-            store: Arc::new(
-                Store {
-                    memory,
-                    _owner: owner,
-                    _charge: charge,
-                },
-                GFP_KERNEL,
-            )?,
+            store,
             device: device.clone(),
         })
     }

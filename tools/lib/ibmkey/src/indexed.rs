@@ -84,7 +84,7 @@ pub(crate) fn query(
         .out(sys::IB_MKEY_ATTR_QUERY_RESP_INDEXED, &mut bound)
         .run(fd)?;
 
-    let indexed = (info.kind == sys::IB_UVERBS_MKEY_INDEXED).then(|| Indexed {
+    let indexed = (info.kind == sys::IB_UVERBS_MKEY_INDEXED).then_some(Indexed {
         addr: bound.addr,
         unit: bound.unit,
         bytes_count: bound.bytes_count,

@@ -86,17 +86,6 @@ pub(crate) struct Pieces<T> {
     pub(crate) step: isize,
 }
 
-impl Pieces<*mut u8> {
-    /// Returns the same pieces, to be read.
-    #[inline(always)]
-    pub(crate) fn as_const(self) -> Pieces<*const u8> {
-        Pieces {
-            at: self.at,
-            step: self.step,
-        }
-    }
-}
-
 /// Copies `count` pieces of `len` bytes, one after another.
 ///
 /// Of pieces at one place, the last one stays. A call of `memcpy()` takes longer than the copy of a

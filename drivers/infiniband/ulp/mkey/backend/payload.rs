@@ -28,6 +28,17 @@ pub(crate) struct Payload<'a> {
     _packet: PhantomData<&'a mut [u8]>,
 }
 
+impl Pieces<*mut u8> {
+    /// Returns the same pieces, to be read.
+    #[inline(always)]
+    fn as_const(self) -> Pieces<*const u8> {
+        Pieces {
+            at: self.at,
+            step: self.step,
+        }
+    }
+}
+
 impl Payload<'_> {
     /// # Safety
     ///

@@ -209,8 +209,10 @@ static int memory_bind_indices(struct ibv_mr *key, unsigned int n,
 	int err = ENOMEM;
 
 	if (indices32 && indices64) {
-		for (i = 0; i < n; i++)
-			indices32[i] = indices64[i] = i % 1000;
+		for (i = 0; i < n; i++) {
+			indices64[i] = i % 1000;
+			indices32[i] = i % 1000;
+		}
 		err = ibmkey_bind_indexed(key, MKT_ACCESS_ALL, &layout);
 	}
 	free(indices32);

@@ -156,8 +156,8 @@ TEST_F(pool, arguments)
 	EXPECT_EQ(EINVAL, errno);
 	EXPECT_EQ(NULL, ibmkey_pool_create(NULL, 2, 2));
 	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(NULL, ibmkey_pool_create(pd, self->s.dev[1].caps.max_entries +
-					   1, 2));
+	/* indexed layouts may have more entries than the others */
+	EXPECT_EQ(NULL, ibmkey_pool_create(pd, (1 << 20) + 1, 2));
 	EXPECT_EQ(EINVAL, errno);
 	EXPECT_EQ(NULL, ibmkey_pool_get(NULL));
 	EXPECT_EQ(EINVAL, errno);

@@ -94,9 +94,10 @@ unsafe fn exchange(one: NonNull<rxe_mr>, two: NonNull<rxe_mr>) {
 impl Rxe {
     /// Returns the rights of a region.
     pub(super) fn access(mr: &Mr) -> Access {
-        // SAFETY: The region is valid; the field is written as a whole.
-        let access =
-            |mr: NonNull<rxe_mr>| unsafe { (&raw const (*mr.as_ptr()).access).read_volatile() };
+        let access = |mr: NonNull<rxe_mr>| {
+            // SAFETY: The region is valid; the field is written as a whole.
+            unsafe { (&raw const (*mr.as_ptr()).access).read_volatile() }
+        };
         Access::from_raw(private(mr).map_or(0, access) as u32)
     }
 
