@@ -20,6 +20,7 @@ use crate::bindings;
 use core::ptr::NonNull;
 use kernel::{
     error::to_result,
+    ffi::c_void,
     page::{
         PAGE_SHIFT,
         PAGE_SIZE, //
@@ -29,6 +30,11 @@ use kernel::{
 
 /// Largest alignment, as a power of two: that of the page allocator's largest block.
 pub(crate) const MAX_LOG_ALIGN: u32 = PAGE_SHIFT as u32 + bindings::MAX_PAGE_ORDER;
+
+extern "C" {
+    /// C's copy, which is outside of Rust's memory model: what it copies may be written meanwhile.
+    fn memcpy(to: *mut c_void, from: *const c_void, len: usize) -> *mut c_void;
+}
 
 /// Where memory came from, and goes back to.
 enum Source {
@@ -176,8 +182,8 @@ impl SharedMemory {
     /// `from` must be valid for reads of `len` bytes.
     pub(crate) unsafe fn write(&self, offset: u64, from: *const u8, len: usize) -> Result {
         let (to, len) = self.at(offset, len as u64)?;
-        // SAFETY: `at()` checked the range; nobody has a reference to these bytes.
-        unsafe { to.as_ptr().copy_from_nonoverlapping(from, len) };
+        // SAFETY: `at()` checked the range. The other writers race with C's code, not with Rust's.
+        unsafe { memcpy(to.as_ptr().cast(), from.cast(), len) };
         Ok(())
     }
 
@@ -193,7 +199,7 @@ impl SharedMemory {
     pub(crate) unsafe fn read_to(&self, offset: u64, to: *mut u8, len: usize) -> Result {
         let (from, len) = self.at(offset, len as u64)?;
         // SAFETY: As for `write()`.
-        unsafe { from.as_ptr().copy_to_nonoverlapping(to, len) };
+        unsafe { memcpy(to.cast(), from.as_ptr().cast(), len) };
         Ok(())
     }
 
