@@ -152,7 +152,7 @@ impl Rxe {
         }
     }
 
-    /// Returns the range of a region of ours; [`None`] while no access is allowed.
+    /// Returns the range of a region of this module; [`None`] while no access is allowed.
     ///
     /// # Safety
     ///
