@@ -3,7 +3,7 @@
  * Device memory and indirect memory keys for kernel users of RDMA.
  *
  * All functions may sleep unless they say otherwise. Errors are those of
- * Documentation/infiniband/mkey/uapi.rst. A device that ib_mkey does not extend
+ * Documentation/infiniband/mkey/api/uverbs.rst. A device that ib_mkey does not extend
  * gives -EOPNOTSUPP.
  *
  * Scatterlists with gaps need nothing of this: an extended device has

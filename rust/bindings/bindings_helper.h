@@ -20,4 +20,4 @@
 #include <linux/srcu.h>
 
 /* Beside the headers above, what the C half of this module gives the Rust half. */
-#include "../../drivers/infiniband/ulp/mkey/uapi/uverbs_table.h"
+#include "../../drivers/infiniband/ulp/mkey/api/uverbs_table.h"

@@ -49,7 +49,7 @@ __rust_helper void rust_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned
 }
 
 /*
- * Mutexes of which a thread may have several at once, see rust/kernel/rdma/lock.rs. Lockdep is
+ * Mutexes of which a thread may have several at once, see rust/kernel/sync/lock.rs. Lockdep is
  * told so by a lock that all such threads have, and that excludes nobody.
  */
 #ifdef CONFIG_DEBUG_LOCK_ALLOC
@@ -107,7 +107,7 @@ __rust_helper void rust_helper_rdma_ops_drain(void)
 	synchronize_rcu_tasks();
 }
 
-/* Readers of tables and pointers on the data path, see rust/kernel/rdma/table.rs. */
+/* Readers of tables and pointers on the data path, see rust/kernel/sync/srcu.rs. */
 DEFINE_STATIC_SRCU(rdma_table_srcu);
 
 __rust_helper int rust_helper_rdma_table_enter(void)
@@ -166,7 +166,7 @@ __rust_helper void rust_helper_rdma_cond_resched(void)
 	cond_resched();
 }
 
-/* Those who wait for a number to fall to zero, see rust/kernel/rdma/users.rs. */
+/* Those who wait for a number to fall to zero, see rust/kernel/sync/users.rs. */
 __rust_helper void rust_helper_wait_for_none(atomic_t *count)
 {
 	wait_var_event(count, !atomic_read_acquire(count));

@@ -7,16 +7,21 @@
 
 use core::borrow::Borrow;
 use kernel::{prelude::*, sync::Arc};
-use ulp::{
+use kernel_ext::rdma::ulp::{
     Access, Block, Bound, Class, Cq, DeviceMemory, Devices, DmRegion, HeldDevice, HostBuffer,
     Local, Mkey, Pd, Qp, Range, Refused, Remote, Right, Status, Table, Unbound, Work,
 };
 
 #[path = "../../rust/bindings/mod.rs"]
 mod bindings;
-#[allow(dead_code, reason = "this module uses a part")]
-#[path = "../../rust/kernel/rdma/ulp/mod.rs"]
-mod ulp;
+#[allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "this module uses a part"
+)]
+#[path = "../../rust/kernel/for_ulp.rs"]
+mod kernel_ext;
 
 module! {
     type: MkeyUlp,

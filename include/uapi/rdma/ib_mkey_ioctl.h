@@ -9,7 +9,7 @@
  * and UVERBS_METHOD_DM_MR_REG. A key is a UVERBS_OBJECT_MR and is destroyed
  * with UVERBS_METHOD_MR_DESTROY.
  *
- * Errors, for all methods: see Documentation/infiniband/mkey/uapi.rst.
+ * Errors, for all methods: see Documentation/infiniband/mkey/api/uverbs.rst.
  */
 #ifndef IB_MKEY_IOCTL_H
 #define IB_MKEY_IOCTL_H

@@ -4,11 +4,11 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use super::{
-    table::{self, Guard},
-    Device, //
+use super::Device;
+use crate::{
+    bindings,
+    kernel_ext::sync::srcu::{self, Guard},
 };
-use crate::bindings;
 use core::{cell::UnsafeCell, marker::PhantomData, mem::MaybeUninit, ops::Deref};
 use kernel::{
     error::to_result,
@@ -126,7 +126,7 @@ impl<T: ClientOps> Client<T> {
         // SAFETY: By the safety requirement.
         unsafe { Self::set_data(raw, core::ptr::null_mut()) };
         // What `data()` gave to readers is not used any more when this returns.
-        table::synchronize();
+        srcu::synchronize();
         T::removed(data.as_arc_borrow());
     }
 

@@ -37,6 +37,13 @@ impl Device {
         unsafe { CStr::from_char_ptr((*self.as_raw()).name.as_ptr().cast()) }
     }
 
+    /// Returns the number by which `rdma dev` shows it.
+    #[allow(dead_code, reason = "for ULPs")]
+    pub(crate) fn index(&self) -> u32 {
+        // SAFETY: The device is registered, and the number is set before it is.
+        unsafe { (*self.as_raw()).index }
+    }
+
     /// Returns which driver it is of, `enum rdma_driver_id`.
     pub(crate) fn driver_id(&self) -> u32 {
         // SAFETY: The operations are set before the device is registered.

@@ -5,11 +5,10 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use super::{
-    eopnotsupp,
     mr::{Mr, Pd},
     ops::{DeviceOps, Running},
 };
-use crate::bindings;
+use crate::{bindings, kernel_ext::error::eopnotsupp};
 use core::{marker::PhantomData, ptr};
 use kernel::{
     error::{from_result, to_result},

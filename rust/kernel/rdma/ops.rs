@@ -6,15 +6,21 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use super::{
+    callbacks,
     client::{Adding, ClientOps, ModulePin, Removing},
     device::{Device, DriverMr},
     dm::Dm,
-    entry, eopnotsupp, fast_reg,
-    memory::import::{DmaBuf, Import},
+    fast_reg,
     mr::{Access, Mr, Mw, Pd},
-    table,
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    kernel_ext::{
+        dma_buf::{DmaBuf, Import},
+        error::eopnotsupp,
+        sync::srcu,
+    },
+};
 use core::{cell::UnsafeCell, marker::PhantomData, ptr};
 use kernel::{
     error::from_err_ptr,
@@ -243,10 +249,10 @@ impl Overlay {
         unsafe {
             let ops = &raw mut (*raw).ops;
             if self.fills_dm() {
-                (*ops).alloc_dm = Some(entry::alloc_dm::<T>);
-                (*ops).dealloc_dm = Some(entry::dealloc_dm::<T>);
-                (*ops).reg_dm_mr = Some(entry::reg_dm_mr::<T>);
-                (*ops).query_device = Some(entry::query_device::<T>);
+                (*ops).alloc_dm = Some(callbacks::alloc_dm::<T>);
+                (*ops).dealloc_dm = Some(callbacks::dealloc_dm::<T>);
+                (*ops).reg_dm_mr = Some(callbacks::reg_dm_mr::<T>);
+                (*ops).query_device = Some(callbacks::query_device::<T>);
                 (*raw).attrs.max_dm_size = max_dm_size;
             }
             if self.fills_gaps() {
@@ -255,18 +261,18 @@ impl Overlay {
                 (*raw).attrs.kernel_cap_flags |=
                     u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
             }
-            (*ops).dereg_mr = Some(entry::dereg_mr::<T>);
+            (*ops).dereg_mr = Some(callbacks::dereg_mr::<T>);
             if self.stock.dealloc_mw.is_some() {
-                (*ops).dealloc_mw = Some(entry::dealloc_mw::<T>);
+                (*ops).dealloc_mw = Some(callbacks::dealloc_mw::<T>);
             }
             if self.stock.reg_user_mr_dmabuf.is_none() {
-                (*ops).reg_user_mr_dmabuf = Some(entry::reg_user_mr_dmabuf::<T>);
+                (*ops).reg_user_mr_dmabuf = Some(callbacks::reg_user_mr_dmabuf::<T>);
             }
             if self.stock.rereg_user_mr.is_some() {
-                (*ops).rereg_user_mr = Some(entry::rereg_user_mr::<T>);
+                (*ops).rereg_user_mr = Some(callbacks::rereg_user_mr::<T>);
             }
             if self.stock.advise_mr.is_some() {
-                (*ops).advise_mr = Some(entry::advise_mr::<T>);
+                (*ops).advise_mr = Some(callbacks::advise_mr::<T>);
             }
             (*raw).driver_def = if self.stock_def.is_null() {
                 (&raw const bindings::ib_mkey_uapi_defs).cast()
@@ -346,7 +352,7 @@ impl<'a, T: DeviceOps> Running<'a, T> {
     pub(crate) fn on(device: &'a Device) -> Result<Self> {
         // SAFETY: No preconditions.
         let index = unsafe { bindings::rdma_ops_enter() };
-        let guard = table::read();
+        let guard = srcu::read();
         match T::client().data(device, &guard) {
             Some(data) => Ok(Self {
                 data: data.into(),

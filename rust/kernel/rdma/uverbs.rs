@@ -9,8 +9,8 @@
 //!
 //! C header: [`include/linux/module.h`](srctree/include/linux/module.h)
 
-use super::{client::uverbs_is_loaded, eopnotsupp};
-use crate::bindings;
+use super::client::uverbs_is_loaded;
+use crate::{bindings, kernel_ext::error::eopnotsupp};
 use core::ptr;
 use kernel::{
     error::to_result,

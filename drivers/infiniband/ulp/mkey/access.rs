@@ -9,22 +9,22 @@
 //!
 //! # Locking
 //!
-//! The data path reads under SRCU (`rust/kernel/rdma/table.rs`) and takes no lock, unless the
-//! binding is slow (`bound.rs`) or of a fast registration (`fast.rs`).
+//! The data path reads under SRCU (`rust/kernel/sync/srcu.rs`) and takes no lock, unless the
+//! binding is slow (`region/binding.rs`) or of a fast registration (`region/fast_reg.rs`).
 
 use crate::{
     backend::{Backend, Direction, Hw, Payload},
-    bound::{Bound, Held, Peer},
     device::{MkeyDevice, CLIENT},
-    fast::Fast,
+    kernel_ext::{
+        rdma::{mr::Right, ops::Running, Access, Mr, Pd},
+        sched,
+        sync::srcu::{self, Guard},
+    },
     key::{Key, Worker},
-    object::{Kind, Object},
-    rdma::{
-        self,
-        mr::Right,
-        ops::Running,
-        table::{self, Guard},
-        Access, Mr, Pd,
+    region::{
+        binding::{Binding, Held, Peer},
+        fast_reg::Fast,
+        Kind, Region,
     },
 };
 use kernel::{
@@ -60,7 +60,7 @@ fn hw_of(mr: &Mr, guard: &Guard) -> Result<Hw> {
 
 /// Finds the object of `mr`, for as long as the critical section lasts.
 #[inline]
-fn object_of<'a>(mr: &Mr, guard: &'a Guard) -> Result<ArcBorrow<'a, Object>> {
+fn object_of<'a>(mr: &Mr, guard: &'a Guard) -> Result<ArcBorrow<'a, Region>> {
     // Not `MkeyDevice::of()`: the self-test runs before the device is extended.
     let device = CLIENT.data(mr.device(), guard).ok_or(EINVAL)?;
     let object = device.objects.get(mr.index(), guard);
@@ -78,9 +78,9 @@ fn with_bound<T>(
     mr: &Mr,
     iova: u64,
     peer: Option<&Peer>,
-    access: impl FnOnce(&Bound, u64) -> Result<T>,
+    access: impl FnOnce(&Binding, u64) -> Result<T>,
 ) -> Result<T> {
-    let guard = table::read();
+    let guard = srcu::read();
     let object = object_of(mr, &guard)?;
     if let Kind::Fast(fast) = &object.kind {
         if peer.is_some_and(|peer| peer.pd != mr.pd() as usize) {
@@ -103,7 +103,7 @@ fn with_bound<T>(
             // A slow access can take arbitrarily long. It leaves SRCU first, so that only a rebind
             // of this MR waits for it.
             drop(guard);
-            rdma::cond_resched();
+            sched::cond_resched();
             access(&held, offset)
         }
     }
@@ -114,7 +114,7 @@ fn with_bound<T>(
 ///
 /// # Errors
 ///
-/// Those of [`Bound::copy`]; `EINVAL` if nothing is bound, `EACCES` if it is not for the peer.
+/// Those of [`Binding::copy`]; `EINVAL` if nothing is bound, `EACCES` if it is not for the peer.
 pub(crate) fn copy(mr: &Mr, iova: u64, payload: Payload<'_>, peer: Option<&Peer>) -> Result {
     let needed = needed(peer.is_some(), payload.direction());
     with_bound(mr, iova, peer, |bound, at| bound.copy(at, payload, needed))
@@ -128,7 +128,7 @@ pub(crate) fn copy(mr: &Mr, iova: u64, payload: Payload<'_>, peer: Option<&Peer>
 ///
 /// # Errors
 ///
-/// Those of [`Bound::atomic_op`]; `EINVAL` if nothing is bound.
+/// Those of [`Binding::atomic_op`]; `EINVAL` if nothing is bound.
 pub(crate) fn atomic_op(
     mr: &Mr,
     iova: u64,
@@ -154,7 +154,7 @@ pub(crate) fn atomic_write(mr: &Mr, iova: u64, value: u64) -> Result<c_int> {
 ///
 /// # Errors
 ///
-/// Those of [`Bound::flush`]; `EINVAL` if nothing is bound.
+/// Those of [`Binding::flush`]; `EINVAL` if nothing is bound.
 pub(crate) fn flush(mr: &Mr, iova: u64, length: u32) -> Result {
     with_bound(mr, iova, None, |bound, at| {
         let whole = bound.layout.length();
@@ -171,7 +171,7 @@ pub(crate) fn flush(mr: &Mr, iova: u64, length: u32) -> Result {
 /// Returns `true` if `length` bytes from address `iova` on are registered in the MR for fast
 /// registration that `mr` is.
 pub(crate) fn is_registered(mr: &Mr, iova: u64, length: u64) -> bool {
-    let guard = table::read();
+    let guard = srcu::read();
     object_of(mr, &guard).is_ok_and(|object| match &object.kind {
         Kind::Fast(fast) => fast.contains(iova, length),
         _ => false,
@@ -179,13 +179,13 @@ pub(crate) fn is_registered(mr: &Mr, iova: u64, length: u64) -> bool {
 }
 
 /// Returns the object of `mr` and a device operation that runs, so that the device's data stays.
-fn operate<'a>(mr: &'a Mr) -> Result<(Running<'a, MkeyDevice>, Arc<Object>)> {
+fn operate<'a>(mr: &'a Mr) -> Result<(Running<'a, MkeyDevice>, Arc<Region>)> {
     let running = Running::<MkeyDevice>::on(mr.device())?;
     let object = running.data().object_of(mr).ok_or(EINVAL)?;
     Ok((running, object))
 }
 
-fn fast_of(object: &Object) -> Option<&Fast> {
+fn fast_of(object: &Region) -> Option<&Fast> {
     match &object.kind {
         Kind::Fast(fast) => Some(fast),
         _ => None,

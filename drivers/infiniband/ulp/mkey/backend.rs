@@ -15,7 +15,10 @@ mod payload;
 pub(crate) mod rxe;
 
 use crate::bindings;
-use crate::rdma::{Access, Device, Mr, Mw, OwnedMr, Pd, SharedMemory};
+use crate::kernel_ext::{
+    memory::SharedMemory,
+    rdma::{Access, Device, Mr, Mw, OwnedMr, Pd},
+};
 use kernel::prelude::*;
 
 pub(crate) use payload::{Direction, Payload};

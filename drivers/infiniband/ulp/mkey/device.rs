@@ -11,25 +11,32 @@ use crate::{
         Backend, Hw, Named, Range,
     },
     bindings,
-    bound::{Bound, KLayout, Leaf, Place, MAX_DEPTH},
-    cost,
     dm::{self, Buffer, DeviceMemory},
-    fast, indexed, key,
+    kernel_ext::{
+        dma_buf::{DmaBuf, Import},
+        error::eopnotsupp,
+        rdma::{
+            client::{Adding, Client, ClientOps, ModulePin, Removing},
+            device::DeviceName,
+            fast_reg::{Elements, Mapped},
+            mr::Right,
+            ops::{DeviceOps, Overlay},
+            Access, Device, Dm, Mr, Mw, OwnedPd, Pd,
+        },
+        sync::srcu::{self, Table},
+    },
+    key::{self, indexed},
     layout::{Entry, List},
-    mw::{self, Windows},
-    object::{Kind, Object},
-    owner::{OwnerCharge, Owners},
-    pins::{Pin, Pins},
-    rdma::{
-        client::{Adding, Client, ClientOps, ModulePin, Removing},
-        device::DeviceName,
-        eopnotsupp,
-        fast_reg::{Elements, Mapped},
-        memory::import::{DmaBuf, Import},
-        mr::Right,
-        ops::{DeviceOps, Overlay},
-        table::{self, Table},
-        Access, Device, Dm, Mr, Mw, OwnedPd, Pd,
+    limits::{
+        cost,
+        owner::{OwnerCharge, Owners},
+    },
+    region::{
+        binding::{Binding, KLayout, Leaf, Place, MAX_DEPTH},
+        fast_reg,
+        pins::{Pin, Pins},
+        window::{self, Windows},
+        Kind, Region,
     },
 };
 use kernel::{
@@ -48,7 +55,7 @@ pub(crate) static CLIENT: Client<MkeyDevice> = Client::new(c"ib_mkey");
 #[pin_data]
 pub(crate) struct MkeyDevice {
     #[pin]
-    pub(crate) objects: Table<Object>,
+    pub(crate) objects: Table<Region>,
     #[pin]
     pub(crate) windows: Windows,
     pub(crate) pins: Arc<Pins>,
@@ -65,7 +72,7 @@ pub(crate) struct MkeyDevice {
 
 /// A region that is about to be deregistered, with whom to wait for.
 pub(crate) struct Leaving {
-    object: Option<Arc<Object>>,
+    object: Option<Arc<Region>>,
     state: State,
 }
 
@@ -106,7 +113,7 @@ impl MkeyDevice {
     ///
     /// `EOPNOTSUPP` if it is none.
     pub(crate) fn of(device: &Device) -> Result<Arc<Self>> {
-        let guard = table::read();
+        let guard = srcu::read();
         CLIENT
             .data(device, &guard)
             .filter(|this| this.extended.load(ordering::Acquire))
@@ -138,7 +145,7 @@ impl MkeyDevice {
     }
 
     /// Returns the object of a region of ours.
-    pub(crate) fn object_of(&self, mr: &Mr) -> Option<Arc<Object>> {
+    pub(crate) fn object_of(&self, mr: &Mr) -> Option<Arc<Region>> {
         let object = self.objects.get_arc(mr.index())?;
         object.is(mr).then_some(object)
     }
@@ -247,7 +254,7 @@ impl DeviceOps for MkeyDevice {
         this.hw.claim(mr);
         if length == 0 {
             // Nothing is bound: only an access of no bytes is within it.
-            let object = Object::new(mr, Kind::Dm, charge)?;
+            let object = Region::new(mr, Kind::Dm, charge)?;
             this.objects.insert(mr.index(), object)?;
             this.hw.publish(mr, Range { start: 0, len: 0 }, access);
             return Ok(());
@@ -271,19 +278,19 @@ impl DeviceOps for MkeyDevice {
             GFP_KERNEL,
         )?;
         let layout = KLayout::List(List::new(entries)?);
-        let bound = Bound::new(layout, leaves, access, pd, None, None)?;
-        let object = Object::new(mr, Kind::Dm, charge)?;
+        let bound = Binding::new(layout, leaves, access, pd, None, None)?;
+        let object = Region::new(mr, Kind::Dm, charge)?;
         this.objects.insert(mr.index(), object.clone())?;
         object.bind(&this.pins, &this.hw, mr, bound)
     }
 
     fn alloc_fast(this: ArcBorrow<'_, Self>, mr: &Mr, max: u32) -> Result {
-        fast::create(&this, mr, max)?;
+        fast_reg::create(&this, mr, max)?;
         Ok(())
     }
 
     fn map_fast(&self, mr: &Mr, elements: Elements<'_>) -> Result<Mapped> {
-        let guard = table::read();
+        let guard = srcu::read();
         let object = self.objects.get(mr.index(), &guard);
         let object = object.filter(|object| object.is(mr)).ok_or(EINVAL)?;
         match &object.kind {
@@ -293,7 +300,7 @@ impl DeviceOps for MkeyDevice {
     }
 
     fn page_size(&self, mr: &Mr) -> u32 {
-        let guard = table::read();
+        let guard = srcu::read();
         let object = self.objects.get(mr.index(), &guard);
         if let Some(object) = object.filter(|object| object.is(mr)) {
             if let Kind::Fast(fast) = &object.kind {
@@ -339,7 +346,7 @@ impl DeviceOps for MkeyDevice {
         access: Access,
     ) -> Result {
         // Before anybody can find the region: what it is over goes with the object.
-        let object = Object::new(mr, Kind::DmaBuf { import, access }, charge)?;
+        let object = Region::new(mr, Kind::DmaBuf { import, access }, charge)?;
         this.objects.insert(mr.index(), object.clone())?;
         let Kind::DmaBuf { import, .. } = &object.kind else {
             return Err(EINVAL);
@@ -390,9 +397,9 @@ impl DeviceOps for MkeyDevice {
         self.hw.window_index(mw)
     }
 
-    type Forgotten = Option<mw::Bindings>;
+    type Forgotten = Option<window::Bindings>;
 
-    fn forget_mw(&self, index: u32, mw: &Mw) -> Option<mw::Bindings> {
+    fn forget_mw(&self, index: u32, mw: &Mw) -> Option<window::Bindings> {
         self.windows.forget(index, mw.address())
     }
 

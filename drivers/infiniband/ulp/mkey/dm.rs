@@ -20,13 +20,16 @@ pub(crate) use class::{Offer, Wanted};
 pub(crate) use pool::DeviceMemory;
 
 use crate::{
-    account::Charge,
     backend::{Backend, Hw},
     bindings,
-    owner::{OwnerCharge, Owners},
-    rdma::{
-        memory::{dma_buf, import::DmaBuf},
-        OwnedMr, Pd, SharedMemory,
+    kernel_ext::{
+        dma_buf::{self, DmaBuf},
+        memory::SharedMemory,
+        rdma::{OwnedMr, Pd},
+    },
+    limits::{
+        account::Charge,
+        owner::{OwnerCharge, Owners},
     },
 };
 use kernel::{
@@ -100,7 +103,7 @@ impl Buffer {
         device: &Arc<DeviceMemory>,
         request: &Request,
     ) -> Result<Self> {
-        if request.length == 0 || request.log_align > crate::rdma::memory::MAX_LOG_ALIGN {
+        if request.length == 0 || request.log_align > crate::kernel_ext::memory::MAX_LOG_ALIGN {
             return Err(EINVAL);
         }
         let length = usize::try_from(u32::try_from(request.length)?)?;

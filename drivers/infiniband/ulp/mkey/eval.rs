@@ -9,10 +9,14 @@
 
 use crate::{
     backend::{Backend, Direction, Hw, Payload},
-    bound::{Bound, Leaf, Place, MAX_LEVELS},
-    indexed::KIndexed,
+    kernel_ext::{
+        error::{eloop, eopnotsupp},
+        rdma::{mr::Right, Access},
+        sched,
+    },
+    key::indexed::KIndexed,
     layout::{Block, Entry, Order, Row, RowsOf, Shape},
-    rdma::{self, eloop, eopnotsupp, mr::Right, Access},
+    region::binding::{Binding, Leaf, Place, MAX_LEVELS},
 };
 use core::mem;
 use kernel::{ffi::c_int, prelude::*};
@@ -25,14 +29,14 @@ type LevelRows<'a> = RowsOf<'a, KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndexe
 
 /// What is left of an access in one key of a nest.
 struct Level<'a> {
-    bound: &'a Bound,
+    bound: &'a Binding,
     /// The next row, taken from `rows`.
     row: Option<Row>,
     rows: LevelRows<'a>,
 }
 
 impl<'a> Level<'a> {
-    fn new(bound: &'a Bound, outer: Row, order: Order) -> Result<Self> {
+    fn new(bound: &'a Binding, outer: Row, order: Order) -> Result<Self> {
         let mut rows = bound.layout.rows_of(outer, order)?;
         let row = rows.next();
         Ok(Self { bound, row, rows })
@@ -88,7 +92,7 @@ fn visit_leaf<T>(
     }
 }
 
-impl Bound {
+impl Binding {
     /// Checks that the access flags of the region include `needed`.
     ///
     /// # Errors
@@ -294,7 +298,7 @@ impl Bound {
             |base| base,
             |base, row| {
                 for piece in 0..row.count {
-                    rdma::cond_resched();
+                    sched::cond_resched();
                     base.flush(row.skip(piece).addr, row.len)?;
                 }
                 Ok(())

@@ -6,58 +6,36 @@
 //! |---|---|
 //! | `device.rs` | an extended device |
 //! | `access.rs` | the only way from an MR to what is bound to it |
-//! | `mw.rs` | memory windows |
-//! | `dm.rs`, `dm/` | device memory |
-//! | `key.rs` | keys: from a description to something bound |
-//! | `object.rs` | regions of ours |
-//! | `bound.rs` | what is bound to them: a layout over leaves |
-//! | `indexed.rs` | descriptions of blocks where indices say |
-//! | `edit.rs` | replacing it, for one region or for several at once |
-//! | `key_pool.rs` | keys that are used again, for kernel users |
-//! | `many.rs` | several keys bound in one call |
-//! | `nest.rs` | keys over keys |
-//! | `fast.rs` | regions for fast registration by kernel users |
-//! | `account.rs` | bytes in use, limits, high-water marks |
-//! | `owner.rs` | processes that have memory |
-//! | `cost.rs` | what regions and bindings take of the kernel's memory |
-//! | `pins.rs` | which regions are referred to |
-//! | `eval.rs` | the evaluator: accesses become runs of bytes |
+//! | `eval.rs` | the evaluator: accesses become rows of bytes |
 //! | `errors.rs` | the table of errors |
+//! | `api.rs`, `api/` | the kernel API and the uverbs methods |
+//! | `key.rs`, `key/` | keys: from a description to a binding |
+//! | `region.rs`, `region/` | regions, what is bound to them, and how that is replaced |
+//! | `dm.rs`, `dm/` | device memory |
+//! | `limits.rs`, `limits/` | accounts and limits of memory |
 //! | `backend.rs`, `backend/` | what a driver must give, and what knows rxe |
-//! | `uapi.rs`, `uapi/` | the uverbs methods |
-//! | `kapi.rs`, `exports.c` | the kernel API |
 
+use api::uverbs;
 use core::borrow::Borrow;
 use kernel::{prelude::*, sync::SetOnce};
+use kernel_ext::rdma;
 
 mod access;
-mod account;
+mod api;
 mod backend;
 #[path = "../../../../rust/bindings/mod.rs"]
 mod bindings;
-mod bound;
-mod cost;
 mod device;
 mod dm;
-mod edit;
 mod errors;
 mod eval;
-mod fast;
-mod indexed;
-mod kapi;
+#[path = "../../../../rust/kernel/mod.rs"]
+mod kernel_ext;
 mod key;
-mod key_pool;
 #[path = "../../../../rust/layout/src/lib.rs"]
 mod layout;
-mod many;
-mod mw;
-mod nest;
-mod object;
-mod owner;
-mod pins;
-#[path = "../../../../rust/kernel/rdma/mod.rs"]
-mod rdma;
-mod uapi;
+mod limits;
+mod region;
 
 module! {
     type: IbMkey,
@@ -123,7 +101,7 @@ fn max_dm_size_per_process() -> u64 {
 /// Bytes of the kernel's memory that keys and regions over dma-bufs of a device may take.
 fn max_key_memory() -> u64 {
     match value(module_parameters::max_key_memory.value()) {
-        0 => (rdma::memory::ram::total() / 8).min(8 << 30),
+        0 => (kernel_ext::memory::ram::total() / 8).min(8 << 30),
         bytes => bytes,
     }
 }
@@ -143,7 +121,7 @@ fn announce_dm() -> bool {
 
 /// Classes of memory that devices offer.
 fn dm_classes() -> Result<dm::Offer<'static>> {
-    dm::Offer::new(uapi::dm_class().to_str()?)
+    dm::Offer::new(uverbs::dm_class().to_str()?)
 }
 
 // Fields are dropped in order: all devices before the redirection and what they show themselves in.

@@ -5,21 +5,26 @@
 //! A description is checked completely before anything changes. Each lkey in it is looked up and
 //! pinned once.
 
+pub(crate) mod indexed;
+pub(crate) mod nest;
+
 use crate::{
     access::Origin,
     backend::{Backend, Named},
-    bound::{self, Bound, KLayout, Leaf, Place, MAX_DEPTH},
-    cost,
     device::MkeyDevice,
-    edit::{apply, Change, Refused},
-    indexed::{KIndices, Pattern, MAX_INDICES},
+    kernel_ext::{
+        alloc::GFP_MAYFAIL,
+        error::{eloop, eopnotsupp},
+        rdma::{mr::Right, Access, Device, Mr, OwnedMr, Pd},
+        sync::{srcu, users::Patience},
+    },
+    key::indexed::{KIndices, Pattern, MAX_INDICES},
     layout::{Block, Entry, Indexed, List, MAX_DIMS},
-    nest,
-    object::{Kind, Object},
-    owner::OwnerCharge,
-    rdma::{
-        eloop, eopnotsupp, mr::Right, table, users::Patience, Access, Device, Mr, OwnedMr, Pd,
-        GFP_MAYFAIL,
+    limits::{cost, owner::OwnerCharge},
+    region::{
+        binding::{self, Binding, KLayout, Leaf, Place, MAX_DEPTH},
+        rebind::{apply, Change, Refused},
+        Kind, Region,
     },
 };
 use core::mem;
@@ -92,7 +97,7 @@ pub(crate) struct Key<'a> {
     ibdev: &'a Device,
     mr: &'a Mr,
     pd: &'a Pd,
-    object: Arc<Object>,
+    object: Arc<Region>,
     max_entries: u32,
 }
 
@@ -159,7 +164,7 @@ impl<'a> Key<'a> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` while a memory window or a bound key refers to it; `EINTR` as for [`Object::unbind`].
+    /// `EBUSY` while a memory window or a bound key refers to it; `EINTR` as for [`Region::unbind`].
     pub(crate) fn unbind(&self) -> Result {
         let key = self;
         key.object.unbind(
@@ -192,8 +197,8 @@ impl<'a> Key<'a> {
 
     /// Shows `look` what is bound, if anything is. Binds wait meanwhile: it must not wait for
     /// anybody.
-    pub(crate) fn inspect<T>(&self, look: impl FnOnce(Option<&Bound>) -> T) -> T {
-        let guard = table::read();
+    pub(crate) fn inspect<T>(&self, look: impl FnOnce(Option<&Binding>) -> T) -> T {
+        let guard = srcu::read();
         look(self.object.bound.get(&guard).as_deref())
     }
 }
@@ -210,7 +215,7 @@ pub(crate) fn create(device: &MkeyDevice, pd: &Pd, max_entries: u32) -> Result<O
     let charge = device.charge(pd, cost::REGION)?;
     let mr = OwnedMr::new(pd, 1)?;
     device.hw.claim(&mr);
-    let object = Object::new(&mr, Kind::Key { max_entries }, charge)?;
+    let object = Region::new(&mr, Kind::Key { max_entries }, charge)?;
     device.objects.insert(mr.index(), object)?;
     Ok(mr)
 }
@@ -317,7 +322,7 @@ impl<'a> Description<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`crate::layout::Error`], `ERANGE`, `EACCES` and `ELOOP` as [`Bound::new`] has
+    /// Those of [`crate::layout::Error`], `ERANGE`, `EACCES` and `ELOOP` as [`Binding::new`] has
     /// them.
     pub(crate) fn list(mut self) -> Result<Described<'a>> {
         let entries = mem::take(&mut self.entries);
@@ -327,7 +332,7 @@ impl<'a> Description<'a> {
     /// Ends a description of blocks, repeated. As for [`Self::list`].
     pub(crate) fn interleaved(mut self, repeat_count: &[u64]) -> Result<Described<'a>> {
         let blocks = mem::take(&mut self.blocks);
-        self.finish(bound::interleaved(repeat_count, blocks)?)
+        self.finish(binding::interleaved(repeat_count, blocks)?)
     }
 
     /// Charges `bytes` bytes more for what is described.
@@ -350,7 +355,7 @@ impl<'a> Description<'a> {
 
     fn finish(self, layout: KLayout) -> Result<Described<'a>> {
         let key = self.key;
-        let bound = Bound::new(
+        let bound = Binding::new(
             layout,
             self.leaves,
             self.access,
@@ -365,7 +370,7 @@ impl<'a> Description<'a> {
 /// A description that has been checked completely.
 pub(crate) struct Described<'a> {
     key: &'a Key<'a>,
-    bound: Arc<Bound>,
+    bound: Arc<Binding>,
 }
 
 impl Described<'_> {
@@ -470,7 +475,7 @@ impl MkeyDevice {
 
     /// Makes a leaf of a region of ours.
     fn own_leaf(&self, index: u32, lkey: u32, mr: *const Mr, depth: usize) -> Result<Leaf> {
-        let guard = table::read();
+        let guard = srcu::read();
         let object = self
             .objects
             .get(index, &guard)
@@ -478,7 +483,7 @@ impl MkeyDevice {
         let object = object.ok_or(ENOENT)?;
         let (len, access, place) = match object.kind {
             Kind::Key { .. } => {
-                let bound: Arc<Bound> = object.bound.get(&guard).ok_or(ERANGE)?.into();
+                let bound: Arc<Binding> = object.bound.get(&guard).ok_or(ERANGE)?.into();
                 if bound.depth() > depth {
                     return Err(eloop());
                 }

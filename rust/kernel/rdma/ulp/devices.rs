@@ -2,11 +2,11 @@
 
 //! The devices there are, each held for as long as it is used.
 
-use super::{
-    client::{Adding, Client, ClientOps, Registration, Removing},
-    Device,
+use super::Device;
+use crate::{
+    bindings,
+    kernel_ext::rdma::client::{Adding, Client, ClientOps, Registration, Removing},
 };
-use crate::bindings;
 use core::{ops::Deref, ptr::NonNull};
 use kernel::{
     new_condvar, new_mutex,

@@ -4,7 +4,6 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `device.rs` | a device |
 //! | `devices.rs` | the devices there are, each held for as long as it is used |
 //! | `pd.rs` | protection domains, and regions in them |
 //! | `host.rs` | memory of the host that devices read and write |
@@ -16,34 +15,24 @@
 //! protection domain, each of them the device, which therefore cannot go. Dropping an object frees
 //! it. So nothing is busy when it is freed, whichever order it happens in.
 //!
-//! A module includes this, and of `rust/kernel/rdma` only what is named below. It has the bindings
-//! in `bindings` and calls `module!` in its root.
+//! A module includes `rust/kernel/for_ulp.rs`, which says how.
 //!
 //! The functions are those of [`include/rdma/ib_mkey.h`](srctree/include/rdma/ib_mkey.h), and for
 //! what is not particular to ib_mkey those of
 //! [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h). They sleep unless they say otherwise.
 
-#[path = "../client.rs"]
-mod client;
-mod device;
 mod devices;
 mod dm;
 mod host;
 mod mkey;
-#[path = "../mr.rs"]
-mod mr;
 mod pd;
 mod qp;
-#[allow(dead_code, reason = "only `client.rs` uses it here")]
-#[path = "../table.rs"]
-mod table;
 
-pub(crate) use device::Device;
+pub(crate) use crate::kernel_ext::rdma::{mr::Right, Access, Device};
 pub(crate) use devices::{Devices, HeldDevice};
 pub(crate) use dm::{Class, DeviceMemory, DmRegion};
 pub(crate) use host::HostBuffer;
 pub(crate) use mkey::{Block, Bound, Mkey, Range, Refused, Table, Unbound};
-pub(crate) use mr::{Access, Right};
 pub(crate) use pd::Pd;
 pub(crate) use qp::{Cq, Local, Qp, Remote, Status, Work};
 

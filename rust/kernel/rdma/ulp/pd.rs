@@ -2,11 +2,11 @@
 
 //! Protection domains, and regions in them.
 
-use super::{
-    mr::{Mr, OwnedPd},
-    HeldDevice,
+use super::HeldDevice;
+use crate::{
+    bindings,
+    kernel_ext::rdma::{Mr, OwnedPd},
 };
-use crate::bindings;
 use core::{ops::Deref, ptr::NonNull};
 use kernel::{error::from_err_ptr, prelude::*, sync::Arc};
 

@@ -57,7 +57,11 @@ use crate::{
         ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS, ib_mr_type_IB_MR_TYPE_USER as TYPE_USER,
         rdma_driver_id_RDMA_DRIVER_RXE,
     },
-    rdma::{eopnotsupp, mr::Right, Access, Device, Mr, Mw, OwnedMr, Pd, SharedMemory},
+    kernel_ext::{
+        error::eopnotsupp,
+        memory::SharedMemory,
+        rdma::{mr::Right, Access, Device, Mr, Mw, OwnedMr, Pd},
+    },
 };
 use bindings::{
     rxe_mr, rxe_mr_state_RXE_MR_STATE_FREE, rxe_mr_state_RXE_MR_STATE_INVALID,
@@ -318,7 +322,7 @@ impl Backend for Rxe {
             (&raw mut (*mr.as_raw()).iova).write_volatile(range.start);
             (&raw mut (*mr.as_raw()).length).write_volatile(range.len);
         }
-        // rxe binds windows as it knows them to an MR with the first flag, see `mw.rs`, and none to
+        // rxe binds windows as it knows them to an MR with the first flag, see `region/window.rs`, and none to
         // one with the second.
         let access = access & !(Right::MwBind | Right::ZeroBased);
         change_access(mr, |_| access.into_raw() as i32);

@@ -10,13 +10,14 @@
 
 use super::class::{Class, Offer, Wanted};
 use crate::{
-    account::{Account, Charge},
-    owner::Owners,
-    rdma::{
-        device::DeviceName,
-        eopnotsupp,
-        memory::{p2p::Provider, pmem::Region, ram::Node},
-        SharedMemory,
+    kernel_ext::{
+        error::eopnotsupp,
+        memory::{p2p::Provider, pmem::Region, ram::Node, SharedMemory},
+        rdma::device::DeviceName,
+    },
+    limits::{
+        account::{Account, Charge},
+        owner::Owners,
     },
 };
 use kernel::{

@@ -8,7 +8,7 @@
 //! Bytes of device memory are whole pages.
 
 use super::DeviceMemory;
-use crate::{bound, owner::Owners, rdma::process::Process};
+use crate::{kernel_ext::process::Process, limits::owner::Owners, region::binding};
 
 use kernel::{
     debugfs::{Dir, File},
@@ -134,7 +134,7 @@ fn show_keys(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 fn show_accesses(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    f.write_fmt(fmt!("{}\n", bound::accesses_outside()))
+    f.write_fmt(fmt!("{}\n", binding::accesses_outside()))
 }
 
 fn show_each(device: &DeviceMemory, owners: &Owners, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,13 +12,11 @@ use super::{
 use crate::{
     backend::{cut::each_block, Payload},
     bindings::ib_mr_type_IB_MR_TYPE_DMA,
-    layout::Row,
-    rdma::{
-        self,
-        mr::Right,
-        Access,
-        Mr, //
+    kernel_ext::{
+        rdma::{mr::Right, Access, Mr},
+        sched,
     },
+    layout::Row,
 };
 use core::ptr::{self, NonNull};
 use kernel::{
@@ -190,7 +188,7 @@ impl Base {
             to_result(unsafe { bindings::ib_mkey_rxe_stock_flush(self.mr.as_ptr(), iova, bytes) })?;
             iova = iova.wrapping_add(u64::from(bytes));
             len -= u64::from(bytes);
-            rdma::cond_resched();
+            sched::cond_resched();
         }
         Ok(())
     }

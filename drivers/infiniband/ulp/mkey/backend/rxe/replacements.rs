@@ -20,10 +20,9 @@ use super::{
 use crate::{
     access::{self, Origin},
     backend::{Direction, Payload},
-    bound::Peer,
+    kernel_ext::rdma::{Access, Device, Mr, Pd},
     key::Worker,
-    mw,
-    rdma::{Access, Device, Mr, Pd},
+    region::{binding::Peer, window},
 };
 use kernel::{
     error::{from_result, to_result},
@@ -182,7 +181,7 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mw(
         // SAFETY: `bind_mw()` in C calls with the protection domain of a QP and with a copy of its
         // request.
         let (pd, bind) = unsafe { (Pd::from_raw(pd), &*bind) };
-        let request = mw::Request {
+        let request = window::Request {
             // The window begins with its `ib_mw`.
             mw: mw as usize,
             index: bind.mw_rkey >> 8,
@@ -192,7 +191,7 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mw(
             access: Access::from_raw(bind.access),
             qp: if bind.of_qp { qp as usize } else { 0 },
         };
-        let result = mw::bind(pd, &request, |mr_lkey| {
+        let result = window::bind(pd, &request, |mr_lkey| {
             let bind = BindMw { mr_lkey, ..*bind };
             // SAFETY: The QP is that of the request.
             to_result(unsafe { bindings::ib_mkey_rxe_stock_bind_mw(qp, &bind) })
@@ -219,7 +218,7 @@ unsafe extern "C" fn ib_mkey_rxe_invalidate_mw(
     from_result(|| {
         // SAFETY: `invalidate_mw()` in C calls with the device of a QP.
         let device = unsafe { Device::from_raw(device) };
-        mw::invalidate(device, rkey >> 8, || {
+        window::invalidate(device, rkey >> 8, || {
             // SAFETY: The QP is that of the request.
             to_result(unsafe { bindings::ib_mkey_rxe_stock_invalidate_mw(qp, rkey) })
         })?;

@@ -12,7 +12,7 @@
 //! the old memory or in the new, and those that come in between are refused.
 
 use super::{bindings, change_access, private, Rxe, State};
-use crate::rdma::{Access, Mr};
+use crate::kernel_ext::rdma::{Access, Mr};
 use bindings::{rxe_mr, rxe_mr_state_RXE_MR_STATE_INVALID};
 use core::ptr::{self, NonNull};
 use kernel::{

@@ -16,14 +16,18 @@ use super::{
 };
 use crate::{
     access::Origin,
-    bound::{self, Bound, Leaf, Place},
     device::MkeyDevice,
     dm::{Buffer, DeviceMemory, Offer, Request, Wanted},
-    fast, key,
+    kernel_ext::{
+        error::eopnotsupp,
+        rdma::{device::DeviceName, mr::Right, Access, Device, Mr, OwnedMr},
+        sync::users::Patience,
+    },
+    key,
     layout::{Block, MAX_DIMS},
-    object::{Kind, Object},
-    rdma::{
-        device::DeviceName, eopnotsupp, mr::Right, users::Patience, Access, Device, Mr, OwnedMr,
+    region::{
+        binding::{self, Binding, Leaf, Place},
+        fast_reg, Kind, Region,
     },
 };
 use kernel::{error::to_result, ffi::c_int, page::PAGE_SIZE, prelude::*, sync::Arc};
@@ -84,7 +88,7 @@ pub(crate) fn run(device: &MkeyDevice, ibdev: &Device) -> Result {
     result?;
 
     let mr = OwnedMr::new(&device.pd, 1)?;
-    let object = fast::create(device, &mr, 2)?;
+    let object = fast_reg::create(device, &mr, 2)?;
     let result = registered(device, &mr, &object);
     forget(device, mr, &object);
     result
@@ -96,13 +100,13 @@ fn region(mr: &Mr) -> Result<*mut bindings::rxe_mr> {
 }
 
 /// Deregisters a region. The device's operations are stock still: nobody else removes the object.
-fn forget(device: &MkeyDevice, mr: OwnedMr, object: &Object) {
+fn forget(device: &MkeyDevice, mr: OwnedMr, object: &Region) {
     let index = mr.index();
     drop(mr);
     device.objects.remove(index, object);
 }
 
-fn bound(device: &MkeyDevice, memory: &Buffer, access: Access) -> Result<Arc<Bound>> {
+fn bound(device: &MkeyDevice, memory: &Buffer, access: Access) -> Result<Arc<Binding>> {
     let mut stride = [0; MAX_DIMS];
     stride[0] = STRIDE as i64;
     let mut blocks = KVVec::new();
@@ -123,8 +127,8 @@ fn bound(device: &MkeyDevice, memory: &Buffer, access: Access) -> Result<Arc<Bou
         },
         GFP_KERNEL,
     )?;
-    let layout = bound::interleaved(&[BLOCKS as u64], blocks)?;
-    Bound::new(layout, leaves, access, &device.pd, None, None)
+    let layout = binding::interleaved(&[BLOCKS as u64], blocks)?;
+    Binding::new(layout, leaves, access, &device.pd, None, None)
 }
 
 /// Looks whether block `block` of the memory holds `words` followed by a gap of zeros.
@@ -218,7 +222,7 @@ fn invalidated(device: &MkeyDevice, mr: &Mr) -> Result {
 }
 
 /// Registers a region as REG_MR does, writes to it, and invalidates it.
-fn registered(device: &MkeyDevice, mr: &Mr, object: &Object) -> Result {
+fn registered(device: &MkeyDevice, mr: &Mr, object: &Region) -> Result {
     let Kind::Fast(fast) = &object.kind else {
         return Err(EIO);
     };

@@ -6,9 +6,11 @@
 //! The memory of stock MRs is not counted: they are not this module's.
 
 use crate::{
-    bound::{Bound, Leaf},
     layout::{Block, Entry, Shape},
-    object::Object,
+    region::{
+        binding::{Binding, Leaf},
+        Region,
+    },
 };
 use core::mem::size_of;
 use kernel::{page::PAGE_SIZE, prelude::*};
@@ -34,8 +36,8 @@ const LARGEST: usize = PAGE_SIZE << 10;
 
 const _: () = {
     // Locks are larger where lockdep follows them.
-    assert!(cfg!(CONFIG_LOCKDEP) || size_of::<Object>() <= 256);
-    assert!(size_of::<Bound>() + size_of::<Shape>() <= 256 + 128);
+    assert!(cfg!(CONFIG_LOCKDEP) || size_of::<Region>() <= 256);
+    assert!(size_of::<Binding>() + size_of::<Shape>() <= 256 + 128);
     assert!(2 * size_of::<Leaf>() + 64 <= LEAF as usize);
 };
 

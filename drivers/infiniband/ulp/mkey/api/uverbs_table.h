@@ -17,7 +17,7 @@ int ib_mkey_uapi_dm_class(struct uverbs_attr_bundle *attrs, u32 *class);
 /* The module parameter dm_class. */
 extern char ib_mkey_dm_class[];
 
-/* Rust: uapi.rs, many.rs */
+/* Rust: api/uverbs.rs, api/bind_many.rs */
 int ib_mkey_uapi_bind_list(struct ib_mr *mkey, u32 access, u64 entries,
 			   u32 num_entries);
 int ib_mkey_uapi_bind_interleaved(struct ib_mr *mkey, u32 access,

@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/uapi/rdma/ib_mkey_ioctl.h`](srctree/include/uapi/rdma/ib_mkey_ioctl.h)
 
-use crate::bindings;
+use crate::{bindings, kernel_ext::sched};
 use core::{
     mem::{align_of, size_of, size_of_val, MaybeUninit},
     slice, //
@@ -62,7 +62,7 @@ pub(crate) fn read_array<T: FromBytes>(
         room - room % size_of::<T>()
     };
     while !reader.is_empty() {
-        super::check_killed()?;
+        sched::check_killed()?;
         let bytes = whole.min(reader.len());
         let start = words.as_mut_ptr();
         // SAFETY: `bytes` is not more than `words` has, and nothing else refers to them.
@@ -100,7 +100,7 @@ pub(crate) fn read_all<T: FromBytes>(addr: u64, count: u32, to: &mut KVVec<T>) -
     let addr = UserPtr::from_addr(usize::try_from(addr)?);
     let mut reader = UserSlice::new(addr, len).reader();
     while left > 0 {
-        super::check_killed()?;
+        sched::check_killed()?;
         let number = left.min(CHUNK / size_of::<T>());
         let room = to.spare_capacity_mut().get_mut(..number).ok_or(ENOMEM)?;
         // SAFETY: The same memory, byte by byte. Bytes that are not initialised stay so or become

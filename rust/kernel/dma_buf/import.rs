@@ -8,10 +8,7 @@
 //!
 //! C header: [`include/linux/dma-buf.h`](srctree/include/linux/dma-buf.h)
 
-use crate::{
-    bindings,
-    rdma::eopnotsupp, //
-};
+use crate::{bindings, kernel_ext::error::eopnotsupp};
 use core::ptr::{self, NonNull};
 use kernel::{
     dma::DataDirection,

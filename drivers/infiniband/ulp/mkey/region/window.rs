@@ -18,18 +18,20 @@
 
 use crate::{
     backend::{Backend, Hw},
-    bound::{Bound, KLayout, Window, MAX_DEPTH},
-    cost,
     device::MkeyDevice,
+    kernel_ext::{
+        rdma::{mr::Right, ops::Running, Access, Device, OwnedMr, Pd},
+        sync::{
+            srcu::Retired,
+            users::{Patience, Users},
+        },
+    },
     key::Worker,
     layout::{Entry, List},
-    object::{Kind, Object},
-    rdma::{
-        mr::Right,
-        ops::Running,
-        table::Retired,
-        users::{Patience, Users},
-        Access, Device, OwnedMr, Pd,
+    limits::cost,
+    region::{
+        binding::{Binding, KLayout, Window, MAX_DEPTH},
+        Kind, Region,
     },
 };
 use kernel::{
@@ -60,17 +62,17 @@ pub(crate) struct Request {
 /// An MR that rxe has a window bound to.
 struct Hidden {
     mr: OwnedMr,
-    object: Arc<Object>,
+    object: Arc<Region>,
 }
 
 impl Hidden {
     /// Makes one that is bound to nothing, for a window over `region`.
-    fn new(device: &MkeyDevice, region: &Object) -> Result<Arc<Self>> {
+    fn new(device: &MkeyDevice, region: &Region) -> Result<Arc<Self>> {
         // A worker binds windows. The owner of the MR below is charged for them.
         let charge = region.charge.beside(cost::REGION)?;
         let mr = OwnedMr::new(&device.pd, 1)?;
         device.hw.claim(&mr);
-        let object = Object::new(&mr, Kind::Window, charge)?;
+        let object = Region::new(&mr, Kind::Window, charge)?;
         device.objects.insert(mr.index(), object.clone())?;
         Ok(Arc::new(Self { mr, object }, GFP_KERNEL)?)
     }
@@ -114,7 +116,7 @@ impl Bindings {
 /// What a window was bound to. Dropping it waits for a grace period.
 // Fields are dropped in declaration order: the MR after what was bound to it.
 pub(crate) struct Cleared {
-    old: Retired<Bound>,
+    old: Retired<Binding>,
     users: Option<Arc<Users>>,
     _hidden: Arc<Hidden>,
 }
@@ -164,9 +166,9 @@ impl Windows {
 fn describe(
     device: &MkeyDevice,
     pd: &Pd,
-    region: &Object,
+    region: &Region,
     request: &Request,
-) -> Result<Arc<Bound>> {
+) -> Result<Arc<Binding>> {
     let remote = Right::RemoteRead
         | Right::RemoteWrite
         | Right::RemoteAtomic
@@ -189,7 +191,7 @@ fn describe(
         qp: request.qp,
     };
     let window = KBox::new(window, GFP_KERNEL)?;
-    Bound::new(layout, leaves, access, pd, Some(charge), Some(window))
+    Binding::new(layout, leaves, access, pd, Some(charge), Some(window))
 }
 
 /// Binds a window for a QP in `pd`. `stock` has the driver bind it to the MR of an lkey. Returns
@@ -242,9 +244,9 @@ pub(crate) fn bind(
 fn exchange(
     device: &MkeyDevice,
     bindings: &mut Bindings,
-    region: Option<&Object>,
+    region: Option<&Region>,
     request: &Request,
-    new: Option<Arc<Bound>>,
+    new: Option<Arc<Binding>>,
     stock: impl FnOnce(u32) -> Result,
 ) -> Result<Option<Cleared>> {
     let (Some(new), Some(region)) = (new, region) else {

@@ -6,14 +6,15 @@
 //! An index takes as many bytes in the kernel as its caller gave it: 4 or 8.
 
 use crate::{
-    bound::Leaf,
-    cost,
+    kernel_ext::{
+        alloc::GFP_MAYFAIL,
+        rdma::Access,
+        uaccess::{self, read_all},
+    },
     key::{Described, Description, Key},
     layout::{AsIndexed, IndexSlice, Indexed, Indices},
-    rdma::{
-        uapi::{self, read_all},
-        Access, GFP_MAYFAIL,
-    },
+    limits::cost,
+    region::binding::Leaf,
 };
 use kernel::prelude::*;
 
@@ -106,7 +107,7 @@ pub(crate) fn describe<'k>(
 pub(crate) fn describe_user<'k>(
     key: &'k Key<'_>,
     access: Access,
-    layout: &uapi::Indexed,
+    layout: &uaccess::Indexed,
 ) -> Result<Described<'k>> {
     if layout.reserved != 0 {
         return Err(EINVAL);
@@ -136,8 +137,8 @@ pub(crate) fn describe_user<'k>(
 }
 
 /// Describes what is bound as it was described, but for where the caller had the `count` indices.
-pub(crate) fn describe_bound(layout: &KIndexed, count: u32, leaves: &[Leaf]) -> uapi::Indexed {
-    uapi::Indexed {
+pub(crate) fn describe_bound(layout: &KIndexed, count: u32, leaves: &[Leaf]) -> uaccess::Indexed {
+    uaccess::Indexed {
         addr: layout.addr(),
         unit: layout.unit(),
         bytes_count: layout.block_len(),

@@ -6,10 +6,7 @@
 //! [`include/linux/genalloc.h`](srctree/include/linux/genalloc.h)
 
 use super::{SharedMemory, Source};
-use crate::{
-    bindings,
-    rdma::eopnotsupp, //
-};
+use crate::{bindings, kernel_ext::error::eopnotsupp};
 use core::ptr::{self, NonNull};
 use kernel::{
     error::{from_err_ptr, to_result},

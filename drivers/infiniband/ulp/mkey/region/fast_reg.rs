@@ -21,19 +21,18 @@
 use crate::{
     access::Origin,
     backend::{Backend, Hw, Named},
-    bound::{Bound, KLayout, Leaf, Place},
-    cost,
     device::MkeyDevice,
+    kernel_ext::{
+        error::eopnotsupp,
+        rdma::{fast_reg::Mapped, mr::Right, Access, Mr, Pd},
+        sync::lock::{new_irq_lock, IrqLock},
+    },
     key,
     layout::Entry,
-    object::{Kind, Object},
-    owner::Owners,
-    rdma::{
-        eopnotsupp,
-        fast_reg::Mapped,
-        lock::{new_irq_lock, IrqLock},
-        mr::Right,
-        Access, Mr, Pd,
+    limits::{cost, owner::Owners},
+    region::{
+        binding::{Binding, KLayout, Leaf, Place},
+        Kind, Region,
     },
 };
 use kernel::{
@@ -60,9 +59,9 @@ pub(crate) struct Fast {
 /// The layouts: two rooms, each in one of these places or with somebody who maps.
 struct Slots {
     /// What the next registration is over.
-    staged: Option<UniqueArc<Bound>>,
+    staged: Option<UniqueArc<Binding>>,
     /// What nobody needs.
-    spare: Option<UniqueArc<Bound>>,
+    spare: Option<UniqueArc<Binding>>,
     /// What is registered.
     active: Option<Active>,
     /// The page size that was asked for when a layout was staged last.
@@ -74,7 +73,7 @@ struct Slots {
 }
 
 struct Active {
-    bound: Arc<Bound>,
+    bound: Arc<Binding>,
     /// Address that it starts from.
     start: u64,
 }
@@ -82,7 +81,7 @@ struct Active {
 /// An access under way.
 // Fields are dropped in order: whoever waits for the users has the last reference.
 struct User<'a> {
-    bound: Arc<Bound>,
+    bound: Arc<Binding>,
     _counted: Counted<'a>,
 }
 
@@ -99,7 +98,7 @@ impl Drop for Counted<'_> {
 }
 
 /// Makes room for a layout of `max` elements of `memory`.
-fn room(pd: &Pd, memory: <Hw as Backend>::Base, max: usize) -> Result<UniqueArc<Bound>> {
+fn room(pd: &Pd, memory: <Hw as Backend>::Base, max: usize) -> Result<UniqueArc<Binding>> {
     let mut leaves = KVVec::with_capacity(1, GFP_KERNEL)?;
     leaves.push(
         Leaf {
@@ -116,13 +115,13 @@ fn room(pd: &Pd, memory: <Hw as Backend>::Base, max: usize) -> Result<UniqueArc<
         },
         GFP_KERNEL,
     )?;
-    Bound::unfilled(KVVec::with_capacity(max, GFP_KERNEL)?, leaves, pd)
+    Binding::unfilled(KVVec::with_capacity(max, GFP_KERNEL)?, leaves, pd)
 }
 
 /// Describes the first of `elements`, as many as there is room for. Returns their number and that
 /// of their bytes.
 fn fill(
-    room: &mut Bound,
+    room: &mut Binding,
     elements: impl Iterator<Item = (u64, u64)>,
     max: usize,
 ) -> Result<(usize, u64)> {
@@ -144,7 +143,7 @@ fn fill(
 /// # Errors
 ///
 /// As for [`Fast::new`]; `EOPNOTSUPP` if the device gives kernel users no region of all memory.
-pub(crate) fn create(device: &MkeyDevice, mr: &Mr, max: u32) -> Result<Arc<Object>> {
+pub(crate) fn create(device: &MkeyDevice, mr: &Mr, max: u32) -> Result<Arc<Region>> {
     let (hw, pd) = (&device.hw, &device.pd);
     // Addresses of elements are DMA addresses, whichever protection domain the region is in.
     let Named::Memory { base, .. } = hw.find(mr.device(), pd.local_dma_lkey(), pd)? else {
@@ -154,7 +153,7 @@ pub(crate) fn create(device: &MkeyDevice, mr: &Mr, max: u32) -> Result<Arc<Objec
     let charge = Owners::charge(&device.owners, false, bytes)?;
     let fast = Fast::new(pd, base, max)?;
     hw.claim_fast(mr);
-    let object = Object::new(mr, Kind::Fast(fast), charge)?;
+    let object = Region::new(mr, Kind::Fast(fast), charge)?;
     device.objects.insert(mr.index(), object.clone())?;
     Ok(object)
 }
@@ -324,7 +323,7 @@ impl Fast {
     pub(crate) fn with<T>(
         &self,
         iova: u64,
-        access: impl FnOnce(&Bound, u64) -> Result<T>,
+        access: impl FnOnce(&Binding, u64) -> Result<T>,
     ) -> Result<T> {
         let mut slots = self.slots.lock();
         let active = slots.active.as_ref().ok_or(EINVAL)?;

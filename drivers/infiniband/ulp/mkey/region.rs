@@ -2,33 +2,51 @@
 
 //! Regions of ours: keys, and regions over device memory. Both are a layout over leaves.
 //!
+//! | file | what |
+//! |---|---|
+//! | `region/binding.rs` | what is bound to a region: a layout over leaves |
+//! | `region/rebind.rs` | replacing it, for one region or for several at once |
+//! | `region/pins.rs` | which regions bindings refer to |
+//! | `region/fast_reg.rs` | regions for fast registration by kernel users |
+//! | `region/window.rs` | memory windows |
+//!
 //! # Locking
 //!
-//! `edit` serialises those who change what is bound; it may be held while sleeping (`edit.rs`). The
+//! `edit` serialises those who change what is bound; it may be held while sleeping (`region/rebind.rs`). The
 //! lock of the pins nests in it. The data path reads `bound` under SRCU
-//! (`rust/kernel/rdma/table.rs`) and takes no lock. `left` nests in `edit`, and nothing in it.
+//! (`rust/kernel/sync/srcu.rs`) and takes no lock. `left` nests in `edit`, and nothing in it.
 //!
 //! # Lifetime
 //!
-//! An object is in its device's table, by its region's index, from before the region is first
+//! A region is in its device's table, by its region's index, from before the region is first
 //! published until after it was deregistered. It may be found after the region at its index was
-//! replaced by another: [`Object::is`] tells them apart.
+//! replaced by another: [`Region::is`] tells them apart.
+
+pub(crate) mod binding;
+pub(crate) mod fast_reg;
+pub(crate) mod pins;
+pub(crate) mod rebind;
+pub(crate) mod window;
 
 use crate::{
     access::Origin,
     backend::{Backend, Hw},
-    bound::Bound,
-    edit::{apply, Change},
-    fast::Fast,
-    owner::OwnerCharge,
-    pins::Pins,
-    rdma::{
-        lock::{new_many_mutex, LockMany, ManyMutex},
-        memory::import::Import,
-        mr::Right,
-        table::{self, Cell, Retired},
-        users::{Patience, Users},
-        Access, Mr, GFP_MAYFAIL,
+    kernel_ext::{
+        alloc::GFP_MAYFAIL,
+        dma_buf::Import,
+        rdma::{mr::Right, Access, Mr},
+        sync::{
+            lock::{new_many_mutex, LockMany, ManyMutex},
+            srcu::{self, Cell, Retired},
+            users::{Patience, Users},
+        },
+    },
+    limits::owner::OwnerCharge,
+    region::{
+        binding::Binding,
+        fast_reg::Fast,
+        pins::Pins,
+        rebind::{apply, Change},
     },
 };
 use core::ptr;
@@ -59,17 +77,17 @@ pub(crate) enum Kind {
     DmaBuf {
         /// The memory.
         import: Import,
-        /// Its access flags. The driver is not told that it may have windows, see `mw.rs`.
+        /// Its access flags. The driver is not told that it may have windows, see `region/window.rs`.
         access: Access,
     },
 }
 
 /// A region of ours.
 #[pin_data]
-pub(crate) struct Object {
+pub(crate) struct Region {
     mr: usize,
     pub(crate) kind: Kind,
-    pub(crate) bound: Cell<Bound>,
+    pub(crate) bound: Cell<Binding>,
     /// Was anything bound whose accesses leave SRCU? Deregistration waits for those.
     pub(crate) was_slow: Atomic<bool>,
     /// What the region takes of the kernel's memory, bindings apart.
@@ -81,7 +99,7 @@ pub(crate) struct Object {
     pub(crate) edit: ManyMutex,
 }
 
-impl Object {
+impl Region {
     /// Makes the object of a claimed region, with nothing bound.
     pub(crate) fn new(mr: &Mr, kind: Kind, charge: OwnerCharge) -> Result<Arc<Self>> {
         Arc::pin_init(
@@ -112,9 +130,9 @@ impl Object {
     /// change of the region waits for them.
     pub(crate) fn settle(
         &self,
-        old: Retired<Bound>,
+        old: Retired<Binding>,
         patience: Patience,
-    ) -> (Option<Arc<Bound>>, Result) {
+    ) -> (Option<Arc<Binding>>, Result) {
         let old = old.wait();
         let waited = match old.as_ref().and_then(|old| old.users.as_ref()) {
             None => Ok(()),
@@ -160,9 +178,9 @@ impl Object {
         drop(many.lock(&self.edit));
         drop(many);
         // An access that saw the region before it was suspended has entered when this returns.
-        table::synchronize();
+        srcu::synchronize();
         let users = {
-            let guard = table::read();
+            let guard = srcu::read();
             self.bound.get(&guard).and_then(|bound| bound.users.clone())
         };
         for users in [users, self.left()].iter().flatten() {
@@ -172,7 +190,7 @@ impl Object {
     }
 
     /// Binds `new` in place of what is bound. As for [`apply`].
-    pub(crate) fn bind(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: Arc<Bound>) -> Result {
+    pub(crate) fn bind(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: Arc<Binding>) -> Result {
         let mut change = [Change::new(self, mr, 0, new)];
         apply(pins, hw, &mut change, Patience::Endless).map_err(|refused| refused.error)
     }
@@ -182,7 +200,7 @@ impl Object {
     /// # Errors
     ///
     /// `EBUSY` while accesses are left to what was bound before.
-    pub(crate) fn bind_now(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: Arc<Bound>) -> Result {
+    pub(crate) fn bind_now(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: Arc<Binding>) -> Result {
         let mut change = [Change::new(self, mr, 0, new)];
         apply(pins, hw, &mut change, Patience::Bounded(0)).map_err(|refused| refused.error)
     }
@@ -194,13 +212,13 @@ impl Object {
     /// # Errors
     ///
     /// `EBUSY` while accesses are left to what was bound before.
-    pub(crate) fn clear(&self, hw: &Hw, mr: &Mr) -> Result<(Retired<Bound>, Option<Arc<Users>>)> {
+    pub(crate) fn clear(&self, hw: &Hw, mr: &Mr) -> Result<(Retired<Binding>, Option<Arc<Users>>)> {
         let many = LockMany::new();
         let _edit = many.lock(&self.edit);
         self.settle_left(Patience::Bounded(0))?;
         hw.withdraw(mr);
         let users = {
-            let guard = table::read();
+            let guard = srcu::read();
             self.bound.get(&guard).and_then(|bound| bound.users.clone())
         };
         *self.left.lock() = users.clone();
@@ -218,7 +236,7 @@ impl Object {
     /// May a peer invalidate what is bound? Only if it gives a peer any right.
     fn may_invalidate(&self) -> bool {
         let remote = Right::RemoteRead | Right::RemoteWrite | Right::RemoteAtomic;
-        let guard = table::read();
+        let guard = srcu::read();
         let bound = self.bound.get(&guard);
         bound.is_some_and(|bound| bound.access.contains_any(remote))
     }

@@ -11,11 +11,14 @@
 #![allow(clippy::missing_safety_doc, reason = "called from C only")]
 
 use crate::{
+    api::kapi::with_key,
     bindings,
     device::MkeyDevice,
-    kapi::with_key,
+    kernel_ext::{
+        rdma::{OwnedMr, Pd},
+        same_types,
+    },
     key::{self, Key},
-    rdma::{same_types, OwnedMr, Pd},
 };
 use core::ptr;
 use kernel::{

@@ -3,7 +3,7 @@
 //! What is bound to a region: a layout over leaves. Never changed, only replaced.
 //!
 //! A leaf is memory of a driver's region, or another key. What is bound to that key stays so, for
-//! it is pinned (`pins.rs`): all that is below a key is as it was checked when the key was bound.
+//! it is pinned (`region/pins.rs`): all that is below a key is as it was checked when the key was bound.
 //!
 //! # Lifetime
 //!
@@ -14,20 +14,16 @@
 
 use crate::{
     backend::{Backend, Hw},
-    indexed::{KIndexed, KIndices},
-    layout::{Block, Entry, Indexed, Interleaved, Layout, List, Shape},
-    owner::OwnerCharge,
-    pins::Pin,
-    rdma::{
-        eloop,
-        eopnotsupp,
-        mr::Right,
-        users::{User, Users},
-        Access,
-        Mr,
-        Pd,
-        GFP_MAYFAIL, //
+    kernel_ext::{
+        alloc::GFP_MAYFAIL,
+        error::{eloop, eopnotsupp},
+        rdma::{mr::Right, Access, Mr, Pd},
+        sync::users::{User, Users},
     },
+    key::indexed::{KIndexed, KIndices},
+    layout::{Block, Entry, Indexed, Interleaved, Layout, List, Shape},
+    limits::owner::OwnerCharge,
+    region::pins::Pin,
 };
 use core::{mem::size_of, ops::Deref};
 use kernel::{
@@ -52,7 +48,7 @@ const MAX_FLUSHED: u64 = 1 << 20;
 
 /// What an access to a layout may take in its critical section, at most: pieces of a packet of
 /// [`PACKET`] bytes, each multiplied by the levels that it is looked up through. More is done outside
-/// of it, see [`Bound::users`].
+/// of it, see [`Binding::users`].
 const MAX_STEPS: u64 = 1024;
 
 /// Bytes of a packet.
@@ -88,7 +84,7 @@ pub(crate) enum Place {
         mutable: bool,
     },
     /// Where the layout of a key says; addresses are offsets in it.
-    Key(Arc<Bound>),
+    Key(Arc<Binding>),
 }
 
 impl Place {
@@ -142,7 +138,7 @@ pub(crate) struct Leaf {
 }
 
 /// What is bound to a region.
-pub(crate) struct Bound {
+pub(crate) struct Binding {
     /// Which bytes, in which order. Its leaves are indices of `leaves`.
     pub(crate) layout: KLayout,
     /// The memory.
@@ -196,7 +192,7 @@ const _: () = {
     const LEAF: usize = 96;
     // An `rb_node`, index and count: what the pins of one region take, however many.
     type Pinned = (usize, usize, usize, u32, u32);
-    assert!(size_of::<Bound>() + size_of::<usize>() <= BOUND);
+    assert!(size_of::<Binding>() + size_of::<usize>() <= BOUND);
     assert!(size_of::<Shape>() <= SHAPE);
     assert!(size_of::<Indexed<KIndices>>() <= SHAPE);
     assert!(size_of::<KLayout>() <= size_of::<List<KVVec<Entry>>>() + size_of::<usize>());
@@ -204,7 +200,7 @@ const _: () = {
     assert!(BOUND + SHAPE + LEAF + size_of::<Pinned>() <= 512);
 };
 
-impl Bound {
+impl Binding {
     /// Checks the layout against its leaves.
     ///
     /// # Errors
@@ -296,7 +292,7 @@ impl Bound {
     }
 
     /// Makes one that describes nothing, over memory that is there at all times. It is filled by
-    /// who has it to himself, before anybody else sees it, see `fast.rs`.
+    /// who has it to himself, before anybody else sees it, see `region/fast_reg.rs`.
     pub(crate) fn unfilled(
         entries: KVVec<Entry>,
         leaves: KVVec<Leaf>,
@@ -360,14 +356,14 @@ pub(crate) fn accesses_outside() -> i64 {
 // Fields are dropped in order: what is bound, and with it the pins, is gone when a wait for the users
 // ends. Who waits may have given up and left the last reference here.
 pub(crate) struct Held {
-    bound: Arc<Bound>,
+    bound: Arc<Binding>,
     _user: User,
 }
 
 impl Held {
     /// Keeps `bound` for an SRCU reader who is going to leave; [`None`] if no access to it waits.
     #[inline]
-    pub(crate) fn new(bound: ArcBorrow<'_, Bound>) -> Option<Self> {
+    pub(crate) fn new(bound: ArcBorrow<'_, Binding>) -> Option<Self> {
         let user = User::new(bound.users.as_ref()?);
         let bound = bound.into();
         OUTSIDE.add(1, ordering::Relaxed);
@@ -376,9 +372,9 @@ impl Held {
 }
 
 impl Deref for Held {
-    type Target = Bound;
+    type Target = Binding;
 
-    fn deref(&self) -> &Bound {
+    fn deref(&self) -> &Binding {
         &self.bound
     }
 }

@@ -12,9 +12,9 @@
 //!
 //! Nests in a key's `edit` mutex; nothing but SRCU nests in it.
 
-use crate::rdma::{
-    lock::{new_irq_lock, IrqLock},
-    GFP_MAYFAIL, //
+use crate::kernel_ext::{
+    alloc::GFP_MAYFAIL,
+    sync::lock::{new_irq_lock, IrqLock},
 };
 use kernel::{
     prelude::*,

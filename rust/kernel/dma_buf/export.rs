@@ -17,10 +17,10 @@
 //! kernel that is there already is shared by the dma-buf's core, without a question, and one that is
 //! refused is warned about: who takes one asks [`Export::is_revoked`], with the dma-buf's lock held.
 
-use super::{import::DmaBuf, SharedMemory};
+use super::import::DmaBuf;
 use crate::{
     bindings,
-    rdma::eopnotsupp, //
+    kernel_ext::{error::eopnotsupp, memory::SharedMemory},
 };
 use core::{
     marker::PhantomData,

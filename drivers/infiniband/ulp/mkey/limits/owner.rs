@@ -11,7 +11,7 @@
 //! `Owners::known` serialises owners that come and go. Nothing is taken under it. An owner that has
 //! a buffer stays, so a charge beside another, or one that grows, takes no lock.
 
-use crate::{account::Account, rdma::process::Process};
+use crate::{kernel_ext::process::Process, limits::account::Account};
 use kernel::{
     new_mutex,
     prelude::*,

@@ -8,13 +8,14 @@
 use super::{
     device::{Device, DriverMr},
     dm::Dm,
-    eopnotsupp,
-    memory::import::Import,
     mr::{Access, Mr, Mw, Pd, Right},
     ops::{DeviceOps, Running},
     uverbs,
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    kernel_ext::{dma_buf::Import, error::eopnotsupp},
+};
 use core::ptr;
 use kernel::{
     error::{from_err_ptr, from_result, to_result},

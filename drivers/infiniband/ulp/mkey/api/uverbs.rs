@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the uverbs methods in `uapi/uverbs_table.c` have beyond the kernel API: descriptions and
+//! What the uverbs methods in `api/uverbs_table.c` have beyond the kernel API: descriptions and
 //! device memory that a program has in its own memory.
 //!
 //! Pointers become references here and nowhere else; what follows is safe.
@@ -8,6 +8,7 @@
 #![allow(clippy::missing_safety_doc, reason = "called by the tables in C only")]
 
 use crate::{
+    api::kapi::with_key,
     bindings::{
         self, ib_uverbs_mkey_block as UapiBlock, ib_uverbs_mkey_indexed as UapiIndexed,
         ib_uverbs_mkey_info, ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
@@ -15,18 +16,17 @@ use crate::{
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_UNBOUND as KIND_UNBOUND, ib_uverbs_mkey_sge as UapiSge,
     },
-    bound::Bound,
     device::MkeyDevice,
     dm::Buffer,
-    indexed,
-    kapi::with_key,
-    key::{Described, Key},
-    layout::{Layout, MAX_DIMS},
-    rdma::{
+    kernel_ext::{
+        alloc::GFP_MAYFAIL,
+        rdma::{Access, Device, Dm},
         same_types,
-        uapi::{read_array, write_all, write_array},
-        Access, Device, Dm, GFP_MAYFAIL,
+        uaccess::{read_array, write_all, write_array},
     },
+    key::{indexed, Described, Key},
+    layout::{Layout, MAX_DIMS},
+    region::binding::Binding,
 };
 use kernel::{
     error::from_result,
@@ -129,7 +129,7 @@ unsafe extern "C" fn ib_mkey_uapi_bind_indexed(
 }
 
 /// Describes entry or block `index` as it was bound.
-fn describe(bound: &Bound, index: usize) -> Option<UapiBlock> {
+fn describe(bound: &Binding, index: usize) -> Option<UapiBlock> {
     let (leaf, addr, bytes_count, stride) = match &bound.layout {
         Layout::List(list) => {
             let entry = list.entries().get(index)?;
@@ -180,45 +180,46 @@ unsafe extern "C" fn ib_mkey_uapi_query(
         info.max_entries = key.max_entries();
         let mut described = KVVec::new();
         let mut indices = KVVec::new();
-        let mut look = |bound: Option<&Bound>, described: &mut KVVec<_>, indices: &mut KVVec<_>| {
-            let Some(bound) = bound else {
-                info.kind = KIND_UNBOUND;
-                return Ok((0, 0));
-            };
-            let count = bound.layout.count();
-            let (blocks, places) = match &bound.layout {
-                Layout::Indexed(_) => (0, count.min(wanted.num_indices as usize)),
-                _ => (count.min(num_blocks as usize), 0),
-            };
-            if blocks > described.capacity() || places > indices.capacity() {
-                return Ok((blocks, places));
-            }
-            info.length = bound.layout.length();
-            info.access = bound.access.into_raw();
-            info.num_entries = u32::try_from(count)?;
-            info.kind = KIND_LIST;
-            if let Layout::Interleaved(interleaved) = &bound.layout {
-                info.kind = KIND_INTERLEAVED;
-                info.num_dims = u32::try_from(interleaved.repeat_counts().len())?;
-                for (to, count) in repeat_count.iter_mut().zip(interleaved.repeat_counts()) {
-                    *to = count;
+        let mut look =
+            |bound: Option<&Binding>, described: &mut KVVec<_>, indices: &mut KVVec<_>| {
+                let Some(bound) = bound else {
+                    info.kind = KIND_UNBOUND;
+                    return Ok((0, 0));
+                };
+                let count = bound.layout.count();
+                let (blocks, places) = match &bound.layout {
+                    Layout::Indexed(_) => (0, count.min(wanted.num_indices as usize)),
+                    _ => (count.min(num_blocks as usize), 0),
+                };
+                if blocks > described.capacity() || places > indices.capacity() {
+                    return Ok((blocks, places));
                 }
-            }
-            if let Layout::Indexed(layout) = &bound.layout {
-                info.kind = KIND_INDEXED;
-                *indexed = indexed::describe_bound(layout, info.num_entries, &bound.leaves);
-                let all = layout.indices();
-                for index in (0..places).map_while(|at| all.get(at)) {
+                info.length = bound.layout.length();
+                info.access = bound.access.into_raw();
+                info.num_entries = u32::try_from(count)?;
+                info.kind = KIND_LIST;
+                if let Layout::Interleaved(interleaved) = &bound.layout {
+                    info.kind = KIND_INTERLEAVED;
+                    info.num_dims = u32::try_from(interleaved.repeat_counts().len())?;
+                    for (to, count) in repeat_count.iter_mut().zip(interleaved.repeat_counts()) {
+                        *to = count;
+                    }
+                }
+                if let Layout::Indexed(layout) = &bound.layout {
+                    info.kind = KIND_INDEXED;
+                    *indexed = indexed::describe_bound(layout, info.num_entries, &bound.leaves);
+                    let all = layout.indices();
+                    for index in (0..places).map_while(|at| all.get(at)) {
+                        // There is room.
+                        let _ = indices.push_within_capacity(index);
+                    }
+                }
+                for block in (0..blocks).map_while(|index| describe(bound, index)) {
                     // There is room.
-                    let _ = indices.push_within_capacity(index);
+                    let _ = described.push_within_capacity(block);
                 }
-            }
-            for block in (0..blocks).map_while(|index| describe(bound, index)) {
-                // There is room.
-                let _ = described.push_within_capacity(block);
-            }
-            Ok::<_, Error>((0, 0))
-        };
+                Ok::<_, Error>((0, 0))
+            };
         // Not while looking: an allocation would keep binds waiting. Something longer may be bound
         // before the next look.
         loop {

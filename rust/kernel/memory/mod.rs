@@ -7,11 +7,7 @@
 //! | `ram.rs` | pages of the page allocator, of one NUMA node or near one |
 //! | `p2p.rs` | memory of a PCI device, published for its peers |
 //! | `pmem.rs` | persistent memory of a DAX device |
-//! | `dma_buf.rs` | any of them as a dma-buf, which can be revoked |
-//! | `import.rs` | dma-bufs of others |
 
-pub(crate) mod dma_buf;
-pub(crate) mod import;
 pub(crate) mod p2p;
 pub(crate) mod pmem;
 pub(crate) mod ram;
@@ -76,7 +72,7 @@ impl SharedMemory {
     }
 
     /// Returns where it is mapped in the kernel.
-    fn as_ptr(&self) -> *mut u8 {
+    pub(super) fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 

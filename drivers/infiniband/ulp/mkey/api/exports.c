@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The functions of include/rdma/ib_mkey.h, exported. They are Rust, in kapi.rs;
+ * The functions of include/rdma/ib_mkey.h, exported. They are Rust, in api/kapi.rs;
  * what exports a function, and parameters that are strings, exist for C only.
  */
 
@@ -8,7 +8,7 @@
 #include <linux/moduleparam.h>
 #include <rdma/ib_mkey.h>
 
-#include "uapi/uverbs_table.h"
+#include "uverbs_table.h"
 
 char ib_mkey_dm_class[512] = "host";
 module_param_string(dm_class, ib_mkey_dm_class, sizeof(ib_mkey_dm_class), 0444);

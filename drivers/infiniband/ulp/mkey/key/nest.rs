@@ -5,8 +5,8 @@
 //! Asked only when a bind was refused, to tell a circle from a key that others merely use.
 
 use crate::{
-    bound::{Bound, Leaf, Place, MAX_DEPTH},
-    rdma::GFP_MAYFAIL,
+    kernel_ext::alloc::GFP_MAYFAIL,
+    region::binding::{Binding, Leaf, Place, MAX_DEPTH},
 };
 use core::{ptr, slice};
 use kernel::rbtree::RBTree;
@@ -14,7 +14,7 @@ use kernel::rbtree::RBTree;
 /// Does `bound` refer, at any level, to the key `lkey`? Each key is looked at once.
 ///
 /// Without memory to remember them by the answer is no.
-pub(crate) fn reaches(bound: &Bound, lkey: u32) -> bool {
+pub(crate) fn reaches(bound: &Binding, lkey: u32) -> bool {
     let mut seen: RBTree<usize, ()> = RBTree::new();
     let mut levels: [slice::Iter<'_, Leaf>; MAX_DEPTH] = Default::default();
     let mut depth = 0usize;
@@ -35,7 +35,7 @@ pub(crate) fn reaches(bound: &Bound, lkey: u32) -> bool {
         if leaf.lkey == lkey {
             return true;
         }
-        let inner: &Bound = inner;
+        let inner: &Binding = inner;
         let name = ptr::from_ref(inner) as usize;
         if seen.get(&name).is_some() {
             continue;

@@ -11,15 +11,15 @@
 
 use crate::{
     backend::{Backend, Hw, Range},
-    bound::Bound,
-    object::Object,
-    pins::Pins,
-    rdma::{
-        lock::{LockMany, Many},
-        table::Retired,
-        users::Patience,
-        Mr,
+    kernel_ext::{
+        rdma::Mr,
+        sync::{
+            lock::{LockMany, Many},
+            srcu::Retired,
+            users::Patience,
+        },
     },
+    region::{binding::Binding, pins::Pins, Region},
 };
 use core::mem;
 use kernel::{
@@ -34,14 +34,14 @@ use kernel::{
 /// A region, and what is to be bound to it.
 // Fields are dropped in order: what was bound goes, and its pins, when nothing is held any more.
 pub(crate) struct Change<'a> {
-    object: &'a Object,
+    object: &'a Region,
     mr: &'a Mr,
     /// Which one it is for the caller.
     number: usize,
     editing: Option<Guard<'a, (), Many>>,
-    old: Option<Retired<Bound>>,
-    gone: Option<Arc<Bound>>,
-    pub(crate) new: Arc<Bound>,
+    old: Option<Retired<Binding>>,
+    gone: Option<Arc<Binding>>,
+    pub(crate) new: Arc<Binding>,
 }
 
 /// A change that cannot be made, so that none was.
@@ -53,7 +53,7 @@ pub(crate) struct Refused {
 }
 
 impl<'a> Change<'a> {
-    pub(crate) fn new(object: &'a Object, mr: &'a Mr, number: usize, new: Arc<Bound>) -> Self {
+    pub(crate) fn new(object: &'a Region, mr: &'a Mr, number: usize, new: Arc<Binding>) -> Self {
         Self {
             object,
             mr,
@@ -98,7 +98,7 @@ fn sort(changes: &mut [Change<'_>]) {
 /// to one: it would give its rights on something else; those of [`Users::wait`]. If the wait was cut
 /// short for accesses to what was bound, the changes are made nevertheless.
 ///
-/// [`Users::wait`]: crate::rdma::users::Users::wait
+/// [`Users::wait`]: crate::kernel_ext::sync::users::Users::wait
 pub(crate) fn apply(
     pins: &Pins,
     hw: &Hw,

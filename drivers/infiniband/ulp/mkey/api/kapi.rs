@@ -14,10 +14,16 @@ use crate::{
     bindings,
     device::{self, MkeyDevice},
     dm::Buffer,
-    indexed::{self, Pattern},
-    key::{self, Described, Key},
+    kernel_ext::{
+        rdma::{ops::DeviceOps, Access, Device, Dm, Mr, OwnedMr, Pd},
+        same_types,
+    },
+    key::{
+        self,
+        indexed::{self, Pattern},
+        Described, Key,
+    },
     layout::IndexSlice,
-    rdma::{ops::DeviceOps, same_types, Access, Device, Dm, Mr, OwnedMr, Pd},
 };
 use core::slice;
 use kernel::{

@@ -20,7 +20,7 @@ pub(crate) type IrqLock<T> = Lock<T, IrqSpin>;
 /// Makes an [`IrqLock`].
 macro_rules! new_irq_lock {
     ($inner:expr, $name:literal) => {
-        $crate::rdma::lock::IrqLock::new(
+        $crate::kernel_ext::sync::lock::IrqLock::new(
             $inner,
             ::kernel::optional_name!($name),
             ::kernel::static_lock_class!(),
@@ -74,7 +74,7 @@ pub(crate) type ManyMutex = Lock<(), Many>;
 /// Makes a [`ManyMutex`].
 macro_rules! new_many_mutex {
     ($name:literal) => {
-        $crate::rdma::lock::ManyMutex::new(
+        $crate::kernel_ext::sync::lock::ManyMutex::new(
             (),
             ::kernel::optional_name!($name),
             ::kernel::static_lock_class!(),

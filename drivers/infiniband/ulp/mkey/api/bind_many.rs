@@ -7,21 +7,21 @@
 #![allow(clippy::missing_safety_doc, reason = "called from C only")]
 
 use crate::{
+    api::{kapi, uverbs},
     bindings::{
         self, ib_uverbs_mkey_bind as UapiBind,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
     },
     device::MkeyDevice,
-    edit::Refused,
-    indexed, kapi,
-    key::{bind_all, Described, Key},
-    layout::MAX_DIMS,
-    rdma::{
+    kernel_ext::{
+        alloc::GFP_MAYFAIL,
+        rdma::{Access, Mr, Pd},
         same_types,
-        uapi::{read_array, read_one},
-        Access, Mr, Pd, GFP_MAYFAIL,
+        uaccess::{read_array, read_one},
     },
-    uapi,
+    key::{bind_all, indexed, Described, Key},
+    layout::MAX_DIMS,
+    region::rebind::Refused,
 };
 use core::{result, slice};
 use kernel::{error::from_result, ffi::c_int, prelude::*};
@@ -116,14 +116,14 @@ fn describe<'k>(bind: &UapiBind, key: &'k Key<'_>) -> Result<Described<'k>> {
         _ => return Err(EINVAL),
     }
     if bind.num_dims == 0 {
-        return uapi::describe_list(key, access, bind.entries, bind.num_entries);
+        return uverbs::describe_list(key, access, bind.entries, bind.num_entries);
     }
     let mut counts = repeat_count.iter_mut();
     read_array(bind.repeat_count, bind.num_dims, |count: u64| {
         *counts.next().ok_or(EINVAL)? = count;
         Ok(())
     })?;
-    uapi::describe_interleaved(key, access, repeat_count, bind.entries, bind.num_entries)
+    uverbs::describe_interleaved(key, access, repeat_count, bind.entries, bind.num_entries)
 }
 
 #[no_mangle]

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The part of `rust/kernel` that a ULP needs, under the same names.
+//!
+//! A module includes this file as `kernel_ext`, has the bindings in `bindings` and calls `module!`, all in
+//! its root. `mod.rs` is the whole; it would make a ULP depend on dma-buf and DAX.
+
+pub(crate) mod sync;
+
+pub(crate) mod rdma {
+    //! RDMA for ULPs.
+
+    pub(crate) mod client;
+    pub(crate) mod device;
+    pub(crate) mod mr;
+    pub(crate) mod ulp;
+
+    pub(crate) use device::Device;
+    pub(crate) use mr::{Access, Mr, OwnedPd, Pd};
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Abstractions that the `kernel` crate does not have, each under the name that it would have there.
+//!
+//! | module | what |
+//! |---|---|
+//! | `alloc` | allocation flags |
+//! | `dma_buf` | memory as a dma-buf, and dma-bufs of other exporters |
+//! | `error` | error codes |
+//! | `memory` | memory that peers and devices write to: RAM, PCI peer-to-peer memory, persistent memory |
+//! | `process` | processes, as owners of memory |
+//! | `rdma` | RDMA clients, devices, their operations and their objects |
+//! | `sched` | rescheduling in long loops |
+//! | `sync` | SRCU, a spinlock for any context, nested mutexes, counted users |
+//! | `uaccess` | arrays of uAPI structures in user memory |
+//!
+//! A module includes this file as `kernel_ext` and has the bindings in `bindings`, both in its root.
+
+pub(crate) mod alloc;
+pub(crate) mod dma_buf;
+pub(crate) mod error;
+pub(crate) mod memory;
+pub(crate) mod process;
+pub(crate) mod rdma;
+pub(crate) mod sched;
+pub(crate) mod sync;
+pub(crate) mod uaccess;
+
+/// Checks that functions called from C have the types that their headers give them.
+macro_rules! same_types {
+    ($($function:ident),+ $(,)?) => {
+        $(const _: () = {
+            let _ = if true { $crate::bindings::$function } else { $function };
+        };)+
+    };
+}
+pub(crate) use same_types;

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Rescheduling in long loops.
+//!
+//! C header: [`include/linux/sched.h`](srctree/include/linux/sched.h)
+
+use crate::bindings;
+use kernel::error::{code::EINTR, Result};
+
+/// Reschedules, and checks whether the current process was killed.
+///
+/// # Errors
+///
+/// `EINTR` if it was.
+pub(crate) fn check_killed() -> Result {
+    cond_resched();
+    // SAFETY: No preconditions.
+    if unsafe { bindings::current_is_killed() } {
+        return Err(EINTR);
+    }
+    Ok(())
+}
+
+/// Reschedules if another task is due, on kernels that do not preempt. Sleeps.
+pub(crate) fn cond_resched() {
+    // SAFETY: Called where sleeping is allowed.
+    unsafe { bindings::rdma_cond_resched() };
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Synchronisation.
+//!
+//! | file | what |
+//! |---|---|
+//! | `lock.rs` | a spinlock for any context, and mutexes of which a thread may hold several |
+//! | `srcu.rs` | tables and pointers that are read under SRCU |
+//! | `users.rs` | a number of users that a thread can wait to fall to zero |
+
+pub(crate) mod lock;
+pub(crate) mod srcu;
+pub(crate) mod users;
