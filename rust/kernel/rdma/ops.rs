@@ -21,7 +21,7 @@ use crate::{
         sync::srcu,
     },
 };
-use core::{cell::UnsafeCell, marker::PhantomData, ptr};
+use core::{cell::UnsafeCell, marker::PhantomData, ops::Deref, ptr};
 use kernel::{
     error::from_err_ptr,
     ffi::c_int,
@@ -370,6 +370,14 @@ impl<'a, T: DeviceOps> Running<'a, T> {
     /// Returns the client's data.
     pub(crate) fn data(&self) -> ArcBorrow<'_, T> {
         self.data.as_arc_borrow()
+    }
+}
+
+impl<T: DeviceOps> Deref for Running<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.data
     }
 }
 

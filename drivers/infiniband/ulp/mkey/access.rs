@@ -12,35 +12,26 @@
 //! The data path reads under SRCU (`rust/kernel/sync/srcu.rs`) and takes no lock, unless the
 //! binding is slow (`region/binding.rs`) or of a fast registration (`region/fast_reg.rs`).
 
+pub(crate) mod window;
+
 use crate::{
-    backend::{Backend, Direction, Hw, Payload},
-    device::{MkeyDevice, CLIENT},
+    backend::{Backend, Direction, Payload},
     kernel_ext::{
-        rdma::{mr::Right, ops::Running, Access, Mr, Pd},
+        rdma::{mr::Right, Access, Mr, Pd},
         sched,
         sync::srcu::{self, Guard},
     },
-    key::{Key, Worker},
+    key::Key,
+    limits::worker::Worker,
+    mkey_core::{Core, Lookup},
     region::{
-        binding::{Binding, Held, Peer},
-        fast_reg::Fast,
+        binding::{Binding, Held},
+        fast_reg::FastReg,
+        rights::{Origin, Peer},
         Kind, Region,
     },
 };
-use kernel::{
-    ffi::c_int,
-    prelude::*,
-    sync::{Arc, ArcBorrow},
-};
-
-/// On whose behalf an MR is invalidated.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// This node, by a work request of its own.
-    Local,
-    /// A peer, or an unknown caller.
-    Remote,
-}
+use kernel::{ffi::c_int, prelude::*, sync::ArcBorrow};
 
 /// Returns the access flags that a copy needs.
 #[inline]
@@ -54,17 +45,12 @@ fn needed(remote: bool, direction: Direction) -> Access {
     }
 }
 
-fn hw_of(mr: &Mr, guard: &Guard) -> Result<Hw> {
-    Ok(CLIENT.data(mr.device(), guard).ok_or(EINVAL)?.hw)
-}
-
-/// Finds the object of `mr`, for as long as the critical section lasts.
+/// Finds the region of `mr`, for as long as the critical section lasts.
 #[inline]
-fn object_of<'a>(mr: &Mr, guard: &'a Guard) -> Result<ArcBorrow<'a, Region>> {
-    // Not `MkeyDevice::of()`: the self-test runs before the device is extended.
-    let device = CLIENT.data(mr.device(), guard).ok_or(EINVAL)?;
-    let object = device.objects.get(mr.index(), guard);
-    object.filter(|object| object.is(mr)).ok_or(EINVAL)
+fn region_of<'a>(mr: &Mr, guard: &'a Guard) -> Result<ArcBorrow<'a, Region>> {
+    let core = Core::find(mr.device(), guard).ok_or(EINVAL)?;
+    let region = core.regions.get(mr.index(), guard);
+    region.filter(|region| region.is(mr)).ok_or(EINVAL)
 }
 
 /// Runs `access` with what is bound to `mr`, at an offset: where in it address `iova` is. rxe looks
@@ -81,14 +67,14 @@ fn with_bound<T>(
     access: impl FnOnce(&Binding, u64) -> Result<T>,
 ) -> Result<T> {
     let guard = srcu::read();
-    let object = object_of(mr, &guard)?;
-    if let Kind::Fast(fast) = &object.kind {
+    let region = region_of(mr, &guard)?;
+    if let Kind::FastReg(fast_reg) = &region.kind {
         if peer.is_some_and(|peer| peer.pd != mr.pd() as usize) {
             return Err(EACCES);
         }
-        return fast.with(iova, access);
+        return fast_reg.with(iova, access);
     }
-    let bound = object.bound.get(&guard).ok_or(EINVAL)?;
+    let bound = region.bound.get(&guard).ok_or(EINVAL)?;
     if peer.is_some_and(|peer| !bound.admits(mr, peer)) {
         return Err(EACCES);
     }
@@ -97,7 +83,8 @@ fn with_bound<T>(
         None => access(&bound, offset),
         Some(held) => {
             // Deregistration ends this state, and waits for the accesses that found it.
-            if !hw_of(mr, &guard)?.is_open(mr) {
+            let hw = Core::find(mr.device(), &guard).ok_or(EINVAL)?.hw;
+            if !hw.is_open(mr) {
                 return Err(EINVAL);
             }
             // A slow access can take arbitrarily long. It leaves SRCU first, so that only a rebind
@@ -172,22 +159,15 @@ pub(crate) fn flush(mr: &Mr, iova: u64, length: u32) -> Result {
 /// registration that `mr` is.
 pub(crate) fn is_registered(mr: &Mr, iova: u64, length: u64) -> bool {
     let guard = srcu::read();
-    object_of(mr, &guard).is_ok_and(|object| match &object.kind {
-        Kind::Fast(fast) => fast.contains(iova, length),
+    region_of(mr, &guard).is_ok_and(|region| match &region.kind {
+        Kind::FastReg(fast_reg) => fast_reg.contains(iova, length),
         _ => false,
     })
 }
 
-/// Returns the object of `mr` and a device operation that runs, so that the device's data stays.
-fn operate<'a>(mr: &'a Mr) -> Result<(Running<'a, MkeyDevice>, Arc<Region>)> {
-    let running = Running::<MkeyDevice>::on(mr.device())?;
-    let object = running.data().object_of(mr).ok_or(EINVAL)?;
-    Ok((running, object))
-}
-
-fn fast_of(object: &Region) -> Option<&Fast> {
-    match &object.kind {
-        Kind::Fast(fast) => Some(fast),
+fn fast_reg_of(region: &Region) -> Option<&FastReg> {
+    match &region.kind {
+        Kind::FastReg(fast_reg) => Some(fast_reg),
         _ => None,
     }
 }
@@ -202,30 +182,31 @@ fn fast_of(object: &Region) -> Option<&Fast> {
 /// peer if the MR gives no peer any right; `EBUSY` while a memory window or a key refers to it,
 /// or if accesses are left to what was bound; none begins any more then.
 pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
-    let (running, object) = operate(mr)?;
-    let device = running.data();
-    if let Some(fast) = fast_of(&object) {
-        return fast.invalidate(&device.hw, mr, pd, key, origin);
+    let core = Core::running(mr.device())?;
+    let region = core.region_of(mr).ok_or(EINVAL)?;
+    if let Some(fast_reg) = fast_reg_of(&region) {
+        return fast_reg.invalidate(&core.hw, mr, pd, key, origin);
     }
     if mr.rkey() != key || mr.pd() != pd.as_raw() {
         return Err(EINVAL);
     }
-    Key::of(&device, mr, pd)?;
-    let (pins, hw) = (device.pins.clone(), device.hw);
+    Key::of(&core, mr, pd)?;
+    let (pins, hw) = (core.pins.clone(), core.hw);
     // An access in progress may take as long as a process likes. Removal of another device must not
     // wait for that. This device is not removed while a key exists.
-    drop(running);
+    drop(core);
     let worker = Worker::new();
-    object.unbind(&pins, &hw, mr, origin, worker.patience)
+    region.unbind(&pins, &hw, mr, origin, worker.patience)
 }
 
 /// Registers what is mapped to `mr`, for a kernel QP in `pd`: REG_MR.
 ///
 /// # Errors
 ///
-/// `EINVAL` for an MR that is not for fast registration; those of [`Fast::register`].
+/// `EINVAL` for an MR that is not for fast registration; those of [`FastReg::register`].
 pub(crate) fn register(mr: &Mr, pd: &Pd, key: u32, access: Access) -> Result {
-    let (running, object) = operate(mr)?;
-    let fast = fast_of(&object).ok_or(EINVAL)?;
-    fast.register(&running.data().hw, mr, pd, key, access)
+    let core = Core::running(mr.device())?;
+    let region = core.region_of(mr).ok_or(EINVAL)?;
+    let fast_reg = fast_reg_of(&region).ok_or(EINVAL)?;
+    fast_reg.register(&core.hw, mr, pd, key, access)
 }

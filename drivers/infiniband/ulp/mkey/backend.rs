@@ -112,7 +112,7 @@ pub(crate) trait Backend: Copy + Send + Sync {
     fn is_open(&self, mr: &Mr) -> bool;
 
     /// Takes a new region over for fast registration. As for [`Self::claim`].
-    fn claim_fast(&self, mr: &Mr);
+    fn claim_fast_reg(&self, mr: &Mr);
 
     /// Returns the page size of a region that is not for fast registration of scatterlists with gaps.
     fn page_size(&self, mr: &Mr) -> u32;

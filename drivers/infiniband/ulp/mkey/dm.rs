@@ -31,6 +31,7 @@ use crate::{
         account::Charge,
         owner::{OwnerCharge, Owners},
     },
+    parameters,
 };
 use kernel::{
     page::PAGE_SIZE,
@@ -148,7 +149,7 @@ impl Buffer {
         let _exporting = self.device.exporting.lock();
         if self.export.as_ref().is_none() {
             let export =
-                dma_buf::Export::new(self.store.clone(), c"ib_mkey", crate::this_module()?)?;
+                dma_buf::Export::new(self.store.clone(), c"ib_mkey", parameters::this_module()?)?;
             self.export.populate(export);
         }
         Ok(self.export.as_ref().ok_or(ENOMEM)?.get())

@@ -14,9 +14,11 @@ use crate::{
         rdma::{mr::Right, Access},
         sched,
     },
-    key::indexed::KIndexed,
     layout::{Block, Entry, Order, Row, RowsOf, Shape},
-    region::binding::{Binding, Leaf, Place, MAX_LEVELS},
+    region::{
+        binding::{Binding, Leaf, Place, MAX_LEVELS},
+        indices::KIndexed,
+    },
 };
 use core::mem;
 use kernel::{ffi::c_int, prelude::*};

@@ -4,10 +4,12 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `device.rs` | an extended device |
+//! | `device.rs`, `device_ops.rs` | the top: an extended device, and its operations |
+//! | `mkey_core.rs` | the core of a device: its regions, pins, limits and driver |
 //! | `access.rs` | the only way from an MR to what is bound to it |
 //! | `eval.rs` | the evaluator: accesses become rows of bytes |
 //! | `errors.rs` | the table of errors |
+//! | `parameters.rs` | the module's parameters |
 //! | `api.rs`, `api/` | the kernel API and the uverbs methods |
 //! | `key.rs`, `key/` | keys: from a description to a binding |
 //! | `region.rs`, `region/` | regions, what is bound to them, and how that is replaced |
@@ -15,9 +17,7 @@
 //! | `limits.rs`, `limits/` | accounts and limits of memory |
 //! | `backend.rs`, `backend/` | what a driver must give, and what knows rxe |
 
-use api::uverbs;
-use core::borrow::Borrow;
-use kernel::{prelude::*, sync::SetOnce};
+use kernel::prelude::*;
 use kernel_ext::rdma;
 
 mod access;
@@ -26,6 +26,7 @@ mod backend;
 #[path = "../../../../rust/bindings/mod.rs"]
 mod bindings;
 mod device;
+mod device_ops;
 mod dm;
 mod errors;
 mod eval;
@@ -35,6 +36,8 @@ mod key;
 #[path = "../../../../rust/layout/src/lib.rs"]
 mod layout;
 mod limits;
+mod mkey_core;
+mod parameters;
 mod region;
 
 module! {
@@ -68,63 +71,7 @@ module! {
     },
 }
 
-/// This module, from its initialisation on.
-static THIS: SetOnce<&'static ThisModule> = SetOnce::new();
-
-/// Returns this module.
-///
-/// # Errors
-///
-/// `ENODEV` before it is initialised.
-fn this_module() -> Result<&'static ThisModule> {
-    THIS.as_ref().copied().ok_or(ENODEV)
-}
-
-/// Returns a parameter's value. Linux 7.2 gives a reference, 7.3 the value.
-fn value<T: Copy>(parameter: impl Borrow<T>) -> T {
-    *parameter.borrow()
-}
-
-/// Bytes of RAM of a device.
-fn max_dm_size() -> u64 {
-    value(module_parameters::max_dm_size.value())
-}
-
-/// Bytes of a process.
-fn max_dm_size_per_process() -> u64 {
-    match value(module_parameters::max_dm_size_per_process.value()) {
-        0 => u64::MAX,
-        bytes => bytes,
-    }
-}
-
-/// Bytes of the kernel's memory that keys and regions over dma-bufs of a device may take.
-fn max_key_memory() -> u64 {
-    match value(module_parameters::max_key_memory.value()) {
-        0 => (kernel_ext::memory::ram::total() / 8).min(8 << 30),
-        bytes => bytes,
-    }
-}
-
-/// Bytes of that for a process.
-fn max_key_memory_per_process() -> u64 {
-    match value(module_parameters::max_key_memory_per_process.value()) {
-        0 => max_key_memory() / 4,
-        bytes => bytes,
-    }
-}
-
-/// Returns `true` if the standard query tells programs of device memory.
-fn announce_dm() -> bool {
-    value::<u8>(module_parameters::announce_dm.value()) != 0
-}
-
-/// Classes of memory that devices offer.
-fn dm_classes() -> Result<dm::Offer<'static>> {
-    dm::Offer::new(uverbs::dm_class().to_str()?)
-}
-
-// Fields are dropped in order: all devices before the redirection and what they show themselves in.
+// Fields drop in declaration order: all devices before the redirection and the debugfs files.
 struct IbMkey {
     _uverbs: Pin<KBox<rdma::uverbs::Follower>>,
     _client: rdma::Registration<device::MkeyDevice>,
@@ -134,8 +81,8 @@ struct IbMkey {
 
 impl kernel::Module for IbMkey {
     fn init(module: &'static ThisModule) -> Result<Self> {
-        THIS.populate(module);
-        dm_classes()?;
+        parameters::set_module(module);
+        parameters::dm_classes()?;
         let shown = dm::show::Shown::new()?;
         let redirection = backend::rxe::Redirection::new()?;
         let client = rdma::Registration::new()?;

@@ -6,98 +6,38 @@
 //! pinned once.
 
 pub(crate) mod indexed;
-pub(crate) mod nest;
+mod leaf;
+mod nest;
 
 use crate::{
-    access::Origin,
-    backend::{Backend, Named},
-    device::MkeyDevice,
+    backend::Backend,
     kernel_ext::{
         alloc::GFP_MAYFAIL,
-        error::{eloop, eopnotsupp},
-        rdma::{mr::Right, Access, Device, Mr, OwnedMr, Pd},
+        error::eloop,
+        rdma::{Access, Device, Mr, OwnedMr, Pd},
         sync::{srcu, users::Patience},
     },
-    key::indexed::{KIndices, Pattern, MAX_INDICES},
-    layout::{Block, Entry, Indexed, List, MAX_DIMS},
+    layout::{Block, Entry, List, MAX_DIMS},
     limits::{cost, owner::OwnerCharge},
+    mkey_core::Core,
     region::{
-        binding::{self, Binding, KLayout, Leaf, Place, MAX_DEPTH},
+        binding::{self, Binding, KLayout, Leaf, MAX_DEPTH, MAX_ENTRIES},
+        indices::MAX_INDICES,
         rebind::{apply, Change, Refused},
+        rights::{supported, Origin},
         Kind, Region,
     },
 };
 use core::mem;
-use kernel::{
-    prelude::*,
-    rbtree::RBTree,
-    sync::{
-        atomic::{ordering, Atomic},
-        Arc, //
-    },
-    time::{msecs_to_jiffies, Msecs},
-};
+use kernel::{prelude::*, rbtree::RBTree, sync::Arc};
 
-/// Entries or blocks of one key, at most.
-pub(crate) const MAX_ENTRIES: u32 = crate::bindings::IB_MKEY_MAX_ENTRIES;
-
-/// How long an invalidation by a work request waits for accesses that are under way, at most: it keeps
-/// one of the driver's workers, which all queue pairs share.
-const WORKER_MSECS: Msecs = 2000;
-
-/// Workers that wait for that long at the same time, at most: one of eight that there are.
-const MAX_WORKERS: i32 = 256;
-
-/// Workers that are in an invalidation.
-static WORKERS: Atomic<i32> = Atomic::new(0);
-
-/// A worker that is in an invalidation.
-pub(crate) struct Worker {
-    pub(crate) patience: Patience,
-}
-
-impl Worker {
-    pub(crate) fn new() -> Self {
-        let others = WORKERS.fetch_add(1, ordering::Relaxed);
-        let msecs = if others < MAX_WORKERS {
-            WORKER_MSECS
-        } else {
-            0
-        };
-        Self {
-            patience: Patience::Bounded(msecs_to_jiffies(msecs)),
-        }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        WORKERS.fetch_sub(1, ordering::Relaxed);
-    }
-}
-
-/// Rights that a region of ours can have. Those that verbs call optional are accepted and mean
-/// nothing.
-pub(crate) fn supported(access: Access) -> bool {
-    let known = Right::LocalWrite
-        | Right::RemoteWrite
-        | Right::RemoteRead
-        | Right::RemoteAtomic
-        | Right::MwBind
-        | Right::ZeroBased
-        | Right::FlushGlobal
-        | Right::FlushPersistent;
-    let optional = crate::bindings::ib_access_flags_IB_ACCESS_OPTIONAL;
-    access.into_raw() & !(known.into_raw() | optional) == 0
-}
-
-/// A key and its device, found by the region that a caller has.
+/// A key, found by the MR that a caller has.
 pub(crate) struct Key<'a> {
-    device: &'a MkeyDevice,
+    core: &'a Core,
     ibdev: &'a Device,
     mr: &'a Mr,
     pd: &'a Pd,
-    object: Arc<Region>,
+    region: Arc<Region>,
     max_entries: u32,
 }
 
@@ -107,17 +47,17 @@ impl<'a> Key<'a> {
     /// # Errors
     ///
     /// `EINVAL` for a region that is no key.
-    pub(crate) fn of(device: &'a MkeyDevice, mr: &'a Mr, pd: &'a Pd) -> Result<Self> {
-        let object = device.object_of(mr).ok_or(EINVAL)?;
-        let Kind::Key { max_entries } = object.kind else {
+    pub(crate) fn of(core: &'a Core, mr: &'a Mr, pd: &'a Pd) -> Result<Self> {
+        let region = core.region_of(mr).ok_or(EINVAL)?;
+        let Kind::Key { max_entries } = region.kind else {
             return Err(EINVAL);
         };
         Ok(Self {
-            device,
+            core,
             ibdev: mr.device(),
             mr,
             pd,
-            object,
+            region,
             max_entries,
         })
     }
@@ -150,7 +90,7 @@ impl<'a> Key<'a> {
         Ok(Description {
             key: self,
             access,
-            charge: self.object.charge.beside(cost::BINDING)?,
+            charge: self.region.charge.beside(cost::BINDING)?,
             leaves: KVVec::new(),
             last: None,
             by_lkey: RBTree::new(),
@@ -166,14 +106,9 @@ impl<'a> Key<'a> {
     ///
     /// `EBUSY` while a memory window or a bound key refers to it; `EINTR` as for [`Region::unbind`].
     pub(crate) fn unbind(&self) -> Result {
-        let key = self;
-        key.object.unbind(
-            &key.device.pins,
-            &key.device.hw,
-            key.mr,
-            Origin::Local,
-            key.patience(),
-        )
+        let (pins, hw) = (&self.core.pins, &self.core.hw);
+        self.region
+            .unbind(pins, hw, self.mr, Origin::Local, self.patience())
     }
 
     /// Kernel users free what they had bound, whether or not they were killed.
@@ -199,7 +134,7 @@ impl<'a> Key<'a> {
     /// anybody.
     pub(crate) fn inspect<T>(&self, look: impl FnOnce(Option<&Binding>) -> T) -> T {
         let guard = srcu::read();
-        look(self.object.bound.get(&guard).as_deref())
+        look(self.region.bound.get(&guard).as_deref())
     }
 }
 
@@ -208,15 +143,14 @@ impl<'a> Key<'a> {
 /// # Errors
 ///
 /// `EINVAL` for none or more than [`MAX_INDICES`], `ENOMEM`.
-pub(crate) fn create(device: &MkeyDevice, pd: &Pd, max_entries: u32) -> Result<OwnedMr> {
+pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32) -> Result<OwnedMr> {
     if max_entries == 0 || max_entries > MAX_INDICES {
         return Err(EINVAL);
     }
-    let charge = device.charge(pd, cost::REGION)?;
+    let charge = core.charge(pd, cost::REGION)?;
     let mr = OwnedMr::new(pd, 1)?;
-    device.hw.claim(&mr);
-    let object = Region::new(&mr, Kind::Key { max_entries }, charge)?;
-    device.objects.insert(mr.index(), object)?;
+    core.hw.claim(&mr);
+    core.adopt(&mr, Kind::Key { max_entries }, charge)?;
     Ok(mr)
 }
 
@@ -272,10 +206,8 @@ impl<'a> Description<'a> {
         if index > 0 {
             self.charge.grow(cost::LEAF)?;
         }
-        let leaf = self
-            .key
-            .device
-            .pin_leaf(self.key.ibdev, lkey, self.key.pd, MAX_DEPTH - 1)?;
+        let key = self.key;
+        let leaf = key.core.pin_leaf(key.ibdev, lkey, key.pd, MAX_DEPTH - 1)?;
         self.leaves.push(leaf, GFP_MAYFAIL)?;
         if index > 0 {
             self.by_lkey
@@ -344,15 +276,6 @@ impl<'a> Description<'a> {
         self.charge.grow(bytes)
     }
 
-    /// Ends a description of blocks at `indices`. As for [`Self::list`], and with the errors of
-    /// [`Self::leaf`].
-    pub(crate) fn indexed(mut self, pattern: Pattern, indices: KIndices) -> Result<Described<'a>> {
-        let leaf = self.leaf(pattern.lkey)?;
-        let (addr, unit, len) = (pattern.addr, pattern.unit, pattern.bytes_count);
-        let layout = Indexed::new(leaf, addr, unit, len, indices)?;
-        self.finish(KLayout::Indexed(KBox::new(layout, GFP_MAYFAIL)?))
-    }
-
     fn finish(self, layout: KLayout) -> Result<Described<'a>> {
         let key = self.key;
         let bound = Binding::new(
@@ -382,13 +305,13 @@ impl Described<'_> {
     /// would refer to itself.
     pub(crate) fn bind(self) -> Result {
         let mut change = [self.change(0)];
-        let (device, patience) = (self.key.device, self.key.patience());
-        apply(&device.pins, &device.hw, &mut change, patience)
+        let (core, patience) = (self.key.core, self.key.patience());
+        apply(&core.pins, &core.hw, &mut change, patience)
             .map_err(|refused| self.why(refused.error))
     }
 
     fn change(&self, number: usize) -> Change<'_> {
-        Change::new(&self.key.object, self.key.mr, number, self.bound.clone())
+        Change::new(&self.key.region, self.key.mr, number, self.bound.clone())
     }
 
     fn why(&self, error: Error) -> Error {
@@ -419,105 +342,9 @@ pub(crate) fn bind_all(all: &[Described<'_>]) -> core::result::Result<(), Refuse
             .push(described.change(number), GFP_MAYFAIL)
             .map_err(|err| refused(number, err.into()))?;
     }
-    let (device, patience) = (first.key.device, first.key.patience());
-    apply(&device.pins, &device.hw, &mut changes, patience).map_err(|Refused { number, error }| {
+    let (core, patience) = (first.key.core, first.key.patience());
+    apply(&core.pins, &core.hw, &mut changes, patience).map_err(|Refused { number, error }| {
         let why = all.get(number).map(|described| described.why(error));
         refused(number, why.unwrap_or(error))
     })
-}
-
-impl MkeyDevice {
-    /// Looks up what `lkey` names and keeps it from being deregistered, and from being bound to
-    /// something else. A key may have up to `depth` levels.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT`, `EINVAL` for an MR of another protection domain, `EOPNOTSUPP` for one that cannot
-    /// be a leaf, `ERANGE` for one that has no bytes now, `ELOOP` for a key of more levels,
-    /// `ENOMEM`.
-    pub(crate) fn pin_leaf(
-        &self,
-        ibdev: &Device,
-        lkey: u32,
-        pd: &Pd,
-        depth: usize,
-    ) -> Result<Leaf> {
-        let index = lkey >> 8;
-        let (leaf, pin) = self.pins.pin(index, || {
-            Ok(match self.hw.find(ibdev, lkey, pd)? {
-                Named::Memory { len: 0, .. } => return Err(ERANGE),
-                Named::Memory {
-                    base,
-                    start,
-                    len,
-                    access,
-                } => Leaf {
-                    lkey,
-                    start,
-                    len,
-                    access,
-                    place: Place::Memory {
-                        base,
-                        delta: 0,
-                        mutable: true,
-                    },
-                    _pin: None,
-                },
-                Named::Ours(mr) => self.own_leaf(index, lkey, mr, depth)?,
-                Named::Unfit => return Err(eopnotsupp()),
-            })
-        })?;
-        Ok(Leaf {
-            _pin: Some(pin),
-            ..leaf
-        })
-    }
-
-    /// Makes a leaf of a region of ours.
-    fn own_leaf(&self, index: u32, lkey: u32, mr: *const Mr, depth: usize) -> Result<Leaf> {
-        let guard = srcu::read();
-        let object = self
-            .objects
-            .get(index, &guard)
-            .filter(|object| object.is(mr));
-        let object = object.ok_or(ENOENT)?;
-        let (len, access, place) = match object.kind {
-            Kind::Key { .. } => {
-                let bound: Arc<Binding> = object.bound.get(&guard).ok_or(ERANGE)?.into();
-                if bound.depth() > depth {
-                    return Err(eloop());
-                }
-                (bound.layout.length(), bound.access, Place::Key(bound))
-            }
-            // It ends where that region's own leaf does.
-            Kind::Dm => {
-                let bound = object.bound.get(&guard).ok_or(ERANGE)?;
-                let run = bound.layout.resolve(0, bound.layout.length())?;
-                let inner = bound.leaves.first().ok_or(ENOENT)?;
-                let Place::Memory { base, delta, .. } = &inner.place else {
-                    return Err(eopnotsupp());
-                };
-                let place = Place::Memory {
-                    base: base.clone(),
-                    delta: run.addr.wrapping_add(*delta),
-                    mutable: false,
-                };
-                (run.len, bound.access, place)
-            }
-            // Each registration would be another region.
-            Kind::Fast(_) => return Err(eopnotsupp()),
-            // It is of the driver's type, and was found as such.
-            Kind::DmaBuf { .. } => return Err(eopnotsupp()),
-            // Its key is not for users.
-            Kind::Window => return Err(ENOENT),
-        };
-        Ok(Leaf {
-            lkey,
-            start: 0,
-            len,
-            access,
-            place,
-            _pin: None,
-        })
-    }
 }

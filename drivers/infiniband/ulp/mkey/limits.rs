@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Limits of the memory that processes make the module take.
+//! Limits of the memory and the workers that processes make the module take.
 //!
 //! | file | what |
 //! |---|---|
 //! | `limits/account.rs` | bytes in use, limits, high-water marks |
 //! | `limits/owner.rs` | processes that have memory |
 //! | `limits/cost.rs` | what regions and bindings take of the kernel's memory |
+//! | `limits/worker.rs` | what invalidations take of the driver's workers |
 
 pub(crate) mod account;
 pub(crate) mod cost;
 pub(crate) mod owner;
+pub(crate) mod worker;

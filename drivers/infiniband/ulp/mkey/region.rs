@@ -7,8 +7,10 @@
 //! | `region/binding.rs` | what is bound to a region: a layout over leaves |
 //! | `region/rebind.rs` | replacing it, for one region or for several at once |
 //! | `region/pins.rs` | which regions bindings refer to |
+//! | `region/rights.rs` | access rights, and on whose behalf they are used |
+//! | `region/indices.rs` | the storage of the indices of an indexed layout |
 //! | `region/fast_reg.rs` | regions for fast registration by kernel users |
-//! | `region/window.rs` | memory windows |
+//! | `region/window.rs` | what memory windows are bound to |
 //!
 //! # Locking
 //!
@@ -24,17 +26,18 @@
 
 pub(crate) mod binding;
 pub(crate) mod fast_reg;
+pub(crate) mod indices;
 pub(crate) mod pins;
 pub(crate) mod rebind;
+pub(crate) mod rights;
 pub(crate) mod window;
 
 use crate::{
-    access::Origin,
     backend::{Backend, Hw},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         dma_buf::Import,
-        rdma::{mr::Right, Access, Mr},
+        rdma::{Access, Mr},
         sync::{
             lock::{new_many_mutex, LockMany, ManyMutex},
             srcu::{self, Cell, Retired},
@@ -44,9 +47,9 @@ use crate::{
     limits::owner::OwnerCharge,
     region::{
         binding::Binding,
-        fast_reg::Fast,
+        fast_reg::FastReg,
         pins::Pins,
-        rebind::{apply, Change},
+        rights::{serves_peers, Origin},
     },
 };
 use core::ptr;
@@ -70,7 +73,7 @@ pub(crate) enum Kind {
     /// A region over device memory, bound once.
     Dm,
     /// A region for fast registration by kernel users; what it is over is there, not in `bound`.
-    Fast(Pin<KBox<Fast>>),
+    FastReg(Pin<KBox<FastReg>>),
     /// What a memory window over one of the others is bound to.
     Window,
     /// A region of the driver's own over a dma-buf, with nothing bound.
@@ -189,22 +192,6 @@ impl Region {
         }
     }
 
-    /// Binds `new` in place of what is bound. As for [`apply`].
-    pub(crate) fn bind(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: Arc<Binding>) -> Result {
-        let mut change = [Change::new(self, mr, 0, new)];
-        apply(pins, hw, &mut change, Patience::Endless).map_err(|refused| refused.error)
-    }
-
-    /// Binds `new` to an unbound region, without waiting for accesses.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` while accesses are left to what was bound before.
-    pub(crate) fn bind_now(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: Arc<Binding>) -> Result {
-        let mut change = [Change::new(self, mr, 0, new)];
-        apply(pins, hw, &mut change, Patience::Bounded(0)).map_err(|refused| refused.error)
-    }
-
     /// Takes out what is bound, without waiting for accesses: none begins when this returns. The
     /// caller waits for those that began by dropping the first value and by [`Users::wait`] for the
     /// second; the next change of the region fails until then.
@@ -233,12 +220,11 @@ impl Region {
         }
     }
 
-    /// May a peer invalidate what is bound? Only if it gives a peer any right.
+    /// Returns `true` if a peer may invalidate what is bound.
     fn may_invalidate(&self) -> bool {
-        let remote = Right::RemoteRead | Right::RemoteWrite | Right::RemoteAtomic;
         let guard = srcu::read();
         let bound = self.bound.get(&guard);
-        bound.is_some_and(|bound| bound.access.contains_any(remote))
+        bound.is_some_and(|bound| serves_peers(bound.access))
     }
 
     /// Unbinds what is bound. No access is left when this returns without an error.

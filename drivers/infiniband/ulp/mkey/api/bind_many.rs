@@ -54,7 +54,7 @@ unsafe fn bind(
     let mut keys = KVVec::with_capacity(num, GFP_MAYFAIL).map_err(|err| all(err.into()))?;
     for (number, (mr, pd)) in mrs.iter().enumerate() {
         // Of another device's keys it knows none.
-        let key = Key::of(&device, mr, pd).map_err(|error| Refused { number, error })?;
+        let key = Key::of(&device.core, mr, pd).map_err(|error| Refused { number, error })?;
         keys.push(key, GFP_MAYFAIL).map_err(|err| all(err.into()))?;
     }
     let mut described = KVVec::with_capacity(num, GFP_MAYFAIL).map_err(|err| all(err.into()))?;

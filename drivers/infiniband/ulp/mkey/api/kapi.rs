@@ -12,7 +12,7 @@
 
 use crate::{
     bindings,
-    device::{self, MkeyDevice},
+    device::MkeyDevice,
     dm::Buffer,
     kernel_ext::{
         rdma::{ops::DeviceOps, Access, Device, Dm, Mr, OwnedMr, Pd},
@@ -169,7 +169,7 @@ unsafe extern "C" fn ib_alloc_mkey(
     // SAFETY: The caller gives a protection domain.
     let pd = unsafe { Pd::from_raw(pd) };
     MkeyDevice::of(pd.device())
-        .and_then(|device| key::create(&device, pd, max_entries))
+        .and_then(|device| key::create(&device.core, pd, max_entries))
         .map_or_else(|err| err.to_ptr(), OwnedMr::into_raw)
 }
 
@@ -186,7 +186,7 @@ pub(crate) unsafe fn with_key<T>(
     // protection domain stays.
     let (mr, pd) = unsafe { (Mr::from_raw(raw), Pd::from_raw((*raw).pd)) };
     let device = MkeyDevice::of(mr.device())?;
-    call(&Key::of(&device, mr, pd)?)
+    call(&Key::of(&device.core, mr, pd)?)
 }
 
 /// Describes ranges.
@@ -330,7 +330,7 @@ unsafe extern "C" fn ib_query_mkey_caps(
         // SAFETY: The caller gives a registered device.
         let device = MkeyDevice::of(unsafe { Device::from_raw(device) })?;
         // SAFETY: The caller gives a place for the answer.
-        unsafe { *caps = device::caps(&device) };
+        unsafe { *caps = device.caps() };
         Ok(0)
     })
 }

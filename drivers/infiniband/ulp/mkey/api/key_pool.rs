@@ -51,7 +51,7 @@ impl Pool {
         let keys = keys as usize;
         let mut free = KVVec::with_capacity(keys, GFP_KERNEL)?;
         for _ in 0..keys {
-            free.push(key::create(&device, pd, max_entries)?, GFP_KERNEL)?;
+            free.push(key::create(&device.core, pd, max_entries)?, GFP_KERNEL)?;
         }
         Arc::pin_init(
             pin_init!(Self {

@@ -28,18 +28,7 @@ use crate::{
     layout::{Layout, MAX_DIMS},
     region::binding::Binding,
 };
-use kernel::{
-    error::from_result,
-    ffi::c_int,
-    prelude::*,
-    str::{CStr, CStrExt}, //
-};
-
-/// Returns the module parameter `dm_class`, which exists in C.
-pub(crate) fn dm_class() -> &'static CStr {
-    // SAFETY: A terminated string that is set before the module is initialised and not changed.
-    unsafe { CStr::from_char_ptr((&raw const bindings::ib_mkey_dm_class).cast()) }
-}
+use kernel::{error::from_result, ffi::c_int, prelude::*};
 
 /// Describes the ranges that are at the user address `entries`.
 pub(crate) fn describe_list<'k>(

@@ -355,7 +355,7 @@ impl Backend for Rxe {
         state == Some(rxe_mr_state_RXE_MR_STATE_VALID)
     }
 
-    fn claim_fast(&self, mr: &Mr) {
+    fn claim_fast_reg(&self, mr: &Mr) {
         self.claim(mr);
         if let Some(private) = private(mr) {
             // SAFETY: As for `claim()`. Stock code does not get to look at the field.

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Blocks of one size where indices say: the storage of the indices, and how a description gets
-//! them.
-//!
-//! An index takes as many bytes in the kernel as its caller gave it: 4 or 8.
+//! Descriptions of blocks of one size where indices say.
 
 use crate::{
     kernel_ext::{
@@ -12,44 +9,14 @@ use crate::{
         uaccess::{self, read_all},
     },
     key::{Described, Description, Key},
-    layout::{AsIndexed, IndexSlice, Indexed, Indices},
+    layout::{IndexSlice, Indexed},
     limits::cost,
-    region::binding::Leaf,
+    region::{
+        binding::{KLayout, Leaf},
+        indices::{KIndexed, KIndices},
+    },
 };
 use kernel::prelude::*;
-
-/// Indices of one key, at most.
-pub(crate) const MAX_INDICES: u32 = crate::bindings::IB_MKEY_MAX_INDICES;
-
-/// Indices in memory that need not be contiguous.
-pub(crate) enum KIndices {
-    /// Of 32 bits.
-    U32(KVVec<u32>),
-    /// Of 64 bits.
-    U64(KVVec<u64>),
-}
-
-impl Indices for KIndices {
-    #[inline]
-    fn as_slice(&self) -> IndexSlice<'_> {
-        match self {
-            Self::U32(indices) => IndexSlice::U32(indices),
-            Self::U64(indices) => IndexSlice::U64(indices),
-        }
-    }
-}
-
-/// An indexed layout of this module: in a box, so that other layouts do not grow.
-pub(crate) type KIndexed = KBox<Indexed<KIndices>>;
-
-impl AsIndexed for KIndexed {
-    type Indices = KIndices;
-
-    #[inline]
-    fn as_indexed(&self) -> &Indexed<KIndices> {
-        self
-    }
-}
 
 /// What an indexed layout has beside the indices.
 #[derive(Clone, Copy)]
@@ -62,6 +29,17 @@ pub(crate) struct Pattern {
     pub(crate) unit: u64,
     /// Bytes of a block.
     pub(crate) bytes_count: u64,
+}
+
+impl<'a> Description<'a> {
+    /// Ends a description of blocks at `indices`. As for [`Self::list`], and with the errors of
+    /// [`Self::leaf`].
+    pub(crate) fn indexed(mut self, pattern: Pattern, indices: KIndices) -> Result<Described<'a>> {
+        let leaf = self.leaf(pattern.lkey)?;
+        let (addr, unit, len) = (pattern.addr, pattern.unit, pattern.bytes_count);
+        let layout = Indexed::new(leaf, addr, unit, len, indices)?;
+        self.finish(KLayout::Indexed(KBox::new(layout, GFP_MAYFAIL)?))
+    }
 }
 
 /// Makes room for `count` indices, charged to who has the key of `description`.

@@ -79,7 +79,7 @@ pub(crate) fn pages(pages: usize) -> Result<i64> {
 
 /// Returns the bytes of a region for fast registration of up to `max` elements: it has room for two
 /// lists.
-pub(crate) fn fast(max: usize) -> Result<i64> {
+pub(crate) fn fast_reg(max: usize) -> Result<i64> {
     let lists = BINDING
         .checked_add(entries(max)?)
         .and_then(|one| one.checked_mul(2));

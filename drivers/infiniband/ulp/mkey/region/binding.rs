@@ -20,10 +20,13 @@ use crate::{
         rdma::{mr::Right, Access, Mr, Pd},
         sync::users::{User, Users},
     },
-    key::indexed::{KIndexed, KIndices},
     layout::{Block, Entry, Indexed, Interleaved, Layout, List, Shape},
     limits::owner::OwnerCharge,
-    region::pins::Pin,
+    region::{
+        indices::{KIndexed, KIndices},
+        pins::Pin,
+        rights::Peer,
+    },
 };
 use core::{mem::size_of, ops::Deref};
 use kernel::{
@@ -35,6 +38,9 @@ use kernel::{
         UniqueArc, //
     },
 };
+
+/// Entries or blocks of one binding, at most.
+pub(crate) const MAX_ENTRIES: u32 = crate::bindings::IB_MKEY_MAX_ENTRIES;
 
 /// Levels of keys over keys, at most.
 pub(crate) const MAX_DEPTH: usize = 8;
@@ -163,14 +169,6 @@ pub(crate) struct Binding {
     _charge: Option<OwnerCharge>,
     /// What is particular to a memory window.
     window: Option<KBox<Window>>,
-}
-
-/// The QP of this node that serves a peer. The addresses are compared, never followed.
-pub(crate) struct Peer {
-    /// Its protection domain.
-    pub(crate) pd: usize,
-    /// The QP.
-    pub(crate) qp: usize,
 }
 
 /// What a binding of a memory window has beside that of a key.

@@ -19,20 +19,15 @@
 //! of 1,000 in a guest without KVM, nothing else under way).
 
 use crate::{
-    access::Origin,
-    backend::{Backend, Hw, Named},
-    device::MkeyDevice,
+    backend::{Backend, Hw},
     kernel_ext::{
-        error::eopnotsupp,
         rdma::{fast_reg::Mapped, mr::Right, Access, Mr, Pd},
         sync::lock::{new_irq_lock, IrqLock},
     },
-    key,
     layout::Entry,
-    limits::{cost, owner::Owners},
     region::{
-        binding::{Binding, KLayout, Leaf, Place},
-        Kind, Region,
+        binding::{Binding, KLayout, Leaf, Place, MAX_ENTRIES},
+        rights::{self, serves_peers, Origin},
     },
 };
 use kernel::{
@@ -47,7 +42,7 @@ const KEY_MASK: u32 = 0xff;
 
 /// What makes a region one for fast registration.
 #[pin_data]
-pub(crate) struct Fast {
+pub(crate) struct FastReg {
     /// Elements of a layout, at most.
     max: usize,
     #[pin]
@@ -85,7 +80,7 @@ struct User<'a> {
     _counted: Counted<'a>,
 }
 
-struct Counted<'a>(&'a Fast);
+struct Counted<'a>(&'a FastReg);
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
@@ -138,34 +133,14 @@ fn fill(
     Ok((list.entries().len(), list.length()))
 }
 
-/// Makes a new region one for fast registration, of up to `max` elements.
-///
-/// # Errors
-///
-/// As for [`Fast::new`]; `EOPNOTSUPP` if the device gives kernel users no region of all memory.
-pub(crate) fn create(device: &MkeyDevice, mr: &Mr, max: u32) -> Result<Arc<Region>> {
-    let (hw, pd) = (&device.hw, &device.pd);
-    // Addresses of elements are DMA addresses, whichever protection domain the region is in.
-    let Named::Memory { base, .. } = hw.find(mr.device(), pd.local_dma_lkey(), pd)? else {
-        return Err(eopnotsupp());
-    };
-    let bytes = cost::fast(max.min(key::MAX_ENTRIES) as usize)?;
-    let charge = Owners::charge(&device.owners, false, bytes)?;
-    let fast = Fast::new(pd, base, max)?;
-    hw.claim_fast(mr);
-    let object = Region::new(mr, Kind::Fast(fast), charge)?;
-    device.objects.insert(mr.index(), object.clone())?;
-    Ok(object)
-}
-
-impl Fast {
+impl FastReg {
     /// Makes room for two layouts of up to `max` elements of `memory`, which is all memory.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for none or more than [`key::MAX_ENTRIES`], `ENOMEM`.
+    /// `EINVAL` for none or more than [`MAX_ENTRIES`], `ENOMEM`.
     pub(crate) fn new(pd: &Pd, memory: <Hw as Backend>::Base, max: u32) -> Result<Pin<KBox<Self>>> {
-        if max == 0 || max > key::MAX_ENTRIES {
+        if max == 0 || max > MAX_ENTRIES {
             return Err(EINVAL);
         }
         let max = max as usize;
@@ -243,7 +218,7 @@ impl Fast {
     /// protection domain, for a key of another region, and for rights that no region has.
     pub(crate) fn register(&self, hw: &Hw, mr: &Mr, pd: &Pd, key: u32, access: Access) -> Result {
         // Nobody knows whether what is mapped is persistent.
-        let supported = key::supported(access) && !access.contains(Right::FlushPersistent);
+        let supported = rights::supported(access) && !access.contains(Right::FlushPersistent);
         if mr.pd() != pd.as_raw() || !supported {
             return Err(EINVAL);
         }
@@ -280,9 +255,8 @@ impl Fast {
         if key != hw.key(mr) {
             return Err(EINVAL);
         }
-        let remote = Right::RemoteRead | Right::RemoteWrite | Right::RemoteAtomic;
         let access = slots.active.as_ref().map(|active| active.bound.access);
-        if origin == Origin::Remote && !access.is_some_and(|access| access.contains_any(remote)) {
+        if origin == Origin::Remote && !access.is_some_and(serves_peers) {
             return Err(EINVAL);
         }
         let active = slots.active.take();

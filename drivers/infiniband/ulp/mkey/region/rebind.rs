@@ -34,7 +34,7 @@ use kernel::{
 /// A region, and what is to be bound to it.
 // Fields are dropped in order: what was bound goes, and its pins, when nothing is held any more.
 pub(crate) struct Change<'a> {
-    object: &'a Region,
+    region: &'a Region,
     mr: &'a Mr,
     /// Which one it is for the caller.
     number: usize,
@@ -53,9 +53,9 @@ pub(crate) struct Refused {
 }
 
 impl<'a> Change<'a> {
-    pub(crate) fn new(object: &'a Region, mr: &'a Mr, number: usize, new: Arc<Binding>) -> Self {
+    pub(crate) fn new(region: &'a Region, mr: &'a Mr, number: usize, new: Arc<Binding>) -> Self {
         Self {
-            object,
+            region,
             mr,
             number,
             editing: None,
@@ -116,7 +116,7 @@ pub(crate) fn apply(
     }
     let many = LockMany::new();
     for change in changes.iter_mut() {
-        change.editing = Some(many.lock(&change.object.edit));
+        change.editing = Some(many.lock(&change.region.edit));
     }
     let result = exchange(pins, hw, changes, patience);
     for change in changes.iter_mut() {
@@ -133,7 +133,7 @@ fn exchange(
     patience: Patience,
 ) -> core::result::Result<(), Refused> {
     for change in changes.iter() {
-        let left = change.object.settle_left(patience);
+        let left = change.region.settle_left(patience);
         left.map_err(|error| change.refused(error))?;
     }
     pins.if_all_free(
@@ -143,9 +143,9 @@ fn exchange(
             // Never more than both allow while the one goes and the other comes.
             hw.narrow(change.mr, change.new.access);
             if change.new.is_slow() {
-                change.object.was_slow.store(true, ordering::Relaxed);
+                change.region.was_slow.store(true, ordering::Relaxed);
             }
-            change.old = Some(change.object.bound.swap(Some(change.new.clone())));
+            change.old = Some(change.region.bound.swap(Some(change.new.clone())));
         },
     )
     .map_err(|pinned| pinned.refused(EBUSY))?;
@@ -153,7 +153,7 @@ fn exchange(
     let mut result = Ok(());
     for change in changes.iter_mut() {
         if let Some(old) = change.old.take() {
-            let (gone, waited) = change.object.settle(old, patience);
+            let (gone, waited) = change.region.settle(old, patience);
             change.gone = gone;
             result = result.and(waited.map_err(|error| change.refused(error)));
         }
@@ -167,4 +167,22 @@ fn exchange(
         hw.publish(change.mr, range, new.access);
     }
     result
+}
+
+impl Region {
+    /// Binds `new` in place of what is bound. As for [`apply`].
+    pub(crate) fn bind(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: Arc<Binding>) -> Result {
+        let mut change = [Change::new(self, mr, 0, new)];
+        apply(pins, hw, &mut change, Patience::Endless).map_err(|refused| refused.error)
+    }
+
+    /// Binds `new` to an unbound region, without waiting for accesses.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` while accesses are left to what was bound before.
+    pub(crate) fn bind_now(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: Arc<Binding>) -> Result {
+        let mut change = [Change::new(self, mr, 0, new)];
+        apply(pins, hw, &mut change, Patience::Bounded(0)).map_err(|refused| refused.error)
+    }
 }

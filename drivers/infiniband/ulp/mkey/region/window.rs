@@ -18,21 +18,14 @@
 
 use crate::{
     backend::{Backend, Hw},
-    device::MkeyDevice,
     kernel_ext::{
-        rdma::{mr::Right, ops::Running, Access, Device, OwnedMr, Pd},
+        rdma::OwnedMr,
         sync::{
             srcu::Retired,
             users::{Patience, Users},
         },
     },
-    key::Worker,
-    layout::{Entry, List},
-    limits::cost,
-    region::{
-        binding::{Binding, KLayout, Window, MAX_DEPTH},
-        Kind, Region,
-    },
+    region::{binding::Binding, pins::Pins, Region},
 };
 use kernel::{
     new_mutex,
@@ -41,40 +34,16 @@ use kernel::{
     sync::{Arc, Mutex},
 };
 
-/// A request to bind a window.
-pub(crate) struct Request {
-    /// The window, which stays during the call. Its address tells it from its successors.
-    pub(crate) mw: usize,
-    /// The index by which rkeys name it.
-    pub(crate) index: u32,
-    /// The MR to bind it to.
-    pub(crate) lkey: u32,
-    /// Its first address, an address of that MR.
-    pub(crate) addr: u64,
-    /// Its length in bytes; 0 to bind a window of type 1 to nothing.
-    pub(crate) length: u64,
-    /// Its access flags.
-    pub(crate) access: Access,
-    /// The QP that it is for; 0 for a window of type 1.
-    pub(crate) qp: usize,
-}
-
 /// An MR that rxe has a window bound to.
-struct Hidden {
+pub(crate) struct Hidden {
     mr: OwnedMr,
-    object: Arc<Region>,
+    region: Arc<Region>,
 }
 
 impl Hidden {
-    /// Makes one that is bound to nothing, for a window over `region`.
-    fn new(device: &MkeyDevice, region: &Region) -> Result<Arc<Self>> {
-        // A worker binds windows. The owner of the MR below is charged for them.
-        let charge = region.charge.beside(cost::REGION)?;
-        let mr = OwnedMr::new(&device.pd, 1)?;
-        device.hw.claim(&mr);
-        let object = Region::new(&mr, Kind::Window, charge)?;
-        device.objects.insert(mr.index(), object.clone())?;
-        Ok(Arc::new(Self { mr, object }, GFP_KERNEL)?)
+    /// Makes one of a claimed MR and its region, with nothing bound.
+    pub(crate) fn new(mr: OwnedMr, region: Arc<Region>) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self { mr, region }, GFP_KERNEL)?)
     }
 }
 
@@ -99,12 +68,46 @@ impl Bindings {
         }
     }
 
+    /// Binds the window to `new`, through one of its MRs: `make` gives one that it does not have yet,
+    /// and `stock` has the driver bind the window to the MR of an lkey. Returns what the window was
+    /// bound to before, if that is of this module.
+    ///
+    /// # Errors
+    ///
+    /// Those of `make` and `stock`; `EBUSY` while an access that went through the binding before the
+    /// last one waits for a page.
+    pub(crate) fn bind(
+        &mut self,
+        pins: &Pins,
+        hw: &Hw,
+        new: Arc<Binding>,
+        make: impl FnOnce() -> Result<Arc<Hidden>>,
+        stock: impl FnOnce(u32) -> Result,
+    ) -> Result<Option<Cleared>> {
+        let next = self.active.is_none_or(|which| !which);
+        let slot = self.slot(next);
+        let hidden = match slot {
+            Some(hidden) => hidden.clone(),
+            None => slot.insert(make()?).clone(),
+        };
+        hidden.region.bind_now(pins, hw, &hidden.mr, new)?;
+        hw.allow_window(&hidden.mr);
+        if let Err(err) = stock(hidden.mr.lkey()) {
+            // Nothing has used it: there is nothing to wait for.
+            drop(hidden.region.clear(hw, &hidden.mr));
+            return Err(err);
+        }
+        let old = self.clear(hw);
+        self.active = Some(next);
+        Ok(old)
+    }
+
     /// Takes out what the window is bound to, if that is of this module.
-    fn clear(&mut self, hw: &Hw) -> Option<Cleared> {
+    pub(crate) fn clear(&mut self, hw: &Hw) -> Option<Cleared> {
         let which = self.active.take()?;
         let hidden = self.slot(which).clone()?;
         // The MR was unused when it was bound: nothing is left of an earlier binding.
-        let (old, users) = hidden.object.clear(hw, &hidden.mr).ok()?;
+        let (old, users) = hidden.region.clear(hw, &hidden.mr).ok()?;
         Some(Cleared {
             old,
             users,
@@ -148,6 +151,56 @@ impl Windows {
         })
     }
 
+    /// Runs `change` on what the window `mw`, which has `index`, is bound to. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of `change`; `ENOMEM`.
+    pub(crate) fn change<T>(
+        &self,
+        index: u32,
+        mw: usize,
+        change: impl FnOnce(&mut Bindings) -> Result<T>,
+    ) -> Result<T> {
+        let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        let mut bound = self.bound.lock();
+        // Of a window that had the index before, and is being deallocated.
+        let stale = match bound.get(&index) {
+            Some(bindings) if bindings.mw == mw => None,
+            _ => bound.insert(room.into_node(
+                index,
+                Bindings {
+                    mw,
+                    mrs: [None, None],
+                    active: None,
+                },
+            )),
+        };
+        let result = change(bound.get_mut(&index).ok_or(ENOENT)?);
+        drop(bound);
+        drop(stale);
+        result
+    }
+
+    /// Runs `stock`, which invalidates the window at `index`, and takes out what the window was bound
+    /// to. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of `stock`, with nothing taken out.
+    pub(crate) fn invalidate(
+        &self,
+        hw: &Hw,
+        index: u32,
+        stock: impl FnOnce() -> Result,
+    ) -> Result<Option<Cleared>> {
+        let mut bound = self.bound.lock();
+        stock()?;
+        Ok(bound
+            .get_mut(&index)
+            .and_then(|bindings| bindings.clear(hw)))
+    }
+
     /// Takes out what the window `mw`, which was deallocated, was bound to.
     pub(crate) fn forget(&self, index: u32, mw: usize) -> Option<Bindings> {
         let mut bound = self.bound.lock();
@@ -155,144 +208,4 @@ impl Windows {
         bound.get(&index).filter(|bindings| bindings.mw == mw)?;
         bound.remove(&index)
     }
-}
-
-/// Describes what a window is to be bound to: a range of `region`, an MR of this module.
-///
-/// # Errors
-///
-/// `ENOENT` for an MR of another protection domain, `EINVAL` for one without the right to have
-/// windows; `ERANGE`, `EACCES` and others as for the bind of a key; `ENOMEM`.
-fn describe(
-    device: &MkeyDevice,
-    pd: &Pd,
-    region: &Region,
-    request: &Request,
-) -> Result<Arc<Binding>> {
-    let remote = Right::RemoteRead
-        | Right::RemoteWrite
-        | Right::RemoteAtomic
-        | Right::FlushGlobal
-        | Right::FlushPersistent;
-    let leaf = device.pin_leaf(pd.device(), request.lkey, pd, MAX_DEPTH)?;
-    if !region.rights(leaf.access).contains(Right::MwBind) {
-        return Err(EINVAL);
-    }
-    let access = (request.access & remote) | (leaf.access & Right::LocalWrite);
-    let mut entries = KVVec::with_capacity(1, GFP_KERNEL)?;
-    entries.push(Entry::new(0, request.addr, request.length), GFP_KERNEL)?;
-    let mut leaves = KVVec::with_capacity(1, GFP_KERNEL)?;
-    leaves.push(leaf, GFP_KERNEL)?;
-    let layout = KLayout::List(List::new(entries)?);
-    let charge = region.charge.beside(cost::BINDING)?;
-    let window = Window {
-        start: request.addr,
-        pd: pd.as_raw() as usize,
-        qp: request.qp,
-    };
-    let window = KBox::new(window, GFP_KERNEL)?;
-    Binding::new(layout, leaves, access, pd, Some(charge), Some(window))
-}
-
-/// Binds a window for a QP in `pd`. `stock` has the driver bind it to the MR of an lkey. Returns
-/// what the window was bound to before, if that is of this module.
-///
-/// # Errors
-///
-/// Those of `stock`. For an MR of this module those of `describe()` too, and `EBUSY` while an access
-/// that went through the binding before the last one waits for a page.
-pub(crate) fn bind(
-    pd: &Pd,
-    request: &Request,
-    stock: impl FnOnce(u32) -> Result,
-) -> Result<Option<Cleared>> {
-    let Ok(running) = Running::<MkeyDevice>::on(pd.device()) else {
-        return stock(request.lkey).map(|()| None);
-    };
-    let device = running.data();
-    let region = if request.length == 0 {
-        None
-    } else {
-        device.objects.get_arc(request.lkey >> 8)
-    };
-    let new = match &region {
-        Some(region) => Some(describe(&device, pd, region, request)?),
-        None => None,
-    };
-    let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
-    let mut bound = device.windows.bound.lock();
-    // Of a window that had the index before, and is being deallocated.
-    let stale = match bound.get(&request.index) {
-        Some(bindings) if bindings.mw == request.mw => None,
-        _ => bound.insert(room.into_node(
-            request.index,
-            Bindings {
-                mw: request.mw,
-                mrs: [None, None],
-                active: None,
-            },
-        )),
-    };
-    let bindings = bound.get_mut(&request.index).ok_or(ENOENT)?;
-    let result = exchange(&device, bindings, region.as_deref(), request, new, stock);
-    drop(bound);
-    drop(stale);
-    result
-}
-
-/// Binds a window to `new`, or to what the request names if that is an MR of the driver's own.
-fn exchange(
-    device: &MkeyDevice,
-    bindings: &mut Bindings,
-    region: Option<&Region>,
-    request: &Request,
-    new: Option<Arc<Binding>>,
-    stock: impl FnOnce(u32) -> Result,
-) -> Result<Option<Cleared>> {
-    let (Some(new), Some(region)) = (new, region) else {
-        stock(request.lkey)?;
-        return Ok(bindings.clear(&device.hw));
-    };
-    let next = bindings.active.is_none_or(|which| !which);
-    let slot = bindings.slot(next);
-    let hidden = match slot {
-        Some(hidden) => hidden.clone(),
-        None => slot.insert(Hidden::new(device, region)?).clone(),
-    };
-    hidden
-        .object
-        .bind_now(&device.pins, &device.hw, &hidden.mr, new)?;
-    device.hw.allow_window(&hidden.mr);
-    if let Err(err) = stock(hidden.mr.lkey()) {
-        // Nothing has used it: there is nothing to wait for.
-        drop(hidden.object.clear(&device.hw, &hidden.mr));
-        return Err(err);
-    }
-    let old = bindings.clear(&device.hw);
-    bindings.active = Some(next);
-    Ok(old)
-}
-
-/// Invalidates the window at `index`, which `stock` has the driver do. No access through it is left
-/// when this returns without an error. Sleeps, for some seconds at most.
-///
-/// # Errors
-///
-/// Those of `stock`; `EBUSY` if accesses through the window are left, though none begins any more.
-pub(crate) fn invalidate(device: &Device, index: u32, stock: impl FnOnce() -> Result) -> Result {
-    let Ok(running) = Running::<MkeyDevice>::on(device) else {
-        return stock();
-    };
-    let data = running.data();
-    let mut bound = data.windows.bound.lock();
-    stock()?;
-    let gone = bound
-        .get_mut(&index)
-        .and_then(|bindings| bindings.clear(&data.hw));
-    drop(bound);
-    // Accesses through the window may take as long as a process likes. Removal of another device
-    // must not wait for them. This device is not removed while a QP of the process exists.
-    drop(running);
-    let worker = Worker::new();
-    gone.map_or(Ok(()), |gone| gone.wait(worker.patience))
 }

@@ -18,11 +18,11 @@ use super::{
     Base, Rxe,
 };
 use crate::{
-    access::{self, Origin},
+    access::{self, window},
     backend::{Direction, Payload},
     kernel_ext::rdma::{Access, Device, Mr, Pd},
-    key::Worker,
-    region::{binding::Peer, window},
+    limits::worker::Worker,
+    region::rights::{Origin, Peer},
 };
 use kernel::{
     error::{from_result, to_result},

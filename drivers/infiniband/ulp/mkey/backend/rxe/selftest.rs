@@ -15,8 +15,6 @@ use super::{
     private,
 };
 use crate::{
-    access::Origin,
-    device::MkeyDevice,
     dm::{Buffer, DeviceMemory, Offer, Request, Wanted},
     kernel_ext::{
         error::eopnotsupp,
@@ -25,9 +23,11 @@ use crate::{
     },
     key,
     layout::{Block, MAX_DIMS},
+    mkey_core::Core,
     region::{
         binding::{self, Binding, Leaf, Place},
-        fast_reg, Kind, Region,
+        rights::Origin,
+        Kind, Region,
     },
 };
 use kernel::{error::to_result, ffi::c_int, page::PAGE_SIZE, prelude::*, sync::Arc};
@@ -47,66 +47,60 @@ const FETCH_ADD: c_int = crate::bindings::IB_OPCODE_RC_FETCH_ADD as c_int;
 /// # Errors
 ///
 /// `EIO` if an access did not come to the right bytes; what the accesses returned; `ENOMEM`.
-pub(crate) fn run(device: &MkeyDevice, ibdev: &Device) -> Result {
+pub(crate) fn run(core: &Core, device: &Device) -> Result {
     // Not of the device's own memory, of which there may be none.
-    let (name, limit) = (DeviceName::new(ibdev), PAGE_SIZE as u64);
-    let own = DeviceMemory::new(name, Offer::HOST, ibdev.node(), limit, limit)?;
+    let (name, limit) = (DeviceName::new(device), PAGE_SIZE as u64);
+    let own = DeviceMemory::new(name, Offer::HOST, device.node(), limit, limit)?;
     let request = Request {
         length: MEMORY_LEN as u64,
         log_align: 0,
         class: Wanted::Default,
         for_process: false,
     };
-    let memory = Buffer::new(&device.hw, &device.pd, &own, &request)?;
-    let mr = key::create(device, &device.pd, 1)?;
-    let object = device.object_of(&mr).ok_or(EIO)?;
+    let memory = Buffer::new(&core.hw, &core.pd, &own, &request)?;
+    let mr = key::create(core, &core.pd, 1)?;
+    let region = core.region_of(&mr).ok_or(EIO)?;
 
     let all = Right::LocalWrite | Right::RemoteWrite | Right::RemoteRead | Right::RemoteAtomic;
-    let result = bound(device, &memory, all).and_then(|bound| {
-        object.bind(&device.pins, &device.hw, &mr, bound)?;
-        through_copy_data(device, &mr, &memory)?;
+    let result = bound(core, &memory, all).and_then(|bound| {
+        region.bind(&core.pins, &core.hw, &mr, bound)?;
+        through_copy_data(core, &mr, &memory)?;
         through_each(&mr, &memory)
     });
     let result = result.and_then(|()| {
-        let local = bound(device, &memory, Right::LocalWrite.into())?;
-        object.bind(&device.pins, &device.hw, &mr, local)?;
-        origins(device, &mr)?;
-        let again = bound(device, &memory, all)?;
-        object.bind(&device.pins, &device.hw, &mr, again)
+        let local = bound(core, &memory, Right::LocalWrite.into())?;
+        region.bind(&core.pins, &core.hw, &mr, local)?;
+        origins(core, &mr)?;
+        let again = bound(core, &memory, all)?;
+        region.bind(&core.pins, &core.hw, &mr, again)
     });
 
-    let result = result.and_then(|()| invalidated(device, &mr));
-    let unbound = object.unbind(
-        &device.pins,
-        &device.hw,
-        &mr,
-        Origin::Local,
-        Patience::Endless,
-    );
+    let result = result.and_then(|()| invalidated(core, &mr));
+    let unbound = region.unbind(&core.pins, &core.hw, &mr, Origin::Local, Patience::Endless);
     let result = result.and(unbound);
-    forget(device, mr, &object);
+    forget(core, mr, &region);
     result?;
 
-    let mr = OwnedMr::new(&device.pd, 1)?;
-    let object = fast_reg::create(device, &mr, 2)?;
-    let result = registered(device, &mr, &object);
-    forget(device, mr, &object);
+    let mr = OwnedMr::new(&core.pd, 1)?;
+    let region = core.adopt_fast_reg(&mr, 2)?;
+    let result = registered(core, &mr, &region);
+    forget(core, mr, &region);
     result
 }
 
 /// Returns rxe's structure around a region.
-fn region(mr: &Mr) -> Result<*mut bindings::rxe_mr> {
+fn rxe_mr_of(mr: &Mr) -> Result<*mut bindings::rxe_mr> {
     Ok(private(mr).ok_or(EINVAL)?.as_ptr())
 }
 
-/// Deregisters a region. The device's operations are stock still: nobody else removes the object.
-fn forget(device: &MkeyDevice, mr: OwnedMr, object: &Region) {
+/// Deregisters a region. The device's operations are stock still: nobody else removes the region.
+fn forget(core: &Core, mr: OwnedMr, region: &Region) {
     let index = mr.index();
     drop(mr);
-    device.objects.remove(index, object);
+    core.forget(index, region);
 }
 
-fn bound(device: &MkeyDevice, memory: &Buffer, access: Access) -> Result<Arc<Binding>> {
+fn bound(core: &Core, memory: &Buffer, access: Access) -> Result<Arc<Binding>> {
     let mut stride = [0; MAX_DIMS];
     stride[0] = STRIDE as i64;
     let mut blocks = KVVec::new();
@@ -128,7 +122,7 @@ fn bound(device: &MkeyDevice, memory: &Buffer, access: Access) -> Result<Arc<Bin
         GFP_KERNEL,
     )?;
     let layout = binding::interleaved(&[BLOCKS as u64], blocks)?;
-    Binding::new(layout, leaves, access, &device.pd, None, None)
+    Binding::new(layout, leaves, access, &core.pd, None, None)
 }
 
 /// Looks whether block `block` of the memory holds `words` followed by a gap of zeros.
@@ -145,16 +139,16 @@ fn expect(memory: &Buffer, words: [u64; BLOCKS]) -> Result {
 }
 
 /// Writes and reads the key as an SGE.
-fn through_copy_data(device: &MkeyDevice, mr: &Mr, memory: &Buffer) -> Result {
+fn through_copy_data(core: &Core, mr: &Mr, memory: &Buffer) -> Result {
     let mut packet = [0u8; KEY_LEN];
     for (word, bytes) in packet.chunks_exact_mut(WORD).enumerate() {
         bytes.copy_from_slice(&(word as u64 + 1).to_ne_bytes());
     }
     let sent = packet;
-    copy_data(device, mr.lkey(), 0, &mut packet, true)?;
+    copy_data(core, mr.lkey(), 0, &mut packet, true)?;
     expect(memory, [1, 2, 3])?;
     packet.fill(0);
-    copy_data(device, mr.lkey(), 0, &mut packet, false)?;
+    copy_data(core, mr.lkey(), 0, &mut packet, false)?;
     if packet != sent {
         return Err(EIO);
     }
@@ -162,7 +156,7 @@ fn through_copy_data(device: &MkeyDevice, mr: &Mr, memory: &Buffer) -> Result {
 }
 
 /// Copies between a packet and an SGE of address `iova`, as rxe's requester and completer do.
-fn copy_data(device: &MkeyDevice, lkey: u32, iova: u64, packet: &mut [u8], write: bool) -> Result {
+fn copy_data(core: &Core, lkey: u32, iova: u64, packet: &mut [u8], write: bool) -> Result {
     let (access, direction) = if write {
         let access = Access::from(Right::LocalWrite).into_raw();
         (access as c_int, rxe_mr_copy_dir_RXE_TO_MR_OBJ)
@@ -172,7 +166,7 @@ fn copy_data(device: &MkeyDevice, lkey: u32, iova: u64, packet: &mut [u8], write
     // SAFETY: The packet has as many bytes as are copied; the domain is of an rxe device.
     to_result(unsafe {
         bindings::ib_mkey_rxe_stock_copy_data(
-            device.pd.as_raw(),
+            core.pd.as_raw(),
             access,
             lkey,
             iova,
@@ -184,26 +178,25 @@ fn copy_data(device: &MkeyDevice, lkey: u32, iova: u64, packet: &mut [u8], write
 }
 
 /// Looks whether accesses of this node are told from those of peers: the key gives peers no right.
-fn origins(device: &MkeyDevice, mr: &Mr) -> Result {
+fn origins(core: &Core, mr: &Mr) -> Result {
     let mut word = [0; WORD];
     for write in [false, true] {
-        copy_data(device, mr.lkey(), 0, &mut word, write)?;
+        copy_data(core, mr.lkey(), 0, &mut word, write)?;
         let direction = if write {
             rxe_mr_copy_dir_RXE_TO_MR_OBJ
         } else {
             rxe_mr_copy_dir_RXE_FROM_MR_OBJ
         };
-        let (region, at) = (region(mr)?, word.as_mut_ptr().cast());
+        let (raw, at) = (rxe_mr_of(mr)?, word.as_mut_ptr().cast());
         // SAFETY: The MR is valid; the packet has a word.
         let remote =
-            unsafe { bindings::ib_mkey_rxe_stock_copy(region, 0, at, WORD as u32, direction) };
+            unsafe { bindings::ib_mkey_rxe_stock_copy(raw, 0, at, WORD as u32, direction) };
         if remote != EACCES.to_errno() {
             return Err(EIO);
         }
     }
     // SAFETY: The domain is of an rxe device.
-    let refused =
-        unsafe { bindings::ib_mkey_rxe_stock_invalidate_mr(device.pd.as_raw(), mr.rkey()) };
+    let refused = unsafe { bindings::ib_mkey_rxe_stock_invalidate_mr(core.pd.as_raw(), mr.rkey()) };
     if refused != EINVAL.to_errno() {
         return Err(EIO);
     }
@@ -211,19 +204,19 @@ fn origins(device: &MkeyDevice, mr: &Mr) -> Result {
 }
 
 /// Invalidates the key as a peer's SEND does, which is to unbind it.
-fn invalidated(device: &MkeyDevice, mr: &Mr) -> Result {
+fn invalidated(core: &Core, mr: &Mr) -> Result {
     let mut byte = [0];
     // SAFETY: The domain is of an rxe device.
-    to_result(unsafe { bindings::ib_mkey_rxe_stock_invalidate_mr(device.pd.as_raw(), mr.rkey()) })?;
-    match copy_data(device, mr.lkey(), 0, &mut byte, false) {
+    to_result(unsafe { bindings::ib_mkey_rxe_stock_invalidate_mr(core.pd.as_raw(), mr.rkey()) })?;
+    match copy_data(core, mr.lkey(), 0, &mut byte, false) {
         Ok(()) => Err(EIO),
         Err(_) => Ok(()),
     }
 }
 
 /// Registers a region as REG_MR does, writes to it, and invalidates it.
-fn registered(device: &MkeyDevice, mr: &Mr, object: &Region) -> Result {
-    let Kind::Fast(fast) = &object.kind else {
+fn registered(core: &Core, mr: &Mr, region: &Region) -> Result {
+    let Kind::FastReg(fast) = &region.kind else {
         return Err(EIO);
     };
     let memory = KBox::new([0u64; 4], GFP_KERNEL)?;
@@ -248,17 +241,15 @@ fn registered(device: &MkeyDevice, mr: &Mr, object: &Region) -> Result {
                 access,
             ))?;
         }
-        copy_data(device, key, mr.iova(), &mut packet, true)?;
-        let (region, second) = (region(mr)?, mr.iova().wrapping_add(WORD as u64));
+        copy_data(core, key, mr.iova(), &mut packet, true)?;
+        let (raw, second) = (rxe_mr_of(mr)?, mr.iova().wrapping_add(WORD as u64));
         // SAFETY: As above; `original` is a place for a word.
         unsafe {
-            to_result(bindings::ib_mkey_rxe_stock_check_range(
-                region, second, WORD,
-            ))?;
-            if bindings::ib_mkey_rxe_stock_check_range(region, second, WORD + 1) == 0
-                || bindings::ib_mkey_rxe_stock_atomic_write(region, second, 7) != none
+            to_result(bindings::ib_mkey_rxe_stock_check_range(raw, second, WORD))?;
+            if bindings::ib_mkey_rxe_stock_check_range(raw, second, WORD + 1) == 0
+                || bindings::ib_mkey_rxe_stock_atomic_write(raw, second, 7) != none
                 || bindings::ib_mkey_rxe_stock_atomic_op(
-                    region,
+                    raw,
                     second,
                     FETCH_ADD,
                     0,
@@ -270,8 +261,8 @@ fn registered(device: &MkeyDevice, mr: &Mr, object: &Region) -> Result {
             }
         }
         // SAFETY: As above.
-        to_result(unsafe { bindings::ib_mkey_rxe_stock_invalidate_mr(device.pd.as_raw(), key) })?;
-        match copy_data(device, key, mr.iova(), &mut packet, true) {
+        to_result(unsafe { bindings::ib_mkey_rxe_stock_invalidate_mr(core.pd.as_raw(), key) })?;
+        match copy_data(core, key, mr.iova(), &mut packet, true) {
             Ok(()) => Err(EIO),
             Err(_) => Ok(()),
         }
@@ -289,33 +280,33 @@ fn registered(device: &MkeyDevice, mr: &Mr, object: &Region) -> Result {
 
 /// Calls each function that a region can be given to.
 fn through_each(mr: &Mr, memory: &Buffer) -> Result {
-    let region = region(mr)?;
+    let raw = rxe_mr_of(mr)?;
     let mut word = 10u64.to_ne_bytes();
     let mut original = 0;
     let none = resp_states_RESPST_NONE as c_int;
     let at = |block: usize| (block * WORD) as u64;
     // SAFETY: The region is valid; the packet and the original value have a word each.
     unsafe {
-        to_result(bindings::ib_mkey_rxe_stock_check_range(region, 0, KEY_LEN))?;
-        if bindings::ib_mkey_rxe_stock_check_range(region, 1, KEY_LEN) == 0 {
+        to_result(bindings::ib_mkey_rxe_stock_check_range(raw, 0, KEY_LEN))?;
+        if bindings::ib_mkey_rxe_stock_check_range(raw, 1, KEY_LEN) == 0 {
             return Err(EIO);
         }
         to_result(bindings::ib_mkey_rxe_stock_copy(
-            region,
+            raw,
             at(0),
             word.as_mut_ptr().cast(),
             WORD as u32,
             rxe_mr_copy_dir_RXE_TO_MR_OBJ,
         ))?;
-        if bindings::ib_mkey_rxe_stock_atomic_write(region, at(1), 20) != none
-            || bindings::ib_mkey_rxe_stock_atomic_op(region, at(2), FETCH_ADD, 0, 27, &mut original)
+        if bindings::ib_mkey_rxe_stock_atomic_write(raw, at(1), 20) != none
+            || bindings::ib_mkey_rxe_stock_atomic_op(raw, at(2), FETCH_ADD, 0, 27, &mut original)
                 != none
             || original != 3
         {
             return Err(EIO);
         }
         // Stock rxe would say EINVAL.
-        if bindings::ib_mkey_rxe_stock_flush(region, 0, KEY_LEN as u32) != eopnotsupp().to_errno() {
+        if bindings::ib_mkey_rxe_stock_flush(raw, 0, KEY_LEN as u32) != eopnotsupp().to_errno() {
             return Err(EIO);
         }
     }

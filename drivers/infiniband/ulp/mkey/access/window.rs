@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work requests that bind and invalidate memory windows (`region/window.rs`).
+
+use crate::{
+    backend::Backend,
+    kernel_ext::rdma::{mr::Right, Access, Device, OwnedMr, Pd},
+    layout::{Entry, List},
+    limits::{cost, worker::Worker},
+    mkey_core::{Core, Lookup},
+    region::{
+        binding::{Binding, KLayout, Window, MAX_DEPTH},
+        window::{Cleared, Hidden},
+        Kind, Region,
+    },
+};
+use kernel::{prelude::*, sync::Arc};
+
+/// A request to bind a window.
+pub(crate) struct Request {
+    /// The window, which stays during the call. Its address tells it from its successors.
+    pub(crate) mw: usize,
+    /// The index by which rkeys name it.
+    pub(crate) index: u32,
+    /// The MR to bind it to.
+    pub(crate) lkey: u32,
+    /// Its first address, an address of that MR.
+    pub(crate) addr: u64,
+    /// Its length in bytes; 0 to bind a window of type 1 to nothing.
+    pub(crate) length: u64,
+    /// Its access flags.
+    pub(crate) access: Access,
+    /// The QP that it is for; 0 for a window of type 1.
+    pub(crate) qp: usize,
+}
+
+/// Makes an MR for a window over `region`, with nothing bound.
+fn hidden(core: &Core, region: &Region) -> Result<Arc<Hidden>> {
+    // A worker binds windows. The owner of the MR below is charged for them.
+    let charge = region.charge.beside(cost::REGION)?;
+    let mr = OwnedMr::new(&core.pd, 1)?;
+    core.hw.claim(&mr);
+    let region = core.adopt(&mr, Kind::Window, charge)?;
+    Hidden::new(mr, region)
+}
+
+/// Describes what a window is to be bound to: a range of `region`, an MR of this module.
+///
+/// # Errors
+///
+/// `ENOENT` for an MR of another protection domain, `EINVAL` for one without the right to have
+/// windows; `ERANGE`, `EACCES` and others as for the bind of a key; `ENOMEM`.
+fn describe(core: &Core, pd: &Pd, region: &Region, request: &Request) -> Result<Arc<Binding>> {
+    let remote = Right::RemoteRead
+        | Right::RemoteWrite
+        | Right::RemoteAtomic
+        | Right::FlushGlobal
+        | Right::FlushPersistent;
+    let leaf = core.pin_leaf(pd.device(), request.lkey, pd, MAX_DEPTH)?;
+    if !region.rights(leaf.access).contains(Right::MwBind) {
+        return Err(EINVAL);
+    }
+    let access = (request.access & remote) | (leaf.access & Right::LocalWrite);
+    let mut entries = KVVec::with_capacity(1, GFP_KERNEL)?;
+    entries.push(Entry::new(0, request.addr, request.length), GFP_KERNEL)?;
+    let mut leaves = KVVec::with_capacity(1, GFP_KERNEL)?;
+    leaves.push(leaf, GFP_KERNEL)?;
+    let layout = KLayout::List(List::new(entries)?);
+    let charge = region.charge.beside(cost::BINDING)?;
+    let window = Window {
+        start: request.addr,
+        pd: pd.as_raw() as usize,
+        qp: request.qp,
+    };
+    let window = KBox::new(window, GFP_KERNEL)?;
+    Binding::new(layout, leaves, access, pd, Some(charge), Some(window))
+}
+
+/// Binds a window for a QP in `pd`. `stock` has the driver bind it to the MR of an lkey. Returns
+/// what the window was bound to before, if that is of this module.
+///
+/// # Errors
+///
+/// Those of `stock`. For an MR of this module those of `describe()` too, and `EBUSY` while an access
+/// that went through the binding before the last one waits for a page.
+pub(crate) fn bind(
+    pd: &Pd,
+    request: &Request,
+    stock: impl FnOnce(u32) -> Result,
+) -> Result<Option<Cleared>> {
+    let Ok(core) = Core::running(pd.device()) else {
+        return stock(request.lkey).map(|()| None);
+    };
+    let region = if request.length == 0 {
+        None
+    } else {
+        core.regions.get_arc(request.lkey >> 8)
+    };
+    let new = match &region {
+        Some(region) => Some((describe(&core, pd, region, request)?, region)),
+        None => None,
+    };
+    let (windows, hw) = (&core.windows, &core.hw);
+    windows.change(request.index, request.mw, |bindings| match new {
+        Some((new, region)) => {
+            let make = || hidden(&core, region);
+            bindings.bind(&core.pins, hw, new, make, stock)
+        }
+        // The driver binds the window to an MR of its own, or to nothing.
+        None => {
+            stock(request.lkey)?;
+            Ok(bindings.clear(hw))
+        }
+    })
+}
+
+/// Invalidates the window at `index`, which `stock` has the driver do. No access through it is left
+/// when this returns without an error. Sleeps, for some seconds at most.
+///
+/// # Errors
+///
+/// Those of `stock`; `EBUSY` if accesses through the window are left, though none begins any more.
+pub(crate) fn invalidate(device: &Device, index: u32, stock: impl FnOnce() -> Result) -> Result {
+    let Ok(core) = Core::running(device) else {
+        return stock();
+    };
+    let gone = core.windows.invalidate(&core.hw, index, stock)?;
+    // Accesses through the window may take as long as a process likes. Removal of another device
+    // must not wait for them. This device is not removed while a QP of the process exists.
+    drop(core);
+    let worker = Worker::new();
+    gone.map_or(Ok(()), |gone| gone.wait(worker.patience))
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The operations of an extended device.
+
+use crate::{
+    backend::{rxe::State, Backend, Named, Range},
+    bindings,
+    device::MkeyDevice,
+    dm::{self, Buffer},
+    kernel_ext::{
+        dma_buf::{DmaBuf, Import},
+        error::eopnotsupp,
+        rdma::{
+            client::ModulePin,
+            fast_reg::{Elements, Mapped},
+            mr::Right,
+            ops::{DeviceOps, Overlay},
+            Access, Dm, Mr, Mw, Pd,
+        },
+        sync::srcu,
+    },
+    layout::{Entry, List},
+    limits::{cost, owner::OwnerCharge},
+    parameters,
+    region::{
+        binding::{Binding, KLayout, Leaf, Place},
+        pins::Pin,
+        rights::supported,
+        window, Kind, Region,
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{Arc, ArcBorrow},
+};
+
+/// An MR that is about to be deregistered.
+pub(crate) struct Leaving {
+    /// Its region, if it is of this module.
+    region: Option<Arc<Region>>,
+    /// Its state before, which is restored if deregistration fails.
+    state: State,
+}
+
+impl DeviceOps for MkeyDevice {
+    type Dm = Buffer;
+
+    fn overlay(&self) -> &Overlay {
+        &self.overlay
+    }
+
+    fn announced_dm_size(&self) -> u64 {
+        if parameters::announce_dm() {
+            self.memory.size()
+        } else {
+            0
+        }
+    }
+
+    fn alloc_dm(
+        this: ArcBorrow<'_, Self>,
+        attr: &bindings::ib_dm_alloc_attr,
+        for_process: bool,
+    ) -> Result<KBox<Dm<Buffer>>> {
+        let request = dm::Request {
+            length: attr.length,
+            log_align: attr.alignment,
+            class: dm::Wanted::from_raw(attr.flags)?,
+            for_process,
+        };
+        Dm::new(Buffer::new(
+            &this.core.hw,
+            &this.core.pd,
+            &this.memory,
+            &request,
+        )?)
+    }
+
+    fn reg_dm_mr(
+        this: ArcBorrow<'_, Self>,
+        mr: &Mr,
+        pd: &Pd,
+        dm: &Dm<Buffer>,
+        offset: u64,
+        length: u64,
+        access: Access,
+    ) -> Result {
+        // Only persistent memory can be flushed to persistence.
+        let volatile = !dm.data.memory().is_persistent();
+        if !supported(access) || (volatile && access.contains(Right::FlushPersistent)) {
+            return Err(eopnotsupp());
+        }
+        let charge = this.core.charge(pd, cost::REGION + cost::BINDING)?;
+        this.core.hw.claim(mr);
+        if length == 0 {
+            // Nothing is bound: only an access of no bytes is within it.
+            this.core.adopt(mr, Kind::Dm, charge)?;
+            this.core.hw.publish(mr, Range { start: 0, len: 0 }, access);
+            return Ok(());
+        }
+        let mut entries = KVVec::with_capacity(1, GFP_KERNEL)?;
+        entries.push(Entry::new(0, offset, length), GFP_KERNEL)?;
+        let mut leaves = KVVec::with_capacity(1, GFP_KERNEL)?;
+        leaves.push(
+            Leaf {
+                lkey: 0,
+                start: 0,
+                len: dm.data.memory().len() as u64,
+                access: access | Right::LocalWrite,
+                place: Place::Memory {
+                    base: dm.data.base.clone(),
+                    delta: 0,
+                    mutable: false,
+                },
+                _pin: None,
+            },
+            GFP_KERNEL,
+        )?;
+        let layout = KLayout::List(List::new(entries)?);
+        let bound = Binding::new(layout, leaves, access, pd, None, None)?;
+        let region = this.core.adopt(mr, Kind::Dm, charge)?;
+        region.bind(&this.core.pins, &this.core.hw, mr, bound)
+    }
+
+    fn alloc_fast(this: ArcBorrow<'_, Self>, mr: &Mr, max: u32) -> Result {
+        this.core.adopt_fast_reg(mr, max)?;
+        Ok(())
+    }
+
+    fn map_fast(&self, mr: &Mr, elements: Elements<'_>) -> Result<Mapped> {
+        let guard = srcu::read();
+        let region = self.core.regions.get(mr.index(), &guard);
+        let region = region.filter(|region| region.is(mr)).ok_or(EINVAL)?;
+        match &region.kind {
+            Kind::FastReg(fast_reg) => fast_reg.map(elements, mr.page_size()),
+            _ => Err(EINVAL),
+        }
+    }
+
+    fn page_size(&self, mr: &Mr) -> u32 {
+        let guard = srcu::read();
+        let region = self.core.regions.get(mr.index(), &guard);
+        if let Some(region) = region.filter(|region| region.is(mr)) {
+            if let Kind::FastReg(fast_reg) = &region.kind {
+                return fast_reg.page_size();
+            }
+        }
+        self.core.hw.page_size(mr)
+    }
+
+    // The driver may free the table of the MR's pages, which a bound key reads. A ULP that binds a key
+    // to an MR which it maps at the same time must order the two itself.
+    fn may_map(&self, mr: &Mr) -> Result {
+        self.core.pins.if_free(mr.index(), || Ok(()))
+    }
+
+    fn may_import(&self, access: Access) -> Result {
+        // An exporter does not tell whether a dma-buf is persistent.
+        let never = [Right::ZeroBased, Right::FlushPersistent];
+        if never.iter().any(|right| access.contains(*right)) || !supported(access) {
+            return Err(eopnotsupp());
+        }
+        Ok(())
+    }
+
+    fn check_dma_buf(buffer: &DmaBuf) -> Result {
+        dm::check_dma_buf(buffer)
+    }
+
+    type Charge = OwnerCharge;
+
+    fn charge_import(&self, pd: &Pd, pages: usize) -> Result<OwnerCharge> {
+        self.core.charge(pd, cost::pages(pages)?)
+    }
+
+    fn reg_dmabuf_mr(
+        this: ArcBorrow<'_, Self>,
+        mr: &Mr,
+        import: Import,
+        charge: OwnerCharge,
+        offset: u64,
+        length: u64,
+        addr: u64,
+        access: Access,
+    ) -> Result {
+        // The import must be in the table before a program can find the MR: dereg_mr drops the import
+        // with the region.
+        let kind = Kind::DmaBuf { import, access };
+        let region = this.core.adopt(mr, kind, charge)?;
+        let Kind::DmaBuf { import, .. } = &region.kind else {
+            return Err(EINVAL);
+        };
+        let filled = import
+            .pages(offset, length)
+            .and_then(|pages| this.core.hw.fill(mr, pages, addr, length, access));
+        if filled.is_err() {
+            this.core.forget(mr.index(), &region);
+        }
+        filled
+    }
+
+    type Leaving = Leaving;
+
+    fn leave(&self, mr: &Mr) -> Result<Leaving> {
+        let region = self.core.region_of(mr);
+        let state = self
+            .core
+            .pins
+            .if_free(mr.index(), || self.core.hw.suspend(mr))?;
+        Ok(Leaving { region, state })
+    }
+
+    fn is_held_up(leaving: &Leaving) -> bool {
+        let region = leaving.region.as_ref();
+        region.is_some_and(|region| region.may_be_slow())
+    }
+
+    // rxe waits for accesses, too, but gives up after a time.
+    fn wait(leaving: &Leaving) {
+        if let Some(region) = &leaving.region {
+            region.wait();
+        }
+    }
+
+    fn dereg_mr(&self, mr: &Mr, leaving: &Leaving, stock: impl FnOnce() -> Result) -> Result {
+        let index = mr.index();
+        if let Err(err) = stock() {
+            self.core.hw.resume(mr, leaving.state);
+            return Err(err);
+        }
+        // `mr` is gone, and rxe waited for the last access to it.
+        if let Some(region) = &leaving.region {
+            self.core.forget(index, region);
+        }
+        Ok(())
+    }
+
+    fn mw_index(&self, mw: &Mw) -> Result<u32> {
+        self.core.hw.window_index(mw)
+    }
+
+    type Forgotten = Option<window::Bindings>;
+
+    fn forget_mw(&self, index: u32, mw: &Mw) -> Option<window::Bindings> {
+        self.core.windows.forget(index, mw.address())
+    }
+
+    fn may_rereg(&self, mr: &Mr) -> Result {
+        match self.core.region_of(mr) {
+            Some(_) => Err(eopnotsupp()),
+            None => Ok(()),
+        }
+    }
+
+    fn rights(&self, mr: &Mr) -> Access {
+        self.core.hw.rights(mr)
+    }
+
+    fn retranslate(
+        &self,
+        mr: &Mr,
+        spare: &Mr,
+        range: (u64, u64),
+        finish: impl FnOnce() -> Result,
+    ) -> Result {
+        // Memory that a key or a window refers to must stay in its place.
+        let state = self.core.pins.if_free(mr.index(), || {
+            if self.core.hw.has_windows(mr) {
+                return Err(EBUSY);
+            }
+            self.core.hw.suspend(mr)
+        })?;
+        self.core.hw.retranslate(mr, state, spare, range, finish)
+    }
+
+    fn pin(&self) -> Result<ModulePin> {
+        ModulePin::new(parameters::this_module()?)
+    }
+
+    type Held = KVVec<Pin>;
+
+    // Stock rxe takes every MR that it finds here for one with ODP.
+    fn hold_for_advice(&self, pd: &Pd, lkeys: impl Iterator<Item = u32>) -> Result<KVVec<Pin>> {
+        let mut held = KVVec::new();
+        for lkey in lkeys {
+            let find = || match self.core.hw.find(pd.device(), lkey, pd)? {
+                Named::Memory { base, .. } if base.is_on_demand() => Ok(()),
+                _ => Err(EINVAL),
+            };
+            let ((), pin) = self.core.pins.pin(lkey >> 8, find)?;
+            held.push(pin, GFP_KERNEL_ACCOUNT)?;
+        }
+        Ok(held)
+    }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Leaves: from an lkey to memory of the driver's MRs or to another key.
+
+use crate::{
+    backend::{Backend, Named},
+    kernel_ext::{
+        error::{eloop, eopnotsupp},
+        rdma::{Device, Mr, Pd},
+        sync::srcu,
+    },
+    mkey_core::Core,
+    region::{
+        binding::{Binding, Leaf, Place},
+        Kind,
+    },
+};
+use kernel::{prelude::*, sync::Arc};
+
+impl Core {
+    /// Looks up what `lkey` names and keeps it from being deregistered, and from being bound to
+    /// something else. A key may have up to `depth` levels.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`, `EINVAL` for an MR of another protection domain, `EOPNOTSUPP` for one that cannot
+    /// be a leaf, `ERANGE` for one that has no bytes now, `ELOOP` for a key of more levels,
+    /// `ENOMEM`.
+    pub(crate) fn pin_leaf(
+        &self,
+        ibdev: &Device,
+        lkey: u32,
+        pd: &Pd,
+        depth: usize,
+    ) -> Result<Leaf> {
+        let index = lkey >> 8;
+        let (leaf, pin) = self.pins.pin(index, || {
+            Ok(match self.hw.find(ibdev, lkey, pd)? {
+                Named::Memory { len: 0, .. } => return Err(ERANGE),
+                Named::Memory {
+                    base,
+                    start,
+                    len,
+                    access,
+                } => Leaf {
+                    lkey,
+                    start,
+                    len,
+                    access,
+                    place: Place::Memory {
+                        base,
+                        delta: 0,
+                        mutable: true,
+                    },
+                    _pin: None,
+                },
+                Named::Ours(mr) => self.own_leaf(index, lkey, mr, depth)?,
+                Named::Unfit => return Err(eopnotsupp()),
+            })
+        })?;
+        Ok(Leaf {
+            _pin: Some(pin),
+            ..leaf
+        })
+    }
+
+    /// Makes a leaf of a region of this module.
+    fn own_leaf(&self, index: u32, lkey: u32, mr: *const Mr, depth: usize) -> Result<Leaf> {
+        let guard = srcu::read();
+        let region = self
+            .regions
+            .get(index, &guard)
+            .filter(|region| region.is(mr));
+        let region = region.ok_or(ENOENT)?;
+        let (len, access, place) = match region.kind {
+            Kind::Key { .. } => {
+                let bound: Arc<Binding> = region.bound.get(&guard).ok_or(ERANGE)?.into();
+                if bound.depth() > depth {
+                    return Err(eloop());
+                }
+                (bound.layout.length(), bound.access, Place::Key(bound))
+            }
+            // It ends where that region's own leaf does.
+            Kind::Dm => {
+                let bound = region.bound.get(&guard).ok_or(ERANGE)?;
+                let run = bound.layout.resolve(0, bound.layout.length())?;
+                let inner = bound.leaves.first().ok_or(ENOENT)?;
+                let Place::Memory { base, delta, .. } = &inner.place else {
+                    return Err(eopnotsupp());
+                };
+                let place = Place::Memory {
+                    base: base.clone(),
+                    delta: run.addr.wrapping_add(*delta),
+                    mutable: false,
+                };
+                (run.len, bound.access, place)
+            }
+            // Each registration would be another region.
+            Kind::FastReg(_) => return Err(eopnotsupp()),
+            // It is of the driver's type, and was found as such.
+            Kind::DmaBuf { .. } => return Err(eopnotsupp()),
+            // Its key is not for users.
+            Kind::Window => return Err(ENOENT),
+        };
+        Ok(Leaf {
+            lkey,
+            start: 0,
+            len,
+            access,
+            place,
+            _pin: None,
+        })
+    }
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The parameters of the module, and the module as the kernel knows it.
+
+use crate::{bindings, dm::Offer, kernel_ext::memory::ram};
+use core::borrow::Borrow;
+use kernel::{
+    prelude::*,
+    str::{CStr, CStrExt},
+    sync::SetOnce,
+};
+
+/// This module, from its initialisation on.
+static THIS: SetOnce<&'static ThisModule> = SetOnce::new();
+
+/// Sets what [`this_module`] returns. The module's initialisation calls this.
+pub(crate) fn set_module(module: &'static ThisModule) {
+    THIS.populate(module);
+}
+
+/// Returns this module.
+///
+/// # Errors
+///
+/// `ENODEV` before it is initialised.
+pub(crate) fn this_module() -> Result<&'static ThisModule> {
+    THIS.as_ref().copied().ok_or(ENODEV)
+}
+
+/// Returns a parameter's value. Linux 7.2 gives a reference, 7.3 the value.
+fn value<T: Copy>(parameter: impl Borrow<T>) -> T {
+    *parameter.borrow()
+}
+
+/// Returns the bytes of RAM of each device.
+pub(crate) fn max_dm_size() -> u64 {
+    value(crate::module_parameters::max_dm_size.value())
+}
+
+/// Returns the bytes of device memory of each process and device.
+pub(crate) fn max_dm_size_per_process() -> u64 {
+    match value(crate::module_parameters::max_dm_size_per_process.value()) {
+        0 => u64::MAX,
+        bytes => bytes,
+    }
+}
+
+/// Returns the bytes of the kernel's memory that keys and regions over dma-bufs of each device may
+/// take.
+pub(crate) fn max_key_memory() -> u64 {
+    match value(crate::module_parameters::max_key_memory.value()) {
+        0 => (ram::total() / 8).min(8 << 30),
+        bytes => bytes,
+    }
+}
+
+/// Returns the bytes of that for each process and device.
+pub(crate) fn max_key_memory_per_process() -> u64 {
+    match value(crate::module_parameters::max_key_memory_per_process.value()) {
+        0 => max_key_memory() / 4,
+        bytes => bytes,
+    }
+}
+
+/// Returns `true` if the standard query tells programs of device memory.
+pub(crate) fn announce_dm() -> bool {
+    value::<u8>(crate::module_parameters::announce_dm.value()) != 0
+}
+
+/// Returns the module parameter `dm_class`, which exists in C.
+fn dm_class() -> &'static CStr {
+    // SAFETY: A terminated string that is set before the module is initialised and not changed.
+    unsafe { CStr::from_char_ptr((&raw const bindings::ib_mkey_dm_class).cast()) }
+}
+
+/// Returns the classes of memory that devices offer.
+///
+/// # Errors
+///
+/// `EINVAL` for a text that names no classes.
+pub(crate) fn dm_classes() -> Result<Offer<'static>> {
+    Offer::new(dm_class().to_str()?)
+}

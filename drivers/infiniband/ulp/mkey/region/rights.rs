@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Access rights of regions, and on whose behalf they are used.
+
+use crate::kernel_ext::rdma::{mr::Right, Access};
+
+/// On whose behalf an MR is invalidated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// This node, by a work request of its own.
+    Local,
+    /// A peer, or an unknown caller.
+    Remote,
+}
+
+/// The QP of this node that serves a peer. The addresses are compared, never followed.
+pub(crate) struct Peer {
+    /// Its protection domain.
+    pub(crate) pd: usize,
+    /// The QP.
+    pub(crate) qp: usize,
+}
+
+/// Returns `true` if a region can have the rights `access`. Those that verbs call optional are
+/// accepted and have no effect.
+pub(crate) fn supported(access: Access) -> bool {
+    let known = Right::LocalWrite
+        | Right::RemoteWrite
+        | Right::RemoteRead
+        | Right::RemoteAtomic
+        | Right::MwBind
+        | Right::ZeroBased
+        | Right::FlushGlobal
+        | Right::FlushPersistent;
+    let optional = crate::bindings::ib_access_flags_IB_ACCESS_OPTIONAL;
+    access.into_raw() & !(known.into_raw() | optional) == 0
+}
+
+/// Returns `true` if `access` gives a peer any right: only then may a peer invalidate the MR.
+pub(crate) fn serves_peers(access: Access) -> bool {
+    access.contains_any(Right::RemoteRead | Right::RemoteWrite | Right::RemoteAtomic)
+}
