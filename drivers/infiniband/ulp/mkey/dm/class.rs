@@ -196,3 +196,7 @@ impl<'a> Offer<'a> {
         Iterator::chain(named, [Class::Host])
     }
 }
+
+#[cfg(CONFIG_KUNIT = "y")]
+#[path = "class_kunit.rs"]
+mod kunit;

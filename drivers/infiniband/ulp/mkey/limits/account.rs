@@ -152,3 +152,7 @@ impl Charge {
         })
     }
 }
+
+#[cfg(CONFIG_KUNIT = "y")]
+#[path = "account_kunit.rs"]
+mod kunit;

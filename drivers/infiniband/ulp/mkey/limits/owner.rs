@@ -182,3 +182,7 @@ impl Drop for OwnerCharge {
         self.owner.owners.release(&self.owner, self.bytes);
     }
 }
+
+#[cfg(CONFIG_KUNIT = "y")]
+#[path = "owner_kunit.rs"]
+mod kunit;

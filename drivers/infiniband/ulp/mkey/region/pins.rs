@@ -124,3 +124,7 @@ impl Drop for Pin {
         self.pins.unpin(self.index);
     }
 }
+
+#[cfg(CONFIG_KUNIT = "y")]
+#[path = "pins_kunit.rs"]
+mod kunit;

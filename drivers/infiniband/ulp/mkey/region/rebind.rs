@@ -73,20 +73,29 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Sorts by index. Those of keys that were made one after another are sorted already; core's sort
-/// takes kilobytes of stack, and recurses.
-fn sort(changes: &mut [Change<'_>]) {
-    for end in 1..changes.len() {
+/// Sorts `items` by `key`. Keys that were made one after another are sorted already. `core`'s sort
+/// would take kilobytes of stack, and recurse.
+fn sort<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
+    for end in 1..items.len() {
         for at in (1..=end).rev() {
-            let Some([.., one, two]) = changes.get_mut(..=at) else {
+            let Some([.., one, two]) = items.get_mut(..=at) else {
                 break;
             };
-            if (one.mr.index(), one.number) < (two.mr.index(), two.number) {
+            if key(one) < key(two) {
                 break;
             }
             mem::swap(one, two);
         }
     }
+}
+
+/// Returns the first item of a sorted list whose index is that of the item before it.
+fn repeated<T>(sorted: &[T], index: impl Fn(&T) -> u32) -> Option<&T> {
+    let next = sorted.iter().skip(1);
+    let mut pairs = sorted.iter().zip(next);
+    pairs
+        .find(|(one, two)| index(one) == index(two))
+        .map(|(_, two)| two)
 }
 
 /// Makes all `changes`, or none. An access to a region sees what was bound to it or what is; those
@@ -105,13 +114,8 @@ pub(crate) fn apply(
     changes: &mut [Change<'_>],
     patience: Patience,
 ) -> core::result::Result<(), Refused> {
-    sort(changes);
-    let next = changes.iter().skip(1);
-    if let Some((_, twice)) = changes
-        .iter()
-        .zip(next)
-        .find(|(one, two)| one.mr.index() == two.mr.index())
-    {
+    sort(changes, |change| (change.mr.index(), change.number));
+    if let Some(twice) = repeated(changes, |change| change.mr.index()) {
         return Err(twice.refused(EINVAL));
     }
     let many = LockMany::new();
@@ -186,3 +190,7 @@ impl Region {
         apply(pins, hw, &mut change, Patience::Bounded(0)).map_err(|refused| refused.error)
     }
 }
+
+#[cfg(CONFIG_KUNIT = "y")]
+#[path = "rebind_kunit.rs"]
+mod kunit;

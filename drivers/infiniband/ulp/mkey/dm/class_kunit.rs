@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit tests of `class.rs`.
+
+use kernel::prelude::*;
+
+#[kunit_tests(ib_mkey_dm_class)]
+mod tests {
+    use super::super::*;
+    use kernel::str::CString;
+
+    const GPU: Class = Class::P2p {
+        domain: 0,
+        bus: 0x3b,
+        devfn: 0x1f << 3 | 7,
+    };
+
+    fn shows_as(class: Class, text: &str) -> Result<bool> {
+        let shown = CString::try_from_fmt(fmt!("{class}"))?;
+        Ok(shown.to_bytes() == text.as_bytes())
+    }
+
+    /// Returns `true` if `name` is offered exactly `classes`.
+    fn offers(text: &str, name: &str, classes: &[Class]) -> bool {
+        match Offer::new(text) {
+            Ok(offer) => offer.to(name).eq(classes.iter().copied()),
+            Err(_) => false,
+        }
+    }
+
+    #[test]
+    fn each_class_is_parsed() {
+        assert!(Class::parse("host") == Some(Class::Host));
+        assert!(Class::parse("node=0") == Some(Class::Node(0)));
+        assert!(Class::parse("node=65535") == Some(Class::Node(65535)));
+        assert!(Class::parse("pmem=12") == Some(Class::Pmem(12)));
+        assert!(Class::parse("p2p=0000:3b:1f.7") == Some(GPU));
+        let far = Class::P2p {
+            domain: 0x1_0000,
+            bus: 0xff,
+            devfn: 0,
+        };
+        assert!(Class::parse("p2p=10000:ff:00.0") == Some(far));
+    }
+
+    #[test]
+    fn other_text_is_no_class() {
+        for text in [
+            "",
+            "=",
+            "hosts",
+            "Host",
+            "host=0",
+            "host=",
+            "node",
+            "node=",
+            "node=x",
+            "node=-1",
+            "node=65536",
+            "node=1 ",
+            "pmem",
+            "pmem=",
+            "pmem=0x1",
+            "pmem=65536",
+            "gpu=0",
+            "p2p",
+            "p2p=",
+            "p2p=3b:1f.7",
+            "p2p=0000:3b:1f",
+            "p2p=0000:3b:20.0",
+            "p2p=0000:3b:1f.8",
+            "p2p=0000:100:00.0",
+            "p2p=0000:3b:1f.",
+            "p2p=0000:3b:.7",
+            "p2p=:3b:1f.7",
+            "p2p=100000000:3b:1f.7",
+            "p2p=0000:zz:1f.7",
+        ] {
+            assert!(Class::parse(text).is_none());
+        }
+    }
+
+    #[test]
+    fn a_class_is_shown_as_it_is_parsed() -> Result {
+        assert!(shows_as(Class::Host, "host")?);
+        assert!(shows_as(Class::Node(3), "node=3")?);
+        assert!(shows_as(Class::Pmem(0), "pmem=0")?);
+        assert!(shows_as(GPU, "p2p=0000:3b:1f.7")?);
+        Ok(())
+    }
+
+    #[test]
+    fn an_allocation_names_a_class_by_number() -> Result {
+        let default = Wanted::from_raw(0)?;
+        assert!(default.is(Class::Host) && default.is(GPU));
+        let first_node = Wanted::from_raw(NODE)?;
+        assert!(first_node.is(Class::Node(0)) && first_node.is(Class::Node(9)));
+        assert!(!first_node.is(Class::Host) && !first_node.is(Class::Pmem(0)));
+        // Nodes and pmem devices are counted from one, because 0 asks for the first.
+        let node_2 = Wanted::from_raw(NODE | 3 << 8)?;
+        assert!(node_2.is(Class::Node(2)) && !node_2.is(Class::Node(3)));
+        assert!(!node_2.is(Class::Pmem(2)));
+        let function = Wanted::from_raw(P2P | (0x3b << 8 | 0xff) << 8)?;
+        assert!(function.is(GPU));
+        let other = Class::P2p {
+            domain: 1,
+            bus: 0x3b,
+            devfn: 0xff,
+        };
+        assert!(!function.is(other));
+        // The number has 8 bits for the domain.
+        let far = Class::P2p {
+            domain: 0x100,
+            bus: 0x3b,
+            devfn: 0xff,
+        };
+        assert!(!function.is(far) && Wanted::from_raw(P2P)?.is(far));
+        Ok(())
+    }
+
+    #[test]
+    fn other_numbers_are_refused() {
+        let unknown = HOST | NODE | P2P | PMEM;
+        for raw in [unknown, 0xff, 1 << 8, HOST | 1 << 8, NODE | P2P, u32::MAX] {
+            assert!(Wanted::from_raw(raw).err() == Some(EINVAL));
+        }
+    }
+
+    #[test]
+    fn a_device_is_offered_its_entries_and_host() {
+        assert!(offers("", "rxe0", &[Class::Host]));
+        assert!(offers("node=1", "rxe0", &[Class::Node(1), Class::Host]));
+        let text = "rxe1/pmem=0,node=1,rxe0/p2p=0000:3b:1f.7,\n";
+        assert!(offers(text, "rxe0", &[Class::Node(1), GPU, Class::Host]));
+        assert!(offers(
+            text,
+            "rxe1",
+            &[Class::Pmem(0), Class::Node(1), Class::Host]
+        ));
+        assert!(offers(text, "rxe", &[Class::Node(1), Class::Host]));
+        assert!(offers(
+            "host,node=1",
+            "a",
+            &[Class::Host, Class::Node(1), Class::Host]
+        ));
+    }
+
+    #[test]
+    fn one_wrong_entry_refuses_the_parameter() {
+        for text in [
+            "gpu",
+            "host,gpu",
+            "rxe0/",
+            "rxe0/rxe1/host",
+            "node=1,node=",
+            " host, host",
+        ] {
+            assert!(Offer::new(text).err() == Some(EINVAL));
+        }
+    }
+}

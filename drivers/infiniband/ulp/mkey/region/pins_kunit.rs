@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit tests of `pins.rs`.
+
+use kernel::prelude::*;
+
+#[kunit_tests(ib_mkey_pins)]
+mod tests {
+    use super::super::*;
+
+    /// Returns `true` if the region at `index` is not pinned.
+    fn is_free(pins: &Pins, index: u32) -> bool {
+        let mut ran = false;
+        let result = pins.if_free(index, || {
+            ran = true;
+            Ok(())
+        });
+        match result {
+            Ok(()) => ran,
+            Err(error) => error != EBUSY || ran,
+        }
+    }
+
+    #[test]
+    fn a_pin_excludes_a_change_until_it_is_dropped() -> Result {
+        let pins = Pins::new()?;
+        assert!(is_free(&pins, 7));
+        let (found, pin) = pins.pin(7, || Ok(42))?;
+        assert_eq!(found, 42);
+        assert!(!is_free(&pins, 7));
+        assert!(is_free(&pins, 6));
+        assert!(is_free(&pins, 8));
+        drop(pin);
+        assert!(is_free(&pins, 7));
+        Ok(())
+    }
+
+    #[test]
+    fn each_pin_of_a_region_counts() -> Result {
+        let pins = Pins::new()?;
+        let (_, first) = pins.pin(u32::MAX, || Ok(()))?;
+        let (_, second) = pins.pin(u32::MAX, || Ok(()))?;
+        let (_, third) = pins.pin(u32::MAX, || Ok(()))?;
+        drop(second);
+        assert!(!is_free(&pins, u32::MAX));
+        drop(first);
+        assert!(!is_free(&pins, u32::MAX));
+        drop(third);
+        assert!(is_free(&pins, u32::MAX));
+        Ok(())
+    }
+
+    #[test]
+    fn a_failed_lookup_pins_nothing() -> Result {
+        let pins = Pins::new()?;
+        let refused = pins.pin(7, || Err::<(), _>(ENOENT)).err();
+        assert!(refused == Some(ENOENT));
+        assert!(is_free(&pins, 7));
+        let (_, pin) = pins.pin(7, || Ok(()))?;
+        let refused = pins.pin(7, || Err::<(), _>(EACCES)).err();
+        assert!(refused == Some(EACCES));
+        drop(pin);
+        assert!(is_free(&pins, 7));
+        Ok(())
+    }
+
+    #[test]
+    fn the_error_of_a_change_is_returned() -> Result {
+        let pins = Pins::new()?;
+        assert!(pins.if_free(7, || Err::<(), _>(ERANGE)).err() == Some(ERANGE));
+        Ok(())
+    }
+
+    #[test]
+    fn a_count_does_not_overflow() -> Result {
+        let pins = Pins::new()?;
+        let (_, _pin) = pins.pin(7, || Ok(()))?;
+        let set = match pins.counts.lock().get_mut(&7) {
+            Some(count) => {
+                *count = u32::MAX;
+                true
+            }
+            None => false,
+        };
+        assert!(set);
+        let refused = pins.pin(7, || Ok(())).err();
+        assert!(refused == Some(EOVERFLOW));
+        let count = pins.counts.lock().get(&7).copied();
+        assert!(count == Some(u32::MAX));
+        Ok(())
+    }
+
+    #[test]
+    fn all_items_change_or_none() -> Result {
+        let pins = Pins::new()?;
+        let mut items = [(3, 0), (1, 0), (2, 0), (1, 0)];
+        let (_, two) = pins.pin(2, || Ok(()))?;
+        let (_, one) = pins.pin(1, || Ok(()))?;
+        // The first pinned item in the order of the list, not of the indices.
+        let pinned = pins
+            .if_all_free(&mut items, |item| item.0, |item| item.1 += 1)
+            .err()
+            .copied();
+        assert!(pinned == Some((1, 0)));
+        drop(one);
+        let pinned = pins
+            .if_all_free(&mut items, |item| item.0, |item| item.1 += 1)
+            .err()
+            .copied();
+        assert!(pinned == Some((2, 0)));
+        assert!(items == [(3, 0), (1, 0), (2, 0), (1, 0)]);
+        drop(two);
+        let result = pins.if_all_free(&mut items, |item| item.0, |item| item.1 += 1);
+        assert!(result.is_ok());
+        assert!(items == [(3, 1), (1, 1), (2, 1), (1, 1)]);
+        Ok(())
+    }
+}
