@@ -15,8 +15,9 @@
 #include <linux/workqueue.h>
 
 /*
- * Zeroed memory that its owner can do without: charged to the caller's cgroup,
- * and no OOM killer for it. The kernel crate has no name for __GFP_RETRY_MAYFAIL.
+ * Allocates zeroed memory that its owner can do without. It is charged to the
+ * caller's cgroup, and the OOM killer does not run for it. The kernel crate has
+ * no name for __GFP_RETRY_MAYFAIL.
  */
 __rust_helper struct page *rust_helper_alloc_pages_mayfail(int node, bool strict,
 							   unsigned int order)
@@ -36,7 +37,10 @@ __rust_helper bool rust_helper_node_has_memory(int node)
 	return node >= 0 && node < MAX_NUMNODES && node_state(node, N_MEMORY);
 }
 
-/* Of single pages: they and @pages are vfree()'s from here on. @pages is kvmalloc'ed. */
+/*
+ * Maps single pages. vfree() of the area frees the pages and @pages, which is
+ * kvmalloc'ed.
+ */
 __rust_helper void *rust_helper_vmap_put_pages(struct page **pages, unsigned int count)
 {
 	return vmap(pages, count, VM_MAP | VM_MAP_PUT_PAGES, PAGE_KERNEL);
@@ -62,12 +66,15 @@ __rust_helper struct page *rust_helper_virt_to_page(const void *address)
 	return virt_to_page(address);
 }
 
-/* NULL for an address without one. */
+/* Returns NULL for an address that has no page. */
 __rust_helper struct page *rust_helper_page_of_mapping(const void *address)
 {
 	unsigned long pfn;
 
-	/* vmap_pfn() and ioremap() map what has no page, and vmalloc_to_page() does not tell. */
+	/*
+	 * vmap_pfn() and ioremap() map addresses without a page. vmalloc_to_page() does not
+	 * tell.
+	 */
 	if (is_vmalloc_addr(address)) {
 		pfn = vmalloc_to_pfn(address);
 		return pfn_valid(pfn) ? pfn_to_page(pfn) : NULL;
@@ -80,13 +87,13 @@ __rust_helper bool rust_helper_dma_buf_is_writable(struct dma_buf *buf)
 	return buf->file->f_mode & FMODE_WRITE;
 }
 
-/* Has the address a page that belongs to a device? */
+/* Returns true if the address has a page that belongs to a device. */
 __rust_helper bool rust_helper_virt_is_device_memory(const void *address)
 {
 	return virt_addr_valid(address) && is_zone_device_page(virt_to_page(address));
 }
 
-/* Bytes of the BAR in which memory of pci_alloc_p2pmem() is. */
+/* Returns the size of the BAR that contains memory of pci_alloc_p2pmem(). */
 __rust_helper u64 rust_helper_pci_p2pmem_bar_size(struct pci_dev *pdev, const void *address)
 {
 	phys_addr_t at = virt_to_phys((void *)address);
@@ -105,7 +112,9 @@ __rust_helper int rust_helper_pci_p2pdma_distance(struct pci_dev *provider,
 	return pci_p2pdma_distance(provider, client, true);
 }
 
-/* Contiguous memory of a DAX device from its start on: the pages there are, or an error. */
+/*
+ * Maps a DAX device from its start on: returns the number of contiguous pages, or an error.
+ */
 __rust_helper long rust_helper_dax_direct_range(struct dax_device *dax, u64 start,
 						long pages, void **address)
 {
@@ -117,7 +126,7 @@ __rust_helper long rust_helper_dax_direct_range(struct dax_device *dax, u64 star
 	return found;
 }
 
-/* False from before the driver takes the pages away. */
+/* Returns false from a moment before the driver takes the pages away. */
 __rust_helper bool rust_helper_dax_is_alive(struct dax_device *dax)
 {
 	int id = dax_read_lock();
@@ -128,8 +137,8 @@ __rust_helper bool rust_helper_dax_is_alive(struct dax_device *dax)
 }
 
 /*
- * Keeps the driver of a device from taking its pages away, until put_dev_pagemap(); NULL if
- * it has taken them or waits for that.
+ * Keeps the driver of a device from taking its pages away until put_dev_pagemap(). Returns
+ * NULL if the driver has taken them, or waits to take them.
  */
 __rust_helper struct dev_pagemap *rust_helper_hold_device_memory(const void *address)
 {
@@ -174,7 +183,7 @@ static void open_disk(struct work_struct *work)
 	if (IS_ERR(open->file))
 		return;
 	bdev = file_bdev(open->file);
-	/* Its number may be another device's by now. */
+	/* By now, another device may have this number. */
 	if (bdev_is_partition(bdev) || strcmp(bdev->bd_disk->disk_name, open->name))
 		err = -ENODEV;
 	else if (bdev_read_only(bdev))
@@ -186,8 +195,8 @@ static void open_disk(struct work_struct *work)
 }
 
 /*
- * Opens a whole disk by the kernel's name of it. What the calling process sees under /dev
- * and may open does not count: a kernel thread opens, without a path.
+ * Opens a whole disk by the kernel's name of it. A kernel thread opens it, without a
+ * path: the /dev of the calling process and its permissions do not matter.
  */
 __rust_helper struct file *rust_helper_bdev_file_open_disk(const char *name, void *holder)
 {
@@ -219,8 +228,8 @@ __rust_helper bool rust_helper_vma_is_shared(struct vm_area_struct *vma)
 }
 
 /*
- * Of memory that has no owner but its driver; uncached where the kernel has it so.
- * Not VM_PFNMAP, whose pages /proc/pid/pagemap does not show.
+ * Prepares a mapping of memory that only its driver owns. It is uncached where the
+ * kernel's mapping is. VM_PFNMAP would hide the pages from /proc/pid/pagemap.
  */
 __rust_helper void rust_helper_vma_set_device_memory(struct vm_area_struct *vma, bool uncached)
 {

@@ -49,8 +49,8 @@ __rust_helper void rust_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned
 }
 
 /*
- * Mutexes of which a thread may have several at once, see rust/kernel/sync/lock.rs. Lockdep is
- * told so by a lock that all such threads have, and that excludes nobody.
+ * Mutexes of which a thread may hold several at once, see rust/kernel/sync/lock.rs. All such
+ * threads hold this lock, which excludes no other thread, and which tells lockdep.
  */
 #ifdef CONFIG_DEBUG_LOCK_ALLOC
 static struct {
@@ -83,7 +83,7 @@ __rust_helper void rust_helper_rdma_many_lock(struct mutex *mutex)
 	mutex_lock_nest_lock(mutex, &rdma_many);
 }
 
-/* Operations of devices that a client wraps: removing the client waits for those that run. */
+/* Operations of devices that a client wraps. Removing the client waits for running calls. */
 DEFINE_STATIC_SRCU(rdma_ops_srcu);
 
 __rust_helper int rust_helper_rdma_ops_enter(void)
@@ -98,7 +98,7 @@ __rust_helper void rust_helper_rdma_ops_leave(int index)
 
 /*
  * A caller that loaded the pointer of an operation may not have entered yet, and
- * one that left may not have returned: both are without a voluntary switch.
+ * one that left may not have returned. Neither switches voluntarily in between.
  */
 __rust_helper void rust_helper_rdma_ops_drain(void)
 {
@@ -125,7 +125,10 @@ __rust_helper void rust_helper_rdma_table_synchronize(void)
 	synchronize_srcu_expedited(&rdma_table_srcu);
 }
 
-/* A grace period that begins after the one has ended when the other is true. */
+/*
+ * Returns a state for rdma_table_passed(): true once a grace period has passed
+ * since then.
+ */
 __rust_helper unsigned long rust_helper_rdma_table_era(void)
 {
 	return get_state_synchronize_srcu(&rdma_table_srcu);
@@ -145,8 +148,9 @@ __rust_helper void *rust_helper_xa_remove_if(struct xarray *xa, unsigned long in
 }
 
 /*
- * kallsyms is not exported; a kprobe that is gone at once gives the address of
- * a function's ftrace site, past an ENDBR. 0: there is no such function.
+ * kallsyms is not exported. A kprobe that is removed at once gives the address
+ * of a function's ftrace site, after an ENDBR. Returns 0 if there is no such
+ * function.
  */
 __rust_helper unsigned long rust_helper_text_address(const char *symbol)
 {
@@ -166,7 +170,9 @@ __rust_helper void rust_helper_rdma_cond_resched(void)
 	cond_resched();
 }
 
-/* Those who wait for a number to fall to zero, see rust/kernel/sync/users.rs. */
+/*
+ * Threads that wait for a number to fall to zero, see rust/kernel/sync/users.rs.
+ */
 __rust_helper void rust_helper_wait_for_none(atomic_t *count)
 {
 	wait_var_event(count, !atomic_read_acquire(count));

@@ -10,21 +10,20 @@ use kernel::{alloc::Flags, prelude::*};
 
 /// Makes flags of the C bit mask.
 const fn flags(raw: bindings::gfp_t) -> Flags {
-    // SAFETY: `Flags` is a structure whose one field is the bit mask. Both have the same size, so
-    // that there is nothing but the field.
+    // SAFETY: `Flags` is a structure whose only field is the bit mask: both have the same size.
     unsafe { transmute::<bindings::gfp_t, Flags>(raw) }
 }
 
-// The field is what the crate's own constants say.
+// Check the field against a constant of the crate.
 const _: () = {
     // SAFETY: As for `flags()`.
     let raw = unsafe { transmute::<Flags, bindings::gfp_t>(GFP_KERNEL_ACCOUNT) };
     assert!(raw == bindings::GFP_KERNEL_ACCOUNT);
 };
 
-/// For what a process asks for by the megabyte and can do without: charged to its control group. If
-/// there is no memory, in the group or in the machine, the allocation fails, without a word in the
-/// log and without the OOM killer.
+/// Flags for large allocations that a process asks for and can do without. They are charged to its
+/// control group. If the group or the machine has no memory, the allocation fails without a message
+/// and without the OOM killer.
 pub(crate) const GFP_MAYFAIL: Flags = flags(
     bindings::GFP_KERNEL_ACCOUNT | bindings::__GFP_NOWARN | 1 << bindings::___GFP_RETRY_MAYFAIL_BIT,
 );

@@ -2,8 +2,8 @@
 
 //! The part of `rust/kernel` that a ULP needs, under the same names.
 //!
-//! A module includes this file as `kernel_ext`, has the bindings in `bindings` and calls `module!`, all in
-//! its root. `mod.rs` is the whole; it would make a ULP depend on dma-buf and DAX.
+//! A module includes this file as `kernel_ext`, includes the bindings as `bindings` and calls
+//! `module!`, all in its root. `mod.rs` would make a ULP depend on dma-buf and DAX.
 
 pub(crate) mod sync;
 

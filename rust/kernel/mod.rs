@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Abstractions that the `kernel` crate does not have, each under the name that it would have there.
+//! Abstractions that the `kernel` crate lacks, each under the name that it would have there.
 //!
 //! | module | what |
 //! |---|---|
@@ -14,7 +14,7 @@
 //! | `sync` | SRCU, a spinlock for any context, nested mutexes, counted users |
 //! | `uaccess` | arrays of uAPI structures in user memory |
 //!
-//! A module includes this file as `kernel_ext` and has the bindings in `bindings`, both in its root.
+//! A module includes this file as `kernel_ext` and the bindings as `bindings`, both in its root.
 
 pub(crate) mod alloc;
 pub(crate) mod dma_buf;
@@ -26,7 +26,7 @@ pub(crate) mod sched;
 pub(crate) mod sync;
 pub(crate) mod uaccess;
 
-/// Checks that functions called from C have the types that their headers give them.
+/// Checks that callbacks have the types that the C headers declare.
 macro_rules! same_types {
     ($($function:ident),+ $(,)?) => {
         $(const _: () = {

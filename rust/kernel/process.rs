@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Processes, as owners of what was allocated for them.
+//! Processes, as owners of memory that was allocated for them.
 //!
 //! C header: [`include/linux/pid.h`](srctree/include/linux/pid.h)
 
@@ -8,24 +8,26 @@ use crate::bindings;
 use core::ptr::NonNull;
 use kernel::prelude::*;
 
-/// A process, and what it was called when this was made. It need not run any more.
+/// A process, and its name when this was made. The process may have ended since.
 ///
 /// # Invariants
 ///
-/// `pid` is the PID of a thread group, of which a reference is held: while it is, no other process
-/// has the same pointer, whatever numbers are used again.
+/// `pid` is the PID of a thread group. A reference to it is held, so no other process has the same
+/// pointer, even if its number is used again.
 pub(crate) struct Process {
     pid: NonNull<bindings::pid>,
     comm: [u8; bindings::TASK_COMM_LEN as usize],
 }
 
-// SAFETY: What is done with the PID may be done by any thread.
+// SAFETY: Any thread may use a `struct pid`.
 unsafe impl Send for Process {}
 // SAFETY: As above.
 unsafe impl Sync for Process {}
 
 impl Process {
-    /// Returns the process that runs this.
+    /// Returns the current process.
+    /// # Errors
+    /// `ESRCH` if the current thread has no thread group.
     pub(crate) fn current() -> Result<Self> {
         let mut comm = [0; bindings::TASK_COMM_LEN as usize];
         // SAFETY: `comm` has the length of a task's name.
@@ -40,18 +42,18 @@ impl Process {
         })
     }
 
-    /// Returns what tells it from all others.
+    /// Returns a value that differs from that of all other processes.
     pub(crate) fn key(&self) -> usize {
         self.pid.as_ptr() as usize
     }
 
-    /// Returns its number, as the initial PID namespace has it.
+    /// Returns the process ID in the initial PID namespace.
     pub(crate) fn number(&self) -> i32 {
         // SAFETY: By the type invariant.
         unsafe { bindings::pid_nr(self.pid.as_ptr()) }
     }
 
-    /// Returns its name.
+    /// Returns the name.
     pub(crate) fn name(&self) -> &[u8] {
         let end = self.comm.iter().position(|byte| *byte == 0);
         self.comm.get(..end.unwrap_or(0)).unwrap_or_default()

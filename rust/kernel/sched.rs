@@ -7,11 +7,11 @@
 use crate::bindings;
 use kernel::error::{code::EINTR, Result};
 
-/// Reschedules, and checks whether the current process was killed.
+/// Reschedules, and checks whether the current process has been killed.
 ///
 /// # Errors
 ///
-/// `EINTR` if it was.
+/// `EINTR` if it has been.
 pub(crate) fn check_killed() -> Result {
     cond_resched();
     // SAFETY: No preconditions.
@@ -23,6 +23,6 @@ pub(crate) fn check_killed() -> Result {
 
 /// Reschedules if another task is due, on kernels that do not preempt. Sleeps.
 pub(crate) fn cond_resched() {
-    // SAFETY: Called where sleeping is allowed.
+    // SAFETY: The callers may sleep.
     unsafe { bindings::rdma_cond_resched() };
 }

@@ -22,28 +22,27 @@ pub(crate) use bindings::{
     ib_uverbs_mkey_sge as Sge,
 };
 
-// SAFETY: Integers only, any bit pattern is valid.
+// SAFETY: The fields are integers, so any bit pattern is valid.
 unsafe impl FromBytes for Sge {}
-// SAFETY: Integers only, any bit pattern is valid.
+// SAFETY: The fields are integers, so any bit pattern is valid.
 unsafe impl FromBytes for Block {}
-// SAFETY: Integers only, any bit pattern is valid.
+// SAFETY: The fields are integers, so any bit pattern is valid.
 unsafe impl FromBytes for Bind {}
-// SAFETY: Integers only, any bit pattern is valid.
+// SAFETY: The fields are integers, so any bit pattern is valid.
 unsafe impl FromBytes for Indexed {}
-// SAFETY: Integers only, and no padding: the last two fields fill a word.
+// SAFETY: The fields are integers. There is no padding, because the last two fields fill 8 bytes.
 unsafe impl AsBytes for Block {}
 
-/// Words that are read at once, between looks at whether the process was killed: what fits the
-/// stack.
+/// The number of 8-byte words that are read at once. They fit the stack. After each such read,
+/// `check_killed()` runs.
 const AT_ONCE: usize = 96;
 
-/// Reads `count` structures at user address `addr`, each handed to `each`.
+/// Reads `count` structures at user address `addr` and calls `each` with each one.
 ///
 /// # Errors
 ///
-/// `EINTR` if the process was killed meanwhile,
-/// `EFAULT` for memory that cannot be read, `EOVERFLOW` for an array that does not fit the address
-/// space, and what `each` returns.
+/// `EINTR` if the process was killed meanwhile, `EFAULT` for memory that cannot be read,
+/// `EOVERFLOW` for an array that does not fit the address space, and the errors of `each`.
 pub(crate) fn read_array<T: FromBytes>(
     addr: u64,
     count: u32,
@@ -65,10 +64,12 @@ pub(crate) fn read_array<T: FromBytes>(
         sched::check_killed()?;
         let bytes = whole.min(reader.len());
         let start = words.as_mut_ptr();
-        // SAFETY: `bytes` is not more than `words` has, and nothing else refers to them.
+        // SAFETY: `bytes` is at most the size of `words`, and there is no other reference to
+        // `words`.
         reader.read_raw(unsafe { slice::from_raw_parts_mut(start.cast(), bytes) })?;
         for index in 0..bytes / size_of::<T>() {
-            // SAFETY: All of these bytes were written; `T` takes any, and its alignment is not larger.
+            // SAFETY: All bytes of the structure were written. Any bit pattern is a valid `T`, and
+            // the alignment of `T` is at most that of a word.
             each(unsafe { start.cast::<T>().add(index).read() })?;
         }
     }
@@ -85,14 +86,14 @@ pub(crate) fn read_one<T: FromBytes>(addr: u64) -> Result<T> {
     UserSlice::new(addr, size_of::<T>()).reader().read()
 }
 
-/// Bytes of an array that are copied between looks at whether the process was killed.
+/// The number of bytes of an array that are copied between two calls of `check_killed()`.
 const CHUNK: usize = 64 << 10;
 
-/// Appends the `count` numbers at user address `addr` to `to`, which has room for them.
+/// Appends the `count` numbers at user address `addr` to `to`, which must have room for them.
 ///
 /// # Errors
 ///
-/// As for [`read_array`], with what was read so far appended.
+/// As for [`read_array`]; `ENOMEM` if `to` lacks room. Numbers that were read before stay appended.
 pub(crate) fn read_all<T: FromBytes>(addr: u64, count: u32, to: &mut KVVec<T>) -> Result {
     const { assert!(size_of::<T>() > 0 && CHUNK % size_of::<T>() == 0) };
     let mut left = usize::try_from(count)?;
@@ -103,8 +104,7 @@ pub(crate) fn read_all<T: FromBytes>(addr: u64, count: u32, to: &mut KVVec<T>) -
         sched::check_killed()?;
         let number = left.min(CHUNK / size_of::<T>());
         let room = to.spare_capacity_mut().get_mut(..number).ok_or(ENOMEM)?;
-        // SAFETY: The same memory, byte by byte. Bytes that are not initialised stay so or become
-        // initialised: nothing else is written to them.
+        // SAFETY: This is the same memory as bytes. Only initialised bytes are written to it.
         let bytes = unsafe {
             slice::from_raw_parts_mut(
                 room.as_mut_ptr().cast::<MaybeUninit<u8>>(),
@@ -112,7 +112,7 @@ pub(crate) fn read_all<T: FromBytes>(addr: u64, count: u32, to: &mut KVVec<T>) -
             )
         };
         reader.read_raw(bytes)?;
-        // SAFETY: There is room for `number` more, and all of their bytes have been initialised; any
+        // SAFETY: `number` spare elements exist, and all of their bytes have been initialised; any
         // bit pattern is valid.
         unsafe { to.inc_len(number) };
         left = left.saturating_sub(number);
@@ -132,7 +132,7 @@ pub(crate) fn write_all<T: AsBytes>(addr: u64, items: &[T]) -> Result {
         .write_slice(items.as_bytes())
 }
 
-/// Writes structures to user address `addr`, of which `room` fit.
+/// Writes at most `room` structures to user address `addr`.
 ///
 /// # Errors
 ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory as a dma-buf: mapped by processes, used by devices, taken back when it is freed.
+//! Export of memory as a dma-buf. Processes map it, devices use it, its owner can revoke it.
 //!
 //! C header: [`include/linux/dma-buf.h`](srctree/include/linux/dma-buf.h)
 //!
@@ -11,11 +11,12 @@
 //!
 //! # Revocation
 //!
-//! From the moment at which `Shared::memory` is empty, nothing new is mapped; then the pages are
-//! taken out of all processes and importers are told. An importer that keeps its mapping, for a
-//! device or in the kernel, keeps the memory from being freed, and nothing else. A mapping in the
-//! kernel that is there already is shared by the dma-buf's core, without a question, and one that is
-//! refused is warned about: who takes one asks [`Export::is_revoked`], with the dma-buf's lock held.
+//! Nothing new is mapped once `Shared::memory` is empty. Then the pages are unmapped from all
+//! processes, and importers are told. An importer that keeps its mapping, for a device or in the
+//! kernel, keeps the memory from being freed; it delays nothing else. The dma-buf core shares a
+//! mapping in the kernel without asking the exporter, and warns if the exporter refuses a new one.
+//! So a caller of `dma_buf_vmap()` calls [`Export::is_revoked`] first, with the dma-buf's lock
+//! held.
 
 use super::import::DmaBuf;
 use crate::{
@@ -35,43 +36,43 @@ use kernel::{
     types::ForeignOwnable,
 };
 
-/// What is behind a dma-buf.
+/// The memory that a dma-buf exports.
 pub(crate) trait Backing: Send + Sync + 'static {
     /// Returns the memory.
     fn memory(&self) -> &SharedMemory;
 }
 
-/// What the operations of a dma-buf find.
+/// The private data of a dma-buf.
 #[pin_data]
 struct Shared<T: Backing> {
-    /// [`None`] once it was revoked.
+    /// [`None`] after revocation.
     #[pin]
     memory: Mutex<Option<Arc<T>>>,
-    /// Keeps what is mapped in the kernel.
+    /// The memory that is mapped in the kernel. The reference keeps it.
     #[pin]
     mapped: Mutex<Option<Arc<T>>>,
 }
 
-/// The memory of one importer.
+/// A mapping for one importer.
 #[repr(C)]
 struct Mapping<T: Backing> {
     table: bindings::sg_table,
     device: *mut bindings::device,
-    /// Keeps the pages of `table`.
+    /// Keeps the pages of `table` allocated.
     _memory: Arc<T>,
 }
 
-/// A dma-buf that its owner can revoke, which is done on drop.
+/// A dma-buf that its owner revokes by dropping this.
 ///
 /// # Invariants
 ///
-/// The pointer is a dma-buf with `OPS` of this type, of which a reference is held.
+/// The pointer is a dma-buf with `OPS` of this type. A reference to it is held.
 pub(crate) struct Export<T: Backing> {
     raw: NonNull<bindings::dma_buf>,
     _backing: PhantomData<Arc<T>>,
 }
 
-// SAFETY: What is done with the dma-buf may be done by any thread.
+// SAFETY: Any thread may use a dma-buf.
 unsafe impl<T: Backing> Send for Export<T> {}
 // SAFETY: As above.
 unsafe impl<T: Backing> Sync for Export<T> {}
@@ -93,14 +94,14 @@ impl<T: Backing> Export<T> {
     };
 
     const VM_OPS: bindings::vm_operations_struct = {
-        // SAFETY: All-zero are absent operations.
+        // SAFETY: All-zero is a valid structure: no operation is set.
         let mut ops: bindings::vm_operations_struct =
             unsafe { core::mem::MaybeUninit::zeroed().assume_init() };
         ops.fault = Some(Self::fault);
         ops
     };
 
-    /// Makes a dma-buf of `backing`. It keeps `module`, whose code it runs.
+    /// Makes a dma-buf of `backing`. It holds a reference to `module`, which has its operations.
     pub(crate) fn new(backing: Arc<T>, name: &'static CStr, module: &ThisModule) -> Result<Self> {
         let size = backing.memory().num_pages() << bindings::PAGE_SHIFT;
         let shared = KBox::pin_init(
@@ -121,48 +122,48 @@ impl<T: Backing> Export<T> {
         };
         // SAFETY: Operations and names are static.
         let raw = from_err_ptr(unsafe { bindings::dma_buf_export(&info) }).inspect_err(|_| {
-            // SAFETY: As given above; there is no dma-buf that has it.
+            // SAFETY: `priv_` was set above; no dma-buf was made that owns it.
             drop(unsafe { <Pin<KBox<Shared<T>>> as ForeignOwnable>::from_foreign(info.priv_) });
         })?;
-        // INVARIANT: As just made.
+        // INVARIANT: `raw` was made above, with a reference.
         Ok(Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
             _backing: PhantomData,
         })
     }
 
-    /// Returns the dma-buf with a reference for the caller.
+    /// Returns the dma-buf with a new reference for the caller.
     pub(crate) fn get(&self) -> *mut bindings::dma_buf {
         let raw = self.raw.as_ptr();
-        // SAFETY: By the type invariant; a dma-buf's references are those of its file.
+        // SAFETY: By the type invariant; the file counts the references to a dma-buf.
         unsafe { bindings::get_file((*raw).file) };
         raw
     }
 
-    /// Is `buffer` one of these, and was it taken back?
+    /// Returns `true` if `buffer` is an export of this type that was revoked.
     pub(crate) fn is_revoked(buffer: &DmaBuf) -> bool {
         let raw = buffer.as_raw();
         let release: unsafe extern "C" fn(*mut bindings::dma_buf) = Self::release;
-        // SAFETY: `buffer` has a reference, and a dma-buf has the same operations for good.
+        // SAFETY: `buffer` holds a reference, and the operations of a dma-buf never change.
         let other = unsafe { (*(*raw).ops).release };
         let is_ours = other.is_some_and(|other| ptr::fn_addr_eq(other, release));
-        // SAFETY: What is released as one of these was made by `new()`.
+        // SAFETY: `new()` made all dma-bufs that have this `release`.
         is_ours && unsafe { Self::memory(raw) }.is_err()
     }
 
     fn revoke(&self) {
         let raw = self.raw.as_ptr();
         let mut memory = None;
-        // SAFETY: By the type invariant. Without a context that could be told to back off the lock
-        // is always taken. Who maps in the kernel looks for the memory under it.
+        // SAFETY: By the type invariant. Without an acquire context, the lock is always taken.
+        // `vmap()` reads `memory` under this lock.
         unsafe {
             if bindings::dma_resv_lock((*raw).resv, ptr::null_mut()) == 0 {
                 memory = Self::shared(raw).memory.lock().take();
                 bindings::dma_resv_unlock((*raw).resv);
             }
         }
-        // SAFETY: By the type invariant. Mappings of the file are in its address space, and
-        // whoever maps now finds no memory.
+        // SAFETY: By the type invariant. The file's address space has all mappings by processes,
+        // and a page fault from now on finds no memory.
         unsafe {
             bindings::unmap_mapping_range((*(*raw).file).f_mapping, 0, 0, 1);
             if bindings::dma_resv_lock((*raw).resv, ptr::null_mut()) == 0 {
@@ -177,7 +178,8 @@ impl<T: Backing> Export<T> {
     ///
     /// `raw` must be a dma-buf with `OPS` of this type, for `'a`.
     unsafe fn shared<'a>(raw: *mut bindings::dma_buf) -> Pin<&'a Shared<T>> {
-        // SAFETY: By the safety requirement; `priv` is set when it is made, for good.
+        // SAFETY: By the safety requirement; `priv_` is set when the dma-buf is made and never
+        // changes.
         unsafe { <Pin<KBox<Shared<T>>> as ForeignOwnable>::borrow((*raw).priv_) }
     }
 
@@ -201,7 +203,7 @@ impl<T: Backing> Export<T> {
         attachment: *mut bindings::dma_buf_attachment,
     ) -> c_int {
         from_result(|| {
-            // SAFETY: Called with a dma-buf of ours and a new attachment.
+            // SAFETY: The core calls with a dma-buf of this type and a new attachment.
             let (memory, attachment) = unsafe { (Self::memory(raw)?, &*attachment) };
             let Some(provider) = memory.memory().provider() else {
                 return Ok(0);
@@ -222,12 +224,12 @@ impl<T: Backing> Export<T> {
         direction: bindings::dma_data_direction,
     ) -> *mut bindings::sg_table {
         let map = || {
-            // SAFETY: Called with an attachment to a dma-buf of ours.
+            // SAFETY: The core calls with an attachment to a dma-buf of this type.
             let (memory, device) = unsafe {
                 let attachment = &*attachment;
                 (Self::memory(attachment.dmabuf)?, attachment.dev)
             };
-            // As the size of the dma-buf.
+            // This is the size of the dma-buf.
             let len = memory.memory().num_pages() << bindings::PAGE_SHIFT;
             let mut mapping = KBox::new(
                 Mapping {
@@ -237,7 +239,7 @@ impl<T: Backing> Export<T> {
                 },
                 GFP_KERNEL,
             )?;
-            // SAFETY: The table is freed in `unmap()`, or here, before the memory.
+            // SAFETY: `unmap()`, or the error path below, frees the table before the memory.
             unsafe {
                 let table = &raw mut mapping.table;
                 let max_segment = bindings::dma_get_max_seg_size(device);
@@ -261,7 +263,7 @@ impl<T: Backing> Export<T> {
         table: *mut bindings::sg_table,
         direction: bindings::dma_data_direction,
     ) {
-        // SAFETY: Called once with what `map()` returned, whose first field the table is.
+        // SAFETY: Called once with the pointer that `map()` returned: `table` is the first field.
         unsafe {
             let mut mapping = KBox::from_raw(table.cast::<Mapping<T>>());
             bindings::dma_unmap_sgtable(mapping.device, &raw mut mapping.table, direction, 0);
@@ -273,7 +275,7 @@ impl<T: Backing> Export<T> {
     ///
     /// Only for a dma-buf's `release`.
     unsafe extern "C" fn release(raw: *mut bindings::dma_buf) {
-        // SAFETY: Called once, when nobody has the dma-buf any more.
+        // SAFETY: Called once, after the last reference to the dma-buf was dropped.
         drop(unsafe { <Pin<KBox<Shared<T>>> as ForeignOwnable>::from_foreign((*raw).priv_) });
     }
 
@@ -285,11 +287,11 @@ impl<T: Backing> Export<T> {
         vma: *mut bindings::vm_area_struct,
     ) -> c_int {
         from_result(|| {
-            // SAFETY: Called with a dma-buf of ours and a new mapping, within the dma-buf's size.
-            // The mapping keeps the dma-buf's file, and with it `priv`.
+            // SAFETY: The core calls with a dma-buf of this type and a new mapping of at most the
+            // dma-buf's size. The mapping holds the dma-buf's file, and with it `priv_`.
             unsafe {
                 let memory = Self::memory(raw)?;
-                // A private copy of memory that others write to is no use to anybody.
+                // A private mapping would not see what others write.
                 if !bindings::vma_is_shared(vma) {
                     return Err(EINVAL);
                 }
@@ -307,7 +309,7 @@ impl<T: Backing> Export<T> {
     /// Only for a dma-buf's `vmap`, which is called while there is no such mapping.
     unsafe extern "C" fn vmap(raw: *mut bindings::dma_buf, map: *mut bindings::iosys_map) -> c_int {
         from_result(|| {
-            // SAFETY: Called with a dma-buf of ours and a place for the answer.
+            // SAFETY: The core calls with a dma-buf of this type and a valid `map`.
             unsafe {
                 let memory = Self::memory(raw)?;
                 (*map).__bindgen_anon_1.vaddr = memory.memory().as_ptr().cast();
@@ -320,11 +322,11 @@ impl<T: Backing> Export<T> {
 
     /// # Safety
     ///
-    /// Only for a dma-buf's `vunmap`, which is called when nobody has the mapping any more.
+    /// Only for a dma-buf's `vunmap`, which is called when the last user has released the mapping.
     unsafe extern "C" fn vunmap(raw: *mut bindings::dma_buf, _map: *mut bindings::iosys_map) {
-        // SAFETY: Called with a dma-buf of ours.
+        // SAFETY: The core calls with a dma-buf of this type.
         let memory = unsafe { Self::shared(raw) }.mapped.lock().take();
-        // Perhaps the last reference to it.
+        // This may be the last reference to the memory.
         drop(memory);
     }
 
@@ -332,20 +334,20 @@ impl<T: Backing> Export<T> {
     ///
     /// Only for `vm_operations_struct.fault` of mappings that `mmap()` made.
     unsafe extern "C" fn fault(vmf: *mut bindings::vm_fault) -> bindings::vm_fault_t {
-        // SAFETY: Called with a fault of a mapping of ours.
+        // SAFETY: The kernel calls with a fault of a mapping that `mmap()` made.
         let (vma, page, address) = unsafe {
             let at = &(*vmf).__bindgen_anon_1;
             (at.vma, at.pgoff, at.address)
         };
-        // SAFETY: As set in `mmap()`.
+        // SAFETY: `mmap()` set `vm_private_data`, and the mapping holds the dma-buf.
         let shared = unsafe { Self::shared((*vma).vm_private_data.cast()) };
-        // Held until the page is in: what is revoked later takes it out again.
+        // The lock is held until the page is mapped, so that a revocation after that unmaps it.
         let memory = shared.memory.lock();
         let page = memory
             .as_ref()
             .and_then(|backing| backing.memory().page(page));
         match page {
-            // SAFETY: The mapping takes PFNs, and the page is kept as long as it is mapped.
+            // SAFETY: The mapping is VM_MIXEDMAP; the page stays allocated while it is mapped.
             Some(page) => unsafe {
                 bindings::vmf_insert_mixed(vma, address, bindings::page_to_pfn(page))
             },

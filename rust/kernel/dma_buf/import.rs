@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory of others, given as a dma-buf, as pages that the kernel can reach.
+//! Import of a dma-buf of another exporter, as pages that the kernel can reach.
 //!
-//! A device that copies with the processor needs no address for DMA: it takes the exporter's own
-//! kernel mapping, which stays in place for as long as it is held. Exporters that move their memory
-//! have to be asked for that in the name of a device that does DMA, and are refused.
+//! A device that copies with the processor needs no DMA address. It takes the exporter's own kernel
+//! mapping, which stays in place as long as it is held. Exporters that move their memory (`pin`)
+//! are refused, because they can be pinned only for a device that does DMA.
 //!
 //! C header: [`include/linux/dma-buf.h`](srctree/include/linux/dma-buf.h)
 
@@ -19,11 +19,11 @@ use kernel::{
     sync::Arc,
 };
 
-/// A dma-buf, with a reference.
+/// A reference to a dma-buf.
 ///
 /// # Invariants
 ///
-/// A reference to the dma-buf is held.
+/// The pointer is a dma-buf. A reference to it is held.
 pub(crate) struct DmaBuf(NonNull<bindings::dma_buf>);
 
 impl DmaBuf {
@@ -39,34 +39,35 @@ impl Drop for DmaBuf {
     }
 }
 
-/// A dma-buf that is mapped in the kernel, for all who share the reference. Dropping the last one
-/// sleeps, for as long as the exporter lets it wait.
+/// A dma-buf that is mapped in the kernel. Clones share the mapping. Dropping the last one sleeps,
+/// and the exporter may make that wait.
 #[derive(Clone)]
 pub(crate) struct Import(Arc<Mapped>);
 
 /// # Invariants
 ///
-/// `map` is what `dma_buf_vmap()` gave for the dma-buf, memory and no registers of a
+/// `map` is the mapping that `dma_buf_vmap()` made of the dma-buf. It is memory, not registers of a
 /// device, and access by the processor has begun.
 struct Mapped {
     map: bindings::iosys_map,
     buffer: DmaBuf,
 }
 
-// SAFETY: What is done with a dma-buf and with its mapping may be done by any thread.
+// SAFETY: Any thread may use a dma-buf and its mapping.
 unsafe impl Send for Mapped {}
 // SAFETY: As above.
 unsafe impl Sync for Mapped {}
 
 impl Import {
-    /// Maps what `fd` refers to. Sleeps, for as long as the exporter lets it wait. `check` is asked
-    /// with the dma-buf's lock held: the core takes an exporter that then fails for broken.
+    /// Maps the dma-buf that `fd` refers to. Sleeps, and the exporter may make that wait. `check`
+    /// runs first, with the dma-buf's lock held: the core warns about an exporter whose `vmap`
+    /// fails.
     ///
     /// # Errors
     ///
-    /// `EBADF` for no file, `EINVAL` for one that is no dma-buf, `EACCES` if it `writes` to one
-    /// that is not to be written, `EOPNOTSUPP` if the exporter gives the kernel no mapping that
-    /// stays; those of `check` and of the exporter.
+    /// `EBADF` if `fd` is not open, `EINVAL` if it is not a dma-buf, `EACCES` if `writes` is set
+    /// and it is not writable, `EOPNOTSUPP` if the exporter has no kernel mapping that stays in
+    /// place, `ENOMEM`; the errors of `check` and of the exporter.
     pub(crate) fn new(
         fd: c_int,
         writes: bool,
@@ -74,9 +75,9 @@ impl Import {
     ) -> Result<Self> {
         // SAFETY: No preconditions.
         let raw = from_err_ptr(unsafe { bindings::dma_buf_get(fd) })?;
-        // INVARIANT: The reference is that of `dma_buf_get()`.
+        // INVARIANT: `dma_buf_get()` took the reference.
         let buffer = DmaBuf(NonNull::new(raw).ok_or(EBADF)?);
-        // SAFETY: A dma-buf of which a reference is held has operations.
+        // SAFETY: A reference to the dma-buf is held, and every dma-buf has operations.
         unsafe {
             if (*(*raw).ops).vmap.is_none() || (*(*raw).ops).pin.is_some() {
                 return Err(eopnotsupp());
@@ -86,14 +87,14 @@ impl Import {
             }
         }
         let mut map = bindings::iosys_map::default();
-        // SAFETY: As above; the dma-buf's lock is not held. Without a context that could be told to
-        // back off, it is always taken.
+        // SAFETY: As above; this thread does not hold the dma-buf's lock. Without an acquire
+        // context, the lock is always taken.
         to_result(unsafe { bindings::dma_resv_lock((*raw).resv, ptr::null_mut()) })?;
         let mapped = check(&buffer).and_then(|()| {
-            // SAFETY: As above, with the lock.
+            // SAFETY: As above; the lock is held.
             to_result(unsafe { bindings::dma_buf_vmap(raw, &mut map) })
         });
-        // SAFETY: As locked above.
+        // SAFETY: The lock was taken above.
         unsafe { bindings::dma_resv_unlock((*raw).resv) };
         mapped?;
         let begun = if map.is_iomem {
@@ -105,11 +106,11 @@ impl Import {
             })
         };
         if let Err(err) = begun {
-            // SAFETY: As mapped above.
+            // SAFETY: The dma-buf was mapped above.
             unsafe { bindings::dma_buf_vunmap_unlocked(raw, &mut map) };
             return Err(err);
         }
-        // INVARIANT: As mapped, looked at and begun above.
+        // INVARIANT: Mapped, checked and begun above.
         Ok(Self(Arc::new(Mapped { map, buffer }, GFP_KERNEL_ACCOUNT)?))
     }
 
@@ -123,12 +124,12 @@ impl Import {
         unsafe { (*self.as_raw()).size as u64 }
     }
 
-    /// Returns page `index`, if it has one that the kernel knows.
+    /// Returns page `index`, or [`None`] if the kernel has no `struct page` for it.
     fn page(&self, index: u64) -> Option<*mut bindings::page> {
         if index >= self.len() >> PAGE_SHIFT {
             return None;
         }
-        // SAFETY: By the type invariant the union holds an address, and the mapping has that many
+        // SAFETY: By the type invariant, the union holds an address and the mapping has that many
         // pages.
         let page = unsafe {
             let start = self.0.map.__bindgen_anon_1.vaddr.cast::<u8>();
@@ -138,12 +139,13 @@ impl Import {
         (!page.is_null()).then_some(page)
     }
 
-    /// Returns the pages of `length` bytes from `offset` on, [`None`] for one that the kernel does
-    /// not know.
+    /// Returns the pages of `length` bytes from `offset` on. A page is [`None`] if the kernel has
+    /// no `struct page` for it.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for no bytes, or out of range.
+    /// `EINVAL` if `length` is zero or the range is outside the dma-buf, `ENOMEM` for 2^32 pages or
+    /// more.
     pub(crate) fn pages(
         &self,
         offset: u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that remote peers and devices write to, wherever it is.
+//! Memory that remote peers and devices access, of one of several kinds.
 //!
 //! | file | what |
 //! |---|---|
@@ -24,25 +24,25 @@ use kernel::{
     prelude::*,
 };
 
-/// Largest alignment, as a power of two: that of the page allocator's largest block.
+/// Largest alignment, as a power of two. The page allocator has no larger block.
 pub(crate) const MAX_LOG_ALIGN: u32 = PAGE_SHIFT as u32 + bindings::MAX_PAGE_ORDER;
 
 extern "C" {
-    /// C's copy, which is outside of Rust's memory model: what it copies may be written meanwhile.
+    /// C's copy is outside of Rust's memory model: other writers may write the bytes meanwhile.
     fn memcpy(to: *mut c_void, from: *const c_void, len: usize) -> *mut c_void;
 }
 
-/// Where memory came from, and goes back to.
+/// The allocator that memory came from.
 enum Source {
     Ram,
     P2p(p2p::Piece),
     Pmem { _piece: pmem::Piece },
 }
 
-/// Memory that others, such as the RDMA device, read and write at any time; zero at first.
+/// Memory that others, such as the RDMA device, read and write at any time. It is zero at first.
 ///
-/// No reference to its bytes is ever made; copies race with the other writers as they would on a
-/// device's own memory.
+/// There is never a reference to its bytes. Copies race with the other writers, as copies to a
+/// device's own memory would.
 ///
 /// # Invariants
 ///
@@ -55,7 +55,7 @@ pub(crate) struct SharedMemory {
     source: Source,
 }
 
-// SAFETY: The memory is plain bytes that any thread may copy from and to.
+// SAFETY: The memory is plain bytes. Any thread may copy them.
 unsafe impl Send for SharedMemory {}
 // SAFETY: As above.
 unsafe impl Sync for SharedMemory {}
@@ -71,7 +71,7 @@ impl SharedMemory {
         self.len
     }
 
-    /// Returns where it is mapped in the kernel.
+    /// Returns the address at which the memory is mapped in the kernel.
     pub(super) fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }
@@ -81,12 +81,13 @@ impl SharedMemory {
         self.pages
     }
 
-    /// Does it outlast a loss of power, once it is flushed?
+    /// Returns `true` if flushed bytes outlast a loss of power.
     pub(crate) fn is_persistent(&self) -> bool {
         matches!(self.source, Source::Pmem { .. })
     }
 
-    /// Returns the PCI device whose memory it is.
+    /// Returns the PCI device that has the memory, or [`None`] for memory that is not a PCI
+    /// device's.
     pub(crate) fn provider(&self) -> Option<&p2p::Provider> {
         match &self.source {
             Source::P2p(piece) => Some(piece.provider()),
@@ -99,8 +100,8 @@ impl SharedMemory {
         if index >= self.pages {
             return None;
         }
-        // SAFETY: By the type invariant the address is mapped and has a page; that of RAM is in a
-        // vmalloc'ed area, that of a device in the kernel's linear mapping.
+        // SAFETY: By the type invariant, the address is mapped and has a page. RAM is in a
+        // vmalloc'ed area, memory of a device is in the kernel's linear mapping.
         Some(unsafe {
             let address = self.start.as_ptr().add(index << PAGE_SHIFT).cast();
             match self.source {
@@ -115,16 +116,16 @@ impl SharedMemory {
         (0..self.pages).map_while(|index| self.page(index))
     }
 
-    /// Makes a table of the pages of `len` bytes from `offset` on, in pieces of at most
-    /// `max_segment` bytes. The last page counts as a whole.
+    /// Makes a table of the pages of `len` bytes from `offset` on, in segments of at most
+    /// `max_segment` bytes. The range may extend to the end of the last page.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for no bytes or out of range, `ENOMEM`.
+    /// `EINVAL` if `len` is zero or the range is outside the memory, `ENOMEM`.
     ///
     /// # Safety
     ///
-    /// `table` must be valid for writes. The caller frees it, before the memory.
+    /// `table` must be valid for writes. The caller frees the table before the memory.
     pub(crate) unsafe fn fill_sgt(
         &self,
         table: *mut bindings::sg_table,
@@ -141,7 +142,7 @@ impl SharedMemory {
         for page in range.map_while(|index| self.page(index)) {
             pages.push(page, GFP_KERNEL)?;
         }
-        // SAFETY: `table` by the safety requirement; the array has that many pages.
+        // SAFETY: `table` is valid by the safety requirement; the array has that many pages.
         to_result(unsafe {
             bindings::sg_alloc_table_from_pages_segment(
                 table,
@@ -155,39 +156,39 @@ impl SharedMemory {
         })
     }
 
-    /// Returns where `len` bytes from `offset` on are.
+    /// Returns the address of `len` bytes at `offset`, and `len` as a `usize`. Checks the range.
     fn at(&self, offset: u64, len: u64) -> Result<(NonNull<u8>, usize)> {
         let end = offset.checked_add(len).ok_or(EINVAL)?;
         if end > self.len as u64 {
             return Err(EINVAL);
         }
         let len = usize::try_from(len)?;
-        // SAFETY: `offset` is not beyond the end of the allocation.
+        // SAFETY: `offset` is at most the length of the allocation.
         let at = unsafe { self.start.add(usize::try_from(offset)?) };
         Ok((at, len))
     }
 
-    /// Copies `len` bytes from `from` to `offset`. In any context.
+    /// Copies `len` bytes from `from` to `offset`. May be called in any context.
     ///
     /// # Errors
     ///
-    /// `EINVAL` out of range.
+    /// `EINVAL` if the range is outside the memory.
     ///
     /// # Safety
     ///
     /// `from` must be valid for reads of `len` bytes.
     pub(crate) unsafe fn write(&self, offset: u64, from: *const u8, len: usize) -> Result {
         let (to, len) = self.at(offset, len as u64)?;
-        // SAFETY: `at()` checked the range. The other writers race with C's code, not with Rust's.
+        // SAFETY: `at()` checked the range. Other writers race with C code, not with Rust code.
         unsafe { memcpy(to.as_ptr().cast(), from.cast(), len) };
         Ok(())
     }
 
-    /// Copies `len` bytes from `offset` to `to`. In any context.
+    /// Copies `len` bytes from `offset` to `to`. May be called in any context.
     ///
     /// # Errors
     ///
-    /// `EINVAL` out of range.
+    /// `EINVAL` if the range is outside the memory.
     ///
     /// # Safety
     ///
@@ -199,13 +200,13 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Copies from `offset` to `to`. In any context.
+    /// Fills `to` with the bytes at `offset`. May be called in any context.
     ///
     /// # Errors
     ///
-    /// `EINVAL` out of range.
+    /// `EINVAL` if the range is outside the memory.
     pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> Result {
-        // SAFETY: `to` is valid for as many bytes.
+        // SAFETY: `to` is valid for writes of its length.
         unsafe { self.read_to(offset, to.as_mut_ptr(), to.len()) }
     }
 
@@ -213,12 +214,12 @@ impl SharedMemory {
     ///
     /// # Errors
     ///
-    /// `EINVAL` out of range; `EFAULT` for memory that cannot be read, with what came before
-    /// copied.
+    /// `EINVAL` if the range is outside the memory; `EFAULT` for user memory that cannot be read.
+    /// The bytes before it are copied then.
     pub(crate) fn copy_from_user(&self, offset: u64, addr: u64, len: u64) -> Result {
         let (to, len) = self.at(offset, len)?;
         let from = usize::try_from(addr)? as *const kernel::ffi::c_void;
-        // SAFETY: `at()` checked the range; the user address is checked by the function.
+        // SAFETY: `at()` checked the range; `copy_from_user()` checks the user address.
         let left = unsafe { bindings::copy_from_user(to.as_ptr().cast(), from, len) };
         if left != 0 {
             return Err(EFAULT);
@@ -242,11 +243,11 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Makes what a device gave zero.
+    /// Zeroes memory of a device.
     ///
     /// # Safety
     ///
-    /// `start` must be valid for writes of `bytes` bytes that nobody else has.
+    /// `start` must be valid for writes of `bytes` bytes, and nothing else may use them.
     unsafe fn clear(start: NonNull<u8>, bytes: usize) {
         // SAFETY: By the safety requirement.
         unsafe { start.as_ptr().write_bytes(0, bytes) };
@@ -256,7 +257,7 @@ impl SharedMemory {
 impl Drop for SharedMemory {
     fn drop(&mut self) {
         if let Source::Ram = self.source {
-            // SAFETY: By the type invariant, and nobody else frees it.
+            // SAFETY: By the type invariant; only this frees the area.
             unsafe { bindings::vfree(self.start.as_ptr().cast()) };
         }
     }

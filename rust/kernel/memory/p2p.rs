@@ -18,20 +18,20 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// A reference to the device is held.
+/// The pointer is a PCI device. A reference to it is held.
 pub(crate) struct Provider(NonNull<bindings::pci_dev>);
 
-// SAFETY: What is done with the device may be done by any thread.
+// SAFETY: Any thread may use the device.
 unsafe impl Send for Provider {}
 // SAFETY: As above.
 unsafe impl Sync for Provider {}
 
 impl Provider {
-    /// Finds a device. Whether it has memory for peers is seen when some is allocated.
+    /// Finds a device. Its memory for peers is looked for only when some is allocated.
     ///
     /// # Errors
     ///
-    /// `ENODEV` if there is none.
+    /// `ENODEV` if there is no such device, `EINVAL` for a domain of 2^31 or more, `ENOMEM`.
     pub(crate) fn find(domain: u32, bus: u8, devfn: u8) -> Result<Arc<Self>> {
         // SAFETY: No preconditions.
         let raw = unsafe {
@@ -42,19 +42,19 @@ impl Provider {
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
-    /// Returns the bytes of the region that its memory for peers is in: at least those that can be
-    /// allocated.
+    /// Returns the size of the BAR that contains the device's memory for peers. No more than that
+    /// can be allocated.
     ///
     /// # Errors
     ///
-    /// `ENODEV` if there is no such memory, or none left.
+    /// `ENODEV` if the device has no such memory, or none that is free.
     pub(crate) fn size(self: &Arc<Self>) -> Result<u64> {
         let piece = Piece::new(self, PAGE_SIZE).map_err(|_| ENODEV)?;
-        // SAFETY: By the type invariant; the piece was just allocated.
+        // SAFETY: By the type invariant; `piece` was allocated above.
         Ok(unsafe { bindings::pci_p2pmem_bar_size(self.0.as_ptr(), piece.start.as_ptr().cast()) })
     }
 
-    /// Can `client` reach the memory by itself?
+    /// Returns `true` if `client` can reach the memory by peer-to-peer DMA.
     ///
     /// # Safety
     ///
@@ -72,11 +72,11 @@ impl Drop for Provider {
     }
 }
 
-/// A piece of a device's memory. While there is one, the device keeps its driver.
+/// An allocation from a device's memory. While there is one, the device keeps its driver.
 ///
 /// # Invariants
 ///
-/// `start` is that of `bytes` bytes that were allocated from the device.
+/// `start` is the first of `bytes` bytes that were allocated from the device.
 pub(super) struct Piece {
     provider: Arc<Provider>,
     start: NonNull<u8>,
@@ -87,7 +87,7 @@ impl Piece {
     fn new(provider: &Arc<Provider>, bytes: usize) -> Result<Self> {
         // SAFETY: By the invariant of `Provider`.
         let start = unsafe { bindings::pci_alloc_p2pmem(provider.0.as_ptr(), bytes) };
-        // INVARIANT: As just allocated.
+        // INVARIANT: Allocated above.
         Ok(Self {
             provider: provider.clone(),
             start: NonNull::new(start.cast()).ok_or(ENOMEM)?,
@@ -118,7 +118,7 @@ impl SharedMemory {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for no bytes, `ENOMEM`.
+    /// `EINVAL` for no bytes or an alignment of 2^64 or more, `ENOMEM`.
     pub(crate) fn p2p(provider: &Arc<Provider>, len: usize, log_align: u32) -> Result<Self> {
         if len == 0 {
             return Err(EINVAL);
@@ -130,14 +130,14 @@ impl SharedMemory {
         let slack = align - PAGE_SIZE;
         let piece = Piece::new(provider, bytes.checked_add(slack).ok_or(ENOMEM)?)?;
         let skip = piece.start.as_ptr().align_offset(align).min(slack);
-        // SAFETY: `skip + bytes` is at most the length of the piece, which is mapped and is
-        // nobody else's.
+        // SAFETY: `skip + bytes` is at most the length of the piece, which is mapped and has no
+        // other user.
         let start = unsafe {
             let start = piece.start.add(skip);
             Self::clear(start, bytes);
             start
         };
-        // INVARIANT: Mapped and with pages, as is all memory of `pci_alloc_p2pmem()`.
+        // INVARIANT: All memory of `pci_alloc_p2pmem()` is mapped and has pages.
         Ok(Self {
             start,
             pages,

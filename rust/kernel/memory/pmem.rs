@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Persistent memory: a whole DAX device, held exclusively, from which pieces are allocated.
+//! Persistent memory: pieces are allocated from a whole DAX device, which is held exclusively.
 //!
 //! C headers: [`include/linux/dax.h`](srctree/include/linux/dax.h),
 //! [`include/linux/genalloc.h`](srctree/include/linux/genalloc.h)
@@ -20,30 +20,32 @@ use kernel::{
     sync::Arc,
 };
 
-/// A block device that nobody else opens for writing.
+/// A block device that is opened exclusively.
 ///
 /// # Invariants
 ///
-/// `file` is that of an open block device.
+/// `file` is the file of an open block device.
 struct BlockDevice {
     file: NonNull<bindings::file>,
-    /// Its address tells this holder from all others, other devices of ours included.
+    /// The address tells this holder from all others, such as another device of this module.
     _holder: KBox<u8>,
 }
 
 impl BlockDevice {
-    /// Opens the disk that the kernel calls `name`, whatever the calling process sees and may open.
+    /// Opens the disk that the kernel calls `name`, independent of the calling process's /dev and
+    /// permissions.
     ///
     /// # Errors
     ///
-    /// Of opening: `ENOENT`, `EBUSY` when somebody else has it and so on.
+    /// The errors of opening: `ENOENT`, `EBUSY` if the disk has another exclusive holder, and
+    /// others.
     fn open(name: &CStr) -> Result<Self> {
         let mut holder = KBox::new(0, GFP_KERNEL)?;
         let address = (&raw mut *holder).cast::<c_void>();
-        // SAFETY: A C string, and an address that stays ours while the device is open.
+        // SAFETY: `name` is a C string, and `address` stays allocated while the device is open.
         let file = unsafe { bindings::bdev_file_open_disk(name.as_char_ptr(), address) };
         let file = from_err_ptr(file)?;
-        // INVARIANT: As just opened.
+        // INVARIANT: Opened above.
         Ok(Self {
             file: NonNull::new(file).ok_or(ENODEV)?,
             _holder: holder,
@@ -67,11 +69,12 @@ impl Drop for BlockDevice {
 ///
 /// # Invariants
 ///
-/// The pointer is a DAX device of which a reference is held.
+/// The pointer is a DAX device. A reference to it is held.
 struct DaxDevice(NonNull<bindings::dax_device>);
 
 impl DaxDevice {
-    /// Returns `true` if the driver is there. It goes before it takes the pages away.
+    /// Returns `true` if the driver is bound. This becomes false before the driver takes the pages
+    /// away.
     fn is_alive(&self) -> bool {
         // SAFETY: By the type invariant.
         unsafe { bindings::dax_is_alive(self.0.as_ptr()) }
@@ -80,26 +83,26 @@ impl DaxDevice {
 
 impl Drop for DaxDevice {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; it was got without a holder.
+        // SAFETY: By the type invariant; the reference was taken without a holder.
         unsafe { bindings::fs_put_dax(self.0.as_ptr(), ptr::null_mut()) };
     }
 }
 
-/// The pages of a device, which its driver does not take away.
+/// A reference to a device's pages. Its driver cannot take them away.
 ///
 /// # Invariants
 ///
-/// A reference is held.
+/// A reference to the page map is held.
 struct Pages(NonNull<bindings::dev_pagemap>);
 
 impl Pages {
-    /// Keeps the pages that are at `address`.
+    /// Takes a reference to the pages at `address`.
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if the driver has taken them, or is about to.
+    /// `EOPNOTSUPP` if the driver has taken the pages away, or is about to.
     fn hold(address: *const u8) -> Result<Self> {
-        // SAFETY: Looks up what the address has, if anything.
+        // SAFETY: The function only looks up the address, which may have no pages.
         let raw = unsafe { bindings::hold_device_memory(address.cast()) };
         // INVARIANT: The reference was taken above.
         Ok(Self(NonNull::new(raw).ok_or_else(eopnotsupp)?))
@@ -113,12 +116,13 @@ impl Drop for Pages {
     }
 }
 
-/// The memory of a DAX device, all of it.
+/// The whole memory of a DAX device.
 ///
 /// # Invariants
 ///
-/// `pool` allocates from the memory of `dax`, which is mapped, with pages, while its driver is there.
-// Fields are dropped in order, after the pool.
+/// `pool` allocates from the memory of `dax`. While its driver is bound, that memory is mapped and
+/// has pages.
+// Dropping destroys the pool; then the fields drop in declaration order.
 pub(crate) struct Region {
     pool: NonNull<bindings::gen_pool>,
     size: u64,
@@ -126,18 +130,18 @@ pub(crate) struct Region {
     _block: BlockDevice,
 }
 
-// SAFETY: The pool has a lock of its own; the rest is only kept.
+// SAFETY: The pool has its own lock; the other fields are only kept.
 unsafe impl Send for Region {}
 // SAFETY: As above.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Takes a disk such as `pmem0`. What it holds is overwritten by and by.
+    /// Takes a disk such as `pmem0`. Allocations overwrite its contents.
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if it is no DAX device, or its memory has no pages (a namespace of mode
-    /// fsdax has); those of opening.
+    /// `EOPNOTSUPP` if the disk is not a DAX device, or if its memory has no pages (a namespace in
+    /// mode fsdax has pages); `ENOMEM`; the errors of [`BlockDevice::open`].
     pub(crate) fn open(name: &CStr) -> Result<Arc<Self>> {
         let block = BlockDevice::open(name)?;
         let mut offset = 0;
@@ -150,27 +154,27 @@ impl Region {
         // SAFETY: The block device is open.
         let pages = unsafe { bindings::bdev_nr_bytes(block.raw()) } >> PAGE_SHIFT;
         let mut start = ptr::null_mut();
-        // SAFETY: `dax` is held and `start` is valid for writes.
+        // SAFETY: A reference to `dax` is held, and `start` is valid for writes.
         let found = unsafe {
             bindings::dax_direct_range(dax.0.as_ptr(), offset, c_long::try_from(pages)?, &mut start)
         };
         to_result(i32::try_from(found.min(0))?)?;
-        // SAFETY: Looks only.
+        // SAFETY: The function only looks up the address.
         if found == 0 || !unsafe { bindings::virt_is_device_memory(start) } {
             return Err(eopnotsupp());
         }
         let size = u64::try_from(found)? << PAGE_SHIFT;
         // SAFETY: No preconditions.
         let pool = unsafe { bindings::gen_pool_create(PAGE_SHIFT as i32, -1) };
-        // INVARIANT: Nothing is in the pool yet.
+        // INVARIANT: The pool is empty.
         let this = Self {
             pool: NonNull::new(pool).ok_or(ENOMEM)?,
             size,
             dax,
             _block: block,
         };
-        // INVARIANT: `dax_direct_access()` gave the memory, and with it pages were found.
-        // SAFETY: The pool was just made.
+        // INVARIANT: `dax_direct_access()` returned the memory, which has pages.
+        // SAFETY: The pool was made above.
         to_result(unsafe {
             bindings::gen_pool_add_owner(
                 pool,
@@ -184,7 +188,7 @@ impl Region {
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
-    /// Returns `true` if the driver is there, and with it the memory.
+    /// Returns `true` if the driver is bound: then the memory is mapped.
     pub(crate) fn is_there(&self) -> bool {
         self.dax.is_alive()
     }
@@ -197,28 +201,29 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant. Each piece keeps the region, so that all are back.
+        // SAFETY: By the type invariant. Each piece holds the region, so all pieces have been
+        // freed.
         unsafe { bindings::gen_pool_destroy(self.pool.as_ptr()) };
     }
 }
 
-/// Bytes of a region's pool, whether or not there still is memory.
+/// Bytes that are allocated from a region's pool. The memory may have gone since.
 ///
 /// # Invariants
 ///
-/// `start` is that of `bytes` bytes that were allocated from the region's pool.
+/// `start` is the first of `bytes` bytes that were allocated from the region's pool.
 struct Range {
     region: Arc<Region>,
     start: NonNull<u8>,
     bytes: usize,
 }
 
-/// A piece of a region. While there is one, the device keeps its driver.
+/// An allocation from a region. While there is one, the device keeps its driver.
 ///
 /// # Invariants
 ///
 /// `_pages` keeps the pages of `range` mapped.
-// Fields are dropped in order: the driver goes last.
+// Fields drop in declaration order: `_pages`, which keeps the driver, is the last one.
 pub(super) struct Piece {
     range: Range,
     _pages: Pages,
@@ -229,7 +234,7 @@ impl Range {
         let mut align = bindings::genpool_data_align {
             align: 1_i32.checked_shl(log_align).ok_or(EINVAL)?,
         };
-        // SAFETY: By the invariant of `Region`; `align` is what the algorithm wants.
+        // SAFETY: By the invariant of `Region`; `align` is the data that the algorithm takes.
         let start = unsafe {
             bindings::gen_pool_alloc_algo_owner(
                 region.pool.as_ptr(),
@@ -239,7 +244,7 @@ impl Range {
                 ptr::null_mut(),
             )
         };
-        // INVARIANT: As just allocated.
+        // INVARIANT: Allocated above.
         Ok(Self {
             region: region.clone(),
             start: NonNull::new(start as *mut u8).ok_or(ENOMEM)?,
@@ -251,16 +256,19 @@ impl Range {
 impl Piece {
     /// # Errors
     ///
-    /// `ENOMEM`; `EOPNOTSUPP` if the driver has gone, or waits to go.
+    /// `EINVAL` for an alignment of 2^32 or more; `ENOMEM`; `EOPNOTSUPP` if the driver is unbound,
+    /// or waits for that.
     fn new(region: &Arc<Region>, bytes: usize, log_align: u32) -> Result<Self> {
         let range = Range::new(region, bytes, log_align)?;
         let pages = Pages::hold(range.start.as_ptr())?;
-        // What is held may be another driver's, which came after. The region's own stops being
-        // there before it takes its pages away.
+        // The pages may belong to a driver that was bound later. The region's own DAX device stops
+        // being alive before its driver takes the pages away, so it is checked after the reference
+        // is taken.
         if !region.is_there() {
             return Err(eopnotsupp());
         }
-        // INVARIANT: The driver was there while the pages were held: they are those of the region.
+        // INVARIANT: The driver was bound while the reference was held, so the pages are the
+        // region's.
         Ok(Self {
             range,
             _pages: pages,
@@ -287,7 +295,8 @@ impl SharedMemory {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for no bytes, `ENOMEM`, `EOPNOTSUPP` if the device's driver has gone.
+    /// `EINVAL` for no bytes or an alignment of 2^32 or more, `ENOMEM`, `EOPNOTSUPP` if the
+    /// device's driver is unbound.
     pub(crate) fn pmem(region: &Arc<Region>, len: usize, log_align: u32) -> Result<Self> {
         if len == 0 {
             return Err(EINVAL);
@@ -296,9 +305,9 @@ impl SharedMemory {
         let bytes = pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?;
         let piece = Piece::new(region, bytes, log_align.max(PAGE_SHIFT as u32))?;
         let start = piece.range.start;
-        // SAFETY: The piece is mapped and is nobody else's.
+        // SAFETY: The piece is mapped and has no other user.
         unsafe { Self::clear(start, bytes) };
-        // INVARIANT: Mapped and with pages by the invariants of `Region` and `Piece`.
+        // INVARIANT: Mapped and with pages, by the invariants of `Region` and `Piece`.
         Ok(Self {
             start,
             pages,

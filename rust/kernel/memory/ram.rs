@@ -14,28 +14,28 @@ pub(crate) fn total() -> u64 {
     (pages as u64) << PAGE_SHIFT
 }
 
-/// Which NUMA node the pages are of.
+/// The NUMA node of the pages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Node {
-    /// Of this one if it has any; negative for no preference.
+    /// This node if it has free memory; negative for no preference.
     Near(i32),
-    /// Of this one or none.
+    /// This node or none.
     Only(i32),
 }
 
 impl Node {
-    /// Has the node memory?
+    /// Returns `true` if the node has memory.
     pub(crate) fn is_present(node: i32) -> bool {
         // SAFETY: No preconditions.
         unsafe { bindings::node_has_memory(node) }
     }
 }
 
-/// Pages on their way to be mapped.
+/// Pages that will be mapped.
 ///
 /// # Invariants
 ///
-/// Each is a page of its own, allocated and not given away.
+/// Each is a single page that is allocated and that only this owns.
 struct Pages(Vec<*mut bindings::page, KVmalloc>);
 
 impl Pages {
@@ -46,11 +46,11 @@ impl Pages {
             Node::Only(node) => (node, true),
         };
         self.0.reserve(1 << order, GFP_KERNEL)?;
-        // SAFETY: A node that is there or, negative, none.
+        // SAFETY: `node` is a node that exists, or negative for none.
         let page = unsafe { bindings::alloc_pages_mayfail(node, strict, order) };
         let page = NonNull::new(page).ok_or(ENOMEM)?.as_ptr();
         if order > 0 {
-            // SAFETY: The block was just allocated, and is no compound page.
+            // SAFETY: The block was allocated above, and is not a compound page.
             unsafe { bindings::split_page(page, order) };
         }
         for index in 0..1_usize << order {
@@ -62,7 +62,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Frees those after the first `count`.
+    /// Frees all pages after the first `count`.
     fn truncate(&mut self, count: usize) {
         while self.0.len() > count {
             if let Some(page) = self.0.pop() {
@@ -72,15 +72,15 @@ impl Pages {
         }
     }
 
-    /// Maps them one after another.
+    /// Maps the pages as one area.
     fn map(mut self) -> Result<NonNull<u8>> {
         let count = u32::try_from(self.0.len())?;
         let pages = core::mem::take(&mut self.0);
         let (array, len, capacity) = pages.into_raw_parts();
-        // SAFETY: The array is kvmalloc'ed; from here on both belong to the area.
+        // SAFETY: The array is kvmalloc'ed. On success, the area owns the array and the pages.
         let start = unsafe { bindings::vmap_put_pages(array, count) };
         NonNull::new(start.cast()).ok_or_else(|| {
-            // SAFETY: As taken apart above: nothing was mapped, so nothing was given away.
+            // SAFETY: These are the parts of the vector. The area was not made, so it owns nothing.
             self.0 = unsafe { Vec::from_raw_parts(array, len, capacity) };
             ENOMEM
         })
@@ -94,18 +94,18 @@ impl Drop for Pages {
 }
 
 impl SharedMemory {
-    /// Allocates `len` bytes of RAM, at a physical address that is a multiple of
-    /// `1 << log_align`. Charged to the caller's cgroup.
+    /// Allocates `len` bytes of RAM, at a physical address that is a multiple of `1 << log_align`.
+    /// The caller's cgroup is charged.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for no bytes and for an alignment above [`MAX_LOG_ALIGN`], `ENOMEM`.
+    /// `EINVAL` for no bytes or an alignment above [`MAX_LOG_ALIGN`], `ENOMEM`.
     pub(crate) fn ram(len: usize, log_align: u32, node: Node) -> Result<Self> {
         if len == 0 || log_align > MAX_LOG_ALIGN {
             return Err(EINVAL);
         }
         let count = Self::pages_of(len);
-        // A block of that size is aligned to it.
+        // The page allocator aligns a block to its size.
         let order = log_align.saturating_sub(PAGE_SHIFT as u32);
         let mut pages = Pages(Vec::new());
         pages.0.reserve(count, GFP_KERNEL)?;
@@ -114,7 +114,7 @@ impl SharedMemory {
         while pages.0.len() < count {
             pages.add(node, 0)?;
         }
-        // INVARIANT: The area has `count` pages, that of vmap() is a vmalloc'ed one.
+        // INVARIANT: `vmap()` made a vmalloc'ed area of `count` pages.
         Ok(Self {
             start: pages.map()?,
             pages: count,

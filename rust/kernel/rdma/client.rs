@@ -19,25 +19,27 @@ use kernel::{
     types::ForeignOwnable,
 };
 
-/// What a client does with devices.
+/// A client's callbacks.
 pub(crate) trait ClientOps: Sized + Send + Sync + 'static {
     /// The client that calls this.
     fn client() -> &'static Client<Self>;
 
-    /// A device was registered, or moved to another network namespace after [`Self::remove`].
+    /// Called when a device is registered, or after [`Self::remove`] when it moves to another
+    /// network namespace.
     ///
-    /// [`None`]: nothing to do on this device.
+    /// Returns the client's data for the device, or [`None`] to leave the device alone.
     fn add(device: &Adding<'_>) -> Option<Arc<Self>>;
 
-    /// The data is in place: [`Client::data`] finds it from here on. Returns whether to keep it;
-    /// if not, [`Self::removed`] is next.
+    /// Called when [`Client::data`] finds the data. Returns `true` to keep them; otherwise
+    /// [`Self::removed`] is called next.
     fn added(self: ArcBorrow<'_, Self>, device: &Adding<'_>) -> bool;
 
-    /// The device is about to go, or to move. Clients that were registered later are done.
+    /// Called when the device is about to be unregistered, or to move to another network namespace.
+    /// Clients that were registered later have removed it already.
     fn remove(self: ArcBorrow<'_, Self>, device: &Removing<'_>);
 
-    /// [`Client::data`] does not find the data any more, and no critical section that found it is
-    /// left.
+    /// Called when [`Client::data`] does not find the data any more, and all critical sections that
+    /// found them have ended.
     fn removed(self: ArcBorrow<'_, Self>);
 }
 
@@ -45,7 +47,7 @@ pub(crate) trait ClientOps: Sized + Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// Clients that were registered later do not know the device: none of their calls is under way.
+/// Clients that were registered later do not know the device yet, so they do not call it.
 pub(crate) struct Adding<'a>(&'a Device);
 
 impl Deref for Adding<'_> {
@@ -60,7 +62,7 @@ impl Deref for Adding<'_> {
 ///
 /// # Invariants
 ///
-/// As for [`Adding`]: clients that were registered later do not know the device any more.
+/// Clients that were registered later do not know the device any more, so they do not call it.
 pub(crate) struct Removing<'a>(&'a Device);
 
 impl Deref for Removing<'_> {
@@ -77,7 +79,7 @@ pub(crate) struct Client<T: ClientOps> {
     _ops: PhantomData<T>,
 }
 
-// SAFETY: `ib_core` serialises what it changes in the structure.
+// SAFETY: `ib_core` serialises changes to the structure.
 unsafe impl<T: ClientOps> Sync for Client<T> {}
 
 impl<T: ClientOps> Client<T> {
@@ -109,23 +111,24 @@ impl<T: ClientOps> Client<T> {
             // SAFETY: The device and the client are registered while `add` runs.
             unsafe { Self::set_data(raw, kept) };
             if !T::added(data.as_arc_borrow(), &device) {
-                // SAFETY: The device is still being added. `kept` is from above, and is not
-                // there to be found by `remove_callback()` any more.
+                // SAFETY: The device is still being added. `kept` came from `into_foreign()` above.
+                // `set_data()` replaces it before it is dropped, so `remove_callback()` does not
+                // find it.
                 unsafe { Self::take_back(raw, <Arc<T> as ForeignOwnable>::from_foreign(kept)) };
             }
         }
         0
     }
 
-    /// Takes the data of a device back and drops it when it is not used any more.
+    /// Takes back the data of a device, and drops this reference when no reader uses it any more.
     ///
     /// # Safety
     ///
-    /// As for [`Self::set_data`]; `data` must be what was set.
+    /// As for [`Self::set_data`]; `data` must be the data that were set.
     unsafe fn take_back(raw: *mut bindings::ib_device, data: Arc<T>) {
         // SAFETY: By the safety requirement.
         unsafe { Self::set_data(raw, core::ptr::null_mut()) };
-        // What `data()` gave to readers is not used any more when this returns.
+        // When this returns, no reader uses a reference that `data()` returned.
         srcu::synchronize();
         T::removed(data.as_arc_borrow());
     }
@@ -142,26 +145,26 @@ impl<T: ClientOps> Client<T> {
     ///
     /// Only for `ib_core` to call, as `ib_client.remove`.
     unsafe extern "C" fn remove_callback(raw: *mut bindings::ib_device, data: *mut c_void) {
-        // SAFETY: `data` is what `add_callback()` set, or null where it set nothing.
+        // SAFETY: `add_callback()` set `data`, or left them null.
         let Some(data) = (unsafe { <Arc<T> as ForeignOwnable>::try_from_foreign(data) }) else {
             return;
         };
-        // SAFETY: `ib_core` calls with a device that is still there.
+        // SAFETY: `ib_core` calls with a device that is still registered.
         // INVARIANT: `ib_core` removes a device from its clients last in, first out.
         let device = Removing(unsafe { Device::from_raw(raw) });
         T::remove(data.as_arc_borrow(), &device);
-        // SAFETY: The device is being removed from the client, and `data` is what was set.
+        // SAFETY: The device is being removed from the client, and `data` are those that were set.
         unsafe { Self::take_back(raw, data) };
     }
 
-    /// Returns the client's data for a device, for as long as the critical section lasts.
+    /// Returns the client's data for a device. They stay until the critical section ends.
     #[inline]
     pub(crate) fn data<'a>(
         &'static self,
         device: &Device,
         _guard: &'a Guard,
     ) -> Option<ArcBorrow<'a, T>> {
-        // SAFETY: The device is valid; the client is registered or has no data.
+        // SAFETY: The device is valid. If the client is not registered, it has no data.
         let data = unsafe { bindings::ib_get_client_data(device.as_raw(), self.raw.get()) };
         if data.is_null() {
             return None;
@@ -172,11 +175,13 @@ impl<T: ClientOps> Client<T> {
     }
 }
 
-/// A registered client; unregistered on drop.
+/// A registered client. Dropping it unregisters the client.
 pub(crate) struct Registration<T: ClientOps>(PhantomData<T>);
 
 impl<T: ClientOps> Registration<T> {
-    /// Registers the client; calls [`ClientOps::add`] for each device there is.
+    /// Registers the client, which calls [`ClientOps::add`] for each device.
+    /// # Errors
+    /// The errors of `ib_register_client()`, such as `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
         // SAFETY: The client is static and not registered: a module makes one registration.
         to_result(unsafe { bindings::ib_register_client(T::client().raw.get()) })?;
@@ -199,9 +204,9 @@ impl ModulePin {
     ///
     /// # Errors
     ///
-    /// `ENODEV` if it is on its way out.
+    /// `ENODEV` if the module is being unloaded.
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
-        // SAFETY: The module is that of the caller, so that it is still there.
+        // SAFETY: The caller is code of the module, so the module is loaded.
         if !unsafe { bindings::try_module_get(module.as_ptr()) } {
             return Err(ENODEV);
         }
@@ -211,14 +216,15 @@ impl ModulePin {
 
 impl Drop for ModulePin {
     fn drop(&mut self) {
-        // SAFETY: `new()` got the reference. Dropped in callbacks that unloading waits for.
+        // SAFETY: `new()` took the reference. Unloading waits for the callbacks that drop this.
         unsafe { bindings::module_put(self.0.as_ptr()) };
     }
 }
 
-/// Is `ib_uverbs` loaded? It reads what devices offer when it adds them, and never again.
+/// Returns `true` if `ib_uverbs` is loaded. It reads a device's operations only when it adds the
+/// device.
 pub(crate) fn uverbs_is_loaded() -> bool {
-    // A function of ib_uverbs, not of what it needs.
+    // This symbol is in ib_uverbs itself, not in a module that it depends on.
     let symbol = c"rdma_user_mmap_disassociate".as_char_ptr();
     // SAFETY: `symbol` is a C string.
     unsafe { bindings::text_address(symbol) != 0 }

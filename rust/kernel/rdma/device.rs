@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA devices, and regions that their drivers made.
+//! RDMA devices, and memory regions that their drivers made.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -37,43 +37,44 @@ impl Device {
         unsafe { CStr::from_char_ptr((*self.as_raw()).name.as_ptr().cast()) }
     }
 
-    /// Returns the number by which `rdma dev` shows it.
+    /// Returns the index that `rdma dev` shows.
     #[allow(dead_code, reason = "for ULPs")]
     pub(crate) fn index(&self) -> u32 {
-        // SAFETY: The device is registered, and the number is set before it is.
+        // SAFETY: The device is registered. The index is set before that.
         unsafe { (*self.as_raw()).index }
     }
 
-    /// Returns which driver it is of, `enum rdma_driver_id`.
+    /// Returns the driver, a value of `enum rdma_driver_id`.
     pub(crate) fn driver_id(&self) -> u32 {
         // SAFETY: The operations are set before the device is registered.
         unsafe { (*self.as_raw()).ops.driver_id }
     }
 
-    /// Returns the NUMA node it is near, negative for none.
+    /// Returns the NUMA node that the device is near, or a negative number for none.
     pub(crate) fn node(&self) -> i32 {
         // SAFETY: The device is registered.
         unsafe { bindings::ib_device_node(self.as_raw()) }
     }
 }
 
-/// A device's name, for those who outlive the device.
+/// The name of a device that may have been unregistered.
 ///
 /// # Invariants
 ///
-/// A reference to the `struct device` in the `ib_device` is held: its memory is not freed.
+/// A reference to the `struct device` in the `ib_device` is held, so its memory is not freed.
 pub(crate) struct DeviceName(ptr::NonNull<bindings::ib_device>);
 
-// SAFETY: The name is read as the core reads it.
+// SAFETY: Any thread may read the name, as the core does.
 unsafe impl Send for DeviceName {}
 // SAFETY: As above.
 unsafe impl Sync for DeviceName {}
 
 impl DeviceName {
-    /// Refers to the name of `device`, whatever it will be.
+    /// Refers to the name of `device`. If the device is renamed, [`Self::get`] returns the new
+    /// name.
     pub(crate) fn new(device: &Device) -> Self {
         let raw = device.as_raw();
-        // SAFETY: The device is registered, so that it has references, and is not null.
+        // SAFETY: The device is registered, so its memory is valid and has references.
         // INVARIANT: The reference is taken here.
         unsafe {
             bindings::get_device((&raw mut (*raw).__bindgen_anon_1).cast());
@@ -83,7 +84,7 @@ impl DeviceName {
 
     /// Returns the name.
     pub(crate) fn get(&self) -> &CStr {
-        // SAFETY: By the type invariant the memory is valid, and the name in it is terminated.
+        // SAFETY: By the type invariant, the memory is valid. The name in it is terminated.
         unsafe { Device::from_raw(self.0.as_ptr()) }.name()
     }
 }
@@ -95,7 +96,7 @@ impl Drop for DeviceName {
     }
 }
 
-/// A memory region that its device's driver made but `ib_core` does not know yet.
+/// A memory region that a driver made but that `ib_core` does not know yet.
 ///
 /// # Invariants
 ///
@@ -111,7 +112,7 @@ type DeregMr =
 impl DriverMr {
     /// # Safety
     ///
-    /// The driver whose operation `dereg` is made `raw`, and nobody else has it.
+    /// `raw` came from the driver whose operation `dereg` is, and has no other owner.
     pub(super) unsafe fn from_raw(raw: *mut bindings::ib_mr, dereg: Option<DeregMr>) -> Self {
         // INVARIANT: By the safety requirements.
         Self { raw, dereg }
@@ -134,7 +135,7 @@ impl core::ops::Deref for DriverMr {
 impl Drop for DriverMr {
     fn drop(&mut self) {
         if let Some(dereg) = self.dereg {
-            // SAFETY: By the type invariant; the region was never given away.
+            // SAFETY: By the type invariant; `ib_core` never had the region.
             unsafe { dereg(self.raw, ptr::null_mut()) };
         }
     }

@@ -12,7 +12,7 @@ use kernel::{
     types::Opaque,
 };
 
-/// An `ib_dm` and what the driver keeps with it.
+/// An `ib_dm` with the driver's own data.
 #[repr(C)]
 pub(crate) struct Dm<T> {
     raw: Opaque<bindings::ib_dm>,
@@ -31,33 +31,33 @@ impl<T> Dm<T> {
         )?)
     }
 
-    /// Fills in what the core fills in for memory of a program's.
+    /// Fills in the fields that the core fills in for a process.
     pub(crate) fn init(&mut self, device: &Device, length: u32) {
         let raw = self.raw.get();
-        // SAFETY: Nobody else has the object yet.
+        // SAFETY: There is no other reference to the object yet.
         unsafe {
             (*raw).device = device.as_raw();
             (*raw).length = length;
         }
     }
 
-    /// Is it memory of `device`?
+    /// Returns `true` if the memory is of `device`.
     pub(crate) fn is_of(&self, device: &Device) -> bool {
-        // SAFETY: The field is written when the object is made.
+        // SAFETY: The field is written only when the object is made.
         unsafe { (*self.raw.get()).device == device.as_raw() }
     }
 
     fn users(&self) -> &Atomic<i32> {
-        // SAFETY: The field is an `atomic_t` that is only used as such.
+        // SAFETY: The field is an `atomic_t`, and all accesses to it are atomic.
         unsafe { Atomic::from_ptr(&raw mut (*self.raw.get()).usecnt.counter) }
     }
 
-    /// Is a region registered over it?
+    /// Returns `true` if a memory region is registered over the object.
     pub(crate) fn in_use(&self) -> bool {
         self.users().load(ordering::Relaxed) != 0
     }
 
-    /// Makes `mr` count as a region over it, until `ib_dereg_mr()` has deregistered it.
+    /// Counts `mr` as a region over the object, until `ib_dereg_mr()` has deregistered it.
     ///
     /// # Safety
     ///
@@ -65,22 +65,22 @@ impl<T> Dm<T> {
     /// it is [`Self::in_use`]. Nothing else may use `mr` during the call.
     pub(crate) unsafe fn attach(&self, mr: &OwnedMr) {
         self.users().add(1, ordering::Relaxed);
-        // SAFETY: The region is used here alone, by the safety requirement. The core lowers the
-        // count when it deregisters the region, and the object is there until then.
+        // SAFETY: By the safety requirement, only this uses the region. The core decrements the
+        // count when it deregisters the region, and the object exists until then.
         unsafe {
             (*mr.as_raw()).dm = self.raw.get();
             (*mr.as_raw()).type_ = bindings::ib_mr_type_IB_MR_TYPE_DM;
         }
     }
 
-    /// Gives it to the core.
+    /// Gives the object to the core.
     pub(crate) fn into_raw(this: KBox<Self>) -> *mut bindings::ib_dm {
         KBox::into_raw(this).cast()
     }
 
     /// # Safety
     ///
-    /// `raw` came from [`Self::into_raw`] and is valid for `'a`.
+    /// `raw` must have come from [`Self::into_raw`] and must be valid for `'a`.
     pub(crate) unsafe fn from_raw<'a>(raw: *mut bindings::ib_dm) -> &'a Self {
         // SAFETY: By the safety requirement; `raw` is the first field of a `repr(C)` structure.
         unsafe { &*raw.cast::<Self>() }
@@ -88,7 +88,7 @@ impl<T> Dm<T> {
 
     /// # Safety
     ///
-    /// `raw` came from [`Self::into_raw`] and nobody else uses it any more.
+    /// `raw` must have come from [`Self::into_raw`]. There must be no other user of it.
     pub(crate) unsafe fn take(raw: *mut bindings::ib_dm) -> KBox<Self> {
         // SAFETY: By the safety requirement.
         unsafe { KBox::from_raw(raw.cast::<Self>()) }

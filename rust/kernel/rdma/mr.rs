@@ -15,14 +15,14 @@ use kernel::{
 };
 
 kernel::impl_flags!(
-    /// A set of access rights, `enum ib_access_flags`.
+    /// A set of access flags, `enum ib_access_flags`.
     #[derive(Debug, Clone, Default, Copy, PartialEq, Eq)]
     pub(crate) struct Access(u32);
 
-    /// One access right.
+    /// One access flag.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) enum Right {
-        /// The device may write on behalf of its own node.
+        /// The device may write for its own node.
         LocalWrite = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE,
         /// A remote node may write.
         RemoteWrite = bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE,
@@ -44,17 +44,17 @@ kernel::impl_flags!(
 );
 
 impl Access {
-    /// Makes a set of a C bit mask. Unknown bits are kept: they came through a check.
+    /// Makes a set of a C bit mask. Unknown bits are kept, because the driver has checked the mask.
     pub(crate) const fn from_raw(bits: u32) -> Self {
         Self(bits)
     }
 
-    /// Makes a set of what a kernel user asks for on `device`.
+    /// Makes a set of the flags that a kernel user gives on `device`.
     ///
     /// # Errors
     ///
-    /// Those of `ib_check_mr_access()`: `EINVAL` for unknown rights or for remote ones that need
-    /// local write, `EOPNOTSUPP` for what the device cannot do.
+    /// The errors of `ib_check_mr_access()`: `EINVAL` for unknown flags, or for remote writes or
+    /// atomics without local write; `EOPNOTSUPP` for flags that the device does not support.
     pub(crate) fn checked(device: &Device, bits: kernel::ffi::c_int) -> Result<Self> {
         let bits = bits as u32;
         // SAFETY: The device is registered.
@@ -85,7 +85,7 @@ impl Pd {
         self.0.get()
     }
 
-    /// Is it one of the kernel's, not of a program?
+    /// Returns `true` if the domain belongs to a kernel user, not to a process.
     pub(crate) fn is_kernels(&self) -> bool {
         // SAFETY: The field is set when the domain is made.
         unsafe { (*self.as_raw()).uobject.is_null() }
@@ -97,14 +97,14 @@ impl Pd {
         unsafe { (*self.as_raw()).local_dma_lkey }
     }
 
-    /// Returns the device that it is of.
+    /// Returns the domain's device.
     pub(crate) fn device(&self) -> &Device {
         // SAFETY: A protection domain's device is set when it is made and outlives it.
         unsafe { Device::from_raw((*self.as_raw()).device) }
     }
 }
 
-/// A protection domain of this module's own.
+/// A protection domain that this module made. Dropping it deallocates the domain.
 ///
 /// # Invariants
 ///
@@ -123,7 +123,7 @@ impl OwnedPd {
         let raw = from_err_ptr(unsafe {
             bindings::__ib_alloc_pd(device.as_raw(), 0, caller.as_char_ptr())
         })?;
-        // INVARIANT: As just allocated.
+        // INVARIANT: Allocated above.
         Ok(Self(NonNull::new(raw).ok_or(ENOMEM)?))
     }
 }
@@ -139,8 +139,8 @@ impl core::ops::Deref for OwnedPd {
 
 impl Drop for OwnedPd {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; regions in it hold no reference any more, for their
-        // owners are dropped first. The verb fails only where they are not.
+        // SAFETY: By the type invariant. The owners of regions in the domain drop before it, so no
+        // region refers to it. The verb fails only if one does.
         unsafe { bindings::ib_dealloc_pd_user(self.0.as_ptr(), core::ptr::null_mut()) };
     }
 }
@@ -162,7 +162,7 @@ impl Mr {
         self.0.get()
     }
 
-    /// Returns the device that it is of.
+    /// Returns the region's device.
     pub(crate) fn device(&self) -> &Device {
         // SAFETY: A region's device is set when it is made and outlives it.
         unsafe { Device::from_raw((*self.as_raw()).device) }
@@ -180,39 +180,41 @@ impl Mr {
         unsafe { (*self.as_raw()).rkey }
     }
 
-    /// Returns the index by which the device finds it, which no two regions of a device share.
+    /// Returns the index by which the device finds the region. No two regions of a device share
+    /// one.
     pub(crate) fn index(&self) -> u32 {
         self.lkey() >> 8
     }
 
-    /// Is it of the type that kernel users map scatterlists with gaps to?
+    /// Returns `true` if the region's type is `IB_MR_TYPE_SG_GAPS`.
     pub(crate) fn has_gaps(&self) -> bool {
         // SAFETY: The region is valid; the type is set when it is made.
         unsafe { (*self.as_raw()).type_ == bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS }
     }
 
-    /// Returns the address that accesses to it start from, as its owner set it last.
+    /// Returns the first address of the region, as its owner last set it.
     pub(crate) fn iova(&self) -> u64 {
-        // SAFETY: The region is valid. The field is written as a whole, by its owner.
+        // SAFETY: The region is valid. Its owner writes the field with one store.
         unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).iova) }
     }
 
-    /// Returns the page size that its owner asked for last.
+    /// Returns the page size that the region's owner last asked for.
     pub(crate) fn page_size(&self) -> u32 {
         // SAFETY: As for `iova()`.
         unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).page_size) }
     }
 
-    /// Has the program's call that makes it succeeded, and none that destroys it begun?
+    /// Returns `true` if the call that makes the region has succeeded and no call that destroys it
+    /// has begun.
     ///
     /// # Safety
     ///
-    /// The region must be one of a program's, and its driver must not have finished
-    /// deregistering it before this returns.
+    /// The region must belong to a process. Its driver must not finish deregistering it before this
+    /// returns.
     pub(crate) unsafe fn is_committed(&self) -> bool {
-        // SAFETY: The core sets the object when the region was made, and frees it after the driver
-        // deregistered the region, which by the safety requirement is not yet. The count is that
-        // of the object's users, negative while one has it to itself.
+        // SAFETY: The core sets the object after the region is made, and frees it after the driver
+        // has deregistered the region, which the safety requirement excludes. The counter is the
+        // number of the object's users, or negative for one exclusive user.
         unsafe {
             let raw = self.as_raw();
             let owner = (&raw const (*raw).__bindgen_anon_1).cast::<*mut bindings::ib_uobject>();
@@ -221,9 +223,9 @@ impl Mr {
         }
     }
 
-    /// Returns the protection domain, which rereg_mr may change at any time.
+    /// Returns the protection domain. `rereg_mr` may change it at any time.
     pub(crate) fn pd(&self) -> *mut bindings::ib_pd {
-        // SAFETY: The region is valid. The field is a pointer, written as a whole.
+        // SAFETY: The region is valid. The field is a pointer that is written with one store.
         unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).pd) }
     }
 }
@@ -245,23 +247,23 @@ impl Mw {
         self.0.get()
     }
 
-    /// Returns the device that it is of.
+    /// Returns the window's device.
     pub(crate) fn device(&self) -> &Device {
         // SAFETY: A window's device is set when it is made and outlives it.
         unsafe { Device::from_raw((*self.as_raw()).device) }
     }
 
-    /// Returns what tells it from all other windows that there are.
+    /// Returns a value that differs from that of all other windows.
     pub(crate) fn address(&self) -> usize {
         self.as_raw() as usize
     }
 }
 
-/// A memory region of a type that is made by `alloc_mr`, registered with `ib_core`.
+/// A memory region that `ib_alloc_mr()` made. Dropping it deregisters the region.
 ///
 /// # Invariants
 ///
-/// The pointer came from `ib_alloc_mr()`, and nobody else deregisters it.
+/// The pointer came from `ib_alloc_mr()`, and only this deregisters it.
 pub(crate) struct OwnedMr(NonNull<bindings::ib_mr>);
 
 // SAFETY: Memory regions may be used from any thread.
@@ -276,21 +278,21 @@ impl OwnedMr {
         let raw = from_err_ptr(unsafe {
             bindings::ib_alloc_mr(pd.as_raw(), bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
         })?;
-        // INVARIANT: As just allocated.
+        // INVARIANT: Allocated above.
         Ok(Self(NonNull::new(raw).ok_or(ENOMEM)?))
     }
 
-    /// Takes back what [`Self::into_raw`] gave away; [`None`] for NULL.
+    /// Takes back a region that [`Self::into_raw`] gave away; [`None`] for NULL.
     ///
     /// # Safety
     ///
-    /// `raw` must be NULL or have come from there, and nobody else may deregister it.
+    /// `raw` must be NULL or have come from there. Nothing else may deregister it.
     pub(crate) unsafe fn from_raw(raw: *mut bindings::ib_mr) -> Option<Self> {
         // INVARIANT: By the safety requirement.
         NonNull::new(raw).map(Self)
     }
 
-    /// Gives it to `ib_core`'s or a caller's keeping, to be deregistered by `ib_dereg_mr()`.
+    /// Gives the region to `ib_core` or to a caller, who deregisters it with `ib_dereg_mr()`.
     pub(crate) fn into_raw(self) -> *mut bindings::ib_mr {
         ManuallyDrop::new(self).0.as_ptr()
     }

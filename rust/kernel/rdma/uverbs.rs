@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether `ib_uverbs` came before this module's client.
+//! Tells whether `ib_uverbs` was registered before this module's client.
 //!
-//! `ib_core` removes a device from its clients last in, first out. A later `ib_uverbs` therefore
-//! waits for all programs before the client is told that the device goes. An older one does not: the
-//! client's data goes while programs have the device open. It may be unloaded and loaded again, and
-//! then is the later one.
+//! `ib_core` removes a device from its clients last in, first out. An `ib_uverbs` that was
+//! registered later therefore waits for all processes before this client's `remove` is called. One
+//! that was registered earlier does not: this client's data are freed while processes have the
+//! device open. After it is unloaded and loaded again, `ib_uverbs` is the later one.
 //!
 //! C header: [`include/linux/module.h`](srctree/include/linux/module.h)
 
@@ -21,19 +21,19 @@ use kernel::{
     types::Opaque,
 };
 
-/// Until it is known that a later `ib_uverbs` calls, it may be an older one.
+/// `true` until a later `ib_uverbs` is known to call.
 static OLDER: Atomic<bool> = Atomic::new(true);
 
-/// Returns `true` if `ib_uverbs` is older than the client, or may be.
+/// Returns `true` if `ib_uverbs` may have been registered before the client.
 pub(crate) fn is_older() -> bool {
     OLDER.load(ordering::Acquire)
 }
 
-/// Refuses to give a program what depends on the client's data.
+/// Refuses an object that depends on the client's data to a process.
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if `ib_uverbs` is older.
+/// `EOPNOTSUPP` if [`is_older`] returns `true`.
 pub(super) fn refuse_older() -> Result {
     if is_older() {
         return Err(eopnotsupp());
@@ -41,21 +41,21 @@ pub(super) fn refuse_older() -> Result {
     Ok(())
 }
 
-/// Follows `ib_uverbs`, until it is dropped.
+/// Follows the loading and unloading of `ib_uverbs` until it is dropped.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Follower {
     #[pin]
     block: Opaque<bindings::notifier_block>,
 }
 
-// SAFETY: The block is the notifier's between registration and its end.
+// SAFETY: Only the notifier chain uses the block while it is registered.
 unsafe impl Send for Follower {}
 // SAFETY: As above.
 unsafe impl Sync for Follower {}
 
 impl Follower {
-    /// Begins to follow. Called once, when the client is registered: an `ib_uverbs` that is not
-    /// there now will be later than the client.
+    /// Begins to follow. The caller has registered the client: an `ib_uverbs` that is loaded after
+    /// this call is later than the client.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Follower {
 
     /// # Safety
     ///
-    /// Only for the kernel to call, with a module that changes its state.
+    /// Only for the kernel to call, with a module whose state changes.
     unsafe extern "C" fn notify(
         _block: *mut bindings::notifier_block,
         action: c_ulong,
@@ -98,7 +98,7 @@ impl Follower {
             let module = data.cast::<bindings::module>();
             CStr::from_char_ptr((&raw const (*module).name).cast())
         };
-        // Its clients are unregistered and all its users are gone.
+        // Its clients are unregistered, and it has no users any more.
         let gone = bindings::module_state_MODULE_STATE_GOING as c_ulong;
         if action == gone && name.to_bytes() == b"ib_uverbs" {
             OLDER.store(false, ordering::Release);
@@ -110,7 +110,7 @@ impl Follower {
 #[pinned_drop]
 impl PinnedDrop for Follower {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: As registered by `new()`.
+        // SAFETY: `new()` registered the block.
         unsafe { bindings::unregister_module_notifier(self.block.get()) };
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Locks that the kernel crate does not have: a spinlock that callers in any context may take, and
-//! a mutex of which a thread may have several.
+//! Locks that the `kernel` crate lacks: a spinlock that callers in any context may take, and a
+//! mutex class of which a thread may hold several.
 //!
 //! C headers: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h),
 //! [`include/linux/mutex.h`](srctree/include/linux/mutex.h)
@@ -14,7 +14,7 @@ use kernel::{
     types::NotThreadSafe,
 };
 
-/// A spinlock, taken with interrupts off.
+/// A spinlock that disables interrupts while it is held.
 pub(crate) type IrqLock<T> = Lock<T, IrqSpin>;
 
 /// Makes an [`IrqLock`].
@@ -29,11 +29,11 @@ macro_rules! new_irq_lock {
 }
 pub(crate) use new_irq_lock;
 
-/// `spin_lock_irqsave()` and its opposite.
+/// The backend of [`IrqLock`]: `spin_lock_irqsave()` and `spin_unlock_irqrestore()`.
 pub(crate) struct IrqSpin;
 
-// SAFETY: `spinlock_t` ensures mutual exclusion. What is kept is what `spin_lock_irqsave()` gave
-// to the owner; relocking takes it anew.
+// SAFETY: `spinlock_t` ensures mutual exclusion. The guard keeps the flags that
+// `spin_lock_irqsave()` returned to the owner; relocking takes new ones.
 unsafe impl Backend for IrqSpin {
     type State = bindings::spinlock_t;
     type GuardState = c_ulong;
@@ -58,7 +58,7 @@ unsafe impl Backend for IrqSpin {
 
     #[inline]
     unsafe fn unlock(ptr: *mut Self::State, flags: &c_ulong) {
-        // SAFETY: By the safety requirements; `flags` is what locking gave.
+        // SAFETY: By the safety requirements; locking returned `flags`.
         unsafe { bindings::spin_unlock_irqrestore(ptr, *flags) }
     }
 
@@ -68,7 +68,7 @@ unsafe impl Backend for IrqSpin {
     }
 }
 
-/// A mutex of which a thread may have several at once, in an order that is up to its users.
+/// A mutex of which a thread may hold several at once. The users define the order.
 pub(crate) type ManyMutex = Lock<(), Many>;
 
 /// Makes a [`ManyMutex`].
@@ -83,8 +83,8 @@ macro_rules! new_many_mutex {
 }
 pub(crate) use new_many_mutex;
 
-/// Lets a thread have several [`ManyMutex`]es, and lockdep know that it may: dropped after them.
-/// Nobody waits for it.
+/// Lets a thread hold several [`ManyMutex`]es, and tells lockdep. It is dropped after their guards.
+/// It excludes no other thread.
 pub(crate) struct LockMany(NotThreadSafe);
 
 impl LockMany {
@@ -94,14 +94,14 @@ impl LockMany {
         Self(NotThreadSafe)
     }
 
-    /// Locks one of them. Sleeps.
+    /// Locks one of the mutexes. Sleeps.
     pub(crate) fn lock<'a>(&self, mutex: &'a ManyMutex) -> Guard<'a, (), Many> {
         mutex.lock()
     }
 }
 
 impl LockMany {
-    /// Locks one of them; [`None`] if others have it for `jiffies` jiffies. Sleeps.
+    /// Locks one of the mutexes. Returns [`None`] if others hold it for `jiffies` jiffies. Sleeps.
     pub(crate) fn lock_within<'a>(
         &self,
         mutex: &'a ManyMutex,
@@ -111,7 +111,7 @@ impl LockMany {
             if let Some(guard) = mutex.try_lock() {
                 return Some(guard);
             }
-            // SAFETY: Called where sleeping is allowed.
+            // SAFETY: The callers may sleep.
             unsafe { bindings::schedule_timeout_uninterruptible(1) };
         }
         mutex.try_lock()
@@ -120,12 +120,12 @@ impl LockMany {
 
 impl Drop for LockMany {
     fn drop(&mut self) {
-        // SAFETY: Begun in `new()`, by this thread.
+        // SAFETY: This thread called `rdma_many_begin()` in `new()`.
         unsafe { bindings::rdma_many_end() };
     }
 }
 
-/// `mutex_lock_nest_lock()` and its opposite.
+/// The backend of [`ManyMutex`]: `mutex_lock_nest_lock()` and `mutex_unlock()`.
 pub(crate) struct Many;
 
 // SAFETY: `struct mutex` ensures mutual exclusion.

@@ -3,12 +3,12 @@
 //! Tables and pointers that are read under SRCU.
 //!
 //! Readers run on the data path: they take no lock and write no shared cache line, which
-//! `kernel::xarray` cannot offer, and they may sleep, which `kernel::revocable` forbids. Writers
-//! are serialised by the XArray's lock, or by the caller for a [`Cell`], and wait for a grace
-//! period before what they took out is dropped.
+//! `kernel::xarray` cannot offer, and they may sleep, which `kernel::revocable` forbids. The
+//! XArray's lock serialises writers of a [`Table`]; the caller serialises writers of a [`Cell`].
+//! Writers wait for a grace period before they drop an entry that they took out.
 //!
-//! There is one domain for all, so that any critical section protects any entry. A reader must not
-//! wait for user memory or for anybody who waits for a writer.
+//! All tables and cells share one SRCU domain, so any critical section protects any entry. A reader
+//! must not wait for user memory, nor for a thread that waits for a writer.
 //!
 //! C headers: [`include/linux/srcu.h`](srctree/include/linux/srcu.h),
 //! [`include/linux/xarray.h`](srctree/include/linux/xarray.h)
@@ -42,7 +42,7 @@ pub(crate) fn synchronize() {
     unsafe { bindings::rdma_table_synchronize() };
 }
 
-/// A critical section, in which entries stay.
+/// A critical section. Entries that it finds stay until it ends.
 pub(crate) struct Guard {
     index: c_int,
     _not_send: NotThreadSafe,
@@ -56,7 +56,7 @@ impl Drop for Guard {
     }
 }
 
-/// Objects by index.
+/// Reference-counted values by index.
 ///
 /// # Invariants
 ///
@@ -84,30 +84,30 @@ impl<T: Send + Sync> Table<T> {
         })
     }
 
-    /// Returns the entry at `index`, for as long as the critical section lasts.
+    /// Returns the entry at `index`. It stays until the critical section ends.
     #[inline]
     pub(crate) fn get<'a>(&self, index: u32, _guard: &'a Guard) -> Option<ArcBorrow<'a, T>> {
         // SAFETY: `xa` is initialised.
         let entry = unsafe { bindings::xa_load(self.xa.get(), index as c_ulong) };
-        // SAFETY: By the type invariant it came from `Arc::into_raw()`, and is dropped only a grace
-        // period after it left the XArray.
+        // SAFETY: By the type invariant, the entry came from `Arc::into_raw()`, and is dropped only
+        // a grace period after it left the XArray.
         (!entry.is_null()).then(|| unsafe { ArcBorrow::from_raw(entry.cast::<T>()) })
     }
 
-    /// Returns the entry at `index`, to be kept.
+    /// Returns a new reference to the entry at `index`.
     pub(crate) fn get_arc(&self, index: u32) -> Option<Arc<T>> {
         let guard = read();
         self.get(index, &guard).map(Arc::from)
     }
 
-    /// Puts `value` at `index`, in place of what is there.
+    /// Puts `value` at `index`. Drops the entry that was there, after a grace period. Sleeps.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(crate) fn insert(&self, index: u32, value: Arc<T>) -> Result {
         let new = Arc::into_raw(value).cast_mut().cast::<c_void>();
-        // SAFETY: `xa` is initialised; `new` is aligned as XArray needs, for it is an allocation.
+        // SAFETY: `xa` is initialised; `new` is an allocation, so it is aligned as XArray needs.
         let old = unsafe {
             bindings::xa_store(self.xa.get(), index as c_ulong, new, bindings::GFP_KERNEL)
         };
@@ -122,7 +122,7 @@ impl<T: Send + Sync> Table<T> {
         Ok(())
     }
 
-    /// Takes `value` out, if it is what is at `index`. Sleeps.
+    /// Removes the entry at `index` if it is `value`, and drops it after a grace period. Sleeps.
     pub(crate) fn remove(&self, index: u32, value: &T) {
         let value: *const T = value;
         // SAFETY: `xa` is initialised. A pointer to an `Arc`'s value is what `insert()` stored.
@@ -136,14 +136,14 @@ impl<T: Send + Sync> Table<T> {
         self.retire(old);
     }
 
-    /// Waits for the readers of `old` and drops it.
+    /// Drops `old` after a grace period.
     fn retire(&self, old: *mut c_void) {
         if old.is_null() {
             return;
         }
         synchronize();
-        // SAFETY: By the type invariant it came from `Arc::into_raw()`; it left the XArray, and
-        // every reader that found it has gone.
+        // SAFETY: By the type invariant, `old` came from `Arc::into_raw()`. It left the XArray, and
+        // all readers that found it have ended.
         drop(unsafe { Arc::from_raw(old.cast::<T>()) });
     }
 }
@@ -193,7 +193,7 @@ impl<T: Send + Sync> Cell<T> {
         }
     }
 
-    /// Returns the value, for as long as the critical section lasts.
+    /// Returns the value. It stays until the critical section ends.
     #[inline]
     pub(crate) fn get<'a>(&'a self, _guard: &'a Guard) -> Option<ArcBorrow<'a, T>> {
         let value = self.value.load(ordering::Acquire).cast::<T>();
@@ -201,16 +201,18 @@ impl<T: Send + Sync> Cell<T> {
         (!value.is_null()).then(|| unsafe { ArcBorrow::from_raw(value) })
     }
 
-    /// Puts `new` in place; does not wait for the readers of what was there.
+    /// Replaces the value by `new`. Does not wait for the readers of the old value.
     pub(crate) fn swap(&self, new: Option<Arc<T>>) -> Retired<T> {
         let new = new.map_or(ptr::null(), Arc::into_raw);
         let old = self.value.xchg(new.cast::<c_void>(), ordering::Full);
         Retired {
             value: (!old.is_null()).then(|| {
-                // SAFETY: By the type invariant; `Retired` waits before it gives it away.
+                // SAFETY: By the type invariant; `Retired` waits for a grace period before it
+                // releases the value.
                 unsafe { Arc::from_raw(old.cast::<T>()) }
             }),
-            // SAFETY: The domain is static. It was taken out before.
+            // SAFETY: The domain is static. The value was taken out before, so readers that begin
+            // now do not find it.
             era: unsafe { bindings::rdma_table_era() },
         }
     }
@@ -226,22 +228,23 @@ impl<T: Send + Sync> Drop for Cell<T> {
     }
 }
 
-/// What was taken out of a [`Cell`], while there may be readers of it.
+/// A value that was taken out of a [`Cell`]. It may still have readers.
 pub(crate) struct Retired<T: Send + Sync> {
     value: Option<Arc<T>>,
-    /// Tells whether a grace period has passed since.
+    /// The state of the SRCU domain after the value was taken out.
     era: c_ulong,
 }
 
 impl<T: Send + Sync> Retired<T> {
-    /// Waits for the readers, if they may not have gone while others were waited for. Sleeps.
+    /// Waits for the readers and returns the value. Does not sleep if a grace period has passed
+    /// since the value was taken out.
     pub(crate) fn wait(mut self) -> Option<Arc<T>> {
         self.settle();
         self.value.take()
     }
 
     fn settle(&self) {
-        // SAFETY: The domain is static; `era` is of it.
+        // SAFETY: The domain is static, and `era` came from it.
         if self.value.is_some() && !unsafe { bindings::rdma_table_passed(self.era) } {
             synchronize();
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A number of users that a thread can wait to fall to zero.
+//! A count of users. A thread can wait until it is zero.
 //!
-//! The kernel crate's condition variable has no wait that only a fatal signal ends.
+//! `CondVar` of the `kernel` crate has no wait that only a fatal signal interrupts.
 //!
 //! C header: [`include/linux/wait_bit.h`](srctree/include/linux/wait_bit.h)
 
@@ -18,24 +18,24 @@ use kernel::{
 /// How long a thread waits for users.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// Until there is none.
+    /// Until there are no users.
     Endless,
-    /// Until there is none, or the process that runs this was killed.
+    /// Until there are no users, or the current process is killed.
     Killable,
-    /// Until there is none, or that many jiffies have passed.
+    /// Until there are no users, or that many jiffies have passed.
     Bounded(Jiffies),
 }
 
-/// A number of users.
+/// A count of users.
 pub(crate) struct Users(Opaque<bindings::atomic_t>);
 
-// SAFETY: The number is atomic, and those who wait for it are the kernel's matter.
+// SAFETY: The count is atomic, and the kernel's wait queues lock themselves.
 unsafe impl Send for Users {}
 // SAFETY: As above.
 unsafe impl Sync for Users {}
 
 impl Users {
-    /// Makes a number of none.
+    /// Makes a count of zero.
     pub(crate) fn new(flags: kernel::alloc::Flags) -> Result<Arc<Self>> {
         Ok(Arc::new(
             Self(Opaque::new(bindings::atomic_t::default())),
@@ -43,20 +43,21 @@ impl Users {
         )?)
     }
 
-    /// Returns `true` if there is no user.
+    /// Returns `true` if there are no users.
     pub(crate) fn is_idle(&self) -> bool {
-        // SAFETY: The number is valid.
+        // SAFETY: The count is valid.
         unsafe { bindings::atomic_read(self.0.get()) == 0 }
     }
 
-    /// Waits until there is no user, or until there is no more `patience`. Sleeps.
+    /// Waits until there are no users, at most as long as `patience` allows. Sleeps.
     ///
     /// # Errors
     ///
-    /// `EINTR` if the process was killed, `EBUSY` if the time has passed; users are left.
+    /// `EINTR` if the process was killed, `EBUSY` after the time of [`Patience::Bounded`]. There
+    /// are users left then.
     pub(crate) fn wait(&self, patience: Patience) -> Result {
         let count = self.0.get();
-        // SAFETY: The number is valid, and stays so while this waits.
+        // SAFETY: The count is valid, and `self` keeps it while this waits.
         let (idle, error) = unsafe {
             match patience {
                 Patience::Endless => {
@@ -80,7 +81,7 @@ pub(crate) struct User(Arc<Users>);
 impl User {
     /// Counts a user.
     pub(crate) fn new(users: &Arc<Users>) -> Self {
-        // SAFETY: The number is valid.
+        // SAFETY: The count is valid.
         unsafe { bindings::atomic_inc(users.0.get()) };
         Self(users.clone())
     }
@@ -88,7 +89,7 @@ impl User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        // SAFETY: The number is valid; `new()` counted.
+        // SAFETY: The count is valid, and `new()` incremented it.
         unsafe { bindings::put_and_wake(self.0 .0.get()) };
     }
 }

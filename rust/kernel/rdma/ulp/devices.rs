@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The devices there are, each held for as long as it is used.
+//! The registered devices. A device that is held stays registered.
 
 use super::Device;
 use crate::{
@@ -16,16 +16,16 @@ use kernel::{
 
 static CLIENT: Client<Node> = Client::new(super::NAME);
 
-/// Whether there has been a [`Devices`].
+/// Set once a [`Devices`] was made.
 static MADE: SetOnce<()> = SetOnce::new();
 
 global_lock! {
-    // SAFETY: Initialised by `Devices::new()`. Until it has registered the client nobody else
-    // comes here.
+    // SAFETY: `Devices::new()` initialises it. No other code uses it before that has registered the
+    // client.
     unsafe(uninit) static NODES: Mutex<KVec<Arc<Node>>> = KVec::new();
 }
 
-/// A device, and who uses it.
+/// A device and its users.
 ///
 /// # Invariants
 ///
@@ -44,15 +44,15 @@ struct State {
     going: bool,
 }
 
-// SAFETY: A registered device may be used from any thread; the rest is locked.
+// SAFETY: Any thread may use a registered device; locks protect the other fields.
 unsafe impl Send for Node {}
 // SAFETY: As above.
 unsafe impl Sync for Node {}
 
 impl Node {
     fn index(&self) -> u32 {
-        // SAFETY: By the type invariant: nodes are looked at while they are in `NODES`, which they
-        // leave in `remove()`.
+        // SAFETY: By the type invariant: a node is used while it is in `NODES`, and `remove()`
+        // takes it out.
         unsafe { Device::from_raw(self.raw.as_ptr()) }.index()
     }
 }
@@ -64,8 +64,8 @@ impl ClientOps for Node {
 
     fn add(device: &Adding<'_>) -> Option<Arc<Self>> {
         let raw = NonNull::new(device.as_raw())?;
-        // INVARIANT: Devices are registered while they are added, and `remove()` is called before
-        // they are not any more.
+        // INVARIANT: The device is registered while it is added, and `remove()` runs before it is
+        // unregistered.
         let node = pin_init!(Self {
             raw,
             state <- new_mutex!(State { users: 0, going: false }),
@@ -83,7 +83,7 @@ impl ClientOps for Node {
             let mut nodes = NODES.lock();
             nodes.retain(|node| !core::ptr::eq(&**node, &*self));
             if nodes.is_empty() {
-                // Nobody frees what a static has allocated.
+                // A static is never dropped, so free its allocation here.
                 *nodes = KVec::new();
             }
         }
@@ -99,34 +99,34 @@ impl ClientOps for Node {
 
 /// The devices that `ib_core` knows.
 ///
-/// There is one in a module. Dropping it waits until no device is held: hold it longer than what
-/// uses a device.
+/// A module makes one. Dropping it waits until no device is held, so drop it after all objects that
+/// hold a device.
 pub(crate) struct Devices {
     _registration: Registration<Node>,
 }
 
 impl Devices {
-    /// Asks `ib_core` to tell of devices.
+    /// Registers a client with `ib_core`, which then reports all devices.
     ///
     /// # Errors
     ///
-    /// `EBUSY` for a second time, `ENOMEM`.
+    /// `EBUSY` if a `Devices` was made before, `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
         if !MADE.populate(()) {
             return Err(EBUSY);
         }
-        // SAFETY: Only here, which is once.
+        // SAFETY: This is the only call. `MADE` ensures that it runs once.
         unsafe { NODES.init() };
         Ok(Self {
             _registration: Registration::new()?,
         })
     }
 
-    /// Holds the device that `rdma dev` shows as number `index`.
+    /// Holds the device that `rdma dev` shows with this index.
     ///
     /// # Errors
     ///
-    /// `ENODEV` if there is none, or if it is about to go.
+    /// `ENODEV` if there is no such device, or if it is being removed.
     pub(crate) fn hold(&self, index: u32) -> Result<HeldDevice> {
         let nodes = NODES.lock();
         let node = nodes.iter().find(|node| node.index() == index);
@@ -136,12 +136,12 @@ impl Devices {
             return Err(ENODEV);
         }
         state.users += 1;
-        // INVARIANT: Counted just now, while the device was not going.
+        // INVARIANT: Counted above, while the device was not being removed.
         Ok(HeldDevice(node.clone()))
     }
 }
 
-/// A device that stays registered.
+/// A device that stays registered while this exists.
 ///
 /// # Invariants
 ///
@@ -149,7 +149,7 @@ impl Devices {
 pub(crate) struct HeldDevice(Arc<Node>);
 
 impl HeldDevice {
-    /// Is it the same device as `other`?
+    /// Returns `true` if `other` is the same device.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -159,7 +159,7 @@ impl Deref for HeldDevice {
     type Target = Device;
 
     fn deref(&self) -> &Device {
-        // SAFETY: By the type invariants the device is registered for as long as this exists.
+        // SAFETY: By the type invariants, the device is registered while this exists.
         unsafe { Device::from_raw(self.0.raw.as_ptr()) }
     }
 }
@@ -167,7 +167,7 @@ impl Deref for HeldDevice {
 impl Clone for HeldDevice {
     fn clone(&self) -> Self {
         self.0.state.lock().users += 1;
-        // INVARIANT: Counted just now, while `self` was, too.
+        // INVARIANT: Counted above, while `self` was counted too.
         Self(self.0.clone())
     }
 }

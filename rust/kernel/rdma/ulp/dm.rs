@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Device memory and regions over it.
+//! Device memory and memory regions over it.
 
 use super::{pd::Region, Access, HeldDevice, Pd};
 use crate::bindings;
@@ -12,23 +12,23 @@ use kernel::{
     sync::Arc,
 };
 
-/// Where device memory is to be; a device offers what its administrator lets it.
+/// A class of device memory. The administrator chooses the classes that a device offers.
 #[derive(Clone, Copy)]
 pub(crate) enum Class {
-    /// What the device gives where nothing is asked for.
+    /// The device's default class.
     Default,
     /// RAM, near the device.
     Host,
-    /// The first of a kind that the device offers, or this one: RAM of a NUMA node.
+    /// RAM of this NUMA node, or of the first one that the device offers.
     Node(Option<u16>),
-    /// Memory of a PCI device, the first that the device offers.
+    /// Memory of the first PCI device that the device offers.
     P2p,
-    /// As for [`Self::Node`]: the DAX device `/dev/pmemN`.
+    /// The DAX device `/dev/pmemN`, or the first one that the device offers.
     Pmem(Option<u16>),
 }
 
 impl Class {
-    /// Returns what `include/uapi/rdma/ib_mkey_ioctl.h` has for it.
+    /// Returns the class as `include/uapi/rdma/ib_mkey_ioctl.h` encodes it.
     fn into_raw(self) -> u32 {
         let which = |which: Option<u16>| which.map_or(0, |which| (u32::from(which) + 1) << 8);
         match self {
@@ -41,29 +41,29 @@ impl Class {
     }
 }
 
-/// Device memory, freed on drop.
+/// Device memory. Dropping it frees the memory.
 ///
 /// # Invariants
 ///
-/// The pointer came from `ib_alloc_dm()` of `_device`, and nobody else frees it.
+/// The pointer came from `ib_alloc_dm()` of `_device`, and only this frees it.
 pub(crate) struct DeviceMemory {
     raw: NonNull<bindings::ib_dm>,
     _device: HeldDevice,
 }
 
-// SAFETY: The functions on device memory may be called from any thread, at the same time.
+// SAFETY: Any thread may call the functions on device memory, concurrently.
 unsafe impl Send for DeviceMemory {}
 // SAFETY: As above.
 unsafe impl Sync for DeviceMemory {}
 
 impl DeviceMemory {
-    /// Allocates `len` bytes of `class`, at a physical address that is a multiple of
-    /// `1 << log_align`. They are zero.
+    /// Allocates `len` zeroed bytes of `class`, at a physical address that is a multiple of `1 <<
+    /// log_align`.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for no bytes or above 32 bits, `ENOMEM` also beyond a quota, `EOPNOTSUPP` where
-    /// ib_mkey does not extend the device or the device does not offer the class.
+    /// `EINVAL` for no bytes or for 2^32 bytes or more, `ENOMEM` also beyond a quota, `EOPNOTSUPP`
+    /// if ib_mkey does not extend the device or the device does not offer the class.
     pub(crate) fn new(
         device: &HeldDevice,
         len: u64,
@@ -77,7 +77,7 @@ impl DeviceMemory {
         attr.flags = class.into_raw();
         // SAFETY: The device is registered.
         let raw = from_err_ptr(unsafe { bindings::ib_alloc_dm(device.as_raw(), &attr) })?;
-        // INVARIANT: As just allocated.
+        // INVARIANT: Allocated above.
         let this = Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
             _device: device.clone(),
@@ -85,13 +85,13 @@ impl DeviceMemory {
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
-    /// Copies `bytes` to `offset`. In any context.
+    /// Copies `bytes` to `offset`. May be called in any context.
     ///
     /// # Errors
     ///
-    /// `EINVAL` out of range, with nothing copied.
+    /// `EINVAL` if the range is outside the memory. Nothing is copied then.
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result {
-        // SAFETY: By the type invariant; `bytes` is valid for as many.
+        // SAFETY: By the type invariant; `bytes` is valid for reads of its length.
         to_result(unsafe {
             bindings::ib_memcpy_to_dm(
                 self.raw.as_ptr(),
@@ -102,11 +102,11 @@ impl DeviceMemory {
         })
     }
 
-    /// Copies from `offset` to `bytes`. In any context.
+    /// Fills `bytes` from `offset` on. May be called in any context.
     ///
     /// # Errors
     ///
-    /// `EINVAL` out of range, with nothing copied.
+    /// `EINVAL` if the range is outside the memory. Nothing is copied then.
     pub(crate) fn read(&self, offset: u64, bytes: &mut [u8]) -> Result {
         // SAFETY: As for `write()`.
         to_result(unsafe {
@@ -122,7 +122,7 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant. Regions hold what they are over, so there is none.
+        // SAFETY: By the type invariant. A region holds its memory, so there is no region over it.
         let ret = unsafe { bindings::ib_free_dm(self.raw.as_ptr()) };
         if ret != 0 {
             pr_err!("device memory cannot be freed: error {ret}\n");
@@ -130,19 +130,20 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// A region over device memory, whose addresses start at zero. Deregistered on drop.
+/// A memory region over device memory. Its first address is zero. Dropping it deregisters the
+/// region.
 pub(crate) struct DmRegion {
-    // Fields are dropped in order: the region before the memory.
+    // Fields drop in declaration order: the region before the memory.
     region: Region,
     _memory: Arc<DeviceMemory>,
 }
 
 impl DmRegion {
-    /// Registers `len` bytes from `offset` on. Its keys work as soon as this returns.
+    /// Registers `len` bytes from `offset` on. The keys are valid when this returns.
     ///
     /// # Errors
     ///
-    /// `EINVAL` out of range, for no bytes, or for memory of another device; `ENOMEM`.
+    /// `EINVAL` for no bytes, a range outside the memory, or memory of another device; `ENOMEM`.
     pub(crate) fn new(
         pd: &Arc<Pd>,
         memory: &Arc<DeviceMemory>,
@@ -160,7 +161,7 @@ impl DmRegion {
                 access.into_raw() as c_int,
             )
         };
-        // SAFETY: That made a new region in the domain, or failed.
+        // SAFETY: `ib_reg_dm_mr()` returned a new region in the domain, or an error.
         let region = unsafe { Region::from_raw(raw, pd) }?;
         let this = Self {
             region,

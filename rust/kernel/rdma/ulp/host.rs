@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory of the host that devices read and write.
+//! Memory of the host that devices access.
 
 use super::HeldDevice;
 use crate::bindings;
 use core::ptr::NonNull;
 use kernel::{dma::DataDirection, prelude::*, sync::Arc};
 
-/// Devices read and write it.
+/// Devices read and write the memory.
 const DIRECTION: DataDirection = DataDirection::Bidirectional;
 
-/// Zeroed memory, mapped for a device.
+/// Zeroed memory that is mapped for a device.
 ///
-/// The device may read and write it at any time. So no reference to its bytes is ever made; what
-/// is copied while the device writes is old, new, or some of both.
+/// The device may read and write the memory at any time, so there is never a reference to its
+/// bytes. A copy that runs while the device writes has old bytes, new bytes, or both.
 ///
 /// # Invariants
 ///
-/// `start`, `len` and `capacity` are the parts of a [`KVec`], which is mapped for `device` at
-/// `addr`, in both directions.
+/// `start`, `len` and `capacity` are the parts of a [`KVec`]. It is mapped for `device` at `addr`,
+/// in both directions.
 pub(crate) struct HostBuffer {
     start: NonNull<u8>,
     len: usize,
@@ -27,7 +27,7 @@ pub(crate) struct HostBuffer {
     device: HeldDevice,
 }
 
-// SAFETY: The memory is plain bytes that any thread may copy from and to.
+// SAFETY: The memory is plain bytes. Any thread may copy them.
 unsafe impl Send for HostBuffer {}
 // SAFETY: As above.
 unsafe impl Sync for HostBuffer {}
@@ -45,17 +45,17 @@ impl HostBuffer {
         let bytes = KVec::from_elem(0u8, len, GFP_KERNEL)?;
         let raw = device.as_raw();
         let (start, len, capacity) = bytes.into_raw_parts();
-        // SAFETY: The device is registered, the memory valid.
+        // SAFETY: The device is registered and the memory is valid.
         let (addr, failed) = unsafe {
             let addr = bindings::ib_dma_map_single(raw, start.cast(), len, DIRECTION.into());
             (addr, bindings::ib_dma_mapping_error(raw, addr) != 0)
         };
         if failed {
-            // SAFETY: The parts of the vector above.
+            // SAFETY: These are the parts of the vector above.
             drop(unsafe { KVec::from_raw_parts(start, len, capacity) });
             return Err(ENOMEM);
         }
-        // INVARIANT: As just made and mapped.
+        // INVARIANT: Allocated and mapped above.
         let this = Self {
             start: NonNull::new(start).ok_or(ENOMEM)?,
             len,
@@ -71,7 +71,7 @@ impl HostBuffer {
         self.len
     }
 
-    /// Returns the device that it is mapped for.
+    /// Returns the device for which the buffer is mapped.
     pub(super) fn device(&self) -> &HeldDevice {
         &self.device
     }
@@ -86,7 +86,7 @@ impl HostBuffer {
         if end > self.len {
             return Err(EINVAL);
         }
-        // SAFETY: `offset` is not beyond the end of the allocation.
+        // SAFETY: `offset` is at most the length of the allocation.
         Ok(unsafe { self.start.add(offset) })
     }
 
@@ -94,12 +94,12 @@ impl HostBuffer {
     ///
     /// # Errors
     ///
-    /// `EINVAL` out of range.
+    /// `EINVAL` if the range is outside the buffer.
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> Result {
         let to = self.at(offset, bytes.len())?;
         let (raw, direction) = (self.device.as_raw(), DIRECTION.into());
-        // SAFETY: The memory is mapped (type invariant); `at()` checked the range, and `bytes` is
-        // not of this memory, of which there is no reference.
+        // SAFETY: The memory is mapped (type invariant) and `at()` checked the range. `bytes` does
+        // not overlap it, because there is no reference to the buffer's memory.
         unsafe {
             bindings::ib_dma_sync_single_for_cpu(raw, self.addr, self.len, direction);
             to.as_ptr()
@@ -109,11 +109,11 @@ impl HostBuffer {
         Ok(())
     }
 
-    /// Copies from `offset` to `bytes`.
+    /// Fills `bytes` from `offset` on.
     ///
     /// # Errors
     ///
-    /// `EINVAL` out of range.
+    /// `EINVAL` if the range is outside the buffer.
     pub(crate) fn read(&self, offset: usize, bytes: &mut [u8]) -> Result {
         let from = self.at(offset, bytes.len())?;
         let (raw, direction) = (self.device.as_raw(), DIRECTION.into());
@@ -130,8 +130,8 @@ impl HostBuffer {
 
 impl Drop for HostBuffer {
     fn drop(&mut self) {
-        // SAFETY: By the type invariants. Nobody has a work request or a key over it any more, for
-        // these borrow or hold it.
+        // SAFETY: By the type invariants. Work requests borrow the buffer and keys hold it, so none
+        // of them refers to it now.
         unsafe {
             bindings::ib_dma_unmap_single(
                 self.device.as_raw(),

@@ -11,15 +11,15 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Dimensions of an interleaved layout, at most.
+/// The largest number of dimensions of an interleaved layout.
 const MAX_DIMS: usize = bindings::IB_MKEY_MAX_DIMS as usize;
 
-/// What the bytes of a key are of.
+/// The memory that a key refers to.
 #[derive(Clone)]
 pub(crate) enum Leaf {
     /// A region over device memory.
     Dm(Arc<DmRegion>),
-    /// Memory of the host, by the local DMA key.
+    /// Memory of the host, addressed by the local DMA lkey.
     Host(Arc<HostBuffer>),
 }
 
@@ -36,10 +36,11 @@ impl From<&Arc<HostBuffer>> for Leaf {
 }
 
 impl Leaf {
-    /// Returns the local key and the address of `offset`, from which on a key of `pd` refers to
-    /// all from `lowest` to before `end`.
+    /// Returns the local key and the address of `offset`. A key of `pd` will refer to the bytes
+    /// from `lowest` to before `end`.
     ///
-    /// Regions are checked by ib_mkey; the local DMA key has no bounds and knows no device.
+    /// ib_mkey checks the range of a region. The local DMA lkey has no range and is the same for
+    /// all devices, so both are checked here.
     fn place(&self, pd: &Pd, offset: u64, lowest: i128, end: i128) -> Result<(u32, u64)> {
         match self {
             Self::Dm(region) => Ok((region.lkey(), offset)),
@@ -65,7 +66,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// `len` bytes from `offset` on.
+    /// Describes `len` bytes from `offset` on.
     pub(crate) fn new(leaf: impl Into<Leaf>, offset: u64, len: u32) -> Self {
         Self {
             leaf: leaf.into(),
@@ -95,11 +96,11 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// `len` bytes from `offset` on, and again `stride[d]` further for each step in dimension `d`.
+    /// Describes `len` bytes at `offset`, repeated every `stride[d]` bytes in dimension `d`.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for too many dimensions.
+    /// `EINVAL` for more than [`MAX_DIMS`] strides.
     pub(crate) fn new(
         leaf: impl Into<Leaf>,
         offset: u64,
@@ -117,7 +118,7 @@ impl Block {
         })
     }
 
-    /// Returns the first byte of all repetitions, and the one after the last.
+    /// Returns the offsets of the first byte of all repetitions, and of the byte after the last.
     fn extent(&self, repeat: &[u64]) -> Option<(i128, i128)> {
         let mut lowest = i128::from(self.offset);
         let mut highest = lowest;
@@ -145,7 +146,7 @@ impl Block {
     }
 }
 
-/// Blocks of one size of a leaf.
+/// Blocks of equal length in a leaf.
 pub(crate) struct Table {
     leaf: Leaf,
     offset: u64,
@@ -154,7 +155,8 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// `len` bytes from `offset` on for index zero, and `unit` further for each index more.
+    /// Describes blocks of `len` bytes: block 0 is at `offset`, and each next block `unit` bytes
+    /// further.
     pub(crate) fn new(leaf: impl Into<Leaf>, offset: u64, unit: u64, len: u64) -> Self {
         Self {
             leaf: leaf.into(),
@@ -164,8 +166,8 @@ impl Table {
         }
     }
 
-    /// Returns the first byte of the blocks at `indices`, and the one after the last; for no
-    /// indices those of index zero.
+    /// Returns the offsets of the first byte of the blocks at `indices`, and of the byte after the
+    /// last. Without indices, returns those of block 0.
     fn extent(&self, indices: &[u32]) -> Option<(i128, i128)> {
         let at = |index: u32| {
             let far = i128::from(index).checked_mul(self.unit.into())?;
@@ -177,22 +179,22 @@ impl Table {
     }
 }
 
-/// A key to which nothing is bound.
+/// The state of a key to which nothing is bound.
 pub(crate) struct Unbound;
 
-/// A key to which something is bound, which is held for as long.
+/// The state of a key to which leaves are bound. It holds the leaves.
 pub(crate) struct Bound {
     _leaves: KVec<Leaf>,
 }
 
-/// A key. Deregistered on drop.
+/// A key. Dropping it deregisters the key.
 pub(crate) struct Mkey<State> {
-    // Fields are dropped in order: the key before its leaves.
+    // Fields drop in declaration order: the key before its leaves.
     region: Region,
     state: State,
 }
 
-/// A bind that was refused, and the key, which is as it was.
+/// A bind that was refused, and the key, which is unchanged.
 pub(crate) struct Refused {
     pub(crate) key: Mkey<Unbound>,
     pub(crate) error: Error,
@@ -204,7 +206,7 @@ impl From<Refused> for Error {
     }
 }
 
-/// The elements of a description, and the leaves that they are of.
+/// Collects the elements of a description, and their leaves.
 fn collect<'a, T: 'a, U>(
     parts: &'a [T],
     leaf: impl Fn(&'a T) -> &'a Leaf,
@@ -220,15 +222,16 @@ fn collect<'a, T: 'a, U>(
 }
 
 impl Mkey<Unbound> {
-    /// Makes a key for `max_entries` ranges or blocks.
+    /// Makes a key with room for `max_entries` ranges or blocks.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for none or too many, `ENOMEM`, `EOPNOTSUPP`.
+    /// `EINVAL` for zero or too many entries, `ENOMEM`, `EOPNOTSUPP` if ib_mkey does not extend the
+    /// device.
     pub(crate) fn new(pd: &Arc<Pd>, max_entries: u32) -> Result<Self> {
         // SAFETY: The domain is valid.
         let raw = unsafe { bindings::ib_alloc_mkey(pd.as_raw(), max_entries) };
-        // SAFETY: That made a new region in the domain, or failed.
+        // SAFETY: `ib_alloc_mkey()` returned a new region in the domain, or an error.
         let region = unsafe { Region::from_raw(raw, pd) }?;
         Ok(Self {
             region,
@@ -246,17 +249,17 @@ impl Mkey<Unbound> {
         }
     }
 
-    /// Binds ranges, one after another.
+    /// Binds `ranges`: their bytes follow one another.
     ///
     /// # Errors
     ///
-    /// Those of `ib_bind_mkey_list()`; `EINVAL` for memory that is mapped for another device.
+    /// The errors of `ib_bind_mkey_list()`; `EINVAL` for memory that is mapped for another device.
     pub(crate) fn bind_list(self, access: Access, ranges: &[Range]) -> Result<Bind, Refused> {
         self.bound(|region| {
             let (list, leaves) =
                 collect(ranges, |range| &range.leaf, |range| range.sge(region.pd()))?;
-            // SAFETY: The key is valid, the list has as many entries. What they name is held by
-            // `leaves` until the key is bound no more.
+            // SAFETY: The key is valid, and the list has as many entries. `leaves` holds their
+            // memory until the key is unbound.
             to_result(unsafe {
                 bindings::ib_bind_mkey_list(
                     region.as_raw(),
@@ -269,11 +272,11 @@ impl Mkey<Unbound> {
         })
     }
 
-    /// Binds blocks that repeat as often as `repeat` says for each dimension, outermost first.
+    /// Binds blocks that repeat `repeat[d]` times in dimension `d`. Dimension 0 is the outermost.
     ///
     /// # Errors
     ///
-    /// Those of `ib_bind_mkey_interleaved()`; `EINVAL` for memory that is mapped for another
+    /// The errors of `ib_bind_mkey_interleaved()`; `EINVAL` for memory that is mapped for another
     /// device.
     pub(crate) fn bind_interleaved(
         self,
@@ -293,8 +296,8 @@ impl Mkey<Unbound> {
                 repeat_count: repeat.as_ptr(),
                 blocks: list.as_ptr(),
             };
-            // SAFETY: The key and the description are valid. What it names is held by `leaves`
-            // until the key is bound no more.
+            // SAFETY: The key and the description are valid. `leaves` holds the memory until the
+            // key is unbound.
             to_result(unsafe {
                 bindings::ib_bind_mkey_interleaved(
                     region.as_raw(),
@@ -312,7 +315,8 @@ impl Mkey<Unbound> {
     ///
     /// # Errors
     ///
-    /// Those of `ib_bind_mkey_indexed()`; `EINVAL` for memory that is mapped for another device.
+    /// The errors of `ib_bind_mkey_indexed()`; `EINVAL` for memory that is mapped for another
+    /// device.
     pub(crate) fn bind_indexed(
         self,
         access: Access,
@@ -333,8 +337,8 @@ impl Mkey<Unbound> {
                 num_indices: u32::try_from(indices.len())?,
                 lkey,
             };
-            // SAFETY: The key is valid, and there are as many indices. What is named is held by
-            // `leaves` until the key is bound no more.
+            // SAFETY: The key is valid, and the array has as many indices. `leaves` holds the
+            // memory until the key is unbound.
             to_result(unsafe {
                 bindings::ib_bind_mkey_indexed(region.as_raw(), &layout, access.into_raw() as c_int)
             })?;
@@ -343,15 +347,16 @@ impl Mkey<Unbound> {
     }
 }
 
-/// What a bind makes.
+/// The key that a bind makes.
 type Bind = Mkey<Bound>;
 
 impl Mkey<Bound> {
-    /// Takes away what is bound. No access to it is left when this returns.
+    /// Unbinds the key. When this returns, no access to the leaves by way of the key is in
+    /// progress.
     ///
     /// # Errors
     ///
-    /// Those of `ib_unbind_mkey()`. The key is gone then.
+    /// The errors of `ib_unbind_mkey()`. The key is dropped then.
     pub(crate) fn unbind(self) -> Result<Mkey<Unbound>> {
         // SAFETY: The key is valid.
         to_result(unsafe { bindings::ib_unbind_mkey(self.region.as_raw()) })?;
@@ -368,7 +373,7 @@ impl Mkey<Bound> {
 }
 
 impl<State> Mkey<State> {
-    /// Returns the remote key, which stays the same from bind to bind.
+    /// Returns the remote key. It stays the same when the key is bound again.
     pub(crate) fn rkey(&self) -> u32 {
         self.region.rkey()
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA for a kernel user: devices, queue pairs, device memory and keys as owned objects.
+//! RDMA for kernel users: devices, queue pairs, device memory and keys as owned objects.
 //!
 //! | file | what |
 //! |---|---|
@@ -11,11 +11,11 @@
 //! | `mkey.rs` | keys, unbound and bound |
 //! | `qp.rs` | completion queues and reliable queue pairs |
 //!
-//! An object keeps alive all that it needs: a bound key its leaves, a region its memory and its
-//! protection domain, each of them the device, which therefore cannot go. Dropping an object frees
-//! it. So nothing is busy when it is freed, whichever order it happens in.
+//! An object holds all objects that it needs: a bound key holds its leaves, a region its memory and
+//! its protection domain, and each of them the device, which stays registered. Dropping an object
+//! frees it. So an object is never busy when it is freed, in whatever order objects are dropped.
 //!
-//! A module includes `rust/kernel/for_ulp.rs`, which says how.
+//! A module includes `rust/kernel/for_ulp.rs`, whose head says how.
 //!
 //! The functions are those of [`include/rdma/ib_mkey.h`](srctree/include/rdma/ib_mkey.h), and for
 //! what is not particular to ib_mkey those of
@@ -36,5 +36,5 @@ pub(crate) use mkey::{Block, Bound, Mkey, Range, Refused, Table, Unbound};
 pub(crate) use pd::Pd;
 pub(crate) use qp::{Cq, Local, Qp, Remote, Status, Work};
 
-/// The name of the module, by which `rdma resource` shows who made an object.
+/// The module's name. `rdma resource` shows it as the owner of an object.
 const NAME: &kernel::str::CStr = <crate::LocalModule as kernel::ModuleMetadata>::NAME;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Protection domains, and regions in them.
+//! Protection domains and memory regions.
 
 use super::HeldDevice;
 use crate::{
@@ -12,7 +12,7 @@ use kernel::{error::from_err_ptr, prelude::*, sync::Arc};
 
 /// A protection domain.
 pub(crate) struct Pd {
-    // Fields are dropped in order: the domain before its device.
+    // Fields drop in declaration order: the domain before its device.
     raw: OwnedPd,
     device: HeldDevice,
 }
@@ -27,12 +27,12 @@ impl Pd {
         Ok(Arc::new(pd, GFP_KERNEL)?)
     }
 
-    /// Returns the device that it is of.
+    /// Returns the domain's device.
     pub(crate) fn device(&self) -> &HeldDevice {
         &self.device
     }
 
-    /// Returns the key of all memory that is mapped for the device.
+    /// Returns the lkey for all memory that is mapped for the device.
     pub(crate) fn local_dma_lkey(&self) -> u32 {
         // SAFETY: The domain is valid, and the key is set when it is made.
         unsafe { (*self.as_raw()).local_dma_lkey }
@@ -43,11 +43,11 @@ impl Pd {
     }
 }
 
-/// A memory region of one's own, deregistered on drop.
+/// A memory region. Dropping it deregisters the region.
 ///
 /// # Invariants
 ///
-/// The pointer is a region in `pd` that nobody else deregisters.
+/// The pointer is a region in `pd`. Only this deregisters it.
 pub(super) struct Region {
     raw: NonNull<bindings::ib_mr>,
     pd: Arc<Pd>,
@@ -59,7 +59,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Takes what a function that makes a region in `pd` has returned.
+    /// Takes the result of a function that makes a region in `pd`.
     ///
     /// # Safety
     ///

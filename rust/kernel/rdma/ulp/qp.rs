@@ -14,18 +14,18 @@ use kernel::{
     time::{delay::fsleep, Delta, Instant, Monotonic},
 };
 
-/// The port that is used.
+/// The port of all queue pairs.
 const PORT: u32 = 1;
-/// Reads and atomics that may be under way.
+/// The number of READs and atomics that may be outstanding.
 const MAX_RD_ATOMIC: u8 = 4;
-/// How long a request may take.
+/// The longest time that a request may take.
 const PATIENCE: Delta = Delta::from_secs(20);
 
 /// A completion queue that is polled.
 ///
 /// # Invariants
 ///
-/// The pointer came from `__ib_alloc_cq()` of `_device`, and nobody else frees it.
+/// The pointer came from `__ib_alloc_cq()` of `_device`, and only this frees it.
 pub(crate) struct Cq {
     raw: NonNull<bindings::ib_cq>,
     _device: HeldDevice,
@@ -48,14 +48,14 @@ impl Cq {
                 super::NAME.as_char_ptr(),
             )
         })?;
-        // INVARIANT: As just allocated.
+        // INVARIANT: Allocated above.
         Ok(Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
             _device: device.clone(),
         })
     }
 
-    /// Takes a completion, if there is one.
+    /// Returns the next completion, if there is one.
     fn poll(&mut self) -> Option<Status> {
         // SAFETY: All-zero is a valid `ib_wc`: null pointers and integers.
         let mut wc: bindings::ib_wc = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -67,7 +67,8 @@ impl Cq {
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; a queue pair owns its queue and is destroyed before it.
+        // SAFETY: By the type invariant. A queue pair owns its completion queue and is destroyed
+        // before it.
         unsafe { bindings::ib_free_cq(self.raw.as_ptr()) };
     }
 }
@@ -77,13 +78,13 @@ impl Drop for Cq {
 pub(crate) struct Status(bindings::ib_wc_status);
 
 impl Status {
-    /// It was done.
+    /// The request succeeded.
     pub(crate) const SUCCESS: Self = Self(bindings::ib_wc_status_IB_WC_SUCCESS);
-    /// The far side does not allow it.
+    /// The remote side does not allow the access.
     pub(crate) const REMOTE_ACCESS: Self = Self(bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR);
 }
 
-/// The near end of a transfer: consecutive addresses of something, which stays for as long.
+/// The local end of a transfer: consecutive addresses of memory that is held.
 #[derive(Clone, Copy)]
 pub(crate) struct Local<'a> {
     addr: u64,
@@ -93,18 +94,18 @@ pub(crate) struct Local<'a> {
 
 #[derive(Clone, Copy)]
 enum LocalKey<'a> {
-    /// That of all memory that is mapped for this device.
+    /// The local DMA lkey of this device.
     Dma(&'a HeldDevice),
-    /// That of a region, which stays.
+    /// The lkey of a memory region that is held.
     Region(u32, PhantomData<&'a ()>),
 }
 
 impl<'a> Local<'a> {
-    /// Part of a buffer.
+    /// Makes the local end of part of a buffer.
     ///
     /// # Errors
     ///
-    /// `ERANGE` if it is not.
+    /// `ERANGE` if the part is outside the buffer.
     pub(crate) fn host(buffer: &'a HostBuffer, offset: usize, len: u32) -> Result<Self> {
         let end = offset.checked_add(len as usize).ok_or(ERANGE)?;
         if end > buffer.len() {
@@ -117,7 +118,7 @@ impl<'a> Local<'a> {
         })
     }
 
-    /// Part of device memory.
+    /// Makes the local end of part of device memory.
     pub(crate) fn dm(region: &'a DmRegion, offset: u64, len: u32) -> Self {
         Self {
             addr: offset,
@@ -126,7 +127,7 @@ impl<'a> Local<'a> {
         }
     }
 
-    /// Part of what is bound to a key.
+    /// Makes the local end of part of the bytes of a key.
     pub(crate) fn key(key: &'a Mkey<Bound>, offset: u64, len: u32) -> Self {
         Self {
             addr: offset,
@@ -136,27 +137,27 @@ impl<'a> Local<'a> {
     }
 }
 
-/// The far end of a transfer.
+/// The remote end of a transfer.
 #[derive(Clone, Copy)]
 pub(crate) struct Remote {
-    /// Address, which for device memory and keys is an offset.
+    /// The address. For device memory and keys it is an offset.
     pub(crate) addr: u64,
     /// Remote key.
     pub(crate) rkey: u32,
 }
 
-/// What a queue pair can be asked to do.
+/// An operation.
 #[derive(Clone, Copy)]
 pub(crate) enum Work {
-    /// Write to the far end.
+    /// Write to the remote end.
     Write,
-    /// Read from the far end.
+    /// Read from the remote end.
     Read,
-    /// Add to the word at the far end; what it was comes to the near end.
+    /// Add to the 8 bytes at the remote end. Their old value is written to the local end.
     FetchAdd(u64),
 }
 
-/// Where a queue pair is found.
+/// The address of a queue pair.
 struct Address {
     gid: bindings::ib_gid,
     gid_index: u8,
@@ -167,11 +168,11 @@ struct Address {
 ///
 /// # Invariants
 ///
-/// The pointer came from `ib_create_qp_kernel()` with `pd` and `cq`, and nobody else destroys it.
-/// No work request is in it while none of its functions runs.
+/// The pointer came from `ib_create_qp_kernel()` with `pd` and `cq`, and only this destroys it. It
+/// has no outstanding work request unless one of the methods runs.
 pub(crate) struct Qp {
     raw: NonNull<bindings::ib_qp>,
-    // Fields are dropped in order, after the queue pair.
+    // Dropping destroys the queue pair; then the fields drop in declaration order.
     cq: Cq,
     pd: Arc<Pd>,
 }
@@ -180,7 +181,7 @@ pub(crate) struct Qp {
 unsafe impl Send for Qp {}
 
 impl Qp {
-    /// Makes a queue pair, which takes one request at a time.
+    /// Makes a queue pair that takes one request at a time.
     pub(crate) fn new(pd: &Arc<Pd>, cq: Cq) -> Result<Self> {
         // SAFETY: All-zero is a valid `ib_qp_init_attr`: null pointers, no callback, integers.
         let mut init: bindings::ib_qp_init_attr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -197,7 +198,7 @@ impl Qp {
         let raw = from_err_ptr(unsafe {
             bindings::ib_create_qp_kernel(pd.as_raw(), &mut init, super::NAME.as_char_ptr())
         })?;
-        // INVARIANT: As just made.
+        // INVARIANT: Created above.
         Ok(Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
             cq,
@@ -205,11 +206,11 @@ impl Qp {
         })
     }
 
-    /// Connects two queue pairs to each other, again after an error.
+    /// Connects two queue pairs to each other, also again after an error.
     ///
     /// # Errors
     ///
-    /// `ENOENT` where a device has no RoCE v2 address; those of `ib_modify_qp()`.
+    /// `ENOENT` if a device has no RoCE v2 address; the errors of `ib_modify_qp()`.
     pub(crate) fn connect(a: &mut Self, b: &mut Self) -> Result {
         let (at_a, at_b) = (a.address()?, b.address()?);
         a.reset()?;
@@ -219,11 +220,11 @@ impl Qp {
         b.connect_to(index_b, at_a)
     }
 
-    /// Asks for `work`, waits, and says how it ended.
+    /// Posts `work`, waits for its completion and returns the status.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for memory that is mapped for another device, `ETIMEDOUT`; those of posting it.
+    /// `EINVAL` for memory that is mapped for another device, `ETIMEDOUT`; the errors of posting.
     pub(crate) fn execute(
         &mut self,
         work: Work,
@@ -261,8 +262,8 @@ impl Qp {
                 (&raw mut atomic.wr, opcode)
             }
         };
-        // SAFETY: `wr` is the first field of one of the structures above, the one that the
-        // opcode is for. Posting copies it and the entry.
+        // SAFETY: `wr` is the first field of the structure that the opcode takes. Posting copies
+        // the structure and the scatter/gather entry.
         to_result(unsafe {
             (*wr).opcode = opcode;
             (*wr).sg_list = sge;
@@ -271,7 +272,7 @@ impl Qp {
         })
     }
 
-    /// Waits for the request that was posted.
+    /// Waits for the completion of the request.
     fn complete(&mut self) -> Result<Status> {
         let start = Instant::<Monotonic>::now();
         let mut in_time = true;
@@ -281,8 +282,8 @@ impl Qp {
             }
             if in_time && start.elapsed() > PATIENCE {
                 in_time = false;
-                // In the error state all requests complete. Before that the device may use the
-                // memory, which the caller has lent for no longer than this call.
+                // In the error state all requests complete. Until then the device may access the
+                // memory, which the caller has lent only for this call.
                 let error = self.modify(bindings::ib_qp_state_IB_QPS_ERR, 0, |_| ());
                 if let Err(error) = error {
                     pr_err!("a queue pair cannot be stopped: {error:?}\n");
@@ -292,7 +293,7 @@ impl Qp {
         }
     }
 
-    /// Changes the state and what else `fill` sets, of which `mask` tells.
+    /// Changes the state, and the attributes that `fill` sets and `mask` names.
     fn modify(
         &mut self,
         state: bindings::ib_qp_state,
@@ -308,16 +309,16 @@ impl Qp {
         to_result(unsafe { bindings::ib_modify_qp(self.raw.as_ptr(), &mut attr, mask as c_int) })
     }
 
-    /// Resets it. A queue pair that completed a request with an error goes on to the error state
-    /// after the completion is seen, which may overtake a reset.
+    /// Resets the queue pair. After a completion with an error, the queue pair enters the error
+    /// state, possibly after a reset, so reset it until it stays.
     fn reset(&mut self) -> Result {
         for _ in 0..3 {
             self.modify(bindings::ib_qp_state_IB_QPS_RESET, 0, |_| ())?;
-            // SAFETY: All-zero are valid values: null pointers, absent callbacks and integers.
+            // SAFETY: All-zero values are valid: null pointers, absent callbacks and integers.
             let (mut now, mut init): (bindings::ib_qp_attr, bindings::ib_qp_init_attr) =
                 unsafe { MaybeUninit::zeroed().assume_init() };
             let mask = bindings::ib_qp_attr_mask_IB_QP_STATE as c_int;
-            // SAFETY: The queue pair is valid, and what is filled in is.
+            // SAFETY: The queue pair and both structures are valid.
             to_result(unsafe {
                 bindings::ib_query_qp(self.raw.as_ptr(), &mut now, mask, &mut init)
             })?;
@@ -394,21 +395,21 @@ impl Drop for Qp {
     }
 }
 
-/// Returns the newest RoCE v2 address, which is that of an address somebody gave the interface.
+/// Returns the newest RoCE v2 address. It belongs to an address that was assigned to the interface.
 fn roce_gid(device: &Device) -> Result<(bindings::ib_gid, u8)> {
     let mut found = Err(ENOENT);
     for index in 0..=u8::MAX {
         // SAFETY: The device is registered.
         let attr = unsafe { bindings::rdma_get_gid_attr(device.as_raw(), PORT, index.into()) };
         match from_err_ptr(attr.cast_mut()) {
-            // SAFETY: There is a reference until it is put.
+            // SAFETY: `attr` holds a reference until it is put.
             Ok(attr) => unsafe {
                 if (*attr).gid_type == bindings::ib_gid_type_IB_GID_TYPE_ROCE_UDP_ENCAP {
                     found = Ok((ptr::read(&raw const (*attr).gid), index));
                 }
                 bindings::rdma_put_gid_attr(attr);
             },
-            // The end of the table, and an empty place.
+            // `EINVAL` is the end of the table, `ENODATA` an empty entry.
             Err(EINVAL) => break,
             Err(_) => (),
         }
