@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a packet of 4 KiB costs through levels of keys over keys: `cargo bench
-//! --bench nest`. The rows of each level are those of the level above, as the
-//! kernel's evaluator has them.
+//! Measures a packet of 4 KiB through levels of keys over keys: `cargo bench --bench nest`. As in
+//! the kernel's evaluator, the rows of each level are made from those of the level above.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -14,10 +13,10 @@ use ib_mkey_layout::{
 type VecLayout = Layout<Vec<Entry>, Vec<Block>>;
 type VecRows<'a> = RowsOf<'a, Vec<Entry>, Vec<Block>, Shape, ib_mkey_layout::NoIndexed>;
 
-/// Bytes that each level has: the level below reaches as many of them again.
+/// Bytes of each level. Each level reaches all bytes of the level below.
 const BYTES: u64 = 1 << 16;
 
-/// Visits the rows at the bottom; returns their number and that of their bytes.
+/// Visits the rows of the lowest level; returns their number and the number of their bytes.
 fn packet(levels: &[VecLayout], order: Order) -> (u64, u64) {
     let (mut rows, mut bytes) = (0, 0);
     let first = levels[0].rows_of(Row::of(0, 0, 4096), order);
@@ -47,7 +46,7 @@ fn grid(counts: &[u64], strides: &[i64], bytes: u64) -> VecLayout {
     Layout::Interleaved(Interleaved::new(counts, vec![block]).expect("a layout"))
 }
 
-/// Entries of one byte in an order that has no rows.
+/// Makes entries of one byte in an order that gives no rows.
 fn scattered() -> VecLayout {
     let entries = (0..BYTES).map(|i| Entry::new(0, i * i * 7919 % 65_521, 1));
     Layout::List(List::new(entries.collect()).expect("a layout"))
@@ -79,7 +78,7 @@ fn main() {
         "ns", "levels", "order", "rows", "4 KiB packet"
     );
     report("bytes at distance 2, then back", || {
-        // Half of the bytes, and the other half.
+        // The even bytes, then the odd ones.
         grid(&[2, BYTES / 2], &[1, 2], 1)
     });
     report("8 of 16 bytes", || grid(&[2, BYTES / 16], &[8, 16], 8));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What runs and seeks cost: `cargo bench`.
+//! Measures runs and seeks: `cargo bench`.
 //!
 //! A packet of 4 KiB is the unit in which the kernel uses a layout: one seek,
 //! then every run of it.
@@ -14,7 +14,7 @@ type VecLayout = Layout<Vec<Entry>, Vec<Block>>;
 
 const PACKET: u64 = 4096;
 
-/// Returns the fewest nanoseconds that a call of `f` took, of several tries.
+/// Returns the nanoseconds of one call of `f`, the least of several measurements.
 fn best(calls: u64, mut f: impl FnMut(u64)) -> f64 {
     (0..9)
         .map(|_| {
@@ -25,7 +25,7 @@ fn best(calls: u64, mut f: impl FnMut(u64)) -> f64 {
         .fold(f64::INFINITY, f64::min)
 }
 
-/// Takes a run in registers, as a copy routine does.
+/// Consumes a run in registers, as a copy routine does.
 fn spend(run: Run) -> u64 {
     black_box(run.leaf);
     black_box(run.addr);
@@ -46,7 +46,7 @@ fn report(name: &str, layout: &VecLayout) {
     let end = layout.length() - PACKET;
     assert_eq!((packet(layout, 0), packet(layout, end)), (PACKET, PACKET));
 
-    // Offsets of neighbouring packets, so that seeks do not all look alike.
+    // Offsets of neighbouring packets, so that the seeks differ.
     let seek = |base: u64| {
         best(100_000, |i| {
             let offset = black_box(base + i % 64 * 48);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Interleaved layouts whose blocks are not one piece: seek, order and cursor.
+//! Interleaved layouts whose blocks do not form one piece: seek, order and cursor.
 
 use core::num::NonZeroU64;
 use core::slice;
@@ -10,7 +10,7 @@ use super::rows::Place;
 use super::steps::step;
 use super::{Block, Row};
 
-/// Blocks that are compared pair by pair, at most.
+/// The largest number of blocks that are compared pair by pair.
 const MAX_COMPARED: usize = 32;
 
 /// Returns `true` if two bytes at one address of a leaf keep their order when, in the
@@ -39,7 +39,7 @@ fn never_meet(one: &Block, two: &Block, dims: &Dims) -> bool {
         .zip(dims.inner_first(two.stride()));
     let mut outer = pairs.zip(dims.counts()).skip(1);
     if !outer.all(|((a, b), count)| a == b || count.get() == 1) {
-        // What they are to each other differs from index to index.
+        // The distance between the two blocks differs from index to index.
         return match (one.extent(dims), two.extent(dims)) {
             (Ok(a), Ok(b)) => a.last() < b.start() || b.last() < a.start(),
             _ => false,
@@ -47,7 +47,7 @@ fn never_meet(one: &Block, two: &Block, dims: &Dims) -> bool {
     }
     let (stride, steps) = (one.inner_stride(dims), dims.inner().saturating_sub(1));
     let (a, b) = (Span::new(one), Span::new(two));
-    // One step or more from `one`, all is on the other side of `two`.
+    // One step or more from `one`, all bytes are on the other side of `two`.
     let step = i128::from(stride);
     let is_beyond = (stride > 0 && a.start.saturating_add(step) >= b.end)
         || (stride < 0 && a.end.saturating_add(step) <= b.start);
@@ -88,12 +88,12 @@ pub(super) struct Found<'a> {
     pub(super) block: &'a Block,
     /// The blocks after that one.
     rest: &'a [Block],
-    /// The number of bytes of the block before the offset.
+    /// The number of bytes in the block before the offset.
     pub(super) pos: u64,
     pub(super) digits: Digits,
 }
 
-/// Finds the block of `offset`.
+/// Returns the block that contains `offset`.
 #[inline]
 pub(super) fn seek<'a>(
     blocks: &'a [Block],
@@ -108,7 +108,7 @@ pub(super) fn seek<'a>(
         step();
         block.start() <= pos
     });
-    // Block 0 starts at 0, so that one is before.
+    // Block 0 starts at 0, so there is a block before.
     let (block, rest) = blocks.get(after.checked_sub(1)?..)?.split_first()?;
     Some(Found {
         block,
@@ -119,7 +119,7 @@ pub(super) fn seek<'a>(
 }
 
 impl Found<'_> {
-    /// The block's pieces in the innermost dimension, from this one on.
+    /// Returns the block's pieces in the innermost dimension, from this one on.
     pub(super) fn place(&self, dims: &Dims, group: NonZeroU64) -> Place {
         let [before, ..] = self.digits;
         let piece = self.block.piece(dims, &self.digits);
@@ -136,14 +136,14 @@ impl Found<'_> {
     }
 }
 
-/// A cursor over repeated blocks, endless.
+/// An endless cursor over repeated blocks.
 ///
-/// It goes from batch to batch: some index tuples of the innermost dimension,
-/// for which each block is a row.
+/// It advances by batches. A batch is a number of index tuples of the innermost dimension; each
+/// block gives one row in it.
 #[derive(Clone, Debug)]
 pub(super) struct BlocksWalk<'a> {
     blocks: &'a [Block],
-    /// What is left of the blocks in this batch.
+    /// The blocks that are left in this batch.
     rest: slice::Iter<'a, Block>,
     dims: &'a Dims,
     group: NonZeroU64,
@@ -153,8 +153,8 @@ pub(super) struct BlocksWalk<'a> {
     digits: Digits,
     /// The number of its tuples.
     times: u64,
-    /// Position in the access where the batch starts, less than zero if the
-    /// access starts in it: it wraps.
+    /// Position in the access where the batch starts. If the access starts within the batch, the
+    /// position is negative and wraps.
     base: u64,
     /// The number of bytes of the next block that are not part of the access.
     skip: u64,
@@ -171,7 +171,7 @@ impl<'a> BlocksWalk<'a> {
         found: &Found<'a>,
         end: u64,
     ) -> Self {
-        // The batch of a single tuple that was found, with the block found.
+        // The first batch is the single tuple that was found, from the block that was found on.
         let index = blocks
             .len()
             .saturating_sub(found.rest.len())
@@ -196,7 +196,7 @@ impl<'a> BlocksWalk<'a> {
         walk
     }
 
-    /// The next row.
+    /// Returns the next row.
     #[inline]
     pub(super) fn next_row(&mut self) -> Option<Row> {
         let block = match self.rest.next() {
@@ -225,7 +225,7 @@ impl<'a> BlocksWalk<'a> {
         })
     }
 
-    /// Goes on to the next batch: as many whole groups as are left, or a part of one.
+    /// Advances to the next batch: all whole groups that are left, or a part of one.
     fn next_batch(&mut self) {
         let bytes = self.group.get().wrapping_mul(self.times);
         self.base = self.base.wrapping_add(bytes);

@@ -7,14 +7,13 @@ use core::num::NonZeroU64;
 use super::steps::step;
 use super::Error;
 
-/// Dimensions of an interleaved layout, at most.
+/// The largest number of dimensions of an interleaved layout.
 pub const MAX_DIMS: usize = 8;
 
-/// An index in each dimension, innermost first; zero in those that the layout
-/// does not have.
+/// An index in each dimension, innermost first. Dimensions that the layout lacks have zero.
 pub(super) type Digits = [u64; MAX_DIMS];
 
-/// How often blocks are repeated.
+/// Repeat counts of each dimension.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dims {
     /// Innermost dimension first: the one that changes fastest.
@@ -40,18 +39,18 @@ impl Dims {
         Ok(dims)
     }
 
-    /// The number of dimensions.
+    /// Returns the number of dimensions.
     pub(super) fn used(&self) -> usize {
         self.used
     }
 
-    /// The counts of the dimensions that there are, innermost first.
+    /// Returns the counts of the layout's dimensions, innermost first.
     #[inline]
     pub(super) fn counts(&self) -> &[NonZeroU64] {
         self.counts.get(..self.used).unwrap_or(&self.counts)
     }
 
-    /// The strides of the dimensions that there are, innermost first.
+    /// Returns the strides of the layout's dimensions, innermost first.
     #[inline]
     pub(super) fn inner_first<'a>(
         &self,
@@ -60,14 +59,14 @@ impl Dims {
         stride.get(..self.used).unwrap_or(stride).iter().rev()
     }
 
-    /// The number of index tuples.
+    /// Returns the number of index tuples, unless it overflows.
     pub(super) fn product(&self) -> Option<u64> {
         self.counts()
             .iter()
             .try_fold(1u64, |product, count| product.checked_mul(count.get()))
     }
 
-    /// The index tuple number `index`, in the order of the layout.
+    /// Returns index tuple number `index`, in the order of the layout.
     pub(super) fn digits(&self, mut index: u64) -> Digits {
         let mut digits = [0; MAX_DIMS];
         for (digit, count) in digits.iter_mut().zip(self.counts()) {
@@ -82,15 +81,15 @@ impl Dims {
         digits
     }
 
-    /// The count of the innermost dimension.
+    /// Returns the count of the innermost dimension.
     #[inline]
     pub(super) fn inner(&self) -> u64 {
         let [inner, ..] = self.counts;
         inner.get()
     }
 
-    /// Goes on by `times` index tuples of the innermost dimension, no more than
-    /// that has; from the last tuple of all to the first.
+    /// Advances by `times` index tuples of the innermost dimension, which must not exceed its
+    /// count. The first tuple follows the last one.
     #[inline]
     pub(super) fn advance(&self, digits: &mut Digits, times: u64) {
         let mut times = times;

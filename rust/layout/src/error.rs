@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a layout or an access to it is refused.
+//! The reasons for which a layout, or an access to it, is refused.
 
 use core::fmt;
 
-/// Why a layout or an access to it is refused.
+/// The reason for which a layout, or an access to it, is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// No entries, no dimensions, or a count or byte count of zero.
     Zero,
     /// More dimensions than [`MAX_DIMS`](super::MAX_DIMS).
     TooManyDims,
-    /// The length, or an address that is reached, does not fit 64 bits.
+    /// The length or the address of a byte does not fit 64 bits.
     Overflow,
     /// Bytes outside of the leaf.
     OutOfLeaf,
     /// Offsets beyond the length of the layout.
     Range,
-    /// An access that cannot be split, over more than one entry or block.
+    /// An unsplittable access that spans several entries or blocks.
     Straddles,
 }
 

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The part of a leaf that an entry or block reaches.
+//! The part of a leaf that an entry or block covers.
 
 use super::Error;
 
-/// The part of a leaf that an entry or block reaches, from the first byte of
-/// all its repetitions to the last.
+/// The part of a leaf that an entry or block covers, from the first byte of all repetitions to the
+/// last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     leaf: u32,
     start: u64,
-    /// Of the last byte, since the address after it may be 2^64.
+    /// Address of the last byte. The address after it may be 2^64.
     last: u64,
 }
 
 impl Extent {
-    /// Bytes `start..start + len` of `leaf`.
+    /// Makes the extent of bytes `start..start + len` of `leaf`.
     pub(super) fn new(leaf: u32, start: u64, len: u64) -> Result<Self, Error> {
         let before_last = len.checked_sub(1).ok_or(Error::Zero)?;
         let last = start.checked_add(before_last).ok_or(Error::Overflow)?;
         Ok(Self { leaf, start, last })
     }
 
-    /// Bytes `start..=last` of `leaf`.
+    /// Makes the extent of bytes `start..=last` of `leaf`.
     pub(super) fn between(leaf: u32, start: u64, last: u64) -> Self {
         Self { leaf, start, last }
     }
 
-    /// Adds the repetitions `count` times, `stride` bytes apart.
+    /// Repeats the extent `count` times, `stride` bytes apart.
     ///
-    /// The lowest and the highest repetition of several dimensions are those
-    /// of each of them, so that this can be applied to one after another.
+    /// The lowest repetition over several dimensions is the lowest one in each of them, and so is
+    /// the highest. So this can be applied to one dimension after another.
     pub(super) fn repeat(self, count: u64, stride: i64) -> Result<Self, Error> {
         let reach = stride
             .unsigned_abs()
@@ -45,29 +45,28 @@ impl Extent {
         }
     }
 
-    /// Returns the leaf, as numbered by the caller.
+    /// Returns the leaf's number, as the caller gave it.
     pub fn leaf(&self) -> u32 {
         self.leaf
     }
 
-    /// Returns the lowest address reached.
+    /// Returns the lowest address.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// Returns the highest address reached.
+    /// Returns the highest address.
     pub fn last(&self) -> u64 {
         self.last
     }
 
-    /// Checks that a leaf of `len` bytes from address `start` on has all bytes
-    /// that are reached.
+    /// Checks that a leaf of `len` bytes from address `start` on contains the extent.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfLeaf`] if it has not.
+    /// [`Error::OutOfLeaf`] if it does not.
     pub fn check_within(&self, start: u64, len: u64) -> Result<(), Error> {
-        // Relative to the leaf's start, so that a leaf may end at 2^64.
+        // Compare offsets from the leaf's start, so that a leaf may end at 2^64.
         match self.last.checked_sub(start) {
             Some(last) if self.start >= start && last < len => Ok(()),
             _ => Err(Error::OutOfLeaf),
@@ -75,20 +74,19 @@ impl Extent {
     }
 }
 
-/// Pieces of one leaf, and what they reach together.
+/// Pieces of one leaf, and their extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
     /// From the lowest byte of all pieces to the highest.
     pub extent: Extent,
     /// Bytes of the smallest piece; never zero.
     pub len: u64,
-    /// Number of pieces; never zero. The most that the type can say stands for
-    /// all that is larger.
+    /// Number of pieces; never zero. `u64::MAX` also stands for larger numbers.
     pub count: u64,
 }
 
 impl Reach {
-    /// The pieces of both, if they are of one leaf.
+    /// Returns the pieces of both, if they are in one leaf.
     #[inline]
     pub(super) fn join(&self, other: &Self) -> Option<Self> {
         let (one, two) = (&self.extent, &other.extent);

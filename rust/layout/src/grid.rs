@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Interleaved layouts whose blocks are one piece: the form with the fast cursor.
+//! Interleaved layouts whose blocks form one piece: the layouts with the fast cursor.
 
 use core::num::NonZeroU64;
 
@@ -21,20 +21,20 @@ impl Axis {
         stride: 0,
     };
 
-    /// The address `index` steps from `addr`.
+    /// Returns the address `index` steps after `addr`.
     ///
-    /// Intermediate sums may leave the address space where the result does
-    /// not, so all address arithmetic of an accepted layout wraps.
+    /// Intermediate sums may leave the address space although the result does not. So all address
+    /// arithmetic of an accepted layout wraps.
     fn advance(&self, addr: u64, index: u64) -> u64 {
         addr.wrapping_add((self.stride as u64).wrapping_mul(index))
     }
 
-    /// The address `index` steps before `addr`.
+    /// Returns the address `index` steps before `addr`.
     fn retreat(&self, addr: u64, index: u64) -> u64 {
         addr.wrapping_sub((self.stride as u64).wrapping_mul(index))
     }
 
-    /// The stride of a dimension that goes on where this one ends.
+    /// Returns the stride of a dimension that continues where this one ends, unless it overflows.
     fn next_stride(&self) -> Option<i64> {
         self.stride
             .checked_mul(i64::try_from(self.count.get()).ok()?)
@@ -43,8 +43,8 @@ impl Axis {
 
 /// One piece, repeated.
 ///
-/// Dimensions that only continue the piece, or one another, are gone: a layout
-/// that describes contiguous bytes is one piece without dimensions.
+/// Dimensions that only continue the piece, or one another, are merged: a layout of contiguous
+/// bytes is one piece without dimensions.
 #[derive(Clone, Debug)]
 pub(super) struct Grid {
     piece: Run,
@@ -55,7 +55,7 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// Repeats `piece`, which has `bytes` bytes.
+    /// Makes a grid of `piece`, which has `bytes` bytes.
     ///
     /// `dims` gives count and stride of each dimension, innermost first.
     pub(super) fn new(
@@ -97,9 +97,9 @@ impl Grid {
         }
     }
 
-    /// The row that is all of `len` bytes from `offset` on, which must not be zero
-    /// and within the layout. [`None`] if there are several, or if the row is not
-    /// in the first one of the innermost dimension.
+    /// Returns the row that covers exactly `len` bytes from `offset` on. The range must not be
+    /// empty and must be within the layout. Returns [`None`] if it takes several rows, or if the
+    /// row is not the first one of the innermost dimension.
     #[inline(always)]
     pub(super) fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
         step();
@@ -131,7 +131,7 @@ impl Grid {
         })
     }
 
-    /// The place of `offset`, and a cursor to the rows after it.
+    /// Returns the place of `offset`, and a cursor to the rows after it.
     #[inline(always)]
     pub(super) fn seek(&self, offset: u64) -> (Place, GridWalk<'_>) {
         step();
@@ -141,7 +141,7 @@ impl Grid {
         let (mut inner, mut start) = (index, self.piece.addr);
         let mut digits = [0; MAX_DIMS - 1];
         step();
-        // One dimension, or the beginning of it, takes no other division.
+        // In one dimension, or at the beginning of it, no other division is needed.
         if index >= row.count.get() {
             inner = index % row.count;
             let mut index = index / row.count;
@@ -171,20 +171,19 @@ impl Grid {
     }
 }
 
-/// A cursor over the rows of a [`Grid`], endless.
+/// An endless cursor over the rows of a [`Grid`].
 #[derive(Clone, Debug)]
 pub(super) struct GridWalk<'a> {
     grid: &'a Grid,
-    /// Where the row that it is at starts.
+    /// Address of the first byte of the current row.
     start: u64,
     digits: [u64; MAX_DIMS - 1],
 }
 
 impl GridWalk<'_> {
-    /// Goes on to the next row.
+    /// Advances to the next row.
     ///
-    /// That takes constant time on average, since no dimension that is left
-    /// has a count of one.
+    /// That takes constant time on average, because no remaining dimension has a count of one.
     pub(super) fn next_row(&mut self) -> Row {
         let [_, outer @ ..] = &self.grid.axes;
         for (axis, digit) in outer.iter().zip(&mut self.digits) {
@@ -201,7 +200,7 @@ impl GridWalk<'_> {
         self.row()
     }
 
-    /// The row that it is at.
+    /// Returns the current row.
     fn row(&self) -> Row {
         let [axis, ..] = &self.grid.axes;
         Row {

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Blocks of one size at places that indices name.
+//! Blocks of one size at the places that indices give.
 
 use super::rows::{check_range, Place, Rows, Walk};
 use super::steps::step;
 use super::{Error, Extent, Reach, Row, Run, Runs};
 
-/// Indices that are looked at for one row, at most.
+/// The largest number of indices that are examined for one row.
 const MAX_LOOK: usize = 1024;
 
-/// Indices that are looked at where it is not known that more are needed.
+/// The number of indices that are examined if it is not known that more are needed.
 const SHORT_LOOK: usize = 16;
 
-/// Indices, in one of two sizes.
+/// Indices of one of two sizes.
 #[derive(Clone, Copy, Debug)]
 pub enum IndexSlice<'a> {
-    /// Of 32 bits.
+    /// 32-bit indices.
     U32(&'a [u32]),
-    /// Of 64 bits.
+    /// 64-bit indices.
     U64(&'a [u64]),
 }
 
@@ -31,7 +31,7 @@ impl IndexSlice<'_> {
         }
     }
 
-    /// Returns `true` if there are none.
+    /// Returns `true` if there are no indices.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -45,7 +45,7 @@ impl IndexSlice<'_> {
         }
     }
 
-    /// The smallest and the largest one.
+    /// Returns the smallest and the largest index.
     fn bounds(&self) -> Option<(u64, u64)> {
         fn of<T: Copy + Ord>(indices: &[T]) -> Option<(T, T)> {
             let first = *indices.first()?;
@@ -59,8 +59,8 @@ impl IndexSlice<'_> {
         }
     }
 
-    /// The number of indices from the first on, of at most `most`, that are at
-    /// one distance, and the distance.
+    /// Returns the number of leading indices, at most `most`, that have one distance, and the
+    /// distance.
     #[inline]
     fn stretch(&self, at: usize, most: usize) -> Option<(usize, u64)> {
         fn of<T: Copy + Into<u64>>(indices: &[T], at: usize, most: usize) -> Option<(usize, u64)> {
@@ -91,7 +91,7 @@ impl IndexSlice<'_> {
 
 /// Storage of indices.
 pub trait Indices {
-    /// Returns them, the same ones each time.
+    /// Returns the indices, the same ones each time.
     fn as_slice(&self) -> IndexSlice<'_>;
 }
 
@@ -102,7 +102,7 @@ impl Indices for IndexSlice<'_> {
     }
 }
 
-/// Blocks of one size, one after another, each where an index says.
+/// Blocks of one size, one after another, each at the place that an index gives.
 ///
 /// The block of index `i` is `block_len` bytes from `addr + i * unit` on.
 #[derive(Debug)]
@@ -113,18 +113,18 @@ pub struct Indexed<I> {
     unit: u64,
     block_len: u64,
     length: u64,
-    /// The first and the last byte that a block reaches.
+    /// The first and the last byte of all blocks.
     start: u64,
     last: u64,
 }
 
-/// What a [`Layout`](super::Layout) has where it is indexed: an [`Indexed`], or
-/// something that is small and keeps one, such as a box.
+/// The indexed variant of a [`Layout`](super::Layout): an [`Indexed`], or a small type that
+/// contains or refers to one, such as a box.
 pub trait AsIndexed {
     /// Storage of the indices.
     type Indices: Indices;
 
-    /// Returns it, the same one each time.
+    /// Returns the indexed layout, the same one each time.
     fn as_indexed(&self) -> &Indexed<Self::Indices>;
 }
 
@@ -137,7 +137,7 @@ impl<I: Indices> AsIndexed for Indexed<I> {
     }
 }
 
-/// What a [`Layout`](super::Layout) has that is never indexed.
+/// The variant of a [`Layout`](super::Layout) that is never indexed.
 #[derive(Debug)]
 pub enum NoIndexed {}
 
@@ -150,10 +150,9 @@ impl AsIndexed for NoIndexed {
 }
 
 impl<I: Indices> Indexed<I> {
-    /// Makes a layout of a block of `block_len` bytes of `leaf` for each index.
+    /// Makes a layout that has, for each index, a block of `block_len` bytes of `leaf`.
     ///
-    /// `addr` is the address of index zero, and `unit` the number of bytes from
-    /// one index to the next.
+    /// `addr` is the address of index 0. Index 1 is `unit` bytes further, and so on.
     ///
     /// # Errors
     ///
@@ -191,12 +190,12 @@ impl<I: Indices> Indexed<I> {
         self.length
     }
 
-    /// Returns the leaf, as numbered by the caller.
+    /// Returns the leaf's number, as the caller gave it.
     pub fn leaf(&self) -> u32 {
         self.leaf
     }
 
-    /// Returns the address of index zero.
+    /// Returns the address of index 0.
     pub fn addr(&self) -> u64 {
         self.addr
     }
@@ -211,7 +210,7 @@ impl<I: Indices> Indexed<I> {
         self.block_len
     }
 
-    /// Returns the indices, as they were described.
+    /// Returns the indices as they were given.
     pub fn indices(&self) -> IndexSlice<'_> {
         self.indices.as_slice()
     }
@@ -219,7 +218,7 @@ impl<I: Indices> Indexed<I> {
     /// Returns block number `at`, if there is one.
     pub fn block(&self, at: usize) -> Option<Run> {
         let index = self.indices.as_slice().get(at)?;
-        // Checked when the layout was made.
+        // This cannot overflow: the layout was checked when it was made.
         let addr = self.addr.wrapping_add(index.wrapping_mul(self.unit));
         Some(Run {
             leaf: self.leaf,
@@ -228,12 +227,12 @@ impl<I: Indices> Indexed<I> {
         })
     }
 
-    /// Returns the bytes that all blocks reach.
+    /// Returns the extent of all blocks.
     pub fn extent(&self) -> Extent {
         Extent::between(self.leaf, self.start, self.last)
     }
 
-    /// Returns what all blocks reach.
+    /// Returns the pieces and their extent.
     pub(super) fn reach(&self) -> Reach {
         Reach {
             extent: self.extent(),
@@ -246,7 +245,7 @@ impl<I: Indices> Indexed<I> {
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`Layout::rows`](super::Layout::rows).
     #[inline(always)]
     pub fn rows(&self, offset: u64, len: u64) -> Result<Rows<'_>, Error> {
         check_range(offset, len, self.length)?;
@@ -264,7 +263,7 @@ impl<I: Indices> Indexed<I> {
         Ok(Rows::new(len, place, Walk::Indexed(walk)))
     }
 
-    /// The place of `offset`; the row may be shorter than it could be.
+    /// Returns the place of `offset`. Its row may be shorter than possible.
     pub(super) fn place(&self, offset: u64) -> Option<Place> {
         let (mut walk, pos) = self.seek(offset)?;
         let row = walk.take_row(SHORT_LOOK)?;
@@ -279,7 +278,7 @@ impl<I: Indices> Indexed<I> {
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`Layout::runs`](super::Layout::runs).
     pub fn runs(&self, offset: u64, len: u64) -> Result<Runs<'_>, Error> {
         Ok(Runs::new(len, self.rows(offset, len)?))
     }
@@ -288,7 +287,7 @@ impl<I: Indices> Indexed<I> {
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`Layout::resolve`](super::Layout::resolve).
     pub fn resolve(&self, offset: u64, len: u64) -> Result<Run, Error> {
         check_range(offset, len, self.length)?;
         if len == 0 {
@@ -298,14 +297,14 @@ impl<I: Indices> Indexed<I> {
         self.block(walk.at).ok_or(Error::Range)?.part(pos, len)
     }
 
-    /// A cursor at the block of `offset`, and the position in the block.
+    /// Returns a cursor at the block of `offset`, and the position in the block.
     fn seek(&self, offset: u64) -> Option<(IndexedWalk<'_>, u64)> {
         step();
         let at = offset.checked_div(self.block_len)?;
         let pos = offset.wrapping_sub(at.wrapping_mul(self.block_len));
         let walk = IndexedWalk {
             indices: self.indices.as_slice(),
-            // The number of indices has this type.
+            // The number of indices is a `usize`, so this does not fail.
             at: usize::try_from(at).ok()?,
             leaf: self.leaf,
             addr: self.addr,
@@ -328,7 +327,7 @@ pub(super) struct IndexedWalk<'a> {
 }
 
 impl IndexedWalk<'_> {
-    /// The next row; no more is looked for than `bytes` bytes.
+    /// Returns the next row. Examines no more indices than `bytes` bytes need.
     #[inline]
     pub(super) fn next_row(&mut self, bytes: u64) -> Option<Row> {
         let most = match usize::try_from(bytes.checked_div(self.block_len)?) {
@@ -338,13 +337,13 @@ impl IndexedWalk<'_> {
         self.take_row(most)
     }
 
-    /// The next row, of at most `most` indices.
+    /// Returns the next row, of at most `most` indices.
     #[inline]
     fn take_row(&mut self, most: usize) -> Option<Row> {
         step();
         let (mut count, distance) = self.indices.stretch(self.at, most)?;
         let first = self.indices.get(self.at)?;
-        // Checked when the layout was made: all blocks are within 64 bits.
+        // This cannot overflow: when the layout was made, all blocks were within 64 bits.
         let addr = self.addr.wrapping_add(first.wrapping_mul(self.unit));
         let next = addr.wrapping_add(distance.wrapping_mul(self.unit));
         let stride = super::row::distance(addr, next).unwrap_or_else(|| {

@@ -20,21 +20,18 @@ pub struct Block {
     addr: u64,
     bytes_count: u64,
     stride: [i64; MAX_DIMS],
-    /// Offset of the first byte among those of one index tuple, once the
-    /// layout is made.
+    /// Offset of the first byte among those of one index tuple. Set when the layout is made.
     start: u64,
 }
 
-// What a user is told that a block costs.
+// The documentation gives this size as the memory that a block takes.
 const _: () = assert!(size_of::<Block>() <= 128);
 
 impl Block {
-    /// Describes `bytes_count` bytes of `leaf`, at `addr` where the index is
-    /// zero in every dimension.
+    /// Describes `bytes_count` bytes of `leaf`. `addr` is their address where all indices are zero.
     ///
-    /// `stride` is the distance from one block's start to the next one's, for
-    /// each dimension, outermost first. What it says of dimensions that the
-    /// layout does not have is ignored.
+    /// `stride` is the distance from the start of one block to the next, for each dimension,
+    /// outermost first. Strides of dimensions that the layout lacks are ignored.
     pub fn new(leaf: u32, addr: u64, bytes_count: u64, stride: [i64; MAX_DIMS]) -> Self {
         Self {
             leaf,
@@ -45,12 +42,12 @@ impl Block {
         }
     }
 
-    /// Returns the leaf, as numbered by the caller.
+    /// Returns the leaf's number, as the caller gave it.
     pub fn leaf(&self) -> u32 {
         self.leaf
     }
 
-    /// Returns the address of the first byte at index zero.
+    /// Returns the address of the first byte where all indices are zero.
     pub fn addr(&self) -> u64 {
         self.addr
     }
@@ -65,10 +62,10 @@ impl Block {
         &self.stride
     }
 
-    /// The repetition at the index tuple `digits`.
+    /// Returns the repetition at the index tuple `digits`.
     ///
-    /// Intermediate sums may leave the address space where the result does
-    /// not, so all address arithmetic of an accepted layout wraps.
+    /// Intermediate sums may leave the address space although the result does not. So all address
+    /// arithmetic of an accepted layout wraps.
     #[inline]
     pub(super) fn piece(&self, dims: &Dims, digits: &Digits) -> Run {
         let mut addr = self.addr;
@@ -82,13 +79,13 @@ impl Block {
         }
     }
 
-    /// The stride of the innermost dimension.
+    /// Returns the stride of the innermost dimension.
     #[inline]
     pub(super) fn inner_stride(&self, dims: &Dims) -> i64 {
         dims.inner_first(&self.stride).next().copied().unwrap_or(0)
     }
 
-    /// Offset of the first byte among those of one index tuple.
+    /// Returns the offset of the first byte among those of one index tuple.
     #[inline]
     pub(super) fn start(&self) -> u64 {
         self.start
@@ -102,7 +99,7 @@ impl Block {
         Ok(extent)
     }
 
-    /// Returns `true` if `next` always continues where this block ends.
+    /// Returns `true` if `next` always begins where this block ends.
     fn is_continued_by(&self, next: &Self, dims: &Dims) -> bool {
         let strides = dims.inner_first(&self.stride);
         let moves_alike = strides
@@ -115,39 +112,39 @@ impl Block {
     }
 }
 
-/// The way in which the bytes of an interleaved layout are found.
+/// The method that finds the bytes of an interleaved layout.
 #[derive(Clone, Debug)]
 enum Way {
-    /// The blocks form one piece, repeated.
+    /// The blocks form one piece, which is repeated.
     Grid(Grid),
-    /// Block by block.
+    /// The blocks are visited one by one.
     Blocks {
-        /// A writer may take each block's pieces in the innermost dimension at once.
+        /// A writer may take all pieces of a block in the innermost dimension at once.
         columns: bool,
     },
 }
 
-/// What an interleaved layout has beside its blocks.
+/// The parts of an interleaved layout besides its blocks.
 #[derive(Clone, Debug)]
 pub struct Shape {
     dims: Dims,
     /// Bytes of one index tuple.
     group: NonZeroU64,
-    /// Bytes of all of them.
+    /// Bytes of all index tuples.
     length: u64,
     way: Way,
 }
 
-// The kernel module allocates it on its own, in a common size.
+// The kernel module allocates a shape separately; this is a common allocation size.
 const _: () = assert!(size_of::<Shape>() <= 256);
 
 /// Strided blocks, interleaved.
 ///
-/// Dimension 0 is the outermost. For each index tuple there are block 0's
-/// bytes, block 1's, and so on; a block starts at the sum of its address and
-/// of `index[d] * stride[d]` over all dimensions.
+/// Dimension 0 is the outermost. Each index tuple gives the bytes of block 0, then those of block
+/// 1, and so on. A block starts at its address plus the sum of `index[d] * stride[d]` over all
+/// dimensions.
 ///
-/// `S` stores the blocks, `P` the rest: see [`Self::with_shape`].
+/// `S` stores the blocks, `P` the shape: see [`Self::with_shape`].
 #[derive(Debug)]
 pub struct Interleaved<S, P = Shape> {
     blocks: S,
@@ -157,15 +154,15 @@ pub struct Interleaved<S, P = Shape> {
 impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
     /// Makes a layout that repeats `blocks`.
     ///
-    /// `repeat_count` has one count a dimension, outermost first.
+    /// `repeat_count` has one count for each dimension, outermost first.
     ///
     /// # Errors
     ///
     /// - [`Error::Zero`] if there are no dimensions or no blocks, or if a
     ///   count or byte count is zero.
     /// - [`Error::TooManyDims`] if there are more than [`MAX_DIMS`].
-    /// - [`Error::Overflow`] if the sum of the bytes, or an address that is
-    ///   reached, does not fit 64 bits.
+    /// - [`Error::Overflow`] if the sum of the bytes, or the address of a byte, does not fit 64
+    ///   bits.
     pub fn new(repeat_count: &[u64], mut blocks: S) -> Result<Self, Error> {
         let dims = Dims::new(repeat_count)?;
         if blocks.iter().any(|block| block.bytes_count == 0) {
@@ -182,7 +179,7 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
                 .checked_add(block.bytes_count)
                 .ok_or(Error::Overflow)?;
         }
-        // Blocks have bytes, so that only a layout without blocks has none.
+        // Blocks have bytes, so only a layout without blocks has a group of zero bytes.
         let group = NonZeroU64::new(group).ok_or(Error::Zero)?;
         let length = dims
             .product()
@@ -205,12 +202,12 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
         })
     }
 
-    /// Stores all but the blocks where `store` puts it, such as in a box: that
-    /// is what makes the type large.
+    /// Moves the shape to where `store` puts it, such as a box. The shape is the large part of this
+    /// type.
     ///
     /// # Errors
     ///
-    /// Those of `store`.
+    /// The errors of `store`.
     pub fn with_shape<P, E>(
         self,
         store: impl FnOnce(Shape) -> Result<P, E>,
@@ -253,18 +250,17 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
         self.dims().counts().iter().rev().map(|count| count.get())
     }
 
-    /// Returns the blocks, as they were described; strides of dimensions that
-    /// the layout does not have are zero.
+    /// Returns the blocks as they were given. Strides of dimensions that the layout lacks are zero.
     pub fn blocks(&self) -> &[Block] {
         &self.blocks
     }
 
-    /// Returns the bytes that block `index` reaches, if there is one.
+    /// Returns the extent of block `index`, if there is one.
     pub fn extent(&self, index: usize) -> Option<Extent> {
         self.blocks.get(index)?.extent(self.dims()).ok()
     }
 
-    /// Returns what block `index` reaches, if there is one.
+    /// Returns the pieces of block `index` and their extent, if there is one.
     pub(super) fn reach(&self, index: usize) -> Option<Reach> {
         Some(Reach {
             extent: self.extent(index)?,
@@ -277,7 +273,7 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`Layout::rows`](super::Layout::rows).
     #[inline(always)]
     pub fn rows(&self, offset: u64, len: u64, order: Order) -> Result<Rows<'_>, Error> {
         let shape = self.shape.borrow();
@@ -310,7 +306,7 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
         }
     }
 
-    /// The place of `offset`.
+    /// Returns the place of `offset`.
     pub(super) fn place(&self, offset: u64) -> Option<Place> {
         let shape = self.shape.borrow();
         if let Way::Grid(grid) = &shape.way {
@@ -323,7 +319,7 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`Layout::runs`](super::Layout::runs).
     pub fn runs(&self, offset: u64, len: u64) -> Result<Runs<'_>, Error> {
         Ok(Runs::new(len, self.rows(offset, len, Order::Strict)?))
     }
@@ -332,7 +328,7 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`Layout::resolve`](super::Layout::resolve).
     pub fn resolve(&self, offset: u64, len: u64) -> Result<Run, Error> {
         check_range(offset, len, self.length())?;
         let found = self.seek(offset).ok_or(Error::Range)?;

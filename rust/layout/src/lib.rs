@@ -2,23 +2,22 @@
 
 //! Layouts of memory keys.
 //!
-//! A layout says which bytes of which leaves an indirect memory key addresses,
-//! and in which order. It is either a [`List`] of ranges, one after another,
-//! or an [`Interleaved`] pattern of strided blocks, or [`Indexed`] blocks.
-//! Addresses of the key are zero-based: they are offsets `0..length`.
+//! A layout describes which bytes of which leaves an indirect memory key addresses, and in which
+//! order. It is a [`List`] of ranges, an [`Interleaved`] pattern of strided blocks, or [`Indexed`]
+//! blocks. The addresses of the key are the offsets `0..length`.
 //!
-//! A layout is checked completely when it is made. After that, [`Layout::rows`]
-//! turns a range of offsets into rows of pieces of one size at one distance; it
-//! computes its position and never walks what lies before it.
-//! [`Layout::rows_of`] does that for a row whose leaf is a key itself.
+//! A layout is checked completely when it is made. After that, [`Layout::rows`] turns a range of
+//! offsets into rows: pieces of one size at one distance. It computes its position and does not
+//! walk the bytes before it. [`Layout::rows_of`] does the same for a row whose leaf is a key
+//! itself.
 //!
-//! Nothing here allocates, recurses, panics or is `unsafe`, and nothing knows
-//! the kernel: a leaf is a number that the caller gave it. The caller also
-//! brings the storage of the entries, anything that derefs to a slice.
+//! No code here allocates, recurses, panics or is `unsafe`, and none depends on the kernel: a leaf
+//! is a number that the caller chose. The caller also provides the storage of the entries, a type
+//! that derefs to a slice.
 //!
-//! These files are both a Cargo crate, for its tests, and a module of the
-//! kernel module's crate. Paths are therefore relative, and what only suits a
-//! crate's root is left out when `MODULE` is set, as the kernel does.
+//! These files are both a Cargo crate, for the tests, and a module in the kernel module's crate. So
+//! paths are relative, and attributes of a crate's root are left out if `MODULE` is set, as the
+//! kernel sets it.
 
 #![cfg_attr(not(MODULE), no_std)]
 #![cfg_attr(MODULE, allow(dead_code, unreachable_pub, unused_imports))]
@@ -61,11 +60,11 @@ pub use self::row::{Order, Row};
 pub use self::rows::Rows;
 pub use self::runs::{Run, Runs};
 
-/// What is bound to a key.
+/// The layout that is bound to a key.
 ///
-/// `E` and `B` store the entries of a list and the blocks of an interleaved
-/// layout, `P` the rest of the latter; `I` is or stores an [`Indexed`].
-// With a `P` that is a box, the variants are of one size.
+/// `E` stores the entries of a list, `B` the blocks of an interleaved layout and `P` its shape; `I`
+/// is or stores an [`Indexed`].
+// If `P` is a box, the variants have similar sizes.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 pub enum Layout<E, B, P = Shape, I = NoIndexed> {
@@ -73,7 +72,7 @@ pub enum Layout<E, B, P = Shape, I = NoIndexed> {
     List(List<E>),
     /// Strided blocks.
     Interleaved(Interleaved<B, P>),
-    /// Blocks of one size where indices say.
+    /// Blocks of one size at the places that indices give.
     Indexed(I),
 }
 
@@ -102,10 +101,10 @@ where
         }
     }
 
-    /// Returns the bytes that entry or block `index` reaches in its leaf, or
-    /// for index 0 what all indexed blocks reach.
+    /// Returns the extent of entry or block `index`. For index 0 of an indexed layout, returns the
+    /// extent of all blocks.
     ///
-    /// Gives [`None`] if there is no such entry or block.
+    /// Returns [`None`] if there is no such entry or block.
     pub fn extent(&self, index: usize) -> Option<Extent> {
         match self {
             Self::List(list) => list.extent(index),
@@ -114,12 +113,12 @@ where
         }
     }
 
-    /// Shows to `each` what the pieces reach, in order: those of adjacent entries
-    /// of one leaf together, those of each block, or those of all indices.
+    /// Calls `each` with the pieces and their extent, in order: once for adjacent entries in one
+    /// leaf, once for each block, or once for all indices.
     ///
     /// # Errors
     ///
-    /// The first one of `each`, which then sees no more.
+    /// The first error of `each`, which ends the calls.
     #[inline]
     pub fn reach<R>(&self, mut each: impl FnMut(Reach) -> Result<(), R>) -> Result<(), R> {
         match self {
@@ -133,12 +132,12 @@ where
 
     /// Returns the rows that make up `len` bytes from `offset` on.
     ///
-    /// Adjacent pieces of a row can continue one another only where adjacent
-    /// rows do: a row of contiguous pieces is one piece.
+    /// Two adjacent pieces of a row are never contiguous, except if adjacent rows are: a row of
+    /// contiguous pieces is one piece.
     ///
     /// # Errors
     ///
-    /// [`Error::Range`] if the bytes are not all within the layout's length.
+    /// [`Error::Range`] if the range is outside the layout.
     #[inline(always)]
     pub fn rows(&self, offset: u64, len: u64, order: Order) -> Result<Rows<'_>, Error> {
         match self {
@@ -148,12 +147,11 @@ where
         }
     }
 
-    /// Returns the row that makes up `len` bytes from `offset` on, if there is one
-    /// and it is found without a cursor: what [`Self::rows`] gives then, in any
-    /// order.
+    /// Returns the one row that makes up `len` bytes from `offset` on, if there is one and it can
+    /// be found without a cursor. It is the row that [`Self::rows`] returns for any order.
     ///
-    /// A single block in one dimension gives it for whole blocks and for a part of
-    /// one: that is most accesses, for which a cursor takes longer than the rest.
+    /// A single block in one dimension has such a row for whole blocks and for a part of one. Most
+    /// accesses are of this kind, and a cursor would take longer than the rest of them.
     #[inline(always)]
     pub fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
         match self {
@@ -165,13 +163,13 @@ where
     /// Returns the rows that make up the pieces of `outer`, a row whose leaf is
     /// the key with this layout.
     ///
-    /// A position in the access is one of the access that gave `outer`. Where
-    /// pieces of `outer` advance by whole pieces of this layout, or several are
-    /// in one piece of it, there is one row for many of them.
+    /// The positions of the new rows are those in the access that `outer` belongs to. If pieces of
+    /// `outer` advance by whole pieces of this layout, or if several are in one piece of it, one
+    /// row covers many of them.
     ///
     /// # Errors
     ///
-    /// [`Error::Range`] if a piece is not all within the layout's length.
+    /// [`Error::Range`] if a piece is outside the layout.
     #[inline(always)]
     pub fn rows_of(&self, outer: Row, order: Order) -> Result<RowsOf<'_, E, B, P, I>, Error> {
         RowsOf::new(self, outer, order)
@@ -188,12 +186,11 @@ where
 
     /// Returns the runs that make up `len` bytes from `offset` on, in order.
     ///
-    /// Each run is as long as it can be: no run continues, in the same leaf,
-    /// where the one before it ended.
+    /// Each run is as long as possible: no run continues the previous one in the same leaf.
     ///
     /// # Errors
     ///
-    /// [`Error::Range`] if the bytes are not all within the layout's length.
+    /// [`Error::Range`] if the range is outside the layout.
     pub fn runs(&self, offset: u64, len: u64) -> Result<Runs<'_>, Error> {
         match self {
             Self::List(list) => list.runs(offset, len),
@@ -202,15 +199,14 @@ where
         }
     }
 
-    /// Returns the one place where `len` bytes from `offset` on are, for an
-    /// access that cannot be split.
+    /// Returns the one place of `len` bytes from `offset` on, for an access that cannot be split.
     ///
     /// # Errors
     ///
-    /// - [`Error::Range`] if the bytes are not all within the layout's length.
+    /// - [`Error::Range`] if the range is outside the layout.
     /// - [`Error::Zero`] if `len` is zero.
-    /// - [`Error::Straddles`] if they are not all in one entry or block, even
-    ///   where the next one happens to continue in memory.
+    /// - [`Error::Straddles`] if the bytes are in several entries or blocks, even if these are
+    ///   contiguous in memory.
     pub fn resolve(&self, offset: u64, len: u64) -> Result<Run, Error> {
         match self {
             Self::List(list) => list.resolve(offset, len),

@@ -17,17 +17,17 @@ pub struct Entry {
     leaf: u32,
     addr: u64,
     length: u64,
-    /// Offset of the first byte in the list, once that is made.
+    /// Offset of the first byte in the list. Set when the list is made.
     start: u64,
-    /// The place of the entry in its row, once the list is made: [`FIRST`] and the
-    /// number of entries for the first one, else the number of those before it.
+    /// The place of the entry in its row. Set when the list is made: [`FIRST`] plus the number of
+    /// entries in the first entry of a row, otherwise the number of entries before it.
     row: u32,
 }
 
 /// Marks an entry that begins a row.
 const FIRST: u32 = 1 << 31;
 
-// What a user is told that an entry costs.
+// The documentation gives this size as the memory that an entry takes.
 const _: () = assert!(size_of::<Entry>() <= 32);
 
 impl Entry {
@@ -42,7 +42,7 @@ impl Entry {
         }
     }
 
-    /// Returns the leaf, as numbered by the caller.
+    /// Returns the leaf's number, as the caller gave it.
     pub fn leaf(&self) -> u32 {
         self.leaf
     }
@@ -57,19 +57,17 @@ impl Entry {
         self.length
     }
 
-    /// Returns the same bytes as an entry of what `inner` is over, the layout of
-    /// the key that is this entry's leaf.
+    /// Returns the same bytes as an entry over a leaf of `inner`, which is the layout of the key
+    /// that is this entry's leaf.
     ///
-    /// A list over keys thus becomes one over their leaves, of as many entries,
-    /// so that an access does not go through each level; an access that cannot
-    /// be split succeeds where it did before. `leaf` gives the number that the
-    /// list's caller has for a leaf of `inner`.
+    /// A list over keys thus becomes a list over their leaves with the same number of entries, so
+    /// that an access does not go through each level. An access that cannot be split still
+    /// succeeds. `leaf` returns the number that the list's caller uses for a leaf of `inner`.
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::resolve`](super::Layout::resolve):
-    /// [`Error::Straddles`] if the bytes are in more than one block of `inner`.
-    /// The entry has to stay as it is then.
+    /// Those of [`Layout::resolve`](super::Layout::resolve): [`Error::Straddles`] if the bytes are
+    /// in more than one block of `inner`. Then the entry must stay as it is.
     pub fn through<E, B, P, I>(
         &self,
         inner: &Layout<E, B, P, I>,
@@ -120,24 +118,24 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     ///
     /// # Errors
     ///
-    /// - [`Error::Zero`] if there are none, or one of no bytes.
-    /// - [`Error::Overflow`] if the sum of the bytes, or the address of the
-    ///   last byte of one of them, does not fit 64 bits.
+    /// - [`Error::Zero`] if there are no entries, or if one has no bytes.
+    /// - [`Error::Overflow`] if the sum of the bytes, or the address of an entry's last byte, does
+    ///   not fit 64 bits.
     pub fn new(mut entries: S) -> Result<Self, Error> {
         let length = place(&mut entries)?;
         Ok(Self { entries, length })
     }
 
-    /// Makes a list that describes nothing, to be [refilled](Self::refill).
+    /// Makes a list without bytes, to be [refilled](Self::refill).
     pub fn unfilled(entries: S) -> Self {
         Self { entries, length: 0 }
     }
 
-    /// Describes what `fill` leaves in the storage of the entries.
+    /// Makes the list anew from the entries that `fill` leaves in the storage.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::new`]; the list then describes nothing.
+    /// Those of [`Self::new`]. The list has no bytes then.
     pub fn refill(&mut self, fill: impl FnOnce(&mut S)) -> Result<(), Error> {
         self.length = 0;
         fill(&mut self.entries);
@@ -145,17 +143,17 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         Ok(())
     }
 
-    /// Returns the number of bytes; zero only while the list describes nothing.
+    /// Returns the number of bytes; zero only if the list has no bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Returns the entries, as they were described.
+    /// Returns the entries as they were given.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Returns the bytes that entry `index` has, if there is one.
+    /// Returns the extent of entry `index`, if there is one.
     pub fn extent(&self, index: usize) -> Option<Extent> {
         self.entries.get(index)?.extent().ok()
     }
@@ -179,15 +177,15 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         each(all)
     }
 
-    /// What the row reaches that begins with entry `index`, and the index of the
-    /// entry after the row.
+    /// Returns the pieces of the row that begins with entry `index`, and the index of the entry
+    /// after the row.
     #[inline]
     fn row_reach(&self, index: usize) -> Option<(Reach, usize)> {
         let first = self.entries.get(index)?;
         let count = (first.row & !FIRST).max(1);
         let next = index.checked_add(count as usize)?;
         let last = self.entries.get(next.wrapping_sub(1))?;
-        // The distance in a row is constant: the others are between these two.
+        // The distance in a row is constant, so the others are between these two.
         let (low, high) = (first.addr.min(last.addr), first.addr.max(last.addr));
         let end = high.wrapping_add(first.length.wrapping_sub(1));
         let reach = Reach {
@@ -202,7 +200,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`Layout::rows`](super::Layout::rows).
     #[inline(always)]
     pub fn rows(&self, offset: u64, len: u64) -> Result<Rows<'_>, Error> {
         check_range(offset, len, self.length)?;
@@ -214,7 +212,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         Ok(Rows::new(len, place, Walk::List(walk)))
     }
 
-    /// The place of `offset`.
+    /// Returns the place of `offset`.
     pub(super) fn place(&self, offset: u64) -> Option<Place> {
         let (index, pos) = self.seek(offset)?;
         Some(self.row(index, pos)?.0)
@@ -224,7 +222,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`Layout::runs`](super::Layout::runs).
     pub fn runs(&self, offset: u64, len: u64) -> Result<Runs<'_>, Error> {
         Ok(Runs::new(len, self.rows(offset, len)?))
     }
@@ -233,7 +231,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`Layout::resolve`](super::Layout::resolve).
     pub fn resolve(&self, offset: u64, len: u64) -> Result<Run, Error> {
         check_range(offset, len, self.length)?;
         let (index, pos) = self.seek(offset).ok_or(Error::Range)?;
@@ -246,19 +244,19 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         .part(pos, len)
     }
 
-    /// The index of the entry of `offset`, and the position in it.
+    /// Returns the index of the entry of `offset`, and the position in the entry.
     fn seek(&self, offset: u64) -> Option<(usize, u64)> {
         let after = self.entries.partition_point(|entry| {
             step();
             entry.start <= offset
         });
-        // The first entry starts at 0, so that one is before.
+        // The first entry starts at 0, so there is an entry before.
         let index = after.checked_sub(1)?;
         let entry = self.entries.get(index)?;
         Some((index, offset.wrapping_sub(entry.start)))
     }
 
-    /// The place of `pos` in entry `index`, and a cursor to the rows after it.
+    /// Returns the place of `pos` in entry `index`, and a cursor to the rows after it.
     fn row(&self, index: usize, pos: u64) -> Option<(Place, ListWalk<'_>)> {
         let entry = self.entries.get(index)?;
         let back = match entry.row {
@@ -278,7 +276,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
                 before: back,
             }
         } else {
-            // Entries that continue one another are one piece.
+            // Entries that continue one another form one piece.
             Place {
                 row,
                 pos: pos.wrapping_add(entry.length.wrapping_mul(back)),
@@ -296,7 +294,7 @@ pub(super) struct ListWalk<'a> {
 }
 
 impl ListWalk<'_> {
-    /// The next row, if there is one.
+    /// Returns the next row, if there is one.
     #[inline]
     pub(super) fn next_row(&mut self) -> Option<Row> {
         step();
@@ -309,7 +307,7 @@ impl ListWalk<'_> {
             leaf: entry.leaf,
             addr: entry.addr,
             len: entry.length,
-            // Of no meaning in a row of one entry.
+            // The stride has no meaning in a row of one entry.
             stride: next.addr.wrapping_sub(entry.addr) as i64,
             count: u64::from(count),
             at: 0,
@@ -319,22 +317,22 @@ impl ListWalk<'_> {
     }
 }
 
-/// The row at the end of the entries that [`place`] has seen.
+/// The last row of the entries that [`place`] has visited.
 struct LastRow {
     /// The index of its first entry.
     first: usize,
     /// The number of its entries.
     count: u32,
-    /// What all of its entries have; the address of the last one.
+    /// The leaf and length of its entries, and the address of the last one.
     leaf: u32,
     length: u64,
     addr: u64,
-    /// The distance of its entries, if there are two.
+    /// The distance of its entries, if there are at least two.
     stride: Option<i64>,
 }
 
 impl LastRow {
-    /// Adds an entry, unless that does not go on as the others do.
+    /// Adds an entry, unless the entry does not continue the row.
     #[inline]
     fn add(&mut self, entry: &Entry) -> bool {
         if entry.leaf != self.leaf || entry.length != self.length || self.count == FIRST - 1 {
@@ -351,14 +349,13 @@ impl LastRow {
     }
 }
 
-/// Checks entries, says where in the list each starts, and finds the rows.
-/// Returns the list's length.
+/// Checks the entries, sets the offset of each, and finds the rows. Returns the list's length.
 fn place(entries: &mut [Entry]) -> Result<u64, Error> {
-    // Which error comes first is said there.
+    // `Entry::total()` reports the errors in their documented order.
     place_all(entries).or_else(|_| Entry::total(entries.iter().copied()))
 }
 
-/// Places all entries as [`place`] does, in one pass.
+/// Does the work of [`place`] in one pass.
 fn place_all(entries: &mut [Entry]) -> Result<u64, Error> {
     if entries.is_empty() {
         return Err(Error::Zero);
@@ -382,7 +379,8 @@ fn place_all(entries: &mut [Entry]) -> Result<u64, Error> {
         entry.extent()?;
         entry.start = length;
         length = length.checked_add(entry.length).ok_or(Error::Overflow)?;
-        // No entry has as many bytes as no entry at all: the first one begins a row.
+        // The initial `last` has a length of zero, so no entry continues it: the first one begins a
+        // row.
         let before = last.count;
         if last.add(entry) {
             entry.row = before;
@@ -403,7 +401,7 @@ fn place_all(entries: &mut [Entry]) -> Result<u64, Error> {
     Ok(length)
 }
 
-/// Says at the first entry of `row` how many there are.
+/// Stores the length of `row` in its first entry.
 fn close(entries: &mut [Entry], row: LastRow) {
     if let Some(first) = entries.get_mut(row.first) {
         first.row = FIRST | row.count;

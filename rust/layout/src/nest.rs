@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The rows of a row: what a key over a key reaches.
+//! The rows of a row: the bytes that a key over a key addresses.
 
 use core::borrow::Borrow;
 use core::iter::FusedIterator;
@@ -11,19 +11,19 @@ use super::{AsIndexed, Block, Entry, Error, Layout, Order, Row, Shape};
 
 /// The rows of the pieces of a row; an iterator over [`Row`].
 ///
-/// Each step looks for one place in the layout at most: it takes as many of the
-/// pieces that are left as can be told from that.
+/// Each step searches the layout at most once, and takes as many of the remaining pieces as the
+/// result covers.
 #[derive(Debug)]
 pub struct RowsOf<'a, E, B, P, I> {
     layout: &'a Layout<E, B, P, I>,
     order: Order,
-    /// The pieces that are not yet in `rows`, unless `count` is zero.
+    /// The pieces that `rows` does not cover yet, unless `count` is zero.
     outer: Row,
     /// The rows of one piece of the outer row.
     rows: Rows<'a>,
     /// Position of that piece in the access.
     at: u64,
-    /// The pieces that are taken with that one.
+    /// The number of pieces that are taken together with that one.
     times: u64,
     /// Their distance in the leaf.
     far: i64,
@@ -60,8 +60,8 @@ where
         Ok(rows)
     }
 
-    /// Takes pieces of the outer row. Gives a row of them, or what the next
-    /// rows are of.
+    /// Takes pieces of the outer row. Returns one row for them, or sets the piece that the next
+    /// rows belong to.
     fn take(&mut self) -> Option<Row> {
         let outer = self.outer;
         let mut times = 1;
@@ -84,11 +84,11 @@ where
         None
     }
 
-    /// The number of outer pieces that reach over the same bytes of a row, and
-    /// their distance in the leaf, if that makes fewer rows than one each.
+    /// Returns the number of outer pieces that cover the same bytes of a row, and their distance in
+    /// the leaf, if one row for all is shorter than one row for each.
     fn columns(&self, outer: &Row, place: &Place) -> Option<(u64, i64)> {
         let row = &place.row;
-        // Several blocks have a distance each.
+        // With several blocks, each has its own distance.
         if row.step != row.len || self.order == Order::Strict {
             return None;
         }
@@ -104,7 +104,7 @@ where
     }
 }
 
-/// Checks that the first and the last piece of `outer` are within `length`.
+/// Checks that the first and the last piece of `outer` end within `length`.
 fn check_ends(outer: &Row, length: u64) -> Result<(), Error> {
     let reach = outer
         .stride
@@ -120,9 +120,9 @@ fn check_ends(outer: &Row, length: u64) -> Result<(), Error> {
     super::rows::check_range(highest, outer.len, length)
 }
 
-/// The number of pieces of `outer` of which each is as far in a piece of `row`
-/// as the first one, and their distance in memory: if they advance by whole
-/// pieces, of which there are `after` and `before` the first.
+/// Returns the number of pieces of `outer` that begin at the same position in a piece of `row` as
+/// the first one, and their distance in memory, if they advance by whole pieces. There are `after`
+/// pieces after the first one and `before` before it.
 #[inline]
 fn advance(outer: &Row, row: &Row, after: u64, before: u64) -> Option<(u64, i64)> {
     let stride = outer.stride.unsigned_abs();
@@ -150,15 +150,15 @@ fn advance(outer: &Row, row: &Row, after: u64, before: u64) -> Option<(u64, i64)
     ))
 }
 
-/// The row of as many pieces of `outer` as can be told, if each is in one piece
-/// at `place` or in one of its row.
+/// Returns a row of as many pieces of `outer` as possible, if each is in the piece at `place`, or
+/// each in a piece of its row.
 #[inline]
 fn within_pieces(outer: &Row, place: &Place) -> Option<Row> {
     let row = &place.row;
     let room = row.len.checked_sub(place.pos)?.checked_sub(outer.len)?;
     let (count, stride) = match advance(outer, row, row.count.saturating_sub(1), place.before) {
         Some(found) => found,
-        // Several in one piece.
+        // Several pieces are in one piece.
         None => {
             let room = if outer.stride < 0 { place.pos } else { room };
             let more = room.checked_div(outer.stride.unsigned_abs())?;

@@ -4,18 +4,16 @@
 
 use super::Run;
 
-/// Pieces of one leaf and one size, at one distance in memory and one distance
+/// Pieces of one leaf and one size. Their distance in memory is constant, and so is their distance
 /// in the access.
 ///
-/// Piece `i` is `len` bytes from address `addr + i * stride` on. In the access,
-/// these are the bytes from position `at + i * step` on. A copy of a row is thus
-/// one loop with two constant distances, whatever the layout is: the pieces of
-/// a single strided block have `step == len`, and each block of several has a
-/// row of its own, whose `step` is the sum of the bytes of all of them.
+/// Piece `i` is `len` bytes from address `addr + i * stride` on. In the access, these are the bytes
+/// from position `at + i * step` on. So the copy of a row is one loop with two constant distances,
+/// whatever the layout is. The pieces of a single strided block have `step == len`. Each of several
+/// blocks has its own row, whose `step` is the sum of the bytes of all blocks.
 ///
-/// All pieces of a row are within the access and within the extents of the
-/// layout that gave it, so `addr + i * stride` never leaves 64 bits for a piece
-/// that there is.
+/// All pieces of a row are within the access and within the extents of the layout. So `addr + i *
+/// stride` does not overflow for any piece `i`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The leaf, as numbered by the caller.
@@ -24,15 +22,15 @@ pub struct Row {
     pub addr: u64,
     /// Bytes of each piece; never zero.
     pub len: u64,
-    /// Bytes from the start of a piece to that of the next one, in memory. It
-    /// has no meaning if there is one piece.
+    /// Distance in bytes from one piece to the next in memory. It has no meaning if there is one
+    /// piece.
     pub stride: i64,
     /// Number of pieces; never zero.
     pub count: u64,
     /// Position of the first piece in the access.
     pub at: u64,
-    /// Bytes from the start of a piece to that of the next one, in the access.
-    /// It has no meaning if there is one piece.
+    /// Distance in bytes from one piece to the next in the access. It has no meaning if there is
+    /// one piece.
     pub step: u64,
 }
 
@@ -60,10 +58,9 @@ impl Row {
         }
     }
 
-    /// Returns the row without its first `count` pieces, of which it must have
-    /// more.
+    /// Returns the row without its first `count` pieces. The row must have more pieces than that.
     ///
-    /// The sums wrap: they are those of a piece that the row has.
+    /// The sums wrap. The results are in range, because they belong to a piece of the row.
     #[inline]
     #[must_use]
     pub fn skip(self, count: u64) -> Self {
@@ -77,7 +74,7 @@ impl Row {
         }
     }
 
-    /// The same pieces as one piece, if each continues the one before.
+    /// Returns the pieces as one piece, if each continues the one before.
     #[inline]
     pub(super) fn joined(self) -> Self {
         match self.len.checked_mul(self.count) {
@@ -92,25 +89,24 @@ impl Row {
     }
 }
 
-/// In which order the rows of an access may come.
+/// The order in which the rows of an access are returned.
 ///
-/// Reading, no order is wrong. Written, a layout is defined where it reaches a
-/// place more than once: the byte with the higher offset stays. The copy of a
-/// row goes through its pieces in order.
+/// A read may use any order. For a write, the layout defines the result if it reaches a place more
+/// than once: the byte with the higher offset stays. The copy of a row visits its pieces in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Any order: for an access that reads the layout.
     Any,
-    /// Of two bytes at one address of a leaf, that with the higher position
-    /// comes later; rows of different leaves come in the order of the layout.
-    /// For an access that writes, if no two addresses of a leaf are one place.
+    /// Of two bytes at one address of a leaf, the one with the higher position comes later. Rows of
+    /// different leaves come in the order of the layout. For an access that writes, if no two
+    /// addresses of a leaf are the same memory.
     Leaf,
-    /// Every byte comes after those with lower positions. For an access that
-    /// writes to leaves of which nothing is known.
+    /// Every byte comes after those with lower positions. For an access that writes to leaves about
+    /// which nothing is known.
     Strict,
 }
 
-/// The distance from address `from` to address `to`, if a stride can be that.
+/// Returns the distance from address `from` to address `to`, if a stride can have that value.
 #[inline]
 pub(super) fn distance(from: u64, to: u64) -> Option<i64> {
     let distance = to.wrapping_sub(from) as i64;

@@ -2,8 +2,8 @@
 
 //! The cursor over the rows of an access.
 //!
-//! What makes one and goes on with it is always inlined. Elsewhere, a cursor is
-//! moved once it is made, which takes longer than to make it.
+//! The functions that make and advance a cursor are always inlined. Otherwise a cursor is moved
+//! after it is made, which takes longer than making it.
 
 use core::iter::FusedIterator;
 
@@ -22,20 +22,20 @@ pub(super) fn check_range(offset: u64, len: u64, length: u64) -> Result<(), Erro
     }
 }
 
-/// The place of an offset in a layout: in a piece, and that in a row.
+/// The place of an offset in a layout: a position in a piece, and the piece in a row.
 ///
-/// Positions of the row, here, are offsets relative to the piece.
+/// Positions in the row are offsets relative to the piece.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    /// The piece and those that follow it.
+    /// The piece and those after it.
     pub(super) row: Row,
     /// The number of bytes of the piece before the offset.
     pub(super) pos: u64,
-    /// The number of pieces before this one that are at the same distances.
+    /// The number of pieces of the row before this one.
     pub(super) before: u64,
 }
 
-/// What gives the rows after the one at hand, endlessly or up to the layout's end.
+/// The source of the rows after the current one, endless or up to the layout's end.
 #[derive(Clone, Debug)]
 pub(super) enum Walk<'a> {
     List(ListWalk<'a>),
@@ -44,7 +44,7 @@ pub(super) enum Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The next row; `left` bytes are needed.
+    /// Returns the next row; `left` bytes are needed.
     #[inline(always)]
     fn next_row(&mut self, left: u64) -> Option<Row> {
         match self {
@@ -62,7 +62,7 @@ pub(super) struct Chain<'a> {
     at: u64,
     /// Bytes of the access.
     end: u64,
-    /// The bytes of the first piece of `held` that are not part of the access.
+    /// The bytes at the start of `held` that are not part of the access.
     skip: u64,
     /// The next row, if `at` is not at the end.
     held: Row,
@@ -70,7 +70,7 @@ pub(super) struct Chain<'a> {
 }
 
 impl Chain<'_> {
-    /// The next row, of at most `most` pieces, which is not zero.
+    /// Returns the next row, with at most `most` pieces, which must not be zero.
     #[inline(always)]
     fn next_row(&mut self, most: u64) -> Option<Row> {
         let left = self.end.checked_sub(self.at).filter(|left| *left != 0)?;
@@ -89,7 +89,7 @@ impl Chain<'_> {
                 row.count = left.checked_div(row.len)?;
             }
         }
-        // At most `left`.
+        // This is at most `left`.
         self.at = self.at.wrapping_add(row.len.wrapping_mul(row.count));
         if self.at != self.end {
             self.held = if row.count < self.held.count {
@@ -111,8 +111,8 @@ enum Cursor<'a> {
 
 /// The rows of a range of offsets; an iterator over [`Row`].
 ///
-/// It neither allocates nor walks what lies before: a row costs a few additions
-/// and one division, none if all of it is in the range.
+/// It neither allocates nor walks the bytes before the range. A row costs a few additions and one
+/// division, or no division if the range contains all of it.
 #[derive(Clone, Debug)]
 pub struct Rows<'a>(Cursor<'a>);
 
@@ -120,7 +120,7 @@ impl<'a> Rows<'a> {
     /// No rows.
     pub(super) const EMPTY: Self = Self(Cursor::Empty);
 
-    /// The rows of `end` bytes that begin at `place` and go on with those of `walk`.
+    /// Returns the rows of `end` bytes that begin at `place` and continue with those of `walk`.
     #[inline(always)]
     pub(super) fn new(end: u64, place: Place, walk: Walk<'a>) -> Self {
         Self(Cursor::Chain(Chain {
@@ -132,13 +132,13 @@ impl<'a> Rows<'a> {
         }))
     }
 
-    /// The rows of several blocks.
+    /// Returns the rows of several blocks.
     pub(super) fn of_blocks(walk: BlocksWalk<'a>) -> Self {
         Self(Cursor::Blocks(walk))
     }
 
-    /// The next row, of at most `most` pieces, which is not zero, unless there
-    /// are several blocks.
+    /// Returns the next row, with at most `most` pieces, which must not be zero. If there are
+    /// several blocks, the row may have more.
     #[inline(always)]
     pub(super) fn next_of(&mut self, most: u64) -> Option<Row> {
         match &mut self.0 {

@@ -19,17 +19,17 @@ pub struct Run {
 }
 
 impl Run {
-    /// The rest of the run after its first `pos` bytes, fewer than it has.
+    /// Returns the run without its first `pos` bytes. The run must have more bytes than that.
     pub(super) fn skip(self, pos: u64) -> Self {
         Self {
             leaf: self.leaf,
-            // Within the run, whose addresses were checked when the layout was made.
+            // This is within the run, whose addresses were checked when the layout was made.
             addr: self.addr.wrapping_add(pos),
             len: self.len.saturating_sub(pos),
         }
     }
 
-    /// `len` bytes after the first `pos`, if the run has them.
+    /// Returns `len` bytes after the first `pos`, if the run has them.
     pub(super) fn part(self, pos: u64, len: u64) -> Result<Self, Error> {
         let rest = self.skip(pos);
         if len == 0 {
@@ -44,18 +44,18 @@ impl Run {
 
 /// The runs of a range of offsets, in order; an iterator over [`Run`].
 ///
-/// It neither allocates nor divides more than [`Rows`] do.
+/// It neither allocates nor divides more often than [`Rows`].
 #[derive(Clone, Debug)]
 pub struct Runs<'a> {
-    /// Bytes not given out yet.
+    /// The bytes of runs that were not returned yet.
     left: u64,
-    /// The pieces that come next, if anything is left.
+    /// The next pieces, if any bytes are left.
     row: Row,
     rows: Rows<'a>,
 }
 
 impl<'a> Runs<'a> {
-    /// The runs of `len` bytes, of rows in the order of the access.
+    /// Makes the runs of `len` bytes, from rows in the order of the access.
     pub(super) fn new(len: u64, mut rows: Rows<'a>) -> Self {
         let row = rows.next();
         Self {
@@ -65,12 +65,12 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// Returns the number of bytes in the runs yet to come.
+    /// Returns the number of bytes in the remaining runs.
     pub fn remaining(&self) -> u64 {
         self.left
     }
 
-    /// Goes on to the next piece; returns `false` if there is none.
+    /// Advances to the next piece; returns `false` if there is none.
     #[inline]
     fn step(&mut self) -> bool {
         if self.row.count > 1 {
@@ -103,7 +103,7 @@ impl Iterator for Runs<'_> {
                 return Some(run);
             }
             let next = self.row.piece();
-            // Address zero does not follow the last byte of all.
+            // Address zero does not follow the last address.
             if next.leaf != run.leaf || run.addr.checked_add(run.len) != Some(next.addr) {
                 return Some(run);
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a seek and a cursor cost, in steps: see [`steps`](super::steps).
+//! Counts the steps of seeks and cursors: see [`steps`](super::steps).
 
 #![allow(clippy::arithmetic_side_effects, clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use std::vec::Vec;
 use super::steps::count;
 use super::{Block, Entry, IndexSlice, Indexed, Interleaved, Layout, List, Order, Row, MAX_DIMS};
 
-/// Comparisons of a binary search in `len` entries, at most.
+/// Returns the largest number of comparisons of a binary search in `len` entries.
 fn search(len: usize) -> u64 {
     u64::from(len.ilog2()) + 2
 }
@@ -26,7 +26,7 @@ fn list_seek_is_logarithmic() {
         .chain([0, list.length() - 1])
     {
         let (rows, steps) = count(|| list.rows(offset, 1));
-        // And one to read the row's beginning.
+        // One more step reads the row's beginning.
         assert!(
             rows.is_ok() && (1..=search(len as usize) + 1).contains(&steps),
             "{steps}"
@@ -41,7 +41,7 @@ fn list_seek_is_logarithmic() {
 
 #[test]
 fn one_block_seek_is_constant() {
-    // 2^44 blocks, none of which continues another.
+    // 2^44 blocks, of which none continues another.
     let block = Block::new(
         0,
         1 << 63,
@@ -79,8 +79,8 @@ fn many_blocks_seek_is_logarithmic() {
 
 #[test]
 fn contiguous_bytes_are_one_row() {
-    // A box of 2^20 bytes, described as two halves in five dimensions, one of
-    // which does not count.
+    // A block of 2^20 bytes, described as two halves in five dimensions. The idle dimension has a
+    // count of one.
     let strides = |idle| [1 << 16, 1 << 12, idle, 1 << 8, 1 << 4, 0, 0, 0];
     let counts = [16, 16, 1, 16, 16];
     let mut blocks = [
@@ -90,7 +90,7 @@ fn contiguous_bytes_are_one_row() {
     let layout = Interleaved::new(&counts, blocks.as_mut_slice()).unwrap();
     let rows = || layout.rows(0, 1 << 20, Order::Strict);
     let (rows, steps) = count(|| rows().map(Iterator::count));
-    // One to seek, one dimension of one piece, and the row.
+    // One step to seek, one for the dimension of a piece, and one for the row.
     assert!(rows == Ok(1) && steps <= 3, "{steps}");
 }
 
@@ -127,13 +127,13 @@ fn cursor_steps_are_constant_on_average() {
             let rows = || layout.rows(0, layout.length(), order);
             let (rows, steps) = count(|| rows().map(Iterator::count));
             assert_eq!(rows, Ok(wanted as usize));
-            // One a row, and one a digit that turns.
+            // One step for each row, and one for each digit that changes.
             assert!(steps < 3 * wanted + 20, "{steps}");
         }
     }
 }
 
-/// A key of `count` pieces of `len` bytes, `stride` bytes apart.
+/// Makes a key of `count` pieces of `len` bytes, `stride` bytes apart.
 fn strided(len: u64, stride: i64, count: u64) -> Layout<Vec<Entry>, Vec<Block>> {
     let mut strides = [0; MAX_DIMS];
     strides[0] = stride;
@@ -143,7 +143,7 @@ fn strided(len: u64, stride: i64, count: u64) -> Layout<Vec<Entry>, Vec<Block>> 
 
 #[test]
 fn a_nest_of_strides_is_as_few_rows_as_one_level() {
-    // Every level takes every second byte, or 8 of 12, of the one below.
+    // Every level takes every second byte, or 8 of 12 bytes, of the level below.
     for (levels, orders) in [
         ([(1, 2), (1, 2), (1, 2), (1, 3), (1, 2), (1, 5), (1, 2)], 3),
         (

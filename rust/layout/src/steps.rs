@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counts what a seek or a cursor does, in unit tests; nothing elsewhere.
+//! Counts the steps of a seek or a cursor in unit tests. Otherwise it compiles to nothing.
 
 #[cfg(not(test))]
 #[inline(always)]

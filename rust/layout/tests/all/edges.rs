@@ -58,7 +58,7 @@ fn list_refilled() {
         let result = list.refill(|storage| *storage = entries(fill));
         assert_eq!(result.map(|()| list.length()), length);
         assert_eq!(Entry::total(entries(fill).into_iter()), length);
-        // What failed to be described is not half there.
+        // A list that was refused has no bytes.
         assert_eq!(list.length(), length.unwrap_or(0));
         assert_eq!(list.runs(0, list.length() + 1).err(), Some(Error::Range));
     }
@@ -69,12 +69,12 @@ fn list_refilled() {
 #[test]
 fn list_addresses() {
     assert!(list(&[(MAX - 1, 1)]).is_ok());
-    // The last byte of all, alone and after all others but one.
+    // The last address, alone and after all other bytes but one.
     assert!(list(&[(MAX, 1)]).is_ok());
     assert!(list(&[(1, MAX)]).is_ok());
     assert_eq!(error(list(&[(MAX, 2)])), Some(Error::Overflow));
     assert_eq!(error(list(&[(2, MAX)])), Some(Error::Overflow));
-    // Even if another entry is of no bytes: what is senseless comes first.
+    // This is so even if another entry has no bytes: `Zero` takes precedence.
     assert_eq!(error(list(&[(2, MAX), (0, 0)])), Some(Error::Zero));
     assert_eq!(error(list(&[])), Some(Error::Zero));
 }
@@ -144,19 +144,19 @@ fn interleaved_addresses() {
     assert!(block(&[2], 10, 1, &[-10]).is_ok());
     assert_eq!(error(block(&[2], 9, 1, &[-10])), Some(Error::Overflow));
     assert_eq!(error(block(&[3], 19, 1, &[-10])), Some(Error::Overflow));
-    // One dimension makes up for the other, but not at every index.
+    // One dimension compensates the other, but not at every index.
     assert_eq!(
         error(block(&[2, 2], 9, 1, &[-10, 10])),
         Some(Error::Overflow)
     );
     assert!(block(&[2, 2], 10, 1, &[-10, 10]).is_ok());
-    // The product alone is too large.
+    // Only the product is too large.
     assert_eq!(error(block(&[5], 0, 1, &[i64::MAX])), Some(Error::Overflow));
     assert_eq!(
         error(block(&[1 << 40], MAX, 1, &[i64::MIN])),
         Some(Error::Overflow)
     );
-    // A stride that is not used is never wrong.
+    // A stride that is not used is never an error.
     assert!(block(&[1], 0, 1, &[i64::MIN]).is_ok());
     assert!(block(&[1], MAX, 1, &[i64::MAX]).is_ok());
 }
@@ -185,7 +185,7 @@ fn extreme_strides() {
 
 #[test]
 fn long_pieces() {
-    // A block whose size no stride can have.
+    // A block with a size that no stride can have.
     let layout = block(&[1, 2], 7, 1 << 62, &[i64::MIN, 1 << 62]).unwrap();
     let runs: Vec<_> = layout.runs(3, (1 << 63) - 4).unwrap().collect();
     assert_eq!(runs, [run(10, (1 << 63) - 4)]);
@@ -213,7 +213,7 @@ fn ranges() {
 
 #[test]
 fn resolve_keeps_to_blocks() {
-    // Contiguous, yet two blocks.
+    // The blocks are contiguous, but there are two.
     let layout = block(&[4], 100, 8, &[8]).unwrap();
     assert_eq!(layout.runs(4, 8).unwrap().count(), 1);
     assert_eq!(layout.resolve(4, 8), Err(Error::Straddles));
@@ -235,7 +235,7 @@ fn within_a_leaf() {
     assert_eq!(some.check_within(0, 0), Err(Error::OutOfLeaf));
 
     let top = extent(list(&[(MAX - 1, 1)]).unwrap());
-    // A leaf may have the very last byte.
+    // A leaf may contain the last address.
     assert_eq!(top.check_within(MAX - 1, 2), Ok(()));
     assert_eq!(top.check_within(MAX, 1), Err(Error::OutOfLeaf));
 
@@ -247,7 +247,7 @@ fn within_a_leaf() {
     assert_eq!(last.check_within(0, MAX), Err(Error::OutOfLeaf));
 }
 
-/// Address zero does not follow the last byte of all.
+/// Address zero does not follow the last address.
 #[test]
 fn no_run_wraps() {
     let wanted = [run(MAX - 4, 5), run(0, 7)];
@@ -256,7 +256,7 @@ fn no_run_wraps() {
     let both = vec![(0, MAX - 4, 5, vec![0]), (0, 0, 7, vec![0])];
     let layout = Spec::Interleaved(vec![1], both).build().unwrap();
     assert_eq!(layout.runs(0, 12).unwrap().collect::<Vec<_>>(), wanted);
-    // Two rows of blocks, the first of which ends with that byte.
+    // Two rows of blocks; the first one ends with the last address.
     let layout = block(&[2, 2], 1 << 63, 1, &[i64::MIN, i64::MAX]).unwrap();
     let wanted = [1 << 63, MAX, 0, (1 << 63) - 1].map(|addr| run(addr, 1));
     assert_eq!(layout.runs(0, 4).unwrap().collect::<Vec<_>>(), wanted);
@@ -282,7 +282,7 @@ fn indexed_numbers() {
     );
     let layout = indexed(0, 1 << 32, 1 << 32, &[u64::from(u32::MAX) - 1, 0]).unwrap();
     assert_eq!(layout.length(), 1 << 33);
-    // The sum of the bytes, though all are at one place.
+    // The sum of the bytes overflows, although all are at one place.
     assert_eq!(
         error(indexed(0, 1, 1 << 63, &[0, 0])),
         Some(Error::Overflow)
@@ -298,13 +298,13 @@ fn rows_across_all_addresses() {
         rows.map(|row| (row.addr, row.stride, row.count)).collect()
     };
     let half = 1 << 63;
-    // There and back by a distance that no stride can be: no row.
+    // Back and forth by a distance that no stride can have: no row.
     let there = rows(indexed(0, 1, 1, &[0, half, 0, half]).unwrap());
     assert!(there.iter().all(|row| row.2 <= 2), "{there:?}");
     assert_eq!(there.iter().map(|row| row.2).sum::<u64>(), 4);
     let there = rows(list(&[(0, 1), (half, 1), (0, 1), (half, 1)]).unwrap());
     assert!(there.iter().all(|row| row.2 <= 2), "{there:?}");
-    // The largest and the smallest stride that there are.
+    // The largest and the smallest stride.
     let up = list(&[(0, 1), (half - 1, 1), (MAX - 1, 1)]).unwrap();
     assert_eq!(rows(up), [(0, i64::MAX, 3)]);
     let down = indexed(0, 1, 1, &[half, 0]).unwrap();
@@ -323,7 +323,7 @@ fn one_row_without_a_cursor() {
     assert_eq!(only(&column, 0, 32), Some((100, 8, 32, 4)));
     assert_eq!(only(&column, 8, 16), Some((132, 8, 32, 2)));
     assert_eq!(only(&column, 10, 6), Some((134, 6, 32, 1)));
-    // Past the end of a piece, a part of one at the end, no byte, past the end.
+    // A range past the end of a piece, a part of one at the end, no bytes, past the layout's end.
     for (offset, len) in [
         (10, 7),
         (10, 8),
@@ -338,7 +338,7 @@ fn one_row_without_a_cursor() {
     let planes = block(&[2, 2], 100, 8, &[500, 32]).unwrap();
     assert_eq!(only(&planes, 0, 16), Some((100, 8, 32, 2)));
     assert_eq!(only(&planes, 8, 16), None);
-    // One row there, to which a cursor leads.
+    // There is one row, but only a cursor finds it.
     assert_eq!(only(&planes, 16, 8), None);
     assert_eq!(only(&list(&[(0, 8)]).unwrap(), 0, 8), None);
 }
@@ -355,7 +355,7 @@ fn nests_at_the_ends() {
         layout.rows_of(row, Order::Any).map(|rows| rows.count())
     };
     assert_eq!(outer(0, 1, 1, 2).ok(), Some(1));
-    // The distance the other way is no stride.
+    // No stride can have the opposite distance.
     assert_eq!(outer(1, 1, -1, 2).ok(), Some(2));
     for (addr, len, stride, count) in [
         (0, 1, 1, 3),

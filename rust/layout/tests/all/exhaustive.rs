@@ -2,30 +2,27 @@
 
 //! All layouts of a small domain.
 //!
-//! The domain: lists of up to three entries; interleaved layouts of up to
-//! three dimensions and three blocks with counts and strides from -3 to 4 (a
-//! negative count is one near 2^64); some indexed blocks, and all small rows over
-//! some layouts. Lists and indices are enumerated. The interleaved
-//! layouts are some 8^12, so that they are enumerated in parts. Each part has
-//! all choices of what one step of the code sees:
+//! The domain: lists of up to three entries; interleaved layouts of up to three dimensions and
+//! three blocks with counts and strides from -3 to 4 (a negative count stands for one near 2^64);
+//! some indexed blocks; and all small rows over some layouts. Lists and indices are enumerated
+//! completely. There are some 8^12 interleaved layouts, so they are enumerated in parts. Each part
+//! has all inputs of one step of the code:
 //!
-//! - Counts are read without a look at the blocks, and a block is checked
-//!   without a look at the others: `one_block` has all counts and strides in
-//!   up to three dimensions.
-//! - A layout becomes a grid if each block continues the one before it, which
-//!   is decided by pairs of neighbours, from the strides and counts. It is
-//!   then one block: `one_block` again. `two_blocks_of_three_dims` and
-//!   `three_blocks_of_two_dims` have all strides of blocks that touch, so that
-//!   both answers are given for every reason that there is.
-//! - Otherwise the cursor goes through blocks and index tuples without a look
-//!   at addresses (`order`: all counts, all numbers of blocks), and takes a
-//!   piece's address from its block and the tuple alone.
-//! - Pieces join by pairs of neighbours: `two_blocks` has all places of two
-//!   blocks in up to two dimensions, `three_blocks` of three in one dimension.
+//! - Counts are checked independently of the blocks, and each block independently of the others:
+//!   `one_block` has all counts and strides in up to three dimensions.
+//! - A layout becomes a grid if each block continues the one before it, which depends on pairs of
+//!   neighbours, their strides and the counts. The grid is then a single block, as in `one_block`.
+//!   `two_blocks_of_three_dims` and `three_blocks_of_two_dims` have all strides of blocks that
+//!   touch, so that both results occur for every reason.
+//! - Otherwise the cursor visits blocks and index tuples independently of addresses (`order`: all
+//!   counts, all numbers of blocks), and computes a piece's address from its block and the tuple
+//!   only.
+//! - Neighbouring pieces join: `two_blocks` has all places of two blocks in up to two dimensions,
+//!   `three_blocks` of three in one dimension.
 //!
-//! What these steps do to one another beyond that is sampled, evenly over the
-//! whole domain, by `all_together`. Where a part says `Walks`, all bytes are
-//! read from the start and from one other offset; elsewhere every range is.
+//! `all_together` samples the other interactions of these steps, evenly over the whole domain. In a
+//! part with `Walks`, all bytes are read from the start and from one other offset; in the others
+//! every range is read.
 
 use crate::common::small::{Depth, Part, Tally, BLOCKS, DIMS};
 use crate::common::{check_access, check_shape, numbers, rows, Spec};
@@ -54,7 +51,7 @@ fn choices<T: Clone>(domains: &[Vec<T>], f: &mut impl FnMut(&[T])) {
     }
 }
 
-/// Checks everything about one layout; returns whether it was right.
+/// Checks one layout; returns `true` if it is valid.
 fn check(spec: &Spec) -> bool {
     let layout = spec.build();
     assert_eq!(
@@ -126,7 +123,7 @@ fn indices() {
     tally.finish("indices", total);
 }
 
-/// Rows of all small rows, in layouts of each kind.
+/// The rows of all small rows, in layouts of each kind.
 #[test]
 fn nests() {
     let entries = |addrs: &[u64], length| {
@@ -161,7 +158,7 @@ fn nests() {
     assert!(number > 0);
 }
 
-/// Every choice of strides in `dims` dimensions.
+/// Returns every choice of strides in `dims` dimensions.
 fn strides(dims: usize) -> Vec<[i64; DIMS]> {
     let mut all = Vec::new();
     choices(&vec![DOMAIN.collect(); dims], &mut |choice| {
@@ -172,7 +169,7 @@ fn strides(dims: usize) -> Vec<[i64; DIMS]> {
     all
 }
 
-/// Every choice of counts that are right, in `dims` dimensions.
+/// Returns every choice of valid counts in `dims` dimensions.
 fn counts(dims: usize) -> Vec<Vec<u64>> {
     let mut all = Vec::new();
     choices(&vec![vec![1, 2, 3, 4]; dims], &mut |choice| {
@@ -181,10 +178,10 @@ fn counts(dims: usize) -> Vec<Vec<u64>> {
     all
 }
 
-/// Where a block is, seen from the one before it: a place and a leaf.
+/// The place of a block relative to the one before it, and its leaf.
 const PLACES: [(i64, u32); 5] = [(0, 0), (0, 1), (1, 0), (-1, 0), (-2, 0)];
 
-/// A block at a place of [`PLACES`], as many bytes from the end of `before`.
+/// Makes a block at one of [`PLACES`]; the place is in bytes from the end of `before`.
 fn after(before: &Part, place: (i64, u32), bytes: u64, stride: [i64; DIMS]) -> Part {
     Part {
         leaf: before.leaf + place.1,
@@ -194,7 +191,7 @@ fn after(before: &Part, place: (i64, u32), bytes: u64, stride: [i64; DIMS]) -> P
     }
 }
 
-/// The first block: some strides lead below zero from here, most do not.
+/// Makes the first block. Some strides lead below zero from there, most do not.
 fn first(bytes: u64, stride: [i64; DIMS]) -> Part {
     Part {
         leaf: 3,
@@ -291,7 +288,7 @@ fn three_blocks() {
             }
         }
     }
-    // Three steps down lead to address 3: one dimension refuses none.
+    // Three steps down lead to address 3, so no single dimension causes a refusal.
     println!("three blocks: {} accepted", tally.accepted);
     assert_eq!((tally.accepted, tally.refused), (25 * 8 * 4 * 512, 0));
 }
@@ -321,7 +318,7 @@ fn order() {
     for dims in 1..=DIMS {
         for counts in counts(dims) {
             for blocks in 1..=BLOCKS {
-                // No two pieces have an address in common, nor touch.
+                // No two pieces share an address or touch.
                 let parts = [0, 1, 2].map(|block| Part {
                     leaf: block,
                     addr: 10 * u64::from(block),
@@ -340,7 +337,7 @@ fn all_together() {
     const DRAWN: u64 = 1_000_000;
     let mut state = 1u64;
     let mut below = |end: u64| {
-        // Knuth's; its high bits are good enough to choose with.
+        // Knuth's generator, whose high bits are good enough for drawing.
         state = state
             .wrapping_mul(6364136223846793005)
             .wrapping_add(1442695040888963407);
@@ -351,7 +348,7 @@ fn all_together() {
         let counts = [0; DIMS].map(|_| 1 + below(4));
         let mut parts = [Part::default(); BLOCKS];
         let mut before = first(0, [0; DIMS]);
-        // Blocks that continue one another throughout are rare among all.
+        // Random blocks rarely continue one another everywhere.
         let alike = below(4) == 0;
         for part in &mut parts {
             let stride = [0; DIMS].map(|_| below(8) as i64 + DOMAIN.start());

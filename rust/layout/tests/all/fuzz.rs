@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The fuzz targets on stable Rust: the stored inputs, and drawn ones.
+//! The fuzz targets on stable Rust, with the stored inputs and random ones.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,7 @@ use crate::common::bodies::{self, TARGETS};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Each line is an input, in hex, that takes a way through the code that no
-/// other one takes.
+/// Each line is an input in hex that covers code which no other input covers.
 #[test]
 fn stored_inputs() {
     for (name, run) in TARGETS {

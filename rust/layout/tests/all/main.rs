@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! All tests, in one program: what they share is compiled once.
+//! All tests in one program, so that the shared code is compiled once.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Writing where blocks overlap: bytes are written in the order of the key's
-//! addresses, so that of two at one place the later one stays.
+//! Writes to blocks that overlap. Bytes are written in the order of the key's addresses, so that of
+//! two bytes at one place the later one stays.
 //!
-//! A writer of single bytes, in that order, against one that does what the
-//! evaluator does: each packet's runs in turn, each run as one copy.
+//! The tests compare a writer of single bytes in that order with one that works like the evaluator:
+//! each packet's runs in turn, each run as one copy.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use ib_mkey_layout::Order;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// A few hundred bytes are described, most of them many times.
+/// A few hundred bytes are described, most of them several times.
 const WINDOW: u64 = 64;
 const BASE: u64 = 1 << 20;
 
@@ -33,13 +33,12 @@ fn interleaved() -> impl Strategy<Value = Spec> {
     })
 }
 
-/// Byte `i` of the message; no two of the largest are alike.
+/// Returns byte `i` of the message; no two bytes of the longest message are equal.
 fn message(i: usize) -> u16 {
     u16::try_from(i).unwrap()
 }
 
-/// Writes `start..end` of the message byte by byte; returns how many bytes
-/// were written over.
+/// Writes `start..end` of the message byte by byte; returns how many bytes were overwritten.
 fn write_bytes(spec: &Spec, start: usize, end: usize, memory: &mut Memory) -> usize {
     let bytes = spec.bytes();
     let again = |i: usize| {
@@ -49,7 +48,7 @@ fn write_bytes(spec: &Spec, start: usize, end: usize, memory: &mut Memory) -> us
     (start..end).map(again).filter(|again| *again).count()
 }
 
-/// Writes it packet by packet, by the rows of each.
+/// Writes the message packet by packet, by the rows of each.
 fn write_rows(
     layout: &VecLayout,
     start: usize,
@@ -71,7 +70,7 @@ fn write_rows(
     }
 }
 
-/// Writes it packet by packet, by the runs of each.
+/// Writes the message packet by packet, by the runs of each.
 fn write_runs(layout: &VecLayout, start: usize, end: usize, mtu: usize, memory: &mut Memory) {
     let mut at = start;
     while at < end {
@@ -109,7 +108,7 @@ proptest! {
     }
 }
 
-/// The layouts drawn above do overlap: another order gives something else.
+/// The random layouts do overlap: another order gives another result.
 #[test]
 fn order_matters() {
     let stride = |stride| Spec::Interleaved(vec![5], vec![(0, BASE, 4, vec![stride])]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Drawn layouts, against the byte-by-byte oracle.
+//! Random layouts, compared with the byte-by-byte oracle.
 
 use crate::common::{check_access, check_shape, numbers, rows, Spec};
 use ib_mkey_layout::{Entry, Layout, Run, MAX_DIMS};
@@ -8,15 +8,15 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-/// Most bytes of a drawn layout.
+/// The largest number of bytes of a random layout.
 const MAX_BYTES: u64 = 20_000;
 
-/// An address far enough from both ends for all that is drawn.
+/// Draws an address far enough from both ends.
 fn middle() -> impl Strategy<Value = u64> {
     prop_oneof![Just(1 << 32), 1 << 20..1u64 << 62]
 }
 
-/// The same layout, moved up so that the highest byte is the last one of all.
+/// Moves a layout up, so that its highest byte is at the last address.
 fn at_the_top(spec: &Spec) -> Spec {
     let last = spec.bytes().iter().map(|byte| byte.1).max().unwrap_or(0);
     let up = u64::MAX - last;
@@ -39,7 +39,7 @@ fn at_the_top(spec: &Spec) -> Spec {
 fn list() -> impl Strategy<Value = Spec> {
     let entry = |base| (0..3u32, 0..200u64, 1..100u64).prop_map(move |(l, a, n)| (l, base + a, n));
     let scattered = middle().prop_flat_map(move |base| vec(entry(base), 1..60));
-    // Entries that continue one another, with a hole now and then.
+    // Entries that continue one another, with occasional gaps.
     let chained = (middle(), vec((prop::bool::weighted(0.2), 1..40u64), 1..60));
     let chained = chained.prop_map(|(mut addr, entries)| {
         let entry = |(hole, length)| {
@@ -52,14 +52,14 @@ fn list() -> impl Strategy<Value = Spec> {
     prop_oneof![scattered, chained].prop_map(Spec::List)
 }
 
-/// Counts of up to eight dimensions, of few tuples in all.
+/// Draws counts of up to eight dimensions, with few tuples in all.
 fn counts() -> impl Strategy<Value = Vec<u64>> {
     vec(prop_oneof![3 => 1..4u64, 1 => 1..20u64], 1..=MAX_DIMS)
         .prop_filter("too many", |counts| counts.iter().product::<u64>() <= 500)
 }
 
-/// Strides as in a real array: those of the outer dimensions are the size of
-/// the inner ones, with a gap at times; some have another sign, or are zero.
+/// Draws strides as in a real array: those of the outer dimensions are the size of the inner ones,
+/// sometimes with a gap. Some are negative or zero.
 fn nested(counts: Vec<u64>, bytes: u64) -> impl Strategy<Value = Vec<i64>> {
     let gap = prop_oneof![3 => Just(0u64), 1 => 1..5u64];
     let sign = prop_oneof![6 => Just(1i64), 1 => Just(-1), 1 => Just(0)];
@@ -82,7 +82,7 @@ fn interleaved() -> impl Strategy<Value = Spec> {
             .prop_map(move |(leaf, addr, bytes, strides)| (leaf, base + addr, bytes, strides));
         (Just(counts), vec(block, 1..5))
     });
-    // Blocks that share their strides and continue one another, or nearly so.
+    // Blocks that have the same strides and continue one another, or nearly so.
     let array = (middle(), counts(), vec(1..12u64, 1..4)).prop_flat_map(|(base, counts, sizes)| {
         let joint = prop_oneof![8 => Just((0u64, 1u32)), 1 => Just((1, 1)), 1 => Just((0, 2))];
         let shape = (
@@ -110,7 +110,7 @@ fn interleaved() -> impl Strategy<Value = Spec> {
         })
 }
 
-/// Indices that go up by one, by more, or down, with another one now and then.
+/// Draws indices that increase by one, by more, or decrease, with occasional others.
 fn indexed() -> impl Strategy<Value = Spec> {
     let stretch = (0..500u64, -4..5i64, 1..40u64);
     let block = (0..3u32, middle(), 1..40u64, 1..20u64);
@@ -122,7 +122,7 @@ fn indexed() -> impl Strategy<Value = Spec> {
     })
 }
 
-/// Entries of one length, mostly at one distance.
+/// Draws entries of one length, mostly at one distance.
 fn regular() -> impl Strategy<Value = Spec> {
     let stretch = (
         0..3000u64,
@@ -146,8 +146,8 @@ fn regular() -> impl Strategy<Value = Spec> {
     })
 }
 
-/// A key over a key: address, length, stride and count of the outer pieces.
-/// Most advance by whole pieces of the inner one, or nearly so.
+/// Draws the outer pieces of a key over a key: address, length, stride and count. Most advance by
+/// whole pieces of the inner one, or nearly so.
 fn outer() -> impl Strategy<Value = (Index, u64, i64, u64)> {
     let stride = prop_oneof![-40..40i64, -400..400i64, Just(0)];
     let len = prop_oneof![3 => 1..20u64, 1 => 1..200u64];
@@ -164,7 +164,7 @@ fn check(spec: &Spec, accesses: &[(Index, Index)]) {
     for (offset, len) in accesses {
         let offset = offset.index(bytes.len());
         check_access(&layout, &bytes, offset, len.index(bytes.len() - offset + 1));
-        // As atomics do.
+        // Atomics access 8 bytes.
         check_access(&layout, &bytes, offset, 8);
     }
 }
@@ -173,7 +173,7 @@ fn accesses() -> impl Strategy<Value = Vec<(Index, Index)>> {
     vec(any::<(Index, Index)>(), 1..20)
 }
 
-/// Numbers near the edges of their type, and others.
+/// Draws numbers near the limits of their type, and others.
 fn edgy() -> impl Strategy<Value = u64> {
     let near = |edge: u64| (0..4u64).prop_map(move |i| edge.wrapping_sub(2).wrapping_add(i));
     prop_oneof![
@@ -187,7 +187,7 @@ fn edgy() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Mostly small numbers, so that not all that is drawn is refused.
+/// Draws mostly small numbers, so that not all layouts are refused.
 fn or_small(
     weight: u32,
     small: std::ops::Range<u64>,
@@ -221,7 +221,7 @@ proptest! {
         check(&spec, &accesses);
     }
 
-    /// The last byte of all is like any other; one more is refused.
+    /// The last address is valid; one more byte is refused.
     #[test]
     fn last_byte(
         spec in prop_oneof![list(), interleaved(), indexed()],
@@ -259,7 +259,7 @@ proptest! {
     ) {
         let layout = spec.build().unwrap();
         let bytes = spec.bytes();
-        // The bytes after which pieces of the inner layout repeat.
+        // The number of bytes after which pieces of the inner layout repeat.
         let unit = match &spec {
             Spec::List(entries) => entries[0].2,
             Spec::Interleaved(_, blocks) => blocks.iter().map(|block| block.2).sum(),
@@ -267,7 +267,7 @@ proptest! {
         };
         for ((addr, len, stride, count), by_pieces) in outers {
             let stride = if by_pieces { stride % 5 * unit as i64 } else { stride };
-            // As many as there are, or a few more.
+            // All that fit, or a few more.
             let addr = addr.index(bytes.len()) as u64;
             let room = if stride < 0 { addr } else { (bytes.len() as u64 - addr).saturating_sub(len) };
             let most = room.checked_div(stride.unsigned_abs()).map_or(count, |most| most + 1);
@@ -277,7 +277,7 @@ proptest! {
         }
     }
 
-    /// A list over a key, and the same list over what the key is over.
+    /// A list over a key gives the same bytes as the list over the key's leaves.
     #[test]
     fn entries_go_through_keys(
         spec in prop_oneof![list(), regular(), interleaved(), indexed()],
@@ -300,7 +300,7 @@ proptest! {
         }
     }
 
-    /// What is described is what is reported.
+    /// A layout reports the description that it was made of.
     #[test]
     fn descriptions_are_kept(spec in interleaved()) {
         let Spec::Interleaved(counts, blocks) = &spec else { unreachable!() };
@@ -314,7 +314,7 @@ proptest! {
         }
     }
 
-    /// And of indexed blocks.
+    /// The same for indexed blocks.
     #[test]
     fn indices_are_kept(spec in indexed()) {
         let Spec::Indexed((leaf, addr, unit, len), indices) = &spec else { unreachable!() };
@@ -330,7 +330,7 @@ proptest! {
         prop_assert_eq!(layout.block(indices.len()), None);
     }
 
-    /// Any numbers at all are refused or give a layout within its extents.
+    /// Any numbers are refused or give a layout within its extents.
     #[test]
     fn any_numbers(
         counts in vec(or_small(15, 1..4, edgy()), 0..10),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the fuzz targets of `fuzz/` do with their input. Any bytes are an
-//! input: `tests/all/fuzz.rs` runs the same on stable Rust.
+//! The bodies of the fuzz targets of `fuzz/`. Any bytes are valid input: `tests/all/fuzz.rs` runs
+//! the same bodies on stable Rust.
 
 use ib_mkey_layout::MAX_DIMS;
 
@@ -10,7 +10,7 @@ use super::{check_access, check_shape, numbers, rows, Byte, Spec, VecLayout};
 /// Takes any bytes and panics if the code under test is wrong.
 pub type Body = fn(&[u8]);
 
-/// A target's name and what it does.
+/// The name and the body of a target.
 pub const TARGETS: [(&str, Body); 6] = [
     ("list", list),
     ("interleaved", interleaved),
@@ -20,10 +20,10 @@ pub const TARGETS: [(&str, Body); 6] = [
     ("numbers", raw_numbers),
 ];
 
-/// Most bytes of a layout that is checked byte by byte.
+/// The largest number of bytes of a layout that is checked byte by byte.
 const MAX_BYTES: u64 = 2048;
 
-/// Bytes to make numbers of; zeroes once they are used up.
+/// The source of numbers: the input's bytes, then zeroes.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -41,7 +41,7 @@ impl Input<'_> {
         i64::from(self.byte() as i8)
     }
 
-    /// A small number, one next to a power of two, or any.
+    /// Returns a small number, one near a power of two, or any.
     fn number(&mut self) -> u64 {
         let shape = self.byte();
         match shape >> 6 {
@@ -54,7 +54,7 @@ impl Input<'_> {
         }
     }
 
-    /// An address in the middle, or where a little more or less is none.
+    /// Returns an address in the middle, or near one of the ends.
     fn addr(&mut self) -> u64 {
         let base = [1 << 32, 1 << 32, 0, u64::MAX - 127][self.below(4) as usize];
         base + u64::from(self.byte() & 0x7f)
@@ -64,7 +64,7 @@ impl Input<'_> {
         let mut end = 0;
         let entries = (0..self.below(24)).map(|_| {
             let form = self.byte();
-            // Entries that continue the one before are rare in random bytes.
+            // Random bytes rarely give entries that continue the one before.
             let addr = if form & 4 == 0 { self.addr() } else { end };
             let length = u64::from(form >> 3);
             end = addr.wrapping_add(length);
@@ -114,7 +114,7 @@ impl Input<'_> {
         );
         let mut index = 0u64;
         let indices = (0..self.below(40)).map(|_| {
-            // Indices that go on as those before are rare in random bytes.
+            // Random bytes rarely give indices that continue those before.
             let form = self.byte();
             index = match form & 3 {
                 0 => index.wrapping_add_signed(1 - (i64::from(form >> 2) & 3)),
@@ -135,7 +135,7 @@ impl Input<'_> {
     }
 }
 
-/// The layout and its bytes, if it is right and small; its verdict is checked.
+/// Checks the verdict on the layout. Returns the layout and its bytes if it is valid and small.
 fn built(spec: &Spec) -> Option<(VecLayout, Vec<Byte>)> {
     if matches!(numbers::verdict(spec), Ok(length) if length > MAX_BYTES) {
         return None;
@@ -152,7 +152,7 @@ fn built(spec: &Spec) -> Option<(VecLayout, Vec<Byte>)> {
     Some((layout.ok()?, spec.bytes()))
 }
 
-/// Everything about a layout, with a few accesses.
+/// Checks a layout completely, with a few accesses.
 fn check(spec: &Spec, input: &mut Input<'_>) {
     let Some((layout, bytes)) = built(spec) else {
         return;
@@ -166,25 +166,25 @@ fn check(spec: &Spec, input: &mut Input<'_>) {
     }
 }
 
-/// Lists.
+/// Tests lists.
 pub fn list(data: &[u8]) {
     let mut input = Input(data);
     check(&input.list(), &mut input);
 }
 
-/// Interleaved layouts.
+/// Tests interleaved layouts.
 pub fn interleaved(data: &[u8]) {
     let mut input = Input(data);
     check(&input.interleaved(), &mut input);
 }
 
-/// Indexed blocks.
+/// Tests indexed blocks.
 pub fn indexed(data: &[u8]) {
     let mut input = Input(data);
     check(&input.indexed(), &mut input);
 }
 
-/// The rows of rows: a key over a key.
+/// Tests the rows of rows: a key over a key.
 pub fn nested(data: &[u8]) {
     let mut input = Input(data);
     let Some((layout, bytes)) = built(&input.any()) else {
@@ -198,7 +198,7 @@ pub fn nested(data: &[u8]) {
     }
 }
 
-/// Accesses to one layout, several at a time, copied half-way, past its end.
+/// Tests several accesses to one layout at a time, copies of cursors, and accesses past its end.
 pub fn accesses(data: &[u8]) {
     let mut input = Input(data);
     let Some((layout, bytes)) = built(&input.any()) else {
@@ -213,7 +213,7 @@ pub fn accesses(data: &[u8]) {
         if let Ok(runs) = layout.runs(offset as u64, len as u64) {
             open.push((runs, offset, offset + len));
         }
-        // One run of a cursor, and of a copy of it that then goes its own way.
+        // Takes one run of a cursor, and of a copy of it that continues separately.
         let which = input.below(open.len().max(1) as u64) as usize;
         let Some((runs, at, end)) = open.get_mut(which) else {
             continue;
@@ -233,7 +233,7 @@ pub fn accesses(data: &[u8]) {
     }
 }
 
-/// Numbers of 64 bits, whatever they are.
+/// Tests 64-bit numbers of any value.
 pub fn raw_numbers(data: &[u8]) {
     let mut input = Input(data);
     let form = input.byte();

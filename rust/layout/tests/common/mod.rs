@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a layout means, by its definition: every byte, one after another.
+//! The meaning of a layout, by its definition: every byte, one after another.
 
-// The fuzz targets use a part of this.
+// The fuzz targets use only a part of this.
 #![allow(dead_code, unreachable_pub)]
 
 pub mod bodies;
@@ -26,7 +26,7 @@ pub enum VecIndices {
 }
 
 impl VecIndices {
-    /// The narrower kind, if all indices fit and `wide` is not set.
+    /// Uses 32-bit indices if all indices fit and `wide` is not set.
     pub fn new(indices: &[u64], wide: bool) -> Self {
         let narrow: Result<Vec<_>, _> = indices.iter().map(|i| u32::try_from(*i)).collect();
         match narrow {
@@ -60,7 +60,7 @@ pub enum Spec {
 }
 
 impl Spec {
-    /// Makes the layout that is to be tested.
+    /// Makes the layout under test.
     pub fn build(&self) -> Result<VecLayout, Error> {
         Ok(match self {
             Spec::List(entries) => Layout::List(List::new(
@@ -83,7 +83,7 @@ impl Spec {
             Spec::Indexed(_, indices) => {
                 let wide = self.wide(false)?;
                 let narrow = self.wide(true);
-                // The width of indices is no matter.
+                // The size of the indices makes no difference.
                 assert_eq!(narrow.map(|layout| layout.length()), Ok(wide.length()));
                 if indices.len() % 2 == 0 {
                     return Ok(Layout::Indexed(wide));
@@ -100,7 +100,7 @@ impl Spec {
         Indexed::new(*leaf, *addr, *unit, *len, VecIndices::new(indices, wide))
     }
 
-    /// Lists every byte, with addresses that may be anywhere.
+    /// Lists every byte. Addresses may be outside of 64 bits.
     pub fn wide_bytes(&self) -> Vec<(u32, i128, usize)> {
         let mut bytes = Vec::new();
         let mut piece = 0;
@@ -138,7 +138,7 @@ impl Spec {
         bytes
     }
 
-    /// Says what is wrong with the layout, if it has few bytes.
+    /// Returns what is wrong with the layout, which must have few bytes.
     pub fn verdict(&self) -> Result<(), Error> {
         let (dims, zero) = match self {
             Spec::List(entries) => (1, entries.iter().any(|entry| entry.2 == 0)),
@@ -164,7 +164,7 @@ impl Spec {
         Ok(())
     }
 
-    /// Lists every byte of a layout that is right.
+    /// Lists every byte of a valid layout.
     pub fn bytes(&self) -> Vec<Byte> {
         self.wide_bytes()
             .into_iter()
@@ -172,7 +172,7 @@ impl Spec {
             .collect()
     }
 
-    /// The entries or blocks that the pieces repeat in turn.
+    /// Returns the number of entries or blocks, whose pieces repeat in turn.
     pub fn count(&self) -> usize {
         match self {
             Spec::List(entries) => entries.len(),
@@ -181,7 +181,7 @@ impl Spec {
         }
     }
 
-    /// The extents that there are, each of which the pieces reach in turn.
+    /// Returns the number of extents, whose pieces repeat in turn.
     pub fn extents(&self) -> usize {
         match self {
             Spec::Indexed(..) => 1,
@@ -190,7 +190,7 @@ impl Spec {
     }
 }
 
-/// All index tuples, the last index changing fastest.
+/// Returns all index tuples; the last index changes fastest.
 fn tuples(counts: &[u64]) -> Vec<Vec<u64>> {
     let mut tuples = vec![vec![]];
     for &count in counts {
@@ -205,7 +205,7 @@ fn tuples(counts: &[u64]) -> Vec<Vec<u64>> {
     tuples
 }
 
-/// Joins bytes to the longest runs there are.
+/// Joins bytes to the longest possible runs.
 pub fn join(bytes: &[Byte]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for &(leaf, addr, _) in bytes {
@@ -254,7 +254,7 @@ pub fn check_access(layout: &VecLayout, bytes: &[Byte], offset: usize, len: usiz
     );
 }
 
-/// Checks length, extents and what the layout says that it reaches.
+/// Checks length, extents and reaches.
 pub fn check_shape(spec: &Spec, layout: &VecLayout, bytes: &[Byte]) {
     assert_eq!(layout.length(), bytes.len() as u64);
     assert_eq!(layout.count(), spec.count());
@@ -288,7 +288,7 @@ pub fn check_shape(spec: &Spec, layout: &VecLayout, bytes: &[Byte]) {
     assert_eq!(first, extents);
 }
 
-/// What the layout says that its pieces reach.
+/// Returns the reaches of the layout.
 pub fn reaches(layout: &VecLayout) -> Vec<Reach> {
     let mut all = Vec::new();
     let each = |reach| -> Result<(), ()> {
@@ -296,7 +296,7 @@ pub fn reaches(layout: &VecLayout) -> Vec<Reach> {
         Ok(())
     };
     layout.reach(each).unwrap();
-    // The first error ends it.
+    // The first error ends the calls.
     let (first, mut seen) = (all.first().copied(), Vec::new());
     let refuse = |reach| {
         seen.push(reach);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What becomes of any numbers at all: the verdict on them without listing
-//! bytes, which may be 2^64.
+//! The verdict on layouts of any numbers, without listing their bytes, of which there may be 2^64.
 
 use ib_mkey_layout::{Error, Order, MAX_DIMS};
 
 use super::{reaches, Spec, VecLayout};
 
-/// Whether all that is reached from `addr` on has a 64-bit address.
+/// Returns `true` if all bytes from `addr` on have a 64-bit address.
 fn fits(addr: u64, bytes: u64, steps: impl Iterator<Item = (i64, u64)>) -> bool {
     let mut first = Some(i128::from(addr));
     let mut last = Some(i128::from(addr) + i128::from(bytes) - 1);
@@ -20,7 +19,7 @@ fn fits(addr: u64, bytes: u64, steps: impl Iterator<Item = (i64, u64)>) -> bool 
     is_address(first) && is_address(last)
 }
 
-/// Says what is wrong with the layout, and how many bytes it has if nothing is.
+/// Returns what is wrong with the layout, or its number of bytes if it is valid.
 pub fn verdict(spec: &Spec) -> Result<u64, Error> {
     let (length, zero, fits) = match spec {
         Spec::List(entries) => (
@@ -75,7 +74,7 @@ pub fn verdict(spec: &Spec) -> Result<u64, Error> {
     }
 }
 
-/// Checks that the layout is refused or else keeps within its extents.
+/// Checks that the layout is refused, or stays within its extents.
 pub fn check(spec: &Spec, offset: u64, len: u64) {
     let layout = spec.build();
     let verdict = verdict(spec);
@@ -106,7 +105,7 @@ pub fn check(spec: &Spec, offset: u64, len: u64) {
             let rows = layout.rows(offset, len, order);
             assert_eq!(rows.is_ok(), end.is_some_and(|end| end <= layout.length()));
             for row in rows.into_iter().flatten().take(50) {
-                // No sum wraps, in memory or in the access.
+                // No sum wraps, neither in memory nor in the access.
                 let steps = i128::from(row.count) - 1;
                 let last =
                     i128::from(row.addr) + i128::from(row.stride) * steps * i128::from(steps > 0);

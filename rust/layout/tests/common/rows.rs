@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What rows mean: which byte of memory each byte of the access is, and what
-//! an order promises.
+//! The meaning of rows: the byte of memory for each byte of the access, and the guarantees of an
+//! order.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ pub const ORDERS: [Order; 3] = [Order::Any, Order::Leaf, Order::Strict];
 /// Checks that `rows`, in this order, are the bytes `wanted`; returns their number.
 pub fn check_rows(rows: impl Iterator<Item = Row>, wanted: &[Byte], order: Order) -> usize {
     let mut seen = vec![false; wanted.len()];
-    // Where each byte of memory was reached last.
+    // The last position at which each byte of memory was reached.
     let mut last = HashMap::new();
     let mut next = 0;
     let mut number = 0;
@@ -23,7 +23,7 @@ pub fn check_rows(rows: impl Iterator<Item = Row>, wanted: &[Byte], order: Order
         number += 1;
         for piece in 0..row.count {
             let at = row.at as usize + row.step as usize * piece as usize;
-            // What a wrap gives is not there to be found.
+            // In 128 bits nothing wraps, so a wrapped address is not found.
             let addr = i128::from(row.addr) + i128::from(row.stride) * i128::from(piece);
             for byte in 0..row.len as usize {
                 let (leaf, wanted_addr, _) = wanted[at + byte];
@@ -62,8 +62,8 @@ pub fn check(layout: &VecLayout, bytes: &[Byte], offset: usize, len: usize) {
     }
 }
 
-/// The bytes that the pieces of `outer` are in a layout of `bytes`, if they are
-/// in it; in the order of the access, which has no other bytes.
+/// Returns the bytes of the pieces of `outer` in a layout of `bytes`, in the order of the access,
+/// which has no other bytes. Returns [`None`] if a piece is outside.
 fn bytes_of(outer: &Row, bytes: &[Byte]) -> Option<Vec<Byte>> {
     let mut wanted = Vec::new();
     for piece in 0..outer.count {
@@ -74,8 +74,8 @@ fn bytes_of(outer: &Row, bytes: &[Byte]) -> Option<Vec<Byte>> {
     Some(wanted)
 }
 
-/// Checks the rows of the row at `addr` of `count` pieces of `len` bytes,
-/// `stride` bytes apart; returns how many rows there were in the order [`Order::Any`].
+/// Checks the rows of the row at `addr` of `count` pieces of `len` bytes, `stride` bytes apart.
+/// Returns the number of rows for [`Order::Any`].
 pub fn check_nest(
     layout: &VecLayout,
     bytes: &[Byte],
@@ -100,7 +100,7 @@ pub fn check_nest(
         };
         let seen = check_rows(rows.unwrap(), wanted, order);
         number.get_or_insert(seen);
-        // The access may have other bytes before, and between the pieces.
+        // The access may have other bytes before the pieces and between them.
         let sparse = Row {
             at: 5,
             step: len + 3,

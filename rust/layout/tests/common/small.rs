@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The oracle for millions of small layouts: the same definition as that of
-//! [`Spec`](super::Spec), in arrays.
+//! The oracle for millions of small layouts: the same definition as that of [`Spec`](super::Spec),
+//! in arrays.
 
 use ib_mkey_layout::{Block, Error, Interleaved, Order, Run, MAX_DIMS};
 
 use super::rows::ORDERS;
 
-/// Most blocks, dimensions and bytes.
+/// The largest numbers of blocks, dimensions and bytes.
 pub const BLOCKS: usize = 3;
 pub const DIMS: usize = 3;
 const BYTES: usize = 4 * 4 * 4 * BLOCKS * 2;
@@ -26,7 +26,7 @@ pub struct Bytes {
     len: usize,
     /// Leaf, address, and the number of the repetition of a block.
     at: [(u32, i64, usize); BYTES],
-    /// Where the run of contiguous bytes ends that a byte is in.
+    /// The end of the run of contiguous bytes that contains a byte.
     run_end: [usize; BYTES],
 }
 
@@ -68,7 +68,7 @@ impl Bytes {
         }
     }
 
-    /// Whether no byte is below address zero.
+    /// Returns `true` if no byte is below address zero.
     fn has_addresses(&self) -> bool {
         self.at[..self.len].iter().all(|byte| byte.1 >= 0)
     }
@@ -92,13 +92,13 @@ impl Bytes {
         assert_eq!((runs.remaining(), runs.next()), (0, None));
     }
 
-    /// Checks the rows of the bytes `start..end`, in an order that is another
-    /// one for each range.
+    /// Checks the rows of the bytes `start..end`, in an order that differs from range to range.
     fn check_rows(&self, layout: &Interleaved<&mut [Block]>, start: usize, end: usize) {
         let order = ORDERS[(start + end) % ORDERS.len()];
         let rows = layout.rows(start as u64, (end - start) as u64, order);
         let (mut count, mut next) = (0, start);
-        // Where each byte of memory was reached last: few addresses and leaves.
+        // The last position at which each byte of memory was reached; there are few addresses and
+        // leaves.
         let mut last = (order == Order::Leaf).then_some([[0u16; 64]; 8]);
         for row in rows.unwrap() {
             for piece in (0..row.count).map(|piece| row.skip(piece)) {
@@ -133,7 +133,7 @@ impl Bytes {
         }
     }
 
-    /// Checks where the bytes `start..end` are, if they are in one place.
+    /// Checks the place of the bytes `start..end`, if they are in one place.
     fn check_place(&self, layout: &Interleaved<&mut [Block]>, start: usize, end: usize) {
         let place = layout.resolve(start as u64, (end - start) as u64);
         if start == end {
@@ -146,7 +146,7 @@ impl Bytes {
     }
 }
 
-/// How much of a layout is looked at.
+/// The accesses to a layout that are checked.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Depth {
     /// Every range of offsets, and those past the end.
@@ -155,7 +155,7 @@ pub enum Depth {
     Walks,
 }
 
-/// Counts what was accepted and refused, so that no test passes on nothing.
+/// Counts the accepted and refused layouts, so that a test without layouts fails.
 pub struct Tally {
     pub accepted: u64,
     pub refused: u64,
@@ -193,7 +193,7 @@ impl Tally {
         bytes.check_runs(&layout, 0, end);
         bytes.check_rows(&layout, 0, end);
         if depth == Depth::Walks {
-            // Another one for each layout.
+            // The other offset differs from layout to layout.
             let from = self.accepted as usize % end;
             bytes.check_runs(&layout, from, end);
             bytes.check_rows(&layout, from, end);
@@ -214,7 +214,7 @@ impl Tally {
         self.accepted += 1;
     }
 
-    /// Checks that as many were seen as there are, of both kinds.
+    /// Checks that `total` layouts were seen, some accepted and some refused.
     pub fn finish(&self, what: &str, total: u64) {
         println!(
             "{what}: {} accepted, {} refused",
