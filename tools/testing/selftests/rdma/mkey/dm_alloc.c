@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Allocation of device memory: a hundred thousand random sizes that end where
- * they began, quotas of processes and of the device, and who is shown to have
- * what.
+ * Allocation of device memory: 100,000 random sizes, after which all memory is
+ * free again; quotas of a process and of the device; and the owners that
+ * debugfs shows.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -76,7 +76,7 @@ FIXTURE_SETUP(alloc)
 	if (variant->bit & (IBMKEY_DM_P2P | IBMKEY_DM_PMEM) &&
 	    !mkt_hardware(what, sizeof(what), variant->class))
 		SKIP(return, "no memory of this class");
-	/* the first one makes the pool known */
+	/* the first allocation makes the pool visible */
 	dm = dm_alloc(&self->dev, 1, 0, variant->bit);
 	ASSERT_NE(NULL, dm);
 	ASSERT_EQ(0, ibv_free_dm(dm));
@@ -106,8 +106,9 @@ static unsigned int largest(struct mkt_dev *dev, uint32_t class)
 }
 
 /*
- * Random sizes and alignments come and go, a few hundred at a time. What was
- * possible before is possible afterwards, and nothing is in use.
+ * Allocate and free random sizes and alignments, a few hundred at a time. A
+ * size that was possible before is possible afterwards, and no memory is in
+ * use.
  */
 TEST_F(alloc, random_sizes)
 {
@@ -132,7 +133,7 @@ TEST_F(alloc, random_sizes)
 		if (live[slot]) {
 			used += sum[slot];
 		} else {
-			/* full, or in too many pieces for the alignment */
+			/* no free memory, or none with this alignment */
 			ASSERT_EQ(ENOMEM, errno);
 			refused++;
 		}
@@ -143,7 +144,7 @@ TEST_F(alloc, random_sizes)
 			ASSERT_LE(now.high, now.total);
 		}
 	}
-	/* nearly all of them are served */
+	/* nearly all requests succeed */
 	EXPECT_LT(refused, rounds / 4);
 	for (i = 0; i < 300; i++)
 		if (live[i])
@@ -154,7 +155,7 @@ TEST_F(alloc, random_sizes)
 	EXPECT_EQ(had, largest(&self->dev, variant->bit));
 }
 
-/* a process and what it has, as debugfs shows it; -1 if it has nothing */
+/* bytes that debugfs shows for a process, and its name; -1 if it has none */
 static int64_t owner_bytes(const struct mkt_dev *dev, pid_t pid, char *comm)
 {
 	FILE *file = fopen("/sys/kernel/debug/ib_mkey/owners", "re");
@@ -191,8 +192,8 @@ TEST_F(alloc, owner)
 }
 
 /*
- * Up to its quota and no further; what one process has does not count for
- * another. Run by dm_quota.sh with a quota.
+ * A process gets its quota and no more. The bytes of one process do not count
+ * for another. dm_quota.sh runs this with a quota.
  */
 TEST_F(alloc, quota)
 {
@@ -223,7 +224,7 @@ TEST_F(alloc, quota)
 			_exit(2);
 		if (dm_alloc(&own, 1, 0, variant->bit) || errno != ENOMEM)
 			_exit(3);
-		/* and ends without freeing it */
+		/* end without freeing it */
 		_exit(0);
 	}
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
@@ -235,7 +236,7 @@ TEST_F(alloc, quota)
 	ASSERT_EQ(0, ibv_free_dm(more));
 }
 
-/* RAM has one limit, wherever it is; other memory has its own */
+/* all RAM shares one limit; each other memory has its own */
 TEST_F(alloc, shared_limit)
 {
 	uint64_t most = self->dev.caps.max_dm_size;
@@ -243,7 +244,9 @@ TEST_F(alloc, shared_limit)
 	struct ibv_dm *rest, *dm;
 	size_t n;
 
-	/* the default is RAM of the host; one buffer can be as large as this */
+	/*
+	 * the default class is RAM of the host; one buffer can take all of it
+	 */
 	if (most > 1ull << 28)
 		SKIP(return, "too much device memory to take all of it");
 	n = (most - self->before.used - (1 << 20)) & -4096ul;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Classes of device memory: the bytes are where the class says, aligned as
- * asked for, zero at first, and are seen by RDMA, by copies and in a mapping.
+ * requested and zero at first. RDMA, copies and a mapping see the same bytes.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -55,7 +55,7 @@ FIXTURE_SETUP(class)
 {
 	struct mkt_wants wants = {
 		.mtu = IBV_MTU_1024,
-		/* gigabytes are flushed */
+		/* gigabytes are flushed, which takes long */
 		.flags = MKT_QP_PATIENT,
 		.host = 256 * 1024,
 	};
@@ -156,7 +156,7 @@ TEST_F(class, place)
 		}
 }
 
-/* alignment is that of the physical address, up to the largest block */
+/* the alignment applies to the physical address, up to the largest block */
 TEST_F(class, alignment)
 {
 	uint32_t log;
@@ -183,7 +183,7 @@ TEST_F(class, alignment)
 	EXPECT_EQ(EINVAL, errno);
 }
 
-/* nobody sees what an owner before left behind */
+/* new memory does not show the bytes of its previous owner */
 TEST_F(class, zeroed)
 {
 	uint8_t *bytes = malloc(1 << 20);
@@ -200,7 +200,7 @@ TEST_F(class, zeroed)
 			uint8_t *map;
 
 			ASSERT_NE(NULL, dm);
-			/* what comes after the last byte as well */
+			/* the rest of the last page, too */
 			map = mkt_dm_map(dm, pages);
 			ASSERT_NE(NULL, map);
 			for (at = 0; at < pages; at++) {
@@ -213,7 +213,7 @@ TEST_F(class, zeroed)
 	free(bytes);
 }
 
-/* RDMA both ways and atomics, against what copies and the mapping see */
+/* RDMA in both directions and atomics agree with copies and with the mapping */
 TEST_F(class, traffic)
 {
 	struct mkt_arena *far = &self->s.arena[1];
@@ -226,7 +226,7 @@ TEST_F(class, traffic)
 	uint64_t value;
 	size_t i;
 
-	/* leaf 0 is in the first memory, which is first in the arena */
+	/* leaf 0 is in the first memory of the arena */
 	host = far->mem[0].host + far->leaf[0].at;
 	dm = class_alloc(&self->s.dev[0], 200001, 0, self->which);
 	ASSERT_NE(NULL, dm);
@@ -236,7 +236,7 @@ TEST_F(class, traffic)
 	seen = malloc(100000);
 	ASSERT_NE(NULL, seen);
 
-	/* from the peer's host memory by WRITE */
+	/* WRITE from the peer's host memory */
 	wr = (struct mkt_wr){
 		.op = MKT_WRITE,
 		.sge = { { .addr = plain->addr, .length = 100000,
@@ -253,7 +253,7 @@ TEST_F(class, traffic)
 	ASSERT_NE(NULL, map);
 	ASSERT_EQ(0, memcmp(map + 11, host, 100000));
 
-	/* and back by READ, what the mapping has written */
+	/* READ back the bytes that the mapping has written */
 	for (i = 0; i < 100000; i++)
 		map[9 + i] = i * 7 + (i >> 8);
 	wr.op = MKT_READ;
@@ -262,7 +262,7 @@ TEST_F(class, traffic)
 	ASSERT_EQ(IBV_WC_SUCCESS, result.status);
 	ASSERT_EQ(0, memcmp(map + 9, host, 100000));
 
-	/* a word that atomics count in */
+	/* an 8-byte word for the atomics */
 	value = 40;
 	ASSERT_EQ(0, ibv_memcpy_to_dm(dm, 16, &value, sizeof(value)));
 	wr = (struct mkt_wr){
@@ -284,13 +284,13 @@ TEST_F(class, traffic)
 	free(seen);
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 	ASSERT_EQ(0, ibv_free_dm(dm));
-	/* the arena holds what was read */
+	/* the arena expects the bytes that were read */
 	ASSERT_EQ(0, mkt_arena_adopt(far, far->leaf[0].at, 100000));
 }
 
 #define TRACING "/sys/kernel/tracing/"
 
-/* counts from here on how often the kernel writes caches back to pmem */
+/* start to count how often the kernel writes caches back to pmem */
 static bool writebacks_begin(void)
 {
 	return !system("echo p:mkt_wb arch_wb_cache_pmem >>" TRACING
@@ -311,14 +311,16 @@ static int writebacks_end(void)
 	return *line ? atoi(line) : -1;
 }
 
-/* a key of 4 GiB is flushed too, though rxe tells the length of an MR in 32 bits */
+/*
+ * a key of 4 GiB is flushed as well, although rxe reports an MR's length in 32 bits
+ */
 static void class_flush_whole(struct __test_metadata *_metadata,
 			      FIXTURE_DATA(class) *self, struct ibv_mr *mr,
 			      struct ibv_mr *key)
 {
 	const int access = MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_PERSISTENT;
 	const uint64_t pages = 1 << 20, two = 2;
-	/* from the buffer's second page on */
+	/* begin at the buffer's second page */
 	struct ibmkey_block block = {
 		.addr = 3996,
 		.bytes_count = 4096,
@@ -339,7 +341,7 @@ static void class_flush_whole(struct __test_metadata *_metadata,
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
 	EXPECT_EQ(pages, writebacks_end());
 
-	/* a shorter key, and no bytes of it */
+	/* a shorter key, with a FLUSH of zero bytes */
 	block.bytes_count = 100;
 	block.stride[0] = 4096;
 	ASSERT_EQ(0, ibv_rereg_mr_interleaved(key, access, 1, &two, 1,
@@ -352,7 +354,10 @@ static void class_flush_whole(struct __test_metadata *_metadata,
 	EXPECT_EQ(2, writebacks_end());
 }
 
-/* only memory that is persistent can be flushed to be so, all can be seen */
+/*
+ * only persistent memory can be flushed to persistence; all can be flushed to
+ * visibility
+ */
 TEST_F(class, flush)
 {
 	int access = MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED |
@@ -392,12 +397,14 @@ TEST_F(class, flush)
 	} else {
 		TH_LOG("no kprobe events: what a flush does is not looked at");
 	}
-	/* beyond the end */
+	/* a range beyond the end */
 	wr.flush_length = 9001;
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 1, &wr));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 
-	/* a key over it: blocks of 8 bytes in each second page, three of them */
+	/*
+	 * a key with three blocks of 8 bytes, in each second page of the buffer
+	 */
 	key = ibmkey_alloc(self->s.dev[0].pd, 1);
 	ASSERT_NE(NULL, key);
 	block.lkey = mr->lkey;
@@ -412,7 +419,7 @@ TEST_F(class, flush)
 	if (counted) {
 		EXPECT_EQ(2, writebacks_end());
 	}
-	/* not more pieces than can be flushed while a request waits */
+	/* more pieces than can be flushed while a request waits */
 	block.stride[0] = 0;
 	EXPECT_EQ(EOPNOTSUPP,
 		  ibv_rereg_mr_interleaved(key, IBV_ACCESS_FLUSH_PERSISTENT, 1,
@@ -422,7 +429,7 @@ TEST_F(class, flush)
 	class_flush_whole(_metadata, self, mr, key);
 	ASSERT_EQ(0, ibv_dereg_mr(key));
 
-	/* a region without the right */
+	/* an MR without this access flag */
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 	wr.remote_addr = 1000;
 	mr = ibv_reg_dm_mr(self->s.dev[0].pd, dm, 100, 10000, access);
@@ -432,7 +439,7 @@ TEST_F(class, flush)
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 1, &wr));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 
-	/* nor can a key over it have it */
+	/* a key over it cannot have the flag either */
 	key = ibmkey_alloc(self->s.dev[0].pd, 1);
 	ASSERT_NE(NULL, key);
 	sge = (struct ibv_sge){ .addr = 0, .length = 100, .lkey = mr->lkey };
@@ -443,7 +450,10 @@ TEST_F(class, flush)
 	ASSERT_EQ(0, ibv_free_dm(dm));
 }
 
-/* as much as there is and no more, and all of it again afterwards */
+/*
+ * all memory of the class and no more can be allocated, and all of it again
+ * after a free
+ */
 TEST_F(class, exhausted)
 {
 	unsigned int n, round, had = 0;

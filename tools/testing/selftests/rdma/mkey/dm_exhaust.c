@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Not a test: takes device memory until there is none for it any more, of the
- * class that enum ibmkey_dm_class has as the number given. Succeeds if that was
- * an error like any other, and before the device had none.
+ * Not a test: takes device memory of the class with the given number (enum
+ * ibmkey_dm_class) until an allocation fails. Succeeds if it fails with ENOMEM
+ * before the device's limit is reached.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Device memory as a dma-buf: mapped by its owner and by others, used by a
- * device (test_modules/mkey_importer.c), and revoked when it is freed.
+ * Device memory as a dma-buf: its owner and other processes map it, a device
+ * (test_modules/mkey_importer.c) uses it, and freeing the memory revokes it.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -42,7 +42,7 @@ FIXTURE_SETUP(export)
 	ASSERT_EQ(0, ibmkey_export_dm(self->dm, &self->fd));
 }
 
-/* whatever a test did, nothing is left of it */
+/* check that nothing is left, whatever the test did */
 FIXTURE_TEARDOWN(export)
 {
 	struct mkt_pool now;
@@ -71,7 +71,7 @@ static uint8_t *map(int fd)
 	return map_at(fd, PAGES, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
 }
 
-/* what reading a byte does to a process: 0, or the signal that ends it */
+/* read a byte in a child process: returns 0, or the signal that killed it */
 static int touch(const uint8_t *at)
 {
 	int status;
@@ -131,7 +131,7 @@ TEST_F(export, refused)
 	EXPECT_EQ(EINVAL, ibmkey_export_dm(NULL, &fd));
 }
 
-/* however often it is asked for, it is one dma-buf */
+/* every export of a buffer is the same dma-buf */
 TEST_F(export, same)
 {
 	struct stat one, two;
@@ -157,7 +157,10 @@ TEST_F(export, no_descriptors)
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &all));
 }
 
-/* freed: no mapping shows anything any more, and the memory is free at once */
+/*
+ * after a free, no mapping shows the memory, and it can be allocated again at
+ * once
+ */
 TEST_F(export, revoked)
 {
 	struct mkt_pool now;
@@ -182,7 +185,7 @@ TEST_F(export, revoked)
 	munmap(all, PAGES);
 }
 
-/* what cannot be freed stays mapped */
+/* memory that cannot be freed stays mapped */
 TEST_F(export, registered)
 {
 	struct ibv_mr *mr;
@@ -235,7 +238,7 @@ static int take(int socket)
 	return fd;
 }
 
-/* another process writes, says so, and reads again once it is told to */
+/* the other process writes, reports that, and reads again when it is told to */
 static void other(int socket)
 {
 	int fd = take(socket);
@@ -284,7 +287,7 @@ TEST_F(export, process)
 	close(pair[1]);
 }
 
-/* in MODULE_DIR */
+/* relative to MODULE_DIR */
 #define IMPORTER "tools/testing/selftests/rdma/mkey/test_modules/mkey_importer.ko"
 
 static int load_importer(int fd, bool hold)
@@ -293,7 +296,7 @@ static int load_importer(int fd, bool hold)
 	char command[512];
 	int copy, status;
 
-	/* a descriptor that insmod inherits */
+	/* insmod inherits this descriptor */
 	copy = dup(fd);
 	snprintf(command, sizeof(command),
 		 "insmod %s/" IMPORTER " fd=%d hold=%d",
@@ -322,7 +325,7 @@ static char importer_revoked(void)
 	return line[0];
 }
 
-/* a device writes to it and lets go when it is told to */
+/* a device writes to the memory and releases it when it is told to */
 TEST_F(export, importer)
 {
 	uint8_t bytes[LENGTH];
@@ -343,11 +346,11 @@ TEST_F(export, importer)
 	ASSERT_EQ(0, mkt_pool(&self->dev, "host", &now));
 	EXPECT_EQ(self->before.used, now.used);
 	EXPECT_EQ(0, system("rmmod mkey_importer"));
-	/* nothing to import any more */
+	/* the memory cannot be imported any more */
 	EXPECT_NE(0, load_importer(self->fd, false));
 }
 
-/* one that keeps the pages keeps them from everybody else */
+/* an importer that keeps the pages prevents their reuse */
 TEST_F(export, importer_holds)
 {
 	struct mkt_pool now;
@@ -363,7 +366,7 @@ TEST_F(export, importer_holds)
 	EXPECT_EQ(0, system("rmmod mkey_importer"));
 }
 
-/* a device that cannot reach a PCI function's memory is refused it */
+/* a device that cannot reach a PCI function's memory cannot import it */
 TEST_F(export, importer_far)
 {
 	struct ibv_alloc_dm_attr attr = { .length = LENGTH };

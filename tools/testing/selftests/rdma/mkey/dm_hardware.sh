@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# dm_hardware.sh p2p|pmem: makes the memory ready that the device's classes of
-# that name are made of, and prints what it is: the PCI function, or N of
-# /dev/pmemN. Does nothing a second time. Fails where there is none, or where
-# the module parameter dm_class does not name it.
+# dm_hardware.sh p2p|pmem: prepares the memory behind the device memory class of that
+# name, and prints where it is: the PCI function, or N of /dev/pmemN. A second call
+# changes nothing. Fails if the machine has no such memory, or if the module parameter
+# dm_class does not name it.
 
 set -u
 classes=$(</sys/module/ib_mkey/parameters/dm_class) || exit
@@ -22,7 +22,7 @@ p2p() {
 	return 1
 }
 
-# A namespace as it comes has no struct page; one of mode fsdax has.
+# A new namespace has no struct page; one of mode fsdax has.
 pmem() {
 	local n pfn nd=/sys/bus/nd
 	[[ $classes =~ pmem=([0-9]+) ]] || return

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Not a test: has persistent device memory of the first device until it is killed.
- * Says "ready" when it has, or the errno's name if it cannot have any.
+ * Not a test: holds persistent device memory of the first device until it is
+ * killed. Prints "ready" when it has the memory, or the errno's name if the
+ * allocation fails.
  */
 #define _GNU_SOURCE
 #include <errno.h>

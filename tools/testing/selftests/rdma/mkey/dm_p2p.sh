@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Peer to peer: blocks of an NVMe device go into device memory that is the
-# controller's own memory buffer, and from there to the other node, by the kernel
-# user samples/kernel/mkey_ulp_block.c. It checks that the pages are not RAM and
-# that every byte came. A controller can always reach its own memory.
+# Peer to peer: blocks of an NVMe device are read into device memory that is the
+# controller's own memory buffer, and sent from there to the other node, by the kernel
+# sample samples/kernel/mkey_ulp_block.c. The sample checks that the pages are not RAM
+# and that every byte arrived. A controller can always reach its own memory.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
@@ -19,7 +19,7 @@ disk=/dev/nvme0n1
 # enum ib_uverbs_mkey_dm_class
 HOST=1 P2P=4
 
-# ulp_run CLASS: what it says of a failure is in the kernel's log
+# ulp_run CLASS: if it fails, the kernel's log says why
 ulp_run() {
 	local rc=0
 	insmod "$ulp" device="${dev[0]}" peer="${dev[1]}" bdev="$disk" dm_class="$1" || rc=$?
@@ -29,7 +29,7 @@ ulp_run() {
 
 filled() { head -c 1M /dev/urandom | dd of="$disk" bs=1M oflag=direct iflag=fullblock status=none; }
 
-# What is allocated shows in the controller's own account as well, and is gone afterwards.
+# The controller's own account shows the allocation, too, and shows it freed afterwards.
 available() { cat "/sys/bus/pci/devices/$at/p2pmem/available"; }
 all_back() {
 	local before after

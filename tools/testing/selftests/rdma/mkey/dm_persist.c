@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Not a test by itself, see dm_restart.sh: what a peer wrote to persistent
- * device memory and flushed is there after the machine was started again.
+ * Not a test by itself, see dm_restart.sh: bytes that a peer wrote to
+ * persistent device memory and flushed are there after the machine was
+ * restarted.
  *
- *   dm_persist            writes, and prints where on /dev/pmemN that is
- *   dm_persist N OFFSET   looks there
+ *   dm_persist            writes, and prints the place on /dev/pmemN
+ *   dm_persist N OFFSET   compares the bytes at that place
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +27,7 @@ static void pattern(uint8_t *bytes)
 		bytes[i] = i * 31 + (i >> 8) + 2;
 }
 
-/* where a physical address is on the block device */
+/* the offset of a physical address on the block device */
 static int64_t on_device(const char *n, uint64_t physical)
 {
 	char line[64];
@@ -83,7 +84,7 @@ static int put(void)
 	if (mkt_status(&s.pair, 1, &wr) != IBV_WC_SUCCESS)
 		return 1;
 	printf("%s %" PRId64 "\n", n, on_device(n, mkt_physical(map)));
-	/* ends as a process does that loses its power: nothing is freed */
+	/* end without freeing, as after a loss of power */
 	return 0;
 }
 

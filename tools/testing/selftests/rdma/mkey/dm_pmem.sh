@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Which persistent memory is taken: that of the disk which the administrator named,
-# whatever a process sees under its name, and for as long as there is memory of it.
+# Which persistent memory ib_mkey takes: the disk that the administrator named, even if
+# a process sees another disk under that name, and only while its driver is bound.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
@@ -16,7 +16,7 @@ netdev=$(netdev_of 0)
 disk=/dev/pmem$n
 driver=/sys/bus/nd/drivers/nd_pmem
 
-# Nothing here tests how long anything takes; this is for what never comes.
+# The limit ends a wait for an event that never happens. No test measures time.
 until_true() {
 	local i
 	for ((i = 0; i < 600; i++)); do
@@ -28,14 +28,14 @@ until_true() {
 }
 usable() { in_ns 0 rdma link show "${dev[0]}/1" | grep -q 'state ACTIVE'; }
 
-# A link that has not looked for its memory yet.
+# Adds a link that has not looked for its memory yet.
 new_link() {
 	in_ns 0 rdma link delete "${dev[0]}" &&
 		in_ns 0 rdma link add "${dev[0]}" type rxe netdev "$netdev" && until_true usable
 }
 
-# hold WORD [COMMAND...]: dm_hold, which COMMAND starts, says WORD. If it holds
-# memory, release ends it.
+# hold WORD [COMMAND...]: starts dm_hold by COMMAND and expects WORD from it. If dm_hold
+# holds memory, release ends it.
 hold() {
 	local line=
 	coproc holder { exec "${@:2}" "$here/dm_hold"; }
@@ -53,7 +53,7 @@ release() {
 
 total() { awk -v device="${dev[0]}" '$1 == device && $2 ~ /^pmem=/ { print $3 }' /sys/kernel/debug/ib_mkey/pools; }
 
-# One partition, of 4 MiB from 1 MiB on; or none.
+# Makes one partition of 4 MiB at 1 MiB, or none.
 partition() {
 	printf '\0\0\0\0\203\0\0\0\0\010\0\0\0\040\0\0' |
 		dd of="$disk" bs=1 seek=446 conv=notrunc status=none &&
@@ -62,7 +62,7 @@ partition() {
 }
 no_partition() { dd if=/dev/zero of="$disk" bs=512 count=1 status=none && blockdev --rereadpt "$disk"; }
 
-# The name means another device to the process that allocates first.
+# The first process that allocates sees another disk under the name.
 other_name() {
 	local rc=0
 	in_ns 0 rdma link delete "${dev[0]}" && partition &&
@@ -76,7 +76,7 @@ other_name() {
 
 waits_or_ended() { grep -qs memunmap_pages "/proc/$1/stack" || ! kill -0 "$1" 2>/dev/null; }
 
-# The pages are the driver's for as long as there is memory of them.
+# The driver keeps its pages while any of them is allocated.
 unbind() {
 	local unbinding rc=0
 	new_link && hold ready || return
@@ -89,7 +89,7 @@ unbind() {
 	return "$rc"
 }
 
-# The memory is not there until its driver is.
+# The memory can be allocated again only after its driver was bound.
 bind_again() {
 	hold EOPNOTSUPP && echo "pfn$n.0" >"$driver/bind" && until_true test -b "$disk" &&
 		hold ready && release

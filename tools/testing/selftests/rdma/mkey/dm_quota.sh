@@ -1,9 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Limits of device memory: of a process, by the module parameter, which takes
-# loading the module again; and of a control group, where there is an error and
-# no OOM killer.
+# Limits of device memory: of a process, by a module parameter, for which the module is
+# loaded again; and of a control group, whose limit causes an error but no OOM kill.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
@@ -14,7 +13,7 @@ source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/co
 [[ -n ${TOP-} && -f $TOP/dev/vm/guest/rdma-up ]] || skip_all "not in the virtual machine"
 
 again() { bash "$TOP/dev/vm/guest/rdma-down" && bash "$TOP/dev/vm/guest/rdma-up"; }
-# with CLASS PARAMETER...: loads the module with these
+# with CLASS PARAMETER...: loads the module with these parameters
 with() {
 	local class=$1
 	shift
@@ -38,7 +37,7 @@ refused() {
 	dmesg | tail -n 20 | grep -q "is no class of device memory" || { echo "nothing in the log"; return 1; }
 	bash "$TOP/dev/vm/guest/rdma-up"
 }
-# The first one named is what the standard verbs give.
+# The first class of the parameter is the default of the standard verbs.
 default_class() {
 	with node=1,rxe1/host && program dm_verbs -t zeroed || return
 	grep -q '^rxe0 node=1 [0-9]* 0 [1-9]' /sys/kernel/debug/ib_mkey/pools &&
@@ -46,20 +45,20 @@ default_class() {
 	cat /sys/kernel/debug/ib_mkey/pools
 	return 1
 }
-# A class that is not there is refused when it is asked for, and not before.
+# A missing class is refused when it is requested, not when the module is loaded.
 absent_class() {
 	with pmem=7,p2p=0000:1f:1e.0,node=55 && program stock_mr -v mtu1024 -t copies &&
 		! program dm_verbs -t zeroed && program dm_class -v host
 }
 
-# What the standard query says to programs that did not ask for more.
+# The standard query announces the bytes to programs that know nothing of ib_mkey.
 announced() {
 	with host announce_dm=1 && MKEY_TEST_ANNOUNCED=1 program dm_verbs -t announced &&
 		with host && program dm_verbs -t announced
 }
 
-# Memory of a node is of that node and no other, also when it has no more: 128 MiB,
-# and nothing of what the machine has elsewhere.
+# Memory of a node comes from that node only, even when the node has no more: 128 MiB,
+# and none of the other node's memory.
 node_only() { with host,node=1 max_dm_size=1073741824 && "$here/dm_exhaust" 2; }
 
 group=/sys/fs/cgroup/mkey_test

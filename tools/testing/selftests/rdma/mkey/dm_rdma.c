@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Traffic to and from device memory: every opcode, several regions on one
- * buffer at odd offsets, and one buffer seen by all of them.
+ * Traffic to and from device memory: every opcode, and several MRs at odd
+ * offsets over one buffer, which all of them see.
  */
 #include "mkey_harness.h"
 
@@ -135,7 +135,7 @@ TEST_F(dm_rdma, atomics)
 	mkt_end_free(&aligned);
 }
 
-/* regions that overlap, each with addresses of its own, over one buffer */
+/* MRs over one buffer that overlap and have different addresses */
 TEST_F(dm_rdma, several_regions)
 {
 	static const struct {
@@ -189,7 +189,7 @@ TEST_F(dm_rdma, rights)
 	wr.op = MKT_FETCH_ADD;
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 0, &wr));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	/* beyond its end, which is not the buffer's */
+	/* beyond the MR's end, which is not the buffer's end */
 	wr.op = MKT_READ;
 	wr.remote_addr = 993;
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 0, &wr));
@@ -199,7 +199,7 @@ TEST_F(dm_rdma, rights)
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
 }
 
-/* a region that is gone, its memory going on */
+/* the MR is deregistered while the memory stays */
 TEST_F(dm_rdma, deregistered)
 {
 	struct mkt_arena *arena = &self->s.arena[1];

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Persistent device memory over a restart. Unlike the others it runs on the host,
-# beside the virtual machine: one guest writes by RDMA and flushes, the next one
-# has the same nvdimm and looks for the bytes on its block device.
+# Persistent device memory across a restart. This test runs on the host. One guest
+# writes by RDMA and flushes; the next guest has the same nvdimm and looks for the bytes
+# on its block device.
 
 set -uo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../../../.." && pwd -P)
@@ -29,7 +29,7 @@ case $rc in
 	;;
 esac
 
-# The offset is a number, or else there was none.
+# The first guest printed a device and an offset unless it failed.
 if [[ $where =~ ^[0-9]+\ [0-9]+$ ]] &&
 	VM_PMEM=$tmp/pmem "$top/dev/vm/run" "cd $tests && bash dm_hardware.sh pmem && ./dm_persist $where" >"$tmp/err" 2>&1; then
 	echo "ok 2 there in the next guest"

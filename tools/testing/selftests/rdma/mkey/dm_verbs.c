@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Device memory by the standard verbs: allocated, copied to and from at any
- * offset, registered, freed, and all that refused which does not fit.
+ * Device memory by the standard verbs: it is allocated, copied to and from at
+ * any offset, registered and freed. Invalid arguments are refused.
  */
 #include <sys/mman.h>
 
@@ -48,7 +48,7 @@ static struct ibv_mr *dm_reg(struct mkt_dev *dev, struct ibv_dm *dm,
 
 static const size_t dm_sizes[] = { 1, 7, 100, 4095, 4096, 4097, 1 << 20 };
 
-/* new memory holds nothing of what was there before */
+/* new memory does not show old bytes */
 TEST_F(dm, zeroed)
 {
 	uint8_t *bytes = malloc(1 << 20);
@@ -103,7 +103,7 @@ TEST_F(dm, alloc_refused)
 	EXPECT_EQ(EINVAL, errno);
 }
 
-/* copies of any length to any offset, against an array */
+/* copies of any length at any offset, compared with an array */
 TEST_F(dm, copy)
 {
 	unsigned int i, rounds = mkt_scale(1500, 200);
@@ -129,13 +129,13 @@ TEST_F(dm, copy)
 		ASSERT_EQ(0, ibv_memcpy_from_dm(seen + shift, dm, offset,
 						length));
 		ASSERT_EQ(0, memcmp(expect + offset, seen + shift, length));
-		/* and nothing beside it */
+		/* the bytes beside the range are unchanged */
 		ASSERT_TRUE(!shift || seen[shift - 1] == 0xa5);
 		ASSERT_EQ(0xa5, seen[shift + length]);
 	}
 	ASSERT_EQ(0, ibv_memcpy_from_dm(seen, dm, 0, size));
 	ASSERT_EQ(0, memcmp(expect, seen, size));
-	/* nothing is a length too */
+	/* a length of zero is valid */
 	ASSERT_EQ(0, ibv_memcpy_to_dm(dm, size, from, 0));
 	ASSERT_EQ(0, ibv_memcpy_from_dm(from, dm, 0, 0));
 	ASSERT_EQ(0, ibv_free_dm(dm));
@@ -177,7 +177,7 @@ TEST_F(dm, copy_refused)
 	EXPECT_EQ(EFAULT, ibv_memcpy_to_dm(dm, 0, gone + 4096, 1));
 	EXPECT_EQ(EFAULT, ibv_memcpy_from_dm(gone + 4096, dm, 0, 1));
 	EXPECT_EQ(EFAULT, ibv_memcpy_from_dm(NULL, dm, 0, 100));
-	/* an address of the kernel's */
+	/* an address of the kernel */
 	EXPECT_EQ(EFAULT, ibv_memcpy_from_dm((void *)~0xfffull, dm, 0, 100));
 	ASSERT_EQ(0, mprotect(gone, 4096, PROT_READ));
 	EXPECT_EQ(EFAULT, ibv_memcpy_from_dm(gone, dm, 0, 100));
@@ -212,21 +212,21 @@ TEST_F(dm, register_refused)
 	EXPECT_EQ(EINVAL, errno);
 	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 1001, 0, zero));
 	EXPECT_EQ(EINVAL, errno);
-	/* to be written from afar and not from here */
+	/* remote write without local write */
 	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 0, 1000, IBV_ACCESS_ZERO_BASED |
 				      IBV_ACCESS_REMOTE_WRITE));
 	EXPECT_EQ(EINVAL, errno);
 	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 0, 1000, zero |
 				      IBV_ACCESS_ON_DEMAND));
 	EXPECT_NE(0, errno);
-	/* and the last byte alone */
+	/* the last byte alone */
 	mr = dm_reg(&self->dev, dm, 999, 1);
 	ASSERT_NE(NULL, mr);
 	EXPECT_EQ(0, ibv_dereg_mr(mr));
 	EXPECT_EQ(0, ibv_free_dm(dm));
 }
 
-/* a region of no bytes is one; the memory stays while it does */
+/* an MR of zero bytes is an MR: the memory cannot be freed while it exists */
 TEST_F(dm, no_bytes)
 {
 	struct ibv_dm *dm = dm_alloc(&self->dev, 1000, 0);
@@ -242,7 +242,7 @@ TEST_F(dm, no_bytes)
 		ASSERT_NE(NULL, mr);
 		EXPECT_EQ(0, mr->length);
 		EXPECT_EQ(EBUSY, ibv_free_dm(dm));
-		/* as a key that is not bound */
+		/* as for an unbound key */
 		sge.lkey = mr->lkey;
 		sge.length = 1;
 		EXPECT_EQ(ERANGE, ibv_rereg_mr_sg(key, 0, 1, &sge));
@@ -269,7 +269,7 @@ TEST_F(dm, busy_while_registered)
 	EXPECT_EQ(0, ibv_dereg_mr(one));
 	EXPECT_EQ(EBUSY, ibv_free_dm(dm));
 
-	/* a key holds the region, and the region the memory */
+	/* a key keeps the MR, and the MR keeps the memory */
 	key = ibmkey_alloc(self->dev.pd, 1);
 	ASSERT_NE(NULL, key);
 	sge.lkey = two->lkey;
@@ -284,7 +284,7 @@ TEST_F(dm, busy_while_registered)
 
 #define DM_MANY 512
 
-/* all there is, in pieces; nothing of it gets lost by being refused */
+/* take all of the memory in pieces; a refused request loses none of it */
 TEST_F(dm, all_of_it)
 {
 	uint64_t max = self->dev.caps.max_dm_size, piece = max / 16;
@@ -309,7 +309,7 @@ TEST_F(dm, all_of_it)
 		ASSERT_LT(0, n);
 		first = first ?: taken;
 		EXPECT_EQ(first, taken);
-		/* refused again and again */
+		/* refused several times */
 		EXPECT_EQ(NULL, dm_alloc(&self->dev, piece, 0));
 		EXPECT_EQ(NULL, dm_alloc(&self->dev, piece, 0));
 		EXPECT_EQ(0, ibv_free_dm(dms[--n]));
@@ -321,7 +321,7 @@ TEST_F(dm, all_of_it)
 	}
 }
 
-/* the verb that a program calls which knows nothing of ib_mkey */
+/* the verb of programs that do not know ib_mkey */
 TEST_F(dm, query_device)
 {
 	struct ibv_device_attr_ex attr;
@@ -331,7 +331,10 @@ TEST_F(dm, query_device)
 	EXPECT_LE(1 << 20, attr.max_dm_size);
 }
 
-/* a program that cannot have any is told of none, unless the administrator says so */
+/*
+ * a program that cannot allocate any is told of none, unless the administrator says
+ * so
+ */
 TEST_F(dm, announced)
 {
 	const char *announced = getenv("MKEY_TEST_ANNOUNCED");

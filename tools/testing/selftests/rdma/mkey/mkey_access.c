@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Accesses that must fail, on either end, and leave no byte changed: through
- * keys that are not bound, do not give the right, end before, are another
- * domain's, or whose leaf has lost its rights.
+ * Accesses on either side that must fail and change no byte: by keys that are
+ * unbound, lack the access flag, are shorter or belong to another PD, or whose
+ * leaf has lost its access flags.
  */
 #include "mkey_harness.h"
 #include "raw.h"
@@ -17,7 +17,7 @@ FIXTURE(access)
 	uint64_t repeat;
 };
 
-/* the same with memory of the host and of the device below the key */
+/* the key refers to memory of the host or of the device */
 FIXTURE_VARIANT(access)
 {
 	unsigned int leaf;
@@ -54,7 +54,7 @@ FIXTURE_SETUP(access)
 	MKT_OPEN_EXTENDED(self->s.dev);
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	leaf = &self->s.arena[1].leaf[variant->leaf];
-	/* aligned in memory, for the sake of the atomics */
+	/* aligned in memory, as atomics need */
 	self->block.addr = leaf->addr + (-leaf->at & 7);
 	self->block.bytes_count = 8;
 	self->block.lkey = leaf->mr->lkey;
@@ -87,7 +87,7 @@ static struct mkt_wr access_wr(struct mkt_setup *s, enum mkt_op op,
 	return wr;
 }
 
-/* 0 if @wr completes with @status and has changed nothing */
+/* returns 0 if @wr completes with @status and changes nothing */
 static int access_fails(struct mkt_setup *s, const struct mkt_wr *wr,
 			enum ibv_wc_status status)
 {
@@ -145,7 +145,7 @@ TEST_F(access, destroyed)
 	EXPECT_EQ(0, access_fails(&self->s, &wr, IBV_WC_REM_ACCESS_ERR));
 }
 
-/* for each right the requests that it does not allow */
+/* for each access flag, the requests that it does not allow */
 TEST_F(access, rights)
 {
 	static const struct {
@@ -175,7 +175,7 @@ TEST_F(access, rights)
 	}
 }
 
-/* and that it does allow the others */
+/* and the requests that it allows */
 TEST_F(access, rights_given)
 {
 	static const unsigned int access[] = {
@@ -201,7 +201,7 @@ TEST_F(access, beyond_the_end)
 		uint32_t length;
 	} ranges[] = {
 		{ 0, 1 }, { -7, 8 }, { -100, 101 }, { -4000, 4001 },
-		/* of several packets: none of them may arrive */
+		/* messages of several packets, of which none may arrive */
 		{ -3000, 3001 },
 		{ 1000000, 8 },
 	};
@@ -220,7 +220,7 @@ TEST_F(access, beyond_the_end)
 		EXPECT_EQ(0, access_fails(&self->s, &wr,
 					  IBV_WC_REM_ACCESS_ERR));
 	}
-	/* where an address wraps around, and where the leaf itself is */
+	/* addresses that wrap around, and addresses of the leaf itself */
 	for (i = 0; i < 2; i++) {
 		struct mkt_wr wr = access_wr(&self->s, MKT_WRITE,
 					     i ? self->block.addr + length :
@@ -231,7 +231,7 @@ TEST_F(access, beyond_the_end)
 	}
 }
 
-/* the part of a key's number that changes with each registration */
+/* the low bits of a key change with each registration */
 TEST_F(access, wrong_tag)
 {
 	struct mkt_wr wr;
@@ -243,7 +243,7 @@ TEST_F(access, wrong_tag)
 	EXPECT_EQ(0, access_fails(&self->s, &wr, IBV_WC_REM_ACCESS_ERR));
 }
 
-/* a region may end at 2^64; a key reaches its last byte, and none after it */
+/* a leaf may end at 2^64; the key reaches its last byte and none after it */
 TEST_F(access, last_byte)
 {
 	const uint64_t start = -4096ull;
@@ -291,7 +291,7 @@ TEST_F(access, last_byte)
 	EXPECT_EQ(0, ibv_dereg_mr(top));
 }
 
-/* no bytes of device memory, of which none is reached */
+/* zero bytes of device memory, so that no access reaches a byte */
 TEST_F(access, no_bytes)
 {
 	struct ibv_alloc_dm_attr attr = { .length = 100 };
@@ -343,8 +343,8 @@ TEST_F(access, other_pd)
 }
 
 /*
- * What a device says of a local key that does not exist is what it has to say
- * of one that is not bound, ends before, or must not be written.
+ * A device reports the same error for a local key that does not exist as for
+ * one that is unbound, too short, or read-only.
  */
 TEST_F(access, local)
 {
@@ -365,7 +365,10 @@ TEST_F(access, local)
 		};
 		int status;
 
-		/* there is nothing to be received, and it never comes to it */
+		/*
+		 * nothing is received, because the request fails before it is
+		 * sent
+		 */
 		status = mkt_status(&self->s.pair, 0, &wr);
 		ASSERT_NE(IBV_WC_SUCCESS, status);
 		ASSERT_LE(0, status);
@@ -385,7 +388,7 @@ TEST_F(access, local)
 	}
 }
 
-/* the same for what is received */
+/* the same for receives */
 TEST_F(access, local_recv)
 {
 	struct mkt_wr wr = access_wr(&self->s, MKT_SEND, 0, 8);
@@ -401,7 +404,7 @@ TEST_F(access, local_recv)
 	ASSERT_NE(IBV_WC_SUCCESS, stock.recv_status);
 	recv.sge[0].lkey = self->s.key[1]->lkey;
 	for (i = 0; i < 3; i++) {
-		/* unbound, not to be written, too short */
+		/* unbound, read-only, too short */
 		if (i) {
 			ASSERT_EQ(0, access_bind(&self->s, 1, &self->block,
 						 i == 2 ? 1 : self->repeat,
@@ -417,13 +420,15 @@ TEST_F(access, local_recv)
 	}
 }
 
-/* device memory is never registered again, the rest not while it is in use */
+/*
+ * device memory cannot be re-registered; other MRs cannot while they are in use
+ */
 static int access_rereg_error(unsigned int leaf)
 {
 	return leaf == 2 ? EINVAL : EBUSY;
 }
 
-/* rights that a leaf loses while it is described are lost to the key too */
+/* when a leaf loses an access flag, the keys over it lose it, too */
 TEST_F(access, leaf_loses_rights)
 {
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[variant->leaf];
@@ -436,7 +441,7 @@ TEST_F(access, leaf_loses_rights)
 			    self->s.dev[1].pd, IBV_ACCESS_REMOTE_READ);
 	wr = access_wr(&self->s, MKT_WRITE, 0, 8);
 	if (err) {
-		/* or it cannot lose them as long as it is described */
+		/* or the leaf cannot lose it while a key is bound to it */
 		EXPECT_EQ(access_rereg_error(variant->leaf), err);
 		EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
 		return;
@@ -448,7 +453,7 @@ TEST_F(access, leaf_loses_rights)
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
 }
 
-/* a leaf that moves to another domain is out of the key's reach */
+/* a key does not reach a leaf that was moved to another PD */
 TEST_F(access, leaf_moves)
 {
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[variant->leaf];

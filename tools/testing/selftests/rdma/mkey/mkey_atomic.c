@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Atomics through keys: on memory of the host and of the device, where blocks
- * meet, and at the same time as other atomics on the same bytes.
+ * Atomics through keys: on memory of the host and of the device, at the borders
+ * of blocks, and concurrently with other atomics on the same bytes.
  */
 #include "mkey_harness.h"
 
@@ -14,7 +14,7 @@ FIXTURE(atomic)
 FIXTURE_VARIANT(atomic)
 {
 	unsigned int leaf;
-	/* over the same memory, with aligned addresses of its own */
+	/* an MR over the same memory, with aligned addresses */
 	unsigned int direct;
 };
 
@@ -36,7 +36,7 @@ FIXTURE_VARIANT_ADD(atomic, dm)
 	.direct = 3,
 };
 
-/* device memory where no address of the region is aligned in memory too */
+/* no address of the MR is aligned both in the MR and in memory */
 FIXTURE_VARIANT_ADD(atomic, dm_odd)
 {
 	.leaf = 2,
@@ -63,8 +63,8 @@ FIXTURE_TEARDOWN(atomic)
 }
 
 /*
- * One of each on every operand of the key, results into @sink. Those that
- * return something cannot be posted to an address that is not aligned.
+ * Runs one of each atomic on every operand of the key, with results in @sink.
+ * Those that return a value cannot be posted to an unaligned address.
  */
 static int atomic_run(struct mkt_setup *s, struct mkt_end *sink,
 		      struct mkt_end *key, size_t first, size_t step,
@@ -93,7 +93,7 @@ static int atomic_run(struct mkt_setup *s, struct mkt_end *sink,
 
 			if (xfer.offset[1] & 7 && ops[o] != MKT_ATOMIC_WRITE)
 				continue;
-			/* the first of the two finds what it compares with */
+			/* the first of the two matches */
 			if (o == 1)
 				memcpy(&xfer.compare, s->arena[1].expect + at,
 				       sizeof(xfer.compare));
@@ -102,7 +102,7 @@ static int atomic_run(struct mkt_setup *s, struct mkt_end *sink,
 	return err;
 }
 
-/* the same through a key that @layout is bound to */
+/* the same by a key that is bound to @layout */
 static int atomic_through(struct mkt_setup *s, const struct mkt_layout *layout,
 			  size_t first, size_t step, unsigned int count)
 {
@@ -143,7 +143,7 @@ TEST_F(atomic, strided)
 	ASSERT_EQ(0, atomic_through(&self->s, &layout, 0, 56, 40));
 }
 
-/* the operand is aligned in memory, its address in the key is not */
+/* the operand is aligned in memory, but its address in the key is not */
 TEST_F(atomic, odd_address)
 {
 	struct mkt_block block[] = {
@@ -160,7 +160,7 @@ TEST_F(atomic, odd_address)
 	ASSERT_EQ(0, atomic_through(&self->s, &layout, 5, 13, 20));
 }
 
-/* what comes back is scattered byte by byte */
+/* the result is scattered byte by byte */
 TEST_F(atomic, result_through_key)
 {
 	struct mkt_block block = {
@@ -212,7 +212,7 @@ static int atomic_fails(struct mkt_setup *s, enum mkt_op op, uint64_t addr,
 	return err ?: mkt_arena_check(&s->arena[1]);
 }
 
-/* as above, whichever atomic it is */
+/* every atomic fails with this address */
 static int atomics_fail(struct mkt_setup *s, uint64_t addr,
 			enum ibv_wc_status status)
 {
@@ -229,7 +229,7 @@ static int atomics_fail(struct mkt_setup *s, uint64_t addr,
 	return err;
 }
 
-/* an operand in two places is no operand */
+/* an operand that spans two blocks is refused */
 TEST_F(atomic, two_blocks)
 {
 	static const uint64_t addr[] = {
@@ -254,7 +254,7 @@ TEST_F(atomic, two_blocks)
 	}
 }
 
-/* blocks shorter than an operand never hold one */
+/* blocks that are shorter than an operand never contain one */
 TEST_F(atomic, short_blocks)
 {
 	struct mkt_block block = {
@@ -290,9 +290,9 @@ TEST_F(atomic, misaligned)
 #define ATOMIC_BATCH 32
 
 /*
- * Additions to one counter, by its region, by a list and by a strided key, on
- * queue pairs of their own and all under way at once. Every value between the
- * first and the last is then somebody's result, and nobody else's.
+ * Additions to one counter, by its MR, by a list and by a strided key, on
+ * separate queue pairs and concurrently. Each value from the first to the last
+ * is then the result of exactly one addition.
  */
 TEST_F(atomic, no_update_is_lost)
 {

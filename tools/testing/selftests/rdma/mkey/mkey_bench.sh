@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The program of make bench: each of its measurements once and small, all bytes
-# checked, no times looked at.
+# The program of "make bench": runs each measurement once with small sizes, and checks
+# all bytes but no times.
 
 # shellcheck source=lib/common.sh
 source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/common.sh"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Random direct reads and writes of a block device, by several threads at once,
- * each of which knows what every byte of its part should be. Afterwards the
- * device is compared to the one that is behind it.
+ * Random direct reads and writes of a block device by several threads, each of
+ * which knows every byte of its part. At the end, compares the device with the
+ * one behind it.
  *
  * usage: mkey_blockio DEVICE BEHIND ROUNDS SEED
  */
@@ -51,7 +51,7 @@ static const char *one(struct part *part)
 {
 	size_t length = SECTOR * (1 + draw(part, MAX_IO / SECTOR)), i;
 	off_t at = SECTOR * draw(part, (PART - length) / SECTOR + 1);
-	/* In memory, too, it begins at any sector of a page. */
+	/* the buffer begins at a random sector of a page */
 	uint8_t *buffer = part->buffer + SECTOR * draw(part, 8);
 
 	if (draw(part, 4) == 0)
@@ -85,7 +85,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Reads without the cache, which knows nothing of what was done to the other device. */
+/* Reads without the cache, which does not know the writes to the other device. */
 static const char *compare(struct part *part, int fd, const char *what)
 {
 	size_t at;

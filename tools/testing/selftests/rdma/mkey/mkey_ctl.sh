@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# mkeyctl on real devices: what it says of them is what others say.
+# mkeyctl on real devices: its output agrees with that of other sources.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
@@ -18,11 +18,11 @@ done
 "$ctl" caps "${dev[0]}" &>/dev/null || skip_all "${dev[0]} is not extended"
 debugfs=/sys/kernel/debug/ib_mkey
 
-# field LINE-START N: the Nth word of the line of stdin that starts so
+# field PREFIX N: prints word N of the line of stdin that begins with PREFIX
 field() { awk -v start="$1" -v n="$2" 'index($0, start) == 1 { print $n; exit }'; }
 equal() { [[ $1 == "$2" ]] || { echo "\`$1' is not \`$2'"; return 1; }; }
 
-# A process with regions, a key of 800 bytes and device memory on device 1.
+# A process that holds MRs, a key of 800 bytes and device memory on device 1.
 coproc hold { exec "$here/mkey_hold" 1; }
 # shellcheck disable=SC2154 # coproc sets it
 holder=$hold_PID
@@ -63,7 +63,7 @@ stat_objects() {
 	equal "$(field "  mr " 2 <<<"$out")" \
 		"$(rdma resource show "${dev[1]}" | sed 's/.* mr \([0-9]*\).*/\1/')"
 }
-# A transfer counts.
+# A transfer increments the counters.
 stat_counts() {
 	local before after
 	before=$("$ctl" stat --all "${dev[0]}" | field "  sent_pkts " 2) &&
@@ -77,7 +77,7 @@ demo() {
 	equal "$(grep '0x20' <<<"$out")" \
 		"  0x20  ....EFGH........      0x20  .........ABCDEF."
 }
-# refuses WORDS COMMAND...: fails, and says so
+# refuses WORDS COMMAND...: COMMAND fails and prints WORDS
 refuses() {
 	local words=$1 out
 	shift

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Regions over dma-bufs, which rxe has not by itself: used as any region is,
- * and what is refused, what stays and what is freed. mkey_matrix has them as
- * leaves of keys.
+ * MRs over dma-bufs, which rxe alone does not offer: they are used like any MR.
+ * Tests the errors, what keeps a dma-buf, and what is freed. mkey_matrix uses
+ * them as leaves of keys.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -72,7 +72,7 @@ FIXTURE_TEARDOWN(dmabuf)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-/* without a key: from here and from there, all of it and parts */
+/* without a key: READs and WRITEs from both sides, of all bytes and of parts */
 TEST_F(dmabuf, region)
 {
 	static const enum mkt_op ops[] = {
@@ -127,7 +127,9 @@ TEST_F(dmabuf, atomics)
 	mkt_end_free(&end);
 }
 
-/* nothing in front of it and nothing behind, though the dma-buf goes on */
+/*
+ * bytes before and after the MR are out of reach, although the dma-buf has more
+ */
 TEST_F(dmabuf, bounds)
 {
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[self->leaf];
@@ -157,7 +159,7 @@ TEST_F(dmabuf, bounds)
 	EXPECT_EQ(0, mkt_arena_check(&self->s.arena[1]));
 }
 
-/* it has no memory of a process's: nothing to be moved or to be prefetched */
+/* the MR has no memory of a process, so it cannot be moved or prefetched */
 TEST_F(dmabuf, stays)
 {
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[self->leaf];
@@ -180,7 +182,7 @@ TEST_F(dmabuf, stays)
 	EXPECT_EQ(0, ibv_dealloc_pd(pd));
 }
 
-/* as a leaf it is kept */
+/* a key that is bound to the MR keeps it */
 TEST_F(dmabuf, described)
 {
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[self->leaf];
@@ -217,7 +219,7 @@ FIXTURE_TEARDOWN(buffer)
 	mkt_dev_close(&self->dev);
 }
 
-/* 0, and it is gone again, or why it cannot be */
+/* registers and deregisters an MR; returns 0 or an errno */
 static int buffer_reg(struct mkt_dev *dev, int fd, uint64_t offset,
 		      size_t length, uint64_t iova, int access)
 {
@@ -249,7 +251,7 @@ TEST_F(buffer, rights)
 {
 	const int bad[] = {
 		IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_ATOMIC,
-		/* what the method does not take for any device */
+		/* access flags that the method refuses on any device */
 		IBV_ACCESS_MW_BIND, IBV_ACCESS_ZERO_BASED,
 		IBV_ACCESS_ON_DEMAND, IBV_ACCESS_FLUSH_GLOBAL, 1 << 30,
 	};
@@ -286,7 +288,7 @@ TEST_F(buffer, descriptors)
 	close(other[1]);
 }
 
-/* by the standard verb: where the provider has it, or with our preload library */
+/* the standard verb, from the provider's library or from the preload library */
 TEST_F(buffer, verb)
 {
 	const char *preload = getenv("LD_PRELOAD");
@@ -305,7 +307,7 @@ TEST_F(buffer, verb)
 	EXPECT_EQ(EINVAL, errno);
 }
 
-/* what is freed is not given to anybody new, and goes with the last region */
+/* a revoked buffer cannot be imported again; the last MR frees it */
 TEST_F(buffer, revoked)
 {
 	struct ibv_alloc_dm_attr attr = { .length = SIZE };
@@ -323,7 +325,7 @@ TEST_F(buffer, revoked)
 	ASSERT_NE(NULL, mr);
 	EXPECT_EQ(0, buffer_reg(&self->dev, fd, 0, SIZE, 0, MKT_ACCESS_ALL));
 	ASSERT_EQ(0, ibv_free_dm(dm));
-	/* also while the region has it mapped */
+	/* also while the MR keeps its mapping */
 	EXPECT_EQ(ENODEV, buffer_reg(&self->dev, fd, 0, SIZE, 0, 0));
 	EXPECT_EQ(0, mkt_pool(&self->dev, "host", &now));
 	EXPECT_EQ(before.used + SIZE, now.used);
@@ -334,7 +336,7 @@ TEST_F(buffer, revoked)
 	close(fd);
 }
 
-/* a region keeps what its descriptor named */
+/* an MR keeps the dma-buf after its descriptor was closed */
 TEST_F(buffer, closed)
 {
 	struct ibv_alloc_dm_attr attr = { .length = SIZE };
@@ -365,10 +367,10 @@ TEST_F(buffer, closed)
 	EXPECT_EQ(before.buffers, now.buffers);
 }
 
-/* test_modules/mkey_exporter.c: it decides what it gives, and when it takes it back */
+/* test_modules/mkey_exporter.c controls what it maps and when it ends a mapping */
 #define EXPORTER "mkey_exporter"
 
-/* a device that goes while the exporter lets somebody wait */
+/* a device that is deleted while the exporter blocks */
 #define OTHER "rxe_mktd"
 
 static int exporter_parameter(const char *name)
@@ -381,7 +383,7 @@ static int exporter_parameter(const char *name)
 	return line[0] == 'Y' ? 1 : line[0] == 'N' ? 0 : atoi(line);
 }
 
-/* the descriptor that loading it gives this process */
+/* loading the module gives this process a descriptor */
 static int exporter_load(const char *parameters)
 {
 	const char *dir = getenv("MODULE_DIR");
@@ -426,7 +428,7 @@ FIXTURE_TEARDOWN(exporter)
 	if (self->fd >= 0)
 		close(self->fd);
 	mkt_dev_close(&self->dev);
-	/* the last reference to the dma-buf is put by a work item */
+	/* a work item drops the last reference to the dma-buf */
 	if (self->fd >= 0) {
 		EXPECT_EQ(0, system("for n in $(seq 100); do rmmod " EXPORTER
 				    " 2>/dev/null && exit; sleep 0.1; done; exit 1"));
@@ -443,7 +445,7 @@ TEST_F(exporter, pages)
 				MKT_ACCESS_ALL));
 }
 
-/* mapped addresses of which the kernel has no page: a register, or nothing */
+/* mapped addresses without a struct page: a register, or nothing */
 TEST_F(exporter, no_pages)
 {
 	self->fd = exporter_load("pages=0");
@@ -469,7 +471,7 @@ static void *exporter_refused(void *data)
 					    MKT_ACCESS_ALL);
 }
 
-/* another device is there, and the exporter */
+/* adds another device and loads the exporter */
 static int exporter_slow(FIXTURE_DATA(exporter) *self, const char *parameters)
 {
 	self->fd = exporter_load(parameters);
@@ -483,8 +485,9 @@ static int exporter_slow(FIXTURE_DATA(exporter) *self, const char *parameters)
 }
 
 /*
- * Deletes the other device while the end of a mapping is waited for: 0 if that
- * does not wait for it too. What @call returned is in @result then.
+ * Deletes the other device while a thread waits for the end of a mapping.
+ * Returns 0 if deleting does not wait for that, too. @result is the return
+ * value of @call.
  */
 static int exporter_delete(FIXTURE_DATA(exporter) *self, void *(*call)(void *),
 			   int *result)
@@ -497,7 +500,7 @@ static int exporter_delete(FIXTURE_DATA(exporter) *self, void *(*call)(void *),
 
 	if (pthread_create(&thread, NULL, call, self))
 		return EAGAIN;
-	/* these end at once, or never */
+	/* the wait ends at once, or never */
 	for (n = 0; n < 600 && !held; n++) {
 		held = exporter_parameter("waiting") == 1;
 		usleep(100000);
@@ -533,7 +536,7 @@ TEST_F(exporter, slow_dereg)
 	EXPECT_EQ(0, result);
 }
 
-/* a registration that fails when the buffer was mapped already */
+/* a registration that fails after the buffer was mapped */
 TEST_F(exporter, slow_refusal)
 {
 	int result = -1, err = exporter_slow(self, "pages=0 hold=1");

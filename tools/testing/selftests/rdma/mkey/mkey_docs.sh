@@ -1,13 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The examples of README.md and of the pages do what they say. Types each command line
-# of a "console" block, in order, and compares the output.
+# The examples of README.md and of the pages do what the text says. Runs each command
+# line of a "console" block, in order, and compares the output.
 #
-# In such a block, a line that begins with "$ " is a command, and one that ends with a
-# backslash goes on in the next line. The other lines are the output of the command before them, where "..." stands for anything. A block whose first line is a comment that
-# begins with a path in /tmp/first is saved under that path. "make vm-run" runs its CMD
-# here, since this is the VM; "make setup" has been done.
+# In such a block, a line that begins with "$ " is a command, and a line that ends with a backslash continues in the next one. The other lines are the output of the command
+# before them; "..." matches anything. A block whose first line is a comment that begins with a path in /tmp/first is saved under that path. "make vm-run" runs its CMD
+# here, because this is the VM; "make setup" has been done.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
@@ -22,7 +21,8 @@ shopt -s nullglob
 work=$(mktemp -d)
 trap 'rm -rf "$work" /tmp/first' EXIT
 
-# blocks DIR: the code blocks of the page on stdin, each in a file NUMBER.LANGUAGE in DIR
+# blocks DIR: writes each code block of the page on stdin to a file NUMBER.LANGUAGE in
+# DIR
 blocks() {
 	awk -v dir="$1" '
 		function begin(language) { file = sprintf("%s/%03d.%s", dir, ++n, language); body = blank = 0 }
@@ -42,7 +42,8 @@ blocks() {
 		/^\.\. code-block:: / { rst = 1; begin($3) }'
 }
 
-# commands BLOCK DIR: each command in a file NUMBER in DIR, its output in NUMBER.out
+# commands BLOCK DIR: writes each command to a file NUMBER in DIR, and its output to
+# NUMBER.out
 commands() {
 	awk -v dir="$2" '
 		/^\$ / { file = sprintf("%s/%03d", dir, ++n); print substr($0, 3) >file; printf "" >(file ".out"); more = /\\$/; next }
@@ -60,7 +61,7 @@ make() {
 	bash -c "$cmd"
 }
 
-# typed FILE: runs the command in FILE; its output is that in FILE.out
+# typed FILE: runs the command in FILE; its output must match FILE.out
 typed() {
 	local got want
 	got=$(cd "$tree" && eval "$(<"$1")" 2>&1) || { printf '%s\nstatus %d\n' "$got" $?; return 1; }
@@ -69,7 +70,7 @@ typed() {
 	[[ $got == $want ]] || { diff "$1.out" - <<<"$got"; return 1; }
 }
 
-# The blocks of page N are in N/. Save the programs, and find the commands.
+# The blocks of page N are in N/. Save the programs and find the commands.
 n=0 all=()
 for page in "${pages[@]}"; do
 	n=$((n + 1))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Every bind that has to be refused, with the error that it is refused with,
- * and that the key and its memory are afterwards what they were before.
+ * Every bind that must be refused, with its errno. The key and its memory are
+ * unchanged afterwards.
  */
 #include "mkey_harness.h"
 
@@ -18,7 +18,7 @@ FIXTURE(errors)
 	struct ibv_mr *other_pd;
 };
 
-/* side 1 is under test, its key is bound to something all the time */
+/* side 1 is under test; its key is always bound */
 FIXTURE_SETUP(errors)
 {
 	struct mkt_wants wants = {
@@ -51,7 +51,7 @@ FIXTURE_SETUP(errors)
 	ASSERT_NE(NULL, self->other_pd);
 }
 
-/* what was bound is bound still, with every byte where it was */
+/* the old binding still works, with every byte in its place */
 static int errors_unchanged(struct mkt_setup *s, struct mkt_end *end,
 			    const struct mkt_layout *layout)
 {
@@ -126,7 +126,7 @@ static int errors_blocks(struct mkt_setup *s, unsigned int access,
 					blocks);
 }
 
-/* -1 if the size of the indices makes a difference */
+/* -1 if 4-byte and 8-byte indices give different results */
 static int errors_indexed(struct mkt_setup *s, unsigned int access,
 			  uint64_t addr, uint64_t unit, uint64_t bytes,
 			  uint32_t lkey, uint64_t index)
@@ -152,7 +152,7 @@ static int errors_indexed(struct mkt_setup *s, unsigned int access,
 								       -1;
 }
 
-/* everything that can be wrong with indexed blocks */
+/* all errors of indexed blocks */
 TEST_F(errors, indices)
 {
 	uint64_t index[9] = { 1, 0, 1, 0, 1, 0, 1, 0, 1 };
@@ -169,7 +169,7 @@ TEST_F(errors, indices)
 		.lkey = lkey,
 	};
 
-	/* too many, none, of two sizes or none */
+	/* too many indices, none, both sizes, or neither */
 	EXPECT_EQ(ENOSPC, ibmkey_bind_indexed(key, 0, &layout));
 	layout.num_indices = UINT32_MAX;
 	EXPECT_EQ(ENOSPC, ibmkey_bind_indexed(key, 0, &layout));
@@ -220,11 +220,11 @@ TEST_F(errors, indices)
 					    lkey, 2));
 	EXPECT_EQ(EOVERFLOW, errors_indexed(&self->s, 0, UINT64_MAX - 8, 1, 10,
 					    lkey, 0));
-	/* the sum of the bytes alone */
+	/* only the sum of the bytes overflows */
 	EXPECT_EQ(EOVERFLOW, errors_indexed(&self->s, 0, 0, 1, UINT64_MAX / 2,
 					    lkey, 0));
 
-	/* and the last that is right in each way */
+	/* the last valid value of each */
 	EXPECT_EQ(0, errors_indexed(&self->s, 0, end - 100, 90, 10, lkey, 1));
 	EXPECT_EQ(0, errors_indexed(&self->s, 0, addr, leaf->length - 10, 10,
 				    lkey, 1));
@@ -278,7 +278,7 @@ TEST_F(errors, unknown_access)
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
 	unsigned int bit;
 
-	/* none of these is a right that a device gives */
+	/* a device supports none of these access flags */
 	for (bit = 10; bit < 20; bit++) {
 		EXPECT_NE(0, errors_list(&self->s, 1u << bit, leaf->addr, 10,
 					 leaf->mr->lkey));
@@ -287,14 +287,17 @@ TEST_F(errors, unknown_access)
 				      leaf->mr->lkey));
 	EXPECT_EQ(EINVAL, errors_blocks(&self->s, 1u << 31, leaf->addr, 10,
 					leaf->mr->lkey, 10, 1));
-	/* to be written from afar is to be written: as for any region */
+	/* remote write requires local write, as for any MR */
 	EXPECT_EQ(EINVAL, errors_list(&self->s, IBV_ACCESS_REMOTE_WRITE,
 				      leaf->addr, 10, leaf->mr->lkey));
 	EXPECT_EQ(EINVAL, errors_list(&self->s, IBV_ACCESS_REMOTE_ATOMIC,
 				      leaf->addr, 10, leaf->mr->lkey));
 }
 
-/* told as an lkey that names nothing: or else keys of others could be guessed */
+/*
+ * reported as an unknown lkey, because otherwise a process could guess foreign
+ * keys
+ */
 TEST_F(errors, wrong_pd)
 {
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
@@ -305,7 +308,7 @@ TEST_F(errors, wrong_pd)
 	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10, lkey ^ 1));
 	EXPECT_EQ(ENOENT, errors_blocks(&self->s, 0, leaf->addr, 10, lkey, 10,
 					2));
-	/* a key of the other domain, bound or not */
+	/* a key of the other PD, bound or unbound */
 	key = ibmkey_alloc(self->pd2, 1);
 	ASSERT_NE(NULL, key);
 	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, 0, 10, key->lkey));
@@ -321,7 +324,7 @@ TEST_F(errors, unknown_lkey)
 	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10, UINT32_MAX));
 	/* an index that is in use, with another tag */
 	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10, lkey ^ 1));
-	/* an index that is not */
+	/* an index that is not in use */
 	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10,
 				      lkey ^ 0x40000000));
 	EXPECT_EQ(ENOENT, errors_blocks(&self->s, 0, leaf->addr, 10,
@@ -343,7 +346,7 @@ TEST_F(errors, freed_lkey)
 	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, addr, 10, lkey));
 }
 
-/* a key gives no right that a region below it does not give */
+/* a key cannot have an access flag that its leaf lacks */
 TEST_F(errors, more_than_a_leaf)
 {
 	uint64_t addr = (uintptr_t)self->read_only->addr;
@@ -360,7 +363,7 @@ TEST_F(errors, more_than_a_leaf)
 		EXPECT_EQ(EACCES, errors_blocks(&self->s, refused[i], addr, 10,
 						lkey, 10, 2));
 	}
-	/* to be read is what everything allows that has an lkey */
+	/* every MR with an lkey can be read */
 	EXPECT_EQ(0, errors_list(&self->s, 0, addr, 10, lkey));
 	EXPECT_EQ(0, errors_list(&self->s, IBV_ACCESS_REMOTE_READ, addr, 10,
 				 lkey));
@@ -413,7 +416,7 @@ TEST_F(errors, out_of_range)
 		/* the fourth block, forwards and backwards */
 		EXPECT_EQ(ERANGE, errors_blocks(&self->s, 0, end - 39, 10, lkey,
 						10, 4));
-		/* before an address of zero there is none */
+		/* there is no address before zero */
 		EXPECT_EQ(addr ? ERANGE : EOVERFLOW,
 			  errors_blocks(&self->s, 0, addr + 29, 10, lkey, -10,
 					4));
@@ -454,7 +457,7 @@ TEST_F(errors, overflow)
 	uint32_t lkey = leaf->mr->lkey;
 	uint64_t addr = leaf->addr;
 
-	/* the last byte of a range; the last of all is an address */
+	/* the last byte of a range; 2^64 - 1 is a valid address */
 	EXPECT_EQ(EOVERFLOW, errors_list(&self->s, 0, UINT64_MAX - 8, 10,
 					 lkey));
 	EXPECT_EQ(EOVERFLOW, errors_blocks(&self->s, 0, UINT64_MAX - 8, 10,
@@ -467,14 +470,14 @@ TEST_F(errors, overflow)
 					   INT64_MAX, 4));
 	EXPECT_EQ(EOVERFLOW, errors_blocks(&self->s, 0, addr, 10, lkey,
 					   INT64_MIN, 4));
-	/* the length, of blocks that are all the same one */
+	/* the length; all blocks are the same bytes */
 	EXPECT_EQ(EOVERFLOW, errors_blocks(&self->s, 0, addr, 10, lkey, 0,
 					   UINT64_MAX / 10));
 	EXPECT_EQ(EOVERFLOW, errors_blocks(&self->s, 0, addr, UINT64_MAX, lkey,
 					   0, 1));
 }
 
-/* a key below itself, and one that has no bytes yet */
+/* a key over itself, and a key over an unbound one */
 TEST_F(errors, leaf_key)
 {
 	struct ibv_mr *inner = ibmkey_alloc(self->s.dev[1].pd, 1);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Not a test: takes the kernel's memory for keys, as "lists" of as many entries
- * as there may be, unbound "keys" or MRs over a "dmabuf", until that is ENOMEM.
- * Frees all of it and does it again. Succeeds if it came as far the second time
- * and, where BYTES are given, within these, of which an eighth or more was used.
+ * Not a test: takes the kernel's memory for keys until ENOMEM, as "lists" with
+ * the largest number of entries, as unbound "keys", or as MRs over a "dmabuf".
+ * Frees all of it and starts again. Succeeds if it gets the same number the
+ * second time and, if BYTES is given, if it used at least an eighth of BYTES and
+ * no more than BYTES.
  *
- * "hold" takes lists once, and keeps them until standard input ends.
+ * "hold" takes lists once and keeps them until standard input ends.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -25,7 +26,7 @@
 enum what { LISTS, KEYS, DMABUF, HOLD };
 
 static const char *const names[] = { "lists", "keys", "dmabuf", "hold" };
-/* bytes that each of them takes, at least */
+/* the number of bytes that each of them takes at least */
 static const unsigned long least[] = { 32 * 65536, 512, 16 * (BUFFER / 4096), 0 };
 
 struct exhaust {
@@ -67,7 +68,7 @@ static int exhaust_open(struct exhaust *e)
 	return 0;
 }
 
-/* one more, or errno */
+/* allocates one more, or returns errno */
 static struct ibv_mr *exhaust_one(struct exhaust *e)
 {
 	struct ibv_mr *mr;
@@ -89,7 +90,7 @@ static struct ibv_mr *exhaust_one(struct exhaust *e)
 	return mr;
 }
 
-/* how many there could be; -1 if they did not end in ENOMEM */
+/* returns how many were allocated; -1 if the last error is not ENOMEM */
 static int exhaust_all(struct exhaust *e)
 {
 	unsigned int n = 0, i;
@@ -132,7 +133,7 @@ int main(int argc, char **argv)
 		return 1;
 	if (!bytes)
 		return 0;
-	/* a limit is the same each time, and one that is used */
+	/* the limit is the same each time, and most of it is used */
 	return first != second || first * least[e.what] > bytes ||
 	       first * least[e.what] * 8 < bytes;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Every command with its first allocation or user copy failing, then with its
- * second, and so on until it gets through. What fails changes nothing. Needs
- * a kernel with fault injection; what leaks is found by its kmemleak.
+ * Runs every command with its first allocation or user copy failing, then with
+ * its second, and so on until it succeeds. A command that fails changes
+ * nothing. Needs a kernel with fault injection; kmemleak finds leaks.
  */
 #include <fcntl.h>
 
@@ -35,7 +35,7 @@ FIXTURE_SETUP(fail_nth)
 {
 	self->fd = open("/proc/thread-self/fail-nth", O_RDWR);
 	ASSERT_LE(0, self->fd);
-	/* allocations that may sleep fail too */
+	/* let allocations that may sleep fail, too */
 	fail_write("/sys/kernel/debug/failslab/ignore-gfp-wait", "N");
 	fail_write("/sys/kernel/debug/fail_page_alloc/ignore-gfp-wait", "N");
 	if (mkt_dev_try_open(&self->c.dev, 0))
@@ -61,7 +61,7 @@ static int fail_arm(int fd, unsigned int nth)
 	return pwrite(fd, text, n, 0) == n ? 0 : errno;
 }
 
-/* true if the fault came; disarms it if not */
+/* returns true if the fault was injected; disarms it otherwise */
 static bool fail_happened(int fd)
 {
 	char text[16] = {};
@@ -74,15 +74,15 @@ static bool fail_happened(int fd)
 	return false;
 }
 
-/* what is swept; only run() has faults */
+/* a command under test; only run() has faults */
 struct fail_op {
 	int (*before)(FIXTURE_DATA(fail_nth) *self);
 	int (*run)(FIXTURE_DATA(fail_nth) *self);
-	/* undoes it, and looks whether it left things as @err says */
+	/* undoes the command and checks the state that @err implies */
 	int (*after)(FIXTURE_DATA(fail_nth) *self, int err);
 };
 
-/* one fault after another until none comes any more; returns how many came */
+/* injects one fault after another until none is left; returns their number */
 static int fail_sweep(FIXTURE_DATA(fail_nth) *self, const struct fail_op *op)
 {
 	unsigned int nth, faults = 0;
@@ -160,7 +160,7 @@ TEST_F(fail_nth, create)
 	}
 }
 
-/* bound over the other kind of layout, which stays if that fails */
+/* the key was bound to another kind of layout, which stays if this fails */
 static int fail_list(FIXTURE_DATA(fail_nth) *self)
 {
 	mkt_command_build(&self->c, &self->cmd, BIND_LIST);
@@ -182,7 +182,7 @@ TEST_F(fail_nth, bind_list)
 	};
 
 	EXPECT_LT(0, fail_sweep(self, &op));
-	/* and every region is let go of */
+	/* every MR is released */
 	ASSERT_EQ(0, fail_command(self, UNBIND));
 	EXPECT_EQ(0, ibv_dereg_mr(self->c.arena.leaf[0].mr));
 	self->c.arena.leaf[0] = self->c.arena.leaf[--self->c.arena.num_leaves];
@@ -264,7 +264,7 @@ TEST_F(fail_nth, query_indices)
 	EXPECT_LT(0, fail_sweep(self, &op));
 }
 
-/* one key is bound over blocks, the other over nothing: both or neither */
+/* binds one key to blocks and another to nothing: both or neither */
 static int fail_many(FIXTURE_DATA(fail_nth) *self)
 {
 	struct mkt_ioctl unbind;
@@ -370,14 +370,14 @@ static int fail_dm_allocated(FIXTURE_DATA(fail_nth) *self, int err)
 	return err ? 0 : ibv_free_dm(self->dm);
 }
 
-/* nothing of the quota is lost by failing */
+/* a failure loses none of the quota */
 TEST_F(fail_nth, dm_alloc)
 {
 	static const struct fail_op op = {
 		NULL, fail_dm_alloc, fail_dm_allocated,
 	};
 	struct ibv_alloc_dm_attr attr = {
-		/* all but what the fixture has */
+		/* all bytes but those of the fixture */
 		.length = self->c.dev.caps.max_dm_size - 8192,
 	};
 	struct ibv_dm *dm;
@@ -401,7 +401,7 @@ static int fail_far_alloc(FIXTURE_DATA(fail_nth) *self)
 	return self->dm ? 0 : errno;
 }
 
-/* nor of a pool, wherever that is */
+/* a failure loses none of a pool of any class */
 TEST_F(fail_nth, dm_alloc_class)
 {
 	static const struct fail_op op = {
@@ -443,7 +443,7 @@ static int fail_export(FIXTURE_DATA(fail_nth) *self)
 	return mkt_ioctl_run(self->c.dev.ctx, &self->cmd);
 }
 
-/* it leaves no descriptor, and the memory can be freed */
+/* a failure leaves no descriptor, and the memory can be freed */
 static int fail_exported(FIXTURE_DATA(fail_nth) *self, int err)
 {
 	bool open = fcntl(self->c.first_fd, F_GETFD) >= 0;

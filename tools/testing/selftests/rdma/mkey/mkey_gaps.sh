@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Fast registration of scatterlists with gaps by a kernel user, test_modules:
-# it loads only if every byte was where it should be, all orders of mapping and
-# registering did what they should, and all else was refused.
+# Fast registration of scatterlists with gaps by a kernel user (test_modules). The
+# module loads only if every byte was in its place, every order of mapping and
+# registering worked, and everything invalid was refused.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
@@ -15,7 +15,7 @@ module=${MKEY_GAPS:-${MODULE_DIR-}/tools/testing/selftests/rdma/mkey/test_module
 rounds=24
 [[ ${MKEY_TEST_QUICK:-0} == 0 ]] || rounds=3
 
-# gaps HERE THERE SEED: what it says of a failure is in the kernel's log
+# gaps HERE THERE SEED: if it fails, the kernel's log says why
 gaps() {
 	local rc=0 warnings
 	warnings=$(dmesg | grep -c 'WARNING:\|BUG:')

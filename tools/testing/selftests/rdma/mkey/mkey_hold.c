@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Not a test: has a device open, with device memory, a bound key and a queue
- * pair, until it is killed. Says "ready" when it has.
+ * Not a test: opens a device and holds device memory, a bound key and a queue
+ * pair until it is killed. Prints "ready" when it has them.
  */
 #include <stdio.h>
 #include <stdlib.h>

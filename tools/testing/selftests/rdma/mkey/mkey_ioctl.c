@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The ioctls by hand, said wrongly: attributes that are unknown, missing,
- * given twice or of the wrong size, handles of something else, pointers to
- * nowhere.
+ * Invalid ioctls: attributes that are unknown, missing, duplicated or of the
+ * wrong size, handles of other objects, and pointers to unmapped memory.
  */
 #include <fcntl.h>
 #include <unistd.h>
@@ -54,7 +53,7 @@ static bool may_be_left_out(enum mkt_what what, uint16_t id)
 	       (what == BIND_MANY && id == IB_MKEY_ATTR_BIND_MANY_RESP_FAILED);
 }
 
-/* each attribute in turn: left out, given twice, of another size */
+/* each attribute is removed, duplicated, and given another size */
 TEST_F(ioctl, attributes)
 {
 	unsigned int what, i;
@@ -82,7 +81,10 @@ TEST_F(ioctl, attributes)
 				TH_LOG("command %u attribute %u twice", what,
 				       i);
 			}
-			/* a handle has no size, the rest is not that short */
+			/*
+			 * a handle has no size; the other attributes are not
+			 * that short
+			 */
 			cmd = good;
 			attr->len = attr->len ? 3 : 4;
 			EXPECT_EQ(EINVAL, mkt_command_run(&self->c, &cmd))
@@ -98,7 +100,10 @@ TEST_F(ioctl, attributes)
 				       what, i);
 			}
 		}
-		/* one that there is not: it matters if it is said to */
+		/*
+		 * an attribute that does not exist matters only if it is
+		 * mandatory
+		 */
 		cmd = good;
 		mkt_ioctl_add(&cmd, IB_MKEY_ATTR_CREATE_HANDLE + 27, 8, 1);
 		EXPECT_EQ(EPROTONOSUPPORT, mkt_command_run(&self->c, &cmd));
@@ -118,7 +123,7 @@ TEST_F(ioctl, header)
 		cmd = good;
 		cmd.hdr.method_id += 17;
 		EXPECT_EQ(EPROTONOSUPPORT, mkt_command_run(&self->c, &cmd));
-		/* another driver's */
+		/* an attribute of another driver */
 		cmd = good;
 		cmd.hdr.driver_id = RDMA_DRIVER_MLX5;
 		EXPECT_EQ(EINVAL, mkt_command_run(&self->c, &cmd));
@@ -140,19 +145,19 @@ TEST_F(ioctl, handles)
 	ASSERT_EQ(0, ibv_dereg_mr(gone));
 	for (what = BIND_LIST; what <= UNBIND; what++) {
 		mkt_command_build(&self->c, &cmd, what);
-		/* the key is the first attribute of all of them */
+		/* the key is the first attribute of all methods */
 		cmd.attr[0].data = 123456;
 		EXPECT_EQ(ENOENT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 		cmd.attr[0].data = handle;
 		EXPECT_EQ(ENOENT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 		cmd.attr[0].data = UINT64_MAX;
 		EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-		/* regions, but no keys */
+		/* handles of MRs that are not keys */
 		cmd.attr[0].data = self->c.arena.leaf[0].mr->handle;
 		EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 		cmd.attr[0].data = self->c.arena.leaf[2].mr->handle;
 		EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-		/* not even regions */
+		/* handles of objects that are not MRs */
 		cmd.attr[0].data = self->c.dev.pd->handle;
 		EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 		cmd.attr[0].data = self->c.arena.mem[1].dm->handle;
@@ -172,7 +177,7 @@ TEST_F(ioctl, handles)
 	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 }
 
-/* what pointers point to is not there, or not all of it */
+/* pointers to memory that is unmapped, completely or in part */
 TEST_F(ioctl, pointers)
 {
 	const struct {
@@ -213,7 +218,9 @@ TEST_F(ioctl, pointers)
 			}
 		}
 	}
-	/* a key whose creation could not be reported does not exist */
+	/*
+	 * a key whose handle could not be written to the process does not exist
+	 */
 	if (before >= 0) {
 		EXPECT_EQ(before, mkt_dev_count(&self->c.dev, "mr"));
 	}
@@ -225,7 +232,9 @@ TEST_F(ioctl, entries)
 	struct mkt_ioctl cmd;
 	unsigned int i;
 
-	/* more than there is room for, before anybody reads them */
+	/*
+	 * more than the key has room for, which is found before they are read
+	 */
 	mkt_command_build(&self->c, &cmd, BIND_LIST);
 	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES)->data = 5;
 	EXPECT_EQ(ENOSPC, mkt_ioctl_run(self->c.dev.ctx, &cmd));
@@ -234,7 +243,7 @@ TEST_F(ioctl, entries)
 	EXPECT_EQ(ENOSPC, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES)->data = 0;
 	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-	/* the second of two is out of reach */
+	/* the second of two is unmapped */
 	memcpy(edge, self->c.sge, sizeof(self->c.sge[0]));
 	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES)->data = 2;
 	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_LIST_ENTRIES)->data =
@@ -246,7 +255,7 @@ TEST_F(ioctl, entries)
 		UINT32_MAX;
 	EXPECT_EQ(ENOSPC, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 
-	/* what is to be zero is */
+	/* the reserved fields must be zero */
 	self->c.sge[1].reserved = 1;
 	mkt_command_build(&self->c, &cmd, BIND_LIST);
 	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
@@ -261,7 +270,7 @@ TEST_F(ioctl, entries)
 	}
 	EXPECT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 
-	/* lengths that only this interface can say */
+	/* lengths that only this interface can express */
 	self->c.sge[1].reserved = 0;
 	self->c.sge[1].length = 1ull << 32;
 	mkt_command_build(&self->c, &cmd, BIND_LIST);
@@ -270,7 +279,7 @@ TEST_F(ioctl, entries)
 	EXPECT_EQ(EOVERFLOW, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 }
 
-/* of every length up to several of the pieces that an array is read in */
+/* arrays of every length, up to several times the piece that is read at once */
 TEST_F(ioctl, long_lists)
 {
 	enum { MOST = 150, LEAVES = 3 };
@@ -297,7 +306,7 @@ TEST_F(ioctl, long_lists)
 			};
 		mkt_raw_bind_list(&cmd, key->handle, 0, sge, num);
 		ASSERT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-		/* what is refused leaves that bound */
+		/* a refused bind leaves the old binding */
 		mkt_raw_bind_list(&cmd, key->handle, 0, sge, num + 1);
 		ASSERT_EQ(EFAULT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 
@@ -312,7 +321,7 @@ TEST_F(ioctl, long_lists)
 			ASSERT_EQ(sge[i].length, found[i].bytes_count);
 			ASSERT_EQ(sge[i].lkey, found[i].lkey);
 		}
-		/* the last entry of the array is looked at, too */
+		/* the last entry of the array is checked, too */
 		sge[num - 1].length = sizeof(self->c.bytes) + 1;
 		mkt_raw_bind_list(&cmd, key->handle, 0, sge, num);
 		ASSERT_EQ(ERANGE, mkt_ioctl_run(self->c.dev.ctx, &cmd));
@@ -337,7 +346,9 @@ TEST_F(ioctl, indices)
 		EXPECT_EQ(errno_value, mkt_ioctl_run(self->c.dev.ctx, &many)); \
 	} while (0)
 	REFUSED(0);
-	/* more than there is room for, before they are read */
+	/*
+	 * more than the key has room for, which is found before they are read
+	 */
 	indexed->indices = (uintptr_t)edge;
 	indexed->num_indices = 5;
 	REFUSED(ENOSPC);
@@ -345,7 +356,7 @@ TEST_F(ioctl, indices)
 	REFUSED(ENOSPC);
 	indexed->num_indices = 0;
 	REFUSED(EINVAL);
-	/* the first, or the second of two, is out of reach */
+	/* the first, or the second of two, is unmapped */
 	indexed->num_indices = 2;
 	REFUSED(EFAULT);
 	edge[-1] = 3;
@@ -353,7 +364,7 @@ TEST_F(ioctl, indices)
 	REFUSED(EFAULT);
 	indexed->indices = UINT64_MAX - 3;
 	REFUSED(EFAULT);
-	/* half of it is there with indices of half the size */
+	/* indices of half the size need half the bytes, which are mapped */
 	indexed->indices = (uintptr_t)&edge[-1];
 	indexed->index_bytes = 4;
 	REFUSED(0);
@@ -368,7 +379,7 @@ TEST_F(ioctl, indices)
 	indexed->reserved = 0;
 	REFUSED(0);
 
-	/* what is behind the structure matters if it says something */
+	/* bytes after the structure must be zero */
 	cmd.attr[2].len += 8;
 	cmd.attr[2].data = (uintptr_t)self->c.bytes;
 	memset(self->c.bytes, 0, sizeof(self->c.bytes));
@@ -379,7 +390,7 @@ TEST_F(ioctl, indices)
 #undef REFUSED
 }
 
-/* kinds in BIND_MANY: what tells them apart is of one kind only */
+/* kinds in BIND_MANY: fields of one kind must be zero for the others */
 TEST_F(ioctl, kinds)
 {
 	static const uint32_t unknown[] = {
@@ -427,7 +438,7 @@ TEST_F(ioctl, query_indices)
 	mkt_command_build(&self->c, &cmd, QUERY);
 	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_QUERY_INDEXED, sizeof(wanted),
 		      (uintptr_t)&wanted);
-	/* neither room nor an answer is asked for */
+	/* with neither room nor an attribute for the answer */
 	ASSERT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 	EXPECT_EQ(60, self->c.info.length);
 	EXPECT_EQ(3, self->c.info.num_entries);
@@ -442,7 +453,7 @@ TEST_F(ioctl, query_indices)
 	EXPECT_EQ(0x5a5a5a5a5a5a5a5a, seen[3]);
 	self->c.indexed.indices = 0;
 	EXPECT_EQ(0, memcmp(&bound, &self->c.indexed, sizeof(bound)));
-	/* a million fit, but three are written */
+	/* there is room for a million, but three are written */
 	wanted.num_indices = 1000000;
 	wanted.indices = (uintptr_t)&edge[-3];
 	EXPECT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
@@ -450,7 +461,7 @@ TEST_F(ioctl, query_indices)
 	EXPECT_EQ(EFAULT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 	wanted.indices = (uintptr_t)seen;
 
-	/* what is to be zero is, and indices are of 64 bits */
+	/* reserved fields must be zero, and indices have 64 bits */
 	for (i = 0; i < sizeof(wanted) / 4; i++) {
 		uint32_t *word = (uint32_t *)&wanted + i;
 		bool free = i >= offsetof(struct ib_uverbs_mkey_indexed,
@@ -499,7 +510,7 @@ TEST_F(ioctl, query_arrays)
 	ASSERT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 	mkt_command_build(&self->c, &cmd, QUERY);
 	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_QUERY_BLOCKS, 8, (uintptr_t)blocks);
-	/* how many? */
+	/* the number of blocks is missing */
 	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_QUERY_NUM_BLOCKS, 4, 3);
 	memset(blocks, 0x5a, sizeof(blocks));
@@ -509,7 +520,7 @@ TEST_F(ioctl, query_arrays)
 	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_QUERY_BLOCKS)->data =
 		(uintptr_t)self->c.nowhere;
 	EXPECT_EQ(EFAULT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-	/* room for a million is said to be there, but two are written */
+	/* the attribute claims room for a million, but two are written */
 	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_QUERY_NUM_BLOCKS)->data = 1000000;
 	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_QUERY_BLOCKS)->data =
 		(uintptr_t)(self->c.nowhere - 2 * sizeof(blocks[0]));
@@ -529,7 +540,7 @@ TEST_F(ioctl, copy_direction)
 	}
 }
 
-/* a descriptor that could not be reported is not open */
+/* a descriptor whose number could not be written to the process is not open */
 TEST_F(ioctl, export_unreported)
 {
 	struct mkt_ioctl cmd;

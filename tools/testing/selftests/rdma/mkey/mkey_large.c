@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Large messages, and large descriptions: megabytes through every kind of
- * layout, and a list of as many entries as a key may have.
+ * Large messages and large descriptions: megabytes through every kind of
+ * layout, and a list with the largest number of entries.
  */
 #include "mkey_harness.h"
 
@@ -34,7 +34,10 @@ FIXTURE_SETUP(large)
 {
 	struct mkt_wants wants = {
 		.mtu = variant->mtu,
-		/* as many entries as there may be need more in a short run */
+		/*
+		 * the largest number of entries needs more memory in a short
+		 * run
+		 */
 		.host = large_message() * 9 / 4 + mkt_scale(0, 320) * 1024,
 		.max_entries = 65536,
 	};
@@ -50,7 +53,7 @@ FIXTURE_TEARDOWN(large)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-/* @layout on side 1, by every opcode that is not one of these with a tail */
+/* runs WRITE, READ and SEND on @length bytes of a key with @layout on side 1 */
 static int large_run(struct mkt_setup *s, const struct mkt_layout *layout,
 		     size_t offset, size_t length)
 {
@@ -92,7 +95,7 @@ TEST_F(large, strided)
 	ASSERT_EQ(0, large_run(&self->s, &layout, 5, large_message()));
 }
 
-/* three arrays of structures woven into one, one of them backwards */
+/* three interleaved arrays of structures, one of them backwards */
 TEST_F(large, interleaved)
 {
 	size_t n = large_message() / 124, part = n * 80;
@@ -140,7 +143,7 @@ TEST_F(large, blocks_of_64k)
 
 	layout.block = calloc(n, sizeof(*layout.block));
 	ASSERT_NE(NULL, layout.block);
-	/* the last comes first */
+	/* in reverse order */
 	for (i = 0; i < n; i++) {
 		layout.block[i].offset = (n - 1 - i) * 65543 + 1;
 		layout.block[i].bytes = 65536;
@@ -149,7 +152,7 @@ TEST_F(large, blocks_of_64k)
 	mkt_layout_free(&layout);
 }
 
-/* as many entries as there may be, read from the middle of them */
+/* the largest number of entries, read from the middle */
 TEST_F(large, entries)
 {
 	unsigned int i, n = self->s.dev[1].caps.max_entries;
@@ -172,7 +175,7 @@ TEST_F(large, entries)
 	mkt_layout_free(&layout);
 }
 
-/* billions of bytes described, far more than there is memory */
+/* billions of described bytes, far more than the memory has */
 TEST_F(large, description)
 {
 	const uint64_t mib = 1024 * 1024;
@@ -192,7 +195,7 @@ TEST_F(large, description)
 			.lkey = self->s.plain[0].mr->lkey,
 		},
 		.num_sge = 1,
-		/* the last but one time around, beginning in the middle */
+		/* the last repetition but one, from its middle */
 		.remote_addr = (4096 * mib - 1) * 32 * 4096 - 60000,
 		.rkey = self->s.key[1]->rkey,
 	};

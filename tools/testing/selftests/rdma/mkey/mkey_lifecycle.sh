@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Links deleted and modules unloaded in every order: what is in use stays, what
-# is not goes, and nothing of it leaves a trace in the kernel's log. Takes the
-# devices away and makes them again, so it runs last.
+# Links are deleted and modules unloaded in every order. Objects in use stay, unused
+# ones go, and the kernel's log has no warning. This test deletes the devices and adds
+# them again, so it runs last.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
@@ -21,7 +21,7 @@ done
 loaded() { [[ -d /sys/module/$1 ]]; }
 has_link() { in_ns "$1" rdma link show "${dev[$1]}/1" &>/dev/null; }
 
-# Nothing here tests how long anything takes; this is for what never comes.
+# The limit ends a wait for an event that never happens. No test measures time.
 until_true() {
 	local n
 	for ((n = 0; n < 600; n++)); do
@@ -42,8 +42,7 @@ link_delete() { in_ns "$1" rdma link delete "${dev[$1]}"; }
 links_add() { link_add 0 && link_add 1; }
 links_delete() { link_delete 0 && link_delete 1; }
 
-# A module that has been used by a process that has just gone is let go of by
-# a work item.
+# After a process has ended, a work item drops its references to the module.
 unload() {
 	local m
 	for m in "$@"; do
@@ -51,11 +50,11 @@ unload() {
 	done
 }
 
-# What needs ib_uverbs in turn, and is not under test.
+# Modules that need ib_uverbs and are not under test.
 users=(rdma_ucm ib_umad)
 load() { modprobe -a ib_mkey ib_uverbs rdma_rxe && { modprobe -qa "${users[@]}" || true; }; }
 
-# A few operations tell as much as all of them, where each takes long.
+# Each operation takes long, so run only a few of them.
 some=copies
 [[ ${MKEY_TEST_QUICK:-0} == 0 ]] || some=atomics
 keys_work() {
@@ -83,7 +82,7 @@ add_and_delete() {
 	keys_work
 }
 
-# A device that is not extended, because its self-test failed, keeps nothing.
+# ib_mkey holds no reference for a device whose self-test failed.
 references() { cat /sys/module/ib_mkey/refcnt; }
 self_test_fails() {
 	local before rc=0
@@ -96,13 +95,13 @@ self_test_fails() {
 	link_delete 0 && link_add 0 && keys_work && return "$rc"
 }
 
-# One link going must not disturb the other's traffic or the module.
+# Deleting one link must not disturb the other's traffic or the module.
 one_link() {
 	link_delete 0 && ! rmmod ib_mkey && link_add 0 && link_delete 1 && ! rmmod ib_mkey &&
 		link_add 1 && keys_work
 }
 
-# Deleting a link waits for the programs that have it open.
+# Deleting a link waits for the programs that have its device open.
 delete_while_open() {
 	local holder deleter line
 	coproc hold { exec "$here/mkey_hold" 1; }
@@ -118,7 +117,7 @@ delete_while_open() {
 	! has_link 1 && link_add 1 && keys_work
 }
 
-# A namespace that goes takes its network device and so the link with it.
+# Deleting a namespace deletes its network device and so the link.
 delete_namespace() {
 	local peer=mktv1
 	ip netns add mktns && ip link add mktv0 type veth peer name "$peer" &&
@@ -131,23 +130,23 @@ delete_namespace() {
 	until_true gone && keys_work
 }
 
-# All orders of unloading once no link is left.
+# All orders of unloading, after the links were deleted.
 unload_order() {
 	links_delete && unload "${users[@]}" && unload "$@" || return
 	load && links_add && keys_work
 }
 
-# Neither device memory nor regions over dma-bufs.
+# The device offers neither device memory nor MRs over dma-bufs.
 offers_nothing() { program stock_mr -t offers; }
 
-# rxe without ib_mkey is what it was.
+# rxe without ib_mkey behaves as stock rxe.
 without() {
 	links_delete && unload "${users[@]}" ib_mkey ib_uverbs &&
 		insmod "$(modinfo -n ib_uverbs)" && links_add || return
 	stock_works && no_keys && offers_nothing
 }
 
-# Then ib_mkey comes, late: it says so once, and programs get what they had.
+# ib_mkey is loaded late: it says so once, and programs get what they had before.
 load_late() {
 	local marker="mkey_lifecycle: late load $$" lines
 	echo "$marker" >/dev/kmsg
@@ -157,7 +156,7 @@ load_late() {
 	stock_works && no_keys && offers_nothing
 }
 
-# Without ftrace there is nothing to redirect rxe with: it says so, and why.
+# Without ftrace, ib_mkey cannot redirect rxe: it logs that, and why.
 without_ftrace() {
 	local marker="mkey_lifecycle: without ftrace $$" rc=1 lines
 	links_delete && unload "${users[@]}" ib_mkey ib_uverbs || return
@@ -171,13 +170,13 @@ without_ftrace() {
 	load && links_add && keys_work && return "$rc"
 }
 
-# And what it says to be the cure is one.
+# The remedy that the message names works.
 cure() {
 	unload "${users[@]}" ib_uverbs && load && keys_work &&
 		program stock_mr -t offers && program mkey_dmabuf -v heap -t region
 }
 
-# rxe goes and comes back while ib_mkey stays.
+# rdma_rxe is unloaded and loaded again while ib_mkey stays.
 rxe_again() {
 	links_delete && unload rdma_rxe && modprobe rdma_rxe && links_add && keys_work
 }

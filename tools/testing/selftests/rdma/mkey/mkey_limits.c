@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Each limit that the capability query names: what is at the limit works, one
- * more is refused and changes nothing. samples/kernel has the same for kernel
- * users.
+ * Each limit of the capability query: the limit itself works; one more is
+ * refused and changes nothing. samples/kernel tests the same for kernel users.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -42,7 +41,10 @@ FIXTURE_TEARDOWN(limits)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-/* reads all of @key from the other side: it is byte for byte the leaf's begin */
+/*
+ * reads all of @key from the other side: the bytes are the first ones of the
+ * leaf
+ */
 static int limits_read(struct mkt_setup *s, struct ibv_mr *key, size_t length)
 {
 	struct mkt_block block = { .bytes = length };
@@ -105,7 +107,7 @@ TEST_F(limits, blocks)
 	free(blocks);
 }
 
-/* a key's own limit, that of its creation */
+/* the limit that a key was created with */
 TEST_F(limits, key_entries)
 {
 	struct ibv_mr *key = ibmkey_alloc(self->s.dev[1].pd, 3);
@@ -132,7 +134,10 @@ TEST_F(limits, key_entries)
 	EXPECT_EQ(0, ibv_dereg_mr(key));
 }
 
-/* as many indices as there may be, and lists of a key that is for so many */
+/*
+ * the largest number of indices, and lists of a key that was created for as
+ * many
+ */
 TEST_F(limits, indices)
 {
 	struct ibmkey_indexed layout = {
@@ -210,7 +215,10 @@ TEST_F(limits, dims)
 	struct mkt_ioctl cmd;
 
 	ASSERT_GE(IBMKEY_MAX_DIMS, max);
-	/* contiguous: the same bytes in as many dimensions as there are */
+	/*
+	 * contiguous blocks: the same bytes with the largest number of
+	 * dimensions
+	 */
 	for (d = 0; d <= IBMKEY_MAX_DIMS; d++)
 		repeat[d] = 2;
 	for (d = 0; d < max; d++)
@@ -222,7 +230,7 @@ TEST_F(limits, dims)
 
 	EXPECT_EQ(EINVAL, ibv_rereg_mr_interleaved(self->key, 0, max + 1,
 						   repeat, 1, &block));
-	/* the kernel refuses it as well, not the library alone */
+	/* the kernel refuses it, not only the library */
 	mkt_raw_bind_interleaved(&cmd, self->key->handle, 0, repeat, max, &raw,
 				 1);
 	EXPECT_EQ(0, mkt_ioctl_run(self->s.dev[1].ctx, &cmd));
@@ -257,7 +265,7 @@ TEST_F(limits, depth)
 	EXPECT_EQ(max > 1 ? ELOOP : EOPNOTSUPP,
 		  ibv_rereg_mr_sg(keys[max], MKT_ACCESS_ALL, 1, &sge));
 	EXPECT_EQ(0, limits_read(&self->s, keys[max - 1], 5000));
-	/* each is held by the one over it */
+	/* each key is pinned by the one over it */
 	for (i = max + 1; i-- > 0;) {
 		EXPECT_EQ(0, ibv_dereg_mr(keys[i]));
 	}

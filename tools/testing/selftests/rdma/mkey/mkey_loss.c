@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A network that loses: requests that are sent again and replies that are made
- * again go through keys once more, from the middle of a message on.
+ * A network that loses packets: retransmitted requests and repeated replies go
+ * through keys again, from the middle of a message on.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 #define LOSS "loss 12%"
 
-/* what a device's counter says, 0 where it has none */
+/* the value of a device's counter, 0 if it has none */
 static unsigned long loss_counter(const struct mkt_dev *dev, const char *name)
 {
 	unsigned long value = 0;
@@ -132,8 +132,8 @@ FIXTURE_TEARDOWN(loss)
 }
 
 /*
- * Transfers until @counter of side @counting has counted enough of what only a
- * loss makes it count.
+ * Runs transfers until @counter of side @counting, which only losses increment,
+ * is high enough.
  */
 static void loss_run(struct __test_metadata *_metadata,
 		     FIXTURE_DATA(loss) *self, enum mkt_op op,
@@ -163,7 +163,7 @@ static void loss_run(struct __test_metadata *_metadata,
 	EXPECT_LE(least, seen);
 }
 
-/* replies that were lost: the responder reads its memory again */
+/* lost READ responses: the responder reads its memory again */
 TEST_F(loss, read_replayed)
 {
 	loss_run(_metadata, self, MKT_READ, 1, "duplicate_request");
@@ -185,8 +185,8 @@ TEST_F(loss, send)
 }
 
 /*
- * Each is done once, however often it is asked for. Not ATOMIC_WRITE and FLUSH:
- * rxe's requester, sending them again, sends them to address 0 of any region.
+ * Each atomic runs once, however often it is sent. ATOMIC_WRITE and FLUSH are
+ * left out, because rxe's requester retransmits them to address 0 of any MR.
  */
 TEST_F(loss, atomic)
 {
@@ -214,7 +214,7 @@ TEST_F(loss, atomic)
 			.swap_add = mkt_rand(&s->rng),
 		};
 
-		/* done twice, a swap would find what it has stored */
+		/* a swap that ran twice would find the value that it stored */
 		memcpy(&xfer.compare, s->arena[1].expect +
 		       self->key[1].map.pos[xfer.offset[1]], 8);
 		ASSERT_EQ(0, mkt_xfer(&s->pair, &xfer));
@@ -225,7 +225,10 @@ TEST_F(loss, atomic)
 	EXPECT_LE(least, seen);
 }
 
-/* what finds no receive is sent again until there is one, a key or not */
+/*
+ * a SEND without a receive is retransmitted until there is one, with or without
+ * a key
+ */
 TEST_F(loss, receiver_not_ready)
 {
 	static const enum mkt_op ops[] = { MKT_SEND, MKT_WRITE_IMM };

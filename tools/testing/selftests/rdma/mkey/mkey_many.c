@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Several keys bound in one call: all of them, or none and everything is as it
- * was before.
+ * One call binds several keys: all of them, or none, and then everything is
+ * unchanged.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -56,7 +56,7 @@ FIXTURE_SETUP(many)
 		ASSERT_EQ(0, ibv_rereg_mr_sg(self->key[i], MKT_ACCESS_ALL, 1,
 					     &self->was[i]));
 
-		/* a list, blocks, blocks at indices, a list, ... */
+		/* a list, blocks, indexed blocks, a list, ... */
 		bind->mkey = self->key[i];
 		bind->access = IBV_ACCESS_REMOTE_READ;
 		self->sge[i][0].addr = self->leaf->addr + 3000 + 200 * i;
@@ -106,7 +106,7 @@ FIXTURE_TEARDOWN(many)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-/* what the other side reads through @key is what is at @pos */
+/* the other side reads through @key the bytes at @pos */
 static int many_read(struct mkt_setup *s, struct ibv_mr *key,
 		     const uint32_t *pos, size_t length)
 {
@@ -122,7 +122,7 @@ static int many_read(struct mkt_setup *s, struct ibv_mr *key,
 	return mkt_xfer(&s->pair, &xfer);
 }
 
-/* key @i is bound as before, or as bind @i says */
+/* key @i has its old binding, or that of bind @i */
 static int many_check(struct mkt_setup *s, struct mkt_leaf *leaf,
 		      struct ibv_mr *key, const struct ibv_sge *was,
 		      const struct ibmkey_bind *bind)
@@ -202,7 +202,7 @@ TEST_F(many, all)
 			EXPECT_EQ(0, many_check(&self->s, self->leaf,
 						self->key[i], NULL,
 						&self->bind[i]));
-			/* of some nothing is bound the next time */
+			/* the next call unbinds some of them */
 			if (i % 3 == round) {
 				EXPECT_EQ(0, ibmkey_unbind(self->key[i]));
 			}
@@ -213,7 +213,7 @@ TEST_F(many, all)
 				&self->bind[2]));
 }
 
-/* each thing that can be wrong with a description, in each place */
+/* each error of a description, in each position */
 TEST_F(many, refused)
 {
 	static const struct {
@@ -297,7 +297,9 @@ TEST_F(many, refused)
 	}
 }
 
-/* keys that cannot be bound now: a window, another key over one */
+/*
+ * keys that cannot be bound now, because a window or another key refers to them
+ */
 TEST_F(many, busy)
 {
 	struct ibv_mr *outer = ibmkey_alloc(self->s.dev[1].pd, 1);
@@ -335,7 +337,7 @@ TEST_F(many, busy)
 	}
 }
 
-/* one over another of the same call: what is bound before is what counts */
+/* one key over another of the same call: the bindings before the call count */
 TEST_F(many, among_themselves)
 {
 	unsigned int at;
@@ -362,7 +364,7 @@ TEST_F(many, among_themselves)
 #define KILLED_KEYS 8
 #define KILLED_TRIES 30
 
-/* what the process that is killed shares with the one that kills it */
+/* memory that the killed process shares with its parent */
 struct many_killed {
 	uint32_t failed;
 	atomic_bool begun;
@@ -378,8 +380,8 @@ static void many_bind_on(struct ibv_context *ctx, struct mkt_ioctl *cmd,
 }
 
 /*
- * A process that is killed while it binds ends there: the call says which key
- * it had come to, and none is bound.
+ * A process that is killed during a bind ends there: the call reports the key
+ * that it had reached, and no key is bound.
  */
 TEST_F(many, killed)
 {
@@ -411,7 +413,7 @@ TEST_F(many, killed)
 	}
 	mkt_raw_bind_many(&cmd, handles, KILLED_KEYS, binds,
 			  &shared->failed);
-	/* the signal may come between two calls */
+	/* the signal may arrive between two calls */
 	for (try = 0; try < KILLED_TRIES; try++) {
 		shared->failed = 4711;
 		shared->begun = false;
@@ -436,7 +438,7 @@ TEST_F(many, killed)
 	free(list);
 }
 
-/* what is no set of keys */
+/* invalid sets of keys */
 TEST_F(many, not_a_set)
 {
 	static struct ibmkey_bind most[MANY_MAX + 1];
@@ -478,7 +480,7 @@ TEST_F(many, not_a_set)
 		EXPECT_EQ(0, ibv_dereg_mr(keys[i]));
 	}
 
-	/* what the library would not say */
+	/* a command that the library would not send */
 	mkt_ioctl_init(&cmd, UVERBS_OBJECT_MR, IB_MKEY_METHOD_BIND_MANY);
 	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_BIND_MANY_HANDLES, 4,
 		      self->key[0]->handle);
@@ -504,8 +506,8 @@ static void *many_run(void *arg)
 }
 
 /*
- * Calls for sets that overlap, named in opposite orders: all come to an end,
- * and the sets' last bindings stay as wholes.
+ * Calls for overlapping sets in opposite orders: all of them end, and the last
+ * bindings of each set are complete.
  */
 TEST_F(many, at_once)
 {
@@ -520,7 +522,7 @@ TEST_F(many, at_once)
 			unsigned int from = i % 2 ? MANY - 1 - k : k;
 
 			t[i].bind[k] = self->bind[from];
-			/* what it was shows who bound it */
+			/* the former binding shows which thread made it */
 			t[i].bind[k].num_dims = 0;
 			t[i].bind[k].num_entries = 1 + i % 2;
 		}

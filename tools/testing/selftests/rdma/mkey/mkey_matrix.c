@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Every kind of leaf, under every kind of layout, by every verb. A leaf is one
- * entry of the list below: a function that adds memory and a region to an
- * arena. Layouts over it are drawn at random, and after each transfer every
- * byte of both sides is compared with the plain reference.
+ * entry of the list below: a function that adds memory and an MR to an arena.
+ * The layouts over it are random. After each transfer every byte of both sides
+ * is compared with the reference implementation.
  *
- * The leaf in question is on side 0. Not every device offers every memory:
- * where side 1 has none of it, keys there describe ordinary memory.
+ * The leaf under test is on side 0. Not every device offers every kind of
+ * memory: if side 1 has none, its keys refer to ordinary memory.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -24,9 +24,9 @@ FIXTURE(matrix)
 FIXTURE_VARIANT(matrix)
 {
 	mkt_leaf_maker make;
-	/* may the bytes be flushed from afar? */
+	/* a peer may flush the bytes */
 	bool flush;
-	/* under the leaf is more than one region, none of them to be chosen alone */
+	/* the leaf consists of several MRs, none of which can be chosen alone */
 	bool several;
 };
 
@@ -236,7 +236,7 @@ TEST_F(matrix, atomic_write)
 				     MKT_ATOMIC_WRITE, MKT_ACCESS_ALL));
 }
 
-/* what cannot be flushed cannot be described as if it could */
+/* a key cannot have the flush flag over a leaf that lacks it */
 TEST_F(matrix, flush)
 {
 	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
@@ -280,7 +280,7 @@ TEST_F(matrix, send_inv)
 				     MKT_SEND_INV, MKT_ACCESS_ALL));
 }
 
-/* rxe has no XRC: when it has, its verbs belong above */
+/* rxe has no XRC; once it has, its verbs belong above */
 TEST_F(matrix, xrc_refused)
 {
 	struct ibv_xrcd_init_attr xrcd = {

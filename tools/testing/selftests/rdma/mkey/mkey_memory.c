@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a binding costs of the kernel's memory, as a control group is charged for
- * it: what the documentation says a list entry, a block and a distinct leaf
- * take, rounded up to what the page allocator gives.
+ * The kernel memory that a binding takes, as a control group is charged for it:
+ * the documented bytes of a list entry, a block and a distinct leaf, rounded up
+ * by the page allocator.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,12 +16,12 @@
 #define MEMORY_ROOT "/sys/fs/cgroup"
 #define MEMORY_GROUP MEMORY_ROOT "/mkey_memory"
 
-/* at most, in bytes, with what the allocators add */
+/* upper limits in bytes, with the overhead of the allocators */
 #define PER_ENTRY 32
 #define PER_BLOCK 128
 #define PER_KEY 512
 #define PER_LEAF 256
-/* each processor may keep this back from the count, of charges and releases */
+/* each processor may delay this many bytes of charges and releases */
 #define SLACK (64 * sysconf(_SC_PAGESIZE) * sysconf(_SC_NPROCESSORS_CONF))
 
 static int memory_write(const char *path, const char *text)
@@ -36,7 +36,7 @@ static int memory_write(const char *path, const char *text)
 	return err;
 }
 
-/* bytes that the kernel has for the processes of the group, -1 if unknown */
+/* kernel memory of the group's processes in bytes, -1 if unknown */
 static long long memory_kernel(void)
 {
 	char line[128];
@@ -67,7 +67,7 @@ static unsigned long memory_slab(const char *what)
 	return bytes;
 }
 
-/* what a key takes beside its entries; allocations that are watched take more */
+/* bytes of a key beside its entries; debug allocators take more */
 static size_t memory_per_key(void)
 {
 	bool watched = memory_slab("slab_size") != memory_slab("object_size");
@@ -96,11 +96,11 @@ FIXTURE_SETUP(memory)
 		SKIP(return, "no device that is extended");
 	ASSERT_EQ(0, mkt_arena_standard(&self->arena, &self->dev, 256 * 1024,
 					0));
-	/* where nobody has mounted it yet */
+	/* if it is not mounted yet */
 	if (access(MEMORY_ROOT "/cgroup.procs", F_OK))
 		mount("none", MEMORY_ROOT, "cgroup2", 0, NULL);
 	memory_write(MEMORY_ROOT "/cgroup.subtree_control", "+memory");
-	/* charged are those who allocate, so only from here on */
+	/* allocations are charged from here on */
 	if ((mkdir(MEMORY_GROUP, 0755) && errno != EEXIST) ||
 	    memory_write(MEMORY_GROUP "/cgroup.procs", "0") ||
 	    memory_kernel() < 0)
@@ -118,7 +118,10 @@ FIXTURE_TEARDOWN(memory)
 typedef int memory_bind(struct ibv_mr *key, unsigned int n,
 			struct mkt_leaf *leaf);
 
-/* as many keys over leaf 0, bound by @bind; bytes that they take, and free */
+/*
+ * binds @keys keys over leaf 0 with @bind; returns the bytes that they take,
+ * and frees them
+ */
 static long long memory_of(struct mkt_dev *dev, unsigned int keys,
 			   unsigned int entries, memory_bind *bind,
 			   struct mkt_leaf *leaf)
@@ -236,7 +239,7 @@ static const struct {
 	unsigned int entries, keys;
 } memory_sizes[] = { { 1, 8000 }, { 1000, 128 }, { 65536, 8 } };
 
-/* a key takes at least and at most so many bytes for each of its entries */
+/* checks that a key takes at least and at most so many bytes per entry */
 static void memory_run(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(memory) *self, memory_bind *bind,
 		       size_t least, size_t most)
@@ -252,7 +255,7 @@ static void memory_run(struct __test_metadata *_metadata,
 
 		EXPECT_LT(0, bytes);
 		EXPECT_GE((long long)(keys * all + SLACK), bytes);
-		/* it is this that was measured */
+		/* the memory of the keys was measured */
 		EXPECT_LE((long long)(keys * n * least), bytes + SLACK);
 	}
 }
@@ -279,7 +282,7 @@ TEST_F(memory, indices64)
 
 #define MEMORY_LEAVES 8000
 
-/* each entry of another region */
+/* each entry refers to a different MR */
 TEST_F(memory, leaves)
 {
 	struct ibv_mr *key = ibmkey_alloc(self->dev.pd, MEMORY_LEAVES);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The ioctls with anything at all in them. Nothing is expected of one but
- * that it returns, and of all of them that they leave nothing behind.
+ * Ioctls with random contents. Each of them must return, and all of them
+ * together must leave nothing behind.
  */
 #include "commands.h"
 #include "mkey_harness.h"
@@ -28,7 +28,7 @@ FIXTURE_TEARDOWN(noise)
 	EXPECT_EQ(0, mkt_commands_teardown(&self->c));
 }
 
-/* a number that is wrong in an interesting way */
+/* draws a number that is often a limit */
 static uint64_t noise_number(struct mkt_rng *rng)
 {
 	switch (mkt_between(rng, 0, 4)) {
@@ -45,7 +45,7 @@ static uint64_t noise_number(struct mkt_rng *rng)
 	}
 }
 
-/* commands with anything in them; whatever they do, they do it in bounds */
+/* commands with random contents stay within bounds */
 TEST_F(noise, commands)
 {
 	unsigned int i, rounds = mkt_scale(20000, 2000), worked = 0;
@@ -75,11 +75,14 @@ TEST_F(noise, commands)
 				break;
 			case 1:
 				attr->len = noise;
-				/* not over anything that matters here */
+				/* do not overwrite memory that matters */
 				attr->data = (uintptr_t)buffer;
 				break;
 			case 2:
-				/* nor anywhere else: below what is mapped */
+				/*
+				 * nor other memory: an address below the
+				 * mappings
+				 */
 				attr->data = noise & 0xffff;
 				break;
 			case 3:
@@ -115,7 +118,7 @@ TEST_F(noise, commands)
 	}
 	TH_LOG("%u of %u commands were done", worked, rounds);
 
-	/* and the key is none the worse for it */
+	/* and the key still works */
 	for (i = BIND_LIST; i <= UNBIND; i++) {
 		struct mkt_ioctl cmd;
 

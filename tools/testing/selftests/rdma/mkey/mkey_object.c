@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A key as an object: created, bound, queried, bound again, unbound and
- * destroyed, and what that means for the regions it refers to. No traffic.
+ * destroyed, and the effect on the MRs that it refers to. No traffic.
  */
 #include "mkey_harness.h"
 #include "raw.h"
 
 /*
- * Tests skip what is not extended. Where ib_mkey is loaded (in time) that
- * would be a module whose own test has failed, and all tests with it.
+ * The other tests skip a device that is not extended. If ib_mkey was loaded in
+ * time, that means that its self-test failed, so this test fails.
  */
 TEST(extended)
 {
@@ -57,7 +57,7 @@ FIXTURE_TEARDOWN(object)
 	mkt_dev_close(&self->dev);
 }
 
-/* one range in leaf @leaf */
+/* binds one range in leaf @leaf */
 static int object_bind_one(struct mkt_arena *arena, struct ibv_mr *key,
 			   unsigned int leaf, uint32_t length)
 {
@@ -88,7 +88,7 @@ TEST_F(object, caps)
 	ASSERT_EQ(0, ibmkey_query_max_indices(self->dev.ctx, &max_indices));
 	EXPECT_EQ(raw.max_indices, max_indices);
 	EXPECT_EQ(0, raw.reserved);
-	/* an older program's structure is shorter */
+	/* the structure of an older program is shorter */
 	memset(&raw, 0x5a, sizeof(raw));
 	cmd.attr[0].len = offsetof(struct ib_uverbs_mkey_caps, max_indices);
 	ASSERT_EQ(0, mkt_ioctl_run(self->dev.ctx, &cmd));
@@ -110,7 +110,7 @@ TEST_F(object, caps)
 	EXPECT_LT(0, raw.max_depth);
 	EXPECT_GE(8, raw.max_depth);
 
-	/* the standard verb says the same of device memory */
+	/* the standard verb reports the same device memory */
 	ASSERT_EQ(0, ibv_query_device_ex(self->dev.ctx, NULL, &attr));
 	EXPECT_EQ(raw.max_dm_size, attr.max_dm_size);
 	EXPECT_LT(0, attr.max_dm_size);
@@ -131,7 +131,7 @@ TEST_F(object, unbound)
 	EXPECT_EQ(self->key->rkey, info.rkey);
 	EXPECT_EQ(0, self->key->length);
 
-	/* to unbind what is not bound changes nothing */
+	/* unbinding an unbound key changes nothing */
 	EXPECT_EQ(0, ibmkey_unbind(self->key));
 	ASSERT_EQ(0, ibmkey_query(self->key, &info));
 	EXPECT_EQ(IBMKEY_UNBOUND, info.kind);
@@ -158,7 +158,7 @@ TEST_F(object, max_entries)
 	EXPECT_EQ(EINVAL, errno);
 }
 
-/* whatever is bound, a query tells it back */
+/* a query returns the description that was bound */
 TEST_F(object, query)
 {
 	unsigned int i, b, d, rounds = mkt_scale(300, 40);
@@ -202,7 +202,7 @@ TEST_F(object, query)
 		for (d = 0; d < layout.num_dims; d++) {
 			ASSERT_EQ(layout.repeat[d], repeat[d]);
 		}
-		/* an indexed layout has nothing there */
+		/* an indexed layout has no blocks there */
 		for (b = 0; b < layout.num_blocks && !layout.index_bytes; b++) {
 			struct mkt_block *block = &layout.block[b];
 			struct mkt_leaf *leaf;
@@ -216,14 +216,14 @@ TEST_F(object, query)
 					  blocks[b].stride[d]);
 			}
 		}
-		/* and not a block more */
+		/* and not one block more */
 		EXPECT_EQ(0x5a5a5a5a5a5a5a5a, blocks[b].addr);
 		mkt_map_free(&map);
 		mkt_layout_free(&layout);
 	}
 }
 
-/* indices of either size come back as they were, as many as there is room for */
+/* a query returns the indices of either size, as many as there is room for */
 TEST_F(object, query_indexed)
 {
 	unsigned int i, k, rounds = mkt_scale(100, 20);
@@ -271,7 +271,7 @@ TEST_F(object, query_indexed)
 		mkt_layout_free(&layout);
 	}
 
-	/* of another layout there are none */
+	/* other layouts have no indices */
 	ASSERT_EQ(0, object_bind_one(&self->arena, self->key, 0, 100));
 	for (k = 0; k < 2; k++) {
 		struct ibmkey_indexed indexed = { .unit = 4711 };
@@ -287,7 +287,7 @@ TEST_F(object, query_indexed)
 	}
 }
 
-/* room for fewer blocks and dimensions than there are */
+/* room for fewer blocks and dimensions than the layout has */
 TEST_F(object, query_part)
 {
 	struct ibmkey_block blocks[3] = {}, seen[2] = {};
@@ -329,7 +329,7 @@ TEST_F(object, unbind)
 	EXPECT_EQ(200, info.length);
 }
 
-/* a region that is described stays, until nothing describes it any more */
+/* an MR cannot be deregistered until no key refers to it */
 TEST_F(object, leaf_busy)
 {
 	struct ibv_mr *other = ibmkey_alloc(self->dev.pd, 1);
@@ -345,18 +345,18 @@ TEST_F(object, leaf_busy)
 	ASSERT_EQ(0, object_bind_one(&self->arena, self->key, last, 100));
 	ASSERT_EQ(0, object_bind_one(&self->arena, other, last, 100));
 	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf->mr));
-	/* the second time too */
+	/* the second time, too */
 	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf->mr));
 	ASSERT_EQ(0, ibmkey_unbind(self->key));
 	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf->mr));
-	/* to bind something else lets go of it as well */
+	/* binding something else releases the MR, too */
 	ASSERT_EQ(0, object_bind_one(&self->arena, other, 0, 100));
 	EXPECT_EQ(0, ibv_dereg_mr(leaf->mr));
 	self->arena.num_leaves = last;
 	ASSERT_EQ(0, ibv_dereg_mr(other));
 }
 
-/* and so does what a key holds that is destroyed without being unbound */
+/* destroying a bound key releases its MRs */
 TEST_F(object, destroy_bound)
 {
 	unsigned int last;
@@ -372,7 +372,7 @@ TEST_F(object, destroy_bound)
 	self->arena.num_leaves = last;
 }
 
-/* a bind that fails takes no hold of what it names */
+/* a bind that fails releases the MRs that it named */
 TEST_F(object, failed_bind_lets_go)
 {
 	struct ibv_sge sge[2] = {};
@@ -394,7 +394,7 @@ TEST_F(object, failed_bind_lets_go)
 	self->arena.num_leaves = last;
 }
 
-/* what is done to regions and means nothing for a key is refused */
+/* operations of ordinary MRs that keys refuse */
 TEST_F(object, not_a_region)
 {
 	struct ibv_sge sge = {
@@ -412,7 +412,7 @@ TEST_F(object, not_a_region)
 				   self->dev.pd, MKT_ACCESS_ALL));
 	EXPECT_NE(0, ibv_advise_mr(self->dev.pd, IBV_ADVISE_MR_ADVICE_PREFETCH,
 				   IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1));
-	/* nor are regions keys */
+	/* and MRs refuse operations of keys */
 	EXPECT_EQ(EINVAL, ibmkey_unbind(self->arena.leaf[0].mr));
 	EXPECT_EQ(EINVAL, ibmkey_query(self->arena.leaf[0].mr, &info));
 	EXPECT_EQ(EINVAL, object_bind_one(&self->arena,
@@ -455,7 +455,7 @@ TEST_F(object, many)
 	if (before >= 0) {
 		EXPECT_EQ(before + n, mkt_dev_count(&self->dev, "mr"));
 	}
-	/* neither oldest nor newest first */
+	/* neither the oldest nor the newest first */
 	for (i = 0; i < n; i++) {
 		ASSERT_EQ(0, ibv_dereg_mr(keys[i * 7 % n]));
 	}

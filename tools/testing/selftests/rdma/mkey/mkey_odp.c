@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Keys over memory whose pages come on demand, and go again under them.
+ * Keys over ODP memory, also while its pages are unmapped.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,14 +16,14 @@
 FIXTURE(odp)
 {
 	struct mkt_setup s;
-	/* both are of the one memory below, and nothing else is a leaf */
+	/* both leaves are over the one memory below; there are no others */
 	struct mkt_arena arena;
 };
 
 FIXTURE_VARIANT(odp)
 {
 	bool shared;
-	/* moves the addresses of the second leaf */
+	/* the offset of the second leaf's addresses */
 	uint64_t shift;
 };
 
@@ -38,7 +38,7 @@ FIXTURE_VARIANT_ADD(odp, shared)
 	.shift = 0x123456000,
 };
 
-/* memory that keeps its contents when the process lets go of its pages */
+/* memory that keeps its contents when the process unmaps its pages */
 static int odp_share(struct mkt_mem *mem)
 {
 	int fd = memfd_create("odp", 0), err = 0;
@@ -76,7 +76,7 @@ FIXTURE_SETUP(odp)
 					access, 0));
 	ASSERT_EQ(0, mkt_arena_add_leaf(&self->arena, 0, SIZE / 4 + 3, SIZE / 2,
 					access, variant->shift));
-	/* stock rxe copies nothing right here: by hand */
+	/* stock rxe copies nothing correctly here, so the test does it */
 	ASSERT_EQ(0, mkt_arena_fill(&self->arena, &self->s.rng));
 }
 
@@ -90,7 +90,7 @@ FIXTURE_TEARDOWN(odp)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-/* one transfer of any kind with a random layout on the side that is on demand */
+/* one transfer of any kind with a random layout on the side with ODP memory */
 static int odp_round(struct mkt_setup *s, struct mkt_arena *arena)
 {
 	struct mkt_draw draw = {
@@ -145,8 +145,8 @@ struct odp_thread {
 };
 
 /*
- * Takes pages away that nobody sees missing: those of a file are dropped and
- * found again, those of the process are shared with a child, and copied.
+ * Unmaps pages without changing the process's view: pages of a file are dropped
+ * and found again, pages of the process are shared with a child and copied.
  */
 static void *odp_take_away(void *arg)
 {
@@ -191,14 +191,14 @@ TEST_F(odp, pages_go)
 	EXPECT_LT(0, thread.count);
 }
 
-/* the completion's status of an access of @length bytes of the key */
+/* returns the status of an access of @length bytes of the key */
 static int odp_access(struct mkt_setup *s, enum mkt_op op, uint64_t addr,
 		      uint32_t length)
 {
 	return mkt_touch(s, s->key[1]->rkey, op, addr, length);
 }
 
-/* where addresses are those of the process; elsewhere they are refused */
+/* work if addresses are those of the process; otherwise they are refused */
 TEST_F(odp, atomics)
 {
 	unsigned int i;
@@ -235,7 +235,7 @@ TEST_F(odp, atomics)
 	}
 }
 
-/* what a process no longer has fails, and only that */
+/* an access to unmapped memory fails, and only that access */
 TEST_F(odp, unmapped)
 {
 	struct mkt_leaf *leaf = &self->arena.leaf[0];
@@ -260,7 +260,7 @@ TEST_F(odp, unmapped)
 	}
 	EXPECT_EQ(IBV_WC_SUCCESS,
 		  odp_access(&self->s, MKT_WRITE, hole - 61 + 4096, 8192));
-	/* something else in its place is what is read and written from now on */
+	/* a new mapping is what is read and written from now on */
 	ASSERT_NE(MAP_FAILED, mmap(mem->host + hole, 4096, PROT_READ | PROT_WRITE,
 				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
 	memset((void *)(uintptr_t)self->s.plain[0].addr, 0x5c, 4096);
@@ -268,7 +268,7 @@ TEST_F(odp, unmapped)
 		  odp_access(&self->s, MKT_WRITE, hole - 61, 4096));
 	EXPECT_EQ(0x5c, mem->host[hole]);
 	EXPECT_EQ(0x5c, mem->host[hole + 4095]);
-	/* read-only memory is not written */
+	/* read-only memory cannot be written */
 	ASSERT_EQ(0, mprotect(mem->host + hole, 4096, PROT_READ));
 	memset((void *)(uintptr_t)self->s.plain[0].addr, 0x77, 4096);
 	EXPECT_NE(IBV_WC_SUCCESS,
@@ -279,7 +279,7 @@ TEST_F(odp, unmapped)
 		  odp_access(&self->s, MKT_READ, hole - 61, 4096));
 }
 
-/* on demand below another key, where the outer one is what is accessed */
+/* ODP memory below another key: the outer key is accessed */
 TEST_F(odp, nested)
 {
 	unsigned int i, rounds = mkt_scale(60, 8);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Every kind of layout times every opcode that moves bytes, the key on either
- * side or on both, with messages that end around packet boundaries.
+ * Every kind of layout and every opcode that moves bytes, with the key on
+ * either side or on both, and messages that end near packet boundaries.
  */
 #include "mkey_harness.h"
 
@@ -57,13 +57,13 @@ FIXTURE_TEARDOWN(opcodes)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-/* binds a newly drawn layout to the key of @side */
+/* binds the key of @side to a new random layout */
 static int opcodes_bind(struct mkt_setup *s, struct mkt_end *end,
 			unsigned int side,
 			const FIXTURE_VARIANT(opcodes) *variant)
 {
 	struct mkt_draw draw = {
-		/* enough for what mixed_lists takes, and for three packets */
+		/* enough for mixed_lists and for three packets */
 		.min_length = 3 * mkt_mtu_bytes(variant->mtu) + 400,
 		.max_length = 40 * 1024,
 		.max_block = 16 * 1024,
@@ -82,7 +82,7 @@ static int opcodes_lengths(struct mkt_setup *s, struct mkt_end *const end[2],
 	size_t m = mkt_mtu_bytes(mtu);
 	const size_t lengths[] = {
 		1, m - 1, m + 1, 3 * m + 1,
-		/* a short run does without these */
+		/* left out in a short run */
 		2, 7, 255, m, 2 * m - 1, 2 * m,
 	};
 	unsigned int l, n = mkt_scale(ARRAY_SIZE(lengths), 4);
@@ -111,7 +111,10 @@ static int opcodes_lengths(struct mkt_setup *s, struct mkt_end *const end[2],
 	return err;
 }
 
-/* a key here, a key there, keys on both sides; and all that the other way */
+/*
+ * a key on this side, on the other, on both; and all of that in the other
+ * direction
+ */
 static int opcodes_run(struct mkt_setup *s, enum mkt_op op,
 		       const FIXTURE_VARIANT(opcodes) *variant)
 {
@@ -165,7 +168,7 @@ TEST_F(opcodes, read)
 	ASSERT_EQ(0, opcodes_run(&self->s, MKT_READ, variant));
 }
 
-/* many at once, as many as the responder keeps track of and more */
+/* as many requests at once as the responder tracks, and more */
 TEST_F(opcodes, queued)
 {
 	static const enum mkt_op ops[] = { MKT_WRITE, MKT_READ, MKT_SEND };
@@ -194,7 +197,7 @@ TEST_F(opcodes, queued)
 	mkt_end_free(&key[1]);
 }
 
-/* lists that have keys, regions and device memory in them, none of it aligned */
+/* unaligned scatter/gather lists of keys, MRs and device memory */
 TEST_F(opcodes, mixed_lists)
 {
 	static const enum mkt_op ops[] = { MKT_SEND, MKT_WRITE, MKT_READ };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Keys whose blocks overlap. Bytes are written in the order of the key's
- * addresses: of two at one place the later one stays, within a packet and from
- * packet to packet. Read, such a key gives the same bytes more than once.
+ * Keys with overlapping blocks. Bytes are written in the order of the key's
+ * addresses: of two bytes at one place the later one stays, within a packet and
+ * from packet to packet. Reading such a key returns the same bytes several
+ * times.
  */
 #include <stdlib.h>
 
@@ -28,7 +29,7 @@ FIXTURE_VARIANT_ADD(overlap, mtu4096)
 	.mtu = IBV_MTU_4096,
 };
 
-/* the last leaf, of which little is described often */
+/* the last leaf, whose few bytes are described often */
 #define SMALL 4
 #define SMALL_BYTES 1777
 
@@ -56,7 +57,7 @@ FIXTURE_TEARDOWN(overlap)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-/* bytes of the key that are at the place of an earlier one */
+/* the number of bytes of the key that overlap an earlier one */
 static size_t overlap_count(const struct mkt_arena *arena,
 			    const struct mkt_map *map, size_t length)
 {
@@ -73,10 +74,10 @@ static size_t overlap_count(const struct mkt_arena *arena,
 	return count;
 }
 
-/* written by every opcode, as a whole and from the middle; then read */
+/* writes by every opcode, as a whole and from the middle, then reads */
 static int overlap_run(struct mkt_setup *s, const struct mkt_layout *layout)
 {
-	/* the side that the key is on, by who asks */
+	/* the side of the key, by the side that posts */
 	static const struct {
 		enum mkt_op op;
 		unsigned int side, key;
@@ -127,7 +128,7 @@ static int overlap_run(struct mkt_setup *s, const struct mkt_layout *layout)
 	return err;
 }
 
-/* one block, again and again, at distances of all kinds */
+/* one block, repeated at distances of all kinds */
 TEST_F(overlap, strides)
 {
 	static const int64_t strides[] = { 0, 1, -1, 16, -16, 47, -47, 0 };
@@ -157,7 +158,7 @@ TEST_F(overlap, strides)
 	}
 }
 
-/* a block that is longer than a packet: whole packets to one place */
+/* a block that is longer than a packet: whole packets go to one place */
 TEST_F(overlap, packets)
 {
 	struct mkt_block block = {
@@ -171,7 +172,7 @@ TEST_F(overlap, packets)
 	ASSERT_EQ(0, overlap_run(&self->s, &layout));
 }
 
-/* several blocks on the same bytes, in one leaf and by way of two */
+/* several blocks over the same bytes, in one leaf and by two leaves */
 TEST_F(overlap, blocks)
 {
 	struct mkt_block block[] = {
@@ -191,7 +192,7 @@ TEST_F(overlap, blocks)
 	ASSERT_EQ(0, overlap_run(&self->s, &layout));
 }
 
-/* entries that move on by less than they are long, forward and back */
+/* entries whose distance is less than their length, forwards and backwards */
 TEST_F(overlap, list)
 {
 	struct mkt_block block[40];
@@ -213,7 +214,7 @@ TEST_F(overlap, list)
 	}
 }
 
-/* anything, in a leaf that is far smaller than what is described */
+/* random layouts in a leaf that is far smaller than the description */
 TEST_F(overlap, random)
 {
 	struct mkt_draw draw = {

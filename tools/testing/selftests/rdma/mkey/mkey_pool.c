@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pools of keys: what is given out is bound to nothing, what goes back lets go
- * of everything, and threads get different ones.
+ * Pools of keys: a key from the pool is unbound, a returned key releases its
+ * leaves, and threads get different keys.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -74,7 +74,7 @@ static bool pool_unbound(struct ibv_mr *key)
 	       info.max_entries == 2 && !key->length;
 }
 
-/* all there are, none twice; back and again */
+/* take all keys, none twice; return them and take them again */
 TEST_F(pool, all_of_them)
 {
 	struct ibv_mr *key[POOL_KEYS];
@@ -102,7 +102,7 @@ TEST_F(pool, all_of_them)
 	}
 }
 
-/* what has gone back reaches nothing and holds nothing */
+/* a returned key reaches no memory and holds none */
 TEST_F(pool, lets_go)
 {
 	struct ibv_mr *key = ibmkey_pool_get(self->pool), *mr;
@@ -127,7 +127,7 @@ TEST_F(pool, lets_go)
 	EXPECT_EQ(0, ibmkey_pool_put(self->pool, key));
 }
 
-/* what cannot be unbound stays with who has it */
+/* a key that cannot be unbound stays with its user */
 TEST_F(pool, busy)
 {
 	struct ibv_mr *inner = ibmkey_pool_get(self->pool);
@@ -156,7 +156,7 @@ TEST_F(pool, arguments)
 	EXPECT_EQ(EINVAL, errno);
 	EXPECT_EQ(NULL, ibmkey_pool_create(NULL, 2, 2));
 	EXPECT_EQ(EINVAL, errno);
-	/* indexed layouts may have more entries than the others */
+	/* indexed layouts may have more entries than others */
 	EXPECT_EQ(NULL, ibmkey_pool_create(pd, (1 << 20) + 1, 2));
 	EXPECT_EQ(EINVAL, errno);
 	EXPECT_EQ(NULL, ibmkey_pool_get(NULL));
@@ -193,7 +193,10 @@ static void *pool_run(void *arg)
 			t->err = errno;
 			break;
 		}
-		/* nobody else has it: it is bound to what was bound here */
+		/*
+		 * no other thread has the key: it keeps the binding that was
+		 * made here
+		 */
 		t->err = key->length ? EBADMSG : 0;
 		t->err = t->err ?: pool_bind(key, t->leaf, t->number);
 		t->err = t->err ?: ibmkey_query_layout(key, &info, 0, NULL, 1,

@@ -33,15 +33,15 @@ gid_of() {
 	return 1
 }
 
-# pingpong PRELOAD OPTIONS...: the program on both devices; validates the data.
-# It sleeps for completions: two that poll leave the machine little time for the
-# devices' own work.
+# pingpong PRELOAD OPTIONS...: runs the program on both devices and validates the data.
+# It sleeps for completions: two processes that poll leave the machine little time for
+# the devices' own work.
 pingpong() {
 	local lib=$1 server rc=0 n
 	shift
 	LD_PRELOAD=$lib in_ns 1 ibv_rc_pingpong -d "${dev[1]}" -g "$(gid_of 1)" -c -e "$@" &
 	server=$!
-	# until it listens
+	# wait until it listens
 	for ((n = 0; n < 300; n++)); do
 		kill -0 "$server" 2>/dev/null || { wait "$server"; return; }
 		in_ns 1 ss -Hltn 'sport = :18515' | grep -q . && break
@@ -60,7 +60,7 @@ dmabuf() { LD_PRELOAD=$preload "$here/mkey_dmabuf" -t verb; }
 
 rereg() { LD_PRELOAD=$preload "$here/mkey_rereg" -t verb; }
 
-# In a program that has libibmkey as well, memory of a class is still to be had.
+# In a program that is linked with libibmkey, a class can still be chosen.
 classes() { LD_PRELOAD=$preload "$here/dm_class" -v host -t place; }
 
 plan 8

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Two processes: what one may not do to the other, and what is left when one
+ * Two processes: what one may not do to the other, and what is left after one
  * of them dies.
  */
 #include <fcntl.h>
@@ -55,7 +55,7 @@ FIXTURE_TEARDOWN(process)
 	}
 }
 
-/* a request to the other process, which it gave the keys to */
+/* a request to the other process, by the rkey that it sent */
 static enum ibv_wc_status process_write(struct mkt_qp *qp,
 					struct mkt_arena *arena, uint64_t addr,
 					uint32_t rkey, enum mkt_op op)
@@ -79,7 +79,7 @@ static enum ibv_wc_status process_write(struct mkt_qp *qp,
 	return wc.status;
 }
 
-/* the other process's numbers name nothing in ours */
+/* the other process's handles and lkeys name nothing in this process */
 TEST_F(process, handles_and_lkeys)
 {
 	struct mkt_peer_info *info = &self->child.info;
@@ -95,7 +95,9 @@ TEST_F(process, handles_and_lkeys)
 	struct mkt_ioctl cmd;
 	uint32_t handle;
 
-	/* numbers start at zero in each process: take one that we do not have */
+	/*
+	 * each process's handles start at zero: take one that this process lacks
+	 */
 	handle = info->handle;
 	if (handle == self->key->handle || handle < 16) {
 		handle += 16;
@@ -112,7 +114,7 @@ TEST_F(process, handles_and_lkeys)
 			IB_UVERBS_MKEY_DM_COPY_FROM, 0, bytes, 8);
 	EXPECT_EQ(ENOENT, mkt_ioctl_run(ctx, &cmd));
 
-	/* lkeys are the device's, but those of another domain name nothing here */
+	/* lkeys belong to the device, but those of another PD name nothing here */
 	EXPECT_EQ(ENOENT, ibv_rereg_mr_sg(self->key, 0, 1, &sge));
 	sge.addr = info->leaf_addr;
 	sge.lkey = info->leaf_rkey;
@@ -121,7 +123,10 @@ TEST_F(process, handles_and_lkeys)
 	EXPECT_EQ(0, mkt_child_end(&self->child, true));
 }
 
-/* a queue pair of ours on the same device does not reach the other's memory */
+/*
+ * a queue pair of this process on the same device does not reach the other's
+ * memory
+ */
 TEST_F(process, rkeys)
 {
 	static const enum mkt_op ops[] = {
@@ -144,7 +149,7 @@ TEST_F(process, rkeys)
 					info->leaf_rkey, ops[o]));
 		ASSERT_EQ(0, mkt_pair_recover(&pair));
 	}
-	/* nor as a local key, on the other's own device */
+	/* nor as a local key on the other's device */
 	EXPECT_NE(IBV_WC_SUCCESS, ({
 		struct mkt_wr wr = {
 			.op = MKT_WRITE,
@@ -158,7 +163,7 @@ TEST_F(process, rkeys)
 	mkt_pair_destroy(&pair);
 	EXPECT_EQ(0, mkt_child_ask(&self->child, MKT_CHILD_CHECK));
 
-	/* while the one that it was made for does */
+	/* the queue pair that the rkey was made for does */
 	EXPECT_EQ(IBV_WC_SUCCESS,
 		  process_write(&self->qp, &self->arena[0], 0, info->rkey,
 				MKT_WRITE));
@@ -176,7 +181,7 @@ TEST_F(process, other_unbinds)
 	EXPECT_EQ(0, mkt_child_end(&self->child, true));
 }
 
-/* nothing of it is left, whatever was on its way */
+/* nothing of the process is left, whatever was in progress */
 static void process_gone(struct __test_metadata *_metadata,
 			 FIXTURE_DATA(process) *self, bool by_force)
 {
@@ -211,7 +216,7 @@ static void process_gone(struct __test_metadata *_metadata,
 		failed += wc.status != IBV_WC_SUCCESS;
 	}
 	TH_LOG("%u of %u requests failed", failed, posted);
-	/* this one certainly has nobody to go to */
+	/* this request certainly has no receiver */
 	EXPECT_NE(IBV_WC_SUCCESS,
 		  process_write(&self->qp, arena, 0, self->child.info.rkey,
 				MKT_WRITE));
@@ -231,7 +236,7 @@ TEST_F(process, exits)
 	process_gone(_metadata, self, false);
 }
 
-/* and the next one finds everything as the first one did */
+/* the next process finds the same state as the first one */
 TEST_F(process, killed_again_and_again)
 {
 	unsigned int i, rounds = mkt_scale(10, 3);
@@ -247,7 +252,7 @@ TEST_F(process, killed_again_and_again)
 	}
 }
 
-/* as much device memory as there is, bytes taken; it stays allocated */
+/* allocates all device memory and returns its bytes; it stays allocated */
 static uint64_t process_take_all(struct mkt_dev *dev)
 {
 	struct ibv_alloc_dm_attr attr = {
@@ -264,7 +269,7 @@ static uint64_t process_take_all(struct mkt_dev *dev)
 	return errno == ENOMEM ? taken : 0;
 }
 
-/* device memory of a process that is killed is there for the next one */
+/* the device memory of a killed process is available to the next one */
 TEST_F(process, device_memory)
 {
 	uint64_t taken[3] = {};
@@ -302,7 +307,7 @@ TEST_F(process, device_memory)
 	}
 }
 
-/* none of this takes a privilege */
+/* none of this needs a privilege */
 TEST_F(process, unprivileged)
 {
 	int status;

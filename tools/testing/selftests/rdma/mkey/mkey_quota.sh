@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Limits of the kernel's memory that keys and regions over dma-bufs take: of a
-# process and of a device, by module parameters, which takes loading the module
-# again; and of a control group, where there is an error and no OOM killer.
+# Limits of the kernel memory that keys and MRs over dma-bufs take: of a process and of
+# a device, by module parameters, for which the module is loaded again; and of a control
+# group, whose limit causes an error but no OOM kill.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
@@ -13,25 +13,26 @@ source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/co
 [[ -d /sys/module/ib_mkey ]] || skip_all "ib_mkey is not loaded"
 [[ -n ${TOP-} && -f $TOP/dev/vm/guest/rdma-up ]] || skip_all "not in the virtual machine"
 
-# with PARAMETER...: loads the module with these
+# with PARAMETER...: loads the module with these parameters
 with() {
 	bash "$TOP/dev/vm/guest/rdma-down" || return
 	mkdir -p /run/modprobe.d
 	echo "${*:+options ib_mkey $*}" >/run/modprobe.d/ib_mkey_test.conf
 	bash "$TOP/dev/vm/guest/rdma-up"
 }
-# what all have of device 0
+# prints the bytes of all owners of device 0
 used() { awk -v dev="${dev[0]}" '$1 == dev && $2 == "-" { print $3 }' /sys/kernel/debug/ib_mkey/keys; }
 quota=$((8 << 20))
 
-# exhaust WHAT: a process gets what the quota allows, and again once it gave it back
+# exhaust WHAT: a process gets what the quota allows, and the same again after freeing
+# it
 exhaust() {
 	local before
 	before=$(used) || return
 	"$here/mkey_exhaust" "$1" "$quota" || return
 	[[ $before == "$(used)" ]] || { cat /sys/kernel/debug/ib_mkey/keys; return 1; }
 }
-# Two processes that may each have all of it share the device's.
+# Two processes that may each use all of it share the device's limit.
 shared() {
 	local n rc=0 out=/run/mkey_quota
 	with max_key_memory="$quota" max_key_memory_per_process="$quota" || return
@@ -43,7 +44,7 @@ shared() {
 		grep -q errno "$out.text" && break
 		sleep 0.1
 	done
-	# the other has all of it
+	# the other process has all of it
 	! "$here/mkey_exhaust" lists || rc=1
 	exec 3>&-
 	wait || rc=1

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Threads that do what excludes one another: regions are deregistered while
- * they are being bound, keys destroyed while they are being bound and used.
- * Either the one comes first or the other, and each says so.
+ * Threads whose operations exclude each other: MRs are deregistered while they
+ * are bound, keys are destroyed while they are bound and used. One of the two
+ * succeeds, and each reports its result.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -64,13 +64,16 @@ static int race_start(struct race *race, void *(*loop)(void *))
 	return err;
 }
 
-/* another round, after @i? the last one is not before the threads got going */
+/*
+ * true if there is another round after @i; the last one comes after the threads
+ * have started
+ */
 static bool race_goes_on(struct race *race, unsigned int i, unsigned int rounds)
 {
 	return i < rounds || (!race->done && i < 1000 * rounds);
 }
 
-/* ends the threads: the first error that one of them has met, or 0 */
+/* ends the threads; returns the first error of any of them, or 0 */
 static int race_end(struct race *race)
 {
 	unsigned int i;
@@ -86,7 +89,7 @@ static int race_end(struct race *race)
 	return err;
 }
 
-/* binds the region of the moment, whichever that is by then */
+/* binds the current MR, which may change meanwhile */
 static void *race_bind(void *arg)
 {
 	struct race_thread *thread = arg;
@@ -116,7 +119,7 @@ static void *race_bind(void *arg)
 	return NULL;
 }
 
-/* a region is bound before it is deregistered, or not at all */
+/* an MR is bound before it is deregistered, or not at all */
 TEST_F(race, bind_and_deregister)
 {
 	unsigned int i, busy = 0, rounds = mkt_scale(3000, 300);
@@ -134,7 +137,9 @@ TEST_F(race, bind_and_deregister)
 		do {
 			err = ibv_dereg_mr(mr);
 			busy += err == EBUSY;
-			/* or there would always be one who has just bound it */
+			/*
+			 * otherwise a thread would always have bound it again
+			 */
 			atomic_store(&race.name, 0);
 		} while (err == EBUSY);
 		ASSERT_EQ(0, err);
@@ -144,14 +149,16 @@ TEST_F(race, bind_and_deregister)
 	TH_LOG("%u binds, %u times busy", race.done, busy);
 }
 
-/* one handle for all: each command finds a key there, or none, or no key */
+/*
+ * all threads use one handle: each command finds a key, none, or another object
+ */
 static void *race_handles(void *arg)
 {
 	struct race_thread *thread = arg;
 	struct race *race = thread->race;
 	struct mkt_commands c = race->self->c;
 
-	/* commands of its own, on handles that others use too */
+	/* the thread's own commands, on handles that others use, too */
 	while (!thread->err && !atomic_load(&race->stop)) {
 		enum mkt_what what = mkt_between(&thread->rng, BIND_LIST, UNBIND);
 		uint32_t handle = atomic_load(&race->name);
@@ -163,7 +170,7 @@ static void *race_handles(void *arg)
 		else
 			mkt_raw_mr_destroy(&cmd, handle);
 		cmd.attr[0].data = handle;
-		/* what they point to is this copy's */
+		/* the command points to memory of this copy */
 		err = mkt_ioctl_run(c.dev.ctx, &cmd);
 		if (!err)
 			race->done++;
@@ -196,7 +203,7 @@ TEST_F(race, use_and_destroy)
 			mkt_raw_mr_destroy(&cmd, made);
 			err = mkt_ioctl_run(self->c.dev.ctx, &cmd);
 			busy += err == EBUSY;
-			/* or there would always be one who is using it */
+			/* otherwise a thread would always be using it */
 			atomic_store(&race.name, UINT32_MAX >> 1);
 		} while (err == EBUSY);
 		ASSERT_TRUE(!err || err == ENOENT);
@@ -210,7 +217,7 @@ TEST_F(race, use_and_destroy)
 	}
 }
 
-/* a little device memory, of which there is plenty */
+/* allocates a little of a plentiful device memory */
 static void *race_dm(void *arg)
 {
 	struct race_thread *thread = arg;
@@ -243,7 +250,7 @@ TEST_F(race, device_memory)
 	if (max < 1 << 20)
 		SKIP(return, "%" PRIu64 " bytes of device memory", max);
 	ASSERT_EQ(0, race_start(&race, race_dm));
-	/* asking for what there never is takes nothing from the others */
+	/* a request that can never succeed takes no memory from the others */
 	for (i = 0; race_goes_on(&race, i, rounds * 100); i++) {
 		ASSERT_EQ(NULL, ibv_alloc_dm(self->c.dev.ctx, &attr));
 	}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Layouts drawn at random, one transfer each, every byte of both sides looked
- * at after each of them. MKEY_TEST_SEED repeats a run, MKEY_TEST_LAYOUTS=n draws
- * at least so many for each MTU. Meanwhile other threads bind keys of their own
- * to other layouts over the same memory.
+ * Random layouts, one transfer for each, after which every byte of both sides is
+ * checked. MKEY_TEST_SEED repeats a run; MKEY_TEST_LAYOUTS=n draws at least n
+ * layouts for each MTU. Meanwhile other threads bind their own keys to other
+ * layouts over the same memory.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ static int random_bind(struct mkt_setup *s, struct mkt_end *end,
 	return mkt_end_draw(end, s, side, random_kind(s), &draw, MKT_ACCESS_ALL);
 }
 
-/* any length, but those around a packet's more often */
+/* a random length, more often near a packet's length */
 static size_t random_length(struct mkt_setup *s, size_t max)
 {
 	size_t mtu = mkt_mtu_bytes(s->pair.mtu), length;
@@ -111,7 +111,7 @@ static int random_xfer(struct mkt_setup *s, struct mkt_end *end0,
 	return err ?: mkt_xfer(&s->pair, &xfer);
 }
 
-/* somebody else on one side, who never stops */
+/* another thread on one side, which binds all the time */
 struct random_rebind {
 	pthread_t thread;
 	struct mkt_setup *s;
@@ -145,7 +145,7 @@ static void *random_rebind(void *arg)
 					 MKT_ACCESS_ALL);
 		mkt_layout_free(&layout);
 		r->binds++;
-		/* not all of the machine is for this */
+		/* leave time for the test itself */
 		usleep(2000);
 	}
 	return NULL;
@@ -158,7 +158,7 @@ static unsigned int random_wanted(void)
 	return wanted ? strtoul(wanted, NULL, 0) : mkt_scale(1000, 40);
 }
 
-/* the two keys live on and are bound again and again */
+/* the two keys are bound again and again */
 TEST_F_TIMEOUT(random, layouts, 7200)
 {
 	unsigned int i, side, wanted = random_wanted(), bound = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Keys that are bound anew, unbound and destroyed while they are in use. A
- * packet sees one layout; when unbinding returns, nothing sees the old one.
+ * Keys that are bound again, unbound and destroyed while they are in use. One
+ * packet sees one layout. After unbinding returns, no access sees the old one.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,7 +19,7 @@ FIXTURE(rebind)
 
 FIXTURE_VARIANT(rebind)
 {
-	/* the leaf's pages come on demand */
+	/* the leaf is ODP memory */
 	bool on_demand;
 };
 
@@ -33,7 +33,7 @@ FIXTURE_VARIANT_ADD(rebind, odp)
 	.on_demand = true,
 };
 
-/* leaf 0 again, in its place: its pages come on demand */
+/* replaces leaf 0 by an ODP MR over the same memory */
 static int rebind_on_demand(struct mkt_arena *arena)
 {
 	struct mkt_leaf *leaf = &arena->leaf[0];
@@ -68,7 +68,7 @@ FIXTURE_TEARDOWN(rebind)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-/* two layouts of one length that have no byte in common */
+/* two layouts of equal length that have no byte in common */
 static int rebind_with(struct mkt_setup *s, unsigned int which, int access)
 {
 	struct mkt_leaf *leaf = &s->arena[1].leaf[0];
@@ -115,7 +115,7 @@ static void *rebind_loop(void *arg)
 	return NULL;
 }
 
-/* binds to zone 0, and from then on in a thread, until rebind_end() */
+/* binds to zone 0, then runs @loop in a thread until rebind_end() */
 static int rebind_start(struct rebind_thread *thread, void *(*loop)(void *))
 {
 	int err = rebind_to(thread->s, 0);
@@ -130,7 +130,7 @@ static int rebind_end(struct rebind_thread *thread)
 	return thread->err;
 }
 
-/* all of the key, from or to the plain memory of side 0 */
+/* a request for all of the key, between it and the plain memory of side 0 */
 static struct mkt_wr rebind_wr(struct mkt_setup *s, enum mkt_op op)
 {
 	return (struct mkt_wr){
@@ -150,7 +150,7 @@ static uint8_t *rebind_zone(struct mkt_setup *s, unsigned int which)
 	return (uint8_t *)(uintptr_t)s->arena[1].leaf[0].addr + which * ZONE;
 }
 
-/* every packet of what is read comes from one zone or from the other */
+/* each READ response packet comes from one zone */
 TEST_F(rebind, read)
 {
 	struct rebind_thread thread = { .s = &self->s };
@@ -161,7 +161,7 @@ TEST_F(rebind, read)
 	memset(rebind_zone(&self->s, 0), 0xa0, ZONE);
 	memset(rebind_zone(&self->s, 1), 0xa1, ZONE);
 	ASSERT_EQ(0, rebind_start(&thread, rebind_loop));
-	/* long enough for both to have been seen, however they interleave */
+	/* enough rounds to see both zones, however they interleave */
 	for (i = 0; i < rounds || ((!seen[0] || !seen[1]) && i < 100000);
 	     i++) {
 		int status;
@@ -184,7 +184,7 @@ TEST_F(rebind, read)
 	EXPECT_LT(0, seen[1]);
 }
 
-/* true if the packet's worth of blocks from @block on is @value throughout */
+/* true if the packet's blocks from @block on all contain @value */
 static bool rebind_packet_is(const uint8_t *zone, unsigned int packet,
 			     uint8_t value)
 {
@@ -197,7 +197,7 @@ static bool rebind_packet_is(const uint8_t *zone, unsigned int packet,
 	return true;
 }
 
-/* every packet that is written goes to one zone or to the other, all of it */
+/* each packet of a WRITE goes completely to one zone */
 TEST_F(rebind, write)
 {
 	struct rebind_thread thread = { .s = &self->s };
@@ -222,7 +222,7 @@ TEST_F(rebind, write)
 			ASSERT_TRUE(here != there);
 			seen[there]++;
 		}
-		/* what is between the blocks is nobody's */
+		/* the bytes between the blocks are never written */
 		for (k = BLOCK; k < 511 * STRIDE; k++)
 			if (k % STRIDE >= BLOCK) {
 				ASSERT_EQ(0, rebind_zone(&self->s, 0)[k] |
@@ -237,7 +237,7 @@ TEST_F(rebind, write)
 	EXPECT_LT(0, seen[1]);
 }
 
-/* to zone 0, which may be written, and to zone 1, which may only be read */
+/* binds to zone 0 with write access and to zone 1 without */
 static void *rebind_read_only_loop(void *arg)
 {
 	struct rebind_thread *thread = arg;
@@ -253,8 +253,8 @@ static void *rebind_read_only_loop(void *arg)
 }
 
 /*
- * Rights go with the layout that they were given for: a message that began
- * when the key could be written does not go on in what can only be read.
+ * Access flags belong to the layout: a message that began while the key was
+ * writable does not continue in a zone that is read-only.
  */
 TEST_F(rebind, read_only)
 {
@@ -280,7 +280,7 @@ TEST_F(rebind, read_only)
 	EXPECT_LT(0, stopped);
 }
 
-/* completions of the @posted last requests: how many failed, or -1 */
+/* completions of the last @posted requests: returns how many failed, or -1 */
 static int rebind_drain(struct mkt_setup *s, unsigned int posted)
 {
 	struct ibv_wc wc;
@@ -292,7 +292,7 @@ static int rebind_drain(struct mkt_setup *s, unsigned int posted)
 			return -1;
 		if (wc.status == IBV_WC_SUCCESS)
 			continue;
-		/* the others are flushed */
+		/* the other requests are flushed */
 		if (!failed++ && wc.status != IBV_WC_REM_ACCESS_ERR) {
 			mkt_diag("failed with \"%s\"",
 				 ibv_wc_status_str(wc.status));
@@ -303,9 +303,9 @@ static int rebind_drain(struct mkt_setup *s, unsigned int posted)
 }
 
 /*
- * When unbinding (or destroying, or binding elsewhere) returns, the memory
- * that was described does not change any more, however much is on its way.
- * Every request writes something else, so that a late one is seen.
+ * After an unbind, a destroy or another bind returns, the memory of the old
+ * layout does not change any more, whatever is in progress. Every request
+ * writes another value, so that a late one is found.
  */
 static void rebind_stop(struct __test_metadata *_metadata, struct mkt_setup *s,
 			int (*stop)(struct mkt_setup *s), bool fails)
@@ -333,7 +333,7 @@ static void rebind_stop(struct __test_metadata *_metadata, struct mkt_setup *s,
 			wr.sge[0].addr = (uintptr_t)from + i % 8 * 8192;
 			ASSERT_EQ(0, mkt_post_send(&s->pair.end[0], &wr, i));
 		}
-		/* in the middle of it all */
+		/* while requests are in progress */
 		for (i = 0; i < 1 + r % 5; i++) {
 			ASSERT_EQ(0, mkt_poll(&s->pair.end[0], &wc));
 		}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Regions that are registered again over other memory: ibv_rereg_mr() with a
- * new translation. Keys stay, the bytes are elsewhere, and what is described
- * by a key or has a window stays where it is.
+ * MRs that are registered again over other memory: ibv_rereg_mr() with a new
+ * translation. The lkey and rkey stay, the bytes are elsewhere. An MR with a
+ * key or a window over it cannot be moved.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -50,7 +50,7 @@ FIXTURE_TEARDOWN(rereg)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-/* says to the arena where leaf 0 is now */
+/* tells the arena where leaf 0 is now */
 static int rereg_moved(struct mkt_setup *s, unsigned int mem, size_t offset,
 		       size_t length, uint64_t iova)
 {
@@ -63,7 +63,7 @@ static int rereg_moved(struct mkt_setup *s, unsigned int mem, size_t offset,
 	return mkt_end_leaf(&s->plain[1], arena, 0);
 }
 
-/* registers leaf 0 again; @shift moves its addresses from the process's own */
+/* registers leaf 0 again; its addresses are the process's plus @shift */
 static int rereg_to(struct mkt_setup *s, uint32_t flags, struct ibv_pd *pd,
 		    uint32_t access, unsigned int mem, size_t offset,
 		    size_t length, uint64_t shift)
@@ -78,7 +78,7 @@ static int rereg_to(struct mkt_setup *s, uint32_t flags, struct ibv_pd *pd,
 	return err ?: rereg_moved(s, mem, offset, length, iova);
 }
 
-/* bytes to and from leaf 0, as one side and as the other */
+/* moves bytes to and from leaf 0, with it on either side */
 static int rereg_use(struct mkt_setup *s)
 {
 	static const enum mkt_op ops[] = { MKT_WRITE, MKT_READ, MKT_SEND };
@@ -100,7 +100,7 @@ static int rereg_use(struct mkt_setup *s)
 			};
 			unsigned int from = mkt_xfer_source(&xfer);
 
-			/* from the end backwards */
+			/* backwards from the end */
 			xfer.offset[1] = s->plain[1].map.length - xfer.length;
 			err = mkt_arena_fill(&s->arena[from], &s->rng);
 			if (!err)
@@ -137,7 +137,7 @@ TEST_F(rereg, other_memory)
 	EXPECT_EQ(self->rkey, self->mr->rkey);
 }
 
-/* the ends are where they are said to be, and nothing is left of what was */
+/* the ends are at the new addresses, and the old ones are out of reach */
 TEST_F(rereg, other_length)
 {
 	struct mkt_setup *s = &self->s;
@@ -160,7 +160,7 @@ TEST_F(rereg, other_length)
 	EXPECT_EQ(0, mkt_arena_check(&s->arena[1]));
 }
 
-/* new rights with the memory, or the old ones */
+/* new access flags together with the memory, or the old ones */
 TEST_F(rereg, with_access)
 {
 	struct mkt_setup *s = &self->s;
@@ -203,7 +203,7 @@ TEST_F(rereg, with_pd)
 	EXPECT_EQ(0, ibv_dealloc_pd(pd));
 }
 
-/* what cannot be done changes nothing */
+/* a refused call changes nothing */
 TEST_F(rereg, refused)
 {
 	struct mkt_setup *s = &self->s;
@@ -227,7 +227,7 @@ TEST_F(rereg, refused)
 	munmap(nowhere, 8192);
 }
 
-/* keys have no memory of their own, and that of the device does not move */
+/* keys have no memory, and device memory does not move */
 TEST_F(rereg, not_ours_to_move)
 {
 	struct mkt_setup *s = &self->s;
@@ -241,7 +241,10 @@ TEST_F(rereg, not_ours_to_move)
 					   (uintptr_t)start));
 }
 
-/* a leaf stays as long as a key describes it, and then is what it became */
+/*
+ * a leaf cannot be moved while a key refers to it; a key bound later sees the
+ * new memory
+ */
 TEST_F(rereg, bound)
 {
 	struct mkt_setup *s = &self->s;
@@ -304,7 +307,7 @@ static long rereg_pinned(void)
 	return strtol(line, NULL, 10);
 }
 
-/* what it was over is let go of, each time */
+/* each call releases the former memory */
 TEST_F(rereg, nothing_is_left)
 {
 	struct mkt_setup *s = &self->s;
@@ -322,7 +325,7 @@ TEST_F(rereg, nothing_is_left)
 	EXPECT_EQ(0, rereg_use(s));
 }
 
-/* pages on demand and back; rxe copies whole pages of them only */
+/* to ODP memory and back; rxe copies only whole pages of it */
 TEST_F(rereg, on_demand)
 {
 	struct mkt_setup *s = &self->s;
@@ -342,7 +345,7 @@ TEST_F(rereg, on_demand)
 			      MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND,
 			      self->other, 4096, 8192, 0));
 	EXPECT_EQ(0, mkt_xfer(&s->pair, &xfer));
-	/* of other pages of the same kind, at the process's addresses only */
+	/* other ODP pages, at the process's addresses only */
 	ASSERT_EQ(0, rereg_to(s, 0, s->dev[1].pd, 0, self->other, 16384, 8192,
 			      0));
 	EXPECT_EQ(0, mkt_xfer(&s->pair, &xfer));
@@ -355,7 +358,7 @@ TEST_F(rereg, on_demand)
 	EXPECT_EQ(0, rereg_use(s));
 }
 
-/* by the library, which keeps what the program sees of the region */
+/* the library updates the fields of the struct ibv_mr */
 TEST_F(rereg, library)
 {
 	struct mkt_setup *s = &self->s;
@@ -385,7 +388,7 @@ TEST_F(rereg, library)
 	EXPECT_EQ(0, ibv_dealloc_pd(pd));
 }
 
-/* the standard verb: where the provider has it, or with our preload library */
+/* the standard verb, from the provider's library or from the preload library */
 TEST_F(rereg, verb)
 {
 	struct mkt_setup *s = &self->s;
@@ -414,7 +417,7 @@ struct rereg_mover {
 	int err;
 };
 
-/* at the same addresses, now over the one memory and now over the other */
+/* moves the MR between two memories, with the same addresses */
 static void *rereg_mover(void *arg)
 {
 	struct rereg_mover *m = arg;
@@ -431,13 +434,13 @@ static void *rereg_mover(void *arg)
 		m->busy += err == EBUSY;
 		if (err && err != EBUSY)
 			m->err = err;
-		/* hidden for half of the time, at most */
+		/* the MR is hidden at most half of the time */
 		usleep(5000);
 	}
 	return NULL;
 }
 
-/* how many of the packets that hold @value are in neither of the two memories */
+/* number of packets with @value that are in neither memory */
 static unsigned int rereg_lost(const uint8_t *const at[2], size_t length,
 			       uint8_t value)
 {
@@ -455,7 +458,7 @@ static unsigned int rereg_lost(const uint8_t *const at[2], size_t length,
 	return lost;
 }
 
-/* packets that are there in part */
+/* number of packets that were written in part */
 static unsigned int rereg_torn(const uint8_t *const at[2])
 {
 	unsigned int torn = 0, i;
@@ -467,7 +470,7 @@ static unsigned int rereg_torn(const uint8_t *const at[2])
 	return torn;
 }
 
-/* each packet of a write is in the one memory or in the other, or is refused */
+/* each packet of a WRITE is in one of the memories, or is refused */
 TEST_F(rereg, under_traffic)
 {
 	struct mkt_setup *s = &self->s;

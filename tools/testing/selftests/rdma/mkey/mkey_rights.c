@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Access flags at the moment of the access. A key is bound alternately to a
- * zone that a peer may use and to one that it may not; an MR is registered
- * again over them. Whatever a peer asks for, and whenever, the second zone is
- * neither read nor written.
+ * Access flags at the time of the access. A key is bound in turn to a zone that
+ * a peer may use and to one that it may not; or an MR is registered again over
+ * them. Whatever a peer requests, and whenever, the second zone is neither read
+ * nor written.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,7 +18,7 @@
 #define OPEN 0xa0
 #define SECRET 0xa1
 
-/* how the second zone comes into the peer's reach */
+/* how the peer's rkey gets to the second zone */
 enum rights_way {
 	RIGHTS_BIND,		/* a key is bound to it */
 	RIGHTS_REREG,		/* an MR is registered again over it */
@@ -91,7 +91,7 @@ FIXTURE_TEARDOWN(rights)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-/* zone 0 with all access flags, zone 1 with those of the node itself */
+/* zone 0 with all access flags, zone 1 with local ones only */
 static int rights_turn(FIXTURE_DATA(rights) *self, unsigned int which)
 {
 	int access = which ? IBV_ACCESS_LOCAL_WRITE : MKT_ACCESS_ALL;
@@ -116,10 +116,10 @@ static void *rights_loop(void *arg)
 
 	while (!self->err && !atomic_load(&self->stop)) {
 		self->err = rights_turn(self, ++turn & 1);
-		/* long enough for some requests to be done as a whole */
+		/* long enough that some requests complete */
 		if (!(turn & 1))
 			usleep(3000);
-		/* accesses in progress can keep an MR from being moved */
+		/* an access in progress can prevent an MR from being moved */
 		if (self->err == EBUSY)
 			self->err = 0;
 		atomic_fetch_add(&self->turns, 1);
@@ -150,7 +150,7 @@ static unsigned int rights_count(const uint8_t *at, size_t length, uint8_t value
 	return count;
 }
 
-/* requests of a peer, one after another, while the zones take turns */
+/* a peer sends requests one after another while the zones change */
 static void rights_race(struct __test_metadata *_metadata,
 			FIXTURE_DATA(rights) *self, enum mkt_op op)
 {
@@ -194,7 +194,7 @@ TEST_F(rights, write)
 	rights_race(_metadata, self, MKT_WRITE);
 }
 
-/* a READ that was seen on the wire, again, when the zone is another */
+/* a recorded READ is sent again when the other zone is bound */
 TEST_F(rights, replay)
 {
 	struct mkt_wr wr = rights_wr(self, MKT_READ);
@@ -207,7 +207,7 @@ TEST_F(rights, replay)
 	ASSERT_EQ(0, mkt_replay_open(&replay, &self->s.dev[0]));
 	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
 	ASSERT_EQ(0, mkt_replay_find(&replay, MKT_BTH_READ_REQUEST));
-	/* what is replayed is answered, as long as the zone is the same */
+	/* a replayed READ is answered while the zone is the same */
 	answers = mkt_replay_send(&replay, OPEN, 512);
 	EXPECT_EQ(1, answers);
 	ASSERT_EQ(0, rights_turn(self, 1));

@@ -1,10 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# A storage protocol of the kernel's own that knows nothing of ib_mkey: RNBD over
-# rtrs, client and server on one rxe device, over a RAM disk. It asks for regions
-# with gaps where the device says that it has them, and registers one for each
-# request.
+# A storage protocol of the kernel that does not know ib_mkey: RNBD over rtrs, with
+# client and server on one rxe device, over a RAM disk. It allocates MRs of the type
+# with gaps if the device supports them, and registers one for each request.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
@@ -21,7 +20,7 @@ rounds=150
 [[ ${MKEY_TEST_QUICK:-0} == 0 ]] || rounds=40
 warnings=$(dmesg | grep -cE 'WARNING:|BUG:|rtrs.*(rror|ailed)|rnbd.*(rror|ailed)')
 
-# rtrs listens in the first network namespace, so the device has to be there.
+# rtrs listens in the first network namespace, so the device must be there.
 up() {
 	modprobe -a "${modules[@]}" &&
 		ip link add mkeyrnbd type dummy &&
@@ -30,8 +29,8 @@ up() {
 		rdma link add rxe_rnbd type rxe netdev mkeyrnbd
 }
 
-# SG_GAPS is 1, MEM_REG is 0. ib_mkey's functions are those that rxe's are
-# redirected to, for regions of its own alone; rxe's see those and all others.
+# SG_GAPS is 1, MEM_REG is 0. ib_mkey's functions are called only for its own MRs; rxe's
+# functions are called for all.
 count() {
 	cat >>"$tracing"/kprobe_events <<-END &&
 		p:mkey_rnbd/gaps ib_alloc_mr type=%si:u32
@@ -45,7 +44,7 @@ count() {
 		: >"$tracing"/trace &&
 		echo 1 >"$tracing"/events/mkey_rnbd/enable
 }
-# calls EVENT: how often, all CPUs together
+# calls EVENT: prints the number of calls on all CPUs
 calls() { cat "$tracing"/per_cpu/*/trace 2>/dev/null | grep -c " $1: "; }
 hits() { awk -v e="$1" '$1 == e { print $2 }' "$tracing"/kprobe_profile; }
 

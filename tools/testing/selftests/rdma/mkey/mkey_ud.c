@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Datagrams out of keys and into keys: a message and, before it, the 40 bytes
- * that say where it came from, scattered like everything else.
+ * Datagrams from keys and to keys: the message and the 40 bytes of GRH before
+ * it are scattered like any other data.
  */
 #include "mkey_harness.h"
 
@@ -73,8 +73,8 @@ static int ud_bind(struct mkt_setup *s, struct mkt_end *end, unsigned int side,
 }
 
 /*
- * The first 40 bytes are the network's. They are taken as they come, except
- * that the last four of them are the receiver's address.
+ * The first 40 bytes are the GRH. They are accepted as they are, except that
+ * the last four bytes must be the receiver's address.
  */
 static int ud_look(struct mkt_setup *s, const struct mkt_end *from,
 		   const struct mkt_end *to, size_t length)

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Kernel users, samples/kernel, in C and in Rust: they load only if every byte was
-# where it should be and every refusal had its errno.
+# The kernel samples (samples/kernel) in C and in Rust: they load only if every byte was
+# in its place and every refusal had its errno.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
@@ -17,24 +17,24 @@ declare -A ulp=(
 [[ -e ${ulp[rust]} ]] || skip_all "no mkey_ulp_rust.ko; MKEY_ULP_RUST= names it"
 [[ -e ${MKEY_SKELETON:-${MODULE_DIR-}/samples/kernel/mkey_skeleton.ko} ]] || skip_all "no mkey_skeleton.ko; MKEY_SKELETON= names it"
 
-# ulp_load KIND HERE THERE: what it says of a failure is in the kernel's log
+# ulp_load KIND HERE THERE: if it fails, the kernel's log says why
 ulp_load() {
 	local rc=0
 	insmod "${ulp[$1]}" device="$2" peer="$3" || rc=$?
 	((rc == 0)) || { dmesg | grep mkey_ulp | tail -n 3; return "$rc"; }
 }
-# Whether what it made was freed as well is for the log to tell.
+# The log shows whether all objects were freed.
 ulp_run() {
 	ulp_load "$@" && rmmod "mkey_ulp_$1" &&
 		! dmesg | grep -E 'mkey_ulp[_a-z]*: .*(cannot be|still in use)'
 }
 refused() { ! ulp_run "$@" && [[ ! -d /sys/module/mkey_ulp_$1 ]]; }
 
-# Rust has no parameters that are strings: the number of a device
+# Rust has no string parameters, so the module takes the device's index.
 number_of() { rdma dev show "$1" | sed -n 's/^\([0-9]*\):.*/\1/p'; }
 number=("$(number_of "${dev[0]}")" "$(number_of "${dev[1]}")")
 
-# A third device, which has no peer.
+# Adds a third device, which has no peer.
 third_up() {
 	in_ns 0 ip link add mkeyulp type dummy &&
 		in_ns 0 ip addr add 10.9.0.1/24 dev mkeyulp &&
@@ -50,8 +50,8 @@ device_goes() {
 	rmmod mkey_ulp_rust && ((rc == 0))
 }
 
-# Nothing that is sent arrives, so the user is there for some time: deleting the
-# device has to wait for it. Otherwise rxe and ib_core warn of what is left.
+# Packets do not arrive, so the module waits for a while, and deleting the device must
+# wait for it. Otherwise rxe and ib_core warn about objects that are left.
 device_is_held() {
 	local warnings n user rc=0 i
 	warnings=$(dmesg | grep -c WARNING:)
@@ -69,7 +69,7 @@ device_is_held() {
 	return "$rc"
 }
 
-# The skeleton loads only if its client has read the server's key.
+# The skeleton loads only if its client has read the server's memory by the rkey.
 skeleton=${MKEY_SKELETON:-${MODULE_DIR-}/samples/kernel/mkey_skeleton.ko}
 skeleton() { # N ADDRESS
 	modprobe -q rdma_cm || true
@@ -82,7 +82,7 @@ skeleton_works() {
 }
 skeleton_refused() { ! skeleton 0 "$1" && [[ ! -d /sys/module/mkey_skeleton ]]; }
 
-# It listens on the device that goes.
+# The skeleton listens on the device that is deleted.
 skeleton_loses_its_device() {
 	local rc=0
 	third_up || return

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory windows over keys, and work requests that invalidate keys: both are
- * done to keys as they are done to regions.
+ * Memory windows over keys, and work requests that invalidate keys: both work
+ * as for other MRs.
  */
 #include "mkey_harness.h"
 
@@ -44,7 +44,7 @@ FIXTURE_TEARDOWN(window)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-/* what goes through the window arrives where the key puts it */
+/* bytes that are sent through the window arrive where the key puts them */
 static int window_copy(struct mkt_setup *s, const struct mkt_end *key,
 		       uint32_t rkey, enum mkt_op op, size_t offset)
 {
@@ -120,11 +120,11 @@ static void window_use(struct __test_metadata *_metadata,
 				 0));
 	EXPECT_EQ(0, window_copy(&self->s, &self->end, mw->rkey, MKT_READ,
 				 1234));
-	/* a key with a window stays */
+	/* a key with a window cannot be deregistered */
 	EXPECT_EQ(EBUSY, ibv_dereg_mr(self->s.key[1]));
 	EXPECT_EQ(0, window_copy(&self->s, &self->end, mw->rkey, MKT_WRITE,
 				 11));
-	/* nor does what it refers to change: the window would give its rights on that */
+	/* nor bound again: the window would give its access flags on other memory */
 	EXPECT_EQ(EBUSY, ibmkey_unbind(self->s.key[1]));
 	EXPECT_EQ(EBUSY, ibv_rereg_mr_sg(self->s.key[1], MKT_ACCESS_ALL, 1,
 					 &other));
@@ -143,7 +143,7 @@ TEST_F(window, type_2)
 	window_use(_metadata, self, IBV_MW_TYPE_2);
 }
 
-/* the right to be under a window is one that a bind gives or does not */
+/* a bind gives the access flag for windows, or does not */
 TEST_F(window, not_allowed)
 {
 	struct ibv_mw *mw = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_2);
@@ -155,7 +155,7 @@ TEST_F(window, not_allowed)
 	EXPECT_EQ(EIO, mkt_bind_window(owner, mw, self->s.key[1], 0,
 				       self->end.map.length, WINDOW_ACCESS));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	/* nor is an unbound key anything to look at */
+	/* nor can a window be bound to an unbound key */
 	ASSERT_EQ(0, ibmkey_unbind(self->s.key[1]));
 	EXPECT_EQ(EIO, mkt_bind_window(owner, mw, self->s.key[1], 0, 100,
 				       WINDOW_ACCESS));
@@ -170,7 +170,7 @@ static int window_kind(struct ibv_mr *key)
 	return ibmkey_query(key, &info) ? -1 : (int)info.kind;
 }
 
-/* what is invalidated is unbound: nothing is reached, and nothing is held */
+/* an invalidated key is unbound: it reaches no memory and holds none */
 TEST_F(window, local_invalidate)
 {
 	struct mkt_wr wr = {
@@ -206,7 +206,7 @@ TEST_F(window, remote_invalidate)
 	EXPECT_EQ(0, window_refused(&self->s, self->s.key[1]->rkey));
 }
 
-/* not by just anybody, and not under a window */
+/* other PDs cannot invalidate a key, and a key with a window stays */
 TEST_F(window, invalidate_refused)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(self->s.dev[1].ctx);
@@ -225,7 +225,7 @@ TEST_F(window, invalidate_refused)
 	sge.lkey = leaf->lkey;
 	ASSERT_EQ(0, ibv_rereg_mr_sg(key, 0, 1, &sge));
 
-	/* a key of another domain */
+	/* a key of another PD */
 	wr.rkey = key->rkey;
 	EXPECT_NE(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
 	EXPECT_EQ(IBMKEY_LIST, window_kind(key));
@@ -235,14 +235,14 @@ TEST_F(window, invalidate_refused)
 	EXPECT_NE(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
 	EXPECT_EQ(IBMKEY_INTERLEAVED, window_kind(self->s.key[1]));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	/* an ordinary region, and one of device memory, neither of them keys */
+	/* an ordinary MR and one of device memory, neither of which is a key */
 	wr.rkey = self->s.plain[1].mr->rkey;
 	EXPECT_NE(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 	wr.rkey = self->s.arena[1].leaf[2].mr->rkey;
 	EXPECT_NE(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	/* one that has a window */
+	/* a key with a window */
 	ASSERT_EQ(0, mkt_bind_window(&self->s.pair.end[1], mw, self->s.key[1],
 				     0, 100, WINDOW_ACCESS));
 	wr.rkey = self->s.key[1]->rkey;
@@ -259,9 +259,9 @@ TEST_F(window, invalidate_refused)
 }
 
 /*
- * A buffer of device memory has a region that no program was given. Its key is
- * the one before that of the first region that was registered: nobody can
- * invalidate it by guessing the rest.
+ * A buffer of device memory has an MR that no program knows. Its key precedes
+ * that of the first registered MR. No process can invalidate it by guessing the
+ * rest.
  */
 TEST_F(window, hidden_region)
 {
@@ -300,7 +300,7 @@ TEST_F(window, hidden_region)
 	EXPECT_EQ(0, ibv_free_dm(dm));
 }
 
-/* to be flushed from afar is a right like the others */
+/* remote flush is an access flag like the others */
 TEST_F(window, flush)
 {
 	struct mkt_arena *arena = &self->s.arena[1];
@@ -318,7 +318,7 @@ TEST_F(window, flush)
 		.lkey = arena->leaf[0].mr->lkey,
 	};
 
-	/* one that the leaf has to have */
+	/* and the leaf must have it */
 	EXPECT_EQ(EACCES, ibv_rereg_mr_sg(self->s.key[1], flush, 1, &sge));
 	EXPECT_EQ(0, mkt_arena_add_leaf(arena, 0, 4096, 40000, flush, 0));
 	self->block.leaf = num;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory windows that a queue pair has no right to: those of another
- * protection domain or queue pair, and those that are not bound.
+ * Memory windows that a queue pair must not use: windows of another PD or queue
+ * pair, and unbound ones.
  */
 #include <string.h>
 
@@ -66,7 +66,7 @@ static bool foreign_send_inv(struct mkt_pair *pair, uint32_t rkey)
 	return mkt_pair_recover(pair) || err || result.recv_status == IBV_WC_SUCCESS;
 }
 
-/* a window that is not bound has nothing to invalidate */
+/* an unbound window cannot be invalidated */
 TEST_F(foreign, invalidate_unbound)
 {
 	self->mw = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_2);
@@ -80,7 +80,7 @@ TEST_F(foreign, invalidate_unbound)
 	EXPECT_FALSE(foreign_send_inv(&self->s.pair, self->mw->rkey));
 }
 
-/* nor does a QP, or its peer, invalidate a window of another */
+/* a QP or its peer cannot invalidate the window of another QP */
 TEST_F(foreign, invalidate)
 {
 	self->mw = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_2);
@@ -92,7 +92,7 @@ TEST_F(foreign, invalidate)
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, self->mw->rkey, MKT_READ, 0, ZONE));
 }
 
-/* nor binds it: a peer of the window's owner would reach what others bind it to */
+/* nor bind it: otherwise the owner's peer would reach the memory of others */
 TEST_F(foreign, bind)
 {
 	const struct mkt_end *plain = &self->s.plain[1];
@@ -100,7 +100,7 @@ TEST_F(foreign, bind)
 
 	self->mw = ibv_alloc_mw(self->other.pd, IBV_MW_TYPE_1);
 	ASSERT_NE(NULL, self->mw);
-	/* the library refuses what is not its own, and a window of type 1 here */
+	/* the library refuses foreign windows, and windows of type 1 here */
 	named = *self->mw;
 	named.pd = self->s.dev[1].pd;
 	named.type = IBV_MW_TYPE_2;
@@ -112,7 +112,7 @@ TEST_F(foreign, bind)
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 }
 
-/* nor does an MR of another PD come under a window */
+/* nor can a window be bound to an MR of another PD */
 TEST_F(foreign, bind_to)
 {
 	struct ibv_mr *mr = ibv_reg_mr(self->other.pd, self->s.arena[1].mem[0].host, ZONE,
@@ -146,7 +146,10 @@ static int foreign_bind_as(struct mkt_qp *qp, struct ibv_mw *mw, struct ibv_mr *
 	return err ?: wc.status;
 }
 
-/* a READ of a window's first peer, again when the window is another peer's */
+/*
+ * a READ of a window's first peer is sent again when another peer has the
+ * window
+ */
 TEST_F(foreign, replay)
 {
 	struct mkt_setup *s = &self->s;

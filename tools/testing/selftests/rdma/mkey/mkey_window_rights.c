@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a memory window over an MR of ib_mkey gives: its own range with its own
- * access flags, for as long as it is bound. What a peer invalidates, and what
- * a process must not ask of its QP.
+ * A memory window over an MR of ib_mkey gives its own range with its own access
+ * flags while it is bound. Also tests what a peer may invalidate, and what a
+ * process must not post to its QP.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,7 +17,7 @@
 #define REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
 		IBV_ACCESS_REMOTE_ATOMIC)
 #define ZONE 4096
-/* the window: a part of the MR */
+/* the window is a part of the MR */
 #define AT 128
 #define LENGTH 2048
 
@@ -114,7 +114,9 @@ static void wrights_open(struct __test_metadata *_metadata, FIXTURE_DATA(wrights
 				     access));
 }
 
-/* the status of one request, after which the QPs can be used again */
+/*
+ * runs one request and returns its status; the QPs can be used again afterwards
+ */
 static int wrights_try(struct mkt_setup *s, uint32_t rkey, enum mkt_op op, uint64_t addr,
 		       uint32_t length)
 {
@@ -168,7 +170,7 @@ TEST_F(wrights, range_zero_based)
 	wrights_range(_metadata, self, 0);
 }
 
-/* a window outside of its MR, or without room for its end */
+/* a window outside of its MR, or with an end beyond 2^64 */
 TEST_F(wrights, bad_range)
 {
 	static const struct {
@@ -205,7 +207,7 @@ TEST_F(wrights, flags)
 		  wrights_try(&self->s, self->mw->rkey, MKT_FETCH_ADD, AT, 8));
 }
 
-/* a READ through a window, again after the window was invalidated */
+/* a READ through a window is sent again after the window was invalidated */
 TEST_F(wrights, replay)
 {
 	struct mkt_replay replay;
@@ -228,7 +230,7 @@ TEST_F(wrights, replay)
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 }
 
-/* an MR is pinned by its windows, and free when they are gone */
+/* windows pin an MR; without windows it can be deregistered */
 TEST_F(wrights, pinned)
 {
 	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
@@ -238,7 +240,7 @@ TEST_F(wrights, pinned)
 	other = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_1);
 	ASSERT_NE(NULL, other);
 	ASSERT_EQ(0, mkt_bind_window(&self->s.pair.end[1], other, self->mr, 0, 1, REMOTE));
-	/* once more, over something else: the first binding goes */
+	/* bind the window to something else, which releases the first MR */
 	ASSERT_EQ(0, mkt_bind_window(&self->s.pair.end[1], other, self->s.plain[1].mr,
 				     self->s.plain[1].addr, 0, 0));
 	inv.rkey = self->mw->rkey;
@@ -278,7 +280,7 @@ FIXTURE_TEARDOWN(wkey)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-/* a window gives a peer what the key itself does not */
+/* a window gives a peer access that the key itself does not */
 TEST_F(wkey, window_of_local_key)
 {
 	struct ibv_mw *mw = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_2);
@@ -296,7 +298,7 @@ TEST_F(wkey, window_of_local_key)
 	EXPECT_EQ(0, ibv_dealloc_mw(mw));
 }
 
-/* nor can a window write where the key itself cannot */
+/* a window cannot write where the key itself cannot */
 TEST_F(wkey, window_of_read_only_key)
 {
 	struct ibv_mw *mw = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_2);
@@ -374,7 +376,7 @@ static int wkey_peek(struct mkt_setup *s, uint32_t rkey)
 	return mkt_touch(s, rkey, MKT_READ, 0, 1) == IBV_WC_SUCCESS ? *here : -1;
 }
 
-/* what is bound while a window comes is what the window shows until it goes */
+/* while a window is bound, the binding of its key does not change */
 TEST_F(wkey, window_against_rebind)
 {
 	struct mkt_setup *s = &self->s;
@@ -420,7 +422,7 @@ static int wkey_kind(struct ibv_mr *key)
 	return ibmkey_query(key, &info) ? -1 : (int)info.kind;
 }
 
-/* a key without remote access flags is no business of a peer */
+/* a peer cannot invalidate a key without remote access flags */
 TEST_F(wkey, remote_invalidate_of_local_key)
 {
 	struct mkt_layout layout = {
@@ -437,11 +439,11 @@ TEST_F(wkey, remote_invalidate_of_local_key)
 	EXPECT_NE(IBV_WC_SUCCESS, result.recv_status);
 	EXPECT_EQ(IBMKEY_LIST, wkey_kind(self->s.key[1]));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	/* the node itself may */
+	/* the local node may */
 	wr.op = MKT_LOCAL_INV;
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
 	EXPECT_EQ(IBMKEY_UNBOUND, wkey_kind(self->s.key[1]));
-	/* any remote access flag will do */
+	/* any remote access flag suffices */
 	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1], &layout,
 				     IBV_ACCESS_REMOTE_READ));
 	wr.op = MKT_SEND_INV;
@@ -450,10 +452,10 @@ TEST_F(wkey, remote_invalidate_of_local_key)
 	EXPECT_EQ(IBMKEY_UNBOUND, wkey_kind(self->s.key[1]));
 }
 
-/* enum ib_wr_opcode, for kernel QPs */
+/* enum ib_wr_opcode values for kernel QPs */
 #define REG_MR 0x20
 
-/* finds the request @wr_id in the queues that this process shares with rxe */
+/* finds request @wr_id in the queues that this process shares with rxe */
 static struct rxe_send_wr *wkey_request(uint64_t wr_id)
 {
 	struct rxe_send_wr *found = NULL;
@@ -476,8 +478,8 @@ static struct rxe_send_wr *wkey_request(uint64_t wr_id)
 }
 
 /*
- * REG_MR names its MR by a kernel pointer. From a process that would be any
- * address that it likes.
+ * REG_MR names its MR by a kernel pointer. A process could write any address
+ * there.
  */
 TEST_F(wkey, reg_mr_from_a_process)
 {
@@ -493,12 +495,14 @@ TEST_F(wkey, reg_mr_from_a_process)
 	struct mkt_peer peer;
 	struct ibv_wc wc;
 
-	/* a queue that does not run yet */
+	/* the queue does not run yet */
 	ASSERT_EQ(0, ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE));
 	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_INIT, .port_num = 1 };
 	ASSERT_EQ(0, ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
 					  IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-	/* it is in the queue even if the kernel is not willing to look at it now */
+	/*
+	 * the request is in the queue even if the kernel refuses to process it now
+	 */
 	ibv_post_send(qp->qp, &wr, &bad);
 	request = wkey_request(wr.wr_id);
 	ASSERT_NE(NULL, request);

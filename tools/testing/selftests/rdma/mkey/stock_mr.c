@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Ordinary regions, windows and queue pairs are as they were: every opcode on
- * plain MRs, and their errors. These tests need no ib_mkey: what they expect
- * is what a device does that nothing has extended.
+ * Ordinary MRs, windows and queue pairs behave as before: every opcode on plain
+ * MRs, and their errors. These tests do not need ib_mkey; they expect the
+ * behaviour of a stock device.
  */
 #include <fcntl.h>
 #include <unistd.h>
@@ -92,7 +92,10 @@ TEST_F(stock, atomics)
 		struct mkt_xfer xfer = {
 			.op = ops[o],
 			.end = { &self->s.plain[0], &self->s.plain[1] },
-			/* the leaf begins at 61, 3 bytes before an aligned one */
+			/*
+			 * the leaf begins at 61, which is 3 bytes before an
+			 * aligned address
+			 */
 			.offset = { 11 * o, 3 + 8 * o },
 			.length = 8,
 			.num_sge = 1,
@@ -100,7 +103,7 @@ TEST_F(stock, atomics)
 		};
 		size_t at = self->s.plain[1].map.pos[xfer.offset[1]];
 
-		/* one of the two finds what it compares with */
+		/* one of the two matches */
 		if (o == 1)
 			memcpy(&xfer.compare, self->s.arena[1].expect + at, 8);
 		ASSERT_EQ(0, mkt_xfer(&self->s.pair, &xfer));
@@ -125,12 +128,12 @@ TEST_F(stock, errors)
 	/* one byte beyond the end */
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 0, &wr));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	/* a key that does not exist */
+	/* an rkey that does not exist */
 	wr.remote_addr--;
 	wr.rkey ^= 0x5500;
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 0, &wr));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	/* and one on this side */
+	/* and an lkey that does not exist */
 	wr.rkey = leaf->mr->rkey;
 	wr.sge[0].lkey ^= 0x5500;
 	ASSERT_NE(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
@@ -141,7 +144,7 @@ TEST_F(stock, errors)
 	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
 }
 
-/* access rights can be changed, and changed back, by re-registering */
+/* re-registering changes access flags, and changes them back */
 TEST_F(stock, rereg)
 {
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
@@ -168,7 +171,7 @@ TEST_F(stock, rereg)
 	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
 }
 
-/* the address space beside the process's own, as ibv_reg_mr_iova() makes it */
+/* addresses other than the process's own, as ibv_reg_mr_iova() makes them */
 TEST_F(stock, other_addresses)
 {
 	struct mkt_end end;
@@ -221,7 +224,7 @@ TEST_F(stock, windows)
 		       self->s.arena[0].expect + self->s.plain[0].map.pos[0], 1500);
 		ASSERT_EQ(0, mkt_arena_check(arena));
 
-		/* a region stays while a window is bound to it */
+		/* an MR cannot be deregistered while a window is bound to it */
 		ASSERT_EQ(EINVAL, ibv_dereg_mr(leaf->mr));
 		ASSERT_EQ(0, ibv_dealloc_mw(mw));
 		ASSERT_EQ(IBV_WC_REM_ACCESS_ERR,
@@ -231,8 +234,9 @@ TEST_F(stock, windows)
 }
 
 /*
- * What ib_mkey gives to programs, it gives only where it came before ib_uverbs:
- * else ib_uverbs does not wait for them before the device goes.
+ * ib_mkey offers its features to programs only if it was loaded before
+ * ib_uverbs. Otherwise ib_uverbs does not wait for the programs when the device
+ * is removed.
  */
 TEST(offers)
 {
@@ -245,7 +249,7 @@ TEST(offers)
 		SKIP(return, "no device %s", dev.name);
 	ASSERT_EQ(0, ibv_query_device_ex(dev.ctx, NULL, &attr));
 	EXPECT_EQ(dev.extended, attr.max_dm_size != 0);
-	/* no dma-buf, if that is looked at */
+	/* not a dma-buf, if the kernel checks that */
 	fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	ASSERT_LE(0, fd);
 	errno = 0;

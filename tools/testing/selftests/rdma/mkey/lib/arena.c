@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* All memory that one side of a test owns, and what it should hold. */
+/* All memory of one side of a test, and the bytes that it should hold. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -129,10 +129,10 @@ int mkt_arena_add_leaf(struct mkt_arena *arena, unsigned int num, size_t offset,
 }
 
 /*
- * Leaf 0 is nearly all of the host's memory and begins and ends in the middle
- * of pages, leaf 1 is a part of that again at other addresses, leaf 2, where
- * there is device memory, a part of it that begins at an odd offset, and
- * leaf 3 one that does not: its aligned addresses are aligned in memory.
+ * Leaf 0 is nearly all of the host's memory; it begins and ends in the middle
+ * of pages. Leaf 1 is a part of leaf 0 at other addresses. With device memory,
+ * leaf 2 is a part of it that begins at an odd offset, and leaf 3 is a part
+ * whose aligned addresses are aligned in memory.
  */
 int mkt_arena_standard(struct mkt_arena *arena, struct mkt_dev *dev,
 		       size_t host, size_t dm)
@@ -249,7 +249,7 @@ int mkt_arena_free(struct mkt_arena *arena)
 	int err, first = 0;
 	unsigned int i;
 
-	/* those that refer to others came after them */
+	/* later leaves refer to earlier ones */
 	for (i = arena->num_leaves; i-- > 0;) {
 		err = ibv_dereg_mr(arena->leaf[i].mr);
 		free(arena->leaf[i].pos);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Commands that are right, and the objects that they are about. */
+/* Valid commands, and the objects that they refer to. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sys/mman.h>
@@ -52,7 +52,7 @@ int mkt_commands_setup(struct mkt_commands *c)
 	if (!c->key || !c->other || !c->third)
 		return errno;
 
-	/* no gaps below it */
+	/* leave no unused descriptors below it */
 	do {
 		c->first_fd = dup(0);
 		if (c->first_fd < 0)
@@ -131,7 +131,7 @@ void mkt_command_build(struct mkt_commands *c, struct mkt_ioctl *cmd,
 		mkt_raw_unbind(cmd, key);
 		break;
 	case CAPS:
-		/* there is more room than it needs */
+		/* the buffer has more room than needed */
 		mkt_raw_caps(cmd, (void *)c->bytes);
 		break;
 	case DM_ALLOC:
@@ -171,7 +171,7 @@ int mkt_command_run(struct mkt_commands *c, struct mkt_ioctl *cmd)
 				mkt_ioctl_attr(cmd, UVERBS_ATTR_ALLOC_DM_HANDLE)->data);
 		return mkt_ioctl_run(c->dev.ctx, &destroy);
 	}
-	/* wherever a command that was spoilt has stored the number */
+	/* a changed command may have stored the number anywhere */
 	if (cmd->hdr.method_id == IB_MKEY_METHOD_DM_EXPORT)
 		close_range(c->first_fd, ~0u, 0);
 	return 0;

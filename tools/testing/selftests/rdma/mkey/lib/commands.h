@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* One complete command of each method, to be spoilt by a test. */
+/* One valid command of each method, which a test changes. */
 #ifndef MKEY_TEST_COMMANDS_H
 #define MKEY_TEST_COMMANDS_H
 
 #include "mkey_test.h"
 #include "raw.h"
 
-/* all of them succeed as they are */
+/* all of them succeed if they are not changed */
 enum mkt_what {
 	CREATE, BIND_LIST, BIND_INDEXED, BIND_INTERLEAVED, QUERY, UNBIND, CAPS,
 	DM_COPY, DM_ALLOC, DM_EXPORT, BIND_MANY, NUM_COMMANDS,
 };
 
-/* what the commands are about; they point into this */
+/* the objects of the commands, which point into this structure */
 struct mkt_commands {
 	struct mkt_dev dev;
 	struct mkt_arena arena;
@@ -29,20 +29,20 @@ struct mkt_commands {
 	uint32_t handles[3];
 	uint32_t failed;
 	uint32_t lkey, rkey;
-	/* 64 are copied; a length that is wrong may be all of the memory */
+	/* commands copy 64 of them; with a wrong length they may copy all */
 	uint8_t bytes[4096];
 	int32_t exported;
 	int first_fd;			/* what is open from here on came of a command */
-	/* a page that is not there; the one before it is */
+	/* an unmapped page; the page before it is mapped */
 	void *nowhere;
 };
 
-/* @dev has been opened */
+/* @dev must have been opened */
 int mkt_commands_setup(struct mkt_commands *c);
 int mkt_commands_teardown(struct mkt_commands *c);
 void mkt_command_build(struct mkt_commands *c, struct mkt_ioctl *cmd,
 		       enum mkt_what what);
-/* runs it; what comes of it is destroyed again */
+/* runs the command and destroys the object that it makes */
 int mkt_command_run(struct mkt_commands *c, struct mkt_ioctl *cmd);
 
 #endif /* MKEY_TEST_COMMANDS_H */

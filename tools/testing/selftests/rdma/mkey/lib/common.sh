@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# What the scripts among the ib_mkey selftests share: TAP, and the devices.
-# To be sourced.
+# TAP output and devices, for all shell scripts of the ib_mkey selftests. A script
+# sources this file.
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [[ -x $here/stock_mr ]] || here=$(dirname "$here")
@@ -25,7 +25,7 @@ plan() {
 # shellcheck disable=SC2001 # of each line
 diag() { sed 's/^/# /' <<<"$*"; }
 
-# check NAME COMMAND...: ok if COMMAND succeeds; its output is shown if not
+# check NAME COMMAND...: ok if COMMAND succeeds; otherwise prints its output
 check() {
 	local name=$1 out rc=0
 	shift
@@ -49,7 +49,7 @@ finish() {
 dev=("${MKEY_TEST_DEV0:-rxe0}" "${MKEY_TEST_DEV1:-rxe1}")
 netns=("${MKEY_TEST_NETNS0:-ns0}" "${MKEY_TEST_NETNS1:-ns1}")
 
-# in_ns N COMMAND...: in the network namespace of device N
+# in_ns N COMMAND...: runs COMMAND in the network namespace of device N
 in_ns() {
 	local n=$1
 	shift
@@ -60,13 +60,13 @@ in_ns() {
 	fi
 }
 
-# the network device below device N
+# netdev_of N: prints the network device below device N
 netdev_of() {
 	in_ns "$1" rdma link show "${dev[$1]}/1" 2>/dev/null |
 		sed -n 's/.* netdev \([^ ]*\).*/\1/p'
 }
 
-# program NAME OPTIONS...: a test program, or some of its tests, with no skips
+# program NAME OPTIONS...: runs a test program; fails if a test of it is skipped
 program() {
 	local out
 	out=$("$here/$1" "${@:2}" 2>&1) || { echo "$out"; return 1; }

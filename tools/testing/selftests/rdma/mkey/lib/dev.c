@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The devices under test, wherever their network namespaces are. */
+/* The devices under test, in any network namespace. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -14,8 +14,8 @@
 #include "mkey_test.h"
 
 /*
- * Every test is a process of its own, and looking for devices loads the drivers
- * of all that there are: once, then, in the process that the tests come from.
+ * Every test is a process, and looking for devices loads the drivers of all
+ * devices. Do that once, in the parent process of the tests.
  */
 __attribute__((constructor)) static void mkt_load_drivers(void)
 {
@@ -52,9 +52,10 @@ static struct ibv_context *mkt_open_here(const char *name)
 }
 
 /*
- * Where devices belong to namespaces (rdma system set netns exclusive), both
- * netlink and sysfs show those of one only, sysfs those of the namespace it
- * was mounted in. Only opening is affected: an open file works anywhere.
+ * If devices belong to namespaces (rdma system set netns exclusive), netlink
+ * and sysfs show only the devices of one namespace; for sysfs that is the
+ * namespace that mounted it. This matters only for opening: an open file works
+ * in any namespace.
  */
 static struct ibv_context *mkt_open_there(const struct mkt_dev *dev)
 {
@@ -87,7 +88,7 @@ out:
 	return ctx;
 }
 
-/* RoCE v2 over IPv4, as the addresses of the links are */
+/* the links have IPv4 addresses, so the GID is RoCE v2 over IPv4 */
 static int mkt_dev_find_gid(struct mkt_dev *dev)
 {
 	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };

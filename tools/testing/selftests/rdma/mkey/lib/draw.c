@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Layouts drawn at random: anything that fits the leaves of an arena. */
+/* Random layouts that fit the leaves of an arena. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +21,8 @@ static size_t mkt_min(size_t a, size_t b)
 }
 
 /*
- * The strides of a block, then a place for it: what the strides reach to
- * either side of the first block has to fit the leaf as well.
+ * Draws the strides of a block, then its place. The bytes that the strides
+ * reach on both sides of the first block must also be in the leaf.
  */
 static void mkt_draw_place(struct mkt_rng *rng, const struct mkt_layout *layout,
 			   struct mkt_block *block, size_t leaf_length)
@@ -40,7 +40,9 @@ static void mkt_draw_place(struct mkt_rng *rng, const struct mkt_layout *layout,
 		order[other] = swap;
 	}
 
-	/* in any order, so that no dimension always gets the largest stride */
+	/*
+	 * in a random order, so that each dimension can get the largest stride
+	 */
 	for (d = 0; d < layout->num_dims; d++) {
 		uint64_t steps = layout->repeat[order[d]] - 1;
 		uint64_t max = steps ? room / steps : block->bytes;
@@ -71,7 +73,7 @@ static void mkt_draw_place(struct mkt_rng *rng, const struct mkt_layout *layout,
 				    below - above);
 }
 
-/* repetitions whose product is at most @max */
+/* draws repetition counts whose product is at most @max */
 static uint64_t mkt_draw_repeat(struct mkt_rng *rng, struct mkt_layout *layout,
 				uint64_t max)
 {
@@ -85,7 +87,7 @@ static uint64_t mkt_draw_repeat(struct mkt_rng *rng, struct mkt_layout *layout,
 	return product;
 }
 
-/* as many blocks as the shortest one asked for takes, and often far more */
+/* at least enough blocks for the minimum length, and often far more */
 static int mkt_draw_indexed(struct mkt_layout *layout, struct mkt_rng *rng,
 			    const struct mkt_arena *arena,
 			    const struct mkt_draw *draw)
@@ -106,7 +108,7 @@ static int mkt_draw_indexed(struct mkt_layout *layout, struct mkt_rng *rng,
 		return ENOMEM;
 
 	layout->index_bytes = mkt_between(rng, 0, 1) ? 4 : 8;
-	/* blocks that overlap, that touch, that have gaps */
+	/* blocks overlap, touch or have gaps */
 	layout->unit = mkt_between(rng, 0, 2) ? bytes :
 		       mkt_rand_size(rng, 2 * bytes);
 	layout->base = mkt_between(rng, 0, length - bytes);
@@ -117,7 +119,7 @@ static int mkt_draw_indexed(struct mkt_layout *layout, struct mkt_rng *rng,
 		struct mkt_block *block = &layout->block[i];
 		uint64_t index = mkt_between(rng, 0, last);
 
-		/* one after another, again, or anywhere */
+		/* the next block, the same block, or any block */
 		if (i && mkt_between(rng, 0, 1)) {
 			index = (block[-1].offset - layout->base) / layout->unit;
 			if (mkt_between(rng, 0, 3) && index < last)
@@ -130,7 +132,7 @@ static int mkt_draw_indexed(struct mkt_layout *layout, struct mkt_rng *rng,
 	return 0;
 }
 
-/* EAGAIN when what came out is too short */
+/* EAGAIN if the layout is too short */
 static int mkt_draw_once(struct mkt_layout *layout, struct mkt_rng *rng,
 			 const struct mkt_arena *arena, enum mkt_kind kind,
 			 const struct mkt_draw *draw)
@@ -155,7 +157,7 @@ static int mkt_draw_once(struct mkt_layout *layout, struct mkt_rng *rng,
 	if (!layout->block)
 		return ENOMEM;
 
-	/* first what is repeated, so that large blocks come up too */
+	/* draw the repetitions first, so that large blocks occur, too */
 	for (i = 0; i < layout->num_blocks; i++) {
 		struct mkt_block *block = &layout->block[i];
 		size_t more = layout->num_blocks - 1 - i;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Settings of a run, random numbers, and small things around them. */
+/* Settings of a run, random numbers and small helpers. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ void mkt_diag(const char *format, ...)
 {
 	va_list args;
 
-	/* tests leave with _exit(): nothing may stay in a buffer */
+	/* tests end with _exit(), so flush the buffer */
 	fputs("# ", stdout);
 	va_start(args, format);
 	vprintf(format, args);
@@ -36,8 +36,8 @@ unsigned int mkt_scale(unsigned int normal, unsigned int quick)
 }
 
 /*
- * Every test runs in a process of its own, so the draw has to be made, and
- * handed down in the environment, before the first one is forked.
+ * Every test runs in its own process. Draw the seed once, before the first
+ * fork, and pass it on in the environment.
  */
 __attribute__((constructor)) static void mkt_draw_seed(void)
 {
@@ -59,7 +59,7 @@ void mkt_rng_init(struct mkt_rng *rng, const char *salt)
 	uint64_t seed = text ? strtoull(text, NULL, 0) : 0;
 
 	mkt_diag("MKEY_TEST_SEED=%" PRIu64 " for %s", seed, salt);
-	/* FNV-1a over the salt, to give each test a stream of its own */
+	/* FNV-1a over the salt gives each test its own stream */
 	rng->state = seed ^ 0xcbf29ce484222325;
 	for (; *salt; salt++)
 		rng->state = (rng->state ^ (uint8_t)*salt) * 0x100000001b3;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The reference of layouts: it names a key's bytes one by one, straight from
- * the definition, and knows nothing of how anything else computes them.
+ * The reference implementation of layouts: it lists a key's bytes one by one,
+ * directly from the definition, and shares no code with any other.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -29,7 +29,7 @@ static uint32_t mkt_leaf_pos(const struct mkt_leaf *leaf, uint64_t offset)
 	return leaf->at + offset;
 }
 
-/* all blocks for one tuple of indices; a list has one, the empty one */
+/* all blocks for one tuple of indices; a list has only the empty tuple */
 static void mkt_map_tuple(const struct mkt_arena *arena,
 			  const struct mkt_layout *layout,
 			  const uint64_t *index, struct mkt_map *map)
@@ -84,7 +84,7 @@ int mkt_layout_map(const struct mkt_arena *arena,
 		return ENOMEM;
 	mkt_map_dims(arena, layout, index, 0, map);
 
-	/* a mistake of the test, not of what it tests */
+	/* this would be a mistake of the test itself */
 	for (i = 0; i < map->length; i++)
 		if (map->pos[i] >= arena->size)
 			abort();
@@ -163,7 +163,9 @@ static int mkt_bind_indexed(struct ibv_mr *key, const struct mkt_arena *arena,
 	unsigned int i;
 	int err;
 
-	/* as many bytes as they need: what is behind them is not to be read */
+	/*
+	 * allocate exactly as many bytes, so that a read beyond them is found
+	 */
 	indices32 = calloc(small ? layout->num_blocks : 1, sizeof(*indices32));
 	indices64 = calloc(small ? 1 : layout->num_blocks, sizeof(*indices64));
 	if (!indices32 || !indices64) {

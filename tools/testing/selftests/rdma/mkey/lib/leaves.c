@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Memory of every kind that a key can describe, as a region in an arena. */
+/* Every kind of memory that a key can describe, as an MR in an arena. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "matrix.h"
 
 #define SIZE (40 * 1024)
-/* a region begins and ends where no page does, and not at the same place */
+/* an MR begins and ends within pages, at different offsets */
 #define HEAD 77
 #define TAIL 50
 
@@ -45,7 +45,7 @@ int mkt_leaf_zero_based(struct mkt_arena *arena)
 
 	if (err)
 		return err;
-	/* the smallest addresses that there can be */
+	/* the lowest addresses */
 	return mkt_leaf_over(arena,
 			     -(uintptr_t)arena->mem[arena->num_mems - 1].host);
 }
@@ -70,7 +70,7 @@ int mkt_leaf_shared(struct mkt_arena *arena)
 #define HUGE_SIZE (2ul << 20)
 #define HUGE_PAGES 4
 
-/* both sides have two; what is set aside once stays for the other tests */
+/* each side needs two; the other tests use the reserved pages again */
 static void mkt_huge_pages(void)
 {
 	FILE *file = fopen("/proc/sys/vm/nr_hugepages", "r+e");
@@ -136,7 +136,7 @@ int mkt_leaf_dm_pmem(struct mkt_arena *arena)
 	return mkt_leaf_dm(arena, IBMKEY_DM_PMEM);
 }
 
-/* a region over most of a dma-buf, which is closed, at addresses of its own */
+/* an MR over most of a dma-buf at other addresses; the descriptor is closed */
 static int mkt_leaf_import(struct mkt_arena *arena, int fd)
 {
 	uint64_t iova = 0x33000 + HEAD;
@@ -246,8 +246,8 @@ int mkt_leaf_odp(struct mkt_arena *arena)
 }
 
 /*
- * Half of what is below it. The gaps are such that two blocks never touch:
- * bytes in a row are in one block.
+ * Half of the bytes below. Blocks never touch, so consecutive bytes of the key
+ * are in one block.
  */
 int mkt_leaf_key(struct mkt_arena *arena)
 {

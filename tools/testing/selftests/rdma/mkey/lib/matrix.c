@@ -110,7 +110,7 @@ static int mkt_matrix_bind(struct mkt_matrix *m, unsigned int side,
 		.max_blocks = MAX_ENTRIES,
 		.max_dims = m->dev[side].caps.max_dims,
 		.leaf_only = !m->several,
-		/* the last one, what is below it came before */
+		/* the last leaf; the others are below it */
 		.leaf = m->arena[side].num_leaves - 1,
 	};
 	unsigned int tries = 5000;
@@ -132,7 +132,9 @@ static int mkt_matrix_bind(struct mkt_matrix *m, unsigned int side,
 int mkt_matrix_each(struct mkt_matrix *m, mkt_matrix_verb verb, enum mkt_op op,
 		    unsigned int access)
 {
-	/* a kind has its key here, there or on both sides: not always the same */
+	/*
+	 * the key is on one side, the other, or both, and not always the same one
+	 */
 	unsigned int i, kind, first = mkt_between(&m->rng, 0, 2);
 	int err = 0;
 
@@ -148,7 +150,7 @@ int mkt_matrix_each(struct mkt_matrix *m, mkt_matrix_verb verb, enum mkt_op op,
 			end[i] = &drawn[i].end;
 			err = mkt_matrix_bind(m, i, kind, access, &drawn[i]);
 		}
-		/* the leaf in question here and there, whoever has it */
+		/* the leaf under test, on each side that has it */
 		for (i = 0; i < 2 && !err; i++)
 			err = verb(m, op, i, end, key);
 		for (i = 0; i < 2; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * One kind of leaf, layouts of every kind drawn over it, and what can be done
- * through a key to such a layout. leaves.c makes the leaves.
+ * One kind of leaf: random layouts of every kind over it, and every verb by a
+ * key to such a layout. leaves.c makes the leaves.
  */
 #ifndef MKEY_TEST_MATRIX_H
 #define MKEY_TEST_MATRIX_H
@@ -23,20 +23,20 @@ struct mkt_matrix {
 };
 
 /*
- * Adds one leaf or more to an arena. ENODEV or EOPNOTSUPP if this machine or
- * device has no such memory, which is a reason to skip.
+ * Adds one or more leaves to an arena. Returns ENODEV or EOPNOTSUPP if this
+ * machine or device has no such memory; the test is skipped then.
  */
 typedef int (*mkt_leaf_maker)(struct mkt_arena *arena);
 
-/* rights of a leaf that may have all that a key can have */
+/* access flags of a leaf that allow all that a key can allow */
 #define MKT_LEAF_ACCESS (MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL | \
 			 IBV_ACCESS_MW_BIND)
 
 int mkt_leaf_user(struct mkt_arena *arena);
-/* whose addresses are not those of the process, and that begins at zero */
+/* addresses that are not those of the process, and that begin at zero */
 int mkt_leaf_iova(struct mkt_arena *arena);
 int mkt_leaf_zero_based(struct mkt_arena *arena);
-/* memory of a file, which others may map too */
+/* memory of a file, which other processes can map, too */
 int mkt_leaf_shared(struct mkt_arena *arena);
 /* across the border of two huge pages */
 int mkt_leaf_hugetlb(struct mkt_arena *arena);
@@ -45,54 +45,54 @@ int mkt_leaf_dm_node(struct mkt_arena *arena);
 int mkt_leaf_dm_p2p(struct mkt_arena *arena);
 int mkt_leaf_dm_pmem(struct mkt_arena *arena);
 /*
- * dma-bufs: of a file's memory, of a heap and of device memory; their regions
- * cannot be flushed
+ * dma-bufs of a file's memory, of a heap and of device memory. Their MRs cannot
+ * be flushed.
  */
 int mkt_leaf_udmabuf(struct mkt_arena *arena);
 int mkt_leaf_heap(struct mkt_arena *arena);
 int mkt_leaf_dm_export(struct mkt_arena *arena);
-/* pages on demand; a key, to blocks with gaps between them */
+/* ODP memory; a key over blocks with gaps between them */
 int mkt_leaf_odp(struct mkt_arena *arena);
 int mkt_leaf_key(struct mkt_arena *arena);
-/* all of those above that can be flushed, in one layout */
+/* all of the above that can be flushed, in one layout */
 int mkt_leaf_mixed(struct mkt_arena *arena);
 
-/* the dma-bufs behind them: a descriptor, or -1 */
+/* the dma-bufs behind them: returns a descriptor, or -1 */
 int mkt_udmabuf(int memfd, size_t size);
 int mkt_heap_buffer(size_t size, int flags);
 
-/* @m->dev has been opened */
+/* @m->dev must have been opened */
 int mkt_matrix_setup(struct mkt_matrix *m, mkt_leaf_maker make, bool several,
 		     const char *salt);
 int mkt_matrix_teardown(struct mkt_matrix *m);
-/* queue pairs with MKT_QP_* @flags */
+/* connects queue pairs with the MKT_QP_* @flags */
 int mkt_matrix_connect(struct mkt_matrix *m, unsigned int flags);
 
-/* a layout that was drawn, and the end that is a key to it */
+/* a random layout, and the end whose key is bound to it */
 struct mkt_drawn {
 	struct mkt_layout layout;
 	struct mkt_end end;
 };
 
 /*
- * An offset, chosen at random, at which an atomic operation can be done:
- * aligned in @map and in memory, all of it in one block of @layout. NULL is a
- * layout of one block. ENOENT if there is none.
+ * Draws an offset that is valid for an atomic operation: aligned in @map and in
+ * memory, with all 8 bytes in one block of @layout. A NULL layout has one
+ * block. Returns ENOENT if there is no such offset.
  */
 int mkt_operand(struct mkt_rng *rng, const struct mkt_layout *layout,
 		const struct mkt_map *map, size_t *offset);
 
 /*
- * Does something by @op with @end, of which those whose @drawn is not NULL are
- * keys, posted on side @side.
+ * Runs @op between the two @end. An end whose @drawn is not NULL is a key. Side
+ * @side posts the request.
  */
 typedef int (*mkt_matrix_verb)(struct mkt_matrix *m, enum mkt_op op,
 			       unsigned int side, struct mkt_end *const end[2],
 			       struct mkt_drawn *const drawn[2]);
 
 /*
- * @verb for each kind of layout, with a key of the rights @access here, there
- * and on both sides, the leaf in question among what is described.
+ * Runs @verb for each kind of layout, with a key with the access flags @access
+ * on one side, the other, and both. The layout includes the leaf under test.
  */
 int mkt_matrix_each(struct mkt_matrix *m, mkt_matrix_verb verb, enum mkt_op op,
 		    unsigned int access);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What is done through a key to a layout of any kind. */
+/* The verbs that run through a key to a layout of any kind. */
 #include <errno.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ static int mkt_move(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 	return err ?: mkt_xfer(&m->pair, &xfer);
 }
 
-/* as much as there is, and a part of it */
+/* the whole layout, and a part of it */
 int mkt_matrix_move(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 		    struct mkt_end *const end[2],
 		    struct mkt_drawn *const drawn[2])
@@ -45,7 +45,7 @@ int mkt_matrix_move(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 			       mkt_between(&m->rng, 1, all));
 }
 
-/* one datagram, with 40 bytes in front of it that are the network's */
+/* sends one datagram; the receiver gets 40 bytes of GRH before it */
 int mkt_matrix_datagram(struct mkt_matrix *m, enum mkt_op op,
 			unsigned int side, struct mkt_end *const end[2],
 			struct mkt_drawn *const drawn[2])
@@ -85,7 +85,7 @@ int mkt_matrix_datagram(struct mkt_matrix *m, enum mkt_op op,
 	}
 	for (i = 0; i < GRH && !err; i++)
 		err = mkt_arena_adopt(to->arena, pos[i], 1);
-	/* the last of them are the receiver's address */
+	/* the last four bytes are the receiver's address */
 	for (i = 0; i < 4; i++)
 		to->arena->expect[pos[GRH - 4 + i]] =
 			m->dev[!side].gid.raw[12 + i];
@@ -97,7 +97,7 @@ int mkt_matrix_datagram(struct mkt_matrix *m, enum mkt_op op,
 	return err ?: mkt_arena_check(to->arena);
 }
 
-/* bytes from @offset on to the end of the block that it is in */
+/* number of bytes from @offset to the end of its block */
 static size_t mkt_in_block(const struct mkt_layout *layout, size_t offset)
 {
 	size_t tuple = 0;
@@ -111,7 +111,10 @@ static size_t mkt_in_block(const struct mkt_layout *layout, size_t offset)
 	return layout->block[b].bytes - offset;
 }
 
-/* what is apart under a leaf that is a key is no operand either */
+/*
+ * bytes that are not consecutive below a leaf that is a key cannot be an
+ * operand
+ */
 static bool mkt_in_a_row(const uint32_t *pos)
 {
 	unsigned int i;
@@ -136,7 +139,10 @@ int mkt_operand(struct mkt_rng *rng, const struct mkt_layout *layout,
 	return ENOENT;
 }
 
-/* an operand of ordinary memory, whose addresses are as aligned as its bytes */
+/*
+ * draws an operand in ordinary memory, where addresses are aligned like the
+ * bytes
+ */
 static size_t mkt_plain_operand(struct mkt_rng *rng, const struct mkt_end *end)
 {
 	size_t first = -end->addr & 7;
@@ -173,7 +179,7 @@ int mkt_matrix_atomic(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 		xfer.offset[!side] = at;
 		xfer.swap_add = mkt_rand(&m->rng);
 		xfer.compare = mkt_rand(&m->rng);
-		/* every other comparison finds what it looks for */
+		/* every second comparison matches */
 		if (i & 1)
 			memcpy(&xfer.compare, target->arena->expect +
 			       target->map.pos[at], sizeof(xfer.compare));
@@ -195,7 +201,7 @@ static int mkt_matrix_status(struct mkt_matrix *m, unsigned int side,
 	return EIO;
 }
 
-/* what was written is flushed; what is not there is not */
+/* FLUSH succeeds for bytes that were written, and fails outside of the key */
 int mkt_matrix_flush(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 		     struct mkt_end *const end[2],
 		     struct mkt_drawn *const drawn[2])
@@ -248,7 +254,7 @@ int mkt_matrix_window(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 	return ibv_dealloc_mw(mw) ?: err;
 }
 
-/* a message whose arrival takes the receiver's key away */
+/* a SEND_WITH_INV that invalidates the receiver's key */
 static int mkt_send_inv(struct mkt_matrix *m, unsigned int side,
 			const struct mkt_end *from)
 {
@@ -319,7 +325,7 @@ int mkt_matrix_invalidate(struct mkt_matrix *m, enum mkt_op op,
 		err = mkt_pair_recover(&m->pair);
 	if (!err)
 		err = mkt_arena_check(&m->arena[!side]);
-	/* and it can be bound again, for the other direction */
+	/* the key can be bound again, for the other direction */
 	return err ?: mkt_layout_bind(key, &m->arena[!side],
 				      &drawn[!side]->layout, MKT_ACCESS_ALL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What test programs put around kselftest_harness.h. */
+/* Additions to kselftest_harness.h for the ib_mkey selftests. */
 #ifndef MKEY_HARNESS_H
 #define MKEY_HARNESS_H
 
@@ -11,8 +11,8 @@
 #include "mkey_test.h"
 
 /*
- * No test depends on how long anything takes; this is for a test that hangs.
- * A debug kernel in an emulator moves a megabyte a second.
+ * The limit ends a test that hangs. No test measures time. A debug kernel in an
+ * emulator moves one megabyte per second.
  */
 #undef TEST_TIMEOUT_DEFAULT
 #define TEST_TIMEOUT_DEFAULT 1200
@@ -26,7 +26,7 @@
 			SKIP(return, "no device %s", (dev)[__i].name);	\
 } while (0)
 
-/* the same for tests of what ib_mkey adds */
+/* the same for tests of ib_mkey's additions */
 #define MKT_OPEN_EXTENDED(dev) do {					\
 	unsigned int __j;						\
 									\

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the ib_mkey selftests share: two devices and queue pairs between them,
- * memory whose every byte is accounted for, a plain reference of layouts, and
- * transfers that are checked against it.
+ * The library of the ib_mkey selftests: two devices and queue pairs between
+ * them, memory with an expected value for every byte, a reference
+ * implementation of layouts, and transfers that are checked against it.
  *
- * Functions that return int give 0 or an errno value unless they say
- * otherwise, and print a "# ..." line that says what went wrong.
+ * Functions that return int return 0 or an errno value unless they say
+ * otherwise. On an error they print a "# ..." line with the reason.
  */
 #ifndef MKEY_TEST_H
 #define MKEY_TEST_H
@@ -17,7 +17,7 @@
 #include <infiniband/verbs.h>
 #include <infiniband/mkey.h>
 
-/* env.c: what a run is told, and random numbers that can be had again */
+/* env.c: the settings of a run, and random numbers that can be repeated */
 
 /* true when MKEY_TEST_QUICK asks for a short run */
 bool mkt_quick(void);
@@ -28,19 +28,22 @@ struct mkt_rng {
 };
 
 /*
- * Seeded by MKEY_TEST_SEED, or by the program's own draw, and by @salt, so
- * that a test draws the same whichever tests ran before it. Prints the seed.
+ * The seed is MKEY_TEST_SEED, or one that the program draws, mixed with @salt.
+ * So a test draws the same numbers whichever tests ran before it. Prints the
+ * seed.
  */
 void mkt_rng_init(struct mkt_rng *rng, const char *salt);
 uint64_t mkt_rand(struct mkt_rng *rng);
 /* both ends are included */
 uint64_t mkt_between(struct mkt_rng *rng, uint64_t low, uint64_t high);
-/* 1..@max, every power of two as likely as another */
+/* 1..@max; every power of two has the same probability */
 uint64_t mkt_rand_size(struct mkt_rng *rng, uint64_t max);
 void mkt_rand_bytes(struct mkt_rng *rng, void *to, size_t length);
 
 void mkt_diag(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* the first line that a command prints, false when it fails or prints none */
+/*
+ * reads the first line that a command prints; false if it fails or prints none
+ */
 bool mkt_command(char *line, size_t size, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -54,24 +57,28 @@ struct mkt_dev {
 	union ibv_gid gid;
 	uint8_t gid_index;
 	enum ibv_mtu max_mtu;
-	/* ib_mkey is there; what follows is zero when it is not */
+	/*
+	 * ib_mkey extends the device; otherwise the following fields are zero
+	 */
 	bool extended;
 	struct ibmkey_caps caps;
 };
 
 /*
- * Opens device 0 or 1, rxe0 and rxe1 unless MKEY_TEST_DEV0 and
- * MKEY_TEST_DEV1 name others, from the network namespace ns0 or ns1 (or
- * MKEY_TEST_NETNS0, MKEY_TEST_NETNS1) where the current one does not show it.
+ * Opens device 0 or 1: rxe0 and rxe1, or MKEY_TEST_DEV0 and MKEY_TEST_DEV1. If
+ * the current network namespace does not show it, opens it from namespace ns0
+ * or ns1, or MKEY_TEST_NETNS0 and MKEY_TEST_NETNS1.
  */
 int mkt_dev_open(struct mkt_dev *dev, unsigned int which);
-/* the same without a word: for programs that skip when there is no device */
+/* the same without a message, for programs that skip if there is no device */
 int mkt_dev_try_open(struct mkt_dev *dev, unsigned int which);
 void mkt_dev_close(struct mkt_dev *dev);
-/* another context of the device, as libibverbs opens it; NULL when it fails */
+/* opens another context of the device with libibverbs; NULL if that fails */
 struct ibv_context *mkt_dev_reopen(const struct mkt_dev *dev);
 
-/* objects of one kind ("qp", "mr", ...) that the device has, -1 if unknown */
+/*
+ * number of objects of one kind ("qp", "mr", ...) of the device, -1 if unknown
+ */
 int mkt_dev_count(const struct mkt_dev *dev, const char *kind);
 
 /* qp.c: queue pairs */
@@ -79,7 +86,7 @@ int mkt_dev_count(const struct mkt_dev *dev, const char *kind);
 #define MKT_DEPTH 128
 #define MKT_MAX_SGE 8
 
-/* what the other side has to know of a queue pair */
+/* the address of a queue pair, for the other side */
 struct mkt_peer {
 	union ibv_gid gid;
 	uint32_t qp_num;
@@ -100,11 +107,11 @@ struct mkt_qp {
 #define MKT_QP_SRQ (1u << 0)
 #define MKT_QP_UD (1u << 1)
 #define MKT_QP_UC (1u << 2)
-/* sends again soon, and for as long as it takes: for a network that loses */
+/* retransmits early and without limit, for a network that loses packets */
 #define MKT_QP_LOSSY (1u << 3)
-/* sends nothing again: for peers that take their time */
+/* never retransmits, for slow peers */
 #define MKT_QP_PATIENT (1u << 4)
-/* notices within a quarter of a minute that its peer is gone */
+/* reports within 15 seconds that its peer is gone */
 #define MKT_QP_BRIEF (1u << 5)
 
 #define MKT_QKEY 0x1ee7
@@ -120,10 +127,10 @@ struct mkt_pair {
 	enum ibv_mtu mtu;
 };
 
-/* side 0 is on @dev0, side 1 on @dev1; @flags are MKT_QP_* for both */
+/* side 0 is on @dev0, side 1 on @dev1; both have the MKT_QP_* @flags */
 int mkt_pair_create(struct mkt_pair *pair, struct mkt_dev *dev0,
 		    struct mkt_dev *dev1, enum ibv_mtu mtu, unsigned int flags);
-/* after an error: through RESET back to RTS, completions dropped */
+/* after an error: resets both, connects them again and drops completions */
 int mkt_pair_recover(struct mkt_pair *pair);
 void mkt_pair_destroy(struct mkt_pair *pair);
 
@@ -157,10 +164,10 @@ struct mkt_wr {
 	uint64_t remote_addr;
 	uint32_t rkey;
 	uint32_t imm;
-	/* FETCH_ADD adds swap_add, ATOMIC_WRITE stores it */
+	/* FETCH_ADD adds swap_add; ATOMIC_WRITE stores it */
 	uint64_t compare;
 	uint64_t swap_add;
-	/* FLUSH: bytes from remote_addr */
+	/* FLUSH: number of bytes from remote_addr */
 	size_t flush_length;
 	bool whole;		/* the MR, whatever its length */
 	bool persistent;	/* or else globally visible */
@@ -169,9 +176,9 @@ struct mkt_wr {
 int mkt_post_send(struct mkt_qp *qp, const struct mkt_wr *wr, uint64_t wr_id);
 int mkt_post_recv(struct mkt_qp *qp, const struct ibv_sge *sge, int num_sge,
 		  uint64_t wr_id);
-/* one completion; ETIMEDOUT when nothing has moved for minutes */
+/* waits for one completion; ETIMEDOUT if nothing completes for minutes */
 int mkt_poll(struct mkt_qp *qp, struct ibv_wc *wc);
-/* binds a window of either type and waits; EIO when the bind is refused */
+/* binds a window of either type and waits; EIO if the bind is refused */
 int mkt_bind_window(struct mkt_qp *qp, struct ibv_mw *mw, struct ibv_mr *mr,
 		    uint64_t addr, uint64_t length, unsigned int access);
 
@@ -184,18 +191,18 @@ struct mkt_result {
 };
 
 /*
- * Posts @wr on side @side, and @recv, which may be NULL, before it on the
- * other one, and waits for what has to complete.
+ * Posts @recv, which may be NULL, on the other side, then @wr on side @side.
+ * Waits until both have completed.
  */
 int mkt_exec(struct mkt_pair *pair, unsigned int side, const struct mkt_wr *wr,
 	     const struct mkt_wr *recv, struct mkt_result *result);
-/* the status of a work request that needs no receive, or -1 */
+/* runs a request without a receive; returns its status, or -1 */
 int mkt_status(struct mkt_pair *pair, unsigned int side,
 	       const struct mkt_wr *wr);
 
 /*
- * arena.c: all the memory of one side. A byte has a position in the arena,
- * whether it is the host's or the device's; @expect is what it should hold.
+ * arena.c: all memory of one side. Each byte, of the host or of the device, has
+ * a position in the arena; @expect is the value that it should hold.
  */
 
 #define MKT_MAX_MEMS 12
@@ -234,39 +241,43 @@ struct mkt_arena {
 
 void mkt_arena_init(struct mkt_arena *arena, struct mkt_dev *dev);
 int mkt_arena_add_host(struct mkt_arena *arena, size_t size);
-/* @size bytes from @offset on of a mapping, which is the arena's from here on */
+/* adds @size bytes at @offset of a mapping, which the arena takes over */
 int mkt_arena_add_map(struct mkt_arena *arena, void *map, size_t map_size,
 		      size_t offset, size_t size);
 int mkt_arena_add_dm(struct mkt_arena *arena, size_t size);
-/* of a class of device memory, 0 for the default; says nothing if there is none */
+/* adds device memory of a class, 0 for the default; no message if there is none */
 int mkt_arena_add_dm_class(struct mkt_arena *arena, size_t size,
 			   uint32_t dm_class);
 /*
- * Registers @length bytes of memory number @mem from @offset on. @shift moves
- * the addresses that the MR uses away from the process's own (whole pages).
+ * Registers @length bytes of memory number @mem from @offset on. The MR's
+ * addresses are the process's plus @shift, which is a multiple of the page
+ * size.
  */
 int mkt_arena_add_leaf(struct mkt_arena *arena, unsigned int mem, size_t offset,
 		       size_t length, int access, uint64_t shift);
 /*
- * Takes over a region of any kind whose bytes, from @addr on, are those of
- * memory number @mem from @offset on, or have the positions @pos, which is
- * malloc'ed and the arena's from here on.
+ * Takes over an MR of any kind. Its bytes, from @addr on, are those of memory
+ * number @mem from @offset on, or have the positions @pos. The arena takes over
+ * @pos, which is malloc'ed.
  */
 int mkt_arena_add_mr(struct mkt_arena *arena, struct ibv_mr *mr, uint64_t addr,
 		     unsigned int mem, size_t offset, size_t length,
 		     uint32_t *pos);
-/* one host memory of @host bytes, device memory of @dm bytes if not zero */
+/*
+ * one host memory of @host bytes, and device memory of @dm bytes unless that is
+ * zero
+ */
 int mkt_arena_standard(struct mkt_arena *arena, struct mkt_dev *dev,
 		       size_t host, size_t dm);
-/* new contents everywhere, which are then what is expected */
+/* fills all memory with new random bytes, and expects them */
 int mkt_arena_fill(struct mkt_arena *arena, struct mkt_rng *rng);
-/* EBADMSG when any byte is not what is expected */
+/* EBADMSG if a byte differs from the expected one */
 int mkt_arena_check(struct mkt_arena *arena);
-/* takes @length bytes from @at on as they are now for what is expected */
+/* expects the current contents of @length bytes from @at on */
 int mkt_arena_adopt(struct mkt_arena *arena, size_t at, size_t length);
 int mkt_arena_free(struct mkt_arena *arena);
 
-/* layout.c: the reference */
+/* layout.c: the reference implementation */
 
 struct mkt_block {
 	unsigned int leaf;
@@ -281,18 +292,18 @@ struct mkt_layout {
 	unsigned int num_blocks;
 	struct mkt_block *block;
 	/*
-	 * Indexed: the blocks are of one leaf and one length, each a multiple of
-	 * @unit bytes behind @base, which is an offset in the leaf.
+	 * Indexed: all blocks are in one leaf and have one length. Each begins a
+	 * multiple of @unit bytes after @base, which is an offset in the leaf.
 	 */
 	unsigned int index_bytes;	/* 4 or 8, 0: not indexed */
 	uint64_t base;
 	uint64_t unit;
 };
 
-/* @count times the one block, in one dimension */
+/* the block @count times, in one dimension */
 struct mkt_layout mkt_layout_repeated(struct mkt_block *block, uint64_t count);
 
-/* positions of a key's bytes, in the key's order */
+/* the positions of a key's bytes, in the order of its addresses */
 struct mkt_map {
 	uint32_t *pos;
 	size_t length;
@@ -301,13 +312,13 @@ struct mkt_map {
 int mkt_layout_map(const struct mkt_arena *arena,
 		   const struct mkt_layout *layout, struct mkt_map *map);
 void mkt_map_free(struct mkt_map *map);
-/* binds @layout, whose leaves are those of @arena, to @key */
+/* binds @key to @layout over the leaves of @arena */
 int mkt_layout_bind(struct ibv_mr *key, const struct mkt_arena *arena,
 		    const struct mkt_layout *layout, int access);
 void mkt_layout_print(const struct mkt_layout *layout);
 void mkt_layout_free(struct mkt_layout *layout);
 
-/* draw.c: layouts at random */
+/* draw.c: random layouts */
 
 struct mkt_draw {
 	size_t min_length;	/* of the whole key */
@@ -333,7 +344,7 @@ int mkt_draw_layout(struct mkt_layout *layout, struct mkt_rng *rng,
 		    const struct mkt_arena *arena, enum mkt_kind kind,
 		    const struct mkt_draw *draw);
 
-/* xfer.c: transfers between two sides, with what they must change */
+/* xfer.c: transfers between two sides, and the bytes that they must change */
 
 struct mkt_end {
 	struct mkt_arena *arena;
@@ -342,10 +353,10 @@ struct mkt_end {
 	struct mkt_map map;
 };
 
-/* an end that is all of leaf number @leaf, with no key */
+/* an end that is the whole leaf number @leaf, without a key */
 int mkt_end_leaf(struct mkt_end *end, struct mkt_arena *arena,
 		 unsigned int leaf);
-/* an end that is @key, to which @layout is bound here */
+/* an end that is @key; binds it to @layout */
 int mkt_end_key(struct mkt_end *end, struct ibv_mr *key,
 		struct mkt_arena *arena, const struct mkt_layout *layout,
 		int access);
@@ -362,18 +373,18 @@ struct mkt_xfer {
 	uint64_t swap_add;
 };
 
-/* the side that the bytes come from */
+/* the side that the bytes are read from */
 static inline unsigned int mkt_xfer_source(const struct mkt_xfer *xfer)
 {
 	return xfer->op == MKT_READ ? !xfer->side : xfer->side;
 }
 
 /*
- * Does it and looks at every byte of both arenas afterwards. EIO when a work
- * request failed, EBADMSG for wrong contents or a wrong completion.
+ * Runs a transfer, then compares every byte of both arenas. EIO if a request
+ * failed, EBADMSG for wrong bytes or a wrong completion.
  */
 int mkt_xfer(struct mkt_pair *pair, const struct mkt_xfer *xfer);
-/* the same with a queue of @count posted at once; SEND, WRITE and READ */
+/* the same for @count requests that are posted at once; SEND, WRITE and READ */
 int mkt_xfer_queue(struct mkt_pair *pair, const struct mkt_xfer *xfer,
 		   unsigned int count);
 
@@ -383,24 +394,24 @@ int mkt_xfer_queue(struct mkt_pair *pair, const struct mkt_xfer *xfer,
 
 struct mkt_nest {
 	struct mkt_arena *arena;
-	/* each after those that it is over */
+	/* each key comes after those that it refers to */
 	struct ibv_mr *key[MKT_MAX_NEST];
 	struct mkt_map map[MKT_MAX_NEST];
 	unsigned int num_keys;
 };
 
-/* @depth levels of random layouts over @arena; to be freed also when it fails */
+/* @depth levels of random layouts over @arena; must be freed even if it fails */
 int mkt_nest_build(struct mkt_nest *nest, struct mkt_rng *rng,
 		   struct mkt_arena *arena, unsigned int depth);
-/* the outermost key as an end, which goes with @nest */
+/* the outermost key as an end; freeing @nest frees it */
 void mkt_nest_end(const struct mkt_nest *nest, struct mkt_end *end);
 int mkt_nest_free(struct mkt_nest *nest);
 
-/* place.c: where the bytes of device memory are */
+/* place.c: the physical place of device memory */
 
 /*
- * Makes the memory of a class ready, "p2p" or "pmem", and says in @what which
- * one it is: a PCI function, or N of /dev/pmemN. False where there is none.
+ * Prepares the memory of class "p2p" or "pmem". Writes its place to @what: a
+ * PCI function, or N of /dev/pmemN. Returns false if the machine has none.
  */
 bool mkt_hardware(char *what, size_t size, const char *class);
 struct mkt_pool {
@@ -410,19 +421,19 @@ struct mkt_pool {
 	uint64_t buffers;
 };
 
-/* the first pool of @dev whose class begins with @class, as debugfs has it */
+/* the first pool of @dev in debugfs whose class begins with @class */
 int mkt_pool(const struct mkt_dev *dev, const char *class,
 	     struct mkt_pool *pool);
-/* all of @dm in this process, whole pages; NULL and errno; munmap() ends it */
+/* maps whole pages of @dm; NULL and errno; munmap() unmaps them */
 void *mkt_dm_map(struct ibv_dm *dm, size_t length);
-/* the physical address of a byte, 0 if unknown; for root */
+/* the physical address of a byte, 0 if unknown; needs root */
 uint64_t mkt_physical(const void *at);
-/* the NUMA node that RAM is of, -1 for what is no RAM */
+/* the NUMA node of RAM; -1 for an address that is not RAM */
 int mkt_node_of(uint64_t physical);
 bool mkt_in_bar(uint64_t physical, const char *device);
 bool mkt_in_iomem(uint64_t physical, const char *what);
 
-/* setup.c: what nearly every test begins with */
+/* setup.c: the objects that most tests need */
 
 struct mkt_setup {
 	struct mkt_dev dev[2];
@@ -441,20 +452,20 @@ struct mkt_wants {
 	unsigned int max_entries;	/* of the keys, zero: no keys */
 };
 
-/* an end that is the key of @side, to which a newly drawn layout is bound */
+/* an end that is the key of @side; binds it to a new random layout */
 int mkt_end_draw(struct mkt_end *end, struct mkt_setup *setup,
 		 unsigned int side, enum mkt_kind kind,
 		 const struct mkt_draw *draw, int access);
 /*
- * The status of one request of side 0, between its plain memory and @length
- * bytes from @addr on of what @rkey names; an atomic adds 3, or writes it.
+ * Runs one request of side 0 between its plain memory and @length bytes from
+ * @addr on of @rkey; returns the status. An atomic adds or writes 3.
  */
 int mkt_touch(struct mkt_setup *setup, uint32_t rkey, enum mkt_op op,
 	      uint64_t addr, uint32_t length);
-/* @dev has been opened */
+/* @dev must have been opened */
 int mkt_setup(struct mkt_setup *setup, const struct mkt_wants *wants,
 	      const char *salt);
-/* closes the devices too; an error means that something could not be freed */
+/* closes the devices, too; an error if an object could not be freed */
 int mkt_teardown(struct mkt_setup *setup);
 
 #endif /* MKEY_TEST_H */

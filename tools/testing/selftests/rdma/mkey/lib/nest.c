@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Keys over keys, drawn at random, and which bytes the outermost one has. */
+/* Random keys over keys, and the bytes that the outermost key has. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mkey_test.h"
 
-/* what the keys of one level are over: leaves, and where their bytes are */
+/*
+ * the leaves that the keys of one level can refer to, and the place of their
+ * bytes
+ */
 struct mkt_below {
 	struct mkt_arena arena;
 	uint32_t *pos;
@@ -47,7 +50,7 @@ static int mkt_below_add_leaf(struct mkt_below *below, struct mkt_arena *arena,
 	return err;
 }
 
-/* one more key, over anything that is in @below */
+/* adds a key over any of the leaves in @below */
 static int mkt_nest_add(struct mkt_nest *nest, struct mkt_rng *rng,
 			const struct mkt_below *below)
 {
@@ -85,7 +88,7 @@ out:
 	return err;
 }
 
-/* two keys a level and one at the top, each over those of the level below */
+/* two keys per level and one at the top, each over keys of the level below */
 int mkt_nest_build(struct mkt_nest *nest, struct mkt_rng *rng,
 		   struct mkt_arena *arena, unsigned int depth)
 {
@@ -103,7 +106,7 @@ int mkt_nest_build(struct mkt_nest *nest, struct mkt_rng *rng,
 			err = mkt_below_add(&below, nest->key[i], 0,
 					    nest->map[i].pos,
 					    nest->map[i].length);
-		/* an ordinary leaf beside the keys, one level in three */
+		/* one level in three has an ordinary leaf, too */
 		for (i = 0; i < arena->num_leaves && !err; i++)
 			if (!level || !mkt_between(rng, 0, 11))
 				err = mkt_below_add_leaf(&below, arena, i);

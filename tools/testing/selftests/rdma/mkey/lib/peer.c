@@ -78,7 +78,7 @@ static int mkt_child_answer(struct mkt_child_state *state,
 	case MKT_CHILD_UNBIND:
 		return ibmkey_unbind(state->key);
 	default:
-		/* everything is left to the kernel */
+		/* the kernel frees everything */
 		_exit(0);
 	}
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* A second process, with the other device open and a queue pair of its own. */
+/* A second process that opens the other device and has its own queue pair. */
 #ifndef MKEY_TEST_PEER_H
 #define MKEY_TEST_PEER_H
 
@@ -7,7 +7,7 @@
 
 #include "mkey_test.h"
 
-/* what the two tell each other */
+/* the information that the two processes exchange */
 struct mkt_peer_info {
 	struct mkt_peer qp;
 	uint32_t rkey;			/* of its key */
@@ -27,8 +27,8 @@ struct mkt_child {
 
 /*
  * Starts a process that opens device 1, makes an arena of @host and @dm bytes
- * with a strided key over it, connects a queue pair to *@self, and does what
- * it is told by mkt_child_ask().
+ * with a strided key over it, connects a queue pair to *@self, and then serves
+ * mkt_child_ask().
  */
 int mkt_child_start(struct mkt_child *child, const struct mkt_peer *self,
 		    size_t host, size_t dm);
@@ -39,9 +39,11 @@ enum mkt_question {
 	MKT_CHILD_EXIT,		/* leave without freeing anything */
 };
 
-/* its answer, an errno value; ECONNRESET when it is gone */
+/*
+ * returns the child's answer, an errno value; ECONNRESET if the child has ended
+ */
 int mkt_child_ask(struct mkt_child *child, enum mkt_question question);
-/* waits until it is gone; @kill: by SIGKILL */
+/* waits until it has ended; @kill: kills it with SIGKILL */
 int mkt_child_end(struct mkt_child *child, bool kill);
 
 #endif /* MKEY_TEST_PEER_H */

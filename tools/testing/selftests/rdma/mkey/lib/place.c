@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Where the bytes of device memory are, as the machine has it. */
+/* The physical place of device memory, as the machine reports it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -65,7 +65,7 @@ uint64_t mkt_physical(const void *at)
 	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	ssize_t n;
 
-	/* the page has to be there */
+	/* fault the page in */
 	__atomic_load_n((const uint8_t *)at, __ATOMIC_RELAXED);
 	if (fd < 0)
 		return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Queue pairs and how they are connected. */
+/* Queue pairs and their connection. */
 #include <errno.h>
 #include <string.h>
 
@@ -116,7 +116,7 @@ static int mkt_ud_connect(struct mkt_qp *qp, struct ibv_ah_attr *ah)
 	return qp->ah ? 0 : errno;
 }
 
-/* RC and UC */
+/* connects RC and UC */
 static int mkt_rc_connect(struct mkt_qp *qp, struct ibv_ah_attr *ah,
 			  enum ibv_mtu mtu)
 {
@@ -149,12 +149,13 @@ static int mkt_rc_connect(struct mkt_qp *qp, struct ibv_ah_attr *ah,
 		return err;
 
 	/*
-	 * Nothing gets lost unless a test wants it. What is late is not
-	 * lost: on a busy machine an answer can take many seconds, and a READ
-	 * that is sent again is done again, with what is bound by then. So the
-	 * time is one of 17 seconds, and none at all for the patient. A retry
-	 * count of 7 is infinite to rxe. Where packets do get lost the time is
-	 * a quarter of a second: if an answer takes longer than that as a rule,
+	 * Packets get lost only if a test wants that. On a busy machine a
+	 * response can take many seconds, and a READ that is sent again runs
+	 * again with the layout that is bound then. So the timeout is 17
+	 * seconds, or infinite for the patient. To rxe, a retry count of 7 is
+	 * infinite. Where packets do get lost the timeout is a quarter of a
+	 * second: if responses take longer than that, requests are sent again
+	 * faster than they are served.
 	 * requests are sent again faster than they are worked off.
 	 */
 	attr.qp_state = IBV_QPS_RTS;
@@ -228,8 +229,8 @@ int mkt_pair_create(struct mkt_pair *pair, struct mkt_dev *dev0,
 }
 
 /*
- * A completion with an error comes before the queue pair's state changes: the
- * change to the error state may overtake a reset.
+ * A completion with an error precedes the change to the error state. That
+ * change may follow a reset, so reset until the state stays.
  */
 static int mkt_qp_reset(struct mkt_qp *qp)
 {

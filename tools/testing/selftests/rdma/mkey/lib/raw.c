@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Building RDMA_VERBS_IOCTL commands by hand. */
+/* Builds RDMA_VERBS_IOCTL commands. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,7 +104,10 @@ void mkt_raw_bind_interleaved(struct mkt_ioctl *cmd, uint32_t handle,
 			      const struct ib_uverbs_mkey_block *blocks,
 			      uint32_t num)
 {
-	/* eight bytes and less are sent in place of their address */
+	/*
+	 * attributes of 8 bytes or less contain the data in place of the
+	 * address
+	 */
 	uint64_t data = num_dims == 1 ? *repeat : mkt_ptr(repeat);
 
 	mkt_ioctl_init(cmd, UVERBS_OBJECT_MR, IB_MKEY_METHOD_BIND_INTERLEAVED);

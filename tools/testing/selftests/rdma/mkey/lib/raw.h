@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The ioctl interface without a library in between, so that a test can say
- * things that no library would.
+ * The ioctl interface without a library, so that a test can send commands that
+ * the library refuses.
  */
 #ifndef MKEY_TEST_RAW_H
 #define MKEY_TEST_RAW_H
@@ -21,16 +21,16 @@ struct mkt_ioctl {
 };
 
 void mkt_ioctl_init(struct mkt_ioctl *cmd, uint16_t object, uint16_t method);
-/* one more attribute, mandatory for the kernel to know */
+/* adds one mandatory attribute */
 struct ib_uverbs_attr *mkt_ioctl_add(struct mkt_ioctl *cmd, uint16_t id,
 				     uint16_t length, uint64_t data);
 /* the attribute @id of @cmd */
 struct ib_uverbs_attr *mkt_ioctl_attr(struct mkt_ioctl *cmd, uint16_t id);
 void mkt_ioctl_drop(struct mkt_ioctl *cmd, uint16_t id);
-/* 0 or an errno value */
+/* returns 0 or an errno value */
 int mkt_ioctl_run(struct ibv_context *ctx, struct mkt_ioctl *cmd);
 
-/* complete commands; what they point to stays the caller's */
+/* build complete commands; the memory that they point to stays the caller's */
 void mkt_raw_caps(struct mkt_ioctl *cmd, struct ib_uverbs_mkey_caps *caps);
 void mkt_raw_create(struct mkt_ioctl *cmd, struct ibv_pd *pd,
 		    uint32_t max_entries, uint32_t *lkey, uint32_t *rkey);
@@ -44,7 +44,7 @@ void mkt_raw_bind_interleaved(struct mkt_ioctl *cmd, uint32_t handle,
 void mkt_raw_bind_indexed(struct mkt_ioctl *cmd, uint32_t handle,
 			  uint32_t access,
 			  const struct ib_uverbs_mkey_indexed *layout);
-/* up to two handles are part of the command itself */
+/* the command contains up to two handles itself */
 void mkt_raw_bind_many(struct mkt_ioctl *cmd, const uint32_t *handles,
 		       uint32_t num, const struct ib_uverbs_mkey_bind *binds,
 		       uint32_t *failed);
@@ -53,18 +53,18 @@ void mkt_raw_query(struct mkt_ioctl *cmd, uint32_t handle,
 		   struct ib_uverbs_mkey_info *info);
 void mkt_raw_dm_copy(struct mkt_ioctl *cmd, uint32_t handle, uint64_t dir,
 		     uint64_t offset, void *addr, uint64_t length);
-/* with a class, which may be left out of the command again */
+/* with a class, which the test may remove again */
 void mkt_raw_dm_alloc(struct mkt_ioctl *cmd, uint64_t length, uint32_t class);
 void mkt_raw_dm_export(struct mkt_ioctl *cmd, uint32_t handle, int32_t *fd);
 void mkt_raw_dm_free(struct mkt_ioctl *cmd, uint32_t handle);
-/* runs it: IBV_REREG_MR_*; not every provider's library has the verb */
+/* runs it: IBV_REREG_MR_*; some providers lack the verb */
 int mkt_raw_rereg(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
 		  uint32_t access);
-/* the same with a translation; @mr gets the keys that it has from then on */
+/* the same with a new translation; sets the keys in @mr */
 int mkt_raw_rereg_to(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
 		     uint32_t access, const void *start, uint64_t length,
 		     uint64_t iova);
-/* runs it: a prefetch of what one entry names */
+/* runs it: a prefetch of one entry */
 int mkt_raw_advise(struct ibv_pd *pd, uint64_t addr, uint32_t length,
 		   uint32_t lkey);
 void mkt_raw_mr_destroy(struct mkt_ioctl *cmd, uint32_t handle);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* RoCE v2 packets through an AF_PACKET socket. */
+/* RoCE v2 packets by an AF_PACKET socket. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 #include "replay.h"
 
-/* Ethernet, IPv4 without options, UDP */
+/* headers: Ethernet, IPv4 without options, UDP */
 #define BTH_AT (14 + 20 + 8)
 #define PAYLOAD_AT (BTH_AT + 12 + 4)
 #define ROCE_PORT 4791
@@ -44,7 +44,10 @@ int mkt_replay_open(struct mkt_replay *replay, const struct mkt_dev *dev)
 	return err;
 }
 
-/* the next packet of RoCE v2 that is there within @timeout ms; 0: none */
+/*
+ * receives the next RoCE v2 packet within @timeout ms; returns 0 if there is
+ * none
+ */
 static ssize_t replay_next(struct mkt_replay *replay, uint8_t *packet,
 			   size_t size, struct sockaddr_ll *from, int timeout)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Packets of RoCE v2 as they are on the wire: seen, and sent again as a peer
- * would that has no verbs to obey.
+ * Records RoCE v2 packets and sends them again, as a peer that does not use
+ * verbs could.
  */
 #ifndef MKEY_TEST_REPLAY_H
 #define MKEY_TEST_REPLAY_H
@@ -25,13 +25,13 @@ struct mkt_replay {
 	size_t length;
 };
 
-/* watches the network interface that @dev uses */
+/* records packets of the network interface of @dev */
 int mkt_replay_open(struct mkt_replay *replay, const struct mkt_dev *dev);
-/* takes the last packet that @dev sent with @opcode; ENOENT for none */
+/* takes the last packet that @dev sent with @opcode; ENOENT if there is none */
 int mkt_replay_find(struct mkt_replay *replay, uint8_t opcode);
 /*
- * Sends the packet again. Returns how many READ responses came back in the
- * following half second whose @length bytes of payload are all @value.
+ * Sends the packet again. Counts the READ responses of the following half
+ * second whose payload has @length bytes and all bytes are @value.
  */
 unsigned int mkt_replay_send(struct mkt_replay *replay, uint8_t value,
 			     size_t length);

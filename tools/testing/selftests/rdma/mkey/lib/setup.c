@@ -35,7 +35,7 @@ int mkt_setup(struct mkt_setup *setup, const struct mkt_wants *wants,
 	unsigned int i;
 	int err = 0;
 
-	/* variants of a test draw different things */
+	/* variants of a test use different seeds */
 	snprintf(name, sizeof(name), "%s/%zu/%x", salt,
 		 mkt_mtu_bytes(wants->mtu), wants->flags);
 	mkt_rng_init(&setup->rng, name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Memory whose pages come when the test says so. */
+/* Memory whose pages arrive when the test says so. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 #define SLOW_BLOCK 4096
 
-/* runs the kernel's side; ends when the socket does */
+/* runs the kernel's side of the device; ends when the socket is closed */
 static void *slow_device(void *arg)
 {
 	struct mkt_slow *slow = arg;
@@ -46,7 +46,7 @@ static bool slow_transfer(int fd, void *buf, size_t size, bool receive)
 	return true;
 }
 
-/* answers requests one after another: with zeros, and writes nothing */
+/* answers each read with zeros, one after another; ignores writes */
 static void *slow_server(void *arg)
 {
 	struct mkt_slow *slow = arg;
@@ -86,7 +86,7 @@ static void *slow_server(void *arg)
 	return NULL;
 }
 
-/* takes the first device that nobody has */
+/* attaches the first unused device */
 static int slow_attach(struct mkt_slow *slow)
 {
 	char path[32];
@@ -110,7 +110,7 @@ static int slow_attach(struct mkt_slow *slow)
 	return err;
 }
 
-/* the device has its size once the other thread runs it */
+/* the device gets its size once the other thread runs it */
 static int slow_map(struct mkt_slow *slow)
 {
 	const struct timespec pause = { .tv_nsec = 1000000 };
@@ -124,7 +124,7 @@ static int slow_map(struct mkt_slow *slow)
 	}
 	if (size < slow->size)
 		return ETIMEDOUT;
-	/* nothing that somebody else read is there already */
+	/* drop pages that another process has read */
 	if (ioctl(slow->fd, BLKFLSBUF))
 		return errno;
 	slow->map = mmap(NULL, slow->size, PROT_READ | PROT_WRITE, MAP_PRIVATE,
@@ -133,7 +133,7 @@ static int slow_map(struct mkt_slow *slow)
 		slow->map = NULL;
 		return errno;
 	}
-	/* each page by a request of its own, when it is wanted */
+	/* fetch each page by its own request, when it is accessed */
 	return madvise(slow->map, slow->size, MADV_RANDOM) ? errno : 0;
 }
 

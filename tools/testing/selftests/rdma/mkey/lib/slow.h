@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Memory whose pages come when the test says so: a mapping of a network block
- * device that the test serves itself.
+ * Memory whose pages arrive when the test says so: a mapping of a network block
+ * device that the test itself serves.
  */
 #ifndef MKEY_TEST_SLOW_H
 #define MKEY_TEST_SLOW_H
@@ -23,12 +23,14 @@ struct mkt_slow {
 	unsigned int waiting;		/* that many are, now */
 };
 
-/* ENOENT where the kernel has no such device; whole pages */
+/*
+ * ENOENT if the kernel has no such device; @size is a multiple of the page size
+ */
 int mkt_slow_open(struct mkt_slow *slow, size_t size);
 void mkt_slow_close(struct mkt_slow *slow);
-/* from now on pages that are not there yet do not come, or do again */
+/* from now on, requests for missing pages are held back, or answered again */
 void mkt_slow_hold(struct mkt_slow *slow, bool held);
-/* waits until somebody waits for a page; ETIMEDOUT when nobody does */
+/* waits until an access waits for a page; ETIMEDOUT if none does */
 int mkt_slow_wait(struct mkt_slow *slow);
 
 #endif /* MKEY_TEST_SLOW_H */

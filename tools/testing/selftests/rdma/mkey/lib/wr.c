@@ -9,7 +9,10 @@
 
 #include "mkey_test.h"
 
-/* without a single completion; the slowest message takes a tenth of it */
+/*
+ * the longest time without a completion; the slowest message takes a tenth of
+ * it
+ */
 #define MKT_STALL_SECONDS 180
 
 const char *mkt_op_name(enum mkt_op op)
@@ -31,7 +34,7 @@ const char *mkt_op_name(enum mkt_op op)
 	return names[op];
 }
 
-/* these two have no form of the older interface */
+/* the older interface cannot post these two */
 static int mkt_post_extended(struct mkt_qp *qp, const struct mkt_wr *wr,
 			     uint64_t wr_id)
 {
@@ -188,7 +191,7 @@ int mkt_poll(struct mkt_qp *qp, struct ibv_wc *wc)
 			end = mkt_seconds() + MKT_STALL_SECONDS;
 		else if (mkt_seconds() > end)
 			break;
-		/* for what takes long, such as a retransmission, less often */
+		/* sleep longer for slow events such as a retransmission */
 		usleep(spins < 300 ? 100 : 1000);
 	}
 	mkt_diag("%s: nothing completes on queue pair %u", qp->dev->name,
@@ -213,8 +216,8 @@ static int mkt_poll_recv(struct mkt_qp *qp, struct mkt_result *result)
 }
 
 /*
- * Nobody says that a write over UC has arrived, but a message after it arrives
- * later.
+ * UC does not acknowledge a WRITE, but a message that is sent after it arrives
+ * after it.
  */
 static int mkt_uc_fence(struct mkt_qp *self, struct mkt_qp *peer)
 {
@@ -258,8 +261,9 @@ int mkt_exec(struct mkt_pair *pair, unsigned int side, const struct mkt_wr *wr,
 		return 0;
 
 	/*
-	 * What the responder refuses completes its receive with an error; what
-	 * fails before it leaves the sender is never seen there.
+	 * A request that the responder refuses completes its receive with an
+	 * error. A request that fails before it is sent does not reach the
+	 * responder.
 	 */
 	switch (wc.status) {
 	case IBV_WC_SUCCESS:

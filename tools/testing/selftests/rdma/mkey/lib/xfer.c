@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Transfers of every kind, and what they must leave behind. */
+/* Transfers of every kind, and the bytes that they must change. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,7 @@ void mkt_end_free(struct mkt_end *end)
 	mkt_map_free(&end->map);
 }
 
-/* cuts a range into up to @num_sge pieces of unequal length */
+/* cuts a range into at most @num_sge pieces of unequal length */
 static void mkt_sge_list(struct mkt_wr *wr, const struct mkt_end *end,
 			 size_t offset, size_t length, int num_sge)
 {
@@ -133,7 +133,7 @@ static void mkt_expect(const struct mkt_xfer *xfer)
 	}
 }
 
-/* true if the other side has to post a receive, which may be of no bytes */
+/* true if the other side must post a receive, which may have zero bytes */
 static bool mkt_receives(enum mkt_op op)
 {
 	return op == MKT_SEND || op == MKT_SEND_IMM || op == MKT_WRITE_IMM;

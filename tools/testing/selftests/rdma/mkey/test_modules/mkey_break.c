@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Makes the self-test of ib_mkey fail while it is loaded, for tests of what is left
- * behind then: it lets a copy to a key return without having copied.
+ * Makes the self-test of ib_mkey fail while this module is loaded, for tests of the
+ * error path: a copy to a key returns without copying.
  */
 
 #include <linux/kprobes.h>
@@ -35,5 +35,5 @@ static void __exit mkey_break_exit(void)
 }
 module_exit(mkey_break_exit);
 
-MODULE_DESCRIPTION("Has the self-test of ib_mkey fail, for its tests");
+MODULE_DESCRIPTION("Makes the self-test of ib_mkey fail, for its tests");
 MODULE_LICENSE("GPL");

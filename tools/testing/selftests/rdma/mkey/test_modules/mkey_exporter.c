@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An exporter of a dma-buf for tests: it gives the process that loads the module a
- * descriptor. The buffer has pages, or with pages=0 only addresses at which there
- * is no memory. With hold=1 it does not end a mapping until hold is cleared.
+ * An exporter of a dma-buf for tests. The process that loads the module gets a
+ * descriptor. The buffer has pages; with pages=0 it has only addresses without
+ * memory. With hold=1, the end of a mapping blocks until hold is cleared.
  */
 
 #include <linux/delay.h>
@@ -18,19 +18,19 @@
 
 static bool pages = true;
 module_param(pages, bool, 0444);
-MODULE_PARM_DESC(pages, "Has the buffer pages that the kernel knows?");
+MODULE_PARM_DESC(pages, "The buffer has pages that the kernel knows");
 
 static bool hold;
 module_param(hold, bool, 0644);
-MODULE_PARM_DESC(hold, "Do not end a mapping while this is set");
+MODULE_PARM_DESC(hold, "Block the end of a mapping while this is set");
 
 static int fd = -1;
 module_param(fd, int, 0444);
-MODULE_PARM_DESC(fd, "The descriptor, to be read");
+MODULE_PARM_DESC(fd, "The descriptor (output)");
 
 static bool waiting;
 module_param(waiting, bool, 0444);
-MODULE_PARM_DESC(waiting, "Is the end of a mapping waited for? To be read");
+MODULE_PARM_DESC(waiting, "A thread waits for the end of a mapping (output)");
 
 static void *memory;
 
@@ -76,7 +76,9 @@ static const struct dma_buf_ops exporter_ops = {
 	.release = exporter_release,
 };
 
-/* Addresses above the first 4 GiB without memory; they are mapped, not accessed. */
+/*
+ * Maps addresses above the first 4 GiB that have no memory. They are not accessed.
+ */
 static void *map_nothing(void)
 {
 	phys_addr_t at = SZ_4G;
@@ -103,7 +105,7 @@ static int __init mkey_exporter_init(void)
 		exporter_release(NULL);
 		return PTR_ERR(dmabuf);
 	}
-	/* It releases the memory. */
+	/* The dma-buf's release frees the memory. */
 	fd = dma_buf_fd(dmabuf, O_CLOEXEC);
 	if (fd < 0)
 		dma_buf_put(dmabuf);
@@ -111,7 +113,7 @@ static int __init mkey_exporter_init(void)
 }
 module_init(mkey_exporter_init);
 
-/* The dma-buf keeps the module, so that it is gone. */
+/* The dma-buf holds the module, so it has been released by now. */
 static void __exit mkey_exporter_exit(void)
 {
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A kernel user of fast registration over scatterlists with gaps: what storage
- * protocols do for each request, on a device that ib_mkey extends. Loading the
- * module runs it once between two devices. It loads if every byte, between the
- * pieces as well, was what it should be, and fails to load otherwise.
+ * A kernel user of fast registration over scatterlists with gaps. It does what
+ * storage protocols do for each request, on a device that ib_mkey extends.
+ * Loading the module runs it once between two devices. The module loads only if
+ * every byte was correct, also those between the pieces.
  */
 
 #include <linux/ktime.h>
@@ -17,7 +17,7 @@
 
 static char *device = "rxe0";
 module_param(device, charp, 0444);
-MODULE_PARM_DESC(device, "RDMA device that asks");
+MODULE_PARM_DESC(device, "RDMA device that posts the requests");
 
 static char *peer = "rxe1";
 module_param(peer, charp, 0444);
@@ -25,13 +25,16 @@ MODULE_PARM_DESC(peer, "RDMA device that has the memory");
 
 static uint seed = 1;
 module_param(seed, uint, 0444);
-MODULE_PARM_DESC(seed, "What lists and bytes are drawn from");
+MODULE_PARM_DESC(seed, "Seed of the random lists and bytes");
 
 static uint rounds = 24;
 module_param(rounds, uint, 0444);
-MODULE_PARM_DESC(rounds, "Lists that are drawn");
+MODULE_PARM_DESC(rounds, "Number of random lists");
 
-/* A range that both sides' pieces have: up to all of the shorter one. */
+/*
+ * Draws a range that exists in both sides' pieces: at most all of the shorter
+ * one.
+ */
 static void draw_range(struct gaps *gaps, u32 *here, u32 *there, u32 *length)
 {
 	struct rnd_state *random = gaps->random;
@@ -44,8 +47,8 @@ static void draw_range(struct gaps *gaps, u32 *here, u32 *there, u32 *length)
 }
 
 /*
- * One chain registers, moves bytes between the pieces of one side and those of
- * the other, and invalidates.
+ * One chain registers an MR, moves bytes between the pieces of both sides, and
+ * invalidates the MR.
  */
 static int move(struct gaps *gaps, enum ib_wr_opcode opcode)
 {
@@ -55,7 +58,7 @@ static int move(struct gaps *gaps, enum ib_wr_opcode opcode)
 
 	draw_range(gaps, &here_at, &there_at, &length);
 	ib_update_fast_reg_key(here->mr, ib_inc_rkey(here->mr->rkey));
-	/* To read here is to write, and the other way round. */
+	/* A READ writes to local memory. */
 	gaps_reg(&chain, here, opcode == IB_WR_RDMA_READ ? IB_ACCESS_LOCAL_WRITE : 0);
 	gaps_rdma(&chain, opcode, here->mr->iova + here_at, here->mr->lkey, length,
 		  there->mr->iova + there_at, there->mr->rkey);
@@ -72,7 +75,7 @@ static int move(struct gaps *gaps, enum ib_wr_opcode opcode)
 	return gaps_same(here) ?: gaps_same(there);
 }
 
-/* Sends what is in the pieces here to the pieces there, and ends their registration. */
+/* Sends the bytes of the local pieces to the remote ones, and invalidates their MR. */
 static int send_with_invalidate(struct gaps *gaps)
 {
 	struct gaps_side *here = &gaps->here, *there = &gaps->there;
@@ -116,7 +119,7 @@ static int transfers(struct gaps *gaps)
 	       send_with_invalidate(gaps);
 }
 
-/* As many pieces as a region takes, or a number of them that is drawn. */
+/* Draws a number of pieces, or returns the most that the MR takes. */
 static int draw_count(struct gaps *gaps, uint round)
 {
 	if (round % 6 == 0)
@@ -155,7 +158,7 @@ static int one_round(struct gaps *gaps, uint round)
 	return ret;
 }
 
-/* What a registration and its end take, without anything between them. */
+/* Measures a registration and an invalidation with nothing between them. */
 static int pace(struct gaps *gaps)
 {
 	struct gaps_side *here = &gaps->here;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Regions for fast registration over scatterlists with gaps: what its parts share. */
+/* MRs for fast registration over scatterlists with gaps: the shared declarations. */
 #ifndef MKEY_GAPS_H
 #define MKEY_GAPS_H
 
@@ -13,8 +13,8 @@
 		     IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
 
 /*
- * One side's memory, what it should hold, and a region over pieces of it. There
- * is room for one element more than the region takes.
+ * One side's memory, its expected bytes, and an MR over pieces of it. The list
+ * has room for one element more than the MR takes.
  */
 struct gaps_side {
 	struct ulp_side *side;
@@ -33,7 +33,9 @@ struct gaps {
 	struct rnd_state *random;
 };
 
-/* Fails the caller with -EIO, and says where, unless something holds. */
+/*
+ * Returns -EIO from the caller, and logs the place, unless the condition holds.
+ */
 #define expect(condition)                                                    \
 	do {                                                                 \
 		if (!(condition)) {                                          \
@@ -43,7 +45,7 @@ struct gaps {
 		}                                                            \
 	} while (0)
 
-/* As above, unless a request has this status. */
+/* The same unless a request has this status. */
 #define expect_status(call, want)                                            \
 	do {                                                                 \
 		int _is = (call);                                            \
@@ -56,8 +58,8 @@ struct gaps {
 	} while (0)
 
 /*
- * As above, unless a local request was refused. The queue pair is in error by
- * then, and what rxe says of the request is that it was flushed.
+ * The same unless a local request was refused. The queue pair is in the error
+ * state by then, and rxe reports the request as flushed.
  */
 #define expect_refused(call)                                                 \
 	do {                                                                 \
@@ -90,7 +92,7 @@ struct gaps_chain {
 	union gaps_wr wr[3];
 	struct ib_sge sge;
 	int length;
-	/* How each completed, after gaps_run(). */
+	/* The status of each request, after gaps_run(). */
 	enum ib_wc_status status[3];
 };
 

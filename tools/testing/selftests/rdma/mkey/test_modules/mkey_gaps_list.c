@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Scatterlists with gaps, drawn at random; work requests on regions over them.
+ * Random scatterlists with gaps; work requests on MRs over them.
  */
 
 #include <linux/delay.h>
@@ -30,7 +30,10 @@ void gaps_draw(struct gaps *gaps, struct gaps_side *side, int nents)
 		u32 length = 1 + prandom_u32_state(gaps->random) % (slot / 2 - 1);
 		u32 nth = i;
 
-		/* An odd number is prime to a power of two: each slot has its turn. */
+		/*
+		 * An odd number is coprime to a power of two, so each slot is used
+		 * once.
+		 */
 		if (is_power_of_2(nents))
 			nth = (i * 0x9e3779b1) & (nents - 1);
 		if (!(prandom_u32_state(gaps->random) % 4))
@@ -42,11 +45,11 @@ void gaps_draw(struct gaps *gaps, struct gaps_side *side, int nents)
 
 /**
  * gaps_map() - map a side's list for its device, and to its region
- * @side: the side; gaps_unmap() undoes the former
+ * @side: the side; gaps_unmap() unmaps the list for the device
  *
- * In a context that must not sleep, as a storage user's may be.
+ * Runs in a context that must not sleep, as a storage user may.
  *
- * Return: as ib_map_mr_sg() does.
+ * Return: the return value of ib_map_mr_sg().
  */
 int gaps_map(struct gaps_side *side)
 {
@@ -118,7 +121,7 @@ static u32 place(struct gaps_side *side, u32 offset)
 }
 
 /**
- * gaps_copy() - do in the expected bytes what a transfer does
+ * gaps_copy() - apply a transfer to the expected bytes
  * @to: whose pieces are written
  * @to_offset: first byte of them
  * @from: whose pieces are read
@@ -157,7 +160,7 @@ static void one_sge(struct gaps_chain *chain, union gaps_wr *wr, u64 addr, u32 l
 /**
  * gaps_reg() - add REG_MR to a chain
  * @chain: the chain
- * @side: whose region is registered, by the key that it says
+ * @side: the side of the MR, which is registered with its current rkey
  * @access: rights
  */
 void gaps_reg(struct gaps_chain *chain, struct gaps_side *side, int access)
@@ -204,7 +207,7 @@ void gaps_send(struct gaps_chain *chain, u64 addr, u32 lkey, u32 length)
 /**
  * gaps_inv() - add LOCAL_INV to a chain
  * @chain: the chain
- * @key: the key that is to end
+ * @key: the key to invalidate
  */
 void gaps_inv(struct gaps_chain *chain, u32 key)
 {

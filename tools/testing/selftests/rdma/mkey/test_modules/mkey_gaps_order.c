@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * In which order regions for fast registration are mapped, registered, used and
- * invalidated, and what holds on the way.
+ * The orders in which MRs for fast registration are mapped, registered, used
+ * and invalidated, and the state in between.
  */
 
 #include <linux/delay.h>
@@ -9,7 +9,10 @@
 
 #include "mkey_gaps.h"
 
-/* Where elements that are left out in part begin, and where too many end. */
+/*
+ * Maps lists whose first element is left out in part, and lists with too many
+ * elements.
+ */
 static int mapping(struct gaps *gaps)
 {
 	struct gaps_side *side = &gaps->there;
@@ -31,14 +34,16 @@ static int mapping(struct gaps *gaps)
 	expect(offset == 0);
 	expect(side->mr->length == 1);
 	expect(side->mr->iova == sg_dma_address(side->sg) + 99);
-	/* Nothing is left of the first element, or less. */
+	/* The offset skips all of the first element, or more. */
 	offset = 100;
 	expect(ib_map_mr_sg(side->mr, side->sg, 4, &offset, SZ_64K) == -EINVAL);
 	offset = 101;
 	expect(ib_map_mr_sg(side->mr, side->sg, 4, &offset, SZ_64K) == -EINVAL);
 	expect(ib_map_mr_sg(side->mr, side->sg, 0, NULL, SZ_64K) == -EINVAL);
 	expect(ib_map_mr_sg(side->mr, side->sg, -1, NULL, SZ_64K) == -EINVAL);
-	/* What was mapped last is still what is registered, and what the region says. */
+	/*
+	 * The last mapping is still the registered one, and the one that the MR shows.
+	 */
 	expect(side->mr->page_size == PAGE_SIZE);
 	expect(side->mr->length == 1);
 	expect(side->mr->iova == sg_dma_address(side->sg) + 99);
@@ -49,7 +54,7 @@ static int mapping(struct gaps *gaps)
 	return 0;
 }
 
-/* One byte from here to the first of the pieces there. */
+/* Writes one local byte to the first remote piece. */
 static int poke(struct gaps *gaps, u8 byte, u64 addr, u32 rkey)
 {
 	struct gaps_side *here = &gaps->here;
@@ -68,7 +73,7 @@ static int poke(struct gaps *gaps, u8 byte, u64 addr, u32 rkey)
 	return ret ?: chain.status[0];
 }
 
-/* Pieces of 64 bytes, beginning at byte @at of each page. */
+/* Makes pieces of 64 bytes that begin at byte @at of each page. */
 static void even(struct gaps_side *side, u32 at)
 {
 	int i;
@@ -81,8 +86,8 @@ static void even(struct gaps_side *side, u32 at)
 }
 
 /*
- * What is mapped while a region is registered counts from its next registration
- * on, and what was mapped last counts again if nothing else is.
+ * A mapping that is made while an MR is registered takes effect with its next
+ * registration. Without another mapping, the last one is registered again.
  */
 static int twice(struct gaps *gaps)
 {
@@ -99,7 +104,7 @@ static int twice(struct gaps *gaps)
 	there->expected[PAGE_SIZE + 1001] = 1;
 	expect(!gaps_same(there));
 
-	/* Of no effect yet, but on what the region says of itself. */
+	/* This has no effect yet, except on the fields of the MR. */
 	even(there, 2001);
 	expect(gaps_map(there) == 16);
 	expect_status(poke(gaps, 2, (u64)there->memory + 1001 + 64, there->mr->rkey),
@@ -107,7 +112,7 @@ static int twice(struct gaps *gaps)
 	there->expected[PAGE_SIZE + 1001] = 2;
 	expect(!gaps_same(there));
 
-	/* Both layouts are in use: what is refused takes the place of neither. */
+	/* Both layouts are in use: a refused mapping replaces neither. */
 	sg_dma_len(&there->sg[15]) = 0;
 	expect(ib_map_mr_sg(there->mr, there->sg, 16, NULL, PAGE_SIZE) == -EINVAL);
 	sg_dma_len(&there->sg[15]) = 64;
@@ -120,14 +125,14 @@ static int twice(struct gaps *gaps)
 	there->expected[2 * PAGE_SIZE + 2001] = 3;
 	expect(!gaps_same(there));
 
-	/* Without a map between them; some users address from elsewhere. */
+	/* Register again without a mapping in between, at other addresses. */
 	expect_status(gaps_invalidate(there), IB_WC_SUCCESS);
 	there->mr->iova = (there->mr->iova & U32_MAX) | 0x1234567800000000;
 	expect_status(gaps_register(there, GAPS_ACCESS), IB_WC_SUCCESS);
 	expect_status(poke(gaps, 4, there->mr->iova + 192, there->mr->rkey), IB_WC_SUCCESS);
 	there->expected[3 * PAGE_SIZE + 2001] = 4;
 
-	/* So that the last byte is at the last address there is. */
+	/* Let the last byte be at the last address. */
 	expect_status(gaps_invalidate(there), IB_WC_SUCCESS);
 	there->mr->iova = -(u64)there->length;
 	expect_status(gaps_register(there, GAPS_ACCESS), IB_WC_SUCCESS);
@@ -139,7 +144,7 @@ static int twice(struct gaps *gaps)
 }
 
 /*
- * Eight bytes in one piece, changed at once. rxe lets no kernel user ask for an
+ * Atomics on eight bytes in one piece. rxe does not allow kernel users an
  * atomic write.
  */
 static int atomics(struct gaps *gaps)
@@ -164,7 +169,7 @@ static int atomics(struct gaps *gaps)
 	expect(*(u64 *)here->memory == 40);
 	expect(*word == 42);
 
-	/* Half in one piece, half in the next. */
+	/* The operand is half in one piece, half in the next. */
 	add.wr[0].atomic.remote_addr = there->mr->iova + 60;
 	expect(!gaps_run(here->side, &add));
 	expect_status(add.status[0], IB_WC_REM_ACCESS_ERR);
@@ -176,8 +181,9 @@ static int atomics(struct gaps *gaps)
 }
 
 /*
- * No byte comes any more once LOCAL_INV has completed, whatever is still under
- * way. Returns 1 if something was, unless the refusal of that came first.
+ * No byte is written any more once LOCAL_INV has completed, whatever is in
+ * progress. Returns 1 if a request was in progress, unless its refusal came
+ * first.
  */
 static int cut(struct gaps *gaps)
 {
@@ -212,7 +218,10 @@ static int cut(struct gaps *gaps)
 	gaps_unmap(there);
 	expect(!ulp_link_connect(&gaps->link));
 	if (ended == IB_WC_WR_FLUSH_ERR) {
-		/* A refusal puts the queue pair there in error: its own requests are flushed. */
+		/*
+		 * A refusal puts the remote queue pair into the error state: its own requests
+		 * are flushed.
+		 */
 		expect_status(gaps_invalidate(there), IB_WC_SUCCESS);
 		return 0;
 	}
@@ -222,10 +231,10 @@ static int cut(struct gaps *gaps)
 }
 
 /**
- * gaps_order() - map, register and invalidate in all orders that are allowed
+ * gaps_order() - map, register and invalidate in all valid orders
  * @gaps: connected sides
  *
- * Return: 0, or why something did not hold.
+ * Return: 0, or an error if a condition did not hold.
  */
 int gaps_order(struct gaps *gaps)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What regions for fast registration refuse, and with which status. */
+/* What MRs for fast registration refuse, and with which status. */
 
 #include <rdma/ib_mkey.h>
 
@@ -7,7 +7,10 @@
 
 #define ELEMENT 64
 
-/* Status of a transfer of @length bytes between here and an address there. */
+/*
+ * Status of a transfer of @length bytes between local memory and a remote
+ * address.
+ */
 static int status(struct gaps *gaps, enum ib_wr_opcode opcode, u64 addr, u32 length, u32 rkey)
 {
 	struct gaps_side *here = &gaps->here;
@@ -26,7 +29,7 @@ static int status(struct gaps *gaps, enum ib_wr_opcode opcode, u64 addr, u32 len
 	return ret ?: chain.status[0];
 }
 
-/* Status of REG_MR of a region there, as the other parameters have it. */
+/* Status of REG_MR of a remote MR, posted by @by with @key and @access. */
 static int reg_status(struct gaps *gaps, struct ulp_side *by, u32 key, int access)
 {
 	struct gaps_chain chain = {};
@@ -72,18 +75,24 @@ static int registrations(struct gaps *gaps)
 	struct ib_mr *mr = there->mr;
 	u32 key = ib_inc_rkey(mr->rkey);
 
-	/* In another domain, by the key of another region, with rights that there are not. */
+	/*
+	 * By a queue pair of another PD, with another MR's key, with an unsupported access
+	 * flag.
+	 */
 	expect_refused(reg_status(gaps, gaps->here.side, key, GAPS_ACCESS));
 	expect_refused(reg_status(gaps, there->side, key ^ 0x100, GAPS_ACCESS));
 	expect_refused(reg_status(gaps, there->side, key, IB_ACCESS_FLUSH_PERSISTENT));
-	/* It was registered, by a key that it does not say; twice it cannot be. */
+	/*
+	 * It is registered with a key that is not its current rkey; it cannot be
+	 * registered twice.
+	 */
 	expect_status(reg_status(gaps, there->side, key, GAPS_ACCESS), IB_WC_SUCCESS);
 	expect_status(status(gaps, IB_WR_RDMA_READ, mr->iova, 1, mr->rkey), IB_WC_REM_ACCESS_ERR);
 	expect_status(status(gaps, IB_WR_RDMA_READ, mr->iova, 1, key), IB_WC_SUCCESS);
 	expect_refused(reg_status(gaps, there->side, key, GAPS_ACCESS));
 	expect_refused(inv_status(gaps, there->side, mr->rkey));
 	expect_status(inv_status(gaps, there->side, key), IB_WC_SUCCESS);
-	/* Once more does no harm. */
+	/* Invalidating once more is harmless. */
 	expect_status(inv_status(gaps, there->side, key), IB_WC_SUCCESS);
 	expect_status(status(gaps, IB_WR_RDMA_READ, mr->iova, 1, key), IB_WC_REM_ACCESS_ERR);
 	ib_update_fast_reg_key(mr, key);
@@ -91,7 +100,7 @@ static int registrations(struct gaps *gaps)
 	return 0;
 }
 
-/* A region of another domain of the same device, with which a queue pair has nothing to do. */
+/* An MR of another PD of the same device, which the queue pair must not use. */
 static int foreign(struct gaps *gaps)
 {
 	struct gaps_side *there = &gaps->there;
@@ -131,7 +140,7 @@ static int accesses(struct gaps *gaps)
 	expect_status(status(gaps, IB_WR_RDMA_WRITE, mr->iova, 1, mr->rkey), IB_WC_REM_ACCESS_ERR);
 	expect_status(gaps_invalidate(there), IB_WC_SUCCESS);
 
-	/* By the lkey as well: after the chain's own end of it. */
+	/* By the lkey as well: after the chain itself has invalidated it. */
 	gaps_reg(&chain, there, 0);
 	gaps_inv(&chain, mr->rkey);
 	gaps_send(&chain, mr->iova, mr->lkey, 1);
@@ -143,7 +152,7 @@ static int accesses(struct gaps *gaps)
 	return ulp_link_connect(&gaps->link);
 }
 
-/* With what is for keys. */
+/* Requests and calls for keys are refused. */
 static int keys(struct gaps *gaps)
 {
 	struct gaps_side *there = &gaps->there;
@@ -172,7 +181,7 @@ static int keys(struct gaps *gaps)
 	return ulp_link_connect(&gaps->link);
 }
 
-/* Regions that go in whatever state they are. */
+/* MRs that are deregistered in every state. */
 static int lives(struct gaps *gaps)
 {
 	struct gaps_side *there = &gaps->there;
@@ -207,7 +216,10 @@ static int lives(struct gaps *gaps)
 	return ret;
 }
 
-/* A key over a registered region: nothing else is mapped to that while it is bound. */
+/*
+ * A key over a registered MR: while it is bound, no other list can be mapped to the
+ * MR.
+ */
 static int leaf(struct gaps *gaps)
 {
 	struct gaps_side *there = &gaps->there;
@@ -226,7 +238,7 @@ static int leaf(struct gaps *gaps)
 	return ib_dereg_mr(mkey);
 }
 
-/* The type that every driver has is as it was. */
+/* The type that every driver has works as before. */
 static int ordinary(struct gaps *gaps)
 {
 	struct gaps_side *there = &gaps->there;
@@ -236,7 +248,7 @@ static int ordinary(struct gaps *gaps)
 	mr = ib_alloc_mr(there->side->pd, IB_MR_TYPE_MEM_REG, 8);
 	expect(!IS_ERR(mr));
 	there->mr = mr;
-	/* A gap ends what is mapped. */
+	/* A gap ends the mapping. */
 	ret = pieces(there) == -EIO ? 0 : -EIO;
 	sg_init_one(there->sg, there->memory, 3 * PAGE_SIZE);
 	there->nents = 1;
@@ -252,10 +264,10 @@ static int ordinary(struct gaps *gaps)
 }
 
 /**
- * gaps_refusals() - ask for what is refused
+ * gaps_refusals() - try all that must be refused
  * @gaps: connected sides
  *
- * Return: 0, or why something was not refused as it should.
+ * Return: 0, or an error if something was not refused correctly.
  */
 int gaps_refusals(struct gaps *gaps)
 {

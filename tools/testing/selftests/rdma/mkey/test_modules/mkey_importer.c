@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A device that uses device memory by way of a dma-buf: it maps what the process
- * that loads the module has as descriptor fd=, inverts every byte, and keeps the
- * mapping until the memory is freed, or with hold=1 until the module is unloaded.
+ * A device that uses device memory by a dma-buf. It maps the dma-buf that the
+ * process which loads the module has as descriptor fd=, inverts every byte, and
+ * keeps the mapping until the memory is freed, or with hold=1 until the module is
+ * unloaded.
  */
 
 #include <linux/dma-buf.h>
@@ -22,14 +23,14 @@ MODULE_PARM_DESC(hold, "Keep the mapping when the memory is freed");
 
 static bool revoked;
 module_param(revoked, bool, 0444);
-MODULE_PARM_DESC(revoked, "Was the memory freed?");
+MODULE_PARM_DESC(revoked, "The memory was freed (output)");
 
 static struct platform_device *device;
 static struct dma_buf *dmabuf;
 static struct dma_buf_attachment *attachment;
 static struct sg_table *table;
 
-/* Called with the dma-buf's reservation locked. */
+/* Called with the dma-buf's reservation lock held. */
 static void importer_invalidate(struct dma_buf_attachment *attach)
 {
 	revoked = true;
@@ -44,7 +45,7 @@ static const struct dma_buf_attach_ops importer_ops = {
 	.invalidate_mappings = importer_invalidate,
 };
 
-/* What a device would do; this one has only a processor. */
+/* Does what a device would do; this one uses the processor. */
 static int invert(void)
 {
 	struct sg_page_iter iter;
