@@ -3,6 +3,7 @@
 #include <linux/kprobes.h>
 #include <linux/lockdep.h>
 #include <linux/mutex.h>
+#include <linux/percpu.h>
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <linux/spinlock.h>
@@ -110,19 +111,59 @@ __rust_helper void rust_helper_rdma_ops_drain(void)
 /* Readers of tables and pointers on the data path, see rust/kernel/sync/srcu.rs. */
 DEFINE_STATIC_SRCU(rdma_table_srcu);
 
+/*
+ * Readers that entered and left on each CPU. A writer that finds no reader has
+ * no need of a grace period, which takes milliseconds on a machine of many CPUs.
+ */
+static DEFINE_PER_CPU(struct rdma_table_readers {
+	unsigned long entered;
+	unsigned long left;
+}, rdma_table_readers);
+
 __rust_helper int rust_helper_rdma_table_enter(void)
 {
+	this_cpu_inc(rdma_table_readers.entered);
+	/* Has a full barrier: entering is visible before a pointer is read. */
 	return srcu_read_lock(&rdma_table_srcu);
 }
 
 __rust_helper void rust_helper_rdma_table_leave(int index)
 {
+	/* Has a full barrier: all is read before leaving is visible. */
 	srcu_read_unlock(&rdma_table_srcu, index);
+	this_cpu_inc(rdma_table_readers.left);
+}
+
+/*
+ * Returns true if all readers that may have found what the caller took out
+ * have left. As the scan of SRCU itself: those that left are counted first, so
+ * that equal sums mean that each reader that was seen to enter was seen to leave.
+ */
+static bool rdma_table_is_idle(void)
+{
+	unsigned long entered = 0, left = 0;
+	int cpu;
+
+	/* Pairs with the barrier of srcu_read_lock(): a reader not seen finds what is there now. */
+	smp_mb();
+	for_each_possible_cpu(cpu)
+		left += READ_ONCE(per_cpu(rdma_table_readers.left, cpu));
+	/* Pairs with the barrier of srcu_read_unlock(). */
+	smp_mb();
+	for_each_possible_cpu(cpu)
+		entered += READ_ONCE(per_cpu(rdma_table_readers.entered, cpu));
+
+	if (entered != left)
+		return false;
+	/* What the caller frees, no reader reads any more. */
+	smp_mb();
+	return true;
 }
 
 __rust_helper void rust_helper_rdma_table_synchronize(void)
 {
-	synchronize_srcu_expedited(&rdma_table_srcu);
+	if (!rdma_table_is_idle())
+		synchronize_srcu_expedited(&rdma_table_srcu);
 }
 
 /*

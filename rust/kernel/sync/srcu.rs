@@ -5,7 +5,8 @@
 //! Readers run on the data path: they take no lock and write no shared cache line, which
 //! `kernel::xarray` cannot offer, and they may sleep, which `kernel::revocable` forbids. The
 //! XArray's lock serialises writers of a [`Table`]; the caller serialises writers of a [`Cell`].
-//! Writers wait for a grace period before they drop an entry that they took out.
+//! Writers wait for a grace period before they drop an entry that they took out. They wait
+//! for none while no reader is active, which counters of each CPU show.
 //!
 //! All tables and cells share one SRCU domain, so any critical section protects any entry. A reader
 //! must not wait for user memory, nor for a thread that waits for a writer.
