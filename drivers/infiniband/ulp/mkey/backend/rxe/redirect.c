@@ -3,11 +3,16 @@
  * Redirection of rxe's functions that touch the memory of an MR or bind a
  * memory window.
  *
- * ftrace calls an entry function below at the start of each redirected
- * function. For functions of an MR the entry looks at one field, the MR's type:
- * types that stock rxe refuses are those of ib_mkey, and only for these the
- * instruction pointer is changed. All other MRs run stock code. While rdma_rxe
- * is not loaded nothing is attached; the module notifier follows it.
+ * ftrace lets the first instruction of each redirected function jump to a
+ * function below (a direct trampoline). For functions of an MR that one looks
+ * at the MR's type: types that stock rxe refuses are those of ib_mkey. For all
+ * other MRs it jumps behind that first instruction, so that stock code runs with
+ * the stack and the registers that its caller left. While rdma_rxe is not loaded
+ * nothing is attached; the module notifier follows it.
+ *
+ * A function below must end with a jump where it goes on to stock code, which
+ * may sleep: nothing of this module may be on the stack then, for it can be
+ * unloaded while no device is extended. Compilers do that without frame pointers.
  *
  * Origin: rxe checks remote access flags when a request arrives, not when it
  * copies the bytes. ib_mkey checks them when it copies, so it must know whether
@@ -30,16 +35,17 @@
 #include "rxe_hook.h"
 #include "stock.h"
 
-#ifndef CONFIG_DYNAMIC_FTRACE_WITH_ARGS
-#error ib_mkey redirects rxe with ftrace: CONFIG_DYNAMIC_FTRACE_WITH_ARGS is needed
+#ifndef CONFIG_DYNAMIC_FTRACE_WITH_JMP
+#error ib_mkey redirects rxe with ftrace: CONFIG_DYNAMIC_FTRACE_WITH_JMP is needed (x86-64)
+#endif
+
+#ifdef CONFIG_FRAME_POINTER
+#error with frame pointers compilers make no calls that are jumps, which ib_mkey needs
 #endif
 
 #ifdef CONFIG_LTO
 #error link time optimisation may inline the functions of rxe that ib_mkey redirects
 #endif
-
-#define IB_MKEY_FTRACE_FLAGS (FTRACE_OPS_FL_SAVE_ARGS | \
-			      FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT)
 
 #if IS_BUILTIN(CONFIG_RDMA_RXE)
 #error without a module name, symbols of rxe such as copy_data are those of others, too
@@ -63,7 +69,7 @@ static struct code_range local_requester;
 static struct code_range local_ops;
 /* The function of rxe's work items. */
 static struct code_range task_work;
-/* What calls stock rxe from here. */
+/* This module, whose self-test calls rxe. */
 static struct code_range own_text;
 
 static __always_inline bool is_in(const struct code_range *range, unsigned long ip)
@@ -94,7 +100,7 @@ static __always_inline struct rxe_qp *serving_qp(enum rxe_mr_copy_dir dir)
 	return qp;
 }
 
-static int copy_remote(struct rxe_mr *mr, u64 iova, void *addr,
+static noinline int copy_remote(struct rxe_mr *mr, u64 iova, void *addr,
 		       unsigned int length, enum rxe_mr_copy_dir dir)
 {
 	struct rxe_qp *qp = serving_qp(dir);
@@ -107,7 +113,7 @@ static int copy_remote(struct rxe_mr *mr, u64 iova, void *addr,
 }
 
 /* Copies as a peer in the MR's PD would. The self-test calls it. */
-static int copy_test(struct rxe_mr *mr, u64 iova, void *addr,
+static noinline int copy_test(struct rxe_mr *mr, u64 iova, void *addr,
 		     unsigned int length, enum rxe_mr_copy_dir dir)
 {
 	struct ib_mkey_rxe_peer peer = { .pd = mr->ibmr.pd };
@@ -120,14 +126,14 @@ static int copy_test(struct rxe_mr *mr, u64 iova, void *addr,
  * since the READ was requested; rxe does not look at access flags for the rest of its response, or
  * when it is sent again. A memory window grants what its MR does not.
  */
-static int copy_without_flag(struct rxe_mr *mr, u64 iova, void *addr,
+static noinline int copy_without_flag(struct rxe_mr *mr, u64 iova, void *addr,
 			     unsigned int length, enum rxe_mr_copy_dir dir)
 {
 	struct rxe_qp *qp = serving_qp(dir);
 
 	if (!qp || !rkey_is_mw(qp->resp.res->read.rkey))
 		return -EACCES;
-	return stock_copy(mr, iova, addr, length, dir);
+	return static_call(rxe_past_copy)(mr, iova, addr, length, dir);
 }
 
 static int invalidate_mr(struct rxe_qp *qp, u32 key, bool remote)
@@ -141,34 +147,6 @@ static int invalidate_mr(struct rxe_qp *qp, u32 key, bool remote)
 	ib_mkey_rxe_put_mr(mr);
 
 	return ret;
-}
-
-static int invalidate_mr_local(struct rxe_qp *qp, u32 key)
-{
-	return invalidate_mr(qp, key, false);
-}
-
-static int invalidate_mr_remote(struct rxe_qp *qp, u32 key)
-{
-	return invalidate_mr(qp, key, true);
-}
-
-static int invalidate_mw(struct rxe_qp *qp, u32 rkey)
-{
-	return ib_mkey_rxe_invalidate_mw(qp, qp->ibqp.device, rkey);
-}
-
-/* For kernel QPs only, see entry_reg_fast_mr(). */
-static int reg_fast_mr(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
-{
-	return ib_mkey_rxe_reg_fast_mr(to_rmr(wqe->wr.wr.reg.mr), qp->ibqp.pd,
-				       wqe->wr.wr.reg.key, wqe->wr.wr.reg.access);
-}
-
-/* Stock rxe would follow a pointer that the process wrote. */
-static int refuse_reg_fast_mr(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
-{
-	return -EINVAL;
 }
 
 /* Is an MR in the PD of a QP? */
@@ -189,7 +167,7 @@ static bool is_in_pd(struct rxe_qp *qp, u32 lkey)
 static_assert(offsetof(struct rxe_mw, ibmw) == 0);
 
 /* A process can write to its requests at any time: each field is read once. */
-static int bind_mw(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
+static notrace int direct_bind_mw(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 {
 	struct ib_mkey_rxe_bind_mw bind = {
 		.addr = READ_ONCE(wqe->wr.wr.mw.addr),
@@ -242,113 +220,101 @@ static bool key_is_ours(struct rxe_qp *qp, u32 key)
 	return ours;
 }
 
-struct ib_mkey_rxe_hook {
-	enum rxe_function function;
-	void *replacement;
-	/* Replaces @replacement where the call has a local origin. */
-	void *local;
-	ftrace_func_t entry;
-	bool registered;
-	struct ftrace_ops ops;
-};
-
-static __always_inline struct ib_mkey_rxe_hook *hook_of(struct ftrace_ops *ops)
+static notrace int direct_check_range(struct rxe_mr *mr, u64 iova, size_t length)
 {
-	return container_of(ops, struct ib_mkey_rxe_hook, ops);
+	if (mr_is_ours(mr))
+		return ib_mkey_rxe_check_range(mr, iova, length);
+	return static_call(rxe_past_check_range)(mr, iova, length);
 }
 
-static __always_inline void *argument(struct ftrace_regs *fregs, unsigned int number)
+static notrace int direct_copy(struct rxe_mr *mr, u64 iova, void *addr,
+			       unsigned int length, enum rxe_mr_copy_dir dir)
 {
-	return (void *)ftrace_regs_get_argument(fregs, number);
-}
-
-static __always_inline void go_to(struct ftrace_regs *fregs, void *function)
-{
-	ftrace_regs_set_instruction_pointer(fregs, (unsigned long)function);
-}
-
-/*
- * Functions whose first argument is an MR. An entry that calls no function which could be traced
- * cannot recurse and takes no lock against that: it runs for each packet of each MR.
- */
-static void notrace entry_mr(unsigned long ip, unsigned long parent_ip,
-			     struct ftrace_ops *ops, struct ftrace_regs *fregs)
-{
-	if (mr_is_ours(argument(fregs, 0)))
-		go_to(fregs, hook_of(ops)->replacement);
-}
-
-static void notrace entry_copy(unsigned long ip, unsigned long parent_ip,
-			       struct ftrace_ops *ops, struct ftrace_regs *fregs)
-{
-	struct rxe_mr *mr = argument(fregs, 0);
+	unsigned long caller = _RET_IP_;
 
 	if (mr_is_ours(mr))
-		go_to(fregs, is_in(&local_copy, parent_ip) ? hook_of(ops)->local :
-		      is_in(&own_text, parent_ip) ? copy_test :
-						    hook_of(ops)->replacement);
-	else if (lacks_remote_read(mr, (unsigned long)argument(fregs, 4)) &&
-		 !is_in(&local_copy, parent_ip) && !is_in(&own_text, parent_ip))
-		go_to(fregs, copy_without_flag);
+		return is_in(&local_copy, caller) ?
+				copy_local(mr, iova, addr, length, dir) :
+		       is_in(&own_text, caller) ?
+				copy_test(mr, iova, addr, length, dir) :
+				copy_remote(mr, iova, addr, length, dir);
+	if (lacks_remote_read(mr, dir) && !is_in(&local_copy, caller) &&
+	    !is_in(&own_text, caller))
+		return copy_without_flag(mr, iova, addr, length, dir);
+	return static_call(rxe_past_copy)(mr, iova, addr, length, dir);
 }
 
-static void notrace entry_invalidate_mr(unsigned long ip, unsigned long parent_ip,
-					struct ftrace_ops *ops, struct ftrace_regs *fregs)
+static notrace enum resp_states direct_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
+						 u64 compare, u64 swap_add, u64 *orig_val)
 {
-	int bit = ftrace_test_recursion_trylock(ip, parent_ip);
-	bool local = is_in(&local_requester, parent_ip) || is_in(&local_ops, parent_ip);
+	if (mr_is_ours(mr))
+		return ib_mkey_rxe_atomic_op(mr, iova, opcode, compare, swap_add, orig_val);
+	return static_call(rxe_past_atomic_op)(mr, iova, opcode, compare, swap_add, orig_val);
+}
 
-	if (WARN_ON_ONCE(bit < 0))
-		return;
-	if (key_is_ours(argument(fregs, 0), (unsigned long)argument(fregs, 1)))
-		go_to(fregs, local ? hook_of(ops)->local : hook_of(ops)->replacement);
-	ftrace_test_recursion_unlock(bit);
+static notrace enum resp_states direct_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
+{
+	if (mr_is_ours(mr))
+		return ib_mkey_rxe_atomic_write(mr, iova, value);
+	return static_call(rxe_past_atomic_write)(mr, iova, value);
+}
+
+static notrace int direct_flush(struct rxe_mr *mr, u64 iova, unsigned int length)
+{
+	if (mr_is_ours(mr))
+		return ib_mkey_rxe_flush(mr, iova, length);
+	return static_call(rxe_past_flush)(mr, iova, length);
+}
+
+static notrace int direct_invalidate_mr(struct rxe_qp *qp, u32 key)
+{
+	unsigned long caller = _RET_IP_;
+
+	if (key_is_ours(qp, key))
+		return invalidate_mr(qp, key, !is_in(&local_requester, caller) &&
+					      !is_in(&local_ops, caller));
+	return static_call(rxe_past_invalidate_mr)(qp, key);
+}
+
+static notrace int direct_invalidate_mw(struct rxe_qp *qp, u32 rkey)
+{
+	return ib_mkey_rxe_invalidate_mw(qp, qp->ibqp.device, rkey);
 }
 
 /*
  * The request of a process is in memory that the process can write: what it says of an MR is
  * no pointer to follow, here or in stock rxe.
  */
-static void notrace entry_reg_fast_mr(unsigned long ip, unsigned long parent_ip,
-				      struct ftrace_ops *ops, struct ftrace_regs *fregs)
+static notrace int direct_reg_fast_mr(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 {
-	int bit = ftrace_test_recursion_trylock(ip, parent_ip);
-	const struct rxe_qp *qp = argument(fregs, 0);
-	const struct rxe_send_wqe *wqe = argument(fregs, 1);
+	struct rxe_mr *mr;
 
-	if (WARN_ON_ONCE(bit < 0))
-		return;
 	if (qp->is_user)
-		go_to(fregs, refuse_reg_fast_mr);
-	else if (mr_is_ours(to_rmr(wqe->wr.wr.reg.mr)))
-		go_to(fregs, hook_of(ops)->replacement);
-	ftrace_test_recursion_unlock(bit);
+		return -EINVAL;
+	mr = to_rmr(wqe->wr.wr.reg.mr);
+	if (mr_is_ours(mr))
+		return ib_mkey_rxe_reg_fast_mr(mr, qp->ibqp.pd, wqe->wr.wr.reg.key,
+					       wqe->wr.wr.reg.access);
+	return static_call(rxe_past_reg_fast_mr)(qp, wqe);
 }
 
-/* Functions that are always replaced, unless this module calls stock rxe. */
-static void notrace entry_mw(unsigned long ip, unsigned long parent_ip,
-			     struct ftrace_ops *ops, struct ftrace_regs *fregs)
-{
-	int bit = ftrace_test_recursion_trylock(ip, parent_ip);
-
-	if (WARN_ON_ONCE(bit < 0))
-		return;
-	if (!within_module(parent_ip, THIS_MODULE))
-		go_to(fregs, hook_of(ops)->replacement);
-	ftrace_test_recursion_unlock(bit);
-}
-
-static struct ib_mkey_rxe_hook ib_mkey_rxe_hooks[] = {
-	{ RXE_FN_check_range, ib_mkey_rxe_check_range, NULL, entry_mr },
-	{ RXE_FN_copy, copy_remote, copy_local, entry_copy },
-	{ RXE_FN_atomic_op, ib_mkey_rxe_atomic_op, NULL, entry_mr },
-	{ RXE_FN_atomic_write, ib_mkey_rxe_atomic_write, NULL, entry_mr },
-	{ RXE_FN_flush, ib_mkey_rxe_flush, NULL, entry_mr },
-	{ RXE_FN_invalidate_mr, invalidate_mr_remote, invalidate_mr_local, entry_invalidate_mr },
-	{ RXE_FN_invalidate_mw, invalidate_mw, NULL, entry_mw },
-	{ RXE_FN_reg_fast_mr, reg_fast_mr, NULL, entry_reg_fast_mr },
-	{ RXE_FN_bind_mw, bind_mw, NULL, entry_mw },
+static struct ib_mkey_rxe_hook {
+	enum rxe_function function;
+	void *replacement;
+	bool registered;
+	struct ftrace_ops ops;
+} ib_mkey_rxe_hooks[] = {
+#define RXE_FUNCTION(name, symbol, type, parameters, arguments, failure)
+#define RXE_REDIRECTED(name, symbol, type, parameters, arguments, failure) \
+	{ RXE_FN_##name, direct_##name },
+#include "functions.h"
+#undef RXE_FUNCTION
 };
+
+static unsigned long replacement_of(const struct ib_mkey_rxe_hook *hook)
+{
+	return ftrace_jmp_set((unsigned long)hook->replacement);
+}
 
 static const char *const symbols[RXE_NUM_FUNCTIONS] = {
 #define RXE_FUNCTION(name, symbol, type, parameters, arguments, failure) \
@@ -383,8 +349,7 @@ static void detach_locked(void)
 
 		if (!hook->registered)
 			continue;
-		unregister_ftrace_function(&hook->ops);
-		ftrace_free_filter(&hook->ops);
+		unregister_ftrace_direct(&hook->ops, replacement_of(hook), true);
 		hook->registered = false;
 	}
 	ib_mkey_rxe_stock_reset();
@@ -395,12 +360,11 @@ static int attach_hook(struct ib_mkey_rxe_hook *hook, unsigned long address)
 {
 	int err;
 
-	hook->ops.func = hook->entry;
-	hook->ops.flags = IB_MKEY_FTRACE_FLAGS;
+	hook->ops.flags |= FTRACE_OPS_FL_PERMANENT;
 	err = ftrace_set_filter_ip(&hook->ops, address, 0, 0);
 	if (err)
 		return err;
-	err = register_ftrace_function(&hook->ops);
+	err = register_ftrace_direct(&hook->ops, replacement_of(hook));
 	if (err) {
 		ftrace_set_filter_ip(&hook->ops, address, 1, 0);
 		return err;
@@ -426,7 +390,7 @@ static int ftrace_is_on(void)
 		.func = ftrace_probe,
 		.flags = FTRACE_OPS_FL_PERMANENT,
 	};
-	unsigned long ip = (unsigned long)refuse_reg_fast_mr;
+	unsigned long ip = (unsigned long)ib_mkey_rxe_init;
 	int err;
 
 	err = ftrace_set_filter_ip(&probe, ip, 0, 0);
@@ -473,7 +437,7 @@ static int attach_locked(void)
 
 		err = attach_hook(hook, addresses[hook->function]);
 		if (err) {
-			pr_err("ib_mkey: cannot redirect %s: error %d; a livepatch or kprobe may hold it\n",
+			pr_err("ib_mkey: cannot redirect %s: error %d; a livepatch, kprobe or BPF program may hold it\n",
 			       symbols[hook->function], err);
 			detach_locked();
 			return err;

@@ -7,6 +7,7 @@
  * ib_mkey_rxe_stock_reset() under its mutex.
  */
 
+#include <linux/ftrace.h>
 #include <linux/static_call.h>
 
 #include "rxe_hook.h"
@@ -26,14 +27,27 @@ type stock_##name parameters					\
 #include "functions.h"
 #undef RXE_FUNCTION
 
+#define RXE_FUNCTION(name, symbol, type, parameters, arguments, failure)
+#define RXE_REDIRECTED(name, symbol, type, parameters, arguments, failure) \
+	DEFINE_STATIC_CALL(rxe_past_##name, absent_##name);
+#include "functions.h"
+#undef RXE_FUNCTION
+
 /**
  * ib_mkey_rxe_stock_set() - let calls reach rxe
- * @addresses: where each function is
+ * @addresses: where ftrace's site of each function is
  */
 void ib_mkey_rxe_stock_set(const unsigned long addresses[RXE_NUM_FUNCTIONS])
 {
 #define RXE_FUNCTION(name, symbol, type, parameters, arguments, failure) \
 	static_call_update(rxe_##name, (void *)addresses[RXE_FN_##name]);
+#include "functions.h"
+#undef RXE_FUNCTION
+
+#define RXE_FUNCTION(name, symbol, type, parameters, arguments, failure)
+#define RXE_REDIRECTED(name, symbol, type, parameters, arguments, failure)	\
+	static_call_update(rxe_past_##name,					\
+			   (void *)(addresses[RXE_FN_##name] + MCOUNT_INSN_SIZE));
 #include "functions.h"
 #undef RXE_FUNCTION
 }
@@ -43,6 +57,12 @@ void ib_mkey_rxe_stock_reset(void)
 {
 #define RXE_FUNCTION(name, symbol, type, parameters, arguments, failure) \
 	static_call_update(rxe_##name, absent_##name);
+#include "functions.h"
+#undef RXE_FUNCTION
+
+#define RXE_FUNCTION(name, symbol, type, parameters, arguments, failure)
+#define RXE_REDIRECTED(name, symbol, type, parameters, arguments, failure) \
+	static_call_update(rxe_past_##name, absent_##name);
 #include "functions.h"
 #undef RXE_FUNCTION
 }
@@ -99,7 +119,7 @@ int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, const struct ib_mkey_rxe_bind_m
 	wqe->wr.wr.mw.mw_rkey = bind->mw_rkey;
 	wqe->wr.wr.mw.rkey = bind->rkey;
 	wqe->wr.wr.mw.access = bind->access;
-	return stock_bind_mw(qp, wqe);
+	return static_call(rxe_past_bind_mw)(qp, wqe);
 }
 
 /*
@@ -114,7 +134,7 @@ int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, u32 rkey)
 	if (!mw)
 		return ret;
 	if (mw->state == RXE_MW_STATE_VALID && mw->qp == qp)
-		ret = stock_invalidate_mw(qp, rkey);
+		ret = static_call(rxe_past_invalidate_mw)(qp, rkey);
 	ib_mkey_rxe_put_mw(mw);
 
 	return ret;

@@ -3,6 +3,8 @@
 #ifndef IB_MKEY_RXE_STOCK_H
 #define IB_MKEY_RXE_STOCK_H
 
+#include <linux/static_call.h>
+
 #include "rxe.h"
 #include "rxe_loc.h"
 
@@ -15,6 +17,13 @@ enum rxe_function {
 
 #define RXE_FUNCTION(name, symbol, type, parameters, arguments, failure) \
 	type stock_##name parameters;
+#include "functions.h"
+#undef RXE_FUNCTION
+
+/* Static calls of what is behind the redirection of a function: stock code for any argument. */
+#define RXE_FUNCTION(name, symbol, type, parameters, arguments, failure)
+#define RXE_REDIRECTED(name, symbol, type, parameters, arguments, failure) \
+	DECLARE_STATIC_CALL(rxe_past_##name, stock_##name);
 #include "functions.h"
 #undef RXE_FUNCTION
 

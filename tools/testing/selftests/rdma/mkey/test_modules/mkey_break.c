@@ -18,9 +18,15 @@ static int instead(struct kprobe *probe, struct pt_regs *regs)
 	return 1;
 }
 
+/* A probe without this may be optimised to a jump, which ignores where pre_handler points. */
+static void keep_breakpoint(struct kprobe *probe, struct pt_regs *regs, unsigned long flags)
+{
+}
+
 static struct kprobe probe = {
 	.symbol_name = "ib_mkey_rxe_stock_copy_data",
 	.pre_handler = instead,
+	.post_handler = keep_breakpoint,
 };
 
 static int __init mkey_break_init(void)
