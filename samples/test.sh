@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# test.sh: runs the user samples and mkey_demo, reports in TAP. Installed
-# beside the samples; needs root, rxe0 in ns0 and rxe1 in ns1, and ib_mkey.
+# test.sh: runs the user samples and mkey_demo, and reports in TAP. It is installed
+# beside the samples. It needs root, ib_mkey, rxe0 in ns0 and rxe1 in ns1.
 
 here=$(cd "$(dirname "$0")" && pwd)
 demo=$here/../bin/mkey_demo
@@ -11,7 +11,7 @@ trap 'rm -rf "$tmp"' EXIT
 count=0
 failed=0
 
-# result STATUS NAME: one TAP line, after what the test printed
+# result STATUS NAME: one TAP line, after the output of the test
 result()
 {
 	sed 's/^/# /' "$tmp/log"
@@ -24,7 +24,7 @@ result()
 	fi
 }
 
-# works NAME COMMAND...: succeeds and says something
+# works NAME COMMAND...: COMMAND succeeds and prints something
 works()
 {
 	name=$1
@@ -35,7 +35,7 @@ works()
 	result "$status" "$name"
 }
 
-# refuses NAME WORDS COMMAND...: fails with one line that has WORDS
+# refuses NAME WORDS COMMAND...: COMMAND fails and prints one line that contains WORDS
 refuses()
 {
 	name=$1
@@ -51,7 +51,7 @@ refuses()
 	result "$status" "$name"
 }
 
-# nodes SAMPLE OPTIONS...: the sample on rxe1, and on rxe0 with rxe1's address
+# nodes SAMPLE OPTIONS...: runs the sample on rxe1, and on rxe0 with rxe1's address
 nodes()
 {
 	sample=$here/$1
@@ -66,7 +66,7 @@ nodes()
 	return "$status"
 }
 
-# multicast PAYLOADS [COMMAND...]: a source, by way of COMMAND, and 3 destinations
+# multicast PAYLOADS [COMMAND...]: a source, started by COMMAND, and 3 destinations
 multicast()
 {
 	payloads=$1
@@ -88,8 +88,8 @@ multicast()
 	return "$status"
 }
 
-# The copies to device memory, counted from outside: the commands to the device
-# that come right before a post of a work request.
+# Counts the copies to device memory from outside: the commands to the device right
+# before a work request is posted.
 multicast_copies_once()
 {
 	multicast 30 strace -e trace=ioctl,write -o "$tmp/strace" || return 1
@@ -102,7 +102,7 @@ multicast_copies_once()
 	[ "$copies" -eq 30 ]
 }
 
-# picture WIDTH HEIGHT MAXIMUM: a PPM file with no two rows alike
+# picture WIDTH HEIGHT MAXIMUM: a PPM file in which all rows differ
 picture()
 {
 	awk -v w="$1" -v h="$2" -v max="$3" 'BEGIN {
@@ -116,7 +116,7 @@ picture()
 	}'
 }
 
-# png FILE WIDTH HEIGHT: is a PNG of that size
+# png FILE WIDTH HEIGHT: succeeds if FILE is a PNG of that size
 png()
 {
 	[ "$(od -An -v -tx1 -N24 "$1" | tr -d ' \n')" = \

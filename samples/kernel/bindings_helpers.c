@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* For bindgen, see Kbuild. */
+/* Input of bindgen, see Kbuild. */
 
 #define __rust_helper
 #include "../../rust/helpers/rdma.c"

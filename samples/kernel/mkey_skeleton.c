@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A ULP to begin with: connections by rdma_cm, completions by callback, a key at
+ * A ULP to start from: connections by rdma_cm, completions by callback, a key at
  * the server.
  *
  * The server listens at an address. For each connection it makes a key over device
@@ -32,7 +32,7 @@ static const char in_dm[] = "device memory, ";
 static const char in_ram[] = "then RAM";
 #define SKELETON_LENGTH (sizeof(in_dm) - 1 + sizeof(in_ram))
 
-/* What the server tells the client when it accepts. */
+/* The private data that the server sends when it accepts. */
 struct skeleton_private {
 	__be32 rkey;
 	__be32 length;
@@ -46,7 +46,7 @@ struct skeleton_conn {
 	bool is_client;
 	struct ib_pd *pd;
 	struct ib_cq *cq;
-	/* of the server */
+	/* objects of the server */
 	struct ib_dm *dm;
 	struct ib_mr *dm_mr;
 	struct ib_mr *key;
@@ -54,7 +54,7 @@ struct skeleton_conn {
 	char *buffer;
 	u64 dma;
 	size_t dma_len;
-	/* of the client: the step that it waits for, and how that ended */
+	/* the client waits for this step; the result of the step */
 	struct completion done;
 	int status;
 	struct ib_cqe cqe;
@@ -70,7 +70,7 @@ static LIST_HEAD(conns);
 static struct workqueue_struct *release_wq;
 static struct rdma_cm_id *listener;
 
-/* In the reverse order of making: the key before its leaves, the memory last. */
+/* Frees in reverse order: the key before its leaves, the memory last. */
 static void skeleton_release(struct work_struct *work)
 {
 	struct skeleton_conn *conn = container_of(work, struct skeleton_conn, release);
@@ -131,7 +131,10 @@ static struct skeleton_conn *skeleton_new(struct rdma_cm_id *id, bool is_client)
 	return conn;
 }
 
-/* What both ends need: PD, completion queue, queue pair and a mapped buffer. */
+/*
+ * Makes the objects of both ends: PD, completion queue, queue pair and a mapped
+ * buffer.
+ */
 static int skeleton_prepare(struct skeleton_conn *conn)
 {
 	struct ib_device *device = conn->id->device;
@@ -153,7 +156,7 @@ static int skeleton_prepare(struct skeleton_conn *conn)
 	if (IS_ERR(pd))
 		return PTR_ERR(pd);
 	conn->pd = pd;
-	/* Two more of each kind, for ib_drain_qp(). */
+	/* ib_drain_qp() needs two more completions of each kind. */
 	cq = ib_alloc_cq(device, conn, 2 * SKELETON_DEPTH + 2, 0, IB_POLL_WORKQUEUE);
 	if (IS_ERR(cq))
 		return PTR_ERR(cq);
@@ -211,7 +214,7 @@ static int skeleton_make_key(struct skeleton_conn *conn)
 	return ib_bind_mkey_list(mr, parts, ARRAY_SIZE(parts), IB_ACCESS_REMOTE_READ);
 }
 
-/* Returns 0, or an errno for which rdma_cm rejects the request and destroys @id. */
+/* Returns 0, or an errno. rdma_cm then rejects the request and destroys @id. */
 static int skeleton_accept(struct rdma_cm_id *id)
 {
 	struct skeleton_private private;
@@ -277,8 +280,9 @@ static int skeleton_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		break;
 	default:
 		/*
-		 * Disconnected, an error, or the device goes, which waits until all ids
-		 * of the device are destroyed. For any value but 0, rdma_cm destroys the id.
+		 * Disconnected, an error, or the device is removed, which waits until all
+		 * ids of the device are destroyed. If this returns a value other than 0,
+		 * rdma_cm destroys the id.
 		 */
 		if (!conn)
 			return cmpxchg(&listener, id, NULL) == id;
@@ -298,7 +302,10 @@ static void skeleton_read_done(struct ib_cq *cq, struct ib_wc *wc)
 	skeleton_step(conn, wc->status == IB_WC_SUCCESS ? 0 : -EIO);
 }
 
-/* Returns how the step ended that was begun by a call which returned @ret. */
+/*
+ * Waits for the step that a call with the result @ret has begun; returns the
+ * step's result.
+ */
 static int skeleton_wait(struct skeleton_conn *conn, int ret)
 {
 	if (ret)
@@ -443,6 +450,6 @@ static void __exit skeleton_exit(void)
 
 module_init(skeleton_init);
 module_exit(skeleton_exit);
-MODULE_DESCRIPTION("A ULP to begin with, which uses memory keys");
+MODULE_DESCRIPTION("A ULP to start from, which uses memory keys");
 MODULE_LICENSE("GPL");
 MODULE_IMPORT_NS("IB_MKEY");

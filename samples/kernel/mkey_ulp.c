@@ -15,7 +15,7 @@
 
 static char *device = "rxe0";
 module_param(device, charp, 0444);
-MODULE_PARM_DESC(device, "RDMA device that asks");
+MODULE_PARM_DESC(device, "RDMA device that posts the requests");
 
 static char *peer = "rxe1";
 module_param(peer, charp, 0444);
@@ -23,11 +23,11 @@ MODULE_PARM_DESC(peer, "RDMA device that has the memory");
 
 static char *bdev;
 module_param(bdev, charp, 0444);
-MODULE_PARM_DESC(bdev, "Block device of which blocks are sent by way of device memory as well");
+MODULE_PARM_DESC(bdev, "Block device whose blocks are sent through device memory, too");
 
 static uint dm_class;
 module_param(dm_class, uint, 0444);
-MODULE_PARM_DESC(dm_class, "Class of device memory for that, as in rdma/ib_mkey_ioctl.h");
+MODULE_PARM_DESC(dm_class, "Class of that device memory, see rdma/ib_mkey_ioctl.h");
 
 #define ALL_ACCESS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
 		    IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
@@ -142,7 +142,7 @@ static int staging(struct ulp *ulp)
 	return 0;
 }
 
-/* The peer sends what it has staged in device memory, by the lkey. */
+/* The peer sends bytes that it has staged in device memory, by the lkey. */
 static int sending(struct ulp *ulp)
 {
 	struct ib_sge into = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the samples share: two devices with a connected queue pair on each. */
+/* Shared by the samples: two devices with a connected queue pair on each. */
 #ifndef MKEY_ULP_H
 #define MKEY_ULP_H
 

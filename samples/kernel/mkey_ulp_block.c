@@ -36,7 +36,7 @@ static int read_blocks(struct block_device *bdev, struct sg_table *sgt, sector_t
 	return ret;
 }
 
-/* Reads the blocks into RAM, to compare with. */
+/* Reads the blocks into RAM for a comparison. */
 static int read_plainly(struct block_device *bdev, void *to, sector_t sector)
 {
 	struct scatterlist sg;
@@ -72,7 +72,7 @@ static int send(struct ulp_link *link, struct ib_mr *mr, u64 addr, u32 rkey)
 	return ret ?: status == IB_WC_SUCCESS ? 0 : -EIO;
 }
 
-/* Binds a key to the peer's RAM, which has no MR. */
+/* Makes a key over the peer's RAM, which has no MR. */
 static struct ib_mr *expose(struct ib_pd *pd, u64 addr)
 {
 	struct ib_sge all = { .addr = addr, .length = LEN, .lkey = pd->local_dma_lkey };
@@ -138,12 +138,12 @@ free:
 }
 
 /**
- * ulp_block() - send blocks of @path by way of device memory
+ * ulp_block() - send blocks of @path through device memory
  * @link: connected sides
  * @path: block device
  * @class: class of device memory, as for ib_alloc_dm()
  *
- * Return: 0, or an errno if not every byte came where it should.
+ * Return: 0, or an errno if a byte is not in its place.
  */
 int ulp_block(struct ulp_link *link, const char *path, u32 class)
 {

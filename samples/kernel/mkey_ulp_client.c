@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Finds two devices by their names, for a module that does its work when it is
- * loaded. Each module that contains this file has a client of its own.
+ * loaded. Each module that contains this file registers its own client.
  */
 
 #include "mkey_ulp.h"
@@ -30,11 +30,11 @@ static struct ib_client ulp_client = {
 };
 
 /**
- * ulp_client_run() - do something with two devices, and keep them if it works
- * @name: of the client
+ * ulp_client_run() - call @run with two devices, and keep them if it succeeds
+ * @name: name of the client
  * @device: name of the first device
  * @peer: name of the second one
- * @run: what to do; 0, a negative errno or the status of a request
+ * @run: returns 0, a negative errno or the status of a request
  *
  * A device stays while a client that was added to it is registered. If this call
  * succeeds, the devices stay until ulp_client_end().

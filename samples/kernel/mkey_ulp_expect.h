@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Reports the condition that does not hold, with its line. */
+/* Reports a condition that does not hold, with its line. */
 #ifndef MKEY_ULP_EXPECT_H
 #define MKEY_ULP_EXPECT_H
 
-/* Fails the caller with -EIO, and says where, unless something holds. */
+/*
+ * Returns -EIO from the caller, and logs the line, unless the condition holds.
+ */
 #define expect(condition)                                                    \
 	do {                                                                 \
 		if (!(condition)) {                                          \

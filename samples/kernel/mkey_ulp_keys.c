@@ -41,7 +41,7 @@ static int together(struct ib_mr *keys[KEYS], struct ib_mr *mr)
 	expect(!ib_bind_mkeys(binds, KEYS));
 	expect(keys[0]->length == 50 && keys[1]->length == 12 && keys[2]->length == 20);
 
-	/* The last one's description is refused. */
+	/* The last key's description is refused. */
 	range[0].length = 10;
 	binds[2].num_sge = 3;
 	expect(ib_bind_mkeys(binds, KEYS) == -ENOSPC);
@@ -67,7 +67,7 @@ static int together(struct ib_mr *keys[KEYS], struct ib_mr *mr)
 	return 0;
 }
 
-/* A key that goes back to its pool no longer holds what was bound to it. */
+/* A key in its pool does not hold what was bound to it before. */
 static int recycled(struct ib_mkey_pool *pool, struct ib_mr *mr, struct ib_mr *stranger,
 		    struct ib_mr *foreign)
 {
@@ -87,7 +87,7 @@ static int recycled(struct ib_mkey_pool *pool, struct ib_mr *mr, struct ib_mr *s
 	expect(!ib_bind_mkey_list(keys[0], &range, 1, ACCESS));
 	inner.lkey = keys[0]->lkey;
 	expect(!ib_bind_mkey_list(keys[1], &inner, 1, ACCESS));
-	/* The second key describes the first one. */
+	/* The second key refers to the first one. */
 	expect(ib_mkey_pool_put(pool, keys[0]) == -EBUSY);
 	expect(keys[0]->length == 64);
 	expect(ib_mkey_pool_destroy(pool) == -EBUSY);
@@ -98,11 +98,14 @@ static int recycled(struct ib_mkey_pool *pool, struct ib_mr *mr, struct ib_mr *s
 
 	again = ib_mkey_pool_get(pool);
 	expect((again == keys[0] || again == keys[1]) && !again->length);
-	/* The pool misses a key, but not one of another protection domain. */
+	/*
+	 * A key is missing in the pool, but not one of another protection
+	 * domain.
+	 */
 	expect(ib_mkey_pool_put(pool, foreign) == -EINVAL);
 	expect(!ib_mkey_pool_put(pool, again));
 	expect(!ib_mkey_pool_put(pool, keys[2]));
-	/* The pool misses no key, so it takes no other one, which stays bound. */
+	/* The pool is complete, so it takes no other key, which stays bound. */
 	expect(!ib_bind_mkey_list(stranger, &range, 1, ACCESS));
 	expect(ib_mkey_pool_put(pool, stranger) == -EINVAL);
 	expect(stranger->length == 64);
@@ -116,7 +119,7 @@ static int recycled(struct ib_mkey_pool *pool, struct ib_mr *mr, struct ib_mr *s
  * @pd: protection domain
  * @dm: device memory of its device, 4096 bytes
  *
- * Return: 0, or -EIO if anything was not as it should be.
+ * Return: 0, or -EIO if a result was wrong.
  */
 int ulp_keys(struct ib_pd *pd, struct ib_dm *dm)
 {
@@ -160,7 +163,7 @@ dealloc:
 dereg_stranger:
 	ib_dereg_mr(stranger);
 dereg:
-	/* No key that went back still holds the MR. */
+	/* No key in the pool holds the MR. */
 	if (ib_dereg_mr(mr))
 		ret = ret ?: -EBUSY;
 	return ret;

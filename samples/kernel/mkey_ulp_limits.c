@@ -32,7 +32,7 @@ static int entries(struct ib_mr *mkey, u32 lkey, u64 addr, u32 max)
 	return 0;
 }
 
-/* As many indices as there can be, of either size. */
+/* Binds the largest number of indices, of either size. */
 static int indices(struct ib_mr *mkey, u32 lkey, u64 addr, u32 max, u32 max_entries)
 {
 	u64 *large = kvcalloc(max + 1, sizeof(*large), GFP_KERNEL);
@@ -60,7 +60,7 @@ static int indices(struct ib_mr *mkey, u32 lkey, u64 addr, u32 max, u32 max_entr
 	expect(!fits && too_many == -ENOSPC && both == -EINVAL && length == 2ull * max);
 	expect(!small && neither == -EINVAL && mkey->length == 6);
 
-	/* Such a key has no more entries than others. */
+	/* Such a key has room for no more entries than others. */
 	return entries(mkey, lkey, addr, max_entries);
 }
 
@@ -117,7 +117,7 @@ static struct ib_dm *alloc(struct ib_device *device, u64 length)
 	return ib_alloc_dm(device, &attr);
 }
 
-/* Allocates all free device memory; this sample has some already. */
+/* Allocates all free device memory; this sample holds some already. */
 static int dm_size(struct ib_device *device, u64 max)
 {
 	struct ib_dm *one, *rest;
@@ -140,7 +140,7 @@ static int dm_size(struct ib_device *device, u64 max)
  * @pd: protection domain
  * @addr: DMA address of some bytes
  *
- * Return: 0, or -EIO if anything was not as it should be.
+ * Return: 0, or -EIO if a result was wrong.
  */
 int ulp_limits(struct ib_pd *pd, u64 addr)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A reliable queue pair on each of two devices, connected to each other, without
- * a connection manager. Nothing here is particular to keys.
+ * a connection manager. Nothing in this file is specific to keys.
  */
 
 #include <linux/delay.h>
@@ -12,7 +12,9 @@
 #define ULP_PORT 1
 #define ULP_DEPTH 16
 
-/* The newest GID is that of the address that was last given to the interface. */
+/*
+ * The newest GID belongs to the address that was last assigned to the interface.
+ */
 static int ulp_gid(struct ib_device *device, union ib_gid *gid)
 {
 	const struct ib_gid_attr *attr;
@@ -60,7 +62,7 @@ static int ulp_modify(struct ib_qp *qp, u32 dest, union ib_gid *gid, int index)
 		return ret;
 
 	attr.qp_state = IB_QPS_RTS;
-	/* on a busy machine an answer may take seconds */
+	/* on a busy machine a response may take seconds */
 	attr.timeout = 20;
 	attr.retry_cnt = 7;
 	attr.rnr_retry = 7;
@@ -72,7 +74,7 @@ static int ulp_modify(struct ib_qp *qp, u32 dest, union ib_gid *gid, int index)
 
 /*
  * A queue pair that completed a request in error enters the error state after the
- * completion is seen. That can happen between here and the reset.
+ * completion was polled. That can happen between the test and the reset.
  */
 static int ulp_reset(struct ib_qp *qp)
 {
@@ -192,7 +194,7 @@ int ulp_link_open(struct ulp_link *link, struct ib_device *devices[2])
 
 /**
  * ulp_link_close() - undo ulp_link_open()
- * @link: the link; regions in its protection domains are gone
+ * @link: the link; the MRs in its protection domains must be deregistered
  */
 void ulp_link_close(struct ulp_link *link)
 {
@@ -204,7 +206,7 @@ void ulp_link_close(struct ulp_link *link)
  * ulp_run() - post one work request and wait for it
  * @side: a side of a connected link
  * @wr: the request
- * @status: how it completed
+ * @status: set to the completion's status
  *
  * Return: 0, -ETIMEDOUT if nothing completes, or the error of posting it.
  */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A ULP in Rust that uses device memory and keys. It shows what to call, in which order.
+//! A ULP in Rust that uses device memory and keys. It shows which functions to call, and when.
 //!
 //! Loading the module runs it once between two devices. The module loads if every byte was where
 //! it should be, and fails to load otherwise.
@@ -42,12 +42,12 @@ module! {
     },
 }
 
-/// Returns a parameter. Linux 7.2 gives it as a reference, 7.3 as a value.
+/// Returns the value of a parameter. Linux 7.2 returns a reference to it, 7.3 the value.
 fn value(parameter: impl Borrow<u32>) -> u32 {
     *parameter.borrow()
 }
 
-/// Fails the caller with `EIO`, and says where, unless something holds.
+/// Returns `EIO` from the caller, and logs the line, unless the condition holds.
 macro_rules! expect {
     ($condition:expr) => {
         if !$condition {
@@ -96,12 +96,12 @@ fn bytes_of(buffer: &HostBuffer) -> Result<KVec<u8>> {
     Ok(bytes)
 }
 
-/// Counts in device memory: the other node adds, the host reads.
+/// Counts in device memory: the other node adds, and the host reads.
 fn counter(here: &mut Side, host: &HostBuffer, memory: &DeviceMemory, region: &DmRegion) -> Result {
     const ADDITIONS: u64 = 100;
     const STEP: u64 = 7;
     const FIRST: u64 = 5;
-    // No transfer may change the words beside it.
+    // No transfer may change the neighbouring words.
     const GUARD: u64 = 0x0123_4567_89ab_cdef;
     const AT: u64 = 64;
 
@@ -131,12 +131,12 @@ fn counter(here: &mut Side, host: &HostBuffer, memory: &DeviceMemory, region: &D
     Ok(())
 }
 
-/// Copies a column of one matrix to a column of another, whose rows have another length.
+/// Copies a column of one matrix to a column of another, whose rows have a different length.
 fn column(here: &mut Side, there: &Side) -> Result {
     const BLOCK: usize = 16;
     const ROWS: usize = 32;
     const LEN: usize = BLOCK * ROWS;
-    // Length of a row and where the column is in it.
+    // Length of a row, and the column's offset in it.
     const FROM: (usize, usize) = (48, 8);
     const TO: (usize, usize) = (72, 40);
 
@@ -182,7 +182,7 @@ fn gather(here: &mut Side, there: &Side) -> Result {
     fill(&table, 3)?;
     let blocks = Table::new(&table, FIRST as u64, UNIT as u64, BLOCK as u64);
     let key = Mkey::new(&there.pd, 8)?;
-    // The local DMA lkey would allow this one.
+    // With the local DMA lkey alone, this bind would succeed.
     let key = refused(key.bind_indexed(all_access(), &blocks, &[0, 31]), ERANGE)?;
     let key = refused(key.bind_indexed(all_access(), &blocks, &[]), EINVAL)?;
     let key = refused(key.bind_indexed(all_access(), &blocks, &[0; 9]), ENOSPC)?;
@@ -214,7 +214,7 @@ fn staging(here: &Side, there: &mut Side, memory: &DeviceMemory, region: &DmRegi
     let key = Mkey::new(&here.pd, 1)?;
     let key = key.bind_list(all_access(), &[Range::new(&into, 0, LEN as u32)])?;
     let message: [u8; LEN] = core::array::from_fn(|i| i as u8 + 1);
-    // Composed in two pieces, the end first.
+    // Write the message in two pieces, the end first.
     let (head, tail) = message.split_at(LEN / 3);
     memory.write(AT + head.len() as u64, tail)?;
     memory.write(AT, head)?;
@@ -231,10 +231,10 @@ fn staging(here: &Side, there: &mut Side, memory: &DeviceMemory, region: &DmRegi
     Ok(())
 }
 
-/// Returns the unchanged key of a bind that had to be refused.
+/// Returns the unchanged key of a bind that must be refused.
 fn refused(bind: Result<Mkey<Bound>, Refused>, error: Error) -> Result<Mkey<Unbound>> {
     let Err(refused) = bind else {
-        pr_err!("a bind succeeded that was to fail with {error:?}\n");
+        pr_err!("a bind succeeded that must fail with {error:?}\n");
         return Err(EIO);
     };
     if refused.error != error {
@@ -244,7 +244,7 @@ fn refused(bind: Result<Mkey<Bound>, Refused>, error: Error) -> Result<Mkey<Unbo
     Ok(refused.key)
 }
 
-/// Checks the errors of refused calls. A refused bind gives the key back.
+/// Checks the errno of refused calls. A refused bind returns the key.
 fn refusals(here: &Side, there: &Side, memory: &Arc<DeviceMemory>) -> Result<Mkey<Unbound>> {
     let no_bytes = DeviceMemory::new(&there.device, 0, 0, Class::Default);
     expect!(no_bytes.err() == Some(EINVAL));
@@ -267,7 +267,7 @@ fn refusals(here: &Side, there: &Side, memory: &Arc<DeviceMemory>) -> Result<Mke
     let key = refused(key.bind_list(read, &[range(DM_LEN - 7, 8)]), ERANGE)?;
     let three = [range(0, 8), range(8, 8), range(16, 8)];
     let key = refused(key.bind_list(read, &three), ENOSPC)?;
-    // The local DMA lkey would allow these two.
+    // With the local DMA lkey alone, these two binds would succeed.
     let key = refused(key.bind_list(read, &[Range::new(&near, 0, 8)]), EINVAL)?;
     let before = [Block::new(&far, 16, 8, &[-8])?];
     refused(key.bind_interleaved(read, &[4], &before), ERANGE)
@@ -290,7 +290,7 @@ fn composite(
     let parts = [Range::new(&region, 10, 20), Range::new(&body, 5, 30)];
     let key = key.bind_list(all_access(), &parts)?;
     let sent = bytes_of(&body)?;
-    // The key holds the MRs that it describes.
+    // The key holds the MRs that it refers to.
     drop((parts, region, memory, body));
 
     let remote = Remote {
@@ -308,7 +308,7 @@ fn composite(
         expect!(Some(byte) == expected);
     }
 
-    // It holds them no longer than it is bound.
+    // It releases them when it is unbound.
     let _key = key.unbind()?;
     expect!(here.qp.execute(Work::Read, all, remote)? == Status::REMOTE_ACCESS);
     Qp::connect(&mut here.qp, &mut there.qp)
@@ -329,14 +329,14 @@ fn run(here: HeldDevice, there: HeldDevice) -> Result {
     staging(&here, &mut there, &memory, &region)?;
     let key = refusals(&here, &there, &memory)?;
     composite(&mut here, &mut there, key, memory, region)?;
-    // Connected again, and with device memory that is not the one that was freed.
+    // Connect again, with other device memory than the memory that was freed.
     let memory = DeviceMemory::new(&there.device, DM_LEN, 3, Class::Host)?;
     let region = DmRegion::new(&there.pd, &memory, 0, DM_LEN, all_access())?;
     counter(&mut here, &host, &memory, &region)
 }
 
 struct MkeyUlp {
-    // Devices may come and go while the module is loaded.
+    // Devices may be added and removed while the module is loaded.
     _devices: Devices,
 }
 

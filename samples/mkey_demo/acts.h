@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The acts of the demonstration. Each has a part for node 0 and one for node
- * 1, run at the same time in two processes.
+ * The acts of the demonstration. Each has a part for node 0 and a part for node
+ * 1, which run concurrently in two processes.
  */
 #ifndef MKEY_DEMO_ACTS_H
 #define MKEY_DEMO_ACTS_H
@@ -22,11 +22,11 @@ struct counter_figures {
 	double host_memory_ms;
 };
 
-/* Act 1, tile.c: a tile of a picture, strided at both ends */
+/* Act 1, tile.c: a tile of a picture, strided on both sides */
 struct figures tile_send(struct node *node, const struct demo *demo);
 void tile_receive(struct node *node, const struct demo *demo);
 
-/* Act 2, pieces.c: a header and three payload pieces, a buffer each */
+/* Act 2, pieces.c: a header and three payload pieces in separate buffers */
 struct figures pieces_send(struct node *node, const struct demo *demo);
 void pieces_receive(struct node *node, const struct demo *demo);
 

@@ -2,9 +2,10 @@
 /*
  * Act 3. Both nodes add to one counter in the device memory of node 1, at the
  * same time: node 0 over the network, node 1 through its own device. Every
- * addition returns what it found, so no two may have found the same. The same
- * is done with a counter in ordinary memory, for comparison: in short rounds,
- * one kind after the other, so that a drift of the machine's speed meets both.
+ * addition returns the old value, so no two may return the same one. For
+ * comparison, both nodes also add to a counter in ordinary memory. The two
+ * kinds alternate in short rounds, so that a change of the machine's speed
+ * affects both.
  */
 #include <err.h>
 #include <stdio.h>
@@ -29,13 +30,13 @@ enum kind {
 	NUM_KINDS
 };
 
-/* Where the counters are; node 1 tells node 0. */
+/* The place of the counters, which node 1 sends to node 0. */
 struct place {
 	uint64_t addr;
 	uint32_t rkey;
 };
 
-/* What one node's additions found. */
+/* The values that one node's additions returned. */
 struct findings {
 	uint64_t (*found)[PER_NODE];	/* of each kind */
 	struct ibv_mr *mr;
@@ -55,7 +56,7 @@ static struct findings new_findings(struct node *node)
 	struct findings findings = { .found = malloc(size) };
 
 	if (!findings.found)
-		err(1, "room for what additions find");
+		err(1, "memory for the results of additions");
 	memset(findings.found, 0xff, size);
 	findings.mr = rc_reg(&node->dev, findings.found, size,
 			     IBV_ACCESS_LOCAL_WRITE);
@@ -68,7 +69,7 @@ static void free_findings(struct findings *findings)
 	free(findings->found);
 }
 
-/* Adds 1 to @place PER_ROUND times; @found gets what was there each time. */
+/* Adds 1 to @place PER_ROUND times; @found receives the old values. */
 static void add(struct rc_conn *conn, const struct place *place,
 		uint64_t *found, uint32_t lkey)
 {
@@ -97,7 +98,9 @@ static void add(struct rc_conn *conn, const struct place *place,
 				},
 			};
 		}
-		/* One completion says that the whole list's room is free. */
+		/*
+		 * One completion frees the whole list's entries in the queue.
+		 */
 		wr[n - 1].next = NULL;
 		wr[n - 1].send_flags = IBV_SEND_SIGNALED;
 		if (in_flight == RC_SEND_DEPTH / LIST_LENGTH) {
@@ -111,7 +114,10 @@ static void add(struct rc_conn *conn, const struct place *place,
 		rc_wait(conn);
 }
 
-/* One node's part in all rounds; @ms gets what each kind took, both nodes'. */
+/*
+ * One node's part in all rounds; @ms receives the time of each kind, for both
+ * nodes.
+ */
 static void add_in_rounds(struct node *node, struct rc_conn *conn,
 			  const struct place *place, struct findings *findings,
 			  double *ms)
@@ -125,7 +131,7 @@ static void add_in_rounds(struct node *node, struct rc_conn *conn,
 			add(conn, &place[kind],
 			    &findings->found[kind][round * PER_ROUND],
 			    findings->mr->lkey);
-			/* Over when both are. */
+			/* The round ends when both nodes have finished. */
 			node_meet(node);
 			ms[kind] += now_ms() - start;
 		}
@@ -190,7 +196,7 @@ static void open_counters(struct node *node, struct counters *counters)
 	};
 }
 
-/* Each value from 0 on must have been found once. */
+/* Each value from 0 on must have been returned once. */
 static void check_found(const uint64_t *near_found, const uint64_t *far_found,
 			const char *where)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Making, changing and arranging pictures. */
+/* Makes, changes and arranges pictures. */
 #include <err.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,7 +112,10 @@ void image_frame(struct image *image, const struct rect *what,
 {
 	for (unsigned int y = 0; y < image->height; y++) {
 		for (unsigned int x = 0; x < image->width; x++) {
-			/* Unsigned: what is left of or above it wraps to a lot. */
+			/*
+			 * Unsigned: a coordinate left of it or above it wraps to a
+			 * large number.
+			 */
 			int inside = x - what->x < what->width &&
 				     y - what->y < what->height;
 			int near = x + thickness - what->x <
@@ -126,7 +129,7 @@ void image_frame(struct image *image, const struct rect *what,
 	}
 }
 
-/* An arrow to the right, @size wide and half as high. */
+/* Draws an arrow to the right, @size wide and half as high. */
 static void draw_arrow(struct image *image, unsigned int left, unsigned int middle,
 		       unsigned int size)
 {
@@ -164,7 +167,7 @@ struct image image_sequence(const struct image *const *pictures,
 		if (shrunk[i].height > height)
 			height = shrunk[i].height;
 	}
-	/* However flat the pictures are, an arrow must fit between them. */
+	/* An arrow must fit between the pictures, however low they are. */
 	height = (height > arrow ? height : arrow) + 2 * margin;
 
 	image = image_new(width, height);

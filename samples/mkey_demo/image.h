@@ -35,7 +35,7 @@ static inline uint8_t *image_at(const struct image *image, unsigned int x,
 	       (size_t)x * PIXEL_BYTES;
 }
 
-/* image_file.c: an error in a file ends the program with one line */
+/* image_file.c: a file error ends the program with one line */
 struct image image_load_ppm(const char *path);
 void image_write_png(const struct image *image, const char *path);
 
@@ -47,9 +47,11 @@ void image_fill(struct image *image, const struct rect *where,
 		const uint8_t colour[PIXEL_BYTES]);
 /* Makes every pixel a square of @factor x @factor. */
 struct image image_enlarge(const struct image *from, unsigned int factor);
-/* Makes one pixel, their mean, of every square of @factor x @factor. */
+/*
+ * Replaces every square of @factor x @factor pixels by one pixel, their mean.
+ */
 struct image image_shrink(const struct image *from, unsigned int factor);
-/* A dim wall of that size, papered with @pattern. */
+/* Makes a dim background of that size from copies of @pattern. */
 struct image image_wallpaper(const struct image *pattern, unsigned int width,
 			     unsigned int height);
 /* Copies @what of @from to (@x, @y) of @to, pixel by pixel; it must fit. */
@@ -59,8 +61,9 @@ void image_paste(struct image *to, unsigned int x, unsigned int y,
 void image_frame(struct image *image, const struct rect *what,
 		 unsigned int thickness, const uint8_t colour[PIXEL_BYTES]);
 /*
- * Sets up to four pictures side by side on a plain ground, an arrow between one
- * and the next, all shrunk alike so that none is wider than @max_width.
+ * Arranges up to four pictures side by side on a plain background with arrows
+ * between them. All are shrunk by the same factor, so that none is wider than
+ * @max_width.
  */
 struct image image_sequence(const struct image *const *pictures,
 			    unsigned int count, unsigned int max_width);

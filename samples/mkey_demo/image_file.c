@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* PPM in, PNG out. */
+/* Reads PPM files and writes PNG files. */
 #include <ctype.h>
 #include <err.h>
 #include <errno.h>
@@ -12,7 +12,10 @@
 
 #define MAX_PIXELS (16u << 20)
 
-/* A number of a PPM header or body; '#' starts a comment that ends its line. */
+/*
+ * Reads a number of a PPM header or body; '#' starts a comment that ends its
+ * line.
+ */
 static unsigned int ppm_number(FILE *file, const char *path)
 {
 	unsigned int value = 0;
@@ -62,7 +65,7 @@ struct image image_load_ppm(const char *path)
 	height = ppm_number(file, path);
 	max = ppm_number(file, path);
 	if (!width || !height || (uint64_t)width * height > MAX_PIXELS)
-		errx(1, "%s: %u x %u is no size for this: 1 to %u pixels", path,
+		errx(1, "%s: %u x %u is not a valid size: 1 to %u pixels", path,
 		     width, height, MAX_PIXELS);
 	if (!max || max > 255)
 		errx(1, "%s: colours up to %u; only 1 to 255 is supported", path, max);
@@ -98,7 +101,7 @@ static void png_chunk(FILE *file, const char *type, const uint8_t *data,
 	put_be32(head, length);
 	memcpy(head + 4, type, 4);
 	crc = crc32(crc32(0, NULL, 0), head + 4, 4);
-	/* Short writes show when the file is closed. */
+	/* fclose() reports short writes. */
 	fwrite(head, 1, sizeof(head), file);
 	if (length) {
 		crc = crc32(crc, data, length);
@@ -113,7 +116,10 @@ void image_write_png(const struct image *image, const char *path)
 	static const uint8_t signature[8] = {
 		0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'
 	};
-	/* 8 bits a channel, RGB; compression, filter and interlace have one value */
+	/*
+	 * 8 bits per channel, RGB; compression, filter and interlace have only one
+	 * valid value
+	 */
 	uint8_t header[13] = { [8] = 8, [9] = 2 };
 	size_t row = image_row_bytes(image), raw_size = (row + 1) * image->height;
 	uLongf packed_size = compressBound(raw_size);
@@ -126,7 +132,7 @@ void image_write_png(const struct image *image, const char *path)
 		raw[y * (row + 1)] = 0;		/* each row names its filter: none */
 		memcpy(raw + y * (row + 1) + 1, image_at(image, 0, y), row);
 	}
-	/* Level 1: an emulated machine has no time for more. */
+	/* Level 1 is fast enough for an emulated machine. */
 	if (compress2(packed, &packed_size, raw, raw_size, 1) != Z_OK)
 		errx(1, "%s: cannot compress", path);
 

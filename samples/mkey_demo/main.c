@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * mkey_demo: device memory and indirect memory keys between two nodes. Each
- * node is a process with a device of its own; what they exchange travels over
- * the link between the devices. Node 0 is the parent and prints the figures.
+ * node is a process with its own device. They exchange data over the link
+ * between the devices. Node 0 is the parent process and prints the figures.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -139,7 +139,7 @@ static void run_node1(struct node *node, const struct demo *demo)
 	node_close(node);
 }
 
-/* Node 0 must not sit and wait for completions that cannot come any more. */
+/* Node 0 must not wait for completions that cannot arrive any more. */
 static void on_child(int number)
 {
 	static const char message[] = "mkey_demo: node 1 was killed\n";
@@ -150,7 +150,7 @@ static void on_child(int number)
 		return;
 	if (info.si_code == CLD_EXITED && !info.si_status)
 		return;
-	/* Where it has ended by itself it has said why. */
+	/* A child that exited by itself has printed the reason. */
 	if (info.si_code != CLD_EXITED &&
 	    write(STDERR_FILENO, message, sizeof(message) - 1) < 0)
 		_exit(3);
@@ -200,7 +200,7 @@ int main(int argc, char **argv)
 		fputs(usage, stderr);
 		return 2;
 	}
-	/* What is printed last must not come before what went wrong. */
+	/* Print the last line after any error message. */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	demo = prepare(argv[optind], argv[optind + 1], repetitions,
 		       good_side);
@@ -211,7 +211,10 @@ int main(int argc, char **argv)
 		.sa_handler = on_child,
 		.sa_flags = SA_RESTART | SA_NOCLDSTOP,
 	}, NULL);
-	/* Before any device is open: verbs resources do not outlive a fork. */
+	/*
+	 * Fork before any device is open: verbs resources do not survive a
+	 * fork.
+	 */
 	child = fork();
 	if (child < 0)
 		err(1, "fork");
@@ -221,7 +224,7 @@ int main(int argc, char **argv)
 	program_invocation_short_name = child ? "mkey_demo, node 0" :
 						"mkey_demo, node 1";
 	if (!child) {
-		/* Node 0 may have gone between the fork and this request. */
+		/* Node 0 may have ended between the fork and this request. */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (getppid() != parent)
 			return 1;

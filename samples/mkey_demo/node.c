@@ -17,8 +17,8 @@
 #include "node.h"
 
 /*
- * What "ip netns exec" does. sysfs shows the devices of the namespace that it
- * was mounted in, so the process needs a mount of its own.
+ * Does what "ip netns exec" does. sysfs shows the devices of the namespace that
+ * mounted it, so the process needs its own mount.
  */
 static void enter_namespace(const char *name)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * A node: one process, one RDMA device, a connection to the other node, and a
- * socket for what a program of two parts would settle over TCP.
+ * socket for the data that two programs would exchange over TCP.
  */
 #ifndef MKEY_DEMO_NODE_H
 #define MKEY_DEMO_NODE_H
@@ -19,13 +19,13 @@ struct node {
 };
 
 /*
- * Enters the node's network namespace, opens its device and has ib_mkey's
- * verbs enabled on it, and connects to the other node, which does the same.
+ * Enters the node's network namespace, opens its device, enables ib_mkey's
+ * verbs on it, and connects to the other node, which does the same.
  */
 void node_open(struct node *node);
 void node_close(struct node *node);
 
-/* Whole messages; the other end's silence or death ends the program. */
+/* Send and receive whole messages. If the other node ends, the program ends. */
 void node_tell(struct node *node, const void *buffer, size_t length);
 void node_hear(struct node *node, void *buffer, size_t length);
 

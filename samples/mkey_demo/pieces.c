@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Act 2. A message of a header and three payload pieces, each in a buffer and
- * an MR of its own, as in a program whose layers each add a piece.
- * The message is a PPM file: the pieces are bands of the picture. Node 1 cuts
- * the payload at other places, so that no piece fits one of the other side.
+ * Act 2. A message consists of a header and three payload pieces, each in its
+ * own buffer and MR, as in a program whose layers each add a piece. The message
+ * is a PPM file: the pieces are bands of the picture. Node 1 cuts the payload
+ * at other places, so that no piece matches one of the other side.
  */
 #include <err.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ static size_t write_header(char *to, size_t size, const struct image *image)
 	return snprintf(to, size, "P6\n%u %u\n255\n", image->width, image->height);
 }
 
-/* Where the bands end, in rows. */
+/* Returns the row after the last row of a band. */
 static unsigned int band_end(const struct image *image, unsigned int band)
 {
 	static const unsigned int percent[NUM_PIECES] = { 0, 40, 65, 100 };
@@ -48,7 +48,10 @@ static unsigned int band_end(const struct image *image, unsigned int band)
 	return image->height * percent[band] / 100;
 }
 
-/* The picture with a colour to each band, so that it shows what came whence. */
+/*
+ * Copies the picture and tints each band, so that the result shows which band
+ * is where.
+ */
 static struct image tinted(const struct image *picture)
 {
 	struct image image = image_copy(picture);
@@ -69,7 +72,7 @@ static uint8_t *piece(const struct message *message, unsigned int i)
 	return message->buffer[i] + GUARD;
 }
 
-/* Makes the buffers and registers them, then binds a key to all of them. */
+/* Makes and registers the buffers, then binds a key to all of them. */
 static void open_message(struct node *node, struct message *message,
 			 unsigned int access)
 {
@@ -180,7 +183,7 @@ static const char *check_message(void *context)
 	return NULL;
 }
 
-/* The three bands apart from each other: what node 0 had. */
+/* Draws the three bands apart, as node 0 has them. */
 static struct image bands_apart(const struct image *image)
 {
 	const unsigned int gap = image->height / 20 + 1;

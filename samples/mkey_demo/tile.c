@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Act 1. A tile of a picture has a block of bytes for each of its rows, and
- * the picture's width between them. Node 0 reads its tile through a key; node
- * 1 has a key for the place in another, wider picture where it is to appear.
+ * Act 1. A tile of a picture is a block of bytes in each of its rows; the
+ * blocks are the picture's width apart. Node 0 sends its tile by a key. Node 1
+ * has a key for the destination in another, wider picture.
  */
 #include <err.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #include "acts.h"
 
-/* The part of the picture that is sent: somewhat above the middle. */
+/* Returns the part of the picture that is sent: a little above the middle. */
 static struct rect tile_of(const struct image *picture)
 {
 	return (struct rect) {
@@ -23,7 +23,7 @@ static struct rect tile_of(const struct image *picture)
 	};
 }
 
-/* Another width, and an odd one: no row starts where one of the source does. */
+/* The width is different and odd: no row has the alignment of a source row. */
 static struct image new_canvas(const struct demo *demo)
 {
 	struct image pattern = image_shrink(&demo->picture, 6);
@@ -46,8 +46,9 @@ static struct rect place_on(const struct image *canvas, const struct rect *tile)
 }
 
 /*
- * One key for @part of @image, which @mr covers. @row_key is what names the
- * same bytes without it: the picture's lkey at the sender, its rkey otherwise.
+ * Binds a key to @part of @image, which @mr covers. @row_key addresses the same
+ * bytes without the key: the picture's lkey at the sender, its rkey at the
+ * receiver.
  */
 static struct region bind_tile(struct node *node, const struct image *image,
 			       struct ibv_mr *mr, uint32_t row_key,
@@ -75,7 +76,7 @@ static struct region bind_tile(struct node *node, const struct image *image,
 		die(ret, "ibv_rereg_mr_interleaved");
 	region.bind_ms = now_ms() - start;
 
-	/* The other ways of sending it go row by row. */
+	/* The other ways send the tile row by row. */
 	region.blocks = calloc(part->height, sizeof(*region.blocks));
 	if (!region.blocks)
 		err(1, "list of rows");
@@ -104,14 +105,14 @@ struct figures tile_send(struct node *node, const struct demo *demo)
 	struct region region;
 	struct ibv_mr *mr;
 
-	/* Read only: nothing of what follows may write to it. */
+	/* The MR is read-only: no later step may write to it. */
 	mr = rc_reg(&node->dev, demo->picture.pixels, image_bytes(&demo->picture), 0);
 	region = bind_tile(node, &demo->picture, mr, mr->lkey, &tile, 0);
 	figures = ways_send(node, &region, demo->repetitions);
 	unbind_tile(&region, mr);
 
 	if (memcmp(demo->picture.pixels, original.pixels, image_bytes(&original)))
-		errx(1, "sending the tile has changed the picture it is from");
+		errx(1, "sending the tile has changed the source picture");
 	image_frame(&original, &tile, original.width / 160 + 1, orange);
 	demo_write(demo, &original, "1-source.png");
 	image_free(&original);
@@ -136,7 +137,10 @@ static const char *check_canvas(void *context)
 {
 	struct landing *landing = context;
 
-	/* All of it: the tile, and that nothing around it was touched. */
+	/*
+	 * Compare all of it: the tile must have arrived, and nothing else may
+	 * have changed.
+	 */
 	if (memcmp(landing->canvas->pixels, landing->expected->pixels,
 		   image_bytes(landing->expected)))
 		return "the picture is not the expected one";

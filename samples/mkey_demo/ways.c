@@ -15,14 +15,14 @@ static const char *const way_names[NUM_WAYS] = {
 };
 
 /*
- * Compared with one another in every repetition, so that a drift of the
- * machine's speed meets all of them.
+ * The ways alternate in every repetition, so that a change of the machine's
+ * speed affects all of them.
  */
 static const enum way order[NUM_WAYS] = {
 	WAY_PACKED, WAY_REQUEST_EACH, WAY_ONE_KEY
 };
 
-/* What the receiver tells of its region, before its blocks. */
+/* The description of the receiver's region. Its blocks follow. */
 struct invitation {
 	uint64_t length;
 	uint64_t staging_addr;
@@ -32,7 +32,7 @@ struct invitation {
 	double bind_ms;
 };
 
-/* Bytes that are contiguous at both ends. */
+/* Bytes that are contiguous on both sides. */
 struct run {
 	uint64_t from, to, length;
 	uint32_t lkey, rkey;
@@ -67,7 +67,7 @@ static void free_staging(uint8_t *staging, struct ibv_mr *mr)
 	free(staging);
 }
 
-/* Cuts the bytes wherever a block ends at either side. */
+/* Cuts the bytes at the end of each block on either side. */
 static void find_runs(struct sender *s, const struct block *far_blocks)
 {
 	const struct block *near_block = s->region->blocks, *far_block = far_blocks;
@@ -112,7 +112,7 @@ static void take_completion(struct sender *s)
 		s->in_flight--;
 }
 
-/* The immediate number is what wakes the receiver's program. */
+/* The immediate data wakes the receiver's program. */
 static void make_last(struct ibv_send_wr *wr, enum way way)
 {
 	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -182,7 +182,9 @@ static void write_runs(struct sender *s)
 				},
 			};
 		}
-		/* One completion says that the whole list's room is free. */
+		/*
+		 * One completion frees the whole list's entries in the queue.
+		 */
 		wr[n - 1].send_flags = IBV_SEND_SIGNALED;
 		wr[n - 1].next = NULL;
 		if (next == s->num_runs)
@@ -212,7 +214,7 @@ static double send_once(struct sender *s, enum way way)
 		write_runs(s);
 		break;
 	default:
-		/* All of the data, at both ends: a key from its address zero. */
+		/* All of the data on both sides: a key from its address zero. */
 		write_one(s, way, 0, s->region->mkey->lkey, 0, s->far.mkey_rkey);
 	}
 	while (s->in_flight || !s->answered)
@@ -237,7 +239,7 @@ struct figures ways_send(struct node *node, const struct region *from,
 
 	node_hear(node, &s.far, sizeof(s.far));
 	if (s.far.length != from->length)
-		errx(1, "%llu bytes are to go where %llu belong",
+		errx(1, "%llu bytes do not fit the %llu bytes of the destination",
 		     (unsigned long long)from->length,
 		     (unsigned long long)s.far.length);
 	far_blocks = calloc(s.far.num_blocks, sizeof(*far_blocks));
@@ -256,7 +258,7 @@ struct figures ways_send(struct node *node, const struct region *from,
 	for (unsigned int i = 0; i < repetitions; i++)
 		for (int j = 0; j < NUM_WAYS; j++)
 			times[order[j]][i] = send_once(&s, order[j]);
-	/* The receiver has checked the last transfer too. */
+	/* The receiver has checked the last transfer, too. */
 	node_meet(node);
 
 	for (int way = 0; way < NUM_WAYS; way++) {
@@ -293,13 +295,13 @@ static void receive_once(struct node *node, const struct region *to,
 	struct ibv_wc wc = rc_wait(&node->conn);
 
 	if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM || ntohl(wc.imm_data) != way)
-		errx(1, "something came in that was not sent %s", way_names[way]);
+		errx(1, "data arrived that was not sent %s", way_names[way]);
 	if (way == WAY_PACKED)
 		unpack(to, staging);
 	rc_post(&node->conn, &answer);
 	wc = rc_wait(&node->conn);
 	if (wc.opcode != IBV_WC_SEND)
-		errx(1, "something came in where nothing was due");
+		errx(1, "data arrived when none was expected");
 }
 
 void ways_receive(struct node *node, const struct region *to,
@@ -323,7 +325,10 @@ void ways_receive(struct node *node, const struct region *to,
 			const char *wrong;
 
 			checks->reset(checks->context);
-			/* What an earlier transfer left must not pass for this one. */
+			/*
+			 * Clear the buffer, so that data of an earlier transfer are
+			 * not taken for this one.
+			 */
 			memset(staging, 0, to->length);
 			rc_post_empty_recv(&node->conn);
 			node_meet(node);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Three ways for data in several blocks to reach blocks elsewhere:
+ * Three ways to send data from blocks on one side to blocks on the other:
  *
- *  - one key: one RDMA WRITE from one key to another; no block is copied by
- *    the program;
- *  - packed: copied together here, one RDMA WRITE, copied apart there;
- *  - a request each: one RDMA WRITE for every run of bytes that is contiguous
- *    at both ends, posted in lists.
+ * - one key: one RDMA WRITE from one key to another; the program copies no
+ *   block;
+ * - packed: the sender copies the blocks together, sends one RDMA WRITE, and
+ *   the receiver copies them apart;
+ * - a request each: one RDMA WRITE for every run of bytes that is contiguous on
+ *   both sides, posted in lists.
  *
- * Each is timed from the first thing that the sender does to its learning that
- * the data is in place and the receiver's program knows.
+ * The time of each is measured from the sender's first step until the sender
+ * knows that the data are in place and that the receiver's program knows that,
+ * too.
  */
 #ifndef MKEY_DEMO_WAYS_H
 #define MKEY_DEMO_WAYS_H
@@ -49,8 +51,8 @@ struct figures {
 };
 
 /*
- * Every transfer is checked by the receiver: @reset puts its memory back into
- * the state from before and @check returns NULL, or what is wrong.
+ * The receiver checks every transfer: @reset restores its memory, and @check
+ * returns NULL or a description of the error.
  */
 struct checks {
 	void (*reset)(void *context);
@@ -59,8 +61,8 @@ struct checks {
 };
 
 /*
- * Called at the same time, one in each node. The last transfer that the
- * receiver sees is by one key.
+ * The nodes call these functions at the same time. The last transfer that the
+ * receiver sees is the one by one key.
  */
 struct figures ways_send(struct node *node, const struct region *from,
 			 unsigned int repetitions);

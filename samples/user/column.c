@@ -21,7 +21,7 @@
 static double matrix[ROWS][COLUMNS];
 static double received[ROWS];
 
-/* A key whose bytes are one column of the matrix, top to bottom. */
+/* Makes a key whose bytes are one column of the matrix, top to bottom. */
 static struct ibv_mr *column_key(struct rc_dev *dev, struct ibv_mr *base)
 {
 	struct ibmkey_block element = {
@@ -36,14 +36,17 @@ static struct ibv_mr *column_key(struct rc_dev *dev, struct ibv_mr *base)
 
 	if (!key)
 		err(1, "ibmkey_alloc");
-	/* One dimension, one block. A key that is only sent from needs no flags. */
+	/*
+	 * One dimension, one block. A key that is only sent from needs no access
+	 * flags.
+	 */
 	ret = ibv_rereg_mr_interleaved(key, 0, 1, &rows, 1, &element);
 	if (ret)
 		die(ret, "ibv_rereg_mr_interleaved");
 	return key;
 }
 
-/* One write of the whole key to @to, which belongs to the far end. */
+/* Writes the whole key to @to, which belongs to the remote side. */
 static void write_key(struct rc_conn *conn, struct ibv_mr *key, size_t length,
 		      struct ibv_mr *to)
 {
@@ -95,7 +98,7 @@ int main(int argc, char **argv)
 			errx(1, "element %d is %g instead of %g", i, received[i],
 			     matrix[i][COLUMN]);
 
-	/* The key first: its leaf cannot be deregistered before it. */
+	/* Deregister the key first, because its leaf is busy until then. */
 	rc_dereg(key);
 	rc_dereg(base);
 	rc_dereg(target);

@@ -16,7 +16,9 @@
 #define ADDITIONS 100
 #define STEP 3
 
-/* Adds STEP to the counter at @offset of device memory; returns what it was. */
+/*
+ * Adds STEP to the counter at @offset of device memory; returns the old value.
+ */
 static uint64_t add(struct rc_conn *conn, uint64_t offset, uint32_t rkey,
 		    uint64_t *old, uint32_t lkey)
 {
@@ -84,7 +86,9 @@ int main(int argc, char **argv)
 	if (last != first + STEP * ADDITIONS)
 		errx(1, "the counter is %llu", (unsigned long long)last);
 
-	/* The MRs first: registered device memory cannot be freed. */
+	/*
+	 * Deregister the MRs first: registered device memory cannot be freed.
+	 */
 	rc_dereg(counter_mr);
 	rc_dereg(old_mr);
 	ret = ibv_free_dm(dm);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * A lock, a record and a counter in device memory. Two nodes use them at the
- * same time with one-sided operations only. The node that has the memory goes
- * through its own device, the other one over the network.
+ * same time with one-sided operations only. The node that has the memory
+ * accesses it through its own device, the other node over the network.
  *
  * usage: dm_lock [-n OPERATIONS] DEVICE		has the memory
  *        dm_lock [-n OPERATIONS] DEVICE HOST	joins the one on HOST
  *
  * The lock is a word that only compare-and-swap changes. Its lower half names
  * the owner, its upper half the heir. A node that finds the lock taken becomes
- * the heir if there is none, and the owner hands the lock to the heir. So no
- * node gets the lock twice while another one is the heir.
+ * the heir if there is none. The owner hands the lock to the heir. So no node
+ * gets the lock twice while another node is the heir.
  */
 #include <err.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ struct shared {
 
 #define GUARD 0x0123456789abcdef
 
-/* A node's ordinary memory, into which its operations return data. */
+/* A node's ordinary memory, which receives the results of its operations. */
 struct local {
 	uint64_t found;
 	struct record record;
@@ -72,7 +72,10 @@ static uint64_t check_of(const struct record *record)
 	return ~sum;
 }
 
-/* Makes a request between a part of the device memory and a part of local. */
+/*
+ * Makes a request between a part of the device memory and a part of the local
+ * memory.
+ */
 static struct ibv_send_wr request(struct node *node, struct ibv_sge *sge,
 				  enum ibv_wr_opcode opcode, size_t offset,
 				  void *here, size_t length)
@@ -92,7 +95,7 @@ static struct ibv_send_wr request(struct node *node, struct ibv_sge *sge,
 	return wr;
 }
 
-/* The same for an atomic operation, which has one word. */
+/* Makes the same for an atomic operation on one word. */
 static struct ibv_send_wr atomic_request(struct node *node, struct ibv_sge *sge,
 					 enum ibv_wr_opcode opcode, size_t offset,
 					 uint64_t *found, uint64_t compare_add,
@@ -108,7 +111,9 @@ static struct ibv_send_wr atomic_request(struct node *node, struct ibv_sge *sge,
 	return wr;
 }
 
-/* Does what starts with @first and ends with @last, in this order. */
+/*
+ * Posts the requests from @first to @last, in this order, and waits for them.
+ */
 static void run(struct node *node, struct ibv_send_wr *first,
 		struct ibv_send_wr *last)
 {
@@ -125,7 +130,7 @@ static struct ibv_send_wr swap_request(struct node *node, struct ibv_sge *sge,
 			      expected, desired);
 }
 
-/* Replaces the lock if it is @expected; returns what it was. */
+/* Replaces the lock if it is @expected; returns the old value. */
 static uint64_t swap_lock(struct node *node, uint64_t expected, uint64_t desired)
 {
 	struct ibv_sge sge;
@@ -156,7 +161,9 @@ static void read_record(struct node *node)
 	run(node, &wr, &wr);
 }
 
-/* Returns the largest possible number of updates when the lock was taken. */
+/*
+ * Takes the lock. Returns the largest possible number of updates at that time.
+ */
 static uint64_t lock(struct node *node)
 {
 	uint64_t seen = 0, most = UINT64_MAX;
@@ -169,12 +176,15 @@ static uint64_t lock(struct node *node)
 			next = node->id;
 		else if (!heir_of(seen))
 			next = seen | node->id << 32;
-		/* If nothing changes, this only reads. */
+		/* If the value stays the same, the swap only reads. */
 		found = swap_lock(node, seen, next);
 		if (found == seen && next != seen) {
 			found = next;
 			if (owner_of(found) != node->id) {
-				/* Only the owner comes before its heir. */
+				/*
+				 * Only the owner's turn comes before that of
+				 * its heir.
+				 */
 				read_record(node);
 				most = node->local->record.updates + 1;
 			}
@@ -185,8 +195,9 @@ static uint64_t lock(struct node *node)
 		if (!heir_of(seen))
 			continue;
 		/*
-		 * Asking costs the owner's device time. Double the wait each time,
-		 * up to a limit; the wait is random, so that nodes do not run in step.
+		 * Each request uses the owner's device. Double the wait each time, up
+		 * to a limit. The wait is random, so that the nodes do not run in
+		 * step.
 		 */
 		usleep(longest / 2 + random() % longest);
 		if (longest < 640)
@@ -194,7 +205,7 @@ static uint64_t lock(struct node *node)
 	}
 }
 
-/* Writes the record and then unlocks: operations of a queue pair keep their order. */
+/* Writes the record and then unlocks. Operations of a queue pair keep their order. */
 static void write_and_unlock(struct node *node)
 {
 	struct record *record = &node->local->record;
@@ -203,7 +214,10 @@ static void write_and_unlock(struct node *node)
 	struct ibv_sge sge[3];
 	uint64_t seen;
 
-	/* In two pieces: a reader without the lock sees one without the other. */
+	/*
+	 * Write in two pieces: a reader that ignores the lock may see one without
+	 * the other.
+	 */
 	wr[0] = request(node, &sge[0], IBV_WR_RDMA_WRITE, offset, record, half);
 	wr[1] = request(node, &sge[1], IBV_WR_RDMA_WRITE, offset + half,
 			(char *)record + half, half);
@@ -215,7 +229,7 @@ static void write_and_unlock(struct node *node)
 	seen = node->local->found;
 	if (seen == node->id)
 		return;
-	/* An heir. Only the owner can make the heir the owner. */
+	/* There is an heir. Only the owner can make the heir the owner. */
 	if (swap_lock(node, seen, heir_of(seen)) != seen)
 		errx(1, "the lock was changed by a node that does not own it");
 }
@@ -240,7 +254,7 @@ static void update(struct node *node)
 	write_and_unlock(node);
 }
 
-/* Adds 1 to the counter ADDITIONS times; @counted gets what each one found. */
+/* Adds 1 to the counter ADDITIONS times; @counted receives the old values. */
 static void add(struct node *node, uint64_t *counted)
 {
 	struct ibv_send_wr wr[ADDITIONS];
@@ -275,7 +289,7 @@ static void open_node(struct node *node, const char *device)
 			   node->turns * ADDITIONS * sizeof(uint64_t);
 	node->local = calloc(1, node->local_size);
 	if (!node->local)
-		err(1, "room for what additions find");
+		err(1, "memory for the results of additions");
 	node->local_mr = rc_reg(&node->dev, node->local, node->local_size,
 				IBV_ACCESS_LOCAL_WRITE);
 	srandom(node->id);
@@ -288,7 +302,10 @@ static void close_node(struct node *node)
 	rc_close(&node->dev);
 }
 
-/* No two additions may have returned the same value; all must count. */
+/*
+ * Checks that no two additions returned the same value and that all of them
+ * count.
+ */
 static void check_counted(const uint64_t *counted, uint64_t number, uint8_t *seen,
 			  uint64_t total)
 {
@@ -319,7 +336,7 @@ static void check_shared(const struct shared *shared, unsigned int turns)
 		errx(1, "the counter is %llu", (unsigned long long)shared->counter);
 }
 
-/* The node that has the memory. */
+/* Runs the node that has the memory. */
 static void host(struct node *node)
 {
 	struct ibv_alloc_dm_attr attr = {
@@ -336,7 +353,7 @@ static void host(struct node *node)
 	struct ibv_mr *mr;
 
 	if (!theirs || !seen)
-		err(1, "room for what additions find");
+		err(1, "memory for the results of additions");
 	close(listener);
 	rc_create_loop(loop, &node->dev);
 	node->conn = &loop[0];
@@ -388,7 +405,7 @@ static void host(struct node *node)
 	free(seen);
 }
 
-/* The other one. */
+/* Runs the other node. */
 static void join(struct node *node, const char *where)
 {
 	int sock = peer_connect(where);
@@ -407,7 +424,7 @@ static void join(struct node *node, const char *where)
 	peer_meet(sock);
 
 	peer_tell(sock, node->local->counted, turns * ADDITIONS * sizeof(uint64_t));
-	/* The other node may have found an error that this one cannot see. */
+	/* The other node may have found an error that this node cannot see. */
 	peer_meet(sock);
 	close(sock);
 	rc_destroy(&conn);

@@ -41,7 +41,7 @@ struct source {
 	uint64_t copies;
 };
 
-/* Writes to device memory; nothing else does. */
+/* Writes to device memory. No other function does. */
 static void write_payload(struct source *source, unsigned int buffer, uint64_t number)
 {
 	static struct payload payload;
@@ -76,7 +76,10 @@ static void send_payload(struct source *source, unsigned int buffer)
 	}
 }
 
-/* All destinations have the oldest payload: its buffer can be written. */
+/*
+ * Waits until all destinations have the oldest payload, so that its buffer can
+ * be reused.
+ */
 static void wait_for_all(struct source *source)
 {
 	for (int i = 0; i < DESTINATIONS; i++)
@@ -134,7 +137,7 @@ static void run_source(struct source *source, uint64_t payloads)
 	for (uint64_t left = payloads < BUFFERS ? payloads : BUFFERS; left; left--)
 		wait_for_all(source);
 
-	/* Each destination sends the number of copies from which it received. */
+	/* Each destination sends the number of copies that it has seen. */
 	for (int i = 0; i < DESTINATIONS; i++) {
 		uint64_t seen;
 
@@ -159,7 +162,7 @@ static void check(const struct payload *payload, uint32_t received, uint64_t num
 	if (received != sizeof(*payload) || payload->number != number ||
 	    memcmp(payload->bytes, bytes, sizeof(bytes)))
 		errx(1, "payload %llu is not what was sent", (unsigned long long)number);
-	/* A copy for each destination would have given this one another number. */
+	/* If each destination had its own copy, this number would be different. */
 	if (payload->copy != number)
 		errx(1, "payload %llu was copied more than once",
 		     (unsigned long long)number);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Stages outgoing messages in device memory. A message is composed in a slot of
- * a ring, piece by piece, and sent from there. A device with memory
- * of its own then sends it without reading the host's. A slot is filled again
- * only when its message has completed.
+ * Stages outgoing messages in device memory. The program composes each message
+ * in a slot of a ring, piece by piece, and sends it from there. A device with
+ * its own memory sends it without reading the host's memory. A slot is used
+ * again when its message has completed.
  *
  * usage: dm_staging [-n MESSAGES] DEVICE	receives
  *        dm_staging [-n MESSAGES] DEVICE HOST	sends to the one on HOST
@@ -34,7 +34,10 @@ struct message {
 	uint8_t payload[MAX_PAYLOAD];
 };
 
-/* What both know of message @number, so that the receiver can check it. */
+/*
+ * Both sides derive message @number from its number, so that the receiver can
+ * check it.
+ */
 static uint32_t payload_length(uint64_t number)
 {
 	return number % 5 ? (number * 977) % MAX_PAYLOAD + 1 : MAX_PAYLOAD;
@@ -63,7 +66,10 @@ static size_t compose(struct ibv_dm *dm, unsigned int slot, uint64_t number)
 	size_t half = header.length / 2, at = (size_t)slot * SLOT_SIZE;
 	int ret;
 
-	/* The payload first, in two pieces: the header depends on it. */
+	/*
+	 * Write the payload first, in two pieces, because the header depends on
+	 * it.
+	 */
 	make_payload(payload, number);
 	ret = ibv_memcpy_to_dm(dm, at + sizeof(header), payload, half);
 	if (!ret)
@@ -97,7 +103,7 @@ static void send_slot(struct rc_conn *conn, struct ibv_mr *ring, unsigned int sl
 	rc_post(conn, &wr);
 }
 
-/* Messages complete in the order in which they were sent. */
+/* Messages complete in the order in which they were posted. */
 static void free_slot(struct rc_conn *conn, unsigned int oldest)
 {
 	struct ibv_wc wc = rc_wait(conn);
@@ -157,7 +163,7 @@ static void check(const struct message *message, size_t received, uint64_t numbe
 	uint8_t payload[MAX_PAYLOAD];
 
 	if (header->number != number)
-		errx(1, "message %llu came instead of %llu",
+		errx(1, "received message %llu instead of %llu",
 		     (unsigned long long)header->number, (unsigned long long)number);
 	if (header->length != payload_length(number) ||
 	    received != sizeof(*header) + header->length)
@@ -190,7 +196,10 @@ static void receive_all(struct rc_dev *dev)
 		struct message *message = &into[wc.wr_id];
 
 		check(message, wc.byte_len, number);
-		/* Clear the buffer, so that no byte of this message looks like the next. */
+		/*
+		 * Clear the buffer, so that no byte of this message is taken for the next
+		 * one's.
+		 */
 		memset(message, 0, sizeof(*message));
 		rc_post_recv(&conn, wc.wr_id, mr, message, sizeof(*message));
 	}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Lets the far end write a message in one go, header and payload, into two
- * buffers that are two memory regions: one composite key is all that it has to
- * be told of.
+ * Lets the remote side write a message, header and payload, with one request
+ * into two buffers with separate MRs. The remote side needs to know one key
+ * only.
  *
  * usage: header_payload [DEVICE]
  */
@@ -27,7 +27,9 @@ static struct {
 static struct header header;
 static char payload[sizeof(message.payload)];
 
-/* A key whose bytes are those of the header, then those of the payload. */
+/*
+ * Makes a key whose bytes are those of the header, then those of the payload.
+ */
 static struct ibv_mr *message_key(struct rc_dev *dev, struct ibv_mr *header_mr,
 				  struct ibv_mr *payload_mr, unsigned int access)
 {
@@ -54,7 +56,7 @@ static struct ibv_mr *message_key(struct rc_dev *dev, struct ibv_mr *header_mr,
 	return key;
 }
 
-/* What the far end does: it knows one key, and nothing of the two buffers. */
+/* The remote side's part: it knows one key, and not the two buffers. */
 static void write_message(struct rc_conn *conn, struct ibv_mr *from, uint32_t rkey)
 {
 	struct ibv_sge all = {
@@ -94,7 +96,7 @@ int main(int argc, char **argv)
 		die(ret, "ibmkey_enable");
 	rc_create_loop(pair, &dev);
 
-	/* A key can allow what all of its parts allow, and no more. */
+	/* A key can allow what all of its leaves allow, and no more. */
 	header_mr = rc_reg(&dev, &header, sizeof(header), access);
 	payload_mr = rc_reg(&dev, payload, sizeof(payload), access);
 	key = message_key(&dev, header_mr, payload_mr, access);
@@ -104,9 +106,9 @@ int main(int argc, char **argv)
 
 	if (memcmp(&header, &message.header, sizeof(header)) ||
 	    memcmp(payload, message.payload, sizeof(payload)))
-		errx(1, "what has arrived is not what was sent");
+		errx(1, "the received message differs from the one that was sent");
 
-	/* The key first: what it describes cannot go before it. */
+	/* Deregister the key first, because its leaves are busy until then. */
 	rc_dereg(key);
 	rc_dereg(header_mr);
 	rc_dereg(payload_mr);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Gathers the blocks of a sequence out of a KV cache with one READ. The cache has
- * blocks of one size, and a block list says which of them are the sequence's, in
- * order. A key binds to the list as it is: 4 bytes for each block.
+ * Gathers the blocks of a sequence from a KV cache with one READ. The cache has
+ * blocks of one size. A block list names the blocks of the sequence, in order. A
+ * key is bound to the list as it is: 4 bytes for each block.
  *
  * usage: kv_gather [DEVICE]
  */
@@ -27,7 +27,10 @@ struct sequence {
 	uint32_t list[LONGEST];
 };
 
-/* Some blocks of the cache; some follow each other, as in a real cache. */
+/*
+ * Chooses some blocks of the cache. Some of them are adjacent, as in a real
+ * cache.
+ */
 static void draw(struct sequence *s)
 {
 	static unsigned int state = 1;
@@ -43,7 +46,7 @@ static void draw(struct sequence *s)
 	}
 }
 
-/* The node with the cache lets the key describe the sequence's blocks. */
+/* The node with the cache binds the key to the sequence's blocks. */
 static void bind_blocks(struct ibv_mr *key, const struct sequence *s,
 			const struct ibv_mr *cache_mr)
 {
@@ -61,7 +64,7 @@ static void bind_blocks(struct ibv_mr *key, const struct sequence *s,
 		die(ret, "ibmkey_bind_indexed");
 }
 
-/* The node that needs the sequence reads all of it. */
+/* The node that needs the sequence reads all of its blocks. */
 static void gather(struct rc_conn *conn, const struct ibv_mr *key,
 		   const struct ibv_mr *to)
 {
@@ -113,12 +116,12 @@ int main(int argc, char **argv)
 		gather(&pair[0], key, gathered_mr);
 		for (unsigned int b = 0; b < sequence.blocks; b++)
 			if (memcmp(gathered[b], cache[sequence.list[b]], BLOCK))
-				errx(1, "block %u of a sequence is another one",
+				errx(1, "block %u of a sequence has wrong contents",
 				     b);
 		blocks += sequence.blocks;
 	}
 
-	/* The key first: its leaf cannot be deregistered before it. */
+	/* Deregister the key first, because its leaf is busy until then. */
 	rc_dereg(key);
 	rc_dereg(cache_mr);
 	rc_dereg(gathered_mr);

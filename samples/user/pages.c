@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Sends sequences whose pages are all over a cache, as those of a paged KV cache
- * are: each is one write from a key, which is taken from a pool, bound to the
- * sequence's pages and given back when the write has completed.
+ * Sends sequences whose pages are spread over a cache, as in a paged KV cache.
+ * Each is one WRITE from a key. The key is taken from a pool, bound to the
+ * sequence's pages, and returned when the WRITE has completed.
  *
  * usage: pages [DEVICE]
  */
@@ -30,7 +30,7 @@ struct sequence {
 	struct ibv_mr *key;
 };
 
-/* Some pages of the cache, in no order. */
+/* Chooses some pages of the cache in random order. */
 static void draw(struct sequence *s)
 {
 	static unsigned int state = 1;
@@ -90,7 +90,7 @@ static void check(const struct sequence *s, char (*pages)[PAGE])
 {
 	for (unsigned int i = 0; i < s->pages; i++)
 		if (memcmp(pages[i], cache[s->page[i]], PAGE))
-			errx(1, "page %u of a sequence is another one", i);
+			errx(1, "page %u of a sequence has wrong contents", i);
 }
 
 int main(int argc, char **argv)
@@ -122,19 +122,22 @@ int main(int argc, char **argv)
 			bind_pages(pool, &flying[i], cache_mr);
 			post(&pair[0], &flying[i], received[i], received_mr);
 		}
-		/* Requests of one queue pair complete in their order. */
+		/* Requests of one queue pair complete in order. */
 		for (int i = 0; i < KEYS; i++) {
 			rc_wait(&pair[0]);
 			check(&flying[i], received[i]);
 			pages += flying[i].pages;
-			/* Nothing of the sequence can be reached any more. */
+			/*
+			 * After this, the key does not reach the sequence any
+			 * more.
+			 */
 			ret = ibmkey_pool_put(pool, flying[i].key);
 			if (ret)
 				die(ret, "ibmkey_pool_put");
 		}
 	}
 
-	/* The keys first: what they described cannot go before them. */
+	/* Destroy the keys first, because their leaves are busy until then. */
 	ret = ibmkey_pool_destroy(pool);
 	if (ret)
 		die(ret, "ibmkey_pool_destroy");

@@ -14,7 +14,7 @@
 #define PEER_PORT 18517
 #define PEER_PATIENCE 300	/* tenths of a second */
 
-/* Small messages, each of which the other part waits for. */
+/* Messages are small, and the other part waits for each of them. */
 static void peer_no_delay(int sock)
 {
 	static const int yes = 1;
@@ -33,7 +33,7 @@ int peer_listen(void)
 	};
 	int sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	/* An earlier run's connections may linger on the port. */
+	/* Connections of an earlier run may still use the port. */
 	if (sock < 0 ||
 	    setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) ||
 	    bind(sock, (struct sockaddr *)&any, sizeof(any)) ||
@@ -76,7 +76,7 @@ int peer_connect(const char *host)
 		}
 		if (errno != ECONNREFUSED)
 			break;
-		/* The other part may have been started a moment later. */
+		/* The other part may start a moment later. */
 		close(sock);
 		usleep(100000);
 	}
@@ -86,7 +86,10 @@ int peer_connect(const char *host)
 void peer_tell(int sock, const void *buffer, size_t length)
 {
 	if (send(sock, buffer, length, MSG_NOSIGNAL) != (ssize_t)length) {
-		/* Who else learns of it may end this program, with the reason. */
+		/*
+		 * Give another part of the program time to end it with the
+		 * reason.
+		 */
 		sleep(1);
 		err(1, "cannot tell the other node");
 	}
@@ -122,6 +125,6 @@ void peer_link(struct rc_conn *conn, struct rc_dev *dev, int sock,
 	peer_tell(sock, &mine, sizeof(mine));
 	peer_hear(sock, &theirs, sizeof(theirs));
 	rc_connect(conn, dev, &theirs);
-	/* Nothing may be sent before the far side can receive it. */
+	/* No request may be sent before the remote side can receive it. */
 	peer_meet(sock);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the parts of a program on two nodes settle over TCP: the addresses of
- * queue pairs, keys, and when to go on. Any error ends the program with one
- * line, as in rc.h; so does the end of the other part.
+ * The parts of a program on two nodes exchange this over TCP: the addresses of
+ * queue pairs, keys, and when to continue. Any error ends the program with one
+ * line, as in rc.h, and so does the end of the other part.
  */
 #ifndef SAMPLES_PEER_H
 #define SAMPLES_PEER_H
@@ -11,20 +11,22 @@
 
 #include "rc.h"
 
-/* A socket on which others can find this program. */
+/* Opens a socket that the other parts connect to. */
 int peer_listen(void);
 /* Waits for the next connection. */
 int peer_accept(int listener);
-/* Connects to the program on @host, for which it waits half a minute. */
+/* Connects to the program on @host; waits at most half a minute for it. */
 int peer_connect(const char *host);
 
-/* Whole messages of a length that both know. */
+/* Send and receive whole messages of a length that both parts know. */
 void peer_tell(int sock, const void *buffer, size_t length);
 void peer_hear(int sock, void *buffer, size_t length);
 /* Returns when both parts have called it. */
 void peer_meet(int sock);
 
-/* Makes @conn and connects it to what the other part makes by the same call. */
+/*
+ * Makes @conn and connects it to that of the other part, which calls this, too.
+ */
 void peer_link(struct rc_conn *conn, struct rc_dev *dev, int sock,
 	       const char *what);
 

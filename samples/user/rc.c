@@ -21,9 +21,9 @@ void die(int error, const char *format, ...)
 }
 
 /*
- * A RoCE address is a GID, and a port has several. The IPv4 one is looked for
- * first, because it is there as soon as the interface is up, whereas an IPv6
- * link-local address stays tentative for a second or two.
+ * A RoCE address is a GID, and a port has several. Prefer the IPv4 one, because
+ * it exists as soon as the interface is up. An IPv6 link-local address stays
+ * tentative for a second or two.
  */
 static void rc_choose_gid(struct rc_dev *dev, int table_length)
 {
@@ -89,7 +89,7 @@ void rc_close(struct rc_dev *dev)
 {
 	int ret = ibv_dealloc_pd(dev->pd);
 
-	/* Busy here means that something was not given back. */
+	/* EBUSY means that an object of the domain was not destroyed. */
 	if (ret)
 		die(ret, "ibv_dealloc_pd");
 	if (ibv_close_device(dev->ctx))
@@ -139,7 +139,10 @@ void rc_create(struct rc_conn *conn, struct rc_dev *dev, const char *what)
 
 struct rc_addr rc_address(const struct rc_conn *conn, const struct rc_dev *dev)
 {
-	/* A first packet number of its own per queue pair: stale packets show. */
+	/*
+	 * Each queue pair has its own first packet number, so that stale packets
+	 * are recognised.
+	 */
 	return (struct rc_addr) {
 		.gid = dev->gid,
 		.qpn = conn->qp->qp_num,
@@ -169,7 +172,10 @@ void rc_connect(struct rc_conn *conn, const struct rc_dev *dev,
 	};
 	struct ibv_qp_attr rts = {
 		.qp_state = IBV_QPS_RTS,
-		/* 4 us << 17: half a second, for emulated machines too */
+		/*
+		 * 4 us << 17 is half a second, which suffices for emulated
+		 * machines, too
+		 */
 		.timeout = 17,
 		.retry_cnt = 7,
 		.rnr_retry = 7,
@@ -277,7 +283,7 @@ void rc_post_recv(struct rc_conn *conn, uint64_t id, struct ibv_mr *mr,
 	rc_receive(conn, &wr);
 }
 
-/* Returns whether there was a completion to take. */
+/* Takes a completion; returns 0 if there is none. */
 static int rc_take(struct rc_conn *conn, struct ibv_wc *wc)
 {
 	int n = ibv_poll_cq(conn->cq, 1, wc);
@@ -302,7 +308,10 @@ struct ibv_wc rc_wait(struct rc_conn *conn)
 		ret = ibv_req_notify_cq(conn->cq, 0);
 		if (ret)
 			die(ret, "%s: ibv_req_notify_cq", conn->what);
-		/* What came in before the notification was asked for. */
+		/*
+		 * Take completions that arrived before the notification was
+		 * requested.
+		 */
 		if (rc_take(conn, &wc))
 			break;
 		do {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What every verbs program needs before it can say anything: a device, a
- * connected pair of queues, and a way to wait. Any error ends the program with
- * one line, so that the samples show the calls and not the clean-up.
+ * The common part of all verbs programs: a device, a connected pair of queues,
+ * and a way to wait. Any error ends the program with one line, so that the
+ * samples show the calls and not the clean-up.
  */
 #ifndef SAMPLES_RC_H
 #define SAMPLES_RC_H
@@ -35,7 +35,7 @@ struct rc_conn {
 	const char *what;	/* names the connection in error messages */
 };
 
-/* What one end has to know of the other. Plain bytes: send it as it is. */
+/* The address of one side, for the other one. Plain bytes: send it as it is. */
 struct rc_addr {
 	union ibv_gid gid;
 	uint32_t qpn;
@@ -52,29 +52,30 @@ void rc_connect(struct rc_conn *conn, const struct rc_dev *dev,
 		const struct rc_addr *peer);
 void rc_destroy(struct rc_conn *conn);
 
-/* Two connections of one device, each the other's peer. */
+/* Makes two connections of one device that are each other's peer. */
 void rc_create_loop(struct rc_conn pair[2], struct rc_dev *dev);
 void rc_destroy_loop(struct rc_conn pair[2]);
 
 struct ibv_mr *rc_reg(struct rc_dev *dev, void *addr, size_t length, int access);
-/* By ibv_dereg_mr(), which keys are given back with as well. */
+/* Calls ibv_dereg_mr(), which destroys keys, too. */
 void rc_dereg(struct ibv_mr *mr);
 
 /*
  * Posts @wr, or the list that starts with it. A list must fit in what is free
- * of RC_SEND_DEPTH: a request's room is free again once it, or one posted
+ * of RC_SEND_DEPTH. A request's entry is free again when this request, or a
+ * later one, has completed.
  * after it, has completed.
  */
 void rc_post(struct rc_conn *conn, struct ibv_send_wr *wr);
-/* Posts a receive without memory: what a write with immediate consumes. */
+/* Posts a receive without memory, as a WRITE with immediate data consumes. */
 void rc_post_empty_recv(struct rc_conn *conn);
-/* Posts a receive into @length bytes of @mr; @id comes back with its completion. */
+/* Posts a receive into @length bytes of @mr; its completion has @id. */
 void rc_post_recv(struct rc_conn *conn, uint64_t id, struct ibv_mr *mr,
 		  void *addr, size_t length);
 
 /*
- * Waits for the next completion without spinning and returns it. A
- * completion in error, or none for half a minute, ends the program.
+ * Waits for the next completion without spinning and returns it. A completion
+ * in error, or no completion for half a minute, ends the program.
  */
 struct ibv_wc rc_wait(struct rc_conn *conn);
 
