@@ -2,14 +2,14 @@
 /*
  * ioctl ABI of ib_mkey: indirect memory keys and host access to device memory.
  *
- * Every method is an RDMA_VERBS_IOCTL (see rdma/rdma_user_ioctl.h) in the
- * driver namespace of the device that ib_mkey extends, on a standard object.
- * Device memory itself needs nothing from here but the copy method: it is
- * allocated, freed and registered with the standard UVERBS_OBJECT_DM methods
- * and UVERBS_METHOD_DM_MR_REG. A key is a UVERBS_OBJECT_MR and is destroyed
- * with UVERBS_METHOD_MR_DESTROY.
+ * Every method is an RDMA_VERBS_IOCTL (see rdma/rdma_user_ioctl.h) on a
+ * standard object, in the driver namespace of the device that ib_mkey extends.
+ * Device memory needs only the copy method of this file: the standard
+ * UVERBS_OBJECT_DM methods allocate and free it, and UVERBS_METHOD_DM_MR_REG
+ * registers it. A key is a UVERBS_OBJECT_MR. UVERBS_METHOD_MR_DESTROY destroys
+ * it.
  *
- * Errors, for all methods: see Documentation/infiniband/mkey/api/uverbs.rst.
+ * Documentation/infiniband/mkey/uapi.rst lists the errors of all methods.
  */
 #ifndef IB_MKEY_IOCTL_H
 #define IB_MKEY_IOCTL_H
@@ -19,28 +19,28 @@
 #include <rdma/rdma_user_ioctl_cmds.h>
 
 /**
- * define IB_MKEY_MAX_DIMS - dimensions of an interleaved layout, at most
+ * define IB_MKEY_MAX_DIMS - largest number of dimensions of a layout
  */
 #define IB_MKEY_MAX_DIMS 8
 
 /**
- * define IB_MKEY_MAX_ENTRIES - entries or blocks of one key, at most
+ * define IB_MKEY_MAX_ENTRIES - largest number of entries or blocks of a key
  */
 #define IB_MKEY_MAX_ENTRIES 65536
 
 /**
- * define IB_MKEY_MAX_INDICES - indices of one key, at most
+ * define IB_MKEY_MAX_INDICES - largest number of indices of a key
  */
 #define IB_MKEY_MAX_INDICES 1048576
 
 /**
- * define IB_MKEY_MAX_BINDS - keys bound in one call, at most
+ * define IB_MKEY_MAX_BINDS - largest number of keys of one call
  */
 #define IB_MKEY_MAX_BINDS 512
 
 /*
- * Providers number their own methods on the same standard objects from 0;
- * of the 8 that an object can have, ib_mkey takes the later ones.
+ * Providers number their own methods on the same standard objects from 0. An
+ * object can have 8 methods; ib_mkey uses the last ones.
  */
 
 /**
@@ -74,8 +74,8 @@ enum ib_mkey_dm_methods {
  */
 enum ib_mkey_dm_alloc_attrs {
 	/**
-	 * @IB_MKEY_ATTR_DM_ALLOC_CLASS: in, u32, optional: where the memory is to
-	 * be, IB_MKEY_DM_HOST and so on; 0 or absent: the device's default
+	 * @IB_MKEY_ATTR_DM_ALLOC_CLASS: in, u32, optional: the class of memory,
+	 * IB_MKEY_DM_HOST and so on; 0 or absent: the device's default
 	 */
 	IB_MKEY_ATTR_DM_ALLOC_CLASS = (1U << UVERBS_ID_NS_SHIFT) + 8,
 };
@@ -88,8 +88,8 @@ enum ib_mkey_dm_export_attrs {
 	IB_MKEY_ATTR_DM_EXPORT_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 	/**
 	 * @IB_MKEY_ATTR_DM_EXPORT_RESP_FD: out, s32, a dma-buf that can be mapped
-	 * and given to others; close-on-exec. When the device memory is freed,
-	 * mappings of it give SIGBUS and importers are told to let go.
+	 * and passed to others; close-on-exec. When the device memory is freed,
+	 * mappings of it raise SIGBUS and importers are told to release it.
 	 */
 	IB_MKEY_ATTR_DM_EXPORT_RESP_FD,
 };
@@ -132,11 +132,11 @@ enum ib_mkey_mr_methods {
 	IB_MKEY_METHOD_BIND_INTERLEAVED,
 	/** @IB_MKEY_METHOD_UNBIND: return a key to its state after creation */
 	IB_MKEY_METHOD_UNBIND,
-	/** @IB_MKEY_METHOD_QUERY: what is bound */
+	/** @IB_MKEY_METHOD_QUERY: query the binding of a key */
 	IB_MKEY_METHOD_QUERY,
 	/** @IB_MKEY_METHOD_BIND_MANY: bind several keys, all or none */
 	IB_MKEY_METHOD_BIND_MANY,
-	/** @IB_MKEY_METHOD_BIND_INDEXED: bind blocks where indices say */
+	/** @IB_MKEY_METHOD_BIND_INDEXED: bind blocks at the places of indices */
 	IB_MKEY_METHOD_BIND_INDEXED,
 };
 
@@ -229,29 +229,29 @@ enum ib_mkey_query_attrs {
 	IB_MKEY_ATTR_QUERY_RESP,
 	/**
 	 * @IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT: out, optional, array of u64;
-	 * as many as fit are written, see ib_uverbs_mkey_info.num_dims
+	 * the first ones that fit are written, see ib_uverbs_mkey_info.num_dims
 	 */
 	IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT,
 	/**
 	 * @IB_MKEY_ATTR_QUERY_BLOCKS: in, optional, u64, address of an array of
-	 * struct ib_uverbs_mkey_block to be written. As many as fit and exist
-	 * are, see ib_uverbs_mkey_info.num_entries; entries of a list have
+	 * struct ib_uverbs_mkey_block. The first blocks that fit are written to
+	 * it, see ib_uverbs_mkey_info.num_entries. Entries of a list have
 	 * strides of zero. Nothing is written for an indexed layout.
 	 */
 	IB_MKEY_ATTR_QUERY_BLOCKS,
-	/** @IB_MKEY_ATTR_QUERY_NUM_BLOCKS: in, u32, blocks that fit; goes with the former */
+	/** @IB_MKEY_ATTR_QUERY_NUM_BLOCKS: in, u32, room for blocks; required with QUERY_BLOCKS */
 	IB_MKEY_ATTR_QUERY_NUM_BLOCKS,
 	/**
-	 * @IB_MKEY_ATTR_QUERY_INDEXED: in, optional, struct ib_uverbs_mkey_indexed:
-	 * where as many indices of an indexed layout are to be written as fit and
-	 * exist, see ib_uverbs_mkey_info.num_entries. @indices is the address of an
-	 * array of @num_indices indices of 64 bits, @index_bytes is 8, all else zero.
+	 * @IB_MKEY_ATTR_QUERY_INDEXED: in, optional, struct ib_uverbs_mkey_indexed.
+	 * @indices is the address of an array of @num_indices 64-bit indices,
+	 * @index_bytes is 8, all other fields are zero. The first indices that fit
+	 * are written to the array, see ib_uverbs_mkey_info.num_entries.
 	 */
 	IB_MKEY_ATTR_QUERY_INDEXED,
 	/**
 	 * @IB_MKEY_ATTR_QUERY_RESP_INDEXED: out, optional, struct
-	 * ib_uverbs_mkey_indexed: an indexed layout as it was bound, with @indices
-	 * zero; all zero for other layouts
+	 * ib_uverbs_mkey_indexed: the description of an indexed layout, with
+	 * @indices zero; all zero for other layouts
 	 */
 	IB_MKEY_ATTR_QUERY_RESP_INDEXED,
 };
@@ -262,18 +262,18 @@ enum ib_mkey_query_attrs {
 enum ib_mkey_bind_many_attrs {
 	/**
 	 * @IB_MKEY_ATTR_BIND_MANY_HANDLES: idrs, the keys (UVERBS_OBJECT_MR), 1 to
-	 * IB_MKEY_MAX_BINDS, none of them twice
+	 * IB_MKEY_MAX_BINDS; none may be named twice
 	 */
 	IB_MKEY_ATTR_BIND_MANY_HANDLES = (1U << UVERBS_ID_NS_SHIFT),
 	/**
 	 * @IB_MKEY_ATTR_BIND_MANY_BINDS: in, u64, address of an array of struct
-	 * ib_uverbs_mkey_bind, as many as there are keys
+	 * ib_uverbs_mkey_bind, one for each key
 	 */
 	IB_MKEY_ATTR_BIND_MANY_BINDS,
 	/**
-	 * @IB_MKEY_ATTR_BIND_MANY_RESP_FAILED: out, u32, optional: written when
-	 * the call fails, the number of the key that is the reason, that of all
-	 * keys if none is
+	 * @IB_MKEY_ATTR_BIND_MANY_RESP_FAILED: out, u32, optional: if the call
+	 * fails, the number of the key that caused the error, or the number of
+	 * keys if no key did
 	 */
 	IB_MKEY_ATTR_BIND_MANY_RESP_FAILED,
 };
@@ -311,10 +311,10 @@ struct ib_uverbs_mkey_block {
 };
 
 /**
- * struct ib_uverbs_mkey_indexed - blocks of one size where indices say
+ * struct ib_uverbs_mkey_indexed - blocks of one size at the places that indices give
  * @addr: first byte of the block of index zero: an address in the MR that @lkey
  *	names, an offset where that is zero-based
- * @unit: bytes from the block of one index to that of the next, not zero
+ * @unit: distance between the blocks of index i and i + 1 in bytes, not zero
  * @bytes_count: bytes of a block, not zero
  * @indices: address of an array of @num_indices indices of @index_bytes each
  * @num_indices: indices, not zero
@@ -322,8 +322,8 @@ struct ib_uverbs_mkey_block {
  * @lkey: lkey of a memory region in the key's protection domain
  * @reserved: zero
  *
- * The block of index i starts at @addr + i * @unit. Blocks follow each other in
- * the order of the indices, of which any number may be equal.
+ * The block of index i starts at @addr + i * @unit. The blocks follow each
+ * other in the order of the indices. Indices may be equal.
  */
 struct ib_uverbs_mkey_indexed {
 	__aligned_u64 addr;
@@ -337,7 +337,7 @@ struct ib_uverbs_mkey_indexed {
 };
 
 /**
- * struct ib_uverbs_mkey_bind - what is to be bound to one of several keys
+ * struct ib_uverbs_mkey_bind - the description for one of several keys
  * @entries: address of an array of struct ib_uverbs_mkey_sge if @num_dims is 0,
  *	of struct ib_uverbs_mkey_block otherwise; of one struct
  *	ib_uverbs_mkey_indexed if @kind is IB_UVERBS_MKEY_INDEXED
@@ -345,7 +345,7 @@ struct ib_uverbs_mkey_indexed {
  * @num_entries: entries or blocks, not zero; 1 for an indexed layout
  * @num_dims: dimensions, 0 for a list and for an indexed layout
  * @access: enum ib_uverbs_access_flags
- * @kind: IB_UVERBS_MKEY_INDEXED, or 0 where @num_dims tells the kind
+ * @kind: IB_UVERBS_MKEY_INDEXED, or 0 if @num_dims determines the kind
  */
 struct ib_uverbs_mkey_bind {
 	__aligned_u64 entries;
@@ -387,14 +387,15 @@ enum ib_uverbs_mkey_dm_class {
 };
 
 /*
- * Where an allocation is to be: a bit of enum ib_uverbs_mkey_dm_class, and above
- * bit 8 which one of that class; none is the first that the device offers. A
- * device offers what the module parameter dm_class names, and host memory.
+ * The place of an allocation: a bit of enum ib_uverbs_mkey_dm_class, and from
+ * bit 8 on a number within the class, or 0 for the first that the device offers.
+ * A device offers host memory and the classes that the module parameter dm_class
+ * names.
  */
 #define IB_MKEY_DM_HOST IB_UVERBS_MKEY_DM_HOST
 /* The NUMA node n. */
 #define IB_MKEY_DM_NODE(n) (IB_UVERBS_MKEY_DM_NODE | ((__u32)(n) + 1) << 8)
-/* A PCI function; domains above 255 cannot be named here. */
+/* A PCI function. Domains above 255 have no number here. */
 #define IB_MKEY_DM_P2P(domain, bus, devfn) \
 	(IB_UVERBS_MKEY_DM_P2P | \
 	 ((__u32)(domain) << 16 | (__u32)(bus) << 8 | (__u32)(devfn)) << 8)
@@ -403,7 +404,7 @@ enum ib_uverbs_mkey_dm_class {
 
 /**
  * struct ib_uverbs_mkey_caps - what a device can do
- * @max_dm_size: device memory in bytes, for all users together
+ * @max_dm_size: device memory in bytes, for all users in total
  * @flags: bits of enum ib_uverbs_mkey_cap_flags
  * @max_entries: entries or blocks of one key
  * @max_dims: dimensions of an interleaved layout
@@ -438,7 +439,7 @@ enum ib_uverbs_mkey_kind {
 };
 
 /**
- * struct ib_uverbs_mkey_info - what is bound to a key
+ * struct ib_uverbs_mkey_info - the binding of a key
  * @length: bytes that the key addresses, 0 when unbound
  * @kind: enum ib_uverbs_mkey_kind
  * @access: enum ib_uverbs_access_flags, as bound
