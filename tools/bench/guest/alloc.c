@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What allocating and freeing device memory takes while much of it is
- * allocated already, against registering ordinary memory; and copies to and
- * from device memory, against memcpy().
+ * Measures allocating and freeing device memory while much of it is allocated,
+ * compared with registering ordinary memory; and copies to and from device
+ * memory, compared with memcpy().
  */
 #include <err.h>
 #include <stdlib.h>
@@ -90,7 +90,10 @@ void measure_alloc(struct bench *bench)
 	}
 	while (have > 1)
 		must(ibv_free_dm(dm[--have]), "ibv_free_dm");
-	/* The first again: a machine that became slower meanwhile shows. */
+	/*
+	 * Measure the first state again, which shows if the machine became
+	 * slower.
+	 */
 	measure_latency(bench, "emptied", have);
 	must(ibv_free_dm(dm[0]), "ibv_free_dm");
 	free(dm);
@@ -118,7 +121,7 @@ static void run_plain(void *context)
 
 	for (unsigned int i = 0; i < copy->count; i++) {
 		memcpy(copy->ordinary, copy->from, copy->length);
-		/* Each of them is to be done. */
+		/* Keep the compiler from removing a copy. */
 		__asm__ volatile("" : : "r"(copy->ordinary) : "memory");
 	}
 }
@@ -154,7 +157,7 @@ static void check_copy(void *context)
 	struct copy *copy = context;
 
 	if (memcmp(copy->to, copy->from, copy->length))
-		errx(1, "copy of %zu bytes by way of device memory: wrong bytes",
+		errx(1, "copy of %zu bytes through device memory: wrong bytes",
 		     copy->length);
 }
 

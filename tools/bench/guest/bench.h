@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What is measured, and how: a series is one quantity obtained in several ways
- * that take turns, so that a drift of the machine's speed meets all of them.
- * Anything that goes wrong, a wrong byte too, ends the program with one line.
+ * The measurements. A series is one quantity that is obtained in several ways.
+ * The ways alternate, so that a change of the machine's speed affects all of
+ * them. Any error, and any wrong byte, ends the program with one line.
  */
 #ifndef MKEY_BENCH_H
 #define MKEY_BENCH_H
@@ -17,7 +17,7 @@
 #define MIB (1024 * KIB)
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
-/* The side that posts the requests, and the other one. */
+/* The side that posts the requests, and the other side. */
 enum { NEAR, FAR };
 
 struct bench {
@@ -58,7 +58,10 @@ uint64_t now_ns(void);
 size_t scaled(const struct bench *bench, size_t amount, size_t at_least);
 
 uint8_t *new_buffer(size_t size);
-/* Bytes that differ from one another and, with another @seed, from these. */
+/*
+ * Fills @to with bytes that differ from one another and, with another @seed,
+ * from these.
+ */
 void fill_random(uint8_t *to, size_t size, uint32_t seed);
 void must(int ret, const char *what);
 
@@ -71,7 +74,7 @@ enum op { OP_WRITE, OP_READ, OP_SEND, NUM_OPS };
 
 extern const char *const op_names[NUM_OPS];
 
-/* The side that the bytes come from. */
+/* The side that the bytes are read from. */
 static inline int source_of(enum op op)
 {
 	return op == OP_READ ? FAR : NEAR;
@@ -92,7 +95,7 @@ void move(struct bench *bench, enum op op, unsigned int count,
 	  void (*get)(void *context, unsigned int index, struct message *message),
 	  void *context);
 
-/* The same bytes @count times, from and to the begin of two regions. */
+/* The same bytes @count times, from and to the start of two MRs. */
 struct span {
 	uint64_t addr;
 	struct ibv_mr *mr;
@@ -101,12 +104,12 @@ struct span {
 void move_span(struct bench *bench, enum op op, const struct span span[2],
 	       size_t length, unsigned int count);
 
-/* Adds 1 to what is at @to @count times; @found gets what was there. */
+/* Adds 1 to the word at @to @count times; @found receives the old values. */
 void fetch_and_add(struct bench *bench, const struct span *to, uint64_t *found,
 		   const struct ibv_mr *found_mr, unsigned int count);
 void check_found(const uint64_t *found, unsigned int count, uint64_t last);
 
-/* strided.c: memory with equal blocks that are as far apart as they are long */
+/* strided.c: memory with blocks of one size, and gaps of the same size */
 
 struct column {
 	size_t block, count, bytes, span;
@@ -117,13 +120,15 @@ struct column {
 void column_open(struct rc_dev *dev, struct column *column, size_t block,
 		 size_t count);
 void column_close(struct column *column);
-/* What the key describes by default: one block, one dimension. */
+/* Binds the key to the default layout: one block, one dimension. */
 void column_bind(struct column *column);
 void column_clear(struct column *column);
-/* Blocks as those of @from, between them nothing but what was there. */
+/*
+ * Checks that the blocks equal those of @from and that the gaps are unchanged.
+ */
 void column_check(const struct column *column, const struct column *from);
 
-/* The groups. */
+/* The groups of measurements. */
 void measure_strided(struct bench *bench);
 void measure_nested(struct bench *bench);
 void measure_bind(struct bench *bench);

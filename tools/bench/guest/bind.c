@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What it costs to describe memory: binding a key that is unbound, binding one
- * that is bound to something else, unbinding; against registering the same
- * memory, and against a method of uverbs that only looks an MR up. Whatever the
- * description, it is of blocks of 16 bytes, in order.
+ * Measures describing memory: binding an unbound key, binding a bound key to
+ * something else, and unbinding; compared with registering the same memory, and
+ * with a method of uverbs that only looks an MR up. All layouts describe blocks
+ * of 16 bytes in order.
  */
 #include <err.h>
 #include <stdlib.h>
@@ -61,7 +61,10 @@ static void unbind_key(void *context)
 	must(ibmkey_unbind(bind->column.key), "ibmkey_unbind");
 }
 
-/* Bound to something else, which cannot pass for what is to be bound. */
+/*
+ * Binds the key to another layout, which check_key() can tell from the right
+ * one.
+ */
 static void bind_other(void *context)
 {
 	struct bind *bind = context;
@@ -75,7 +78,7 @@ static void bind_other(void *context)
 	     "ibv_rereg_mr_sg of one byte");
 }
 
-/* What was bound last is what a transfer through the key shows. */
+/* A transfer by the key must show the layout that was bound last. */
 static void check_key(void *context)
 {
 	struct bind *bind = context;
@@ -199,7 +202,10 @@ static void bind_close(struct bind *bind)
 	column_close(&bind->column);
 }
 
-/* Entries of one length at one distance, or else two of a block: no two alike. */
+/*
+ * Entries of one length at one distance; or, to have no such row, two for each
+ * block.
+ */
 static void measure_list(struct bench *bench, size_t entries, bool even)
 {
 	const size_t each = even ? 1 : 2, first = BLOCK / each - (each - 1);
@@ -252,7 +258,9 @@ static void measure_indexed(struct bench *bench, size_t count)
 	bind_close(&bind);
 }
 
-/* Two repetitions in each dimension, nested so that blocks follow in order. */
+/*
+ * Two repetitions in each dimension, nested so that the blocks follow in order.
+ */
 static void measure_dims(struct bench *bench, unsigned int num_dims)
 {
 	struct bind bind;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Traffic to device memory of the far side against the same to ordinary
- * memory there.
+ * Traffic to device memory of the remote side, compared with the same traffic
+ * to ordinary memory there.
  */
 #include <err.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ struct dm_test {
 	uint32_t seed;
 };
 
-/* What a way is about: one of the two memories. */
+/* One of the two memories. */
 struct target {
 	struct dm_test *test;
 	bool dm;
@@ -83,7 +83,7 @@ static const uint8_t *see_far(const struct target *target)
 	return test->seen;
 }
 
-/* New bytes at the source, others at the destination. */
+/* Fills the source and the destination with different bytes. */
 static void reset(void *context)
 {
 	const struct target *target = context;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * mkey_bench: how fast keys and device memory are, as records of JSON, one a
- * line, for mkey-bench-report. Both ends of what it measures are in this
- * process, each on a device of its own.
+ * mkey_bench: measures keys and device memory, and prints records of JSON, one
+ * per line, for mkey-bench-report. Both ends of the measured transfers are in
+ * this process, each on its own device.
  */
 #include <err.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The clock, and the turns that ways take. */
+/* The clock, and the order of the ways. */
 #include <err.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ uint8_t *new_buffer(size_t size)
 
 	if (!buffer)
 		err(1, "a buffer of %zu bytes", size);
-	/* Present before anything is timed. */
+	/* Fault the pages in before anything is measured. */
 	memset(buffer, 0, size);
 	return buffer;
 }
@@ -89,12 +89,17 @@ void measure(const struct bench *bench, const struct series *series,
 
 	if (!ns)
 		err(1, "room for figures");
-	/* Once for all that is slower the first time. */
+	/*
+	 * Run each way once before measuring, because the first run is slower.
+	 */
 	for (unsigned int w = 0; w < num_ways; w++)
 		run_once(&ways[w]);
 	for (unsigned int i = 0; i < bench->repetitions && !bench->quiet; i++)
 		for (unsigned int turn = 0; turn < num_ways; turn++) {
-			/* Alternate, so that no way always follows the same one. */
+			/*
+			 * Alternate the order, so that no way always follows the
+			 * same one.
+			 */
 			unsigned int w = i % 2 ? num_ways - 1 - turn : turn;
 
 			ns[w * bench->repetitions + i] = run_once(&ways[w]);

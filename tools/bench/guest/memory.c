@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How much memory of the kernel a key takes: what is in use after very many of
- * them were made.
+ * Measures the kernel memory that a key takes: the memory in use after very
+ * many keys were made.
  */
 #include <err.h>
 #include <inttypes.h>
@@ -67,7 +67,9 @@ static struct ibv_mr *make(struct rc_dev *dev, const struct kind *kind,
 	return column.key;
 }
 
-/* Those made stay, so that the next kind finds no room that they left. */
+/*
+ * Keeps the objects, so that the next kind cannot reuse memory that they freed.
+ */
 static struct ibv_mr **measure_kind(struct bench *bench, const struct kind *kind,
 				    const struct column *memory,
 				    struct ibv_sge *list)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Requests in bulk: lists of them, as many under way as there is room for. */
+/* Posts requests in lists, as many at a time as the queue has room for. */
 #include <err.h>
 #include <inttypes.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static void post_list(struct queue *queue, struct ibv_send_wr *wr,
 {
 	for (unsigned int i = 0; i + 1 < num; i++)
 		wr[i].next = &wr[i + 1];
-	/* One completion says that the whole list's room is free. */
+	/* One completion frees the whole list's entries in the queue. */
 	wr[num - 1].next = NULL;
 	wr[num - 1].send_flags = IBV_SEND_SIGNALED;
 	while (queue->lists >= RC_SEND_DEPTH / LIST_LENGTH) {

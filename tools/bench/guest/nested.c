@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Keys over keys: WRITE through a strided key, through keys over that one, and
- * through the same over memory whose pages come on demand.
+ * Keys over keys: WRITE by a strided key, by keys over that one, and by the
+ * same keys over ODP memory.
  */
 #include <err.h>
 
@@ -12,13 +12,13 @@
 #define BLOCK 256
 #define COUNT 1024
 #define MAX_LEVELS 8
-/* Ranges in which each level describes the one below. */
+/* Each level describes the one below in this number of ranges. */
 #define RANGES 8
 
 struct nested {
 	struct bench *bench;
 	struct column near, far;
-	/* Of the far end: over pinned memory, and on demand. */
+	/* Keys of the remote side: over pinned memory, and over ODP memory. */
 	struct ibv_mr *key[MAX_LEVELS], *on_demand[MAX_LEVELS], *on_demand_mr;
 	unsigned int levels;
 };
@@ -65,7 +65,7 @@ static void run_on_demand(void *context)
 	write_to(nested, nested->on_demand[nested->levels - 1]);
 }
 
-/* Level 0 is strided, each other one a list over the one before. */
+/* Level 0 is strided; each other level is a list over the one before. */
 static void open_chain(struct nested *nested, struct ibv_mr **key, struct ibv_mr *mr)
 {
 	struct rc_dev *dev = &nested->bench->dev[FAR];

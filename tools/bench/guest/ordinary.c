@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Ordinary memory regions, in which ib_mkey has no part but that it looks
- * whose an MR is: run with the module loaded and without it, and compared.
+ * Ordinary MRs, for which ib_mkey only checks whether the MR is its own. This
+ * runs with the module loaded and without it, and the results are compared.
  */
 #include <err.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a key costs that is bound once: created and destroyed each time, or taken
- * from a pool and given back.
+ * Measures a key that is bound once: one that is created and destroyed each
+ * time, and one that is taken from a pool and returned.
  */
 #include <err.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static void get_and_put(void *context)
 	}
 }
 
-/* What was given back is bound to nothing, and holds nothing. */
+/* A returned key is unbound and holds no MR. */
 static void check_pool(void *context)
 {
 	struct pool *pool = context;

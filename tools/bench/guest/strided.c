@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Blocks with gaps at both ends: through a key at each end, by packing them,
- * block by block, and the same number of bytes without gaps.
+ * Blocks with gaps on both sides: by a key on each side, packed, block by
+ * block, and the same number of contiguous bytes.
  */
 #include <err.h>
 #include <stdlib.h>
@@ -155,7 +155,7 @@ static struct ibv_sge block_of(const struct column *column, size_t index)
 	};
 }
 
-/* One block to a request; SEND can gather and scatter as many as fit a list. */
+/* One block per request; SEND gathers and scatters as many as fit a list. */
 static size_t blocks_each(const struct strided *strided)
 {
 	return strided->op == OP_SEND ? RC_MAX_SGE : 1;
@@ -188,7 +188,10 @@ static void measure_blocks(struct bench *bench, enum op op, size_t block)
 {
 	size_t bytes = block * MAX_BLOCKS < MAX_BYTES ? block * MAX_BLOCKS : MAX_BYTES;
 	size_t count = scaled(bench, bytes, 4 * block) / block;
-	/* What is many times faster needs more to do for as good a figure. */
+	/*
+	 * A way that is many times faster runs more often for an equally good
+	 * figure.
+	 */
 	unsigned int times = MAX_BYTES / bytes;
 	struct strided strided = { .bench = bench, .op = op };
 	const struct series series = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Compiles the loops in C, without a crate for that.
+//! Compiles the loops in C without an additional crate.
 
 use std::{env, path::PathBuf, process::Command};
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What each group of measurements is about, in words.
+//! Descriptions of the groups of measurements.
 
-/// Which way round a figure is read.
+/// The direction in which a figure is better.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Quantity {
-    /// Bytes or operations a second.
+    /// Bytes or operations per second.
     Rate,
     /// Time of one operation.
     Latency,
 }
 
-/// What goes along the axis.
+/// The quantity along the horizontal axis.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Size {
     Bytes,
@@ -21,7 +21,7 @@ pub enum Size {
 pub struct Group {
     pub key: &'static str,
     pub title: &'static str,
-    /// One line on how to read it.
+    /// One line that explains how to read the group.
     pub shows: &'static str,
     pub quantity: Quantity,
     pub size: Size,
@@ -37,14 +37,14 @@ pub struct Way {
     pub label: &'static str,
 }
 
-/// What a plot of the group has on its vertical axis.
+/// The quantity on the vertical axis of the group's plot.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Plot {
-    /// Speed by that of the baseline.
+    /// Speed relative to the baseline.
     Ratio,
-    /// The figures, the baseline's too, on a logarithmic axis.
+    /// The figures, including the baseline's, on a logarithmic axis.
     Figures,
-    /// There is none.
+    /// The group has no plot.
     None,
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! mkey-bench-report: what `mkey_bench` measured, as tables on standard output
-//! and as JSON and SVG in a directory.
+//! mkey-bench-report: prints the results of `mkey_bench` as tables, and writes them as JSON and SVG
+//! to a directory.
 
 mod group;
 mod plot;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Plots, as SVG.
+//! SVG plots.
 
 use std::{
     error::Error,
@@ -82,8 +82,8 @@ pub fn all(records: &Records, dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(written)
 }
 
-/// Each name in the group has one; a name with a single size has nothing to
-/// draw a line through.
+/// Returns a panel for each name in the group. A name with a single size has no panel, because
+/// there is no line to draw.
 fn panels(group: &Group, records: &Records) -> Vec<Panel> {
     let mut names: Vec<&str> = Vec::new();
 
@@ -163,15 +163,15 @@ fn draw(group: &Group, panels: &[Panel], path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The lowest and highest of what there is to show.
+/// Returns the lowest and the highest value that is drawn.
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, 0.0), |(low, high), value| {
         (value.min(low), value.max(high))
     })
 }
 
-/// The base of the horizontal axis, at whose powers the labels are: sizes
-/// double, or grow by a power of two, or by one of ten.
+/// Returns the base of the horizontal axis. Labels are at its powers: sizes double, or grow by a
+/// power of two or of ten.
 fn base(lines: &[Line]) -> f64 {
     let sizes = lines.first().map_or(&[][..], |line| &line.points);
     let factor = sizes
@@ -189,7 +189,7 @@ fn base(lines: &[Line]) -> f64 {
     }
 }
 
-/// The power of ten below.
+/// Returns the largest power of ten that is not above `value`.
 fn decade(value: f64) -> f64 {
     10f64.powf(value.log10().floor())
 }
@@ -216,7 +216,7 @@ fn draw_panel(group: &Group, panel: &Panel, area: &Area<'_>) -> Result<(), Failu
         .margin(12)
         .x_label_area_size(46)
         .y_label_area_size(64);
-    // Room for the legend is above the lines.
+    // Leave room for the legend above the lines.
     if panel.log {
         let y = decade(low)..decade(high) * 100.0;
         let chart = builder.build_cartesian_2d(x, y.clone().log_scale())?;
@@ -230,7 +230,7 @@ fn draw_panel(group: &Group, panel: &Panel, area: &Area<'_>) -> Result<(), Failu
 
 type Chart<'a, 'b, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<LogCoord<f64>, Y>>;
 
-/// `y` is what the vertical axis shows; bars that reach beyond it end there.
+/// Draws the axes and bars. `y` is the range of the vertical axis; longer bars end at its end.
 fn fill<'a, 'b: 'a, Y>(
     group: &Group,
     panel: &Panel,
@@ -253,7 +253,7 @@ where
         .light_line_style(TRANSPARENT)
         .draw()?;
 
-    // Where lines meet, the wider ones below remain to be seen.
+    // Where lines coincide, the wider ones below stay visible.
     let widths = [6, 4, 2, 2];
     let styles = COLOURS.iter().zip(widths).cycle();
     for (line, (&colour, width)) in panel.lines.iter().zip(styles) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What `mkey_bench` prints: one record of JSON a line.
+//! The output of `mkey_bench`: one record of JSON per line.
 
 use std::io::BufRead;
 
@@ -27,7 +27,7 @@ pub struct Run {
     pub mtu: u32,
     pub repetitions: u32,
     pub shift: u32,
-    /// Nanoseconds are instructions.
+    /// The clock counted instructions, not nanoseconds.
     pub icount: bool,
 }
 
@@ -52,7 +52,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Returns `true` if both are ways to do the same thing.
+    /// Returns `true` if both series are ways to do the same thing.
     pub fn compares_to(&self, other: &Self) -> bool {
         self.group == other.group && self.name == other.name && self.size == other.size
     }
@@ -74,8 +74,8 @@ pub struct Records {
 }
 
 impl Records {
-    /// Reads them all. Several runs of the program are taken for one: a series
-    /// that comes again goes on where it was.
+    /// Reads all records. Several runs of the program are combined: a repeated series is appended
+    /// to the earlier one.
     pub fn read(from: impl BufRead) -> Result<Self, String> {
         let mut records = Self::default();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Medians, and how far the rest is from them.
+//! Medians and spreads.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of no values at all there is none.
+    /// Returns the spread of the values, or [`None`] if there are no values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<_> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
@@ -29,7 +29,7 @@ impl Spread {
     }
 }
 
-/// Bytes or operations a second.
+/// Returns bytes or operations per second.
 pub fn rate(series: &Series) -> Option<Spread> {
     Spread::of(
         series
@@ -39,7 +39,7 @@ pub fn rate(series: &Series) -> Option<Spread> {
     )
 }
 
-/// Nanoseconds of one operation.
+/// Returns the nanoseconds of one operation.
 pub fn latency(series: &Series) -> Option<Spread> {
     Spread::of(series.ns.iter().map(|&ns| ns as f64 / series.amount as f64))
 }

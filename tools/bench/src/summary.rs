@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! All figures, as JSON for programs.
+//! All figures as JSON, for programs.
 
 use serde::Serialize;
 
@@ -29,7 +29,7 @@ pub struct Summary<'a> {
 struct Entry<'a> {
     #[serde(flatten)]
     series: &'a Series,
-    /// Bytes or operations a second.
+    /// Bytes or operations per second.
     rate: Option<Spread>,
     /// The name of the baseline; [`None`] for the baseline itself.
     baseline: Option<&'a str>,

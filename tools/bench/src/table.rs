@@ -25,7 +25,7 @@ use crate::{
     text,
 };
 
-/// Everything that was measured.
+/// Returns the tables of all groups.
 pub fn all(records: &Records) -> String {
     let mut parts = vec![heading(records)];
 
@@ -66,7 +66,7 @@ fn new_table<const N: usize>(header: [String; N]) -> Table {
     table
 }
 
-/// Lines of a table: figures to the right, words to the left.
+/// Formats a table: figures are aligned to the right, words to the left.
 fn finish(mut table: Table, words: usize) -> String {
     for (at, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
@@ -90,7 +90,7 @@ fn ratio(spread: Spread) -> String {
     )
 }
 
-/// `None` if nothing of the group was measured.
+/// Returns the table of a group, or [`None`] if no series of the group was measured.
 fn of_group(group: &Group, records: &Records) -> Option<String> {
     let rows: Vec<&Series> = records
         .series
@@ -171,7 +171,7 @@ fn of_memory(memory: &[Memory]) -> Option<String> {
     ))
 }
 
-/// Sentences in lines of a terminal.
+/// Wraps sentences to the width of a terminal.
 fn wrap(sentences: &str) -> String {
     let mut lines = String::new();
     let mut width = 0usize;

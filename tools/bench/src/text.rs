@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Figures as people read them.
+//! Figures in a readable form.
 
 use crate::{
     group::{
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Three digits that count.
+/// Formats a value with three significant digits.
 pub fn digits(value: f64) -> String {
     let magnitude = value.abs();
 
@@ -33,7 +33,7 @@ pub fn digits(value: f64) -> String {
     }
 }
 
-/// A number of bytes, or just a number.
+/// Formats a number of bytes, or a plain number.
 pub fn size(kind: Size, value: u64) -> String {
     const UNITS: [(u32, &str); 3] = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
 
@@ -61,7 +61,7 @@ pub fn thousands(value: u64) -> String {
     text
 }
 
-/// What a group's figures are in.
+/// Returns the unit of a group's figures.
 pub fn unit(group: &Group, unit: Unit) -> &'static str {
     match (group.quantity, unit) {
         (Quantity::Latency, _) => "us",
@@ -70,7 +70,7 @@ pub fn unit(group: &Group, unit: Unit) -> &'static str {
     }
 }
 
-/// A series' figure, in that unit.
+/// Returns a series' figure in that unit.
 pub fn figure(group: &Group, series: &Series) -> Option<Spread> {
     let (spread, factor) = match (group.quantity, series.unit) {
         (Quantity::Latency, _) => (stats::latency(series)?, 1e-3),

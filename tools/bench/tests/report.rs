@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The program as `tools/bench/run` uses it: records in, tables and files out.
+//! Tests the program as `tools/bench/run` uses it: records in, tables and files out.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Generates the bindings from the C headers, so that no layout or number of
-//! theirs is written down twice. The `bindgen` program and a C compiler's
-//! headers are all that is needed.
+//! Generates the bindings from the C headers, so that no layout and no number is repeated here. It
+//! needs the `bindgen` program and a C compiler's headers only.
 
 use std::{
     env,
@@ -16,7 +15,7 @@ use std::{
     },
 };
 
-/// Patterns of what is used. Everything that those refer to comes along.
+/// Patterns of the names in use. Types that these refer to are included.
 const TYPES: &str = "ibmkey_.*|ibv_(alloc_dm_attr|dm_mask|sge|access_flags)\
     |ibv_(qp_attr_mask|gid_entry|gid_type|mtu|send_wr|send_flags|wc)\
     |ibv_(context|device|pd|mr|dm)|verbs_context|ibv_rereg_mr_flags|ib_uverbs_rereg_mr|ib_uverbs_write_cmds\
@@ -34,7 +33,7 @@ fn fail(what: &str) -> ! {
     exit(1)
 }
 
-/// The uAPI header: `IBMKEY_UAPI_INCLUDE`, or where it is in the source tree.
+/// Returns the directory of the uAPI header: `IBMKEY_UAPI_INCLUDE`, or the one in the source tree.
 fn uapi_dir(manifest: &Path) -> PathBuf {
     match env::var_os("IBMKEY_UAPI_INCLUDE") {
         Some(dir) => dir.into(),
@@ -78,7 +77,7 @@ fn main() {
         .arg("--")
         .arg("-I")
         .arg(&own)
-        // After the system's: it is meant to add one header, no more.
+        // It comes after the system's directories, because it must add only the one header.
         .arg("-idirafter")
         .arg(&uapi)
         .status();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A picture in characters.
+//! Draws a picture in characters.
 
 use std::{
     fmt::Write,
@@ -13,16 +13,16 @@ use crate::picture::{
     Span, //
 };
 
-/// Memory that the layout does not name.
+/// Memory that the layout does not contain.
 const NONE: char = '.';
 
-/// A character for several bytes, of which the layout names some.
+/// Several bytes of which the layout contains some.
 const SOME: char = '+';
 
-/// Entries that are named in words.
+/// The number of entries that are listed in words.
 const MAX_ENTRIES: usize = 32;
 
-/// The character of an entry or block.
+/// Returns the character of an entry or block.
 fn symbol(entry: usize) -> char {
     const SYMBOLS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
@@ -112,7 +112,7 @@ fn render_panel(text: &mut String, panel: &Panel, columns: u64) -> std::fmt::Res
     Ok(())
 }
 
-/// Addresses of rows exist: they are not above those of bytes.
+/// Returns the address of a row. It is at most that of a byte in the row, so it exists.
 fn row_address(row: u64, pitch: u64) -> u64 {
     row.saturating_mul(pitch)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `mkeyctl caps`: what devices can do.
+//! `mkeyctl caps`: shows the limits of devices.
 
 use std::{
     error::Error,
@@ -50,10 +50,10 @@ pub struct Args {
     json: bool,
 }
 
-/// A device, and what is known of it.
+/// A device and its limits.
 struct Line {
     name: String,
-    /// `None` if the kernel offers nothing on it.
+    /// `None` if the kernel does not extend it.
     caps: Option<ibmkey_caps>,
 }
 
@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         }
     }
 
-    // Asking for one device by name is asking whether it can.
+    // If one device is named, the exit status tells whether it is extended.
     if let (Some(name), [Line { caps: None, .. }]) = (&args.device, lines.as_slice()) {
         return Err(format!(
             "{name}: the kernel offers neither keys nor device memory on it; \
@@ -119,7 +119,7 @@ fn look(device: &Device<'_>) -> Result<Line, String> {
     Ok(Line { name, caps })
 }
 
-/// The names of the bits that are set; unknown ones as a number.
+/// Returns the names of the set bits; unknown bits as a number.
 fn names(bits: u64, known: &[(u32, &'static str)]) -> Vec<String> {
     let mut rest = bits;
     let mut names = Vec::new();

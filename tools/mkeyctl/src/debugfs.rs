@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the module shows of device memory in debugfs: tables with a line of
-//! column names. Columns are found by name, since a later module may have more.
+//! Reads the tables of device memory that the module shows in debugfs. The first line has the names
+//! of the columns. Columns are found by name, because a later module may have more.
 
 use std::{
     fs,
@@ -19,20 +19,20 @@ pub const DIR: &str = "/sys/kernel/debug/ib_mkey";
 pub struct Pool {
     pub device: String,
     pub class: String,
-    /// `None` where that is not known yet.
+    /// `None` if the size is not known yet.
     pub total: Option<u64>,
     pub used: Option<u64>,
     pub high: Option<u64>,
     pub buffers: Option<u64>,
 }
 
-/// A process, or the kernel's users together.
+/// A process, or all kernel users.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Owner {
     pub device: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// 0 for the kernel.
+    /// 0 for kernel users.
     pub pid: u32,
     pub comm: String,
     pub bytes: Option<u64>,
@@ -40,7 +40,7 @@ pub struct Owner {
     pub buffers: Option<u64>,
 }
 
-/// `None` if the kernel does not show them.
+/// Returns the pools; `None` if the kernel does not show them.
 pub fn pools(dir: &Path) -> Result<Option<Vec<Pool>>, String> {
     read(dir, "pools", |row| {
         Ok(Pool {
@@ -54,7 +54,7 @@ pub fn pools(dir: &Path) -> Result<Option<Vec<Pool>>, String> {
     })
 }
 
-/// `None` if the kernel does not show them.
+/// Returns the owners; `None` if the kernel does not show them.
 pub fn owners(dir: &Path) -> Result<Option<Vec<Owner>>, String> {
     read(dir, "owners", |row| {
         let pid = row.text("pid")?;
@@ -73,7 +73,7 @@ pub fn owners(dir: &Path) -> Result<Option<Vec<Owner>>, String> {
     })
 }
 
-/// A line, by the names of its columns.
+/// A line whose cells are found by the names of their columns.
 struct Row<'a> {
     names: &'a [&'a str],
     cells: Vec<String>,
@@ -94,7 +94,7 @@ impl Row<'_> {
             .ok_or_else(|| format!("there is no column `{name}'"))
     }
 
-    /// A dash, or no such column, is no number.
+    /// Returns a number, or `None` for a dash or a missing column.
     fn number(&self, name: &str) -> Result<Option<u64>, String> {
         self.get(name)
             .filter(|&cell| cell != "-")
@@ -143,8 +143,7 @@ fn parse<T>(text: &str, each: impl Fn(&Row<'_>) -> Result<T, String>) -> Result<
         .collect()
 }
 
-/// The cells of a line. The name of a process may have spaces in it, which no
-/// other cell has.
+/// Splits a line into cells. The name of a process may contain spaces; other cells do not.
 fn cells(line: &str, names: &[&str]) -> Option<Vec<String>> {
     let words: Vec<_> = line.split_whitespace().collect();
     let spare = words.len().checked_sub(names.len())?;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `mkeyctl demo`: one RDMA WRITE from one strided key to another, and what
-//! landed where.
+//! `mkeyctl demo`: runs one RDMA WRITE from one strided key to another, and shows the result.
 
 use std::{
     error::Error,
@@ -40,11 +39,11 @@ pub struct Args {
     to: Option<String>,
 }
 
-/// Bytes of a row of the memory that is shown.
+/// Bytes of a row in the drawing.
 const PITCH: usize = 16;
 const ROWS: usize = 8;
 const ACCESS: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-/// What is in memory that nothing was put into.
+/// The initial value of memory.
 const NOTHING: u8 = b'.';
 
 /// A rectangle of bytes.
@@ -61,7 +60,7 @@ const FROM: Tile = Tile {
     width: 4,
     height: 6,
 };
-/// As many bytes in another shape: it is their order that is kept.
+/// The same number of bytes in another shape. Their order is kept.
 const TO: Tile = Tile {
     x: 9,
     y: 2,
@@ -82,7 +81,7 @@ impl Tile {
         })
     }
 
-    /// As a key describes it: rows, a stride apart.
+    /// Binds `key` to the tile: rows that are a stride apart.
     fn bind(&self, key: &mut Key<'_>, memory: &Buffer<'_>) -> Result<(), Errno> {
         let start = self.offsets().next().unwrap_or(0);
         let mut block = ibmkey_block {
@@ -108,7 +107,7 @@ impl Tile {
 
 const _: () = assert!(FROM.len() == TO.len());
 
-/// Letters in the tile, nothing around it.
+/// Returns memory with letters in the tile and nothing around it.
 fn lettered(tile: &Tile) -> Vec<u8> {
     let mut memory = vec![NOTHING; PITCH * ROWS];
 
@@ -120,7 +119,7 @@ fn lettered(tile: &Tile) -> Vec<u8> {
     memory
 }
 
-/// Rows of characters, those of the two memories beside each other.
+/// Draws two memories beside each other.
 fn side_by_side(left: &[u8], right: &[u8]) -> String {
     let mut text = String::new();
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Descriptions of layouts, as people write them: on the command line or in
-//! JSON.
+//! Descriptions of layouts in text form: on the command line or in JSON.
 
 use ib_mkey_layout::{
     Block,
@@ -21,7 +20,7 @@ use serde::{
     Deserializer, //
 };
 
-/// Indices, as they were given.
+/// Indices of the size that was given.
 #[derive(Debug)]
 pub struct VecIndices(Vec<u64>);
 
@@ -33,16 +32,16 @@ impl Indices for VecIndices {
 
 /// A layout, and the names of its leaves.
 ///
-/// To the layout each entry or block is a leaf of its own, numbered by its
-/// index: so a run says which one it came from. Indexed blocks are of one leaf.
+/// In the layout, each entry or block has a separate leaf, whose number is the index of the entry.
+/// So a run tells which entry it belongs to. Indexed blocks have one leaf.
 #[derive(Debug)]
 pub struct Description {
     pub layout: Layout<Vec<Entry>, Vec<Block>, Shape, Indexed<VecIndices>>,
-    /// For each entry or block the name of its leaf.
+    /// The name of the leaf of each entry or block.
     pub leaves: Vec<String>,
 }
 
-/// A leaf that has not been given a name.
+/// The name of a leaf without a name.
 const UNNAMED: &str = "memory";
 
 /// A range as in `A@0x1000+64`.
@@ -52,7 +51,7 @@ struct Range {
     bytes: u64,
 }
 
-/// A number as people write it: `64`, `0x40`, `4K`.
+/// Parses a number: `64`, `0x40`, `4K`.
 pub fn number(text: &str) -> Result<u64, String> {
     let (digits, radix) = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         Some(digits) => (digits, 16),
@@ -101,7 +100,7 @@ fn range(text: &str) -> Result<Range, String> {
     })
 }
 
-/// Strides for as many dimensions as there can be.
+/// Returns strides for the largest number of dimensions.
 fn strides(given: &[i64], num_dims: usize) -> Result<[i64; MAX_DIMS], String> {
     if given.len() != num_dims {
         return Err(format!(
@@ -117,13 +116,13 @@ fn strides(given: &[i64], num_dims: usize) -> Result<[i64; MAX_DIMS], String> {
     Ok(all)
 }
 
-/// Numbers an entry or block as a leaf. The last number is left unused.
+/// Returns the leaf's number of an entry or block. `u32::MAX` is not used.
 fn index(at: usize) -> Result<u32, String> {
     u32::try_from(at).map_err(|_| "too many entries".to_owned())
 }
 
 impl Description {
-    /// `A@0+64` and so on, one after another.
+    /// Parses `A@0+64` and so on, one after another.
     pub fn from_ranges(texts: &[String]) -> Result<Self, String> {
         Self::list(
             texts
@@ -133,7 +132,7 @@ impl Description {
         )
     }
 
-    /// `3,4` and `A@0+16:256,64`.
+    /// Parses `3,4` and `A@0+16:256,64`.
     pub fn from_blocks(repeat: &str, texts: &[String]) -> Result<Self, String> {
         let repeat_count: Vec<_> = repeat.split(',').map(number).collect::<Result<_, _>>()?;
         let blocks = texts.iter().map(|text| {
@@ -148,7 +147,7 @@ impl Description {
         Self::interleaved(&repeat_count, blocks.collect::<Result<_, String>>()?)
     }
 
-    /// `A@0+16:64` and `3,0,7`.
+    /// Parses `A@0+16:64` and `3,0,7`.
     pub fn from_indices(text: &str, indices: &str) -> Result<Self, String> {
         let (place, unit) = text
             .split_once(':')
@@ -158,7 +157,7 @@ impl Description {
         Self::indexed(range(place)?, number(unit)?, indices)
     }
 
-    /// What `File` describes.
+    /// Parses a [`File`].
     pub fn from_json(text: &str) -> Result<Self, String> {
         match serde_json::from_str(text).map_err(|error| error.to_string())? {
             File::List(entries) => Self::list(
@@ -390,7 +389,7 @@ mod tests {
     fn indices() {
         let table = Description::from_indices("A@16+4:64", "3,0,0x2,2").unwrap();
 
-        // Two that follow each other in memory would be one run; these do not.
+        // Adjacent blocks would be one run; these are not adjacent.
         assert_eq!(
             runs(&table),
             [(0, 208, 4), (0, 16, 4), (0, 144, 4), (0, 144, 4)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The RDMA devices, and those among them that are meant.
+//! Lists the RDMA devices and chooses among them.
 
 use ibmkey::{
     verbs::{
@@ -10,16 +10,16 @@ use ibmkey::{
     Errno,
 };
 
-/// What devices there are.
+/// Lists the devices.
 pub fn list() -> Result<Devices, String> {
     Devices::list().map_err(|errno| match errno {
-        // What libibverbs says of a kernel without ib_uverbs.
+        // libibverbs returns this if the kernel has no ib_uverbs.
         Errno::ENOSYS => "no RDMA devices: the kernel's ib_uverbs module is not loaded".into(),
         _ => format!("cannot list the RDMA devices: {errno}"),
     })
 }
 
-/// The device of that name, or all of them; at least one.
+/// Returns the device of that name, or all devices; at least one.
 pub fn choose<'a>(devices: &'a Devices, name: Option<&str>) -> Result<Vec<Device<'a>>, String> {
     let chosen: Vec<_> = devices
         .iter()

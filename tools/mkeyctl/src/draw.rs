@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `mkeyctl draw`: which bytes of memory a layout names.
+//! `mkeyctl draw`: draws the bytes of memory that a layout contains.
 
 use std::{
     error::Error,

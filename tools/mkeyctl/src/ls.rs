@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `mkeyctl ls`: what there is on extended devices.
+//! `mkeyctl ls`: lists the objects of extended devices.
 
 use std::{
     error::Error,
@@ -129,7 +129,7 @@ fn look(name: Option<&str>, debugfs: &Path) -> Result<Vec<Line>, String> {
             line.mrs.push(mr);
         }
     }
-    // Only administrators may look there; the rest is for all.
+    // Only administrators may read debugfs; all users may see the rest.
     if let Ok(Some(pools)) = debugfs::pools(debugfs) {
         for line in &mut lines {
             line.pools = Some(Vec::new());
@@ -198,7 +198,7 @@ fn mr_rows(lines: &[Line]) -> Vec<[String; 8]> {
             or_dash(mr.pid),
             match mr.pid {
                 Some(_) => or_dash(comm),
-                // As the rdma program writes the kernel's users.
+                // The rdma program shows kernel users like this.
                 None => or_dash(comm.map(|comm| format!("[{comm}]"))),
             },
         ]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! mkeyctl: looks at memory keys from a shell.
+//! mkeyctl: inspects memory keys from a shell.
 //!
-//! Status 0: done. 1: could not be done, standard error says why. 2: the
-//! command line makes no sense.
+//! Exit status: 0 for success; 1 for an error, with the reason on standard error; 2 for an invalid
+//! command line.
 
 mod ascii;
 mod caps;
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
 
     match result {
         Ok(status) => status,
-        // A reader that has seen enough is no failure.
+        // A reader that closes the pipe early is not an error.
         Err(error) if is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("mkeyctl: {error}");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is drawn of a layout, before it is known how.
+//! The contents of a drawing, independent of its format.
 //!
-//! A leaf is drawn as rows of equally many bytes, like the memory of a matrix.
-//! Rows that the layout names nothing of are left out. What is looked at is
-//! bounded: a layout may name more bytes than there is memory.
+//! A leaf is drawn as rows of equal length, like the memory of a matrix. Rows without bytes of the
+//! layout are left out. The number of examined runs is limited, because a layout may contain more
+//! bytes than the memory has.
 
 use std::{
     collections::BTreeMap,
@@ -18,26 +18,26 @@ use ib_mkey_layout::Layout;
 
 use crate::describe::Description;
 
-/// Runs that are looked at.
+/// The number of runs that are examined.
 const MAX_RUNS: usize = 1 << 20;
 
-/// Runs that are shown one by one.
+/// The number of runs that are listed.
 const MAX_LISTED: usize = 8;
 
-/// Bytes in a row of a layout that suggests no other number.
+/// Bytes in a row if the layout does not suggest another number.
 const DEFAULT_PITCH: NonZeroU64 = NonZeroU64::MIN.saturating_add(63);
 
-/// A narrower row than this is rather a part of one.
+/// A narrower row is probably a part of a row.
 const MIN_PITCH: u64 = 32;
 
 pub struct Picture {
     /// The layout in words.
     pub summary: String,
-    /// For each entry or block, its leaf and itself in words.
+    /// The leaf and the description of each entry or block.
     pub entries: Vec<String>,
-    /// The first runs, with the offsets at which the key has them.
+    /// The first runs, with their offsets in the key.
     pub runs: Vec<ListedRun>,
-    /// The number of runs; [`None`] if there are too many to look at.
+    /// The number of runs; [`None`] if there are too many to examine.
     pub num_runs: Option<usize>,
     pub panels: Vec<Panel>,
 }
@@ -54,9 +54,9 @@ pub struct Panel {
     pub leaf: String,
     /// Bytes in a row.
     pub pitch: NonZeroU64,
-    /// By the number of the row; row 0 begins at address 0.
+    /// Rows by their number. Row 0 begins at address 0.
     pub rows: BTreeMap<u64, Vec<Span>>,
-    /// `true` if there are rows after those.
+    /// `true` if there are more rows.
     pub more: bool,
 }
 
@@ -73,7 +73,7 @@ impl Picture {
         let layout = &description.layout;
         let pitch = pitch.unwrap_or_else(|| natural_pitch(description));
         let mut panels: Vec<Panel> = Vec::new();
-        // For each entry, its panel.
+        // The panel of each entry.
         let mut panel_of = Vec::new();
 
         for leaf in &description.leaves {
@@ -124,9 +124,9 @@ impl Picture {
 }
 
 impl Panel {
-    /// Adds bytes, keeping the `max` rows with the lowest addresses.
+    /// Adds bytes. Keeps the `max` rows with the lowest addresses.
     fn add(&mut self, entry: usize, addr: u64, len: u64, max: usize) {
-        // Both addresses exist: the layout was checked when it was made.
+        // The layout was checked when it was made, so both addresses exist.
         let end = addr.saturating_add(len);
         let mut at = addr;
 
@@ -156,7 +156,7 @@ impl Panel {
     }
 }
 
-/// The smallest stride that could be a row's, or else the largest there is.
+/// Returns the smallest stride that could be that of a row, or else the largest stride.
 fn natural_pitch(description: &Description) -> NonZeroU64 {
     let interleaved = match &description.layout {
         Layout::List(_) => return DEFAULT_PITCH,

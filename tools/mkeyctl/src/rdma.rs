@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the kernel tells of RDMA devices over netlink, by way of the `rdma`
-//! program of iproute2.
+//! Reads the kernel's information about RDMA devices (netlink) with the `rdma` program of iproute2.
 
 use std::{
     io::ErrorKind,
@@ -22,17 +21,17 @@ pub struct Mr {
     pub device: String,
     pub mrn: u32,
     pub mrlen: u64,
-    /// Hexadecimal; for administrators only, as the next one.
+    /// Hexadecimal. Only administrators see it and the next field.
     pub lkey: Option<String>,
     pub rkey: Option<String>,
-    /// None if the PD is the kernel's.
+    /// `None` if a kernel user has the PD.
     pub pdn: Option<u32>,
-    /// None if the kernel made it.
+    /// `None` if a kernel user made the MR.
     pub pid: Option<u32>,
     pub comm: Option<String>,
 }
 
-/// Numbers with names, of a device or of one of its ports.
+/// Named numbers of a device or of a port.
 #[derive(Deserialize)]
 pub struct Numbers {
     pub ifname: String,
@@ -50,7 +49,7 @@ impl Numbers {
     }
 }
 
-/// All memory regions of all devices.
+/// Returns the MRs of all devices.
 pub fn mrs() -> Result<Vec<Mr>, String> {
     ask(&["resource", "show", "mr"])
 }
@@ -60,7 +59,7 @@ pub fn objects() -> Result<Vec<Numbers>, String> {
     ask(&["resource", "show"])
 }
 
-/// The counters of all ports.
+/// Returns the counters of all ports.
 pub fn counters() -> Result<Vec<Numbers>, String> {
     ask(&["statistic", "show"])
 }
@@ -83,7 +82,7 @@ fn ask<T: DeserializeOwned>(what: &[&str]) -> Result<Vec<T>, String> {
         let why = stderr.lines().next().unwrap_or("failed without a word");
         return Err(wrong(why.to_owned()));
     }
-    // It prints nothing at all where there is nothing to be shown.
+    // The program prints nothing if there are no objects.
     if output.stdout.trim_ascii().is_empty() {
         return Ok(Vec::new());
     }

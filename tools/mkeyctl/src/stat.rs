@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `mkeyctl stat`: numbers of devices, side by side.
+//! `mkeyctl stat`: shows numbers of devices side by side.
 
 use std::{
     collections::BTreeMap,
@@ -48,7 +48,7 @@ pub struct Args {
     debugfs: PathBuf,
 }
 
-/// Numbers of one kind: by their names, then by device.
+/// Numbers of one kind, by name and then by device.
 type Group = BTreeMap<String, BTreeMap<String, u64>>;
 
 const GROUPS: [&str; 3] = ["objects", "counters", "device memory"];
@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         .into());
     }
 
-    // Only administrators may look there; the rest is for all.
+    // Only administrators may read debugfs; all users may see the rest.
     let pools = debugfs::pools(&args.debugfs).ok().flatten();
     let groups = [
         of_objects(&objects),
@@ -99,7 +99,8 @@ fn of_objects(objects: &[Numbers]) -> Group {
     group
 }
 
-/// Most devices have one port, and its number is not worth a word.
+/// Groups the counters of ports. Only port numbers above 1 are shown, because most devices have one
+/// port.
 fn of_ports(ports: &[Numbers]) -> Group {
     let mut group = Group::new();
 
@@ -160,7 +161,7 @@ fn text(devices: &[&String], groups: &[Group; 3], all: bool) -> String {
     align(&rows)
 }
 
-/// Names to the left, numbers to the right.
+/// Aligns names to the left and numbers to the right.
 fn align(rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));

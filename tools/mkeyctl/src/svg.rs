@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A picture as scalable vector graphics.
+//! Draws a picture as scalable vector graphics.
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ const LABEL: u64 = 160;
 const LINE: u64 = 18;
 const ROW: u64 = 14;
 
-/// Entries that are named in words.
+/// The number of entries that are listed in words.
 const MAX_ENTRIES: usize = 16;
 
 pub fn render(picture: &Picture) -> String {
@@ -108,7 +108,7 @@ fn render_panel(body: &mut String, y: &mut u64, panel: &Panel) -> std::fmt::Resu
     Ok(())
 }
 
-/// Neighbours differ: the hue goes round by the golden angle.
+/// Returns a colour. Neighbours differ, because the hue advances by the golden angle.
 fn colour(entry: usize) -> String {
     format!("hsl({}, 65%, 45%)", (entry as u64).wrapping_mul(137) % 360)
 }
@@ -166,7 +166,7 @@ mod tests {
         let svg = draw(&["A@16+8"]);
         let fill = colour(0);
 
-        // 64 bytes a row are 12 units each.
+        // Each of the 64 bytes of a row is 12 units wide.
         assert!(
             svg.contains(&format!(
                 "<rect x=\"368.00\" y=\"88\" width=\"96.00\" height=\"12\" fill=\"{fill}\"/>"

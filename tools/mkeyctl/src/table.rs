@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tables and sizes as people read them.
+//! Tables and sizes in a readable form.
 
-/// Columns as wide as their widest cell.
+/// Formats a table. Columns are as wide as their widest cell.
 pub fn render<const N: usize>(rows: &[[String; N]]) -> String {
     let mut widths = [0usize; N];
     for row in rows {
@@ -24,12 +24,12 @@ pub fn render<const N: usize>(rows: &[[String; N]]) -> String {
     text
 }
 
-/// What is there, or a dash.
+/// Returns the value's text, or a dash.
 pub fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// A size as people say it, exact or not at all.
+/// Formats a size with a unit if it is an exact multiple of one.
 pub fn size(bytes: u64) -> String {
     let units = ["", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"];
     let mut value = bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The program as a shell sees it: what it prints where, and its status.
+//! Tests the program from a shell's view: its output and its exit status.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
@@ -31,7 +31,7 @@ fn mkeyctl(args: &[&str], input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Expects success, and returns what was printed.
+/// Expects success and returns the output.
 fn printed(args: &[&str], input: &str) -> String {
     let output = mkeyctl(args, input);
 
@@ -40,7 +40,7 @@ fn printed(args: &[&str], input: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Expects a failure with one line that says why, and nothing on stdout.
+/// Expects a failure with the reason on one line of stderr, and nothing on stdout.
 fn refused(args: &[&str], input: &str, status: i32, why: &str) {
     let output = mkeyctl(args, input);
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -88,7 +88,7 @@ fn svg_goes_to_a_file() {
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
 }
 
-/// A directory with files, gone with the test.
+/// A directory with files. Dropping it removes them.
 struct Dir(std::path::PathBuf);
 
 impl Dir {
@@ -168,7 +168,7 @@ rxe1    -      -    [kernel]  0      0      0
     );
 }
 
-/// `mkeyctl stat` with an `rdma` program that prints `objects` or `counters`.
+/// Runs `mkeyctl stat` with an `rdma` program that prints `objects` or `counters`.
 fn stat(dir: &Dir, args: &[&str]) -> Output {
     use std::os::unix::fs::PermissionsExt;
 

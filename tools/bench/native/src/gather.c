@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Gathers of blocks: a loop for each size, which the compiler knows.
- * A program that is written for one size would have such a loop.
+ * Gathers blocks by one loop for each block size, which the compiler knows. A
+ * program for one block size would have such a loop.
  */
 
 #include <stddef.h>
@@ -31,7 +31,10 @@ static void gather(char *to, const char *from, size_t len, ptrdiff_t stride, siz
 	}
 }
 
-/* Gathers @bytes bytes from @offset on: of one block, blocks, and of one block. */
+/*
+ * Gathers @bytes bytes from @offset on: a part of one block, whole blocks, and a
+ * part of another one.
+ */
 void mkey_bench_gather(char *to, const char *from, size_t len, ptrdiff_t stride,
 		       size_t offset, size_t bytes)
 {

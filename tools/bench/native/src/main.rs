@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Times layouts and the copy of their rows on this machine, by the clock.
+//! Measures layouts and the copy of their rows on this machine with the clock.
 //!
-//! A message is gathered from blocks with gaps as long as themselves, a packet
-//! of 4 KiB after another, as a READ does. All ways take turns in each round,
-//! and what is printed is the median of the rounds' ratios to the loop in C:
-//! what else the machine does then meets all ways alike.
+//! A message is gathered from blocks with gaps of the same size, in packets of 4 KiB, as for a
+//! READ. All ways alternate in each round. The output is the median of the rounds' ratios to the
+//! loop in C, so that other load of the machine affects all ways alike.
 
 #[path = "../../../../drivers/infiniband/ulp/mkey/backend/copy_row.rs"]
 mod copy_row;
@@ -31,18 +30,18 @@ extern "C" {
     );
 }
 
-/// A message and the blocks that it comes from.
+/// A message and its source blocks.
 struct Case {
     layout: Layout<Vec<Entry>, Vec<Block>>,
     len: usize,
     source: Vec<u8>,
     message: Vec<u8>,
-    /// What packing puts the blocks into.
+    /// The buffer for the packed blocks.
     packed: Vec<u8>,
 }
 
 impl Case {
-    /// Blocks of `len` bytes, `bytes` bytes in all or a little less.
+    /// Makes blocks of `len` bytes, with `bytes` bytes in all or slightly fewer.
     fn new(len: usize, bytes: usize) -> Self {
         let count = bytes / len;
         let mut stride = [0; MAX_DIMS];
@@ -59,10 +58,10 @@ impl Case {
         }
     }
 
-    /// The loop in C for each `step` bytes of the message.
+    /// Runs the loop in C for each `step` bytes of the message.
     fn c_loops(&mut self, step: usize) {
         for (i, packet) in self.message.chunks_mut(step).enumerate() {
-            // SAFETY: The source has all blocks at this stride, of as many bytes as the message.
+            // SAFETY: The source has all blocks at this stride, with as many bytes as the message.
             unsafe {
                 mkey_bench_gather(
                     packet.as_mut_ptr(),
@@ -76,17 +75,17 @@ impl Case {
         }
     }
 
-    /// The loop in C for each packet.
+    /// Runs the loop in C for each packet.
     fn c_loop(&mut self) {
         self.c_loops(PACKET);
     }
 
-    /// The loop in C over all blocks.
+    /// Runs the loop in C over all blocks.
     fn one_loop(&mut self) {
         self.c_loops(usize::MAX);
     }
 
-    /// The rows of each packet.
+    /// Copies the rows of each packet.
     fn rows(&mut self) {
         let mut at = 0;
         for packet in self.message.chunks_mut(PACKET) {
@@ -100,15 +99,15 @@ impl Case {
                     at: self.source[row.addr as usize..].as_ptr(),
                     step: row.stride as isize,
                 };
-                // SAFETY: The row is within the layout, which is within the source, and within
-                // the packet.
+                // SAFETY: The row is within the layout, which is within the source, and within the
+                // packet.
                 unsafe { copy_row(to, from, row.len as usize, row.count as usize) };
             }
             at += packet.len() as u64;
         }
     }
 
-    /// The runs of each packet.
+    /// Copies the runs of each packet.
     fn runs(&mut self) {
         let mut at = 0;
         for packet in self.message.chunks_mut(PACKET) {
@@ -123,7 +122,7 @@ impl Case {
         }
     }
 
-    /// As many bytes that need no gathering.
+    /// Copies the same number of contiguous bytes.
     fn memcpy(&mut self) {
         let packets = self
             .message
@@ -132,7 +131,7 @@ impl Case {
         packets.for_each(|(packet, source)| packet.copy_from_slice(&source[..packet.len()]));
     }
 
-    /// The loop in C into a buffer, which is then sent.
+    /// Runs the loop in C into a buffer, which is then sent.
     fn pack(&mut self) {
         std::mem::swap(&mut self.message, &mut self.packed);
         self.one_loop();
@@ -144,7 +143,7 @@ impl Case {
         packets.for_each(|(packet, packed)| packet.copy_from_slice(packed));
     }
 
-    /// Checks that all ways but the plain copy give the same.
+    /// Checks that all ways but the plain copy give the same bytes.
     fn check(&mut self) {
         let blocks = self.source.chunks(2 * self.len);
         let wanted: Vec<u8> = blocks
@@ -169,7 +168,7 @@ const WAYS: [Way; 6] = [
     ("memcpy", Case::memcpy),
 ];
 
-/// Returns seconds of `times` calls.
+/// Returns the seconds of `times` calls.
 fn seconds(case: &mut Case, run: fn(&mut Case), times: usize) -> f64 {
     let start = Instant::now();
     for _ in 0..times {
@@ -193,7 +192,7 @@ fn report(title: &str, bytes: usize, times: usize, rounds: usize) {
         case.check();
         let mut seen = [const { Vec::new() }; WAYS.len()];
         for round in 0..rounds {
-            // Each way after each other one, in turn.
+            // Run all ways in turn.
             let mut taken = [0.0; WAYS.len()];
             for way in 0..WAYS.len() {
                 let way = (way + round) % WAYS.len();
@@ -228,8 +227,8 @@ fn main() {
 mod tests {
     use super::*;
 
-    /// Pieces of every size that has a loop, and some beyond, apart and overlapping, forwards and
-    /// backwards, against a copy of one byte after another.
+    /// Pieces of every size that has a loop, and some larger ones, apart and overlapping, forwards
+    /// and backwards, compared with a copy of single bytes.
     #[test]
     fn rows_are_copied() {
         let source: Vec<u8> = (0..10_000u32).map(|i| (i * 7 + i / 256) as u8).collect();
@@ -260,8 +259,8 @@ mod tests {
                         at: source[from as usize..].as_ptr(),
                         step: from_step,
                     };
-                    // SAFETY: No piece begins more than 9 * 601 bytes from these places or ends
-                    // outside of the vectors, as the copy above shows.
+                    // SAFETY: No piece begins more than 9 * 601 bytes from these places, and none
+                    // ends outside of the vectors, as the copy above shows.
                     unsafe { copy_row(to, from, len, count) };
                     assert!(seen == wanted, "{len} {to_step} {from_step} {count}");
                 }
@@ -269,7 +268,7 @@ mod tests {
         }
     }
 
-    /// All ways give the same, for every size.
+    /// All ways give the same bytes, for every size.
     #[test]
     fn ways_agree() {
         SIZES.iter().for_each(|len| Case::new(*len, 40_000).check());

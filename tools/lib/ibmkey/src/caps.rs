@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! What a device can do.
+//! The limits of a device.
 
 use core::ffi::c_int;
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Asks the device that `fd`, a context's command file descriptor, has open.
+/// Queries the device that `fd`, a context's command file descriptor, refers to.
 pub fn query(fd: c_int) -> Result<ibmkey_caps> {
     let mut caps = sys::ib_uverbs_mkey_caps::default();
 
@@ -31,11 +31,11 @@ pub fn query(fd: c_int) -> Result<ibmkey_caps> {
     })
 }
 
-/// Asks how many indices a key can be bound to.
+/// Returns the largest number of indices of a key.
 pub fn max_indices(fd: c_int) -> Result<u32> {
     let mut caps = sys::ib_uverbs_mkey_caps::default();
 
-    // A kernel without indexed layouts knows a shorter structure, and leaves the rest zero.
+    // A kernel without indexed layouts fills in a shorter structure. The rest stays zero.
     Command::<1>::new(sys::UVERBS_OBJECT_DEVICE, sys::IB_MKEY_METHOD_QUERY_CAPS)
         .out(sys::IB_MKEY_ATTR_QUERY_CAPS_RESP, &mut caps)
         .run(fd)?;
@@ -43,7 +43,7 @@ pub fn max_indices(fd: c_int) -> Result<u32> {
     Ok(caps.max_indices)
 }
 
-// The library passes these through.
+// The library passes these values through.
 const _: () = {
     assert!(sys::IBMKEY_CAP_DM == sys::IB_UVERBS_MKEY_CAP_DM);
     assert!(sys::IBMKEY_CAP_LIST == sys::IB_UVERBS_MKEY_CAP_LIST);

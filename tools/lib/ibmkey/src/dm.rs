@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! The device-memory verbs, and making them a context's.
+//! The device-memory verbs, and how a context gets them.
 
 use core::{
     ffi::{
@@ -43,8 +43,7 @@ type QueryDevice = unsafe extern "C" fn(
     usize,
 ) -> c_int;
 
-/// The provider's own `query_device_ex`, that of the first context that was
-/// enabled. A context of a provider with another one keeps it.
+/// The `query_device_ex` of the first context's provider. Contexts of other providers keep theirs.
 static PROVIDERS_QUERY: OnceLock<QueryDevice> = OnceLock::new();
 
 /// Makes the device-memory verbs work on a context; see `ibmkey_enable()`.
@@ -60,32 +59,30 @@ pub unsafe fn enable(ctx: *mut sys::ibv_context) -> Result {
         return Err(Errno::EOPNOTSUPP);
     }
 
-    // The first of the pointers that are replaced: an extended context that is
-    // large enough for it is large enough for the others.
+    // The first of the replaced pointers. An extended context that has it has the others, too.
     const FIRST: usize = offset_of!(sys::verbs_context, reg_dm_mr);
     const _: () = assert!(FIRST < offset_of!(sys::verbs_context, alloc_dm));
     const _: () = assert!(FIRST < offset_of!(sys::verbs_context, free_dm));
     const _: () = assert!(FIRST < offset_of!(sys::verbs_context, query_device_ex));
 
-    // SAFETY: Not NULL, or there were no file descriptor, and so an open
-    // context by the caller's promise.
+    // SAFETY: `ctx` is not NULL, because it has a file descriptor. So it is an open context, by the
+    // caller's promise.
     let vctx = unsafe { object::extended(ctx, FIRST) }.ok_or(Errno::EOPNOTSUPP)?;
     let vctx = vctx.as_ptr();
 
     let _guard = ENABLING.lock().unwrap_or_else(PoisonError::into_inner);
 
-    // SAFETY: The context has the member, as was just checked. Only this
-    // function writes it after the context was opened, under the lock.
+    // SAFETY: The context has the member, as checked above. After the context was opened, only this
+    // function writes it, under the lock.
     let present = unsafe { (*vctx).alloc_dm };
 
-    // SAFETY: The context's own function, on the context.
+    // SAFETY: This is the context's own function.
     if present.is_some_and(|alloc| unsafe { is_provided(alloc, ctx) }) {
         return Ok(());
     }
 
-    // SAFETY: As above. A thread that calls a device-memory verb while another
-    // enables the context finds the old function or the new one, because
-    // pointers are written in one piece.
+    // SAFETY: As above. Pointers are written with one store. So a thread that calls a device-memory
+    // verb while another thread enables the context finds the old function or the new one.
     unsafe {
         (&raw mut (*vctx).free_dm).write_volatile(Some(free_dm));
         (&raw mut (*vctx).reg_dm_mr).write_volatile(Some(reg_dm_mr));
@@ -100,8 +97,8 @@ pub unsafe fn enable(ctx: *mut sys::ibv_context) -> Result {
     Ok(())
 }
 
-/// Says how much device memory there is. The kernel does not, to programs that
-/// may not be able to allocate any.
+/// Reports the size of device memory. The kernel does not report it to programs that may be unable
+/// to allocate any.
 unsafe extern "C" fn query_device_ex(
     ctx: *mut sys::ibv_context,
     input: *const sys::ibv_query_device_ex_input,
@@ -113,26 +110,26 @@ unsafe extern "C" fn query_device_ex(
     let Some(query) = PROVIDERS_QUERY.get() else {
         return Errno::EOPNOTSUPP.get();
     };
-    // SAFETY: The arguments are those of ibv_query_device_ex(), on a context
-    // whose function it was.
+    // SAFETY: The arguments are those of ibv_query_device_ex(), on a context that had this
+    // function.
     let result = unsafe { query(ctx, input, attr, size) };
     if result != 0 || size < NEEDED {
         return result;
     }
-    // SAFETY: An open context, by ibv_query_device_ex()'s contract.
+    // SAFETY: By ibv_query_device_ex()'s contract, the context is open.
     let caps = unsafe { object::cmd_fd(ctx) }.and_then(caps::query);
     if let Ok(caps) = caps {
-        // SAFETY: `size` bytes may be written, and the member is among them.
+        // SAFETY: `size` bytes may be written, and the member is within them.
         unsafe { (&raw mut (*attr).max_dm_size).write(caps.max_dm_size) };
     }
     result
 }
 
-/// Returns `true` if a context's `alloc_dm` does something.
+/// Returns `true` if a context's `alloc_dm` is implemented.
 ///
-/// libibverbs fills what a provider lacks with functions that fail with
-/// EOPNOTSUPP, so the pointer alone says nothing. No device allocates zero
-/// bytes; one that can allocate at all objects to that differently.
+/// libibverbs sets functions that a provider lacks to ones that fail with EOPNOTSUPP, so the
+/// pointer alone is no evidence. No device allocates zero bytes; a device that has the verb reports
+/// another error.
 ///
 /// # Safety
 ///
@@ -149,8 +146,8 @@ unsafe fn is_provided(alloc: AllocDm, ctx: *mut sys::ibv_context) -> bool {
         return Errno::last() != Errno::EOPNOTSUPP;
     }
 
-    // SAFETY: A context that has `alloc_dm` has `free_dm`, which takes what
-    // that returned. `enable()` checked that both are there.
+    // SAFETY: A context with `alloc_dm` has `free_dm`, which takes its memory. `enable()` checked
+    // that both are set.
     unsafe {
         if let Some(vctx) = object::extended(ctx, offset_of!(sys::verbs_context, free_dm)) {
             if let Some(free) = (*vctx.as_ptr()).free_dm {
@@ -161,17 +158,17 @@ unsafe fn is_provided(alloc: AllocDm, ctx: *mut sys::ibv_context) -> bool {
     true
 }
 
-/// A bit of `comp_mask` that libibverbs does not have: what is behind the
-/// attributes is a [`ClassAttr`].
+/// A bit of `comp_mask` that libibverbs does not use. It marks attributes that are followed by a
+/// [`ClassAttr`].
 const HAS_CLASS: u32 = 1 << 31;
 
-/// Passes a class to the function that is in the context. That function may belong to
-/// another copy of this library, for example the preload library's.
+/// Passes a class to the context's function, which may belong to another copy of this library, for
+/// example the preload library's.
 #[repr(C)]
 struct ClassAttr {
     attr: sys::ibv_alloc_dm_attr,
     class: u32,
-    /// Set by a function that knows of classes.
+    /// Set by a function that knows classes.
     understood: u32,
 }
 
@@ -179,7 +176,7 @@ unsafe extern "C" fn alloc_dm(
     ctx: *mut sys::ibv_context,
     attr: *mut sys::ibv_alloc_dm_attr,
 ) -> *mut sys::ibv_dm {
-    // SAFETY: By ibv_alloc_dm()'s contract both are valid.
+    // SAFETY: By ibv_alloc_dm()'s contract, both are valid.
     to_ptr(unsafe {
         let mut plain = *attr;
         let mut class = 0;
@@ -215,9 +212,9 @@ pub unsafe fn alloc(
     };
     asked.attr.comp_mask = HAS_CLASS;
 
-    // Memory that the provider would be asked to free must be the provider's.
-    // SAFETY: An open context, as it was just enabled. Its functions are called
-    // on it, with attributes that are followed by what they say.
+    // Only memory that this library allocates may be freed by it.
+    // SAFETY: The context is open, as it was enabled above. Its function is called with attributes
+    // that are followed by a [`ClassAttr`], as the bit says.
     unsafe {
         let vctx = object::extended(ctx, offset_of!(sys::verbs_context, free_dm))
             .ok_or(Errno::EOPNOTSUPP)?
@@ -248,7 +245,7 @@ unsafe fn new_dm(
     // SAFETY: By the caller's promise.
     let fd = unsafe { object::cmd_fd(ctx) }?;
 
-    // Names members that this library does not know.
+    // The mask names members that this library does not know.
     if attr.comp_mask != 0 {
         return Err(Errno::EINVAL);
     }
@@ -277,7 +274,7 @@ unsafe fn new_dm(
 }
 
 unsafe extern "C" fn free_dm(dm: *mut sys::ibv_dm) -> c_int {
-    // SAFETY: By ibv_free_dm()'s contract it is one that `alloc_dm` returned.
+    // SAFETY: By ibv_free_dm()'s contract, `alloc_dm` returned it.
     let result = unsafe { dm_handle(dm) }.and_then(|(fd, handle)| {
         Command::<1>::new(sys::UVERBS_OBJECT_DM, sys::UVERBS_METHOD_DM_FREE)
             .object(sys::UVERBS_ATTR_FREE_DM_HANDLE, handle)
@@ -285,7 +282,7 @@ unsafe extern "C" fn free_dm(dm: *mut sys::ibv_dm) -> c_int {
     });
 
     if let (Ok(_), Some(dm)) = (result, NonNull::new(dm)) {
-        // SAFETY: Came from `new_dm`, and the caller gives it up.
+        // SAFETY: It came from `new_dm`, and the caller gives it up.
         unsafe { object::free(dm) };
     }
     to_int(result.map(drop))
@@ -299,8 +296,7 @@ unsafe extern "C" fn reg_dm_mr(
     access: c_uint,
 ) -> *mut sys::ibv_mr {
     let register = |fd, pd_handle| {
-        // SAFETY: By ibv_reg_dm_mr()'s contract it is one that `alloc_dm`
-        // returned.
+        // SAFETY: By ibv_reg_dm_mr()'s contract, `alloc_dm` returned it.
         let (_, dm_handle) = unsafe { dm_handle(dm) }?;
 
         Command::<8>::new(sys::UVERBS_OBJECT_MR, sys::UVERBS_METHOD_DM_MR_REG)
@@ -318,7 +314,7 @@ unsafe extern "C" fn reg_dm_mr(
             )
     };
 
-    // SAFETY: By ibv_reg_dm_mr()'s contract it is a protection domain.
+    // SAFETY: By ibv_reg_dm_mr()'s contract, it is a protection domain.
     to_ptr(unsafe { object::new_mr(pd, register) })
 }
 
@@ -360,8 +356,8 @@ unsafe extern "C" fn memcpy_from_dm(
 
 /// # Safety
 ///
-/// `dm` is one that `alloc_dm` returned. The `length` bytes at `host_addr` may
-/// be read, or written, as the direction says.
+/// `alloc_dm` returned `dm`. The `length` bytes at `host_addr` may be read or written, depending on
+/// the direction.
 unsafe fn copy(
     dm: *mut sys::ibv_dm,
     direction: sys::ib_uverbs_mkey_dm_copy_dir,
@@ -386,7 +382,7 @@ unsafe fn copy(
 ///
 /// # Safety
 ///
-/// `dm` is NULL or one that `alloc_dm` returned.
+/// `dm` is NULL or was returned by `alloc_dm`.
 pub unsafe fn export(dm: *mut sys::ibv_dm) -> Result<c_int> {
     // SAFETY: By the caller's promise.
     let (fd, handle) = unsafe { dm_handle(dm) }?;
@@ -399,19 +395,18 @@ pub unsafe fn export(dm: *mut sys::ibv_dm) -> Result<c_int> {
     c_int::try_from(new[0]).map_err(|_| Errno::EINVAL)
 }
 
-/// The file descriptor and the handle of device memory.
+/// Returns the file descriptor and the handle of device memory.
 ///
 /// # Safety
 ///
-/// `dm` is NULL or one that `alloc_dm` returned.
+/// `dm` is NULL or was returned by `alloc_dm`.
 unsafe fn dm_handle(dm: *mut sys::ibv_dm) -> Result<(c_int, u32)> {
     if dm.is_null() {
         return Err(Errno::EINVAL);
     }
 
-    // SAFETY: By the caller's promise. Neither field is written after it was
-    // allocated.
+    // SAFETY: By the caller's promise. No field is written after the allocation.
     let (context, handle) = unsafe { ((*dm).context, (*dm).handle) };
-    // SAFETY: The context is open as long as the device memory exists.
+    // SAFETY: The context stays open as long as the device memory exists.
     Ok((unsafe { object::cmd_fd(context) }?, handle))
 }

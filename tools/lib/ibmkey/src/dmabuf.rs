@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Regions over dma-bufs, for providers whose library does not know them.
+//! MRs over dma-bufs, for providers whose library lacks the verb.
 
 use core::ffi::{
     c_int,
@@ -30,7 +30,7 @@ pub unsafe fn register(
     fd: c_int,
     access: c_uint,
 ) -> Result<*mut sys::ibv_mr> {
-    // The kernel takes it for unsigned, and then for what it is.
+    // The attribute is unsigned; the kernel converts it back.
     let buffer = u32::try_from(fd).map_err(|_| Errno::EBADF)?;
     let create = |fd, pd_handle| {
         Command::<9>::new(sys::UVERBS_OBJECT_MR, sys::UVERBS_METHOD_REG_DMABUF_MR)

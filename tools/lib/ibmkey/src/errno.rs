@@ -14,28 +14,28 @@ use core::{
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Errno(c_int);
 
-/// What everything in this crate returns.
+/// The result of the functions in this crate.
 pub type Result<T = ()> = core::result::Result<T, Errno>;
 
 impl Errno {
-    /// All there are have been given out.
+    /// All keys are in use.
     pub const EAGAIN: Self = Self(libc::EAGAIN);
     /// The object is in use.
     pub const EBUSY: Self = Self(libc::EBUSY);
-    /// The arguments cannot be right.
+    /// An argument is invalid.
     pub const EINVAL: Self = Self(libc::EINVAL);
-    /// No open file.
+    /// The file descriptor is not open.
     pub const EBADF: Self = Self(libc::EBADF);
-    /// An address that is no memory of this process.
+    /// The address is not in this process's memory.
     pub const EFAULT: Self = Self(libc::EFAULT);
     /// No memory.
     pub const ENOMEM: Self = Self(libc::ENOMEM);
-    /// The kernel has no such interface.
+    /// The kernel lacks this interface.
     pub const ENOSYS: Self = Self(libc::ENOSYS);
     /// The kernel does not offer this on this device.
     pub const EOPNOTSUPP: Self = Self(libc::EOPNOTSUPP);
 
-    /// What errno is now.
+    /// Returns the current errno.
     pub fn last() -> Self {
         match std::io::Error::last_os_error().raw_os_error() {
             Some(errno) if errno != 0 => Self(errno),
@@ -43,7 +43,7 @@ impl Errno {
         }
     }
 
-    /// What a C function says that returns 0 or an errno value.
+    /// Converts the result of a C function that returns 0 or an errno value.
     #[cfg(feature = "verbs")]
     pub(crate) fn check(returned: c_int) -> Result {
         match returned {
@@ -52,19 +52,19 @@ impl Errno {
         }
     }
 
-    /// The value, as a C function returns it.
+    /// Returns the value, as a C function would.
     pub const fn get(self) -> c_int {
         self.0
     }
 
     /// Sets errno, as a C function that returns NULL does.
     pub(crate) fn set(self) {
-        // SAFETY: Always a valid pointer, to this thread's errno.
+        // SAFETY: The pointer to this thread's errno is always valid.
         unsafe { *libc::__errno_location() = self.0 }
     }
 }
 
-/// 0 or an errno value, as a C function returns it.
+/// Converts a result to 0 or an errno value, as a C function returns it.
 pub(crate) fn to_int(result: Result) -> c_int {
     match result {
         Ok(()) => 0,
@@ -72,7 +72,7 @@ pub(crate) fn to_int(result: Result) -> c_int {
     }
 }
 
-/// A pointer, or NULL and errno, as a C function returns it.
+/// Converts a result to a pointer, or to NULL and errno, as a C function returns it.
 pub(crate) fn to_ptr<T>(result: Result<*mut T>) -> *mut T {
     result.unwrap_or_else(|errno| {
         errno.set();
@@ -83,8 +83,8 @@ pub(crate) fn to_ptr<T>(result: Result<*mut T>) -> *mut T {
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = [0; 128];
-        // SAFETY: As many bytes may be written. This is the POSIX variant, which
-        // always leaves a string, for unknown numbers as well.
+        // SAFETY: As many bytes may be written. This is the POSIX variant, which always writes a
+        // string, even for unknown numbers.
         let text = unsafe {
             libc::strerror_r(self.0, text.as_mut_ptr(), text.len());
             CStr::from_ptr(text.as_ptr())

@@ -2,9 +2,8 @@
 
 //! The C interface; `<infiniband/mkey.h>` describes it.
 //!
-//! The contracts of the functions are those of C: a pointer is to a valid
-//! object of its type, an array has as many elements as its count says. NULL is
-//! refused all the same.
+//! Callers must fulfil the contracts of C: a pointer points to a valid object of its type, and an
+//! array has as many elements as its count. NULL is nevertheless refused.
 
 #![allow(clippy::missing_safety_doc)]
 
@@ -49,11 +48,11 @@ use crate::{
     },
 };
 
-/// Makes the compiler compare a definition with the header's declaration.
+/// Lets the compiler compare a definition with the header's declaration.
 macro_rules! declared {
     ($($name:ident),* $(,)?) => {
         $(const _: () = {
-            // Never run: an `if` makes both arms have one type.
+            // This never runs. Both arms of an `if` must have one type.
             let _ = if true { crate::sys::$name } else { $name };
         };)*
     };
@@ -129,7 +128,7 @@ pub unsafe extern "C" fn ibmkey_reg_dmabuf_mr(
     to_ptr(unsafe { dmabuf::register(pd, offset, length, iova, fd, access as c_uint) })
 }
 
-/// Registers a region again.
+/// Registers an MR again.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_rereg_mr(
     mr: *mut ibv_mr,
@@ -144,7 +143,7 @@ pub unsafe extern "C" fn ibmkey_rereg_mr(
     to_int(unsafe { rereg::rereg(mr, flags as c_uint, pd, addr, length, access as c_uint) })
 }
 
-/// What a device can do.
+/// Queries the limits of a device.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_query_caps(ctx: *mut ibv_context, caps: *mut ibmkey_caps) -> c_int {
     // SAFETY: By the function's contract.
@@ -154,7 +153,7 @@ pub unsafe extern "C" fn ibmkey_query_caps(ctx: *mut ibv_context, caps: *mut ibm
     to_int(result.and_then(|value| unsafe { store(caps, value) }))
 }
 
-/// Gives the number of indices that a key can be bound to.
+/// Queries the largest number of indices of a key.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_query_max_indices(
     ctx: *mut ibv_context,
@@ -282,7 +281,7 @@ pub unsafe extern "C" fn ibmkey_pool_get(pool: *mut ibmkey_pool) -> *mut ibv_mr 
     })
 }
 
-/// Gives a key back to its pool.
+/// Returns a key to its pool.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_pool_put(pool: *mut ibmkey_pool, mkey: *mut ibv_mr) -> c_int {
     // SAFETY: By the function's contract.
@@ -303,7 +302,7 @@ pub unsafe extern "C" fn ibmkey_pool_destroy(pool: *mut ibmkey_pool) -> c_int {
     to_int(unsafe { Pool::destroy(pool.cast()) })
 }
 
-/// What is bound to a key.
+/// Queries the binding of a key.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_query(mkey: *mut ibv_mr, info: *mut ibmkey_info) -> c_int {
     // SAFETY: By the function's contract.
@@ -319,7 +318,7 @@ pub unsafe extern "C" fn ibmkey_query(mkey: *mut ibv_mr, info: *mut ibmkey_info)
     }
 }
 
-/// What is bound to a key, with its layout.
+/// Queries the binding of a key, with its layout.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_query_layout(
     mkey: *mut ibv_mr,
@@ -331,8 +330,8 @@ pub unsafe extern "C" fn ibmkey_query_layout(
 ) -> c_int {
     // SAFETY: By the function's contract.
     let result = unsafe { object::mr_handle(mkey) }.and_then(|(fd, handle)| {
-        // SAFETY: As above. Elements that the caller has not initialised are of
-        // types to which every bit pattern is a value, and are not read.
+        // SAFETY: As above. The caller may not have initialised the elements, but any bit pattern
+        // is valid for their types, and they are not read.
         let (repeat_count, blocks) =
             unsafe { (slice(max_dims, repeat_count)?, slice(max_blocks, blocks)?) };
 
@@ -343,7 +342,7 @@ pub unsafe extern "C" fn ibmkey_query_layout(
     to_int(result.and_then(|value| unsafe { store(info, value) }))
 }
 
-/// What is bound to a key, with its indices.
+/// Queries the binding of a key, with its indices.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_query_indexed(
     mkey: *mut ibv_mr,
@@ -354,7 +353,7 @@ pub unsafe extern "C" fn ibmkey_query_indexed(
 ) -> c_int {
     // SAFETY: By the function's contract.
     let result = unsafe { object::mr_handle(mkey) }.and_then(|(fd, handle)| {
-        // SAFETY: As above. Every bit pattern is an index, and none is read.
+        // SAFETY: As above. Any bit pattern is a valid index, and none is read.
         indexed::query(fd, handle, unsafe { slice(max_indices, indices)? })
     });
 
@@ -369,7 +368,7 @@ pub unsafe extern "C" fn ibmkey_query_indexed(
     }))
 }
 
-/// Runs a call that changes what is bound, and keeps the region's length right.
+/// Runs a call that changes the binding, and updates the MR's length.
 ///
 /// # Safety
 ///
@@ -379,14 +378,14 @@ unsafe fn rebind(mkey: *mut ibv_mr, call: impl FnOnce(c_int, u32) -> Result<usiz
     let (fd, handle) = unsafe { object::mr_handle(mkey) }?;
     let length = call(fd, handle)?;
 
-    // SAFETY: Not NULL, or there were no handle, and so a region by the caller's
-    // promise. The kernel has accepted it as a key: the field is ours.
+    // SAFETY: `mkey` is not NULL, because it has a handle. So it is an MR, by the caller's promise.
+    // The kernel has accepted it as a key, and only this library writes the field of a key.
     unsafe { (&raw mut (*mkey).length).write(length) };
     Ok(())
 }
 
-/// Repetitions as a slice, also if they are too many for a key: the kernel is
-/// asked, as long as it can be.
+/// Returns the repetitions as a slice, even if there are too many for a key: then the kernel
+/// refuses them, if an attribute can contain them.
 ///
 /// # Safety
 ///
@@ -399,7 +398,7 @@ unsafe fn repeat_slice<'a>(count: u32, items: *const u64) -> Result<&'a [u64]> {
         1..=MAX if items.is_null() => Err(Errno::EFAULT),
         // SAFETY: By the caller's promise.
         count @ 1..=MAX => Ok(unsafe { core::slice::from_raw_parts(items, count) }),
-        // Longer than an attribute can be; what the kernel says to long ones.
+        // An attribute cannot be that long. The kernel returns this errno for long ones.
         _ => Err(Errno::EINVAL),
     }
 }

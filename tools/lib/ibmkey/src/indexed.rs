@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Blocks of one size where indices say.
+//! Blocks of one size at the places that indices give.
 //!
-//! The kernel reads the caller's indices where they are: nothing is copied here.
+//! The kernel reads the indices from the caller's memory; this library does not copy them.
 
 use core::ffi::c_int;
 
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// What the kernel is given of `layout`.
+/// Translates `layout` for the kernel.
 pub(crate) fn to_uapi(layout: &Indexed) -> Result<Uapi> {
     let (indices, index_bytes) = match (layout.indices32.is_null(), layout.indices64.is_null()) {
         (false, true) => (layout.indices32 as u64, 4),
@@ -40,7 +40,7 @@ pub(crate) fn to_uapi(layout: &Indexed) -> Result<Uapi> {
     })
 }
 
-/// The length of a layout that the kernel has accepted.
+/// Returns the length of a layout that the kernel has accepted.
 pub(crate) fn length(layout: &Indexed) -> usize {
     mkey::length(
         &[layout.num_indices.into()],
@@ -61,8 +61,8 @@ pub(crate) fn bind(fd: c_int, handle: u32, access: u32, layout: &Indexed) -> Res
     Ok(length(layout))
 }
 
-/// Asks what is bound, and for as many indices as the slice takes. Gives no
-/// indexed layout if what is bound is none.
+/// Queries the binding, and as many indices as the slice can hold. Returns no layout if the key is
+/// not bound to an indexed one.
 pub(crate) fn query(
     fd: c_int,
     handle: u32,

@@ -2,9 +2,8 @@
 
 //! The attribute encoding of `RDMA_VERBS_IOCTL`.
 //!
-//! A [`Command`] is a header and an array of attributes. What an attribute
-//! points to is borrowed for as long as the command lives, so a command cannot
-//! outlive its arguments, nor an argument be read while the kernel may write it.
+//! A [`Command`] is a header and an array of attributes. It borrows what the attributes point to.
+//! So it cannot outlive its arguments, and no argument can be read while the kernel may write it.
 
 use core::{
     ffi::c_int,
@@ -78,8 +77,7 @@ impl<const N: usize> Message<N> {
     const fn new(object: u32, method: u32) -> Self {
         Self {
             length: 0,
-            // CAST: Ids have 16 bits; they are unsigned int in the bindings
-            // because C enumerators are.
+            // CAST: Ids have 16 bits; the bindings use unsigned int, the type of C enumerators.
             object_id: object as u16,
             method_id: method as u16,
             num_attrs: 0,
@@ -96,22 +94,22 @@ impl<const N: usize> Message<N> {
         }
     }
 
-    /// A message without attributes.
+    /// Makes a message without attributes.
     pub(crate) const fn nothing(object: u32, method: u32) -> Self {
         let mut message = Self::new(object, method);
 
-        // CAST: 24 bytes, as asserted above.
+        // CAST: The size is 24 bytes, as asserted above.
         message.length = size_of::<Message<0>>() as u16;
         message
     }
 
-    /// Gives the message to the kernel, addressed to one driver.
+    /// Sends the message to the kernel, addressed to one driver.
     pub(crate) fn send(&mut self, fd: c_int, driver_id: u32) -> Result {
         self.driver_id = driver_id;
 
-        // SAFETY: The kernel reads `length` bytes, which lie within the
-        // message, and writes attributes back in place. What the attributes
-        // point to is valid as long as the `Command` that made them.
+        // SAFETY: The kernel reads `length` bytes, which are within the message, and writes
+        // attributes back in place. The attributes point to arguments of a `Command`, which borrows
+        // them.
         let ret = unsafe {
             libc::ioctl(
                 fd,
@@ -128,21 +126,21 @@ impl<const N: usize> Message<N> {
     }
 }
 
-/// Types that may be shared with the kernel byte by byte.
+/// A type that may be shared with the kernel as bytes.
 ///
 /// # Safety
 ///
-/// The type has no padding and no invariant: all bytes are initialised, and all
-/// values of them are valid.
+/// The type has no padding and no invariant: all its bytes are initialised, and any values of them
+/// are valid.
 pub(crate) unsafe trait Plain: Copy {}
 
-// SAFETY: Integers.
+// SAFETY: These types are integers.
 unsafe impl Plain for u32 {}
 // SAFETY: As above.
 unsafe impl Plain for u64 {}
-// SAFETY: As many of them, next to each other.
+// SAFETY: An array has no padding between its elements.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
-// SAFETY: Integers in naturally aligned order, see the asserts of the bindings.
+// SAFETY: The fields are integers in naturally aligned order, as the bindings assert.
 unsafe impl Plain for sys::ib_uverbs_mkey_caps {}
 // SAFETY: As above.
 unsafe impl Plain for sys::ib_uverbs_mkey_info {}
@@ -157,9 +155,9 @@ unsafe impl Plain for sys::ib_uverbs_mkey_indexed {}
 pub(crate) struct Command<'a, const N: usize> {
     message: Message<N>,
     used: usize,
-    /// Which attribute the kernel stores a new handle in.
+    /// The attribute in which the kernel stores a new handle.
     created: Option<usize>,
-    /// Set by an argument that cannot be expressed.
+    /// Set if an argument cannot be expressed.
     unfit: bool,
     borrowed: PhantomData<&'a mut ()>,
 }
@@ -193,18 +191,18 @@ impl<'a, const N: usize> Command<'a, N> {
         self
     }
 
-    /// An object that exists.
+    /// Adds an existing object.
     pub(crate) fn object(self, id: u32, handle: u32) -> Self {
         self.push(id, 0, handle.into())
     }
 
-    /// An object that the call creates; its handle is what the call returns.
+    /// Adds an object that the call creates. The call returns its handle.
     pub(crate) fn new_object(mut self, id: u32) -> Self {
         self.created = Some(self.used);
         self.push(id, 0, 0)
     }
 
-    /// Up to 8 bytes are part of the attribute itself, more are pointed to.
+    /// Adds an array. The attribute contains up to 8 bytes itself, and points to more.
     pub(crate) fn slice<T: Plain>(self, id: u32, values: &'a [T]) -> Self {
         let len = size_of_val(values);
         let data = values.as_ptr();
@@ -214,13 +212,12 @@ impl<'a, const N: usize> Command<'a, N> {
         }
 
         let mut inline = [0u8; size_of::<u64>()];
-        // SAFETY: `T` is plain, so its `len` bytes can be read; they fit, as was
-        // just checked.
+        // SAFETY: `T` is plain, so its `len` bytes can be read. They fit, as checked above.
         unsafe { core::ptr::copy_nonoverlapping(data.cast::<u8>(), inline.as_mut_ptr(), len) };
         self.push(id, len, u64::from_ne_bytes(inline))
     }
 
-    /// A 32-bit number or set of flags.
+    /// Adds a 32-bit number or set of flags.
     pub(crate) fn u32(self, id: u32, value: u32) -> Self {
         let mut inline = [0u8; size_of::<u64>()];
         let (head, _) = inline.split_at_mut(size_of::<u32>());
@@ -229,27 +226,27 @@ impl<'a, const N: usize> Command<'a, N> {
         self.push(id, size_of::<u32>(), u64::from_ne_bytes(inline))
     }
 
-    /// A 64-bit number, or an address that the method looks at by itself.
+    /// Adds a 64-bit number, or an address that the method reads itself.
     pub(crate) fn u64(self, id: u32, value: u64) -> Self {
         self.push(id, size_of::<u64>(), value)
     }
 
-    /// A value that the call fills in.
+    /// Adds a value that the call fills in.
     pub(crate) fn out<T: Plain>(self, id: u32, value: &'a mut T) -> Self {
         self.push(id, size_of::<T>(), core::ptr::from_mut(value) as u64)
     }
 
-    /// Makes the call.
+    /// Runs the call.
     ///
-    /// Returns the handle of the object that it created, 0 if it creates none.
+    /// Returns the handle of the created object, or 0 if the call creates none.
     pub(crate) fn run(mut self, fd: c_int) -> Result<u32> {
-        // Arguments too long for an attribute are too long for every method
-        // there is, and this is what those say to it.
+        // An argument that is too long for an attribute is too long for every method, and this is
+        // the errno that methods return for it.
         if self.unfit {
             return Err(Errno::EINVAL);
         }
 
-        // CAST: Both are bounded by N, which is a handful.
+        // CAST: Both are at most N, which is small.
         self.message.num_attrs = self.used as u16;
         self.message.length = self
             .used

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! What the kernel would read, byte by byte; see `struct ib_uverbs_attr`.
+//! Checks the bytes that the kernel would read; see `struct ib_uverbs_attr`.
 
 use super::*;
 
@@ -23,8 +23,8 @@ fn attr(id: u16, len: u16, data: u64) -> Attr {
 
 #[test]
 fn the_ioctl_number_has_the_size_of_the_header() {
-    // _IOC_SIZE and _IOC_TYPE are where they are on every architecture with
-    // the generic numbering.
+    // _IOC_SIZE and _IOC_TYPE are at these positions on every architecture with the generic
+    // numbering.
     assert_eq!(
         (sys::ibmkey_verbs_ioctl >> 16) & 0x1fff,
         size_of::<Message<0>>() as _
@@ -108,7 +108,7 @@ fn output_is_always_pointed_to() {
 
 #[test]
 fn what_is_too_long_for_an_attribute_is_not_sent() {
-    // 0xffff is no multiple of 8: the longest array that fits has 8191.
+    // 0xffff is not a multiple of 8, so the longest array that fits has 8191 elements.
     let longest = vec![0u64; 8191];
     let longer = vec![0u64; 8192];
 

@@ -2,14 +2,12 @@
 
 //! Device memory and indirect memory keys on every RDMA device.
 //!
-//! This is the user library of ib_mkey. Its C interface, which
-//! `<infiniband/mkey.h>` describes, is in [`ffi`]; the rest is what that is
-//! made of. Nothing is kept in the process but a guess at the driver's number:
-//! all state is the kernel's, or in libibverbs's objects.
+//! This is the user library of ib_mkey. Its C interface, which `<infiniband/mkey.h>` describes, is
+//! in [`ffi`]; the other modules implement it. The library keeps no state in the process except a
+//! guess at the driver's number: all state is in the kernel or in libibverbs's objects.
 //!
-//! The library does not call libibverbs. It works on its objects and on the
-//! command file descriptor of its contexts. Only the module `verbs`, a feature for
-//! programs in Rust, links to it.
+//! The library does not call libibverbs. It works on libibverbs's objects and on the command file
+//! descriptor of contexts. Only the module `verbs`, a feature for programs in Rust, links to it.
 
 mod driver;
 mod errno;

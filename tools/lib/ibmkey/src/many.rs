@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Several keys bound in one call, all or none.
+//! Binds several keys in one call, all or none.
 
 use core::ffi::c_int;
 
@@ -28,8 +28,7 @@ use crate::{
     },
 };
 
-/// What the kernel is given of one key: the call, and the arrays that it
-/// points to.
+/// The description of one key for the kernel, and the arrays that it points to.
 struct Described {
     handle: u32,
     bind: Bind,
@@ -51,20 +50,20 @@ fn translated<T, U>(items: Option<&[T]>, translate: impl Fn(&T) -> U) -> Result<
 
 /// # Safety
 ///
-/// `bind` is as its declaration says.
+/// `bind` fulfils the contract of its declaration.
 unsafe fn describe(bind: &ibmkey_bind, handle: u32) -> Result<Described> {
     if bind.num_dims == sys::IBMKEY_BIND_INDEXED {
         // SAFETY: By the caller's promise.
         return unsafe { describe_indexed(bind, handle) };
     }
     let (mut ranges, mut blocks) = (Vec::new(), Vec::new());
-    // Counts that no layout has go to the kernel, which refuses them.
+    // Invalid counts are passed to the kernel, which refuses them.
     let dims = match bind.num_dims {
         n @ 1..=sys::IB_MKEY_MAX_DIMS if !bind.repeat_count.is_null() => n as usize,
         _ => 0,
     };
     let repeat = if dims > 0 {
-        // SAFETY: By the caller's promise; not NULL, as was just looked at.
+        // SAFETY: By the caller's promise; it is not NULL, as checked above.
         unsafe { core::slice::from_raw_parts(bind.repeat_count, dims) }
     } else {
         &[]
@@ -104,7 +103,7 @@ unsafe fn describe(bind: &ibmkey_bind, handle: u32) -> Result<Described> {
 
 /// # Safety
 ///
-/// `bind` is as its declaration says, of an indexed layout.
+/// `bind` fulfils the contract of its declaration and describes an indexed layout.
 unsafe fn describe_indexed(bind: &ibmkey_bind, handle: u32) -> Result<Described> {
     // SAFETY: By the caller's promise.
     let layout = unsafe { bind.__bindgen_anon_1.indexed.as_ref() }.ok_or(Errno::EFAULT)?;
@@ -127,12 +126,12 @@ unsafe fn describe_indexed(bind: &ibmkey_bind, handle: u32) -> Result<Described>
     })
 }
 
-/// Binds all of `binds`, or none. `failed` becomes the number of the one that is
-/// the reason for an error, that of all if none is.
+/// Binds all of `binds`, or none. On an error, `failed` becomes the number of the key that caused
+/// it, or the number of keys if no key did.
 ///
 /// # Safety
 ///
-/// Each of `binds` is as its declaration says.
+/// Each of `binds` fulfils the contract of its declaration.
 pub(crate) unsafe fn bind(binds: &[ibmkey_bind], failed: &mut u32) -> Result {
     *failed = binds.len() as u32;
     if binds.is_empty() || binds.len() > sys::IB_MKEY_MAX_BINDS as usize {
@@ -166,8 +165,8 @@ pub(crate) unsafe fn bind(binds: &[ibmkey_bind], failed: &mut u32) -> Result {
         .run(fd)?;
 
     for (bind, described) in binds.iter().zip(&all) {
-        // SAFETY: A region, by the caller's promise; the kernel has accepted it as a key: the
-        // field is ours.
+        // SAFETY: It is an MR, by the caller's promise. The kernel has accepted it as a key, and
+        // only this library writes the field of a key.
         unsafe { (&raw mut (*bind.mkey).length).write(described.length) };
     }
     Ok(())

@@ -19,13 +19,13 @@ use crate::{
     },
 };
 
-/// Entries and blocks that are translated on the stack; more take the heap.
+/// The number of entries and blocks that are translated on the stack. More are on the heap.
 const ON_STACK: usize = 16;
 
-/// An array as a C caller passes it: a count, and a pointer to as much.
+/// An array as a C caller passes it: a count and a pointer.
 ///
-/// What cannot be looked at (NULL, or more than any key takes) goes to the
-/// kernel as the count and no array: the refusal is the kernel's to choose.
+/// If the array cannot be read (NULL, or more elements than a key can have), the kernel gets the
+/// count without an array, and chooses the error.
 #[derive(Clone, Copy)]
 pub(crate) struct Array<'a, T> {
     count: u32,
@@ -35,8 +35,8 @@ pub(crate) struct Array<'a, T> {
 impl<T> Array<'_, T> {
     /// # Safety
     ///
-    /// `items` is NULL or points to `count` initialised elements that are
-    /// not written during the life of the result.
+    /// `items` is NULL or points to `count` initialised elements. They are not written during the
+    /// life of the result.
     pub(crate) unsafe fn from_raw(count: u32, items: *const T) -> Self {
         let readable = !items.is_null() && count <= sys::IB_MKEY_MAX_ENTRIES;
 
@@ -50,12 +50,12 @@ impl<T> Array<'_, T> {
         Self { count, items }
     }
 
-    /// The elements, if they can be looked at.
+    /// Returns the elements, if they can be read.
     pub(crate) fn items(&self) -> Option<&[T]> {
         self.items
     }
 
-    /// Calls `then` with the elements translated, or with none.
+    /// Calls `then` with the translated elements, or without elements.
     fn translated<U: Copy + Default, R>(
         self,
         translate: impl Fn(&T) -> U,
@@ -106,7 +106,7 @@ pub(crate) fn sge_to_uapi(sge: &sys::ibv_sge) -> Sge {
 pub(crate) fn block_to_uapi(block: &sys::ibmkey_block, dims: usize) -> Block {
     let mut stride = block.stride;
 
-    // The caller need not have set those; the kernel wants to see zeroes.
+    // The caller need not initialise these; the kernel requires zeroes.
     for unused in stride.iter_mut().skip(dims) {
         *unused = 0;
     }
@@ -174,10 +174,10 @@ pub(crate) fn bind_interleaved(
     ))
 }
 
-/// The length of a layout that the kernel has accepted.
+/// Returns the length of a layout that the kernel has accepted.
 ///
-/// It has made sure that this fits 64 bits; on a 32-bit machine a key can still
-/// be longer than `size_t` can say.
+/// The kernel has checked that the length fits 64 bits. On a 32-bit machine a key can be longer
+/// than `size_t` can express.
 pub(crate) fn length(repeat_count: &[u64], bytes: impl Iterator<Item = u64>) -> usize {
     let once = bytes.fold(0u64, u64::wrapping_add);
     let all = repeat_count
@@ -194,7 +194,7 @@ pub(crate) fn unbind(fd: c_int, handle: u32) -> Result {
         .map(drop)
 }
 
-/// Asks what is bound, and for as much of the layout as the slices take.
+/// Queries the binding, and as much of the layout as the slices can hold.
 pub(crate) fn query(
     fd: c_int,
     handle: u32,
@@ -203,7 +203,7 @@ pub(crate) fn query(
 ) -> Result<sys::ibmkey_info> {
     let mut info = Info::default();
     let mut repeat = [0; sys::IB_MKEY_MAX_DIMS as usize];
-    // A layout has no more than that, whatever there is room for.
+    // A layout has no more blocks than that, however many fit.
     let max_blocks = blocks.len().min(sys::IB_MKEY_MAX_ENTRIES as usize);
     let mut array = Vec::<Block>::new();
     array
@@ -220,7 +220,7 @@ pub(crate) fn query(
     if max_blocks > 0 {
         command = command
             .u64(sys::IB_MKEY_ATTR_QUERY_BLOCKS, array.as_mut_ptr() as u64)
-            // CAST: At most IB_MKEY_MAX_ENTRIES.
+            // CAST: The number is at most IB_MKEY_MAX_ENTRIES.
             .u32(sys::IB_MKEY_ATTR_QUERY_NUM_BLOCKS, max_blocks as u32);
     }
     command.run(fd)?;
@@ -231,7 +231,7 @@ pub(crate) fn query(
     }
 
     let stored = match info.kind {
-        // It has no blocks that could be stored.
+        // An indexed layout has no blocks to store.
         sys::IB_UVERBS_MKEY_INDEXED => 0,
         _ => info.num_entries as usize,
     };

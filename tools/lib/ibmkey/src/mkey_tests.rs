@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! What becomes of a caller's arrays before the kernel sees them.
+//! Tests the translation of a caller's arrays for the kernel.
 
 use super::*;
 
-/// Translates `items` and returns what the kernel would find.
+/// Translates `items` and returns the elements that the kernel would read.
 fn seen(items: &[u32]) -> Vec<u64> {
     let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
-    // SAFETY: As many elements, which live longer.
+    // SAFETY: The array has as many elements, which live longer.
     let array = unsafe { Array::from_raw(count, items.as_ptr()) };
     let result = array.translated(
         |&item| u64::from(item) << 32,
         |at| {
-            // SAFETY: `translated()` passes as many elements as there were.
+            // SAFETY: `translated()` passes as many elements.
             Ok(unsafe { core::slice::from_raw_parts(at, items.len()) }.to_vec())
         },
     );
@@ -40,7 +40,7 @@ fn what_cannot_be_read_is_left_to_the_kernel() {
     ];
 
     for (count, items) in cases {
-        // SAFETY: NULL, or a count at which nothing is read.
+        // SAFETY: With NULL or this count, nothing is read.
         let array = unsafe { Array::from_raw(count, items) };
 
         assert_eq!(array.count, count);
@@ -62,7 +62,7 @@ fn the_length_is_the_product_of_repetitions_and_bytes() {
 #[test]
 fn an_error_of_the_call_comes_through() {
     let list = [sys::ibv_sge::default()];
-    // SAFETY: One element, which lives longer.
+    // SAFETY: The array has one element, which lives longer.
     let array = unsafe { Array::from_raw(1, list.as_ptr()) };
     let errno = |result: Result<usize>| result.map_err(Errno::get);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! libibverbs's objects: looking into them, and making them.
+//! Reads and makes libibverbs's objects.
 
 use core::{
     ffi::c_int,
@@ -20,7 +20,7 @@ use crate::{
     sys, //
 };
 
-/// The command file descriptor of a context.
+/// Returns the command file descriptor of a context.
 ///
 /// # Safety
 ///
@@ -30,14 +30,14 @@ pub(crate) unsafe fn cmd_fd(ctx: *mut sys::ibv_context) -> Result<c_int> {
         return Err(Errno::EINVAL);
     }
 
-    // SAFETY: An open context, by the caller's promise. The field is never
-    // written after the context was opened.
+    // SAFETY: The context is open, by the caller's promise. The field is not written after the
+    // context was opened.
     Ok(unsafe { (*ctx).cmd_fd })
 }
 
-/// The extended part of a context, if it has one that goes back to `member`.
+/// Returns the extended part of a context, if it contains `member`.
 ///
-/// The structure grows at its front, and `sz` says how far it goes.
+/// The structure grows at its front. `sz` is the size that a context has.
 ///
 /// # Safety
 ///
@@ -46,7 +46,7 @@ pub(crate) unsafe fn extended(
     ctx: *mut sys::ibv_context,
     member: usize,
 ) -> Option<NonNull<sys::verbs_context>> {
-    // SAFETY: An open context, by the caller's promise.
+    // SAFETY: The context is open, by the caller's promise.
     let abi = unsafe { (*ctx).abi_compat } as usize;
 
     // __VERBS_ABI_IS_EXTENDED; wrapper.h asserts it.
@@ -57,8 +57,8 @@ pub(crate) unsafe fn extended(
     let vctx = ctx
         .wrapping_byte_sub(offset_of!(sys::verbs_context, context))
         .cast::<sys::verbs_context>();
-    // SAFETY: The context is the last member of an extended one, and `sz`,
-    // which is right before it, is there in all versions.
+    // SAFETY: The context is the last member of an extended one. `sz` is right before it in all
+    // versions.
     let size = unsafe { (*vctx).sz };
 
     if size < size_of::<sys::verbs_context>().saturating_sub(member) {
@@ -67,7 +67,7 @@ pub(crate) unsafe fn extended(
     NonNull::new(vctx)
 }
 
-/// A zeroed `T` that the C library's `free()` can be called on.
+/// Allocates a zeroed `T`, which the C library's `free()` can free.
 pub(crate) fn calloc<T>() -> Result<NonNull<T>> {
     // SAFETY: No requirements.
     let object = unsafe { libc::calloc(1, size_of::<T>()) };
@@ -75,17 +75,17 @@ pub(crate) fn calloc<T>() -> Result<NonNull<T>> {
     NonNull::new(object.cast()).ok_or(Errno::ENOMEM)
 }
 
-/// Frees what [`calloc`] returned.
+/// Frees memory that [`calloc`] returned.
 ///
 /// # Safety
 ///
-/// `object` came from [`calloc`] and is not used any more.
+/// `object` came from [`calloc`], and there are no more references to it.
 pub(crate) unsafe fn free<T>(object: NonNull<T>) {
     // SAFETY: By the caller's promise.
     unsafe { libc::free(object.as_ptr().cast()) }
 }
 
-/// What the kernel tells of a region that it has created.
+/// The kernel's answer about an MR that it has created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Region {
     pub(crate) handle: u32,
@@ -95,8 +95,8 @@ pub(crate) struct Region {
 }
 
 impl<const N: usize> Command<'_, N> {
-    /// Makes a call that creates a region of `length` bytes and tells its keys in
-    /// the attributes of these ids.
+    /// Runs a call that creates an MR of `length` bytes and returns its keys in the attributes with
+    /// these ids.
     pub(crate) fn run_region(
         self,
         fd: c_int,
@@ -119,10 +119,9 @@ impl<const N: usize> Command<'_, N> {
     }
 }
 
-/// Makes an MR that `ibv_dereg_mr()` takes: lets `create` create it in the
-/// kernel and describes it as libibverbs does. `addr` stays NULL: the region is
-/// zero-based, and a region without address is none that must be kept from
-/// being forked.
+/// Makes an MR that `ibv_dereg_mr()` accepts: `create` creates it in the kernel, and this function
+/// makes the structure as libibverbs does. `addr` stays NULL: the MR is zero-based, and
+/// libibverbs's fork handling ignores an MR without an address.
 ///
 /// # Safety
 ///
@@ -135,13 +134,13 @@ pub(crate) unsafe fn new_mr(
         return Err(Errno::EINVAL);
     }
 
-    // SAFETY: A protection domain, by the caller's promise. Neither field is
-    // written after it was allocated.
+    // SAFETY: It is a protection domain, by the caller's promise. The fields are not written after
+    // the allocation.
     let (context, pd_handle) = unsafe { ((*pd).context, (*pd).handle) };
-    // SAFETY: A protection domain's context is open as long as the domain is.
+    // SAFETY: A protection domain's context stays open as long as the domain exists.
     let fd = unsafe { cmd_fd(context) }?;
 
-    // First, because creating can be undone only by the provider.
+    // Allocate first, because only the provider can undo the creation.
     let vmr = calloc::<sys::verbs_mr>()?;
     let region = create(fd, pd_handle).inspect_err(|_| {
         // SAFETY: Allocated above; there is no other reference.
@@ -159,11 +158,11 @@ pub(crate) unsafe fn new_mr(
     Ok(mr)
 }
 
-/// Destroys an MR that [`new_mr`] made, as `ibv_dereg_mr()` and a provider would.
+/// Destroys an MR of [`new_mr`], as `ibv_dereg_mr()` and a provider would.
 ///
 /// # Safety
 ///
-/// `mr` came from [`new_mr`] and is not used any more, unless this fails.
+/// `mr` came from [`new_mr`]. Unless this fails, there are no more references to it.
 pub(crate) unsafe fn destroy_mr(mr: *mut sys::ibv_mr) -> Result {
     // SAFETY: By the caller's promise.
     let (fd, handle) = unsafe { mr_handle(mr) }?;
@@ -172,13 +171,13 @@ pub(crate) unsafe fn destroy_mr(mr: *mut sys::ibv_mr) -> Result {
         .run(fd)?;
 
     if let Some(vmr) = NonNull::new(mr.cast::<sys::verbs_mr>()) {
-        // SAFETY: By the caller's promise; the region is the first member.
+        // SAFETY: By the caller's promise; the MR is the first member.
         unsafe { free(vmr) }
     }
     Ok(())
 }
 
-/// The file descriptor and the handle of an MR.
+/// Returns the file descriptor and the handle of an MR.
 ///
 /// # Safety
 ///
@@ -188,9 +187,9 @@ pub(crate) unsafe fn mr_handle(mr: *mut sys::ibv_mr) -> Result<(c_int, u32)> {
         return Err(Errno::EINVAL);
     }
 
-    // SAFETY: A region, by the caller's promise. Neither field is written after
-    // it was registered.
+    // SAFETY: It is an MR, by the caller's promise. The fields are not written after the
+    // registration.
     let (context, handle) = unsafe { ((*mr).context, (*mr).handle) };
-    // SAFETY: A region's context is open as long as the region exists.
+    // SAFETY: An MR's context stays open as long as the MR exists.
     Ok((unsafe { cmd_fd(context) }?, handle))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! A pool of keys: to take one is a lock, to give it back is to unbind it.
+//! A pool of keys: taking a key takes a lock, returning a key unbinds it.
 
 use std::sync::{
     Mutex,
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// `struct ibmkey_pool`, of which a C caller sees the address alone.
+/// `struct ibmkey_pool`. C callers see only its address.
 pub struct Pool {
     pd: *mut ibv_pd,
     max_entries: u32,
@@ -29,16 +29,16 @@ pub struct Pool {
 }
 
 struct State {
-    /// Bound to nothing; with room for all keys that there are.
+    /// Unbound keys. It has room for all keys of the pool.
     free: Vec<*mut ibv_mr>,
-    /// Keys that there are, given out or not.
+    /// The number of keys of the pool, free or in use.
     made: u32,
 }
 
 impl Pool {
     /// # Safety
     ///
-    /// `pd` is NULL or a protection domain that stays until the pool is destroyed.
+    /// `pd` is NULL or a protection domain that outlives the pool.
     pub(crate) unsafe fn new(
         pd: *mut ibv_pd,
         max_entries: u32,
@@ -57,23 +57,23 @@ impl Pool {
             }),
         });
 
-        // The first one now: what cannot be had at all is told here.
+        // Take the first key now, so that an unsupported device is reported here.
         // SAFETY: By the caller's promise.
         let first = unsafe { pool.get() }?;
         pool.state().free.push(first);
         Ok(Box::into_raw(pool))
     }
 
-    /// Nothing can panic while it is held.
+    /// Locks the state. No code panics while it is locked.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A key that is bound to nothing.
+    /// Returns an unbound key.
     ///
     /// # Safety
     ///
-    /// The protection domain is still there.
+    /// The protection domain still exists.
     pub(crate) unsafe fn get(&self) -> Result<*mut ibv_mr> {
         let mut state = self.state();
 
@@ -83,7 +83,7 @@ impl Pool {
         if state.made >= self.max_keys {
             return Err(Errno::EAGAIN);
         }
-        // So that giving it back cannot fail.
+        // Reserve room, so that returning the key cannot fail.
         let missing = (state.made as usize).saturating_add(1);
         state.free.try_reserve(missing).map_err(|_| Errno::ENOMEM)?;
         state.made = state.made.saturating_add(1);
@@ -105,13 +105,12 @@ impl Pool {
     ///
     /// # Safety
     ///
-    /// `key` came from [`Self::get`] and is not used by the caller any more,
-    /// unless this fails.
+    /// `key` came from [`Self::get`]. Unless this fails, the caller does not use it any more.
     pub(crate) unsafe fn put(&self, key: *mut ibv_mr) -> Result {
         // SAFETY: By the caller's promise.
         let (fd, handle) = unsafe { object::mr_handle(key) }?;
         mkey::unbind(fd, handle)?;
-        // SAFETY: As above; not NULL, or there were no handle.
+        // SAFETY: As above; it is not NULL, because it has a handle.
         unsafe { (&raw mut (*key).length).write(0) };
 
         self.state().free.push(key);
@@ -122,7 +121,7 @@ impl Pool {
     ///
     /// # Safety
     ///
-    /// `pool` came from [`Self::new`] and is not used any more, unless this fails.
+    /// `pool` came from [`Self::new`]. Unless this fails, there are no more references to it.
     pub(crate) unsafe fn destroy(pool: *mut Self) -> Result {
         // SAFETY: By the caller's promise.
         let this = unsafe { &*pool };

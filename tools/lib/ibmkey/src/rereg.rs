@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Registering a region again, for providers whose library does not know it.
+//! Registers an MR again, for providers whose library lacks the verb.
 
 use core::{
     ffi::{
@@ -23,7 +23,7 @@ use crate::{
     sys, //
 };
 
-/// `struct ib_uverbs_rereg_mr`, without what a driver may add.
+/// `struct ib_uverbs_rereg_mr`, without the data that a driver may add.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Request {
@@ -37,12 +37,12 @@ struct Request {
     access_flags: u32,
 }
 
-// SAFETY: Integers in naturally aligned order, without padding.
+// SAFETY: The fields are integers in naturally aligned order, without padding.
 unsafe impl Plain for Request {}
 
 const _: () = assert!(size_of::<Request>() == size_of::<sys::ib_uverbs_rereg_mr>());
 
-/// Changes what `flags` say of a region; see `ibmkey_rereg_mr()`.
+/// Changes the parts of an MR that `flags` names; see `ibmkey_rereg_mr()`.
 ///
 /// # Safety
 ///
@@ -63,8 +63,8 @@ pub unsafe fn rereg(
         return Err(Errno::EINVAL);
     }
     let pd_handle = if new_pd {
-        // SAFETY: A protection domain, by the caller's promise. The field is not written after it
-        // was allocated.
+        // SAFETY: It is a protection domain, by the caller's promise. The field is not written
+        // after the allocation.
         unsafe { (*pd).handle }
     } else {
         0
@@ -90,7 +90,7 @@ pub unsafe fn rereg(
         )
         .run(fd)?;
 
-    // SAFETY: Not NULL, or it had no handle, and so a region by the caller's promise.
+    // SAFETY: It is not NULL, because it has a handle. So it is an MR, by the caller's promise.
     let mr = unsafe { &mut *mr };
     mr.lkey = response[0];
     mr.rkey = response[1];

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Layouts and numbers of the C headers, and the one layout that no installed
-//! header has.
+//! Layouts and numbers of the C headers, and one layout that is in no installed header.
 
 #![allow(missing_docs)]
 
@@ -31,15 +30,14 @@ pub use bindings::*;
 
 /// A memory region as libibverbs and its providers see it.
 ///
-/// `ibv_dereg_mr()` takes a `struct ibv_mr` to be the first member of this, as
-/// does the provider, which `free()`s it. The structure is private to
-/// rdma-core: `mr_type` came with version 25, `access` with version 32, and
-/// nothing since. `spare` is no member of it: it is there, and zero, in case a
-/// provider or a later version looks at members that follow.
+/// `ibv_dereg_mr()` takes a `struct ibv_mr` for the first member of this structure, and so does the
+/// provider, which frees it. The structure is private to rdma-core: version 25 added `mr_type`,
+/// version 32 added `access`, and later versions added nothing. `spare` is not a member of it. It
+/// is zero, in case a provider or a later version reads members after these.
 #[repr(C)]
 pub struct verbs_mr {
     pub ibv_mr: ibv_mr,
-    /// 0 is `IBV_MR_TYPE_MR`, the type whose dereg reaches the kernel.
+    /// 0 is `IBV_MR_TYPE_MR`, the type that is deregistered by the kernel.
     pub mr_type: c_uint,
     pub access: c_int,
     pub spare: [u64; 16],

@@ -54,20 +54,20 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Looks which devices there are.
+    /// Lists the devices.
     pub fn list() -> Result<Self> {
         let mut len: c_int = 0;
         // SAFETY: The number may be written.
         let list = unsafe { sys::ibv_get_device_list(&mut len) };
 
-        // INVARIANT: As libibverbs says.
+        // INVARIANT: libibverbs returned the list and its length.
         Ok(Self {
             list: NonNull::new(list).ok_or_else(Errno::last)?,
             len: usize::try_from(len).unwrap_or(0),
         })
     }
 
-    /// The devices, in libibverbs's order.
+    /// Returns the devices, in libibverbs's order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Device<'_>> {
         // SAFETY: By the type's invariant.
         let list = unsafe { slice::from_raw_parts(self.list.as_ptr(), self.len) };
@@ -93,18 +93,18 @@ pub struct Device<'a> {
 }
 
 impl Device<'_> {
-    /// Its name, as in `rdma link`.
+    /// Returns the name, as in `rdma link`.
     pub fn name(&self) -> &str {
-        // SAFETY: A device of a list that exists, whose name is a string.
+        // SAFETY: The device is in a list that exists, and its name is a C string.
         let name = unsafe { CStr::from_ptr(sys::ibv_get_device_name(self.raw)) };
 
-        // The kernel takes any bytes as a name; in practice names are ASCII.
+        // The kernel accepts any bytes as a name; in practice names are ASCII.
         name.to_str().unwrap_or("?")
     }
 
-    /// Opens it.
+    /// Opens the device.
     pub fn open(&self) -> Result<Context> {
-        // SAFETY: A device of a list that exists.
+        // SAFETY: The device is in a list that exists.
         let ctx = unsafe { sys::ibv_open_device(self.raw) };
 
         // INVARIANT: Opened above; there is no other owner.
@@ -124,19 +124,19 @@ pub struct Context {
 }
 
 impl Context {
-    /// What the device can do.
+    /// Queries the limits of the device.
     pub fn caps(&self) -> Result<ibmkey_caps> {
         // SAFETY: By the type's invariant.
         caps::query(unsafe { object::cmd_fd(self.raw.as_ptr()) }?)
     }
 
-    /// Makes the device-memory verbs work on it.
+    /// Makes the device-memory verbs work on the context.
     pub fn enable(&self) -> Result {
         // SAFETY: By the type's invariant.
         unsafe { dm::enable(self.raw.as_ptr()) }
     }
 
-    /// The context, for libibverbs's functions. It is closed when this goes.
+    /// Returns the context, for libibverbs's functions. Dropping this closes it.
     pub fn as_raw(&self) -> *mut sys::ibv_context {
         self.raw.as_ptr()
     }

@@ -2,14 +2,13 @@
 /*
  * libibmkey: device memory and indirect memory keys on RDMA devices that lack them.
  *
- * A memory key (mkey) is an ordinary struct ibv_mr that has no memory of its
- * own: it describes bytes of other regions, its leaves. A list describes
- * ranges one after another, an interleaved layout describes blocks that repeat
- * with a stride in up to 8 dimensions, an indexed layout describes blocks of one
- * size at places that an array of indices names. Leaves are memory regions, device-memory
- * regions, and other keys. Its lkey and rkey work wherever a region's do; its
- * addresses are 0 to length - 1, in the order in which the layout names the
- * bytes. ibv_dereg_mr() destroys it.
+ * A memory key (mkey) is an ordinary struct ibv_mr that has no memory itself: it
+ * describes bytes of other MRs, its leaves. A list describes ranges, one after another.
+ * An interleaved layout describes blocks that repeat with a stride in up to 8 dimensions.
+ * An indexed layout describes blocks of one size at the places that an array of indices
+ * names. Leaves are ordinary MRs, MRs over device memory, and other keys. The key's lkey
+ * and rkey can be used like those of any MR. Its addresses are 0 to length - 1, in the
+ * order of the layout. ibv_dereg_mr() destroys it.
  *
  * Functions that return int return 0, or an errno value. Functions that return
  * a pointer return NULL and set errno. Unless a function says otherwise, the
@@ -23,13 +22,13 @@
  * EOVERFLOW	a length or an address that does not fit 64 bits
  * ERANGE	a block that reaches outside its leaf
  * ELOOP	a key that would refer to itself, or too many levels of keys
- * EBUSY	what is to be freed is still referred to
+ * EBUSY	a key or a window still refers to the object
  * ENOMEM	no memory, or the limit on device memory is reached
  * EOPNOTSUPP	the device, or this kind of leaf, cannot do it
  *
- * All functions may be called from any thread. Two threads that bind or unbind
- * the same key at the same time leave one of the two layouts bound, but the
- * length field of its struct ibv_mr may be the other's.
+ * All functions may be called from any thread. If two threads bind or unbind
+ * the same key at the same time, one of the two layouts stays bound, but the
+ * length field of the struct ibv_mr may be that of the other one.
  */
 #ifndef INFINIBAND_MKEY_H
 #define INFINIBAND_MKEY_H
@@ -71,8 +70,9 @@ enum ibmkey_dm_class {
 };
 
 /*
- * Which of its class, for ibmkey_alloc_dm(): NUMA node n, a PCI function (of a
- * domain up to 255), /dev/pmemN. The bare class is the first that is offered.
+ * The class and its number, for ibmkey_alloc_dm(): NUMA node n, a PCI function
+ * (in a domain up to 255), or /dev/pmemN. The class alone is the first of its
+ * kind that the device offers.
  */
 #define IBMKEY_DM_THE_NODE(n) (IBMKEY_DM_NODE | ((uint32_t)(n) + 1) << 8)
 #define IBMKEY_DM_THE_PMEM(n) (IBMKEY_DM_PMEM | ((uint32_t)(n) + 1) << 8)
@@ -83,7 +83,7 @@ enum ibmkey_dm_class {
 
 /**
  * struct ibmkey_caps - what a device can do
- * @max_dm_size: device memory in bytes, for all users together
+ * @max_dm_size: device memory in bytes, for all users in total
  * @max_entries: entries or blocks of one key
  * @max_dims: dimensions of an interleaved layout
  * @max_depth: levels of keys over keys, the outermost counted
@@ -102,12 +102,12 @@ struct ibmkey_caps {
 /**
  * struct ibmkey_block - a repeated block of a leaf
  * @addr: first byte of the block at index 0 of every dimension: an address in
- *	the region that @lkey names, an offset where that region is zero-based
+ *	the MR that @lkey names, an offset if that MR is zero-based
  * @bytes_count: bytes of one block, not zero
- * @lkey: lkey of a region in the key's protection domain
+ * @lkey: lkey of an MR in the key's protection domain
  * @stride: bytes from one block's start to the next one's, for each dimension,
- *	outermost first; may be negative or zero. Those beyond the dimensions in
- *	use are not looked at.
+ *	outermost first; may be negative or zero. Those of unused dimensions
+ *	are ignored.
  */
 struct ibmkey_block {
 	uint64_t addr;
@@ -117,18 +117,18 @@ struct ibmkey_block {
 };
 
 /**
- * struct ibmkey_indexed - blocks of one size where indices say
- * @addr: first byte of the block of index 0: an address in the region that @lkey
+ * struct ibmkey_indexed - blocks of one size at the places that indices give
+ * @addr: first byte of the block of index 0: an address in the MR that @lkey
  *	names, an offset where that region is zero-based
  * @unit: bytes from the block of one index to that of the next, not zero
  * @bytes_count: bytes of a block, not zero
  * @indices32: the indices; NULL if @indices64 has them
  * @indices64: the indices; NULL if @indices32 has them
- * @num_indices: how many, not zero
- * @lkey: lkey of a region in the key's protection domain
+ * @num_indices: number of indices, not zero
+ * @lkey: lkey of an MR in the key's protection domain
  *
- * The block of index i starts at @addr + i * @unit. Blocks follow each other in
- * the order of the indices, of which any number may be equal.
+ * The block of index i starts at @addr + i * @unit. The blocks follow each
+ * other in the order of the indices. Indices may be equal.
  */
 struct ibmkey_indexed {
 	uint64_t addr;
@@ -179,12 +179,12 @@ struct ibmkey_info {
  * @ctx: an open device
  *
  * Afterwards ibv_alloc_dm(), ibv_free_dm(), ibv_reg_dm_mr(), ibv_memcpy_to_dm()
- * and ibv_memcpy_from_dm() work on @ctx, and ibv_query_device_ex() gives
- * max_dm_size, which the kernel does not tell programs by itself. Where the
- * device's provider has them already they stay as they are. Keys need no call
- * of this function. Calling it again changes nothing.
+ * and ibv_memcpy_from_dm() work on @ctx, and ibv_query_device_ex() returns
+ * max_dm_size, which the kernel alone does not report to programs. If the
+ * device's provider has these verbs, they stay as they are. Keys do not need
+ * this function. Calling it again changes nothing.
  *
- * ibv_reg_dm_mr() wants IBV_ACCESS_ZERO_BASED. A copy may have any offset,
+ * ibv_reg_dm_mr() requires IBV_ACCESS_ZERO_BASED. A copy may have any offset,
  * address and length within the device memory.
  *
  * Return: 0; EOPNOTSUPP if the kernel offers no device memory on this device.
@@ -198,25 +198,25 @@ int ibmkey_enable(struct ibv_context *ctx);
  * @dm_class: a bit of enum ibmkey_dm_class, or one of IBMKEY_DM_THE_NODE() and
  *	so on; 0 is the device's default, as with ibv_alloc_dm()
  *
- * Enables @ctx, see ibmkey_enable(). A device offers the classes that the
- * administrator gave it, see the module parameter dm_class, and host memory.
+ * Enables @ctx, see ibmkey_enable(). A device offers host memory and the
+ * classes that the module parameter dm_class gives it.
  *
  * Return: the memory, to be freed by ibv_free_dm(); or NULL and errno: EINVAL
- * for a class that there is not, EOPNOTSUPP for one that is not offered.
+ * for an invalid class, EOPNOTSUPP for a class that the device does not offer.
  */
 struct ibv_dm *ibmkey_alloc_dm(struct ibv_context *ctx,
 			       const struct ibv_alloc_dm_attr *attr,
 			       uint32_t dm_class);
 
 /**
- * ibmkey_export_dm - device memory as a dma-buf
+ * ibmkey_export_dm - export device memory as a dma-buf
  * @dm: device memory of ibv_alloc_dm() or ibmkey_alloc_dm()
  * @fd: set to a new file descriptor, close-on-exec
  *
- * The dma-buf can be mapped, with mmap(2) and MAP_SHARED, and be given to other
- * processes and to devices. It is as long as the device memory in whole pages.
- * ibv_free_dm() revokes it: mappings give SIGBUS from then on, new ones fail
- * with ENODEV. The descriptor is the caller's to close.
+ * Processes can map the dma-buf with mmap(2) and MAP_SHARED, and pass it to
+ * other processes and to devices. Its size is that of the device memory in
+ * whole pages. ibv_free_dm() revokes it: accesses to mappings raise SIGBUS from
+ * then on, and new mappings fail with ENODEV. The caller closes the descriptor.
  *
  * Return: 0 or an errno value.
  */
@@ -227,43 +227,44 @@ int ibmkey_export_dm(struct ibv_dm *dm, int *fd);
  * @pd: the protection domain
  * @offset: of the first byte in the dma-buf
  * @length: bytes
- * @iova: address of the first byte in the region; its offset in a page is that
+ * @iova: address of the first byte in the MR; its offset in a page is that
  *	of @offset
  * @fd: the dma-buf
- * @access: rights, of enum ibv_access_flags
+ * @access: enum ibv_access_flags
  *
  * Does what ibv_reg_dmabuf_mr() does. rxe's provider library lacks that verb. The
- * exporter must give the kernel a mapping of ordinary memory
- * that stays where it is: memfds by way of /dev/udmabuf, DMA-BUF heaps, and
- * device memory of ibmkey_export_dm(). The region keeps the dma-buf, also one
- * whose device memory is freed. It is a region like those of ibv_reg_mr(): for
- * every verb, and for keys to describe.
+ * exporter must give the kernel a mapping of ordinary memory that stays in place.
+ * Such exporters are /dev/udmabuf for memfds, DMA-BUF heaps, and
+ * ibmkey_export_dm() for device memory. The MR keeps the dma-buf, even if it is
+ * revoked. It can be used like an MR of ibv_reg_mr(): for every verb, and as a
+ * leaf of keys.
  *
- * Return: the region, to be deregistered by ibv_dereg_mr(); or NULL and errno:
- * EBADF for no descriptor, EINVAL for one of anything else, a range outside of
- * the dma-buf or wrong rights, EACCES to write to one that is read-only,
- * EOPNOTSUPP for an exporter that cannot, ENODEV for one that was revoked.
+ * Return: the MR, to be deregistered by ibv_dereg_mr(); or NULL and errno:
+ * EBADF if @fd is not open, EINVAL if it is not a dma-buf, for a range outside
+ * of the dma-buf or for invalid access flags, EACCES for write access to a
+ * read-only dma-buf, EOPNOTSUPP if the exporter has no such mapping, ENODEV if
+ * the dma-buf was revoked.
  */
 struct ibv_mr *ibmkey_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 				    size_t length, uint64_t iova, int fd,
 				    int access);
 
 /**
- * ibmkey_rereg_mr - register a region again, over other memory or otherwise
- * @mr: a region of ibv_reg_mr()
+ * ibmkey_rereg_mr - change the memory, PD or access flags of an MR
+ * @mr: an MR of ibv_reg_mr()
  * @flags: what changes, of enum ibv_rereg_mr_flags
  * @pd: the new protection domain, if that changes
- * @addr: the new memory, and the address of its first byte in the region, if
+ * @addr: the new memory, and the address of its first byte in the MR, if
  *	the translation changes
  * @length: bytes from @addr on
- * @access: the new rights, if those change
+ * @access: the new access flags, if those change
  *
- * Does what ibv_rereg_mr() does. rxe's provider library lacks that verb. The keys
- * stay. While the memory changes, accesses are refused.
+ * Does what ibv_rereg_mr() does. rxe's provider library lacks that verb. The lkey
+ * and rkey stay. While the memory changes, accesses are refused.
  *
- * Return: 0 or an errno value, with nothing changed: EBUSY if a key describes
- * the region or a window is bound to it and the memory was to change,
- * EOPNOTSUPP for a key or a region over a dma-buf.
+ * Return: 0, or an errno value; then nothing has changed: EBUSY if the memory
+ * would change and a key or a window refers to the MR, EOPNOTSUPP for a key or
+ * an MR over a dma-buf.
  */
 int ibmkey_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
 		    size_t length, int access);
@@ -278,9 +279,9 @@ int ibmkey_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
 int ibmkey_query_caps(struct ibv_context *ctx, struct ibmkey_caps *caps);
 
 /**
- * ibmkey_query_max_indices - how many indices a key can be bound to
+ * ibmkey_query_max_indices - query the largest number of indices of a key
  * @ctx: an open device
- * @max_indices: filled in; 0 where a kernel has no indexed layouts
+ * @max_indices: filled in; 0 if the kernel has no indexed layouts
  *
  * Return: 0; EOPNOTSUPP if the kernel offers no keys on this device.
  */
@@ -293,8 +294,8 @@ int ibmkey_query_max_indices(struct ibv_context *ctx, uint32_t *max_indices);
  *	ibmkey_caps.max_entries, or for an indexed layout to what
  *	ibmkey_query_max_indices() gives
  *
- * The key is unbound and of length 0; every access through it fails. Creating
- * one is expensive compared to binding it: keep it and bind it again.
+ * The key is unbound and its length is 0; every access by it fails. Creating a
+ * key takes much longer than binding it, so keep it and bind it again.
  *
  * Return: the key, to be destroyed by ibv_dereg_mr(); or NULL and errno.
  */
@@ -305,9 +306,9 @@ struct ibv_mr *ibmkey_alloc(struct ibv_pd *pd, uint32_t max_entries);
  * @mkey: a key that ibmkey_alloc() returned, bound or not
  * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
  * @num_sge: number of ranges, not zero
- * @sg_list: the ranges, each within the region that its lkey names
+ * @sg_list: the ranges, each within the MR that its lkey names
  *
- * Replaces what was bound as one step: an access sees the old layout or the new
+ * Replaces the binding in one step: an access sees the old layout or the new
  * one. When this returns, no access uses the old layout any more. On an error
  * the old layout stays bound. On success @mkey->length is the sum of the
  * ranges' lengths; a range of length 0 is EINVAL.
@@ -326,11 +327,12 @@ int ibv_rereg_mr_sg(struct ibv_mr *mkey, unsigned access, uint32_t num_sge,
  * @num_blocks: number of blocks, not zero
  * @blocks: the blocks
  *
- * For each tuple of indices, the last dimension's running fastest, the key
- * describes the bytes of blocks[0], then of blocks[1], and so on; a block
+ * For each tuple of indices, with the last dimension changing fastest, the key
+ * describes the bytes of blocks[0], then of blocks[1], and so on. A block
  * starts at addr + sum(index[d] * stride[d]). One block in one dimension is a
- * column of a matrix, one block in n dimensions a box within an n-dimensional
- * array, several blocks in one dimension interleave several arrays.
+ * column of a matrix. One block in n dimensions is a box within an
+ * n-dimensional array. Several blocks in one dimension interleave several
+ * arrays.
  *
  * Otherwise as ibv_rereg_mr_sg(); @mkey->length becomes the product of the
  * repetitions times the sum of the blocks' bytes.
@@ -343,7 +345,7 @@ int ibv_rereg_mr_interleaved(struct ibv_mr *mkey, unsigned access,
 			     const struct ibmkey_block *blocks);
 
 /**
- * ibmkey_bind_indexed - bind a key to blocks of one size where indices say
+ * ibmkey_bind_indexed - bind a key to blocks of one size at the places of indices
  * @mkey: a key that ibmkey_alloc() returned, bound or not
  * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
  * @layout: the blocks; its indices are copied
@@ -352,7 +354,8 @@ int ibv_rereg_mr_interleaved(struct ibv_mr *mkey, unsigned access,
  * bytes for each block. Otherwise as ibv_rereg_mr_sg(); @mkey->length becomes the
  * number of indices times the bytes of a block.
  *
- * Return: 0 or an errno value: EINVAL also for both sizes of indices or neither.
+ * Return: 0 or an errno value: EINVAL also if @layout has both sizes of indices,
+ * or neither.
  */
 int ibmkey_bind_indexed(struct ibv_mr *mkey, unsigned access,
 			const struct ibmkey_indexed *layout);
@@ -361,7 +364,7 @@ int ibmkey_bind_indexed(struct ibv_mr *mkey, unsigned access,
 #define IBMKEY_BIND_INDEXED 0xffffffff
 
 /**
- * struct ibmkey_bind - what is to be bound to one of several keys
+ * struct ibmkey_bind - the description for one of several keys
  * @mkey: a key that ibmkey_alloc() returned, bound or not
  * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
  * @num_entries: number of ranges or blocks, not zero; 1 for an indexed layout
@@ -387,19 +390,19 @@ struct ibmkey_bind {
 
 /**
  * ibmkey_bind_many - bind several keys, all of them or none
- * @binds: keys of one context, none twice, and what is to be bound to each
- * @num: how many, 1 to 512
+ * @binds: keys of one context, none twice, and a description for each
+ * @num: number of keys, 1 to 512
  * @failed: if not NULL, filled in on an error: the number of the key that is the
- *	reason, @num if none is
+ *	reason, @num if no key is
  *
- * All descriptions are checked completely, against what is bound before the
- * call; then all are bound. It takes little longer than to bind one of them:
- * accesses to all that was bound are waited for at once. Each key is replaced as
- * one step, but not all of them in the same: an access that runs meanwhile may
+ * All descriptions are checked completely, against the bindings before the call.
+ * Then all keys are bound. It takes little longer than binding one key, because
+ * it waits for the accesses by all old bindings together. Each key is replaced
+ * in one step, but the keys are replaced one by one: a concurrent access may
  * find one key bound and another not yet.
  *
- * Return: 0 or an errno value, with nothing changed; EINVAL for a key that is
- * there twice, EBUSY also for one that another one's description refers to.
+ * Return: 0, or an errno value; then nothing has changed. EINVAL for a key that
+ * is named twice, EBUSY also for a key that another description refers to.
  */
 int ibmkey_bind_many(const struct ibmkey_bind *binds, uint32_t num,
 		     uint32_t *failed);
@@ -408,8 +411,8 @@ int ibmkey_bind_many(const struct ibmkey_bind *binds, uint32_t num,
  * ibmkey_unbind - return a key to its state after ibmkey_alloc()
  * @mkey: a key, bound or not
  *
- * When this returns, no access uses the layout that was bound any more, and
- * what it described can be freed.
+ * When this returns, no access uses the old layout any more, and its leaves can
+ * be freed.
  *
  * Return: 0 or an errno value.
  */
@@ -419,12 +422,12 @@ struct ibmkey_pool;
 
 /**
  * ibmkey_pool_create - make a pool of keys
- * @pd: protection domain of the keys, to stay until the pool is destroyed
- * @max_entries: entries or blocks that each can be bound to
- * @max_keys: as many keys there are at most, not zero
+ * @pd: protection domain of the keys, which must outlive the pool
+ * @max_entries: largest number of entries or blocks of each key
+ * @max_keys: largest number of keys, not zero
  *
- * A key is created when one is asked for and none is free, the first one now.
- * Any number of threads may use a pool at once.
+ * The pool creates the first key now, and another one when a thread takes a key
+ * and none is free. Any number of threads may use a pool at once.
  *
  * Return: the pool; or NULL and errno.
  */
@@ -435,24 +438,24 @@ struct ibmkey_pool *ibmkey_pool_create(struct ibv_pd *pd, uint32_t max_entries,
  * ibmkey_pool_get - take a key from a pool
  * @pool: a pool
  *
- * The key is bound to nothing. It costs a lock, no system call, if one is free.
+ * The key is unbound. If one is free, this takes a lock but no system call.
  *
- * Return: the key, to be given back by ibmkey_pool_put() and not to be
+ * Return: the key, which ibmkey_pool_put() returns and which must not be
  * deregistered; or NULL and errno: EAGAIN if all are in use.
  */
 struct ibv_mr *ibmkey_pool_get(struct ibmkey_pool *pool);
 
 /**
- * ibmkey_pool_put - give a key back to its pool
+ * ibmkey_pool_put - return a key to its pool
  * @pool: a pool
  * @mkey: a key that ibmkey_pool_get() returned, bound or not
  *
- * Unbinds it: nothing can be reached through it when this returns. It keeps its
- * lkey and rkey, though. A peer that still uses them can access what the next owner
- * of the key binds.
+ * Unbinds the key: when this returns, no access by the key is in progress. It keeps
+ * its lkey and rkey, though. A peer that still uses them can access what the next
+ * owner of the key binds.
  *
- * Return: 0; or an errno value, and the key is still the caller's: EBUSY while a
- * memory window or another key refers to it.
+ * Return: 0, or an errno value; then the key is still the caller's: EBUSY while
+ * a memory window or another key refers to it.
  */
 int ibmkey_pool_put(struct ibmkey_pool *pool, struct ibv_mr *mkey);
 
@@ -460,22 +463,22 @@ int ibmkey_pool_put(struct ibmkey_pool *pool, struct ibv_mr *mkey);
  * ibmkey_pool_destroy - destroy a pool and its keys
  * @pool: a pool, or NULL
  *
- * Return: 0; EBUSY, with nothing done, if a key has not been given back; or
- * another errno value.
+ * Return: 0; EBUSY, with nothing changed, if a key was not returned; or another
+ * errno value.
  */
 int ibmkey_pool_destroy(struct ibmkey_pool *pool);
 
 /**
- * ibmkey_query - what is bound to a key
+ * ibmkey_query - query the binding of a key
  * @mkey: a key
  * @info: filled in
  *
- * Return: 0; EINVAL if @mkey is no key; or another errno value.
+ * Return: 0; EINVAL if @mkey is not a key; or another errno value.
  */
 int ibmkey_query(struct ibv_mr *mkey, struct ibmkey_info *info);
 
 /**
- * ibmkey_query_layout - what is bound to a key, with its layout
+ * ibmkey_query_layout - query the binding of a key, with its layout
  * @mkey: a key
  * @info: filled in
  * @max_dims: repetitions that fit in @repeat_count
@@ -485,9 +488,9 @@ int ibmkey_query(struct ibv_mr *mkey, struct ibmkey_info *info);
  * @blocks: the first of @info->num_entries blocks, as many as fit; entries of a
  *	list have strides of 0. Unused if @max_blocks is 0
  *
- * @info and what is stored in the arrays are of the same layout, also when
- * another thread binds a new one meanwhile. Elements that the layout does not
- * have are left alone.
+ * @info and the contents of the arrays describe the same layout, even if
+ * another thread binds a new one meanwhile. Elements that the layout lacks are
+ * not written.
  *
  * Return: 0 or an errno value.
  */
@@ -496,7 +499,7 @@ int ibmkey_query_layout(struct ibv_mr *mkey, struct ibmkey_info *info,
 			uint32_t max_blocks, struct ibmkey_block *blocks);
 
 /**
- * ibmkey_query_indexed - what is bound to a key, with its indices
+ * ibmkey_query_indexed - query the binding of a key, with its indices
  * @mkey: a key
  * @info: filled in
  * @layout: filled in if the layout is indexed, with NULL for the indices
@@ -504,8 +507,8 @@ int ibmkey_query_layout(struct ibv_mr *mkey, struct ibmkey_info *info,
  * @indices: the first of @info->num_entries indices, as many as fit, of 64 bits
  *	whatever their size was; unused if @max_indices is 0
  *
- * As for ibmkey_query_layout(), which stores nothing of an indexed layout. Of
- * other layouts, this stores @info alone.
+ * As for ibmkey_query_layout(), which stores nothing of an indexed layout. For
+ * other layouts, this stores only @info.
  *
  * Return: 0 or an errno value.
  */

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! `LD_PRELOAD=libibmkey-preload.so` gives device memory to programs that know
-//! nothing of libibmkey: every context that they open is enabled. Regions over
-//! dma-bufs and registering again work where the provider's library lacks them.
+//! `LD_PRELOAD=libibmkey-preload.so` gives device memory to programs that do not know libibmkey:
+//! every context that they open is enabled. `ibv_reg_dmabuf_mr()` and `ibv_rereg_mr()` work if the
+//! provider's library lacks them.
 //!
-//! A device that the kernel offers no device memory on is left as it is, and
-//! nothing is said, because the program may not want any. `IBMKEY_DEBUG=1` says
-//! on standard error what was done with each context.
+//! If the kernel offers no device memory on a device, its contexts stay as they are. There is no
+//! message, because the program may not need any. With `IBMKEY_DEBUG=1`, the library reports on
+//! standard error what it did with each context.
 
 use core::{
     ffi::{
@@ -27,7 +27,7 @@ use ibmkey::sys::{
     ibv_pd, //
 };
 
-/// Of `enum ibv_rereg_mr_err_code`: the driver refused.
+/// A value of `enum ibv_rereg_mr_err_code`: the driver refused.
 const IBV_REREG_MR_ERR_CMD: c_int = -4;
 
 type OpenDevice = unsafe extern "C" fn(*mut ibv_device) -> *mut ibv_context;
@@ -37,17 +37,16 @@ type ImportDevice = unsafe extern "C" fn(c_int) -> *mut ibv_context;
 ///
 /// # Safety
 ///
-/// That of libibverbs's function.
+/// Those of libibverbs's function.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     let Some(symbol) = next(c"ibv_open_device", c"IBVERBS_1.1") else {
         return missing(c"ibv_open_device");
     };
 
-    // SAFETY: That is the type of libibverbs's function of this name and
-    // version.
+    // SAFETY: This is the type of libibverbs's function with this name and version.
     let open = unsafe { transmute::<NonNull<c_void>, OpenDevice>(symbol) };
-    // SAFETY: By this function's own contract, which is that function's.
+    // SAFETY: The contract of this function is that of libibverbs's function.
     unsafe { enabled(open(device)) }
 }
 
@@ -55,7 +54,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
 ///
 /// # Safety
 ///
-/// That of libibverbs's function.
+/// Those of libibverbs's function.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
     let Some(symbol) = next(c"ibv_import_device", c"IBVERBS_1.10") else {
@@ -70,11 +69,11 @@ pub unsafe extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
 
 type RegDmabufMr = unsafe extern "C" fn(*mut ibv_pd, u64, usize, u64, c_int, c_int) -> *mut ibv_mr;
 
-/// Registers a part of a dma-buf as libibverbs does, or else as the kernel does.
+/// Registers a part of a dma-buf by libibverbs, or by the kernel if the provider lacks the verb.
 ///
 /// # Safety
 ///
-/// That of libibverbs's function.
+/// Those of libibverbs's function.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_reg_dmabuf_mr(
     pd: *mut ibv_pd,
@@ -89,7 +88,7 @@ pub unsafe extern "C" fn ibv_reg_dmabuf_mr(
         let register = unsafe { transmute::<NonNull<c_void>, RegDmabufMr>(symbol) };
         // SAFETY: As above.
         let mr = unsafe { register(pd, offset, length, iova, fd, access) };
-        // SAFETY: Always a valid pointer, to this thread's errno.
+        // SAFETY: The pointer to this thread's errno is always valid.
         let errno = unsafe { *libc::__errno_location() };
         if !mr.is_null() || errno != libc::EOPNOTSUPP {
             return mr;
@@ -102,11 +101,11 @@ pub unsafe extern "C" fn ibv_reg_dmabuf_mr(
 type ReregMr =
     unsafe extern "C" fn(*mut ibv_mr, c_int, *mut ibv_pd, *mut c_void, usize, c_int) -> c_int;
 
-/// Registers a region again as libibverbs does, or else as the kernel does.
+/// Registers an MR again by libibverbs, or by the kernel if the provider lacks the verb.
 ///
 /// # Safety
 ///
-/// That of libibverbs's function.
+/// Those of libibverbs's function.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
@@ -116,12 +115,12 @@ pub unsafe extern "C" fn ibv_rereg_mr(
     length: usize,
     access: c_int,
 ) -> c_int {
-    // SAFETY: Always a valid pointer, to this thread's errno.
+    // SAFETY: The pointer to this thread's errno is always valid.
     let errno = unsafe { libc::__errno_location() };
     if let Some(symbol) = next(c"ibv_rereg_mr", c"IBVERBS_1.1") {
         // SAFETY: As above.
         let rereg = unsafe { transmute::<NonNull<c_void>, ReregMr>(symbol) };
-        // What the function of a provider that lacks it leaves in errno differs.
+        // Providers that lack the function leave different values in errno.
         // SAFETY: As above.
         unsafe {
             *errno = 0;
@@ -144,15 +143,15 @@ pub unsafe extern "C" fn ibv_rereg_mr(
     }
 }
 
-/// What would have been called without this library.
+/// Returns the function that would be called without this library.
 fn next(name: &CStr, version: &CStr) -> Option<NonNull<c_void>> {
-    // SAFETY: Both are strings.
+    // SAFETY: Both are C strings.
     let symbol = unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), version.as_ptr()) };
 
     NonNull::new(symbol).or_else(|| {
-        // libibverbs is not among the objects that the program was started with
-        // if a plugin or an interpreter has loaded it.
-        // SAFETY: All are strings. The handle is kept: libibverbs never goes.
+        // If a plugin or an interpreter loaded libibverbs, it is not among the objects that the
+        // program was started with.
+        // SAFETY: All are C strings. The handle is kept, so libibverbs is never unloaded.
         unsafe {
             let handle = libc::dlopen(
                 c"libibverbs.so.1".as_ptr(),
@@ -168,12 +167,12 @@ fn next(name: &CStr, version: &CStr) -> Option<NonNull<c_void>> {
 
 fn missing(name: &CStr) -> *mut ibv_context {
     debug(&format!("libibverbs has no {}", name.to_string_lossy()));
-    // SAFETY: Always a valid pointer, to this thread's errno.
+    // SAFETY: The pointer to this thread's errno is always valid.
     unsafe { *libc::__errno_location() = libc::ENOSYS };
     core::ptr::null_mut()
 }
 
-/// Enables a context, if it is one, and returns it.
+/// Enables `ctx` unless it is NULL, and returns it.
 ///
 /// # Safety
 ///
@@ -198,7 +197,7 @@ unsafe fn enabled(ctx: *mut ibv_context) -> *mut ibv_context {
 
 fn debug(what: &str) {
     if std::env::var_os("IBMKEY_DEBUG").is_some_and(|value| value == "1") {
-        // Nothing can be done about a standard error that is closed.
+        // If standard error is closed, there is no way to report it.
         let _ = writeln!(std::io::stderr(), "libibmkey-preload: {what}");
     }
 }

@@ -45,7 +45,7 @@ impl Context {
 }
 
 impl Pd<'_> {
-    /// The domain, for libibverbs's functions.
+    /// Returns the domain, for libibverbs's functions.
     pub fn as_raw(&self) -> *mut sys::ibv_pd {
         self.raw.as_ptr()
     }
@@ -55,14 +55,12 @@ impl Pd<'_> {
         unsafe { (*self.raw.as_ptr()).context }
     }
 
-    /// Registers memory with these contents. What may be done to it are flags
-    /// of `enum ibv_access_flags`.
+    /// Registers memory with these contents. `access` is a set of `enum ibv_access_flags`.
     pub fn register(&self, contents: Vec<u8>, access: u32) -> Result<Buffer<'_>> {
         let access = access.try_into().map_err(|_| Errno::EINVAL)?;
         let memory = NonNull::from(Box::leak(contents.into_boxed_slice()));
 
-        // SAFETY: A protection domain, and memory that is there until the
-        // region is not.
+        // SAFETY: It is a protection domain, and the memory exists until the MR is deregistered.
         let mr =
             unsafe { sys::ibv_reg_mr(self.as_raw(), memory.as_ptr().cast(), memory.len(), access) };
         match NonNull::new(mr) {
@@ -74,14 +72,14 @@ impl Pd<'_> {
             }),
             None => {
                 let errno = Errno::last();
-                // SAFETY: Leaked above, and not registered.
+                // SAFETY: It was leaked above, and is not registered.
                 drop(unsafe { Box::from_raw(memory.as_ptr()) });
                 Err(errno)
             }
         }
     }
 
-    /// Creates a key for that many entries or blocks.
+    /// Creates a key for at most `max_entries` entries or blocks.
     pub fn alloc_key(&self, max_entries: u32) -> Result<Key<'_>> {
         // SAFETY: A protection domain.
         let mr = unsafe { ffi::ibmkey_alloc(self.as_raw(), max_entries) };
@@ -96,26 +94,26 @@ impl Pd<'_> {
 
 impl Drop for Pd<'_> {
     fn drop(&mut self) {
-        // SAFETY: By the type's invariant. One that is in use stays.
+        // SAFETY: By the type's invariant. A domain that is in use stays.
         unsafe { sys::ibv_dealloc_pd(self.raw.as_ptr()) };
     }
 }
 
-/// What a request names: an address, and the keys that it is valid for.
+/// The bytes that a request names: an address, and the keys for which it is valid.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// Of the first byte.
+    /// Address of the first byte.
     pub addr: u64,
-    /// For the device's own requests.
+    /// Key for the device's own requests.
     pub lkey: u32,
-    /// For the requests of others.
+    /// Key for the requests of peers.
     pub rkey: u32,
 }
 
 impl Span {
     /// # Safety
     ///
-    /// `mr` is a region.
+    /// `mr` is an MR.
     unsafe fn of(mr: NonNull<sys::ibv_mr>, addr: u64) -> Self {
         // SAFETY: By the caller's promise; neither field is ever written.
         let (lkey, rkey) = unsafe { ((*mr.as_ptr()).lkey, (*mr.as_ptr()).rkey) };
@@ -124,12 +122,12 @@ impl Span {
     }
 }
 
-/// Registered memory. The device reads and writes it at any time, so there are
-/// no references into it.
+/// Registered memory. The device may read and write it at any time, so there are no references to
+/// its bytes.
 ///
 /// # Invariants
 ///
-/// `memory` is a leaked box, registered as `mr`; only this object frees them.
+/// `memory` is a leaked box that is registered as `mr`. Only this object frees them.
 pub struct Buffer<'a> {
     memory: NonNull<[u8]>,
     mr: NonNull<sys::ibv_mr>,
@@ -137,18 +135,18 @@ pub struct Buffer<'a> {
 }
 
 impl Buffer<'_> {
-    /// All of it.
+    /// Returns all of the memory.
     pub fn span(&self) -> Span {
         // SAFETY: By the type's invariant.
         unsafe { Span::of(self.mr, self.memory.as_ptr().cast::<u8>() as u64) }
     }
 
-    /// What is in it now.
+    /// Returns the current contents.
     pub fn contents(&self) -> Vec<u8> {
         let mut copy = vec![0; self.memory.len()];
 
-        // SAFETY: As many bytes are in both. The device may write meanwhile:
-        // then some are those of before, and some those of after.
+        // SAFETY: Both have as many bytes. The device may write meanwhile; then the copy has old
+        // and new bytes.
         unsafe {
             core::ptr::copy_nonoverlapping(
                 self.memory.as_ptr().cast::<u8>(),
@@ -164,8 +162,8 @@ impl Drop for Buffer<'_> {
     fn drop(&mut self) {
         // SAFETY: By the type's invariant.
         if unsafe { sys::ibv_dereg_mr(self.mr.as_ptr()) } == 0 {
-            // SAFETY: By the type's invariant. Memory that is still registered,
-            // since a key describes it, has to stay.
+            // SAFETY: By the type's invariant. If a key refers to the memory, it stays registered
+            // and is not freed.
             drop(unsafe { Box::from_raw(self.memory.as_ptr()) });
         }
     }
@@ -182,8 +180,8 @@ pub struct Key<'a> {
 }
 
 impl Key<'_> {
-    /// Binds it to blocks that repeat with a stride, each as often in each
-    /// dimension as `repeat_count` says, outermost first.
+    /// Binds the key to blocks that repeat with a stride, `repeat_count[d]` times in dimension d.
+    /// Dimension 0 is the outermost.
     pub fn bind_interleaved(
         &mut self,
         access: u32,
@@ -192,7 +190,7 @@ impl Key<'_> {
     ) -> Result {
         let count = |len: usize| u32::try_from(len).map_err(|_| Errno::EINVAL);
 
-        // SAFETY: A key, and arrays of as many elements as is said.
+        // SAFETY: It is a key, and the arrays have as many elements as the counts.
         Errno::check(unsafe {
             ffi::ibv_rereg_mr_interleaved(
                 self.mr.as_ptr(),
@@ -205,7 +203,7 @@ impl Key<'_> {
         })
     }
 
-    /// All of it: a key's first byte is at address 0.
+    /// Returns all bytes of the key. The first one is at address 0.
     pub fn span(&self) -> Span {
         // SAFETY: By the type's invariant.
         unsafe { Span::of(self.mr, 0) }

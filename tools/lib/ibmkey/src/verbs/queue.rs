@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! A reliable connection over RoCE that one request at a time is made on.
+//! A reliable connection over RoCE that runs one request at a time.
 
 use core::{
     ffi::CStr,
@@ -28,21 +28,21 @@ use crate::{
 };
 
 const PORT: u8 = 1;
-/// What every port can do.
+/// An MTU that every port supports.
 const MTU: sys::ibv_mtu = sys::IBV_MTU_1024;
-/// Addresses that a port may have.
+/// The largest number of addresses of a port.
 const MAX_GIDS: usize = 256;
-/// A request that has not completed after that is not going to.
+/// A request that has not completed after this time never will.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The reason why a request was not done.
+/// The reason why a request failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// It could not be made.
+    /// The request could not be posted.
     Refused(Errno),
-    /// It completed with this status.
+    /// The request completed with this status.
     Status(String),
-    /// Nothing was heard of it.
+    /// The request did not complete.
     Silence,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Failure {
 
 impl core::error::Error for Failure {}
 
-/// What the other end has to know of a queue.
+/// The address of one side, for the other one.
 #[derive(Clone, Copy)]
 pub struct Address {
     gid: sys::ibv_gid,
@@ -79,10 +79,10 @@ pub struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    /// Makes one that is not connected yet.
+    /// Makes an unconnected queue.
     pub fn new(pd: &'a Pd<'_>) -> Result<Self> {
         let gid = find_gid(pd)?;
-        // SAFETY: An open context, and no completion channel.
+        // SAFETY: The context is open, and there is no completion channel.
         let cq = unsafe {
             sys::ibv_create_cq(
                 pd.context(),
@@ -107,11 +107,11 @@ impl<'a> Queue<'a> {
             ..Default::default()
         };
 
-        // SAFETY: A protection domain and attributes, filled in.
+        // SAFETY: The protection domain and the attributes are valid.
         let qp = unsafe { sys::ibv_create_qp(pd.as_raw(), &mut init) };
         let Some(qp) = NonNull::new(qp) else {
             let errno = Errno::last();
-            // SAFETY: Created above, and not in use.
+            // SAFETY: It was created above, and is not in use.
             unsafe { sys::ibv_destroy_cq(cq.as_ptr()) };
             return Err(errno);
         };
@@ -124,7 +124,7 @@ impl<'a> Queue<'a> {
         })
     }
 
-    /// What the other end is to be given.
+    /// Returns the address for the other side.
     pub fn address(&self) -> Address {
         Address {
             gid: self.gid.gid,
@@ -133,7 +133,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Connects it. Others may do what `access` says to memory that allows it.
+    /// Connects the queue. The peer may do what `access` allows to memory that allows it, too.
     pub fn connect(&mut self, peer: &Address, access: u32) -> Result {
         let mut attr = sys::ibv_qp_attr {
             qp_state: sys::IBV_QPS_INIT,
@@ -168,7 +168,7 @@ impl<'a> Queue<'a> {
         )?;
 
         attr.qp_state = sys::IBV_QPS_RTS;
-        // 4 us << 17: half a second, for emulated machines too.
+        // 4 us << 17 is half a second, which suffices for emulated machines, too.
         attr.timeout = 17;
         attr.retry_cnt = 7;
         attr.rnr_retry = 7;
@@ -188,11 +188,11 @@ impl<'a> Queue<'a> {
             .try_into()
             .map_err(|_| Errno::EINVAL)?;
 
-        // SAFETY: By the type's invariant, and attributes, filled in.
+        // SAFETY: By the type's invariant; the attributes are valid.
         Errno::check(unsafe { sys::ibv_modify_qp(self.qp.as_ptr(), attr, mask) })
     }
 
-    /// Writes `length` bytes from here to there, and waits for that.
+    /// Writes `length` bytes to the other side, and waits until they are written.
     pub fn write(
         &mut self,
         from: &Span,
@@ -218,8 +218,8 @@ impl<'a> Queue<'a> {
         // SAFETY: By the type's invariant; each provider has this function.
         let post = unsafe { (*(*self.qp.as_ptr()).context).ops.post_send };
         let post = post.ok_or(Failure::Refused(Errno::EOPNOTSUPP))?;
-        // SAFETY: By the type's invariant, and a request, filled in. What it
-        // names by keys the device looks at, not this process.
+        // SAFETY: By the type's invariant; the request is valid. Its keys name memory that the
+        // device accesses, not this process.
         Errno::check(unsafe { post(self.qp.as_ptr(), &mut request, &mut bad) })
             .map_err(Failure::Refused)?;
         self.wait()
@@ -234,7 +234,7 @@ impl<'a> Queue<'a> {
         while start.elapsed() < PATIENCE {
             let mut completion = sys::ibv_wc::default();
 
-            // SAFETY: By the type's invariant, and room for one completion.
+            // SAFETY: By the type's invariant; there is room for one completion.
             match unsafe { poll(self.cq.as_ptr(), 1, &mut completion) } {
                 0 => sleep(Duration::from_micros(100)),
                 1 if completion.status == sys::IBV_WC_SUCCESS => return Ok(()),
@@ -257,17 +257,17 @@ impl Drop for Queue<'_> {
 }
 
 fn status(status: sys::ibv_wc_status) -> String {
-    // SAFETY: A static string for any number.
+    // SAFETY: The function returns a static C string for any number.
     let text = unsafe { CStr::from_ptr(sys::ibv_wc_status_str(status)) };
 
     text.to_string_lossy().into_owned()
 }
 
-/// An address of the port, an IPv4 one if there is: those are there as soon as
-/// the interface is up.
+/// Returns an address of the port, preferably an IPv4 one, because those exist as soon as the
+/// interface is up.
 fn find_gid(pd: &Pd<'_>) -> Result<sys::ibv_gid_entry> {
     let mut entries = vec![sys::ibv_gid_entry::default(); MAX_GIDS];
-    // SAFETY: An open context, and room for as many as is said.
+    // SAFETY: The context is open, and there is room for as many entries as the count.
     let count = unsafe {
         sys::_ibv_query_gid_table(
             pd.context(),
@@ -279,7 +279,7 @@ fn find_gid(pd: &Pd<'_>) -> Result<sys::ibv_gid_entry> {
     };
     let count = usize::try_from(count).map_err(|_| Errno::EOPNOTSUPP)?;
     let is_ipv4 = |entry: &&sys::ibv_gid_entry| {
-        // SAFETY: All of its members are bytes.
+        // SAFETY: All members of the union are bytes.
         let raw = unsafe { entry.gid.raw };
         raw.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff])
     };
