@@ -27,7 +27,10 @@ use crate::{
         self,
         Numbers, //
     },
-    table::or_dash,
+    table::{
+        or_dash,
+        render_numbers, //
+    },
 };
 
 #[derive(clap::Args)]
@@ -158,30 +161,7 @@ fn text(devices: &[&String], groups: &[Group; 3], all: bool) -> String {
     if let Some(first) = rows.first_mut() {
         first.extend(devices.iter().map(|&device| device.clone()));
     }
-    align(&rows)
-}
-
-/// Aligns names to the left and numbers to the right.
-fn align(rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(String::len).max().unwrap_or(0)
-    };
-    let mut text = String::new();
-
-    for row in rows {
-        let cells: Vec<_> = row
-            .iter()
-            .enumerate()
-            .map(|(column, cell)| match column {
-                0 => format!("{cell:0$}", width(0)),
-                _ => format!("{cell:>0$}", width(column)),
-            })
-            .collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
+    render_numbers(&rows)
 }
 
 fn to_json(devices: &[&String], groups: &[Group; 3]) -> Value {

@@ -2,7 +2,14 @@
 
 //! Draws a picture as scalable vector graphics.
 
-use std::fmt::Write;
+use svg::{
+    node::element::{
+        Rectangle,
+        Text, //
+    },
+    Document,
+    Node, //
+};
 
 use crate::picture::{
     Panel,
@@ -19,127 +26,122 @@ const ROW: u64 = 14;
 /// The number of entries that are listed in words.
 const MAX_ENTRIES: usize = 16;
 
+/// The elements so far, and where the next ones go.
+struct Page {
+    elements: Vec<Box<dyn Node>>,
+    y: u64,
+}
+
 pub fn render(picture: &Picture) -> String {
-    let mut body = String::new();
-    let mut y = MARGIN;
+    let mut page = Page {
+        elements: Vec::new(),
+        y: MARGIN,
+    };
+    page.picture(picture);
 
-    // Writing to a string cannot fail.
-    let _ = try_render(&mut body, &mut y, picture);
-
-    let (width, height) = (
-        WIDTH
-            .saturating_add(LABEL)
-            .saturating_add(MARGIN.saturating_mul(2)),
-        y.saturating_add(MARGIN),
-    );
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         viewBox=\"0 0 {width} {height}\" font-family=\"monospace\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n{body}</svg>\n"
-    )
+    let width = WIDTH
+        .saturating_add(LABEL)
+        .saturating_add(MARGIN.saturating_mul(2));
+    let height = page.y.saturating_add(MARGIN);
+    let mut document = Document::new()
+        .set("width", width)
+        .set("height", height)
+        .set("viewBox", (0, 0, width, height))
+        .set("font-family", "monospace")
+        .set("font-size", 12)
+        .add(
+            Rectangle::new()
+                .set("width", "100%")
+                .set("height", "100%")
+                .set("fill", "white"),
+        );
+    for element in page.elements {
+        document.append(element);
+    }
+    format!("{document}\n")
 }
 
-fn try_render(body: &mut String, y: &mut u64, picture: &Picture) -> std::fmt::Result {
-    line(body, y, MARGIN, &picture.summary)?;
+impl Page {
+    fn picture(&mut self, picture: &Picture) {
+        self.line(MARGIN, &picture.summary);
+        for (at, words) in picture.entries.iter().take(MAX_ENTRIES).enumerate() {
+            let top = self.y;
 
-    for (at, words) in picture.entries.iter().take(MAX_ENTRIES).enumerate() {
-        let top = *y;
-
-        line(body, y, MARGIN.saturating_add(LINE), words)?;
-        rect(body, MARGIN as f64, top, 12.0, 12, &colour(at))?;
-    }
-    if let Some(more @ 1..) = picture.entries.len().checked_sub(MAX_ENTRIES) {
-        line(
-            body,
-            y,
-            MARGIN.saturating_add(LINE),
-            &format!("{more} more"),
-        )?;
-    }
-
-    for panel in &picture.panels {
-        *y = y.saturating_add(LINE);
-        render_panel(body, y, panel)?;
-    }
-    Ok(())
-}
-
-fn render_panel(body: &mut String, y: &mut u64, panel: &Panel) -> std::fmt::Result {
-    let left = MARGIN.saturating_add(LABEL) as f64;
-    let scale = WIDTH as f64 / panel.pitch.get() as f64;
-    let title = format!("{}: {} bytes a row", panel.leaf, panel.pitch);
-    let mut expected = None;
-
-    line(body, y, MARGIN, &title)?;
-    for (&row, spans) in &panel.rows {
-        if expected.is_some_and(|expected| expected != row) {
-            line(body, y, MARGIN, "...")?;
+            self.line(MARGIN.saturating_add(LINE), words);
+            self.rect(MARGIN as f64, top, 12.0, 12, &colour(at));
         }
-        expected = row.checked_add(1);
-
-        let address = row.saturating_mul(panel.pitch.get());
-        text(body, MARGIN, y.saturating_add(11), &format!("{address:#x}"))?;
-        rect(
-            body,
-            left,
-            *y,
-            WIDTH as f64,
-            ROW.saturating_sub(2),
-            "#e8e8e8",
-        )?;
-        for span in spans {
-            let from = span.from as f64 * scale;
-            let to = span.to as f64 * scale;
-
-            rect(
-                body,
-                left + from,
-                *y,
-                (to - from).max(0.5),
-                ROW.saturating_sub(2),
-                &colour(span.entry),
-            )?;
+        if let Some(more @ 1..) = picture.entries.len().checked_sub(MAX_ENTRIES) {
+            self.line(MARGIN.saturating_add(LINE), &format!("{more} more"));
         }
-        *y = y.saturating_add(ROW);
+        for panel in &picture.panels {
+            self.y = self.y.saturating_add(LINE);
+            self.panel(panel);
+        }
     }
-    if panel.more {
-        line(body, y, MARGIN, "... and more")?;
+
+    fn panel(&mut self, panel: &Panel) {
+        let left = MARGIN.saturating_add(LABEL) as f64;
+        let scale = WIDTH as f64 / panel.pitch.get() as f64;
+        let height = ROW.saturating_sub(2);
+        let mut expected = None;
+
+        self.line(
+            MARGIN,
+            &format!("{}: {} bytes a row", panel.leaf, panel.pitch),
+        );
+        for (&row, spans) in &panel.rows {
+            if expected.is_some_and(|expected| expected != row) {
+                self.line(MARGIN, "...");
+            }
+            expected = row.checked_add(1);
+
+            let address = row.saturating_mul(panel.pitch.get());
+            self.text(MARGIN, self.y.saturating_add(11), &format!("{address:#x}"));
+            self.rect(left, self.y, WIDTH as f64, height, "#e8e8e8");
+            for span in spans {
+                let from = span.from as f64 * scale;
+                let to = span.to as f64 * scale;
+
+                self.rect(
+                    left + from,
+                    self.y,
+                    (to - from).max(0.5),
+                    height,
+                    &colour(span.entry),
+                );
+            }
+            self.y = self.y.saturating_add(ROW);
+        }
+        if panel.more {
+            self.line(MARGIN, "... and more");
+        }
     }
-    Ok(())
+
+    fn line(&mut self, x: u64, words: &str) {
+        self.text(x, self.y.saturating_add(11), words);
+        self.y = self.y.saturating_add(LINE);
+    }
+
+    fn text(&mut self, x: u64, y: u64, words: &str) {
+        self.elements
+            .push(Box::new(Text::new(words).set("x", x).set("y", y)));
+    }
+
+    fn rect(&mut self, x: f64, y: u64, width: f64, height: u64, fill: &str) {
+        self.elements.push(Box::new(
+            Rectangle::new()
+                .set("x", format!("{x:.2}"))
+                .set("y", y)
+                .set("width", format!("{width:.2}"))
+                .set("height", height)
+                .set("fill", fill),
+        ));
+    }
 }
 
 /// Returns a colour. Neighbours differ, because the hue advances by the golden angle.
 fn colour(entry: usize) -> String {
     format!("hsl({}, 65%, 45%)", (entry as u64).wrapping_mul(137) % 360)
-}
-
-fn line(body: &mut String, y: &mut u64, x: u64, words: &str) -> std::fmt::Result {
-    text(body, x, y.saturating_add(11), words)?;
-    *y = y.saturating_add(LINE);
-    Ok(())
-}
-
-fn text(body: &mut String, x: u64, y: u64, words: &str) -> std::fmt::Result {
-    let words = words
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;");
-
-    writeln!(body, "<text x=\"{x}\" y=\"{y}\">{words}</text>")
-}
-
-fn rect(
-    body: &mut String,
-    x: f64,
-    y: u64,
-    width: f64,
-    height: u64,
-    fill: &str,
-) -> std::fmt::Result {
-    writeln!(
-        body,
-        "<rect x=\"{x:.2}\" y=\"{y}\" width=\"{width:.2}\" height=\"{height}\" fill=\"{fill}\"/>"
-    )
 }
 
 #[cfg(test)]
@@ -169,7 +171,7 @@ mod tests {
         // Each of the 64 bytes of a row is 12 units wide.
         assert!(
             svg.contains(&format!(
-                "<rect x=\"368.00\" y=\"88\" width=\"96.00\" height=\"12\" fill=\"{fill}\"/>"
+                "<rect fill=\"{fill}\" height=\"12\" width=\"96.00\" x=\"368.00\" y=\"88\"/>"
             )),
             "{svg}"
         );

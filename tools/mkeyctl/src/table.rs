@@ -2,23 +2,43 @@
 
 //! Tables and sizes in a readable form.
 
-/// Formats a table. Columns are as wide as their widest cell.
-pub fn render<const N: usize>(rows: &[[String; N]]) -> String {
-    let mut widths = [0usize; N];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.len().max(*width);
-        }
-    }
+use comfy_table::{
+    presets,
+    CellAlignment,
+    Table, //
+};
 
+/// Columns as wide as their widest cell, words to the left.
+pub fn render<const N: usize>(rows: &[[String; N]]) -> String {
+    finish(&mut new_table(rows))
+}
+
+/// The same with names in the first column, and numbers to the right in the others.
+pub fn render_numbers(rows: &[Vec<String>]) -> String {
+    let mut table = new_table(rows);
+
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    finish(&mut table)
+}
+
+fn new_table<R: AsRef<[String]>>(rows: &[R]) -> Table {
+    let mut table = Table::new();
+
+    table.load_preset(presets::NOTHING);
+    table.add_rows(rows.iter().map(AsRef::as_ref));
+    table
+}
+
+fn finish(table: &mut Table) -> String {
     let mut text = String::new();
-    for row in rows {
-        let cells: Vec<_> = row
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:width$}"))
-            .collect();
-        text.push_str(cells.join("  ").trim_end());
+
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    for line in table.lines() {
+        text.push_str(line.trim_end());
         text.push('\n');
     }
     text
