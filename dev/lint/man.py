@@ -110,8 +110,9 @@ def check_mkeyctl(pages):
     main = read(os.path.join(sources, "main.rs"))
     commands = [name.lower() for name in re.findall(r"^    (\w+)\(\w+::Args\),", main, re.MULTILINE)]
     options = set()
-    for name in os.listdir(sources):
-        for attributes, field in re.findall(r"((?:^ *#\[arg\([^\]]*\)\]\n)+) *(?:pub )?(\w+):", read(os.path.join(sources, name)), re.MULTILINE):
+    files = [os.path.join(directory, name) for directory, _, names in os.walk(sources) for name in names]
+    for path in files:
+        for attributes, field in re.findall(r"((?:^ *#\[arg\([^\]]*\)\]\n)+) *(?:pub )?(\w+):", read(path), re.MULTILINE):
             if re.search(r"\blong\b", attributes):
                 options.add("--" + field.replace("_", "-"))
     if not commands or not options:

@@ -44,10 +44,6 @@ use crate::{
 pub struct Args {
     /// Device, as in `rdma link`; all of them if left out
     device: Option<String>,
-
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// A device and its limits.
@@ -71,7 +67,7 @@ const CLASSES: [(u32, &str); 4] = [
     (IBMKEY_DM_PMEM, "pmem"),
 ];
 
-pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
     let devices = devices::list()?;
     let chosen = devices::choose(&devices, args.device.as_deref())?;
     let mut status = ExitCode::SUCCESS;
@@ -96,7 +92,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     }
 
     let mut out = stdout().lock();
-    if args.json {
+    if json {
         let all: Vec<_> = lines.iter().map(to_json).collect();
         writeln!(out, "{:#}", Value::Array(all))?;
     } else if !lines.is_empty() {

@@ -50,10 +50,6 @@ pub struct Args {
     #[command(subcommand)]
     what: Option<What>,
 
-    /// Print JSON
-    #[arg(long, global = true)]
-    json: bool,
-
     /// Directory in which debugfs shows ib_mkey
     #[arg(long, value_name = "DIR", default_value = debugfs::DIR, global = true)]
     debugfs: PathBuf,
@@ -68,10 +64,10 @@ enum What {
     },
 }
 
-pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
     match &args.what {
-        Some(What::Dm { device }) => ls_dm(args, device.as_ref().or(args.device.as_ref())),
-        None => ls(args, args.device.as_deref()),
+        Some(What::Dm { device }) => ls_dm(args, json, device.as_ref().or(args.device.as_ref())),
+        None => ls(args, json, args.device.as_deref()),
     }
 }
 
@@ -84,11 +80,11 @@ struct Line {
     pools: Option<Vec<Pool>>,
 }
 
-fn ls(args: &Args, name: Option<&str>) -> Result<ExitCode, Box<dyn Error>> {
+fn ls(args: &Args, json: bool, name: Option<&str>) -> Result<ExitCode, Box<dyn Error>> {
     let lines = look(name, &args.debugfs)?;
     let mut out = stdout().lock();
 
-    if args.json {
+    if json {
         let all = lines.iter().map(to_json).collect();
         writeln!(out, "{:#}", Value::Array(all))?;
         return Ok(ExitCode::SUCCESS);
@@ -215,7 +211,7 @@ fn to_json(line: &Line) -> Value {
     })
 }
 
-fn ls_dm(args: &Args, name: Option<&String>) -> Result<ExitCode, Box<dyn Error>> {
+fn ls_dm(args: &Args, json: bool, name: Option<&String>) -> Result<ExitCode, Box<dyn Error>> {
     let shown = |file: &str| {
         format!(
             "{} is not there: is ib_mkey loaded, and debugfs mounted?",
@@ -233,7 +229,7 @@ fn ls_dm(args: &Args, name: Option<&String>) -> Result<ExitCode, Box<dyn Error>>
             return Err(format!("no device {name} with device memory of ib_mkey").into());
         }
     }
-    if args.json {
+    if json {
         writeln!(out, "{:#}", json!({ "pools": pools, "owners": owners }))?;
         return Ok(ExitCode::SUCCESS);
     }

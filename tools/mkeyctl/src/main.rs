@@ -7,10 +7,12 @@
 
 mod ascii;
 mod caps;
+mod completion;
 mod debugfs;
 mod demo;
 mod describe;
 mod devices;
+mod doctor;
 mod draw;
 mod ls;
 mod picture;
@@ -25,6 +27,8 @@ use std::{
 };
 
 use clap::{
+    error::ErrorKind,
+    CommandFactory,
     Parser,
     Subcommand, //
 };
@@ -37,6 +41,10 @@ use clap::{
 )]
 #[command(propagate_version = false)]
 struct Cli {
+    /// Print JSON
+    #[arg(short, long, global = true)]
+    json: bool,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -45,8 +53,12 @@ struct Cli {
 enum Command {
     /// Show what devices can do
     Caps(caps::Args),
+    /// Print what a shell completes command lines with
+    Completion(completion::Args),
     /// Move bytes from a strided key to another, and show where they went
     Demo(demo::Args),
+    /// Look for what keeps keys from working, and say what helps
+    Doctor(doctor::Args),
     /// Draw which bytes of memory a layout names
     Draw(draw::Args),
     /// List memory regions, keys and device memory
@@ -55,13 +67,32 @@ enum Command {
     Stat(stat::Args),
 }
 
+impl Command {
+    fn has_json(&self) -> bool {
+        match self {
+            Self::Caps(_) | Self::Doctor(_) | Self::Ls(_) | Self::Stat(_) => true,
+            Self::Completion(_) | Self::Demo(_) | Self::Draw(_) => false,
+        }
+    }
+}
+
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
-        Command::Caps(args) => caps::run(&args),
+    let Cli { json, command } = Cli::parse();
+    if json && !command.has_json() {
+        let error = Cli::command().error(
+            ErrorKind::ArgumentConflict,
+            "--json is for caps, doctor, ls and stat",
+        );
+        error.exit();
+    }
+    let result = match command {
+        Command::Caps(args) => caps::run(&args, json),
+        Command::Completion(args) => completion::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Doctor(args) => doctor::run(&args, json),
         Command::Draw(args) => draw::run(&args),
-        Command::Ls(args) => ls::run(&args),
-        Command::Stat(args) => stat::run(&args),
+        Command::Ls(args) => ls::run(&args, json),
+        Command::Stat(args) => stat::run(&args, json),
     };
 
     match result {

@@ -42,10 +42,6 @@ pub struct Args {
     #[arg(long)]
     all: bool,
 
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-
     /// Directory in which debugfs shows ib_mkey
     #[arg(long, value_name = "DIR", default_value = debugfs::DIR)]
     debugfs: PathBuf,
@@ -56,7 +52,7 @@ type Group = BTreeMap<String, BTreeMap<String, u64>>;
 
 const GROUPS: [&str; 3] = ["objects", "counters", "device memory"];
 
-pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
     let objects = rdma::objects()?;
     let mut devices: Vec<_> = objects.iter().map(|numbers| &numbers.ifname).collect();
     devices.retain(|&name| args.device.as_ref().is_none_or(|wanted| wanted == name));
@@ -76,7 +72,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         of_pools(&pools.unwrap_or_default()),
     ];
     let mut out = stdout().lock();
-    if args.json {
+    if json {
         writeln!(out, "{:#}", to_json(&devices, &groups))?;
     } else {
         write!(out, "{}", text(&devices, &groups, args.all))?;

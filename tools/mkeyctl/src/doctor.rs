@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `mkeyctl doctor`: why keys do not work on this machine, and what helps.
+
+mod devices;
+mod log;
+mod machine;
+mod module;
+mod programs;
+
+use std::{
+    error::Error,
+    io::{
+        stdout,
+        Write, //
+    },
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use serde::Serialize;
+use serde_json::json;
+
+use machine::Machine;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Device, as in `rdma link`; all of them if left out
+    device: Option<String>,
+
+    /// Directory with the files of another machine; its devices are not asked
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    Ok,
+    /// Works, or may be meant so; worth a line.
+    Note,
+    /// This user cannot find out.
+    Unknown,
+    Problem,
+}
+
+/// The outcome of a check.
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: &'static str,
+    status: Status,
+    /// What was found, in one line.
+    found: String,
+    /// What to do about it, in one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+impl Finding {
+    fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Self {
+            check,
+            status: Status::Ok,
+            found: found.into(),
+            remedy: None,
+        }
+    }
+
+    fn with(
+        check: &'static str,
+        status: Status,
+        found: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self {
+            check,
+            status,
+            found: found.into(),
+            remedy: Some(remedy.into()),
+        }
+    }
+
+    fn problem(check: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::with(check, Status::Problem, found, remedy)
+    }
+
+    fn note(check: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::with(check, Status::Note, found, remedy)
+    }
+
+    fn unknown(check: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::with(check, Status::Unknown, found, remedy)
+    }
+}
+
+pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
+    let machine = Machine::new(&args.root)?;
+    let devices = devices::look(&machine, args.device.as_deref())?;
+    let mut findings = module::check(&machine);
+
+    findings.extend(devices::check(&machine, &devices));
+    findings.extend(programs::check(&machine));
+    findings.extend(log::check(&machine));
+
+    let problems = findings
+        .iter()
+        .filter(|finding| finding.status == Status::Problem)
+        .count();
+    let mut out = stdout().lock();
+    if json {
+        writeln!(
+            out,
+            "{:#}",
+            json!({ "problems": problems, "checks": findings })
+        )?;
+    } else {
+        write!(out, "{}", text(&findings, problems))?;
+    }
+    Ok(if problems == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn text(findings: &[Finding], problems: usize) -> String {
+    let mut text = String::new();
+
+    for finding in findings {
+        let status = match finding.status {
+            Status::Ok => "ok",
+            Status::Note => "note",
+            Status::Unknown => "?",
+            Status::Problem => "PROBLEM",
+        };
+        text.push_str(&format!(
+            "{status:<8} {}: {}\n",
+            finding.check, finding.found
+        ));
+        if let Some(remedy) = &finding.remedy {
+            text.push_str(&format!("         -> {remedy}\n"));
+        }
+    }
+    text.push_str(&match problems {
+        0 => "No problem found.\n".to_owned(),
+        1 => "1 problem found.\n".to_owned(),
+        n => format!("{n} problems found; begin with the first.\n"),
+    });
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_for_each_finding_and_one_for_its_remedy() {
+        let findings = [
+            Finding::ok("kernel", "Linux 7.2.12"),
+            Finding::problem("module", "not loaded", "modprobe ib_mkey"),
+        ];
+
+        assert_eq!(
+            text(&findings, 1),
+            "ok       kernel: Linux 7.2.12\n\
+             PROBLEM  module: not loaded\n         -> modprobe ib_mkey\n\
+             1 problem found.\n"
+        );
+        assert!(text(&[], 0).ends_with("No problem found.\n"));
+    }
+}

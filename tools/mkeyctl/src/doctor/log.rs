@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What ib_mkey wrote into the kernel's log, and what it means.
+
+use std::io::ErrorKind;
+
+use super::{
+    machine::Machine,
+    Finding, //
+};
+
+const CHECK: &str = "log";
+
+/// Words of a line of ib_mkey, and the remedy. The order of loading is looked up elsewhere:
+/// it may have been mended since, and the log does not say so.
+const CAUSES: [(&str, &str); 8] = [
+    (
+        "is the sysctl kernel.ftrace_enabled 0?",
+        "sysctl kernel.ftrace_enabled=1, then load ib_mkey again",
+    ),
+    (
+        "a livepatch or kprobe may hold it",
+        "remove the livepatch or kprobe of rdma_rxe, then load ib_mkey again",
+    ),
+    (
+        "this rdma_rxe lacks a function to redirect",
+        "use the rdma_rxe of the kernel that ib_mkey was built for, with CONFIG_KPROBES",
+    ),
+    (
+        "is not the one that ib_mkey was built for",
+        "build ib_mkey again with the source of this kernel's rdma_rxe",
+    ),
+    (
+        "self-test failed",
+        "a function of rdma_rxe was inlined, or memory was short: build ib_mkey with the compiler and source of the kernel",
+    ),
+    (
+        "is no class of device memory",
+        "correct dm_class among the parameters in /etc/modprobe.d",
+    ),
+    (
+        "rdma_rxe is not redirected",
+        "the line before it has the cause: a livepatch, a kprobe, or rdma_rxe built in",
+    ),
+    ("not extended", "mend what the line names, then make the link again"),
+];
+
+pub fn check(machine: &Machine) -> Vec<Finding> {
+    match machine.log() {
+        Ok(lines) => found(&lines),
+        Err(ErrorKind::PermissionDenied) => vec![Finding::unknown(
+            CHECK,
+            "this user may not read the kernel's log",
+            "run mkeyctl doctor as root",
+        )],
+        Err(kind) => vec![Finding::unknown(
+            CHECK,
+            format!("/dev/kmsg: {kind}"),
+            "dmesg | grep ib_mkey",
+        )],
+    }
+}
+
+/// A device that was extended later is well, and so is a module that was loaded again.
+fn found(lines: &[String]) -> Vec<Finding> {
+    let mut bad: Vec<(&str, &str)> = Vec::new();
+
+    for line in lines
+        .iter()
+        .filter_map(|line| line.strip_prefix("ib_mkey: "))
+    {
+        if let Some((device, _)) = line.split_once(": extended, ") {
+            bad.retain(|(line, _)| {
+                line.split_once(": ")
+                    .is_some_and(|(subject, _)| subject != device && is_device(subject))
+            });
+            continue;
+        }
+        let line = line.strip_prefix("ib_mkey: ").unwrap_or(line);
+        if let Some((_, remedy)) = CAUSES.iter().find(|(words, _)| line.contains(words)) {
+            bad.retain(|(other, _)| *other != line);
+            bad.push((line, remedy));
+        }
+    }
+    if bad.is_empty() {
+        return vec![Finding::ok(CHECK, "ib_mkey reports no problem")];
+    }
+    bad.into_iter()
+        .map(|(line, remedy)| Finding::problem(CHECK, line, remedy))
+        .collect()
+}
+
+/// Whether the words before a colon are a name, as of a device.
+fn is_device(subject: &str) -> bool {
+    !subject.contains(char::is_whitespace) && subject != "dm_class"
+}

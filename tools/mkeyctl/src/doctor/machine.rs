@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The machine as its files show it. All of them are looked for below one directory, so
+//! that tests can make a machine.
+
+use std::{
+    fs::{
+        self,
+        File,
+        OpenOptions, //
+    },
+    io::{
+        ErrorKind,
+        Read, //
+    },
+    os::unix::fs::OpenOptionsExt,
+    path::{
+        Path,
+        PathBuf, //
+    },
+};
+
+/// From which modprobe reads its configuration.
+const MODPROBE_DIRS: [&str; 5] = [
+    "etc/modprobe.d",
+    "run/modprobe.d",
+    "usr/local/lib/modprobe.d",
+    "usr/lib/modprobe.d",
+    "lib/modprobe.d",
+];
+
+pub struct Machine {
+    root: PathBuf,
+    /// As `uname -r` says.
+    pub release: String,
+}
+
+impl Machine {
+    pub fn new(root: &Path) -> Result<Self, String> {
+        let file = root.join("proc/sys/kernel/osrelease");
+
+        Ok(Self {
+            root: root.to_owned(),
+            release: fs::read_to_string(&file)
+                .map_err(|error| format!("{}: {error}", file.display()))?
+                .trim()
+                .to_owned(),
+        })
+    }
+
+    /// Whether this is the machine that mkeyctl runs on.
+    pub fn is_this(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// The text of a file; `None` if it cannot be read.
+    pub fn read(&self, name: &str) -> Option<String> {
+        let bytes = fs::read(self.path(name)).ok()?;
+
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    pub fn exists(&self, name: &str) -> bool {
+        self.path(name).exists()
+    }
+
+    /// The names in a directory, in order; none if it is not there.
+    pub fn names(&self, dir: &str) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(self.path(dir))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+
+        names.sort();
+        names
+    }
+
+    pub fn is_loaded(&self, module: &str) -> bool {
+        self.exists(&format!("sys/module/{module}"))
+    }
+
+    /// Whether `modules.builtin` or `modules.dep` of the running kernel has the module.
+    fn is_listed(&self, list: &str, module: &str) -> bool {
+        let file = format!("lib/modules/{}/{list}", self.release);
+
+        self.read(&file).is_some_and(|text| {
+            text.lines().any(|line| {
+                let path = line.split(':').next().unwrap_or_default();
+                let name = path.rsplit('/').next().unwrap_or_default();
+
+                name.split(".ko")
+                    .next()
+                    .is_some_and(|name| name.replace('-', "_") == module)
+            })
+        })
+    }
+
+    pub fn is_built_in(&self, module: &str) -> bool {
+        self.is_listed("modules.builtin", module)
+    }
+
+    pub fn is_installed(&self, module: &str) -> bool {
+        self.is_listed("modules.dep", module)
+    }
+
+    /// Loaded modules, the latest first.
+    pub fn modules(&self) -> Vec<String> {
+        let text = self.read("proc/modules").unwrap_or_default();
+
+        text.lines()
+            .filter_map(|line| line.split_whitespace().next())
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// The file with `softdep ib_uverbs pre: ib_mkey`, if there is one.
+    pub fn softdep(&self) -> Option<PathBuf> {
+        for dir in MODPROBE_DIRS {
+            for name in self.names(dir) {
+                let file = format!("{dir}/{name}");
+                if name.ends_with(".conf") && self.read(&file).as_deref().is_some_and(has_softdep) {
+                    return Some(self.path(&file));
+                }
+            }
+        }
+        None
+    }
+
+    /// Messages of the kernel, as `/dev/kmsg` has them: one a record.
+    pub fn log(&self) -> Result<Vec<String>, ErrorKind> {
+        let mut file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(self.path("dev/kmsg"))
+            .map_err(|error| error.kind())?;
+        let mut lines = Vec::new();
+
+        loop {
+            match read_record(&mut file) {
+                Ok(Some(text)) => lines.extend(text.lines().filter_map(message).map(str::to_owned)),
+                Ok(None) => return Ok(lines),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return Ok(lines),
+                    // The record was overwritten before it was read.
+                    ErrorKind::BrokenPipe | ErrorKind::Interrupted => {}
+                    kind => return Err(kind),
+                },
+            }
+        }
+    }
+}
+
+fn read_record(file: &mut File) -> std::io::Result<Option<String>> {
+    let mut record = [0u8; 8192];
+    let len = file.read(&mut record)?;
+    let bytes = record.get(..len).unwrap_or_default();
+
+    Ok((len != 0).then(|| String::from_utf8_lossy(bytes).into_owned()))
+}
+
+/// What comes after "level,number,time,flags;". Lines that begin with a space belong to
+/// the message before them.
+fn message(line: &str) -> Option<&str> {
+    (!line.starts_with(' ')).then_some(())?;
+    line.split_once(';').map(|(_, text)| text)
+}
+
+fn has_softdep(text: &str) -> bool {
+    text.lines().any(|line| {
+        let mut words = line.split_whitespace();
+
+        words.next() == Some("softdep")
+            && words.next() == Some("ib_uverbs")
+            && words
+                .skip_while(|&word| word != "pre:")
+                .take_while(|&word| word != "post:")
+                .any(|word| word == "ib_mkey")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_pre_dependency_counts() {
+        assert!(has_softdep(
+            "# a comment\n  softdep ib_uverbs pre: a ib_mkey\n"
+        ));
+        assert!(!has_softdep("softdep ib_uverbs post: ib_mkey\n"));
+        assert!(!has_softdep("#softdep ib_uverbs pre: ib_mkey\n"));
+        assert!(!has_softdep("softdep ib_core pre: ib_mkey\n"));
+    }
+
+    #[test]
+    fn records_have_a_head() {
+        assert_eq!(message("6,1,2,-;ib_mkey: x; y"), Some("ib_mkey: x; y"));
+        assert_eq!(message(" SUBSYSTEM=a;b"), None);
+    }
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What programs need: the libraries, locked memory, room in the device's limits.
+
+use std::env;
+
+use super::{
+    machine::Machine,
+    Finding, //
+};
+use crate::debugfs;
+
+const LIBRARY: &str = "libibmkey.so.1";
+const PRELOAD: &str = "libibmkey-preload.so";
+const DIRS: [&str; 5] = [
+    "usr/local/lib",
+    "usr/lib/x86_64-linux-gnu",
+    "usr/local/lib/x86_64-linux-gnu",
+    "usr/lib64",
+    "usr/lib",
+];
+
+/// What a program that registers memory has at the very least.
+const MEMLOCK: u64 = 8 << 20;
+
+pub fn check(machine: &Machine) -> Vec<Finding> {
+    let mut findings = vec![library(machine), preload(machine), memlock(machine)];
+
+    findings.extend(rdma(machine));
+    findings.extend(memory(machine));
+    findings
+}
+
+/// The directory that has the file: one of the linker's, or of `LD_LIBRARY_PATH`.
+fn find(machine: &Machine, file: &str) -> Option<String> {
+    let path = env::var("LD_LIBRARY_PATH").unwrap_or_default();
+    let own = path
+        .split(':')
+        .filter(|dir| machine.is_this() && !dir.is_empty())
+        .map(|dir| dir.trim_start_matches('/').to_owned());
+
+    own.chain(DIRS.map(str::to_owned))
+        .find(|dir| machine.exists(&format!("{dir}/{file}")))
+        .map(|dir| format!("/{dir}/{file}"))
+}
+
+fn library(machine: &Machine) -> Finding {
+    const CHECK: &str = "library";
+    let known = machine
+        .read("etc/ld.so.cache")
+        .is_some_and(|cache| cache.contains(LIBRARY));
+
+    let by_path = machine.is_this() && env::var_os("LD_LIBRARY_PATH").is_some();
+
+    match find(machine, LIBRARY) {
+        Some(file) if known || by_path => Finding::ok(CHECK, file),
+        Some(file) => Finding::note(
+            CHECK,
+            format!("{file} is not in the linker's cache"),
+            "ldconfig",
+        ),
+        None if known => Finding::ok(CHECK, "in the linker's cache"),
+        None => Finding::note(
+            CHECK,
+            format!("{LIBRARY} is not installed in the linker's directories"),
+            "make install, the package libibmkey1, or link with -Wl,-rpath,DIR",
+        ),
+    }
+}
+
+/// The preload library is for programs that are not linked with the library.
+fn preload(machine: &Machine) -> Finding {
+    const CHECK: &str = "preload";
+    let global = machine
+        .read("etc/ld.so.preload")
+        .is_some_and(|text| text.contains(PRELOAD));
+    let asked = env::var("LD_PRELOAD").unwrap_or_default();
+    let missing = asked.split([':', ' ']).find(|file| {
+        machine.is_this()
+            && file.contains(PRELOAD)
+            && file.starts_with('/')
+            && !machine.exists(file.trim_start_matches('/'))
+    });
+
+    if global {
+        return Finding::note(
+            CHECK,
+            format!("/etc/ld.so.preload has {PRELOAD}: every program of the machine loads it"),
+            "set LD_PRELOAD= for the programs that need it instead",
+        );
+    }
+    if let Some(file) = missing {
+        return Finding::problem(
+            CHECK,
+            format!("LD_PRELOAD names {file}, which is not there"),
+            "correct LD_PRELOAD; make install puts the library into PREFIX/lib",
+        );
+    }
+    match find(machine, PRELOAD) {
+        Some(file) => Finding::ok(CHECK, file),
+        None => Finding::note(
+            CHECK,
+            format!("{PRELOAD} is not installed in the linker's directories"),
+            "needed only for programs that are not linked with libibmkey: make install, or the package libibmkey1",
+        ),
+    }
+}
+
+fn memlock(machine: &Machine) -> Finding {
+    const CHECK: &str = "locked memory";
+    let limits = machine.read("proc/self/limits").unwrap_or_default();
+    let limit = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max locked memory"))
+        .and_then(|rest| rest.split_whitespace().next());
+
+    match limit.map(|limit| (limit, limit.parse::<u64>())) {
+        Some((_, Ok(bytes))) if bytes < MEMLOCK => Finding::problem(
+            CHECK,
+            format!("this user may lock {bytes} bytes: ibv_reg_mr() fails with ENOMEM beyond it"),
+            "raise memlock in /etc/security/limits.conf, or ulimit -l unlimited as root",
+        ),
+        Some((_, Ok(bytes))) => Finding::ok(CHECK, format!("{} MiB", bytes >> 20)),
+        Some((limit, Err(_))) => Finding::ok(CHECK, limit),
+        None => Finding::unknown(
+            CHECK,
+            "/proc/self/limits does not say it",
+            "ulimit -l shows it",
+        ),
+    }
+}
+
+fn rdma(machine: &Machine) -> Option<Finding> {
+    let dirs = ["usr/sbin", "usr/bin", "sbin", "bin", "usr/local/sbin"];
+
+    (!dirs
+        .iter()
+        .any(|dir| machine.exists(&format!("{dir}/rdma"))))
+    .then(|| {
+        Finding::problem(
+            "rdma",
+            "the rdma program is not installed; mkeyctl ls and stat run it",
+            "install iproute2",
+        )
+    })
+}
+
+/// Which of the device's limits are nearly reached. Root alone may look.
+fn memory(machine: &Machine) -> Option<Finding> {
+    const CHECK: &str = "limits";
+    let dir = machine.path("sys/kernel/debug/ib_mkey");
+
+    if !machine.is_loaded("ib_mkey") {
+        return None;
+    }
+    let pools = match debugfs::pools(&dir) {
+        Ok(Some(pools)) => pools,
+        Ok(None) => {
+            return Some(Finding::unknown(
+                CHECK,
+                "debugfs shows nothing of ib_mkey",
+                "as root: mount -t debugfs none /sys/kernel/debug",
+            ))
+        }
+        Err(why) => return Some(Finding::unknown(CHECK, why, "run as root to see them")),
+    };
+    let full = pools.iter().find(|pool| {
+        matches!((pool.used, pool.total), (Some(used), Some(total))
+            if total != 0 && used >= total.saturating_sub(total.checked_div(10).unwrap_or(0)))
+    });
+
+    Some(match full {
+        Some(pool) => Finding::note(
+            CHECK,
+            format!(
+                "9 tenths or more of the device memory of {}, class {}, are in use",
+                pool.device, pool.class
+            ),
+            "mkeyctl ls dm shows by whom; the parameters of ib_mkey raise the limit",
+        ),
+        None => Finding::ok(CHECK, "there is device memory left"),
+    })
+}
