@@ -90,7 +90,7 @@ fn found(lines: &[String]) -> Vec<Finding> {
         .collect()
 }
 
-/// Whether the words before a colon are a name, as of a device.
+/// Returns `true` if the words before a colon are a name, as of a device.
 fn is_device(subject: &str) -> bool {
     !subject.contains(char::is_whitespace) && subject != "dm_class"
 }

@@ -48,7 +48,7 @@ impl Machine {
         })
     }
 
-    /// Whether this is the machine that mkeyctl runs on.
+    /// Returns `true` for the machine that mkeyctl runs on.
     pub fn is_this(&self) -> bool {
         self.root == Path::new("/")
     }
@@ -85,7 +85,7 @@ impl Machine {
         self.exists(&format!("sys/module/{module}"))
     }
 
-    /// Whether `modules.builtin` or `modules.dep` of the running kernel has the module.
+    /// Returns `true` if the list, `modules.builtin` or `modules.dep` of the kernel, has the module.
     fn is_listed(&self, list: &str, module: &str) -> bool {
         let file = format!("lib/modules/{}/{list}", self.release);
 

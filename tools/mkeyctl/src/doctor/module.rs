@@ -155,7 +155,7 @@ fn rxe(machine: &Machine) -> Finding {
     }
 }
 
-/// Who else has a hand on rxe's functions.
+/// Finds livepatches and kprobes of rxe's functions, which ib_mkey cannot share.
 fn held(machine: &Machine) -> Option<Finding> {
     let patch = machine
         .names("sys/kernel/livepatch")
