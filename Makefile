@@ -7,7 +7,7 @@ CMD_DIR := $(TOP)/dev/setup
 
 # What a command is about reaches the scripts through the environment, without
 # make expanding it: CMD may hold quotes and dollar signs of its own.
-export KERNEL DEBUG KSRC KDIR RUSTC LLVM INSTALL_MOD_PATH V TIMEOUT TESTS TEST_LIMIT GUESTS HOST_TESTS BENCH ICOUNT FUZZ FUZZ_SECONDS CHECKS
+export KERNEL DEBUG KSRC KDIR RUSTC LLVM INSTALL_MOD_PATH DESTDIR PREFIX V TIMEOUT TESTS TEST_LIMIT GUESTS HOST_TESTS BENCH ICOUNT FUZZ FUZZ_SECONDS CHECKS
 export MKEY_CMD = $(value CMD)
 export MKEY_SHARE = $(value SHARE)
 export MKEY_IMAGE = $(value IMAGE)
@@ -30,9 +30,15 @@ fuzz:
 
 .PHONY: modules modules_install
 modules:
-	@$(CMD_DIR)/cmd-modules build
+	@$(CMD_DIR)/cmd-modules
 modules_install:
-	@$(CMD_DIR)/cmd-modules install
+	@$(CMD_DIR)/cmd-install modules
+
+.PHONY: install uninstall
+install:
+	@$(CMD_DIR)/cmd-install all
+uninstall:
+	@$(CMD_DIR)/cmd-install remove
 
 # What this tree made; the cache outside it stays, see README.md.
 .PHONY: clean
