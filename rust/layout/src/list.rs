@@ -2,14 +2,13 @@
 
 //! Ranges, one after another.
 
-use core::borrow::Borrow;
 use core::mem::{self, size_of};
 use core::ops::DerefMut;
 
 use super::row::distance;
 use super::rows::{check_range, Place, Rows, Walk};
 use super::steps::step;
-use super::{AsIndexed, Block, Error, Extent, Layout, Reach, Row, Run, Runs, Shape};
+use super::{Error, Extent, Reach, Row, Run, Runs};
 
 /// A range of a leaf.
 #[derive(Clone, Copy, Debug)]
@@ -57,30 +56,19 @@ impl Entry {
         self.length
     }
 
-    /// Returns the same bytes as an entry over a leaf of `inner`, which is the layout of the key
-    /// that is this entry's leaf.
-    ///
-    /// A list over keys thus becomes a list over their leaves with the same number of entries, so
-    /// that an access does not go through each level. An access that cannot be split still
-    /// succeeds. `leaf` returns the number that the list's caller uses for a leaf of `inner`.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Layout::resolve`](super::Layout::resolve): [`Error::Straddles`] if the bytes are
-    /// in more than one block of `inner`. Then the entry must stay as it is.
-    pub fn through<E, B, P, I>(
-        &self,
-        inner: &Layout<E, B, P, I>,
-        leaf: impl FnOnce(u32) -> u32,
-    ) -> Result<Self, Error>
-    where
-        E: DerefMut<Target = [Entry]>,
-        B: DerefMut<Target = [Block]>,
-        P: Borrow<Shape>,
-        I: AsIndexed,
-    {
-        let run = inner.resolve(self.addr, self.length)?;
-        Ok(Self::new(leaf(run.leaf), run.addr, run.len))
+    /// Adds the bytes of `next`, unless they do not continue this range.
+    #[must_use]
+    pub fn join(&mut self, next: &Self) -> bool {
+        // Address zero does not follow the last byte of all.
+        let is_next =
+            self.leaf == next.leaf && self.addr.checked_add(self.length) == Some(next.addr);
+        match self.length.checked_add(next.length) {
+            Some(length) if is_next => {
+                self.length = length;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Returns the length of a list of `entries`.

@@ -55,6 +55,11 @@ proptest! {
     }
 
     #[test]
+    fn flat(data in vec(any::<u8>(), 0..600)) {
+        bodies::flat(&data);
+    }
+
+    #[test]
     fn accesses(data in bytes()) {
         bodies::accesses(&data);
     }

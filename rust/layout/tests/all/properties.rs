@@ -2,8 +2,8 @@
 
 //! Random layouts, compared with the byte-by-byte oracle.
 
-use crate::common::{check_access, check_shape, numbers, rows, Spec};
-use ib_mkey_layout::{Entry, Layout, Run, MAX_DIMS};
+use crate::common::{check_access, check_shape, flat, numbers, rows, Spec};
+use ib_mkey_layout::{Layout, Run, MAX_DIMS, MAX_PARTS};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -277,27 +277,13 @@ proptest! {
         }
     }
 
-    /// A list over a key gives the same bytes as the list over the key's leaves.
+    /// A nest of keys gives the same bytes as its list.
     #[test]
-    fn entries_go_through_keys(
-        spec in prop_oneof![list(), regular(), interleaved(), indexed()],
-        entries in vec((any::<Index>(), 1..20u64), 1..40),
+    fn nests_become_lists(
+        specs in vec(prop_oneof![list(), regular(), interleaved(), indexed()], 1..=flat::LEVELS),
+        most in 1..=MAX_PARTS,
     ) {
-        let layout = spec.build().unwrap();
-        let bytes = spec.bytes();
-        for (addr, length) in entries {
-            let addr = addr.index(bytes.len());
-            let entry = Entry::new(9, addr as u64, length);
-            let through = entry.through(&layout, |leaf| leaf + 10);
-            match layout.resolve(addr as u64, length) {
-                Ok(run) => {
-                    let through = through.unwrap();
-                    prop_assert_eq!((through.leaf(), through.addr()), (run.leaf + 10, run.addr));
-                    prop_assert_eq!((through.length(), run.addr), (length, bytes[addr].1));
-                }
-                Err(error) => prop_assert_eq!(through.err(), Some(error)),
-            }
-        }
+        flat::check(&specs, most, 2000);
     }
 
     /// A layout reports the description that it was made of.

@@ -3,19 +3,20 @@
 //! The bodies of the fuzz targets of `fuzz/`. Any bytes are valid input: `tests/all/fuzz.rs` runs
 //! the same bodies on stable Rust.
 
-use ib_mkey_layout::MAX_DIMS;
+use ib_mkey_layout::{MAX_DIMS, MAX_PARTS};
 
-use super::{check_access, check_shape, numbers, rows, Byte, Spec, VecLayout};
+use super::{check_access, check_shape, flat, numbers, rows, Byte, Spec, VecLayout};
 
 /// Takes any bytes and panics if the code under test is wrong.
 pub type Body = fn(&[u8]);
 
-/// The name and the body of a target.
-pub const TARGETS: [(&str, Body); 6] = [
+/// A target's name and what it does.
+pub const TARGETS: [(&str, Body); 7] = [
     ("list", list),
     ("interleaved", interleaved),
     ("indexed", indexed),
     ("nested", nested),
+    ("flat", flat),
     ("accesses", accesses),
     ("numbers", raw_numbers),
 ];
@@ -198,7 +199,21 @@ pub fn nested(data: &[u8]) {
     }
 }
 
-/// Tests several accesses to one layout at a time, copies of cursors, and accesses past its end.
+/// Keys over keys as one list.
+pub fn flat(data: &[u8]) {
+    let mut input = Input(data);
+    let mut specs = Vec::new();
+    while !input.0.is_empty() && specs.len() < flat::LEVELS {
+        let spec = input.any();
+        if built(&spec).is_some() {
+            specs.push(spec);
+        }
+    }
+    let most = 1 + input.below(MAX_PARTS as u64) as usize;
+    flat::check(&specs, most, MAX_BYTES as usize);
+}
+
+/// Accesses to one layout, several at a time, copied half-way, past its end.
 pub fn accesses(data: &[u8]) {
     let mut input = Input(data);
     let Some((layout, bytes)) = built(&input.any()) else {

@@ -6,6 +6,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod bodies;
+pub mod flat;
 pub mod numbers;
 pub mod rows;
 pub mod small;

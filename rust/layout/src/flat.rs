@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a layout over keys reaches, as ranges below them: a nest made flat.
+//!
+//! An access to a nest looks for a place once for each piece and level. A list of
+//! the ranges that the nest ends in is looked at once for the whole access.
+
+use core::borrow::Borrow;
+use core::ops::DerefMut;
+
+use super::{AsIndexed, Block, Entry, Error, Layout, Order, Row, RowsOf, Run, Shape};
+
+/// Ranges that one piece of a layout is replaced by, at most.
+///
+/// A piece that is more ranges stays a range of its key. An access then looks for
+/// one place at each level below, which all those ranges share.
+pub const MAX_PARTS: usize = 16;
+
+/// A key that a layout is over.
+pub trait Below<'a>: Copy {
+    /// Storage of the entries.
+    type Entries: DerefMut<Target = [Entry]> + 'a;
+    /// Storage of the blocks.
+    type Blocks: DerefMut<Target = [Block]> + 'a;
+    /// The rest of an interleaved layout.
+    type Shape: Borrow<Shape> + 'a;
+    /// An indexed layout.
+    type Indexed: AsIndexed + 'a;
+
+    /// Returns what is bound to the key.
+    fn layout(self) -> LayoutOf<'a, Self>;
+
+    /// Returns the key that a leaf of the layout is; [`None`] for memory.
+    fn below(self, leaf: u32) -> Option<Self>;
+}
+
+/// The layout of a key.
+type LayoutOf<'a, K> = &'a Layout<
+    <K as Below<'a>>::Entries,
+    <K as Below<'a>>::Blocks,
+    <K as Below<'a>>::Shape,
+    <K as Below<'a>>::Indexed,
+>;
+
+/// The rows of one level.
+type LevelRows<'a, K> = RowsOf<
+    'a,
+    <K as Below<'a>>::Entries,
+    <K as Below<'a>>::Blocks,
+    <K as Below<'a>>::Shape,
+    <K as Below<'a>>::Indexed,
+>;
+
+/// What is left of a piece in one key of a nest.
+struct Level<'a, K: Below<'a>> {
+    key: K,
+    rows: LevelRows<'a, K>,
+}
+
+/// The rows in memory of a piece of a key, in order, each with the key whose leaf
+/// the memory is.
+struct Bottom<'a, K: Below<'a>, const LEVELS: usize> {
+    levels: [Option<Level<'a, K>>; LEVELS],
+    used: usize,
+}
+
+impl<'a, K: Below<'a>, const LEVELS: usize> Bottom<'a, K, LEVELS> {
+    fn new(key: K, piece: Run) -> Result<Self, Error> {
+        let mut bottom = Self {
+            levels: [const { None }; LEVELS],
+            used: 0,
+        };
+        bottom.push(key, Row::of(piece.leaf, piece.addr, piece.len))?;
+        Ok(bottom)
+    }
+
+    fn push(&mut self, key: K, outer: Row) -> Result<(), Error> {
+        let rows = key.layout().rows_of(outer, Order::Strict)?;
+        let level = self.levels.get_mut(self.used).ok_or(Error::Range)?;
+        *level = Some(Level { key, rows });
+        self.used = self.used.saturating_add(1);
+        Ok(())
+    }
+
+    /// Returns the next row; [`None`] after the last one.
+    fn next(&mut self) -> Result<Option<(K, Row)>, Error> {
+        while let Some(at) = self.used.checked_sub(1) {
+            let Some(Some(level)) = self.levels.get_mut(at) else {
+                break;
+            };
+            let key = level.key;
+            match level.rows.next() {
+                None => self.used = at,
+                Some(row) => match key.below(row.leaf) {
+                    None => return Ok(Some((key, row))),
+                    Some(inner) => self.push(inner, row)?,
+                },
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What one piece is in memory.
+struct Parts<K> {
+    parts: [Option<(K, Run)>; MAX_PARTS],
+}
+
+impl<K: Copy> Parts<K> {
+    /// Finds what `piece` of `key` is in memory; [`None`] if that is more than `most`
+    /// ranges.
+    fn find<'a, const LEVELS: usize>(key: K, piece: Run, most: usize) -> Result<Option<Self>, Error>
+    where
+        K: Below<'a>,
+    {
+        let mut parts = [None; MAX_PARTS];
+        let mut free = parts.iter_mut().take(most);
+        let mut bottom = Bottom::<K, LEVELS>::new(key, piece)?;
+        while let Some((key, row)) = bottom.next()? {
+            for at in 0..row.count {
+                let Some(part) = free.next() else {
+                    return Ok(None);
+                };
+                *part = Some((key, row.skip(at).piece()));
+            }
+        }
+        Ok(Some(Self { parts }))
+    }
+}
+
+/// Gives to `each` what `layout` describes, in order: a range of memory with the key
+/// whose leaf that is, or a range of a leaf of `layout` without one. The latter is
+/// memory, or a range of a key that is more than `most` ranges of memory, or more
+/// than [`MAX_PARTS`].
+///
+/// `key` says which key a leaf of `layout` is. There are up to `LEVELS` levels of
+/// keys. The work is that of an access to all of the layout, so the caller has to
+/// know how many pieces that has.
+///
+/// # Errors
+///
+/// The first one of `each`; [`Error::Range`] for a layout that is not within a key,
+/// or for more levels.
+pub fn flatten<'a, K, R, const LEVELS: usize>(
+    layout: LayoutOf<'a, K>,
+    key: impl Fn(u32) -> Option<K>,
+    most: usize,
+    mut each: impl FnMut(Option<K>, Run) -> Result<(), R>,
+) -> Result<(), R>
+where
+    K: Below<'a>,
+    R: From<Error>,
+{
+    for row in layout.rows(0, layout.length(), Order::Strict)? {
+        let key = key(row.leaf);
+        for at in 0..row.count {
+            let piece = row.skip(at).piece();
+            let parts = match key {
+                Some(key) => Parts::find::<LEVELS>(key, piece, most)?,
+                None => None,
+            };
+            let Some(parts) = parts else {
+                each(None, piece)?;
+                continue;
+            };
+            for (key, run) in parts.parts.into_iter().flatten() {
+                each(Some(key), run)?;
+            }
+        }
+    }
+    Ok(())
+}
