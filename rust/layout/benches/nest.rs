@@ -7,11 +7,12 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use ib_mkey_layout::{
-    Block, Entry, Interleaved, Layout, List, Order, Row, RowsOf, Shape, MAX_DIMS,
+    flatten, Below, Block, Entry, Error, Interleaved, Layout, List, NoIndexed, Order, Row, RowsOf,
+    Shape, MAX_DIMS, MAX_PARTS,
 };
 
 type VecLayout = Layout<Vec<Entry>, Vec<Block>>;
-type VecRows<'a> = RowsOf<'a, Vec<Entry>, Vec<Block>, Shape, ib_mkey_layout::NoIndexed>;
+type VecRows<'a> = RowsOf<'a, Vec<Entry>, Vec<Block>, Shape, NoIndexed>;
 
 /// Bytes of each level. Each level reaches all bytes of the level below.
 const BYTES: u64 = 1 << 16;
@@ -39,6 +40,70 @@ fn packet(levels: &[VecLayout], order: Order) -> (u64, u64) {
     (rows, bytes)
 }
 
+/// A key and those below it.
+#[derive(Clone, Copy)]
+struct Key<'a>(&'a [VecLayout]);
+
+impl<'a> Below<'a> for Key<'a> {
+    type Entries = Vec<Entry>;
+    type Blocks = Vec<Block>;
+    type Shape = Shape;
+    type Indexed = NoIndexed;
+
+    fn layout(self) -> &'a VecLayout {
+        &self.0[0]
+    }
+
+    fn below(self, _: u32) -> Option<Self> {
+        let below = &self.0[1..];
+        (!below.is_empty()).then_some(Self(below))
+    }
+}
+
+/// The list that a bind makes of a nest, if all of it is memory then and it has as
+/// few entries as the kernel allows.
+fn flat(levels: &[VecLayout]) -> Option<VecLayout> {
+    let mut pieces = 0;
+    levels[0]
+        .reach(|reach| {
+            pieces += reach.count;
+            Ok::<_, Error>(())
+        })
+        .expect("no error");
+    if pieces > (4 * levels[0].count() as u64).max(64) {
+        return None;
+    }
+    let (mut entries, mut kept) = (Vec::<Entry>::new(), 0);
+    let below = Some(Key(&levels[1..]));
+    flatten::<Key<'_>, Error, 8>(
+        &levels[0],
+        |_| below,
+        MAX_PARTS,
+        |key, run| {
+            kept += usize::from(key.is_none());
+            let entry = Entry::new(run.leaf, run.addr, run.len);
+            if !entries.last_mut().is_some_and(|last| last.join(&entry)) {
+                entries.push(entry);
+            }
+            Ok(())
+        },
+    )
+    .expect("no error");
+    (kept == 0).then(|| Layout::List(List::new(entries).expect("a layout")))
+}
+
+/// The shortest time of a packet.
+fn time(levels: &[VecLayout], order: Order) -> f64 {
+    let taken = (0..9).map(|_| {
+        let start = Instant::now();
+        for _ in 0..20 {
+            black_box(packet(levels, order));
+        }
+        start.elapsed().as_nanos() as f64 / 20.0
+    });
+    taken.fold(f64::INFINITY, f64::min)
+}
+
 fn grid(counts: &[u64], strides: &[i64], bytes: u64) -> VecLayout {
     let mut stride = [0; MAX_DIMS];
     stride[..strides.len()].copy_from_slice(strides);
@@ -58,24 +123,22 @@ fn report(name: &str, level: impl Fn() -> VecLayout) {
         for order in [Order::Any, Order::Strict] {
             let (rows, bytes) = packet(&levels, order);
             assert_eq!(bytes, 4096);
-            let taken = (0..9).map(|_| {
-                let start = Instant::now();
-                for _ in 0..20 {
-                    black_box(packet(&levels, order));
-                }
-                start.elapsed().as_nanos() as f64 / 20.0
-            });
-            let taken = taken.fold(f64::INFINITY, f64::min);
+            let taken = time(&levels, order);
+            let flat = match levels.len() {
+                1 => None,
+                _ => flat(&levels).map(|flat| time(&[flat], order)),
+            };
+            let flat = flat.map_or(String::new(), |flat| format!("{flat:.0}"));
             let order = format!("{order:?}");
-            println!("{name:36} {depth:>6} {order:>8} {rows:>8} {taken:>12.0}");
+            println!("{name:36} {depth:>6} {order:>8} {rows:>8} {taken:>12.0} {flat:>12}");
         }
     }
 }
 
 fn main() {
     println!(
-        "{:36} {:>6} {:>8} {:>8} {:>12}",
-        "ns", "levels", "order", "rows", "4 KiB packet"
+        "{:36} {:>6} {:>8} {:>8} {:>12} {:>12}",
+        "ns", "levels", "order", "rows", "4 KiB packet", "as a list"
     );
     report("bytes at distance 2, then back", || {
         // The even bytes, then the odd ones.
@@ -89,4 +152,8 @@ fn main() {
         grid(&[4; 8], &[13_001, 5003, 1301, 311, 79, 19, 5, 1], 1)
     });
     report("scattered bytes, in a list", scattered);
+    report("scattered 5 bytes, in a list", || {
+        let entries = (0..BYTES / 5).map(|i| Entry::new(0, i * i * 7919 % 65_521, 5));
+        Layout::List(List::new(entries.collect()).expect("a layout"))
+    });
 }

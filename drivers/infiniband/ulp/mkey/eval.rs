@@ -39,7 +39,7 @@ struct Level<'a> {
 
 impl<'a> Level<'a> {
     fn new(bound: &'a Binding, outer: Row, order: Order) -> Result<Self> {
-        let mut rows = bound.layout.rows_of(outer, order)?;
+        let mut rows = bound.walked().rows_of(outer, order)?;
         let row = rows.next();
         Ok(Self { bound, row, rows })
     }
@@ -123,6 +123,16 @@ impl Binding {
         Ok(leaf)
     }
 
+    /// Returns a leaf of the layout that accesses use. As for [`Self::leaf`].
+    #[inline]
+    fn walked_leaf(&self, index: u32, write: bool) -> Result<&Leaf> {
+        let Some(flat) = self.flat() else {
+            return self.leaf(index, write);
+        };
+        let (key, index) = flat.leaf(index).ok_or(EFAULT)?;
+        key.map_or(self, |key| key).leaf(index, write)
+    }
+
     /// Returns the order in which rows of an access must come.
     #[inline]
     fn order(&self, write: bool) -> Order {
@@ -170,10 +180,10 @@ impl Binding {
         visit: &mut impl FnMut(&mut T, Row) -> Result,
     ) -> Result {
         let order = self.order(write);
-        let mut rows = self.layout.rows(offset, len, order)?;
+        let mut rows = self.walked().rows(offset, len, order)?;
         let mut next = rows.next();
         while let Some(row) = next {
-            let leaf = self.leaf(row.leaf, write)?;
+            let leaf = self.walked_leaf(row.leaf, write)?;
             next = match &leaf.place {
                 Place::Memory { base, delta, .. } => {
                     visit_leaf(row, &mut rows, *delta, &mut open(base), visit)?
@@ -209,7 +219,7 @@ impl Binding {
                 level = last;
                 continue;
             };
-            let leaf = level.bound.leaf(row.leaf, write)?;
+            let leaf = level.bound.walked_leaf(row.leaf, write)?;
             match &leaf.place {
                 Place::Memory { base, delta, .. } => {
                     let mut opened = open(base);

@@ -5,6 +5,7 @@
 //! | file | what |
 //! |---|---|
 //! | `region/binding.rs` | what is bound to a region: a layout over leaves |
+//! | `region/flat.rs` | a binding over keys as one list over memory |
 //! | `region/rebind.rs` | replacing it, for one region or for several at once |
 //! | `region/pins.rs` | which regions bindings refer to |
 //! | `region/rights.rs` | access rights, and on whose behalf they are used |
@@ -26,6 +27,7 @@
 
 pub(crate) mod binding;
 pub(crate) mod fast_reg;
+pub(crate) mod flat;
 pub(crate) mod indices;
 pub(crate) mod pins;
 pub(crate) mod rebind;

@@ -67,7 +67,11 @@ fn fit(spec: &Spec, length: u64) -> Option<Spec> {
             Some(Spec::Interleaved(counts.clone(), blocks))
         }
         Spec::Indexed((leaf, addr, unit, bytes), indices) => {
-            let addr = if *leaf >= KEYS { addr % length / 4 } else { *addr };
+            let addr = if *leaf >= KEYS {
+                addr % length / 4
+            } else {
+                *addr
+            };
             Some(Spec::Indexed((*leaf, addr, *unit, *bytes), indices.clone()))
         }
     }

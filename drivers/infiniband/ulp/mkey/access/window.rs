@@ -72,7 +72,6 @@ fn describe(core: &Core, pd: &Pd, region: &Region, request: &Request) -> Result<
         pd: pd.as_raw() as usize,
         qp: request.qp,
     };
-    let window = KBox::new(window, GFP_KERNEL)?;
     Binding::new(layout, leaves, access, pd, Some(charge), Some(window))
 }
 

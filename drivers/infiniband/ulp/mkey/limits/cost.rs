@@ -9,6 +9,7 @@ use crate::{
     layout::{Block, Entry, Shape},
     region::{
         binding::{Binding, Leaf},
+        flat::{Flat, Reached},
         Region,
     },
 };
@@ -27,6 +28,12 @@ pub(crate) const BINDING: i64 = 512;
 /// among the pins of the device.
 pub(crate) const LEAF: i64 = 256;
 
+/// Bytes of a leaf of a flat list, in a table that has up to twice the room.
+pub(crate) const REACHED: i64 = 64;
+
+/// Bytes of a flat list beside its entries and leaves.
+const FLAT: i64 = 128;
+
 /// Bytes that rxe keeps for each page of a region.
 const PAGE: usize = 16;
 
@@ -39,6 +46,8 @@ const _: () = {
     assert!(cfg!(CONFIG_LOCKDEP) || size_of::<Region>() <= 256);
     assert!(size_of::<Binding>() + size_of::<Shape>() <= 256 + 128);
     assert!(2 * size_of::<Leaf>() + 64 <= LEAF as usize);
+    assert!(2 * size_of::<Reached>() <= REACHED as usize);
+    assert!(size_of::<Flat>() + size_of::<usize>() <= FLAT as usize);
 };
 
 /// Returns what the allocators give for `bytes` bytes.
@@ -59,6 +68,11 @@ fn array<T>(count: usize) -> Result<i64> {
 /// Returns the bytes of a list of `count` entries.
 pub(crate) fn entries(count: usize) -> Result<i64> {
     array::<Entry>(count)
+}
+
+/// Returns the bytes of a flat list of `count` entries, leaves apart.
+pub(crate) fn flat(count: usize) -> Result<i64> {
+    FLAT.checked_add(entries(count)?).ok_or(ENOMEM)
 }
 
 /// Returns the bytes of an interleaved layout of `count` blocks.

@@ -23,6 +23,7 @@ use crate::{
     layout::{Block, Entry, Indexed, Interleaved, Layout, List, Shape},
     limits::owner::OwnerCharge,
     region::{
+        flat::{self, Flat},
         indices::{KIndexed, KIndices},
         pins::Pin,
         rights::Peer,
@@ -56,6 +57,9 @@ const MAX_FLUSHED: u64 = 1 << 20;
 /// [`PACKET`] bytes, each multiplied by the levels that it is looked up through. More is done outside
 /// of it, see [`Binding::users`].
 const MAX_STEPS: u64 = 1024;
+
+/// Look-ups of a packet of [`PACKET`] bytes from which on a nest is made flat, if it is not a short one.
+const FINE_STEPS: u64 = 64;
 
 /// Bytes of a packet.
 const PACKET: u64 = 4096;
@@ -120,7 +124,15 @@ impl Place {
     fn pieces(&self) -> u64 {
         match self {
             Self::Memory { .. } => 1,
-            Self::Key(bound) => bound.pieces,
+            Self::Key(bound) => bound.pieces.into(),
+        }
+    }
+
+    /// Returns the levels that an access goes through.
+    fn levels(&self) -> usize {
+        match self {
+            Self::Memory { .. } => 0,
+            Self::Key(bound) => bound.levels.into(),
         }
     }
 }
@@ -144,7 +156,10 @@ pub(crate) struct Leaf {
 }
 
 /// What is bound to a region.
+// Fields are dropped in order: a flat list refers to bindings that the pins of leaves keep.
 pub(crate) struct Binding {
+    /// What few bindings have.
+    extra: Option<KBox<Extra>>,
     /// Which bytes, in which order. Its leaves are indices of `leaves`.
     pub(crate) layout: KLayout,
     /// The memory.
@@ -153,13 +168,16 @@ pub(crate) struct Binding {
     pub(crate) access: Access,
     /// The protection domain in which leaves must be.
     pub(crate) pd: usize,
-    /// A number that its pieces, at the bottom of all levels, do not exceed.
-    pieces: u64,
+    /// A number that its pieces, at the bottom of all levels, do not exceed. The most that the type
+    /// can say stands for all that is larger.
+    pieces: u32,
     /// Bytes of the smallest piece: what entries, blocks or the levels below say. The most that
     /// the type can say stands for all that is larger.
     finest: u16,
     /// Levels of keys, this one counted.
     depth: u8,
+    /// Levels of keys that an access goes through, this one counted.
+    levels: u8,
     /// Does it reach pages that come on demand?
     on_demand: bool,
     /// Those who are in it outside of SRCU, where an access can take long: it waits for pages, or
@@ -167,8 +185,14 @@ pub(crate) struct Binding {
     pub(crate) users: Option<Arc<Users>>,
     /// What it takes of the kernel's memory; [`None`] where the region has paid for it.
     _charge: Option<OwnerCharge>,
+}
+
+/// What a binding has that is not an ordinary one.
+enum Extra {
     /// What is particular to a memory window.
-    window: Option<KBox<Window>>,
+    Window(Window),
+    /// Where the bytes of a nest are.
+    Flat(Flat),
 }
 
 /// What a binding of a memory window has beside that of a key.
@@ -213,8 +237,8 @@ impl Binding {
         leaves: KVVec<Leaf>,
         access: Access,
         pd: &Pd,
-        charge: Option<OwnerCharge>,
-        window: Option<KBox<Window>>,
+        mut charge: Option<OwnerCharge>,
+        window: Option<Window>,
     ) -> Result<Arc<Self>> {
         let writes = access.contains(Right::LocalWrite)
             || access.contains(Right::RemoteWrite)
@@ -229,7 +253,11 @@ impl Binding {
                 }
             }
         }
-        let (pieces, finest) = survey(&layout, &leaves)?;
+        let Survey {
+            own,
+            pieces,
+            finest,
+        } = survey(&layout, &leaves)?;
         let below = leaves.iter().map(|leaf| leaf.place.depth()).max();
         let depth = below.unwrap_or(0).saturating_add(1);
         if depth > MAX_LEVELS {
@@ -240,25 +268,45 @@ impl Binding {
         if flushed && (on_demand || pieces > MAX_FLUSHED) {
             return Err(eopnotsupp());
         }
+        let flat = match &mut charge {
+            Some(charge) if window.is_none() => {
+                flat::make(&layout, &leaves, own, is_fine(depth, finest), charge)?
+            }
+            _ => None,
+        };
+        let levels = match &flat {
+            Some(Flat {
+                has_keys: false, ..
+            }) => 1,
+            _ => {
+                let below = leaves.iter().map(|leaf| leaf.place.levels()).max();
+                below.unwrap_or(0).saturating_add(1)
+            }
+        };
+        let extra = flat.map(Extra::Flat).or(window.map(Extra::Window));
+        let extra = extra
+            .map(|extra| KBox::new(extra, GFP_MAYFAIL))
+            .transpose()?;
         let long = pieces > 1 || layout.length() > LONG_FLUSHED;
-        let users = if on_demand || (flushed && long) || is_slow(depth, finest) {
+        let users = if on_demand || (flushed && long) || is_slow(levels, finest) {
             Some(Users::new(GFP_MAYFAIL)?)
         } else {
             None
         };
         Ok(Arc::new(
             Self {
+                extra,
                 layout,
                 leaves,
                 access,
                 pd: pd.as_raw() as usize,
                 depth: depth as u8,
-                pieces,
+                levels: levels as u8,
+                pieces: u32::try_from(pieces).unwrap_or(u32::MAX),
                 finest,
                 on_demand,
                 users,
                 _charge: charge,
-                window,
             },
             GFP_MAYFAIL,
         )?)
@@ -269,16 +317,40 @@ impl Binding {
         self.depth.into()
     }
 
+    /// Returns the flat list, if accesses use one.
+    #[inline]
+    pub(crate) fn flat(&self) -> Option<&Flat> {
+        match self.extra.as_deref() {
+            Some(Extra::Flat(flat)) => Some(flat),
+            _ => None,
+        }
+    }
+
+    /// Returns the layout that accesses use.
+    #[inline]
+    pub(crate) fn walked(&self) -> &KLayout {
+        self.flat().map_or(&self.layout, |flat| &flat.layout)
+    }
+
+    /// Returns what is particular to a memory window.
+    #[inline]
+    fn window(&self) -> Option<&Window> {
+        match self.extra.as_deref() {
+            Some(Extra::Window(window)) => Some(window),
+            _ => None,
+        }
+    }
+
     /// Returns the address of the first byte.
     #[inline]
     pub(crate) fn start(&self) -> u64 {
-        self.window.as_ref().map_or(0, |window| window.start)
+        self.window().map_or(0, |window| window.start)
     }
 
     /// Returns `true` if it is for `peer`, who reaches it by way of `mr`.
     #[inline]
     pub(crate) fn admits(&self, mr: &Mr, peer: &Peer) -> bool {
-        match &self.window {
+        match self.window() {
             None => mr.pd() as usize == peer.pd,
             Some(window) => window.pd == peer.pd && (window.qp == 0 || window.qp == peer.qp),
         }
@@ -298,48 +370,73 @@ impl Binding {
     ) -> Result<UniqueArc<Self>> {
         Ok(UniqueArc::new(
             Self {
+                extra: None,
                 layout: KLayout::List(List::unfilled(entries)),
                 leaves,
                 access: Access::default(),
                 pd: pd.as_raw() as usize,
                 depth: 1,
+                levels: 1,
                 pieces: 0,
                 finest: u16::MAX,
                 on_demand: false,
                 users: None,
                 _charge: None,
-                window: None,
             },
             GFP_KERNEL,
         )?)
     }
 }
 
-/// Checks that `layout` keeps within its leaves. Returns a number that its pieces, at the bottom of
-/// all levels, do not exceed, and the bytes of the smallest one. A block that the pieces of a level
-/// below straddle is cut where they end, but no more often than it has bytes of this size.
+/// What the pieces of a layout are.
+struct Survey {
+    /// Their number.
+    own: u64,
+    /// A number that they do not exceed at the bottom of all levels.
+    pieces: u64,
+    /// Bytes of the smallest one at the bottom.
+    finest: u16,
+}
+
+/// Checks that `layout` keeps within its leaves. A block that the pieces of a level below straddle
+/// is cut where they end, but no more often than it has bytes of the smallest size.
 ///
 /// # Errors
 ///
 /// `ERANGE` for a block outside of its leaf.
-fn survey(layout: &KLayout, leaves: &[Leaf]) -> Result<(u64, u16)> {
-    let (mut pieces, mut finest) = (0u64, u16::MAX);
+fn survey(layout: &KLayout, leaves: &[Leaf]) -> Result<Survey> {
+    let (mut own, mut pieces, mut finest) = (0u64, 0u64, u16::MAX);
     layout.reach(|reach| {
         let leaf = leaves.get(reach.extent.leaf() as usize).ok_or(EINVAL)?;
         reach.extent.check_within(leaf.start, leaf.len)?;
+        own = own.saturating_add(reach.count);
         pieces = pieces.saturating_add(reach.count.saturating_mul(leaf.place.pieces()));
         let len = u16::try_from(reach.len).unwrap_or(u16::MAX);
         finest = finest.min(len).min(leaf.place.finest());
         Ok::<_, Error>(())
     })?;
-    Ok((pieces, finest))
+    Ok(Survey {
+        own,
+        pieces,
+        finest,
+    })
+}
+
+/// Returns the look-ups that an access to a packet through `levels` levels may take, cuts at the
+/// ends of pieces apart: each level looks up each piece of the one above.
+fn steps(levels: usize, finest: u16) -> u64 {
+    let pieces = PACKET.checked_div(finest.into()).unwrap_or(PACKET);
+    pieces.saturating_mul(levels as u64)
 }
 
 /// Can an access to keys over keys take so long that no other process is to wait for it?
-fn is_slow(depth: usize, finest: u16) -> bool {
-    let pieces = PACKET.checked_div(finest.into()).unwrap_or(PACKET);
-    // Each level looks up, and cuts at either end, each piece of the one above.
-    depth > 1 && pieces.saturating_mul(depth as u64) > MAX_STEPS
+fn is_slow(levels: usize, finest: u16) -> bool {
+    levels > 1 && steps(levels, finest) > MAX_STEPS
+}
+
+/// Are the pieces so small that an access through all levels costs many times a plain one?
+fn is_fine(depth: usize, finest: u16) -> bool {
+    steps(depth, finest) > FINE_STEPS
 }
 
 /// Accesses that were done outside of SRCU since the module was loaded.

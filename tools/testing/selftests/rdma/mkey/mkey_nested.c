@@ -469,4 +469,240 @@ TEST_F(nested, exit)
 	EXPECT_EQ(before, mkt_dev_count(&self->s.dev[1], "mr"));
 }
 
+/* entries of each of the keys over scattered bytes */
+#define SCATTERED 64
+
+/* the number of the byte that entry @i is, in no order that has a stride */
+static unsigned int nested_place(unsigned int i)
+{
+	return ((i * 37) ^ 21) % SCATTERED;
+}
+
+/*
+ * Binds @key[0] to every third byte of leaf 0 and each other one to the bytes of the
+ * one before, all in no order; @at says which byte of the leaf each of the last one is.
+ */
+static int nested_scatter(struct mkt_setup *s, struct ibv_mr **key, unsigned int count,
+			  size_t *at)
+{
+	struct mkt_leaf *leaf = &s->arena[1].leaf[0];
+	struct ibv_sge sge[SCATTERED];
+	unsigned int level, i;
+	int err = 0;
+
+	for (level = 0; level < count && !err; level++) {
+		size_t below[SCATTERED];
+
+		memcpy(below, at, sizeof(below));
+		for (i = 0; i < SCATTERED; i++) {
+			unsigned int place = nested_place(i);
+
+			sge[i].addr = level ? place : leaf->addr + 3 * place;
+			sge[i].length = 1;
+			sge[i].lkey = level ? key[level - 1]->lkey : leaf->mr->lkey;
+			at[i] = level ? below[place] : 3 * place;
+		}
+		err = ibv_rereg_mr_sg(key[level], MKT_ACCESS_ALL, SCATTERED, sge);
+	}
+	return err;
+}
+
+/* bytes that all keys of device 1 take, or -1 */
+static long long nested_charged(struct mkt_setup *s)
+{
+	char line[32], command[128];
+
+	snprintf(command, sizeof(command),
+		 "awk '$1 == \"%s\" && $2 == \"-\" { print $3 }' /sys/kernel/debug/ib_mkey/keys",
+		 s->dev[1].name);
+	return mkt_command(line, sizeof(line), command) ? atoll(line) : -1;
+}
+
+FIXTURE(scattered)
+{
+	struct mkt_setup s;
+	struct ibv_mr *key[MAX_DEPTH];
+	size_t at[SCATTERED];
+	uint8_t *leaf, *plain;
+};
+
+FIXTURE_SETUP(scattered)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		.host = 64 * 1024,
+		.max_entries = 16,
+	};
+	unsigned int i;
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	for (i = 0; i < MAX_DEPTH; i++) {
+		self->key[i] = ibmkey_alloc(self->s.dev[1].pd, SCATTERED);
+		ASSERT_NE(NULL, self->key[i]);
+	}
+	self->leaf = (uint8_t *)(uintptr_t)self->s.arena[1].leaf[0].addr;
+	self->plain = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
+}
+
+FIXTURE_TEARDOWN(scattered)
+{
+	unsigned int i;
+
+	for (i = MAX_DEPTH; i > 0; i--) {
+		if (self->key[i - 1]) {
+			EXPECT_EQ(0, ibv_dereg_mr(self->key[i - 1]));
+		}
+	}
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/* every part of every length is read and written where it is */
+TEST_F(scattered, bytes)
+{
+	struct ibv_mr *key = self->key[MAX_DEPTH - 1];
+	uint8_t wanted[3 * SCATTERED];
+	unsigned int from, length, i;
+
+	ASSERT_EQ(0, nested_scatter(&self->s, self->key, MAX_DEPTH, self->at));
+	for (from = 0; from < SCATTERED; from += mkt_scale(1, 9)) {
+		length = 1 + (from * 29) % (SCATTERED - from);
+		mkt_rand_bytes(&self->s.rng, self->leaf, sizeof(wanted));
+		memset(self->plain, 0, SCATTERED);
+		ASSERT_EQ(IBV_WC_SUCCESS,
+			  nested_access(&self->s, key, MKT_READ, from, length));
+		for (i = 0; i < length; i++)
+			ASSERT_EQ(self->leaf[self->at[from + i]], self->plain[i]);
+		memcpy(wanted, self->leaf, sizeof(wanted));
+		mkt_rand_bytes(&self->s.rng, self->plain, length);
+		for (i = 0; i < length; i++)
+			wanted[self->at[from + i]] = self->plain[i];
+		ASSERT_EQ(IBV_WC_SUCCESS,
+			  nested_access(&self->s, key, MKT_WRITE, from, length));
+		ASSERT_EQ(0, memcmp(wanted, self->leaf, sizeof(wanted)));
+	}
+}
+
+/* an access looks at the leaf once for each byte: it takes no longer than one level */
+TEST_F(scattered, one_level)
+{
+	long long before = nested_count_outside();
+
+	if (before < 0)
+		SKIP(return, "no debugfs of ib_mkey");
+	ASSERT_EQ(0, nested_scatter(&self->s, self->key, MAX_DEPTH, self->at));
+	EXPECT_EQ(IBV_WC_SUCCESS, nested_access(&self->s, self->key[MAX_DEPTH - 1],
+						MKT_READ, 0, SCATTERED));
+	EXPECT_EQ(before, nested_count_outside());
+}
+
+/* what is queried is what was described */
+TEST_F(scattered, query)
+{
+	struct ibmkey_block blocks[SCATTERED];
+	struct ibmkey_info info;
+	unsigned int i;
+
+	ASSERT_EQ(0, nested_scatter(&self->s, self->key, 3, self->at));
+	ASSERT_EQ(0, ibmkey_query_layout(self->key[2], &info, 0, NULL, SCATTERED, blocks));
+	EXPECT_EQ(IBMKEY_LIST, info.kind);
+	EXPECT_EQ(SCATTERED, info.num_entries);
+	EXPECT_EQ(SCATTERED, info.length);
+	for (i = 0; i < SCATTERED; i++) {
+		EXPECT_EQ(self->key[1]->lkey, blocks[i].lkey);
+		EXPECT_EQ(nested_place(i), blocks[i].addr);
+		EXPECT_EQ(1, blocks[i].bytes_count);
+	}
+}
+
+/* what the leaf allows, and whose it is, is looked at on each access */
+TEST_F(scattered, rights)
+{
+	struct ibv_mr *leaf = self->s.arena[1].leaf[0].mr, *key = self->key[MAX_DEPTH - 1];
+	struct ibv_pd *pd = self->s.dev[1].pd, *other = ibv_alloc_pd(self->s.dev[1].ctx);
+
+	ASSERT_NE(NULL, other);
+	ASSERT_EQ(0, nested_scatter(&self->s, self->key, MAX_DEPTH, self->at));
+	ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_ACCESS, pd,
+				   IBV_ACCESS_REMOTE_READ));
+	EXPECT_NE(IBV_WC_SUCCESS,
+		  nested_access(&self->s, key, MKT_WRITE, 0, SCATTERED));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	EXPECT_EQ(IBV_WC_SUCCESS,
+		  nested_access(&self->s, key, MKT_READ, 0, SCATTERED));
+	ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_ACCESS, pd,
+				   MKT_ACCESS_ALL));
+	EXPECT_EQ(IBV_WC_SUCCESS,
+		  nested_access(&self->s, key, MKT_WRITE, 0, SCATTERED));
+	ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_PD, other, 0));
+	EXPECT_NE(IBV_WC_SUCCESS,
+		  nested_access(&self->s, key, MKT_READ, 0, SCATTERED));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_PD, pd, 0));
+	EXPECT_EQ(IBV_WC_SUCCESS,
+		  nested_access(&self->s, key, MKT_READ, 0, SCATTERED));
+	EXPECT_EQ(0, ibv_dealloc_pd(other));
+}
+
+/* all levels are held until the outermost one lets go, and what it takes is charged */
+TEST_F(scattered, held)
+{
+	struct ibv_mr *leaf = self->s.arena[1].leaf[0].mr;
+	long long before, one, all;
+	unsigned int i;
+
+	ASSERT_EQ(0, nested_scatter(&self->s, self->key, 1, self->at));
+	before = nested_charged(&self->s);
+	ASSERT_EQ(0, nested_scatter(&self->s, self->key, 2, self->at));
+	one = nested_charged(&self->s);
+	ASSERT_EQ(0, ibmkey_unbind(self->key[1]));
+	EXPECT_EQ(before, nested_charged(&self->s));
+	ASSERT_EQ(0, nested_scatter(&self->s, self->key, MAX_DEPTH, self->at));
+	all = nested_charged(&self->s);
+	if (before >= 0) {
+		/* the list that was described, and that of where the bytes are */
+		EXPECT_LT(2 * 32 * SCATTERED, one - before);
+		EXPECT_EQ((MAX_DEPTH - 1) * (one - before), all - before);
+	}
+	for (i = 0; i < MAX_DEPTH - 1; i++) {
+		EXPECT_EQ(EBUSY, ibmkey_unbind(self->key[i]));
+		EXPECT_EQ(EBUSY, ibv_dereg_mr(self->key[i]));
+	}
+	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf));
+	for (i = MAX_DEPTH; i > 1; i--)
+		EXPECT_EQ(0, ibmkey_unbind(self->key[i - 1]));
+	EXPECT_EQ(before, nested_charged(&self->s));
+}
+
+/*
+ * A range of a key that is many bytes in memory stays one: what it takes to say
+ * where they are does not grow with what is described.
+ */
+TEST_F(scattered, long_range)
+{
+	struct ibv_sge sge[2] = {
+		{ .addr = 5, .length = 1, .lkey = self->key[0]->lkey },
+		{ .addr = 0, .length = SCATTERED, .lkey = self->key[0]->lkey },
+	};
+	unsigned int i;
+
+	ASSERT_EQ(0, nested_scatter(&self->s, self->key, 1, self->at));
+	ASSERT_EQ(0, ibv_rereg_mr_sg(self->key[1], MKT_ACCESS_ALL, 2, sge));
+	mkt_rand_bytes(&self->s.rng, self->leaf, 3 * SCATTERED);
+	ASSERT_EQ(IBV_WC_SUCCESS, nested_access(&self->s, self->key[1], MKT_READ, 0,
+						SCATTERED + 1));
+	EXPECT_EQ(self->leaf[self->at[5]], self->plain[0]);
+	for (i = 0; i < SCATTERED; i++)
+		ASSERT_EQ(self->leaf[self->at[i]], self->plain[1 + i]);
+	/* and through a key over both */
+	ASSERT_EQ(0, nested_bind(self->key[2], self->key[1]->lkey, 0, SCATTERED + 1,
+				 MKT_ACCESS_ALL));
+	memset(self->plain, 0, SCATTERED + 1);
+	ASSERT_EQ(IBV_WC_SUCCESS, nested_access(&self->s, self->key[2], MKT_READ, 0,
+						SCATTERED + 1));
+	EXPECT_EQ(self->leaf[self->at[5]], self->plain[0]);
+	for (i = 0; i < SCATTERED; i++)
+		ASSERT_EQ(self->leaf[self->at[i]], self->plain[1 + i]);
+}
+
 TEST_HARNESS_MAIN
