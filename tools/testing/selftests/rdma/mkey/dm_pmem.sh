@@ -19,7 +19,7 @@ driver=/sys/bus/nd/drivers/nd_pmem
 # The limit ends a wait for an event that never happens. No test measures time.
 until_true() {
 	local i
-	for ((i = 0; i < 600; i++)); do
+	for ((i = 0; i < 1800; i++)); do
 		"$@" && return
 		sleep 0.1
 	done

@@ -430,7 +430,7 @@ FIXTURE_TEARDOWN(exporter)
 	mkt_dev_close(&self->dev);
 	/* a work item drops the last reference to the dma-buf */
 	if (self->fd >= 0) {
-		EXPECT_EQ(0, system("for n in $(seq 100); do rmmod " EXPORTER
+		EXPECT_EQ(0, system("for n in $(seq 1800); do rmmod " EXPORTER
 				    " 2>/dev/null && exit; sleep 0.1; done; exit 1"));
 	}
 }
@@ -501,14 +501,14 @@ static int exporter_delete(FIXTURE_DATA(exporter) *self, void *(*call)(void *),
 	if (pthread_create(&thread, NULL, call, self))
 		return EAGAIN;
 	/* the wait ends at once, or never */
-	for (n = 0; n < 600 && !held; n++) {
+	for (n = 0; n < 10 * MKT_STALL_SECONDS && !held; n++) {
 		held = exporter_parameter("waiting") == 1;
 		usleep(100000);
 	}
 	pid = fork();
 	if (!pid)
 		_exit(system("rdma link delete " OTHER) ? 1 : 0);
-	for (n = 0; n < 600 && !deleted; n++) {
+	for (n = 0; n < 10 * MKT_STALL_SECONDS && !deleted; n++) {
 		deleted = waitpid(pid, &status, WNOHANG) == pid;
 		usleep(100000);
 	}

@@ -24,7 +24,7 @@ has_link() { in_ns "$1" rdma link show "${dev[$1]}/1" &>/dev/null; }
 # The limit ends a wait for an event that never happens. No test measures time.
 until_true() {
 	local n
-	for ((n = 0; n < 600; n++)); do
+	for ((n = 0; n < 1800; n++)); do
 		"$@" && return
 		sleep 0.1
 	done

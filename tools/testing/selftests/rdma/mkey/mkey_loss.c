@@ -252,9 +252,9 @@ TEST_F(loss, receiver_not_ready)
 		first = loss_counter(&s->dev[0], "rcvd_rnr_err");
 		ASSERT_EQ(0, mkt_post_send(&s->pair.end[0], &wr, 1));
 		while (loss_counter(&s->dev[0], "rcvd_rnr_err") < first + 2 &&
-		       tries++ < 1000)
-			usleep(10000);
-		EXPECT_GT(1000, tries);
+		       tries++ < MKT_STALL_PAUSES)
+			usleep(1000);
+		EXPECT_GT(MKT_STALL_PAUSES, tries);
 		ASSERT_EQ(0, mkt_post_recv(&s->pair.end[1], &sge,
 					   ops[o] == MKT_SEND, 2));
 		ASSERT_EQ(0, mkt_poll(&s->pair.end[0], &wc));

@@ -42,7 +42,7 @@ pingpong() {
 	LD_PRELOAD=$lib in_ns 1 ibv_rc_pingpong -d "${dev[1]}" -g "$(gid_of 1)" -c -e "$@" &
 	server=$!
 	# wait until it listens
-	for ((n = 0; n < 300; n++)); do
+	for ((n = 0; n < 1800; n++)); do
 		kill -0 "$server" 2>/dev/null || { wait "$server"; return; }
 		in_ns 1 ss -Hltn 'sport = :18515' | grep -q . && break
 		sleep 0.1

@@ -40,7 +40,7 @@ shared() {
 	mkfifo "$out" || return
 	"$here/mkey_exhaust" hold <"$out" >"$out.text" &
 	exec 3>"$out"
-	for ((n = 0; n < 600; n++)); do
+	for ((n = 0; n < 1800; n++)); do
 		grep -q errno "$out.text" && break
 		sleep 0.1
 	done

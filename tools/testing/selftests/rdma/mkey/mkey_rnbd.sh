@@ -50,7 +50,7 @@ hits() { awk -v e="$1" '$1 == e { print $2 }' "$tracing"/kprobe_profile; }
 
 mapped() {
 	echo "sessname=mkey path=ip:10.8.0.1 device_path=/dev/ram0" >"$control" || return
-	for _ in {1..100}; do
+	for _ in {1..1800}; do
 		[[ -b /dev/rnbd0 ]] && return
 		sleep 0.1
 	done
@@ -74,7 +74,7 @@ registered() {
 
 unmapped() {
 	echo normal >/sys/block/rnbd0/rnbd/unmap_device || return
-	for _ in {1..100}; do
+	for _ in {1..1800}; do
 		[[ -e /sys/block/rnbd0 ]] || break
 		sleep 0.1
 	done
@@ -85,9 +85,9 @@ down() {
 	local rc=0
 	echo 0 >"$tracing"/events/mkey_rnbd/enable
 	echo '-:mkey_rnbd/' >>"$tracing"/kprobe_events || rc=1
-	for _ in {1..50}; do
+	for _ in {1..1800}; do
 		modprobe -qr "${modules[@]}" rtrs-core 2>/dev/null && break
-		sleep 0.2
+		sleep 0.1
 	done
 	[[ ! -d /sys/module/rtrs_core && ! -d /sys/module/brd ]] || { echo "modules stay"; rc=1; }
 	rdma link delete rxe_rnbd && ip link delete mkeyrnbd || rc=1

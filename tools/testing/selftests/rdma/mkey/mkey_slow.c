@@ -164,7 +164,7 @@ static bool slow_removes(pid_t pid, int tell)
 
 	if (write(tell, "", 1) != 1)
 		return false;
-	for (i = 0; i < 60000; i++) {
+	for (i = 0; i < MKT_STALL_PAUSES; i++) {
 		if (waitpid(pid, &status, WNOHANG) == pid)
 			return WIFEXITED(status) && !WEXITSTATUS(status);
 		usleep(1000);
@@ -456,13 +456,13 @@ TEST_F(slow, killed)
 	/* what is bound is another already */
 	for (i = 0; !wrong && info.length == LENGTH; i++) {
 		usleep(1000);
-		if (i > 60000 || ibmkey_query(s->key[1], &info))
+		if (i > MKT_STALL_PAUSES || ibmkey_query(s->key[1], &info))
 			wrong = "the change: it does not begin";
 	}
 	if (!wrong && waitpid(pid, &status, WNOHANG))
 		wrong = "the change: it did not wait";
 	kill(pid, SIGKILL);
-	for (i = 0; i < 20000 && !gone; i++) {
+	for (i = 0; i < MKT_STALL_PAUSES && !gone; i++) {
 		gone = waitpid(pid, &status, WNOHANG);
 		usleep(1000);
 	}

@@ -58,11 +58,11 @@ device_is_held() {
 	third_up || return
 	n=$(number_of rxe_ulp)
 	insmod "${ulp[rust]}" device="$n" peer="$n" & user=$!
-	for ((i = 0; i < 300; i++)); do
+	for ((i = 0; i < 1800; i++)); do
 		rdma resource show qp link rxe_ulp/1 | grep -q mkey_ulp_rust && break
 		sleep 0.1
 	done
-	((i < 300)) || { echo "it has no queue pair"; rc=1; }
+	((i < 1800)) || { echo "it has no queue pair"; rc=1; }
 	third_down || rc=$?
 	! wait "$user" || { rmmod mkey_ulp_rust; echo "it loaded"; rc=1; }
 	(($(dmesg | grep -c WARNING:) == warnings)) || { echo "warnings in the log"; rc=1; }

@@ -139,6 +139,14 @@ static inline size_t mkt_mtu_bytes(enum ibv_mtu mtu)
 	return 128u << mtu;
 }
 
+/*
+ * What is waited for as long without anything happening does not come. On a busy
+ * machine the slowest of all takes a tenth of it.
+ */
+#define MKT_STALL_SECONDS 180
+/* pauses of a millisecond: so many or more seconds */
+#define MKT_STALL_PAUSES (MKT_STALL_SECONDS * 1000)
+
 /* wr.c: work requests */
 
 enum mkt_op {

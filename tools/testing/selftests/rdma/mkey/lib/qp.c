@@ -2,6 +2,7 @@
 /* Queue pairs and their connection. */
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "mkey_test.h"
 
@@ -236,35 +237,58 @@ static int mkt_qp_reset(struct mkt_qp *qp)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
 	struct ibv_qp_init_attr init;
-	unsigned int tries = 1000;
+	unsigned int tries;
 	int err;
 
-	do {
+	for (tries = 0; tries < MKT_STALL_PAUSES; tries++) {
 		attr.qp_state = IBV_QPS_RESET;
 		err = ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE);
 		if (!err)
 			err = ibv_query_qp(qp->qp, &attr, IBV_QP_STATE, &init);
-	} while (!err && attr.qp_state != IBV_QPS_RESET && --tries);
-	if (err || !tries)
+		if (err || attr.qp_state == IBV_QPS_RESET)
+			break;
+		usleep(1000);
+	}
+	if (!err && attr.qp_state != IBV_QPS_RESET)
+		err = ETIMEDOUT;
+	if (err)
 		mkt_diag("%s: no reset: %s", qp->dev->name, strerror(err));
 	return err;
 }
 
+/* has nothing overtaken it? */
+static bool mkt_qp_is_reset(struct mkt_qp *qp)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	return !ibv_query_qp(qp->qp, &attr, IBV_QP_STATE, &init) &&
+	       attr.qp_state == IBV_QPS_RESET;
+}
+
 int mkt_pair_recover(struct mkt_pair *pair)
 {
+	unsigned int i, tries;
 	struct ibv_wc wc;
-	unsigned int i;
-	int err;
+	int err = ETIMEDOUT;
 
-	for (i = 0; i < 2; i++) {
-		err = mkt_qp_reset(&pair->end[i]);
-		if (err)
-			return err;
+	for (tries = 0; tries < MKT_STALL_PAUSES && err; tries++) {
+		for (i = 0; i < 2; i++) {
+			err = mkt_qp_reset(&pair->end[i]);
+			if (err)
+				return err;
+		}
+		/* a worker that has yet to put one into the error state has the time to */
+		usleep(1000);
+		err = ETIMEDOUT;
+		if (!mkt_qp_is_reset(&pair->end[0]) || !mkt_qp_is_reset(&pair->end[1]))
+			continue;
+		for (i = 0; i < 2; i++)
+			while (ibv_poll_cq(pair->end[i].cq, 1, &wc) > 0)
+				;
+		err = mkt_pair_connect(pair);
 	}
-	for (i = 0; i < 2; i++)
-		while (ibv_poll_cq(pair->end[i].cq, 1, &wc) > 0)
-			;
-	return mkt_pair_connect(pair);
+	return err;
 }
 
 void mkt_pair_destroy(struct mkt_pair *pair)

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "mkey_test.h"
 #include "slow.h"
 
 #define SLOW_BLOCK 4096
@@ -117,7 +118,7 @@ static int slow_map(struct mkt_slow *slow)
 	unsigned long long size = 0;
 	unsigned int i;
 
-	for (i = 0; i < 60000 && size < slow->size; i++) {
+	for (i = 0; i < MKT_STALL_PAUSES && size < slow->size; i++) {
 		if (ioctl(slow->fd, BLKGETSIZE64, &size))
 			return errno;
 		nanosleep(&pause, NULL);
@@ -204,7 +205,7 @@ int mkt_slow_wait(struct mkt_slow *slow)
 	int err = 0;
 
 	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += 60;
+	until.tv_sec += MKT_STALL_SECONDS;
 	pthread_mutex_lock(&slow->lock);
 	while (!slow->waiting && !err)
 		err = pthread_cond_timedwait(&slow->moved, &slow->lock, &until);

@@ -9,12 +9,6 @@
 
 #include "mkey_test.h"
 
-/*
- * the longest time without a completion; the slowest message takes a tenth of
- * it
- */
-#define MKT_STALL_SECONDS 180
-
 const char *mkt_op_name(enum mkt_op op)
 {
 	static const char *const names[] = {
