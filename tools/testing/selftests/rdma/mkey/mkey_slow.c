@@ -415,6 +415,107 @@ TEST_F(slow, worker)
 	EXPECT_EQ(0, mkt_pair_recover(&s->pair));
 }
 
+/* queue pairs of side 1 that are connected to themselves, before anything is held */
+static int slow_queue_pairs(struct mkt_setup *s, struct mkt_qp *qp, unsigned int count)
+{
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < count && !err; i++) {
+		struct mkt_peer self;
+
+		err = mkt_qp_create(&qp[i], &s->dev[1], 0);
+		if (!err) {
+			mkt_qp_self(&qp[i], &self);
+			err = mkt_qp_connect(&qp[i], &self, IBV_MTU_1024);
+		}
+	}
+	return err;
+}
+
+/*
+ * Says what an access and a key of others do not do while @count queue pairs
+ * invalidate a key whose access waits for a page.
+ */
+static const char *slow_others(struct mkt_setup *s, struct mkt_pair *pair,
+			       struct ibv_mr *key, struct mkt_qp *qp,
+			       unsigned int count)
+{
+	struct mkt_wr inv = { .op = MKT_LOCAL_INV, .rkey = s->key[1]->rkey };
+	struct mkt_wr wr = {
+		.op = MKT_WRITE,
+		.sge[0] = {
+			.addr = s->plain[0].addr,
+			.length = LENGTH,
+			.lkey = s->plain[0].mr->lkey,
+		},
+		.num_sge = 1,
+		.remote_addr = s->plain[1].addr,
+		.rkey = s->plain[1].mr->rkey,
+	};
+	struct ibv_sge sge = {
+		.addr = s->plain[1].addr,
+		.length = LENGTH,
+		.lkey = s->plain[1].mr->lkey,
+	};
+	struct ibv_wc wc;
+	unsigned int i;
+
+	for (i = 0; i < count; i++)
+		if (mkt_post_send(&qp[i], &inv, 1))
+			return "the post of an invalidation";
+	if (mkt_post_send(&pair->end[0], &wr, 1) || mkt_poll(&pair->end[0], &wc) ||
+	    wc.status != IBV_WC_SUCCESS)
+		return "another queue pair";
+	if (ibv_rereg_mr_sg(key, MKT_ACCESS_ALL, 1, &sge) || ibmkey_unbind(key))
+		return "another key";
+	for (i = 0; i < count; i++)
+		if (mkt_poll(&qp[i], &wc) || wc.status == IBV_WC_SUCCESS)
+			return "an invalidation: it did not end in an error";
+	return NULL;
+}
+
+/*
+ * More invalidations than the driver has workers, all of a key whose access waits
+ * for a page, end before the page comes, and stop no other queue pair.
+ */
+TEST_F_TIMEOUT(slow, workers, 600)
+{
+	unsigned int i, count = mkt_scale(2100, 300);
+	struct mkt_setup *s = &self->s;
+	struct ibmkey_info info = {};
+	struct mkt_pair pair = {};
+	struct ibv_wc wc = {};
+	struct mkt_qp *qp;
+	const char *wrong;
+
+	if (variant->change != UNBIND)
+		SKIP(return, "the same for each change");
+	qp = calloc(count, sizeof(*qp));
+	ASSERT_NE(NULL, qp);
+	ASSERT_EQ(0, slow_queue_pairs(s, qp, count));
+	ASSERT_EQ(0, mkt_pair_create(&pair, &s->dev[0], &s->dev[1], IBV_MTU_1024, 0));
+	wrong = slow_begin(s, &self->slow, self->mr, 28) ?:
+		slow_others(s, &pair, self->other, qp, count);
+	if (!wrong && (ibmkey_query(s->key[1], &info) || info.kind != IBMKEY_UNBOUND))
+		wrong = "the key: it is bound";
+	mkt_slow_hold(&self->slow, false);
+	EXPECT_EQ(NULL, wrong)
+	{
+		TH_LOG("%s", wrong);
+	}
+	EXPECT_EQ(0, mkt_poll(&s->pair.end[0], &wc));
+	EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
+	mkt_pair_destroy(&pair);
+	for (i = 0; i < count; i++)
+		mkt_qp_destroy(&qp[i]);
+	free(qp);
+	/* nothing of all that is left */
+	EXPECT_EQ(0, ibmkey_unbind(s->key[1]));
+	EXPECT_EQ(0, ibv_dereg_mr(self->mr));
+	self->mr = NULL;
+}
+
 /* a process that waits for an access can be killed */
 TEST_F(slow, killed)
 {
