@@ -7,6 +7,7 @@
 //! | `alloc` | allocation flags |
 //! | `dma_buf` | memory as a dma-buf, and dma-bufs of other exporters |
 //! | `error` | error codes |
+//! | `export_c` | functions that a module exports to C |
 //! | `memory` | memory that peers and devices write to: RAM, PCI peer-to-peer memory, persistent memory |
 //! | `process` | processes, as owners of memory |
 //! | `rdma` | RDMA clients, devices, their operations and their objects |
@@ -19,19 +20,10 @@
 pub(crate) mod alloc;
 pub(crate) mod dma_buf;
 pub(crate) mod error;
+pub(crate) mod export_c;
 pub(crate) mod memory;
 pub(crate) mod process;
 pub(crate) mod rdma;
 pub(crate) mod sched;
 pub(crate) mod sync;
 pub(crate) mod uaccess;
-
-/// Checks that callbacks have the types that the C headers declare.
-macro_rules! same_types {
-    ($($function:ident),+ $(,)?) => {
-        $(const _: () = {
-            let _ = if true { $crate::bindings::$function } else { $function };
-        };)+
-    };
-}
-pub(crate) use same_types;

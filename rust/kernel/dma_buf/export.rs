@@ -21,7 +21,11 @@
 use super::import::DmaBuf;
 use crate::{
     bindings,
-    kernel_ext::{error::eopnotsupp, memory::SharedMemory},
+    kernel_ext::{
+        error::eopnotsupp,
+        export_c::FromC,
+        memory::{SgTableOut, SharedMemory},
+    },
 };
 use core::{
     marker::PhantomData,
@@ -243,7 +247,8 @@ impl<T: Backing> Export<T> {
             unsafe {
                 let table = &raw mut mapping.table;
                 let max_segment = bindings::dma_get_max_seg_size(device);
-                memory.memory().fill_sgt(table, 0, len, max_segment)?;
+                let out = SgTableOut::from_c(table);
+                memory.memory().fill_sgt(out, 0, len, max_segment)?;
                 if let Err(err) = to_result(bindings::dma_map_sgtable(device, table, direction, 0))
                 {
                     bindings::sg_free_table(table);

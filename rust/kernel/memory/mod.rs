@@ -12,8 +12,11 @@ pub(crate) mod p2p;
 pub(crate) mod pmem;
 pub(crate) mod ram;
 
-use crate::bindings;
-use core::ptr::NonNull;
+use crate::{
+    bindings,
+    kernel_ext::export_c::{Bytes, BytesMut, FromC},
+};
+use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{
     error::to_result,
     ffi::c_void,
@@ -59,6 +62,29 @@ pub(crate) struct SharedMemory {
 unsafe impl Send for SharedMemory {}
 // SAFETY: As above.
 unsafe impl Sync for SharedMemory {}
+
+/// A scatterlist table for a function to fill in.
+///
+/// # Invariants
+///
+/// `raw` is valid for writes. Who has the table frees it, before the memory that it is of.
+pub(crate) struct SgTableOut<'a> {
+    raw: *mut bindings::sg_table,
+    _table: PhantomData<&'a mut bindings::sg_table>,
+}
+
+// SAFETY: The pointer is valid for writes of a table. The caller frees the table, before the memory.
+unsafe impl<'a> FromC for SgTableOut<'a> {
+    type Raw = *mut bindings::sg_table;
+
+    unsafe fn from_c(raw: Self::Raw) -> Self {
+        // INVARIANT: By the safety requirement.
+        Self {
+            raw,
+            _table: PhantomData,
+        }
+    }
+}
 
 impl SharedMemory {
     /// Returns the number of pages that `len` bytes take.
@@ -122,13 +148,9 @@ impl SharedMemory {
     /// # Errors
     ///
     /// `EINVAL` if `len` is zero or the range is outside the memory, `ENOMEM`.
-    ///
-    /// # Safety
-    ///
-    /// `table` must be valid for writes. The caller frees the table before the memory.
-    pub(crate) unsafe fn fill_sgt(
+    pub(crate) fn fill_sgt(
         &self,
-        table: *mut bindings::sg_table,
+        table: SgTableOut<'_>,
         offset: usize,
         len: usize,
         max_segment: u32,
@@ -142,10 +164,10 @@ impl SharedMemory {
         for page in range.map_while(|index| self.page(index)) {
             pages.push(page, GFP_KERNEL)?;
         }
-        // SAFETY: `table` is valid by the safety requirement; the array has that many pages.
+        // SAFETY: `table` by its type invariant; the array has that many pages.
         to_result(unsafe {
             bindings::sg_alloc_table_from_pages_segment(
-                table,
+                table.raw,
                 pages.as_mut_ptr(),
                 u32::try_from(pages.len())?,
                 (offset & (PAGE_SIZE - 1)) as u32,
@@ -168,32 +190,27 @@ impl SharedMemory {
         Ok((at, len))
     }
 
-    /// Copies `len` bytes from `from` to `offset`. May be called in any context.
+    /// Copies all of `from` to `offset`. May be called in any context.
     ///
     /// # Errors
     ///
     /// `EINVAL` if the range is outside the memory.
-    ///
-    /// # Safety
-    ///
-    /// `from` must be valid for reads of `len` bytes.
-    pub(crate) unsafe fn write(&self, offset: u64, from: *const u8, len: usize) -> Result {
+    pub(crate) fn write(&self, offset: u64, from: Bytes<'_>) -> Result {
+        let (from, len) = from.as_raw();
         let (to, len) = self.at(offset, len as u64)?;
-        // SAFETY: `at()` checked the range. Other writers race with C code, not with Rust code.
+        // SAFETY: `at()` checked the range, and `from` has as many bytes. Other writers race with
+        // C code, not with Rust code.
         unsafe { memcpy(to.as_ptr().cast(), from.cast(), len) };
         Ok(())
     }
 
-    /// Copies `len` bytes from `offset` to `to`. May be called in any context.
+    /// Copies from `offset` to all of `to`. May be called in any context.
     ///
     /// # Errors
     ///
     /// `EINVAL` if the range is outside the memory.
-    ///
-    /// # Safety
-    ///
-    /// `to` must be valid for writes of `len` bytes.
-    pub(crate) unsafe fn read_to(&self, offset: u64, to: *mut u8, len: usize) -> Result {
+    pub(crate) fn read_to(&self, offset: u64, to: BytesMut<'_>) -> Result {
+        let (to, len) = to.as_raw();
         let (from, len) = self.at(offset, len as u64)?;
         // SAFETY: As for `write()`.
         unsafe { memcpy(to.cast(), from.as_ptr().cast(), len) };
@@ -206,8 +223,7 @@ impl SharedMemory {
     ///
     /// `EINVAL` if the range is outside the memory.
     pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> Result {
-        // SAFETY: `to` is valid for writes of its length.
-        unsafe { self.read_to(offset, to.as_mut_ptr(), to.len()) }
+        self.read_to(offset, to.into())
     }
 
     /// Copies `len` bytes from user address `addr` to `offset`. Sleeps.

@@ -63,7 +63,7 @@ impl<T> Dm<T> {
     ///
     /// The object must have been given away by [`Self::into_raw`], and must not be taken back while
     /// it is [`Self::in_use`]. Nothing else may use `mr` during the call.
-    pub(crate) unsafe fn attach(&self, mr: &OwnedMr) {
+    pub(super) unsafe fn attach(&self, mr: &mut OwnedMr) {
         self.users().add(1, ordering::Relaxed);
         // SAFETY: By the safety requirement, only this uses the region. The core decrements the
         // count when it deregisters the region, and the object exists until then.

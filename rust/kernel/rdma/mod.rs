@@ -8,6 +8,7 @@
 //! | `client.rs` | a client of `ib_core`, its callbacks and its data for each device |
 //! | `device.rs` | an RDMA device; regions that its driver made |
 //! | `dm.rs` | device memory objects |
+//! | `export.rs` | RDMA objects that functions exported to C take and return |
 //! | `fast_reg.rs` | fast registration by kernel users |
 //! | `mr.rs` | protection domains and memory regions |
 //! | `ops.rs` | operations of a device, filled in or wrapped by a client |
@@ -21,6 +22,7 @@ mod callbacks;
 pub(crate) mod client;
 pub(crate) mod device;
 pub(crate) mod dm;
+pub(crate) mod export;
 pub(crate) mod fast_reg;
 pub(crate) mod mr;
 pub(crate) mod ops;

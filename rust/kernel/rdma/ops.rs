@@ -214,6 +214,11 @@ impl Overlay {
         }
     }
 
+    /// Returns `true` if these are the operations of `device`.
+    pub(super) fn is_of(&self, device: &Device) -> bool {
+        ptr::eq(device.as_raw(), self.device)
+    }
+
     /// Does the device lack device memory, so that ours is filled in?
     pub(crate) fn fills_dm(&self) -> bool {
         self.stock.alloc_dm.is_none()

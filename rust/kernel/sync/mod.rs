@@ -4,10 +4,12 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `global.rs` | mutexes in static memory |
 //! | `lock.rs` | a spinlock for any context, and mutexes of which a thread may hold several |
 //! | `srcu.rs` | tables and pointers that are read under SRCU |
 //! | `users.rs` | a number of users that a thread can wait to fall to zero |
 
+pub(crate) mod global;
 pub(crate) mod lock;
 pub(crate) mod srcu;
 pub(crate) mod users;

@@ -2,13 +2,13 @@
 
 //! The parameters of the module, and the module as the kernel knows it.
 
-use crate::{bindings, dm::Offer, kernel_ext::memory::ram};
-use core::borrow::Borrow;
-use kernel::{
-    prelude::*,
-    str::{CStr, CStrExt},
-    sync::SetOnce,
+use crate::{
+    bindings,
+    dm::Offer,
+    kernel_ext::{export_c::string_parameter, memory::ram},
 };
+use core::borrow::Borrow;
+use kernel::{prelude::*, sync::SetOnce};
 
 /// This module, from its initialisation on.
 static THIS: SetOnce<&'static ThisModule> = SetOnce::new();
@@ -67,17 +67,11 @@ pub(crate) fn announce_dm() -> bool {
     value::<u8>(crate::module_parameters::announce_dm.value()) != 0
 }
 
-/// Returns the module parameter `dm_class`, which exists in C.
-fn dm_class() -> &'static CStr {
-    // SAFETY: A terminated string that is set before the module is initialised and not changed.
-    unsafe { CStr::from_char_ptr((&raw const bindings::ib_mkey_dm_class).cast()) }
-}
-
 /// Returns the classes of memory that devices offer.
 ///
 /// # Errors
 ///
 /// `EINVAL` for a text that names no classes.
 pub(crate) fn dm_classes() -> Result<Offer<'static>> {
-    Offer::new(dm_class().to_str()?)
+    Offer::new(string_parameter!(bindings::ib_mkey_dm_class).to_str()?)
 }

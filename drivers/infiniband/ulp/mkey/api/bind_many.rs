@@ -1,60 +1,49 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Several keys bound in one call, all or none: the kernel API and the uverbs method.
-//!
-//! Pointers become references here; what follows is safe.
-
-#![allow(clippy::missing_safety_doc, reason = "called from C only")]
 
 use crate::{
     api::{kapi, uverbs},
     bindings::{
-        self, ib_uverbs_mkey_bind as UapiBind,
+        self, ib_mkey_bind, ib_mkey_indexed, ib_mkey_interleaved, ib_sge,
+        ib_uverbs_mkey_bind as UapiBind,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
     },
     device::MkeyDevice,
     kernel_ext::{
         alloc::GFP_MAYFAIL,
-        rdma::{Access, Mr, Pd},
-        same_types,
+        export_c::{answer, export_c, pointers, Given, GivenArray, Out},
+        rdma::{
+            export::{HeldMr, MrHandles},
+            Access,
+        },
         uaccess::{read_array, read_one},
     },
     key::{bind_all, indexed, Described, Key},
     layout::MAX_DIMS,
     region::rebind::Refused,
 };
-use core::{result, slice};
-use kernel::{error::from_result, ffi::c_int, prelude::*};
+use core::result;
+use kernel::{ffi::c_int, prelude::*};
 
-/// Finds the keys `raw`, has each described, and binds all or none.
-///
-/// # Safety
-///
-/// Each of `raw` must be a region that is not deregistered during the call.
+/// Finds the keys `mrs`, has each described, and binds all or none.
 ///
 /// # Errors
 ///
-/// What is wrong, and with which one; its number is that of all if it is none of them.
-unsafe fn bind(
-    raw: impl ExactSizeIterator<Item = *mut bindings::ib_mr>,
+/// The reason, and the number of the key; the number of all keys if the error is of none of them.
+fn bind<'a>(
+    mrs: impl ExactSizeIterator<Item = HeldMr<'a>> + Clone,
     mut describe: impl for<'k> FnMut(usize, &'k Key<'_>) -> Result<Described<'k>>,
 ) -> result::Result<(), Refused> {
-    let num = raw.len();
+    let num = mrs.len();
     let all = |error: Error| Refused { number: num, error };
-    let mut mrs = KVVec::with_capacity(num, GFP_MAYFAIL).map_err(|err| all(err.into()))?;
-    for raw in raw {
-        // SAFETY: By the safety requirement. A region of ours cannot be reregistered, so that its
-        // protection domain stays.
-        let found = unsafe { (Mr::from_raw(raw), Pd::from_raw((*raw).pd)) };
-        mrs.push(found, GFP_MAYFAIL)
-            .map_err(|err| all(err.into()))?;
-    }
-    let (first, _) = mrs.first().ok_or_else(|| all(EINVAL))?;
-    let device = MkeyDevice::of(first.device()).map_err(all)?;
+    let first = mrs.clone().next().ok_or_else(|| all(EINVAL))?;
+    let device = MkeyDevice::of(first.mr().device()).map_err(all)?;
     let mut keys = KVVec::with_capacity(num, GFP_MAYFAIL).map_err(|err| all(err.into()))?;
-    for (number, (mr, pd)) in mrs.iter().enumerate() {
-        // Of another device's keys it knows none.
-        let key = Key::of(&device.core, mr, pd).map_err(|error| Refused { number, error })?;
+    for (number, mr) in mrs.enumerate() {
+        // The core of one device does not have the keys of another.
+        let key = Key::of(&device.core, mr.mr(), mr.pd());
+        let key = key.map_err(|error| Refused { number, error })?;
         keys.push(key, GFP_MAYFAIL).map_err(|err| all(err.into()))?;
     }
     let mut described = KVVec::with_capacity(num, GFP_MAYFAIL).map_err(|err| all(err.into()))?;
@@ -67,35 +56,46 @@ unsafe fn bind(
     bind_all(&described)
 }
 
-#[no_mangle]
-unsafe extern "C" fn ib_bind_mkeys(binds: *mut bindings::ib_mkey_bind, num: u32) -> c_int {
-    if num == 0 || num > bindings::IB_MKEY_MAX_BINDS {
-        return EINVAL.to_errno();
+pointers!(ib_mkey_bind {
+    mkey: (HeldMr),
+    interleaved: ib_mkey_interleaved,
+    indexed: ib_mkey_indexed,
+    sg_list: [ib_sge; num_sge],
+});
+answer!(ib_mkey_bind { error: c_int });
+
+/// Describes what a kernel user gave: a list if there is no other description.
+fn describe_given<'k>(bind: &Given<'_, ib_mkey_bind>, key: &'k Key<'_>) -> Result<Described<'k>> {
+    match (bind.interleaved(), bind.indexed()) {
+        (Some(layout), _) => kapi::describe_interleaved(key, &layout, bind.access),
+        (_, Some(layout)) => kapi::describe_indexed(key, &layout, bind.access),
+        _ => kapi::describe_list(key, bind.sg_list().ok_or(EINVAL)?, bind.access),
     }
-    // SAFETY: The caller gives `num` elements.
-    let binds = unsafe { slice::from_raw_parts_mut(binds, num as usize) };
-    for bind in binds.iter_mut() {
-        bind.error = 0;
+}
+
+/// Binds all of `binds`, or none.
+fn bind_given(mut binds: GivenArray<'_, ib_mkey_bind>) -> Result {
+    let num = binds.len();
+    if num == 0 || num > bindings::IB_MKEY_MAX_BINDS as usize {
+        return Err(EINVAL);
     }
-    // SAFETY: The caller gives keys, and descriptions: of a list where there is no other.
-    let result = unsafe {
-        bind(binds.iter().map(|bind| bind.mkey), |number, key| {
-            let bind = binds.get(number).ok_or(EINVAL)?;
-            match (bind.interleaved.as_ref(), bind.indexed.as_ref()) {
-                (Some(layout), _) => kapi::describe_interleaved(key, layout, bind.access),
-                (_, Some(layout)) => kapi::describe_indexed(key, layout, bind.access),
-                _ => kapi::describe_list(key, bind.sg_list, bind.num_sge, bind.access),
-            }
-        })
-    };
-    let Err(refused) = result else {
-        return 0;
-    };
-    let error = refused.error.to_errno();
-    if let Some(bind) = binds.get_mut(refused.number) {
-        bind.error = error;
+    for number in 0..num {
+        *binds.error(number).ok_or(EINVAL)? = 0;
     }
-    error
+    let mut mrs = KVVec::with_capacity(num, GFP_MAYFAIL)?;
+    for bind in binds.iter() {
+        mrs.push(bind.mkey(), GFP_MAYFAIL)?;
+    }
+    let result = bind(mrs.iter().copied(), |number, key| {
+        describe_given(&binds.get(number).ok_or(EINVAL)?, key)
+    });
+    drop(mrs);
+    result.map_err(|refused| {
+        if let Some(error) = binds.error(refused.number) {
+            *error = refused.error.to_errno();
+        }
+        refused.error
+    })
 }
 
 /// Describes what `bind` says.
@@ -126,33 +126,35 @@ fn describe<'k>(bind: &UapiBind, key: &'k Key<'_>) -> Result<Described<'k>> {
     uverbs::describe_interleaved(key, access, repeat_count, bind.entries, bind.num_entries)
 }
 
-#[no_mangle]
-unsafe extern "C" fn ib_mkey_uapi_bind_many(
-    handles: *mut *mut bindings::ib_uobject,
-    num: u32,
-    array: u64,
-    failed: *mut u32,
-) -> c_int {
-    // SAFETY: The C half gives an array of `num`, and a place for the answer.
-    let (handles, failed) = unsafe { (slice::from_raw_parts(handles, num as usize), &mut *failed) };
-    *failed = num;
-    let call = || {
-        let mut binds: KVVec<UapiBind> = KVVec::with_capacity(handles.len(), GFP_MAYFAIL)?;
-        read_array(array, num, |bind| Ok(binds.push(bind, GFP_MAYFAIL)?))?;
-        // SAFETY: uverbs holds the handles, so that the regions are not deregistered.
-        unsafe {
-            bind(
-                handles.iter().map(|handle| (**handle).object.cast()),
-                |number, key| describe(binds.get(number).ok_or(EINVAL)?, key),
-            )
-        }
-        .map_err(|refused| {
-            *failed = refused.number as u32;
-            refused.error
-        })?;
-        Ok(0)
-    };
-    from_result(call)
+/// Binds what a program gave in an array at the user address `array`, all or none.
+fn bind_user(handles: MrHandles<'_>, num: u32, array: u64, failed: &mut u32) -> Result {
+    let mut binds: KVVec<UapiBind> = KVVec::with_capacity(num as usize, GFP_MAYFAIL)?;
+    read_array(array, num, |bind| Ok(binds.push(bind, GFP_MAYFAIL)?))?;
+    bind(handles.iter(), |number, key| {
+        describe(binds.get(number).ok_or(EINVAL)?, key)
+    })
+    .map_err(|refused| {
+        *failed = refused.number as u32;
+        refused.error
+    })
 }
 
-same_types!(ib_bind_mkeys, ib_mkey_uapi_bind_many);
+export_c! {
+    in crate::bindings;
+
+    fn ib_bind_mkeys(binds[num]: GivenArray<'_, ib_mkey_bind>, num: u32) -> Result {
+        bind_given(binds)
+    }
+
+    fn ib_mkey_uapi_bind_many(
+        handles[num]: MrHandles<'_>,
+        num: u32,
+        array: u64,
+        failed: Out<'_, u32>,
+    ) -> Result {
+        let mut number = num;
+        let result = bind_user(handles, num, array, &mut number);
+        failed.set(number);
+        result
+    }
+}

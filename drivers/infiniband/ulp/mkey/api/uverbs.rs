@@ -2,33 +2,31 @@
 
 //! What the uverbs methods in `api/uverbs_table.c` have beyond the kernel API: descriptions and
 //! device memory that a program has in its own memory.
-//!
-//! Pointers become references here and nowhere else; what follows is safe.
-
-#![allow(clippy::missing_safety_doc, reason = "called by the tables in C only")]
 
 use crate::{
     api::kapi::with_key,
     bindings::{
-        self, ib_uverbs_mkey_block as UapiBlock, ib_uverbs_mkey_indexed as UapiIndexed,
+        ib_uverbs_mkey_block as UapiBlock, ib_uverbs_mkey_indexed as UapiIndexed,
         ib_uverbs_mkey_info, ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INTERLEAVED as KIND_INTERLEAVED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_UNBOUND as KIND_UNBOUND, ib_uverbs_mkey_sge as UapiSge,
     },
     device::MkeyDevice,
-    dm::Buffer,
     kernel_ext::{
         alloc::GFP_MAYFAIL,
-        rdma::{Access, Device, Dm},
-        same_types,
+        export_c::{export_c, ArrayMut, Given},
+        rdma::{
+            export::{AnyDm, HeldMr},
+            Access,
+        },
         uaccess::{read_array, write_all, write_array},
     },
     key::{indexed, Described, Key},
     layout::{Layout, MAX_DIMS},
     region::binding::Binding,
 };
-use kernel::{error::from_result, ffi::c_int, prelude::*};
+use kernel::prelude::*;
 
 /// Describes the ranges that are at the user address `entries`.
 pub(crate) fn describe_list<'k>(
@@ -66,57 +64,6 @@ pub(crate) fn describe_interleaved<'k>(
     description.interleaved(repeat_count)
 }
 
-#[no_mangle]
-unsafe extern "C" fn ib_mkey_uapi_bind_list(
-    mkey: *mut bindings::ib_mr,
-    access: u32,
-    entries: u64,
-    num_entries: u32,
-) -> c_int {
-    let bind = |key: &Key<'_>| {
-        describe_list(key, Access::from_raw(access), entries, num_entries)?.bind()?;
-        Ok(0)
-    };
-    // SAFETY: uverbs holds the handle, so that the region is not deregistered.
-    from_result(|| unsafe { with_key(mkey, bind) })
-}
-
-#[no_mangle]
-unsafe extern "C" fn ib_mkey_uapi_bind_interleaved(
-    mkey: *mut bindings::ib_mr,
-    access: u32,
-    repeat_count: *const u64,
-    num_dims: u32,
-    blocks: u64,
-    num_blocks: u32,
-) -> c_int {
-    // SAFETY: The C half gives an array of `num_dims` counts.
-    let repeat_count = unsafe { core::slice::from_raw_parts(repeat_count, num_dims as usize) };
-    let access = Access::from_raw(access);
-    let bind = |key: &Key<'_>| {
-        describe_interleaved(key, access, repeat_count, blocks, num_blocks)?.bind()?;
-        Ok(0)
-    };
-    // SAFETY: uverbs holds the handle, so that the region is not deregistered.
-    from_result(|| unsafe { with_key(mkey, bind) })
-}
-
-#[no_mangle]
-unsafe extern "C" fn ib_mkey_uapi_bind_indexed(
-    mkey: *mut bindings::ib_mr,
-    access: u32,
-    layout: *const UapiIndexed,
-) -> c_int {
-    // SAFETY: The C half gives a structure.
-    let layout = unsafe { &*layout };
-    let bind = |key: &Key<'_>| {
-        indexed::describe_user(key, Access::from_raw(access), layout)?.bind()?;
-        Ok(0)
-    };
-    // SAFETY: uverbs holds the handle, so that the region is not deregistered.
-    from_result(|| unsafe { with_key(mkey, bind) })
-}
-
 /// Describes entry or block `index` as it was bound.
 fn describe(bound: &Binding, index: usize) -> Option<UapiBlock> {
     let (leaf, addr, bytes_count, stride) = match &bound.layout {
@@ -144,119 +91,157 @@ fn describe(bound: &Binding, index: usize) -> Option<UapiBlock> {
     })
 }
 
-#[no_mangle]
-unsafe extern "C" fn ib_mkey_uapi_query(
-    mkey: *mut bindings::ib_mr,
-    info: *mut ib_uverbs_mkey_info,
-    repeat_count: *mut u64,
-    wanted: *const UapiIndexed,
-    indexed: *mut UapiIndexed,
-    blocks: u64,
+/// What a query asks for, and the places for the answers.
+struct Query<'a> {
+    info: &'a mut ib_uverbs_mkey_info,
+    repeat_count: &'a mut [u64; MAX_DIMS],
+    /// The user address at which indices are to be written, and their number.
+    wanted: &'a UapiIndexed,
+    indexed: &'a mut UapiIndexed,
+    /// Blocks that there is room for in user memory.
     num_blocks: u32,
-) -> c_int {
-    // SAFETY: The C half gives the structures and an array of the most dimensions.
-    let (info, repeat_count, wanted, indexed) = unsafe {
-        (
-            &mut *info,
-            core::slice::from_raw_parts_mut(repeat_count, MAX_DIMS),
-            &*wanted,
-            &mut *indexed,
-        )
-    };
-    let query = |key: &Key<'_>| {
-        info.lkey = key.mr().lkey();
-        info.rkey = key.mr().rkey();
-        info.max_entries = key.max_entries();
-        let mut described = KVVec::new();
-        let mut indices = KVVec::new();
-        let mut look =
-            |bound: Option<&Binding>, described: &mut KVVec<_>, indices: &mut KVVec<_>| {
-                let Some(bound) = bound else {
-                    info.kind = KIND_UNBOUND;
-                    return Ok((0, 0));
-                };
-                let count = bound.layout.count();
-                let (blocks, places) = match &bound.layout {
-                    Layout::Indexed(_) => (0, count.min(wanted.num_indices as usize)),
-                    _ => (count.min(num_blocks as usize), 0),
-                };
-                if blocks > described.capacity() || places > indices.capacity() {
-                    return Ok((blocks, places));
-                }
-                info.length = bound.layout.length();
-                info.access = bound.access.into_raw();
-                info.num_entries = u32::try_from(count)?;
-                info.kind = KIND_LIST;
-                if let Layout::Interleaved(interleaved) = &bound.layout {
-                    info.kind = KIND_INTERLEAVED;
-                    info.num_dims = u32::try_from(interleaved.repeat_counts().len())?;
-                    for (to, count) in repeat_count.iter_mut().zip(interleaved.repeat_counts()) {
-                        *to = count;
-                    }
-                }
-                if let Layout::Indexed(layout) = &bound.layout {
-                    info.kind = KIND_INDEXED;
-                    *indexed = indexed::describe_bound(layout, info.num_entries, &bound.leaves);
-                    let all = layout.indices();
-                    for index in (0..places).map_while(|at| all.get(at)) {
-                        // There is room.
-                        let _ = indices.push_within_capacity(index);
-                    }
-                }
-                for block in (0..blocks).map_while(|index| describe(bound, index)) {
-                    // There is room.
-                    let _ = described.push_within_capacity(block);
-                }
-                Ok::<_, Error>((0, 0))
-            };
-        // Not while looking: an allocation would keep binds waiting. Something longer may be bound
-        // before the next look.
+    described: KVVec<UapiBlock>,
+    indices: KVVec<u64>,
+}
+
+impl Query<'_> {
+    /// Describes what is bound. Returns `(0, 0)`, or for how many blocks and indices there is no room:
+    /// an allocation here would keep binds waiting.
+    fn look(&mut self, bound: Option<&Binding>) -> Result<(usize, usize)> {
+        let Some(bound) = bound else {
+            self.info.kind = KIND_UNBOUND;
+            return Ok((0, 0));
+        };
+        let count = bound.layout.count();
+        let (blocks, places) = match &bound.layout {
+            Layout::Indexed(_) => (0, count.min(self.wanted.num_indices as usize)),
+            _ => (count.min(self.num_blocks as usize), 0),
+        };
+        if blocks > self.described.capacity() || places > self.indices.capacity() {
+            return Ok((blocks, places));
+        }
+        let info = &mut *self.info;
+        info.length = bound.layout.length();
+        info.access = bound.access.into_raw();
+        info.num_entries = u32::try_from(count)?;
+        info.kind = KIND_LIST;
+        if let Layout::Interleaved(interleaved) = &bound.layout {
+            info.kind = KIND_INTERLEAVED;
+            info.num_dims = u32::try_from(interleaved.repeat_counts().len())?;
+            for (to, count) in self
+                .repeat_count
+                .iter_mut()
+                .zip(interleaved.repeat_counts())
+            {
+                *to = count;
+            }
+        }
+        if let Layout::Indexed(layout) = &bound.layout {
+            info.kind = KIND_INDEXED;
+            *self.indexed = indexed::describe_bound(layout, info.num_entries, &bound.leaves);
+            let all = layout.indices();
+            for index in (0..places).map_while(|at| all.get(at)) {
+                // There is room.
+                let _ = self.indices.push_within_capacity(index);
+            }
+        }
+        for block in (0..blocks).map_while(|index| describe(bound, index)) {
+            // There is room.
+            let _ = self.described.push_within_capacity(block);
+        }
+        Ok((0, 0))
+    }
+
+    /// Describes `key` and what is bound to it, with the blocks at the user address `blocks`.
+    fn answer(mut self, key: &Key<'_>, blocks: u64) -> Result {
+        self.info.lkey = key.mr().lkey();
+        self.info.rkey = key.mr().rkey();
+        self.info.max_entries = key.max_entries();
+        // Something longer may be bound between an allocation and the next look.
         loop {
-            let missing = key.inspect(|bound| look(bound, &mut described, &mut indices))?;
+            let missing = key.inspect(|bound| self.look(bound))?;
             if missing == (0, 0) {
                 break;
             }
-            described.reserve(missing.0, GFP_MAYFAIL)?;
-            indices.reserve(missing.1, GFP_MAYFAIL)?;
+            self.described.reserve(missing.0, GFP_MAYFAIL)?;
+            self.indices.reserve(missing.1, GFP_MAYFAIL)?;
         }
-        // Not while looking: a fault in user memory would keep binds waiting.
-        write_array(blocks, num_blocks, described.iter())?;
-        write_all(wanted.indices, &indices)?;
-        Ok(0)
-    };
-    // SAFETY: uverbs holds the handle, so that the region is not deregistered.
-    from_result(|| unsafe { with_key(mkey, query) })
+        // After the look: a fault in user memory would keep binds waiting.
+        write_array(blocks, self.num_blocks, self.described.iter())?;
+        write_all(self.wanted.indices, &self.indices)
+    }
 }
 
-#[no_mangle]
-unsafe extern "C" fn ib_mkey_uapi_dm_copy(
-    dm: *mut bindings::ib_dm,
-    to_dm: bool,
-    offset: u64,
-    addr: u64,
-    length: u64,
-) -> c_int {
-    from_result(|| {
-        // SAFETY: uverbs holds the memory and with it the device. A device with this method has
-        // no device memory but ours: otherwise the check of `owns_dm()` fails.
-        let buffer = unsafe {
-            let device = MkeyDevice::of(Device::from_raw((*dm).device))?;
-            device.owns_dm()?;
-            &Dm::<Buffer>::from_raw(dm).data
+export_c! {
+    in crate::bindings;
+
+    fn ib_mkey_uapi_bind_list(
+        mkey: HeldMr<'_>,
+        access: u32,
+        entries: u64,
+        num_entries: u32,
+    ) -> Result {
+        let access = Access::from_raw(access);
+        with_key(mkey, |key| describe_list(key, access, entries, num_entries)?.bind())
+    }
+
+    fn ib_mkey_uapi_bind_interleaved(
+        mkey: HeldMr<'_>,
+        access: u32,
+        repeat_count[num_dims]: &[u64],
+        num_dims: u32,
+        blocks: u64,
+        num_blocks: u32,
+    ) -> Result {
+        let access = Access::from_raw(access);
+        with_key(mkey, |key| {
+            describe_interleaved(key, access, repeat_count, blocks, num_blocks)?.bind()
+        })
+    }
+
+    fn ib_mkey_uapi_bind_indexed(
+        mkey: HeldMr<'_>,
+        access: u32,
+        layout: Given<'_, UapiIndexed>,
+    ) -> Result {
+        let access = Access::from_raw(access);
+        with_key(mkey, |key| indexed::describe_user(key, access, &layout)?.bind())
+    }
+
+    fn ib_mkey_uapi_query(
+        mkey: HeldMr<'_>,
+        info: &mut ib_uverbs_mkey_info,
+        repeat_count: ArrayMut<'_, u64, MAX_DIMS>,
+        wanted: Given<'_, UapiIndexed>,
+        indexed: &mut UapiIndexed,
+        blocks: u64,
+        num_blocks: u32,
+    ) -> Result {
+        let query = Query {
+            info,
+            repeat_count: repeat_count.0,
+            wanted: &wanted,
+            indexed,
+            num_blocks,
+            described: KVVec::new(),
+            indices: KVVec::new(),
         };
-        if to_dm {
-            buffer.memory().copy_from_user(offset, addr, length)?;
-        } else {
-            buffer.memory().copy_to_user(offset, addr, length)?;
-        }
-        Ok(0)
-    })
-}
+        with_key(mkey, |key| query.answer(key, blocks))
+    }
 
-same_types!(
-    ib_mkey_uapi_bind_list,
-    ib_mkey_uapi_bind_interleaved,
-    ib_mkey_uapi_bind_indexed,
-    ib_mkey_uapi_query,
-    ib_mkey_uapi_dm_copy,
-);
+    fn ib_mkey_uapi_dm_copy(
+        dm: AnyDm<'_>,
+        to_dm: bool,
+        offset: u64,
+        addr: u64,
+        length: u64,
+    ) -> Result {
+        let device = MkeyDevice::of(dm.device())?;
+        let memory = dm.of(&*device)?.data.memory();
+        if to_dm {
+            memory.copy_from_user(offset, addr, length)
+        } else {
+            memory.copy_to_user(offset, addr, length)
+        }
+    }
+}

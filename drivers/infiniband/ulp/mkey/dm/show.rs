@@ -8,20 +8,21 @@
 //! Bytes of device memory are whole pages.
 
 use super::DeviceMemory;
-use crate::{kernel_ext::process::Process, limits::owner::Owners, region::binding};
+use crate::{
+    kernel_ext::{process::Process, sync::global::global_mutex},
+    limits::owner::Owners,
+    region::binding,
+};
 
 use kernel::{
     debugfs::{Dir, File},
     fmt,
     prelude::*,
     str::BStr,
-    sync::{global_lock, Arc},
+    sync::Arc,
 };
 
-global_lock! {
-    // SAFETY: Initialised by `Shown::new()`, which the module calls before any device is added.
-    unsafe(uninit) static DEVICES: Mutex<KVec<Offered>> = KVec::new();
-}
+global_mutex!(static DEVICES: KVec<Offered> = KVec::new());
 
 /// What is shown of a device.
 struct Offered {
@@ -39,10 +40,8 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// Makes the files. Called once, by the module's initialisation.
+    /// Makes the files.
     pub(crate) fn new() -> Result<Self> {
-        // SAFETY: Called once.
-        unsafe { DEVICES.init() };
         let dir = Dir::new(c"ib_mkey");
         Ok(Self {
             _pools: KBox::pin_init(
@@ -73,12 +72,12 @@ pub(crate) fn add(memory: &Arc<DeviceMemory>, keys: &Arc<Owners>) -> Result {
         memory: memory.clone(),
         keys: keys.clone(),
     };
-    Ok(DEVICES.lock().push(offered, GFP_KERNEL)?)
+    Ok(DEVICES::lock().push(offered, GFP_KERNEL)?)
 }
 
 /// Shows a device's memory no longer.
 pub(crate) fn remove(memory: &Arc<DeviceMemory>) {
-    let mut devices = DEVICES.lock();
+    let mut devices = DEVICES::lock();
     devices.retain(|other| !Arc::ptr_eq(&other.memory, memory));
     // Nothing drops a static.
     if devices.is_empty() {
@@ -88,7 +87,7 @@ pub(crate) fn remove(memory: &Arc<DeviceMemory>) {
 
 fn show_pools(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("# device class total used high buffers\n")?;
-    for device in DEVICES.lock().iter() {
+    for device in DEVICES::lock().iter() {
         let name = device.memory.name.get();
         for pool in device.memory.pools() {
             let class = pool.class();
@@ -110,7 +109,7 @@ fn show_pools(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 fn show_owners(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("# device pid bytes high buffers comm\n")?;
-    for device in DEVICES.lock().iter() {
+    for device in DEVICES::lock().iter() {
         show_each(&device.memory, &device.memory.owners, f)?;
     }
     Ok(())
@@ -118,7 +117,7 @@ fn show_owners(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 fn show_keys(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("# device pid bytes high regions+bindings comm\n")?;
-    for device in DEVICES.lock().iter() {
+    for device in DEVICES::lock().iter() {
         let total = device.keys.total();
         f.write_fmt(fmt!(
             "{} - {} {} {} [all of {}]\n",

@@ -1,0 +1,515 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Functions that a module exports to C.
+//!
+//! [`export_c!`] declares such a function as its C header does, and checks that the types are the same.
+//! The type of each argument says what the C caller promises: [`FromC`] and [`FromCArray`] state
+//! it in one place for each type. The body is safe code. [`IntoC`] makes the result one of C's.
+
+use core::{marker::PhantomData, mem::MaybeUninit, ops::Deref, slice};
+use kernel::{
+    ffi::{c_int, c_void},
+    prelude::*,
+    sync::{Arc, ArcBorrow},
+};
+
+/// An argument that is made of one of C's.
+///
+/// # Safety
+///
+/// The implementation says what callers in C must promise of a `Raw`, and relies on nothing else.
+pub(crate) unsafe trait FromC: Sized {
+    /// What C gives.
+    type Raw;
+
+    /// # Safety
+    ///
+    /// `raw` must be as the implementation says, for as long as the result may live.
+    unsafe fn from_c(raw: Self::Raw) -> Self;
+}
+
+/// An argument that is made of a pointer, with the number of elements in another argument.
+///
+/// # Safety
+///
+/// As for [`FromC`].
+pub(crate) unsafe trait FromCArray: Sized {
+    /// What C gives.
+    type Raw;
+
+    /// # Safety
+    ///
+    /// `raw` must be as the implementation says, for `len` elements and for as long as the result may
+    /// live.
+    unsafe fn from_c(raw: Self::Raw, len: usize) -> Self;
+}
+
+/// A result that C can take.
+pub(crate) trait IntoC {
+    /// What C gets.
+    type Raw;
+
+    /// Returns what C gets.
+    fn into_c(self) -> Self::Raw;
+}
+
+/// What C has as a pointer.
+pub(crate) trait IntoPtr {
+    /// The type that C knows.
+    type C;
+
+    /// Gives it to C's keeping.
+    fn into_ptr(self) -> *mut Self::C;
+}
+
+/// Returns a parameter of the module that is a string, which exists for C only.
+///
+/// `module_param_string()` must have made it of the array `$array`, with mode 0444.
+macro_rules! string_parameter {
+    ($array:path) => {{
+        // SAFETY: A terminated string, which is set before the module is initialised and not changed
+        // then.
+        let string: &'static ::kernel::str::CStr = unsafe {
+            <::kernel::str::CStr as ::kernel::str::CStrExt>::from_char_ptr((&raw const $array).cast())
+        };
+        string
+    }};
+}
+pub(crate) use string_parameter;
+
+/// Declares functions of a C header, with their bodies in Rust.
+///
+/// `in module;` names the bindings of the header. An argument `name[count]: Type` is a pointer with as
+/// many elements as the argument `count` says.
+macro_rules! export_c {
+    (in $module:path; $(
+        $(#[$attr:meta])*
+        fn $name:ident($($arg:ident $([$len:ident])? : $ty:ty),* $(,)?) -> $ret:ty $body:block
+    )+) => {$(
+        $(#[$attr])*
+        #[no_mangle]
+        #[allow(
+            clippy::missing_safety_doc,
+            clippy::redundant_closure_call,
+            unused_braces,
+            unused_variables,
+            reason = "the C header says what callers promise; an array has its length"
+        )]
+        unsafe extern "C" fn $name(
+            $($arg: $crate::kernel_ext::export_c::export_c!(@raw $ty $(, $len)?)),*
+        ) -> <$ret as $crate::kernel_ext::export_c::IntoC>::Raw {
+            // SAFETY: Callers in C promise what the types of the arguments say.
+            $(let $arg: $ty = unsafe {
+                $crate::kernel_ext::export_c::export_c!(@from $ty, $arg $(, $len)?)
+            };)*
+            // A closure, because the body may return by `?`.
+            $crate::kernel_ext::export_c::IntoC::into_c((|| -> $ret { $body })())
+        }
+
+        const _: () = {
+            use $module as header;
+            let _ = if true { header::$name } else { $name };
+        };
+    )+};
+    (@raw $ty:ty) => { <$ty as $crate::kernel_ext::export_c::FromC>::Raw };
+    (@raw $ty:ty, $len:ident) => { <$ty as $crate::kernel_ext::export_c::FromCArray>::Raw };
+    (@from $ty:ty, $arg:ident) => {
+        <$ty as $crate::kernel_ext::export_c::FromC>::from_c($arg)
+    };
+    (@from $ty:ty, $arg:ident, $len:ident) => {
+        <$ty as $crate::kernel_ext::export_c::FromCArray>::from_c($arg, $len as usize)
+    };
+}
+pub(crate) use export_c;
+
+macro_rules! scalars {
+    ($($ty:ty),+) => {$(
+        // SAFETY: Any value will do.
+        unsafe impl FromC for $ty {
+            type Raw = Self;
+
+            unsafe fn from_c(raw: Self) -> Self {
+                raw
+            }
+        }
+    )+};
+}
+scalars!(bool, i32, u32, u64, usize);
+
+/// A structure that C gives to be read. What it points to is valid, too, as its header says.
+pub(crate) struct Given<'a, T>(&'a T);
+
+// SAFETY: The pointer is to an initialised structure that nothing changes, and what that points to
+// is valid. Both stay so for `'a`.
+unsafe impl<'a, T> FromC for Given<'a, T> {
+    type Raw = *const T;
+
+    unsafe fn from_c(raw: *const T) -> Self {
+        // SAFETY: By the safety requirement.
+        Self(unsafe { &*raw })
+    }
+}
+
+impl<T> Deref for Given<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0
+    }
+}
+
+impl<'a, T> Given<'a, T> {
+    /// Returns what the pointer `field` of the structure points to; [`None`] for NULL.
+    ///
+    /// # Safety
+    ///
+    /// The header must say so of the field: a pointer or NULL.
+    pub(crate) unsafe fn pointee<U>(
+        &self,
+        field: impl FnOnce(&T) -> *const U,
+    ) -> Option<Given<'a, U>> {
+        // SAFETY: By the safety requirement, and valid for `'a` as the structure is.
+        unsafe { field(self.0).as_ref() }.map(Given)
+    }
+
+    /// Returns the `len` elements that the pointer `field` of the structure points to; [`None`] for
+    /// NULL, unless there are none.
+    ///
+    /// # Safety
+    ///
+    /// The header must say so of the field: a pointer to as many elements, or NULL.
+    pub(crate) unsafe fn elements<U>(
+        &self,
+        field: impl FnOnce(&T) -> *const U,
+        len: usize,
+    ) -> Option<&'a [U]> {
+        let first = field(self.0);
+        if first.is_null() {
+            return (len == 0).then_some(&[]);
+        }
+        // SAFETY: As for `pointee()`.
+        Some(unsafe { slice::from_raw_parts(first, len) })
+    }
+}
+
+/// Declares what the pointers of a C structure point to: one `Type`, or `[Type; count]`, with the
+/// field that has the count. Each becomes a function of a [`Given`] structure, which returns [`None`]
+/// for NULL. What is never NULL is `(Type)`, a type that is [`FromC`]. The C header says the same.
+macro_rules! pointers {
+    ($structure:ty { $($field:ident: $target:tt),+ $(,)? }) => {
+        impl<'a> $crate::kernel_ext::export_c::Given<'a, $structure> {
+            $($crate::kernel_ext::export_c::pointers!(@one $field, $target);)+
+        }
+    };
+    (@one $field:ident, [$target:ty; $count:ident]) => {
+        fn $field(&self) -> Option<&'a [$target]> {
+            // SAFETY: The header of the structure says so.
+            unsafe { self.elements(|this| this.$field, self.$count as usize) }
+        }
+    };
+    (@one $field:ident, ($held:ident)) => {
+        fn $field(&self) -> $held<'a> {
+            // SAFETY: The header of the structure says so.
+            unsafe { $crate::kernel_ext::export_c::FromC::from_c(self.$field) }
+        }
+    };
+    (@one $field:ident, $target:tt) => {
+        fn $field(&self) -> Option<$crate::kernel_ext::export_c::Given<'a, $target>> {
+            // SAFETY: The header of the structure says so.
+            unsafe { self.pointee(|this| this.$field) }
+        }
+    };
+}
+pub(crate) use pointers;
+
+/// Structures that C gives, of each of which one field is an answer.
+pub(crate) struct GivenArray<'a, T> {
+    first: *mut T,
+    len: usize,
+    _given: PhantomData<&'a mut T>,
+}
+
+// SAFETY: The pointer is to that many structures as for `Given`, which nothing else uses for `'a`.
+unsafe impl<'a, T> FromCArray for GivenArray<'a, T> {
+    type Raw = *mut T;
+
+    unsafe fn from_c(raw: *mut T, len: usize) -> Self {
+        Self {
+            first: raw,
+            len,
+            _given: PhantomData,
+        }
+    }
+}
+
+impl<T> GivenArray<'_, T> {
+    /// Returns the number of structures.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns structure `index`.
+    pub(crate) fn get(&self, index: usize) -> Option<Given<'_, T>> {
+        // SAFETY: There are `len` structures, and none is written while this is borrowed.
+        (index < self.len).then(|| Given(unsafe { &*self.first.add(index) }))
+    }
+
+    /// Returns the structures in their order.
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = Given<'_, T>> {
+        // SAFETY: As for `get()`.
+        (0..self.len).map(|index| Given(unsafe { &*self.first.add(index) }))
+    }
+
+    /// Returns a field of structure `index` that is an answer.
+    ///
+    /// # Safety
+    ///
+    /// `field` must give a field of the structure, of which nothing depends for safety.
+    pub(crate) unsafe fn answer<U>(
+        &mut self,
+        index: usize,
+        field: impl FnOnce(*mut T) -> *mut U,
+    ) -> Option<&mut U> {
+        // SAFETY: As for `get()`; this is borrowed by the caller alone.
+        (index < self.len).then(|| unsafe { &mut *field(self.first.add(index)) })
+    }
+}
+
+/// Declares which field of a C structure in a [`GivenArray`] is an answer.
+macro_rules! answer {
+    ($structure:ty { $field:ident: $ty:ty }) => {
+        impl $crate::kernel_ext::export_c::GivenArray<'_, $structure> {
+            fn $field(&mut self, index: usize) -> Option<&mut $ty> {
+                const _: fn(&$structure) -> $ty = |this| this.$field;
+                // SAFETY: A number, a field of the structure that the pointer is to.
+                unsafe { self.answer(index, |this| &raw mut (*this).$field) }
+            }
+        }
+    };
+}
+pub(crate) use answer;
+
+// SAFETY: The pointer is to an initialised value that nothing else uses for `'a`.
+unsafe impl<'a, T> FromC for &'a mut T {
+    type Raw = *mut T;
+
+    unsafe fn from_c(raw: *mut T) -> Self {
+        // SAFETY: By the safety requirement.
+        unsafe { &mut *raw }
+    }
+}
+
+/// A C array of `N` elements, to be read and written.
+pub(crate) struct ArrayMut<'a, T, const N: usize>(pub(crate) &'a mut [T; N]);
+
+// SAFETY: The pointer is to `N` initialised values that nothing else uses for `'a`.
+unsafe impl<'a, T, const N: usize> FromC for ArrayMut<'a, T, N> {
+    type Raw = *mut T;
+
+    unsafe fn from_c(raw: *mut T) -> Self {
+        // SAFETY: By the safety requirement.
+        Self(unsafe { &mut *raw.cast() })
+    }
+}
+
+/// A place for an answer, which need not be initialised.
+pub(crate) struct Out<'a, T>(&'a mut MaybeUninit<T>);
+
+// SAFETY: The pointer is to memory for a `T` that nothing else uses for `'a`.
+unsafe impl<'a, T> FromC for Out<'a, T> {
+    type Raw = *mut T;
+
+    unsafe fn from_c(raw: *mut T) -> Self {
+        // SAFETY: By the safety requirement.
+        Self(unsafe { &mut *raw.cast() })
+    }
+}
+
+impl<T> Out<'_, T> {
+    /// Writes the answer.
+    pub(crate) fn set(self, value: T) {
+        self.0.write(value);
+    }
+}
+
+// SAFETY: The pointer is to `len` initialised values that nothing changes for `'a`, if there are any.
+unsafe impl<'a, T> FromCArray for &'a [T] {
+    type Raw = *const T;
+
+    unsafe fn from_c(raw: *const T, len: usize) -> Self {
+        if len == 0 {
+            return &[];
+        }
+        // SAFETY: By the safety requirement.
+        unsafe { slice::from_raw_parts(raw, len) }
+    }
+}
+
+/// Bytes that C gives to be read. No reference to them is made.
+pub(crate) struct Bytes<'a> {
+    start: *const u8,
+    len: usize,
+    _given: PhantomData<&'a [u8]>,
+}
+
+// SAFETY: The pointer is valid for reads of `len` bytes for `'a`.
+unsafe impl<'a> FromCArray for Bytes<'a> {
+    type Raw = *const c_void;
+
+    unsafe fn from_c(raw: *const c_void, len: usize) -> Self {
+        Self {
+            start: raw.cast(),
+            len,
+            _given: PhantomData,
+        }
+    }
+}
+
+impl Bytes<'_> {
+    /// Returns the first byte and the number of bytes.
+    pub(crate) fn as_raw(&self) -> (*const u8, usize) {
+        (self.start, self.len)
+    }
+}
+
+/// Bytes that C gives to be written. No reference to them is made.
+pub(crate) struct BytesMut<'a> {
+    start: *mut u8,
+    len: usize,
+    _given: PhantomData<&'a mut [u8]>,
+}
+
+// SAFETY: The pointer is valid for writes of `len` bytes for `'a`.
+unsafe impl<'a> FromCArray for BytesMut<'a> {
+    type Raw = *mut c_void;
+
+    unsafe fn from_c(raw: *mut c_void, len: usize) -> Self {
+        Self {
+            start: raw.cast(),
+            len,
+            _given: PhantomData,
+        }
+    }
+}
+
+impl<'a> From<&'a mut [u8]> for BytesMut<'a> {
+    fn from(bytes: &'a mut [u8]) -> Self {
+        Self {
+            start: bytes.as_mut_ptr(),
+            len: bytes.len(),
+            _given: PhantomData,
+        }
+    }
+}
+
+impl BytesMut<'_> {
+    /// Returns the first byte and the number of bytes.
+    pub(crate) fn as_raw(&self) -> (*mut u8, usize) {
+        (self.start, self.len)
+    }
+}
+
+/// An incomplete type of a C header. C has pointers to it only from [`ForC`].
+pub(crate) trait Opaque {
+    /// The type that it stands for.
+    type Rust: Send + Sync;
+}
+
+/// Something opaque that C will have.
+pub(crate) struct ForC<C: Opaque>(pub(crate) Arc<C::Rust>);
+
+impl<C: Opaque> IntoPtr for ForC<C> {
+    type C = C;
+
+    fn into_ptr(self) -> *mut C {
+        Arc::into_raw(self.0).cast_mut().cast()
+    }
+}
+
+/// Something opaque that C has.
+pub(crate) struct Held<'a, C: Opaque>(ArcBorrow<'a, C::Rust>);
+
+// SAFETY: The pointer is from `ForC`, and is not given up for `'a`.
+unsafe impl<C: Opaque> FromC for Held<'_, C> {
+    type Raw = *mut C;
+
+    unsafe fn from_c(raw: *mut C) -> Self {
+        // SAFETY: By the safety requirement it came from `Arc::into_raw()`.
+        Self(unsafe { ArcBorrow::from_raw(raw.cast::<C::Rust>()) })
+    }
+}
+
+impl<C: Opaque> Deref for Held<'_, C> {
+    type Target = C::Rust;
+
+    fn deref(&self) -> &C::Rust {
+        &self.0
+    }
+}
+
+/// Something opaque that C gives up, unless the function fails.
+pub(crate) struct GivenUp<'a, C: Opaque> {
+    raw: *mut C,
+    held: Held<'a, C>,
+}
+
+// SAFETY: As for `Held`, and C does not use the pointer again once it was taken.
+unsafe impl<C: Opaque> FromC for GivenUp<'_, C> {
+    type Raw = *mut C;
+
+    unsafe fn from_c(raw: *mut C) -> Self {
+        Self {
+            raw,
+            // SAFETY: By the safety requirement.
+            held: unsafe { Held::from_c(raw) },
+        }
+    }
+}
+
+impl<C: Opaque> Deref for GivenUp<'_, C> {
+    type Target = C::Rust;
+
+    fn deref(&self) -> &C::Rust {
+        &self.held
+    }
+}
+
+impl<C: Opaque> GivenUp<'_, C> {
+    /// Takes it. The function must not fail any more.
+    pub(crate) fn take(self) -> Arc<C::Rust> {
+        // SAFETY: It came from `Arc::into_raw()`, and C does not use it again.
+        unsafe { Arc::from_raw(self.raw.cast::<C::Rust>()) }
+    }
+}
+
+impl<T> IntoPtr for *mut T {
+    type C = T;
+
+    fn into_ptr(self) -> *mut T {
+        self
+    }
+}
+
+impl IntoC for Result {
+    type Raw = c_int;
+
+    fn into_c(self) -> c_int {
+        self.map_or_else(|err| err.to_errno(), |()| 0)
+    }
+}
+
+impl<T: IntoPtr> IntoC for Result<T> {
+    type Raw = *mut T::C;
+
+    fn into_c(self) -> *mut T::C {
+        self.map_or_else(|err| err.to_ptr(), T::into_ptr)
+    }
+}
+
+impl<T: IntoPtr> IntoC for Option<T> {
+    type Raw = *mut T::C;
+
+    fn into_c(self) -> *mut T::C {
+        self.map_or(core::ptr::null_mut(), T::into_ptr)
+    }
+}
