@@ -18,6 +18,3 @@
 #include <linux/pci-p2pdma.h>
 #include <linux/scatterlist.h>
 #include <linux/srcu.h>
-
-/* Beside the headers above, what the C half of this module gives the Rust half. */
-#include "../../drivers/infiniband/ulp/mkey/api/uverbs_table.h"

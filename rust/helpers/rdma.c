@@ -11,6 +11,7 @@
 #include <linux/wait_bit.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
 
 __rust_helper void *rust_helper_ib_get_client_data(struct ib_device *device,
 						   struct ib_client *client)
@@ -22,6 +23,31 @@ __rust_helper int rust_helper_ib_check_mr_access(struct ib_device *device,
 						 unsigned int flags)
 {
 	return ib_check_mr_access(device, flags);
+}
+
+/* A table of two others. */
+__rust_helper void rust_helper_uapi_def_chain(struct uapi_definition chain[3],
+					      const struct uapi_definition *first,
+					      const struct uapi_definition *second)
+{
+	const struct uapi_definition both[3] = {
+		UAPI_DEF_CHAIN(first),
+		UAPI_DEF_CHAIN(second),
+	};
+
+	memcpy(chain, both, sizeof(both));
+}
+
+__rust_helper bool rust_helper_uverbs_attr_is_valid(const struct uverbs_attr_bundle *attrs,
+						    unsigned int id)
+{
+	return uverbs_attr_is_valid(attrs, id);
+}
+
+__rust_helper int rust_helper_uverbs_copy_u32(u32 *value, const struct uverbs_attr_bundle *attrs,
+					      unsigned int id)
+{
+	return uverbs_copy_from(value, attrs, id);
 }
 
 __rust_helper int rust_helper_ib_device_node(struct ib_device *device)

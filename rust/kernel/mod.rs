@@ -13,7 +13,8 @@
 //! | `rdma` | RDMA clients, devices, their operations and their objects |
 //! | `sched` | rescheduling in long loops |
 //! | `sync` | SRCU, a spinlock for any context, nested mutexes, counted users |
-//! | `uaccess` | arrays of uAPI structures in user memory |
+//! | `transmute` | structures of C as bytes |
+//! | `uaccess` | arrays of structures in user memory |
 //!
 //! A module includes this file as `kernel_ext` and the bindings as `bindings`, both in its root.
 
@@ -26,4 +27,5 @@ pub(crate) mod process;
 pub(crate) mod rdma;
 pub(crate) mod sched;
 pub(crate) mod sync;
+pub(crate) mod transmute;
 pub(crate) mod uaccess;

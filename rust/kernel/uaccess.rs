@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Arrays of uAPI structures in user memory.
-//!
-//! C header: [`include/uapi/rdma/ib_mkey_ioctl.h`](srctree/include/uapi/rdma/ib_mkey_ioctl.h)
+//! Arrays of structures in user memory.
 
-use crate::{bindings, kernel_ext::sched};
+use crate::kernel_ext::sched;
 use core::{
     mem::{align_of, size_of, size_of_val, MaybeUninit},
     slice, //
@@ -14,24 +12,6 @@ use kernel::{
     transmute::{AsBytes, FromBytes},
     uaccess::{UserPtr, UserSlice},
 };
-
-pub(crate) use bindings::{
-    ib_uverbs_mkey_bind as Bind, //
-    ib_uverbs_mkey_block as Block,
-    ib_uverbs_mkey_indexed as Indexed,
-    ib_uverbs_mkey_sge as Sge,
-};
-
-// SAFETY: The fields are integers, so any bit pattern is valid.
-unsafe impl FromBytes for Sge {}
-// SAFETY: The fields are integers, so any bit pattern is valid.
-unsafe impl FromBytes for Block {}
-// SAFETY: The fields are integers, so any bit pattern is valid.
-unsafe impl FromBytes for Bind {}
-// SAFETY: The fields are integers, so any bit pattern is valid.
-unsafe impl FromBytes for Indexed {}
-// SAFETY: The fields are integers. There is no padding, because the last two fields fill 8 bytes.
-unsafe impl AsBytes for Block {}
 
 /// The number of 8-byte words that are read at once. They fit the stack. After each such read,
 /// `check_killed()` runs.

@@ -25,6 +25,7 @@ use kernel::{
         PAGE_SIZE, //
     },
     prelude::*,
+    sync::Arc,
 };
 
 /// Largest alignment, as a power of two. The page allocator has no larger block.
@@ -90,6 +91,63 @@ impl SharedMemory {
     /// Returns the number of pages that `len` bytes take.
     pub(crate) fn pages_of(len: usize) -> usize {
         len.div_ceil(PAGE_SIZE)
+    }
+
+    /// Allocates `len` bytes of a device, at an address that is a multiple of `1 << log_align`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for no bytes or an alignment of 2^64 or more, `ENOMEM`.
+    pub(crate) fn p2p(provider: &Arc<p2p::Provider>, len: usize, log_align: u32) -> Result<Self> {
+        if len == 0 {
+            return Err(EINVAL);
+        }
+        let pages = Self::pages_of(len);
+        let bytes = pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?;
+        // The device's allocator aligns to pages only.
+        let align = 1_usize.checked_shl(log_align).ok_or(EINVAL)?.max(PAGE_SIZE);
+        let slack = align - PAGE_SIZE;
+        let piece = p2p::Piece::new(provider, bytes.checked_add(slack).ok_or(ENOMEM)?)?;
+        let skip = piece.start.as_ptr().align_offset(align).min(slack);
+        // SAFETY: `skip + bytes` is at most the length of the piece, which is mapped and has
+        // no other user.
+        let start = unsafe {
+            let start = piece.start.add(skip);
+            Self::clear(start, bytes);
+            start
+        };
+        // INVARIANT: All memory of `pci_alloc_p2pmem()` is mapped and has pages.
+        Ok(Self {
+            start,
+            pages,
+            len,
+            source: Source::P2p(piece),
+        })
+    }
+
+    /// Allocates `len` bytes of a region, at an address that is a multiple of `1 << log_align`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for no bytes or an alignment of 2^32 or more, `ENOMEM`, `EOPNOTSUPP` if the
+    /// device's driver is unbound.
+    pub(crate) fn pmem(region: &Arc<pmem::Region>, len: usize, log_align: u32) -> Result<Self> {
+        if len == 0 {
+            return Err(EINVAL);
+        }
+        let pages = Self::pages_of(len);
+        let bytes = pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?;
+        let piece = pmem::Piece::new(region, bytes, log_align.max(PAGE_SHIFT as u32))?;
+        let start = piece.start();
+        // SAFETY: The piece is mapped and has no other user.
+        unsafe { Self::clear(start, bytes) };
+        // INVARIANT: Mapped and with pages by the invariants of `Region` and `Piece`.
+        Ok(Self {
+            start,
+            pages,
+            len,
+            source: Source::Pmem { _piece: piece },
+        })
     }
 
     /// Returns the length in bytes.

@@ -5,7 +5,6 @@
 //!
 //! C header: [`include/linux/pci-p2pdma.h`](srctree/include/linux/pci-p2pdma.h)
 
-use super::{SharedMemory, Source};
 use crate::bindings;
 use core::ptr::NonNull;
 use kernel::{
@@ -79,12 +78,17 @@ impl Drop for Provider {
 /// `start` is the first of `bytes` bytes that were allocated from the device.
 pub(super) struct Piece {
     provider: Arc<Provider>,
-    start: NonNull<u8>,
+    pub(super) start: NonNull<u8>,
     bytes: usize,
 }
 
 impl Piece {
-    fn new(provider: &Arc<Provider>, bytes: usize) -> Result<Self> {
+    /// Allocates `bytes` bytes.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(provider: &Arc<Provider>, bytes: usize) -> Result<Self> {
         // SAFETY: By the invariant of `Provider`.
         let start = unsafe { bindings::pci_alloc_p2pmem(provider.0.as_ptr(), bytes) };
         // INVARIANT: Allocated above.
@@ -110,39 +114,5 @@ impl Drop for Piece {
                 self.bytes,
             )
         };
-    }
-}
-
-impl SharedMemory {
-    /// Allocates `len` bytes of a device, at an address that is a multiple of `1 << log_align`.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for no bytes or an alignment of 2^64 or more, `ENOMEM`.
-    pub(crate) fn p2p(provider: &Arc<Provider>, len: usize, log_align: u32) -> Result<Self> {
-        if len == 0 {
-            return Err(EINVAL);
-        }
-        let pages = Self::pages_of(len);
-        let bytes = pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?;
-        // The device's allocator aligns to pages only.
-        let align = 1_usize.checked_shl(log_align).ok_or(EINVAL)?.max(PAGE_SIZE);
-        let slack = align - PAGE_SIZE;
-        let piece = Piece::new(provider, bytes.checked_add(slack).ok_or(ENOMEM)?)?;
-        let skip = piece.start.as_ptr().align_offset(align).min(slack);
-        // SAFETY: `skip + bytes` is at most the length of the piece, which is mapped and has no
-        // other user.
-        let start = unsafe {
-            let start = piece.start.add(skip);
-            Self::clear(start, bytes);
-            start
-        };
-        // INVARIANT: All memory of `pci_alloc_p2pmem()` is mapped and has pages.
-        Ok(Self {
-            start,
-            pages,
-            len,
-            source: Source::P2p(piece),
-        })
     }
 }

@@ -5,16 +5,12 @@
 //! C headers: [`include/linux/dax.h`](srctree/include/linux/dax.h),
 //! [`include/linux/genalloc.h`](srctree/include/linux/genalloc.h)
 
-use super::{SharedMemory, Source};
 use crate::{bindings, kernel_ext::error::eopnotsupp};
 use core::ptr::{self, NonNull};
 use kernel::{
     error::{from_err_ptr, to_result},
     ffi::{c_long, c_void},
-    page::{
-        PAGE_SHIFT,
-        PAGE_SIZE, //
-    },
+    page::PAGE_SHIFT,
     prelude::*,
     str::CStr,
     sync::Arc,
@@ -254,11 +250,13 @@ impl Range {
 }
 
 impl Piece {
+    /// Allocates `bytes` bytes at a multiple of `1 << log_align`.
+    ///
     /// # Errors
     ///
     /// `EINVAL` for an alignment of 2^32 or more; `ENOMEM`; `EOPNOTSUPP` if the driver is unbound,
     /// or waits for that.
-    fn new(region: &Arc<Region>, bytes: usize, log_align: u32) -> Result<Self> {
+    pub(super) fn new(region: &Arc<Region>, bytes: usize, log_align: u32) -> Result<Self> {
         let range = Range::new(region, bytes, log_align)?;
         let pages = Pages::hold(range.start.as_ptr())?;
         // The pages may belong to a driver that was bound later. The region's own DAX device stops
@@ -276,6 +274,13 @@ impl Piece {
     }
 }
 
+impl Piece {
+    /// Returns the first byte.
+    pub(super) fn start(&self) -> NonNull<u8> {
+        self.range.start
+    }
+}
+
 impl Drop for Range {
     fn drop(&mut self) {
         // SAFETY: By the type invariant.
@@ -287,32 +292,5 @@ impl Drop for Range {
                 ptr::null_mut(),
             )
         };
-    }
-}
-
-impl SharedMemory {
-    /// Allocates `len` bytes of a region, at an address that is a multiple of `1 << log_align`.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for no bytes or an alignment of 2^32 or more, `ENOMEM`, `EOPNOTSUPP` if the
-    /// device's driver is unbound.
-    pub(crate) fn pmem(region: &Arc<Region>, len: usize, log_align: u32) -> Result<Self> {
-        if len == 0 {
-            return Err(EINVAL);
-        }
-        let pages = Self::pages_of(len);
-        let bytes = pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?;
-        let piece = Piece::new(region, bytes, log_align.max(PAGE_SHIFT as u32))?;
-        let start = piece.range.start;
-        // SAFETY: The piece is mapped and has no other user.
-        unsafe { Self::clear(start, bytes) };
-        // INVARIANT: Mapped and with pages, by the invariants of `Region` and `Piece`.
-        Ok(Self {
-            start,
-            pages,
-            len,
-            source: Source::Pmem { _piece: piece },
-        })
     }
 }

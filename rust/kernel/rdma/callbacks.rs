@@ -6,10 +6,12 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use super::{
-    device::{Device, DriverMr},
+    device::Device,
     dm::Dm,
+    driver_mr::DriverMr,
     mr::{Access, Mr, Mw, Pd, Right},
     ops::{DeviceOps, Running},
+    uapi::Attrs,
     uverbs,
 };
 use crate::{
@@ -61,7 +63,9 @@ pub(super) unsafe extern "C" fn alloc_dm<T: DeviceOps>(
         uverbs::refuse_older()?;
         let running = Running::<T>::on(device)?;
         // SAFETY: The core calls for a method of a process.
-        to_result(unsafe { bindings::ib_mkey_uapi_dm_class(attrs, &mut attr.flags) })?;
+        if let Some(flags) = T::dm_flags(&unsafe { Attrs::from_raw(attrs) })? {
+            attr.flags = flags;
+        }
         T::alloc_dm(running.data(), attr, true).map(Dm::into_raw)
     };
     alloc().unwrap_or_else(|err: Error| err.to_ptr())

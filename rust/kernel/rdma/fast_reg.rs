@@ -7,66 +7,15 @@
 use super::{
     mr::{Mr, Pd},
     ops::{DeviceOps, Running},
+    scatterlist::Elements,
 };
 use crate::{bindings, kernel_ext::error::eopnotsupp};
-use core::{marker::PhantomData, ptr};
 use kernel::{
     error::{from_result, to_result},
     ffi::{c_int, c_uint},
     prelude::*,
     sync::ArcBorrow,
 };
-
-/// The elements of a scatterlist that is mapped for a device: an address and a length each.
-///
-/// # Invariants
-///
-/// `next` is null or the first of at least `left` elements, or `left` is zero.
-#[derive(Clone)]
-pub(crate) struct Elements<'a> {
-    next: *mut bindings::scatterlist,
-    left: usize,
-    /// Bytes of the first element that are left out.
-    offset: c_uint,
-    _list: PhantomData<&'a bindings::scatterlist>,
-}
-
-impl Iterator for Elements<'_> {
-    type Item = (u64, u64);
-
-    /// An element of no bytes is given as such, and so is a first one that is left out.
-    fn next(&mut self) -> Option<(u64, u64)> {
-        if self.left == 0 || self.next.is_null() {
-            return None;
-        }
-        // SAFETY: By the type invariant; the caller of the verb mapped the list.
-        // INVARIANT: One element less is left after the one that is next now.
-        let (addr, len) = unsafe {
-            let element = self.next;
-            self.next = bindings::sg_next(element);
-            (
-                bindings::sg_dma_address(element),
-                bindings::sg_dma_len(element),
-            )
-        };
-        self.left -= 1;
-        let offset = core::mem::take(&mut self.offset);
-        Some((
-            addr.wrapping_add(offset.into()),
-            len.saturating_sub(offset).into(),
-        ))
-    }
-}
-
-/// What a scatterlist became.
-pub(crate) struct Mapped {
-    /// Elements that were mapped, of the first ones.
-    pub(crate) count: usize,
-    /// Address of the first byte.
-    pub(crate) start: u64,
-    /// Bytes.
-    pub(crate) length: u64,
-}
 
 /// # Safety
 ///
@@ -91,7 +40,7 @@ pub(super) unsafe extern "C" fn alloc_mr<T: DeviceOps>(
             return Err(EINVAL);
         }
         let mr = data.overlay().alloc_mr(domain, 1)?;
-        T::alloc_fast(data, &mr, max_num_sg)?;
+        T::alloc_fast_reg(data, &mr, max_num_sg)?;
         Ok(mr.into_raw())
     };
     alloc().unwrap_or_else(|err: Error| err.to_ptr())
@@ -118,16 +67,9 @@ pub(super) unsafe extern "C" fn map_mr_sg<T: DeviceOps>(
             to_result(count)?;
             return Ok(count);
         }
-        let left = usize::try_from(nents).map_err(|_| EINVAL)?;
-        // INVARIANT: The caller of the verb gives a list of `nents` elements.
-        let elements = Elements {
-            next: if left == 0 { ptr::null_mut() } else { list },
-            left,
-            // SAFETY: The caller gives an offset, or none.
-            offset: unsafe { offset.as_ref() }.copied().unwrap_or(0),
-            _list: PhantomData,
-        };
-        let mapped = data.map_fast(mr, elements)?;
+        // SAFETY: The caller of the verb gives a list of `nents` elements, and an offset or none.
+        let elements = unsafe { Elements::new(list, nents, offset) }?;
+        let mapped = data.map_fast_reg(mr, elements)?;
         // SAFETY: The region is the caller's, who registers it when this has returned.
         unsafe {
             (*raw).iova = mapped.start;

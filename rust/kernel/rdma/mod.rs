@@ -6,12 +6,16 @@
 //! |---|---|
 //! | `callbacks.rs` | what `ib_core` calls in place of a driver's operations |
 //! | `client.rs` | a client of `ib_core`, its callbacks and its data for each device |
-//! | `device.rs` | an RDMA device; regions that its driver made |
+//! | `device.rs` | an RDMA device |
 //! | `dm.rs` | device memory objects |
+//! | `driver_mr.rs` | memory regions that a driver made |
 //! | `export.rs` | RDMA objects that functions exported to C take and return |
 //! | `fast_reg.rs` | fast registration by kernel users |
+//! | `install.rs` | puts the operations of a client into a device |
 //! | `mr.rs` | protection domains and memory regions |
 //! | `ops.rs` | operations of a device, filled in or wrapped by a client |
+//! | `scatterlist.rs` | scatterlists that are mapped for a device |
+//! | `uapi.rs` | what a client adds to the uverbs interface |
 //! | `uverbs.rs` | whether `ib_uverbs` came before the client |
 //! | `ulp/` | objects for users of RDMA in the kernel; only `for_ulp.rs` includes it |
 //!
@@ -22,10 +26,14 @@ mod callbacks;
 pub(crate) mod client;
 pub(crate) mod device;
 pub(crate) mod dm;
+mod driver_mr;
 pub(crate) mod export;
-pub(crate) mod fast_reg;
+mod fast_reg;
+mod install;
 pub(crate) mod mr;
 pub(crate) mod ops;
+pub(crate) mod scatterlist;
+pub(crate) mod uapi;
 pub(crate) mod uverbs;
 
 pub(crate) use client::Registration;

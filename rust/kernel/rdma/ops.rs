@@ -6,12 +6,13 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use super::{
-    callbacks,
-    client::{Adding, ClientOps, ModulePin, Removing},
-    device::{Device, DriverMr},
+    client::{Adding, ClientOps, ModulePin},
+    device::Device,
     dm::Dm,
-    fast_reg,
+    driver_mr::DriverMr,
     mr::{Access, Mr, Mw, Pd},
+    scatterlist::{Elements, Mapped},
+    uapi::{Attrs, Chain, Definitions},
 };
 use crate::{
     bindings,
@@ -21,7 +22,7 @@ use crate::{
         sync::srcu,
     },
 };
-use core::{cell::UnsafeCell, marker::PhantomData, ops::Deref, ptr};
+use core::{marker::PhantomData, ops::Deref, ptr};
 use kernel::{
     error::from_err_ptr,
     ffi::c_int,
@@ -31,8 +32,19 @@ use kernel::{
 
 /// What a client does in a device's stead.
 pub(crate) trait DeviceOps: ClientOps {
+    /// The client's table of uverbs definitions.
+    const DEFINITIONS: Definitions;
+
     /// What the client keeps with a device memory object.
     type Dm: Send + Sync;
+
+    /// Returns the flags that a program asks for by an attribute of the client's, when it allocates
+    /// device memory; [`None`] for those that the core knows.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Attrs::get_u32`].
+    fn dm_flags(attrs: &Attrs<'_>) -> Result<Option<u32>>;
 
     /// Returns the device's operations, as they were and as they are now.
     fn overlay(&self) -> &Overlay;
@@ -60,11 +72,11 @@ pub(crate) trait DeviceOps: ClientOps {
     ) -> Result;
 
     /// Makes `mr` a region for up to `max` elements of a scatterlist, which may have gaps.
-    fn alloc_fast(this: ArcBorrow<'_, Self>, mr: &Mr, max: u32) -> Result;
+    fn alloc_fast_reg(this: ArcBorrow<'_, Self>, mr: &Mr, max: u32) -> Result;
 
     /// Maps elements to such a region, as many of the first ones as there is room for: what its
     /// next registration is over. Must not sleep or allocate.
-    fn map_fast(&self, mr: &Mr, elements: fast_reg::Elements<'_>) -> Result<fast_reg::Mapped>;
+    fn map_fast_reg(&self, mr: &Mr, elements: Elements<'_>) -> Result<Mapped>;
 
     /// Returns the page size that the region was last mapped with, or had at first. Must not sleep.
     fn page_size(&self, mr: &Mr) -> u32;
@@ -180,13 +192,13 @@ pub(crate) trait DeviceOps: ClientOps {
 ///
 /// `stock` and what follows it are those of `device` before [`Self::install`] changed them.
 pub(crate) struct Overlay {
-    device: *const bindings::ib_device,
+    pub(super) device: *const bindings::ib_device,
     pub(super) stock: bindings::ib_device_ops,
-    stock_def: *const bindings::uapi_definition,
-    stock_max_dm_size: u64,
-    stock_cap_flags: u64,
-    /// Our table after the device's own, where it has one.
-    chain: UnsafeCell<[bindings::uapi_definition; 3]>,
+    pub(super) stock_def: *const bindings::uapi_definition,
+    pub(super) stock_max_dm_size: u64,
+    pub(super) stock_cap_flags: u64,
+    /// The client's table after the device's own, where it has one.
+    pub(super) chain: Chain,
 }
 
 // SAFETY: `stock` and the pointers are only read; `chain` is written by `install()` alone, while the
@@ -200,7 +212,7 @@ impl Overlay {
     pub(crate) fn new(device: &Adding<'_>) -> Self {
         let raw = device.as_raw();
         // SAFETY: Operations and attributes are set before a device is registered and changed by
-        // nobody else later. All-zero is a valid `uapi_definition`, the end of a table.
+        // nothing else later.
         // INVARIANT: The client installs once it was added, and puts back when it is removed.
         unsafe {
             Self {
@@ -209,7 +221,7 @@ impl Overlay {
                 stock_def: (*raw).driver_def,
                 stock_max_dm_size: (*raw).attrs.max_dm_size,
                 stock_cap_flags: (*raw).attrs.kernel_cap_flags,
-                chain: core::mem::MaybeUninit::zeroed().assume_init(),
+                chain: Chain::new(),
             }
         }
     }
@@ -225,104 +237,11 @@ impl Overlay {
     }
 
     /// Does the device refuse scatterlists with gaps, but do fast registration otherwise?
-    fn fills_gaps(&self) -> bool {
+    pub(super) fn fills_gaps(&self) -> bool {
         let gaps = u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
         self.stock.alloc_mr.is_some()
             && self.stock.map_mr_sg.is_some()
             && self.stock_cap_flags & gaps == 0
-    }
-
-    /// Fills in what the device lacks and wraps what must be wrapped, by way of `T`.
-    ///
-    /// Users that were registered before the client may call any of these, and are not gone when
-    /// they are put back. `ib_uverbs` can be one of them ([`uverbs`](super::uverbs)). What it makes
-    /// for programs with `alloc_dm` and `reg_user_mr_dmabuf` would then outlive the client's data, so
-    /// that these refuse. What `rereg_user_mr`, `advise_mr` and `dereg_mr` leave behind is the
-    /// driver's own.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for another device than the one that this was made of.
-    pub(crate) fn install<T: DeviceOps>(&self, device: &Adding<'_>, max_dm_size: u64) -> Result {
-        let raw = device.as_raw();
-        if !ptr::eq(raw, self.device) {
-            return Err(EINVAL);
-        }
-        // SAFETY: The device is being added (type invariant of `Adding`): no user of it that was
-        // registered later calls an operation or reads `driver_def`. What runs at the same time, such
-        // as the core's own calls to `query_device`, finds the old pointer or the new one.
-        unsafe {
-            let ops = &raw mut (*raw).ops;
-            if self.fills_dm() {
-                (*ops).alloc_dm = Some(callbacks::alloc_dm::<T>);
-                (*ops).dealloc_dm = Some(callbacks::dealloc_dm::<T>);
-                (*ops).reg_dm_mr = Some(callbacks::reg_dm_mr::<T>);
-                (*ops).query_device = Some(callbacks::query_device::<T>);
-                (*raw).attrs.max_dm_size = max_dm_size;
-            }
-            if self.fills_gaps() {
-                (*ops).alloc_mr = Some(fast_reg::alloc_mr::<T>);
-                (*ops).map_mr_sg = Some(fast_reg::map_mr_sg::<T>);
-                (*raw).attrs.kernel_cap_flags |=
-                    u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
-            }
-            (*ops).dereg_mr = Some(callbacks::dereg_mr::<T>);
-            if self.stock.dealloc_mw.is_some() {
-                (*ops).dealloc_mw = Some(callbacks::dealloc_mw::<T>);
-            }
-            if self.stock.reg_user_mr_dmabuf.is_none() {
-                (*ops).reg_user_mr_dmabuf = Some(callbacks::reg_user_mr_dmabuf::<T>);
-            }
-            if self.stock.rereg_user_mr.is_some() {
-                (*ops).rereg_user_mr = Some(callbacks::rereg_user_mr::<T>);
-            }
-            if self.stock.advise_mr.is_some() {
-                (*ops).advise_mr = Some(callbacks::advise_mr::<T>);
-            }
-            (*raw).driver_def = if self.stock_def.is_null() {
-                (&raw const bindings::ib_mkey_uapi_defs).cast()
-            } else {
-                let chain = self.chain.get().cast::<bindings::uapi_definition>();
-                bindings::ib_mkey_uapi_chain(chain, self.stock_def);
-                chain
-            };
-        }
-        Ok(())
-    }
-
-    /// Puts the operations of the device back that this was made of, and leaves another one alone.
-    /// Those that run go on, see [`Self::drain`].
-    pub(crate) fn uninstall(&self, device: &Removing<'_>) {
-        let raw = device.as_raw();
-        if !ptr::eq(raw, self.device) {
-            return;
-        }
-        // SAFETY: As for `install()`, by the type invariant of `Removing`. What is put back is the
-        // device's own, by the type invariant.
-        unsafe {
-            let ops = &raw mut (*raw).ops;
-            (*ops).alloc_dm = self.stock.alloc_dm;
-            (*ops).dealloc_dm = self.stock.dealloc_dm;
-            (*ops).reg_dm_mr = self.stock.reg_dm_mr;
-            (*ops).query_device = self.stock.query_device;
-            (*ops).alloc_mr = self.stock.alloc_mr;
-            (*ops).map_mr_sg = self.stock.map_mr_sg;
-            (*ops).dereg_mr = self.stock.dereg_mr;
-            (*ops).dealloc_mw = self.stock.dealloc_mw;
-            (*ops).reg_user_mr_dmabuf = self.stock.reg_user_mr_dmabuf;
-            (*ops).rereg_user_mr = self.stock.rereg_user_mr;
-            (*ops).advise_mr = self.stock.advise_mr;
-            (*raw).attrs.max_dm_size = self.stock_max_dm_size;
-            (*raw).attrs.kernel_cap_flags = self.stock_cap_flags;
-            (*raw).driver_def = self.stock_def;
-        }
-    }
-
-    /// Waits for the operations that run: a kernel user that was registered before the client may
-    /// be in one. Sleeps.
-    pub(crate) fn drain() {
-        // SAFETY: No preconditions.
-        unsafe { bindings::rdma_ops_drain() };
     }
 
     /// Has the driver make a region for `pages` pages, which `ib_core` does not know.

@@ -4,12 +4,14 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `api/bindings.rs` | bindings of what is in C |
 //! | `api/kapi.rs`, `api/exports.c` | the kernel API |
 //! | `api/uverbs.rs`, `api/uverbs_table.c` | the uverbs methods |
 //! | `api/bind_many.rs` | several keys bound in one call |
 //! | `api/key_pool.rs` | keys that are used again, for kernel users |
 
-pub(crate) mod bind_many;
-pub(crate) mod kapi;
-pub(crate) mod key_pool;
-pub(crate) mod uverbs;
+mod bind_many;
+pub(crate) mod bindings;
+mod kapi;
+mod key_pool;
+mod uverbs;

@@ -3,6 +3,7 @@
 //! The operations of an extended device.
 
 use crate::{
+    api,
     backend::{rxe::State, Backend, Named, Range},
     bindings,
     device::MkeyDevice,
@@ -12,9 +13,10 @@ use crate::{
         error::eopnotsupp,
         rdma::{
             client::ModulePin,
-            fast_reg::{Elements, Mapped},
             mr::Right,
             ops::{DeviceOps, Overlay},
+            scatterlist::{Elements, Mapped},
+            uapi::{uapi_definitions, Attrs, Definitions},
             Access, Dm, Mr, Mw, Pd,
         },
         sync::srcu,
@@ -43,7 +45,13 @@ pub(crate) struct Leaving {
 }
 
 impl DeviceOps for MkeyDevice {
+    const DEFINITIONS: Definitions = uapi_definitions!(api::bindings::ib_mkey_uapi_defs);
+
     type Dm = Buffer;
+
+    fn dm_flags(attrs: &Attrs<'_>) -> Result<Option<u32>> {
+        attrs.get_u32(bindings::ib_mkey_dm_alloc_attrs_IB_MKEY_ATTR_DM_ALLOC_CLASS)
+    }
 
     fn overlay(&self) -> &Overlay {
         &self.overlay
@@ -122,12 +130,12 @@ impl DeviceOps for MkeyDevice {
         region.bind(&this.core.pins, &this.core.hw, mr, bound)
     }
 
-    fn alloc_fast(this: ArcBorrow<'_, Self>, mr: &Mr, max: u32) -> Result {
+    fn alloc_fast_reg(this: ArcBorrow<'_, Self>, mr: &Mr, max: u32) -> Result {
         this.core.adopt_fast_reg(mr, max)?;
         Ok(())
     }
 
-    fn map_fast(&self, mr: &Mr, elements: Elements<'_>) -> Result<Mapped> {
+    fn map_fast_reg(&self, mr: &Mr, elements: Elements<'_>) -> Result<Mapped> {
         let guard = srcu::read();
         let region = self.core.regions.get(mr.index(), &guard);
         let region = region.filter(|region| region.is(mr)).ok_or(EINVAL)?;

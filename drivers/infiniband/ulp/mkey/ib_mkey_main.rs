@@ -10,6 +10,7 @@
 //! | `eval.rs` | the evaluator: accesses become rows of bytes |
 //! | `errors.rs` | the table of errors |
 //! | `parameters.rs` | the module's parameters |
+//! | `uapi.rs` | structures that programs have in their memory |
 //! | `api.rs`, `api/` | the kernel API and the uverbs methods |
 //! | `key.rs`, `key/` | keys: from a description to a binding |
 //! | `region.rs`, `region/` | regions, what is bound to them, and how that is replaced |
@@ -39,6 +40,7 @@ mod limits;
 mod mkey_core;
 mod parameters;
 mod region;
+mod uapi;
 
 module! {
     type: IbMkey,

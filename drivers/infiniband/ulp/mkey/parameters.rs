@@ -3,7 +3,7 @@
 //! The parameters of the module, and the module as the kernel knows it.
 
 use crate::{
-    bindings,
+    api::bindings,
     dm::Offer,
     kernel_ext::{export_c::string_parameter, memory::ram},
 };

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Keys, unbound and bound.
+//!
+//! C header: [`include/rdma/ib_mkey.h`](srctree/include/rdma/ib_mkey.h)
+
+pub(super) mod dm;
 
 use super::{pd::Region, Access, DmRegion, HostBuffer, Pd};
 use crate::bindings;

@@ -7,8 +7,8 @@
 //! | `devices.rs` | the devices there are, each held for as long as it is used |
 //! | `pd.rs` | protection domains, and regions in them |
 //! | `host.rs` | memory of the host that devices read and write |
-//! | `dm.rs` | device memory and regions over it |
 //! | `mkey.rs` | keys, unbound and bound |
+//! | `mkey/dm.rs` | device memory and regions over it |
 //! | `qp.rs` | completion queues and reliable queue pairs |
 //!
 //! An object holds all objects that it needs: a bound key holds its leaves, a region its memory and
@@ -17,12 +17,10 @@
 //!
 //! A module includes `rust/kernel/for_ulp.rs`, whose head says how.
 //!
-//! The functions are those of [`include/rdma/ib_mkey.h`](srctree/include/rdma/ib_mkey.h), and for
-//! what is not particular to ib_mkey those of
-//! [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h). They sleep unless they say otherwise.
+//! The functions are those of [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h) and, in
+//! `mkey.rs` and `mkey/`, of the header that they name. They sleep unless they say otherwise.
 
 mod devices;
-mod dm;
 mod host;
 mod mkey;
 mod pd;
@@ -30,8 +28,8 @@ mod qp;
 
 pub(crate) use crate::kernel_ext::rdma::{mr::Right, Access, Device};
 pub(crate) use devices::{Devices, HeldDevice};
-pub(crate) use dm::{Class, DeviceMemory, DmRegion};
 pub(crate) use host::HostBuffer;
+pub(crate) use mkey::dm::{Class, DeviceMemory, DmRegion};
 pub(crate) use mkey::{Block, Bound, Mkey, Range, Refused, Table, Unbound};
 pub(crate) use pd::Pd;
 pub(crate) use qp::{Cq, Local, Qp, Remote, Status, Work};

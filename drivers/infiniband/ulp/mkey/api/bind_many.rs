@@ -145,6 +145,10 @@ export_c! {
     fn ib_bind_mkeys(binds[num]: GivenArray<'_, ib_mkey_bind>, num: u32) -> Result {
         bind_given(binds)
     }
+}
+
+export_c! {
+    in crate::api::bindings;
 
     fn ib_mkey_uapi_bind_many(
         handles[num]: MrHandles<'_>,

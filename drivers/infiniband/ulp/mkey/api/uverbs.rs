@@ -173,7 +173,7 @@ impl Query<'_> {
 }
 
 export_c! {
-    in crate::bindings;
+    in crate::api::bindings;
 
     fn ib_mkey_uapi_bind_list(
         mkey: HeldMr<'_>,

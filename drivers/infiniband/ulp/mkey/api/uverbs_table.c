@@ -65,20 +65,6 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_DM_COPY)(struct uverbs_attr_bundle *att
 				    addr, length);
 }
 
-/**
- * ib_mkey_uapi_dm_class() - class that a UVERBS_METHOD_DM_ALLOC asks for
- * @attrs: the method's attributes
- * @class: what the attribute has, or left alone
- *
- * Return: 0 or a negative errno.
- */
-int ib_mkey_uapi_dm_class(struct uverbs_attr_bundle *attrs, u32 *class)
-{
-	if (!uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_DM_ALLOC_CLASS))
-		return 0;
-	return uverbs_copy_from(class, attrs, IB_MKEY_ATTR_DM_ALLOC_CLASS);
-}
-
 static int UVERBS_HANDLER(IB_MKEY_METHOD_DM_EXPORT)(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_dm *dm = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_DM_EXPORT_HANDLE);
@@ -442,19 +428,3 @@ const struct uapi_definition ib_mkey_uapi_defs[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_MR, &ib_mkey_mr),
 	{}
 };
-
-/**
- * ib_mkey_uapi_chain() - definitions of a device with a table of its own
- * @chain: filled in; must live as long as the device is extended
- * @first: the device's table
- */
-void ib_mkey_uapi_chain(struct uapi_definition chain[3],
-			const struct uapi_definition *first)
-{
-	const struct uapi_definition both[3] = {
-		UAPI_DEF_CHAIN(first),
-		UAPI_DEF_CHAIN(ib_mkey_uapi_defs),
-	};
-
-	memcpy(chain, both, sizeof(both));
-}

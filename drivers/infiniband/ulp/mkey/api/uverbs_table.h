@@ -9,11 +9,6 @@
 
 extern const struct uapi_definition ib_mkey_uapi_defs[];
 
-void ib_mkey_uapi_chain(struct uapi_definition chain[3],
-			const struct uapi_definition *first);
-
-int ib_mkey_uapi_dm_class(struct uverbs_attr_bundle *attrs, u32 *class);
-
 /* The module parameter dm_class. */
 extern char ib_mkey_dm_class[];
 

@@ -3,11 +3,8 @@
 //! Descriptions of blocks of one size where indices say.
 
 use crate::{
-    kernel_ext::{
-        alloc::GFP_MAYFAIL,
-        rdma::Access,
-        uaccess::{self, read_all},
-    },
+    bindings::ib_uverbs_mkey_indexed as UapiIndexed,
+    kernel_ext::{alloc::GFP_MAYFAIL, rdma::Access, uaccess::read_all},
     key::{Described, Description, Key},
     layout::{IndexSlice, Indexed},
     limits::cost,
@@ -85,7 +82,7 @@ pub(crate) fn describe<'k>(
 pub(crate) fn describe_user<'k>(
     key: &'k Key<'_>,
     access: Access,
-    layout: &uaccess::Indexed,
+    layout: &UapiIndexed,
 ) -> Result<Described<'k>> {
     if layout.reserved != 0 {
         return Err(EINVAL);
@@ -115,8 +112,8 @@ pub(crate) fn describe_user<'k>(
 }
 
 /// Describes what is bound as it was described, but for where the caller had the `count` indices.
-pub(crate) fn describe_bound(layout: &KIndexed, count: u32, leaves: &[Leaf]) -> uaccess::Indexed {
-    uaccess::Indexed {
+pub(crate) fn describe_bound(layout: &KIndexed, count: u32, leaves: &[Leaf]) -> UapiIndexed {
+    UapiIndexed {
         addr: layout.addr(),
         unit: layout.unit(),
         bytes_count: layout.block_len(),

@@ -21,7 +21,7 @@
 use crate::{
     backend::{Backend, Hw},
     kernel_ext::{
-        rdma::{fast_reg::Mapped, mr::Right, Access, Mr, Pd},
+        rdma::{mr::Right, scatterlist::Mapped, Access, Mr, Pd},
         sync::lock::{new_irq_lock, IrqLock},
     },
     layout::Entry,

@@ -2,8 +2,10 @@
 
 //! Device memory and memory regions over it.
 
-use super::{pd::Region, Access, HeldDevice, Pd};
-use crate::bindings;
+use crate::{
+    bindings,
+    kernel_ext::rdma::ulp::{pd::Region, Access, HeldDevice, Pd},
+};
 use core::{mem::MaybeUninit, ptr::NonNull};
 use kernel::{
     error::{from_err_ptr, to_result},

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Bindings of `api/uverbs_table.h`: what the C half of `api/` gives, and what it calls.
+
+#![allow(
+    missing_docs,
+    non_upper_case_globals,
+    dead_code,
+    improper_ctypes,
+    unreachable_pub,
+    clippy::all,
+    reason = "generated code"
+)]
+
+use crate::bindings::*;
+use kernel::ffi;
+
+include!(concat!(env!("IB_MKEY_OBJ"), "/api_bindings_generated.rs"));

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Puts a client's operations into a device, and takes them out again.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use super::{
+    callbacks,
+    client::{Adding, Removing},
+    fast_reg,
+    ops::{DeviceOps, Overlay},
+};
+use crate::bindings;
+use core::ptr;
+use kernel::prelude::*;
+
+impl Overlay {
+    /// Fills in what the device lacks and wraps what must be wrapped, by way of `T`.
+    ///
+    /// Users that were registered before the client may call any of these, and are not gone when
+    /// they are put back. `ib_uverbs` can be one of them ([`uverbs`](super::uverbs)). What it makes
+    /// for programs with `alloc_dm` and `reg_user_mr_dmabuf` would then outlive the client's data, so
+    /// that these refuse. What `rereg_user_mr`, `advise_mr` and `dereg_mr` leave behind is the
+    /// driver's own.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for another device than the one that this was made of.
+    pub(crate) fn install<T: DeviceOps>(&self, device: &Adding<'_>, max_dm_size: u64) -> Result {
+        let raw = device.as_raw();
+        if !ptr::eq(raw, self.device) {
+            return Err(EINVAL);
+        }
+        // SAFETY: The device is being added (type invariant of `Adding`): no user of it that was
+        // registered later calls an operation or reads `driver_def`. What runs at the same time, such
+        // as the core's own calls to `query_device`, finds the old pointer or the new one.
+        unsafe {
+            let ops = &raw mut (*raw).ops;
+            if self.fills_dm() {
+                (*ops).alloc_dm = Some(callbacks::alloc_dm::<T>);
+                (*ops).dealloc_dm = Some(callbacks::dealloc_dm::<T>);
+                (*ops).reg_dm_mr = Some(callbacks::reg_dm_mr::<T>);
+                (*ops).query_device = Some(callbacks::query_device::<T>);
+                (*raw).attrs.max_dm_size = max_dm_size;
+            }
+            if self.fills_gaps() {
+                (*ops).alloc_mr = Some(fast_reg::alloc_mr::<T>);
+                (*ops).map_mr_sg = Some(fast_reg::map_mr_sg::<T>);
+                (*raw).attrs.kernel_cap_flags |=
+                    u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
+            }
+            (*ops).dereg_mr = Some(callbacks::dereg_mr::<T>);
+            if self.stock.dealloc_mw.is_some() {
+                (*ops).dealloc_mw = Some(callbacks::dealloc_mw::<T>);
+            }
+            if self.stock.reg_user_mr_dmabuf.is_none() {
+                (*ops).reg_user_mr_dmabuf = Some(callbacks::reg_user_mr_dmabuf::<T>);
+            }
+            if self.stock.rereg_user_mr.is_some() {
+                (*ops).rereg_user_mr = Some(callbacks::rereg_user_mr::<T>);
+            }
+            if self.stock.advise_mr.is_some() {
+                (*ops).advise_mr = Some(callbacks::advise_mr::<T>);
+            }
+            (*raw).driver_def = self.chain.fill(self.stock_def, T::DEFINITIONS);
+        }
+        Ok(())
+    }
+
+    /// Puts the operations of the device back that this was made of, and leaves another one alone.
+    /// Those that run go on, see [`Self::drain`].
+    pub(crate) fn uninstall(&self, device: &Removing<'_>) {
+        let raw = device.as_raw();
+        if !ptr::eq(raw, self.device) {
+            return;
+        }
+        // SAFETY: As for `install()`, by the type invariant of `Removing`. What is put back is the
+        // device's own, by the type invariant.
+        unsafe {
+            let ops = &raw mut (*raw).ops;
+            (*ops).alloc_dm = self.stock.alloc_dm;
+            (*ops).dealloc_dm = self.stock.dealloc_dm;
+            (*ops).reg_dm_mr = self.stock.reg_dm_mr;
+            (*ops).query_device = self.stock.query_device;
+            (*ops).alloc_mr = self.stock.alloc_mr;
+            (*ops).map_mr_sg = self.stock.map_mr_sg;
+            (*ops).dereg_mr = self.stock.dereg_mr;
+            (*ops).dealloc_mw = self.stock.dealloc_mw;
+            (*ops).reg_user_mr_dmabuf = self.stock.reg_user_mr_dmabuf;
+            (*ops).rereg_user_mr = self.stock.rereg_user_mr;
+            (*ops).advise_mr = self.stock.advise_mr;
+            (*raw).attrs.max_dm_size = self.stock_max_dm_size;
+            (*raw).attrs.kernel_cap_flags = self.stock_cap_flags;
+            (*raw).driver_def = self.stock_def;
+        }
+    }
+
+    /// Waits for the operations that run: a kernel user that was registered before the client may
+    /// be in one. Sleeps.
+    pub(crate) fn drain() {
+        // SAFETY: No preconditions.
+        unsafe { bindings::rdma_ops_drain() };
+    }
+}

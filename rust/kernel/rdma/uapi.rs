@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a client adds to the uverbs interface of a device: tables of objects and methods, and
+//! attributes of the core's own methods.
+//!
+//! C header: [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h)
+
+use crate::bindings;
+use core::{cell::UnsafeCell, marker::PhantomData, mem::MaybeUninit};
+use kernel::prelude::*;
+
+/// A table of uverbs definitions, which exists in C.
+///
+/// # Invariants
+///
+/// The pointer is to a static table that ends with an empty definition.
+#[derive(Clone, Copy)]
+pub(crate) struct Definitions(*const bindings::uapi_definition);
+
+impl Definitions {
+    /// # Safety
+    ///
+    /// `table` must be a static table that ends with an empty definition.
+    pub(crate) const unsafe fn new(table: *const bindings::uapi_definition) -> Self {
+        // INVARIANT: By the safety requirement.
+        Self(table)
+    }
+}
+
+/// Makes [`Definitions`] of `$table`, a C array in the bindings of a header, which ends with an empty
+/// definition as such tables do.
+macro_rules! uapi_definitions {
+    ($table:path) => {
+        // SAFETY: The array is static, and its end is an empty definition.
+        unsafe { $crate::kernel_ext::rdma::uapi::Definitions::new((&raw const $table).cast()) }
+    };
+}
+pub(crate) use uapi_definitions;
+
+/// Room for a table that chains two others, where a device has one of its own.
+pub(super) struct Chain(UnsafeCell<[bindings::uapi_definition; 3]>);
+
+impl Chain {
+    /// Makes an empty table.
+    pub(super) const fn new() -> Self {
+        // SAFETY: All-zero is a valid `uapi_definition`, the end of a table.
+        Self(unsafe { MaybeUninit::zeroed().assume_init() })
+    }
+
+    /// Returns a table of `first`, the device's own or NULL, and `second`.
+    ///
+    /// # Safety
+    ///
+    /// `first` must be NULL or a table that outlives this one. Nothing may use this table while it is
+    /// filled in.
+    pub(super) unsafe fn fill(
+        &self,
+        first: *const bindings::uapi_definition,
+        second: Definitions,
+    ) -> *const bindings::uapi_definition {
+        if first.is_null() {
+            return second.0;
+        }
+        let chain = self.0.get().cast();
+        // SAFETY: There is room for three; the rest is by the safety requirement.
+        unsafe { bindings::uapi_def_chain(chain, first, second.0) };
+        chain
+    }
+}
+
+/// The attributes of a method that a program calls.
+pub(crate) struct Attrs<'a> {
+    raw: *mut bindings::uverbs_attr_bundle,
+    _bundle: PhantomData<&'a bindings::uverbs_attr_bundle>,
+}
+
+impl Attrs<'_> {
+    /// # Safety
+    ///
+    /// `raw` must be the attributes of a method, valid for as long as the result may live.
+    pub(super) unsafe fn from_raw(raw: *mut bindings::uverbs_attr_bundle) -> Self {
+        Self {
+            raw,
+            _bundle: PhantomData,
+        }
+    }
+
+    /// Returns the number of 32 bits in the attribute `id`; [`None`] if the program does not give it.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` for memory that cannot be read, `EINVAL` for an attribute that is larger.
+    pub(crate) fn get_u32(&self, id: u32) -> Result<Option<u32>> {
+        let mut value = 0;
+        // SAFETY: The bundle is valid.
+        unsafe {
+            if !bindings::uverbs_attr_is_valid(self.raw, id) {
+                return Ok(None);
+            }
+            kernel::error::to_result(bindings::uverbs_copy_u32(&mut value, self.raw, id))?;
+        }
+        Ok(Some(value))
+    }
+}
