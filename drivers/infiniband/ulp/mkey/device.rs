@@ -7,7 +7,6 @@
 //! the device's operations.
 
 use crate::{
-    backend::rxe::selftest,
     bindings,
     dm::{self, DeviceMemory},
     kernel_ext::{
@@ -26,6 +25,7 @@ use crate::{
         binding::{MAX_DEPTH, MAX_ENTRIES},
         indices::MAX_INDICES,
     },
+    selftest,
 };
 use core::ops::Deref;
 use kernel::{

@@ -4,7 +4,7 @@
 
 use crate::{
     api,
-    backend::{rxe::State, Backend, Named, Range},
+    backend::{Backend, BaseMr, Hw, Named, Range},
     bindings,
     device::MkeyDevice,
     dm::{self, Buffer},
@@ -41,7 +41,7 @@ pub(crate) struct Leaving {
     /// Its region, if it is of this module.
     region: Option<Arc<Region>>,
     /// Its state before, which is restored if deregistration fails.
-    state: State,
+    state: <Hw as Backend>::State,
 }
 
 impl DeviceOps for MkeyDevice {

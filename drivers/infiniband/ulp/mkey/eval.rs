@@ -8,7 +8,7 @@
 //! before it is never walked.
 
 use crate::{
-    backend::{Backend, Direction, Hw, Payload},
+    backend::{Backend, BaseMr, Direction, Hw, Pages, Payload},
     kernel_ext::{
         error::{eloop, eopnotsupp},
         rdma::{mr::Right, Access},

@@ -9,6 +9,7 @@
 //! | `access.rs` | the only way from an MR to what is bound to it |
 //! | `eval.rs` | the evaluator: accesses become rows of bytes |
 //! | `errors.rs` | the table of errors |
+//! | `selftest.rs` | shows on a new device that the driver calls this module |
 //! | `parameters.rs` | the module's parameters |
 //! | `uapi.rs` | structures that programs have in their memory |
 //! | `api.rs`, `api/` | the kernel API and the uverbs methods |
@@ -18,6 +19,7 @@
 //! | `limits.rs`, `limits/` | accounts and limits of memory |
 //! | `backend.rs`, `backend/` | what a driver must give, and what knows rxe |
 
+use backend::{Backend, Hw};
 use kernel::prelude::*;
 use kernel_ext::rdma;
 
@@ -40,6 +42,7 @@ mod limits;
 mod mkey_core;
 mod parameters;
 mod region;
+mod selftest;
 mod uapi;
 
 module! {
@@ -73,12 +76,12 @@ module! {
     },
 }
 
-// Fields drop in declaration order: all devices before the redirection and the debugfs files.
+// Fields drop in declaration order: all devices before the backend and the debugfs files.
 struct IbMkey {
     _uverbs: Pin<KBox<rdma::uverbs::Follower>>,
     _client: rdma::Registration<device::MkeyDevice>,
     _shown: dm::show::Shown,
-    _redirection: backend::rxe::Redirection,
+    _attached: <Hw as Backend>::Attached,
 }
 
 impl kernel::Module for IbMkey {
@@ -86,7 +89,7 @@ impl kernel::Module for IbMkey {
         parameters::set_module(module);
         parameters::dm_classes()?;
         let shown = dm::show::Shown::new()?;
-        let redirection = backend::rxe::Redirection::new()?;
+        let attached = Hw::attach()?;
         let client = rdma::Registration::new()?;
         let uverbs = rdma::uverbs::Follower::new()?;
         if rdma::uverbs::is_older() {
@@ -99,7 +102,7 @@ impl kernel::Module for IbMkey {
             _uverbs: uverbs,
             _client: client,
             _shown: shown,
-            _redirection: redirection,
+            _attached: attached,
         })
     }
 }

@@ -4,10 +4,11 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `rxe/bindings.rs` | bindings of rxe's structures and of what is in C |
 //! | `rxe/base.rs` | a stock region: its pages, its atomics |
 //! | `rxe/replacements.rs` | what runs in place of the redirected functions |
 //! | `rxe/rereg.rs` | other memory for a region |
-//! | `rxe/selftest.rs` | shows on a new device that the redirection is complete |
+//! | `rxe/worker.rs` | calls as rxe's workers make them; the self-test uses them |
 //! | `rxe/on_demand.rs`, `rxe/rxe_odp_page.c` | pages that come on demand |
 //! | `rxe/redirect.c` | the redirection |
 //! | `rxe/stock.c`, `rxe/functions.h` | calls of stock rxe; its functions |
@@ -16,41 +17,20 @@
 //! Gates, each of which keeps a device from being extended: the driver's id, every function
 //! redirected, a fresh region that looks as the headers say, and the self-test.
 //!
-//! A region of ours has type `IB_MR_TYPE_SG_GAPS` or `IB_MR_TYPE_DM`, which stock rxe refuses, and
+//! An MR of this module has type `IB_MR_TYPE_SG_GAPS` or `IB_MR_TYPE_DM`, which stock rxe refuses, and
 //! no page: should the redirection be lost, an access fails.
 
 mod base;
-#[allow(
-    missing_docs,
-    non_camel_case_types,
-    non_upper_case_globals,
-    dead_code,
-    improper_ctypes,
-    unreachable_pub,
-    clippy::all,
-    clippy::as_ptr_cast_mut,
-    clippy::ptr_as_ptr,
-    clippy::ptr_cast_constness,
-    clippy::ref_as_ptr,
-    clippy::cast_lossless,
-    clippy::undocumented_unsafe_blocks,
-    reason = "generated code"
-)]
-mod bindings {
-    use crate::bindings::*;
-    use kernel::ffi;
-
-    include!(concat!(env!("IB_MKEY_OBJ"), "/rxe_bindings_generated.rs"));
-}
+mod bindings;
 mod on_demand;
 mod replacements;
 mod rereg;
-pub(crate) mod selftest;
+mod worker;
 
-pub(crate) use base::Base;
+use base::Base;
 
-use super::{Backend, Named, Range};
 use crate::{
+    backend::interface::{Backend, Named, Range},
     bindings::{
         ib_mr_type_IB_MR_TYPE_DM as TYPE_DM, ib_mr_type_IB_MR_TYPE_DMA as TYPE_DMA,
         ib_mr_type_IB_MR_TYPE_MEM_REG as TYPE_MEM_REG,
@@ -74,7 +54,7 @@ use kernel::{
     prelude::*,
 };
 
-/// Tells regions for fast registration from others of ours: a page size that there is not.
+/// Marks MRs of this module that are for fast registration: an impossible page size.
 const FAST_SHIFT: u32 = u64::BITS - 1;
 
 /// The state of a region, `enum rxe_mr_state`.
@@ -84,18 +64,9 @@ pub(crate) struct State(bindings::rxe_mr_state);
 /// The redirection of `rdma_rxe`'s functions; undone on drop.
 pub(crate) struct Redirection(());
 
-impl Redirection {
-    /// Redirects `rdma_rxe` now, or when it is loaded.
-    pub(crate) fn new() -> Result<Self> {
-        // SAFETY: The module makes one redirection.
-        to_result(unsafe { bindings::ib_mkey_rxe_init() })?;
-        Ok(Self(()))
-    }
-}
-
 impl Drop for Redirection {
     fn drop(&mut self) {
-        // SAFETY: `new()` succeeded; the module's client, and with it every extended device, was
+        // SAFETY: `attach()` succeeded; the module's client, and with it every extended device, was
         // dropped before.
         unsafe { bindings::ib_mkey_rxe_exit() };
     }
@@ -175,7 +146,7 @@ impl Rxe {
         (state == rxe_mr_state_RXE_MR_STATE_VALID).then_some(range)
     }
 
-    /// Is a region of ours one for fast registration?
+    /// Returns `true` if an MR of this module is for fast registration.
     ///
     /// # Safety
     ///
@@ -186,7 +157,7 @@ impl Rxe {
         unsafe { (*mr).page_shift == FAST_SHIFT }
     }
 
-    /// Does a fresh region look as the headers that this module was built with say?
+    /// Returns `true` if a fresh MR looks as the headers say that this module was built with.
     fn layout_matches(mr: &Mr, pages: u32) -> bool {
         let Some(private) = private(mr).map(NonNull::as_ptr) else {
             return false;
@@ -213,6 +184,14 @@ impl Rxe {
 
 impl Backend for Rxe {
     type Base = Base;
+    type State = State;
+    type Attached = Redirection;
+
+    fn attach() -> Result<Redirection> {
+        // SAFETY: The module makes one redirection.
+        to_result(unsafe { bindings::ib_mkey_rxe_init() })?;
+        Ok(Redirection(()))
+    }
 
     fn probe(device: &Device, pd: &Pd) -> Result<Self> {
         const PAGES: u32 = 3;
@@ -300,7 +279,7 @@ impl Backend for Rxe {
         let Some(private) = private(mr).map(NonNull::as_ptr) else {
             return;
         };
-        // SAFETY: The region is new, nobody else knows its key. With `nbuf` at zero and no page,
+        // SAFETY: The MR is new, and its key is not known to others. With `nbuf` at zero and no page,
         // stock code that got past the type would find nothing.
         unsafe {
             (*mr.as_raw()).type_ = TYPE_SG_GAPS;
@@ -389,8 +368,8 @@ impl Backend for Rxe {
     }
 
     fn page_size(&self, mr: &Mr) -> u32 {
-        // SAFETY: The region is valid. rxe writes the field when it maps pages, which the region's
-        // owner does not have it do twice at once.
+        // SAFETY: The region is valid. rxe writes the field when it maps pages, and the MR's owner
+        // does not map twice at once.
         let shift = |mr: NonNull<rxe_mr>| unsafe { (*mr.as_ptr()).page_shift };
         1 << private(mr)
             .map_or(PAGE_SHIFT as u32, shift)
@@ -450,7 +429,7 @@ impl Backend for Rxe {
         let private = private(mr).ok_or(EINVAL)?.as_ptr();
         for (index, page) in pages.enumerate() {
             let page = page.ok_or_else(eopnotsupp)?;
-            // SAFETY: The region is new, nobody else knows its key. The index is checked against
+            // SAFETY: The MR is new, and its key is not known to others. The index is checked against
             // the number of pages that it was allocated for.
             unsafe {
                 if index >= (*private).num_buf as usize {

@@ -13,7 +13,7 @@
 //! who rebind the same key.
 
 use crate::{
-    backend::{Backend, Hw},
+    backend::{Backend, BaseMr, Hw},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         error::{eloop, eopnotsupp},

@@ -10,7 +10,11 @@ use super::{
     on_demand::OnDemand,
 };
 use crate::{
-    backend::{cut::each_block, Payload},
+    backend::{
+        cut::each_block,
+        interface::{self, BaseMr},
+        payload::Payload,
+    },
     bindings::ib_mr_type_IB_MR_TYPE_DMA,
     kernel_ext::{
         rdma::{mr::Right, Access, Mr},
@@ -101,16 +105,20 @@ impl Base {
         Self { mr, source }
     }
 
-    /// Do its pages come when they are needed?
+    /// What rxe's responder is told of an access that is not allowed.
+    pub(crate) const DENIED: c_int = resp_states_RESPST_ERR_RKEY_VIOLATION as c_int;
+}
+
+impl BaseMr for Base {
+    type Pages<'a> = Pages<'a>;
+
     #[inline]
-    pub(crate) fn is_on_demand(&self) -> bool {
+    fn is_on_demand(&self) -> bool {
         self.source == Source::OnDemand
     }
 
-    /// Looks again at what rereg_mr, or a fast registration, may have changed since the bind, when
-    /// the region was named by `lkey` and began at address `start`.
     #[inline]
-    pub(crate) fn allows(&self, pd: usize, lkey: u32, start: u64, write: bool) -> Result {
+    fn allows(&self, pd: usize, lkey: u32, start: u64, write: bool) -> Result {
         let raw = self.mr.as_ptr();
         // SAFETY: By the type invariant. The fields are read as a whole; a change that comes
         // later is a change after the access.
@@ -134,9 +142,8 @@ impl Base {
         Ok(())
     }
 
-    /// Prepares copies from and to the region's pages.
     #[inline]
-    pub(crate) fn pages(&self) -> Pages<'_> {
+    fn pages(&self) -> Pages<'_> {
         let raw = self.mr.as_ptr();
         // SAFETY: By the type invariant; a region of this kind keeps its pages while it lives.
         unsafe {
@@ -152,8 +159,7 @@ impl Base {
         }
     }
 
-    /// Does an atomic operation as stock rxe does, under its lock.
-    pub(crate) fn atomic_op(
+    fn atomic_op(
         &self,
         iova: u64,
         opcode: c_int,
@@ -161,6 +167,7 @@ impl Base {
         swap_add: u64,
         original: &mut u64,
     ) -> c_int {
+        // rxe serialises it with others by its own lock.
         // SAFETY: By the type invariant; stock code checks range and alignment.
         unsafe {
             bindings::ib_mkey_rxe_stock_atomic_op(
@@ -174,14 +181,12 @@ impl Base {
         }
     }
 
-    /// Does an atomic write as stock rxe does.
-    pub(crate) fn atomic_write(&self, iova: u64, value: u64) -> c_int {
+    fn atomic_write(&self, iova: u64, value: u64) -> c_int {
         // SAFETY: As for `atomic_op()`.
         unsafe { bindings::ib_mkey_rxe_stock_atomic_write(self.mr.as_ptr(), iova, value) }
     }
 
-    /// Makes bytes persistent as stock rxe does.
-    pub(crate) fn flush(&self, mut iova: u64, mut len: u64) -> Result {
+    fn flush(&self, mut iova: u64, mut len: u64) -> Result {
         while len > 0 {
             let bytes = len.min(u64::from(MAX_FLUSHED)) as u32;
             // SAFETY: As for `atomic_op()`.
@@ -192,9 +197,6 @@ impl Base {
         }
         Ok(())
     }
-
-    /// What rxe's responder is told of an access that is not allowed.
-    pub(crate) const DENIED: c_int = resp_states_RESPST_ERR_RKEY_VIOLATION as c_int;
 }
 
 /// The pages of a [`Base`], one of them mapped.
@@ -210,14 +212,9 @@ pub(crate) struct Pages<'a> {
     mapped: Option<(u64, NonNull<u8>)>,
 }
 
-impl Pages<'_> {
-    /// Copies between the pieces of `row`, whose addresses are those of the region, and `payload`.
-    ///
-    /// # Errors
-    ///
-    /// `EFAULT` for an address that the region does not have, or whose page does not come.
+impl interface::Pages for Pages<'_> {
     #[inline]
-    pub(crate) fn copy(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
+    fn copy(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
         if self.base.is_on_demand() {
             // SAFETY: By the invariant of `base`.
             return unsafe { OnDemand::new(self.base.mr) }.copy(row, payload);
@@ -236,7 +233,9 @@ impl Pages<'_> {
         }
         each_block(row, size, copy)
     }
+}
 
+impl Pages<'_> {
     #[inline]
     fn map(&mut self, index: u64) -> Result<NonNull<u8>> {
         match self.mapped {

@@ -101,7 +101,7 @@ impl Rxe {
         Access::from_raw(private(mr).map_or(0, access) as u32)
     }
 
-    /// As [`Backend::retranslate`](super::Backend::retranslate).
+    /// As [`Backend::retranslate`](crate::backend::interface::Backend::retranslate).
     pub(super) fn exchange_with(
         mr: &Mr,
         state: State,

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Calls of stock rxe as its own workers make them. The self-test uses them.
+//!
+//! `copy_data()` is what rxe's requester and completer call. The functions that take a QP look at
+//! three of its fields; they get one that has nothing else.
+
+use super::{
+    bindings::{
+        self, resp_states_RESPST_NONE, rxe_mr, rxe_mr_copy_dir, rxe_mr_copy_dir_RXE_FROM_MR_OBJ,
+        rxe_mr_copy_dir_RXE_TO_MR_OBJ,
+    },
+    private, Rxe,
+};
+use crate::{
+    backend::interface::Worker,
+    kernel_ext::rdma::{mr::Right, Access, Mr, Pd},
+};
+use kernel::{error::to_result, ffi::c_int, prelude::*};
+
+/// The fetch-and-add of rxe's responder, `IB_OPCODE_RC_FETCH_ADD`.
+const FETCH_ADD: c_int = crate::bindings::IB_OPCODE_RC_FETCH_ADD as c_int;
+
+/// Returns rxe's structure around an MR.
+fn rxe_mr_of(mr: &Mr) -> Result<*mut rxe_mr> {
+    Ok(private(mr).ok_or(EINVAL)?.as_ptr())
+}
+
+fn direction(write: bool) -> rxe_mr_copy_dir {
+    if write {
+        rxe_mr_copy_dir_RXE_TO_MR_OBJ
+    } else {
+        rxe_mr_copy_dir_RXE_FROM_MR_OBJ
+    }
+}
+
+/// Returns the error in a state of the responder.
+fn state_result(state: c_int) -> Result {
+    if state == resp_states_RESPST_NONE as c_int {
+        Ok(())
+    } else {
+        Err(EACCES)
+    }
+}
+
+impl Worker for Rxe {
+    fn copy_sge(pd: &Pd, lkey: u32, iova: u64, packet: &mut [u8], write: bool) -> Result {
+        let access = if write {
+            Access::from(Right::LocalWrite)
+        } else {
+            Access::empty()
+        };
+        // SAFETY: The packet has as many bytes as are copied; the domain is of an rxe device.
+        to_result(unsafe {
+            bindings::ib_mkey_rxe_stock_copy_data(
+                pd.as_raw(),
+                access.into_raw() as c_int,
+                lkey,
+                iova,
+                packet.as_mut_ptr().cast(),
+                c_int::try_from(packet.len())?,
+                direction(write),
+            )
+        })
+    }
+
+    fn check_range(mr: &Mr, iova: u64, length: usize) -> Result {
+        // SAFETY: The MR is valid.
+        to_result(unsafe { bindings::ib_mkey_rxe_stock_check_range(rxe_mr_of(mr)?, iova, length) })
+    }
+
+    fn copy(mr: &Mr, iova: u64, packet: &mut [u8], write: bool) -> Result {
+        // SAFETY: The MR is valid; the packet has as many bytes as are copied.
+        to_result(unsafe {
+            bindings::ib_mkey_rxe_stock_copy(
+                rxe_mr_of(mr)?,
+                iova,
+                packet.as_mut_ptr().cast(),
+                u32::try_from(packet.len())?,
+                direction(write),
+            )
+        })
+    }
+
+    fn fetch_add(mr: &Mr, iova: u64, add: u64) -> Result<u64> {
+        let mut original = 0;
+        // SAFETY: The MR is valid; `original` is a place for a word.
+        state_result(unsafe {
+            bindings::ib_mkey_rxe_stock_atomic_op(
+                rxe_mr_of(mr)?,
+                iova,
+                FETCH_ADD,
+                0,
+                add,
+                &mut original,
+            )
+        })?;
+        Ok(original)
+    }
+
+    fn atomic_write(mr: &Mr, iova: u64, value: u64) -> Result {
+        // SAFETY: The MR is valid.
+        state_result(unsafe {
+            bindings::ib_mkey_rxe_stock_atomic_write(rxe_mr_of(mr)?, iova, value)
+        })
+    }
+
+    fn flush(mr: &Mr, iova: u64, length: u32) -> Result {
+        // SAFETY: The MR is valid.
+        to_result(unsafe { bindings::ib_mkey_rxe_stock_flush(rxe_mr_of(mr)?, iova, length) })
+    }
+
+    fn reg_mr(mr: &Mr, iova: u64, key: u32, access: Access) -> Result {
+        // SAFETY: The MR is valid, and no other thread registers it.
+        to_result(unsafe {
+            (*mr.as_raw()).iova = iova;
+            let access = access.into_raw() as c_int;
+            bindings::ib_mkey_rxe_stock_reg_fast_mr(mr.as_raw(), key, access)
+        })
+    }
+
+    fn send_with_invalidate(pd: &Pd, key: u32) -> Result {
+        // SAFETY: The domain is of an rxe device.
+        to_result(unsafe { bindings::ib_mkey_rxe_stock_invalidate_mr(pd.as_raw(), key) })
+    }
+}

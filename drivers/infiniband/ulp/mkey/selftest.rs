@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Shows on a new device that the driver calls this module, before the device is extended.
+//!
+//! A call inside the driver that a compiler inlined would not be redirected. The test therefore
+//! makes the calls of the driver's workers ([`Worker`]) and looks at the bytes. It needs no network.
+
+use crate::{
+    backend::{interface::Worker, Hw},
+    dm::{Buffer, DeviceMemory, Offer, Request, Wanted},
+    kernel_ext::{
+        error::eopnotsupp,
+        rdma::{device::DeviceName, mr::Right, Access, Device, Mr, OwnedMr},
+        sync::users::Patience,
+    },
+    key,
+    layout::{Block, MAX_DIMS},
+    mkey_core::Core,
+    region::{
+        binding::{self, Binding, Leaf, Place},
+        rights::Origin,
+        Kind, Region,
+    },
+};
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::{
+        atomic::{ordering, Atomic},
+        Arc,
+    },
+};
+
+/// One layout: as many blocks of a word, at this stride.
+const BLOCKS: usize = 3;
+const WORD: usize = 8;
+const STRIDE: usize = 24;
+const KEY_LEN: usize = WORD * BLOCKS;
+const MEMORY_LEN: usize = STRIDE * BLOCKS;
+
+/// Runs the test in the device's own protection domain.
+///
+/// # Errors
+///
+/// `EIO` if an access did not come to the right bytes; what the accesses returned; `ENOMEM`.
+pub(crate) fn run(core: &Core, device: &Device) -> Result {
+    // A pool of its own, because the device may offer no memory.
+    let (name, limit) = (DeviceName::new(device), PAGE_SIZE as u64);
+    let own = DeviceMemory::new(name, Offer::HOST, device.node(), limit, limit)?;
+    let request = Request {
+        length: MEMORY_LEN as u64,
+        log_align: 0,
+        class: Wanted::Default,
+        for_process: false,
+    };
+    let memory = Buffer::new(&core.hw, &core.pd, &own, &request)?;
+    let mr = key::create(core, &core.pd, 1)?;
+    let region = core.region_of(&mr).ok_or(EIO)?;
+
+    let all = Right::LocalWrite | Right::RemoteWrite | Right::RemoteRead | Right::RemoteAtomic;
+    let result = bound(core, &memory, all).and_then(|bound| {
+        region.bind(&core.pins, &core.hw, &mr, bound)?;
+        through_sge(core, &mr, &memory)?;
+        through_each(&mr, &memory)
+    });
+    let result = result.and_then(|()| {
+        let local = bound(core, &memory, Right::LocalWrite.into())?;
+        region.bind(&core.pins, &core.hw, &mr, local)?;
+        origins(core, &mr)?;
+        let again = bound(core, &memory, all)?;
+        region.bind(&core.pins, &core.hw, &mr, again)
+    });
+
+    let result = result.and_then(|()| invalidated(core, &mr));
+    let unbound = region.unbind(&core.pins, &core.hw, &mr, Origin::Local, Patience::Endless);
+    let result = result.and(unbound);
+    forget(core, mr, &region);
+    result?;
+
+    let mr = OwnedMr::new(&core.pd, 1)?;
+    let region = core.adopt_fast_reg(&mr, 2)?;
+    let result = registered(core, &mr, &region);
+    forget(core, mr, &region);
+    result
+}
+
+/// Deregisters an MR. The device's operations are still the driver's, which do not forget the region.
+fn forget(core: &Core, mr: OwnedMr, region: &Region) {
+    let index = mr.index();
+    drop(mr);
+    core.forget(index, region);
+}
+
+fn bound(core: &Core, memory: &Buffer, access: Access) -> Result<Arc<Binding>> {
+    let mut stride = [0; MAX_DIMS];
+    stride[0] = STRIDE as i64;
+    let mut blocks = KVVec::new();
+    blocks.push(Block::new(0, 0, WORD as u64, stride), GFP_KERNEL)?;
+    let mut leaves = KVVec::new();
+    leaves.push(
+        Leaf {
+            lkey: 0,
+            start: 0,
+            len: MEMORY_LEN as u64,
+            access: Right::LocalWrite.into(),
+            place: Place::Memory {
+                base: memory.base.clone(),
+                delta: 0,
+                mutable: false,
+            },
+            _pin: None,
+        },
+        GFP_KERNEL,
+    )?;
+    let layout = binding::interleaved(&[BLOCKS as u64], blocks)?;
+    Binding::new(layout, leaves, access, &core.pd, None, None)
+}
+
+/// Checks that each block of the memory has its word of `words`, and then a gap of zeros.
+fn expect(memory: &Buffer, words: [u64; BLOCKS]) -> Result {
+    for (block, word) in words.iter().enumerate() {
+        let mut bytes = [0; STRIDE];
+        memory.memory().read((block * STRIDE) as u64, &mut bytes)?;
+        let (head, gap) = bytes.split_at(WORD);
+        if head != word.to_ne_bytes() || gap.iter().any(|byte| *byte != 0) {
+            return Err(EIO);
+        }
+    }
+    Ok(())
+}
+
+/// Writes and reads the key as an SGE.
+fn through_sge(core: &Core, mr: &Mr, memory: &Buffer) -> Result {
+    let mut packet = [0u8; KEY_LEN];
+    for (word, bytes) in packet.chunks_exact_mut(WORD).enumerate() {
+        bytes.copy_from_slice(&(word as u64 + 1).to_ne_bytes());
+    }
+    let sent = packet;
+    Hw::copy_sge(&core.pd, mr.lkey(), 0, &mut packet, true)?;
+    expect(memory, [1, 2, 3])?;
+    packet.fill(0);
+    Hw::copy_sge(&core.pd, mr.lkey(), 0, &mut packet, false)?;
+    if packet != sent {
+        return Err(EIO);
+    }
+    Ok(())
+}
+
+/// Returns `EIO` unless `result` is the error `expected`.
+fn refused<T>(result: Result<T>, expected: Error) -> Result {
+    match result {
+        Err(err) if err == expected => Ok(()),
+        _ => Err(EIO),
+    }
+}
+
+/// Returns `EIO` unless `result` is an error.
+fn fails<T>(result: Result<T>) -> Result {
+    match result {
+        Ok(_) => Err(EIO),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Checks that accesses of this node are told from those of peers: the key gives peers no right.
+fn origins(core: &Core, mr: &Mr) -> Result {
+    let mut word = [0; WORD];
+    for write in [false, true] {
+        Hw::copy_sge(&core.pd, mr.lkey(), 0, &mut word, write)?;
+        refused(Hw::copy(mr, 0, &mut word, write), EACCES)?;
+    }
+    refused(Hw::send_with_invalidate(&core.pd, mr.rkey()), EINVAL)
+}
+
+/// Invalidates the key as a peer's SEND does, which is to unbind it.
+fn invalidated(core: &Core, mr: &Mr) -> Result {
+    let mut byte = [0];
+    Hw::send_with_invalidate(&core.pd, mr.rkey())?;
+    fails(Hw::copy_sge(&core.pd, mr.lkey(), 0, &mut byte, false))
+}
+
+/// Registers an MR as REG_MR does, writes to it, and invalidates it.
+fn registered(core: &Core, mr: &Mr, region: &Region) -> Result {
+    let Kind::FastReg(fast_reg) = &region.kind else {
+        return Err(EIO);
+    };
+    // The driver writes to these words by their addresses.
+    let memory = KBox::new([const { Atomic::<u64>::new(0) }; 4], GFP_KERNEL)?;
+    let start = core::ptr::from_ref(&*memory) as u64;
+    let word = |index: u64| (start + index * WORD as u64, WORD as u64);
+    let key = mr.rkey() ^ 1;
+    let mut packet = [1u8; 2 * WORD];
+
+    let elements = [word(3), word(1)].into_iter();
+    let start = fast_reg.map(elements, PAGE_SIZE as u32)?.start;
+    let rights = Right::LocalWrite | Right::RemoteWrite | Right::RemoteAtomic;
+    Hw::reg_mr(mr, start, key, rights)?;
+    let mut steps = || {
+        Hw::copy_sge(&core.pd, key, start, &mut packet, true)?;
+        let second = start.wrapping_add(WORD as u64);
+        Hw::check_range(mr, second, WORD)?;
+        fails(Hw::check_range(mr, second, WORD + 1))?;
+        Hw::atomic_write(mr, second, 7)?;
+        Hw::fetch_add(mr, second, 2)
+    };
+    let result = steps();
+    Hw::send_with_invalidate(&core.pd, key)?;
+    result?;
+    fails(Hw::copy_sge(&core.pd, key, start, &mut packet, true))?;
+    let ones = u64::from_ne_bytes([1; WORD]);
+    let expected = [0, 9, 0, ones];
+    for (word, expected) in memory.iter().zip(expected) {
+        if word.load(ordering::Relaxed) != expected {
+            return Err(EIO);
+        }
+    }
+    Ok(())
+}
+
+/// Makes each call to which an MR can be given.
+fn through_each(mr: &Mr, memory: &Buffer) -> Result {
+    let mut word = 10u64.to_ne_bytes();
+    let at = |block: usize| (block * WORD) as u64;
+    Hw::check_range(mr, 0, KEY_LEN)?;
+    fails(Hw::check_range(mr, 1, KEY_LEN))?;
+    Hw::copy(mr, at(0), &mut word, true)?;
+    Hw::atomic_write(mr, at(1), 20)?;
+    if Hw::fetch_add(mr, at(2), 27)? != 3 {
+        return Err(EIO);
+    }
+    // The driver itself would say EINVAL.
+    refused(Hw::flush(mr, 0, KEY_LEN as u32), eopnotsupp())?;
+    expect(memory, [10, 20, 30])
+}
