@@ -5,8 +5,8 @@
 TOP := $(patsubst %/,%,$(dir $(realpath $(lastword $(MAKEFILE_LIST)))))
 CMD_DIR := $(TOP)/dev/setup
 
-# What a command is about reaches the scripts through the environment, without
-# make expanding it: CMD may hold quotes and dollar signs of its own.
+# The environment passes a command's arguments to the scripts. make must not expand
+# them, because CMD may contain quotes and dollar signs.
 export KERNEL DEBUG KSRC KDIR RUSTC LLVM INSTALL_MOD_PATH DESTDIR PREFIX V TIMEOUT TESTS TEST_LIMIT GUESTS HOST_TESTS BENCH ICOUNT FUZZ FUZZ_SECONDS CHECKS
 export MKEY_CMD = $(value CMD)
 export MKEY_SHARE = $(value SHARE)

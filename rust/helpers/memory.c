@@ -165,7 +165,7 @@ static void open_disk(struct work_struct *work)
 	struct gendisk *any;
 	int err = 0;
 
-	/* The class of disks is not exported, but every disk has it. */
+	/* The class of disks is not exported, but every disk refers to it. */
 	any = blk_alloc_disk(NULL, NUMA_NO_NODE);
 	if (IS_ERR(any)) {
 		open->file = ERR_CAST(any);

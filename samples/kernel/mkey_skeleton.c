@@ -6,8 +6,8 @@
  * The server listens at an address. For each connection it makes a key over device
  * memory and over a buffer, and tells the client the rkey when it accepts. The
  * client is in the same module: it connects, reads all bytes of the key by one RDMA
- * READ and compares them. The module loads only if they are right, and then goes
- * on listening.
+ * READ and compares them. The module loads only if they are right, and then
+ * continues to listen.
  *
  *   insmod mkey_skeleton.ko address=10.0.0.2
  *

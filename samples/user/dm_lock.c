@@ -29,9 +29,9 @@
 /* What the lock protects: six words that belong together. */
 struct record {
 	uint64_t updates;
-	uint64_t of[NODES];	/* how many of the updates are whose */
-	uint64_t turns;		/* updates that followed one of another node's */
-	uint64_t last;		/* who was the last */
+	uint64_t of[NODES];	/* the updates of each node */
+	uint64_t turns;		/* updates that followed an update of another node */
+	uint64_t last;		/* the node of the last update */
 	uint64_t check;		/* of the other words */
 };
 

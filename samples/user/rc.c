@@ -214,8 +214,8 @@ void rc_create_loop(struct rc_conn pair[2], struct rc_dev *dev)
 {
 	struct rc_addr addr;
 
-	rc_create(&pair[0], dev, "this end");
-	rc_create(&pair[1], dev, "the far end");
+	rc_create(&pair[0], dev, "the local side");
+	rc_create(&pair[1], dev, "the remote side");
 	addr = rc_address(&pair[1], dev);
 	rc_connect(&pair[0], dev, &addr);
 	addr = rc_address(&pair[0], dev);

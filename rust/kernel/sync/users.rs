@@ -15,7 +15,7 @@ use kernel::{
     types::Opaque, //
 };
 
-/// How long a thread waits for users.
+/// The longest time for which a thread waits for users.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
     /// Until there are no users.

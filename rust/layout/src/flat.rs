@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a layout over keys reaches, as ranges below them: a nest made flat.
+//! The ranges that a layout over keys ends in, as one list: a nest made flat.
 //!
-//! An access to a nest looks for a place once for each piece and level. A list of
-//! the ranges that the nest ends in is looked at once for the whole access.
+//! An access to a nest searches once for each piece and level. An access to the
+//! list of the ranges that the nest ends in searches once.
 
 use core::borrow::Borrow;
 use core::ops::DerefMut;
@@ -51,7 +51,7 @@ type LevelRows<'a, K> = RowsOf<
     <K as Below<'a>>::Indexed,
 >;
 
-/// What is left of a piece in one key of a nest.
+/// The rest of a piece in one key of a nest.
 struct Level<'a, K: Below<'a>> {
     key: K,
     rows: LevelRows<'a, K>,
@@ -101,7 +101,7 @@ impl<'a, K: Below<'a>, const LEVELS: usize> Bottom<'a, K, LEVELS> {
     }
 }
 
-/// What one piece is in memory.
+/// The parts of one piece in memory.
 struct Parts<K> {
     parts: [Option<(K, Run)>; MAX_PARTS],
 }

@@ -20,7 +20,7 @@
 
 struct bind {
 	struct bench *bench;
-	struct column column;		/* of the far side */
+	struct column column;		/* of the remote side */
 	struct column from;
 	unsigned int num_dims;		/* 0: a list */
 	uint64_t repeat[IBMKEY_MAX_DIMS];

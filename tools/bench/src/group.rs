@@ -67,7 +67,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         key: "nested",
-        title: "Keys over keys at the far end: blocks of 256 bytes with gaps",
+        title: "Keys over keys on the remote side: blocks of 256 bytes with gaps",
         shows: "Each level a list of eight ranges of the one below, the innermost key strided. \
                 Ratio: to the innermost key itself.",
         quantity: Quantity::Rate,
@@ -112,7 +112,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         key: "dm",
-        title: "Device memory (class host) at the far end",
+        title: "Device memory (class host) on the remote side",
         shows: "Ratio: to the same traffic with ordinary memory; the goal is 0.98.",
         quantity: Quantity::Rate,
         size: Size::Bytes,

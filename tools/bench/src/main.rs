@@ -44,7 +44,7 @@ struct Cli {
     #[arg(long, default_value = ".")]
     out: PathBuf,
 
-    /// What mkey_bench printed
+    /// Output of mkey_bench
     records: PathBuf,
 }
 

@@ -167,7 +167,7 @@ fn of_memory(memory: &[Memory]) -> Option<String> {
     Some(format!(
         "Memory that a region takes\n{}\n{}\n",
         finish(table, 1),
-        wrap("Of the kernel's, by making very many; what they describe is not in it.")
+        wrap("Kernel memory, measured by making very many. It does not include the memory that they describe.")
     ))
 }
 

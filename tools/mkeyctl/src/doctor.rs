@@ -49,9 +49,9 @@ enum Status {
 struct Finding {
     check: &'static str,
     status: Status,
-    /// What was found, in one line.
+    /// The result, in one line.
     found: String,
-    /// What to do about it, in one line.
+    /// The remedy, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
 }

@@ -460,7 +460,7 @@ fn the_doctor_finds_what_is_missing() {
     }
 }
 
-/// What was mended since is no finding: the later line counts.
+/// A problem that was solved since is not reported: the later line counts.
 #[test]
 fn the_doctor_reads_the_log_to_its_end() {
     let dir = machine("doctor-log");

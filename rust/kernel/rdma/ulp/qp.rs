@@ -73,7 +73,7 @@ impl Drop for Cq {
     }
 }
 
-/// How a work request ended, `enum ib_wc_status`.
+/// The status of a completed work request, `enum ib_wc_status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Status(bindings::ib_wc_status);
 

@@ -59,7 +59,7 @@ pub unsafe fn enable(ctx: *mut sys::ibv_context) -> Result {
         return Err(Errno::EOPNOTSUPP);
     }
 
-    // The first of the replaced pointers. An extended context that has it has the others, too.
+    // The first of the replaced pointers. An extended context that contains it contains the others, too.
     const FIRST: usize = offset_of!(sys::verbs_context, reg_dm_mr);
     const _: () = assert!(FIRST < offset_of!(sys::verbs_context, alloc_dm));
     const _: () = assert!(FIRST < offset_of!(sys::verbs_context, free_dm));

@@ -30,7 +30,7 @@ pub struct Device {
     parent: Option<String>,
     /// As the first port says, such as "4: ACTIVE".
     state: Option<String>,
-    /// What a program opens.
+    /// The device file that programs open.
     node: Option<String>,
     extended: Option<Result<(), Errno>>,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What ib_mkey wrote into the kernel's log, and what it means.
+//! The lines of ib_mkey in the kernel's log, and their meaning.
 
 use std::io::ErrorKind;
 

@@ -164,7 +164,7 @@ fn read_record(file: &mut File) -> std::io::Result<Option<String>> {
     Ok((len != 0).then(|| String::from_utf8_lossy(bytes).into_owned()))
 }
 
-/// What comes after "level,number,time,flags;". Lines that begin with a space belong to
+/// Returns the text after "level,number,time,flags;". Lines that begin with a space belong to
 /// the message before them.
 fn message(line: &str) -> Option<&str> {
     (!line.starts_with(' ')).then_some(())?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What programs need: the libraries, locked memory, room in the device's limits.
+//! The needs of programs: the libraries, locked memory, room in the device's limits.
 
 use std::env;
 
@@ -20,7 +20,7 @@ const DIRS: [&str; 5] = [
     "usr/lib",
 ];
 
-/// What a program that registers memory has at the very least.
+/// The least locked memory that suffices for a program that registers memory.
 const MEMLOCK: u64 = 8 << 20;
 
 pub fn check(machine: &Machine) -> Vec<Finding> {
@@ -31,7 +31,7 @@ pub fn check(machine: &Machine) -> Vec<Finding> {
     findings
 }
 
-/// The directory that has the file: one of the linker's, or of `LD_LIBRARY_PATH`.
+/// Returns the directory of the file, from the linker's directories or `LD_LIBRARY_PATH`.
 fn find(machine: &Machine, file: &str) -> Option<String> {
     let path = env::var("LD_LIBRARY_PATH").unwrap_or_default();
     let own = path

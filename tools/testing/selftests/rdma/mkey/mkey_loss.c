@@ -104,7 +104,7 @@ FIXTURE_SETUP(loss)
 		    !mkt_command(self->netdev[i], sizeof(self->netdev[i]),
 				 "ip netns exec %s cat /sys/class/infiniband/%s/ports/1/gid_attrs/ndevs/0",
 				 self->s.dev[i].netns, self->s.dev[i].name))
-			SKIP(return, "%s is not in a namespace of its own",
+			SKIP(return, "%s is not in a separate namespace",
 			     self->s.dev[i].name);
 	for (i = 0; i < 2; i++)
 		self->netdev[i][strcspn(self->netdev[i], "\n")] = '\0';

@@ -318,7 +318,7 @@ TEST_F(window, flush)
 		.lkey = arena->leaf[0].mr->lkey,
 	};
 
-	/* and the leaf must have it */
+	/* and the leaf must have this flag */
 	EXPECT_EQ(EACCES, ibv_rereg_mr_sg(self->s.key[1], flush, 1, &sge));
 	EXPECT_EQ(0, mkt_arena_add_leaf(arena, 0, 4096, 40000, flush, 0));
 	self->block.leaf = num;
