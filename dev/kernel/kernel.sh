@@ -7,7 +7,7 @@
 #   build/               where modules for it are built: the KDIR
 # made from one source tree that stays clean. Part of setup/config.sh.
 #
-# They are built in place, so that an interrupted build goes on where it was;
+# They are built in place, so that an interrupted build continues where it was;
 # only a record next to the directory says that it is complete.
 
 inroot() { "$TOP/dev/setup/inroot" "$@"; }
@@ -221,7 +221,7 @@ setup_kernel() {
 		lock_cache
 		return
 	fi
-	# An interrupted build goes on; a damaged one begins again.
+	# An interrupted build continues; a damaged one begins again.
 	((damaged == 0)) || rm -rf "$dir"
 	rm -f "$dir.record"
 	case $K_FLAVOUR in

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The crates of other projects, as cargo built them, kept in the cache for other trees:
-# in a new tree they are most of what there is to build. Cargo identifies them by name,
+# in a new tree they are most of the build. Cargo identifies them by name,
 # version, features, profile and compiler, independent of the directory.
 # Part of setup.
 

@@ -150,10 +150,10 @@ stop_step() {
 	STEP_PID=
 }
 trap 'stop_step' EXIT
-trap 'say ""; say "Interrupted; the same command goes on from here."; exit 130' INT TERM HUP
+trap 'say ""; say "Interrupted; the same command continues from here."; exit 130' INT TERM HUP
 
-# step NAME "what it does" "how long" command...: run command in a subshell of
-# its own with errexit on, its output to the log of that name.
+# step NAME "what it does" "how long" command...: run command in a subshell
+# with errexit on, its output to the log of that name.
 step() {
 	local name=$1 what=$2 usual=$3 log=$LOGS/$1.log start=$SECONDS rc=0 tick=0
 	shift 3

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Sphinx, from Debian's packages. It has a directory of its own in the cache, so
+# Sphinx, from Debian's packages. It has its own directory in the cache, so
 # that the builder root stays as it is: guests do not need it. Part of setup and
 # of cmd-htmldocs.
 
