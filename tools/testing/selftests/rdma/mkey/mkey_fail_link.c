@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Adding a link with one fault after another: whether ib_mkey then extends the
- * device or not, it holds no reference to itself once the link is deleted. Needs a
- * kernel with fault injection; what leaks is found by its kmemleak.
+ * Adds a link with one fault after another. Whether or not ib_mkey extends the
+ * device, it holds no reference to itself after the link is deleted. Needs a
+ * kernel with fault injection; kmemleak finds leaks.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -58,7 +58,7 @@ FIXTURE_SETUP(fail_link)
 	ASSERT_EQ(0, system("ip link add " LINK " type dummy"));
 	self->netdev = true;
 	ASSERT_EQ(0, system("ip link set " LINK " up"));
-	/* allocations that may sleep fail too */
+	/* let allocations that may sleep fail, too */
 	link_faults("N");
 }
 
@@ -83,7 +83,10 @@ static void link_attr(struct nlmsghdr *message, uint16_t type, const char *text)
 			     NLA_ALIGN(attr->nla_len);
 }
 
-/* rdma link add, in this thread and with its fault number @nth; 0 or an errno */
+/*
+ * runs "rdma link add" in this thread with fault number @nth; returns 0 or an
+ * errno
+ */
 static int link_add(FIXTURE_DATA(fail_link) *self, unsigned int nth)
 {
 	union {
@@ -114,7 +117,7 @@ static int link_add(FIXTURE_DATA(fail_link) *self, unsigned int nth)
 	ret = send(self->netlink, &message, message.header.nlmsg_len, 0) < 0 ? errno : 0;
 	if (pwrite(self->fd, "0", 1, 0) != 1)
 		return errno;
-	/* without an answer where there was no memory for one */
+	/* there is no answer if there was no memory for one */
 	while (!ret && recv(self->netlink, &answer, sizeof(answer), MSG_DONTWAIT) > 0)
 		ret = -answer.error.error;
 	return ret;
@@ -132,7 +135,9 @@ static bool link_is_extended(void)
 
 enum outcome { NO_LINK, NOT_EXTENDED, EXTENDED };
 
-/* adds the link and deletes it; what it was between, or a negative errno */
+/*
+ * adds the link and deletes it; returns the state between, or a negative errno
+ */
 static int link_try(FIXTURE_DATA(fail_link) *self, unsigned int nth)
 {
 	enum outcome outcome = NO_LINK;
@@ -154,9 +159,9 @@ static int link_try(FIXTURE_DATA(fail_link) *self, unsigned int nth)
 }
 
 /*
- * Most allocations are those of rxe and of the core, before ib_mkey comes and after: a
- * link that cannot be made is taken back while ib_mkey has the device. Faults all over
- * the way are tried; in a quick run fewer.
+ * Most allocations are in rxe and in ib_core, before and after those of ib_mkey. If a
+ * link cannot be made, it is removed while ib_mkey has the device. All faults are
+ * tried; in a quick run fewer.
  */
 TEST_F_TIMEOUT(fail_link, add, 3600)
 {
@@ -164,7 +169,7 @@ TEST_F_TIMEOUT(fail_link, add, 3600)
 	unsigned int count[3] = {};
 
 	ASSERT_EQ(EXTENDED, link_try(self, 0));
-	/* how many faults there are: with a later one the link is made */
+	/* find the number of faults: with a higher number the link is made */
 	while (low < high) {
 		unsigned int middle = (low + high) / 2;
 		int outcome = link_try(self, middle);

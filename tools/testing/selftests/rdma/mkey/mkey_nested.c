@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Keys over keys: what they address, how deep they go, and what holds what.
+ * Keys over keys: the bytes that they address, their depth, and what they hold.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -49,7 +49,7 @@ FIXTURE_TEARDOWN(nested)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-/* binds @key to @length bytes from @addr on of what @lkey names */
+/* binds @key to @length bytes from @addr on of the MR of @lkey */
 static int nested_bind(struct ibv_mr *key, uint32_t lkey, uint64_t addr,
 		       uint32_t length, int access)
 {
@@ -58,7 +58,7 @@ static int nested_bind(struct ibv_mr *key, uint32_t lkey, uint64_t addr,
 	return ibv_rereg_mr_sg(key, access, 1, &sge);
 }
 
-/* key 0 over @length bytes of leaf 0, and each key over the one before */
+/* key 0 over @length bytes of leaf 0, and each next key over the one before */
 static int nested_chain(struct mkt_setup *s, struct ibv_mr **key,
 			unsigned int count, uint32_t length)
 {
@@ -81,14 +81,14 @@ static enum ibmkey_kind nested_kind(struct ibv_mr *key)
 	return ibmkey_query(key, &info) ? IBMKEY_UNBOUND : info.kind;
 }
 
-/* the completion's status of an access of @length bytes of @key */
+/* returns the status of an access of @length bytes of @key */
 static int nested_access(struct mkt_setup *s, struct ibv_mr *key,
 			 enum mkt_op op, uint64_t addr, uint32_t length)
 {
 	return mkt_touch(s, key->rkey, op, addr, length);
 }
 
-/* trees of every depth, as either end of every kind of transfer */
+/* trees of every depth, on either side of every kind of transfer */
 TEST_F(nested, trees)
 {
 	unsigned int i, rounds = mkt_scale(240, 24);
@@ -129,7 +129,7 @@ TEST_F(nested, trees)
 	}
 }
 
-/* as deep as the device says, and not a level more */
+/* as deep as the device allows, and not a level more */
 TEST_F(nested, depth)
 {
 	ASSERT_EQ(0, nested_chain(&self->s, self->key, MAX_DEPTH, 4096));
@@ -139,12 +139,12 @@ TEST_F(nested, depth)
 	EXPECT_EQ(IBV_WC_SUCCESS,
 		  nested_access(&self->s, self->key[MAX_DEPTH - 1], MKT_WRITE,
 				0, 4096));
-	/* one below is not too deep */
+	/* one level less is allowed */
 	EXPECT_EQ(0, nested_bind(self->key[MAX_DEPTH],
 				 self->key[MAX_DEPTH - 2]->lkey, 0, 10, 0));
 }
 
-/* no key is over itself, whichever way round */
+/* no key is over itself, in either direction */
 TEST_F(nested, circle)
 {
 	struct ibv_mr **key = self->key;
@@ -163,14 +163,17 @@ TEST_F(nested, circle)
 	both[1].lkey = key[2]->lkey;
 	ASSERT_EQ(0, ibv_rereg_mr_sg(key[4], 0, 2, both));
 	EXPECT_EQ(ELOOP, nested_bind(key[1], key[4]->lkey, 0, 10, 0));
-	/* in use, but no circle */
+	/* the key is in use, but there is no circle */
 	EXPECT_EQ(EBUSY, nested_bind(key[1], leaf->mr->lkey, leaf->addr, 10, 0));
-	/* all as it was */
+	/* nothing has changed */
 	EXPECT_EQ(IBV_WC_SUCCESS,
 		  nested_access(&self->s, key[2], MKT_WRITE, 0, 4096));
 }
 
-/* what another key is over stays as it is, and goes once that has let go */
+/*
+ * a key cannot change while another key refers to it, and can be destroyed
+ * after that
+ */
 TEST_F(nested, busy)
 {
 	struct ibv_mr **key = self->key;
@@ -189,17 +192,17 @@ TEST_F(nested, busy)
 	EXPECT_EQ(IBMKEY_LIST, nested_kind(key[0]));
 	EXPECT_EQ(IBV_WC_SUCCESS,
 		  nested_access(&self->s, key[1], MKT_WRITE, 0, 4096));
-	/* the outer one may be invalidated, and that lets go */
+	/* the outer key may be invalidated, which releases the inner one */
 	inv.rkey = key[1]->rkey;
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &inv));
 	EXPECT_EQ(0, nested_bind(key[0], leaf->mr->lkey, leaf->addr + 1, 9,
 				 MKT_ACCESS_ALL));
 	EXPECT_EQ(0, nested_bind(key[1], key[0]->lkey, 2, 7, 0));
-	/* to be bound elsewhere lets go too */
+	/* another bind releases it, too */
 	EXPECT_EQ(0, nested_bind(key[1], leaf->mr->lkey, leaf->addr, 7, 0));
 	EXPECT_EQ(0, ibmkey_unbind(key[0]));
 	EXPECT_EQ(ERANGE, nested_bind(key[1], key[0]->lkey, 0, 1, 0));
-	/* a destroyed one no longer holds anything */
+	/* destroying a key releases it, too */
 	ASSERT_EQ(0, nested_chain(&self->s, key, 2, 64));
 	EXPECT_EQ(0, ibv_dereg_mr(key[1]));
 	key[1] = NULL;
@@ -227,7 +230,7 @@ TEST_F(nested, range)
 						      &block));
 }
 
-/* rights do not grow on the way up, and go when those below do */
+/* access flags do not grow on the way up, and are lost when those below are */
 TEST_F(nested, rights)
 {
 	struct ibv_mr **key = self->key;
@@ -238,7 +241,7 @@ TEST_F(nested, rights)
 				      IBV_ACCESS_LOCAL_WRITE));
 	EXPECT_EQ(EACCES, nested_bind(key[1], key[0]->lkey, 0, 100,
 				      MKT_ACCESS_ALL));
-	/* to read it through its lkey takes no right below */
+	/* reading by the lkey needs no access flag below */
 	ASSERT_EQ(0, nested_bind(key[1], key[0]->lkey, 0, 100,
 				 IBV_ACCESS_REMOTE_READ));
 	EXPECT_EQ(IBV_WC_SUCCESS,
@@ -260,7 +263,7 @@ TEST_F(nested, rights)
 		  nested_access(&self->s, key[3], MKT_READ, 0, 100));
 }
 
-/* an operand is in one block of every level */
+/* an operand must be in one block of every level */
 TEST_F(nested, atomics)
 {
 	struct ibv_mr **key = self->key;
@@ -317,7 +320,10 @@ TEST_F(nested, atomics)
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 }
 
-/* accesses that nobody waits for who binds another key; -1 if unknown */
+/*
+ * accesses outside of SRCU, for which only binds of the same key wait; -1 if
+ * unknown
+ */
 static long long nested_count_outside(void)
 {
 	FILE *f = fopen("/sys/kernel/debug/ib_mkey/accesses_outside", "r");
@@ -331,8 +337,8 @@ static long long nested_count_outside(void)
 }
 
 /*
- * Who binds a key waits for the accesses to all keys, but not for those through
- * levels of small pieces, of which one packet can take milliseconds.
+ * A bind waits for the accesses by all keys, except for those through levels of
+ * many small pieces, of which one packet can take milliseconds.
  */
 TEST_F(nested, outside)
 {
@@ -377,7 +383,7 @@ struct nested_race {
 	int err;
 };
 
-/* binds the inner key to either half of the leaf, when nobody is over it */
+/* binds the inner key to either half of the leaf, when no key is over it */
 static void *nested_race_inner(void *arg)
 {
 	struct nested_race *race = arg;
@@ -400,8 +406,8 @@ static void *nested_race_inner(void *arg)
 }
 
 /*
- * An outer key that was bound to 8192 bytes of the inner one, which had as
- * many only in its first half, finds that half.
+ * An outer key that is bound to 8192 bytes of the inner one, which has as many
+ * only in its first half, finds that half.
  */
 TEST_F(nested, race)
 {
@@ -440,7 +446,7 @@ TEST_F(nested, race)
 	EXPECT_LT(0, refused);
 }
 
-/* the process ends with the inner key the newer of the two */
+/* the process ends with an inner key that is newer than the outer one */
 TEST_F(nested, exit)
 {
 	int status, before = mkt_dev_count(&self->s.dev[1], "mr");
@@ -472,15 +478,16 @@ TEST_F(nested, exit)
 /* entries of each of the keys over scattered bytes */
 #define SCATTERED 64
 
-/* the number of the byte that entry @i is, in no order that has a stride */
+/* the number of the byte of entry @i, in an order without a stride */
 static unsigned int nested_place(unsigned int i)
 {
 	return ((i * 37) ^ 21) % SCATTERED;
 }
 
 /*
- * Binds @key[0] to every third byte of leaf 0 and each other one to the bytes of the
- * one before, all in no order; @at says which byte of the leaf each of the last one is.
+ * Binds @key[0] to every third byte of leaf 0, and each next key to the bytes of the
+ * one before, in no order. @at is the position in the leaf of each byte of the last
+ * key.
  */
 static int nested_scatter(struct mkt_setup *s, struct ibv_mr **key, unsigned int count,
 			  size_t *at)
@@ -507,7 +514,7 @@ static int nested_scatter(struct mkt_setup *s, struct ibv_mr **key, unsigned int
 	return err;
 }
 
-/* bytes that all keys of device 1 take, or -1 */
+/* bytes of all keys of device 1, or -1 */
 static long long nested_charged(struct mkt_setup *s)
 {
 	char line[32], command[128];
@@ -557,7 +564,7 @@ FIXTURE_TEARDOWN(scattered)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-/* every part of every length is read and written where it is */
+/* every part of every length is read and written in its place */
 TEST_F(scattered, bytes)
 {
 	struct ibv_mr *key = self->key[MAX_DEPTH - 1];
@@ -583,7 +590,7 @@ TEST_F(scattered, bytes)
 	}
 }
 
-/* an access looks at the leaf once for each byte: it takes no longer than one level */
+/* an access looks up the leaf once for each byte, as with one level */
 TEST_F(scattered, one_level)
 {
 	long long before = nested_count_outside();
@@ -596,7 +603,7 @@ TEST_F(scattered, one_level)
 	EXPECT_EQ(before, nested_count_outside());
 }
 
-/* what is queried is what was described */
+/* a query returns the description */
 TEST_F(scattered, query)
 {
 	struct ibmkey_block blocks[SCATTERED];
@@ -615,7 +622,7 @@ TEST_F(scattered, query)
 	}
 }
 
-/* what the leaf allows, and whose it is, is looked at on each access */
+/* the access flags and the PD of the leaf are checked on each access */
 TEST_F(scattered, rights)
 {
 	struct ibv_mr *leaf = self->s.arena[1].leaf[0].mr, *key = self->key[MAX_DEPTH - 1];
@@ -644,7 +651,7 @@ TEST_F(scattered, rights)
 	EXPECT_EQ(0, ibv_dealloc_pd(other));
 }
 
-/* all levels are held until the outermost one lets go, and what it takes is charged */
+/* all levels are held until the outermost key is unbound, and its memory is charged */
 TEST_F(scattered, held)
 {
 	struct ibv_mr *leaf = self->s.arena[1].leaf[0].mr;
@@ -660,7 +667,10 @@ TEST_F(scattered, held)
 	ASSERT_EQ(0, nested_scatter(&self->s, self->key, MAX_DEPTH, self->at));
 	all = nested_charged(&self->s);
 	if (before >= 0) {
-		/* the list that was described, and that of where the bytes are */
+		/*
+		 * the list of the description, and the list of the ranges in
+		 * memory
+		 */
 		EXPECT_LT(2 * 32 * SCATTERED, one - before);
 		EXPECT_EQ((MAX_DEPTH - 1) * (one - before), all - before);
 	}
@@ -675,8 +685,8 @@ TEST_F(scattered, held)
 }
 
 /*
- * A range of a key that is many bytes in memory stays one: what it takes to say
- * where they are does not grow with what is described.
+ * A range of a key that is many bytes in memory stays one, so that the list of
+ * ranges does not grow with the number of bytes.
  */
 TEST_F(scattered, long_range)
 {
@@ -694,7 +704,7 @@ TEST_F(scattered, long_range)
 	EXPECT_EQ(self->leaf[self->at[5]], self->plain[0]);
 	for (i = 0; i < SCATTERED; i++)
 		ASSERT_EQ(self->leaf[self->at[i]], self->plain[1 + i]);
-	/* and through a key over both */
+	/* and by a key over both */
 	ASSERT_EQ(0, nested_bind(self->key[2], self->key[1]->lkey, 0, SCATTERED + 1,
 				 MKT_ACCESS_ALL));
 	memset(self->plain, 0, SCATTERED + 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Changes of a key while an access to it waits for a page: whoever changes the
- * key waits for the access, and nobody else does.
+ * Changes of a key while an access by it waits for a page. Only a change of the
+ * same key waits for the access.
  */
 #include <semaphore.h>
 #include <signal.h>
@@ -15,13 +15,13 @@
 #include "slow.h"
 
 #define PAGE 4096
-/* where the access is in its page, and how much of it */
+/* the offset of the access in its page, and its length */
 #define AT 72
 #define LENGTH 1000
 
 enum change { BIND, UNBIND, DEREG };
 
-/* made before anything is held: to make a thread is to map memory */
+/* made before any page is held back, because making a thread maps memory */
 struct slow_thread {
 	pthread_t tid;
 	sem_t start;
@@ -59,7 +59,7 @@ FIXTURE(slow)
 	struct mkt_setup s;
 	struct mkt_slow slow;
 	struct ibv_mr *mr;		/* of all of it, on demand */
-	struct ibv_mr *other;		/* a key that nobody waits for */
+	struct ibv_mr *other;		/* a key without waiting accesses */
 	bool open;
 };
 
@@ -87,7 +87,7 @@ FIXTURE_SETUP(slow)
 {
 	struct mkt_wants wants = {
 		.mtu = IBV_MTU_1024,
-		/* a READ that is sent again is done again, when the key is no more */
+		/* a retransmitted READ runs again, after the key was destroyed */
 		.flags = MKT_QP_PATIENT,
 		.host = 64 * 1024,
 		.max_entries = 4,
@@ -132,8 +132,8 @@ FIXTURE_TEARDOWN(slow)
 }
 
 /*
- * A process that removes a device of its own when it is told to: made before
- * anything is held, too.
+ * A process that removes its own device when it is told to. It is made before
+ * any page is held back, too.
  */
 static pid_t slow_remover(int *tell)
 {
@@ -156,7 +156,7 @@ static pid_t slow_remover(int *tell)
 	return pid;
 }
 
-/* does it end by itself, and well? */
+/* returns true if the process ends without help and succeeds */
 static bool slow_removes(pid_t pid, int tell)
 {
 	unsigned int i;
@@ -180,10 +180,11 @@ static bool slow_is_done(struct slow_thread *thread, unsigned int ms)
 }
 
 /*
- * One access through a key over a page that does not come, and @change of the
- * key meanwhile, and another device that @removes itself. The page comes @late:
- * after longer than the kernel's page walk goes on when another page goes
- * meanwhile, as one does. Says which of them did not do what it should.
+ * One access by a key over a page that is held back. Meanwhile @change changes
+ * the key, and another process removes its device if @removes is set. With
+ * @late, the page arrives after the kernel's page walk has given up, which it
+ * does when another page is unmapped meanwhile. Returns an error message, or
+ * NULL.
  */
 static const char *slow_round(struct mkt_setup *s, struct mkt_slow *slow,
 			      struct ibv_mr *mr, struct ibv_mr *other,
@@ -248,11 +249,11 @@ static const char *slow_round(struct mkt_setup *s, struct mkt_slow *slow,
 	sem_post(&thread.start);
 	if (!wrong && slow_is_done(&thread, late ? 1500 : 500))
 		wrong = "the change: it did not wait";
-	/* as the kernel itself does, to move pages or to see which are in use */
+	/* as the kernel itself does, to move pages or to find those in use */
 	if (!wrong && late &&
 	    madvise(slow->map + slow->size - PAGE, PAGE, MADV_DONTNEED))
 		wrong = "another page";
-	/* nobody else has to wait */
+	/* no other process has to wait */
 	if (!wrong && (ibv_rereg_mr_sg(other, MKT_ACCESS_ALL, 1, &thread.sge) ||
 		       ibmkey_unbind(other)))
 		wrong = "another key";
@@ -273,7 +274,7 @@ static const char *slow_round(struct mkt_setup *s, struct mkt_slow *slow,
 		return strerror(thread.err);
 	if (mkt_poll(&s->pair.end[0], &wc) || wc.status != IBV_WC_SUCCESS)
 		return "the access";
-	/* it was all in what was bound when it began */
+	/* the whole access used the binding that it began with */
 	switch (op) {
 	case MKT_WRITE:
 		if (memcmp(at, sent, LENGTH))
@@ -330,7 +331,10 @@ TEST_F(slow, atomic)
 	slow_rounds(_metadata, self, MKT_FETCH_ADD, variant->change);
 }
 
-/* the key of side 1 over a page that does not come, and a WRITE that waits for it */
+/*
+ * binds the key of side 1 over a page that is held back, and starts a WRITE that
+ * waits for it
+ */
 static const char *slow_begin(struct mkt_setup *s, struct mkt_slow *slow,
 			      struct ibv_mr *mr, unsigned int page)
 {
@@ -358,7 +362,7 @@ static const char *slow_begin(struct mkt_setup *s, struct mkt_slow *slow,
 	return mkt_slow_wait(slow) ? "the access: it does not wait" : NULL;
 }
 
-/* a worker of the driver does not wait for a page for as long as it takes */
+/* a worker of the driver does not wait arbitrarily long for a page */
 TEST_F(slow, worker)
 {
 	struct mkt_setup *s = &self->s;
@@ -384,7 +388,7 @@ TEST_F(slow, worker)
 		err = mkt_post_send(&s->pair.end[1], &inv, 1) ?:
 		      mkt_poll(&s->pair.end[1], &wc) ?:
 		      ibmkey_query(s->key[1], &info);
-		/* whatever comes next waits for the access */
+		/* all later changes wait for the access */
 		sem_post(&thread.start);
 		if (slow_is_done(&thread, 500))
 			wrong = "the change: it did not wait";
@@ -407,7 +411,7 @@ TEST_F(slow, worker)
 	EXPECT_NE(IBV_WC_SUCCESS, wc.status);
 	EXPECT_EQ(IBMKEY_UNBOUND, info.kind);
 	EXPECT_EQ(0, thread.err);
-	/* the leaf is not held any more */
+	/* the leaf has been released */
 	if (variant->change != BIND) {
 		EXPECT_EQ(0, ibv_dereg_mr(self->mr));
 		self->mr = NULL;
@@ -415,7 +419,10 @@ TEST_F(slow, worker)
 	EXPECT_EQ(0, mkt_pair_recover(&s->pair));
 }
 
-/* queue pairs of side 1 that are connected to themselves, before anything is held */
+/*
+ * makes queue pairs of side 1 that are connected to themselves, before any page is
+ * held back
+ */
 static int slow_queue_pairs(struct mkt_setup *s, struct mkt_qp *qp, unsigned int count)
 {
 	unsigned int i;
@@ -434,8 +441,8 @@ static int slow_queue_pairs(struct mkt_setup *s, struct mkt_qp *qp, unsigned int
 }
 
 /*
- * Says what an access and a key of others do not do while @count queue pairs
- * invalidate a key whose access waits for a page.
+ * Returns a message if an access or another key is disturbed while @count queue
+ * pairs invalidate a key whose access waits for a page.
  */
 static const char *slow_others(struct mkt_setup *s, struct mkt_pair *pair,
 			       struct ibv_mr *key, struct mkt_qp *qp,
@@ -476,8 +483,8 @@ static const char *slow_others(struct mkt_setup *s, struct mkt_pair *pair,
 }
 
 /*
- * More invalidations than the driver has workers, all of a key whose access waits
- * for a page, end before the page comes, and stop no other queue pair.
+ * More invalidations than the driver has workers, of a key whose access waits for
+ * a page: they end before the page arrives, and delay no other queue pair.
  */
 TEST_F_TIMEOUT(slow, workers, 600)
 {
@@ -510,7 +517,7 @@ TEST_F_TIMEOUT(slow, workers, 600)
 	for (i = 0; i < count; i++)
 		mkt_qp_destroy(&qp[i]);
 	free(qp);
-	/* nothing of all that is left */
+	/* nothing is left of these */
 	EXPECT_EQ(0, ibmkey_unbind(s->key[1]));
 	EXPECT_EQ(0, ibv_dereg_mr(self->mr));
 	self->mr = NULL;
@@ -554,7 +561,7 @@ TEST_F(slow, killed)
 	wrong = slow_begin(s, &self->slow, self->mr, 24);
 	if (!wrong && write(fd[1], "", 1) != 1)
 		wrong = "the pipe";
-	/* what is bound is another already */
+	/* the old binding has been replaced already */
 	for (i = 0; !wrong && info.length == LENGTH; i++) {
 		usleep(1000);
 		if (i > MKT_STALL_PAUSES || ibmkey_query(s->key[1], &info))
@@ -578,7 +585,7 @@ TEST_F(slow, killed)
 	}
 	EXPECT_EQ(0, mkt_poll(&s->pair.end[0], &wc));
 	EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
-	/* and the next change has waited for the access, and its leaf is free */
+	/* the next change has waited for the access, and its leaf is released */
 	EXPECT_EQ(0, ibmkey_unbind(s->key[1]));
 	EXPECT_EQ(0, ibv_dereg_mr(self->mr));
 	self->mr = NULL;
