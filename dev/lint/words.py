@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """Finds words and forms that CONTRIBUTING.md rules out, in comments, messages and pages.
 
-words.py [--shrink] FILE...
+words.py [--shrink | --count] FILE...
 
 Prints each hit as file:line. A hit is accepted if words.allow has it, with a
 reason, or if the file is in words.baseline with this number of hits. A file
 with fewer hits than words.baseline says is an error too, so the numbers only
-shrink; --shrink writes the lower numbers down.
+shrink; --shrink writes the lower numbers down. --count, for a change of the
+rules, counts all files anew.
 """
 
 import os
@@ -104,7 +105,8 @@ def read(name):
 
 
 def main(args):
-    shrink = "--shrink" in args
+    count_anew = "--count" in args
+    shrink = "--shrink" in args or count_anew
     files = sorted(arg for arg in args if not arg.startswith("--"))
     baseline = {path: int(count) for count, path in (line.split(" ", 1) for line in read("words.baseline"))}
     allowed = {}
@@ -132,6 +134,8 @@ def main(args):
             if not keys:
                 found.append(f"{path}:{line}: {rule}: ...{excerpt}...")
         listed = baseline.pop(path, 0)
+        if count_anew:
+            listed = len(found)
         left[path] = min(len(found), listed)
         if len(found) > listed:
             print("\n".join(found))
