@@ -61,7 +61,7 @@ macro_rules! expect {
 const DM_LEN: u64 = 4096;
 const HOST_LEN: usize = 4096;
 
-/// The access flags of keys and MRs in this sample.
+/// Returns the access flags of keys and MRs in this sample.
 fn all_access() -> Access {
     Access::from(Right::LocalWrite) | Right::RemoteWrite | Right::RemoteRead | Right::RemoteAtomic
 }

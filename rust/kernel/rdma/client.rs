@@ -21,7 +21,7 @@ use kernel::{
 
 /// A client's callbacks.
 pub(crate) trait ClientOps: Sized + Send + Sync + 'static {
-    /// The client that calls this.
+    /// Returns the client that calls this.
     fn client() -> &'static Client<Self>;
 
     /// Called when a device is registered, or after [`Self::remove`] when it moves to another

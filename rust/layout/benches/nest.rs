@@ -40,7 +40,7 @@ fn packet(levels: &[VecLayout], order: Order) -> (u64, u64) {
     (rows, bytes)
 }
 
-/// A key and those below it.
+/// A key and the keys below it.
 #[derive(Clone, Copy)]
 struct Key<'a>(&'a [VecLayout]);
 
@@ -60,8 +60,8 @@ impl<'a> Below<'a> for Key<'a> {
     }
 }
 
-/// The list that a bind makes of a nest, if all of it is memory then and it has as
-/// few entries as the kernel allows.
+/// Returns the list that a bind makes of a nest, if all of it is memory then and it has as few
+/// entries as the kernel allows.
 fn flat(levels: &[VecLayout]) -> Option<VecLayout> {
     let mut pieces = 0;
     levels[0]
@@ -92,7 +92,7 @@ fn flat(levels: &[VecLayout]) -> Option<VecLayout> {
     (kept == 0).then(|| Layout::List(List::new(entries).expect("a layout")))
 }
 
-/// The shortest time of a packet.
+/// Returns the shortest time of a packet.
 fn time(levels: &[VecLayout], order: Order) -> f64 {
     let taken = (0..9).map(|_| {
         let start = Instant::now();

@@ -10,13 +10,13 @@ use core::ops::DerefMut;
 
 use super::{AsIndexed, Block, Entry, Error, Layout, Order, Row, RowsOf, Run, Shape};
 
-/// Ranges that one piece of a layout is replaced by, at most.
+/// The largest number of ranges that replace one piece of a layout.
 ///
-/// A piece that is more ranges stays a range of its key. An access then looks for
-/// one place at each level below, which all those ranges share.
+/// A piece of more ranges stays a range of its key. An access to that range searches once at each
+/// level below.
 pub const MAX_PARTS: usize = 16;
 
-/// A key that a layout is over.
+/// A key that is a leaf of a layout.
 pub trait Below<'a>: Copy {
     /// Storage of the entries.
     type Entries: DerefMut<Target = [Entry]> + 'a;
@@ -27,7 +27,7 @@ pub trait Below<'a>: Copy {
     /// An indexed layout.
     type Indexed: AsIndexed + 'a;
 
-    /// Returns what is bound to the key.
+    /// Returns the key's layout.
     fn layout(self) -> LayoutOf<'a, Self>;
 
     /// Returns the key that a leaf of the layout is; [`None`] for memory.
@@ -57,8 +57,8 @@ struct Level<'a, K: Below<'a>> {
     rows: LevelRows<'a, K>,
 }
 
-/// The rows in memory of a piece of a key, in order, each with the key whose leaf
-/// the memory is.
+/// An iterator over the rows in memory of a piece of a key, in order, each with the key that has
+/// the memory as a leaf.
 struct Bottom<'a, K: Below<'a>, const LEVELS: usize> {
     levels: [Option<Level<'a, K>>; LEVELS],
     used: usize,
@@ -107,8 +107,7 @@ struct Parts<K> {
 }
 
 impl<K: Copy> Parts<K> {
-    /// Finds what `piece` of `key` is in memory; [`None`] if that is more than `most`
-    /// ranges.
+    /// Finds the ranges of `piece` of `key` in memory; [`None`] if there are more than `most`.
     fn find<'a, const LEVELS: usize>(key: K, piece: Run, most: usize) -> Result<Option<Self>, Error>
     where
         K: Below<'a>,
@@ -128,19 +127,17 @@ impl<K: Copy> Parts<K> {
     }
 }
 
-/// Gives to `each` what `layout` describes, in order: a range of memory with the key
-/// whose leaf that is, or a range of a leaf of `layout` without one. The latter is
-/// memory, or a range of a key that is more than `most` ranges of memory, or more
-/// than [`MAX_PARTS`].
+/// Calls `each` with the ranges of `layout`, in order: a range of memory with the key that has it
+/// as a leaf, or a range of a leaf of `layout` without a key. The latter is memory, or a range of a
+/// key that is more than `most` ranges of memory, or more than [`MAX_PARTS`].
 ///
-/// `key` says which key a leaf of `layout` is. There are up to `LEVELS` levels of
-/// keys. The work is that of an access to all of the layout, so the caller has to
-/// know how many pieces that has.
+/// `key` returns the key of a leaf of `layout`. There are up to `LEVELS` levels of keys. The work
+/// is that of an access to the whole layout, so the caller must know its number of pieces.
 ///
 /// # Errors
 ///
-/// The first one of `each`; [`Error::Range`] for a layout that is not within a key,
-/// or for more levels.
+/// The first error of `each`; [`Error::Range`] for a layout that is not within a key, or for more
+/// levels.
 pub fn flatten<'a, K, R, const LEVELS: usize>(
     layout: LayoutOf<'a, K>,
     key: impl Fn(u32) -> Option<K>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `mkeyctl doctor`: why keys do not work on this machine, and what helps.
+//! `mkeyctl doctor`: finds the reasons why keys do not work on this machine, and the remedies.
 
 mod devices;
 mod log;
@@ -37,9 +37,9 @@ pub struct Args {
 #[serde(rename_all = "lowercase")]
 enum Status {
     Ok,
-    /// Works, or may be meant so; worth a line.
+    /// Works, or may be intended, but is worth a line.
     Note,
-    /// This user cannot find out.
+    /// This user lacks the permission to check.
     Unknown,
     Problem,
 }

@@ -8,12 +8,12 @@ use comfy_table::{
     Table, //
 };
 
-/// Columns as wide as their widest cell, words to the left.
+/// Formats a table. Columns are as wide as their widest cell, with words to the left.
 pub fn render<const N: usize>(rows: &[[String; N]]) -> String {
     finish(&mut new_table(rows))
 }
 
-/// The same with names in the first column, and numbers to the right in the others.
+/// Formats a table with names in the first column, and numbers to the right in the others.
 pub fn render_numbers(rows: &[Vec<String>]) -> String {
     let mut table = new_table(rows);
 

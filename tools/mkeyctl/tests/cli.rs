@@ -231,7 +231,7 @@ DEVICE MEMORY
     assert!(output.stderr.starts_with(b"mkeyctl: rdma statistic show: "));
 }
 
-/// A machine on which all is well.
+/// Makes a machine without problems.
 fn machine(name: &str) -> Dir {
     let dir = Dir::new(name);
     let files = [
@@ -276,7 +276,7 @@ fn machine(name: &str) -> Dir {
     dir
 }
 
-/// The status of each check, and its remedy, of what is not well.
+/// Returns the name and the remedy of each check that is not "ok".
 fn doctor(dir: &Dir, status: i32) -> Vec<(String, String)> {
     let output = mkeyctl(&["-j", "doctor", "--root", dir.name()], "");
     assert_eq!(output.status.code(), Some(status), "{output:?}");

@@ -7,17 +7,17 @@ use ib_mkey_layout::{flatten, Below, Entry, Error, Indexed, Layout, List, Run, S
 use super::{check_access, Byte, Spec, VecIndices, VecLayout};
 use ib_mkey_layout::Block;
 
-/// Levels of keys below a layout, at most.
+/// The largest number of levels of keys below a layout.
 pub const LEVELS: usize = 8;
 
-/// Leaves of a layout whose number is not below this are keys.
+/// Leaves of a layout with this number or a higher one are keys.
 pub const KEYS: u32 = 1;
 
-/// A key, and those below it, the innermost one first.
+/// A key and the keys below it, the innermost one first.
 pub struct Key {
     layout: VecLayout,
     below: Option<Box<Key>>,
-    /// The number that its memory has.
+    /// The number of its memory.
     memory: u32,
 }
 
@@ -36,12 +36,12 @@ impl<'a> Below<'a> for &'a Key {
     }
 }
 
-/// The key that a leaf is.
+/// Returns the key that a leaf is.
 fn below(key: Option<&Key>, leaf: u32) -> Option<&Key> {
     key.filter(|_| leaf >= KEYS)
 }
 
-/// `spec` with each range of a key put where that key, of `length` bytes, has bytes.
+/// Moves each range of a key in `spec` into the bytes of that key, which has `length` bytes.
 fn fit(spec: &Spec, length: u64) -> Option<Spec> {
     match spec {
         Spec::List(entries) => {
@@ -58,7 +58,7 @@ fn fit(spec: &Spec, length: u64) -> Option<Spec> {
             });
             Some(Spec::List(entries.collect()))
         }
-        // Moved down; what then reaches over either end is none.
+        // Move it down. A part that then reaches over either end is removed.
         Spec::Interleaved(counts, blocks) => {
             let mut blocks = blocks.clone();
             for block in blocks.iter_mut().filter(|block| block.0 >= KEYS) {
@@ -77,8 +77,8 @@ fn fit(spec: &Spec, length: u64) -> Option<Spec> {
     }
 }
 
-/// The bytes of memory that `spec` describes over a key with `bytes`, if it is within that. A leaf
-/// that is memory is number `level`.
+/// Returns the bytes of memory that `spec` describes over a key with `bytes`, if it is within that
+/// key. A leaf that is memory has number `level`.
 fn through(spec: &Spec, bytes: &[Byte], level: u32) -> Option<Vec<Byte>> {
     let each = spec.bytes().into_iter().map(|(leaf, addr, piece)| {
         if leaf < KEYS {
@@ -90,8 +90,8 @@ fn through(spec: &Spec, bytes: &[Byte], level: u32) -> Option<Vec<Byte>> {
     each.collect()
 }
 
-/// Checks that a nest of `specs`, the innermost one first, has the same bytes as the list that it is
-/// made; levels that do not fit, or have more than `max` bytes, are left out.
+/// Checks that a nest of `specs`, the innermost one first, has the same bytes as its list. Levels
+/// that do not fit, or that have more than `max` bytes, are left out.
 pub fn check(specs: &[Spec], most: usize, max: usize) {
     let mut key: Option<Box<Key>> = None;
     let mut bytes: Vec<Byte> = Vec::new();
@@ -119,7 +119,7 @@ pub fn check(specs: &[Spec], most: usize, max: usize) {
     }
 }
 
-/// `spec` with no leaf that is a key.
+/// Replaces all keys of `spec` by memory.
 fn all_memory(spec: &Spec) -> Spec {
     let mut spec = spec.clone();
     match &mut spec {
@@ -133,7 +133,7 @@ fn all_memory(spec: &Spec) -> Spec {
 /// The number of the entry that stands for a range of the outermost key's own leaves.
 const OWN: u32 = 1 << 16;
 
-/// Checks the list that `layout` over `key` is made, whose bytes in memory are `wanted`.
+/// Checks the list of `layout` over `key`, whose bytes in memory are `wanted`.
 fn check_flat(
     layout: &VecLayout,
     key: Option<&Key>,
@@ -170,7 +170,7 @@ fn check_flat(
         .unwrap();
     assert!(entries.len() as u64 <= pieces * most as u64);
     assert!(own <= pieces);
-    // Where entries begin does not show in bytes: adjacent ones differ.
+    // Bytes do not show where entries begin, because adjacent entries differ.
     let mut flat = Vec::new();
     for (piece, entry) in entries.iter().enumerate() {
         for addr in (0..entry.length()).map(|at| entry.addr() + at) {

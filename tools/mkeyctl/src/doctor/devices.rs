@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The devices: whether they are up, extended, and open to this user.
+//! Checks that the devices are up, extended, and open to this user.
 
 use std::{
     fs::OpenOptions,
@@ -26,9 +26,9 @@ const DIR: &str = "sys/class/infiniband";
 
 pub struct Device {
     name: String,
-    /// Its netdev; rxe alone says it.
+    /// Its netdev. Only rxe has this attribute.
     parent: Option<String>,
-    /// As the first port says, such as "4: ACTIVE".
+    /// The state of the first port, such as "4: ACTIVE".
     state: Option<String>,
     /// The device file that programs open.
     node: Option<String>,
@@ -171,7 +171,7 @@ fn permission(machine: &Machine, device: &Device) -> Finding {
     }
 }
 
-/// `None` where the permission is missing, which is another finding.
+/// Returns `None` if the permission is missing, which another check reports.
 fn extended(name: &str, asked: Result<(), Errno>) -> Option<Finding> {
     const CHECK: &str = "extended";
 

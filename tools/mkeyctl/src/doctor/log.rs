@@ -11,8 +11,8 @@ use super::{
 
 const CHECK: &str = "log";
 
-/// Words of a line of ib_mkey, and the remedy. The order of loading is looked up elsewhere:
-/// it may have been mended since, and the log does not say so.
+/// Words of a line of ib_mkey, and the remedy. Another check looks for the order of loading,
+/// because it may have been corrected since, which the log does not show.
 const CAUSES: [(&str, &str); 8] = [
     (
         "is the sysctl kernel.ftrace_enabled 0?",
@@ -61,7 +61,7 @@ pub fn check(machine: &Machine) -> Vec<Finding> {
     }
 }
 
-/// A device that was extended later is well, and so is a module that was loaded again.
+/// Ignores errors of a device that was extended later, or of a module that was loaded again.
 fn found(lines: &[String]) -> Vec<Finding> {
     let mut bad: Vec<(&str, &str)> = Vec::new();
 
@@ -90,7 +90,7 @@ fn found(lines: &[String]) -> Vec<Finding> {
         .collect()
 }
 
-/// Returns `true` if the words before a colon are a name, as of a device.
+/// Returns `true` if the words before a colon are a name, such as that of a device.
 fn is_device(subject: &str) -> bool {
     !subject.contains(char::is_whitespace) && subject != "dm_class"
 }

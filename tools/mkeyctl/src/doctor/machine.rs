@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The machine as its files show it. All of them are looked for below one directory, so
-//! that tests can make a machine.
+//! The machine as its files describe it. All of them are below one directory, so that tests can
+//! make a machine.
 
 use std::{
     fs::{
@@ -20,7 +20,7 @@ use std::{
     },
 };
 
-/// From which modprobe reads its configuration.
+/// The directories from which modprobe reads its configuration.
 const MODPROBE_DIRS: [&str; 5] = [
     "etc/modprobe.d",
     "run/modprobe.d",
@@ -31,7 +31,7 @@ const MODPROBE_DIRS: [&str; 5] = [
 
 pub struct Machine {
     root: PathBuf,
-    /// As `uname -r` says.
+    /// The release, as `uname -r` prints it.
     pub release: String,
 }
 
@@ -57,7 +57,7 @@ impl Machine {
         self.root.join(name)
     }
 
-    /// The text of a file; `None` if it cannot be read.
+    /// Returns the text of a file; `None` if it cannot be read.
     pub fn read(&self, name: &str) -> Option<String> {
         let bytes = fs::read(self.path(name)).ok()?;
 
@@ -68,7 +68,7 @@ impl Machine {
         self.path(name).exists()
     }
 
-    /// The names in a directory, in order; none if it is not there.
+    /// Returns the names in a directory, in order; none if the directory does not exist.
     pub fn names(&self, dir: &str) -> Vec<String> {
         let mut names: Vec<_> = fs::read_dir(self.path(dir))
             .into_iter()
@@ -109,7 +109,7 @@ impl Machine {
         self.is_listed("modules.dep", module)
     }
 
-    /// Loaded modules, the latest first.
+    /// Returns the loaded modules, the latest first.
     pub fn modules(&self) -> Vec<String> {
         let text = self.read("proc/modules").unwrap_or_default();
 
@@ -119,7 +119,7 @@ impl Machine {
             .collect()
     }
 
-    /// The file with `softdep ib_uverbs pre: ib_mkey`, if there is one.
+    /// Returns the file with `softdep ib_uverbs pre: ib_mkey`, if there is one.
     pub fn softdep(&self) -> Option<PathBuf> {
         for dir in MODPROBE_DIRS {
             for name in self.names(dir) {
@@ -132,7 +132,7 @@ impl Machine {
         None
     }
 
-    /// Messages of the kernel, as `/dev/kmsg` has them: one a record.
+    /// Returns the messages of the kernel from `/dev/kmsg`, one for each record.
     pub fn log(&self) -> Result<Vec<String>, ErrorKind> {
         let mut file = OpenOptions::new()
             .read(true)

@@ -71,7 +71,7 @@ fn loaded(machine: &Machine) -> Finding {
     }
 }
 
-/// Of interest only while the module is not loaded.
+/// Checks the signature, which matters only while the module is not loaded.
 fn signed(machine: &Machine) -> Option<Finding> {
     let enforced = machine
         .read("sys/module/module/parameters/sig_enforce")
@@ -89,7 +89,8 @@ fn signed(machine: &Machine) -> Option<Finding> {
     })
 }
 
-/// ib_uverbs reads once what a device offers, when the device is added.
+/// Checks the order of loading: ib_uverbs reads the operations of a device once, when the device is
+/// added.
 fn order(machine: &Machine) -> Finding {
     const CHECK: &str = "load order";
     let modules = machine.modules();
@@ -113,7 +114,7 @@ fn order(machine: &Machine) -> Finding {
             "ib_uverbs is loaded and ib_mkey is not",
             "modprobe -r rdma_ucm ib_uverbs, then modprobe -a ib_mkey ib_uverbs rdma_ucm",
         ),
-        // The list begins with what was loaded last.
+        // The list begins with the module that was loaded last.
         (Some(mkey), Some(uverbs)) if mkey < uverbs => Finding::problem(
             CHECK,
             "ib_uverbs was loaded before ib_mkey: programs get no keys and no device memory",

@@ -68,7 +68,7 @@ fn library(machine: &Machine) -> Finding {
     }
 }
 
-/// The preload library is for programs that are not linked with the library.
+/// Checks the preload library, for programs that are not linked with the library.
 fn preload(machine: &Machine) -> Finding {
     const CHECK: &str = "preload";
     let global = machine
@@ -145,7 +145,7 @@ fn rdma(machine: &Machine) -> Option<Finding> {
     })
 }
 
-/// Which of the device's limits are nearly reached. Root alone may look.
+/// Finds limits of the device that are nearly reached. Only root may read them.
 fn memory(machine: &Machine) -> Option<Finding> {
     const CHECK: &str = "limits";
     let dir = machine.path("sys/kernel/debug/ib_mkey");
