@@ -375,6 +375,103 @@ TEST_F(nested, outside)
 	EXPECT_LT(before, nested_count_outside());
 }
 
+/* accesses through a key that takes a thousand times as long as memory does */
+struct nested_load {
+	struct mkt_setup *s;
+	struct mkt_pair pair;
+	uint32_t rkey;
+	atomic_uint done;
+	atomic_bool stop;
+	int err;
+};
+
+static void *nested_reads(void *arg)
+{
+	struct nested_load *load = arg;
+	struct mkt_setup *s = load->s;
+	struct mkt_wr wr = {
+		.op = MKT_READ,
+		.sge[0] = {
+			.addr = s->plain[0].addr,
+			.length = 4096,
+			.lkey = s->plain[0].mr->lkey,
+		},
+		.num_sge = 1,
+		.rkey = load->rkey,
+	};
+
+	while (!load->err && !atomic_load(&load->stop)) {
+		struct ibv_wc wc;
+
+		load->err = mkt_post_send(&load->pair.end[0], &wr, 1) ?:
+			    mkt_poll(&load->pair.end[0], &wc) ?:
+			    wc.status;
+		atomic_fetch_add(&load->done, 1);
+	}
+	return NULL;
+}
+
+/* every level looks for each byte: the pieces of no two levels line up */
+static int nested_misaligned(struct mkt_setup *s, struct ibv_mr **key)
+{
+	struct ibmkey_block block = {
+		.addr = s->arena[1].leaf[0].addr,
+		.bytes_count = 3,
+		.lkey = s->arena[1].leaf[0].mr->lkey,
+		.stride = { 0, 5 },
+	};
+	uint64_t repeat[2] = { 2, 10000 };
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < MAX_DEPTH && !err; i++) {
+		err = ibv_rereg_mr_interleaved(key[i], MKT_ACCESS_ALL, 2, repeat, 1,
+					       &block);
+		block.addr = 0;
+		block.lkey = key[i]->lkey;
+		repeat[1] = key[i]->length / 5 - 1;
+	}
+	return err;
+}
+
+/*
+ * Who binds another key, and accesses it, does not wait for such accesses. A bind
+ * that waits for readers lets one of them end.
+ */
+TEST_F(nested, others)
+{
+	struct mkt_setup *s = &self->s;
+	unsigned int i, before, during, rounds = mkt_scale(100, 20);
+	struct nested_load load = { .s = s };
+	struct ibv_mr *key;
+	pthread_t tid;
+
+	ASSERT_EQ(0, nested_misaligned(s, self->key));
+	load.rkey = self->key[MAX_DEPTH - 1]->rkey;
+	key = ibmkey_alloc(s->dev[1].pd, 1);
+	ASSERT_NE(NULL, key);
+	/* each access is one packet */
+	ASSERT_EQ(0, mkt_pair_create(&load.pair, &s->dev[0], &s->dev[1],
+				     IBV_MTU_4096, 0));
+	ASSERT_EQ(0, pthread_create(&tid, NULL, nested_reads, &load));
+	while (!atomic_load(&load.done))
+		usleep(1000);
+	before = atomic_load(&load.done);
+	for (i = 0; i < rounds; i++) {
+		ASSERT_EQ(0, nested_bind(key, s->plain[1].mr->lkey, s->plain[1].addr, 64,
+					 MKT_ACCESS_ALL));
+		ASSERT_EQ(IBV_WC_SUCCESS, nested_access(s, key, MKT_WRITE, 0, 64));
+	}
+	during = atomic_load(&load.done) - before;
+	atomic_store(&load.stop, true);
+	pthread_join(tid, NULL);
+	EXPECT_EQ(0, load.err);
+	TH_LOG("%u binds and accesses, %u slow accesses meanwhile", rounds, during);
+	EXPECT_GT(rounds / 2, during);
+	mkt_pair_destroy(&load.pair);
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+}
+
 struct nested_race {
 	struct mkt_setup *s;
 	struct ibv_mr **key;
