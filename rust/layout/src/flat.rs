@@ -16,6 +16,11 @@ use super::{AsIndexed, Block, Entry, Error, Layout, Order, Row, RowsOf, Run, Sha
 /// level below.
 pub const MAX_PARTS: usize = 16;
 
+/// The largest number of places that are searched for to replace one piece.
+///
+/// [`MAX_PARTS`] ranges of lists take fewer. Levels that could not become a list take more.
+const MAX_LOOKS: usize = 2 * MAX_PARTS;
+
 /// A key that is a leaf of a layout.
 pub trait Below<'a>: Copy {
     /// Storage of the entries.
@@ -62,6 +67,8 @@ struct Level<'a, K: Below<'a>> {
 struct Bottom<'a, K: Below<'a>, const LEVELS: usize> {
     levels: [Option<Level<'a, K>>; LEVELS],
     used: usize,
+    /// Places that were looked for.
+    looks: usize,
 }
 
 impl<'a, K: Below<'a>, const LEVELS: usize> Bottom<'a, K, LEVELS> {
@@ -69,6 +76,7 @@ impl<'a, K: Below<'a>, const LEVELS: usize> Bottom<'a, K, LEVELS> {
         let mut bottom = Self {
             levels: [const { None }; LEVELS],
             used: 0,
+            looks: 0,
         };
         bottom.push(key, Row::of(piece.leaf, piece.addr, piece.len))?;
         Ok(bottom)
@@ -79,6 +87,7 @@ impl<'a, K: Below<'a>, const LEVELS: usize> Bottom<'a, K, LEVELS> {
         let level = self.levels.get_mut(self.used).ok_or(Error::Range)?;
         *level = Some(Level { key, rows });
         self.used = self.used.saturating_add(1);
+        self.looks = self.looks.saturating_add(1);
         Ok(())
     }
 
@@ -107,7 +116,8 @@ struct Parts<K> {
 }
 
 impl<K: Copy> Parts<K> {
-    /// Finds the ranges of `piece` of `key` in memory; [`None`] if there are more than `most`.
+    /// Finds the ranges of `piece` of `key` in memory; [`None`] if there are more than `most`, or if the
+    /// search takes more than [`MAX_LOOKS`].
     fn find<'a, const LEVELS: usize>(key: K, piece: Run, most: usize) -> Result<Option<Self>, Error>
     where
         K: Below<'a>,
@@ -116,6 +126,9 @@ impl<K: Copy> Parts<K> {
         let mut free = parts.iter_mut().take(most);
         let mut bottom = Bottom::<K, LEVELS>::new(key, piece)?;
         while let Some((key, row)) = bottom.next()? {
+            if bottom.looks > MAX_LOOKS {
+                return Ok(None);
+            }
             for at in 0..row.count {
                 let Some(part) = free.next() else {
                     return Ok(None);
@@ -129,7 +142,8 @@ impl<K: Copy> Parts<K> {
 
 /// Calls `each` with the ranges of `layout`, in order: a range of memory with the key that has it
 /// as a leaf, or a range of a leaf of `layout` without a key. The latter is memory, or a range of a
-/// key that is more than `most` ranges of memory, or more than [`MAX_PARTS`].
+/// key that is more than `most` ranges of memory, or more than [`MAX_PARTS`], or
+/// that takes too long to find.
 ///
 /// `key` returns the key of a leaf of `layout`. There are up to `LEVELS` levels of keys. The work
 /// is that of an access to the whole layout, so the caller must know its number of pieces.

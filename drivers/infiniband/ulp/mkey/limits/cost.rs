@@ -28,8 +28,9 @@ pub(crate) const BINDING: i64 = 512;
 /// among the pins of the device.
 pub(crate) const LEAF: i64 = 256;
 
-/// Bytes of a leaf of a flat list, in a table that has up to twice the room.
-pub(crate) const REACHED: i64 = 64;
+/// Bytes of a leaf of a flat list, in a table that has up to twice the room, and of a node while the
+/// list is made.
+pub(crate) const REACHED: i64 = 128;
 
 /// Bytes of a flat list beside its entries and leaves.
 const FLAT: i64 = 128;
@@ -46,7 +47,7 @@ const _: () = {
     assert!(cfg!(CONFIG_LOCKDEP) || size_of::<Region>() <= 256);
     assert!(size_of::<Binding>() + size_of::<Shape>() <= 256 + 128);
     assert!(2 * size_of::<Leaf>() + 64 <= LEAF as usize);
-    assert!(2 * size_of::<Reached>() <= REACHED as usize);
+    assert!(2 * size_of::<Reached>() + 64 <= REACHED as usize);
     assert!(size_of::<Flat>() + size_of::<usize>() <= FLAT as usize);
 };
 

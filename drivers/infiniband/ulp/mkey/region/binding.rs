@@ -191,7 +191,7 @@ pub(crate) struct Binding {
 enum Extra {
     /// What is particular to a memory window.
     Window(Window),
-    /// Where the bytes of a nest are.
+    /// The bytes of a nest, as ranges of memory.
     Flat(Flat),
 }
 
@@ -434,7 +434,8 @@ fn is_slow(levels: usize, finest: u16) -> bool {
     levels > 1 && steps(levels, finest) > MAX_STEPS
 }
 
-/// Are the pieces so small that an access through all levels costs many times a plain one?
+/// Returns `true` if the pieces are so small that an access through all levels costs many times a
+/// plain one.
 fn is_fine(depth: usize, finest: u16) -> bool {
     steps(depth, finest) > FINE_STEPS
 }

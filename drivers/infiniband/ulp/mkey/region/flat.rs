@@ -47,7 +47,7 @@ pub(crate) struct Flat {
     /// The list. Its leaves are indices of `leaves`.
     pub(super) layout: KLayout,
     leaves: KVVec<Reached>,
-    /// Is there an entry that is a range of a key?
+    /// `true` if an entry is a range of a key.
     pub(super) has_keys: bool,
 }
 
