@@ -1,195 +1,186 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Adds a link with one fault after another. Whether or not ib_mkey extends the
- * device, it holds no reference to itself after the link is deleted. Needs a
- * kernel with fault injection; kmemleak finds leaks.
+ * Adds a link while one allocation of ib_mkey after another fails. If the device is not
+ * extended then, ib_mkey holds no reference to itself, and kmemleak finds no leak.
+ * Allocations of rxe and of the core succeed, because stock code that leaks is not under
+ * test. Needs a kernel with fault injection.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/netlink.h>
-#include <rdma/rdma_netlink.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "mkey_harness.h"
 
 #define LINK "rxe_mktf"
-
-/* more faults than adding a link has */
-#define MAX_FAULTS 8192
+#define MODULE "mkey_fail_add"
+#define PARAMETERS "/sys/module/" MODULE "/parameters/"
+#define MODULE_FILE "tools/testing/selftests/rdma/mkey/test_modules/" MODULE ".ko"
 
 FIXTURE(fail_link)
 {
-	int fd;			/* /proc/thread-self/fail-nth */
-	int netlink;
 	int references;		/* to the module, without the link */
-	bool netdev;
+	bool module, netdev;
 };
+
+/* what is in the file at @path, or 0 characters */
+static size_t link_read(const char *path, char *text, size_t size)
+{
+	FILE *f = fopen(path, "re");
+	size_t n = f ? fread(text, 1, size - 1, f) : 0;
+
+	text[n] = '\0';
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static bool link_write(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "we");
+	bool written = f && fputs(text, f) >= 0;
+
+	return f && !fclose(f) && written;
+}
 
 static int link_references(void)
 {
-	char line[16];
+	char text[16];
 
-	return mkt_command(line, sizeof(line), "cat /sys/module/ib_mkey/refcnt") ?
-		       atoi(line) : -1;
+	return link_read("/sys/module/ib_mkey/refcnt", text, sizeof(text)) ?
+		       atoi(text) : -1;
 }
 
-static void link_faults(const char *ignore_sleeping)
+/* allocations that may sleep fail too; without a line in the log for each */
+static bool link_faults(bool on)
 {
-	char line[8];
+	static const char *const dir[] = { "failslab", "fail_page_alloc" };
+	bool done = true;
+	char path[64];
+	unsigned int i;
 
-	mkt_command(line, sizeof(line),
-		    "for n in failslab fail_page_alloc; do echo %s >/sys/kernel/debug/$n/ignore-gfp-wait; done",
-		    ignore_sleeping);
+	for (i = 0; i < ARRAY_SIZE(dir); i++) {
+		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/ignore-gfp-wait", dir[i]);
+		done &= link_write(path, on ? "N" : "Y");
+		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/verbose", dir[i]);
+		done &= link_write(path, on ? "0" : "2");
+	}
+	return done;
+}
+
+/* loads the module that has allocations fail, for ib_mkey's way of adding a device */
+static int load_module(const char *dir)
+{
+	char command[512];
+
+	snprintf(command, sizeof(command),
+		 "name=$(awk '$4 == \"[ib_mkey]\" && /add_callback/ { print $3; exit }' /proc/kallsyms) && [ -n \"$name\" ] && insmod '%s/" MODULE_FILE "' symbol=\"$name\"",
+		 dir);
+	return system(command);
 }
 
 FIXTURE_SETUP(fail_link)
 {
-	self->netlink = -1;
-	self->fd = open("/proc/thread-self/fail-nth", O_RDWR);
-	ASSERT_LE(0, self->fd);
+	const char *dir = getenv("MODULE_DIR") ?: ".";
+	char path[512];
+
 	self->references = link_references();
 	if (geteuid() || self->references < 0)
 		SKIP(return, "not root, or no ib_mkey");
-	self->netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA);
-	ASSERT_LE(0, self->netlink);
+	snprintf(path, sizeof(path), "%s/" MODULE_FILE, dir);
+	if (access(path, R_OK))
+		SKIP(return, "no " MODULE ".ko in MODULE_DIR");
+	ASSERT_EQ(0, load_module(dir));
+	self->module = true;
 	ASSERT_EQ(0, system("ip link add " LINK " type dummy"));
 	self->netdev = true;
 	ASSERT_EQ(0, system("ip link set " LINK " up"));
-	/* let allocations that may sleep fail, too */
-	link_faults("N");
+	ASSERT_TRUE(link_faults(true));
 }
 
 FIXTURE_TEARDOWN(fail_link)
 {
-	link_faults("Y");
 	if (self->netdev) {
+		EXPECT_TRUE(link_faults(false));
 		EXPECT_EQ(0, system("ip link delete " LINK));
 	}
-	close(self->netlink);
-	close(self->fd);
-}
-
-static void link_attr(struct nlmsghdr *message, uint16_t type, const char *text)
-{
-	struct nlattr *attr = (void *)message + NLMSG_ALIGN(message->nlmsg_len);
-
-	attr->nla_type = type;
-	attr->nla_len = NLA_HDRLEN + strlen(text) + 1;
-	strcpy((void *)attr + NLA_HDRLEN, text);
-	message->nlmsg_len = NLMSG_ALIGN(message->nlmsg_len) +
-			     NLA_ALIGN(attr->nla_len);
-}
-
-/*
- * runs "rdma link add" in this thread with fault number @nth; returns 0 or an
- * errno
- */
-static int link_add(FIXTURE_DATA(fail_link) *self, unsigned int nth)
-{
-	union {
-		struct nlmsghdr header;
-		char room[256];
-	} message = {
-		.header = {
-			.nlmsg_len = NLMSG_HDRLEN,
-			.nlmsg_type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV,
-						       RDMA_NLDEV_CMD_NEWLINK),
-			.nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK,
-		},
-	};
-	struct {
-		struct nlmsghdr header;
-		struct nlmsgerr error;
-		char rest[512];
-	} answer = {};
-	char text[16];
-	int ret, n;
-
-	link_attr(&message.header, RDMA_NLDEV_ATTR_DEV_NAME, LINK);
-	link_attr(&message.header, RDMA_NLDEV_ATTR_LINK_TYPE, "rxe");
-	link_attr(&message.header, RDMA_NLDEV_ATTR_NDEV_NAME, LINK);
-	n = snprintf(text, sizeof(text), "%u", nth);
-	if (pwrite(self->fd, text, n, 0) != n)
-		return errno;
-	ret = send(self->netlink, &message, message.header.nlmsg_len, 0) < 0 ? errno : 0;
-	if (pwrite(self->fd, "0", 1, 0) != 1)
-		return errno;
-	/* there is no answer if there was no memory for one */
-	while (!ret && recv(self->netlink, &answer, sizeof(answer), MSG_DONTWAIT) > 0)
-		ret = -answer.error.error;
-	return ret;
-}
-
-static bool link_is_there(void)
-{
-	return !system("rdma link show " LINK "/1 >/dev/null 2>&1");
+	if (self->module) {
+		EXPECT_EQ(0, system("rmmod " MODULE));
+	}
 }
 
 static bool link_is_extended(void)
 {
-	return !system("grep -q '^" LINK " ' /sys/kernel/debug/ib_mkey/pools");
+	char text[4096];
+
+	return link_read("/sys/kernel/debug/ib_mkey/pools", text, sizeof(text)) &&
+	       strstr(text, LINK " ");
 }
 
-enum outcome { NO_LINK, NOT_EXTENDED, EXTENDED };
+struct outcome {
+	unsigned int allocations;	/* of ib_mkey, up to the one that failed */
+	bool failed, extended;
+};
 
-/*
- * adds the link and deletes it; returns the state between, or a negative errno
- */
-static int link_try(FIXTURE_DATA(fail_link) *self, unsigned int nth)
+/* adds the link with fault number @nth, or 0 for none, and deletes it */
+static bool link_try(FIXTURE_DATA(fail_link) *self, unsigned int nth,
+		     struct outcome *outcome)
 {
-	enum outcome outcome = NO_LINK;
+	char text[16];
 	int references;
 
-	link_add(self, nth);
-	if (link_is_there()) {
-		outcome = link_is_extended() ? EXTENDED : NOT_EXTENDED;
-		if (system("rdma link delete " LINK))
-			return -EBUSY;
+	snprintf(text, sizeof(text), "%u", nth);
+	if (!link_write(PARAMETERS "nth", text) ||
+	    system("rdma link add " LINK " type rxe netdev " LINK)) {
+		mkt_diag("fault %u: no link", nth);
+		return false;
+	}
+	link_read(PARAMETERS "allocations", text, sizeof(text));
+	outcome->allocations = strtoul(text, NULL, 10);
+	link_read(PARAMETERS "failed", text, sizeof(text));
+	outcome->failed = text[0] == 'Y';
+	outcome->extended = link_is_extended();
+	if (system("rdma link delete " LINK)) {
+		mkt_diag("fault %u: the link stays", nth);
+		return false;
 	}
 	references = link_references();
-	if (references != self->references) {
-		mkt_diag("fault %u: %d references to ib_mkey, not %d", nth,
-			 references, self->references);
-		return -ETOOMANYREFS;
-	}
-	return outcome;
+	if (references == self->references)
+		return true;
+	mkt_diag("fault %u: %d references to ib_mkey, not %d", nth, references,
+		 self->references);
+	return false;
 }
 
-/*
- * Most allocations are in rxe and in ib_core, before and after those of ib_mkey. If a
- * link cannot be made, it is removed while ib_mkey has the device. All faults are
- * tried; in a quick run fewer.
- */
+/* in a quick run a dozen fail, with another seed others */
 TEST_F_TIMEOUT(fail_link, add, 3600)
 {
-	unsigned int low = 1, high = MAX_FAULTS, i, samples = mkt_scale(400, 48);
-	unsigned int count[3] = {};
+	unsigned int nth, step, failed = 0, refused = 0;
+	struct outcome none, now;
+	struct mkt_rng rng;
 
-	ASSERT_EQ(EXTENDED, link_try(self, 0));
-	/* find the number of faults: with a higher number the link is made */
-	while (low < high) {
-		unsigned int middle = (low + high) / 2;
-		int outcome = link_try(self, middle);
-
-		ASSERT_LE(0, outcome);
-		if (outcome == EXTENDED)
-			high = middle;
-		else
-			low = middle + 1;
+	mkt_rng_init(&rng, _metadata->name);
+	ASSERT_TRUE(link_try(self, 0, &none));
+	ASSERT_TRUE(none.extended);
+	ASSERT_LT(20, none.allocations);
+	step = 1 + none.allocations / mkt_scale(none.allocations + 1, 12);
+	mkt_diag("%u allocations, every %u", none.allocations, step);
+	for (nth = mkt_between(&rng, 1, step); nth <= none.allocations; nth += step) {
+		ASSERT_TRUE(link_try(self, nth, &now))
+		{
+			mkt_diag("fault %u", nth);
+		}
+		failed += now.failed;
+		refused += !now.extended;
+		/* without a fault nothing is different */
+		ASSERT_TRUE(now.failed || now.extended);
 	}
-	for (i = 0; i < samples; i++) {
-		int outcome = link_try(self, 1 + (uint64_t)low * i / samples);
-
-		ASSERT_LE(0, outcome);
-		count[outcome]++;
-	}
-	mkt_diag("%u faults, %u tried: %u without a link, %u not extended", low, samples,
-		 count[NO_LINK], count[NOT_EXTENDED]);
-	EXPECT_LT(0, count[NO_LINK]);
-	EXPECT_EQ(EXTENDED, link_try(self, 0));
+	mkt_diag("%u failed: %u times not extended", failed, refused);
+	EXPECT_LT(0, refused);
+	/* the rest may be rxe's and take another way each time */
+	EXPECT_LT(none.allocations / step / 2, failed);
+	ASSERT_TRUE(link_try(self, 0, &now));
+	EXPECT_TRUE(now.extended);
 }
 
 int main(int argc, char **argv)
