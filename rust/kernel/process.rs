@@ -26,7 +26,9 @@ unsafe impl Sync for Process {}
 
 impl Process {
     /// Returns the current process.
+    ///
     /// # Errors
+    ///
     /// `ESRCH` if the current thread has no thread group.
     pub(crate) fn current() -> Result<Self> {
         let mut comm = [0; bindings::TASK_COMM_LEN as usize];

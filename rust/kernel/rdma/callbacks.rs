@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What `ib_core` calls in place of a driver's operations; `fast_reg.rs` has those for fast
-//! registration.
+//! The functions that `ib_core` calls in place of a driver's operations. `fast_reg.rs` has those
+//! for fast registration.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -78,8 +78,8 @@ pub(super) unsafe extern "C" fn dealloc_dm<T: DeviceOps>(
     raw: *mut bindings::ib_dm,
     _attrs: *mut bindings::uverbs_attr_bundle,
 ) -> c_int {
-    // SAFETY: The core frees an object that `alloc_dm()` made, once, and not while a region
-    // refers to it.
+    // SAFETY: The core frees an object that `alloc_dm()` made, once, and only when no MR refers to
+    // it.
     drop(unsafe { Dm::<T::Dm>::take(raw) });
     0
 }
@@ -106,7 +106,8 @@ pub(super) unsafe extern "C" fn reg_dm_mr<T: DeviceOps>(
     register().unwrap_or_else(|err: Error| err.to_ptr())
 }
 
-/// Pages of a region over a dma-buf: what one allocation of the driver's can tell of.
+/// The largest number of pages of an MR over a dma-buf, which one allocation of the driver's table
+/// can describe.
 const MAX_DMABUF_PAGES: usize = 1 << 18;
 
 /// # Safety
@@ -134,8 +135,8 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<T: DeviceOps>(
         }
         addr.checked_add(length).ok_or(EOVERFLOW)?;
         let _pin = running.data().pin()?;
-        // The exporter may let it wait: nobody who removes another device may wait for that. This
-        // one is not removed, for its user has it open.
+        // The exporter may block. Removal of another device must not wait for that. This device is
+        // not removed while its user has it open.
         drop(running);
         let import = Import::new(fd, access.contains(Right::LocalWrite), T::check_dma_buf)?;
         let pages = import.pages(offset, length)?.len();
@@ -146,8 +147,8 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<T: DeviceOps>(
         let data = running.data();
         let charge = data.charge_import(pd, pages)?;
         let mr = data.overlay().alloc_mr(pd, u32::try_from(pages)?)?;
-        // If that fails, `import` is the last reference, and is dropped after `running`: the exporter
-        // may let that wait, too.
+        // If registration fails, `import` is the last reference. It is dropped after `running`,
+        // because the exporter may block that, too.
         T::reg_dmabuf_mr(
             data,
             &mr,
@@ -173,10 +174,10 @@ pub(super) unsafe extern "C" fn dereg_mr<T: DeviceOps>(
     from_result(|| {
         // SAFETY: The core calls with a region that is not deregistered.
         let mr = unsafe { Mr::from_raw(raw) };
-        // The region is gone before `running` is dropped; the device is not.
+        // The MR is freed before `running` is dropped; the device is not.
         // SAFETY: As above.
         let device = unsafe { Device::from_raw((*raw).device) };
-        // The client was removed meanwhile: what it put back is there to be called.
+        // The client was removed meanwhile, so the device has the driver's operation again.
         // SAFETY: The arguments are the core's.
         let without = || unsafe {
             match (*device.as_raw()).ops.dereg_mr {
@@ -192,8 +193,8 @@ pub(super) unsafe extern "C" fn dereg_mr<T: DeviceOps>(
         let leaving = running.data().leave(mr)?;
         if T::is_held_up(&leaving) {
             let _pin = running.data().pin();
-            // Nobody who removes another device may wait for this. This one is not removed, for
-            // whose pages are waited for has it open.
+            // Removal of another device must not wait for these accesses. This device is not
+            // removed while the process that they wait for has it open.
             drop(running);
             T::wait(&leaving);
             running = match Running::<T>::on(device) {
@@ -205,7 +206,7 @@ pub(super) unsafe extern "C" fn dereg_mr<T: DeviceOps>(
         let stock = || to_result(unsafe { stock(raw, udata) });
         let result = running.data().dereg_mr(mr, &leaving, stock);
         drop(running);
-        // With a dma-buf, whose exporter may let it wait.
+        // This may drop a dma-buf, whose exporter may block.
         drop(leaving);
         result.map(|()| 0)
     })
@@ -219,7 +220,7 @@ pub(super) unsafe extern "C" fn dealloc_mw<T: DeviceOps>(raw: *mut bindings::ib_
         // SAFETY: The core calls with a window, which it frees when this has returned.
         let (mw, device) = unsafe { (Mw::from_raw(raw), Device::from_raw((*raw).device)) };
         let Ok(running) = Running::<T>::on(device) else {
-            // SAFETY: The client was removed meanwhile and put the driver's operation back.
+            // SAFETY: The client was removed meanwhile and restored the driver's operation.
             return unsafe { (*device.as_raw()).ops.dealloc_mw }.map_or(Err(ENODEV), |stock| {
                 // SAFETY: The argument is the core's.
                 Ok(unsafe { stock(raw) })
@@ -275,14 +276,14 @@ pub(super) unsafe extern "C" fn rereg_user_mr<T: DeviceOps>(
             (ops.reg_user_mr.ok_or_else(eopnotsupp)?, ops.dereg_mr)
         };
         let _pin = running.data().pin()?;
-        // It faults user memory in: nobody who removes another device may wait for that. This one
-        // is not removed, for the region's owner has it open.
+        // Registration faults user memory in. Removal of another device must not wait for that.
+        // This device is not removed while the owner of the MR has it open.
         drop(running);
-        // SAFETY: The arguments are the core's, but for the rights.
+        // SAFETY: The arguments are the core's, except for the access flags.
         let spare = from_err_ptr(unsafe {
             register(pd, start, length, virt_addr, rights, ptr::null_mut(), udata)
         })?;
-        // SAFETY: As just registered.
+        // SAFETY: Registered above.
         let spare = unsafe { DriverMr::from_raw(spare, dereg) };
         let running = Running::<T>::on(mr.device())?;
         let finish = || {
@@ -327,7 +328,7 @@ pub(super) unsafe extern "C" fn advise_mr<T: DeviceOps>(
         let _held = running.data().hold_for_advice(domain, lkeys)?;
         let stock = running.data().overlay().stock.advise_mr;
         let stock = stock.ok_or_else(eopnotsupp)?;
-        // It faults user memory in: nobody who removes another device may wait for that.
+        // The call faults user memory in. Removal of another device must not wait for that.
         drop(running);
         // SAFETY: The arguments are the core's.
         to_result(unsafe { stock(pd, advice, flags, sg_list, num_sge, attrs) })?;

@@ -180,7 +180,9 @@ pub(crate) struct Registration<T: ClientOps>(PhantomData<T>);
 
 impl<T: ClientOps> Registration<T> {
     /// Registers the client, which calls [`ClientOps::add`] for each device.
+    ///
     /// # Errors
+    ///
     /// The errors of `ib_register_client()`, such as `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
         // SAFETY: The client is static and not registered: a module makes one registration.

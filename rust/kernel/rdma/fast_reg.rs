@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Fast registration by kernel users, of regions with gaps: `IB_MR_TYPE_SG_GAPS`.
+//! Fast registration, by kernel users, of MRs with gaps: `IB_MR_TYPE_SG_GAPS`.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -35,7 +35,7 @@ pub(super) unsafe extern "C" fn alloc_mr<T: DeviceOps>(
             // SAFETY: The arguments are the core's.
             return Ok(unsafe { stock(pd, kind, max_num_sg) });
         }
-        // Elements are addresses in all memory: no program's.
+        // Elements may be any memory's addresses, so processes must not give them.
         if !domain.is_kernels() {
             return Err(EINVAL);
         }
@@ -49,7 +49,7 @@ pub(super) unsafe extern "C" fn alloc_mr<T: DeviceOps>(
 /// # Safety
 ///
 /// Only for `ib_core` to call, as `ib_device_ops.map_mr_sg` of a device that `T` extends. It may be
-/// called in any context: nothing here sleeps or allocates.
+/// called in any context, so it neither sleeps nor allocates.
 pub(super) unsafe extern "C" fn map_mr_sg<T: DeviceOps>(
     raw: *mut bindings::ib_mr,
     list: *mut bindings::scatterlist,
@@ -74,7 +74,7 @@ pub(super) unsafe extern "C" fn map_mr_sg<T: DeviceOps>(
         unsafe {
             (*raw).iova = mapped.start;
             (*raw).length = mapped.length;
-            // All of an element is mapped, or nothing of it.
+            // An element is mapped completely or not at all.
             if let Some(offset) = offset.as_mut() {
                 *offset = 0;
             }
@@ -84,8 +84,8 @@ pub(super) unsafe extern "C" fn map_mr_sg<T: DeviceOps>(
     from_result(|| {
         let running = Running::<T>::on(mr.device())?;
         map(running.data()).inspect_err(|_| {
-            // The core wrote the new one before it called.
-            // SAFETY: The region is the caller's, who does not use it meanwhile.
+            // The core has written the new page size before the call.
+            // SAFETY: The MR belongs to the caller, who does not use it meanwhile.
             unsafe { (*raw).page_size = running.data().page_size(mr) };
         })
     })

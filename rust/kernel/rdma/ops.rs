@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Operations of RDMA devices, which a client fills in or wraps: what it has to offer, and where
-//! that is put into a device and taken out again.
+//! The operations of an RDMA device that a client fills in or wraps: the trait that the client
+//! implements, and how the operations are installed in a device and removed.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -30,7 +30,7 @@ use kernel::{
     sync::{Arc, ArcBorrow}, //
 };
 
-/// What a client does in a device's stead.
+/// The operations that a client provides for a device.
 pub(crate) trait DeviceOps: ClientOps {
     /// The client's table of uverbs definitions.
     const DEFINITIONS: Definitions;
@@ -49,8 +49,8 @@ pub(crate) trait DeviceOps: ClientOps {
     /// Returns the device's operations, as they were and as they are now.
     fn overlay(&self) -> &Overlay;
 
-    /// Returns the bytes of device memory that programs are told of by the standard query: zero if
-    /// what they have cannot allocate any. Kernel users find all of it in `ib_device.attrs`.
+    /// Returns the bytes of device memory that the standard query announces to processes: zero if
+    /// they may be unable to allocate any. Kernel users find the total in `ib_device.attrs`.
     fn announced_dm_size(&self) -> u64;
 
     /// Allocates device memory of `attr.length` bytes, for a process or for a kernel user.
@@ -60,7 +60,7 @@ pub(crate) trait DeviceOps: ClientOps {
         for_process: bool,
     ) -> Result<KBox<Dm<Self::Dm>>>;
 
-    /// Makes `mr` a region in `pd` over `length` bytes of `dm`. The core checked the range.
+    /// Makes `mr` an MR in `pd` over `length` bytes of `dm`. The core has checked the range.
     fn reg_dm_mr(
         this: ArcBorrow<'_, Self>,
         mr: &Mr,
@@ -78,62 +78,64 @@ pub(crate) trait DeviceOps: ClientOps {
     /// next registration is over. Must not sleep or allocate.
     fn map_fast_reg(&self, mr: &Mr, elements: Elements<'_>) -> Result<Mapped>;
 
-    /// Returns the page size that the region was last mapped with, or had at first. Must not sleep.
+    /// Returns the page size with which the MR was last mapped, or its initial one. Must not sleep.
     fn page_size(&self, mr: &Mr) -> u32;
 
-    /// May the driver change what another region for fast registration is over? Must not sleep.
+    /// Checks whether the driver may map other memory to an ordinary MR for fast registration. Must
+    /// not sleep.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if somebody relies on it.
+    /// `EBUSY` if the MR is pinned.
     fn may_map(&self, mr: &Mr) -> Result;
 
-    /// A region that is about to be deregistered.
+    /// An MR that is about to be deregistered.
     type Leaving;
 
-    /// Decides whether a region may be deregistered, and keeps new accesses out of it then.
+    /// Checks that an MR may be deregistered, and forbids new accesses to it.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if somebody relies on it.
+    /// `EBUSY` if the MR is pinned; `EINVAL` while a window of the driver is bound to it.
     fn leave(&self, mr: &Mr) -> Result<Self::Leaving>;
 
-    /// Is there an access to it that can take as long as its process likes?
+    /// Returns `true` if an access to the MR may be in progress that can take as long as a process
+    /// likes.
     fn is_held_up(leaving: &Self::Leaving) -> bool;
 
     /// Waits for such accesses. Sleeps.
     fn wait(leaving: &Self::Leaving);
 
-    /// Deregisters a region, for which [`Self::wait`] waited: calls `stock` to do it. What the
-    /// region was over goes with `leaving`, or stays if this fails.
+    /// Deregisters an MR by calling `stock`, after [`Self::wait`] has returned. The binding of the
+    /// MR is dropped with `leaving`, or stays if this fails.
     fn dereg_mr(&self, mr: &Mr, leaving: &Self::Leaving, stock: impl FnOnce() -> Result) -> Result;
 
-    /// Can a region over a dma-buf have these rights?
+    /// Checks that an MR over a dma-buf can have these access flags.
     ///
     /// # Errors
     ///
     /// `EOPNOTSUPP` if it cannot.
     fn may_import(&self, access: Access) -> Result;
 
-    /// May a dma-buf be mapped in the kernel?
+    /// Checks that a dma-buf may be mapped in the kernel.
     ///
     /// # Errors
     ///
-    /// If it is one of the client's and was taken back.
+    /// `ENODEV` if the client exported and revoked it.
     fn check_dma_buf(buffer: &DmaBuf) -> Result;
 
-    /// What pays for the memory that a region over a dma-buf takes.
+    /// The charge for the memory of an MR over a dma-buf.
     type Charge;
 
-    /// Charges what a region in `pd` over `pages` pages takes, before it is made.
+    /// Charges the memory of an MR in `pd` over `pages` pages, before the MR is made.
     ///
     /// # Errors
     ///
     /// `ENOMEM` beyond a limit.
     fn charge_import(&self, pd: &Pd, pages: usize) -> Result<Self::Charge>;
 
-    /// Makes `mr` a region over `length` bytes of `import`, from `offset` on, whose first address is
-    /// `addr`; for as many pages it was made. It keeps `charge`.
+    /// Makes `mr` an MR over `length` bytes of `import` from `offset` on. Its first address is
+    /// `addr`. It was allocated for as many pages. It keeps `charge`.
     #[allow(clippy::too_many_arguments, reason = "those of the verb")]
     fn reg_dmabuf_mr(
         this: ArcBorrow<'_, Self>,
@@ -149,21 +151,25 @@ pub(crate) trait DeviceOps: ClientOps {
     /// Returns the index by which the device finds a memory window.
     fn mw_index(&self, mw: &Mw) -> Result<u32>;
 
-    /// What is left of a memory window. Dropping it sleeps.
+    /// The bindings of a deallocated memory window. Dropping them sleeps.
     type Forgotten;
 
-    /// The memory window `mw`, which had `index`, was deallocated.
+    /// Called after the memory window `mw`, which had `index`, was deallocated.
     fn forget_mw(&self, index: u32, mw: &Mw) -> Self::Forgotten;
 
-    /// May the region's protection domain or rights be changed?
+    /// Checks that the protection domain or the access flags of an MR may be changed.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if they may not.
     fn may_rereg(&self, mr: &Mr) -> Result;
 
-    /// Returns the rights of a region of the driver's own.
+    /// Returns the access flags of one of the driver's MRs.
     fn rights(&self, mr: &Mr) -> Access;
 
-    /// Puts a region over the memory of `spare`, which nobody uses, as `range.1` bytes from address
-    /// `range.0` on; `spare` then has the old memory. `finish` has the driver do the rest. On an
-    /// error nothing has changed.
+    /// Moves an MR to the memory of `spare`, which has no other user. The MR then has `range.1`
+    /// bytes from address `range.0` on, and `spare` has the old memory. `finish` lets the driver do
+    /// the rest. On an error nothing has changed.
     fn retranslate(
         &self,
         mr: &Mr,
@@ -172,25 +178,25 @@ pub(crate) trait DeviceOps: ClientOps {
         finish: impl FnOnce() -> Result,
     ) -> Result;
 
-    /// What keeps regions from being deregistered.
+    /// Keeps MRs from being deregistered.
     type Held;
 
-    /// Keeps the regions that `lkeys` name, while the driver is told how they will be used.
+    /// Keeps the MRs that `lkeys` name, while the driver handles advice about them.
     ///
     /// # Errors
     ///
-    /// If the driver must not be told.
+    /// `ENOENT` or `EINVAL` if the driver must not handle it; `ENOMEM`.
     fn hold_for_advice(&self, pd: &Pd, lkeys: impl Iterator<Item = u32>) -> Result<Self::Held>;
 
-    /// Keeps the client's code while a driver's operation runs that user memory can hold up.
+    /// Keeps the client's code while a driver's operation runs that user memory can block.
     fn pin(&self) -> Result<ModulePin>;
 }
 
-/// A device's operations: what they were before a client changed them.
+/// A device's operations before a client changed them.
 ///
 /// # Invariants
 ///
-/// `stock` and what follows it are those of `device` before [`Self::install`] changed them.
+/// `stock` and the fields after it are those of `device` before [`Self::install`] changed them.
 pub(crate) struct Overlay {
     pub(super) device: *const bindings::ib_device,
     pub(super) stock: bindings::ib_device_ops,
@@ -201,14 +207,14 @@ pub(crate) struct Overlay {
     pub(super) chain: Chain,
 }
 
-// SAFETY: `stock` and the pointers are only read; `chain` is written by `install()` alone, while the
-// device is being added.
+// SAFETY: `stock` and the pointers are only read. Only `install()` writes `chain`, while the device
+// is being added.
 unsafe impl Send for Overlay {}
 // SAFETY: As above.
 unsafe impl Sync for Overlay {}
 
 impl Overlay {
-    /// Remembers the operations of a device.
+    /// Saves the operations of a device.
     pub(crate) fn new(device: &Adding<'_>) -> Self {
         let raw = device.as_raw();
         // SAFETY: Operations and attributes are set before a device is registered and changed by
@@ -251,18 +257,18 @@ impl Overlay {
         let raw = from_err_ptr(unsafe {
             alloc_mr(pd.as_raw(), bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
         })?;
-        // SAFETY: `raw` is a new region. The core sets these in `ib_alloc_mr()`, or after
-        // `reg_dm_mr()` returns; `device` and `pd` are needed before.
+        // SAFETY: `raw` is a new MR. The core sets these fields in `ib_alloc_mr()`, or after
+        // `reg_dm_mr()` has returned; `device` and `pd` are needed before.
         unsafe {
             (*raw).device = pd.device().as_raw();
             (*raw).pd = pd.as_raw();
         }
-        // SAFETY: As just allocated.
+        // SAFETY: Allocated above.
         Ok(unsafe { DriverMr::from_raw(raw, self.stock.dereg_mr) })
     }
 }
 
-/// A wrapped operation that runs: the client's data for the device stays until it is dropped.
+/// A running operation of a client. The client's data for the device stay until this is dropped.
 pub(crate) struct Running<'a, T: DeviceOps> {
     data: Arc<T>,
     index: c_int,
@@ -284,7 +290,7 @@ impl<'a, T: DeviceOps> Running<'a, T> {
                 _device: PhantomData,
             }),
             None => {
-                // SAFETY: As entered above.
+                // SAFETY: Entered above.
                 unsafe { bindings::rdma_ops_leave(index) };
                 Err(ENODEV)
             }
