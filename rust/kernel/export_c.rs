@@ -2,9 +2,10 @@
 
 //! Functions that a module exports to C.
 //!
-//! [`export_c!`] declares such a function as its C header does, and checks that the types are the same.
-//! The type of each argument says what the C caller promises: [`FromC`] and [`FromCArray`] state
-//! it in one place for each type. The body is safe code. [`IntoC`] makes the result one of C's.
+//! [`export_c!`] declares such a function as its C header does, and checks that the types are the
+//! same. The type of each argument expresses the promises of the C caller: [`FromC`] and
+//! [`FromCArray`] state them in one place for each type. The body is safe code. [`IntoC`] converts
+//! the result to a C type.
 
 use core::{marker::PhantomData, mem::MaybeUninit, ops::Deref, slice};
 use kernel::{
@@ -13,62 +14,62 @@ use kernel::{
     sync::{Arc, ArcBorrow},
 };
 
-/// An argument that is made of one of C's.
+/// An argument that is converted from a C type.
 ///
 /// # Safety
 ///
-/// The implementation says what callers in C must promise of a `Raw`, and relies on nothing else.
+/// The implementation states the promises of C callers about a `Raw`, and relies on nothing else.
 pub(crate) unsafe trait FromC: Sized {
-    /// What C gives.
+    /// The C type.
     type Raw;
 
     /// # Safety
     ///
-    /// `raw` must be as the implementation says, for as long as the result may live.
+    /// `raw` must fulfil the promises that the implementation states, as long as the result exists.
     unsafe fn from_c(raw: Self::Raw) -> Self;
 }
 
-/// An argument that is made of a pointer, with the number of elements in another argument.
+/// An argument that is converted from a pointer and a number of elements.
 ///
 /// # Safety
 ///
 /// As for [`FromC`].
 pub(crate) unsafe trait FromCArray: Sized {
-    /// What C gives.
+    /// The C type.
     type Raw;
 
     /// # Safety
     ///
-    /// `raw` must be as the implementation says, for `len` elements and for as long as the result may
-    /// live.
+    /// `raw` must fulfil the promises that the implementation states, for `len` elements and as
+    /// long as the result exists.
     unsafe fn from_c(raw: Self::Raw, len: usize) -> Self;
 }
 
-/// A result that C can take.
+/// A result that is converted to a C type.
 pub(crate) trait IntoC {
-    /// What C gets.
+    /// The C type.
     type Raw;
 
-    /// Returns what C gets.
+    /// Converts the result.
     fn into_c(self) -> Self::Raw;
 }
 
-/// What C has as a pointer.
+/// A type that C has as a pointer.
 pub(crate) trait IntoPtr {
-    /// The type that C knows.
+    /// The type that the pointer points to in C.
     type C;
 
-    /// Gives it to C's keeping.
+    /// Gives the value to C.
     fn into_ptr(self) -> *mut Self::C;
 }
 
-/// Returns a parameter of the module that is a string, which exists for C only.
+/// Returns a string parameter of the module, which is declared in C.
 ///
-/// `module_param_string()` must have made it of the array `$array`, with mode 0444.
+/// `module_param_string()` must have declared it with the array `$array` and mode 0444.
 macro_rules! string_parameter {
     ($array:path) => {{
-        // SAFETY: A terminated string, which is set before the module is initialised and not changed
-        // then.
+        // SAFETY: The string is terminated. It is set before the module is initialised, and does
+        // not change after that.
         let string: &'static ::kernel::str::CStr = unsafe {
             <::kernel::str::CStr as ::kernel::str::CStrExt>::from_char_ptr((&raw const $array).cast())
         };
@@ -79,8 +80,8 @@ pub(crate) use string_parameter;
 
 /// Declares functions of a C header, with their bodies in Rust.
 ///
-/// `in module;` names the bindings of the header. An argument `name[count]: Type` is a pointer with as
-/// many elements as the argument `count` says.
+/// `in module;` names the bindings of the header. An argument `name[count]: Type` is a pointer to
+/// as many elements as the argument `count` says.
 macro_rules! export_c {
     (in $module:path; $(
         $(#[$attr:meta])*
@@ -98,11 +99,11 @@ macro_rules! export_c {
         unsafe extern "C" fn $name(
             $($arg: $crate::kernel_ext::export_c::export_c!(@raw $ty $(, $len)?)),*
         ) -> <$ret as $crate::kernel_ext::export_c::IntoC>::Raw {
-            // SAFETY: Callers in C promise what the types of the arguments say.
+            // SAFETY: C callers fulfil the promises of the argument types.
             $(let $arg: $ty = unsafe {
                 $crate::kernel_ext::export_c::export_c!(@from $ty, $arg $(, $len)?)
             };)*
-            // A closure, because the body may return by `?`.
+            // A closure, so that the body may use `?`.
             $crate::kernel_ext::export_c::IntoC::into_c((|| -> $ret { $body })())
         }
 
@@ -124,7 +125,7 @@ pub(crate) use export_c;
 
 macro_rules! scalars {
     ($($ty:ty),+) => {$(
-        // SAFETY: Any value will do.
+        // SAFETY: Any value is valid.
         unsafe impl FromC for $ty {
             type Raw = Self;
 
@@ -136,11 +137,12 @@ macro_rules! scalars {
 }
 scalars!(bool, i32, u32, u64, usize);
 
-/// A structure that C gives to be read. What it points to is valid, too, as its header says.
+/// A structure that C passes for reading. The memory that it points to is valid, too, as its header
+/// says.
 pub(crate) struct Given<'a, T>(&'a T);
 
-// SAFETY: The pointer is to an initialised structure that nothing changes, and what that points to
-// is valid. Both stay so for `'a`.
+// SAFETY: The pointer is to an initialised structure that does not change, and the memory that it
+// points to is valid. Both stay so for `'a`.
 unsafe impl<'a, T> FromC for Given<'a, T> {
     type Raw = *const T;
 
@@ -159,11 +161,11 @@ impl<T> Deref for Given<'_, T> {
 }
 
 impl<'a, T> Given<'a, T> {
-    /// Returns what the pointer `field` of the structure points to; [`None`] for NULL.
+    /// Returns the value that the pointer `field` of the structure points to; [`None`] for NULL.
     ///
     /// # Safety
     ///
-    /// The header must say so of the field: a pointer or NULL.
+    /// By the header, the field must be a valid pointer or NULL.
     pub(crate) unsafe fn pointee<U>(
         &self,
         field: impl FnOnce(&T) -> *const U,
@@ -172,12 +174,12 @@ impl<'a, T> Given<'a, T> {
         unsafe { field(self.0).as_ref() }.map(Given)
     }
 
-    /// Returns the `len` elements that the pointer `field` of the structure points to; [`None`] for
-    /// NULL, unless there are none.
+    /// Returns the `len` elements that the pointer `field` of the structure points to. Returns
+    /// [`None`] for NULL, unless `len` is zero.
     ///
     /// # Safety
     ///
-    /// The header must say so of the field: a pointer to as many elements, or NULL.
+    /// By the header, the field must be a pointer to as many elements, or NULL.
     pub(crate) unsafe fn elements<U>(
         &self,
         field: impl FnOnce(&T) -> *const U,
@@ -192,9 +194,10 @@ impl<'a, T> Given<'a, T> {
     }
 }
 
-/// Declares what the pointers of a C structure point to: one `Type`, or `[Type; count]`, with the
-/// field that has the count. Each becomes a function of a [`Given`] structure, which returns [`None`]
-/// for NULL. What is never NULL is `(Type)`, a type that is [`FromC`]. The C header says the same.
+/// Declares the targets of the pointers of a C structure: one `Type`, or `[Type; count]`, where
+/// `count` is the field with the number of elements. Each becomes a method of a [`Given`] structure
+/// that returns [`None`] for NULL. A pointer that is never NULL is declared as `(Type)`, a type
+/// that is [`FromC`]. The C header must say the same.
 macro_rules! pointers {
     ($structure:ty { $($field:ident: $target:tt),+ $(,)? }) => {
         impl<'a> $crate::kernel_ext::export_c::Given<'a, $structure> {
@@ -222,14 +225,15 @@ macro_rules! pointers {
 }
 pub(crate) use pointers;
 
-/// Structures that C gives, of each of which one field is an answer.
+/// Structures that C passes. One field of each is an answer.
 pub(crate) struct GivenArray<'a, T> {
     first: *mut T,
     len: usize,
     _given: PhantomData<&'a mut T>,
 }
 
-// SAFETY: The pointer is to that many structures as for `Given`, which nothing else uses for `'a`.
+// SAFETY: The pointer is to that many structures as for `Given`, and nothing else uses them for
+// `'a`.
 unsafe impl<'a, T> FromCArray for GivenArray<'a, T> {
     type Raw = *mut T;
 
@@ -260,28 +264,28 @@ impl<T> GivenArray<'_, T> {
         (0..self.len).map(|index| Given(unsafe { &*self.first.add(index) }))
     }
 
-    /// Returns a field of structure `index` that is an answer.
+    /// Returns the answer field of structure `index`.
     ///
     /// # Safety
     ///
-    /// `field` must give a field of the structure, of which nothing depends for safety.
+    /// `field` must return a field of the structure. No safety condition may depend on its value.
     pub(crate) unsafe fn answer<U>(
         &mut self,
         index: usize,
         field: impl FnOnce(*mut T) -> *mut U,
     ) -> Option<&mut U> {
-        // SAFETY: As for `get()`; this is borrowed by the caller alone.
+        // SAFETY: As for `get()`; the caller borrows this exclusively.
         (index < self.len).then(|| unsafe { &mut *field(self.first.add(index)) })
     }
 }
 
-/// Declares which field of a C structure in a [`GivenArray`] is an answer.
+/// Declares the answer field of a C structure in a [`GivenArray`].
 macro_rules! answer {
     ($structure:ty { $field:ident: $ty:ty }) => {
         impl $crate::kernel_ext::export_c::GivenArray<'_, $structure> {
             fn $field(&mut self, index: usize) -> Option<&mut $ty> {
                 const _: fn(&$structure) -> $ty = |this| this.$field;
-                // SAFETY: A number, a field of the structure that the pointer is to.
+                // SAFETY: The field is a number in the structure that the pointer points to.
                 unsafe { self.answer(index, |this| &raw mut (*this).$field) }
             }
         }
@@ -299,7 +303,7 @@ unsafe impl<'a, T> FromC for &'a mut T {
     }
 }
 
-/// A C array of `N` elements, to be read and written.
+/// A C array of `N` elements, for reading and writing.
 pub(crate) struct ArrayMut<'a, T, const N: usize>(pub(crate) &'a mut [T; N]);
 
 // SAFETY: The pointer is to `N` initialised values that nothing else uses for `'a`.
@@ -312,7 +316,7 @@ unsafe impl<'a, T, const N: usize> FromC for ArrayMut<'a, T, N> {
     }
 }
 
-/// A place for an answer, which need not be initialised.
+/// Memory for an answer, which need not be initialised.
 pub(crate) struct Out<'a, T>(&'a mut MaybeUninit<T>);
 
 // SAFETY: The pointer is to memory for a `T` that nothing else uses for `'a`.
@@ -332,7 +336,7 @@ impl<T> Out<'_, T> {
     }
 }
 
-// SAFETY: The pointer is to `len` initialised values that nothing changes for `'a`, if there are any.
+// SAFETY: The pointer is to `len` initialised values that do not change for `'a`, if there are any.
 unsafe impl<'a, T> FromCArray for &'a [T] {
     type Raw = *const T;
 
@@ -345,7 +349,7 @@ unsafe impl<'a, T> FromCArray for &'a [T] {
     }
 }
 
-/// Bytes that C gives to be read. No reference to them is made.
+/// Bytes that C passes for reading. There is never a reference to them.
 pub(crate) struct Bytes<'a> {
     start: *const u8,
     len: usize,
@@ -372,7 +376,7 @@ impl Bytes<'_> {
     }
 }
 
-/// Bytes that C gives to be written. No reference to them is made.
+/// Bytes that C passes for writing. There is never a reference to them.
 pub(crate) struct BytesMut<'a> {
     start: *mut u8,
     len: usize,
@@ -409,13 +413,13 @@ impl BytesMut<'_> {
     }
 }
 
-/// An incomplete type of a C header. C has pointers to it only from [`ForC`].
+/// An incomplete type of a C header. All pointers of C to it come from [`ForC`].
 pub(crate) trait Opaque {
-    /// The type that it stands for.
+    /// The Rust type behind it.
     type Rust: Send + Sync;
 }
 
-/// Something opaque that C will have.
+/// An opaque value that C will hold.
 pub(crate) struct ForC<C: Opaque>(pub(crate) Arc<C::Rust>);
 
 impl<C: Opaque> IntoPtr for ForC<C> {
@@ -426,15 +430,15 @@ impl<C: Opaque> IntoPtr for ForC<C> {
     }
 }
 
-/// Something opaque that C has.
+/// An opaque value that C holds.
 pub(crate) struct Held<'a, C: Opaque>(ArcBorrow<'a, C::Rust>);
 
-// SAFETY: The pointer is from `ForC`, and is not given up for `'a`.
+// SAFETY: The pointer came from `ForC`, and C does not give it up for `'a`.
 unsafe impl<C: Opaque> FromC for Held<'_, C> {
     type Raw = *mut C;
 
     unsafe fn from_c(raw: *mut C) -> Self {
-        // SAFETY: By the safety requirement it came from `Arc::into_raw()`.
+        // SAFETY: By the safety requirement, it came from `Arc::into_raw()`.
         Self(unsafe { ArcBorrow::from_raw(raw.cast::<C::Rust>()) })
     }
 }
@@ -447,13 +451,13 @@ impl<C: Opaque> Deref for Held<'_, C> {
     }
 }
 
-/// Something opaque that C gives up, unless the function fails.
+/// An opaque value that C gives up, unless the function fails.
 pub(crate) struct GivenUp<'a, C: Opaque> {
     raw: *mut C,
     held: Held<'a, C>,
 }
 
-// SAFETY: As for `Held`, and C does not use the pointer again once it was taken.
+// SAFETY: As for `Held`, and C does not use the pointer again after it was taken.
 unsafe impl<C: Opaque> FromC for GivenUp<'_, C> {
     type Raw = *mut C;
 
@@ -475,7 +479,7 @@ impl<C: Opaque> Deref for GivenUp<'_, C> {
 }
 
 impl<C: Opaque> GivenUp<'_, C> {
-    /// Takes it. The function must not fail any more.
+    /// Takes the value. The function must not fail after this.
     pub(crate) fn take(self) -> Arc<C::Rust> {
         // SAFETY: It came from `Arc::into_raw()`, and C does not use it again.
         unsafe { Arc::from_raw(self.raw.cast::<C::Rust>()) }

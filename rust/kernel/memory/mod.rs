@@ -68,7 +68,7 @@ unsafe impl Sync for SharedMemory {}
 ///
 /// # Invariants
 ///
-/// `raw` is valid for writes. Who has the table frees it, before the memory that it is of.
+/// `raw` is valid for writes. The owner of the table frees it before its memory.
 pub(crate) struct SgTableOut<'a> {
     raw: *mut bindings::sg_table,
     _table: PhantomData<&'a mut bindings::sg_table>,

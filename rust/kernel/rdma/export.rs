@@ -35,7 +35,7 @@ unsafe impl<'a> FromC for &'a Pd {
     }
 }
 
-/// An MR that a caller in C has, and its protection domain.
+/// An MR that a C caller holds, and its protection domain.
 ///
 /// # Invariants
 ///
@@ -61,18 +61,18 @@ impl<'a> HeldMr<'a> {
         self.0
     }
 
-    /// Returns its protection domain.
+    /// Returns the MR's protection domain.
     pub(crate) fn pd(self) -> &'a Pd {
         // SAFETY: By the type invariant; a protection domain outlives its MRs.
         unsafe { Pd::from_raw(self.0.pd()) }
     }
 }
 
-/// An MR that a caller in C gives up, unless the function fails.
+/// An MR that a C caller gives up, unless the function fails.
 pub(crate) struct GivenUpMr<'a>(HeldMr<'a>);
 
-// SAFETY: As for `HeldMr`. The caller does not use the MR again once it was taken, and nothing else
-// deregisters it.
+// SAFETY: As for `HeldMr`. The caller does not use the MR again after it was taken, and nothing
+// else deregisters it.
 unsafe impl<'a> FromC for GivenUpMr<'a> {
     type Raw = *mut bindings::ib_mr;
 
@@ -83,12 +83,12 @@ unsafe impl<'a> FromC for GivenUpMr<'a> {
 }
 
 impl<'a> GivenUpMr<'a> {
-    /// Returns the MR, which the caller still has.
+    /// Returns the MR, which the caller still holds.
     pub(crate) fn held(&self) -> HeldMr<'a> {
         self.0
     }
 
-    /// Takes the MR. If the function fails nevertheless, it must give it back by [`IntoPtr`].
+    /// Takes the MR. If the function fails nevertheless, it must return the MR by [`IntoPtr`].
     pub(crate) fn take(self) -> Result<OwnedMr> {
         // SAFETY: The caller has given it up.
         unsafe { OwnedMr::from_raw(self.0.mr().as_raw()) }.ok_or(EINVAL)
@@ -103,7 +103,7 @@ impl IntoPtr for OwnedMr {
     }
 }
 
-/// The MRs of an array of handles of programs.
+/// The MRs of an array of handles of processes.
 #[derive(Clone, Copy)]
 pub(crate) struct MrHandles<'a> {
     first: *const *mut bindings::ib_uobject,
@@ -134,7 +134,7 @@ impl<'a> MrHandles<'a> {
     }
 }
 
-/// Device memory that a caller in C has: of a client, or of the driver.
+/// Device memory that a C caller holds. It belongs to a client or to the driver.
 pub(crate) struct AnyDm<'a>(&'a kernel::types::Opaque<bindings::ib_dm>);
 
 // SAFETY: The pointer is to device memory that is not freed for `'a`, of a registered device.
@@ -148,17 +148,17 @@ unsafe impl<'a> FromC for AnyDm<'a> {
 }
 
 impl<'a> AnyDm<'a> {
-    /// Returns the device that it is of.
+    /// Returns the device of the memory.
     pub(crate) fn device(&self) -> &'a Device {
-        // SAFETY: Device memory is of a device that stays registered while there is any.
+        // SAFETY: The device stays registered as long as it has device memory.
         unsafe { Device::from_raw((*self.0.get()).device) }
     }
 
-    /// Returns it as memory of the client whose data for the device is `data`.
+    /// Returns the memory as memory of the client whose data for the device is `data`.
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if the driver has device memory of its own, `EINVAL` for another device.
+    /// `EOPNOTSUPP` if the driver itself has device memory, `EINVAL` for another device.
     pub(crate) fn of<T: DeviceOps>(&self, data: &T) -> Result<&'a Dm<T::Dm>> {
         let overlay = data.overlay();
         if !overlay.fills_dm() {
@@ -167,12 +167,12 @@ impl<'a> AnyDm<'a> {
         if !overlay.is_of(self.device()) {
             return Err(EINVAL);
         }
-        // SAFETY: A device without device memory of its own has that of the client alone.
+        // SAFETY: All device memory of this device is the client's, because the driver has none.
         Ok(unsafe { Dm::from_raw(self.0.get()) })
     }
 }
 
-/// Device memory of a client that a caller in C has.
+/// Device memory of a client that a C caller holds.
 pub(crate) struct HeldDm<'a, T>(&'a Dm<T>);
 
 // SAFETY: The pointer came from `IntoPtr` of a `KBox<Dm<T>>`, and the memory is not freed for `'a`.
@@ -194,21 +194,21 @@ impl<T> Deref for HeldDm<'_, T> {
 }
 
 impl<T> HeldDm<'_, T> {
-    /// Makes `mr` count as a region over the memory until it is deregistered. The memory cannot be
-    /// taken back before: see [`GivenUpDm::take`].
+    /// Counts `mr` as an MR over the memory until it is deregistered. The memory cannot be taken
+    /// before, see [`GivenUpDm::take`].
     pub(crate) fn attach(&self, mr: &mut OwnedMr) {
-        // SAFETY: C has the object, from `IntoPtr`, and `take()` refuses one in use.
+        // SAFETY: C holds the object, which came from `IntoPtr`, and `take()` refuses one in use.
         unsafe { self.0.attach(mr) };
     }
 }
 
-/// Device memory of a client that a caller in C gives up, unless the function fails.
+/// Device memory of a client that a C caller gives up, unless the function fails.
 pub(crate) struct GivenUpDm<'a, T> {
     raw: *mut bindings::ib_dm,
     held: HeldDm<'a, T>,
 }
 
-// SAFETY: As for `HeldDm`. The caller does not use the memory again once it was taken.
+// SAFETY: As for `HeldDm`. The caller does not use the memory again after it was taken.
 unsafe impl<'a, T> FromC for GivenUpDm<'a, T> {
     type Raw = *mut bindings::ib_dm;
 
@@ -222,7 +222,7 @@ unsafe impl<'a, T> FromC for GivenUpDm<'a, T> {
 }
 
 impl<T> GivenUpDm<'_, T> {
-    /// Takes it. The function must not fail any more.
+    /// Takes the memory. The function must not fail after this.
     ///
     /// # Errors
     ///

@@ -67,10 +67,10 @@ pub(super) unsafe extern "C" fn map_mr_sg<T: DeviceOps>(
             to_result(count)?;
             return Ok(count);
         }
-        // SAFETY: The caller of the verb gives a list of `nents` elements, and an offset or none.
+        // SAFETY: The caller of the verb passes a list of `nents` elements, and NULL or an offset.
         let elements = unsafe { Elements::new(list, nents, offset) }?;
         let mapped = data.map_fast_reg(mr, elements)?;
-        // SAFETY: The region is the caller's, who registers it when this has returned.
+        // SAFETY: The MR belongs to the caller, who registers it after this returns.
         unsafe {
             (*raw).iova = mapped.start;
             (*raw).length = mapped.length;

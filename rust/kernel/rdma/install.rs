@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Puts a client's operations into a device, and takes them out again.
+//! Installs a client's operations in a device, and removes them.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -15,25 +15,24 @@ use core::ptr;
 use kernel::prelude::*;
 
 impl Overlay {
-    /// Fills in what the device lacks and wraps what must be wrapped, by way of `T`.
+    /// Fills in missing operations and wraps others, with functions that call `T`.
     ///
-    /// Users that were registered before the client may call any of these, and are not gone when
-    /// they are put back. `ib_uverbs` can be one of them ([`uverbs`](super::uverbs)). What it makes
-    /// for programs with `alloc_dm` and `reg_user_mr_dmabuf` would then outlive the client's data, so
-    /// that these refuse. What `rereg_user_mr`, `advise_mr` and `dereg_mr` leave behind is the
-    /// driver's own.
+    /// Users that were registered before the client may call these at any time, also while they are
+    /// removed. `ib_uverbs` can be such a user ([`uverbs`](super::uverbs)). Objects that it makes
+    /// with `alloc_dm` and `reg_user_mr_dmabuf` would outlive the client's data, so these two fail
+    /// then. `rereg_user_mr`, `advise_mr` and `dereg_mr` leave only objects of the driver.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for another device than the one that this was made of.
+    /// `EINVAL` if this was made of another device.
     pub(crate) fn install<T: DeviceOps>(&self, device: &Adding<'_>, max_dm_size: u64) -> Result {
         let raw = device.as_raw();
         if !ptr::eq(raw, self.device) {
             return Err(EINVAL);
         }
-        // SAFETY: The device is being added (type invariant of `Adding`): no user of it that was
-        // registered later calls an operation or reads `driver_def`. What runs at the same time, such
-        // as the core's own calls to `query_device`, finds the old pointer or the new one.
+        // SAFETY: The device is being added (type invariant of `Adding`), so no user that was
+        // registered later calls an operation or reads `driver_def`. A concurrent call, such as the
+        // core's own call of `query_device`, finds the old pointer or the new one.
         unsafe {
             let ops = &raw mut (*raw).ops;
             if self.fills_dm() {
@@ -67,15 +66,15 @@ impl Overlay {
         Ok(())
     }
 
-    /// Puts the operations of the device back that this was made of, and leaves another one alone.
-    /// Those that run go on, see [`Self::drain`].
+    /// Restores the operations of the device that this was made of. Does nothing for another
+    /// device. Running operations continue, see [`Self::drain`].
     pub(crate) fn uninstall(&self, device: &Removing<'_>) {
         let raw = device.as_raw();
         if !ptr::eq(raw, self.device) {
             return;
         }
-        // SAFETY: As for `install()`, by the type invariant of `Removing`. What is put back is the
-        // device's own, by the type invariant.
+        // SAFETY: As for `install()`, by the type invariant of `Removing`. By the type invariant,
+        // the restored operations are the device's own.
         unsafe {
             let ops = &raw mut (*raw).ops;
             (*ops).alloc_dm = self.stock.alloc_dm;
@@ -95,8 +94,8 @@ impl Overlay {
         }
     }
 
-    /// Waits for the operations that run: a kernel user that was registered before the client may
-    /// be in one. Sleeps.
+    /// Waits for running operations, which kernel users that were registered before the client may
+    /// have called. Sleeps.
     pub(crate) fn drain() {
         // SAFETY: No preconditions.
         unsafe { bindings::rdma_ops_drain() };

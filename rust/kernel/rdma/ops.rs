@@ -35,18 +35,18 @@ pub(crate) trait DeviceOps: ClientOps {
     /// The client's table of uverbs definitions.
     const DEFINITIONS: Definitions;
 
-    /// What the client keeps with a device memory object.
+    /// The client's data in a device memory object.
     type Dm: Send + Sync;
 
-    /// Returns the flags that a program asks for by an attribute of the client's, when it allocates
-    /// device memory; [`None`] for those that the core knows.
+    /// Returns the flags of an allocation of device memory, if the client's attribute is present;
+    /// [`None`] leaves those that the core knows.
     ///
     /// # Errors
     ///
-    /// Those of [`Attrs::get_u32`].
+    /// The errors of [`Attrs::get_u32`].
     fn dm_flags(attrs: &Attrs<'_>) -> Result<Option<u32>>;
 
-    /// Returns the device's operations, as they were and as they are now.
+    /// Returns the device's operations, the original ones and the current ones.
     fn overlay(&self) -> &Overlay;
 
     /// Returns the bytes of device memory that the standard query announces to processes: zero if
@@ -71,11 +71,11 @@ pub(crate) trait DeviceOps: ClientOps {
         access: Access,
     ) -> Result;
 
-    /// Makes `mr` a region for up to `max` elements of a scatterlist, which may have gaps.
+    /// Makes `mr` an MR for up to `max` elements of a scatterlist, which may have gaps.
     fn alloc_fast_reg(this: ArcBorrow<'_, Self>, mr: &Mr, max: u32) -> Result;
 
-    /// Maps elements to such a region, as many of the first ones as there is room for: what its
-    /// next registration is over. Must not sleep or allocate.
+    /// Maps the leading elements that fit to such an MR. Its next registration is over them. Must
+    /// not sleep or allocate.
     fn map_fast_reg(&self, mr: &Mr, elements: Elements<'_>) -> Result<Mapped>;
 
     /// Returns the page size with which the MR was last mapped, or its initial one. Must not sleep.
@@ -203,7 +203,7 @@ pub(crate) struct Overlay {
     pub(super) stock_def: *const bindings::uapi_definition,
     pub(super) stock_max_dm_size: u64,
     pub(super) stock_cap_flags: u64,
-    /// The client's table after the device's own, where it has one.
+    /// The client's table, after the device's own one if it has one.
     pub(super) chain: Chain,
 }
 
@@ -217,9 +217,9 @@ impl Overlay {
     /// Saves the operations of a device.
     pub(crate) fn new(device: &Adding<'_>) -> Self {
         let raw = device.as_raw();
-        // SAFETY: Operations and attributes are set before a device is registered and changed by
-        // nothing else later.
-        // INVARIANT: The client installs once it was added, and puts back when it is removed.
+        // SAFETY: Operations and attributes are set before a device is registered, and only the
+        // client changes them later.
+        // INVARIANT: The client installs after it was added, and restores when it is removed.
         unsafe {
             Self {
                 device: raw,
@@ -237,12 +237,12 @@ impl Overlay {
         ptr::eq(device.as_raw(), self.device)
     }
 
-    /// Does the device lack device memory, so that ours is filled in?
+    /// Returns `true` if the device lacks device memory, so that the client fills it in.
     pub(crate) fn fills_dm(&self) -> bool {
         self.stock.alloc_dm.is_none()
     }
 
-    /// Does the device refuse scatterlists with gaps, but do fast registration otherwise?
+    /// Returns `true` if the device supports fast registration, but not of scatterlists with gaps.
     pub(super) fn fills_gaps(&self) -> bool {
         let gaps = u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
         self.stock.alloc_mr.is_some()
@@ -250,7 +250,7 @@ impl Overlay {
             && self.stock_cap_flags & gaps == 0
     }
 
-    /// Has the driver make a region for `pages` pages, which `ib_core` does not know.
+    /// Makes an MR for `pages` pages by the driver. `ib_core` does not know it.
     pub(super) fn alloc_mr(&self, pd: &Pd, pages: u32) -> Result<DriverMr> {
         let alloc_mr = self.stock.alloc_mr.ok_or_else(eopnotsupp)?;
         // SAFETY: The protection domain is of this device.

@@ -11,16 +11,16 @@ use kernel::{
     prelude::*,
 };
 
-/// The elements of a scatterlist that is mapped for a device: an address and a length each.
+/// The elements of a scatterlist that is mapped for a device. Each has an address and a length.
 ///
 /// # Invariants
 ///
-/// `next` is null or the first of at least `left` elements, or `left` is zero.
+/// `next` is null, or the first of at least `left` elements, or `left` is zero.
 #[derive(Clone)]
 pub(crate) struct Elements<'a> {
     next: *mut bindings::scatterlist,
     left: usize,
-    /// Bytes of the first element that are left out.
+    /// Bytes of the first element to skip.
     offset: c_uint,
     _list: PhantomData<&'a bindings::scatterlist>,
 }
@@ -28,8 +28,8 @@ pub(crate) struct Elements<'a> {
 impl Elements<'_> {
     /// # Safety
     ///
-    /// `list` must have `nents` elements that stay for as long as the result may live. `offset` must
-    /// be valid for reads, or NULL.
+    /// `list` must have `nents` elements that stay as long as the result exists. `offset` must be
+    /// valid for reads, or NULL.
     ///
     /// # Errors
     ///
@@ -54,13 +54,13 @@ impl Elements<'_> {
 impl Iterator for Elements<'_> {
     type Item = (u64, u64);
 
-    /// An element of no bytes is given as such, and so is a first one that is left out.
+    /// Returns elements of zero bytes, too, and a first element that is skipped completely.
     fn next(&mut self) -> Option<(u64, u64)> {
         if self.left == 0 || self.next.is_null() {
             return None;
         }
         // SAFETY: By the type invariant; the caller of the verb mapped the list.
-        // INVARIANT: One element less is left after the one that is next now.
+        // INVARIANT: One element less is left after the next one.
         let (addr, len) = unsafe {
             let element = self.next;
             self.next = bindings::sg_next(element);
@@ -78,12 +78,12 @@ impl Iterator for Elements<'_> {
     }
 }
 
-/// What a scatterlist became.
+/// The result of mapping a scatterlist.
 pub(crate) struct Mapped {
-    /// Elements that were mapped, of the first ones.
+    /// The number of leading elements that were mapped.
     pub(crate) count: usize,
     /// Address of the first byte.
     pub(crate) start: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub(crate) length: u64,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a client adds to the uverbs interface of a device: tables of objects and methods, and
+//! A client's additions to the uverbs interface of a device: tables of objects and methods, and
 //! attributes of the core's own methods.
 //!
 //! C header: [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h)
@@ -9,7 +9,7 @@ use crate::bindings;
 use core::{cell::UnsafeCell, marker::PhantomData, mem::MaybeUninit};
 use kernel::prelude::*;
 
-/// A table of uverbs definitions, which exists in C.
+/// A table of uverbs definitions that is defined in C.
 ///
 /// # Invariants
 ///
@@ -27,8 +27,8 @@ impl Definitions {
     }
 }
 
-/// Makes [`Definitions`] of `$table`, a C array in the bindings of a header, which ends with an empty
-/// definition as such tables do.
+/// Makes [`Definitions`] of `$table`, a C array in the bindings of a header. Like all such tables,
+/// it ends with an empty definition.
 macro_rules! uapi_definitions {
     ($table:path) => {
         // SAFETY: The array is static, and its end is an empty definition.
@@ -37,7 +37,7 @@ macro_rules! uapi_definitions {
 }
 pub(crate) use uapi_definitions;
 
-/// Room for a table that chains two others, where a device has one of its own.
+/// Room for a table that chains two others, for a device that has its own table.
 pub(super) struct Chain(UnsafeCell<[bindings::uapi_definition; 3]>);
 
 impl Chain {
@@ -47,12 +47,13 @@ impl Chain {
         Self(unsafe { MaybeUninit::zeroed().assume_init() })
     }
 
-    /// Returns a table of `first`, the device's own or NULL, and `second`.
+    /// Makes the table chain `first`, which is the device's own one or NULL, and `second`. Returns
+    /// it.
     ///
     /// # Safety
     ///
-    /// `first` must be NULL or a table that outlives this one. Nothing may use this table while it is
-    /// filled in.
+    /// `first` must be NULL or a table that outlives this one. Nothing may use this table while it
+    /// is filled in.
     pub(super) unsafe fn fill(
         &self,
         first: *const bindings::uapi_definition,
@@ -62,13 +63,13 @@ impl Chain {
             return second.0;
         }
         let chain = self.0.get().cast();
-        // SAFETY: There is room for three; the rest is by the safety requirement.
+        // SAFETY: The table has room for three. The rest is by the safety requirement.
         unsafe { bindings::uapi_def_chain(chain, first, second.0) };
         chain
     }
 }
 
-/// The attributes of a method that a program calls.
+/// The attributes of a method that a process calls.
 pub(crate) struct Attrs<'a> {
     raw: *mut bindings::uverbs_attr_bundle,
     _bundle: PhantomData<&'a bindings::uverbs_attr_bundle>,
@@ -77,7 +78,7 @@ pub(crate) struct Attrs<'a> {
 impl Attrs<'_> {
     /// # Safety
     ///
-    /// `raw` must be the attributes of a method, valid for as long as the result may live.
+    /// `raw` must be the attributes of a method, valid as long as the result exists.
     pub(super) unsafe fn from_raw(raw: *mut bindings::uverbs_attr_bundle) -> Self {
         Self {
             raw,
@@ -85,11 +86,11 @@ impl Attrs<'_> {
         }
     }
 
-    /// Returns the number of 32 bits in the attribute `id`; [`None`] if the program does not give it.
+    /// Returns the 32-bit number in the attribute `id`; [`None`] if the process does not pass it.
     ///
     /// # Errors
     ///
-    /// `EFAULT` for memory that cannot be read, `EINVAL` for an attribute that is larger.
+    /// `EFAULT` for memory that cannot be read, `EINVAL` for a larger attribute.
     pub(crate) fn get_u32(&self, id: u32) -> Result<Option<u32>> {
         let mut value = 0;
         // SAFETY: The bundle is valid.

@@ -7,7 +7,7 @@ use kernel::{
     time::{delay::fsleep, Delta},
 };
 
-/// Initialises something once.
+/// Runs an initialisation once.
 pub(crate) struct Once(Atomic<i32>);
 
 impl Once {
@@ -15,14 +15,14 @@ impl Once {
     const RUNNING: i32 = 1;
     const DONE: i32 = 2;
 
-    /// Makes one that has not run.
+    /// Makes a value whose initialisation has not run.
     pub(crate) const fn new() -> Self {
         Self(Atomic::new(Self::NEW))
     }
 
     /// Runs `init`, which must be short, or waits until another thread has run it. Sleeps.
     pub(crate) fn run(&self, init: impl FnOnce()) {
-        // Pairs with the store below.
+        // Pairs with the store of `DONE` in this function.
         if self.0.load(ordering::Acquire) == Self::DONE {
             return;
         }
@@ -60,7 +60,7 @@ macro_rules! global_mutex {
 
             /// Locks the mutex.
             pub(super) fn lock() -> impl ::core::ops::DerefMut<Target = $ty> {
-                // SAFETY: Called once.
+                // SAFETY: `ONCE` calls this once.
                 ONCE.run(|| unsafe { MUTEX.init() });
                 MUTEX.lock()
             }
