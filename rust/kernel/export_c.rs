@@ -71,7 +71,9 @@ macro_rules! string_parameter {
         // SAFETY: The string is terminated. It is set before the module is initialised, and does
         // not change after that.
         let string: &'static ::kernel::str::CStr = unsafe {
-            <::kernel::str::CStr as ::kernel::str::CStrExt>::from_char_ptr((&raw const $array).cast())
+            <::kernel::str::CStr as ::kernel::str::CStrExt>::from_char_ptr(
+                (&raw const $array).cast(),
+            )
         };
         string
     }};
