@@ -12,7 +12,7 @@
  *
  * A function below must end with a jump where it goes on to stock code, which
  * may sleep: nothing of this module may be on the stack then, for it can be
- * unloaded while no device is extended. Compilers do that without frame pointers.
+ * unloaded while no device is extended. dev/lint/jumps looks at the object.
  *
  * Origin: rxe checks remote access flags when a request arrives, not when it
  * copies the bytes. ib_mkey checks them when it copies, so it must know whether
@@ -37,10 +37,6 @@
 
 #ifndef CONFIG_DYNAMIC_FTRACE_WITH_JMP
 #error ib_mkey redirects rxe with ftrace: CONFIG_DYNAMIC_FTRACE_WITH_JMP is needed (x86-64)
-#endif
-
-#ifdef CONFIG_FRAME_POINTER
-#error with frame pointers compilers make no calls that are jumps, which ib_mkey needs
 #endif
 
 #ifdef CONFIG_LTO
