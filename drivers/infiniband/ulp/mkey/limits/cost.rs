@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What regions and bindings take of the kernel's memory, as it is charged to who has them: what
-//! the allocators give, or more.
+//! What regions and bindings take of the kernel's memory, as it is charged to their owners: what the
+//! allocators give, or more. `limits/sizes.rs` compares it with the sizes of the structures.
 //!
 //! The memory of stock MRs is not counted: they are not this module's.
 
-use crate::{
-    layout::{Block, Entry, Shape},
-    region::{
-        binding::{Binding, Leaf},
-        flat::{Flat, Reached},
-        Region,
-    },
-};
+use crate::layout::{Block, Entry};
 use core::mem::size_of;
 use kernel::{page::PAGE_SIZE, prelude::*};
 
 /// Bytes of a region: rxe's structure, its first table of pages and its place among the device's
-/// regions, what uverbs and the resource tracking keep, and the object of this module.
+/// regions, what uverbs and the resource tracking keep, and the region of this module.
 pub(crate) const REGION: i64 = 1024;
 
 /// Bytes of a binding beside its entries or indices: the binding with its reference count and users,
@@ -33,7 +26,7 @@ pub(crate) const LEAF: i64 = 256;
 pub(crate) const REACHED: i64 = 128;
 
 /// Bytes of a flat list beside its entries and leaves.
-const FLAT: i64 = 128;
+pub(super) const FLAT: i64 = 128;
 
 /// Bytes that rxe keeps for each page of a region.
 const PAGE: usize = 16;
@@ -41,15 +34,6 @@ const PAGE: usize = 16;
 /// The largest block of the slab and page allocators that is a power of two; beyond, what is
 /// allocated is whole pages.
 const LARGEST: usize = PAGE_SIZE << 10;
-
-const _: () = {
-    // Locks are larger where lockdep follows them.
-    assert!(cfg!(CONFIG_LOCKDEP) || size_of::<Region>() <= 256);
-    assert!(size_of::<Binding>() + size_of::<Shape>() <= 256 + 128);
-    assert!(2 * size_of::<Leaf>() + 64 <= LEAF as usize);
-    assert!(2 * size_of::<Reached>() + 64 <= REACHED as usize);
-    assert!(size_of::<Flat>() + size_of::<usize>() <= FLAT as usize);
-};
 
 /// Returns what the allocators give for `bytes` bytes.
 fn allocation(bytes: usize) -> Result<i64> {

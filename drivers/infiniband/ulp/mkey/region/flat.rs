@@ -16,7 +16,7 @@ use crate::{
     kernel_ext::{alloc::GFP_MAYFAIL, sched},
     layout::{flatten, Below, Block, Entry, List, Run, Shape, MAX_PARTS},
     limits::{cost, owner::OwnerCharge},
-    region::binding::{Binding, KLayout, Leaf, Place, MAX_LEVELS},
+    region::binding::{Binding, KLayout, Leaf, Place, MAX_LEVELS, Flat, Reached},
     region::indices::KIndexed,
 };
 use core::ptr;
@@ -33,33 +33,6 @@ const REPEATED: u64 = 4;
 
 /// Pieces that are looked at between looks at whether the process was killed.
 const PIECES_AT_ONCE: usize = 1024;
-
-/// A leaf of a flat list.
-pub(crate) struct Reached {
-    /// The binding whose leaf it is; [`None`] for the binding that has the list.
-    key: Option<Arc<Binding>>,
-    /// The number of the leaf there.
-    index: u32,
-}
-
-/// A nest as one list.
-pub(crate) struct Flat {
-    /// The list. Its leaves are indices of `leaves`.
-    pub(super) layout: KLayout,
-    leaves: KVVec<Reached>,
-    /// `true` if an entry is a range of a key.
-    pub(super) has_keys: bool,
-}
-
-impl Flat {
-    /// Returns the binding whose leaf `index` of the list is, or [`None`] for the binding that has the
-    /// list; and the number of the leaf there.
-    #[inline]
-    pub(crate) fn leaf(&self, index: u32) -> Option<(Option<&Arc<Binding>>, u32)> {
-        let reached = self.leaves.get(index as usize)?;
-        Some((reached.key.as_ref(), reached.index))
-    }
-}
 
 /// A key below a binding.
 #[derive(Clone, Copy)]
