@@ -433,10 +433,10 @@ impl<C: Opaque> IntoPtr for ForC<C> {
 }
 
 /// An opaque value that C holds.
-pub(crate) struct Held<'a, C: Opaque>(ArcBorrow<'a, C::Rust>);
+pub(crate) struct HeldOpaque<'a, C: Opaque>(ArcBorrow<'a, C::Rust>);
 
 // SAFETY: The pointer came from `ForC`, and C does not give it up for `'a`.
-unsafe impl<C: Opaque> FromC for Held<'_, C> {
+unsafe impl<C: Opaque> FromC for HeldOpaque<'_, C> {
     type Raw = *mut C;
 
     unsafe fn from_c(raw: *mut C) -> Self {
@@ -445,7 +445,7 @@ unsafe impl<C: Opaque> FromC for Held<'_, C> {
     }
 }
 
-impl<C: Opaque> Deref for Held<'_, C> {
+impl<C: Opaque> Deref for HeldOpaque<'_, C> {
     type Target = C::Rust;
 
     fn deref(&self) -> &C::Rust {
@@ -456,10 +456,10 @@ impl<C: Opaque> Deref for Held<'_, C> {
 /// An opaque value that C gives up, unless the function fails.
 pub(crate) struct GivenUp<'a, C: Opaque> {
     raw: *mut C,
-    held: Held<'a, C>,
+    held: HeldOpaque<'a, C>,
 }
 
-// SAFETY: As for `Held`, and C does not use the pointer again after it was taken.
+// SAFETY: As for `HeldOpaque`, and C does not use the pointer again after it was taken.
 unsafe impl<C: Opaque> FromC for GivenUp<'_, C> {
     type Raw = *mut C;
 
@@ -467,7 +467,7 @@ unsafe impl<C: Opaque> FromC for GivenUp<'_, C> {
         Self {
             raw,
             // SAFETY: By the safety requirement.
-            held: unsafe { Held::from_c(raw) },
+            held: unsafe { HeldOpaque::from_c(raw) },
         }
     }
 }

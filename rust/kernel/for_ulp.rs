@@ -16,5 +16,5 @@ pub(crate) mod rdma {
     pub(crate) mod ulp;
 
     pub(crate) use device::Device;
-    pub(crate) use mr::{Access, Mr, OwnedPd, Pd};
+    pub(crate) use mr::{Access, Mr, OwnedMr, OwnedPd, Pd};
 }

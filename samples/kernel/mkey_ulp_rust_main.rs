@@ -8,8 +8,9 @@
 use core::borrow::Borrow;
 use kernel::{prelude::*, sync::Arc};
 use kernel_ext::rdma::ulp::{
-    Access, Block, Bound, Class, Cq, DeviceMemory, Devices, DmRegion, HeldDevice, HostBuffer,
-    Local, Mkey, Pd, Qp, Range, Refused, Remote, Right, Status, Table, Unbound, Work,
+    Access, BindRefused, Bound, Cq, DeviceMemory, DevicePd, Devices, DmClass, DmRegion, HeldDevice,
+    HostBuffer, LeafBlock, LeafRange, LeafTable, Local, Mkey, Qp, Remote, Right, Status, Unbound,
+    Work,
 };
 
 #[path = "../../rust/bindings/mod.rs"]
@@ -69,13 +70,13 @@ fn all_access() -> Access {
 /// A device with a queue pair.
 struct Side {
     device: HeldDevice,
-    pd: Arc<Pd>,
+    pd: Arc<DevicePd>,
     qp: Qp,
 }
 
 impl Side {
     fn new(device: HeldDevice) -> Result<Self> {
-        let pd = Pd::new(&device)?;
+        let pd = DevicePd::new(&device)?;
         let qp = Qp::new(&pd, Cq::new(&device, 2)?)?;
         Ok(Self { device, pd, qp })
     }
@@ -144,8 +145,8 @@ fn column(here: &mut Side, there: &Side) -> Result {
     let to = HostBuffer::new(&there.device, TO.0 * ROWS)?;
     fill(&from, 1)?;
 
-    let strided = |pd: &Arc<Pd>, matrix: &Arc<HostBuffer>, (row, at): (usize, usize)| {
-        let block = Block::new(matrix, at as u64, BLOCK as u64, &[row as i64])?;
+    let strided = |pd: &Arc<DevicePd>, matrix: &Arc<HostBuffer>, (row, at): (usize, usize)| {
+        let block = LeafBlock::new(matrix, at as u64, BLOCK as u64, &[row as i64])?;
         let key = Mkey::new(pd, 1)?;
         Ok::<_, Error>(key.bind_interleaved(all_access(), &[ROWS as u64], &[block])?)
     };
@@ -180,7 +181,7 @@ fn gather(here: &mut Side, there: &Side) -> Result {
     let table = HostBuffer::new(&there.device, FIRST + 30 * UNIT + BLOCK)?;
     let into = HostBuffer::new(&here.device, HOST_LEN)?;
     fill(&table, 3)?;
-    let blocks = Table::new(&table, FIRST as u64, UNIT as u64, BLOCK as u64);
+    let blocks = LeafTable::new(&table, FIRST as u64, UNIT as u64, BLOCK as u64);
     let key = Mkey::new(&there.pd, 8)?;
     // With the local DMA lkey alone, this bind would succeed.
     let key = refused(key.bind_indexed(all_access(), &blocks, &[0, 31]), ERANGE)?;
@@ -212,7 +213,7 @@ fn staging(here: &Side, there: &mut Side, memory: &DeviceMemory, region: &DmRegi
 
     let into = HostBuffer::new(&here.device, HOST_LEN)?;
     let key = Mkey::new(&here.pd, 1)?;
-    let key = key.bind_list(all_access(), &[Range::new(&into, 0, LEN as u32)])?;
+    let key = key.bind_list(all_access(), &[LeafRange::new(&into, 0, LEN as u32)])?;
     let message: [u8; LEN] = core::array::from_fn(|i| i as u8 + 1);
     // Write the message in two pieces, the end first.
     let (head, tail) = message.split_at(LEN / 3);
@@ -232,7 +233,7 @@ fn staging(here: &Side, there: &mut Side, memory: &DeviceMemory, region: &DmRegi
 }
 
 /// Returns the unchanged key of a bind that must be refused.
-fn refused(bind: Result<Mkey<Bound>, Refused>, error: Error) -> Result<Mkey<Unbound>> {
+fn refused(bind: Result<Mkey<Bound>, BindRefused>, error: Error) -> Result<Mkey<Unbound>> {
     let Err(refused) = bind else {
         pr_err!("a bind succeeded that must fail with {error:?}\n");
         return Err(EIO);
@@ -246,9 +247,9 @@ fn refused(bind: Result<Mkey<Bound>, Refused>, error: Error) -> Result<Mkey<Unbo
 
 /// Checks the errno of refused calls. A refused bind returns the key.
 fn refusals(here: &Side, there: &Side, memory: &Arc<DeviceMemory>) -> Result<Mkey<Unbound>> {
-    let no_bytes = DeviceMemory::new(&there.device, 0, 0, Class::Default);
+    let no_bytes = DeviceMemory::new(&there.device, 0, 0, DmClass::Default);
     expect!(no_bytes.err() == Some(EINVAL));
-    let not_offered = DeviceMemory::new(&there.device, DM_LEN, 0, Class::Node(Some(999)));
+    let not_offered = DeviceMemory::new(&there.device, DM_LEN, 0, DmClass::Node(Some(999)));
     expect!(not_offered.is_err_and(|err| err.to_errno() == -(bindings::EOPNOTSUPP as i32)));
     expect!(memory.write(DM_LEN, &[0]) == Err(EINVAL));
     let outside = DmRegion::new(&there.pd, memory, 1, DM_LEN, all_access());
@@ -261,15 +262,15 @@ fn refusals(here: &Side, there: &Side, memory: &Arc<DeviceMemory>) -> Result<Mke
     let far = HostBuffer::new(&there.device, HOST_LEN)?;
     let all = all_access();
     let read: Access = Right::RemoteRead.into();
-    let range = |at, len| Range::new(&to_read, at, len);
+    let range = |at, len| LeafRange::new(&to_read, at, len);
     let key = Mkey::new(&there.pd, 2)?;
     let key = refused(key.bind_list(all, &[range(0, 8)]), EACCES)?;
     let key = refused(key.bind_list(read, &[range(DM_LEN - 7, 8)]), ERANGE)?;
     let three = [range(0, 8), range(8, 8), range(16, 8)];
     let key = refused(key.bind_list(read, &three), ENOSPC)?;
     // With the local DMA lkey alone, these two binds would succeed.
-    let key = refused(key.bind_list(read, &[Range::new(&near, 0, 8)]), EINVAL)?;
-    let before = [Block::new(&far, 16, 8, &[-8])?];
+    let key = refused(key.bind_list(read, &[LeafRange::new(&near, 0, 8)]), EINVAL)?;
+    let before = [LeafBlock::new(&far, 16, 8, &[-8])?];
     refused(key.bind_interleaved(read, &[4], &before), ERANGE)
 }
 
@@ -287,7 +288,10 @@ fn composite(
     let body = HostBuffer::new(&there.device, HOST_LEN)?;
     fill(&body, 2)?;
     memory.write(10, &HEAD)?;
-    let parts = [Range::new(&region, 10, 20), Range::new(&body, 5, 30)];
+    let parts = [
+        LeafRange::new(&region, 10, 20),
+        LeafRange::new(&body, 5, 30),
+    ];
     let key = key.bind_list(all_access(), &parts)?;
     let sent = bytes_of(&body)?;
     // The key holds the MRs that it refers to.
@@ -321,7 +325,7 @@ fn run(here: HeldDevice, there: HeldDevice) -> Result {
     Qp::connect(&mut here.qp, &mut there.qp)?;
 
     let host = HostBuffer::new(&here.device, HOST_LEN)?;
-    let memory = DeviceMemory::new(&there.device, DM_LEN, 3, Class::Default)?;
+    let memory = DeviceMemory::new(&there.device, DM_LEN, 3, DmClass::Default)?;
     let region = DmRegion::new(&there.pd, &memory, 0, DM_LEN, all_access())?;
     counter(&mut here, &host, &memory, &region)?;
     column(&mut here, &there)?;
@@ -330,7 +334,7 @@ fn run(here: HeldDevice, there: HeldDevice) -> Result {
     let key = refusals(&here, &there, &memory)?;
     composite(&mut here, &mut there, key, memory, region)?;
     // Connect again, with other device memory than the memory that was freed.
-    let memory = DeviceMemory::new(&there.device, DM_LEN, 3, Class::Host)?;
+    let memory = DeviceMemory::new(&there.device, DM_LEN, 3, DmClass::Host)?;
     let region = DmRegion::new(&there.pd, &memory, 0, DM_LEN, all_access())?;
     counter(&mut here, &host, &memory, &region)
 }

@@ -39,8 +39,8 @@ extern "C" {
 /// The allocator that memory came from.
 enum Source {
     Ram,
-    P2p(p2p::Piece),
-    Pmem { _piece: pmem::Piece },
+    P2p(p2p::P2pPiece),
+    Pmem { _piece: pmem::PmemPiece },
 }
 
 /// Memory that others, such as the RDMA device, read and write at any time. It is zero at first.
@@ -107,7 +107,7 @@ impl SharedMemory {
         // The device's allocator aligns to pages only.
         let align = 1_usize.checked_shl(log_align).ok_or(EINVAL)?.max(PAGE_SIZE);
         let slack = align - PAGE_SIZE;
-        let piece = p2p::Piece::new(provider, bytes.checked_add(slack).ok_or(ENOMEM)?)?;
+        let piece = p2p::P2pPiece::new(provider, bytes.checked_add(slack).ok_or(ENOMEM)?)?;
         let skip = piece.start.as_ptr().align_offset(align).min(slack);
         // SAFETY: `skip + bytes` is at most the length of the piece, which is mapped and has
         // no other user.
@@ -131,13 +131,13 @@ impl SharedMemory {
     ///
     /// `EINVAL` for no bytes or an alignment of 2^32 or more, `ENOMEM`, `EOPNOTSUPP` if the
     /// device's driver is unbound.
-    pub(crate) fn pmem(region: &Arc<pmem::Region>, len: usize, log_align: u32) -> Result<Self> {
+    pub(crate) fn pmem(region: &Arc<pmem::PmemRegion>, len: usize, log_align: u32) -> Result<Self> {
         if len == 0 {
             return Err(EINVAL);
         }
         let pages = Self::pages_of(len);
         let bytes = pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?;
-        let piece = pmem::Piece::new(region, bytes, log_align.max(PAGE_SHIFT as u32))?;
+        let piece = pmem::PmemPiece::new(region, bytes, log_align.max(PAGE_SHIFT as u32))?;
         let start = piece.start();
         // SAFETY: The piece is mapped and has no other user.
         unsafe { Self::clear(start, bytes) };

@@ -48,7 +48,7 @@ impl Provider {
     ///
     /// `ENODEV` if the device has no such memory, or none that is free.
     pub(crate) fn size(self: &Arc<Self>) -> Result<u64> {
-        let piece = Piece::new(self, PAGE_SIZE).map_err(|_| ENODEV)?;
+        let piece = P2pPiece::new(self, PAGE_SIZE).map_err(|_| ENODEV)?;
         // SAFETY: By the type invariant; `piece` was allocated above.
         Ok(unsafe { bindings::pci_p2pmem_bar_size(self.0.as_ptr(), piece.start.as_ptr().cast()) })
     }
@@ -76,13 +76,13 @@ impl Drop for Provider {
 /// # Invariants
 ///
 /// `start` is the first of `bytes` bytes that were allocated from the device.
-pub(super) struct Piece {
+pub(super) struct P2pPiece {
     provider: Arc<Provider>,
     pub(super) start: NonNull<u8>,
     bytes: usize,
 }
 
-impl Piece {
+impl P2pPiece {
     /// Allocates `bytes` bytes.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl Piece {
     }
 }
 
-impl Drop for Piece {
+impl Drop for P2pPiece {
     fn drop(&mut self) {
         // SAFETY: By the type invariant.
         unsafe {

@@ -89,9 +89,9 @@ impl Drop for DaxDevice {
 /// # Invariants
 ///
 /// A reference to the page map is held.
-struct Pages(NonNull<bindings::dev_pagemap>);
+struct PmemPages(NonNull<bindings::dev_pagemap>);
 
-impl Pages {
+impl PmemPages {
     /// Takes a reference to the pages at `address`.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Pages {
     }
 }
 
-impl Drop for Pages {
+impl Drop for PmemPages {
     fn drop(&mut self) {
         // SAFETY: By the type invariant.
         unsafe { bindings::put_dev_pagemap(self.0.as_ptr()) };
@@ -119,7 +119,7 @@ impl Drop for Pages {
 /// `pool` allocates from the memory of `dax`. While its driver is bound, that memory is mapped and
 /// has pages.
 // Dropping destroys the pool; then the fields drop in declaration order.
-pub(crate) struct Region {
+pub(crate) struct PmemRegion {
     pool: NonNull<bindings::gen_pool>,
     size: u64,
     dax: DaxDevice,
@@ -127,11 +127,11 @@ pub(crate) struct Region {
 }
 
 // SAFETY: The pool has its own lock; the other fields are only kept.
-unsafe impl Send for Region {}
+unsafe impl Send for PmemRegion {}
 // SAFETY: As above.
-unsafe impl Sync for Region {}
+unsafe impl Sync for PmemRegion {}
 
-impl Region {
+impl PmemRegion {
     /// Takes a disk such as `pmem0`. Allocations overwrite its contents.
     ///
     /// # Errors
@@ -195,7 +195,7 @@ impl Region {
     }
 }
 
-impl Drop for Region {
+impl Drop for PmemRegion {
     fn drop(&mut self) {
         // SAFETY: By the type invariant. Each piece holds the region, so all pieces have been
         // freed.
@@ -208,8 +208,8 @@ impl Drop for Region {
 /// # Invariants
 ///
 /// `start` is the first of `bytes` bytes that were allocated from the region's pool.
-struct Range {
-    region: Arc<Region>,
+struct PmemRange {
+    region: Arc<PmemRegion>,
     start: NonNull<u8>,
     bytes: usize,
 }
@@ -220,17 +220,17 @@ struct Range {
 ///
 /// `_pages` keeps the pages of `range` mapped.
 // Fields drop in declaration order: `_pages`, which keeps the driver, is the last one.
-pub(super) struct Piece {
-    range: Range,
-    _pages: Pages,
+pub(super) struct PmemPiece {
+    range: PmemRange,
+    _pages: PmemPages,
 }
 
-impl Range {
-    fn new(region: &Arc<Region>, bytes: usize, log_align: u32) -> Result<Self> {
+impl PmemRange {
+    fn new(region: &Arc<PmemRegion>, bytes: usize, log_align: u32) -> Result<Self> {
         let mut align = bindings::genpool_data_align {
             align: 1_i32.checked_shl(log_align).ok_or(EINVAL)?,
         };
-        // SAFETY: By the invariant of `Region`; `align` is the data that the algorithm takes.
+        // SAFETY: By the invariant of `PmemRegion`; `align` is the data that the algorithm takes.
         let start = unsafe {
             bindings::gen_pool_alloc_algo_owner(
                 region.pool.as_ptr(),
@@ -249,16 +249,16 @@ impl Range {
     }
 }
 
-impl Piece {
+impl PmemPiece {
     /// Allocates `bytes` bytes at a multiple of `1 << log_align`.
     ///
     /// # Errors
     ///
     /// `EINVAL` for an alignment of 2^32 or more; `ENOMEM`; `EOPNOTSUPP` if the driver is unbound,
     /// or waits for that.
-    pub(super) fn new(region: &Arc<Region>, bytes: usize, log_align: u32) -> Result<Self> {
-        let range = Range::new(region, bytes, log_align)?;
-        let pages = Pages::hold(range.start.as_ptr())?;
+    pub(super) fn new(region: &Arc<PmemRegion>, bytes: usize, log_align: u32) -> Result<Self> {
+        let range = PmemRange::new(region, bytes, log_align)?;
+        let pages = PmemPages::hold(range.start.as_ptr())?;
         // The pages may belong to a driver that was bound later. The region's own DAX device stops
         // being alive before its driver takes the pages away, so it is checked after the reference
         // is taken.
@@ -274,14 +274,14 @@ impl Piece {
     }
 }
 
-impl Piece {
+impl PmemPiece {
     /// Returns the first byte.
     pub(super) fn start(&self) -> NonNull<u8> {
         self.range.start
     }
 }
 
-impl Drop for Range {
+impl Drop for PmemRange {
     fn drop(&mut self) {
         // SAFETY: By the type invariant.
         unsafe {

@@ -31,14 +31,14 @@ impl Node {
     }
 }
 
-/// Pages that will be mapped.
+/// RamPages that will be mapped.
 ///
 /// # Invariants
 ///
 /// Each is a single page that is allocated and that only this owns.
-struct Pages(Vec<*mut bindings::page, KVmalloc>);
+struct RamPages(Vec<*mut bindings::page, KVmalloc>);
 
-impl Pages {
+impl RamPages {
     /// Adds `1 << order` pages that follow each other.
     fn add(&mut self, node: Node, order: u32) -> Result {
         let (node, strict) = match node {
@@ -87,7 +87,7 @@ impl Pages {
     }
 }
 
-impl Drop for Pages {
+impl Drop for RamPages {
     fn drop(&mut self) {
         self.truncate(0);
     }
@@ -107,7 +107,7 @@ impl SharedMemory {
         let count = Self::pages_of(len);
         // The page allocator aligns a block to its size.
         let order = log_align.saturating_sub(PAGE_SHIFT as u32);
-        let mut pages = Pages(Vec::new());
+        let mut pages = RamPages(Vec::new());
         pages.0.reserve(count, GFP_KERNEL)?;
         pages.add(node, order)?;
         pages.truncate(count);

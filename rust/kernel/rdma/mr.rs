@@ -286,7 +286,7 @@ impl OwnedMr {
     ///
     /// # Safety
     ///
-    /// `raw` must be NULL or have come from there. Nothing else may deregister it.
+    /// `raw` must be NULL, have come from there, or be a new MR. Nothing else may deregister it.
     pub(crate) unsafe fn from_raw(raw: *mut bindings::ib_mr) -> Option<Self> {
         // INVARIANT: By the safety requirement.
         NonNull::new(raw).map(Self)

@@ -11,8 +11,8 @@ use super::{
     dm::Dm,
     driver_mr::DriverMr,
     mr::{Access, Mr, Mw, Pd},
-    scatterlist::{Elements, Mapped},
-    uapi::{Attrs, Chain, Definitions},
+    scatterlist::{Elements, MappedElements},
+    uapi::{Attrs, DefinitionChain, Definitions},
 };
 use crate::{
     bindings,
@@ -76,7 +76,7 @@ pub(crate) trait DeviceOps: ClientOps {
 
     /// Maps the leading elements that fit to such an MR. Its next registration is over them. Must
     /// not sleep or allocate.
-    fn map_fast_reg(&self, mr: &Mr, elements: Elements<'_>) -> Result<Mapped>;
+    fn map_fast_reg(&self, mr: &Mr, elements: Elements<'_>) -> Result<MappedElements>;
 
     /// Returns the page size with which the MR was last mapped, or its initial one. Must not sleep.
     fn page_size(&self, mr: &Mr) -> u32;
@@ -204,7 +204,7 @@ pub(crate) struct Overlay {
     pub(super) stock_max_dm_size: u64,
     pub(super) stock_cap_flags: u64,
     /// The client's table, after the device's own one if it has one.
-    pub(super) chain: Chain,
+    pub(super) chain: DefinitionChain,
 }
 
 // SAFETY: `stock` and the pointers are only read. Only `install()` writes `chain`, while the device
@@ -227,7 +227,7 @@ impl Overlay {
                 stock_def: (*raw).driver_def,
                 stock_max_dm_size: (*raw).attrs.max_dm_size,
                 stock_cap_flags: (*raw).attrs.kernel_cap_flags,
-                chain: Chain::new(),
+                chain: DefinitionChain::new(),
             }
         }
     }

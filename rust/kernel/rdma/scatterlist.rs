@@ -79,7 +79,7 @@ impl Iterator for Elements<'_> {
 }
 
 /// The result of mapping a scatterlist.
-pub(crate) struct Mapped {
+pub(crate) struct MappedElements {
     /// The number of leading elements that were mapped.
     pub(crate) count: usize,
     /// Address of the first byte.

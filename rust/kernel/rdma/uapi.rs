@@ -38,9 +38,9 @@ macro_rules! uapi_definitions {
 pub(crate) use uapi_definitions;
 
 /// Room for a table that chains two others, for a device that has its own table.
-pub(super) struct Chain(UnsafeCell<[bindings::uapi_definition; 3]>);
+pub(super) struct DefinitionChain(UnsafeCell<[bindings::uapi_definition; 3]>);
 
-impl Chain {
+impl DefinitionChain {
     /// Makes an empty table.
     pub(super) const fn new() -> Self {
         // SAFETY: All-zero is a valid `uapi_definition`, the end of a table.

@@ -18,7 +18,7 @@ pub(crate) mod interface;
 mod payload;
 mod rxe;
 
-pub(crate) use interface::{Backend, BaseMr, Named, Pages, Range};
+pub(crate) use interface::{Backend, BaseMr, CopyPages, MrRange, Named};
 pub(crate) use payload::{Direction, Payload};
 
 /// The backend of every device that this build extends.

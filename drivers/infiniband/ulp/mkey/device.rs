@@ -8,7 +8,7 @@
 
 use crate::{
     bindings,
-    dm::{self, DeviceMemory},
+    dm::{self, OfferedMemory},
     kernel_ext::{
         error::eopnotsupp,
         rdma::{
@@ -44,7 +44,7 @@ static CLIENT: Client<MkeyDevice> = Client::new(c"ib_mkey");
 pub(crate) struct MkeyDevice {
     #[pin]
     pub(crate) core: Core,
-    pub(crate) memory: Arc<DeviceMemory>,
+    pub(crate) memory: Arc<OfferedMemory>,
     pub(crate) overlay: Overlay,
     /// Set once the self-test has passed and the operations are installed.
     extended: Atomic<bool>,
@@ -55,7 +55,7 @@ impl MkeyDevice {
     fn new(device: &Adding<'_>) -> Result<Arc<Self>> {
         let module = ModulePin::new(parameters::this_module()?)?;
         let core = Core::new(device)?;
-        let memory = DeviceMemory::new(
+        let memory = OfferedMemory::new(
             DeviceName::new(device),
             parameters::dm_classes()?,
             device.node(),

@@ -4,7 +4,7 @@
 
 use crate::{
     api,
-    backend::{Backend, BaseMr, Hw, Named, Range},
+    backend::{Backend, BaseMr, Hw, MrRange, Named},
     bindings,
     device::MkeyDevice,
     dm::{self, Buffer},
@@ -15,7 +15,7 @@ use crate::{
             client::ModulePin,
             mr::Right,
             ops::{DeviceOps, Overlay},
-            scatterlist::{Elements, Mapped},
+            scatterlist::{Elements, MappedElements},
             uapi::{uapi_definitions, Attrs, Definitions},
             Access, Dm, Mr, Mw, Pd,
         },
@@ -25,7 +25,7 @@ use crate::{
     limits::{cost, owner::OwnerCharge},
     parameters,
     region::{
-        binding::{Binding, KLayout, Leaf, Place},
+        binding::{Binding, KLayout, Leaf, LeafPlace},
         pins::Pin,
         rights::supported,
         window, Kind, Region,
@@ -70,7 +70,7 @@ impl DeviceOps for MkeyDevice {
         attr: &bindings::ib_dm_alloc_attr,
         for_process: bool,
     ) -> Result<KBox<Dm<Buffer>>> {
-        let request = dm::Request {
+        let request = dm::DmRequest {
             length: attr.length,
             log_align: attr.alignment,
             class: dm::Wanted::from_raw(attr.flags)?,
@@ -103,7 +103,9 @@ impl DeviceOps for MkeyDevice {
         if length == 0 {
             // Nothing is bound: only an access of no bytes is within it.
             this.core.adopt(mr, Kind::Dm, charge)?;
-            this.core.hw.publish(mr, Range { start: 0, len: 0 }, access);
+            this.core
+                .hw
+                .publish(mr, MrRange { start: 0, len: 0 }, access);
             return Ok(());
         }
         let mut entries = KVVec::with_capacity(1, GFP_KERNEL)?;
@@ -115,7 +117,7 @@ impl DeviceOps for MkeyDevice {
                 start: 0,
                 len: dm.data.memory().len() as u64,
                 access: access | Right::LocalWrite,
-                place: Place::Memory {
+                place: LeafPlace::Memory {
                     base: dm.data.base.clone(),
                     delta: 0,
                     mutable: false,
@@ -135,7 +137,7 @@ impl DeviceOps for MkeyDevice {
         Ok(())
     }
 
-    fn map_fast_reg(&self, mr: &Mr, elements: Elements<'_>) -> Result<Mapped> {
+    fn map_fast_reg(&self, mr: &Mr, elements: Elements<'_>) -> Result<MappedElements> {
         let guard = srcu::read();
         let region = self.core.regions.get(mr.index(), &guard);
         let region = region.filter(|region| region.is(mr)).ok_or(EINVAL)?;

@@ -17,7 +17,7 @@ mod pool;
 pub(crate) mod show;
 
 pub(crate) use class::{Offer, Wanted};
-pub(crate) use pool::DeviceMemory;
+pub(crate) use pool::OfferedMemory;
 
 use crate::{
     backend::{Backend, Hw},
@@ -43,7 +43,7 @@ use kernel::{
 const MAX_PAGES: usize = 1 << 16;
 
 /// What an allocation asks for.
-pub(crate) struct Request {
+pub(crate) struct DmRequest {
     /// Bytes.
     pub(crate) length: u64,
     /// Alignment of the physical address, as a power of two.
@@ -87,7 +87,7 @@ pub(crate) struct Buffer {
     pub(crate) base: <Hw as Backend>::Base,
     _region: OwnedMr,
     store: Arc<Store>,
-    device: Arc<DeviceMemory>,
+    device: Arc<OfferedMemory>,
 }
 
 impl Buffer {
@@ -101,8 +101,8 @@ impl Buffer {
     pub(crate) fn new(
         hw: &Hw,
         pd: &Pd,
-        device: &Arc<DeviceMemory>,
-        request: &Request,
+        device: &Arc<OfferedMemory>,
+        request: &DmRequest,
     ) -> Result<Self> {
         if request.length == 0 || request.log_align > crate::kernel_ext::memory::MAX_LOG_ALIGN {
             return Err(EINVAL);

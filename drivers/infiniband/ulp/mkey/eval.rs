@@ -8,7 +8,7 @@
 //! before it is never walked.
 
 use crate::{
-    backend::{Backend, BaseMr, Direction, Hw, Pages, Payload},
+    backend::{Backend, BaseMr, CopyPages, Direction, Hw, Payload},
     kernel_ext::{
         error::{eloop, eopnotsupp},
         rdma::{mr::Right, Access},
@@ -16,7 +16,7 @@ use crate::{
     },
     layout::{Block, Entry, Order, Row, RowsOf, Shape},
     region::{
-        binding::{Binding, Leaf, Place, MAX_LEVELS},
+        binding::{Binding, Leaf, LeafPlace, MAX_LEVELS},
         indices::KIndexed,
     },
 };
@@ -24,20 +24,20 @@ use core::mem;
 use kernel::{ffi::c_int, prelude::*};
 
 /// Where leaves end: a region of the driver's.
-type Base = <Hw as Backend>::Base;
+type LeafMr = <Hw as Backend>::Base;
 
 /// The rows of one level of a nest.
-type LevelRows<'a> = RowsOf<'a, KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndexed>;
+type KeyRows<'a> = RowsOf<'a, KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndexed>;
 
 /// What is left of an access in one key of a nest.
-struct Level<'a> {
+struct KeyLevel<'a> {
     bound: &'a Binding,
     /// The next row, taken from `rows`.
     row: Option<Row>,
-    rows: LevelRows<'a>,
+    rows: KeyRows<'a>,
 }
 
-impl<'a> Level<'a> {
+impl<'a> KeyLevel<'a> {
     fn new(bound: &'a Binding, outer: Row, order: Order) -> Result<Self> {
         let mut rows = bound.walked().rows_of(outer, order)?;
         let row = rows.next();
@@ -47,7 +47,7 @@ impl<'a> Level<'a> {
 
 /// The levels outside of the one at hand, outermost first.
 struct Outer<'a> {
-    levels: [Option<Level<'a>>; MAX_LEVELS - 2],
+    levels: [Option<KeyLevel<'a>>; MAX_LEVELS - 2],
     used: usize,
 }
 
@@ -62,13 +62,13 @@ impl<'a> Outer<'a> {
     /// # Errors
     ///
     /// `ELOOP` if there is no room: no bind leaves that deep a nest.
-    fn push(&mut self, level: Level<'a>) -> Result {
+    fn push(&mut self, level: KeyLevel<'a>) -> Result {
         *self.levels.get_mut(self.used).ok_or_else(eloop)? = Some(level);
         self.used = self.used.saturating_add(1);
         Ok(())
     }
 
-    fn pop(&mut self) -> Option<Level<'a>> {
+    fn pop(&mut self) -> Option<KeyLevel<'a>> {
         self.used = self.used.checked_sub(1)?;
         self.levels.get_mut(self.used)?.take()
     }
@@ -112,7 +112,7 @@ impl Binding {
     #[inline]
     fn leaf(&self, index: u32, write: bool) -> Result<&Leaf> {
         let leaf = self.leaves.get(index as usize).ok_or(EFAULT)?;
-        if let Place::Memory {
+        if let LeafPlace::Memory {
             base,
             mutable: true,
             ..
@@ -155,12 +155,12 @@ impl Binding {
         offset: u64,
         len: u64,
         write: bool,
-        open: impl Fn(&'a Base) -> T,
+        open: impl Fn(&'a LeafMr) -> T,
         mut visit: impl FnMut(&mut T, Row) -> Result,
     ) -> Result {
         if let Some(row) = self.layout.only_row(offset, len) {
             let leaf = self.leaf(row.leaf, write)?;
-            if let Place::Memory { base, delta, .. } = &leaf.place {
+            if let LeafPlace::Memory { base, delta, .. } = &leaf.place {
                 let addr = row.addr.wrapping_add(*delta);
                 return visit(&mut open(base), Row { addr, ..row });
             }
@@ -176,7 +176,7 @@ impl Binding {
         offset: u64,
         len: u64,
         write: bool,
-        open: &impl Fn(&'a Base) -> T,
+        open: &impl Fn(&'a LeafMr) -> T,
         visit: &mut impl FnMut(&mut T, Row) -> Result,
     ) -> Result {
         let order = self.order(write);
@@ -185,10 +185,10 @@ impl Binding {
         while let Some(row) = next {
             let leaf = self.walked_leaf(row.leaf, write)?;
             next = match &leaf.place {
-                Place::Memory { base, delta, .. } => {
+                LeafPlace::Memory { base, delta, .. } => {
                     visit_leaf(row, &mut rows, *delta, &mut open(base), visit)?
                 }
-                Place::Key(inner) => {
+                LeafPlace::Key(inner) => {
                     inner.walk_nest(row, order, write, open, visit)?;
                     rows.next()
                 }
@@ -206,11 +206,11 @@ impl Binding {
         outer: Row,
         order: Order,
         write: bool,
-        open: &impl Fn(&'a Base) -> T,
+        open: &impl Fn(&'a LeafMr) -> T,
         visit: &mut impl FnMut(&mut T, Row) -> Result,
     ) -> Result {
         let mut above = Outer::new();
-        let mut level = Level::new(self, outer, order)?;
+        let mut level = KeyLevel::new(self, outer, order)?;
         loop {
             let Some(row) = level.row else {
                 let Some(last) = above.pop() else {
@@ -221,13 +221,13 @@ impl Binding {
             };
             let leaf = level.bound.walked_leaf(row.leaf, write)?;
             match &leaf.place {
-                Place::Memory { base, delta, .. } => {
+                LeafPlace::Memory { base, delta, .. } => {
                     let mut opened = open(base);
                     level.row = visit_leaf(row, &mut level.rows, *delta, &mut opened, visit)?;
                 }
-                Place::Key(inner) => {
+                LeafPlace::Key(inner) => {
                     level.row = level.rows.next();
-                    let inner = Level::new(inner, row, order)?;
+                    let inner = KeyLevel::new(inner, row, order)?;
                     above.push(mem::replace(&mut level, inner))?;
                 }
             }
@@ -244,22 +244,22 @@ impl Binding {
     pub(crate) fn copy(&self, offset: u64, mut payload: Payload<'_>, needed: Access) -> Result {
         self.allows(needed)?;
         let write = payload.direction() == Direction::ToMemory;
-        self.walk(offset, payload.len(), write, Base::pages, |pages, row| {
+        self.walk(offset, payload.len(), write, BaseMr::pages, |pages, row| {
             pages.copy(row, &mut payload)
         })
     }
 
     /// Finds the one place of an access that cannot be split.
-    fn resolve(&self, offset: u64, len: u64, needed: Right) -> Result<(&Base, u64)> {
+    fn resolve(&self, offset: u64, len: u64, needed: Right) -> Result<(&LeafMr, u64)> {
         self.allows(needed.into())?;
         let mut bound = self;
         let mut run = self.layout.resolve(offset, len)?;
         loop {
             match &bound.leaf(run.leaf, true)?.place {
-                Place::Memory { base, delta, .. } => {
+                LeafPlace::Memory { base, delta, .. } => {
                     return Ok((base, run.addr.wrapping_add(*delta)));
                 }
-                Place::Key(inner) => {
+                LeafPlace::Key(inner) => {
                     run = inner.layout.resolve(run.addr, len)?;
                     bound = inner;
                 }

@@ -3,11 +3,11 @@
 //! Shows on a new device that the driver calls this module, before the device is extended.
 //!
 //! A call inside the driver that a compiler inlined would not be redirected. The test therefore
-//! makes the calls of the driver's workers ([`Worker`]) and looks at the bytes. It needs no network.
+//! makes the calls of the driver's workers ([`DriverCalls`]) and looks at the bytes. It needs no network.
 
 use crate::{
-    backend::{interface::Worker, Hw},
-    dm::{Buffer, DeviceMemory, Offer, Request, Wanted},
+    backend::{interface::DriverCalls, Hw},
+    dm::{Buffer, DmRequest, Offer, OfferedMemory, Wanted},
     kernel_ext::{
         error::eopnotsupp,
         rdma::{device::DeviceName, mr::Right, Access, Device, Mr, OwnedMr},
@@ -17,7 +17,7 @@ use crate::{
     layout::{Block, MAX_DIMS},
     mkey_core::Core,
     region::{
-        binding::{self, Binding, Leaf, Place},
+        binding::{self, Binding, Leaf, LeafPlace},
         rights::Origin,
         Kind, Region,
     },
@@ -46,8 +46,8 @@ const MEMORY_LEN: usize = STRIDE * BLOCKS;
 pub(crate) fn run(core: &Core, device: &Device) -> Result {
     // A pool of its own, because the device may offer no memory.
     let (name, limit) = (DeviceName::new(device), PAGE_SIZE as u64);
-    let own = DeviceMemory::new(name, Offer::HOST, device.node(), limit, limit)?;
-    let request = Request {
+    let own = OfferedMemory::new(name, Offer::HOST, device.node(), limit, limit)?;
+    let request = DmRequest {
         length: MEMORY_LEN as u64,
         log_align: 0,
         class: Wanted::Default,
@@ -103,7 +103,7 @@ fn bound(core: &Core, memory: &Buffer, access: Access) -> Result<Arc<Binding>> {
             start: 0,
             len: MEMORY_LEN as u64,
             access: Right::LocalWrite.into(),
-            place: Place::Memory {
+            place: LeafPlace::Memory {
                 base: memory.base.clone(),
                 delta: 0,
                 mutable: false,

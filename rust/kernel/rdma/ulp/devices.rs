@@ -14,7 +14,7 @@ use kernel::{
     sync::{global_lock, Arc, ArcBorrow, CondVar, Mutex, SetOnce},
 };
 
-static CLIENT: Client<Node> = Client::new(super::NAME);
+static CLIENT: Client<KnownDevice> = Client::new(super::NAME);
 
 /// Set once a [`Devices`] was made.
 static MADE: SetOnce<()> = SetOnce::new();
@@ -22,7 +22,7 @@ static MADE: SetOnce<()> = SetOnce::new();
 global_lock! {
     // SAFETY: `Devices::new()` initialises it. No other code uses it before that has registered the
     // client.
-    unsafe(uninit) static NODES: Mutex<KVec<Arc<Node>>> = KVec::new();
+    unsafe(uninit) static NODES: Mutex<KVec<Arc<KnownDevice>>> = KVec::new();
 }
 
 /// A device and its users.
@@ -31,25 +31,25 @@ global_lock! {
 ///
 /// `raw` is a registered device until [`ClientOps::remove`] has returned.
 #[pin_data]
-pub(crate) struct Node {
+pub(crate) struct KnownDevice {
     raw: NonNull<bindings::ib_device>,
     #[pin]
-    state: Mutex<State>,
+    state: Mutex<Usage>,
     #[pin]
     idle: CondVar,
 }
 
-struct State {
+struct Usage {
     users: usize,
     going: bool,
 }
 
 // SAFETY: Any thread may use a registered device; locks protect the other fields.
-unsafe impl Send for Node {}
+unsafe impl Send for KnownDevice {}
 // SAFETY: As above.
-unsafe impl Sync for Node {}
+unsafe impl Sync for KnownDevice {}
 
-impl Node {
+impl KnownDevice {
     fn index(&self) -> u32 {
         // SAFETY: By the type invariant: a node is used while it is in `NODES`, and `remove()`
         // takes it out.
@@ -57,7 +57,7 @@ impl Node {
     }
 }
 
-impl ClientOps for Node {
+impl ClientOps for KnownDevice {
     fn client() -> &'static Client<Self> {
         &CLIENT
     }
@@ -68,7 +68,7 @@ impl ClientOps for Node {
         // unregistered.
         let node = pin_init!(Self {
             raw,
-            state <- new_mutex!(State { users: 0, going: false }),
+            state <- new_mutex!(Usage { users: 0, going: false }),
             idle <- new_condvar!(),
         });
         Arc::pin_init(node, GFP_KERNEL).ok()
@@ -102,7 +102,7 @@ impl ClientOps for Node {
 /// A module makes one. Dropping it waits until no device is held, so drop it after all objects that
 /// hold a device.
 pub(crate) struct Devices {
-    _registration: Registration<Node>,
+    _registration: Registration<KnownDevice>,
 }
 
 impl Devices {
@@ -146,7 +146,7 @@ impl Devices {
 /// # Invariants
 ///
 /// It is one of the users of the node, whose `remove()` waits for it.
-pub(crate) struct HeldDevice(Arc<Node>);
+pub(crate) struct HeldDevice(Arc<KnownDevice>);
 
 impl HeldDevice {
     /// Returns `true` if `other` is the same device.

@@ -6,7 +6,7 @@
 
 pub(super) mod dm;
 
-use super::{pd::Region, Access, DmRegion, HostBuffer, Pd};
+use super::{pd::PdMr, Access, DevicePd, DmRegion, HostBuffer};
 use crate::bindings;
 use kernel::{
     error::to_result,
@@ -20,32 +20,32 @@ const MAX_DIMS: usize = bindings::IB_MKEY_MAX_DIMS as usize;
 
 /// The memory that a key refers to.
 #[derive(Clone)]
-pub(crate) enum Leaf {
+pub(crate) enum LeafMemory {
     /// A region over device memory.
     Dm(Arc<DmRegion>),
     /// Memory of the host, addressed by the local DMA lkey.
     Host(Arc<HostBuffer>),
 }
 
-impl From<&Arc<DmRegion>> for Leaf {
+impl From<&Arc<DmRegion>> for LeafMemory {
     fn from(region: &Arc<DmRegion>) -> Self {
         Self::Dm(region.clone())
     }
 }
 
-impl From<&Arc<HostBuffer>> for Leaf {
+impl From<&Arc<HostBuffer>> for LeafMemory {
     fn from(buffer: &Arc<HostBuffer>) -> Self {
         Self::Host(buffer.clone())
     }
 }
 
-impl Leaf {
+impl LeafMemory {
     /// Returns the local key and the address of `offset`. A key of `pd` will refer to the bytes
     /// from `lowest` to before `end`.
     ///
     /// ib_mkey checks the range of a region. The local DMA lkey has no range and is the same for
     /// all devices, so both are checked here.
-    fn place(&self, pd: &Pd, offset: u64, lowest: i128, end: i128) -> Result<(u32, u64)> {
+    fn place(&self, pd: &DevicePd, offset: u64, lowest: i128, end: i128) -> Result<(u32, u64)> {
         match self {
             Self::Dm(region) => Ok((region.lkey(), offset)),
             Self::Host(buffer) => {
@@ -63,15 +63,15 @@ impl Leaf {
 }
 
 /// Consecutive bytes of a leaf.
-pub(crate) struct Range {
-    leaf: Leaf,
+pub(crate) struct LeafRange {
+    leaf: LeafMemory,
     offset: u64,
     len: u32,
 }
 
-impl Range {
+impl LeafRange {
     /// Describes `len` bytes from `offset` on.
-    pub(crate) fn new(leaf: impl Into<Leaf>, offset: u64, len: u32) -> Self {
+    pub(crate) fn new(leaf: impl Into<LeafMemory>, offset: u64, len: u32) -> Self {
         Self {
             leaf: leaf.into(),
             offset,
@@ -79,7 +79,7 @@ impl Range {
         }
     }
 
-    fn sge(&self, pd: &Pd) -> Result<bindings::ib_sge> {
+    fn sge(&self, pd: &DevicePd) -> Result<bindings::ib_sge> {
         let lowest = i128::from(self.offset);
         let end = lowest + i128::from(self.len);
         let (lkey, addr) = self.leaf.place(pd, self.offset, lowest, end)?;
@@ -92,21 +92,21 @@ impl Range {
 }
 
 /// A block of a leaf that repeats.
-pub(crate) struct Block {
-    leaf: Leaf,
+pub(crate) struct LeafBlock {
+    leaf: LeafMemory,
     offset: u64,
     len: u64,
     stride: [i64; MAX_DIMS],
 }
 
-impl Block {
+impl LeafBlock {
     /// Describes `len` bytes at `offset`, repeated every `stride[d]` bytes in dimension `d`.
     ///
     /// # Errors
     ///
     /// `EINVAL` for more than [`MAX_DIMS`] strides.
     pub(crate) fn new(
-        leaf: impl Into<Leaf>,
+        leaf: impl Into<LeafMemory>,
         offset: u64,
         len: u64,
         stride: &[i64],
@@ -138,7 +138,7 @@ impl Block {
         Some((lowest, highest.checked_add(i128::from(self.len))?))
     }
 
-    fn describe(&self, pd: &Pd, repeat: &[u64]) -> Result<bindings::ib_mkey_block> {
+    fn describe(&self, pd: &DevicePd, repeat: &[u64]) -> Result<bindings::ib_mkey_block> {
         let (lowest, end) = self.extent(repeat).ok_or(EOVERFLOW)?;
         let (lkey, addr) = self.leaf.place(pd, self.offset, lowest, end)?;
         Ok(bindings::ib_mkey_block {
@@ -151,17 +151,17 @@ impl Block {
 }
 
 /// Blocks of equal length in a leaf.
-pub(crate) struct Table {
-    leaf: Leaf,
+pub(crate) struct LeafTable {
+    leaf: LeafMemory,
     offset: u64,
     unit: u64,
     len: u64,
 }
 
-impl Table {
+impl LeafTable {
     /// Describes blocks of `len` bytes: block 0 is at `offset`, and each next block `unit` bytes
     /// further.
-    pub(crate) fn new(leaf: impl Into<Leaf>, offset: u64, unit: u64, len: u64) -> Self {
+    pub(crate) fn new(leaf: impl Into<LeafMemory>, offset: u64, unit: u64, len: u64) -> Self {
         Self {
             leaf: leaf.into(),
             offset,
@@ -188,24 +188,24 @@ pub(crate) struct Unbound;
 
 /// The state of a key to which leaves are bound. It holds the leaves.
 pub(crate) struct Bound {
-    _leaves: KVec<Leaf>,
+    _leaves: KVec<LeafMemory>,
 }
 
 /// A key. Dropping it deregisters the key.
 pub(crate) struct Mkey<State> {
     // Fields drop in declaration order: the key before its leaves.
-    region: Region,
+    region: PdMr,
     state: State,
 }
 
 /// A bind that was refused, and the key, which is unchanged.
-pub(crate) struct Refused {
+pub(crate) struct BindRefused {
     pub(crate) key: Mkey<Unbound>,
     pub(crate) error: Error,
 }
 
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Self {
+impl From<BindRefused> for Error {
+    fn from(refused: BindRefused) -> Self {
         refused.error
     }
 }
@@ -213,9 +213,9 @@ impl From<Refused> for Error {
 /// Collects the elements of a description, and their leaves.
 fn collect<'a, T: 'a, U>(
     parts: &'a [T],
-    leaf: impl Fn(&'a T) -> &'a Leaf,
+    leaf: impl Fn(&'a T) -> &'a LeafMemory,
     element: impl Fn(&'a T) -> Result<U>,
-) -> Result<(KVec<U>, KVec<Leaf>)> {
+) -> Result<(KVec<U>, KVec<LeafMemory>)> {
     let mut elements = KVec::with_capacity(parts.len(), GFP_KERNEL)?;
     let mut leaves = KVec::with_capacity(parts.len(), GFP_KERNEL)?;
     for part in parts {
@@ -232,24 +232,27 @@ impl Mkey<Unbound> {
     ///
     /// `EINVAL` for zero or too many entries, `ENOMEM`, `EOPNOTSUPP` if ib_mkey does not extend the
     /// device.
-    pub(crate) fn new(pd: &Arc<Pd>, max_entries: u32) -> Result<Self> {
+    pub(crate) fn new(pd: &Arc<DevicePd>, max_entries: u32) -> Result<Self> {
         // SAFETY: The domain is valid.
         let raw = unsafe { bindings::ib_alloc_mkey(pd.as_raw(), max_entries) };
         // SAFETY: `ib_alloc_mkey()` returned a new region in the domain, or an error.
-        let region = unsafe { Region::from_raw(raw, pd) }?;
+        let region = unsafe { PdMr::from_raw(raw, pd) }?;
         Ok(Self {
             region,
             state: Unbound,
         })
     }
 
-    fn bound(self, bind: impl FnOnce(&Region) -> Result<KVec<Leaf>>) -> Result<Bind, Refused> {
+    fn bound(
+        self,
+        bind: impl FnOnce(&PdMr) -> Result<KVec<LeafMemory>>,
+    ) -> Result<Bind, BindRefused> {
         match bind(&self.region) {
             Ok(leaves) => Ok(Mkey {
                 region: self.region,
                 state: Bound { _leaves: leaves },
             }),
-            Err(error) => Err(Refused { key: self, error }),
+            Err(error) => Err(BindRefused { key: self, error }),
         }
     }
 
@@ -258,7 +261,11 @@ impl Mkey<Unbound> {
     /// # Errors
     ///
     /// The errors of `ib_bind_mkey_list()`; `EINVAL` for memory that is mapped for another device.
-    pub(crate) fn bind_list(self, access: Access, ranges: &[Range]) -> Result<Bind, Refused> {
+    pub(crate) fn bind_list(
+        self,
+        access: Access,
+        ranges: &[LeafRange],
+    ) -> Result<Bind, BindRefused> {
         self.bound(|region| {
             let (list, leaves) =
                 collect(ranges, |range| &range.leaf, |range| range.sge(region.pd()))?;
@@ -286,13 +293,13 @@ impl Mkey<Unbound> {
         self,
         access: Access,
         repeat: &[u64],
-        blocks: &[Block],
-    ) -> Result<Bind, Refused> {
+        blocks: &[LeafBlock],
+    ) -> Result<Bind, BindRefused> {
         self.bound(|region| {
             if repeat.len() > MAX_DIMS {
                 return Err(EINVAL);
             }
-            let describe = |block: &Block| block.describe(region.pd(), repeat);
+            let describe = |block: &LeafBlock| block.describe(region.pd(), repeat);
             let (list, leaves) = collect(blocks, |block| &block.leaf, describe)?;
             let layout = bindings::ib_mkey_interleaved {
                 num_dims: u32::try_from(repeat.len())?,
@@ -324,9 +331,9 @@ impl Mkey<Unbound> {
     pub(crate) fn bind_indexed(
         self,
         access: Access,
-        table: &Table,
+        table: &LeafTable,
         indices: &[u32],
-    ) -> Result<Bind, Refused> {
+    ) -> Result<Bind, BindRefused> {
         self.bound(|region| {
             let (lowest, end) = table.extent(indices).ok_or(EOVERFLOW)?;
             let (lkey, addr) = table.leaf.place(region.pd(), table.offset, lowest, end)?;

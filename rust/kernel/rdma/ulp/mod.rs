@@ -29,9 +29,9 @@ mod qp;
 pub(crate) use crate::kernel_ext::rdma::{mr::Right, Access, Device};
 pub(crate) use devices::{Devices, HeldDevice};
 pub(crate) use host::HostBuffer;
-pub(crate) use mkey::dm::{Class, DeviceMemory, DmRegion};
-pub(crate) use mkey::{Block, Bound, Mkey, Range, Refused, Table, Unbound};
-pub(crate) use pd::Pd;
+pub(crate) use mkey::dm::{DeviceMemory, DmClass, DmRegion};
+pub(crate) use mkey::{BindRefused, Bound, LeafBlock, LeafRange, LeafTable, Mkey, Unbound};
+pub(crate) use pd::DevicePd;
 pub(crate) use qp::{Cq, Local, Qp, Remote, Status, Work};
 
 /// The module's name. `rdma resource` shows it as the owner of an object.

@@ -5,19 +5,19 @@
 use super::HeldDevice;
 use crate::{
     bindings,
-    kernel_ext::rdma::{Mr, OwnedPd},
+    kernel_ext::rdma::{Mr, OwnedMr, OwnedPd},
 };
-use core::{ops::Deref, ptr::NonNull};
+use core::ops::Deref;
 use kernel::{error::from_err_ptr, prelude::*, sync::Arc};
 
 /// A protection domain.
-pub(crate) struct Pd {
+pub(crate) struct DevicePd {
     // Fields drop in declaration order: the domain before its device.
     raw: OwnedPd,
     device: HeldDevice,
 }
 
-impl Pd {
+impl DevicePd {
     /// Makes a protection domain.
     pub(crate) fn new(device: &HeldDevice) -> Result<Arc<Self>> {
         let pd = Self {
@@ -44,54 +44,37 @@ impl Pd {
 }
 
 /// A memory region. Dropping it deregisters the region.
-///
-/// # Invariants
-///
-/// The pointer is a region in `pd`. Only this deregisters it.
-pub(super) struct Region {
-    raw: NonNull<bindings::ib_mr>,
-    pd: Arc<Pd>,
+pub(super) struct PdMr {
+    // Fields drop in declaration order: the MR before its protection domain.
+    mr: OwnedMr,
+    pd: Arc<DevicePd>,
 }
 
-// SAFETY: Memory regions may be used from any thread.
-unsafe impl Send for Region {}
-// SAFETY: As above.
-unsafe impl Sync for Region {}
-
-impl Region {
-    /// Takes the result of a function that makes a region in `pd`.
+impl PdMr {
+    /// Takes what a function that makes an MR in `pd` has returned.
     ///
     /// # Safety
     ///
-    /// `raw` must be an error pointer or a new region in `pd`.
-    pub(super) unsafe fn from_raw(raw: *mut bindings::ib_mr, pd: &Arc<Pd>) -> Result<Self> {
-        // INVARIANT: By the safety requirement.
+    /// `raw` must be an error pointer or a new MR in `pd`.
+    pub(super) unsafe fn from_raw(raw: *mut bindings::ib_mr, pd: &Arc<DevicePd>) -> Result<Self> {
+        let raw = from_err_ptr(raw)?;
+        // SAFETY: By the safety requirement a new MR, which has no other owner.
+        let mr = unsafe { OwnedMr::from_raw(raw) };
         Ok(Self {
-            raw: NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)?,
+            mr: mr.ok_or(ENOMEM)?,
             pd: pd.clone(),
         })
     }
 
-    pub(super) fn pd(&self) -> &Pd {
+    pub(super) fn pd(&self) -> &DevicePd {
         &self.pd
     }
 }
 
-impl Deref for Region {
+impl Deref for PdMr {
     type Target = Mr;
 
     fn deref(&self) -> &Mr {
-        // SAFETY: By the type invariant.
-        unsafe { Mr::from_raw(self.raw.as_ptr()) }
-    }
-}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        // SAFETY: By the type invariant.
-        let ret = unsafe { bindings::ib_dereg_mr_user(self.raw.as_ptr(), core::ptr::null_mut()) };
-        if ret != 0 {
-            pr_err!("a region cannot be deregistered: error {ret}\n");
-        }
+        &self.mr
     }
 }

@@ -2,7 +2,7 @@
 
 //! Completion queues and reliable queue pairs.
 
-use super::{Access, Bound, Device, DmRegion, HeldDevice, HostBuffer, Mkey, Pd, Right};
+use super::{Access, Bound, Device, DevicePd, DmRegion, HeldDevice, HostBuffer, Mkey, Right};
 use crate::bindings;
 use core::{marker::PhantomData, mem::MaybeUninit, ptr, ptr::NonNull};
 use kernel::{
@@ -174,7 +174,7 @@ pub(crate) struct Qp {
     raw: NonNull<bindings::ib_qp>,
     // Dropping destroys the queue pair; then the fields drop in declaration order.
     cq: Cq,
-    pd: Arc<Pd>,
+    pd: Arc<DevicePd>,
 }
 
 // SAFETY: A queue pair may be used from any thread.
@@ -182,7 +182,7 @@ unsafe impl Send for Qp {}
 
 impl Qp {
     /// Makes a queue pair that takes one request at a time.
-    pub(crate) fn new(pd: &Arc<Pd>, cq: Cq) -> Result<Self> {
+    pub(crate) fn new(pd: &Arc<DevicePd>, cq: Cq) -> Result<Self> {
         // SAFETY: All-zero is a valid `ib_qp_init_attr`: null pointers, no callback, integers.
         let mut init: bindings::ib_qp_init_attr = unsafe { MaybeUninit::zeroed().assume_init() };
         init.send_cq = cq.raw.as_ptr();

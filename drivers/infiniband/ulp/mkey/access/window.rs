@@ -10,14 +10,14 @@ use crate::{
     mkey_core::{Core, Lookup},
     region::{
         binding::{Binding, KLayout, Window, MAX_DEPTH},
-        window::{Cleared, Hidden},
+        window::{Cleared, WindowMr},
         Kind, Region,
     },
 };
 use kernel::{prelude::*, sync::Arc};
 
 /// A request to bind a window.
-pub(crate) struct Request {
+pub(crate) struct WindowRequest {
     /// The window, which stays during the call. Its address tells it from its successors.
     pub(crate) mw: usize,
     /// The index by which rkeys name it.
@@ -35,13 +35,13 @@ pub(crate) struct Request {
 }
 
 /// Makes an MR for a window over `region`, with nothing bound.
-fn hidden(core: &Core, region: &Region) -> Result<Arc<Hidden>> {
+fn hidden(core: &Core, region: &Region) -> Result<Arc<WindowMr>> {
     // A worker binds windows. The owner of the MR below is charged for them.
     let charge = region.charge.beside(cost::REGION)?;
     let mr = OwnedMr::new(&core.pd, 1)?;
     core.hw.claim(&mr);
     let region = core.adopt(&mr, Kind::Window, charge)?;
-    Hidden::new(mr, region)
+    WindowMr::new(mr, region)
 }
 
 /// Describes what a window is to be bound to: a range of `region`, an MR of this module.
@@ -50,7 +50,12 @@ fn hidden(core: &Core, region: &Region) -> Result<Arc<Hidden>> {
 ///
 /// `ENOENT` for an MR of another protection domain, `EINVAL` for one without the right to have
 /// windows; `ERANGE`, `EACCES` and others as for the bind of a key; `ENOMEM`.
-fn describe(core: &Core, pd: &Pd, region: &Region, request: &Request) -> Result<Arc<Binding>> {
+fn describe(
+    core: &Core,
+    pd: &Pd,
+    region: &Region,
+    request: &WindowRequest,
+) -> Result<Arc<Binding>> {
     let remote = Right::RemoteRead
         | Right::RemoteWrite
         | Right::RemoteAtomic
@@ -84,7 +89,7 @@ fn describe(core: &Core, pd: &Pd, region: &Region, request: &Request) -> Result<
 /// that went through the binding before the last one waits for a page.
 pub(crate) fn bind(
     pd: &Pd,
-    request: &Request,
+    request: &WindowRequest,
     stock: impl FnOnce(u32) -> Result,
 ) -> Result<Option<Cleared>> {
     let Ok(core) = Core::running(pd.device()) else {

@@ -11,7 +11,7 @@ use crate::{
     bindings::ib_mkey_pool,
     device::MkeyDevice,
     kernel_ext::{
-        export_c::{export_c, ForC, GivenUp, Held, Opaque},
+        export_c::{export_c, ForC, GivenUp, HeldOpaque, Opaque},
         rdma::{export::GivenUpMr, OwnedMr, Pd},
     },
     key,
@@ -25,7 +25,7 @@ use kernel::{
 
 /// Keys that are bound to nothing, ready to be given out.
 #[pin_data]
-pub(crate) struct Pool {
+pub(crate) struct KeyPool {
     /// The protection domain of all of them.
     pd: usize,
     /// Keys that there are, given out or not.
@@ -35,7 +35,7 @@ pub(crate) struct Pool {
     free: SpinLock<KVVec<OwnedMr>>,
 }
 
-impl Pool {
+impl KeyPool {
     fn new(pd: &Pd, max_entries: u32, keys: u32) -> Result<Arc<Self>> {
         if keys == 0 {
             return Err(EINVAL);
@@ -81,21 +81,21 @@ impl Pool {
 }
 
 impl Opaque for ib_mkey_pool {
-    type Rust = Pool;
+    type Rust = KeyPool;
 }
 
 export_c! {
     in crate::bindings;
 
     fn ib_mkey_pool_create(pd: &Pd, max_entries: u32, nr: u32) -> Result<ForC<ib_mkey_pool>> {
-        Pool::new(pd, max_entries, nr).map(ForC)
+        KeyPool::new(pd, max_entries, nr).map(ForC)
     }
 
-    fn ib_mkey_pool_get(pool: Held<'_, ib_mkey_pool>) -> Option<OwnedMr> {
+    fn ib_mkey_pool_get(pool: HeldOpaque<'_, ib_mkey_pool>) -> Option<OwnedMr> {
         pool.free.lock().pop()
     }
 
-    fn ib_mkey_pool_put(pool: Held<'_, ib_mkey_pool>, mkey: GivenUpMr<'_>) -> Result {
+    fn ib_mkey_pool_put(pool: HeldOpaque<'_, ib_mkey_pool>, mkey: GivenUpMr<'_>) -> Result {
         pool.put(mkey)
     }
 

@@ -15,14 +15,14 @@ use kernel::{ffi::c_int, prelude::*};
 
 /// Addresses of an MR.
 #[derive(Clone, Copy)]
-pub(crate) struct Range {
+pub(crate) struct MrRange {
     /// The first one.
     pub(crate) start: u64,
     /// Bytes.
     pub(crate) len: u64,
 }
 
-impl Range {
+impl MrRange {
     /// Returns `true` if `length` bytes from `iova` on are in the range.
     #[inline]
     pub(crate) fn contains(&self, iova: u64, length: u64) -> bool {
@@ -88,7 +88,7 @@ pub(crate) trait Backend: Copy + Send + Sync {
     fn narrow(&self, mr: &Mr, access: Access);
 
     /// Allows accesses to a claimed MR, in `range`.
-    fn publish(&self, mr: &Mr, range: Range, access: Access);
+    fn publish(&self, mr: &Mr, range: MrRange, access: Access);
 
     /// Lets the driver bind a memory window to a claimed MR. It binds none to others.
     fn allow_window(&self, mr: &Mr);
@@ -183,7 +183,7 @@ pub(crate) trait Backend: Copy + Send + Sync {
 /// deregistered.
 pub(crate) trait BaseMr: Clone + Send + Sync {
     /// Prepared copies.
-    type Pages<'a>: Pages
+    type Pages<'a>: CopyPages
     where
         Self: 'a;
 
@@ -224,7 +224,7 @@ pub(crate) trait BaseMr: Clone + Send + Sync {
 }
 
 /// The pages of a [`BaseMr`], prepared for copies.
-pub(crate) trait Pages {
+pub(crate) trait CopyPages {
     /// Copies between the pieces of `row`, whose addresses are those of the MR, and `payload`.
     ///
     /// # Errors
@@ -235,7 +235,7 @@ pub(crate) trait Pages {
 
 /// The driver's own calls for accesses, as its workers make them. Only the self-test makes them here:
 /// they come back to this module by way of the driver.
-pub(crate) trait Worker: Backend {
+pub(crate) trait DriverCalls: Backend {
     /// Copies between `packet` and an SGE of address `iova`, to the SGE if `write`.
     ///
     /// # Errors

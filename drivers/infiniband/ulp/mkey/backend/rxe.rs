@@ -8,7 +8,7 @@
 //! | `rxe/base.rs` | a stock region: its pages, its atomics |
 //! | `rxe/replacements.rs` | what runs in place of the redirected functions |
 //! | `rxe/rereg.rs` | other memory for a region |
-//! | `rxe/worker.rs` | calls as rxe's workers make them; the self-test uses them |
+//! | `rxe/driver_calls.rs` | calls as rxe's workers make them; the self-test uses them |
 //! | `rxe/on_demand.rs`, `rxe/rxe_odp_page.c` | pages that come on demand |
 //! | `rxe/redirect.c` | the redirection |
 //! | `rxe/stock.c`, `rxe/functions.h` | calls of stock rxe; its functions |
@@ -22,15 +22,15 @@
 
 mod base;
 mod bindings;
+mod driver_calls;
 mod on_demand;
 mod replacements;
 mod rereg;
-mod worker;
 
 use base::Base;
 
 use crate::{
-    backend::interface::{Backend, Named, Range},
+    backend::interface::{Backend, MrRange, Named},
     bindings::{
         ib_mr_type_IB_MR_TYPE_DM as TYPE_DM, ib_mr_type_IB_MR_TYPE_DMA as TYPE_DMA,
         ib_mr_type_IB_MR_TYPE_MEM_REG as TYPE_MEM_REG,
@@ -59,7 +59,7 @@ const FAST_SHIFT: u32 = u64::BITS - 1;
 
 /// The state of a region, `enum rxe_mr_state`.
 #[derive(Clone, Copy)]
-pub(crate) struct State(bindings::rxe_mr_state);
+pub(crate) struct MrState(bindings::rxe_mr_state);
 
 /// The redirection of `rdma_rxe`'s functions; undone on drop.
 pub(crate) struct Redirection(());
@@ -77,9 +77,9 @@ impl Drop for Redirection {
 /// # Invariants
 ///
 /// The pointer is an `rxe_mr` of which a reference is held.
-struct Found(NonNull<rxe_mr>);
+struct FoundMr(NonNull<rxe_mr>);
 
-impl Found {
+impl FoundMr {
     fn at(device: &Device, index: u32) -> Option<Self> {
         // SAFETY: The device is an rxe device.
         let raw = unsafe { bindings::ib_mkey_rxe_get_mr(device.as_raw(), index) };
@@ -88,7 +88,7 @@ impl Found {
     }
 }
 
-impl Drop for Found {
+impl Drop for FoundMr {
     fn drop(&mut self) {
         // SAFETY: By the type invariant.
         unsafe { bindings::ib_mkey_rxe_put_mr(self.0.as_ptr()) };
@@ -133,11 +133,11 @@ impl Rxe {
     ///
     /// `mr` must be a region of an rxe device, valid during the call.
     #[inline]
-    unsafe fn published(mr: *mut rxe_mr) -> Option<Range> {
+    unsafe fn published(mr: *mut rxe_mr) -> Option<MrRange> {
         // SAFETY: By the safety requirement. Each field is read as a whole; the state before them.
         let (state, range) = unsafe {
             let state = bindings::ib_mkey_rxe_state(mr);
-            let range = Range {
+            let range = MrRange {
                 start: (&raw const (*mr).ibmr.iova).read_volatile(),
                 len: (&raw const (*mr).ibmr.length).read_volatile(),
             };
@@ -184,7 +184,7 @@ impl Rxe {
 
 impl Backend for Rxe {
     type Base = Base;
-    type State = State;
+    type State = MrState;
     type Attached = Redirection;
 
     fn attach() -> Result<Redirection> {
@@ -216,7 +216,7 @@ impl Backend for Rxe {
     }
 
     fn find(&self, device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
-        let found = Found::at(device, lkey >> 8).ok_or(ENOENT)?;
+        let found = FoundMr::at(device, lkey >> 8).ok_or(ENOENT)?;
         let raw = found.0;
         // SAFETY: `found` keeps the region. Whether it is on its way out is seen from its state.
         let (mr, key, access) = unsafe {
@@ -295,7 +295,7 @@ impl Backend for Rxe {
         change_access(mr, |now| now & access.into_raw() as i32);
     }
 
-    fn publish(&self, mr: &Mr, range: Range, access: Access) {
+    fn publish(&self, mr: &Mr, range: MrRange, access: Access) {
         // SAFETY: The region is valid; rxe reads the fields as a whole, at any time.
         unsafe {
             (&raw mut (*mr.as_raw()).iova).write_volatile(range.start);
@@ -386,20 +386,20 @@ impl Backend for Rxe {
         private(mr).is_some_and(|mr| unsafe { bindings::ib_mkey_rxe_num_mw(mr.as_ptr()) } > 0)
     }
 
-    fn suspend(&self, mr: &Mr) -> Result<State> {
+    fn suspend(&self, mr: &Mr) -> Result<MrState> {
         if self.has_windows(mr) {
             return Err(EINVAL);
         }
         let private = private(mr).ok_or(EINVAL)?.as_ptr();
         // SAFETY: The region is valid.
         unsafe {
-            let state = State(bindings::ib_mkey_rxe_state(private));
+            let state = MrState(bindings::ib_mkey_rxe_state(private));
             bindings::ib_mkey_rxe_set_state(private, rxe_mr_state_RXE_MR_STATE_INVALID);
             Ok(state)
         }
     }
 
-    fn resume(&self, mr: &Mr, state: State) {
+    fn resume(&self, mr: &Mr, state: MrState) {
         Self::set_state(mr, state.0);
     }
 
@@ -410,7 +410,7 @@ impl Backend for Rxe {
     fn retranslate(
         &self,
         mr: &Mr,
-        state: State,
+        state: MrState,
         spare: &Mr,
         range: (u64, u64),
         finish: impl FnOnce() -> Result,

@@ -144,7 +144,7 @@ impl Wanted {
 }
 
 /// An entry of the parameter.
-struct Entry<'a> {
+struct OfferEntry<'a> {
     device: Option<&'a str>,
     class: Class,
 }
@@ -177,12 +177,12 @@ impl<'a> Offer<'a> {
         self.0.trim().split(',').filter(|entry| !entry.is_empty())
     }
 
-    fn entry(text: &'a str) -> Option<Entry<'a>> {
+    fn entry(text: &'a str) -> Option<OfferEntry<'a>> {
         let (device, class) = match text.split_once('/') {
             Some((device, class)) => (Some(device), class),
             None => (None, text),
         };
-        Class::parse(class).map(|class| Entry { device, class })
+        Class::parse(class).map(|class| OfferEntry { device, class })
     }
 
     /// Returns the classes that the device called `name` offers, its default first; `host` comes

@@ -4,15 +4,15 @@
 //!
 //! # Locking
 //!
-//! `Pool::source` serialises finding out where a pool's memory is, which may open a device. It is
-//! held while sleeping; `Owners::known` is not taken under it. `DeviceMemory::exporting`
+//! `ClassPool::source` serialises finding out where a pool's memory is, which may open a device. It is
+//! held while sleeping; `Owners::known` is not taken under it. `OfferedMemory::exporting`
 //! serialises the making of dma-bufs.
 
 use super::class::{Class, Offer, Wanted};
 use crate::{
     kernel_ext::{
         error::eopnotsupp,
-        memory::{p2p::Provider, pmem::Region, ram::Node, SharedMemory},
+        memory::{p2p::Provider, pmem::PmemRegion, ram::Node, SharedMemory},
         rdma::device::DeviceName,
     },
     limits::{
@@ -29,13 +29,13 @@ use kernel::{
 
 /// Where a pool's memory comes from.
 #[derive(Clone)]
-enum Source {
+enum PoolSource {
     Ram(Node),
     P2p(Arc<Provider>),
-    Pmem(Arc<Region>),
+    Pmem(Arc<PmemRegion>),
 }
 
-impl Source {
+impl PoolSource {
     /// Returns `true` if memory may come from it. A device that has gone and come back is another
     /// source.
     fn is_there(&self) -> bool {
@@ -48,14 +48,14 @@ impl Source {
 
 /// A source that was found, and the account of what came from it.
 #[derive(Clone)]
-struct Found {
-    source: Source,
+struct FoundSource {
+    source: PoolSource,
     account: Arc<Account>,
 }
 
 /// Memory of one class.
 #[pin_data]
-pub(crate) struct Pool {
+pub(crate) struct ClassPool {
     class: Class,
     /// For [`Class::Host`]: near which node.
     near: i32,
@@ -63,10 +63,10 @@ pub(crate) struct Pool {
     ram: Arc<Account>,
     /// What the pool is made of, found when it is first used: its device may come later.
     #[pin]
-    source: Mutex<Option<Found>>,
+    source: Mutex<Option<FoundSource>>,
 }
 
-impl Pool {
+impl ClassPool {
     fn new(class: Class, near: i32, ram: &Arc<Account>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -89,7 +89,7 @@ impl Pool {
     /// # Errors
     ///
     /// `EOPNOTSUPP` if it is not there, those of opening a DAX device, `ENOMEM`.
-    fn find(&self) -> Result<Found> {
+    fn find(&self) -> Result<FoundSource> {
         let mut known = self.source.lock();
         if let Some(found) = &*known {
             if found.source.is_there() {
@@ -98,30 +98,30 @@ impl Pool {
         }
         *known = None;
         let (source, limit) = match self.class {
-            Class::Host => (Source::Ram(Node::Near(self.near)), self.ram.limit()),
+            Class::Host => (PoolSource::Ram(Node::Near(self.near)), self.ram.limit()),
             Class::Node(node) => {
                 let node = i32::from(node);
                 if !Node::is_present(node) {
                     return Err(eopnotsupp());
                 }
-                (Source::Ram(Node::Only(node)), self.ram.limit())
+                (PoolSource::Ram(Node::Only(node)), self.ram.limit())
             }
             Class::P2p { domain, bus, devfn } => {
                 let provider = Provider::find(domain, bus, devfn).map_err(|_| eopnotsupp())?;
                 let size = provider.size().map_err(|_| eopnotsupp())?;
-                (Source::P2p(provider), size)
+                (PoolSource::P2p(provider), size)
             }
             Class::Pmem(n) => {
                 let name = CString::try_from_fmt(fmt!("pmem{n}"))?;
-                let region = Region::open(&name).map_err(|err| match err {
+                let region = PmemRegion::open(&name).map_err(|err| match err {
                     ENOENT | ENXIO | ENODEV => eopnotsupp(),
                     other => other,
                 })?;
                 let size = region.size();
-                (Source::Pmem(region), size)
+                (PoolSource::Pmem(region), size)
             }
         };
-        let found = Found {
+        let found = FoundSource {
             source,
             account: Arc::new(Account::new(limit), GFP_KERNEL)?,
         };
@@ -144,7 +144,7 @@ impl Pool {
     /// `ENOMEM` beyond the pool's size or the device's quota; those of [`Self::find`].
     pub(crate) fn charge(&self, bytes: i64) -> Result<Charge> {
         let found = self.find()?;
-        let shared = matches!(found.source, Source::Ram(_)).then_some(&self.ram);
+        let shared = matches!(found.source, PoolSource::Ram(_)).then_some(&self.ram);
         Charge::new(&found.account, shared, bytes)
     }
 
@@ -155,26 +155,26 @@ impl Pool {
     /// `ENOMEM`; those of [`Self::find`].
     pub(crate) fn allocate(&self, len: usize, log_align: u32) -> Result<SharedMemory> {
         match self.find()?.source {
-            Source::Ram(node) => SharedMemory::ram(len, log_align, node),
-            Source::P2p(provider) => SharedMemory::p2p(&provider, len, log_align),
-            Source::Pmem(region) => SharedMemory::pmem(&region, len, log_align),
+            PoolSource::Ram(node) => SharedMemory::ram(len, log_align, node),
+            PoolSource::P2p(provider) => SharedMemory::p2p(&provider, len, log_align),
+            PoolSource::Pmem(region) => SharedMemory::pmem(&region, len, log_align),
         }
     }
 }
 
 /// The memory of a device.
 #[pin_data]
-pub(crate) struct DeviceMemory {
+pub(crate) struct OfferedMemory {
     pub(crate) name: DeviceName,
     /// The default first, no class twice.
-    pools: KVec<Arc<Pool>>,
+    pools: KVec<Arc<ClassPool>>,
     pub(crate) owners: Arc<Owners>,
     /// Held while a dma-buf is made.
     #[pin]
     pub(super) exporting: Mutex<()>,
 }
 
-impl DeviceMemory {
+impl OfferedMemory {
     /// Makes the memory that `offer` has for a device near `node`: at most `limit` bytes of RAM,
     /// and for each process at most `process_limit` bytes of anything.
     pub(crate) fn new(
@@ -185,10 +185,10 @@ impl DeviceMemory {
         process_limit: u64,
     ) -> Result<Arc<Self>> {
         let ram = Arc::new(Account::new(limit), GFP_KERNEL)?;
-        let mut pools: KVec<Arc<Pool>> = KVec::new();
+        let mut pools: KVec<Arc<ClassPool>> = KVec::new();
         for class in offer.to(name.get().to_str()?) {
             if !pools.iter().any(|pool| pool.class == class) {
-                pools.push(Pool::new(class, node, &ram)?, GFP_KERNEL)?;
+                pools.push(ClassPool::new(class, node, &ram)?, GFP_KERNEL)?;
             }
         }
         // Its pools have limits of their own.
@@ -205,7 +205,7 @@ impl DeviceMemory {
     }
 
     /// Returns the pools, the default first.
-    pub(crate) fn pools(&self) -> &[Arc<Pool>] {
+    pub(crate) fn pools(&self) -> &[Arc<ClassPool>] {
         &self.pools
     }
 
@@ -214,7 +214,7 @@ impl DeviceMemory {
     /// # Errors
     ///
     /// `EOPNOTSUPP` if the device offers no such memory.
-    pub(crate) fn pool(&self, wanted: Wanted) -> Result<&Pool> {
+    pub(crate) fn pool(&self, wanted: Wanted) -> Result<&ClassPool> {
         self.pools
             .iter()
             .find(|pool| wanted.is(pool.class))
@@ -232,7 +232,7 @@ impl DeviceMemory {
     /// Returns the bytes of the default class; 0 while its memory is not there.
     pub(crate) fn size(&self) -> u64 {
         self.pool(Wanted::Default)
-            .and_then(Pool::find)
+            .and_then(ClassPool::find)
             .map_or(0, |found| found.account.limit())
     }
 }

@@ -7,7 +7,7 @@
 //! Each of the others has a line of column names, then a line for each pool or owner of each extended device.
 //! Bytes of device memory are whole pages.
 
-use super::DeviceMemory;
+use super::OfferedMemory;
 use crate::{
     kernel_ext::{process::Process, sync::global::global_mutex},
     limits::owner::Owners,
@@ -26,7 +26,7 @@ global_mutex!(static DEVICES: KVec<Offered> = KVec::new());
 
 /// What is shown of a device.
 struct Offered {
-    memory: Arc<DeviceMemory>,
+    memory: Arc<OfferedMemory>,
     keys: Arc<Owners>,
 }
 
@@ -67,7 +67,7 @@ impl Shown {
 /// # Errors
 ///
 /// `ENOMEM`.
-pub(crate) fn add(memory: &Arc<DeviceMemory>, keys: &Arc<Owners>) -> Result {
+pub(crate) fn add(memory: &Arc<OfferedMemory>, keys: &Arc<Owners>) -> Result {
     let offered = Offered {
         memory: memory.clone(),
         keys: keys.clone(),
@@ -76,7 +76,7 @@ pub(crate) fn add(memory: &Arc<DeviceMemory>, keys: &Arc<Owners>) -> Result {
 }
 
 /// Shows a device's memory no longer.
-pub(crate) fn remove(memory: &Arc<DeviceMemory>) {
+pub(crate) fn remove(memory: &Arc<OfferedMemory>) {
     let mut devices = DEVICES::lock();
     devices.retain(|other| !Arc::ptr_eq(&other.memory, memory));
     // Nothing drops a static.
@@ -136,7 +136,7 @@ fn show_accesses(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_fmt(fmt!("{}\n", binding::accesses_outside()))
 }
 
-fn show_each(device: &DeviceMemory, owners: &Owners, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn show_each(device: &OfferedMemory, owners: &Owners, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     owners.each(|owner| {
         let account = owner.account();
         f.write_fmt(fmt!(

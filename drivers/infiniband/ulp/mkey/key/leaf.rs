@@ -11,7 +11,7 @@ use crate::{
     },
     mkey_core::Core,
     region::{
-        binding::{Binding, Leaf, Place},
+        binding::{Binding, Leaf, LeafPlace},
         Kind,
     },
 };
@@ -47,7 +47,7 @@ impl Core {
                     start,
                     len,
                     access,
-                    place: Place::Memory {
+                    place: LeafPlace::Memory {
                         base,
                         delta: 0,
                         mutable: true,
@@ -78,17 +78,17 @@ impl Core {
                 if bound.depth() > depth {
                     return Err(eloop());
                 }
-                (bound.layout.length(), bound.access, Place::Key(bound))
+                (bound.layout.length(), bound.access, LeafPlace::Key(bound))
             }
             // It ends where that region's own leaf does.
             Kind::Dm => {
                 let bound = region.bound.get(&guard).ok_or(ERANGE)?;
                 let run = bound.layout.resolve(0, bound.layout.length())?;
                 let inner = bound.leaves.first().ok_or(ENOENT)?;
-                let Place::Memory { base, delta, .. } = &inner.place else {
+                let LeafPlace::Memory { base, delta, .. } = &inner.place else {
                     return Err(eopnotsupp());
                 };
-                let place = Place::Memory {
+                let place = LeafPlace::Memory {
                     base: base.clone(),
                     delta: run.addr.wrapping_add(*delta),
                     mutable: false,

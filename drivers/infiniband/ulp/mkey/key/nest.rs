@@ -6,7 +6,7 @@
 
 use crate::{
     kernel_ext::alloc::GFP_MAYFAIL,
-    region::binding::{Binding, Leaf, Place, MAX_DEPTH},
+    region::binding::{Binding, Leaf, LeafPlace, MAX_DEPTH},
 };
 use core::{ptr, slice};
 use kernel::rbtree::RBTree;
@@ -29,7 +29,7 @@ pub(crate) fn reaches(bound: &Binding, lkey: u32) -> bool {
             depth = outer;
             continue;
         };
-        let Place::Key(inner) = &leaf.place else {
+        let LeafPlace::Key(inner) = &leaf.place else {
             continue;
         };
         if leaf.lkey == lkey {

@@ -110,12 +110,12 @@ impl Account {
 }
 
 /// A buffer on an account.
-struct Entry {
+struct AccountEntry {
     account: Arc<Account>,
     bytes: i64,
 }
 
-impl Entry {
+impl AccountEntry {
     fn new(account: &Arc<Account>, bytes: i64) -> Result<Self> {
         account.add(bytes)?;
         Ok(Self {
@@ -125,7 +125,7 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for AccountEntry {
     fn drop(&mut self) {
         self.account.remove(self.bytes);
     }
@@ -133,8 +133,8 @@ impl Drop for Entry {
 
 /// A buffer on the account of its pool and, where pools share one limit, on that of all of them.
 pub(crate) struct Charge {
-    _pool: Entry,
-    _shared: Option<Entry>,
+    _pool: AccountEntry,
+    _shared: Option<AccountEntry>,
 }
 
 impl Charge {
@@ -147,8 +147,10 @@ impl Charge {
         bytes: i64,
     ) -> Result<Self> {
         Ok(Self {
-            _pool: Entry::new(pool, bytes)?,
-            _shared: shared.map(|all| Entry::new(all, bytes)).transpose()?,
+            _pool: AccountEntry::new(pool, bytes)?,
+            _shared: shared
+                .map(|all| AccountEntry::new(all, bytes))
+                .transpose()?,
         })
     }
 }

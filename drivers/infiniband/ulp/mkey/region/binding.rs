@@ -66,7 +66,7 @@ pub(crate) fn interleaved(repeat_count: &[u64], blocks: KVVec<Block>) -> Result<
 }
 
 /// A place of the bytes of a leaf.
-pub(crate) enum Place {
+pub(crate) enum LeafPlace {
     /// In a region of the driver's.
     Memory {
         /// The region.
@@ -80,7 +80,7 @@ pub(crate) enum Place {
     Key(Arc<Binding>),
 }
 
-impl Place {
+impl LeafPlace {
     fn depth(&self) -> usize {
         match self {
             Self::Memory { .. } => 0,
@@ -132,7 +132,7 @@ pub(crate) struct Leaf {
     /// Rights at the time of the bind.
     pub(crate) access: Access,
     /// The place of its bytes.
-    pub(crate) place: Place,
+    pub(crate) place: LeafPlace,
     /// Keeps what was named. Device memory's own regions have none: the core counts them in
     /// `ib_dm.usecnt`.
     pub(crate) _pin: Option<Pin>,

@@ -21,12 +21,12 @@
 use crate::{
     backend::{Backend, Hw},
     kernel_ext::{
-        rdma::{mr::Right, scatterlist::Mapped, Access, Mr, Pd},
+        rdma::{mr::Right, scatterlist::MappedElements, Access, Mr, Pd},
         sync::lock::{new_irq_lock, IrqLock},
     },
     layout::Entry,
     region::{
-        binding::{Binding, KLayout, Leaf, Place, MAX_ENTRIES},
+        binding::{Binding, KLayout, Leaf, LeafPlace, MAX_ENTRIES},
         rights::{self, serves_peers, Origin},
     },
 };
@@ -75,7 +75,7 @@ struct Active {
 
 /// An access under way.
 // Fields are dropped in order: whoever waits for the users has the last reference.
-struct User<'a> {
+struct AccessUser<'a> {
     bound: Arc<Binding>,
     _counted: Counted<'a>,
 }
@@ -101,7 +101,7 @@ fn room(pd: &Pd, memory: <Hw as Backend>::Base, max: usize) -> Result<UniqueArc<
             start: 0,
             len: u64::MAX,
             access: Access::from(Right::LocalWrite),
-            place: Place::Memory {
+            place: LeafPlace::Memory {
                 base: memory,
                 delta: 0,
                 mutable: false,
@@ -173,7 +173,7 @@ impl FastReg {
         &self,
         elements: impl Iterator<Item = (u64, u64)> + Clone,
         page_size: u32,
-    ) -> Result<Mapped> {
+    ) -> Result<MappedElements> {
         let spare = self.slots.lock().spare.take();
         let mut room = match spare {
             Some(room) => room,
@@ -198,7 +198,7 @@ impl FastReg {
             slots.spare = Some(room);
         }
         drop(slots);
-        result.map(|(count, length)| Mapped {
+        result.map(|(count, length)| MappedElements {
             count,
             start,
             length,
@@ -304,7 +304,7 @@ impl FastReg {
         let (bound, offset) = (active.bound.clone(), iova.wrapping_sub(active.start));
         slots.users = slots.users.saturating_add(1);
         drop(slots);
-        let user = User {
+        let user = AccessUser {
             bound,
             _counted: Counted(self),
         };

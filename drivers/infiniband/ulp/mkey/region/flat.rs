@@ -16,7 +16,7 @@ use crate::{
     kernel_ext::{alloc::GFP_MAYFAIL, sched},
     layout::{flatten, Below, Block, Entry, List, Run, Shape, MAX_PARTS},
     limits::{cost, owner::OwnerCharge},
-    region::binding::{Binding, KLayout, Leaf, Place, MAX_LEVELS, Flat, Reached},
+    region::binding::{Binding, Flat, KLayout, Leaf, LeafPlace, Reached, MAX_LEVELS},
     region::indices::KIndexed,
 };
 use core::ptr;
@@ -54,8 +54,8 @@ impl<'a> Inner<'a> {
 /// Returns the key that a leaf is.
 fn key_of(leaf: &Leaf) -> Option<Inner<'_>> {
     match &leaf.place {
-        Place::Memory { .. } => None,
-        Place::Key(bound) => Some(Inner(bound)),
+        LeafPlace::Memory { .. } => None,
+        LeafPlace::Key(bound) => Some(Inner(bound)),
     }
 }
 

@@ -10,7 +10,7 @@
 //! is replaced under the lock of the pins.
 
 use crate::{
-    backend::{Backend, Hw, Range},
+    backend::{Backend, Hw, MrRange},
     kernel_ext::{
         rdma::Mr,
         sync::{
@@ -164,7 +164,7 @@ fn exchange(
     }
     for change in changes.iter_mut() {
         let new = &change.new;
-        let range = Range {
+        let range = MrRange {
             start: new.start(),
             len: new.layout.length(),
         };

@@ -35,12 +35,12 @@ use kernel::{
 };
 
 /// An MR that rxe has a window bound to.
-pub(crate) struct Hidden {
+pub(crate) struct WindowMr {
     mr: OwnedMr,
     region: Arc<Region>,
 }
 
-impl Hidden {
+impl WindowMr {
     /// Makes one of a claimed MR and its region, with nothing bound.
     pub(crate) fn new(mr: OwnedMr, region: Arc<Region>) -> Result<Arc<Self>> {
         Ok(Arc::new(Self { mr, region }, GFP_KERNEL)?)
@@ -53,13 +53,13 @@ impl Hidden {
 /// MRs for as long as it lives: one is bound while the other may still be looked at.
 pub(crate) struct Bindings {
     mw: usize,
-    mrs: [Option<Arc<Hidden>>; 2],
+    mrs: [Option<Arc<WindowMr>>; 2],
     /// Which of them rxe has the window bound to.
     active: Option<bool>,
 }
 
 impl Bindings {
-    fn slot(&mut self, which: bool) -> &mut Option<Arc<Hidden>> {
+    fn slot(&mut self, which: bool) -> &mut Option<Arc<WindowMr>> {
         let [one, two] = &mut self.mrs;
         if which {
             two
@@ -81,7 +81,7 @@ impl Bindings {
         pins: &Pins,
         hw: &Hw,
         new: Arc<Binding>,
-        make: impl FnOnce() -> Result<Arc<Hidden>>,
+        make: impl FnOnce() -> Result<Arc<WindowMr>>,
         stock: impl FnOnce(u32) -> Result,
     ) -> Result<Option<Cleared>> {
         let next = self.active.is_none_or(|which| !which);
@@ -121,7 +121,7 @@ impl Bindings {
 pub(crate) struct Cleared {
     old: Retired<Binding>,
     users: Option<Arc<Users>>,
-    _hidden: Arc<Hidden>,
+    _hidden: Arc<WindowMr>,
 }
 
 impl Cleared {

@@ -4,7 +4,7 @@
 
 use crate::{
     bindings,
-    kernel_ext::rdma::ulp::{pd::Region, Access, HeldDevice, Pd},
+    kernel_ext::rdma::ulp::{pd::PdMr, Access, DevicePd, HeldDevice},
 };
 use core::{mem::MaybeUninit, ptr::NonNull};
 use kernel::{
@@ -16,7 +16,7 @@ use kernel::{
 
 /// A class of device memory. The administrator chooses the classes that a device offers.
 #[derive(Clone, Copy)]
-pub(crate) enum Class {
+pub(crate) enum DmClass {
     /// The device's default class.
     Default,
     /// RAM, near the device.
@@ -29,7 +29,7 @@ pub(crate) enum Class {
     Pmem(Option<u16>),
 }
 
-impl Class {
+impl DmClass {
     /// Returns the class as `include/uapi/rdma/ib_mkey_ioctl.h` encodes it.
     fn into_raw(self) -> u32 {
         let which = |which: Option<u16>| which.map_or(0, |which| (u32::from(which) + 1) << 8);
@@ -70,7 +70,7 @@ impl DeviceMemory {
         device: &HeldDevice,
         len: u64,
         log_align: u32,
-        class: Class,
+        class: DmClass,
     ) -> Result<Arc<Self>> {
         // SAFETY: All-zero is a valid `ib_dm_alloc_attr`: integers.
         let mut attr: bindings::ib_dm_alloc_attr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -136,7 +136,7 @@ impl Drop for DeviceMemory {
 /// region.
 pub(crate) struct DmRegion {
     // Fields drop in declaration order: the region before the memory.
-    region: Region,
+    region: PdMr,
     _memory: Arc<DeviceMemory>,
 }
 
@@ -147,7 +147,7 @@ impl DmRegion {
     ///
     /// `EINVAL` for no bytes, a range outside the memory, or memory of another device; `ENOMEM`.
     pub(crate) fn new(
-        pd: &Arc<Pd>,
+        pd: &Arc<DevicePd>,
         memory: &Arc<DeviceMemory>,
         offset: u64,
         len: u64,
@@ -164,7 +164,7 @@ impl DmRegion {
             )
         };
         // SAFETY: `ib_reg_dm_mr()` returned a new region in the domain, or an error.
-        let region = unsafe { Region::from_raw(raw, pd) }?;
+        let region = unsafe { PdMr::from_raw(raw, pd) }?;
         let this = Self {
             region,
             _memory: memory.clone(),

@@ -38,7 +38,7 @@ use kernel::{
 /// behind it, keeps it from being deregistered: rxe does not wait for references for ever.
 pub(crate) struct Base {
     mr: NonNull<rxe_mr>,
-    source: Source,
+    source: PageSource,
 }
 
 /// Bytes that stock rxe is asked to flush at once: it takes 32 bits, and does not pause.
@@ -46,7 +46,7 @@ const MAX_FLUSHED: u32 = 1 << 24;
 
 /// How the pages of a [`Base`] are found.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum PageSource {
     /// In a table.
     Pinned,
     /// The kernel's region of all memory: an address is that of the byte.
@@ -93,11 +93,11 @@ impl Base {
         // SAFETY: By the safety requirement.
         let source = unsafe {
             if (*raw).ibmr.type_ == ib_mr_type_IB_MR_TYPE_DMA {
-                Source::AllMemory
+                PageSource::AllMemory
             } else if bindings::ib_mkey_rxe_is_odp(raw) {
-                Source::OnDemand
+                PageSource::OnDemand
             } else {
-                Source::Pinned
+                PageSource::Pinned
             }
         };
         // INVARIANT: The reference was taken above. The rest is by the safety requirement; the type
@@ -114,7 +114,7 @@ impl BaseMr for Base {
 
     #[inline]
     fn is_on_demand(&self) -> bool {
-        self.source == Source::OnDemand
+        self.source == PageSource::OnDemand
     }
 
     #[inline]
@@ -212,7 +212,7 @@ pub(crate) struct Pages<'a> {
     mapped: Option<(u64, NonNull<u8>)>,
 }
 
-impl interface::Pages for Pages<'_> {
+impl interface::CopyPages for Pages<'_> {
     #[inline]
     fn copy(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
         if self.base.is_on_demand() {
@@ -246,7 +246,7 @@ impl Pages<'_> {
 
     fn remap(&mut self, index: u64) -> Result<NonNull<u8>> {
         self.unmap();
-        let (page, offset) = if self.base.source == Source::AllMemory {
+        let (page, offset) = if self.base.source == PageSource::AllMemory {
             // As `ib_virt_dma_to_page()` has it for a device without DMA of its own.
             let address = (index << PAGE_SHIFT) as *const c_void;
             // SAFETY: A kernel user gave the address as one of memory that it owns.

@@ -181,7 +181,7 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mw(
         // SAFETY: `bind_mw()` in C calls with the protection domain of a QP and with a copy of its
         // request.
         let (pd, bind) = unsafe { (Pd::from_raw(pd), &*bind) };
-        let request = window::Request {
+        let request = window::WindowRequest {
             // The window begins with its `ib_mw`.
             mw: mw as usize,
             index: bind.mw_rkey >> 8,

@@ -11,7 +11,7 @@
 //! nobody reads what is exchanged. rxe looks a region up for each packet: the bytes of one are in
 //! the old memory or in the new, and those that come in between are refused.
 
-use super::{bindings, change_access, private, Rxe, State};
+use super::{bindings, change_access, private, MrState, Rxe};
 use crate::kernel_ext::rdma::{Access, Mr};
 use bindings::{rxe_mr, rxe_mr_state_RXE_MR_STATE_INVALID};
 use core::ptr::{self, NonNull};
@@ -25,15 +25,15 @@ use kernel::{
 const PATIENCE_MS: u32 = 3000;
 
 /// A region that nobody finds any more, with its state and rights for later.
-struct Hidden<'a> {
+struct HiddenMr<'a> {
     mr: &'a Mr,
-    state: State,
+    state: MrState,
     access: i32,
 }
 
-impl<'a> Hidden<'a> {
+impl<'a> HiddenMr<'a> {
     /// Hides a region that was in `state`. Without rights no window is bound to it either.
-    fn new(mr: &'a Mr, state: State) -> Self {
+    fn new(mr: &'a Mr, state: MrState) -> Self {
         Rxe::set_state(mr, rxe_mr_state_RXE_MR_STATE_INVALID);
         let mut access = 0;
         change_access(mr, |now| {
@@ -104,16 +104,16 @@ impl Rxe {
     /// As [`Backend::retranslate`](crate::backend::interface::Backend::retranslate).
     pub(super) fn exchange_with(
         mr: &Mr,
-        state: State,
+        state: MrState,
         spare: &Mr,
         range: (u64, u64),
         finish: impl FnOnce() -> Result,
     ) -> Result {
         let (one, two) = (private(mr).ok_or(EINVAL)?, private(spare).ok_or(EINVAL)?);
         // SAFETY: Both regions are valid.
-        let spare_state = State(unsafe { bindings::ib_mkey_rxe_state(two.as_ptr()) });
+        let spare_state = MrState(unsafe { bindings::ib_mkey_rxe_state(two.as_ptr()) });
         // The spare one's key can be guessed.
-        let (old, new) = (Hidden::new(mr, state), Hidden::new(spare, spare_state));
+        let (old, new) = (HiddenMr::new(mr, state), HiddenMr::new(spare, spare_state));
         // SAFETY: No preconditions.
         unsafe { crate::bindings::synchronize_rcu_expedited() };
         let mut waited = 0;

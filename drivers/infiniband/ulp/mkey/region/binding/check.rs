@@ -122,7 +122,7 @@ impl Binding {
     }
 }
 
-/// What the pieces of a layout are.
+/// The pieces of a layout.
 struct Survey {
     /// Their number.
     own: u64,

@@ -13,7 +13,7 @@ use super::{
     private, Rxe,
 };
 use crate::{
-    backend::interface::Worker,
+    backend::interface::DriverCalls,
     kernel_ext::rdma::{mr::Right, Access, Mr, Pd},
 };
 use kernel::{error::to_result, ffi::c_int, prelude::*};
@@ -43,7 +43,7 @@ fn state_result(state: c_int) -> Result {
     }
 }
 
-impl Worker for Rxe {
+impl DriverCalls for Rxe {
     fn copy_sge(pd: &Pd, lkey: u32, iova: u64, packet: &mut [u8], write: bool) -> Result {
         let access = if write {
             Access::from(Right::LocalWrite)
