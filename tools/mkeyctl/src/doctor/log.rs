@@ -13,7 +13,7 @@ const CHECK: &str = "log";
 
 /// Words of a line of ib_mkey, and the remedy. Another check looks for the order of loading,
 /// because it may have been corrected since, which the log does not show.
-const CAUSES: [(&str, &str); 8] = [
+const CAUSES: [(&str, &str); 9] = [
     (
         "is the sysctl kernel.ftrace_enabled 0?",
         "sysctl kernel.ftrace_enabled=1, then load ib_mkey again",
@@ -39,7 +39,11 @@ const CAUSES: [(&str, &str); 8] = [
         "correct dm_class among the parameters in /etc/modprobe.d",
     ),
     (
-        "rdma_rxe is not redirected",
+        "does not export its functions for MRs",
+        "build ib_mkey again for this kernel, which lacks patches/rxe; or make the link again, if rdma_rxe was being loaded",
+    ),
+    (
+        "rdma_rxe does not call ib_mkey",
         "the line before it has the cause: a livepatch, a kprobe, or rdma_rxe built in",
     ),
     ("not extended", "mend what the line names, then make the link again"),

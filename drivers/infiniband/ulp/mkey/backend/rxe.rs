@@ -10,12 +10,13 @@
 //! | `rxe/rereg.rs` | other memory for a region |
 //! | `rxe/driver_calls.rs` | calls as rxe's workers make them; the self-test uses them |
 //! | `rxe/on_demand.rs`, `rxe/rxe_odp_page.c` | pages that come on demand |
-//! | `rxe/redirect.c` | the redirection |
+//! | `rxe/redirect.c`, `rxe/stock_redirected.c` | the redirection, by ftrace |
+//! | `rxe/table.c` | the same where rxe has a table of operations for each region |
 //! | `rxe/stock.c`, `rxe/functions.h` | calls of stock rxe; its functions |
 //! | `rxe/mr.c` | an MR's fields behind inline functions |
 //!
 //! Gates, each of which keeps a device from being extended: the driver's id, every function
-//! redirected, a fresh region that looks as the headers say, and the self-test.
+//! redirected or found, a fresh region that looks as the headers say, and the self-test.
 //!
 //! An MR of this module has type `IB_MR_TYPE_SG_GAPS` or `IB_MR_TYPE_DM`, which stock rxe refuses, and
 //! no page: should the redirection be lost, an access fails.
@@ -200,8 +201,8 @@ impl Backend for Rxe {
             return Err(ENODEV);
         }
         // SAFETY: No preconditions.
-        if !unsafe { bindings::ib_mkey_rxe_redirected() } {
-            pr_err!("{}: rdma_rxe is not redirected\n", device.name());
+        if !unsafe { bindings::ib_mkey_rxe_attach() } {
+            pr_err!("{}: rdma_rxe does not call ib_mkey\n", device.name());
             return Err(EIO);
         }
         let mr = OwnedMr::new(pd, PAGES)?;
@@ -287,6 +288,7 @@ impl Backend for Rxe {
             (*mr.as_raw()).length = 0;
             (*private).access = 0;
             (*private).nbuf = 0;
+            bindings::ib_mkey_rxe_claim(private);
         }
         Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_FREE);
     }

@@ -8,6 +8,10 @@
  * and of RXE_REDIRECTED(), for those that are redirected. @failure is what a
  * call returns while rdma_rxe is not loaded.
  */
+#ifdef IB_MKEY_RXE_TABLE
+#include "table_functions.h"
+#else
+
 #ifndef RXE_REDIRECTED
 #define RXE_REDIRECTED RXE_FUNCTION
 #endif
@@ -55,3 +59,5 @@ RXE_FUNCTION(odp_atomic_write, rxe_odp_do_atomic_write, enum resp_states,
 #endif
 
 #undef RXE_REDIRECTED
+
+#endif /* IB_MKEY_RXE_TABLE */

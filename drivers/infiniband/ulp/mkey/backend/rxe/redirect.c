@@ -503,8 +503,22 @@ void ib_mkey_rxe_exit(void)
 	mutex_unlock(&ib_mkey_rxe_lock);
 }
 
-/** ib_mkey_rxe_redirected() - is every function of the table redirected? */
-bool ib_mkey_rxe_redirected(void)
+/**
+ * ib_mkey_rxe_attach() - look whether rxe calls ib_mkey, for a device of rxe
+ *
+ * Return: whether every function is redirected, which the module notifier has done.
+ */
+bool ib_mkey_rxe_attach(void)
 {
 	return READ_ONCE(ib_mkey_rxe_attached);
+}
+
+/**
+ * ib_mkey_rxe_claim() - let rxe call ib_mkey for an MR
+ * @mr: an MR that has not been valid yet
+ *
+ * This does nothing: redirected functions look at the type of the MR.
+ */
+void ib_mkey_rxe_claim(struct rxe_mr *mr)
+{
 }

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The table of operations by which rxe calls ib_mkey for the MRs of ib_mkey,
+ * where rxe has one for each MR (patches/rxe). redirect.c does the same for
+ * other kernels.
+ *
+ * An MR gets the table when ib_mkey claims it, and keeps it. rxe has a reference
+ * to this module for each such MR until the MR is destroyed, so the table is not
+ * unloaded while rxe can find it: also if a kernel user deregisters an MR after
+ * its device was taken from ib_mkey.
+ *
+ * ib_mkey does not depend on rdma_rxe by symbols: either module can be loaded
+ * and unloaded without the other. Calls of rxe come from its own tasks, or from
+ * a device that is being added, so rdma_rxe is there. A device of rxe is what
+ * has the addresses of rxe's functions looked up.
+ *
+ * Locking: ib_mkey_rxe_lock serialises attaching and detaching. The data path
+ * takes no lock here.
+ */
+
+#include <linux/module.h>
+#include <linux/mutex.h>
+
+#include "rxe_hook.h"
+#include "stock.h"
+
+static DEFINE_MUTEX(ib_mkey_rxe_lock);
+static bool ib_mkey_rxe_attached;
+
+/* ib_mkey tells windows apart by the address of either. */
+static_assert(offsetof(struct rxe_mw, ibmw) == 0);
+
+static int copy(struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
+		enum rxe_mr_copy_dir dir, struct rxe_qp *qp)
+{
+	struct ib_mkey_rxe_peer peer;
+
+	if (!qp)
+		return ib_mkey_rxe_copy(mr, iova, addr, length, dir, NULL);
+	peer = (struct ib_mkey_rxe_peer){ .pd = qp->ibqp.pd, .qp = qp };
+	return ib_mkey_rxe_copy(mr, iova, addr, length, dir, &peer);
+}
+
+static enum resp_states atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
+				  u64 swap_add, u64 *orig_val)
+{
+	return ib_mkey_rxe_atomic_op(mr, iova, opcode, compare, swap_add, orig_val);
+}
+
+static enum resp_states atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
+{
+	return ib_mkey_rxe_atomic_write(mr, iova, value);
+}
+
+static int invalidate(struct rxe_mr *mr, struct rxe_qp *qp, u32 key, bool remote)
+{
+	return ib_mkey_rxe_invalidate_mr(mr, qp->ibqp.pd, key, remote);
+}
+
+static int reg_fast(struct rxe_mr *mr, struct rxe_qp *qp, u32 key, int access)
+{
+	return ib_mkey_rxe_reg_fast_mr(mr, qp->ibqp.pd, key, access);
+}
+
+/* rxe has compared the PD of the MR, and compares that of the window when it binds it. */
+static int bind_mw(struct rxe_mw *mw, struct rxe_qp *qp, const struct rxe_bind_mw *bind)
+{
+	const struct ib_mkey_rxe_bind_mw request = {
+		.addr = bind->addr,
+		.length = bind->length,
+		.mr_lkey = bind->mr_lkey,
+		.mw_rkey = bind->mw_rkey,
+		.rkey = bind->rkey,
+		.access = bind->access,
+		.of_qp = mw->ibmw.type == IB_MW_TYPE_2,
+	};
+
+	/* Refused here, nothing is made for the window of another PD first. */
+	if (mw->ibmw.pd != qp->ibqp.pd) {
+		ib_mkey_rxe_put_mw(mw);
+		return -EINVAL;
+	}
+	return ib_mkey_rxe_bind_mw(qp, qp->ibqp.pd, mw, &request);
+}
+
+/* What this waits for must not keep the window from being deallocated. */
+static int invalidate_mw(struct rxe_mw *mw, struct rxe_qp *qp, u32 rkey)
+{
+	ib_mkey_rxe_put_mw(mw);
+	return ib_mkey_rxe_invalidate_mw(qp, qp->ibqp.device, rkey);
+}
+
+static const struct rxe_mr_ops ib_mkey_rxe_mr_ops = {
+	.owner = THIS_MODULE,
+	.check_range = ib_mkey_rxe_check_range,
+	.copy = copy,
+	.atomic_op = atomic_op,
+	.atomic_write = atomic_write,
+	.flush = ib_mkey_rxe_flush,
+	.invalidate = invalidate,
+	.reg_fast = reg_fast,
+	.bind_mw = bind_mw,
+	.invalidate_mw = invalidate_mw,
+};
+
+/**
+ * ib_mkey_rxe_claim() - let rxe call ib_mkey for an MR
+ * @mr: an MR that has not been valid yet
+ */
+void ib_mkey_rxe_claim(struct rxe_mr *mr)
+{
+	stock_set_ops(mr, &ib_mkey_rxe_mr_ops);
+}
+
+/* As a peer in the MR's PD would, for the self-test. */
+int ib_mkey_rxe_stock_copy(struct rxe_mr *mr, u64 iova, void *addr,
+			   unsigned int length, enum rxe_mr_copy_dir dir)
+{
+	struct rxe_qp *qp __free(kfree) = kzalloc_obj(*qp);
+
+	if (!qp)
+		return -ENOMEM;
+	qp->ibqp.pd = mr->ibmr.pd;
+	return stock_copy(mr, iova, addr, length, dir, qp);
+}
+
+/* As a peer of a QP in @pd that has nothing else, for the self-test. */
+int ib_mkey_rxe_stock_invalidate_mr(struct ib_pd *pd, u32 key)
+{
+	struct rxe_qp *qp __free(kfree) = kzalloc_obj(*qp);
+
+	if (!qp)
+		return -ENOMEM;
+	qp->ibqp.device = pd->device;
+	qp->ibqp.pd = pd;
+	return stock_invalidate_mr(qp, key, true);
+}
+
+/*
+ * The MR to bind a window to, with a reference, or NULL. An MR of ib_mkey stands for the window
+ * and is in another PD than the QP. No request of a process names it.
+ */
+static struct rxe_mr *get_mr_to_bind(struct rxe_qp *qp, u32 lkey)
+{
+	struct rxe_mr *mr = ib_mkey_rxe_get_mr(qp->ibqp.device, lkey >> 8);
+
+	if (!mr)
+		return NULL;
+	if (mr->lkey == lkey &&
+	    (mr->ops == &ib_mkey_rxe_mr_ops || READ_ONCE(mr->ibmr.pd) == qp->ibqp.pd))
+		return mr;
+	ib_mkey_rxe_put_mr(mr);
+
+	return NULL;
+}
+
+int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, const struct ib_mkey_rxe_bind_mw *bind)
+{
+	const struct rxe_bind_mw request = {
+		.addr = bind->addr,
+		.length = bind->length,
+		.mr_lkey = bind->mr_lkey,
+		.mw_rkey = bind->mw_rkey,
+		.rkey = bind->rkey,
+		.access = bind->access,
+	};
+	struct rxe_mw *mw = ib_mkey_rxe_get_mw(qp->ibqp.device, bind->mw_rkey >> 8);
+	struct rxe_mr *mr = NULL;
+	int ret = -EINVAL;
+
+	if (!mw)
+		return ret;
+	if (bind->length)
+		mr = get_mr_to_bind(qp, bind->mr_lkey);
+	if (mr || !bind->length)
+		ret = stock_bind_mw(mw, mr, qp, &request);
+	if (mr)
+		ib_mkey_rxe_put_mr(mr);
+	ib_mkey_rxe_put_mw(mw);
+
+	return ret;
+}
+
+int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, u32 rkey)
+{
+	struct rxe_mw *mw = ib_mkey_rxe_get_mw(qp->ibqp.device, rkey >> 8);
+	int ret;
+
+	if (!mw)
+		return -EINVAL;
+	ret = stock_invalidate_mw(mw, qp, rkey);
+	ib_mkey_rxe_put_mw(mw);
+
+	return ret;
+}
+
+static const char *const symbols[RXE_NUM_FUNCTIONS] = {
+#define RXE_FUNCTION(name, symbol, type, parameters, arguments, failure) \
+	[RXE_FN_##name] = #symbol,
+#include "functions.h"
+#undef RXE_FUNCTION
+};
+
+/*
+ * The references are not kept, so that rdma_rxe can be unloaded. The module notifier detaches
+ * before its functions go, and waits for the mutex that is held here.
+ */
+static int attach_locked(void)
+{
+	unsigned long addresses[RXE_NUM_FUNCTIONS];
+	int i;
+
+	for (i = 0; i < RXE_NUM_FUNCTIONS; i++) {
+		addresses[i] = (unsigned long)__symbol_get(symbols[i]);
+		if (!addresses[i])
+			return -ENOENT;
+		__symbol_put(symbols[i]);
+	}
+	ib_mkey_rxe_stock_set(addresses);
+	ib_mkey_rxe_attached = true;
+
+	return 0;
+}
+
+static int ib_mkey_rxe_notify(struct notifier_block *nb, unsigned long action, void *data)
+{
+	struct module *mod = data;
+
+	if (strcmp(mod->name, "rdma_rxe"))
+		return NOTIFY_DONE;
+
+	mutex_lock(&ib_mkey_rxe_lock);
+	/* After rxe's exit, which has removed its devices, and before its functions go. */
+	if (action == MODULE_STATE_GOING) {
+		ib_mkey_rxe_stock_reset();
+		ib_mkey_rxe_attached = false;
+	}
+	mutex_unlock(&ib_mkey_rxe_lock);
+
+	return NOTIFY_OK;
+}
+
+static struct notifier_block ib_mkey_rxe_nb = {
+	.notifier_call = ib_mkey_rxe_notify,
+};
+
+/**
+ * ib_mkey_rxe_init() - follow rdma_rxe
+ *
+ * Return: 0 or the error of the notifier.
+ */
+int ib_mkey_rxe_init(void)
+{
+	return register_module_notifier(&ib_mkey_rxe_nb);
+}
+
+/** ib_mkey_rxe_exit() - undo ib_mkey_rxe_init(); no device may be extended */
+void ib_mkey_rxe_exit(void)
+{
+	unregister_module_notifier(&ib_mkey_rxe_nb);
+	mutex_lock(&ib_mkey_rxe_lock);
+	ib_mkey_rxe_stock_reset();
+	ib_mkey_rxe_attached = false;
+	mutex_unlock(&ib_mkey_rxe_lock);
+}
+
+/**
+ * ib_mkey_rxe_attach() - find rxe's functions, for a device of rxe
+ *
+ * A device is added by a process, which loads rdma_rxe before.
+ *
+ * Return: whether each was found, now or before.
+ */
+bool ib_mkey_rxe_attach(void)
+{
+	bool attached;
+
+	mutex_lock(&ib_mkey_rxe_lock);
+	if (!ib_mkey_rxe_attached && attach_locked())
+		pr_err("ib_mkey: this rdma_rxe does not export its functions for MRs, or is being loaded\n");
+	attached = ib_mkey_rxe_attached;
+	mutex_unlock(&ib_mkey_rxe_lock);
+
+	return attached;
+}
