@@ -36,8 +36,8 @@ count() {
 		p:mkey_rnbd/gaps ib_alloc_mr type=%si:u32
 		p:mkey_rnbd/other ib_alloc_mr type=%si:u32
 		p:mkey_rnbd/map ib_map_mr_sg
-		p:mkey_rnbd/reg ib_mkey:redirected_reg_fast
-		p:mkey_rnbd/inv ib_mkey:redirected_invalidate
+		p:mkey_rnbd/reg ib_mkey:ib_mkey_rxe_reg_fast_mr
+		p:mkey_rnbd/inv ib_mkey:ib_mkey_rxe_invalidate_mr
 	END
 		echo 'type == 1' >"$tracing"/events/mkey_rnbd/gaps/filter &&
 		echo 'type != 1' >"$tracing"/events/mkey_rnbd/other/filter &&
