@@ -5,7 +5,8 @@
 #   image, release       what boots, unpacked if possible, and what it calls itself
 #   lib/modules/         its modules, with the indexes modprobe needs
 #   build/               where modules for it are built: the KDIR
-# made from one source tree that stays clean. Part of setup/config.sh.
+# made from one source tree that stays clean, or from a copy of it with the patches
+# of K_PATCHES. Part of setup/config.sh.
 #
 # They are built in place, so that an interrupted build continues where it was;
 # only a record next to the directory says that it is complete.
@@ -61,6 +62,21 @@ make_source() {
 	dpkg-deb --fsys-tarfile "$tmp"/deb/*.deb | tar -xO --wildcards './usr/src/linux-source-*.tar.xz' |
 		xz -dc -T0 | tar -x -C "$tmp" --strip-components=1
 	rm -rf "$tmp/deb" "$dir"
+	mv "$tmp" "$dir"
+	record "$dir" "${SOURCE_FILES[@]}"
+}
+
+patched_source_dir() { printf '%s-rxe-%s' "$(source_dir)" "$(patches_key)"; }
+
+# A file that no patch changes is a link to that of the source.
+make_patched_source() {
+	local dir=$1 tmp=$1.tmp patch
+	rm -rf "$tmp" "$dir"
+	cp -al "$(source_dir)" "$tmp"
+	for patch in "${K_PATCHES[@]}"; do
+		# The cover letter has nothing to apply.
+		! grep -q '^diff --git' "$patch" || inroot git -C "$tmp" apply "$patch"
+	done
 	mv "$tmp" "$dir"
 	record "$dir" "${SOURCE_FILES[@]}"
 }
@@ -195,6 +211,10 @@ setup_source() {
 	src=$(source_dir)
 	is_complete "$src" "${SOURCE_FILES[@]}" ||
 		step source "Kernel source: Linux $K_VERSION, downloaded from Debian and unpacked" "30-60 s" make_source "$src"
+	((${#K_PATCHES[@]})) || return 0
+	src=$(patched_source_dir)
+	is_complete "$src" "${SOURCE_FILES[@]}" ||
+		step patched-source "Kernel source: Linux $K_VERSION with patches/rxe" "10 s" make_patched_source "$src"
 }
 
 setup_kernel() {
@@ -214,6 +234,7 @@ setup_kernel() {
 		damaged=1
 	fi
 	src=${KSRC:-$(source_dir)}
+	((${#K_PATCHES[@]} == 0)) || src=$(patched_source_dir)
 	setup_source
 	# Other set-ups of other kernels can run meanwhile.
 	take_lock "$dir.lock" "making $K_ID"
