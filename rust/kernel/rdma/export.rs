@@ -128,9 +128,10 @@ unsafe impl<'a> FromCArray for MrHandles<'a> {
 impl<'a> MrHandles<'a> {
     /// Returns the MRs in their order.
     pub(crate) fn iter(self) -> impl ExactSizeIterator<Item = HeldMr<'a>> + Clone {
-        // SAFETY: There are `len` handles, each with an MR.
-        (0..self.len)
-            .map(move |index| unsafe { HeldMr::from_c((**self.first.add(index)).object.cast()) })
+        (0..self.len).map(move |index| {
+            // SAFETY: There are `len` handles, each with an MR.
+            unsafe { HeldMr::from_c((**self.first.add(index)).object.cast()) }
+        })
     }
 }
 
