@@ -35,8 +35,8 @@ static inline uint8_t *image_at(const struct image *image, unsigned int x,
 	       (size_t)x * PIXEL_BYTES;
 }
 
-/* image_file.c: a file error ends the program with one line */
-struct image image_load_ppm(const char *path);
+/* image_file.c: an error in a file ends the program with one line */
+struct image image_load(const char *path);
 void image_write_png(const struct image *image, const char *path);
 
 /* image.c */

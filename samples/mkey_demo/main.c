@@ -28,7 +28,7 @@
 
 static const char usage[] =
 	"usage: mkey_demo [-a DEVICE[@NETNS]] [-b DEVICE[@NETNS]] [-r N] [-s SIDE] PICTURE OUTDIR\n"
-	"Sends parts of PICTURE, a PPM file, from device a (rxe0@ns0) to device b\n"
+	"Sends parts of PICTURE, a PNG, JPEG or PPM file, from device a (rxe0@ns0) to device b\n"
 	"(rxe1@ns1) N times (15), checks every byte, prints what it took and writes\n"
 	"pictures of it to OUTDIR. A small PICTURE is enlarged, by a whole number, while\n"
 	"its shorter side is not above SIDE (960) pixels; a large one is reduced.\n";
@@ -47,7 +47,7 @@ void demo_write(const struct demo *demo, const struct image *image,
 static struct demo prepare(const char *picture, const char *out_dir,
 			   unsigned int repetitions, unsigned int good_side)
 {
-	struct image image = image_load_ppm(picture);
+	struct image image = image_load(picture);
 	unsigned int side = image.width < image.height ? image.width : image.height;
 	unsigned int longer = image.width + image.height - side;
 	struct demo demo = { .out_dir = out_dir, .repetitions = repetitions };
@@ -95,11 +95,12 @@ static void print_table(const struct results *results, unsigned int repetitions)
 	       "blocks", "one key", "packed", "ratio", "WR a block", "ratio");
 	print_line("tile of a picture", tile);
 	print_line("header + 3 pieces", pieces);
-	printf("Medians of %u transfers, each until the receiving program has the data in\n"
-	       "place. Packed: copied together, one write, copied apart. WR a block: %u and\n"
-	       "%u writes, one for every run contiguous at both ends. Ratio: that time by\n"
-	       "one key's; above 1, one key is faster.\n"
-	       "Describing the data, once for all transfers: tile %.2f ms, pieces %.2f ms.\n",
+	printf("times       medians of %u transfers, until the receiver has the data in place\n"
+	       "one key     one RDMA WRITE, from a key to a key\n"
+	       "packed      copied together, one RDMA WRITE, copied apart\n"
+	       "WR a block  %u and %u RDMA WRITEs, one for each run contiguous at both ends\n"
+	       "ratio       that time by one key's; above 1, one key is faster\n"
+	       "A key is described once for all transfers: tile %.2f ms, pieces %.2f ms.\n",
 	       repetitions, tile->requests, pieces->requests, tile->bind_ms,
 	       pieces->bind_ms);
 
@@ -111,6 +112,19 @@ static void print_table(const struct results *results, unsigned int repetitions)
 	       counter->host_memory_ms,
 	       counter->operations / counter->host_memory_ms * 1e3,
 	       counter->host_memory_ms / counter->device_memory_ms);
+	printf("ratio       the time in ordinary memory by that in device memory\n");
+}
+
+/* What is to come, before anything happens. */
+static void announce(const struct node *nodes, const struct demo *demo)
+{
+	printf("mkey_demo: %s sends to %s. A key names bytes of other memory, wherever they are.\n"
+	       "  1. A tile of a picture of %u x %u pixels lands in the middle of another picture:\n"
+	       "     one RDMA WRITE, although neither its source nor its place is contiguous.\n"
+	       "  2. A header and 3 pieces of payload, from 4 places to 4 places: one RDMA WRITE.\n"
+	       "  3. Both nodes count in memory of the device, by fetch-and-add.\n"
+	       "Every byte is checked; then a table compares this with copying and with many requests.\n\n",
+	       nodes[0].where, nodes[1].where, demo->picture.width, demo->picture.height);
 }
 
 static struct results run_node0(struct node *node, const struct demo *demo)
@@ -139,14 +153,17 @@ static void run_node1(struct node *node, const struct demo *demo)
 	node_close(node);
 }
 
-/* Node 0 must not wait for completions that cannot arrive any more. */
+/* Of node 1; 0 in node 1 itself, and until it is known. */
+static volatile pid_t peer;
+
+/* Node 0 must not wait for completions that cannot come any more. */
 static void on_child(int number)
 {
 	static const char message[] = "mkey_demo: node 1 was killed\n";
 	siginfo_t info = { 0 };
 
 	(void)number;
-	if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid)
+	if (!peer || waitid(P_PID, peer, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid)
 		return;
 	if (info.si_code == CLD_EXITED && !info.si_status)
 		return;
@@ -205,6 +222,8 @@ int main(int argc, char **argv)
 	demo = prepare(argv[optind], argv[optind + 1], repetitions,
 		       good_side);
 
+	announce(nodes, &demo);
+
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, socks))
 		err(1, "socketpair");
 	sigaction(SIGCHLD, &(struct sigaction) {
@@ -231,7 +250,10 @@ int main(int argc, char **argv)
 		run_node1(&nodes[1], &demo);
 		return 0;
 	}
+	peer = child;
+	on_child(SIGCHLD);	/* it may have ended before its number was known */
 	results = run_node0(&nodes[0], &demo);
+	peer = 0;
 	if (waitpid(child, &status, 0) != child)
 		err(1, "waitpid");
 	if (!WIFEXITED(status) || WEXITSTATUS(status))

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! mkey_picture: files of pictures for mkey_demo, which has plain pixels only.
+//!
+//! Status 0: done. 1: could not be done, standard error says why. 2: the command line
+//! makes no sense.
+
+use std::{
+    error::Error,
+    fs::File,
+    io::{
+        stdin,
+        stdout,
+        BufReader,
+        BufWriter,
+        Read,
+        Write, //
+    },
+    path::{
+        Path,
+        PathBuf, //
+    },
+    process::ExitCode,
+};
+
+use clap::{
+    Parser,
+    Subcommand, //
+};
+use image::{
+    codecs::{
+        png::{
+            CompressionType,
+            FilterType,
+            PngEncoder, //
+        },
+        pnm::{
+            PnmEncoder,
+            PnmSubtype,
+            SampleEncoding, //
+        },
+    },
+    imageops,
+    ImageReader,
+    Limits,
+    RgbImage, //
+};
+
+const MAX_SIDE: u32 = 16 << 10;
+const MAX_PIXELS: u64 = 16 << 20;
+
+#[derive(Parser)]
+#[command(
+    name = "mkey_picture",
+    about = "Reads, writes and shows the pictures of mkey_demo"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Read a PNG, JPEG or PNM picture, and write it as PPM (P6) to standard output
+    Read {
+        /// File with the picture
+        file: PathBuf,
+    },
+    /// Read a PPM picture from standard input, and write it as PNG
+    Png {
+        /// File to write
+        file: PathBuf,
+    },
+    /// Draw a picture in the terminal, by half blocks in 24-bit colour
+    Show {
+        /// File with the picture
+        file: PathBuf,
+        /// Characters in one row, at most
+        #[arg(long, default_value = "80")]
+        columns: u32,
+    },
+}
+
+fn main() -> ExitCode {
+    let (file, result) = match Cli::parse().command {
+        Command::Read { file } => (
+            file.clone(),
+            load(&file).and_then(|image| write_ppm(&image)),
+        ),
+        Command::Png { file } => (
+            file.clone(),
+            read_ppm().and_then(|image| write_png(&image, &file)),
+        ),
+        Command::Show { file, columns } => (
+            file.clone(),
+            load(&file).and_then(|image| show(&image, columns)),
+        ),
+    };
+
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Some decoders say why on several lines.
+            let why = error.to_string();
+            eprintln!(
+                "mkey_demo: {}: {}",
+                file.display(),
+                why.lines().next().unwrap_or("unreadable")
+            );
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn load(file: &Path) -> Result<RgbImage, Box<dyn Error>> {
+    let mut reader = ImageReader::new(BufReader::new(File::open(file)?)).with_guessed_format()?;
+    let mut limits = Limits::default();
+
+    if reader.format().is_none() {
+        return Err("not a PNG, JPEG or PNM picture".into());
+    }
+    limits.max_image_width = Some(MAX_SIDE);
+    limits.max_image_height = Some(MAX_SIDE);
+    reader.limits(limits);
+    let image = reader.decode()?;
+    let pixels = u64::from(image.width()).saturating_mul(image.height().into());
+    if pixels > MAX_PIXELS {
+        return Err(format!(
+            "{} x {} is more than {MAX_PIXELS} pixels: make it smaller",
+            image.width(),
+            image.height()
+        )
+        .into());
+    }
+    Ok(image.into_rgb8())
+}
+
+fn write_ppm(image: &RgbImage) -> Result<(), Box<dyn Error>> {
+    let mut out = BufWriter::new(stdout().lock());
+
+    image.write_with_encoder(
+        PnmEncoder::new(&mut out).with_subtype(PnmSubtype::Pixmap(SampleEncoding::Binary)),
+    )?;
+    Ok(out.flush()?)
+}
+
+fn read_ppm() -> Result<RgbImage, Box<dyn Error>> {
+    let mut bytes = Vec::new();
+
+    stdin().lock().read_to_end(&mut bytes)?;
+    Ok(image::load_from_memory_with_format(&bytes, image::ImageFormat::Pnm)?.into_rgb8())
+}
+
+/// An emulated machine has no time to compress well.
+fn write_png(image: &RgbImage, file: &Path) -> Result<(), Box<dyn Error>> {
+    let mut out = BufWriter::new(File::create(file)?);
+
+    image.write_with_encoder(PngEncoder::new_with_quality(
+        &mut out,
+        CompressionType::Fast,
+        FilterType::NoFilter,
+    ))?;
+    Ok(out.flush()?)
+}
+
+/// A character is two pixels, one above the other.
+fn show(image: &RgbImage, columns: u32) -> Result<(), Box<dyn Error>> {
+    let width = image.width().min(columns.max(1));
+    let height = u64::from(image.height())
+        .saturating_mul(width.into())
+        .checked_div(image.width().into())
+        .and_then(|height| u32::try_from(height).ok())
+        .unwrap_or(1)
+        .max(2);
+    let small = imageops::resize(image, width, height, imageops::FilterType::Triangle);
+    let mut out = BufWriter::new(stdout().lock());
+    let rows: Vec<_> = small.rows().collect();
+
+    for pair in rows.chunks(2) {
+        let [upper, lower] = pair else {
+            continue;
+        };
+        for (above, below) in upper.clone().zip(lower.clone()) {
+            let ([r, g, b], [s, h, c]) = (above.0, below.0);
+            write!(out, "\x1b[38;2;{r};{g};{b};48;2;{s};{h};{c}m\u{2580}")?;
+        }
+        writeln!(out, "\x1b[0m")?;
+    }
+    Ok(out.flush()?)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use image::{
+        ImageFormat,
+        Rgb, //
+    };
+
+    use super::*;
+
+    /// A file that goes with the test.
+    struct Temporary(PathBuf);
+
+    impl Temporary {
+        fn new(name: &str) -> Self {
+            let name = format!("mkey-picture-{}-{name}", std::process::id());
+            Self(std::env::temp_dir().join(name))
+        }
+    }
+
+    impl Drop for Temporary {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    fn picture() -> RgbImage {
+        RgbImage::from_fn(24, 16, |x, _| {
+            if x < 12 {
+                Rgb([250, 10, 10])
+            } else {
+                Rgb([10, 10, 250])
+            }
+        })
+    }
+
+    #[test]
+    fn each_format_is_read_whatever_the_name() {
+        for format in [ImageFormat::Png, ImageFormat::Pnm, ImageFormat::Jpeg] {
+            let file = Temporary::new(format!("{format:?}").as_str());
+            picture().save_with_format(&file.0, format).unwrap();
+
+            let read = load(&file.0).unwrap();
+            assert_eq!(read.dimensions(), (24, 16), "{format:?}");
+            // JPEG is not exact.
+            assert!(
+                read.pixels().zip(picture().pixels()).all(|(a, b)| a
+                    .0
+                    .iter()
+                    .zip(b.0)
+                    .all(|(&a, b)| a.abs_diff(b) < 40)),
+                "{format:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let file = Temporary::new("png");
+
+        write_png(&picture(), &file.0).unwrap();
+        assert_eq!(load(&file.0).unwrap(), picture());
+        assert!(write_png(&picture(), Path::new("/nonexistent/x")).is_err());
+    }
+
+    #[test]
+    fn what_is_no_picture_is_refused() {
+        let file = Temporary::new("text");
+
+        std::fs::write(&file.0, "no picture").unwrap();
+        assert!(load(&file.0).unwrap_err().to_string().contains("not a PNG"));
+        std::fs::write(&file.0, "P6\n10 10\n255\nshort").unwrap();
+        assert!(load(&file.0).is_err());
+        std::fs::write(&file.0, "P6\n16000 16000\n255\n").unwrap();
+        assert!(load(&file.0).is_err());
+    }
+}
