@@ -76,6 +76,35 @@ setup_module() {
 # Directories with a Makefile that installs into O=; each comes after those it needs.
 USER_DIRS=(tools/lib/ibmkey tools/mkeyctl samples tools/bench/guest tools/testing/selftests/rdma/mkey)
 
+# The first ones take most of the time, and need no kernel. The set-up of a kernel leaves a
+# processor idle at times, so they are built beside it, by a process of its own. What goes
+# wrong there goes wrong again when all of them are built, and is reported then.
+EARLY_DIRS=(tools/lib/ibmkey tools/mkeyctl samples)
+build_early() {
+	local d
+	mkdir -p "$TOP/out/user"
+	crates_take
+	for d in "${EARLY_DIRS[@]}"; do
+		CARGO_TARGET_DIR=$TOP/out/cargo inroot make -C "$TOP/$d" O="$TOP/out/user"
+	done
+}
+EARLY_PID=
+stop_early() {
+	[[ -z $EARLY_PID ]] || kill -TERM -- "-$EARLY_PID" 2>/dev/null || true
+}
+start_early() {
+	# Only while a kernel is made that takes a while, and the tree is new.
+	[[ $K_FLAVOUR != kdir && ! -e $(kernel_dir).record && ! -e $(user_stamp) ]] || return 0
+	# It cannot ask for a password.
+	(($(id -u) == 0)) || sudo -n true 2>/dev/null || return 0
+	say "Meanwhile: library, mkeyctl and samples (log: out/log/early.log)"
+	trap 'stop_step; stop_early' EXIT
+	set -m
+	nice "$TOP/dev/setup/setup" early </dev/null >/dev/null 2>&1 &
+	EARLY_PID=$!
+	set +m
+}
+
 build_user() {
 	local d
 	mkdir -p "$TOP/out/user"
