@@ -100,7 +100,8 @@ start_early() {
 	say "Meanwhile: library, mkeyctl and samples (log: out/log/early.log)"
 	trap 'stop_step; stop_early' EXIT
 	set -m
-	nice "$TOP/dev/setup/setup" early </dev/null >/dev/null 2>&1 &
+	# It would keep the lock of the cache.
+	"$TOP/dev/setup/setup" early </dev/null >/dev/null 2>&1 {LOCK_FD}>&- &
 	EARLY_PID=$!
 	set +m
 }
