@@ -7,7 +7,7 @@ CMD_DIR := $(TOP)/dev/setup
 
 # The environment passes a command's arguments to the scripts. make must not expand
 # them, because CMD may contain quotes and dollar signs.
-export KERNEL DEBUG KSRC KDIR RUSTC LLVM INSTALL_MOD_PATH DESTDIR PREFIX V TIMEOUT TESTS TEST_LIMIT GUESTS HOST_TESTS BENCH ICOUNT FUZZ FUZZ_SECONDS CHECKS
+export KERNEL DEBUG KSRC KDIR RUSTC LLVM INSTALL_MOD_PATH DESTDIR PREFIX DEB_VERSION V TIMEOUT TESTS TEST_LIMIT GUESTS HOST_TESTS BENCH ICOUNT FUZZ FUZZ_SECONDS CHECKS
 export MKEY_CMD = $(value CMD)
 export MKEY_SHARE = $(value SHARE)
 export MKEY_IMAGE = $(value IMAGE)
@@ -20,8 +20,8 @@ help:
 setup:
 	@$(CMD_DIR)/setup all
 
-.PHONY: demo test bench lint htmldocs rust-analyzer vm-run
-demo test bench lint htmldocs rust-analyzer vm-run:
+.PHONY: demo test test-long bench lint htmldocs rust-analyzer vm-run
+demo test test-long bench lint htmldocs rust-analyzer vm-run:
 	@$(CMD_DIR)/cmd-$@
 
 .PHONY: fuzz
@@ -39,6 +39,10 @@ install:
 	@$(CMD_DIR)/cmd-install all
 uninstall:
 	@$(CMD_DIR)/cmd-install remove
+
+.PHONY: deb
+deb:
+	@$(CMD_DIR)/cmd-deb
 
 # What this tree made; the cache outside it stays, see README.md.
 .PHONY: clean

@@ -56,7 +56,7 @@ qemu_args() {
 	for s in out err ctl; do
 		QEMU_ARGS+=(-chardev "file,id=$s,path=$RUN/$s" -device "virtserialport,chardev=$s,name=mkey.$s")
 	done
-	for s in "root:ro:$ROOT_DIR" "modules:ro:$KERNEL_DIR/lib/modules" "job:rw:$RUN/job" "${SHARES[@]}"; do
+	for s in "root:ro:$ROOT_DIR" "modules:ro:${VM_MODULES:-$KERNEL_DIR/lib/modules}" "job:rw:$RUN/job" "${SHARES[@]}"; do
 		IFS=: read -r tag mode dir <<<"$s"
 		QEMU_ARGS+=(-fsdev "local,id=$tag,path=$dir,security_model=none,multidevs=remap$([[ $mode == rw ]] || echo ,readonly=on)"
 			-device "virtio-9p-pci,fsdev=$tag,mount_tag=$tag")

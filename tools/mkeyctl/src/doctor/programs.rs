@@ -12,9 +12,11 @@ use crate::debugfs;
 
 const LIBRARY: &str = "libibmkey.so.1";
 const PRELOAD: &str = "libibmkey-preload.so";
-const DIRS: [&str; 5] = [
+const DIRS: [&str; 6] = [
     "usr/local/lib",
     "usr/lib/x86_64-linux-gnu",
+    // Debian's package keeps the preload library apart.
+    "usr/lib/x86_64-linux-gnu/libibmkey",
     "usr/local/lib/x86_64-linux-gnu",
     "usr/lib64",
     "usr/lib",
