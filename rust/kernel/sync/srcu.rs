@@ -101,6 +101,29 @@ impl<T: Send + Sync> Table<T> {
         self.get(index, &guard).map(Arc::from)
     }
 
+    /// Returns the first entry at `from` or a later index, with its index.
+    #[allow(dead_code, reason = "not for ULPs")]
+    pub(crate) fn next(&self, from: u32) -> Option<(u32, Arc<T>)> {
+        let _guard = read();
+        let mut index = from as c_ulong;
+        // SAFETY: `xa` is initialised; `index` is valid for writes.
+        let entry = unsafe {
+            bindings::xa_find(
+                self.xa.get(),
+                &mut index,
+                u32::MAX as c_ulong,
+                bindings::XA_PRESENT,
+            )
+        };
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: By the type invariant `entry` came from `Arc::into_raw()`, and is dropped only a
+        // grace period after it left the XArray.
+        let value = unsafe { ArcBorrow::from_raw(entry.cast::<T>()) };
+        Some((u32::try_from(index).ok()?, value.into()))
+    }
+
     /// Puts `value` at `index`. Drops the entry that was there, after a grace period. Sleeps.
     ///
     /// # Errors

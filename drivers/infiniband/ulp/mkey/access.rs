@@ -15,7 +15,7 @@
 pub(crate) mod window;
 
 use crate::{
-    backend::{Backend, Direction, Payload},
+    backend::{Backend, Direction, Hw, Payload},
     kernel_ext::{
         rdma::{mr::Right, Access, Mr, Pd},
         sched,
@@ -47,10 +47,9 @@ fn needed(remote: bool, direction: Direction) -> Access {
 
 /// Finds the region of `mr`, for as long as the critical section lasts.
 #[inline]
-fn region_of<'a>(mr: &Mr, guard: &'a Guard) -> Result<ArcBorrow<'a, Region>> {
-    let core = Core::find(mr.device(), guard).ok_or(EINVAL)?;
-    let region = core.regions.get(mr.index(), guard);
-    region.filter(|region| region.is(mr)).ok_or(EINVAL)
+fn region_of<'a>(mr: &'a Mr, guard: &'a Guard) -> Result<ArcBorrow<'a, Region>> {
+    let slot = Hw::slot::<Region>(mr).ok_or(EINVAL)?;
+    slot.get(guard).ok_or(EINVAL)
 }
 
 /// Runs `access` with what is bound to `mr`, at an offset: where in it address `iova` is. rxe looks

@@ -7,6 +7,7 @@
 //! | `backend/interface.rs` | what a backend gives the rest of the module |
 //! | `backend/payload.rs`, `backend/copy_row.rs` | the bytes of a packet, and copies of rows |
 //! | `backend/cut.rs` | rows that are cut where blocks end |
+//! | `backend/slot.rs`, `backend/slot_value.rs` | the object of an MR, found by a pointer in the MR |
 //! | `backend/rxe.rs`, `backend/rxe/` | software RoCE: functions that touch an MR's memory are redirected |
 //!
 //! A backend alone knows its driver's private structures. The rest of the module names its type by
@@ -17,6 +18,8 @@ mod cut;
 pub(crate) mod interface;
 mod payload;
 mod rxe;
+pub(crate) mod slot;
+mod slot_value;
 
 pub(crate) use interface::{Backend, BaseMr, CopyPages, MrRange, Named};
 pub(crate) use payload::{Direction, Payload};

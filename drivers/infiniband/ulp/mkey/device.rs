@@ -195,6 +195,8 @@ impl ClientOps for MkeyDevice {
     fn remove(self: ArcBorrow<'_, Self>, device: &Removing<'_>) {
         self.extended.store(false, ordering::Release);
         dm::show::remove(&self.memory);
+        // The driver's own `dereg_mr`, which is next, empties no slot.
+        self.core.close();
         self.overlay.uninstall(device);
     }
 

@@ -234,7 +234,13 @@ impl DeviceOps for MkeyDevice {
 
     fn dereg_mr(&self, mr: &Mr, leaving: &Leaving, stock: impl FnOnce() -> Result) -> Result {
         let index = mr.index();
+        if let Some(region) = &leaving.region {
+            drop(region.mr_slot.empty());
+        }
         if let Err(err) = stock() {
+            if let Some(region) = &leaving.region {
+                self.core.expose(mr, region);
+            }
             self.core.hw.resume(mr, leaving.state);
             return Err(err);
         }

@@ -20,15 +20,25 @@ use crate::{
     region::{binding::MAX_ENTRIES, fast_reg::FastReg, pins::Pins, window::Windows, Kind, Region},
 };
 use core::ops::Deref;
-use kernel::{prelude::*, sync::Arc};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{Arc, Mutex},
+};
 
 /// The core of an extended device.
+//
+// Locking: `closed` nests in no lock; the spinlock of a slot (`backend/slot.rs`) nests in it.
+//
 // Fields drop in declaration order: the regions before the protection domain of their MRs.
 #[pin_data]
 pub(crate) struct Core {
     /// The regions of this module, by the indices of their MRs.
     #[pin]
     pub(crate) regions: Table<Region>,
+    /// Set when the device is about to be removed: no slot of an MR is filled any more.
+    #[pin]
+    closed: Mutex<bool>,
     #[pin]
     pub(crate) windows: Windows,
     /// Which MRs bindings refer to.
@@ -77,6 +87,7 @@ impl Core {
         )?;
         Ok(pin_init!(Self {
             regions <- Table::new(),
+            closed <- new_mutex!(false, "ib_mkey closed"),
             windows <- Windows::new(),
             pins,
             hw,
@@ -103,7 +114,30 @@ impl Core {
     pub(crate) fn adopt(&self, mr: &Mr, kind: Kind, charge: OwnerCharge) -> Result<Arc<Region>> {
         let region = Region::new(mr, kind, charge)?;
         self.regions.insert(mr.index(), region.clone())?;
+        self.expose(mr, &region);
         Ok(region)
+    }
+
+    /// Lets accesses to `mr` find `region`, unless the device is about to be removed. The region is in
+    /// the table.
+    pub(crate) fn expose(&self, mr: &Mr, region: &Arc<Region>) {
+        let closed = self.closed.lock();
+        if !*closed {
+            region.mr_slot.fill(mr, region.clone());
+        }
+    }
+
+    /// Ends accesses to all regions, whose MRs may outlive the device's operations. Sleeps.
+    pub(crate) fn close(&self) {
+        *self.closed.lock() = true;
+        let mut from = 0;
+        while let Some((index, region)) = self.regions.next(from) {
+            drop(region.mr_slot.empty());
+            let Some(next) = index.checked_add(1) else {
+                break;
+            };
+            from = next;
+        }
     }
 
     /// Makes a new MR a region for fast registration, of up to `max` elements.

@@ -35,7 +35,7 @@ pub(crate) mod rights;
 pub(crate) mod window;
 
 use crate::{
-    backend::{Backend, Hw},
+    backend::{slot::MrSlot, Backend, Hw},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         dma_buf::Import,
@@ -91,6 +91,9 @@ pub(crate) enum Kind {
 #[pin_data]
 pub(crate) struct Region {
     mr: usize,
+    /// Lets the data path find the region by its MR.
+    #[pin]
+    pub(crate) mr_slot: MrSlot<Region>,
     pub(crate) kind: Kind,
     pub(crate) bound: Cell<Binding>,
     /// Was anything bound whose accesses leave SRCU? Deregistration waits for those.
@@ -110,6 +113,7 @@ impl Region {
         Arc::pin_init(
             pin_init!(Self {
                 mr: ptr::from_ref(mr) as usize,
+                mr_slot <- MrSlot::new(),
                 kind,
                 bound: Cell::empty(),
                 was_slow: Atomic::new(false),

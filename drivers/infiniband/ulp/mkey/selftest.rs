@@ -87,6 +87,7 @@ pub(crate) fn run(core: &Core, device: &Device) -> Result {
 /// Deregisters an MR. The device's operations are still the driver's, which do not forget the region.
 fn forget(core: &Core, mr: OwnedMr, region: &Region) {
     let index = mr.index();
+    drop(region.mr_slot.empty());
     drop(mr);
     core.forget(index, region);
 }

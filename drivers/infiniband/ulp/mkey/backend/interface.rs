@@ -3,11 +3,12 @@
 //! What a backend gives the rest of the module.
 
 use crate::{
-    backend::payload::Payload,
+    backend::{payload::Payload, slot::SlotValue},
     bindings,
     kernel_ext::{
         memory::SharedMemory,
         rdma::{Access, Device, Mr, Mw, OwnedMr, Pd},
+        sync::srcu::Cell,
     },
     layout::Row,
 };
@@ -83,6 +84,9 @@ pub(crate) trait Backend: Copy + Send + Sync {
 
     /// Takes a new MR over: from here on accesses to it come to this module, and none is allowed yet.
     fn claim(&self, mr: &Mr);
+
+    /// Returns the slot of a claimed MR, which is empty at first; [`None`] for any other MR.
+    fn slot<T: SlotValue>(mr: &Mr) -> Option<&Cell<T>>;
 
     /// Narrows the rights of a claimed MR to those that are also in `access`.
     fn narrow(&self, mr: &Mr, access: Access);

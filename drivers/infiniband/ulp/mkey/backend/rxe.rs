@@ -31,7 +31,10 @@ mod rereg;
 use base::Base;
 
 use crate::{
-    backend::interface::{Backend, MrRange, Named},
+    backend::{
+        interface::{Backend, MrRange, Named},
+        slot::SlotValue,
+    },
     bindings::{
         ib_mr_type_IB_MR_TYPE_DM as TYPE_DM, ib_mr_type_IB_MR_TYPE_DMA as TYPE_DMA,
         ib_mr_type_IB_MR_TYPE_MEM_REG as TYPE_MEM_REG,
@@ -42,13 +45,17 @@ use crate::{
         error::eopnotsupp,
         memory::SharedMemory,
         rdma::{mr::Right, Access, Device, Mr, Mw, OwnedMr, Pd},
+        sync::srcu::Cell,
     },
 };
 use bindings::{
     rxe_mr, rxe_mr_state_RXE_MR_STATE_FREE, rxe_mr_state_RXE_MR_STATE_INVALID,
     rxe_mr_state_RXE_MR_STATE_VALID,
 };
-use core::ptr::NonNull;
+use core::{
+    mem::{align_of, offset_of, size_of},
+    ptr::NonNull,
+};
 use kernel::{
     error::to_result,
     page::{PAGE_SHIFT, PAGE_SIZE},
@@ -283,6 +290,8 @@ impl Backend for Rxe {
         // SAFETY: The MR is new, and its key is not known to others. With `nbuf` at zero and no page,
         // stock code that got past the type would find nothing.
         unsafe {
+            // An empty cell, see `slot()`.
+            (*private).page_mask = 0;
             (*mr.as_raw()).type_ = TYPE_SG_GAPS;
             (*mr.as_raw()).iova = 0;
             (*mr.as_raw()).length = 0;
@@ -291,6 +300,29 @@ impl Backend for Rxe {
             bindings::ib_mkey_rxe_claim(private);
         }
         Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_FREE);
+    }
+
+    #[inline]
+    fn slot<T: SlotValue>(mr: &Mr) -> Option<&Cell<T>> {
+        const { assert!(size_of::<Cell<T>>() == size_of::<u64>()) };
+        const { assert!(align_of::<Cell<T>>() == align_of::<u64>()) };
+        // SAFETY: The MR is valid, and its type does not change while accesses find it.
+        let kind = unsafe { (*mr.as_raw()).type_ };
+        if mr.device().driver_id() != rdma_driver_id_RDMA_DRIVER_RXE
+            || (kind != TYPE_SG_GAPS && kind != TYPE_DM)
+        {
+            return None;
+        }
+        // SAFETY: The MR is of rxe, which makes each as a part of an `rxe_mr`. `claim()` made the field
+        // an empty cell before it set the type; stock code does not use the field of such an MR.
+        // Only one type of objects is in cells, by the contract of `SlotValue`.
+        Some(unsafe {
+            let private = mr
+                .as_raw()
+                .byte_sub(offset_of!(rxe_mr, ibmr))
+                .cast::<rxe_mr>();
+            &*(&raw mut (*private).page_mask).cast::<Cell<T>>()
+        })
     }
 
     fn narrow(&self, mr: &Mr, access: Access) {

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The slot of a claimed MR: a pointer in the driver's own structure, by which the data path finds
+//! the object of an MR without a look-up.
+//!
+//! # Locking
+//!
+//! `MrSlot.cell` is a spinlock that is taken with interrupts off. Nothing nests in it. It decides
+//! between deregistration and the removal of the device, which both empty the slot. The data path
+//! reads the slot under SRCU and takes no lock.
+
+use super::{interface::Backend, Hw};
+use crate::kernel_ext::{
+    rdma::Mr,
+    sync::{
+        lock::{new_irq_lock, IrqLock},
+        srcu::{Cell, Retired},
+    },
+};
+use core::ptr::NonNull;
+use kernel::{prelude::*, sync::Arc};
+
+/// The type of the objects in slots.
+///
+/// # Safety
+///
+/// Only one type implements this trait, because a slot does not tell of which type its object is.
+pub(crate) unsafe trait SlotValue: Send + Sync + 'static {}
+
+/// The cell of a claimed MR, while it holds an object.
+///
+/// # Invariants
+///
+/// The pointer is valid: the MR is not freed before [`MrSlot::empty`] was called. All MRs with an
+/// object are deregistered by `DeviceOps::dereg_mr()` or by the self-test, which both call it first.
+struct FilledCell<T: SlotValue>(NonNull<Cell<T>>);
+
+// SAFETY: A cell may be used by any thread.
+unsafe impl<T: SlotValue> Send for FilledCell<T> {}
+
+/// The slot of an MR, for the owner of the MR's object.
+#[pin_data]
+pub(crate) struct MrSlot<T: SlotValue> {
+    #[pin]
+    cell: IrqLock<Option<FilledCell<T>>>,
+}
+
+impl<T: SlotValue> MrSlot<T> {
+    /// Makes an owner of a slot that is empty.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            cell <- new_irq_lock!(None, "ib_mkey slot"),
+        })
+    }
+
+    /// Puts `value` into the slot of `mr`. Does nothing for an MR that is not claimed.
+    pub(crate) fn fill(&self, mr: &Mr, value: Arc<T>) {
+        let Some(cell) = Hw::slot::<T>(mr) else {
+            return;
+        };
+        let mut filled = self.cell.lock();
+        let old = cell.swap(Some(value));
+        // INVARIANT: `mr` is valid. What frees it calls `empty()` first.
+        *filled = Some(FilledCell(NonNull::from(cell)));
+        drop(filled);
+        drop(old);
+    }
+
+    /// Empties the slot. No access finds the object any more. The caller waits for accesses in progress
+    /// when it drops the result, which sleeps.
+    pub(crate) fn empty(&self) -> Option<Retired<T>> {
+        let mut filled = self.cell.lock();
+        let cell = filled.take()?;
+        // SAFETY: By the type invariant. The lock keeps another caller of this function, and with it
+        // the MR's end, waiting.
+        Some(unsafe { cell.0.as_ref() }.swap(None))
+    }
+}
