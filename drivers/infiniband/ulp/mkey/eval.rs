@@ -20,7 +20,6 @@ use crate::{
         indices::KIndexed,
     },
 };
-use core::mem;
 use kernel::{ffi::c_int, prelude::*};
 
 /// Where leaves end: a region of the driver's.
@@ -37,40 +36,40 @@ struct KeyLevel<'a> {
     rows: KeyRows<'a>,
 }
 
-impl<'a> KeyLevel<'a> {
-    fn new(bound: &'a Binding, outer: Row, order: Order) -> Result<Self> {
-        let mut rows = bound.walked().rows_of(outer, order)?;
-        let row = rows.next();
-        Ok(Self { bound, row, rows })
-    }
-}
-
-/// The levels outside of the one at hand, outermost first.
-struct Outer<'a> {
-    levels: [Option<KeyLevel<'a>>; MAX_LEVELS - 2],
+/// The levels of a nest that an access is in, outermost first.
+///
+/// A level is made where it stays: a copy of it takes longer than to find a row.
+struct Levels<'a> {
+    levels: [Option<KeyLevel<'a>>; MAX_LEVELS - 1],
     used: usize,
 }
 
-impl<'a> Outer<'a> {
+impl<'a> Levels<'a> {
     const fn new() -> Self {
         Self {
-            levels: [const { None }; MAX_LEVELS - 2],
+            levels: [const { None }; MAX_LEVELS - 1],
             used: 0,
         }
     }
 
+    /// Adds the level of `bound` below `outer`, a row whose leaf is that key.
+    ///
     /// # Errors
     ///
     /// `ELOOP` if there is no room: no bind leaves that deep a nest.
-    fn push(&mut self, level: KeyLevel<'a>) -> Result {
-        *self.levels.get_mut(self.used).ok_or_else(eloop)? = Some(level);
+    #[inline(always)]
+    fn push(&mut self, bound: &'a Binding, outer: Row, order: Order) -> Result {
+        let level = self.levels.get_mut(self.used).ok_or_else(eloop)?;
+        let mut rows = bound.walked().rows_of(outer, order)?;
+        let row = rows.next();
+        *level = Some(KeyLevel { bound, row, rows });
         self.used = self.used.saturating_add(1);
         Ok(())
     }
 
-    fn pop(&mut self) -> Option<KeyLevel<'a>> {
-        self.used = self.used.checked_sub(1)?;
-        self.levels.get_mut(self.used)?.take()
+    /// Returns the innermost level.
+    fn last(&mut self) -> Option<&mut KeyLevel<'a>> {
+        self.levels.get_mut(self.used.checked_sub(1)?)?.as_mut()
     }
 }
 
@@ -209,14 +208,11 @@ impl Binding {
         open: &impl Fn(&'a LeafMr) -> T,
         visit: &mut impl FnMut(&mut T, Row) -> Result,
     ) -> Result {
-        let mut above = Outer::new();
-        let mut level = KeyLevel::new(self, outer, order)?;
-        loop {
+        let mut levels = Levels::new();
+        levels.push(self, outer, order)?;
+        while let Some(level) = levels.last() {
             let Some(row) = level.row else {
-                let Some(last) = above.pop() else {
-                    return Ok(());
-                };
-                level = last;
+                levels.used = levels.used.saturating_sub(1);
                 continue;
             };
             let leaf = level.bound.walked_leaf(row.leaf, write)?;
@@ -227,11 +223,11 @@ impl Binding {
                 }
                 LeafPlace::Key(inner) => {
                     level.row = level.rows.next();
-                    let inner = KeyLevel::new(inner, row, order)?;
-                    above.push(mem::replace(&mut level, inner))?;
+                    levels.push(inner, row, order)?;
                 }
             }
         }
+        Ok(())
     }
 
     /// Copies between the region, from `offset` on, and all of `payload`, with the access flags
