@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Indirect keys: from a caller's description to something bound.
+//! Indirect keys: a caller's description becomes a binding.
 //!
 //! A description is checked completely before anything changes. Each lkey in it is looked up and
 //! pinned once.
@@ -31,7 +31,7 @@ use crate::{
 use core::mem;
 use kernel::{prelude::*, rbtree::RBTree, sync::Arc};
 
-/// A key, found by the MR that a caller has.
+/// A key, found by the caller's MR.
 pub(crate) struct Key<'a> {
     core: &'a Core,
     ibdev: &'a Device,
@@ -42,11 +42,11 @@ pub(crate) struct Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// Finds the key that `mr` is.
+    /// Returns the key whose MR is `mr`.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a region that is no key.
+    /// `EINVAL` if `mr` is not a key.
     pub(crate) fn of(core: &'a Core, mr: &'a Mr, pd: &'a Pd) -> Result<Self> {
         let region = core.region_of(mr).ok_or(EINVAL)?;
         let Kind::Key { max_entries } = region.kind else {
@@ -62,12 +62,12 @@ impl<'a> Key<'a> {
         })
     }
 
-    /// Begins a description of `count` entries or blocks with the rights `access`.
+    /// Begins a description of `count` entries or blocks with the access flags `access`.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for none or for rights that no region has, `ENOSPC` for more than the key was
-    /// created for or more than [`MAX_ENTRIES`].
+    /// `EINVAL` if `count` is 0 or an access flag is not supported. `ENOSPC` if `count` exceeds
+    /// [`MAX_ENTRIES`] or the number that the key was created with.
     pub(crate) fn describe(&self, count: u32, access: Access) -> Result<Description<'_>> {
         if count > MAX_ENTRIES {
             return Err(ENOSPC);
@@ -75,8 +75,8 @@ impl<'a> Key<'a> {
         self.describe_indexed(count, access)
     }
 
-    /// Begins a description of blocks at `count` indices. As for [`Self::describe`], with as many as
-    /// the key was created for.
+    /// Begins a description of blocks at `count` indices. As for [`Self::describe`], but the number
+    /// that the key was created with is the only limit.
     pub(crate) fn describe_indexed(&self, count: u32, access: Access) -> Result<Description<'_>> {
         if count == 0 {
             return Err(EINVAL);
@@ -104,14 +104,16 @@ impl<'a> Key<'a> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` while a memory window or a bound key refers to it; `EINTR` as for [`Region::unbind`].
+    /// `EBUSY` while a memory window or a bound key refers to the key; `EINTR` as for
+    /// [`Region::unbind`].
     pub(crate) fn unbind(&self) -> Result {
         let (pins, hw) = (&self.core.pins, &self.core.hw);
         self.region
             .unbind(pins, hw, self.mr, Origin::Local, self.patience())
     }
 
-    /// Kernel users free what they had bound, whether or not they were killed.
+    /// Returns how long a rebind waits for accesses to the old binding. Kernel users free the
+    /// memory when the call returns, so their wait does not end early.
     fn patience(&self) -> Patience {
         if self.pd.is_kernels() {
             Patience::Endless
@@ -120,29 +122,29 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Returns the region that the key is.
+    /// Returns the MR of the key.
     pub(crate) fn mr(&self) -> &Mr {
         self.mr
     }
 
-    /// Returns the entries that the key was created for.
+    /// Returns the number of entries that the key was created with.
     pub(crate) fn max_entries(&self) -> u32 {
         self.max_entries
     }
 
-    /// Shows `look` what is bound, if anything is. Binds wait meanwhile: it must not wait for
-    /// anybody.
+    /// Runs `look` on the binding, or on [`None`] if the key is not bound. Binds wait meanwhile, so
+    /// `look` must not sleep.
     pub(crate) fn inspect<T>(&self, look: impl FnOnce(Option<&Binding>) -> T) -> T {
         let guard = srcu::read();
         look(self.region.bound.get(&guard).as_deref())
     }
 }
 
-/// Makes an unbound key for up to `max_entries` entries, blocks or indices.
+/// Makes an unbound key of up to `max_entries` entries, blocks or indices.
 ///
 /// # Errors
 ///
-/// `EINVAL` for none or more than [`MAX_INDICES`], `ENOMEM`.
+/// `EINVAL` if `max_entries` is 0 or exceeds [`MAX_INDICES`]; `ENOMEM`.
 pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32) -> Result<OwnedMr> {
     if max_entries == 0 || max_entries > MAX_INDICES {
         return Err(EINVAL);
@@ -154,11 +156,11 @@ pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32) -> Result<OwnedMr> 
     Ok(mr)
 }
 
-/// A description on its way to be bound.
+/// A description that is being made, entry by entry.
 pub(crate) struct Description<'a> {
     key: &'a Key<'a>,
     access: Access,
-    /// Of whoever has the key.
+    /// The charge to the owner of the key.
     charge: OwnerCharge,
     leaves: KVVec<Leaf>,
     /// The lkey that was named last, and the number of its leaf.
@@ -175,9 +177,9 @@ impl<'a> Description<'a> {
     ///
     /// # Errors
     ///
-    /// `ENOENT` if it names nothing in the key's protection domain, `EOPNOTSUPP` for a region that
-    /// cannot be a leaf, `ERANGE` for one that has no bytes now, `ELOOP` for the key itself, or for
-    /// one that is [`MAX_DEPTH`] levels deep, `ENOMEM`.
+    /// `ENOENT` if `lkey` names no MR in the key's protection domain, `EOPNOTSUPP` for an MR that
+    /// cannot be a leaf, `ERANGE` for an MR without bytes, `ELOOP` for the key itself and for a key
+    /// of [`MAX_DEPTH`] levels, `ENOMEM`.
     #[inline(always)]
     fn leaf(&mut self, lkey: u32) -> Result<u32> {
         match self.last {
@@ -190,7 +192,7 @@ impl<'a> Description<'a> {
         }
     }
 
-    /// Returns the number of a leaf that was not named last. As for [`Self::leaf`].
+    /// Returns the number of a leaf other than the last one. As for [`Self::leaf`].
     #[inline(never)]
     fn other_leaf(&mut self, lkey: u32) -> Result<u32> {
         if self.leaves.first().is_some_and(|leaf| leaf.lkey == lkey) {
@@ -216,7 +218,7 @@ impl<'a> Description<'a> {
         Ok(index)
     }
 
-    /// Adds a range of what `lkey` names. As for [`Self::leaf`].
+    /// Adds a range of the MR `lkey`. As for [`Self::leaf`].
     #[inline(always)]
     pub(crate) fn range(&mut self, lkey: u32, addr: u64, length: u64) -> Result {
         let entry = Entry::new(self.leaf(lkey)?, addr, length);
@@ -234,7 +236,7 @@ impl<'a> Description<'a> {
         Ok(self.entries.push_within_capacity(entry)?)
     }
 
-    /// Adds a block of what `lkey` names. As for [`Self::leaf`].
+    /// Adds a block of the MR `lkey`. As for [`Self::leaf`].
     pub(crate) fn block(
         &mut self,
         lkey: u32,
@@ -254,20 +256,19 @@ impl<'a> Description<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`crate::layout::Error`], `ERANGE`, `EACCES` and `ELOOP` as [`Binding::new`] has
-    /// them.
+    /// Those of [`crate::layout::Error`]; `ERANGE`, `EACCES` and `ELOOP` as for [`Binding::new`].
     pub(crate) fn list(mut self) -> Result<Described<'a>> {
         let entries = mem::take(&mut self.entries);
         self.finish(KLayout::List(List::new(entries)?))
     }
 
-    /// Ends a description of blocks, repeated. As for [`Self::list`].
+    /// Ends a description of repeated blocks. As for [`Self::list`].
     pub(crate) fn interleaved(mut self, repeat_count: &[u64]) -> Result<Described<'a>> {
         let blocks = mem::take(&mut self.blocks);
         self.finish(binding::interleaved(repeat_count, blocks)?)
     }
 
-    /// Charges `bytes` bytes more for what is described.
+    /// Charges `bytes` bytes more for this description.
     ///
     /// # Errors
     ///
@@ -297,7 +298,7 @@ pub(crate) struct Described<'a> {
 }
 
 impl Described<'_> {
-    /// Binds it.
+    /// Binds the key to the description.
     ///
     /// # Errors
     ///
@@ -315,7 +316,7 @@ impl Described<'_> {
     }
 
     fn why(&self, error: Error) -> Error {
-        // A key that another refers to may be the end of a circle.
+        // If a key refers to this one, the two may form a circle.
         if error == EBUSY && nest::reaches(&self.bound, self.key.mr.lkey()) {
             eloop()
         } else {
@@ -324,12 +325,12 @@ impl Described<'_> {
     }
 }
 
-/// Binds all that is described, or nothing. All keys are of one device.
+/// Binds all keys of `all`, or none. All of them belong to one device.
 ///
 /// # Errors
 ///
-/// Those of [`Described::bind`], and which description it is; `EINVAL` for a key that is there
-/// twice, `ENOMEM`.
+/// Those of [`Described::bind`], with the number of the description; `EINVAL` for a key that `all`
+/// contains twice; `ENOMEM`.
 pub(crate) fn bind_all(all: &[Described<'_>]) -> core::result::Result<(), Refused> {
     let Some(first) = all.first() else {
         return Ok(());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Several keys bound in one call, all or none: the kernel API and the uverbs method.
+//! Binds several keys in one call, all or none: the kernel API and the uverbs method.
 
 use crate::{
     api::{kapi, uverbs},
@@ -26,11 +26,12 @@ use crate::{
 use core::result;
 use kernel::{ffi::c_int, prelude::*};
 
-/// Finds the keys `mrs`, has each described, and binds all or none.
+/// Finds the keys `mrs`, describes each with `describe`, and binds all or none.
 ///
 /// # Errors
 ///
-/// The reason, and the number of the key; the number of all keys if the error is of none of them.
+/// The error and the number of the key that caused it. If no single key caused it, the number is
+/// the count of all keys.
 fn bind<'a>(
     mrs: impl ExactSizeIterator<Item = HeldMr<'a>> + Clone,
     mut describe: impl for<'k> FnMut(usize, &'k Key<'_>) -> Result<Described<'k>>,
@@ -41,7 +42,7 @@ fn bind<'a>(
     let device = MkeyDevice::of(first.mr().device()).map_err(all)?;
     let mut keys = KVVec::with_capacity(num, GFP_MAYFAIL).map_err(|err| all(err.into()))?;
     for (number, mr) in mrs.enumerate() {
-        // The core of one device does not have the keys of another.
+        // `Key::of` refuses a key of another device: this core does not know it.
         let key = Key::of(&device.core, mr.mr(), mr.pd());
         let key = key.map_err(|error| Refused { number, error })?;
         keys.push(key, GFP_MAYFAIL).map_err(|err| all(err.into()))?;
@@ -64,7 +65,7 @@ pointers!(ib_mkey_bind {
 });
 answer!(ib_mkey_bind { error: c_int });
 
-/// Describes what a kernel user gave: a list if there is no other description.
+/// Describes the layout that a kernel user gave. It is a list unless another layout is given.
 fn describe_given<'k>(bind: &Given<'_, ib_mkey_bind>, key: &'k Key<'_>) -> Result<Described<'k>> {
     match (bind.interleaved(), bind.indexed()) {
         (Some(layout), _) => kapi::describe_interleaved(key, &layout, bind.access),
@@ -98,7 +99,7 @@ fn bind_given(mut binds: GivenArray<'_, ib_mkey_bind>) -> Result {
     })
 }
 
-/// Describes what `bind` says.
+/// Describes the layout that `bind` gives.
 fn describe<'k>(bind: &UapiBind, key: &'k Key<'_>) -> Result<Described<'k>> {
     let mut repeat_count = [0; MAX_DIMS];
     let repeat_count = repeat_count
@@ -126,7 +127,7 @@ fn describe<'k>(bind: &UapiBind, key: &'k Key<'_>) -> Result<Described<'k>> {
     uverbs::describe_interleaved(key, access, repeat_count, bind.entries, bind.num_entries)
 }
 
-/// Binds what a program gave in an array at the user address `array`, all or none.
+/// Binds the array of descriptions at the user address `array`, all or none.
 fn bind_user(handles: MrHandles<'_>, num: u32, array: u64, failed: &mut u32) -> Result {
     let mut binds: KVVec<UapiBind> = KVVec::with_capacity(num as usize, GFP_MAYFAIL)?;
     read_array(array, num, |bind| Ok(binds.push(bind, GFP_MAYFAIL)?))?;

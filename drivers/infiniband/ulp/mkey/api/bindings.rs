@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Bindings of `api/uverbs_table.h`: what the C half of `api/` gives, and what it calls.
+//! Bindings of `api/uverbs_table.h`: symbols of the C half of `api/`, and functions that it calls.
 
 #![allow(
     missing_docs,

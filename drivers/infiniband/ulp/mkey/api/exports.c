@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The functions of include/rdma/ib_mkey.h, exported. They are Rust, in api/kapi.rs;
- * what exports a function, and parameters that are strings, exist for C only.
+ * Exports the functions of include/rdma/ib_mkey.h, which api/kapi.rs,
+ * api/bind_many.rs and api/key_pool.rs define. EXPORT_SYMBOL and parameters that
+ * are strings exist for C only.
  */
 
 #include <linux/export.h>

@@ -35,7 +35,7 @@ fn alloc_dm(device: &Device, attr: &ib_dm_alloc_attr) -> Result<KBox<Dm<Buffer>>
     Ok(dm)
 }
 
-/// Checks that `length` bytes from `offset` on are in `dm`.
+/// Checks that `dm` contains `length` bytes from `offset` on.
 fn check_range(dm: &Dm<Buffer>, offset: u64, length: u64) -> Result {
     let end = offset.checked_add(length).ok_or(EINVAL)?;
     if end > dm.data.memory().len() as u64 {
@@ -64,7 +64,7 @@ fn reg_dm_mr(
     Ok(mr)
 }
 
-/// Runs `call` with the key that `mr` is.
+/// Runs `call` with the key whose MR is `mr`.
 pub(super) fn with_key<T>(mr: HeldMr<'_>, call: impl FnOnce(&Key<'_>) -> Result<T>) -> Result<T> {
     let device = MkeyDevice::of(mr.mr().device())?;
     call(&Key::of(&device.core, mr.mr(), mr.pd())?)

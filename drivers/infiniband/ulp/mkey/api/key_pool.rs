@@ -4,7 +4,8 @@
 //!
 //! # Locking
 //!
-//! `free` is held for a push or a pop, and nothing is allocated or freed under it.
+//! `free` protects the list of free keys. It is held for a push or a pop; nothing is allocated or
+//! freed under it.
 
 use crate::{
     api::kapi::with_key,
@@ -23,14 +24,14 @@ use kernel::{
     sync::{Arc, SpinLock}, //
 };
 
-/// Keys that are bound to nothing, ready to be given out.
+/// A pool of unbound keys.
 #[pin_data]
 pub(crate) struct KeyPool {
-    /// The protection domain of all of them.
+    /// The protection domain of all keys.
     pd: usize,
-    /// Keys that there are, given out or not.
+    /// The number of keys, free or given out.
     keys: usize,
-    /// With room for all.
+    /// The free keys. The vector has room for all keys.
     #[pin]
     free: SpinLock<KVVec<OwnedMr>>,
 }
@@ -56,11 +57,11 @@ impl KeyPool {
         )
     }
 
-    /// Unbinds the key `mr`, which was given out, and takes it back.
+    /// Takes back the key `mr` and unbinds it.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for an MR that is no key of the pool; those of [`Key::unbind`].
+    /// `EINVAL` for an MR that is not a key of the pool; those of [`Key::unbind`].
     fn put(&self, mr: GivenUpMr<'_>) -> Result {
         with_key(mr.held(), |key| {
             let all_there = self.free.lock().len() >= self.keys;
@@ -72,7 +73,7 @@ impl KeyPool {
         let mr = mr.take()?;
         let mut free = self.free.lock();
         if let Err(PushError(twice)) = free.push_within_capacity(mr) {
-            // More keys came back than were given out: this one is in the pool already.
+            // The pool is full, so this key is in the pool already.
             let _ = twice.into_raw();
             return Err(EINVAL);
         }

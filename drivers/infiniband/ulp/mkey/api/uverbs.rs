@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the uverbs methods in `api/uverbs_table.c` have beyond the kernel API: descriptions and
-//! device memory that a program has in its own memory.
+//! The Rust half of the uverbs methods in `api/uverbs_table.c`: it copies descriptions and device
+//! memory from and to a process's memory.
 
 use crate::{
     api::kapi::with_key,
@@ -28,7 +28,7 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// Describes the ranges that are at the user address `entries`.
+/// Describes the ranges at the user address `entries`.
 pub(crate) fn describe_list<'k>(
     key: &'k Key<'_>,
     access: Access,
@@ -45,7 +45,7 @@ pub(crate) fn describe_list<'k>(
     description.list()
 }
 
-/// Describes the blocks that are at the user address `blocks`.
+/// Describes the blocks at the user address `blocks`.
 pub(crate) fn describe_interleaved<'k>(
     key: &'k Key<'_>,
     access: Access,
@@ -64,7 +64,7 @@ pub(crate) fn describe_interleaved<'k>(
     description.interleaved(repeat_count)
 }
 
-/// Describes entry or block `index` as it was bound.
+/// Returns the description of entry or block `index`.
 fn describe(bound: &Binding, index: usize) -> Option<UapiBlock> {
     let (leaf, addr, bytes_count, stride) = match &bound.layout {
         Layout::List(list) => {
@@ -91,22 +91,22 @@ fn describe(bound: &Binding, index: usize) -> Option<UapiBlock> {
     })
 }
 
-/// What a query asks for, and the places for the answers.
+/// The input and the output of a query.
 struct Query<'a> {
     info: &'a mut ib_uverbs_mkey_info,
     repeat_count: &'a mut [u64; MAX_DIMS],
-    /// The user address at which indices are to be written, and their number.
+    /// The user address of the room for indices, and the number of indices that fit.
     wanted: &'a UapiIndexed,
     indexed: &'a mut UapiIndexed,
-    /// Blocks that there is room for in user memory.
+    /// The number of blocks that fit into user memory.
     num_blocks: u32,
     described: KVVec<UapiBlock>,
     indices: KVVec<u64>,
 }
 
 impl Query<'_> {
-    /// Describes what is bound. Returns `(0, 0)`, or for how many blocks and indices there is no room:
-    /// an allocation here would keep binds waiting.
+    /// Describes the binding. Returns `(0, 0)` if it did, or else the number of blocks and of
+    /// indices that the caller must make room for: an allocation here would keep binds waiting.
     fn look(&mut self, bound: Option<&Binding>) -> Result<(usize, usize)> {
         let Some(bound) = bound else {
             self.info.kind = KIND_UNBOUND;
@@ -141,23 +141,23 @@ impl Query<'_> {
             *self.indexed = indexed::describe_bound(layout, info.num_entries, &bound.leaves);
             let all = layout.indices();
             for index in (0..places).map_while(|at| all.get(at)) {
-                // There is room.
+                // Checked above: the index fits.
                 let _ = self.indices.push_within_capacity(index);
             }
         }
         for block in (0..blocks).map_while(|index| describe(bound, index)) {
-            // There is room.
+            // Checked above: the block fits.
             let _ = self.described.push_within_capacity(block);
         }
         Ok((0, 0))
     }
 
-    /// Describes `key` and what is bound to it, with the blocks at the user address `blocks`.
+    /// Describes `key` and its binding. Writes the blocks to the user address `blocks`.
     fn answer(mut self, key: &Key<'_>, blocks: u64) -> Result {
         self.info.lkey = key.mr().lkey();
         self.info.rkey = key.mr().rkey();
         self.info.max_entries = key.max_entries();
-        // Something longer may be bound between an allocation and the next look.
+        // A longer layout may be bound between an allocation and the next look.
         loop {
             let missing = key.inspect(|bound| self.look(bound))?;
             if missing == (0, 0) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * uverbs methods of ib_mkey: attributes in, one Rust call, attributes out.
+ * uverbs methods of ib_mkey: each reads attributes, calls one Rust function and
+ * writes attributes.
  * The macros that build these tables exist for C only.
  */
 
@@ -82,7 +83,7 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_DM_EXPORT)(struct uverbs_attr_bundle *a
 	ret = uverbs_copy_to(attrs, IB_MKEY_ATTR_DM_EXPORT_RESP_FD, &fd, sizeof(fd));
 	if (ret)
 		goto err_dmabuf;
-	/* The descriptor takes the reference; nothing can fail any more. */
+	/* The descriptor takes the reference. Nothing fails from here on. */
 	fd_install(fd, dmabuf->file);
 	return 0;
 
@@ -112,7 +113,7 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_CREATE)(struct uverbs_attr_bundle *attr
 
 	mr->uobject = uobj;
 	uobj->object = mr;
-	/* From here on a failure destroys the object, and the key with it. */
+	/* From here on a failure destroys the uobject and the key. */
 	uverbs_finalize_uobj_create(attrs, IB_MKEY_ATTR_CREATE_HANDLE);
 
 	ret = uverbs_copy_to(attrs, IB_MKEY_ATTR_CREATE_RESP_LKEY, &mr->lkey,
@@ -124,7 +125,7 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_CREATE)(struct uverbs_attr_bundle *attr
 			      sizeof(mr->rkey));
 }
 
-/* Flags of a bind: unknown ones and impossible pairs are refused here. */
+/* Reads the access flags of a bind. Refuses unknown flags and impossible pairs. */
 static int get_access(u32 *access, struct uverbs_attr_bundle *attrs, u16 attr,
 		      struct ib_mr *mkey)
 {
@@ -336,7 +337,7 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_CREATE,
 						UVERBS_ATTR_TYPE(u32),
 						UA_MANDATORY));
 
-/* READ keeps the key from being destroyed; binds wait for each other on its mutex. */
+/* READ keeps the key from being destroyed. The key's mutex serialises binds. */
 DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND_LIST,
 			    UVERBS_ATTR_IDR(IB_MKEY_ATTR_BIND_LIST_HANDLE, UVERBS_OBJECT_MR,
 					    UVERBS_ACCESS_READ, UA_MANDATORY),

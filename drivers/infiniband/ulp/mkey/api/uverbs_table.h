@@ -12,7 +12,7 @@ extern const struct uapi_definition ib_mkey_uapi_defs[];
 /* The module parameter dm_class. */
 extern char ib_mkey_dm_class[];
 
-/* Rust: api/uverbs.rs, api/bind_many.rs */
+/* Defined in Rust: api/uverbs.rs, api/bind_many.rs */
 int ib_mkey_uapi_bind_list(struct ib_mr *mkey, u32 access, u64 entries,
 			   u32 num_entries);
 int ib_mkey_uapi_bind_interleaved(struct ib_mr *mkey, u32 access,

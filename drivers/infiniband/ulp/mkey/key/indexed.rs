@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Descriptions of blocks of one size where indices say.
+//! Descriptions of blocks of one size. An index gives the place of each block.
 
 use crate::{
     bindings::ib_uverbs_mkey_indexed as UapiIndexed,
@@ -15,7 +15,7 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// What an indexed layout has beside the indices.
+/// The parts of an indexed layout except the indices.
 #[derive(Clone, Copy)]
 pub(crate) struct Pattern {
     /// The leaf.
@@ -39,7 +39,7 @@ impl<'a> Description<'a> {
     }
 }
 
-/// Makes room for `count` indices, charged to who has the key of `description`.
+/// Makes room for `count` indices. Charges the room to the owner of the description's key.
 fn room<T>(description: &mut Description<'_>, count: u32) -> Result<KVVec<T>> {
     let count = usize::try_from(count)?;
     description.charge(cost::indices::<T>(count)?)?;
@@ -74,11 +74,11 @@ pub(crate) fn describe<'k>(
     description.indexed(pattern, indices)
 }
 
-/// Describes what `layout` says, with the indices that are in user memory.
+/// Describes `layout`, whose indices are in user memory.
 ///
 /// # Errors
 ///
-/// As for [`describe`]; those of [`read_all`]; `EINVAL` for indices of another size.
+/// As for [`describe`]; those of [`read_all`]; `EINVAL` for indices of neither 4 nor 8 bytes.
 pub(crate) fn describe_user<'k>(
     key: &'k Key<'_>,
     access: Access,
@@ -111,7 +111,7 @@ pub(crate) fn describe_user<'k>(
     description.indexed(pattern, indices)
 }
 
-/// Describes what is bound as it was described, but for where the caller had the `count` indices.
+/// Returns the description of a bound layout of `count` indices. It has no address of the indices.
 pub(crate) fn describe_bound(layout: &KIndexed, count: u32, leaves: &[Leaf]) -> UapiIndexed {
     UapiIndexed {
         addr: layout.addr(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Leaves: from an lkey to memory of the driver's MRs or to another key.
+//! Leaves: the MR or key that an lkey names.
 
 use crate::{
     backend::{Backend, Named},
@@ -18,13 +18,13 @@ use crate::{
 use kernel::{prelude::*, sync::Arc};
 
 impl Core {
-    /// Looks up what `lkey` names and keeps it from being deregistered, and from being bound to
-    /// something else. A key may have up to `depth` levels.
+    /// Looks up the MR or key that `lkey` names, and pins it: it cannot be deregistered or bound
+    /// anew. A key may have up to `depth` levels.
     ///
     /// # Errors
     ///
-    /// `ENOENT`, `EINVAL` for an MR of another protection domain, `EOPNOTSUPP` for one that cannot
-    /// be a leaf, `ERANGE` for one that has no bytes now, `ELOOP` for a key of more levels,
+    /// `ENOENT`, `EINVAL` for an MR of another protection domain, `EOPNOTSUPP` for an MR that
+    /// cannot be a leaf, `ERANGE` for an MR without bytes, `ELOOP` for a key of more levels,
     /// `ENOMEM`.
     pub(crate) fn pin_leaf(
         &self,
@@ -64,7 +64,7 @@ impl Core {
         })
     }
 
-    /// Makes a leaf of a region of this module.
+    /// Makes a leaf of one of this module's regions.
     fn own_leaf(&self, index: u32, lkey: u32, mr: *const Mr, depth: usize) -> Result<Leaf> {
         let guard = srcu::read();
         let region = self
@@ -80,7 +80,7 @@ impl Core {
                 }
                 (bound.layout.length(), bound.access, LeafPlace::Key(bound))
             }
-            // It ends where that region's own leaf does.
+            // The leaf refers to the memory of that region's only leaf.
             Kind::Dm => {
                 let bound = region.bound.get(&guard).ok_or(ERANGE)?;
                 let run = bound.layout.resolve(0, bound.layout.length())?;
@@ -95,11 +95,11 @@ impl Core {
                 };
                 (run.len, bound.access, place)
             }
-            // Each registration would be another region.
+            // Each registration would be over other memory.
             Kind::FastReg(_) => return Err(eopnotsupp()),
-            // It is of the driver's type, and was found as such.
+            // The driver knows the MR by its own type, and `find` returned it as memory.
             Kind::DmaBuf { .. } => return Err(eopnotsupp()),
-            // Its key is not for users.
+            // Users cannot name the MR of a window.
             Kind::Window => return Err(ENOENT),
         };
         Ok(Leaf {

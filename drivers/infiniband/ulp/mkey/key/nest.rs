@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Keys over keys: does one lead to another?
+//! Circles of keys over keys.
 //!
-//! Asked only when a bind was refused, to tell a circle from a key that others merely use.
+//! A bind that was refused with `EBUSY` searches for a circle. Without a circle, another key merely
+//! refers to the key.
 
 use crate::{
     kernel_ext::alloc::GFP_MAYFAIL,
@@ -11,9 +12,9 @@ use crate::{
 use core::{ptr, slice};
 use kernel::rbtree::RBTree;
 
-/// Does `bound` refer, at any level, to the key `lkey`? Each key is looked at once.
+/// Returns `true` if `bound` refers, at any level, to the key `lkey`. Visits each key once.
 ///
-/// Without memory to remember them by the answer is no.
+/// Returns `false` if there is no memory for the list of visited keys.
 pub(crate) fn reaches(bound: &Binding, lkey: u32) -> bool {
     let mut seen: RBTree<usize, ()> = RBTree::new();
     let mut levels: [slice::Iter<'_, Leaf>; MAX_DEPTH] = Default::default();

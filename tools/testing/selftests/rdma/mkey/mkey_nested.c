@@ -435,7 +435,7 @@ static int nested_misaligned(struct mkt_setup *s, struct ibv_mr **key)
 }
 
 /*
- * Who binds another key, and accesses it, does not wait for such accesses. A bind
+ * A bind of another key, and an access to it, do not wait for such accesses. A bind
  * that waits for readers lets one of them end.
  */
 TEST_F(nested, others)
