@@ -3,8 +3,8 @@
 //! The top of the module: an extended device, and the client of `ib_core` that extends it.
 //!
 //! `ib_core` adds a device to its clients in the order in which they were registered. ib_mkey
-//! comes before `ib_uverbs`, so what it changes here is what `ib_uverbs` finds. `device_ops.rs` has
-//! the device's operations.
+//! precedes `ib_uverbs`, so `ib_uverbs` finds the operations that ib_mkey installed.
+//! `device_ops.rs` has these operations.
 
 use crate::{
     bindings,
@@ -39,7 +39,7 @@ use kernel::{
 /// The client of `ib_core`.
 static CLIENT: Client<MkeyDevice> = Client::new(c"ib_mkey");
 
-/// What ib_mkey keeps with a device.
+/// The data that ib_mkey keeps with a device.
 #[pin_data]
 pub(crate) struct MkeyDevice {
     #[pin]
@@ -88,11 +88,11 @@ impl MkeyDevice {
             .ok_or_else(eopnotsupp)
     }
 
-    /// Checks that the device's memory is that of this module.
+    /// Checks that this module provides the device's memory.
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if the driver has device memory of its own.
+    /// `EOPNOTSUPP` if the driver provides it.
     pub(crate) fn owns_dm(&self) -> Result {
         if self.overlay.fills_dm() {
             Ok(())
@@ -101,7 +101,7 @@ impl MkeyDevice {
         }
     }
 
-    /// Returns limits and features of the device.
+    /// Returns the limits and features of the device.
     pub(crate) fn caps(&self) -> bindings::ib_mkey_caps {
         bindings::ib_mkey_caps {
             max_dm_size: self.memory.size(),
@@ -155,7 +155,7 @@ impl ClientOps for MkeyDevice {
     fn add(device: &Adding<'_>) -> Option<Arc<Self>> {
         match Self::new(device) {
             Ok(this) => Some(this),
-            // The device is of another driver.
+            // The device belongs to another driver.
             Err(err) if err == ENODEV => None,
             Err(err) => {
                 pr_err!("{}: not extended: {:?}\n", device.name(), err);

@@ -38,9 +38,9 @@ use kernel::{
 
 /// An MR that is about to be deregistered.
 pub(crate) struct Leaving {
-    /// Its region, if it is of this module.
+    /// Its region, if the MR belongs to this module.
     region: Option<Arc<Region>>,
-    /// Its state before, which is restored if deregistration fails.
+    /// The state to restore if deregistration fails.
     state: <Hw as Backend>::State,
 }
 
@@ -101,7 +101,7 @@ impl DeviceOps for MkeyDevice {
         let charge = this.core.charge(pd, cost::REGION + cost::BINDING)?;
         this.core.hw.claim(mr);
         if length == 0 {
-            // Nothing is bound: only an access of no bytes is within it.
+            // Nothing is bound, so only an access of 0 bytes is in range.
             this.core.adopt(mr, Kind::Dm, charge)?;
             this.core
                 .hw
@@ -158,14 +158,14 @@ impl DeviceOps for MkeyDevice {
         self.core.hw.page_size(mr)
     }
 
-    // The driver may free the table of the MR's pages, which a bound key reads. A ULP that binds a key
-    // to an MR which it maps at the same time must order the two itself.
+    // The driver may free the MR's page table, which a bound key reads. A ULP that binds a key to
+    // the MR and maps the MR must do one after the other.
     fn may_map(&self, mr: &Mr) -> Result {
         self.core.pins.if_free(mr.index(), || Ok(()))
     }
 
     fn may_import(&self, access: Access) -> Result {
-        // An exporter does not tell whether a dma-buf is persistent.
+        // The exporter does not say whether a dma-buf is persistent.
         let never = [Right::ZeroBased, Right::FlushPersistent];
         if never.iter().any(|right| access.contains(*right)) || !supported(access) {
             return Err(eopnotsupp());
@@ -193,8 +193,8 @@ impl DeviceOps for MkeyDevice {
         addr: u64,
         access: Access,
     ) -> Result {
-        // The import must be in the table before a program can find the MR: dereg_mr drops the import
-        // with the region.
+        // The import must be in the table before a program can find the MR: dereg_mr drops the
+        // import with the region.
         let kind = Kind::DmaBuf { import, access };
         let region = this.core.adopt(mr, kind, charge)?;
         let Kind::DmaBuf { import, .. } = &region.kind else {
@@ -225,7 +225,7 @@ impl DeviceOps for MkeyDevice {
         region.is_some_and(|region| region.may_be_slow())
     }
 
-    // rxe waits for accesses, too, but gives up after a time.
+    // rxe gives up its own wait for accesses after a time, so slow accesses are waited for here.
     fn wait(leaving: &Leaving) {
         if let Some(region) = &leaving.region {
             region.wait();
@@ -244,7 +244,7 @@ impl DeviceOps for MkeyDevice {
             self.core.hw.resume(mr, leaving.state);
             return Err(err);
         }
-        // `mr` is gone, and rxe waited for the last access to it.
+        // rxe has freed `mr`, after the last access to it.
         if let Some(region) = &leaving.region {
             self.core.forget(index, region);
         }
@@ -295,7 +295,7 @@ impl DeviceOps for MkeyDevice {
 
     type Held = KVVec<Pin>;
 
-    // Stock rxe takes every MR that it finds here for one with ODP.
+    // Stock rxe handles every MR that advise_mr names as an MR with ODP.
     fn hold_for_advice(&self, pd: &Pd, lkeys: impl Iterator<Item = u32>) -> Result<KVVec<Pin>> {
         let mut held = KVVec::new();
         for lkey in lkeys {

@@ -4,13 +4,13 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `dm/class.rs` | where memory can be, and how it is named |
+//! | `dm/class.rs` | the classes of memory and their names |
 //! | `dm/pool.rs` | the memory that a device offers |
-//! | `dm/show.rs` | all of that in debugfs |
+//! | `dm/show.rs` | the debugfs files that show pools and owners |
 //!
-//! A buffer has whole pages of its own, so that no two owners share one, and a region of the
-//! driver over them in a protection domain that nobody else has. Users' regions over the buffer
-//! are layouts that end in that region; atomics through any of them serialise.
+//! A buffer consists of whole pages, so no two owners share a page. One of the driver's MRs, in a
+//! protection domain that only this module uses, is over these pages. Users' MRs over the buffer
+//! are layouts whose leaf is that MR. Atomics through any of them therefore serialise.
 
 mod class;
 mod pool;
@@ -39,23 +39,23 @@ use kernel::{
     sync::{Arc, SetOnce},
 };
 
-/// Pages of one buffer: the driver keeps 16 bytes for each in one allocation.
+/// The most pages of one buffer. The driver keeps 16 bytes for each page in one allocation.
 const MAX_PAGES: usize = 1 << 16;
 
-/// What an allocation asks for.
+/// A request to allocate device memory.
 pub(crate) struct DmRequest {
     /// Bytes.
     pub(crate) length: u64,
     /// Alignment of the physical address, as a power of two.
     pub(crate) log_align: u32,
-    /// Which memory.
+    /// The class of memory.
     pub(crate) class: Wanted,
-    /// Is it for the process that runs, or else for a kernel user?
+    /// `true` if the current process owns the buffer, `false` if a kernel user does.
     pub(crate) for_process: bool,
 }
 
-/// The bytes of a buffer, and who pays for them. Who uses a buffer's dma-buf may keep them longer
-/// than the buffer.
+/// The bytes of a buffer, and the charges for them. A dma-buf of the buffer may keep them longer
+/// than the buffer lives.
 pub(crate) struct Store {
     memory: SharedMemory,
     _owner: OwnerCharge,
@@ -68,11 +68,11 @@ impl dma_buf::Backing for Store {
     }
 }
 
-/// Looks whether a dma-buf is device memory that was freed since it was exported.
+/// Checks that a dma-buf is not device memory that was freed since the export.
 ///
 /// # Errors
 ///
-/// `ENODEV` if it is.
+/// `ENODEV` if it was freed.
 pub(crate) fn check_dma_buf(buffer: &DmaBuf) -> Result {
     if dma_buf::Export::<Store>::is_revoked(buffer) {
         return Err(ENODEV);
@@ -81,7 +81,7 @@ pub(crate) fn check_dma_buf(buffer: &DmaBuf) -> Result {
 }
 
 /// A buffer of device memory.
-// Fields are dropped in order: mappings and the region before the memory that they are over.
+// Fields drop in declaration order: the dma-buf's mappings and the MR drop before their memory.
 pub(crate) struct Buffer {
     export: SetOnce<dma_buf::Export<Store>>,
     pub(crate) base: <Hw as Backend>::Base,
@@ -95,9 +95,9 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for no bytes, for more than the core's 32-bit length can tell and for an alignment
-    /// above that of the largest block of pages; `EOPNOTSUPP` for a class that the device does not
-    /// offer; `ENOMEM` beyond a quota or without memory.
+    /// `EINVAL` if the length is 0 or exceeds 32 bits, and if the alignment exceeds that of the
+    /// largest block of pages; `EOPNOTSUPP` for a class that the device does not offer; `ENOMEM`
+    /// beyond a quota or without memory.
     pub(crate) fn new(
         hw: &Hw,
         pd: &Pd,
@@ -124,7 +124,7 @@ impl Buffer {
         };
         let store = Arc::new(store, GFP_KERNEL)?;
         let region = OwnedMr::new(pd, u32::try_from(pages)?)?;
-        // Nothing fails from here on: the region would go before its reference.
+        // Nothing fails from here on. A failure would drop the MR before the reference to it.
         let base = hw.back(&region, &store.memory)?;
         Ok(Self {
             export: SetOnce::new(),
@@ -144,7 +144,7 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, `ENODEV` if this module is on its way out.
+    /// `ENOMEM`; `ENODEV` if this module is being unloaded.
     pub(crate) fn export(&self) -> Result<*mut bindings::dma_buf> {
         let _exporting = self.device.exporting.lock();
         if self.export.as_ref().is_none() {

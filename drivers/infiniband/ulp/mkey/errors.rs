@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The table of errors: what a caller is told when a description is refused.
+//! The table of errors: the errno for each reason to refuse a description.
 
 use crate::layout;
 use kernel::prelude::*;
@@ -11,7 +11,7 @@ impl From<layout::Error> for Error {
             layout::Error::Zero | layout::Error::TooManyDims => EINVAL,
             layout::Error::Overflow => EOVERFLOW,
             layout::Error::OutOfLeaf => ERANGE,
-            // Of an access, not of a description: the data path only asks whether there was one.
+            // Only accesses cause these. The data path does not tell one errno from another.
             layout::Error::Range | layout::Error::Straddles => EINVAL,
         }
     }

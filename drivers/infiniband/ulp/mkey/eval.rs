@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The evaluator: accesses to what is bound to a region, key and device memory alike.
+//! The evaluator: accesses through a binding, to keys and device memory alike.
 //!
-//! handler → region → layout → leaf → bytes. Runs on the data path: it takes no lock unless pages
-//! come on demand, allocates nothing and looks each leaf up once for successive rows in it. A row
-//! is pieces of one size at one distance (`rust/layout/src/row.rs`). A position is computed; what lies
-//! before it is never walked.
+//! An access passes handler → region → layout → leaf → bytes. The evaluator runs on the data path.
+//! It allocates nothing and takes no lock, except for ODP. It looks a leaf up once for successive
+//! rows in that leaf. A row is a series of pieces of one size at one distance
+//! (`rust/layout/src/row.rs`). The evaluator computes the first piece of an access; it does not
+//! walk over the pieces before it.
 
 use crate::{
     backend::{Backend, BaseMr, CopyPages, Direction, Hw, Payload},
@@ -22,13 +23,13 @@ use crate::{
 };
 use kernel::{ffi::c_int, prelude::*};
 
-/// Where leaves end: a region of the driver's.
+/// The MR of a leaf: one of the driver's MRs.
 type LeafMr = <Hw as Backend>::Base;
 
 /// The rows of one level of a nest.
 type KeyRows<'a> = RowsOf<'a, KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndexed>;
 
-/// What is left of an access in one key of a nest.
+/// The rest of an access in one key of a nest.
 struct KeyLevel<'a> {
     bound: &'a Binding,
     /// The next row, taken from `rows`.
@@ -56,7 +57,7 @@ impl<'a> Levels<'a> {
     ///
     /// # Errors
     ///
-    /// `ELOOP` if there is no room: no bind leaves that deep a nest.
+    /// `ELOOP` if there is no room. Binds refuse a nest that deep.
     #[inline(always)]
     fn push(&mut self, bound: &'a Binding, outer: Row, order: Order) -> Result {
         let level = self.levels.get_mut(self.used).ok_or_else(eloop)?;
@@ -73,7 +74,8 @@ impl<'a> Levels<'a> {
     }
 }
 
-/// Visits `row` and those of `rows` that are in the same leaf. Returns the first one in another.
+/// Visits `row` and the rows of `rows` that are in the same leaf. Returns the first row of another
+/// leaf.
 #[inline(always)]
 fn visit_leaf<T>(
     mut row: Row,
@@ -94,11 +96,11 @@ fn visit_leaf<T>(
 }
 
 impl Binding {
-    /// Checks that the access flags of the region include `needed`.
+    /// Checks that the access flags of the binding include `needed`.
     ///
     /// # Errors
     ///
-    /// `EACCES` if they do not.
+    /// `EACCES` if one is missing.
     #[inline]
     fn allows(&self, needed: Access) -> Result {
         if !self.access.contains_all(needed) {
@@ -107,7 +109,11 @@ impl Binding {
         Ok(())
     }
 
-    /// Returns a leaf, if it still allows what it did when it was bound.
+    /// Returns a leaf, if its MR still allows the access.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`BaseMr::allows`]; `EFAULT` for a leaf that does not exist.
     #[inline]
     fn leaf(&self, index: u32, write: bool) -> Result<&Leaf> {
         let leaf = self.leaves.get(index as usize).ok_or(EFAULT)?;
@@ -122,7 +128,7 @@ impl Binding {
         Ok(leaf)
     }
 
-    /// Returns a leaf of the layout that accesses use. As for [`Self::leaf`].
+    /// Returns a leaf of the layout that accesses walk over. As for [`Self::leaf`].
     #[inline]
     fn walked_leaf(&self, index: u32, write: bool) -> Result<&Leaf> {
         let Some(flat) = self.flat() else {
@@ -132,7 +138,7 @@ impl Binding {
         key.map_or(self, |key| key).leaf(index, write)
     }
 
-    /// Returns the order in which rows of an access must come.
+    /// Returns the order that the rows of an access must have.
     #[inline]
     fn order(&self, write: bool) -> Order {
         if !write {
@@ -140,14 +146,14 @@ impl Binding {
         } else if self.leaves.len() == 1 && self.depth() == 1 {
             Order::Leaf
         } else {
-            // Two leaves may be over the same memory.
+            // Two leaves may overlap in memory.
             Order::Strict
         }
     }
 
-    /// Walks over `len` bytes from `offset` on: `open` is called with the region of successive rows
-    /// in one leaf, and `visit` with what that gave and each row. Addresses of a row are those of the
-    /// region.
+    /// Walks over `len` bytes from `offset` on. Calls `open` with the MR of successive rows in one
+    /// leaf, and `visit` with the result of `open` and each of these rows. The addresses of a row
+    /// are addresses of the MR.
     #[inline(always)]
     fn walk<'a, T>(
         &'a self,
@@ -167,8 +173,8 @@ impl Binding {
         self.walk_rows(offset, len, write, &open, &mut visit)
     }
 
-    /// Walks over the rows of an access that has several, or may have. As for [`Self::walk`].
-    // Most accesses are one row: the room for the cursor is not to cost them anything.
+    /// Walks over an access that may consist of several rows. As for [`Self::walk`].
+    // Not inlined, so that the cursor takes no stack in an access of one row, as most are.
     #[inline(never)]
     fn walk_rows<'a, T>(
         &'a self,
@@ -196,9 +202,9 @@ impl Binding {
         Ok(())
     }
 
-    /// Walks over the pieces of `outer`, a row whose leaf is the key that this is bound to. As for
+    /// Walks over the pieces of `outer`, a row whose leaf is the key of this binding. As for
     /// [`Self::walk`].
-    // Most keys are not over keys: the room for the levels is not to cost them anything.
+    // Not inlined, so that the levels take no stack in an access to a key over memory, as most are.
     #[inline(never)]
     fn walk_nest<'a, T>(
         &'a self,
@@ -230,13 +236,13 @@ impl Binding {
         Ok(())
     }
 
-    /// Copies between the region, from `offset` on, and all of `payload`, with the access flags
+    /// Copies all of `payload` from or to the bytes from `offset` on. Requires the access flags
     /// `needed`.
     ///
     /// # Errors
     ///
-    /// `EINVAL` out of range, `EACCES` if access flags are missing, those of faulting pages in. What
-    /// came before a leaf that fails is copied, as with several SGEs.
+    /// `EINVAL` out of range, `EACCES` if access flags are missing, those of faulting pages in. The
+    /// bytes before a leaf that fails are copied, as with several SGEs.
     pub(crate) fn copy(&self, offset: u64, mut payload: Payload<'_>, needed: Access) -> Result {
         self.allows(needed)?;
         let write = payload.direction() == Direction::ToMemory;
@@ -245,7 +251,7 @@ impl Binding {
         })
     }
 
-    /// Finds the one place of an access that cannot be split.
+    /// Returns the MR and the address of an access that cannot be split.
     fn resolve(&self, offset: u64, len: u64, needed: Right) -> Result<(&LeafMr, u64)> {
         self.allows(needed.into())?;
         let mut bound = self;
@@ -265,12 +271,12 @@ impl Binding {
 
     /// Does an atomic operation on the eight bytes at `offset`, which must be in one block.
     ///
-    /// It is done by the driver's code on the leaf, so that it serialises with all others on that
-    /// memory.
+    /// The driver's code does it on the leaf, so it serialises with all other atomic operations on
+    /// that memory.
     ///
     /// # Errors
     ///
-    /// As for [`Self::copy`]; otherwise what the driver's code says.
+    /// As for [`Self::copy`]. A code of the driver is not an error; it is returned.
     pub(crate) fn atomic_op(
         &self,
         offset: u64,
@@ -283,7 +289,7 @@ impl Binding {
         Ok(base.atomic_op(iova, opcode, compare, swap_add, original))
     }
 
-    /// Writes eight bytes at `offset` at once. As for [`Self::atomic_op`].
+    /// Writes eight bytes at `offset` in one atomic write. As for [`Self::atomic_op`].
     pub(crate) fn atomic_write(&self, offset: u64, value: u64) -> Result<c_int> {
         let (base, iova) = self.resolve(offset, 8, Right::RemoteWrite)?;
         Ok(base.atomic_write(iova, value))
@@ -293,8 +299,8 @@ impl Binding {
     ///
     /// # Errors
     ///
-    /// As for [`Self::copy`], `EOPNOTSUPP` for a region without the right to that: there may be
-    /// no persistent memory below it.
+    /// As for [`Self::copy`]; `EOPNOTSUPP` without the access flag `FLUSH_PERSISTENT`, because the
+    /// leaves may not be persistent memory.
     pub(crate) fn flush(&self, offset: u64, len: u64) -> Result {
         if !self.access.contains(Right::FlushPersistent) {
             return Err(eopnotsupp());

@@ -6,18 +6,18 @@
 //! |---|---|
 //! | `device.rs`, `device_ops.rs` | the top: an extended device, and its operations |
 //! | `mkey_core.rs` | the core of a device: its regions, pins, limits and driver |
-//! | `access.rs` | the only way from an MR to what is bound to it |
+//! | `access.rs` | the only way from an MR to its binding |
 //! | `eval.rs` | the evaluator: accesses become rows of bytes |
 //! | `errors.rs` | the table of errors |
-//! | `selftest.rs` | shows on a new device that the driver calls this module |
+//! | `selftest.rs` | tests that the driver calls this module, for each new device |
 //! | `parameters.rs` | the module's parameters |
-//! | `uapi.rs` | structures that programs have in their memory |
+//! | `uapi.rs` | structures in user memory |
 //! | `api.rs`, `api/` | the kernel API and the uverbs methods |
 //! | `key.rs`, `key/` | keys: from a description to a binding |
-//! | `region.rs`, `region/` | regions, what is bound to them, and how that is replaced |
+//! | `region.rs`, `region/` | regions, their bindings, and rebinds |
 //! | `dm.rs`, `dm/` | device memory |
 //! | `limits.rs`, `limits/` | accounts and limits of memory |
-//! | `backend.rs`, `backend/` | what a driver must give, and what knows rxe |
+//! | `backend.rs`, `backend/` | the interface to a driver, and the backend of rxe |
 
 use backend::{Backend, Hw};
 use kernel::prelude::*;
@@ -76,7 +76,8 @@ module! {
     },
 }
 
-// Fields drop in declaration order: all devices before the backend and the debugfs files.
+// Fields drop in declaration order: `_client` removes all devices before the debugfs files and the
+// backend drop.
 struct IbMkey {
     _uverbs: Pin<KBox<rdma::uverbs::Follower>>,
     _client: rdma::Registration<device::MkeyDevice>,

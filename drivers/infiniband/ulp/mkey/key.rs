@@ -113,7 +113,7 @@ impl<'a> Key<'a> {
     }
 
     /// Returns how long a rebind waits for accesses to the old binding. Kernel users free the
-    /// memory when the call returns, so their wait does not end early.
+    /// memory when the call returns, so a kill does not end their wait.
     fn patience(&self) -> Patience {
         if self.pd.is_kernels() {
             Patience::Endless

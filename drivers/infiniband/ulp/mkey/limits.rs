@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Limits of the memory and the workers that processes make the module take.
+//! Limits of the memory and the workers that processes can occupy.
 //!
 //! | file | what |
 //! |---|---|
 //! | `limits/account.rs` | bytes in use, limits, high-water marks |
-//! | `limits/owner.rs` | processes that have memory |
-//! | `limits/cost.rs` | what regions and bindings take of the kernel's memory |
-//! | `limits/sizes.rs` | checks of that against the sizes of the structures |
-//! | `limits/worker.rs` | what invalidations take of the driver's workers |
+//! | `limits/owner.rs` | the owners of memory |
+//! | `limits/cost.rs` | the kernel's memory that regions and bindings take |
+//! | `limits/sizes.rs` | checks of these costs against the sizes of the structures |
+//! | `limits/worker.rs` | the driver's workers that invalidations occupy |
 
 pub(crate) mod account;
 pub(crate) mod cost;

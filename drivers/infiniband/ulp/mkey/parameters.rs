@@ -27,17 +27,17 @@ pub(crate) fn this_module() -> Result<&'static ThisModule> {
     THIS.as_ref().copied().ok_or(ENODEV)
 }
 
-/// Returns a parameter's value. Linux 7.2 gives a reference, 7.3 the value.
+/// Returns a parameter's value. Linux 7.2 returns a reference, 7.3 the value.
 fn value<T: Copy>(parameter: impl Borrow<T>) -> T {
     *parameter.borrow()
 }
 
-/// Returns the bytes of RAM of each device.
+/// Returns the bytes of RAM that each device offers.
 pub(crate) fn max_dm_size() -> u64 {
     value(crate::module_parameters::max_dm_size.value())
 }
 
-/// Returns the bytes of device memory of each process and device.
+/// Returns the bytes of device memory that each process may take of a device.
 pub(crate) fn max_dm_size_per_process() -> u64 {
     match value(crate::module_parameters::max_dm_size_per_process.value()) {
         0 => u64::MAX,
@@ -45,8 +45,8 @@ pub(crate) fn max_dm_size_per_process() -> u64 {
     }
 }
 
-/// Returns the bytes of the kernel's memory that keys and regions over dma-bufs of each device may
-/// take.
+/// Returns the bytes of the kernel's memory that the keys of a device and its regions over dma-bufs
+/// may take.
 pub(crate) fn max_key_memory() -> u64 {
     match value(crate::module_parameters::max_key_memory.value()) {
         0 => (ram::total() / 8).min(8 << 30),
@@ -54,7 +54,7 @@ pub(crate) fn max_key_memory() -> u64 {
     }
 }
 
-/// Returns the bytes of that for each process and device.
+/// Returns the bytes of [`max_key_memory`] that each process may take of a device.
 pub(crate) fn max_key_memory_per_process() -> u64 {
     match value(crate::module_parameters::max_key_memory_per_process.value()) {
         0 => max_key_memory() / 4,
@@ -71,7 +71,7 @@ pub(crate) fn announce_dm() -> bool {
 ///
 /// # Errors
 ///
-/// `EINVAL` for a text that names no classes.
+/// `EINVAL` if an entry names no class.
 pub(crate) fn dm_classes() -> Result<Offer<'static>> {
     Offer::new(string_parameter!(bindings::ib_mkey_dm_class).to_str()?)
 }

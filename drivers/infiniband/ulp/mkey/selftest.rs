@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Shows on a new device that the driver calls this module, before the device is extended.
+//! Tests that the driver calls this module, before a new device is extended.
 //!
-//! A call inside the driver that a compiler inlined would not be redirected. The test therefore
-//! makes the calls of the driver's workers ([`DriverCalls`]) and looks at the bytes. It needs no network.
+//! A compiler may inline a call inside the driver, which is then not redirected. The test therefore
+//! makes the calls of the driver's workers ([`DriverCalls`]) and compares the bytes. It needs no
+//! network.
 
 use crate::{
     backend::{interface::DriverCalls, Hw},
@@ -31,7 +32,7 @@ use kernel::{
     },
 };
 
-/// One layout: as many blocks of a word, at this stride.
+/// The layout of the test: this number of blocks of a word, at a stride.
 const BLOCKS: usize = 3;
 const WORD: usize = 8;
 const STRIDE: usize = 24;
@@ -42,9 +43,9 @@ const MEMORY_LEN: usize = STRIDE * BLOCKS;
 ///
 /// # Errors
 ///
-/// `EIO` if an access did not come to the right bytes; what the accesses returned; `ENOMEM`.
+/// `EIO` if an access reached other bytes than it should; those of the accesses; `ENOMEM`.
 pub(crate) fn run(core: &Core, device: &Device) -> Result {
-    // A pool of its own, because the device may offer no memory.
+    // The test makes its own pool, because the device may offer no memory.
     let (name, limit) = (DeviceName::new(device), PAGE_SIZE as u64);
     let own = OfferedMemory::new(name, Offer::HOST, device.node(), limit, limit)?;
     let request = DmRequest {
@@ -84,7 +85,8 @@ pub(crate) fn run(core: &Core, device: &Device) -> Result {
     result
 }
 
-/// Deregisters an MR. The device's operations are still the driver's, which do not forget the region.
+/// Deregisters an MR and removes its region. The driver's operations are still in place, and do not
+/// remove the region.
 fn forget(core: &Core, mr: OwnedMr, region: &Region) {
     let index = mr.index();
     drop(region.mr_slot.empty());
@@ -117,7 +119,7 @@ fn bound(core: &Core, memory: &Buffer, access: Access) -> Result<Arc<Binding>> {
     Binding::new(layout, leaves, access, &core.pd, None, None)
 }
 
-/// Checks that each block of the memory has its word of `words`, and then a gap of zeros.
+/// Checks that each block of the memory contains its word of `words` and is followed by zeros.
 fn expect(memory: &Buffer, words: [u64; BLOCKS]) -> Result {
     for (block, word) in words.iter().enumerate() {
         let mut bytes = [0; STRIDE];
@@ -163,7 +165,8 @@ fn fails<T>(result: Result<T>) -> Result {
     }
 }
 
-/// Checks that accesses of this node are told from those of peers: the key gives peers no right.
+/// Checks that a key without remote access flags allows this node's accesses and refuses those of
+/// peers.
 fn origins(core: &Core, mr: &Mr) -> Result {
     let mut word = [0; WORD];
     for write in [false, true] {
@@ -173,7 +176,7 @@ fn origins(core: &Core, mr: &Mr) -> Result {
     refused(Hw::send_with_invalidate(&core.pd, mr.rkey()), EINVAL)
 }
 
-/// Invalidates the key as a peer's SEND does, which is to unbind it.
+/// Invalidates the key as a peer's SEND does. That unbinds it.
 fn invalidated(core: &Core, mr: &Mr) -> Result {
     let mut byte = [0];
     Hw::send_with_invalidate(&core.pd, mr.rkey())?;
@@ -218,7 +221,7 @@ fn registered(core: &Core, mr: &Mr, region: &Region) -> Result {
     Ok(())
 }
 
-/// Makes each call to which an MR can be given.
+/// Makes each of the driver's calls that take an MR.
 fn through_each(mr: &Mr, memory: &Buffer) -> Result {
     let mut word = 10u64.to_ne_bytes();
     let at = |block: usize| (block * WORD) as u64;
@@ -229,7 +232,7 @@ fn through_each(mr: &Mr, memory: &Buffer) -> Result {
     if Hw::fetch_add(mr, at(2), 27)? != 3 {
         return Err(EIO);
     }
-    // The driver itself would say EINVAL.
+    // Without this module the driver returns EINVAL.
     refused(Hw::flush(mr, 0, KEY_LEN as u32), eopnotsupp())?;
     expect(memory, [10, 20, 30])
 }

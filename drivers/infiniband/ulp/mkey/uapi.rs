@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Structures of `include/uapi/rdma/ib_mkey_ioctl.h` that programs have in their memory.
+//! Structures of `include/uapi/rdma/ib_mkey_ioctl.h` in user memory.
 
 use crate::{
     bindings::{

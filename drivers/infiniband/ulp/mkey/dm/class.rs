@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Classes of memory, and how they are named: in the parameter `dm_class` by the administrator,
-//! in an allocation by a number.
+//! Classes of memory. The parameter `dm_class` names a class as text, an allocation as a number.
 //!
-//! `dm_class` is a list of `[DEVICE/]CLASS`, with CLASS one of `host`, `node=N`,
-//! `p2p=DDDD:BB:DD.F` and `pmem=N`. An entry without a device is for all. A device offers what
-//! its entries name, the first of them by default, and `host`.
+//! `dm_class` is a list of `[DEVICE/]CLASS`, with CLASS one of `host`, `node=N`, `p2p=DDDD:BB:DD.F`
+//! and `pmem=N`. An entry without a device applies to all devices. A device offers the classes of
+//! its entries, and `host`. The first entry is its default.
 
 use crate::bindings;
 
@@ -16,7 +15,7 @@ const NODE: u32 = bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_NODE;
 const P2P: u32 = bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_P2P;
 const PMEM: u32 = bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_PMEM;
 
-/// Where memory is.
+/// A class of memory: the place where the memory is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// RAM, near the device.
@@ -37,7 +36,7 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    /// Reads a class as the parameter has it.
+    /// Parses the name of a class in the parameter.
     fn parse(text: &str) -> Option<Self> {
         if text == "host" {
             return Some(Self::Host);
@@ -67,7 +66,7 @@ impl Class {
         }
     }
 
-    /// Returns its bit of `enum ib_uverbs_mkey_dm_class`.
+    /// Returns the bit of the class in `enum ib_uverbs_mkey_dm_class`.
     pub(crate) fn bit(self) -> u32 {
         match self {
             Self::Host => HOST,
@@ -77,7 +76,8 @@ impl Class {
         }
     }
 
-    /// Returns which of its kind it is, as an allocation names it; 0 if that cannot be said there.
+    /// Returns the number by which an allocation names this one of its kind; 0 for `host`, and for
+    /// a PCI domain that the number has no room for.
     fn which(self) -> u32 {
         match self {
             Self::Host => 0,
@@ -106,23 +106,23 @@ impl fmt::Display for Class {
     }
 }
 
-/// Which class an allocation asks for.
+/// The class that an allocation asks for.
 #[derive(Clone, Copy)]
 pub(crate) enum Wanted {
     /// The device's default.
     Default,
     /// The first of a kind that the device offers.
     First(u32),
-    /// This one of a kind.
+    /// The one of a kind with this number.
     This(u32, u32),
 }
 
 impl Wanted {
-    /// Reads what `include/uapi/rdma/ib_mkey_ioctl.h` describes.
+    /// Decodes the number of a class, which `include/uapi/rdma/ib_mkey_ioctl.h` describes.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a class that there is not.
+    /// `EINVAL` for an unknown class.
     pub(crate) fn from_raw(raw: u32) -> Result<Self> {
         let (kind, which) = (raw & 0xff, raw >> 8);
         match (kind, which) {
@@ -133,7 +133,7 @@ impl Wanted {
         }
     }
 
-    /// Is `class` what is asked for?
+    /// Returns `true` if `class` satisfies the request.
     pub(crate) fn is(self, class: Class) -> bool {
         match self {
             Self::Default => true,
@@ -149,7 +149,7 @@ struct OfferEntry<'a> {
     class: Class,
 }
 
-/// What the parameter `dm_class` offers.
+/// The value of the parameter `dm_class`.
 #[derive(Clone, Copy)]
 pub(crate) struct Offer<'a>(&'a str);
 
@@ -161,7 +161,7 @@ impl<'a> Offer<'a> {
     ///
     /// # Errors
     ///
-    /// `EINVAL`, with a line in the log, for an entry that cannot be read.
+    /// `EINVAL`, with a line in the log, for an entry that names no class.
     pub(crate) fn new(text: &'a str) -> Result<Self> {
         let this = Self(text);
         for entry in this.texts() {
@@ -185,8 +185,8 @@ impl<'a> Offer<'a> {
         Class::parse(class).map(|class| OfferEntry { device, class })
     }
 
-    /// Returns the classes that the device called `name` offers, its default first; `host` comes
-    /// last and may come twice.
+    /// Returns the classes that the device `name` offers, its default first. `host` is the last one
+    /// and may occur twice.
     pub(crate) fn to(self, name: &'a str) -> impl Iterator<Item = Class> + 'a {
         let named = self
             .texts()

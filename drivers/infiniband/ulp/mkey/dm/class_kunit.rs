@@ -20,7 +20,7 @@ mod tests {
         Ok(shown.to_bytes() == text.as_bytes())
     }
 
-    /// Returns `true` if `name` is offered exactly `classes`.
+    /// Returns `true` if the parameter `text` offers exactly `classes` to the device `name`.
     fn offers(text: &str, name: &str, classes: &[Class]) -> bool {
         match Offer::new(text) {
             Ok(offer) => offer.to(name).eq(classes.iter().copied()),

@@ -4,8 +4,8 @@
 //!
 //! # Locking
 //!
-//! `ClassPool::source` serialises finding out where a pool's memory is, which may open a device. It is
-//! held while sleeping; `Owners::known` is not taken under it. `OfferedMemory::exporting`
+//! `ClassPool::source` serialises the search for a pool's memory, which may open a DAX device. It
+//! is held while sleeping; `Owners::known` is not taken under it. `OfferedMemory::exporting`
 //! serialises the making of dma-bufs.
 
 use super::class::{Class, Offer, Wanted};
@@ -27,7 +27,7 @@ use kernel::{
     sync::{Arc, Mutex},
 };
 
-/// Where a pool's memory comes from.
+/// The source of a pool's memory.
 #[derive(Clone)]
 enum PoolSource {
     Ram(Node),
@@ -36,8 +36,8 @@ enum PoolSource {
 }
 
 impl PoolSource {
-    /// Returns `true` if memory may come from it. A device that has gone and come back is another
-    /// source.
+    /// Returns `true` if the source can give memory. A device that was removed and added again is
+    /// another source.
     fn is_there(&self) -> bool {
         match self {
             Self::Pmem(region) => region.is_there(),
@@ -46,7 +46,7 @@ impl PoolSource {
     }
 }
 
-/// A source that was found, and the account of what came from it.
+/// A source that was found, and the account of its memory.
 #[derive(Clone)]
 struct FoundSource {
     source: PoolSource,
@@ -57,11 +57,11 @@ struct FoundSource {
 #[pin_data]
 pub(crate) struct ClassPool {
     class: Class,
-    /// For [`Class::Host`]: near which node.
+    /// The NUMA node that [`Class::Host`] prefers.
     near: i32,
     /// The account that all pools of RAM share.
     ram: Arc<Account>,
-    /// What the pool is made of, found when it is first used: its device may come later.
+    /// The source. It is searched at the first use, because its device may be added later.
     #[pin]
     source: Mutex<Option<FoundSource>>,
 }
@@ -84,11 +84,11 @@ impl ClassPool {
         self.class
     }
 
-    /// Finds where the memory is.
+    /// Finds the source of the memory.
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if it is not there, those of opening a DAX device, `ENOMEM`.
+    /// `EOPNOTSUPP` if the source is absent; those of opening a DAX device; `ENOMEM`.
     fn find(&self) -> Result<FoundSource> {
         let mut known = self.source.lock();
         if let Some(found) = &*known {
@@ -129,7 +129,7 @@ impl ClassPool {
         Ok(found)
     }
 
-    /// Returns the account, if the pool's memory was found.
+    /// Returns the account, if the source was found.
     pub(crate) fn account(&self) -> Option<Arc<Account>> {
         self.source
             .lock()
@@ -166,7 +166,7 @@ impl ClassPool {
 #[pin_data]
 pub(crate) struct OfferedMemory {
     pub(crate) name: DeviceName,
-    /// The default first, no class twice.
+    /// The pools, the default first. No class occurs twice.
     pools: KVec<Arc<ClassPool>>,
     pub(crate) owners: Arc<Owners>,
     /// Held while a dma-buf is made.
@@ -175,8 +175,8 @@ pub(crate) struct OfferedMemory {
 }
 
 impl OfferedMemory {
-    /// Makes the memory that `offer` has for a device near `node`: at most `limit` bytes of RAM,
-    /// and for each process at most `process_limit` bytes of anything.
+    /// Makes the pools that `offer` has for a device near `node`. They give at most `limit` bytes
+    /// of RAM, and to each process at most `process_limit` bytes of all classes.
     pub(crate) fn new(
         name: DeviceName,
         offer: Offer<'_>,
@@ -191,7 +191,7 @@ impl OfferedMemory {
                 pools.push(ClassPool::new(class, node, &ram)?, GFP_KERNEL)?;
             }
         }
-        // Its pools have limits of their own.
+        // The owners need no total limit, because each pool has a limit.
         let owners = Owners::new(u64::MAX, process_limit)?;
         Arc::pin_init(
             pin_init!(Self {
@@ -229,7 +229,7 @@ impl OfferedMemory {
             .fold(0, |bits, pool| bits | pool.class.bit())
     }
 
-    /// Returns the bytes of the default class; 0 while its memory is not there.
+    /// Returns the bytes of the default class; 0 while its source is absent.
     pub(crate) fn size(&self) -> u64 {
         self.pool(Wanted::Default)
             .and_then(ClassPool::find)

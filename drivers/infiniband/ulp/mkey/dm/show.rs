@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Device memory as seen from outside: `pools` and `owners` in the debugfs folder of the module; and
-//! `keys`, the kernel's memory that keys and other regions take, by its owners. `accesses_outside`
-//! is a number: accesses that were done outside of SRCU, which hold up nobody but their own key.
+//! The files of the module in debugfs. `pools` shows the pools of device memory, `owners` their
+//! owners. `keys` shows the owners of the kernel's memory that keys and other regions take.
+//! `accesses_outside` is the number of accesses outside of SRCU, for which only a rebind of the
+//! same key waits.
 //!
-//! Each of the others has a line of column names, then a line for each pool or owner of each extended device.
-//! Bytes of device memory are whole pages.
+//! Each of the first three has a line of column names, then a line for each pool or owner of each
+//! extended device. Bytes of device memory are whole pages.
 
 use super::OfferedMemory;
 use crate::{
@@ -24,13 +25,13 @@ use kernel::{
 
 global_mutex!(static DEVICES: KVec<Offered> = KVec::new());
 
-/// What is shown of a device.
+/// A device whose memory is shown.
 struct Offered {
     memory: Arc<OfferedMemory>,
     keys: Arc<Owners>,
 }
 
-/// The files; gone when it is dropped.
+/// The files. They are removed when this is dropped.
 pub(crate) struct Shown {
     _pools: Pin<KBox<File<()>>>,
     _owners: Pin<KBox<File<()>>>,
@@ -62,7 +63,7 @@ impl Shown {
     }
 }
 
-/// Shows a device's memory from here on.
+/// Begins to show a device's memory.
 ///
 /// # Errors
 ///
@@ -75,11 +76,11 @@ pub(crate) fn add(memory: &Arc<OfferedMemory>, keys: &Arc<Owners>) -> Result {
     Ok(DEVICES::lock().push(offered, GFP_KERNEL)?)
 }
 
-/// Shows a device's memory no longer.
+/// Stops showing a device's memory.
 pub(crate) fn remove(memory: &Arc<OfferedMemory>) {
     let mut devices = DEVICES::lock();
     devices.retain(|other| !Arc::ptr_eq(&other.memory, memory));
-    // Nothing drops a static.
+    // A static is never dropped: free its vector here.
     if devices.is_empty() {
         *devices = KVec::new();
     }
@@ -99,7 +100,7 @@ fn show_pools(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
                     account.high(),
                     account.buffers()
                 ))?,
-                // Not looked for yet.
+                // The source was not searched yet.
                 None => f.write_fmt(fmt!("{name} {class} - 0 0 0\n"))?,
             }
         }
@@ -148,7 +149,7 @@ fn show_each(device: &OfferedMemory, owners: &Owners, f: &mut fmt::Formatter<'_>
             account.buffers()
         ))?;
         match owner.process() {
-            // A process chooses its name: what is not printable is shown as a number.
+            // A process chooses its name. `BStr` prints unprintable bytes as numbers.
             Some(process) => f.write_fmt(fmt!("{}\n", BStr::from_bytes(process.name()))),
             None => f.write_str("[kernel]\n"),
         }

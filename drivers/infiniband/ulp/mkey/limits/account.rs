@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Bytes in use, of a limit.
+//! Accounts of bytes in use, each with a limit.
 
 use kernel::{
     prelude::*,
@@ -10,7 +10,7 @@ use kernel::{
     },
 };
 
-/// Bytes and buffers in use, and the most bytes that ever were.
+/// The bytes and buffers in use, and the most bytes that were in use at one time.
 pub(crate) struct Account {
     used: Atomic<i64>,
     high: Atomic<i64>,
@@ -25,7 +25,7 @@ impl Account {
             used: Atomic::new(0),
             high: Atomic::new(0),
             buffers: Atomic::new(0),
-            // More than there is memory is as good as no limit.
+            // No machine has as much memory, so the value stands for no limit.
             limit: i64::try_from(limit).unwrap_or(i64::MAX),
         }
     }
@@ -91,18 +91,18 @@ impl Account {
         Ok(())
     }
 
-    /// Takes a buffer of `bytes` bytes away.
+    /// Removes a buffer of `bytes` bytes.
     pub(crate) fn remove(&self, bytes: i64) {
         self.used.fetch_sub(bytes, ordering::Relaxed);
         self.buffers.fetch_sub(1, ordering::Relaxed);
     }
 
-    /// Takes `bytes` bytes of a buffer away.
+    /// Removes `bytes` bytes from a buffer.
     pub(crate) fn shrink(&self, bytes: i64) {
         self.used.fetch_sub(bytes, ordering::Relaxed);
     }
 
-    /// Takes a buffer of `bytes` bytes away. Returns `true` if it was the last one.
+    /// Removes a buffer of `bytes` bytes. Returns `true` if it was the last one.
     pub(crate) fn remove_last(&self, bytes: i64) -> bool {
         self.used.fetch_sub(bytes, ordering::Relaxed);
         self.buffers.fetch_sub(1, ordering::Full) == 1
@@ -131,13 +131,15 @@ impl Drop for AccountEntry {
     }
 }
 
-/// A buffer on the account of its pool and, where pools share one limit, on that of all of them.
+/// A buffer on the account of its pool and, if pools share one limit, on their common account.
 pub(crate) struct Charge {
     _pool: AccountEntry,
     _shared: Option<AccountEntry>,
 }
 
 impl Charge {
+    /// Charges a buffer of `bytes` bytes to `pool` and, if it is given, to `shared`.
+    ///
     /// # Errors
     ///
     /// `ENOMEM` beyond a limit, with nothing charged.

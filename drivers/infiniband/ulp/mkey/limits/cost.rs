@@ -1,41 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What regions and bindings take of the kernel's memory, as it is charged to their owners: what the
-//! allocators give, or more. `limits/sizes.rs` compares it with the sizes of the structures.
+//! The kernel's memory that is charged to the owners of regions and bindings: at least the bytes
+//! that the allocators give. `limits/sizes.rs` compares these costs with the sizes of the
+//! structures.
 //!
-//! The memory of stock MRs is not counted: they are not this module's.
+//! The memory of ordinary MRs is not charged, because this module does not allocate it.
 
 use crate::layout::{Block, Entry};
 use core::mem::size_of;
 use kernel::{page::PAGE_SIZE, prelude::*};
 
-/// Bytes of a region: rxe's structure, its first table of pages and its place among the device's
-/// regions, what uverbs and the resource tracking keep, and the region of this module.
+/// Bytes of a region: rxe's structure, its first table of pages and its place in the device's table
+/// of MRs, the structures of uverbs and of resource tracking, and the region of this module.
 pub(crate) const REGION: i64 = 1024;
 
-/// Bytes of a binding beside its entries or indices: the binding with its reference count and users,
-/// the shape, and one leaf.
+/// Bytes of a binding without its entries or indices: the binding with its reference count and
+/// users, the shape, and one leaf.
 pub(crate) const BINDING: i64 = 512;
 
-/// Bytes of each leaf but the first: the leaf in a table that has up to twice the room, and a node
-/// among the pins of the device.
+/// Bytes of each leaf except the first: the leaf in a table that has up to twice the room, and a
+/// node in the device's tree of pins.
 pub(crate) const LEAF: i64 = 256;
 
-/// Bytes of a leaf of a flat list, in a table that has up to twice the room, and of a node while the
-/// list is made.
+/// Bytes of a leaf of a flat list, in a table that has up to twice the room, and of a tree node
+/// that exists while the list is made.
 pub(crate) const REACHED: i64 = 128;
 
-/// Bytes of a flat list beside its entries and leaves.
+/// Bytes of a flat list without its entries and leaves.
 pub(super) const FLAT: i64 = 128;
 
-/// Bytes that rxe keeps for each page of a region.
+/// Bytes that rxe keeps for each page of an MR.
 const PAGE: usize = 16;
 
-/// The largest block of the slab and page allocators that is a power of two; beyond, what is
-/// allocated is whole pages.
+/// The largest allocation that is rounded up to a power of two. Larger ones are rounded up to whole
+/// pages.
 const LARGEST: usize = PAGE_SIZE << 10;
 
-/// Returns what the allocators give for `bytes` bytes.
+/// Returns the bytes that the allocators give for a request of `bytes` bytes.
 fn allocation(bytes: usize) -> Result<i64> {
     let given = if bytes > LARGEST {
         bytes.checked_next_multiple_of(PAGE_SIZE)
@@ -45,7 +46,7 @@ fn allocation(bytes: usize) -> Result<i64> {
     Ok(i64::try_from(given.ok_or(ENOMEM)?)?)
 }
 
-/// Returns the bytes of `count` things of a type, one after another.
+/// Returns the bytes of an array of `count` values of type `T`.
 fn array<T>(count: usize) -> Result<i64> {
     allocation(count.checked_mul(size_of::<T>()).ok_or(ENOMEM)?)
 }
@@ -55,7 +56,7 @@ pub(crate) fn entries(count: usize) -> Result<i64> {
     array::<Entry>(count)
 }
 
-/// Returns the bytes of a flat list of `count` entries, leaves apart.
+/// Returns the bytes of a flat list of `count` entries, without its leaves.
 pub(crate) fn flat(count: usize) -> Result<i64> {
     FLAT.checked_add(entries(count)?).ok_or(ENOMEM)
 }
@@ -76,8 +77,8 @@ pub(crate) fn pages(pages: usize) -> Result<i64> {
     REGION.checked_add(table).ok_or(ENOMEM)
 }
 
-/// Returns the bytes of a region for fast registration of up to `max` elements: it has room for two
-/// lists.
+/// Returns the bytes of a region for fast registration of up to `max` elements, with its room for
+/// two lists.
 pub(crate) fn fast_reg(max: usize) -> Result<i64> {
     let lists = BINDING
         .checked_add(entries(max)?)

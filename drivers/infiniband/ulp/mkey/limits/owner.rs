@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who has memory that a device gives or that is allocated for it: processes, each with a quota, and
-//! kernel users, with none but that of the device.
+//! The owners of memory: processes, each with a quota, and kernel users, which share the limit of
+//! the device.
 //!
-//! One set of owners is for device memory, another for what keys and regions over dma-bufs take of
-//! the kernel's memory.
+//! A device has two sets of owners: one for device memory, one for the kernel's memory that keys
+//! and regions over dma-bufs take.
 //!
 //! # Locking
 //!
-//! `Owners::known` serialises owners that come and go. Nothing is taken under it. An owner that has
-//! a buffer stays, so a charge beside another, or one that grows, takes no lock.
+//! `Owners::known` protects the tree of owners. No lock nests in it. An owner stays in the tree
+//! while it has a buffer. `OwnerCharge::beside` and `OwnerCharge::grow` therefore take no lock.
 
 use crate::{kernel_ext::process::Process, limits::account::Account};
 use kernel::{
@@ -19,11 +19,11 @@ use kernel::{
     sync::{Arc, Mutex},
 };
 
-/// An owner and what it has.
+/// An owner of memory, and its account.
 pub(crate) struct Owner {
-    /// Where it is known, until its last buffer goes.
+    /// The set that contains the owner until its last buffer is released.
     owners: Arc<Owners>,
-    /// [`None`]: kernel users.
+    /// The process; [`None`] for kernel users.
     process: Option<Process>,
     account: Account,
 }
@@ -34,7 +34,7 @@ impl Owner {
         self.process.as_ref()
     }
 
-    /// Returns what it has.
+    /// Returns the account of the owner.
     pub(crate) fn account(&self) -> &Account {
         &self.account
     }
@@ -47,17 +47,16 @@ impl Owner {
 /// The owners of memory of a device.
 #[pin_data]
 pub(crate) struct Owners {
-    /// What all have.
+    /// The account of all owners together.
     total: Account,
     limit: u64,
-    /// Those that have a buffer.
+    /// The owners that have a buffer, by the key of the process.
     #[pin]
     known: Mutex<RBTree<usize, Arc<Owner>>>,
 }
 
 impl Owners {
-    /// Makes an empty set, of processes that may each have `limit` bytes. All owners may have
-    /// `total` bytes.
+    /// Makes an empty set. Each process may have `limit` bytes, all owners together `total` bytes.
     pub(crate) fn new(total: u64, limit: u64) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -69,7 +68,7 @@ impl Owners {
         )
     }
 
-    /// Charges a buffer of `bytes` bytes to the process that runs this, or to kernel users.
+    /// Charges a buffer of `bytes` bytes to the current process, or to kernel users.
     ///
     /// # Errors
     ///
@@ -106,24 +105,24 @@ impl Owners {
         OwnerCharge::complete(owner, bytes)
     }
 
-    /// Returns what all owners have.
+    /// Returns the account of all owners together.
     pub(crate) fn total(&self) -> &Account {
         &self.total
     }
 
-    /// Shows each owner to `look`.
+    /// Runs `look` on each owner.
     pub(crate) fn each<E>(&self, mut look: impl FnMut(&Owner) -> Result<(), E>) -> Result<(), E> {
         self.known.lock().values().try_for_each(|owner| look(owner))
     }
 
-    /// Takes a buffer of `bytes` bytes away from `owner`.
+    /// Removes a buffer of `bytes` bytes from `owner`.
     fn release(&self, owner: &Arc<Owner>, bytes: i64) {
         if !owner.account.remove_last(bytes) {
             return;
         }
         let key = Owner::key(owner.process());
         let mut known = self.known.lock();
-        // Another buffer may have come meanwhile, or it and the owner may have gone.
+        // Meanwhile a thread may have charged another buffer, or released it and removed the owner.
         let is_it = known
             .get(&key)
             .is_some_and(|other| Arc::ptr_eq(other, owner) && owner.account.buffers() == 0);
@@ -134,14 +133,14 @@ impl Owners {
 }
 
 /// A buffer that is charged to an owner.
-// As small as can be: each binding has one.
+// It is kept small, because each binding contains one.
 pub(crate) struct OwnerCharge {
     owner: Arc<Owner>,
     bytes: i64,
 }
 
 impl OwnerCharge {
-    /// Charges to all owners what was charged to `owner`.
+    /// Charges to the account of all owners what was charged to `owner`.
     fn complete(owner: Arc<Owner>, bytes: i64) -> Result<Self> {
         if let Err(err) = owner.owners.total.add(bytes) {
             owner.owners.release(&owner, bytes);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of `owner.rs`. KUnit runs each case in a thread, which is a process here.
+//! KUnit tests of `owner.rs`. KUnit runs each case in a kernel thread, which counts as a process
+//! here.
 
 use kernel::prelude::*;
 
@@ -8,7 +9,7 @@ use kernel::prelude::*;
 mod tests {
     use super::super::*;
 
-    /// Returns the number of processes and of kernel users that are known.
+    /// Returns the number of owners that are processes, and of those that are kernel users.
     fn known(owners: &Owners) -> (usize, usize) {
         let (mut processes, mut kernel) = (0, 0);
         let all = owners.each(|owner| {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Checks at compile time that what is charged for a structure (`limits/cost.rs`) is not less than its
-//! size.
+//! Checks at compile time that the charge for a structure (`limits/cost.rs`) is at least its size.
 
 use super::cost::{FLAT, LEAF, REACHED};
 use crate::{
@@ -14,7 +13,7 @@ use crate::{
 use core::mem::size_of;
 
 const _: () = {
-    // Locks are larger where lockdep follows them.
+    // Lockdep makes locks larger.
     assert!(cfg!(CONFIG_LOCKDEP) || size_of::<Region>() <= 256);
     assert!(size_of::<Binding>() + size_of::<Shape>() <= 256 + 128);
     assert!(2 * size_of::<Leaf>() + 64 <= LEAF as usize);
