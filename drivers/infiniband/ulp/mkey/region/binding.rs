@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is bound to a region: a layout over leaves. A binding is never changed, only replaced.
-//! `region/binding/check.rs` makes one.
+//! The binding of a region: a layout over leaves. A binding is never changed, only replaced.
+//! `region/binding/check.rs` checks and makes bindings.
 //!
-//! A leaf is memory of a driver's MR, or another key. That key is pinned (`region/pins.rs`), so that
-//! its binding stays: all below a key is as it was checked when the key was bound.
+//! A leaf is memory of one of the driver's MRs, or another key. That key is pinned
+//! (`region/pins.rs`), so its binding stays. All levels below a key are therefore as they were when
+//! the bind checked them.
 //!
 //! # Lifetime
 //!
-//! The data path reads bindings under SRCU. An access that may wait for pages on demand is no SRCU
-//! reader, because a process decides how long that takes. Neither is an access that goes through many
-//! small pieces of keys over keys. Such an access counts among the [`Users`] of the binding: only a
+//! The data path reads bindings under SRCU. An access that may wait for ODP pages leaves SRCU,
+//! because a process decides how long the wait takes. An access through many small pieces of keys
+//! over keys leaves SRCU too. Such a slow access counts among the [`Users`] of the binding: only a
 //! rebind of the same key waits for it.
 
 mod check;
@@ -41,17 +42,17 @@ use kernel::{
     },
 };
 
-/// Entries or blocks of one binding, at most.
+/// The most entries or blocks of one binding.
 pub(crate) const MAX_ENTRIES: u32 = crate::bindings::IB_MKEY_MAX_ENTRIES;
 
-/// Levels of keys over keys, at most.
+/// The most levels of keys over keys.
 pub(crate) const MAX_DEPTH: usize = 8;
 
-/// Levels that an access goes through, at most: a memory window may be over the outermost key.
+/// The most levels that an access passes: a memory window may be over the outermost key.
 pub(crate) const MAX_LEVELS: usize = MAX_DEPTH + 1;
 
-/// The layout of this module: entries in memory that need not be contiguous. Most are lists, so
-/// what only interleaved and indexed ones have is elsewhere.
+/// The layout type of this module. Its memory need not be contiguous. Most layouts are lists, so
+/// the parts that only interleaved and indexed layouts have are in boxes.
 pub(crate) type KLayout = Layout<KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndexed>;
 
 /// Makes a layout of `blocks`, repeated `repeat_count` times in each dimension.
@@ -65,18 +66,18 @@ pub(crate) fn interleaved(repeat_count: &[u64], blocks: KVVec<Block>) -> Result<
     Ok(KLayout::Interleaved(layout))
 }
 
-/// A place of the bytes of a leaf.
+/// The place of the bytes of a leaf.
 pub(crate) enum LeafPlace {
-    /// In a region of the driver's.
+    /// In one of the driver's MRs.
     Memory {
-        /// The region.
+        /// The MR.
         base: <Hw as Backend>::Base,
-        /// What to add to an address to have one of `base`.
+        /// The offset to add to an address of the leaf. The sum is an address of `base`.
         delta: u64,
-        /// `true` if the rights of the MR can change. Then each access checks them.
+        /// `true` if the access flags of the MR can change. Then each access checks them.
         mutable: bool,
     },
-    /// In a key; addresses are offsets in its layout.
+    /// In the layout of a key. Addresses are offsets in that layout.
     Key(Arc<Binding>),
 }
 
@@ -95,8 +96,8 @@ impl LeafPlace {
         }
     }
 
-    /// Returns the fewest bytes of a piece at the bottom of all levels, cuts of the levels above
-    /// apart.
+    /// Returns the bytes of the smallest piece at the bottom of all levels. Cuts by the levels
+    /// above are not counted.
     fn finest(&self) -> u16 {
         match self {
             Self::Memory { .. } => u16::MAX,
@@ -111,7 +112,7 @@ impl LeafPlace {
         }
     }
 
-    /// Returns the levels that an access goes through.
+    /// Returns the number of levels that an access passes.
     fn levels(&self) -> usize {
         match self {
             Self::Memory { .. } => 0,
@@ -123,66 +124,69 @@ impl LeafPlace {
 /// A range of memory that a layout refers to, by its lkey.
 // Fields drop in declaration order: `place` releases the pinned MR before `_pin` unpins it.
 pub(crate) struct Leaf {
-    /// The lkey that was named.
+    /// The lkey that the description named.
     pub(crate) lkey: u32,
-    /// First address that may be named.
+    /// The first address of the leaf.
     pub(crate) start: u64,
-    /// Bytes from `start` on.
+    /// The length in bytes.
     pub(crate) len: u64,
-    /// Rights at the time of the bind.
+    /// The access flags at the time of the bind.
     pub(crate) access: Access,
     /// The place of its bytes.
     pub(crate) place: LeafPlace,
-    /// Keeps what was named. Device memory's own regions have none: the core counts them in
-    /// `ib_dm.usecnt`.
+    /// Pins the MR of `lkey`. The leaf of a region over device memory has no pin, because `ib_core`
+    /// counts such regions in `ib_dm.usecnt`. That of a fast registration has none, because its MR
+    /// is never deregistered.
     pub(crate) _pin: Option<Pin>,
 }
 
-/// What is bound to a region.
-// Fields drop in declaration order: a flat list refers to bindings that the pins of leaves keep.
+/// A binding of a region.
+// Fields drop in declaration order: a flat list refers to bindings that the pins of the leaves
+// keep.
 pub(crate) struct Binding {
-    /// What few bindings have.
+    /// The parts that few bindings have.
     extra: Option<KBox<Extra>>,
-    /// Which bytes, in which order. Its leaves are indices of `leaves`.
+    /// The layout. Its leaves are indices of `leaves`.
     pub(crate) layout: KLayout,
-    /// The memory.
+    /// The leaves.
     pub(crate) leaves: KVVec<Leaf>,
-    /// The rights of the region.
+    /// The access flags of the region.
     pub(crate) access: Access,
-    /// The protection domain in which leaves must be.
+    /// The protection domain of the leaves.
     pub(crate) pd: usize,
-    /// A number that its pieces, at the bottom of all levels, do not exceed. The most that the type
-    /// can say stands for all that is larger.
+    /// An upper bound of the number of pieces at the bottom of all levels. `u32::MAX` stands for
+    /// all larger numbers too.
     pieces: u32,
-    /// Bytes of the smallest piece: what entries, blocks or the levels below say. The most that
-    /// the type can say stands for all that is larger.
+    /// The bytes of the smallest piece of the layout and of the levels below. `u16::MAX` stands for
+    /// all larger numbers too.
     finest: u16,
-    /// Levels of keys, this one counted.
+    /// The number of levels of keys, including this one.
     depth: u8,
-    /// Levels of keys that an access goes through, this one counted.
+    /// The number of levels that an access passes, including this one.
     levels: u8,
-    /// `true` if it reaches pages that come on demand.
+    /// `true` if a leaf at any level is an ODP MR.
     on_demand: bool,
-    /// The accesses outside of SRCU, if an access can take long: it waits for pages, or goes through
-    /// many pieces.
+    /// The accesses outside of SRCU; [`None`] if accesses are short. A long access waits for ODP
+    /// pages or passes many pieces.
     pub(crate) users: Option<Arc<Users>>,
-    /// What it takes of the kernel's memory; [`None`] where the region has paid for it.
+    /// The charge for the kernel's memory of the binding; [`None`] if the region's charge covers
+    /// it.
     _charge: Option<OwnerCharge>,
 }
 
-/// What a binding has that is not an ordinary one.
+/// A part that few bindings have.
 enum Extra {
-    /// What is particular to a memory window.
+    /// The window's address, protection domain and QP, in a binding of a memory window.
     Window(Window),
-    /// The bytes of a nest, as ranges of memory.
+    /// The bytes of a nest, as one list of ranges.
     Flat(Flat),
 }
 
 /// A leaf of a flat list.
 pub(crate) struct Reached {
-    /// The binding whose leaf it is; [`None`] for the binding that has the list.
+    /// The binding that has the leaf; [`None`] for the binding that has the list.
     pub(super) key: Option<Arc<Binding>>,
-    /// The number of the leaf there.
+    /// The number of the leaf in that binding.
     pub(super) index: u32,
 }
 
@@ -190,14 +194,15 @@ pub(crate) struct Reached {
 pub(crate) struct Flat {
     /// The list. Its leaves are indices of `leaves`.
     pub(super) layout: KLayout,
+    /// The leaves of the list.
     pub(super) leaves: KVVec<Reached>,
     /// `true` if an entry is a range of a key.
     pub(super) has_keys: bool,
 }
 
 impl Flat {
-    /// Returns the binding whose leaf `index` of the list is, or [`None`] for the binding that has the
-    /// list; and the number of the leaf there.
+    /// Returns the binding that has leaf `index` of the list, and the number of the leaf in that
+    /// binding. The binding is [`None`] for the one that has the list.
     #[inline]
     pub(crate) fn leaf(&self, index: u32) -> Option<(Option<&Arc<Binding>>, u32)> {
         let reached = self.leaves.get(index as usize)?;
@@ -205,24 +210,26 @@ impl Flat {
     }
 }
 
-/// What a binding of a memory window has beside that of a key.
+/// The parts of a binding that only a memory window has.
 pub(crate) struct Window {
-    /// The address of its first byte.
+    /// The address of the window's first byte.
     pub(crate) start: u64,
-    /// Its protection domain.
+    /// The protection domain of the window.
     pub(crate) pd: usize,
-    /// The QP that it is for; 0 for a window of type 1, which is for all in the domain.
+    /// The QP that may use the window; 0 for a window of type 1, which all QPs of the domain may
+    /// use.
     pub(crate) qp: usize,
 }
 
-// What a user is told that a binding over one leaf costs beyond its entries: this, its reference
-// count, the shape, the leaf, and the leaf's place among the pins, each of a size that the allocator
-// has. Only an interleaved layout has a shape; what an indexed one has in its place is smaller.
+// The documentation says that a binding over one leaf takes 512 bytes beside its entries: the
+// binding with its reference count, the shape, the leaf, and the leaf's node in the tree of pins,
+// each rounded up to a size of the allocator. Only an interleaved layout has a shape. An indexed
+// layout has its box instead, which is smaller.
 const _: () = {
     const BOUND: usize = 128;
     const SHAPE: usize = 256;
     const LEAF: usize = 96;
-    // An `rb_node`, index and count: what the pins of one region take, however many.
+    // An `rb_node`, index and count. All pins of one region share them.
     type Pinned = (usize, usize, usize, u32, u32);
     assert!(size_of::<Binding>() + size_of::<usize>() <= BOUND);
     assert!(size_of::<Shape>() <= SHAPE);
@@ -233,7 +240,7 @@ const _: () = {
 };
 
 impl Binding {
-    /// Returns the levels of keys, this one counted.
+    /// Returns the number of levels of keys, including this one.
     pub(crate) fn depth(&self) -> usize {
         self.depth.into()
     }
@@ -253,7 +260,7 @@ impl Binding {
         self.flat().map_or(&self.layout, |flat| &flat.layout)
     }
 
-    /// Returns what is particular to a memory window.
+    /// Returns the parts that only a memory window has.
     #[inline]
     fn window(&self) -> Option<&Window> {
         match self.extra.as_deref() {
@@ -262,13 +269,13 @@ impl Binding {
         }
     }
 
-    /// Returns the address of the first byte.
+    /// Returns the address of the first byte; 0 except for a memory window.
     #[inline]
     pub(crate) fn start(&self) -> u64 {
         self.window().map_or(0, |window| window.start)
     }
 
-    /// Returns `true` if it is for `peer`, which reaches it by way of `mr`.
+    /// Returns `true` if `peer`, which names the binding by `mr`, may use it.
     #[inline]
     pub(crate) fn admits(&self, mr: &Mr, peer: &Peer) -> bool {
         match self.window() {
@@ -277,13 +284,13 @@ impl Binding {
         }
     }
 
-    /// Returns `true` if an access to it leaves SRCU, see [`Held`].
+    /// Returns `true` if accesses through the binding leave SRCU, see [`Held`].
     pub(crate) fn is_slow(&self) -> bool {
         self.users.is_some()
     }
 
-    /// Makes a binding that describes nothing, over memory that is always there. Its only owner fills
-    /// it before others see it, see `region/fast_reg.rs`.
+    /// Makes an empty binding over memory that is never deregistered. Its only owner fills the
+    /// binding before an access can find it, see `region/fast_reg.rs`.
     pub(crate) fn unfilled(
         entries: KVVec<Entry>,
         leaves: KVVec<Leaf>,
@@ -309,24 +316,25 @@ impl Binding {
     }
 }
 
-/// Accesses that were done outside of SRCU since the module was loaded.
+/// The number of accesses outside of SRCU since the module was loaded.
 static OUTSIDE: Atomic<i64> = Atomic::new(0);
 
-/// Returns the number of accesses that were done outside of SRCU since the module was loaded.
+/// Returns the number of accesses outside of SRCU since the module was loaded.
 pub(crate) fn accesses_outside() -> i64 {
     OUTSIDE.load(ordering::Relaxed)
 }
 
 /// A binding, kept by one of its users.
-// Fields drop in declaration order: the binding, and its pins, go before a wait for the users ends.
-// That wait may have been given up, and the last reference may be here.
+// Fields drop in declaration order. If a rebind gave up its wait, this reference may be the last
+// one: the binding drops and unpins its leaves before `_user` ends the next wait for the users.
 pub(crate) struct Held {
     bound: Arc<Binding>,
     _user: User,
 }
 
 impl Held {
-    /// Keeps `bound` for an SRCU reader that is about to leave; [`None`] if accesses to it are short.
+    /// Keeps `bound` for an access that leaves SRCU. Returns [`None`] if accesses through it are
+    /// short.
     #[inline]
     pub(crate) fn new(bound: ArcBorrow<'_, Binding>) -> Option<Self> {
         let user = User::new(bound.users.as_ref()?);

@@ -3,20 +3,20 @@
 //! Regions that kernel users map scatterlists to and register by work requests
 //! (`IB_MR_TYPE_SG_GAPS`).
 //!
-//! The verbs have it in three steps. `ib_map_mr_sg()`, in any context, makes a layout: it is
-//! *staged*. REG_MR, in the order of the queue, makes that the *active* one, which accesses see
-//! from then on. LOCAL_INV, or SEND with invalidate, ends that; the layout is staged again unless
-//! a newer one is, for some users register the same elements time and again. So there is room for
-//! two layouts, and mapping never touches what is registered.
+//! A registration has three steps. `ib_map_mr_sg()`, in any context, *stages* a layout. REG_MR, in
+//! the order of the queue, makes the staged layout *active*: accesses see it from then on.
+//! LOCAL_INV, or SEND with invalidate, deactivates the layout. It is then staged again, because
+//! some ULPs register the same elements repeatedly, unless a newer layout is staged. There is room
+//! for two layouts, so mapping never changes the active one.
 //!
 //! # Locking
 //!
-//! A spinlock that any context may take guards which layout is what; nobody sleeps or copies
-//! under it. An access counts as a user of the active layout, and an invalidation waits until none
-//! is left. The rest of this module has SRCU for that. Here it would be too slow: storage users
-//! invalidate for each of their requests, and their queue waits meanwhile. LOCAL_INV takes 2 us by
-//! the count, 48 us with a grace period that is expedited and 50 us with one that is not (medians
-//! of 1,000 in a guest without KVM, nothing else under way).
+//! `FastReg::slots` protects the places of the layouts. Any context may take this spinlock; no byte
+//! is copied under it. An access counts as a user of the active layout, and an invalidation waits
+//! until the count is 0. Elsewhere the module uses SRCU for that. SRCU is too slow here: storage
+//! ULPs invalidate once for each of their requests, and the queue waits meanwhile. LOCAL_INV takes
+//! 2 us with the count, 48 us with an expedited grace period and 50 us with an ordinary one
+//! (medians of 1,000 in an idle guest without KVM).
 
 use crate::{
     backend::{Backend, Hw},
@@ -37,13 +37,13 @@ use kernel::{
     sync::{Arc, CondVar, UniqueArc},
 };
 
-/// The part of a key that its owner may change.
+/// The bits of a key that its owner may change.
 const KEY_MASK: u32 = 0xff;
 
-/// What makes a region one for fast registration.
+/// The state of a region for fast registration.
 #[pin_data]
 pub(crate) struct FastReg {
-    /// Elements of a layout, at most.
+    /// The most elements of a layout.
     max: usize,
     #[pin]
     slots: IrqLock<Slots>,
@@ -51,30 +51,32 @@ pub(crate) struct FastReg {
     idle: CondVar,
 }
 
-/// The layouts: two rooms, each in one of these places or with somebody who maps.
+/// The two layouts. Each is in one of these three places, or is being filled by a mapping.
 struct Slots {
-    /// What the next registration is over.
+    /// The layout of the next registration.
     staged: Option<UniqueArc<Binding>>,
-    /// What nobody needs.
+    /// An unused layout.
     spare: Option<UniqueArc<Binding>>,
-    /// What is registered.
+    /// The layout that is registered.
     active: Option<Active>,
-    /// The page size that was asked for when a layout was staged last.
+    /// The page size that the last mapping asked for.
     page_size: u32,
-    /// Accesses under way, to what is active or was.
+    /// The number of accesses in progress, to the active layout or an earlier one.
     users: usize,
-    /// Invalidations that wait for them.
+    /// The number of invalidations that wait for these accesses.
     waiting: usize,
 }
 
+/// The active layout.
 struct Active {
     bound: Arc<Binding>,
-    /// Address that it starts from.
+    /// The address of its first byte.
     start: u64,
 }
 
-/// An access under way.
-// Fields are dropped in order: whoever waits for the users has the last reference.
+/// An access in progress.
+// Fields drop in declaration order: the reference drops before the count, so the invalidation that
+// waits for the count has the last reference.
 struct AccessUser<'a> {
     bound: Arc<Binding>,
     _counted: Counted<'a>,
@@ -92,7 +94,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Makes room for a layout of `max` elements of `memory`.
+/// Makes an empty layout with room for `max` elements of `memory`.
 fn room(pd: &Pd, memory: <Hw as Backend>::Base, max: usize) -> Result<UniqueArc<Binding>> {
     let mut leaves = KVVec::with_capacity(1, GFP_KERNEL)?;
     leaves.push(
@@ -113,8 +115,7 @@ fn room(pd: &Pd, memory: <Hw as Backend>::Base, max: usize) -> Result<UniqueArc<
     Binding::unfilled(KVVec::with_capacity(max, GFP_KERNEL)?, leaves, pd)
 }
 
-/// Describes the first of `elements`, as many as there is room for. Returns their number and that
-/// of their bytes.
+/// Fills `room` with the first `max` of `elements`. Returns their number and their total length.
 fn fill(
     room: &mut Binding,
     elements: impl Iterator<Item = (u64, u64)>,
@@ -126,7 +127,7 @@ fn fill(
     list.refill(|entries| {
         entries.clear();
         for (addr, length) in elements.take(max) {
-            // There is room.
+            // `max` entries fit.
             let _ = entries.push_within_capacity(Entry::new(0, addr, length));
         }
     })?;
@@ -134,11 +135,11 @@ fn fill(
 }
 
 impl FastReg {
-    /// Makes room for two layouts of up to `max` elements of `memory`, which is all memory.
+    /// Makes two layouts with room for `max` elements each. `memory` is an MR over all memory.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for none or more than [`MAX_ENTRIES`], `ENOMEM`.
+    /// `EINVAL` if `max` is 0 or exceeds [`MAX_ENTRIES`]; `ENOMEM`.
     pub(crate) fn new(pd: &Pd, memory: <Hw as Backend>::Base, max: u32) -> Result<Pin<KBox<Self>>> {
         if max == 0 || max > MAX_ENTRIES {
             return Err(EINVAL);
@@ -162,13 +163,13 @@ impl FastReg {
         )
     }
 
-    /// Stages a layout of the first of `elements`, as many as there is room for: an address and a
-    /// length each. Does not sleep. `page_size` is what [`Self::page_size`] returns from then on.
+    /// Stages a layout of as many of the first `elements` as fit. Each has an address and a length.
+    /// Does not sleep. [`Self::page_size`] returns `page_size` from then on.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for none or for one of no bytes, `EOVERFLOW`; `EBUSY` for mapping at two places
-    /// at once. What was staged before stays.
+    /// `EINVAL` for no element or an element of 0 bytes; `EOVERFLOW`; `EBUSY` if another thread
+    /// maps at the same time. The layout that was staged before stays.
     pub(crate) fn map(
         &self,
         elements: impl Iterator<Item = (u64, u64)> + Clone,
@@ -177,7 +178,8 @@ impl FastReg {
         let spare = self.slots.lock().spare.take();
         let mut room = match spare {
             Some(room) => room,
-            // There is no other room but that of what is staged.
+            // No other layout is free: use the staged one. Check the elements first, because a
+            // failure after this would lose it.
             None => {
                 let entries = elements.clone().take(self.max);
                 Entry::total(entries.map(|(addr, length)| Entry::new(0, addr, length)))?;
@@ -190,7 +192,7 @@ impl FastReg {
         if result.is_ok() {
             slots.page_size = page_size;
             let before = slots.staged.replace(room);
-            // Of two rooms: if there is this one, there is no spare one.
+            // There are two layouts. Both are here, so `spare` is empty.
             if before.is_some() {
                 slots.spare = before;
             }
@@ -205,19 +207,19 @@ impl FastReg {
         })
     }
 
-    /// Returns the page size that was asked for when a layout was staged last.
+    /// Returns the page size that the last mapping asked for.
     pub(crate) fn page_size(&self) -> u32 {
         self.slots.lock().page_size
     }
 
-    /// Makes what is staged active, under a new key.
+    /// Makes the staged layout active, under a new key.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a region that is registered already or to which nothing is mapped, of another
-    /// protection domain, for a key of another region, and for rights that no region has.
+    /// `EINVAL` if the MR is registered already, has no staged layout or is in another protection
+    /// domain, if `key` belongs to another MR, and if an access flag is not supported.
     pub(crate) fn register(&self, hw: &Hw, mr: &Mr, pd: &Pd, key: u32, access: Access) -> Result {
-        // Nobody knows whether what is mapped is persistent.
+        // The mapped memory may not be persistent, so it cannot be flushed to persistence.
         let supported = rights::supported(access) && !access.contains(Right::FlushPersistent);
         if mr.pd() != pd.as_raw() || !supported {
             return Err(EINVAL);
@@ -229,24 +231,25 @@ impl FastReg {
         }
         let mapped = slots.staged.take_if(|room| room.layout.length() != 0);
         let mut room = mapped.ok_or(EINVAL)?;
-        // Whether it may be written is for the driver to say, who looks at the region's rights; it
-        // does not ask for local write where a peer writes.
+        // The driver checks the access flags of writes. It does not require local write for a
+        // peer's write, so the binding must not either.
         room.access = access | Right::LocalWrite;
         slots.active = Some(Active {
             bound: room.into(),
-            // Some users set another than that of the first byte, after they mapped.
+            // Some ULPs set `iova` to another address than that of the first element, after
+            // mapping.
             start: mr.iova(),
         });
         hw.register(mr, key, access);
         Ok(())
     }
 
-    /// Ends what [`Self::register`] began. No access is left when this returns. Sleeps.
+    /// Ends the registration. No access is left when this returns. Sleeps.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for another key than that of the registration, for another protection domain, and
-    /// for a peer if the registration gives a peer no right.
+    /// `EINVAL` for another key or protection domain than those of the registration, and for a peer
+    /// if the registration has no remote access flag.
     pub(crate) fn invalidate(&self, hw: &Hw, mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
         if mr.pd() != pd.as_raw() {
             return Err(EINVAL);
@@ -263,7 +266,7 @@ impl FastReg {
         if active.is_some() {
             hw.invalidate(mr);
         }
-        // Of another invalidation's, too.
+        // `users` may count accesses for which another invalidation waits. Wait for these too.
         slots.waiting = slots.waiting.saturating_add(1);
         while slots.users != 0 {
             self.idle.wait(&mut slots);
@@ -280,7 +283,7 @@ impl FastReg {
         Ok(())
     }
 
-    /// Are `length` bytes from address `iova` on registered?
+    /// Returns `true` if `length` bytes from address `iova` on are registered.
     pub(crate) fn contains(&self, iova: u64, length: u64) -> bool {
         let slots = self.slots.lock();
         slots.active.as_ref().is_some_and(|active| {
@@ -289,7 +292,7 @@ impl FastReg {
         })
     }
 
-    /// Does an access to what is registered, at an offset: where in it address `iova` is.
+    /// Runs `access` on the active layout and the offset of address `iova` in it.
     ///
     /// # Errors
     ///

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Nests made flat: what a binding over keys reaches, as one list over memory.
+//! Flat lists: a nest of keys as one list of ranges of memory.
 //!
-//! An access to a nest of small pieces looks for a place once for each piece and level. A peer that
-//! sends one packet can thus keep a worker busy for a thousand times as long as with memory alone.
-//! A bind of many small pieces therefore says once where they are. The list is at most
-//! [`MAX_PARTS`] times as long as the description, and is charged to the owner of the key.
+//! An access to a nest of small pieces does one look-up for each piece and level. One packet of a
+//! peer can thus occupy a worker a thousand times as long as a packet to memory. A bind of many
+//! small pieces therefore makes a list of their places. The list is at most [`MAX_PARTS`] times as
+//! long as the description, and is charged to the owner of the key.
 //!
-//! A flat list takes no part in what a binding allows: its leaves are those of the bindings below,
-//! which are looked at on each access. It says where bytes are, and that cannot change: keys that
-//! are referred to are pinned. What is queried, and an access that cannot be split, use the
-//! description.
+//! A flat list grants no access: its leaves are leaves of the bindings below, and each access
+//! checks them. The places of the bytes cannot change, because the keys below are pinned. Queries,
+//! and accesses that cannot be split, use the description.
 
 use crate::{
     kernel_ext::{alloc::GFP_MAYFAIL, sched},
@@ -22,16 +21,16 @@ use crate::{
 use core::ptr;
 use kernel::{prelude::*, rbtree::RBTree, sync::Arc};
 
-/// Entries of a flat list, at most, unless the description has as many.
+/// The most entries of a flat list, unless the description has more.
 const MAX_FLAT: usize = 1 << 20;
 
-/// Pieces that are made flat whatever their size.
+/// A nest of up to this number of pieces is made flat whatever their size.
 const FEW: u64 = 64;
 
-/// Pieces for each block of an interleaved description that is made flat, at most.
+/// The most pieces per block or entry of a description that is made flat.
 const REPEATED: u64 = 4;
 
-/// Pieces that are looked at between looks at whether the process was killed.
+/// The pieces between two checks whether the process was killed.
 const PIECES_AT_ONCE: usize = 1024;
 
 /// A key below a binding.
@@ -39,7 +38,8 @@ const PIECES_AT_ONCE: usize = 1024;
 struct Inner<'a>(&'a Arc<Binding>);
 
 impl<'a> Inner<'a> {
-    /// Returns the binding whose leaf `index` of the list that accesses use is, and its number there.
+    /// Returns the binding that has leaf `index` of the layout that accesses walk over, and the
+    /// number of the leaf in that binding.
     fn owner(self, index: u32) -> Option<(&'a Arc<Binding>, u32)> {
         match self.0.flat() {
             None => Some((self.0, index)),
@@ -51,7 +51,7 @@ impl<'a> Inner<'a> {
     }
 }
 
-/// Returns the key that a leaf is.
+/// Returns the key of a leaf; [`None`] if the leaf is memory.
 fn key_of(leaf: &Leaf) -> Option<Inner<'_>> {
     match &leaf.place {
         LeafPlace::Memory { .. } => None,
@@ -75,21 +75,22 @@ impl<'a> Below<'a> for Inner<'a> {
     }
 }
 
-/// What names a leaf: the address of its binding, or 0, and the number there.
+/// The name of a leaf: the address of its binding (0 for the binding that gets the list), and the
+/// number of the leaf in that binding.
 type Name = (usize, u32);
 
-/// A flat list in the making: counted first, then stored.
+/// A flat list that is being made. The first pass counts the entries, the second one stores them.
 struct Build<'a> {
     charge: &'a mut OwnerCharge,
     leaves: KVVec<Reached>,
     numbers: RBTree<Name, u32>,
     last: Option<(Name, u32)>,
-    /// The entry at the end, which the next range may continue.
+    /// The last entry, which the next range may continue.
     open: Option<Entry>,
     entries: KVVec<Entry>,
     /// The number of entries, stored or not.
     count: usize,
-    /// Ranges that were added, for breaks.
+    /// The number of ranges that were added. It tells when to check whether the process was killed.
     added: usize,
     has_keys: bool,
     has_parts: bool,
@@ -111,7 +112,7 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// Returns the number of a leaf. Charges for new ones.
+    /// Returns the number of a leaf. Charges for a new leaf.
     fn number(&mut self, key: Option<&Arc<Binding>>, index: u32) -> Result<u32> {
         let name = (key.map_or(0, |key| ptr::from_ref(&**key) as usize), index);
         if let Some((last, number)) = self.last {
@@ -135,7 +136,7 @@ impl<'a> Build<'a> {
         Ok(number)
     }
 
-    /// Adds a range of a leaf of `key`, or without one of the binding's own.
+    /// Adds a range of a leaf of `key`. If `key` is [`None`], the leaf is one of `leaves`.
     fn add(&mut self, leaves: &[Leaf], key: Option<Inner<'_>>, run: Run) -> Result {
         self.added = self.added.wrapping_add(1);
         if self.added % PIECES_AT_ONCE == 0 {
@@ -173,7 +174,7 @@ impl<'a> Build<'a> {
         Ok(())
     }
 
-    /// Goes through all of `layout`.
+    /// Adds all ranges of `layout`.
     fn pass(&mut self, layout: &KLayout, leaves: &[Leaf], most: usize) -> Result {
         self.count = 0;
         flatten::<_, _, { MAX_LEVELS }>(
@@ -189,12 +190,12 @@ impl<'a> Build<'a> {
     }
 }
 
-/// Makes `layout` flat, of `pieces` pieces, if that is worth what it takes: [`None`] if not. `is_fine`
-/// says that its smallest piece is small.
+/// Makes a flat list of `layout`, which has `pieces` pieces. Returns [`None`] if the list would
+/// cost more than it saves. `is_fine` is `true` if the smallest piece is small.
 ///
 /// # Errors
 ///
-/// `ENOMEM`, beyond a limit too; `EINTR` if the process was killed.
+/// `ENOMEM` without memory or beyond a limit; `EINTR` if the process was killed.
 pub(super) fn make(
     layout: &KLayout,
     leaves: &[Leaf],

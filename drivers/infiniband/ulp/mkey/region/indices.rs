@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The storage of the indices of an indexed layout. An index takes as many bytes in the kernel as
-//! its caller gave it: 4 or 8.
+//! The storage of the indices of an indexed layout. The kernel stores an index in the size in which
+//! the caller gave it: 4 or 8 bytes.
 
 use crate::layout::{AsIndexed, IndexSlice, Indexed, Indices};
 use kernel::prelude::*;
 
-/// Indices of one key, at most.
+/// The most indices of one key.
 pub(crate) const MAX_INDICES: u32 = crate::bindings::IB_MKEY_MAX_INDICES;
 
 /// Indices in memory that need not be contiguous.
@@ -27,7 +27,9 @@ impl Indices for KIndices {
     }
 }
 
-/// An indexed layout of this module: in a box, so that other layouts do not grow.
+/// An indexed layout of this module. The box keeps it from enlarging [`KLayout`] for other layouts.
+///
+/// [`KLayout`]: crate::region::binding::KLayout
 pub(crate) type KIndexed = KBox<Indexed<KIndices>>;
 
 impl AsIndexed for KIndexed {

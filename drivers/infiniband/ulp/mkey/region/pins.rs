@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which regions layouts refer to. A region that is pinned cannot be deregistered; a key that is
-//! pinned cannot be bound to something else or unbound.
+//! The pins of a device: the MRs to which bindings refer. An MR that is pinned cannot be
+//! deregistered. A key that is pinned cannot be rebound or unbound.
 //!
 //! # Locking
 //!
-//! One spinlock for each device, which any context may take. A bind looks an lkey up and pins it, and `dereg_mr` looks for pins
-//! and suspends the region, each in one critical section: either the bind finds no region, or
-//! `dereg_mr` finds its pin. `dereg_mr` leaves the section before it waits for the region's users.
-//! What is bound to a key is replaced in such a section too.
+//! Each device has one spinlock, `Pins::counts`, which any context may take. A bind looks an lkey
+//! up and pins the MR in one critical section. `dereg_mr` looks for pins and suspends the MR in one
+//! critical section. So either the bind does not find the MR, or `dereg_mr` finds the pin.
+//! `dereg_mr` releases the lock before it waits for accesses. A rebind of a key replaces the
+//! binding under this lock too.
 //!
-//! Nests in a key's `edit` mutex; nothing but SRCU nests in it.
+//! The lock nests in a region's `edit`. Only SRCU nests in it.
 
 use crate::kernel_ext::{
     alloc::GFP_MAYFAIL,
@@ -22,7 +23,7 @@ use kernel::{
     sync::Arc,
 };
 
-/// The pins of a device, counted for each region's index.
+/// The number of pins of each MR of a device, by the index of the MR.
 #[pin_data]
 pub(crate) struct Pins {
     #[pin]
@@ -40,7 +41,7 @@ impl Pins {
         )
     }
 
-    /// Runs `find`, which must not sleep, and pins the region at `index` if it succeeds.
+    /// Runs `find`, which must not sleep, and pins the MR at `index` if `find` succeeds.
     ///
     /// # Errors
     ///
@@ -50,7 +51,7 @@ impl Pins {
         index: u32,
         find: impl FnOnce() -> Result<T>,
     ) -> Result<(T, Pin)> {
-        // Outside of the lock: most regions are pinned for the first time.
+        // Allocated before the lock is taken. Most MRs have no pin yet, so the node is used.
         let node = RBTreeNode::new(index, 1, GFP_MAYFAIL)?;
         let mut counts = self.counts.lock();
         let found = find()?;
@@ -67,11 +68,11 @@ impl Pins {
         ))
     }
 
-    /// Runs `change`, which must not sleep, if the region at `index` is not pinned.
+    /// Runs `change`, which must not sleep, if the MR at `index` is not pinned.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it is; those of `change`.
+    /// `EBUSY` if the MR is pinned; those of `change`.
     pub(crate) fn if_free<T>(&self, index: u32, change: impl FnOnce() -> Result<T>) -> Result<T> {
         let counts = self.counts.lock();
         if counts.get(&index).is_some() {
@@ -80,11 +81,11 @@ impl Pins {
         change()
     }
 
-    /// Runs `change` for each of `items` if none of the regions at their indices is pinned.
+    /// Runs `change` for each of `items` if no MR at their indices is pinned.
     ///
     /// # Errors
     ///
-    /// The first one that is, with nothing changed.
+    /// The first item whose MR is pinned. Nothing is changed then.
     pub(crate) fn if_all_free<'a, I>(
         &self,
         items: &'a mut [I],
@@ -113,7 +114,7 @@ impl Pins {
     }
 }
 
-/// Keeps a region from being deregistered.
+/// A pin, which keeps an MR from being deregistered.
 pub(crate) struct Pin {
     pins: Arc<Pins>,
     index: u32,

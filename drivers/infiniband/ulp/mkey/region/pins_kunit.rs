@@ -8,7 +8,7 @@ use kernel::prelude::*;
 mod tests {
     use super::super::*;
 
-    /// Returns `true` if the region at `index` is not pinned.
+    /// Returns `true` if the MR at `index` is not pinned.
     fn is_free(pins: &Pins, index: u32) -> bool {
         let mut ran = false;
         let result = pins.if_free(index, || {

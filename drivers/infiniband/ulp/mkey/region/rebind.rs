@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Replacing what is bound: to one region, or to several of which all are bound or none.
+//! Rebinds: replace the binding of one region, or of several regions, all or none.
 //!
 //! # Locking
 //!
-//! A region's `edit` serialises those who change what is bound to it, and may be held while
-//! sleeping. That of several regions is taken in the order of their indices, which no two share.
-//! Whoever pins a key finds what will be bound to it for as long as the pin is held: what is bound
-//! is replaced under the lock of the pins.
+//! A region's `edit` serialises the changes of its binding. It may be held while sleeping. A rebind
+//! of several regions takes their `edit` locks in the order of the indices, which are distinct. A
+//! binding is replaced under the lock of the pins. A key that is pinned therefore keeps its binding
+//! until it is unpinned.
 
 use crate::{
     backend::{Backend, Hw, MrRange},
@@ -31,24 +31,28 @@ use kernel::{
     },
 };
 
-/// A region, and what is to be bound to it.
-// Fields are dropped in order: what was bound goes, and its pins, when nothing is held any more.
+/// A region, and its new binding.
+// Fields drop in declaration order: `editing` releases the lock before the old binding drops and
+// unpins its leaves.
 pub(crate) struct Change<'a> {
     region: &'a Region,
     mr: &'a Mr,
-    /// Which one it is for the caller.
+    /// The number of the change in the caller's list.
     number: usize,
+    /// The lock of the region's `edit`, while it is held.
     editing: Option<Guard<'a, (), Many>>,
+    /// The old binding, which accesses may still read.
     old: Option<Retired<Binding>>,
+    /// The old binding after the grace period.
     gone: Option<Arc<Binding>>,
     pub(crate) new: Arc<Binding>,
 }
 
-/// A change that cannot be made, so that none was.
+/// A change that was refused. No change was made.
 pub(crate) struct Refused {
-    /// Which one.
+    /// The number of the change.
     pub(crate) number: usize,
-    /// Why.
+    /// The reason.
     pub(crate) error: Error,
 }
 
@@ -73,8 +77,8 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Sorts `items` by `key`. Keys that were made one after another are sorted already. `core`'s sort
-/// would take kilobytes of stack, and recurse.
+/// Sorts `items` by `key`, by insertion: MRs that were made one after another are sorted already.
+/// `core`'s sort takes kilobytes of stack, and recurses.
 fn sort<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
     for end in 1..items.len() {
         for at in (1..=end).rev() {
@@ -89,7 +93,7 @@ fn sort<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
     }
 }
 
-/// Returns the first item of a sorted list whose index is that of the item before it.
+/// Returns the first item of a sorted list that has the same index as the item before it.
 fn repeated<T>(sorted: &[T], index: impl Fn(&T) -> u32) -> Option<&T> {
     let next = sorted.iter().skip(1);
     let mut pairs = sorted.iter().zip(next);
@@ -98,14 +102,15 @@ fn repeated<T>(sorted: &[T], index: impl Fn(&T) -> u32) -> Option<&T> {
         .map(|(_, two)| two)
 }
 
-/// Makes all `changes`, or none. An access to a region sees what was bound to it or what is; those
-/// to what was bound have ended when this returns. They are sorted.
+/// Makes all `changes`, or none, and sorts the list. An access to a region sees the old or the new
+/// binding. All accesses through the old bindings have ended when this returns without an error.
 ///
 /// # Errors
 ///
-/// `EINVAL` for a region that is there twice; `EBUSY` while a memory window or a bound key refers
-/// to one: it would give its rights on something else; those of [`Users::wait`]. If the wait was cut
-/// short for accesses to what was bound, the changes are made nevertheless.
+/// `EINVAL` for a region that the list contains twice; `EBUSY` while a memory window or a bound key
+/// refers to one of the regions, because it would give access to other memory; those of
+/// [`Users::wait`]. If the wait for accesses through old bindings ends early, the changes are made
+/// nevertheless.
 ///
 /// [`Users::wait`]: crate::kernel_ext::sync::users::Users::wait
 pub(crate) fn apply(
@@ -129,7 +134,7 @@ pub(crate) fn apply(
     result
 }
 
-/// Makes all `changes`, or none, to regions that nobody else changes. As for [`apply`].
+/// Makes all `changes`, or none. The caller holds the `edit` lock of each region. As for [`apply`].
 fn exchange(
     pins: &Pins,
     hw: &Hw,
@@ -144,7 +149,7 @@ fn exchange(
         changes,
         |change| change.mr.index(),
         |change| {
-            // Never more than both allow while the one goes and the other comes.
+            // Until `publish`, rxe's check passes only access flags of both bindings.
             hw.narrow(change.mr, change.new.access);
             if change.new.is_slow() {
                 change.region.was_slow.store(true, ordering::Relaxed);
@@ -153,7 +158,7 @@ fn exchange(
         },
     )
     .map_err(|pinned| pinned.refused(EBUSY))?;
-    // The first one that was bound waits for a grace period; it is that of the others too.
+    // The first old binding waits for a grace period, which covers the others too.
     let mut result = Ok(());
     for change in changes.iter_mut() {
         if let Some(old) = change.old.take() {
@@ -174,7 +179,7 @@ fn exchange(
 }
 
 impl Region {
-    /// Binds `new` in place of what is bound. As for [`apply`].
+    /// Replaces the binding with `new`. As for [`apply`].
     pub(crate) fn bind(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: Arc<Binding>) -> Result {
         let mut change = [Change::new(self, mr, 0, new)];
         apply(pins, hw, &mut change, Patience::Endless).map_err(|refused| refused.error)
@@ -184,7 +189,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// `EBUSY` while accesses are left to what was bound before.
+    /// `EBUSY` while accesses through an earlier binding are left.
     pub(crate) fn bind_now(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: Arc<Binding>) -> Result {
         let mut change = [Change::new(self, mr, 0, new)];
         apply(pins, hw, &mut change, Patience::Bounded(0)).map_err(|refused| refused.error)

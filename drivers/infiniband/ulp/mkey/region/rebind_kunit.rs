@@ -8,7 +8,7 @@ use kernel::prelude::*;
 mod tests {
     use super::super::*;
 
-    /// Indices of `N` regions, and the numbers of their changes in the caller's list.
+    /// Returns the indices of `N` regions with the numbers of their changes in the caller's list.
     fn numbered<const N: usize>(indices: [u32; N]) -> [(u32, usize); N] {
         let mut number = 0;
         indices.map(|index| {
@@ -17,8 +17,8 @@ mod tests {
         })
     }
 
-    /// Sorts changes of these regions. Returns `true` if the order is right: indices rise, and
-    /// changes of one region keep the caller's order. Each change must be there once.
+    /// Sorts changes of these regions. Returns `true` if the indices rise, changes of one region
+    /// keep the caller's order, and each change occurs once.
     fn sorts<const N: usize>(indices: [u32; N]) -> bool {
         let given = numbered(indices);
         let mut sorted = given;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Access rights of regions, and on whose behalf they are used.
+//! The access flags that regions support, and the origin of a request: this node or a peer.
 
 use crate::kernel_ext::rdma::{mr::Right, Access};
 
-/// On whose behalf an MR is invalidated.
+/// The origin of a request to invalidate an MR.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// This node, by a work request of its own.
+    /// This node.
     Local,
     /// A peer, or an unknown caller.
     Remote,
@@ -21,7 +21,7 @@ pub(crate) struct Peer {
     pub(crate) qp: usize,
 }
 
-/// Returns `true` if a region can have the rights `access`. Those that verbs call optional are
+/// Returns `true` if a region can have the access flags `access`. Optional access flags are
 /// accepted and have no effect.
 pub(crate) fn supported(access: Access) -> bool {
     let known = Right::LocalWrite
@@ -36,7 +36,7 @@ pub(crate) fn supported(access: Access) -> bool {
     access.into_raw() & !(known.into_raw() | optional) == 0
 }
 
-/// Returns `true` if `access` gives a peer any right: only then may a peer invalidate the MR.
+/// Returns `true` if `access` has a remote access flag. Only then may a peer invalidate the MR.
 pub(crate) fn serves_peers(access: Access) -> bool {
     access.contains_any(Right::RemoteRead | Right::RemoteWrite | Right::RemoteAtomic)
 }

@@ -2,19 +2,19 @@
 
 //! Memory windows over MRs of this module.
 //!
-//! rxe looks at a window when a request arrives, and compares the request with the MR's range then,
-//! not with the window's. Bytes are copied later, also for requests that are sent again, when the
-//! window may be bound to something else. Here a window gets an MR of its own: one range of the MR
-//! that it is bound to, with the window's access flags. rxe is told to bind the window to that.
-//! What goes through the window is thus an access like others, checked where the bytes are copied,
-//! and the MR below is pinned like any leaf.
+//! rxe looks a window up when a request arrives, and compares the request with the range of the MR,
+//! not of the window. It copies bytes later, also for retransmitted requests. By then the window
+//! may be bound to other memory. This module therefore makes a hidden MR for each window: one range
+//! of the MR below, with the window's access flags. rxe binds the window to the hidden MR. An
+//! access through the window is thus an ordinary access, which is checked when the bytes are
+//! copied. The MR below is pinned like any leaf.
 //!
-//! The MR of a window is in a protection domain without QPs: no key can name it.
+//! A hidden MR is in a protection domain without QPs, so no request can name it directly.
 //!
 //! # Locking
 //!
-//! `Windows::bound` serialises binding and invalidating the windows of a device, with what rxe does
-//! for it. It is held while sleeping, but not while an access is waited for.
+//! `Windows::bound` serialises binds and invalidations of the windows of a device, together with
+//! rxe's part of them. It is held while sleeping, but not during a wait for accesses.
 
 use crate::{
     backend::{Backend, Hw},
@@ -34,27 +34,27 @@ use kernel::{
     sync::{Arc, Mutex},
 };
 
-/// An MR that rxe has a window bound to.
+/// The hidden MR to which rxe binds a window.
 pub(crate) struct WindowMr {
     mr: OwnedMr,
     region: Arc<Region>,
 }
 
 impl WindowMr {
-    /// Makes one of a claimed MR and its region, with nothing bound.
+    /// Makes a hidden MR of a claimed MR and its unbound region.
     pub(crate) fn new(mr: OwnedMr, region: Arc<Region>) -> Result<Arc<Self>> {
         Ok(Arc::new(Self { mr, region }, GFP_KERNEL)?)
     }
 }
 
-/// What a window is bound to. Dropping it waits for the accesses through it.
+/// The hidden MRs of a window. Dropping them waits for the accesses through the window.
 ///
-/// rxe reads which MR a window has without a lock, and takes a reference then. So a window keeps its
-/// MRs for as long as it lives: one is bound while the other may still be looked at.
+/// rxe reads the window's MR without a lock, and takes a reference afterwards. A window therefore
+/// keeps both hidden MRs while it exists: one is bound, and rxe may still read the other one.
 pub(crate) struct Bindings {
     mw: usize,
     mrs: [Option<Arc<WindowMr>>; 2],
-    /// Which of them rxe has the window bound to.
+    /// The one of `mrs` to which rxe has bound the window.
     active: Option<bool>,
 }
 
@@ -68,14 +68,14 @@ impl Bindings {
         }
     }
 
-    /// Binds the window to `new`, through one of its MRs: `make` gives one that it does not have yet,
-    /// and `stock` has the driver bind the window to the MR of an lkey. Returns what the window was
-    /// bound to before, if that is of this module.
+    /// Binds the window to `new`, through one of its hidden MRs. `make` makes a hidden MR that does
+    /// not exist yet. `stock` makes the driver bind the window to the MR of an lkey. Returns the
+    /// earlier binding, if it was over an MR of this module.
     ///
     /// # Errors
     ///
-    /// Those of `make` and `stock`; `EBUSY` while an access that went through the binding before the
-    /// last one waits for a page.
+    /// Those of `make` and `stock`; `EBUSY` while an access through the binding before the last one
+    /// waits for a page.
     pub(crate) fn bind(
         &mut self,
         pins: &Pins,
@@ -93,7 +93,7 @@ impl Bindings {
         hidden.region.bind_now(pins, hw, &hidden.mr, new)?;
         hw.allow_window(&hidden.mr);
         if let Err(err) = stock(hidden.mr.lkey()) {
-            // Nothing has used it: there is nothing to wait for.
+            // No access has used the hidden MR, so there is none to wait for.
             drop(hidden.region.clear(hw, &hidden.mr));
             return Err(err);
         }
@@ -102,11 +102,12 @@ impl Bindings {
         Ok(old)
     }
 
-    /// Takes out what the window is bound to, if that is of this module.
+    /// Takes out the window's binding, if it is over an MR of this module.
     pub(crate) fn clear(&mut self, hw: &Hw) -> Option<Cleared> {
         let which = self.active.take()?;
         let hidden = self.slot(which).clone()?;
-        // The MR was unused when it was bound: nothing is left of an earlier binding.
+        // `bind_now` refused to bind an MR with accesses of an earlier binding, so `clear`
+        // succeeds.
         let (old, users) = hidden.region.clear(hw, &hidden.mr).ok()?;
         Some(Cleared {
             old,
@@ -116,8 +117,8 @@ impl Bindings {
     }
 }
 
-/// What a window was bound to. Dropping it waits for a grace period.
-// Fields are dropped in declaration order: the MR after what was bound to it.
+/// The former binding of a window. Dropping it waits for a grace period.
+// Fields drop in declaration order: the binding drops before its hidden MR.
 pub(crate) struct Cleared {
     old: Retired<Binding>,
     users: Option<Arc<Users>>,
@@ -125,7 +126,7 @@ pub(crate) struct Cleared {
 }
 
 impl Cleared {
-    /// Waits until no access to it is left. Sleeps.
+    /// Waits until no access through the binding is left. Sleeps.
     ///
     /// # Errors
     ///
@@ -151,7 +152,7 @@ impl Windows {
         })
     }
 
-    /// Runs `change` on what the window `mw`, which has `index`, is bound to. Sleeps.
+    /// Runs `change` on the hidden MRs of the window `mw`, whose index is `index`. Sleeps.
     ///
     /// # Errors
     ///
@@ -164,7 +165,7 @@ impl Windows {
     ) -> Result<T> {
         let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
         let mut bound = self.bound.lock();
-        // Of a window that had the index before, and is being deallocated.
+        // The entry of a window that had the index before and is being deallocated.
         let stale = match bound.get(&index) {
             Some(bindings) if bindings.mw == mw => None,
             _ => bound.insert(room.into_node(
@@ -182,8 +183,8 @@ impl Windows {
         result
     }
 
-    /// Runs `stock`, which invalidates the window at `index`, and takes out what the window was bound
-    /// to. Sleeps.
+    /// Runs `stock`, which invalidates the window at `index`, and takes out the window's binding.
+    /// Sleeps.
     ///
     /// # Errors
     ///
@@ -201,7 +202,7 @@ impl Windows {
             .and_then(|bindings| bindings.clear(hw)))
     }
 
-    /// Takes out what the window `mw`, which was deallocated, was bound to.
+    /// Takes out the hidden MRs of the window `mw`, which was deallocated.
     pub(crate) fn forget(&self, index: u32, mw: usize) -> Option<Bindings> {
         let mut bound = self.bound.lock();
         // Another window may have the index by now.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Bindings in the making: a layout is checked against its leaves.
+//! Checks a layout against its leaves and makes a binding of them.
 
 use super::{Binding, Extra, KLayout, Leaf, Window, MAX_LEVELS};
 use crate::{
@@ -15,34 +15,33 @@ use crate::{
 };
 use kernel::{prelude::*, sync::Arc};
 
-/// Pieces of a layout that can be flushed to persistence, at most: a request to flush all of them
-/// keeps a QP and a rebind of the key waiting.
+/// The most pieces of a layout that can be flushed to persistence. A QP, and a rebind of the key,
+/// wait while a request flushes all of them.
 const MAX_FLUSHED: u64 = 1 << 20;
 
-/// Look-ups that an access may do in its critical section, at most: pieces of a packet of
-/// [`PACKET`] bytes, each multiplied by the levels that it is looked up through. More is done outside
-/// of it, see `Binding::users`.
+/// The most look-ups of an access under SRCU: the pieces of a packet of [`PACKET`] bytes,
+/// multiplied by the levels. An access with more look-ups leaves SRCU, see `Binding::users`.
 const MAX_STEPS: u64 = 1024;
 
-/// Look-ups of a packet of [`PACKET`] bytes from which on a nest is made flat, if it is not a short one.
+/// The most look-ups of a packet of [`PACKET`] bytes for which a nest is left as it is, unless it
+/// is short.
 const FINE_STEPS: u64 = 64;
 
 /// Bytes of a packet.
 const PACKET: u64 = 4096;
 
-/// Bytes in one piece that are flushed in a critical section: more is flushed outside of it.
+/// The most bytes of one piece that are flushed under SRCU. A longer flush leaves SRCU.
 const LONG_FLUSHED: u64 = 1 << 24;
 
 impl Binding {
-    /// Checks the layout against its leaves.
+    /// Checks the layout against its leaves and makes the binding.
     ///
     /// # Errors
     ///
-    /// `ERANGE` for a block outside of its leaf, `EACCES` for a right that a leaf does not give,
-    /// `ELOOP` for more than [`MAX_LEVELS`] levels, `EOPNOTSUPP` for the right to be flushed to
-    /// persistence with pages on demand or more than [`MAX_FLUSHED`] pieces, `ENOMEM`. A leaf is
-    /// used by its lkey, so local rights count: every write, also that of a peer, needs local
-    /// write.
+    /// `ERANGE` for a block outside of its leaf, `EACCES` for access flags that a leaf lacks,
+    /// `ELOOP` for more than [`MAX_LEVELS`] levels, `EOPNOTSUPP` for the flag `FLUSH_PERSISTENT`
+    /// with ODP leaves or more than [`MAX_FLUSHED`] pieces, `ENOMEM`. A key names a leaf by its
+    /// lkey. Every write, also a peer's, therefore needs the leaf's flag `LOCAL_WRITE`.
     pub(crate) fn new(
         layout: KLayout,
         leaves: KVVec<Leaf>,
@@ -124,16 +123,16 @@ impl Binding {
 
 /// The pieces of a layout.
 struct Survey {
-    /// Their number.
+    /// The number of pieces.
     own: u64,
-    /// A number that they do not exceed at the bottom of all levels.
+    /// An upper bound of the number of pieces at the bottom of all levels.
     pieces: u64,
-    /// Bytes of the smallest one at the bottom.
+    /// The bytes of the smallest piece at the bottom.
     finest: u16,
 }
 
-/// Checks that `layout` keeps within its leaves. A block that the pieces of a level below straddle
-/// is cut where they end, but no more often than it has bytes of the smallest size.
+/// Checks that `layout` stays within its leaves, and counts its pieces. A block is cut where a
+/// piece of a level below ends.
 ///
 /// # Errors
 ///
@@ -156,21 +155,21 @@ fn survey(layout: &KLayout, leaves: &[Leaf]) -> Result<Survey> {
     })
 }
 
-/// Returns the look-ups that an access to a packet through `levels` levels may take, cuts at the
-/// ends of pieces apart: each level looks up each piece of the one above.
+/// Returns the number of look-ups for a packet through `levels` levels: each level looks up each
+/// piece of the level above. Cuts at the ends of pieces are not counted.
 fn steps(levels: usize, finest: u16) -> u64 {
     let pieces = PACKET.checked_div(finest.into()).unwrap_or(PACKET);
     pieces.saturating_mul(levels as u64)
 }
 
-/// Returns `true` if an access to keys over keys can take so long that other processes must not wait
-/// for it.
+/// Returns `true` if an access to keys over keys can take so long that only a rebind of the same
+/// key may wait for it.
 fn is_slow(levels: usize, finest: u16) -> bool {
     levels > 1 && steps(levels, finest) > MAX_STEPS
 }
 
-/// Returns `true` if the pieces are so small that an access through all levels costs many times a
-/// plain one.
+/// Returns `true` if the pieces are so small that an access through all levels costs many times as
+/// much as an access to memory.
 fn is_fine(depth: usize, finest: u16) -> bool {
     steps(depth, finest) > FINE_STEPS
 }
