@@ -2,14 +2,15 @@
 
 //! The copy of a row of pieces: the innermost loop of the data path.
 //!
-//! It needs nothing of the kernel, so that `tools/bench/native` measures it on the host.
+//! It uses no kernel function, so `tools/bench/native` can measure it on the host.
 //!
 //! # Races
 //!
-//! Other processors, processes and devices read and write the memory of a region at any time; on any
-//! RDMA device such accesses tear. In Rust's model, an ordinary access that races is undefined
-//! behaviour, and a volatile one must be aligned. Small pieces are therefore moved by instructions of
-//! the processor, and large ones by C's `memcpy()`: the compiler knows of neither what it reads.
+//! Other processors, processes and devices read and write an MR's memory at any time; on any RDMA
+//! device such accesses tear. In Rust's model, an ordinary access that races is undefined
+//! behaviour, and a volatile access must be aligned. Small pieces are therefore moved by assembly
+//! instructions, and large ones by C's `memcpy()`: the compiler makes no assumption about the
+//! bytes.
 
 use core::{ffi::c_void, mem::size_of};
 
@@ -17,7 +18,7 @@ extern "C" {
     fn memcpy(to: *mut c_void, from: *const c_void, len: usize) -> *mut c_void;
 }
 
-/// Moves what is at each of the offsets, through a register.
+/// Moves the word at each of the offsets, through a register.
 #[cfg(target_arch = "x86_64")]
 macro_rules! moves {
     ($to:expr, $from:expr, $class:ident, $register:literal, $($offset:literal),+) => {
@@ -34,15 +35,17 @@ macro_rules! moves {
     };
 }
 
-/// What is moved at once.
+/// A type whose bytes are moved as a unit.
 trait Moved {
+    /// Moves one value.
+    ///
     /// # Safety
     ///
-    /// `from` must be valid for reads and `to` for writes of as many bytes as the type has.
+    /// `from` must be valid for reads and `to` for writes of the size of the type.
     unsafe fn copy(to: *mut u8, from: *const u8);
 }
 
-/// Tells how a type is moved.
+/// Implements [`Moved`] for a type by moves of the words at the offsets.
 macro_rules! moved {
     ($type:ty, $class:ident, $register:literal, $($offset:literal),+) => {
         impl Moved for $type {
@@ -76,21 +79,21 @@ impl Moved for () {
     unsafe fn copy(_to: *mut u8, _from: *const u8) {}
 }
 
-/// One side of a copy: the address of its first piece and the bytes from the start of a piece to
-/// that of the next one.
+/// One side of a copy: the address of the first piece, and the distance of successive pieces.
 #[derive(Clone, Copy)]
 pub(crate) struct Pieces<T> {
     /// Address of the first piece.
     pub(crate) at: T,
-    /// Distance of the pieces.
+    /// The bytes from the start of a piece to the start of the next one.
     pub(crate) step: isize,
 }
 
 /// Copies `count` pieces of `len` bytes, one after another.
 ///
-/// Of pieces at one place, the last one stays. A call of `memcpy()` takes longer than the copy of a
-/// small piece, so that sizes up to 128 bytes have loops without a call: common ones a loop of their
-/// own, those between them one that copies the beginning and the end, which overlap.
+/// If pieces of `to` overlap, the last one stays. A call of `memcpy()` takes longer than the copy
+/// of a small piece. Sizes up to [`LOOPED`] bytes therefore have loops without a call: a common
+/// size has its own loop, and a size between them has a loop that copies the beginning and the end,
+/// which overlap.
 ///
 /// # Safety
 ///
@@ -113,7 +116,7 @@ pub(crate) unsafe fn copy_row(
     }
 }
 
-/// Bytes of a piece that [`copy_pieces`] copies without a call, at most.
+/// The most bytes of a piece that [`copy_pieces`] copies without a call.
 const LOOPED: usize = 256;
 
 /// Copies as [`copy_row`] does.
@@ -123,7 +126,7 @@ const LOOPED: usize = 256;
 /// As for [`copy_row`].
 #[inline(never)]
 unsafe fn copy_pieces(to: Pieces<*mut u8>, from: Pieces<*const u8>, len: usize, count: usize) {
-    /// Calls a function with the addresses of each pair of pieces, and what else it takes.
+    /// Calls a function with the addresses of each pair of pieces, and with its other arguments.
     macro_rules! each {
         ($one:path $(, $more:expr)*) => {{
             let (mut at, mut source) = (to.at, from.at);
@@ -131,7 +134,7 @@ unsafe fn copy_pieces(to: Pieces<*mut u8>, from: Pieces<*const u8>, len: usize, 
                 // SAFETY: By the safety requirements; the arm says that the function copies `len`
                 // bytes.
                 unsafe { $one(at, source $(, $more)*) };
-                // After the last piece, these point to none.
+                // After the last piece, these addresses are not used.
                 at = at.wrapping_offset(to.step);
                 source = source.wrapping_offset(from.step);
             }
@@ -170,10 +173,11 @@ unsafe fn copy_pieces(to: Pieces<*mut u8>, from: Pieces<*const u8>, len: usize, 
 ///
 /// # Safety
 ///
-/// `from` must be valid for reads and `to` for writes of so many bytes, and they must not overlap.
+/// `from` must be valid for reads and `to` for writes of that number of bytes, and they must not
+/// overlap.
 #[inline(always)]
 unsafe fn exact<const N: usize, T: Moved>(to: *mut u8, from: *const u8) {
-    // SAFETY: By the safety requirements: what is moved is within as many bytes.
+    // SAFETY: By the safety requirements: all moves are within that number of bytes.
     unsafe {
         let mut at = 0;
         while at + 64 <= 16 * N {
@@ -192,11 +196,12 @@ unsafe fn exact<const N: usize, T: Moved>(to: *mut u8, from: *const u8) {
     }
 }
 
-/// Copies `len` bytes: as many as [`exact`] from the beginning, and as many that end at the end.
+/// Copies `len` bytes by two calls of [`exact`], one from the beginning and one up to the end.
 ///
 /// # Safety
 ///
-/// As for [`exact`], for `len` bytes, which must be at least as many and at most twice as many.
+/// As for [`exact`], for `len` bytes: at least the number that [`exact`] copies, at most twice
+/// that.
 #[inline(always)]
 unsafe fn ends<const N: usize, T: Moved>(to: *mut u8, from: *const u8, len: usize) {
     let rest = len - 16 * N - size_of::<T>();

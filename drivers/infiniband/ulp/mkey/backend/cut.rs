@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Rows, cut where the blocks of memory end that are mapped one at a time.
+//! Cuts rows at the ends of memory blocks, which are mapped one at a time.
 
 use crate::layout::Row;
 use kernel::prelude::*;
 
-/// Visits the pieces of `row` in order: as many at once as are in one block of `size` bytes, which is
-/// a power of two. A piece that is in several blocks is visited in parts.
+/// Visits the pieces of `row` in order. One visit covers all successive pieces in one block of
+/// `size` bytes, a power of two. A piece in several blocks is visited in parts.
 ///
 /// # Errors
 ///
-/// Those of `visit`, which end it.
+/// Those of `visit`, which end the walk.
 #[inline(always)]
 pub(super) fn each_block(row: Row, size: u64, mut visit: impl FnMut(Row) -> Result) -> Result {
     let mask = size.wrapping_sub(1);
@@ -33,8 +33,8 @@ pub(super) fn each_block(row: Row, size: u64, mut visit: impl FnMut(Row) -> Resu
     }
 }
 
-/// Returns how many pieces are in the block that the first one is in, `in_block` bytes after its start
-/// and `room` bytes before its end.
+/// Returns the number of successive pieces in the block of the first one. The first piece starts
+/// `in_block` bytes after the start of the block and ends `room` bytes before its end.
 #[inline(always)]
 fn fitting(row: &Row, in_block: u64, room: u64) -> u64 {
     if row.count == 1 {
@@ -45,7 +45,7 @@ fn fitting(row: &Row, in_block: u64, room: u64) -> u64 {
     if distance > room {
         return 1;
     }
-    // A row whose pieces are at one place is all in the block.
+    // If all pieces are at one place, all are in the block.
     room.checked_div(distance)
         .map_or(row.count, |more| row.count.min(more.saturating_add(1)))
 }

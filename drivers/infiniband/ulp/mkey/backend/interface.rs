@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a backend gives the rest of the module.
+//! The interface between a backend and the rest of the module.
 
 use crate::{
     backend::{payload::Payload, slot::SlotValue},
@@ -14,12 +14,12 @@ use crate::{
 };
 use kernel::{ffi::c_int, prelude::*};
 
-/// Addresses of an MR.
+/// A range of addresses of an MR.
 #[derive(Clone, Copy)]
 pub(crate) struct MrRange {
-    /// The first one.
+    /// The first address.
     pub(crate) start: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub(crate) len: u64,
 }
 
@@ -31,9 +31,9 @@ impl MrRange {
     }
 }
 
-/// What an lkey names.
+/// The MR that an lkey names.
 pub(crate) enum Named<B> {
-    /// An MR of the driver's own.
+    /// One of the driver's MRs.
     Memory {
         /// The MR.
         base: B,
@@ -41,32 +41,35 @@ pub(crate) enum Named<B> {
         start: u64,
         /// Its length in bytes; 0 if it is not registered now.
         len: u64,
-        /// Its rights now.
+        /// Its current access flags.
         access: Access,
     },
-    /// An MR of this module, with the pointer that tells it from its successor at the same index.
+    /// An MR of this module. Its address tells it from a later MR at the same index.
     Ours(*const Mr),
-    /// An MR that a layout cannot end in.
+    /// An MR that cannot be a leaf.
     Unfit,
 }
 
 /// A driver whose MRs can be given layouts.
 ///
-/// An MR of another driver is refused where an error can be returned, and left alone elsewhere.
+/// A method refuses an MR of another driver if it can return an error, and ignores the MR
+/// otherwise.
 pub(crate) trait Backend: Copy + Send + Sync {
-    /// An MR of the driver's own, where layouts end.
+    /// One of the driver's MRs, as the memory of a leaf.
     type Base: BaseMr;
 
-    /// The state of an MR that is suspended, to be restored.
+    /// The state of a suspended MR, which [`Self::resume`] restores.
     type State: Copy + Send;
 
-    /// What the backend does while the module is loaded; undone on drop.
+    /// The attachment to the driver. Dropping it detaches the backend.
     type Attached: Send + Sync;
 
-    /// Attaches to the driver, now or when it is loaded. Called once, by the module's initialisation.
+    /// Attaches to the driver, now or when it is loaded. The module's initialisation calls this
+    /// once.
     fn attach() -> Result<Self::Attached>;
 
-    /// Looks whether `device` is of the driver, and built as this module was.
+    /// Checks that `device` belongs to the driver, and that the driver has the structures that this
+    /// module was built with.
     ///
     /// # Errors
     ///
@@ -74,27 +77,27 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// the driver that does not behave as expected.
     fn probe(device: &Device, pd: &Pd) -> Result<Self>;
 
-    /// Finds what `lkey` names. The caller holds the lock that keeps [`Self::suspend`] out: what is
-    /// found and not suspended is not freed before the lock is released.
+    /// Finds the MR that `lkey` names. The caller holds the lock that excludes [`Self::suspend`].
+    /// The driver therefore does not free the MR before the lock is released.
     ///
     /// # Errors
     ///
-    /// `ENOENT` if it names nothing in `pd`, whatever it names elsewhere.
+    /// `ENOENT` if `lkey` names no MR in `pd`.
     fn find(&self, device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Self::Base>>;
 
-    /// Takes a new MR over: from here on accesses to it come to this module, and none is allowed yet.
+    /// Takes a new MR over: the driver calls this module for accesses to it. None is allowed yet.
     fn claim(&self, mr: &Mr);
 
     /// Returns the slot of a claimed MR, which is empty at first; [`None`] for any other MR.
     fn slot<T: SlotValue>(mr: &Mr) -> Option<&Cell<T>>;
 
-    /// Narrows the rights of a claimed MR to those that are also in `access`.
+    /// Removes all access flags of a claimed MR that are not in `access`.
     fn narrow(&self, mr: &Mr, access: Access);
 
-    /// Allows accesses to a claimed MR, in `range`.
+    /// Allows accesses to `range` of a claimed MR, with the access flags `access`.
     fn publish(&self, mr: &Mr, range: MrRange, access: Access);
 
-    /// Lets the driver bind a memory window to a claimed MR. It binds none to others.
+    /// Lets the driver bind a memory window to a claimed MR. Otherwise the driver refuses that.
     fn allow_window(&self, mr: &Mr);
 
     /// Returns the index by which rkeys name a memory window.
@@ -119,8 +122,8 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// Returns `true` if an MR for fast registration is neither registered nor being deregistered.
     fn is_free(&self, mr: &Mr) -> bool;
 
-    /// Returns the key of an MR as its last registration left it. Its owner may have changed the key in
-    /// `ib_mr` already, to register it again.
+    /// Returns the key of the last registration of an MR. The key in `ib_mr` may differ, because
+    /// its owner changes it before the next registration.
     fn key(&self, mr: &Mr) -> u32;
 
     /// Allows accesses to an MR for fast registration, by `key`.
@@ -129,30 +132,30 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// Forbids accesses to a registered MR.
     fn invalidate(&self, mr: &Mr);
 
-    /// Returns `true` if memory windows are bound to an MR of the driver's own.
+    /// Returns `true` if memory windows are bound to one of the driver's MRs.
     fn has_windows(&self, mr: &Mr) -> bool;
 
     /// Forbids accesses to an MR that is about to be deregistered.
     ///
     /// # Errors
     ///
-    /// `EINVAL`, as in the driver, while a memory window is bound to it.
+    /// `EINVAL`, as the driver returns, while a memory window is bound to the MR.
     fn suspend(&self, mr: &Mr) -> Result<Self::State>;
 
     /// Undoes [`Self::suspend`].
     fn resume(&self, mr: &Mr, state: Self::State);
 
-    /// Returns the rights of an MR of the driver's own.
+    /// Returns the access flags of one of the driver's MRs.
     fn rights(&self, mr: &Mr) -> Access;
 
-    /// Puts a suspended MR over the memory of `spare`, a new MR without users: it then begins at
-    /// address `range.0` and has `range.1` bytes, and `spare` has the old memory. Calls
-    /// `finish` before it allows accesses again. On an error nothing has changed.
+    /// Exchanges the memory of a suspended MR and of `spare`, a new MR without users. The MR then
+    /// begins at address `range.0` and has `range.1` bytes. Calls `finish` before it allows
+    /// accesses again. On an error nothing has changed.
     ///
     /// # Errors
     ///
-    /// Those of `finish`; `EBUSY` if the MR is still in use after seconds; `EINVAL` for an address that
-    /// the driver cannot give to this kind of memory.
+    /// Those of `finish`; `EBUSY` if the MR is still in use after some seconds; `EINVAL` for an
+    /// address that the driver cannot give to this kind of memory.
     fn retranslate(
         &self,
         mr: &Mr,
@@ -162,12 +165,12 @@ pub(crate) trait Backend: Copy + Send + Sync {
         finish: impl FnOnce() -> Result,
     ) -> Result;
 
-    /// Puts a new MR over pages: `length` bytes, of which the first is in the first page and has
-    /// address `addr`.
+    /// Fills a new MR with `pages`: `length` bytes from address `addr` on. The first byte is in the
+    /// first page.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for more pages than the MR was made for, `EOPNOTSUPP` for memory without pages.
+    /// `EINVAL` for more pages than the MR has room for, `EOPNOTSUPP` for memory without pages.
     fn fill(
         &self,
         mr: &Mr,
@@ -177,36 +180,35 @@ pub(crate) trait Backend: Copy + Send + Sync {
         access: Access,
     ) -> Result;
 
-    /// Puts a new MR over memory of this module, where layouts can end.
+    /// Fills a new MR with memory of this module, which layouts can have as a leaf.
     fn back(&self, mr: &OwnedMr, memory: &SharedMemory) -> Result<Self::Base>;
 }
 
-/// An MR of the driver's own, where layouts end.
+/// One of the driver's MRs, as the memory of a leaf.
 ///
-/// It holds a reference to the MR. A pin of the MR, which is kept beside it, keeps the MR from being
-/// deregistered.
+/// This holds a reference to the MR. The pin in the leaf keeps the MR from being deregistered.
 pub(crate) trait BaseMr: Clone + Send + Sync {
     /// Prepared copies.
     type Pages<'a>: CopyPages
     where
         Self: 'a;
 
-    /// Returns `true` if its pages come on demand.
+    /// Returns `true` for an ODP MR.
     fn is_on_demand(&self) -> bool;
 
-    /// Checks what rereg_mr, or a fast registration, may have changed since the bind, when the MR was
-    /// in the protection domain `pd`, was named by `lkey` and began at address `start`.
+    /// Checks that the MR is still in the protection domain `pd`, has the lkey `lkey` and begins at
+    /// address `start`. rereg_mr and fast registration can change these after a bind.
     ///
     /// # Errors
     ///
-    /// `EACCES` if one of these is different, or if a `write` is not allowed.
+    /// `EACCES` if one of these has changed, or if a `write` is not allowed.
     fn allows(&self, pd: usize, lkey: u32, start: u64, write: bool) -> Result;
 
     /// Prepares copies from and to its pages.
     fn pages(&self) -> Self::Pages<'_>;
 
-    /// Performs an atomic operation by the driver's code, which serialises all on the memory. Returns the
-    /// result of that code.
+    /// Performs an atomic operation by the driver's code, which serialises all atomic operations on
+    /// the memory. Returns the result of that code.
     fn atomic_op(
         &self,
         iova: u64,
@@ -216,7 +218,7 @@ pub(crate) trait BaseMr: Clone + Send + Sync {
         original: &mut u64,
     ) -> c_int;
 
-    /// Writes eight bytes at once. As for [`Self::atomic_op`].
+    /// Writes eight bytes in one atomic write. As for [`Self::atomic_op`].
     fn atomic_write(&self, iova: u64, value: u64) -> c_int;
 
     /// Makes `len` bytes from address `iova` on persistent. Sleeps.
@@ -233,18 +235,18 @@ pub(crate) trait CopyPages {
     ///
     /// # Errors
     ///
-    /// `EFAULT` for an address that the MR does not have, or whose page does not come.
+    /// `EFAULT` for an address outside of the MR, and for a page that cannot be faulted in.
     fn copy(&mut self, row: Row, payload: &mut Payload<'_>) -> Result;
 }
 
-/// The driver's own calls for accesses, as its workers make them. Only the self-test makes them here:
-/// they come back to this module by way of the driver.
+/// The calls that the driver's workers make for accesses. The self-test makes them too: the driver
+/// then calls this module.
 pub(crate) trait DriverCalls: Backend {
     /// Copies between `packet` and an SGE of address `iova`, to the SGE if `write`.
     ///
     /// # Errors
     ///
-    /// Those of the driver, as for all of these.
+    /// Those of the driver. All methods of this trait have these errors.
     fn copy_sge(pd: &Pd, lkey: u32, iova: u64, packet: &mut [u8], write: bool) -> Result;
 
     /// Checks that `length` bytes from address `iova` on are in the MR.
@@ -253,18 +255,18 @@ pub(crate) trait DriverCalls: Backend {
     /// Copies between `packet` and the MR for a peer, to the MR if `write`.
     fn copy(mr: &Mr, iova: u64, packet: &mut [u8], write: bool) -> Result;
 
-    /// Adds `add` to the word at address `iova`, and returns what it was before.
+    /// Adds `add` to the word at address `iova`. Returns the former value.
     fn fetch_add(mr: &Mr, iova: u64, add: u64) -> Result<u64>;
 
-    /// Writes a word at address `iova` at once.
+    /// Writes a word at address `iova` in one atomic write.
     fn atomic_write(mr: &Mr, iova: u64, value: u64) -> Result;
 
     /// Makes `length` bytes from address `iova` on persistent.
     fn flush(mr: &Mr, iova: u64, length: u32) -> Result;
 
-    /// Registers what was mapped, to begin at address `iova`: REG_MR.
+    /// Registers the mapped elements from address `iova` on, as REG_MR does.
     fn reg_mr(mr: &Mr, iova: u64, key: u32, access: Access) -> Result;
 
-    /// Invalidates what `key` names, for a peer: SEND with invalidate.
+    /// Invalidates the MR that `key` names, as a peer's SEND with invalidate does.
     fn send_with_invalidate(pd: &Pd, key: u32) -> Result;
 }

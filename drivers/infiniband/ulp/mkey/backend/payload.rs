@@ -7,12 +7,12 @@ use crate::layout::Row;
 use core::marker::PhantomData;
 use kernel::prelude::*;
 
-/// Which way a copy goes.
+/// The direction of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// From the packet to the region's memory.
+    /// From the packet to the MR's memory.
     ToMemory,
-    /// From the region's memory to the packet.
+    /// From the MR's memory to the packet.
     FromMemory,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Payload<'a> {
 }
 
 impl Pieces<*mut u8> {
-    /// Returns the same pieces, to be read.
+    /// Returns the same pieces as a source.
     #[inline(always)]
     fn as_const(self) -> Pieces<*const u8> {
         Pieces {
@@ -40,6 +40,8 @@ impl Pieces<*mut u8> {
 }
 
 impl Payload<'_> {
+    /// Makes the payload of `len` bytes at `at`.
+    ///
     /// # Safety
     ///
     /// `at` must be valid for reads and writes of `len` bytes while the payload exists.
@@ -59,23 +61,23 @@ impl Payload<'_> {
         self.len
     }
 
-    /// Returns which way the copy goes.
+    /// Returns the direction of the copy.
     #[inline]
     pub(crate) fn direction(&self) -> Direction {
         self.direction
     }
 
-    /// Copies between the pieces of `row`, of which the first is at `memory`, and the positions of
-    /// the payload that the row names.
+    /// Copies between the pieces of `row` and the payload. The first piece is at `memory`; the row
+    /// has the positions in the payload.
     ///
     /// # Errors
     ///
-    /// `EFAULT` for positions that the payload does not have.
+    /// `EFAULT` for a position outside of the payload.
     ///
     /// # Safety
     ///
-    /// Each piece of the row, counted from `memory`, must be valid for reads and writes, and outside
-    /// of the packet.
+    /// Each piece of the row, counted from `memory`, must be valid for reads and writes, and
+    /// outside of the packet.
     #[inline(always)]
     pub(crate) unsafe fn copy(&mut self, memory: *mut u8, row: &Row) -> Result {
         let first = row.at.checked_add(row.len);

@@ -231,8 +231,8 @@ impl FastReg {
         }
         let mapped = slots.staged.take_if(|room| room.layout.length() != 0);
         let mut room = mapped.ok_or(EINVAL)?;
-        // The driver checks the access flags of writes. It does not require local write for a
-        // peer's write, so the binding must not either.
+        // The driver checks local write against the MR's access flags, and does not require it for
+        // a peer's write. The binding leaves that check to the driver.
         room.access = access | Right::LocalWrite;
         slots.active = Some(Active {
             bound: room.into(),

@@ -2,8 +2,8 @@
 
 //! Calls of stock rxe as its own workers make them. The self-test uses them.
 //!
-//! `copy_data()` is what rxe's requester and completer call. The functions that take a QP look at
-//! three of its fields; they get one that has nothing else.
+//! rxe's requester and completer call `copy_data()`. The functions that take a QP read three of its
+//! fields; the test gives them a QP that has only these fields.
 
 use super::{
     bindings::{

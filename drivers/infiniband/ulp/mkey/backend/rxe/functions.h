@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The functions of rxe that ib_mkey redirects or calls. Included several times,
- * each time with another meaning of
+ * The functions of rxe that ib_mkey redirects or calls. This file is included
+ * several times, each time with another definition of
  *
  *   RXE_FUNCTION(name, symbol, type, parameters, arguments, failure)
  *
- * and of RXE_REDIRECTED(), for those that are redirected. @failure is what a
- * call returns while rdma_rxe is not loaded.
+ * and of RXE_REDIRECTED(), for functions that are redirected. A call returns
+ * @failure while rdma_rxe is not loaded.
  */
 #ifdef IB_MKEY_RXE_TABLE
 #include "table_functions.h"
@@ -42,7 +42,7 @@ RXE_REDIRECTED(reg_fast_mr, rxe_reg_fast_mr, int,
 	     (struct rxe_qp *qp, struct rxe_send_wqe *wqe), (qp, wqe), -ENODEV)
 RXE_REDIRECTED(bind_mw, rxe_bind_mw, int,
 	     (struct rxe_qp *qp, struct rxe_send_wqe *wqe), (qp, wqe), -ENODEV)
-/* The rest is called, not redirected. */
+/* The functions below are called, not redirected. */
 RXE_FUNCTION(copy_data, copy_data, int,
 	     (struct rxe_pd *pd, int access, struct rxe_dma_info *dma,
 	      void *addr, int length, enum rxe_mr_copy_dir dir),

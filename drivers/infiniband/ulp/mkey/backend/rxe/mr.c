@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What Rust reads and changes of an rxe MR through inline functions. */
+/* Access to the fields of an rxe MR that C reads and writes by inline functions. */
 
 #include <rdma/ib_umem_odp.h>
 
@@ -11,7 +11,7 @@ struct rxe_mr *ib_mkey_rxe_to_mr(struct ib_mr *ibmr)
 	return to_rmr(ibmr);
 }
 
-/* The object of a pool index with a reference, or NULL. */
+/* Returns the object at a pool index, with a reference, or NULL. */
 static void *get_object(struct rxe_pool *pool, u32 index)
 {
 	struct rxe_pool_elem *elem;
@@ -25,7 +25,7 @@ static void *get_object(struct rxe_pool *pool, u32 index)
 	return elem ? elem->obj : NULL;
 }
 
-/* Does what rxe's own release function does: the object's destruction waits for it. */
+/* Does what rxe's release function does. The object's destruction waits for the completion. */
 static void release(struct kref *ref)
 {
 	complete(&container_of(ref, struct rxe_pool_elem, ref_cnt)->complete);
@@ -36,7 +36,7 @@ struct rxe_mr *ib_mkey_rxe_get_mr(struct ib_device *ibdev, u32 index)
 	return get_object(&to_rdev(ibdev)->mr_pool, index);
 }
 
-/* One more reference to an MR that the caller has one to. */
+/* Takes a further reference to an MR. The caller has one. */
 void ib_mkey_rxe_ref_mr(struct rxe_mr *mr)
 {
 	kref_get(&mr->elem.ref_cnt);
@@ -57,7 +57,7 @@ void ib_mkey_rxe_put_mw(struct rxe_mw *mw)
 	kref_put(&mw->elem.ref_cnt, release);
 }
 
-/* The pool index by which rkeys name a memory window. */
+/* Returns the pool index by which rkeys name a memory window. */
 u32 ib_mkey_rxe_mw_index(struct ib_mw *ibmw)
 {
 	return to_rmw(ibmw)->elem.index;
@@ -68,13 +68,13 @@ bool ib_mkey_rxe_is_odp(struct rxe_mr *mr)
 	return is_odp_mr(mr);
 }
 
-/* rxe finds pages on demand by their address in the process. */
+/* Returns true if @mr may begin at @iova. rxe finds ODP pages by their address in the process. */
 bool ib_mkey_rxe_odp_fits(struct rxe_mr *mr, u64 iova)
 {
 	return !is_odp_mr(mr) || iova == mr->umem->address;
 }
 
-/* Pages on demand know their MR. */
+/* Sets the back pointer of ODP memory to @mr. */
 void ib_mkey_rxe_own_umem(struct rxe_mr *mr)
 {
 	if (is_odp_mr(mr))

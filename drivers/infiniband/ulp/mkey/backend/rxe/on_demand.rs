@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory whose pages come on demand.
+//! ODP MRs.
 //!
-//! Stock rxe copies such memory right only from the start of a page and within it (`rxe_odp.c`, as
-//! of 7.2), so that this does not use it. A page is copied from or to while the mutex is held that
-//! invalidations take, and is faulted in, without it, if it is not there.
+//! Stock rxe copies correctly only from the start of a page and within that page (`rxe_odp.c`, as
+//! of 7.2), so this file does not use rxe's copy. It copies from or to a page under the mutex that
+//! invalidations take. It faults an absent page in without that mutex.
 
 use super::bindings::{self, rxe_mr};
 use crate::{
@@ -14,28 +14,29 @@ use crate::{
 use core::ptr::NonNull;
 use kernel::{error::from_err_ptr, page::PAGE_SIZE, prelude::*};
 
-/// A stock region of user memory whose pages come on demand.
+/// One of rxe's ODP MRs.
 ///
 /// # Invariants
 ///
-/// The region is not freed while this exists, and has an `ib_umem_odp`.
+/// The MR is not freed while this exists, and has an `ib_umem_odp`.
 pub(super) struct OnDemand(NonNull<rxe_mr>);
 
-/// A page that stays until this is dropped.
+/// A page that is not invalidated until this is dropped.
 ///
 /// # Invariants
 ///
-/// The page is mapped, and the region's `umem_mutex` is held.
+/// The page is mapped, and the MR's `umem_mutex` is held.
 struct Locked<'a> {
     memory: &'a OnDemand,
     at: NonNull<u8>,
 }
 
 impl OnDemand {
+    /// Makes an ODP MR from rxe's structure.
+    ///
     /// # Safety
     ///
-    /// `mr` must be a region whose pages come on demand, kept as the type invariant of `Base` has
-    /// it.
+    /// `mr` must be an ODP MR that is kept as the type invariant of `Base` requires.
     pub(super) unsafe fn new(mr: NonNull<rxe_mr>) -> Self {
         // INVARIANT: By the safety requirement.
         Self(mr)
@@ -46,7 +47,7 @@ impl OnDemand {
         // SAFETY: By the type invariant.
         let page = unsafe { bindings::ib_mkey_rxe_odp_lock(self.0.as_ptr(), iova, write) };
         let at = from_err_ptr(page)?;
-        // INVARIANT: As just locked.
+        // INVARIANT: `ib_mkey_rxe_odp_lock()` mapped the page and took the mutex.
         Ok(Locked {
             memory: self,
             at: NonNull::new(at.cast()).ok_or(EFAULT)?,
@@ -57,8 +58,8 @@ impl OnDemand {
     ///
     /// # Errors
     ///
-    /// `EFAULT` for an address that the region, or the process, does not have; those of faulting
-    /// pages in.
+    /// `EFAULT` for an address outside of the MR, and for one that the process has not mapped;
+    /// those of faulting pages in.
     pub(super) fn copy(&self, row: Row, payload: &mut Payload<'_>) -> Result {
         let write = payload.direction() == Direction::ToMemory;
         each_block(row, PAGE_SIZE as u64, |row| {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What runs in place of rxe's functions, for MRs of this module and for memory windows.
+//! The replacements of rxe's functions, for MRs of this module and for memory windows.
 //!
-//! Called in rxe's workqueue, without locks. The caller holds a reference to the MR. Arguments of C
-//! become references here; what follows is safe.
+//! rxe calls them in its workqueue, without locks, and holds a reference to the MR. They turn the
+//! arguments of C into references. All further code is safe.
 
 #![allow(
     clippy::missing_safety_doc,
-    reason = "called by rxe, with what it calls its own functions with"
+    reason = "rxe calls them with the arguments of its own functions"
 )]
 
 use super::{
@@ -30,6 +30,8 @@ use kernel::{
     prelude::*,
 };
 
+/// Returns the MR in rxe's structure.
+///
 /// # Safety
 ///
 /// `mr` must be an MR of an rxe device, valid for `'a`.
@@ -47,8 +49,8 @@ fn origin(remote: bool) -> Origin {
     }
 }
 
-// In place of `mr_check_range()`: by what was published last. The evaluator checks the range again
-// when bytes are copied.
+// Replaces `mr_check_range()`. Compares with the range that was published last. The evaluator
+// checks the range again when it copies bytes.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_check_range(mr: *mut rxe_mr, iova: u64, length: usize) -> c_int {
     // SAFETY: rxe calls with an MR that it holds a reference to.
@@ -66,7 +68,7 @@ unsafe extern "C" fn ib_mkey_rxe_check_range(mr: *mut rxe_mr, iova: u64, length:
     }
 }
 
-// In place of `rxe_mr_copy()`.
+// Replaces `rxe_mr_copy()`.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_copy(
     mr: *mut rxe_mr,
@@ -85,9 +87,9 @@ unsafe extern "C" fn ib_mkey_rxe_copy(
         Direction::FromMemory
     };
     from_result(|| {
-        // SAFETY: rxe gives `length` bytes of a packet, which it uses again when this has returned.
+        // SAFETY: rxe gives `length` bytes of a packet, and does not use them before this returns.
         let payload = unsafe { Payload::new(addr.cast(), length, direction) };
-        // SAFETY: NULL, or a peer of the caller's.
+        // SAFETY: `peer` is NULL or valid during the call.
         let peer = unsafe { peer.as_ref() }.map(|peer| Peer {
             pd: peer.pd as usize,
             qp: peer.qp as usize,
@@ -98,7 +100,7 @@ unsafe extern "C" fn ib_mkey_rxe_copy(
     })
 }
 
-// In place of `rxe_mr_do_atomic_op()`.
+// Replaces `rxe_mr_do_atomic_op()`.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_atomic_op(
     mr: *mut rxe_mr,
@@ -108,19 +110,19 @@ unsafe extern "C" fn ib_mkey_rxe_atomic_op(
     swap_add: u64,
     orig_val: *mut u64,
 ) -> c_int {
-    // SAFETY: rxe calls with an MR that it holds a reference to, and a place for the value.
+    // SAFETY: rxe calls with an MR that it holds a reference to. `orig_val` is valid for writes.
     let (mr, original) = unsafe { (mr_of(mr), &mut *orig_val) };
     access::atomic_op(mr, iova, opcode, compare, swap_add, original).unwrap_or(Base::DENIED)
 }
 
-// In place of `rxe_mr_do_atomic_write()`.
+// Replaces `rxe_mr_do_atomic_write()`.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_atomic_write(mr: *mut rxe_mr, iova: u64, value: u64) -> c_int {
     // SAFETY: rxe calls with an MR that it holds a reference to.
     access::atomic_write(unsafe { mr_of(mr) }, iova, value).unwrap_or(Base::DENIED)
 }
 
-// In place of `rxe_flush_pmem_iova()`.
+// Replaces `rxe_flush_pmem_iova()`.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_flush(mr: *mut rxe_mr, iova: u64, length: c_uint) -> c_int {
     // SAFETY: rxe calls with an MR that it holds a reference to.
@@ -134,8 +136,8 @@ unsafe extern "C" fn ib_mkey_rxe_flush(mr: *mut rxe_mr, iova: u64, length: c_uin
     })
 }
 
-// In place of `rxe_invalidate_mr()`: LOCAL_INV and SEND with invalidate. Sleeps, as rxe's workqueue
-// may.
+// Replaces `rxe_invalidate_mr()`: LOCAL_INV and SEND with invalidate. Sleeps, which rxe's workqueue
+// allows.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_invalidate_mr(
     mr: *mut rxe_mr,
@@ -152,7 +154,7 @@ unsafe extern "C" fn ib_mkey_rxe_invalidate_mr(
     })
 }
 
-// In place of `rxe_reg_fast_mr()`, for kernel QPs: REG_MR.
+// Replaces `rxe_reg_fast_mr()` for kernel QPs: REG_MR.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_reg_fast_mr(
     mr: *mut rxe_mr,
@@ -161,15 +163,15 @@ unsafe extern "C" fn ib_mkey_rxe_reg_fast_mr(
     access: c_int,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: The ULP that asks keeps the MR until the request has completed, and rxe calls
-        // with the protection domain of a QP.
+        // SAFETY: The ULP keeps the MR until its request has completed, and rxe calls with the
+        // protection domain of a QP.
         let (mr, pd) = unsafe { (mr_of(mr), Pd::from_raw(pd)) };
         access::register(mr, pd, key, Access::from_raw(access as u32))?;
         Ok(0)
     })
 }
 
-// In place of `rxe_bind_mw()`: BIND_MW. Sleeps.
+// Replaces `rxe_bind_mw()`: BIND_MW. Sleeps.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_bind_mw(
     qp: *mut rxe_qp,
@@ -196,19 +198,20 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mw(
             // SAFETY: The QP is that of the request.
             to_result(unsafe { bindings::ib_mkey_rxe_stock_bind_mw(qp, &bind) })
         });
-        // rxe frees a window to which a reference is left for too long. What goes next may wait as
-        // long as a process likes.
+        // rxe frees a window although a reference to it is left, if that takes too long. The wait
+        // below can take arbitrarily long, so the reference is dropped first.
         // SAFETY: `bind_mw()` in C gave its reference away.
         unsafe { bindings::ib_mkey_rxe_put_mw(mw) };
         if let Some(old) = result? {
-            // The window is bound to something else: whether an access is left is not its matter.
+            // The window has its new binding. The bind succeeds even if accesses through the old
+            // one are left.
             let _ = old.wait(Worker::new().patience);
         }
         Ok(0)
     })
 }
 
-// In place of `rxe_invalidate_mw()`: LOCAL_INV and SEND with invalidate of a window. Sleeps.
+// Replaces `rxe_invalidate_mw()`: LOCAL_INV and SEND with invalidate of a window. Sleeps.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_invalidate_mw(
     qp: *mut rxe_qp,

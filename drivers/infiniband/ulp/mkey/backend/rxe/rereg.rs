@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Other memory for a region that stays what it is.
+//! rereg_mr: new memory for an existing MR.
 //!
-//! Stock rxe registers a region once. Here a second region is registered over the new memory and
-//! the two exchange what they describe, so that keys, windows' owners and the core's object stay
-//! those of the first; the second goes, with the old memory.
+//! Stock rxe registers an MR once. Here the caller registers a second MR over the new memory. The
+//! two MRs then exchange their memory. The first MR keeps its keys and its `ib_mr`. The second MR
+//! is deregistered, with the old memory.
 //!
-//! Whoever finds a region takes a reference first and looks at its state then. So the state is
-//! made invalid, a grace period passes, and once only the reference of the region's owner is left
-//! nobody reads what is exchanged. rxe looks a region up for each packet: the bytes of one are in
-//! the old memory or in the new, and those that come in between are refused.
+//! rxe takes a reference to an MR before it reads the MR's state. This file makes the state invalid
+//! and waits for a grace period. Once only the owner's reference is left, no thread reads the
+//! fields that are exchanged. rxe looks an MR up for each packet. The bytes of a packet are
+//! therefore in the old memory or in the new one. A packet that arrives in between is refused.
 
 use super::{bindings, change_access, private, MrState, Rxe};
 use crate::kernel_ext::rdma::{Access, Mr};
@@ -21,10 +21,10 @@ use kernel::{
     time::{delay::fsleep, Delta},
 };
 
-/// How long accesses that have begun may take.
+/// The longest time to wait for accesses in progress.
 const PATIENCE_MS: u32 = 3000;
 
-/// A region that nobody finds any more, with its state and rights for later.
+/// An MR that look-ups refuse, with the state and access flags to restore.
 struct HiddenMr<'a> {
     mr: &'a Mr,
     state: MrState,
@@ -32,7 +32,7 @@ struct HiddenMr<'a> {
 }
 
 impl<'a> HiddenMr<'a> {
-    /// Hides a region that was in `state`. Without rights no window is bound to it either.
+    /// Hides an MR that was in `state`. Without access flags rxe binds no window to it either.
     fn new(mr: &'a Mr, state: MrState) -> Self {
         Rxe::set_state(mr, rxe_mr_state_RXE_MR_STATE_INVALID);
         let mut access = 0;
@@ -43,7 +43,7 @@ impl<'a> HiddenMr<'a> {
         Self { mr, state, access }
     }
 
-    /// Gives the rights back, though the region is still hidden.
+    /// Restores the access flags. The MR stays hidden.
     fn allow(&self) {
         change_access(self.mr, |_| self.access);
     }
@@ -52,7 +52,7 @@ impl<'a> HiddenMr<'a> {
         Rxe::set_state(self.mr, self.state.0);
     }
 
-    /// Has nobody but its owner the region?
+    /// Returns `true` if only the owner has a reference to the MR.
     fn is_alone(&self) -> bool {
         private(self.mr).is_some_and(|mr| {
             let raw = mr.as_ptr();
@@ -65,14 +65,14 @@ impl<'a> HiddenMr<'a> {
     }
 }
 
-/// Exchanges what two regions describe.
+/// Exchanges the memory of two MRs.
 ///
 /// # Safety
 ///
-/// Both must be hidden, and alone.
+/// Both must be hidden, and only their owners may have references to them.
 unsafe fn exchange(one: NonNull<rxe_mr>, two: NonNull<rxe_mr>) {
     let (one, two) = (one.as_ptr(), two.as_ptr());
-    // SAFETY: By the safety requirement nobody reads these fields meanwhile.
+    // SAFETY: By the safety requirement no other thread reads these fields meanwhile.
     unsafe {
         ptr::swap(&raw mut (*one).umem, &raw mut (*two).umem);
         ptr::swap(&raw mut (*one).page_shift, &raw mut (*two).page_shift);
@@ -92,16 +92,16 @@ unsafe fn exchange(one: NonNull<rxe_mr>, two: NonNull<rxe_mr>) {
 }
 
 impl Rxe {
-    /// Returns the rights of a region.
+    /// Returns the access flags of an MR.
     pub(super) fn access(mr: &Mr) -> Access {
         let access = |mr: NonNull<rxe_mr>| {
-            // SAFETY: The region is valid; the field is written as a whole.
+            // SAFETY: The MR is valid; the field is written as a whole.
             unsafe { (&raw const (*mr.as_ptr()).access).read_volatile() }
         };
         Access::from_raw(private(mr).map_or(0, access) as u32)
     }
 
-    /// As [`Backend::retranslate`](crate::backend::interface::Backend::retranslate).
+    /// Implements [`Backend::retranslate`](crate::backend::interface::Backend::retranslate).
     pub(super) fn exchange_with(
         mr: &Mr,
         state: MrState,
@@ -110,9 +110,9 @@ impl Rxe {
         finish: impl FnOnce() -> Result,
     ) -> Result {
         let (one, two) = (private(mr).ok_or(EINVAL)?, private(spare).ok_or(EINVAL)?);
-        // SAFETY: Both regions are valid.
+        // SAFETY: Both MRs are valid.
         let spare_state = MrState(unsafe { bindings::ib_mkey_rxe_state(two.as_ptr()) });
-        // The spare one's key can be guessed.
+        // The spare MR is hidden too, because a peer can guess its key.
         let (old, new) = (HiddenMr::new(mr, state), HiddenMr::new(spare, spare_state));
         // SAFETY: No preconditions.
         unsafe { crate::bindings::synchronize_rcu_expedited() };
@@ -121,15 +121,15 @@ impl Rxe {
             fsleep(Delta::from_millis(1));
             waited += 1;
         }
-        // SAFETY: Both regions are valid.
+        // SAFETY: Both MRs are valid.
         let unfit = unsafe { !bindings::ib_mkey_rxe_odp_fits(two.as_ptr(), range.0) };
         let result = if unfit {
             Err(EINVAL)
         } else if !(old.is_alone() && new.is_alone()) {
-            // Also a window that was being bound: it has a reference.
+            // A bind of a window that is in progress has a reference too.
             Err(EBUSY)
         } else {
-            // SAFETY: Both are hidden and alone.
+            // SAFETY: Both are hidden, and `is_alone()` was true for both.
             unsafe {
                 exchange(one, two);
                 (*mr.as_raw()).iova = range.0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the C half of the rxe backend offers to its Rust half, and the Rust
- * functions that it redirects to. Bound by bindgen.
+ * The functions of the C half of the rxe backend, and the Rust functions that it
+ * calls. bindgen makes the Rust bindings from this file.
  */
 #ifndef IB_MKEY_RXE_HOOK_H
 #define IB_MKEY_RXE_HOOK_H
@@ -9,7 +9,7 @@
 #include <rdma/ib_pack.h>
 #include "rxe.h"
 
-/* A request to bind a memory window, as struct rxe_send_wr has it. */
+/* A request to bind a memory window, with the fields of struct rxe_send_wr. */
 struct ib_mkey_rxe_bind_mw {
 	u64 addr;
 	u64 length;
@@ -17,7 +17,7 @@ struct ib_mkey_rxe_bind_mw {
 	u32 mw_rkey;
 	u32 rkey;
 	u32 access;
-	/* of type 2: for the QP alone that binds it */
+	/* true for a window of type 2, which only the QP that binds it may use */
 	bool of_qp;
 };
 
@@ -72,7 +72,7 @@ void ib_mkey_rxe_odp_unlock(struct rxe_mr *mr, void *page);
 /* rust/helpers/rdma.c */
 unsigned long rust_helper_text_address(const char *symbol);
 
-/* Rust: in place of the stock function, for MRs of ib_mkey only. */
+/* Defined in Rust: replacements of stock functions, for MRs of ib_mkey only. */
 int ib_mkey_rxe_check_range(struct rxe_mr *mr, u64 iova, size_t length);
 int ib_mkey_rxe_copy(struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
 		     enum rxe_mr_copy_dir dir, const struct ib_mkey_rxe_peer *peer);
@@ -82,7 +82,7 @@ int ib_mkey_rxe_atomic_write(struct rxe_mr *mr, u64 iova, u64 value);
 int ib_mkey_rxe_flush(struct rxe_mr *mr, u64 iova, unsigned int length);
 int ib_mkey_rxe_invalidate_mr(struct rxe_mr *mr, struct ib_pd *pd, u32 key, bool remote);
 int ib_mkey_rxe_reg_fast_mr(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int access);
-/* In place of the stock function, for all memory windows. The first takes over the caller's @mw. */
+/* Replacements for all memory windows. The first one releases the caller's reference to @mw. */
 int ib_mkey_rxe_bind_mw(struct rxe_qp *qp, struct ib_pd *pd, struct rxe_mw *mw,
 			const struct ib_mkey_rxe_bind_mw *bind);
 int ib_mkey_rxe_invalidate_mw(struct rxe_qp *qp, struct ib_device *ibdev, u32 rkey);

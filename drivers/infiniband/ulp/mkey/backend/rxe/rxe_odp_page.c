@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pages of MRs on demand. The structures are of bit fields and inline functions.
+ * Pages of ODP MRs. This is C because the structures have bit fields and inline
+ * functions.
  *
- * Locking: ib_umem_odp.umem_mutex, which the invalidation takes, from
- * ib_mkey_rxe_odp_lock() to ib_mkey_rxe_odp_unlock(). It is not held while a
- * page is faulted in.
+ * Locking: ib_mkey_rxe_odp_lock() takes ib_umem_odp.umem_mutex, which keeps
+ * invalidations out until ib_mkey_rxe_odp_unlock(). The mutex is not held while
+ * a page is faulted in.
  */
 
 #include <linux/highmem.h>
@@ -16,22 +17,22 @@
 
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 
-/* A process whose pages never stay keeps a worker for as many seconds. */
+/* One try takes up to a second. A process whose pages never stay occupies a worker meanwhile. */
 #define MAX_TRIES 8
 
-/* Are addresses of the MR those of the process? Stock atomics know no others. */
+/* Returns true if the MR's addresses are those of the process, as stock atomics require. */
 bool ib_mkey_rxe_odp_at_address(struct rxe_mr *mr)
 {
 	return mr->ibmr.iova == mr->umem->address;
 }
 
 /**
- * ib_mkey_rxe_odp_lock() - keep a page where it is
- * @mr: an MR on demand
+ * ib_mkey_rxe_odp_lock() - fault a page in and keep it from being invalidated
+ * @mr: an ODP MR
  * @iova: an address of the MR
- * @write: whether the page is to be written
+ * @write: true to write the page
  *
- * Return: the mapped page of PAGE_SIZE that @iova is in, or ERR_PTR().
+ * Return: the mapped page of PAGE_SIZE that contains @iova, or ERR_PTR().
  */
 void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write)
 {
@@ -55,9 +56,10 @@ void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write)
 	if ((pfn & want) != want) {
 		mutex_unlock(&umem_odp->umem_mutex);
 		/*
-		 * Returns with the mutex, unless it fails. After a second it no
-		 * longer tries again if any page of the MR went meanwhile: that
-		 * says nothing of this page, which may just have been slow.
+		 * On success this function returns with the mutex held. It fails
+		 * with EBUSY if it took more than a second and any page of the MR
+		 * was invalidated meanwhile. This page may just have been slow, so
+		 * try again.
 		 */
 		do {
 			ret = ib_umem_odp_map_dma_and_lock(umem_odp, va, 1,
@@ -72,7 +74,7 @@ void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write)
 			return ERR_PTR(-EFAULT);
 		}
 	}
-	/* An entry may be for a huge page. */
+	/* An entry may describe a huge page. */
 	rest = va & (BIT_ULL(umem_odp->page_shift) - 1);
 	page = hmm_pfn_to_page(pfn) + (rest >> PAGE_SHIFT);
 
@@ -86,13 +88,13 @@ void ib_mkey_rxe_odp_unlock(struct rxe_mr *mr, void *page)
 }
 
 /**
- * ib_mkey_rxe_odp_fault() - have a page that is to be written come
- * @mr: an MR on demand
+ * ib_mkey_rxe_odp_fault() - fault a page in for writing
+ * @mr: an ODP MR
  * @iova: an address of the MR
  *
- * Stock code, which finds the page on its own, gives a slow one up too early.
+ * Stock code faults the page in too, but gives up too early if that is slow.
  *
- * Return: whether the page was there.
+ * Return: true if the page was faulted in.
  */
 bool ib_mkey_rxe_odp_fault(struct rxe_mr *mr, u64 iova)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Calls of stock rxe. They are static calls: on processors with IBT, rxe's
- * functions have no ENDBR left that a call by pointer could land on.
+ * Calls of stock rxe. They are static calls: with IBT, a function that the kernel
+ * does not call by pointer has lost its ENDBR, so a call by pointer would fault.
  *
  * stock_redirected.c and table.c have the calls of functions whose parameters
  * depend on the way in which rxe calls ib_mkey.
@@ -55,7 +55,7 @@ void ib_mkey_rxe_stock_set(const unsigned long addresses[RXE_NUM_FUNCTIONS])
 #undef RXE_FUNCTION
 }
 
-/** ib_mkey_rxe_stock_reset() - let calls fail, since rxe goes */
+/** ib_mkey_rxe_stock_reset() - let calls fail, because rdma_rxe is being unloaded */
 void ib_mkey_rxe_stock_reset(void)
 {
 #define RXE_FUNCTION(name, symbol, type, parameters, arguments, failure) \
@@ -104,7 +104,7 @@ int ib_mkey_rxe_stock_flush(struct rxe_mr *mr, u64 iova, unsigned int length)
 	return stock_flush(mr, iova, length);
 }
 
-/* As a kernel QP in the MR's PD that has nothing else, for the self-test. */
+/* Registers @mr as a kernel QP in the MR's PD does, for the self-test. */
 int ib_mkey_rxe_stock_reg_fast_mr(struct ib_mr *mr, u32 key, int access)
 {
 	struct rxe_send_wqe *wqe __free(kfree) = kzalloc_obj(*wqe);
@@ -120,7 +120,7 @@ int ib_mkey_rxe_stock_reg_fast_mr(struct ib_mr *mr, u32 key, int access)
 	return stock_reg_fast_mr(qp, wqe);
 }
 
-/* One SGE through the function that rxe's requester and completer use. */
+/* Copies one SGE by the function that rxe's requester and completer call. */
 int ib_mkey_rxe_stock_copy_data(struct ib_pd *pd, int access, u32 lkey, u64 iova,
 				void *addr, int length, enum rxe_mr_copy_dir dir)
 {

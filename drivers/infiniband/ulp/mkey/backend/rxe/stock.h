@@ -20,7 +20,7 @@ enum rxe_function {
 #include "functions.h"
 #undef RXE_FUNCTION
 
-/* Static calls of what is behind the redirection of a function: stock code for any argument. */
+/* Static calls of the stock code of a redirected function, past the redirection. */
 #define RXE_FUNCTION(name, symbol, type, parameters, arguments, failure)
 #define RXE_REDIRECTED(name, symbol, type, parameters, arguments, failure) \
 	DECLARE_STATIC_CALL(rxe_past_##name, stock_##name);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Calls of stock rxe where its functions are redirected. Only those whose
- * parameters are others where rxe has a table of operations; table.c has the
- * same for that.
+ * Calls of stock rxe if its functions are redirected. This file has the calls
+ * whose parameters differ if rxe has a table of operations. table.c has these
+ * calls for that case.
  */
 
 #include "rxe_hook.h"
@@ -30,8 +30,9 @@ int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, const struct ib_mkey_rxe_bind_m
 }
 
 /*
- * Stock rxe follows the pointers of a window of type 2 that is not bound, which are NULL, and
- * lets every QP of the device invalidate it. What is asked here stays so under Windows::bound.
+ * Stock rxe dereferences the NULL pointers of a window of type 2 that is not bound, and lets every
+ * QP of the device invalidate a window. The caller holds the lock of Windows, so the result of the
+ * tests below does not change.
  */
 int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, u32 rkey)
 {
@@ -47,7 +48,7 @@ int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, u32 rkey)
 	return ret;
 }
 
-/* As a kernel QP in @pd that has nothing else, for the self-test. */
+/* Invalidates an MR as a kernel QP in @pd does, for the self-test. */
 int ib_mkey_rxe_stock_invalidate_mr(struct ib_pd *pd, u32 key)
 {
 	struct rxe_qp *qp __free(kfree) = kzalloc_obj(*qp);

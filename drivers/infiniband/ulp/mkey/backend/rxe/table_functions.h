@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * As functions.h, for an rxe that has a table of operations for each MR
- * (patches/rxe). ib_mkey calls these functions by the names and with the
- * parameters that they have there, and redirects none.
+ * The counterpart of functions.h for an rxe that has a table of operations for
+ * each MR (patches/rxe). ib_mkey calls these functions and redirects none.
  */
 RXE_FUNCTION(set_ops, rxe_mr_set_ops, void,
 	     (struct rxe_mr *mr, const struct rxe_mr_ops *ops), (mr, ops), /* none */)
