@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a device must give for ib_mkey to extend it.
+//! The drivers whose devices ib_mkey can extend.
 //!
 //! | file | what |
 //! |---|---|
-//! | `backend/interface.rs` | what a backend gives the rest of the module |
+//! | `backend/interface.rs` | the interface between a backend and the rest of the module |
 //! | `backend/payload.rs`, `backend/copy_row.rs` | the bytes of a packet, and copies of rows |
-//! | `backend/cut.rs` | rows that are cut where blocks end |
+//! | `backend/cut.rs` | cuts of rows at the ends of blocks |
 //! | `backend/slot.rs`, `backend/slot_value.rs` | the object of an MR, found by a pointer in the MR |
 //! | `backend/rxe.rs`, `backend/rxe/` | software RoCE: functions that touch an MR's memory are redirected |
 //!
-//! A backend alone knows its driver's private structures. The rest of the module names its type by
-//! [`Hw`] alone.
+//! Only a backend knows its driver's private structures. The rest of the module names its type only
+//! by [`Hw`].
 
 mod copy_row;
 mod cut;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A stock region that layouts end in: its pages, and its atomics.
+//! One of rxe's MRs as the memory of a leaf: its pages, and its atomics.
 
 use super::{
     bindings::{
@@ -30,33 +30,34 @@ use kernel::{
     prelude::*,
 };
 
-/// A stock region: pinned pages, pages on demand, pages of a fast registration, or all memory.
+/// One of rxe's MRs: pinned pages, ODP pages, pages of a fast registration, or all memory.
 ///
 /// # Invariants
 ///
-/// A reference to the region is held, so that it is not freed. A pin of it, or the device memory
-/// behind it, keeps it from being deregistered: rxe does not wait for references for ever.
+/// A reference to the MR is held, so it is not freed. A pin of the MR, or the device memory behind
+/// it, keeps the MR from being deregistered, because rxe's wait for references has a time limit.
 pub(crate) struct Base {
     mr: NonNull<rxe_mr>,
     source: PageSource,
 }
 
-/// Bytes that stock rxe is asked to flush at once: it takes 32 bits, and does not pause.
+/// The most bytes of one flush by stock rxe, which takes a length of 32 bits and does not
+/// reschedule.
 const MAX_FLUSHED: u32 = 1 << 24;
 
-/// How the pages of a [`Base`] are found.
+/// The place of the pages of a [`Base`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PageSource {
-    /// In a table.
+    /// The MR's table of pages.
     Pinned,
-    /// The kernel's region of all memory: an address is that of the byte.
+    /// All memory. An address of the MR is a kernel address.
     AllMemory,
-    /// They come when they are needed, and may go when they are not locked.
+    /// ODP pages, which an access faults in and locks.
     OnDemand,
 }
 
 impl Clone for Base {
-    /// Makes another, for another leaf that keeps the region.
+    /// Takes a further reference, for a leaf that keeps the MR.
     fn clone(&self) -> Self {
         // SAFETY: By the type invariant.
         unsafe { bindings::ib_mkey_rxe_ref_mr(self.mr.as_ptr()) };
@@ -75,17 +76,19 @@ impl Drop for Base {
     }
 }
 
-// SAFETY: Everything done through the pointer may be done by any thread.
+// SAFETY: Any thread may do the operations on the MR.
 unsafe impl Send for Base {}
 // SAFETY: As above.
 unsafe impl Sync for Base {}
 
 impl Base {
+    /// Takes a reference to an MR.
+    ///
     /// # Safety
     ///
-    /// `mr` must be a region of user memory, of a fast registration or of all memory, to which a
-    /// reference is held; whoever keeps the result must keep it from being deregistered, and from
-    /// being mapped to other pages.
+    /// `mr` must be an MR of user memory, of a fast registration or of all memory, to which the
+    /// caller has a reference. While the result exists, the MR must not be deregistered or mapped
+    /// to other pages.
     pub(super) unsafe fn new(mr: NonNull<rxe_mr>) -> Self {
         let raw = mr.as_ptr();
         // SAFETY: By the safety requirement.
@@ -105,7 +108,7 @@ impl Base {
         Self { mr, source }
     }
 
-    /// What rxe's responder is told of an access that is not allowed.
+    /// The state that rxe's responder gets for an access that is not allowed.
     pub(crate) const DENIED: c_int = resp_states_RESPST_ERR_RKEY_VIOLATION as c_int;
 }
 
@@ -120,8 +123,8 @@ impl BaseMr for Base {
     #[inline]
     fn allows(&self, pd: usize, lkey: u32, start: u64, write: bool) -> Result {
         let raw = self.mr.as_ptr();
-        // SAFETY: By the type invariant. The fields are read as a whole; a change that comes
-        // later is a change after the access.
+        // SAFETY: By the type invariant. Each field is read as a whole. A later change counts as a
+        // change after the access.
         let (state, owner, access, key, iova) = unsafe {
             (
                 bindings::ib_mkey_rxe_state(raw),
@@ -145,7 +148,7 @@ impl BaseMr for Base {
     #[inline]
     fn pages(&self) -> Pages<'_> {
         let raw = self.mr.as_ptr();
-        // SAFETY: By the type invariant; a region of this kind keeps its pages while it lives.
+        // SAFETY: By the type invariant; an MR of this kind keeps its pages until it is freed.
         unsafe {
             let shift = (*raw).page_shift.min(PAGE_SHIFT as u32);
             Pages {
@@ -167,7 +170,7 @@ impl BaseMr for Base {
         swap_add: u64,
         original: &mut u64,
     ) -> c_int {
-        // rxe serialises it with others by its own lock.
+        // rxe's own lock serialises atomic operations.
         // SAFETY: By the type invariant; stock code checks range and alignment.
         unsafe {
             bindings::ib_mkey_rxe_stock_atomic_op(
@@ -201,11 +204,12 @@ impl BaseMr for Base {
 
 /// The pages of a [`Base`], one of them mapped.
 ///
-/// Runs of a strided layout often share a page: it stays mapped until another is needed.
+/// Pieces of a strided layout often share a page, so a page stays mapped until another one is
+/// needed.
 pub(crate) struct Pages<'a> {
     base: &'a Base,
     info: *const rxe_mr_page,
-    /// Bytes of an entry of the table, as a power of two; at most a page.
+    /// The size of an entry of the table as a power of two, at most a page.
     shift: u32,
     first: u64,
     count: u64,
@@ -223,11 +227,11 @@ impl interface::CopyPages for Pages<'_> {
         let mut copy = |row: Row| {
             let in_page = row.addr & (size - 1);
             let page = self.map((row.addr >> self.shift).wrapping_sub(self.first))?;
-            // SAFETY: `size` bytes are mapped, which all pieces of the row are in; a packet is never
-            // part of a region's memory.
+            // SAFETY: `size` bytes are mapped and contain all pieces of the row. A packet is never
+            // part of an MR's memory.
             unsafe { payload.copy(page.as_ptr().add(in_page as usize), &row) }
         };
-        // A piece of a large block takes no cutting.
+        // A single piece within one entry needs no cuts.
         if row.count == 1 && row.len <= size - (row.addr & (size - 1)) {
             return copy(row);
         }
@@ -247,15 +251,15 @@ impl Pages<'_> {
     fn remap(&mut self, index: u64) -> Result<NonNull<u8>> {
         self.unmap();
         let (page, offset) = if self.base.source == PageSource::AllMemory {
-            // As `ib_virt_dma_to_page()` has it for a device without DMA of its own.
+            // As `ib_virt_dma_to_page()` does for a device without DMA.
             let address = (index << PAGE_SHIFT) as *const c_void;
-            // SAFETY: A kernel user gave the address as one of memory that it owns.
+            // SAFETY: The kernel user that gave the address owns the memory there.
             (unsafe { crate::bindings::virt_to_page(address) }, 0)
         } else {
             self.pinned(index)?
         };
-        // SAFETY: The page is kept by the region, or by the kernel user whose memory it is.
-        // Mapped one at a time, in this thread. `offset` is in the page.
+        // SAFETY: The MR keeps the page, or the kernel user that owns the memory does. This thread
+        // maps one page at a time. `offset` is in the page.
         let mapped = unsafe {
             crate::bindings::kmap_local_page(page)
                 .cast::<u8>()
@@ -270,12 +274,12 @@ impl Pages<'_> {
         if index >= self.count {
             return Err(EFAULT);
         }
-        // SAFETY: `index` is less than the number of entries, and the region is not freed.
+        // SAFETY: `index` is less than the number of entries, and the MR is not freed.
         let (page, offset) = unsafe {
             let info = self.info.add(index as usize);
             ((*info).page, (*info).offset)
         };
-        // An entry of less than a page may be anywhere in one.
+        // An entry that is smaller than a page may be anywhere in a page.
         let offset = offset as usize;
         if page.is_null() || offset > PAGE_SIZE - (1 << self.shift) {
             return Err(EFAULT);
@@ -285,7 +289,7 @@ impl Pages<'_> {
 
     fn unmap(&mut self) {
         if let Some((_, page)) = self.mapped.take() {
-            // SAFETY: `page` is in what `kmap_local_page()` mapped here last.
+            // SAFETY: `page` points into the page that `kmap_local_page()` mapped here last.
             unsafe { crate::bindings::kunmap_local(ptr::from_ref(page.as_ref()).cast()) };
         }
     }

@@ -3,22 +3,23 @@
  * Redirection of rxe's functions that touch the memory of an MR or bind a
  * memory window.
  *
- * ftrace lets the first instruction of each redirected function jump to a
- * function below (a direct trampoline). For functions of an MR that one looks
- * at the MR's type: types that stock rxe refuses are those of ib_mkey. For all
- * other MRs it jumps behind that first instruction, so that stock code runs with
- * the stack and the registers that its caller left. While rdma_rxe is not loaded
- * nothing is attached; the module notifier follows it.
+ * ftrace makes the first instruction of each redirected function jump to a
+ * function below (a direct trampoline). A function that takes an MR reads the
+ * MR's type: MRs of ib_mkey have types that stock rxe refuses. For all other MRs
+ * it jumps past that first instruction, so stock code runs with the stack and
+ * the registers of its caller. The module notifier attaches the redirection when
+ * rdma_rxe is loaded and detaches it when rdma_rxe is unloaded.
  *
- * A function below must end with a jump where it goes on to stock code, which
- * may sleep: nothing of this module may be on the stack then, for it can be
- * unloaded while no device is extended. dev/lint/jumps looks at the object.
+ * A function below that ends in stock code must jump to it. Stock code may sleep,
+ * and this module can be unloaded while no device is extended, so no return
+ * address of this module may be on the stack. dev/lint/jumps checks the object
+ * file.
  *
  * Origin: rxe checks remote access flags when a request arrives, not when it
  * copies the bytes. ib_mkey checks them when it copies, so it must know whether
- * an access is local or remote. rxe_mr_copy() is not told; its return address
- * says. Only calls that provably come from rxe's local side count as local, so
- * that an unknown caller needs remote rights.
+ * an access is local or remote. rxe_mr_copy() has no argument for that, so its
+ * return address decides. Only calls that provably come from rxe's local side
+ * count as local; any other caller needs remote access flags.
  *
  * Locking: ib_mkey_rxe_lock serialises attaching and detaching. The data path
  * takes no lock here. A device pins this module (see MkeyDevice) from before
@@ -52,7 +53,7 @@
 static DEFINE_MUTEX(ib_mkey_rxe_lock);
 static bool ib_mkey_rxe_attached;
 
-/* Where a function's code is. */
+/* The place of a function's code. */
 struct code_range {
 	unsigned long start;
 	unsigned long size;
@@ -60,7 +61,7 @@ struct code_range {
 
 /* The caller of rxe_mr_copy() for SGEs of this node. */
 static struct code_range local_copy;
-/* The caller of rxe_invalidate_mr() for LOCAL_INV: one of these, which a compiler may merge. */
+/* The caller of rxe_invalidate_mr() for LOCAL_INV is one of these. A compiler may merge them. */
 static struct code_range local_requester;
 static struct code_range local_ops;
 /* The function of rxe's work items. */
@@ -80,8 +81,8 @@ static int copy_local(struct rxe_mr *mr, u64 iova, void *addr,
 }
 
 /*
- * The QP whose task runs this, which serves a peer, or NULL. A READ must be what the task works on:
- * rxe finds a request that is sent again by its PSN, and takes another kind of request for it.
+ * Returns the QP whose task runs this and serves a peer, or NULL. For a READ the task must work on
+ * a READ: rxe finds a retransmitted request by its PSN, and may find one of another kind.
  */
 static __always_inline struct rxe_qp *serving_qp(enum rxe_mr_copy_dir dir)
 {
@@ -108,7 +109,7 @@ static noinline int copy_remote(struct rxe_mr *mr, u64 iova, void *addr,
 	return ib_mkey_rxe_copy(mr, iova, addr, length, dir, &peer);
 }
 
-/* Copies as a peer in the MR's PD would. The self-test calls it. */
+/* Copies as a peer in the MR's PD does. The self-test calls this. */
 static noinline int copy_test(struct rxe_mr *mr, u64 iova, void *addr,
 		     unsigned int length, enum rxe_mr_copy_dir dir)
 {
@@ -118,9 +119,9 @@ static noinline int copy_test(struct rxe_mr *mr, u64 iova, void *addr,
 }
 
 /*
- * Of an ordinary MR without REMOTE_READ. rereg_user_mr may have moved it and taken the flag away
- * since the READ was requested; rxe does not look at access flags for the rest of its response, or
- * when it is sent again. A memory window grants what its MR does not.
+ * Copies from an ordinary MR without REMOTE_READ. rereg_user_mr may have moved the MR and removed
+ * the flag since the READ arrived. rxe does not check access flags for the rest of the response or
+ * for a retransmission. A READ through a memory window is allowed: the window has its own flags.
  */
 static noinline int copy_without_flag(struct rxe_mr *mr, u64 iova, void *addr,
 			     unsigned int length, enum rxe_mr_copy_dir dir)
@@ -145,7 +146,7 @@ static int invalidate_mr(struct rxe_qp *qp, u32 key, bool remote)
 	return ret;
 }
 
-/* Is an MR in the PD of a QP? */
+/* Returns true if an MR is in the PD of a QP. */
 static bool is_in_pd(struct rxe_qp *qp, u32 lkey)
 {
 	struct rxe_mr *mr = ib_mkey_rxe_get_mr(qp->ibqp.device, lkey >> 8);
@@ -159,10 +160,10 @@ static bool is_in_pd(struct rxe_qp *qp, u32 lkey)
 	return in;
 }
 
-/* ib_mkey tells windows apart by the address of either. */
+/* ib_mkey identifies a window by the address of either structure. */
 static_assert(offsetof(struct rxe_mw, ibmw) == 0);
 
-/* A process can write to its requests at any time: each field is read once. */
+/* A process can write to its requests at any time, so each field is read once. */
 static notrace int direct_bind_mw(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 {
 	struct ib_mkey_rxe_bind_mw bind = {
@@ -178,7 +179,7 @@ static notrace int direct_bind_mw(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 	if (!mw)
 		return -EINVAL;
 	bind.of_qp = mw->ibmw.type == IB_MW_TYPE_2;
-	/* rxe asks for the PD of a window of type 2 alone, and not for that of the MR */
+	/* rxe compares the PD of a window only for type 2, and does not compare that of the MR */
 	if (mw->ibmw.pd != qp->ibqp.pd || (bind.length && !is_in_pd(qp, bind.mr_lkey))) {
 		ib_mkey_rxe_put_mw(mw);
 		return -EINVAL;
@@ -193,8 +194,8 @@ static __always_inline bool mr_is_ours(const struct rxe_mr *mr)
 }
 
 /*
- * Is this a READ of an ordinary MR that has no REMOTE_READ now? Writes need no such question: rxe
- * looks at their flags for each packet, and holds a reference from there on, which rereg waits for.
+ * Returns true for a READ of an ordinary MR that has no REMOTE_READ now. Writes need no such test:
+ * rxe checks their flags for each packet and then holds a reference, for which rereg waits.
  */
 static __always_inline bool lacks_remote_read(struct rxe_mr *mr, enum rxe_mr_copy_dir dir)
 {
@@ -202,7 +203,7 @@ static __always_inline bool lacks_remote_read(struct rxe_mr *mr, enum rxe_mr_cop
 	       !(READ_ONCE(mr->access) & IB_ACCESS_REMOTE_READ);
 }
 
-/* The key of an invalidation names an MR; freed by RCU after it left the pool. */
+/* Returns true if the key of an invalidation names an MR of ib_mkey. RCU keeps the MR meanwhile. */
 static bool key_is_ours(struct rxe_qp *qp, u32 key)
 {
 	struct rxe_pool_elem *elem;
@@ -278,8 +279,8 @@ static notrace int direct_invalidate_mw(struct rxe_qp *qp, u32 rkey)
 }
 
 /*
- * The request of a process is in memory that the process can write: what it says of an MR is
- * no pointer to follow, here or in stock rxe.
+ * A process can write to the memory of its requests. The MR pointer in such a request must not be
+ * dereferenced, here or in stock rxe.
  */
 static notrace int direct_reg_fast_mr(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 {
@@ -319,7 +320,7 @@ static const char *const symbols[RXE_NUM_FUNCTIONS] = {
 #undef RXE_FUNCTION
 };
 
-/* kallsyms is not exported, but what it prints of an address is: "name+0x4/0x22d [module]". */
+/* kallsyms is not exported. Its text for an address is: "name+0x4/0x22d [module]". */
 static struct code_range range_of(const char *symbol)
 {
 	unsigned long address = rust_helper_text_address(symbol);
@@ -375,9 +376,9 @@ static void notrace ftrace_probe(unsigned long ip, unsigned long parent_ip,
 }
 
 /*
- * Asks whether ftrace is switched on, which no exported function tells: it
- * refuses a permanent probe of a function of this module if not. To be asked
- * before the first kprobe: one that comes and goes while ftrace is off leaves
+ * Returns 0 if ftrace is switched on, or an error. No exported function tells
+ * that, but ftrace refuses a permanent probe while it is off. Call this before
+ * the first kprobe: a kprobe that is added and removed while ftrace is off leaves
  * the records of ftrace in disorder, as of Linux 7.2.
  */
 static int ftrace_is_on(void)
@@ -483,7 +484,7 @@ int ib_mkey_rxe_init(void)
 	mutex_lock(&ib_mkey_rxe_lock);
 	err = ib_mkey_rxe_attached ? 0 : attach_locked();
 	mutex_unlock(&ib_mkey_rxe_lock);
-	/* Not there: a module that may still come. */
+	/* rdma_rxe is not loaded. The notifier attaches when it is. */
 	if (err == -ENOENT)
 		err = 0;
 	if (err) {
@@ -504,9 +505,9 @@ void ib_mkey_rxe_exit(void)
 }
 
 /**
- * ib_mkey_rxe_attach() - look whether rxe calls ib_mkey, for a device of rxe
+ * ib_mkey_rxe_attach() - check that rxe calls ib_mkey, for a device of rxe
  *
- * Return: whether every function is redirected, which the module notifier has done.
+ * Return: true if the module notifier has redirected every function.
  */
 bool ib_mkey_rxe_attach(void)
 {
@@ -517,7 +518,7 @@ bool ib_mkey_rxe_attach(void)
  * ib_mkey_rxe_claim() - let rxe call ib_mkey for an MR
  * @mr: an MR that has not been valid yet
  *
- * This does nothing: redirected functions look at the type of the MR.
+ * This does nothing: redirected functions read the type of the MR.
  */
 void ib_mkey_rxe_claim(struct rxe_mr *mr)
 {

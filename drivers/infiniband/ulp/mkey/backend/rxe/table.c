@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The table of operations by which rxe calls ib_mkey for the MRs of ib_mkey,
- * where rxe has one for each MR (patches/rxe). redirect.c does the same for
- * other kernels.
+ * The table of operations by which rxe calls ib_mkey for the MRs of ib_mkey. This
+ * needs an rxe with such a table for each MR (patches/rxe). redirect.c does the
+ * same for other kernels.
  *
- * An MR gets the table when ib_mkey claims it, and keeps it. rxe has a reference
+ * An MR gets the table when ib_mkey claims it, and keeps it. rxe holds a reference
  * to this module for each such MR until the MR is destroyed, so the table is not
- * unloaded while rxe can find it: also if a kernel user deregisters an MR after
- * its device was taken from ib_mkey.
+ * unloaded while rxe can find it. This also holds if a kernel user deregisters an
+ * MR after ib_mkey was removed from the device.
  *
  * ib_mkey does not depend on rdma_rxe by symbols: either module can be loaded
  * and unloaded without the other. Calls of rxe come from its own tasks, or from
- * a device that is being added, so rdma_rxe is there. A device of rxe is what
- * has the addresses of rxe's functions looked up.
+ * a device that is being added, so rdma_rxe is there. The addresses of
+ * rxe's functions are looked up when a device of rxe is added.
  *
  * Locking: ib_mkey_rxe_lock serialises attaching and detaching. The data path
  * takes no lock here.
@@ -27,7 +27,7 @@
 static DEFINE_MUTEX(ib_mkey_rxe_lock);
 static bool ib_mkey_rxe_attached;
 
-/* ib_mkey tells windows apart by the address of either. */
+/* ib_mkey identifies a window by the address of either structure. */
 static_assert(offsetof(struct rxe_mw, ibmw) == 0);
 
 static int copy(struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
@@ -62,7 +62,7 @@ static int reg_fast(struct rxe_mr *mr, struct rxe_qp *qp, u32 key, int access)
 	return ib_mkey_rxe_reg_fast_mr(mr, qp->ibqp.pd, key, access);
 }
 
-/* rxe has compared the PD of the MR, and compares that of the window when it binds it. */
+/* rxe has compared the PD of the MR. It compares that of the window during the bind. */
 static int bind_mw(struct rxe_mw *mw, struct rxe_qp *qp, const struct rxe_bind_mw *bind)
 {
 	const struct ib_mkey_rxe_bind_mw request = {
@@ -75,7 +75,7 @@ static int bind_mw(struct rxe_mw *mw, struct rxe_qp *qp, const struct rxe_bind_m
 		.of_qp = mw->ibmw.type == IB_MW_TYPE_2,
 	};
 
-	/* Refused here, nothing is made for the window of another PD first. */
+	/* Refused before a hidden MR is made for a window of another PD. */
 	if (mw->ibmw.pd != qp->ibqp.pd) {
 		ib_mkey_rxe_put_mw(mw);
 		return -EINVAL;
@@ -83,7 +83,7 @@ static int bind_mw(struct rxe_mw *mw, struct rxe_qp *qp, const struct rxe_bind_m
 	return ib_mkey_rxe_bind_mw(qp, qp->ibqp.pd, mw, &request);
 }
 
-/* What this waits for must not keep the window from being deallocated. */
+/* The reference is dropped first: the wait must not keep the window from being deallocated. */
 static int invalidate_mw(struct rxe_mw *mw, struct rxe_qp *qp, u32 rkey)
 {
 	ib_mkey_rxe_put_mw(mw);
@@ -112,7 +112,7 @@ void ib_mkey_rxe_claim(struct rxe_mr *mr)
 	stock_set_ops(mr, &ib_mkey_rxe_mr_ops);
 }
 
-/* As a peer in the MR's PD would, for the self-test. */
+/* Copies as a peer in the MR's PD does, for the self-test. */
 int ib_mkey_rxe_stock_copy(struct rxe_mr *mr, u64 iova, void *addr,
 			   unsigned int length, enum rxe_mr_copy_dir dir)
 {
@@ -124,7 +124,7 @@ int ib_mkey_rxe_stock_copy(struct rxe_mr *mr, u64 iova, void *addr,
 	return stock_copy(mr, iova, addr, length, dir, qp);
 }
 
-/* As a peer of a QP in @pd that has nothing else, for the self-test. */
+/* Invalidates an MR as a peer of a QP in @pd does, for the self-test. */
 int ib_mkey_rxe_stock_invalidate_mr(struct ib_pd *pd, u32 key)
 {
 	struct rxe_qp *qp __free(kfree) = kzalloc_obj(*qp);
@@ -137,8 +137,8 @@ int ib_mkey_rxe_stock_invalidate_mr(struct ib_pd *pd, u32 key)
 }
 
 /*
- * The MR to bind a window to, with a reference, or NULL. An MR of ib_mkey stands for the window
- * and is in another PD than the QP. No request of a process names it.
+ * Returns the MR to bind a window to, with a reference, or NULL. The hidden MR of a window is in
+ * another PD than the QP. No request of a process names it.
  */
 static struct rxe_mr *get_mr_to_bind(struct rxe_qp *qp, u32 lkey)
 {
@@ -202,8 +202,8 @@ static const char *const symbols[RXE_NUM_FUNCTIONS] = {
 };
 
 /*
- * The references are not kept, so that rdma_rxe can be unloaded. The module notifier detaches
- * before its functions go, and waits for the mutex that is held here.
+ * The references to rxe's functions are not kept, so rdma_rxe can be unloaded. The module notifier
+ * detaches before the functions are freed, and waits for the mutex that is held here.
  */
 static int attach_locked(void)
 {
@@ -230,7 +230,7 @@ static int ib_mkey_rxe_notify(struct notifier_block *nb, unsigned long action, v
 		return NOTIFY_DONE;
 
 	mutex_lock(&ib_mkey_rxe_lock);
-	/* After rxe's exit, which has removed its devices, and before its functions go. */
+	/* After rxe's exit, which has removed its devices, and before its functions are freed. */
 	if (action == MODULE_STATE_GOING) {
 		ib_mkey_rxe_stock_reset();
 		ib_mkey_rxe_attached = false;
@@ -267,9 +267,9 @@ void ib_mkey_rxe_exit(void)
 /**
  * ib_mkey_rxe_attach() - find rxe's functions, for a device of rxe
  *
- * A device is added by a process, which loads rdma_rxe before.
+ * The process that adds a device has loaded rdma_rxe before.
  *
- * Return: whether each was found, now or before.
+ * Return: true if every function was found, now or before.
  */
 bool ib_mkey_rxe_attach(void)
 {
