@@ -77,8 +77,8 @@ setup_module() {
 USER_DIRS=(tools/lib/ibmkey tools/mkeyctl samples tools/bench/guest tools/testing/selftests/rdma/mkey)
 
 # The first ones take most of the time, and need no kernel. The set-up of a kernel leaves a
-# processor idle at times, so they are built beside it, by a process of its own. What goes
-# wrong there goes wrong again when all of them are built, and is reported then.
+# processor idle at times, so another process builds them beside it. An error there occurs
+# again when all of them are built, and is reported then.
 EARLY_DIRS=(tools/lib/ibmkey tools/mkeyctl samples)
 build_early() {
 	local d

@@ -104,7 +104,7 @@ void image_write_png(const struct image *image, const char *path)
 	if (!file)
 		err(1, "%s", path);
 	fprintf(file, "P6\n%u %u\n255\n", image->width, image->height);
-	/* mkey_picture notices a short picture; it may have ended with a line of its own. */
+	/* mkey_picture notices a short picture, and may have printed its own line. */
 	fwrite(image->pixels, 1, image_bytes(image), file);
 	fclose(file);
 	finish(pid);

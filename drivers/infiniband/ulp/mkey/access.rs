@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Accesses: the only way from an MR to what is bound to it.
+//! Accesses: the only way from an MR to its binding.
 //!
-//! rxe checks access flags when a request arrives. By the time at which it copies bytes, the key
-//! may be bound to something else, with other flags; a request that is sent again is copied again
-//! at any later time. The flags are therefore checked here, in the critical section that reads the
-//! binding. What rxe checked before is never relied on.
+//! rxe checks access flags when a request arrives, and copies bytes later. By then the key may have
+//! another binding with other flags. A retransmitted request is copied again at any later time. The
+//! flags are therefore checked here, in the critical section that reads the binding. This module
+//! does not rely on rxe's check.
 //!
 //! # Locking
 //!
@@ -37,7 +37,7 @@ use kernel::{ffi::c_int, prelude::*, sync::ArcBorrow};
 #[inline]
 fn needed(remote: bool, direction: Direction) -> Access {
     match (remote, direction) {
-        // Every MR may be read by its own node.
+        // Its own node may read every MR.
         (false, Direction::FromMemory) => Access::empty(),
         (false, Direction::ToMemory) => Right::LocalWrite.into(),
         (true, Direction::FromMemory) => Right::RemoteRead.into(),
@@ -52,12 +52,12 @@ fn region_of<'a>(mr: &'a Mr, guard: &'a Guard) -> Result<ArcBorrow<'a, Region>> 
     slot.get(guard).ok_or(EINVAL)
 }
 
-/// Runs `access` with what is bound to `mr`, at an offset: where in it address `iova` is. rxe looks
-/// at protection domain and QP when a request arrives; for a `peer` both are compared again.
+/// Runs `access` on the binding of `mr` and the offset of address `iova` in it. rxe compares
+/// protection domain and QP when a request arrives. For a `peer` this function compares both again.
 ///
 /// # Errors
 ///
-/// `EINVAL` if nothing is bound, `EACCES` if it is not for the peer; those of `access`.
+/// `EINVAL` if nothing is bound, `EACCES` if the peer may not use the binding; those of `access`.
 #[inline]
 fn with_bound<T>(
     mr: &Mr,
@@ -81,7 +81,8 @@ fn with_bound<T>(
     match Held::new(bound) {
         None => access(&bound, offset),
         Some(held) => {
-            // Deregistration ends this state, and waits for the accesses that found it.
+            // Deregistration closes the MR first, and then waits for the accesses that found it
+            // open.
             let hw = Core::find(mr.device(), &guard).ok_or(EINVAL)?.hw;
             if !hw.is_open(mr) {
                 return Err(EINVAL);
@@ -95,22 +96,23 @@ fn with_bound<T>(
     }
 }
 
-/// Copies between `mr`, from address `iova` on, and all of `payload`: for a peer, or without one for
-/// this node.
+/// Copies all of `payload` to or from `mr`, from address `iova` on. Without a `peer` the access is
+/// this node's.
 ///
 /// # Errors
 ///
-/// Those of [`Binding::copy`]; `EINVAL` if nothing is bound, `EACCES` if it is not for the peer.
+/// Those of [`Binding::copy`]; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the
+/// binding.
 pub(crate) fn copy(mr: &Mr, iova: u64, payload: Payload<'_>, peer: Option<&Peer>) -> Result {
     let needed = needed(peer.is_some(), payload.direction());
     with_bound(mr, iova, peer, |bound, at| bound.copy(at, payload, needed))
 }
 
-// The rest is done in the step in which rxe looks the key up, for each packet: who asks was compared
-// then.
+// rxe calls the functions below in the step that looks the key up for a packet. That step compares
+// protection domain and QP, so these functions take no `peer`.
 
-/// Does a peer's atomic operation on the eight bytes at address `iova`. Returns what the driver's
-/// code says.
+/// Does a peer's atomic operation on the eight bytes at address `iova`. Returns the result of the
+/// driver's code.
 ///
 /// # Errors
 ///
@@ -128,15 +130,15 @@ pub(crate) fn atomic_op(
     })
 }
 
-/// Writes a peer's eight bytes at address `iova` at once. As for [`atomic_op`].
+/// Writes a peer's eight bytes at address `iova` in one atomic write. As for [`atomic_op`].
 pub(crate) fn atomic_write(mr: &Mr, iova: u64, value: u64) -> Result<c_int> {
     with_bound(mr, iova, None, |bound, at| bound.atomic_write(at, value))
 }
 
 /// Makes `length` bytes from address `iova` on persistent, for a peer. Sleeps.
 ///
-/// A request to flush a whole MR comes with the lower half of its length. A range that looks like
-/// that is flushed with all that follows.
+/// In a request to flush a whole MR, `length` has only the lower 32 bits of the MR's length. If
+/// `iova` is the first address and `length` has these bits, the whole MR is flushed.
 ///
 /// # Errors
 ///
@@ -154,8 +156,8 @@ pub(crate) fn flush(mr: &Mr, iova: u64, length: u32) -> Result {
     })
 }
 
-/// Returns `true` if `length` bytes from address `iova` on are registered in the MR for fast
-/// registration that `mr` is.
+/// Returns `true` if `mr` is an MR for fast registration in which `length` bytes from address
+/// `iova` on are registered.
 pub(crate) fn is_registered(mr: &Mr, iova: u64, length: u64) -> bool {
     let guard = srcu::read();
     region_of(mr, &guard).is_ok_and(|region| match &region.kind {
@@ -171,15 +173,15 @@ fn fast_reg_of(region: &Region) -> Option<&FastReg> {
     }
 }
 
-/// Unbinds a key, or ends a fast registration, for a QP in `pd` that names it by `key`: LOCAL_INV,
-/// or for a peer SEND with invalidate. No access is left when this returns without an error. Sleeps,
-/// for some seconds at most.
+/// Unbinds a key or ends a fast registration, by LOCAL_INV or a peer's SEND with invalidate. The QP
+/// is in `pd` and names the MR by `key`. No access is left when this returns without an error.
+/// Sleeps for some seconds at most.
 ///
 /// # Errors
 ///
 /// `EINVAL` for another key or protection domain, for an MR that cannot be invalidated, and for a
-/// peer if the MR gives no peer any right; `EBUSY` while a memory window or a key refers to it,
-/// or if accesses are left to what was bound; none begins any more then.
+/// peer if the MR has no remote access flag. `EBUSY` while a memory window or a key refers to the
+/// MR. `EBUSY` too if accesses through the old binding are left; the MR is unbound then.
 pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
     let core = Core::running(mr.device())?;
     let region = core.region_of(mr).ok_or(EINVAL)?;
@@ -191,14 +193,14 @@ pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
     }
     Key::of(&core, mr, pd)?;
     let (pins, hw) = (core.pins.clone(), core.hw);
-    // An access in progress may take as long as a process likes. Removal of another device must not
-    // wait for that. This device is not removed while a key exists.
+    // An access in progress can take arbitrarily long, and removal of another device must not wait
+    // for it. This device is not removed while a key exists.
     drop(core);
     let worker = Worker::new();
     region.unbind(&pins, &hw, mr, origin, worker.patience)
 }
 
-/// Registers what is mapped to `mr`, for a kernel QP in `pd`: REG_MR.
+/// Registers the elements that are mapped to `mr`, for a kernel QP in `pd`: REG_MR.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The core of an extended device: its regions, what refers to them, and the driver's MRs.
+//! The core of an extended device: its regions, their pins, and the backend.
 //!
-//! All but the top of the module (`device.rs`, `api/`) works on a [`Core`]. The module is not named
-//! `core`, because that is the name of a crate.
+//! Everything except the top of the module (`device.rs`, `api/`) works on a [`Core`]. The module is
+//! not named `core`, because that is the name of a crate.
 
 use crate::{
     backend::{Backend, Hw, Named},
@@ -30,21 +30,21 @@ use kernel::{
 //
 // Locking: `closed` nests in no lock; the spinlock of a slot (`backend/slot.rs`) nests in it.
 //
-// Fields drop in declaration order: the regions before the protection domain of their MRs.
+// Fields drop in declaration order: the regions drop before the protection domain of their MRs.
 #[pin_data]
 pub(crate) struct Core {
     /// The regions of this module, by the indices of their MRs.
     #[pin]
     pub(crate) regions: Table<Region>,
-    /// Set when the device is about to be removed: no slot of an MR is filled any more.
+    /// `true` when the device is about to be removed. No slot of an MR is filled from then on.
     #[pin]
     closed: Mutex<bool>,
     #[pin]
     pub(crate) windows: Windows,
-    /// Which MRs bindings refer to.
+    /// The pins of the MRs to which bindings refer.
     pub(crate) pins: Arc<Pins>,
     pub(crate) hw: Hw,
-    /// The domain of the MRs that programs do not see.
+    /// The protection domain of this module's own MRs, which processes cannot name.
     pub(crate) pd: OwnedPd,
     /// Owners of the kernel's memory that keys and other regions take.
     pub(crate) owners: Arc<Owners>,
@@ -59,8 +59,8 @@ pub(crate) trait Lookup {
     /// A core that a running device operation keeps.
     type Running<'a>: Deref<Target = Core>;
 
-    /// Finds the core of `device`, for as long as the critical section lasts. The self-test, too,
-    /// finds the core of a device that is not extended yet.
+    /// Finds the core of `device`, for as long as the critical section lasts. The device may not be
+    /// extended yet: the self-test uses this too.
     fn find<'a>(device: &Device, guard: &'a Guard) -> Option<Self::Found<'a>>;
 
     /// Finds the core of `device`. The device's data stays until the result is dropped.
@@ -96,8 +96,8 @@ impl Core {
         }))
     }
 
-    /// Charges `bytes` bytes of the kernel's memory for a region, to the current process or, for a
-    /// region in a protection domain of the kernel, to kernel users.
+    /// Charges `bytes` bytes of the kernel's memory for a region to the current process. If `pd`
+    /// belongs to a kernel user, charges them to kernel users.
     ///
     /// # Errors
     ///
@@ -106,7 +106,7 @@ impl Core {
         Owners::charge(&self.owners, !pd.is_kernels(), bytes)
     }
 
-    /// Makes the region of a claimed MR, with nothing bound, and puts it into the table.
+    /// Makes the unbound region of a claimed MR, and puts it into the table.
     ///
     /// # Errors
     ///
@@ -118,8 +118,8 @@ impl Core {
         Ok(region)
     }
 
-    /// Lets accesses to `mr` find `region`, unless the device is about to be removed. The region is in
-    /// the table.
+    /// Lets accesses to `mr` find `region`, unless the device is about to be removed. The region is
+    /// in the table.
     pub(crate) fn expose(&self, mr: &Mr, region: &Arc<Region>) {
         let closed = self.closed.lock();
         if !*closed {
@@ -140,13 +140,14 @@ impl Core {
         }
     }
 
-    /// Makes a new MR a region for fast registration, of up to `max` elements.
+    /// Makes the region of a new MR for fast registration of up to `max` elements.
     ///
     /// # Errors
     ///
     /// As for [`FastReg::new`]; `EOPNOTSUPP` if the device gives kernel users no MR of all memory.
     pub(crate) fn adopt_fast_reg(&self, mr: &Mr, max: u32) -> Result<Arc<Region>> {
-        // Addresses of elements are DMA addresses, whichever protection domain the MR is in.
+        // Elements have DMA addresses in every protection domain, so the module's own domain
+        // serves.
         let lkey = self.pd.local_dma_lkey();
         let Named::Memory { base, .. } = self.hw.find(mr.device(), lkey, &self.pd)? else {
             return Err(eopnotsupp());
@@ -158,12 +159,12 @@ impl Core {
         self.adopt(mr, Kind::FastReg(fast), charge)
     }
 
-    /// Takes `region` out of the table. `index` is that of its MR, which may be gone. Sleeps.
+    /// Takes `region` out of the table. `index` is the index of its MR, which may be freed. Sleeps.
     pub(crate) fn forget(&self, index: u32, region: &Region) {
         self.regions.remove(index, region);
     }
 
-    /// Returns the region of `mr`; [`None`] for an MR of the driver's own.
+    /// Returns the region of `mr`; [`None`] for one of the driver's MRs.
     pub(crate) fn region_of(&self, mr: &Mr) -> Option<Arc<Region>> {
         let region = self.regions.get_arc(mr.index())?;
         region.is(mr).then_some(region)

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Regions of ours: keys, and regions over device memory. Both are a layout over leaves.
+//! The regions of this module: keys, MRs over device memory, MRs for fast registration, hidden MRs
+//! of memory windows, and MRs over dma-bufs.
 //!
 //! | file | what |
 //! |---|---|
-//! | `region/binding.rs` | what is bound to a region: a layout over leaves |
+//! | `region/binding.rs` | the binding of a region: a layout over leaves |
 //! | `region/flat.rs` | a binding over keys as one list over memory |
-//! | `region/rebind.rs` | replacing it, for one region or for several at once |
-//! | `region/pins.rs` | which regions bindings refer to |
-//! | `region/rights.rs` | access rights, and on whose behalf they are used |
+//! | `region/rebind.rs` | rebinds of one region, or of several at once |
+//! | `region/pins.rs` | the pins of the MRs to which bindings refer |
+//! | `region/rights.rs` | supported access flags, and the origin of a request |
 //! | `region/indices.rs` | the storage of the indices of an indexed layout |
 //! | `region/fast_reg.rs` | regions for fast registration by kernel users |
-//! | `region/window.rs` | what memory windows are bound to |
+//! | `region/window.rs` | the hidden MRs of memory windows |
 //!
 //! # Locking
 //!
-//! `edit` serialises those who change what is bound; it may be held while sleeping (`region/rebind.rs`). The
-//! lock of the pins nests in it. The data path reads `bound` under SRCU
-//! (`rust/kernel/sync/srcu.rs`) and takes no lock. `left` nests in `edit`, and nothing in it.
+//! `edit` serialises changes of the binding. It may be held while sleeping (`region/rebind.rs`).
+//! The lock of the pins nests in it. The data path reads `bound` under SRCU
+//! (`rust/kernel/sync/srcu.rs`) and takes no lock. `left` nests in `edit`; nothing nests in `left`.
 //!
 //! # Lifetime
 //!
-//! A region is in its device's table, by its region's index, from before the region is first
-//! published until after it was deregistered. It may be found after the region at its index was
-//! replaced by another: [`Region::is`] tells them apart.
+//! A region is in its device's table, by its MR's index, from before the MR is first published
+//! until after the MR was deregistered. A look-up may find it although another MR has the index by
+//! then: [`Region::is`] tells them apart.
 
 pub(crate) mod binding;
 pub(crate) mod fast_reg;
@@ -65,29 +66,30 @@ use kernel::{
     },
 };
 
-/// What a region of ours is.
+/// The kind of a region.
 pub(crate) enum Kind {
     /// An indirect key, bound and unbound at will.
     Key {
-        /// Entries that it was created for.
+        /// The most entries of the key.
         max_entries: u32,
     },
     /// A region over device memory, bound once.
     Dm,
-    /// A region for fast registration by kernel users; what it is over is there, not in `bound`.
+    /// A region for fast registration by kernel users. Its bindings are in [`FastReg`]; `bound` is
+    /// empty.
     FastReg(Pin<KBox<FastReg>>),
-    /// What a memory window over one of the others is bound to.
+    /// The hidden MR of a memory window over an MR of another kind.
     Window,
-    /// A region of the driver's own over a dma-buf, with nothing bound.
+    /// One of the driver's MRs over a dma-buf, with no binding.
     DmaBuf {
         /// The memory.
         import: Import,
-        /// Its access flags. The driver is not told that it may have windows, see `region/window.rs`.
+        /// The access flags of the MR. The driver does not get `MW_BIND`, see `region/window.rs`.
         access: Access,
     },
 }
 
-/// A region of ours.
+/// A region of this module.
 #[pin_data]
 pub(crate) struct Region {
     mr: usize,
@@ -96,11 +98,12 @@ pub(crate) struct Region {
     pub(crate) mr_slot: MrSlot<Region>,
     pub(crate) kind: Kind,
     pub(crate) bound: Cell<Binding>,
-    /// Was anything bound whose accesses leave SRCU? Deregistration waits for those.
+    /// `true` if accesses through a binding of this region left SRCU. Deregistration waits for such
+    /// accesses.
     pub(crate) was_slow: Atomic<bool>,
-    /// What the region takes of the kernel's memory, bindings apart.
+    /// The charge for the kernel's memory of the region, without its bindings.
     pub(crate) charge: OwnerCharge,
-    /// Those who are in what was bound, of whom a change that was cut short lost patience.
+    /// The users of an old binding for which a rebind did not wait to the end.
     #[pin]
     left: Mutex<Option<Arc<Users>>>,
     #[pin]
@@ -108,7 +111,7 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// Makes the object of a claimed region, with nothing bound.
+    /// Makes the unbound region of a claimed MR.
     pub(crate) fn new(mr: &Mr, kind: Kind, charge: OwnerCharge) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -125,18 +128,19 @@ impl Region {
         )
     }
 
-    /// Is this the object of `mr`?
+    /// Returns `true` if this is the region of `mr`.
     #[inline]
     pub(crate) fn is(&self, mr: *const Mr) -> bool {
         self.mr == mr as usize
     }
 
-    /// Waits until no access is left to what was bound. The caller has `edit`.
+    /// Waits until no access through the old binding is left. Returns the binding, and the result
+    /// of the wait. The caller holds `edit`.
     ///
     /// # Errors
     ///
-    /// Those of [`Users::wait`]. Then the accesses that are left keep what was bound, and the next
-    /// change of the region waits for them.
+    /// Those of [`Users::wait`]. Then the accesses that are left keep the old binding, and the next
+    /// rebind waits for them.
     pub(crate) fn settle(
         &self,
         old: Retired<Binding>,
@@ -152,12 +156,13 @@ impl Region {
         (old, waited)
     }
 
-    /// Waits for the accesses that an earlier change did not wait for until they had ended. The
-    /// caller has `edit`.
+    /// Waits for accesses for which an earlier rebind did not wait to the end. The caller holds
+    /// `edit`.
     ///
     /// # Errors
     ///
-    /// Those of [`Users::wait`]; `EBUSY` at once if the wait is bounded: it was in vain before.
+    /// Those of [`Users::wait`]. A bounded wait returns `EBUSY` at once, because an earlier wait
+    /// ended in vain.
     pub(crate) fn settle_left(&self, patience: Patience) -> Result {
         let Some(users) = self.left() else {
             return Ok(());
@@ -170,41 +175,41 @@ impl Region {
         Ok(())
     }
 
-    /// Returns those who are in what was bound, if a change did not wait for them.
+    /// Returns the users of an old binding for which a rebind did not wait to the end.
     pub(crate) fn left(&self) -> Option<Arc<Users>> {
         self.left.lock().clone()
     }
 
-    /// Returns `true` if an access may be in progress that can take as long as a process likes.
+    /// Returns `true` if an access may be in progress that can take arbitrarily long.
     pub(crate) fn may_be_slow(&self) -> bool {
         self.was_slow.load(ordering::Relaxed)
     }
 
-    /// Waits for accesses outside of SRCU, after the region was suspended. Sleeps.
+    /// Waits for accesses outside of SRCU, after the MR was suspended. Sleeps.
     pub(crate) fn wait(&self) {
-        // A rebind or unbind in progress waits for the accesses to what was bound before.
+        // A rebind or unbind in progress waits for the accesses through the old binding.
         let many = LockMany::new();
         drop(many.lock(&self.edit));
         drop(many);
-        // An access that saw the region before it was suspended has entered when this returns.
+        // An access that found the MR before it was suspended has become a user when this returns.
         srcu::synchronize();
         let users = {
             let guard = srcu::read();
             self.bound.get(&guard).and_then(|bound| bound.users.clone())
         };
         for users in [users, self.left()].iter().flatten() {
-            // Endless patience has no error.
+            // An endless wait has no error.
             let _ = users.wait(Patience::Endless);
         }
     }
 
-    /// Takes out what is bound, without waiting for accesses: none begins when this returns. The
-    /// caller waits for those that began by dropping the first value and by [`Users::wait`] for the
-    /// second; the next change of the region fails until then.
+    /// Takes the binding out, without waiting for accesses. None begins after this returns. The
+    /// caller waits for accesses in progress: it drops the first value, and calls [`Users::wait`]
+    /// on the second. Until then the next rebind fails.
     ///
     /// # Errors
     ///
-    /// `EBUSY` while accesses are left to what was bound before.
+    /// `EBUSY` while accesses through an earlier binding are left.
     pub(crate) fn clear(&self, hw: &Hw, mr: &Mr) -> Result<(Retired<Binding>, Option<Arc<Users>>)> {
         let many = LockMany::new();
         let _edit = many.lock(&self.edit);
@@ -218,7 +223,7 @@ impl Region {
         Ok((self.bound.swap(None), users))
     }
 
-    /// Returns the access flags of the region, which as a leaf has `access`.
+    /// Returns the access flags of the region. `leaf` has its access flags as a leaf.
     pub(crate) fn rights(&self, leaf: Access) -> Access {
         match &self.kind {
             Kind::DmaBuf { access, .. } => *access,
@@ -226,19 +231,20 @@ impl Region {
         }
     }
 
-    /// Returns `true` if a peer may invalidate what is bound.
+    /// Returns `true` if a peer may invalidate the binding.
     fn may_invalidate(&self) -> bool {
         let guard = srcu::read();
         let bound = self.bound.get(&guard);
         bound.is_some_and(|bound| serves_peers(bound.access))
     }
 
-    /// Unbinds what is bound. No access is left when this returns without an error.
+    /// Removes the binding. No access is left when this returns without an error.
     ///
     /// # Errors
     ///
-    /// `EBUSY` as for [`Self::bind`]; `EINVAL` for a peer if what is bound gives a peer no right;
-    /// those of [`Users::wait`], with nothing bound any more and no access that begins.
+    /// `EBUSY` as for [`Self::bind`]; `EINVAL` for a peer if the binding has no remote access flag;
+    /// those of [`Users::wait`]. After an error of the wait the region is unbound, and no access
+    /// begins.
     pub(crate) fn unbind(
         &self,
         pins: &Pins,

@@ -18,25 +18,27 @@ use kernel::{prelude::*, sync::Arc};
 
 /// A request to bind a window.
 pub(crate) struct WindowRequest {
-    /// The window, which stays during the call. Its address tells it from its successors.
+    /// The address of the window, which is not freed during the call. It tells the window from
+    /// later windows at the same index.
     pub(crate) mw: usize,
-    /// The index by which rkeys name it.
+    /// The index by which rkeys name the window.
     pub(crate) index: u32,
     /// The MR to bind it to.
     pub(crate) lkey: u32,
-    /// Its first address, an address of that MR.
+    /// The first address of the window, which is an address of that MR.
     pub(crate) addr: u64,
     /// Its length in bytes; 0 to bind a window of type 1 to nothing.
     pub(crate) length: u64,
     /// Its access flags.
     pub(crate) access: Access,
-    /// The QP that it is for; 0 for a window of type 1.
+    /// The QP that may use the window; 0 for a window of type 1.
     pub(crate) qp: usize,
 }
 
-/// Makes an MR for a window over `region`, with nothing bound.
+/// Makes the unbound hidden MR of a window over `region`.
 fn hidden(core: &Core, region: &Region) -> Result<Arc<WindowMr>> {
-    // A worker binds windows. The owner of the MR below is charged for them.
+    // A worker binds windows, so the owner of the MR below is charged instead of the current
+    // process.
     let charge = region.charge.beside(cost::REGION)?;
     let mr = OwnedMr::new(&core.pd, 1)?;
     core.hw.claim(&mr);
@@ -44,12 +46,12 @@ fn hidden(core: &Core, region: &Region) -> Result<Arc<WindowMr>> {
     WindowMr::new(mr, region)
 }
 
-/// Describes what a window is to be bound to: a range of `region`, an MR of this module.
+/// Makes the binding of a window: a range of `region`.
 ///
 /// # Errors
 ///
-/// `ENOENT` for an MR of another protection domain, `EINVAL` for one without the right to have
-/// windows; `ERANGE`, `EACCES` and others as for the bind of a key; `ENOMEM`.
+/// `ENOENT` for an MR of another protection domain, `EINVAL` for an MR without the access flag
+/// `MW_BIND`; `ERANGE`, `EACCES` and others as for the bind of a key; `ENOMEM`.
 fn describe(
     core: &Core,
     pd: &Pd,
@@ -80,13 +82,13 @@ fn describe(
     Binding::new(layout, leaves, access, pd, Some(charge), Some(window))
 }
 
-/// Binds a window for a QP in `pd`. `stock` has the driver bind it to the MR of an lkey. Returns
-/// what the window was bound to before, if that is of this module.
+/// Binds a window for a QP in `pd`. `stock` makes the driver bind the window to the MR of an lkey.
+/// Returns the earlier binding of the window, if it was over an MR of this module.
 ///
 /// # Errors
 ///
-/// Those of `stock`. For an MR of this module those of `describe()` too, and `EBUSY` while an access
-/// that went through the binding before the last one waits for a page.
+/// Those of `stock`. For an MR of this module those of `describe()` too, and `EBUSY` while an
+/// access through the binding before the last one waits for a page.
 pub(crate) fn bind(
     pd: &Pd,
     request: &WindowRequest,
@@ -110,7 +112,7 @@ pub(crate) fn bind(
             let make = || hidden(&core, region);
             bindings.bind(&core.pins, hw, new, make, stock)
         }
-        // The driver binds the window to an MR of its own, or to nothing.
+        // The driver binds the window to one of its MRs, or to nothing.
         None => {
             stock(request.lkey)?;
             Ok(bindings.clear(hw))
@@ -118,19 +120,19 @@ pub(crate) fn bind(
     })
 }
 
-/// Invalidates the window at `index`, which `stock` has the driver do. No access through it is left
-/// when this returns without an error. Sleeps, for some seconds at most.
+/// Invalidates the window at `index`. `stock` makes the driver do that. No access through the
+/// window is left when this returns without an error. Sleeps for some seconds at most.
 ///
 /// # Errors
 ///
-/// Those of `stock`; `EBUSY` if accesses through the window are left, though none begins any more.
+/// Those of `stock`; `EBUSY` if accesses through the window are left. The window is invalid then.
 pub(crate) fn invalidate(device: &Device, index: u32, stock: impl FnOnce() -> Result) -> Result {
     let Ok(core) = Core::running(device) else {
         return stock();
     };
     let gone = core.windows.invalidate(&core.hw, index, stock)?;
-    // Accesses through the window may take as long as a process likes. Removal of another device
-    // must not wait for them. This device is not removed while a QP of the process exists.
+    // Accesses through the window can take arbitrarily long, and removal of another device must not
+    // wait for them. This device is not removed while a QP of the process exists.
     drop(core);
     let worker = Worker::new();
     gone.map_or(Ok(()), |gone| gone.wait(worker.patience))

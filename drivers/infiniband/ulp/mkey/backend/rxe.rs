@@ -4,22 +4,22 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `rxe/bindings.rs` | bindings of rxe's structures and of what is in C |
-//! | `rxe/base.rs` | a stock region: its pages, its atomics |
-//! | `rxe/replacements.rs` | what runs in place of the redirected functions |
-//! | `rxe/rereg.rs` | other memory for a region |
+//! | `rxe/bindings.rs` | bindings of rxe's structures and of the C half |
+//! | `rxe/base.rs` | one of rxe's MRs: its pages, its atomics |
+//! | `rxe/replacements.rs` | the replacements of the redirected functions |
+//! | `rxe/rereg.rs` | new memory for an existing MR |
 //! | `rxe/driver_calls.rs` | calls as rxe's workers make them; the self-test uses them |
-//! | `rxe/on_demand.rs`, `rxe/rxe_odp_page.c` | pages that come on demand |
+//! | `rxe/on_demand.rs`, `rxe/rxe_odp_page.c` | ODP pages |
 //! | `rxe/redirect.c`, `rxe/stock_redirected.c` | the redirection, by ftrace |
-//! | `rxe/table.c` | the same where rxe has a table of operations for each region |
+//! | `rxe/table.c` | the counterpart for an rxe that has a table of operations for each MR |
 //! | `rxe/stock.c`, `rxe/functions.h` | calls of stock rxe; its functions |
-//! | `rxe/mr.c` | an MR's fields behind inline functions |
+//! | `rxe/mr.c` | access to an MR's fields by inline functions |
 //!
-//! Gates, each of which keeps a device from being extended: the driver's id, every function
-//! redirected or found, a fresh region that looks as the headers say, and the self-test.
+//! A device is extended only if it passes four gates: the driver's id is rxe's, every function was
+//! redirected or found, the fields of a new MR match the headers, and the self-test passes.
 //!
-//! An MR of this module has type `IB_MR_TYPE_SG_GAPS` or `IB_MR_TYPE_DM`, which stock rxe refuses, and
-//! no page: should the redirection be lost, an access fails.
+//! An MR of this module has type `IB_MR_TYPE_SG_GAPS` or `IB_MR_TYPE_DM`, which stock rxe refuses,
+//! and no page. An access therefore fails if the redirection is lost.
 
 mod base;
 mod bindings;
@@ -62,29 +62,29 @@ use kernel::{
     prelude::*,
 };
 
-/// Marks MRs of this module that are for fast registration: an impossible page size.
+/// Marks this module's MRs for fast registration. No MR has such a page size.
 const FAST_SHIFT: u32 = u64::BITS - 1;
 
-/// The state of a region, `enum rxe_mr_state`.
+/// The state of an MR, `enum rxe_mr_state`.
 #[derive(Clone, Copy)]
 pub(crate) struct MrState(bindings::rxe_mr_state);
 
-/// The redirection of `rdma_rxe`'s functions; undone on drop.
+/// The redirection of `rdma_rxe`'s functions. Dropping it undoes the redirection.
 pub(crate) struct Redirection(());
 
 impl Drop for Redirection {
     fn drop(&mut self) {
-        // SAFETY: `attach()` succeeded; the module's client, and with it every extended device, was
-        // dropped before.
+        // SAFETY: `attach()` succeeded. The module dropped its client, which removed every extended
+        // device, before.
         unsafe { bindings::ib_mkey_rxe_exit() };
     }
 }
 
-/// A reference to a region, found by its index.
+/// A reference to an MR that was found by its index.
 ///
 /// # Invariants
 ///
-/// The pointer is an `rxe_mr` of which a reference is held.
+/// The pointer is an `rxe_mr` to which this holds a reference.
 struct FoundMr(NonNull<rxe_mr>);
 
 impl FoundMr {
@@ -103,23 +103,23 @@ impl Drop for FoundMr {
     }
 }
 
-/// An rxe device that looked right.
+/// The backend of rxe, after a device has passed [`Backend::probe`].
 #[derive(Clone, Copy)]
 pub(crate) struct Rxe(());
 
-/// Returns rxe's structure around a region; [`None`] for a region of another driver.
+/// Returns rxe's structure around an MR; [`None`] for an MR of another driver.
 fn private(mr: &Mr) -> Option<NonNull<rxe_mr>> {
     if mr.device().driver_id() != rdma_driver_id_RDMA_DRIVER_RXE {
         return None;
     }
-    // SAFETY: The region is of rxe, which makes each as a part of its own structure.
+    // SAFETY: The MR belongs to rxe, which allocates each MR as a part of its own structure.
     NonNull::new(unsafe { bindings::ib_mkey_rxe_to_mr(mr.as_raw()) })
 }
 
-/// Changes the access flags that rxe sees of a region.
+/// Changes the access flags that rxe reads from an MR.
 fn change_access(mr: &Mr, change: impl FnOnce(i32) -> i32) {
     if let Some(private) = private(mr) {
-        // SAFETY: The region is valid; rxe reads the field as a whole, at any time.
+        // SAFETY: The MR is valid. rxe reads the field as a whole, at any time.
         unsafe {
             let field = &raw mut (*private.as_ptr()).access;
             field.write_volatile(change(field.read_volatile()));
@@ -130,19 +130,19 @@ fn change_access(mr: &Mr, change: impl FnOnce(i32) -> i32) {
 impl Rxe {
     fn set_state(mr: &Mr, state: bindings::rxe_mr_state) {
         if let Some(private) = private(mr) {
-            // SAFETY: The region is valid.
+            // SAFETY: The MR is valid.
             unsafe { bindings::ib_mkey_rxe_set_state(private.as_ptr(), state) };
         }
     }
 
-    /// Returns the range of a region of this module; [`None`] while no access is allowed.
+    /// Returns the range of an MR of this module; [`None`] while no access is allowed.
     ///
     /// # Safety
     ///
-    /// `mr` must be a region of an rxe device, valid during the call.
+    /// `mr` must be an MR of an rxe device, valid during the call.
     #[inline]
     unsafe fn published(mr: *mut rxe_mr) -> Option<MrRange> {
-        // SAFETY: By the safety requirement. Each field is read as a whole; the state before them.
+        // SAFETY: By the safety requirement. Each field is read as a whole, the state first.
         let (state, range) = unsafe {
             let state = bindings::ib_mkey_rxe_state(mr);
             let range = MrRange {
@@ -161,11 +161,11 @@ impl Rxe {
     /// As for [`Self::published`].
     #[inline]
     unsafe fn is_fast(mr: *mut rxe_mr) -> bool {
-        // SAFETY: By the safety requirement; set before the region's key is known.
+        // SAFETY: By the safety requirement. The field is set before any peer knows the MR's key.
         unsafe { (*mr).page_shift == FAST_SHIFT }
     }
 
-    /// Returns `true` if a fresh MR looks as the headers say that this module was built with.
+    /// Returns `true` if the fields of a new MR match the headers that this module was built with.
     fn layout_matches(mr: &Mr, pages: u32) -> bool {
         let Some(private) = private(mr).map(NonNull::as_ptr) else {
             return false;
@@ -196,7 +196,7 @@ impl Backend for Rxe {
     type Attached = Redirection;
 
     fn attach() -> Result<Redirection> {
-        // SAFETY: The module makes one redirection.
+        // SAFETY: The module's initialisation calls this once.
         to_result(unsafe { bindings::ib_mkey_rxe_init() })?;
         Ok(Redirection(()))
     }
@@ -226,19 +226,20 @@ impl Backend for Rxe {
     fn find(&self, device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
         let found = FoundMr::at(device, lkey >> 8).ok_or(ENOENT)?;
         let raw = found.0;
-        // SAFETY: `found` keeps the region. Whether it is on its way out is seen from its state.
+        // SAFETY: `found` keeps the MR. The state, read below, tells whether it is being
+        // deregistered.
         let (mr, key, access) = unsafe {
             let mr = Mr::from_raw(&raw mut (*raw.as_ptr()).ibmr);
             (mr, (*raw.as_ptr()).lkey, (*raw.as_ptr()).access)
         };
         // SAFETY: As above.
         let state = unsafe { bindings::ib_mkey_rxe_state(raw.as_ptr()) };
-        // One error for all of these: who asks must not find out which keys others have.
+        // All cases have the same error, so that a process cannot find out the keys of others.
         if key != lkey || state == rxe_mr_state_RXE_MR_STATE_INVALID || mr.pd() != pd.as_raw() {
             return Err(ENOENT);
         }
-        // The call that makes it may still fail, and must be able to take it back.
-        // SAFETY: All regions of a program's domain are a program's. rxe's `dereg_mr` waits for the
+        // The call that creates the MR may still fail, and must be able to destroy it.
+        // SAFETY: A process made all MRs in a process's domain. rxe's `dereg_mr` waits for the
         // reference of `found`.
         if !pd.is_kernels() && !unsafe { mr.is_committed() } {
             return Err(ENOENT);
@@ -250,16 +251,16 @@ impl Backend for Rxe {
         };
         Ok(match kind {
             TYPE_USER => Named::Memory {
-                // SAFETY: User memory. What is found is kept by a pin.
+                // SAFETY: The MR is over user memory. The caller pins it.
                 base: unsafe { Base::new(raw) },
                 start,
                 len,
                 access: Access::from_raw(access as u32),
             },
-            // A kernel user's; while it is not registered it has no bytes.
+            // A kernel user's MR. It has no bytes while it is not registered.
             TYPE_MEM_REG if pd.is_kernels() => Named::Memory {
-                // SAFETY: Pages that a kernel user mapped, who maps no others while it is pinned:
-                // see `MkeyDevice::may_map()`.
+                // SAFETY: A kernel user mapped the pages, and maps no others while the MR is
+                // pinned: see `MkeyDevice::may_map()`.
                 base: unsafe { Base::new(raw) },
                 start,
                 len: if state == rxe_mr_state_RXE_MR_STATE_VALID {
@@ -269,10 +270,10 @@ impl Backend for Rxe {
                 },
                 access: Access::from_raw(access as u32),
             },
-            // The kernel's: addresses are those of its memory, all of it. Such a region is found
-            // by kernel users only, who have it in their protection domain.
+            // The MR of all memory, whose addresses are kernel addresses. Only protection domains
+            // of kernel users contain it.
             TYPE_DMA => Named::Memory {
-                // SAFETY: All memory. What is found is kept by a pin.
+                // SAFETY: The MR is over all memory. The caller pins it.
                 base: unsafe { Base::new(raw) },
                 start: 0,
                 len: u64::MAX,
@@ -287,8 +288,8 @@ impl Backend for Rxe {
         let Some(private) = private(mr).map(NonNull::as_ptr) else {
             return;
         };
-        // SAFETY: The MR is new, and its key is not known to others. With `nbuf` at zero and no page,
-        // stock code that got past the type would find nothing.
+        // SAFETY: The MR is new, and no peer knows its key. `nbuf` is 0, so stock code that ignored
+        // the type would find no page.
         unsafe {
             // An empty cell, see `slot()`.
             (*private).page_mask = 0;
@@ -313,9 +314,10 @@ impl Backend for Rxe {
         {
             return None;
         }
-        // SAFETY: The MR is of rxe, which makes each as a part of an `rxe_mr`. `claim()` made the field
-        // an empty cell before it set the type; stock code does not use the field of such an MR.
-        // Only one type of objects is in cells, by the contract of `SlotValue`.
+        // SAFETY: The MR belongs to rxe, which allocates each MR as a part of an `rxe_mr`.
+        // `claim()` made the field an empty cell before it set the type; stock code does not use
+        // the field of such an MR. Only one type of objects is in cells, by the contract of
+        // `SlotValue`.
         Some(unsafe {
             let private = mr
                 .as_raw()
@@ -330,13 +332,13 @@ impl Backend for Rxe {
     }
 
     fn publish(&self, mr: &Mr, range: MrRange, access: Access) {
-        // SAFETY: The region is valid; rxe reads the fields as a whole, at any time.
+        // SAFETY: The MR is valid. rxe reads each field as a whole, at any time.
         unsafe {
             (&raw mut (*mr.as_raw()).iova).write_volatile(range.start);
             (&raw mut (*mr.as_raw()).length).write_volatile(range.len);
         }
-        // rxe binds windows as it knows them to an MR with the first flag, see `region/window.rs`, and none to
-        // one with the second.
+        // With `MW_BIND` rxe would bind its own windows to the MR, see `region/window.rs`. With
+        // `ZERO_BASED` it would bind none.
         let access = access & !(Right::MwBind | Right::ZeroBased);
         change_access(mr, |_| access.into_raw() as i32);
         Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_VALID);
@@ -351,7 +353,8 @@ impl Backend for Rxe {
         if mw.device().driver_id() != rdma_driver_id_RDMA_DRIVER_RXE {
             return Err(EINVAL);
         }
-        // SAFETY: The window is of rxe, which makes each as a part of its own structure.
+        // SAFETY: The window belongs to rxe, which allocates each window as a part of its own
+        // structure.
         Ok(unsafe { bindings::ib_mkey_rxe_mw_index(mw.as_raw()) })
     }
 
@@ -363,7 +366,7 @@ impl Backend for Rxe {
     }
 
     fn is_open(&self, mr: &Mr) -> bool {
-        // SAFETY: The region is valid.
+        // SAFETY: The MR is valid.
         let state = private(mr).map(|mr| unsafe { bindings::ib_mkey_rxe_state(mr.as_ptr()) });
         state == Some(rxe_mr_state_RXE_MR_STATE_VALID)
     }
@@ -371,13 +374,13 @@ impl Backend for Rxe {
     fn claim_fast_reg(&self, mr: &Mr) {
         self.claim(mr);
         if let Some(private) = private(mr) {
-            // SAFETY: As for `claim()`. Stock code does not get to look at the field.
+            // SAFETY: As for `claim()`. Stock code does not read the field of such an MR.
             unsafe { (*private.as_ptr()).page_shift = FAST_SHIFT };
         }
     }
 
     fn is_free(&self, mr: &Mr) -> bool {
-        // SAFETY: The region is valid.
+        // SAFETY: The MR is valid.
         let state = private(mr).map(|mr| unsafe { bindings::ib_mkey_rxe_state(mr.as_ptr()) });
         state == Some(rxe_mr_state_RXE_MR_STATE_FREE)
     }
@@ -402,8 +405,8 @@ impl Backend for Rxe {
     }
 
     fn page_size(&self, mr: &Mr) -> u32 {
-        // SAFETY: The region is valid. rxe writes the field when it maps pages, and the MR's owner
-        // does not map twice at once.
+        // SAFETY: The MR is valid. rxe writes the field when the MR's owner maps pages, and the
+        // owner does not map in two threads at once.
         let shift = |mr: NonNull<rxe_mr>| unsafe { (*mr.as_ptr()).page_shift };
         1 << private(mr)
             .map_or(PAGE_SHIFT as u32, shift)
@@ -411,12 +414,12 @@ impl Backend for Rxe {
     }
 
     fn invalidate(&self, mr: &Mr) {
-        // Length and address are the owner's, who may have mapped anew.
+        // Length and address stay: the owner may have mapped new elements already.
         Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_FREE);
     }
 
     fn has_windows(&self, mr: &Mr) -> bool {
-        // SAFETY: The region is valid.
+        // SAFETY: The MR is valid.
         private(mr).is_some_and(|mr| unsafe { bindings::ib_mkey_rxe_num_mw(mr.as_ptr()) } > 0)
     }
 
@@ -425,7 +428,7 @@ impl Backend for Rxe {
             return Err(EINVAL);
         }
         let private = private(mr).ok_or(EINVAL)?.as_ptr();
-        // SAFETY: The region is valid.
+        // SAFETY: The MR is valid.
         unsafe {
             let state = MrState(bindings::ib_mkey_rxe_state(private));
             bindings::ib_mkey_rxe_set_state(private, rxe_mr_state_RXE_MR_STATE_INVALID);
@@ -463,8 +466,8 @@ impl Backend for Rxe {
         let private = private(mr).ok_or(EINVAL)?.as_ptr();
         for (index, page) in pages.enumerate() {
             let page = page.ok_or_else(eopnotsupp)?;
-            // SAFETY: The MR is new, and its key is not known to others. The index is checked against
-            // the number of pages that it was allocated for.
+            // SAFETY: The MR is new, and no peer knows its key. The index is checked against the
+            // number of pages that the MR was allocated for.
             unsafe {
                 if index >= (*private).num_buf as usize {
                     return Err(EINVAL);
@@ -475,8 +478,8 @@ impl Backend for Rxe {
                 (*private).nbuf = index as u32 + 1;
             }
         }
-        // Type and rights as of user memory: LOCAL_INV, which stock rxe allows on a region of any
-        // protection domain, is refused for this type.
+        // The MR gets the type of user memory. Stock rxe allows LOCAL_INV on MRs of any protection
+        // domain, but refuses it for this type.
         // SAFETY: As above.
         unsafe {
             (*mr.as_raw()).type_ = TYPE_USER;
@@ -493,7 +496,7 @@ impl Backend for Rxe {
         let length = SharedMemory::pages_of(memory.len()) * PAGE_SIZE;
         let access = Access::from(Right::LocalWrite);
         self.fill(mr, memory.pages().map(Some), 0, length as u64, access)?;
-        // SAFETY: The pages are those of `memory`, which the caller keeps with the region.
+        // SAFETY: The MR is over the pages of `memory`, which the caller keeps as long as the MR.
         Ok(unsafe { Base::new(private(mr).ok_or(EINVAL)?) })
     }
 }

@@ -24,7 +24,7 @@ use kernel::{prelude::*, sync::Arc};
 ///
 /// # Safety
 ///
-/// Only one type implements this trait, because a slot does not tell of which type its object is.
+/// Only one type implements this trait, because a slot does not record the type of its object.
 pub(crate) unsafe trait SlotValue: Send + Sync + 'static {}
 
 /// The cell of a claimed MR, while it holds an object.
@@ -32,10 +32,11 @@ pub(crate) unsafe trait SlotValue: Send + Sync + 'static {}
 /// # Invariants
 ///
 /// The pointer is valid: the MR is not freed before [`MrSlot::empty`] was called. All MRs with an
-/// object are deregistered by `DeviceOps::dereg_mr()` or by the self-test, which both call it first.
+/// object are deregistered by `DeviceOps::dereg_mr()` or by the self-test, which both call it
+/// first.
 struct FilledCell<T: SlotValue>(NonNull<Cell<T>>);
 
-// SAFETY: A cell may be used by any thread.
+// SAFETY: Any thread may use a cell.
 unsafe impl<T: SlotValue> Send for FilledCell<T> {}
 
 /// The slot of an MR, for the owner of the MR's object.
@@ -46,7 +47,7 @@ pub(crate) struct MrSlot<T: SlotValue> {
 }
 
 impl<T: SlotValue> MrSlot<T> {
-    /// Makes an owner of a slot that is empty.
+    /// Makes the owner of an empty slot.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             cell <- new_irq_lock!(None, "ib_mkey slot"),
@@ -60,19 +61,19 @@ impl<T: SlotValue> MrSlot<T> {
         };
         let mut filled = self.cell.lock();
         let old = cell.swap(Some(value));
-        // INVARIANT: `mr` is valid. What frees it calls `empty()` first.
+        // INVARIANT: `mr` is valid. All code that frees it calls `empty()` first.
         *filled = Some(FilledCell(NonNull::from(cell)));
         drop(filled);
         drop(old);
     }
 
-    /// Empties the slot. No access finds the object any more. The caller waits for accesses in progress
-    /// when it drops the result, which sleeps.
+    /// Empties the slot. No access finds the object any more. The caller waits for accesses in
+    /// progress when it drops the result, which sleeps.
     pub(crate) fn empty(&self) -> Option<Retired<T>> {
         let mut filled = self.cell.lock();
         let cell = filled.take()?;
-        // SAFETY: By the type invariant. The lock keeps another caller of this function, and with it
-        // the MR's end, waiting.
+        // SAFETY: By the type invariant. The lock makes another caller of this function wait, which
+        // delays the end of the MR.
         Some(unsafe { cell.0.as_ref() }.swap(None))
     }
 }
