@@ -59,7 +59,7 @@ fn region_of<'a>(mr: &'a Mr, guard: &'a Guard) -> Result<ArcBorrow<'a, Region>> 
 ///
 /// `EINVAL` if nothing is bound, `EACCES` if the peer may not use the binding; those of `access`.
 #[inline]
-fn with_bound<T>(
+fn with_binding<T>(
     mr: &Mr,
     iova: u64,
     peer: Option<&Peer>,
@@ -73,13 +73,13 @@ fn with_bound<T>(
         }
         return fast_reg.with(iova, access);
     }
-    let bound = region.bound.get(&guard).ok_or(EINVAL)?;
-    if peer.is_some_and(|peer| !bound.admits(mr, peer)) {
+    let binding = region.binding.get(&guard).ok_or(EINVAL)?;
+    if peer.is_some_and(|peer| !binding.admits(mr, peer)) {
         return Err(EACCES);
     }
-    let offset = iova.wrapping_sub(bound.start());
-    match Held::new(bound) {
-        None => access(&bound, offset),
+    let offset = iova.wrapping_sub(binding.start());
+    match Held::new(binding) {
+        None => access(&binding, offset),
         Some(held) => {
             // Deregistration closes the MR first, and then waits for the accesses that found it
             // open.
@@ -105,7 +105,9 @@ fn with_bound<T>(
 /// binding.
 pub(crate) fn copy(mr: &Mr, iova: u64, payload: Payload<'_>, peer: Option<&Peer>) -> Result {
     let needed = needed(peer.is_some(), payload.direction());
-    with_bound(mr, iova, peer, |bound, at| bound.copy(at, payload, needed))
+    with_binding(mr, iova, peer, |binding, at| {
+        binding.copy(at, payload, needed)
+    })
 }
 
 // rxe calls the functions below in the step that looks the key up for a packet. That step compares
@@ -125,14 +127,16 @@ pub(crate) fn atomic_op(
     swap_add: u64,
     original: &mut u64,
 ) -> Result<c_int> {
-    with_bound(mr, iova, None, |bound, at| {
-        bound.atomic_op(at, opcode, compare, swap_add, original)
+    with_binding(mr, iova, None, |binding, at| {
+        binding.atomic_op(at, opcode, compare, swap_add, original)
     })
 }
 
 /// Writes a peer's eight bytes at address `iova` in one atomic write. As for [`atomic_op`].
 pub(crate) fn atomic_write(mr: &Mr, iova: u64, value: u64) -> Result<c_int> {
-    with_bound(mr, iova, None, |bound, at| bound.atomic_write(at, value))
+    with_binding(mr, iova, None, |binding, at| {
+        binding.atomic_write(at, value)
+    })
 }
 
 /// Makes `length` bytes from address `iova` on persistent, for a peer. Sleeps.
@@ -144,14 +148,14 @@ pub(crate) fn atomic_write(mr: &Mr, iova: u64, value: u64) -> Result<c_int> {
 ///
 /// Those of [`Binding::flush`]; `EINVAL` if nothing is bound.
 pub(crate) fn flush(mr: &Mr, iova: u64, length: u32) -> Result {
-    with_bound(mr, iova, None, |bound, at| {
-        let whole = bound.layout.length();
+    with_binding(mr, iova, None, |binding, at| {
+        let whole = binding.layout.length();
         if at == 0 && length == whole as u32 {
-            bound.flush(at, whole)
+            binding.flush(at, whole)
         } else if length == 0 {
             Ok(())
         } else {
-            bound.flush(at, length.into())
+            binding.flush(at, length.into())
         }
     })
 }

@@ -127,9 +127,9 @@ impl DeviceOps for MkeyDevice {
             GFP_KERNEL,
         )?;
         let layout = KLayout::List(List::new(entries)?);
-        let bound = Binding::new(layout, leaves, access, pd, None, None)?;
+        let binding = Binding::new(layout, leaves, access, pd, None, None)?;
         let region = this.core.adopt(mr, Kind::Dm, charge)?;
-        region.bind(&this.core.pins, &this.core.hw, mr, bound)
+        region.bind(&this.core.pins, &this.core.hw, mr, binding)
     }
 
     fn alloc_fast_reg(this: ArcBorrow<'_, Self>, mr: &Mr, max: u32) -> Result {

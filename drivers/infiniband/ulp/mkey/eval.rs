@@ -31,7 +31,7 @@ type KeyRows<'a> = RowsOf<'a, KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndexed>
 
 /// The rest of an access in one key of a nest.
 struct KeyLevel<'a> {
-    bound: &'a Binding,
+    binding: &'a Binding,
     /// The next row, taken from `rows`.
     row: Option<Row>,
     rows: KeyRows<'a>,
@@ -53,17 +53,17 @@ impl<'a> Levels<'a> {
         }
     }
 
-    /// Adds the level of `bound` below `outer`, a row whose leaf is that key.
+    /// Adds the level of `binding` below `outer`, a row whose leaf is that key.
     ///
     /// # Errors
     ///
     /// `ELOOP` if there is no room. Binds refuse a nest that deep.
     #[inline(always)]
-    fn push(&mut self, bound: &'a Binding, outer: Row, order: Order) -> Result {
+    fn push(&mut self, binding: &'a Binding, outer: Row, order: Order) -> Result {
         let level = self.levels.get_mut(self.used).ok_or_else(eloop)?;
-        let mut rows = bound.walked().rows_of(outer, order)?;
+        let mut rows = binding.walked().rows_of(outer, order)?;
         let row = rows.next();
-        *level = Some(KeyLevel { bound, row, rows });
+        *level = Some(KeyLevel { binding, row, rows });
         self.used = self.used.saturating_add(1);
         Ok(())
     }
@@ -221,7 +221,7 @@ impl Binding {
                 levels.used = levels.used.saturating_sub(1);
                 continue;
             };
-            let leaf = level.bound.walked_leaf(row.leaf, write)?;
+            let leaf = level.binding.walked_leaf(row.leaf, write)?;
             match &leaf.place {
                 LeafPlace::Memory { base, delta, .. } => {
                     let mut opened = open(base);
@@ -254,16 +254,16 @@ impl Binding {
     /// Returns the MR and the address of an access that cannot be split.
     fn resolve(&self, offset: u64, len: u64, needed: Right) -> Result<(&LeafMr, u64)> {
         self.allows(needed.into())?;
-        let mut bound = self;
+        let mut binding = self;
         let mut run = self.layout.resolve(offset, len)?;
         loop {
-            match &bound.leaf(run.leaf, true)?.place {
+            match &binding.leaf(run.leaf, true)?.place {
                 LeafPlace::Memory { base, delta, .. } => {
                     return Ok((base, run.addr.wrapping_add(*delta)));
                 }
                 LeafPlace::Key(inner) => {
                     run = inner.layout.resolve(run.addr, len)?;
-                    bound = inner;
+                    binding = inner;
                 }
             }
         }

@@ -136,7 +136,7 @@ impl<'a> Key<'a> {
     /// `look` must not sleep.
     pub(crate) fn inspect<T>(&self, look: impl FnOnce(Option<&Binding>) -> T) -> T {
         let guard = srcu::read();
-        look(self.region.bound.get(&guard).as_deref())
+        look(self.region.binding.get(&guard).as_deref())
     }
 }
 
@@ -279,7 +279,7 @@ impl<'a> Description<'a> {
 
     fn finish(self, layout: KLayout) -> Result<Described<'a>> {
         let key = self.key;
-        let bound = Binding::new(
+        let binding = Binding::new(
             layout,
             self.leaves,
             self.access,
@@ -287,14 +287,14 @@ impl<'a> Description<'a> {
             Some(self.charge),
             None,
         )?;
-        Ok(Described { key, bound })
+        Ok(Described { key, binding })
     }
 }
 
 /// A description that has been checked completely.
 pub(crate) struct Described<'a> {
     key: &'a Key<'a>,
-    bound: Arc<Binding>,
+    binding: Arc<Binding>,
 }
 
 impl Described<'_> {
@@ -312,12 +312,12 @@ impl Described<'_> {
     }
 
     fn change(&self, number: usize) -> Change<'_> {
-        Change::new(&self.key.region, self.key.mr, number, self.bound.clone())
+        Change::new(&self.key.region, self.key.mr, number, self.binding.clone())
     }
 
     fn why(&self, error: Error) -> Error {
         // If a key refers to this one, the two may form a circle.
-        if error == EBUSY && nest::reaches(&self.bound, self.key.mr.lkey()) {
+        if error == EBUSY && nest::reaches(&self.binding, self.key.mr.lkey()) {
             eloop()
         } else {
             error

@@ -17,7 +17,7 @@
 //! # Locking
 //!
 //! `edit` serialises changes of the binding. It may be held while sleeping (`region/rebind.rs`).
-//! The lock of the pins nests in it. The data path reads `bound` under SRCU
+//! The lock of the pins nests in it. The data path reads `binding` under SRCU
 //! (`rust/kernel/sync/srcu.rs`) and takes no lock. `left` nests in `edit`; nothing nests in `left`.
 //!
 //! # Lifetime
@@ -75,8 +75,8 @@ pub(crate) enum Kind {
     },
     /// A region over device memory, bound once.
     Dm,
-    /// A region for fast registration by kernel users. Its bindings are in [`FastReg`]; `bound` is
-    /// empty.
+    /// A region for fast registration by kernel users. Its bindings are in [`FastReg`]; `binding`
+    /// is empty.
     FastReg(Pin<KBox<FastReg>>),
     /// The hidden MR of a memory window over an MR of another kind.
     Window,
@@ -97,7 +97,7 @@ pub(crate) struct Region {
     #[pin]
     pub(crate) mr_slot: MrSlot<Region>,
     pub(crate) kind: Kind,
-    pub(crate) bound: Cell<Binding>,
+    pub(crate) binding: Cell<Binding>,
     /// `true` if accesses through a binding of this region left SRCU. Deregistration waits for such
     /// accesses.
     pub(crate) was_slow: Atomic<bool>,
@@ -118,7 +118,7 @@ impl Region {
                 mr: ptr::from_ref(mr) as usize,
                 mr_slot <- MrSlot::new(),
                 kind,
-                bound: Cell::empty(),
+                binding: Cell::empty(),
                 was_slow: Atomic::new(false),
                 charge,
                 left <- new_mutex!(None, "ib_mkey left"),
@@ -195,7 +195,9 @@ impl Region {
         srcu::synchronize();
         let users = {
             let guard = srcu::read();
-            self.bound.get(&guard).and_then(|bound| bound.users.clone())
+            self.binding
+                .get(&guard)
+                .and_then(|binding| binding.users.clone())
         };
         for users in [users, self.left()].iter().flatten() {
             // An endless wait has no error.
@@ -217,10 +219,12 @@ impl Region {
         hw.withdraw(mr);
         let users = {
             let guard = srcu::read();
-            self.bound.get(&guard).and_then(|bound| bound.users.clone())
+            self.binding
+                .get(&guard)
+                .and_then(|binding| binding.users.clone())
         };
         *self.left.lock() = users.clone();
-        Ok((self.bound.swap(None), users))
+        Ok((self.binding.swap(None), users))
     }
 
     /// Returns the access flags of the region. `leaf` has its access flags as a leaf.
@@ -234,8 +238,8 @@ impl Region {
     /// Returns `true` if a peer may invalidate the binding.
     fn may_invalidate(&self) -> bool {
         let guard = srcu::read();
-        let bound = self.bound.get(&guard);
-        bound.is_some_and(|bound| serves_peers(bound.access))
+        let binding = self.binding.get(&guard);
+        binding.is_some_and(|binding| serves_peers(binding.access))
     }
 
     /// Removes the binding. No access is left when this returns without an error.
@@ -264,7 +268,7 @@ impl Region {
         }
         let old = pins.if_free(mr.index(), || {
             hw.withdraw(mr);
-            Ok(self.bound.swap(None))
+            Ok(self.binding.swap(None))
         })?;
         let (old, waited) = self.settle(old, patience);
         drop(edit);

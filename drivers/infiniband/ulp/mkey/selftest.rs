@@ -59,16 +59,16 @@ pub(crate) fn run(core: &Core, device: &Device) -> Result {
     let region = core.region_of(&mr).ok_or(EIO)?;
 
     let all = Right::LocalWrite | Right::RemoteWrite | Right::RemoteRead | Right::RemoteAtomic;
-    let result = bound(core, &memory, all).and_then(|bound| {
-        region.bind(&core.pins, &core.hw, &mr, bound)?;
+    let result = make_binding(core, &memory, all).and_then(|binding| {
+        region.bind(&core.pins, &core.hw, &mr, binding)?;
         through_sge(core, &mr, &memory)?;
         through_each(&mr, &memory)
     });
     let result = result.and_then(|()| {
-        let local = bound(core, &memory, Right::LocalWrite.into())?;
+        let local = make_binding(core, &memory, Right::LocalWrite.into())?;
         region.bind(&core.pins, &core.hw, &mr, local)?;
         origins(core, &mr)?;
-        let again = bound(core, &memory, all)?;
+        let again = make_binding(core, &memory, all)?;
         region.bind(&core.pins, &core.hw, &mr, again)
     });
 
@@ -94,7 +94,7 @@ fn forget(core: &Core, mr: OwnedMr, region: &Region) {
     core.forget(index, region);
 }
 
-fn bound(core: &Core, memory: &Buffer, access: Access) -> Result<Arc<Binding>> {
+fn make_binding(core: &Core, memory: &Buffer, access: Access) -> Result<Arc<Binding>> {
     let mut stride = [0; MAX_DIMS];
     stride[0] = STRIDE as i64;
     let mut blocks = KVVec::new();

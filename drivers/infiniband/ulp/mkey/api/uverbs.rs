@@ -65,8 +65,8 @@ pub(crate) fn describe_interleaved<'k>(
 }
 
 /// Returns the description of entry or block `index`.
-fn describe(bound: &Binding, index: usize) -> Option<UapiBlock> {
-    let (leaf, addr, bytes_count, stride) = match &bound.layout {
+fn describe(binding: &Binding, index: usize) -> Option<UapiBlock> {
+    let (leaf, addr, bytes_count, stride) = match &binding.layout {
         Layout::List(list) => {
             let entry = list.entries().get(index)?;
             (entry.leaf(), entry.addr(), entry.length(), [0; MAX_DIMS])
@@ -86,7 +86,7 @@ fn describe(bound: &Binding, index: usize) -> Option<UapiBlock> {
         addr,
         bytes_count,
         stride,
-        lkey: bound.leaves.get(leaf as usize)?.lkey,
+        lkey: binding.leaves.get(leaf as usize)?.lkey,
         reserved: 0,
     })
 }
@@ -107,13 +107,13 @@ struct Query<'a> {
 impl Query<'_> {
     /// Describes the binding. Returns `(0, 0)` if it did, or else the number of blocks and of
     /// indices that the caller must make room for: an allocation here would keep binds waiting.
-    fn look(&mut self, bound: Option<&Binding>) -> Result<(usize, usize)> {
-        let Some(bound) = bound else {
+    fn look(&mut self, binding: Option<&Binding>) -> Result<(usize, usize)> {
+        let Some(binding) = binding else {
             self.info.kind = KIND_UNBOUND;
             return Ok((0, 0));
         };
-        let count = bound.layout.count();
-        let (blocks, places) = match &bound.layout {
+        let count = binding.layout.count();
+        let (blocks, places) = match &binding.layout {
             Layout::Indexed(_) => (0, count.min(self.wanted.num_indices as usize)),
             _ => (count.min(self.num_blocks as usize), 0),
         };
@@ -121,11 +121,11 @@ impl Query<'_> {
             return Ok((blocks, places));
         }
         let info = &mut *self.info;
-        info.length = bound.layout.length();
-        info.access = bound.access.into_raw();
+        info.length = binding.layout.length();
+        info.access = binding.access.into_raw();
         info.num_entries = u32::try_from(count)?;
         info.kind = KIND_LIST;
-        if let Layout::Interleaved(interleaved) = &bound.layout {
+        if let Layout::Interleaved(interleaved) = &binding.layout {
             info.kind = KIND_INTERLEAVED;
             info.num_dims = u32::try_from(interleaved.repeat_counts().len())?;
             for (to, count) in self
@@ -136,16 +136,16 @@ impl Query<'_> {
                 *to = count;
             }
         }
-        if let Layout::Indexed(layout) = &bound.layout {
+        if let Layout::Indexed(layout) = &binding.layout {
             info.kind = KIND_INDEXED;
-            *self.indexed = indexed::describe_bound(layout, info.num_entries, &bound.leaves);
+            *self.indexed = indexed::describe_binding(layout, info.num_entries, &binding.leaves);
             let all = layout.indices();
             for index in (0..places).map_while(|at| all.get(at)) {
                 // Checked above: the index fits.
                 let _ = self.indices.push_within_capacity(index);
             }
         }
-        for block in (0..blocks).map_while(|index| describe(bound, index)) {
+        for block in (0..blocks).map_while(|index| describe(binding, index)) {
             // Checked above: the block fits.
             let _ = self.described.push_within_capacity(block);
         }
@@ -159,7 +159,7 @@ impl Query<'_> {
         self.info.max_entries = key.max_entries();
         // A longer layout may be bound between an allocation and the next look.
         loop {
-            let missing = key.inspect(|bound| self.look(bound))?;
+            let missing = key.inspect(|binding| self.look(binding))?;
             if missing == (0, 0) {
                 break;
             }

@@ -112,7 +112,7 @@ pub(crate) fn describe_user<'k>(
 }
 
 /// Returns the description of a bound layout of `count` indices. It has no address of the indices.
-pub(crate) fn describe_bound(layout: &KIndexed, count: u32, leaves: &[Leaf]) -> UapiIndexed {
+pub(crate) fn describe_binding(layout: &KIndexed, count: u32, leaves: &[Leaf]) -> UapiIndexed {
     UapiIndexed {
         addr: layout.addr(),
         unit: layout.unit(),

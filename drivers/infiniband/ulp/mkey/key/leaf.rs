@@ -74,17 +74,21 @@ impl Core {
         let region = region.ok_or(ENOENT)?;
         let (len, access, place) = match region.kind {
             Kind::Key { .. } => {
-                let bound: Arc<Binding> = region.bound.get(&guard).ok_or(ERANGE)?.into();
-                if bound.depth() > depth {
+                let binding: Arc<Binding> = region.binding.get(&guard).ok_or(ERANGE)?.into();
+                if binding.depth() > depth {
                     return Err(eloop());
                 }
-                (bound.layout.length(), bound.access, LeafPlace::Key(bound))
+                (
+                    binding.layout.length(),
+                    binding.access,
+                    LeafPlace::Key(binding),
+                )
             }
             // The leaf refers to the memory of that region's only leaf.
             Kind::Dm => {
-                let bound = region.bound.get(&guard).ok_or(ERANGE)?;
-                let run = bound.layout.resolve(0, bound.layout.length())?;
-                let inner = bound.leaves.first().ok_or(ENOENT)?;
+                let binding = region.binding.get(&guard).ok_or(ERANGE)?;
+                let run = binding.layout.resolve(0, binding.layout.length())?;
+                let inner = binding.leaves.first().ok_or(ENOENT)?;
                 let LeafPlace::Memory { base, delta, .. } = &inner.place else {
                     return Err(eopnotsupp());
                 };
@@ -93,7 +97,7 @@ impl Core {
                     delta: run.addr.wrapping_add(*delta),
                     mutable: false,
                 };
-                (run.len, bound.access, place)
+                (run.len, binding.access, place)
             }
             // Each registration would be over other memory.
             Kind::FastReg(_) => return Err(eopnotsupp()),

@@ -12,15 +12,15 @@ use crate::{
 use core::{ptr, slice};
 use kernel::rbtree::RBTree;
 
-/// Returns `true` if `bound` refers, at any level, to the key `lkey`. Visits each key once.
+/// Returns `true` if `binding` refers, at any level, to the key `lkey`. Visits each key once.
 ///
 /// Returns `false` if there is no memory for the list of visited keys.
-pub(crate) fn reaches(bound: &Binding, lkey: u32) -> bool {
+pub(crate) fn reaches(binding: &Binding, lkey: u32) -> bool {
     let mut seen: RBTree<usize, ()> = RBTree::new();
     let mut levels: [slice::Iter<'_, Leaf>; MAX_DEPTH] = Default::default();
     let mut depth = 0usize;
     if let Some(level) = levels.first_mut() {
-        *level = bound.leaves.iter();
+        *level = binding.leaves.iter();
     }
     while let Some(level) = levels.get_mut(depth) {
         let Some(leaf) = level.next() else {

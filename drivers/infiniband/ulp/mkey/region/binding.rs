@@ -85,14 +85,14 @@ impl LeafPlace {
     fn depth(&self) -> usize {
         match self {
             Self::Memory { .. } => 0,
-            Self::Key(bound) => bound.depth(),
+            Self::Key(binding) => binding.depth(),
         }
     }
 
     fn is_on_demand(&self) -> bool {
         match self {
             Self::Memory { base, .. } => base.is_on_demand(),
-            Self::Key(bound) => bound.on_demand,
+            Self::Key(binding) => binding.on_demand,
         }
     }
 
@@ -101,14 +101,14 @@ impl LeafPlace {
     fn finest(&self) -> u16 {
         match self {
             Self::Memory { .. } => u16::MAX,
-            Self::Key(bound) => bound.finest,
+            Self::Key(binding) => binding.finest,
         }
     }
 
     fn pieces(&self) -> u64 {
         match self {
             Self::Memory { .. } => 1,
-            Self::Key(bound) => bound.pieces.into(),
+            Self::Key(binding) => binding.pieces.into(),
         }
     }
 
@@ -116,7 +116,7 @@ impl LeafPlace {
     fn levels(&self) -> usize {
         match self {
             Self::Memory { .. } => 0,
-            Self::Key(bound) => bound.levels.into(),
+            Self::Key(binding) => binding.levels.into(),
         }
     }
 }
@@ -328,19 +328,22 @@ pub(crate) fn accesses_outside() -> i64 {
 // Fields drop in declaration order. If a rebind gave up its wait, this reference may be the last
 // one: the binding drops and unpins its leaves before `_user` ends the next wait for the users.
 pub(crate) struct Held {
-    bound: Arc<Binding>,
+    binding: Arc<Binding>,
     _user: User,
 }
 
 impl Held {
-    /// Keeps `bound` for an access that leaves SRCU. Returns [`None`] if accesses through it are
+    /// Keeps `binding` for an access that leaves SRCU. Returns [`None`] if accesses through it are
     /// short.
     #[inline]
-    pub(crate) fn new(bound: ArcBorrow<'_, Binding>) -> Option<Self> {
-        let user = User::new(bound.users.as_ref()?);
-        let bound = bound.into();
+    pub(crate) fn new(binding: ArcBorrow<'_, Binding>) -> Option<Self> {
+        let user = User::new(binding.users.as_ref()?);
+        let binding = binding.into();
         OUTSIDE.add(1, ordering::Relaxed);
-        Some(Self { bound, _user: user })
+        Some(Self {
+            binding,
+            _user: user,
+        })
     }
 }
 
@@ -348,6 +351,6 @@ impl Deref for Held {
     type Target = Binding;
 
     fn deref(&self) -> &Binding {
-        &self.bound
+        &self.binding
     }
 }

@@ -69,7 +69,7 @@ struct Slots {
 
 /// The active layout.
 struct Active {
-    bound: Arc<Binding>,
+    binding: Arc<Binding>,
     /// The address of its first byte.
     start: u64,
 }
@@ -78,7 +78,7 @@ struct Active {
 // Fields drop in declaration order: the reference drops before the count, so the invalidation that
 // waits for the count has the last reference.
 struct AccessUser<'a> {
-    bound: Arc<Binding>,
+    binding: Arc<Binding>,
     _counted: Counted<'a>,
 }
 
@@ -235,7 +235,7 @@ impl FastReg {
         // a peer's write. The binding leaves that check to the driver.
         room.access = access | Right::LocalWrite;
         slots.active = Some(Active {
-            bound: room.into(),
+            binding: room.into(),
             // Some ULPs set `iova` to another address than that of the first element, after
             // mapping.
             start: mr.iova(),
@@ -258,7 +258,7 @@ impl FastReg {
         if key != hw.key(mr) {
             return Err(EINVAL);
         }
-        let access = slots.active.as_ref().map(|active| active.bound.access);
+        let access = slots.active.as_ref().map(|active| active.binding.access);
         if origin == Origin::Remote && !access.is_some_and(serves_peers) {
             return Err(EINVAL);
         }
@@ -272,7 +272,7 @@ impl FastReg {
             self.idle.wait(&mut slots);
         }
         slots.waiting = slots.waiting.saturating_sub(1);
-        let room = active.and_then(|active| Arc::into_unique_or_drop(active.bound));
+        let room = active.and_then(|active| Arc::into_unique_or_drop(active.binding));
         if let Some(room) = room.map(Pin::into_inner) {
             if slots.staged.is_none() {
                 slots.staged = Some(room);
@@ -287,7 +287,7 @@ impl FastReg {
     pub(crate) fn contains(&self, iova: u64, length: u64) -> bool {
         let slots = self.slots.lock();
         slots.active.as_ref().is_some_and(|active| {
-            let whole = active.bound.layout.length();
+            let whole = active.binding.layout.length();
             length <= whole && iova.wrapping_sub(active.start) <= whole - length
         })
     }
@@ -304,13 +304,13 @@ impl FastReg {
     ) -> Result<T> {
         let mut slots = self.slots.lock();
         let active = slots.active.as_ref().ok_or(EINVAL)?;
-        let (bound, offset) = (active.bound.clone(), iova.wrapping_sub(active.start));
+        let (binding, offset) = (active.binding.clone(), iova.wrapping_sub(active.start));
         slots.users = slots.users.saturating_add(1);
         drop(slots);
         let user = AccessUser {
-            bound,
+            binding,
             _counted: Counted(self),
         };
-        access(&user.bound, offset)
+        access(&user.binding, offset)
     }
 }

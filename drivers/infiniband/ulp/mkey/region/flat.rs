@@ -55,7 +55,7 @@ impl<'a> Inner<'a> {
 fn key_of(leaf: &Leaf) -> Option<Inner<'_>> {
     match &leaf.place {
         LeafPlace::Memory { .. } => None,
-        LeafPlace::Key(bound) => Some(Inner(bound)),
+        LeafPlace::Key(binding) => Some(Inner(binding)),
     }
 }
 

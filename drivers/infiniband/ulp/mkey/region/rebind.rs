@@ -154,7 +154,7 @@ fn exchange(
             if change.new.is_slow() {
                 change.region.was_slow.store(true, ordering::Relaxed);
             }
-            change.old = Some(change.region.bound.swap(Some(change.new.clone())));
+            change.old = Some(change.region.binding.swap(Some(change.new.clone())));
         },
     )
     .map_err(|pinned| pinned.refused(EBUSY))?;

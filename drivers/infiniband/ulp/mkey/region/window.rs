@@ -13,7 +13,7 @@
 //!
 //! # Locking
 //!
-//! `Windows::bound` serialises binds and invalidations of the windows of a device, together with
+//! `Windows::windows` serialises binds and invalidations of the windows of a device, together with
 //! rxe's part of them. It is held while sleeping, but not during a wait for accesses.
 
 use crate::{
@@ -141,14 +141,14 @@ impl Cleared {
 #[pin_data]
 pub(crate) struct Windows {
     #[pin]
-    bound: Mutex<RBTree<u32, Bindings>>,
+    windows: Mutex<RBTree<u32, Bindings>>,
 }
 
 impl Windows {
     /// Makes an empty set.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            bound <- new_mutex!(RBTree::new(), "ib_mkey windows"),
+            windows <- new_mutex!(RBTree::new(), "ib_mkey windows"),
         })
     }
 
@@ -164,11 +164,11 @@ impl Windows {
         change: impl FnOnce(&mut Bindings) -> Result<T>,
     ) -> Result<T> {
         let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
-        let mut bound = self.bound.lock();
+        let mut windows = self.windows.lock();
         // The entry of a window that had the index before and is being deallocated.
-        let stale = match bound.get(&index) {
+        let stale = match windows.get(&index) {
             Some(bindings) if bindings.mw == mw => None,
-            _ => bound.insert(room.into_node(
+            _ => windows.insert(room.into_node(
                 index,
                 Bindings {
                     mw,
@@ -177,8 +177,8 @@ impl Windows {
                 },
             )),
         };
-        let result = change(bound.get_mut(&index).ok_or(ENOENT)?);
-        drop(bound);
+        let result = change(windows.get_mut(&index).ok_or(ENOENT)?);
+        drop(windows);
         drop(stale);
         result
     }
@@ -195,18 +195,18 @@ impl Windows {
         index: u32,
         stock: impl FnOnce() -> Result,
     ) -> Result<Option<Cleared>> {
-        let mut bound = self.bound.lock();
+        let mut windows = self.windows.lock();
         stock()?;
-        Ok(bound
+        Ok(windows
             .get_mut(&index)
             .and_then(|bindings| bindings.clear(hw)))
     }
 
     /// Takes out the hidden MRs of the window `mw`, which was deallocated.
     pub(crate) fn forget(&self, index: u32, mw: usize) -> Option<Bindings> {
-        let mut bound = self.bound.lock();
+        let mut windows = self.windows.lock();
         // Another window may have the index by now.
-        bound.get(&index).filter(|bindings| bindings.mw == mw)?;
-        bound.remove(&index)
+        windows.get(&index).filter(|bindings| bindings.mw == mw)?;
+        windows.remove(&index)
     }
 }
