@@ -812,4 +812,101 @@ TEST_F(scattered, long_range)
 		ASSERT_EQ(self->leaf[self->at[i]], self->plain[1 + i]);
 }
 
+/* accesses through a nest until one fails */
+struct nested_traffic {
+	struct mkt_setup *s;
+	struct mkt_pair pair;
+	uint32_t rkey;
+	enum mkt_op op;
+	atomic_uint done;
+	/* set when the access is no longer allowed */
+	atomic_bool over;
+	/* an access that began after that has succeeded */
+	bool late;
+	int err;
+};
+
+static void *nested_traffic(void *arg)
+{
+	struct nested_traffic *traffic = arg;
+	struct mkt_setup *s = traffic->s;
+	struct mkt_wr wr = {
+		.op = traffic->op,
+		.sge[0] = {
+			.addr = s->plain[0].addr,
+			.length = SCATTERED,
+			.lkey = s->plain[0].mr->lkey,
+		},
+		.num_sge = 1,
+		.rkey = traffic->rkey,
+	};
+
+	while (!traffic->late) {
+		bool over = atomic_load(&traffic->over);
+		struct ibv_wc wc;
+
+		traffic->err = mkt_post_send(&traffic->pair.end[0], &wr, 1) ?:
+			       mkt_poll(&traffic->pair.end[0], &wc);
+		if (traffic->err || wc.status)
+			break;
+		traffic->late = over;
+		atomic_fetch_add(&traffic->done, 1);
+	}
+	return NULL;
+}
+
+/*
+ * Under accesses through the outermost key: no level below can change; what the leaf no
+ * longer allows ends at once; an unbind of the outermost key releases all of it.
+ */
+TEST_F(scattered, race)
+{
+	struct mkt_setup *s = &self->s;
+	struct ibv_mr *leaf = s->arena[1].leaf[0].mr, *outer = self->key[MAX_DEPTH - 1];
+	unsigned int round, rounds = mkt_scale(20, 4), i;
+
+	for (round = 0; round < rounds; round++) {
+		bool unbinds = round & 1;
+		struct nested_traffic traffic = {
+			.s = s,
+			.op = round & 2 ? MKT_READ : MKT_WRITE,
+		};
+		pthread_t tid;
+
+		ASSERT_EQ(0, nested_scatter(s, self->key, MAX_DEPTH, self->at));
+		traffic.rkey = outer->rkey;
+		ASSERT_EQ(0, mkt_pair_create(&traffic.pair, &s->dev[0], &s->dev[1],
+					     IBV_MTU_1024, 0));
+		ASSERT_EQ(0, pthread_create(&tid, NULL, nested_traffic, &traffic));
+		for (i = 0; i < MAX_DEPTH - 1 || atomic_load(&traffic.done) < 20; i++) {
+			struct ibv_mr *key = self->key[i % (MAX_DEPTH - 1)];
+
+			ASSERT_EQ(EBUSY, nested_bind(key, leaf->lkey,
+						     s->arena[1].leaf[0].addr, 64,
+						     MKT_ACCESS_ALL));
+			ASSERT_EQ(EBUSY, ibmkey_unbind(key));
+			ASSERT_EQ(EBUSY, ibv_dereg_mr(key));
+			ASSERT_EQ(EBUSY, ibv_dereg_mr(leaf));
+		}
+		if (unbinds) {
+			ASSERT_EQ(0, ibmkey_unbind(outer));
+		} else {
+			ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_ACCESS,
+						   s->dev[1].pd, IBV_ACCESS_REMOTE_READ));
+		}
+		atomic_store(&traffic.over, true);
+		ASSERT_EQ(0, pthread_join(tid, NULL));
+		EXPECT_EQ(0, traffic.err);
+		/* reading by the lkey needs no access flag of the leaf */
+		EXPECT_EQ(!unbinds && traffic.op == MKT_READ, traffic.late);
+		mkt_pair_destroy(&traffic.pair);
+		if (!unbinds) {
+			ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_ACCESS,
+						   s->dev[1].pd, MKT_ACCESS_ALL));
+		}
+		for (i = MAX_DEPTH - unbinds; i > 0; i--)
+			ASSERT_EQ(0, ibmkey_unbind(self->key[i - 1]));
+	}
+}
+
 TEST_HARNESS_MAIN
