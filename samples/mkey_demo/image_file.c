@@ -16,8 +16,6 @@
 
 #define MAX_PIXELS (16u << 20)
 
-extern char **environ;
-
 /* mkey_picture in the directory of this program */
 static const char *helper(void)
 {
@@ -31,7 +29,7 @@ static const char *helper(void)
 	slash = strrchr(path, '/');
 	if (!slash || (size_t)(slash + 1 - path) + sizeof("mkey_picture") > sizeof(path))
 		errx(1, "%s: the path is too long", path);
-	strcpy(slash + 1, "mkey_picture");
+	memcpy(slash + 1, "mkey_picture", sizeof("mkey_picture"));
 	return path;
 }
 
@@ -42,8 +40,8 @@ static const char *helper(void)
  */
 static int start(const char *command, const char *path, int its_end, pid_t *pid)
 {
-	char *argv[] = { (char *)"mkey_picture", (char *)command, (char *)"--",
-			 (char *)path, NULL };
+	char *const argv[] = { (char *)"mkey_picture", (char *)command, (char *)"--",
+			       (char *)path, NULL };
 	int ends[2], theirs = its_end == STDIN_FILENO ? 0 : 1, error;
 	posix_spawn_file_actions_t actions;
 

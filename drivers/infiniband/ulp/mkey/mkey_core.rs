@@ -122,8 +122,10 @@ impl Core {
     /// in the table.
     pub(crate) fn expose(&self, mr: &Mr, region: &Arc<Region>) {
         let closed = self.closed.lock();
-        if !*closed {
-            region.mr_slot.fill(mr, region.clone());
+        // Only a claimed MR has a slot.
+        match Hw::slot(mr) {
+            Some(cell) if !*closed => region.mr_slot.fill(cell, region.clone()),
+            _ => (),
         }
     }
 

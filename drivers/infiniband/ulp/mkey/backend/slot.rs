@@ -9,13 +9,9 @@
 //! between deregistration and the removal of the device, which both empty the slot. The data path
 //! reads the slot under SRCU and takes no lock.
 
-use super::{interface::Backend, Hw};
-use crate::kernel_ext::{
-    rdma::Mr,
-    sync::{
-        lock::{new_irq_lock, IrqLock},
-        srcu::{Cell, Retired},
-    },
+use crate::kernel_ext::sync::{
+    lock::{new_irq_lock, IrqLock},
+    srcu::{Cell, Retired},
 };
 use core::ptr::NonNull;
 use kernel::{prelude::*, sync::Arc};
@@ -54,14 +50,12 @@ impl<T: SlotValue> MrSlot<T> {
         })
     }
 
-    /// Puts `value` into the slot of `mr`. Does nothing for an MR that is not claimed.
-    pub(crate) fn fill(&self, mr: &Mr, value: Arc<T>) {
-        let Some(cell) = Hw::slot::<T>(mr) else {
-            return;
-        };
+    /// Puts `value` into `cell`, the slot of the owner's MR. The owner empties the slot before the MR
+    /// is freed.
+    pub(crate) fn fill(&self, cell: &Cell<T>, value: Arc<T>) {
         let mut filled = self.cell.lock();
         let old = cell.swap(Some(value));
-        // INVARIANT: `mr` is valid. All code that frees it calls `empty()` first.
+        // INVARIANT: The cell is valid. All code that frees its MR calls `empty()` first.
         *filled = Some(FilledCell(NonNull::from(cell)));
         drop(filled);
         drop(old);

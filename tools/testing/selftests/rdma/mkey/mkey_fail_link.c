@@ -68,13 +68,16 @@ static bool link_faults(bool on)
 	return done;
 }
 
+/* prints the mangled name of the function that adds a device */
+#define FIND_ADD "awk '$4 == \"[ib_mkey]\" && /add_callback/ { print $3; exit }' /proc/kallsyms"
+
 /* loads the module that has allocations fail, for ib_mkey's way of adding a device */
 static int load_module(const char *dir)
 {
 	char command[512];
 
 	snprintf(command, sizeof(command),
-		 "name=$(awk '$4 == \"[ib_mkey]\" && /add_callback/ { print $3; exit }' /proc/kallsyms) && [ -n \"$name\" ] && insmod '%s/" MODULE_FILE "' symbol=\"$name\"",
+		 "name=$(" FIND_ADD ") && insmod '%s/" MODULE_FILE "' symbol=${name:?}",
 		 dir);
 	return system(command);
 }

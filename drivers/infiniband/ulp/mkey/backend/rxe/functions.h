@@ -17,31 +17,31 @@
 #endif
 
 RXE_REDIRECTED(check_range, mr_check_range, int,
-	     (struct rxe_mr *mr, u64 iova, size_t length),
-	     (mr, iova, length), -ENODEV)
+	       (struct rxe_mr *mr, u64 iova, size_t length),
+	       (mr, iova, length), -ENODEV)
 RXE_REDIRECTED(copy, rxe_mr_copy, int,
-	     (struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
-	      enum rxe_mr_copy_dir dir),
-	     (mr, iova, addr, length, dir), -ENODEV)
+	       (struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
+		enum rxe_mr_copy_dir dir),
+	       (mr, iova, addr, length, dir), -ENODEV)
 RXE_REDIRECTED(atomic_op, rxe_mr_do_atomic_op, enum resp_states,
-	     (struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
-	      u64 swap_add, u64 *orig_val),
-	     (mr, iova, opcode, compare, swap_add, orig_val),
-	     RESPST_ERR_RKEY_VIOLATION)
+	       (struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
+		u64 swap_add, u64 *orig_val),
+	       (mr, iova, opcode, compare, swap_add, orig_val),
+	       RESPST_ERR_RKEY_VIOLATION)
 RXE_REDIRECTED(atomic_write, rxe_mr_do_atomic_write, enum resp_states,
-	     (struct rxe_mr *mr, u64 iova, u64 value),
-	     (mr, iova, value), RESPST_ERR_RKEY_VIOLATION)
+	       (struct rxe_mr *mr, u64 iova, u64 value),
+	       (mr, iova, value), RESPST_ERR_RKEY_VIOLATION)
 RXE_REDIRECTED(flush, rxe_flush_pmem_iova, int,
-	     (struct rxe_mr *mr, u64 iova, unsigned int length),
-	     (mr, iova, length), -ENODEV)
+	       (struct rxe_mr *mr, u64 iova, unsigned int length),
+	       (mr, iova, length), -ENODEV)
 RXE_REDIRECTED(invalidate_mr, rxe_invalidate_mr, int,
-	     (struct rxe_qp *qp, u32 key), (qp, key), -ENODEV)
+	       (struct rxe_qp *qp, u32 key), (qp, key), -ENODEV)
 RXE_REDIRECTED(invalidate_mw, rxe_invalidate_mw, int,
-	     (struct rxe_qp *qp, u32 rkey), (qp, rkey), -ENODEV)
+	       (struct rxe_qp *qp, u32 rkey), (qp, rkey), -ENODEV)
 RXE_REDIRECTED(reg_fast_mr, rxe_reg_fast_mr, int,
-	     (struct rxe_qp *qp, struct rxe_send_wqe *wqe), (qp, wqe), -ENODEV)
+	       (struct rxe_qp *qp, struct rxe_send_wqe *wqe), (qp, wqe), -ENODEV)
 RXE_REDIRECTED(bind_mw, rxe_bind_mw, int,
-	     (struct rxe_qp *qp, struct rxe_send_wqe *wqe), (qp, wqe), -ENODEV)
+	       (struct rxe_qp *qp, struct rxe_send_wqe *wqe), (qp, wqe), -ENODEV)
 /* The functions below are called, not redirected. */
 RXE_FUNCTION(copy_data, copy_data, int,
 	     (struct rxe_pd *pd, int access, struct rxe_dma_info *dma,

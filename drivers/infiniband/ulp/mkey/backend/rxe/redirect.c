@@ -98,7 +98,7 @@ static __always_inline struct rxe_qp *serving_qp(enum rxe_mr_copy_dir dir)
 }
 
 static noinline int copy_remote(struct rxe_mr *mr, u64 iova, void *addr,
-		       unsigned int length, enum rxe_mr_copy_dir dir)
+				unsigned int length, enum rxe_mr_copy_dir dir)
 {
 	struct rxe_qp *qp = serving_qp(dir);
 	struct ib_mkey_rxe_peer peer;
@@ -111,7 +111,7 @@ static noinline int copy_remote(struct rxe_mr *mr, u64 iova, void *addr,
 
 /* Copies as a peer in the MR's PD does. The self-test calls this. */
 static noinline int copy_test(struct rxe_mr *mr, u64 iova, void *addr,
-		     unsigned int length, enum rxe_mr_copy_dir dir)
+			      unsigned int length, enum rxe_mr_copy_dir dir)
 {
 	struct ib_mkey_rxe_peer peer = { .pd = mr->ibmr.pd };
 
@@ -124,7 +124,7 @@ static noinline int copy_test(struct rxe_mr *mr, u64 iova, void *addr,
  * for a retransmission. A READ through a memory window is allowed: the window has its own flags.
  */
 static noinline int copy_without_flag(struct rxe_mr *mr, u64 iova, void *addr,
-			     unsigned int length, enum rxe_mr_copy_dir dir)
+				      unsigned int length, enum rxe_mr_copy_dir dir)
 {
 	struct rxe_qp *qp = serving_qp(dir);
 

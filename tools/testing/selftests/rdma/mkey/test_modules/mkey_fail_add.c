@@ -5,6 +5,7 @@
  * ib_mkey's function, nth the allocation that fails; 0 for none.
  */
 
+#include <linux/bits.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/sched.h>
@@ -22,7 +23,7 @@ static bool failed;
 module_param(failed, bool, 0444);
 
 /* a number that no call reaches */
-#define NEVER (1U << 30)
+#define NEVER BIT(30)
 
 struct call {
 	unsigned int nth, before;
