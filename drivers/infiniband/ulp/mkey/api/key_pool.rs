@@ -61,7 +61,8 @@ impl KeyPool {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for an MR that is not a key of the pool; those of [`Key::unbind`].
+    /// `EINVAL` for an MR that is not a key of the pool; those of
+    /// [`Key::unbind`](crate::key::Key::unbind).
     fn put(&self, mr: GivenUpMr<'_>) -> Result {
         with_key(mr.held(), |key| {
             let all_there = self.free.lock().len() >= self.keys;
