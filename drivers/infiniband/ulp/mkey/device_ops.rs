@@ -129,7 +129,10 @@ impl DeviceOps for MkeyDevice {
         let layout = KLayout::List(List::new(entries)?);
         let binding = Binding::new(layout, leaves, access, pd, None, None)?;
         let region = this.core.adopt(mr, Kind::Dm, charge)?;
-        region.bind(&this.core.pins, &this.core.hw, mr, binding)
+        // The caller gives an MR that failed back to the driver, which empties no slot.
+        region
+            .bind(&this.core.pins, &this.core.hw, mr, binding)
+            .inspect_err(|_| this.core.forget(mr.index(), &region))
     }
 
     fn alloc_fast_reg(this: ArcBorrow<'_, Self>, mr: &Mr, max: u32) -> Result {

@@ -161,8 +161,10 @@ impl Core {
         self.adopt(mr, Kind::FastReg(fast), charge)
     }
 
-    /// Takes `region` out of the table. `index` is the index of its MR, which may be freed. Sleeps.
+    /// Takes `region` out of its MR's slot and out of the table. `index` is the index of the MR, which
+    /// may be freed if the slot is empty. Sleeps.
     pub(crate) fn forget(&self, index: u32, region: &Region) {
+        drop(region.mr_slot.empty());
         self.regions.remove(index, region);
     }
 
