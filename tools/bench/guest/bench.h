@@ -130,6 +130,8 @@ void column_check(const struct column *column, const struct column *from);
 
 /* The groups of measurements. */
 void measure_strided(struct bench *bench);
+void measure_layouts(struct bench *bench);
+void measure_lists(struct bench *bench);
 void measure_nested(struct bench *bench);
 void measure_bind(struct bench *bench);
 void measure_pool(struct bench *bench);

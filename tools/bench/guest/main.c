@@ -24,6 +24,8 @@ static const struct group {
 	bool ordinary;			/* needs no ib_mkey */
 } groups[] = {
 	{ "strided", measure_strided, false },
+	{ "layouts", measure_layouts, false },
+	{ "lists", measure_lists, false },
 	{ "nested", measure_nested, false },
 	{ "bind", measure_bind, false },
 	{ "pool", measure_pool, false },
@@ -36,7 +38,8 @@ static const struct group {
 
 static const char usage[] =
 	"usage: mkey_bench [-a DEVICE] [-b DEVICE] [-r N] [-s N] [-w WAY] [-i] [-q] [GROUP...]\n"
-	"Measures the groups named, or all: strided nested bind pool memory dm alloc copy ordinary.\n"
+	"Measures the groups named, or all: strided layouts lists nested bind pool\n"
+	"memory dm alloc copy ordinary.\n"
 	"  -a, -b  the devices (rxe0, rxe1), which can be the same\n"
 	"  -r N    repetitions of each measurement (15)\n"
 	"  -s N    divide sizes by 2 to this power (0)\n"

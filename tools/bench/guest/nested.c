@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Keys over keys: WRITE by a strided key, by keys over that one, and by the
- * same keys over ODP memory.
+ * same keys over ODP memory; packed, and the same number of contiguous bytes.
  */
 #include <err.h>
+#include <string.h>
 
 #include <infiniband/mkey.h>
 
@@ -42,6 +43,38 @@ static void write_to(struct nested *nested, struct ibv_mr *key)
 	const struct span span[2] = { { 0, nested->near.key }, { 0, key } };
 
 	move_span(nested->bench, OP_WRITE, span, nested->far.bytes, 1);
+}
+
+static void run_contiguous(void *context)
+{
+	struct nested *nested = context;
+	const struct span span[2] = {
+		{ (uintptr_t)nested->near.packed, nested->near.packed_mr },
+		{ (uintptr_t)nested->far.packed, nested->far.packed_mr },
+	};
+
+	move_span(nested->bench, OP_WRITE, span, nested->far.bytes, 1);
+}
+
+static void check_contiguous(void *context)
+{
+	struct nested *nested = context;
+
+	if (memcmp(nested->near.packed, nested->far.packed, nested->far.bytes))
+		errx(1, "%zu contiguous bytes are not the expected ones",
+		     nested->far.bytes);
+}
+
+static void run_packed(void *context)
+{
+	struct nested *nested = context;
+	struct column *from = &nested->near, *to = &nested->far;
+
+	for (size_t i = 0; i < from->count; i++)
+		memcpy(from->packed + i * BLOCK, from->strided + 2 * i * BLOCK, BLOCK);
+	run_contiguous(context);
+	for (size_t i = 0; i < to->count; i++)
+		memcpy(to->strided + 2 * i * BLOCK, to->packed + i * BLOCK, BLOCK);
 }
 
 static void run_flat(void *context)
@@ -111,9 +144,11 @@ void measure_nested(struct bench *bench)
 		.unit = "bytes",
 	};
 	const struct way ways[] = {
+		{ "contiguous", reset, run_contiguous, check_contiguous, &nested, 4 },
 		{ "flat", reset, run_flat, check, &nested, 4 },
 		{ "nested", reset, run_nested, check, &nested, 4 },
 		{ "demand", reset, run_on_demand, check, &nested, 4 },
+		{ "packed", reset, run_packed, check, &nested, 4 },
 	};
 
 	column_open(&bench->dev[NEAR], &nested.near, BLOCK, count);
@@ -121,11 +156,12 @@ void measure_nested(struct bench *bench)
 	column_bind(&nested.near);
 	column_bind(&nested.far);
 	fill_random(nested.near.strided, nested.near.span, 3);
+	fill_random(nested.near.packed, nested.near.bytes, 4);
 	nested.on_demand_mr = rc_reg(&bench->dev[FAR], nested.far.strided,
 				     nested.far.span, ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
 	open_chain(&nested, nested.key, nested.far.strided_mr);
 	open_chain(&nested, nested.on_demand, nested.on_demand_mr);
-	for (nested.levels = 1; nested.levels <= MAX_LEVELS; nested.levels *= 2) {
+	for (nested.levels = 1; nested.levels <= MAX_LEVELS; nested.levels++) {
 		series.size = nested.levels;
 		measure(bench, &series, ways, ARRAY_SIZE(ways));
 	}

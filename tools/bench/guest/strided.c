@@ -224,7 +224,11 @@ static void measure_blocks(struct bench *bench, enum op op, size_t block)
 
 void measure_strided(struct bench *bench)
 {
+	static const size_t blocks[] = {
+		1, 8, 16, 64, 256, KIB, 4 * KIB, 16 * KIB, 64 * KIB,
+	};
+
 	for (int op = 0; op < NUM_OPS; op++)
-		for (size_t block = 16; block <= 64 * KIB; block *= 4)
-			measure_blocks(bench, op, block);
+		for (unsigned int b = 0; b < ARRAY_SIZE(blocks); b++)
+			measure_blocks(bench, op, blocks[b]);
 }

@@ -66,17 +66,50 @@ pub const GROUPS: &[Group] = &[
         plot: Plot::Ratio,
     },
     Group {
+        key: "layouts",
+        title: "WRITE by other layouts, at both ends: blocks of one size with gaps",
+        shows: "3 dimensions: 8 blocks in each of the inner two. 4 blocks: those of a record, at unequal \
+                distances. Uneven list: an entry for each block, no two adjacent distances equal. \
+                Indexed: in random order. Packing uses a list of the blocks' places. \
+                Ratio: to the same bytes contiguous.",
+        quantity: Quantity::Rate,
+        size: Size::Bytes,
+        size_label: "block",
+        baseline: Way { key: "contiguous", label: "contiguous" },
+        ways: &[
+            Way { key: "key", label: "one key" },
+            Way { key: "packed", label: "packed" },
+        ],
+        plot: Plot::Ratio,
+    },
+    Group {
+        key: "lists",
+        title: "WRITE by lists of many blocks of 64 bytes, at both ends",
+        shows: "As above. List: all distances equal. Ratio: to the same bytes contiguous.",
+        quantity: Quantity::Rate,
+        size: Size::Number,
+        size_label: "blocks",
+        baseline: Way { key: "contiguous", label: "contiguous" },
+        ways: &[
+            Way { key: "key", label: "one key" },
+            Way { key: "packed", label: "packed" },
+        ],
+        plot: Plot::Ratio,
+    },
+    Group {
         key: "nested",
         title: "Keys over keys on the remote side: blocks of 256 bytes with gaps",
-        shows: "Each level a list of eight ranges of the one below, the innermost key strided. \
-                Ratio: to the innermost key itself.",
+        shows: "One key: the innermost one, which is strided. Each other level is a list of eight ranges of \
+                the one below. Packed: at both ends. Ratio: to the same bytes contiguous.",
         quantity: Quantity::Rate,
         size: Size::Number,
         size_label: "levels",
-        baseline: Way { key: "flat", label: "one key" },
+        baseline: Way { key: "contiguous", label: "contiguous" },
         ways: &[
+            Way { key: "flat", label: "one key" },
             Way { key: "nested", label: "keys over keys" },
             Way { key: "demand", label: "the same, pages on demand" },
+            Way { key: "packed", label: "packed" },
         ],
         plot: Plot::Ratio,
     },
