@@ -10,7 +10,7 @@
 //! | `rxe/rereg.rs` | new memory for an existing MR |
 //! | `rxe/driver_calls.rs` | calls as rxe's workers make them; the self-test uses them |
 //! | `rxe/on_demand.rs`, `rxe/rxe_odp_page.c` | ODP pages |
-//! | `rxe/redirect.c`, `rxe/stock_redirected.c` | the redirection, by ftrace |
+//! | `rxe/attach.c`, `rxe/redirect.c`, `rxe/redirect_mw.c`, `rxe/stock_redirected.c` | the redirection, by ftrace |
 //! | `rxe/table.c` | the counterpart for an rxe that has a table of operations for each MR |
 //! | `rxe/stock.c`, `rxe/functions.h` | calls of stock rxe; its functions |
 //! | `rxe/mr.c` | access to an MR's fields by inline functions |

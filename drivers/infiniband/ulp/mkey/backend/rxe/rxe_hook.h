@@ -27,13 +27,16 @@ struct ib_mkey_rxe_peer {
 	struct rxe_qp *qp;
 };
 
-/* redirect.c or table.c */
+/* attach.c or table.c */
 int ib_mkey_rxe_init(void);
 void ib_mkey_rxe_exit(void);
 bool ib_mkey_rxe_attach(void);
 void ib_mkey_rxe_claim(struct rxe_mr *mr);
 
-/* stock.c, and stock_redirected.c or table.c: stock rxe, as it would run without ib_mkey */
+/*
+ * stock.c; and stock_redirected.c and redirect_mw.c, or table.c: stock rxe, as it would run without
+ * ib_mkey
+ */
 int ib_mkey_rxe_stock_copy(struct rxe_mr *mr, u64 iova, void *addr,
 			   unsigned int length, enum rxe_mr_copy_dir dir);
 int ib_mkey_rxe_stock_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,

@@ -3,10 +3,10 @@
  * Calls of stock rxe. They are static calls: with IBT, a function that the kernel
  * does not call by pointer has lost its ENDBR, so a call by pointer would fault.
  *
- * stock_redirected.c and table.c have the calls of functions whose parameters
- * depend on the way in which rxe calls ib_mkey.
+ * stock_redirected.c, redirect_mw.c and table.c have the calls of functions whose
+ * parameters depend on the way in which rxe calls ib_mkey.
  *
- * Locking: redirect.c or table.c calls ib_mkey_rxe_stock_set() and
+ * Locking: attach.c or table.c calls ib_mkey_rxe_stock_set() and
  * ib_mkey_rxe_stock_reset() under its mutex.
  */
 

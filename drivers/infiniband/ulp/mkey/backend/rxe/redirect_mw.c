@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory windows, if rxe's functions are redirected: the functions to which a bind
+ * and an invalidation are redirected, and rxe's part of both. table.c does this if
+ * rxe has a table of operations.
+ */
+
+#include "redirect.h"
+#include "rxe_hook.h"
+#include "stock.h"
+
+/* Returns true if an MR is in the PD of a QP. */
+static bool is_in_pd(struct rxe_qp *qp, u32 lkey)
+{
+	struct rxe_mr *mr = ib_mkey_rxe_get_mr(qp->ibqp.device, lkey >> 8);
+	bool in;
+
+	if (!mr)
+		return false;
+	in = READ_ONCE(mr->ibmr.pd) == qp->ibqp.pd;
+	ib_mkey_rxe_put_mr(mr);
+
+	return in;
+}
+
+/* ib_mkey identifies a window by the address of either structure. */
+static_assert(offsetof(struct rxe_mw, ibmw) == 0);
+
+/* A process can write to its requests at any time, so each field is read once. */
+notrace int direct_bind_mw(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
+{
+	struct ib_mkey_rxe_bind_mw bind = {
+		.addr = READ_ONCE(wqe->wr.wr.mw.addr),
+		.length = READ_ONCE(wqe->wr.wr.mw.length),
+		.mr_lkey = READ_ONCE(wqe->wr.wr.mw.mr_lkey),
+		.mw_rkey = READ_ONCE(wqe->wr.wr.mw.mw_rkey),
+		.rkey = READ_ONCE(wqe->wr.wr.mw.rkey),
+		.access = READ_ONCE(wqe->wr.wr.mw.access),
+	};
+	struct rxe_mw *mw = ib_mkey_rxe_get_mw(qp->ibqp.device, bind.mw_rkey >> 8);
+
+	if (!mw)
+		return -EINVAL;
+	bind.of_qp = mw->ibmw.type == IB_MW_TYPE_2;
+	/* rxe compares the PD of a window only for type 2, and does not compare that of the MR */
+	if (mw->ibmw.pd != qp->ibqp.pd || (bind.length && !is_in_pd(qp, bind.mr_lkey))) {
+		ib_mkey_rxe_put_mw(mw);
+		return -EINVAL;
+	}
+	return ib_mkey_rxe_bind_mw(qp, qp->ibqp.pd, mw, &bind);
+}
+
+notrace int direct_invalidate_mw(struct rxe_qp *qp, u32 rkey)
+{
+	return ib_mkey_rxe_invalidate_mw(qp, qp->ibqp.device, rkey);
+}
+
+int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, const struct ib_mkey_rxe_bind_mw *bind)
+{
+	struct rxe_send_wqe *wqe __free(kfree) = kzalloc_obj(*wqe);
+
+	if (!wqe)
+		return -ENOMEM;
+	wqe->wr.wr.mw.addr = bind->addr;
+	wqe->wr.wr.mw.length = bind->length;
+	wqe->wr.wr.mw.mr_lkey = bind->mr_lkey;
+	wqe->wr.wr.mw.mw_rkey = bind->mw_rkey;
+	wqe->wr.wr.mw.rkey = bind->rkey;
+	wqe->wr.wr.mw.access = bind->access;
+	return static_call(rxe_past_bind_mw)(qp, wqe);
+}
+
+/*
+ * Stock rxe dereferences the NULL pointers of a window of type 2 that is not bound, and lets every
+ * QP of the device invalidate a window. The caller holds the lock of Windows, so the result of the
+ * tests below does not change.
+ */
+int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, u32 rkey)
+{
+	struct rxe_mw *mw = ib_mkey_rxe_get_mw(qp->ibqp.device, rkey >> 8);
+	int ret = -EINVAL;
+
+	if (!mw)
+		return ret;
+	if (mw->state == RXE_MW_STATE_VALID && mw->qp == qp)
+		ret = static_call(rxe_past_invalidate_mw)(qp, rkey);
+	ib_mkey_rxe_put_mw(mw);
+
+	return ret;
+}
