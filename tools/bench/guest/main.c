@@ -27,6 +27,7 @@ static const struct group {
 	{ "layouts", measure_layouts, false },
 	{ "lists", measure_lists, false },
 	{ "nested", measure_nested, false },
+	{ "growth", measure_growth, false },
 	{ "bind", measure_bind, false },
 	{ "pool", measure_pool, false },
 	{ "memory", measure_memory, false },
@@ -38,7 +39,7 @@ static const struct group {
 
 static const char usage[] =
 	"usage: mkey_bench [-a DEVICE] [-b DEVICE] [-r N] [-s N] [-w WAY] [-i] [-q] [GROUP...]\n"
-	"Measures the groups named, or all: strided layouts lists nested bind pool\n"
+	"Measures the groups named, or all: strided layouts lists nested growth bind pool\n"
 	"memory dm alloc copy ordinary.\n"
 	"  -a, -b  the devices (rxe0, rxe1), which can be the same\n"
 	"  -r N    repetitions of each measurement (15)\n"

@@ -42,6 +42,8 @@ pub struct Way {
 pub enum Plot {
     /// Speed relative to the baseline.
     Ratio,
+    /// The cost by the first way relative to that of the smallest size, all names in one panel.
+    Growth,
     /// The figures, including the baseline's, on a logarithmic axis.
     Figures,
     /// The group has no plot.
@@ -112,6 +114,19 @@ pub const GROUPS: &[Group] = &[
             Way { key: "packed", label: "packed" },
         ],
         plot: Plot::Ratio,
+    },
+    Group {
+        key: "growth",
+        title: "WRITE of 4 KiB to the middle of a key",
+        shows: "With that number of blocks or entries, while so many keys exist, or through so many \
+                levels. Blocks and entries are of 64 bytes. Ratio: to the same bytes contiguous. \
+                The plot shows the cost relative to that of the smallest number.",
+        quantity: Quantity::Latency,
+        size: Size::Number,
+        size_label: "number",
+        baseline: Way { key: "contiguous", label: "contiguous" },
+        ways: &[Way { key: "key", label: "key" }],
+        plot: Plot::Growth,
     },
     Group {
         key: "bind",

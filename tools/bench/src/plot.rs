@@ -54,15 +54,26 @@ const COLOURS: [RGBColor; 4] = [
 ];
 
 struct Line {
-    label: &'static str,
+    label: String,
     points: Vec<(u64, Spread)>,
+}
+
+/// The vertical axis of a panel.
+#[derive(PartialEq)]
+enum Scale {
+    /// From zero to more than 1.
+    Ratio,
+    /// Around 1.
+    Near,
+    /// Logarithmic.
+    Log,
 }
 
 /// One set of axes.
 struct Panel {
     title: String,
     y_label: String,
-    log: bool,
+    scale: Scale,
     lines: Vec<Line>,
 }
 
@@ -82,13 +93,16 @@ pub fn all(records: &Records, dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(written)
 }
 
-/// Returns a panel for each name in the group. A name with a single size has no panel, because
+/// Returns a panel for each name in the group, or one for all. A name with a single size has no panel, because
 /// there is no line to draw.
 fn panels(group: &Group, records: &Records) -> Vec<Panel> {
     let mut names: Vec<&str> = Vec::new();
 
     if group.plot == Plot::None {
         return Vec::new();
+    }
+    if group.plot == Plot::Growth {
+        return growth(group, records).into_iter().collect();
     }
     for series in records.series.iter().filter(|s| s.group == group.key) {
         if !names.contains(&series.name.as_str()) {
@@ -99,6 +113,41 @@ fn panels(group: &Group, records: &Records) -> Vec<Panel> {
         .into_iter()
         .filter_map(|name| panel(group, name, records))
         .collect()
+}
+
+/// Returns a panel with a line for each name: the cost by the first way, relative to the cost at the
+/// smallest size.
+fn growth(group: &Group, records: &Records) -> Option<Panel> {
+    let way = group.ways.first()?;
+    let mut lines: Vec<Line> = Vec::new();
+    let mut smallest = 1.0;
+
+    for series in &records.series {
+        if series.group != group.key || series.way != way.key {
+            continue;
+        }
+        let cost = stats::latency(series)?;
+        if lines.last().is_none_or(|line| line.label != series.name) {
+            smallest = cost.median;
+            lines.push(Line {
+                label: series.name.clone(),
+                points: Vec::new(),
+            });
+        }
+        let spread = Spread {
+            median: cost.median / smallest,
+            min: cost.min / smallest,
+            max: cost.max / smallest,
+        };
+        lines.last_mut()?.points.push((series.size, spread));
+    }
+    lines.retain(|line| line.points.len() > 1);
+    (!lines.is_empty()).then(|| Panel {
+        title: "one access".to_owned(),
+        y_label: "cost, that of the smallest number = 1".to_owned(),
+        scale: Scale::Near,
+        lines,
+    })
 }
 
 fn panel(group: &Group, name: &str, records: &Records) -> Option<Panel> {
@@ -132,7 +181,7 @@ fn panel(group: &Group, name: &str, records: &Records) -> Option<Panel> {
             .filter_map(|series| Some((series.size, spread(series)?)))
             .collect();
         lines.push(Line {
-            label: way.label,
+            label: way.label.to_owned(),
             points,
         });
     }
@@ -143,7 +192,7 @@ fn panel(group: &Group, name: &str, records: &Records) -> Option<Panel> {
         } else {
             text::unit(group, first.unit).to_owned()
         },
-        log: !ratio,
+        scale: if ratio { Scale::Ratio } else { Scale::Log },
         lines,
     })
 }
@@ -217,15 +266,18 @@ fn draw_panel(group: &Group, panel: &Panel, area: &Area<'_>) -> Result<(), Failu
         .x_label_area_size(46)
         .y_label_area_size(64);
     // Leave room for the legend above the lines.
-    if panel.log {
+    if panel.scale == Scale::Log {
         let y = decade(low)..decade(high) * 100.0;
         let chart = builder.build_cartesian_2d(x, y.clone().log_scale())?;
-        fill(group, panel, chart, y)
-    } else {
-        let y = 0.0..high.max(1.0) * 1.5;
-        let chart = builder.build_cartesian_2d(x, y.clone())?;
-        fill(group, panel, chart, y)
+        return fill(group, panel, chart, y);
     }
+    let y = if panel.scale == Scale::Near {
+        low.min(0.9) - 0.05..high.max(1.1) + 0.1
+    } else {
+        0.0..high.max(1.0) * 1.5
+    };
+    let chart = builder.build_cartesian_2d(x, y.clone())?;
+    fill(group, panel, chart, y)
 }
 
 type Chart<'a, 'b, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<LogCoord<f64>, Y>>;
@@ -271,7 +323,7 @@ where
         chart.draw_series(LineSeries::new(medians(), colour.stroke_width(width)))?;
         chart
             .draw_series(medians().map(|at| Circle::new(at, 3, colour.filled())))?
-            .label(line.label)
+            .label(line.label.as_str())
             .legend(move |(x, y)| {
                 let end = (x.saturating_add(18), y);
                 PathElement::new([(x, y), end], colour.stroke_width(3))
