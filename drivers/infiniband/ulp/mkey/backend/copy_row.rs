@@ -18,7 +18,7 @@ extern "C" {
     fn memcpy(to: *mut c_void, from: *const c_void, len: usize) -> *mut c_void;
 }
 
-/// Moves the word at each of the offsets, through a register.
+/// Moves the words of one piece, through a register.
 #[cfg(target_arch = "x86_64")]
 macro_rules! moves {
     ($to:expr, $from:expr, $class:ident, $register:literal, $($offset:literal),+) => {
@@ -35,6 +35,39 @@ macro_rules! moves {
     };
 }
 
+/// Moves the words of four pieces, one piece after another, through a register.
+#[cfg(target_arch = "x86_64")]
+macro_rules! moves_of_four {
+    ($to:expr, $from:expr, $class:ident, $register:literal, $($offset:literal),+) => {
+        core::arch::asm!(
+            $(
+                concat!("mov ", $register, ", [{from} + ", $offset, "]"),
+                concat!("mov [{to} + ", $offset, "], ", $register),
+            )+
+            $(
+                concat!("mov ", $register, ", [{from} + {from_step} + ", $offset, "]"),
+                concat!("mov [{to} + {to_step} + ", $offset, "], ", $register),
+            )+
+            $(
+                concat!("mov ", $register, ", [{from} + 2 * {from_step} + ", $offset, "]"),
+                concat!("mov [{to} + 2 * {to_step} + ", $offset, "], ", $register),
+            )+
+            $(
+                concat!("mov ", $register, ", [{from} + {from_third} + ", $offset, "]"),
+                concat!("mov [{to} + {to_third} + ", $offset, "], ", $register),
+            )+
+            word = out($class) _,
+            from = in(reg) $from.at,
+            from_step = in(reg) $from.step,
+            from_third = in(reg) $from.step.wrapping_mul(3),
+            to = in(reg) $to.at,
+            to_step = in(reg) $to.step,
+            to_third = in(reg) $to.step.wrapping_mul(3),
+            options(nostack, preserves_flags),
+        )
+    };
+}
+
 /// A type whose bytes are moved as a unit.
 trait Moved {
     /// Moves one value.
@@ -43,6 +76,19 @@ trait Moved {
     ///
     /// `from` must be valid for reads and `to` for writes of the size of the type.
     unsafe fn copy(to: *mut u8, from: *const u8);
+
+    /// Moves the first four values, one after another.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::copy`], for each of the four.
+    #[inline(always)]
+    unsafe fn copy_four(to: Pieces<*mut u8>, from: Pieces<*const u8>) {
+        for index in 0..4 {
+            // SAFETY: By the safety requirements.
+            unsafe { Self::copy(to.skip(index).at, from.skip(index).at) };
+        }
+    }
 }
 
 /// Implements [`Moved`] for a type by moves of the words at the offsets.
@@ -61,6 +107,13 @@ macro_rules! moved {
                 unsafe {
                     memcpy(to.cast(), from.cast(), size_of::<Self>())
                 };
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[inline(always)]
+            unsafe fn copy_four(to: Pieces<*mut u8>, from: Pieces<*const u8>) {
+                // SAFETY: As above, for each of the four.
+                unsafe { moves_of_four!(to, from, $class, $register, $($offset),+) };
             }
         }
     };
@@ -88,12 +141,33 @@ pub(crate) struct Pieces<T> {
     pub(crate) step: isize,
 }
 
+/// Implements [`Pieces::skip`]. The address of a piece after the last one may be anywhere, and is
+/// not used.
+macro_rules! skip {
+    ($type:ty) => {
+        impl Pieces<$type> {
+            /// Returns the pieces without the first `count`.
+            #[inline(always)]
+            fn skip(self, count: isize) -> Self {
+                Self {
+                    at: self.at.wrapping_offset(self.step.wrapping_mul(count)),
+                    step: self.step,
+                }
+            }
+        }
+    };
+}
+
+skip!(*mut u8);
+skip!(*const u8);
+
+/// The most bytes of a piece that [`copy_small`] copies.
+const SMALL: usize = 512;
+
 /// Copies `count` pieces of `len` bytes, one after another.
 ///
 /// If pieces of `to` overlap, the last one stays. A call of `memcpy()` takes longer than the copy
-/// of a small piece. Sizes up to [`LOOPED`] bytes therefore have loops without a call: a common
-/// size has its own loop, and a size between them has a loop that copies the beginning and the end,
-/// which overlap.
+/// of a piece of up to [`SMALL`] bytes.
 ///
 /// # Safety
 ///
@@ -101,58 +175,80 @@ pub(crate) struct Pieces<T> {
 /// - No piece of `from` may overlap one of `to`.
 #[inline(always)]
 pub(crate) unsafe fn copy_row(
-    to: Pieces<*mut u8>,
-    from: Pieces<*const u8>,
+    mut to: Pieces<*mut u8>,
+    mut from: Pieces<*const u8>,
     len: usize,
     count: usize,
 ) {
-    // SAFETY: By the safety requirements.
-    unsafe {
-        if count == 1 && len > LOOPED {
-            bytes(to.at, from.at, len);
-        } else {
-            copy_pieces(to, from, len, count);
-        }
+    if len <= SMALL {
+        // SAFETY: By the safety requirements.
+        return unsafe { copy_small(to, from, len, count) };
+    }
+    for _ in 0..count {
+        // SAFETY: By the safety requirements.
+        unsafe { memcpy(to.at.cast(), from.at.cast(), len) };
+        to = to.skip(1);
+        from = from.skip(1);
     }
 }
 
-/// The most bytes of a piece that [`copy_pieces`] copies without a call.
-const LOOPED: usize = 256;
-
-/// Copies as [`copy_row`] does.
+/// Copies as [`copy_row`] does, without a call.
+///
+/// A common size has its own loop. A size between them has a loop that copies the beginning and the
+/// end, which overlap.
 ///
 /// # Safety
 ///
-/// As for [`copy_row`].
+/// As for [`copy_row`]; `len` must be 1 to [`SMALL`].
 #[inline(never)]
-unsafe fn copy_pieces(to: Pieces<*mut u8>, from: Pieces<*const u8>, len: usize, count: usize) {
+unsafe fn copy_small(
+    mut to: Pieces<*mut u8>,
+    mut from: Pieces<*const u8>,
+    len: usize,
+    count: usize,
+) {
     /// Calls a function with the addresses of each pair of pieces, and with its other arguments.
     macro_rules! each {
-        ($one:path $(, $more:expr)*) => {{
-            let (mut at, mut source) = (to.at, from.at);
+        ($one:path $(, $more:expr)*) => {
             for _ in 0..count {
                 // SAFETY: By the safety requirements; the arm says that the function copies `len`
                 // bytes.
-                unsafe { $one(at, source $(, $more)*) };
-                // After the last piece, these addresses are not used.
-                at = at.wrapping_offset(to.step);
-                source = source.wrapping_offset(from.step);
+                unsafe { $one(to.at, from.at $(, $more)*) };
+                to = to.skip(1);
+                from = from.skip(1);
+            }
+        };
+    }
+    /// Copies the pieces as values of a type, four in each turn.
+    macro_rules! fours {
+        ($type:ty) => {{
+            for _ in 0..count / 4 {
+                // SAFETY: By the safety requirements; the arm says that the type has `len` bytes.
+                unsafe { <$type>::copy_four(to, from) };
+                to = to.skip(4);
+                from = from.skip(4);
+            }
+            for _ in 0..count % 4 {
+                // SAFETY: As above.
+                unsafe { <$type>::copy(to.at, from.at) };
+                to = to.skip(1);
+                from = from.skip(1);
             }
         }};
     }
     match len {
-        1 => each!(exact::<0, u8>),
-        2 => each!(exact::<0, u16>),
-        4 => each!(exact::<0, u32>),
-        8 => each!(exact::<0, u64>),
-        16 => each!(exact::<1, ()>),
+        1 => fours!(u8),
+        2 => fours!(u16),
+        4 => fours!(u32),
+        8 => fours!(u64),
+        16 => fours!([u64; 2]),
         20 => each!(exact::<1, u32>),
         24 => each!(exact::<1, u64>),
-        32 => each!(exact::<2, ()>),
+        32 => fours!([u64; 4]),
         40 => each!(exact::<2, u64>),
         48 => each!(exact::<3, ()>),
         56 => each!(exact::<3, u64>),
-        64 => each!(exact::<4, ()>),
+        64 => fours!([u64; 8]),
         80 => each!(exact::<5, ()>),
         96 => each!(exact::<6, ()>),
         128 => each!(exact::<8, ()>),
@@ -165,7 +261,7 @@ unsafe fn copy_pieces(to: Pieces<*mut u8>, from: Pieces<*const u8>, len: usize, 
         33..64 => each!(ends::<2, ()>, len),
         65..128 => each!(ends::<4, ()>, len),
         129..256 => each!(ends::<8, ()>, len),
-        _ => each!(bytes, len),
+        _ => each!(lines, len),
     }
 }
 
@@ -212,13 +308,20 @@ unsafe fn ends<const N: usize, T: Moved>(to: *mut u8, from: *const u8, len: usiz
     }
 }
 
-/// Copies `len` bytes.
+/// Copies `len` bytes as lines of 64 bytes. The last two lines may overlap.
 ///
 /// # Safety
 ///
-/// As for [`exact`], for `len` bytes.
+/// As for [`exact`], for `len` bytes, at least 64.
 #[inline(always)]
-unsafe fn bytes(to: *mut u8, from: *const u8, len: usize) {
+unsafe fn lines(to: *mut u8, from: *const u8, len: usize) {
+    let last = len - 64;
+    let mut at = 0;
+    while at < last {
+        // SAFETY: By the safety requirements: the line starts before the last one.
+        unsafe { exact::<4, ()>(to.add(at), from.add(at)) };
+        at += 64;
+    }
     // SAFETY: By the safety requirements.
-    unsafe { memcpy(to.cast(), from.cast(), len) };
+    unsafe { exact::<4, ()>(to.add(last), from.add(last)) };
 }
