@@ -340,7 +340,8 @@ struct ib_mr *ib_mkey_pool_get(struct ib_mkey_pool *pool);
  *
  * Context: process. Sleeps, as ib_unbind_mkey() does.
  * Return: 0, or a negative errno; then the key is still the caller's: -EBUSY while
- * a memory window or another key refers to it, -EINVAL for a key of another pool.
+ * a memory window or another key refers to it. -EINVAL for a key that is not the
+ * caller's: one that was returned before, or that is not of this pool.
  */
 int ib_mkey_pool_put(struct ib_mkey_pool *pool, struct ib_mr *mkey);
 

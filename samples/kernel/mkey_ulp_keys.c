@@ -95,6 +95,8 @@ static int recycled(struct ib_mkey_pool *pool, struct ib_mr *mr, struct ib_mr *s
 	expect(!ib_mkey_pool_put(pool, keys[0]));
 	expect(!keys[0]->length && !keys[1]->length);
 	expect(ib_mkey_pool_put(pool, mr) == -EINVAL);
+	/* A key is returned once, even while another one is in use. */
+	expect(ib_mkey_pool_put(pool, keys[0]) == -EINVAL);
 
 	again = ib_mkey_pool_get(pool);
 	expect((again == keys[0] || again == keys[1]) && !again->length);

@@ -31,8 +31,24 @@ pub struct Pool {
 struct State {
     /// Unbound keys. It has room for all keys of the pool.
     free: Vec<*mut ibv_mr>,
-    /// The number of keys of the pool, free or in use.
+    /// All keys that were made, in the order of their addresses, each with `true` if a caller has
+    /// it.
+    keys: Vec<(*mut ibv_mr, bool)>,
+    /// The number of keys of the pool, free or in use, with those that are being made.
     made: u32,
+}
+
+impl State {
+    /// Marks a key of the pool as taken or not. Returns `false` if it has that mark already, or is
+    /// not of this pool.
+    fn set_taken(&mut self, key: *mut ibv_mr, taken: bool) -> bool {
+        let at = self.keys.partition_point(|&(other, _)| other < key);
+
+        match self.keys.get_mut(at) {
+            Some((found, mark)) if *found == key => core::mem::replace(mark, taken) != taken,
+            _ => false,
+        }
+    }
 }
 
 impl Pool {
@@ -53,6 +69,7 @@ impl Pool {
             max_keys,
             state: Mutex::new(State {
                 free: Vec::new(),
+                keys: Vec::new(),
                 made: 0,
             }),
         });
@@ -60,7 +77,10 @@ impl Pool {
         // Take the first key now, so that an unsupported device is reported here.
         // SAFETY: By the caller's promise.
         let first = unsafe { pool.get() }?;
-        pool.state().free.push(first);
+        let mut state = pool.state();
+        state.set_taken(first, false);
+        state.free.push(first);
+        drop(state);
         Ok(Box::into_raw(pool))
     }
 
@@ -78,6 +98,7 @@ impl Pool {
         let mut state = self.state();
 
         if let Some(key) = state.free.pop() {
+            state.set_taken(key, true);
             return Ok(key);
         }
         if state.made >= self.max_keys {
@@ -85,36 +106,59 @@ impl Pool {
         }
         // Reserve room, so that returning the key cannot fail.
         let missing = (state.made as usize).saturating_add(1);
-        state.free.try_reserve(missing).map_err(|_| Errno::ENOMEM)?;
+        let room = missing.saturating_sub(state.free.len());
+        state.free.try_reserve(room).map_err(|_| Errno::ENOMEM)?;
+        let room = missing.saturating_sub(state.keys.len());
+        state.keys.try_reserve(room).map_err(|_| Errno::ENOMEM)?;
         state.made = state.made.saturating_add(1);
         drop(state);
 
         // SAFETY: By the caller's promise.
-        unsafe {
+        let key = unsafe {
             object::new_mr(self.pd, |fd, pd_handle| {
                 mkey::create(fd, pd_handle, self.max_entries)
             })
+        };
+        let mut state = self.state();
+        match key {
+            // There is room for all keys that are made, so this does not allocate.
+            Ok(key) => {
+                let at = state.keys.partition_point(|&(other, _)| other < key);
+                state.keys.insert(at, (key, true));
+            }
+            Err(_) => state.made = state.made.saturating_sub(1),
         }
-        .inspect_err(|_| {
-            let mut state = self.state();
-            state.made = state.made.saturating_sub(1);
-        })
+        key
     }
 
     /// Unbinds a key and takes it back.
     ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a key that no caller has; those of the unbind.
+    ///
     /// # Safety
     ///
-    /// `key` came from [`Self::get`]. Unless this fails, the caller does not use it any more.
+    /// The protection domain still exists. Unless this fails, the caller does not use `key` any
+    /// more.
     pub(crate) unsafe fn put(&self, key: *mut ibv_mr) -> Result {
-        // SAFETY: By the caller's promise.
-        let (fd, handle) = unsafe { object::mr_handle(key) }?;
-        mkey::unbind(fd, handle)?;
-        // SAFETY: As above; it is not NULL, because it has a handle.
-        unsafe { (&raw mut (*key).length).write(0) };
-
-        self.state().free.push(key);
-        Ok(())
+        // While it is unbound, the key is neither free nor taken, so no other thread can return it.
+        if !self.state().set_taken(key, false) {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: The caller had it, so it is a key of `new_mr()` that was not destroyed.
+        let unbound = unsafe { object::mr_handle(key) }
+            .and_then(|(fd, handle)| mkey::unbind(fd, handle))
+            // SAFETY: As above.
+            .inspect(|()| unsafe { (&raw mut (*key).length).write(0) });
+        let mut state = self.state();
+        match unbound {
+            Ok(()) => state.free.push(key),
+            Err(_) => {
+                state.set_taken(key, true);
+            }
+        }
+        unbound
     }
 
     /// Destroys the pool and its keys.
@@ -133,7 +177,9 @@ impl Pool {
         while let Some(key) = state.free.pop() {
             // SAFETY: It came from `new_mr()`, and the pool has the only reference.
             if let Err(errno) = unsafe { object::destroy_mr(key) } {
-                state.free.push(key);
+                let State { free, keys, .. } = &mut *state;
+                free.push(key);
+                keys.retain(|(left, _)| free.contains(left));
                 return Err(errno);
             }
             state.made = state.made.saturating_sub(1);

@@ -4,8 +4,8 @@
 //!
 //! # Locking
 //!
-//! `free` protects the list of free keys. It is held for a push or a pop; nothing is allocated or
-//! freed under it.
+//! `state` protects the list of free keys and the marks of all keys. It is held for a push or a pop
+//! and a binary search; nothing is allocated or freed under it.
 
 use crate::{
     api::kapi::with_key,
@@ -24,16 +24,38 @@ use kernel::{
     sync::{Arc, SpinLock}, //
 };
 
+/// The keys of a pool.
+struct State {
+    /// The free keys. The vector has room for all keys.
+    free: KVVec<OwnedMr>,
+    /// The addresses of all keys in ascending order, each with `true` if a user has the key.
+    keys: KVVec<(usize, bool)>,
+}
+
+impl State {
+    /// Marks the key at `address` as taken or not. Returns `false` if it has that mark already, or
+    /// is not of this pool.
+    fn set_taken(&mut self, address: usize, taken: bool) -> bool {
+        let Ok(at) = self.keys.binary_search_by_key(&address, |&(key, _)| key) else {
+            return false;
+        };
+        self.keys
+            .get_mut(at)
+            .is_some_and(|(_, mark)| core::mem::replace(mark, taken) != taken)
+    }
+
+    fn take(&mut self) -> Option<OwnedMr> {
+        let mr = self.free.pop()?;
+        self.set_taken(mr.as_raw() as usize, true);
+        Some(mr)
+    }
+}
+
 /// A pool of unbound keys.
 #[pin_data]
 pub(crate) struct KeyPool {
-    /// The protection domain of all keys.
-    pd: usize,
-    /// The number of keys, free or given out.
-    keys: usize,
-    /// The free keys. The vector has room for all keys.
     #[pin]
-    free: SpinLock<KVVec<OwnedMr>>,
+    state: SpinLock<State>,
 }
 
 impl KeyPool {
@@ -42,16 +64,18 @@ impl KeyPool {
             return Err(EINVAL);
         }
         let device = MkeyDevice::of(pd.device())?;
-        let keys = keys as usize;
-        let mut free = KVVec::with_capacity(keys, GFP_KERNEL)?;
-        for _ in 0..keys {
-            free.push(key::create(&device.core, pd, max_entries)?, GFP_KERNEL)?;
+        let count = keys as usize;
+        let mut free = KVVec::with_capacity(count, GFP_KERNEL)?;
+        let mut keys = KVVec::with_capacity(count, GFP_KERNEL)?;
+        for _ in 0..count {
+            let mr = key::create(&device.core, pd, max_entries)?;
+            keys.push((mr.as_raw() as usize, false), GFP_KERNEL)?;
+            free.push(mr, GFP_KERNEL)?;
         }
+        keys.sort_unstable();
         Arc::pin_init(
             pin_init!(Self {
-                pd: pd.as_raw() as usize,
-                keys,
-                free <- new_spinlock!(free, "ib_mkey pool"),
+                state <- new_spinlock!(State { free, keys }, "ib_mkey pool"),
             }),
             GFP_KERNEL,
         )
@@ -61,24 +85,30 @@ impl KeyPool {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for an MR that is not a key of the pool; those of
+    /// `EINVAL` for an MR that no user has of this pool; those of
     /// [`Key::unbind`](crate::key::Key::unbind).
     fn put(&self, mr: GivenUpMr<'_>) -> Result {
-        with_key(mr.held(), |key| {
-            let all_there = self.free.lock().len() >= self.keys;
-            if all_there || key.mr().pd() as usize != self.pd {
-                return Err(EINVAL);
-            }
-            key.unbind()
-        })?;
-        let mr = mr.take()?;
-        let mut free = self.free.lock();
-        if let Err(PushError(twice)) = free.push_within_capacity(mr) {
-            // The pool is full, so this key is in the pool already.
-            let _ = twice.into_raw();
+        let address = mr.held().mr().as_raw() as usize;
+        // While it is unbound, the key is neither free nor taken, so that nothing else returns it.
+        if !self.state.lock().set_taken(address, false) {
             return Err(EINVAL);
         }
-        Ok(())
+        let unbound = with_key(mr.held(), |key| key.unbind());
+        let taken = unbound.and_then(|()| mr.take());
+        let mut state = self.state.lock();
+        match taken {
+            Ok(mr) => {
+                // There is room for all keys of the pool.
+                if let Err(PushError(mr)) = state.free.push_within_capacity(mr) {
+                    let _ = mr.into_raw();
+                }
+                Ok(())
+            }
+            Err(err) => {
+                state.set_taken(address, true);
+                Err(err)
+            }
+        }
     }
 }
 
@@ -94,7 +124,7 @@ export_c! {
     }
 
     fn ib_mkey_pool_get(pool: HeldOpaque<'_, ib_mkey_pool>) -> Option<OwnedMr> {
-        pool.free.lock().pop()
+        pool.state.lock().take()
     }
 
     fn ib_mkey_pool_put(pool: HeldOpaque<'_, ib_mkey_pool>, mkey: GivenUpMr<'_>) -> Result {
@@ -102,7 +132,11 @@ export_c! {
     }
 
     fn ib_mkey_pool_destroy(pool: GivenUp<'_, ib_mkey_pool>) -> Result {
-        if pool.free.lock().len() < pool.keys {
+        let all_there = {
+            let state = pool.state.lock();
+            state.free.len() == state.keys.len()
+        };
+        if !all_there {
             return Err(EBUSY);
         }
         drop(pool.take());

@@ -127,6 +127,43 @@ TEST_F(pool, lets_go)
 	EXPECT_EQ(0, ibmkey_pool_put(self->pool, key));
 }
 
+/* a key is returned once, and to its own pool */
+TEST_F(pool, twice)
+{
+	struct ibmkey_pool *other = ibmkey_pool_create(self->s.dev[1].pd, 2, 1);
+	struct ibv_mr *key = ibmkey_pool_get(self->pool);
+	struct ibv_mr *in_use = ibmkey_pool_get(self->pool);
+	struct ibv_mr *stranger = ibmkey_alloc(self->s.dev[1].pd, 2);
+	struct ibv_mr *third;
+
+	ASSERT_NE(NULL, other);
+	ASSERT_NE(NULL, key);
+	ASSERT_NE(NULL, in_use);
+	ASSERT_NE(NULL, stranger);
+	/* a key that is still bound afterwards was not touched */
+	ASSERT_EQ(0, pool_bind(key, self->leaf, 0));
+	ASSERT_EQ(0, pool_bind(stranger, self->leaf, 0));
+	EXPECT_EQ(EINVAL, ibmkey_pool_put(other, key));
+	EXPECT_EQ(EINVAL, ibmkey_pool_put(self->pool, stranger));
+	EXPECT_EQ(EINVAL, ibmkey_pool_put(self->pool, self->leaf->mr));
+	EXPECT_EQ(POOL_BYTES, key->length);
+	EXPECT_EQ(POOL_BYTES, stranger->length);
+	EXPECT_EQ(IBV_WC_SUCCESS, pool_read(&self->s, key));
+	EXPECT_EQ(0, ibmkey_pool_put(self->pool, key));
+	EXPECT_EQ(EINVAL, ibmkey_pool_put(self->pool, key));
+	/* the free key is given to one user only */
+	EXPECT_EQ(key, ibmkey_pool_get(self->pool));
+	third = ibmkey_pool_get(self->pool);
+	ASSERT_NE(NULL, third);
+	EXPECT_NE(key, third);
+	EXPECT_EQ(0, ibmkey_pool_put(self->pool, third));
+	EXPECT_EQ(0, ibmkey_pool_put(self->pool, key));
+	EXPECT_EQ(EBUSY, ibmkey_pool_destroy(self->pool));
+	EXPECT_EQ(0, ibmkey_pool_put(self->pool, in_use));
+	EXPECT_EQ(0, ibv_dereg_mr(stranger));
+	EXPECT_EQ(0, ibmkey_pool_destroy(other));
+}
+
 /* a key that cannot be unbound stays with its user */
 TEST_F(pool, busy)
 {
