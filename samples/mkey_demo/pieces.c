@@ -76,7 +76,7 @@ static uint8_t *piece(const struct message *message, unsigned int i)
 static void open_message(struct node *node, struct message *message,
 			 unsigned int access)
 {
-	struct ibv_sge list[NUM_PIECES];
+	struct ibmkey_range list[NUM_PIECES];
 	struct region *region = &message->region;
 	double start;
 	int ret;
@@ -93,7 +93,7 @@ static void open_message(struct node *node, struct message *message,
 			err(1, "a piece of %zu bytes", size);
 		memset(message->buffer[i], GUARD_BYTE, size);
 		message->mr[i] = rc_reg(&node->dev, message->buffer[i], size, access);
-		list[i] = (struct ibv_sge) {
+		list[i] = (struct ibmkey_range) {
 			.addr = (uintptr_t)piece(message, i),
 			.length = message->length[i],
 			.lkey = message->mr[i]->lkey,
@@ -111,9 +111,9 @@ static void open_message(struct node *node, struct message *message,
 	region->mkey = ibmkey_alloc(node->dev.pd, NUM_PIECES);
 	if (!region->mkey)
 		err(1, "ibmkey_alloc");
-	ret = ibv_rereg_mr_sg(region->mkey, access, NUM_PIECES, list);
+	ret = ibmkey_bind_list(region->mkey, access, NUM_PIECES, list);
 	if (ret)
-		die(ret, "ibv_rereg_mr_sg");
+		die(ret, "ibmkey_bind_list");
 	region->bind_ms = now_ms() - start;
 }
 

@@ -71,9 +71,9 @@ static struct region bind_tile(struct node *node, const struct image *image,
 	region.mkey = ibmkey_alloc(node->dev.pd, 1);
 	if (!region.mkey)
 		err(1, "ibmkey_alloc");
-	ret = ibv_rereg_mr_interleaved(region.mkey, access, 1, &rows, 1, &row);
+	ret = ibmkey_bind_interleaved(region.mkey, access, 1, &rows, 1, &row);
 	if (ret)
-		die(ret, "ibv_rereg_mr_interleaved");
+		die(ret, "ibmkey_bind_interleaved");
 	region.bind_ms = now_ms() - start;
 
 	/* The other ways send the tile row by row. */

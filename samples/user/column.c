@@ -40,9 +40,9 @@ static struct ibv_mr *column_key(struct rc_dev *dev, struct ibv_mr *base)
 	 * One dimension, one block. A key that is only sent from needs no access
 	 * flags.
 	 */
-	ret = ibv_rereg_mr_interleaved(key, 0, 1, &rows, 1, &element);
+	ret = ibmkey_bind_interleaved(key, 0, 1, &rows, 1, &element);
 	if (ret)
-		die(ret, "ibv_rereg_mr_interleaved");
+		die(ret, "ibmkey_bind_interleaved");
 	return key;
 }
 

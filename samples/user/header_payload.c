@@ -33,7 +33,7 @@ static char payload[sizeof(message.payload)];
 static struct ibv_mr *message_key(struct rc_dev *dev, struct ibv_mr *header_mr,
 				  struct ibv_mr *payload_mr, unsigned int access)
 {
-	struct ibv_sge parts[] = {
+	struct ibmkey_range parts[] = {
 		{
 			.addr = (uintptr_t)&header,
 			.length = sizeof(header),
@@ -50,9 +50,9 @@ static struct ibv_mr *message_key(struct rc_dev *dev, struct ibv_mr *header_mr,
 
 	if (!key)
 		err(1, "ibmkey_alloc");
-	ret = ibv_rereg_mr_sg(key, access, 2, parts);
+	ret = ibmkey_bind_list(key, access, 2, parts);
 	if (ret)
-		die(ret, "ibv_rereg_mr_sg");
+		die(ret, "ibmkey_bind_list");
 	return key;
 }
 

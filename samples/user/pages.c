@@ -47,11 +47,11 @@ static void draw(struct sequence *s)
 static void bind_pages(struct ibmkey_pool *pool, struct sequence *s,
 		       struct ibv_mr *cache_mr)
 {
-	struct ibv_sge list[LONGEST];
+	struct ibmkey_range list[LONGEST];
 	int ret;
 
 	for (unsigned int i = 0; i < s->pages; i++)
-		list[i] = (struct ibv_sge) {
+		list[i] = (struct ibmkey_range) {
 			.addr = (uintptr_t)cache[s->page[i]],
 			.length = PAGE,
 			.lkey = cache_mr->lkey,
@@ -59,9 +59,9 @@ static void bind_pages(struct ibmkey_pool *pool, struct sequence *s,
 	s->key = ibmkey_pool_get(pool);
 	if (!s->key)
 		err(1, "ibmkey_pool_get");
-	ret = ibv_rereg_mr_sg(s->key, 0, s->pages, list);
+	ret = ibmkey_bind_list(s->key, 0, s->pages, list);
 	if (ret)
-		die(ret, "ibv_rereg_mr_sg");
+		die(ret, "ibmkey_bind_list");
 }
 
 static void post(struct rc_conn *conn, const struct sequence *s,

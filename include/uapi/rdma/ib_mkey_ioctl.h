@@ -40,7 +40,9 @@
 
 /*
  * Providers number their own methods on the same standard objects from 0. An
- * object can have 8 methods; ib_mkey uses the last ones.
+ * object can have 8 methods of drivers, fewer if later kernels add standard ones.
+ * ib_mkey leaves the first one to the provider, and the last two of
+ * UVERBS_OBJECT_MR free.
  */
 
 /**
@@ -126,18 +128,14 @@ enum ib_uverbs_mkey_dm_copy_dir {
 enum ib_mkey_mr_methods {
 	/** @IB_MKEY_METHOD_CREATE: create an unbound key */
 	IB_MKEY_METHOD_CREATE = (1U << UVERBS_ID_NS_SHIFT) + 1,
-	/** @IB_MKEY_METHOD_BIND_LIST: bind a list of ranges, one after another */
-	IB_MKEY_METHOD_BIND_LIST,
-	/** @IB_MKEY_METHOD_BIND_INTERLEAVED: bind strided blocks */
-	IB_MKEY_METHOD_BIND_INTERLEAVED,
+	/** @IB_MKEY_METHOD_BIND: bind a key to a layout of any kind */
+	IB_MKEY_METHOD_BIND,
 	/** @IB_MKEY_METHOD_UNBIND: return a key to its state after creation */
 	IB_MKEY_METHOD_UNBIND,
 	/** @IB_MKEY_METHOD_QUERY: query the binding of a key */
 	IB_MKEY_METHOD_QUERY,
 	/** @IB_MKEY_METHOD_BIND_MANY: bind several keys, all or none */
 	IB_MKEY_METHOD_BIND_MANY,
-	/** @IB_MKEY_METHOD_BIND_INDEXED: bind blocks at the places of indices */
-	IB_MKEY_METHOD_BIND_INDEXED,
 };
 
 /**
@@ -161,54 +159,13 @@ enum ib_mkey_create_attrs {
 };
 
 /**
- * enum ib_mkey_bind_list_attrs - attributes of IB_MKEY_METHOD_BIND_LIST
+ * enum ib_mkey_bind_attrs - attributes of IB_MKEY_METHOD_BIND
  */
-enum ib_mkey_bind_list_attrs {
-	/** @IB_MKEY_ATTR_BIND_LIST_HANDLE: idr, the key (UVERBS_OBJECT_MR) */
-	IB_MKEY_ATTR_BIND_LIST_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
-	/** @IB_MKEY_ATTR_BIND_LIST_ACCESS: in, u32 flags, enum ib_uverbs_access_flags */
-	IB_MKEY_ATTR_BIND_LIST_ACCESS,
-	/**
-	 * @IB_MKEY_ATTR_BIND_LIST_ENTRIES: in, u64, address of an array of
-	 * struct ib_uverbs_mkey_sge (an attribute itself ends at 64 KiB)
-	 */
-	IB_MKEY_ATTR_BIND_LIST_ENTRIES,
-	/** @IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES: in, u32, not zero */
-	IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES,
-};
-
-/**
- * enum ib_mkey_bind_interleaved_attrs - attributes of IB_MKEY_METHOD_BIND_INTERLEAVED
- */
-enum ib_mkey_bind_interleaved_attrs {
-	/** @IB_MKEY_ATTR_BIND_INTERLEAVED_HANDLE: idr, the key (UVERBS_OBJECT_MR) */
-	IB_MKEY_ATTR_BIND_INTERLEAVED_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
-	/** @IB_MKEY_ATTR_BIND_INTERLEAVED_ACCESS: in, u32 flags, enum ib_uverbs_access_flags */
-	IB_MKEY_ATTR_BIND_INTERLEAVED_ACCESS,
-	/**
-	 * @IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT: in, array of u64, one a
-	 * dimension, outermost first; its size gives the number of dimensions
-	 */
-	IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT,
-	/**
-	 * @IB_MKEY_ATTR_BIND_INTERLEAVED_BLOCKS: in, u64, address of an array
-	 * of struct ib_uverbs_mkey_block
-	 */
-	IB_MKEY_ATTR_BIND_INTERLEAVED_BLOCKS,
-	/** @IB_MKEY_ATTR_BIND_INTERLEAVED_NUM_BLOCKS: in, u32, not zero */
-	IB_MKEY_ATTR_BIND_INTERLEAVED_NUM_BLOCKS,
-};
-
-/**
- * enum ib_mkey_bind_indexed_attrs - attributes of IB_MKEY_METHOD_BIND_INDEXED
- */
-enum ib_mkey_bind_indexed_attrs {
-	/** @IB_MKEY_ATTR_BIND_INDEXED_HANDLE: idr, the key (UVERBS_OBJECT_MR) */
-	IB_MKEY_ATTR_BIND_INDEXED_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
-	/** @IB_MKEY_ATTR_BIND_INDEXED_ACCESS: in, u32 flags, enum ib_uverbs_access_flags */
-	IB_MKEY_ATTR_BIND_INDEXED_ACCESS,
-	/** @IB_MKEY_ATTR_BIND_INDEXED_LAYOUT: in, struct ib_uverbs_mkey_indexed */
-	IB_MKEY_ATTR_BIND_INDEXED_LAYOUT,
+enum ib_mkey_bind_attrs {
+	/** @IB_MKEY_ATTR_BIND_HANDLE: idr, the key (UVERBS_OBJECT_MR) */
+	IB_MKEY_ATTR_BIND_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/** @IB_MKEY_ATTR_BIND_LAYOUT: in, struct ib_uverbs_mkey_bind */
+	IB_MKEY_ATTR_BIND_LAYOUT,
 };
 
 /**
@@ -284,13 +241,13 @@ enum ib_mkey_bind_many_attrs {
  *	that is zero-based
  * @length: bytes, not zero
  * @lkey: lkey of a memory region in the key's protection domain
- * @reserved: zero
+ * @comp_mask: zero; bits stand for fields of later versions
  */
 struct ib_uverbs_mkey_sge {
 	__aligned_u64 addr;
 	__aligned_u64 length;
 	__u32 lkey;
-	__u32 reserved;
+	__u32 comp_mask;
 };
 
 /**
@@ -300,14 +257,14 @@ struct ib_uverbs_mkey_sge {
  * @stride: bytes from one block's start to the next one's, for each dimension,
  *	outermost first; may be negative or zero; the unused ones are zero
  * @lkey: lkey of a memory region in the key's protection domain
- * @reserved: zero
+ * @comp_mask: zero; bits stand for fields of later versions
  */
 struct ib_uverbs_mkey_block {
 	__aligned_u64 addr;
 	__aligned_u64 bytes_count;
 	__aligned_s64 stride[IB_MKEY_MAX_DIMS];
 	__u32 lkey;
-	__u32 reserved;
+	__u32 comp_mask;
 };
 
 /**
@@ -320,7 +277,7 @@ struct ib_uverbs_mkey_block {
  * @num_indices: indices, not zero
  * @index_bytes: 4 or 8
  * @lkey: lkey of a memory region in the key's protection domain
- * @reserved: zero
+ * @comp_mask: zero; bits stand for fields of later versions
  *
  * The block of index i starts at @addr + i * @unit. The blocks follow each
  * other in the order of the indices. Indices may be equal.
@@ -333,27 +290,33 @@ struct ib_uverbs_mkey_indexed {
 	__u32 num_indices;
 	__u32 index_bytes;
 	__u32 lkey;
-	__u32 reserved;
+	__u32 comp_mask;
 };
 
 /**
- * struct ib_uverbs_mkey_bind - the description for one of several keys
- * @entries: address of an array of struct ib_uverbs_mkey_sge if @num_dims is 0,
- *	of struct ib_uverbs_mkey_block otherwise; of one struct
- *	ib_uverbs_mkey_indexed if @kind is IB_UVERBS_MKEY_INDEXED
- * @repeat_count: address of an array of u64, one a dimension, outermost first
- * @num_entries: entries or blocks, not zero; 1 for an indexed layout
- * @num_dims: dimensions, 0 for a list and for an indexed layout
+ * struct ib_uverbs_mkey_bind - the description of a layout
+ * @entries: address of an array of struct ib_uverbs_mkey_sge for a list, of
+ *	struct ib_uverbs_mkey_block for an interleaved layout, of one struct
+ *	ib_uverbs_mkey_indexed for an indexed layout
+ * @repeat_count: address of an array of u64, one for each dimension, outermost
+ *	first; zero if the layout is not interleaved
+ * @kind: enum ib_uverbs_mkey_kind, not IB_UVERBS_MKEY_UNBOUND
+ * @num_entries: elements of @entries, not zero
+ * @entry_size: bytes of an element of @entries
+ * @num_dims: dimensions, 1 to IB_MKEY_MAX_DIMS; zero if the layout is not
+ *	interleaved
  * @access: enum ib_uverbs_access_flags
- * @kind: IB_UVERBS_MKEY_INDEXED, or 0 if @num_dims determines the kind
+ * @comp_mask: zero; bits stand for fields of later versions
  */
 struct ib_uverbs_mkey_bind {
 	__aligned_u64 entries;
 	__aligned_u64 repeat_count;
+	__u32 kind;
 	__u32 num_entries;
+	__u32 entry_size;
 	__u32 num_dims;
 	__u32 access;
-	__u32 kind;
+	__u32 comp_mask;
 };
 
 /**
@@ -362,13 +325,13 @@ struct ib_uverbs_mkey_bind {
 enum ib_uverbs_mkey_cap_flags {
 	/** @IB_UVERBS_MKEY_CAP_DM: standard device-memory verbs work */
 	IB_UVERBS_MKEY_CAP_DM = 1 << 0,
-	/** @IB_UVERBS_MKEY_CAP_LIST: IB_MKEY_METHOD_BIND_LIST works */
+	/** @IB_UVERBS_MKEY_CAP_LIST: IB_UVERBS_MKEY_LIST can be bound */
 	IB_UVERBS_MKEY_CAP_LIST = 1 << 1,
-	/** @IB_UVERBS_MKEY_CAP_INTERLEAVED: IB_MKEY_METHOD_BIND_INTERLEAVED works */
+	/** @IB_UVERBS_MKEY_CAP_INTERLEAVED: IB_UVERBS_MKEY_INTERLEAVED can be bound */
 	IB_UVERBS_MKEY_CAP_INTERLEAVED = 1 << 2,
 	/** @IB_UVERBS_MKEY_CAP_ATOMIC: atomics through a key */
 	IB_UVERBS_MKEY_CAP_ATOMIC = 1 << 3,
-	/** @IB_UVERBS_MKEY_CAP_INDEXED: IB_MKEY_METHOD_BIND_INDEXED works */
+	/** @IB_UVERBS_MKEY_CAP_INDEXED: IB_UVERBS_MKEY_INDEXED can be bound */
 	IB_UVERBS_MKEY_CAP_INDEXED = 1 << 4,
 };
 
@@ -411,7 +374,7 @@ enum ib_uverbs_mkey_dm_class {
  * @max_depth: levels of keys over keys, the outermost counted
  * @dm_classes: bits of enum ib_uverbs_mkey_dm_class
  * @max_indices: indices of one key
- * @reserved: zero
+ * @comp_mask: zero; bits stand for fields of later versions that are filled in
  */
 struct ib_uverbs_mkey_caps {
 	__aligned_u64 max_dm_size;
@@ -421,20 +384,20 @@ struct ib_uverbs_mkey_caps {
 	__u32 max_depth;
 	__u32 dm_classes;
 	__u32 max_indices;
-	__u32 reserved;
+	__u32 comp_mask;
 };
 
 /**
- * enum ib_uverbs_mkey_kind - ib_uverbs_mkey_info.kind
+ * enum ib_uverbs_mkey_kind - kinds of layouts
  */
 enum ib_uverbs_mkey_kind {
 	/** @IB_UVERBS_MKEY_UNBOUND: nothing is bound; every access fails */
 	IB_UVERBS_MKEY_UNBOUND,
-	/** @IB_UVERBS_MKEY_LIST: bound by IB_MKEY_METHOD_BIND_LIST */
+	/** @IB_UVERBS_MKEY_LIST: ranges, one after another */
 	IB_UVERBS_MKEY_LIST,
-	/** @IB_UVERBS_MKEY_INTERLEAVED: bound by IB_MKEY_METHOD_BIND_INTERLEAVED */
+	/** @IB_UVERBS_MKEY_INTERLEAVED: strided blocks */
 	IB_UVERBS_MKEY_INTERLEAVED,
-	/** @IB_UVERBS_MKEY_INDEXED: bound by IB_MKEY_METHOD_BIND_INDEXED */
+	/** @IB_UVERBS_MKEY_INDEXED: blocks at the places of indices */
 	IB_UVERBS_MKEY_INDEXED,
 };
 
@@ -448,7 +411,7 @@ enum ib_uverbs_mkey_kind {
  * @num_dims: dimensions bound, 0 for a list and for an indexed layout
  * @lkey: local key
  * @rkey: remote key
- * @reserved: zero
+ * @comp_mask: zero; bits stand for fields of later versions that are filled in
  */
 struct ib_uverbs_mkey_info {
 	__aligned_u64 length;
@@ -459,7 +422,7 @@ struct ib_uverbs_mkey_info {
 	__u32 num_dims;
 	__u32 lkey;
 	__u32 rkey;
-	__u32 reserved;
+	__u32 comp_mask;
 };
 
 #endif /* IB_MKEY_IOCTL_H */

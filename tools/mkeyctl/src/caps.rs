@@ -142,6 +142,7 @@ fn to_json(line: &Line) -> Value {
             "max_dm_size": caps.max_dm_size,
             "dm_classes": names(caps.dm_classes.into(), &CLASSES),
             "max_entries": caps.max_entries,
+            "max_indices": caps.max_indices,
             "max_dims": caps.max_dims,
             "max_depth": caps.max_depth,
         }),
@@ -209,12 +210,14 @@ mod tests {
 
     fn some_caps() -> ibmkey_caps {
         ibmkey_caps {
+            comp_mask: 0,
             max_dm_size: 64 << 20,
             max_entries: 65536,
             max_dims: 8,
             max_depth: 8,
             dm_classes: 1,
             flags: 0x1007,
+            max_indices: 1 << 20,
         }
     }
 

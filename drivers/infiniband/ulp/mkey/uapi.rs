@@ -14,7 +14,7 @@ plain_bytes!(ib_uverbs_mkey_sge {
     addr: u64,
     length: u64,
     lkey: u32,
-    reserved: u32,
+    comp_mask: u32,
 });
 
 plain_bytes!(ib_uverbs_mkey_block {
@@ -22,7 +22,7 @@ plain_bytes!(ib_uverbs_mkey_block {
     bytes_count: u64,
     stride: [i64; MAX_DIMS],
     lkey: u32,
-    reserved: u32,
+    comp_mask: u32,
 });
 
 plain_bytes!(ib_uverbs_mkey_indexed {
@@ -33,14 +33,16 @@ plain_bytes!(ib_uverbs_mkey_indexed {
     num_indices: u32,
     index_bytes: u32,
     lkey: u32,
-    reserved: u32,
+    comp_mask: u32,
 });
 
 plain_bytes!(ib_uverbs_mkey_bind {
     entries: u64,
     repeat_count: u64,
+    kind: u32,
     num_entries: u32,
+    entry_size: u32,
     num_dims: u32,
     access: u32,
-    kind: u32,
+    comp_mask: u32,
 });

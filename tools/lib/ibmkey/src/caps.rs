@@ -22,25 +22,15 @@ pub fn query(fd: c_int) -> Result<ibmkey_caps> {
         .run(fd)?;
 
     Ok(ibmkey_caps {
+        comp_mask: 0,
         max_dm_size: caps.max_dm_size,
         max_entries: caps.max_entries,
         max_dims: caps.max_dims,
         max_depth: caps.max_depth,
         dm_classes: caps.dm_classes,
         flags: caps.flags,
+        max_indices: caps.max_indices,
     })
-}
-
-/// Returns the largest number of indices of a key.
-pub fn max_indices(fd: c_int) -> Result<u32> {
-    let mut caps = sys::ib_uverbs_mkey_caps::default();
-
-    // A kernel without indexed layouts fills in a shorter structure. The rest stays zero.
-    Command::<1>::new(sys::UVERBS_OBJECT_DEVICE, sys::IB_MKEY_METHOD_QUERY_CAPS)
-        .out(sys::IB_MKEY_ATTR_QUERY_CAPS_RESP, &mut caps)
-        .run(fd)?;
-
-    Ok(caps.max_indices)
 }
 
 // The library passes these values through.

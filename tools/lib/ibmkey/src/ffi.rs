@@ -7,13 +7,10 @@
 
 #![allow(clippy::missing_safety_doc)]
 
-use core::{
-    ffi::{
-        c_int,
-        c_uint,
-        c_void, //
-    },
-    mem::size_of,
+use core::ffi::{
+    c_int,
+    c_uint,
+    c_void, //
 };
 
 use crate::{
@@ -39,6 +36,7 @@ use crate::{
         ibmkey_indexed,
         ibmkey_info,
         ibmkey_pool,
+        ibmkey_range,
         ibv_alloc_dm_attr,
         ibv_context,
         ibv_dm,
@@ -62,6 +60,8 @@ declared!(
     ibmkey_alloc,
     ibmkey_alloc_dm,
     ibmkey_bind_indexed,
+    ibmkey_bind_interleaved,
+    ibmkey_bind_list,
     ibmkey_bind_many,
     ibmkey_enable,
     ibmkey_export_dm,
@@ -73,7 +73,6 @@ declared!(
     ibmkey_query_caps,
     ibmkey_query_indexed,
     ibmkey_query_layout,
-    ibmkey_query_max_indices,
     ibmkey_reg_dmabuf_mr,
     ibmkey_rereg_mr,
     ibmkey_unbind,
@@ -153,19 +152,6 @@ pub unsafe extern "C" fn ibmkey_query_caps(ctx: *mut ibv_context, caps: *mut ibm
     to_int(result.and_then(|value| unsafe { store(caps, value) }))
 }
 
-/// Queries the largest number of indices of a key.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_query_max_indices(
-    ctx: *mut ibv_context,
-    max_indices: *mut u32,
-) -> c_int {
-    // SAFETY: By the function's contract.
-    let result = unsafe { object::cmd_fd(ctx) }.and_then(caps::max_indices);
-
-    // SAFETY: By the function's contract.
-    to_int(result.and_then(|value| unsafe { store(max_indices, value) }))
-}
-
 /// Creates a key.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_alloc(pd: *mut ibv_pd, max_entries: u32) -> *mut ibv_mr {
@@ -174,6 +160,22 @@ pub unsafe extern "C" fn ibmkey_alloc(pd: *mut ibv_pd, max_entries: u32) -> *mut
 }
 
 /// Binds a key to ranges, one after another.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_bind_list(
+    mkey: *mut ibv_mr,
+    access: c_uint,
+    num_ranges: u32,
+    ranges: *const ibmkey_range,
+) -> c_int {
+    // SAFETY: By the function's contract.
+    to_int(unsafe {
+        rebind(mkey, |fd, handle| {
+            mkey::bind_list(fd, handle, access, Array::from_raw(num_ranges, ranges))
+        })
+    })
+}
+
+/// Binds a key to ranges in elements of libibverbs.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_rereg_mr_sg(
     mkey: *mut ibv_mr,
@@ -184,14 +186,14 @@ pub unsafe extern "C" fn ibv_rereg_mr_sg(
     // SAFETY: By the function's contract.
     to_int(unsafe {
         rebind(mkey, |fd, handle| {
-            mkey::bind_list(fd, handle, access, Array::from_raw(num_sge, sg_list))
+            mkey::bind_sge_list(fd, handle, access, Array::from_raw(num_sge, sg_list))
         })
     })
 }
 
 /// Binds a key to blocks that repeat with a stride.
 #[no_mangle]
-pub unsafe extern "C" fn ibv_rereg_mr_interleaved(
+pub unsafe extern "C" fn ibmkey_bind_interleaved(
     mkey: *mut ibv_mr,
     access: c_uint,
     num_dims: u32,
@@ -202,12 +204,26 @@ pub unsafe extern "C" fn ibv_rereg_mr_interleaved(
     // SAFETY: By the function's contract.
     to_int(unsafe {
         rebind(mkey, |fd, handle| {
-            let repeat = repeat_slice(num_dims, repeat_count)?;
+            let repeat = Array::from_raw(num_dims, repeat_count);
             let blocks = Array::from_raw(num_blocks, blocks);
 
             mkey::bind_interleaved(fd, handle, access, repeat, blocks)
         })
     })
+}
+
+/// Binds a key to blocks that repeat with a stride: the RFC's name.
+#[no_mangle]
+pub unsafe extern "C" fn ibv_rereg_mr_interleaved(
+    mkey: *mut ibv_mr,
+    access: c_uint,
+    num_dims: u32,
+    repeat_count: *const u64,
+    num_blocks: u32,
+    blocks: *const ibmkey_block,
+) -> c_int {
+    // SAFETY: By the function's contract, which is that of the other function.
+    unsafe { ibmkey_bind_interleaved(mkey, access, num_dims, repeat_count, num_blocks, blocks) }
 }
 
 /// Binds a key to blocks at indices.
@@ -382,25 +398,6 @@ unsafe fn rebind(mkey: *mut ibv_mr, call: impl FnOnce(c_int, u32) -> Result<usiz
     // The kernel has accepted it as a key, and only this library writes the field of a key.
     unsafe { (&raw mut (*mkey).length).write(length) };
     Ok(())
-}
-
-/// Returns the repetitions as a slice, even if there are too many for a key: then the kernel
-/// refuses them, if an attribute can contain them.
-///
-/// # Safety
-///
-/// `items` is NULL or points to `count` elements that are not written during `'a`.
-unsafe fn repeat_slice<'a>(count: u32, items: *const u64) -> Result<&'a [u64]> {
-    const MAX: usize = u16::MAX as usize / size_of::<u64>();
-
-    match count as usize {
-        0 => Ok(&[]),
-        1..=MAX if items.is_null() => Err(Errno::EFAULT),
-        // SAFETY: By the caller's promise.
-        count @ 1..=MAX => Ok(unsafe { core::slice::from_raw_parts(items, count) }),
-        // An attribute cannot be that long. The kernel returns this errno for long ones.
-        _ => Err(Errno::EINVAL),
-    }
 }
 
 /// # Safety

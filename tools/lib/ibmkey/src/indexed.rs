@@ -4,7 +4,10 @@
 //!
 //! The kernel reads the indices from the caller's memory; this library does not copy them.
 
-use core::ffi::c_int;
+use core::{
+    ffi::c_int,
+    mem::size_of, //
+};
 
 use crate::{
     errno::{
@@ -15,6 +18,7 @@ use crate::{
     mkey,
     sys::{
         self,
+        ib_uverbs_mkey_bind as Bind,
         ib_uverbs_mkey_indexed as Uapi,
         ibmkey_indexed as Indexed, //
     },
@@ -22,6 +26,10 @@ use crate::{
 
 /// Translates `layout` for the kernel.
 pub(crate) fn to_uapi(layout: &Indexed) -> Result<Uapi> {
+    // The kernel's field has fewer bits.
+    if layout.comp_mask != 0 {
+        return Err(Errno::EINVAL);
+    }
     let (indices, index_bytes) = match (layout.indices32.is_null(), layout.indices64.is_null()) {
         (false, true) => (layout.indices32 as u64, 4),
         (true, false) => (layout.indices64 as u64, 8),
@@ -36,7 +44,7 @@ pub(crate) fn to_uapi(layout: &Indexed) -> Result<Uapi> {
         num_indices: layout.num_indices,
         index_bytes,
         lkey: layout.lkey,
-        reserved: 0,
+        comp_mask: 0,
     })
 }
 
@@ -48,16 +56,23 @@ pub(crate) fn length(layout: &Indexed) -> usize {
     )
 }
 
+/// Describes the layout `uapi`, which must live until the call.
+pub(crate) fn describe(access: u32, uapi: &Uapi) -> Bind {
+    Bind {
+        entries: core::ptr::from_ref(uapi) as u64,
+        kind: sys::IBMKEY_INDEXED,
+        num_entries: 1,
+        entry_size: size_of::<Uapi>() as u32,
+        access,
+        ..Bind::default()
+    }
+}
+
 /// Binds blocks at indices and returns the key's length.
 pub(crate) fn bind(fd: c_int, handle: u32, access: u32, layout: &Indexed) -> Result<usize> {
-    let uapi = [to_uapi(layout)?];
+    let uapi = to_uapi(layout)?;
 
-    Command::<3>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_BIND_INDEXED)
-        .object(sys::IB_MKEY_ATTR_BIND_INDEXED_HANDLE, handle)
-        .u32(sys::IB_MKEY_ATTR_BIND_INDEXED_ACCESS, access)
-        .slice(sys::IB_MKEY_ATTR_BIND_INDEXED_LAYOUT, &uapi)
-        .run(fd)?;
-
+    mkey::bind(fd, handle, describe(access, &uapi))?;
     Ok(length(layout))
 }
 
@@ -85,6 +100,7 @@ pub(crate) fn query(
         .run(fd)?;
 
     let indexed = (info.kind == sys::IB_UVERBS_MKEY_INDEXED).then_some(Indexed {
+        comp_mask: 0,
         addr: bound.addr,
         unit: bound.unit,
         bytes_count: bound.bytes_count,
@@ -102,6 +118,7 @@ mod tests {
 
     fn layout(small: *const u32, large: *const u64) -> Indexed {
         Indexed {
+            comp_mask: 0,
             addr: 1,
             unit: 2,
             bytes_count: 3,
@@ -122,6 +139,17 @@ mod tests {
         assert_eq!(size(none.0, large.as_ptr()), Ok(8));
         assert_eq!(size(none.0, none.1), Err(Errno::EINVAL));
         assert_eq!(size(small.as_ptr(), large.as_ptr()), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn unknown_fields_are_refused() {
+        let small = [0u32; 5];
+        let unknown = Indexed {
+            comp_mask: 1 << 32,
+            ..layout(small.as_ptr(), core::ptr::null())
+        };
+
+        assert_eq!(to_uapi(&unknown).map(|_| ()), Err(Errno::EINVAL));
     }
 
     #[test]

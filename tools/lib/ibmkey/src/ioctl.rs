@@ -145,9 +145,7 @@ unsafe impl Plain for sys::ib_uverbs_mkey_caps {}
 // SAFETY: As above.
 unsafe impl Plain for sys::ib_uverbs_mkey_info {}
 // SAFETY: As above.
-unsafe impl Plain for sys::ib_uverbs_mkey_sge {}
-// SAFETY: As above.
-unsafe impl Plain for sys::ib_uverbs_mkey_block {}
+unsafe impl Plain for sys::ib_uverbs_mkey_bind {}
 // SAFETY: As above.
 unsafe impl Plain for sys::ib_uverbs_mkey_indexed {}
 

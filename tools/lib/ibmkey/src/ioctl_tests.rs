@@ -34,13 +34,13 @@ fn the_ioctl_number_has_the_size_of_the_header() {
 
 #[test]
 fn driver_methods_are_in_their_name_space() {
-    assert_eq!(METHOD, 0x1005);
+    assert_eq!(METHOD, 0x1004);
     assert_eq!(sys::IB_MKEY_METHOD_QUERY_CAPS, 0x1006);
     assert_eq!(sys::IB_MKEY_METHOD_DM_COPY, 0x1003);
 
     let command = Command::<1>::new(OBJECT, METHOD);
     assert_eq!(command.message.object_id, 7);
-    assert_eq!(command.message.method_id, 0x1005);
+    assert_eq!(command.message.method_id, 0x1004);
 }
 
 #[test]

@@ -12,9 +12,9 @@ use crate::{
     indexed,
     ioctl::Command,
     mkey::{
+        self,
         block_to_uapi,
         length,
-        sge_to_uapi,
         Array, //
     },
     object,
@@ -23,7 +23,6 @@ use crate::{
         ib_uverbs_mkey_bind as Bind,
         ib_uverbs_mkey_block as Block,
         ib_uverbs_mkey_indexed as Indexed,
-        ib_uverbs_mkey_sge as Sge,
         ibmkey_bind, //
     },
 };
@@ -33,7 +32,6 @@ struct Described {
     handle: u32,
     bind: Bind,
     length: usize,
-    _ranges: Vec<Sge>,
     _blocks: Vec<Block>,
     _indexed: Vec<Indexed>,
 }
@@ -52,50 +50,68 @@ fn translated<T, U>(items: Option<&[T]>, translate: impl Fn(&T) -> U) -> Result<
 ///
 /// `bind` fulfils the contract of its declaration.
 unsafe fn describe(bind: &ibmkey_bind, handle: u32) -> Result<Described> {
-    if bind.num_dims == sys::IBMKEY_BIND_INDEXED {
-        // SAFETY: By the caller's promise.
-        return unsafe { describe_indexed(bind, handle) };
+    if bind.comp_mask != 0 {
+        return Err(Errno::EINVAL);
     }
-    let (mut ranges, mut blocks) = (Vec::new(), Vec::new());
-    // Invalid counts are passed to the kernel, which refuses them.
-    let dims = match bind.num_dims {
-        n @ 1..=sys::IB_MKEY_MAX_DIMS if !bind.repeat_count.is_null() => n as usize,
-        _ => 0,
-    };
-    let repeat = if dims > 0 {
-        // SAFETY: By the caller's promise; it is not NULL, as checked above.
-        unsafe { core::slice::from_raw_parts(bind.repeat_count, dims) }
-    } else {
-        &[]
-    };
-    let (entries, length) = if bind.num_dims == 0 {
-        // SAFETY: By the caller's promise.
-        let list = unsafe { Array::from_raw(bind.num_entries, bind.sg_list) };
-        ranges = translated(list.items(), sge_to_uapi)?;
-        let bytes = ranges.iter().map(|sge| sge.length);
-        let at = list.items().map_or(core::ptr::null(), |_| ranges.as_ptr());
-        (at as u64, length(&[], bytes))
-    } else {
-        // SAFETY: By the caller's promise.
-        let array = unsafe { Array::from_raw(bind.num_entries, bind.__bindgen_anon_1.blocks) };
-        blocks = translated(array.items(), |block| block_to_uapi(block, dims))?;
-        let bytes = blocks.iter().map(|block| block.bytes_count);
-        let at = array.items().map_or(core::ptr::null(), |_| blocks.as_ptr());
-        (at as u64, length(repeat, bytes))
-    };
+    match bind.kind {
+        // SAFETY: By the caller's promise, and the kind is that of the function.
+        sys::IBMKEY_LIST => unsafe { describe_list(bind, handle) },
+        // SAFETY: As above.
+        sys::IBMKEY_INTERLEAVED => unsafe { describe_interleaved(bind, handle) },
+        // SAFETY: As above.
+        sys::IBMKEY_INDEXED => unsafe { describe_indexed(bind, handle) },
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// # Safety
+///
+/// `bind` fulfils the contract of its declaration and describes a list.
+unsafe fn describe_list(bind: &ibmkey_bind, handle: u32) -> Result<Described> {
+    // SAFETY: By the caller's promise.
+    let list = unsafe { Array::from_raw(bind.num_entries, bind.__bindgen_anon_1.ranges) };
+    let bytes = list.items().unwrap_or_default();
 
     Ok(Described {
         handle,
         bind: Bind {
-            entries,
+            // Fields of another kind are passed to the kernel, which refuses them.
             repeat_count: bind.repeat_count as u64,
-            num_entries: bind.num_entries,
             num_dims: bind.num_dims,
-            access: bind.access,
-            kind: 0,
+            ..mkey::describe_list(bind.access, bind.num_entries, list.as_ptr())
         },
-        length,
-        _ranges: ranges,
+        length: length(&[], bytes.iter().map(|range| range.length)),
+        _blocks: Vec::new(),
+        _indexed: Vec::new(),
+    })
+}
+
+/// # Safety
+///
+/// `bind` fulfils the contract of its declaration and describes an interleaved layout.
+unsafe fn describe_interleaved(bind: &ibmkey_bind, handle: u32) -> Result<Described> {
+    // Invalid counts are passed to the kernel, which refuses them.
+    // SAFETY: By the caller's promise.
+    let (repeat, array) = unsafe {
+        (
+            Array::from_raw(bind.num_dims, bind.repeat_count),
+            Array::from_raw(bind.num_entries, bind.__bindgen_anon_1.blocks),
+        )
+    };
+    let dims = repeat.items().unwrap_or_default();
+    let blocks = translated(array.items(), |block| block_to_uapi(block, dims.len()))?;
+    let at = array.items().map_or(core::ptr::null(), |_| blocks.as_ptr());
+
+    Ok(Described {
+        handle,
+        bind: mkey::describe_interleaved(
+            bind.access,
+            bind.num_dims,
+            repeat.as_ptr(),
+            bind.num_entries,
+            at,
+        ),
+        length: length(dims, blocks.iter().map(|block| block.bytes_count)),
         _blocks: blocks,
         _indexed: Vec::new(),
     })
@@ -108,19 +124,17 @@ unsafe fn describe_indexed(bind: &ibmkey_bind, handle: u32) -> Result<Described>
     // SAFETY: By the caller's promise.
     let layout = unsafe { bind.__bindgen_anon_1.indexed.as_ref() }.ok_or(Errno::EFAULT)?;
     let uapi = translated(Some(&[indexed::to_uapi(layout)?]), |uapi| *uapi)?;
+    let first = uapi.first().ok_or(Errno::ENOMEM)?;
 
     Ok(Described {
         handle,
         bind: Bind {
-            entries: uapi.as_ptr() as u64,
-            repeat_count: 0,
+            repeat_count: bind.repeat_count as u64,
             num_entries: bind.num_entries,
-            num_dims: 0,
-            access: bind.access,
-            kind: sys::IB_UVERBS_MKEY_INDEXED,
+            num_dims: bind.num_dims,
+            ..indexed::describe(bind.access, first)
         },
         length: indexed::length(layout),
-        _ranges: Vec::new(),
         _blocks: Vec::new(),
         _indexed: uapi,
     })

@@ -2,7 +2,13 @@
 
 //! Keys: the calls on them, and the translation of layouts.
 
-use core::ffi::c_int;
+use core::{
+    ffi::c_int,
+    mem::{
+        offset_of,
+        size_of, //
+    },
+};
 
 use crate::{
     errno::{
@@ -13,10 +19,21 @@ use crate::{
     object::Region,
     sys::{
         self,
+        ib_uverbs_mkey_bind as Bind,
         ib_uverbs_mkey_block as Block,
         ib_uverbs_mkey_info as Info,
-        ib_uverbs_mkey_sge as Sge, //
+        ib_uverbs_mkey_sge as Sge,
+        ibmkey_range as Range, //
     },
+};
+
+// The kernel reads a caller's ranges in place.
+const _: () = {
+    assert!(size_of::<Range>() == size_of::<Sge>());
+    assert!(offset_of!(Range, addr) == offset_of!(Sge, addr));
+    assert!(offset_of!(Range, length) == offset_of!(Sge, length));
+    assert!(offset_of!(Range, lkey) == offset_of!(Sge, lkey));
+    assert!(offset_of!(Range, comp_mask) == offset_of!(Sge, comp_mask));
 };
 
 /// The number of entries and blocks that are translated on the stack. More are on the heap.
@@ -53,6 +70,11 @@ impl<T> Array<'_, T> {
     /// Returns the elements, if they can be read.
     pub(crate) fn items(&self) -> Option<&[T]> {
         self.items
+    }
+
+    /// Returns the address of the elements, or NULL if they cannot be read.
+    pub(crate) fn as_ptr(&self) -> *const T {
+        self.items.map_or(core::ptr::null(), <[T]>::as_ptr)
     }
 
     /// Calls `then` with the translated elements, or without elements.
@@ -94,12 +116,12 @@ pub(crate) fn create(fd: c_int, pd_handle: u32, max_entries: u32) -> Result<Regi
         )
 }
 
-pub(crate) fn sge_to_uapi(sge: &sys::ibv_sge) -> Sge {
-    Sge {
+fn sge_to_range(sge: &sys::ibv_sge) -> Range {
+    Range {
         addr: sge.addr,
         length: sge.length.into(),
         lkey: sge.lkey,
-        reserved: 0,
+        comp_mask: 0,
     }
 }
 
@@ -115,8 +137,49 @@ pub(crate) fn block_to_uapi(block: &sys::ibmkey_block, dims: usize) -> Block {
         bytes_count: block.bytes_count,
         stride,
         lkey: block.lkey,
-        reserved: 0,
+        comp_mask: block.comp_mask,
     }
+}
+
+/// Describes a list of `count` ranges at `entries`.
+pub(crate) fn describe_list(access: u32, count: u32, entries: *const Range) -> Bind {
+    Bind {
+        entries: entries as u64,
+        kind: sys::IBMKEY_LIST,
+        num_entries: count,
+        entry_size: size_of::<Sge>() as u32,
+        access,
+        ..Bind::default()
+    }
+}
+
+/// Describes `count` blocks at `entries`, repeated in `num_dims` dimensions.
+pub(crate) fn describe_interleaved(
+    access: u32,
+    num_dims: u32,
+    repeat_count: *const u64,
+    count: u32,
+    entries: *const Block,
+) -> Bind {
+    Bind {
+        entries: entries as u64,
+        repeat_count: repeat_count as u64,
+        kind: sys::IBMKEY_INTERLEAVED,
+        num_entries: count,
+        entry_size: size_of::<Block>() as u32,
+        num_dims,
+        access,
+        comp_mask: 0,
+    }
+}
+
+/// Binds a key.
+pub(crate) fn bind(fd: c_int, handle: u32, layout: Bind) -> Result {
+    Command::<2>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_BIND)
+        .object(sys::IB_MKEY_ATTR_BIND_HANDLE, handle)
+        .slice(sys::IB_MKEY_ATTR_BIND_LAYOUT, &[layout])
+        .run(fd)
+        .map(drop)
 }
 
 /// Binds a list and returns its length.
@@ -124,24 +187,27 @@ pub(crate) fn bind_list(
     fd: c_int,
     handle: u32,
     access: u32,
+    list: Array<'_, Range>,
+) -> Result<usize> {
+    bind(fd, handle, describe_list(access, list.count, list.as_ptr()))?;
+
+    let bytes = list.items.unwrap_or_default();
+    Ok(length(&[], bytes.iter().map(|range| range.length)))
+}
+
+/// Binds a list in the elements of libibverbs and returns its length.
+pub(crate) fn bind_sge_list(
+    fd: c_int,
+    handle: u32,
+    access: u32,
     list: Array<'_, sys::ibv_sge>,
 ) -> Result<usize> {
-    list.translated(sge_to_uapi, |entries| {
-        Command::<4>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_BIND_LIST)
-            .object(sys::IB_MKEY_ATTR_BIND_LIST_HANDLE, handle)
-            .u32(sys::IB_MKEY_ATTR_BIND_LIST_ACCESS, access)
-            .u64(sys::IB_MKEY_ATTR_BIND_LIST_ENTRIES, entries as u64)
-            .u32(sys::IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES, list.count)
-            .run(fd)
+    list.translated(sge_to_range, |entries| {
+        bind(fd, handle, describe_list(access, list.count, entries))
     })?;
 
-    Ok(length(
-        &[],
-        list.items
-            .unwrap_or_default()
-            .iter()
-            .map(|sge| sge.length.into()),
-    ))
+    let bytes = list.items.unwrap_or_default();
+    Ok(length(&[], bytes.iter().map(|sge| sge.length.into())))
 }
 
 /// Binds an interleaved layout and returns its length.
@@ -149,29 +215,22 @@ pub(crate) fn bind_interleaved(
     fd: c_int,
     handle: u32,
     access: u32,
-    repeat: &[u64],
+    repeat: Array<'_, u64>,
     blocks: Array<'_, sys::ibmkey_block>,
 ) -> Result<usize> {
-    let to_uapi = |block: &sys::ibmkey_block| block_to_uapi(block, repeat.len());
+    let dims = repeat.items.unwrap_or_default();
 
-    blocks.translated(to_uapi, |array| {
-        Command::<5>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_BIND_INTERLEAVED)
-            .object(sys::IB_MKEY_ATTR_BIND_INTERLEAVED_HANDLE, handle)
-            .u32(sys::IB_MKEY_ATTR_BIND_INTERLEAVED_ACCESS, access)
-            .slice(sys::IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT, repeat)
-            .u64(sys::IB_MKEY_ATTR_BIND_INTERLEAVED_BLOCKS, array as u64)
-            .u32(sys::IB_MKEY_ATTR_BIND_INTERLEAVED_NUM_BLOCKS, blocks.count)
-            .run(fd)
-    })?;
+    blocks.translated(
+        |block| block_to_uapi(block, dims.len()),
+        |array| {
+            let (counts, at) = (repeat.count, repeat.as_ptr());
+            let layout = describe_interleaved(access, counts, at, blocks.count, array);
+            bind(fd, handle, layout)
+        },
+    )?;
 
-    Ok(length(
-        repeat,
-        blocks
-            .items
-            .unwrap_or_default()
-            .iter()
-            .map(|block| block.bytes_count),
-    ))
+    let bytes = blocks.items.unwrap_or_default();
+    Ok(length(dims, bytes.iter().map(|block| block.bytes_count)))
 }
 
 /// Returns the length of a layout that the kernel has accepted.
@@ -241,6 +300,7 @@ pub(crate) fn query(
             addr: from.addr,
             bytes_count: from.bytes_count,
             lkey: from.lkey,
+            comp_mask: 0,
             stride: from.stride,
         };
     }
@@ -250,6 +310,7 @@ pub(crate) fn query(
 
 pub(crate) fn info_from_uapi(info: &Info) -> sys::ibmkey_info {
     sys::ibmkey_info {
+        comp_mask: 0,
         length: info.length,
         kind: info.kind,
         access: info.access,

@@ -61,7 +61,7 @@ fn the_length_is_the_product_of_repetitions_and_bytes() {
 
 #[test]
 fn an_error_of_the_call_comes_through() {
-    let list = [sys::ibv_sge::default()];
+    let list = [Range::default()];
     // SAFETY: The array has one element, which lives longer.
     let array = unsafe { Array::from_raw(1, list.as_ptr()) };
     let errno = |result: Result<usize>| result.map_err(Errno::get);

@@ -31,8 +31,8 @@ pub struct Pool {
 struct State {
     /// Unbound keys. It has room for all keys of the pool.
     free: Vec<*mut ibv_mr>,
-    /// All keys that were made, in the order of their addresses, each with `true` if a caller has
-    /// it.
+    /// All keys that were made, in the order of their addresses. `true` marks a key that a caller
+    /// took.
     keys: Vec<(*mut ibv_mr, bool)>,
     /// The number of keys of the pool, free or in use, with those that are being made.
     made: u32,
@@ -146,7 +146,7 @@ impl Pool {
         if !self.state().set_taken(key, false) {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: The caller had it, so it is a key of `new_mr()` that was not destroyed.
+        // SAFETY: It was taken, so it is a key of `new_mr()` that was not destroyed.
         let unbound = unsafe { object::mr_handle(key) }
             .and_then(|(fd, handle)| mkey::unbind(fd, handle))
             // SAFETY: As above.

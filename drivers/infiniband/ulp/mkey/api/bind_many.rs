@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Binds several keys in one call, all or none: the kernel API and the uverbs method.
+//! The uverbs methods that bind, and the kernel call that binds several keys, all or none.
 
 use crate::{
-    api::{kapi, uverbs},
+    api::{
+        kapi::{self, with_key},
+        uverbs,
+    },
     bindings::{
         self, ib_mkey_bind, ib_mkey_indexed, ib_mkey_interleaved, ib_sge,
-        ib_uverbs_mkey_bind as UapiBind,
+        ib_uverbs_mkey_bind as UapiBind, ib_uverbs_mkey_block as UapiBlock,
+        ib_uverbs_mkey_indexed as UapiIndexed,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
+        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INTERLEAVED as KIND_INTERLEAVED,
+        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST, ib_uverbs_mkey_sge as UapiSge,
     },
     device::MkeyDevice,
     kernel_ext::{
@@ -99,26 +105,52 @@ fn bind_given(mut binds: GivenArray<'_, ib_mkey_bind>) -> Result {
     })
 }
 
+/// Refuses fields that only an interleaved layout has, and entries of another size than `T`.
+fn check_fields<T>(bind: &UapiBind) -> Result {
+    let interleaved = bind.kind == KIND_INTERLEAVED;
+    if bind.entry_size as usize != size_of::<T>()
+        || !interleaved && (bind.num_dims != 0 || bind.repeat_count != 0)
+    {
+        return Err(EINVAL);
+    }
+    Ok(())
+}
+
 /// Describes the layout that `bind` gives.
 fn describe<'k>(bind: &UapiBind, key: &'k Key<'_>) -> Result<Described<'k>> {
-    let mut repeat_count = [0; MAX_DIMS];
-    let repeat_count = repeat_count
-        .get_mut(..bind.num_dims as usize)
-        .ok_or(EINVAL)?;
-    if bind.access & !bindings::ib_access_flags_IB_ACCESS_SUPPORTED != 0 {
+    let unsupported = bind.access & !bindings::ib_access_flags_IB_ACCESS_SUPPORTED;
+    if bind.comp_mask != 0 || unsupported != 0 {
         return Err(EINVAL);
     }
     let access = Access::checked(key.mr().device(), bind.access as c_int)?;
     match bind.kind {
-        0 => {}
-        KIND_INDEXED if bind.num_dims == 0 && bind.num_entries == 1 && bind.repeat_count == 0 => {
-            return indexed::describe_user(key, access, &read_one(bind.entries)?);
+        KIND_LIST => {
+            check_fields::<UapiSge>(bind)?;
+            uverbs::describe_list(key, access, bind.entries, bind.num_entries)
         }
-        _ => return Err(EINVAL),
+        KIND_INTERLEAVED => {
+            check_fields::<UapiBlock>(bind)?;
+            describe_interleaved(bind, key, access)
+        }
+        KIND_INDEXED if bind.num_entries == 1 => {
+            check_fields::<UapiIndexed>(bind)?;
+            indexed::describe_user(key, access, &read_one(bind.entries)?)
+        }
+        _ => Err(EINVAL),
     }
-    if bind.num_dims == 0 {
-        return uverbs::describe_list(key, access, bind.entries, bind.num_entries);
-    }
+}
+
+/// Describes the interleaved layout that `bind` gives.
+fn describe_interleaved<'k>(
+    bind: &UapiBind,
+    key: &'k Key<'_>,
+    access: Access,
+) -> Result<Described<'k>> {
+    let mut repeat_count = [0; MAX_DIMS];
+    let repeat_count = repeat_count
+        .get_mut(..bind.num_dims as usize)
+        .filter(|counts| !counts.is_empty())
+        .ok_or(EINVAL)?;
     let mut counts = repeat_count.iter_mut();
     read_array(bind.repeat_count, bind.num_dims, |count: u64| {
         *counts.next().ok_or(EINVAL)? = count;
@@ -150,6 +182,10 @@ export_c! {
 
 export_c! {
     in crate::api::bindings;
+
+    fn ib_mkey_uapi_bind(mkey: HeldMr<'_>, layout: Given<'_, UapiBind>) -> Result {
+        with_key(mkey, |key| describe(&layout, key)?.bind())
+    }
 
     fn ib_mkey_uapi_bind_many(
         handles[num]: MrHandles<'_>,

@@ -37,7 +37,7 @@ pub(crate) fn describe_list<'k>(
 ) -> Result<Described<'k>> {
     let mut description = key.describe(num_entries, access)?;
     read_array(entries, num_entries, |sge: UapiSge| {
-        if sge.reserved != 0 {
+        if sge.comp_mask != 0 {
             return Err(EINVAL);
         }
         description.range(sge.lkey, sge.addr, sge.length)
@@ -56,7 +56,7 @@ pub(crate) fn describe_interleaved<'k>(
     let mut description = key.describe(num_blocks, access)?;
     read_array(blocks, num_blocks, |block: UapiBlock| {
         let unused = block.stride.iter().skip(repeat_count.len());
-        if block.reserved != 0 || unused.into_iter().any(|stride| *stride != 0) {
+        if block.comp_mask != 0 || unused.into_iter().any(|stride| *stride != 0) {
             return Err(EINVAL);
         }
         description.block(block.lkey, block.addr, block.bytes_count, block.stride)
@@ -87,7 +87,7 @@ fn describe(binding: &Binding, index: usize) -> Option<UapiBlock> {
         bytes_count,
         stride,
         lkey: binding.leaves.get(leaf as usize)?.lkey,
-        reserved: 0,
+        comp_mask: 0,
     })
 }
 
@@ -174,39 +174,6 @@ impl Query<'_> {
 
 export_c! {
     in crate::api::bindings;
-
-    fn ib_mkey_uapi_bind_list(
-        mkey: HeldMr<'_>,
-        access: u32,
-        entries: u64,
-        num_entries: u32,
-    ) -> Result {
-        let access = Access::from_raw(access);
-        with_key(mkey, |key| describe_list(key, access, entries, num_entries)?.bind())
-    }
-
-    fn ib_mkey_uapi_bind_interleaved(
-        mkey: HeldMr<'_>,
-        access: u32,
-        repeat_count[num_dims]: &[u64],
-        num_dims: u32,
-        blocks: u64,
-        num_blocks: u32,
-    ) -> Result {
-        let access = Access::from_raw(access);
-        with_key(mkey, |key| {
-            describe_interleaved(key, access, repeat_count, blocks, num_blocks)?.bind()
-        })
-    }
-
-    fn ib_mkey_uapi_bind_indexed(
-        mkey: HeldMr<'_>,
-        access: u32,
-        layout: Given<'_, UapiIndexed>,
-    ) -> Result {
-        let access = Access::from_raw(access);
-        with_key(mkey, |key| indexed::describe_user(key, access, &layout)?.bind())
-    }
 
     fn ib_mkey_uapi_query(
         mkey: HeldMr<'_>,

@@ -125,89 +125,17 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_CREATE)(struct uverbs_attr_bundle *attr
 			      sizeof(mr->rkey));
 }
 
-/* Reads the access flags of a bind. Refuses unknown flags and impossible pairs. */
-static int get_access(u32 *access, struct uverbs_attr_bundle *attrs, u16 attr,
-		      struct ib_mr *mkey)
+static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND)(struct uverbs_attr_bundle *attrs)
 {
+	struct ib_mr *mkey = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_BIND_HANDLE);
+	struct ib_uverbs_mkey_bind layout;
 	int ret;
 
-	ret = uverbs_get_flags32(access, attrs, attr, IB_ACCESS_SUPPORTED);
+	ret = uverbs_copy_from_or_zero(&layout, attrs, IB_MKEY_ATTR_BIND_LAYOUT);
 	if (ret)
 		return ret;
 
-	return ib_check_mr_access(mkey->device, *access);
-}
-
-static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND_LIST)(struct uverbs_attr_bundle *attrs)
-{
-	struct ib_mr *mkey = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_BIND_LIST_HANDLE);
-	u32 access, num_entries;
-	u64 entries;
-	int ret;
-
-	ret = get_access(&access, attrs, IB_MKEY_ATTR_BIND_LIST_ACCESS, mkey);
-	if (!ret)
-		ret = uverbs_copy_from(&entries, attrs, IB_MKEY_ATTR_BIND_LIST_ENTRIES);
-	if (!ret)
-		ret = uverbs_copy_from(&num_entries, attrs,
-				       IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES);
-	if (ret)
-		return ret;
-
-	return ib_mkey_uapi_bind_list(mkey, access, entries, num_entries);
-}
-
-static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND_INTERLEAVED)(struct uverbs_attr_bundle *attrs)
-{
-	struct ib_mr *mkey =
-		uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_BIND_INTERLEAVED_HANDLE);
-	u64 repeat_count[IB_MKEY_MAX_DIMS] = {};
-	u32 access, num_blocks;
-	int ret, num_dims;
-	u64 blocks;
-
-	ret = get_access(&access, attrs, IB_MKEY_ATTR_BIND_INTERLEAVED_ACCESS, mkey);
-	if (ret)
-		return ret;
-	num_dims = uverbs_attr_ptr_get_array_size(attrs,
-						  IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT,
-						  sizeof(u64));
-	if (num_dims < 0)
-		return num_dims;
-	if (!num_dims || num_dims > IB_MKEY_MAX_DIMS)
-		return -EINVAL;
-
-	ret = _uverbs_copy_from(repeat_count, attrs,
-				IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT,
-				sizeof(repeat_count));
-	if (!ret)
-		ret = uverbs_copy_from(&blocks, attrs,
-				       IB_MKEY_ATTR_BIND_INTERLEAVED_BLOCKS);
-	if (!ret)
-		ret = uverbs_copy_from(&num_blocks, attrs,
-				       IB_MKEY_ATTR_BIND_INTERLEAVED_NUM_BLOCKS);
-	if (ret)
-		return ret;
-
-	return ib_mkey_uapi_bind_interleaved(mkey, access, repeat_count, num_dims,
-					     blocks, num_blocks);
-}
-
-static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND_INDEXED)(struct uverbs_attr_bundle *attrs)
-{
-	struct ib_mr *mkey = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_BIND_INDEXED_HANDLE);
-	struct ib_uverbs_mkey_indexed layout;
-	u32 access;
-	int ret;
-
-	ret = get_access(&access, attrs, IB_MKEY_ATTR_BIND_INDEXED_ACCESS, mkey);
-	if (!ret)
-		ret = uverbs_copy_from_or_zero(&layout, attrs,
-					       IB_MKEY_ATTR_BIND_INDEXED_LAYOUT);
-	if (ret)
-		return ret;
-
-	return ib_mkey_uapi_bind_indexed(mkey, access, &layout);
+	return ib_mkey_uapi_bind(mkey, &layout);
 }
 
 static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND_MANY)(struct uverbs_attr_bundle *attrs)
@@ -261,7 +189,7 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY)(struct uverbs_attr_bundle *attrs
 		if (ret)
 			return ret;
 		if (wanted.addr || wanted.unit || wanted.bytes_count || wanted.lkey ||
-		    wanted.index_bytes != sizeof(u64) || wanted.reserved)
+		    wanted.index_bytes != sizeof(u64) || wanted.comp_mask)
 			return -EINVAL;
 	}
 
@@ -338,37 +266,12 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_CREATE,
 						UA_MANDATORY));
 
 /* READ keeps the key from being destroyed. The key's mutex serialises binds. */
-DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND_LIST,
-			    UVERBS_ATTR_IDR(IB_MKEY_ATTR_BIND_LIST_HANDLE, UVERBS_OBJECT_MR,
+DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND,
+			    UVERBS_ATTR_IDR(IB_MKEY_ATTR_BIND_HANDLE, UVERBS_OBJECT_MR,
 					    UVERBS_ACCESS_READ, UA_MANDATORY),
-			    UVERBS_ATTR_FLAGS_IN(IB_MKEY_ATTR_BIND_LIST_ACCESS,
-						 enum ib_access_flags, UA_MANDATORY),
-			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_LIST_ENTRIES,
-					       UVERBS_ATTR_TYPE(u64),
-					       UA_MANDATORY),
-			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES,
-					       UVERBS_ATTR_TYPE(u32), UA_MANDATORY));
-
-DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND_INTERLEAVED,
-			    UVERBS_ATTR_IDR(IB_MKEY_ATTR_BIND_INTERLEAVED_HANDLE, UVERBS_OBJECT_MR,
-					    UVERBS_ACCESS_READ, UA_MANDATORY),
-			    UVERBS_ATTR_FLAGS_IN(IB_MKEY_ATTR_BIND_INTERLEAVED_ACCESS,
-						 enum ib_access_flags, UA_MANDATORY),
-			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT,
-					       UVERBS_ATTR_MIN_SIZE(sizeof(u64)), UA_MANDATORY),
-			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_INTERLEAVED_BLOCKS,
-					       UVERBS_ATTR_TYPE(u64), UA_MANDATORY),
-			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_INTERLEAVED_NUM_BLOCKS,
-					       UVERBS_ATTR_TYPE(u32), UA_MANDATORY));
-
-DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND_INDEXED,
-			    UVERBS_ATTR_IDR(IB_MKEY_ATTR_BIND_INDEXED_HANDLE, UVERBS_OBJECT_MR,
-					    UVERBS_ACCESS_READ, UA_MANDATORY),
-			    UVERBS_ATTR_FLAGS_IN(IB_MKEY_ATTR_BIND_INDEXED_ACCESS,
-						 enum ib_access_flags, UA_MANDATORY),
-			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_INDEXED_LAYOUT,
-					       UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_indexed,
-								  reserved),
+			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_LAYOUT,
+					       UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_bind,
+								  comp_mask),
 					       UA_MANDATORY));
 
 DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND_MANY,
@@ -389,7 +292,7 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_QUERY,
 					    UVERBS_ACCESS_READ, UA_MANDATORY),
 			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_QUERY_RESP,
 						UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_info,
-								   reserved),
+								   comp_mask),
 						UA_MANDATORY),
 			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT,
 						UVERBS_ATTR_MIN_SIZE(sizeof(u64)), UA_OPTIONAL),
@@ -399,11 +302,11 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_QUERY,
 					       UA_OPTIONAL),
 			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_QUERY_INDEXED,
 					       UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_indexed,
-								  reserved),
+								  comp_mask),
 					       UA_OPTIONAL),
 			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_QUERY_RESP_INDEXED,
 						UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_indexed,
-								   reserved),
+								   comp_mask),
 						UA_OPTIONAL));
 
 ADD_UVERBS_METHODS(ib_mkey_device, UVERBS_OBJECT_DEVICE,
@@ -415,9 +318,7 @@ ADD_UVERBS_METHODS(ib_mkey_dm, UVERBS_OBJECT_DM,
 
 ADD_UVERBS_METHODS(ib_mkey_mr, UVERBS_OBJECT_MR,
 		   &UVERBS_METHOD(IB_MKEY_METHOD_CREATE),
-		   &UVERBS_METHOD(IB_MKEY_METHOD_BIND_LIST),
-		   &UVERBS_METHOD(IB_MKEY_METHOD_BIND_INTERLEAVED),
-		   &UVERBS_METHOD(IB_MKEY_METHOD_BIND_INDEXED),
+		   &UVERBS_METHOD(IB_MKEY_METHOD_BIND),
 		   &UVERBS_METHOD(IB_MKEY_METHOD_BIND_MANY),
 		   &UVERBS_METHOD(IB_MKEY_METHOD_UNBIND),
 		   &UVERBS_METHOD(IB_MKEY_METHOD_QUERY));

@@ -13,13 +13,8 @@ extern const struct uapi_definition ib_mkey_uapi_defs[];
 extern char ib_mkey_dm_class[];
 
 /* Defined in Rust: api/uverbs.rs, api/bind_many.rs */
-int ib_mkey_uapi_bind_list(struct ib_mr *mkey, u32 access, u64 entries,
-			   u32 num_entries);
-int ib_mkey_uapi_bind_interleaved(struct ib_mr *mkey, u32 access,
-				  const u64 *repeat_count, u32 num_dims,
-				  u64 blocks, u32 num_blocks);
-int ib_mkey_uapi_bind_indexed(struct ib_mr *mkey, u32 access,
-			      const struct ib_uverbs_mkey_indexed *layout);
+int ib_mkey_uapi_bind(struct ib_mr *mkey,
+		      const struct ib_uverbs_mkey_bind *layout);
 int ib_mkey_uapi_bind_many(struct ib_uobject **handles, u32 num, u64 array,
 			   u32 *failed);
 int ib_mkey_uapi_query(struct ib_mr *mkey, struct ib_uverbs_mkey_info *info,

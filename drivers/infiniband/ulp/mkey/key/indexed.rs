@@ -84,7 +84,7 @@ pub(crate) fn describe_user<'k>(
     access: Access,
     layout: &UapiIndexed,
 ) -> Result<Described<'k>> {
-    if layout.reserved != 0 {
+    if layout.comp_mask != 0 {
         return Err(EINVAL);
     }
     let (addr, count) = (layout.indices, layout.num_indices);
@@ -126,6 +126,6 @@ pub(crate) fn describe_binding(layout: &KIndexed, count: u32, leaves: &[Leaf]) -
         lkey: leaves
             .get(layout.leaf() as usize)
             .map_or(0, |leaf| leaf.lkey),
-        reserved: 0,
+        comp_mask: 0,
     }
 }

@@ -26,6 +26,13 @@
  * ENOMEM	no memory, or the limit on device memory is reached
  * EOPNOTSUPP	the device, or this kind of leaf, cannot do it
  *
+ * Structures have a field comp_mask, whose bits stand for fields that later
+ * versions add. This version has none. For a structure that a function reads, a
+ * bit that the function does not know is EINVAL. For a structure that it fills
+ * in, the caller sets the bits of the later fields that it has room for, and the
+ * function clears those that it did not fill in. Zero is always right, so
+ * initialise structures with = {}.
+ *
  * All functions may be called from any thread. If two threads bind or unbind
  * the same key at the same time, one of the two layouts stays bound, but the
  * length field of the struct ibv_mr may be that of the other one.
@@ -47,9 +54,9 @@ extern "C" {
 enum ibmkey_cap_flags {
 	/** @IBMKEY_CAP_DM: device memory; see ibmkey_enable() */
 	IBMKEY_CAP_DM = 1 << 0,
-	/** @IBMKEY_CAP_LIST: ibv_rereg_mr_sg() */
+	/** @IBMKEY_CAP_LIST: ibmkey_bind_list() */
 	IBMKEY_CAP_LIST = 1 << 1,
-	/** @IBMKEY_CAP_INTERLEAVED: ibv_rereg_mr_interleaved() */
+	/** @IBMKEY_CAP_INTERLEAVED: ibmkey_bind_interleaved() */
 	IBMKEY_CAP_INTERLEAVED = 1 << 2,
 	/** @IBMKEY_CAP_ATOMIC: atomic operations through a key */
 	IBMKEY_CAP_ATOMIC = 1 << 3,
@@ -83,20 +90,39 @@ enum ibmkey_dm_class {
 
 /**
  * struct ibmkey_caps - what a device can do
+ * @comp_mask: zero, see above
  * @max_dm_size: device memory in bytes, for all users in total
  * @max_entries: entries or blocks of one key
  * @max_dims: dimensions of an interleaved layout
  * @max_depth: levels of keys over keys, the outermost counted
  * @dm_classes: bits of enum ibmkey_dm_class
  * @flags: bits of enum ibmkey_cap_flags
+ * @max_indices: indices of one key; 0 if the kernel has no indexed layouts
  */
 struct ibmkey_caps {
+	uint64_t comp_mask;
 	uint64_t max_dm_size;
 	uint32_t max_entries;
 	uint32_t max_dims;
 	uint32_t max_depth;
 	uint32_t dm_classes;
 	uint64_t flags;
+	uint32_t max_indices;
+};
+
+/**
+ * struct ibmkey_range - a range of a leaf
+ * @addr: first byte: an address in the MR that @lkey names, an offset if that MR
+ *	is zero-based
+ * @length: bytes, not zero
+ * @lkey: lkey of an MR in the key's protection domain
+ * @comp_mask: zero, see above
+ */
+struct ibmkey_range {
+	uint64_t addr;
+	uint64_t length;
+	uint32_t lkey;
+	uint32_t comp_mask;
 };
 
 /**
@@ -105,6 +131,7 @@ struct ibmkey_caps {
  *	the MR that @lkey names, an offset if that MR is zero-based
  * @bytes_count: bytes of one block, not zero
  * @lkey: lkey of an MR in the key's protection domain
+ * @comp_mask: zero, see above
  * @stride: bytes from one block's start to the next one's, for each dimension,
  *	outermost first; may be negative or zero. Those of unused dimensions
  *	are ignored.
@@ -113,11 +140,13 @@ struct ibmkey_block {
 	uint64_t addr;
 	uint64_t bytes_count;
 	uint32_t lkey;
+	uint32_t comp_mask;
 	int64_t stride[IBMKEY_MAX_DIMS];
 };
 
 /**
  * struct ibmkey_indexed - blocks of one size at the places that indices give
+ * @comp_mask: zero, see above
  * @addr: first byte of the block of index 0: an address in the MR that @lkey
  *	names, an offset where that region is zero-based
  * @unit: bytes from the block of one index to that of the next, not zero
@@ -131,6 +160,7 @@ struct ibmkey_block {
  * other in the order of the indices. Indices may be equal.
  */
 struct ibmkey_indexed {
+	uint64_t comp_mask;
 	uint64_t addr;
 	uint64_t unit;
 	uint64_t bytes_count;
@@ -140,20 +170,21 @@ struct ibmkey_indexed {
 	uint32_t lkey;
 };
 
-/** enum ibmkey_kind - ibmkey_info.kind */
+/** enum ibmkey_kind - kinds of layouts */
 enum ibmkey_kind {
 	/** @IBMKEY_UNBOUND: nothing is bound; every access fails */
 	IBMKEY_UNBOUND,
-	/** @IBMKEY_LIST: bound by ibv_rereg_mr_sg() */
+	/** @IBMKEY_LIST: ranges, one after another */
 	IBMKEY_LIST,
-	/** @IBMKEY_INTERLEAVED: bound by ibv_rereg_mr_interleaved() */
+	/** @IBMKEY_INTERLEAVED: blocks that repeat with a stride */
 	IBMKEY_INTERLEAVED,
-	/** @IBMKEY_INDEXED: bound by ibmkey_bind_indexed() */
+	/** @IBMKEY_INDEXED: blocks of one size at the places of indices */
 	IBMKEY_INDEXED,
 };
 
 /**
  * struct ibmkey_info - what is bound to a key
+ * @comp_mask: zero, see above
  * @length: bytes that the key addresses, 0 when unbound
  * @kind: enum ibmkey_kind
  * @access: enum ibv_access_flags, as bound
@@ -164,6 +195,7 @@ enum ibmkey_kind {
  * @rkey: remote key
  */
 struct ibmkey_info {
+	uint64_t comp_mask;
 	uint64_t length;
 	uint32_t kind;
 	uint32_t access;
@@ -279,20 +311,11 @@ int ibmkey_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
 int ibmkey_query_caps(struct ibv_context *ctx, struct ibmkey_caps *caps);
 
 /**
- * ibmkey_query_max_indices - query the largest number of indices of a key
- * @ctx: an open device
- * @max_indices: filled in; 0 if the kernel has no indexed layouts
- *
- * Return: 0; EOPNOTSUPP if the kernel offers no keys on this device.
- */
-int ibmkey_query_max_indices(struct ibv_context *ctx, uint32_t *max_indices);
-
-/**
  * ibmkey_alloc - create a key
  * @pd: its protection domain; all leaves must be in the same one
  * @max_entries: entries, blocks or indices that it can be bound to, 1 to
- *	ibmkey_caps.max_entries, or for an indexed layout to what
- *	ibmkey_query_max_indices() gives
+ *	ibmkey_caps.max_entries, or for an indexed layout to
+ *	ibmkey_caps.max_indices
  *
  * The key is unbound and its length is 0; every access by it fails. Creating a
  * key takes much longer than binding it, so keep it and bind it again.
@@ -302,11 +325,11 @@ int ibmkey_query_max_indices(struct ibv_context *ctx, uint32_t *max_indices);
 struct ibv_mr *ibmkey_alloc(struct ibv_pd *pd, uint32_t max_entries);
 
 /**
- * ibv_rereg_mr_sg - bind a key to ranges, one after another
+ * ibmkey_bind_list - bind a key to ranges, one after another
  * @mkey: a key that ibmkey_alloc() returned, bound or not
  * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
- * @num_sge: number of ranges, not zero
- * @sg_list: the ranges, each within the MR that its lkey names
+ * @num_ranges: number of ranges, not zero
+ * @ranges: the ranges, each within the MR that its lkey names
  *
  * Replaces the binding in one step: an access sees the old layout or the new
  * one. When this returns, no access uses the old layout any more. On an error
@@ -315,11 +338,26 @@ struct ibv_mr *ibmkey_alloc(struct ibv_pd *pd, uint32_t max_entries);
  *
  * Return: 0 or an errno value.
  */
+int ibmkey_bind_list(struct ibv_mr *mkey, unsigned access, uint32_t num_ranges,
+		     const struct ibmkey_range *ranges);
+
+/**
+ * ibv_rereg_mr_sg - bind a key to ranges in elements of libibverbs
+ * @mkey: as for ibmkey_bind_list()
+ * @access: as for ibmkey_bind_list()
+ * @num_sge: number of ranges, not zero
+ * @sg_list: the ranges, each shorter than 4 GiB
+ *
+ * The name that the RFC for libibverbs gives to ibmkey_bind_list(), with ranges of
+ * up to 32 bits.
+ *
+ * Return: 0 or an errno value.
+ */
 int ibv_rereg_mr_sg(struct ibv_mr *mkey, unsigned access, uint32_t num_sge,
 		    const struct ibv_sge *sg_list);
 
 /**
- * ibv_rereg_mr_interleaved - bind a key to blocks that repeat with a stride
+ * ibmkey_bind_interleaved - bind a key to blocks that repeat with a stride
  * @mkey: a key that ibmkey_alloc() returned, bound or not
  * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
  * @num_dims: number of dimensions, 1 to IBMKEY_MAX_DIMS
@@ -334,8 +372,26 @@ int ibv_rereg_mr_sg(struct ibv_mr *mkey, unsigned access, uint32_t num_sge,
  * n-dimensional array. Several blocks in one dimension interleave several
  * arrays.
  *
- * Otherwise as ibv_rereg_mr_sg(); @mkey->length becomes the product of the
+ * Otherwise as ibmkey_bind_list(); @mkey->length becomes the product of the
  * repetitions times the sum of the blocks' bytes.
+ *
+ * Return: 0 or an errno value.
+ */
+int ibmkey_bind_interleaved(struct ibv_mr *mkey, unsigned access,
+			    uint32_t num_dims, const uint64_t *repeat_count,
+			    uint32_t num_blocks,
+			    const struct ibmkey_block *blocks);
+
+/**
+ * ibv_rereg_mr_interleaved - bind a key to blocks that repeat with a stride
+ * @mkey: as for ibmkey_bind_interleaved()
+ * @access: as for ibmkey_bind_interleaved()
+ * @num_dims: as for ibmkey_bind_interleaved()
+ * @repeat_count: as for ibmkey_bind_interleaved()
+ * @num_blocks: as for ibmkey_bind_interleaved()
+ * @blocks: as for ibmkey_bind_interleaved()
+ *
+ * The name that the RFC for libibverbs gives to ibmkey_bind_interleaved().
  *
  * Return: 0 or an errno value.
  */
@@ -351,7 +407,7 @@ int ibv_rereg_mr_interleaved(struct ibv_mr *mkey, unsigned access,
  * @layout: the blocks; its indices are copied
  *
  * Gathers or scatters blocks of a table, such as those of a KV cache, with 4 or 8
- * bytes for each block. Otherwise as ibv_rereg_mr_sg(); @mkey->length becomes the
+ * bytes for each block. Otherwise as ibmkey_bind_list(); @mkey->length becomes the
  * number of indices times the bytes of a block.
  *
  * Return: 0 or an errno value: EINVAL also if @layout has both sizes of indices,
@@ -360,29 +416,30 @@ int ibv_rereg_mr_interleaved(struct ibv_mr *mkey, unsigned access,
 int ibmkey_bind_indexed(struct ibv_mr *mkey, unsigned access,
 			const struct ibmkey_indexed *layout);
 
-/** IBMKEY_BIND_INDEXED - ibmkey_bind.num_dims of an indexed layout */
-#define IBMKEY_BIND_INDEXED 0xffffffff
-
 /**
  * struct ibmkey_bind - the description for one of several keys
+ * @comp_mask: zero, see above
  * @mkey: a key that ibmkey_alloc() returned, bound or not
+ * @kind: enum ibmkey_kind, not IBMKEY_UNBOUND
  * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
  * @num_entries: number of ranges or blocks, not zero; 1 for an indexed layout
- * @num_dims: number of dimensions, 0 for a list, IBMKEY_BIND_INDEXED for an
- *	indexed layout
- * @sg_list: the ranges of a list
- * @repeat_count: otherwise, repetitions in each dimension, outermost first
- * @blocks: the blocks
- * @indexed: in place of @blocks, the indexed layout
+ * @num_dims: number of dimensions of an interleaved layout, otherwise 0
+ * @repeat_count: repetitions in each dimension of an interleaved layout,
+ *	outermost first, otherwise NULL
+ * @ranges: the ranges of a list
+ * @blocks: the blocks of an interleaved layout
+ * @indexed: the indexed layout
  */
 struct ibmkey_bind {
+	uint64_t comp_mask;
 	struct ibv_mr *mkey;
+	uint32_t kind;
 	unsigned access;
 	uint32_t num_entries;
 	uint32_t num_dims;
-	const struct ibv_sge *sg_list;
 	const uint64_t *repeat_count;
 	union {
+		const struct ibmkey_range *ranges;
 		const struct ibmkey_block *blocks;
 		const struct ibmkey_indexed *indexed;
 	};
@@ -455,7 +512,8 @@ struct ibv_mr *ibmkey_pool_get(struct ibmkey_pool *pool);
  * owner of the key binds.
  *
  * Return: 0, or an errno value; then the key is still the caller's: EBUSY while
- * a memory window or another key refers to it.
+ * a memory window or another key refers to it. EINVAL for a key that is not the
+ * caller's: one that was returned before, or that is not of this pool.
  */
 int ibmkey_pool_put(struct ibmkey_pool *pool, struct ibv_mr *mkey);
 

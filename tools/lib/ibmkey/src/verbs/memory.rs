@@ -192,7 +192,7 @@ impl Key<'_> {
 
         // SAFETY: It is a key, and the arrays have as many elements as the counts.
         Errno::check(unsafe {
-            ffi::ibv_rereg_mr_interleaved(
+            ffi::ibmkey_bind_interleaved(
                 self.mr.as_ptr(),
                 access,
                 count(repeat_count.len())?,

@@ -42,7 +42,7 @@ TEST_F(ioctl, complete)
 		}
 		if (what == QUERY) {
 			EXPECT_EQ(6 * 41, self->c.info.length);
-			EXPECT_EQ(0, self->c.info.reserved);
+			EXPECT_EQ(0, self->c.info.comp_mask);
 		}
 	}
 }
@@ -186,11 +186,7 @@ TEST_F(ioctl, pointers)
 	} pointers[] = {
 		{ CREATE, IB_MKEY_ATTR_CREATE_RESP_LKEY },
 		{ CREATE, IB_MKEY_ATTR_CREATE_RESP_RKEY },
-		{ BIND_LIST, IB_MKEY_ATTR_BIND_LIST_ENTRIES },
-		{ BIND_INTERLEAVED,
-		  IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT },
-		{ BIND_INTERLEAVED, IB_MKEY_ATTR_BIND_INTERLEAVED_BLOCKS },
-		{ BIND_INDEXED, IB_MKEY_ATTR_BIND_INDEXED_LAYOUT },
+		{ BIND_LIST, IB_MKEY_ATTR_BIND_LAYOUT },
 		{ BIND_MANY, IB_MKEY_ATTR_BIND_MANY_HANDLES },
 		{ BIND_MANY, IB_MKEY_ATTR_BIND_MANY_BINDS },
 		{ QUERY, IB_MKEY_ATTR_QUERY_RESP },
@@ -198,23 +194,40 @@ TEST_F(ioctl, pointers)
 		{ DM_COPY, IB_MKEY_ATTR_DM_COPY_ADDR },
 		{ DM_EXPORT, IB_MKEY_ATTR_DM_EXPORT_RESP_FD },
 	};
+	const struct {
+		enum mkt_what what;
+		__u64 *field;
+	} fields[] = {
+		{ BIND_LIST, &self->c.bind[0].entries },
+		{ BIND_INTERLEAVED, &self->c.bind[1].repeat_count },
+		{ BIND_INTERLEAVED, &self->c.bind[1].entries },
+		{ BIND_INDEXED, &self->c.bind[2].entries },
+		{ BIND_MANY, &self->c.bind[2].entries },
+	};
 	int before = mkt_dev_count(&self->c.dev, "mr");
 	unsigned int i, k;
 
-	for (i = 0; i < ARRAY_SIZE(pointers); i++) {
+	for (i = 0; i < ARRAY_SIZE(pointers) + ARRAY_SIZE(fields); i++) {
 		const uint64_t bad[] = {
 			(uintptr_t)self->c.nowhere, 0, UINT64_MAX - 4095,
 			0xffff800000000000, 0x0000800000000000,
 		};
+		unsigned int f = i - ARRAY_SIZE(pointers);
+		bool is_attr = i < ARRAY_SIZE(pointers);
+		enum mkt_what what = is_attr ? pointers[i].what : fields[f].what;
 		struct mkt_ioctl cmd;
 
 		for (k = 0; k < ARRAY_SIZE(bad); k++) {
-			mkt_command_build(&self->c, &cmd, pointers[i].what);
-			mkt_ioctl_attr(&cmd, pointers[i].attr)->data = bad[k];
+			mkt_command_build(&self->c, &cmd, what);
+			if (is_attr)
+				mkt_ioctl_attr(&cmd, pointers[i].attr)->data =
+					bad[k];
+			else
+				*fields[f].field = bad[k];
 			EXPECT_EQ(EFAULT, mkt_command_run(&self->c, &cmd))
 			{
-				TH_LOG("command %u, pointer 0x%" PRIx64,
-				       pointers[i].what, bad[k]);
+				TH_LOG("command %u, pointer %u 0x%" PRIx64,
+				       what, i, bad[k]);
 			}
 		}
 	}
@@ -236,33 +249,30 @@ TEST_F(ioctl, entries)
 	 * more than the key has room for, which is found before they are read
 	 */
 	mkt_command_build(&self->c, &cmd, BIND_LIST);
-	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES)->data = 5;
+	self->c.bind[0].num_entries = 5;
 	EXPECT_EQ(ENOSPC, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES)->data =
-		UINT32_MAX;
+	self->c.bind[0].num_entries = UINT32_MAX;
 	EXPECT_EQ(ENOSPC, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES)->data = 0;
+	self->c.bind[0].num_entries = 0;
 	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 	/* the second of two is unmapped */
 	memcpy(edge, self->c.sge, sizeof(self->c.sge[0]));
-	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES)->data = 2;
-	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_LIST_ENTRIES)->data =
-		(uintptr_t)edge;
+	self->c.bind[0].num_entries = 2;
+	self->c.bind[0].entries = (uintptr_t)edge;
 	EXPECT_EQ(EFAULT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 
 	mkt_command_build(&self->c, &cmd, BIND_INTERLEAVED);
-	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_INTERLEAVED_NUM_BLOCKS)->data =
-		UINT32_MAX;
+	self->c.bind[1].num_entries = UINT32_MAX;
 	EXPECT_EQ(ENOSPC, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 
-	/* the reserved fields must be zero */
-	self->c.sge[1].reserved = 1;
+	/* no field of a later version is known */
+	self->c.sge[1].comp_mask = 1;
 	mkt_command_build(&self->c, &cmd, BIND_LIST);
 	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-	self->c.block[1].reserved = 0x80000000;
+	self->c.block[1].comp_mask = 0x80000000;
 	mkt_command_build(&self->c, &cmd, BIND_INTERLEAVED);
 	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-	self->c.block[1].reserved = 0;
+	self->c.block[1].comp_mask = 0;
 	for (i = 2; i < IB_MKEY_MAX_DIMS; i++) {
 		self->c.block[1].stride[i] = 1;
 		EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
@@ -271,7 +281,7 @@ TEST_F(ioctl, entries)
 	EXPECT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 
 	/* lengths that only this interface can express */
-	self->c.sge[1].reserved = 0;
+	self->c.sge[1].comp_mask = 0;
 	self->c.sge[1].length = 1ull << 32;
 	mkt_command_build(&self->c, &cmd, BIND_LIST);
 	EXPECT_EQ(ERANGE, mkt_ioctl_run(self->c.dev.ctx, &cmd));
@@ -285,6 +295,7 @@ TEST_F(ioctl, long_lists)
 	enum { MOST = 150, LEAVES = 3 };
 	struct ib_uverbs_mkey_block found[MOST];
 	struct ibv_mr *leaf[LEAVES], *key;
+	struct ib_uverbs_mkey_bind bind;
 	struct ib_uverbs_mkey_sge *sge;
 	struct mkt_ioctl cmd;
 	unsigned int num, i;
@@ -304,10 +315,11 @@ TEST_F(ioctl, long_lists)
 				.length = 1 + num % 8 + i / 7,
 				.lkey = leaf[i / 5 % LEAVES]->lkey,
 			};
-		mkt_raw_bind_list(&cmd, key->handle, 0, sge, num);
+		bind = mkt_raw_list(0, sge, num);
+		mkt_raw_bind(&cmd, key->handle, &bind);
 		ASSERT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 		/* a refused bind leaves the old binding */
-		mkt_raw_bind_list(&cmd, key->handle, 0, sge, num + 1);
+		bind.num_entries = num + 1;
 		ASSERT_EQ(EFAULT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 
 		mkt_raw_query(&cmd, key->handle, &self->c.info);
@@ -323,7 +335,8 @@ TEST_F(ioctl, long_lists)
 		}
 		/* the last entry of the array is checked, too */
 		sge[num - 1].length = sizeof(self->c.bytes) + 1;
-		mkt_raw_bind_list(&cmd, key->handle, 0, sge, num);
+		bind.num_entries = num;
+		mkt_raw_bind(&cmd, key->handle, &bind);
 		ASSERT_EQ(ERANGE, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 	}
 	EXPECT_EQ(0, ibv_dereg_mr(key));
@@ -374,56 +387,95 @@ TEST_F(ioctl, indices)
 	}
 	indexed->index_bytes = 8;
 	indexed->num_indices = 1;
-	indexed->reserved = 1;
+	indexed->comp_mask = 1;
 	REFUSED(EINVAL);
-	indexed->reserved = 0;
+	indexed->comp_mask = 0;
 	REFUSED(0);
-
-	/* bytes after the structure must be zero */
-	cmd.attr[2].len += 8;
-	cmd.attr[2].data = (uintptr_t)self->c.bytes;
-	memset(self->c.bytes, 0, sizeof(self->c.bytes));
-	memcpy(self->c.bytes, indexed, sizeof(*indexed));
-	EXPECT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-	self->c.bytes[sizeof(*indexed)] = 1;
-	EXPECT_EQ(EOPNOTSUPP, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 #undef REFUSED
 }
 
-/* kinds in BIND_MANY: fields of one kind must be zero for the others */
+/*
+ * Runs the bind of @what, and BIND_MANY with the same description. Returns what
+ * both return, or -1 if they differ.
+ */
+static int bind_both(struct mkt_commands *c, unsigned int at)
+{
+	static const enum mkt_what whats[] = {
+		BIND_LIST, BIND_INTERLEAVED, BIND_INDEXED,
+	};
+	struct ib_uverbs_mkey_bind bind = c->bind[at];
+	struct mkt_ioctl one, many;
+	int err;
+
+	mkt_command_build(c, &one, whats[at]);
+	mkt_command_build(c, &many, BIND_MANY);
+	c->bind[at] = bind;
+	err = mkt_ioctl_run(c->dev.ctx, &one);
+	if (mkt_ioctl_run(c->dev.ctx, &many) != err)
+		return -1;
+	return err && c->failed != at ? -1 : err;
+}
+
+/* fields of one kind of layout must be zero for the others */
 TEST_F(ioctl, kinds)
 {
 	static const uint32_t unknown[] = {
-		IB_UVERBS_MKEY_LIST, IB_UVERBS_MKEY_INTERLEAVED, 4, UINT32_MAX,
+		IB_UVERBS_MKEY_UNBOUND, IB_UVERBS_MKEY_INDEXED + 1, UINT32_MAX,
 	};
-	struct ib_uverbs_mkey_bind good;
+	struct ib_uverbs_mkey_bind good, *bind;
 	struct mkt_ioctl cmd;
 	unsigned int at, i;
 
 	mkt_command_build(&self->c, &cmd, BIND_MANY);
 	for (at = 0; at < ARRAY_SIZE(self->c.bind); at++) {
-		good = self->c.bind[at];
-		for (i = 0; i < ARRAY_SIZE(unknown); i++) {
-			self->c.bind[at].kind = unknown[i];
-			EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-			EXPECT_EQ(at, self->c.failed);
+		bind = &self->c.bind[at];
+		good = *bind;
+#define REFUSED(errno_value, field, value) do {				\
+		*bind = good;						\
+		bind->field = (value);					\
+		EXPECT_EQ(errno_value, bind_both(&self->c, at));	\
+	} while (0)
+		for (i = 0; i < ARRAY_SIZE(unknown); i++)
+			REFUSED(EINVAL, kind, unknown[i]);
+		/* a description of another kind has entries of another size */
+		for (i = 1; i < 3; i++)
+			REFUSED(EINVAL, kind, 1 + (at + i) % 3);
+		REFUSED(EINVAL, entry_size, 0);
+		REFUSED(EINVAL, entry_size, good.entry_size - 8);
+		REFUSED(EINVAL, entry_size, good.entry_size + 8);
+		REFUSED(EINVAL, comp_mask, 1);
+		REFUSED(EINVAL, comp_mask, 1u << 31);
+		REFUSED(EINVAL, access, 1u << 31);
+		REFUSED(EINVAL, access, IBV_ACCESS_REMOTE_WRITE);
+		REFUSED(EINVAL, num_entries, 0);
+		if (good.kind != IB_UVERBS_MKEY_INTERLEAVED) {
+			REFUSED(EINVAL, num_dims, 1);
+			REFUSED(EINVAL, repeat_count,
+				(uintptr_t)self->c.repeat);
 		}
-		self->c.bind[at] = good;
+		if (good.kind == IB_UVERBS_MKEY_INDEXED)
+			REFUSED(EINVAL, num_entries, 2);
+#undef REFUSED
+		*bind = good;
+		EXPECT_EQ(0, bind_both(&self->c, at));
 	}
-	good = self->c.bind[2];
-	self->c.bind[2].num_dims = 1;
-	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-	self->c.bind[2] = good;
-	self->c.bind[2].num_entries = 2;
-	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-	self->c.bind[2] = good;
-	self->c.bind[2].repeat_count = (uintptr_t)self->c.repeat;
-	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-	self->c.bind[2] = good;
-	self->c.bind[2].entries = (uintptr_t)self->c.nowhere;
-	EXPECT_EQ(EFAULT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-	self->c.bind[2] = good;
+}
+
+/* a longer description: the bytes that the kernel does not know must be zero */
+TEST_F(ioctl, later_version)
+{
+	const size_t size = sizeof(self->c.bind[0]);
+	struct mkt_ioctl cmd;
+
+	mkt_command_build(&self->c, &cmd, BIND_LIST);
+	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_LAYOUT)->len += 8;
+	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_LAYOUT)->data =
+		(uintptr_t)self->c.bytes;
+	memset(self->c.bytes, 0, sizeof(self->c.bytes));
+	memcpy(self->c.bytes, &self->c.bind[0], size);
 	EXPECT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	self->c.bytes[size] = 1;
+	EXPECT_EQ(EOPNOTSUPP, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 }
 
 TEST_F(ioctl, query_indices)
@@ -483,20 +535,17 @@ TEST_F(ioctl, query_indices)
 TEST_F(ioctl, repetitions)
 {
 	uint64_t repeat[10] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
-	static const uint16_t sizes[] = { 0, 4, 9, 12, 20, 72, 80 };
-	struct ib_uverbs_attr *attr;
+	static const uint32_t dims[] = { 0, 9, 10, 1u << 31, UINT32_MAX };
 	struct mkt_ioctl cmd;
-	const uint16_t id = IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT;
 	unsigned int i;
 
-	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+	for (i = 0; i < ARRAY_SIZE(dims); i++) {
 		mkt_command_build(&self->c, &cmd, BIND_INTERLEAVED);
-		attr = mkt_ioctl_attr(&cmd, id);
-		attr->data = (uintptr_t)repeat;
-		attr->len = sizes[i];
+		self->c.bind[1].repeat_count = (uintptr_t)repeat;
+		self->c.bind[1].num_dims = dims[i];
 		EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd))
 		{
-			TH_LOG("%u bytes of repetitions", sizes[i]);
+			TH_LOG("%u dimensions", dims[i]);
 		}
 	}
 }

@@ -22,8 +22,8 @@ FIXTURE(many)
 	struct mkt_setup s;
 	struct mkt_leaf *leaf;		/* of side 1 */
 	struct ibv_mr *key[MANY];	/* of side 1, bound to @was */
-	struct ibv_sge was[MANY];
-	struct ibv_sge sge[MANY][2];
+	struct ibmkey_range was[MANY];
+	struct ibmkey_range sge[MANY][2];
 	struct ibmkey_block block[MANY];
 	struct ibmkey_indexed indexed[MANY];
 	uint32_t indices[4];
@@ -53,8 +53,8 @@ FIXTURE_SETUP(many)
 		self->was[i].addr = self->leaf->addr + 100 * i;
 		self->was[i].length = 50 + i;
 		self->was[i].lkey = self->leaf->mr->lkey;
-		ASSERT_EQ(0, ibv_rereg_mr_sg(self->key[i], MKT_ACCESS_ALL, 1,
-					     &self->was[i]));
+		ASSERT_EQ(0, ibmkey_bind_list(self->key[i], MKT_ACCESS_ALL, 1,
+					      &self->was[i]));
 
 		/* a list, blocks, indexed blocks, a list, ... */
 		bind->mkey = self->key[i];
@@ -75,21 +75,23 @@ FIXTURE_SETUP(many)
 		self->indexed[i].indices32 = self->indices;
 		self->indexed[i].num_indices = 2;
 		self->indexed[i].lkey = self->leaf->mr->lkey;
-		bind->sg_list = self->sge[i];
-		bind->repeat_count = self->repeat;
 		switch (i % 3) {
 		case 0:
+			bind->kind = IBMKEY_LIST;
+			bind->ranges = self->sge[i];
 			bind->num_entries = 2;
 			break;
 		case 1:
+			bind->kind = IBMKEY_INTERLEAVED;
 			bind->blocks = &self->block[i];
+			bind->repeat_count = self->repeat;
 			bind->num_entries = 1;
 			bind->num_dims = 2;
 			break;
 		default:
+			bind->kind = IBMKEY_INDEXED;
 			bind->indexed = &self->indexed[i];
 			bind->num_entries = 1;
-			bind->num_dims = IBMKEY_BIND_INDEXED;
 		}
 	}
 	self->indices[0] = 6;
@@ -124,7 +126,7 @@ static int many_read(struct mkt_setup *s, struct ibv_mr *key,
 
 /* key @i has its old binding, or that of bind @i */
 static int many_check(struct mkt_setup *s, struct mkt_leaf *leaf,
-		      struct ibv_mr *key, const struct ibv_sge *was,
+		      struct ibv_mr *key, const struct ibmkey_range *was,
 		      const struct ibmkey_bind *bind)
 {
 	struct ibmkey_info info;
@@ -134,11 +136,11 @@ static int many_check(struct mkt_setup *s, struct mkt_leaf *leaf,
 	if (was) {
 		for (c = 0; c < was->length; c++)
 			pos[n++] = was->addr - leaf->addr + c;
-	} else if (!bind->num_dims) {
+	} else if (bind->kind == IBMKEY_LIST) {
 		for (a = 0; a < 2; a++)
-			for (c = 0; c < bind->sg_list[a].length; c++)
-				pos[n++] = bind->sg_list[a].addr - leaf->addr + c;
-	} else if (bind->num_dims == IBMKEY_BIND_INDEXED) {
+			for (c = 0; c < bind->ranges[a].length; c++)
+				pos[n++] = bind->ranges[a].addr - leaf->addr + c;
+	} else if (bind->kind == IBMKEY_INDEXED) {
 		const struct ibmkey_indexed *indexed = bind->indexed;
 
 		for (a = 0; a < indexed->num_indices; a++)
@@ -232,7 +234,7 @@ TEST_F(many, refused)
 			struct ibmkey_bind bind = self->bind[at];
 			struct ibmkey_block block = self->block[at];
 			struct ibmkey_indexed indexed = self->indexed[at];
-			struct ibv_sge sge = self->sge[at][0];
+			struct ibmkey_range sge = self->sge[at][0];
 			static const char *const kinds[] = {
 				"list", "blocks", "indices",
 			};
@@ -264,14 +266,12 @@ TEST_F(many, refused)
 				if (at % 3 == 2)
 					break;
 				self->bind[at].num_entries = 3;
-				self->bind[at].sg_list = (void *)self->leaf->addr;
-				self->bind[at].blocks = (void *)self->leaf->addr;
+				self->bind[at].ranges = (void *)self->leaf->addr;
 				break;
 			case 6:
 				self->indexed[at].indices32 = (void *)8;
-				self->bind[at].sg_list = NULL;
 				if (at % 3 != 2)
-					self->bind[at].blocks = NULL;
+					self->bind[at].ranges = NULL;
 				break;
 			case 7:
 				self->sge[at][0].addr = UINT64_MAX - 5;
@@ -319,8 +319,9 @@ TEST_F(many, busy)
 		struct ibmkey_bind bind = {
 			.mkey = self->key[at],
 			.access = MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND,
+			.kind = IBMKEY_LIST,
 			.num_entries = 1,
-			.sg_list = &self->was[at],
+			.ranges = &self->was[at],
 		};
 
 		ASSERT_EQ(0, ibmkey_bind_many(&bind, 1, NULL));
@@ -343,7 +344,7 @@ TEST_F(many, among_themselves)
 	unsigned int at;
 
 	for (at = 1; at < MANY; at++) {
-		struct ibv_sge sge = self->sge[0][0];
+		struct ibmkey_range sge = self->sge[0][0];
 
 		self->sge[0][0].addr = 0;
 		self->sge[0][0].lkey = self->key[at]->lkey;
@@ -356,8 +357,8 @@ TEST_F(many, among_themselves)
 	self->sge[0][0].lkey = self->key[1]->lkey;
 	ASSERT_EQ(0, ibmkey_unbind(self->key[1]));
 	EXPECT_EQ(ERANGE, ibmkey_bind_many(self->bind, MANY, NULL));
-	ASSERT_EQ(0, ibv_rereg_mr_sg(self->key[1], MKT_ACCESS_ALL, 1,
-				     &self->was[1]));
+	ASSERT_EQ(0, ibmkey_bind_list(self->key[1], MKT_ACCESS_ALL, 1,
+				      &self->was[1]));
 	MANY_AS_BEFORE();
 }
 
@@ -385,7 +386,7 @@ static void many_bind_on(struct ibv_context *ctx, struct mkt_ioctl *cmd,
  */
 TEST_F(many, killed)
 {
-	struct ib_uverbs_mkey_bind binds[KILLED_KEYS] = {};
+	struct ib_uverbs_mkey_bind binds[KILLED_KEYS];
 	uint32_t handles[KILLED_KEYS], num = self->s.dev[1].caps.max_entries;
 	struct ib_uverbs_mkey_sge *list = calloc(num, sizeof(*list));
 	struct ibv_mr *keys[KILLED_KEYS];
@@ -408,8 +409,7 @@ TEST_F(many, killed)
 		keys[i] = ibmkey_alloc(self->s.dev[1].pd, num);
 		ASSERT_NE(NULL, keys[i]);
 		handles[i] = keys[i]->handle;
-		binds[i].entries = (uintptr_t)list;
-		binds[i].num_entries = num;
+		binds[i] = mkt_raw_list(0, list, num);
 	}
 	mkt_raw_bind_many(&cmd, handles, KILLED_KEYS, binds,
 			  &shared->failed);
@@ -454,6 +454,14 @@ TEST_F(many, not_a_set)
 			MANY_REFUSED(EINVAL, b);
 			self->bind[b].mkey = self->key[b];
 		}
+	}
+	for (a = 0; a < MANY; a++) {
+		self->bind[a].comp_mask = 1ull << 32;
+		MANY_REFUSED(EINVAL, a);
+		self->bind[a].comp_mask = 0;
+		self->bind[a].kind ^= 4;
+		MANY_REFUSED(EINVAL, a);
+		self->bind[a].kind ^= 4;
 	}
 	self->bind[3].mkey = self->leaf->mr;
 	MANY_REFUSED(EINVAL, 3);
@@ -523,6 +531,9 @@ TEST_F(many, at_once)
 
 			t[i].bind[k] = self->bind[from];
 			/* the former binding shows which thread made it */
+			t[i].bind[k].kind = IBMKEY_LIST;
+			t[i].bind[k].ranges = self->sge[from];
+			t[i].bind[k].repeat_count = NULL;
 			t[i].bind[k].num_dims = 0;
 			t[i].bind[k].num_entries = 1 + i % 2;
 		}

@@ -69,7 +69,7 @@ TEST_F(noise, commands)
 			struct ib_uverbs_attr *attr = &cmd.attr[a];
 			uint64_t noise = noise_number(&self->rng);
 
-			switch (mkt_between(&self->rng, 0, 8)) {
+			switch (mkt_between(&self->rng, 0, 9)) {
 			case 0:
 				attr->attr_id = noise;
 				break;
@@ -102,6 +102,11 @@ TEST_F(noise, commands)
 			case 6:
 				memcpy((uint8_t *)&self->c.indexed +
 				       noise % (sizeof(indexed) / 8) * 8,
+				       &noise, 8);
+				break;
+			case 7:
+				memcpy((uint8_t *)&self->c.bind[noise % 3] +
+				       noise % (sizeof(self->c.bind[0]) / 8) * 8,
 				       &noise, 8);
 				break;
 			default:

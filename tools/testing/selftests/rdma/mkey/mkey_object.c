@@ -75,7 +75,7 @@ TEST_F(object, caps)
 	struct ib_uverbs_mkey_caps raw;
 	struct ibv_device_attr_ex attr;
 	struct mkt_ioctl cmd;
-	uint32_t max_indices;
+	uint32_t max_indices = self->dev.caps.max_indices;
 
 	mkt_raw_caps(&cmd, &raw);
 	ASSERT_EQ(0, mkt_ioctl_run(self->dev.ctx, &cmd));
@@ -85,9 +85,8 @@ TEST_F(object, caps)
 	EXPECT_EQ(raw.max_dims, self->dev.caps.max_dims);
 	EXPECT_EQ(raw.max_depth, self->dev.caps.max_depth);
 	EXPECT_EQ(raw.dm_classes, self->dev.caps.dm_classes);
-	ASSERT_EQ(0, ibmkey_query_max_indices(self->dev.ctx, &max_indices));
 	EXPECT_EQ(raw.max_indices, max_indices);
-	EXPECT_EQ(0, raw.reserved);
+	EXPECT_EQ(0, raw.comp_mask);
 	/* the structure of an older program is shorter */
 	memset(&raw, 0x5a, sizeof(raw));
 	cmd.attr[0].len = offsetof(struct ib_uverbs_mkey_caps, max_indices);
@@ -143,7 +142,7 @@ TEST_F(object, max_entries)
 	struct ibv_mr *key;
 	uint32_t max;
 
-	ASSERT_EQ(0, ibmkey_query_max_indices(self->dev.ctx, &max));
+	max = self->dev.caps.max_indices;
 	key = ibmkey_alloc(self->dev.pd, max);
 	ASSERT_NE(NULL, key);
 	ASSERT_EQ(0, ibmkey_query(key, &info));

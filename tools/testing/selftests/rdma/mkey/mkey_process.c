@@ -89,6 +89,7 @@ TEST_F(process, handles_and_lkeys)
 		.length = 8,
 		.lkey = self->arena[1].leaf[0].mr->lkey,
 	};
+	struct ib_uverbs_mkey_bind bind = mkt_raw_list(0, &raw_sge, 1);
 	struct ibv_sge sge = { .length = 8, .lkey = info->lkey };
 	struct ib_uverbs_mkey_info seen;
 	uint8_t bytes[8];
@@ -106,7 +107,7 @@ TEST_F(process, handles_and_lkeys)
 	EXPECT_EQ(ENOENT, mkt_ioctl_run(ctx, &cmd));
 	mkt_raw_unbind(&cmd, handle);
 	EXPECT_EQ(ENOENT, mkt_ioctl_run(ctx, &cmd));
-	mkt_raw_bind_list(&cmd, handle, 0, &raw_sge, 1);
+	mkt_raw_bind(&cmd, handle, &bind);
 	EXPECT_EQ(ENOENT, mkt_ioctl_run(ctx, &cmd));
 	mkt_raw_mr_destroy(&cmd, handle);
 	EXPECT_EQ(ENOENT, mkt_ioctl_run(ctx, &cmd));

@@ -532,6 +532,7 @@ TEST_F(slow, killed)
 		.length = LENGTH / 2,
 		.lkey = s->plain[1].mr->lkey,
 	};
+	struct ib_uverbs_mkey_bind bind = mkt_raw_list(MKT_ACCESS_ALL, &sge, 1);
 	struct ibmkey_info info = { .length = LENGTH };
 	struct mkt_ioctl cmd;
 	struct ibv_wc wc = {};
@@ -544,8 +545,7 @@ TEST_F(slow, killed)
 	if (variant->change == DEREG)
 		SKIP(return, "as long as it takes: nothing is left of an MR");
 	if (variant->change == BIND)
-		mkt_raw_bind_list(&cmd, s->key[1]->handle, MKT_ACCESS_ALL, &sge,
-				  1);
+		mkt_raw_bind(&cmd, s->key[1]->handle, &bind);
 	else
 		mkt_raw_unbind(&cmd, s->key[1]->handle);
 	ASSERT_EQ(0, pipe(fd));

@@ -85,24 +85,14 @@ static void mkt_commands_many(struct mkt_commands *c)
 	c->handles[0] = c->key->handle;
 	c->handles[1] = c->other->handle;
 	c->handles[2] = c->third->handle;
-	c->bind[0] = (struct ib_uverbs_mkey_bind){
-		.entries = (uintptr_t)c->sge,
-		.num_entries = 2,
-		.access = MKT_ACCESS_ALL,
-	};
-	c->bind[1] = (struct ib_uverbs_mkey_bind){
-		.entries = (uintptr_t)c->block,
-		.repeat_count = (uintptr_t)c->repeat,
-		.num_entries = 2,
-		.num_dims = 2,
-		.access = MKT_ACCESS_ALL,
-	};
-	c->bind[2] = (struct ib_uverbs_mkey_bind){
-		.entries = (uintptr_t)&c->indexed,
-		.num_entries = 1,
-		.access = MKT_ACCESS_ALL,
-		.kind = IB_UVERBS_MKEY_INDEXED,
-	};
+}
+
+static void mkt_commands_binds(struct mkt_commands *c)
+{
+	c->bind[0] = mkt_raw_list(MKT_ACCESS_ALL, c->sge, 2);
+	c->bind[1] = mkt_raw_interleaved(MKT_ACCESS_ALL, c->repeat, 2,
+					 c->block, 2);
+	c->bind[2] = mkt_raw_indexed(MKT_ACCESS_ALL, &c->indexed);
 }
 
 void mkt_command_build(struct mkt_commands *c, struct mkt_ioctl *cmd,
@@ -110,19 +100,19 @@ void mkt_command_build(struct mkt_commands *c, struct mkt_ioctl *cmd,
 {
 	uint32_t key = c->key->handle;
 
+	mkt_commands_binds(c);
 	switch (what) {
 	case CREATE:
 		mkt_raw_create(cmd, c->dev.pd, 3, &c->lkey, &c->rkey);
 		break;
 	case BIND_LIST:
-		mkt_raw_bind_list(cmd, key, MKT_ACCESS_ALL, c->sge, 2);
+		mkt_raw_bind(cmd, key, &c->bind[0]);
 		break;
 	case BIND_INTERLEAVED:
-		mkt_raw_bind_interleaved(cmd, key, MKT_ACCESS_ALL, c->repeat,
-					 2, c->block, 2);
+		mkt_raw_bind(cmd, key, &c->bind[1]);
 		break;
 	case BIND_INDEXED:
-		mkt_raw_bind_indexed(cmd, key, MKT_ACCESS_ALL, &c->indexed);
+		mkt_raw_bind(cmd, key, &c->bind[2]);
 		break;
 	case QUERY:
 		mkt_raw_query(cmd, key, &c->info);

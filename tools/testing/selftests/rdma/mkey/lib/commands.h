@@ -24,7 +24,7 @@ struct mkt_commands {
 	struct ib_uverbs_mkey_block block[2];
 	struct ib_uverbs_mkey_indexed indexed;
 	uint64_t indices[3];
-	struct ib_uverbs_mkey_bind bind[3];
+	struct ib_uverbs_mkey_bind bind[3];	/* list, blocks, indexed */
 	struct ib_uverbs_mkey_info info;
 	uint32_t handles[3];
 	uint32_t failed;

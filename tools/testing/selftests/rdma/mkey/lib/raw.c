@@ -85,53 +85,53 @@ void mkt_raw_create(struct mkt_ioctl *cmd, struct ibv_pd *pd,
 		      mkt_ptr(rkey));
 }
 
-void mkt_raw_bind_list(struct mkt_ioctl *cmd, uint32_t handle, uint32_t access,
-		       const struct ib_uverbs_mkey_sge *sge, uint32_t num)
+void mkt_raw_bind(struct mkt_ioctl *cmd, uint32_t handle,
+		  const struct ib_uverbs_mkey_bind *layout)
 {
-	mkt_ioctl_init(cmd, UVERBS_OBJECT_MR, IB_MKEY_METHOD_BIND_LIST);
-	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_LIST_HANDLE, 0, handle);
-	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_LIST_ACCESS, sizeof(access),
-		      access);
-	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_LIST_ENTRIES, sizeof(uint64_t),
-		      mkt_ptr(sge));
-	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_LIST_NUM_ENTRIES, sizeof(num),
-		      num);
-}
-
-void mkt_raw_bind_interleaved(struct mkt_ioctl *cmd, uint32_t handle,
-			      uint32_t access, const uint64_t *repeat,
-			      uint32_t num_dims,
-			      const struct ib_uverbs_mkey_block *blocks,
-			      uint32_t num)
-{
-	/*
-	 * attributes of 8 bytes or less contain the data in place of the
-	 * address
-	 */
-	uint64_t data = num_dims == 1 ? *repeat : mkt_ptr(repeat);
-
-	mkt_ioctl_init(cmd, UVERBS_OBJECT_MR, IB_MKEY_METHOD_BIND_INTERLEAVED);
-	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_INTERLEAVED_HANDLE, 0, handle);
-	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_INTERLEAVED_ACCESS,
-		      sizeof(access), access);
-	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_INTERLEAVED_REPEAT_COUNT,
-		      num_dims * sizeof(*repeat), data);
-	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_INTERLEAVED_BLOCKS,
-		      sizeof(uint64_t), mkt_ptr(blocks));
-	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_INTERLEAVED_NUM_BLOCKS,
-		      sizeof(num), num);
-}
-
-void mkt_raw_bind_indexed(struct mkt_ioctl *cmd, uint32_t handle,
-			  uint32_t access,
-			  const struct ib_uverbs_mkey_indexed *layout)
-{
-	mkt_ioctl_init(cmd, UVERBS_OBJECT_MR, IB_MKEY_METHOD_BIND_INDEXED);
-	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_INDEXED_HANDLE, 0, handle);
-	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_INDEXED_ACCESS, sizeof(access),
-		      access);
-	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_INDEXED_LAYOUT, sizeof(*layout),
+	mkt_ioctl_init(cmd, UVERBS_OBJECT_MR, IB_MKEY_METHOD_BIND);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_HANDLE, 0, handle);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_LAYOUT, sizeof(*layout),
 		      mkt_ptr(layout));
+}
+
+struct ib_uverbs_mkey_bind mkt_raw_list(uint32_t access,
+					const struct ib_uverbs_mkey_sge *sge,
+					uint32_t num)
+{
+	return (struct ib_uverbs_mkey_bind){
+		.entries = mkt_ptr(sge),
+		.kind = IB_UVERBS_MKEY_LIST,
+		.num_entries = num,
+		.entry_size = sizeof(*sge),
+		.access = access,
+	};
+}
+
+struct ib_uverbs_mkey_bind
+mkt_raw_interleaved(uint32_t access, const uint64_t *repeat, uint32_t num_dims,
+		    const struct ib_uverbs_mkey_block *blocks, uint32_t num)
+{
+	return (struct ib_uverbs_mkey_bind){
+		.entries = mkt_ptr(blocks),
+		.repeat_count = mkt_ptr(repeat),
+		.kind = IB_UVERBS_MKEY_INTERLEAVED,
+		.num_entries = num,
+		.entry_size = sizeof(*blocks),
+		.num_dims = num_dims,
+		.access = access,
+	};
+}
+
+struct ib_uverbs_mkey_bind
+mkt_raw_indexed(uint32_t access, const struct ib_uverbs_mkey_indexed *layout)
+{
+	return (struct ib_uverbs_mkey_bind){
+		.entries = mkt_ptr(layout),
+		.kind = IB_UVERBS_MKEY_INDEXED,
+		.num_entries = 1,
+		.entry_size = sizeof(*layout),
+		.access = access,
+	};
 }
 
 void mkt_raw_bind_many(struct mkt_ioctl *cmd, const uint32_t *handles,

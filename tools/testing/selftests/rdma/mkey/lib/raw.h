@@ -34,16 +34,17 @@ int mkt_ioctl_run(struct ibv_context *ctx, struct mkt_ioctl *cmd);
 void mkt_raw_caps(struct mkt_ioctl *cmd, struct ib_uverbs_mkey_caps *caps);
 void mkt_raw_create(struct mkt_ioctl *cmd, struct ibv_pd *pd,
 		    uint32_t max_entries, uint32_t *lkey, uint32_t *rkey);
-void mkt_raw_bind_list(struct mkt_ioctl *cmd, uint32_t handle, uint32_t access,
-		       const struct ib_uverbs_mkey_sge *sge, uint32_t num);
-void mkt_raw_bind_interleaved(struct mkt_ioctl *cmd, uint32_t handle,
-			      uint32_t access, const uint64_t *repeat,
-			      uint32_t num_dims,
-			      const struct ib_uverbs_mkey_block *blocks,
-			      uint32_t num);
-void mkt_raw_bind_indexed(struct mkt_ioctl *cmd, uint32_t handle,
-			  uint32_t access,
-			  const struct ib_uverbs_mkey_indexed *layout);
+void mkt_raw_bind(struct mkt_ioctl *cmd, uint32_t handle,
+		  const struct ib_uverbs_mkey_bind *layout);
+/* the descriptions for it */
+struct ib_uverbs_mkey_bind mkt_raw_list(uint32_t access,
+					const struct ib_uverbs_mkey_sge *sge,
+					uint32_t num);
+struct ib_uverbs_mkey_bind
+mkt_raw_interleaved(uint32_t access, const uint64_t *repeat, uint32_t num_dims,
+		    const struct ib_uverbs_mkey_block *blocks, uint32_t num);
+struct ib_uverbs_mkey_bind
+mkt_raw_indexed(uint32_t access, const struct ib_uverbs_mkey_indexed *layout);
 /* the command contains up to two handles itself */
 void mkt_raw_bind_many(struct mkt_ioctl *cmd, const uint32_t *handles,
 		       uint32_t num, const struct ib_uverbs_mkey_bind *binds,
