@@ -11,6 +11,7 @@
 #include <linux/kallsyms.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/stringify.h>
 
 #include "redirect.h"
 #include "rxe_hook.h"
@@ -42,7 +43,7 @@ static unsigned long replacement_of(const struct ib_mkey_rxe_hook *hook)
 
 static const char *const symbols[RXE_NUM_FUNCTIONS] = {
 #define RXE_FUNCTION(name, symbol, type, parameters, arguments, failure) \
-	[RXE_FN_##name] = RXE_PREFIX #symbol,
+	[RXE_FN_##name] = RXE_PREFIX __stringify(symbol),
 #include "functions.h"
 #undef RXE_FUNCTION
 };

@@ -20,6 +20,7 @@
 
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/stringify.h>
 
 #include "rxe_hook.h"
 #include "stock.h"
@@ -196,7 +197,7 @@ int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, u32 rkey)
 
 static const char *const symbols[RXE_NUM_FUNCTIONS] = {
 #define RXE_FUNCTION(name, symbol, type, parameters, arguments, failure) \
-	[RXE_FN_##name] = #symbol,
+	[RXE_FN_##name] = __stringify(symbol),
 #include "functions.h"
 #undef RXE_FUNCTION
 };
