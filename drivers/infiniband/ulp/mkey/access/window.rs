@@ -4,7 +4,7 @@
 
 use crate::{
     backend::Backend,
-    kernel_ext::rdma::{mr::Right, Access, Device, OwnedMr, Pd},
+    kernel_ext::rdma::{mr::Right, Access, Device, Mr, OwnedMr, Pd},
     layout::{Entry, List},
     limits::{cost, worker::Worker},
     mkey_core::{Core, Lookup},
@@ -82,8 +82,9 @@ fn describe(
     Binding::new(layout, leaves, access, pd, Some(charge), Some(window))
 }
 
-/// Binds a window for a QP in `pd`. `stock` makes the driver bind the window to the MR of an lkey.
-/// Returns the earlier binding of the window, if it was over an MR of this module.
+/// Binds a window for a QP in `pd`. `stock` makes the driver bind the window to the given hidden MR,
+/// or to the MR of the request if there is none. Returns the earlier binding of the window, if it
+/// was over an MR of this module.
 ///
 /// # Errors
 ///
@@ -92,10 +93,10 @@ fn describe(
 pub(crate) fn bind(
     pd: &Pd,
     request: &WindowRequest,
-    stock: impl FnOnce(u32) -> Result,
+    stock: impl FnOnce(Option<&Mr>) -> Result,
 ) -> Result<Option<Cleared>> {
     let Ok(core) = Core::running(pd.device()) else {
-        return stock(request.lkey).map(|()| None);
+        return stock(None).map(|()| None);
     };
     let region = if request.length == 0 {
         None
@@ -110,11 +111,11 @@ pub(crate) fn bind(
     windows.change(request.index, request.mw, |bindings| match new {
         Some((new, region)) => {
             let make = || hidden(&core, region);
-            bindings.bind(&core.pins, hw, new, make, stock)
+            bindings.bind(&core.pins, hw, new, make, |mr| stock(Some(mr)))
         }
         // The driver binds the window to one of its MRs, or to nothing.
         None => {
-            stock(request.lkey)?;
+            stock(None)?;
             Ok(bindings.clear(hw))
         }
     })

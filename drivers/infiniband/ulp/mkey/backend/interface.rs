@@ -97,9 +97,6 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// Allows accesses to `range` of a claimed MR, with the access flags `access`.
     fn publish(&self, mr: &Mr, range: MrRange, access: Access);
 
-    /// Lets the driver bind a memory window to a claimed MR. Otherwise the driver refuses that.
-    fn allow_window(&self, mr: &Mr);
-
     /// Returns the index by which rkeys name a memory window.
     ///
     /// # Errors

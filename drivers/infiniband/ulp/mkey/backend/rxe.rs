@@ -344,11 +344,6 @@ impl Backend for Rxe {
         Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_VALID);
     }
 
-    fn allow_window(&self, mr: &Mr) {
-        let bind = Access::from(Right::MwBind).into_raw() as i32;
-        change_access(mr, |now| now | bind);
-    }
-
     fn window_index(&self, mw: &Mw) -> Result<u32> {
         if mw.device().driver_id() != rdma_driver_id_RDMA_DRIVER_RXE {
             return Err(EINVAL);

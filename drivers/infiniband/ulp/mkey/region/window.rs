@@ -9,7 +9,10 @@
 //! access through the window is thus an ordinary access, which is checked when the bytes are
 //! copied. The MR below is pinned like any leaf.
 //!
-//! A hidden MR is in a protection domain without QPs, so no request can name it directly.
+//! A hidden MR is always in this module's own protection domain, which has no QPs. rxe refuses a
+//! request that names an MR of another protection domain, and this module does too. No request can
+//! therefore name a hidden MR, although its keys can be guessed. rxe compares the domains of an MR
+//! and of the QP that binds a window to it, so the backend binds a window to its hidden MR itself.
 //!
 //! # Locking
 //!
@@ -17,9 +20,9 @@
 //! rxe's part of them. It is held while sleeping, but not during a wait for accesses.
 
 use crate::{
-    backend::{Backend, Hw},
+    backend::Hw,
     kernel_ext::{
-        rdma::OwnedMr,
+        rdma::{Mr, OwnedMr},
         sync::{
             srcu::Retired,
             users::{Patience, Users},
@@ -69,8 +72,8 @@ impl Bindings {
     }
 
     /// Binds the window to `new`, through one of its hidden MRs. `make` makes a hidden MR that does
-    /// not exist yet. `stock` makes the driver bind the window to the MR of an lkey. Returns the
-    /// earlier binding, if it was over an MR of this module.
+    /// not exist yet. `stock` makes the driver bind the window to a hidden MR. Returns the earlier
+    /// binding, if it was over an MR of this module.
     ///
     /// # Errors
     ///
@@ -82,7 +85,7 @@ impl Bindings {
         hw: &Hw,
         new: Arc<Binding>,
         make: impl FnOnce() -> Result<Arc<WindowMr>>,
-        stock: impl FnOnce(u32) -> Result,
+        stock: impl FnOnce(&Mr) -> Result,
     ) -> Result<Option<Cleared>> {
         let next = self.active.is_none_or(|which| !which);
         let slot = self.slot(next);
@@ -91,8 +94,7 @@ impl Bindings {
             None => slot.insert(make()?).clone(),
         };
         hidden.region.bind_now(pins, hw, &hidden.mr, new)?;
-        hw.allow_window(&hidden.mr);
-        if let Err(err) = stock(hidden.mr.lkey()) {
+        if let Err(err) = stock(&hidden.mr) {
             // No access has used the hidden MR, so there is none to wait for.
             drop(hidden.region.clear(hw, &hidden.mr));
             return Err(err);

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Memory windows that a queue pair must not use: windows of another PD or queue
- * pair, and unbound ones.
+ * pair, and unbound ones. Also tests that no request names the hidden MRs that
+ * windows are bound to.
  */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "mkey_harness.h"
 #include "replay.h"
 
 #define REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+#define FOREIGN_ALL (REMOTE | IBV_ACCESS_REMOTE_ATOMIC)
 #define ZONE 4096
 
 FIXTURE(foreign)
@@ -187,6 +192,178 @@ TEST_F(foreign, replay)
 	mkt_pair_destroy(&second);
 	EXPECT_EQ(0, ibmkey_unbind(s->key[1]));
 	EXPECT_EQ(0, ibv_dereg_mr(own));
+}
+
+#define MAX_KEYS 64
+#define HIDDEN 2	/* a window that was bound twice has so many hidden MRs */
+
+/* the keys of all MRs of the device, also of MRs that no process has */
+static unsigned int foreign_keys(const struct mkt_dev *dev, uint32_t key[MAX_KEYS])
+{
+	static const char keys[] = "sed -n 's/.* rkey 0x\\([0-9a-f]*\\) .*/\\1/p' | tr '\\n' ' '";
+	char line[16 * MAX_KEYS], *at = line, *end;
+	unsigned int n;
+
+	if (!mkt_command(line, sizeof(line), "rdma resource show mr dev %s 2>/dev/null | %s",
+			 dev->name, keys) &&
+	    !mkt_command(line, sizeof(line),
+			 "ip netns exec %s rdma resource show mr dev %s 2>/dev/null | %s",
+			 dev->netns, dev->name, keys))
+		return 0;
+	for (n = 0; n < MAX_KEYS; n++, at = end) {
+		key[n] = strtoul(at, &end, 16);
+		if (end == at)
+			break;
+	}
+	return n;
+}
+
+/* the number of a peer's requests that succeed with the rkey */
+static unsigned int foreign_remote(struct mkt_setup *s, struct mkt_pair *pair, uint32_t rkey)
+{
+	static const enum mkt_op ops[] = {
+		MKT_READ, MKT_WRITE, MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_ATOMIC_WRITE,
+	};
+	const struct mkt_end *plain = &s->plain[0];
+	unsigned int o, done = 0;
+
+	for (o = 0; o < ARRAY_SIZE(ops); o++) {
+		struct mkt_wr wr = {
+			.op = ops[o],
+			.sge[0] = { plain->addr, 8, plain->mr->lkey },
+			.num_sge = 1,
+			/* of eight bytes that are aligned in memory */
+			.remote_addr = -s->plain[1].addr & 7,
+			.rkey = rkey,
+		};
+		bool failed = mkt_status(pair, 0, &wr) != IBV_WC_SUCCESS;
+
+		done += !failed || mkt_pair_recover(pair);
+	}
+	return done;
+}
+
+/* the number of requests of side 1 that succeed with the lkey */
+static unsigned int foreign_local(struct mkt_setup *s, struct mkt_pair *pair, uint32_t lkey)
+{
+	const struct mkt_end *plain = &s->plain[0];
+	struct mkt_wr recv = { .sge[0] = { 0, 8, lkey }, .num_sge = 1 };
+	struct mkt_wr send = {
+		.op = MKT_SEND,
+		.sge[0] = { plain->addr, 8, plain->mr->lkey },
+		.num_sge = 1,
+	};
+	struct mkt_wr own[] = { { .op = MKT_WRITE }, { .op = MKT_READ } };
+	struct mkt_result result = {};
+	unsigned int i, done = 0;
+	bool failed;
+
+	for (i = 0; i < ARRAY_SIZE(own); i++) {
+		own[i].sge[0] = recv.sge[0];
+		own[i].num_sge = 1;
+		own[i].remote_addr = plain->addr;
+		own[i].rkey = plain->mr->rkey;
+		failed = mkt_status(pair, 1, &own[i]) != IBV_WC_SUCCESS;
+		done += !failed || mkt_pair_recover(pair);
+	}
+	failed = mkt_exec(pair, 0, &send, &recv, &result) ||
+		 result.status != IBV_WC_SUCCESS || result.recv_status != IBV_WC_SUCCESS;
+	return done + (!failed || mkt_pair_recover(pair));
+}
+
+/* the number of uses of an MR by its keys that succeed */
+static unsigned int foreign_uses(struct mkt_setup *s, struct mkt_pair *pair, uint32_t key)
+{
+	struct ibv_mw *mw = ibv_alloc_mw(s->dev[1].pd, IBV_MW_TYPE_2);
+	struct ibv_mr *over = ibmkey_alloc(s->dev[1].pd, 1);
+	struct ibv_sge sge = { 0, 8, key };
+	struct ibv_mr named = *s->key[1];
+	unsigned int done = 0;
+
+	if (!mw || !over)
+		return 1;
+	named.lkey = key;
+	done += foreign_remote(s, pair, key);
+	done += foreign_local(s, pair, key);
+	done += foreign_local_inv(pair, key);
+	done += foreign_send_inv(pair, key);
+	done += mkt_bind_window(&pair->end[1], mw, &named, 0, 8, REMOTE) != EIO ||
+		mkt_pair_recover(pair);
+	done += ibv_rereg_mr_sg(over, MKT_ACCESS_ALL, 1, &sge) != ENOENT;
+	return done + !!ibv_dereg_mr(over) + !!ibv_dealloc_mw(mw);
+}
+
+struct foreign_thread {
+	struct mkt_setup *s;
+	struct ibv_mw *mw;
+	atomic_bool stop;
+	_Atomic int err;
+	atomic_uint done;
+};
+
+static void *foreign_loop(void *arg)
+{
+	struct foreign_thread *thread = arg;
+
+	while (!atomic_load(&thread->stop) && !thread->err) {
+		thread->err = mkt_bind_window(&thread->s->pair.end[1], thread->mw,
+					      thread->s->key[1], 0, ZONE, FOREIGN_ALL);
+		thread->done++;
+	}
+	return NULL;
+}
+
+/*
+ * A window is bound to a hidden MR. The keys of that MR can be guessed, and must
+ * not work: they would reach its bytes without the window. Before, during and
+ * after binds.
+ */
+TEST_F(foreign, hidden)
+{
+	uint32_t before[MAX_KEYS], now[MAX_KEYS], hidden[HIDDEN] = {};
+	struct mkt_setup *s = &self->s;
+	unsigned int i, j, n, found = 0, rounds = mkt_scale(20, 3);
+	struct foreign_thread thread = { .s = s };
+	struct mkt_pair second;
+	pthread_t tid;
+
+	ASSERT_EQ(0, mkt_pair_create(&second, &s->dev[0], &s->dev[1], IBV_MTU_1024, 0));
+	self->mw = ibv_alloc_mw(s->dev[1].pd, IBV_MW_TYPE_1);
+	ASSERT_NE(NULL, self->mw);
+	n = foreign_keys(&s->dev[1], before);
+	ASSERT_NE(0, n);
+	for (i = 0; i < HIDDEN; i++)
+		ASSERT_EQ(0, mkt_bind_window(&s->pair.end[1], self->mw, s->key[1], 0, ZONE,
+					     FOREIGN_ALL));
+	ASSERT_EQ(n + HIDDEN, foreign_keys(&s->dev[1], now));
+	for (i = 0; i < n + HIDDEN; i++) {
+		for (j = 0; j < n && before[j] != now[i]; j++)
+			;
+		if (j == n && found < HIDDEN)
+			hidden[found++] = now[i];
+	}
+	ASSERT_EQ(HIDDEN, found);
+	/* what works with a key that may be used */
+	EXPECT_EQ(5, foreign_remote(s, &second, self->mw->rkey));
+	EXPECT_EQ(3, foreign_local(s, &second, s->key[1]->lkey));
+	for (i = 0; i < HIDDEN; i++)
+		EXPECT_EQ(0, foreign_uses(s, &second, hidden[i]));
+
+	thread.mw = self->mw;
+	ASSERT_EQ(0, pthread_create(&tid, NULL, foreign_loop, &thread));
+	for (i = 0; i < rounds * HIDDEN || (!thread.done && !thread.err); i++)
+		EXPECT_EQ(0, foreign_uses(s, &second, hidden[i % HIDDEN]));
+	atomic_store(&thread.stop, true);
+	pthread_join(tid, NULL);
+	TH_LOG("%u binds", thread.done);
+	EXPECT_EQ(0, thread.err);
+
+	EXPECT_EQ(5, foreign_remote(s, &second, self->mw->rkey));
+	EXPECT_EQ(0, ibv_dealloc_mw(self->mw));
+	self->mw = NULL;
+	for (i = 0; i < HIDDEN; i++)
+		EXPECT_EQ(0, foreign_uses(s, &second, hidden[i]));
+	mkt_pair_destroy(&second);
 }
 
 TEST_HARNESS_MAIN

@@ -42,7 +42,7 @@ notrace int direct_bind_mw(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 	if (!mw)
 		return -EINVAL;
 	bind.of_qp = mw->ibmw.type == IB_MW_TYPE_2;
-	/* rxe compares the PD of a window only for type 2, and does not compare that of the MR */
+	/* rxe of Linux 7.2 compares the PD of a window only for type 2, and not that of the MR. */
 	if (mw->ibmw.pd != qp->ibqp.pd || (bind.length && !is_in_pd(qp, bind.mr_lkey))) {
 		ib_mkey_rxe_put_mw(mw);
 		return -EINVAL;
@@ -68,6 +68,66 @@ int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, const struct ib_mkey_rxe_bind_m
 	wqe->wr.wr.mw.rkey = bind->rkey;
 	wqe->wr.wr.mw.access = bind->access;
 	return static_call(rxe_past_bind_mw)(qp, wqe);
+}
+
+/* Returns true if rxe would bind a window as @bind says, for a suitable MR. */
+static bool may_bind(const struct rxe_qp *qp, const struct rxe_mw *mw,
+		     const struct ib_mkey_rxe_bind_mw *bind)
+{
+	if (mw->rkey != bind->mw_rkey || mw->ibmw.pd != qp->ibqp.pd ||
+	    (bind->access & ~RXE_ACCESS_SUPPORTED_MW))
+		return false;
+	if (mw->ibmw.type == IB_MW_TYPE_2)
+		return mw->state == RXE_MW_STATE_FREE;
+	return mw->state == RXE_MW_STATE_VALID && !(bind->access & IB_ZERO_BASED);
+}
+
+/**
+ * ib_mkey_rxe_bind_hidden_mr() - bind a window to a hidden MR
+ * @qp: the QP that asks
+ * @mw: the window, to which the caller has a reference
+ * @hidden: the MR, whose range and access flags are those of the window
+ * @bind: the request
+ *
+ * rxe refuses this as of Linux 7.3, because the MR is in another PD than the QP. The MR has to stay
+ * there, so that no request can name it. The caller holds the lock of Windows.
+ *
+ * rxe reads a window without its lock, and uses none of length 0. A request that comes meanwhile is
+ * refused, or meets an MR that is at least as new as the access flags that rxe compared.
+ *
+ * Return: 0 or -EINVAL
+ */
+int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_mr *hidden,
+			       const struct ib_mkey_rxe_bind_mw *bind)
+{
+	struct rxe_mr *old, *mr = to_rmr(hidden);
+
+	spin_lock_bh(&mw->lock);
+	if (!may_bind(qp, mw, bind)) {
+		spin_unlock_bh(&mw->lock);
+		return -EINVAL;
+	}
+	old = mw->mr;
+	ib_mkey_rxe_ref_mr(mr);
+	atomic_inc(&mr->num_mw);
+	WRITE_ONCE(mw->length, 0);
+	smp_store_release(&mw->mr, mr);
+	smp_store_release(&mw->access, bind->access);
+	WRITE_ONCE(mw->rkey, (mw->rkey & ~0xff) | (bind->rkey & 0xff));
+	WRITE_ONCE(mw->addr, bind->addr);
+	if (bind->of_qp) {
+		kref_get(&qp->elem.ref_cnt);
+		WRITE_ONCE(mw->qp, qp);
+	}
+	WRITE_ONCE(mw->state, RXE_MW_STATE_VALID);
+	smp_store_release(&mw->length, bind->length);
+	spin_unlock_bh(&mw->lock);
+	if (old) {
+		atomic_dec(&old->num_mw);
+		ib_mkey_rxe_put_mr(old);
+	}
+
+	return 0;
 }
 
 /*

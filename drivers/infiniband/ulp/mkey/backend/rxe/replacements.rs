@@ -193,10 +193,16 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mw(
             access: Access::from_raw(bind.access),
             qp: if bind.of_qp { qp as usize } else { 0 },
         };
-        let result = window::bind(pd, &request, |mr_lkey| {
-            let bind = BindMw { mr_lkey, ..*bind };
-            // SAFETY: The QP is that of the request.
-            to_result(unsafe { bindings::ib_mkey_rxe_stock_bind_mw(qp, &bind) })
+        let result = window::bind(pd, &request, |hidden| {
+            to_result(match hidden {
+                // SAFETY: The QP is that of the request.
+                None => unsafe { bindings::ib_mkey_rxe_stock_bind_mw(qp, bind) },
+                // SAFETY: As above. The caller's reference to the window is dropped below, and
+                // the MR belongs to the same device.
+                Some(mr) => unsafe {
+                    bindings::ib_mkey_rxe_bind_hidden_mr(qp, mw, mr.as_raw(), bind)
+                },
+            })
         });
         // rxe frees a window although a reference to it is left, if that takes too long. The wait
         // below can take arbitrarily long, so the reference is dropped first.

@@ -50,6 +50,8 @@ int ib_mkey_rxe_stock_invalidate_mr(struct ib_pd *pd, u32 key);
 int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, u32 rkey);
 int ib_mkey_rxe_stock_reg_fast_mr(struct ib_mr *mr, u32 key, int access);
 int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, const struct ib_mkey_rxe_bind_mw *bind);
+int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_mr *hidden,
+			       const struct ib_mkey_rxe_bind_mw *bind);
 
 /* mr.c */
 struct rxe_mr *ib_mkey_rxe_to_mr(struct ib_mr *ibmr);

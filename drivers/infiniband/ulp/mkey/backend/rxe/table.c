@@ -137,25 +137,22 @@ int ib_mkey_rxe_stock_invalidate_mr(struct ib_pd *pd, u32 key)
 	return stock_invalidate_mr(qp, key, true);
 }
 
-/*
- * Returns the MR to bind a window to, with a reference, or NULL. The hidden MR of a window is in
- * another PD than the QP. No request of a process names it.
- */
+/* Returns the MR that a request to bind a window names, with a reference, or NULL. */
 static struct rxe_mr *get_mr_to_bind(struct rxe_qp *qp, u32 lkey)
 {
 	struct rxe_mr *mr = ib_mkey_rxe_get_mr(qp->ibqp.device, lkey >> 8);
 
 	if (!mr)
 		return NULL;
-	if (mr->lkey == lkey &&
-	    (mr->ops == &ib_mkey_rxe_mr_ops || READ_ONCE(mr->ibmr.pd) == qp->ibqp.pd))
+	if (mr->lkey == lkey && READ_ONCE(mr->ibmr.pd) == qp->ibqp.pd)
 		return mr;
 	ib_mkey_rxe_put_mr(mr);
 
 	return NULL;
 }
 
-int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, const struct ib_mkey_rxe_bind_mw *bind)
+static int bind_to(struct rxe_qp *qp, struct rxe_mw *mw, struct rxe_mr *mr,
+		   const struct ib_mkey_rxe_bind_mw *bind)
 {
 	const struct rxe_bind_mw request = {
 		.addr = bind->addr,
@@ -165,6 +162,12 @@ int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, const struct ib_mkey_rxe_bind_m
 		.rkey = bind->rkey,
 		.access = bind->access,
 	};
+
+	return stock_bind_mw(mw, mr, qp, &request);
+}
+
+int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, const struct ib_mkey_rxe_bind_mw *bind)
+{
 	struct rxe_mw *mw = ib_mkey_rxe_get_mw(qp->ibqp.device, bind->mw_rkey >> 8);
 	struct rxe_mr *mr = NULL;
 	int ret = -EINVAL;
@@ -174,10 +177,36 @@ int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, const struct ib_mkey_rxe_bind_m
 	if (bind->length)
 		mr = get_mr_to_bind(qp, bind->mr_lkey);
 	if (mr || !bind->length)
-		ret = stock_bind_mw(mw, mr, qp, &request);
+		ret = bind_to(qp, mw, mr, bind);
 	if (mr)
 		ib_mkey_rxe_put_mr(mr);
 	ib_mkey_rxe_put_mw(mw);
+
+	return ret;
+}
+
+/**
+ * ib_mkey_rxe_bind_hidden_mr() - bind a window to a hidden MR
+ * @qp: the QP that asks
+ * @mw: the window, to which the caller has a reference
+ * @hidden: the MR, whose range and access flags are those of the window
+ * @bind: the request
+ *
+ * The MR is in another PD than the QP, so that no request can name it. rxe binds a window only to
+ * an MR with MW_BIND, which the MR has during this call alone. The caller holds the lock of
+ * Windows.
+ *
+ * Return: 0 or -EINVAL
+ */
+int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_mr *hidden,
+			       const struct ib_mkey_rxe_bind_mw *bind)
+{
+	struct rxe_mr *mr = to_rmr(hidden);
+	int ret;
+
+	WRITE_ONCE(mr->access, mr->access | IB_ACCESS_MW_BIND);
+	ret = bind_to(qp, mw, mr, bind);
+	WRITE_ONCE(mr->access, mr->access & ~IB_ACCESS_MW_BIND);
 
 	return ret;
 }
