@@ -305,6 +305,23 @@ fn a_machine_on_which_all_is_well_has_no_findings() {
         .all(|line| line.starts_with("ok ") || line.starts_with("No ")));
 }
 
+/// A driver with a table of operations is not redirected, so it needs no ftrace.
+#[test]
+fn the_doctor_wants_ftrace_for_a_redirection_only() {
+    let dir = machine("doctor-table");
+    dir.file("proc/sys/kernel/ftrace_enabled", "0\n");
+    dir.file(
+        "proc/kallsyms",
+        "0000000000000000 T rxe_mr_copy\t[rdma_rxe]\n0000000000000000 t rxe_mr_set_ops2\t[other]\n",
+    );
+    assert_ne!(doctor(&dir, 1), []);
+    dir.file(
+        "proc/kallsyms",
+        "0000000000000000 T rxe_mr_set_ops\t[rdma_rxe]\n",
+    );
+    assert_eq!(doctor(&dir, 0), []);
+}
+
 /// Each cause alone: the file, what is in it then, and the check and words of its remedy.
 #[test]
 fn the_doctor_finds_each_cause() {

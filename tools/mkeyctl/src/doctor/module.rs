@@ -35,11 +35,24 @@ fn kernel(machine: &Machine) -> Finding {
     }
 }
 
+/// Returns `true` if rdma_rxe is loaded and calls ib_mkey by a table of operations. ib_mkey then
+/// redirects no function.
+fn has_table(machine: &Machine) -> bool {
+    machine.read("proc/kallsyms").is_some_and(|symbols| {
+        symbols
+            .lines()
+            .any(|line| line.split_whitespace().nth(2) == Some("rxe_mr_set_ops"))
+    })
+}
+
 fn ftrace(machine: &Machine) -> Finding {
     const FILE: &str = "proc/sys/kernel/ftrace_enabled";
 
     match machine.read(FILE).as_deref().map(str::trim) {
         Some("1") => Finding::ok("ftrace", "kernel.ftrace_enabled is 1"),
+        _ if has_table(machine) => {
+            Finding::ok("ftrace", "not needed: rdma_rxe has a table of operations")
+        }
         Some(value) => Finding::problem(
             "ftrace",
             format!("kernel.ftrace_enabled is {value}: rdma_rxe cannot be redirected"),
