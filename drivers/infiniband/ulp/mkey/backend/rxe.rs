@@ -6,6 +6,8 @@
 //! |---|---|
 //! | `rxe/bindings.rs` | bindings of rxe's structures and of the C half |
 //! | `rxe/base.rs` | one of rxe's MRs: its pages, its atomics |
+//! | `rxe/find.rs` | the MR that an lkey names |
+//! | `rxe/fill.rs` | an MR over pages of the kernel |
 //! | `rxe/replacements.rs` | the replacements of the redirected functions |
 //! | `rxe/rereg.rs` | new memory for an existing MR |
 //! | `rxe/driver_calls.rs` | calls as rxe's workers make them; the self-test uses them |
@@ -24,6 +26,8 @@
 mod base;
 mod bindings;
 mod driver_calls;
+mod fill;
+mod find;
 mod on_demand;
 mod replacements;
 mod rereg;
@@ -36,13 +40,10 @@ use crate::{
         slot::SlotValue,
     },
     bindings::{
-        ib_mr_type_IB_MR_TYPE_DM as TYPE_DM, ib_mr_type_IB_MR_TYPE_DMA as TYPE_DMA,
-        ib_mr_type_IB_MR_TYPE_MEM_REG as TYPE_MEM_REG,
-        ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS, ib_mr_type_IB_MR_TYPE_USER as TYPE_USER,
+        ib_mr_type_IB_MR_TYPE_DM as TYPE_DM, ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS,
         rdma_driver_id_RDMA_DRIVER_RXE,
     },
     kernel_ext::{
-        error::eopnotsupp,
         memory::SharedMemory,
         rdma::{mr::Right, Access, Device, Mr, Mw, OwnedMr, Pd},
         sync::srcu::Cell,
@@ -63,7 +64,7 @@ use kernel::{
 };
 
 /// Marks this module's MRs for fast registration. No MR has such a page size.
-const FAST_SHIFT: u32 = u64::BITS - 1;
+const FAST_REG_SHIFT: u32 = u64::BITS - 1;
 
 /// The state of an MR, `enum rxe_mr_state`.
 #[derive(Clone, Copy)]
@@ -77,29 +78,6 @@ impl Drop for Redirection {
         // SAFETY: `attach()` succeeded. The module dropped its client, which removed every extended
         // device, before.
         unsafe { bindings::ib_mkey_rxe_exit() };
-    }
-}
-
-/// A reference to an MR that was found by its index.
-///
-/// # Invariants
-///
-/// The pointer is an `rxe_mr` to which this holds a reference.
-struct FoundMr(NonNull<rxe_mr>);
-
-impl FoundMr {
-    fn at(device: &Device, index: u32) -> Option<Self> {
-        // SAFETY: The device is an rxe device.
-        let raw = unsafe { bindings::ib_mkey_rxe_get_mr(device.as_raw(), index) };
-        // INVARIANT: The reference was taken above.
-        NonNull::new(raw).map(Self)
-    }
-}
-
-impl Drop for FoundMr {
-    fn drop(&mut self) {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::ib_mkey_rxe_put_mr(self.0.as_ptr()) };
     }
 }
 
@@ -160,9 +138,9 @@ impl Rxe {
     ///
     /// As for [`Self::published`].
     #[inline]
-    unsafe fn is_fast(mr: *mut rxe_mr) -> bool {
+    unsafe fn is_fast_reg(mr: *mut rxe_mr) -> bool {
         // SAFETY: By the safety requirement. The field is set before any peer knows the MR's key.
-        unsafe { (*mr).page_shift == FAST_SHIFT }
+        unsafe { (*mr).page_shift == FAST_REG_SHIFT }
     }
 
     /// Returns `true` if the fields of a new MR match the headers that this module was built with.
@@ -224,64 +202,7 @@ impl Backend for Rxe {
     }
 
     fn find(&self, device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
-        let found = FoundMr::at(device, lkey >> 8).ok_or(ENOENT)?;
-        let raw = found.0;
-        // SAFETY: `found` keeps the MR. The state, read below, tells whether it is being
-        // deregistered.
-        let (mr, key, access) = unsafe {
-            let mr = Mr::from_raw(&raw mut (*raw.as_ptr()).ibmr);
-            (mr, (*raw.as_ptr()).lkey, (*raw.as_ptr()).access)
-        };
-        // SAFETY: As above.
-        let state = unsafe { bindings::ib_mkey_rxe_state(raw.as_ptr()) };
-        // All cases have the same error, so that a process cannot find out the keys of others.
-        if key != lkey || state == rxe_mr_state_RXE_MR_STATE_INVALID || mr.pd() != pd.as_raw() {
-            return Err(ENOENT);
-        }
-        // The call that creates the MR may still fail, and must be able to destroy it.
-        // SAFETY: A process made all MRs in a process's domain. rxe's `dereg_mr` waits for the
-        // reference of `found`.
-        if !pd.is_kernels() && !unsafe { mr.is_committed() } {
-            return Err(ENOENT);
-        }
-        // SAFETY: As above.
-        let (kind, start, len) = unsafe {
-            let raw = mr.as_raw();
-            ((*raw).type_, (*raw).iova, (*raw).length)
-        };
-        Ok(match kind {
-            TYPE_USER => Named::Memory {
-                // SAFETY: The MR is over user memory. The caller pins it.
-                base: unsafe { Base::new(raw) },
-                start,
-                len,
-                access: Access::from_raw(access as u32),
-            },
-            // A kernel user's MR. It has no bytes while it is not registered.
-            TYPE_MEM_REG if pd.is_kernels() => Named::Memory {
-                // SAFETY: A kernel user mapped the pages, and maps no others while the MR is
-                // pinned: see `MkeyDevice::may_map()`.
-                base: unsafe { Base::new(raw) },
-                start,
-                len: if state == rxe_mr_state_RXE_MR_STATE_VALID {
-                    len
-                } else {
-                    0
-                },
-                access: Access::from_raw(access as u32),
-            },
-            // The MR of all memory, whose addresses are kernel addresses. Only protection domains
-            // of kernel users contain it.
-            TYPE_DMA => Named::Memory {
-                // SAFETY: The MR is over all memory. The caller pins it.
-                base: unsafe { Base::new(raw) },
-                start: 0,
-                len: u64::MAX,
-                access: Access::from_raw(access as u32),
-            },
-            TYPE_SG_GAPS | TYPE_DM => Named::Ours(mr),
-            _ => Named::Unfit,
-        })
+        find::find(device, lkey, pd)
     }
 
     fn claim(&self, mr: &Mr) {
@@ -370,7 +291,7 @@ impl Backend for Rxe {
         self.claim(mr);
         if let Some(private) = private(mr) {
             // SAFETY: As for `claim()`. Stock code does not read the field of such an MR.
-            unsafe { (*private.as_ptr()).page_shift = FAST_SHIFT };
+            unsafe { (*private.as_ptr()).page_shift = FAST_REG_SHIFT };
         }
     }
 
@@ -458,33 +379,7 @@ impl Backend for Rxe {
         length: u64,
         access: Access,
     ) -> Result {
-        let private = private(mr).ok_or(EINVAL)?.as_ptr();
-        for (index, page) in pages.enumerate() {
-            let page = page.ok_or_else(eopnotsupp)?;
-            // SAFETY: The MR is new, and no peer knows its key. The index is checked against the
-            // number of pages that the MR was allocated for.
-            unsafe {
-                if index >= (*private).num_buf as usize {
-                    return Err(EINVAL);
-                }
-                let info = (*private).page_info.add(index);
-                (*info).page = page;
-                (*info).offset = 0;
-                (*private).nbuf = index as u32 + 1;
-            }
-        }
-        // The MR gets the type of user memory. Stock rxe allows LOCAL_INV on MRs of any protection
-        // domain, but refuses it for this type.
-        // SAFETY: As above.
-        unsafe {
-            (*mr.as_raw()).type_ = TYPE_USER;
-            // As for `publish()`.
-            (*private).access = (access & !Access::from(Right::MwBind)).into_raw() as i32;
-            (*mr.as_raw()).iova = addr;
-            (*mr.as_raw()).length = length;
-        }
-        Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_VALID);
-        Ok(())
+        fill::fill(mr, pages, addr, length, access)
     }
 
     fn back(&self, mr: &OwnedMr, memory: &SharedMemory) -> Result<Base> {

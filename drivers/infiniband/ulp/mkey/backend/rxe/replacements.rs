@@ -55,7 +55,7 @@ fn origin(remote: bool) -> Origin {
 unsafe extern "C" fn ib_mkey_rxe_check_range(mr: *mut rxe_mr, iova: u64, length: usize) -> c_int {
     // SAFETY: rxe calls with an MR that it holds a reference to.
     let inside = unsafe {
-        if Rxe::is_fast(mr) {
+        if Rxe::is_fast_reg(mr) {
             access::is_registered(mr_of(mr), iova, length as u64)
         } else {
             Rxe::published(mr).is_some_and(|range| range.contains(iova, length as u64))

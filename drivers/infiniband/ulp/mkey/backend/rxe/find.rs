@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The MR that an lkey names.
+
+use super::{
+    base::Base,
+    bindings::{self, rxe_mr, rxe_mr_state_RXE_MR_STATE_INVALID, rxe_mr_state_RXE_MR_STATE_VALID},
+};
+use crate::{
+    backend::interface::Named,
+    bindings::{
+        ib_mr_type_IB_MR_TYPE_DM as TYPE_DM, ib_mr_type_IB_MR_TYPE_DMA as TYPE_DMA,
+        ib_mr_type_IB_MR_TYPE_MEM_REG as TYPE_MEM_REG,
+        ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS, ib_mr_type_IB_MR_TYPE_USER as TYPE_USER,
+    },
+    kernel_ext::rdma::{Access, Device, Mr, Pd},
+};
+use core::ptr::NonNull;
+use kernel::prelude::*;
+
+/// A reference to an MR that was found by its index.
+///
+/// # Invariants
+///
+/// The pointer is an `rxe_mr` to which this holds a reference.
+struct FoundMr(NonNull<rxe_mr>);
+
+impl FoundMr {
+    fn at(device: &Device, index: u32) -> Option<Self> {
+        // SAFETY: The device is an rxe device.
+        let raw = unsafe { bindings::ib_mkey_rxe_get_mr(device.as_raw(), index) };
+        // INVARIANT: The reference was taken above.
+        NonNull::new(raw).map(Self)
+    }
+}
+
+impl Drop for FoundMr {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::ib_mkey_rxe_put_mr(self.0.as_ptr()) };
+    }
+}
+
+/// Implements [`Backend::find`](crate::backend::interface::Backend::find).
+pub(super) fn find(device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
+    let found = FoundMr::at(device, lkey >> 8).ok_or(ENOENT)?;
+    let raw = found.0;
+    // SAFETY: `found` keeps the MR. The state, read below, tells whether it is being
+    // deregistered.
+    let (mr, key, access) = unsafe {
+        let mr = Mr::from_raw(&raw mut (*raw.as_ptr()).ibmr);
+        (mr, (*raw.as_ptr()).lkey, (*raw.as_ptr()).access)
+    };
+    // SAFETY: As above.
+    let state = unsafe { bindings::ib_mkey_rxe_state(raw.as_ptr()) };
+    // All cases have the same error, so that a process cannot find out the keys of others.
+    if key != lkey || state == rxe_mr_state_RXE_MR_STATE_INVALID || mr.pd() != pd.as_raw() {
+        return Err(ENOENT);
+    }
+    // The call that creates the MR may still fail, and must be able to destroy it.
+    // SAFETY: A process made all MRs in a process's domain. rxe's `dereg_mr` waits for the
+    // reference of `found`.
+    if !pd.is_kernels() && !unsafe { mr.is_committed() } {
+        return Err(ENOENT);
+    }
+    // SAFETY: As above.
+    let (kind, start, len) = unsafe {
+        let raw = mr.as_raw();
+        ((*raw).type_, (*raw).iova, (*raw).length)
+    };
+    Ok(match kind {
+        TYPE_USER => Named::Memory {
+            // SAFETY: The MR is over user memory. The caller pins it.
+            base: unsafe { Base::new(raw) },
+            start,
+            len,
+            access: Access::from_raw(access as u32),
+        },
+        // A kernel user's MR. It has no bytes while it is not registered.
+        TYPE_MEM_REG if pd.is_kernels() => Named::Memory {
+            // SAFETY: A kernel user mapped the pages, and maps no others while the MR is
+            // pinned: see `MkeyDevice::may_map()`.
+            base: unsafe { Base::new(raw) },
+            start,
+            len: if state == rxe_mr_state_RXE_MR_STATE_VALID {
+                len
+            } else {
+                0
+            },
+            access: Access::from_raw(access as u32),
+        },
+        // The MR of all memory, whose addresses are kernel addresses. Only protection domains
+        // of kernel users contain it.
+        TYPE_DMA => Named::Memory {
+            // SAFETY: The MR is over all memory. The caller pins it.
+            base: unsafe { Base::new(raw) },
+            start: 0,
+            len: u64::MAX,
+            access: Access::from_raw(access as u32),
+        },
+        TYPE_SG_GAPS | TYPE_DM => Named::Ours(mr),
+        _ => Named::Unfit,
+    })
+}
