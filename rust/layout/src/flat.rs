@@ -140,10 +140,10 @@ impl<K: Copy> Parts<K> {
     }
 }
 
-/// Calls `each` with the ranges of `layout`, in order: a range of memory with the key that has it
-/// as a leaf, or a range of a leaf of `layout` without a key. The latter is memory, or a range of a
-/// key that is more than `most` ranges of memory, or more than [`MAX_PARTS`], or
-/// that takes too long to find.
+/// Calls `each` with the ranges of `layout`, in order. A range of memory that is reached through a
+/// key comes with that key. All other ranges are ranges of a leaf of `layout`, and come without a
+/// key: memory, or a range of a key that is left as it is. That is so if the range is more than
+/// `most` ranges of memory or more than [`MAX_PARTS`], or takes too long to find.
 ///
 /// `key` returns the key of a leaf of `layout`. There are up to `LEVELS` levels of keys. The work
 /// is that of an access to the whole layout, so the caller must know its number of pieces.

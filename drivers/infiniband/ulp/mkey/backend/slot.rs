@@ -35,7 +35,7 @@ struct FilledCell<T: SlotValue>(NonNull<Cell<T>>);
 // SAFETY: Any thread may use a cell.
 unsafe impl<T: SlotValue> Send for FilledCell<T> {}
 
-/// The slot of an MR, for the owner of the MR's object.
+/// A part of an object by which the object is put into the slot of its MR and taken out again.
 #[pin_data]
 pub(crate) struct MrSlot<T: SlotValue> {
     #[pin]
@@ -43,15 +43,15 @@ pub(crate) struct MrSlot<T: SlotValue> {
 }
 
 impl<T: SlotValue> MrSlot<T> {
-    /// Makes the owner of an empty slot.
+    /// Makes the part of an object that is in no slot.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             cell <- new_irq_lock!(None, "ib_mkey slot"),
         })
     }
 
-    /// Puts `value` into `cell`, the slot of the owner's MR. The owner empties the slot before the MR
-    /// is freed.
+    /// Puts `value`, the object of which this is a part, into `cell`, the slot of its MR. The caller
+    /// calls [`Self::empty`] before the MR is freed.
     pub(crate) fn fill(&self, cell: &Cell<T>, value: Arc<T>) {
         let mut filled = self.cell.lock();
         let old = cell.swap(Some(value));

@@ -104,7 +104,7 @@ int ib_mkey_rxe_stock_flush(struct rxe_mr *mr, u64 iova, unsigned int length)
 	return stock_flush(mr, iova, length);
 }
 
-/* Registers @mr as a kernel QP in the MR's PD does, for the self-test. */
+/* Does what REG_MR on a kernel QP in the PD of @mr does. The self-test calls this. */
 int ib_mkey_rxe_stock_reg_fast_mr(struct ib_mr *mr, u32 key, int access)
 {
 	struct rxe_send_wqe *wqe __free(kfree) = kzalloc_obj(*wqe);
