@@ -158,36 +158,12 @@ unsafe fn is_provided(alloc: AllocDm, ctx: *mut sys::ibv_context) -> bool {
     true
 }
 
-/// A bit of `comp_mask` that libibverbs does not use. It marks attributes that are followed by a
-/// [`ClassAttr`].
-const HAS_CLASS: u32 = 1 << 31;
-
-/// Passes a class to the context's function, which may belong to another copy of this library, for
-/// example the preload library's.
-#[repr(C)]
-struct ClassAttr {
-    attr: sys::ibv_alloc_dm_attr,
-    class: u32,
-    /// Set by a function that knows classes.
-    understood: u32,
-}
-
 unsafe extern "C" fn alloc_dm(
     ctx: *mut sys::ibv_context,
     attr: *mut sys::ibv_alloc_dm_attr,
 ) -> *mut sys::ibv_dm {
     // SAFETY: By ibv_alloc_dm()'s contract, both are valid.
-    to_ptr(unsafe {
-        let mut plain = *attr;
-        let mut class = 0;
-        if plain.comp_mask & HAS_CLASS != 0 {
-            plain.comp_mask &= !HAS_CLASS;
-            let attr = attr.cast::<ClassAttr>();
-            (*attr).understood = 1;
-            class = (*attr).class;
-        }
-        new_dm(ctx, &plain, class)
-    })
+    to_ptr(unsafe { new_dm(ctx, &*attr, 0) })
 }
 
 /// Allocates device memory of a class; see `ibmkey_alloc_dm()`.
@@ -202,36 +178,131 @@ pub unsafe fn alloc(
 ) -> Result<*mut sys::ibv_dm> {
     // SAFETY: By the caller's promise.
     unsafe { enable(ctx) }?;
-    if attr.comp_mask != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let mut asked = ClassAttr {
-        attr: *attr,
-        class,
-        understood: 0,
-    };
-    asked.attr.comp_mask = HAS_CLASS;
 
-    // Only memory that this library allocates may be freed by it.
-    // SAFETY: The context is open, as it was enabled above. Its function is called with attributes
-    // that are followed by a [`ClassAttr`], as the bit says.
-    unsafe {
+    // SAFETY: `enable()` succeeded, so it is an open context with these members.
+    let present = unsafe {
         let vctx = object::extended(ctx, offset_of!(sys::verbs_context, free_dm))
             .ok_or(Errno::EOPNOTSUPP)?
             .as_ptr();
-        let alloc = (*vctx).alloc_dm.ok_or(Errno::EOPNOTSUPP)?;
-        let dm = alloc(ctx, (&raw mut asked).cast());
-        if asked.understood == 0 {
-            if let (false, Some(free)) = (dm.is_null(), (*vctx).free_dm) {
-                free(dm);
-            }
-            return Err(Errno::EOPNOTSUPP);
-        }
-        if dm.is_null() {
-            return Err(Errno::last());
-        }
-        Ok(dm)
+        (*vctx).alloc_dm.ok_or(Errno::EOPNOTSUPP)?
+    };
+    if core::ptr::fn_addr_eq(present, alloc_dm as AllocDm) {
+        // SAFETY: As above.
+        return unsafe { new_dm(ctx, attr, class) };
     }
+
+    // ibv_free_dm() frees only what the owner of the context's functions allocates. If that is
+    // another copy of this library, for example the preload library, let it allocate.
+    let theirs = ibmkey_alloc_dm_beside(present as *const c_void).ok_or(Errno::EOPNOTSUPP)?;
+    // SAFETY: The contract of that function is the one of this function.
+    let dm = unsafe { theirs(ctx, attr, class) };
+    if dm.is_null() {
+        return Err(Errno::last());
+    }
+    Ok(dm)
+}
+
+type AllocDmOfClass = unsafe extern "C" fn(
+    *mut sys::ibv_context,
+    *const sys::ibv_alloc_dm_attr,
+    u32,
+) -> *mut sys::ibv_dm;
+
+/// Returns the `ibmkey_alloc_dm()` of the shared object that contains `function`, if it has one.
+fn ibmkey_alloc_dm_beside(function: *const c_void) -> Option<AllocDmOfClass> {
+    let object_of = |address: *const c_void| {
+        let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+        // SAFETY: The structure may be written; all zeroes is a valid value.
+        let found = unsafe { libc::dladdr(address, info.as_mut_ptr()) };
+        // SAFETY: As above.
+        (found != 0).then(|| unsafe { info.assume_init() })
+    };
+    let object = object_of(function)?;
+
+    // SAFETY: dladdr() returned the name of a loaded object. The handle is kept, so the object is
+    // not unloaded while its functions are in use.
+    let handle = unsafe { libc::dlopen(object.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if handle.is_null() {
+        return None;
+    }
+    // SAFETY: A handle and a C string.
+    let symbol = unsafe { libc::dlsym(handle, c"ibmkey_alloc_dm".as_ptr()) };
+    // A library that the object needs may have the symbol, but does not own the context.
+    if symbol.is_null() || object_of(symbol)?.dli_fbase != object.dli_fbase {
+        return None;
+    }
+    // SAFETY: This is the type of the function with this name in every version of this library.
+    Some(unsafe { core::mem::transmute::<*mut c_void, AllocDmOfClass>(symbol) })
+}
+
+/// Makes the structure for device memory with the handle `handle`, which another process or
+/// context made; see `ibv_import_dm()`.
+///
+/// # Errors
+///
+/// `ENOENT` for a handle that names nothing.
+///
+/// # Safety
+///
+/// `ctx` is NULL or an open context.
+pub unsafe fn import(ctx: *mut sys::ibv_context, handle: u32) -> Result<*mut sys::ibv_dm> {
+    // SAFETY: By the caller's promise.
+    let fd = unsafe { object::cmd_fd(ctx) }?;
+    let dm = object::calloc::<sys::ibv_dm>()?;
+
+    // A copy of zero bytes fails if there is no such device memory.
+    copy_bytes(fd, handle, sys::IB_UVERBS_MKEY_DM_COPY_TO, 0, 0, 0).inspect_err(|_| {
+        // SAFETY: Allocated above; there is no other reference.
+        unsafe { object::free(dm) }
+    })?;
+    // SAFETY: Allocated above.
+    Ok(unsafe { fill(dm, ctx, handle) })
+}
+
+/// Returns `true` if this library made the structure `dm`.
+///
+/// # Safety
+///
+/// `dm` is NULL or device memory.
+pub unsafe fn is_own(dm: *mut sys::ibv_dm) -> bool {
+    // SAFETY: By the caller's promise.
+    let copy = unsafe { dm.as_ref() }.and_then(|dm| dm.memcpy_to_dm);
+
+    copy.is_some_and(|copy| core::ptr::fn_addr_eq(copy, memcpy_to_dm as CopyTo))
+}
+
+/// Frees the structure of [`import`]. The device memory stays.
+///
+/// # Safety
+///
+/// `dm` came from [`import`], and there are no more references to it.
+pub unsafe fn unimport(dm: *mut sys::ibv_dm) {
+    if let Some(dm) = NonNull::new(dm) {
+        // SAFETY: By the caller's promise.
+        unsafe { object::free(dm) }
+    }
+}
+
+type CopyTo = unsafe extern "C" fn(*mut sys::ibv_dm, u64, *const c_void, usize) -> c_int;
+
+/// Fills in the structure of device memory.
+///
+/// # Safety
+///
+/// `dm` came from `calloc()`, and there is no other reference to it.
+unsafe fn fill(
+    dm: NonNull<sys::ibv_dm>,
+    ctx: *mut sys::ibv_context,
+    handle: u32,
+) -> *mut sys::ibv_dm {
+    // SAFETY: By the caller's promise, and all zeroes is a valid value.
+    let dm = unsafe { &mut *dm.as_ptr() };
+    dm.context = ctx;
+    dm.memcpy_to_dm = Some(memcpy_to_dm);
+    dm.memcpy_from_dm = Some(memcpy_from_dm);
+    dm.comp_mask = sys::IBV_DM_MASK_HANDLE;
+    dm.handle = handle;
+    dm
 }
 
 /// # Safety
@@ -263,14 +334,8 @@ unsafe fn new_dm(
         unsafe { object::free(dm) }
     })?;
 
-    // SAFETY: Allocated above, and all zeroes is a valid value.
-    let dm = unsafe { &mut *dm.as_ptr() };
-    dm.context = ctx;
-    dm.memcpy_to_dm = Some(memcpy_to_dm);
-    dm.memcpy_from_dm = Some(memcpy_from_dm);
-    dm.comp_mask = sys::IBV_DM_MASK_HANDLE;
-    dm.handle = handle;
-    Ok(dm)
+    // SAFETY: Allocated above.
+    Ok(unsafe { fill(dm, ctx, handle) })
 }
 
 unsafe extern "C" fn free_dm(dm: *mut sys::ibv_dm) -> c_int {
@@ -368,12 +433,31 @@ unsafe fn copy(
     // SAFETY: By the caller's promise.
     let (fd, handle) = unsafe { dm_handle(dm) }?;
 
+    copy_bytes(
+        fd,
+        handle,
+        direction,
+        dm_offset,
+        host_addr as u64,
+        length as u64,
+    )
+}
+
+/// Calls the kernel's copy. The caller answers for what it reads and writes.
+fn copy_bytes(
+    fd: c_int,
+    handle: u32,
+    direction: sys::ib_uverbs_mkey_dm_copy_dir,
+    dm_offset: u64,
+    host_addr: u64,
+    length: u64,
+) -> Result {
     Command::<5>::new(sys::UVERBS_OBJECT_DM, sys::IB_MKEY_METHOD_DM_COPY)
         .object(sys::IB_MKEY_ATTR_DM_COPY_HANDLE, handle)
         .u64(sys::IB_MKEY_ATTR_DM_COPY_DIR, direction.into())
         .u64(sys::IB_MKEY_ATTR_DM_COPY_OFFSET, dm_offset)
-        .u64(sys::IB_MKEY_ATTR_DM_COPY_ADDR, host_addr as u64)
-        .u64(sys::IB_MKEY_ATTR_DM_COPY_LENGTH, length as u64)
+        .u64(sys::IB_MKEY_ATTR_DM_COPY_ADDR, host_addr)
+        .u64(sys::IB_MKEY_ATTR_DM_COPY_LENGTH, length)
         .run(fd)
         .map(drop)
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
 //! `LD_PRELOAD=libibmkey-preload.so` gives device memory to programs that do not know libibmkey:
-//! every context that they open is enabled. `ibv_reg_dmabuf_mr()` and `ibv_rereg_mr()` work if the
-//! provider's library lacks them.
+//! every context that they open is enabled. `ibv_reg_dmabuf_mr()`, `ibv_rereg_mr()`,
+//! `ibv_import_dm()` and `ibv_dm_export_dmabuf_fd()` work if the provider's library lacks them.
 //!
 //! If the kernel offers no device memory on a device, its contexts stay as they are. There is no
 //! message, because the program may not need any. With `IBMKEY_DEBUG=1`, the library reports on
@@ -23,6 +23,7 @@ use std::io::Write;
 use ibmkey::sys::{
     ibv_context,
     ibv_device,
+    ibv_dm,
     ibv_mr,
     ibv_pd, //
 };
@@ -141,6 +142,88 @@ pub unsafe extern "C" fn ibv_rereg_mr(
             IBV_REREG_MR_ERR_CMD
         }
     }
+}
+
+type ImportDm = unsafe extern "C" fn(*mut ibv_context, u32) -> *mut ibv_dm;
+
+/// Imports device memory by libibverbs, or here if the provider lacks the verb.
+///
+/// # Safety
+///
+/// Those of libibverbs's function.
+#[no_mangle]
+pub unsafe extern "C" fn ibv_import_dm(context: *mut ibv_context, handle: u32) -> *mut ibv_dm {
+    // SAFETY: The pointer to this thread's errno is always valid.
+    let errno = unsafe { libc::__errno_location() };
+    if let Some(symbol) = next(c"ibv_import_dm", c"IBVERBS_1.13") {
+        // SAFETY: As above.
+        let import = unsafe { transmute::<NonNull<c_void>, ImportDm>(symbol) };
+        // SAFETY: As above.
+        let dm = unsafe { import(context, handle) };
+        // SAFETY: As above.
+        if !dm.is_null() || unsafe { *errno } != libc::EOPNOTSUPP {
+            return dm;
+        }
+    }
+    // SAFETY: As above.
+    match unsafe { ibmkey::dm::import(context, handle) } {
+        Ok(dm) => dm,
+        Err(err) => {
+            // SAFETY: As above.
+            unsafe { *errno = err.get() };
+            core::ptr::null_mut()
+        }
+    }
+}
+
+type UnimportDm = unsafe extern "C" fn(*mut ibv_dm);
+
+/// Undoes `ibv_import_dm()`. The device memory stays.
+///
+/// # Safety
+///
+/// Those of libibverbs's function.
+#[no_mangle]
+pub unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
+    // SAFETY: By the function's contract.
+    if unsafe { ibmkey::dm::is_own(dm) } {
+        // SAFETY: As above.
+        return unsafe { ibmkey::dm::unimport(dm) };
+    }
+    if let Some(symbol) = next(c"ibv_unimport_dm", c"IBVERBS_1.13") {
+        // SAFETY: This is the type of libibverbs's function with this name and version.
+        let unimport = unsafe { transmute::<NonNull<c_void>, UnimportDm>(symbol) };
+        // SAFETY: The contract of this function is that of libibverbs's function.
+        unsafe { unimport(dm) }
+    }
+}
+
+type ExportDm = unsafe extern "C" fn(*mut ibv_dm) -> c_int;
+
+/// Exports device memory as a dma-buf: that of this library here, other by libibverbs.
+///
+/// # Safety
+///
+/// Those of libibverbs's function.
+#[no_mangle]
+pub unsafe extern "C" fn ibv_dm_export_dmabuf_fd(dm: *mut ibv_dm) -> c_int {
+    // SAFETY: By the function's contract.
+    let result = if unsafe { ibmkey::dm::is_own(dm) } {
+        // SAFETY: As above.
+        unsafe { ibmkey::dm::export(dm) }.map_err(|err| err.get())
+    } else if let Some(symbol) = next(c"ibv_dm_export_dmabuf_fd", c"IBVERBS_1.16") {
+        // SAFETY: This is the type of libibverbs's function with this name and version.
+        let export = unsafe { transmute::<NonNull<c_void>, ExportDm>(symbol) };
+        // SAFETY: The contract of this function is that of libibverbs's function.
+        return unsafe { export(dm) };
+    } else {
+        Err(libc::EOPNOTSUPP)
+    };
+    result.unwrap_or_else(|err| {
+        // SAFETY: The pointer to this thread's errno is always valid.
+        unsafe { *libc::__errno_location() = err };
+        -1
+    })
 }
 
 /// Returns the function that would be called without this library.

@@ -4,6 +4,7 @@
  * (test_modules/mkey_importer.c) uses it, and freeing the memory revokes it.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -143,6 +144,60 @@ TEST_F(export, same)
 	EXPECT_EQ(one.st_ino, two.st_ino);
 	EXPECT_EQ(FD_CLOEXEC, fcntl(fd, F_GETFD));
 	close(fd);
+}
+
+/*
+ * The verb of later versions of libibverbs, from there or from the preload
+ * library. The library that this test was built with may lack it.
+ */
+TEST_F(export, verb)
+{
+	int (*verb)(struct ibv_dm *dm) =
+		(void *)dlsym(RTLD_DEFAULT, "ibv_dm_export_dmabuf_fd");
+	uint8_t *one, *other;
+	int fd;
+
+	if (!verb)
+		SKIP(return, "no ibv_dm_export_dmabuf_fd()");
+	fd = verb(self->dm);
+	if (fd < 0 && errno == EOPNOTSUPP)
+		SKIP(return, "the provider's library lacks the verb");
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(FD_CLOEXEC, fcntl(fd, F_GETFD));
+	one = map(self->fd);
+	other = map(fd);
+	ASSERT_NE(NULL, one);
+	ASSERT_NE(NULL, other);
+	one[LENGTH - 1] = 0x5a;
+	EXPECT_EQ(0x5a, other[LENGTH - 1]);
+	EXPECT_EQ(0, munmap(one, PAGES));
+	EXPECT_EQ(0, munmap(other, PAGES));
+	close(fd);
+}
+
+/* device memory is found by its handle in the file that made it */
+TEST_F(export, import)
+{
+	struct ibv_context *ctx = self->dev.ctx;
+	uint8_t seen[4] = {};
+	struct ibv_dm *dm;
+
+	errno = 0;
+	dm = ibv_import_dm(ctx, self->dm->handle);
+	if (!dm && errno == EOPNOTSUPP)
+		SKIP(return, "the provider's library lacks the verb");
+	ASSERT_NE(NULL, dm);
+	ASSERT_EQ(0, ibv_memcpy_to_dm(self->dm, LENGTH - 4, "abcd", 4));
+	ASSERT_EQ(0, ibv_memcpy_from_dm(seen, dm, LENGTH - 4, 4));
+	EXPECT_EQ(0, memcmp(seen, "abcd", 4));
+	ibv_unimport_dm(dm);
+	/* it is still there */
+	EXPECT_EQ(0, ibv_memcpy_to_dm(self->dm, 0, "e", 1));
+	/* a handle that names nothing, and one that names something else */
+	EXPECT_EQ(NULL, ibv_import_dm(ctx, self->dm->handle + 1000));
+	EXPECT_EQ(ENOENT, errno);
+	EXPECT_EQ(NULL, ibv_import_dm(ctx, self->dev.pd->handle));
+	EXPECT_EQ(EINVAL, errno);
 }
 
 TEST_F(export, no_descriptors)

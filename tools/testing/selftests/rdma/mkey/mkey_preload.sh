@@ -60,10 +60,14 @@ dmabuf() { LD_PRELOAD=$preload "$here/mkey_dmabuf" -t verb; }
 
 rereg() { LD_PRELOAD=$preload "$here/mkey_rereg" -t verb; }
 
+export_dm() { LD_PRELOAD=$preload "$here/dm_export" -t verb; }
+
+import_dm() { LD_PRELOAD=$preload "$here/dm_export" -t import; }
+
 # In a program that is linked with libibmkey, a class can still be chosen.
 classes() { LD_PRELOAD=$preload "$here/dm_class" -v host -t place; }
 
-plan 8
+plan 10
 check "a program that uses no device memory" pingpong "$preload" -n 100
 check "ibv_rc_pingpong --dm fails without it" without_preload
 check "ibv_rc_pingpong --dm" pingpong "$preload" -n 200 --dm
@@ -71,5 +75,7 @@ check "ibv_rc_pingpong --dm with large messages" pingpong "$preload" -n 50 -s 10
 check "ibv_devinfo" other_programs
 check "ibv_reg_dmabuf_mr" dmabuf
 check "ibv_rereg_mr" rereg
+check "ibv_dm_export_dmabuf_fd" export_dm
+check "ibv_import_dm" import_dm
 check "ibmkey_alloc_dm" classes
 finish
