@@ -232,8 +232,6 @@ static unsigned int foreign_remote(struct mkt_setup *s, struct mkt_pair *pair, u
 			.op = ops[o],
 			.sge[0] = { plain->addr, 8, plain->mr->lkey },
 			.num_sge = 1,
-			/* of eight bytes that are aligned in memory */
-			.remote_addr = -s->plain[1].addr & 7,
 			.rkey = rkey,
 		};
 		bool failed = mkt_status(pair, 0, &wr) != IBV_WC_SUCCESS;
@@ -322,11 +320,16 @@ TEST_F(foreign, hidden)
 {
 	uint32_t before[MAX_KEYS], now[MAX_KEYS], hidden[HIDDEN] = {};
 	struct mkt_setup *s = &self->s;
+	/* aligned in memory, for atomics */
+	struct mkt_block block = { .offset = -s->plain[1].addr & 7, .bytes = ZONE };
+	struct mkt_layout layout = { .num_blocks = 1, .block = &block };
 	unsigned int i, j, n, found = 0, rounds = mkt_scale(20, 3);
 	struct foreign_thread thread = { .s = s };
 	struct mkt_pair second;
 	pthread_t tid;
 
+	ASSERT_EQ(0, mkt_layout_bind(s->key[1], &s->arena[1], &layout,
+				     MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND));
 	ASSERT_EQ(0, mkt_pair_create(&second, &s->dev[0], &s->dev[1], IBV_MTU_1024, 0));
 	self->mw = ibv_alloc_mw(s->dev[1].pd, IBV_MW_TYPE_1);
 	ASSERT_NE(NULL, self->mw);
