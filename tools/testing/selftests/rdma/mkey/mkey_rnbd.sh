@@ -29,15 +29,17 @@ up() {
 		rdma link add rxe_rnbd type rxe netdev mkeyrnbd
 }
 
-# SG_GAPS is 1, MEM_REG is 0. ib_mkey's functions are called only for its own MRs; rxe's
-# functions are called for all.
+# SG_GAPS is 1, MEM_REG is 0. rxe's functions are called for all MRs. ib_mkey changes the state of
+# each of its own MRs with a registration and with an invalidation. A kprobe needs a function that
+# ftrace can trace, so not one in Rust.
 count() {
 	cat >>"$tracing"/kprobe_events <<-END &&
 		p:mkey_rnbd/gaps ib_alloc_mr type=%si:u32
 		p:mkey_rnbd/other ib_alloc_mr type=%si:u32
 		p:mkey_rnbd/map ib_map_mr_sg
-		p:mkey_rnbd/reg ib_mkey:ib_mkey_rxe_reg_fast_mr
-		p:mkey_rnbd/inv ib_mkey:ib_mkey_rxe_invalidate_mr
+		p:mkey_rnbd/reg rdma_rxe:rxe_reg_fast_mr
+		p:mkey_rnbd/inv rdma_rxe:rxe_invalidate_mr
+		p:mkey_rnbd/own ib_mkey:ib_mkey_rxe_set_state
 	END
 		echo 'type == 1' >"$tracing"/events/mkey_rnbd/gaps/filter &&
 		echo 'type != 1' >"$tracing"/events/mkey_rnbd/other/filter &&
@@ -66,10 +68,10 @@ with_gaps() {
 transfers() { "$here/mkey_blockio" /dev/rnbd0 /dev/ram0 "$rounds" "$1"; }
 
 registered() {
-	local map reg inv
-	map=$(hits map) reg=$(hits reg) inv=$(hits inv)
-	echo "$map mapped, $reg registered, $inv invalidated"
-	((map > rounds && reg > rounds && inv > rounds))
+	local map reg inv own
+	map=$(hits map) reg=$(hits reg) inv=$(hits inv) own=$(hits own)
+	echo "$map mapped, $reg registered, $inv invalidated, $own changes by ib_mkey"
+	((map > rounds && reg > rounds && inv > rounds && own >= reg + inv))
 }
 
 unmapped() {
