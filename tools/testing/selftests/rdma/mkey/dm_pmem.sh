@@ -53,9 +53,11 @@ release() {
 
 total() { awk -v device="${dev[0]}" '$1 == device && $2 ~ /^pmem=/ { print $3 }' /sys/kernel/debug/ib_mkey/pools; }
 
-# Makes one partition of 4 MiB at 1 MiB, or none.
+# Makes one partition of 4 MiB at 1 MiB, or none. Other tests may have left anything in the sector,
+# also what the kernel takes for bad entries of a table.
 partition() {
-	printf '\0\0\0\0\203\0\0\0\0\010\0\0\0\040\0\0' |
+	dd if=/dev/zero of="$disk" bs=512 count=1 conv=notrunc status=none &&
+		printf '\0\0\0\0\203\0\0\0\0\010\0\0\0\040\0\0' |
 		dd of="$disk" bs=1 seek=446 conv=notrunc status=none &&
 		printf '\125\252' | dd of="$disk" bs=1 seek=510 conv=notrunc status=none &&
 		blockdev --rereadpt "$disk" && until_true test -b "${disk}p1"
