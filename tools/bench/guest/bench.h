@@ -134,6 +134,7 @@ void measure_layouts(struct bench *bench);
 void measure_lists(struct bench *bench);
 void measure_nested(struct bench *bench);
 void measure_growth(struct bench *bench);
+void measure_fine(struct bench *bench);
 void measure_bind(struct bench *bench);
 void measure_pool(struct bench *bench);
 void measure_memory(struct bench *bench);

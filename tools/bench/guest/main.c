@@ -28,6 +28,7 @@ static const struct group {
 	{ "lists", measure_lists, false },
 	{ "nested", measure_nested, false },
 	{ "growth", measure_growth, false },
+	{ "fine", measure_fine, false },
 	{ "bind", measure_bind, false },
 	{ "pool", measure_pool, false },
 	{ "memory", measure_memory, false },
@@ -39,7 +40,7 @@ static const struct group {
 
 static const char usage[] =
 	"usage: mkey_bench [-a DEVICE] [-b DEVICE] [-r N] [-s N] [-w WAY] [-i] [-q] [GROUP...]\n"
-	"Measures the groups named, or all: strided layouts lists nested growth bind pool\n"
+	"Measures the groups named, or all: strided layouts lists nested growth fine bind pool\n"
 	"memory dm alloc copy ordinary.\n"
 	"  -a, -b  the devices (rxe0, rxe1), which can be the same\n"
 	"  -r N    repetitions of each measurement (15)\n"

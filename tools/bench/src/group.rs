@@ -129,6 +129,21 @@ pub const GROUPS: &[Group] = &[
         plot: Plot::Growth,
     },
     Group {
+        key: "fine",
+        title: "A packet of 4 KiB through keys over keys of small pieces",
+        shows: "READ of 4 KiB by the outermost key. All levels have one shape; a nest that is not in \
+                the table is refused. Ratio: to a READ of contiguous bytes.",
+        quantity: Quantity::Latency,
+        size: Size::Number,
+        size_label: "levels",
+        baseline: Way { key: "plain", label: "contiguous" },
+        ways: &[
+            Way { key: "nest", label: "keys over keys" },
+            Way { key: "demand", label: "the same, pages on demand" },
+        ],
+        plot: Plot::None,
+    },
+    Group {
         key: "bind",
         title: "Describing memory: blocks of 16 bytes, in a list or nested in dimensions",
         shows: "Binding an unbound key, a bound one, and unbinding; QUERY_MR: a call that only looks \

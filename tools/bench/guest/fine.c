@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The cost of a packet through keys over keys of small pieces: READ of 4 KiB by the
+ * outermost key, and of as many contiguous bytes.
+ */
+#include <err.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <infiniband/mkey.h>
+
+#include "bench.h"
+
+#define PACKET 4096
+#define MAX_LEVELS 8
+#define MAX_BLOCKS 16384
+
+/* A level: blocks of @bytes bytes, repeated. All levels of a nest have one shape. */
+struct shape {
+	const char *name;
+	unsigned int dims, num_blocks, bytes;
+	/*
+	 * Innermost first. There are as many repetitions in the outermost dimension as
+	 * the level above needs, and at least this number.
+	 */
+	uint64_t count[IBMKEY_MAX_DIMS];
+	int64_t stride[IBMKEY_MAX_DIMS];
+};
+
+static const struct shape shapes[] = {
+	/* Rows of two pieces; those of the level above are in different rows. */
+	{ "pairs of bytes", 2, 1, 1, { 2, 1 }, { 3, 2 } },
+	{ "pairs of 2 bytes", 2, 1, 2, { 2, 1 }, { 6, 4 } },
+	{ "pairs of 8 bytes", 2, 1, 8, { 2, 1 }, { 24, 16 } },
+	/* Pieces that begin and end within those of the level below. */
+	{ "3 of 5 bytes", 1, 1, 3, { 1 }, { 5 } },
+	{ "8 dimensions", 8, 1, 1, { 2, 2, 2, 2, 2, 2, 2, 1 },
+	  { 3, 5, 7, 11, 13, 17, 19, 101 } },
+	{ "4096 blocks", 3, 4096, 1, { 2, 2, 8 }, { 2039, 4093, 8191 } },
+	/* The bind makes one list of the levels. */
+	{ "list", 1, 16384, 1, { 1 }, { 0 } },
+	/* Pieces that line up. */
+	{ "every 2nd byte", 1, 1, 1, { 1 }, { 2 } },
+};
+
+struct level {
+	uint64_t count[IBMKEY_MAX_DIMS];	/* innermost first */
+	uint64_t length;
+	struct ibv_mr *key;
+};
+
+struct fine {
+	struct bench *bench;
+	const struct shape *shape;
+	uint64_t size;				/* of the memory */
+	uint8_t *near, *far;
+	struct ibv_mr *near_mr, *far_mr, *demand_mr;
+	unsigned int levels;
+	/* Outermost first; over pinned memory, and over ODP memory. */
+	struct level level[MAX_LEVELS], demand[MAX_LEVELS];
+};
+
+/* Returns the address of block @index, in no order, where all indices are zero. */
+static uint64_t block_at(const struct shape *shape, uint64_t index)
+{
+	return shape->num_blocks == 1 ? 0 : index * index * 7919 % 16381;
+}
+
+/* Gives @level at least @length bytes. Returns the number of bytes that it needs below. */
+static uint64_t set_counts(const struct shape *shape, struct level *level, uint64_t length)
+{
+	uint64_t reach = shape->num_blocks == 1 ? shape->bytes : 16381;
+	unsigned int last = shape->dims - 1;
+
+	memcpy(level->count, shape->count, sizeof(level->count));
+	level->length = (uint64_t)shape->num_blocks * shape->bytes;
+	for (unsigned int d = 0; d < last; d++)
+		level->length *= level->count[d];
+	/* A list has one repetition. */
+	while (shape->stride[last] && level->length * level->count[last] < length)
+		level->count[last]++;
+	level->length *= level->count[last];
+	for (unsigned int d = 0; d < shape->dims; d++)
+		reach += (level->count[d] - 1) * shape->stride[d];
+	return reach;
+}
+
+/* Returns the address, in the level below, of the byte at @offset. */
+static uint64_t locate(const struct shape *shape, const struct level *level, uint64_t offset)
+{
+	uint64_t group = (uint64_t)shape->num_blocks * shape->bytes;
+	uint64_t tuple = offset / group, in_group = offset % group;
+	uint64_t addr = block_at(shape, in_group / shape->bytes) + in_group % shape->bytes;
+
+	for (unsigned int d = 0; d < shape->dims; d++, tuple /= level->count[d - 1])
+		addr += tuple % level->count[d] * shape->stride[d];
+	return addr;
+}
+
+/* Binds a level over the MR or key @below, from address @addr on. */
+static int bind_level(const struct shape *shape, struct level *level, struct ibv_mr *below,
+		      uint64_t addr)
+{
+	static struct ibmkey_block blocks[MAX_BLOCKS];
+	uint64_t count[IBMKEY_MAX_DIMS];
+
+	for (unsigned int i = 0; i < shape->num_blocks; i++) {
+		blocks[i] = (struct ibmkey_block) {
+			.addr = addr + block_at(shape, i),
+			.bytes_count = shape->bytes,
+			.lkey = below->lkey,
+		};
+		for (unsigned int d = 0; d < shape->dims; d++)
+			blocks[i].stride[shape->dims - 1 - d] = shape->stride[d];
+	}
+	for (unsigned int d = 0; d < shape->dims; d++)
+		count[shape->dims - 1 - d] = level->count[d];
+	return ibv_rereg_mr_interleaved(level->key, ACCESS_ALL, shape->dims, count,
+					shape->num_blocks, blocks);
+}
+
+static void reset(void *context)
+{
+	struct fine *fine = context;
+
+	memset(fine->near, 0, PACKET);
+}
+
+static void read_from(struct fine *fine, uint64_t addr, struct ibv_mr *mr)
+{
+	const struct span span[2] = {
+		{ (uintptr_t)fine->near, fine->near_mr }, { addr, mr },
+	};
+
+	move_span(fine->bench, OP_READ, span, PACKET, 1);
+}
+
+static void run_plain(void *context)
+{
+	struct fine *fine = context;
+
+	read_from(fine, (uintptr_t)fine->far, fine->far_mr);
+}
+
+static void run_nest(void *context)
+{
+	struct fine *fine = context;
+
+	read_from(fine, 0, fine->level[0].key);
+}
+
+static void run_demand(void *context)
+{
+	struct fine *fine = context;
+
+	read_from(fine, 0, fine->demand[0].key);
+}
+
+static void check_nest(void *context)
+{
+	struct fine *fine = context;
+
+	for (unsigned int i = 0; i < PACKET; i++) {
+		uint64_t at = i;
+
+		for (unsigned int l = 0; l < fine->levels; l++)
+			at = locate(fine->shape, &fine->level[l], at);
+		if (fine->near[i] != fine->far[at])
+			errx(1, "byte %u through %u levels of %s is not the expected one",
+			     i, fine->levels, fine->shape->name);
+	}
+}
+
+/* Sets the number of bytes of each level and of the memory. */
+static void set_levels(struct fine *fine)
+{
+	fine->size = PACKET;
+	for (unsigned int l = 0; l < fine->levels; l++)
+		fine->size = set_counts(fine->shape, &fine->level[l], fine->size);
+	if (fine->size < PACKET)
+		fine->size = PACKET;
+	memcpy(fine->demand, fine->level, sizeof(fine->demand));
+}
+
+/* Binds the levels over @below. Returns 0, or the error of a bind that was refused. */
+static int open_levels(struct fine *fine, struct level *level, struct ibv_mr *below)
+{
+	struct rc_dev *far = &fine->bench->dev[FAR];
+	uint64_t addr = (uintptr_t)fine->far;
+	int ret = 0;
+
+	for (unsigned int l = fine->levels; l-- > 0;) {
+		level[l].key = ibmkey_alloc(far->pd, MAX_BLOCKS);
+		if (!level[l].key)
+			err(1, "ibmkey_alloc");
+		ret = ret ?: bind_level(fine->shape, &level[l], below, addr);
+		below = level[l].key;
+		addr = 0;
+	}
+	return ret;
+}
+
+static void close_levels(struct fine *fine, struct level *level)
+{
+	for (unsigned int l = 0; l < fine->levels && level[l].key; l++)
+		must(ibv_dereg_mr(level[l].key), "ibv_dereg_mr of a key");
+}
+
+static void open_fine(struct fine *fine)
+{
+	struct rc_dev *dev = fine->bench->dev;
+
+	set_levels(fine);
+	fine->near = new_buffer(PACKET);
+	fine->far = new_buffer(fine->size);
+	fill_random(fine->far, fine->size, fine->levels);
+	fine->near_mr = rc_reg(&dev[NEAR], fine->near, PACKET, ACCESS_ALL);
+	fine->far_mr = rc_reg(&dev[FAR], fine->far, fine->size, ACCESS_ALL);
+	fine->demand_mr = rc_reg(&dev[FAR], fine->far, fine->size,
+				 ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+}
+
+static void close_fine(struct fine *fine)
+{
+	must(ibv_dereg_mr(fine->near_mr), "ibv_dereg_mr");
+	must(ibv_dereg_mr(fine->far_mr), "ibv_dereg_mr");
+	must(ibv_dereg_mr(fine->demand_mr), "ibv_dereg_mr");
+	free(fine->near);
+	free(fine->far);
+}
+
+static void measure_levels(struct bench *bench, const struct shape *shape,
+			   unsigned int levels)
+{
+	struct fine fine = { .bench = bench, .shape = shape, .levels = levels };
+	const struct series series = {
+		.group = "fine",
+		.name = shape->name,
+		.size = levels,
+		.amount = 1,
+		.unit = "operations",
+	};
+	const struct way ways[] = {
+		{ "plain", reset, run_plain, NULL, &fine, 16 },
+		{ "nest", reset, run_nest, check_nest, &fine, 1 },
+		{ "demand", reset, run_demand, check_nest, &fine, 1 },
+	};
+	int ret;
+
+	open_fine(&fine);
+	ret = open_levels(&fine, fine.level, fine.far_mr) ?:
+	      open_levels(&fine, fine.demand, fine.demand_mr);
+	if (!ret)
+		measure(bench, &series, ways, ARRAY_SIZE(ways));
+	else if (ret != ELOOP)
+		must(ret, "bind");
+	close_levels(&fine, fine.level);
+	close_levels(&fine, fine.demand);
+	close_fine(&fine);
+}
+
+void measure_fine(struct bench *bench)
+{
+	static const unsigned int levels[] = { 1, 2, 3, 4, 6, 8 };
+
+	for (unsigned int s = 0; s < ARRAY_SIZE(shapes); s++)
+		for (unsigned int l = 0; l < ARRAY_SIZE(levels); l++)
+			measure_levels(bench, &shapes[s], levels[l]);
+}
