@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the tests of keys over keys share. */
+#ifndef NESTED_H
+#define NESTED_H
+
+#include "mkey_harness.h"
+
+#define NESTED_DEPTH 8
+
+/* binds @key to @length bytes from @addr on of the MR of @lkey */
+static inline int nested_bind(struct ibv_mr *key, uint32_t lkey, uint64_t addr,
+		       uint32_t length, int access)
+{
+	struct ibv_sge sge = { .addr = addr, .length = length, .lkey = lkey };
+
+	return ibv_rereg_mr_sg(key, access, 1, &sge);
+}
+
+/* key 0 over @length bytes of leaf 0, and each next key over the one before */
+static inline int nested_chain(struct mkt_setup *s, struct ibv_mr **key,
+			unsigned int count, uint32_t length)
+{
+	struct mkt_leaf *leaf = &s->arena[1].leaf[0];
+	unsigned int i;
+	int err;
+
+	err = nested_bind(key[0], leaf->mr->lkey, leaf->addr, length,
+			  MKT_ACCESS_ALL);
+	for (i = 1; i < count && !err; i++)
+		err = nested_bind(key[i], key[i - 1]->lkey, 0, length,
+				  MKT_ACCESS_ALL);
+	return err;
+}
+
+/* returns the status of an access of @length bytes of @key */
+static inline int nested_access(struct mkt_setup *s, struct ibv_mr *key,
+			 enum mkt_op op, uint64_t addr, uint32_t length)
+{
+	return mkt_touch(s, key->rkey, op, addr, length);
+}
+
+/*
+ * accesses outside of SRCU, for which only binds of the same key wait; -1 if
+ * unknown
+ */
+static inline long long nested_count_outside(void)
+{
+	FILE *f = fopen("/sys/kernel/debug/ib_mkey/accesses_outside", "r");
+	long long count = -1;
+
+	if (f && fscanf(f, "%lld", &count) != 1)
+		count = -1;
+	if (f)
+		fclose(f);
+	return count;
+}
+
+#endif /* NESTED_H */
