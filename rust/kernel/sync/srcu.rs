@@ -220,7 +220,10 @@ impl<T: Send + Sync> Cell<T> {
     /// Returns the value. It stays until the critical section ends.
     #[inline]
     pub(crate) fn get<'a>(&'a self, _guard: &'a Guard) -> Option<ArcBorrow<'a, T>> {
-        let value = self.value.load(ordering::Acquire).cast::<T>();
+        // As `srcu_dereference()`: what is read through the pointer is read after the pointer. A
+        // load by `kernel::sync::atomic` calls a C function.
+        // SAFETY: The pointer is valid and aligned. Writers exchange the whole word.
+        let value = unsafe { self.value.as_ptr().read_volatile() }.cast::<T>();
         // SAFETY: By the type invariant.
         (!value.is_null()).then(|| unsafe { ArcBorrow::from_raw(value) })
     }

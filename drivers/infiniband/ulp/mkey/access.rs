@@ -52,26 +52,49 @@ fn region_of<'a>(mr: &'a Mr, guard: &'a Guard) -> Result<ArcBorrow<'a, Region>> 
     slot.get(guard).ok_or(EINVAL)
 }
 
+/// An operation on a binding.
+trait Operation<T> {
+    /// Runs the operation at an offset of `binding`.
+    fn run(self, binding: &Binding, at: u64) -> Result<T>;
+}
+
+impl<T, F: FnOnce(&Binding, u64) -> Result<T>> Operation<T> for F {
+    #[inline]
+    fn run(self, binding: &Binding, at: u64) -> Result<T> {
+        self(binding, at)
+    }
+}
+
+/// The copy of a packet. A closure would be a function of its own, because it has several callers.
+struct CopyPacket<'a> {
+    payload: Payload<'a>,
+    needed: Access,
+}
+
+impl Operation<()> for CopyPacket<'_> {
+    #[inline(always)]
+    fn run(self, binding: &Binding, at: u64) -> Result {
+        binding.copy(at, self.payload, self.needed)
+    }
+}
+
 /// Runs `access` on the binding of `mr` and the offset of address `iova` in it. rxe compares
 /// protection domain and QP when a request arrives. For a `peer` this function compares both again.
 ///
 /// # Errors
 ///
 /// `EINVAL` if nothing is bound, `EACCES` if the peer may not use the binding; those of `access`.
-#[inline]
+#[inline(always)]
 fn with_binding<T>(
     mr: &Mr,
     iova: u64,
     peer: Option<&Peer>,
-    access: impl FnOnce(&Binding, u64) -> Result<T>,
+    access: impl Operation<T>,
 ) -> Result<T> {
     let guard = srcu::read();
     let region = region_of(mr, &guard)?;
     if let Kind::FastReg(fast_reg) = &region.kind {
-        if peer.is_some_and(|peer| peer.pd != mr.pd() as usize) {
-            return Err(EACCES);
-        }
-        return fast_reg.with(iova, access);
+        return with_fast_reg(fast_reg, mr, iova, peer, access);
     }
     let binding = region.binding.get(&guard).ok_or(EINVAL)?;
     if peer.is_some_and(|peer| !binding.admits(mr, peer)) {
@@ -79,21 +102,45 @@ fn with_binding<T>(
     }
     let offset = iova.wrapping_sub(binding.start());
     match Held::new(binding) {
-        None => access(&binding, offset),
-        Some(held) => {
-            // Deregistration closes the MR first, and then waits for the accesses that found it
-            // open.
-            let hw = Core::find(mr.device(), &guard).ok_or(EINVAL)?.hw;
-            if !hw.is_open(mr) {
-                return Err(EINVAL);
-            }
-            // A slow access can take arbitrarily long. It leaves SRCU first, so that only a rebind
-            // of this MR waits for it.
-            drop(guard);
-            sched::cond_resched();
-            access(&held, offset)
-        }
+        None => access.run(&binding, offset),
+        Some(held) => with_held(held, mr, offset, guard, access),
     }
+}
+
+/// Runs `access` on the active layout of a fast registration. As for [`with_binding`].
+#[inline(never)]
+fn with_fast_reg<T>(
+    fast_reg: &FastReg,
+    mr: &Mr,
+    iova: u64,
+    peer: Option<&Peer>,
+    access: impl Operation<T>,
+) -> Result<T> {
+    if peer.is_some_and(|peer| peer.pd != mr.pd() as usize) {
+        return Err(EACCES);
+    }
+    fast_reg.with(iova, |binding, at| access.run(binding, at))
+}
+
+/// Runs `access` outside of SRCU. As for [`with_binding`].
+#[inline(never)]
+fn with_held<T>(
+    held: Held,
+    mr: &Mr,
+    offset: u64,
+    guard: Guard,
+    access: impl Operation<T>,
+) -> Result<T> {
+    // Deregistration closes the MR first, and then waits for the accesses that found it open.
+    let hw = Core::find(mr.device(), &guard).ok_or(EINVAL)?.hw;
+    if !hw.is_open(mr) {
+        return Err(EINVAL);
+    }
+    // A slow access can take arbitrarily long. It leaves SRCU first, so that only a rebind of this
+    // MR waits for it.
+    drop(guard);
+    sched::cond_resched();
+    access.run(&held, offset)
 }
 
 /// Copies all of `payload` to or from `mr`, from address `iova` on. Without a `peer` the access is
@@ -105,9 +152,7 @@ fn with_binding<T>(
 /// binding.
 pub(crate) fn copy(mr: &Mr, iova: u64, payload: Payload<'_>, peer: Option<&Peer>) -> Result {
     let needed = needed(peer.is_some(), payload.direction());
-    with_binding(mr, iova, peer, |binding, at| {
-        binding.copy(at, payload, needed)
-    })
+    with_binding(mr, iova, peer, CopyPacket { payload, needed })
 }
 
 // rxe calls the functions below in the step that looks the key up for a packet. That step compares
@@ -127,14 +172,14 @@ pub(crate) fn atomic_op(
     swap_add: u64,
     original: &mut u64,
 ) -> Result<c_int> {
-    with_binding(mr, iova, None, |binding, at| {
+    with_binding(mr, iova, None, |binding: &Binding, at| {
         binding.atomic_op(at, opcode, compare, swap_add, original)
     })
 }
 
 /// Writes a peer's eight bytes at address `iova` in one atomic write. As for [`atomic_op`].
 pub(crate) fn atomic_write(mr: &Mr, iova: u64, value: u64) -> Result<c_int> {
-    with_binding(mr, iova, None, |binding, at| {
+    with_binding(mr, iova, None, |binding: &Binding, at| {
         binding.atomic_write(at, value)
     })
 }
@@ -148,7 +193,7 @@ pub(crate) fn atomic_write(mr: &Mr, iova: u64, value: u64) -> Result<c_int> {
 ///
 /// Those of [`Binding::flush`]; `EINVAL` if nothing is bound.
 pub(crate) fn flush(mr: &Mr, iova: u64, length: u32) -> Result {
-    with_binding(mr, iova, None, |binding, at| {
+    with_binding(mr, iova, None, |binding: &Binding, at| {
         let whole = binding.layout.length();
         if at == 0 && length == whole as u32 {
             binding.flush(at, whole)

@@ -114,7 +114,7 @@ impl Binding {
     /// # Errors
     ///
     /// Those of [`BaseMr::allows`]; `EFAULT` for a leaf that does not exist.
-    #[inline]
+    #[inline(always)]
     fn leaf(&self, index: u32, write: bool) -> Result<&Leaf> {
         let leaf = self.leaves.get(index as usize).ok_or(EFAULT)?;
         if let LeafPlace::Memory {
@@ -154,29 +154,9 @@ impl Binding {
     /// Walks over `len` bytes from `offset` on. Calls `open` with the MR of successive rows in one
     /// leaf, and `visit` with the result of `open` and each of these rows. The addresses of a row
     /// are addresses of the MR.
-    #[inline(always)]
-    fn walk<'a, T>(
-        &'a self,
-        offset: u64,
-        len: u64,
-        write: bool,
-        open: impl Fn(&'a LeafMr) -> T,
-        mut visit: impl FnMut(&mut T, Row) -> Result,
-    ) -> Result {
-        if let Some(row) = self.layout.only_row(offset, len) {
-            let leaf = self.leaf(row.leaf, write)?;
-            if let LeafPlace::Memory { base, delta, .. } = &leaf.place {
-                let addr = row.addr.wrapping_add(*delta);
-                return visit(&mut open(base), Row { addr, ..row });
-            }
-        }
-        self.walk_rows(offset, len, write, &open, &mut visit)
-    }
-
-    /// Walks over an access that may consist of several rows. As for [`Self::walk`].
     // Not inlined, so that the cursor takes no stack in an access of one row, as most are.
     #[inline(never)]
-    fn walk_rows<'a, T>(
+    fn walk<'a, T>(
         &'a self,
         offset: u64,
         len: u64,
@@ -243,12 +223,26 @@ impl Binding {
     ///
     /// `EINVAL` out of range, `EACCES` if access flags are missing, those of faulting pages in. The
     /// bytes before a leaf that fails are copied, as with several SGEs.
+    #[inline(always)]
     pub(crate) fn copy(&self, offset: u64, mut payload: Payload<'_>, needed: Access) -> Result {
         self.allows(needed)?;
         let write = payload.direction() == Direction::ToMemory;
-        self.walk(offset, payload.len(), write, BaseMr::pages, |pages, row| {
-            pages.copy(row, &mut payload)
-        })
+        if let Some(mut row) = self.layout.only_row(offset, payload.len()) {
+            let leaf = self.leaf(row.leaf, write)?;
+            if let LeafPlace::Memory { base, delta, .. } = &leaf.place {
+                row.addr = row.addr.wrapping_add(*delta);
+                return base.pages().copy(row, &mut payload);
+            }
+        }
+        self.copy_rows(offset, &mut payload, write)
+    }
+
+    /// Copies an access that may consist of several rows. As for [`Self::copy`].
+    #[inline(never)]
+    fn copy_rows(&self, offset: u64, payload: &mut Payload<'_>, write: bool) -> Result {
+        let len = payload.len();
+        let mut visit = |pages: &mut <LeafMr as BaseMr>::Pages<'_>, row| pages.copy(row, payload);
+        self.walk(offset, len, write, &BaseMr::pages, &mut visit)
     }
 
     /// Returns the MR and the address of an access that cannot be split.
@@ -309,8 +303,8 @@ impl Binding {
             offset,
             len,
             false,
-            |base| base,
-            |base, row| {
+            &|base| base,
+            &mut |base: &mut &LeafMr, row: Row| {
                 for piece in 0..row.count {
                     sched::cond_resched();
                     base.flush(row.skip(piece).addr, row.len)?;

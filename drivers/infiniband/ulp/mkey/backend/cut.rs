@@ -3,33 +3,73 @@
 //! Cuts rows at the ends of memory blocks, which are mapped one at a time.
 
 use crate::layout::Row;
-use kernel::prelude::*;
 
-/// Visits the pieces of `row` in order. One visit covers all successive pieces in one block of
-/// `size` bytes, a power of two. A piece in several blocks is visited in parts.
+/// The pieces of a row in order, cut at the ends of memory blocks; an iterator over [`Row`].
 ///
-/// # Errors
+/// One result covers all successive pieces in one block. A piece in several blocks is returned in
+/// parts.
 ///
-/// Those of `visit`, which end the walk.
-#[inline(always)]
-pub(super) fn each_block(row: Row, size: u64, mut visit: impl FnMut(Row) -> Result) -> Result {
-    let mask = size.wrapping_sub(1);
-    let mut left = row;
-    loop {
-        let in_block = left.addr & mask;
-        let room = size.wrapping_sub(in_block);
-        let done = if left.len <= room {
-            let count = fitting(&left, in_block, room.wrapping_sub(left.len));
-            visit(Row { count, ..left })?;
-            count
-        } else {
-            each_part(Row { count: 1, ..left }, mask, &mut visit)?;
-            1
-        };
-        if done == left.count {
-            return Ok(());
+/// It is an iterator and not a function that calls a closure, because the copy of a row is then
+/// compiled into the loop.
+pub(super) struct Cut {
+    /// The pieces that are left, or the rest of a piece that was cut.
+    left: Row,
+    /// The pieces after `left`.
+    after: Option<Row>,
+    /// The size of a block in bytes.
+    size: u64,
+}
+
+impl Cut {
+    /// Cuts `row` at the ends of blocks of `size` bytes, a power of two.
+    #[inline(always)]
+    pub(super) fn new(row: Row, size: u64) -> Self {
+        Self {
+            left: row,
+            after: None,
+            size,
         }
-        left = left.skip(done);
+    }
+
+    /// Returns the part of the first piece up to the end of the block, which is `room` bytes long.
+    #[inline(always)]
+    fn part(&mut self, room: u64) -> Row {
+        let whole = self.left;
+        if whole.count > 1 {
+            self.after = Some(whole.skip(1));
+        }
+        self.left = Row {
+            addr: whole.addr.wrapping_add(room),
+            at: whole.at.wrapping_add(room),
+            len: whole.len.wrapping_sub(room),
+            count: 1,
+            ..whole
+        };
+        Row {
+            len: room,
+            count: 1,
+            ..whole
+        }
+    }
+}
+
+impl Iterator for Cut {
+    type Item = Row;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Row> {
+        if self.left.count == 0 {
+            self.left = self.after.take()?;
+        }
+        let in_block = self.left.addr & self.size.wrapping_sub(1);
+        let room = self.size.wrapping_sub(in_block);
+        if self.left.len > room {
+            return Some(self.part(room));
+        }
+        let count = fitting(&self.left, in_block, room.wrapping_sub(self.left.len));
+        let whole = self.left;
+        self.left = whole.skip(count);
+        Some(Row { count, ..whole })
     }
 }
 
@@ -48,20 +88,4 @@ fn fitting(row: &Row, in_block: u64, room: u64) -> u64 {
     // If all pieces are at one place, all are in the block.
     room.checked_div(distance)
         .map_or(row.count, |more| row.count.min(more.saturating_add(1)))
-}
-
-/// Visits the parts of one piece.
-#[inline(always)]
-fn each_part(mut piece: Row, mask: u64, visit: &mut impl FnMut(Row) -> Result) -> Result {
-    loop {
-        let room = (mask - (piece.addr & mask)).saturating_add(1);
-        let len = piece.len.min(room);
-        visit(Row { len, ..piece })?;
-        piece.len -= len;
-        if piece.len == 0 {
-            return Ok(());
-        }
-        piece.addr = piece.addr.wrapping_add(len);
-        piece.at = piece.at.wrapping_add(len);
-    }
 }

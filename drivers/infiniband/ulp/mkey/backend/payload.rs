@@ -67,31 +67,34 @@ impl Payload<'_> {
         self.direction
     }
 
-    /// Copies between the pieces of `row` and the payload. The first piece is at `memory`; the row
-    /// has the positions in the payload.
+    /// Checks that all pieces of `row` have their positions in the payload.
     ///
     /// # Errors
     ///
-    /// `EFAULT` for a position outside of the payload.
-    ///
-    /// # Safety
-    ///
-    /// Each piece of the row, counted from `memory`, must be valid for reads and writes, and
-    /// outside of the packet.
+    /// `EFAULT` if one has not.
     #[inline(always)]
-    pub(crate) unsafe fn copy(&mut self, memory: *mut u8, row: &Row) -> Result {
-        let first = row.at.checked_add(row.len);
-        let end = match row.count {
-            1 => first,
-            count => first.and_then(|first| {
-                let more = row.step.checked_mul(count.wrapping_sub(1))?;
-                more.checked_add(first)
-            }),
-        };
-        let end = end.ok_or(EFAULT)?;
+    pub(crate) fn check(&self, row: &Row) -> Result {
+        let reach = row.step.checked_mul(row.count.wrapping_sub(1));
+        let reach = if row.count == 1 { Some(0) } else { reach };
+        let end = reach
+            .and_then(|reach| reach.checked_add(row.at)?.checked_add(row.len))
+            .ok_or(EFAULT)?;
         if end > self.len {
             return Err(EFAULT);
         }
+        Ok(())
+    }
+
+    /// Copies between the pieces of `row` and the payload. The first piece is at `memory`; the row
+    /// has the positions in the payload.
+    ///
+    /// # Safety
+    ///
+    /// - [`Self::check`] must have accepted the row, or a row that contains all its pieces.
+    /// - Each piece of the row, counted from `memory`, must be valid for reads and writes, and
+    ///   outside of the packet.
+    #[inline(always)]
+    pub(crate) unsafe fn copy(&mut self, memory: *mut u8, row: &Row) {
         let memory = Pieces {
             at: memory,
             step: row.stride as isize,
@@ -102,14 +105,12 @@ impl Payload<'_> {
         };
         // A piece and the number of pieces are no longer than the packet.
         let (len, count) = (row.len as usize, row.count as usize);
-        // SAFETY: By the safety requirement; the pieces of the packet are in its `len` bytes, as
-        // checked above for the last one.
+        // SAFETY: By the safety requirements and the type invariant.
         unsafe {
             match self.direction {
                 Direction::ToMemory => copy_row(memory, packet.as_const(), len, count),
                 Direction::FromMemory => copy_row(packet, memory.as_const(), len, count),
             }
         }
-        Ok(())
     }
 }

@@ -3,26 +3,20 @@
 //! One of rxe's MRs as the memory of a leaf: its pages, and its atomics.
 
 use super::{
-    bindings::{
-        self, resp_states_RESPST_ERR_RKEY_VIOLATION, rxe_mr, rxe_mr_page,
-        rxe_mr_state_RXE_MR_STATE_VALID,
-    },
+    bindings::{self, resp_states_RESPST_ERR_RKEY_VIOLATION, rxe_mr},
     on_demand::OnDemand,
 };
 use crate::{
     backend::{
-        cut::each_block,
+        cut::Cut,
         interface::{self, BaseMr},
         payload::Payload,
     },
-    bindings::ib_mr_type_IB_MR_TYPE_DMA,
-    kernel_ext::{
-        rdma::{mr::Right, Access, Mr},
-        sched,
-    },
+    bindings::{ib_mr_type_IB_MR_TYPE_DMA, page, virt_to_page},
+    kernel_ext::sched,
     layout::Row,
 };
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 use kernel::{
     error::to_result,
     ffi::{c_int, c_void},
@@ -50,6 +44,8 @@ const MAX_FLUSHED: u32 = 1 << 24;
 enum PageSource {
     /// The MR's table of pages.
     Pinned,
+    /// As for [`Self::Pinned`]. An entry of the table is a part of a page.
+    PinnedParts,
     /// All memory. An address of the MR is a kernel address.
     AllMemory,
     /// ODP pages, which an access faults in and locks.
@@ -99,6 +95,8 @@ impl Base {
                 PageSource::AllMemory
             } else if bindings::ib_mkey_rxe_is_odp(raw) {
                 PageSource::OnDemand
+            } else if (*raw).page_shift < PAGE_SHIFT as u32 {
+                PageSource::PinnedParts
             } else {
                 PageSource::Pinned
             }
@@ -122,43 +120,21 @@ impl BaseMr for Base {
 
     #[inline]
     fn allows(&self, pd: usize, lkey: u32, start: u64, write: bool) -> Result {
-        let raw = self.mr.as_ptr();
-        // SAFETY: By the type invariant. Each field is read as a whole. A later change counts as a
-        // change after the access.
-        let (state, owner, access, key, iova) = unsafe {
-            (
-                bindings::ib_mkey_rxe_state(raw),
-                Mr::from_raw(&raw mut (*raw).ibmr).pd() as usize,
-                Access::from_raw((&raw const (*raw).access).read_volatile() as u32),
-                (&raw const (*raw).lkey).read_volatile(),
-                (&raw const (*raw).ibmr.iova).read_volatile(),
-            )
-        };
-        if state != rxe_mr_state_RXE_MR_STATE_VALID
-            || owner != pd
-            || key != lkey
-            || iova != start
-            || (write && !access.contains(Right::LocalWrite))
-        {
-            return Err(EACCES);
+        // SAFETY: By the type invariant. The function only compares `pd`.
+        let allowed =
+            unsafe { bindings::ib_mkey_rxe_allows(self.mr.as_ptr(), pd, lkey, start, write) };
+        if allowed {
+            Ok(())
+        } else {
+            Err(EACCES)
         }
-        Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn pages(&self) -> Pages<'_> {
-        let raw = self.mr.as_ptr();
-        // SAFETY: By the type invariant; an MR of this kind keeps its pages until it is freed.
-        unsafe {
-            let shift = (*raw).page_shift.min(PAGE_SHIFT as u32);
-            Pages {
-                base: self,
-                info: (*raw).page_info,
-                shift,
-                first: ((*raw).ibmr.iova & (*raw).page_mask) >> shift,
-                count: u64::from((*raw).nbuf),
-                mapped: None,
-            }
+        Pages {
+            base: self,
+            mapped: None,
         }
     }
 
@@ -208,94 +184,133 @@ impl BaseMr for Base {
 /// needed.
 pub(crate) struct Pages<'a> {
     base: &'a Base,
-    info: *const rxe_mr_page,
-    /// The size of an entry of the table as a power of two, at most a page.
-    shift: u32,
-    first: u64,
-    count: u64,
-    mapped: Option<(u64, NonNull<u8>)>,
+    mapped: Option<Mapped>,
+}
+
+/// An entry of an MR's table of pages, mapped.
+#[derive(Clone, Copy)]
+struct Mapped {
+    /// The first address of the entry.
+    start: u64,
+    /// The place of that byte in the kernel's memory.
+    at: NonNull<u8>,
 }
 
 impl interface::CopyPages for Pages<'_> {
-    #[inline]
+    #[inline(always)]
     fn copy(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
-        if self.base.is_on_demand() {
-            // SAFETY: By the invariant of `base`.
-            return unsafe { OnDemand::new(self.base.mr) }.copy(row, payload);
+        if self.base.source == PageSource::Pinned {
+            self.copy_by(row, payload, PAGE_SHIFT, |pages, start| {
+                pages.pinned(start, PAGE_SHIFT)
+            })
+        } else {
+            self.copy_other(row, payload)
         }
-        let size = 1u64 << self.shift;
-        let mut copy = |row: Row| {
-            let in_page = row.addr & (size - 1);
-            let page = self.map((row.addr >> self.shift).wrapping_sub(self.first))?;
-            // SAFETY: `size` bytes are mapped and contain all pieces of the row. A packet is never
-            // part of an MR's memory.
-            unsafe { payload.copy(page.as_ptr().add(in_page as usize), &row) }
-        };
-        // A single piece within one entry needs no cuts.
-        if row.count == 1 && row.len <= size - (row.addr & (size - 1)) {
-            return copy(row);
-        }
-        each_block(row, size, copy)
     }
 }
 
 impl Pages<'_> {
-    #[inline]
-    fn map(&mut self, index: u64) -> Result<NonNull<u8>> {
-        match self.mapped {
-            Some((mapped, page)) if mapped == index => Ok(page),
-            _ => self.remap(index),
+    /// Copies as [`CopyPages::copy`](interface::CopyPages::copy) does, unless entries of the table
+    /// are whole pages.
+    #[inline(never)]
+    fn copy_other(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
+        if self.base.is_on_demand() {
+            // SAFETY: By the invariant of `base`.
+            return unsafe { OnDemand::new(self.base.mr) }.copy(row, payload);
         }
+        // SAFETY: By the invariant of `base`; an MR of this kind keeps its pages until it is freed.
+        let shift = PAGE_SHIFT.min(unsafe { (*self.base.mr.as_ptr()).page_shift } as usize);
+        self.copy_by(row, payload, shift, |pages, start| {
+            if pages.base.source != PageSource::AllMemory {
+                return pages.pinned(start, shift);
+            }
+            // As `ib_virt_dma_to_page()` does for a device without DMA.
+            // SAFETY: The kernel user that gave the address owns the memory there.
+            Ok((unsafe { virt_to_page(start as *const c_void) }, 0))
+        })
     }
 
-    fn remap(&mut self, index: u64) -> Result<NonNull<u8>> {
-        self.unmap();
-        let (page, offset) = if self.base.source == PageSource::AllMemory {
-            // As `ib_virt_dma_to_page()` does for a device without DMA.
-            let address = (index << PAGE_SHIFT) as *const c_void;
-            // SAFETY: The kernel user that gave the address owns the memory there.
-            (unsafe { crate::bindings::virt_to_page(address) }, 0)
-        } else {
-            self.pinned(index)?
-        };
+    /// Copies between the pieces of `row` and `payload`. An entry of the table has a size of
+    /// `1 << shift` bytes, at most a page.
+    #[inline(always)]
+    fn copy_by(
+        &mut self,
+        row: Row,
+        payload: &mut Payload<'_>,
+        shift: usize,
+        find: impl Fn(&Self, u64) -> Result<(*mut page, usize)>,
+    ) -> Result {
+        let size = 1 << shift;
+        payload.check(&row)?;
+        for row in Cut::new(row, size) {
+            let in_entry = row.addr & size.wrapping_sub(1);
+            let entry = self.map(row.addr.wrapping_sub(in_entry), &find)?;
+            // SAFETY: `size` bytes are mapped and contain all pieces of the row. They are pieces of
+            // the row that was checked. A packet is never part of an MR's memory.
+            unsafe { payload.copy(entry.as_ptr().add(in_entry as usize), &row) };
+        }
+        Ok(())
+    }
+
+    /// Maps the entry that begins at address `start`. `find` finds its page, and its place in the
+    /// page.
+    #[inline(always)]
+    fn map(
+        &mut self,
+        start: u64,
+        find: impl FnOnce(&Self, u64) -> Result<(*mut page, usize)>,
+    ) -> Result<NonNull<u8>> {
+        match self.mapped {
+            Some(mapped) if mapped.start == start => return Ok(mapped.at),
+            _ => self.unmap(),
+        }
+        let (page, offset) = find(self, start)?;
         // SAFETY: The MR keeps the page, or the kernel user that owns the memory does. This thread
         // maps one page at a time. `offset` is in the page.
-        let mapped = unsafe {
+        let at = unsafe {
             crate::bindings::kmap_local_page(page)
                 .cast::<u8>()
                 .add(offset)
         };
-        let mapped = NonNull::new(mapped).ok_or(EFAULT)?;
-        self.mapped = Some((index, mapped));
-        Ok(mapped)
+        let at = NonNull::new(at).ok_or(EFAULT)?;
+        self.mapped = Some(Mapped { start, at });
+        Ok(at)
     }
 
-    fn pinned(&self, index: u64) -> Result<(*mut crate::bindings::page, usize)> {
-        if index >= self.count {
+    /// Finds the entry that begins at address `start` and has `1 << shift` bytes.
+    #[inline(always)]
+    fn pinned(&self, start: u64, shift: usize) -> Result<(*mut page, usize)> {
+        let mr = self.base.mr.as_ptr();
+        // SAFETY: By the invariant of `base`; the MR keeps its pages until it is freed.
+        let (first, entries) = unsafe { ((*mr).ibmr.iova & (*mr).page_mask, (*mr).nbuf) };
+        let index = start.wrapping_sub(first) >> shift;
+        if index >= entries.into() {
             return Err(EFAULT);
         }
         // SAFETY: `index` is less than the number of entries, and the MR is not freed.
         let (page, offset) = unsafe {
-            let info = self.info.add(index as usize);
+            let info = (*mr).page_info.add(index as usize);
             ((*info).page, (*info).offset)
         };
         // An entry that is smaller than a page may be anywhere in a page.
         let offset = offset as usize;
-        if page.is_null() || offset > PAGE_SIZE - (1 << self.shift) {
+        if page.is_null() || offset > PAGE_SIZE.wrapping_sub(1 << shift) {
             return Err(EFAULT);
         }
         Ok((page, offset))
     }
 
+    #[inline(always)]
     fn unmap(&mut self) {
-        if let Some((_, page)) = self.mapped.take() {
-            // SAFETY: `page` points into the page that `kmap_local_page()` mapped here last.
-            unsafe { crate::bindings::kunmap_local(ptr::from_ref(page.as_ref()).cast()) };
+        if let Some(Mapped { at, .. }) = self.mapped.take() {
+            // SAFETY: `at` points into the page that `kmap_local_page()` mapped here last.
+            unsafe { crate::bindings::kunmap_local(at.as_ptr().cast()) };
         }
     }
 }
 
 impl Drop for Pages<'_> {
+    #[inline(always)]
     fn drop(&mut self) {
         self.unmap();
     }

@@ -92,6 +92,27 @@ enum rxe_mr_state ib_mkey_rxe_state(struct rxe_mr *mr)
 	return smp_load_acquire(&mr->state);
 }
 
+/**
+ * ib_mkey_rxe_allows() - check an MR before an access to it as a leaf
+ * @mr: an MR to which the caller has a reference
+ * @pd: the address of the protection domain that it must be in
+ * @lkey: the lkey that it must have
+ * @start: the first address that it must have
+ * @write: whether the access writes
+ *
+ * rereg and fast registration can change all of these. A later change counts as
+ * a change after the access.
+ *
+ * Return: true if the MR is valid, is as expected and allows the access.
+ */
+bool ib_mkey_rxe_allows(struct rxe_mr *mr, unsigned long pd, u32 lkey, u64 start, bool write)
+{
+	return ib_mkey_rxe_state(mr) == RXE_MR_STATE_VALID &&
+	       (unsigned long)READ_ONCE(mr->ibmr.pd) == pd &&
+	       READ_ONCE(mr->lkey) == lkey && READ_ONCE(mr->ibmr.iova) == start &&
+	       (!write || READ_ONCE(mr->access) & IB_ACCESS_LOCAL_WRITE);
+}
+
 void ib_mkey_rxe_set_state(struct rxe_mr *mr, enum rxe_mr_state state)
 {
 	/* Pairs with smp_load_acquire() in ib_mkey_rxe_state(). */

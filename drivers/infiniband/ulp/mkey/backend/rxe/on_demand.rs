@@ -8,7 +8,7 @@
 
 use super::bindings::{self, rxe_mr};
 use crate::{
-    backend::{cut::each_block, Direction, Payload},
+    backend::{cut::Cut, Direction, Payload},
     layout::Row,
 };
 use core::ptr::NonNull;
@@ -62,12 +62,15 @@ impl OnDemand {
     /// those of faulting pages in.
     pub(super) fn copy(&self, row: Row, payload: &mut Payload<'_>) -> Result {
         let write = payload.direction() == Direction::ToMemory;
-        each_block(row, PAGE_SIZE as u64, |row| {
+        payload.check(&row)?;
+        for row in Cut::new(row, PAGE_SIZE as u64) {
             let in_page = (row.addr & (PAGE_SIZE as u64 - 1)) as usize;
             let page = self.lock(row.addr, write)?;
-            // SAFETY: The page is mapped, and all pieces of the row are in it.
-            unsafe { payload.copy(page.at.as_ptr().add(in_page), &row) }
-        })
+            // SAFETY: The page is mapped, and all pieces of the row are in it. They are pieces of
+            // the row that was checked.
+            unsafe { payload.copy(page.at.as_ptr().add(in_page), &row) };
+        }
+        Ok(())
     }
 }
 

@@ -66,6 +66,7 @@ bool ib_mkey_rxe_odp_fits(struct rxe_mr *mr, u64 iova);
 void ib_mkey_rxe_own_umem(struct rxe_mr *mr);
 int ib_mkey_rxe_num_mw(struct rxe_mr *mr);
 enum rxe_mr_state ib_mkey_rxe_state(struct rxe_mr *mr);
+bool ib_mkey_rxe_allows(struct rxe_mr *mr, unsigned long pd, u32 lkey, u64 start, bool write);
 void ib_mkey_rxe_set_state(struct rxe_mr *mr, enum rxe_mr_state state);
 
 /* rxe_odp_page.c */
