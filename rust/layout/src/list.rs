@@ -11,7 +11,7 @@ use super::steps::step;
 use super::{Error, Extent, Reach, Row, Run, Runs};
 
 /// A range of a leaf.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     leaf: u32,
     addr: u64,
@@ -24,7 +24,7 @@ pub struct Entry {
 }
 
 /// Marks an entry that begins a row.
-const FIRST: u32 = 1 << 31;
+pub(super) const FIRST: u32 = 1 << 31;
 
 // The documentation gives this size as the memory that an entry takes.
 const _: () = assert!(size_of::<Entry>() <= 32);
@@ -39,6 +39,24 @@ impl Entry {
             start: 0,
             row: 0,
         }
+    }
+
+    /// Describes a range that is at `start` of a list, and at `row` of its row.
+    #[inline]
+    pub(super) fn placed(leaf: u32, addr: u64, length: u64, start: u64, row: u32) -> Self {
+        Self {
+            leaf,
+            addr,
+            length,
+            start,
+            row,
+        }
+    }
+
+    /// Sets the place of the entry in its row.
+    #[inline]
+    pub(super) fn set_row(&mut self, row: u32) {
+        self.row = row;
     }
 
     /// Returns the leaf's number, as the caller gave it.
@@ -95,7 +113,7 @@ impl Entry {
 }
 
 /// Ranges, one after another.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct List<S> {
     entries: S,
     length: u64,
@@ -112,6 +130,11 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     pub fn new(mut entries: S) -> Result<Self, Error> {
         let length = place(&mut entries)?;
         Ok(Self { entries, length })
+    }
+
+    /// Makes a list of `length` bytes of entries that are placed.
+    pub(super) fn of_placed(entries: S, length: u64) -> Self {
+        Self { entries, length }
     }
 
     /// Makes a list without bytes, to be [refilled](Self::refill).

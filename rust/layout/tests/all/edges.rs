@@ -375,3 +375,40 @@ fn nests_at_the_ends() {
     }
     assert_eq!(outer(1, 1, 0, MAX).ok(), Some(1));
 }
+
+/// Lists whose entries have equal distances only modulo 2^64, rows of two, and what is refused:
+/// `list()` compares each with the list that is made while it is read.
+#[test]
+fn lists_in_one_pass() {
+    let quarter = 1u64 << 62;
+    let round = [
+        (0, 1),
+        (quarter, 1),
+        (2 * quarter, 1),
+        (3 * quarter, 1),
+        (0, 1),
+        (quarter, 1),
+    ];
+    assert_eq!(list(&round).unwrap().length(), 6);
+    let mut back = round;
+    back.reverse();
+    assert_eq!(list(&back).unwrap().length(), 6);
+    assert!(list(&[(5, 2), (9, 2), (9, 2), (9, 2), (8, 2)]).is_ok());
+    assert!(list(&[(5, 2), (9, 2), (5, 2), (9, 3), (13, 3), (17, 2)]).is_ok());
+    assert_eq!(error(list(&[(0, 0)])), Some(Error::Zero));
+    assert_eq!(error(list(&[(0, 0), (0, 0)])), Some(Error::Zero));
+    assert_eq!(error(list(&[(4, 2), (4, 0)])), Some(Error::Zero));
+    assert_eq!(
+        error(list(&[(4, 2), (6, 2), (8, 0), (8, 0)])),
+        Some(Error::Zero)
+    );
+    assert_eq!(error(list(&[(4, 2), (MAX, 2), (8, 0)])), Some(Error::Zero));
+    assert_eq!(
+        error(list(&[(MAX - 7, 4), (MAX - 3, 4), (MAX - 2, 4)])),
+        Some(Error::Overflow)
+    );
+    assert_eq!(
+        error(list(&[(0, MAX / 2), (0, MAX / 2), (0, MAX / 2)])),
+        Some(Error::Overflow)
+    );
+}

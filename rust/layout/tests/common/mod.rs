@@ -12,8 +12,8 @@ pub mod rows;
 pub mod small;
 
 use ib_mkey_layout::{
-    Block, Entry, Error, Extent, IndexSlice, Indexed, Indices, Interleaved, Layout, List, Reach,
-    Run, Shape, MAX_DIMS,
+    Block, Entry, Error, Extent, IndexSlice, Indexed, Indices, Interleaved, Layout, List, Listing,
+    Reach, Run, Shape, MAX_DIMS,
 };
 
 /// A layout over vectors.
@@ -60,16 +60,28 @@ pub enum Spec {
     Indexed((u32, u64, u64, u64), Vec<u64>),
 }
 
+/// Makes a list of ranges in one piece and, for comparison, in two pieces while they are read.
+pub fn list(ranges: &[(u32, u64, u64)]) -> Result<List<Vec<Entry>>, Error> {
+    let entry = |&(leaf, addr, length): &_| Entry::new(leaf, addr, length);
+    let whole = List::new(ranges.iter().map(entry).collect());
+    // What the room contains does not matter.
+    let room = vec![Entry::new(7, 8, 9); ranges.len()];
+    let mut listing = Listing::new(room);
+    let (one, two) = ranges.split_at(ranges.len() / 2);
+    for part in [one, two] {
+        let range = |&(leaf, addr, length): &_| (u64::from(leaf) << 1, addr, length);
+        let added = listing.add(part, range, |name| Ok::<_, Error>((name >> 1) as u32));
+        added.expect("no name is refused");
+    }
+    assert_eq!(listing.list(), whole, "{ranges:?}");
+    whole
+}
+
 impl Spec {
     /// Makes the layout under test.
     pub fn build(&self) -> Result<VecLayout, Error> {
         Ok(match self {
-            Spec::List(entries) => Layout::List(List::new(
-                entries
-                    .iter()
-                    .map(|&(leaf, addr, length)| Entry::new(leaf, addr, length))
-                    .collect(),
-            )?),
+            Spec::List(entries) => Layout::List(list(entries)?),
             Spec::Interleaved(counts, blocks) => Layout::Interleaved(Interleaved::new(
                 counts,
                 blocks
