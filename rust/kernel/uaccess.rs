@@ -5,6 +5,7 @@
 use crate::kernel_ext::sched;
 use core::{
     mem::{align_of, size_of, size_of_val, MaybeUninit},
+    ptr,
     slice, //
 };
 use kernel::{
@@ -17,16 +18,18 @@ use kernel::{
 /// `check_killed()` runs.
 const AT_ONCE: usize = 96;
 
-/// Reads `count` structures at user address `addr` and calls `each` with each one.
+/// Reads `count` structures at user address `addr` and calls `each` with as many of them at a time
+/// as fit the stack, in order.
 ///
 /// # Errors
 ///
 /// `EINTR` if the process was killed meanwhile, `EFAULT` for memory that cannot be read,
 /// `EOVERFLOW` for an array that does not fit the address space, and the errors of `each`.
-pub(crate) fn read_array<T: FromBytes>(
+#[inline(always)]
+pub(crate) fn read_chunks<T: FromBytes>(
     addr: u64,
     count: u32,
-    mut each: impl FnMut(T) -> Result,
+    mut each: impl FnMut(&[T]) -> Result,
 ) -> Result {
     let len = size_of::<T>()
         .checked_mul(usize::try_from(count)?)
@@ -47,13 +50,30 @@ pub(crate) fn read_array<T: FromBytes>(
         // SAFETY: `bytes` is at most the size of `words`, and there is no other reference to
         // `words`.
         reader.read_raw(unsafe { slice::from_raw_parts_mut(start.cast(), bytes) })?;
-        for index in 0..bytes / size_of::<T>() {
-            // SAFETY: All bytes of the structure were written. Any bit pattern is a valid `T`, and
-            // the alignment of `T` is at most that of a word.
-            each(unsafe { start.cast::<T>().add(index).read() })?;
-        }
+        // SAFETY: All bytes of these structures were written, and stay as they are until `each`
+        // returns. Any bit pattern is a valid `T`, and the alignment of `T` is at most that of a
+        // word.
+        each(unsafe { slice::from_raw_parts(start.cast::<T>(), bytes / size_of::<T>()) })?;
     }
     Ok(())
+}
+
+/// Reads `count` structures at user address `addr` and calls `each` with each one.
+///
+/// # Errors
+///
+/// As for [`read_chunks`].
+pub(crate) fn read_array<T: FromBytes>(
+    addr: u64,
+    count: u32,
+    mut each: impl FnMut(T) -> Result,
+) -> Result {
+    read_chunks(addr, count, |structures: &[T]| {
+        structures.iter().try_for_each(|one| {
+            // SAFETY: The reference is valid for reads, and any bit pattern is a valid `T`.
+            each(unsafe { ptr::from_ref(one).read() })
+        })
+    })
 }
 
 /// Reads the structure at user address `addr`.

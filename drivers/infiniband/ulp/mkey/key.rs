@@ -12,12 +12,12 @@ mod nest;
 use crate::{
     backend::Backend,
     kernel_ext::{
-        alloc::GFP_MAYFAIL,
+        alloc::{zeroable, zeroed, GFP_MAYFAIL},
         error::eloop,
         rdma::{Access, Device, Mr, OwnedMr, Pd},
         sync::{srcu, users::Patience},
     },
-    layout::{Block, Entry, List, MAX_DIMS},
+    layout::{Block, Entry, List, Listing, MAX_DIMS},
     limits::{cost, owner::OwnerCharge},
     mkey_core::Core,
     region::{
@@ -88,14 +88,16 @@ impl<'a> Key<'a> {
             return Err(ENOSPC);
         }
         Ok(Description {
-            key: self,
             access,
-            charge: self.region.charge.beside(cost::BINDING)?,
-            leaves: KVVec::new(),
-            last: None,
-            by_lkey: RBTree::new(),
+            found: Found {
+                key: self,
+                charge: self.region.charge.beside(cost::BINDING)?,
+                leaves: KVVec::new(),
+                last: None,
+                by_lkey: RBTree::new(),
+            },
             count: count as usize,
-            entries: KVVec::new(),
+            list: None,
             blocks: KVVec::new(),
         })
     }
@@ -156,10 +158,9 @@ pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32) -> Result<OwnedMr> 
     Ok(mr)
 }
 
-/// A description that is being made, entry by entry.
-pub(crate) struct Description<'a> {
+/// The leaves of a description that is being made.
+struct Found<'a> {
     key: &'a Key<'a>,
-    access: Access,
     /// The charge to the owner of the key.
     charge: OwnerCharge,
     leaves: KVVec<Leaf>,
@@ -167,12 +168,9 @@ pub(crate) struct Description<'a> {
     last: Option<(u32, u32)>,
     /// All leaves but the first.
     by_lkey: RBTree<u32, u32>,
-    count: usize,
-    entries: KVVec<Entry>,
-    blocks: KVVec<Block>,
 }
 
-impl<'a> Description<'a> {
+impl Found<'_> {
     /// Returns the number of the leaf that `lkey` names.
     ///
     /// # Errors
@@ -180,7 +178,7 @@ impl<'a> Description<'a> {
     /// `ENOENT` if `lkey` names no MR in the key's protection domain, `EOPNOTSUPP` for an MR that
     /// cannot be a leaf, `ERANGE` for an MR without bytes, `ELOOP` for the key itself and for a key
     /// of [`MAX_DEPTH`] levels, `ENOMEM`.
-    #[inline(always)]
+    #[inline]
     fn leaf(&mut self, lkey: u32) -> Result<u32> {
         match self.last {
             Some((last, index)) if last == lkey => Ok(index),
@@ -217,26 +215,70 @@ impl<'a> Description<'a> {
         }
         Ok(index)
     }
+}
 
-    /// Adds a range of the MR `lkey`. As for [`Self::leaf`].
+zeroable!(Entry);
+
+/// A description that is being made, part by part.
+pub(crate) struct Description<'a> {
+    found: Found<'a>,
+    access: Access,
+    count: usize,
+    /// The ranges; [`None`] before the first one.
+    list: Option<Listing<KVVec<Entry>>>,
+    blocks: KVVec<Block>,
+}
+
+/// A range, as a caller describes it.
+pub(crate) trait Range {
+    /// Returns the lkey with what must be zero above it, the address and the length.
+    fn parts(&self) -> (u64, u64, u64);
+}
+
+/// Returns the lkey in the first of [`Range::parts`].
+///
+/// # Errors
+///
+/// `EINVAL` if a bit above the lkey is set.
+fn lkey(name: u64) -> Result<u32> {
+    u32::try_from(name).map_err(|_| EINVAL)
+}
+
+impl<'a> Description<'a> {
+    /// Adds ranges. Those beyond the number of the description are ignored.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a range whose unused bits are not zero; those of [`Found::leaf`]; `ENOMEM`.
     #[inline(always)]
-    pub(crate) fn range(&mut self, lkey: u32, addr: u64, length: u64) -> Result {
-        let entry = Entry::new(self.leaf(lkey)?, addr, length);
-        if self.entries.push_within_capacity(entry).is_err() {
-            self.first_range(entry)?;
+    pub(crate) fn ranges<R: Range>(&mut self, ranges: &[R]) -> Result {
+        if self.list.is_none() {
+            if let Some(first) = ranges.first() {
+                self.first_range(first.parts().0)?;
+            }
         }
+        let Some(list) = &mut self.list else {
+            return Ok(());
+        };
+        let found = &mut self.found;
+        list.add(ranges, R::parts, |name| found.leaf(lkey(name)?))
+    }
+
+    /// Makes room for all ranges, the first of which is of the leaf `name`.
+    #[inline(never)]
+    fn first_range(&mut self, name: u64) -> Result {
+        self.found.leaf(lkey(name)?)?;
+        self.charge(cost::entries(self.count)?)?;
+        self.list = Some(Listing::new(zeroed(self.count)?));
         Ok(())
     }
 
-    /// Adds the first range.
-    #[inline(never)]
-    fn first_range(&mut self, entry: Entry) -> Result {
-        self.charge.grow(cost::entries(self.count)?)?;
-        self.entries.reserve(self.count, GFP_MAYFAIL)?;
-        Ok(self.entries.push_within_capacity(entry)?)
+    /// Returns the number of the leaf that `lkey` names. As for [`Found::leaf`].
+    fn leaf(&mut self, lkey: u32) -> Result<u32> {
+        self.found.leaf(lkey)
     }
 
-    /// Adds a block of the MR `lkey`. As for [`Self::leaf`].
+    /// Adds a block of the MR `lkey`. As for [`Found::leaf`].
     pub(crate) fn block(
         &mut self,
         lkey: u32,
@@ -246,7 +288,7 @@ impl<'a> Description<'a> {
     ) -> Result {
         let block = Block::new(self.leaf(lkey)?, addr, bytes_count, stride);
         if self.blocks.is_empty() {
-            self.charge.grow(cost::blocks(self.count)?)?;
+            self.charge(cost::blocks(self.count)?)?;
             self.blocks.reserve(self.count, GFP_MAYFAIL)?;
         }
         Ok(self.blocks.push_within_capacity(block)?)
@@ -258,8 +300,12 @@ impl<'a> Description<'a> {
     ///
     /// Those of [`crate::layout::Error`]; `ERANGE`, `EACCES` and `ELOOP` as for [`Binding::new`].
     pub(crate) fn list(mut self) -> Result<Described<'a>> {
-        let entries = mem::take(&mut self.entries);
-        self.finish(KLayout::List(List::new(entries)?))
+        // Without ranges the list is empty, which is an error.
+        let list = match self.list.take() {
+            Some(list) => list.list()?,
+            None => List::new(KVVec::new())?,
+        };
+        self.finish(KLayout::List(list))
     }
 
     /// Ends a description of repeated blocks. As for [`Self::list`].
@@ -274,19 +320,17 @@ impl<'a> Description<'a> {
     ///
     /// `ENOMEM` beyond a limit.
     pub(crate) fn charge(&mut self, bytes: i64) -> Result {
-        self.charge.grow(bytes)
+        self.found.charge.grow(bytes)
     }
 
     fn finish(self, layout: KLayout) -> Result<Described<'a>> {
-        let key = self.key;
-        let binding = Binding::new(
-            layout,
-            self.leaves,
-            self.access,
-            key.pd,
-            Some(self.charge),
-            None,
-        )?;
+        let Found {
+            key,
+            charge,
+            leaves,
+            ..
+        } = self.found;
+        let binding = Binding::new(layout, leaves, self.access, key.pd, Some(charge), None)?;
         Ok(Described { key, binding })
     }
 }

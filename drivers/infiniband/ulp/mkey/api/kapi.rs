@@ -21,7 +21,7 @@ use crate::{
     key::{
         self,
         indexed::{self, Pattern},
-        Described, Key,
+        Described, Key, Range,
     },
     layout::IndexSlice,
 };
@@ -70,6 +70,13 @@ pub(super) fn with_key<T>(mr: HeldMr<'_>, call: impl FnOnce(&Key<'_>) -> Result<
     call(&Key::of(&device.core, mr.mr(), mr.pd())?)
 }
 
+impl Range for ib_sge {
+    #[inline(always)]
+    fn parts(&self) -> (u64, u64, u64) {
+        (self.lkey.into(), self.addr, self.length.into())
+    }
+}
+
 /// Describes ranges.
 pub(super) fn describe_list<'k>(
     key: &'k Key<'_>,
@@ -79,9 +86,7 @@ pub(super) fn describe_list<'k>(
     let access = Access::checked(key.mr().device(), access)?;
     let num_sge = u32::try_from(sg_list.len()).map_err(|_| ENOSPC)?;
     let mut description = key.describe(num_sge, access)?;
-    for sge in sg_list {
-        description.range(sge.lkey, sge.addr, sge.length.into())?;
-    }
+    description.ranges(sg_list)?;
     description.list()
 }
 

@@ -20,13 +20,21 @@ use crate::{
             export::{AnyDm, HeldMr},
             Access,
         },
-        uaccess::{read_array, write_all, write_array},
+        uaccess::{read_array, read_chunks, write_all, write_array},
     },
-    key::{indexed, Described, Key},
+    key::{indexed, Described, Key, Range},
     layout::{Layout, MAX_DIMS},
     region::binding::Binding,
 };
 use kernel::prelude::*;
+
+impl Range for UapiSge {
+    #[inline(always)]
+    fn parts(&self) -> (u64, u64, u64) {
+        let name = u64::from(self.comp_mask) << 32 | u64::from(self.lkey);
+        (name, self.addr, self.length)
+    }
+}
 
 /// Describes the ranges at the user address `entries`.
 pub(crate) fn describe_list<'k>(
@@ -36,11 +44,8 @@ pub(crate) fn describe_list<'k>(
     num_entries: u32,
 ) -> Result<Described<'k>> {
     let mut description = key.describe(num_entries, access)?;
-    read_array(entries, num_entries, |sge: UapiSge| {
-        if sge.comp_mask != 0 {
-            return Err(EINVAL);
-        }
-        description.range(sge.lkey, sge.addr, sge.length)
+    read_chunks(entries, num_entries, |ranges: &[UapiSge]| {
+        description.ranges(ranges)
     })?;
     description.list()
 }
