@@ -3,6 +3,7 @@
 //! Keys: the calls on them, and the translation of layouts.
 
 use core::{
+    cell::Cell,
     ffi::c_int,
     mem::{
         offset_of,
@@ -202,12 +203,17 @@ pub(crate) fn bind_sge_list(
     access: u32,
     list: Array<'_, sys::ibv_sge>,
 ) -> Result<usize> {
-    list.translated(sge_to_range, |entries| {
+    // The kernel checks that the sum fits 64 bits.
+    let sum = Cell::new(0u64);
+    let to_range = |sge: &sys::ibv_sge| {
+        sum.set(sum.get().wrapping_add(sge.length.into()));
+        sge_to_range(sge)
+    };
+    list.translated(to_range, |entries| {
         bind(fd, handle, describe_list(access, list.count, entries))
     })?;
 
-    let bytes = list.items.unwrap_or_default();
-    Ok(length(&[], bytes.iter().map(|sge| sge.length.into())))
+    Ok(length(&[], [sum.get()].into_iter()))
 }
 
 /// Binds an interleaved layout and returns its length.
