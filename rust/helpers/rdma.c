@@ -206,6 +206,15 @@ __rust_helper bool rust_helper_rdma_table_passed(unsigned long era)
 	return poll_state_synchronize_srcu(&rdma_table_srcu, era);
 }
 
+/* Returns true if no reader is left. Otherwise lets a grace period begin and does not wait. */
+__rust_helper bool rust_helper_rdma_table_unused(void)
+{
+	if (rdma_table_is_idle())
+		return true;
+	start_poll_synchronize_srcu(&rdma_table_srcu);
+	return false;
+}
+
 __rust_helper void *rust_helper_xa_remove_if(struct xarray *xa, unsigned long index,
 					     void *entry)
 {

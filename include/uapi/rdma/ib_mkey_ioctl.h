@@ -211,6 +211,11 @@ enum ib_mkey_query_attrs {
 	 * @indices zero; all zero for other layouts
 	 */
 	IB_MKEY_ATTR_QUERY_RESP_INDEXED,
+	/**
+	 * @IB_MKEY_ATTR_QUERY_RESP_REFUSED: out, optional, struct
+	 * ib_uverbs_mkey_refused: the reason of the last refusal of a work request
+	 */
+	IB_MKEY_ATTR_QUERY_RESP_REFUSED,
 };
 
 /**
@@ -320,6 +325,53 @@ struct ib_uverbs_mkey_bind {
 };
 
 /**
+ * define IB_MKEY_LAYOUT_VERSION - version of struct ib_uverbs_mkey_layout
+ */
+#define IB_MKEY_LAYOUT_VERSION 1
+
+/**
+ * struct ib_uverbs_mkey_layout - the description of a layout for a work request
+ * @version: IB_MKEY_LAYOUT_VERSION
+ * @kind: IB_UVERBS_MKEY_LIST, IB_UVERBS_MKEY_INTERLEAVED or IB_UVERBS_MKEY_INDEXED
+ * @num_entries: entries or blocks, not zero; 1 for an indexed layout
+ * @entry_size: bytes of an entry or a block
+ * @num_dims: dimensions of an interleaved layout, zero for others
+ * @comp_mask: zero; bits stand for fields of later versions
+ *
+ * It begins a description. Without a gap follow, for a list, @num_entries
+ * struct ib_uverbs_mkey_sge; for an interleaved layout, @num_dims repeat counts
+ * (u64, outermost first) and @num_entries struct ib_uverbs_mkey_block; for an
+ * indexed layout, one struct ib_uverbs_mkey_indexed whose @indices is zero, and
+ * the indices, at most IB_MKEY_MAX_ENTRIES.
+ *
+ * A work request IB_WR_BIND_MW on a QP of a process binds a key if it has the
+ * rkey of a key in the place of that of a window. It names the description by
+ * an lkey of the QP's protection domain, an address and its exact length. If the
+ * length is zero, the description is the inline data of the request. The access
+ * flags are enum ib_uverbs_access_flags. The new rkey of the request, which may
+ * differ in the low 8 bits, becomes the lkey and the rkey of the key.
+ */
+struct ib_uverbs_mkey_layout {
+	__u32 version;
+	__u32 kind;
+	__u32 num_entries;
+	__u32 entry_size;
+	__u32 num_dims;
+	__u32 comp_mask;
+};
+
+/**
+ * struct ib_uverbs_mkey_refused - the last work request that could not bind a key
+ * @error: errno value, 0 if no request was refused
+ * @entry: number of the entry or block that caused the error; the number of all
+ *	of them if no single one did
+ */
+struct ib_uverbs_mkey_refused {
+	__u32 error;
+	__u32 entry;
+};
+
+/**
  * enum ib_uverbs_mkey_cap_flags - bits of ib_uverbs_mkey_caps.flags
  */
 enum ib_uverbs_mkey_cap_flags {
@@ -333,6 +385,8 @@ enum ib_uverbs_mkey_cap_flags {
 	IB_UVERBS_MKEY_CAP_ATOMIC = 1 << 3,
 	/** @IB_UVERBS_MKEY_CAP_INDEXED: IB_UVERBS_MKEY_INDEXED can be bound */
 	IB_UVERBS_MKEY_CAP_INDEXED = 1 << 4,
+	/** @IB_UVERBS_MKEY_CAP_REQUEST: struct ib_uverbs_mkey_layout works */
+	IB_UVERBS_MKEY_CAP_REQUEST = 1 << 5,
 };
 
 /**

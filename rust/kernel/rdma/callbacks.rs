@@ -9,7 +9,7 @@ use super::{
     device::Device,
     dm::Dm,
     driver_mr::DriverMr,
-    mr::{Access, Mr, Mw, Pd, Right},
+    mr::{Access, Mr, Mw, Pd, Qp, Right},
     ops::{DeviceOps, Running},
     uapi::Attrs,
     uverbs,
@@ -236,6 +236,40 @@ pub(super) unsafe extern "C" fn dealloc_mw<T: DeviceOps>(raw: *mut bindings::ib_
         // must not wait for them. This device is not removed while its user has it open.
         drop(running);
         drop(forgotten);
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// Only for `ib_core` to call, as `ib_device_ops.create_qp` of a device that `T` extends.
+pub(super) unsafe extern "C" fn create_qp<T: DeviceOps>(
+    raw: *mut bindings::ib_qp,
+    attr: *mut bindings::ib_qp_init_attr,
+    udata: *mut bindings::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core calls with a QP whose device is set.
+        let qp = unsafe { Qp::from_raw(raw) };
+        let Ok(running) = Running::<T>::on(qp.device()) else {
+            // SAFETY: The client was removed meanwhile and restored the driver's operation.
+            let stock = unsafe { (*qp.device().as_raw()).ops.create_qp };
+            // SAFETY: The arguments are the core's.
+            return stock.map_or(Err(ENODEV), |stock| Ok(unsafe { stock(raw, attr, udata) }));
+        };
+        let stock = running.data().overlay().stock.create_qp;
+        let stock = stock.ok_or_else(eopnotsupp)?;
+        let _pin = running.data().pin()?;
+        // The driver writes to user memory. Removal of another device must not wait for that.
+        drop(running);
+        // SAFETY: The arguments are the core's.
+        to_result(unsafe { stock(raw, attr, udata) })?;
+        // A QP of an older `ib_uverbs` may outlive the client.
+        if !udata.is_null() && !uverbs::is_older() {
+            if let Ok(running) = Running::<T>::on(qp.device()) {
+                running.data().created_qp(qp);
+            }
+        }
         Ok(0)
     })
 }

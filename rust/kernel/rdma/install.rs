@@ -61,6 +61,9 @@ impl Overlay {
             if self.stock.advise_mr.is_some() {
                 (*ops).advise_mr = Some(callbacks::advise_mr::<T>);
             }
+            if self.stock.create_qp.is_some() {
+                (*ops).create_qp = Some(callbacks::create_qp::<T>);
+            }
             (*raw).driver_def = self.chain.fill(self.stock_def, T::DEFINITIONS);
         }
         Ok(())
@@ -88,6 +91,7 @@ impl Overlay {
             (*ops).reg_user_mr_dmabuf = self.stock.reg_user_mr_dmabuf;
             (*ops).rereg_user_mr = self.stock.rereg_user_mr;
             (*ops).advise_mr = self.stock.advise_mr;
+            (*ops).create_qp = self.stock.create_qp;
             (*raw).attrs.max_dm_size = self.stock_max_dm_size;
             (*raw).attrs.kernel_cap_flags = self.stock_cap_flags;
             (*raw).driver_def = self.stock_def;

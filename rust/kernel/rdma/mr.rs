@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Protection domains and memory regions.
+//! Protection domains, memory regions, memory windows and QPs.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -170,14 +170,14 @@ impl Mr {
 
     /// Returns the local key.
     pub(crate) fn lkey(&self) -> u32 {
-        // SAFETY: The region is valid; the key is written when it is made.
-        unsafe { (*self.as_raw()).lkey }
+        // SAFETY: The region is valid; the key is written with one store.
+        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).lkey) }
     }
 
     /// Returns the remote key.
     pub(crate) fn rkey(&self) -> u32 {
         // SAFETY: As for `lkey()`.
-        unsafe { (*self.as_raw()).rkey }
+        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).rkey) }
     }
 
     /// Returns the index by which the device finds the region. No two regions of a device share
@@ -256,6 +256,30 @@ impl Mw {
     /// Returns a value that differs from that of all other windows.
     pub(crate) fn address(&self) -> usize {
         self.as_raw() as usize
+    }
+}
+
+/// A QP.
+#[repr(transparent)]
+pub(crate) struct Qp(Opaque<bindings::ib_qp>);
+
+impl Qp {
+    /// # Safety
+    ///
+    /// `raw` must be valid for `'a`.
+    pub(crate) unsafe fn from_raw<'a>(raw: *mut bindings::ib_qp) -> &'a Self {
+        // SAFETY: By the safety requirement, and the type is transparent.
+        unsafe { &*raw.cast::<Self>() }
+    }
+
+    pub(crate) fn as_raw(&self) -> *mut bindings::ib_qp {
+        self.0.get()
+    }
+
+    /// Returns the QP's device.
+    pub(crate) fn device(&self) -> &Device {
+        // SAFETY: A QP's device is set before the driver creates it and outlives it.
+        unsafe { Device::from_raw((*self.as_raw()).device) }
     }
 }
 

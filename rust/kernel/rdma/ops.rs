@@ -10,7 +10,7 @@ use super::{
     device::Device,
     dm::Dm,
     driver_mr::DriverMr,
-    mr::{Access, Mr, Mw, Pd},
+    mr::{Access, Mr, Mw, Pd, Qp},
     scatterlist::{Elements, MappedElements},
     uapi::{Attrs, DefinitionChain, Definitions},
 };
@@ -177,6 +177,9 @@ pub(crate) trait DeviceOps: ClientOps {
         range: (u64, u64),
         finish: impl FnOnce() -> Result,
     ) -> Result;
+
+    /// Called with the QP of a process that the driver has created, before the process knows it.
+    fn created_qp(&self, qp: &Qp);
 
     /// Keeps MRs from being deregistered.
     type Held;

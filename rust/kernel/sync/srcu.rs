@@ -241,6 +241,7 @@ impl<T: Send + Sync> Cell<T> {
             // SAFETY: The domain is static. The value was taken out before, so readers that begin
             // now do not find it.
             era: unsafe { bindings::rdma_table_era() },
+            over: false,
         }
     }
 }
@@ -260,9 +261,24 @@ pub(crate) struct Retired<T: Send + Sync> {
     value: Option<Arc<T>>,
     /// The state of the SRCU domain after the value was taken out.
     era: c_ulong,
+    /// `true` if no reader is known to be left.
+    over: bool,
 }
 
 impl<T: Send + Sync> Retired<T> {
+    /// Returns the value.
+    pub(crate) fn value(&self) -> Option<&Arc<T>> {
+        self.value.as_ref()
+    }
+
+    /// Returns `true` if no reader is left. Otherwise lets a grace period begin. Does not sleep.
+    pub(crate) fn is_over(&mut self) -> bool {
+        // SAFETY: The domain is static, and `era` came from it. The value was taken out before.
+        self.over = self.over
+            || unsafe { bindings::rdma_table_passed(self.era) || bindings::rdma_table_unused() };
+        self.over
+    }
+
     /// Waits for the readers and returns the value. Does not sleep if a grace period has passed
     /// since the value was taken out.
     pub(crate) fn wait(mut self) -> Option<Arc<T>> {
@@ -272,7 +288,7 @@ impl<T: Send + Sync> Retired<T> {
 
     fn settle(&self) {
         // SAFETY: The domain is static, and `era` came from it.
-        if self.value.is_some() && !unsafe { bindings::rdma_table_passed(self.era) } {
+        if self.value.is_some() && !self.over && !unsafe { bindings::rdma_table_passed(self.era) } {
             synchronize();
         }
     }

@@ -12,6 +12,7 @@
 //! The data path reads under SRCU (`rust/kernel/sync/srcu.rs`) and takes no lock, unless the
 //! binding is slow (`region/binding.rs`) or of a fast registration (`region/fast_reg.rs`).
 
+pub(crate) mod bind;
 pub(crate) mod window;
 
 use crate::{

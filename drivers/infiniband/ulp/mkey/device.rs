@@ -110,7 +110,8 @@ impl MkeyDevice {
                     | bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_LIST
                     | bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_INTERLEAVED
                     | bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_ATOMIC
-                    | bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_INDEXED,
+                    | bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_INDEXED
+                    | bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_REQUEST,
             ),
             max_entries: MAX_ENTRIES,
             max_dims: crate::layout::MAX_DIMS as u32,

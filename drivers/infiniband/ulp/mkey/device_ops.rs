@@ -17,7 +17,7 @@ use crate::{
             ops::{DeviceOps, Overlay},
             scatterlist::{Elements, MappedElements},
             uapi::{uapi_definitions, Attrs, Definitions},
-            Access, Dm, Mr, Mw, Pd,
+            Access, Dm, Mr, Mw, Pd, Qp,
         },
         sync::srcu,
     },
@@ -216,10 +216,7 @@ impl DeviceOps for MkeyDevice {
 
     fn leave(&self, mr: &Mr) -> Result<Leaving> {
         let region = self.core.region_of(mr);
-        let state = self
-            .core
-            .pins
-            .if_free(mr.index(), || self.core.hw.suspend(mr))?;
+        let state = self.core.if_free(mr.index(), || self.core.hw.suspend(mr))?;
         Ok(Leaving { region, state })
     }
 
@@ -283,7 +280,7 @@ impl DeviceOps for MkeyDevice {
         finish: impl FnOnce() -> Result,
     ) -> Result {
         // Memory that a key or a window refers to must stay in its place.
-        let state = self.core.pins.if_free(mr.index(), || {
+        let state = self.core.if_free(mr.index(), || {
             if self.core.hw.has_windows(mr) {
                 return Err(EBUSY);
             }
@@ -294,6 +291,10 @@ impl DeviceOps for MkeyDevice {
 
     fn pin(&self) -> Result<ModulePin> {
         ModulePin::new(parameters::this_module()?)
+    }
+
+    fn created_qp(&self, qp: &Qp) {
+        self.core.hw.take_binds(qp);
     }
 
     type Held = KVVec<Pin>;

@@ -95,6 +95,36 @@ fn visit_leaf<T>(
     }
 }
 
+impl Leaf {
+    /// Copies the bytes of the leaf from address `addr` on, for its own node. `pd` is the protection
+    /// domain of the reader. The caller keeps the leaf pinned.
+    ///
+    /// # Errors
+    ///
+    /// `ERANGE` outside of the leaf, those of [`BaseMr::allows`] and of [`Binding::copy`].
+    pub(crate) fn read(&self, pd: usize, addr: u64, to: &mut [u8]) -> Result {
+        let len = to.len() as u64;
+        if len > self.len || addr.wrapping_sub(self.start) > self.len - len {
+            return Err(ERANGE);
+        }
+        let mut payload = Payload::reading(to)?;
+        match &self.place {
+            LeafPlace::Memory {
+                base,
+                delta,
+                mutable,
+            } => {
+                if *mutable {
+                    base.allows(pd, self.lkey, self.start, false)?;
+                }
+                let row = Row::of(0, addr.wrapping_add(*delta), len);
+                base.pages().copy(row, &mut payload)
+            }
+            LeafPlace::Key(binding) => binding.copy(addr, payload, Access::empty()),
+        }
+    }
+}
+
 impl Binding {
     /// Checks that the access flags of the binding include `needed`.
     ///

@@ -8,6 +8,7 @@
 pub(crate) mod indexed;
 mod leaf;
 mod nest;
+pub(crate) mod request;
 
 use crate::{
     backend::Backend,
@@ -23,7 +24,7 @@ use crate::{
     region::{
         binding::{self, Binding, KLayout, Leaf, MAX_DEPTH, MAX_ENTRIES},
         indices::MAX_INDICES,
-        rebind::{apply, Change, Refused},
+        rebind::{apply, Change, Refused, Turn},
         rights::{supported, Origin},
         Kind, Region,
     },
@@ -49,7 +50,7 @@ impl<'a> Key<'a> {
     /// `EINVAL` if `mr` is not a key.
     pub(crate) fn of(core: &'a Core, mr: &'a Mr, pd: &'a Pd) -> Result<Self> {
         let region = core.region_of(mr).ok_or(EINVAL)?;
-        let Kind::Key { max_entries } = region.kind else {
+        let Kind::Key { max_entries, .. } = region.kind else {
             return Err(EINVAL);
         };
         Ok(Self {
@@ -134,6 +135,11 @@ impl<'a> Key<'a> {
         self.max_entries
     }
 
+    /// Returns the region of the key.
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+
     /// Runs `look` on the binding, or on [`None`] if the key is not bound. Binds wait meanwhile, so
     /// `look` must not sleep.
     pub(crate) fn inspect<T>(&self, look: impl FnOnce(Option<&Binding>) -> T) -> T {
@@ -154,7 +160,8 @@ pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32) -> Result<OwnedMr> 
     let charge = core.charge(pd, cost::REGION)?;
     let mr = OwnedMr::new(pd, 1)?;
     core.hw.claim(&mr);
-    core.adopt(&mr, Kind::Key { max_entries }, charge)?;
+    let old = core.old.clone();
+    core.adopt(&mr, Kind::Key { max_entries, old }, charge)?;
     Ok(mr)
 }
 
@@ -353,6 +360,26 @@ impl Described<'_> {
         let (core, patience) = (self.key.core, self.key.patience());
         apply(&core.pins, &core.hw, &mut change, patience)
             .map_err(|refused| self.why(refused.error))
+    }
+
+    /// Binds the key to the description in the order of a queue, for a work request that names it
+    /// by `key`. The lkey and rkey become `new_key`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::bind`], and those of [`Region::bind_in_turn`].
+    pub(crate) fn bind_in_turn(&self, key: u32, new_key: u32, patience: Patience) -> Result {
+        let Key {
+            core, mr, region, ..
+        } = self.key;
+        let turn = Turn {
+            old: &core.old,
+            key,
+            new_key,
+            patience,
+        };
+        let bound = region.bind_in_turn(&turn, &core.pins, &core.hw, mr, &self.binding);
+        bound.map_err(|error| self.why(error))
     }
 
     fn change(&self, number: usize) -> Change<'_> {

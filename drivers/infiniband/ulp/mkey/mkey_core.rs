@@ -10,14 +10,24 @@ use crate::{
     kernel_ext::{
         error::eopnotsupp,
         rdma::{client::Adding, Device, Mr, OwnedPd, Pd},
-        sync::srcu::{Guard, Table},
+        sync::{
+            srcu::{Guard, Table},
+            users::Patience,
+        },
     },
     limits::{
         cost,
         owner::{OwnerCharge, Owners},
     },
     parameters,
-    region::{binding::MAX_ENTRIES, fast_reg::FastReg, pins::Pins, window::Windows, Kind, Region},
+    region::{
+        binding::MAX_ENTRIES,
+        fast_reg::FastReg,
+        old::{OldBindings, Which},
+        pins::Pins,
+        window::Windows,
+        Kind, Region,
+    },
 };
 use core::ops::Deref;
 use kernel::{
@@ -43,6 +53,8 @@ pub(crate) struct Core {
     pub(crate) windows: Windows,
     /// The pins of the MRs to which bindings refer.
     pub(crate) pins: Arc<Pins>,
+    /// The bindings that work requests replaced.
+    pub(crate) old: Arc<OldBindings>,
     pub(crate) hw: Hw,
     /// The protection domain of this module's own MRs, which processes cannot name.
     pub(crate) pd: OwnedPd,
@@ -81,6 +93,7 @@ impl Core {
         let pd = OwnedPd::new(device, c"ib_mkey")?;
         let hw = Hw::probe(device, &pd)?;
         let pins = Pins::new()?;
+        let old = OldBindings::new()?;
         let owners = Owners::new(
             parameters::max_key_memory(),
             parameters::max_key_memory_per_process(),
@@ -90,6 +103,7 @@ impl Core {
             closed <- new_mutex!(false, "ib_mkey closed"),
             windows <- Windows::new(),
             pins,
+            old,
             hw,
             pd,
             owners,
@@ -140,6 +154,8 @@ impl Core {
             };
             from = next;
         }
+        // The list and the pins in it would keep each other.
+        let _ = self.old.settle(Which::All, Patience::Endless);
     }
 
     /// Makes the region of a new MR for fast registration of up to `max` elements.
@@ -166,6 +182,28 @@ impl Core {
     pub(crate) fn forget(&self, index: u32, region: &Region) {
         drop(region.mr_slot.empty());
         self.regions.remove(index, region);
+        // An endless wait has no error.
+        let _ = region.settle_old(Patience::Endless);
+    }
+
+    /// Runs `change`, which must not sleep, if the MR at `index` is not pinned. An old binding that a
+    /// work request replaced does not count. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Pins::if_free`].
+    pub(crate) fn if_free<T>(&self, index: u32, change: impl Fn() -> Result<T>) -> Result<T> {
+        match self.pins.if_free(index, &change) {
+            Err(EBUSY)
+                if self
+                    .old
+                    .settle(Which::Pinning(index), Patience::Killable)
+                    .unwrap_or(false) =>
+            {
+                self.pins.if_free(index, &change)
+            }
+            result => result,
+        }
     }
 
     /// Returns the region of `mr`; [`None`] for one of the driver's MRs.

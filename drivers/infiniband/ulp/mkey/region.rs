@@ -8,6 +8,7 @@
 //! | `region/binding.rs` | the binding of a region: a layout over leaves |
 //! | `region/flat.rs` | a binding over keys as one list over memory |
 //! | `region/rebind.rs` | rebinds of one region, or of several at once |
+//! | `region/old.rs` | old bindings that accesses may still use |
 //! | `region/pins.rs` | the pins of the MRs to which bindings refer |
 //! | `region/rights.rs` | supported access flags, and the origin of a request |
 //! | `region/indices.rs` | the storage of the indices of an indexed layout |
@@ -19,6 +20,7 @@
 //! `edit` serialises changes of the binding. It may be held while sleeping (`region/rebind.rs`).
 //! The lock of the pins nests in it. The data path reads `binding` under SRCU
 //! (`rust/kernel/sync/srcu.rs`) and takes no lock. `left` nests in `edit`; nothing nests in `left`.
+//! The list of old bindings (`region/old.rs`) nests in `edit`, too.
 //!
 //! # Lifetime
 //!
@@ -30,6 +32,7 @@ pub(crate) mod binding;
 pub(crate) mod fast_reg;
 pub(crate) mod flat;
 pub(crate) mod indices;
+pub(crate) mod old;
 pub(crate) mod pins;
 pub(crate) mod rebind;
 pub(crate) mod rights;
@@ -51,6 +54,7 @@ use crate::{
     region::{
         binding::Binding,
         fast_reg::FastReg,
+        old::{OldBindings, Which},
         pins::Pins,
         rights::{serves_peers, Origin},
     },
@@ -72,6 +76,8 @@ pub(crate) enum Kind {
     Key {
         /// The most entries of the key.
         max_entries: u32,
+        /// The old bindings of the device's keys.
+        old: Arc<OldBindings>,
     },
     /// A region over device memory, bound once.
     Dm,
@@ -101,6 +107,9 @@ pub(crate) struct Region {
     /// `true` if accesses through a binding of this region left SRCU. Deregistration waits for such
     /// accesses.
     pub(crate) was_slow: Atomic<bool>,
+    /// The reason of the last work request that could not bind the region: the errno value in the
+    /// upper 32 bits, the number of the entry in the lower ones.
+    refused: Atomic<u64>,
     /// The charge for the kernel's memory of the region, without its bindings.
     pub(crate) charge: OwnerCharge,
     /// The users of an old binding for which a rebind did not wait to the end.
@@ -120,6 +129,7 @@ impl Region {
                 kind,
                 binding: Cell::empty(),
                 was_slow: Atomic::new(false),
+                refused: Atomic::new(0),
                 charge,
                 left <- new_mutex!(None, "ib_mkey left"),
                 edit <- new_many_mutex!("ib_mkey edit"),
@@ -164,6 +174,7 @@ impl Region {
     /// Those of [`Users::wait`]. A bounded wait returns `EBUSY` at once, because an earlier wait
     /// ended in vain.
     pub(crate) fn settle_left(&self, patience: Patience) -> Result {
+        self.settle_old(patience)?;
         let Some(users) = self.left() else {
             return Ok(());
         };
@@ -173,6 +184,50 @@ impl Region {
         }
         *self.left.lock() = None;
         Ok(())
+    }
+
+    /// Waits for accesses through bindings that work requests replaced. The caller holds `edit`, or
+    /// the region has no further users.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Users::wait`].
+    pub(crate) fn settle_old(&self, patience: Patience) -> Result {
+        if let Kind::Key { old, .. } = &self.kind {
+            old.settle(Which::Region(self.address()), patience)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for accesses through old bindings that pin the MR of this region, at `index`. Returns
+    /// `true` if there were any.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Users::wait`].
+    pub(crate) fn settle_pinning(&self, index: u32, patience: Patience) -> Result<bool> {
+        match &self.kind {
+            Kind::Key { old, .. } => old.settle(Which::Pinning(index), patience),
+            _ => Ok(false),
+        }
+    }
+
+    /// Returns a value that differs from that of all other regions.
+    pub(crate) fn address(&self) -> usize {
+        ptr::from_ref(self) as usize
+    }
+
+    /// Records why a work request was refused, and which entry of its description was the reason.
+    pub(crate) fn refuse(&self, error: Error, entry: u32) {
+        let errno = u64::from(error.to_errno().unsigned_abs());
+        self.refused
+            .store(errno << 32 | u64::from(entry), ordering::Relaxed);
+    }
+
+    /// Returns the errno value and the entry of the last work request that was refused.
+    pub(crate) fn refused(&self) -> (u32, u32) {
+        let refused = self.refused.load(ordering::Relaxed);
+        ((refused >> 32) as u32, refused as u32)
     }
 
     /// Returns the users of an old binding for which a rebind did not wait to the end.
@@ -203,6 +258,7 @@ impl Region {
             // An endless wait has no error.
             let _ = users.wait(Patience::Endless);
         }
+        let _ = self.settle_old(Patience::Endless);
     }
 
     /// Takes the binding out, without waiting for accesses. None begins after this returns. The
@@ -266,10 +322,16 @@ impl Region {
         if origin == Origin::Remote && !self.may_invalidate() {
             return Err(EINVAL);
         }
-        let old = pins.if_free(mr.index(), || {
-            hw.withdraw(mr);
-            Ok(self.binding.swap(None))
-        })?;
+        let take = || {
+            pins.if_free(mr.index(), || {
+                hw.withdraw(mr);
+                Ok(self.binding.swap(None))
+            })
+        };
+        let old = match take() {
+            Err(EBUSY) if self.settle_pinning(mr.index(), patience)? => take()?,
+            taken => taken?,
+        };
         let (old, waited) = self.settle(old, patience);
         drop(edit);
         drop(many);

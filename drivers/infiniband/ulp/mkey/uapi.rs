@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Structures of `include/uapi/rdma/ib_mkey_ioctl.h` in user memory.
+//! Structures of `include/uapi/rdma/ib_mkey_ioctl.h` in the memory of processes.
 
 use crate::{
     bindings::{
-        ib_uverbs_mkey_bind, ib_uverbs_mkey_block, ib_uverbs_mkey_indexed, ib_uverbs_mkey_sge,
+        ib_uverbs_mkey_bind, ib_uverbs_mkey_block, ib_uverbs_mkey_indexed, ib_uverbs_mkey_layout,
+        ib_uverbs_mkey_sge,
     },
     kernel_ext::transmute::plain_bytes,
     layout::MAX_DIMS,
@@ -33,6 +34,15 @@ plain_bytes!(ib_uverbs_mkey_indexed {
     num_indices: u32,
     index_bytes: u32,
     lkey: u32,
+    comp_mask: u32,
+});
+
+plain_bytes!(ib_uverbs_mkey_layout {
+    version: u32,
+    kind: u32,
+    num_entries: u32,
+    entry_size: u32,
+    num_dims: u32,
     comp_mask: u32,
 });
 

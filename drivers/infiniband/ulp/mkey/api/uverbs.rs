@@ -10,7 +10,8 @@ use crate::{
         ib_uverbs_mkey_info, ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INTERLEAVED as KIND_INTERLEAVED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST,
-        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_UNBOUND as KIND_UNBOUND, ib_uverbs_mkey_sge as UapiSge,
+        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_UNBOUND as KIND_UNBOUND, ib_uverbs_mkey_refused,
+        ib_uverbs_mkey_sge as UapiSge,
     },
     device::MkeyDevice,
     kernel_ext::{
@@ -188,6 +189,7 @@ export_c! {
         indexed: &mut UapiIndexed,
         blocks: u64,
         num_blocks: u32,
+        refused: &mut ib_uverbs_mkey_refused,
     ) -> Result {
         let query = Query {
             info,
@@ -198,7 +200,10 @@ export_c! {
             described: KVVec::new(),
             indices: KVVec::new(),
         };
-        with_key(mkey, |key| query.answer(key, blocks))
+        with_key(mkey, |key| {
+            (refused.error, refused.entry) = key.region().refused();
+            query.answer(key, blocks)
+        })
     }
 
     fn ib_mkey_uapi_dm_copy(

@@ -168,6 +168,7 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY)(struct uverbs_attr_bundle *attrs
 	struct ib_mr *mkey = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_QUERY_HANDLE);
 	u64 repeat_count[IB_MKEY_MAX_DIMS] = {};
 	struct ib_uverbs_mkey_indexed wanted = {}, indexed = {};
+	struct ib_uverbs_mkey_refused refused = {};
 	struct ib_uverbs_mkey_info info = {};
 	u32 num_blocks = 0;
 	u64 blocks = 0;
@@ -194,9 +195,16 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY)(struct uverbs_attr_bundle *attrs
 	}
 
 	ret = ib_mkey_uapi_query(mkey, &info, repeat_count, &wanted, &indexed, blocks,
-				 num_blocks);
+				 num_blocks, &refused);
 	if (ret)
 		return ret;
+
+	if (uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_QUERY_RESP_REFUSED)) {
+		ret = uverbs_copy_to_struct_or_zero(attrs, IB_MKEY_ATTR_QUERY_RESP_REFUSED,
+						    &refused, sizeof(refused));
+		if (ret)
+			return ret;
+	}
 
 	if (uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_QUERY_RESP_INDEXED)) {
 		ret = uverbs_copy_to_struct_or_zero(attrs, IB_MKEY_ATTR_QUERY_RESP_INDEXED,
@@ -307,6 +315,10 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_QUERY,
 			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_QUERY_RESP_INDEXED,
 						UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_indexed,
 								   comp_mask),
+						UA_OPTIONAL),
+			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_QUERY_RESP_REFUSED,
+						UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_refused,
+								   entry),
 						UA_OPTIONAL));
 
 ADD_UVERBS_METHODS(ib_mkey_device, UVERBS_OBJECT_DEVICE,

@@ -21,7 +21,7 @@ int ib_mkey_uapi_query(struct ib_mr *mkey, struct ib_uverbs_mkey_info *info,
 		       u64 repeat_count[IB_MKEY_MAX_DIMS],
 		       const struct ib_uverbs_mkey_indexed *wanted,
 		       struct ib_uverbs_mkey_indexed *indexed, u64 blocks,
-		       u32 num_blocks);
+		       u32 num_blocks, struct ib_uverbs_mkey_refused *refused);
 int ib_mkey_uapi_dm_copy(struct ib_dm *dm, bool to_dm, u64 offset, u64 addr,
 			 u64 length);
 

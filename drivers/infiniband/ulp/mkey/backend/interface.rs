@@ -7,7 +7,7 @@ use crate::{
     bindings,
     kernel_ext::{
         memory::SharedMemory,
-        rdma::{Access, Device, Mr, Mw, OwnedMr, Pd},
+        rdma::{Access, Device, Mr, Mw, OwnedMr, Pd, Qp},
         sync::srcu::Cell,
     },
     layout::Row,
@@ -103,6 +103,14 @@ pub(crate) trait Backend: Copy + Send + Sync {
     ///
     /// `EINVAL` for a window of another driver.
     fn window_index(&self, mw: &Mw) -> Result<u32>;
+
+    /// Changes the low 8 bits of the lkey and the rkey of a claimed MR. Both become `key`.
+    fn rekey(&self, mr: &Mr, key: u32);
+
+    /// Executes requests of a new QP of a process that bind claimed MRs. A request to bind an MR that
+    /// is bound waits until all earlier requests of the QP have completed: they may use the old
+    /// binding again, because the driver repeats them after a loss of packets.
+    fn take_binds(&self, qp: &Qp);
 
     /// Forbids accesses to a claimed MR.
     fn withdraw(&self, mr: &Mr);

@@ -55,6 +55,17 @@ impl Payload<'_> {
         }
     }
 
+    /// Makes the payload of a copy from memory to `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for 4 GiB and more.
+    pub(crate) fn reading(bytes: &mut [u8]) -> Result<Payload<'_>> {
+        let len = u32::try_from(bytes.len())?;
+        // SAFETY: The payload borrows the bytes.
+        Ok(unsafe { Payload::new(bytes.as_mut_ptr(), len, Direction::FromMemory) })
+    }
+
     /// Returns the number of bytes.
     #[inline]
     pub(crate) fn len(&self) -> u64 {

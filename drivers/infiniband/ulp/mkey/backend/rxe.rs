@@ -13,6 +13,7 @@
 //! | `rxe/driver_calls.rs` | calls as rxe's workers make them; the self-test uses them |
 //! | `rxe/on_demand.rs`, `rxe/rxe_odp_page.c` | ODP pages |
 //! | `rxe/attach.c`, `rxe/redirect.c`, `rxe/redirect_mw.c`, `rxe/stock_redirected.c` | the redirection, by ftrace |
+//! | `rxe/sender.c` | work requests that bind keys |
 //! | `rxe/table.c` | the counterpart for an rxe that has a table of operations for each MR |
 //! | `rxe/stock.c`, `rxe/functions.h` | calls of stock rxe; its functions |
 //! | `rxe/mr.c` | access to an MR's fields by inline functions |
@@ -45,7 +46,7 @@ use crate::{
     },
     kernel_ext::{
         memory::SharedMemory,
-        rdma::{mr::Right, Access, Device, Mr, Mw, OwnedMr, Pd},
+        rdma::{mr::Right, Access, Device, Mr, Mw, OwnedMr, Pd, Qp},
         sync::srcu::Cell,
     },
 };
@@ -272,6 +273,26 @@ impl Backend for Rxe {
         // SAFETY: The window belongs to rxe, which allocates each window as a part of its own
         // structure.
         Ok(unsafe { bindings::ib_mkey_rxe_mw_index(mw.as_raw()) })
+    }
+
+    fn rekey(&self, mr: &Mr, key: u32) {
+        let Some(private) = private(mr).map(NonNull::as_ptr) else {
+            return;
+        };
+        // SAFETY: As for `publish()`.
+        unsafe {
+            (&raw mut (*private).lkey).write_volatile(key);
+            (&raw mut (*private).rkey).write_volatile(key);
+            (&raw mut (*mr.as_raw()).lkey).write_volatile(key);
+            (&raw mut (*mr.as_raw()).rkey).write_volatile(key);
+        }
+    }
+
+    fn take_binds(&self, qp: &Qp) {
+        if qp.device().driver_id() == rdma_driver_id_RDMA_DRIVER_RXE {
+            // SAFETY: The QP belongs to rxe, which has created it, and it is not in use yet.
+            unsafe { bindings::ib_mkey_rxe_take_binds(qp.as_raw()) };
+        }
     }
 
     fn withdraw(&self, mr: &Mr) {

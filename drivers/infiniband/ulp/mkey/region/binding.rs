@@ -89,7 +89,8 @@ impl LeafPlace {
         }
     }
 
-    fn is_on_demand(&self) -> bool {
+    /// Returns `true` if a read of the bytes may wait for a process.
+    pub(crate) fn is_on_demand(&self) -> bool {
         match self {
             Self::Memory { base, .. } => base.is_on_demand(),
             Self::Key(binding) => binding.on_demand,

@@ -19,7 +19,12 @@ use crate::{
             users::Patience,
         },
     },
-    region::{binding::Binding, pins::Pins, Region},
+    region::{
+        binding::Binding,
+        old::{OldBindings, Which},
+        pins::Pins,
+        Region, //
+    },
 };
 use core::mem;
 use kernel::{
@@ -134,6 +139,40 @@ pub(crate) fn apply(
     result
 }
 
+/// A region that is pinned.
+struct Pinned<'a> {
+    region: &'a Region,
+    index: u32,
+}
+
+/// Replaces the binding of each region, or of none. The caller holds the `edit` lock of each region.
+///
+/// # Errors
+///
+/// `EBUSY` for a region that is pinned.
+fn swap_all<'a>(
+    pins: &Pins,
+    hw: &Hw,
+    changes: &mut [Change<'a>],
+) -> core::result::Result<(), (Pinned<'a>, Refused)> {
+    let swapped = pins.if_all_free(
+        changes,
+        |change| change.mr.index(),
+        |change| {
+            // Until `publish`, rxe's check passes only access flags of both bindings.
+            hw.narrow(change.mr, change.new.access);
+            change.old = Some(change.region.swap(change.new.clone()));
+        },
+    );
+    swapped.map_err(|change| {
+        let pinned = Pinned {
+            region: change.region,
+            index: change.mr.index(),
+        };
+        (pinned, change.refused(EBUSY))
+    })
+}
+
 /// Makes all `changes`, or none. The caller holds the `edit` lock of each region. As for [`apply`].
 fn exchange(
     pins: &Pins,
@@ -145,19 +184,14 @@ fn exchange(
         let left = change.region.settle_left(patience);
         left.map_err(|error| change.refused(error))?;
     }
-    pins.if_all_free(
-        changes,
-        |change| change.mr.index(),
-        |change| {
-            // Until `publish`, rxe's check passes only access flags of both bindings.
-            hw.narrow(change.mr, change.new.access);
-            if change.new.is_slow() {
-                change.region.was_slow.store(true, ordering::Relaxed);
-            }
-            change.old = Some(change.region.binding.swap(Some(change.new.clone())));
-        },
-    )
-    .map_err(|pinned| pinned.refused(EBUSY))?;
+    if let Err((pinned, refused)) = swap_all(pins, hw, changes) {
+        // An old binding that a work request replaced may be all that refers to the region.
+        let settled = pinned.region.settle_pinning(pinned.index, patience);
+        if !settled.map_err(|error| Refused { error, ..refused })? {
+            return Err(refused);
+        }
+        swap_all(pins, hw, changes).map_err(|(_, refused)| refused)?;
+    }
     // The first old binding waits for a grace period, which covers the others too.
     let mut result = Ok(());
     for change in changes.iter_mut() {
@@ -168,17 +202,89 @@ fn exchange(
         }
     }
     for change in changes.iter_mut() {
-        let new = &change.new;
-        let range = MrRange {
-            start: new.start(),
-            len: new.layout.length(),
-        };
-        hw.publish(change.mr, range, new.access);
+        publish(hw, change.mr, &change.new);
     }
     result
 }
 
+/// Lets rxe's checks pass the range and the access flags of `new`.
+fn publish(hw: &Hw, mr: &Mr, new: &Binding) {
+    let range = MrRange {
+        start: new.start(),
+        len: new.layout.length(),
+    };
+    hw.publish(mr, range, new.access);
+}
+
+/// A bind in the order of a queue.
+pub(crate) struct Turn<'a> {
+    /// The list that keeps the old binding.
+    pub(crate) old: &'a OldBindings,
+    /// The key by which the request names the MR.
+    pub(crate) key: u32,
+    /// The lkey and rkey of the MR from then on.
+    pub(crate) new_key: u32,
+    /// The longest time for which the bind waits for another change of the region.
+    pub(crate) patience: Patience,
+}
+
 impl Region {
+    fn swap(&self, new: Arc<Binding>) -> Retired<Binding> {
+        if new.is_slow() {
+            self.was_slow.store(true, ordering::Relaxed);
+        }
+        self.binding.swap(Some(new))
+    }
+
+    /// Replaces the binding of a key with `new`, for a work request. Accesses in progress keep the
+    /// old binding, which is left in the list of `turn`. Sleeps, but waits for no access to this
+    /// key.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` while a memory window or a bound key refers to the key, and if another change of the
+    /// key takes longer than `patience`; `EINVAL` for another rkey and for a key that is being
+    /// destroyed; `ENOMEM`.
+    pub(crate) fn bind_in_turn(
+        &self,
+        turn: &Turn<'_>,
+        pins: &Pins,
+        hw: &Hw,
+        mr: &Mr,
+        new: &Arc<Binding>,
+    ) -> Result {
+        let (old, patience) = (turn.old, turn.patience);
+        let many = LockMany::new();
+        let edit = match patience {
+            Patience::Bounded(jiffies) => many.lock_within(&self.edit, jiffies).ok_or(EBUSY)?,
+            _ => many.lock(&self.edit),
+        };
+        let replace = || {
+            old.keep(self.address(), || {
+                pins.if_free(mr.index(), || {
+                    // Another request changed the key meanwhile, or the MR is being destroyed.
+                    if mr.rkey() != turn.key || (!hw.is_free(mr) && !hw.is_open(mr)) {
+                        return Err(EINVAL);
+                    }
+                    hw.rekey(mr, turn.new_key);
+                    let replaced = self.swap(new.clone());
+                    // No access waits for this: the access flags and the range of a binding are
+                    // checked again when its bytes are copied.
+                    publish(hw, mr, new);
+                    Ok(replaced)
+                })
+            })
+        };
+        match replace() {
+            Err(EBUSY) if old.settle(Which::Pinning(mr.index()), patience)? => replace()?,
+            replaced => replaced?,
+        }
+        drop(edit);
+        drop(many);
+        old.reap();
+        Ok(())
+    }
+
     /// Replaces the binding with `new`. As for [`apply`].
     pub(crate) fn bind(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: Arc<Binding>) -> Result {
         let mut change = [Change::new(self, mr, 0, new)];

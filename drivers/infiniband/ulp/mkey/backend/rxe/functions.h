@@ -43,6 +43,8 @@ RXE_FUNCTION(copy_data, RXE_SYMBOL(copy_data), int,
 	     (struct rxe_pd *pd, int access, struct rxe_dma_info *dma,
 	      void *addr, int length, enum rxe_mr_copy_dir dir),
 	     (pd, access, dma, addr, length, dir), -ENODEV)
+RXE_FUNCTION(sender, rxe_sender, int, (struct rxe_qp *qp), (qp), -EAGAIN)
+RXE_FUNCTION(completer, rxe_completer, int, (struct rxe_qp *qp), (qp), -EAGAIN)
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 RXE_FUNCTION(odp_atomic_op, rxe_odp_atomic_op, enum resp_states,
 	     (struct rxe_mr *mr, u64 iova, int opcode, u64 compare,

@@ -37,8 +37,11 @@ notrace int direct_bind_mw(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 		.rkey = READ_ONCE(wqe->wr.wr.mw.rkey),
 		.access = READ_ONCE(wqe->wr.wr.mw.access),
 	};
-	struct rxe_mw *mw = ib_mkey_rxe_get_mw(qp->ibqp.device, bind.mw_rkey >> 8);
+	struct rxe_mw *mw;
 
+	if (!rkey_is_mw(bind.mw_rkey))
+		return ib_mkey_rxe_request_bind(qp, wqe);
+	mw = ib_mkey_rxe_get_mw(qp->ibqp.device, bind.mw_rkey >> 8);
 	if (!mw)
 		return -EINVAL;
 	bind.of_qp = mw->ibmw.type == IB_MW_TYPE_2;

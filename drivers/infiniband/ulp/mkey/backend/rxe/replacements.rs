@@ -18,12 +18,13 @@ use super::{
     Base, Rxe,
 };
 use crate::{
-    access::{self, window},
+    access::{self, bind, window},
     backend::{Direction, Payload},
     kernel_ext::rdma::{Access, Device, Mr, Pd},
     limits::worker::Worker,
     region::rights::{Origin, Peer},
 };
+use core::slice;
 use kernel::{
     error::{from_result, to_result},
     ffi::{c_int, c_uint, c_void},
@@ -213,6 +214,36 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mw(
             // one are left.
             let _ = old.wait(Worker::new().patience);
         }
+        Ok(0)
+    })
+}
+
+// Replaces `rxe_bind_mw()` for a request that names a key: BIND_MW. Sleeps.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_bind_mkey(
+    mr: *mut rxe_mr,
+    pd: *mut crate::bindings::ib_pd,
+    bind: *const BindMw,
+    data: *const c_void,
+    length: c_uint,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: `bind_mkey()` in C holds a reference to the MR, and calls with the protection
+        // domain of a QP, a copy of its request and a copy of the `length` bytes of its inline data.
+        let (mr, pd, bind, inline) = unsafe {
+            let inline = slice::from_raw_parts(data.cast::<u8>(), length as usize);
+            (mr_of(mr), Pd::from_raw(pd), &*bind, inline)
+        };
+        let request = bind::KeyRequest {
+            rkey: bind.mw_rkey,
+            new_key: bind.rkey,
+            lkey: bind.mr_lkey,
+            addr: bind.addr,
+            length: bind.length,
+            access: bind.access,
+            inline,
+        };
+        bind::bind(mr, pd, &request)?;
         Ok(0)
     })
 }

@@ -33,6 +33,10 @@ void ib_mkey_rxe_exit(void);
 bool ib_mkey_rxe_attach(void);
 void ib_mkey_rxe_claim(struct rxe_mr *mr);
 
+/* sender.c */
+int ib_mkey_rxe_request_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe);
+void ib_mkey_rxe_take_binds(struct ib_qp *ibqp);
+
 /*
  * stock.c; and stock_redirected.c and redirect_mw.c, or table.c: stock rxe, as it would run without
  * ib_mkey
@@ -91,6 +95,9 @@ int ib_mkey_rxe_reg_fast_mr(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int ac
 /* Replacements for all memory windows. The first one releases the caller's reference to @mw. */
 int ib_mkey_rxe_bind_mw(struct rxe_qp *qp, struct ib_pd *pd, struct rxe_mw *mw,
 			const struct ib_mkey_rxe_bind_mw *bind);
+int ib_mkey_rxe_bind_mkey(struct rxe_mr *mr, struct ib_pd *pd,
+			  const struct ib_mkey_rxe_bind_mw *bind, const void *data,
+			  unsigned int length);
 int ib_mkey_rxe_invalidate_mw(struct rxe_qp *qp, struct ib_device *ibdev, u32 rkey);
 
 #endif /* IB_MKEY_RXE_HOOK_H */

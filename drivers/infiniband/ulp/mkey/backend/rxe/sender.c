@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Work requests that bind keys, in the task of a send queue.
+ *
+ * Such a request is BIND_MW with the rkey of a key in the place of that of a window. The task of a
+ * send queue calls rxe_sender() by a pointer, which points here for the QPs of processes. The
+ * function below executes such a request and leaves everything else to rxe, because rxe
+ *
+ * - would not wait for earlier requests. It gathers the bytes of a request again when it repeats the
+ *   request, and answers to a READ arrive later. A request that rebinds a key therefore waits until
+ *   all earlier requests of the queue have completed, as rxe does for LOCAL_INV;
+ * - would execute the request again when it repeats an earlier one;
+ * - completes a request that it refuses with IB_WC_WR_FLUSH_ERR, as of Linux 7.2.
+ *
+ * A QP of a process is destroyed before ib_mkey is removed from its device, so this module is not
+ * unloaded while a task may call it.
+ */
+
+#include <linux/rcupdate.h>
+
+#include "rxe_hook.h"
+#include "rxe_queue.h"
+#include "stock.h"
+
+/* Returns true if @rkey names an MR of ib_mkey that is bound. */
+static bool is_bound(struct rxe_qp *qp, u32 rkey)
+{
+	struct rxe_pool_elem *elem;
+	struct rxe_mr *mr;
+	bool bound;
+
+	rcu_read_lock();
+	elem = xa_load(&to_rdev(qp->ibqp.device)->mr_pool.xa, rkey >> 8);
+	mr = elem ? elem->obj : NULL;
+	bound = mr && mr->ibmr.type == IB_MR_TYPE_SG_GAPS &&
+		READ_ONCE(mr->state) == RXE_MR_STATE_VALID;
+	rcu_read_unlock();
+
+	return bound;
+}
+
+/*
+ * Returns the next request if it binds a key and may be executed now, or NULL. Only the task of the
+ * queue changes the index. A process can write to its requests at any time: rxe, or the request
+ * itself, then finds another request, which is one of the same process.
+ */
+static struct rxe_send_wqe *next_bind(struct rxe_qp *qp)
+{
+	struct rxe_queue *queue = qp->sq.queue;
+	struct rxe_send_wqe *wqe;
+
+	if (qp->req.wqe_index == queue_get_producer(queue, QUEUE_TYPE_FROM_CLIENT))
+		return NULL;
+	wqe = queue_addr_from_index(queue, qp->req.wqe_index);
+	if (READ_ONCE(wqe->wr.opcode) != IB_WR_BIND_MW ||
+	    rkey_is_mw(READ_ONCE(wqe->wr.wr.mw.mw_rkey)))
+		return NULL;
+	/* rxe repeats requests, flushes them, or executes none. */
+	if ((qp->req.need_retry && !qp->req.wait_for_rnr_timer) ||
+	    READ_ONCE(qp->attr.qp_state) != IB_QPS_RTS || !READ_ONCE(qp->valid))
+		return NULL;
+	return wqe;
+}
+
+/**
+ * ib_mkey_rxe_request_bind() - execute a request that binds a key
+ * @qp: the QP
+ * @wqe: the request, which a process can write to at any time: each field is read once
+ *
+ * Return: 0 or an error.
+ */
+int ib_mkey_rxe_request_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
+{
+	const struct ib_mkey_rxe_bind_mw bind = {
+		.addr = READ_ONCE(wqe->wr.wr.mw.addr),
+		.length = READ_ONCE(wqe->wr.wr.mw.length),
+		.mr_lkey = READ_ONCE(wqe->wr.wr.mw.mr_lkey),
+		.mw_rkey = READ_ONCE(wqe->wr.wr.mw.mw_rkey),
+		.rkey = READ_ONCE(wqe->wr.wr.mw.rkey),
+		.access = READ_ONCE(wqe->wr.wr.mw.access),
+	};
+	u8 data[RXE_MAX_INLINE_DATA];
+	struct rxe_mr *mr;
+	u32 length = 0;
+	int ret;
+
+	/* When rxe repeats requests, it comes to those again that were executed. */
+	if (READ_ONCE(wqe->state) == wqe_state_done)
+		return 0;
+	if (!qp->is_user)
+		return -EINVAL;
+	if (!bind.length) {
+		length = READ_ONCE(wqe->dma.length);
+		if (length > sizeof(data) || length > qp->sq.max_inline)
+			return -EINVAL;
+		memcpy(data, wqe->dma.inline_data, length);
+	}
+	mr = ib_mkey_rxe_get_mr(qp->ibqp.device, bind.mw_rkey >> 8);
+	if (!mr)
+		return -EINVAL;
+	ret = ib_mkey_rxe_bind_mkey(mr, qp->ibqp.pd, &bind, data, length);
+	ib_mkey_rxe_put_mr(mr);
+
+	return ret;
+}
+
+/* Executes @wqe if its turn has come. Returns as rxe_sender() does: 0 for another pass. */
+static noinline int send_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
+{
+	struct rxe_queue *queue = qp->sq.queue;
+	bool first = qp->req.wqe_index == queue_get_consumer(queue, QUEUE_TYPE_FROM_CLIENT);
+	int ret = -EAGAIN;
+
+	if (first || READ_ONCE(wqe->state) == wqe_state_done ||
+	    !is_bound(qp, READ_ONCE(wqe->wr.wr.mw.mw_rkey)))
+		ret = ib_mkey_rxe_request_bind(qp, wqe);
+	if (ret && !first) {
+		/* Requests complete in order. rxe's completer calls for another pass when one has. */
+		qp->req.wait_fence = 1;
+		return stock_completer(qp);
+	}
+	wqe->status = ret ? IB_WC_MW_BIND_ERR : IB_WC_SUCCESS;
+	wqe->state = ret ? wqe_state_error : wqe_state_done;
+	qp->req.wqe_index = queue_next_index(queue, qp->req.wqe_index);
+	/* The completer completes the request, and changes the state of the QP after an error. */
+	stock_completer(qp);
+
+	return 0;
+}
+
+/* Replaces rxe_sender() for the QPs of processes. */
+static int sender(struct rxe_qp *qp)
+{
+	struct rxe_send_wqe *wqe = next_bind(qp);
+
+	return unlikely(wqe) ? send_bind(qp, wqe) : stock_sender(qp);
+}
+
+/**
+ * ib_mkey_rxe_take_binds() - execute requests of a QP that bind keys
+ * @ibqp: a new QP of a process
+ */
+void ib_mkey_rxe_take_binds(struct ib_qp *ibqp)
+{
+	struct rxe_qp *qp = to_rqp(ibqp);
+
+	if (ibqp->qp_type == IB_QPT_RC || ibqp->qp_type == IB_QPT_UC)
+		qp->send_task.func = sender;
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Descriptions for work requests, `struct ib_uverbs_mkey_layout`: in the memory of an MR, or in the
+//! request.
+//!
+//! A process can write to that memory at any time. Each byte is therefore read once, and checked
+//! where it was read to.
+
+use crate::{
+    bindings::{
+        ib_uverbs_mkey_block as UapiBlock, ib_uverbs_mkey_indexed as UapiIndexed,
+        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
+        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INTERLEAVED as KIND_INTERLEAVED,
+        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST, ib_uverbs_mkey_layout as UapiLayout,
+        ib_uverbs_mkey_sge as UapiSge, IB_MKEY_LAYOUT_VERSION,
+    },
+    kernel_ext::{rdma::Access, sched},
+    key::{
+        indexed::{room, Pattern},
+        Described, Key,
+    },
+    layout::MAX_DIMS,
+    region::{
+        binding::{Leaf, MAX_ENTRIES},
+        indices::KIndices,
+    },
+};
+use core::mem::size_of;
+use kernel::{
+    prelude::*,
+    transmute::{AsBytes, FromBytes},
+};
+
+/// The number of 8-byte words that are read at once. They fit the stack.
+const AT_ONCE: usize = 48;
+
+/// The place of a description.
+pub(crate) enum Source<'a> {
+    /// A copy of the request.
+    Request(&'a [u8]),
+    /// The memory of an MR, which is pinned.
+    Memory {
+        /// The MR.
+        leaf: Leaf,
+        /// The protection domain of the reader.
+        pd: usize,
+    },
+}
+
+/// The bytes of a description that were not read yet.
+pub(crate) struct Reader<'a> {
+    source: Source<'a>,
+    /// The address of the next byte.
+    addr: u64,
+    /// The number of bytes.
+    left: u64,
+}
+
+impl<'a> Reader<'a> {
+    /// Begins to read `length` bytes from address `addr` on.
+    pub(crate) fn new(source: Source<'a>, addr: u64, length: u64) -> Self {
+        Self {
+            source,
+            addr,
+            left: length,
+        }
+    }
+
+    fn read(&mut self, to: &mut [u8]) -> Result {
+        let len = to.len() as u64;
+        self.left = self.left.checked_sub(len).ok_or(EINVAL)?;
+        match &self.source {
+            Source::Request(bytes) => {
+                let from = usize::try_from(self.addr)?;
+                let end = from.checked_add(to.len()).ok_or(EINVAL)?;
+                to.copy_from_slice(bytes.get(from..end).ok_or(EINVAL)?);
+            }
+            Source::Memory { leaf, pd } => leaf.read(*pd, self.addr, to)?,
+        }
+        self.addr = self.addr.wrapping_add(len);
+        Ok(())
+    }
+
+    /// Checks that `count` values of type `T` are left, and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`.
+    fn holds<T>(&self, count: u32) -> Result {
+        let len = u64::from(count).checked_mul(size_of::<T>() as u64);
+        (len == Some(self.left)).then_some(()).ok_or(EINVAL)
+    }
+
+    /// Reads `count` values and calls `each` with each one.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for fewer values, those of the memory, and those of `each`.
+    fn each<T: FromBytes>(&mut self, count: u32, mut each: impl FnMut(T) -> Result) -> Result {
+        let mut words = [0u64; AT_ONCE];
+        let at_once = const {
+            assert!(size_of::<T>() != 0 && size_of::<T>() <= size_of::<[u64; AT_ONCE]>());
+            size_of::<[u64; AT_ONCE]>() / size_of::<T>()
+        };
+        let mut left = count as usize;
+        while left > 0 {
+            let number = left.min(at_once);
+            let bytes = AsBytes::as_bytes_mut(&mut words);
+            let bytes = bytes.get_mut(..number * size_of::<T>()).ok_or(EINVAL)?;
+            self.read(bytes)?;
+            for value in bytes.chunks_exact(size_of::<T>()) {
+                each(T::from_bytes_copy(value).ok_or(EINVAL)?)?;
+            }
+            left -= number;
+            sched::cond_resched();
+        }
+        Ok(())
+    }
+
+    fn one<T: FromBytes>(&mut self) -> Result<T> {
+        let mut one = None;
+        self.each(1, |value| {
+            one = Some(value);
+            Ok(())
+        })?;
+        one.ok_or(EINVAL)
+    }
+}
+
+/// Describes the layout that `reader` reads. Sets `entry` to the number of the entry or block that is
+/// wrong, or else to the number of all of them.
+///
+/// # Errors
+///
+/// Those of [`Key::describe`] and of a bind; `EINVAL` for an unknown version, a field that must be
+/// zero and a wrong length; `ENOSPC` for more than [`MAX_ENTRIES`] indices; those of the memory.
+pub(crate) fn describe<'k>(
+    key: &'k Key<'_>,
+    access: Access,
+    reader: &mut Reader<'_>,
+    entry: &mut u32,
+) -> Result<Described<'k>> {
+    let header: UapiLayout = reader.one()?;
+    if header.version != IB_MKEY_LAYOUT_VERSION || header.comp_mask != 0 {
+        return Err(EINVAL);
+    }
+    let size = match header.kind {
+        KIND_LIST => size_of::<UapiSge>(),
+        KIND_INTERLEAVED => size_of::<UapiBlock>(),
+        KIND_INDEXED => size_of::<UapiIndexed>(),
+        _ => return Err(EINVAL),
+    };
+    if header.entry_size as usize != size {
+        return Err(EINVAL);
+    }
+    match (header.kind, header.num_dims, header.num_entries) {
+        (KIND_LIST, 0, count) => list(key, access, count, reader, entry),
+        (KIND_INTERLEAVED, dims, count) => interleaved(key, access, dims, count, reader, entry),
+        (KIND_INDEXED, 0, 1) => indexed(key, access, reader),
+        _ => Err(EINVAL),
+    }
+}
+
+fn list<'k>(
+    key: &'k Key<'_>,
+    access: Access,
+    count: u32,
+    reader: &mut Reader<'_>,
+    entry: &mut u32,
+) -> Result<Described<'k>> {
+    *entry = count;
+    let mut description = key.describe(count, access)?;
+    reader.holds::<UapiSge>(count)?;
+    let mut at = 0u32;
+    let read = reader.each(count, |sge: UapiSge| {
+        if sge.comp_mask != 0 {
+            return Err(EINVAL);
+        }
+        description.range(sge.lkey, sge.addr, sge.length)?;
+        at = at.saturating_add(1);
+        Ok(())
+    });
+    *entry = at;
+    read?;
+    description.list()
+}
+
+fn interleaved<'k>(
+    key: &'k Key<'_>,
+    access: Access,
+    num_dims: u32,
+    count: u32,
+    reader: &mut Reader<'_>,
+    entry: &mut u32,
+) -> Result<Described<'k>> {
+    *entry = count;
+    let mut description = key.describe(count, access)?;
+    let mut repeat_count = [0; MAX_DIMS];
+    let repeat_count = repeat_count.get_mut(..num_dims as usize).ok_or(EINVAL)?;
+    if repeat_count.is_empty() {
+        return Err(EINVAL);
+    }
+    for to in repeat_count.iter_mut() {
+        *to = reader.one()?;
+    }
+    reader.holds::<UapiBlock>(count)?;
+    let mut at = 0u32;
+    let read = reader.each(count, |block: UapiBlock| {
+        let unused = block.stride.iter().skip(repeat_count.len());
+        if block.comp_mask != 0 || unused.into_iter().any(|stride| *stride != 0) {
+            return Err(EINVAL);
+        }
+        description.block(block.lkey, block.addr, block.bytes_count, block.stride)?;
+        at = at.saturating_add(1);
+        Ok(())
+    });
+    *entry = at;
+    read?;
+    description.interleaved(repeat_count)
+}
+
+fn indexed<'k>(key: &'k Key<'_>, access: Access, reader: &mut Reader<'_>) -> Result<Described<'k>> {
+    let layout: UapiIndexed = reader.one()?;
+    let count = layout.num_indices;
+    if layout.indices != 0 || layout.comp_mask != 0 {
+        return Err(EINVAL);
+    }
+    if count > MAX_ENTRIES {
+        return Err(ENOSPC);
+    }
+    let mut description = key.describe_indexed(count, access)?;
+    let indices = match layout.index_bytes {
+        4 => {
+            reader.holds::<u32>(count)?;
+            let mut to = room(&mut description, count)?;
+            reader.each(count, |index: u32| Ok(to.push_within_capacity(index)?))?;
+            KIndices::U32(to)
+        }
+        8 => {
+            reader.holds::<u64>(count)?;
+            let mut to = room(&mut description, count)?;
+            reader.each(count, |index: u64| Ok(to.push_within_capacity(index)?))?;
+            KIndices::U64(to)
+        }
+        _ => return Err(EINVAL),
+    };
+    let pattern = Pattern {
+        lkey: layout.lkey,
+        addr: layout.addr,
+        unit: layout.unit,
+        bytes_count: layout.bytes_count,
+    };
+    description.indexed(pattern, indices)
+}
