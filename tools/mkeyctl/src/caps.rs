@@ -19,6 +19,7 @@ use ibmkey::{
         IBMKEY_CAP_INDEXED,
         IBMKEY_CAP_INTERLEAVED,
         IBMKEY_CAP_LIST,
+        IBMKEY_CAP_REQUEST,
         IBMKEY_DM_HOST,
         IBMKEY_DM_NODE,
         IBMKEY_DM_P2P,
@@ -53,12 +54,13 @@ struct Line {
     caps: Option<ibmkey_caps>,
 }
 
-const FLAGS: [(u32, &str); 5] = [
+const FLAGS: [(u32, &str); 6] = [
     (IBMKEY_CAP_DM, "dm"),
     (IBMKEY_CAP_LIST, "list"),
     (IBMKEY_CAP_INTERLEAVED, "interleaved"),
     (IBMKEY_CAP_INDEXED, "indexed"),
     (IBMKEY_CAP_ATOMIC, "atomic"),
+    (IBMKEY_CAP_REQUEST, "request"),
 ];
 const CLASSES: [(u32, &str); 4] = [
     (IBMKEY_DM_HOST, "host"),

@@ -40,6 +40,7 @@ const _: () = {
     assert!(sys::IBMKEY_CAP_INTERLEAVED == sys::IB_UVERBS_MKEY_CAP_INTERLEAVED);
     assert!(sys::IBMKEY_CAP_ATOMIC == sys::IB_UVERBS_MKEY_CAP_ATOMIC);
     assert!(sys::IBMKEY_CAP_INDEXED == sys::IB_UVERBS_MKEY_CAP_INDEXED);
+    assert!(sys::IBMKEY_CAP_REQUEST == sys::IB_UVERBS_MKEY_CAP_REQUEST);
     assert!(sys::IBMKEY_DM_HOST == sys::IB_UVERBS_MKEY_DM_HOST);
     assert!(sys::IBMKEY_UNBOUND == sys::IB_UVERBS_MKEY_UNBOUND);
     assert!(sys::IBMKEY_LIST == sys::IB_UVERBS_MKEY_LIST);

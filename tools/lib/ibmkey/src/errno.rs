@@ -44,7 +44,6 @@ impl Errno {
     }
 
     /// Converts the result of a C function that returns 0 or an errno value.
-    #[cfg(feature = "verbs")]
     pub(crate) fn check(returned: c_int) -> Result {
         match returned {
             0 => Ok(()),

@@ -28,6 +28,10 @@ use crate::{
     },
     object,
     pool::Pool,
+    request::{
+        self,
+        Writer, //
+    },
     rereg,
     sys::{
         ibmkey_bind,
@@ -37,11 +41,14 @@ use crate::{
         ibmkey_info,
         ibmkey_pool,
         ibmkey_range,
+        ibmkey_wr,
         ibv_alloc_dm_attr,
         ibv_context,
         ibv_dm,
         ibv_mr,
         ibv_pd,
+        ibv_qp,
+        ibv_qp_ex,
         ibv_sge, //
     },
 };
@@ -63,19 +70,23 @@ declared!(
     ibmkey_bind_interleaved,
     ibmkey_bind_list,
     ibmkey_bind_many,
+    ibmkey_describe,
     ibmkey_enable,
     ibmkey_export_dm,
     ibmkey_pool_create,
     ibmkey_pool_destroy,
     ibmkey_pool_get,
     ibmkey_pool_put,
+    ibmkey_post_bind,
     ibmkey_query,
     ibmkey_query_caps,
     ibmkey_query_indexed,
     ibmkey_query_layout,
+    ibmkey_query_refused,
     ibmkey_reg_dmabuf_mr,
     ibmkey_rereg_mr,
     ibmkey_unbind,
+    ibmkey_wr_bind,
     ibv_rereg_mr_interleaved,
     ibv_rereg_mr_sg,
 );
@@ -266,6 +277,81 @@ pub unsafe extern "C" fn ibmkey_bind_many(
         unsafe { failed.write(number) };
     }
     to_int(result)
+}
+
+/// Writes the description of a layout for a work request.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_describe(
+    bind: *const ibmkey_bind,
+    to: *mut c_void,
+    room: usize,
+) -> usize {
+    // SAFETY: By the function's contract.
+    let described = unsafe { bind.as_ref() }
+        .ok_or(Errno::EFAULT)
+        .and_then(|bind| {
+            if to.is_null() && room > 0 {
+                return Err(Errno::EFAULT);
+            }
+            // The length first: a description that does not fit is not written at all.
+            // SAFETY: By the function's contract; nothing is written to a room of 0 bytes.
+            let length = unsafe { Writer::new(core::ptr::null_mut(), 0).describe(bind) }?;
+            if length <= room {
+                // SAFETY: By the function's contract.
+                unsafe { Writer::new(to.cast(), room).describe(bind) }?;
+            }
+            Ok(length)
+        });
+
+    described.unwrap_or_else(|errno| {
+        errno.set();
+        0
+    })
+}
+
+/// Posts a work request that binds a key.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_post_bind(
+    qp: *mut ibv_qp,
+    wr: *const ibmkey_wr,
+    wr_id: u64,
+    send_flags: c_uint,
+) -> c_int {
+    // SAFETY: By the function's contract.
+    to_int(match unsafe { wr.as_ref() } {
+        // SAFETY: By the function's contract.
+        Some(wr) => unsafe { request::post(qp, wr, wr_id, send_flags) },
+        None => Err(Errno::EFAULT),
+    })
+}
+
+/// Adds a work request that binds a key.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_wr_bind(qp: *mut ibv_qp_ex, wr: *const ibmkey_wr) -> c_int {
+    // SAFETY: By the function's contract.
+    to_int(match unsafe { wr.as_ref() } {
+        // SAFETY: By the function's contract.
+        Some(wr) => unsafe { request::add(qp, wr) },
+        None => Err(Errno::EFAULT),
+    })
+}
+
+/// Queries why a work request could not bind a key.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_query_refused(
+    mkey: *mut ibv_mr,
+    error: *mut c_int,
+    entry: *mut u32,
+) -> c_int {
+    // SAFETY: By the function's contract.
+    let result =
+        unsafe { object::mr_handle(mkey) }.and_then(|(fd, handle)| request::refused(fd, handle));
+
+    // SAFETY: By the function's contract.
+    to_int(result.and_then(|(errno, number)| unsafe {
+        store(error, errno)?;
+        store(entry, number)
+    }))
 }
 
 /// Returns a key to its state after it was created.

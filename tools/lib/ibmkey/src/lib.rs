@@ -16,6 +16,7 @@ mod ioctl;
 mod many;
 mod object;
 mod pool;
+mod request;
 
 pub mod caps;
 pub mod dm;

@@ -40,6 +40,7 @@
 #ifndef INFINIBAND_MKEY_H
 #define INFINIBAND_MKEY_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <infiniband/verbs.h>
 
@@ -62,6 +63,8 @@ enum ibmkey_cap_flags {
 	IBMKEY_CAP_ATOMIC = 1 << 3,
 	/** @IBMKEY_CAP_INDEXED: ibmkey_bind_indexed() */
 	IBMKEY_CAP_INDEXED = 1 << 4,
+	/** @IBMKEY_CAP_REQUEST: ibmkey_post_bind() and ibmkey_wr_bind() */
+	IBMKEY_CAP_REQUEST = 1 << 5,
 };
 
 /** enum ibmkey_dm_class - bits of ibmkey_caps.dm_classes */
@@ -463,6 +466,94 @@ struct ibmkey_bind {
  */
 int ibmkey_bind_many(const struct ibmkey_bind *binds, uint32_t num,
 		     uint32_t *failed);
+
+/**
+ * ibmkey_describe - write the description of a layout for a work request
+ * @bind: the layout; @bind->mkey and @bind->access are not used
+ * @to: memory for the description, of any alignment; NULL if @room is 0
+ * @room: number of bytes there
+ *
+ * Return: the number of bytes of the description. If it exceeds @room, nothing is
+ * written. 0 and errno for a layout that cannot be described: EINVAL, EFAULT.
+ */
+size_t ibmkey_describe(const struct ibmkey_bind *bind, void *to, size_t room);
+
+/**
+ * struct ibmkey_wr - a work request that binds a key
+ * @comp_mask: zero, see above
+ * @mkey: a key in the QP's protection domain, bound or not
+ * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
+ * @length: bytes of the description
+ * @mr: an MR in the QP's protection domain that contains the description; not
+ *	with on-demand paging. NULL: the description is at @addr in this process and
+ *	is copied into the request, which only ibmkey_wr_bind() can do
+ * @addr: address of the description: an address in @mr
+ * @rkey: the lkey and rkey of the key from then on, which may differ from those
+ *	before in the low 8 bits, as ibv_inc_rkey() returns it; 0: they stay
+ */
+struct ibmkey_wr {
+	uint64_t comp_mask;
+	struct ibv_mr *mkey;
+	struct ibv_mr *mr;
+	uint64_t addr;
+	uint32_t length;
+	unsigned access;
+	uint32_t rkey;
+};
+
+/**
+ * ibmkey_post_bind - post a work request that binds a key
+ * @qp: an RC or UC QP
+ * @wr: the request
+ * @wr_id: for the completion
+ * @send_flags: enum ibv_send_flags: IBV_SEND_SIGNALED, IBV_SEND_FENCE
+ *
+ * The request takes effect in the order of the queue: requests that are posted to
+ * @qp later use the new layout, and earlier ones the old one. If the key is bound,
+ * the request waits until all earlier requests have completed. It does not wait for
+ * other accesses in progress, which may use the old layout until the key is
+ * unbound, invalidated or destroyed. The completion has the opcode IBV_WC_BIND_MW.
+ * Until then the description must stay as it is.
+ *
+ * If the request is refused, it completes with IBV_WC_MW_BIND_ERR, the key keeps
+ * its binding, and ibmkey_query_refused() gives the reason. At most
+ * ibmkey_caps.max_entries entries, blocks or indices can be bound by a request.
+ * @wr->mkey->length does not change; ibmkey_query() gives the length.
+ *
+ * The request finds the key by @wr->mkey->rkey. This call then sets @wr->mkey->lkey
+ * and rkey to those that the key has after the request, so that later requests can
+ * use them. An rkey or lkey of the key from before no longer works then. If the
+ * request is refused, ibmkey_query() gives the lkey and rkey that the key still has.
+ *
+ * Return: 0 or an errno value: EINVAL also if @wr->mr is NULL.
+ */
+int ibmkey_post_bind(struct ibv_qp *qp, const struct ibmkey_wr *wr,
+		     uint64_t wr_id, unsigned send_flags);
+
+/**
+ * ibmkey_wr_bind - add a work request that binds a key
+ * @qp: an RC or UC QP that was created with IBV_QP_EX_WITH_BIND_MW, between
+ *	ibv_wr_start() and ibv_wr_complete(); wr_id and wr_flags apply
+ * @wr: the request
+ *
+ * As for ibmkey_post_bind(). A description that is copied into the request may have
+ * as many bytes as the QP's max_inline_data.
+ *
+ * Return: 0 or an errno value, with no request added. EOPNOTSUPP if the QP was not
+ * created for that. ibv_wr_complete() may return other errors.
+ */
+int ibmkey_wr_bind(struct ibv_qp_ex *qp, const struct ibmkey_wr *wr);
+
+/**
+ * ibmkey_query_refused - query why a work request could not bind a key
+ * @mkey: a key
+ * @error: the errno value of the last request that was refused, 0 if none was
+ * @entry: the number of the entry or block that was the reason; the number of
+ *	all of them if no single one was
+ *
+ * Return: 0 or an errno value; EOPNOTSUPP if the kernel has no such requests.
+ */
+int ibmkey_query_refused(struct ibv_mr *mkey, int *error, uint32_t *entry);
 
 /**
  * ibmkey_unbind - return a key to its state after ibmkey_alloc()

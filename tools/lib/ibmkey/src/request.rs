@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Work requests that bind keys.
+//!
+//! Such a request is `IBV_WR_BIND_MW` with the rkey of a key. rxe's provider copies the fields of a
+//! window and of an MR from the structures that the request points to, and reads nothing else there.
+
+use core::{
+    mem::{
+        size_of,
+        size_of_val, //
+    },
+    slice,
+};
+
+use crate::{
+    errno::{
+        Errno,
+        Result, //
+    },
+    indexed,
+    ioctl::{
+        Command,
+        Plain, //
+    },
+    mkey::{
+        block_to_uapi,
+        Array, //
+    },
+    sys::{
+        self,
+        ib_uverbs_mkey_block as Block,
+        ib_uverbs_mkey_indexed as Indexed,
+        ib_uverbs_mkey_layout as Layout,
+        ib_uverbs_mkey_refused as Refused,
+        ibmkey_bind,
+        ibmkey_range as Range,
+        ibmkey_wr,
+        ibv_mr,
+        ibv_mw,
+        ibv_mw_bind_info,
+        ibv_qp,
+        ibv_qp_ex, //
+    },
+};
+
+// SAFETY: The fields are integers of one size.
+unsafe impl Plain for Layout {}
+// SAFETY: As above.
+unsafe impl Plain for Refused {}
+// SAFETY: The fields are integers in naturally aligned order, as the bindings assert.
+unsafe impl Plain for Range {}
+// SAFETY: As above.
+unsafe impl Plain for Block {}
+
+/// Memory for a description, which may be too short for it.
+pub(crate) struct Writer {
+    to: *mut u8,
+    room: usize,
+    /// The number of bytes of the description so far.
+    length: usize,
+}
+
+impl Writer {
+    /// # Safety
+    ///
+    /// `room` bytes at `to` may be written as long as the result exists.
+    pub(crate) unsafe fn new(to: *mut u8, room: usize) -> Self {
+        Self {
+            to,
+            room,
+            length: 0,
+        }
+    }
+
+    /// Adds a value. Only counts its bytes if it does not fit.
+    fn add<T: Plain>(&mut self, value: &T) -> Result {
+        let end = self
+            .length
+            .checked_add(size_of_val(value))
+            .ok_or(Errno::EINVAL)?;
+
+        if end <= self.room {
+            // SAFETY: The bytes are in the room, by the contract of `new()`. A plain value has no
+            // padding.
+            unsafe {
+                let to = self.to.add(self.length);
+                to.copy_from_nonoverlapping(
+                    core::ptr::from_ref(value).cast::<u8>(),
+                    size_of_val(value),
+                );
+            }
+        }
+        self.length = end;
+        Ok(())
+    }
+
+    /// Writes the header of a description whose entries are of type `T`.
+    fn begin<T>(&mut self, bind: &ibmkey_bind) -> Result {
+        self.add(&Layout {
+            version: sys::IB_MKEY_LAYOUT_VERSION,
+            kind: bind.kind,
+            num_entries: bind.num_entries,
+            // CAST: Some bytes.
+            entry_size: size_of::<T>() as u32,
+            num_dims: bind.num_dims,
+            comp_mask: 0,
+        })
+    }
+
+    /// Writes the description of the layout in `bind`. Returns its length, without having written
+    /// all of it if it does not fit.
+    ///
+    /// # Safety
+    ///
+    /// `bind` fulfils the contract of its declaration.
+    pub(crate) unsafe fn describe(mut self, bind: &ibmkey_bind) -> Result<usize> {
+        if bind.comp_mask != 0 {
+            return Err(Errno::EINVAL);
+        }
+        match bind.kind {
+            // SAFETY: By the caller's promise, and the kind is that of the method.
+            sys::IBMKEY_LIST => unsafe { self.list(bind) }?,
+            // SAFETY: As above.
+            sys::IBMKEY_INTERLEAVED => unsafe { self.interleaved(bind) }?,
+            // SAFETY: As above.
+            sys::IBMKEY_INDEXED => unsafe { self.indexed(bind) }?,
+            _ => return Err(Errno::EINVAL),
+        }
+        Ok(self.length)
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::describe`].
+    unsafe fn list(&mut self, bind: &ibmkey_bind) -> Result {
+        self.begin::<Range>(bind)?;
+        // SAFETY: By the caller's promise.
+        let list = unsafe { Array::from_raw(bind.num_entries, bind.__bindgen_anon_1.ranges) };
+        for range in list.items().ok_or(Errno::EINVAL)? {
+            self.add(range)?;
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::describe`].
+    unsafe fn interleaved(&mut self, bind: &ibmkey_bind) -> Result {
+        if bind.num_dims > sys::IB_MKEY_MAX_DIMS {
+            return Err(Errno::EINVAL);
+        }
+        if bind.repeat_count.is_null() {
+            return Err(Errno::EFAULT);
+        }
+
+        let dims = bind.num_dims as usize;
+        self.begin::<Block>(bind)?;
+        // SAFETY: By the caller's promise; it is not NULL, as checked above.
+        for count in unsafe { slice::from_raw_parts(bind.repeat_count, dims) } {
+            self.add(count)?;
+        }
+        // SAFETY: By the caller's promise.
+        let blocks = unsafe { Array::from_raw(bind.num_entries, bind.__bindgen_anon_1.blocks) };
+        for block in blocks.items().ok_or(Errno::EINVAL)? {
+            self.add(&block_to_uapi(block, dims))?;
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::describe`].
+    unsafe fn indexed(&mut self, bind: &ibmkey_bind) -> Result {
+        // SAFETY: By the caller's promise.
+        let layout = unsafe { bind.__bindgen_anon_1.indexed.as_ref() }.ok_or(Errno::EFAULT)?;
+        let mut uapi = indexed::to_uapi(layout)?;
+        let count = layout.num_indices as usize;
+
+        uapi.indices = 0;
+        self.begin::<Indexed>(bind)?;
+        self.add(&uapi)?;
+        // SAFETY: By the caller's promise; one of them is not NULL, as `to_uapi()` checked.
+        unsafe {
+            if layout.indices64.is_null() {
+                for index in slice::from_raw_parts(layout.indices32, count) {
+                    self.add(index)?;
+                }
+            } else {
+                for index in slice::from_raw_parts(layout.indices64, count) {
+                    self.add(index)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The parts of a request that the provider reads.
+struct Parts {
+    window: ibv_mw,
+    rkey: u32,
+    info: ibv_mw_bind_info,
+}
+
+/// # Safety
+///
+/// `wr` fulfils the contract of its declaration. `mr` is an MR.
+unsafe fn parts(wr: &ibmkey_wr, mr: *mut ibv_mr) -> Result<Parts> {
+    if wr.comp_mask != 0 {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: By the caller's promise.
+    let mkey = unsafe { wr.mkey.as_ref() }.ok_or(Errno::EINVAL)?;
+
+    Ok(Parts {
+        window: ibv_mw {
+            context: mkey.context,
+            pd: mkey.pd,
+            rkey: mkey.rkey,
+            type_: sys::IBV_MW_TYPE_2,
+            ..ibv_mw::default()
+        },
+        rkey: match wr.rkey {
+            0 => mkey.rkey,
+            rkey => rkey,
+        },
+        info: ibv_mw_bind_info {
+            mr,
+            addr: wr.addr,
+            length: wr.length.into(),
+            mw_access_flags: wr.access,
+        },
+    })
+}
+
+/// Gives a key another lkey and rkey, which are equal on all devices that support such requests.
+///
+/// # Safety
+///
+/// `mkey` is a key.
+pub(crate) unsafe fn rekey(mkey: *mut ibv_mr, rkey: u32) {
+    // SAFETY: By the caller's promise. Only this library writes the fields of a key.
+    unsafe {
+        (&raw mut (*mkey).lkey).write(rkey);
+        (&raw mut (*mkey).rkey).write(rkey);
+    }
+}
+
+/// Posts a request.
+///
+/// # Safety
+///
+/// `qp` is a QP, and `wr` fulfils the contract of its declaration.
+pub(crate) unsafe fn post(qp: *mut ibv_qp, wr: &ibmkey_wr, wr_id: u64, send_flags: u32) -> Result {
+    if qp.is_null() || wr.mr.is_null() || wr.length == 0 {
+        return Err(Errno::EINVAL);
+    }
+
+    // SAFETY: By the caller's promise.
+    let mut parts = unsafe { parts(wr, wr.mr) }?;
+    let mut send = sys::ibv_send_wr {
+        wr_id,
+        opcode: sys::IBV_WR_BIND_MW,
+        send_flags,
+        ..sys::ibv_send_wr::default()
+    };
+    send.__bindgen_anon_2.bind_mw.mw = &mut parts.window;
+    send.__bindgen_anon_2.bind_mw.rkey = parts.rkey;
+    send.__bindgen_anon_2.bind_mw.bind_info = parts.info;
+
+    let mut bad = core::ptr::null_mut();
+    // SAFETY: By the caller's promise. The provider keeps no pointer of the request.
+    let ret = unsafe {
+        let post_send = (*(*qp).context).ops.post_send.ok_or(Errno::EOPNOTSUPP)?;
+        post_send(qp, &mut send, &mut bad)
+    };
+    Errno::check(ret)?;
+    // SAFETY: By the caller's promise.
+    unsafe { rekey(wr.mkey, parts.rkey) };
+    Ok(())
+}
+
+/// Adds a request to those that `ibv_wr_complete()` posts.
+///
+/// # Safety
+///
+/// `qp` is a QP between `ibv_wr_start()` and `ibv_wr_complete()`, and `wr` fulfils the contract of
+/// its declaration.
+pub(crate) unsafe fn add(qp: *mut ibv_qp_ex, wr: &ibmkey_wr) -> Result {
+    if qp.is_null() || wr.length == 0 {
+        return Err(Errno::EINVAL);
+    }
+
+    // SAFETY: By the caller's promise.
+    let ops = unsafe { ((*qp).wr_bind_mw, (*qp).wr_set_inline_data) };
+    let (Some(bind_mw), Some(set_inline_data)) = ops else {
+        return Err(Errno::EOPNOTSUPP);
+    };
+    let is_inline = wr.mr.is_null();
+    // The provider reads the lkey of an MR.
+    let mut none = ibv_mr::default();
+    let mr = if is_inline { &mut none } else { wr.mr };
+    // SAFETY: By the caller's promise.
+    let mut parts = unsafe { parts(wr, mr) }?;
+
+    if is_inline {
+        parts.info.addr = 0;
+        parts.info.length = 0;
+    }
+    // SAFETY: By the caller's promise. The provider keeps no pointer of the request, and copies the
+    // description.
+    unsafe {
+        bind_mw(qp, &mut parts.window, parts.rkey, &parts.info);
+        if is_inline {
+            let data = core::ptr::with_exposed_provenance_mut(wr.addr as usize);
+            set_inline_data(qp, data, wr.length as usize);
+        }
+        rekey(wr.mkey, parts.rkey);
+    }
+    Ok(())
+}
+
+/// Returns the errno value and the entry of the last request that was refused.
+pub(crate) fn refused(fd: core::ffi::c_int, handle: u32) -> Result<(i32, u32)> {
+    let mut info = sys::ib_uverbs_mkey_info::default();
+    let mut refused = Refused::default();
+
+    Command::<3>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_QUERY)
+        .object(sys::IB_MKEY_ATTR_QUERY_HANDLE, handle)
+        .out(sys::IB_MKEY_ATTR_QUERY_RESP, &mut info)
+        .out(sys::IB_MKEY_ATTR_QUERY_RESP_REFUSED, &mut refused)
+        .run(fd)?;
+
+    // CAST: An errno value.
+    Ok((refused.error as i32, refused.entry))
+}
+
+const _: () = assert!(size_of::<Layout>() == 24);
