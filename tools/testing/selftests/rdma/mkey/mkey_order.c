@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The order of requests that bind keys and of requests that use them. All requests
+ * of a round are posted at once: bind, WRITE, bind another layout, WRITE,
+ * LOCAL_INV. Each WRITE must carry the bytes of its own layout, also if packets
+ * are lost and rxe gathers the bytes again. rxe has no LOCAL_INV on UC: there the
+ * key is unbound after the round.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "mkey_harness.h"
+#include "request.h"
+
+#define LAYOUTS 6
+#define ROOM 4096
+#define LENGTH (6 * 1024)
+#define HOST (96 * 1024)
+#define THREADS 4
+#define QPS 8
+
+/* a queue pair with a key, and the layouts that the key is bound to */
+struct order_queue {
+	struct mkt_setup *s;
+	struct mkt_pair pair;
+	struct ibv_mr *key;
+	struct mkt_request text[LAYOUTS];
+	struct mkt_map map[LAYOUTS];
+	struct ibv_mr *sink;
+	uint8_t *received;
+	struct mkt_rng rng;
+};
+
+/* a layout of at most LENGTH bytes: a list, or repeated blocks */
+static int order_layout(struct order_queue *queue, unsigned int i)
+{
+	struct mkt_draw draw = {
+		.min_length = LENGTH / 2,
+		.max_length = LENGTH,
+		.max_block = 2 * 1024,
+		.max_blocks = 24,
+		.max_dims = 2,
+	};
+	struct mkt_arena *arena = &queue->s->arena[0];
+	struct mkt_layout layout;
+	int err;
+
+	err = mkt_draw_layout(&layout, &queue->rng, arena, i & 1 ? MKT_STRIDED : MKT_LIST,
+			      &draw);
+	if (err)
+		return err;
+	err = mkt_request_describe(&queue->text[i], arena, &layout);
+	if (!err)
+		err = mkt_layout_map(arena, &layout, &queue->map[i]);
+	mkt_layout_free(&layout);
+	return err;
+}
+
+static void order_close(struct order_queue *queue)
+{
+	unsigned int i;
+
+	mkt_pair_destroy(&queue->pair);
+	if (queue->key)
+		ibv_dereg_mr(queue->key);
+	for (i = 0; i < LAYOUTS; i++) {
+		mkt_request_free(&queue->text[i]);
+		mkt_map_free(&queue->map[i]);
+	}
+	if (queue->sink)
+		ibv_dereg_mr(queue->sink);
+	free(queue->received);
+}
+
+static int order_open(struct order_queue *queue, struct mkt_setup *s, unsigned int flags,
+		      unsigned int number)
+{
+	char salt[32];
+	unsigned int i;
+	int err;
+
+	memset(queue, 0, sizeof(*queue));
+	queue->s = s;
+	snprintf(salt, sizeof(salt), "order %u", number);
+	mkt_rng_init(&queue->rng, salt);
+	err = mkt_pair_create(&queue->pair, &s->dev[0], &s->dev[1], IBV_MTU_1024, flags);
+	if (err)
+		return err;
+	queue->key = ibmkey_alloc(s->dev[0].pd, 64);
+	queue->received = calloc(2, LENGTH);
+	if (!queue->key || !queue->received)
+		return errno ?: ENOMEM;
+	queue->sink = ibv_reg_mr(s->dev[1].pd, queue->received, 2 * LENGTH,
+				 MKT_ACCESS_ALL);
+	if (!queue->sink)
+		return errno;
+	for (i = 0; i < LAYOUTS && !err; i++) {
+		err = mkt_request_init(&queue->text[i], s->dev[0].pd, ROOM);
+		if (!err)
+			err = order_layout(queue, i);
+	}
+	return err;
+}
+
+/* the bytes of layout @i arrived in half @half of the sink */
+static bool order_arrived(struct order_queue *queue, unsigned int i, unsigned int half)
+{
+	const uint8_t *got = queue->received + half * LENGTH;
+	size_t at;
+
+	if (queue->map[i].length > LENGTH)
+		return false;
+	for (at = 0; at < queue->map[i].length; at++)
+		if (got[at] != queue->s->arena[0].expect[queue->map[i].pos[at]]) {
+			mkt_diag("layout %u, byte %zu of %zu in half %u is wrong", i, at,
+				 queue->map[i].length, half);
+			return false;
+		}
+	return true;
+}
+
+/* one round, whose requests are posted at once */
+static int order_round(struct order_queue *queue)
+{
+	struct mkt_qp *self = &queue->pair.end[0], *peer = &queue->pair.end[1];
+	struct mkt_wr nothing = { .op = MKT_SEND };
+	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
+	bool rc = self->qp->qp_type == IBV_QPT_RC;
+	unsigned int i, which[2];
+	struct ibmkey_info info = {};
+	struct ibv_wc wc;
+	int err = 0;
+
+	memset(queue->received, 0, 2 * LENGTH);
+	/* one bind changes the tag, the other one does not */
+	for (i = 0; i < 2 && !err; i++) {
+		struct ibmkey_wr wr;
+		struct mkt_wr write = {
+			.op = MKT_WRITE,
+			.num_sge = 1,
+			.remote_addr = (uintptr_t)queue->received + i * LENGTH,
+			.rkey = queue->sink->rkey,
+		};
+
+		which[i] = mkt_between(&queue->rng, 0, LAYOUTS - 1);
+		wr = mkt_request_wr(&queue->text[which[i]], queue->key);
+		wr.rkey = i ? 0 : ibv_inc_rkey(queue->key->rkey);
+		err = ibmkey_post_bind(self->qp, &wr, 10 + i, 0);
+		write.sge[0].lkey = queue->key->lkey;
+		write.sge[0].length = queue->map[which[i]].length;
+		if (!err)
+			err = mkt_post_send(self, &write, 20 + i);
+	}
+	inv.rkey = queue->key->rkey;
+	if (!err && rc)
+		err = mkt_post_send(self, &inv, 30);
+	/* UC: what was sent before a message has arrived before it */
+	if (!err)
+		err = mkt_post_recv(peer, NULL, 0, 40);
+	if (!err)
+		err = mkt_post_send(self, &nothing, 41);
+	for (i = 0; i < (rc ? 6 : 5) && !err; i++) {
+		err = mkt_poll(self, &wc);
+		if (!err && wc.status) {
+			mkt_diag("request %lu: %s", (long)wc.wr_id,
+				 ibv_wc_status_str(wc.status));
+			err = EIO;
+		}
+	}
+	if (!err)
+		err = mkt_poll(peer, &wc);
+	if (!err && !rc)
+		err = ibmkey_unbind(queue->key);
+	if (!err)
+		err = ibmkey_query(queue->key, &info);
+	if (err)
+		return err;
+	if (info.kind != IBMKEY_UNBOUND) {
+		mkt_diag("the key is still bound");
+		return EBADMSG;
+	}
+	queue->key->lkey = info.lkey;
+	queue->key->rkey = info.rkey;
+	return order_arrived(queue, which[0], 0) && order_arrived(queue, which[1], 1) ?
+	       0 : EBADMSG;
+}
+
+FIXTURE(order)
+{
+	struct mkt_setup s;
+};
+
+FIXTURE_VARIANT(order)
+{
+	unsigned int flags;
+};
+
+FIXTURE_VARIANT_ADD(order, rc)
+{
+	.flags = 0,
+};
+
+FIXTURE_VARIANT_ADD(order, uc)
+{
+	.flags = MKT_QP_UC,
+};
+
+FIXTURE_SETUP(order)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		.host = HOST,
+	};
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+}
+
+FIXTURE_TEARDOWN(order)
+{
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+TEST_F(order, requests_of_one_queue)
+{
+	unsigned int i, rounds = mkt_scale(10000, 300);
+	struct order_queue queue;
+
+	ASSERT_EQ(0, order_open(&queue, &self->s, variant->flags, 0));
+	for (i = 0; i < rounds; i++)
+		ASSERT_EQ(0, order_round(&queue));
+	order_close(&queue);
+}
+
+struct order_thread {
+	struct order_queue queue[QPS / THREADS];
+	unsigned int rounds;
+	pthread_t tid;
+	int err;
+};
+
+static void *order_loop(void *arg)
+{
+	struct order_thread *thread = arg;
+	unsigned int i, k;
+
+	for (i = 0; i < thread->rounds && !thread->err; i++)
+		for (k = 0; k < QPS / THREADS && !thread->err; k++)
+			thread->err = order_round(&thread->queue[k]);
+	return NULL;
+}
+
+TEST_F(order, eight_queues_in_four_threads)
+{
+	struct order_thread *thread = calloc(THREADS, sizeof(*thread));
+	unsigned int i, k;
+
+	ASSERT_NE(NULL, thread);
+	for (i = 0; i < THREADS; i++) {
+		thread[i].rounds = mkt_scale(1000, 30);
+		for (k = 0; k < QPS / THREADS; k++)
+			ASSERT_EQ(0, order_open(&thread[i].queue[k], &self->s,
+						variant->flags, 2 * i + k));
+	}
+	for (i = 0; i < THREADS; i++)
+		ASSERT_EQ(0, pthread_create(&thread[i].tid, NULL, order_loop,
+					    &thread[i]));
+	for (i = 0; i < THREADS; i++) {
+		pthread_join(thread[i].tid, NULL);
+		EXPECT_EQ(0, thread[i].err);
+		for (k = 0; k < QPS / THREADS; k++)
+			order_close(&thread[i].queue[k]);
+	}
+	free(thread);
+}
+
+/* the leaves of a layout that a request replaced can be deregistered at once */
+TEST_F(order, replaced_leaves_are_free)
+{
+	struct mkt_setup *s = &self->s;
+	struct mkt_qp *qp = &s->pair.end[0];
+	struct ibv_mr *key = ibmkey_alloc(s->dev[0].pd, 4), *mr[2];
+	struct ibmkey_range range = { .length = 64 };
+	struct ibmkey_bind bind = {
+		.kind = IBMKEY_LIST,
+		.num_entries = 1,
+		.ranges = &range,
+	};
+	struct mkt_request text;
+	struct ibmkey_wr wr;
+	unsigned int i;
+
+	ASSERT_NE(NULL, key);
+	ASSERT_EQ(0, mkt_request_init(&text, s->dev[0].pd, ROOM));
+	for (i = 0; i < mkt_scale(200, 20); i++) {
+		mr[i & 1] = ibv_reg_mr(s->dev[0].pd, s->arena[0].mem[0].host, 4096,
+				       MKT_ACCESS_ALL);
+		ASSERT_NE(NULL, mr[i & 1]);
+		range.addr = (uintptr_t)s->arena[0].mem[0].host;
+		range.lkey = mr[i & 1]->lkey;
+		text.length = ibmkey_describe(&bind, text.text, ROOM);
+		wr = mkt_request_wr(&text, key);
+		ASSERT_EQ(IBV_WC_SUCCESS, mkt_request_status(qp, &wr));
+		EXPECT_EQ(EBUSY, ibv_dereg_mr(mr[i & 1]));
+		if (i)
+			ASSERT_EQ(0, ibv_dereg_mr(mr[~i & 1]));
+	}
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+	EXPECT_EQ(0, ibv_dereg_mr(mr[~i & 1]));
+	mkt_request_free(&text);
+}
+
+FIXTURE(order_loss)
+{
+	struct mkt_setup s;
+	char netdev[2][32];
+};
+
+/* runs tc for the network device of a side */
+static int order_tc(const struct mkt_setup *s, unsigned int side, const char *netdev,
+		    const char *what)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command),
+		 "ip netns exec %s tc qdisc %s dev %s root %s 2>/dev/null",
+		 s->dev[side].netns, *what ? "replace" : "del", netdev, what);
+	return system(command);
+}
+
+FIXTURE_SETUP(order_loss)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		.host = HOST,
+	};
+	unsigned int i;
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	if (geteuid())
+		SKIP(return, "not root");
+	for (i = 0; i < 2; i++) {
+		if (!*self->s.dev[i].netns ||
+		    !mkt_command(self->netdev[i], sizeof(self->netdev[i]),
+				 "ip netns exec %s cat /sys/class/infiniband/%s/ports/1/gid_attrs/ndevs/0",
+				 self->s.dev[i].netns, self->s.dev[i].name))
+			SKIP(return, "%s is not in a separate namespace",
+			     self->s.dev[i].name);
+		self->netdev[i][strcspn(self->netdev[i], "\n")] = '\0';
+	}
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	for (i = 0; i < 2; i++)
+		if (order_tc(&self->s, i, self->netdev[i], "netem loss 8%"))
+			SKIP(return, "no netem");
+}
+
+FIXTURE_TEARDOWN(order_loss)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++)
+		if (*self->netdev[i])
+			order_tc(&self->s, i, self->netdev[i], "");
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/* a bind that is executed again fails, because the first one changed the tag */
+TEST_F(order_loss, requests_are_repeated)
+{
+	unsigned int i, rounds = mkt_scale(1000, 60);
+	struct order_queue queue;
+
+	ASSERT_EQ(0, order_open(&queue, &self->s, MKT_QP_LOSSY, 0));
+	for (i = 0; i < rounds; i++)
+		ASSERT_EQ(0, order_round(&queue));
+	order_close(&queue);
+}
+
+TEST_HARNESS_MAIN
