@@ -186,6 +186,17 @@ static bool rdma_table_is_idle(void)
 	return true;
 }
 
+/* Returns the number of readers that entered. Those that enter meanwhile may be left out. */
+__rust_helper unsigned long rust_helper_rdma_table_sections(void)
+{
+	unsigned long entered = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		entered += READ_ONCE(per_cpu(rdma_table_readers.entered, cpu));
+	return entered;
+}
+
 __rust_helper void rust_helper_rdma_table_synchronize(void)
 {
 	if (!rdma_table_is_idle())

@@ -17,6 +17,7 @@ pub(crate) mod window;
 
 use crate::{
     backend::{Backend, Direction, Hw, Payload},
+    counters::{self, refused, Count},
     kernel_ext::{
         rdma::{mr::Right, Access, Mr, Pd},
         sched,
@@ -153,7 +154,7 @@ fn with_held<T>(
 /// binding.
 pub(crate) fn copy(mr: &Mr, iova: u64, payload: Payload<'_>, peer: Option<&Peer>) -> Result {
     let needed = needed(peer.is_some(), payload.direction());
-    with_binding(mr, iova, peer, CopyPacket { payload, needed })
+    with_binding(mr, iova, peer, CopyPacket { payload, needed }).inspect_err(refused)
 }
 
 // rxe calls the functions below in the step that looks the key up for a packet. That step compares
@@ -176,6 +177,7 @@ pub(crate) fn atomic_op(
     with_binding(mr, iova, None, |binding: &Binding, at| {
         binding.atomic_op(at, opcode, compare, swap_add, original)
     })
+    .inspect_err(refused)
 }
 
 /// Writes a peer's eight bytes at address `iova` in one atomic write. As for [`atomic_op`].
@@ -183,6 +185,7 @@ pub(crate) fn atomic_write(mr: &Mr, iova: u64, value: u64) -> Result<c_int> {
     with_binding(mr, iova, None, |binding: &Binding, at| {
         binding.atomic_write(at, value)
     })
+    .inspect_err(refused)
 }
 
 /// Makes `length` bytes from address `iova` on persistent, for a peer. Sleeps.
@@ -204,6 +207,7 @@ pub(crate) fn flush(mr: &Mr, iova: u64, length: u32) -> Result {
             binding.flush(at, length.into())
         }
     })
+    .inspect_err(refused)
 }
 
 /// Returns `true` if `mr` is an MR for fast registration in which `length` bytes from address
@@ -247,7 +251,9 @@ pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
     // for it. This device is not removed while a key exists.
     drop(core);
     let worker = Worker::new();
-    region.unbind(&pins, &hw, mr, origin, worker.patience)
+    region.unbind(&pins, &hw, mr, origin, worker.patience)?;
+    counters::add(Count::Unbind, 1);
+    Ok(())
 }
 
 /// Registers the elements that are mapped to `mr`, for a kernel QP in `pd`: REG_MR.

@@ -19,7 +19,7 @@ use crate::{
         },
         sync::srcu::{self, Guard},
     },
-    mkey_core::{Core, Lookup},
+    mkey_core::{Core, HasCore, Lookup},
     parameters,
     region::{
         binding::{MAX_DEPTH, MAX_ENTRIES},
@@ -122,6 +122,12 @@ impl MkeyDevice {
     }
 }
 
+impl HasCore for MkeyDevice {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+}
+
 /// The core in the data of a device.
 pub(crate) struct CoreOf<T>(T);
 
@@ -175,7 +181,7 @@ impl ClientOps for MkeyDevice {
             return false;
         }
         let install = || {
-            dm::show::add(&self.memory, &self.core.owners)?;
+            dm::show::add(&self.memory, Arc::<Self>::from(self))?;
             self.overlay
                 .install::<Self>(device, self.memory.size())
                 .inspect_err(|_| dm::show::remove(&self.memory))

@@ -9,6 +9,7 @@
 //! | `access.rs` | the only way from an MR to its binding |
 //! | `eval.rs` | the evaluator: accesses become rows of bytes |
 //! | `errors.rs` | the table of errors |
+//! | `counters.rs` | counts of binds and of refused accesses |
 //! | `selftest.rs` | tests that the driver calls this module, for each new device |
 //! | `parameters.rs` | the module's parameters |
 //! | `uapi.rs` | structures in user memory |
@@ -28,6 +29,7 @@ mod api;
 mod backend;
 #[path = "../../../../rust/bindings/mod.rs"]
 mod bindings;
+mod counters;
 mod device;
 mod device_ops;
 mod dm;

@@ -12,6 +12,7 @@ pub(crate) mod request;
 
 use crate::{
     backend::Backend,
+    counters::{self, Count},
     kernel_ext::{
         alloc::{zeroable, zeroed, GFP_MAYFAIL},
         error::eloop,
@@ -112,7 +113,9 @@ impl<'a> Key<'a> {
     pub(crate) fn unbind(&self) -> Result {
         let (pins, hw) = (&self.core.pins, &self.core.hw);
         self.region
-            .unbind(pins, hw, self.mr, Origin::Local, self.patience())
+            .unbind(pins, hw, self.mr, Origin::Local, self.patience())?;
+        counters::add(Count::Unbind, 1);
+        Ok(())
     }
 
     /// Returns how long a rebind waits for accesses to the old binding. Kernel users free the
@@ -359,7 +362,9 @@ impl Described<'_> {
         let mut change = [self.change(0)];
         let (core, patience) = (self.key.core, self.key.patience());
         apply(&core.pins, &core.hw, &mut change, patience)
-            .map_err(|refused| self.why(refused.error))
+            .map_err(|refused| self.why(refused.error))?;
+        counters::add(Count::Bind, 1);
+        Ok(())
     }
 
     /// Binds the key to the description in the order of a queue, for a work request that names it
@@ -418,5 +423,7 @@ pub(crate) fn bind_all(all: &[Described<'_>]) -> core::result::Result<(), Refuse
     apply(&core.pins, &core.hw, &mut changes, patience).map_err(|Refused { number, error }| {
         let why = all.get(number).map(|described| described.why(error));
         refused(number, why.unwrap_or(error))
-    })
+    })?;
+    counters::add(Count::Bind, all.len());
+    Ok(())
 }

@@ -83,6 +83,12 @@ pub(crate) trait Lookup {
     fn running(device: &Device) -> Result<Self::Running<'_>>;
 }
 
+/// Something that has a core, for what must not know the client of `ib_core`.
+pub(crate) trait HasCore: Send + Sync {
+    /// Returns the core.
+    fn core(&self) -> &Core;
+}
+
 impl Core {
     /// Probes a device and makes its core, without regions.
     ///

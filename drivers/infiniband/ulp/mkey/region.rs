@@ -13,6 +13,7 @@
 //! | `region/rights.rs` | supported access flags, and the origin of a request |
 //! | `region/indices.rs` | the storage of the indices of an indexed layout |
 //! | `region/fast_reg.rs` | regions for fast registration by kernel users |
+//! | `region/show.rs` | the regions of a device in debugfs |
 //! | `region/window.rs` | the hidden MRs of memory windows |
 //!
 //! # Locking
@@ -36,6 +37,7 @@ pub(crate) mod old;
 pub(crate) mod pins;
 pub(crate) mod rebind;
 pub(crate) mod rights;
+pub(crate) mod show;
 pub(crate) mod window;
 
 use crate::{
@@ -99,6 +101,8 @@ pub(crate) enum Kind {
 #[pin_data]
 pub(crate) struct Region {
     mr: usize,
+    /// The lkey when the region was made. A fast registration may change it.
+    pub(crate) lkey: u32,
     /// Lets the data path find the region by its MR.
     #[pin]
     pub(crate) mr_slot: MrSlot<Region>,
@@ -122,9 +126,11 @@ pub(crate) struct Region {
 impl Region {
     /// Makes the unbound region of a claimed MR.
     pub(crate) fn new(mr: &Mr, kind: Kind, charge: OwnerCharge) -> Result<Arc<Self>> {
+        let lkey = mr.lkey();
         Arc::pin_init(
             pin_init!(Self {
                 mr: ptr::from_ref(mr) as usize,
+                lkey,
                 mr_slot <- MrSlot::new(),
                 kind,
                 binding: Cell::empty(),

@@ -68,6 +68,9 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// once.
     fn attach() -> Result<Self::Attached>;
 
+    /// Returns the number of pages that accesses faulted in, since the module was loaded.
+    fn faults() -> u64;
+
     /// Checks that `device` belongs to the driver, and that the driver has the structures that this
     /// module was built with.
     ///

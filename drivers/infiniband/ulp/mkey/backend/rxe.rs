@@ -180,6 +180,11 @@ impl Backend for Rxe {
         Ok(Redirection(()))
     }
 
+    fn faults() -> u64 {
+        // SAFETY: No preconditions.
+        unsafe { bindings::ib_mkey_rxe_odp_faults() }
+    }
+
     fn probe(device: &Device, pd: &Pd) -> Result<Self> {
         const PAGES: u32 = 3;
 

@@ -1,18 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The files of the module in debugfs. `pools` shows the pools of device memory, `owners` their
-//! owners. `keys` shows the owners of the kernel's memory that keys and other regions take.
-//! `accesses_outside` is the number of accesses outside of SRCU, for which only a rebind of the
-//! same key waits.
+//! The files of the module in debugfs, for root.
 //!
-//! Each of the first three has a line of column names, then a line for each pool or owner of each
-//! extended device. Bytes of device memory are whole pages.
+//! | file | a line for |
+//! |---|---|
+//! | `pools` | each pool of device memory |
+//! | `owners` | each owner of device memory |
+//! | `keys` | each owner of the kernel's memory that keys and other regions take |
+//! | `regions` | each region: keys, windows, MRs over device memory and dma-bufs |
+//! | `leaves` | each leaf of a key or window |
+//! | `layouts` | each of the first entries of a key |
+//! | `counters` | each count since the module was loaded |
+//!
+//! Each begins with a line of column names. Bytes of device memory are whole pages.
+//! `accesses_outside` is a number: accesses outside of SRCU, for which only a rebind of the same
+//! key waits.
 
 use super::OfferedMemory;
 use crate::{
-    kernel_ext::{process::Process, sync::global::global_mutex},
+    backend::{Backend, Hw},
+    counters,
+    kernel_ext::{
+        process::Process,
+        sync::{global::global_mutex, srcu},
+    },
     limits::owner::Owners,
-    region::binding,
+    mkey_core::{Core, HasCore},
+    region::{self, binding},
 };
 
 use kernel::{
@@ -28,7 +42,7 @@ global_mutex!(static DEVICES: KVec<Offered> = KVec::new());
 /// A device whose memory is shown.
 struct Offered {
     memory: Arc<OfferedMemory>,
-    keys: Arc<Owners>,
+    device: Arc<dyn HasCore>,
 }
 
 /// The files. They are removed when this is dropped.
@@ -36,6 +50,10 @@ pub(crate) struct Shown {
     _pools: Pin<KBox<File<()>>>,
     _owners: Pin<KBox<File<()>>>,
     _keys: Pin<KBox<File<()>>>,
+    _regions: Pin<KBox<File<()>>>,
+    _leaves: Pin<KBox<File<()>>>,
+    _layouts: Pin<KBox<File<()>>>,
+    _counters: Pin<KBox<File<()>>>,
     _accesses: Pin<KBox<File<()>>>,
     _dir: Dir,
 }
@@ -54,6 +72,22 @@ impl Shown {
                 GFP_KERNEL,
             )?,
             _keys: KBox::pin_init(dir.read_callback_file(c"keys", (), &show_keys), GFP_KERNEL)?,
+            _regions: KBox::pin_init(
+                dir.read_callback_file(c"regions", (), &show_regions),
+                GFP_KERNEL,
+            )?,
+            _leaves: KBox::pin_init(
+                dir.read_callback_file(c"leaves", (), &show_leaves),
+                GFP_KERNEL,
+            )?,
+            _layouts: KBox::pin_init(
+                dir.read_callback_file(c"layouts", (), &show_layouts),
+                GFP_KERNEL,
+            )?,
+            _counters: KBox::pin_init(
+                dir.read_callback_file(c"counters", (), &show_counters),
+                GFP_KERNEL,
+            )?,
             _accesses: KBox::pin_init(
                 dir.read_callback_file(c"accesses_outside", (), &show_accesses),
                 GFP_KERNEL,
@@ -63,20 +97,20 @@ impl Shown {
     }
 }
 
-/// Begins to show a device's memory.
+/// Begins to show a device and its memory.
 ///
 /// # Errors
 ///
 /// `ENOMEM`.
-pub(crate) fn add(memory: &Arc<OfferedMemory>, keys: &Arc<Owners>) -> Result {
+pub(crate) fn add(memory: &Arc<OfferedMemory>, device: Arc<dyn HasCore>) -> Result {
     let offered = Offered {
         memory: memory.clone(),
-        keys: keys.clone(),
+        device,
     };
     Ok(DEVICES::lock().push(offered, GFP_KERNEL)?)
 }
 
-/// Stops showing a device's memory.
+/// Stops showing a device.
 pub(crate) fn remove(memory: &Arc<OfferedMemory>) {
     let mut devices = DEVICES::lock();
     devices.retain(|other| !Arc::ptr_eq(&other.memory, memory));
@@ -119,7 +153,8 @@ fn show_owners(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
 fn show_keys(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("# device pid bytes high regions+bindings comm\n")?;
     for device in DEVICES::lock().iter() {
-        let total = device.keys.total();
+        let keys = &device.device.core().owners;
+        let total = keys.total();
         f.write_fmt(fmt!(
             "{} - {} {} {} [all of {}]\n",
             device.memory.name.get(),
@@ -128,9 +163,44 @@ fn show_keys(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
             total.buffers(),
             total.limit()
         ))?;
-        show_each(&device.memory, &device.keys, f)?;
+        show_each(&device.memory, keys, f)?;
     }
     Ok(())
+}
+
+/// Runs `show` on the core and the name of each device.
+fn each_core(
+    f: &mut fmt::Formatter<'_>,
+    show: impl Fn(&Core, &dyn fmt::Display, &mut fmt::Formatter<'_>) -> fmt::Result,
+) -> fmt::Result {
+    for device in DEVICES::lock().iter() {
+        show(device.device.core(), &device.memory.name.get(), f)?;
+    }
+    Ok(())
+}
+
+fn show_regions(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str("# device lkey kind bytes entries max_entries levels leaves pins pid comm\n")?;
+    each_core(f, region::show::regions)
+}
+
+fn show_leaves(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str("# device lkey kind leaf\n")?;
+    each_core(f, region::show::leaves)
+}
+
+fn show_layouts(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str("# device lkey kind counts leaf addr bytes strides\n")?;
+    each_core(f, region::show::layouts)
+}
+
+fn show_counters(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str("# name count\n")?;
+    for (name, count) in counters::all() {
+        f.write_fmt(fmt!("{name} {count}\n"))?;
+    }
+    f.write_fmt(fmt!("odp_faults {}\n", Hw::faults()))?;
+    f.write_fmt(fmt!("accesses {}\n", srcu::sections()))
 }
 
 fn show_accesses(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -149,6 +149,11 @@ impl OwnerCharge {
         Ok(Self { owner, bytes })
     }
 
+    /// Returns the process that is charged, or [`None`] for kernel users.
+    pub(crate) fn process(&self) -> Option<&Process> {
+        self.owner.process()
+    }
+
     /// Charges another buffer, of `bytes` bytes, to the same owner.
     ///
     /// # Errors

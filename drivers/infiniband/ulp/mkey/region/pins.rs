@@ -105,6 +105,11 @@ impl Pins {
         }
     }
 
+    /// Returns the number of pins of the MR at `index`.
+    pub(crate) fn count(&self, index: u32) -> u32 {
+        self.counts.lock().get(&index).copied().unwrap_or(0)
+    }
+
     fn unpin(&self, index: u32) {
         let mut counts = self.counts.lock();
         match counts.get_mut(&index) {

@@ -76,6 +76,7 @@ void ib_mkey_rxe_set_state(struct rxe_mr *mr, enum rxe_mr_state state);
 /* rxe_odp_page.c */
 bool ib_mkey_rxe_odp_at_address(struct rxe_mr *mr);
 bool ib_mkey_rxe_odp_fault(struct rxe_mr *mr, u64 iova);
+u64 ib_mkey_rxe_odp_faults(void);
 void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write);
 void ib_mkey_rxe_odp_unlock(struct rxe_mr *mr, void *page);
 

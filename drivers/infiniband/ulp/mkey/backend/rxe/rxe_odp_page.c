@@ -20,6 +20,14 @@
 /* One try takes up to a second. A process whose pages never stay occupies a worker meanwhile. */
 #define MAX_TRIES 8
 
+/* Pages that were faulted in, or for which that failed. */
+static atomic64_t faults;
+
+u64 ib_mkey_rxe_odp_faults(void)
+{
+	return atomic64_read(&faults);
+}
+
 /* Returns true if the MR's addresses are those of the process, as stock atomics require. */
 bool ib_mkey_rxe_odp_at_address(struct rxe_mr *mr)
 {
@@ -55,6 +63,7 @@ void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write)
 	pfn = umem_odp->map.pfn_list[index];
 	if ((pfn & want) != want) {
 		mutex_unlock(&umem_odp->umem_mutex);
+		atomic64_inc(&faults);
 		/*
 		 * On success this function returns with the mutex held. It fails
 		 * with EBUSY if it took more than a second and any page of the MR
@@ -108,6 +117,11 @@ bool ib_mkey_rxe_odp_fault(struct rxe_mr *mr, u64 iova)
 }
 
 #else
+
+u64 ib_mkey_rxe_odp_faults(void)
+{
+	return 0;
+}
 
 bool ib_mkey_rxe_odp_at_address(struct rxe_mr *mr)
 {

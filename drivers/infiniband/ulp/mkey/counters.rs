@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Counts of what the module did since it was loaded, for all devices together.
+//!
+//! Binds and refused accesses are counted where they take microseconds anyway. Accesses themselves
+//! are not counted here: SRCU counts its critical sections for each CPU
+//! (`rust/kernel/sync/srcu.rs`).
+
+use kernel::{
+    prelude::*,
+    sync::atomic::{ordering, Atomic},
+};
+
+/// A count.
+#[derive(Clone, Copy)]
+pub(crate) enum Count {
+    /// Bindings made of keys.
+    Bind,
+    /// Bindings taken from keys, by the call or by an invalidation.
+    Unbind,
+    /// Accesses by an MR that is not bound, or outside of its bytes.
+    RefusedUnbound,
+    /// Accesses without the right, of another protection domain or of another QP.
+    RefusedRights,
+    /// Accesses to memory that the process does not have.
+    RefusedMemory,
+    /// Accesses that failed for another reason.
+    RefusedOther,
+}
+
+/// The names of the counts in debugfs, in their order.
+pub(crate) const NAMES: [&str; 6] = [
+    "binds",
+    "unbinds",
+    "refused_unbound",
+    "refused_rights",
+    "refused_memory",
+    "refused_other",
+];
+
+static COUNTS: [Atomic<i64>; NAMES.len()] = [const { Atomic::new(0) }; NAMES.len()];
+
+/// Adds `by` to a count.
+pub(crate) fn add(count: Count, by: usize) {
+    if let Some(counter) = COUNTS.get(count as usize) {
+        counter.add(by as i64, ordering::Relaxed);
+    }
+}
+
+/// Counts an access that failed with `err`.
+#[cold]
+pub(crate) fn refused(err: &Error) {
+    let count = match *err {
+        EINVAL => Count::RefusedUnbound,
+        EACCES => Count::RefusedRights,
+        EFAULT => Count::RefusedMemory,
+        _ => Count::RefusedOther,
+    };
+    add(count, 1);
+}
+
+/// Returns the counts with their names.
+pub(crate) fn all() -> impl Iterator<Item = (&'static str, i64)> {
+    let counts = COUNTS.iter().map(|count| count.load(ordering::Relaxed));
+    NAMES.into_iter().zip(counts)
+}

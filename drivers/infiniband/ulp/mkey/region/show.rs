@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Shows the regions of a device in debugfs. Each function writes lines of words; `dm/show.rs` has
+//! the files and the names of the columns.
+//!
+//! A binding is read under SRCU, and its rebind waits for that. So a critical section writes a
+//! bounded number of lines.
+
+use crate::{
+    kernel_ext::sync::srcu,
+    layout::{Block, Entry, IndexSlice, Layout},
+    mkey_core::Core,
+    region::{
+        binding::Binding,
+        indices::KIndexed,
+        Kind,
+        Region, //
+    },
+};
+use kernel::{fmt, prelude::*, str::BStr};
+
+/// The most leaves that one critical section writes.
+const AT_ONCE: usize = 256;
+
+/// The most entries, blocks or indices of one layout that are written.
+const MOST: usize = 256;
+
+type Out<'a, 'b> = &'a mut fmt::Formatter<'b>;
+
+/// Runs `show` on each region.
+fn each(core: &Core, mut show: impl FnMut(u32, &Region) -> fmt::Result) -> fmt::Result {
+    let mut from = 0;
+    while let Some((index, region)) = core.regions.next(from) {
+        show(index, &region)?;
+        let Some(next) = index.checked_add(1) else {
+            break;
+        };
+        from = next;
+    }
+    Ok(())
+}
+
+/// Returns the word for the kind of a region, or of the layout that a key is bound to.
+fn kind(region: &Region, binding: Option<&Binding>) -> &'static str {
+    match &region.kind {
+        Kind::Key { .. } => match binding.map(|binding| &binding.layout) {
+            None => "unbound",
+            Some(Layout::List(_)) => "list",
+            Some(Layout::Interleaved(_)) => "interleaved",
+            Some(Layout::Indexed(_)) => "indexed",
+        },
+        Kind::Dm => "dm",
+        Kind::FastReg(_) => "fast_reg",
+        Kind::Window => "window",
+        Kind::DmaBuf { .. } => "dmabuf",
+    }
+}
+
+/// Writes a line for each region of `core`: device, lkey, kind, bytes, entries, the most entries,
+/// levels, leaves, pins, PID, and name of the owner.
+pub(crate) fn regions(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Result {
+    each(core, |index, region| {
+        let guard = srcu::read();
+        let binding = region.binding.get(&guard);
+        let binding = binding.as_deref();
+        let max_entries = match region.kind {
+            Kind::Key { max_entries } => max_entries,
+            _ => 0,
+        };
+        f.write_fmt(fmt!(
+            "{} {:#010x} {} {} {} {} {} {} {} ",
+            device,
+            region.lkey,
+            kind(region, binding),
+            binding.map_or(0, |binding| binding.layout.length()),
+            binding.map_or(0, |binding| binding.layout.count()),
+            max_entries,
+            binding.map_or(0, Binding::depth),
+            binding.map_or(0, |binding| binding.leaves.len()),
+            core.pins.count(index),
+        ))?;
+        match region.charge.process() {
+            Some(process) => f.write_fmt(fmt!(
+                "{} {}\n",
+                process.number(),
+                BStr::from_bytes(process.name())
+            )),
+            None => f.write_str("0 [kernel]\n"),
+        }
+    })
+}
+
+/// Writes a line for each leaf of each key and memory window: device, the region's lkey, its kind,
+/// and the leaf's lkey.
+pub(crate) fn leaves(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Result {
+    each(core, |_, region| {
+        if !matches!(region.kind, Kind::Key { .. } | Kind::Window) {
+            return Ok(());
+        }
+        let mut seen = None;
+        let mut at = 0;
+        loop {
+            let guard = srcu::read();
+            let Some(binding) = region.binding.get(&guard) else {
+                return Ok(());
+            };
+            // A layout that was bound meanwhile has other leaves.
+            let this = core::ptr::from_ref(&*binding) as usize;
+            if seen.is_some_and(|other| other != this) {
+                return Ok(());
+            }
+            seen = Some(this);
+            let word = kind(region, Some(&binding));
+            for leaf in binding.leaves.iter().skip(at).take(AT_ONCE) {
+                f.write_fmt(fmt!(
+                    "{} {:#010x} {} {:#010x}\n",
+                    device,
+                    region.lkey,
+                    word,
+                    leaf.lkey
+                ))?;
+            }
+            at += AT_ONCE;
+            if at >= binding.leaves.len() {
+                return Ok(());
+            }
+        }
+    })
+}
+
+/// Writes the layout of each key, the first [`MOST`] entries of each: device, lkey, kind, repeat
+/// counts, the leaf's lkey, address, bytes, and strides. A dash stands for what a kind lacks. The
+/// line of an indexed layout has the indices in place of the repeat counts, and the unit as stride.
+pub(crate) fn layouts(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Result {
+    each(core, |_, region| {
+        let guard = srcu::read();
+        match (&region.kind, region.binding.get(&guard)) {
+            (Kind::Key { .. }, Some(binding)) => {
+                layout(&binding, fmt!("{} {:#010x}", device, region.lkey), f)
+            }
+            _ => Ok(()),
+        }
+    })
+}
+
+fn layout(binding: &Binding, head: fmt::Arguments<'_>, f: Out<'_, '_>) -> fmt::Result {
+    let lkey = |leaf: u32| {
+        binding
+            .leaves
+            .get(leaf as usize)
+            .map_or(0, |leaf| leaf.lkey)
+    };
+    match &binding.layout {
+        Layout::List(list) => {
+            for entry in list.entries().iter().take(MOST) {
+                list_entry(entry, lkey(entry.leaf()), head, f)?;
+            }
+            Ok(())
+        }
+        Layout::Interleaved(interleaved) => {
+            for one in interleaved.blocks().iter().take(MOST) {
+                f.write_fmt(fmt!("{} interleaved ", head))?;
+                numbers(interleaved.repeat_counts(), f)?;
+                let dims = interleaved.repeat_counts().len();
+                block(one, lkey(one.leaf()), dims, f)?;
+            }
+            Ok(())
+        }
+        Layout::Indexed(layout) => indexed(layout, lkey(layout.leaf()), head, f),
+    }
+}
+
+fn list_entry(entry: &Entry, lkey: u32, head: fmt::Arguments<'_>, f: Out<'_, '_>) -> fmt::Result {
+    let (addr, length) = (entry.addr(), entry.length());
+    f.write_fmt(fmt!("{head} list - {lkey:#010x} {addr:#x} {length} -\n"))
+}
+
+fn block(block: &Block, lkey: u32, dims: usize, f: Out<'_, '_>) -> fmt::Result {
+    let (addr, bytes) = (block.addr(), block.bytes_count());
+    f.write_fmt(fmt!(" {lkey:#010x} {addr:#x} {bytes} "))?;
+    numbers(block.stride().iter().take(dims), f)?;
+    f.write_str("\n")
+}
+
+fn indexed(layout: &KIndexed, lkey: u32, head: fmt::Arguments<'_>, f: Out<'_, '_>) -> fmt::Result {
+    let all: IndexSlice<'_> = layout.indices();
+    f.write_fmt(fmt!("{head} indexed "))?;
+    numbers((0..all.len().min(MOST)).map_while(|at| all.get(at)), f)?;
+    let (addr, bytes, unit) = (layout.addr(), layout.block_len(), layout.unit());
+    f.write_fmt(fmt!(" {lkey:#010x} {addr:#x} {bytes} {unit}\n"))
+}
+
+/// Writes numbers with commas between them.
+fn numbers<T: fmt::Display>(all: impl Iterator<Item = T>, f: Out<'_, '_>) -> fmt::Result {
+    for (at, number) in all.enumerate() {
+        f.write_fmt(fmt!("{}{}", if at > 0 { "," } else { "" }, number))?;
+    }
+    Ok(())
+}
