@@ -28,7 +28,7 @@ RULES = [
     ("a person for a thing, or a pronoun for its name", rf"\b({PEOPLE})\b"),
     (
         "'who' for a thing",
-        r"\b(?<!-)who\b(?! (reads?|writes?) this)(?<!" + r" who)(?<!".join(ROLES.split("|")) + r" who)(?<!, who)",
+        r"\b(?<!-)(?<!mkeyctl )(?<![\x22])(?<![\x22] )who\b(?!::)(?! (reads?|writes?) this)(?<!" + r" who)(?<!".join(ROLES.split("|")) + r" who)(?<!, who)",
     ),
     ("'of ours'", r"\bof ours\b"),
     ("'of its own' for 'its own'", r"\bof (its|their|one's|his) own(?=[.,;:)]| (and|as|in|on|to|that|which|with|after|from|when|by|has|have|are|is)\b|$)"),

@@ -74,13 +74,13 @@ pub fn owners(dir: &Path) -> Result<Option<Vec<Owner>>, String> {
 }
 
 /// A line whose cells are found by the names of their columns.
-struct Row<'a> {
+pub struct Row<'a> {
     names: &'a [&'a str],
     cells: Vec<String>,
 }
 
 impl Row<'_> {
-    fn get(&self, name: &str) -> Option<&str> {
+    pub fn get(&self, name: &str) -> Option<&str> {
         let mut columns = self.names.iter().zip(&self.cells);
 
         columns
@@ -88,14 +88,14 @@ impl Row<'_> {
             .map(|(_, cell)| cell.as_str())
     }
 
-    fn text(&self, name: &str) -> Result<String, String> {
+    pub fn text(&self, name: &str) -> Result<String, String> {
         self.get(name)
             .map(str::to_owned)
             .ok_or_else(|| format!("there is no column `{name}'"))
     }
 
     /// Returns a number, or `None` for a dash or a missing column.
-    fn number(&self, name: &str) -> Result<Option<u64>, String> {
+    pub fn number(&self, name: &str) -> Result<Option<u64>, String> {
         self.get(name)
             .filter(|&cell| cell != "-")
             .map(|cell| {
@@ -106,7 +106,8 @@ impl Row<'_> {
     }
 }
 
-fn read<T>(
+/// Reads a file; `None` if it is not there.
+pub fn read<T>(
     dir: &Path,
     name: &str,
     each: impl Fn(&Row<'_>) -> Result<T, String>,

@@ -25,14 +25,23 @@ use clap::{
 };
 
 use crate::{
-    ascii,
+    ascii, debugfs,
     describe::{
         number,
         Description, //
     },
     picture::Picture,
-    svg, //
+    regions::{
+        self,
+        Lkey,
+        Region, //
+    },
+    svg,
+    table::or_dash,
 };
+
+/// The entries of a key that the kernel shows.
+const SHOWN: u64 = 256;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,6 +53,8 @@ Examples:
           two ranges as one region
   mkeyctl draw --indexed cache@0+64:64 --indices 9,3,4
           blocks 9, 3 and 4 of a table with blocks of 64 bytes
+  mkeyctl draw --key rxe0 0x1a2b
+          what a running program has bound a key to
   mkeyctl draw --format svg -o column.svg column.json
           the same from a file such as
           {\"interleaved\": {\"repeat_count\": [8], \"blocks\": [
@@ -56,7 +67,7 @@ Numbers are decimal, or hexadecimal with 0x, and may end in K, M or G.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-#[command(group = ArgGroup::new("layout").required(true).args(["file", "list", "block", "indexed"]))]
+#[command(group = ArgGroup::new("layout").required(true).args(["file", "list", "block", "indexed", "key"]))]
 pub struct Args {
     /// File that describes the layout in JSON; - is standard input
     file: Option<PathBuf>,
@@ -86,6 +97,14 @@ pub struct Args {
     #[arg(long, value_name = "INDEX,...", requires = "indexed")]
     #[arg(conflicts_with_all = ["file", "list", "block"])]
     indices: Option<String>,
+
+    /// A key of a running program, and the keys below it; lkeys are what `mkeyctl ls keys` shows
+    #[arg(long, num_args = 2, value_names = ["DEVICE", "LKEY"])]
+    key: Vec<String>,
+
+    /// Directory in which debugfs shows ib_mkey; with --key
+    #[arg(long, value_name = "DIR", default_value = debugfs::DIR)]
+    debugfs: PathBuf,
 
     /// Format of the drawing
     #[arg(long, value_enum, default_value_t = Format::Ascii)]
@@ -121,6 +140,9 @@ fn pitch(text: &str) -> Result<NonZeroU64, String> {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+    if let [device, lkey] = args.key.as_slice() {
+        return draw_key(args, device, lkey.parse()?);
+    }
     let description = match (&args.file, &args.repeat) {
         (Some(file), _) => {
             let stdin_or_file = if file.as_os_str() == "-" {
@@ -140,12 +162,19 @@ pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
             _ => Description::from_ranges(&args.list)?,
         },
     };
-    let picture = Picture::new(&description, args.pitch, args.rows);
-    let text = match args.format {
+    put(args, &picture_of(args, &description))
+}
+
+fn picture_of(args: &Args, description: &Description) -> String {
+    let picture = Picture::new(description, args.pitch, args.rows);
+
+    match args.format {
         Format::Ascii => ascii::render(&picture, args.columns),
         Format::Svg => svg::render(&picture),
-    };
+    }
+}
 
+fn put(args: &Args, text: &str) -> Result<ExitCode, Box<dyn Error>> {
     match &args.output {
         Some(file) => {
             fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -153,4 +182,59 @@ pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         None => stdout().lock().write_all(text.as_bytes())?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Draws the layout of a live key, then those of the keys that it is over. An SVG has one key.
+fn draw_key(args: &Args, device: &str, lkey: Lkey) -> Result<ExitCode, Box<dyn Error>> {
+    let regions = regions::regions(&args.debugfs)?;
+    let pieces = regions::pieces(&args.debugfs)?;
+    let mut text = String::new();
+    let mut wanted = vec![lkey];
+    let mut at = 0usize;
+
+    while let Some(&lkey) = wanted.get(at) {
+        let region = regions
+            .iter()
+            .find(|region| region.device == device && region.lkey == lkey);
+        let description = regions::layout(&pieces, device, lkey)?;
+        match (region, description) {
+            (Some(region), Some(description)) => {
+                if matches!(args.format, Format::Svg) {
+                    return put(args, &picture_of(args, &description));
+                }
+                text.push_str(&heading(region, at));
+                text.push_str(&picture_of(args, &description));
+            }
+            // A leaf that is no key has no layout.
+            _ if at > 0 => {}
+            (Some(region), None) if region.is_key() => {
+                return Err(format!("{lkey} of {device} is not bound").into());
+            }
+            _ => return Err(format!("{device} has no key {lkey}: see mkeyctl ls keys").into()),
+        }
+        for leaf in regions::leaves(&pieces, device, lkey) {
+            if !wanted.contains(&leaf) {
+                wanted.push(leaf);
+            }
+        }
+        at = at.saturating_add(1);
+    }
+    put(args, &text)
+}
+
+fn heading(region: &Region, at: usize) -> String {
+    let gap = if at > 0 { "\n" } else { "" };
+    let more = match region.entries {
+        Some(entries) if entries > SHOWN => format!(", the first {SHOWN} drawn"),
+        _ => String::new(),
+    };
+
+    format!(
+        "{gap}Key {} of {}, {} of {} bytes, entries: {}{more}\n",
+        region.lkey,
+        region.device,
+        region.kind,
+        or_dash(region.bytes),
+        or_dash(region.entries),
+    )
 }

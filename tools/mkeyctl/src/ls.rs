@@ -35,6 +35,10 @@ use crate::{
         self,
         Mr, //
     },
+    regions::{
+        self,
+        Region, //
+    },
     table::{
         or_dash,
         render,
@@ -57,6 +61,11 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
+    /// Keys of all processes: kinds, sizes, references and owners
+    Keys {
+        /// Device; all of them if left out
+        device: Option<String>,
+    },
     /// Device memory: what is used of which class, and by whom
     Dm {
         /// Device; all of them if left out
@@ -66,6 +75,9 @@ enum What {
 
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
     match &args.what {
+        Some(What::Keys { device }) => {
+            ls_keys(args, json, device.as_ref().or(args.device.as_ref()))
+        }
         Some(What::Dm { device }) => ls_dm(args, json, device.as_ref().or(args.device.as_ref())),
         None => ls(args, json, args.device.as_deref()),
     }
@@ -209,6 +221,48 @@ fn to_json(line: &Line) -> Value {
         "mrs": line.mrs,
         "pools": line.pools,
     })
+}
+
+fn ls_keys(args: &Args, json: bool, name: Option<&String>) -> Result<ExitCode, Box<dyn Error>> {
+    let mut regions = regions::regions(&args.debugfs)?;
+    let mut out = stdout().lock();
+
+    if let Some(name) = name {
+        devices::choose(&devices::list()?, Some(name))?;
+        regions.retain(|region| region.device == *name);
+    }
+    if json {
+        writeln!(out, "{:#}", json!(regions))?;
+    } else {
+        write!(out, "{}", render(&region_rows(&regions)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn region_rows(regions: &[Region]) -> Vec<[String; 10]> {
+    let heading = [
+        "DEVICE", "LKEY", "KIND", "BYTES", "ENTRIES", "MOST", "LEVELS", "REFERRED", "PID",
+        "COMMAND",
+    ];
+    let mut rows = vec![heading.map(str::to_owned)];
+
+    rows.extend(regions.iter().map(|region| {
+        let most = region.max_entries.filter(|_| region.is_key());
+
+        [
+            region.device.clone(),
+            region.lkey.to_string(),
+            region.kind.clone(),
+            or_dash(region.bytes),
+            or_dash(region.entries),
+            or_dash(most),
+            or_dash(region.levels),
+            or_dash(region.pins),
+            or_dash(Some(region.pid).filter(|&pid| pid != 0)),
+            region.comm.clone(),
+        ]
+    }));
+    rows
 }
 
 fn ls_dm(args: &Args, json: bool, name: Option<&String>) -> Result<ExitCode, Box<dyn Error>> {

@@ -17,9 +17,12 @@ mod draw;
 mod ls;
 mod picture;
 mod rdma;
+mod referrers;
+mod regions;
 mod stat;
 mod svg;
 mod table;
+mod watch;
 
 use std::{
     error::Error,
@@ -65,12 +68,21 @@ enum Command {
     Ls(ls::Args),
     /// Show what devices have counted
     Stat(stat::Args),
+    /// Show what is bound, accessed and refused from one moment to the next
+    Watch(watch::Args),
+    /// Show which keys refer to a memory region, so that it cannot be deregistered
+    Who(referrers::Args),
 }
 
 impl Command {
     fn has_json(&self) -> bool {
         match self {
-            Self::Caps(_) | Self::Doctor(_) | Self::Ls(_) | Self::Stat(_) => true,
+            Self::Caps(_)
+            | Self::Doctor(_)
+            | Self::Ls(_)
+            | Self::Stat(_)
+            | Self::Watch(_)
+            | Self::Who(_) => true,
             Self::Completion(_) | Self::Demo(_) | Self::Draw(_) => false,
         }
     }
@@ -81,7 +93,7 @@ fn main() -> ExitCode {
     if json && !command.has_json() {
         let error = Cli::command().error(
             ErrorKind::ArgumentConflict,
-            "--json is for caps, doctor, ls and stat",
+            "--json is for commands that list or count",
         );
         error.exit();
     }
@@ -93,6 +105,8 @@ fn main() -> ExitCode {
         Command::Draw(args) => draw::run(&args),
         Command::Ls(args) => ls::run(&args, json),
         Command::Stat(args) => stat::run(&args, json),
+        Command::Watch(args) => watch::run(&args, json),
+        Command::Who(args) => referrers::run(&args, json),
     };
 
     match result {

@@ -27,6 +27,7 @@ use crate::{
         self,
         Numbers, //
     },
+    regions,
     table::{
         or_dash,
         render_numbers, //
@@ -71,11 +72,19 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
         of_ports(&rdma::counters()?),
         of_pools(&pools.unwrap_or_default()),
     ];
+    // As above.
+    let counted = regions::counters(&args.debugfs).unwrap_or_default();
     let mut out = stdout().lock();
     if json {
-        writeln!(out, "{:#}", to_json(&devices, &groups))?;
+        let mut all = to_json(&devices, &groups);
+        if let (Value::Array(all), false) = (&mut all, counted.is_empty()) {
+            let counted: BTreeMap<_, _> = counted.into_iter().collect();
+            all.push(json!({ "module": counted }));
+        }
+        writeln!(out, "{all:#}")?;
     } else {
         write!(out, "{}", text(&devices, &groups, args.all))?;
+        write!(out, "{}", module_text(&counted, args.all))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -158,6 +167,22 @@ fn text(devices: &[&String], groups: &[Group; 3], all: bool) -> String {
         first.extend(devices.iter().map(|&device| device.clone()));
     }
     render_numbers(&rows)
+}
+
+/// Shows what the module has counted for all devices together.
+fn module_text(counted: &[(String, u64)], all: bool) -> String {
+    let mut rows = vec![vec!["IB_MKEY".to_owned(), "ALL DEVICES".to_owned()]];
+
+    rows.extend(
+        counted
+            .iter()
+            .filter(|(_, count)| all || *count != 0)
+            .map(|(name, count)| vec![format!("  {name}"), count.to_string()]),
+    );
+    if rows.len() == 1 {
+        return String::new();
+    }
+    format!("\n{}", render_numbers(&rows))
 }
 
 fn to_json(devices: &[&String], groups: &[Group; 3]) -> Value {

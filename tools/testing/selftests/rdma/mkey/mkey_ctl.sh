@@ -86,7 +86,75 @@ refuses() {
 	return 1
 }
 
-plan 10
+# json FILTER COMMAND...: evaluates a Python expression of the JSON `j' that mkeyctl prints.
+json() {
+	local filter=$1
+	shift
+	"$ctl" -j "$@" | python3 -c "import json, sys; j = json.load(sys.stdin); print($filter)"
+}
+# The lkeys of the holder's two keys: the inner one has 800 bytes, the outer one 24.
+key_of() { json "[k['lkey'] for k in j if k['pid'] == $holder and k['bytes'] == $1][0]" ls keys "${dev[1]}"; }
+
+ls_keys() {
+	local out inner outer
+	inner=$(key_of 800) && outer=$(key_of 24) || return
+	out=$("$ctl" ls keys "${dev[1]}") || return
+	grep -qE "^${dev[1]} +$inner +interleaved +800 +1 +1 +1 +1 +$holder +mkey_hold\$" <<<"$out" &&
+		grep -qE "^${dev[1]} +$outer +list +24 +2 +3 +2 +0 +$holder +mkey_hold\$" <<<"$out" && return
+	echo "$out"
+	return 1
+}
+# The MR below the keys: both are named, the nearer one first.
+who_mr() {
+	local leaf out
+	leaf=$(awk -v key="$(key_of 800)" '$2 == key { print $4 }' "$debugfs/leaves") || return
+	out=$("$ctl" who "${dev[1]}" "$leaf") || return
+	grep -A 2 DISTANCE <<<"$out" | tail -n 2 | awk '{ print $1, $2, $6 }' >"$tmp"
+	equal "$(cat "$tmp")" "1 $(key_of 800) mkey_hold
+2 $(key_of 24) mkey_hold"
+}
+who_nothing() {
+	local outer
+	outer=$(key_of 24) || return
+	"$ctl" who "${dev[1]}" "$outer" | grep -q "^No key .* refers to $outer of ${dev[1]}" &&
+		equal "$(json "j['referrers'], j['binds_in_progress']" who "${dev[1]}" "$outer")" "[] 0" &&
+		equal "$(json "[r['distance'] for r in j['referrers']]" who "${dev[1]}" "$(key_of 800)")" "[1]"
+}
+# The outer key, and the inner one below it.
+draw_key() {
+	local out
+	out=$("$ctl" draw --key "${dev[1]}" "$(key_of 24)") || return
+	grep -q "^Key $(key_of 24) of ${dev[1]}, list of 24 bytes, entries: 2\$" <<<"$out" &&
+		grep -q "^Key $(key_of 800) of ${dev[1]}, interleaved of 800 bytes, entries: 1\$" <<<"$out" && return
+	echo "$out"
+	return 1
+}
+# A program's binds and accesses are counted.
+watch_counts() {
+	local out
+	"$ctl" -j watch --count 1 --interval 6 >"$tmp" &
+	sleep 1
+	"$ctl" demo "${dev[@]}" >/dev/null || return
+	wait $! || return
+	out=$(python3 -c 'import json, sys; j = json.load(sys.stdin)
+print(j["binds"] >= 2, j["accesses"] >= 2, j["keys"] >= 2, j["bound"] >= 2, j["refused_other"])' <"$tmp") || return
+	equal "$out" "True True True True 0" || { cat "$tmp"; return 1; }
+}
+stat_module() { equal "$("$ctl" stat --all | grep -c "^  \(binds\|unbinds\|accesses\|odp_faults\) ")" 4; }
+# Other users see no lkeys.
+not_root() {
+	local c
+	for c in "ls keys" "who ${dev[1]} $(key_of 800)" "draw --key ${dev[1]} $(key_of 800)" "watch -c 1 -n 0"; do
+		# shellcheck disable=SC2086 # words of a command line
+		refuses "only root may see" setpriv --reuid 65534 --regid 65534 --clear-groups "$ctl" $c || return
+	done
+	! setpriv --reuid 65534 --regid 65534 --clear-groups "$ctl" -j ls "${dev[1]}" |
+		grep -i "$(key_of 800 | sed 's/^0x0*//')"
+}
+tmp=$(mktemp)
+trap 'kill "$holder" 2>/dev/null; rm -f "$tmp"' EXIT
+
+plan 18
 check "ls: as many regions as the kernel lists" ls_counts
 check "ls: a key, its process and its rkey" ls_key
 check "ls: JSON" ls_json
@@ -96,5 +164,19 @@ check "stat: counters" stat_counts
 check "demo: between two devices" demo "${dev[@]}"
 check "demo: on one device" demo "${dev[1]}"
 check "demo: no such device" refuses "no device nowhere" "$ctl" demo nowhere
+if [[ -e $debugfs/regions ]]; then
+	check "ls keys: kinds, numbers and owners" ls_keys
+	check "who: the keys over an MR" who_mr
+	check "who: a key that nothing refers to" who_nothing
+	check "draw: a live key and the one below it" draw_key
+	check "draw: no such key" refuses "has no key 0x00000007" "$ctl" draw --key "${dev[1]}" 7
+	check "watch: binds and accesses" watch_counts
+	check "stat: what the module counted" stat_module
+	check "keys are for root" not_root
+else
+	for t in {1..8}; do
+		check "no debugfs: $t of 8 # SKIP" true
+	done
+fi
 check "stat: no such device" refuses "no device nowhere" "$ctl" stat nowhere
 finish

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Not a test: opens a device and holds device memory, a bound key and a queue
- * pair until it is killed. Prints "ready" when it has them.
+ * Not a test: opens a device and holds device memory, a key, a key of 24 bytes
+ * over it and a queue pair until it is killed. Prints "ready" when it has them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,10 @@ int main(int argc, char **argv)
 	struct mkt_layout layout = mkt_layout_repeated(&block, 100);
 	struct mkt_arena arena;
 	struct mkt_dev dev;
-	struct ibv_mr *key;
+	struct ibmkey_range range[2] = {
+		{ .addr = 0, .length = 16 }, { .addr = 100, .length = 8 },
+	};
+	struct ibv_mr *key, *outer;
 	struct mkt_qp qp;
 
 	if (mkt_dev_open(&dev, argc > 1 ? atoi(argv[1]) : 0) ||
@@ -24,6 +27,11 @@ int main(int argc, char **argv)
 		return 1;
 	key = ibmkey_alloc(dev.pd, 1);
 	if (!key || mkt_layout_bind(key, &arena, &layout, MKT_ACCESS_ALL))
+		return 1;
+	outer = ibmkey_alloc(dev.pd, 3);
+	range[0].lkey = key->lkey;
+	range[1].lkey = key->lkey;
+	if (!outer || ibmkey_bind_list(outer, MKT_ACCESS_ALL, 2, range))
 		return 1;
 	puts("ready");
 	fflush(stdout);

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `mkeyctl watch`: shows what changes from one moment to the next.
+
+use std::{
+    error::Error,
+    io::{
+        stdout,
+        Write, //
+    },
+    path::{
+        Path,
+        PathBuf, //
+    },
+    process::ExitCode,
+    thread::sleep,
+    time::Duration,
+};
+
+use serde_json::{
+    Map,
+    Value, //
+};
+
+use crate::{
+    debugfs,
+    regions, //
+};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Seconds between two lines
+    #[arg(short = 'n', long, value_name = "SECONDS", default_value = "1")]
+    interval: u32,
+
+    /// Lines to print; without end if left out
+    #[arg(short, long, value_name = "LINES")]
+    count: Option<u32>,
+
+    /// Directory in which debugfs shows ib_mkey
+    #[arg(long, value_name = "DIR", default_value = debugfs::DIR)]
+    debugfs: PathBuf,
+}
+
+/// The lines after which the names of the columns are repeated.
+const PAGE: u32 = 20;
+
+/// The keys of one moment, and the counts up to then.
+struct Moment {
+    keys: u64,
+    bound: u64,
+    counts: Vec<(String, u64)>,
+}
+
+impl Moment {
+    fn look(dir: &Path) -> Result<Self, String> {
+        let counts = regions::counters(dir)?;
+        let regions = regions::regions(dir)?;
+        let keys = regions.iter().filter(|region| region.is_key());
+
+        Ok(Self {
+            keys: keys.clone().count() as u64,
+            bound: keys.filter(|key| key.kind != "unbound").count() as u64,
+            counts,
+        })
+    }
+
+    /// Returns the columns of a line: the numbers of keys, and what was counted since `before`.
+    fn since(&self, before: &Self) -> Vec<(String, u64)> {
+        let now =
+            [("keys", self.keys), ("bound", self.bound)].map(|(name, n)| (name.to_owned(), n));
+        let counted = self.counts.iter().map(|(name, count)| {
+            let was = before.counts.iter().find(|(other, _)| other == name);
+            let was = was.map_or(0, |(_, count)| *count);
+            // The module may have been loaded again, which begins at zero.
+            (name.clone(), count.checked_sub(was).unwrap_or(*count))
+        });
+
+        now.into_iter().chain(counted).collect()
+    }
+}
+
+pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
+    let mut before = Moment::look(&args.debugfs)?;
+    let mut line = 0u32;
+
+    while args.count.is_none_or(|count| line < count) {
+        sleep(Duration::from_secs(args.interval.into()));
+        let now = Moment::look(&args.debugfs)?;
+        let columns = now.since(&before);
+        let mut out = stdout().lock();
+
+        if json {
+            let object: Map<_, _> = columns
+                .into_iter()
+                .map(|(name, value)| (name, Value::from(value)))
+                .collect();
+            writeln!(out, "{}", Value::Object(object))?;
+        } else {
+            if line % PAGE == 0 {
+                writeln!(
+                    out,
+                    "{}",
+                    join(columns.iter().map(|(name, _)| (name, name)))
+                )?;
+            }
+            writeln!(out, "{}", join(columns.iter().map(|(name, n)| (name, n))))?;
+        }
+        out.flush()?;
+        before = now;
+        line = line.wrapping_add(1);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Joins cells, each as wide as the name of its column, with numbers to the right.
+fn join<'a, T: ToString + 'a>(cells: impl Iterator<Item = (&'a String, &'a T)>) -> String {
+    let cells: Vec<_> = cells
+        .map(|(name, cell)| format!("{:>width$}", cell.to_string(), width = name.len().max(8)))
+        .collect();
+
+    cells.join("  ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moment(keys: u64, binds: u64) -> Moment {
+        Moment {
+            keys,
+            bound: 1,
+            counts: vec![("binds".to_owned(), binds)],
+        }
+    }
+
+    #[test]
+    fn counts_are_differences_and_keys_are_not() {
+        let columns = |now: &Moment, before: &Moment| -> Vec<u64> {
+            now.since(before).into_iter().map(|(_, n)| n).collect()
+        };
+
+        assert_eq!(columns(&moment(5, 17), &moment(3, 10)), [5, 1, 7]);
+        assert_eq!(columns(&moment(5, 4), &moment(3, 10)), [5, 1, 4]);
+    }
+}
