@@ -51,6 +51,12 @@ impl Errno {
         }
     }
 
+    /// Makes an errno value in a test.
+    #[cfg(test)]
+    pub(crate) const fn from_raw(errno: c_int) -> Self {
+        Self(errno)
+    }
+
     /// Returns the value, as a C function would.
     pub const fn get(self) -> c_int {
         self.0

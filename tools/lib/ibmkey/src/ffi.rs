@@ -8,6 +8,7 @@
 #![allow(clippy::missing_safety_doc)]
 
 use core::ffi::{
+    c_char,
     c_int,
     c_uint,
     c_void, //
@@ -20,6 +21,11 @@ use crate::{
         to_ptr,
         Errno,
         Result, //
+    },
+    explain::{
+        self,
+        Failed,
+        Layout, //
     },
     indexed, many,
     mkey::{
@@ -73,6 +79,7 @@ declared!(
     ibmkey_describe,
     ibmkey_enable,
     ibmkey_export_dm,
+    ibmkey_last_error,
     ibmkey_pool_create,
     ibmkey_pool_destroy,
     ibmkey_pool_get,
@@ -179,11 +186,12 @@ pub unsafe extern "C" fn ibmkey_bind_list(
     ranges: *const ibmkey_range,
 ) -> c_int {
     // SAFETY: By the function's contract.
-    to_int(unsafe {
-        rebind(mkey, |fd, handle| {
-            mkey::bind_list(fd, handle, access, Array::from_raw(num_ranges, ranges))
-        })
-    })
+    let list = unsafe { Array::from_raw(num_ranges, ranges) };
+    let call = |fd, handle| mkey::bind_list(fd, handle, access, list);
+    let layout = || Layout::List(list.items().unwrap_or_default());
+
+    // SAFETY: By the function's contract.
+    unsafe { rebind_or_explain(mkey, call, layout, access, num_ranges, 0) }
 }
 
 /// Binds a key to ranges in elements of libibverbs.
@@ -195,11 +203,19 @@ pub unsafe extern "C" fn ibv_rereg_mr_sg(
     sg_list: *const ibv_sge,
 ) -> c_int {
     // SAFETY: By the function's contract.
-    to_int(unsafe {
-        rebind(mkey, |fd, handle| {
-            mkey::bind_sge_list(fd, handle, access, Array::from_raw(num_sge, sg_list))
-        })
-    })
+    let list = unsafe { Array::from_raw(num_sge, sg_list) };
+    let call = |fd, handle| mkey::bind_sge_list(fd, handle, access, list);
+    let ranges = std::cell::OnceCell::new();
+    let layout = || {
+        let elements = list.items().unwrap_or_default();
+        Layout::List(ranges.get_or_init(|| {
+            let translated = elements.iter().map(mkey::sge_to_range);
+            translated.collect::<Vec<_>>()
+        }))
+    };
+
+    // SAFETY: By the function's contract.
+    unsafe { rebind_or_explain(mkey, call, layout, access, num_sge, 0) }
 }
 
 /// Binds a key to blocks that repeat with a stride.
@@ -213,14 +229,22 @@ pub unsafe extern "C" fn ibmkey_bind_interleaved(
     blocks: *const ibmkey_block,
 ) -> c_int {
     // SAFETY: By the function's contract.
-    to_int(unsafe {
-        rebind(mkey, |fd, handle| {
-            let repeat = Array::from_raw(num_dims, repeat_count);
-            let blocks = Array::from_raw(num_blocks, blocks);
+    let (repeat, blocks) = unsafe {
+        (
+            Array::from_raw(num_dims, repeat_count),
+            Array::from_raw(num_blocks, blocks),
+        )
+    };
+    let call = |fd, handle| mkey::bind_interleaved(fd, handle, access, repeat, blocks);
+    let layout = || {
+        Layout::Interleaved(
+            repeat.items().unwrap_or_default(),
+            blocks.items().unwrap_or_default(),
+        )
+    };
 
-            mkey::bind_interleaved(fd, handle, access, repeat, blocks)
-        })
-    })
+    // SAFETY: By the function's contract.
+    unsafe { rebind_or_explain(mkey, call, layout, access, num_blocks, num_dims) }
 }
 
 /// Binds a key to blocks that repeat with a stride: the RFC's name.
@@ -245,13 +269,23 @@ pub unsafe extern "C" fn ibmkey_bind_indexed(
     layout: *const ibmkey_indexed,
 ) -> c_int {
     // SAFETY: By the function's contract.
-    to_int(unsafe {
-        rebind(mkey, |fd, handle| {
-            let layout = layout.as_ref().ok_or(Errno::EFAULT)?;
+    let Some(layout) = (unsafe { layout.as_ref() }) else {
+        explain::say("layout is NULL");
+        return Errno::EFAULT.get();
+    };
+    let call = |fd, handle| indexed::bind(fd, handle, access, layout);
 
-            indexed::bind(fd, handle, access, layout)
-        })
-    })
+    // SAFETY: By the function's contract.
+    unsafe {
+        rebind_or_explain(
+            mkey,
+            call,
+            || Layout::Indexed(layout),
+            access,
+            layout.num_indices,
+            0,
+        )
+    }
 }
 
 /// Binds several keys, all or none.
@@ -272,6 +306,10 @@ pub unsafe extern "C" fn ibmkey_bind_many(
         }
     };
 
+    if let Err(errno) = result {
+        // SAFETY: By the function's contract.
+        unsafe { many::explain(binds, num, number, errno) };
+    }
     if result.is_err() && !failed.is_null() {
         // SAFETY: By the function's contract.
         unsafe { failed.write(number) };
@@ -352,6 +390,12 @@ pub unsafe extern "C" fn ibmkey_query_refused(
         store(error, errno)?;
         store(entry, number)
     }))
+}
+
+/// Returns a sentence about the last bind that failed in this thread.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_last_error() -> *const c_char {
+    explain::last()
 }
 
 /// Returns a key to its state after it was created.
@@ -484,6 +528,35 @@ unsafe fn rebind(mkey: *mut ibv_mr, call: impl FnOnce(c_int, u32) -> Result<usiz
     // The kernel has accepted it as a key, and only this library writes the field of a key.
     unsafe { (&raw mut (*mkey).length).write(length) };
     Ok(())
+}
+
+/// Runs a bind as [`rebind`] does. If it fails, keeps a sentence about the layout.
+///
+/// # Safety
+///
+/// `mkey` is NULL or a memory region. What the layout points to can be read.
+unsafe fn rebind_or_explain<'a>(
+    mkey: *mut ibv_mr,
+    call: impl FnOnce(c_int, u32) -> Result<usize>,
+    layout: impl FnOnce() -> Layout<'a>,
+    access: u32,
+    count: u32,
+    dims: u32,
+) -> c_int {
+    // SAFETY: By the caller's promise.
+    let result = unsafe { rebind(mkey, call) };
+
+    if let Err(errno) = result {
+        let failed = Failed {
+            layout: layout(),
+            access,
+            count,
+            dims,
+        };
+        // SAFETY: By the caller's promise.
+        unsafe { explain::keep(mkey, errno, &failed, "") };
+    }
+    to_int(result)
 }
 
 /// # Safety

@@ -11,6 +11,7 @@
 
 mod driver;
 mod errno;
+pub mod explain;
 mod indexed;
 mod ioctl;
 mod many;

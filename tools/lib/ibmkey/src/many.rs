@@ -9,6 +9,11 @@ use crate::{
         Errno,
         Result, //
     },
+    explain::{
+        self,
+        Failed,
+        Layout, //
+    },
     indexed,
     ioctl::Command,
     mkey::{
@@ -184,4 +189,77 @@ pub(crate) unsafe fn bind(binds: &[ibmkey_bind], failed: &mut u32) -> Result {
         unsafe { (&raw mut (*bind.mkey).length).write(described.length) };
     }
     Ok(())
+}
+
+/// Keeps a sentence about `binds`, which failed because of number `failed`.
+///
+/// # Safety
+///
+/// `binds` is NULL or points to `num` descriptions, each of which fulfils the contract of its
+/// declaration.
+pub(crate) unsafe fn explain(binds: *const ibmkey_bind, num: u32, failed: u32, errno: Errno) {
+    if binds.is_null() || num == 0 || num > sys::IB_MKEY_MAX_BINDS {
+        explain::say(&format!("binds is NULL, or num {num} is not 1 to 512"));
+        return;
+    }
+    // SAFETY: By the caller's promise.
+    let binds = unsafe { core::slice::from_raw_parts(binds, num as usize) };
+    let Some(bind) = binds.get(failed as usize) else {
+        explain::say(&format!("no single key is the reason: {errno}"));
+        return;
+    };
+    let twice = binds.iter().take(failed as usize);
+    if twice.clone().any(|other| other.mkey == bind.mkey) {
+        explain::say(&format!("binds[{failed}].mkey is there twice"));
+        return;
+    }
+    if bind.comp_mask != 0 {
+        explain::say(&format!("binds[{failed}].comp_mask is not 0"));
+        return;
+    }
+
+    let mut count = bind.num_entries;
+    // SAFETY: By the caller's promise, each union has the member of its kind.
+    let layout = unsafe {
+        match bind.kind {
+            sys::IBMKEY_LIST => {
+                let list = Array::from_raw(count, bind.__bindgen_anon_1.ranges);
+                Layout::List(list.items().unwrap_or_default())
+            }
+            sys::IBMKEY_INTERLEAVED => {
+                let repeat = Array::from_raw(bind.num_dims, bind.repeat_count);
+                let blocks = Array::from_raw(count, bind.__bindgen_anon_1.blocks);
+                Layout::Interleaved(
+                    repeat.items().unwrap_or_default(),
+                    blocks.items().unwrap_or_default(),
+                )
+            }
+            sys::IBMKEY_INDEXED if !bind.__bindgen_anon_1.indexed.is_null() => {
+                let layout = &*bind.__bindgen_anon_1.indexed;
+                count = layout.num_indices;
+                Layout::Indexed(layout)
+            }
+            kind => {
+                explain::say(&format!(
+                    "binds[{failed}].kind {kind} is not enum ibmkey_kind, or indexed is NULL"
+                ));
+                return;
+            }
+        }
+    };
+    let failed_bind = Failed {
+        layout,
+        access: bind.access,
+        count,
+        dims: bind.num_dims,
+    };
+    // SAFETY: By the caller's promise.
+    unsafe {
+        explain::keep(
+            bind.mkey,
+            errno,
+            &failed_bind,
+            &format!("binds[{failed}]: "),
+        )
+    };
 }

@@ -50,7 +50,7 @@ pub(crate) struct Array<'a, T> {
     items: Option<&'a [T]>,
 }
 
-impl<T> Array<'_, T> {
+impl<'a, T> Array<'a, T> {
     /// # Safety
     ///
     /// `items` is NULL or points to `count` initialised elements. They are not written during the
@@ -69,7 +69,7 @@ impl<T> Array<'_, T> {
     }
 
     /// Returns the elements, if they can be read.
-    pub(crate) fn items(&self) -> Option<&[T]> {
+    pub(crate) fn items(&self) -> Option<&'a [T]> {
         self.items
     }
 
@@ -117,7 +117,7 @@ pub(crate) fn create(fd: c_int, pd_handle: u32, max_entries: u32) -> Result<Regi
         )
 }
 
-fn sge_to_range(sge: &sys::ibv_sge) -> Range {
+pub(crate) fn sge_to_range(sge: &sys::ibv_sge) -> Range {
     Range {
         addr: sge.addr,
         length: sge.length.into(),

@@ -158,6 +158,14 @@ pub(crate) unsafe fn new_mr(
     Ok(mr)
 }
 
+/// Destroys the MR with this handle in the kernel.
+pub(crate) fn destroy(fd: c_int, handle: u32) -> Result {
+    Command::<1>::new(sys::UVERBS_OBJECT_MR, sys::UVERBS_METHOD_MR_DESTROY)
+        .object(sys::UVERBS_ATTR_DESTROY_MR_HANDLE, handle)
+        .run(fd)
+        .map(drop)
+}
+
 /// Destroys an MR of [`new_mr`], as `ibv_dereg_mr()` and a provider would.
 ///
 /// # Safety
@@ -166,9 +174,7 @@ pub(crate) unsafe fn new_mr(
 pub(crate) unsafe fn destroy_mr(mr: *mut sys::ibv_mr) -> Result {
     // SAFETY: By the caller's promise.
     let (fd, handle) = unsafe { mr_handle(mr) }?;
-    Command::<1>::new(sys::UVERBS_OBJECT_MR, sys::UVERBS_METHOD_MR_DESTROY)
-        .object(sys::UVERBS_ATTR_DESTROY_MR_HANDLE, handle)
-        .run(fd)?;
+    destroy(fd, handle)?;
 
     if let Some(vmr) = NonNull::new(mr.cast::<sys::verbs_mr>()) {
         // SAFETY: By the caller's promise; the MR is the first member.

@@ -556,6 +556,23 @@ int ibmkey_wr_bind(struct ibv_qp_ex *qp, const struct ibmkey_wr *wr);
 int ibmkey_query_refused(struct ibv_mr *mkey, int *error, uint32_t *entry);
 
 /**
+ * ibmkey_last_error - say why a bind failed
+ *
+ * The sentence names the entry and the field, as in
+ * "ranges[3].lkey 0x1234 names no MR in the protection domain of mkey". It is
+ * about the last call of ibmkey_bind_list(), ibmkey_bind_interleaved(),
+ * ibmkey_bind_indexed() or ibmkey_bind_many() that failed in this thread. It is
+ * for people: do not compare it.
+ *
+ * A bind that fails takes longer by some binds of the same layout to a key of the
+ * library, which find the entry.
+ *
+ * Return: the sentence, which stays valid until the next bind of this thread
+ * fails; an empty string if none has failed. Never NULL.
+ */
+const char *ibmkey_last_error(void);
+
+/**
  * ibmkey_unbind - return a key to its state after ibmkey_alloc()
  * @mkey: a key, bound or not
  *

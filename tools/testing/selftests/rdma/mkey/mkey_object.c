@@ -136,6 +136,78 @@ TEST_F(object, unbound)
 	EXPECT_EQ(IBMKEY_UNBOUND, info.kind);
 }
 
+/* the sentence about a bind that failed names the entry and the field */
+TEST_F(object, last_error)
+{
+	struct mkt_leaf *leaf = &self->arena.leaf[0];
+	struct ibmkey_range range[3] = {};
+	struct ibmkey_block block = {
+		.addr = leaf->addr, .bytes_count = 8, .lkey = leaf->mr->lkey,
+	};
+	uint32_t index[2] = { 0, 1 };
+	struct ibmkey_indexed indexed = {
+		.addr = leaf->addr, .unit = 8, .bytes_count = 8,
+		.indices32 = index, .num_indices = 2, .lkey = leaf->mr->lkey,
+	};
+	struct ibmkey_bind bind = {
+		.kind = IBMKEY_LIST, .num_entries = 3, .ranges = range,
+	};
+	struct ibv_mr *key = ibmkey_alloc(self->dev.pd, 3);
+	uint64_t repeat = 2;
+	unsigned int i;
+
+	ASSERT_NE(NULL, key);
+	bind.mkey = key;
+	for (i = 0; i < 3; i++) {
+		range[i].addr = leaf->addr;
+		range[i].length = 8;
+		range[i].lkey = leaf->mr->lkey;
+	}
+#define SAYS(words, errno_value, call) do {				\
+		EXPECT_EQ(errno_value, call);				\
+		EXPECT_NE(NULL, strstr(ibmkey_last_error(), words))	\
+		{							\
+			TH_LOG("%s: not %s", ibmkey_last_error(), words); \
+		}							\
+	} while (0)
+	EXPECT_STREQ("", ibmkey_last_error());
+	range[2].lkey ^= 0xff;
+	SAYS("ranges[2].lkey 0x", ENOENT, ibmkey_bind_list(key, 0, 3, range));
+	SAYS("binds[0]: ranges[2].lkey 0x", ENOENT,
+	     ibmkey_bind_many(&bind, 1, NULL));
+	range[2].lkey = leaf->mr->lkey;
+	range[1].addr = leaf->addr - 1;
+	SAYS("ranges[1] reaches outside", ERANGE,
+	     ibmkey_bind_list(key, 0, 3, range));
+	range[1].addr = leaf->addr;
+	range[1].length = 0;
+	SAYS("ranges[1].length is 0", EINVAL,
+	     ibmkey_bind_list(key, 0, 3, range));
+	range[1].length = 8;
+	range[0].lkey = key->lkey;
+	SAYS("ranges[0].lkey", ELOOP, ibmkey_bind_list(key, 0, 3, range));
+	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "is mkey itself"));
+	range[0].lkey = leaf->mr->lkey;
+	SAYS("num_ranges is 4, but the key was created for 3", ENOSPC,
+	     ibmkey_bind_list(key, 0, 4, range));
+	SAYS("without IBV_ACCESS_LOCAL_WRITE", EINVAL,
+	     ibmkey_bind_list(key, IBV_ACCESS_REMOTE_WRITE, 3, range));
+	SAYS("not a key", EINVAL, ibmkey_bind_list(leaf->mr, 0, 3, range));
+	SAYS("repeat_count[0] is 0", EINVAL,
+	     ibmkey_bind_interleaved(key, 0, 1, (uint64_t[]){ 0 }, 1, &block));
+	block.stride[0] = -(int64_t)leaf->addr - 8;
+	SAYS("blocks[0]: its strides", EOVERFLOW,
+	     ibmkey_bind_interleaved(key, 0, 1, &repeat, 1, &block));
+	index[1] = UINT32_MAX;
+	SAYS("indices[1] reaches outside", ERANGE,
+	     ibmkey_bind_indexed(key, 0, &indexed));
+	/* a bind that works leaves the sentence */
+	EXPECT_EQ(0, ibmkey_bind_list(key, 0, 3, range));
+	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "indices[1]"));
+#undef SAYS
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+}
+
 TEST_F(object, max_entries)
 {
 	struct ibmkey_info info;

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Explains why a bind failed, in a sentence that names the entry and the field.
+//!
+//! The kernel returns one errno value for a whole description. Most reasons can be seen in the
+//! description. For the others this module binds its own key to the first entries of the
+//! description, and finds the first entry that the kernel refuses by bisection. All of this happens
+//! after an error only.
+
+use core::{
+    cell::RefCell,
+    ffi::{
+        c_char,
+        c_int, //
+    },
+};
+use std::ffi::CString;
+
+use crate::{
+    errno::{
+        Errno,
+        Result, //
+    },
+    indexed, mkey, object,
+    sys::{
+        self,
+        ibmkey_block as Block,
+        ibmkey_indexed as Indexed,
+        ibmkey_range as Range, //
+    },
+};
+
+thread_local! {
+    static LAST: RefCell<Option<CString>> = const { RefCell::new(None) };
+}
+
+/// A caller's description. A slice is empty if the caller's array cannot be read.
+#[derive(Clone, Copy)]
+pub(crate) enum Layout<'a> {
+    List(&'a [Range]),
+    Interleaved(&'a [u64], &'a [Block]),
+    Indexed(&'a Indexed),
+}
+
+/// A bind that failed.
+#[derive(Clone, Copy)]
+pub(crate) struct Failed<'a> {
+    pub(crate) layout: Layout<'a>,
+    pub(crate) access: u32,
+    /// The number of entries, blocks or indices that the caller gave.
+    pub(crate) count: u32,
+    /// The number of dimensions that the caller gave.
+    pub(crate) dims: u32,
+}
+
+/// The key that was not bound.
+#[derive(Clone, Copy)]
+struct Key {
+    lkey: u32,
+    /// `None` if the MR is no key.
+    max_entries: Option<u32>,
+}
+
+/// Returns the sentence for the last bind that failed in this thread, or an empty one. It stays
+/// valid until the next bind that fails.
+pub fn last() -> *const c_char {
+    LAST.with_borrow(|last| last.as_ref().map_or(c"".as_ptr(), |text| text.as_ptr()))
+}
+
+/// Keeps the sentence for a bind of `mr` that failed with `errno`, after `prefix`.
+///
+/// # Safety
+///
+/// `mr` is NULL or an MR. What the description points to can be read.
+pub(crate) unsafe fn keep(mr: *mut sys::ibv_mr, errno: Errno, failed: &Failed<'_>, prefix: &str) {
+    // SAFETY: By the caller's promise.
+    let text = match unsafe { object::mr_handle(mr) } {
+        // SAFETY: It is an MR, because it has a handle.
+        Ok((fd, handle)) => unsafe { sentence(mr, fd, handle, errno, failed) },
+        Err(_) => "mkey is NULL".to_owned(),
+    };
+    say(&format!("{prefix}{text}"));
+}
+
+/// Keeps a sentence.
+pub(crate) fn say(text: &str) {
+    LAST.with_borrow_mut(|last| *last = CString::new(text).ok());
+}
+
+/// # Safety
+///
+/// `mr` is an MR, with this handle in the file `fd`. What the description points to can be read.
+unsafe fn sentence(
+    mr: *mut sys::ibv_mr,
+    fd: c_int,
+    handle: u32,
+    errno: Errno,
+    failed: &Failed<'_>,
+) -> String {
+    // SAFETY: By the caller's promise; the fields are not written.
+    let (lkey, pd) = unsafe { ((*mr).lkey, (*mr).pd) };
+    let info = mkey::query(fd, handle, &mut [], &mut []).ok();
+    let key = Key {
+        lkey,
+        max_entries: info.map(|info| info.max_entries),
+    };
+    let scratch = || {
+        // SAFETY: An MR has a protection domain, whose handle is not written.
+        let pd_handle = unsafe { pd.as_ref() }?.handle;
+        let key = mkey::create(fd, pd_handle, failed.count.max(1)).ok()?;
+        Some(Scratch {
+            fd,
+            handle: key.handle,
+        })
+    };
+    explain(errno, failed, key, || {
+        let scratch = scratch()?;
+        let count = usize::try_from(failed.count).ok()?;
+        first_refused(count, errno, |count| scratch.bind(failed, count))
+    })
+}
+
+/// An unbound key of this module, destroyed when this is dropped.
+struct Scratch {
+    fd: c_int,
+    handle: u32,
+}
+
+impl Scratch {
+    /// Binds the key to the first `count` entries.
+    fn bind(&self, failed: &Failed<'_>, count: usize) -> Result {
+        // CAST: At most the caller's count.
+        let (access, num) = (failed.access, count as u32);
+
+        match failed.layout {
+            Layout::List(ranges) => {
+                let layout = mkey::describe_list(access, num, ranges.as_ptr());
+                mkey::bind(self.fd, self.handle, layout)
+            }
+            Layout::Interleaved(repeat, blocks) => {
+                let blocks: Vec<_> = blocks
+                    .iter()
+                    .take(count)
+                    .map(|block| mkey::block_to_uapi(block, repeat.len()))
+                    .collect();
+                let (counts, at) = (repeat.as_ptr(), blocks.as_ptr());
+                let layout = mkey::describe_interleaved(access, failed.dims, counts, num, at);
+                mkey::bind(self.fd, self.handle, layout)
+            }
+            Layout::Indexed(layout) => {
+                let mut uapi = indexed::to_uapi(layout)?;
+                uapi.num_indices = num;
+                mkey::bind(self.fd, self.handle, indexed::describe(access, &uapi))
+            }
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A key that cannot be destroyed is destroyed with its file.
+        let _ = object::destroy(self.fd, self.handle);
+    }
+}
+
+/// Returns the first entry without which `bind`, which binds the first n entries, does not fail with
+/// `errno`.
+fn first_refused(
+    count: usize,
+    errno: Errno,
+    mut bind: impl FnMut(usize) -> Result,
+) -> Option<usize> {
+    let mut refuses = |count| bind(count) == Err(errno);
+    let (mut good, mut bad) = (0usize, count);
+
+    if count == 0 || !refuses(count) {
+        return None;
+    }
+    while bad.saturating_sub(good) > 1 {
+        let middle = good.midpoint(bad);
+        if refuses(middle) {
+            bad = middle;
+        } else {
+            good = middle;
+        }
+    }
+    bad.checked_sub(1)
+}
+
+/// Returns the sentence. `find` searches the entry that the kernel refuses.
+fn explain(
+    errno: Errno,
+    failed: &Failed<'_>,
+    key: Key,
+    find: impl FnOnce() -> Option<usize>,
+) -> String {
+    let many = failed.name();
+
+    match errno.get() {
+        libc::EINVAL if key.max_entries.is_none() => "mkey is not a key of ibmkey_alloc()".into(),
+        libc::EINVAL => invalid(failed),
+        libc::ENOSPC => format!(
+            "num_{many} is {}, but the key was created for {} entries",
+            failed.count,
+            key.max_entries.unwrap_or(0)
+        ),
+        libc::EFAULT => format!("{many}, or what it points to, cannot be read at its address"),
+        libc::EOVERFLOW => overflow(failed),
+        libc::EBUSY => "a memory window or another key refers to mkey".into(),
+        libc::ENOMEM => "no memory, or the limit of the kernel's memory for keys is reached".into(),
+        libc::ENOENT | libc::ERANGE | libc::EACCES | libc::EOPNOTSUPP | libc::ELOOP => {
+            match failed.own(key.lkey).or_else(find) {
+                Some(at) => failed.refused(at, errno, key.lkey),
+                None if errno.get() == libc::ELOOP => {
+                    format!("the keys in {many} lead back to mkey")
+                }
+                None => format!("the device cannot bind these {many}"),
+            }
+        }
+        _ => format!("the kernel refused the bind: {errno}"),
+    }
+}
+
+impl Failed<'_> {
+    /// Returns the name of the array.
+    fn name(&self) -> &'static str {
+        match self.layout {
+            Layout::List(_) => "ranges",
+            Layout::Interleaved(..) => "blocks",
+            Layout::Indexed(_) => "indices",
+        }
+    }
+
+    /// Returns the lkey of an entry.
+    fn lkey(&self, at: usize) -> Option<u32> {
+        match self.layout {
+            Layout::List(ranges) => ranges.get(at).map(|range| range.lkey),
+            Layout::Interleaved(_, blocks) => blocks.get(at).map(|block| block.lkey),
+            Layout::Indexed(layout) => Some(layout.lkey),
+        }
+    }
+
+    /// Returns the first entry that names the key itself.
+    fn own(&self, lkey: u32) -> Option<usize> {
+        (0..self.count as usize)
+            .map_while(|at| self.lkey(at))
+            .position(|leaf| leaf == lkey)
+    }
+
+    /// Says why the kernel refuses entry `at`.
+    fn refused(&self, at: usize, errno: Errno, own: u32) -> String {
+        let lkey = self.lkey(at).unwrap_or(0);
+        let (entry, field) = match self.layout {
+            // All indices have one lkey.
+            Layout::Indexed(_) => (format!("indices[{at}]"), "lkey".to_owned()),
+            _ => {
+                let entry = format!("{}[{at}]", self.name());
+                let field = format!("{entry}.lkey");
+                (entry, field)
+            }
+        };
+
+        match errno.get() {
+            libc::ENOENT => {
+                format!("{field} {lkey:#x} names no MR in the protection domain of mkey")
+            }
+            libc::ERANGE => format!("{entry} reaches outside the MR of its lkey {lkey:#x}"),
+            libc::EACCES => {
+                format!(
+                    "access {:#x} is more than the MR of {field} {lkey:#x} allows",
+                    self.access
+                )
+            }
+            libc::ELOOP if lkey == own => format!("{field} {lkey:#x} is mkey itself"),
+            libc::ELOOP => format!("{field} {lkey:#x} is a key of too many levels"),
+            _ => format!(
+                "{field} {lkey:#x} names an MR that cannot be a leaf, or access {:#x} has a \
+                          flag that the device lacks",
+                self.access
+            ),
+        }
+    }
+}
+
+/// Says what is invalid.
+fn invalid(failed: &Failed<'_>) -> String {
+    let many = failed.name();
+    let remote = sys::IBV_ACCESS_REMOTE_WRITE | sys::IBV_ACCESS_REMOTE_ATOMIC;
+
+    if failed.count == 0 {
+        return format!("num_{many} is 0");
+    }
+    if failed.access & remote != 0 && failed.access & sys::IBV_ACCESS_LOCAL_WRITE == 0 {
+        return "access has IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC without \
+                IBV_ACCESS_LOCAL_WRITE"
+            .into();
+    }
+    let found = match failed.layout {
+        Layout::List(ranges) => invalid_range(ranges),
+        Layout::Interleaved(repeat, blocks) => invalid_blocks(failed.dims, repeat, blocks),
+        Layout::Indexed(layout) => invalid_indexed(layout),
+    };
+
+    found.unwrap_or_else(|| {
+        format!(
+            "access {:#x} has a flag that a key cannot have",
+            failed.access
+        )
+    })
+}
+
+fn invalid_range(ranges: &[Range]) -> Option<String> {
+    ranges.iter().enumerate().find_map(|(at, range)| {
+        if range.comp_mask != 0 {
+            Some(format!("ranges[{at}].comp_mask is not 0"))
+        } else if range.length == 0 {
+            Some(format!("ranges[{at}].length is 0"))
+        } else {
+            None
+        }
+    })
+}
+
+fn invalid_blocks(dims: u32, repeat: &[u64], blocks: &[Block]) -> Option<String> {
+    let most = sys::IBMKEY_MAX_DIMS;
+
+    if dims == 0 || dims > most {
+        return Some(format!("num_dims is {dims}, not 1 to {most}"));
+    }
+    if let Some(at) = repeat.iter().position(|&count| count == 0) {
+        return Some(format!("repeat_count[{at}] is 0"));
+    }
+    blocks.iter().enumerate().find_map(|(at, block)| {
+        if block.comp_mask != 0 {
+            Some(format!("blocks[{at}].comp_mask is not 0"))
+        } else if block.bytes_count == 0 {
+            Some(format!("blocks[{at}].bytes_count is 0"))
+        } else {
+            None
+        }
+    })
+}
+
+fn invalid_indexed(layout: &Indexed) -> Option<String> {
+    let what = if layout.comp_mask != 0 {
+        "comp_mask is not 0"
+    } else if layout.indices32.is_null() == layout.indices64.is_null() {
+        "one of indices32 and indices64 must be NULL, and the other not"
+    } else if layout.unit == 0 {
+        "unit is 0"
+    } else if layout.bytes_count == 0 {
+        "bytes_count is 0"
+    } else {
+        return None;
+    };
+
+    Some(what.to_owned())
+}
+
+/// Says what does not fit 64 bits.
+fn overflow(failed: &Failed<'_>) -> String {
+    const END: i128 = 1 << 64;
+    let too_far = match failed.layout {
+        Layout::List(ranges) => ranges
+            .iter()
+            .position(|range| range.addr.checked_add(range.length).is_none()),
+        Layout::Interleaved(repeat, blocks) => blocks.iter().position(|block| {
+            let start = i128::from(block.addr);
+            let mut low = start;
+            let mut high = start.saturating_add(block.bytes_count.into());
+            for (&count, &stride) in repeat.iter().zip(&block.stride) {
+                let last = i128::from(count).saturating_sub(1);
+                let reach = last.saturating_mul(stride.into());
+                low = low.saturating_add(reach.min(0));
+                high = high.saturating_add(reach.max(0));
+            }
+            low < 0 || high > END
+        }),
+        Layout::Indexed(_) => None,
+    };
+
+    match (too_far, failed.layout) {
+        (Some(at), Layout::List(_)) => format!("ranges[{at}]: addr + length exceeds 64 bits"),
+        (Some(at), _) => format!("blocks[{at}]: its strides lead to addresses beyond 64 bits"),
+        (None, Layout::Indexed(_)) => {
+            "an address or the length of the layout exceeds 64 bits: see addr, unit and the indices"
+                .into()
+        }
+        (None, _) => "the length of the layout exceeds 64 bits".into(),
+    }
+}
+
+#[cfg(test)]
+#[path = "explain_tests.rs"]
+mod tests;
