@@ -20,11 +20,14 @@ ROOT_PACKAGES=(
 	gcc-14 gcc g++ make flex bison bc libelf-dev libssl-dev libc6-dev dwarves
 	kmod cpio xz-utils zstd python3 perl rsync pkg-config git ca-certificates
 	sparse shellcheck libibverbs-dev librdmacm-dev zlib1g-dev
+	python3-dev cython3 python3-setuptools python3-pip python3-wheel mypy
+	libopenmpi-dev
 )
 # To run in the guest.
 ROOT_PACKAGES+=(
 	rdma-core ibverbs-utils ibverbs-providers rdmacm-utils python3-pyverbs
 	perftest iproute2 iputils-ping busybox-static strace procps psmisc
+	python3-numpy openmpi-bin
 )
 
 # recipe FUNCTION: its text, for a key. The key stays the same wherever the tree

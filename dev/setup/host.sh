@@ -45,7 +45,7 @@ check_space() {
 	local stage=$1 mb=0 min=0 have dir src
 	dir=$(kernel_dir)
 	src=${KSRC:-$(source_dir)}
-	[[ -f $(root_dir).record ]] || { mb=$((mb + 2900)); min=$((min + 2)); }
+	[[ -f $(root_dir).record ]] || { mb=$((mb + 3400)); min=$((min + 2)); }
 	if [[ $stage != root && $stage != user && $stage != sphinx && $K_FLAVOUR != kdir && ! -f $dir.record ]]; then
 		[[ -d $src ]] || { mb=$((mb + 2000)); min=$((min + 1)); }
 		case $K_FLAVOUR in
