@@ -25,7 +25,7 @@ use crate::{
         indices::KIndices,
     },
 };
-use core::mem::size_of;
+use core::{mem::size_of, slice};
 use kernel::{
     prelude::*,
     transmute::{AsBytes, FromBytes},
@@ -173,10 +173,7 @@ fn list<'k>(
     reader.holds::<UapiSge>(count)?;
     let mut at = 0u32;
     let read = reader.each(count, |sge: UapiSge| {
-        if sge.comp_mask != 0 {
-            return Err(EINVAL);
-        }
-        description.range(sge.lkey, sge.addr, sge.length)?;
+        description.ranges(slice::from_ref(&sge))?;
         at = at.saturating_add(1);
         Ok(())
     });

@@ -64,7 +64,7 @@ pub(crate) fn regions(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) ->
         let binding = region.binding.get(&guard);
         let binding = binding.as_deref();
         let max_entries = match region.kind {
-            Kind::Key { max_entries } => max_entries,
+            Kind::Key { max_entries, .. } => max_entries,
             _ => 0,
         };
         f.write_fmt(fmt!(
