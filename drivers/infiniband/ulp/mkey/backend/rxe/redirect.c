@@ -182,11 +182,12 @@ static notrace int direct_flush(struct rxe_mr *mr, u64 iova, unsigned int length
 
 static notrace int direct_invalidate_mr(struct rxe_qp *qp, u32 key)
 {
+	const struct ib_mkey_rxe_callers *callers = &ib_mkey_rxe_callers;
 	unsigned long caller = _RET_IP_;
 
 	if (key_is_ours(qp, key))
-		return invalidate_mr(qp, key, !is_in(&ib_mkey_rxe_callers.local_requester, caller) &&
-					      !is_in(&ib_mkey_rxe_callers.local_ops, caller));
+		return invalidate_mr(qp, key, !is_in(&callers->local_requester, caller) &&
+					      !is_in(&callers->local_ops, caller));
 	return static_call(rxe_past_invalidate_mr)(qp, key);
 }
 

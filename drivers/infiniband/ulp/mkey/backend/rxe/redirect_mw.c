@@ -114,7 +114,9 @@ int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_m
 	ib_mkey_rxe_ref_mr(mr);
 	atomic_inc(&mr->num_mw);
 	WRITE_ONCE(mw->length, 0);
+	/* rxe_lookup_mw() has no barrier. x86-64 keeps its order: length, access flags, MR. */
 	smp_store_release(&mw->mr, mr);
+	/* The MR before the access flags. */
 	smp_store_release(&mw->access, bind->access);
 	WRITE_ONCE(mw->rkey, (mw->rkey & ~0xff) | (bind->rkey & 0xff));
 	WRITE_ONCE(mw->addr, bind->addr);
@@ -123,6 +125,7 @@ int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_m
 		WRITE_ONCE(mw->qp, qp);
 	}
 	WRITE_ONCE(mw->state, RXE_MW_STATE_VALID);
+	/* The length last: it lets requests use the window. */
 	smp_store_release(&mw->length, bind->length);
 	spin_unlock_bh(&mw->lock);
 	if (old) {
