@@ -26,6 +26,12 @@ impl Errno {
     pub const EINVAL: Self = Self(libc::EINVAL);
     /// The file descriptor is not open.
     pub const EBADF: Self = Self(libc::EBADF);
+    /// The layout has too many entries.
+    pub const ENOSPC: Self = Self(libc::ENOSPC);
+    /// The bytes reach outside.
+    pub const ERANGE: Self = Self(libc::ERANGE);
+    /// A length or an address does not fit 64 bits.
+    pub const EOVERFLOW: Self = Self(libc::EOVERFLOW);
     /// The address is not in this process's memory.
     pub const EFAULT: Self = Self(libc::EFAULT);
     /// No memory.

@@ -27,7 +27,7 @@ use crate::{
         Failed,
         Layout, //
     },
-    indexed, many,
+    indexed, iov, many,
     mkey::{
         self,
         Array, //
@@ -55,7 +55,8 @@ use crate::{
         ibv_pd,
         ibv_qp,
         ibv_qp_ex,
-        ibv_sge, //
+        ibv_sge,
+        iovec, //
     },
 };
 
@@ -76,6 +77,7 @@ declared!(
     ibmkey_bind_interleaved,
     ibmkey_bind_list,
     ibmkey_bind_many,
+    ibmkey_dereg,
     ibmkey_describe,
     ibmkey_enable,
     ibmkey_export_dm,
@@ -91,6 +93,7 @@ declared!(
     ibmkey_query_layout,
     ibmkey_query_refused,
     ibmkey_reg_dmabuf_mr,
+    ibmkey_reg_iov,
     ibmkey_rereg_mr,
     ibmkey_unbind,
     ibmkey_wr_bind,
@@ -175,6 +178,35 @@ pub unsafe extern "C" fn ibmkey_query_caps(ctx: *mut ibv_context, caps: *mut ibm
 pub unsafe extern "C" fn ibmkey_alloc(pd: *mut ibv_pd, max_entries: u32) -> *mut ibv_mr {
     // SAFETY: By the function's contract.
     to_ptr(unsafe { object::new_mr(pd, |fd, pd_handle| mkey::create(fd, pd_handle, max_entries)) })
+}
+
+/// Registers the memory of an iovec as one key.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_reg_iov(
+    pd: *mut ibv_pd,
+    iov: *const iovec,
+    num_iov: u32,
+    access: c_int,
+) -> *mut ibv_mr {
+    if iov.is_null() && num_iov > 0 {
+        return to_ptr(Err(Errno::EFAULT));
+    }
+    let iov = if num_iov > 0 {
+        // SAFETY: By the function's contract; it is not NULL, as checked above.
+        unsafe { core::slice::from_raw_parts(iov, num_iov as usize) }
+    } else {
+        &[]
+    };
+    // CAST: A set of flags.
+    // SAFETY: By the function's contract.
+    to_ptr(unsafe { iov::register_iov(pd, iov, access as c_uint) })
+}
+
+/// Destroys a key and the MRs that it owns.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_dereg(mkey: *mut ibv_mr) -> c_int {
+    // SAFETY: By the function's contract.
+    to_int(unsafe { iov::deregister(mkey) })
 }
 
 /// Binds a key to ranges, one after another.

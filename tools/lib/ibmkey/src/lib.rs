@@ -14,6 +14,7 @@ mod errno;
 pub mod explain;
 mod indexed;
 mod ioctl;
+mod iov;
 mod many;
 mod object;
 mod pool;

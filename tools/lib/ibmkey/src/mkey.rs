@@ -51,6 +51,15 @@ pub(crate) struct Array<'a, T> {
 }
 
 impl<'a, T> Array<'a, T> {
+    /// Makes an array of elements that this library has. The kernel refuses more of them than a key
+    /// can have.
+    pub(crate) fn from_slice(items: &'a [T]) -> Self {
+        Self {
+            count: u32::try_from(items.len()).unwrap_or(u32::MAX),
+            items: Some(items),
+        }
+    }
+
     /// # Safety
     ///
     /// `items` is NULL or points to `count` initialised elements. They are not written during the

@@ -41,6 +41,8 @@ pub struct verbs_mr {
     pub mr_type: c_uint,
     pub access: c_int,
     pub spare: [u64; 16],
+    /// The MRs that a key owns, or NULL. It is not a member of rdma-core's structure either.
+    pub owned: *mut crate::iov::Leaves,
 }
 
 const _: () = {

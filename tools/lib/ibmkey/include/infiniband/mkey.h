@@ -42,6 +42,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 #include <infiniband/verbs.h>
 
 #ifdef __cplusplus
@@ -633,6 +634,43 @@ int ibmkey_pool_put(struct ibmkey_pool *pool, struct ibv_mr *mkey);
  * errno value.
  */
 int ibmkey_pool_destroy(struct ibmkey_pool *pool);
+
+/**
+ * ibmkey_reg_iov - register scattered memory as one key
+ * @pd: the protection domain
+ * @iov: the memory, in the order of the key's bytes; elements may be empty, may
+ *	overlap and may be equal
+ * @num_iov: number of elements, not zero
+ * @access: enum ibv_access_flags, of the key and of the MRs under it
+ *
+ * Registers the memory and binds a new key to it, as a list with one entry for
+ * each element that does not continue the one before. The key owns the MRs. Each
+ * page is registered once, however many elements are in it: an MR reaches from
+ * the first to the last byte of elements whose pages follow each other.
+ *
+ * Return: the key, to be destroyed by ibmkey_dereg(), not by ibv_dereg_mr(); or
+ * NULL and errno, with nothing registered: EFAULT for an address that is not
+ * mapped or cannot be written although @access needs that, ENOMEM also if the
+ * process may not lock so much memory, EINVAL if there is no byte, ENOSPC for
+ * more entries than ibmkey_caps.max_entries.
+ */
+struct ibv_mr *ibmkey_reg_iov(struct ibv_pd *pd, const struct iovec *iov,
+			      uint32_t num_iov, int access);
+
+/**
+ * ibmkey_dereg - destroy a key and what it owns
+ * @mkey: a key that ibmkey_reg_iov() or ibmkey_alloc() returned, or an MR over
+ *	device memory or a dma-buf that this library registered
+ *
+ * Unbinds the key, deregisters the MRs that it owns, and destroys it. Keys of
+ * ibmkey_alloc(), and MRs, own none.
+ *
+ * Return: 0, or an errno value; then the key still exists: EBUSY while a memory
+ * window or another key refers to it. If another key refers to an MR that it
+ * owns, this is EBUSY too; the key is unbound then, and the call can be
+ * repeated.
+ */
+int ibmkey_dereg(struct ibv_mr *mkey);
 
 /**
  * ibmkey_query - query the binding of a key

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * ibmkey_reg_iov(): one key over scattered memory. It moves the bytes of the
+ * elements in their order, registers each page once, and leaves nothing when a
+ * registration fails.
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "mkey_harness.h"
+
+#define IOV_PAGES 64
+#define IOV_MAX_ELEMENTS 40
+#define REGISTRATIONS 8
+
+FIXTURE(iov)
+{
+	struct mkt_setup s;
+	struct ibv_pd *pd;		/* of side 1 */
+	size_t page;
+	uint8_t *memory;
+	struct mkt_rng rng;
+};
+
+FIXTURE_SETUP(iov)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_4096,
+		.host = 1024 * 1024,
+	};
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	self->pd = self->s.dev[1].pd;
+	self->page = sysconf(_SC_PAGESIZE);
+	self->memory = mmap(NULL, IOV_PAGES * self->page, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, self->memory);
+	mkt_rng_init(&self->rng, _metadata->name);
+	mkt_rand_bytes(&self->rng, self->memory, IOV_PAGES * self->page);
+}
+
+FIXTURE_TEARDOWN(iov)
+{
+	munmap(self->memory, IOV_PAGES * self->page);
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/* the number of MRs of the device, keys included */
+static int iov_mrs(struct mkt_setup *s)
+{
+	return mkt_dev_count(&s->dev[1], "mr");
+}
+
+static int iov_transfer(struct mkt_setup *s, enum mkt_op op, struct ibv_mr *key)
+{
+	struct mkt_wr wr = {
+		.op = op,
+		.sge[0] = {
+			.addr = s->plain[0].addr,
+			.length = key->length,
+			.lkey = s->plain[0].mr->lkey,
+		},
+		.num_sge = 1,
+		.rkey = key->rkey,
+	};
+
+	return mkt_status(&s->pair, 0, &wr);
+}
+
+static uint8_t *iov_plain(struct mkt_setup *s)
+{
+	return (uint8_t *)(uintptr_t)s->plain[0].addr;
+}
+
+/* draws elements; some are empty, equal, overlap, or continue the one before */
+static unsigned int iov_draw(struct mkt_rng *rng, uint8_t *memory, size_t bytes,
+			     struct iovec *iov)
+{
+	unsigned int i, n = mkt_between(rng, 1, IOV_MAX_ELEMENTS);
+
+	for (i = 0; i < n; i++) {
+		size_t at = mkt_between(rng, 0, bytes - 1);
+
+		if (i && mkt_between(rng, 0, 3) == 0)
+			at = (uint8_t *)iov[i - 1].iov_base + iov[i - 1].iov_len - memory;
+		iov[i].iov_base = memory + at;
+		iov[i].iov_len = at < bytes ?
+			mkt_between(rng, i ? 0 : 1, bytes - at < 9000 ? bytes - at : 9000) : 0;
+	}
+	return n;
+}
+
+/* the bytes of a READ and of a WRITE, against those of the elements */
+TEST_F(iov, random)
+{
+	size_t bytes = IOV_PAGES * self->page;
+	uint8_t *expected = malloc(bytes);
+	unsigned int round, i, n;
+	struct ibv_mr *key;
+	size_t at;
+
+	ASSERT_NE(NULL, expected);
+	for (round = 0; round < mkt_scale(200, 20); round++) {
+		struct iovec iov[IOV_MAX_ELEMENTS];
+
+		n = iov_draw(&self->rng, self->memory, bytes, iov);
+		key = ibmkey_reg_iov(self->pd, iov, n, MKT_ACCESS_ALL);
+		ASSERT_NE(NULL, key);
+		ASSERT_EQ(IBV_WC_SUCCESS, iov_transfer(&self->s, MKT_READ, key));
+		for (at = 0, i = 0; i < n; at += iov[i++].iov_len)
+			ASSERT_EQ(0, memcmp(iov_plain(&self->s) + at, iov[i].iov_base,
+					    iov[i].iov_len));
+		EXPECT_EQ(at, key->length);
+
+		mkt_rand_bytes(&self->rng, iov_plain(&self->s), key->length);
+		memcpy(expected, self->memory, bytes);
+		for (at = 0, i = 0; i < n; at += iov[i++].iov_len)
+			memcpy(expected + ((uint8_t *)iov[i].iov_base - self->memory),
+			       iov_plain(&self->s) + at, iov[i].iov_len);
+		ASSERT_EQ(IBV_WC_SUCCESS, iov_transfer(&self->s, MKT_WRITE, key));
+		EXPECT_EQ(0, memcmp(expected, self->memory, bytes));
+		ASSERT_EQ(0, ibmkey_dereg(key));
+	}
+	free(expected);
+}
+
+/* each page is registered once; entries are as few as possible */
+TEST_F(iov, registrations)
+{
+	uint8_t *m = self->memory;
+	size_t p = self->page;
+	struct iovec iov[REGISTRATIONS] = {
+		{ m + 10, 20 },			/* three elements of one page */
+		{ m + 100, 20 },
+		{ m + 10, 20 },
+		{ m + p, 5 },			/* the next page */
+		{ m + 4 * p, 2 * p },		/* others, in two elements */
+		{ m + 6 * p, 7 },
+		{ NULL, 0 },
+		{ m + 6 * p + 7, 1 },
+	};
+	int before = iov_mrs(&self->s);
+	struct ibmkey_info info = {};
+	struct ibv_mr *key;
+
+	key = ibmkey_reg_iov(self->pd, iov, REGISTRATIONS, 0);
+	ASSERT_NE(NULL, key);
+	EXPECT_EQ(before + 3, iov_mrs(&self->s));
+	EXPECT_EQ(0, ibmkey_query(key, &info));
+	EXPECT_EQ(5, info.num_entries);
+	EXPECT_EQ(5, info.max_entries);
+	EXPECT_EQ(IBMKEY_LIST, info.kind);
+	EXPECT_EQ(65 + 2 * p + 8, info.length);
+	EXPECT_EQ(info.length, key->length);
+	EXPECT_EQ(0, ibmkey_dereg(key));
+	EXPECT_EQ(before, iov_mrs(&self->s));
+}
+
+/* the MRs reach no byte outside of the elements of neighbouring pages */
+TEST_F(iov, reach)
+{
+	struct iovec iov = { self->memory + 100, 50 };
+	struct ibmkey_block block;
+	struct ibmkey_info info = {};
+	struct ibv_mr *key, *other;
+	struct ibmkey_range range;
+
+	key = ibmkey_reg_iov(self->pd, &iov, 1, MKT_ACCESS_ALL);
+	ASSERT_NE(NULL, key);
+	ASSERT_EQ(0, ibmkey_query_layout(key, &info, 0, NULL, 1, &block));
+	other = ibmkey_alloc(self->pd, 1);
+	ASSERT_NE(NULL, other);
+	range = (struct ibmkey_range){ .addr = block.addr, .length = 50, .lkey = block.lkey };
+	EXPECT_EQ(0, ibmkey_bind_list(other, 0, 1, &range));
+
+	/* An MR that it owns is busy: the key stays, and the call can be repeated. */
+	EXPECT_EQ(EBUSY, ibmkey_dereg(key));
+	EXPECT_EQ(0, key->length);
+	EXPECT_EQ(0, ibmkey_query(key, &info));
+	EXPECT_EQ(IBMKEY_UNBOUND, info.kind);
+
+	range.length = 51;
+	EXPECT_EQ(ERANGE, ibmkey_bind_list(other, 0, 1, &range));
+	range.addr--;
+	range.length = 50;
+	EXPECT_EQ(ERANGE, ibmkey_bind_list(other, 0, 1, &range));
+	EXPECT_EQ(0, ibmkey_dereg(other));
+	EXPECT_EQ(0, ibmkey_dereg(key));
+}
+
+/* the k-th registration fails: no MR remains, and the reason comes through */
+TEST_F(iov, registration_fails)
+{
+	struct iovec iov[8];
+	unsigned int k, i;
+	int before;
+
+	for (k = 0; k < 8; k++) {
+		for (i = 0; i < 8; i++)
+			iov[i] = (struct iovec){ self->memory + 4 * i * self->page, 100 };
+		before = iov_mrs(&self->s);
+		ASSERT_EQ(0, munmap(iov[k].iov_base, self->page));
+		errno = 0;
+		EXPECT_EQ(NULL, ibmkey_reg_iov(self->pd, iov, 8, MKT_ACCESS_ALL));
+		EXPECT_EQ(EFAULT, errno);
+		EXPECT_EQ(before, iov_mrs(&self->s));
+		ASSERT_EQ(iov[k].iov_base,
+			  mmap(iov[k].iov_base, self->page, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+	}
+}
+
+/* the key cannot be bound, or not be created, after the registrations: no MR remains */
+TEST_F(iov, key_fails)
+{
+	const struct ibmkey_caps *caps = &self->s.dev[1].caps;
+	const struct {
+		unsigned int elements;
+		int error;
+	} cases[] = {
+		{ caps->max_entries + 1, ENOSPC },
+		{ caps->max_indices + 1, EINVAL },
+	};
+	int before = iov_mrs(&self->s);
+	unsigned int i, k;
+
+	for (k = 0; k < 2; k++) {
+		struct iovec *iov = calloc(cases[k].elements, sizeof(*iov));
+
+		ASSERT_NE(NULL, iov);
+		for (i = 0; i < cases[k].elements; i++)
+			iov[i] = (struct iovec){ self->memory + 2 * (i % 1000), 1 };
+		errno = 0;
+		EXPECT_EQ(NULL, ibmkey_reg_iov(self->pd, iov, cases[k].elements, 0));
+		EXPECT_EQ(cases[k].error, errno);
+		EXPECT_EQ(before, iov_mrs(&self->s));
+		free(iov);
+	}
+}
+
+TEST_F(iov, arguments)
+{
+	struct iovec one = { self->memory, 100 }, none = { self->memory, 0 };
+	struct iovec huge = { self->memory, SIZE_MAX };
+	int before = iov_mrs(&self->s);
+
+	EXPECT_EQ(NULL, ibmkey_reg_iov(NULL, &one, 1, 0));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, ibmkey_reg_iov(self->pd, NULL, 1, 0));
+	EXPECT_EQ(EFAULT, errno);
+	EXPECT_EQ(NULL, ibmkey_reg_iov(self->pd, &one, 0, 0));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, ibmkey_reg_iov(self->pd, &none, 1, 0));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, ibmkey_reg_iov(self->pd, &huge, 1, 0));
+	EXPECT_EQ(EOVERFLOW, errno);
+	/* as for ibv_reg_mr(): remote writes without local writes */
+	EXPECT_EQ(NULL, ibmkey_reg_iov(self->pd, &one, 1, IBV_ACCESS_REMOTE_WRITE));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(EINVAL, ibmkey_dereg(NULL));
+	EXPECT_EQ(before, iov_mrs(&self->s));
+}
+
+/* keys of ibmkey_alloc(), and keys that are busy */
+TEST_F(iov, other_keys)
+{
+	struct iovec one = { self->memory, 100 };
+	struct ibv_mr *key = ibmkey_reg_iov(self->pd, &one, 1, MKT_ACCESS_ALL);
+	struct ibv_mr *outer = ibmkey_alloc(self->pd, 1);
+	struct ibmkey_range range = { .length = 100 };
+
+	ASSERT_NE(NULL, key);
+	ASSERT_NE(NULL, outer);
+	range.lkey = key->lkey;
+	ASSERT_EQ(0, ibmkey_bind_list(outer, MKT_ACCESS_ALL, 1, &range));
+	EXPECT_EQ(EBUSY, ibmkey_dereg(key));
+	EXPECT_EQ(100, key->length);
+	EXPECT_EQ(IBV_WC_SUCCESS, iov_transfer(&self->s, MKT_READ, outer));
+	EXPECT_EQ(0, memcmp(iov_plain(&self->s), self->memory, 100));
+	EXPECT_EQ(0, ibmkey_dereg(outer));
+	/* bound to something else meanwhile */
+	range.lkey = self->s.plain[1].mr->lkey;
+	range.addr = self->s.plain[1].addr;
+	EXPECT_EQ(0, ibmkey_bind_list(key, 0, 1, &range));
+	EXPECT_EQ(0, ibmkey_dereg(key));
+}
+
+TEST_HARNESS_MAIN
