@@ -27,7 +27,7 @@ use crate::{
         Failed,
         Layout, //
     },
-    indexed, iov, many,
+    import, indexed, iov, many,
     mkey::{
         self,
         Array, //
@@ -81,6 +81,8 @@ declared!(
     ibmkey_describe,
     ibmkey_enable,
     ibmkey_export_dm,
+    ibmkey_import_context,
+    ibmkey_import_pd,
     ibmkey_last_error,
     ibmkey_pool_create,
     ibmkey_pool_destroy,
@@ -96,6 +98,8 @@ declared!(
     ibmkey_reg_iov,
     ibmkey_rereg_mr,
     ibmkey_unbind,
+    ibmkey_unimport_context,
+    ibmkey_unimport_pd,
     ibmkey_wr_bind,
     ibv_rereg_mr_interleaved,
     ibv_rereg_mr_sg,
@@ -178,6 +182,32 @@ pub unsafe extern "C" fn ibmkey_query_caps(ctx: *mut ibv_context, caps: *mut ibm
 pub unsafe extern "C" fn ibmkey_alloc(pd: *mut ibv_pd, max_entries: u32) -> *mut ibv_mr {
     // SAFETY: By the function's contract.
     to_ptr(unsafe { object::new_mr(pd, |fd, pd_handle| mkey::create(fd, pd_handle, max_entries)) })
+}
+
+/// Imports a context of another verbs library.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_import_context(cmd_fd: c_int) -> *mut ibv_context {
+    to_ptr(import::context(cmd_fd))
+}
+
+/// Closes an imported context.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_unimport_context(ctx: *mut ibv_context) {
+    // SAFETY: By the function's contract.
+    unsafe { import::close_context(ctx) }
+}
+
+/// Imports a protection domain of another verbs library.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_import_pd(ctx: *mut ibv_context, pd_handle: u32) -> *mut ibv_pd {
+    to_ptr(import::pd(ctx, pd_handle))
+}
+
+/// Frees an imported protection domain.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_unimport_pd(pd: *mut ibv_pd) {
+    // SAFETY: By the function's contract.
+    unsafe { import::free_pd(pd) }
 }
 
 /// Registers the memory of an iovec as one key.

@@ -12,6 +12,7 @@
 mod driver;
 mod errno;
 pub mod explain;
+mod import;
 mod indexed;
 mod ioctl;
 mod iov;
