@@ -25,6 +25,7 @@ pub mod caps;
 pub mod dm;
 pub mod dmabuf;
 pub mod ffi;
+pub mod keys;
 pub mod mkey;
 pub mod rereg;
 pub mod sys;

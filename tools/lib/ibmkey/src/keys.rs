@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Keys for programs in Rust.
+//!
+//! A key describes bytes of [regions](Region) and of other keys. Lifetimes tie it to them: a region
+//! cannot be dropped while a key may describe it. Only the objects of other verbs crates that are
+//! passed in, as raw pointers or numbers, need `unsafe`. This module does not link to libibverbs.
+//!
+//! ```no_run
+//! use ibmkey::keys::{Access, Interleaved, Key, Pd};
+//!
+//! # fn example(raw: *mut ibmkey::sys::ibv_pd) -> ibmkey::Result {
+//! // SAFETY: `raw` comes from another crate, which keeps it until `pd` is dropped.
+//! let pd = unsafe { Pd::from_raw(raw) }?;
+//! // A matrix of 4 rows of 48 bytes. The key is column 1 of its 8-byte elements.
+//! let matrix = pd.register(vec![0; 4 * 48], Access::REMOTE_READ)?;
+//! let column = Interleaved::new(&[4]).block(matrix.slice(8..16)?, &[48]);
+//! let mut key = Key::new(&pd, 1)?;
+//! key.bind(&column, Access::REMOTE_READ)?;
+//! println!("a peer reads {} bytes by rkey {:#x}", key.length(), key.rkey());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A key cannot outlive what it describes:
+//!
+//! ```compile_fail,E0505
+//! # use ibmkey::keys::{Access, Key, Pd};
+//! # fn example(pd: &Pd<'_>) -> ibmkey::Result {
+//! let region = pd.register(vec![0; 100], Access::REMOTE_READ)?;
+//! let mut key = Key::new(pd, 1)?;
+//! key.bind_list(&[region.slice(10..20)?], Access::REMOTE_READ)?;
+//! drop(region); // error: `region` is still borrowed by `key`
+//! println!("{}", key.length());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Nor can a key be bound again while another key describes it:
+//!
+//! ```compile_fail,E0502
+//! # use ibmkey::keys::{Access, Key, Pd, Region};
+//! # fn example<'r>(pd: &'r Pd<'_>, region: &'r Region<'_>) -> ibmkey::Result {
+//! let mut inner = Key::new(pd, 1)?;
+//! inner.bind_list(&[region.all()], Access::REMOTE_READ)?;
+//! let mut outer = Key::new(pd, 1)?;
+//! outer.bind_list(&[inner.all()], Access::REMOTE_READ)?;
+//! inner.bind_list(&[region.all()], Access::REMOTE_READ)?; // error: `inner` is borrowed
+//! println!("{}", outer.length());
+//! # Ok(())
+//! # }
+//! ```
+
+use core::{
+    ffi::c_int,
+    marker::PhantomData,
+    ops::{
+        BitOr,
+        Range, //
+    },
+};
+use std::os::fd::{
+    AsRawFd,
+    BorrowedFd, //
+};
+
+mod key;
+mod layout;
+mod region;
+
+pub use key::Key;
+pub use layout::{
+    Indexed,
+    Interleaved, //
+};
+pub use region::Region;
+
+use crate::{
+    errno::{
+        Errno,
+        Result, //
+    },
+    object,
+    sys, //
+};
+
+/// Access flags, as `enum ibv_access_flags`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access(u32);
+
+impl Access {
+    /// This device reads.
+    pub const LOCAL_READ: Self = Self(0);
+    /// This device writes, as for a receive.
+    pub const LOCAL_WRITE: Self = Self(sys::IBV_ACCESS_LOCAL_WRITE);
+    /// Peers read.
+    pub const REMOTE_READ: Self = Self(sys::IBV_ACCESS_REMOTE_READ);
+    /// Peers write. Needs [`Self::LOCAL_WRITE`], too.
+    pub const REMOTE_WRITE: Self = Self(sys::IBV_ACCESS_REMOTE_WRITE);
+    /// Peers run atomic operations. Needs [`Self::LOCAL_WRITE`], too.
+    pub const REMOTE_ATOMIC: Self = Self(sys::IBV_ACCESS_REMOTE_ATOMIC);
+
+    /// Returns the flags as a number.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+}
+
+impl BitOr for Access {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// A protection domain of another verbs crate.
+#[derive(Clone, Copy, Debug)]
+pub struct Pd<'c> {
+    fd: c_int,
+    handle: u32,
+    owner: PhantomData<&'c ()>,
+}
+
+impl<'c> Pd<'c> {
+    /// Uses a `struct ibv_pd`. Crates have different types for it: `.cast()` converts the pointer.
+    ///
+    /// Returns `EINVAL` for NULL.
+    ///
+    /// # Safety
+    ///
+    /// `pd` is NULL or a protection domain, which stays allocated during `'c`.
+    pub unsafe fn from_raw(pd: *mut sys::ibv_pd) -> Result<Self> {
+        if pd.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: By the caller's promise.
+        let (context, handle) = unsafe { ((*pd).context, (*pd).handle) };
+
+        Ok(Self {
+            // SAFETY: A protection domain's context stays open as long as the domain exists.
+            fd: unsafe { object::cmd_fd(context) }?,
+            handle,
+            owner: PhantomData,
+        })
+    }
+
+    /// Uses the command file descriptor of a context and the handle of a protection domain.
+    ///
+    /// # Safety
+    ///
+    /// The handle stays that of the same protection domain during `'c`.
+    pub unsafe fn from_handle(cmd_fd: BorrowedFd<'c>, handle: u32) -> Self {
+        Self {
+            fd: cmd_fd.as_raw_fd(),
+            handle,
+            owner: PhantomData,
+        }
+    }
+
+    /// Registers memory with these contents.
+    pub fn register(&self, contents: Vec<u8>, access: Access) -> Result<Region<'_>> {
+        Region::new(self.fd, self.handle, contents, access)
+    }
+}
+
+/// Bytes of a region, of a key, or of an MR of another crate: what a layout consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice<'r> {
+    lkey: u32,
+    address: u64,
+    length: u64,
+    owner: PhantomData<&'r ()>,
+}
+
+impl<'r> Slice<'r> {
+    /// Uses bytes of an MR of another crate. `address` is one of the MR.
+    ///
+    /// # Safety
+    ///
+    /// The MR that `lkey` names, and the memory, stay during `'r`. While a key allows writing the
+    /// memory, the program has no reference to it.
+    pub const unsafe fn from_raw(lkey: u32, address: u64, length: u64) -> Self {
+        Self {
+            lkey,
+            address,
+            length,
+            owner: PhantomData,
+        }
+    }
+
+    /// Returns a part of the slice, or `ERANGE` if it reaches outside.
+    pub fn slice(self, range: Range<u64>) -> Result<Self> {
+        let length = range.end.checked_sub(range.start).ok_or(Errno::ERANGE)?;
+
+        if range.end > self.length {
+            return Err(Errno::ERANGE);
+        }
+        Ok(Self {
+            address: self
+                .address
+                .checked_add(range.start)
+                .ok_or(Errno::EOVERFLOW)?,
+            length,
+            ..self
+        })
+    }
+
+    /// Returns the number of bytes.
+    pub const fn length(&self) -> u64 {
+        self.length
+    }
+}
+
+#[cfg(test)]
+#[path = "keys/tests.rs"]
+mod tests;

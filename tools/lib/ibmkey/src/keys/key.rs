@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Keys.
+
+use core::{
+    ffi::c_int,
+    marker::PhantomData,
+    ops::Range, //
+};
+
+use super::{
+    Access,
+    Indexed,
+    Interleaved,
+    Pd,
+    Slice, //
+};
+use crate::{
+    errno::{
+        Errno,
+        Result, //
+    },
+    indexed,
+    mkey::{
+        self,
+        Array, //
+    },
+    object::{
+        self,
+        Region as Created, //
+    },
+    sys,
+};
+
+/// A key. What it describes, or described earlier, lives during `'r`.
+///
+/// # Invariants
+///
+/// `handle` is a key that only this object destroys.
+pub struct Key<'r> {
+    fd: c_int,
+    handle: u32,
+    lkey: u32,
+    rkey: u32,
+    length: u64,
+    leaves: PhantomData<&'r Pd<'r>>,
+}
+
+impl<'r> Key<'r> {
+    /// Creates a key for at most `max_entries` slices, blocks or indices. It is not bound.
+    pub fn new(pd: &'r Pd<'_>, max_entries: u32) -> Result<Self> {
+        let Created {
+            handle, lkey, rkey, ..
+        } = mkey::create(pd.fd, pd.handle, max_entries)?;
+
+        // INVARIANT: Created above; there is no other owner.
+        Ok(Self {
+            fd: pd.fd,
+            handle,
+            lkey,
+            rkey,
+            length: 0,
+            leaves: PhantomData,
+        })
+    }
+
+    /// Binds the key to slices, one after another.
+    pub fn bind_list(&mut self, slices: &[Slice<'r>], access: Access) -> Result {
+        let mut ranges = Vec::new();
+
+        ranges
+            .try_reserve_exact(slices.len())
+            .map_err(|_| Errno::ENOMEM)?;
+        ranges.extend(slices.iter().map(|slice| sys::ibmkey_range {
+            addr: slice.address,
+            length: slice.length,
+            lkey: slice.lkey,
+            comp_mask: 0,
+        }));
+        mkey::bind_list(
+            self.fd,
+            self.handle,
+            access.bits(),
+            Array::from_slice(&ranges),
+        )?;
+        self.length = slices
+            .iter()
+            .fold(0, |sum, slice| sum.wrapping_add(slice.length));
+        Ok(())
+    }
+
+    /// Binds the key to blocks that repeat.
+    ///
+    /// The kernel checks that all repetitions are within the MR of their block: `ERANGE`.
+    pub fn bind(&mut self, layout: &Interleaved<'r>, access: Access) -> Result {
+        layout.check()?;
+        let length = mkey::bind_interleaved(
+            self.fd,
+            self.handle,
+            access.bits(),
+            Array::from_slice(&layout.repeat),
+            Array::from_slice(&layout.blocks),
+        )?;
+        self.length = length as u64;
+        Ok(())
+    }
+
+    /// Binds the key to blocks at indices.
+    pub fn bind_indexed(&mut self, layout: &Indexed<'r, '_>, access: Access) -> Result {
+        layout.check()?;
+        let raw = sys::ibmkey_indexed {
+            comp_mask: 0,
+            addr: layout.table.address,
+            unit: layout.unit,
+            bytes_count: layout.block,
+            indices32: layout.indices.as_ptr(),
+            indices64: core::ptr::null(),
+            num_indices: u32::try_from(layout.indices.len()).map_err(|_| Errno::ENOSPC)?,
+            lkey: layout.table.lkey,
+        };
+
+        self.length = indexed::bind(self.fd, self.handle, access.bits(), &raw)? as u64;
+        Ok(())
+    }
+
+    /// Unbinds the key: every access by it fails until it is bound again.
+    pub fn unbind(&mut self) -> Result {
+        mkey::unbind(self.fd, self.handle)?;
+        self.length = 0;
+        Ok(())
+    }
+
+    /// Returns all bytes of the key, for a layout of another key.
+    pub const fn all(&self) -> Slice<'_> {
+        Slice {
+            lkey: self.lkey,
+            address: 0,
+            length: self.length,
+            owner: PhantomData,
+        }
+    }
+
+    /// Returns some bytes, for a layout of another key; `ERANGE` if they reach outside.
+    pub fn slice(&self, range: Range<u64>) -> Result<Slice<'_>> {
+        self.all().slice(range)
+    }
+
+    /// Returns the key for requests of this side. Its first byte is at address 0.
+    pub const fn lkey(&self) -> u32 {
+        self.lkey
+    }
+
+    /// Returns the key for requests of peers.
+    pub const fn rkey(&self) -> u32 {
+        self.rkey
+    }
+
+    /// Returns the number of bytes, 0 if the key is not bound.
+    pub const fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Returns the handle of the MR in the kernel.
+    pub const fn handle(&self) -> u32 {
+        self.handle
+    }
+}
+
+impl Drop for Key<'_> {
+    fn drop(&mut self) {
+        // If a memory window of another crate is bound to it, the key stays, and so does what it
+        // describes: regions do not free memory that is in use.
+        let _ = object::destroy(self.fd, self.handle);
+    }
+}

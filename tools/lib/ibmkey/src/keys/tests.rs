@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Tests that need no device.
+
+use std::{
+    fs::File,
+    os::fd::AsFd, //
+};
+
+use super::*;
+
+fn slice(address: u64, length: u64) -> Slice<'static> {
+    // SAFETY: Nothing is bound to it.
+    unsafe { Slice::from_raw(7, address, length) }
+}
+
+#[test]
+fn a_slice_of_a_slice_is_within_it() {
+    let all = slice(1000, 100);
+
+    assert_eq!(all.slice(10..30), Ok(slice(1010, 20)));
+    assert_eq!(all.slice(0..100), Ok(all));
+    assert_eq!(all.slice(100..100), Ok(slice(1100, 0)));
+    assert_eq!(all.slice(99..101), Err(Errno::ERANGE));
+    #[allow(clippy::reversed_empty_ranges)]
+    let reversed = 30..10;
+    assert_eq!(all.slice(reversed), Err(Errno::ERANGE));
+    assert_eq!(slice(u64::MAX, 10).slice(5..6), Err(Errno::EOVERFLOW));
+}
+
+#[test]
+fn blocks_have_a_stride_for_each_dimension() {
+    let good = Interleaved::new(&[2, 3])
+        .block(slice(8, 4), &[100, -10])
+        .block(slice(50, 2), &[0, 1]);
+
+    assert_eq!(good.check(), Ok(()));
+    assert_eq!(good.repeat, [2, 3]);
+    let first = good
+        .blocks
+        .first()
+        .map(|block| (block.addr, block.bytes_count, block.lkey, block.stride));
+    assert_eq!(first, Some((8, 4, 7, [100, -10, 0, 0, 0, 0, 0, 0])));
+
+    let short = Interleaved::new(&[2, 3]).block(slice(8, 4), &[100]);
+    assert_eq!(short.check(), Err(Errno::EINVAL));
+    let long = Interleaved::new(&[1; 9]).block(slice(8, 4), &[1; 9]);
+    assert_eq!(long.check(), Err(Errno::EINVAL));
+}
+
+#[test]
+fn indexed_blocks_are_within_their_table() {
+    let table = slice(0, 100);
+
+    assert_eq!(Indexed::new(table, 10, 10, &[9, 0, 9]).check(), Ok(()));
+    assert_eq!(
+        Indexed::new(table, 10, 11, &[0, 9]).check(),
+        Err(Errno::ERANGE)
+    );
+    assert_eq!(
+        Indexed::new(table, 10, 10, &[10]).check(),
+        Err(Errno::ERANGE)
+    );
+    assert_eq!(
+        Indexed::new(table, u64::MAX, 10, &[2]).check(),
+        Err(Errno::EOVERFLOW)
+    );
+}
+
+#[test]
+fn access_flags_are_combined() {
+    let both = Access::LOCAL_WRITE | Access::REMOTE_READ;
+
+    assert_eq!(both.bits(), 5);
+    assert_eq!(Access::default(), Access::LOCAL_READ);
+}
+
+#[test]
+fn errors_of_the_kernel_come_through() {
+    let null = File::open("/dev/null");
+    let Ok(null) = null else { return };
+    // SAFETY: There is no protection domain: every call fails.
+    let pd = unsafe { Pd::from_handle(null.as_fd(), 0) };
+    let errno = |error: Errno| error.get();
+
+    assert_eq!(
+        pd.register(vec![0; 10], Access::default())
+            .map(drop)
+            .map_err(errno),
+        Err(libc::EOPNOTSUPP)
+    );
+    assert_eq!(
+        Key::new(&pd, 1).map(drop).map_err(errno),
+        Err(libc::EOPNOTSUPP)
+    );
+    // SAFETY: NULL is allowed.
+    let none = unsafe { Pd::from_raw(core::ptr::null_mut()) };
+    assert_eq!(none.map(drop), Err(Errno::EINVAL));
+}
