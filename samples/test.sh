@@ -162,11 +162,18 @@ operations=100000 messages=5000 payloads=200
 if [ -n "${MKEY_TEST_QUICK-}" ]; then
 	operations=2000 messages=200 payloads=20
 fi
-echo "1..19"
+echo "1..22"
 
 for sample in column header_payload pages kv_gather dm_counter; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
 done
+export PYTHONPATH="$here/../python/lib" PYTHONDONTWRITEBYTECODE=1
+for sample in column halo; do
+	works "python/$sample on rxe0" ip netns exec ns0 python3 "$here/python/$sample.py" rxe0
+done
+# One process, which needs no way to others.
+export OMPI_MCA_btl=self OMPI_MCA_pml=ob1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+works "send_type on rxe0" ip netns exec ns0 "$here/send_type" rxe0
 works "column on the first device" ip netns exec ns1 "$here/column"
 refuses "a device that is not there" "no RDMA device rxe9" \
 	ip netns exec ns0 "$here/column" rxe9

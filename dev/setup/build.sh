@@ -74,7 +74,7 @@ setup_module() {
 }
 
 # Directories with a Makefile that installs into O=; each comes after those it needs.
-USER_DIRS=(tools/lib/ibmkey tools/mkeyctl samples tools/bench/guest tools/testing/selftests/rdma/mkey)
+USER_DIRS=(tools/lib/ibmkey tools/python/ibmkey tools/mkeyctl samples tools/bench/guest tools/testing/selftests/rdma/mkey)
 
 # The first ones take most of the time, and need no kernel. The set-up of a kernel leaves a
 # processor idle at times, so another process builds them beside it. An error there occurs

@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Reads a column of a peer's matrix, every second element backwards, by one request.
+
+usage: column.py [DEVICE]
+"""
+
+# %% A matrix, and room for what is read.
+import sys
+
+import numpy as np
+from pyverbs import enums as e
+from rc import Loop, sge
+
+import ibmkey
+
+matrix = np.arange(1000 * 37, dtype=np.float64).reshape(1000, 37)
+part = matrix[::-2, 5]
+received = np.zeros(part.shape)
+
+# %% Both sides of a connection: the first argument names the device.
+with Loop(sys.argv[1] if len(sys.argv) > 1 else None) as loop:
+    into = ibmkey.register(loop.pd, received, e.IBV_ACCESS_LOCAL_WRITE)
+    # %% The peer makes a key of the slice and gives its number, the rkey, away.
+    with ibmkey.Key.from_buffer(loop.pd, part, e.IBV_ACCESS_REMOTE_READ) as key:
+        print(key)
+        # %% The reader needs no more than the rkey. Addresses of a key begin at 0.
+        loop.read(sge(into), 0, key.rkey)
+    into.close()
+
+assert (received == part).all()
+print(f"{part.size} elements in one read: {received[:3]} ...")

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Builds the module in C; pyproject.toml has everything else."""
+
+import os
+import shlex
+import subprocess
+
+from setuptools import Extension, setup
+
+
+def pkg_config(option: str) -> list[str]:
+    """Returns what pkg-config says of libibmkey."""
+    return shlex.split(subprocess.check_output(["pkg-config", option, "ibmkey"], text=True))
+
+
+setup(
+    ext_modules=[
+        Extension(
+            "ibmkey._lib",
+            ["src/ibmkey/_lib.pyx"],
+            extra_compile_args=pkg_config("--cflags"),
+            extra_link_args=[*pkg_config("--libs"), "-libverbs", *shlex.split(os.environ.get("IBMKEY_LDFLAGS", ""))],
+        )
+    ]
+)

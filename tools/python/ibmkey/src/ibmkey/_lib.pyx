@@ -1,0 +1,472 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# cython: language_level=3, binding=False
+"""libibmkey and the buffer protocol. The compiler checks every declaration against the C headers.
+
+Objects of pyverbs are imported by their numbers: ``Context.cmd_fd`` and ``PD.handle``. Its properties
+with addresses of C objects return them as Python objects in some versions, which damages them.
+"""
+
+from cpython.buffer cimport PyBUF_FULL_RO, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from libc.errno cimport EINVAL, errno
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap
+from posix.unistd cimport close
+
+from .errors import MkeyError
+
+
+cdef extern from "infiniband/verbs.h" nogil:
+    struct ibv_context:
+        pass
+    struct ibv_pd:
+        pass
+    struct ibv_mr:
+        size_t length
+        uint32_t handle
+        uint32_t lkey
+        uint32_t rkey
+    struct ibv_dm:
+        pass
+    struct ibv_alloc_dm_attr:
+        size_t length
+        uint32_t log_align_req
+        uint32_t comp_mask
+    int IBV_ACCESS_ZERO_BASED
+    int ibv_free_dm(ibv_dm *dm)
+    ibv_mr *ibv_reg_dm_mr(ibv_pd *pd, ibv_dm *dm, uint64_t dm_offset, size_t length, unsigned int access)
+    int ibv_memcpy_to_dm(ibv_dm *dm, uint64_t dm_offset, const void *host_addr, size_t length)
+    int ibv_memcpy_from_dm(void *host_addr, ibv_dm *dm, uint64_t dm_offset, size_t length)
+
+
+cdef extern from "infiniband/mkey.h" nogil:
+    int IBMKEY_MAX_DIMS
+    struct ibmkey_caps:
+        uint64_t max_dm_size
+        uint32_t max_entries
+        uint32_t max_dims
+        uint32_t max_depth
+        uint32_t dm_classes
+        uint64_t flags
+        uint32_t max_indices
+    struct ibmkey_range:
+        uint64_t addr
+        uint64_t length
+        uint32_t lkey
+    struct ibmkey_block:
+        uint64_t addr
+        uint64_t bytes_count
+        uint32_t lkey
+        int64_t stride[8]
+    struct ibmkey_indexed:
+        uint64_t addr
+        uint64_t unit
+        uint64_t bytes_count
+        const uint64_t *indices64
+        uint32_t num_indices
+        uint32_t lkey
+    struct ibmkey_info:
+        uint64_t length
+        uint32_t kind
+        uint32_t access
+        uint32_t max_entries
+        uint32_t num_entries
+        uint32_t num_dims
+        uint32_t lkey
+        uint32_t rkey
+    ibv_context *ibmkey_import_context(int cmd_fd)
+    void ibmkey_unimport_context(ibv_context *ctx)
+    ibv_pd *ibmkey_import_pd(ibv_context *ctx, uint32_t pd_handle)
+    void ibmkey_unimport_pd(ibv_pd *pd)
+    ibv_dm *ibmkey_alloc_dm(ibv_context *ctx, const ibv_alloc_dm_attr *attr, uint32_t dm_class)
+    int ibmkey_export_dm(ibv_dm *dm, int *fd)
+    int ibmkey_query_caps(ibv_context *ctx, ibmkey_caps *caps)
+    ibv_mr *ibmkey_alloc(ibv_pd *pd, uint32_t max_entries)
+    int ibmkey_bind_list(ibv_mr *mkey, unsigned access, uint32_t num_ranges, const ibmkey_range *ranges)
+    int ibmkey_bind_interleaved(ibv_mr *mkey, unsigned access, uint32_t num_dims, const uint64_t *repeat_count,
+                                uint32_t num_blocks, const ibmkey_block *blocks)
+    int ibmkey_bind_indexed(ibv_mr *mkey, unsigned access, const ibmkey_indexed *layout)
+    int ibmkey_unbind(ibv_mr *mkey)
+    const char *ibmkey_last_error()
+    int ibmkey_dereg(ibv_mr *mkey)
+    int ibmkey_query(ibv_mr *mkey, ibmkey_info *info)
+
+
+cdef int check(int ret, str call) except -1:
+    """Raises the error that a call returned."""
+    if ret:
+        raise MkeyError(call, ret)
+    return 0
+
+
+cdef int check_bind(int ret, str call) except -1:
+    """Raises the error of a bind, with the entry that is the reason."""
+    if ret:
+        raise MkeyError(call, ret, ibmkey_last_error().decode() or None)
+    return 0
+
+
+cdef void *array_of(size_t count, size_t size) except NULL:
+    """Allocates a zeroed array, which free() frees."""
+    cdef void *items = calloc(count or 1, size)
+    if items == NULL:
+        raise MemoryError
+    return items
+
+
+cdef class ContextHandle:
+    """A context of pyverbs, imported. It stays open as long as this object exists."""
+
+    cdef object __weakref__
+    cdef ibv_context *ctx
+
+    def __cinit__(self, int cmd_fd):
+        self.ctx = ibmkey_import_context(cmd_fd)
+        if self.ctx == NULL:
+            raise MkeyError("ibmkey_import_context", errno)
+
+    def __dealloc__(self):
+        ibmkey_unimport_context(self.ctx)
+
+    def query_caps(self):
+        """Returns the fields of ``struct ibmkey_caps``."""
+        cdef ibmkey_caps caps
+        memset(&caps, 0, sizeof(caps))
+        check(ibmkey_query_caps(self.ctx, &caps), "ibmkey_query_caps")
+        return (
+            caps.max_dm_size, caps.max_entries, caps.max_dims, caps.max_depth, caps.dm_classes, caps.flags,
+            caps.max_indices,
+        )
+
+
+cdef class PdHandle:
+    """A PD of pyverbs, imported. pyverbs deallocates it."""
+
+    cdef object __weakref__
+    cdef ibv_pd *pd
+    cdef readonly ContextHandle context
+
+    def __cinit__(self, ContextHandle context, uint32_t handle):
+        self.pd = ibmkey_import_pd(context.ctx, handle)
+        if self.pd == NULL:
+            raise MkeyError("ibmkey_import_pd", errno)
+        self.context = context
+
+    def __dealloc__(self):
+        ibmkey_unimport_pd(self.pd)
+
+
+cdef class View:
+    """The memory of an object with the buffer protocol. The object cannot be resized until ``release()``."""
+
+    cdef Py_buffer buffer
+    cdef bint held
+
+    def __cinit__(self, owner):
+        PyObject_GetBuffer(owner, &self.buffer, PyBUF_FULL_RO)
+        self.held = True
+        if self.buffer.suboffsets != NULL:
+            for axis in range(self.buffer.ndim):
+                if self.buffer.suboffsets[axis] >= 0:
+                    raise TypeError("a buffer of pointers (suboffsets) is not one array")
+
+    def __dealloc__(self):
+        self.release()
+
+    def release(self):
+        """Releases the object."""
+        if self.held:
+            self.held = False
+            PyBuffer_Release(&self.buffer)
+
+    @property
+    def address(self):
+        return <uintptr_t>self.buffer.buf
+
+    @property
+    def itemsize(self):
+        return self.buffer.itemsize
+
+    @property
+    def readonly(self):
+        return bool(self.buffer.readonly)
+
+    @property
+    def format(self):
+        return self.buffer.format.decode() if self.buffer.format != NULL else "B"
+
+    @property
+    def shape(self):
+        if self.buffer.shape == NULL:
+            # One dimension of bytes.
+            return (self.buffer.len // self.buffer.itemsize,) if self.buffer.ndim else ()
+        return tuple([self.buffer.shape[axis] for axis in range(self.buffer.ndim)])
+
+    @property
+    def strides(self):
+        if self.buffer.strides == NULL:
+            # As of ctypes: the array is contiguous, in C order.
+            strides = []
+            step = self.buffer.itemsize
+            for count in reversed(self.shape):
+                strides.append(step)
+                step *= count
+            return tuple(reversed(strides))
+        return tuple([self.buffer.strides[axis] for axis in range(self.buffer.ndim)])
+
+
+cdef class KeyHandle:
+    """An MR that is a key. ``destroy()`` destroys it; nothing else does."""
+
+    cdef ibv_mr *mr
+    cdef PdHandle pd
+
+    def __cinit__(self, PdHandle pd, uint32_t max_entries):
+        with nogil:
+            self.mr = ibmkey_alloc(pd.pd, max_entries)
+        if self.mr == NULL:
+            raise MkeyError("ibmkey_alloc", errno)
+        self.pd = pd
+
+    cdef ibv_mr *live(self) except NULL:
+        if self.mr == NULL:
+            raise ValueError("the key is closed")
+        return self.mr
+
+    def destroy(self):
+        """Destroys the key. Calling it again does nothing."""
+        cdef int ret
+        if self.mr != NULL:
+            with nogil:
+                ret = ibmkey_dereg(self.mr)
+            check(ret, "ibmkey_dereg")
+            self.mr = NULL
+
+    @property
+    def closed(self):
+        return self.mr == NULL
+
+    @property
+    def lkey(self):
+        return self.live().lkey
+
+    @property
+    def rkey(self):
+        return self.live().rkey
+
+    @property
+    def handle(self):
+        return self.live().handle
+
+    @property
+    def length(self):
+        return self.live().length
+
+    def bind_list(self, blocks, unsigned int access):
+        """Binds the key to ranges."""
+        cdef ibv_mr *mr = self.live()
+        cdef uint32_t n = len(blocks)
+        cdef ibmkey_range *ranges = <ibmkey_range *>array_of(n, sizeof(ibmkey_range))
+        cdef int ret
+        try:
+            for i, block in enumerate(blocks):
+                ranges[i].addr = block.address
+                ranges[i].length = block.length
+                ranges[i].lkey = block.lkey
+            with nogil:
+                ret = ibmkey_bind_list(mr, access, n, ranges)
+        finally:
+            free(ranges)
+        check_bind(ret, "ibmkey_bind_list")
+
+    def bind_interleaved(self, repeat, blocks, unsigned int access):
+        """Binds the key to blocks that repeat."""
+        cdef ibv_mr *mr = self.live()
+        cdef uint32_t dims = len(repeat), n = len(blocks)
+        cdef uint64_t counts[8]
+        cdef ibmkey_block *array
+        cdef int ret
+        if dims > <uint32_t>IBMKEY_MAX_DIMS:
+            raise MkeyError("ibmkey_bind_interleaved", EINVAL)
+        for i, count in enumerate(repeat):
+            counts[i] = count
+        array = <ibmkey_block *>array_of(n, sizeof(ibmkey_block))
+        try:
+            for i, block in enumerate(blocks):
+                array[i].addr = block.address
+                array[i].bytes_count = block.length
+                array[i].lkey = block.lkey
+                for axis, stride in zip(range(dims), block.strides):
+                    array[i].stride[axis] = stride
+            with nogil:
+                ret = ibmkey_bind_interleaved(mr, access, dims, counts, n, array)
+        finally:
+            free(array)
+        check_bind(ret, "ibmkey_bind_interleaved")
+
+    def bind_indexed(self, layout, unsigned int access):
+        """Binds the key to blocks at indices."""
+        cdef ibv_mr *mr = self.live()
+        cdef uint32_t n = len(layout.indices)
+        cdef uint64_t *indices = <uint64_t *>array_of(n, sizeof(uint64_t))
+        cdef ibmkey_indexed raw
+        memset(&raw, 0, sizeof(raw))
+        cdef int ret
+        try:
+            raw.addr = layout.address
+            raw.unit = layout.unit
+            raw.bytes_count = layout.block_length
+            raw.indices64 = indices
+            raw.num_indices = n
+            raw.lkey = layout.lkey
+            for i, index in enumerate(layout.indices):
+                indices[i] = index
+            with nogil:
+                ret = ibmkey_bind_indexed(mr, access, &raw)
+        finally:
+            free(indices)
+        check_bind(ret, "ibmkey_bind_indexed")
+
+    def unbind(self):
+        """Unbinds the key."""
+        cdef ibv_mr *mr = self.live()
+        cdef int ret
+        with nogil:
+            ret = ibmkey_unbind(mr)
+        check(ret, "ibmkey_unbind")
+        mr.length = 0
+
+    def query(self):
+        """Returns the fields of ``struct ibmkey_info``."""
+        cdef ibmkey_info info
+        memset(&info, 0, sizeof(info))
+        check(ibmkey_query(self.live(), &info), "ibmkey_query")
+        return (info.length, info.kind, info.access, info.max_entries, info.num_entries, info.num_dims)
+
+
+cdef class DmMr:
+    """An MR over device memory. Its addresses begin at 0."""
+
+    cdef ibv_mr *mr
+    cdef PdHandle pd
+
+    def __cinit__(self, DmHandle dm, PdHandle pd, uint64_t offset, size_t length, unsigned int access):
+        with nogil:
+            self.mr = ibv_reg_dm_mr(pd.pd, dm.live(), offset, length, access | IBV_ACCESS_ZERO_BASED)
+        if self.mr == NULL:
+            raise MkeyError("ibv_reg_dm_mr", errno)
+        self.pd = pd
+
+    cdef ibv_mr *live(self) except NULL:
+        if self.mr == NULL:
+            raise ValueError("the device memory is closed")
+        return self.mr
+
+    def destroy(self):
+        """Deregisters the MR. Calling it again does nothing."""
+        cdef int ret
+        if self.mr != NULL:
+            with nogil:
+                ret = ibmkey_dereg(self.mr)
+            check(ret, "ibmkey_dereg")
+            self.mr = NULL
+
+    @property
+    def lkey(self):
+        return self.live().lkey
+
+    @property
+    def rkey(self):
+        return self.live().rkey
+
+
+cdef class DmHandle:
+    """Device memory, and its mapping in this process if a buffer of it was requested."""
+
+    cdef ibv_dm *dm
+    cdef ContextHandle context
+    cdef void *mapping
+    cdef readonly size_t exports
+    cdef readonly size_t length
+
+    def __init__(self, ContextHandle context, size_t length, uint32_t log_align, uint32_t dm_class):
+        cdef ibv_alloc_dm_attr attr
+        if self.dm != NULL:
+            raise TypeError("the device memory is allocated")
+        attr.length = length
+        attr.log_align_req = log_align
+        attr.comp_mask = 0
+        with nogil:
+            self.dm = ibmkey_alloc_dm(context.ctx, &attr, dm_class)
+        if self.dm == NULL:
+            raise MkeyError("ibmkey_alloc_dm", errno)
+        self.context = context
+        self.length = length
+
+    cdef ibv_dm *live(self) except NULL nogil:
+        if self.dm == NULL:
+            with gil:
+                raise ValueError("the device memory is closed")
+        return self.dm
+
+    def destroy(self):
+        """Frees the memory. Calling it again does nothing."""
+        cdef int ret
+        if self.dm == NULL:
+            return
+        with nogil:
+            ret = ibv_free_dm(self.dm)
+        check(ret, "ibv_free_dm")
+        self.dm = NULL
+        if self.mapping != NULL:
+            munmap(self.mapping, self.length)
+            self.mapping = NULL
+
+    def export(self):
+        """Returns the file descriptor of a new dma-buf. The caller closes it."""
+        cdef int fd = -1
+        check(ibmkey_export_dm(self.live(), &fd), "ibmkey_export_dm")
+        return fd
+
+    @property
+    def address(self):
+        """Where the memory is mapped in this process."""
+        cdef int fd
+        cdef void *at
+        self.live()
+        if self.mapping == NULL:
+            fd = self.export()
+            at = mmap(NULL, self.length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+            if at == MAP_FAILED:
+                error = errno
+                close(fd)
+                raise MkeyError("mmap", error)
+            close(fd)
+            self.mapping = at
+        return <uintptr_t>self.mapping
+
+    def write(self, const unsigned char[::1] data, uint64_t offset=0):
+        """Copies bytes to the device memory; does not map it."""
+        cdef ibv_dm *dm = self.live()
+        if len(data):
+            check(ibv_memcpy_to_dm(dm, offset, &data[0], len(data)), "ibv_memcpy_to_dm")
+
+    def read(self, size_t length, uint64_t offset=0):
+        """Returns a copy of bytes; does not map the memory."""
+        cdef ibv_dm *dm = self.live()
+        cdef unsigned char[::1] to
+        data = bytearray(length)
+        if length:
+            to = data
+            check(ibv_memcpy_from_dm(&to[0], dm, offset, length), "ibv_memcpy_from_dm")
+            del to
+        return bytes(data)
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        address = self.address
+        PyBuffer_FillInfo(buffer, self, <void *><uintptr_t>address, self.length, 0, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer *buffer):
+        self.exports -= 1

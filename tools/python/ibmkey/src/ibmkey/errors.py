@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Errors of calls to the kernel."""
+
+from __future__ import annotations
+
+import errno as numbers
+import os
+
+from pyverbs.pyverbs_error import PyverbsError
+
+# What an errno means for a key; <infiniband/mkey.h> has the table.
+_REASONS = {
+    numbers.EINVAL: "a count or a length is zero, a flag is unknown, or an object belongs to another PD",
+    numbers.ENOENT: "an lkey names no MR of the key's PD",
+    numbers.EACCES: "the key would allow more than an MR under it",
+    numbers.ENOSPC: "the layout has more entries than the key was created for",
+    numbers.EOVERFLOW: "a length or an address does not fit 64 bits",
+    numbers.ERANGE: "a block reaches outside its MR",
+    numbers.ELOOP: "the key would refer to itself, or there are too many levels of keys",
+    numbers.EBUSY: "a key or a memory window still refers to the object",
+    numbers.EOPNOTSUPP: "the device, or this kind of MR, cannot do it",
+}
+
+
+class MkeyError(PyverbsError, OSError):  # type: ignore[misc]
+    """A call failed. ``errno`` says why, ``call`` names the C function.
+
+    ``reason`` is a sentence. That of a bind names the entry and its field.
+    """
+
+    def __init__(self, call: str, errno: int, detail: str | None = None) -> None:
+        reason = detail or _REASONS.get(errno)
+        name = numbers.errorcode.get(errno, str(errno))
+        text = f"{call}: {name}: {os.strerror(errno)}" + (f": {reason}" if reason else "")
+        OSError.__init__(self, errno, text)
+        self.errno: int = errno
+        self.call = call
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return str(self.strerror)

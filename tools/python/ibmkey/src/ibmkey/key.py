@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Keys: one MR for bytes that are not contiguous."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from pyverbs.wr import SGE
+
+from . import _lib, layout, memory
+from .layout import Block, Indexed, Interleaved, Layout, LayoutError
+from .memory import HasMr
+from .verbs import imported_context, imported_pd
+
+
+class Caps(NamedTuple):
+    """What a device can do."""
+
+    max_dm_size: int
+    max_entries: int
+    max_dims: int
+    max_depth: int
+    dm_classes: int
+    flags: int
+    max_indices: int
+
+
+class Info(NamedTuple):
+    """What is bound to a key. ``kind`` is 0 unbound, 1 list, 2 interleaved, 3 indexed."""
+
+    length: int
+    kind: int
+    access: int
+    max_entries: int
+    num_entries: int
+    num_dims: int
+
+
+def query_caps(context: Any) -> Caps:
+    """Returns the limits of an open device."""
+    return Caps(*imported_context(context).query_caps())
+
+
+def _destroy(handle: _lib.KeyHandle, keeps: list[object]) -> None:
+    # The key goes first, because its leaves are busy until then.
+    handle.destroy()
+    keeps.clear()
+
+
+class Key:
+    """An MR that has no memory itself: it describes bytes of other MRs.
+
+    Its addresses are 0 to ``length - 1``. It keeps what it describes: the MRs, and the arrays under them.
+    ``close()``, or the end of a ``with`` block, destroys it; so does the garbage collector.
+    """
+
+    def __init__(self, pd: Any, max_entries: int = 1) -> None:
+        """Creates a key that is not bound. ``pd`` is a ``PD`` of pyverbs."""
+        self._pd = pd
+        self._handle = _lib.KeyHandle(imported_pd(pd), max_entries)
+        self._max_entries = max_entries
+        self._keeps: list[object] = []
+        # At exit this runs before pyverbs deregisters the MRs.
+        self._end = weakref.finalize(self, _destroy, self._handle, self._keeps)
+
+    # --- made from ---------------------------------------------------------
+
+    @classmethod
+    def from_buffer(cls, pd: Any, array: Any, access: int = 0, *, mr: HasMr | None = None) -> Key:
+        """Makes a key of the elements of an array, in C order, wherever they are in memory.
+
+        ``array`` is a NumPy array, a memoryview or any other object with the buffer protocol, sliced,
+        transposed or broadcast as you like. ``access`` is a set of ``IBV_ACCESS_*``; a key that is only
+        read by this device needs none. Without ``mr``, the memory of the array is registered with the
+        same access flags, unless it is device memory (``DM``), whose MR is used.
+        """
+        found = memory.strided(array)
+        # Fail before memory is registered.
+        shape = layout.strided(0, found.shape, found.strides, found.itemsize)
+        leaf = memory.leaf(pd, found, access, mr)
+        at = found.address - leaf.host + leaf.at
+        (block,) = shape.blocks
+        described = Interleaved(shape.repeat, (block._replace(address=at, lkey=leaf.lkey),))
+        return cls._bound(pd, described, access, [leaf.keep])
+
+    @classmethod
+    def from_indexed(
+        cls, pd: Any, array: Any, indices: Sequence[int], access: int = 0, *, mr: HasMr | None = None
+    ) -> Key:
+        """Makes a key of rows of an array by their numbers: the bytes of ``array[indices]``."""
+        found = memory.strided(array)
+        rows = layout.indexed(0, found.shape, found.strides, found.itemsize, indices)
+        limit = Caps(*imported_pd(pd).context.query_caps()).max_indices
+        if rows.entries > limit:
+            raise LayoutError(f"index {limit}", f"is one more than the {limit} that a key can have")
+        leaf = memory.leaf(pd, found, access, mr)
+        at = rows.address + found.address - leaf.host + leaf.at
+        return cls._bound(pd, rows._replace(address=at, lkey=leaf.lkey), access, [leaf.keep])
+
+    @classmethod
+    def from_list(cls, pd: Any, parts: Iterable[Any], access: int = 0, *, mrs: Sequence[HasMr] = ()) -> Key:
+        """Makes a key of arrays and keys, one after another.
+
+        An array that is not contiguous gets its own key, to which the new one refers.
+        Arrays within one of ``mrs`` are not registered.
+        """
+        blocks: list[Block] = []
+        keeps: list[object] = []
+        for number, part in enumerate(parts):
+            try:
+                blocks.append(cls._entry(pd, part, access, mrs, keeps))
+            except LayoutError as error:
+                raise LayoutError(f"entry {number}: {error.part}", error.reason) from None
+        return cls._bound(pd, layout.ranges(blocks), access, keeps)
+
+    @classmethod
+    def _entry(cls, pd: Any, part: Any, access: int, mrs: Sequence[HasMr], keeps: list[object]) -> Block:
+        if not isinstance(part, Key):
+            found = memory.strided(part)
+            shape = layout.strided(0, found.shape, found.strides, found.itemsize)
+            mr = memory.all_in(mrs, found)
+            if shape.repeat == (1,):
+                leaf = memory.leaf(pd, found, access, mr)
+                keeps.append(leaf.keep)
+                return Block(leaf.at, shape.length, leaf.lkey)
+            part = cls.from_buffer(pd, part, access, mr=mr)
+        keeps.append(part)
+        return Block(0, part.length, part.lkey)
+
+    @classmethod
+    def from_layout(cls, pd: Any, described: Layout, access: int = 0, keep: object = None) -> Key:
+        """Makes a key of a layout whose blocks name MRs by their lkeys.
+
+        The caller's MRs must exist as long as the key; ``keep`` is an object that sees to that.
+        """
+        return cls._bound(pd, described, access, [keep])
+
+    @classmethod
+    def _bound(cls, pd: Any, described: Layout, access: int, keeps: list[object]) -> Key:
+        key = cls(pd, described.entries)
+        try:
+            key._bind(described, access, keeps)
+        except BaseException:
+            key.close()
+            raise
+        return key
+
+    # --- bound again -------------------------------------------------------
+
+    def bind(self, described: Layout, access: int = 0, keep: object = None) -> None:
+        """Binds the key to another layout, in one step. On an error the old one stays."""
+        self._bind(described, access, [keep])
+
+    def bind_buffer(self, array: Any, access: int = 0, *, mr: HasMr | None = None) -> None:
+        """Binds the key to the elements of another array, as ``from_buffer()`` does.
+
+        This is much faster than a new key, above all with an ``mr`` that exists.
+        """
+        found = memory.strided(array)
+        shape = layout.strided(0, found.shape, found.strides, found.itemsize)
+        leaf = memory.leaf(self._pd, found, access, mr)
+        at = found.address - leaf.host + leaf.at
+        (block,) = shape.blocks
+        self._bind(Interleaved(shape.repeat, (block._replace(address=at, lkey=leaf.lkey),)), access, [leaf.keep])
+
+    def _bind(self, described: Layout, access: int, keeps: list[object]) -> None:
+        if isinstance(described, Indexed):
+            self._handle.bind_indexed(described, access)
+        elif isinstance(described, Interleaved):
+            self._handle.bind_interleaved(described.repeat, described.blocks, access)
+        else:
+            self._handle.bind_list(described.blocks, access)
+        self._keeps[:] = keeps
+
+    def unbind(self) -> None:
+        """Unbinds the key and releases what it described."""
+        self._handle.unbind()
+        self._keeps.clear()
+
+    # --- what it is --------------------------------------------------------
+
+    @property
+    def lkey(self) -> int:
+        """The key for work requests of this side."""
+        return self._handle.lkey
+
+    @property
+    def rkey(self) -> int:
+        """The key for a peer."""
+        return self._handle.rkey
+
+    @property
+    def length(self) -> int:
+        """The bytes that the key describes; 0 if it is not bound."""
+        return self._handle.length
+
+    @property
+    def max_entries(self) -> int:
+        """The entries that the key was created for."""
+        return self._max_entries
+
+    @property
+    def handle(self) -> int:
+        """The number of the MR in the kernel."""
+        return self._handle.handle
+
+    def query(self) -> Info:
+        """Returns what the kernel says is bound."""
+        return Info(*self._handle.query())
+
+    def sge(self, offset: int = 0, length: int | None = None) -> Any:
+        """Returns a pyverbs ``SGE`` of the key's bytes, for a work request."""
+        return SGE(offset, self.length - offset if length is None else length, self.lkey)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __repr__(self) -> str:
+        if self._handle.closed:
+            return "<Key: closed>"
+        return f"<Key: {self.length} bytes, lkey {self.lkey:#x}, rkey {self.rkey:#x}>"
+
+    # --- its end -----------------------------------------------------------
+
+    def close(self) -> None:
+        """Destroys the key. Calling it again does nothing.
+
+        Raises ``MkeyError`` with ``EBUSY`` while another key or a memory window refers to it.
+        """
+        _destroy(self._handle, self._keeps)
+        self._end.detach()
+
+    def __enter__(self) -> Key:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

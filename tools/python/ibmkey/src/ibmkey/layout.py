@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Layouts: which bytes a key describes, and in which order.
+
+This module needs neither a device nor libibmkey. Addresses and strides are in bytes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+#: Dimensions of an interleaved layout, at most.
+MAX_DIMS = 8
+
+#: Entries or blocks of a key, at most; a device may allow fewer.
+MAX_ENTRIES = 65536
+
+
+class LayoutError(ValueError):
+    """No single key can describe this.
+
+    ``part`` names the part that cannot be expressed: an axis, an entry.
+    """
+
+    def __init__(self, part: str, reason: str) -> None:
+        super().__init__(f"{part}: {reason}")
+        self.part = part
+        self.reason = reason
+
+
+class Run(NamedTuple):
+    """Contiguous bytes of one leaf."""
+
+    lkey: int
+    address: int
+    length: int
+
+
+class Block(NamedTuple):
+    """A block of a leaf.
+
+    ``address`` is that of the first byte at index 0 of every dimension. ``strides`` has the bytes from
+    one start to the next, for each dimension, outermost first.
+    """
+
+    address: int
+    length: int
+    lkey: int = 0
+    strides: tuple[int, ...] = ()
+
+
+class Ranges(NamedTuple):
+    """Ranges, one after another."""
+
+    blocks: tuple[Block, ...]
+
+    @property
+    def length(self) -> int:
+        """Returns the number of bytes."""
+        return sum(block.length for block in self.blocks)
+
+    @property
+    def entries(self) -> int:
+        """Returns the number of entries that a key needs."""
+        return len(self.blocks)
+
+    def runs(self) -> Iterator[Run]:
+        """Yields the ranges in the order of the key's bytes."""
+        for block in self.blocks:
+            yield Run(block.lkey, block.address, block.length)
+
+
+class Interleaved(NamedTuple):
+    """Blocks that repeat with a stride in each of up to 8 dimensions, the outermost first."""
+
+    repeat: tuple[int, ...]
+    blocks: tuple[Block, ...]
+
+    @property
+    def length(self) -> int:
+        """Returns the number of bytes."""
+        return math.prod(self.repeat) * sum(block.length for block in self.blocks)
+
+    @property
+    def entries(self) -> int:
+        """Returns the number of entries that a key needs."""
+        return len(self.blocks)
+
+    def runs(self) -> Iterator[Run]:
+        """Yields the blocks in the order of the key's bytes."""
+        for index in itertools.product(*map(range, self.repeat)):
+            for block in self.blocks:
+                at = sum(i * stride for i, stride in zip(index, block.strides, strict=True))
+                yield Run(block.lkey, block.address + at, block.length)
+
+
+class Indexed(NamedTuple):
+    """Blocks of one size at ``address + index * unit``, in the order of the indices."""
+
+    address: int
+    unit: int
+    block_length: int
+    indices: Sequence[int]
+    lkey: int = 0
+
+    @property
+    def length(self) -> int:
+        """Returns the number of bytes."""
+        return len(self.indices) * self.block_length
+
+    @property
+    def entries(self) -> int:
+        """Returns the number of entries that a key needs."""
+        return len(self.indices)
+
+    def runs(self) -> Iterator[Run]:
+        """Yields the blocks in the order of the key's bytes."""
+        for index in self.indices:
+            yield Run(self.lkey, self.address + int(index) * self.unit, self.block_length)
+
+
+Layout = Ranges | Interleaved | Indexed
+
+
+class _Axis(NamedTuple):
+    """Axes of an array that one dimension describes: ``first`` to ``last``."""
+
+    repeat: int
+    stride: int
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        if self.first == self.last:
+            return f"axis {self.first} ({self.repeat} elements, stride {self.stride})"
+        return f"axes {self.first} to {self.last} ({self.repeat} elements, stride {self.stride})"
+
+
+def span(address: int, shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
+    """Returns the lowest address of a strided array's bytes, and the bytes from there to the last one."""
+    reach = [(count - 1) * stride for count, stride in zip(shape, strides, strict=True)]
+    low = sum(at for at in reach if at < 0)
+    high = sum(at for at in reach if at > 0)
+    return address + low, high - low + itemsize
+
+
+def _merged(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[list[_Axis], int]:
+    """Returns the axes that remain when all that continue each other are one, and the bytes of a block."""
+    axes: list[_Axis] = []
+    for number in reversed(range(len(shape))):
+        count, stride = shape[number], strides[number]
+        if count == 1:
+            continue
+        if not axes and stride == itemsize:
+            itemsize *= count
+        elif axes and stride == axes[-1].stride * axes[-1].repeat:
+            inner = axes.pop()
+            axes.append(_Axis(count * inner.repeat, inner.stride, number, inner.last))
+        else:
+            axes.append(_Axis(count, stride, number, number))
+    axes.reverse()
+    return axes, itemsize
+
+
+def strided(address: int, shape: Sequence[int], strides: Sequence[int], itemsize: int, lkey: int = 0) -> Interleaved:
+    """Describes the elements of a strided array in C order, by one block and the fewest dimensions.
+
+    ``address`` is that of element ``[0, ..., 0]``. Strides may be negative, and zero.
+    """
+    for number, count in enumerate(shape):
+        if count == 0:
+            raise LayoutError(f"axis {number}", "has no elements, and a key describes at least one byte")
+    if itemsize == 0:
+        raise LayoutError("the element", "has no bytes, and a key describes at least one byte")
+
+    axes, length = _merged(shape, strides, itemsize)
+    if len(axes) > MAX_DIMS:
+        raise LayoutError(
+            str(axes[MAX_DIMS]),
+            f"is dimension {MAX_DIMS + 1} of {len(axes)} that do not continue each other; a key has at most {MAX_DIMS}",
+        )
+    repeat = tuple(axis.repeat for axis in axes) or (1,)
+    steps = tuple(axis.stride for axis in axes) or (0,)
+    return Interleaved(repeat, (Block(address, length, lkey, steps),))
+
+
+def ranges(blocks: Sequence[Block]) -> Ranges:
+    """Describes ranges, one after another. Ranges that continue each other in one leaf become one."""
+    joined: list[Block] = []
+    for number, block in enumerate(blocks):
+        if block.length <= 0:
+            raise LayoutError(f"entry {number}", "has no bytes")
+        last = joined[-1] if joined else None
+        if last and last.lkey == block.lkey and last.address + last.length == block.address:
+            joined[-1] = last._replace(length=last.length + block.length)
+        else:
+            joined.append(Block(block.address, block.length, block.lkey))
+        if len(joined) > MAX_ENTRIES:
+            raise LayoutError(f"entry {number}", f"is range {len(joined)}; a key has at most {MAX_ENTRIES}")
+    if not joined:
+        raise LayoutError("the list", "has no entries")
+    return Ranges(tuple(joined))
+
+
+def indexed(
+    address: int,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    itemsize: int,
+    indices: Sequence[int],
+    lkey: int = 0,
+) -> Indexed:
+    """Describes ``array[indices]``: rows of a strided array, by their numbers.
+
+    The bytes of a row must be contiguous. An index counts from the end if it is negative, as in Python.
+    """
+    if not shape:
+        raise LayoutError("the array", "has no axis to index")
+    if len(indices) == 0:
+        raise LayoutError("the indices", "are none")
+    row = strided(address, shape[1:], strides[1:], itemsize)
+    if row.repeat != (1,):
+        inner, _ = _merged(shape[1:], strides[1:], itemsize)
+        part = inner[-1]
+        raise LayoutError(
+            str(part._replace(first=part.first + 1, last=part.last + 1)),
+            "leaves gaps in a row; an indexed layout has contiguous rows",
+        )
+    rows, unit = shape[0], strides[0]
+    numbers = [int(index) for index in indices]
+    for number, index in enumerate(numbers):
+        if not -rows <= index < rows:
+            raise LayoutError(f"index {number}", f"is {index}, and there are {rows} rows")
+        if index < 0:
+            numbers[number] = index + rows
+    if unit < 0:
+        # The kernel's unit has no sign: count from the other end.
+        address, unit = address + (rows - 1) * unit, -unit
+        numbers = [rows - 1 - index for index in numbers]
+    # Rows at one place are the same as row 0.
+    if unit == 0:
+        unit, numbers = itemsize, [0] * len(numbers)
+    return Indexed(address, unit, row.blocks[0].length, numbers, lkey)

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Memory of arrays: where it is, its MRs, and device memory that arrays can use."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol
+
+from pyverbs.mr import MR
+
+from . import _lib, layout
+from .verbs import imported_context, imported_pd
+
+
+class HasMr(Protocol):
+    """What a key needs to know of an MR, such as pyverbs's ``MR``."""
+
+    @property
+    def lkey(self) -> int:
+        """The local key."""
+
+    @property
+    def length(self) -> int:
+        """The bytes of the MR."""
+
+    @property
+    def buf(self) -> int:
+        """The address of its first byte."""
+
+
+class Strided(NamedTuple):
+    """The memory of an array. ``owner`` keeps it where it is."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    itemsize: int
+    readonly: bool
+    owner: object
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Returns the lowest address, and the bytes from there to the last one."""
+        return layout.span(self.address, self.shape, self.strides, self.itemsize)
+
+
+def strided(array: Any) -> Strided:
+    """Describes the memory of a NumPy array or of any other object with the buffer protocol.
+
+    Raises ``TypeError`` if the elements are Python objects, whose addresses mean nothing to a peer.
+    """
+    interface = getattr(array, "__array_interface__", None)
+    if interface is not None:
+        # The buffer protocol cannot express all of NumPy's types: dates, for example.
+        kind = array.dtype
+        if kind.hasobject:
+            raise TypeError(f"elements of {kind} are Python objects, not bytes that a peer can use")
+        address, readonly = interface["data"]
+        return Strided(address, array.shape, array.strides, kind.itemsize, readonly, array)
+    view = _lib.View(array)
+    if "O" in view.format:
+        raise TypeError(f"elements of format {view.format} are Python objects, not bytes that a peer can use")
+    return Strided(view.address, view.shape, view.strides, view.itemsize, view.readonly, view)
+
+
+def _writable(memory: Strided, access: int) -> None:
+    from pyverbs.enums import IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_WRITE
+
+    if memory.readonly and access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC):
+        raise ValueError("the array is read-only, and the access flags allow a peer or the device to write it")
+
+
+class ArrayMR(MR):  # type: ignore[misc]
+    """An MR over the memory of an array. It keeps the array."""
+
+    memory: Strided
+
+    def __init__(self, pd: Any, array: Any, access: int = 0) -> None:
+        memory = array if isinstance(array, Strided) else strided(array)
+        _writable(memory, access)
+        low, length = memory.span
+        super().__init__(pd, length, access, address=low)
+        self.memory = memory
+
+
+def register(pd: Any, array: Any, access: int = 0) -> ArrayMR:
+    """Registers the memory of an array, for any number of keys over parts of it.
+
+    ``access`` is a set of ``pyverbs.enums.IBV_ACCESS_*``. The MR keeps the array, and every key over it
+    keeps the MR.
+    """
+    return ArrayMR(pd, array, access)
+
+
+class Leaf(NamedTuple):
+    """An MR as a key names it. Address ``host`` of this process is address ``at`` of the MR."""
+
+    lkey: int
+    host: int
+    at: int
+    keep: object
+
+
+# Device memory that is mapped: first byte -> DM.
+_mapped: weakref.WeakValueDictionary[int, DM] = weakref.WeakValueDictionary()
+
+
+def _deregister(regions: dict[tuple[int, int], _lib.DmMr]) -> None:
+    while regions:
+        which, mr = next(iter(regions.items()))
+        mr.destroy()
+        del regions[which]
+
+
+class DM(_lib.DmHandle):
+    """Device memory as a buffer: ``numpy.frombuffer(dm)`` is an array in it, which keeps it.
+
+    A key over a part of such an array refers to the device memory.
+    """
+
+    def __init__(self, context: Any, length: int, *, log_align: int = 0, dm_class: int = 0) -> None:
+        """Allocates device memory. ``context`` is a ``Context`` of pyverbs."""
+        self._regions: dict[tuple[int, int], _lib.DmMr] = {}
+        super().__init__(imported_context(context), length, log_align, dm_class)
+        # At exit this runs after keys are destroyed and before pyverbs deallocates the PD.
+        self._end = weakref.finalize(self, _deregister, self._regions)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __enter__(self) -> DM:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Frees the memory and its MRs. Calling it again does nothing.
+
+        Raises ``BufferError`` while an array over the memory exists, and ``MkeyError`` with ``EBUSY``
+        while a key refers to it.
+        """
+        if self.exports:
+            raise BufferError(f"{self.exports} arrays over the device memory still exist")
+        _deregister(self._regions)
+        self.destroy()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __buffer__(self, flags: int) -> memoryview:
+        _mapped[self.address] = self
+        return super().__buffer__(flags)
+
+    def mr(self, pd: Any, access: int = 0) -> _lib.DmMr:
+        """Returns an MR over the whole memory, the same one for equal PDs and access flags."""
+        which = (pd.handle, access)
+        if which not in self._regions:
+            self._regions[which] = _lib.DmMr(self, imported_pd(pd), 0, self.length, access)
+        return self._regions[which]
+
+
+def _in_dm(low: int, length: int) -> tuple[DM, int] | None:
+    """Returns the device memory that is mapped at an address, and where it is mapped."""
+    for start, dm in list(_mapped.items()):
+        if start <= low and low + length <= start + len(dm):
+            return dm, start
+    return None
+
+
+def leaf(pd: Any, memory: Strided, access: int, mr: HasMr | None) -> Leaf:
+    """Returns the MR under an array: the one that the caller has, that of device memory, or a new one."""
+    low, length = memory.span
+    _writable(memory, access)
+    if mr is not None:
+        if not mr.buf <= low <= low + length <= mr.buf + mr.length:
+            raise ValueError(
+                f"the array's bytes, {low:#x} to {low + length - 1:#x}, are not all in the MR, "
+                f"which has {mr.buf:#x} to {mr.buf + mr.length - 1:#x}"
+            )
+        return Leaf(mr.lkey, low, low, (mr, memory.owner))
+    found = _in_dm(low, length)
+    if found is not None:
+        dm, start = found
+        region = dm.mr(pd, access)
+        return Leaf(region.lkey, low, low - start, (region, dm, memory.owner))
+    new = ArrayMR(pd, memory, access)
+    return Leaf(new.lkey, low, low, (new,))
+
+
+def all_in(mrs: Sequence[HasMr], memory: Strided) -> HasMr | None:
+    """Returns the first of some MRs that contains an array."""
+    low, length = memory.span
+    for mr in mrs:
+        if mr.buf <= low and low + length <= mr.buf + mr.length:
+            return mr
+    return None

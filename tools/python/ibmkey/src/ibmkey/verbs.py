@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Contexts and PDs of pyverbs, for libibmkey.
+
+All keys of a PD use one imported PD, and all of a context one imported context. An imported context has
+its own file descriptor, which is closed with the last key or device memory.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+from pyverbs.device import Context
+from pyverbs.pd import PD
+
+from . import _lib
+
+_contexts: weakref.WeakKeyDictionary[Any, weakref.ref[_lib.ContextHandle]] = weakref.WeakKeyDictionary()
+_pds: weakref.WeakKeyDictionary[Any, weakref.ref[_lib.PdHandle]] = weakref.WeakKeyDictionary()
+
+
+def imported_context(context: Any) -> _lib.ContextHandle:
+    """Returns the imported context of a ``Context`` of pyverbs."""
+    known = _contexts.get(context)
+    found = known() if known else None
+    if found is None:
+        found = _lib.ContextHandle(context.cmd_fd)
+        _contexts[context] = weakref.ref(found)
+    return found
+
+
+def imported_pd(pd: Any) -> _lib.PdHandle:
+    """Returns the imported PD of a ``PD`` of pyverbs."""
+    if not isinstance(pd, PD):
+        raise TypeError(f"{pd!r} is not a PD of pyverbs")
+    known = _pds.get(pd)
+    found = known() if known else None
+    if found is None:
+        # A PD keeps its context, but has no property for it.
+        context = next((kept for kept in gc.get_referents(pd) if isinstance(kept, Context)), None)
+        if context is None:
+            raise TypeError("the PD is closed")
+        found = _lib.PdHandle(imported_context(context), pd.handle)
+        _pds[pd] = weakref.ref(found)
+    return found

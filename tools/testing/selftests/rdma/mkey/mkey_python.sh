@@ -1,0 +1,15 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The tests of the Python package: keys of NumPy arrays move what NumPy's own copies
+# contain; errors, lifetimes, device memory.
+
+# shellcheck source=lib/common.sh
+source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/common.sh"
+
+python=$here/../python
+[[ -f $python/tests/test_keys.py ]] || skip_all "the Python package is not built"
+[[ -n $(netdev_of 0) ]] || skip_all "no device ${dev[0]}"
+export PYTHONPATH=$python/lib:$here/../samples/python PYTHONDONTWRITEBYTECODE=1 MKEY_TEST_DEV0="${dev[0]}"
+python3 -c 'import numpy, ibmkey' || skip_all "no NumPy or no pyverbs"
+in_ns 0 python3 "$python/tests/tap.py" test_keys
