@@ -75,16 +75,12 @@ int main(int argc, char **argv)
 	struct ibv_mr *base, *target, *key;
 	struct rc_conn pair[2];
 	struct rc_dev dev;
-	int ret;
 
 	for (int i = 0; i < ROWS; i++)
 		for (int j = 0; j < COLUMNS; j++)
 			matrix[i][j] = i + j / 100.0;
 
 	rc_open(&dev, argc > 1 ? argv[1] : NULL);
-	ret = ibmkey_enable(dev.ctx);
-	if (ret)
-		die(ret, "ibmkey_enable");
 	rc_create_loop(pair, &dev);
 
 	base = rc_reg(&dev, matrix, sizeof(matrix), 0);
