@@ -48,7 +48,9 @@ setup_initramfs() {
 	local dir=$1 out
 	out=$(initramfs_dir "$dir")
 	is_complete "$out" && return
-	rm -rf "$dir"/initramfs-*
+	# Other trees may have another builder root, and use theirs now.
+	find "$dir" -maxdepth 1 -name 'initramfs-*' -mtime +7 -exec rm -rf {} +
+	rm -rf "$out"
 	step initramfs "Initramfs of $K_ID" "1 s" "$TOP/dev/setup/inroot" bash -euo pipefail -c "
 		TOP=$(printf %q "$TOP") INIT_MODULES=(${INIT_MODULES[*]})
 		$(declare -f make_initramfs)
