@@ -3,6 +3,7 @@
 //! mkey-bench-report: prints the results of `mkey_bench` as tables, and writes them as JSON and SVG
 //! to a directory.
 
+mod baseline;
 mod group;
 mod plot;
 mod record;
@@ -30,6 +31,10 @@ use std::{
 use clap::Parser;
 
 use crate::{
+    baseline::{
+        Baseline,
+        Costs, //
+    },
     record::Records,
     summary::Summary, //
 };
@@ -44,13 +49,26 @@ struct Cli {
     #[arg(long, default_value = ".")]
     out: PathBuf,
 
+    /// File of earlier figures to compare with
+    #[arg(long)]
+    baseline: Option<PathBuf>,
+
+    /// Store the figures in the baseline instead of comparing with it
+    #[arg(long, requires = "baseline")]
+    save: bool,
+
+    /// Fail if a row costs more than in the baseline
+    #[arg(long, requires = "baseline")]
+    strict: bool,
+
     /// Output of mkey_bench
     records: PathBuf,
 }
 
 fn main() -> ExitCode {
     match run(&Cli::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("mkey-bench-report: {error}");
             ExitCode::FAILURE
@@ -58,7 +76,37 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: &Cli) -> Result<(), Box<dyn Error>> {
+/// Compares with the baseline, or replaces it. Returns `false` if a row costs more than before and
+/// the caller asked to be told.
+fn compare(cli: &Cli, records: &Records, out: &mut impl Write) -> Result<bool, Box<dyn Error>> {
+    let Some(path) = &cli.baseline else {
+        return Ok(true);
+    };
+    let at_path = |error: String| format!("{}: {error}", path.display());
+    if cli.save {
+        Baseline::save(path, records).map_err(at_path)?;
+        writeln!(out, "{}", path.display())?;
+        return Ok(true);
+    }
+    let baseline = Baseline::read(path).map_err(at_path)?;
+    match Costs::of(records, &baseline) {
+        Ok(costs) => {
+            let changes = costs.since(&baseline);
+            write!(out, "{}", changes.report())?;
+            Ok(!(cli.strict && changes.slower()))
+        }
+        Err(why) if cli.strict => {
+            Err(format!("cannot be compared with the baseline: {why}").into())
+        }
+        Err(why) => {
+            writeln!(out, "Not compared with the baseline: {why}.")?;
+            Ok(true)
+        }
+    }
+}
+
+/// Returns `false` as for [`compare`].
+fn run(cli: &Cli) -> Result<bool, Box<dyn Error>> {
     let at_records = |error: String| format!("{}: {error}", cli.records.display());
     let file = File::open(&cli.records).map_err(|error| at_records(error.to_string()))?;
     let records = Records::read(BufReader::new(file)).map_err(at_records)?;
@@ -75,5 +123,5 @@ fn run(cli: &Cli) -> Result<(), Box<dyn Error>> {
     for plot in plots {
         writeln!(out, "{}", plot.display())?;
     }
-    Ok(())
+    compare(cli, &records, &mut out)
 }

@@ -23,11 +23,16 @@ impl Dir {
     }
 
     fn report(&self, records: &str) -> Output {
+        self.report_with(records, &[])
+    }
+
+    fn report_with(&self, records: &str, args: &[&str]) -> Output {
         let file = self.0.join("records.jsonl");
         fs::write(&file, records).unwrap();
         Command::new(env!("CARGO_BIN_EXE_mkey-bench-report"))
             .arg("--out")
             .arg(self.0.join("out"))
+            .args(args)
             .arg(file)
             .output()
             .unwrap()
@@ -145,4 +150,103 @@ fn what_cannot_be_read_is_said() {
         stderr.contains("records.jsonl: line 1: expected"),
         "{stderr}"
     );
+}
+
+/// A baseline is stored, extended by other groups, and compared with.
+#[test]
+fn changes_since_the_baseline() {
+    let dir = Dir::new("baseline");
+    let file = dir.0.join("baseline.jsonl");
+    let run = |records: &str, more: &[&str]| {
+        let mut args = vec!["--baseline", file.to_str().unwrap()];
+        args.extend(more);
+        dir.report_with(records, &args)
+    };
+    let text = |output: &Output| String::from_utf8(output.stdout.clone()).unwrap();
+    let dm = |ns: &str| RUN.to_owned() + &series("dm", "write", "dm", 64, ns);
+    let copy = RUN.to_owned() + &series("copy", "host", "to", 64, "500000");
+
+    assert_eq!(run(&dm("1000000"), &[]).status.code(), Some(1));
+    assert!(run(&dm("1000000,1000000"), &["--save"]).status.success());
+    assert!(run(&copy, &["--save"]).status.success());
+    assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 3);
+
+    let same = run(&dm("1010000"), &["--strict"]);
+    assert!(same.status.success());
+    assert!(text(&same).contains("none of 1 rows changed by more than 2 %"));
+
+    let slower = run(&dm("1030000"), &[]);
+    assert!(slower.status.success());
+    let row = "dm: write 64, dm";
+    let line = text(&slower)
+        .lines()
+        .find(|line| line.contains(row))
+        .map(str::to_owned);
+    let words = line.unwrap_or_default();
+    let words: Vec<_> = words.split_whitespace().skip(4).collect();
+    assert_eq!(words, ["1.00", "->", "1.03", "+3.0", "%"]);
+    assert_eq!(run(&dm("1030000"), &["--strict"]).status.code(), Some(1));
+    assert!(run(&dm("900000"), &["--strict"]).status.success());
+
+    let new = run(&(dm("1000000") + &series("dm", "read", "dm", 64, "1")), &[]);
+    assert!(text(&new).contains("The baseline lacks 1 rows."));
+}
+
+/// Times of a clock, or of another kernel, are not compared with counts of instructions.
+#[test]
+fn what_cannot_be_compared_is_said() {
+    let dir = Dir::new("unfit");
+    let file = dir.0.join("baseline.jsonl");
+    let baseline = ["--baseline", file.to_str().unwrap()];
+    let strict = [baseline[0], baseline[1], "--strict"];
+    let save = [baseline[0], baseline[1], "--save"];
+    let dm = series("dm", "write", "dm", 64, "1000000");
+    let clock = RUN.replace("true", "false") + &dm;
+
+    assert!(dir
+        .report_with(&(RUN.to_owned() + &dm), &save)
+        .status
+        .success());
+    for (records, why) in [
+        (clock.clone(), "the clock did not count instructions"),
+        (
+            RUN.replace("\"shift\":0", "\"shift\":5") + &dm,
+            "the sizes were divided",
+        ),
+        (
+            RUN.replace("\"7.2.12\"", "\"7.3.4\"") + &dm,
+            "that is of Linux 7.2.12 with MTU 4096",
+        ),
+    ] {
+        let output = dir.report_with(&records, &baseline);
+        assert!(output.status.success());
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            text.contains(&format!("Not compared with the baseline: {why}.")),
+            "{text}"
+        );
+        let output = dir.report_with(&records, &strict);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(String::from_utf8(output.stderr).unwrap().contains(why));
+    }
+    assert_eq!(dir.report_with(&clock, &save).status.code(), Some(1));
+}
+
+/// The plot of the growth has a line for each quantity.
+#[test]
+fn growth_in_one_plot() {
+    let dir = Dir::new("growth");
+    let mut records = RUN.to_owned();
+    for (name, sizes) in [("blocks", [256, 4096]), ("levels", [1, 2])] {
+        for size in sizes {
+            for way in ["contiguous", "key"] {
+                records += &series("growth", name, way, size, "1000000,1010000,1020000");
+            }
+        }
+    }
+
+    assert!(dir.report(&records).status.success());
+    let svg = dir.read("growth.svg");
+    assert!(svg.contains("blocks") && svg.contains("levels"));
+    assert!(!svg.contains("contiguous"), "only the key's cost is drawn");
 }
