@@ -263,6 +263,19 @@ impl<I: Indices> Indexed<I> {
         Ok(Rows::new(len, place, Walk::Indexed(walk)))
     }
 
+    /// See [`Layout::only_row`](super::Layout::only_row).
+    #[inline]
+    pub fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
+        check_range(offset, len, self.length).ok()?;
+        // No block is that long.
+        if len == 0 || len > self.block_len {
+            return None;
+        }
+        let (walk, pos) = self.seek(offset)?;
+        let run = self.block(walk.at)?.part(pos, len).ok()?;
+        Some(Row::of(run.leaf, run.addr, run.len))
+    }
+
     /// Returns the place of `offset`. Its row may be shorter than possible.
     pub(super) fn place(&self, offset: u64) -> Option<Place> {
         let (mut walk, pos) = self.seek(offset)?;

@@ -154,13 +154,15 @@ where
     /// Returns the one row that makes up `len` bytes from `offset` on, if there is one and it can
     /// be found without a cursor. It is the row that [`Self::rows`] returns for any order.
     ///
-    /// A single block in one dimension has such a row for whole blocks and for a part of one. Most
-    /// accesses are of this kind, and a cursor would take longer than the rest of them.
+    /// A single block in one dimension has such a row for whole blocks and for a part of one. In
+    /// other layouts, the row is a part of one entry or block. Most accesses are of these kinds,
+    /// and a cursor would take longer than the rest of them.
     #[inline(always)]
     pub fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
         match self {
             Self::Interleaved(interleaved) => interleaved.only_row(offset, len),
-            Self::List(_) | Self::Indexed(_) => None,
+            Self::List(list) => list.only_row(offset, len),
+            Self::Indexed(indexed) => indexed.as_indexed().only_row(offset, len),
         }
     }
 

@@ -223,6 +223,21 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         Ok(Rows::new(len, place, Walk::List(walk)))
     }
 
+    /// See [`Layout::only_row`](super::Layout::only_row).
+    #[inline]
+    pub fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
+        check_range(offset, len, self.length).ok()?;
+        // The search is in vain if most entries are shorter.
+        let count = self.entries.len() as u64;
+        if len == 0 || count.checked_mul(len)? > self.length {
+            return None;
+        }
+        let (index, pos) = self.seek(offset)?;
+        let entry = self.entries.get(index)?;
+        let is_all = len <= entry.length.wrapping_sub(pos);
+        is_all.then(|| Row::of(entry.leaf, entry.addr.wrapping_add(pos), len))
+    }
+
     /// Returns the place of `offset`.
     pub(super) fn place(&self, offset: u64) -> Option<Place> {
         let (index, pos) = self.seek(offset)?;

@@ -21,6 +21,7 @@ use crate::{
         indices::KIndexed,
     },
 };
+use core::array;
 use kernel::{ffi::c_int, prelude::*};
 
 /// The MR of a leaf: one of the driver's MRs.
@@ -46,9 +47,11 @@ struct Levels<'a> {
 }
 
 impl<'a> Levels<'a> {
-    const fn new() -> Self {
+    /// Makes no levels. This writes one word for each; a constant array would be copied.
+    #[inline(always)]
+    fn new() -> Self {
         Self {
-            levels: [const { None }; MAX_LEVELS - 1],
+            levels: array::from_fn(|_| None),
             used: 0,
         }
     }
@@ -257,14 +260,33 @@ impl Binding {
     pub(crate) fn copy(&self, offset: u64, mut payload: Payload<'_>, needed: Access) -> Result {
         self.allows(needed)?;
         let write = payload.direction() == Direction::ToMemory;
-        if let Some(mut row) = self.layout.only_row(offset, payload.len()) {
-            let leaf = self.leaf(row.leaf, write)?;
-            if let LeafPlace::Memory { base, delta, .. } = &leaf.place {
-                row.addr = row.addr.wrapping_add(*delta);
-                return base.pages().copy(row, &mut payload);
+        let (mut binding, mut offset) = (self, offset);
+        while let Some(mut row) = binding.only_row(offset, payload.len()) {
+            let leaf = binding.leaf(row.leaf, write)?;
+            match &leaf.place {
+                LeafPlace::Memory { base, delta, .. } => {
+                    row.addr = row.addr.wrapping_add(*delta);
+                    return base.pages().copy(row, &mut payload);
+                }
+                // All bytes are in one piece, so the access is one to the key below.
+                LeafPlace::Key(inner) if row.count == 1 => {
+                    binding = inner;
+                    offset = row.addr;
+                }
+                LeafPlace::Key(_) => break,
             }
         }
-        self.copy_rows(offset, &mut payload, write)
+        binding.copy_rows(offset, &mut payload, write)
+    }
+
+    /// Returns the one row of an access, see [`Layout::only_row`](crate::layout::Layout::only_row).
+    /// A flat list has none, because it has short entries.
+    #[inline(always)]
+    fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
+        if self.flat().is_some() {
+            return None;
+        }
+        self.layout.only_row(offset, len)
     }
 
     /// Copies an access that may consist of several rows. As for [`Self::copy`].

@@ -340,7 +340,20 @@ fn one_row_without_a_cursor() {
     assert_eq!(only(&planes, 8, 16), None);
     // There is one row, but only a cursor finds it.
     assert_eq!(only(&planes, 16, 8), None);
-    assert_eq!(only(&list(&[(0, 8)]).unwrap(), 0, 8), None);
+    // A part of one entry or indexed block, unless most entries are shorter than the access.
+    let ranges = list(&[(100, 8), (200, 24), (90, 4)]).unwrap();
+    assert_eq!(only(&ranges, 0, 8), Some((100, 8, 0, 1)));
+    assert_eq!(only(&ranges, 10, 12), Some((202, 12, 0, 1)));
+    assert_eq!(only(&ranges, 32, 4), Some((90, 4, 0, 1)));
+    for (offset, len) in [(8, 13), (6, 4), (31, 2), (0, 0), (35, 2), (MAX, 2)] {
+        assert_eq!(only(&ranges, offset, len), None, "{offset} {len}");
+    }
+    let places = indexed(50, 10, 6, &[4, 0]).unwrap();
+    assert_eq!(only(&places, 1, 5), Some((91, 5, 0, 1)));
+    assert_eq!(only(&places, 6, 6), Some((50, 6, 0, 1)));
+    for (offset, len) in [(0, 7), (5, 2), (6, 0), (11, 2), (MAX, 2)] {
+        assert_eq!(only(&places, offset, len), None, "{offset} {len}");
+    }
 }
 
 #[test]
