@@ -64,9 +64,16 @@ pub struct Listing<S> {
     /// The sum of their bytes, modulo 2^64.
     length: u64,
     row: LastRow,
-    /// `true` if a row is not valid. Then [`List::new`] places all entries again.
+    /// `true` if a row is not valid, or if no more rows are looked for. Then [`List::new`] places
+    /// all entries again.
     doubtful: bool,
+    /// The number of rows of one or two entries.
+    short: u32,
 }
+
+/// The number of short rows after which entries are only stored: to begin and to end a row costs
+/// more than to place its entries later.
+const MAX_SHORT: u32 = 4;
 
 impl<S: DerefMut<Target = [Entry]>> Listing<S> {
     /// Begins a list of as many entries as `room` has. They are overwritten.
@@ -77,6 +84,7 @@ impl<S: DerefMut<Target = [Entry]>> Listing<S> {
             length: 0,
             row: LastRow::default(),
             doubtful: false,
+            short: 0,
         }
     }
 
@@ -103,6 +111,9 @@ impl<S: DerefMut<Target = [Entry]>> Listing<S> {
             }
         }
         loop {
+            if self.short > MAX_SHORT {
+                return self.store(left, &range, &mut leaf);
+            }
             let slots = self.room.get_mut(self.added..).unwrap_or_default();
             let (mut row, mut start) = (self.row, self.length);
             let before = row.count;
@@ -133,6 +144,30 @@ impl<S: DerefMut<Target = [Entry]>> Listing<S> {
             self.turn(other, &mut leaf)?;
             left = left.get(added.wrapping_add(1)..).unwrap_or_default();
         }
+    }
+
+    /// Adds entries without placing them. As for [`Self::add`].
+    #[inline(always)]
+    fn store<T, E>(
+        &mut self,
+        items: &[T],
+        range: &impl Fn(&T) -> (u64, u64, u64),
+        leaf: &mut impl FnMut(u64) -> Result<u32, E>,
+    ) -> Result<(), E> {
+        self.doubtful = true;
+        let slots = self.room.get_mut(self.added..).unwrap_or_default();
+        let count = slots.len().min(items.len());
+        let (mut name, mut number) = (self.row.name, self.row.leaf);
+        for (slot, item) in slots.iter_mut().zip(items) {
+            let (next, addr, length) = range(item);
+            if next != name {
+                (name, number) = (next, leaf(next)?);
+            }
+            *slot = Entry::placed(number, addr, length, 0, 0);
+        }
+        (self.row.name, self.row.leaf) = (name, number);
+        self.added = self.added.wrapping_add(count);
+        Ok(())
     }
 
     /// Adds the second entry of a row, or the first one: the name of the leaf, the address and the
@@ -192,6 +227,9 @@ impl<S: DerefMut<Target = [Entry]>> Listing<S> {
     #[inline]
     fn close(&mut self) {
         let row = &self.row;
+        if row.count <= 2 {
+            self.short = self.short.saturating_add(1);
+        }
         if row.count > 1 {
             if let Some(first) = self.room.get_mut(row.first) {
                 first.set_row(FIRST | row.count as u32);
