@@ -160,7 +160,7 @@ impl Core {
             };
             from = next;
         }
-        // The list and the pins in it would keep each other.
+        // They refer to MRs of the driver.
         let _ = self.old.settle(Which::All, Patience::Endless);
     }
 

@@ -507,7 +507,8 @@ struct ibmkey_wr {
  * @qp: an RC or UC QP
  * @wr: the request
  * @wr_id: for the completion
- * @send_flags: enum ibv_send_flags: IBV_SEND_SIGNALED, IBV_SEND_FENCE
+ * @send_flags: enum ibv_send_flags: IBV_SEND_SIGNALED; IBV_SEND_FENCE to wait for all
+ *	earlier requests also if the key is not bound
  *
  * The request takes effect in the order of the queue: requests that are posted to
  * @qp later use the new layout, and earlier ones the old one. If the key is bound,

@@ -228,8 +228,9 @@ TEST_F(order, requests_of_one_queue)
 	struct order_queue queue;
 
 	ASSERT_EQ(0, order_open(&queue, &self->s, variant->flags, 0));
-	for (i = 0; i < rounds; i++)
+	for (i = 0; i < rounds; i++) {
 		ASSERT_EQ(0, order_round(&queue));
+	}
 	order_close(&queue);
 }
 
@@ -259,13 +260,15 @@ TEST_F(order, eight_queues_in_four_threads)
 	ASSERT_NE(NULL, thread);
 	for (i = 0; i < THREADS; i++) {
 		thread[i].rounds = mkt_scale(1000, 30);
-		for (k = 0; k < QPS / THREADS; k++)
+		for (k = 0; k < QPS / THREADS; k++) {
 			ASSERT_EQ(0, order_open(&thread[i].queue[k], &self->s,
 						variant->flags, 2 * i + k));
+		}
 	}
-	for (i = 0; i < THREADS; i++)
+	for (i = 0; i < THREADS; i++) {
 		ASSERT_EQ(0, pthread_create(&thread[i].tid, NULL, order_loop,
 					    &thread[i]));
+	}
 	for (i = 0; i < THREADS; i++) {
 		pthread_join(thread[i].tid, NULL);
 		EXPECT_EQ(0, thread[i].err);
@@ -303,11 +306,74 @@ TEST_F(order, replaced_leaves_are_free)
 		wr = mkt_request_wr(&text, key);
 		ASSERT_EQ(IBV_WC_SUCCESS, mkt_request_status(qp, &wr));
 		EXPECT_EQ(EBUSY, ibv_dereg_mr(mr[i & 1]));
-		if (i)
+		if (i) {
 			ASSERT_EQ(0, ibv_dereg_mr(mr[~i & 1]));
+		}
 	}
 	EXPECT_EQ(0, ibv_dereg_mr(key));
 	EXPECT_EQ(0, ibv_dereg_mr(mr[~i & 1]));
+	mkt_request_free(&text);
+}
+
+/*
+ * A READ brings the description of another length. With the fence flag a bind of
+ * an unbound key waits for it, too.
+ */
+TEST_F(order, fence)
+{
+	struct mkt_setup *s = &self->s;
+	struct mkt_leaf *leaf = &s->arena[0].leaf[0];
+	struct ibmkey_range range = {
+		.addr = leaf->addr,
+		.length = 64,
+		.lkey = leaf->mr->lkey,
+	};
+	struct ibmkey_bind bind = {
+		.kind = IBMKEY_LIST,
+		.num_entries = 1,
+		.ranges = &range,
+	};
+	struct mkt_request text, other;
+	struct mkt_wr read = { .op = MKT_READ, .num_sge = 1 };
+	struct ibmkey_info info = {};
+	struct ibmkey_wr wr;
+	struct ibv_mr *key;
+	struct ibv_wc wc;
+	unsigned int i, k;
+
+	if (variant->flags & MKT_QP_UC)
+		SKIP(return, "no READ on UC");
+	key = ibmkey_alloc(s->dev[0].pd, 4);
+	ASSERT_NE(NULL, key);
+	ASSERT_EQ(0, mkt_request_init(&text, s->dev[0].pd, ROOM));
+	ASSERT_EQ(0, mkt_request_init(&other, s->dev[1].pd, ROOM));
+	/* side 0 reads this memory of side 1 */
+	ASSERT_EQ(0, ibv_dereg_mr(other.mr));
+	other.mr = ibv_reg_mr(s->dev[1].pd, other.text, ROOM, MKT_ACCESS_ALL);
+	ASSERT_NE(NULL, other.mr);
+	range.length = 128;
+	ASSERT_EQ(48, ibmkey_describe(&bind, other.text, ROOM));
+	range.length = 64;
+	for (i = 0; i < mkt_scale(300, 30); i++) {
+		text.length = ibmkey_describe(&bind, text.text, ROOM);
+		read.sge[0].addr = (uintptr_t)text.text;
+		read.sge[0].length = text.length;
+		read.sge[0].lkey = text.mr->lkey;
+		read.remote_addr = (uintptr_t)other.text;
+		read.rkey = other.mr->rkey;
+		wr = mkt_request_wr(&text, key);
+		ASSERT_EQ(0, mkt_post_send(&s->pair.end[0], &read, 1));
+		ASSERT_EQ(0, ibmkey_post_bind(s->pair.end[0].qp, &wr, 2, IBV_SEND_FENCE));
+		for (k = 0; k < 2; k++) {
+			ASSERT_EQ(0, mkt_poll(&s->pair.end[0], &wc));
+			ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
+		}
+		ASSERT_EQ(0, ibmkey_query(key, &info));
+		ASSERT_EQ(128, info.length);
+		ASSERT_EQ(0, ibmkey_unbind(key));
+	}
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+	mkt_request_free(&other);
 	mkt_request_free(&text);
 }
 
@@ -372,8 +438,9 @@ TEST_F(order_loss, requests_are_repeated)
 	struct order_queue queue;
 
 	ASSERT_EQ(0, order_open(&queue, &self->s, MKT_QP_LOSSY, 0));
-	for (i = 0; i < rounds; i++)
+	for (i = 0; i < rounds; i++) {
 		ASSERT_EQ(0, order_round(&queue));
+	}
 	order_close(&queue);
 }
 

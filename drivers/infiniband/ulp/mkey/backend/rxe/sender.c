@@ -112,7 +112,8 @@ static noinline int send_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 	int ret = -EAGAIN;
 
 	if (first || READ_ONCE(wqe->state) == wqe_state_done ||
-	    !is_bound(qp, READ_ONCE(wqe->wr.wr.mw.mw_rkey)))
+	    (!(READ_ONCE(wqe->wr.send_flags) & IB_SEND_FENCE) &&
+	     !is_bound(qp, READ_ONCE(wqe->wr.wr.mw.mw_rkey))))
 		ret = ib_mkey_rxe_request_bind(qp, wqe);
 	if (ret && !first) {
 		/* Requests complete in order. rxe's completer calls for another pass when one has. */
