@@ -391,5 +391,6 @@ fn overflow(failed: &Failed<'_>) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 #[path = "explain_tests.rs"]
 mod tests;

@@ -129,9 +129,7 @@ fn each_thread_has_its_own_sentence() {
     let seen = || unsafe { core::ffi::CStr::from_ptr(last()) }.to_owned();
 
     say("here");
-    let there = std::thread::spawn(move || seen())
-        .join()
-        .unwrap_or_default();
+    let there = std::thread::spawn(seen).join().unwrap_or_default();
     assert!(there.is_empty());
     assert_eq!(seen().as_c_str(), c"here");
 }
