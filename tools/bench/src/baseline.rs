@@ -36,7 +36,7 @@ use crate::{
 /// The largest change of a cost that is not reported, relative to the earlier cost.
 const TOLERANCE: f64 = 0.02;
 
-/// What all rows of a baseline have in common.
+/// The properties that all rows of a baseline share.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 struct Header {
     kernel: String,
