@@ -384,7 +384,9 @@ impl Described<'_> {
             patience,
         };
         let bound = region.bind_in_turn(&turn, &core.pins, &core.hw, mr, &self.binding);
-        bound.map_err(|error| self.why(error))
+        bound.map_err(|error| self.why(error))?;
+        counters::add(Count::Bind, 1);
+        Ok(())
     }
 
     fn change(&self, number: usize) -> Change<'_> {
