@@ -173,13 +173,13 @@ pub struct Slice<'r> {
     owner: PhantomData<&'r ()>,
 }
 
-impl<'r> Slice<'r> {
+impl Slice<'_> {
     /// Uses bytes of an MR of another crate. `address` is one of the MR.
     ///
     /// # Safety
     ///
-    /// The MR that `lkey` names, and the memory, stay during `'r`. While a key allows writing the
-    /// memory, the program has no reference to it.
+    /// The MR that `lkey` names, and the memory, stay as long as the slice. While a key allows
+    /// writing the memory, the program has no reference to it.
     pub const unsafe fn from_raw(lkey: u32, address: u64, length: u64) -> Self {
         Self {
             lkey,

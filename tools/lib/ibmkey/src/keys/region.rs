@@ -98,8 +98,8 @@ impl Region<'_> {
     /// Returns a pointer to `length` bytes from `at` on, or `ERANGE`.
     fn at(&self, at: usize, length: usize) -> Result<*mut u8> {
         match at.checked_add(length) {
-            // SAFETY: The offset is within the memory.
             Some(end) if end <= self.memory.len() => {
+                // SAFETY: The offset is within the memory.
                 Ok(unsafe { self.memory.cast::<u8>().as_ptr().add(at) })
             }
             _ => Err(Errno::ERANGE),
