@@ -162,13 +162,13 @@ operations=100000 messages=5000 payloads=200
 if [ -n "${MKEY_TEST_QUICK-}" ]; then
 	operations=2000 messages=200 payloads=20
 fi
-echo "1..22"
+echo "1..25"
 
 for sample in column header_payload pages kv_gather dm_counter; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
 done
 export PYTHONPATH="$here/../python/lib" PYTHONDONTWRITEBYTECODE=1
-for sample in column halo; do
+for sample in column halo header_payload kv_gather dm_lock; do
 	works "python/$sample on rxe0" ip netns exec ns0 python3 "$here/python/$sample.py" rxe0
 done
 # One process, which needs no way to others.

@@ -102,6 +102,12 @@ class Loop:
         """Reads from an address of the peer into ``local``."""
         self._rdma(e.IBV_WR_RDMA_READ, local, address, rkey)
 
+    def compare_and_swap(self, old: SGE, address: int, rkey: int, compare: int, swap: int) -> None:
+        """Stores ``swap`` in 8 bytes of the peer if they are ``compare``. ``old`` becomes what they were."""
+        wr = SendWR(opcode=e.IBV_WR_ATOMIC_CMP_AND_SWP, num_sge=1, sg=[old], send_flags=e.IBV_SEND_SIGNALED)
+        wr.set_wr_atomic(rkey, address, compare, swap)
+        self.run(wr)
+
     def send(self, local: SGE, into: SGE) -> None:
         """Sends ``local``; the peer receives it in ``into``."""
         self.peer.post_recv(RecvWR(num_sge=1, sg=[into]))

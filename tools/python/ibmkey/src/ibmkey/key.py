@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -88,7 +88,7 @@ class Key:
 
     @classmethod
     def from_indexed(
-        cls, pd: Any, array: Any, indices: Sequence[int], access: int = 0, *, mr: HasMr | None = None
+        cls, pd: Any, array: Any, indices: Collection[Any], access: int = 0, *, mr: HasMr | None = None
     ) -> Key:
         """Makes a key of rows of an array by their numbers: the bytes of ``array[indices]``."""
         found = memory.strided(array)

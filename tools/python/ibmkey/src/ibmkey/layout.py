@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
 
 #: Dimensions of an interleaved layout, at most.
 MAX_DIMS = 8
@@ -209,7 +209,7 @@ def indexed(
     shape: Sequence[int],
     strides: Sequence[int],
     itemsize: int,
-    indices: Sequence[int],
+    indices: Collection[Any],
     lkey: int = 0,
 ) -> Indexed:
     """Describes ``array[indices]``: rows of a strided array, by their numbers.

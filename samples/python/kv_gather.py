@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Gathers the blocks of a sequence from a KV cache by one READ.
+
+usage: kv_gather.py [DEVICE]
+"""
+
+# %% A cache of 2,000 blocks, and the blocks of a sequence, in its order.
+import sys
+
+import numpy as np
+from pyverbs import enums as e
+from rc import Loop, sge
+
+import ibmkey
+
+rng = np.random.default_rng(1)
+cache = rng.integers(0, 1 << 16, (2000, 8, 64), dtype=np.uint16)
+blocks = rng.choice(len(cache), 500, replace=False)
+gathered = np.zeros((len(blocks), 8, 64), dtype=np.uint16)
+
+with Loop(sys.argv[1] if len(sys.argv) > 1 else None) as loop:
+    # %% The node with the cache registers it once. A key takes 8 bytes for each block.
+    memory = ibmkey.register(loop.pd, cache, e.IBV_ACCESS_REMOTE_READ)
+    into = ibmkey.register(loop.pd, gathered, e.IBV_ACCESS_LOCAL_WRITE)
+    with ibmkey.Key.from_indexed(loop.pd, cache, blocks, e.IBV_ACCESS_REMOTE_READ, mr=memory) as key:
+        # %% The node that needs the sequence reads all of its blocks.
+        loop.read(sge(into), 0, key.rkey)
+    memory.close()
+    into.close()
+
+assert (gathered == cache[blocks]).all()
+print(f"{len(blocks)} blocks of {cache[0].nbytes} bytes in one read")
