@@ -131,6 +131,59 @@ impl Grid {
         })
     }
 
+    /// Returns the address of the piece that contains `offset`, the number of pieces of its row
+    /// before it, and the number of its bytes before `offset`.
+    #[inline(always)]
+    fn find(&self, offset: u64) -> (u64, u64, u64) {
+        step();
+        let mut index = offset / self.bytes;
+        let pos = offset.wrapping_sub(index.wrapping_mul(self.bytes.get()));
+        let [row, outer @ ..] = &self.axes;
+        let mut start = self.piece.addr;
+        step();
+        if index >= row.count.get() {
+            let mut rest = index / row.count;
+            index %= row.count;
+            for axis in outer {
+                step();
+                if rest < axis.count.get() {
+                    start = axis.advance(start, rest);
+                    break;
+                }
+                start = axis.advance(start, rest % axis.count);
+                rest /= axis.count;
+            }
+        }
+        (row.advance(start, index), index, pos)
+    }
+
+    /// Returns the rest of the piece that contains `offset`.
+    #[inline(always)]
+    pub(super) fn rest(&self, offset: u64) -> Run {
+        let (addr, _, pos) = self.find(offset);
+        Run { addr, ..self.piece }.skip(pos)
+    }
+
+    /// Returns the place of `offset`.
+    #[inline(always)]
+    pub(super) fn place(&self, offset: u64) -> Place {
+        let (addr, before, pos) = self.find(offset);
+        let [row, ..] = &self.axes;
+        Place {
+            row: Row {
+                leaf: self.piece.leaf,
+                addr,
+                len: self.piece.len,
+                stride: row.stride,
+                count: row.count.get().saturating_sub(before),
+                at: 0,
+                step: self.piece.len,
+            },
+            pos,
+            before,
+        }
+    }
+
     /// Returns the place of `offset`, and a cursor to the rows after it.
     #[inline(always)]
     pub(super) fn seek(&self, offset: u64) -> (Place, GridWalk<'_>) {

@@ -310,9 +310,19 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     pub(super) fn place(&self, offset: u64) -> Option<Place> {
         let shape = self.shape.borrow();
         if let Way::Grid(grid) = &shape.way {
-            return Some(grid.seek(offset).0);
+            return Some(grid.place(offset));
         }
         Some(self.seek(offset)?.place(&shape.dims, shape.group))
+    }
+
+    /// Returns the rest of the piece that contains `offset`, unless the blocks are visited one by
+    /// one.
+    #[inline(always)]
+    pub(super) fn rest(&self, offset: u64) -> Option<Run> {
+        match &self.shape.borrow().way {
+            Way::Grid(grid) => Some(grid.rest(offset)),
+            Way::Blocks { .. } => None,
+        }
     }
 
     /// See [`Layout::runs`](super::Layout::runs).

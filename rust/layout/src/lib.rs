@@ -166,6 +166,16 @@ where
         }
     }
 
+    /// Takes the first bytes of `outer` that are one row of this layout, and returns that row. The
+    /// leaf of `outer` is the key with this layout, and [`Self::rows_of`] accepts it.
+    ///
+    /// Returns [`None`] if no pieces of `outer` are left, or if [`Self::rows_of`] is the faster
+    /// way to take those that are left.
+    #[inline(always)]
+    pub fn take_row(&self, outer: &mut Row) -> Option<Row> {
+        nest::take_row(self, outer)
+    }
+
     /// Returns the rows that make up the pieces of `outer`, a row whose leaf is
     /// the key with this layout.
     ///
@@ -179,6 +189,18 @@ where
     #[inline(always)]
     pub fn rows_of(&self, outer: Row, order: Order) -> Result<RowsOf<'_, E, B, P, I>, Error> {
         RowsOf::new(self, outer, order)
+    }
+
+    /// Returns the rest of the piece that contains `offset`, which must be less than the length.
+    #[inline(always)]
+    fn rest(&self, offset: u64) -> Option<Run> {
+        if let Self::Interleaved(interleaved) = self {
+            if let Some(run) = interleaved.rest(offset) {
+                return Some(run);
+            }
+        }
+        let place = self.place(offset)?;
+        Some(place.row.piece().skip(place.pos))
     }
 
     /// Returns the place of `offset`, which must be less than the length.

@@ -55,7 +55,7 @@ where
             rows.rows = layout.rows(outer.addr, outer.len, order)?;
             rows.outer.count = 0;
         } else {
-            check_ends(&outer, layout.length())?;
+            outer.check_within(layout.length())?;
         }
         Ok(rows)
     }
@@ -104,20 +104,66 @@ where
     }
 }
 
-/// Checks that the first and the last piece of `outer` end within `length`.
-fn check_ends(outer: &Row, length: u64) -> Result<(), Error> {
-    let reach = outer
-        .stride
-        .unsigned_abs()
-        .checked_mul(outer.count.saturating_sub(1))
-        .ok_or(Error::Range)?;
-    let highest = if outer.stride < 0 {
-        outer.addr.checked_sub(reach).ok_or(Error::Range)?;
-        outer.addr
-    } else {
-        outer.addr.checked_add(reach).ok_or(Error::Range)?
+/// The largest piece of a row that [`take_row`] takes apart. A cursor takes more to begin with, and
+/// less for each row.
+const SHORT: u64 = 32;
+
+/// See [`Layout::take_row`].
+#[inline(always)]
+pub(super) fn take_row<E, B, P, I>(layout: &Layout<E, B, P, I>, outer: &mut Row) -> Option<Row>
+where
+    E: DerefMut<Target = [Entry]>,
+    B: DerefMut<Target = [Block]>,
+    P: Borrow<Shape>,
+    I: AsIndexed,
+{
+    match outer.count {
+        0 => return None,
+        1 => {
+            let rest = layout.rest(outer.addr)?;
+            if outer.len <= rest.len {
+                outer.count = 0;
+                return Some(Row {
+                    leaf: rest.leaf,
+                    addr: rest.addr,
+                    count: 1,
+                    ..*outer
+                });
+            }
+            if outer.len > SHORT {
+                return None;
+            }
+        }
+        _ => {}
+    }
+    let place = layout.place(outer.addr)?;
+    if outer.count > 1 {
+        let row = within_pieces(outer, &place)?;
+        *outer = outer.skip(row.count);
+        return Some(row);
+    }
+    let (row, pos) = (&place.row, place.pos);
+    let room = row.len.wrapping_sub(pos);
+    let mut part = Row {
+        leaf: row.leaf,
+        addr: row.addr.wrapping_add(pos),
+        ..*outer
     };
-    super::rows::check_range(highest, outer.len, length)
+    part.len = room.min(outer.len);
+    if pos == 0 && row.step == row.len && outer.len > room {
+        part.count = outer.len.checked_div(row.len)?.min(row.count);
+        part.stride = row.stride;
+        part.step = row.len;
+    }
+    let taken = part.len.wrapping_mul(part.count);
+    if taken == outer.len {
+        outer.count = 0;
+    } else {
+        outer.addr = outer.addr.wrapping_add(taken);
+        outer.at = outer.at.wrapping_add(taken);
+        outer.len = outer.len.wrapping_sub(taken);
+    }
+    Some(part)
 }
 
 /// Returns the number of pieces of `outer` that begin at the same position in a piece of `row` as

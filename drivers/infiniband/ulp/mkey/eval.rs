@@ -15,13 +15,13 @@ use crate::{
         rdma::{mr::Right, Access},
         sched,
     },
-    layout::{Block, Entry, Order, Row, RowsOf, Shape},
+    layout::{Block, Entry, Order, Row, Rows, RowsOf, Shape},
     region::{
         binding::{Binding, Leaf, LeafPlace, MAX_LEVELS},
         indices::KIndexed,
     },
 };
-use core::array;
+use core::{array, ptr};
 use kernel::{ffi::c_int, prelude::*};
 
 /// The MR of a leaf: one of the driver's MRs.
@@ -33,16 +33,18 @@ type KeyRows<'a> = RowsOf<'a, KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndexed>
 /// The rest of an access in one key of a nest.
 struct KeyLevel<'a> {
     binding: &'a Binding,
-    /// The next row, taken from `rows`.
-    row: Option<Row>,
-    rows: KeyRows<'a>,
+    /// The pieces that are left, unless the level has a cursor.
+    outer: Row,
+    has_cursor: bool,
 }
 
 /// The levels of a nest that an access is in, outermost first.
 ///
-/// A level is made where it stays: a copy of it takes longer than to find a row.
+/// A cursor takes longer to make than a row takes to find. So few levels have one, and a level
+/// without one is small.
 struct Levels<'a> {
     levels: [Option<KeyLevel<'a>>; MAX_LEVELS - 1],
+    cursors: [Option<KeyRows<'a>>; MAX_LEVELS - 1],
     used: usize,
 }
 
@@ -52,28 +54,94 @@ impl<'a> Levels<'a> {
     fn new() -> Self {
         Self {
             levels: array::from_fn(|_| None),
+            cursors: array::from_fn(|_| None),
             used: 0,
         }
     }
 
-    /// Adds the level of `binding` below `outer`, a row whose leaf is that key.
+    /// Adds the level of `binding` with the pieces `outer`, which are in that key.
     ///
     /// # Errors
     ///
     /// `ELOOP` if there is no room. Binds refuse a nest that deep.
     #[inline(always)]
-    fn push(&mut self, binding: &'a Binding, outer: Row, order: Order) -> Result {
+    fn push(&mut self, binding: &'a Binding, outer: Row) -> Result {
         let level = self.levels.get_mut(self.used).ok_or_else(eloop)?;
-        let mut rows = binding.walked().rows_of(outer, order)?;
-        let row = rows.next();
-        *level = Some(KeyLevel { binding, row, rows });
+        *level = Some(KeyLevel {
+            binding,
+            outer,
+            has_cursor: false,
+        });
         self.used = self.used.saturating_add(1);
         Ok(())
     }
 
-    /// Returns the innermost level.
-    fn last(&mut self) -> Option<&mut KeyLevel<'a>> {
-        self.levels.get_mut(self.used.checked_sub(1)?)?.as_mut()
+    /// Returns the next row of the innermost level, and its binding. Removes levels without rows.
+    #[inline(always)]
+    fn next(&mut self, order: Order) -> Result<Option<(&'a Binding, Row)>> {
+        while let Some(at) = self.used.checked_sub(1) {
+            let level = self.levels.get_mut(at).and_then(Option::as_mut);
+            let (level, cursor) = level.zip(self.cursors.get_mut(at)).ok_or(EFAULT)?;
+            let binding = level.binding;
+            let row = if level.has_cursor {
+                cursor.as_mut().and_then(Iterator::next)
+            } else {
+                let layout = binding.walked();
+                match layout.take_row(&mut level.outer) {
+                    None if level.outer.count != 0 => {
+                        level.has_cursor = true;
+                        cursor.insert(layout.rows_of(level.outer, order)?).next()
+                    }
+                    row => {
+                        if level.outer.count == 0 {
+                            self.used = at;
+                        }
+                        row
+                    }
+                }
+            };
+            match row {
+                Some(row) => return Ok(Some((binding, row))),
+                None => self.used = at,
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// An access to a nest.
+struct NestAccess<'b, O> {
+    order: Order,
+    write: bool,
+    /// Opens the MR of a leaf.
+    open: &'b O,
+}
+
+/// The leaf of memory that an access through a nest is in, with the result of `open` for it.
+///
+/// Rows of a nest come from several levels. Successive rows in one leaf share its check and its
+/// mapped page, whichever level they come from.
+struct OpenLeaf<'a, T>(Option<(&'a Leaf, T)>);
+
+impl<'a, T> OpenLeaf<'a, T> {
+    /// Returns the result of `open` for `leaf`, which a check has to allow if it is another leaf
+    /// than the last one. The result for the last leaf is dropped first.
+    ///
+    /// # Errors
+    ///
+    /// Those of `check`.
+    #[inline(always)]
+    fn get(
+        &mut self,
+        leaf: &'a Leaf,
+        check: impl FnOnce() -> Result,
+        open: impl FnOnce() -> T,
+    ) -> Result<&mut T> {
+        if !matches!(&self.0, Some((last, _)) if ptr::eq(*last, leaf)) {
+            self.0 = None;
+            check()?;
+        }
+        Ok(&mut self.0.get_or_insert_with(|| (leaf, open())).1)
     }
 }
 
@@ -150,6 +218,17 @@ impl Binding {
     #[inline(always)]
     fn leaf(&self, index: u32, write: bool) -> Result<&Leaf> {
         let leaf = self.leaves.get(index as usize).ok_or(EFAULT)?;
+        self.check_leaf(leaf, write)?;
+        Ok(leaf)
+    }
+
+    /// Checks that the MR of one of the leaves still allows the access.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`BaseMr::allows`].
+    #[inline]
+    fn check_leaf(&self, leaf: &Leaf, write: bool) -> Result {
         if let LeafPlace::Memory {
             base,
             mutable: true,
@@ -158,17 +237,26 @@ impl Binding {
         {
             base.allows(self.pd, leaf.lkey, leaf.start, write)?;
         }
-        Ok(leaf)
+        Ok(())
     }
 
-    /// Returns a leaf of the layout that accesses walk over. As for [`Self::leaf`].
+    /// Returns a leaf of the layout that accesses walk over, and the binding with that leaf, which
+    /// checks the leaf by [`Self::check_leaf`].
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` for a leaf that does not exist.
     #[inline]
-    fn walked_leaf(&self, index: u32, write: bool) -> Result<&Leaf> {
-        let Some(flat) = self.flat() else {
-            return self.leaf(index, write);
+    fn walked_leaf(&self, index: u32) -> Result<(&Self, &Leaf)> {
+        let (binding, index) = match self.flat() {
+            None => (self, index),
+            Some(flat) => {
+                let (key, index) = flat.leaf(index).ok_or(EFAULT)?;
+                (key.map_or(self, |key| key), index)
+            }
         };
-        let (key, index) = flat.leaf(index).ok_or(EFAULT)?;
-        key.map_or(self, |key| key).leaf(index, write)
+        let leaf = binding.leaves.get(index as usize).ok_or(EFAULT)?;
+        Ok((binding, leaf))
     }
 
     /// Returns the order that the rows of an access must have.
@@ -199,54 +287,82 @@ impl Binding {
     ) -> Result {
         let order = self.order(write);
         let mut rows = self.walked().rows(offset, len, order)?;
+        let mut opened = OpenLeaf(None);
         let mut next = rows.next();
         while let Some(row) = next {
-            let leaf = self.walked_leaf(row.leaf, write)?;
+            let (owner, leaf) = self.walked_leaf(row.leaf)?;
             next = match &leaf.place {
                 LeafPlace::Memory { base, delta, .. } => {
-                    visit_leaf(row, &mut rows, *delta, &mut open(base), visit)?
+                    let check = || owner.check_leaf(leaf, write);
+                    let opened = opened.get(leaf, check, || open(base))?;
+                    visit_leaf(row, &mut rows, *delta, opened, visit)?
                 }
-                LeafPlace::Key(inner) => {
-                    inner.walk_nest(row, order, write, open, visit)?;
-                    rows.next()
+                LeafPlace::Key(_) => {
+                    let access = NestAccess { order, write, open };
+                    self.walk_nest(row, &mut rows, &access, &mut opened, visit)?
                 }
             };
         }
         Ok(())
     }
 
-    /// Walks over the pieces of `outer`, a row whose leaf is the key of this binding. As for
-    /// [`Self::walk`].
+    /// Walks over `row` and the rows of `rows` whose leaves are keys. Returns the first row whose
+    /// leaf is memory. As for [`Self::walk`].
+    ///
+    /// Most rows stay one row through all levels. A level that makes several rows of one is kept
+    /// until all of them were visited.
     // Not inlined, so that the levels take no stack in an access to a key over memory, as most are.
+    // They are made once for many rows, because that takes longer than to find a row.
     #[inline(never)]
-    fn walk_nest<'a, T>(
+    fn walk_nest<'a, T, O: Fn(&'a LeafMr) -> T>(
         &'a self,
-        outer: Row,
-        order: Order,
-        write: bool,
-        open: &impl Fn(&'a LeafMr) -> T,
+        row: Row,
+        rows: &mut Rows<'_>,
+        access: &NestAccess<'_, O>,
+        opened: &mut OpenLeaf<'a, T>,
         visit: &mut impl FnMut(&mut T, Row) -> Result,
-    ) -> Result {
+    ) -> Result<Option<Row>> {
+        let &NestAccess { order, write, open } = access;
         let mut levels = Levels::new();
-        levels.push(self, outer, order)?;
-        while let Some(level) = levels.last() {
-            let Some(row) = level.row else {
-                levels.used = levels.used.saturating_sub(1);
-                continue;
-            };
-            let leaf = level.binding.walked_leaf(row.leaf, write)?;
-            match &leaf.place {
-                LeafPlace::Memory { base, delta, .. } => {
-                    let mut opened = open(base);
-                    level.row = visit_leaf(row, &mut level.rows, *delta, &mut opened, visit)?;
+        let mut next = Some(row);
+        'rows: loop {
+            let (mut binding, mut row) = match levels.next(order)? {
+                Some(found) => found,
+                None => {
+                    let Some(row) = next else {
+                        return Ok(None);
+                    };
+                    if let LeafPlace::Memory { .. } = self.walked_leaf(row.leaf)?.1.place {
+                        return Ok(Some(row));
+                    }
+                    next = rows.next();
+                    (self, row)
                 }
-                LeafPlace::Key(inner) => {
-                    level.row = level.rows.next();
-                    levels.push(inner, row, order)?;
+            };
+            loop {
+                let (owner, leaf) = binding.walked_leaf(row.leaf)?;
+                let inner: &Self = match &leaf.place {
+                    LeafPlace::Memory { base, delta, .. } => {
+                        let check = || owner.check_leaf(leaf, write);
+                        let opened = opened.get(leaf, check, || open(base))?;
+                        let addr = row.addr.wrapping_add(*delta);
+                        visit(opened, Row { addr, ..row })?;
+                        continue 'rows;
+                    }
+                    LeafPlace::Key(inner) => inner,
+                };
+                let layout = inner.walked();
+                row.check_within(layout.length())?;
+                let first = layout.take_row(&mut row);
+                if row.count != 0 {
+                    levels.push(inner, row)?;
+                }
+                match first {
+                    Some(first) => (binding, row) = (inner, first),
+                    None => continue 'rows,
                 }
             }
         }
-        Ok(())
     }
 
     /// Copies all of `payload` from or to the bytes from `offset` on. Requires the access flags
