@@ -140,6 +140,39 @@ impl<K: Copy> Parts<K> {
     }
 }
 
+/// Calls `each` with all ranges of `layout` in memory, in order, each with the key that has it as a
+/// leaf: [`None`] for a leaf of `layout`.
+///
+/// As for [`flatten`], but every range of a key is replaced by those in memory, whatever their
+/// number and the time that it takes. `each` may end the work by an error.
+///
+/// # Errors
+///
+/// As for [`flatten`].
+pub fn flatten_all<'a, K, R, const LEVELS: usize>(
+    layout: LayoutOf<'a, K>,
+    key: impl Fn(u32) -> Option<K>,
+    mut each: impl FnMut(Option<K>, Run) -> Result<(), R>,
+) -> Result<(), R>
+where
+    K: Below<'a>,
+    R: From<Error>,
+{
+    for row in layout.rows(0, layout.length(), Order::Strict)? {
+        let Some(key) = key(row.leaf) else {
+            (0..row.count).try_for_each(|at| each(None, row.skip(at).piece()))?;
+            continue;
+        };
+        for at in 0..row.count {
+            let mut bottom = Bottom::<K, LEVELS>::new(key, row.skip(at).piece())?;
+            while let Some((key, row)) = bottom.next()? {
+                (0..row.count).try_for_each(|at| each(Some(key), row.skip(at).piece()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Calls `each` with the ranges of `layout`, in order. A range of memory that is reached through a
 /// key comes with that key. All other ranges are ranges of a leaf of `layout`, and come without a
 /// key: memory, or a range of a key that is left as it is. That is so if the range is more than

@@ -6,7 +6,8 @@ use core::num::NonZeroU64;
 
 use super::rows::Place;
 use super::steps::step;
-use super::{Row, Run, MAX_DIMS};
+use super::work::{self, Grain, Repeated};
+use super::{Extent, Reach, Row, Run, MAX_DIMS};
 
 /// A dimension.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +96,44 @@ impl Grid {
             *axis = Axis { count, stride };
             self.used = self.used.saturating_add(1);
         }
+    }
+
+    /// Returns the pieces and their extent.
+    pub(super) fn reach(&self) -> Option<Reach> {
+        let piece = &self.piece;
+        let mut extent = Extent::new(piece.leaf, piece.addr, piece.len).ok()?;
+        let (mut count, mut addrs) = (1u64, piece.addr);
+        for axis in self.axes.iter().take(self.used) {
+            extent = extent.repeat(axis.count.get(), axis.stride).ok()?;
+            count = count.saturating_mul(axis.count.get());
+            addrs |= axis.stride as u64;
+        }
+        Some(Reach {
+            extent,
+            len: piece.len,
+            count,
+            grain: Grain::new(piece.len, addrs),
+        })
+    }
+
+    /// Returns the pieces as a bound of the work needs them.
+    pub(super) fn repeated(&self) -> Repeated {
+        let [row, ..] = &self.axes;
+        let axes = self.axes.iter().take(self.used);
+        Repeated {
+            len: self.piece.len,
+            row: row.count.get(),
+            stride: row.stride.unsigned_abs(),
+            has_rows: self.used > 1,
+            addrs: axes.fold(self.piece.addr, |all, axis| {
+                work::divisor(all, axis.stride.unsigned_abs())
+            }),
+        }
+    }
+
+    /// Returns the number of dimensions.
+    pub(super) fn dims(&self) -> usize {
+        self.used
     }
 
     /// Returns the row that covers exactly `len` bytes from `offset` on. The range must not be

@@ -4,13 +4,13 @@
 
 use super::rows::{check_range, Place, Rows, Walk};
 use super::steps::step;
-use super::{Error, Extent, Reach, Row, Run, Runs};
+use super::{Error, Extent, Grain, Reach, Row, Run, Runs};
 
 /// The largest number of indices that are examined for one row.
 const MAX_LOOK: usize = 1024;
 
 /// The number of indices that are examined if it is not known that more are needed.
-const SHORT_LOOK: usize = 16;
+pub(super) const SHORT_LOOK: usize = 16;
 
 /// Indices of one of two sizes.
 #[derive(Clone, Copy, Debug)]
@@ -238,6 +238,7 @@ impl<I: Indices> Indexed<I> {
             extent: self.extent(),
             len: self.block_len,
             count: self.indices.as_slice().len() as u64,
+            grain: Grain::new(self.block_len, self.addr | self.unit),
         }
     }
 

@@ -11,6 +11,7 @@ use super::blocks::{self, BlocksWalk};
 use super::dims::{Digits, Dims};
 use super::grid::Grid;
 use super::rows::{check_range, Place, Rows, Walk};
+use super::work::{Grain, Repeated};
 use super::{Error, Extent, Order, Reach, Row, Run, Runs, MAX_DIMS};
 
 /// A repeated block of a leaf.
@@ -260,13 +261,38 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
         self.blocks.get(index)?.extent(self.dims()).ok()
     }
 
-    /// Returns the pieces of block `index` and their extent, if there is one.
+    /// Returns the pieces of block `index` and their extent, if there is one. Blocks that form one
+    /// piece are block 0.
     pub(super) fn reach(&self, index: usize) -> Option<Reach> {
+        let shape = self.shape.borrow();
+        if let Way::Grid(grid) = &shape.way {
+            return if index == 0 { grid.reach() } else { None };
+        }
+        let block = self.blocks.get(index)?;
+        let strides = shape.dims.inner_first(&block.stride);
+        let addrs = strides.fold(block.addr, |all, stride| all | *stride as u64);
         Some(Reach {
-            extent: self.extent(index)?,
-            len: self.blocks.get(index)?.bytes_count,
+            extent: block.extent(&shape.dims).ok()?,
+            len: block.bytes_count,
             count: self.repeat_counts().fold(1, u64::saturating_mul),
+            grain: Grain::new(block.bytes_count, addrs),
         })
+    }
+
+    /// Returns the pieces, if they are one piece that is repeated.
+    pub(super) fn repeated(&self) -> Option<Repeated> {
+        match &self.shape.borrow().way {
+            Way::Grid(grid) => Some(grid.repeated()),
+            Way::Blocks { .. } => None,
+        }
+    }
+
+    /// Returns the number of dimensions that a search divides by.
+    pub(super) fn searched_dims(&self) -> usize {
+        match &self.shape.borrow().way {
+            Way::Grid(grid) => grid.dims(),
+            Way::Blocks { .. } => self.dims().used(),
+        }
     }
 
     /// See [`Layout::rows`](super::Layout::rows).

@@ -47,6 +47,7 @@ mod runs;
 #[cfg(test)]
 mod seek_tests;
 mod steps;
+mod work;
 
 use core::borrow::Borrow;
 use core::ops::DerefMut;
@@ -54,7 +55,7 @@ use core::ops::DerefMut;
 pub use self::dims::MAX_DIMS;
 pub use self::error::Error;
 pub use self::extent::{Extent, Reach};
-pub use self::flat::{flatten, Below, MAX_PARTS};
+pub use self::flat::{flatten, flatten_all, Below, MAX_PARTS};
 pub use self::indexed::{AsIndexed, IndexSlice, Indexed, Indices, NoIndexed};
 pub use self::interleaved::{Block, Interleaved, Shape};
 pub use self::list::{Entry, List};
@@ -63,6 +64,7 @@ pub use self::nest::RowsOf;
 pub use self::row::{Order, Row};
 pub use self::rows::Rows;
 pub use self::runs::{Run, Runs};
+pub use self::work::{units, Grain, Level, Packet, PACKET};
 
 /// The layout that is bound to a key.
 ///
@@ -201,6 +203,28 @@ where
         }
         let place = self.place(offset)?;
         Some(place.row.piece().skip(place.pos))
+    }
+
+    /// Returns the work of a search, in the unit of [`Packet::work`].
+    pub fn search_work(&self) -> u64 {
+        let (count, dims) = match self {
+            Self::List(_) => (self.count(), 0),
+            Self::Interleaved(interleaved) if self.repeated().is_none() => {
+                (interleaved.blocks().len(), interleaved.searched_dims())
+            }
+            Self::Interleaved(interleaved) => (1, interleaved.searched_dims()),
+            Self::Indexed(_) => (indexed::SHORT_LOOK, 0),
+        };
+        work::search(count, dims)
+    }
+
+    /// Returns the pieces, if they are one piece that is repeated.
+    fn repeated(&self) -> Option<work::Repeated> {
+        match self {
+            Self::List(list) => list.repeated(),
+            Self::Interleaved(interleaved) => interleaved.repeated(),
+            Self::Indexed(_) => None,
+        }
     }
 
     /// Returns the place of `offset`, which must be less than the length.

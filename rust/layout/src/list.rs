@@ -8,7 +8,8 @@ use core::ops::DerefMut;
 use super::row::distance;
 use super::rows::{check_range, Place, Rows, Walk};
 use super::steps::step;
-use super::{Error, Extent, Reach, Row, Run, Runs};
+use super::work::Repeated;
+use super::{Error, Extent, Grain, Reach, Row, Run, Runs};
 
 /// A range of a leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -188,6 +189,20 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         each(all)
     }
 
+    /// Returns the pieces, if there is one entry.
+    pub(super) fn repeated(&self) -> Option<Repeated> {
+        match &*self.entries {
+            [entry] => Some(Repeated {
+                len: entry.length,
+                row: 1,
+                stride: 0,
+                has_rows: false,
+                addrs: entry.addr,
+            }),
+            _ => None,
+        }
+    }
+
     /// Returns the pieces of the row that begins with entry `index`, and the index of the entry
     /// after the row.
     #[inline]
@@ -198,11 +213,17 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         let last = self.entries.get(next.wrapping_sub(1))?;
         // The distance in a row is constant, so the others are between these two.
         let (low, high) = (first.addr.min(last.addr), first.addr.max(last.addr));
+        let second = self
+            .entries
+            .get(index.wrapping_add(1))
+            .filter(|_| count > 1);
+        let addrs = first.addr | second.map_or(0, |second| second.addr);
         let end = high.wrapping_add(first.length.wrapping_sub(1));
         let reach = Reach {
             extent: Extent::between(first.leaf, low, end),
             len: first.length,
             count: count.into(),
+            grain: Grain::new(first.length, addrs),
         };
         Some((reach, next))
     }

@@ -106,7 +106,7 @@ where
 
 /// The largest piece of a row that [`take_row`] takes apart. A cursor takes more to begin with, and
 /// less for each row.
-const SHORT: u64 = 32;
+pub(super) const SHORT: u64 = 32;
 
 /// See [`Layout::take_row`].
 #[inline(always)]

@@ -2,9 +2,11 @@
 
 //! Keys over keys, byte by byte and as one list.
 
-use ib_mkey_layout::{flatten, Below, Entry, Error, Indexed, Layout, List, Run, Shape};
+use ib_mkey_layout::{
+    flatten, flatten_all, Below, Entry, Error, Indexed, Layout, List, Run, Shape,
+};
 
-use super::{check_access, Byte, Spec, VecIndices, VecLayout};
+use super::{check_access, work, Byte, Spec, VecIndices, VecLayout};
 use ib_mkey_layout::Block;
 
 /// The largest number of levels of keys below a layout.
@@ -36,8 +38,15 @@ impl<'a> Below<'a> for &'a Key {
     }
 }
 
+impl Key {
+    /// Returns the key below, if there is one.
+    pub fn inner(&self) -> Option<&Self> {
+        self.below.as_deref()
+    }
+}
+
 /// Returns the key that a leaf is.
-fn below(key: Option<&Key>, leaf: u32) -> Option<&Key> {
+pub fn below(key: Option<&Key>, leaf: u32) -> Option<&Key> {
     key.filter(|_| leaf >= KEYS)
 }
 
@@ -110,6 +119,9 @@ pub fn check(specs: &[Spec], most: usize, max: usize) {
             continue;
         };
         check_flat(&layout, key.as_deref(), &reached, &bytes, (level, most));
+        for bytes in [1, 2, 7, 64, 500] {
+            work::check(&layout, key.as_deref(), bytes);
+        }
         bytes = reached;
         key = Some(Box::new(Key {
             layout,
@@ -161,6 +173,7 @@ fn check_flat(
         Ok::<_, Error>(())
     };
     flatten::<&Key, _, LEVELS>(layout, |leaf| below(key, leaf), most, each).unwrap();
+    check_flat_all(layout, key, &places(wanted), level);
     let mut pieces = 0u64;
     layout
         .reach(|reach| {
@@ -184,7 +197,6 @@ fn check_flat(
             });
         }
     }
-    let places = |bytes: &[Byte]| -> Vec<_> { bytes.iter().map(|byte| (byte.0, byte.1)).collect() };
     assert_eq!(places(&flat), places(wanted));
     // Accesses at every offset, if all is memory.
     if entries.iter().any(|entry| entry.leaf() > OWN) {
@@ -200,4 +212,21 @@ fn check_flat(
         check_access(&list, &flat, offset, 13.min(flat.len() - offset));
     }
     check_access(&list, &flat, 0, flat.len());
+}
+
+/// Returns leaf and address of each byte.
+fn places(bytes: &[Byte]) -> Vec<(u32, u64)> {
+    bytes.iter().map(|byte| (byte.0, byte.1)).collect()
+}
+
+/// Checks that the list of all ranges in memory has the bytes at `wanted`.
+fn check_flat_all(layout: &VecLayout, key: Option<&Key>, wanted: &[(u32, u64)], level: u32) {
+    let mut found = Vec::new();
+    let each = |key: Option<&Key>, run: Run| {
+        let memory = key.map_or(level, |key| key.memory);
+        found.extend((0..run.len).map(|at| (memory, run.addr + at)));
+        Ok::<_, Error>(())
+    };
+    flatten_all::<&Key, _, LEVELS>(layout, |leaf| below(key, leaf), each).unwrap();
+    assert_eq!(found, wanted);
 }

@@ -10,6 +10,7 @@ pub mod flat;
 pub mod numbers;
 pub mod rows;
 pub mod small;
+pub mod work;
 
 use ib_mkey_layout::{
     Block, Entry, Error, Extent, IndexSlice, Indexed, Indices, Interleaved, Layout, List, Listing,

@@ -15,6 +15,7 @@
 //! rebind of the same key waits for it.
 
 mod check;
+mod work;
 
 use crate::{
     backend::{Backend, BaseMr, Hw},
@@ -23,7 +24,7 @@ use crate::{
         rdma::{Access, Mr, Pd},
         sync::users::{User, Users},
     },
-    layout::{Block, Entry, Indexed, Interleaved, Layout, List, Shape},
+    layout::{Block, Entry, Grain, Indexed, Interleaved, Layout, List, Shape},
     limits::owner::OwnerCharge,
     region::{
         indices::{KIndexed, KIndices},
@@ -97,12 +98,11 @@ impl LeafPlace {
         }
     }
 
-    /// Returns the bytes of the smallest piece at the bottom of all levels. Cuts by the levels
-    /// above are not counted.
-    fn finest(&self) -> u16 {
+    /// Returns the work of one search at each level, see [`crate::layout::Packet`].
+    fn search(&self) -> u8 {
         match self {
-            Self::Memory { .. } => u16::MAX,
-            Self::Key(binding) => binding.finest,
+            Self::Memory { .. } => 0,
+            Self::Key(binding) => binding.search,
         }
     }
 
@@ -158,9 +158,10 @@ pub(crate) struct Binding {
     /// An upper bound of the number of pieces at the bottom of all levels. `u32::MAX` stands for
     /// all larger numbers too.
     pieces: u32,
-    /// The bytes of the smallest piece of the layout and of the levels below. `u16::MAX` stands for
-    /// all larger numbers too.
-    finest: u16,
+    /// The grain of the pieces of the layout that accesses use.
+    grain: Grain,
+    /// The work of one search at each level that an access passes. `u8::MAX` also stands for more.
+    search: u8,
     /// The number of levels of keys, including this one.
     depth: u8,
     /// The number of levels that an access passes, including this one.
@@ -199,6 +200,8 @@ pub(crate) struct Flat {
     pub(super) leaves: KVVec<Reached>,
     /// `true` if an entry is a range of a key.
     pub(super) has_keys: bool,
+    /// The charge for the memory of the list.
+    pub(super) _charge: OwnerCharge,
 }
 
 impl Flat {
@@ -307,7 +310,8 @@ impl Binding {
                 depth: 1,
                 levels: 1,
                 pieces: 0,
-                finest: u16::MAX,
+                grain: Grain::NONE,
+                search: 0,
                 on_demand: false,
                 users: None,
                 _charge: None,

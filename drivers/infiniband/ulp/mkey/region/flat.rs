@@ -12,8 +12,18 @@
 //! and accesses that cannot be split, use the description.
 
 use crate::{
-    kernel_ext::{alloc::GFP_MAYFAIL, sched},
-    layout::{flatten, Below, Block, Entry, List, Run, Shape, MAX_PARTS},
+    kernel_ext::{alloc::GFP_MAYFAIL, error::eloop, sched},
+    layout::{
+        flatten,
+        flatten_all,
+        Below,
+        Block,
+        Entry,
+        List,
+        Run,
+        Shape,
+        MAX_PARTS, //
+    },
     limits::{cost, owner::OwnerCharge},
     region::binding::{Binding, Flat, KLayout, Leaf, LeafPlace, Reached, MAX_LEVELS},
     region::indices::KIndexed,
@@ -29,6 +39,13 @@ const FEW: u64 = 64;
 
 /// The most pieces per block or entry of a description that is made flat.
 const REPEATED: u64 = 4;
+
+/// The most entries of a list that replaces a nest whose packets would take too long.
+const MAX_FORCED: usize = 1 << 16;
+
+/// The most ranges that are looked at for such a list. Ranges that continue one another are one
+/// entry.
+const MAX_LOOKED_AT: usize = 4 * MAX_FORCED;
 
 /// The pieces between two checks whether the process was killed.
 const PIECES_AT_ONCE: usize = 1024;
@@ -80,8 +97,9 @@ impl<'a> Below<'a> for Inner<'a> {
 type Name = (usize, u32);
 
 /// A flat list that is being made. The first pass counts the entries, the second one stores them.
-struct Build<'a> {
-    charge: &'a mut OwnerCharge,
+struct Build {
+    /// The charge for the list.
+    charge: OwnerCharge,
     leaves: KVVec<Reached>,
     numbers: RBTree<Name, u32>,
     last: Option<(Name, u32)>,
@@ -96,10 +114,11 @@ struct Build<'a> {
     has_parts: bool,
 }
 
-impl<'a> Build<'a> {
-    fn new(charge: &'a mut OwnerCharge) -> Self {
-        Self {
-            charge,
+impl Build {
+    /// Makes an empty list, to be charged to the owner of `charge`.
+    fn new(charge: &OwnerCharge) -> Result<Self> {
+        Ok(Self {
+            charge: charge.beside(0)?,
             leaves: KVVec::new(),
             numbers: RBTree::new(),
             last: None,
@@ -109,7 +128,7 @@ impl<'a> Build<'a> {
             added: 0,
             has_keys: false,
             has_parts: false,
-        }
+        })
     }
 
     /// Returns the number of a leaf. Charges for a new leaf.
@@ -175,19 +194,53 @@ impl<'a> Build<'a> {
     }
 
     /// Adds all ranges of `layout`.
-    fn pass(&mut self, layout: &KLayout, leaves: &[Leaf], most: usize) -> Result {
+    fn pass(&mut self, layout: &KLayout, leaves: &[Leaf], parts: Parts) -> Result {
         self.count = 0;
-        flatten::<_, _, { MAX_LEVELS }>(
-            layout,
-            |leaf| key_of(leaves.get(leaf as usize)?),
-            most,
-            |key, run| self.add(leaves, key, run),
-        )?;
+        self.added = 0;
+        let key = |leaf: u32| key_of(leaves.get(leaf as usize)?);
+        match parts {
+            Parts::Few(most) => flatten::<_, _, { MAX_LEVELS }>(layout, key, most, |key, run| {
+                self.add(leaves, key, run)
+            })?,
+            Parts::All => flatten_all::<_, _, { MAX_LEVELS }>(layout, key, |key, run| {
+                self.add(leaves, key, run)?;
+                if self.count >= MAX_FORCED || self.added >= MAX_LOOKED_AT {
+                    return Err(eloop());
+                }
+                Ok(())
+            })?,
+        }
         match self.open.take() {
             Some(last) => self.put(last),
             None => Ok(()),
         }
     }
+
+    /// Makes the list; returns [`None`] if it would be the description.
+    fn make(mut self, layout: &KLayout, leaves: &[Leaf], parts: Parts) -> Result<Option<Flat>> {
+        self.pass(layout, leaves, parts)?;
+        if !self.has_parts {
+            return Ok(None);
+        }
+        self.charge.grow(cost::flat(self.count)?)?;
+        self.entries.reserve(self.count, GFP_MAYFAIL)?;
+        self.pass(layout, leaves, parts)?;
+        Ok(Some(Flat {
+            layout: KLayout::List(List::new(self.entries)?),
+            leaves: self.leaves,
+            has_keys: self.has_keys,
+            _charge: self.charge,
+        }))
+    }
+}
+
+/// The ranges of keys that a list replaces by ranges of memory.
+#[derive(Clone, Copy)]
+enum Parts {
+    /// Those that are up to this number of ranges of memory.
+    Few(usize),
+    /// All of them.
+    All,
 }
 
 /// Makes a flat list of `layout`, which has `pieces` pieces. Returns [`None`] if the list would
@@ -201,7 +254,7 @@ pub(super) fn make(
     leaves: &[Leaf],
     pieces: u64,
     is_fine: bool,
-    charge: &mut OwnerCharge,
+    charge: &OwnerCharge,
 ) -> Result<Option<Flat>> {
     let described = (layout.count() as u64).saturating_mul(REPEATED);
     let most_pieces = if is_fine { described.max(FEW) } else { FEW };
@@ -210,18 +263,23 @@ pub(super) fn make(
     }
     let most = MAX_FLAT.checked_div(usize::try_from(pieces)?);
     let most = most.unwrap_or(MAX_PARTS).clamp(1, MAX_PARTS);
-    let mut build = Build::new(charge);
-    build.pass(layout, leaves, most)?;
-    if !build.has_parts {
-        return Ok(None);
+    Build::new(charge)?.make(layout, leaves, Parts::Few(most))
+}
+
+/// Makes a flat list of all ranges in memory, for a nest through which a packet could take too long
+/// otherwise. `pieces` is as for [`make`].
+///
+/// # Errors
+///
+/// `ELOOP` if the list would have more than [`MAX_FORCED`] entries; those of [`make`].
+pub(super) fn make_all(
+    layout: &KLayout,
+    leaves: &[Leaf],
+    pieces: u64,
+    charge: &OwnerCharge,
+) -> Result<Option<Flat>> {
+    if pieces > MAX_LOOKED_AT as u64 {
+        return Err(eloop());
     }
-    let count = build.count;
-    build.charge.grow(cost::flat(count)?)?;
-    build.entries.reserve(count, GFP_MAYFAIL)?;
-    build.pass(layout, leaves, most)?;
-    Ok(Some(Flat {
-        layout: KLayout::List(List::new(build.entries)?),
-        leaves: build.leaves,
-        has_keys: build.has_keys,
-    }))
+    Build::new(charge)?.make(layout, leaves, Parts::All)
 }

@@ -52,7 +52,7 @@ static int nested_scatter(struct mkt_setup *s, struct ibv_mr **key, unsigned int
 /* bytes of all keys of device 1, or -1 */
 static long long nested_charged(struct mkt_setup *s)
 {
-	char line[32], command[128];
+	char line[32], command[256];
 
 	snprintf(command, sizeof(command),
 		 "awk '$1 == \"%s\" && $2 == \"-\" { print $3 }' /sys/kernel/debug/ib_mkey/keys",

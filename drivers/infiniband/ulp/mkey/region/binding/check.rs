@@ -2,7 +2,7 @@
 
 //! Checks a layout against its leaves and makes a binding of them.
 
-use super::{Binding, Extra, KLayout, Leaf, Window, MAX_LEVELS};
+use super::{work, Binding, Extra, Flat, KLayout, Leaf, Window, MAX_LEVELS};
 use crate::{
     kernel_ext::{
         alloc::GFP_MAYFAIL,
@@ -10,6 +10,7 @@ use crate::{
         rdma::{mr::Right, Access, Pd},
         sync::users::Users,
     },
+    layout::Grain,
     limits::owner::OwnerCharge,
     region::flat,
 };
@@ -18,17 +19,6 @@ use kernel::{prelude::*, sync::Arc};
 /// The most pieces of a layout that can be flushed to persistence. A QP, and a rebind of the key,
 /// wait while a request flushes all of them.
 const MAX_FLUSHED: u64 = 1 << 20;
-
-/// The most look-ups of an access under SRCU: the pieces of a packet of [`PACKET`] bytes,
-/// multiplied by the levels. An access with more look-ups leaves SRCU, see `Binding::users`.
-const MAX_STEPS: u64 = 1024;
-
-/// The most look-ups of a packet of [`PACKET`] bytes for which a nest is left as it is, unless it
-/// is short.
-const FINE_STEPS: u64 = 64;
-
-/// Bytes of a packet.
-const PACKET: u64 = 4096;
 
 /// The most bytes of one piece that are flushed under SRCU. A longer flush leaves SRCU.
 const LONG_FLUSHED: u64 = 1 << 24;
@@ -39,7 +29,8 @@ impl Binding {
     /// # Errors
     ///
     /// `ERANGE` for a block outside of its leaf, `EACCES` for access flags that a leaf lacks,
-    /// `ELOOP` for more than [`MAX_LEVELS`] levels, `EOPNOTSUPP` for the flag `FLUSH_PERSISTENT`
+    /// `ELOOP` for more than [`MAX_LEVELS`] levels, and for small pieces through which a packet
+    /// could take more than [`work::MAX`], `EOPNOTSUPP` for the flag `FLUSH_PERSISTENT`
     /// with ODP leaves or more than [`MAX_FLUSHED`] pieces, `ENOMEM`. A key names a leaf by its
     /// lkey. Every write, also a peer's, therefore needs the leaf's flag `LOCAL_WRITE`.
     pub(crate) fn new(
@@ -47,7 +38,7 @@ impl Binding {
         leaves: KVVec<Leaf>,
         access: Access,
         pd: &Pd,
-        mut charge: Option<OwnerCharge>,
+        charge: Option<OwnerCharge>,
         window: Option<Window>,
     ) -> Result<Arc<Self>> {
         let writes = access.contains(Right::LocalWrite)
@@ -63,11 +54,7 @@ impl Binding {
                 }
             }
         }
-        let Survey {
-            own,
-            pieces,
-            finest,
-        } = survey(&layout, &leaves)?;
+        let Survey { own, pieces, grain } = survey(&layout, &leaves)?;
         let below = leaves.iter().map(|leaf| leaf.place.depth()).max();
         let depth = below.unwrap_or(0).saturating_add(1);
         if depth > MAX_LEVELS {
@@ -78,25 +65,24 @@ impl Binding {
         if flushed && (on_demand || pieces > MAX_FLUSHED) {
             return Err(eopnotsupp());
         }
-        let flat = match &mut charge {
-            Some(charge) if window.is_none() => {
-                flat::make(&layout, &leaves, own, is_fine(depth, finest), charge)?
+        let Walked {
+            flat,
+            levels,
+            grain,
+            work,
+        } = match &charge {
+            Some(charge) if depth > 1 && window.is_none() => {
+                Walked::new((&layout, &leaves), (own, grain), on_demand, charge)?
             }
-            _ => None,
+            _ => Walked::described(&layout, &leaves, grain, on_demand),
         };
-        let levels = match &flat {
-            Some(flat) if !flat.has_keys => 1,
-            _ => {
-                let below = leaves.iter().map(|leaf| leaf.place.levels()).max();
-                below.unwrap_or(0).saturating_add(1)
-            }
-        };
+        let search = work::search(flat.as_ref().map_or(&layout, |flat| &flat.layout), &leaves);
         let extra = flat.map(Extra::Flat).or(window.map(Extra::Window));
         let extra = extra
             .map(|extra| KBox::new(extra, GFP_MAYFAIL))
             .transpose()?;
         let long = pieces > 1 || layout.length() > LONG_FLUSHED;
-        let users = if on_demand || (flushed && long) || is_slow(levels, finest) {
+        let users = if on_demand || (flushed && long) || (levels > 1 && work > work::LONG) {
             Some(Users::new(GFP_MAYFAIL)?)
         } else {
             None
@@ -111,7 +97,8 @@ impl Binding {
                 depth: depth as u8,
                 levels: levels as u8,
                 pieces: u32::try_from(pieces).unwrap_or(u32::MAX),
-                finest,
+                grain,
+                search,
                 on_demand,
                 users,
                 _charge: charge,
@@ -121,14 +108,77 @@ impl Binding {
     }
 }
 
+/// The levels that an access walks over.
+struct Walked {
+    /// The list that replaces the layout.
+    flat: Option<Flat>,
+    /// The number of levels.
+    levels: usize,
+    /// The grain of the first level.
+    grain: Grain,
+    /// A bound of the work of a packet.
+    work: u64,
+}
+
+impl Walked {
+    /// The levels as they are described.
+    fn described(layout: &KLayout, leaves: &[Leaf], grain: Grain, on_demand: bool) -> Self {
+        let below = leaves.iter().map(|leaf| leaf.place.levels()).max();
+        Self {
+            flat: None,
+            levels: below.unwrap_or(0).saturating_add(1),
+            grain,
+            work: work::of_packet(layout, grain, leaves, on_demand),
+        }
+    }
+
+    /// The levels of a nest with `flat`.
+    fn flattened(flat: Flat, described: &Self, leaves: &[Leaf], on_demand: bool) -> Self {
+        let grain = work::grain(&flat.layout);
+        let levels = if flat.has_keys { described.levels } else { 1 };
+        let leaves = if flat.has_keys { leaves } else { &[] };
+        Self {
+            levels,
+            grain,
+            work: work::of_packet(&flat.layout, grain, leaves, on_demand),
+            flat: Some(flat),
+        }
+    }
+
+    /// Makes a list of a nest of small pieces. `own` is the number of pieces of `layout`.
+    ///
+    /// # Errors
+    ///
+    /// `ELOOP` if a packet could take too long, and all ranges of the nest are too many for a list;
+    /// those of [`flat::make`].
+    fn new(
+        (layout, leaves): (&KLayout, &[Leaf]),
+        (own, grain): (u64, Grain),
+        on_demand: bool,
+        charge: &OwnerCharge,
+    ) -> Result<Self> {
+        let mut walked = Self::described(layout, leaves, grain, on_demand);
+        let is_fine = walked.work > work::FINE;
+        if let Some(flat) = flat::make(layout, leaves, own, is_fine, charge)? {
+            walked = Self::flattened(flat, &walked, leaves, on_demand);
+        }
+        if walked.work > work::MAX {
+            if let Some(flat) = flat::make_all(layout, leaves, own, charge)? {
+                walked = Self::flattened(flat, &walked, leaves, on_demand);
+            }
+        }
+        Ok(walked)
+    }
+}
+
 /// The pieces of a layout.
 struct Survey {
     /// The number of pieces.
     own: u64,
     /// An upper bound of the number of pieces at the bottom of all levels.
     pieces: u64,
-    /// The bytes of the smallest piece at the bottom.
-    finest: u16,
+    /// The grain of the pieces.
+    grain: Grain,
 }
 
 /// Checks that `layout` stays within its leaves, and counts its pieces. A block is cut where a
@@ -138,38 +188,18 @@ struct Survey {
 ///
 /// `ERANGE` for a block outside of its leaf.
 fn survey(layout: &KLayout, leaves: &[Leaf]) -> Result<Survey> {
-    let (mut own, mut pieces, mut finest) = (0u64, 0u64, u16::MAX);
+    let (mut own, mut pieces, mut grain) = (0u64, 0u64, Grain::NONE);
     layout.reach(|reach| {
         let leaf = leaves.get(reach.extent.leaf() as usize).ok_or(EINVAL)?;
         reach.extent.check_within(leaf.start, leaf.len)?;
         own = own.saturating_add(reach.count);
         pieces = pieces.saturating_add(reach.count.saturating_mul(leaf.place.pieces()));
-        let len = u16::try_from(reach.len).unwrap_or(u16::MAX);
-        finest = finest.min(len).min(leaf.place.finest());
+        grain = grain.join(reach.grain);
         Ok::<_, Error>(())
     })?;
     Ok(Survey {
         own,
         pieces,
-        finest,
+        grain: if own == 1 { grain.alone() } else { grain },
     })
-}
-
-/// Returns the number of look-ups for a packet through `levels` levels: each level looks up each
-/// piece of the level above. Cuts at the ends of pieces are not counted.
-fn steps(levels: usize, finest: u16) -> u64 {
-    let pieces = PACKET.checked_div(finest.into()).unwrap_or(PACKET);
-    pieces.saturating_mul(levels as u64)
-}
-
-/// Returns `true` if an access to keys over keys can take so long that only a rebind of the same
-/// key may wait for it.
-fn is_slow(levels: usize, finest: u16) -> bool {
-    levels > 1 && steps(levels, finest) > MAX_STEPS
-}
-
-/// Returns `true` if the pieces are so small that an access through all levels costs many times as
-/// much as an access to memory.
-fn is_fine(depth: usize, finest: u16) -> bool {
-    steps(depth, finest) > FINE_STEPS
 }

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An upper bound of the work of a packet through a nest.
+//!
+//! A peer decides how many packets it sends. So one packet may take only a limited time, whatever
+//! keys a process built. `rust/layout/src/work.rs` has the bound for one level after another.
+
+use super::{KLayout, Leaf, LeafPlace, MAX_LEVELS};
+use crate::layout::{Grain, Level, Packet, PACKET};
+use core::{array, slice};
+use kernel::prelude::*;
+
+/// The most work of a packet through a nest. Beyond it, a nest is refused if its ranges in memory
+/// are too many for a list. A packet of this work takes less than 50 times as long as one to
+/// contiguous memory (`tools/bench/guest/fine.c`).
+pub(super) const MAX: u64 = 230_000;
+
+/// The most work of a packet for which a nest is left as it is described, unless it is short.
+pub(super) const FINE: u64 = 2_000;
+
+/// The most work of an access under SRCU. An access of more work leaves SRCU, see
+/// `Binding::users`.
+pub(super) const LONG: u64 = 20_000;
+
+/// The most keys that are visited, each one for each way to it, to find the work of a packet.
+const MAX_VISITS: usize = 4096;
+
+/// Returns the grain of a layout.
+pub(super) fn grain(layout: &KLayout) -> Grain {
+    let (mut grain, mut pieces) = (Grain::NONE, 0u64);
+    let all = layout.reach(|reach| {
+        grain = grain.join(reach.grain);
+        pieces = pieces.saturating_add(reach.count);
+        Ok::<_, Error>(())
+    });
+    match (all, pieces) {
+        (Ok(()), 1) => grain.alone(),
+        _ => grain,
+    }
+}
+
+/// Returns the work of one search at each level that an access walks over.
+pub(super) fn search(layout: &KLayout, leaves: &[Leaf]) -> u8 {
+    let below = leaves.iter().map(|leaf| leaf.place.search()).max();
+    let all = layout
+        .search_work()
+        .saturating_add(below.unwrap_or(0).into());
+    u8::try_from(all).unwrap_or(u8::MAX)
+}
+
+/// Returns an upper bound of the work of a packet through `layout`, with pieces of `grain`, and
+/// through the keys among `leaves`.
+///
+/// A packet can pass several keys of one level, each with some of its bytes. So the keys of a level
+/// count as one that has the pieces of all.
+pub(super) fn of_packet(layout: &KLayout, grain: Grain, leaves: &[Leaf], on_demand: bool) -> u64 {
+    let mut packet = Packet::new(PACKET).pass(&Level::new(layout, grain));
+    let (levels, is_all) = levels_below(leaves);
+    if is_all {
+        for level in levels.iter().flatten() {
+            packet = packet.pass(level);
+        }
+    } else {
+        let search = leaves.iter().map(|leaf| leaf.place.search()).max();
+        packet = packet.pass_all(search.unwrap_or(u8::MAX).into());
+    }
+    packet.work(on_demand)
+}
+
+/// Returns the levels that an access walks over below a binding with `leaves`, outermost first.
+/// The second value is `false` if there are more than [`MAX_VISITS`] ways to their keys.
+fn levels_below(leaves: &[Leaf]) -> ([Option<Level>; MAX_LEVELS], bool) {
+    let mut levels = [None; MAX_LEVELS];
+    // The leaves that are left at each level.
+    let mut rest: [slice::Iter<'_, Leaf>; MAX_LEVELS] = array::from_fn(|_| [].iter());
+    let (mut depth, mut visits) = (0usize, 0usize);
+    if let Some(first) = rest.first_mut() {
+        *first = leaves.iter();
+    }
+    while let (Some(left), Some(level)) = (rest.get_mut(depth), levels.get_mut(depth)) {
+        let Some(leaf) = left.next() else {
+            let Some(outer) = depth.checked_sub(1) else {
+                break;
+            };
+            depth = outer;
+            continue;
+        };
+        let LeafPlace::Key(inner) = &leaf.place else {
+            continue;
+        };
+        visits = visits.saturating_add(1);
+        if visits > MAX_VISITS {
+            return (levels, false);
+        }
+        let key = Level::new(inner.walked(), inner.grain);
+        *level = Some(level.map_or(key, |level: Level| level.join(key)));
+        if inner.levels > 1 {
+            depth = depth.saturating_add(1);
+            if let Some(next) = rest.get_mut(depth) {
+                *next = inner.leaves.iter();
+            }
+        }
+    }
+    (levels, true)
+}

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An upper bound of the work of a packet through a nest, found without an access.
+//!
+//! An access searches each level of a nest for the ranges that the levels above give. A packet is
+//! one range at the top. Each level cuts ranges where its pieces end, so there may be as many
+//! ranges as bytes below the first level of single bytes. A [`Packet`] passes the levels from the
+//! top down, and adds up a bound of what the searches take.
+
+use core::borrow::Borrow;
+use core::ops::DerefMut;
+
+use super::{nest, AsIndexed, Block, Entry, Layout, Shape};
+
+/// Bytes of the largest packet.
+pub const PACKET: u64 = 4096;
+
+/// [`PACKET`] as a power of two.
+const WHOLE: u8 = 12;
+
+/// Ranges of a packet that begin or end between the rows of a level: the rest of a piece, the rest
+/// of a row, and the beginnings of the last row and of its last piece.
+const ENDS: u64 = 4;
+
+/// What the parts of an access take. The unit is ten instructions of the kernel's evaluator, as
+/// `tools/bench/guest/fine.c` counts them on x86-64.
+pub mod units {
+    /// A search in one block, besides its dimensions.
+    pub const SEARCH: u64 = 11;
+
+    /// Halving the number of blocks to search in.
+    pub const HALVE: u64 = 3;
+
+    /// One more row of a cursor that is in one piece of the level above.
+    pub const STEP: u64 = 10;
+
+    /// Leaving a level for the next one while rows are left, and coming back for the next row.
+    pub const RETURN: u64 = 30;
+
+    /// The same, if many rows are left, for each of them.
+    pub const NEXT: u64 = 15;
+
+    /// Making a cursor, besides its search.
+    pub const CURSOR: u64 = 60;
+
+    /// A row of a cursor whose pieces are cut, besides two searches.
+    pub const CUT: u64 = 20;
+
+    /// The visit of a row in memory: the look-up of its page, and the copy of a piece.
+    pub const VISIT: u64 = 20;
+
+    /// The copy of a further piece.
+    pub const PIECE: u64 = 5;
+
+    /// The further work of the visit if the page comes on demand.
+    pub const ON_DEMAND: u64 = 14;
+}
+
+/// Returns the work of a search in `count` blocks, repeated in `dims` dimensions.
+pub(super) fn search(count: usize, dims: usize) -> u64 {
+    let halves = u64::from(count.max(1).ilog2());
+    units::SEARCH
+        .saturating_add(dims as u64)
+        .saturating_add(halves.saturating_mul(units::HALVE))
+}
+
+/// Numbers that bound the places at which the pieces of a layout begin and end. Each binding has
+/// one, so it takes four bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grain {
+    /// Two powers of two, of four bits each. The number of bytes of each piece is a multiple of the
+    /// low one, the address of each piece is a multiple of the high one.
+    powers: u8,
+    /// No piece has more bytes than this power of two.
+    most: u8,
+    /// No piece has fewer bytes; [`u16::MAX`] for a layout that does not cut a packet.
+    least: u16,
+}
+
+impl Grain {
+    /// The grain of no pieces.
+    pub const NONE: Self = Self {
+        powers: WHOLE << 4 | WHOLE,
+        most: 0,
+        least: u16::MAX,
+    };
+
+    /// Returns the grain of pieces of `len` bytes, from the bits that are set in any of their
+    /// addresses.
+    #[inline]
+    pub(super) fn new(len: u64, addrs: u64) -> Self {
+        let below = u64::BITS.saturating_sub(len.saturating_sub(1).leading_zeros());
+        Self {
+            powers: Self::power(addrs) << 4 | Self::power(len),
+            most: below as u8,
+            least: len.clamp(1, PACKET) as u16,
+        }
+    }
+
+    /// Returns the power of two that divides a number with the bits `bits`, at most [`WHOLE`].
+    fn power(bits: u64) -> u8 {
+        bits.trailing_zeros().min(WHOLE.into()) as u8
+    }
+
+    fn len(self) -> u8 {
+        self.powers & 0xf
+    }
+
+    fn addr(self) -> u8 {
+        self.powers >> 4
+    }
+
+    /// Returns the grain of the pieces of both.
+    #[inline]
+    #[must_use]
+    pub fn join(self, other: Self) -> Self {
+        let (addr, len) = (self.addr().min(other.addr()), self.len().min(other.len()));
+        Self {
+            powers: addr << 4 | len,
+            most: self.most.max(other.most),
+            least: self.least.min(other.least),
+        }
+    }
+
+    /// Returns the grain of the only piece of a layout.
+    #[must_use]
+    pub fn alone(self) -> Self {
+        Self {
+            powers: self.addr() << 4 | WHOLE,
+            most: u8::MAX,
+            least: u16::MAX,
+        }
+    }
+}
+
+/// A level of a nest: a layout, or several of which an access passes one or another.
+#[derive(Clone, Copy, Debug)]
+pub struct Level {
+    grain: Grain,
+    /// The work of a search.
+    search: u64,
+    /// The pieces, if they are those of one layout that repeats one piece.
+    repeated: Option<Repeated>,
+}
+
+impl Level {
+    /// Makes a level of `layout`, with pieces of `grain`.
+    pub fn new<E, B, P, I>(layout: &Layout<E, B, P, I>, grain: Grain) -> Self
+    where
+        E: DerefMut<Target = [Entry]>,
+        B: DerefMut<Target = [Block]>,
+        P: Borrow<Shape>,
+        I: AsIndexed,
+    {
+        Self {
+            grain,
+            search: layout.search_work(),
+            repeated: layout.repeated(),
+        }
+    }
+
+    /// Returns the level that has the layouts of both.
+    #[must_use]
+    pub fn join(self, other: Self) -> Self {
+        Self {
+            grain: self.grain.join(other.grain),
+            search: self.search.max(other.search),
+            repeated: None,
+        }
+    }
+}
+
+/// Rows of pieces of one size, at one distance within a row. The pieces of a packet.
+#[derive(Clone, Copy, Debug)]
+struct Train {
+    /// Bytes of a piece; zero if each row is one contiguous range.
+    len: u64,
+    /// `true` if the address of each piece is a multiple of its length.
+    is_even: bool,
+    /// The distance of the pieces of a row.
+    stride: u64,
+    /// The number of rows.
+    rows: u64,
+    /// The sum, over all rows, of the distances from the first piece to the last one.
+    reach: u64,
+}
+
+/// The ranges of a packet in one level of a nest, and the work at the levels above.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet {
+    /// Bytes of the packet.
+    bytes: u64,
+    /// The number of ranges.
+    ranges: u64,
+    /// Each range is a part of one that begins and ends at multiples of `grain`, and does not have
+    /// more bytes than this power of two.
+    most: u8,
+    /// Each range begins and ends at a multiple of this power of two in the packet.
+    grain: u8,
+    /// The address of a range differs from its position by a multiple of this power of two.
+    shift: u8,
+    /// The ranges as rows, if the levels above line up.
+    train: Option<Train>,
+    work: u64,
+    /// The work of leaving and coming back to the levels that cut no piece, if each of them has as
+    /// many rows as it can have.
+    returns: u64,
+}
+
+impl Packet {
+    /// Makes a packet of `bytes` bytes, at most [`PACKET`], at the top of a nest.
+    ///
+    /// One of fewer bytes takes less work, or less than that of 32 rows at each level.
+    pub fn new(bytes: u64) -> Self {
+        Self {
+            bytes: bytes.min(PACKET),
+            ranges: 1,
+            most: u8::MAX,
+            grain: WHOLE,
+            shift: WHOLE,
+            train: Some(Train {
+                len: 0,
+                is_even: false,
+                stride: 0,
+                rows: 1,
+                reach: 0,
+            }),
+            // An access makes a cursor over its outermost level.
+            work: units::CURSOR,
+            returns: 0,
+        }
+    }
+
+    /// Passes a level.
+    #[must_use]
+    pub fn pass(self, level: &Level) -> Self {
+        let passed = self.train.zip(level.repeated);
+        let train = passed.and_then(|(train, repeated)| train.pass(&repeated, self.bytes));
+        let next = Self {
+            train,
+            ..self.cut(level.grain)
+        };
+        let lines_up = train.is_some() && self.train.is_some_and(|train| train.len != 0);
+        let (search, rows) = (level.search, next.rows());
+        if lines_up || self.is_uncut(level.grain) {
+            // Each search finds a row.
+            let returns = rows.saturating_mul(units::NEXT);
+            return Self {
+                work: self.work.saturating_add(rows.saturating_mul(search)),
+                returns: self.returns.saturating_add(returns),
+                ..next
+            };
+        }
+        let twice = search.saturating_mul(2);
+        let cut = twice.saturating_add(units::CUT);
+        // The only range is the packet. A cursor takes its rows, unless it is short.
+        let each = if self.ranges == 1 && self.bytes > nest::SHORT {
+            units::STEP
+        } else {
+            cut
+        };
+        // Each row of the level above can take a search in vain, and a cursor. A short piece takes
+        // two searches for each row, and no cursor.
+        let vain = self.rows().saturating_mul(twice.saturating_add(units::CURSOR));
+        let work = rows.saturating_mul(each).saturating_add(vain);
+        Self {
+            work: self.work.saturating_add(work),
+            ..next
+        }
+    }
+
+    /// Passes levels of which it is known only what a search of all of them takes.
+    #[must_use]
+    pub fn pass_all(self, search: u64) -> Self {
+        let each = search.saturating_mul(4).saturating_add(units::CUT);
+        let each = each.saturating_add(units::CURSOR);
+        Self {
+            ranges: self.bytes,
+            most: 1,
+            grain: 0,
+            shift: 0,
+            train: None,
+            work: self.work.saturating_add(self.bytes.saturating_mul(each)),
+            ..self
+        }
+    }
+
+    /// Returns the work of all levels and of the copy. `on_demand` is `true` if the pages of the
+    /// memory come on demand.
+    pub fn work(&self, on_demand: bool) -> u64 {
+        let rows = self.rows();
+        // The levels that cut no piece leave no more rows than there are in the end.
+        let returns = self.returns.min(rows.saturating_mul(units::RETURN));
+        let more = if on_demand { units::ON_DEMAND } else { 0 };
+        let visit = units::VISIT.saturating_add(more);
+        let further = self.ranges.saturating_sub(rows);
+        self.work
+            .saturating_add(returns)
+            .saturating_add(rows.saturating_mul(visit))
+            .saturating_add(further.saturating_mul(units::PIECE))
+    }
+
+    /// Returns an upper bound of the number of rows.
+    pub fn rows(&self) -> u64 {
+        let train = self.train.map_or(u64::MAX, |train| train.rows);
+        train.min(self.ranges)
+    }
+
+    /// Returns `true` if each range is within a piece of a level.
+    fn is_uncut(&self, level: Grain) -> bool {
+        let cell = self.grain.min(self.shift).min(level.len());
+        level.least == u16::MAX || self.most <= cell
+    }
+
+    /// Cuts the ranges where the pieces of a level end.
+    fn cut(self, level: Grain) -> Self {
+        let grain = self.grain.min(self.shift).min(level.len());
+        // A packet begins anywhere.
+        let by_grain = (self.bytes >> grain).saturating_add(2);
+        let is_cut = level.least != u16::MAX;
+        // A range of n bytes is in at most 2 + (n - 2) / least pieces.
+        let twice = self.ranges.saturating_mul(2);
+        let more = self.bytes.saturating_sub(twice);
+        let by_size = if is_cut {
+            more.checked_div(level.least.into())
+                .map_or(self.bytes, |more| {
+                    more.saturating_add(1).saturating_add(twice)
+                })
+        } else {
+            self.ranges
+        };
+        Self {
+            ranges: by_grain.min(by_size).min(self.bytes),
+            grain: if is_cut { grain } else { self.grain },
+            shift: self.shift.min(level.len()).min(level.addr()),
+            most: self.most.min(level.most),
+            ..self
+        }
+    }
+}
+
+/// The pieces of a layout that repeats one piece.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Repeated {
+    /// Bytes of a piece.
+    pub(super) len: u64,
+    /// The number of pieces of a row; one if the piece is not repeated.
+    pub(super) row: u64,
+    /// The distance of the pieces of a row.
+    pub(super) stride: u64,
+    /// `true` if there are several rows.
+    pub(super) has_rows: bool,
+    /// A divisor of the address of each piece.
+    pub(super) addrs: u64,
+}
+
+impl Train {
+    /// Passes a level; returns [`None`] if the pieces of the result would not be of one size and at
+    /// one distance.
+    fn pass(self, level: &Repeated, bytes: u64) -> Option<Self> {
+        if level.row == 1 {
+            // The piece contains all rows.
+            return Some(Self {
+                is_even: self.is_even && is_multiple(level.addrs, self.len),
+                ..self
+            });
+        }
+        let row = level.len.saturating_mul(level.row);
+        if self.len == 0 {
+            let pieces = bytes.checked_div(level.len)?;
+            let rows = self.rows.saturating_mul(ENDS);
+            return Some(Self {
+                len: level.len,
+                is_even: is_multiple(level.addrs, level.len),
+                stride: level.stride,
+                rows: rows.saturating_add(bytes.checked_div(row)?),
+                reach: pieces.saturating_mul(level.stride),
+            });
+        }
+        if !self.is_even || !is_multiple(level.len, self.len) {
+            return None;
+        }
+        let many = self.stride.checked_div(level.len)?;
+        let is_whole = many.saturating_mul(level.len) == self.stride;
+        // The bytes that one search covers, and the pieces after it.
+        let (run, stride, reach) = if is_whole {
+            let pieces = self.reach.checked_div(level.len)?;
+            (
+                row,
+                many.checked_mul(level.stride)?,
+                pieces.saturating_mul(level.stride),
+            )
+        } else {
+            (level.len, self.stride, self.reach)
+        };
+        let rows = if is_whole && !level.has_rows {
+            self.rows
+        } else {
+            let ends = self.reach.checked_div(run)?;
+            self.rows.saturating_mul(2).saturating_add(ends)
+        };
+        Some(Self {
+            len: self.len,
+            is_even: is_multiple(level.addrs, self.len),
+            stride,
+            rows,
+            reach,
+        })
+    }
+}
+
+/// Returns `true` if `n` is a multiple of `of`.
+fn is_multiple(n: u64, of: u64) -> bool {
+    n.checked_rem(of) == Some(0)
+}
+
+/// Returns the greatest common divisor; that of 0 and a number is the number.
+pub(super) fn divisor(mut a: u64, mut b: u64) -> u64 {
+    while let Some(rest) = a.checked_rem(b) {
+        (a, b) = (b, rest);
+    }
+    a
+}
