@@ -131,14 +131,15 @@ pub const GROUPS: &[Group] = &[
     Group {
         key: "fine",
         title: "A packet of 4 KiB through keys over keys of small pieces",
-        shows: "READ of 4 KiB by the outermost key. All levels have one shape; a nest that is not in \
-                the table is refused. Ratio: to a READ of contiguous bytes.",
+        shows: "READ and WRITE of 4 KiB by the outermost key. Levels and ways that are not in the \
+                table are refused. Ratio: to a READ of contiguous bytes.",
         quantity: Quantity::Latency,
         size: Size::Number,
         size_label: "levels",
         baseline: Way { key: "plain", label: "contiguous" },
         ways: &[
             Way { key: "nest", label: "keys over keys" },
+            Way { key: "write", label: "the same, WRITE" },
             Way { key: "demand", label: "the same, pages on demand" },
         ],
         plot: Plot::None,
