@@ -67,7 +67,7 @@ impl<T, F: FnOnce(&Binding, u64) -> Result<T>> Operation<T> for F {
     }
 }
 
-/// The copy of a packet. A closure would be a function of its own, because it has several callers.
+/// The copy of a packet. The compiler does not inline a closure that has several callers.
 struct CopyPacket<'a> {
     payload: Payload<'a>,
     needed: Access,

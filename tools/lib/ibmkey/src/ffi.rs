@@ -444,8 +444,8 @@ pub unsafe extern "C" fn ibmkey_query_refused(
     entry: *mut u32,
 ) -> c_int {
     // SAFETY: By the function's contract.
-    let result =
-        unsafe { object::mr_handle(mkey) }.and_then(|(fd, handle)| request::refused(fd, handle));
+    let key = unsafe { object::mr_handle(mkey) };
+    let result = key.and_then(|(fd, handle)| request::refused(fd, handle));
 
     // SAFETY: By the function's contract.
     to_int(result.and_then(|(errno, number)| unsafe {

@@ -405,7 +405,10 @@ impl Backend for Rxe {
         length: u64,
         access: Access,
     ) -> Result {
-        fill::fill(mr, pages, addr, length, access)
+        let private = private(mr).ok_or(EINVAL)?;
+        fill::fill(mr, private, pages, addr, length, access)?;
+        Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_VALID);
+        Ok(())
     }
 
     fn back(&self, mr: &OwnedMr, memory: &SharedMemory) -> Result<Base> {

@@ -152,8 +152,8 @@ TEST_F(export, same)
  */
 TEST_F(export, verb)
 {
-	int (*verb)(struct ibv_dm *dm) =
-		(void *)dlsym(RTLD_DEFAULT, "ibv_dm_export_dmabuf_fd");
+	void *symbol = dlsym(RTLD_DEFAULT, "ibv_dm_export_dmabuf_fd");
+	int (*verb)(struct ibv_dm *dm) = symbol;
 	uint8_t *one, *other;
 	int fd;
 

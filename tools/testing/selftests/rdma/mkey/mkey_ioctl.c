@@ -430,31 +430,31 @@ TEST_F(ioctl, kinds)
 	for (at = 0; at < ARRAY_SIZE(self->c.bind); at++) {
 		bind = &self->c.bind[at];
 		good = *bind;
-#define REFUSED(errno_value, field, value) do {				\
+#define REFUSED(errno_value, changed, value) do {			\
 		*bind = good;						\
-		bind->field = (value);					\
+		(changed) = (value);					\
 		EXPECT_EQ(errno_value, bind_both(&self->c, at));	\
 	} while (0)
 		for (i = 0; i < ARRAY_SIZE(unknown); i++)
-			REFUSED(EINVAL, kind, unknown[i]);
+			REFUSED(EINVAL, bind->kind, unknown[i]);
 		/* a description of another kind has entries of another size */
 		for (i = 1; i < 3; i++)
-			REFUSED(EINVAL, kind, 1 + (at + i) % 3);
-		REFUSED(EINVAL, entry_size, 0);
-		REFUSED(EINVAL, entry_size, good.entry_size - 8);
-		REFUSED(EINVAL, entry_size, good.entry_size + 8);
-		REFUSED(EINVAL, comp_mask, 1);
-		REFUSED(EINVAL, comp_mask, 1u << 31);
-		REFUSED(EINVAL, access, 1u << 31);
-		REFUSED(EINVAL, access, IBV_ACCESS_REMOTE_WRITE);
-		REFUSED(EINVAL, num_entries, 0);
+			REFUSED(EINVAL, bind->kind, 1 + (at + i) % 3);
+		REFUSED(EINVAL, bind->entry_size, 0);
+		REFUSED(EINVAL, bind->entry_size, good.entry_size - 8);
+		REFUSED(EINVAL, bind->entry_size, good.entry_size + 8);
+		REFUSED(EINVAL, bind->comp_mask, 1);
+		REFUSED(EINVAL, bind->comp_mask, 1u << 31);
+		REFUSED(EINVAL, bind->access, 1u << 31);
+		REFUSED(EINVAL, bind->access, IBV_ACCESS_REMOTE_WRITE);
+		REFUSED(EINVAL, bind->num_entries, 0);
 		if (good.kind != IB_UVERBS_MKEY_INTERLEAVED) {
-			REFUSED(EINVAL, num_dims, 1);
-			REFUSED(EINVAL, repeat_count,
+			REFUSED(EINVAL, bind->num_dims, 1);
+			REFUSED(EINVAL, bind->repeat_count,
 				(uintptr_t)self->c.repeat);
 		}
 		if (good.kind == IB_UVERBS_MKEY_INDEXED)
-			REFUSED(EINVAL, num_entries, 2);
+			REFUSED(EINVAL, bind->num_entries, 2);
 #undef REFUSED
 		*bind = good;
 		EXPECT_EQ(0, bind_both(&self->c, at));

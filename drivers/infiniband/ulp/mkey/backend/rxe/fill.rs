@@ -2,7 +2,7 @@
 
 //! An MR over pages of the kernel.
 
-use super::{bindings::rxe_mr_state_RXE_MR_STATE_VALID, private, Rxe};
+use super::bindings::rxe_mr;
 use crate::{
     bindings::{ib_mr_type_IB_MR_TYPE_USER as TYPE_USER, page},
     kernel_ext::{
@@ -10,17 +10,20 @@ use crate::{
         rdma::{mr::Right, Access, Mr},
     },
 };
+use core::ptr::NonNull;
 use kernel::prelude::*;
 
-/// Implements [`Backend::fill`](crate::backend::interface::Backend::fill).
+/// Implements [`Backend::fill`](crate::backend::interface::Backend::fill), except for the state of the
+/// MR. `private` is rxe's part of `mr`.
 pub(super) fn fill(
     mr: &Mr,
+    private: NonNull<rxe_mr>,
     pages: impl Iterator<Item = Option<*mut page>>,
     addr: u64,
     length: u64,
     access: Access,
 ) -> Result {
-    let private = private(mr).ok_or(EINVAL)?.as_ptr();
+    let private = private.as_ptr();
     for (index, page) in pages.enumerate() {
         let page = page.ok_or_else(eopnotsupp)?;
         // SAFETY: The MR is new, and no peer knows its key. The index is checked against the
@@ -45,6 +48,5 @@ pub(super) fn fill(
         (*mr.as_raw()).iova = addr;
         (*mr.as_raw()).length = length;
     }
-    Rxe::set_state(mr, rxe_mr_state_RXE_MR_STATE_VALID);
     Ok(())
 }

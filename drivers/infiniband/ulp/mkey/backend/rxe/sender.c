@@ -6,9 +6,9 @@
  * send queue calls rxe_sender() by a pointer, which points here for the QPs of processes. The
  * function below executes such a request and leaves everything else to rxe, because rxe
  *
- * - would not wait for earlier requests. It gathers the bytes of a request again when it repeats the
- *   request, and answers to a READ arrive later. A request that rebinds a key therefore waits until
- *   all earlier requests of the queue have completed, as rxe does for LOCAL_INV;
+ * - would not wait for earlier requests. It gathers the bytes of a request again when it repeats
+ *   the request, and answers to a READ arrive later. A request that rebinds a key therefore waits
+ *   until all earlier requests of the queue have completed, as rxe does for LOCAL_INV;
  * - would execute the request again when it repeats an earlier one;
  * - completes a request that it refuses with IB_WC_WR_FLUSH_ERR, as of Linux 7.2.
  *
@@ -116,7 +116,7 @@ static noinline int send_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 	     !is_bound(qp, READ_ONCE(wqe->wr.wr.mw.mw_rkey))))
 		ret = ib_mkey_rxe_request_bind(qp, wqe);
 	if (ret && !first) {
-		/* Requests complete in order. rxe's completer calls for another pass when one has. */
+		/* rxe's completer calls for another pass when a request has completed. */
 		qp->req.wait_fence = 1;
 		return stock_completer(qp);
 	}

@@ -9,7 +9,7 @@
 
 /* binds @key to @length bytes from @addr on of the MR of @lkey */
 static inline int nested_bind(struct ibv_mr *key, uint32_t lkey, uint64_t addr,
-		       uint32_t length, int access)
+			      uint32_t length, int access)
 {
 	struct ibv_sge sge = { .addr = addr, .length = length, .lkey = lkey };
 
@@ -18,7 +18,7 @@ static inline int nested_bind(struct ibv_mr *key, uint32_t lkey, uint64_t addr,
 
 /* key 0 over @length bytes of leaf 0, and each next key over the one before */
 static inline int nested_chain(struct mkt_setup *s, struct ibv_mr **key,
-			unsigned int count, uint32_t length)
+			       unsigned int count, uint32_t length)
 {
 	struct mkt_leaf *leaf = &s->arena[1].leaf[0];
 	unsigned int i;
@@ -34,7 +34,7 @@ static inline int nested_chain(struct mkt_setup *s, struct ibv_mr **key,
 
 /* returns the status of an access of @length bytes of @key */
 static inline int nested_access(struct mkt_setup *s, struct ibv_mr *key,
-			 enum mkt_op op, uint64_t addr, uint32_t length)
+				enum mkt_op op, uint64_t addr, uint32_t length)
 {
 	return mkt_touch(s, key->rkey, op, addr, length);
 }
