@@ -210,7 +210,9 @@ where
         let (count, dims) = match self {
             Self::List(_) => (self.count(), 0),
             Self::Interleaved(interleaved) if self.repeated().is_none() => {
-                (interleaved.blocks().len(), interleaved.searched_dims())
+                let dims = interleaved.searched_dims();
+                return work::search(interleaved.blocks().len(), dims)
+                    .saturating_add(units::BLOCKS);
             }
             Self::Interleaved(interleaved) => (1, interleaved.searched_dims()),
             Self::Indexed(_) => (indexed::SHORT_LOOK, 0),

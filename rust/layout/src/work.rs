@@ -31,6 +31,9 @@ pub mod units {
     /// Halving the number of blocks to search in.
     pub const HALVE: u64 = 3;
 
+    /// A search in several interleaved blocks, besides.
+    pub const BLOCKS: u64 = 12;
+
     /// One more row of a cursor that is in one piece of the level above.
     pub const STEP: u64 = 10;
 
