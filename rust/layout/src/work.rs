@@ -22,7 +22,7 @@ const WHOLE: u8 = 12;
 /// of a row, and the beginnings of the last row and of its last piece.
 const ENDS: u64 = 4;
 
-/// What the parts of an access take. The unit is ten instructions of the kernel's evaluator, as
+/// The costs of the parts of an access. The unit is ten instructions of the kernel's evaluator, as
 /// `tools/bench/guest/fine.c` counts them on x86-64.
 pub mod units {
     /// A search in one block, besides its dimensions.

@@ -8,7 +8,7 @@ use ib_mkey_layout::{units, Below, Error, Grain, Level, Order, Packet, Row};
 use super::flat::{below, Key};
 use super::VecLayout;
 
-/// What one access took.
+/// The cost of one access.
 #[derive(Default)]
 struct Work {
     all: u64,

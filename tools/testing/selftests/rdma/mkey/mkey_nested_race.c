@@ -144,7 +144,7 @@ static void *nested_reads(void *arg)
 
 /*
  * A bind of another key does not wait for such accesses: it waits for readers of SRCU,
- * and each of these accesses is outside. Binds and accesses of that key go on meanwhile.
+ * and each of these accesses is outside. That key can be bound and used meanwhile.
  */
 TEST_F(nested_race, others)
 {
