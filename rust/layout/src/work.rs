@@ -264,7 +264,9 @@ impl Packet {
         };
         // Each row of the level above can take a search in vain, and a cursor. A short piece takes
         // two searches for each row, and no cursor.
-        let vain = self.rows().saturating_mul(twice.saturating_add(units::CURSOR));
+        let vain = self
+            .rows()
+            .saturating_mul(twice.saturating_add(units::CURSOR));
         let work = rows.saturating_mul(each).saturating_add(vain);
         Self {
             work: self.work.saturating_add(work),
