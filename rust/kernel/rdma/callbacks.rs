@@ -136,7 +136,7 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<T: DeviceOps>(
         addr.checked_add(length).ok_or(EOVERFLOW)?;
         let _pin = running.data().pin()?;
         // The exporter may block. Removal of another device must not wait for that. This device is
-        // not removed while its user has it open.
+        // not removed while its user keeps it open.
         drop(running);
         let import = Import::new(fd, access.contains(Right::LocalWrite), T::check_dma_buf)?;
         let pages = import.pages(offset, length)?.len();
@@ -194,7 +194,7 @@ pub(super) unsafe extern "C" fn dereg_mr<T: DeviceOps>(
         if T::is_held_up(&leaving) {
             let _pin = running.data().pin();
             // Removal of another device must not wait for these accesses. This device is not
-            // removed while the process that they wait for has it open.
+            // removed while the process that they wait for keeps it open.
             drop(running);
             T::wait(&leaving);
             running = match Running::<T>::on(device) {
@@ -233,7 +233,7 @@ pub(super) unsafe extern "C" fn dealloc_mw<T: DeviceOps>(raw: *mut bindings::ib_
         to_result(unsafe { stock(raw) })?;
         let forgotten = running.data().forget_mw(index, mw);
         // Accesses through the window may take as long as a process likes. Removal of another device
-        // must not wait for them. This device is not removed while its user has it open.
+        // must not wait for them. This device is not removed while its user keeps it open.
         drop(running);
         drop(forgotten);
         Ok(0)
@@ -311,7 +311,7 @@ pub(super) unsafe extern "C" fn rereg_user_mr<T: DeviceOps>(
         };
         let _pin = running.data().pin()?;
         // Registration faults user memory in. Removal of another device must not wait for that.
-        // This device is not removed while the owner of the MR has it open.
+        // This device is not removed while the owner of the MR keeps it open.
         drop(running);
         // SAFETY: The arguments are the core's, except for the access flags.
         let spare = from_err_ptr(unsafe {

@@ -116,8 +116,8 @@ struct Parts<K> {
 }
 
 impl<K: Copy> Parts<K> {
-    /// Finds the ranges of `piece` of `key` in memory; [`None`] if there are more than `most`, or if the
-    /// search takes more than [`MAX_LOOKS`].
+    /// Finds the ranges of `piece` of `key` in memory; [`None`] if there are more than `most`, or if
+    /// the search takes more than [`MAX_LOOKS`].
     fn find<'a, const LEVELS: usize>(key: K, piece: Run, most: usize) -> Result<Option<Self>, Error>
     where
         K: Below<'a>,
@@ -140,8 +140,8 @@ impl<K: Copy> Parts<K> {
     }
 }
 
-/// Calls `each` with all ranges of `layout` in memory, in order, each with the key that has it as a
-/// leaf: [`None`] for a leaf of `layout`.
+/// Calls `each` with all ranges of `layout` in memory, in order. Its first argument is the key to
+/// which the range's leaf belongs, [`None`] for a leaf of `layout`.
 ///
 /// As for [`flatten`], but every range of a key is replaced by those in memory, whatever their
 /// number and the time that it takes. `each` may end the work by an error.

@@ -25,7 +25,7 @@ use ibmkey::{
 
 const ROW: usize = 48;
 
-/// Returns the bytes of a key, for the queue's requests.
+/// Returns the bytes of a key, as requests name them.
 fn span(key: &Key<'_>) -> Span {
     Span {
         addr: 0,

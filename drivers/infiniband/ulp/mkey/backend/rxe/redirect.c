@@ -67,7 +67,7 @@ static noinline int copy_remote(struct rxe_mr *mr, u64 iova, void *addr,
 	return ib_mkey_rxe_copy(mr, iova, addr, length, dir, &peer);
 }
 
-/* Copies as a peer in the MR's PD does. The self-test calls this. */
+/* Copies like a peer in the MR's PD. The self-test calls this. */
 static noinline int copy_test(struct rxe_mr *mr, u64 iova, void *addr,
 			      unsigned int length, enum rxe_mr_copy_dir dir)
 {

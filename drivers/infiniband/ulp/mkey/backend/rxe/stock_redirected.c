@@ -14,7 +14,7 @@ int ib_mkey_rxe_stock_copy(struct rxe_mr *mr, u64 iova, void *addr,
 	return stock_copy(mr, iova, addr, length, dir);
 }
 
-/* Invalidates an MR as a kernel QP in @pd does, for the self-test. */
+/* Invalidates an MR like a kernel QP in @pd. The self-test calls this. */
 int ib_mkey_rxe_stock_invalidate_mr(struct ib_pd *pd, u32 key)
 {
 	struct rxe_qp *qp __free(kfree) = kzalloc_obj(*qp);

@@ -113,7 +113,7 @@ void ib_mkey_rxe_claim(struct rxe_mr *mr)
 	stock_set_ops(mr, &ib_mkey_rxe_mr_ops);
 }
 
-/* Copies as a peer in the MR's PD does, for the self-test. */
+/* Copies like a peer in the MR's PD. The self-test calls this. */
 int ib_mkey_rxe_stock_copy(struct rxe_mr *mr, u64 iova, void *addr,
 			   unsigned int length, enum rxe_mr_copy_dir dir)
 {
@@ -125,7 +125,7 @@ int ib_mkey_rxe_stock_copy(struct rxe_mr *mr, u64 iova, void *addr,
 	return stock_copy(mr, iova, addr, length, dir, qp);
 }
 
-/* Invalidates an MR as a peer of a QP in @pd does, for the self-test. */
+/* Invalidates an MR like a peer of a QP in @pd. The self-test calls this. */
 int ib_mkey_rxe_stock_invalidate_mr(struct ib_pd *pd, u32 key)
 {
 	struct rxe_qp *qp __free(kfree) = kzalloc_obj(*qp);
