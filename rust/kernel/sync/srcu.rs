@@ -280,9 +280,12 @@ impl<T: Send + Sync> Retired<T> {
 
     /// Returns `true` if no reader is left. Otherwise lets a grace period begin. Does not sleep.
     pub(crate) fn is_over(&mut self) -> bool {
-        // SAFETY: The domain is static, and `era` came from it. The value was taken out before.
-        self.over = self.over
-            || unsafe { bindings::rdma_table_passed(self.era) || bindings::rdma_table_unused() };
+        if !self.over {
+            // SAFETY: The domain is static, and `era` came from it.
+            let passed = unsafe { bindings::rdma_table_passed(self.era) };
+            // SAFETY: The domain is static. The value was taken out before.
+            self.over = passed || unsafe { bindings::rdma_table_unused() };
+        }
         self.over
     }
 

@@ -83,7 +83,7 @@ pub struct Grain {
 impl Grain {
     /// The grain of no pieces.
     pub const NONE: Self = Self {
-        powers: WHOLE << 4 | WHOLE,
+        powers: (WHOLE << 4) | WHOLE,
         most: 0,
         least: u16::MAX,
     };
@@ -94,7 +94,7 @@ impl Grain {
     pub(super) fn new(len: u64, addrs: u64) -> Self {
         let below = u64::BITS.saturating_sub(len.saturating_sub(1).leading_zeros());
         Self {
-            powers: Self::power(addrs) << 4 | Self::power(len),
+            powers: (Self::power(addrs) << 4) | Self::power(len),
             most: below as u8,
             least: len.clamp(1, PACKET) as u16,
         }
@@ -119,7 +119,7 @@ impl Grain {
     pub fn join(self, other: Self) -> Self {
         let (addr, len) = (self.addr().min(other.addr()), self.len().min(other.len()));
         Self {
-            powers: addr << 4 | len,
+            powers: (addr << 4) | len,
             most: self.most.max(other.most),
             least: self.least.min(other.least),
         }
@@ -129,7 +129,7 @@ impl Grain {
     #[must_use]
     pub fn alone(self) -> Self {
         Self {
-            powers: self.addr() << 4 | WHOLE,
+            powers: (self.addr() << 4) | WHOLE,
             most: u8::MAX,
             least: u16::MAX,
         }

@@ -39,7 +39,7 @@ fn descend(key: Option<&Key>, row: Row, order: Order, work: &mut Work) {
         work.all += units::VISIT + (row.count - 1) * units::PIECE;
         return;
     };
-    let layout = (&key).layout();
+    let layout = key.layout();
     let search = layout.search_work();
     let mut outer = row;
     row.check_within(layout.length()).unwrap();
@@ -55,7 +55,7 @@ fn descend(key: Option<&Key>, row: Row, order: Order, work: &mut Work) {
         let Some(row) = next else {
             break;
         };
-        descend((&*key).below(row.leaf), row, order, work);
+        descend(key.below(row.leaf), row, order, work);
     }
     if outer.count != 0 {
         work.all += units::CURSOR + search;
@@ -65,7 +65,7 @@ fn descend(key: Option<&Key>, row: Row, order: Order, work: &mut Work) {
         };
         for row in layout.rows_of(outer, order).unwrap() {
             work.all += each;
-            descend((&*key).below(row.leaf), row, order, work);
+            descend(key.below(row.leaf), row, order, work);
         }
     }
 }
@@ -77,7 +77,7 @@ pub fn check(layout: &VecLayout, key: Option<&Key>, bytes: u64) {
     let mut packet = Packet::new(bytes).pass(&Level::new(layout, grain(layout)));
     let mut inner = key;
     while let Some(key) = inner {
-        let layout = (&*key).layout();
+        let layout = key.layout();
         packet = packet.pass(&Level::new(layout, grain(layout)));
         inner = key.inner();
     }

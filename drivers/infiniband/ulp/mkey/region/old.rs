@@ -108,9 +108,9 @@ impl OldBindings {
         Ok(())
     }
 
-    fn take(&self, mut is_it: impl FnMut(&mut Old) -> bool) -> Option<Old> {
+    fn take(&self, is_it: impl FnMut(&mut Old) -> bool) -> Option<Old> {
         let mut list = self.list.lock();
-        let at = list.iter_mut().position(|old| is_it(old))?;
+        let at = list.iter_mut().position(is_it)?;
         list.remove(at).ok()
     }
 
