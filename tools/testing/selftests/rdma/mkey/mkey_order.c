@@ -434,7 +434,7 @@ FIXTURE_TEARDOWN(order_loss)
 /* a bind that is executed again fails, because the first one changed the tag */
 TEST_F(order_loss, requests_are_repeated)
 {
-	unsigned int i, rounds = mkt_scale(1000, 60);
+	unsigned int i, rounds = mkt_scale(200, 60);
 	struct order_queue queue;
 
 	ASSERT_EQ(0, order_open(&queue, &self->s, MKT_QP_LOSSY, 0));
