@@ -197,7 +197,7 @@ impl Baseline {
         let json = |error: serde_json::Error| error.to_string();
         let mut text = serde_json::to_string(&header).map_err(json)? + "\n";
         for (row, cost) in rows {
-            text += &serde_json::to_string(&Line { row, cost }).map_err(json)?;
+            text.push_str(&serde_json::to_string(&Line { row, cost }).map_err(json)?);
             text.push('\n');
         }
         write(path, text).map_err(|error| error.to_string())
@@ -268,10 +268,12 @@ impl Changes<'_> {
         for Change { row, before, after } in &self.changed {
             let percent = (after / before - 1.0) * 100.0;
             let (before, after) = (text::digits(*before), text::digits(*after));
-            text += &format!("  {row:44} {before:>10} -> {after:>10}  {percent:+.1} %\n");
+            text.push_str(&format!(
+                "  {row:44} {before:>10} -> {after:>10}  {percent:+.1} %\n"
+            ));
         }
         if !self.new.is_empty() {
-            text += &format!("The baseline lacks {} rows.\n", self.new.len());
+            text.push_str(&format!("The baseline lacks {} rows.\n", self.new.len()));
         }
         text
     }
