@@ -566,6 +566,6 @@ fn command_lines_that_make_no_sense_are_refused() {
         &["-j", "draw", "--list", "0+1"],
         "",
         2,
-        "--json is for caps",
+        "--json is for commands that list or count",
     );
 }
