@@ -248,7 +248,7 @@ impl<T: Send + Sync> Cell<T> {
             // SAFETY: The domain is static. The value was taken out before, so readers that begin
             // now do not find it.
             era: unsafe { bindings::rdma_table_era() },
-            over: false,
+            over: Atomic::new(false),
         }
     }
 }
@@ -269,7 +269,7 @@ pub(crate) struct Retired<T: Send + Sync> {
     /// The state of the SRCU domain after the value was taken out.
     era: c_ulong,
     /// `true` if no reader is known to be left.
-    over: bool,
+    over: Atomic<bool>,
 }
 
 impl<T: Send + Sync> Retired<T> {
@@ -279,14 +279,18 @@ impl<T: Send + Sync> Retired<T> {
     }
 
     /// Returns `true` if no reader is left. Otherwise lets a grace period begin. Does not sleep.
-    pub(crate) fn is_over(&mut self) -> bool {
-        if !self.over {
-            // SAFETY: The domain is static, and `era` came from it.
-            let passed = unsafe { bindings::rdma_table_passed(self.era) };
-            // SAFETY: The domain is static. The value was taken out before.
-            self.over = passed || unsafe { bindings::rdma_table_unused() };
+    pub(crate) fn is_over(&self) -> bool {
+        if self.over.load(ordering::Relaxed) {
+            return true;
         }
-        self.over
+        // SAFETY: The domain is static, and `era` came from it.
+        let passed = unsafe { bindings::rdma_table_passed(self.era) };
+        // SAFETY: The domain is static. The value was taken out before.
+        let over = passed || unsafe { bindings::rdma_table_unused() };
+        if over {
+            self.over.store(true, ordering::Relaxed);
+        }
+        over
     }
 
     /// Waits for the readers and returns the value. Does not sleep if a grace period has passed
@@ -297,8 +301,9 @@ impl<T: Send + Sync> Retired<T> {
     }
 
     fn settle(&self) {
+        let over = self.value.is_none() || self.over.load(ordering::Relaxed);
         // SAFETY: The domain is static, and `era` came from it.
-        if self.value.is_some() && !self.over && !unsafe { bindings::rdma_table_passed(self.era) } {
+        if !over && !unsafe { bindings::rdma_table_passed(self.era) } {
             synchronize();
         }
     }

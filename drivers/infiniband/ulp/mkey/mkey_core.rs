@@ -200,12 +200,10 @@ impl Core {
     /// As for [`Pins::if_free`].
     pub(crate) fn if_free<T>(&self, index: u32, change: impl Fn() -> Result<T>) -> Result<T> {
         match self.pins.if_free(index, &change) {
-            Err(EBUSY)
-                if self
-                    .old
+            Err(EBUSY) => {
+                self.old
                     .settle(Which::Pinning(index), Patience::Killable)
-                    .unwrap_or(false) =>
-            {
+                    .map_err(|_| EBUSY)?;
                 self.pins.if_free(index, &change)
             }
             result => result,

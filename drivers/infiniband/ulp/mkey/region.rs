@@ -205,16 +205,15 @@ impl Region {
         Ok(())
     }
 
-    /// Waits for accesses through old bindings that pin the MR of this region, at `index`. Returns
-    /// `true` if there were any.
+    /// Waits for accesses through old bindings that pin the MR of this region, at `index`.
     ///
     /// # Errors
     ///
     /// Those of [`Users::wait`].
-    pub(crate) fn settle_pinning(&self, index: u32, patience: Patience) -> Result<bool> {
+    pub(crate) fn settle_pinning(&self, index: u32, patience: Patience) -> Result {
         match &self.kind {
             Kind::Key { old, .. } => old.settle(Which::Pinning(index), patience),
-            _ => Ok(false),
+            _ => Ok(()),
         }
     }
 
@@ -335,7 +334,10 @@ impl Region {
             })
         };
         let old = match take() {
-            Err(EBUSY) if self.settle_pinning(mr.index(), patience)? => take()?,
+            Err(EBUSY) => {
+                self.settle_pinning(mr.index(), patience)?;
+                take()?
+            }
             taken => taken?,
         };
         let (old, waited) = self.settle(old, patience);

@@ -8,8 +8,8 @@
 //!
 //! # Locking
 //!
-//! `OldBindings::list` nests in a region's `edit`. The lock of the pins nests in it. No old binding
-//! is dropped under it.
+//! `OldBindings::dropping` nests in a region's `edit`. `OldBindings::list` nests in both. The lock
+//! of the pins nests in each of these locks. No old binding is dropped under the lock of the list.
 
 use crate::{
     kernel_ext::{
@@ -21,17 +21,32 @@ use crate::{
     },
     region::binding::Binding,
 };
+use core::ops::Range;
 use kernel::{
+    list::{impl_list_arc_safe, impl_list_item, List, ListArc, ListLinks},
     new_mutex,
     prelude::*,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, UniqueArc},
 };
 
 /// An old binding.
+#[pin_data]
 struct Old {
+    /// The number of bindings that were kept before.
+    number: u64,
     /// The address of its region.
     region: usize,
     binding: Retired<Binding>,
+    #[pin]
+    links: ListLinks,
+}
+
+impl_list_arc_safe! {
+    impl ListArcSafe<0> for Old { untracked; }
+}
+
+impl_list_item! {
+    impl ListItem<0> for Old { using ListLinks { self.links }; }
 }
 
 impl Old {
@@ -40,9 +55,9 @@ impl Old {
         self.binding.value()?.users.as_ref()
     }
 
-    /// Returns `true` if no access is left.
-    fn is_over(&mut self) -> bool {
-        self.binding.is_over() && self.users().is_none_or(|users| users.is_idle())
+    /// Returns `true` if no access outside of SRCU is left.
+    fn is_idle(&self) -> bool {
+        self.users().is_none_or(|users| users.is_idle())
     }
 
     /// Returns `true` if the binding is one of `which`.
@@ -69,19 +84,61 @@ pub(crate) enum Which {
     Pinning(u32),
 }
 
+/// The list, in the order in which the bindings were replaced.
+struct Kept {
+    list: List<Old>,
+    /// The number of the next binding.
+    next: u64,
+}
+
+impl Kept {
+    /// Takes the first binding out for which `choose` returns [`Choice::Take`].
+    fn take(&mut self, mut choose: impl FnMut(&Old) -> Choice) -> Option<ListArc<Old>> {
+        let mut cursor = self.list.cursor_front();
+        while let Some(old) = cursor.peek_next() {
+            match choose(&old) {
+                Choice::Take => return Some(old.remove()),
+                Choice::Stop => break,
+                Choice::Pass => (),
+            }
+            cursor.move_next();
+        }
+        None
+    }
+}
+
+/// The answer of a search in the list.
+enum Choice {
+    /// Take this binding.
+    Take,
+    /// Pass on to the next one.
+    Pass,
+    /// Take none.
+    Stop,
+}
+
 /// The old bindings of a device.
 #[pin_data]
 pub(crate) struct OldBindings {
     #[pin]
-    list: Mutex<KVVec<Old>>,
+    list: Mutex<Kept>,
+    /// Held from before a binding leaves the list until it was dropped. A caller that does not find
+    /// a binding in the list waits for this lock, and then finds its leaves unpinned.
+    #[pin]
+    dropping: Mutex<()>,
 }
 
 impl OldBindings {
     /// Makes an empty list.
     pub(crate) fn new() -> Result<Arc<Self>> {
+        let kept = Kept {
+            list: List::new(),
+            next: 0,
+        };
         Arc::pin_init(
             pin_init!(Self {
-                list <- new_mutex!(KVVec::new(), "ib_mkey old bindings"),
+                list <- new_mutex!(kept, "ib_mkey old bindings"),
+                dropping <- new_mutex!((), "ib_mkey dropping"),
             }),
             GFP_KERNEL,
         )
@@ -98,55 +155,92 @@ impl OldBindings {
         region: usize,
         replace: impl FnOnce() -> Result<Retired<Binding>>,
     ) -> Result {
-        let mut list = self.list.lock();
-        list.reserve(1, GFP_MAYFAIL)?;
+        let room = UniqueArc::new_uninit(GFP_MAYFAIL)?;
+        let mut kept = self.list.lock();
         let binding = replace()?;
         if binding.value().is_some() {
-            // Reserved above: it fits.
-            let _ = list.push_within_capacity(Old { region, binding });
+            let number = kept.next;
+            let old = room.pin_init_with(pin_init!(Old {
+                number,
+                region,
+                binding,
+                links <- ListLinks::new(),
+            }))?;
+            kept.list.push_back(old.into());
+            kept.next = number.wrapping_add(1);
         }
         Ok(())
     }
 
-    fn take(&self, is_it: impl FnMut(&mut Old) -> bool) -> Option<Old> {
-        let mut list = self.list.lock();
-        let at = list.iter_mut().position(is_it)?;
-        list.remove(at).ok()
-    }
-
     /// Drops the bindings that no access uses any more. Does not wait for accesses.
     pub(crate) fn reap(&self) {
-        while let Some(old) = self.take(Old::is_over) {
-            drop(old);
+        let _dropping = self.dropping.lock();
+        loop {
+            let old = self.list.lock().take(|old| {
+                if !old.binding.is_over() {
+                    // Readers of a binding that was replaced later may be left, too.
+                    Choice::Stop
+                } else if old.is_idle() {
+                    Choice::Take
+                } else {
+                    Choice::Pass
+                }
+            });
+            if old.is_none() {
+                break;
+            }
         }
     }
 
-    /// Waits for accesses through `which` bindings, and drops these bindings. Returns `true` if
-    /// there were any. Sleeps.
+    /// Returns the number of the first of `which` bindings whose number is in `numbers`, and its
+    /// accesses outside of SRCU.
+    fn find(&self, which: Which, numbers: Range<u64>) -> Option<(u64, Option<Arc<Users>>)> {
+        let kept = self.list.lock();
+        let old = kept
+            .list
+            .iter()
+            .find(|old| numbers.contains(&old.number) && old.is_of(which))?;
+        Some((old.number, old.users().cloned()))
+    }
+
+    /// Drops the binding with a number, unless another caller has dropped it.
+    fn drop_one(&self, number: u64) {
+        let _dropping = self.dropping.lock();
+        let old = self.list.lock().take(|old| {
+            if old.number == number {
+                Choice::Take
+            } else {
+                Choice::Pass
+            }
+        });
+        drop(old);
+    }
+
+    /// Waits for accesses through `which` bindings that are in the list now, and drops these
+    /// bindings. Sleeps.
+    ///
+    /// Requests of a process can put bindings into the list all the time. Later bindings are
+    /// therefore not waited for.
     ///
     /// # Errors
     ///
     /// Those of [`Users::wait`]. Then the bindings that accesses use stay.
-    pub(crate) fn settle(&self, which: Which, patience: Patience) -> Result<bool> {
-        let mut any = false;
-        loop {
-            // The binding stays in the list meanwhile: another caller must wait for it, too.
-            let found = {
-                let list = self.list.lock();
-                let old = list.iter().find(|old| old.is_of(which));
-                old.map(|old| old.users().cloned())
-            };
-            let Some(users) = found else {
-                return Ok(any);
-            };
-            any = true;
-            srcu::synchronize();
+    pub(crate) fn settle(&self, which: Which, patience: Patience) -> Result {
+        let mut numbers = 0..self.list.lock().next;
+        let mut synchronized = false;
+        // The binding stays in the list during the wait: another caller must wait for it, too.
+        while let Some((number, users)) = self.find(which, numbers.clone()) {
+            if !synchronized {
+                srcu::synchronize();
+                synchronized = true;
+            }
             if let Some(users) = users {
                 users.wait(patience)?;
             }
-            while let Some(old) = self.take(|old| old.is_of(which) && old.is_over()) {
-                drop(old);
-            }
+            self.drop_one(number);
+            numbers.start = number.wrapping_add(1);
         }
+        drop(self.dropping.lock());
+        Ok(())
     }
 }

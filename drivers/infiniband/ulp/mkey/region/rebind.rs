@@ -187,9 +187,7 @@ fn exchange(
     if let Err((pinned, refused)) = swap_all(pins, hw, changes) {
         // An old binding that a work request replaced may be all that refers to the region.
         let settled = pinned.region.settle_pinning(pinned.index, patience);
-        if !settled.map_err(|error| Refused { error, ..refused })? {
-            return Err(refused);
-        }
+        settled.map_err(|error| Refused { error, ..refused })?;
         swap_all(pins, hw, changes).map_err(|(_, refused)| refused)?;
     }
     // The first old binding waits for a grace period, which covers the others too.
@@ -276,7 +274,10 @@ impl Region {
             })
         };
         match replace() {
-            Err(EBUSY) if old.settle(Which::Pinning(mr.index()), patience)? => replace()?,
+            Err(EBUSY) => {
+                old.settle(Which::Pinning(mr.index()), patience)?;
+                replace()?;
+            }
             replaced => replaced?,
         }
         drop(edit);

@@ -278,43 +278,6 @@ TEST_F(order, eight_queues_in_four_threads)
 	free(thread);
 }
 
-/* the leaves of a layout that a request replaced can be deregistered at once */
-TEST_F(order, replaced_leaves_are_free)
-{
-	struct mkt_setup *s = &self->s;
-	struct mkt_qp *qp = &s->pair.end[0];
-	struct ibv_mr *key = ibmkey_alloc(s->dev[0].pd, 4), *mr[2];
-	struct ibmkey_range range = { .length = 64 };
-	struct ibmkey_bind bind = {
-		.kind = IBMKEY_LIST,
-		.num_entries = 1,
-		.ranges = &range,
-	};
-	struct mkt_request text;
-	struct ibmkey_wr wr;
-	unsigned int i;
-
-	ASSERT_NE(NULL, key);
-	ASSERT_EQ(0, mkt_request_init(&text, s->dev[0].pd, ROOM));
-	for (i = 0; i < mkt_scale(200, 20); i++) {
-		mr[i & 1] = ibv_reg_mr(s->dev[0].pd, s->arena[0].mem[0].host, 4096,
-				       MKT_ACCESS_ALL);
-		ASSERT_NE(NULL, mr[i & 1]);
-		range.addr = (uintptr_t)s->arena[0].mem[0].host;
-		range.lkey = mr[i & 1]->lkey;
-		text.length = ibmkey_describe(&bind, text.text, ROOM);
-		wr = mkt_request_wr(&text, key);
-		ASSERT_EQ(IBV_WC_SUCCESS, mkt_request_status(qp, &wr));
-		EXPECT_EQ(EBUSY, ibv_dereg_mr(mr[i & 1]));
-		if (i) {
-			ASSERT_EQ(0, ibv_dereg_mr(mr[~i & 1]));
-		}
-	}
-	EXPECT_EQ(0, ibv_dereg_mr(key));
-	EXPECT_EQ(0, ibv_dereg_mr(mr[~i & 1]));
-	mkt_request_free(&text);
-}
-
 /*
  * A READ brings the description of another length. With the fence flag a bind of
  * an unbound key waits for it, too.
