@@ -64,7 +64,7 @@ pub use self::nest::RowsOf;
 pub use self::row::{Order, Row};
 pub use self::rows::Rows;
 pub use self::runs::{Run, Runs};
-pub use self::work::{units, Grain, Level, Packet, PACKET};
+pub use self::work::{units, Grain, Level, Memory, Packet, PACKET};
 
 /// The layout that is bound to a key.
 ///

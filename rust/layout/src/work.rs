@@ -57,6 +57,19 @@ pub mod units {
 
     /// The further work of the visit if the page comes on demand.
     pub const ON_DEMAND: u64 = 14;
+
+    /// The further work of the visit if the row is in another MR than the one before: the check of
+    /// the MR, and the page of the other MR, which is unmapped.
+    pub const CHANGE: u64 = 12;
+}
+
+/// The memory at the bottom of a nest.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Memory {
+    /// `true` if pages come on demand.
+    pub on_demand: bool,
+    /// `true` if the memory is that of several MRs.
+    pub several: bool,
 }
 
 /// Returns the work of a search in `count` blocks, repeated in `dims` dimensions.
@@ -290,14 +303,18 @@ impl Packet {
         }
     }
 
-    /// Returns the work of all levels and of the copy. `on_demand` is `true` if the pages of the
-    /// memory come on demand.
-    pub fn work(&self, on_demand: bool) -> u64 {
+    /// Returns the work of all levels and of the copy from or to `memory`.
+    pub fn work(&self, memory: Memory) -> u64 {
         let rows = self.rows();
         // The levels that cut no piece leave no more rows than there are in the end.
         let returns = self.returns.min(rows.saturating_mul(units::RETURN));
-        let more = if on_demand { units::ON_DEMAND } else { 0 };
-        let visit = units::VISIT.saturating_add(more);
+        let demand = if memory.on_demand {
+            units::ON_DEMAND
+        } else {
+            0
+        };
+        let change = if memory.several { units::CHANGE } else { 0 };
+        let visit = units::VISIT.saturating_add(demand).saturating_add(change);
         let further = self.ranges.saturating_sub(rows);
         self.work
             .saturating_add(returns)

@@ -3,7 +3,7 @@
 //! The work of an access through a nest, step by step as the kernel's evaluator does it, and the
 //! bound of it.
 
-use ib_mkey_layout::{units, Below, Error, Grain, Level, Order, Packet, Row};
+use ib_mkey_layout::{units, Below, Error, Grain, Level, Memory, Order, Packet, Row};
 
 use super::flat::{below, Key};
 use super::VecLayout;
@@ -90,7 +90,7 @@ pub fn check(layout: &VecLayout, key: Option<&Key>, bytes: u64) {
                 descend(below(key, row.leaf), row, order, &mut work);
             }
             assert!(work.rows <= packet.rows(), "{} rows, {packet:?}", work.rows);
-            let most = packet.work(false);
+            let most = packet.work(Memory::default());
             assert!(work.all <= most, "{} of {most}, {packet:?}", work.all);
         }
     }

@@ -6,7 +6,7 @@
 //! keys a process built. `rust/layout/src/work.rs` has the bound for one level after another.
 
 use super::{KLayout, Leaf, LeafPlace, MAX_LEVELS};
-use crate::layout::{Grain, Level, Packet, PACKET};
+use crate::layout::{Grain, Level, Memory, Packet, PACKET};
 use core::{array, slice};
 use kernel::prelude::*;
 
@@ -55,7 +55,7 @@ pub(super) fn search(layout: &KLayout, leaves: &[Leaf]) -> u8 {
 /// count as one that has the pieces of all.
 pub(super) fn of_packet(layout: &KLayout, grain: Grain, leaves: &[Leaf], on_demand: bool) -> u64 {
     let mut packet = Packet::new(PACKET).pass(&Level::new(layout, grain));
-    let (levels, is_all) = levels_below(leaves);
+    let (levels, is_all, several) = levels_below(leaves);
     if is_all {
         for level in levels.iter().flatten() {
             packet = packet.pass(level);
@@ -64,13 +64,15 @@ pub(super) fn of_packet(layout: &KLayout, grain: Grain, leaves: &[Leaf], on_dema
         let search = leaves.iter().map(|leaf| leaf.place.search()).max();
         packet = packet.pass_all(search.unwrap_or(u8::MAX).into());
     }
-    packet.work(on_demand)
+    packet.work(Memory { on_demand, several })
 }
 
 /// Returns the levels that an access walks over below a binding with `leaves`, outermost first.
-/// The second value is `false` if there are more than [`MAX_VISITS`] ways to their keys.
-fn levels_below(leaves: &[Leaf]) -> ([Option<Level>; MAX_LEVELS], bool) {
+/// The second value is `false` if there are more than [`MAX_VISITS`] ways to their keys. The third
+/// value is `false` if all memory is that of one leaf.
+fn levels_below(leaves: &[Leaf]) -> ([Option<Level>; MAX_LEVELS], bool, bool) {
     let mut levels = [None; MAX_LEVELS];
+    let mut several = leaves.len() > 1;
     // The leaves that are left at each level.
     let mut rest: [slice::Iter<'_, Leaf>; MAX_LEVELS] = array::from_fn(|_| [].iter());
     let (mut depth, mut visits) = (0usize, 0usize);
@@ -90,16 +92,17 @@ fn levels_below(leaves: &[Leaf]) -> ([Option<Level>; MAX_LEVELS], bool) {
         };
         visits = visits.saturating_add(1);
         if visits > MAX_VISITS {
-            return (levels, false);
+            return (levels, false, true);
         }
+        several |= inner.leaves.len() > 1;
         let key = Level::new(inner.walked(), inner.grain);
         *level = Some(level.map_or(key, |level: Level| level.join(key)));
-        if inner.levels > 1 {
+        if inner.levels() > 1 {
             depth = depth.saturating_add(1);
             if let Some(next) = rest.get_mut(depth) {
                 *next = inner.leaves.iter();
             }
         }
     }
-    (levels, true)
+    (levels, true, several)
 }
