@@ -166,6 +166,8 @@ enum ib_mkey_bind_attrs {
 	IB_MKEY_ATTR_BIND_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 	/** @IB_MKEY_ATTR_BIND_LAYOUT: in, struct ib_uverbs_mkey_bind */
 	IB_MKEY_ATTR_BIND_LAYOUT,
+	/** @IB_MKEY_ATTR_BIND_RESP_RKEY: out, u32, optional: the lkey and rkey of the key */
+	IB_MKEY_ATTR_BIND_RESP_RKEY,
 };
 
 /**
@@ -174,6 +176,11 @@ enum ib_mkey_bind_attrs {
 enum ib_mkey_unbind_attrs {
 	/** @IB_MKEY_ATTR_UNBIND_HANDLE: idr, the key (UVERBS_OBJECT_MR) */
 	IB_MKEY_ATTR_UNBIND_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/**
+	 * @IB_MKEY_ATTR_UNBIND_RESP_RKEY: out, u32, optional: the new lkey and rkey
+	 * of the key, with another tag
+	 */
+	IB_MKEY_ATTR_UNBIND_RESP_RKEY,
 };
 
 /**
@@ -238,6 +245,11 @@ enum ib_mkey_bind_many_attrs {
 	 * keys if no key did
 	 */
 	IB_MKEY_ATTR_BIND_MANY_RESP_FAILED,
+	/**
+	 * @IB_MKEY_ATTR_BIND_MANY_RESP_RKEYS: out, array of u32, one for each key,
+	 * optional: the lkeys and rkeys of the keys
+	 */
+	IB_MKEY_ATTR_BIND_MANY_RESP_RKEYS,
 };
 
 /**
@@ -299,6 +311,14 @@ struct ib_uverbs_mkey_indexed {
 };
 
 /**
+ * enum ib_uverbs_mkey_bind_mask - bits of ib_uverbs_mkey_bind.comp_mask
+ */
+enum ib_uverbs_mkey_bind_mask {
+	/** @IB_UVERBS_MKEY_BIND_RKEY: @rkey is valid */
+	IB_UVERBS_MKEY_BIND_RKEY = 1 << 0,
+};
+
+/**
  * struct ib_uverbs_mkey_bind - the description of a layout
  * @entries: address of an array of struct ib_uverbs_mkey_sge for a list, of
  *	struct ib_uverbs_mkey_block for an interleaved layout, of one struct
@@ -311,7 +331,11 @@ struct ib_uverbs_mkey_indexed {
  * @num_dims: dimensions, 1 to IB_MKEY_MAX_DIMS; zero if the layout is not
  *	interleaved
  * @access: enum ib_uverbs_access_flags
- * @comp_mask: zero; bits stand for fields of later versions
+ * @comp_mask: bits of enum ib_uverbs_mkey_bind_mask
+ * @rkey: the lkey and rkey of the key from then on, which may differ from those
+ *	before in the low 8 bits; zero if @comp_mask does not have its bit: they
+ *	stay
+ * @reserved: zero
  */
 struct ib_uverbs_mkey_bind {
 	__aligned_u64 entries;
@@ -322,6 +346,8 @@ struct ib_uverbs_mkey_bind {
 	__u32 num_dims;
 	__u32 access;
 	__u32 comp_mask;
+	__u32 rkey;
+	__u32 reserved;
 };
 
 /**
@@ -330,13 +356,24 @@ struct ib_uverbs_mkey_bind {
 #define IB_MKEY_LAYOUT_VERSION 1
 
 /**
+ * enum ib_uverbs_mkey_layout_mask - bits of ib_uverbs_mkey_layout.comp_mask
+ */
+enum ib_uverbs_mkey_layout_mask {
+	/**
+	 * @IB_UVERBS_MKEY_LAYOUT_ANY_TAG: if the key is unbound, the request may name
+	 * it by an rkey with any tag
+	 */
+	IB_UVERBS_MKEY_LAYOUT_ANY_TAG = 1 << 0,
+};
+
+/**
  * struct ib_uverbs_mkey_layout - the description of a layout for a work request
  * @version: IB_MKEY_LAYOUT_VERSION
  * @kind: IB_UVERBS_MKEY_LIST, IB_UVERBS_MKEY_INTERLEAVED or IB_UVERBS_MKEY_INDEXED
  * @num_entries: entries or blocks, not zero; 1 for an indexed layout
  * @entry_size: bytes of an entry or a block
  * @num_dims: dimensions of an interleaved layout, zero for others
- * @comp_mask: zero; bits stand for fields of later versions
+ * @comp_mask: bits of enum ib_uverbs_mkey_layout_mask
  *
  * It begins a description. Without a gap follow, for a list, @num_entries
  * struct ib_uverbs_mkey_sge; for an interleaved layout, @num_dims repeat counts

@@ -180,6 +180,21 @@ impl Mr {
         unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).rkey) }
     }
 
+    /// Makes `key` the local and the remote key in the fields that the owner of the region reads.
+    pub(crate) fn set_key(&self, key: u32) {
+        // SAFETY: As for `lkey()`. Readers get the old value or the new one.
+        unsafe {
+            core::ptr::write_volatile(&raw mut (*self.as_raw()).lkey, key);
+            core::ptr::write_volatile(&raw mut (*self.as_raw()).rkey, key);
+        }
+    }
+
+    /// Returns `true` if the region belongs to a kernel user.
+    pub(crate) fn is_kernels(&self) -> bool {
+        // SAFETY: The region is valid. Its domain is set when it is made, and outlives it.
+        unsafe { (*(*self.as_raw()).pd).uobject.is_null() }
+    }
+
     /// Returns the index by which the device finds the region. No two regions of a device share
     /// one.
     pub(crate) fn index(&self) -> u32 {

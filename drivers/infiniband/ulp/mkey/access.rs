@@ -121,7 +121,8 @@ fn with_fast_reg<T>(
     if peer.is_some_and(|peer| peer.pd != mr.pd() as usize) {
         return Err(EACCES);
     }
-    fast_reg.with(iova, |binding, at| access.run(binding, at))
+    let rkey = peer.map(|peer| peer.rkey);
+    fast_reg.with(iova, rkey, |binding, at| access.run(binding, at))
 }
 
 /// Runs `access` outside of SRCU. As for [`with_binding`].
@@ -157,47 +158,34 @@ pub(crate) fn copy(mr: &Mr, iova: u64, payload: Payload<'_>, peer: Option<&Peer>
     with_binding(mr, iova, peer, CopyPacket { payload, needed }).inspect_err(refused)
 }
 
-// rxe calls the functions below in the step that looks the key up for a packet. That step compares
-// protection domain and QP, so these functions take no `peer`.
-
-/// Does a peer's atomic operation on the eight bytes at address `iova`. Returns the result of the
-/// driver's code.
+/// Does a peer's atomic operation, or atomic write, on the eight bytes at address `iova`. Returns the
+/// result of the driver's code. A caller that does not know the `peer` has compared protection
+/// domain, QP and rkey.
 ///
 /// # Errors
 ///
-/// Those of [`Binding::atomic_op`]; `EINVAL` if nothing is bound.
+/// Those of `operation`; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the binding.
 pub(crate) fn atomic_op(
     mr: &Mr,
     iova: u64,
-    opcode: c_int,
-    compare: u64,
-    swap_add: u64,
-    original: &mut u64,
+    peer: Option<&Peer>,
+    operation: impl FnOnce(&Binding, u64) -> Result<c_int>,
 ) -> Result<c_int> {
-    with_binding(mr, iova, None, |binding: &Binding, at| {
-        binding.atomic_op(at, opcode, compare, swap_add, original)
-    })
-    .inspect_err(refused)
-}
-
-/// Writes a peer's eight bytes at address `iova` in one atomic write. As for [`atomic_op`].
-pub(crate) fn atomic_write(mr: &Mr, iova: u64, value: u64) -> Result<c_int> {
-    with_binding(mr, iova, None, |binding: &Binding, at| {
-        binding.atomic_write(at, value)
-    })
-    .inspect_err(refused)
+    with_binding(mr, iova, peer, operation).inspect_err(refused)
 }
 
 /// Makes `length` bytes from address `iova` on persistent, for a peer. Sleeps.
 ///
 /// In a request to flush a whole MR, `length` has only the lower 32 bits of the MR's length. If
-/// `iova` is the first address and `length` has these bits, the whole MR is flushed.
+/// `iova` is the first address and `length` has these bits, the whole MR is flushed. `peer` is as for
+/// [`atomic_op`].
 ///
 /// # Errors
 ///
-/// Those of [`Binding::flush`]; `EINVAL` if nothing is bound.
-pub(crate) fn flush(mr: &Mr, iova: u64, length: u32) -> Result {
-    with_binding(mr, iova, None, |binding: &Binding, at| {
+/// Those of [`Binding::flush`]; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the
+/// binding.
+pub(crate) fn flush(mr: &Mr, iova: u64, length: u32, peer: Option<&Peer>) -> Result {
+    with_binding(mr, iova, peer, |binding: &Binding, at| {
         let whole = binding.layout.length();
         if at == 0 && length == whole as u32 {
             binding.flush(at, whole)
@@ -242,7 +230,7 @@ pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
     if let Some(fast_reg) = fast_reg_of(&region) {
         return fast_reg.invalidate(&core.hw, mr, pd, key, origin);
     }
-    if mr.rkey() != key || mr.pd() != pd.as_raw() {
+    if core.hw.key(mr) != key || mr.pd() != pd.as_raw() {
         return Err(EINVAL);
     }
     Key::of(&core, mr, pd)?;
@@ -265,5 +253,7 @@ pub(crate) fn register(mr: &Mr, pd: &Pd, key: u32, access: Access) -> Result {
     let core = Core::running(mr.device())?;
     let region = core.region_of(mr).ok_or(EINVAL)?;
     let fast_reg = fast_reg_of(&region).ok_or(EINVAL)?;
-    fast_reg.register(&core.hw, mr, pd, key, access)
+    fast_reg.register(&core.hw, mr, pd, key, access)?;
+    region.registered_as(key);
+    Ok(())
 }

@@ -27,7 +27,7 @@ use crate::{
         indices::MAX_INDICES,
         rebind::{apply, Change, Refused, Turn},
         rights::{supported, Origin},
-        Kind, Region,
+        tag, Kind, Region,
     },
 };
 use core::mem;
@@ -113,7 +113,7 @@ impl<'a> Key<'a> {
     pub(crate) fn unbind(&self) -> Result {
         let (pins, hw) = (&self.core.pins, &self.core.hw);
         self.region
-            .unbind(pins, hw, self.mr, Origin::Local, self.patience())?;
+            .unbind(pins, hw, self.mr, Origin::Call, self.patience())?;
         counters::add(Count::Unbind, 1);
         Ok(())
     }
@@ -341,7 +341,12 @@ impl<'a> Description<'a> {
             ..
         } = self.found;
         let binding = Binding::new(layout, leaves, self.access, key.pd, Some(charge), None)?;
-        Ok(Described { key, binding })
+        Ok(Described {
+            key,
+            binding,
+            rkey: None,
+            any_tag: false,
+        })
     }
 }
 
@@ -349,9 +354,26 @@ impl<'a> Description<'a> {
 pub(crate) struct Described<'a> {
     key: &'a Key<'a>,
     binding: Arc<Binding>,
+    /// The lkey and rkey that the key gets.
+    rkey: Option<u32>,
+    /// `true` if a request may name the unbound key by any tag.
+    any_tag: bool,
 }
 
 impl Described<'_> {
+    /// Makes `rkey` the lkey and rkey of the key, with the bind.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if more than the low 8 bits differ.
+    pub(crate) fn choose(&mut self, rkey: u32) -> Result {
+        if !tag::same_mr(rkey, self.key.mr.rkey()) {
+            return Err(EINVAL);
+        }
+        self.rkey = Some(rkey);
+        Ok(())
+    }
+
     /// Binds the key to the description.
     ///
     /// # Errors
@@ -367,6 +389,11 @@ impl Described<'_> {
         Ok(())
     }
 
+    /// Returns `true` if a request may name the key by `rkey` now.
+    pub(crate) fn is_named(&self, rkey: u32) -> bool {
+        self.any_tag || self.key.core.hw.key(self.key.mr) == rkey
+    }
+
     /// Binds the key to the description in the order of a queue, for a work request that names it
     /// by `key`. The lkey and rkey become `new_key`.
     ///
@@ -380,6 +407,7 @@ impl Described<'_> {
         let turn = Turn {
             old: &core.old,
             key,
+            any_tag: self.any_tag,
             new_key,
             patience,
         };
@@ -390,7 +418,10 @@ impl Described<'_> {
     }
 
     fn change(&self, number: usize) -> Change<'_> {
-        Change::new(&self.key.region, self.key.mr, number, self.binding.clone())
+        let Key { region, mr, .. } = self.key;
+        let mut change = Change::new(region, mr, number, self.binding.clone());
+        change.key = self.rkey;
+        change
     }
 
     fn why(&self, error: Error) -> Error {

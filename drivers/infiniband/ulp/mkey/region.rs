@@ -11,6 +11,7 @@
 //! | `region/old.rs` | old bindings that accesses may still use |
 //! | `region/pins.rs` | the pins of the MRs to which bindings refer |
 //! | `region/rights.rs` | supported access flags, and the origin of a request |
+//! | `region/tag.rs` | the tags of keys |
 //! | `region/indices.rs` | the storage of the indices of an indexed layout |
 //! | `region/fast_reg.rs` | regions for fast registration by kernel users |
 //! | `region/show.rs` | the regions of a device in debugfs |
@@ -38,6 +39,7 @@ pub(crate) mod pins;
 pub(crate) mod rebind;
 pub(crate) mod rights;
 pub(crate) mod show;
+pub(crate) mod tag;
 pub(crate) mod window;
 
 use crate::{
@@ -101,8 +103,8 @@ pub(crate) enum Kind {
 #[pin_data]
 pub(crate) struct Region {
     mr: usize,
-    /// The lkey when the region was made. A fast registration may change it.
-    pub(crate) lkey: u32,
+    /// The lkey.
+    lkey: Atomic<u32>,
     /// Lets the data path find the region by its MR.
     #[pin]
     pub(crate) mr_slot: MrSlot<Region>,
@@ -130,7 +132,7 @@ impl Region {
         Arc::pin_init(
             pin_init!(Self {
                 mr: ptr::from_ref(mr) as usize,
-                lkey,
+                lkey: Atomic::new(lkey),
                 mr_slot <- MrSlot::new(),
                 kind,
                 binding: Cell::empty(),
@@ -148,6 +150,24 @@ impl Region {
     #[inline]
     pub(crate) fn is(&self, mr: *const Mr) -> bool {
         self.mr == mr as usize
+    }
+
+    /// Returns the lkey.
+    pub(crate) fn lkey(&self) -> u32 {
+        self.lkey.load(ordering::Relaxed)
+    }
+
+    /// Records the lkey after a fast registration.
+    pub(crate) fn registered_as(&self, lkey: u32) {
+        self.lkey.store(lkey, ordering::Relaxed);
+    }
+
+    /// Makes `key` the lkey and the rkey. The caller holds `edit`.
+    fn rekey(&self, hw: &Hw, mr: &Mr, key: u32) {
+        if hw.key(mr) != key {
+            hw.rekey(mr, key);
+            self.lkey.store(key, ordering::Relaxed);
+        }
     }
 
     /// Waits until no access through the old binding is left. Returns the binding, and the result
@@ -303,7 +323,8 @@ impl Region {
         binding.is_some_and(|binding| serves_peers(binding.access))
     }
 
-    /// Removes the binding. No access is left when this returns without an error.
+    /// Removes the binding and changes the tag of the lkey and rkey. No access is left when this
+    /// returns without an error.
     ///
     /// # Errors
     ///
@@ -330,6 +351,13 @@ impl Region {
         let take = || {
             pins.if_free(mr.index(), || {
                 hw.withdraw(mr);
+                if let Kind::Key { .. } = self.kind {
+                    self.rekey(hw, mr, tag::next(hw.key(mr)));
+                    // The kernel user that posts a request may write the fields at the same time.
+                    if origin == Origin::Call || !mr.is_kernels() {
+                        mr.set_key(hw.key(mr));
+                    }
+                }
                 Ok(self.binding.swap(None))
             })
         };

@@ -55,4 +55,6 @@ plain_bytes!(ib_uverbs_mkey_bind {
     num_dims: u32,
     access: u32,
     comp_mask: u32,
+    rkey: u32,
+    reserved: u32,
 });

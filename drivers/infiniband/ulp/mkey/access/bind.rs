@@ -19,12 +19,9 @@ use crate::{
     },
     limits::worker::Worker,
     mkey_core::{Core, Lookup},
-    region::binding::MAX_DEPTH,
+    region::{binding::MAX_DEPTH, tag},
 };
 use kernel::{ffi::c_int, prelude::*};
-
-/// The bits of an lkey and an rkey that a request can change.
-const TAG: u32 = 0xff;
 
 /// A request to bind a key.
 pub(crate) struct KeyRequest<'a> {
@@ -96,7 +93,8 @@ fn describe_and_bind(
     entry: &mut u32,
     worker: &Worker,
 ) -> Result {
-    if key.mr().rkey() != request.rkey || (request.new_key ^ request.rkey) & !TAG != 0 {
+    if !tag::same_mr(key.mr().rkey(), request.rkey) || !tag::same_mr(request.new_key, request.rkey)
+    {
         return Err(EINVAL);
     }
     if request.access & !bindings::ib_access_flags_IB_ACCESS_SUPPORTED != 0 {
@@ -107,5 +105,10 @@ fn describe_and_bind(
     let described = describe(key, access, &mut reader, entry)?;
     // The description may be in memory of this key, which the reader pins.
     drop(reader);
+    if !described.is_named(request.rkey) {
+        // No entry is the reason.
+        *entry = 0;
+        return Err(EINVAL);
+    }
     described.bind_in_turn(request.rkey, request.new_key, worker.patience)
 }

@@ -9,8 +9,8 @@ use crate::{
     },
     bindings::{
         self, ib_mkey_bind, ib_mkey_indexed, ib_mkey_interleaved, ib_sge,
-        ib_uverbs_mkey_bind as UapiBind, ib_uverbs_mkey_block as UapiBlock,
-        ib_uverbs_mkey_indexed as UapiIndexed,
+        ib_uverbs_mkey_bind as UapiBind, ib_uverbs_mkey_bind_mask_IB_UVERBS_MKEY_BIND_RKEY as RKEY,
+        ib_uverbs_mkey_block as UapiBlock, ib_uverbs_mkey_indexed as UapiIndexed,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INTERLEAVED as KIND_INTERLEAVED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST, ib_uverbs_mkey_sge as UapiSge,
@@ -119,9 +119,20 @@ fn check_fields<T>(bind: &UapiBind) -> Result {
 /// Describes the layout that `bind` gives.
 fn describe<'k>(bind: &UapiBind, key: &'k Key<'_>) -> Result<Described<'k>> {
     let unsupported = bind.access & !bindings::ib_access_flags_IB_ACCESS_SUPPORTED;
-    if bind.comp_mask != 0 || unsupported != 0 {
+    let chosen = bind.comp_mask & RKEY != 0;
+    if bind.comp_mask & !RKEY != 0 || unsupported != 0 || bind.reserved != 0 {
         return Err(EINVAL);
     }
+    let mut described = describe_layout(bind, key)?;
+    if chosen {
+        described.choose(bind.rkey)?;
+    } else if bind.rkey != 0 {
+        return Err(EINVAL);
+    }
+    Ok(described)
+}
+
+fn describe_layout<'k>(bind: &UapiBind, key: &'k Key<'_>) -> Result<Described<'k>> {
     let access = Access::checked(key.mr().device(), bind.access as c_int)?;
     match bind.kind {
         KIND_LIST => {

@@ -125,6 +125,40 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_CREATE)(struct uverbs_attr_bundle *attr
 			      sizeof(mr->rkey));
 }
 
+/* Writes the lkey and rkey of a key, which a bind or an unbind may have changed. */
+static int answer_rkey(struct uverbs_attr_bundle *attrs, u16 attr, struct ib_mr *mkey)
+{
+	u32 rkey = READ_ONCE(mkey->rkey);
+
+	if (!uverbs_attr_is_valid(attrs, attr))
+		return 0;
+	return uverbs_copy_to(attrs, attr, &rkey, sizeof(rkey));
+}
+
+/* Writes the lkeys and rkeys of the keys @handles. */
+static int answer_rkeys(struct uverbs_attr_bundle *attrs, struct ib_uobject **handles, int num)
+{
+	const u16 attr = IB_MKEY_ATTR_BIND_MANY_RESP_RKEYS;
+	u32 *rkeys;
+	int i, ret;
+
+	if (!uverbs_attr_is_valid(attrs, attr))
+		return 0;
+	ret = uverbs_attr_get_len(attrs, attr);
+	if (ret < 0)
+		return ret;
+	rkeys = uverbs_kcalloc(attrs, num, sizeof(*rkeys));
+	if (IS_ERR(rkeys))
+		return PTR_ERR(rkeys);
+	for (i = 0; i < num; i++) {
+		struct ib_mr *mkey = handles[i]->object;
+
+		rkeys[i] = READ_ONCE(mkey->rkey);
+	}
+
+	return uverbs_copy_to(attrs, attr, rkeys, min_t(size_t, ret, num * sizeof(*rkeys)));
+}
+
 static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND)(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_mr *mkey = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_BIND_HANDLE);
@@ -135,7 +169,8 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND)(struct uverbs_attr_bundle *attrs)
 	if (ret)
 		return ret;
 
-	return ib_mkey_uapi_bind(mkey, &layout);
+	ret = ib_mkey_uapi_bind(mkey, &layout);
+	return ret ?: answer_rkey(attrs, IB_MKEY_ATTR_BIND_RESP_RKEY, mkey);
 }
 
 static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND_MANY)(struct uverbs_attr_bundle *attrs)
@@ -155,12 +190,15 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND_MANY)(struct uverbs_attr_bundle *a
 	    uverbs_copy_to(attrs, IB_MKEY_ATTR_BIND_MANY_RESP_FAILED, &failed, sizeof(failed)))
 		return -EFAULT;
 
-	return ret;
+	return ret ?: answer_rkeys(attrs, handles, num);
 }
 
 static int UVERBS_HANDLER(IB_MKEY_METHOD_UNBIND)(struct uverbs_attr_bundle *attrs)
 {
-	return ib_unbind_mkey(uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_UNBIND_HANDLE));
+	struct ib_mr *mkey = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_UNBIND_HANDLE);
+	int ret = ib_unbind_mkey(mkey);
+
+	return ret ?: answer_rkey(attrs, IB_MKEY_ATTR_UNBIND_RESP_RKEY, mkey);
 }
 
 static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY)(struct uverbs_attr_bundle *attrs)
@@ -279,8 +317,10 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND,
 					    UVERBS_ACCESS_READ, UA_MANDATORY),
 			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_LAYOUT,
 					       UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_bind,
-								  comp_mask),
-					       UA_MANDATORY));
+								  reserved),
+					       UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_BIND_RESP_RKEY,
+						UVERBS_ATTR_TYPE(u32), UA_OPTIONAL));
 
 DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND_MANY,
 			    UVERBS_ATTR_IDRS_ARR(IB_MKEY_ATTR_BIND_MANY_HANDLES, UVERBS_OBJECT_MR,
@@ -289,11 +329,15 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND_MANY,
 			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_MANY_BINDS,
 					       UVERBS_ATTR_TYPE(u64), UA_MANDATORY),
 			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_BIND_MANY_RESP_FAILED,
-						UVERBS_ATTR_TYPE(u32), UA_OPTIONAL));
+						UVERBS_ATTR_TYPE(u32), UA_OPTIONAL),
+			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_BIND_MANY_RESP_RKEYS,
+						UVERBS_ATTR_MIN_SIZE(sizeof(u32)), UA_OPTIONAL));
 
 DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_UNBIND,
 			    UVERBS_ATTR_IDR(IB_MKEY_ATTR_UNBIND_HANDLE, UVERBS_OBJECT_MR,
-					    UVERBS_ACCESS_READ, UA_MANDATORY));
+					    UVERBS_ACCESS_READ, UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_UNBIND_RESP_RKEY,
+						UVERBS_ATTR_TYPE(u32), UA_OPTIONAL));
 
 DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_QUERY,
 			    UVERBS_ATTR_IDR(IB_MKEY_ATTR_QUERY_HANDLE, UVERBS_OBJECT_MR,

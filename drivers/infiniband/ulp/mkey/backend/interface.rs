@@ -107,7 +107,8 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// `EINVAL` for a window of another driver.
     fn window_index(&self, mw: &Mw) -> Result<u32>;
 
-    /// Changes the low 8 bits of the lkey and the rkey of a claimed MR. Both become `key`.
+    /// Changes the low 8 bits of the lkey and the rkey of a claimed MR. Both become `key`, for the
+    /// driver. The caller changes the fields of `ib_mr`.
     fn rekey(&self, mr: &Mr, key: u32);
 
     /// Executes requests of a new QP of a process that bind claimed MRs. A request to bind an MR that
@@ -130,8 +131,8 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// Returns `true` if an MR for fast registration is neither registered nor being deregistered.
     fn is_free(&self, mr: &Mr) -> bool;
 
-    /// Returns the key of the last registration of an MR. The key in `ib_mr` may differ, because
-    /// its owner changes it before the next registration.
+    /// Returns the lkey and rkey by which the driver knows an MR. The key in `ib_mr` may differ,
+    /// because a kernel user changes it before the next registration or bind.
     fn key(&self, mr: &Mr) -> u32;
 
     /// Allows accesses to an MR for fast registration, by `key`.

@@ -288,8 +288,6 @@ impl Backend for Rxe {
         unsafe {
             (&raw mut (*private).lkey).write_volatile(key);
             (&raw mut (*private).rkey).write_volatile(key);
-            (&raw mut (*mr.as_raw()).lkey).write_volatile(key);
-            (&raw mut (*mr.as_raw()).rkey).write_volatile(key);
         }
     }
 

@@ -12,6 +12,7 @@ use crate::{
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INTERLEAVED as KIND_INTERLEAVED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST, ib_uverbs_mkey_layout as UapiLayout,
+        ib_uverbs_mkey_layout_mask_IB_UVERBS_MKEY_LAYOUT_ANY_TAG as ANY_TAG,
         ib_uverbs_mkey_sge as UapiSge, IB_MKEY_LAYOUT_VERSION,
     },
     kernel_ext::{rdma::Access, sched},
@@ -141,7 +142,7 @@ pub(crate) fn describe<'k>(
     entry: &mut u32,
 ) -> Result<Described<'k>> {
     let header: UapiLayout = reader.one()?;
-    if header.version != IB_MKEY_LAYOUT_VERSION || header.comp_mask != 0 {
+    if header.version != IB_MKEY_LAYOUT_VERSION || header.comp_mask & !ANY_TAG != 0 {
         return Err(EINVAL);
     }
     let size = match header.kind {
@@ -153,12 +154,14 @@ pub(crate) fn describe<'k>(
     if header.entry_size as usize != size {
         return Err(EINVAL);
     }
-    match (header.kind, header.num_dims, header.num_entries) {
+    let mut described = match (header.kind, header.num_dims, header.num_entries) {
         (KIND_LIST, 0, count) => list(key, access, count, reader, entry),
         (KIND_INTERLEAVED, dims, count) => interleaved(key, access, dims, count, reader, entry),
         (KIND_INDEXED, 0, 1) => indexed(key, access, reader),
         _ => Err(EINVAL),
-    }
+    }?;
+    described.any_tag = header.comp_mask & ANY_TAG != 0;
+    Ok(described)
 }
 
 fn list<'k>(

@@ -30,6 +30,7 @@ use crate::{
         indices::{KIndexed, KIndices},
         pins::Pin,
         rights::Peer,
+        tag,
     },
 };
 use core::{mem::size_of, ops::Deref};
@@ -117,7 +118,7 @@ impl LeafPlace {
     fn levels(&self) -> usize {
         match self {
             Self::Memory { .. } => 0,
-            Self::Key(binding) => binding.levels.into(),
+            Self::Key(binding) => binding.levels(),
         }
     }
 }
@@ -162,10 +163,11 @@ pub(crate) struct Binding {
     grain: Grain,
     /// The work of one search at each level that an access passes. `u8::MAX` also stands for more.
     search: u8,
-    /// The number of levels of keys, including this one.
-    depth: u8,
-    /// The number of levels that an access passes, including this one.
+    /// The number of levels of keys in the low four bits, and the number of levels that an access
+    /// passes in the high ones. Both include this one.
     levels: u8,
+    /// The tag of the rkey by which peers name the binding. A memory window has none.
+    tag: Atomic<i8>,
     /// `true` if a leaf at any level is an ODP MR.
     on_demand: bool,
     /// The accesses outside of SRCU; [`None`] if accesses are short. A long access waits for ODP
@@ -243,10 +245,25 @@ const _: () = {
     assert!(BOUND + SHAPE + LEAF + size_of::<Pinned>() <= 512);
 };
 
+/// The low half of `Binding::levels`.
+const LOW: u8 = 0xf;
+
+const _: () = assert!(MAX_LEVELS <= LOW as usize);
+
+/// Returns the value of `Binding::levels`. Both numbers are at most [`MAX_LEVELS`].
+fn both(depth: usize, levels: usize) -> u8 {
+    (depth as u8 & LOW) | (levels as u8) << 4
+}
+
 impl Binding {
     /// Returns the number of levels of keys, including this one.
     pub(crate) fn depth(&self) -> usize {
-        self.depth.into()
+        usize::from(self.levels & LOW)
+    }
+
+    /// Returns the number of levels that an access passes, including this one.
+    pub(crate) fn levels(&self) -> usize {
+        usize::from(self.levels >> 4)
     }
 
     /// Returns the flat list, if accesses use one.
@@ -279,11 +296,20 @@ impl Binding {
         self.window().map_or(0, |window| window.start)
     }
 
+    /// Sets the rkey by which peers name the binding. The caller does this before an access can
+    /// find the binding.
+    pub(crate) fn set_rkey(&self, rkey: u32) {
+        self.tag.store(tag::of(rkey), ordering::Relaxed);
+    }
+
     /// Returns `true` if `peer`, which names the binding by `mr`, may use it.
     #[inline]
     pub(crate) fn admits(&self, mr: &Mr, peer: &Peer) -> bool {
         match self.window() {
-            None => mr.pd() as usize == peer.pd,
+            None => {
+                mr.pd() as usize == peer.pd
+                    && self.tag.load(ordering::Relaxed) == tag::of(peer.rkey)
+            }
             Some(window) => window.pd == peer.pd && (window.qp == 0 || window.qp == peer.qp),
         }
     }
@@ -307,8 +333,8 @@ impl Binding {
                 leaves,
                 access: Access::default(),
                 pd: pd.as_raw() as usize,
-                depth: 1,
-                levels: 1,
+                levels: both(1, 1),
+                tag: Atomic::new(0),
                 pieces: 0,
                 grain: Grain::NONE,
                 search: 0,

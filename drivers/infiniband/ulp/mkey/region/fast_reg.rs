@@ -72,6 +72,8 @@ struct Active {
     binding: Arc<Binding>,
     /// The address of its first byte.
     start: u64,
+    /// The key of the registration.
+    key: u32,
 }
 
 /// An access in progress.
@@ -239,6 +241,7 @@ impl FastReg {
             // Some ULPs set `iova` to another address than that of the first element, after
             // mapping.
             start: mr.iova(),
+            key,
         });
         hw.register(mr, key, access);
         Ok(())
@@ -292,18 +295,24 @@ impl FastReg {
         })
     }
 
-    /// Runs `access` on the active layout and the offset of address `iova` in it.
+    /// Runs `access` on the active layout and the offset of address `iova` in it. `rkey` is that of
+    /// a peer's request.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if nothing is registered; those of `access`.
+    /// `EINVAL` if nothing is registered, `EACCES` for the rkey of another registration; those of
+    /// `access`.
     pub(crate) fn with<T>(
         &self,
         iova: u64,
+        rkey: Option<u32>,
         access: impl FnOnce(&Binding, u64) -> Result<T>,
     ) -> Result<T> {
         let mut slots = self.slots.lock();
         let active = slots.active.as_ref().ok_or(EINVAL)?;
+        if rkey.is_some_and(|rkey| rkey != active.key) {
+            return Err(EACCES);
+        }
         let (binding, offset) = (active.binding.clone(), iova.wrapping_sub(active.start));
         slots.users = slots.users.saturating_add(1);
         drop(slots);

@@ -23,7 +23,7 @@ use crate::{
         binding::Binding,
         old::{OldBindings, Which},
         pins::Pins,
-        Region, //
+        tag, Kind, Region,
     },
 };
 use core::mem;
@@ -51,6 +51,8 @@ pub(crate) struct Change<'a> {
     /// The old binding after the grace period.
     gone: Option<Arc<Binding>>,
     pub(crate) new: Arc<Binding>,
+    /// The lkey and rkey that the caller chose for the region.
+    pub(crate) key: Option<u32>,
 }
 
 /// A change that was refused. No change was made.
@@ -71,6 +73,7 @@ impl<'a> Change<'a> {
             old: None,
             gone: None,
             new,
+            key: None,
         }
     }
 
@@ -161,6 +164,12 @@ fn swap_all<'a>(
         |change| {
             // Until `publish`, rxe's check passes only access flags of both bindings.
             hw.narrow(change.mr, change.new.access);
+            let key = change.key.unwrap_or_else(|| tag::of_bind(hw, change.mr));
+            if let Kind::Key { .. } = change.region.kind {
+                change.region.rekey(hw, change.mr, key);
+                change.mr.set_key(key);
+            }
+            change.new.set_rkey(key);
             change.old = Some(change.region.swap(change.new.clone()));
         },
     );
@@ -220,6 +229,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) old: &'a OldBindings,
     /// The key by which the request names the MR.
     pub(crate) key: u32,
+    /// `true` if `key` may have another tag than the MR, while nothing is bound.
+    pub(crate) any_tag: bool,
     /// The lkey and rkey of the MR from then on.
     pub(crate) new_key: u32,
     /// The longest time for which the bind waits for another change of the region.
@@ -261,10 +272,13 @@ impl Region {
             old.keep(self.address(), || {
                 pins.if_free(mr.index(), || {
                     // Another request changed the key meanwhile, or the MR is being destroyed.
-                    if mr.rkey() != turn.key || (!hw.is_free(mr) && !hw.is_open(mr)) {
+                    let named = hw.key(mr) == turn.key || turn.any_tag && hw.is_free(mr);
+                    if !named || (!hw.is_free(mr) && !hw.is_open(mr)) {
                         return Err(EINVAL);
                     }
-                    hw.rekey(mr, turn.new_key);
+                    self.rekey(hw, mr, turn.new_key);
+                    mr.set_key(turn.new_key);
+                    new.set_rkey(turn.new_key);
                     let replaced = self.swap(new.clone());
                     // No access waits for this: the access flags and the range of a binding are
                     // checked again when its bytes are copied.

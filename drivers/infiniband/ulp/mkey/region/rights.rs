@@ -4,21 +4,26 @@
 
 use crate::kernel_ext::rdma::{mr::Right, Access};
 
-/// The origin of a request to invalidate an MR.
+/// The origin of an invalidation of an MR.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// This node.
+    /// A call of the owner of the MR.
+    Call,
+    /// A work request of this node.
     Local,
     /// A peer, or an unknown caller.
     Remote,
 }
 
-/// The QP of this node that serves a peer. The addresses are compared, never followed.
+/// The QP of this node that serves a peer, and the peer's request. The addresses are compared, never
+/// followed.
 pub(crate) struct Peer {
     /// Its protection domain.
     pub(crate) pd: usize,
     /// The QP.
     pub(crate) qp: usize,
+    /// The rkey of the request.
+    pub(crate) rkey: u32,
 }
 
 /// Returns `true` if a region can have the access flags `access`. Optional access flags are

@@ -70,7 +70,7 @@ pub(crate) fn regions(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) ->
         f.write_fmt(fmt!(
             "{} {:#010x} {} {} {} {} {} {} {} ",
             device,
-            region.lkey,
+            region.lkey(),
             kind(region, binding),
             binding.map_or(0, |binding| binding.layout.length()),
             binding.map_or(0, |binding| binding.layout.count()),
@@ -115,7 +115,7 @@ pub(crate) fn leaves(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> 
                 f.write_fmt(fmt!(
                     "{} {:#010x} {} {:#010x}\n",
                     device,
-                    region.lkey,
+                    region.lkey(),
                     word,
                     leaf.lkey
                 ))?;
@@ -136,7 +136,7 @@ pub(crate) fn layouts(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) ->
         let guard = srcu::read();
         match (&region.kind, region.binding.get(&guard)) {
             (Kind::Key { .. }, Some(binding)) => {
-                layout(&binding, fmt!("{} {:#010x}", device, region.lkey), f)
+                layout(&binding, fmt!("{} {:#010x}", device, region.lkey()), f)
             }
             _ => Ok(()),
         }

@@ -63,15 +63,52 @@ static noinline int copy_remote(struct rxe_mr *mr, u64 iova, void *addr,
 
 	if (!qp)
 		return -EACCES;
-	peer = (struct ib_mkey_rxe_peer){ .pd = qp->ibqp.pd, .qp = qp };
+	peer = ib_mkey_rxe_peer_of(qp, dir);
 	return ib_mkey_rxe_copy(mr, iova, addr, length, dir, &peer);
+}
+
+/*
+ * Finds the peer of an operation other than a copy. Returns @peer, or NULL if no task of rxe runs
+ * this: then the self-test calls.
+ */
+static const struct ib_mkey_rxe_peer *find_peer(struct ib_mkey_rxe_peer *peer)
+{
+	struct rxe_qp *qp = serving_qp(RXE_TO_MR_OBJ);
+
+	if (!qp)
+		return NULL;
+	*peer = ib_mkey_rxe_peer_of(qp, RXE_TO_MR_OBJ);
+	return peer;
+}
+
+static noinline enum resp_states atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
+					   u64 swap_add, u64 *orig_val)
+{
+	struct ib_mkey_rxe_peer peer;
+
+	return ib_mkey_rxe_atomic_op(mr, iova, opcode, compare, swap_add, orig_val,
+				     find_peer(&peer));
+}
+
+static noinline enum resp_states atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
+{
+	struct ib_mkey_rxe_peer peer;
+
+	return ib_mkey_rxe_atomic_write(mr, iova, value, find_peer(&peer));
+}
+
+static noinline int flush(struct rxe_mr *mr, u64 iova, unsigned int length)
+{
+	struct ib_mkey_rxe_peer peer;
+
+	return ib_mkey_rxe_flush(mr, iova, length, find_peer(&peer));
 }
 
 /* Copies like a peer in the MR's PD. The self-test calls this. */
 static noinline int copy_test(struct rxe_mr *mr, u64 iova, void *addr,
 			      unsigned int length, enum rxe_mr_copy_dir dir)
 {
-	struct ib_mkey_rxe_peer peer = { .pd = mr->ibmr.pd };
+	struct ib_mkey_rxe_peer peer = { .pd = mr->ibmr.pd, .rkey = mr->rkey };
 
 	return ib_mkey_rxe_copy(mr, iova, addr, length, dir, &peer);
 }
@@ -162,21 +199,21 @@ static notrace enum resp_states direct_atomic_op(struct rxe_mr *mr, u64 iova, in
 						 u64 compare, u64 swap_add, u64 *orig_val)
 {
 	if (mr_is_ours(mr))
-		return ib_mkey_rxe_atomic_op(mr, iova, opcode, compare, swap_add, orig_val);
+		return atomic_op(mr, iova, opcode, compare, swap_add, orig_val);
 	return static_call(rxe_past_atomic_op)(mr, iova, opcode, compare, swap_add, orig_val);
 }
 
 static notrace enum resp_states direct_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
 {
 	if (mr_is_ours(mr))
-		return ib_mkey_rxe_atomic_write(mr, iova, value);
+		return atomic_write(mr, iova, value);
 	return static_call(rxe_past_atomic_write)(mr, iova, value);
 }
 
 static notrace int direct_flush(struct rxe_mr *mr, u64 iova, unsigned int length)
 {
 	if (mr_is_ours(mr))
-		return ib_mkey_rxe_flush(mr, iova, length);
+		return flush(mr, iova, length);
 	return static_call(rxe_past_flush)(mr, iova, length);
 }
 

@@ -31,6 +31,21 @@ use kernel::{
     prelude::*,
 };
 
+/// Returns the peer that a QP serves, and its request.
+///
+/// # Safety
+///
+/// `peer` must be NULL, or valid during the call.
+#[inline]
+unsafe fn peer_of(peer: *const ib_mkey_rxe_peer) -> Option<Peer> {
+    // SAFETY: By the safety requirement.
+    unsafe { peer.as_ref() }.map(|peer| Peer {
+        pd: peer.pd as usize,
+        qp: peer.qp as usize,
+        rkey: peer.rkey,
+    })
+}
+
 /// Returns the MR in rxe's structure.
 ///
 /// # Safety
@@ -91,10 +106,7 @@ unsafe extern "C" fn ib_mkey_rxe_copy(
         // SAFETY: rxe gives `length` bytes of a packet, and does not use them before this returns.
         let payload = unsafe { Payload::new(addr.cast(), length, direction) };
         // SAFETY: `peer` is NULL or valid during the call.
-        let peer = unsafe { peer.as_ref() }.map(|peer| Peer {
-            pd: peer.pd as usize,
-            qp: peer.qp as usize,
-        });
+        let peer = unsafe { peer_of(peer) };
         // SAFETY: rxe calls with an MR that it holds a reference to.
         access::copy(unsafe { mr_of(mr) }, iova, payload, peer.as_ref())?;
         Ok(0)
@@ -110,29 +122,49 @@ unsafe extern "C" fn ib_mkey_rxe_atomic_op(
     compare: u64,
     swap_add: u64,
     orig_val: *mut u64,
+    peer: *const ib_mkey_rxe_peer,
 ) -> c_int {
-    // SAFETY: rxe calls with an MR that it holds a reference to. `orig_val` is valid for writes.
-    let (mr, original) = unsafe { (mr_of(mr), &mut *orig_val) };
-    access::atomic_op(mr, iova, opcode, compare, swap_add, original).unwrap_or(Base::DENIED)
+    // SAFETY: rxe calls with an MR that it holds a reference to. `orig_val` is valid for writes,
+    // and `peer` is NULL or valid.
+    let (mr, original, peer) = unsafe { (mr_of(mr), &mut *orig_val, peer_of(peer)) };
+    access::atomic_op(mr, iova, peer.as_ref(), |binding, at| {
+        binding.atomic_op(at, opcode, compare, swap_add, original)
+    })
+    .unwrap_or(Base::DENIED)
 }
 
 // Replaces `rxe_mr_do_atomic_write()`.
 #[no_mangle]
-unsafe extern "C" fn ib_mkey_rxe_atomic_write(mr: *mut rxe_mr, iova: u64, value: u64) -> c_int {
-    // SAFETY: rxe calls with an MR that it holds a reference to.
-    access::atomic_write(unsafe { mr_of(mr) }, iova, value).unwrap_or(Base::DENIED)
+unsafe extern "C" fn ib_mkey_rxe_atomic_write(
+    mr: *mut rxe_mr,
+    iova: u64,
+    value: u64,
+    peer: *const ib_mkey_rxe_peer,
+) -> c_int {
+    // SAFETY: rxe calls with an MR that it holds a reference to. `peer` is NULL or valid.
+    let (mr, peer) = unsafe { (mr_of(mr), peer_of(peer)) };
+    access::atomic_op(mr, iova, peer.as_ref(), |binding, at| {
+        binding.atomic_write(at, value)
+    })
+    .unwrap_or(Base::DENIED)
 }
 
 // Replaces `rxe_flush_pmem_iova()`.
 #[no_mangle]
-unsafe extern "C" fn ib_mkey_rxe_flush(mr: *mut rxe_mr, iova: u64, length: c_uint) -> c_int {
+unsafe extern "C" fn ib_mkey_rxe_flush(
+    mr: *mut rxe_mr,
+    iova: u64,
+    length: c_uint,
+    peer: *const ib_mkey_rxe_peer,
+) -> c_int {
     // SAFETY: rxe calls with an MR that it holds a reference to.
     if length == 0 && unsafe { Rxe::published(mr) }.is_some_and(|range| range.len == 0) {
         return 0;
     }
     from_result(|| {
-        // SAFETY: As above.
-        access::flush(unsafe { mr_of(mr) }, iova, length)?;
+        // SAFETY: As above. `peer` is NULL or valid.
+        let (mr, peer) = unsafe { (mr_of(mr), peer_of(peer)) };
+        access::flush(mr, iova, length, peer.as_ref())?;
         Ok(0)
     })
 }

@@ -21,11 +21,25 @@ struct ib_mkey_rxe_bind_mw {
 	bool of_qp;
 };
 
-/* The QP that serves a peer. */
+/* The QP that serves a peer, and the rkey of the peer's request. */
 struct ib_mkey_rxe_peer {
 	struct ib_pd *pd;
 	struct rxe_qp *qp;
+	u32 rkey;
 };
+
+/* Returns the peer that @qp serves. A READ has its own rkey: rxe may answer it again. */
+static inline struct ib_mkey_rxe_peer ib_mkey_rxe_peer_of(struct rxe_qp *qp,
+							  enum rxe_mr_copy_dir dir)
+{
+	bool read = dir == RXE_FROM_MR_OBJ && qp->resp.res;
+
+	return (struct ib_mkey_rxe_peer){
+		.pd = qp->ibqp.pd,
+		.qp = qp,
+		.rkey = read ? qp->resp.res->read.rkey : qp->resp.rkey,
+	};
+}
 
 /* attach.c or table.c */
 int ib_mkey_rxe_init(void);
@@ -87,10 +101,12 @@ unsigned long rust_helper_text_address(const char *symbol);
 int ib_mkey_rxe_check_range(struct rxe_mr *mr, u64 iova, size_t length);
 int ib_mkey_rxe_copy(struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
 		     enum rxe_mr_copy_dir dir, const struct ib_mkey_rxe_peer *peer);
-int ib_mkey_rxe_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
-			  u64 compare, u64 swap_add, u64 *orig_val);
-int ib_mkey_rxe_atomic_write(struct rxe_mr *mr, u64 iova, u64 value);
-int ib_mkey_rxe_flush(struct rxe_mr *mr, u64 iova, unsigned int length);
+int ib_mkey_rxe_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare, u64 swap_add,
+			  u64 *orig_val, const struct ib_mkey_rxe_peer *peer);
+int ib_mkey_rxe_atomic_write(struct rxe_mr *mr, u64 iova, u64 value,
+			     const struct ib_mkey_rxe_peer *peer);
+int ib_mkey_rxe_flush(struct rxe_mr *mr, u64 iova, unsigned int length,
+		      const struct ib_mkey_rxe_peer *peer);
 int ib_mkey_rxe_invalidate_mr(struct rxe_mr *mr, struct ib_pd *pd, u32 key, bool remote);
 int ib_mkey_rxe_reg_fast_mr(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int access);
 /* Replacements for all memory windows. The first one releases the caller's reference to @mw. */

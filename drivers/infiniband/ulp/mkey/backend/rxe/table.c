@@ -38,19 +38,28 @@ static int copy(struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
 
 	if (!qp)
 		return ib_mkey_rxe_copy(mr, iova, addr, length, dir, NULL);
-	peer = (struct ib_mkey_rxe_peer){ .pd = qp->ibqp.pd, .qp = qp };
+	peer = ib_mkey_rxe_peer_of(qp, dir);
 	return ib_mkey_rxe_copy(mr, iova, addr, length, dir, &peer);
 }
 
+/*
+ * rxe does not name the QP in the calls of the next three functions. Between rxe's comparison of
+ * the rkey and the call, a bind can change the tag; such a request counts as one before the bind.
+ */
 static enum resp_states atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
 				  u64 swap_add, u64 *orig_val)
 {
-	return ib_mkey_rxe_atomic_op(mr, iova, opcode, compare, swap_add, orig_val);
+	return ib_mkey_rxe_atomic_op(mr, iova, opcode, compare, swap_add, orig_val, NULL);
 }
 
 static enum resp_states atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
 {
-	return ib_mkey_rxe_atomic_write(mr, iova, value);
+	return ib_mkey_rxe_atomic_write(mr, iova, value, NULL);
+}
+
+static int flush(struct rxe_mr *mr, u64 iova, unsigned int length)
+{
+	return ib_mkey_rxe_flush(mr, iova, length, NULL);
 }
 
 static int invalidate(struct rxe_mr *mr, struct rxe_qp *qp, u32 key, bool remote)
@@ -97,7 +106,7 @@ static const struct rxe_mr_ops ib_mkey_rxe_mr_ops = {
 	.copy = copy,
 	.atomic_op = atomic_op,
 	.atomic_write = atomic_write,
-	.flush = ib_mkey_rxe_flush,
+	.flush = flush,
 	.invalidate = invalidate,
 	.reg_fast = reg_fast,
 	.bind_mw = bind_mw,
@@ -122,6 +131,7 @@ int ib_mkey_rxe_stock_copy(struct rxe_mr *mr, u64 iova, void *addr,
 	if (!qp)
 		return -ENOMEM;
 	qp->ibqp.pd = mr->ibmr.pd;
+	qp->resp.rkey = mr->rkey;
 	return stock_copy(mr, iova, addr, length, dir, qp);
 }
 

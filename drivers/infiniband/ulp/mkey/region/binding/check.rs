@@ -2,7 +2,7 @@
 
 //! Checks a layout against its leaves and makes a binding of them.
 
-use super::{work, Binding, Extra, Flat, KLayout, Leaf, Window, MAX_LEVELS};
+use super::{both, work, Binding, Extra, Flat, KLayout, Leaf, Window, MAX_LEVELS};
 use crate::{
     kernel_ext::{
         alloc::GFP_MAYFAIL,
@@ -14,7 +14,10 @@ use crate::{
     limits::owner::OwnerCharge,
     region::flat,
 };
-use kernel::{prelude::*, sync::Arc};
+use kernel::{
+    prelude::*,
+    sync::{atomic::Atomic, Arc},
+};
 
 /// The most pieces of a layout that can be flushed to persistence. A QP, and a rebind of the key,
 /// wait while a request flushes all of them.
@@ -94,8 +97,8 @@ impl Binding {
                 leaves,
                 access,
                 pd: pd.as_raw() as usize,
-                depth: depth as u8,
-                levels: levels as u8,
+                levels: both(depth, levels),
+                tag: Atomic::new(0),
                 pieces: u32::try_from(pieces).unwrap_or(u32::MAX),
                 grain,
                 search,
