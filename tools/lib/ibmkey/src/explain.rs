@@ -135,7 +135,7 @@ impl Scratch {
         match failed.layout {
             Layout::List(ranges) => {
                 let layout = mkey::describe_list(access, num, ranges.as_ptr());
-                mkey::bind(self.fd, self.handle, layout)
+                mkey::bind(self.fd, self.handle, layout).map(drop)
             }
             Layout::Interleaved(repeat, blocks) => {
                 let blocks: Vec<_> = blocks
@@ -145,12 +145,12 @@ impl Scratch {
                     .collect();
                 let (counts, at) = (repeat.as_ptr(), blocks.as_ptr());
                 let layout = mkey::describe_interleaved(access, failed.dims, counts, num, at);
-                mkey::bind(self.fd, self.handle, layout)
+                mkey::bind(self.fd, self.handle, layout).map(drop)
             }
             Layout::Indexed(layout) => {
                 let mut uapi = indexed::to_uapi(layout)?;
                 uapi.num_indices = num;
-                mkey::bind(self.fd, self.handle, indexed::describe(access, &uapi))
+                mkey::bind(self.fd, self.handle, indexed::describe(access, &uapi)).map(drop)
             }
         }
     }

@@ -30,7 +30,8 @@ use crate::{
     import, indexed, iov, many,
     mkey::{
         self,
-        Array, //
+        Array,
+        Bound, //
     },
     object,
     pool::Pool,
@@ -89,6 +90,7 @@ declared!(
     ibmkey_pool_get,
     ibmkey_pool_put,
     ibmkey_post_bind,
+    ibmkey_post_unbind,
     ibmkey_query,
     ibmkey_query_caps,
     ibmkey_query_indexed,
@@ -101,6 +103,7 @@ declared!(
     ibmkey_unimport_context,
     ibmkey_unimport_pd,
     ibmkey_wr_bind,
+    ibmkey_wr_unbind,
     ibv_rereg_mr_interleaved,
     ibv_rereg_mr_sg,
 );
@@ -436,6 +439,25 @@ pub unsafe extern "C" fn ibmkey_wr_bind(qp: *mut ibv_qp_ex, wr: *const ibmkey_wr
     })
 }
 
+/// Posts a work request that unbinds a key.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_post_unbind(
+    qp: *mut ibv_qp,
+    mkey: *mut ibv_mr,
+    wr_id: u64,
+    send_flags: c_uint,
+) -> c_int {
+    // SAFETY: By the function's contract.
+    to_int(unsafe { request::post_unbind(qp, mkey, wr_id, send_flags) })
+}
+
+/// Adds a work request that unbinds a key.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_wr_unbind(qp: *mut ibv_qp_ex, mkey: *mut ibv_mr) -> c_int {
+    // SAFETY: By the function's contract.
+    to_int(unsafe { request::add_unbind(qp, mkey) })
+}
+
 /// Queries why a work request could not bind a key.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_query_refused(
@@ -464,7 +486,7 @@ pub unsafe extern "C" fn ibmkey_last_error() -> *const c_char {
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_unbind(mkey: *mut ibv_mr) -> c_int {
     // SAFETY: By the function's contract.
-    to_int(unsafe { rebind(mkey, |fd, handle| mkey::unbind(fd, handle).map(|()| 0)) })
+    to_int(unsafe { rebind(mkey, mkey::unbind) })
 }
 
 /// Creates a pool of keys.
@@ -576,19 +598,18 @@ pub unsafe extern "C" fn ibmkey_query_indexed(
     }))
 }
 
-/// Runs a call that changes the binding, and updates the MR's length.
+/// Runs a call that changes the binding, and updates the MR.
 ///
 /// # Safety
 ///
 /// `mkey` is NULL or a memory region.
-unsafe fn rebind(mkey: *mut ibv_mr, call: impl FnOnce(c_int, u32) -> Result<usize>) -> Result {
+unsafe fn rebind(mkey: *mut ibv_mr, call: impl FnOnce(c_int, u32) -> Result<Bound>) -> Result {
     // SAFETY: By the caller's promise.
     let (fd, handle) = unsafe { object::mr_handle(mkey) }?;
-    let length = call(fd, handle)?;
+    let bound = call(fd, handle)?;
 
     // SAFETY: `mkey` is not NULL, because it has a handle. So it is an MR, by the caller's promise.
-    // The kernel has accepted it as a key, and only this library writes the field of a key.
-    unsafe { (&raw mut (*mkey).length).write(length) };
+    unsafe { object::set_bound(mkey, bound) };
     Ok(())
 }
 
@@ -599,7 +620,7 @@ unsafe fn rebind(mkey: *mut ibv_mr, call: impl FnOnce(c_int, u32) -> Result<usiz
 /// `mkey` is NULL or a memory region. What the layout points to can be read.
 unsafe fn rebind_or_explain<'a>(
     mkey: *mut ibv_mr,
-    call: impl FnOnce(c_int, u32) -> Result<usize>,
+    call: impl FnOnce(c_int, u32) -> Result<Bound>,
     layout: impl FnOnce() -> Layout<'a>,
     access: u32,
     count: u32,

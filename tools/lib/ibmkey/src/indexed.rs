@@ -15,7 +15,10 @@ use crate::{
         Result, //
     },
     ioctl::Command,
-    mkey,
+    mkey::{
+        self,
+        Bound, //
+    },
     sys::{
         self,
         ib_uverbs_mkey_bind as Bind,
@@ -68,12 +71,13 @@ pub(crate) fn describe(access: u32, uapi: &Uapi) -> Bind {
     }
 }
 
-/// Binds blocks at indices and returns the key's length.
-pub(crate) fn bind(fd: c_int, handle: u32, access: u32, layout: &Indexed) -> Result<usize> {
+/// Binds blocks at indices.
+pub(crate) fn bind(fd: c_int, handle: u32, access: u32, layout: &Indexed) -> Result<Bound> {
     let uapi = to_uapi(layout)?;
+    let rkey = mkey::bind(fd, handle, describe(access, &uapi))?;
+    let length = length(layout);
 
-    mkey::bind(fd, handle, describe(access, &uapi))?;
-    Ok(length(layout))
+    Ok(Bound { length, rkey })
 }
 
 /// Queries the binding, and as many indices as the slice can hold. Returns no layout if the key is

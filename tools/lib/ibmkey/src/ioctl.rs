@@ -234,6 +234,11 @@ impl<'a, const N: usize> Command<'a, N> {
         self.push(id, size_of::<T>(), core::ptr::from_mut(value) as u64)
     }
 
+    /// Adds an array that the kernel fills in.
+    pub(crate) fn out_slice<T: Plain>(self, id: u32, values: &'a mut [T]) -> Self {
+        self.push(id, size_of_val(values), values.as_mut_ptr() as u64)
+    }
+
     /// Runs the call.
     ///
     /// Returns the handle of the created object, or 0 if the call creates none.

@@ -240,10 +240,11 @@ pub(crate) unsafe fn register_iov(
 
             let mut key = mkey::create(fd, pd_handle, max_entries)?;
             let bound = mkey::bind_list(fd, key.handle, access, Array::from_slice(&list));
-            key.length = bound.inspect_err(|_| {
+            let bound = bound.inspect_err(|_| {
                 // A key that is not bound is referred to by nothing.
                 let _ = object::destroy(fd, key.handle);
             })?;
+            key.length = bound.length;
             owned = Some(leaves);
             Ok(key)
         })
@@ -270,9 +271,9 @@ pub(crate) unsafe fn deregister(mr: *mut sys::ibv_mr) -> Result {
 
     if let Some(mut leaves) = NonNull::new(owned) {
         // The leaves are busy as long as the key is bound to them.
-        mkey::unbind(fd, handle)?;
-        // SAFETY: Only this library writes the field of a key.
-        unsafe { (&raw mut (*mr).length).write(0) };
+        let unbound = mkey::unbind(fd, handle)?;
+        // SAFETY: It is a key that owns leaves.
+        unsafe { object::set_bound(mr, unbound) };
         // SAFETY: `register_iov()` made it, and `mr` has the only reference.
         unsafe { leaves.as_mut() }.deregister()?;
     }

@@ -32,6 +32,9 @@ use crate::{
     },
 };
 
+/// The bit of `ibmkey_bind.comp_mask` for its rkey.
+const RKEY: u64 = sys::IBMKEY_BIND_RKEY as u64;
+
 /// The description of one key for the kernel, and the arrays that it points to.
 struct Described {
     handle: u32,
@@ -55,10 +58,10 @@ fn translated<T, U>(items: Option<&[T]>, translate: impl Fn(&T) -> U) -> Result<
 ///
 /// `bind` fulfils the contract of its declaration.
 unsafe fn describe(bind: &ibmkey_bind, handle: u32) -> Result<Described> {
-    if bind.comp_mask != 0 {
+    if bind.comp_mask & !RKEY != 0 {
         return Err(Errno::EINVAL);
     }
-    match bind.kind {
+    let mut described = match bind.kind {
         // SAFETY: By the caller's promise, and the kind is that of the function.
         sys::IBMKEY_LIST => unsafe { describe_list(bind, handle) },
         // SAFETY: As above.
@@ -66,7 +69,12 @@ unsafe fn describe(bind: &ibmkey_bind, handle: u32) -> Result<Described> {
         // SAFETY: As above.
         sys::IBMKEY_INDEXED => unsafe { describe_indexed(bind, handle) },
         _ => Err(Errno::EINVAL),
+    }?;
+    if bind.comp_mask & RKEY != 0 {
+        described.bind.comp_mask = sys::IB_UVERBS_MKEY_BIND_RKEY;
+        described.bind.rkey = bind.rkey;
     }
+    Ok(described)
 }
 
 /// # Safety
@@ -177,16 +185,18 @@ pub(crate) unsafe fn bind(binds: &[ibmkey_bind], failed: &mut u32) -> Result {
 
     let handles = translated(Some(&all), |one| one.handle)?;
     let calls = translated(Some(&all), |one| one.bind)?;
-    Command::<3>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_BIND_MANY)
+    let mut rkeys = translated(Some(&all), |_| 0u32)?;
+    Command::<4>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_BIND_MANY)
         .slice(sys::IB_MKEY_ATTR_BIND_MANY_HANDLES, &handles)
         .u64(sys::IB_MKEY_ATTR_BIND_MANY_BINDS, calls.as_ptr() as u64)
         .out(sys::IB_MKEY_ATTR_BIND_MANY_RESP_FAILED, failed)
+        .out_slice(sys::IB_MKEY_ATTR_BIND_MANY_RESP_RKEYS, &mut rkeys)
         .run(fd)?;
 
-    for (bind, described) in binds.iter().zip(&all) {
-        // SAFETY: It is an MR, by the caller's promise. The kernel has accepted it as a key, and
-        // only this library writes the field of a key.
-        unsafe { (&raw mut (*bind.mkey).length).write(described.length) };
+    for ((bind, described), rkey) in binds.iter().zip(&all).zip(rkeys) {
+        let length = described.length;
+        // SAFETY: It is an MR, by the caller's promise. The kernel has accepted it as a key.
+        unsafe { object::set_bound(bind.mkey, mkey::Bound { length, rkey }) };
     }
     Ok(())
 }
@@ -213,8 +223,17 @@ pub(crate) unsafe fn explain(binds: *const ibmkey_bind, num: u32, failed: u32, e
         explain::say(&format!("binds[{failed}].mkey is there twice"));
         return;
     }
-    if bind.comp_mask != 0 {
-        explain::say(&format!("binds[{failed}].comp_mask is not 0"));
+    if bind.comp_mask & !RKEY != 0 {
+        explain::say(&format!("binds[{failed}].comp_mask has an unknown bit"));
+        return;
+    }
+    // SAFETY: By the caller's promise; `mkey` may be NULL.
+    let now = unsafe { bind.mkey.as_ref() }.map_or(0, |mkey| mkey.rkey);
+    if bind.comp_mask & RKEY != 0 && (bind.rkey ^ now) >> 8 != 0 {
+        let rkey = bind.rkey;
+        explain::say(&format!(
+            "binds[{failed}].rkey {rkey:#x} differs from the key's {now:#x} in more than the low 8 bits"
+        ));
         return;
     }
 

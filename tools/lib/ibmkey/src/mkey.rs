@@ -179,63 +179,77 @@ pub(crate) fn describe_interleaved(
         entry_size: size_of::<Block>() as u32,
         num_dims,
         access,
-        comp_mask: 0,
+        ..Bind::default()
     }
 }
 
-/// Binds a key.
-pub(crate) fn bind(fd: c_int, handle: u32, layout: Bind) -> Result {
-    Command::<2>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_BIND)
-        .object(sys::IB_MKEY_ATTR_BIND_HANDLE, handle)
-        .slice(sys::IB_MKEY_ATTR_BIND_LAYOUT, &[layout])
-        .run(fd)
-        .map(drop)
+/// The fields of `struct ibv_mr` that a bind or an unbind changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bound {
+    /// The length of the layout.
+    pub(crate) length: usize,
+    /// The lkey and the rkey.
+    pub(crate) rkey: u32,
 }
 
-/// Binds a list and returns its length.
+/// Binds a key. Returns its lkey and rkey.
+pub(crate) fn bind(fd: c_int, handle: u32, layout: Bind) -> Result<u32> {
+    let mut rkey = 0u32;
+
+    Command::<3>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_BIND)
+        .object(sys::IB_MKEY_ATTR_BIND_HANDLE, handle)
+        .slice(sys::IB_MKEY_ATTR_BIND_LAYOUT, &[layout])
+        .out(sys::IB_MKEY_ATTR_BIND_RESP_RKEY, &mut rkey)
+        .run(fd)?;
+    Ok(rkey)
+}
+
+/// Binds a list.
 pub(crate) fn bind_list(
     fd: c_int,
     handle: u32,
     access: u32,
     list: Array<'_, Range>,
-) -> Result<usize> {
-    bind(fd, handle, describe_list(access, list.count, list.as_ptr()))?;
-
+) -> Result<Bound> {
+    let rkey = bind(fd, handle, describe_list(access, list.count, list.as_ptr()))?;
     let bytes = list.items.unwrap_or_default();
-    Ok(length(&[], bytes.iter().map(|range| range.length)))
+    let length = length(&[], bytes.iter().map(|range| range.length));
+
+    Ok(Bound { length, rkey })
 }
 
-/// Binds a list in the elements of libibverbs and returns its length.
+/// Binds a list in the elements of libibverbs.
 pub(crate) fn bind_sge_list(
     fd: c_int,
     handle: u32,
     access: u32,
     list: Array<'_, sys::ibv_sge>,
-) -> Result<usize> {
+) -> Result<Bound> {
     // The kernel checks that the sum fits 64 bits.
     let sum = Cell::new(0u64);
     let to_range = |sge: &sys::ibv_sge| {
         sum.set(sum.get().wrapping_add(sge.length.into()));
         sge_to_range(sge)
     };
-    list.translated(to_range, |entries| {
+    let rkey = list.translated(to_range, |entries| {
         bind(fd, handle, describe_list(access, list.count, entries))
     })?;
+    let length = length(&[], [sum.get()].into_iter());
 
-    Ok(length(&[], [sum.get()].into_iter()))
+    Ok(Bound { length, rkey })
 }
 
-/// Binds an interleaved layout and returns its length.
+/// Binds an interleaved layout.
 pub(crate) fn bind_interleaved(
     fd: c_int,
     handle: u32,
     access: u32,
     repeat: Array<'_, u64>,
     blocks: Array<'_, sys::ibmkey_block>,
-) -> Result<usize> {
+) -> Result<Bound> {
     let dims = repeat.items.unwrap_or_default();
 
-    blocks.translated(
+    let rkey = blocks.translated(
         |block| block_to_uapi(block, dims.len()),
         |array| {
             let (counts, at) = (repeat.count, repeat.as_ptr());
@@ -245,7 +259,8 @@ pub(crate) fn bind_interleaved(
     )?;
 
     let bytes = blocks.items.unwrap_or_default();
-    Ok(length(dims, bytes.iter().map(|block| block.bytes_count)))
+    let length = length(dims, bytes.iter().map(|block| block.bytes_count));
+    Ok(Bound { length, rkey })
 }
 
 /// Returns the length of a layout that the kernel has accepted.
@@ -261,11 +276,15 @@ pub(crate) fn length(repeat_count: &[u64], bytes: impl Iterator<Item = u64>) -> 
     usize::try_from(all).unwrap_or(usize::MAX)
 }
 
-pub(crate) fn unbind(fd: c_int, handle: u32) -> Result {
-    Command::<1>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_UNBIND)
+/// Unbinds a key, which changes the tag of its lkey and rkey.
+pub(crate) fn unbind(fd: c_int, handle: u32) -> Result<Bound> {
+    let mut rkey = 0u32;
+
+    Command::<2>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_UNBIND)
         .object(sys::IB_MKEY_ATTR_UNBIND_HANDLE, handle)
-        .run(fd)
-        .map(drop)
+        .out(sys::IB_MKEY_ATTR_UNBIND_RESP_RKEY, &mut rkey)
+        .run(fd)?;
+    Ok(Bound { length: 0, rkey })
 }
 
 /// Queries the binding, and as much of the layout as the slices can hold.

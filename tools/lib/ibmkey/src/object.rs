@@ -17,6 +17,7 @@ use crate::{
         Result, //
     },
     ioctl::Command,
+    mkey::Bound,
     sys, //
 };
 
@@ -83,6 +84,21 @@ pub(crate) fn calloc<T>() -> Result<NonNull<T>> {
 pub(crate) unsafe fn free<T>(object: NonNull<T>) {
     // SAFETY: By the caller's promise.
     unsafe { libc::free(object.as_ptr().cast()) }
+}
+
+/// Tells the owner of a key what a bind or an unbind has changed.
+///
+/// # Safety
+///
+/// `mkey` is an MR that the kernel has accepted as a key. Only this library writes these fields of a
+/// key.
+pub(crate) unsafe fn set_bound(mkey: *mut sys::ibv_mr, bound: Bound) {
+    // SAFETY: By the caller's promise.
+    unsafe {
+        (&raw mut (*mkey).length).write(bound.length);
+        (&raw mut (*mkey).lkey).write(bound.rkey);
+        (&raw mut (*mkey).rkey).write(bound.rkey);
+    }
 }
 
 /// The kernel's answer about an MR that it has created.

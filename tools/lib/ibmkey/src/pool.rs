@@ -150,7 +150,7 @@ impl Pool {
         let unbound = unsafe { object::mr_handle(key) }
             .and_then(|(fd, handle)| mkey::unbind(fd, handle))
             // SAFETY: As above.
-            .inspect(|()| unsafe { (&raw mut (*key).length).write(0) });
+            .map(|unbound| unsafe { object::set_bound(key, unbound) });
         let mut state = self.state();
         match unbound {
             Ok(()) => state.free.push(key),

@@ -53,6 +53,10 @@ unsafe impl Plain for Range {}
 // SAFETY: As above.
 unsafe impl Plain for Block {}
 
+/// The bits of `ibmkey_bind.comp_mask` that a description may have.
+const KNOWN: u64 = (sys::IBMKEY_BIND_RKEY | sys::IBMKEY_BIND_ANY_TAG) as u64;
+const ANY_TAG: u64 = sys::IBMKEY_BIND_ANY_TAG as u64;
+
 /// Memory for a description, which may be too short for it.
 pub(crate) struct Writer {
     to: *mut u8,
@@ -104,7 +108,11 @@ impl Writer {
             // CAST: Some bytes.
             entry_size: size_of::<T>() as u32,
             num_dims: bind.num_dims,
-            comp_mask: 0,
+            comp_mask: if bind.comp_mask & ANY_TAG == 0 {
+                0
+            } else {
+                sys::IB_UVERBS_MKEY_LAYOUT_ANY_TAG
+            },
         })
     }
 
@@ -115,7 +123,7 @@ impl Writer {
     ///
     /// `bind` fulfils the contract of its declaration.
     pub(crate) unsafe fn describe(mut self, bind: &ibmkey_bind) -> Result<usize> {
-        if bind.comp_mask != 0 {
+        if bind.comp_mask & !KNOWN != 0 {
             return Err(Errno::EINVAL);
         }
         match bind.kind {
@@ -269,15 +277,84 @@ pub(crate) unsafe fn post(qp: *mut ibv_qp, wr: &ibmkey_wr, wr_id: u64, send_flag
     send.__bindgen_anon_2.bind_mw.rkey = parts.rkey;
     send.__bindgen_anon_2.bind_mw.bind_info = parts.info;
 
+    // SAFETY: By the caller's promise.
+    unsafe {
+        post_send(qp, &mut send)?;
+        rekey(wr.mkey, parts.rkey);
+    }
+    Ok(())
+}
+
+/// Posts a request to the QP. The provider keeps no pointer of the request.
+///
+/// # Safety
+///
+/// `qp` is a QP, and `send` a valid request.
+unsafe fn post_send(qp: *mut ibv_qp, send: &mut sys::ibv_send_wr) -> Result {
     let mut bad = core::ptr::null_mut();
-    // SAFETY: By the caller's promise. The provider keeps no pointer of the request.
+    // SAFETY: By the caller's promise.
     let ret = unsafe {
         let post_send = (*(*qp).context).ops.post_send.ok_or(Errno::EOPNOTSUPP)?;
-        post_send(qp, &mut send, &mut bad)
+        post_send(qp, send, &mut bad)
     };
-    Errno::check(ret)?;
+    Errno::check(ret)
+}
+
+/// Returns `rkey` with the next tag, as the kernel changes it when it unbinds a key.
+fn next(rkey: u32) -> u32 {
+    (rkey & !0xff) | (rkey.wrapping_add(1) & 0xff)
+}
+
+/// Posts a request that unbinds a key.
+///
+/// # Safety
+///
+/// `qp` is a QP or NULL, and `mkey` is a key or NULL.
+pub(crate) unsafe fn post_unbind(
+    qp: *mut ibv_qp,
+    mkey: *mut ibv_mr,
+    wr_id: u64,
+    send_flags: u32,
+) -> Result {
+    if qp.is_null() || mkey.is_null() {
+        return Err(Errno::EINVAL);
+    }
+
+    // SAFETY: By the caller's promise, and not NULL.
+    let rkey = unsafe { (*mkey).rkey };
+    let mut send = sys::ibv_send_wr {
+        wr_id,
+        opcode: sys::IBV_WR_LOCAL_INV,
+        send_flags,
+        ..sys::ibv_send_wr::default()
+    };
+    send.__bindgen_anon_1.invalidate_rkey = rkey;
     // SAFETY: By the caller's promise.
-    unsafe { rekey(wr.mkey, parts.rkey) };
+    unsafe {
+        post_send(qp, &mut send)?;
+        rekey(mkey, next(rkey));
+    }
+    Ok(())
+}
+
+/// Adds a request that unbinds a key to those that `ibv_wr_complete()` posts.
+///
+/// # Safety
+///
+/// `qp` is a QP between `ibv_wr_start()` and `ibv_wr_complete()`, or NULL, and `mkey` is a key or
+/// NULL.
+pub(crate) unsafe fn add_unbind(qp: *mut ibv_qp_ex, mkey: *mut ibv_mr) -> Result {
+    if qp.is_null() || mkey.is_null() {
+        return Err(Errno::EINVAL);
+    }
+
+    // SAFETY: By the caller's promise, and not NULL.
+    unsafe {
+        let local_inv = (*qp).wr_local_inv.ok_or(Errno::EOPNOTSUPP)?;
+        let rkey = (*mkey).rkey;
+        local_inv(qp, rkey);
+        rekey(mkey, next(rkey));
+    }
     Ok(())
 }
 

@@ -421,9 +421,20 @@ int ibv_rereg_mr_interleaved(struct ibv_mr *mkey, unsigned access,
 int ibmkey_bind_indexed(struct ibv_mr *mkey, unsigned access,
 			const struct ibmkey_indexed *layout);
 
+/** enum ibmkey_bind_mask - bits of ibmkey_bind.comp_mask */
+enum ibmkey_bind_mask {
+	/** @IBMKEY_BIND_RKEY: @rkey is valid */
+	IBMKEY_BIND_RKEY = 1 << 0,
+	/**
+	 * @IBMKEY_BIND_ANY_TAG: for ibmkey_describe(): while the key is unbound, a
+	 * request with this description finds it by an rkey with any tag
+	 */
+	IBMKEY_BIND_ANY_TAG = 1 << 1,
+};
+
 /**
  * struct ibmkey_bind - the description for one of several keys
- * @comp_mask: zero, see above
+ * @comp_mask: bits of enum ibmkey_bind_mask
  * @mkey: a key that ibmkey_alloc() returned, bound or not
  * @kind: enum ibmkey_kind, not IBMKEY_UNBOUND
  * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
@@ -434,6 +445,9 @@ int ibmkey_bind_indexed(struct ibv_mr *mkey, unsigned access,
  * @ranges: the ranges of a list
  * @blocks: the blocks of an interleaved layout
  * @indexed: the indexed layout
+ * @rkey: the lkey and rkey of the key from then on, which may differ from those
+ *	before in the low 8 bits, as ibv_inc_rkey() returns it. Without
+ *	IBMKEY_BIND_RKEY they stay.
  */
 struct ibmkey_bind {
 	uint64_t comp_mask;
@@ -448,6 +462,7 @@ struct ibmkey_bind {
 		const struct ibmkey_block *blocks;
 		const struct ibmkey_indexed *indexed;
 	};
+	uint32_t rkey;
 };
 
 /**
@@ -471,7 +486,7 @@ int ibmkey_bind_many(const struct ibmkey_bind *binds, uint32_t num,
 
 /**
  * ibmkey_describe - write the description of a layout for a work request
- * @bind: the layout; @bind->mkey and @bind->access are not used
+ * @bind: the layout; @bind->mkey, @bind->access and @bind->rkey are not used
  * @to: memory for the description, of any alignment; NULL if @room is 0
  * @room: number of bytes there
  *
@@ -548,6 +563,42 @@ int ibmkey_post_bind(struct ibv_qp *qp, const struct ibmkey_wr *wr,
 int ibmkey_wr_bind(struct ibv_qp_ex *qp, const struct ibmkey_wr *wr);
 
 /**
+ * ibmkey_post_unbind - post a work request that unbinds a key
+ * @qp: an RC QP in the key's protection domain
+ * @mkey: a key, by its current rkey
+ * @wr_id: for the completion
+ * @send_flags: enum ibv_send_flags
+ *
+ * Posts IBV_WR_LOCAL_INV with @mkey->rkey. The request executes after all earlier
+ * requests of @qp have completed. When it has completed, no access uses the old
+ * layout any more. If memory of a process holds up an access, the request gives up
+ * after some seconds and completes with an error.
+ *
+ * The request changes the tag of the lkey and rkey, as ibmkey_unbind() does. This
+ * call sets @mkey->lkey and rkey to the new ones, ibv_inc_rkey(@mkey->rkey). A program
+ * that posts IBV_WR_LOCAL_INV itself, or learns from a completion with
+ * IBV_WC_WITH_INV that a peer has invalidated the key, does the same, or calls
+ * ibmkey_query().
+ *
+ * Return: 0 or an errno value.
+ */
+int ibmkey_post_unbind(struct ibv_qp *qp, struct ibv_mr *mkey, uint64_t wr_id,
+		       unsigned send_flags);
+
+/**
+ * ibmkey_wr_unbind - add a work request that unbinds a key
+ * @qp: an RC QP that was created with IBV_QP_EX_WITH_LOCAL_INV, between
+ *	ibv_wr_start() and ibv_wr_complete(); wr_id and wr_flags apply
+ * @mkey: a key
+ *
+ * As for ibmkey_post_unbind().
+ *
+ * Return: 0 or an errno value, with no request added. EOPNOTSUPP if the QP was not
+ * created for that. ibv_wr_complete() may return other errors.
+ */
+int ibmkey_wr_unbind(struct ibv_qp_ex *qp, struct ibv_mr *mkey);
+
+/**
  * ibmkey_query_refused - query why a work request could not bind a key
  * @mkey: a key
  * @error: the errno value of the last request that was refused, 0 if none was
@@ -580,7 +631,9 @@ const char *ibmkey_last_error(void);
  * @mkey: a key, bound or not
  *
  * When this returns, no access uses the old layout any more, and its leaves can
- * be freed.
+ * be freed. The low 8 bits of @mkey->lkey and @mkey->rkey, the tag, are
+ * incremented: an lkey or rkey of the key from before never reaches a later layout,
+ * unless the tag takes its value again.
  *
  * Return: 0 or an errno value.
  */
@@ -618,9 +671,9 @@ struct ibv_mr *ibmkey_pool_get(struct ibmkey_pool *pool);
  * @pool: a pool
  * @mkey: a key that ibmkey_pool_get() returned, bound or not
  *
- * Unbinds the key: when this returns, no access by the key is in progress. It keeps
- * its lkey and rkey, though. A peer that still uses them can access what the next
- * owner of the key binds.
+ * Unbinds the key: when this returns, no access by the key is in progress. Its lkey
+ * and rkey change as for ibmkey_unbind(): a peer that still uses the old rkey
+ * cannot reach the layouts of the key's next owner.
  *
  * Return: 0, or an errno value; then the key is still the caller's: EBUSY while
  * a memory window or another key refers to it. EINVAL for a key that is not the

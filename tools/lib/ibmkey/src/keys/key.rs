@@ -23,7 +23,8 @@ use crate::{
     indexed,
     mkey::{
         self,
-        Array, //
+        Array,
+        Bound, //
     },
     object::{
         self,
@@ -77,16 +78,20 @@ impl<'r> Key<'r> {
             lkey: slice.lkey,
             comp_mask: 0,
         }));
-        mkey::bind_list(
+        let bound = mkey::bind_list(
             self.fd,
             self.handle,
             access.bits(),
             Array::from_slice(&ranges),
         )?;
-        self.length = slices
-            .iter()
-            .fold(0, |sum, slice| sum.wrapping_add(slice.length));
+        self.set(bound);
         Ok(())
+    }
+
+    fn set(&mut self, bound: Bound) {
+        self.length = bound.length as u64;
+        self.lkey = bound.rkey;
+        self.rkey = bound.rkey;
     }
 
     /// Binds the key to blocks that repeat.
@@ -94,14 +99,14 @@ impl<'r> Key<'r> {
     /// The kernel checks that all repetitions are within the MR of their block: `ERANGE`.
     pub fn bind(&mut self, layout: &Interleaved<'r>, access: Access) -> Result {
         layout.check()?;
-        let length = mkey::bind_interleaved(
+        let bound = mkey::bind_interleaved(
             self.fd,
             self.handle,
             access.bits(),
             Array::from_slice(&layout.repeat),
             Array::from_slice(&layout.blocks),
         )?;
-        self.length = length as u64;
+        self.set(bound);
         Ok(())
     }
 
@@ -119,14 +124,14 @@ impl<'r> Key<'r> {
             lkey: layout.table.lkey,
         };
 
-        self.length = indexed::bind(self.fd, self.handle, access.bits(), &raw)? as u64;
+        self.set(indexed::bind(self.fd, self.handle, access.bits(), &raw)?);
         Ok(())
     }
 
-    /// Unbinds the key: every access by it fails until it is bound again.
+    /// Unbinds the key: every access by it fails until it is bound again. The lkey and the rkey
+    /// change.
     pub fn unbind(&mut self) -> Result {
-        mkey::unbind(self.fd, self.handle)?;
-        self.length = 0;
+        self.set(mkey::unbind(self.fd, self.handle)?);
         Ok(())
     }
 
