@@ -3,7 +3,7 @@
 #
 # Links are deleted and modules unloaded in every order. Objects in use stay, unused
 # ones go, and the kernel's log has no warning. This test deletes the devices and adds
-# them again, so it runs last.
+# them again.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
