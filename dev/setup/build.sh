@@ -83,7 +83,7 @@ EARLY_DIRS=(tools/lib/ibmkey tools/lib/ibmkey-mpi tools/mkeyctl samples)
 build_early() {
 	local d
 	mkdir -p "$TOP/out/user"
-	crates_take
+	crates_take crates "$TOP/out/cargo"
 	for d in "${EARLY_DIRS[@]}"; do
 		CARGO_TARGET_DIR=$TOP/out/cargo inroot make -C "$TOP/$d" O="$TOP/out/user"
 	done
@@ -112,7 +112,7 @@ build_user() {
 	# Remove what has changed since: make rebuilds missing files only.
 	[[ ! -s $(user_stamp).files ]] || tree_files out/user | LC_ALL=C comm -13 "$(user_stamp).files" - |
 		(cd "$TOP" && cut -d ' ' -f 1 | xargs -r rm)
-	crates_take
+	crates_take crates "$TOP/out/cargo"
 	for d in "${USER_DIRS[@]}"; do
 		[[ -f $TOP/$d/Makefile ]] || continue
 		echo "== $d"
