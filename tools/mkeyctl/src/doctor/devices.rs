@@ -181,7 +181,7 @@ fn extended(name: &str, asked: Result<(), Errno>) -> Option<Finding> {
         Err(EOPNOTSUPP) => Some(Finding::problem(
             CHECK,
             format!("{name} is not extended by ib_mkey"),
-            "mend what is above; otherwise dmesg | grep ib_mkey has the reason",
+            "mend what is above, or what dmesg | grep ib_mkey says, then make the link again",
         )),
         Err(errno) => Some(Finding::problem(
             CHECK,

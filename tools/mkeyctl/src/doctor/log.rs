@@ -19,8 +19,8 @@ const CAUSES: [(&str, &str); 9] = [
         "sysctl kernel.ftrace_enabled=1, then load ib_mkey again",
     ),
     (
-        "a livepatch or kprobe may hold it",
-        "remove the livepatch or kprobe of rdma_rxe, then load ib_mkey again",
+        "a livepatch, kprobe or BPF program may hold it",
+        "remove the livepatch, kprobe or BPF program on rdma_rxe, then load ib_mkey again",
     ),
     (
         "this rdma_rxe lacks a function to redirect",
@@ -44,7 +44,7 @@ const CAUSES: [(&str, &str); 9] = [
     ),
     (
         "rdma_rxe does not call ib_mkey",
-        "the line before it has the cause: a livepatch, a kprobe, or rdma_rxe built in",
+        "the line before it has the cause: a livepatch, kprobe or BPF program, or rdma_rxe built in",
     ),
     ("not extended", "mend what the line names, then make the link again"),
 ];
@@ -97,4 +97,67 @@ fn found(lines: &[String]) -> Vec<Finding> {
 /// Returns `true` if the words before a colon are a name, such as that of a device.
 fn is_device(subject: &str) -> bool {
     !subject.contains(char::is_whitespace) && subject != "dm_class"
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::{
+        fs,
+        path::{
+            Path,
+            PathBuf, //
+        },
+    };
+
+    use super::*;
+
+    fn tree() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    }
+
+    /// Appends the sources below a directory.
+    fn sources(dir: &Path, text: &mut String) {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                sources(&path, text);
+            } else {
+                text.push_str(&fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn the_module_prints_the_words_of_each_cause() {
+        let mut text = String::new();
+
+        sources(&tree().join("drivers/infiniband/ulp/mkey"), &mut text);
+        for (words, _) in CAUSES {
+            assert!(text.contains(words), "{words}");
+        }
+    }
+
+    /// Each line that operations.rst explains is a cause, and the other way round.
+    #[test]
+    fn operations_rst_explains_the_same_lines() {
+        const NO_CAUSES: [&str; 2] = [": extended, ", "non-flush error status"];
+        let page = tree().join("Documentation/infiniband/mkey/operations.rst");
+        let page = fs::read_to_string(page).unwrap();
+        let (_, table) = page.split_once("\nLog\n===\n").unwrap();
+        let lines: Vec<_> = table
+            .lines()
+            .filter_map(|line| line.strip_prefix("   * - ``")?.strip_suffix("``"))
+            .collect();
+
+        assert!(lines.len() > CAUSES.len());
+        for line in &lines {
+            let known = CAUSES.iter().any(|(words, _)| line.contains(words))
+                || NO_CAUSES.iter().any(|words| line.contains(words));
+            assert!(known, "{line}");
+        }
+        for (words, _) in CAUSES {
+            assert!(lines.iter().any(|line| line.contains(words)), "{words}");
+        }
+    }
 }

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `mkeyctl doctor`, on machines that are directories with their files.
+
+use std::collections::{
+    BTreeMap,
+    BTreeSet, //
+};
+
+use super::{
+    mkeyctl,
+    printed,
+    refused,
+    Dir, //
+};
+
+/// Each cause alone: the file, what is in it then, and the check and words of its remedy.
+const CAUSES: &[(&str, &str, &str, &str)] = &[
+    (
+        "proc/sys/kernel/osrelease",
+        "6.12.0",
+        "kernel",
+        "Linux 7.2 or 7.3",
+    ),
+    (
+        "proc/sys/kernel/osrelease",
+        "7.20.1",
+        "kernel",
+        "Linux 7.2 or 7.3",
+    ),
+    (
+        "proc/sys/kernel/ftrace_enabled",
+        "0",
+        "ftrace",
+        "ftrace_enabled=1",
+    ),
+    (
+        "proc/modules",
+        "ib_mkey 1\nib_uverbs 1\n",
+        "load order",
+        "modprobe -r rdma_ucm ib_uverbs",
+    ),
+    (
+        "proc/modules",
+        "ib_mkey 1\n",
+        "load order",
+        "modprobe ib_uverbs",
+    ),
+    (
+        "etc/modprobe.d/ib_mkey.conf",
+        "# nothing",
+        "softdep",
+        "softdep ib_uverbs pre: ib_mkey",
+    ),
+    (
+        "sys/kernel/livepatch/fix/rdma_rxe",
+        "",
+        "conflicts",
+        "livepatch",
+    ),
+    (
+        "sys/kernel/debug/kprobes/list",
+        "ffff  k  rxe_mr_copy+0x0  [rdma_rxe]\n",
+        "conflicts",
+        "post_handler",
+    ),
+    (
+        "sys/class/infiniband/rxe0/ports/1/state",
+        "1: DOWN",
+        "device",
+        "ip link set eth0 up",
+    ),
+    (
+        "sys/class/infiniband_verbs/uverbs0/ibdev",
+        "rxe9",
+        "permission",
+        "modprobe ib_uverbs",
+    ),
+    (
+        "proc/self/limits",
+        "Max locked memory         65536                65536                bytes\n",
+        "locked memory",
+        "ulimit -l",
+    ),
+    (
+        "etc/ld.so.preload",
+        "/usr/local/lib/libibmkey-preload.so",
+        "preload",
+        "LD_PRELOAD=",
+    ),
+    ("etc/ld.so.cache", "", "library", "ldconfig"),
+    (
+        "sys/kernel/debug/ib_mkey/pools",
+        "# device class total used high buffers\nrxe0 host 4096 4096 4096 1\n",
+        "limits",
+        "mkeyctl ls dm",
+    ),
+    (
+        "dev/kmsg",
+        "3,1,2,-;ib_mkey: rxe0: not extended, self-test failed: EIO\n",
+        "log",
+        "inlined",
+    ),
+    (
+        "dev/kmsg",
+        "3,1,2,-;ib_mkey: dm_class: 'x' is no class of device memory\n",
+        "log",
+        "correct dm_class",
+    ),
+    (
+        "lib/modules/7.2.12+deb13-amd64/modules.builtin",
+        "kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko\n",
+        "rxe",
+        "CONFIG_RDMA_RXE=m",
+    ),
+    (
+        "lib/modules/7.2.12+deb13-amd64/modules.builtin",
+        "kernel/drivers/infiniband/core/ib_uverbs.ko\n",
+        "load order",
+        "CONFIG_INFINIBAND_USER_ACCESS=m",
+    ),
+];
+
+const SIGN: &str = "sign ib_mkey.ko";
+
+/// Files that are not there, and the check that finds it.
+const MISSING: &[(&str, &str)] = &[
+    ("sys/module/ib_mkey", "module"),
+    ("sys/module/rdma_rxe", "rxe"),
+    ("etc/modprobe.d", "softdep"),
+    ("sys/class/infiniband", "devices"),
+    ("dev/infiniband", "permission"),
+    ("usr/local/lib", "preload"),
+    ("usr/sbin/rdma", "rdma"),
+    ("dev/kmsg", "log"),
+];
+
+/// Makes a machine without problems.
+fn machine(name: &str) -> Dir {
+    let dir = Dir::new(name);
+    let files = [
+        ("proc/sys/kernel/osrelease", "7.2.12+deb13-amd64\n"),
+        ("proc/sys/kernel/ftrace_enabled", "1\n"),
+        (
+            "proc/modules",
+            "ib_uverbs 1 0 - Live 0\nrdma_rxe 1 0 - Live 0\nib_mkey 1 2 - Live 0\n",
+        ),
+        (
+            "proc/self/limits",
+            "Max locked memory         unlimited            unlimited            bytes\n",
+        ),
+        ("sys/module/ib_mkey/refcnt", "1"),
+        ("sys/module/rdma_rxe/refcnt", "1"),
+        (
+            "sys/kernel/debug/ib_mkey/pools",
+            "# device class total used high buffers\nrxe0 host 4096 0 0 0\n",
+        ),
+        ("sys/class/infiniband/rxe0/parent", "eth0\n"),
+        ("sys/class/infiniband/rxe0/ports/1/state", "4: ACTIVE\n"),
+        ("sys/class/infiniband_verbs/uverbs0/ibdev", "rxe0\n"),
+        ("dev/infiniband/uverbs0", ""),
+        (
+            "dev/kmsg",
+            "6,1,2,-;ib_mkey: rxe0: extended, 4096 bytes of device memory\n",
+        ),
+        (
+            "etc/modprobe.d/ib_mkey.conf",
+            "softdep ib_uverbs pre: ib_mkey\n",
+        ),
+        ("usr/local/lib/libibmkey.so.1", ""),
+        ("usr/local/lib/libibmkey-preload.so", ""),
+        ("etc/ld.so.cache", "libibmkey.so.1"),
+        ("usr/sbin/rdma", ""),
+    ];
+
+    for (name, text) in files {
+        std::fs::create_dir_all(dir.0.join(name).parent().unwrap()).unwrap();
+        dir.file(name, text);
+    }
+    dir
+}
+
+/// Returns the name and the remedy of each check that is not "ok".
+fn doctor(dir: &Dir, status: i32) -> Vec<(String, String)> {
+    let output = mkeyctl(&["-j", "doctor", "--root", dir.name()], "");
+    assert_eq!(output.status.code(), Some(status), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let words = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+
+    json["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|check| check["status"] != "ok")
+        .map(|check| (words(&check["check"]), words(&check["remedy"])))
+        .collect()
+}
+
+#[test]
+fn a_machine_on_which_all_is_well_has_no_findings() {
+    let dir = machine("doctor-well");
+
+    assert_eq!(doctor(&dir, 0), []);
+    let text = printed(&["doctor", "--root", dir.name()], "");
+    assert!(text.ends_with("No problem found.\n"), "{text}");
+    assert!(text
+        .lines()
+        .all(|line| line.starts_with("ok ") || line.starts_with("No ")));
+}
+
+/// A driver with a table of operations is not redirected, so it needs no ftrace.
+#[test]
+fn the_doctor_wants_ftrace_for_a_redirection_only() {
+    let dir = machine("doctor-table");
+    dir.file("proc/sys/kernel/ftrace_enabled", "0\n");
+    dir.file(
+        "proc/kallsyms",
+        "0000000000000000 T rxe_mr_copy\t[rdma_rxe]\n0000000000000000 t rxe_mr_set_ops2\t[other]\n",
+    );
+    assert_ne!(doctor(&dir, 1), []);
+    dir.file(
+        "proc/kallsyms",
+        "0000000000000000 T rxe_mr_set_ops\t[rdma_rxe]\n",
+    );
+    assert_eq!(doctor(&dir, 0), []);
+}
+
+#[test]
+fn the_doctor_finds_each_cause() {
+    for (at, &(file, text, check, remedy)) in CAUSES.iter().enumerate() {
+        let dir = machine(&format!("doctor-{at}"));
+        std::fs::create_dir_all(dir.0.join(file).parent().unwrap()).unwrap();
+        dir.file(file, text);
+        let note = ["conflicts", "preload", "library", "limits"].contains(&check)
+            && !file.contains("livepatch");
+
+        let found = doctor(&dir, if note { 0 } else { 1 });
+        assert_eq!(found.len(), 1, "{file}: {found:?}");
+        assert_eq!(found[0].0, check, "{file}");
+        assert!(found[0].1.contains(remedy), "{file}: {found:?}");
+    }
+}
+
+#[test]
+fn the_doctor_finds_what_is_missing() {
+    for (at, &(path, check)) in MISSING.iter().enumerate() {
+        let dir = machine(&format!("doctor-missing-{at}"));
+        let file = dir.0.join(path);
+        if file.is_dir() {
+            std::fs::remove_dir_all(&file).unwrap();
+        } else {
+            std::fs::remove_file(&file).unwrap();
+        }
+        let status = i32::from(!["preload", "log"].contains(&check));
+
+        let found: Vec<_> = doctor(&dir, status)
+            .into_iter()
+            .map(|(check, _)| check)
+            .collect();
+        assert_eq!(found, [check], "{path}");
+    }
+}
+
+#[test]
+fn the_doctor_finds_that_a_module_must_be_signed() {
+    let dir = machine("doctor-signed");
+    std::fs::remove_dir_all(dir.0.join("sys/module/ib_mkey")).unwrap();
+    std::fs::create_dir_all(dir.0.join("sys/module/module/parameters")).unwrap();
+    dir.file("sys/module/module/parameters/sig_enforce", "Y\n");
+
+    let found = doctor(&dir, 1);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(found[1].0, "signature");
+    assert!(found[1].1.contains(SIGN), "{found:?}");
+}
+
+/// A problem that was solved since is not reported: the later line counts.
+#[test]
+fn the_doctor_reads_the_log_to_its_end() {
+    let dir = machine("doctor-log");
+    dir.file(
+        "dev/kmsg",
+        "3,1,2,-;ib_mkey: cannot redirect rdma_rxe: error -16: is the sysctl kernel.ftrace_enabled 0?\n\
+         3,2,3,-;ib_mkey: rxe0: not extended, self-test failed: EIO\n\
+         6,3,4,-;ib_mkey: rxe0: extended, 4096 bytes of device memory\n",
+    );
+
+    assert_eq!(doctor(&dir, 0), []);
+    refused(
+        &["doctor", "--root", dir.name(), "eth9"],
+        "",
+        1,
+        "no device eth9: there are rxe0",
+    );
+    refused(
+        &["doctor", "--root", "/nonexistent"],
+        "",
+        1,
+        "osrelease: No such file",
+    );
+}
+
+/// Returns the remedy of each check in the table of operations.rst.
+fn documented() -> BTreeMap<String, String> {
+    let page = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../Documentation/infiniband/mkey/operations.rst"
+    );
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, table) = page.split_once("\nCauses\n======\n").unwrap();
+    let (table, _) = table.split_once("\nLog\n===\n").unwrap();
+
+    table
+        .replace('`', "")
+        .split("   * - ")
+        .skip(2)
+        .map(|row| {
+            let cells: Vec<_> = row.split("\n     - ").collect();
+            assert_eq!(cells.len(), 3, "{row}");
+            let remedy: Vec<_> = cells[2].split_whitespace().collect();
+            (cells[0].to_owned(), remedy.join(" "))
+        })
+        .collect()
+}
+
+/// The page lists the checks that these tests cause to fail, with the same remedies.
+#[test]
+fn operations_rst_lists_each_cause() {
+    // Only the machine itself is asked whether a device is extended.
+    let own = [
+        ("", "", "extended", "make the link again"),
+        ("", "", "signature", SIGN),
+    ];
+    let page = documented();
+    let mut seen = BTreeSet::new();
+
+    for (_, _, check, remedy) in CAUSES.iter().chain(&own) {
+        let documented = page.get(*check).map_or("", String::as_str);
+        assert!(documented.contains(remedy), "{check}: {remedy}");
+        seen.insert((*check).to_owned());
+    }
+    seen.extend(MISSING.iter().map(|(_, check)| (*check).to_owned()));
+    assert_eq!(page.into_keys().collect::<BTreeSet<_>>(), seen);
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests the program from a shell's view: its output and its exit status.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
+
+mod doctor;
+
+use std::{
+    io::Write,
+    process::{
+        Command,
+        Output,
+        Stdio, //
+    },
+};
+
+fn mkeyctl(args: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_mkeyctl"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// Expects success and returns the output.
+fn printed(args: &[&str], input: &str) -> String {
+    let output = mkeyctl(args, input);
+
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Expects a failure with the reason on one line of stderr, and nothing on stdout.
+fn refused(args: &[&str], input: &str, status: i32, why: &str) {
+    let output = mkeyctl(args, input);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+
+    assert_eq!(output.status.code(), Some(status), "{stderr}");
+    assert!(output.stdout.is_empty());
+    assert!(stderr.contains(why), "{stderr}");
+}
+
+#[test]
+fn the_command_line_and_json_draw_the_same() {
+    let json = r#"{"interleaved": {"repeat_count": [8], "blocks": [
+        {"leaf": "A", "addr": 16, "bytes_count": 4, "stride": [64]}]}}"#;
+    let from_json = printed(&["draw", "-"], json);
+
+    assert_eq!(
+        from_json,
+        printed(&["draw", "--repeat", "8", "--block", "A@16+4:64"], "")
+    );
+    assert_eq!(from_json.matches("0000").count(), 8);
+}
+
+#[test]
+fn a_negative_stride_can_be_given() {
+    let text = printed(&["draw", "--repeat", "2", "--block", "A@64+4:-64"], "");
+
+    assert!(text.contains("stride -64"), "{text}");
+}
+
+#[test]
+fn svg_goes_to_a_file() {
+    let file = std::env::temp_dir().join(format!("mkeyctl-test-{}.svg", std::process::id()));
+    let name = file.to_str().unwrap();
+
+    assert_eq!(
+        printed(
+            &["draw", "--format", "svg", "-o", name, "--list", "0+1"],
+            ""
+        ),
+        ""
+    );
+
+    let svg = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+}
+
+/// A directory with files. Dropping it removes them.
+struct Dir(std::path::PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("mkeyctl-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> &Self {
+        std::fs::write(self.0.join(name), text).unwrap();
+        self
+    }
+
+    fn name(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn device_memory_is_listed_by_the_names_of_columns() {
+    let dir = Dir::new("ls-dm");
+    dir.file(
+        "pools",
+        "# device class later total used high buffers\n\
+         rxe0 host x 67108864 8192 12288 2\n\
+         rxe0 node=1 x - 0 0 0\n\
+         rxe1 host x 67108864 0 0 0\n",
+    );
+    dir.file(
+        "owners",
+        "# device pid bytes high buffers comm\nrxe0 812 8192 8192 2 my prog\nrxe1 0 0 0 0 [kernel]\n",
+    );
+
+    assert_eq!(
+        printed(&["ls", "dm", "--debugfs", dir.name()], ""),
+        "\
+DEVICE  CLASS   TOTAL   USED   HIGH    BUFFERS
+rxe0    host    64 MiB  8 KiB  12 KiB  2
+rxe0    node=1  -       0      0       0
+rxe1    host    64 MiB  0      0       0
+
+DEVICE  CLASS  PID  COMMAND   USED   HIGH   BUFFERS
+rxe0    -      812  my prog   8 KiB  8 KiB  2
+rxe1    -      -    [kernel]  0      0      0
+"
+    );
+    let json = printed(&["ls", "--debugfs", dir.name(), "dm", "rxe1", "--json"], "");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["pools"].as_array().unwrap().len(), 1);
+    assert_eq!(json["owners"][0]["comm"], "[kernel]");
+
+    refused(
+        &["ls", "dm", "eth9", "--debugfs", dir.name()],
+        "",
+        1,
+        "no device eth9",
+    );
+    dir.file("pools", "nothing of the kind\n");
+    refused(
+        &["ls", "dm", "--debugfs", dir.name()],
+        "",
+        1,
+        "pools: there is no line of column names",
+    );
+    refused(
+        &["ls", "dm", "--debugfs", "/nonexistent"],
+        "",
+        1,
+        "is ib_mkey loaded",
+    );
+}
+
+/// Runs `mkeyctl stat` with an `rdma` program that prints `objects` or `counters`.
+fn stat(dir: &Dir, args: &[&str]) -> Output {
+    use std::os::unix::fs::PermissionsExt;
+
+    let rdma = dir.0.join("rdma");
+    dir.file(
+        "rdma",
+        "#!/bin/sh\nset -e\n[ \"$1\" = -j ]\nexec /bin/cat \"${0%/*}/$2\"\n",
+    );
+    std::fs::set_permissions(&rdma, std::fs::Permissions::from_mode(0o755)).unwrap();
+    Command::new(env!("CARGO_BIN_EXE_mkeyctl"))
+        .env("PATH", &dir.0)
+        .args(["stat", "--debugfs", dir.name()])
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn numbers_of_devices_are_beside_each_other() {
+    let dir = Dir::new("stat");
+    dir.file(
+        "resource",
+        r#"[{"ifindex":0,"ifname":"rxe0","qp":12,"mr":0},{"ifindex":1,"ifname":"rxe1","qp":1,"mr":0}]"#,
+    );
+    dir.file(
+        "statistic",
+        r#"[{"ifname":"rxe0","port":1,"sent_pkts":0},{"ifname":"rxe1","port":1,"sent_pkts":1234,"late":3}]"#,
+    );
+    dir.file(
+        "pools",
+        "# device class total used high buffers\nrxe0 host 4096 0 0 0\n",
+    );
+
+    let output = stat(&dir, &[]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "\
+OBJECTS        rxe0  rxe1
+  qp             12     1
+COUNTERS
+  late            -     3
+  sent_pkts       0  1234
+DEVICE MEMORY
+  host total   4096     -
+"
+    );
+    let output = stat(&dir, &["rxe1", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json[0]["counters"]["sent_pkts"], 1234);
+    assert_eq!(json[0]["objects"]["mr"], 0);
+    assert_eq!(json.as_array().unwrap().len(), 1);
+
+    let output = stat(&dir, &["eth9"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.stderr, b"mkeyctl: no device eth9\n");
+    dir.file("statistic", "nonsense");
+    let output = stat(&dir, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stderr.starts_with(b"mkeyctl: rdma statistic show: "));
+}
+
+#[test]
+fn shells_complete_each_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = printed(&["completion", shell], "");
+
+        for command in ["caps", "demo", "doctor", "draw", "ls", "stat"] {
+            assert!(script.contains(command), "{shell}: {command}");
+        }
+    }
+    refused(&["completion", "dos"], "", 2, "invalid value");
+}
+
+#[test]
+fn layouts_that_a_key_would_refuse_are_refused() {
+    refused(
+        &["draw", "--list", "0+0"],
+        "",
+        1,
+        "mkeyctl: zero count or byte count",
+    );
+    refused(
+        &["draw", "--repeat", "2", "--block", "0+1:-1"],
+        "",
+        1,
+        "64 bits",
+    );
+    refused(&["draw", "-"], "{\"list\": []}", 1, "mkeyctl: -: zero");
+    refused(
+        &["draw", "/nonexistent"],
+        "",
+        1,
+        "/nonexistent: No such file",
+    );
+}
+
+#[test]
+fn command_lines_that_make_no_sense_are_refused() {
+    refused(&["draw"], "", 2, "Usage:");
+    refused(
+        &["draw", "--list", "0+1", "file"],
+        "",
+        2,
+        "cannot be used with",
+    );
+    refused(&["draw", "--block", "0+1:1"], "", 2, "--repeat");
+    refused(
+        &["draw", "--repeat", "2", "--list", "0+1"],
+        "",
+        2,
+        "cannot be used with",
+    );
+    refused(&["draw", "--repeat", "2"], "", 2, "--block");
+    refused(
+        &["draw", "--pitch", "0", "--list", "0+1"],
+        "",
+        2,
+        "at least one byte",
+    );
+    refused(&["flush"], "", 2, "unrecognized subcommand");
+    refused(
+        &["-j", "draw", "--list", "0+1"],
+        "",
+        2,
+        "--json is for commands that list or count",
+    );
+}
