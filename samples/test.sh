@@ -8,20 +8,14 @@ here=$(cd "$(dirname "$0")" && pwd)
 demo=$here/../bin/mkey_demo
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
-count=0
-failed=0
+# shellcheck source=/dev/null # of the kernel's source
+. "$here/../selftests/ktap_helpers.sh"
 
 # result STATUS NAME: one TAP line, after the output of the test
 result()
 {
 	sed 's/^/# /' "$tmp/log"
-	count=$((count + 1))
-	if [ "$1" -eq 0 ]; then
-		echo "ok $count $2"
-	else
-		failed=$((failed + 1))
-		echo "not ok $count $2"
-	fi
+	ktap_test_result "$2" [ "$1" -eq 0 ]
 }
 
 # works NAME COMMAND...: COMMAND succeeds and prints something
@@ -152,17 +146,17 @@ demo_shows()
 	awk '{ if (gsub(/\342\226\200/, "") != 20) exit 1 } END { exit NR != 8 }' "$tmp/shown" && echo shown
 }
 
-echo "TAP version 13"
+ktap_print_header
 if ! ip netns exec ns0 rdma link show rxe0/1 >/dev/null 2>&1 ||
    ! ip netns exec ns1 rdma link show rxe1/1 >/dev/null 2>&1; then
-	echo "1..0 # SKIP no rxe0 in ns0 and rxe1 in ns1"
-	exit 4
+	ktap_skip_all "no rxe0 in ns0 and rxe1 in ns1"
+	exit "$KSFT_SKIP"
 fi
 operations=100000 messages=5000 payloads=200
 if [ -n "${MKEY_TEST_QUICK-}" ]; then
 	operations=2000 messages=200 payloads=20
 fi
-echo "1..25"
+ktap_set_plan 25
 
 for sample in column header_payload pages kv_gather dm_counter; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
@@ -197,4 +191,4 @@ picture 20 20 255 >"$tmp/small.ppm"
 refuses "no such namespace" "namespace nowhere" \
 	"$demo" -r 1 -a rxe0@nowhere "$tmp/small.ppm" "$tmp/out.d"
 
-[ "$failed" -eq 0 ]
+ktap_finished

@@ -43,4 +43,4 @@ check "the disk holds something" filled
 check "NVMe blocks by way of the controller's memory" ulp_run "$P2P"
 check "the controller has its memory back" all_back
 check "NVMe blocks by way of RAM" ulp_run "$HOST"
-finish
+ktap_finished

@@ -101,4 +101,4 @@ plan 3
 check "it is taken by its own name" other_name
 check "its driver waits until its memory is freed" unbind
 check "it goes and comes back" bind_again
-finish
+ktap_finished

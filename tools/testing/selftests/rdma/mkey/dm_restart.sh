@@ -11,31 +11,33 @@ tests=$top/out/user/selftests
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-echo "TAP version 13"
-echo "1..2"
+# shellcheck source=/dev/null # of the kernel's source
+source "$tests/ktap_helpers.sh"
+one="written and flushed in one guest" two="there in the next guest"
+ktap_print_header
+ktap_set_plan 2
 
 rc=0
 where=$(VM_PMEM=$tmp/pmem "$top/dev/vm/run" "cd $tests && ./dm_persist" 2>"$tmp/err" | tail -n 1) || rc=$?
 case $rc in
-0) echo "ok 1 written and flushed in one guest" ;;
+0) ktap_test_pass "$one" ;;
 4)
-	echo "ok 1 written and flushed in one guest # SKIP no persistent memory"
-	echo "ok 2 there in the next guest # SKIP no persistent memory"
-	exit 0
+	ktap_test_skip "$one (no persistent memory)"
+	ktap_test_skip "$two (no persistent memory)"
+	ktap_finished
 	;;
 *)
 	sed 's/^/# /' "$tmp/err"
-	echo "not ok 1 written and flushed in one guest"
+	ktap_test_fail "$one"
 	;;
 esac
 
 # The first guest printed a device and an offset unless it failed.
 if [[ $where =~ ^[0-9]+\ [0-9]+$ ]] &&
 	VM_PMEM=$tmp/pmem "$top/dev/vm/run" "cd $tests && bash dm_hardware.sh pmem && ./dm_persist $where" >"$tmp/err" 2>&1; then
-	echo "ok 2 there in the next guest"
+	ktap_test_pass "$two"
 else
 	sed 's/^/# /' "$tmp/err"
-	echo "not ok 2 there in the next guest"
-	rc=1
+	ktap_test_fail "$two"
 fi
-exit "$rc"
+ktap_finished

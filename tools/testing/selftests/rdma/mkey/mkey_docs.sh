@@ -99,4 +99,4 @@ for one in "${all[@]}"; do
 		check "$(basename "$page"): $(head -n 1 "$file" | tr -d '#')" typed "$file"
 	fi
 done
-finish
+ktap_finished

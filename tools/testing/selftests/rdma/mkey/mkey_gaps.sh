@@ -33,4 +33,4 @@ check "from one device to the other" gaps "${dev[0]}" "${dev[1]}" 1
 check "the other way" gaps "${dev[1]}" "${dev[0]}" 2
 check "once more, other lists" gaps "${dev[0]}" "${dev[1]}" 3
 check "without a device it is refused" refused "${dev[0]}" nosuchdevice 4
-finish
+ktap_finished

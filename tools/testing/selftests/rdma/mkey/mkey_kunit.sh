@@ -56,4 +56,4 @@ complete() {
 plan $((${#names[@]} + 1))
 for name in "${names[@]}"; do check "$name" passed "$name"; done
 check "all suites ran" complete
-finish
+ktap_finished

@@ -78,4 +78,4 @@ check "ibv_rereg_mr" rereg
 check "ibv_dm_export_dmabuf_fd" export_dm
 check "ibv_import_dm" import_dm
 check "ibmkey_alloc_dm" classes
-finish
+ktap_finished

@@ -74,8 +74,7 @@ check "unbound keys" exhaust keys
 if modprobe -q udmabuf 2>/dev/null || [[ -c /dev/udmabuf ]]; then
 	check "regions over a dma-buf" exhaust dmabuf
 else
-	tests=$((tests + 1))
-	echo "ok $tests regions over a dma-buf # SKIP no udmabuf"
+	skip "regions over a dma-buf" "no udmabuf"
 fi
 check "the device's limit" shared
 rm -f /run/modprobe.d/ib_mkey_test.conf
@@ -84,7 +83,6 @@ mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup
 if echo +memory >/sys/fs/cgroup/cgroup.subtree_control 2>/dev/null; then
 	check "a control group's limit is ENOMEM, not its end" control_group
 else
-	tests=$((tests + 1))
-	echo "ok $tests a control group's limit # SKIP no memory controller"
+	skip "a control group's limit" "no memory controller"
 fi
-finish
+ktap_finished

@@ -111,4 +111,4 @@ check "again" transfers 2
 check "each request was mapped, registered and invalidated" registered
 check "it is unmapped, and all goes away" eval 'unmapped && down'
 check "the log says nothing of it" clean
-finish
+ktap_finished

@@ -106,4 +106,4 @@ check "the skeleton" skeleton_works
 check "the skeleton, at what is no address" skeleton_refused x
 check "the skeleton, at an address of another machine" skeleton_refused 10.77.0.1
 check "the skeleton, while its device goes" skeleton_loses_its_device
-finish
+ktap_finished

@@ -6,45 +6,41 @@
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [[ -x $here/stock_mr ]] || here=$(dirname "$here")
-
-KSFT_SKIP=4
-tests=0 failed=0
+# The kernel's own: a build elsewhere has a copy beside the tests.
+for ktap in "$here" "$here/../../kselftest"; do
+	# shellcheck source=/dev/null # of the kernel's source
+	[[ ! -f $ktap/ktap_helpers.sh ]] || { source "$ktap/ktap_helpers.sh" && break; }
+done
 
 skip_all() {
-	echo "TAP version 13"
-	echo "1..0 # SKIP $*"
-	exit $KSFT_SKIP
+	ktap_print_header
+	ktap_skip_all "$*"
+	exit "$KSFT_SKIP"
 }
 
 plan() {
-	echo "TAP version 13"
-	echo "1..$1"
-	planned=$1
+	ktap_print_header
+	ktap_set_plan "$1"
 }
 
 # shellcheck disable=SC2001 # of each line
 diag() { sed 's/^/# /' <<<"$*"; }
 
-# check NAME COMMAND...: ok if COMMAND succeeds; otherwise prints its output
+# check NAME COMMAND...: ok if COMMAND succeeds; otherwise prints its output. The helpers
+# print a name unquoted.
 check() {
-	local name=$1 out rc=0
+	local name=${1//[*?[]/_} out
 	shift
-	out=$("$@" 2>&1) || rc=$?
-	tests=$((tests + 1))
-	if ((rc == 0)); then
-		echo "ok $tests $name"
+	if out=$("$@" 2>&1); then
+		ktap_test_pass "$name"
 	else
 		[[ -z $out ]] || diag "$out"
-		echo "not ok $tests $name"
-		failed=$((failed + 1))
+		ktap_test_fail "$name"
 	fi
 }
 
-finish() {
-	((tests == planned)) || { diag "planned $planned tests, ran $tests"; failed=1; }
-	((failed == 0))
-	exit
-}
+# skip NAME REASON: instead of check
+skip() { ktap_test_skip "$1 ($2)"; }
 
 dev=("${MKEY_TEST_DEV0:-rxe0}" "${MKEY_TEST_DEV1:-rxe1}")
 netns=("${MKEY_TEST_NETNS0:-ns0}" "${MKEY_TEST_NETNS1:-ns1}")
