@@ -139,6 +139,18 @@ demo_reads_png()
 	cmp "$tmp/out.ppm/1-after.png" "$tmp/out.png/1-after.png"
 }
 
+# refused_bind CALL SAMPLE: the sample says which entry of its bind is wrong, if the MRs
+# that it registers have wrong lkeys
+refused_bind()
+{
+	if LD_PRELOAD=$here/../selftests/wrong_lkey.so ip netns exec ns0 "$here/$2" rxe0 >"$tmp/said" 2>&1; then
+		echo "$2 did not fail"
+		return 1
+	fi
+	cat "$tmp/said"
+	grep -q "$1: [a-z]*\(\[0\]\)\?\.\?lkey 0x[0-9a-f]* names no MR" "$tmp/said"
+}
+
 # Half blocks: as many rows as half the pixels of the picture that is shown.
 demo_shows()
 {
@@ -156,7 +168,7 @@ operations=100000 messages=5000 payloads=200
 if [ -n "${MKEY_TEST_QUICK-}" ]; then
 	operations=2000 messages=200 payloads=20
 fi
-ktap_set_plan 25
+ktap_set_plan 30
 
 for sample in column header_payload pages kv_gather dm_counter; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
@@ -169,6 +181,10 @@ done
 export OMPI_MCA_btl=self OMPI_MCA_pml=ob1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 works "send_type on rxe0" ip netns exec ns0 "$here/send_type" rxe0
 works "column on the first device" ip netns exec ns1 "$here/column"
+for sample in ibmkey_bind_interleaved:column ibmkey_bind_list:header_payload \
+	ibmkey_bind_list:pages ibmkey_bind_indexed:kv_gather ibmkey_mpi_bind:send_type; do
+	works "$sample says which lkey is wrong" refused_bind "${sample%:*}" "${sample#*:}"
+done
 refuses "a device that is not there" "no RDMA device rxe9" \
 	ip netns exec ns0 "$here/column" rxe9
 

@@ -113,7 +113,7 @@ static void open_message(struct node *node, struct message *message,
 		err(1, "ibmkey_alloc");
 	ret = ibmkey_bind_list(region->mkey, access, NUM_PIECES, list);
 	if (ret)
-		die(ret, "ibmkey_bind_list");
+		die(ret, "ibmkey_bind_list: %s", ibmkey_last_error());
 	region->bind_ms = now_ms() - start;
 }
 

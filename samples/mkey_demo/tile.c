@@ -73,7 +73,7 @@ static struct region bind_tile(struct node *node, const struct image *image,
 		err(1, "ibmkey_alloc");
 	ret = ibmkey_bind_interleaved(region.mkey, access, 1, &rows, 1, &row);
 	if (ret)
-		die(ret, "ibmkey_bind_interleaved");
+		die(ret, "ibmkey_bind_interleaved: %s", ibmkey_last_error());
 	region.bind_ms = now_ms() - start;
 
 	/* The other ways send the tile row by row. */

@@ -42,7 +42,7 @@ static struct ibv_mr *column_key(struct rc_dev *dev, struct ibv_mr *base)
 	 */
 	ret = ibmkey_bind_interleaved(key, 0, 1, &rows, 1, &element);
 	if (ret)
-		die(ret, "ibmkey_bind_interleaved");
+		die(ret, "ibmkey_bind_interleaved: %s", ibmkey_last_error());
 	return key;
 }
 

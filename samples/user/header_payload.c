@@ -52,7 +52,7 @@ static struct ibv_mr *message_key(struct rc_dev *dev, struct ibv_mr *header_mr,
 		err(1, "ibmkey_alloc");
 	ret = ibmkey_bind_list(key, access, 2, parts);
 	if (ret)
-		die(ret, "ibmkey_bind_list");
+		die(ret, "ibmkey_bind_list: %s", ibmkey_last_error());
 	return key;
 }
 

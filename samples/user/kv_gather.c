@@ -61,7 +61,7 @@ static void bind_blocks(struct ibv_mr *key, const struct sequence *s,
 	int ret = ibmkey_bind_indexed(key, IBV_ACCESS_REMOTE_READ, &layout);
 
 	if (ret)
-		die(ret, "ibmkey_bind_indexed");
+		die(ret, "ibmkey_bind_indexed: %s", ibmkey_last_error());
 }
 
 /* The node that needs the sequence reads all of its blocks. */

@@ -61,7 +61,7 @@ static void bind_pages(struct ibmkey_pool *pool, struct sequence *s,
 		err(1, "ibmkey_pool_get");
 	ret = ibmkey_bind_list(s->key, 0, s->pages, list);
 	if (ret)
-		die(ret, "ibmkey_bind_list");
+		die(ret, "ibmkey_bind_list: %s", ibmkey_last_error());
 }
 
 static void post(struct rc_conn *conn, const struct sequence *s,

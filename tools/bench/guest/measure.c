@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <infiniband/mkey.h>
+
 #include "bench.h"
 
 uint64_t now_ns(void)
@@ -46,8 +48,11 @@ void fill_random(uint8_t *to, size_t size, uint32_t seed)
 
 void must(int ret, const char *what)
 {
+	const char *why = ibmkey_last_error();
+
+	/* No bind fails before the call that ends the program. */
 	if (ret)
-		die(ret, "%s", what);
+		die(ret, "%s%s%s", what, *why ? ": " : "", why);
 }
 
 static unsigned int times_of(const struct way *way)

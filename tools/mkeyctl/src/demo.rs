@@ -13,6 +13,7 @@ use std::{
 };
 
 use ibmkey::{
+    explain,
     sys::{
         ibmkey_block,
         IBV_ACCESS_LOCAL_WRITE,
@@ -200,10 +201,10 @@ fn transfer(near: &Context, far: &Context) -> Result<Seen, Box<dyn Error>> {
 
     let mut near_key = near_pd.alloc_key(1).map_err(said("a key"))?;
     let mut far_key = far_pd.alloc_key(1).map_err(said("a key"))?;
-    FROM.bind(&mut near_key, &near_memory)
-        .map_err(said("binding a key"))?;
-    TO.bind(&mut far_key, &far_memory)
-        .map_err(said("binding a key"))?;
+    // The library knows the entry and the field, the errno value is less exact.
+    let refused = |errno: Errno| format!("binding a key: {}: {errno}", explain::last_text());
+    FROM.bind(&mut near_key, &near_memory).map_err(refused)?;
+    TO.bind(&mut far_key, &far_memory).map_err(refused)?;
 
     let mut near_queue = Queue::new(&near_pd).map_err(said("a queue"))?;
     let mut far_queue = Queue::new(&far_pd).map_err(said("a queue"))?;

@@ -67,6 +67,14 @@ pub fn last() -> *const c_char {
     LAST.with_borrow(|last| last.as_ref().map_or(c"".as_ptr(), |text| text.as_ptr()))
 }
 
+/// Returns the same sentence as [`last`], for programs in Rust.
+pub fn last_text() -> String {
+    LAST.with_borrow(|last| {
+        last.as_ref()
+            .map_or_else(String::new, |text| text.to_string_lossy().into_owned())
+    })
+}
+
 /// Keeps the sentence for a bind of `mr` that failed with `errno`, after `prefix`.
 ///
 /// # Safety

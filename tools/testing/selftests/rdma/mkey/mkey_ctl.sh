@@ -151,10 +151,15 @@ not_root() {
 	! setpriv --reuid 65534 --regid 65534 --clear-groups "$ctl" -j ls "${dev[1]}" |
 		grep -i "$(key_of 800 | sed 's/^0x0*//')"
 }
+# A bind that fails: which entry, and why.
+demo_refused() {
+	refuses "binding a key: blocks\[0\].lkey 0x[0-9a-f]* names no MR" \
+		env LD_PRELOAD="$here/wrong_lkey.so" "$ctl" demo "${dev[@]}"
+}
 tmp=$(mktemp)
 trap 'kill "$holder" 2>/dev/null; rm -f "$tmp"' EXIT
 
-plan 18
+plan 19
 check "ls: as many regions as the kernel lists" ls_counts
 check "ls: a key, its process and its rkey" ls_key
 check "ls: JSON" ls_json
@@ -163,6 +168,7 @@ check "stat: objects" stat_objects
 check "stat: counters" stat_counts
 check "demo: between two devices" demo "${dev[@]}"
 check "demo: on one device" demo "${dev[1]}"
+check "demo: what is wrong with a bind" demo_refused
 check "demo: no such device" refuses "no device nowhere" "$ctl" demo nowhere
 if [[ -e $debugfs/regions ]]; then
 	check "ls keys: kinds, numbers and owners" ls_keys
