@@ -5,7 +5,7 @@
 //! # Locking
 //!
 //! `state` protects the list of free keys and the marks of all keys. It is held for a push or a pop
-//! and a binary search; nothing is allocated or freed under it.
+//! and a search; nothing is allocated or freed under it.
 
 use crate::{
     api::kapi::with_key,
@@ -17,10 +17,12 @@ use crate::{
     },
     key,
 };
+use core::mem;
 use kernel::{
     alloc::kvec::PushError,
     new_spinlock,
     prelude::*,
+    rbtree::RBTree,
     sync::{Arc, SpinLock}, //
 };
 
@@ -28,20 +30,17 @@ use kernel::{
 struct State {
     /// The free keys. The vector has room for all keys.
     free: KVVec<OwnedMr>,
-    /// The addresses of all keys in ascending order, each with `true` if a user has the key.
-    keys: KVVec<(usize, bool)>,
+    /// All keys by their addresses, with `true` if a user has the key.
+    keys: RBTree<usize, bool>,
 }
 
 impl State {
     /// Marks the key at `address` as taken or not. Returns `false` if it has that mark already, or
     /// is not of this pool.
     fn set_taken(&mut self, address: usize, taken: bool) -> bool {
-        let Ok(at) = self.keys.binary_search_by_key(&address, |&(key, _)| key) else {
-            return false;
-        };
         self.keys
-            .get_mut(at)
-            .is_some_and(|(_, mark)| core::mem::replace(mark, taken) != taken)
+            .get_mut(&address)
+            .is_some_and(|mark| mem::replace(mark, taken) != taken)
     }
 
     fn take(&mut self) -> Option<OwnedMr> {
@@ -54,6 +53,8 @@ impl State {
 /// A pool of unbound keys.
 #[pin_data]
 pub(crate) struct KeyPool {
+    /// The number of keys.
+    count: usize,
     #[pin]
     state: SpinLock<State>,
 }
@@ -66,15 +67,15 @@ impl KeyPool {
         let device = MkeyDevice::of(pd.device())?;
         let count = keys as usize;
         let mut free = KVVec::with_capacity(count, GFP_KERNEL)?;
-        let mut keys = KVVec::with_capacity(count, GFP_KERNEL)?;
+        let mut keys = RBTree::new();
         for _ in 0..count {
             let mr = key::create(&device.core, pd, max_entries)?;
-            keys.push((mr.as_raw() as usize, false), GFP_KERNEL)?;
+            keys.try_create_and_insert(mr.as_raw() as usize, false, GFP_KERNEL)?;
             free.push(mr, GFP_KERNEL)?;
         }
-        keys.sort_unstable();
         Arc::pin_init(
             pin_init!(Self {
+                count,
                 state <- new_spinlock!(State { free, keys }, "ib_mkey pool"),
             }),
             GFP_KERNEL,
@@ -132,11 +133,8 @@ export_c! {
     }
 
     fn ib_mkey_pool_destroy(pool: GivenUp<'_, ib_mkey_pool>) -> Result {
-        let all_there = {
-            let state = pool.state.lock();
-            state.free.len() == state.keys.len()
-        };
-        if !all_there {
+        let free = pool.state.lock().free.len();
+        if free != pool.count {
             return Err(EBUSY);
         }
         drop(pool.take());
