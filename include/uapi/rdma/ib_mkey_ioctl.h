@@ -156,6 +156,23 @@ enum ib_mkey_create_attrs {
 	IB_MKEY_ATTR_CREATE_RESP_LKEY,
 	/** @IB_MKEY_ATTR_CREATE_RESP_RKEY: out, u32 */
 	IB_MKEY_ATTR_CREATE_RESP_RKEY,
+	/**
+	 * @IB_MKEY_ATTR_CREATE_FLAGS: in, optional, bits of enum
+	 * ib_uverbs_mkey_create_flags
+	 */
+	IB_MKEY_ATTR_CREATE_FLAGS,
+};
+
+/**
+ * enum ib_uverbs_mkey_create_flags - bits of IB_MKEY_ATTR_CREATE_FLAGS
+ */
+enum ib_uverbs_mkey_create_flags {
+	/**
+	 * @IB_UVERBS_MKEY_CREATE_YIELD: the deregistration of a leaf succeeds and
+	 * unbinds the key. Without this flag it fails with EBUSY while the key is
+	 * bound.
+	 */
+	IB_UVERBS_MKEY_CREATE_YIELD = 1 << 0,
 };
 
 /**

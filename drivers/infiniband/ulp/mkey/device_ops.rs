@@ -216,7 +216,14 @@ impl DeviceOps for MkeyDevice {
 
     fn leave(&self, mr: &Mr) -> Result<Leaving> {
         let region = self.core.region_of(mr);
-        let state = self.core.if_free(mr.index(), || self.core.hw.suspend(mr))?;
+        let suspend = || self.core.if_free(mr.index(), || self.core.hw.suspend(mr));
+        let state = match suspend() {
+            Err(EBUSY) => {
+                self.core.unbind_yielding(mr).map_err(|_| EBUSY)?;
+                suspend()?
+            }
+            state => state?,
+        };
         Ok(Leaving { region, state })
     }
 

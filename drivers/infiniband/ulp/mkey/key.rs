@@ -7,7 +7,7 @@
 
 pub(crate) mod indexed;
 mod leaf;
-mod nest;
+pub(crate) mod nest;
 pub(crate) mod request;
 
 use crate::{
@@ -151,12 +151,13 @@ impl<'a> Key<'a> {
     }
 }
 
-/// Makes an unbound key of up to `max_entries` entries, blocks or indices.
+/// Makes an unbound key of up to `max_entries` entries, blocks or indices. If it `yields`, the
+/// deregistration of one of its leaves unbinds it.
 ///
 /// # Errors
 ///
 /// `EINVAL` if `max_entries` is 0 or exceeds [`MAX_INDICES`]; `ENOMEM`.
-pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32) -> Result<OwnedMr> {
+pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32, yields: bool) -> Result<OwnedMr> {
     if max_entries == 0 || max_entries > MAX_INDICES {
         return Err(EINVAL);
     }
@@ -164,7 +165,12 @@ pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32) -> Result<OwnedMr> 
     let mr = OwnedMr::new(pd, 1)?;
     core.hw.claim(&mr);
     let old = core.old.clone();
-    core.adopt(&mr, Kind::Key { max_entries, old }, charge)?;
+    let kind = Kind::Key {
+        max_entries,
+        old,
+        yields,
+    };
+    core.adopt(&mr, kind, charge)?;
     Ok(mr)
 }
 
@@ -426,7 +432,7 @@ impl Described<'_> {
 
     fn why(&self, error: Error) -> Error {
         // If a key refers to this one, the two may form a circle.
-        if error == EBUSY && nest::reaches(&self.binding, self.key.mr.lkey()) {
+        if error == EBUSY && nest::reaches(&self.binding, self.key.mr.index()) {
             eloop()
         } else {
             error

@@ -15,6 +15,7 @@
 //! | `region/indices.rs` | the storage of the indices of an indexed layout |
 //! | `region/fast_reg.rs` | regions for fast registration by kernel users |
 //! | `region/show.rs` | the regions of a device in debugfs |
+//! | `region/yielding.rs` | keys that the deregistration of a leaf unbinds |
 //! | `region/window.rs` | the hidden MRs of memory windows |
 //!
 //! # Locking
@@ -41,6 +42,7 @@ pub(crate) mod rights;
 pub(crate) mod show;
 pub(crate) mod tag;
 pub(crate) mod window;
+mod yielding;
 
 use crate::{
     backend::{slot::MrSlot, Backend, Hw},
@@ -82,6 +84,8 @@ pub(crate) enum Kind {
         max_entries: u32,
         /// The old bindings of the device's keys.
         old: Arc<OldBindings>,
+        /// `true` if the deregistration of a leaf unbinds the key.
+        yields: bool,
     },
     /// A region over device memory, bound once.
     Dm,
@@ -105,6 +109,9 @@ pub(crate) struct Region {
     mr: usize,
     /// The lkey.
     lkey: Atomic<u32>,
+    /// `true` if the key was unbound by the deregistration of a leaf. Its tag changes with the next
+    /// bind.
+    lapsed: Atomic<bool>,
     /// Lets the data path find the region by its MR.
     #[pin]
     pub(crate) mr_slot: MrSlot<Region>,
@@ -133,6 +140,7 @@ impl Region {
             pin_init!(Self {
                 mr: ptr::from_ref(mr) as usize,
                 lkey: Atomic::new(lkey),
+                lapsed: Atomic::new(false),
                 mr_slot <- MrSlot::new(),
                 kind,
                 binding: Cell::empty(),
@@ -160,6 +168,21 @@ impl Region {
     /// Records the lkey after a fast registration.
     pub(crate) fn registered_as(&self, lkey: u32) {
         self.lkey.store(lkey, ordering::Relaxed);
+    }
+
+    /// Returns the lkey and rkey that a bind gives the region: `chosen`, or those that it has. The
+    /// caller holds `edit`.
+    fn key_of_bind(&self, hw: &Hw, mr: &Mr, chosen: Option<u32>) -> u32 {
+        let key = tag::of_bind(hw, mr);
+        let lapsed = self.lapsed.load(ordering::Relaxed);
+        if lapsed {
+            self.lapsed.store(false, ordering::Relaxed);
+        }
+        match chosen {
+            Some(chosen) => chosen,
+            None if lapsed => tag::next(key),
+            None => key,
+        }
     }
 
     /// Makes `key` the lkey and the rkey. The caller holds `edit`.
@@ -339,31 +362,47 @@ impl Region {
         origin: Origin,
         patience: Patience,
     ) -> Result {
+        let may = || origin != Origin::Remote || self.may_invalidate();
+        self.take_out(pins, mr.index(), patience, may, || {
+            hw.withdraw(mr);
+            if let Kind::Key { .. } = self.kind {
+                self.rekey(hw, mr, tag::next(hw.key(mr)));
+                // The kernel user that posts a request may write the fields at the same time.
+                if origin == Origin::Call || !mr.is_kernels() {
+                    mr.set_key(hw.key(mr));
+                }
+            }
+        })
+    }
+
+    /// Takes the binding of the region, at `index`, out if it `may`, and drops it after the accesses
+    /// through it. Runs `change` first, under the lock of the pins. As for [`Self::unbind`].
+    fn take_out(
+        &self,
+        pins: &Pins,
+        index: u32,
+        patience: Patience,
+        may: impl FnOnce() -> bool,
+        change: impl Fn(),
+    ) -> Result {
         let many = LockMany::new();
         let edit = match patience {
             Patience::Bounded(jiffies) => many.lock_within(&self.edit, jiffies).ok_or(EBUSY)?,
             _ => many.lock(&self.edit),
         };
         self.settle_left(patience)?;
-        if origin == Origin::Remote && !self.may_invalidate() {
+        if !may() {
             return Err(EINVAL);
         }
         let take = || {
-            pins.if_free(mr.index(), || {
-                hw.withdraw(mr);
-                if let Kind::Key { .. } = self.kind {
-                    self.rekey(hw, mr, tag::next(hw.key(mr)));
-                    // The kernel user that posts a request may write the fields at the same time.
-                    if origin == Origin::Call || !mr.is_kernels() {
-                        mr.set_key(hw.key(mr));
-                    }
-                }
+            pins.if_free(index, || {
+                change();
                 Ok(self.binding.swap(None))
             })
         };
         let old = match take() {
             Err(EBUSY) => {
-                self.settle_pinning(mr.index(), patience)?;
+                self.settle_pinning(index, patience)?;
                 take()?
             }
             taken => taken?,

@@ -55,7 +55,7 @@ pub(crate) fn run(core: &Core, device: &Device) -> Result {
         for_process: false,
     };
     let memory = Buffer::new(&core.hw, &core.pd, &own, &request)?;
-    let mr = key::create(core, &core.pd, 1)?;
+    let mr = key::create(core, &core.pd, 1, false)?;
     let region = core.region_of(&mr).ok_or(EIO)?;
 
     let all = Right::LocalWrite | Right::RemoteWrite | Right::RemoteRead | Right::RemoteAtomic;

@@ -41,6 +41,7 @@ use crate::{
     },
     rereg,
     sys::{
+        ibmkey_alloc_attr,
         ibmkey_bind,
         ibmkey_block,
         ibmkey_caps,
@@ -74,6 +75,7 @@ macro_rules! declared {
 declared!(
     ibmkey_alloc,
     ibmkey_alloc_dm,
+    ibmkey_alloc_ex,
     ibmkey_bind_indexed,
     ibmkey_bind_interleaved,
     ibmkey_bind_list,
@@ -185,6 +187,25 @@ pub unsafe extern "C" fn ibmkey_query_caps(ctx: *mut ibv_context, caps: *mut ibm
 pub unsafe extern "C" fn ibmkey_alloc(pd: *mut ibv_pd, max_entries: u32) -> *mut ibv_mr {
     // SAFETY: By the function's contract.
     to_ptr(unsafe { object::new_mr(pd, |fd, pd_handle| mkey::create(fd, pd_handle, max_entries)) })
+}
+
+/// Creates a key with attributes.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_alloc_ex(
+    pd: *mut ibv_pd,
+    attr: *const ibmkey_alloc_attr,
+) -> *mut ibv_mr {
+    // SAFETY: By the function's contract.
+    to_ptr(match unsafe { attr.as_ref() } {
+        Some(attr) if attr.comp_mask != 0 => Err(Errno::EINVAL),
+        // SAFETY: By the function's contract.
+        Some(attr) => unsafe {
+            object::new_mr(pd, |fd, pd_handle| {
+                mkey::create_with(fd, pd_handle, attr.max_entries, attr.flags)
+            })
+        },
+        None => Err(Errno::EFAULT),
+    })
 }
 
 /// Imports a context of another verbs library.

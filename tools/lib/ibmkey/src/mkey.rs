@@ -114,10 +114,21 @@ impl<'a, T> Array<'a, T> {
 }
 
 pub(crate) fn create(fd: c_int, pd_handle: u32, max_entries: u32) -> Result<Region> {
-    Command::<5>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_CREATE)
+    create_with(fd, pd_handle, max_entries, 0)
+}
+
+/// Creates a key with bits of `enum ib_uverbs_mkey_create_flags`.
+pub(crate) fn create_with(
+    fd: c_int,
+    pd_handle: u32,
+    max_entries: u32,
+    flags: u32,
+) -> Result<Region> {
+    Command::<6>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_CREATE)
         .new_object(sys::IB_MKEY_ATTR_CREATE_HANDLE)
         .object(sys::IB_MKEY_ATTR_CREATE_PD_HANDLE, pd_handle)
         .u32(sys::IB_MKEY_ATTR_CREATE_MAX_ENTRIES, max_entries)
+        .u32(sys::IB_MKEY_ATTR_CREATE_FLAGS, flags)
         .run_region(
             fd,
             sys::IB_MKEY_ATTR_CREATE_RESP_LKEY,

@@ -200,7 +200,7 @@ export_c! {
     }
 
     fn ib_alloc_mkey(pd: &Pd, max_entries: u32) -> Result<OwnedMr> {
-        key::create(&MkeyDevice::of(pd.device())?.core, pd, max_entries)
+        key::create(&MkeyDevice::of(pd.device())?.core, pd, max_entries, false)
     }
 
     fn ib_bind_mkey_list(

@@ -69,7 +69,7 @@ impl KeyPool {
         let mut free = KVVec::with_capacity(count, GFP_KERNEL)?;
         let mut keys = RBTree::new();
         for _ in 0..count {
-            let mr = key::create(&device.core, pd, max_entries)?;
+            let mr = key::create(&device.core, pd, max_entries, false)?;
             keys.try_create_and_insert(mr.as_raw() as usize, false, GFP_KERNEL)?;
             free.push(mr, GFP_KERNEL)?;
         }

@@ -19,11 +19,11 @@ use crate::{
         export_c::{export_c, ArrayMut, Given},
         rdma::{
             export::{AnyDm, HeldMr},
-            Access,
+            Access, OwnedMr, Pd,
         },
         uaccess::{read_array, read_chunks, write_all, write_array},
     },
-    key::{indexed, Described, Key, Range},
+    key::{self, indexed, Described, Key, Range},
     layout::{Layout, MAX_DIMS},
     region::binding::Binding,
 };
@@ -180,6 +180,10 @@ impl Query<'_> {
 
 export_c! {
     in crate::api::bindings;
+
+    fn ib_mkey_uapi_create(pd: &Pd, max_entries: u32, yields: bool) -> Result<OwnedMr> {
+        key::create(&MkeyDevice::of(pd.device())?.core, pd, max_entries, yields)
+    }
 
     fn ib_mkey_uapi_query(
         mkey: HeldMr<'_>,

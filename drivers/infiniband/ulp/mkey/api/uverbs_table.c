@@ -99,15 +99,19 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_CREATE)(struct uverbs_attr_bundle *attr
 	struct ib_uobject *uobj =
 		uverbs_attr_get_uobject(attrs, IB_MKEY_ATTR_CREATE_HANDLE);
 	struct ib_pd *pd = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_CREATE_PD_HANDLE);
+	u32 max_entries, flags;
 	struct ib_mr *mr;
-	u32 max_entries;
 	int ret;
 
 	ret = uverbs_copy_from(&max_entries, attrs, IB_MKEY_ATTR_CREATE_MAX_ENTRIES);
 	if (ret)
 		return ret;
+	ret = uverbs_get_flags32(&flags, attrs, IB_MKEY_ATTR_CREATE_FLAGS,
+				 IB_UVERBS_MKEY_CREATE_YIELD);
+	if (ret)
+		return ret;
 
-	mr = ib_alloc_mkey(pd, max_entries);
+	mr = ib_mkey_uapi_create(pd, max_entries, flags & IB_UVERBS_MKEY_CREATE_YIELD);
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
 
@@ -309,7 +313,9 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_CREATE,
 						UA_MANDATORY),
 			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_CREATE_RESP_RKEY,
 						UVERBS_ATTR_TYPE(u32),
-						UA_MANDATORY));
+						UA_MANDATORY),
+			    UVERBS_ATTR_FLAGS_IN(IB_MKEY_ATTR_CREATE_FLAGS,
+						 enum ib_uverbs_mkey_create_flags, UA_OPTIONAL));
 
 /* READ keeps the key from being destroyed. The key's mutex serialises binds. */
 DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND,

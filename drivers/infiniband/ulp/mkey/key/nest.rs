@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Circles of keys over keys.
+//! References of keys over keys.
 //!
 //! A bind that was refused with `EBUSY` searches for a circle. Without a circle, another key merely
-//! refers to the key.
+//! refers to the key. The deregistration of a leaf searches for the keys that refer to it.
 
 use crate::{
     kernel_ext::alloc::GFP_MAYFAIL,
@@ -12,10 +12,10 @@ use crate::{
 use core::{ptr, slice};
 use kernel::rbtree::RBTree;
 
-/// Returns `true` if `binding` refers, at any level, to the key `lkey`. Visits each key once.
+/// Returns `true` if `binding` refers, at any level, to the MR at `index`. Visits each key once.
 ///
 /// Returns `false` if there is no memory for the list of visited keys.
-pub(crate) fn reaches(binding: &Binding, lkey: u32) -> bool {
+pub(crate) fn reaches(binding: &Binding, index: u32) -> bool {
     let mut seen: RBTree<usize, ()> = RBTree::new();
     let mut levels: [slice::Iter<'_, Leaf>; MAX_DEPTH] = Default::default();
     let mut depth = 0usize;
@@ -30,12 +30,12 @@ pub(crate) fn reaches(binding: &Binding, lkey: u32) -> bool {
             depth = outer;
             continue;
         };
+        if leaf.lkey >> 8 == index {
+            return true;
+        }
         let LeafPlace::Key(inner) = &leaf.place else {
             continue;
         };
-        if leaf.lkey == lkey {
-            return true;
-        }
         let inner: &Binding = inner;
         let name = ptr::from_ref(inner) as usize;
         if seen.get(&name).is_some() {

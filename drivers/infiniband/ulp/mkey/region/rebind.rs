@@ -23,7 +23,7 @@ use crate::{
         binding::Binding,
         old::{OldBindings, Which},
         pins::Pins,
-        tag, Kind, Region,
+        Kind, Region,
     },
 };
 use core::mem;
@@ -164,7 +164,7 @@ fn swap_all<'a>(
         |change| {
             // Until `publish`, rxe's check passes only access flags of both bindings.
             hw.narrow(change.mr, change.new.access);
-            let key = change.key.unwrap_or_else(|| tag::of_bind(hw, change.mr));
+            let key = change.region.key_of_bind(hw, change.mr, change.key);
             if let Kind::Key { .. } = change.region.kind {
                 change.region.rekey(hw, change.mr, key);
                 change.mr.set_key(key);

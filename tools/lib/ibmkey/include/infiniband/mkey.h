@@ -329,6 +329,46 @@ int ibmkey_query_caps(struct ibv_context *ctx, struct ibmkey_caps *caps);
  */
 struct ibv_mr *ibmkey_alloc(struct ibv_pd *pd, uint32_t max_entries);
 
+/** enum ibmkey_alloc_flags - bits of ibmkey_alloc_attr.flags */
+enum ibmkey_alloc_flags {
+	/**
+	 * @IBMKEY_ALLOC_YIELD: the deregistration of a leaf succeeds and unbinds the
+	 * key. Without this flag it fails with EBUSY while the key is bound.
+	 */
+	IBMKEY_ALLOC_YIELD = 1 << 0,
+};
+
+/**
+ * struct ibmkey_alloc_attr - attributes of a new key
+ * @comp_mask: zero, see above
+ * @max_entries: as for ibmkey_alloc()
+ * @flags: bits of enum ibmkey_alloc_flags
+ */
+struct ibmkey_alloc_attr {
+	uint64_t comp_mask;
+	uint32_t max_entries;
+	uint32_t flags;
+};
+
+/**
+ * ibmkey_alloc_ex - create a key with attributes
+ * @pd: its protection domain
+ * @attr: the attributes
+ *
+ * As for ibmkey_alloc(). A key with IBMKEY_ALLOC_YIELD suits registration caches, which
+ * deregister an MR without asking who uses it. When ibv_dereg_mr() of a leaf returns
+ * 0, every access by the key fails until it is bound again, and no access is in
+ * progress. @length of the key does not change; ibmkey_query() tells that the key is
+ * unbound. Its tag changes with the next bind, which sets lkey and rkey. If a memory
+ * window, or a key without the flag, refers to the leaf or to the key, the
+ * deregistration fails with EBUSY.
+ *
+ * Return: the key, to be destroyed by ibv_dereg_mr(); or NULL and errno: EINVAL for
+ * an unknown flag.
+ */
+struct ibv_mr *ibmkey_alloc_ex(struct ibv_pd *pd,
+			       const struct ibmkey_alloc_attr *attr);
+
 /**
  * ibmkey_bind_list - bind a key to ranges, one after another
  * @mkey: a key that ibmkey_alloc() returned, bound or not

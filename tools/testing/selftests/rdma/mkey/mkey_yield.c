@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Keys that yield: the deregistration of a leaf succeeds and unbinds the key. Other
+ * keys keep their leaves.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "mkey_harness.h"
+
+#define LENGTH 8192
+#define BYTE 0xc5
+
+FIXTURE(yield)
+{
+	struct mkt_setup s;
+	struct ibv_mr *key[3];
+	struct ibv_mr *leaf;
+	uint8_t *at;
+};
+
+static struct ibv_mr *yield_key(struct mkt_dev *dev, uint32_t flags)
+{
+	struct ibmkey_alloc_attr attr = { .max_entries = 4, .flags = flags };
+
+	return ibmkey_alloc_ex(dev->pd, &attr);
+}
+
+static struct ibv_mr *yield_leaf(FIXTURE_DATA(yield) *self)
+{
+	return ibv_reg_mr(self->s.dev[1].pd, self->at, LENGTH, MKT_ACCESS_ALL);
+}
+
+FIXTURE_SETUP(yield)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		.host = 64 * 1024,
+	};
+	unsigned int i;
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	self->at = self->s.arena[1].mem[0].host;
+	memset(self->at, BYTE, LENGTH);
+	ASSERT_EQ(0, mkt_arena_adopt(&self->s.arena[1], 0, LENGTH));
+	self->leaf = yield_leaf(self);
+	ASSERT_NE(NULL, self->leaf);
+	for (i = 0; i < 3; i++) {
+		self->key[i] = yield_key(&self->s.dev[1], IBMKEY_ALLOC_YIELD);
+		ASSERT_NE(NULL, self->key[i]);
+	}
+}
+
+FIXTURE_TEARDOWN(yield)
+{
+	unsigned int i;
+
+	for (i = 3; i-- > 0;)
+		EXPECT_EQ(0, ibv_dereg_mr(self->key[i]));
+	if (self->leaf) {
+		EXPECT_EQ(0, ibv_dereg_mr(self->leaf));
+	}
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/* binds @key to all of @below, a leaf or another key */
+static int yield_bind(FIXTURE_DATA(yield) *self, struct ibv_mr *key, struct ibv_mr *below)
+{
+	struct ibmkey_range range = {
+		.addr = below == self->leaf ? (uintptr_t)self->at : 0,
+		.length = LENGTH,
+		.lkey = below->lkey,
+	};
+
+	return ibmkey_bind_list(key, MKT_ACCESS_ALL, 1, &range);
+}
+
+static int yield_read(FIXTURE_DATA(yield) *self, uint32_t rkey)
+{
+	struct mkt_wr wr = {
+		.op = MKT_READ,
+		.sge[0] = {
+			.addr = self->s.plain[0].addr,
+			.length = LENGTH,
+			.lkey = self->s.plain[0].mr->lkey,
+		},
+		.num_sge = 1,
+		.rkey = rkey,
+	};
+
+	return mkt_status(&self->s.pair, 0, &wr);
+}
+
+static uint32_t yield_kind(struct ibv_mr *key)
+{
+	struct ibmkey_info info = {};
+
+	return ibmkey_query(key, &info) ? UINT32_MAX : info.kind;
+}
+
+TEST_F(yield, the_leaf_goes_and_the_key_is_unbound)
+{
+	uint32_t old = self->key[0]->rkey;
+
+	ASSERT_EQ(0, yield_bind(self, self->key[0], self->leaf));
+	EXPECT_EQ(IBV_WC_SUCCESS, yield_read(self, old));
+	ASSERT_EQ(0, ibv_dereg_mr(self->leaf));
+	self->leaf = NULL;
+	EXPECT_EQ(IBMKEY_UNBOUND, yield_kind(self->key[0]));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, yield_read(self, old));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	/* the next bind changes the tag */
+	self->leaf = yield_leaf(self);
+	ASSERT_NE(NULL, self->leaf);
+	ASSERT_EQ(0, yield_bind(self, self->key[0], self->leaf));
+	EXPECT_EQ(ibv_inc_rkey(old), self->key[0]->rkey);
+	EXPECT_EQ(IBV_WC_SUCCESS, yield_read(self, self->key[0]->rkey));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, yield_read(self, old));
+	EXPECT_EQ(0, mkt_pair_recover(&self->s.pair));
+}
+
+TEST_F(yield, keys_over_keys_go_too)
+{
+	unsigned int i;
+
+	ASSERT_EQ(0, yield_bind(self, self->key[0], self->leaf));
+	ASSERT_EQ(0, yield_bind(self, self->key[1], self->key[0]));
+	ASSERT_EQ(0, yield_bind(self, self->key[2], self->key[1]));
+	EXPECT_EQ(IBV_WC_SUCCESS, yield_read(self, self->key[2]->rkey));
+	ASSERT_EQ(0, ibv_dereg_mr(self->leaf));
+	self->leaf = NULL;
+	for (i = 0; i < 3; i++) {
+		EXPECT_EQ(IBMKEY_UNBOUND, yield_kind(self->key[i]));
+		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, yield_read(self, self->key[i]->rkey));
+		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	}
+}
+
+/* a key in between goes, and the keys over it; the one below stays */
+TEST_F(yield, a_key_is_a_leaf)
+{
+	ASSERT_EQ(0, yield_bind(self, self->key[0], self->leaf));
+	ASSERT_EQ(0, yield_bind(self, self->key[1], self->key[0]));
+	ASSERT_EQ(0, ibv_dereg_mr(self->key[0]));
+	EXPECT_EQ(IBMKEY_UNBOUND, yield_kind(self->key[1]));
+	self->key[0] = yield_key(&self->s.dev[1], IBMKEY_ALLOC_YIELD);
+	ASSERT_NE(NULL, self->key[0]);
+}
+
+TEST_F(yield, a_key_without_the_flag_keeps_the_leaf)
+{
+	struct ibv_mr *firm = yield_key(&self->s.dev[1], 0);
+
+	ASSERT_NE(NULL, firm);
+	ASSERT_EQ(0, yield_bind(self, self->key[0], self->leaf));
+	ASSERT_EQ(0, yield_bind(self, firm, self->leaf));
+	EXPECT_EQ(EBUSY, ibv_dereg_mr(self->leaf));
+	EXPECT_EQ(IBMKEY_LIST, yield_kind(self->key[0]));
+	EXPECT_EQ(IBMKEY_LIST, yield_kind(firm));
+	/* over the key that yields */
+	ASSERT_EQ(0, yield_bind(self, firm, self->key[0]));
+	EXPECT_EQ(EBUSY, ibv_dereg_mr(self->leaf));
+	EXPECT_EQ(IBV_WC_SUCCESS, yield_read(self, firm->rkey));
+	ASSERT_EQ(0, ibmkey_unbind(firm));
+	EXPECT_EQ(0, ibv_dereg_mr(self->leaf));
+	self->leaf = NULL;
+	EXPECT_EQ(0, ibv_dereg_mr(firm));
+}
+
+TEST_F(yield, a_window_keeps_the_leaf)
+{
+	struct ibv_mw *mw = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_2);
+	struct ibmkey_range range = {
+		.addr = (uintptr_t)self->at,
+		.length = LENGTH,
+		.lkey = self->leaf->lkey,
+	};
+
+	ASSERT_NE(NULL, mw);
+	ASSERT_EQ(0, ibmkey_bind_list(self->key[0], MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND, 1,
+				      &range));
+	ASSERT_EQ(0, mkt_bind_window(&self->s.pair.end[1], mw, self->key[0], 0, LENGTH,
+				     IBV_ACCESS_REMOTE_READ));
+	EXPECT_EQ(EBUSY, ibv_dereg_mr(self->leaf));
+	EXPECT_EQ(IBV_WC_SUCCESS, yield_read(self, mw->rkey));
+	ASSERT_EQ(0, ibv_dealloc_mw(mw));
+}
+
+TEST_F(yield, unknown_flags)
+{
+	errno = 0;
+	EXPECT_EQ(NULL, yield_key(&self->s.dev[1], IBMKEY_ALLOC_YIELD << 1));
+	EXPECT_EQ(EINVAL, errno);
+}
+
+struct yield_loop {
+	FIXTURE_DATA(yield) *self;
+	atomic_bool stop;
+	atomic_uint turns;
+	int err;
+};
+
+/* registers the memory, binds the key to it, and deregisters the memory */
+static void *yield_turn(void *arg)
+{
+	struct yield_loop *loop = arg;
+	FIXTURE_DATA(yield) *self = loop->self;
+
+	while (!loop->err && !atomic_load(&loop->stop)) {
+		loop->err = yield_bind(self, self->key[0], self->leaf);
+		usleep(2000);
+		if (!loop->err)
+			loop->err = ibv_dereg_mr(self->leaf);
+		if (loop->err)
+			break;
+		self->leaf = yield_leaf(self);
+		if (!self->leaf)
+			loop->err = errno;
+		atomic_fetch_add(&loop->turns, 1);
+	}
+	return NULL;
+}
+
+/* a READ succeeds with the right bytes, or it fails */
+TEST_F(yield, while_a_peer_reads)
+{
+	uint8_t *here = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
+	unsigned int i, rounds = mkt_scale(2000, 200), done = 0;
+	struct yield_loop loop = { .self = self };
+	pthread_t tid;
+
+	ASSERT_EQ(0, pthread_create(&tid, NULL, yield_turn, &loop));
+	for (i = 0; (i < rounds || !done || atomic_load(&loop.turns) < 10) && !loop.err; i++) {
+		memset(here, 0, LENGTH);
+		if (yield_read(self, *(volatile uint32_t *)&self->key[0]->rkey)) {
+			if (mkt_pair_recover(&self->s.pair))
+				break;
+			continue;
+		}
+		done++;
+		EXPECT_EQ(BYTE, here[0]);
+		EXPECT_EQ(0, memcmp(here, here + 1, LENGTH - 1));
+	}
+	atomic_store(&loop.stop, true);
+	pthread_join(tid, NULL);
+	EXPECT_EQ(0, loop.err);
+	EXPECT_LT(0, done);
+}
+
+TEST_HARNESS_MAIN
