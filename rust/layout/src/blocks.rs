@@ -6,7 +6,7 @@ use core::num::NonZeroU64;
 use core::slice;
 
 use super::dims::{Digits, Dims};
-use super::rows::Place;
+use super::rows::{Cursor, Place};
 use super::steps::step;
 use super::{Block, Row};
 
@@ -241,3 +241,14 @@ impl<'a> BlocksWalk<'a> {
         self.rest = self.blocks.iter();
     }
 }
+
+impl Iterator for BlocksWalk<'_> {
+    type Item = Row;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Row> {
+        self.next_row()
+    }
+}
+
+impl<'a> Cursor<'a> for BlocksWalk<'a> {}

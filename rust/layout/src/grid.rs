@@ -4,7 +4,7 @@
 
 use core::num::NonZeroU64;
 
-use super::rows::Place;
+use super::rows::{Place, Walk};
 use super::steps::step;
 use super::work::{self, Grain, Repeated};
 use super::{Extent, Reach, Row, Run, MAX_DIMS};
@@ -304,5 +304,12 @@ impl GridWalk<'_> {
             at: 0,
             step: self.grid.piece.len,
         }
+    }
+}
+
+impl<'a> Walk<'a> for GridWalk<'a> {
+    #[inline(always)]
+    fn next_row(&mut self, _left: u64) -> Option<Row> {
+        Some(self.next_row())
     }
 }

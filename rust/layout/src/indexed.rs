@@ -2,15 +2,19 @@
 
 //! Blocks of one size at the places that indices give.
 
-use super::rows::{check_range, Place, Rows, Walk};
+use super::rows::{check_range, Chain, Place, Rows, Walk};
+use super::segments::SHORT;
 use super::steps::step;
-use super::{Error, Extent, Grain, Reach, Row, Run, Runs};
+use super::{Error, Extent, Grain, Places, Reach, Row, Run, Runs, Scattered};
 
 /// The largest number of indices that are examined for one row.
 const MAX_LOOK: usize = 1024;
 
 /// The number of indices that are examined if it is not known that more are needed.
 pub(super) const SHORT_LOOK: usize = 16;
+
+/// The largest number of indices that are taken as scattered pieces at once.
+const SCATTERED: usize = 64;
 
 /// Indices of one of two sizes.
 #[derive(Clone, Copy, Debug)]
@@ -253,15 +257,20 @@ impl<I: Indices> Indexed<I> {
         if len == 0 {
             return Ok(Rows::EMPTY);
         }
-        let (mut walk, pos) = self.seek(offset).ok_or(Error::Range)?;
+        Ok(self.chain(offset, len).ok_or(Error::Range)?.into())
+    }
+
+    /// Returns the cursor over a range, which must not be empty and must be within the layout.
+    #[inline(always)]
+    pub(super) fn chain(&self, offset: u64, len: u64) -> Option<Chain<IndexedWalk<'_>>> {
+        let (mut walk, pos) = self.seek(offset)?;
         let most = len.saturating_add(pos);
-        let row = walk.next_row(most).ok_or(Error::Range)?;
         let place = Place {
-            row,
+            row: walk.next_row(most)?,
             pos,
             before: 0,
         };
-        Ok(Rows::new(len, place, Walk::Indexed(walk)))
+        Some(Chain::new(len, (place, walk)))
     }
 
     /// See [`Layout::only_row`](super::Layout::only_row).
@@ -320,6 +329,7 @@ impl<I: Indices> Indexed<I> {
             indices: self.indices.as_slice(),
             // The number of indices is a `usize`, so this does not fail.
             at: usize::try_from(at).ok()?,
+            held: 0,
             leaf: self.leaf,
             addr: self.addr,
             unit: self.unit,
@@ -333,7 +343,10 @@ impl<I: Indices> Indexed<I> {
 #[derive(Clone, Debug)]
 pub(super) struct IndexedWalk<'a> {
     indices: IndexSlice<'a>,
+    /// The number of the next index.
     at: usize,
+    /// The number of indices of the current row, which are before that one.
+    held: usize,
     leaf: u32,
     addr: u64,
     unit: u64,
@@ -365,11 +378,56 @@ impl IndexedWalk<'_> {
             0
         });
         self.at = self.at.saturating_add(count);
+        self.held = count;
         let row = Row {
             stride,
             count: count as u64,
             ..Row::of(self.leaf, addr, self.block_len)
         };
         Some(if count == 1 { row } else { row.joined() })
+    }
+}
+
+impl<'a> Walk<'a> for IndexedWalk<'a> {
+    #[inline(always)]
+    fn next_row(&mut self, left: u64) -> Option<Row> {
+        self.next_row(left)
+    }
+
+    #[inline(always)]
+    fn take_scattered(&mut self, held: &Row, left: u64, at: u64) -> Option<Scattered<'a>> {
+        // Blocks that continue one another are one longer piece.
+        if self.held > SHORT as usize || held.len != self.block_len {
+            return None;
+        }
+        let first = self.at.checked_sub(usize::try_from(held.count).ok()?)?;
+        let rest = self.indices.len().checked_sub(first)?;
+        let most = usize::try_from(left.checked_div(held.len)?).ok()?;
+        // The next pieces may be a long row again.
+        let count = rest.min(most).min(SCATTERED);
+        if count < 2 {
+            return None;
+        }
+        step();
+        self.at = first.checked_add(count)?;
+        let (addr, unit) = (self.addr, self.unit);
+        let places = match self.indices {
+            IndexSlice::U32(indices) => Places::U32 {
+                indices: indices.get(first..self.at)?,
+                addr,
+                unit,
+            },
+            IndexSlice::U64(indices) => Places::U64 {
+                indices: indices.get(first..self.at)?,
+                addr,
+                unit,
+            },
+        };
+        Some(Scattered {
+            leaf: self.leaf,
+            len: self.block_len,
+            at,
+            places,
+        })
     }
 }

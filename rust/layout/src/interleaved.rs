@@ -10,7 +10,7 @@ use core::ops::DerefMut;
 use super::blocks::{self, BlocksWalk};
 use super::dims::{Digits, Dims};
 use super::grid::Grid;
-use super::rows::{check_range, Place, Rows, Walk};
+use super::rows::{check_range, Chain, IntoRows, Place, Rows, Walker};
 use super::work::{Grain, Repeated};
 use super::{Error, Extent, Order, Reach, Row, Run, Runs, MAX_DIMS};
 
@@ -307,19 +307,30 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
         if len == 0 {
             return Ok(Rows::EMPTY);
         }
+        self.walk(offset, len, order, IntoRows).ok_or(Error::Range)
+    }
+
+    /// Makes the cursor over a range, which must not be empty and must be within the layout. Returns
+    /// the result of `walker`.
+    #[inline(always)]
+    pub(super) fn walk<'a, A: Walker<'a>>(
+        &'a self,
+        offset: u64,
+        len: u64,
+        order: Order,
+        walker: A,
+    ) -> Option<A::Output> {
+        let shape = self.shape.borrow();
         let columns = match (&shape.way, order) {
-            (Way::Grid(grid), _) => {
-                let (place, walk) = grid.seek(offset);
-                return Ok(Rows::new(len, place, Walk::Grid(walk)));
-            }
+            (Way::Grid(grid), _) => return Some(walker.walk(Chain::new(len, grid.seek(offset)))),
             (Way::Blocks { .. }, Order::Any) => true,
             (Way::Blocks { columns }, Order::Leaf) => *columns,
             (Way::Blocks { .. }, Order::Strict) => false,
         };
-        let found = self.seek(offset).ok_or(Error::Range)?;
+        let found = self.seek(offset)?;
         let (dims, group) = (&shape.dims, shape.group);
         let walk = BlocksWalk::new(&self.blocks, dims, group, columns, &found, len);
-        Ok(Rows::of_blocks(walk))
+        Some(walker.walk(walk))
     }
 
     /// See [`Layout::only_row`](super::Layout::only_row).

@@ -39,13 +39,16 @@ mod grid;
 mod indexed;
 mod interleaved;
 mod list;
+mod list_walk;
 mod listing;
 mod nest;
 mod row;
 mod rows;
 mod runs;
+mod scattered;
 #[cfg(test)]
 mod seek_tests;
+mod segments;
 mod steps;
 mod work;
 
@@ -62,8 +65,9 @@ pub use self::list::{Entry, List};
 pub use self::listing::Listing;
 pub use self::nest::RowsOf;
 pub use self::row::{Order, Row};
-pub use self::rows::Rows;
+pub use self::rows::{Cursor, Rows, Walker};
 pub use self::runs::{Run, Runs};
+pub use self::scattered::{Pieces, Places, Scattered};
 pub use self::work::{units, Grain, Level, Memory, Packet, PACKET};
 
 /// The layout that is bound to a key.
@@ -151,6 +155,34 @@ where
             Self::Interleaved(interleaved) => interleaved.rows(offset, len, order),
             Self::Indexed(indexed) => indexed.as_indexed().rows(offset, len),
         }
+    }
+
+    /// Makes a cursor over `len` bytes from `offset` on, and returns the result of `walker`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Range`] if the range is outside the layout, [`Error::Zero`] if it is empty.
+    #[inline(always)]
+    pub fn walk<'a, W: Walker<'a>>(
+        &'a self,
+        offset: u64,
+        len: u64,
+        order: Order,
+        walker: W,
+    ) -> Result<W::Output, Error> {
+        rows::check_range(offset, len, self.length())?;
+        if len == 0 {
+            return Err(Error::Zero);
+        }
+        let output = match self {
+            Self::List(list) => list.chain(offset, len).map(|rows| walker.walk(rows)),
+            Self::Interleaved(interleaved) => interleaved.walk(offset, len, order, walker),
+            Self::Indexed(indexed) => {
+                let rows = indexed.as_indexed().chain(offset, len);
+                rows.map(|rows| walker.walk(rows))
+            }
+        };
+        output.ok_or(Error::Range)
     }
 
     /// Returns the one row that makes up `len` bytes from `offset` on, if there is one and it can

@@ -2,14 +2,15 @@
 
 //! Ranges, one after another.
 
-use core::mem::{self, size_of};
+use core::mem::size_of;
 use core::ops::DerefMut;
 
-use super::row::distance;
-use super::rows::{check_range, Place, Rows, Walk};
+use super::list_walk::ListWalk;
+use super::rows::{check_range, Chain, Place, Rows};
+use super::segments::{self, Mark};
 use super::steps::step;
 use super::work::Repeated;
-use super::{Error, Extent, Grain, Reach, Row, Run, Runs};
+use super::{Error, Extent, Reach, Row, Run, Runs};
 
 /// A range of a leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,13 +20,9 @@ pub struct Entry {
     length: u64,
     /// Offset of the first byte in the list. Set when the list is made.
     start: u64,
-    /// The place of the entry in its row. Set when the list is made: [`FIRST`] plus the number of
-    /// entries in the first entry of a row, otherwise the number of entries before it.
-    row: u32,
+    /// The place of the entry in its segment. Set when the list is made.
+    mark: Mark,
 }
-
-/// Marks an entry that begins a row.
-pub(super) const FIRST: u32 = 1 << 31;
 
 // The documentation gives this size as the memory that an entry takes.
 const _: () = assert!(size_of::<Entry>() <= 32);
@@ -38,26 +35,38 @@ impl Entry {
             addr,
             length,
             start: 0,
-            row: 0,
+            mark: Mark::default(),
         }
     }
 
-    /// Describes a range that is at `start` of a list, and at `row` of its row.
+    /// Describes a range that is at `start` of a list, and at `mark` of its segment.
     #[inline]
-    pub(super) fn placed(leaf: u32, addr: u64, length: u64, start: u64, row: u32) -> Self {
+    pub(super) fn placed(leaf: u32, addr: u64, length: u64, start: u64, mark: Mark) -> Self {
         Self {
             leaf,
             addr,
             length,
             start,
-            row,
+            mark,
         }
     }
 
-    /// Sets the place of the entry in its row.
+    /// Sets the offset of the first byte in the list.
     #[inline]
-    pub(super) fn set_row(&mut self, row: u32) {
-        self.row = row;
+    pub(super) fn set_start(&mut self, start: u64) {
+        self.start = start;
+    }
+
+    /// Returns the place of the entry in its segment.
+    #[inline]
+    pub(super) fn mark(&self) -> Mark {
+        self.mark
+    }
+
+    /// Sets the place of the entry in its segment.
+    #[inline]
+    pub(super) fn set_mark(&mut self, mark: Mark) {
+        self.mark = mark;
     }
 
     /// Returns the leaf's number, as the caller gave it.
@@ -108,7 +117,7 @@ impl Entry {
         Ok(total)
     }
 
-    fn extent(&self) -> Result<Extent, Error> {
+    pub(super) fn extent(&self) -> Result<Extent, Error> {
         Extent::new(self.leaf, self.addr, self.length)
     }
 }
@@ -129,7 +138,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     /// - [`Error::Overflow`] if the sum of the bytes, or the address of an entry's last byte, does
     ///   not fit 64 bits.
     pub fn new(mut entries: S) -> Result<Self, Error> {
-        let length = place(&mut entries)?;
+        let length = segments::place(&mut entries)?;
         Ok(Self { entries, length })
     }
 
@@ -151,7 +160,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     pub fn refill(&mut self, fill: impl FnOnce(&mut S)) -> Result<(), Error> {
         self.length = 0;
         fill(&mut self.entries);
-        self.length = place(&mut self.entries)?;
+        self.length = segments::place(&mut self.entries)?;
         Ok(())
     }
 
@@ -173,20 +182,25 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     /// See [`Layout::reach`](super::Layout::reach).
     #[inline]
     pub(super) fn reach<E>(&self, mut each: impl FnMut(Reach) -> Result<(), E>) -> Result<(), E> {
-        let Some((mut all, mut index)) = self.row_reach(0) else {
-            return Ok(());
-        };
-        while let Some((row, next)) = self.row_reach(index) {
-            index = next;
-            all = match all.join(&row) {
-                Some(all) => all,
-                None => {
-                    each(all)?;
-                    row
-                }
+        let mut all: Option<Reach> = None;
+        let mut rest = &*self.entries;
+        while let Some((segment, after)) = segments::split_first(rest) {
+            rest = after;
+            let Some(reach) = segments::reach(segment) else {
+                break;
+            };
+            all = match all {
+                None => Some(reach),
+                Some(before) => match before.join(&reach) {
+                    Some(both) => Some(both),
+                    None => {
+                        each(before)?;
+                        Some(reach)
+                    }
+                },
             };
         }
-        each(all)
+        all.map_or(Ok(()), each)
     }
 
     /// Returns the pieces, if there is one entry.
@@ -203,31 +217,6 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         }
     }
 
-    /// Returns the pieces of the row that begins with entry `index`, and the index of the entry
-    /// after the row.
-    #[inline]
-    fn row_reach(&self, index: usize) -> Option<(Reach, usize)> {
-        let first = self.entries.get(index)?;
-        let count = (first.row & !FIRST).max(1);
-        let next = index.checked_add(count as usize)?;
-        let last = self.entries.get(next.wrapping_sub(1))?;
-        // The distance in a row is constant, so the others are between these two.
-        let (low, high) = (first.addr.min(last.addr), first.addr.max(last.addr));
-        let second = self
-            .entries
-            .get(index.wrapping_add(1))
-            .filter(|_| count > 1);
-        let addrs = first.addr | second.map_or(0, |second| second.addr);
-        let end = high.wrapping_add(first.length.wrapping_sub(1));
-        let reach = Reach {
-            extent: Extent::between(first.leaf, low, end),
-            len: first.length,
-            count: count.into(),
-            grain: Grain::new(first.length, addrs),
-        };
-        Some((reach, next))
-    }
-
     /// See [`Layout::rows`](super::Layout::rows).
     ///
     /// # Errors
@@ -239,9 +228,14 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         if len == 0 {
             return Ok(Rows::EMPTY);
         }
-        let (index, pos) = self.seek(offset).ok_or(Error::Range)?;
-        let (place, walk) = self.row(index, pos).ok_or(Error::Range)?;
-        Ok(Rows::new(len, place, Walk::List(walk)))
+        Ok(self.chain(offset, len).ok_or(Error::Range)?.into())
+    }
+
+    /// Returns the cursor over a range, which must not be empty and must be within the layout.
+    #[inline(always)]
+    pub(super) fn chain(&self, offset: u64, len: u64) -> Option<Chain<ListWalk<'_>>> {
+        let (index, pos) = self.seek(offset)?;
+        Some(Chain::new(len, ListWalk::at(&self.entries, index, pos)?))
     }
 
     /// See [`Layout::only_row`](super::Layout::only_row).
@@ -262,7 +256,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     /// Returns the place of `offset`.
     pub(super) fn place(&self, offset: u64) -> Option<Place> {
         let (index, pos) = self.seek(offset)?;
-        Some(self.row(index, pos)?.0)
+        Some(ListWalk::at(&self.entries, index, pos)?.0)
     }
 
     /// See [`Layout::runs`](super::Layout::runs).
@@ -292,7 +286,23 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     }
 
     /// Returns the index of the entry of `offset`, and the position in the entry.
+    #[inline]
     fn seek(&self, offset: u64) -> Option<(usize, u64)> {
+        // If all entries before have one length, no search is needed.
+        step();
+        let index = usize::try_from(offset.checked_div(self.entries.first()?.length)?).ok()?;
+        if let Some(entry) = self.entries.get(index) {
+            let pos = offset.wrapping_sub(entry.start);
+            if offset >= entry.start && pos < entry.length {
+                return Some((index, pos));
+            }
+        }
+        self.search(offset)
+    }
+
+    /// Searches for the entry of `offset`. As for [`Self::seek`].
+    #[inline(never)]
+    fn search(&self, offset: u64) -> Option<(usize, u64)> {
         let after = self.entries.partition_point(|entry| {
             step();
             entry.start <= offset
@@ -301,156 +311,5 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         let index = after.checked_sub(1)?;
         let entry = self.entries.get(index)?;
         Some((index, offset.wrapping_sub(entry.start)))
-    }
-
-    /// Returns the place of `pos` in entry `index`, and a cursor to the rows after it.
-    fn row(&self, index: usize, pos: u64) -> Option<(Place, ListWalk<'_>)> {
-        let entry = self.entries.get(index)?;
-        let back = match entry.row {
-            first if first & FIRST != 0 => 0,
-            back => back as usize,
-        };
-        let first = index.checked_sub(back)?;
-        let mut walk = ListWalk {
-            entries: self.entries.get(first..)?,
-        };
-        let row = walk.next_row()?;
-        let back = back as u64;
-        let place = if row.count > back {
-            Place {
-                row: row.skip(back),
-                pos,
-                before: back,
-            }
-        } else {
-            // Entries that continue one another form one piece.
-            Place {
-                row,
-                pos: pos.wrapping_add(entry.length.wrapping_mul(back)),
-                before: 0,
-            }
-        };
-        Some((place, walk))
-    }
-}
-
-/// A cursor over the rows of a [`List`].
-#[derive(Clone, Debug)]
-pub(super) struct ListWalk<'a> {
-    entries: &'a [Entry],
-}
-
-impl ListWalk<'_> {
-    /// Returns the next row, if there is one.
-    #[inline]
-    pub(super) fn next_row(&mut self) -> Option<Row> {
-        step();
-        let entry = self.entries.first()?;
-        let count = (entry.row & !FIRST).max(1);
-        let rest = self.entries.get(count as usize..)?;
-        let next = self.entries.get(1).unwrap_or(entry);
-        self.entries = rest;
-        let row = Row {
-            leaf: entry.leaf,
-            addr: entry.addr,
-            len: entry.length,
-            // The stride has no meaning in a row of one entry.
-            stride: next.addr.wrapping_sub(entry.addr) as i64,
-            count: u64::from(count),
-            at: 0,
-            step: entry.length,
-        };
-        Some(if count == 1 { row } else { row.joined() })
-    }
-}
-
-/// The last row of the entries that [`place`] has visited.
-struct LastRow {
-    /// The index of its first entry.
-    first: usize,
-    /// The number of its entries.
-    count: u32,
-    /// The leaf and length of its entries, and the address of the last one.
-    leaf: u32,
-    length: u64,
-    addr: u64,
-    /// The distance of its entries, if there are at least two.
-    stride: Option<i64>,
-}
-
-impl LastRow {
-    /// Adds an entry, unless the entry does not continue the row.
-    #[inline]
-    fn add(&mut self, entry: &Entry) -> bool {
-        if entry.leaf != self.leaf || entry.length != self.length || self.count == FIRST - 1 {
-            return false;
-        }
-        let stride = distance(self.addr, entry.addr);
-        if stride.is_none() || (self.stride.is_some() && stride != self.stride) {
-            return false;
-        }
-        self.stride = stride;
-        self.addr = entry.addr;
-        self.count = self.count.wrapping_add(1);
-        true
-    }
-}
-
-/// Checks the entries, sets the offset of each, and finds the rows. Returns the list's length.
-fn place(entries: &mut [Entry]) -> Result<u64, Error> {
-    // `Entry::total()` reports the errors in their documented order.
-    place_all(entries).or_else(|_| Entry::total(entries.iter().copied()))
-}
-
-/// Does the work of [`place`] in one pass.
-fn place_all(entries: &mut [Entry]) -> Result<u64, Error> {
-    if entries.is_empty() {
-        return Err(Error::Zero);
-    }
-    let mut length = 0u64;
-    let mut last = LastRow {
-        first: 0,
-        count: 0,
-        leaf: 0,
-        length: 0,
-        addr: 0,
-        stride: None,
-    };
-    for index in 0..entries.len() {
-        let Some(entry) = entries.get_mut(index) else {
-            break;
-        };
-        if entry.length == 0 {
-            return Err(Error::Zero);
-        }
-        entry.extent()?;
-        entry.start = length;
-        length = length.checked_add(entry.length).ok_or(Error::Overflow)?;
-        // The initial `last` has a length of zero, so no entry continues it: the first one begins a
-        // row.
-        let before = last.count;
-        if last.add(entry) {
-            entry.row = before;
-            continue;
-        }
-        entry.row = FIRST | 1;
-        let row = LastRow {
-            first: index,
-            count: 1,
-            leaf: entry.leaf,
-            length: entry.length,
-            addr: entry.addr,
-            stride: None,
-        };
-        close(entries, mem::replace(&mut last, row));
-    }
-    close(entries, last);
-    Ok(length)
-}
-
-/// Stores the length of `row` in its first entry.
-fn close(entries: &mut [Entry], row: LastRow) {
-    if let Some(first) = entries.get_mut(row.first) {
-        first.row = FIRST | row.count;
     }
 }

@@ -4,55 +4,18 @@
 
 use core::ops::DerefMut;
 
-use super::list::{Entry, FIRST};
-use super::row::distance;
-use super::{Error, List};
+use super::segments::{Mark, Segment, MAX_SEGMENT, SHORT};
+use super::{Entry, Error, List};
 
-/// The last row of the entries that were added.
-///
-/// Two entries form a row if they have one leaf and one length. Others continue it if they also
-/// have the distance of these two.
+/// What the checks of the last segment need.
 #[derive(Clone, Copy, Debug, Default)]
-struct LastRow {
-    /// The index of the first entry, its address, and its offset in the list.
-    first: usize,
+struct Checked {
+    /// The address of the first entry, and its offset in the list.
     first_addr: u64,
     start: u64,
-    /// The number of entries.
-    count: usize,
-    /// The name of the leaf by which the last entry was added, and its number.
-    name: u64,
-    leaf: u32,
-    length: u64,
-    /// The address of the last entry.
-    addr: u64,
-    /// The length and the distance that the next entry must have. The length is zero while the
-    /// distance is not known, because no entry has that length.
-    next_length: u64,
-    distance: u64,
-}
-
-impl LastRow {
-    /// Returns the offset after the row, if the row is valid: its entries are not empty, and the
-    /// addresses and the offset do not exceed 64 bits.
-    fn end(&self) -> Option<u64> {
-        let before_last = self.length.checked_sub(1)?;
-        let count = u64::try_from(self.count).ok()?;
-        let (low, high) = (
-            self.first_addr.min(self.addr),
-            self.first_addr.max(self.addr),
-        );
-        high.checked_add(before_last)?;
-        if count > 2 {
-            // Equal distances could also lead around the end of the address space.
-            let distance = (self.distance as i64).unsigned_abs();
-            let reach = distance.checked_mul(count.wrapping_sub(1))?;
-            if high.wrapping_sub(low) != reach {
-                return None;
-            }
-        }
-        self.start.checked_add(self.length.checked_mul(count)?)
-    }
+    /// In a scattered segment, the bits that any address has, and those that all have.
+    any: u64,
+    all: u64,
 }
 
 /// A list that is being made. The entries are placed while they are added.
@@ -63,17 +26,13 @@ pub struct Listing<S> {
     added: usize,
     /// The sum of their bytes, modulo 2^64.
     length: u64,
-    row: LastRow,
-    /// `true` if a row is not valid, or if no more rows are looked for. Then [`List::new`] places
-    /// all entries again.
+    segment: Segment,
+    /// The name of its leaf.
+    name: u64,
+    checked: Checked,
+    /// `true` if a segment may not be valid. Then [`List::new`] places all entries again.
     doubtful: bool,
-    /// The number of rows of one or two entries.
-    short: u32,
 }
-
-/// The number of short rows after which entries are only stored: to begin and to end a row costs
-/// more than to place its entries later.
-const MAX_SHORT: u32 = 4;
 
 impl<S: DerefMut<Target = [Entry]>> Listing<S> {
     /// Begins a list of as many entries as `room` has. They are overwritten.
@@ -82,15 +41,16 @@ impl<S: DerefMut<Target = [Entry]>> Listing<S> {
             room,
             added: 0,
             length: 0,
-            row: LastRow::default(),
+            segment: Segment::default(),
+            name: 0,
+            checked: Checked::default(),
             doubtful: false,
-            short: 0,
         }
     }
 
     /// Adds an entry for each of `items`. `range` returns the name of its leaf, its address and its
     /// length. `leaf` returns the leaf's number, and is called if the name is not that of the entry
-    /// before. Each leaf has one name: an entry with another name begins a row. Items for which
+    /// before. Each leaf has one name: an entry with another name begins a segment. Items for which
     /// there is no room are ignored.
     ///
     /// # Errors
@@ -103,140 +63,210 @@ impl<S: DerefMut<Target = [Entry]>> Listing<S> {
         range: impl Fn(&T) -> (u64, u64, u64),
         mut leaf: impl FnMut(u64) -> Result<u32, E>,
     ) -> Result<(), E> {
-        let mut left = items;
-        if self.added == 0 {
-            if let Some((first, rest)) = left.split_first() {
-                self.turn(range(first), &mut leaf)?;
+        let room = self.room.len().saturating_sub(self.added);
+        let mut left = items.get(..room).unwrap_or(items);
+        while !left.is_empty() {
+            let added = if self.segment.is_scattered() {
+                self.add_scattered(left, &range)
+            } else {
+                self.add_row(left, &range)
+            };
+            self.added = self.added.wrapping_add(added);
+            left = left.get(added..).unwrap_or_default();
+            if self.segment.ends_in_row() {
+                self.split();
+            } else if let Some((other, rest)) = left.split_first() {
+                self.turn(range(other), &mut leaf)?;
                 left = rest;
             }
         }
-        loop {
-            if self.short > MAX_SHORT {
-                return self.store(left, &range, &mut leaf);
-            }
-            let slots = self.room.get_mut(self.added..).unwrap_or_default();
-            let (mut row, mut start) = (self.row, self.length);
-            let before = row.count;
-            let mut other = None;
-            for (slot, item) in slots.iter_mut().zip(left) {
-                let (name, addr, length) = range(item);
-                if addr.wrapping_sub(row.addr) != row.distance
-                    || length != row.next_length
-                    || name != row.name
-                {
-                    other = Some((name, addr, length));
-                    break;
-                }
-                *slot = Entry::placed(row.leaf, addr, length, start, row.count as u32);
-                row.addr = addr;
-                row.count = row.count.wrapping_add(1);
-                start = start.wrapping_add(length);
-            }
-            let added = row.count.wrapping_sub(before);
-            if added != 0 && row.next_length == 0 {
-                self.doubtful = true;
-            }
-            (self.row, self.length) = (row, start);
-            self.added = self.added.wrapping_add(added);
-            let Some(other) = other else {
-                return Ok(());
-            };
-            self.turn(other, &mut leaf)?;
-            left = left.get(added.wrapping_add(1)..).unwrap_or_default();
-        }
-    }
-
-    /// Adds entries without placing them. As for [`Self::add`].
-    #[inline(always)]
-    fn store<T, E>(
-        &mut self,
-        items: &[T],
-        range: &impl Fn(&T) -> (u64, u64, u64),
-        leaf: &mut impl FnMut(u64) -> Result<u32, E>,
-    ) -> Result<(), E> {
-        self.doubtful = true;
-        let slots = self.room.get_mut(self.added..).unwrap_or_default();
-        let count = slots.len().min(items.len());
-        let (mut name, mut number) = (self.row.name, self.row.leaf);
-        for (slot, item) in slots.iter_mut().zip(items) {
-            let (next, addr, length) = range(item);
-            if next != name {
-                (name, number) = (next, leaf(next)?);
-            }
-            *slot = Entry::placed(number, addr, length, 0, 0);
-        }
-        (self.row.name, self.row.leaf) = (name, number);
-        self.added = self.added.wrapping_add(count);
         Ok(())
     }
 
-    /// Adds the second entry of a row, or the first one: the name of the leaf, the address and the
-    /// length.
+    /// Adds the items that continue the last segment, which is a row. Returns their number.
+    #[inline(always)]
+    fn add_row<T>(&mut self, items: &[T], range: &impl Fn(&T) -> (u64, u64, u64)) -> usize {
+        let Some(distance) = self.segment.distance else {
+            return 0;
+        };
+        let (distance, name) = (distance as u64, self.name);
+        let Segment {
+            count,
+            leaf,
+            length,
+            mut addr,
+            ..
+        } = self.segment;
+        let mut start = self.length;
+        let slots = self.room.get_mut(self.added..).unwrap_or_default();
+        let mut before = count;
+        for (slot, item) in slots.iter_mut().zip(items) {
+            let (next_name, next, next_length) = range(item);
+            if next.wrapping_sub(addr) != distance || next_length != length || next_name != name {
+                break;
+            }
+            addr = next;
+            *slot = Entry::placed(leaf, addr, length, start, Mark::after(before));
+            before = before.wrapping_add(1);
+            start = start.wrapping_add(length);
+        }
+        self.length = start;
+        self.segment.addr = addr;
+        self.segment.count = before;
+        self.segment.tail = before;
+        before.wrapping_sub(count) as usize
+    }
+
+    /// Adds the items that continue the last segment, which is scattered, up to one that makes the
+    /// last ones a row. Returns their number.
+    #[inline(always)]
+    fn add_scattered<T>(&mut self, items: &[T], range: &impl Fn(&T) -> (u64, u64, u64)) -> usize {
+        let Segment {
+            count,
+            leaf,
+            length,
+            mut addr,
+            mut tail,
+            distance,
+            ..
+        } = self.segment;
+        let (Some(distance), name) = (distance, self.name) else {
+            return 0;
+        };
+        let mut distance = distance as u64;
+        let Checked {
+            mut any, mut all, ..
+        } = self.checked;
+        let mut start = self.length;
+        let slots = self.room.get_mut(self.added..).unwrap_or_default();
+        let mut before = count;
+        for (slot, item) in slots.iter_mut().zip(items) {
+            let (next_name, next, next_length) = range(item);
+            if next_length != length || next_name != name || tail > SHORT {
+                break;
+            }
+            let far = next.wrapping_sub(addr);
+            tail = if far == distance {
+                tail.wrapping_add(1)
+            } else {
+                2
+            };
+            (distance, addr) = (far, next);
+            any |= addr;
+            all &= addr;
+            *slot = Entry::placed(leaf, addr, length, start, Mark::after(before));
+            before = before.wrapping_add(1);
+            start = start.wrapping_add(length);
+        }
+        self.length = start;
+        (self.checked.any, self.checked.all) = (any, all);
+        self.segment = Segment {
+            count: before,
+            addr,
+            tail,
+            distance: Some(distance as i64),
+            ..self.segment
+        };
+        before.wrapping_sub(count) as usize
+    }
+
+    /// Adds an entry that may begin a segment: the name of the leaf, the address and the length.
     #[inline(always)]
     fn turn<E>(
         &mut self,
         (name, addr, length): (u64, u64, u64),
         leaf: &mut impl FnMut(u64) -> Result<u32, E>,
     ) -> Result<(), E> {
-        let row = &mut self.row;
-        let number = if row.count != 0 && name == row.name {
-            row.leaf
+        let before = self.segment;
+        let number = if before.count != 0 && name == self.name {
+            before.leaf
         } else {
             leaf(name)?
         };
-        let second = if row.count == 1 && number == row.leaf && length == row.length {
-            distance(row.addr, addr)
-        } else {
-            None
-        };
-        let place = match second {
-            Some(distance) => {
-                row.name = name;
-                row.count = 2;
-                row.addr = addr;
-                row.next_length = length;
-                row.distance = distance as u64;
-                1
+        let continues = self.segment.add(number, addr, length);
+        if !continues {
+            self.close();
+            self.segment = Segment::new(self.added, number, addr, length);
+            self.name = name;
+            self.checked = Checked {
+                first_addr: addr,
+                start: self.length,
+                any: addr,
+                all: addr,
+            };
+        } else if self.segment.distance.is_none() {
+            self.doubtful = true;
+        } else if self.segment.is_scattered() {
+            if !before.is_scattered() {
+                self.doubtful |= !self.is_valid(&before);
+                self.checked.any |= before.addr;
+                self.checked.all &= before.addr;
             }
-            None => {
-                self.close();
-                self.row = LastRow {
-                    first: self.added,
-                    first_addr: addr,
-                    start: self.length,
-                    count: 1,
-                    name,
-                    leaf: number,
-                    length,
-                    addr,
-                    next_length: 0,
-                    distance: 0,
-                };
-                FIRST | 1
-            }
-        };
+            self.checked.any |= addr;
+            self.checked.all &= addr;
+        }
+        let mark = Mark::after(self.segment.count.wrapping_sub(1));
         if let Some(slot) = self.room.get_mut(self.added) {
-            *slot = Entry::placed(number, addr, length, self.length, place);
+            *slot = Entry::placed(number, addr, length, self.length, mark);
         }
         self.added = self.added.wrapping_add(1);
         self.length = self.length.wrapping_add(length);
         Ok(())
     }
 
-    /// Checks the last row, and stores its length in its first entry.
+    /// Makes the last entries of the segment, which is scattered, a row.
+    fn split(&mut self) {
+        self.doubtful |= !self.is_valid(&self.segment);
+        let placed = self.room.get_mut(..self.added).unwrap_or_default();
+        self.segment.split(placed);
+        let Segment {
+            first,
+            count,
+            length,
+            ..
+        } = self.segment;
+        let bytes = length.wrapping_mul(count.into());
+        let first_addr = self.room.get(first).map_or(0, Entry::addr);
+        self.checked = Checked {
+            first_addr,
+            start: self.length.wrapping_sub(bytes),
+            any: first_addr,
+            all: first_addr,
+        };
+    }
+
+    /// Returns `true` if a segment, which has the values of `self.checked`, is valid for certain:
+    /// its entries are not empty, and neither the addresses nor the offset exceed 64 bits.
+    fn is_valid(&self, segment: &Segment) -> bool {
+        let Checked {
+            first_addr,
+            start,
+            any,
+            all,
+        } = self.checked;
+        let highest = if segment.is_scattered() {
+            // No address is higher. A stride can have the distance of any two in the same half of
+            // the address space.
+            ((any ^ all) >> 63 == 0).then_some(any)
+        } else {
+            // Equal distances could also lead around the end of the address space.
+            let distance = segment.distance.unwrap_or(0).unsigned_abs();
+            let reach = distance.checked_mul(u64::from(segment.count.wrapping_sub(1)));
+            (reach == Some(first_addr.abs_diff(segment.addr)))
+                .then_some(first_addr.max(segment.addr))
+        };
+        let last = highest.zip(segment.length.checked_sub(1));
+        let bytes = segment.length.checked_mul(segment.count.into());
+        last.is_some_and(|(highest, before_last)| highest.checked_add(before_last).is_some())
+            && bytes.is_some_and(|bytes| start.checked_add(bytes).is_some())
+    }
+
+    /// Checks the last segment, and stores its length in its first entry.
     #[inline]
     fn close(&mut self) {
-        let row = &self.row;
-        if row.count <= 2 {
-            self.short = self.short.saturating_add(1);
-        }
-        if row.count > 1 {
-            if let Some(first) = self.room.get_mut(row.first) {
-                first.set_row(FIRST | row.count as u32);
-            }
-        }
-        if row.count != 0 && row.end().is_none() {
-            self.doubtful = true;
+        if self.segment.count != 0 {
+            self.doubtful |= !self.is_valid(&self.segment);
+            self.segment.close(&mut self.room);
         }
     }
 
@@ -248,8 +278,8 @@ impl<S: DerefMut<Target = [Entry]>> Listing<S> {
     pub fn list(mut self) -> Result<List<S>, Error> {
         self.close();
         let all = self.added == self.room.len() && self.added != 0;
-        // More entries than a row can count.
-        if self.doubtful || !all || self.added >= FIRST as usize {
+        // More entries than a segment can have.
+        if self.doubtful || !all || self.added >= MAX_SEGMENT as usize {
             return List::new(self.room);
         }
         Ok(List::of_placed(self.room, self.length))

@@ -10,9 +10,9 @@ use core::iter::FusedIterator;
 use super::blocks::BlocksWalk;
 use super::grid::GridWalk;
 use super::indexed::IndexedWalk;
-use super::list::ListWalk;
+use super::list_walk::ListWalk;
 use super::steps::step;
-use super::{Error, Row};
+use super::{Error, Pieces, Row, Scattered};
 
 /// Checks that `len` bytes from `offset` on are within `length`.
 pub(super) fn check_range(offset: u64, len: u64, length: u64) -> Result<(), Error> {
@@ -36,28 +36,56 @@ pub(super) struct Place {
 }
 
 /// The source of the rows after the current one, endless or up to the layout's end.
-#[derive(Clone, Debug)]
-pub(super) enum Walk<'a> {
-    List(ListWalk<'a>),
-    Grid(GridWalk<'a>),
-    Indexed(IndexedWalk<'a>),
+pub(super) trait Walk<'a> {
+    /// Returns the next row; `left` bytes are needed.
+    fn next_row(&mut self, left: u64) -> Option<Row>;
+
+    /// Takes scattered pieces from the current row on, of which `held` is left. The access begins
+    /// with them at position `at` and has `left` more bytes.
+    ///
+    /// Returns [`None`] if the row is better taken as such. It is then still the current one.
+    #[inline(always)]
+    fn take_scattered(&mut self, _held: &Row, _left: u64, _at: u64) -> Option<Scattered<'a>> {
+        None
+    }
 }
 
-impl Walk<'_> {
-    /// Returns the next row; `left` bytes are needed.
+/// A cursor over the pieces of an access; an iterator over the same pieces as rows.
+pub trait Cursor<'a>: Iterator<Item = Row> + Into<Rows<'a>> {
+    /// Returns the next row or the next scattered pieces.
     #[inline(always)]
-    fn next_row(&mut self, left: u64) -> Option<Row> {
-        match self {
-            Self::List(list) => list.next_row(),
-            Self::Grid(grid) => Some(grid.next_row()),
-            Self::Indexed(indexed) => indexed.next_row(left),
-        }
+    fn next_pieces(&mut self) -> Option<Pieces<'a>> {
+        self.next().map(Pieces::Row)
+    }
+}
+
+/// The work of an access that needs a cursor.
+///
+/// Each kind of layout has its own cursor, and the work is compiled for each of them. A cursor of
+/// all kinds would take longer to make and to advance.
+pub trait Walker<'a> {
+    /// What the work returns.
+    type Output;
+
+    /// Does the work on the pieces of `rows`.
+    fn walk(self, rows: impl Cursor<'a>) -> Self::Output;
+}
+
+/// Makes a cursor of any kind.
+pub(super) struct IntoRows;
+
+impl<'a> Walker<'a> for IntoRows {
+    type Output = Rows<'a>;
+
+    #[inline(always)]
+    fn walk(self, rows: impl Cursor<'a>) -> Rows<'a> {
+        rows.into()
     }
 }
 
 /// Rows that follow one another in the access.
 #[derive(Clone, Debug)]
-pub(super) struct Chain<'a> {
+pub(super) struct Chain<W> {
     /// Position of the next byte.
     at: u64,
     /// Bytes of the access.
@@ -66,10 +94,38 @@ pub(super) struct Chain<'a> {
     skip: u64,
     /// The next row, if `at` is not at the end.
     held: Row,
-    walk: Walk<'a>,
+    walk: W,
 }
 
-impl Chain<'_> {
+impl<'a, W: Walk<'a>> Chain<W> {
+    /// Makes a cursor over `end` bytes that begin at `place` and continue with the rows of `walk`.
+    #[inline(always)]
+    pub(super) fn new(end: u64, (place, walk): (Place, W)) -> Self {
+        Self {
+            at: 0,
+            end,
+            skip: place.pos,
+            held: place.row,
+            walk,
+        }
+    }
+
+    /// Returns the pieces from the next one on, if they are scattered.
+    #[inline(always)]
+    fn next_scattered(&mut self) -> Option<Scattered<'a>> {
+        let left = self.end.wrapping_sub(self.at);
+        if self.skip != 0 || left <= self.held.len {
+            return None;
+        }
+        let scattered = self.walk.take_scattered(&self.held, left, self.at)?;
+        let bytes = scattered.len.wrapping_mul(scattered.places.count() as u64);
+        self.at = self.at.wrapping_add(bytes);
+        if self.at != self.end {
+            self.held = self.walk.next_row(self.end.wrapping_sub(self.at))?;
+        }
+        Some(scattered)
+    }
+
     /// Returns the next row, with at most `most` pieces, which must not be zero.
     #[inline(always)]
     fn next_row(&mut self, most: u64) -> Option<Row> {
@@ -102,10 +158,35 @@ impl Chain<'_> {
     }
 }
 
+impl<'a, W: Walk<'a>> Iterator for Chain<W> {
+    type Item = Row;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Row> {
+        self.next_row(u64::MAX)
+    }
+}
+
+impl<'a, W: Walk<'a>> Cursor<'a> for Chain<W>
+where
+    Rows<'a>: From<Self>,
+{
+    #[inline(always)]
+    fn next_pieces(&mut self) -> Option<Pieces<'a>> {
+        match self.next_scattered() {
+            Some(scattered) => Some(Pieces::Scattered(scattered)),
+            None => self.next().map(Pieces::Row),
+        }
+    }
+}
+
+/// A cursor of any kind.
 #[derive(Clone, Debug)]
-enum Cursor<'a> {
+enum Kind<'a> {
     Empty,
-    Chain(Chain<'a>),
+    List(Chain<ListWalk<'a>>),
+    Grid(Chain<GridWalk<'a>>),
+    Indexed(Chain<IndexedWalk<'a>>),
     Blocks(BlocksWalk<'a>),
 }
 
@@ -114,37 +195,39 @@ enum Cursor<'a> {
 /// It neither allocates nor walks the bytes before the range. A row costs a few additions and one
 /// division, or no division if the range contains all of it.
 #[derive(Clone, Debug)]
-pub struct Rows<'a>(Cursor<'a>);
+pub struct Rows<'a>(Kind<'a>);
 
-impl<'a> Rows<'a> {
+/// Makes the rows of a cursor of one kind.
+macro_rules! from {
+    ($kind:ident, $cursor:ty) => {
+        impl<'a> From<$cursor> for Rows<'a> {
+            #[inline(always)]
+            fn from(cursor: $cursor) -> Self {
+                Self(Kind::$kind(cursor))
+            }
+        }
+    };
+}
+
+from!(List, Chain<ListWalk<'a>>);
+from!(Grid, Chain<GridWalk<'a>>);
+from!(Indexed, Chain<IndexedWalk<'a>>);
+from!(Blocks, BlocksWalk<'a>);
+
+impl Rows<'_> {
     /// No rows.
-    pub(super) const EMPTY: Self = Self(Cursor::Empty);
-
-    /// Returns the rows of `end` bytes that begin at `place` and continue with those of `walk`.
-    #[inline(always)]
-    pub(super) fn new(end: u64, place: Place, walk: Walk<'a>) -> Self {
-        Self(Cursor::Chain(Chain {
-            at: 0,
-            end,
-            skip: place.pos,
-            held: place.row,
-            walk,
-        }))
-    }
-
-    /// Returns the rows of several blocks.
-    pub(super) fn of_blocks(walk: BlocksWalk<'a>) -> Self {
-        Self(Cursor::Blocks(walk))
-    }
+    pub(super) const EMPTY: Self = Self(Kind::Empty);
 
     /// Returns the next row, with at most `most` pieces, which must not be zero. If there are
     /// several blocks, the row may have more.
     #[inline(always)]
     pub(super) fn next_of(&mut self, most: u64) -> Option<Row> {
         match &mut self.0 {
-            Cursor::Empty => None,
-            Cursor::Chain(chain) => chain.next_row(most),
-            Cursor::Blocks(blocks) => blocks.next_row(),
+            Kind::Empty => None,
+            Kind::List(list) => list.next_row(most),
+            Kind::Grid(grid) => grid.next_row(most),
+            Kind::Indexed(indexed) => indexed.next_row(most),
+            Kind::Blocks(blocks) => blocks.next_row(),
         }
     }
 }

@@ -49,7 +49,18 @@ fn list() -> impl Strategy<Value = Spec> {
         };
         entries.into_iter().map(entry).collect()
     });
-    prop_oneof![scattered, chained].prop_map(Spec::List)
+    // Entries of one length: some alone, some at one distance, few of another leaf.
+    let stretch = (0..400u64, 0..50u64, 1..25u64, prop::bool::weighted(0.1));
+    let uneven = (middle(), 1..20u64, vec(stretch, 1..20));
+    let uneven = uneven.prop_map(|(base, length, stretches)| {
+        let stretch = |(addr, distance, count, other)| {
+            let place = move |at| (u32::from(other), base + addr + at * distance, length);
+            // Most are short.
+            (0..if count < 15 { 1 } else { count }).map(place)
+        };
+        stretches.into_iter().flat_map(stretch).collect()
+    });
+    prop_oneof![scattered, chained, uneven].prop_map(Spec::List)
 }
 
 /// Draws counts of up to eight dimensions, with few tuples in all.

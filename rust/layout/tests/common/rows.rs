@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use ib_mkey_layout::{Error, Order, Row};
+use ib_mkey_layout::{Cursor, Error, Order, Pieces, Row, Walker};
 
 use super::{Byte, VecLayout};
 
@@ -46,15 +46,48 @@ pub fn check_rows(rows: impl Iterator<Item = Row>, wanted: &[Byte], order: Order
     number
 }
 
+/// Takes rows and scattered pieces; returns these as rows, too.
+struct Pieced;
+
+impl<'a> Walker<'a> for Pieced {
+    type Output = Vec<Row>;
+
+    fn walk(self, mut rows: impl Cursor<'a>) -> Vec<Row> {
+        let mut all = Vec::new();
+        while let Some(pieces) = rows.next_pieces() {
+            match pieces {
+                Pieces::Row(row) => all.push(row),
+                Pieces::Scattered(scattered) => {
+                    let count = scattered.places.count();
+                    assert!(count > 1 && scattered.places.get(count).is_none());
+                    all.extend(scattered.rows());
+                }
+            }
+            assert_eq!(all.last().map(|row| row.leaf), Some(pieces.leaf()));
+        }
+        all
+    }
+}
+
 /// Checks the rows of `len` bytes from `offset` on, in each order.
 pub fn check(layout: &VecLayout, bytes: &[Byte], offset: usize, len: usize) {
     for order in ORDERS {
         let rows = layout.rows(offset as u64, len as u64, order);
         match bytes.get(offset..offset + len) {
             Some(wanted) => {
-                check_rows(rows.unwrap(), wanted, order);
+                let rows = rows.unwrap();
+                check_rows(rows, wanted, order);
+                let pieces = layout.walk(offset as u64, len as u64, order, Pieced);
+                match pieces {
+                    Ok(pieces) => _ = check_rows(pieces.into_iter(), wanted, order),
+                    Err(error) => assert_eq!((len, error), (0, Error::Zero)),
+                }
             }
-            None => assert_eq!(rows.map(|_| ()), Err(Error::Range)),
+            None => {
+                assert_eq!(rows.map(|_| ()), Err(Error::Range));
+                let pieces = layout.walk(offset as u64, len as u64, order, Pieced);
+                assert_eq!(pieces, Err(Error::Range));
+            }
         }
         if let Some(row) = layout.only_row(offset as u64, len as u64) {
             check_rows([row].into_iter(), &bytes[offset..offset + len], order);
