@@ -8,106 +8,24 @@
 //! (`rust/layout/src/row.rs`). The evaluator computes the first piece of an access; it does not
 //! walk over the pieces before it.
 
+mod levels;
+
+use self::levels::Levels;
 use crate::{
     backend::{Backend, BaseMr, CopyPages, Direction, Hw, Payload},
     kernel_ext::{
-        error::{eloop, eopnotsupp},
+        error::eopnotsupp,
         rdma::{mr::Right, Access},
         sched,
     },
-    layout::{Block, Entry, Order, Row, Rows, RowsOf, Shape},
-    region::{
-        binding::{Binding, Leaf, LeafPlace, MAX_LEVELS},
-        indices::KIndexed,
-    },
+    layout::{Cursor, Order, Pieces, Row, Rows, Walker},
+    region::binding::{Binding, Leaf, LeafPlace},
 };
-use core::{array, ptr};
+use core::ptr;
 use kernel::{ffi::c_int, prelude::*};
 
 /// The MR of a leaf: one of the driver's MRs.
 type LeafMr = <Hw as Backend>::Base;
-
-/// The rows of one level of a nest.
-type KeyRows<'a> = RowsOf<'a, KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndexed>;
-
-/// The rest of an access in one key of a nest.
-struct KeyLevel<'a> {
-    binding: &'a Binding,
-    /// The pieces that are left, unless the level has a cursor.
-    outer: Row,
-    has_cursor: bool,
-}
-
-/// The levels of a nest that an access is in, outermost first.
-///
-/// A cursor takes longer to make than a row takes to find. So few levels have one, and a level
-/// without one is small.
-struct Levels<'a> {
-    levels: [Option<KeyLevel<'a>>; MAX_LEVELS - 1],
-    cursors: [Option<KeyRows<'a>>; MAX_LEVELS - 1],
-    used: usize,
-}
-
-impl<'a> Levels<'a> {
-    /// Makes no levels. This writes one word for each; a constant array would be copied.
-    #[inline(always)]
-    fn new() -> Self {
-        Self {
-            levels: array::from_fn(|_| None),
-            cursors: array::from_fn(|_| None),
-            used: 0,
-        }
-    }
-
-    /// Adds the level of `binding` with the pieces `outer`, which are in that key.
-    ///
-    /// # Errors
-    ///
-    /// `ELOOP` if there is no room. Binds refuse a nest that deep.
-    #[inline(always)]
-    fn push(&mut self, binding: &'a Binding, outer: Row) -> Result {
-        let level = self.levels.get_mut(self.used).ok_or_else(eloop)?;
-        *level = Some(KeyLevel {
-            binding,
-            outer,
-            has_cursor: false,
-        });
-        self.used = self.used.saturating_add(1);
-        Ok(())
-    }
-
-    /// Returns the next row of the innermost level, and its binding. Removes levels without rows.
-    #[inline(always)]
-    fn next(&mut self, order: Order) -> Result<Option<(&'a Binding, Row)>> {
-        while let Some(at) = self.used.checked_sub(1) {
-            let level = self.levels.get_mut(at).and_then(Option::as_mut);
-            let (level, cursor) = level.zip(self.cursors.get_mut(at)).ok_or(EFAULT)?;
-            let binding = level.binding;
-            let row = if level.has_cursor {
-                cursor.as_mut().and_then(Iterator::next)
-            } else {
-                let layout = binding.walked();
-                match layout.take_row(&mut level.outer) {
-                    None if level.outer.count != 0 => {
-                        level.has_cursor = true;
-                        cursor.insert(layout.rows_of(level.outer, order)?).next()
-                    }
-                    row => {
-                        if level.outer.count == 0 {
-                            self.used = at;
-                        }
-                        row
-                    }
-                }
-            };
-            match row {
-                Some(row) => return Ok(Some((binding, row))),
-                None => self.used = at,
-            }
-        }
-        Ok(None)
-    }
-}
 
 /// An access to a nest.
 struct NestAccess<'b, O> {
@@ -163,6 +81,47 @@ fn visit_leaf<T>(
             Some(next) if next.leaf == leaf => row = next,
             next => return Ok(next),
         }
+    }
+}
+
+/// The copy of a packet through a layout whose leaves are all memory.
+struct MemoryCopy<'b, 'p, 'a> {
+    binding: &'b Binding,
+    payload: &'p mut Payload<'a>,
+    write: bool,
+}
+
+impl<'r> Walker<'r> for MemoryCopy<'_, '_, '_> {
+    type Output = Result;
+
+    #[inline(always)]
+    fn walk(self, mut rows: impl Cursor<'r>) -> Result {
+        let mut next = rows.next_pieces();
+        while let Some(mut pieces) = next {
+            let index = pieces.leaf();
+            let (owner, leaf) = self.binding.walked_leaf(index)?;
+            let LeafPlace::Memory { base, delta, .. } = &leaf.place else {
+                return Err(EFAULT);
+            };
+            owner.check_leaf(leaf, self.write)?;
+            let mut pages = base.pages();
+            next = loop {
+                match pieces {
+                    Pieces::Row(row) => {
+                        let addr = row.addr.wrapping_add(*delta);
+                        pages.copy(Row { addr, ..row }, self.payload)?;
+                    }
+                    Pieces::Scattered(scattered) => {
+                        pages.copy_scattered(&scattered, *delta, self.payload)?;
+                    }
+                }
+                match rows.next_pieces() {
+                    Some(next) if next.leaf() == index => pieces = next,
+                    next => break next,
+                }
+            };
+        }
+        Ok(())
     }
 }
 
@@ -406,11 +365,21 @@ impl Binding {
     }
 
     /// Copies an access that may consist of several rows. As for [`Self::copy`].
+    // Not inlined, so that the cursor takes no stack in an access of one row, as most are.
     #[inline(never)]
     fn copy_rows(&self, offset: u64, payload: &mut Payload<'_>, write: bool) -> Result {
         let len = payload.len();
-        let mut visit = |pages: &mut <LeafMr as BaseMr>::Pages<'_>, row| pages.copy(row, payload);
-        self.walk(offset, len, write, &BaseMr::pages, &mut visit)
+        if self.levels() > 1 {
+            let mut visit =
+                |pages: &mut <LeafMr as BaseMr>::Pages<'_>, row| pages.copy(row, payload);
+            return self.walk(offset, len, write, &BaseMr::pages, &mut visit);
+        }
+        let copy = MemoryCopy {
+            binding: self,
+            payload,
+            write,
+        };
+        self.walked().walk(offset, len, self.order(write), copy)?
     }
 
     /// Returns the MR and the address of an access that cannot be split.

@@ -69,7 +69,7 @@ macro_rules! moves_of_four {
 }
 
 /// A type whose bytes are moved as a unit.
-trait Moved {
+pub(crate) trait Moved {
     /// Moves one value.
     ///
     /// # Safety

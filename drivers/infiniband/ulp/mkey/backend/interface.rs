@@ -10,7 +10,7 @@ use crate::{
         rdma::{Access, Device, Mr, Mw, OwnedMr, Pd, Qp},
         sync::srcu::Cell,
     },
-    layout::Row,
+    layout::{Row, Scattered},
 };
 use kernel::{ffi::c_int, prelude::*};
 
@@ -246,6 +246,19 @@ pub(crate) trait CopyPages {
     ///
     /// `EFAULT` for an address outside of the MR, and for a page that cannot be faulted in.
     fn copy(&mut self, row: Row, payload: &mut Payload<'_>) -> Result;
+
+    /// Copies between scattered pieces and `payload`. `delta` is added to their addresses; the sums
+    /// are addresses of the MR.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::copy`].
+    fn copy_scattered(
+        &mut self,
+        pieces: &Scattered<'_>,
+        delta: u64,
+        payload: &mut Payload<'_>,
+    ) -> Result;
 }
 
 /// The calls that the driver's workers make for accesses. The self-test makes them too: the driver

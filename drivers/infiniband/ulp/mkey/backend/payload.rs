@@ -111,7 +111,7 @@ impl Payload<'_> {
             step: row.stride as isize,
         };
         let packet = Pieces {
-            at: self.at.wrapping_add(row.at as usize),
+            at: self.at(row.at),
             step: row.step as isize,
         };
         // A piece and the number of pieces are no longer than the packet.
@@ -123,5 +123,17 @@ impl Payload<'_> {
                 Direction::FromMemory => copy_row(packet, memory.as_const(), len, count),
             }
         }
+    }
+
+    /// Returns the address of the byte at position `at`.
+    #[inline(always)]
+    pub(crate) fn at(&self, at: u64) -> *mut u8 {
+        self.at.wrapping_add(at as usize)
+    }
+
+    /// Returns the position of the byte at `address`.
+    #[inline(always)]
+    pub(crate) fn position(&self, address: *mut u8) -> u64 {
+        (address as usize).wrapping_sub(self.at as usize) as u64
     }
 }

@@ -32,6 +32,7 @@ mod find;
 mod on_demand;
 mod replacements;
 mod rereg;
+mod scattered;
 
 use base::Base;
 

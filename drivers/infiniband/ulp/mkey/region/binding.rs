@@ -266,6 +266,13 @@ impl Binding {
         usize::from(self.levels >> 4)
     }
 
+    /// Returns the number of levels that an access passes, including this one. If it is one, all
+    /// leaves of [`Self::walked`] are memory.
+    #[inline]
+    pub(crate) fn levels(&self) -> usize {
+        self.levels.into()
+    }
+
     /// Returns the flat list, if accesses use one.
     #[inline]
     pub(crate) fn flat(&self) -> Option<&Flat> {

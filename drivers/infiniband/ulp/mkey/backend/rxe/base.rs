@@ -14,7 +14,7 @@ use crate::{
     },
     bindings::{ib_mr_type_IB_MR_TYPE_DMA, page, virt_to_page},
     kernel_ext::sched,
-    layout::Row,
+    layout::{Row, Scattered},
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -184,32 +184,56 @@ impl BaseMr for Base {
 /// needed.
 pub(crate) struct Pages<'a> {
     base: &'a Base,
-    mapped: Option<Mapped>,
+    pub(super) mapped: Option<Mapped>,
 }
 
 /// An entry of an MR's table of pages, mapped.
 #[derive(Clone, Copy)]
-struct Mapped {
+pub(super) struct Mapped {
     /// The first address of the entry.
-    start: u64,
+    pub(super) start: u64,
     /// The place of that byte in the kernel's memory.
-    at: NonNull<u8>,
+    pub(super) at: NonNull<u8>,
 }
 
 impl interface::CopyPages for Pages<'_> {
     #[inline(always)]
     fn copy(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
         if self.base.source == PageSource::Pinned {
-            self.copy_by(row, payload, PAGE_SHIFT, |pages, start| {
-                pages.pinned(start, PAGE_SHIFT)
-            })
+            self.copy_pages(row, payload)
         } else {
             self.copy_other(row, payload)
         }
     }
+
+    #[inline(always)]
+    fn copy_scattered(
+        &mut self,
+        pieces: &Scattered<'_>,
+        delta: u64,
+        payload: &mut Payload<'_>,
+    ) -> Result {
+        if self.base.source == PageSource::Pinned {
+            return self.copy_pinned(pieces, delta, payload);
+        }
+        for row in pieces.rows() {
+            let addr = row.addr.wrapping_add(delta);
+            self.copy_other(Row { addr, ..row }, payload)?;
+        }
+        Ok(())
+    }
 }
 
 impl Pages<'_> {
+    /// Copies as [`CopyPages::copy`](interface::CopyPages::copy) does, if entries of the table are
+    /// whole pages.
+    #[inline(always)]
+    pub(super) fn copy_pages(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
+        self.copy_by(row, payload, PAGE_SHIFT, |pages, start| {
+            pages.pinned(start, PAGE_SHIFT)
+        })
+    }
+
     /// Copies as [`CopyPages::copy`](interface::CopyPages::copy) does, unless entries of the table
     /// are whole pages.
     #[inline(never)]
@@ -228,6 +252,16 @@ impl Pages<'_> {
             // SAFETY: The kernel user that gave the address owns the memory there.
             Ok((unsafe { virt_to_page(start as *const c_void) }, 0))
         })
+    }
+
+    /// Maps the page that begins at address `start`, of an MR with pinned pages.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` for an address outside of the MR.
+    #[inline]
+    pub(super) fn map_pinned(&mut self, start: u64) -> Result<NonNull<u8>> {
+        self.map(start, |pages, start| pages.pinned(start, PAGE_SHIFT))
     }
 
     /// Copies between the pieces of `row` and `payload`. An entry of the table has a size of
