@@ -261,16 +261,11 @@ impl Binding {
         usize::from(self.levels & LOW)
     }
 
-    /// Returns the number of levels that an access passes, including this one.
-    pub(crate) fn levels(&self) -> usize {
-        usize::from(self.levels >> 4)
-    }
-
     /// Returns the number of levels that an access passes, including this one. If it is one, all
     /// leaves of [`Self::walked`] are memory.
     #[inline]
     pub(crate) fn levels(&self) -> usize {
-        self.levels.into()
+        usize::from(self.levels >> 4)
     }
 
     /// Returns the flat list, if accesses use one.
