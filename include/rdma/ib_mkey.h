@@ -217,6 +217,10 @@ struct ib_mr *ib_alloc_mkey(struct ib_pd *pd, u32 max_entries);
  * Replaces the binding. Accesses by the old binding have ended when this
  * returns.
  *
+ * The low 8 bits of @mkey->lkey and @mkey->rkey, the tag, stay. To change the tag
+ * together with the layout, call ib_update_fast_reg_key() before: peers that use
+ * the old rkey can then reach neither layout.
+ *
  * Return: 0, or a negative errno; then nothing has changed.
  */
 int ib_bind_mkey_list(struct ib_mr *mkey, const struct ib_sge *sg_list,
@@ -289,7 +293,11 @@ int ib_bind_mkeys(struct ib_mkey_bind *binds, u32 num);
  * ib_unbind_mkey() - return a key to its state after ib_alloc_mkey()
  * @mkey: the key
  *
- * No access by the key is in progress when this returns.
+ * No access by the key is in progress when this returns. The tag is incremented,
+ * as by ib_inc_rkey(), in @mkey->lkey and @mkey->rkey too: a peer that still uses
+ * the old rkey does not reach a later layout. LOCAL_INV and SEND with invalidate
+ * increment the tag but not these fields, which the caller may write at the
+ * same time. The next ib_bind_mkey_list(), and functions like it, set them.
  *
  * Return: 0, or a negative errno; then nothing has changed: -EINVAL for an MR that
  * is not a key, -EBUSY while a memory window or another key refers to the key.
@@ -334,9 +342,8 @@ struct ib_mr *ib_mkey_pool_get(struct ib_mkey_pool *pool);
  * @pool: the pool
  * @mkey: key of ib_mkey_pool_get(), bound or not
  *
- * Unbinds the key. No access by the key is in progress when this returns. Its
- * rkey stays the same: a peer that still uses it reaches what the next owner
- * binds.
+ * Unbinds the key, as ib_unbind_mkey() does. A peer that still uses the old rkey
+ * does not reach the layouts of the next owner.
  *
  * Context: process. Sleeps, as ib_unbind_mkey() does.
  * Return: 0, or a negative errno; then the key is still the caller's: -EBUSY while
