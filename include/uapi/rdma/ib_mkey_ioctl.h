@@ -381,6 +381,11 @@ enum ib_uverbs_mkey_layout_mask {
 	 * it by an rkey with any tag
 	 */
 	IB_UVERBS_MKEY_LAYOUT_ANY_TAG = 1 << 0,
+	/**
+	 * @IB_UVERBS_MKEY_LAYOUT_REMOTE_INV: a peer may invalidate the key even if the
+	 * request has no remote access flag
+	 */
+	IB_UVERBS_MKEY_LAYOUT_REMOTE_INV = 1 << 1,
 };
 
 /**

@@ -380,6 +380,11 @@ impl Described<'_> {
         Ok(())
     }
 
+    /// Lets peers invalidate the binding even if it has no remote access flag.
+    pub(crate) fn let_peers_end(&self) {
+        self.binding.let_peers_end();
+    }
+
     /// Binds the key to the description.
     ///
     /// # Errors

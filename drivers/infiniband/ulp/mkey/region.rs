@@ -62,7 +62,7 @@ use crate::{
         fast_reg::FastReg,
         old::{OldBindings, Which},
         pins::Pins,
-        rights::{serves_peers, Origin},
+        rights::Origin,
     },
 };
 use core::ptr;
@@ -343,7 +343,7 @@ impl Region {
     fn may_invalidate(&self) -> bool {
         let guard = srcu::read();
         let binding = self.binding.get(&guard);
-        binding.is_some_and(|binding| serves_peers(binding.access))
+        binding.is_some_and(|binding| binding.peers_may_end())
     }
 
     /// Removes the binding and changes the tag of the lkey and rkey. No access is left when this
@@ -351,7 +351,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// `EBUSY` as for [`Self::bind`]; `EINVAL` for a peer if the binding has no remote access flag;
+    /// `EBUSY` as for [`Self::bind`]; `EINVAL` for a peer if the binding does not let it;
     /// those of [`Users::wait`]. After an error of the wait the region is unbound, and no access
     /// begins.
     pub(crate) fn unbind(

@@ -54,8 +54,23 @@ unsafe impl Plain for Range {}
 unsafe impl Plain for Block {}
 
 /// The bits of `ibmkey_bind.comp_mask` that a description may have.
-const KNOWN: u64 = (sys::IBMKEY_BIND_RKEY | sys::IBMKEY_BIND_ANY_TAG) as u64;
-const ANY_TAG: u64 = sys::IBMKEY_BIND_ANY_TAG as u64;
+const KNOWN: u64 =
+    (sys::IBMKEY_BIND_RKEY | sys::IBMKEY_BIND_ANY_TAG | sys::IBMKEY_BIND_REMOTE_INV) as u64;
+
+/// Returns `ib_uverbs_mkey_layout.comp_mask` for `ibmkey_bind.comp_mask`.
+fn layout_mask(bind: u64) -> u32 {
+    let bits = [
+        (sys::IBMKEY_BIND_ANY_TAG, sys::IB_UVERBS_MKEY_LAYOUT_ANY_TAG),
+        (
+            sys::IBMKEY_BIND_REMOTE_INV,
+            sys::IB_UVERBS_MKEY_LAYOUT_REMOTE_INV,
+        ),
+    ];
+
+    bits.iter()
+        .filter(|(own, _)| bind & u64::from(*own) != 0)
+        .fold(0, |mask, (_, uapi)| mask | uapi)
+}
 
 /// Memory for a description, which may be too short for it.
 pub(crate) struct Writer {
@@ -108,11 +123,7 @@ impl Writer {
             // CAST: Some bytes.
             entry_size: size_of::<T>() as u32,
             num_dims: bind.num_dims,
-            comp_mask: if bind.comp_mask & ANY_TAG == 0 {
-                0
-            } else {
-                sys::IB_UVERBS_MKEY_LAYOUT_ANY_TAG
-            },
+            comp_mask: layout_mask(bind.comp_mask),
         })
     }
 

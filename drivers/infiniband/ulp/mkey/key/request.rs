@@ -13,6 +13,7 @@ use crate::{
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INTERLEAVED as KIND_INTERLEAVED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST, ib_uverbs_mkey_layout as UapiLayout,
         ib_uverbs_mkey_layout_mask_IB_UVERBS_MKEY_LAYOUT_ANY_TAG as ANY_TAG,
+        ib_uverbs_mkey_layout_mask_IB_UVERBS_MKEY_LAYOUT_REMOTE_INV as REMOTE_INV,
         ib_uverbs_mkey_sge as UapiSge, IB_MKEY_LAYOUT_VERSION,
     },
     kernel_ext::{rdma::Access, sched},
@@ -142,7 +143,7 @@ pub(crate) fn describe<'k>(
     entry: &mut u32,
 ) -> Result<Described<'k>> {
     let header: UapiLayout = reader.one()?;
-    if header.version != IB_MKEY_LAYOUT_VERSION || header.comp_mask & !ANY_TAG != 0 {
+    if header.version != IB_MKEY_LAYOUT_VERSION || header.comp_mask & !(ANY_TAG | REMOTE_INV) != 0 {
         return Err(EINVAL);
     }
     let size = match header.kind {
@@ -161,6 +162,9 @@ pub(crate) fn describe<'k>(
         _ => Err(EINVAL),
     }?;
     described.any_tag = header.comp_mask & ANY_TAG != 0;
+    if header.comp_mask & REMOTE_INV != 0 {
+        described.let_peers_end();
+    }
     Ok(described)
 }
 

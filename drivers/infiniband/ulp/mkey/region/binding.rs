@@ -29,7 +29,7 @@ use crate::{
     region::{
         indices::{KIndexed, KIndices},
         pins::Pin,
-        rights::Peer,
+        rights::{serves_peers, Peer},
         tag,
     },
 };
@@ -95,7 +95,7 @@ impl LeafPlace {
     pub(crate) fn is_on_demand(&self) -> bool {
         match self {
             Self::Memory { base, .. } => base.is_on_demand(),
-            Self::Key(binding) => binding.on_demand,
+            Self::Key(binding) => binding.is_on_demand(),
         }
     }
 
@@ -168,8 +168,8 @@ pub(crate) struct Binding {
     levels: u8,
     /// The tag of the rkey by which peers name the binding. A memory window has none.
     tag: Atomic<i8>,
-    /// `true` if a leaf at any level is an ODP MR.
-    on_demand: bool,
+    /// [`ON_DEMAND`] and [`PEERS_END`].
+    marks: Atomic<i8>,
     /// The accesses outside of SRCU; [`None`] if accesses are short. A long access waits for ODP
     /// pages or passes many pieces.
     pub(crate) users: Option<Arc<Users>>,
@@ -245,6 +245,11 @@ const _: () = {
     assert!(BOUND + SHAPE + LEAF + size_of::<Pinned>() <= 512);
 };
 
+/// In `Binding::marks`: a leaf at any level is an ODP MR.
+const ON_DEMAND: i8 = 1 << 0;
+/// In `Binding::marks`: a peer may invalidate the binding even if it has no remote access flag.
+const PEERS_END: i8 = 1 << 1;
+
 /// The low half of `Binding::levels`.
 const LOW: u8 = 0xf;
 
@@ -304,6 +309,23 @@ impl Binding {
         self.tag.store(tag::of(rkey), ordering::Relaxed);
     }
 
+    /// Returns `true` if a leaf at any level is an ODP MR.
+    fn is_on_demand(&self) -> bool {
+        self.marks.load(ordering::Relaxed) & ON_DEMAND != 0
+    }
+
+    /// Lets peers invalidate the binding even if it has no remote access flag. The caller does this
+    /// before an access can find the binding.
+    pub(crate) fn let_peers_end(&self) {
+        let marks = self.marks.load(ordering::Relaxed);
+        self.marks.store(marks | PEERS_END, ordering::Relaxed);
+    }
+
+    /// Returns `true` if a peer may invalidate the binding.
+    pub(crate) fn peers_may_end(&self) -> bool {
+        serves_peers(self.access) || self.marks.load(ordering::Relaxed) & PEERS_END != 0
+    }
+
     /// Returns `true` if `peer`, which names the binding by `mr`, may use it.
     #[inline]
     pub(crate) fn admits(&self, mr: &Mr, peer: &Peer) -> bool {
@@ -337,10 +359,10 @@ impl Binding {
                 pd: pd.as_raw() as usize,
                 levels: both(1, 1),
                 tag: Atomic::new(0),
+                marks: Atomic::new(0),
                 pieces: 0,
                 grain: Grain::NONE,
                 search: 0,
-                on_demand: false,
                 users: None,
                 _charge: None,
             },

@@ -470,6 +470,11 @@ enum ibmkey_bind_mask {
 	 * request with this description finds it by an rkey with any tag
 	 */
 	IBMKEY_BIND_ANY_TAG = 1 << 1,
+	/**
+	 * @IBMKEY_BIND_REMOTE_INV: for ibmkey_describe(): a peer may invalidate the key by
+	 * SEND with invalidate even if the request has no remote access flag
+	 */
+	IBMKEY_BIND_REMOTE_INV = 1 << 2,
 };
 
 /**

@@ -245,7 +245,7 @@ TEST_F(refused, header)
 	self->header->version = 0;
 	REFUSED(EINVAL, 0);
 	self->header->version = IB_MKEY_LAYOUT_VERSION;
-	self->header->comp_mask = IB_UVERBS_MKEY_LAYOUT_ANY_TAG << 1;
+	self->header->comp_mask = IB_UVERBS_MKEY_LAYOUT_REMOTE_INV << 1;
 	REFUSED(EINVAL, 0);
 	self->header->comp_mask = 0;
 	self->header->entry_size++;

@@ -2,7 +2,7 @@
 
 //! Checks a layout against its leaves and makes a binding of them.
 
-use super::{both, work, Binding, Extra, Flat, KLayout, Leaf, Window, MAX_LEVELS};
+use super::{both, work, Binding, Extra, Flat, KLayout, Leaf, Window, MAX_LEVELS, ON_DEMAND};
 use crate::{
     kernel_ext::{
         alloc::GFP_MAYFAIL,
@@ -99,10 +99,10 @@ impl Binding {
                 pd: pd.as_raw() as usize,
                 levels: both(depth, levels),
                 tag: Atomic::new(0),
+                marks: Atomic::new(if on_demand { ON_DEMAND } else { 0 }),
                 pieces: u32::try_from(pieces).unwrap_or(u32::MAX),
                 grain,
                 search,
-                on_demand,
                 users,
                 _charge: charge,
             },
