@@ -74,12 +74,12 @@ setup_module() {
 }
 
 # Directories with a Makefile that installs into O=; each comes after those it needs.
-USER_DIRS=(tools/lib/ibmkey tools/lib/ibmkey-mpi tools/python/ibmkey tools/mkeyctl samples tools/bench/guest tools/testing/selftests/rdma/mkey)
+USER_DIRS=(tools/lib/ibmkey tools/lib/ibmkey-mlx5dv tools/lib/ibmkey-mpi tools/python/ibmkey tools/mkeyctl samples tools/bench/guest tools/testing/selftests/rdma/mkey)
 
 # The first ones take most of the time, and need no kernel. The set-up of a kernel leaves a
 # processor idle at times, so another process builds them beside it. An error there occurs
 # again when all of them are built, and is reported then.
-EARLY_DIRS=(tools/lib/ibmkey tools/lib/ibmkey-mpi tools/mkeyctl samples)
+EARLY_DIRS=(tools/lib/ibmkey tools/lib/ibmkey-mlx5dv tools/lib/ibmkey-mpi tools/mkeyctl samples)
 build_early() {
 	local d
 	mkdir -p "$TOP/out/user"

@@ -17,7 +17,8 @@ use std::{
 
 /// Patterns of the names in use. Types that these refer to are included.
 const TYPES: &str = "ibmkey_.*|ibv_(alloc_dm_attr|dm_mask|sge|access_flags)\
-    |ibv_(qp_attr_mask|gid_entry|gid_type|mtu|send_wr|send_flags|wc)\
+    |ibv_(qp_attr_mask|gid_entry|gid_type|mtu|send_wr|send_flags|wc|cq_ex|create_cq_wc_flags)\
+    |ibv_(qp_init_attr_ex|qp_init_attr_mask|qp_create_send_ops_flags)\
     |ibv_(context|device|pd|mr|dm|qp_ex|mw|mw_bind_info)|verbs_context|ibv_rereg_mr_flags|ib_uverbs_(re)?reg_mr|iovec|ib_uverbs_write_cmds\
     |uverbs_(methods|attrs)_(device|invoke_write.*)\
     |ib_uverbs_(ioctl_hdr|attr|mkey_.*)|ib_mkey_.*|rdma_driver_id\

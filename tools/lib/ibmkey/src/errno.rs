@@ -50,7 +50,7 @@ impl Errno {
     }
 
     /// Converts the result of a C function that returns 0 or an errno value.
-    pub(crate) fn check(returned: c_int) -> Result {
+    pub fn check(returned: c_int) -> Result {
         match returned {
             0 => Ok(()),
             errno => Err(Self(errno)),
@@ -69,14 +69,14 @@ impl Errno {
     }
 
     /// Sets errno, as a C function that returns NULL does.
-    pub(crate) fn set(self) {
+    pub fn set(self) {
         // SAFETY: The pointer to this thread's errno is always valid.
         unsafe { *libc::__errno_location() = self.0 }
     }
 }
 
 /// Converts a result to 0 or an errno value, as a C function returns it.
-pub(crate) fn to_int(result: Result) -> c_int {
+pub fn to_int(result: Result) -> c_int {
     match result {
         Ok(()) => 0,
         Err(errno) => errno.get(),
@@ -84,7 +84,7 @@ pub(crate) fn to_int(result: Result) -> c_int {
 }
 
 /// Converts a result to a pointer, or to NULL and errno, as a C function returns it.
-pub(crate) fn to_ptr<T>(result: Result<*mut T>) -> *mut T {
+pub fn to_ptr<T>(result: Result<*mut T>) -> *mut T {
     result.unwrap_or_else(|errno| {
         errno.set();
         core::ptr::null_mut()

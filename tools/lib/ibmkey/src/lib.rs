@@ -10,14 +10,14 @@
 //! descriptor of contexts. Only the module `verbs`, a feature for programs in Rust, links to it.
 
 mod driver;
-mod errno;
+pub mod errno;
 pub mod explain;
 mod import;
 mod indexed;
 mod ioctl;
 mod iov;
 mod many;
-mod object;
+pub mod object;
 mod pool;
 mod request;
 

@@ -43,7 +43,7 @@ pub(crate) unsafe fn cmd_fd(ctx: *mut sys::ibv_context) -> Result<c_int> {
 /// # Safety
 ///
 /// `ctx` is an open context.
-pub(crate) unsafe fn extended(
+pub unsafe fn extended(
     ctx: *mut sys::ibv_context,
     member: usize,
 ) -> Option<NonNull<sys::verbs_context>> {

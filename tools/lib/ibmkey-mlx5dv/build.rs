@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Generates the bindings from the C header. The types of libibverbs are those of the crate
+//! `ibmkey`.
+
+use std::{
+    env,
+    path::PathBuf,
+    process::{
+        exit,
+        Command, //
+    },
+};
+
+fn main() {
+    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    let bindgen = env::var_os("BINDGEN").unwrap_or_else(|| "bindgen".into());
+    let header = manifest.join("include/infiniband/mlx5dv.h");
+
+    // For the tests; the library is linked by the Makefile.
+    println!("cargo::rustc-link-lib=ibverbs");
+    println!("cargo::rerun-if-env-changed=BINDGEN");
+    println!("cargo::rerun-if-changed={}", header.display());
+
+    let result = Command::new(&bindgen)
+        .arg(&header)
+        .arg("--output")
+        .arg(out.join("bindings.rs"))
+        .args(["--allowlist-type", "mlx5dv_.*"])
+        .args(["--blocklist-type", "ibv_.*"])
+        .args(["--raw-line", "use ibmkey::sys::*;"])
+        .args([
+            "--ignore-functions",
+            "--with-derive-default",
+            "--use-core",
+            "--no-doc-comments",
+            "--no-prepend-enum-name",
+        ])
+        .args(["--rust-edition", "2021", "--rust-target", "1.85"])
+        .status();
+
+    match result {
+        Ok(status) if status.success() => {}
+        other => {
+            eprintln!(
+                "{}: {other:?}: is the bindgen program there, or BINDGEN set, and is \
+                 libibverbs-dev installed?",
+                bindgen.to_string_lossy()
+            );
+            exit(1)
+        }
+    }
+}

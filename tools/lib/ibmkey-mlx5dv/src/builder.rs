@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Work requests that configure mkeys, between `wr_start` and `wr_complete`.
+//!
+//! Each becomes a request that binds the key. An error is kept until `wr_complete`, which returns it.
+
+use ibmkey::{
+    ffi,
+    sys::{
+        ibmkey_wr,
+        ibv_ah,
+        ibv_sge,
+        IBV_ACCESS_LOCAL_WRITE,
+        IBV_ACCESS_RELAXED_ORDERING,
+        IBV_ACCESS_REMOTE_ATOMIC,
+        IBV_ACCESS_REMOTE_READ,
+        IBV_ACCESS_REMOTE_WRITE,
+        IBV_SEND_INLINE, //
+    },
+    Errno,
+    Result, //
+};
+
+use crate::{
+    description::Description,
+    mkey::{
+        Bound,
+        Mkey, //
+    },
+    qp::State,
+    staging::Progress,
+    sys::{
+        self,
+        mlx5dv_crypto_attr,
+        mlx5dv_mkey,
+        mlx5dv_mkey_conf_attr,
+        mlx5dv_mr_interleaved,
+        mlx5dv_qp_ex,
+        mlx5dv_sig_block_attr, //
+    },
+};
+
+/// The access flags of an mkey. The last one is a hint.
+const ACCESS: u32 = IBV_ACCESS_LOCAL_WRITE
+    | IBV_ACCESS_REMOTE_WRITE
+    | IBV_ACCESS_REMOTE_READ
+    | IBV_ACCESS_REMOTE_ATOMIC
+    | IBV_ACCESS_RELAXED_ORDERING;
+
+/// A request whose setters have not all been called.
+struct Request {
+    mkey: *mut mlx5dv_mkey,
+    /// As they were when the request began.
+    wr_id: u64,
+    wr_flags: u32,
+    /// The number of setters that follow.
+    setters: u8,
+    access: Option<u32>,
+    has_layout: bool,
+}
+
+/// What the thread builds that is between `wr_start` and `wr_complete`.
+pub(crate) struct Building {
+    request: Option<Request>,
+    error: Option<Errno>,
+    description: Description,
+    progress: Progress,
+}
+
+impl Building {
+    pub(crate) fn new(progress: Progress) -> Self {
+        Self {
+            request: None,
+            error: None,
+            description: Description::default(),
+            progress,
+        }
+    }
+
+    /// Forgets what was not posted.
+    pub(crate) fn begin(&mut self) {
+        self.request = None;
+        self.error = None;
+        self.progress.added = 0;
+        self.progress.batch = self.progress.batch.wrapping_add(1);
+    }
+
+    /// Returns the error for which nothing may be posted.
+    pub(crate) fn check(&self) -> Result {
+        match (self.error, &self.request) {
+            (Some(errno), _) => Err(errno),
+            (None, Some(_)) => Err(Errno::EINVAL),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Takes note that the requests were posted.
+    pub(crate) fn posted(&mut self) {
+        let progress = &mut self.progress;
+        progress.posted = progress.posted.wrapping_add(progress.added);
+    }
+
+    /// Begins a request. A QP has no second one at the same time.
+    ///
+    /// # Safety
+    ///
+    /// `mkey` is NULL or an mkey.
+    unsafe fn request(
+        &mut self,
+        state: &State,
+        flag: u32,
+        mkey: *mut mlx5dv_mkey,
+    ) -> Result<&mut Request> {
+        // SAFETY: The QP exists.
+        let (wr_id, wr_flags) = unsafe { ((*state.qp).wr_id, (*state.qp).wr_flags) };
+
+        if state.allowed & u64::from(flag) == 0 || wr_flags & IBV_SEND_INLINE == 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if self.request.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: By the caller's promise.
+        unsafe { Mkey::from_raw(mkey) }?;
+        Ok(self.request.insert(Request {
+            mkey,
+            wr_id,
+            wr_flags,
+            setters: 0,
+            access: None,
+            has_layout: false,
+        }))
+    }
+
+    fn set_access(&mut self, access: u32) -> Result {
+        let request = self.request.as_mut().ok_or(Errno::EINVAL)?;
+
+        if request.access.is_some() || access & !ACCESS != 0 {
+            return Err(Errno::EINVAL);
+        }
+        request.access = Some(access);
+        Ok(())
+    }
+
+    /// Sets the layout to what `describe` describes.
+    fn set_layout(
+        &mut self,
+        num: u16,
+        describe: impl FnOnce(&mut Description, u64) -> Result,
+    ) -> Result {
+        let request = self.request.as_mut().ok_or(Errno::EINVAL)?;
+
+        if request.has_layout {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: The request has an mkey, as `request()` checked.
+        let mkey = unsafe { Mkey::from_raw(request.mkey) }?;
+        if num > mkey.max_entries {
+            return Err(Errno::ENOMEM);
+        }
+        request.has_layout = true;
+        describe(&mut self.description, mkey.mask)
+    }
+
+    /// Takes note of a call of a setter. Adds the request after the last one.
+    fn set(&mut self, state: &State) -> Result {
+        let request = self.request.as_mut().ok_or(Errno::EINVAL)?;
+
+        request.setters = request.setters.checked_sub(1).ok_or(Errno::EINVAL)?;
+        match request.setters {
+            0 => self.finish(state),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds the request.
+    fn finish(&mut self, state: &State) -> Result {
+        let request = self.request.take().ok_or(Errno::EINVAL)?;
+        // SAFETY: The request has an mkey, as `request()` checked.
+        let mkey = unsafe { Mkey::from_raw(request.mkey) }?;
+        let bound = &mut *mkey.bound();
+        let access = request.access.unwrap_or(bound.access);
+
+        if !request.has_layout {
+            if bound.text.is_empty() {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            self.add(state, &request, mkey, bound, access)?;
+        } else {
+            core::mem::swap(&mut bound.text, &mut self.description.text);
+            self.add(state, &request, mkey, bound, access)
+                .inspect_err(|_| {
+                    core::mem::swap(&mut bound.text, &mut self.description.text);
+                })?;
+        }
+        bound.access = access;
+        Ok(())
+    }
+
+    /// Adds a request that binds the key to `bound.text`.
+    fn add(
+        &mut self,
+        state: &State,
+        request: &Request,
+        mkey: &Mkey,
+        bound: &mut Bound,
+        access: u32,
+    ) -> Result {
+        let is_inline = bound.text.len() <= state.max_inline;
+        let (mr, addr) = if is_inline {
+            let addr = bound.text.as_ptr().expose_provenance() as u64;
+            (core::ptr::null_mut(), addr)
+        } else {
+            // SAFETY: It is the mkey's.
+            unsafe {
+                bound
+                    .staging
+                    .place(mkey.pd(), &bound.text, &mut self.progress)
+            }?
+        };
+        let wr = ibmkey_wr {
+            comp_mask: 0,
+            mkey: mkey.mr,
+            mr,
+            addr,
+            length: u32::try_from(bound.text.len()).map_err(|_| Errno::ENOMEM)?,
+            access,
+            rkey: 0,
+        };
+        let qp = state.qp;
+
+        // SAFETY: The QP exists, and this thread is between `wr_start` and `wr_complete`. The
+        // description is copied, or stays in the slot until the request was executed.
+        let ret = unsafe {
+            let saved = ((*qp).wr_id, (*qp).wr_flags);
+
+            (*qp).wr_id = request.wr_id;
+            (*qp).wr_flags = request.wr_flags & !IBV_SEND_INLINE;
+            let ret = ffi::ibmkey_wr_bind(qp, &wr);
+            if !is_inline && ret == 0 {
+                mark(state);
+            }
+            ((*qp).wr_id, (*qp).wr_flags) = saved;
+            ret
+        };
+        Errno::check(ret)
+    }
+}
+
+/// Gives the request that was added last an inline byte, which the kernel does not read, so that the
+/// completion is recognised.
+///
+/// # Safety
+///
+/// As for [`Building::add`].
+unsafe fn mark(state: &State) {
+    let mut byte = 0u8;
+
+    // SAFETY: By the caller's promise. The provider copies the byte.
+    unsafe {
+        if let Some(set_inline_data) = (*state.qp).wr_set_inline_data {
+            set_inline_data(state.qp, (&raw mut byte).cast(), 1);
+        }
+    }
+}
+
+/// Calls `build`, unless an earlier call failed. Keeps the error.
+///
+/// # Safety
+///
+/// `ops` is of a QP between `wr_start` and `wr_complete`, in the thread that called these.
+unsafe fn build(ops: *mut mlx5dv_qp_ex, build: impl FnOnce(&mut Building, &State) -> Result) {
+    // SAFETY: By the caller's promise.
+    let state = unsafe { State::from_ops(ops) };
+    // SAFETY: As above.
+    let building = unsafe { state.building() };
+
+    if building.error.is_none() {
+        building.error = build(building, state).err();
+    }
+}
+
+unsafe extern "C" fn mr_list(
+    ops: *mut mlx5dv_qp_ex,
+    mkey: *mut mlx5dv_mkey,
+    access: u32,
+    num: u16,
+    sge: *mut ibv_sge,
+) {
+    // SAFETY: By the contract of C.
+    unsafe {
+        build(ops, |building, state| {
+            building.request(state, sys::MLX5DV_QP_EX_WITH_MR_LIST, mkey)?;
+            building.set_access(access)?;
+            building.set_layout(num, |to, mask| to.list(mask, num, sge))?;
+            building.finish(state)
+        });
+    }
+}
+
+unsafe extern "C" fn mr_interleaved(
+    ops: *mut mlx5dv_qp_ex,
+    mkey: *mut mlx5dv_mkey,
+    access: u32,
+    repeat_count: u32,
+    num: u16,
+    data: *mut mlx5dv_mr_interleaved,
+) {
+    // SAFETY: By the contract of C.
+    unsafe {
+        build(ops, |building, state| {
+            building.request(state, sys::MLX5DV_QP_EX_WITH_MR_INTERLEAVED, mkey)?;
+            building.set_access(access)?;
+            building.set_layout(num, |to, mask| {
+                to.interleaved(mask, repeat_count, num, data)
+            })?;
+            building.finish(state)
+        });
+    }
+}
+
+unsafe extern "C" fn mkey_configure(
+    ops: *mut mlx5dv_qp_ex,
+    mkey: *mut mlx5dv_mkey,
+    setters: u8,
+    attr: *mut mlx5dv_mkey_conf_attr,
+) {
+    // SAFETY: By the contract of C.
+    unsafe {
+        build(ops, |building, state| {
+            let attr = attr.as_ref().ok_or(Errno::EINVAL)?;
+            let request = building.request(state, sys::MLX5DV_QP_EX_WITH_MKEY_CONFIGURE, mkey)?;
+
+            request.setters = setters;
+            if attr.comp_mask != 0
+                || attr.conf_flags & !sys::MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR != 0
+            {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            match setters {
+                0 => building.finish(state),
+                _ => Ok(()),
+            }
+        });
+    }
+}
+
+unsafe extern "C" fn set_access_flags(ops: *mut mlx5dv_qp_ex, access: u32) {
+    // SAFETY: By the contract of C.
+    unsafe {
+        build(ops, |building, state| {
+            building.set_access(access)?;
+            building.set(state)
+        });
+    }
+}
+
+unsafe extern "C" fn set_layout_list(ops: *mut mlx5dv_qp_ex, num: u16, sge: *const ibv_sge) {
+    // SAFETY: By the contract of C.
+    unsafe {
+        build(ops, |building, state| {
+            building.set_layout(num, |to, mask| to.list(mask, num, sge))?;
+            building.set(state)
+        });
+    }
+}
+
+unsafe extern "C" fn set_layout_interleaved(
+    ops: *mut mlx5dv_qp_ex,
+    repeat_count: u32,
+    num: u16,
+    data: *const mlx5dv_mr_interleaved,
+) {
+    // SAFETY: By the contract of C.
+    unsafe {
+        build(ops, |building, state| {
+            building.set_layout(num, |to, mask| {
+                to.interleaved(mask, repeat_count, num, data)
+            })?;
+            building.set(state)
+        });
+    }
+}
+
+unsafe fn refuse(ops: *mut mlx5dv_qp_ex) {
+    // SAFETY: By the contract of C.
+    unsafe { build(ops, |_, _| Err(Errno::EOPNOTSUPP)) };
+}
+
+unsafe extern "C" fn sig_block(ops: *mut mlx5dv_qp_ex, _: *const mlx5dv_sig_block_attr) {
+    // SAFETY: By the contract of C, as in the functions below.
+    unsafe { refuse(ops) };
+}
+
+unsafe extern "C" fn crypto(ops: *mut mlx5dv_qp_ex, _: *const mlx5dv_crypto_attr) {
+    // SAFETY: See above.
+    unsafe { refuse(ops) };
+}
+
+unsafe extern "C" fn memcpy(ops: *mut mlx5dv_qp_ex, _: u32, _: u64, _: u32, _: u64, _: usize) {
+    // SAFETY: See above.
+    unsafe { refuse(ops) };
+}
+
+unsafe extern "C" fn raw_wqe(ops: *mut mlx5dv_qp_ex, _: *const core::ffi::c_void) {
+    // SAFETY: See above.
+    unsafe { refuse(ops) };
+}
+
+unsafe extern "C" fn dc_addr(ops: *mut mlx5dv_qp_ex, _: *mut ibv_ah, _: u32, _: u64) {
+    // SAFETY: See above.
+    unsafe { refuse(ops) };
+}
+
+unsafe extern "C" fn dc_stream(ops: *mut mlx5dv_qp_ex, _: *mut ibv_ah, _: u32, _: u64, _: u16) {
+    // SAFETY: See above.
+    unsafe { refuse(ops) };
+}
+
+/// Returns the functions that a program calls.
+pub(crate) fn ops() -> mlx5dv_qp_ex {
+    mlx5dv_qp_ex {
+        comp_mask: 0,
+        wr_set_dc_addr: Some(dc_addr),
+        wr_mr_interleaved: Some(mr_interleaved),
+        wr_mr_list: Some(mr_list),
+        wr_mkey_configure: Some(mkey_configure),
+        wr_set_mkey_access_flags: Some(set_access_flags),
+        wr_set_mkey_layout_list: Some(set_layout_list),
+        wr_set_mkey_layout_interleaved: Some(set_layout_interleaved),
+        wr_set_mkey_sig_block: Some(sig_block),
+        wr_raw_wqe: Some(raw_wqe),
+        wr_set_dc_addr_stream: Some(dc_stream),
+        wr_memcpy: Some(memcpy),
+        wr_set_mkey_crypto: Some(crypto),
+    }
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Completions: a request that configured an mkey completes with `MLX5DV_WC_UMR`.
+//!
+//! To the device it is a request that binds a window or a key. Both complete with `IBV_WC_BIND_MW`.
+//! The completion tells the number of inline bytes of the request. A request that configures an mkey
+//! has some; one that binds a window has none.
+
+use core::{
+    ffi::c_int,
+    ptr::fn_addr_eq, //
+};
+use std::sync::{
+    Mutex,
+    OnceLock,
+    PoisonError, //
+};
+
+use ibmkey::{
+    object,
+    sys::{
+        ibv_context,
+        ibv_cq,
+        ibv_cq_ex,
+        ibv_cq_init_attr_ex,
+        ibv_destroy_cq,
+        ibv_wc,
+        ibv_wc_opcode,
+        verbs_context,
+        IBV_WC_BIND_MW,
+        IBV_WC_DRIVER1,
+        IBV_WC_EX_WITH_BYTE_LEN,
+        IBV_WC_SUCCESS, //
+    },
+    Errno,
+    Result, //
+};
+
+type PollCq = unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int;
+type ReadOpcode = unsafe extern "C" fn(*mut ibv_cq_ex) -> ibv_wc_opcode;
+type ReadByteLen = unsafe extern "C" fn(*mut ibv_cq_ex) -> u32;
+
+/// The provider's functions, which are the same for all of its contexts and CQs.
+struct Provider {
+    poll_cq: PollCq,
+    read_opcode: ReadOpcode,
+    read_byte_len: ReadByteLen,
+}
+
+/// The only provider whose devices have keys. Once set, it stays: CQs use it without a lock.
+static PROVIDER: OnceLock<Provider> = OnceLock::new();
+
+/// Held while functions of a context or a CQ are replaced.
+static REPLACING: Mutex<()> = Mutex::new(());
+
+/// Returns the opcode that a program is to see in the place of `IBV_WC_BIND_MW`.
+fn opcode_of_bind(inline_bytes: u32) -> ibv_wc_opcode {
+    match inline_bytes {
+        0 => IBV_WC_BIND_MW,
+        _ => IBV_WC_DRIVER1,
+    }
+}
+
+unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num: c_int, wcs: *mut ibv_wc) -> c_int {
+    let Some(provider) = PROVIDER.get() else {
+        return -libc::EINVAL;
+    };
+
+    // SAFETY: The contract of this function is that of the provider's.
+    let polled = unsafe { (provider.poll_cq)(cq, num, wcs) };
+    for at in 0..usize::try_from(polled).unwrap_or(0) {
+        // SAFETY: The provider has filled in so many elements.
+        let wc = unsafe { &mut *wcs.add(at) };
+
+        if wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_BIND_MW {
+            wc.opcode = opcode_of_bind(wc.byte_len);
+        }
+    }
+    polled
+}
+
+unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> ibv_wc_opcode {
+    let Some(provider) = PROVIDER.get() else {
+        return IBV_WC_BIND_MW;
+    };
+
+    // SAFETY: The contract of this function is that of the provider's. Its function for the length
+    // reads what it reads for the opcode, so it works also if the program did not ask for lengths.
+    unsafe {
+        match (provider.read_opcode)(cq) {
+            IBV_WC_BIND_MW => opcode_of_bind((provider.read_byte_len)(cq)),
+            other => other,
+        }
+    }
+}
+
+/// Asks the provider for its functions. Those of a CQ can be read in a CQ only.
+///
+/// # Safety
+///
+/// `ctx` is an open context.
+unsafe fn ask(ctx: *mut ibv_context, poll_cq: PollCq) -> Result<Provider> {
+    let mut attr = ibv_cq_init_attr_ex {
+        cqe: 1,
+        wc_flags: IBV_WC_EX_WITH_BYTE_LEN.into(),
+        ..ibv_cq_init_attr_ex::default()
+    };
+    // SAFETY: By the caller's promise.
+    let cq = unsafe { create_cq_ex(ctx, &mut attr) }?;
+    // SAFETY: The CQ was just created, so it is destroyed once, and used by no one else.
+    let (read_opcode, read_byte_len) = unsafe {
+        let functions = ((*cq).read_opcode, (*cq).read_byte_len);
+        ibv_destroy_cq(cq.cast());
+        functions
+    };
+
+    Ok(Provider {
+        poll_cq,
+        read_opcode: read_opcode.ok_or(Errno::EOPNOTSUPP)?,
+        read_byte_len: read_byte_len.ok_or(Errno::EOPNOTSUPP)?,
+    })
+}
+
+/// Creates a CQ with the provider, without changes.
+///
+/// # Safety
+///
+/// `ctx` is an open context.
+pub(crate) unsafe fn create_cq_ex(
+    ctx: *mut ibv_context,
+    attr: &mut ibv_cq_init_attr_ex,
+) -> Result<*mut ibv_cq_ex> {
+    let member = core::mem::offset_of!(verbs_context, create_cq_ex);
+    // SAFETY: By the caller's promise.
+    let extended = unsafe { object::extended(ctx, member) }.ok_or(Errno::EOPNOTSUPP)?;
+    // SAFETY: The context has this member, and libibverbs's macro reads it in the same way.
+    let cq = unsafe {
+        let create = (*extended.as_ptr()).create_cq_ex;
+        create.ok_or(Errno::EOPNOTSUPP)?(ctx, attr)
+    };
+
+    if cq.is_null() {
+        return Err(Errno::last());
+    }
+    Ok(cq)
+}
+
+/// Returns `true` if [`watch`] succeeded on a context.
+///
+/// # Safety
+///
+/// `ctx` is an open context.
+pub(crate) unsafe fn is_watched(ctx: *mut ibv_context) -> bool {
+    // SAFETY: By the caller's promise.
+    let current = unsafe { (*ctx).ops.poll_cq };
+
+    current.is_some_and(|current| fn_addr_eq(current, poll_cq as PollCq))
+}
+
+/// Replaces the function of a context that polls CQs. Does nothing if that was done before.
+///
+/// # Safety
+///
+/// `ctx` is an open context of a device that has keys.
+pub(crate) unsafe fn watch(ctx: *mut ibv_context) -> Result {
+    let _replacing = REPLACING.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: By the caller's promise.
+    if unsafe { is_watched(ctx) } {
+        return Ok(());
+    }
+    // SAFETY: By the caller's promise. Only this function writes the field after the provider.
+    let current = unsafe { (*ctx).ops.poll_cq }.ok_or(Errno::EOPNOTSUPP)?;
+    let provider = match PROVIDER.get() {
+        Some(provider) => provider,
+        None => {
+            // SAFETY: By the caller's promise.
+            let provider = unsafe { ask(ctx, current) }?;
+            PROVIDER.get_or_init(|| provider)
+        }
+    };
+    // Another library has replaced the function, or this is another provider.
+    if !fn_addr_eq(provider.poll_cq, current) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    // SAFETY: By the caller's promise. A thread that polls meanwhile calls one function or the
+    // other. No request that configures an mkey has been posted yet.
+    unsafe { (&raw mut (*ctx).ops.poll_cq).write(Some(poll_cq)) };
+    Ok(())
+}
+
+/// Replaces the function of a CQ that reads opcodes, if it is an extended CQ.
+///
+/// # Safety
+///
+/// `cq` is a CQ of a context on which [`watch`] succeeded.
+pub(crate) unsafe fn watch_cq(cq: *mut ibv_cq) {
+    let _replacing = REPLACING.lock().unwrap_or_else(PoisonError::into_inner);
+    let extended = cq.cast::<ibv_cq_ex>();
+
+    // SAFETY: The provider creates extended CQs, so all of its CQs have room for the fields of one,
+    // and those of other CQs are NULL.
+    unsafe {
+        let field = &raw mut (*extended).read_opcode;
+
+        if (*field).is_some() {
+            field.write(Some(read_opcode));
+        }
+    }
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Mkeys. An mkey is a key of ib_mkey whose lkey and rkey do not change.
+
+use core::ffi::c_int;
+use std::sync::{
+    Mutex,
+    MutexGuard,
+    PoisonError, //
+};
+
+use ibmkey::{
+    errno::{
+        to_int,
+        to_ptr, //
+    },
+    ffi,
+    sys::{
+        ibmkey_alloc_attr,
+        ibv_mr,
+        ibv_pd,
+        IBMKEY_ALLOC_YIELD,
+        IBMKEY_BIND_ANY_TAG,
+        IBMKEY_BIND_REMOTE_INV, //
+    },
+    Errno,
+    Result, //
+};
+
+use crate::{
+    device,
+    staging::Staging,
+    sys::{
+        self,
+        mlx5dv_mkey,
+        mlx5dv_mkey_init_attr, //
+    },
+};
+
+/// What requests need of an mkey to be created.
+const FLAGS: u32 =
+    sys::MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT | sys::MLX5DV_MKEY_INIT_ATTR_FLAGS_REMOTE_INVALIDATE;
+
+/// An mkey as this library sees it.
+#[repr(C)]
+pub(crate) struct Mkey {
+    /// What the program sees.
+    keys: mlx5dv_mkey,
+    /// The key.
+    pub(crate) mr: *mut ibv_mr,
+    /// The most entries of a layout.
+    pub(crate) max_entries: u16,
+    /// What all descriptions for it have, of `enum ibmkey_bind_mask`.
+    pub(crate) mask: u64,
+    bound: Mutex<Bound>,
+}
+
+/// What the last request that was added configured.
+#[derive(Default)]
+pub(crate) struct Bound {
+    /// `enum ibv_access_flags`.
+    pub(crate) access: u32,
+    /// The description of the layout; empty if no request has had one.
+    pub(crate) text: Vec<u8>,
+    pub(crate) staging: Staging,
+}
+
+impl Mkey {
+    /// # Safety
+    ///
+    /// `mkey` is NULL, or [`mlx5dv_create_mkey`] returned it and it is not destroyed while the result
+    /// exists.
+    pub(crate) unsafe fn from_raw<'a>(mkey: *mut mlx5dv_mkey) -> Result<&'a Self> {
+        // SAFETY: By the caller's promise. The program's part is the first member.
+        unsafe { mkey.cast::<Self>().as_ref() }.ok_or(Errno::EINVAL)
+    }
+
+    pub(crate) fn bound(&self) -> MutexGuard<'_, Bound> {
+        self.bound.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the protection domain.
+    pub(crate) fn pd(&self) -> *mut ibv_pd {
+        // SAFETY: The key exists as long as the mkey.
+        unsafe { (*self.mr).pd }
+    }
+}
+
+unsafe fn create(attr: Option<&mlx5dv_mkey_init_attr>) -> Result<*mut mlx5dv_mkey> {
+    let attr = attr.ok_or(Errno::EINVAL)?;
+    if attr.create_flags & sys::MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT == 0
+        || attr.create_flags & !FLAGS != 0
+    {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    // SAFETY: By the contract of C.
+    let ctx = unsafe { attr.pd.as_ref() }.ok_or(Errno::EINVAL)?.context;
+    // SAFETY: The context of a PD is open.
+    unsafe { device::prepare(ctx) }?;
+    // As on a ConnectX, an MR can be deregistered while an mkey describes it.
+    let key = ibmkey_alloc_attr {
+        max_entries: attr.max_entries.into(),
+        flags: IBMKEY_ALLOC_YIELD,
+        ..ibmkey_alloc_attr::default()
+    };
+    // SAFETY: By the contract of C.
+    let mr = unsafe { ffi::ibmkey_alloc_ex(attr.pd, &key) };
+    // SAFETY: NULL, or a key that was just created.
+    let key = unsafe { mr.as_ref() }.ok_or_else(Errno::last)?;
+    // An invalidation changes the key's tag, but not the mkey's: the next request restores it.
+    let mask = match attr.create_flags & sys::MLX5DV_MKEY_INIT_ATTR_FLAGS_REMOTE_INVALIDATE {
+        0 => IBMKEY_BIND_ANY_TAG,
+        _ => IBMKEY_BIND_ANY_TAG | IBMKEY_BIND_REMOTE_INV,
+    };
+    let mkey = Box::new(Mkey {
+        keys: mlx5dv_mkey {
+            lkey: key.lkey,
+            rkey: key.rkey,
+        },
+        mr,
+        max_entries: attr.max_entries,
+        mask: mask.into(),
+        bound: Mutex::default(),
+    });
+
+    Ok(Box::into_raw(mkey).cast())
+}
+
+/// See the header.
+#[no_mangle]
+pub unsafe extern "C" fn mlx5dv_create_mkey(attr: *mut mlx5dv_mkey_init_attr) -> *mut mlx5dv_mkey {
+    // SAFETY: By the contract of C.
+    to_ptr(unsafe { create(attr.as_ref()) })
+}
+
+/// See the header.
+#[no_mangle]
+pub unsafe extern "C" fn mlx5dv_destroy_mkey(mkey: *mut mlx5dv_mkey) -> c_int {
+    // SAFETY: By the contract of C.
+    let result = unsafe { Mkey::from_raw(mkey) }.and_then(|own| {
+        // SAFETY: The key is this mkey's.
+        Errno::check(unsafe { ffi::ibmkey_dereg(own.mr) })
+    });
+
+    if result.is_ok() {
+        // SAFETY: It is of `create()`, and is destroyed once by the contract of C.
+        drop(unsafe { Box::from_raw(mkey.cast::<Mkey>()) });
+    }
+    to_int(result)
+}
