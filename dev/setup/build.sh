@@ -5,6 +5,9 @@
 # out/. Each is built again only when a file that it is made from has changed.
 # Part of setup.
 
+# shellcheck source=dev/setup/rdma-core.sh
+source "$TOP/dev/setup/rdma-core.sh"
+
 # tree_files DIR...: lists the files below DIR with size and time.
 tree_files() {
 	(cd "$TOP" && { find "$@" -type f -printf '%p %s %T@\n' 2>/dev/null || true; } | LC_ALL=C sort)
@@ -113,6 +116,7 @@ build_user() {
 	[[ ! -s $(user_stamp).files ]] || tree_files out/user | LC_ALL=C comm -13 "$(user_stamp).files" - |
 		(cd "$TOP" && cut -d ' ' -f 1 | xargs -r rm)
 	crates_take crates "$TOP/out/cargo"
+	copy_rdma_core "$TOP/out/user/rdma-core"
 	for d in "${USER_DIRS[@]}"; do
 		[[ -f $TOP/$d/Makefile ]] || continue
 		echo "== $d"
@@ -122,7 +126,7 @@ build_user() {
 
 # The key covers the files that were built, too.
 user_stamp() { printf '%s/out/.user' "$TOP"; }
-user_sources() { printf '%s-%s' "$(root_key)" "$(tree_key "${USER_DIRS[@]}" tools/bench rust/layout include)"; }
+user_sources() { printf '%s-%s-%s' "$(root_key)" "$(rdma_core_key)" "$(tree_key "${USER_DIRS[@]}" tools/bench rust/layout include)"; }
 user_is_built() { [[ $(cat "$(user_stamp)" 2>/dev/null) == "$(user_sources)-$(tree_key out/user)" ]]; }
 user_is_done() { # SOURCES
 	tree_files out/user >"$(user_stamp).files"
@@ -132,6 +136,7 @@ user_is_done() { # SOURCES
 setup_user() {
 	local key
 	! user_is_built || return 0
+	setup_rdma_core
 	key=$(user_sources)
 	step user "Libraries, tools, samples and selftests" "1-2 min" build_user
 	user_is_done "$key"
@@ -157,6 +162,7 @@ setup_module_and_user() {
 		setup_user
 		return
 	fi
+	setup_rdma_core
 	module=$(module_key) user=$(user_sources)
 	module_make_args
 	step "build-$K_ID" "Module ib_mkey for $K_ID; libraries, tools, samples and selftests" "1-2 min" build_all
