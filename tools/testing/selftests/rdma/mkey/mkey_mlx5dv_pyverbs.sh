@@ -1,0 +1,56 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Programs of mlx5dv on these devices: rdma-core's own tests of mkeys, as they are, through
+# the mlx5 provider of pyverbs, with the libmlx5.so.1 of this tree in front of rdma-core's.
+# Tests of signatures must skip, and all others must run.
+
+# shellcheck source=lib/common.sh
+source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/common.sh"
+
+rdma_core=$here/../rdma-core
+lib=$here/../lib/ibmkey-mlx5dv
+[[ -f $rdma_core/tests/test_mlx5_mkey.py ]] || skip_all "rdma-core's tests are not there"
+[[ -e $lib/libmlx5.so.1 ]] || skip_all "libmlx5 is not built"
+[[ -n $(netdev_of 0) ]] || skip_all "no device ${dev[0]}"
+export PYTHONPATH=$rdma_core:$rdma_core/tests:$here/../python/tests PYTHONDONTWRITEBYTECODE=1
+python3 -c 'import pyverbs.providers.mlx5.mlx5dv' || skip_all "no pyverbs"
+
+works=(list interleaved list_new_api interleaved_new_api odp_list list_bad_flow remote_invalidate)
+skips=(sig_t10dif sig_crc sig_err sig_pipelining_good sig_pipelining_bad)
+name_of() {
+	case $1 in
+	odp_list) echo test_odp_mkey_list_new_api ;;
+	*) echo "test_mkey_$1" ;;
+	esac
+}
+
+# run PATH: rdma-core's tests with the libraries in PATH in front. When the garbage
+# collector frees objects of pyverbs, it closes a context before the objects in it, so
+# it is off, and the process ends without it.
+run() {
+	in_ns 0 env LD_LIBRARY_PATH="$1" python3 - "${dev[0]}" 2>&1 <<-EOF
+		import gc, os, sys
+		gc.disable()
+		from args_parser import parser
+		sys.argv = ["tap", "--dev", sys.argv[1]]
+		parser.parse_args()
+		import tap
+		sys.argv = ["tap", "tests.test_mlx5_mkey"]
+		os._exit(tap.main())
+	EOF
+}
+
+# Both look at the results. A test that rdma-core adds is not in the lists.
+passed() { grep -q "^ok [0-9]* .*\.$(name_of "$1")\$" <<<"$results" || { echo "$results"; return 1; }; }
+skipped() { grep -q "^ok [0-9]* .*\.$(name_of "$1") # SKIP .*not supported" <<<"$results" || { echo "$results"; return 1; }; }
+# rdma-core's own library finds no device of its own.
+all_skipped() { ! grep "^ok\|^not ok" <<<"$1" | grep -v "# SKIP .*not an MLX5 device"; }
+
+plan $((${#works[@]} + ${#skips[@]} + 2))
+results=$(run "$lib")
+for t in "${works[@]}"; do check "$(name_of "$t")" passed "$t"; done
+for t in "${skips[@]}"; do check "$(name_of "$t") skips" skipped "$t"; done
+check "there are no other tests" test "$(grep -c '^ok\|^not ok' <<<"$results")" -eq $((${#works[@]} + ${#skips[@]}))
+check "with rdma-core's library, all skip" all_skipped "$(run '')"
+finish
