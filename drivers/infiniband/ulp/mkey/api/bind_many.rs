@@ -1,32 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The uverbs methods that bind, and the kernel call that binds several keys, all or none.
+//! The uverbs method and the kernel call that bind several keys, all or none.
 
 use crate::{
-    api::{
-        kapi::{self, with_key},
-        uverbs,
-    },
+    api::{kapi, uverbs},
     bindings::{
         self, ib_mkey_bind, ib_mkey_indexed, ib_mkey_interleaved, ib_sge,
-        ib_uverbs_mkey_bind as UapiBind, ib_uverbs_mkey_bind_mask_IB_UVERBS_MKEY_BIND_RKEY as RKEY,
-        ib_uverbs_mkey_block as UapiBlock, ib_uverbs_mkey_indexed as UapiIndexed,
-        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
-        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INTERLEAVED as KIND_INTERLEAVED,
-        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST, ib_uverbs_mkey_sge as UapiSge,
+        ib_uverbs_mkey_bind as UapiBind,
     },
     device::MkeyDevice,
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         export_c::{answer, export_c, pointers, Given, GivenArray, Out},
-        rdma::{
-            export::{HeldMr, MrHandles},
-            Access,
-        },
-        uaccess::{read_array, read_one},
+        rdma::export::{HeldMr, MrHandles},
+        uaccess::read_array,
     },
-    key::{bind_all, indexed, Described, Key},
-    layout::MAX_DIMS,
+    key::{bind_all, Described, Key},
     region::rebind::Refused,
 };
 use core::result;
@@ -105,77 +94,12 @@ fn bind_given(mut binds: GivenArray<'_, ib_mkey_bind>) -> Result {
     })
 }
 
-/// Refuses fields that only an interleaved layout has, and entries of another size than `T`.
-fn check_fields<T>(bind: &UapiBind) -> Result {
-    let interleaved = bind.kind == KIND_INTERLEAVED;
-    if bind.entry_size as usize != size_of::<T>()
-        || !interleaved && (bind.num_dims != 0 || bind.repeat_count != 0)
-    {
-        return Err(EINVAL);
-    }
-    Ok(())
-}
-
-/// Describes the layout that `bind` gives.
-fn describe<'k>(bind: &UapiBind, key: &'k Key<'_>) -> Result<Described<'k>> {
-    let unsupported = bind.access & !bindings::ib_access_flags_IB_ACCESS_SUPPORTED;
-    let chosen = bind.comp_mask & RKEY != 0;
-    if bind.comp_mask & !RKEY != 0 || unsupported != 0 || bind.reserved != 0 {
-        return Err(EINVAL);
-    }
-    let mut described = describe_layout(bind, key)?;
-    if chosen {
-        described.choose(bind.rkey)?;
-    } else if bind.rkey != 0 {
-        return Err(EINVAL);
-    }
-    Ok(described)
-}
-
-fn describe_layout<'k>(bind: &UapiBind, key: &'k Key<'_>) -> Result<Described<'k>> {
-    let access = Access::checked(key.mr().device(), bind.access as c_int)?;
-    match bind.kind {
-        KIND_LIST => {
-            check_fields::<UapiSge>(bind)?;
-            uverbs::describe_list(key, access, bind.entries, bind.num_entries)
-        }
-        KIND_INTERLEAVED => {
-            check_fields::<UapiBlock>(bind)?;
-            describe_interleaved(bind, key, access)
-        }
-        KIND_INDEXED if bind.num_entries == 1 => {
-            check_fields::<UapiIndexed>(bind)?;
-            indexed::describe_user(key, access, &read_one(bind.entries)?)
-        }
-        _ => Err(EINVAL),
-    }
-}
-
-/// Describes the interleaved layout that `bind` gives.
-fn describe_interleaved<'k>(
-    bind: &UapiBind,
-    key: &'k Key<'_>,
-    access: Access,
-) -> Result<Described<'k>> {
-    let mut repeat_count = [0; MAX_DIMS];
-    let repeat_count = repeat_count
-        .get_mut(..bind.num_dims as usize)
-        .filter(|counts| !counts.is_empty())
-        .ok_or(EINVAL)?;
-    let mut counts = repeat_count.iter_mut();
-    read_array(bind.repeat_count, bind.num_dims, |count: u64| {
-        *counts.next().ok_or(EINVAL)? = count;
-        Ok(())
-    })?;
-    uverbs::describe_interleaved(key, access, repeat_count, bind.entries, bind.num_entries)
-}
-
 /// Binds the array of descriptions at the user address `array`, all or none.
 fn bind_user(handles: MrHandles<'_>, num: u32, array: u64, failed: &mut u32) -> Result {
     let mut binds: KVVec<UapiBind> = KVVec::with_capacity(num as usize, GFP_MAYFAIL)?;
     read_array(array, num, |bind| Ok(binds.push(bind, GFP_MAYFAIL)?))?;
     bind(handles.iter(), |number, key| {
-        describe(binds.get(number).ok_or(EINVAL)?, key)
+        uverbs::describe(binds.get(number).ok_or(EINVAL)?, key)
     })
     .map_err(|refused| {
         *failed = refused.number as u32;
@@ -193,10 +117,6 @@ export_c! {
 
 export_c! {
     in crate::api::bindings;
-
-    fn ib_mkey_uapi_bind(mkey: HeldMr<'_>, layout: Given<'_, UapiBind>) -> Result {
-        with_key(mkey, |key| describe(&layout, key)?.bind())
-    }
 
     fn ib_mkey_uapi_bind_many(
         handles[num]: MrHandles<'_>,

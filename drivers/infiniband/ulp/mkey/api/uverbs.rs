@@ -1,33 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The Rust half of the uverbs methods in `api/uverbs_table.c`: it copies descriptions and device
-//! memory from and to a process's memory.
+//! memory from and to a process's memory. `api/query.rs` has the method that queries a key.
 
 use crate::{
     api::kapi::with_key,
     bindings::{
+        self, ib_uverbs_mkey_bind as UapiBind,
+        ib_uverbs_mkey_bind_mask_IB_UVERBS_MKEY_BIND_RKEY as RKEY,
         ib_uverbs_mkey_block as UapiBlock, ib_uverbs_mkey_indexed as UapiIndexed,
-        ib_uverbs_mkey_info, ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
+        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INTERLEAVED as KIND_INTERLEAVED,
-        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST,
-        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_UNBOUND as KIND_UNBOUND, ib_uverbs_mkey_refused,
-        ib_uverbs_mkey_sge as UapiSge,
+        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST, ib_uverbs_mkey_sge as UapiSge,
     },
     device::MkeyDevice,
     kernel_ext::{
-        alloc::GFP_MAYFAIL,
-        export_c::{export_c, ArrayMut, Given},
+        export_c::{export_c, Given},
         rdma::{
             export::{AnyDm, HeldMr},
             Access, OwnedMr, Pd,
         },
-        uaccess::{read_array, read_chunks, write_all, write_array},
+        uaccess::{read_array, read_chunks, read_one},
     },
     key::{self, indexed, Described, Key, Range},
-    layout::{Layout, MAX_DIMS},
-    region::binding::Binding,
+    layout::MAX_DIMS,
 };
-use kernel::prelude::*;
+use kernel::{ffi::c_int, prelude::*};
 
 impl Range for UapiSge {
     #[inline(always)]
@@ -38,7 +36,7 @@ impl Range for UapiSge {
 }
 
 /// Describes the ranges at the user address `entries`.
-pub(crate) fn describe_list<'k>(
+fn describe_list<'k>(
     key: &'k Key<'_>,
     access: Access,
     entries: u64,
@@ -52,7 +50,7 @@ pub(crate) fn describe_list<'k>(
 }
 
 /// Describes the blocks at the user address `blocks`.
-pub(crate) fn describe_interleaved<'k>(
+fn describe_blocks<'k>(
     key: &'k Key<'_>,
     access: Access,
     repeat_count: &[u64],
@@ -70,112 +68,69 @@ pub(crate) fn describe_interleaved<'k>(
     description.interleaved(repeat_count)
 }
 
-/// Returns the description of entry or block `index`.
-fn describe(binding: &Binding, index: usize) -> Option<UapiBlock> {
-    let (leaf, addr, bytes_count, stride) = match &binding.layout {
-        Layout::List(list) => {
-            let entry = list.entries().get(index)?;
-            (entry.leaf(), entry.addr(), entry.length(), [0; MAX_DIMS])
-        }
-        Layout::Interleaved(interleaved) => {
-            let block = interleaved.blocks().get(index)?;
-            (
-                block.leaf(),
-                block.addr(),
-                block.bytes_count(),
-                *block.stride(),
-            )
-        }
-        Layout::Indexed(_) => return None,
-    };
-    Some(UapiBlock {
-        addr,
-        bytes_count,
-        stride,
-        lkey: binding.leaves.get(leaf as usize)?.lkey,
-        comp_mask: 0,
-    })
+/// Refuses fields that only an interleaved layout has, and entries of another size than `T`.
+fn check_fields<T>(bind: &UapiBind) -> Result {
+    let interleaved = bind.kind == KIND_INTERLEAVED;
+    if bind.entry_size as usize != size_of::<T>()
+        || !interleaved && (bind.num_dims != 0 || bind.repeat_count != 0)
+    {
+        return Err(EINVAL);
+    }
+    Ok(())
 }
 
-/// The input and the output of a query.
-struct Query<'a> {
-    info: &'a mut ib_uverbs_mkey_info,
-    repeat_count: &'a mut [u64; MAX_DIMS],
-    /// The user address of the room for indices, and the number of indices that fit.
-    wanted: &'a UapiIndexed,
-    indexed: &'a mut UapiIndexed,
-    /// The number of blocks that fit into user memory.
-    num_blocks: u32,
-    described: KVVec<UapiBlock>,
-    indices: KVVec<u64>,
+/// Describes the layout that `bind` gives.
+pub(super) fn describe<'k>(bind: &UapiBind, key: &'k Key<'_>) -> Result<Described<'k>> {
+    let unsupported = bind.access & !bindings::ib_access_flags_IB_ACCESS_SUPPORTED;
+    let chosen = bind.comp_mask & RKEY != 0;
+    if bind.comp_mask & !RKEY != 0 || unsupported != 0 || bind.reserved != 0 {
+        return Err(EINVAL);
+    }
+    let mut described = describe_layout(bind, key)?;
+    if chosen {
+        described.choose(bind.rkey)?;
+    } else if bind.rkey != 0 {
+        return Err(EINVAL);
+    }
+    Ok(described)
 }
 
-impl Query<'_> {
-    /// Describes the binding. Returns `(0, 0)` if it did, or else the number of blocks and of
-    /// indices that the caller must make room for: an allocation here would keep binds waiting.
-    fn look(&mut self, binding: Option<&Binding>) -> Result<(usize, usize)> {
-        let Some(binding) = binding else {
-            self.info.kind = KIND_UNBOUND;
-            return Ok((0, 0));
-        };
-        let count = binding.layout.count();
-        let (blocks, places) = match &binding.layout {
-            Layout::Indexed(_) => (0, count.min(self.wanted.num_indices as usize)),
-            _ => (count.min(self.num_blocks as usize), 0),
-        };
-        if blocks > self.described.capacity() || places > self.indices.capacity() {
-            return Ok((blocks, places));
+fn describe_layout<'k>(bind: &UapiBind, key: &'k Key<'_>) -> Result<Described<'k>> {
+    let access = Access::checked(key.mr().device(), bind.access as c_int)?;
+    match bind.kind {
+        KIND_LIST => {
+            check_fields::<UapiSge>(bind)?;
+            describe_list(key, access, bind.entries, bind.num_entries)
         }
-        let info = &mut *self.info;
-        info.length = binding.layout.length();
-        info.access = binding.access.into_raw();
-        info.num_entries = u32::try_from(count)?;
-        info.kind = KIND_LIST;
-        if let Layout::Interleaved(interleaved) = &binding.layout {
-            info.kind = KIND_INTERLEAVED;
-            info.num_dims = u32::try_from(interleaved.repeat_counts().len())?;
-            for (to, count) in self
-                .repeat_count
-                .iter_mut()
-                .zip(interleaved.repeat_counts())
-            {
-                *to = count;
-            }
+        KIND_INTERLEAVED => {
+            check_fields::<UapiBlock>(bind)?;
+            describe_interleaved(bind, key, access)
         }
-        if let Layout::Indexed(layout) = &binding.layout {
-            info.kind = KIND_INDEXED;
-            *self.indexed = indexed::describe_binding(layout, info.num_entries, &binding.leaves);
-            let all = layout.indices();
-            for index in (0..places).map_while(|at| all.get(at)) {
-                // Checked above: the index fits.
-                let _ = self.indices.push_within_capacity(index);
-            }
+        KIND_INDEXED if bind.num_entries == 1 => {
+            check_fields::<UapiIndexed>(bind)?;
+            indexed::describe_user(key, access, &read_one(bind.entries)?)
         }
-        for block in (0..blocks).map_while(|index| describe(binding, index)) {
-            // Checked above: the block fits.
-            let _ = self.described.push_within_capacity(block);
-        }
-        Ok((0, 0))
+        _ => Err(EINVAL),
     }
+}
 
-    /// Describes `key` and its binding. Writes the blocks to the user address `blocks`.
-    fn answer(mut self, key: &Key<'_>, blocks: u64) -> Result {
-        self.info.lkey = key.mr().lkey();
-        self.info.rkey = key.mr().rkey();
-        self.info.max_entries = key.max_entries();
-        // A longer layout may be bound between an allocation and the next look.
-        loop {
-            let missing = key.inspect(|binding| self.look(binding))?;
-            if missing == (0, 0) {
-                break;
-            }
-            self.described.reserve(missing.0, GFP_MAYFAIL)?;
-            self.indices.reserve(missing.1, GFP_MAYFAIL)?;
-        }
-        // After the look: a fault in user memory would keep binds waiting.
-        write_array(blocks, self.num_blocks, self.described.iter())?;
-        write_all(self.wanted.indices, &self.indices)
-    }
+/// Describes the interleaved layout that `bind` gives.
+fn describe_interleaved<'k>(
+    bind: &UapiBind,
+    key: &'k Key<'_>,
+    access: Access,
+) -> Result<Described<'k>> {
+    let mut repeat_count = [0; MAX_DIMS];
+    let repeat_count = repeat_count
+        .get_mut(..bind.num_dims as usize)
+        .filter(|counts| !counts.is_empty())
+        .ok_or(EINVAL)?;
+    let mut counts = repeat_count.iter_mut();
+    read_array(bind.repeat_count, bind.num_dims, |count: u64| {
+        *counts.next().ok_or(EINVAL)? = count;
+        Ok(())
+    })?;
+    describe_blocks(key, access, repeat_count, bind.entries, bind.num_entries)
 }
 
 export_c! {
@@ -185,29 +140,8 @@ export_c! {
         key::create(&MkeyDevice::of(pd.device())?.core, pd, max_entries, yields)
     }
 
-    fn ib_mkey_uapi_query(
-        mkey: HeldMr<'_>,
-        info: &mut ib_uverbs_mkey_info,
-        repeat_count: ArrayMut<'_, u64, MAX_DIMS>,
-        wanted: Given<'_, UapiIndexed>,
-        indexed: &mut UapiIndexed,
-        blocks: u64,
-        num_blocks: u32,
-        refused: &mut ib_uverbs_mkey_refused,
-    ) -> Result {
-        let query = Query {
-            info,
-            repeat_count: repeat_count.0,
-            wanted: &wanted,
-            indexed,
-            num_blocks,
-            described: KVVec::new(),
-            indices: KVVec::new(),
-        };
-        with_key(mkey, |key| {
-            (refused.error, refused.entry) = key.region().refused();
-            query.answer(key, blocks)
-        })
+    fn ib_mkey_uapi_bind(mkey: HeldMr<'_>, layout: Given<'_, UapiBind>) -> Result {
+        with_key(mkey, |key| describe(&layout, key)?.bind())
     }
 
     fn ib_mkey_uapi_dm_copy(

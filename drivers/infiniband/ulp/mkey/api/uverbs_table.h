@@ -12,7 +12,7 @@ extern const struct uapi_definition ib_mkey_uapi_defs[];
 /* The module parameter dm_class. */
 extern char ib_mkey_dm_class[];
 
-/* Defined in Rust: api/uverbs.rs, api/bind_many.rs */
+/* Defined in Rust: api/uverbs.rs, api/query.rs, api/bind_many.rs */
 struct ib_mr *ib_mkey_uapi_create(struct ib_pd *pd, u32 max_entries, bool yields);
 int ib_mkey_uapi_bind(struct ib_mr *mkey,
 		      const struct ib_uverbs_mkey_bind *layout);
