@@ -253,6 +253,83 @@ int ib_bind_mkey_interleaved(struct ib_mr *mkey,
 int ib_bind_mkey_indexed(struct ib_mr *mkey,
 			 const struct ib_mkey_indexed *layout, int access);
 
+/* Layouts that are staged for a key at a time. */
+#define IB_MKEY_MAX_STAGED 4
+
+/**
+ * ib_map_mkey_list() - stage ranges, one after another, for a work request
+ * @mkey: key of ib_alloc_mkey()
+ * @sg_list: the ranges
+ * @num_sge: number of ranges, at most IB_MKEY_MAX_ENTRIES
+ *
+ * Copies the description into the key, under the rkey that @mkey has now. The
+ * binding stays. An ib_reg_wr with opcode IB_WR_REG_MR binds the key to the
+ * layout that is staged under its @key, and uses that layout up:
+ *
+ *	ib_update_fast_reg_key(mkey, ib_inc_rkey(mkey->rkey));
+ *	ret = ib_map_mkey_list(mkey, sg_list, num_sge);
+ *	...
+ *	reg.wr.opcode = IB_WR_REG_MR;
+ *	reg.mr = mkey;
+ *	reg.key = mkey->rkey;
+ *	reg.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ;
+ *
+ * Requests that are posted later on the queue see the new layout, by the new lkey
+ * and rkey, and earlier ones the old layout. A request that binds a bound key
+ * waits until all earlier requests of its queue have completed. IB_WR_LOCAL_INV,
+ * or a peer's IB_WR_SEND_WITH_INV, with the rkey of the last bind unbinds the key.
+ * No access by the key is in progress when that request completes.
+ *
+ * Up to IB_MKEY_MAX_STAGED layouts can be staged at a time, each under its own
+ * rkey. A layout replaces the one that is staged under the same rkey.
+ * ib_unbind_mkey() drops all of them.
+ *
+ * This function checks what depends on the description alone. The request looks
+ * the leaves up when it executes, so an earlier request of the queue may register
+ * a leaf. It completes with IB_WC_MW_BIND_ERR if ib_bind_mkey_list() would fail,
+ * if no layout is staged under its @key, if the key is in another protection
+ * domain than the queue pair. Then the key keeps its binding.
+ *
+ * The caller deregisters the key after the queue pair is drained, as for any MR
+ * with work requests.
+ *
+ * Context: any that may post work requests. Does not sleep. Allocates memory only
+ * if the description is longer than those that were staged before and used up.
+ * Return: 0, or a negative errno; then nothing has changed: -EINVAL without
+ * ranges and for a range without bytes, -ENOSPC for too many ranges, -EOVERFLOW,
+ * -EBUSY if IB_MKEY_MAX_STAGED other layouts are staged, -ENOMEM.
+ */
+int ib_map_mkey_list(struct ib_mr *mkey, const struct ib_sge *sg_list,
+		     u32 num_sge);
+
+/**
+ * ib_map_mkey_interleaved() - stage blocks that repeat, for a work request
+ * @mkey: key of ib_alloc_mkey()
+ * @layout: the blocks
+ *
+ * As ib_map_mkey_list().
+ *
+ * Context: any that may post work requests. Does not sleep.
+ * Return: 0, or a negative errno as of ib_map_mkey_list().
+ */
+int ib_map_mkey_interleaved(struct ib_mr *mkey,
+			    const struct ib_mkey_interleaved *layout);
+
+/**
+ * ib_map_mkey_indexed() - stage blocks of one size at the places of indices, for a
+ *	work request
+ * @mkey: key of ib_alloc_mkey()
+ * @layout: the blocks, at most IB_MKEY_MAX_ENTRIES; its indices are copied
+ *
+ * As ib_map_mkey_list().
+ *
+ * Context: any that may post work requests. Does not sleep.
+ * Return: 0, or a negative errno as of ib_map_mkey_list(). -EINVAL also if
+ * @layout has both sizes of indices, or neither.
+ */
+int ib_map_mkey_indexed(struct ib_mr *mkey,
+			const struct ib_mkey_indexed *layout);
+
 /**
  * struct ib_mkey_bind - the description for one of several keys
  * @mkey: key of ib_alloc_mkey()
@@ -298,6 +375,7 @@ int ib_bind_mkeys(struct ib_mkey_bind *binds, u32 num);
  * the old rkey does not reach a later layout. LOCAL_INV and SEND with invalidate
  * increment the tag but not these fields, which the caller may write at the
  * same time. The next ib_bind_mkey_list(), and functions like it, set them.
+ * Drops the layouts that are staged for the key.
  *
  * Return: 0, or a negative errno; then nothing has changed: -EINVAL for an MR that
  * is not a key, -EBUSY while a memory window or another key refers to the key.

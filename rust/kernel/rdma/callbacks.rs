@@ -264,8 +264,8 @@ pub(super) unsafe extern "C" fn create_qp<T: DeviceOps>(
         drop(running);
         // SAFETY: The arguments are the core's.
         to_result(unsafe { stock(raw, attr, udata) })?;
-        // A QP of an older `ib_uverbs` may outlive the client.
-        if !udata.is_null() && !uverbs::is_older() {
+        // The QP of a process may outlive the client if `ib_uverbs` is older.
+        if udata.is_null() || !uverbs::is_older() {
             if let Ok(running) = Running::<T>::on(qp.device()) {
                 running.data().created_qp(qp);
             }

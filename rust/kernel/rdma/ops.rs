@@ -178,7 +178,8 @@ pub(crate) trait DeviceOps: ClientOps {
         finish: impl FnOnce() -> Result,
     ) -> Result;
 
-    /// Called with the QP of a process that the driver has created, before the process knows it.
+    /// Called with a QP that the driver has created, before its user knows it. Only the QP of a
+    /// kernel user may outlive the client.
     fn created_qp(&self, qp: &Qp);
 
     /// Keeps MRs from being deregistered.

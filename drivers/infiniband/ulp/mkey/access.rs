@@ -244,16 +244,25 @@ pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
     Ok(())
 }
 
-/// Registers the elements that are mapped to `mr`, for a kernel QP in `pd`: REG_MR.
+/// Registers the elements that are mapped to `mr`, or binds the unbound key `mr` to a staged layout,
+/// for a kernel QP in `pd`: REG_MR. Sleeps.
 ///
 /// # Errors
 ///
-/// `EINVAL` for an MR that is not for fast registration; those of [`FastReg::register`].
+/// `EINVAL` for an MR of another kind; those of [`FastReg::register`] and of [`bind_staged`].
+///
+/// [`bind_staged`]: bind::bind_staged
 pub(crate) fn register(mr: &Mr, pd: &Pd, key: u32, access: Access) -> Result {
     let core = Core::running(mr.device())?;
     let region = core.region_of(mr).ok_or(EINVAL)?;
-    let fast_reg = fast_reg_of(&region).ok_or(EINVAL)?;
-    fast_reg.register(&core.hw, mr, pd, key, access)?;
-    region.registered_as(key);
-    Ok(())
+    match fast_reg_of(&region) {
+        Some(fast_reg) => {
+            fast_reg.register(&core.hw, mr, pd, key, access)?;
+            region.registered_as(key);
+            Ok(())
+        }
+        // The driver executes this request too early to replace a binding: the QP is older than the
+        // device's extension.
+        None => bind::bind_staged(mr, pd, key, access.into_raw(), false),
+    }
 }

@@ -203,7 +203,7 @@ impl ClientOps for MkeyDevice {
         self.extended.store(false, ordering::Release);
         dm::show::remove(&self.memory);
         // The driver's own `dereg_mr`, which is next, empties no slot.
-        self.core.close();
+        self.core.close(device);
         self.overlay.uninstall(device);
     }
 

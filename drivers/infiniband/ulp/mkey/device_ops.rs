@@ -301,7 +301,7 @@ impl DeviceOps for MkeyDevice {
     }
 
     fn created_qp(&self, qp: &Qp) {
-        self.core.hw.take_binds(qp);
+        self.core.take_binds(qp);
     }
 
     type Held = KVVec<Pin>;

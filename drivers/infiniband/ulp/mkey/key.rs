@@ -9,6 +9,7 @@ pub(crate) mod indexed;
 mod leaf;
 pub(crate) mod nest;
 pub(crate) mod request;
+mod stage;
 
 use crate::{
     backend::Backend,
@@ -27,6 +28,7 @@ use crate::{
         indices::MAX_INDICES,
         rebind::{apply, Change, Refused, Turn},
         rights::{supported, Origin},
+        staged::StagedLayouts,
         tag, Kind, Region,
     },
 };
@@ -114,6 +116,9 @@ impl<'a> Key<'a> {
         let (pins, hw) = (&self.core.pins, &self.core.hw);
         self.region
             .unbind(pins, hw, self.mr, Origin::Call, self.patience())?;
+        if let Ok(staged) = self.staged() {
+            staged.clear();
+        }
         counters::add(Count::Unbind, 1);
         Ok(())
     }
@@ -161,7 +166,12 @@ pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32, yields: bool) -> Re
     if max_entries == 0 || max_entries > MAX_INDICES {
         return Err(EINVAL);
     }
-    let charge = core.charge(pd, cost::REGION)?;
+    let (bytes, staged) = if pd.is_kernels() {
+        (cost::KERNELS_KEY, Some(StagedLayouts::new()?))
+    } else {
+        (cost::REGION, None)
+    };
+    let charge = core.charge(pd, bytes)?;
     let mr = OwnedMr::new(pd, 1)?;
     core.hw.claim(&mr);
     let old = core.old.clone();
@@ -169,6 +179,7 @@ pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32, yields: bool) -> Re
         max_entries,
         old,
         yields,
+        staged,
     };
     core.adopt(&mr, kind, charge)?;
     Ok(mr)
@@ -406,12 +417,17 @@ impl Described<'_> {
     }
 
     /// Binds the key to the description in the order of a queue, for a work request that names it
-    /// by `key`. The lkey and rkey become `new_key`.
+    /// by the rkey `key`, or by its MR. The lkey and rkey become `new_key`.
     ///
     /// # Errors
     ///
     /// As for [`Self::bind`], and those of [`Region::bind_in_turn`].
-    pub(crate) fn bind_in_turn(&self, key: u32, new_key: u32, patience: Patience) -> Result {
+    pub(crate) fn bind_in_turn(
+        &self,
+        key: Option<u32>,
+        new_key: u32,
+        patience: Patience,
+    ) -> Result {
         let Key {
             core, mr, region, ..
         } = self.key;

@@ -9,7 +9,7 @@ use crate::{
     backend::{Backend, Hw, Named},
     kernel_ext::{
         error::eopnotsupp,
-        rdma::{client::Adding, Device, Mr, OwnedPd, Pd},
+        rdma::{client::Adding, Device, Mr, OwnedPd, Pd, Qp},
         sync::{
             srcu::{Guard, Table},
             users::Patience,
@@ -46,7 +46,8 @@ pub(crate) struct Core {
     /// The regions of this module, by the indices of their MRs.
     #[pin]
     pub(crate) regions: Table<Region>,
-    /// `true` when the device is about to be removed. No slot of an MR is filled from then on.
+    /// `true` when the device is about to be removed. From then on no slot of an MR is filled, and
+    /// requests of no QP are taken over.
     #[pin]
     closed: Mutex<bool>,
     #[pin]
@@ -149,9 +150,19 @@ impl Core {
         }
     }
 
+    /// Executes requests of the new QP `qp` that bind keys, unless the device is about to be removed.
+    pub(crate) fn take_binds(&self, qp: &Qp) {
+        let closed = self.closed.lock();
+        if !*closed {
+            self.hw.take_binds(qp);
+        }
+    }
+
     /// Ends accesses to all regions, whose MRs may outlive the device's operations. Sleeps.
-    pub(crate) fn close(&self) {
+    pub(crate) fn close(&self, device: &Device) {
         *self.closed.lock() = true;
+        // A kernel user that was registered before this module destroys its QPs later.
+        self.hw.give_binds_back(device);
         let mut from = 0;
         while let Some((index, region)) = self.regions.next(from) {
             drop(region.mr_slot.empty());

@@ -14,6 +14,7 @@
 //! | `region/tag.rs` | the tags of keys |
 //! | `region/indices.rs` | the storage of the indices of an indexed layout |
 //! | `region/fast_reg.rs` | regions for fast registration by kernel users |
+//! | `region/staged.rs` | layouts that kernel users stage for a key |
 //! | `region/show.rs` | the regions of a device in debugfs |
 //! | `region/yielding.rs` | keys that the deregistration of a leaf unbinds |
 //! | `region/window.rs` | the hidden MRs of memory windows |
@@ -40,6 +41,7 @@ pub(crate) mod pins;
 pub(crate) mod rebind;
 pub(crate) mod rights;
 pub(crate) mod show;
+pub(crate) mod staged;
 pub(crate) mod tag;
 pub(crate) mod window;
 mod yielding;
@@ -63,6 +65,7 @@ use crate::{
         old::{OldBindings, Which},
         pins::Pins,
         rights::Origin,
+        staged::StagedLayouts,
     },
 };
 use core::ptr;
@@ -86,6 +89,8 @@ pub(crate) enum Kind {
         old: Arc<OldBindings>,
         /// `true` if the deregistration of a leaf unbinds the key.
         yields: bool,
+        /// The staged layouts; [`None`] for the key of a process.
+        staged: Option<Pin<KBox<StagedLayouts>>>,
     },
     /// A region over device memory, bound once.
     Dm,

@@ -2,12 +2,14 @@
 
 //! Work requests that bind keys.
 //!
-//! One of the driver's workers executes the request. It reads no memory that a process can hold up:
+//! One of the driver's workers executes the request. The description of a process is in memory or in
+//! the request; a kernel user has staged one before (`region/staged.rs`). The worker reads no memory that a process can hold up:
 //! a description in ODP memory is refused. It waits for no access to the key; `region/old.rs` keeps
 //! the old binding. A description has at most `MAX_ENTRIES` entries, blocks or indices, which bounds
 //! the time of the worker.
 
 use crate::{
+    backend::Backend,
     bindings,
     kernel_ext::{
         error::eopnotsupp,
@@ -65,6 +67,45 @@ impl KeyRequest<'_> {
     }
 }
 
+/// Binds the key `mr` to the layout that is staged under `rkey`, for a kernel QP in `pd`: REG_MR. As
+/// for [`bind`]. Uses the staged layout up.
+///
+/// # Errors
+///
+/// `EINVAL` if no layout is staged under `rkey`, and for another protection domain; those of
+/// [`describe`] and of a bind. `EINVAL` also for a key that is bound, unless `may_rebind`: earlier
+/// requests of the QP may use the old binding again.
+pub(crate) fn bind_staged(mr: &Mr, pd: &Pd, rkey: u32, access: u32, may_rebind: bool) -> Result {
+    let core = Core::running(mr.device())?;
+    if mr.pd() != pd.as_raw() {
+        return Err(EINVAL);
+    }
+    let key = Key::of(&core, mr, pd)?;
+    if !may_rebind && core.hw.is_open(mr) {
+        return Err(EINVAL);
+    }
+    let layouts = key.staged()?;
+    let staged = layouts.take(rkey).ok_or(EINVAL)?;
+    let mut entry = 0;
+    let mut describe_and_bind = || {
+        let access = checked(pd, access)?;
+        let mut reader = Reader::new(Source::Staged(&staged), 0, staged.len() as u64);
+        let described = describe(&key, access, &mut reader, &mut entry)?;
+        described.bind_in_turn(None, rkey, Worker::new().patience)
+    };
+    let bound = describe_and_bind();
+    layouts.give_back(staged);
+    bound.inspect_err(|error| key.region().refuse(*error, entry))
+}
+
+/// Returns the access flags of a request on a QP in `pd`.
+fn checked(pd: &Pd, access: u32) -> Result<Access> {
+    if access & !bindings::ib_access_flags_IB_ACCESS_SUPPORTED != 0 {
+        return Err(EINVAL);
+    }
+    Access::checked(pd.device(), access as c_int)
+}
+
 /// Binds the key `mr` for a QP in `pd`. Requests that the QP executes later see the new layout. Sleeps
 /// for some seconds at most.
 ///
@@ -97,10 +138,7 @@ fn describe_and_bind(
     {
         return Err(EINVAL);
     }
-    if request.access & !bindings::ib_access_flags_IB_ACCESS_SUPPORTED != 0 {
-        return Err(EINVAL);
-    }
-    let access = Access::checked(pd.device(), request.access as c_int)?;
+    let access = checked(pd, request.access)?;
     let mut reader = request.reader(core, pd)?;
     let described = describe(key, access, &mut reader, entry)?;
     // The description may be in memory of this key, which the reader pins.
@@ -110,5 +148,5 @@ fn describe_and_bind(
         *entry = 0;
         return Err(EINVAL);
     }
-    described.bind_in_turn(request.rkey, request.new_key, worker.patience)
+    described.bind_in_turn(Some(request.rkey), request.new_key, worker.patience)
 }

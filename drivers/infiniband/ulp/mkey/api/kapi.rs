@@ -24,6 +24,7 @@ use crate::{
         Described, Key, Range,
     },
     layout::IndexSlice,
+    mkey_core::{Core, Lookup},
 };
 use kernel::{ffi::c_int, prelude::*};
 
@@ -68,6 +69,12 @@ fn reg_dm_mr(
 pub(super) fn with_key<T>(mr: HeldMr<'_>, call: impl FnOnce(&Key<'_>) -> Result<T>) -> Result<T> {
     let device = MkeyDevice::of(mr.mr().device())?;
     call(&Key::of(&device.core, mr.mr(), mr.pd())?)
+}
+
+/// Runs `call` with the key whose MR is `mr`, in any context. `call` must not sleep.
+fn with_any_key<T>(mr: HeldMr<'_>, call: impl FnOnce(&Key<'_>) -> Result<T>) -> Result<T> {
+    let core = Core::running(mr.mr().device())?;
+    call(&Key::of(&core, mr.mr(), mr.pd())?)
 }
 
 impl Range for ib_sge {
@@ -124,6 +131,16 @@ pub(super) fn describe_indexed<'k>(
     access: c_int,
 ) -> Result<Described<'k>> {
     let access = Access::checked(key.mr().device(), access)?;
+    let (pattern, indices) = indexed_parts(layout)?;
+    indexed::describe(key, access, pattern, indices)
+}
+
+/// Returns the parts of a layout of blocks at indices.
+///
+/// # Errors
+///
+/// `EINVAL` if the layout has both sizes of indices, or neither.
+fn indexed_parts<'a>(layout: &Given<'a, ib_mkey_indexed>) -> Result<(Pattern, IndexSlice<'a>)> {
     if layout.indices32.is_null() == layout.indices64.is_null() {
         return Err(EINVAL);
     }
@@ -138,7 +155,7 @@ pub(super) fn describe_indexed<'k>(
         unit: layout.unit,
         bytes_count: layout.bytes_count,
     };
-    indexed::describe(key, access, pattern, indices)
+    Ok((pattern, indices))
 }
 
 export_c! {
@@ -226,6 +243,33 @@ export_c! {
         access: c_int,
     ) -> Result {
         with_key(mkey, |key| describe_indexed(key, &layout, access)?.bind())
+    }
+
+    fn ib_map_mkey_list(mkey: HeldMr<'_>, sg_list[num_sge]: &[ib_sge], num_sge: u32) -> Result {
+        with_any_key(mkey, |key| {
+            let ranges = sg_list.iter();
+            key.stage_list(ranges.map(|sge| (sge.addr, sge.length.into(), sge.lkey)))
+        })
+    }
+
+    fn ib_map_mkey_interleaved(
+        mkey: HeldMr<'_>,
+        layout: Given<'_, ib_mkey_interleaved>,
+    ) -> Result {
+        with_any_key(mkey, |key| {
+            let blocks = layout.blocks().ok_or(EINVAL)?.iter();
+            let blocks = blocks.map(|block| {
+                (block.addr, block.bytes_count, block.lkey, block.stride)
+            });
+            key.stage_interleaved(layout.repeat_count().ok_or(EINVAL)?, blocks)
+        })
+    }
+
+    fn ib_map_mkey_indexed(mkey: HeldMr<'_>, layout: Given<'_, ib_mkey_indexed>) -> Result {
+        with_any_key(mkey, |key| {
+            let (pattern, indices) = indexed_parts(&layout)?;
+            key.stage_indexed(pattern, indices)
+        })
     }
 
     fn ib_unbind_mkey(mkey: HeldMr<'_>) -> Result {

@@ -111,10 +111,14 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// driver. The caller changes the fields of `ib_mr`.
     fn rekey(&self, mr: &Mr, key: u32);
 
-    /// Executes requests of a new QP of a process that bind claimed MRs. A request to bind an MR that
+    /// Executes requests of a new QP that bind claimed MRs. A request to bind an MR that
     /// is bound waits until all earlier requests of the QP have completed: they may use the old
     /// binding again, because the driver repeats them after a loss of packets.
     fn take_binds(&self, qp: &Qp);
+
+    /// Lets the driver execute all requests of the QPs of `device` again, which is about to be
+    /// removed. Sleeps.
+    fn give_binds_back(&self, device: &Device);
 
     /// Forbids accesses to a claimed MR.
     fn withdraw(&self, mr: &Mr);

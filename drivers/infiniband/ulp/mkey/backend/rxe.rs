@@ -13,7 +13,7 @@
 //! | `rxe/driver_calls.rs` | calls as rxe's workers make them; the self-test uses them |
 //! | `rxe/on_demand.rs`, `rxe/rxe_odp_page.c` | ODP pages |
 //! | `rxe/attach.c`, `rxe/redirect.c`, `rxe/redirect_mw.c`, `rxe/stock_redirected.c` | the redirection, by ftrace |
-//! | `rxe/sender.c` | work requests that bind keys |
+//! | `rxe/sender.c` | work requests that bind keys, of processes and of kernel users |
 //! | `rxe/table.c` | the counterpart for an rxe that has a table of operations for each MR |
 //! | `rxe/stock.c`, `rxe/functions.h` | calls of stock rxe; its functions |
 //! | `rxe/mr.c` | access to an MR's fields by inline functions |
@@ -66,7 +66,7 @@ use kernel::{
 };
 
 /// Marks this module's MRs for fast registration. No MR has such a page size.
-const FAST_REG_SHIFT: u32 = u64::BITS - 1;
+const FAST_REG_SHIFT: u32 = bindings::IB_MKEY_RXE_FAST_REG_SHIFT;
 
 /// The state of an MR, `enum rxe_mr_state`.
 #[derive(Clone, Copy)]
@@ -292,6 +292,13 @@ impl Backend for Rxe {
         }
     }
 
+    fn give_binds_back(&self, device: &Device) {
+        if device.driver_id() == rdma_driver_id_RDMA_DRIVER_RXE {
+            // SAFETY: The device belongs to rxe and is registered.
+            unsafe { bindings::ib_mkey_rxe_give_binds_back(device.as_raw()) };
+        }
+    }
+
     fn take_binds(&self, qp: &Qp) {
         if qp.device().driver_id() == rdma_driver_id_RDMA_DRIVER_RXE {
             // SAFETY: The QP belongs to rxe, which has created it, and it is not in use yet.
@@ -333,15 +340,8 @@ impl Backend for Rxe {
     }
 
     fn register(&self, mr: &Mr, key: u32, access: Access) {
-        let Some(private) = private(mr).map(NonNull::as_ptr) else {
-            return;
-        };
         change_access(mr, |_| access.into_raw() as i32);
-        // SAFETY: As for `publish()`.
-        unsafe {
-            (&raw mut (*private).lkey).write_volatile(key);
-            (&raw mut (*private).rkey).write_volatile(key);
-        }
+        self.rekey(mr, key);
         Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_VALID);
     }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Descriptions for work requests, `struct ib_uverbs_mkey_layout`: in the memory of an MR, or in the
-//! request.
+//! Descriptions for work requests, `struct ib_uverbs_mkey_layout`: in the memory of an MR, in the
+//! request, or staged by a kernel user.
 //!
-//! A process can write to that memory at any time. Each byte is therefore read once, and checked
+//! A process can write to the memory of its MR at any time. Each byte is therefore read once, and checked
 //! where it was read to.
 
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
     region::{
         binding::{Leaf, MAX_ENTRIES},
         indices::KIndices,
+        staged::Staged,
     },
 };
 use core::{mem::size_of, slice};
@@ -40,6 +41,8 @@ const AT_ONCE: usize = 48;
 pub(crate) enum Source<'a> {
     /// A copy of the request.
     Request(&'a [u8]),
+    /// A staged layout.
+    Staged(&'a Staged),
     /// The memory of an MR, which is pinned.
     Memory {
         /// The MR.
@@ -77,6 +80,7 @@ impl<'a> Reader<'a> {
                 let end = from.checked_add(to.len()).ok_or(EINVAL)?;
                 to.copy_from_slice(bytes.get(from..end).ok_or(EINVAL)?);
             }
+            Source::Staged(staged) => staged.read(usize::try_from(self.addr)?, to)?,
             Source::Memory { leaf, pd } => leaf.read(*pd, self.addr, to)?,
         }
         self.addr = self.addr.wrapping_add(len);

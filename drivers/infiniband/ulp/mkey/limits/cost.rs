@@ -6,13 +6,22 @@
 //!
 //! The memory of ordinary MRs is not charged, because this module does not allocate it.
 
-use crate::layout::{Block, Entry};
+use crate::{
+    layout::{Block, Entry},
+    region::staged::PART,
+};
 use core::mem::size_of;
 use kernel::{page::PAGE_SIZE, prelude::*};
 
 /// Bytes of a region: rxe's structure, its first table of pages and its place in the device's table
 /// of MRs, the structures of uverbs and of resource tracking, and the region of this module.
 pub(crate) const REGION: i64 = 1024;
+
+/// Bytes of a key of a kernel user: the region, and the places of its staged layouts.
+pub(crate) const KERNELS_KEY: i64 = REGION + 512;
+
+/// Bytes of a part of a staged layout, and of its place in a table that has up to twice the room.
+pub(crate) const STAGED_PART: i64 = PART as i64 + 64;
 
 /// Bytes of a binding without its entries or indices: the binding with its reference count and
 /// users, the shape, and one leaf.

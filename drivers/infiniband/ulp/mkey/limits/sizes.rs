@@ -2,11 +2,12 @@
 
 //! Checks at compile time that the charge for a structure (`limits/cost.rs`) is at least its size.
 
-use super::cost::{FLAT, LEAF, REACHED};
+use super::cost::{FLAT, KERNELS_KEY, LEAF, REACHED, REGION};
 use crate::{
     layout::Shape,
     region::{
         binding::{Binding, Flat, Leaf, Reached},
+        staged::StagedLayouts,
         Region,
     },
 };
@@ -15,6 +16,7 @@ use core::mem::size_of;
 const _: () = {
     // Lockdep makes locks larger.
     assert!(cfg!(CONFIG_LOCKDEP) || size_of::<Region>() <= 256);
+    assert!(cfg!(CONFIG_LOCKDEP) || size_of::<StagedLayouts>() <= (KERNELS_KEY - REGION) as usize);
     assert!(size_of::<Binding>() + size_of::<Shape>() <= 256 + 128);
     assert!(2 * size_of::<Leaf>() + 64 <= LEAF as usize);
     assert!(2 * size_of::<Reached>() + 64 <= REACHED as usize);

@@ -23,7 +23,7 @@ use crate::{
         binding::Binding,
         old::{OldBindings, Which},
         pins::Pins,
-        Kind, Region,
+        tag, Kind, Region,
     },
 };
 use core::mem;
@@ -227,8 +227,9 @@ fn publish(hw: &Hw, mr: &Mr, new: &Binding) {
 pub(crate) struct Turn<'a> {
     /// The list that keeps the old binding.
     pub(crate) old: &'a OldBindings,
-    /// The key by which the request names the MR.
-    pub(crate) key: u32,
+    /// The rkey by which the request names the MR; [`None`] for the request of a kernel user, which
+    /// names the MR itself and has changed the keys in `ib_mr` before.
+    pub(crate) key: Option<u32>,
     /// `true` if `key` may have another tag than the MR, while nothing is bound.
     pub(crate) any_tag: bool,
     /// The lkey and rkey of the MR from then on.
@@ -272,12 +273,17 @@ impl Region {
             old.keep(self.address(), || {
                 pins.if_free(mr.index(), || {
                     // Another request changed the key meanwhile, or the MR is being destroyed.
-                    let named = hw.key(mr) == turn.key || turn.any_tag && hw.is_free(mr);
+                    let named = match turn.key {
+                        Some(key) => hw.key(mr) == key || turn.any_tag && hw.is_free(mr),
+                        None => tag::same_mr(hw.key(mr), turn.new_key),
+                    };
                     if !named || (!hw.is_free(mr) && !hw.is_open(mr)) {
                         return Err(EINVAL);
                     }
                     self.rekey(hw, mr, turn.new_key);
-                    mr.set_key(turn.new_key);
+                    if turn.key.is_some() {
+                        mr.set_key(turn.new_key);
+                    }
                     new.set_rkey(turn.new_key);
                     let replaced = self.swap(new.clone());
                     // No access waits for this: the access flags and the range of a binding are

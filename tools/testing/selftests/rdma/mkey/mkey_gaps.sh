@@ -21,7 +21,7 @@ gaps() {
 	warnings=$(dmesg | grep -c 'WARNING:\|BUG:')
 	insmod "$module" device="$1" peer="$2" seed="$3" rounds="$rounds" || rc=$?
 	if ((rc != 0)); then
-		dmesg | grep mkey_gaps | tail -n 3
+		dmesg | grep "mkey_gaps:" | tail -n 3
 		return "$rc"
 	fi
 	rmmod mkey_gaps_c && (($(dmesg | grep -c 'WARNING:\|BUG:') == warnings))

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Access to the fields of an rxe MR that C reads and writes by inline functions. */
+/*
+ * rxe's objects by their indices, and the fields of an MR that C reads and writes by inline functions.
+ */
 
 #include <rdma/ib_umem_odp.h>
 
@@ -55,6 +57,16 @@ struct rxe_mw *ib_mkey_rxe_get_mw(struct ib_device *ibdev, u32 index)
 void ib_mkey_rxe_put_mw(struct rxe_mw *mw)
 {
 	kref_put(&mw->elem.ref_cnt, release);
+}
+
+struct rxe_qp *ib_mkey_rxe_get_qp(struct ib_device *ibdev, u32 index)
+{
+	return get_object(&to_rdev(ibdev)->qp_pool, index);
+}
+
+void ib_mkey_rxe_put_qp(struct rxe_qp *qp)
+{
+	kref_put(&qp->elem.ref_cnt, release);
 }
 
 /* Returns the pool index by which rkeys name a memory window. */

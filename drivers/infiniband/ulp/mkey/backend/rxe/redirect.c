@@ -171,6 +171,22 @@ static bool key_is_ours(struct rxe_qp *qp, u32 key)
 	return ours;
 }
 
+/* Executes REG_MR. A kernel user may have deregistered the MR of the request. */
+static int reg_fast_mr(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
+{
+	u32 key = wqe->wr.wr.reg.key;
+	struct rxe_mr *mr = ib_mkey_rxe_get_mr(qp->ibqp.device, key >> 8);
+	int ret = -EINVAL;
+
+	if (!mr)
+		return ret;
+	if (&mr->ibmr == wqe->wr.wr.reg.mr)
+		ret = ib_mkey_rxe_reg_fast_mr(mr, qp->ibqp.pd, key, wqe->wr.wr.reg.access);
+	ib_mkey_rxe_put_mr(mr);
+
+	return ret;
+}
+
 static notrace int direct_check_range(struct rxe_mr *mr, u64 iova, size_t length)
 {
 	if (mr_is_ours(mr))
@@ -234,14 +250,13 @@ static notrace int direct_invalidate_mr(struct rxe_qp *qp, u32 key)
  */
 static notrace int direct_reg_fast_mr(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 {
-	struct rxe_mr *mr;
-
 	if (qp->is_user)
 		return -EINVAL;
-	mr = to_rmr(wqe->wr.wr.reg.mr);
-	if (mr_is_ours(mr))
-		return ib_mkey_rxe_reg_fast_mr(mr, qp->ibqp.pd, wqe->wr.wr.reg.key,
-					       wqe->wr.wr.reg.access);
+	/* When rxe repeats requests, it comes to those again that were executed. */
+	if (wqe->state == wqe_state_done)
+		return 0;
+	if (key_is_ours(qp, wqe->wr.wr.reg.key))
+		return reg_fast_mr(qp, wqe);
 	return static_call(rxe_past_reg_fast_mr)(qp, wqe);
 }
 

@@ -204,6 +204,24 @@ unsafe extern "C" fn ib_mkey_rxe_reg_fast_mr(
     })
 }
 
+// Replaces `rxe_reg_fast_mr()` for a kernel QP that executes no request before all earlier ones have
+// completed, or none that binds a bound key: REG_MR of a key. Sleeps.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_reg_mkey(
+    mr: *mut rxe_mr,
+    pd: *mut crate::bindings::ib_pd,
+    key: u32,
+    access: c_int,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: `request_reg()` in C holds a reference to the MR, and calls with the protection
+        // domain of a QP.
+        let (mr, pd) = unsafe { (mr_of(mr), Pd::from_raw(pd)) };
+        bind::bind_staged(mr, pd, key, access as u32, true)?;
+        Ok(0)
+    })
+}
+
 // Replaces `rxe_bind_mw()`: BIND_MW. Sleeps.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_bind_mw(

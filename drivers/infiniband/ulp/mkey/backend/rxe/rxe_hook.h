@@ -9,6 +9,9 @@
 #include <rdma/ib_pack.h>
 #include "rxe.h"
 
+/* Marks an MR for fast registration of scatterlists with gaps. No MR has such a page size. */
+#define IB_MKEY_RXE_FAST_REG_SHIFT 63
+
 /* A request to bind a memory window, with the fields of struct rxe_send_wr. */
 struct ib_mkey_rxe_bind_mw {
 	u64 addr;
@@ -50,6 +53,7 @@ void ib_mkey_rxe_claim(struct rxe_mr *mr);
 /* sender.c */
 int ib_mkey_rxe_request_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe);
 void ib_mkey_rxe_take_binds(struct ib_qp *ibqp);
+void ib_mkey_rxe_give_binds_back(struct ib_device *ibdev);
 
 /*
  * stock.c; and stock_redirected.c and redirect_mw.c, or table.c: stock rxe, as it would run without
@@ -78,6 +82,8 @@ void ib_mkey_rxe_ref_mr(struct rxe_mr *mr);
 void ib_mkey_rxe_put_mr(struct rxe_mr *mr);
 struct rxe_mw *ib_mkey_rxe_get_mw(struct ib_device *ibdev, u32 index);
 void ib_mkey_rxe_put_mw(struct rxe_mw *mw);
+struct rxe_qp *ib_mkey_rxe_get_qp(struct ib_device *ibdev, u32 index);
+void ib_mkey_rxe_put_qp(struct rxe_qp *qp);
 u32 ib_mkey_rxe_mw_index(struct ib_mw *ibmw);
 bool ib_mkey_rxe_is_odp(struct rxe_mr *mr);
 bool ib_mkey_rxe_odp_fits(struct rxe_mr *mr, u64 iova);
@@ -109,6 +115,7 @@ int ib_mkey_rxe_flush(struct rxe_mr *mr, u64 iova, unsigned int length,
 		      const struct ib_mkey_rxe_peer *peer);
 int ib_mkey_rxe_invalidate_mr(struct rxe_mr *mr, struct ib_pd *pd, u32 key, bool remote);
 int ib_mkey_rxe_reg_fast_mr(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int access);
+int ib_mkey_rxe_reg_mkey(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int access);
 /* Replacements for all memory windows. The first one releases the caller's reference to @mw. */
 int ib_mkey_rxe_bind_mw(struct rxe_qp *qp, struct ib_pd *pd, struct rxe_mw *mw,
 			const struct ib_mkey_rxe_bind_mw *bind);

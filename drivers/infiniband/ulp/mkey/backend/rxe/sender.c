@@ -2,9 +2,10 @@
 /*
  * Work requests that bind keys, in the task of a send queue.
  *
- * Such a request is BIND_MW with the rkey of a key in the place of that of a window. The task of a
- * send queue calls rxe_sender() by a pointer, which points here for the QPs of processes. The
- * function below executes such a request and leaves everything else to rxe, because rxe
+ * For a process such a request is BIND_MW with the rkey of a key in the place of that of a window,
+ * for a kernel user REG_MR with the MR of a key. The task of a send queue calls rxe_sender() by a
+ * pointer, which points here. The functions below execute such requests and leave everything else
+ * to rxe, because rxe
  *
  * - would not wait for earlier requests. It gathers the bytes of a request again when it repeats
  *   the request, and answers to a READ arrive later. A request that rebinds a key therefore waits
@@ -12,15 +13,21 @@
  * - would execute the request again when it repeats an earlier one;
  * - completes a request that it refuses with IB_WC_WR_FLUSH_ERR, as of Linux 7.2.
  *
- * A QP of a process is destroyed before ib_mkey is removed from its device, so this module is not
- * unloaded while a task may call it.
+ * A QP of a process is destroyed before ib_mkey is removed from its device. A QP of a kernel user
+ * may be destroyed later: ib_mkey_rxe_give_binds_back() restores its pointer. This module is
+ * therefore not unloaded while a task may call it.
  */
 
 #include <linux/rcupdate.h>
+#include <linux/sched/mm.h>
+#include <linux/workqueue.h>
 
 #include "rxe_hook.h"
 #include "rxe_queue.h"
 #include "stock.h"
+
+/* rxe_sender(), as rxe has it in a QP. */
+static int (*rxe_sender_pointer)(struct rxe_qp *qp);
 
 /* Returns true if @rkey names an MR of ib_mkey that is bound. */
 static bool is_bound(struct rxe_qp *qp, u32 rkey)
@@ -40,6 +47,35 @@ static bool is_bound(struct rxe_qp *qp, u32 rkey)
 }
 
 /*
+ * Returns true if the key of a kernel user's REG_MR names a key, or not the MR of the request. Its
+ * MR may be deregistered, so it is not dereferenced before it was found by its index.
+ */
+static noinline bool is_reg_of_key(struct rxe_qp *qp, const struct rxe_send_wqe *wqe)
+{
+	struct rxe_pool_elem *elem;
+	const struct rxe_mr *mr;
+	bool is_ours;
+
+	rcu_read_lock();
+	elem = xa_load(&to_rdev(qp->ibqp.device)->mr_pool.xa, wqe->wr.wr.reg.key >> 8);
+	mr = elem ? elem->obj : NULL;
+	is_ours = !mr || &mr->ibmr != wqe->wr.wr.reg.mr ||
+		  (mr->ibmr.type == IB_MR_TYPE_SG_GAPS &&
+		   mr->page_shift != IB_MKEY_RXE_FAST_REG_SHIFT);
+	rcu_read_unlock();
+
+	return is_ours;
+}
+
+static __always_inline bool binds_key(struct rxe_qp *qp, const struct rxe_send_wqe *wqe)
+{
+	if (!qp->is_user)
+		return wqe->wr.opcode == IB_WR_REG_MR && is_reg_of_key(qp, wqe);
+	return READ_ONCE(wqe->wr.opcode) == IB_WR_BIND_MW &&
+	       !rkey_is_mw(READ_ONCE(wqe->wr.wr.mw.mw_rkey));
+}
+
+/*
  * Returns the next request if it binds a key and may be executed now, or NULL. Only the task of the
  * queue changes the index. A process can write to its requests at any time: rxe, or the request
  * itself, then finds another request, which is one of the same process.
@@ -52,8 +88,7 @@ static struct rxe_send_wqe *next_bind(struct rxe_qp *qp)
 	if (qp->req.wqe_index == queue_get_producer(queue, QUEUE_TYPE_FROM_CLIENT))
 		return NULL;
 	wqe = queue_addr_from_index(queue, qp->req.wqe_index);
-	if (READ_ONCE(wqe->wr.opcode) != IB_WR_BIND_MW ||
-	    rkey_is_mw(READ_ONCE(wqe->wr.wr.mw.mw_rkey)))
+	if (!binds_key(qp, wqe))
 		return NULL;
 	/* rxe repeats requests, flushes them, or executes none. */
 	if ((qp->req.need_retry && !qp->req.wait_for_rnr_timer) ||
@@ -104,23 +139,49 @@ int ib_mkey_rxe_request_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 	return ret;
 }
 
+/*
+ * Executes the REG_MR of a key, for a kernel user, whose I/O may be what frees memory. Returns
+ * -ESTALE if the MR is another one than the key names, or was deregistered.
+ */
+static int request_reg(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
+{
+	u32 key = wqe->wr.wr.reg.key;
+	unsigned int flags;
+	struct rxe_mr *mr;
+	int ret = -ESTALE;
+
+	if (wqe->state == wqe_state_done)
+		return 0;
+	mr = ib_mkey_rxe_get_mr(qp->ibqp.device, key >> 8);
+	if (!mr)
+		return ret;
+	flags = memalloc_noio_save();
+	if (&mr->ibmr == wqe->wr.wr.reg.mr)
+		ret = ib_mkey_rxe_reg_mkey(mr, qp->ibqp.pd, key, wqe->wr.wr.reg.access);
+	memalloc_noio_restore(flags);
+	ib_mkey_rxe_put_mr(mr);
+
+	return ret;
+}
+
 /* Executes @wqe if its turn has come. Returns as rxe_sender() does: 0 for another pass. */
 static noinline int send_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 {
 	struct rxe_queue *queue = qp->sq.queue;
 	bool first = qp->req.wqe_index == queue_get_consumer(queue, QUEUE_TYPE_FROM_CLIENT);
+	u32 rkey = qp->is_user ? READ_ONCE(wqe->wr.wr.mw.mw_rkey) : wqe->wr.wr.reg.key;
 	int ret = -EAGAIN;
 
 	if (first || READ_ONCE(wqe->state) == wqe_state_done ||
-	    (!(READ_ONCE(wqe->wr.send_flags) & IB_SEND_FENCE) &&
-	     !is_bound(qp, READ_ONCE(wqe->wr.wr.mw.mw_rkey))))
-		ret = ib_mkey_rxe_request_bind(qp, wqe);
+	    (!(READ_ONCE(wqe->wr.send_flags) & IB_SEND_FENCE) && !is_bound(qp, rkey)))
+		ret = qp->is_user ? ib_mkey_rxe_request_bind(qp, wqe) : request_reg(qp, wqe);
 	if (ret && !first) {
 		/* rxe's completer calls for another pass when a request has completed. */
 		qp->req.wait_fence = 1;
 		return stock_completer(qp);
 	}
-	wqe->status = ret ? IB_WC_MW_BIND_ERR : IB_WC_SUCCESS;
+	wqe->status = !ret ? IB_WC_SUCCESS :
+		      ret == -ESTALE ? IB_WC_LOC_QP_OP_ERR : IB_WC_MW_BIND_ERR;
 	wqe->state = ret ? wqe_state_error : wqe_state_done;
 	qp->req.wqe_index = queue_next_index(queue, qp->req.wqe_index);
 	/* The completer completes the request, and changes the state of the QP after an error. */
@@ -129,7 +190,7 @@ static noinline int send_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 	return 0;
 }
 
-/* Replaces rxe_sender() for the QPs of processes. */
+/* Replaces rxe_sender(). */
 static int sender(struct rxe_qp *qp)
 {
 	struct rxe_send_wqe *wqe = next_bind(qp);
@@ -139,12 +200,38 @@ static int sender(struct rxe_qp *qp)
 
 /**
  * ib_mkey_rxe_take_binds() - execute requests of a QP that bind keys
- * @ibqp: a new QP of a process
+ * @ibqp: a new QP
  */
 void ib_mkey_rxe_take_binds(struct ib_qp *ibqp)
 {
 	struct rxe_qp *qp = to_rqp(ibqp);
 
-	if (ibqp->qp_type == IB_QPT_RC || ibqp->qp_type == IB_QPT_UC)
-		qp->send_task.func = sender;
+	if (ibqp->qp_type != IB_QPT_RC && ibqp->qp_type != IB_QPT_UC)
+		return;
+	WRITE_ONCE(rxe_sender_pointer, qp->send_task.func);
+	WRITE_ONCE(qp->send_task.func, sender);
+}
+
+/**
+ * ib_mkey_rxe_give_binds_back() - let rxe execute all requests again
+ * @ibdev: a device of whose QPs no more are taken
+ *
+ * No task of the device's QPs is in sender() when this returns.
+ */
+void ib_mkey_rxe_give_binds_back(struct ib_device *ibdev)
+{
+	struct rxe_pool_elem *elem;
+	unsigned long index;
+	struct rxe_qp *qp;
+
+	xa_for_each(&to_rdev(ibdev)->qp_pool.xa, index, elem) {
+		qp = ib_mkey_rxe_get_qp(ibdev, index);
+		if (!qp)
+			continue;
+		if (READ_ONCE(qp->send_task.func) == sender) {
+			WRITE_ONCE(qp->send_task.func, READ_ONCE(rxe_sender_pointer));
+			flush_work(&qp->send_task.work);
+		}
+		ib_mkey_rxe_put_qp(qp);
+	}
 }

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Descriptions that kernel users stage for REG_MR (`region/staged.rs`), in the format of
+//! `key/request.rs`.
+//!
+//! What depends on the description alone is checked here. Leaves, ranges and access flags are
+//! checked when the request executes, because an earlier request of the queue may register a leaf.
+
+use crate::{
+    bindings::{
+        ib_uverbs_mkey_block as UapiBlock, ib_uverbs_mkey_indexed as UapiIndexed,
+        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
+        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INTERLEAVED as KIND_INTERLEAVED,
+        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST, ib_uverbs_mkey_layout as UapiLayout,
+        ib_uverbs_mkey_sge as UapiSge, IB_MKEY_LAYOUT_VERSION,
+    },
+    key::{indexed::Pattern, Key},
+    layout::{IndexSlice, MAX_DIMS},
+    region::{
+        binding::MAX_ENTRIES,
+        staged::{Staged, StagedLayouts},
+        Kind,
+    },
+};
+use core::mem::size_of;
+use kernel::{prelude::*, transmute::AsBytes};
+
+/// Adds `length` bytes, `times` times, to the length of a layout.
+///
+/// # Errors
+///
+/// `EINVAL` for zero bytes, `EOVERFLOW`.
+fn add(total: u64, length: u64, times: u64) -> Result<u64> {
+    if length == 0 || times == 0 {
+        return Err(EINVAL);
+    }
+    let all = length.checked_mul(times).ok_or(EOVERFLOW)?;
+    total.checked_add(all).ok_or(EOVERFLOW)
+}
+
+impl Key<'_> {
+    /// Returns the staged layouts of the key.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for the key of a process.
+    pub(crate) fn staged(&self) -> Result<&StagedLayouts> {
+        match &self.region.kind {
+            Kind::Key {
+                staged: Some(staged),
+                ..
+            } => Ok(staged),
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// Stages a layout of `count` entries, blocks or indices under the rkey that `ib_mr` has now.
+    fn stage(
+        &self,
+        header: UapiLayout,
+        count: usize,
+        write: impl FnOnce(&mut Staged) -> Result,
+    ) -> Result {
+        if count == 0 {
+            return Err(EINVAL);
+        }
+        if count > self.max_entries.min(MAX_ENTRIES) as usize {
+            return Err(ENOSPC);
+        }
+        let charge = &self.region.charge;
+        self.staged()?.stage(self.mr.rkey(), charge, |to| {
+            to.push(AsBytes::as_bytes(&header))?;
+            write(to)
+        })
+    }
+
+    /// Stages ranges, one after another: the address, the length and the lkey of each. Does not
+    /// sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` without ranges or for a range without bytes, `ENOSPC`, `EOVERFLOW`; those of
+    /// [`StagedLayouts::stage`]. All functions of this file have these errors.
+    pub(crate) fn stage_list(
+        &self,
+        ranges: impl ExactSizeIterator<Item = (u64, u64, u32)>,
+    ) -> Result {
+        let count = ranges.len();
+        let header = header::<UapiSge>(KIND_LIST, count, 0);
+        self.stage(header, count, |to| {
+            let mut total = 0;
+            for (addr, length, lkey) in ranges {
+                total = add(total, length, 1)?;
+                let entry = UapiSge {
+                    addr,
+                    length,
+                    lkey,
+                    comp_mask: 0,
+                };
+                to.push(AsBytes::as_bytes(&entry))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Stages blocks that repeat: the address, the length, the lkey and the strides of each.
+    pub(crate) fn stage_interleaved(
+        &self,
+        repeat_count: &[u64],
+        blocks: impl ExactSizeIterator<Item = (u64, u64, u32, [i64; MAX_DIMS])>,
+    ) -> Result {
+        let (count, dims) = (blocks.len(), repeat_count.len());
+        if dims == 0 || dims > MAX_DIMS {
+            return Err(EINVAL);
+        }
+        let header = header::<UapiBlock>(KIND_INTERLEAVED, count, dims);
+        self.stage(header, count, |to| {
+            let mut times = 1;
+            for repeat in repeat_count {
+                times = add(0, *repeat, times)?;
+                to.push(AsBytes::as_bytes(repeat))?;
+            }
+            let mut total = 0;
+            for (addr, bytes_count, lkey, mut stride) in blocks {
+                total = add(total, bytes_count, times)?;
+                stride.iter_mut().skip(dims).for_each(|unused| *unused = 0);
+                let block = UapiBlock {
+                    addr,
+                    bytes_count,
+                    stride,
+                    lkey,
+                    comp_mask: 0,
+                };
+                to.push(AsBytes::as_bytes(&block))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Stages blocks at indices. `EINVAL` also for a unit of zero.
+    pub(crate) fn stage_indexed(&self, pattern: Pattern, indices: IndexSlice<'_>) -> Result {
+        let count = indices.len();
+        let header = header::<UapiIndexed>(KIND_INDEXED, 1, 0);
+        self.stage(header, count, |to| {
+            add(0, pattern.bytes_count, count as u64)?;
+            if pattern.unit == 0 {
+                return Err(EINVAL);
+            }
+            let (index_bytes, bytes) = match indices {
+                IndexSlice::U32(indices) => (size_of::<u32>(), AsBytes::as_bytes(indices)),
+                IndexSlice::U64(indices) => (size_of::<u64>(), AsBytes::as_bytes(indices)),
+            };
+            let layout = UapiIndexed {
+                addr: pattern.addr,
+                unit: pattern.unit,
+                bytes_count: pattern.bytes_count,
+                indices: 0,
+                num_indices: count as u32,
+                index_bytes: index_bytes as u32,
+                lkey: pattern.lkey,
+                comp_mask: 0,
+            };
+            to.push(AsBytes::as_bytes(&layout))?;
+            to.push(bytes)
+        })
+    }
+}
+
+/// Returns the header of a description with `count` elements of type `T`.
+fn header<T>(kind: u32, count: usize, dims: usize) -> UapiLayout {
+    UapiLayout {
+        version: IB_MKEY_LAYOUT_VERSION,
+        kind,
+        // Larger numbers are refused before the header is stored.
+        num_entries: count as u32,
+        entry_size: size_of::<T>() as u32,
+        num_dims: dims as u32,
+        comp_mask: 0,
+    }
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Layouts that kernel users stage for a key.
+//!
+//! A bind by REG_MR has two steps, as that of an MR for fast registration (`region/fast_reg.rs`).
+//! `ib_map_mkey_list()` and its siblings, in any context, *stage* a layout: they copy its
+//! description, in the format of the requests of processes (`key/request.rs`), under the rkey that
+//! the MR has then. REG_MR with that rkey looks the leaves up, in the order of the queue, and makes
+//! the layout *active*: the binding of the key.
+//!
+//! # Locking
+//!
+//! `StagedLayouts::slots` protects the places of the descriptions. Any context may take this
+//! spinlock. No description is read, written or freed under it. The lock is innermost.
+
+use crate::{
+    bindings::IB_MKEY_MAX_STAGED,
+    kernel_ext::sync::lock::{new_irq_lock, IrqLock},
+    limits::{cost, owner::OwnerCharge},
+};
+use core::array;
+use kernel::prelude::*;
+
+/// The most layouts that are staged for a key at a time.
+const MAX_STAGED: usize = IB_MKEY_MAX_STAGED as usize;
+
+/// Bytes of a part of a description. A caller that must not sleep gets a page more easily than
+/// several consecutive ones.
+pub(crate) const PART: usize = 4096;
+
+/// A description, and the memory that it takes.
+pub(crate) struct Staged {
+    /// All parts but the last one that is used are full. Unused parts are kept for the next
+    /// description.
+    parts: KVec<KVec<u8>>,
+    len: usize,
+    charge: OwnerCharge,
+}
+
+impl Staged {
+    /// Appends `bytes`. Does not sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` without memory and beyond a limit.
+    pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result {
+        while !bytes.is_empty() {
+            let at = self.len / PART;
+            if at == self.parts.len() {
+                self.parts.reserve(1, GFP_NOWAIT)?;
+                let part = KVec::with_capacity(PART, GFP_NOWAIT)?;
+                self.charge.grow(cost::STAGED_PART)?;
+                self.parts.push_within_capacity(part)?;
+            }
+            let part = self.parts.get_mut(at).ok_or(EFAULT)?;
+            let fits = bytes.len().min(PART.saturating_sub(part.len()));
+            let (now, rest) = bytes.split_at_checked(fits).ok_or(EFAULT)?;
+            // The part has the capacity.
+            part.extend_from_slice(now, GFP_NOWAIT)?;
+            self.len = self.len.saturating_add(fits);
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Copies the bytes from `from` on.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` beyond the end.
+    pub(crate) fn read(&self, mut from: usize, mut to: &mut [u8]) -> Result {
+        while !to.is_empty() {
+            let part = self.parts.get(from / PART).ok_or(EINVAL)?;
+            let left = part.get(from % PART..).ok_or(EINVAL)?;
+            let (now, rest) = to.split_at_mut(to.len().min(left.len()));
+            if now.is_empty() {
+                return Err(EINVAL);
+            }
+            now.copy_from_slice(left.get(..now.len()).ok_or(EINVAL)?);
+            from = from.saturating_add(now.len());
+            to = rest;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    fn clear(&mut self) {
+        for part in self.parts.iter_mut() {
+            part.clear();
+        }
+        self.len = 0;
+    }
+}
+
+/// The layouts that are staged for a key.
+#[pin_data]
+pub(crate) struct StagedLayouts {
+    #[pin]
+    slots: IrqLock<Slots>,
+}
+
+/// The places of the descriptions. A description that is being written or read is in none.
+struct Slots {
+    /// The staged layouts, each with its rkey.
+    ready: [Option<(u32, Staged)>; MAX_STAGED],
+    /// Unused memory.
+    spare: [Option<Staged>; MAX_STAGED],
+}
+
+impl Slots {
+    /// Returns the place for a layout with `rkey`: that of the layout with the same rkey, or else a
+    /// free one.
+    fn place(&mut self, rkey: u32) -> Option<&mut Option<(u32, Staged)>> {
+        let is_it = |place: &Option<(u32, Staged)>| matches!(place, Some((of, _)) if *of == rkey);
+        let at = self.ready.iter().position(is_it);
+        let at = at.or_else(|| self.ready.iter().position(Option::is_none))?;
+        self.ready.get_mut(at)
+    }
+
+    /// Keeps the memory of a description. Returns it if there is no place.
+    fn keep(&mut self, unused: Staged) -> Option<Staged> {
+        match self.spare.iter_mut().find(|place| place.is_none()) {
+            Some(place) => place.replace(unused),
+            None => Some(unused),
+        }
+    }
+}
+
+impl StagedLayouts {
+    /// Makes a set without layouts.
+    pub(crate) fn new() -> Result<Pin<KBox<Self>>> {
+        let slots = Slots {
+            ready: array::from_fn(|_| None),
+            spare: array::from_fn(|_| None),
+        };
+        KBox::pin_init(
+            pin_init!(Self {
+                slots <- new_irq_lock!(slots, "ib_mkey staged"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    /// Stages the description that `write` writes, under `rkey`. It replaces the one that is staged
+    /// under `rkey`. Charges memory to the owner of `charge`. Does not sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if [`MAX_STAGED`] other layouts are staged; `ENOMEM`; those of `write`. Then nothing
+    /// has changed.
+    pub(crate) fn stage(
+        &self,
+        rkey: u32,
+        charge: &OwnerCharge,
+        write: impl FnOnce(&mut Staged) -> Result,
+    ) -> Result {
+        let spare = {
+            let mut slots = self.slots.lock();
+            slots.place(rkey).ok_or(EBUSY)?;
+            slots.spare.iter_mut().find_map(Option::take)
+        };
+        let mut staged = match spare {
+            Some(spare) => spare,
+            None => Staged {
+                parts: KVec::new(),
+                len: 0,
+                charge: charge.beside(0)?,
+            },
+        };
+        staged.clear();
+        let mut result = write(&mut staged);
+        let mut slots = self.slots.lock();
+        let mut unused = Some(staged);
+        if result.is_ok() {
+            match slots.place(rkey) {
+                Some(place) => {
+                    let new = unused.take().map(|staged| (rkey, staged));
+                    unused = core::mem::replace(place, new).map(|(_, before)| before);
+                }
+                // Another thread took the last place meanwhile.
+                None => result = Err(EBUSY),
+            }
+        }
+        let surplus = unused.and_then(|unused| slots.keep(unused));
+        drop(slots);
+        drop(surplus);
+        result
+    }
+
+    /// Takes the description out that is staged under `rkey`. The caller gives its memory back by
+    /// [`Self::give_back`].
+    pub(crate) fn take(&self, rkey: u32) -> Option<Staged> {
+        let mut slots = self.slots.lock();
+        let mut ready = slots.ready.iter_mut();
+        let place = ready.find(|place| matches!(place, Some((of, _)) if *of == rkey))?;
+        place.take().map(|(_, staged)| staged)
+    }
+
+    /// Keeps the memory of a description for the next one.
+    pub(crate) fn give_back(&self, staged: Staged) {
+        let surplus = self.slots.lock().keep(staged);
+        drop(surplus);
+    }
+
+    /// Drops all layouts and their memory.
+    pub(crate) fn clear(&self) {
+        loop {
+            let one = {
+                let mut slots = self.slots.lock();
+                let ready = slots.ready.iter_mut().find_map(Option::take);
+                let ready = ready.map(|(_, staged)| staged);
+                ready.or_else(|| slots.spare.iter_mut().find_map(Option::take))
+            };
+            if one.is_none() {
+                break;
+            }
+        }
+    }
+}
