@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Chains of work requests that bind, use and unbind keys. */
+
+#include <linux/delay.h>
+#include <linux/string.h>
+
+#include "mkey_reg.h"
+
+static struct ib_send_wr *next(struct reg_chain *chain, enum ib_wr_opcode opcode)
+{
+	struct ib_send_wr *wr = &chain->wr[chain->length].send;
+
+	wr->opcode = opcode;
+	if (chain->length)
+		chain->wr[chain->length - 1].send.next = wr;
+	chain->length++;
+
+	return wr;
+}
+
+/**
+ * reg_bind() - add REG_MR to a chain
+ * @chain: the chain
+ * @key: the key
+ * @rkey: the rkey under which a layout is staged
+ * @access: access flags
+ */
+void reg_bind(struct reg_chain *chain, struct ib_mr *key, u32 rkey, int access)
+{
+	struct ib_reg_wr *wr = container_of(next(chain, IB_WR_REG_MR), struct ib_reg_wr, wr);
+
+	wr->mr = key;
+	wr->key = rkey;
+	wr->access = access;
+}
+
+/**
+ * reg_rdma() - add a WRITE, a READ or a SEND to a chain
+ * @chain: the chain
+ * @opcode: which
+ * @addr: local address
+ * @lkey: local key
+ * @length: bytes
+ * @remote_addr: remote address
+ * @rkey: remote key; for a SEND with invalidate, what is invalidated
+ */
+void reg_rdma(struct reg_chain *chain, enum ib_wr_opcode opcode, u64 addr, u32 lkey, u32 length,
+	      u64 remote_addr, u32 rkey)
+{
+	struct ib_sge *sge = &chain->sge[chain->length];
+	struct ib_send_wr *wr = next(chain, opcode);
+
+	*sge = (struct ib_sge){ .addr = addr, .length = length, .lkey = lkey };
+	wr->sg_list = sge;
+	wr->num_sge = 1;
+	if (opcode == IB_WR_SEND_WITH_INV) {
+		wr->ex.invalidate_rkey = rkey;
+	} else {
+		struct ib_rdma_wr *rdma = container_of(wr, struct ib_rdma_wr, wr);
+
+		rdma->remote_addr = remote_addr;
+		rdma->rkey = rkey;
+	}
+}
+
+/**
+ * reg_inv() - add LOCAL_INV to a chain
+ * @chain: the chain
+ * @rkey: the rkey to invalidate
+ */
+void reg_inv(struct reg_chain *chain, u32 rkey)
+{
+	next(chain, IB_WR_LOCAL_INV)->ex.invalidate_rkey = rkey;
+}
+
+/**
+ * reg_wait() - wait for a completion
+ * @side: whose
+ * @wc: filled in
+ *
+ * Return: 0, or -ETIMEDOUT.
+ */
+int reg_wait(struct ulp_side *side, struct ib_wc *wc)
+{
+	unsigned long end = jiffies + 60 * HZ;
+
+	while (!ib_poll_cq(side->cq, 1, wc)) {
+		if (time_after(jiffies, end))
+			return -ETIMEDOUT;
+		usleep_range(10, 20);
+	}
+
+	return 0;
+}
+
+/**
+ * reg_post() - post a chain at once, in a context that must not sleep
+ * @side: on whose queue
+ * @chain: the chain
+ *
+ * Return: the return value of ib_post_send().
+ */
+int reg_post(struct ulp_side *side, struct reg_chain *chain)
+{
+	unsigned long flags;
+	int ret;
+
+	local_irq_save(flags);
+	ret = ib_post_send(side->qp, &chain->wr[0].send, NULL);
+	local_irq_restore(flags);
+
+	return ret;
+}
+
+/**
+ * reg_run() - post a chain at once and wait for all of it
+ * @side: on whose queue
+ * @chain: the chain; its statuses are set
+ *
+ * Return: 0, or the error of posting or waiting.
+ */
+int reg_run(struct ulp_side *side, struct reg_chain *chain)
+{
+	int i, ret = reg_post(side, chain);
+	struct ib_wc wc;
+
+	for (i = 0; i < chain->length && !ret; i++) {
+		ret = reg_wait(side, &wc);
+		chain->status[i] = wc.status;
+	}
+
+	return ret;
+}
+
+/**
+ * reg_next_key() - give a key its next rkey
+ * @key: the key
+ *
+ * Return: the rkey.
+ */
+u32 reg_next_key(struct ib_mr *key)
+{
+	ib_update_fast_reg_key(key, ib_inc_rkey(key->rkey));
+
+	return key->rkey;
+}
+
+/**
+ * reg_fill() - fill a side's memory with random bytes
+ * @test: where they come from
+ * @side: the side
+ */
+void reg_fill(struct reg_test *test, struct reg_side *side)
+{
+	prandom_bytes_state(&test->random, side->expected, REG_MEMORY);
+	memcpy(side->memory, side->expected, REG_MEMORY);
+}
+
+/**
+ * reg_same() - compare all of a side's memory to what it should hold
+ * @side: the side
+ *
+ * Return: 0, or -EIO if a byte differs.
+ */
+int reg_same(struct reg_side *side)
+{
+	u32 i;
+
+	if (!memcmp(side->memory, side->expected, REG_MEMORY))
+		return 0;
+	for (i = 0; side->memory[i] == side->expected[i]; i++)
+		;
+	pr_err("mkey_reg: byte %u of %s is %#x, not %#x\n", i,
+	       dev_name(&side->side->device->dev), side->memory[i], side->expected[i]);
+
+	return -EIO;
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Random layouts of a side's memory, which are staged for a key. */
+
+#include "mkey_reg.h"
+
+static u32 below(struct reg_test *test, u32 end)
+{
+	return prandom_u32_state(&test->random) % end;
+}
+
+static void add(struct reg_layout *layout, u32 at, u32 length)
+{
+	while (length--)
+		layout->place[layout->length++] = at++;
+}
+
+/* Ranges in slots of equal size, which are in any order. */
+static void draw_list(struct reg_test *test, struct reg_side *side, struct reg_layout *layout)
+{
+	u32 count = 1 + below(test, below(test, 3) ? 8 : REG_ENTRIES), slot = REG_MEMORY / count;
+	u32 first = below(test, count), i;
+
+	layout->num_sge = count;
+	for (i = 0; i < count; i++) {
+		u32 at = (first + i) % count * slot + below(test, slot / 2);
+		u32 length = 1 + below(test, min(slot / 2, 4096u));
+
+		layout->sge[i] = (struct ib_sge){
+			.addr = side->addr + at,
+			.length = length,
+			.lkey = side->side->pd->local_dma_lkey,
+		};
+		add(layout, at, length);
+	}
+}
+
+/* One or two blocks in one or two dimensions. */
+static void draw_interleaved(struct reg_test *test, struct reg_side *side,
+			     struct reg_layout *layout)
+{
+	u32 blocks = 1 + below(test, 2), dims = 1 + below(test, 2), i, j, b;
+	u32 inner = 256 + below(test, 64), outer = 8 * inner;
+
+	layout->repeat_count[0] = dims == 1 ? 1 + below(test, 150) : 1 + below(test, 20);
+	layout->repeat_count[1] = dims == 1 ? 1 : 1 + below(test, 8);
+	for (b = 0; b < blocks; b++)
+		layout->block[b] = (struct ib_mkey_block){
+			.addr = side->addr + b * 128 + below(test, 60),
+			.bytes_count = 1 + below(test, 60),
+			.lkey = side->side->pd->local_dma_lkey,
+			/* The strides of unused dimensions are ignored. */
+			.stride = { dims == 1 ? inner : outer, dims == 1 ? 12345 : inner, 1, 2 },
+		};
+	layout->interleaved = (struct ib_mkey_interleaved){
+		.num_dims = dims,
+		.num_blocks = blocks,
+		.repeat_count = layout->repeat_count,
+		.blocks = layout->block,
+	};
+	for (i = 0; i < layout->repeat_count[0]; i++)
+		for (j = 0; j < layout->repeat_count[1]; j++)
+			for (b = 0; b < blocks; b++) {
+				const struct ib_mkey_block *block = &layout->block[b];
+
+				add(layout, block->addr - side->addr + i * block->stride[0] +
+					    (dims == 1 ? 0 : j * block->stride[1]),
+				    block->bytes_count);
+			}
+}
+
+static void draw_indexed(struct reg_test *test, struct reg_side *side, struct reg_layout *layout)
+{
+	u32 count = 1 + below(test, REG_ENTRIES), unit = 100 + below(test, 100), i;
+	u32 at = below(test, 1000), length = 1 + below(test, unit);
+	u32 step = 1 + 2 * below(test, REG_ENTRIES / 2);
+
+	layout->indexed = (struct ib_mkey_indexed){
+		.addr = side->addr + at,
+		.unit = unit,
+		.bytes_count = length,
+		.indices32 = layout->index,
+		.num_indices = count,
+		.lkey = side->side->pd->local_dma_lkey,
+	};
+	for (i = 0; i < count; i++) {
+		/* No index is drawn twice: the count is not a multiple of the step's factors. */
+		layout->index[i] = (u32)(((u64)i * step) % 307);
+		add(layout, at + layout->index[i] * unit, length);
+	}
+}
+
+/**
+ * reg_draw() - draw a layout
+ * @test: where random numbers come from
+ * @side: whose memory it is of
+ * @layout: filled in
+ */
+void reg_draw(struct reg_test *test, struct reg_side *side, struct reg_layout *layout)
+{
+	layout->kind = below(test, REG_KINDS);
+	layout->length = 0;
+	if (layout->kind == REG_LIST)
+		draw_list(test, side, layout);
+	else if (layout->kind == REG_INTERLEAVED)
+		draw_interleaved(test, side, layout);
+	else
+		draw_indexed(test, side, layout);
+}
+
+/**
+ * reg_map() - stage a layout, in a context that must not sleep
+ * @key: the key
+ * @layout: the layout
+ *
+ * Return: the return value of the function of the kernel API.
+ */
+int reg_map(struct ib_mr *key, const struct reg_layout *layout)
+{
+	unsigned long flags;
+	int ret;
+
+	local_irq_save(flags);
+	if (layout->kind == REG_LIST)
+		ret = ib_map_mkey_list(key, layout->sge, layout->num_sge);
+	else if (layout->kind == REG_INTERLEAVED)
+		ret = ib_map_mkey_interleaved(key, &layout->interleaved);
+	else
+		ret = ib_map_mkey_indexed(key, &layout->indexed);
+	local_irq_restore(flags);
+
+	return ret;
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Keys and queue pairs that are destroyed while requests are in the queue. */
+
+#include <linux/delay.h>
+
+#include "mkey_reg.h"
+
+/* Stops a queue pair from beginning requests, or undoes that once the queue pair has stopped. */
+static int drain(struct ulp_side *side, bool stop)
+{
+	struct ib_qp_attr attr = { .qp_state = stop ? IB_QPS_SQD : IB_QPS_RTS };
+	unsigned long end = jiffies + 60 * HZ;
+	int ret;
+
+	do {
+		usleep_range(10, 20);
+		ret = ib_modify_qp(side->qp, &attr, IB_QP_STATE);
+	} while (ret && time_before(jiffies, end));
+
+	return ret;
+}
+
+/* Stages there's first byte. Returns the key. */
+static struct ib_mr *staged_key(struct reg_side *there)
+{
+	struct ib_sge one = {
+		.addr = there->addr, .length = 1, .lkey = there->side->pd->local_dma_lkey,
+	};
+	struct ib_mr *key = ib_alloc_mkey(there->side->pd, 1);
+	int ret;
+
+	if (IS_ERR(key))
+		return key;
+	ret = ib_map_mkey_list(key, &one, 1);
+	if (!ret)
+		return key;
+	ib_dereg_mr(key);
+
+	return ERR_PTR(ret);
+}
+
+/* The key is deregistered before the request executes, or before it is flushed. */
+static int key_goes(struct reg_test *test, bool flush)
+{
+	struct reg_side *there = &test->there;
+	struct ib_qp_attr error = { .qp_state = IB_QPS_ERR };
+	struct ib_mr *key = staged_key(there);
+	struct reg_chain chain = {}, last = {};
+	struct ib_wc wc;
+
+	expect(!IS_ERR(key));
+	expect(!drain(there->side, true));
+	reg_bind(&chain, key, key->rkey, REG_ACCESS);
+	reg_inv(&last, key->rkey);
+	expect(!reg_post(there->side, &chain));
+	expect(!ib_dereg_mr(key));
+	if (flush)
+		expect(!ib_modify_qp(there->side->qp, &error, IB_QP_STATE));
+	else
+		expect(!drain(there->side, false));
+	/* rxe looks at the queue again when a request is posted. */
+	expect(!reg_post(there->side, &last));
+	expect(!reg_wait(there->side, &wc));
+	/* If the state changes while rxe looks at the request, rxe refuses it. */
+	expect(wc.status == IB_WC_WR_FLUSH_ERR || (!flush && wc.status == IB_WC_LOC_QP_OP_ERR));
+	expect(!reg_wait(there->side, &wc));
+	expect_is(wc.status, IB_WC_WR_FLUSH_ERR);
+
+	return ulp_link_connect(&test->link);
+}
+
+/*
+ * The queue pair is destroyed while a request to bind a bound key waits for a request that is never
+ * answered. The key keeps its binding.
+ */
+static int queue_goes(struct ulp_link *link)
+{
+	struct ulp_side *here = &link->side[0], *there = &link->side[1];
+	struct ib_qp_attr reset = { .qp_state = IB_QPS_RESET };
+	struct reg_chain bind = {}, chain = {};
+	struct ib_sge some = { .length = 3, .lkey = there->pd->local_dma_lkey };
+	struct ib_mr *key;
+	u32 bound, next;
+
+	key = ib_alloc_mkey(there->pd, 1);
+	expect(!IS_ERR(key));
+	bound = key->rkey;
+	expect(!ib_map_mkey_list(key, &some, 1));
+	reg_bind(&bind, key, bound, REG_ACCESS);
+	expect(!reg_run(there, &bind));
+	expect_is(bind.status[0], IB_WC_SUCCESS);
+	expect(key->length == 3);
+
+	next = reg_next_key(key);
+	some.length = 5;
+	expect(!ib_map_mkey_list(key, &some, 1));
+	expect(!ib_modify_qp(here->qp, &reset, IB_QP_STATE));
+	reg_rdma(&chain, IB_WR_RDMA_WRITE, 0, bound, 1, 0, 0x12345678);
+	reg_bind(&chain, key, next, REG_ACCESS);
+	reg_inv(&chain, next);
+	expect(!reg_post(there, &chain));
+	ib_destroy_qp(there->qp);
+	there->qp = NULL;
+	expect(key->length == 3);
+
+	return ib_dereg_mr(key);
+}
+
+/**
+ * reg_lives() - destroy keys and queue pairs with requests in the queue
+ * @test: connected sides
+ *
+ * Return: 0, or an error if a condition did not hold.
+ */
+int reg_lives(struct reg_test *test)
+{
+	struct ib_device *devices[2] = { test->here.side->device, test->there.side->device };
+	struct ulp_link link;
+	int ret;
+
+	ret = key_goes(test, false) ?: key_goes(test, true);
+	if (!ret)
+		ret = ulp_link_open(&link, devices);
+	if (ret)
+		return ret;
+	ret = queue_goes(&link);
+	ulp_link_close(&link);
+
+	return ret;
+}
+
+/**
+ * reg_linger() - leave a key and a queue pair behind, with requests in the queue
+ * @test: connected sides, whose first key is bound
+ *
+ * Return: 0, or an error if a condition did not hold.
+ */
+int reg_linger(struct reg_test *test)
+{
+	struct reg_side *there = &test->there;
+	struct ib_sge one = {
+		.addr = there->addr, .length = 1, .lkey = there->side->pd->local_dma_lkey,
+	};
+	struct reg_chain chain = {};
+
+	expect(!ib_map_mkey_list(there->key, &one, 1));
+	expect(!drain(there->side, true));
+	reg_bind(&chain, there->key, there->key->rkey, REG_ACCESS);
+	reg_inv(&chain, there->key->rkey);
+
+	return reg_post(there->side, &chain);
+}

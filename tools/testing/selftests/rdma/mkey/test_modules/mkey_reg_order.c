@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The order of requests that bind, use and unbind a key. */
+
+#include <linux/slab.h>
+
+#include "mkey_reg.h"
+
+/*
+ * Posts at once: bind the key, WRITE or READ through it, bind it to another layout, WRITE or READ
+ * through that one, unbind it. The key is a local one. The other side's memory is contiguous.
+ */
+static int one_chain(struct reg_test *test, struct reg_layout layout[2], struct ib_mr *far)
+{
+	struct reg_side *here = &test->here, *there = &test->there;
+	u32 length[2], at = 0, i, b;
+	struct reg_chain chain = {};
+	bool read[2];
+
+	for (i = 0; i < 2; i++) {
+		u32 rkey = reg_next_key(here->key);
+
+		reg_draw(test, here, &layout[i]);
+		expect_is(reg_map(here->key, &layout[i]), 0);
+		length[i] = min(layout[i].length, (u32)REG_MEMORY / 2);
+		read[i] = prandom_u32_state(&test->random) & 1;
+		reg_bind(&chain, here->key, rkey, REG_ACCESS);
+		/* For kernel users lkey and rkey of a key are the same. */
+		reg_rdma(&chain, read[i] ? IB_WR_RDMA_READ : IB_WR_RDMA_WRITE, 0, rkey, length[i],
+			 i * REG_MEMORY / 2, far->rkey);
+	}
+	reg_inv(&chain, here->key->rkey);
+	expect_is(reg_run(here->side, &chain), 0);
+	for (i = 0; i < chain.length; i++)
+		expect_is(chain.status[i], IB_WC_SUCCESS);
+	for (i = 0; i < 2; i++) {
+		at = i * REG_MEMORY / 2;
+		for (b = 0; b < length[i]; b++) {
+			u8 *near = &here->expected[layout[i].place[b]];
+
+			if (read[i])
+				*near = there->expected[at + b];
+			else
+				there->expected[at + b] = *near;
+		}
+	}
+
+	return reg_same(here) ?: reg_same(there);
+}
+
+/* The key is a remote one: bound by its node, written through and invalidated by its peer. */
+static int from_afar(struct reg_test *test, struct reg_layout *layout)
+{
+	struct reg_side *here = &test->here, *there = &test->there;
+	u32 lkey = here->side->pd->local_dma_lkey;
+	struct reg_chain bind = {}, use = {}, late = {};
+	struct ib_sge into = { .addr = there->addr, .lkey = there->side->pd->local_dma_lkey };
+	struct ib_recv_wr recv = { .sg_list = &into, .num_sge = 1 };
+	u32 i, old = there->key->rkey, rkey = reg_next_key(there->key);
+	struct ib_wc wc;
+
+	reg_draw(test, there, layout);
+	expect_is(reg_map(there->key, layout), 0);
+	reg_bind(&bind, there->key, rkey, REG_ACCESS);
+	expect_is(reg_run(there->side, &bind), 0);
+	expect_is(bind.status[0], IB_WC_SUCCESS);
+
+	expect(!ib_post_recv(there->side->qp, &recv, NULL));
+	reg_rdma(&use, IB_WR_RDMA_WRITE, here->addr, lkey, layout->length, 0, rkey);
+	reg_rdma(&use, IB_WR_SEND_WITH_INV, here->addr, lkey, 0, 0, rkey);
+	expect_is(reg_run(here->side, &use), 0);
+	expect_is(use.status[0], IB_WC_SUCCESS);
+	expect_is(use.status[1], IB_WC_SUCCESS);
+	expect_is(reg_wait(there->side, &wc), 0);
+	expect_is(wc.status, IB_WC_SUCCESS);
+	expect(wc.wc_flags & IB_WC_WITH_INVALIDATE);
+	for (i = 0; i < layout->length; i++)
+		there->expected[layout->place[i]] = here->memory[i];
+	expect_is(reg_same(there), 0);
+
+	/* Neither the old rkey nor the one that was invalidated. */
+	for (i = 0; i < 2; i++) {
+		late = (struct reg_chain){};
+		reg_rdma(&late, IB_WR_RDMA_WRITE, here->addr, lkey, 1, 0, i ? rkey : old);
+		expect_is(reg_run(here->side, &late), 0);
+		expect_is(late.status[0], IB_WC_REM_ACCESS_ERR);
+		expect_is(ulp_link_connect(&test->link), 0);
+	}
+
+	return reg_same(there);
+}
+
+/**
+ * reg_order() - bind, use, bind again, use and unbind in the order of a queue
+ * @test: connected sides
+ * @rounds: number of chains
+ *
+ * Return: 0, or an error if a condition did not hold.
+ */
+int reg_order(struct reg_test *test, unsigned int rounds)
+{
+	struct ib_sge all = {
+		.addr = test->there.addr,
+		.length = REG_MEMORY,
+		.lkey = test->there.side->pd->local_dma_lkey,
+	};
+	struct reg_layout *layout = kvcalloc(2, sizeof(*layout), GFP_KERNEL);
+	struct ib_mr *far;
+	unsigned int i;
+	int ret = 0;
+
+	if (!layout)
+		return -ENOMEM;
+	far = ib_alloc_mkey(test->there.side->pd, 1);
+	if (IS_ERR(far)) {
+		kvfree(layout);
+		return PTR_ERR(far);
+	}
+	ret = ib_bind_mkey_list(far, &all, 1, REG_ACCESS);
+	reg_fill(test, &test->here);
+	reg_fill(test, &test->there);
+	for (i = 0; i < rounds && !ret; i++)
+		ret = one_chain(test, layout, far);
+	for (i = 0; i < 6 && !ret; i++)
+		ret = from_afar(test, layout);
+	ret = ib_dereg_mr(far) ?: ret;
+	kvfree(layout);
+
+	return ret;
+}
