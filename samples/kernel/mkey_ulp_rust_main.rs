@@ -77,7 +77,7 @@ struct Side {
 impl Side {
     fn new(device: HeldDevice) -> Result<Self> {
         let pd = DevicePd::new(&device)?;
-        let qp = Qp::new(&pd, Cq::new(&device, 2)?)?;
+        let qp = Qp::new(&pd, Cq::new(&device, 4)?)?;
         Ok(Self { device, pd, qp })
     }
 }
@@ -206,6 +206,78 @@ fn gather(here: &mut Side, there: &Side) -> Result {
     Ok(())
 }
 
+/// Sends messages whose parts a key describes. The requests of each message bind the key, write and
+/// unbind the key.
+fn messages(here: &mut Side, there: &mut Side) -> Result {
+    const PART: usize = 40;
+    const GAP: usize = 25;
+    const LEN: usize = 3 * PART;
+
+    let from = HostBuffer::new(&here.device, HOST_LEN)?;
+    let into = HostBuffer::new(&there.device, HOST_LEN)?;
+    let target = Mkey::new(&there.pd, 1)?;
+    let target = target.bind_list(all_access(), &[LeafRange::new(&into, 0, LEN as u32)])?;
+    let remote = Remote {
+        addr: 0,
+        rkey: target.rkey(),
+    };
+    let mut key = Mkey::new(&here.pd, 3)?;
+    for message in 0..10 {
+        fill(&from, message)?;
+        let at = |part: usize| message * 100 + part * (PART + GAP);
+        let part = |number| LeafRange::new(&from, at(number) as u64, PART as u32);
+        let old = key.rkey();
+        let staged = key.stage_list(&[part(0), part(1), part(2)])?;
+        expect!(staged.rkey() != old);
+        let status;
+        (status, key) = here.qp.execute_staged(staged, Work::Write, LEN as u32, remote)?;
+        expect!(status == Status::SUCCESS);
+        let (sent, got) = (bytes_of(&from)?, bytes_of(&into)?);
+        for (i, byte) in got.iter().enumerate() {
+            let expected = match i {
+                0..LEN => sent.get(at(i / PART) + i % PART),
+                _ => Some(&0),
+            };
+            expect!(Some(byte) == expected);
+        }
+    }
+
+    // A peer writes by the rkey of a bind by a request, and not by it after the key is unbound.
+    let block = LeafBlock::new(&into, 7, 3, &[10])?;
+    let staged = target.unbind()?.stage_interleaved(&[4], &[block])?;
+    let Ok(target) = there.qp.bind(staged, all_access())? else {
+        return Err(EIO);
+    };
+    let remote = Remote {
+        addr: 0,
+        rkey: target.rkey(),
+    };
+    let local = Local::host(&from, 0, 12)?;
+    expect!(here.qp.execute(Work::Write, local, remote)? == Status::SUCCESS);
+    let (sent, got) = (bytes_of(&from)?, bytes_of(&into)?);
+    for i in 0..12 {
+        expect!(got.get(7 + i / 3 * 10 + i % 3) == sent.get(i));
+    }
+    let (status, target) = there.qp.unbind(target)?;
+    expect!(status == Status::SUCCESS);
+    expect!(here.qp.execute(Work::Write, local, remote)? == Status::REMOTE_ACCESS);
+    Qp::connect(&mut here.qp, &mut there.qp)?;
+
+    // What is wrong with a description is found when it is staged, the rest by the request.
+    let Err(BindRefused { key, error }) = target.stage_list(&[]) else {
+        return Err(EIO);
+    };
+    expect!(error == EINVAL);
+    let table = LeafTable::new(&into, 0, 8, 8);
+    let staged = key.stage_indexed(&table, &[3])?;
+    // Remote writes need local writes.
+    let Err((status, _key)) = there.qp.bind(staged, Right::RemoteWrite.into())? else {
+        return Err(EIO);
+    };
+    expect!(status == Status::BIND);
+    Qp::connect(&mut here.qp, &mut there.qp)
+}
+
 /// Sends from device memory by its lkey.
 fn staging(here: &Side, there: &mut Side, memory: &DeviceMemory, region: &DmRegion) -> Result {
     const LEN: usize = 100;
@@ -331,6 +403,7 @@ fn run(here: HeldDevice, there: HeldDevice) -> Result {
     column(&mut here, &there)?;
     gather(&mut here, &there)?;
     staging(&here, &mut there, &memory, &region)?;
+    messages(&mut here, &mut there)?;
     let key = refusals(&here, &there, &memory)?;
     composite(&mut here, &mut there, key, memory, region)?;
     // Connect again, with other device memory than the memory that was freed.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Keys, unbound and bound.
+//! Keys: unbound, bound, and with a staged layout (`mkey/staged.rs`).
 //!
 //! C header: [`include/rdma/ib_mkey.h`](srctree/include/rdma/ib_mkey.h)
 
 pub(super) mod dm;
+pub(super) mod staged;
 
 use super::{pd::PdMr, Access, DevicePd, DmRegion, HostBuffer};
 use crate::bindings;
@@ -191,6 +192,12 @@ pub(crate) struct Bound {
     _leaves: KVec<LeafMemory>,
 }
 
+impl Bound {
+    fn new(leaves: KVec<LeafMemory>) -> Self {
+        Self { _leaves: leaves }
+    }
+}
+
 /// A key. Dropping it deregisters the key.
 pub(crate) struct Mkey<State> {
     // Fields drop in declaration order: the key before its leaves.
@@ -225,6 +232,98 @@ fn collect<'a, T: 'a, U>(
     Ok((elements, leaves))
 }
 
+/// What a description is for.
+#[derive(Clone, Copy)]
+enum Purpose {
+    /// Bind the key with these access flags.
+    Bind(Access),
+    /// Stage the layout for a work request.
+    Stage,
+}
+
+/// Describes `ranges`. Returns their leaves.
+fn list(region: &PdMr, purpose: Purpose, ranges: &[LeafRange]) -> Result<KVec<LeafMemory>> {
+    let (list, leaves) = collect(ranges, |range| &range.leaf, |range| range.sge(region.pd()))?;
+    let (raw, first, count) = (region.as_raw(), list.as_ptr(), u32::try_from(list.len())?);
+    // SAFETY: The key is valid, and the list has as many entries. The caller holds `leaves` until
+    // the key is unbound.
+    to_result(unsafe {
+        match purpose {
+            Purpose::Bind(access) => {
+                bindings::ib_bind_mkey_list(raw, first, count, access.into_raw() as c_int)
+            }
+            Purpose::Stage => bindings::ib_map_mkey_list(raw, first, count),
+        }
+    })?;
+    Ok(leaves)
+}
+
+/// Describes blocks that repeat. As for [`list`].
+fn interleaved(
+    region: &PdMr,
+    purpose: Purpose,
+    repeat: &[u64],
+    blocks: &[LeafBlock],
+) -> Result<KVec<LeafMemory>> {
+    if repeat.len() > MAX_DIMS {
+        return Err(EINVAL);
+    }
+    let describe = |block: &LeafBlock| block.describe(region.pd(), repeat);
+    let (list, leaves) = collect(blocks, |block| &block.leaf, describe)?;
+    let layout = bindings::ib_mkey_interleaved {
+        num_dims: u32::try_from(repeat.len())?,
+        num_blocks: u32::try_from(list.len())?,
+        repeat_count: repeat.as_ptr(),
+        blocks: list.as_ptr(),
+    };
+    let raw = region.as_raw();
+    // SAFETY: The key and the description are valid. The caller holds `leaves` until the key is
+    // unbound.
+    to_result(unsafe {
+        match purpose {
+            Purpose::Bind(access) => {
+                bindings::ib_bind_mkey_interleaved(raw, &layout, access.into_raw() as c_int)
+            }
+            Purpose::Stage => bindings::ib_map_mkey_interleaved(raw, &layout),
+        }
+    })?;
+    Ok(leaves)
+}
+
+/// Describes the blocks of `table` at `indices`. As for [`list`].
+fn indexed(
+    region: &PdMr,
+    purpose: Purpose,
+    table: &LeafTable,
+    indices: &[u32],
+) -> Result<KVec<LeafMemory>> {
+    let (lowest, end) = table.extent(indices).ok_or(EOVERFLOW)?;
+    let (lkey, addr) = table.leaf.place(region.pd(), table.offset, lowest, end)?;
+    let mut leaves = KVec::with_capacity(1, GFP_KERNEL)?;
+    leaves.push(table.leaf.clone(), GFP_KERNEL)?;
+    let layout = bindings::ib_mkey_indexed {
+        addr,
+        unit: table.unit,
+        bytes_count: table.len,
+        indices32: indices.as_ptr(),
+        indices64: core::ptr::null(),
+        num_indices: u32::try_from(indices.len())?,
+        lkey,
+    };
+    let raw = region.as_raw();
+    // SAFETY: The key is valid, and the array has as many indices. The caller holds `leaves` until
+    // the key is unbound.
+    to_result(unsafe {
+        match purpose {
+            Purpose::Bind(access) => {
+                bindings::ib_bind_mkey_indexed(raw, &layout, access.into_raw() as c_int)
+            }
+            Purpose::Stage => bindings::ib_map_mkey_indexed(raw, &layout),
+        }
+    })?;
+    Ok(leaves)
+}
+
 impl Mkey<Unbound> {
     /// Makes a key with room for `max_entries` ranges or blocks.
     ///
@@ -243,14 +342,16 @@ impl Mkey<Unbound> {
         })
     }
 
-    fn bound(
+    /// Returns the key in the state that `describe` and `state` make.
+    fn into_state<State>(
         self,
-        bind: impl FnOnce(&PdMr) -> Result<KVec<LeafMemory>>,
-    ) -> Result<Bind, BindRefused> {
-        match bind(&self.region) {
+        describe: impl FnOnce(&PdMr) -> Result<KVec<LeafMemory>>,
+        state: impl FnOnce(KVec<LeafMemory>) -> State,
+    ) -> Result<Mkey<State>, BindRefused> {
+        match describe(&self.region) {
             Ok(leaves) => Ok(Mkey {
                 region: self.region,
-                state: Bound { _leaves: leaves },
+                state: state(leaves),
             }),
             Err(error) => Err(BindRefused { key: self, error }),
         }
@@ -266,21 +367,7 @@ impl Mkey<Unbound> {
         access: Access,
         ranges: &[LeafRange],
     ) -> Result<Bind, BindRefused> {
-        self.bound(|region| {
-            let (list, leaves) =
-                collect(ranges, |range| &range.leaf, |range| range.sge(region.pd()))?;
-            // SAFETY: The key is valid, and the list has as many entries. `leaves` holds their
-            // memory until the key is unbound.
-            to_result(unsafe {
-                bindings::ib_bind_mkey_list(
-                    region.as_raw(),
-                    list.as_ptr(),
-                    u32::try_from(list.len())?,
-                    access.into_raw() as c_int,
-                )
-            })?;
-            Ok(leaves)
-        })
+        self.into_state(|region| list(region, Purpose::Bind(access), ranges), Bound::new)
     }
 
     /// Binds blocks that repeat `repeat[d]` times in dimension `d`. Dimension 0 is the outermost.
@@ -295,33 +382,10 @@ impl Mkey<Unbound> {
         repeat: &[u64],
         blocks: &[LeafBlock],
     ) -> Result<Bind, BindRefused> {
-        self.bound(|region| {
-            if repeat.len() > MAX_DIMS {
-                return Err(EINVAL);
-            }
-            let describe = |block: &LeafBlock| block.describe(region.pd(), repeat);
-            let (list, leaves) = collect(blocks, |block| &block.leaf, describe)?;
-            let layout = bindings::ib_mkey_interleaved {
-                num_dims: u32::try_from(repeat.len())?,
-                num_blocks: u32::try_from(list.len())?,
-                repeat_count: repeat.as_ptr(),
-                blocks: list.as_ptr(),
-            };
-            // SAFETY: The key and the description are valid. `leaves` holds the memory until the
-            // key is unbound.
-            to_result(unsafe {
-                bindings::ib_bind_mkey_interleaved(
-                    region.as_raw(),
-                    &layout,
-                    access.into_raw() as c_int,
-                )
-            })?;
-            Ok(leaves)
-        })
+        let purpose = Purpose::Bind(access);
+        self.into_state(|region| interleaved(region, purpose, repeat, blocks), Bound::new)
     }
-}
 
-impl Mkey<Unbound> {
     /// Binds the blocks of `table` at `indices`, in their order.
     ///
     /// # Errors
@@ -334,27 +398,8 @@ impl Mkey<Unbound> {
         table: &LeafTable,
         indices: &[u32],
     ) -> Result<Bind, BindRefused> {
-        self.bound(|region| {
-            let (lowest, end) = table.extent(indices).ok_or(EOVERFLOW)?;
-            let (lkey, addr) = table.leaf.place(region.pd(), table.offset, lowest, end)?;
-            let mut leaves = KVec::with_capacity(1, GFP_KERNEL)?;
-            leaves.push(table.leaf.clone(), GFP_KERNEL)?;
-            let layout = bindings::ib_mkey_indexed {
-                addr,
-                unit: table.unit,
-                bytes_count: table.len,
-                indices32: indices.as_ptr(),
-                indices64: core::ptr::null(),
-                num_indices: u32::try_from(indices.len())?,
-                lkey,
-            };
-            // SAFETY: The key is valid, and the array has as many indices. `leaves` holds the
-            // memory until the key is unbound.
-            to_result(unsafe {
-                bindings::ib_bind_mkey_indexed(region.as_raw(), &layout, access.into_raw() as c_int)
-            })?;
-            Ok(leaves)
-        })
+        let purpose = Purpose::Bind(access);
+        self.into_state(|region| indexed(region, purpose, table, indices), Bound::new)
     }
 }
 
@@ -384,7 +429,8 @@ impl Mkey<Bound> {
 }
 
 impl<State> Mkey<State> {
-    /// Returns the remote key. It stays the same when the key is bound again.
+    /// Returns the remote key. It stays the same when the key is bound again, except by a work
+    /// request.
     pub(crate) fn rkey(&self) -> u32 {
         self.region.rkey()
     }

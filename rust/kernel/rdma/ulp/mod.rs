@@ -9,6 +9,8 @@
 //! | `host.rs` | memory of the host that devices read and write |
 //! | `mkey.rs` | keys, unbound and bound |
 //! | `mkey/dm.rs` | device memory and regions over it |
+//! | `mkey/staged.rs` | keys with a staged layout |
+//! | `qp/request.rs` | requests that bind keys |
 //! | `qp.rs` | completion queues and reliable queue pairs |
 //!
 //! An object holds all objects that it needs: a bound key holds its leaves, a region its memory and
@@ -30,6 +32,7 @@ pub(crate) use crate::kernel_ext::rdma::{mr::Right, Access, Device};
 pub(crate) use devices::{Devices, HeldDevice};
 pub(crate) use host::HostBuffer;
 pub(crate) use mkey::dm::{DeviceMemory, DmClass, DmRegion};
+pub(crate) use mkey::staged::Staged;
 pub(crate) use mkey::{BindRefused, Bound, LeafBlock, LeafRange, LeafTable, Mkey, Unbound};
 pub(crate) use pd::DevicePd;
 pub(crate) use qp::{Cq, Local, Qp, Remote, Status, Work};

@@ -2,6 +2,8 @@
 
 //! Completion queues and reliable queue pairs.
 
+mod request;
+
 use super::{Access, Bound, Device, DevicePd, DmRegion, HeldDevice, HostBuffer, Mkey, Right};
 use crate::bindings;
 use core::{marker::PhantomData, mem::MaybeUninit, ptr, ptr::NonNull};
@@ -18,6 +20,8 @@ use kernel::{
 const PORT: u32 = 1;
 /// The number of READs and atomics that may be outstanding.
 const MAX_RD_ATOMIC: u8 = 4;
+/// The most requests of one method: bind a key, use it, unbind it.
+const DEPTH: u32 = 3;
 /// The longest time that a request may take.
 const PATIENCE: Delta = Delta::from_secs(20);
 
@@ -80,6 +84,8 @@ pub(crate) struct Status(bindings::ib_wc_status);
 impl Status {
     /// The request succeeded.
     pub(crate) const SUCCESS: Self = Self(bindings::ib_wc_status_IB_WC_SUCCESS);
+    /// A key could not be bound.
+    pub(crate) const BIND: Self = Self(bindings::ib_wc_status_IB_WC_MW_BIND_ERR);
     /// The remote side does not allow the access.
     pub(crate) const REMOTE_ACCESS: Self = Self(bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR);
 }
@@ -181,13 +187,13 @@ pub(crate) struct Qp {
 unsafe impl Send for Qp {}
 
 impl Qp {
-    /// Makes a queue pair that takes one request at a time.
+    /// Makes a queue pair for [`DEPTH`] requests at a time.
     pub(crate) fn new(pd: &Arc<DevicePd>, cq: Cq) -> Result<Self> {
         // SAFETY: All-zero is a valid `ib_qp_init_attr`: null pointers, no callback, integers.
         let mut init: bindings::ib_qp_init_attr = unsafe { MaybeUninit::zeroed().assume_init() };
         init.send_cq = cq.raw.as_ptr();
         init.recv_cq = cq.raw.as_ptr();
-        init.cap.max_send_wr = 1;
+        init.cap.max_send_wr = DEPTH;
         init.cap.max_send_sge = 1;
         init.cap.max_recv_wr = 1;
         init.cap.max_recv_sge = 1;
