@@ -136,6 +136,8 @@ void measure_nested(struct bench *bench);
 void measure_growth(struct bench *bench);
 void measure_fine(struct bench *bench);
 void measure_bind(struct bench *bench);
+void measure_request(struct bench *bench);
+void measure_message(struct bench *bench);
 void measure_pool(struct bench *bench);
 void measure_memory(struct bench *bench);
 void measure_dm(struct bench *bench);

@@ -163,6 +163,37 @@ pub const GROUPS: &[Group] = &[
         plot: Plot::Figures,
     },
     Group {
+        key: "request",
+        title: "Binds by work requests: keys of one doorbell",
+        shows: "64 keys of up to 1,024 entries, or one key, of blocks of 64 bytes. A bind of a bound key \
+                waits until earlier requests have completed. Ratio: to as many calls; above 1 is faster.",
+        quantity: Quantity::Latency,
+        size: Size::Number,
+        size_label: "entries",
+        baseline: Way { key: "call", label: "call" },
+        ways: &[
+            Way { key: "request", label: "request" },
+            Way { key: "rebind", label: "request, bound key" },
+        ],
+        plot: Plot::Figures,
+    },
+    Group {
+        key: "message",
+        title: "A message of blocks of 64 bytes with gaps: bind, WRITE, invalidate",
+        shows: "Request: 16 messages with one doorbell. Call: bind and unbind by calls. Ratio: to \
+                registering contiguous memory for each message; above 1 is faster.",
+        quantity: Quantity::Latency,
+        size: Size::Bytes,
+        size_label: "message",
+        baseline: Way { key: "register", label: "reg + WRITE + dereg" },
+        ways: &[
+            Way { key: "request", label: "requests" },
+            Way { key: "call", label: "calls" },
+            Way { key: "packed", label: "packed" },
+        ],
+        plot: Plot::None,
+    },
+    Group {
         key: "pool",
         title: "A key for one use: a list of that many blocks",
         shows: "From a pool: ibmkey_pool_get(), bind, ibmkey_pool_put(). \
