@@ -1,21 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! The C interface; `<infiniband/mkey.h>` describes it.
+//! The C interface; `<infiniband/mkey.h>` and the headers that it includes describe it.
 //!
 //! Callers must fulfil the contracts of C: a pointer points to a valid object of its type, and an
 //! array has as many elements as its count. NULL is nevertheless refused.
 
 #![allow(clippy::missing_safety_doc)]
 
+mod dm;
+mod import;
+mod pool;
+mod wr;
+
 use core::ffi::{
     c_char,
     c_int,
-    c_uint,
-    c_void, //
+    c_uint, //
 };
 
+pub use self::{
+    dm::*,
+    import::*,
+    pool::*,
+    wr::*, //
+};
 use crate::{
-    caps, dm, dmabuf,
+    caps,
     errno::{
         to_int,
         to_ptr,
@@ -27,36 +37,23 @@ use crate::{
         Failed,
         Layout, //
     },
-    import, indexed, iov, many,
+    indexed, iov,
     mkey::{
         self,
         Array,
         Bound, //
     },
     object,
-    pool::Pool,
-    request::{
-        self,
-        Writer, //
-    },
-    rereg,
     sys::{
         ibmkey_alloc_attr,
-        ibmkey_bind,
         ibmkey_block,
         ibmkey_caps,
         ibmkey_indexed,
         ibmkey_info,
-        ibmkey_pool,
         ibmkey_range,
-        ibmkey_wr,
-        ibv_alloc_dm_attr,
         ibv_context,
-        ibv_dm,
         ibv_mr,
         ibv_pd,
-        ibv_qp,
-        ibv_qp_ex,
         ibv_sge,
         iovec, //
     },
@@ -110,68 +107,6 @@ declared!(
     ibv_rereg_mr_sg,
 );
 
-/// Makes the device-memory verbs work on a context.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_enable(ctx: *mut ibv_context) -> c_int {
-    // SAFETY: By the function's contract.
-    to_int(unsafe { dm::enable(ctx) })
-}
-
-/// Allocates device memory of a class.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_alloc_dm(
-    ctx: *mut ibv_context,
-    attr: *const ibv_alloc_dm_attr,
-    dm_class: u32,
-) -> *mut ibv_dm {
-    // SAFETY: By the function's contract.
-    to_ptr(match unsafe { attr.as_ref() } {
-        // SAFETY: By the function's contract.
-        Some(attr) => unsafe { dm::alloc(ctx, attr, dm_class) },
-        None => Err(Errno::EFAULT),
-    })
-}
-
-/// Makes a dma-buf of device memory.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_export_dm(dm: *mut ibv_dm, fd: *mut c_int) -> c_int {
-    if fd.is_null() {
-        return to_int(Err(Errno::EFAULT));
-    }
-    // SAFETY: By the function's contract.
-    to_int(unsafe { dm::export(dm) }.and_then(|new| unsafe { store(fd, new) }))
-}
-
-/// Registers a part of a dma-buf.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_reg_dmabuf_mr(
-    pd: *mut ibv_pd,
-    offset: u64,
-    length: usize,
-    iova: u64,
-    fd: c_int,
-    access: c_int,
-) -> *mut ibv_mr {
-    // CAST: A set of flags.
-    // SAFETY: By the function's contract.
-    to_ptr(unsafe { dmabuf::register(pd, offset, length, iova, fd, access as c_uint) })
-}
-
-/// Registers an MR again.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_rereg_mr(
-    mr: *mut ibv_mr,
-    flags: c_int,
-    pd: *mut ibv_pd,
-    addr: *mut c_void,
-    length: usize,
-    access: c_int,
-) -> c_int {
-    // CAST: Sets of flags.
-    // SAFETY: By the function's contract.
-    to_int(unsafe { rereg::rereg(mr, flags as c_uint, pd, addr, length, access as c_uint) })
-}
-
 /// Queries the limits of a device.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_query_caps(ctx: *mut ibv_context, caps: *mut ibmkey_caps) -> c_int {
@@ -206,32 +141,6 @@ pub unsafe extern "C" fn ibmkey_alloc_ex(
         },
         None => Err(Errno::EFAULT),
     })
-}
-
-/// Imports a context of another verbs library.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_import_context(cmd_fd: c_int) -> *mut ibv_context {
-    to_ptr(import::context(cmd_fd))
-}
-
-/// Closes an imported context.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_unimport_context(ctx: *mut ibv_context) {
-    // SAFETY: By the function's contract.
-    unsafe { import::close_context(ctx) }
-}
-
-/// Imports a protection domain of another verbs library.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_import_pd(ctx: *mut ibv_context, pd_handle: u32) -> *mut ibv_pd {
-    to_ptr(import::pd(ctx, pd_handle))
-}
-
-/// Frees an imported protection domain.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_unimport_pd(pd: *mut ibv_pd) {
-    // SAFETY: By the function's contract.
-    unsafe { import::free_pd(pd) }
 }
 
 /// Registers the memory of an iovec as one key.
@@ -374,129 +283,6 @@ pub unsafe extern "C" fn ibmkey_bind_indexed(
     }
 }
 
-/// Binds several keys, all or none.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_bind_many(
-    binds: *const ibmkey_bind,
-    num: u32,
-    failed: *mut u32,
-) -> c_int {
-    let mut number = num;
-    let result = if binds.is_null() {
-        Err(Errno::EFAULT)
-    } else {
-        // SAFETY: By the function's contract.
-        unsafe {
-            let binds = core::slice::from_raw_parts(binds, num as usize);
-            many::bind(binds, &mut number)
-        }
-    };
-
-    if let Err(errno) = result {
-        // SAFETY: By the function's contract.
-        unsafe { many::explain(binds, num, number, errno) };
-    }
-    if result.is_err() && !failed.is_null() {
-        // SAFETY: By the function's contract.
-        unsafe { failed.write(number) };
-    }
-    to_int(result)
-}
-
-/// Writes the description of a layout for a work request.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_describe(
-    bind: *const ibmkey_bind,
-    to: *mut c_void,
-    room: usize,
-) -> usize {
-    // SAFETY: By the function's contract.
-    let described = unsafe { bind.as_ref() }
-        .ok_or(Errno::EFAULT)
-        .and_then(|bind| {
-            if to.is_null() && room > 0 {
-                return Err(Errno::EFAULT);
-            }
-            // The length first: a description that does not fit is not written at all.
-            // SAFETY: By the function's contract; nothing is written to a room of 0 bytes.
-            let length = unsafe { Writer::new(core::ptr::null_mut(), 0).describe(bind) }?;
-            if length <= room {
-                // SAFETY: By the function's contract.
-                unsafe { Writer::new(to.cast(), room).describe(bind) }?;
-            }
-            Ok(length)
-        });
-
-    described.unwrap_or_else(|errno| {
-        errno.set();
-        0
-    })
-}
-
-/// Posts a work request that binds a key.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_post_bind(
-    qp: *mut ibv_qp,
-    wr: *const ibmkey_wr,
-    wr_id: u64,
-    send_flags: c_uint,
-) -> c_int {
-    // SAFETY: By the function's contract.
-    to_int(match unsafe { wr.as_ref() } {
-        // SAFETY: By the function's contract.
-        Some(wr) => unsafe { request::post(qp, wr, wr_id, send_flags) },
-        None => Err(Errno::EFAULT),
-    })
-}
-
-/// Adds a work request that binds a key.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_wr_bind(qp: *mut ibv_qp_ex, wr: *const ibmkey_wr) -> c_int {
-    // SAFETY: By the function's contract.
-    to_int(match unsafe { wr.as_ref() } {
-        // SAFETY: By the function's contract.
-        Some(wr) => unsafe { request::add(qp, wr) },
-        None => Err(Errno::EFAULT),
-    })
-}
-
-/// Posts a work request that unbinds a key.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_post_unbind(
-    qp: *mut ibv_qp,
-    mkey: *mut ibv_mr,
-    wr_id: u64,
-    send_flags: c_uint,
-) -> c_int {
-    // SAFETY: By the function's contract.
-    to_int(unsafe { request::post_unbind(qp, mkey, wr_id, send_flags) })
-}
-
-/// Adds a work request that unbinds a key.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_wr_unbind(qp: *mut ibv_qp_ex, mkey: *mut ibv_mr) -> c_int {
-    // SAFETY: By the function's contract.
-    to_int(unsafe { request::add_unbind(qp, mkey) })
-}
-
-/// Queries why a work request could not bind a key.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_query_refused(
-    mkey: *mut ibv_mr,
-    error: *mut c_int,
-    entry: *mut u32,
-) -> c_int {
-    // SAFETY: By the function's contract.
-    let key = unsafe { object::mr_handle(mkey) };
-    let result = key.and_then(|(fd, handle)| request::refused(fd, handle));
-
-    // SAFETY: By the function's contract.
-    to_int(result.and_then(|(errno, number)| unsafe {
-        store(error, errno)?;
-        store(entry, number)
-    }))
-}
-
 /// Returns a sentence about the last bind that failed in this thread.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_last_error() -> *const c_char {
@@ -508,49 +294,6 @@ pub unsafe extern "C" fn ibmkey_last_error() -> *const c_char {
 pub unsafe extern "C" fn ibmkey_unbind(mkey: *mut ibv_mr) -> c_int {
     // SAFETY: By the function's contract.
     to_int(unsafe { rebind(mkey, mkey::unbind) })
-}
-
-/// Creates a pool of keys.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_pool_create(
-    pd: *mut ibv_pd,
-    max_entries: u32,
-    max_keys: u32,
-) -> *mut ibmkey_pool {
-    // SAFETY: By the function's contract.
-    to_ptr(unsafe { Pool::new(pd, max_entries, max_keys) }).cast()
-}
-
-/// Takes a key from a pool.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_pool_get(pool: *mut ibmkey_pool) -> *mut ibv_mr {
-    // SAFETY: By the function's contract.
-    to_ptr(match unsafe { pool.cast::<Pool>().as_ref() } {
-        // SAFETY: By the function's contract.
-        Some(pool) => unsafe { pool.get() },
-        None => Err(Errno::EINVAL),
-    })
-}
-
-/// Returns a key to its pool.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_pool_put(pool: *mut ibmkey_pool, mkey: *mut ibv_mr) -> c_int {
-    // SAFETY: By the function's contract.
-    to_int(match unsafe { pool.cast::<Pool>().as_ref() } {
-        // SAFETY: By the function's contract.
-        Some(pool) => unsafe { pool.put(mkey) },
-        None => Err(Errno::EINVAL),
-    })
-}
-
-/// Destroys a pool and its keys.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_pool_destroy(pool: *mut ibmkey_pool) -> c_int {
-    if pool.is_null() {
-        return 0;
-    }
-    // SAFETY: By the function's contract.
-    to_int(unsafe { Pool::destroy(pool.cast()) })
 }
 
 /// Queries the binding of a key.

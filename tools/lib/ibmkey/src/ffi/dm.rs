@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Device memory, MRs over dma-bufs, and MRs that change: `<infiniband/mkey_dm.h>`.
+
+use core::ffi::{
+    c_int,
+    c_uint,
+    c_void, //
+};
+
+use super::store;
+use crate::{
+    dm, dmabuf,
+    errno::{
+        to_int,
+        to_ptr,
+        Errno, //
+    },
+    rereg,
+    sys::{
+        ibv_alloc_dm_attr,
+        ibv_context,
+        ibv_dm,
+        ibv_mr,
+        ibv_pd, //
+    },
+};
+
+/// Makes the device-memory verbs work on a context.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_enable(ctx: *mut ibv_context) -> c_int {
+    // SAFETY: By the function's contract.
+    to_int(unsafe { dm::enable(ctx) })
+}
+
+/// Allocates device memory of a class.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_alloc_dm(
+    ctx: *mut ibv_context,
+    attr: *const ibv_alloc_dm_attr,
+    dm_class: u32,
+) -> *mut ibv_dm {
+    // SAFETY: By the function's contract.
+    to_ptr(match unsafe { attr.as_ref() } {
+        // SAFETY: By the function's contract.
+        Some(attr) => unsafe { dm::alloc(ctx, attr, dm_class) },
+        None => Err(Errno::EFAULT),
+    })
+}
+
+/// Makes a dma-buf of device memory.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_export_dm(dm: *mut ibv_dm, fd: *mut c_int) -> c_int {
+    if fd.is_null() {
+        return to_int(Err(Errno::EFAULT));
+    }
+    // SAFETY: By the function's contract.
+    to_int(unsafe { dm::export(dm) }.and_then(|new| unsafe { store(fd, new) }))
+}
+
+/// Registers a part of a dma-buf.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_reg_dmabuf_mr(
+    pd: *mut ibv_pd,
+    offset: u64,
+    length: usize,
+    iova: u64,
+    fd: c_int,
+    access: c_int,
+) -> *mut ibv_mr {
+    // CAST: A set of flags.
+    // SAFETY: By the function's contract.
+    to_ptr(unsafe { dmabuf::register(pd, offset, length, iova, fd, access as c_uint) })
+}
+
+/// Registers an MR again.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_rereg_mr(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    // CAST: Sets of flags.
+    // SAFETY: By the function's contract.
+    to_int(unsafe { rereg::rereg(mr, flags as c_uint, pd, addr, length, access as c_uint) })
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Several keys at once, and work requests: `<infiniband/mkey_wr.h>`.
+
+use core::ffi::{
+    c_int,
+    c_uint,
+    c_void, //
+};
+
+use super::store;
+use crate::{
+    errno::{
+        to_int,
+        Errno, //
+    },
+    many, object,
+    request::{
+        self,
+        Writer, //
+    },
+    sys::{
+        ibmkey_bind,
+        ibmkey_wr,
+        ibv_mr,
+        ibv_qp,
+        ibv_qp_ex, //
+    },
+};
+
+/// Binds several keys, all or none.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_bind_many(
+    binds: *const ibmkey_bind,
+    num: u32,
+    failed: *mut u32,
+) -> c_int {
+    let mut number = num;
+    let result = if binds.is_null() {
+        Err(Errno::EFAULT)
+    } else {
+        // SAFETY: By the function's contract.
+        unsafe {
+            let binds = core::slice::from_raw_parts(binds, num as usize);
+            many::bind(binds, &mut number)
+        }
+    };
+
+    if let Err(errno) = result {
+        // SAFETY: By the function's contract.
+        unsafe { many::explain(binds, num, number, errno) };
+    }
+    if result.is_err() && !failed.is_null() {
+        // SAFETY: By the function's contract.
+        unsafe { failed.write(number) };
+    }
+    to_int(result)
+}
+
+/// Writes the description of a layout for a work request.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_describe(
+    bind: *const ibmkey_bind,
+    to: *mut c_void,
+    room: usize,
+) -> usize {
+    // SAFETY: By the function's contract.
+    let described = unsafe { bind.as_ref() }
+        .ok_or(Errno::EFAULT)
+        .and_then(|bind| {
+            if to.is_null() && room > 0 {
+                return Err(Errno::EFAULT);
+            }
+            // The length first: a description that does not fit is not written at all.
+            // SAFETY: By the function's contract; nothing is written to a room of 0 bytes.
+            let length = unsafe { Writer::new(core::ptr::null_mut(), 0).describe(bind) }?;
+            if length <= room {
+                // SAFETY: By the function's contract.
+                unsafe { Writer::new(to.cast(), room).describe(bind) }?;
+            }
+            Ok(length)
+        });
+
+    described.unwrap_or_else(|errno| {
+        errno.set();
+        0
+    })
+}
+
+/// Posts a work request that binds a key.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_post_bind(
+    qp: *mut ibv_qp,
+    wr: *const ibmkey_wr,
+    wr_id: u64,
+    send_flags: c_uint,
+) -> c_int {
+    // SAFETY: By the function's contract.
+    to_int(match unsafe { wr.as_ref() } {
+        // SAFETY: By the function's contract.
+        Some(wr) => unsafe { request::post(qp, wr, wr_id, send_flags) },
+        None => Err(Errno::EFAULT),
+    })
+}
+
+/// Adds a work request that binds a key.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_wr_bind(qp: *mut ibv_qp_ex, wr: *const ibmkey_wr) -> c_int {
+    // SAFETY: By the function's contract.
+    to_int(match unsafe { wr.as_ref() } {
+        // SAFETY: By the function's contract.
+        Some(wr) => unsafe { request::add(qp, wr) },
+        None => Err(Errno::EFAULT),
+    })
+}
+
+/// Posts a work request that unbinds a key.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_post_unbind(
+    qp: *mut ibv_qp,
+    mkey: *mut ibv_mr,
+    wr_id: u64,
+    send_flags: c_uint,
+) -> c_int {
+    // SAFETY: By the function's contract.
+    to_int(unsafe { request::post_unbind(qp, mkey, wr_id, send_flags) })
+}
+
+/// Adds a work request that unbinds a key.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_wr_unbind(qp: *mut ibv_qp_ex, mkey: *mut ibv_mr) -> c_int {
+    // SAFETY: By the function's contract.
+    to_int(unsafe { request::add_unbind(qp, mkey) })
+}
+
+/// Queries why a work request could not bind a key.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_query_refused(
+    mkey: *mut ibv_mr,
+    error: *mut c_int,
+    entry: *mut u32,
+) -> c_int {
+    // SAFETY: By the function's contract.
+    let key = unsafe { object::mr_handle(mkey) };
+    let result = key.and_then(|(fd, handle)| request::refused(fd, handle));
+
+    // SAFETY: By the function's contract.
+    to_int(result.and_then(|(errno, number)| unsafe {
+        store(error, errno)?;
+        store(entry, number)
+    }))
+}
