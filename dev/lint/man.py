@@ -3,7 +3,7 @@
 """Checks the man pages.
 
 Each symbol that libibmkey.map exports has a page, under its own name, that names it
-and has the prototype of mkey.h. Each command and option of mkeyctl is in mkeyctl.8.
+and has the prototype of the header. Each command and option of mkeyctl is in mkeyctl.8.
 A page begins and ends as one of rdma-core, and refers to pages that exist.
 """
 
@@ -85,7 +85,9 @@ def check_library(pages):
     symbols = re.findall(r"^\s+(ib\w+);", read(os.path.join(LIB, "libibmkey.map")), re.MULTILINE)
     if not symbols:
         finding(os.path.join(LIB, "libibmkey.map"), "no symbols found")
-    header = re.sub(r"/\*.*?\*/", "", read(os.path.join(LIB, "include/infiniband/mkey.h")), flags=re.DOTALL)
+    include = os.path.join(LIB, "include/infiniband")
+    header = "".join(read(os.path.join(include, name)) for name in sorted(os.listdir(include)))
+    header = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
     for symbol in symbols:
         name = f"{symbol}.3"
         if name not in pages:
@@ -96,9 +98,9 @@ def check_library(pages):
             finding(pages[name], f"NAME does not have {symbol}")
         prototype = re.search(rf"^[^\n;{{}}#]*\b{symbol}\([^;]*;", header, re.MULTILINE)
         if not prototype:
-            finding(pages[name], f"{symbol} is not in mkey.h")
+            finding(pages[name], f"{symbol} is in no header")
         elif normal(prototype[0]) not in normal(plain(section(text, "SYNOPSIS"))):
-            finding(pages[name], f"SYNOPSIS does not have the prototype of mkey.h: {normal(prototype[0])}")
+            finding(pages[name], f"SYNOPSIS does not have the prototype of the header: {normal(prototype[0])}")
     for name, path in pages.items():
         if name.endswith(".3") and name[:-2] not in symbols:
             finding(path, "is the page of no symbol of libibmkey.map")

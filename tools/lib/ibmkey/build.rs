@@ -53,9 +53,10 @@ fn main() {
     for var in ["BINDGEN", "IBMKEY_UAPI_INCLUDE"] {
         println!("cargo::rerun-if-env-changed={var}");
     }
+    // Cargo looks for changes in all files of a directory.
     for file in [
         wrapper.clone(),
-        own.join("infiniband/mkey.h"),
+        own.join("infiniband"),
         uapi.join("rdma/ib_mkey_ioctl.h"),
     ] {
         println!("cargo::rerun-if-changed={}", file.display());

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * libibmkey: device memory, MRs over dma-bufs, and MRs that change. Include
+ * <infiniband/mkey.h>, which says what errors mean and what comp_mask is for.
+ */
+#ifndef INFINIBAND_MKEY_DM_H
+#define INFINIBAND_MKEY_DM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <infiniband/verbs.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** enum ibmkey_dm_class - bits of ibmkey_caps.dm_classes */
+enum ibmkey_dm_class {
+	/** @IBMKEY_DM_HOST: RAM of the host, near the device */
+	IBMKEY_DM_HOST = 1 << 0,
+	/** @IBMKEY_DM_NODE: RAM of one NUMA node: CXL, HBM */
+	IBMKEY_DM_NODE = 1 << 1,
+	/** @IBMKEY_DM_P2P: memory of a PCI device, published for peers */
+	IBMKEY_DM_P2P = 1 << 2,
+	/** @IBMKEY_DM_PMEM: persistent memory */
+	IBMKEY_DM_PMEM = 1 << 3,
+};
+
+/*
+ * The class and its number, for ibmkey_alloc_dm(): NUMA node n, a PCI function
+ * (in a domain up to 255), or /dev/pmemN. The class alone is the first of its
+ * kind that the device offers.
+ */
+#define IBMKEY_DM_THE_NODE(n) (IBMKEY_DM_NODE | ((uint32_t)(n) + 1) << 8)
+#define IBMKEY_DM_THE_PMEM(n) (IBMKEY_DM_PMEM | ((uint32_t)(n) + 1) << 8)
+#define IBMKEY_DM_THE_P2P(domain, bus, devfn)                            \
+	(IBMKEY_DM_P2P | ((uint32_t)(domain) << 16 | (uint32_t)(bus) << 8 | \
+			  (uint32_t)(devfn))                             \
+				 << 8)
+
+/**
+ * ibmkey_enable - make the device-memory verbs work on a context
+ * @ctx: an open device
+ *
+ * Afterwards ibv_alloc_dm(), ibv_free_dm(), ibv_reg_dm_mr(), ibv_memcpy_to_dm()
+ * and ibv_memcpy_from_dm() work on @ctx, and ibv_query_device_ex() returns
+ * max_dm_size, which the kernel alone does not report to programs. If the
+ * device's provider has these verbs, they stay as they are. Keys do not need
+ * this function. Calling it again changes nothing.
+ *
+ * ibv_reg_dm_mr() requires IBV_ACCESS_ZERO_BASED. A copy may have any offset,
+ * address and length within the device memory.
+ *
+ * Return: 0; EOPNOTSUPP if the kernel offers no device memory on this device.
+ */
+int ibmkey_enable(struct ibv_context *ctx);
+
+/**
+ * ibmkey_alloc_dm - allocate device memory of a class
+ * @ctx: an open device
+ * @attr: as for ibv_alloc_dm(); the alignment is that of the physical address
+ * @dm_class: a bit of enum ibmkey_dm_class, or one of IBMKEY_DM_THE_NODE() and
+ *	so on; 0 is the device's default, as with ibv_alloc_dm()
+ *
+ * Enables @ctx, see ibmkey_enable(). A device offers host memory and the
+ * classes that the module parameter dm_class gives it.
+ *
+ * Return: the memory, to be freed by ibv_free_dm(); or NULL and errno: EINVAL
+ * for an invalid class, EOPNOTSUPP for a class that the device does not offer.
+ */
+struct ibv_dm *ibmkey_alloc_dm(struct ibv_context *ctx,
+			       const struct ibv_alloc_dm_attr *attr,
+			       uint32_t dm_class);
+
+/**
+ * ibmkey_export_dm - export device memory as a dma-buf
+ * @dm: device memory of ibv_alloc_dm() or ibmkey_alloc_dm()
+ * @fd: set to a new file descriptor, close-on-exec
+ *
+ * Processes can map the dma-buf with mmap(2) and MAP_SHARED, and pass it to
+ * other processes and to devices. Its size is that of the device memory in
+ * whole pages. ibv_free_dm() revokes it: accesses to mappings raise SIGBUS from
+ * then on, and new mappings fail with ENODEV. The caller closes the descriptor.
+ *
+ * Return: 0 or an errno value.
+ */
+int ibmkey_export_dm(struct ibv_dm *dm, int *fd);
+
+/**
+ * ibmkey_reg_dmabuf_mr - register a part of a dma-buf
+ * @pd: the protection domain
+ * @offset: of the first byte in the dma-buf
+ * @length: bytes
+ * @iova: address of the first byte in the MR; its offset in a page is that
+ *	of @offset
+ * @fd: the dma-buf
+ * @access: enum ibv_access_flags
+ *
+ * Does what ibv_reg_dmabuf_mr() does. rxe's provider library lacks that verb. The
+ * exporter must give the kernel a mapping of ordinary memory that stays in place.
+ * Such exporters are /dev/udmabuf for memfds, DMA-BUF heaps, and
+ * ibmkey_export_dm() for device memory. The MR keeps the dma-buf, even if it is
+ * revoked. It can be used like an MR of ibv_reg_mr(): for every verb, and as a
+ * leaf of keys.
+ *
+ * Return: the MR, to be deregistered by ibv_dereg_mr(); or NULL and errno:
+ * EBADF if @fd is not open, EINVAL if it is not a dma-buf, for a range outside
+ * of the dma-buf or for invalid access flags, EACCES for write access to a
+ * read-only dma-buf, EOPNOTSUPP if the exporter has no such mapping, ENODEV if
+ * the dma-buf was revoked.
+ */
+struct ibv_mr *ibmkey_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
+				    size_t length, uint64_t iova, int fd,
+				    int access);
+
+/**
+ * ibmkey_rereg_mr - change the memory, PD or access flags of an MR
+ * @mr: an MR of ibv_reg_mr()
+ * @flags: what changes, of enum ibv_rereg_mr_flags
+ * @pd: the new protection domain, if that changes
+ * @addr: the new memory, and the address of its first byte in the MR, if
+ *	the translation changes
+ * @length: bytes from @addr on
+ * @access: the new access flags, if those change
+ *
+ * Does what ibv_rereg_mr() does. rxe's provider library lacks that verb. The lkey
+ * and rkey stay. While the memory changes, accesses are refused.
+ *
+ * Return: 0, or an errno value; then nothing has changed: EBUSY if the memory
+ * would change and a key or a window refers to the MR, EOPNOTSUPP for a key or
+ * an MR over a dma-buf.
+ */
+int ibmkey_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
+		    size_t length, int access);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* INFINIBAND_MKEY_DM_H */

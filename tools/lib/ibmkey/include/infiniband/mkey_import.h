@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * libibmkey: contexts and protection domains of other verbs libraries. Include
+ * <infiniband/mkey.h>, which says what errors mean and what comp_mask is for.
+ */
+#ifndef INFINIBAND_MKEY_IMPORT_H
+#define INFINIBAND_MKEY_IMPORT_H
+
+#include <stdint.h>
+#include <infiniband/verbs.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * ibmkey_import_context - use a context of another verbs library
+ * @cmd_fd: the command file descriptor of an open context
+ *
+ * For bindings of other languages, whose objects have a descriptor and handles,
+ * but no pointers of libibverbs. The context works with the functions of this
+ * header, and after ibmkey_enable() with the device-memory verbs. libibverbs's other functions
+ * must not be called on it. Keys and MRs that are made with it are destroyed by
+ * ibmkey_dereg(), not by ibv_dereg_mr(). The descriptor is duplicated: objects of the context
+ * stay until both are closed.
+ *
+ * Return: the context, to be closed by ibmkey_unimport_context(); or NULL and
+ * errno.
+ */
+struct ibv_context *ibmkey_import_context(int cmd_fd);
+
+/**
+ * ibmkey_unimport_context - close an imported context
+ * @ctx: of ibmkey_import_context(), or NULL; nothing made with it is used any
+ *	more
+ */
+void ibmkey_unimport_context(struct ibv_context *ctx);
+
+/**
+ * ibmkey_import_pd - use a protection domain of another verbs library
+ * @ctx: of ibmkey_import_context()
+ * @pd_handle: the handle of the protection domain in the kernel, as in struct
+ *	ibv_pd. A handle that names none is ENOENT or EINVAL where it is used.
+ *
+ * Return: the protection domain, to be freed by ibmkey_unimport_pd(), which does
+ * not deallocate it; or NULL and errno.
+ */
+struct ibv_pd *ibmkey_import_pd(struct ibv_context *ctx, uint32_t pd_handle);
+
+/**
+ * ibmkey_unimport_pd - free an imported protection domain
+ * @pd: of ibmkey_import_pd(), or NULL; nothing made with it is used any more
+ */
+void ibmkey_unimport_pd(struct ibv_pd *pd);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* INFINIBAND_MKEY_IMPORT_H */

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * libibmkey: several keys bound by one call, and keys bound by work requests. Include
+ * <infiniband/mkey.h>, which says what errors mean and what comp_mask is for.
+ */
+#ifndef INFINIBAND_MKEY_WR_H
+#define INFINIBAND_MKEY_WR_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <infiniband/verbs.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** enum ibmkey_bind_mask - bits of ibmkey_bind.comp_mask */
+enum ibmkey_bind_mask {
+	/** @IBMKEY_BIND_RKEY: @rkey is valid */
+	IBMKEY_BIND_RKEY = 1 << 0,
+	/**
+	 * @IBMKEY_BIND_ANY_TAG: for ibmkey_describe(): while the key is unbound, a
+	 * request with this description finds it by an rkey with any tag
+	 */
+	IBMKEY_BIND_ANY_TAG = 1 << 1,
+	/**
+	 * @IBMKEY_BIND_REMOTE_INV: for ibmkey_describe(): a peer may invalidate the key by
+	 * SEND with invalidate even if the request has no remote access flag
+	 */
+	IBMKEY_BIND_REMOTE_INV = 1 << 2,
+};
+
+/**
+ * struct ibmkey_bind - the description for one of several keys
+ * @comp_mask: bits of enum ibmkey_bind_mask
+ * @mkey: a key that ibmkey_alloc() returned, bound or not
+ * @kind: enum ibmkey_kind, not IBMKEY_UNBOUND
+ * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
+ * @num_entries: number of ranges or blocks, not zero; 1 for an indexed layout
+ * @num_dims: number of dimensions of an interleaved layout, otherwise 0
+ * @repeat_count: repetitions in each dimension of an interleaved layout,
+ *	outermost first, otherwise NULL
+ * @ranges: the ranges of a list
+ * @blocks: the blocks of an interleaved layout
+ * @indexed: the indexed layout
+ * @rkey: the lkey and rkey of the key from then on, which may differ from those
+ *	before in the low 8 bits, as ibv_inc_rkey() returns it. Without
+ *	IBMKEY_BIND_RKEY they stay.
+ */
+struct ibmkey_bind {
+	uint64_t comp_mask;
+	struct ibv_mr *mkey;
+	uint32_t kind;
+	unsigned access;
+	uint32_t num_entries;
+	uint32_t num_dims;
+	const uint64_t *repeat_count;
+	union {
+		const struct ibmkey_range *ranges;
+		const struct ibmkey_block *blocks;
+		const struct ibmkey_indexed *indexed;
+	};
+	uint32_t rkey;
+};
+
+/**
+ * ibmkey_bind_many - bind several keys, all of them or none
+ * @binds: keys of one context, none twice, and a description for each
+ * @num: number of keys, 1 to 512
+ * @failed: if not NULL, filled in on an error: the number of the key that is the
+ *	reason, @num if no key is
+ *
+ * All descriptions are checked completely, against the bindings before the call.
+ * Then all keys are bound. It takes little longer than binding one key, because
+ * it waits for the accesses by all old bindings together. Each key is replaced
+ * in one step, but the keys are replaced one by one: a concurrent access may
+ * find one key bound and another not yet.
+ *
+ * Return: 0, or an errno value; then nothing has changed. EINVAL for a key that
+ * is named twice, EBUSY also for a key that another description refers to.
+ */
+int ibmkey_bind_many(const struct ibmkey_bind *binds, uint32_t num,
+		     uint32_t *failed);
+
+/**
+ * ibmkey_describe - write the description of a layout for a work request
+ * @bind: the layout; @bind->mkey, @bind->access and @bind->rkey are not used
+ * @to: memory for the description, of any alignment; NULL if @room is 0
+ * @room: number of bytes there
+ *
+ * Return: the number of bytes of the description. If it exceeds @room, nothing is
+ * written. 0 and errno for a layout that cannot be described: EINVAL, EFAULT.
+ */
+size_t ibmkey_describe(const struct ibmkey_bind *bind, void *to, size_t room);
+
+/**
+ * struct ibmkey_wr - a work request that binds a key
+ * @comp_mask: zero, see mkey.h
+ * @mkey: a key in the QP's protection domain, bound or not
+ * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
+ * @length: bytes of the description
+ * @mr: an MR in the QP's protection domain that contains the description; not
+ *	with on-demand paging. NULL: the description is at @addr in this process and
+ *	is copied into the request, which only ibmkey_wr_bind() can do
+ * @addr: address of the description: an address in @mr
+ * @rkey: the lkey and rkey of the key from then on, which may differ from those
+ *	before in the low 8 bits, as ibv_inc_rkey() returns it; 0: they stay
+ */
+struct ibmkey_wr {
+	uint64_t comp_mask;
+	struct ibv_mr *mkey;
+	struct ibv_mr *mr;
+	uint64_t addr;
+	uint32_t length;
+	unsigned access;
+	uint32_t rkey;
+};
+
+/**
+ * ibmkey_post_bind - post a work request that binds a key
+ * @qp: an RC or UC QP
+ * @wr: the request
+ * @wr_id: for the completion
+ * @send_flags: enum ibv_send_flags: IBV_SEND_SIGNALED; IBV_SEND_FENCE to wait for all
+ *	earlier requests also if the key is not bound
+ *
+ * The request takes effect in the order of the queue: requests that are posted to
+ * @qp later use the new layout, and earlier ones the old one. If the key is bound,
+ * the request waits until all earlier requests have completed. It does not wait for
+ * other accesses in progress, which may use the old layout until the key is
+ * unbound, invalidated or destroyed. The completion has the opcode IBV_WC_BIND_MW.
+ * Until then the description must stay as it is.
+ *
+ * If the request is refused, it completes with IBV_WC_MW_BIND_ERR, the key keeps
+ * its binding, and ibmkey_query_refused() gives the reason. At most
+ * ibmkey_caps.max_entries entries, blocks or indices can be bound by a request.
+ * @wr->mkey->length does not change; ibmkey_query() gives the length.
+ *
+ * The request finds the key by @wr->mkey->rkey. This call then sets @wr->mkey->lkey
+ * and rkey to those that the key has after the request, so that later requests can
+ * use them. An rkey or lkey of the key from before no longer works then. If the
+ * request is refused, ibmkey_query() gives the lkey and rkey that the key still has.
+ *
+ * Return: 0 or an errno value: EINVAL also if @wr->mr is NULL.
+ */
+int ibmkey_post_bind(struct ibv_qp *qp, const struct ibmkey_wr *wr,
+		     uint64_t wr_id, unsigned send_flags);
+
+/**
+ * ibmkey_wr_bind - add a work request that binds a key
+ * @qp: an RC or UC QP that was created with IBV_QP_EX_WITH_BIND_MW, between
+ *	ibv_wr_start() and ibv_wr_complete(); wr_id and wr_flags apply
+ * @wr: the request
+ *
+ * As for ibmkey_post_bind(). A description that is copied into the request may have
+ * as many bytes as the QP's max_inline_data.
+ *
+ * Return: 0 or an errno value, with no request added. EOPNOTSUPP if the QP was not
+ * created for that. ibv_wr_complete() may return other errors.
+ */
+int ibmkey_wr_bind(struct ibv_qp_ex *qp, const struct ibmkey_wr *wr);
+
+/**
+ * ibmkey_post_unbind - post a work request that unbinds a key
+ * @qp: an RC QP in the key's protection domain
+ * @mkey: a key, by its current rkey
+ * @wr_id: for the completion
+ * @send_flags: enum ibv_send_flags
+ *
+ * Posts IBV_WR_LOCAL_INV with @mkey->rkey. The request executes after all earlier
+ * requests of @qp have completed. When it has completed, no access uses the old
+ * layout any more. If memory of a process holds up an access, the request gives up
+ * after some seconds and completes with an error.
+ *
+ * The request changes the tag of the lkey and rkey, as ibmkey_unbind() does. This
+ * call sets @mkey->lkey and rkey to the new ones, ibv_inc_rkey(@mkey->rkey). A program
+ * that posts IBV_WR_LOCAL_INV itself, or learns from a completion with
+ * IBV_WC_WITH_INV that a peer has invalidated the key, does the same, or calls
+ * ibmkey_query().
+ *
+ * Return: 0 or an errno value.
+ */
+int ibmkey_post_unbind(struct ibv_qp *qp, struct ibv_mr *mkey, uint64_t wr_id,
+		       unsigned send_flags);
+
+/**
+ * ibmkey_wr_unbind - add a work request that unbinds a key
+ * @qp: an RC QP that was created with IBV_QP_EX_WITH_LOCAL_INV, between
+ *	ibv_wr_start() and ibv_wr_complete(); wr_id and wr_flags apply
+ * @mkey: a key
+ *
+ * As for ibmkey_post_unbind().
+ *
+ * Return: 0 or an errno value, with no request added. EOPNOTSUPP if the QP was not
+ * created for that. ibv_wr_complete() may return other errors.
+ */
+int ibmkey_wr_unbind(struct ibv_qp_ex *qp, struct ibv_mr *mkey);
+
+/**
+ * ibmkey_query_refused - query why a work request could not bind a key
+ * @mkey: a key
+ * @error: the errno value of the last request that was refused, 0 if none was
+ * @entry: the number of the entry or block that was the reason; the number of
+ *	all of them if no single one was
+ *
+ * Return: 0 or an errno value; EOPNOTSUPP if the kernel has no such requests.
+ */
+int ibmkey_query_refused(struct ibv_mr *mkey, int *error, uint32_t *entry);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* INFINIBAND_MKEY_WR_H */
