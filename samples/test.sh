@@ -168,9 +168,9 @@ operations=100000 messages=5000 payloads=200
 if [ -n "${MKEY_TEST_QUICK-}" ]; then
 	operations=2000 messages=200 payloads=20
 fi
-ktap_set_plan 30
+ktap_set_plan 32
 
-for sample in column header_payload pages kv_gather dm_counter; do
+for sample in column header_payload pages kv_gather halo dm_counter; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
 done
 export PYTHONPATH="$here/../python/lib" PYTHONDONTWRITEBYTECODE=1
@@ -181,7 +181,7 @@ done
 export OMPI_MCA_btl=self OMPI_MCA_pml=ob1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 works "send_type on rxe0" ip netns exec ns0 "$here/send_type" rxe0
 works "column on the first device" ip netns exec ns1 "$here/column"
-for sample in ibmkey_bind_interleaved:column ibmkey_bind_list:header_payload \
+for sample in ibmkey_bind_interleaved:column ibmkey_bind_interleaved:halo ibmkey_bind_list:header_payload \
 	ibmkey_bind_list:pages ibmkey_bind_indexed:kv_gather ibmkey_mpi_bind:send_type; do
 	works "$sample says which lkey is wrong" refused_bind "${sample%:*}" "${sample#*:}"
 done

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Exchanges the faces of a 3-D box with the border of its neighbour, as solvers do in
+ * each step. Each of the 6 faces is a key here and a key there, made once. A step is one
+ * list of 6 requests, without packing.
+ *
+ * usage: halo [DEVICE]
+ */
+#include <err.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <infiniband/mkey.h>
+
+#include "rc.h"
+
+enum { X = 12, Y = 20, Z = 28, AXES = 3, FACES = 2 * AXES, STEPS = 3 };
+
+/* A box with a border of one cell on each side. */
+struct box {
+	double cells[X + 2][Y + 2][Z + 2];
+};
+
+static const uint64_t inside[AXES] = { X, Y, Z };
+static const int64_t stride[AXES] = {
+	sizeof(double[Y + 2][Z + 2]), sizeof(double[Z + 2]), sizeof(double)
+};
+
+static struct box here, there, expected;
+
+/* A layer of a box perpendicular to @axis, without the border of that layer. */
+struct layer {
+	int axis;
+	uint64_t at;
+};
+
+/* The other two axes. */
+static void across(int axis, int *u, int *v)
+{
+	*u = axis == 0 ? 1 : 0;
+	*v = axis == 2 ? 1 : 2;
+}
+
+/* The first layer inside goes behind the last one of the neighbour, and the other way round. */
+static struct layer layer_of(int face, bool of_neighbour)
+{
+	uint64_t last = inside[face / 2];
+
+	if (of_neighbour)
+		return (struct layer){ face / 2, face % 2 ? 0 : last + 1 };
+	return (struct layer){ face / 2, face % 2 ? last : 1 };
+}
+
+static struct ibv_mr *layer_key(struct rc_dev *dev, struct ibv_mr *mr, struct box *box,
+				struct layer layer, unsigned int access)
+{
+	struct ibv_mr *key = ibmkey_alloc(dev->pd, 1);
+	int u, v, ret;
+
+	across(layer.axis, &u, &v);
+	struct ibmkey_block cell = {
+		.addr = (uintptr_t)box + layer.at * stride[layer.axis] + stride[u] + stride[v],
+		.bytes_count = sizeof(double),
+		.lkey = mr->lkey,
+		.stride = { stride[u], stride[v] },
+	};
+
+	if (!key)
+		err(1, "ibmkey_alloc");
+	ret = ibmkey_bind_interleaved(key, access, 2, (uint64_t[]){ inside[u], inside[v] },
+				      1, &cell);
+	if (ret)
+		die(ret, "ibmkey_bind_interleaved: %s", ibmkey_last_error());
+	return key;
+}
+
+/* Sends all faces by one list of requests; the last one reports that all are there. */
+static void exchange(struct rc_conn *conn, struct ibv_mr *const from[], struct ibv_mr *const to[])
+{
+	struct ibv_send_wr wr[FACES];
+	struct ibv_sge sge[FACES];
+
+	for (int i = 0; i < FACES; i++) {
+		sge[i] = (struct ibv_sge){ .length = from[i]->length, .lkey = from[i]->lkey };
+		wr[i] = (struct ibv_send_wr){
+			.next = i + 1 < FACES ? &wr[i + 1] : NULL,
+			.sg_list = &sge[i], .num_sge = 1,
+			.opcode = IBV_WR_RDMA_WRITE,
+			.send_flags = i + 1 < FACES ? 0 : IBV_SEND_SIGNALED,
+			.wr.rdma = { .rkey = to[i]->rkey },
+		};
+	}
+	rc_post(conn, wr);
+	rc_wait(conn);
+}
+
+/* The same by assignments. */
+static void expect(int face)
+{
+	struct layer from = layer_of(face, false), to = layer_of(face, true);
+	int u, v;
+
+	across(from.axis, &u, &v);
+	for (uint64_t i = 1; i <= inside[u]; i++)
+		for (uint64_t j = 1; j <= inside[v]; j++) {
+			int64_t in_layer = i * stride[u] + j * stride[v];
+
+			memcpy((char *)&expected + to.at * stride[to.axis] + in_layer,
+			       (char *)&here + from.at * stride[from.axis] + in_layer,
+			       sizeof(double));
+		}
+}
+
+int main(int argc, char **argv)
+{
+	const unsigned int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+	struct ibv_mr *from[FACES], *to[FACES], *mr, *its;
+	struct rc_conn pair[2];
+	struct rc_dev dev;
+
+	rc_open(&dev, argc > 1 ? argv[1] : NULL);
+	rc_create_loop(pair, &dev);
+	mr = rc_reg(&dev, &here, sizeof(here), 0);
+	its = rc_reg(&dev, &there, sizeof(there), access);
+	for (int i = 0; i < FACES; i++) {
+		from[i] = layer_key(&dev, mr, &here, layer_of(i, false), 0);
+		to[i] = layer_key(&dev, its, &there, layer_of(i, true), access);
+	}
+	for (int step = 0; step < STEPS; step++) {
+		for (size_t i = 0; i < sizeof(here) / sizeof(double); i++)
+			((double *)&here)[i] = step * 1e6 + i + 0.5;
+		for (int i = 0; i < FACES; i++)
+			expect(i);
+		exchange(&pair[0], from, to);
+		if (memcmp(&there, &expected, sizeof(there)))
+			errx(1, "step %d: the border is wrong, or other cells changed", step);
+	}
+
+	for (int i = 0; i < FACES; i++) {
+		rc_dereg(from[i]);
+		rc_dereg(to[i]);
+	}
+	rc_dereg(mr);
+	rc_dereg(its);
+	rc_destroy_loop(pair);
+	rc_close(&dev);
+	printf("%d steps with the 6 faces of %d x %d x %d cells\n", STEPS, X, Y, Z);
+	return 0;
+}
