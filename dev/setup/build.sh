@@ -79,6 +79,9 @@ setup_module() {
 # Directories with a Makefile that installs into O=; each comes after those it needs.
 USER_DIRS=(tools/lib/ibmkey tools/lib/ibmkey-mlx5dv tools/lib/ibmkey-mpi tools/python/ibmkey tools/mkeyctl samples tools/bench/guest tools/testing/selftests/rdma/mkey)
 
+# All that make demo needs; the rest is built when another command needs it.
+DEMO_DIRS=(tools/lib/ibmkey samples)
+
 # The first ones take most of the time, and need no kernel. The set-up of a kernel leaves a
 # processor idle at times, so another process builds them beside it. An error there occurs
 # again when all of them are built, and is reported then.
@@ -95,16 +98,16 @@ EARLY_PID=
 stop_early() {
 	[[ -z $EARLY_PID ]] || kill -TERM -- "-$EARLY_PID" 2>/dev/null || true
 }
-start_early() {
+start_early() { # STAGE
 	# Only while a kernel is made that takes a while, and the tree is new.
 	[[ $K_FLAVOUR != kdir && ! -e $(kernel_dir).record && ! -e $(user_stamp) ]] || return 0
 	# It cannot ask for a password.
 	(($(id -u) == 0)) || sudo -n true 2>/dev/null || return 0
-	say "Meanwhile: library, mkeyctl and samples (log: out/log/early.log)"
+	say "Meanwhile: ${EARLY_DIRS[*]} (log: out/log/early.log)"
 	trap 'stop_step; stop_early' EXIT
 	set -m
 	# It would keep the lock of the cache.
-	"$TOP/dev/setup/setup" early </dev/null >/dev/null 2>&1 {LOCK_FD}>&- &
+	"$TOP/dev/setup/setup" early "$1" </dev/null >/dev/null 2>&1 {LOCK_FD}>&- &
 	EARLY_PID=$!
 	set +m
 }
@@ -168,4 +171,27 @@ setup_module_and_user() {
 	step "build-$K_ID" "Module ib_mkey for $K_ID; libraries, tools, samples and selftests" "1-2 min" build_all
 	printf '%s' "$module" >"$(module_stamp)"
 	user_is_done "$user"
+}
+
+# The key of the demonstration's programs, if all else in user space is not built.
+demo_stamp() { printf '%s/out/.demo' "$TOP"; }
+demo_key() { printf '%s-%s' "$(root_key)" "$(tree_key "${DEMO_DIRS[@]}" include out/user/bin/mkey_demo out/user/bin/mkey_picture)"; }
+demo_is_built() { user_is_built || [[ $(cat "$(demo_stamp)" 2>/dev/null) == "$(demo_key)" ]]; }
+
+setup_demo() {
+	if demo_is_built; then
+		setup_module
+		return
+	fi
+	USER_DIRS=("${DEMO_DIRS[@]}")
+	if module_is_built; then
+		step user "Library, demonstration and samples" "1 min" build_user
+	else
+		local module
+		module=$(module_key)
+		module_make_args
+		step "build-$K_ID" "Module ib_mkey for $K_ID; library, demonstration and samples" "1-2 min" build_all
+		printf '%s' "$module" >"$(module_stamp)"
+	fi
+	demo_key >"$(demo_stamp)"
 }
