@@ -216,26 +216,19 @@ cdef class View:
         return tuple([self.buffer.strides[axis] for axis in range(self.buffer.ndim)])
 
 
-cdef class KeyHandle:
-    """An MR that is a key. ``destroy()`` destroys it; nothing else does."""
+cdef class MrHandle:
+    """An MR of the library. ``destroy()`` destroys it; nothing else does."""
 
     cdef ibv_mr *mr
     cdef PdHandle pd
 
-    def __cinit__(self, PdHandle pd, uint32_t max_entries):
-        with nogil:
-            self.mr = ibmkey_alloc(pd.pd, max_entries)
-        if self.mr == NULL:
-            raise MkeyError("ibmkey_alloc", errno)
-        self.pd = pd
-
     cdef ibv_mr *live(self) except NULL:
         if self.mr == NULL:
-            raise ValueError("the key is closed")
+            raise ValueError(f"{self.what} is closed")
         return self.mr
 
     def destroy(self):
-        """Destroys the key. Calling it again does nothing."""
+        """Destroys the MR. Calling it again does nothing."""
         cdef int ret
         if self.mr != NULL:
             with nogil:
@@ -244,16 +237,29 @@ cdef class KeyHandle:
             self.mr = NULL
 
     @property
-    def closed(self):
-        return self.mr == NULL
-
-    @property
     def lkey(self):
         return self.live().lkey
 
     @property
     def rkey(self):
         return self.live().rkey
+
+
+cdef class KeyHandle(MrHandle):
+    """An MR that is a key."""
+
+    what = "the key"
+
+    def __cinit__(self, PdHandle pd, uint32_t max_entries):
+        with nogil:
+            self.mr = ibmkey_alloc(pd.pd, max_entries)
+        if self.mr == NULL:
+            raise MkeyError("ibmkey_alloc", errno)
+        self.pd = pd
+
+    @property
+    def closed(self):
+        return self.mr == NULL
 
     @property
     def handle(self):
@@ -345,11 +351,10 @@ cdef class KeyHandle:
         return (info.length, info.kind, info.access, info.max_entries, info.num_entries, info.num_dims)
 
 
-cdef class DmMr:
+cdef class DmMr(MrHandle):
     """An MR over device memory. Its addresses begin at 0."""
 
-    cdef ibv_mr *mr
-    cdef PdHandle pd
+    what = "the device memory"
 
     def __cinit__(self, DmHandle dm, PdHandle pd, uint64_t offset, size_t length, unsigned int access):
         with nogil:
@@ -357,28 +362,6 @@ cdef class DmMr:
         if self.mr == NULL:
             raise MkeyError("ibv_reg_dm_mr", errno)
         self.pd = pd
-
-    cdef ibv_mr *live(self) except NULL:
-        if self.mr == NULL:
-            raise ValueError("the device memory is closed")
-        return self.mr
-
-    def destroy(self):
-        """Deregisters the MR. Calling it again does nothing."""
-        cdef int ret
-        if self.mr != NULL:
-            with nogil:
-                ret = ibmkey_dereg(self.mr)
-            check(ret, "ibmkey_dereg")
-            self.mr = NULL
-
-    @property
-    def lkey(self):
-        return self.live().lkey
-
-    @property
-    def rkey(self):
-        return self.live().rkey
 
 
 cdef class DmHandle:
