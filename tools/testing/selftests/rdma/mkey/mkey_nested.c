@@ -17,33 +17,14 @@ FIXTURE(nested)
 
 FIXTURE_SETUP(nested)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.host = 64 * 1024,
-		.dm = 32 * 1024,
-		.max_entries = 16,
-	};
-	unsigned int i;
-
 	MKT_OPEN_EXTENDED(self->s.dev);
 	ASSERT_EQ(NESTED_DEPTH, self->s.dev[1].caps.max_depth);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
-	for (i = 0; i <= NESTED_DEPTH; i++) {
-		self->key[i] = ibmkey_alloc(self->s.dev[1].pd, 4);
-		ASSERT_NE(NULL, self->key[i]);
-	}
+	ASSERT_EQ(0, nested_open(&self->s, self->key, _metadata->name));
 }
 
 FIXTURE_TEARDOWN(nested)
 {
-	unsigned int i;
-
-	for (i = NESTED_DEPTH + 1; i > 0; i--) {
-		if (self->key[i - 1]) {
-			EXPECT_EQ(0, ibv_dereg_mr(self->key[i - 1]));
-		}
-	}
-	EXPECT_EQ(0, mkt_teardown(&self->s));
+	EXPECT_EQ(0, nested_close(&self->s, self->key));
 }
 
 static enum ibmkey_kind nested_kind(struct ibv_mr *key)
