@@ -5,6 +5,9 @@
  * nothing. Needs a kernel with fault injection; kmemleak finds leaks.
  */
 #include <fcntl.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "commands.h"
 #include "mkey_harness.h"
@@ -17,6 +20,7 @@ FIXTURE(fail_nth)
 	struct ibv_dm *dm;
 	struct ibv_mr *mr;
 	uint32_t class;
+	struct iovec iov[3];
 	struct ib_uverbs_mkey_indexed wanted;
 };
 
@@ -481,6 +485,40 @@ TEST_F(fail_nth, dm_reg)
 	};
 
 	EXPECT_LT(0, fail_sweep(self, &op));
+}
+
+static int fail_reg_iov(FIXTURE_DATA(fail_nth) *self)
+{
+	self->mr = ibmkey_reg_iov(self->c.dev.pd, self->iov, ARRAY_SIZE(self->iov),
+				  MKT_ACCESS_ALL);
+	return self->mr ? 0 : errno;
+}
+
+static int fail_iov_registered(FIXTURE_DATA(fail_nth) *self, int err)
+{
+	return err ? 0 : ibmkey_dereg(self->mr);
+}
+
+/* three registrations, a key and a bind: what was done before the failure is undone */
+TEST_F(fail_nth, reg_iov)
+{
+	static const struct fail_op op = {
+		NULL, fail_reg_iov, fail_iov_registered,
+	};
+	const size_t page = sysconf(_SC_PAGESIZE), size = 2 * ARRAY_SIZE(self->iov) * page;
+	uint8_t *memory = aligned_alloc(page, size);
+	int before = mkt_dev_count(&self->c.dev, "mr");
+	unsigned int i;
+
+	ASSERT_NE(NULL, memory);
+	memset(memory, 0, size);
+	for (i = 0; i < ARRAY_SIZE(self->iov); i++)
+		self->iov[i] = (struct iovec){ memory + 2 * i * page, 100 };
+	EXPECT_LT(0, fail_sweep(self, &op));
+	if (before >= 0) {
+		EXPECT_EQ(before, mkt_dev_count(&self->c.dev, "mr"));
+	}
+	free(memory);
 }
 
 int main(int argc, char **argv)

@@ -4,6 +4,8 @@
  * elements in their order, registers each page once, and leaves nothing when a
  * registration fails.
  */
+#include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -286,6 +288,58 @@ TEST_F(iov, other_keys)
 	range.addr = self->s.plain[1].addr;
 	EXPECT_EQ(0, ibmkey_bind_list(key, 0, 1, &range));
 	EXPECT_EQ(0, ibmkey_dereg(key));
+}
+
+/* bytes of the kernel's memory that the keys of a device take; 0 without debugfs */
+static unsigned long long iov_key_memory(struct mkt_dev *dev)
+{
+	FILE *file = fopen("/sys/kernel/debug/ib_mkey/keys", "r");
+	unsigned long long bytes = 0, all = 0;
+	char line[256], name[64], pid[16];
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "%63s %15s %llu", name, pid, &bytes) == 3 &&
+		    !strcmp(name, dev->name) && !strcmp(pid, "-"))
+			all = bytes;
+	if (file)
+		fclose(file);
+	return all;
+}
+
+static int iov_rounds(struct ibv_pd *pd, const struct iovec *iov, unsigned int n,
+		      unsigned int rounds)
+{
+	struct ibv_mr *key;
+	int err = 0;
+
+	while (rounds-- && !err) {
+		key = ibmkey_reg_iov(pd, iov, n, MKT_ACCESS_ALL);
+		err = key ? ibmkey_dereg(key) : errno;
+	}
+	return err;
+}
+
+/* four MRs each, one of them the key */
+TEST_F(iov, ten_thousand_leave_nothing)
+{
+	struct iovec iov[3];
+	unsigned long long memory;
+	unsigned int i;
+	size_t heap;
+	int mrs;
+
+	for (i = 0; i < 3; i++)
+		iov[i] = (struct iovec){ self->memory + 2 * i * self->page, 100 };
+	/* buffers of libibverbs and of the allocator that stay */
+	ASSERT_EQ(0, iov_rounds(self->pd, iov, 3, 50));
+	mrs = iov_mrs(&self->s);
+	memory = iov_key_memory(&self->s.dev[1]);
+	heap = mallinfo2().uordblks;
+	ASSERT_EQ(0, iov_rounds(self->pd, iov, 3, mkt_scale(2500, 250)));
+	EXPECT_EQ(mrs, iov_mrs(&self->s));
+	EXPECT_EQ(memory, iov_key_memory(&self->s.dev[1]));
+	/* a file's buffer may be part of it */
+	EXPECT_GE(heap + 8192, mallinfo2().uordblks);
 }
 
 TEST_HARNESS_MAIN
