@@ -243,6 +243,21 @@ pub const GROUPS: &[Group] = &[
         plot: Plot::Figures,
     },
     Group {
+        key: "halo",
+        title: "Halo exchange of two processes: the 6 faces of a cube of doubles",
+        shows: "Both ways at once, over one device. Open MPI sends derived datatypes, or what MPI_Pack makes of \
+                them; keys: one SEND a face. Ratio: to derived datatypes.",
+        quantity: Quantity::Rate,
+        size: Size::Number,
+        size_label: "cells an edge",
+        baseline: Way { key: "mpi", label: "datatypes" },
+        ways: &[
+            Way { key: "key", label: "keys" },
+            Way { key: "packed", label: "packed" },
+        ],
+        plot: Plot::Ratio,
+    },
+    Group {
         key: "ordinary",
         title: "Ordinary memory regions while ib_mkey is loaded",
         shows: "Ratio: to the same without the module, loaded and unloaded by turns.",
