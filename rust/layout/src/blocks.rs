@@ -8,7 +8,7 @@ use core::slice;
 use super::dims::{Digits, Dims};
 use super::rows::{Cursor, Place};
 use super::steps::step;
-use super::{Block, Row};
+use super::{Block, Pieces, Records, Row};
 
 /// The largest number of blocks that are compared pair by pair.
 const MAX_COMPARED: usize = 32;
@@ -54,6 +54,25 @@ fn never_meet(one: &Block, two: &Block, dims: &Dims) -> bool {
     (is_beyond && stride == two.inner_stride(dims))
         || a.reach(stride, steps)
             .is_apart(&b.reach(two.inner_stride(dims), steps))
+}
+
+/// The smallest distance of pieces that are visited in the order of the layout instead of block by
+/// block. Few pieces of one block are in one page, so each block would visit all pages.
+const FAR: u64 = 256;
+
+/// Returns `true` if the blocks are records: pieces of one size, in one leaf, that keep their
+/// distances, and are better visited in the order of the layout.
+pub(super) fn are_records(blocks: &[Block], dims: &Dims) -> bool {
+    let Some(first) = blocks.first() else {
+        return false;
+    };
+    first.inner_stride(dims).unsigned_abs() >= FAR
+        && blocks.iter().all(|block| {
+            let same = dims
+                .inner_first(block.stride())
+                .eq(dims.inner_first(first.stride()));
+            same && block.leaf() == first.leaf() && block.bytes_count() == first.bytes_count()
+        })
 }
 
 /// Addresses of a block at some index tuples.
@@ -149,6 +168,8 @@ pub(super) struct BlocksWalk<'a> {
     group: NonZeroU64,
     /// A batch may have more than one tuple.
     columns: bool,
+    /// The blocks are records.
+    records: bool,
     /// The first tuple of the batch.
     digits: Digits,
     /// The number of its tuples.
@@ -167,7 +188,7 @@ impl<'a> BlocksWalk<'a> {
         blocks: &'a [Block],
         dims: &'a Dims,
         group: NonZeroU64,
-        columns: bool,
+        (columns, records): (bool, bool),
         found: &Found<'a>,
         end: u64,
     ) -> Self {
@@ -183,6 +204,7 @@ impl<'a> BlocksWalk<'a> {
             dims,
             group,
             columns,
+            records,
             digits: found.digits,
             times: 1,
             base: 0u64.wrapping_sub(pos),
@@ -202,7 +224,7 @@ impl<'a> BlocksWalk<'a> {
         let block = match self.rest.next() {
             Some(block) => block,
             None => {
-                self.next_batch();
+                self.next_batch(self.columns);
                 self.rest.next()?
             }
         };
@@ -225,15 +247,16 @@ impl<'a> BlocksWalk<'a> {
         })
     }
 
-    /// Advances to the next batch: all whole groups that are left, or a part of one.
-    fn next_batch(&mut self) {
+    /// Advances to the next batch: a group or a part of one, or all whole groups that are left if
+    /// there may be `many`.
+    fn next_batch(&mut self, many: bool) {
         let bytes = self.group.get().wrapping_mul(self.times);
         self.base = self.base.wrapping_add(bytes);
         if self.times != 0 {
             self.dims.advance(&mut self.digits, self.times);
         }
         self.times = 1;
-        if self.columns {
+        if many {
             let [index, ..] = self.digits;
             let groups = self.end.saturating_sub(self.base) / self.group;
             self.times = groups.clamp(1, self.dims.inner().saturating_sub(index));
@@ -251,4 +274,28 @@ impl Iterator for BlocksWalk<'_> {
     }
 }
 
-impl<'a> Cursor<'a> for BlocksWalk<'a> {}
+impl<'a> Cursor<'a> for BlocksWalk<'a> {
+    #[inline(always)]
+    fn next_pieces(&mut self) -> Option<Pieces<'a>> {
+        if !self.records || !self.rest.as_slice().is_empty() {
+            return self.next_row().map(Pieces::Row);
+        }
+        self.next_batch(true);
+        if self.end.saturating_sub(self.base) < self.group.get() {
+            return self.next_row().map(Pieces::Row);
+        }
+        step();
+        self.rest = [].iter();
+        let first = self.blocks.first()?;
+        let piece = first.piece(self.dims, &self.digits);
+        Some(Pieces::Records(Records {
+            leaf: piece.leaf,
+            len: piece.len,
+            at: self.base,
+            blocks: self.blocks,
+            offset: piece.addr.wrapping_sub(first.addr()),
+            far: first.inner_stride(self.dims),
+            count: self.times,
+        }))
+    }
+}

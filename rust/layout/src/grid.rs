@@ -7,7 +7,7 @@ use core::num::NonZeroU64;
 use super::rows::{Place, Walk};
 use super::steps::step;
 use super::work::{self, Grain, Repeated};
-use super::{Extent, Reach, Row, Run, MAX_DIMS};
+use super::{Extent, Pieces, Plane, Reach, Row, Run, MAX_DIMS};
 
 /// A dimension.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +54,10 @@ pub(super) struct Grid {
     axes: [Axis; MAX_DIMS],
     used: usize,
 }
+
+/// The most bytes from the beginning to the end of a row of a plane. Most of such rows are in one
+/// page.
+const SHORT_ROW: u64 = 2048;
 
 impl Grid {
     /// Makes a grid of `piece`, which has `bytes` bytes.
@@ -311,5 +315,31 @@ impl<'a> Walk<'a> for GridWalk<'a> {
     #[inline(always)]
     fn next_row(&mut self, _left: u64) -> Option<Row> {
         Some(self.next_row())
+    }
+
+    #[inline(always)]
+    fn take(&mut self, held: &Row, left: u64, at: u64) -> Option<Pieces<'a>> {
+        let [row, column, ..] = &self.grid.axes;
+        let [index, ..] = &mut self.digits;
+        let rest = column.count.get().saturating_sub(*index);
+        if rest < 2 || held.count != row.count.get() {
+            return None;
+        }
+        let stride = u64::try_from(held.stride).ok()?;
+        if stride.checked_mul(held.count)? > SHORT_ROW {
+            return None;
+        }
+        let rows = left.checked_div(held.len.wrapping_mul(held.count))?;
+        let rows = rows.min(rest);
+        if rows < 2 {
+            return None;
+        }
+        step();
+        let after = rows.wrapping_sub(1);
+        *index = index.wrapping_add(after);
+        self.start = column.advance(self.start, after);
+        let row = Row { at, ..*held };
+        let far = column.stride;
+        Some(Pieces::Plane(Plane { row, far, rows }))
     }
 }

@@ -5,7 +5,7 @@
 use super::rows::{check_range, Chain, Place, Rows, Walk};
 use super::segments::SHORT;
 use super::steps::step;
-use super::{Error, Extent, Grain, Places, Reach, Row, Run, Runs, Scattered};
+use super::{Error, Extent, Grain, Pieces, Places, Reach, Row, Run, Runs, Scattered};
 
 /// The largest number of indices that are examined for one row.
 const MAX_LOOK: usize = 1024;
@@ -395,7 +395,7 @@ impl<'a> Walk<'a> for IndexedWalk<'a> {
     }
 
     #[inline(always)]
-    fn take_scattered(&mut self, held: &Row, left: u64, at: u64) -> Option<Scattered<'a>> {
+    fn take(&mut self, held: &Row, left: u64, at: u64) -> Option<Pieces<'a>> {
         // Blocks that continue one another are one longer piece.
         if self.held > SHORT as usize || held.len != self.block_len {
             return None;
@@ -423,11 +423,11 @@ impl<'a> Walk<'a> for IndexedWalk<'a> {
                 unit,
             },
         };
-        Some(Scattered {
+        Some(Pieces::Scattered(Scattered {
             leaf: self.leaf,
             len: self.block_len,
             at,
             places,
-        })
+        }))
     }
 }

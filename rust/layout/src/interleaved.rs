@@ -122,6 +122,8 @@ enum Way {
     Blocks {
         /// A writer may take all pieces of a block in the innermost dimension at once.
         columns: bool,
+        /// The blocks are records, see [`blocks::are_records`].
+        records: bool,
     },
 }
 
@@ -190,6 +192,7 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
             Some(grid) => Way::Grid(grid),
             None => Way::Blocks {
                 columns: blocks::keep_apart(&blocks, &dims),
+                records: blocks::are_records(&blocks, &dims),
             },
         };
         Ok(Self {
@@ -321,15 +324,19 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
         walker: A,
     ) -> Option<A::Output> {
         let shape = self.shape.borrow();
-        let columns = match (&shape.way, order) {
-            (Way::Grid(grid), _) => return Some(walker.walk(Chain::new(len, grid.seek(offset)))),
-            (Way::Blocks { .. }, Order::Any) => true,
-            (Way::Blocks { columns }, Order::Leaf) => *columns,
-            (Way::Blocks { .. }, Order::Strict) => false,
+        let (columns, records) = match &shape.way {
+            Way::Grid(grid) => return Some(walker.walk(Chain::new(len, grid.seek(offset)))),
+            Way::Blocks { columns, records } => (*columns, *records),
+        };
+        let columns = match order {
+            Order::Any => true,
+            Order::Leaf => columns,
+            Order::Strict => false,
         };
         let found = self.seek(offset)?;
         let (dims, group) = (&shape.dims, shape.group);
-        let walk = BlocksWalk::new(&self.blocks, dims, group, columns, &found, len);
+        let ways = (columns, records);
+        let walk = BlocksWalk::new(&self.blocks, dims, group, ways, &found, len);
         Some(walker.walk(walk))
     }
 

@@ -6,7 +6,7 @@ use super::row::distance;
 use super::rows::{Place, Walk};
 use super::segments::At;
 use super::steps::step;
-use super::{Entry, Places, Row, Scattered};
+use super::{Entry, Pieces, Places, Row, Scattered};
 
 /// A cursor over the rows of a [`List`](super::List).
 #[derive(Clone, Debug)]
@@ -134,7 +134,7 @@ impl<'a> Walk<'a> for ListWalk<'a> {
     }
 
     #[inline(always)]
-    fn take_scattered(&mut self, held: &Row, left: u64, at: u64) -> Option<Scattered<'a>> {
+    fn take(&mut self, held: &Row, left: u64, at: u64) -> Option<Pieces<'a>> {
         if self.scattered == 0 {
             return None;
         }
@@ -148,11 +148,11 @@ impl<'a> Walk<'a> for ListWalk<'a> {
         let entries = self.rest.get(taken..after)?;
         step();
         self.held = after;
-        Some(Scattered {
+        Some(Pieces::Scattered(Scattered {
             leaf: held.leaf,
             len: held.len,
             at,
             places: Places::Entries(entries),
-        })
+        }))
     }
 }

@@ -12,7 +12,7 @@ use super::grid::GridWalk;
 use super::indexed::IndexedWalk;
 use super::list_walk::ListWalk;
 use super::steps::step;
-use super::{Error, Pieces, Row, Scattered};
+use super::{Error, Pieces, Row};
 
 /// Checks that `len` bytes from `offset` on are within `length`.
 pub(super) fn check_range(offset: u64, len: u64, length: u64) -> Result<(), Error> {
@@ -40,19 +40,19 @@ pub(super) trait Walk<'a> {
     /// Returns the next row; `left` bytes are needed.
     fn next_row(&mut self, left: u64) -> Option<Row>;
 
-    /// Takes scattered pieces from the current row on, of which `held` is left. The access begins
-    /// with them at position `at` and has `left` more bytes.
+    /// Takes more pieces than the current row has, from that row on, of which `held` is left. They
+    /// begin at position `at` in the access, which has `left` more bytes.
     ///
     /// Returns [`None`] if the row is better taken as such. It is then still the current one.
     #[inline(always)]
-    fn take_scattered(&mut self, _held: &Row, _left: u64, _at: u64) -> Option<Scattered<'a>> {
+    fn take(&mut self, _held: &Row, _left: u64, _at: u64) -> Option<Pieces<'a>> {
         None
     }
 }
 
 /// A cursor over the pieces of an access; an iterator over the same pieces as rows.
 pub trait Cursor<'a>: Iterator<Item = Row> + Into<Rows<'a>> {
-    /// Returns the next row or the next scattered pieces.
+    /// Returns the next row, or pieces of several rows.
     #[inline(always)]
     fn next_pieces(&mut self) -> Option<Pieces<'a>> {
         self.next().map(Pieces::Row)
@@ -110,20 +110,19 @@ impl<'a, W: Walk<'a>> Chain<W> {
         }
     }
 
-    /// Returns the pieces from the next one on, if they are scattered.
+    /// Returns pieces of several rows from the next one on, if the walk takes them.
     #[inline(always)]
-    fn next_scattered(&mut self) -> Option<Scattered<'a>> {
+    fn next_many(&mut self) -> Option<Pieces<'a>> {
         let left = self.end.wrapping_sub(self.at);
         if self.skip != 0 || left <= self.held.len {
             return None;
         }
-        let scattered = self.walk.take_scattered(&self.held, left, self.at)?;
-        let bytes = scattered.len.wrapping_mul(scattered.places.count() as u64);
-        self.at = self.at.wrapping_add(bytes);
+        let pieces = self.walk.take(&self.held, left, self.at)?;
+        self.at = self.at.wrapping_add(pieces.bytes());
         if self.at != self.end {
             self.held = self.walk.next_row(self.end.wrapping_sub(self.at))?;
         }
-        Some(scattered)
+        Some(pieces)
     }
 
     /// Returns the next row, with at most `most` pieces, which must not be zero.
@@ -173,8 +172,8 @@ where
 {
     #[inline(always)]
     fn next_pieces(&mut self) -> Option<Pieces<'a>> {
-        match self.next_scattered() {
-            Some(scattered) => Some(Pieces::Scattered(scattered)),
+        match self.next_many() {
+            Some(pieces) => Some(pieces),
             None => self.next().map(Pieces::Row),
         }
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Scattered pieces: pieces of one size at any places, which follow one another in an access.
+//! Pieces of one size that follow one another in an access, but are no row.
 
-use super::{Entry, Row};
+use super::{Block, Entry, Row};
 
 /// The places of scattered pieces.
 #[derive(Clone, Copy, Debug)]
@@ -45,11 +45,50 @@ pub struct Scattered<'a> {
     pub places: Places<'a>,
 }
 
+/// Rows of one shape at one distance, which follow one another in the access.
+///
+/// All pieces are within the access and within the extents of the layout.
+#[derive(Clone, Copy, Debug)]
+pub struct Plane {
+    /// The first row. Its stride is not negative, and its pieces follow one another.
+    pub row: Row,
+    /// Distance in bytes from one row to the next in memory.
+    pub far: i64,
+    /// Number of rows; at least two.
+    pub rows: u64,
+}
+
+/// Records of several pieces of one size, which follow one another in the access. The distance of
+/// the records is constant.
+///
+/// All pieces are within the access and within the extents of the layout.
+#[derive(Clone, Copy, Debug)]
+pub struct Records<'a> {
+    /// The leaf, as numbered by the caller.
+    pub leaf: u32,
+    /// Bytes of each piece; never zero.
+    pub len: u64,
+    /// Position of the first piece in the access.
+    pub at: u64,
+    /// The pieces of a record, whose places are the addresses of these blocks.
+    pub blocks: &'a [Block],
+    /// The number to add to these addresses for the first record. The sums wrap.
+    pub offset: u64,
+    /// Distance in bytes from one record to the next in memory.
+    pub far: i64,
+    /// Number of records; never zero.
+    pub count: u64,
+}
+
 /// The next pieces of an access.
 #[derive(Clone, Copy, Debug)]
 pub enum Pieces<'a> {
     /// Pieces at one distance.
     Row(Row),
+    /// Rows at one distance.
+    Plane(Plane),
+    /// Records at one distance.
+    Records(Records<'a>),
     /// Pieces at several distances.
     Scattered(Scattered<'a>),
 }
@@ -100,12 +139,71 @@ impl<'a> Scattered<'a> {
     }
 }
 
+impl Plane {
+    /// Returns the number of bytes of a row.
+    #[inline]
+    pub fn row_bytes(&self) -> u64 {
+        self.row.len.wrapping_mul(self.row.count)
+    }
+
+    /// Returns the rows.
+    pub fn rows(self) -> impl Iterator<Item = Row> {
+        (0..self.rows).map(move |index| {
+            let far = (self.far as u64).wrapping_mul(index);
+            let before = self.row_bytes().wrapping_mul(index);
+            Row {
+                addr: self.row.addr.wrapping_add(far),
+                at: self.row.at.wrapping_add(before),
+                ..self.row
+            }
+        })
+    }
+}
+
+impl<'a> Records<'a> {
+    /// Returns the number of bytes of a record.
+    #[inline]
+    pub fn record_bytes(&self) -> u64 {
+        self.len.wrapping_mul(self.blocks.len() as u64)
+    }
+
+    /// Returns the pieces, each as a row.
+    pub fn rows(self) -> impl Iterator<Item = Row> + 'a {
+        (0..self.count).flat_map(move |index| {
+            let far = (self.far as u64).wrapping_mul(index);
+            let offset = self.offset.wrapping_add(far);
+            let at = self
+                .at
+                .wrapping_add(self.record_bytes().wrapping_mul(index));
+            (0u64..).zip(self.blocks).map(move |(before, block)| Row {
+                at: at.wrapping_add(self.len.wrapping_mul(before)),
+                ..Row::of(self.leaf, block.addr().wrapping_add(offset), self.len)
+            })
+        })
+    }
+}
+
 impl Pieces<'_> {
+    /// Returns the number of bytes.
+    #[inline(always)]
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Row(row) => row.len.wrapping_mul(row.count),
+            Self::Plane(plane) => plane.row_bytes().wrapping_mul(plane.rows),
+            Self::Records(records) => records.record_bytes().wrapping_mul(records.count),
+            Self::Scattered(scattered) => {
+                scattered.len.wrapping_mul(scattered.places.count() as u64)
+            }
+        }
+    }
+
     /// Returns the leaf.
     #[inline]
     pub fn leaf(&self) -> u32 {
         match self {
             Self::Row(row) => row.leaf,
+            Self::Plane(plane) => plane.row.leaf,
+            Self::Records(records) => records.leaf,
             Self::Scattered(scattered) => scattered.leaf,
         }
     }

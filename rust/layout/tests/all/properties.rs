@@ -110,7 +110,20 @@ fn interleaved() -> impl Strategy<Value = Spec> {
             (counts.clone(), blocks)
         })
     });
-    prop_oneof![arbitrary, array]
+    // Records of blocks of one size and one stride that is far, or nearly so.
+    let records = (middle(), counts(), 1..9u64).prop_flat_map(|(base, counts, bytes)| {
+        let stride = prop_oneof![-700..-250i64, 250..700i64];
+        let other = prop_oneof![9 => Just(0u64), 1 => Just(1)];
+        let blocks = vec((0..400u64, other.clone(), other), 2..5);
+        (vec(stride, counts.len()), blocks).prop_map(move |(strides, blocks)| {
+            let block = |(addr, more, leaf)| {
+                let leaf = u32::from(leaf != 0);
+                (leaf, base + addr, bytes + more, strides.clone())
+            };
+            (counts.clone(), blocks.into_iter().map(block).collect())
+        })
+    });
+    prop_oneof![arbitrary, array, records]
         .prop_map(|(counts, blocks)| Spec::Interleaved(counts, blocks))
         .prop_filter("too long", |spec| match spec {
             Spec::List(_) | Spec::Indexed(..) => true,

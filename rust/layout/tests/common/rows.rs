@@ -57,6 +57,12 @@ impl<'a> Walker<'a> for Pieced {
         while let Some(pieces) = rows.next_pieces() {
             match pieces {
                 Pieces::Row(row) => all.push(row),
+                Pieces::Plane(plane) => {
+                    assert!(plane.rows > 1 && plane.row.stride >= 0, "{plane:?}");
+                    assert!(plane.row.count == 1 || plane.row.step == plane.row.len);
+                    all.extend(plane.rows());
+                }
+                Pieces::Records(records) => all.extend(records.rows()),
                 Pieces::Scattered(scattered) => {
                     let count = scattered.places.count();
                     assert!(count > 1 && scattered.places.get(count).is_none());
