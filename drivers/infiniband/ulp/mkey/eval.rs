@@ -9,8 +9,9 @@
 //! walk over the pieces before it.
 
 mod levels;
+mod memory;
 
-use self::levels::Levels;
+use self::{levels::Levels, memory::MemoryCopy};
 use crate::{
     backend::{Backend, BaseMr, CopyPages, Direction, Hw, Payload},
     kernel_ext::{
@@ -18,7 +19,7 @@ use crate::{
         rdma::{mr::Right, Access},
         sched,
     },
-    layout::{Cursor, Order, Pieces, Row, Rows, Walker},
+    layout::{Order, Row, Rows},
     region::binding::{Binding, Leaf, LeafPlace},
 };
 use core::ptr;
@@ -81,47 +82,6 @@ fn visit_leaf<T>(
             Some(next) if next.leaf == leaf => row = next,
             next => return Ok(next),
         }
-    }
-}
-
-/// The copy of a packet through a layout whose leaves are all memory.
-struct MemoryCopy<'b, 'p, 'a> {
-    binding: &'b Binding,
-    payload: &'p mut Payload<'a>,
-    write: bool,
-}
-
-impl<'r> Walker<'r> for MemoryCopy<'_, '_, '_> {
-    type Output = Result;
-
-    #[inline(always)]
-    fn walk(self, mut rows: impl Cursor<'r>) -> Result {
-        let mut next = rows.next_pieces();
-        while let Some(mut pieces) = next {
-            let index = pieces.leaf();
-            let (owner, leaf) = self.binding.walked_leaf(index)?;
-            let LeafPlace::Memory { base, delta, .. } = &leaf.place else {
-                return Err(EFAULT);
-            };
-            owner.check_leaf(leaf, self.write)?;
-            let mut pages = base.pages();
-            next = loop {
-                match pieces {
-                    Pieces::Row(row) => {
-                        let addr = row.addr.wrapping_add(*delta);
-                        pages.copy(Row { addr, ..row }, self.payload)?;
-                    }
-                    Pieces::Scattered(scattered) => {
-                        pages.copy_scattered(&scattered, *delta, self.payload)?;
-                    }
-                }
-                match rows.next_pieces() {
-                    Some(next) if next.leaf() == index => pieces = next,
-                    next => break next,
-                }
-            };
-        }
-        Ok(())
     }
 }
 

@@ -219,22 +219,12 @@ unsafe fn copy_small(
             }
         };
     }
-    /// Copies the pieces as values of a type, four in each turn.
+    /// Copies the pieces as values of a type.
     macro_rules! fours {
-        ($type:ty) => {{
-            for _ in 0..count / 4 {
-                // SAFETY: By the safety requirements; the arm says that the type has `len` bytes.
-                unsafe { <$type>::copy_four(to, from) };
-                to = to.skip(4);
-                from = from.skip(4);
-            }
-            for _ in 0..count % 4 {
-                // SAFETY: As above.
-                unsafe { <$type>::copy(to.at, from.at) };
-                to = to.skip(1);
-                from = from.skip(1);
-            }
-        }};
+        ($type:ty) => {
+            // SAFETY: By the safety requirements; the arm says that the type has `len` bytes.
+            unsafe { copy_values::<$type>(to, from, count) }
+        };
     }
     match len {
         1 => fours!(u8),
@@ -262,6 +252,31 @@ unsafe fn copy_small(
         65..128 => each!(ends::<4, ()>, len),
         129..256 => each!(ends::<8, ()>, len),
         _ => each!(lines, len),
+    }
+}
+
+/// Copies the first `count` values, four in each turn.
+///
+/// # Safety
+///
+/// As for [`copy_row`]; a value has as many bytes as a piece.
+#[inline(always)]
+pub(crate) unsafe fn copy_values<T: Moved>(
+    mut to: Pieces<*mut u8>,
+    mut from: Pieces<*const u8>,
+    count: usize,
+) {
+    for _ in 0..count / 4 {
+        // SAFETY: By the safety requirements.
+        unsafe { T::copy_four(to, from) };
+        to = to.skip(4);
+        from = from.skip(4);
+    }
+    for _ in 0..count % 4 {
+        // SAFETY: As above.
+        unsafe { T::copy(to.at, from.at) };
+        to = to.skip(1);
+        from = from.skip(1);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
         rdma::{Access, Device, Mr, Mw, OwnedMr, Pd, Qp},
         sync::srcu::Cell,
     },
-    layout::{Row, Scattered},
+    layout::{Plane, Records, Row, Scattered},
 };
 use kernel::{ffi::c_int, prelude::*};
 
@@ -250,6 +250,26 @@ pub(crate) trait CopyPages {
     ///
     /// `EFAULT` for an address outside of the MR, and for a page that cannot be faulted in.
     fn copy(&mut self, row: Row, payload: &mut Payload<'_>) -> Result;
+
+    /// Copies between the pieces of `plane` and `payload`. `delta` is added to their addresses; the
+    /// sums are addresses of the MR.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::copy`].
+    fn copy_plane(&mut self, plane: &Plane, delta: u64, payload: &mut Payload<'_>) -> Result;
+
+    /// Copies between the pieces of `records` and `payload`. As for [`Self::copy_plane`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::copy`].
+    fn copy_records(
+        &mut self,
+        records: &Records<'_>,
+        delta: u64,
+        payload: &mut Payload<'_>,
+    ) -> Result;
 
     /// Copies between scattered pieces and `payload`. `delta` is added to their addresses; the sums
     /// are addresses of the MR.

@@ -31,7 +31,7 @@ pub(crate) struct Payload<'a> {
 impl Pieces<*mut u8> {
     /// Returns the same pieces as a source.
     #[inline(always)]
-    fn as_const(self) -> Pieces<*const u8> {
+    pub(super) fn as_const(self) -> Pieces<*const u8> {
         Pieces {
             at: self.at,
             step: self.step,

@@ -5,6 +5,7 @@
 use super::{
     bindings::{self, resp_states_RESPST_ERR_RKEY_VIOLATION, rxe_mr},
     on_demand::OnDemand,
+    scattered::has_loop,
 };
 use crate::{
     backend::{
@@ -14,7 +15,7 @@ use crate::{
     },
     bindings::{ib_mr_type_IB_MR_TYPE_DMA, page, virt_to_page},
     kernel_ext::sched,
-    layout::{Row, Scattered},
+    layout::{Plane, Records, Row, Scattered},
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -207,6 +208,27 @@ impl interface::CopyPages for Pages<'_> {
     }
 
     #[inline(always)]
+    fn copy_plane(&mut self, plane: &Plane, delta: u64, payload: &mut Payload<'_>) -> Result {
+        if self.base.source == PageSource::Pinned {
+            return self.copy_rows(plane, delta, payload);
+        }
+        self.copy_each(plane.rows(), delta, payload)
+    }
+
+    #[inline(always)]
+    fn copy_records(
+        &mut self,
+        records: &Records<'_>,
+        delta: u64,
+        payload: &mut Payload<'_>,
+    ) -> Result {
+        if self.base.source == PageSource::Pinned {
+            return self.copy_blocks(records, delta, payload);
+        }
+        self.copy_each(records.rows(), delta, payload)
+    }
+
+    #[inline(always)]
     fn copy_scattered(
         &mut self,
         pieces: &Scattered<'_>,
@@ -214,24 +236,48 @@ impl interface::CopyPages for Pages<'_> {
         payload: &mut Payload<'_>,
     ) -> Result {
         if self.base.source == PageSource::Pinned {
-            return self.copy_pinned(pieces, delta, payload);
+            return self.copy_places(pieces, delta, payload);
         }
-        for row in pieces.rows() {
-            let addr = row.addr.wrapping_add(delta);
-            self.copy_other(Row { addr, ..row }, payload)?;
-        }
-        Ok(())
+        self.copy_each(pieces.rows(), delta, payload)
     }
 }
+
+/// The smallest distance of small pieces that are copied one by one. Few of them are in one page,
+/// so it takes longer to find the number of those in each page.
+const FAR: u64 = PAGE_SIZE as u64 / 16;
 
 impl Pages<'_> {
     /// Copies as [`CopyPages::copy`](interface::CopyPages::copy) does, if entries of the table are
     /// whole pages.
     #[inline(always)]
-    pub(super) fn copy_pages(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
+    fn copy_pages(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
+        if row.count > 1 && row.stride.unsigned_abs() >= FAR && has_loop(row.len) {
+            return self.copy_far(&row, payload);
+        }
+        self.copy_near(row, payload)
+    }
+
+    /// Copies as [`Self::copy_pages`] does, page by page.
+    #[inline(always)]
+    pub(super) fn copy_near(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
         self.copy_by(row, payload, PAGE_SHIFT, |pages, start| {
             pages.pinned(start, PAGE_SHIFT)
         })
+    }
+
+    /// Copies rows of an MR whose entries are not whole pages. `delta` is added to their addresses.
+    #[inline(never)]
+    fn copy_each(
+        &mut self,
+        rows: impl Iterator<Item = Row>,
+        delta: u64,
+        payload: &mut Payload<'_>,
+    ) -> Result {
+        for row in rows {
+            let addr = row.addr.wrapping_add(delta);
+            self.copy_other(Row { addr, ..row }, payload)?;
+        }
+        Ok(())
     }
 
     /// Copies as [`CopyPages::copy`](interface::CopyPages::copy) does, unless entries of the table

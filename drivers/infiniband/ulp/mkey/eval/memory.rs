@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Accesses to memory: copies through layouts whose leaves are all memory.
+
+use crate::{
+    backend::{BaseMr, CopyPages, Payload},
+    layout::{Cursor, Pieces, Row, Walker},
+    region::binding::{Binding, LeafPlace},
+};
+use kernel::prelude::*;
+
+/// The copy of a packet through a layout whose leaves are all memory.
+pub(super) struct MemoryCopy<'b, 'p, 'a> {
+    pub(super) binding: &'b Binding,
+    pub(super) payload: &'p mut Payload<'a>,
+    pub(super) write: bool,
+}
+
+impl<'r> Walker<'r> for MemoryCopy<'_, '_, '_> {
+    type Output = Result;
+
+    #[inline(always)]
+    fn walk(self, mut rows: impl Cursor<'r>) -> Result {
+        let mut next = rows.next_pieces();
+        while let Some(mut pieces) = next {
+            let index = pieces.leaf();
+            let (owner, leaf) = self.binding.walked_leaf(index)?;
+            let LeafPlace::Memory { base, delta, .. } = &leaf.place else {
+                return Err(EFAULT);
+            };
+            owner.check_leaf(leaf, self.write)?;
+            let mut pages = base.pages();
+            next = loop {
+                match pieces {
+                    Pieces::Row(row) => {
+                        let addr = row.addr.wrapping_add(*delta);
+                        pages.copy(Row { addr, ..row }, self.payload)?;
+                    }
+                    Pieces::Plane(plane) => pages.copy_plane(&plane, *delta, self.payload)?,
+                    Pieces::Records(records) => {
+                        pages.copy_records(&records, *delta, self.payload)?;
+                    }
+                    Pieces::Scattered(scattered) => {
+                        pages.copy_scattered(&scattered, *delta, self.payload)?;
+                    }
+                }
+                match rows.next_pieces() {
+                    Some(next) if next.leaf() == index => pieces = next,
+                    next => break next,
+                }
+            };
+        }
+        Ok(())
+    }
+}
