@@ -28,7 +28,8 @@ use crate::{
     mkey_core::{Core, Lookup},
     region::{
         binding::{Binding, Held},
-        fast_reg::FastReg,
+        fast_reg::{FastReg, Withdrawn},
+        old::Which,
         rights::{Origin, Peer},
         Kind, Region,
     },
@@ -215,6 +216,26 @@ fn fast_reg_of(region: &Region) -> Option<&FastReg> {
     }
 }
 
+/// Ends a fast registration by `withdraw`, unless a bound key refers to its elements.
+fn end_registration(
+    core: &Core,
+    fast_reg: &FastReg,
+    mr: &Mr,
+    withdraw: impl Fn() -> Result<Withdrawn>,
+) -> Result {
+    let withdrawn = match core.pins.if_free(mr.index(), &withdraw) {
+        Err(EBUSY) => {
+            // An old binding that a work request replaced may be all that refers to them.
+            let (which, worker) = (Which::Pinning(mr.index()), Worker::new());
+            core.old.settle(which, worker.patience)?;
+            core.pins.if_free(mr.index(), &withdraw)?
+        }
+        withdrawn => withdrawn?,
+    };
+    fast_reg.settle(withdrawn);
+    Ok(())
+}
+
 /// Unbinds a key or ends a fast registration, by LOCAL_INV or a peer's SEND with invalidate. The QP
 /// is in `pd` and names the MR by `key`. No access is left when this returns without an error.
 /// Sleeps for some seconds at most.
@@ -228,7 +249,9 @@ pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
     let core = Core::running(mr.device())?;
     let region = core.region_of(mr).ok_or(EINVAL)?;
     if let Some(fast_reg) = fast_reg_of(&region) {
-        return fast_reg.invalidate(&core.hw, mr, pd, key, origin);
+        return end_registration(&core, fast_reg, mr, || {
+            fast_reg.withdraw(&core.hw, mr, pd, key, origin)
+        });
     }
     if core.hw.key(mr) != key || mr.pd() != pd.as_raw() {
         return Err(EINVAL);

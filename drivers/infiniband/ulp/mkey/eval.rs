@@ -110,7 +110,9 @@ impl Leaf {
                 let row = Row::of(0, addr.wrapping_add(*delta), len);
                 base.pages().copy(row, &mut payload)
             }
-            LeafPlace::Key(binding) => binding.copy(addr, payload, Access::empty()),
+            LeafPlace::Key(binding) => {
+                binding.copy(addr.wrapping_sub(self.start), payload, Access::empty())
+            }
         }
     }
 }

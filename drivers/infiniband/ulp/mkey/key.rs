@@ -7,6 +7,7 @@
 
 pub(crate) mod indexed;
 mod leaf;
+mod registered;
 pub(crate) mod nest;
 pub(crate) mod request;
 mod stage;
@@ -234,7 +235,8 @@ impl Found<'_> {
             self.charge.grow(cost::LEAF)?;
         }
         let key = self.key;
-        let leaf = key.core.pin_leaf(key.ibdev, lkey, key.pd, MAX_DEPTH - 1)?;
+        let mut leaf = key.core.pin_leaf(key.ibdev, lkey, key.pd, MAX_DEPTH - 1)?;
+        key.count_registered(&mut leaf)?;
         self.leaves.push(leaf, GFP_MAYFAIL)?;
         if index > 0 {
             self.by_lkey
@@ -313,7 +315,9 @@ impl<'a> Description<'a> {
         bytes_count: u64,
         stride: [i64; MAX_DIMS],
     ) -> Result {
-        let block = Block::new(self.leaf(lkey)?, addr, bytes_count, stride);
+        let leaf = self.leaf(lkey)?;
+        let addr = self.found.offset(leaf, addr)?;
+        let block = Block::new(leaf, addr, bytes_count, stride);
         if self.blocks.is_empty() {
             self.charge(cost::blocks(self.count)?)?;
             self.blocks.reserve(self.count, GFP_MAYFAIL)?;
@@ -329,7 +333,7 @@ impl<'a> Description<'a> {
     pub(crate) fn list(mut self) -> Result<Described<'a>> {
         // Without ranges the list is empty, which is an error.
         let list = match self.list.take() {
-            Some(list) => list.list()?,
+            Some(list) => self.found.offsets(list.list()?)?,
             None => List::new(KVVec::new())?,
         };
         self.finish(KLayout::List(list))
@@ -350,7 +354,8 @@ impl<'a> Description<'a> {
         self.found.charge.grow(bytes)
     }
 
-    fn finish(self, layout: KLayout) -> Result<Described<'a>> {
+    fn finish(mut self, layout: KLayout) -> Result<Described<'a>> {
+        self.found.begin_at_zero();
         let Found {
             key,
             charge,

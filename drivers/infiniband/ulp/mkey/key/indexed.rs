@@ -33,7 +33,8 @@ impl<'a> Description<'a> {
     /// [`Self::leaf`].
     pub(crate) fn indexed(mut self, pattern: Pattern, indices: KIndices) -> Result<Described<'a>> {
         let leaf = self.leaf(pattern.lkey)?;
-        let (addr, unit, len) = (pattern.addr, pattern.unit, pattern.bytes_count);
+        let addr = self.found.offset(leaf, pattern.addr)?;
+        let (unit, len) = (pattern.unit, pattern.bytes_count);
         let layout = Indexed::new(leaf, addr, unit, len, indices)?;
         self.finish(KLayout::Indexed(KBox::new(layout, GFP_MAYFAIL)?))
     }

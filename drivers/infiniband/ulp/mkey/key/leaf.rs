@@ -99,8 +99,18 @@ impl Core {
                 };
                 (run.len, binding.access, place)
             }
-            // Each registration would be over other memory.
-            Kind::FastReg(_) => return Err(eopnotsupp()),
+            // The registration stays while the MR is pinned. `Core::pin_leaf` makes a binding of it.
+            Kind::FastReg(ref fast) => {
+                let active = fast.active().ok_or(ERANGE)?;
+                return Ok(Leaf {
+                    lkey,
+                    start: active.start,
+                    len: active.binding.layout.length(),
+                    access: active.access,
+                    place: LeafPlace::Key(active.binding),
+                    _pin: None,
+                });
+            }
             // The driver knows the MR by its own type, and `find` returned it as memory.
             Kind::DmaBuf { .. } => return Err(eopnotsupp()),
             // Users cannot name the MR of a window.

@@ -343,6 +343,11 @@ impl Binding {
         self.users.is_some()
     }
 
+    /// Returns `true` for the binding of a fast registration, whose pieces are not counted.
+    pub(crate) fn is_uncounted(&self) -> bool {
+        self.pieces == 0
+    }
+
     /// Makes an empty binding over memory that is never deregistered. Its only owner fills the
     /// binding before an access can find it, see `region/fast_reg.rs`.
     pub(crate) fn unfilled(

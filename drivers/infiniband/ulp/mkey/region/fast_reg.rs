@@ -12,7 +12,7 @@
 //! # Locking
 //!
 //! `FastReg::slots` protects the places of the layouts. Any context may take this spinlock; no byte
-//! is copied under it. An access counts as a user of the active layout, and an invalidation waits
+//! is copied under it. It nests in the lock of the pins. An access counts as a user of the active layout, and an invalidation waits
 //! until the count is 0. Elsewhere the module uses SRCU for that. SRCU is too slow here: storage
 //! ULPs invalidate once for each of their requests, and the queue waits meanwhile. LOCAL_INV takes
 //! 2 us with the count, 48 us with an expedited grace period and 50 us with an ordinary one
@@ -68,13 +68,20 @@ struct Slots {
 }
 
 /// The active layout.
-struct Active {
-    binding: Arc<Binding>,
+#[derive(Clone)]
+pub(crate) struct Active {
+    pub(crate) binding: Arc<Binding>,
     /// The address of its first byte.
-    start: u64,
+    pub(crate) start: u64,
     /// The key of the registration.
     key: u32,
+    /// The access flags of the registration.
+    pub(crate) access: Access,
 }
+
+/// A layout that is not active any more. Accesses to it may be in progress.
+#[must_use]
+pub(crate) struct Withdrawn(Option<Active>);
 
 /// An access in progress.
 // Fields drop in declaration order: the reference drops before the count, so the invalidation that
@@ -242,18 +249,28 @@ impl FastReg {
             // mapping.
             start: mr.iova(),
             key,
+            access,
         });
         hw.register(mr, key, access);
         Ok(())
     }
 
-    /// Ends the registration. No access is left when this returns. Sleeps.
+    /// Ends the registration. Accesses may be in progress: the caller drops the result by
+    /// [`Self::settle`]. No registration begins before that. Does not sleep. The caller holds the lock
+    /// of the pins, and the MR is not pinned.
     ///
     /// # Errors
     ///
     /// `EINVAL` for another key or protection domain than those of the registration, and for a peer
     /// if the registration has no remote access flag.
-    pub(crate) fn invalidate(&self, hw: &Hw, mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
+    pub(crate) fn withdraw(
+        &self,
+        hw: &Hw,
+        mr: &Mr,
+        pd: &Pd,
+        key: u32,
+        origin: Origin,
+    ) -> Result<Withdrawn> {
         if mr.pd() != pd.as_raw() {
             return Err(EINVAL);
         }
@@ -269,8 +286,14 @@ impl FastReg {
         if active.is_some() {
             hw.invalidate(mr);
         }
-        // `users` may count accesses for which another invalidation waits. Wait for these too.
         slots.waiting = slots.waiting.saturating_add(1);
+        Ok(Withdrawn(active))
+    }
+
+    /// Waits until no access is left through a layout that was active. Sleeps.
+    pub(crate) fn settle(&self, Withdrawn(active): Withdrawn) {
+        let mut slots = self.slots.lock();
+        // `users` may count accesses for which another invalidation waits. Wait for these too.
         while slots.users != 0 {
             self.idle.wait(&mut slots);
         }
@@ -283,7 +306,12 @@ impl FastReg {
                 slots.spare = Some(room);
             }
         }
-        Ok(())
+    }
+
+    /// Returns the active layout, for a leaf of a key. The caller holds the lock of the pins, and drops
+    /// the layout before it unpins the MR.
+    pub(crate) fn active(&self) -> Option<Active> {
+        self.slots.lock().active.clone()
     }
 
     /// Returns `true` if `length` bytes from address `iova` on are registered.

@@ -11,7 +11,7 @@
 //! `dereg_mr` releases the lock before it waits for accesses. A rebind of a key replaces the
 //! binding under this lock too.
 //!
-//! The lock nests in a region's `edit`. Only SRCU nests in it.
+//! The lock nests in a region's `edit`. SRCU and `FastReg::slots` nest in it.
 
 use crate::kernel_ext::{
     alloc::GFP_MAYFAIL,

@@ -166,7 +166,8 @@ static int keys(struct gaps *gaps)
 	expect(ib_unbind_mkey(there->mr) == -EINVAL);
 	mkey = ib_alloc_mkey(there->side->pd, 1);
 	expect(!IS_ERR(mkey));
-	expect(ib_bind_mkey_list(mkey, &over, 1, GAPS_ACCESS) == -EOPNOTSUPP);
+	/* It is not registered, so it has no bytes. */
+	expect(ib_bind_mkey_list(mkey, &over, 1, GAPS_ACCESS) == -ERANGE);
 	expect(ib_map_mr_sg(mkey, there->sg, 1, NULL, SZ_64K) == -EINVAL);
 	expect(mkey->page_size == PAGE_SIZE);
 	expect(!ib_bind_mkey_list(mkey, &all, 1, GAPS_ACCESS));
@@ -239,6 +240,123 @@ static int leaf(struct gaps *gaps)
 	return ib_dereg_mr(mkey);
 }
 
+/* Reads @length bytes through a key, and compares them to bytes @at, ... of the pieces. */
+static int leaf_bytes(struct gaps *gaps, u32 rkey, const u32 *at, u32 length)
+{
+	struct gaps_side *there = &gaps->there;
+	u32 i;
+
+	memset(gaps->here.memory, 0, PAGE_SIZE);
+	expect_status(status(gaps, IB_WR_RDMA_READ, 0, length, rkey), IB_WC_SUCCESS);
+	for (i = 0; i < length; i++)
+		expect(gaps->here.memory[i] ==
+		       there->memory[at[i] / ELEMENT * PAGE_SIZE + 5 + at[i] % ELEMENT]);
+
+	return 0;
+}
+
+/* Keys of all kinds over a registered MR with gaps. Each has 40 bytes. */
+static int leaf_kinds(struct gaps *gaps, struct ib_mr *mkey)
+{
+	struct ib_mr *mr = gaps->there.mr;
+	static const u64 repeat_count = 4;
+	static const u32 indices[] = { 7, 0, 3, 2 };
+	struct ib_sge list[] = {
+		{ .addr = mr->iova + 50, .length = 30, .lkey = mr->lkey },
+		{ .addr = mr->iova + 3 * ELEMENT, .length = 10, .lkey = mr->lkey },
+	};
+	struct ib_mkey_block block = {
+		.addr = mr->iova + 7 * ELEMENT, .bytes_count = 10, .lkey = mr->lkey,
+		.stride = { -100 },
+	};
+	struct ib_mkey_interleaved grid = {
+		.num_dims = 1, .num_blocks = 1, .repeat_count = &repeat_count, .blocks = &block,
+	};
+	struct ib_mkey_indexed indexed = {
+		.addr = mr->iova + 1, .unit = 60, .bytes_count = 10, .indices32 = indices,
+		.num_indices = 4, .lkey = mr->lkey,
+	};
+	u32 at[40], i;
+
+	for (i = 0; i < 40; i++)
+		at[i] = i < 30 ? 50 + i : 3 * ELEMENT + i - 30;
+	expect(!ib_bind_mkey_list(mkey, list, 2, GAPS_ACCESS));
+	expect(!leaf_bytes(gaps, mkey->rkey, at, 40));
+	for (i = 0; i < 40; i++)
+		at[i] = 7 * ELEMENT - i / 10 * 100 + i % 10;
+	expect(!ib_bind_mkey_interleaved(mkey, &grid, GAPS_ACCESS));
+	expect(!leaf_bytes(gaps, mkey->rkey, at, 40));
+	for (i = 0; i < 40; i++)
+		at[i] = 1 + indices[i / 10] * 60 + i % 10;
+	expect(!ib_bind_mkey_indexed(mkey, &indexed, GAPS_ACCESS));
+	expect(!leaf_bytes(gaps, mkey->rkey, at, 40));
+
+	/* Outside of the MR. */
+	list[0].addr = mr->iova - 1;
+	expect(ib_bind_mkey_list(mkey, list, 2, GAPS_ACCESS) == -ERANGE);
+	list[0].addr = mr->iova + 8 * ELEMENT - 29;
+	expect(ib_bind_mkey_list(mkey, list, 2, GAPS_ACCESS) == -ERANGE);
+
+	return leaf_bytes(gaps, mkey->rkey, at, 40);
+}
+
+/* A key over an MR with gaps: the MR stays registered while the key is bound. */
+static int leaf_with_gaps(struct gaps *gaps)
+{
+	struct gaps_side *there = &gaps->there;
+	struct ib_mr *mkey, *mr = there->mr;
+	struct gaps_chain both = {}, neither = {};
+	struct ib_sge some;
+	u32 at[20], i;
+
+	gaps_fill(gaps, there);
+	expect(!pieces(there));
+	mkey = ib_alloc_mkey(there->side->pd, 2);
+	expect(!IS_ERR(mkey));
+	expect_status(gaps_register(there, IB_ACCESS_REMOTE_READ), IB_WC_SUCCESS);
+	some = (struct ib_sge){ .addr = mr->iova + 55, .length = 20, .lkey = mr->lkey };
+	expect(ib_bind_mkey_list(mkey, &some, 1, GAPS_ACCESS) == -EACCES);
+	expect_status(gaps_invalidate(there), IB_WC_SUCCESS);
+	expect_status(gaps_register(there, GAPS_ACCESS), IB_WC_SUCCESS);
+	expect(!leaf_kinds(gaps, mkey));
+
+	/* It is neither invalidated nor deregistered. A mapping takes effect later. */
+	expect_refused(inv_status(gaps, there->side, mr->rkey));
+	expect(ib_dereg_mr(mr) == -EBUSY);
+	some = (struct ib_sge){ .addr = mr->iova + 55, .length = 20, .lkey = mr->lkey };
+	for (i = 0; i < 20; i++)
+		at[i] = 55 + i;
+	expect(!ib_bind_mkey_list(mkey, &some, 1, GAPS_ACCESS));
+	sg_set_buf(&there->sg[0], there->memory + 9 * PAGE_SIZE, ELEMENT);
+	expect(gaps_map(there) == 8);
+	expect(!leaf_bytes(gaps, mkey->rkey, at, 20));
+	expect(!ib_unbind_mkey(mkey));
+	expect_status(gaps_invalidate(there), IB_WC_SUCCESS);
+	expect(ib_bind_mkey_list(mkey, &some, 1, GAPS_ACCESS) == -ERANGE);
+
+	/* One chain registers the MR and binds the key; another one undoes both. */
+	expect(!pieces(there));
+	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
+	some = (struct ib_sge){ .addr = mr->iova + 55, .length = 20, .lkey = mr->lkey };
+	expect(!ib_map_mkey_list(mkey, &some, 1));
+	gaps_reg(&both, there, GAPS_ACCESS);
+	gaps_reg(&both, there, GAPS_ACCESS);
+	both.wr[1].reg.mr = mkey;
+	both.wr[1].reg.key = mkey->rkey;
+	expect(!gaps_run(there->side, &both));
+	expect_status(both.status[0], IB_WC_SUCCESS);
+	expect_status(both.status[1], IB_WC_SUCCESS);
+	expect(!leaf_bytes(gaps, mkey->rkey, at, 20));
+	gaps_inv(&neither, mkey->rkey);
+	gaps_inv(&neither, mr->rkey);
+	expect(!gaps_run(there->side, &neither));
+	expect_status(neither.status[0], IB_WC_SUCCESS);
+	expect_status(neither.status[1], IB_WC_SUCCESS);
+	expect_status(status(gaps, IB_WR_RDMA_READ, 0, 1, mkey->rkey), IB_WC_REM_ACCESS_ERR);
+
+	return ib_dereg_mr(mkey);
+}
+
 /* The type that every driver has works as before. */
 static int ordinary(struct gaps *gaps)
 {
@@ -273,5 +391,5 @@ static int ordinary(struct gaps *gaps)
 int gaps_refusals(struct gaps *gaps)
 {
 	return pieces(&gaps->there) ?: registrations(gaps) ?: foreign(gaps) ?: accesses(gaps) ?:
-	       keys(gaps) ?: lives(gaps) ?: ordinary(gaps);
+	       keys(gaps) ?: leaf_with_gaps(gaps) ?: lives(gaps) ?: ordinary(gaps);
 }

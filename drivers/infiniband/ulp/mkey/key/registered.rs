@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! MRs for fast registration as leaves of keys.
+//!
+//! The pin of such a leaf keeps the MR registered: LOCAL_INV and deregistration of the MR fail. The
+//! leaf is a copy of the list of elements, as a key that is bound once. A mapping of other elements
+//! to the MR changes nothing for the key.
+//!
+//! A caller gives addresses of the MR, as registered. Those of a key begin at zero.
+
+use crate::{
+    kernel_ext::{alloc::GFP_MAYFAIL, rdma::Access},
+    key::{Found, Key},
+    layout::{Entry, List},
+    limits::cost,
+    region::binding::{Binding, KLayout, Leaf, LeafPlace},
+};
+use kernel::{prelude::*, sync::Arc};
+
+impl Key<'_> {
+    /// Gives a leaf that is a fast registration a binding of its own. Does nothing for another leaf.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` without memory and beyond a limit.
+    pub(super) fn count_registered(&self, leaf: &mut Leaf) -> Result {
+        match &leaf.place {
+            LeafPlace::Key(active) if active.is_uncounted() => {
+                leaf.place = LeafPlace::Key(self.copy_registered(active)?);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn copy_registered(&self, active: &Binding) -> Result<Arc<Binding>> {
+        let KLayout::List(list) = &active.layout else {
+            return Err(EINVAL);
+        };
+        let count = list.entries().len();
+        let bytes = cost::entries(count)?.checked_add(cost::BINDING);
+        let charge = self.region.charge.beside(bytes.ok_or(ENOMEM)?)?;
+        let mut entries = KVVec::with_capacity(count, GFP_MAYFAIL)?;
+        entries.extend_from_slice(list.entries(), GFP_MAYFAIL)?;
+        let mut leaves = KVVec::with_capacity(active.leaves.len(), GFP_MAYFAIL)?;
+        for leaf in active.leaves.iter() {
+            let LeafPlace::Memory { base, delta, .. } = &leaf.place else {
+                return Err(EINVAL);
+            };
+            let place = LeafPlace::Memory {
+                base: base.clone(),
+                delta: *delta,
+                mutable: false,
+            };
+            leaves.push(
+                Leaf {
+                    lkey: leaf.lkey,
+                    start: leaf.start,
+                    len: leaf.len,
+                    access: leaf.access,
+                    place,
+                    _pin: None,
+                },
+                GFP_MAYFAIL,
+            )?;
+        }
+        let layout = KLayout::List(List::new(entries)?);
+        // The key checks the access flags of the leaf, which are those of the registration.
+        Binding::new(layout, leaves, Access::empty(), self.pd, Some(charge), None)
+    }
+}
+
+impl Found<'_> {
+    /// Returns the first address of leaf `index` if the leaf is a fast registration, otherwise zero.
+    fn start(&self, index: u32) -> u64 {
+        match self.leaves.get(index as usize) {
+            Some(Leaf {
+                place: LeafPlace::Key(_),
+                start,
+                ..
+            }) => *start,
+            _ => 0,
+        }
+    }
+
+    /// Returns the address in the layout of leaf `index` for the address `addr` of the caller.
+    ///
+    /// # Errors
+    ///
+    /// `ERANGE` before the first byte of the leaf.
+    pub(super) fn offset(&self, index: u32, addr: u64) -> Result<u64> {
+        addr.checked_sub(self.start(index)).ok_or(ERANGE)
+    }
+
+    /// Replaces the addresses of all entries as [`Self::offset`] does.
+    pub(super) fn offsets(&self, mut list: List<KVVec<Entry>>) -> Result<List<KVVec<Entry>>> {
+        if (0..self.leaves.len() as u32).all(|index| self.start(index) == 0) {
+            return Ok(list);
+        }
+        let mut result = Ok(());
+        list.refill(|entries| {
+            for entry in entries.iter_mut() {
+                match self.offset(entry.leaf(), entry.addr()) {
+                    Ok(addr) => *entry = Entry::new(entry.leaf(), addr, entry.length()),
+                    Err(error) => result = Err(error),
+                }
+            }
+        })?;
+        result.map(|()| list)
+    }
+
+    /// Lets all leaves that are keys begin at address zero, after their addresses were replaced.
+    pub(super) fn begin_at_zero(&mut self) {
+        for leaf in self.leaves.iter_mut() {
+            if let LeafPlace::Key(_) = &leaf.place {
+                leaf.start = 0;
+            }
+        }
+    }
+}
