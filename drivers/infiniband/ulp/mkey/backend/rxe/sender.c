@@ -75,26 +75,18 @@ static __always_inline bool binds_key(struct rxe_qp *qp, const struct rxe_send_w
 	       !rkey_is_mw(READ_ONCE(wqe->wr.wr.mw.mw_rkey));
 }
 
-/*
- * Returns the next request if it binds a key and may be executed now, or NULL. Only the task of the
- * queue changes the index. A process can write to its requests at any time: rxe, or the request
- * itself, then finds another request, which is one of the same process.
- */
-static struct rxe_send_wqe *next_bind(struct rxe_qp *qp)
+/* Returns the request at @index, or NULL if none was posted. */
+static struct rxe_send_wqe *posted_at(struct rxe_queue *queue, u32 index)
 {
-	struct rxe_queue *queue = qp->sq.queue;
-	struct rxe_send_wqe *wqe;
+	if (index == queue_get_producer(queue, QUEUE_TYPE_FROM_CLIENT))
+		return NULL;
+	return queue_addr_from_index(queue, index);
+}
 
-	if (qp->req.wqe_index == queue_get_producer(queue, QUEUE_TYPE_FROM_CLIENT))
-		return NULL;
-	wqe = queue_addr_from_index(queue, qp->req.wqe_index);
-	if (!binds_key(qp, wqe))
-		return NULL;
-	/* rxe repeats requests, flushes them, or executes none. */
-	if ((qp->req.need_retry && !qp->req.wait_for_rnr_timer) ||
-	    READ_ONCE(qp->attr.qp_state) != IB_QPS_RTS || !READ_ONCE(qp->valid))
-		return NULL;
-	return wqe;
+/* Returns true if rxe executes requests now: it does not flush them, and is not being drained. */
+static bool is_sending(const struct rxe_qp *qp)
+{
+	return READ_ONCE(qp->attr.qp_state) == IB_QPS_RTS && READ_ONCE(qp->valid);
 }
 
 /**
@@ -190,12 +182,51 @@ static noinline int send_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 	return 0;
 }
 
-/* Replaces rxe_sender(). */
+/*
+ * rxe is to repeat requests, from the oldest one that has not completed. If that one binds a key, rxe
+ * would execute it in the same pass. This completes the request if it was executed. Returns true if
+ * another pass has to come first. rxe's completer does nothing while requests are to be repeated.
+ */
+static bool pass_bind(struct rxe_qp *qp)
+{
+	struct rxe_queue *queue = qp->sq.queue;
+	u32 index = queue_get_consumer(queue, QUEUE_TYPE_FROM_CLIENT);
+	struct rxe_send_wqe *wqe = posted_at(queue, index);
+	bool is_next = index == qp->req.wqe_index;
+
+	if (!wqe || !binds_key(qp, wqe) ||
+	    (!is_next && READ_ONCE(wqe->state) != wqe_state_done))
+		return false;
+	qp->req.need_retry = 0;
+	stock_completer(qp);
+	/* All earlier requests have completed. If this one is the next one, no later one was sent. */
+	if (!is_next)
+		qp->req.need_retry = 1;
+
+	return true;
+}
+
+/*
+ * Replaces rxe_sender(). Only the task of the queue changes the index of the next request. A process
+ * can write to its requests at any time: rxe, or the request itself, then finds another request,
+ * which is one of the same process.
+ */
 static int sender(struct rxe_qp *qp)
 {
-	struct rxe_send_wqe *wqe = next_bind(qp);
+	struct rxe_send_wqe *wqe;
 
-	return unlikely(wqe) ? send_bind(qp, wqe) : stock_sender(qp);
+	if (!is_sending(qp))
+		return stock_sender(qp);
+	if (qp->req.need_retry && !qp->req.wait_for_rnr_timer)
+		return pass_bind(qp) ? 0 : stock_sender(qp);
+	wqe = posted_at(qp->sq.queue, qp->req.wqe_index);
+	/*
+	 * rxe would execute a request that is posted now, and not wait for earlier ones. Its doorbell
+	 * calls for another pass.
+	 */
+	if (!wqe)
+		return stock_completer(qp) ? -EAGAIN : 0;
+	return unlikely(binds_key(qp, wqe)) ? send_bind(qp, wqe) : stock_sender(qp);
 }
 
 /**
