@@ -48,6 +48,12 @@ impl<S: DerefMut<Target = [Entry]>> Listing<S> {
         }
     }
 
+    /// Returns the number of entries that were added. After an error of [`Self::add`], this is the
+    /// number of the entry that was wrong.
+    pub fn added(&self) -> usize {
+        self.added
+    }
+
     /// Adds an entry for each of `items`. `range` returns the name of its leaf, its address and its
     /// length. `leaf` returns the leaf's number, and is called if the name is not that of the entry
     /// before. Each leaf has one name: an entry with another name begins a segment. Items for which

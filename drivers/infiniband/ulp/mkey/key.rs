@@ -293,6 +293,12 @@ impl<'a> Description<'a> {
         list.add(ranges, R::parts, |name| found.leaf(lkey(name)?))
     }
 
+    /// Returns the number of ranges that were added. After an error, this is the number of the range
+    /// that was wrong.
+    pub(crate) fn added(&self) -> u32 {
+        self.list.as_ref().map_or(0, |list| list.added() as u32)
+    }
+
     /// Makes room for all ranges, the first of which is of the leaf `name`.
     #[inline(never)]
     fn first_range(&mut self, name: u64) -> Result {

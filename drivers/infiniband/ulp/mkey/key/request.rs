@@ -28,7 +28,7 @@ use crate::{
         staged::Staged,
     },
 };
-use core::{mem::size_of, slice};
+use core::mem::size_of;
 use kernel::{
     prelude::*,
     transmute::{AsBytes, FromBytes},
@@ -36,6 +36,9 @@ use kernel::{
 
 /// The number of 8-byte words that are read at once. They fit the stack.
 const AT_ONCE: usize = 48;
+
+/// The number of ranges that are read at once. They fit the stack.
+const RANGES_AT_ONCE: usize = 40;
 
 /// The place of a description.
 pub(crate) enum Source<'a> {
@@ -123,6 +126,26 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// Reads `count` ranges and calls `some` with some of them at a time. As for [`Self::each`].
+    fn ranges(&mut self, count: u32, mut some: impl FnMut(&[UapiSge]) -> Result) -> Result {
+        const UNREAD: UapiSge = UapiSge {
+            addr: 0,
+            length: 0,
+            lkey: 0,
+            comp_mask: 0,
+        };
+        let mut room = [UNREAD; RANGES_AT_ONCE];
+        let mut left = count as usize;
+        while left > 0 {
+            let ranges = room.get_mut(..left.min(RANGES_AT_ONCE)).ok_or(EINVAL)?;
+            self.read(AsBytes::as_bytes_mut(ranges))?;
+            some(ranges)?;
+            left -= ranges.len();
+            sched::cond_resched();
+        }
+        Ok(())
+    }
+
     fn one<T: FromBytes>(&mut self) -> Result<T> {
         let mut one = None;
         self.each(1, |value| {
@@ -182,13 +205,8 @@ fn list<'k>(
     *entry = count;
     let mut description = key.describe(count, access)?;
     reader.holds::<UapiSge>(count)?;
-    let mut at = 0u32;
-    let read = reader.each(count, |sge: UapiSge| {
-        description.ranges(slice::from_ref(&sge))?;
-        at = at.saturating_add(1);
-        Ok(())
-    });
-    *entry = at;
+    let read = reader.ranges(count, |ranges| description.ranges(ranges));
+    *entry = description.added();
     read?;
     description.list()
 }

@@ -447,6 +447,7 @@ TEST_F(wkey, remote_invalidate_of_local_key)
 	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1], &layout,
 				     IBV_ACCESS_REMOTE_READ));
 	wr.op = MKT_SEND_INV;
+	wr.rkey = self->s.key[1]->rkey;
 	ASSERT_EQ(0, mkt_exec(&self->s.pair, 0, &wr, &recv, &result));
 	EXPECT_EQ(IBV_WC_SUCCESS, result.status);
 	EXPECT_EQ(IBMKEY_UNBOUND, wkey_kind(self->s.key[1]));
