@@ -262,7 +262,7 @@ pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
     // for it. This device is not removed while a key exists.
     drop(core);
     let worker = Worker::new();
-    region.unbind(&pins, &hw, mr, origin, worker.patience)?;
+    region.unbind(&pins, &hw, mr, origin, Some(key), worker.patience)?;
     counters::add(Count::Unbind, 1);
     Ok(())
 }

@@ -7,8 +7,8 @@
 
 pub(crate) mod indexed;
 mod leaf;
-mod registered;
 pub(crate) mod nest;
+mod registered;
 pub(crate) mod request;
 mod stage;
 
@@ -116,7 +116,7 @@ impl<'a> Key<'a> {
     pub(crate) fn unbind(&self) -> Result {
         let (pins, hw) = (&self.core.pins, &self.core.hw);
         self.region
-            .unbind(pins, hw, self.mr, Origin::Call, self.patience())?;
+            .unbind(pins, hw, self.mr, Origin::Call, None, self.patience())?;
         if let Ok(staged) = self.staged() {
             staged.clear();
         }

@@ -18,6 +18,7 @@ use crate::{
     limits::{
         cost,
         owner::{OwnerCharge, Owners},
+        worker::Worker,
     },
     parameters,
     region::{
@@ -212,9 +213,10 @@ impl Core {
     pub(crate) fn if_free<T>(&self, index: u32, change: impl Fn() -> Result<T>) -> Result<T> {
         match self.pins.if_free(index, &change) {
             Err(EBUSY) => {
-                self.old
-                    .settle(Which::Pinning(index), Patience::Killable)
-                    .map_err(|_| EBUSY)?;
+                // The removal of another device waits for the caller, so the process may not hold it
+                // up.
+                let worker = Worker::new();
+                self.old.settle(Which::Pinning(index), worker.patience)?;
                 self.pins.if_free(index, &change)
             }
             result => result,

@@ -175,6 +175,11 @@ impl Region {
         self.lkey.store(lkey, ordering::Relaxed);
     }
 
+    /// Returns `true` if nothing is bound. The caller holds `edit`.
+    fn is_unbound(&self, hw: &Hw, mr: &Mr) -> bool {
+        hw.is_free(mr) || self.lapsed.load(ordering::Relaxed)
+    }
+
     /// Returns the lkey and rkey that a bind gives the region: `chosen`, or those that it has. The
     /// caller holds `edit`.
     fn key_of_bind(&self, hw: &Hw, mr: &Mr, chosen: Option<u32>) -> u32 {
@@ -295,19 +300,22 @@ impl Region {
 
     /// Waits for accesses outside of SRCU, after the MR was suspended. Sleeps.
     pub(crate) fn wait(&self) {
-        // A rebind or unbind in progress waits for the accesses through the old binding.
+        // A rebind or unbind in progress waits for the accesses through the old binding. One that
+        // begins later finds the binding that is read here, or none.
         let many = LockMany::new();
-        drop(many.lock(&self.edit));
-        drop(many);
-        // An access that found the MR before it was suspended has become a user when this returns.
-        srcu::synchronize();
+        let edit = many.lock(&self.edit);
         let users = {
             let guard = srcu::read();
             self.binding
                 .get(&guard)
                 .and_then(|binding| binding.users.clone())
         };
-        for users in [users, self.left()].iter().flatten() {
+        let left = self.left();
+        drop(edit);
+        drop(many);
+        // An access that found the MR before it was suspended has become a user when this returns.
+        srcu::synchronize();
+        for users in [users, left].iter().flatten() {
             // An endless wait has no error.
             let _ = users.wait(Patience::Endless);
         }
@@ -356,7 +364,8 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// `EBUSY` as for [`Self::bind`]; `EINVAL` for a peer if the binding does not let it;
+    /// `EBUSY` as for [`Self::bind`]; `EINVAL` for a request if the region has another key than
+    /// `key`, and for a peer if the binding does not let it;
     /// those of [`Users::wait`]. After an error of the wait the region is unbound, and no access
     /// begins.
     pub(crate) fn unbind(
@@ -365,30 +374,43 @@ impl Region {
         hw: &Hw,
         mr: &Mr,
         origin: Origin,
+        key: Option<u32>,
         patience: Patience,
     ) -> Result {
         let may = || origin != Origin::Remote || self.may_invalidate();
         self.take_out(pins, mr.index(), patience, may, || {
+            // The lock of the pins excludes `Backend::suspend`. The state of an MR that is being
+            // deregistered stays: accesses would begin for which the deregistration does not wait.
+            if !hw.is_open(mr) && !hw.is_free(mr) {
+                return Err(EINVAL);
+            }
+            // Another request was first.
+            if key.is_some_and(|key| key != hw.key(mr)) {
+                return Err(EINVAL);
+            }
             hw.withdraw(mr);
             if let Kind::Key { .. } = self.kind {
+                self.lapsed.store(false, ordering::Relaxed);
                 self.rekey(hw, mr, tag::next(hw.key(mr)));
                 // The kernel user that posts a request may write the fields at the same time.
                 if origin == Origin::Call || !mr.is_kernels() {
                     mr.set_key(hw.key(mr));
                 }
             }
+            Ok(())
         })
     }
 
     /// Takes the binding of the region, at `index`, out if it `may`, and drops it after the accesses
-    /// through it. Runs `change` first, under the lock of the pins. As for [`Self::unbind`].
+    /// through it. Runs `change` first, under the lock of the pins. If that fails, the binding stays.
+    /// As for [`Self::unbind`].
     fn take_out(
         &self,
         pins: &Pins,
         index: u32,
         patience: Patience,
         may: impl FnOnce() -> bool,
-        change: impl Fn(),
+        change: impl Fn() -> Result,
     ) -> Result {
         let many = LockMany::new();
         let edit = match patience {
@@ -401,7 +423,7 @@ impl Region {
         }
         let take = || {
             pins.if_free(index, || {
-                change();
+                change()?;
                 Ok(self.binding.swap(None))
             })
         };

@@ -73,7 +73,14 @@ pub(crate) fn run(core: &Core, device: &Device) -> Result {
     });
 
     let result = result.and_then(|()| invalidated(core, &mr));
-    let unbound = region.unbind(&core.pins, &core.hw, &mr, Origin::Call, Patience::Endless);
+    let unbound = region.unbind(
+        &core.pins,
+        &core.hw,
+        &mr,
+        Origin::Call,
+        None,
+        Patience::Endless,
+    );
     let result = result.and(unbound);
     forget(core, mr, &region);
     result?;

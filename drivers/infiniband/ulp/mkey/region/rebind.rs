@@ -274,12 +274,13 @@ impl Region {
                 pins.if_free(mr.index(), || {
                     // Another request changed the key meanwhile, or the MR is being destroyed.
                     let named = match turn.key {
-                        Some(key) => hw.key(mr) == key || turn.any_tag && hw.is_free(mr),
+                        Some(key) => hw.key(mr) == key || turn.any_tag && self.is_unbound(hw, mr),
                         None => tag::same_mr(hw.key(mr), turn.new_key),
                     };
                     if !named || (!hw.is_free(mr) && !hw.is_open(mr)) {
                         return Err(EINVAL);
                     }
+                    self.lapsed.store(false, ordering::Relaxed);
                     self.rekey(hw, mr, turn.new_key);
                     if turn.key.is_some() {
                         mr.set_key(turn.new_key);

@@ -3,10 +3,10 @@
 //! The tags of keys: the low 8 bits of an lkey and of an rkey. The other bits are the index of the
 //! MR.
 //!
-//! A change of the tag makes the lkey and the rkey from before useless, for requests in progress
-//! too. rxe compares the whole rkey when a request arrives, and copies bytes later. A binding
-//! therefore has the rkey for which it was made, and compares it when bytes are copied
-//! (`Binding::admits`).
+//! A change of the tag makes the lkey and the rkey from before useless, and for peers also those of
+//! requests in progress. rxe compares the whole rkey when a request arrives, and copies bytes later.
+//! A binding therefore has the tag for which it was made, and compares it when bytes are copied
+//! (`Binding::admits`). A request of this node is not compared again: rxe does not tell its lkey.
 //!
 //! # Locking
 //!

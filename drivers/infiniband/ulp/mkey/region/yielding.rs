@@ -15,14 +15,16 @@ use crate::{
         sync::{srcu, users::Patience},
     },
     key::nest,
+    limits::worker::Worker,
     mkey_core::Core,
     region::{
-        binding::{Binding, MAX_DEPTH},
+        binding::{Binding, LeafPlace, MAX_DEPTH},
         Kind, Region,
     },
 };
 use kernel::{
     prelude::*,
+    rbtree::RBTree,
     sync::{atomic::ordering, Arc},
 };
 
@@ -41,37 +43,67 @@ impl Region {
 impl Core {
     /// Unbinds all keys that yield and refer, at any level, to `mr`. Sleeps.
     ///
+    /// An access that takes more than some seconds keeps the leaves, although its key is unbound.
+    ///
     /// A key over which another key is bound is unbound after that one, so that one pass is needed
     /// for each level. A key that is bound during the call may refer to `mr` again.
     ///
     /// # Errors
     ///
-    /// `EBUSY`, with nothing unbound, if a window or a key that does not yield refers to `mr`;
-    /// `EINTR` if the process was killed.
+    /// `EBUSY`, with nothing unbound, if a window or a key that does not yield refers to `mr` or to
+    /// such a key. `EINTR` if the process was killed, `ENOMEM`.
     pub(crate) fn unbind_yielding(&self, mr: &Mr) -> Result {
-        let mut yielding = 0u32;
-        self.each_yielding(mr, |_, _, binding| {
-            let mut leaves = binding.leaves.iter();
-            if leaves.any(|leaf| leaf.lkey >> 8 == mr.index()) {
-                yielding = yielding.saturating_add(1);
-            }
-            Ok(())
-        })?;
-        // A binding pins each of its leaves once.
-        if self.pins.count(mr.index()) > yielding {
-            return Err(EBUSY);
-        }
+        // The removal of another device waits for this call, so the process may not hold it up.
+        let worker = Worker::new();
+        self.check_yielding(mr)?;
         for _ in 0..MAX_DEPTH {
-            if !self.unbind_outermost(mr)? {
+            if !self.unbind_outermost(mr, worker.patience)? {
                 break;
             }
         }
         Ok(())
     }
 
+    /// Checks that only keys that yield refer to `mr`, and to the keys that refer to it.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` for a window or a key that does not yield; `ENOMEM`, `EINTR`.
+    fn check_yielding(&self, mr: &Mr) -> Result {
+        // The number of keys that yield and refer to an MR, by the index of the MR. A binding pins
+        // each of its leaves once.
+        let mut referrers: RBTree<u32, u32> = RBTree::new();
+        referrers.try_create_and_insert(mr.index(), 0, GFP_KERNEL)?;
+        self.each_yielding(mr, |_, _, binding| {
+            for leaf in &binding.leaves {
+                let index = leaf.lkey >> 8;
+                if let Some(count) = referrers.get_mut(&index) {
+                    *count = count.saturating_add(1);
+                } else if let LeafPlace::Key(_) = leaf.place {
+                    referrers.try_create_and_insert(index, 1, GFP_KERNEL)?;
+                }
+            }
+            Ok(())
+        })?;
+        let check = |index: u32| {
+            let known = referrers.get(&index).copied().unwrap_or(0);
+            if self.pins.count(index) > known {
+                return Err(EBUSY);
+            }
+            Ok(())
+        };
+        check(mr.index())?;
+        self.each_yielding(mr, |index, _, binding| {
+            if nest::reaches(&binding, mr.index()) {
+                check(index)?;
+            }
+            Ok(())
+        })
+    }
+
     /// Unbinds those of the keys to which no other key refers. Returns `true` if another pass may
     /// find more.
-    fn unbind_outermost(&self, mr: &Mr) -> Result<bool> {
+    fn unbind_outermost(&self, mr: &Mr, patience: Patience) -> Result<bool> {
         let mut more = false;
         self.each_yielding(mr, |index, region, binding| {
             let refers = nest::reaches(&binding, mr.index());
@@ -80,8 +112,11 @@ impl Core {
             if !refers {
                 return Ok(());
             }
-            let lapse = || region.lapsed.store(true, ordering::Relaxed);
-            match region.take_out(&self.pins, index, Patience::Killable, || true, lapse) {
+            let lapse = || {
+                region.lapsed.store(true, ordering::Relaxed);
+                Ok(())
+            };
+            match region.take_out(&self.pins, index, patience, || true, lapse) {
                 // A window or another key refers to it.
                 Err(EBUSY) => more = true,
                 unbound => unbound?,

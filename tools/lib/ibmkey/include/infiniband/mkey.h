@@ -240,9 +240,10 @@ struct ibmkey_alloc_attr {
  * deregister an MR without asking who uses it. When ibv_dereg_mr() of a leaf returns
  * 0, every access by the key fails until it is bound again, and no access is in
  * progress. @length of the key does not change; ibmkey_query() tells that the key is
- * unbound. Its tag changes with the next bind, which sets lkey and rkey. If a memory
- * window, or a key without the flag, refers to the leaf or to the key, the
- * deregistration fails with EBUSY.
+ * unbound. Its tag changes with the next bind by a call, which sets lkey and rkey. If a
+ * memory window, or a key without the flag, refers to the leaf or to the key, the
+ * deregistration fails with EBUSY, and the key stays bound. It fails with EBUSY also if an
+ * access takes longer than some seconds; the key is unbound then.
  *
  * Return: the key, to be destroyed by ibv_dereg_mr(); or NULL and errno: EINVAL for
  * an unknown flag.

@@ -159,9 +159,12 @@ TEST_F(yield, a_key_without_the_flag_keeps_the_leaf)
 	EXPECT_EQ(EBUSY, ibv_dereg_mr(self->leaf));
 	EXPECT_EQ(IBMKEY_LIST, yield_kind(self->key[0]));
 	EXPECT_EQ(IBMKEY_LIST, yield_kind(firm));
-	/* over the key that yields */
+	/* over the key that yields: another key that yields stays bound, too */
 	ASSERT_EQ(0, yield_bind(self, firm, self->key[0]));
+	ASSERT_EQ(0, yield_bind(self, self->key[2], self->leaf));
 	EXPECT_EQ(EBUSY, ibv_dereg_mr(self->leaf));
+	EXPECT_EQ(IBMKEY_LIST, yield_kind(self->key[0]));
+	EXPECT_EQ(IBMKEY_LIST, yield_kind(self->key[2]));
 	EXPECT_EQ(IBV_WC_SUCCESS, yield_read(self, firm->rkey));
 	ASSERT_EQ(0, ibmkey_unbind(firm));
 	EXPECT_EQ(0, ibv_dereg_mr(self->leaf));
