@@ -44,7 +44,7 @@ run() {
 # Both look at the results. A test that rdma-core adds is not in the lists.
 passed() { grep -q "^ok [0-9]* .*\.$(name_of "$1")\$" <<<"$results" || { echo "$results"; return 1; }; }
 skipped() { grep -q "^ok [0-9]* .*\.$(name_of "$1") # SKIP .*not supported" <<<"$results" || { echo "$results"; return 1; }; }
-# rdma-core's own library finds no device of its own.
+# rdma-core's library finds no ConnectX.
 all_skipped() { ! grep "^ok\|^not ok" <<<"$1" | grep -v "# SKIP .*not an MLX5 device"; }
 
 plan $((${#works[@]} + ${#skips[@]} + 2))
