@@ -37,4 +37,4 @@ copy_rdma_core() {
 	mkdir -p "$1"
 	cp -r "$(rdma_core_dir)/tests" "$1"
 }
-rdma_core_key() { cat "$(rdma_core_dir).record" 2>/dev/null | hash_of; }
+rdma_core_key() { [[ ! -f $(rdma_core_dir).record ]] || hash_of <"$(rdma_core_dir).record"; }

@@ -59,7 +59,7 @@ struct Request {
     has_layout: bool,
 }
 
-/// What the thread builds that is between `wr_start` and `wr_complete`.
+/// The requests between `wr_start` and `wr_complete`.
 pub(crate) struct Building {
     request: Option<Request>,
     error: Option<Errno>,

@@ -66,7 +66,7 @@ unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num: c_int, wcs: *mut ibv_wc) -> c
         return -libc::EINVAL;
     };
 
-    // SAFETY: The contract of this function is that of the provider's.
+    // SAFETY: This function has the contract of the provider's function.
     let polled = unsafe { (provider.poll_cq)(cq, num, wcs) };
     for at in 0..usize::try_from(polled).unwrap_or(0) {
         // SAFETY: The provider has filled in so many elements.
@@ -84,7 +84,7 @@ unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> ibv_wc_opcode {
         return IBV_WC_BIND_MW;
     };
 
-    // SAFETY: The contract of this function is that of the provider's. Its function for the length
+    // SAFETY: This function has the contract of the provider's function. Its function for the length
     // reads what it reads for the opcode, so it works also if the program did not ask for lengths.
     unsafe {
         match (provider.read_opcode)(cq) {

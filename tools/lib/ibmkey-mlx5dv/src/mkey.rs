@@ -37,25 +37,25 @@ use crate::{
     },
 };
 
-/// What requests need of an mkey to be created.
+/// The flags that an mkey may have.
 const FLAGS: u32 =
     sys::MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT | sys::MLX5DV_MKEY_INIT_ATTR_FLAGS_REMOTE_INVALIDATE;
 
 /// An mkey as this library sees it.
 #[repr(C)]
 pub(crate) struct Mkey {
-    /// What the program sees.
+    /// The part that the program sees.
     keys: mlx5dv_mkey,
     /// The key.
     pub(crate) mr: *mut ibv_mr,
     /// The most entries of a layout.
     pub(crate) max_entries: u16,
-    /// What all descriptions for it have, of `enum ibmkey_bind_mask`.
+    /// The bits of `enum ibmkey_bind_mask` in all of its descriptions.
     pub(crate) mask: u64,
     bound: Mutex<Bound>,
 }
 
-/// What the last request that was added configured.
+/// The configuration by the last request that was added.
 #[derive(Default)]
 pub(crate) struct Bound {
     /// `enum ibv_access_flags`.

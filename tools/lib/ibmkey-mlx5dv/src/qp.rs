@@ -70,7 +70,7 @@ type Start = unsafe extern "C" fn(*mut ibv_qp_ex);
 type Complete = unsafe extern "C" fn(*mut ibv_qp_ex) -> c_int;
 type SendTso = unsafe extern "C" fn(*mut ibv_qp_ex, *mut core::ffi::c_void, u16, u16);
 
-/// What this library keeps for a QP.
+/// The functions and the requests of a QP.
 ///
 /// # Invariants
 ///

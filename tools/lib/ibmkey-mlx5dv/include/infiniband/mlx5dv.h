@@ -579,10 +579,10 @@ struct mlx5dv_qp_ex {
 	void (*wr_set_mkey_layout_list)(struct mlx5dv_qp_ex *mqp,
 					uint16_t num_sges,
 					const struct ibv_sge *sge);
-	void (*wr_set_mkey_layout_interleaved)(
-		struct mlx5dv_qp_ex *mqp, uint32_t repeat_count,
-		uint16_t num_interleaved,
-		const struct mlx5dv_mr_interleaved *data);
+	void (*wr_set_mkey_layout_interleaved)(struct mlx5dv_qp_ex *mqp,
+					       uint32_t repeat_count,
+					       uint16_t num_interleaved,
+					       const struct mlx5dv_mr_interleaved *data);
 	void (*wr_set_mkey_sig_block)(struct mlx5dv_qp_ex *mqp,
 				      const struct mlx5dv_sig_block_attr *attr);
 	void (*wr_raw_wqe)(struct mlx5dv_qp_ex *mqp, const void *wqe);
