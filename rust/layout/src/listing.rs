@@ -7,7 +7,7 @@ use core::ops::DerefMut;
 use super::segments::{Mark, Segment, MAX_SEGMENT, SHORT};
 use super::{Entry, Error, List};
 
-/// What the checks of the last segment need.
+/// Values by which the last segment is checked.
 #[derive(Clone, Copy, Debug, Default)]
 struct Checked {
     /// The address of the first entry, and its offset in the list.

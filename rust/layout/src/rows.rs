@@ -64,7 +64,7 @@ pub trait Cursor<'a>: Iterator<Item = Row> + Into<Rows<'a>> {
 /// Each kind of layout has its own cursor, and the work is compiled for each of them. A cursor of
 /// all kinds would take longer to make and to advance.
 pub trait Walker<'a> {
-    /// What the work returns.
+    /// The result.
     type Output;
 
     /// Does the work on the pieces of `rows`.

@@ -3,8 +3,8 @@
 //! Segments of a list: successive entries of one leaf and one length.
 //!
 //! The entries of a row have equal distances. Those of a scattered segment are anywhere. Few
-//! entries at one distance are no row of their own: a row takes longer to begin than a few
-//! scattered pieces take.
+//! entries at one distance between others belong to a scattered segment: a row takes longer to
+//! begin than a few scattered pieces take.
 
 use core::mem;
 
@@ -21,7 +21,7 @@ pub(super) const MAX_SEGMENT: u32 = (1 << 30) - 1;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mark(u32);
 
-/// What [`Mark`] says about an entry.
+/// The meaning of a [`Mark`].
 pub(super) enum At {
     /// It begins a segment of that many entries.
     First { count: u32, is_scattered: bool },

@@ -106,7 +106,7 @@ struct Window {
     starts: u64,
 }
 
-/// Returns `true` if pieces of `len` bytes have a loop of their own.
+/// Returns `true` if there is a loop for pieces of `len` bytes.
 #[inline(always)]
 pub(super) fn has_loop(len: u64) -> bool {
     matches!(len, 8 | 16 | 64)
