@@ -311,7 +311,7 @@ static int leaf_with_gaps(struct gaps *gaps)
 
 	gaps_fill(gaps, there);
 	expect(!pieces(there));
-	mkey = ib_alloc_mkey(there->side->pd, 2);
+	mkey = ib_alloc_mkey(there->side->pd, 4);
 	expect(!IS_ERR(mkey));
 	expect_status(gaps_register(there, IB_ACCESS_REMOTE_READ), IB_WC_SUCCESS);
 	some = (struct ib_sge){ .addr = mr->iova + 55, .length = 20, .lkey = mr->lkey };
