@@ -243,6 +243,18 @@ pub const GROUPS: &[Group] = &[
         plot: Plot::Figures,
     },
     Group {
+        key: "ulp",
+        title: "Fast registration by a ULP: a list of that many pages",
+        shows: "Map the list, then one chain: REG_MR, WRITE or READ of all bytes, LOCAL_INV. \
+                Ratio: to the same by an MR of rxe (IB_MR_TYPE_MEM_REG); above 1 is faster.",
+        quantity: Quantity::Latency,
+        size: Size::Number,
+        size_label: "pages",
+        baseline: Way { key: "mem_reg", label: "MEM_REG" },
+        ways: &[Way { key: "sg_gaps", label: "SG_GAPS" }],
+        plot: Plot::Figures,
+    },
+    Group {
         key: "halo",
         title: "Halo exchange of two processes: the 6 faces of a cube of doubles",
         shows: "Both ways at once, over one device. Open MPI sends derived datatypes, or what MPI_Pack makes of \
