@@ -8,17 +8,17 @@
 //! that `<infiniband/verbs.h>` declares:
 //!
 //! * `poll_cq` of a context and `read_opcode` of a CQ, which give completions their opcode
-//!   ([`completion`]);
+//!   (`completion.rs`);
 //! * `wr_start`, `wr_complete` and `wr_abort` of a QP, which report the errors of requests that this
-//!   library refuses ([`qp`]).
+//!   library refuses (`qp.rs`).
 //!
 //! libibverbs does not tell it when a QP is destroyed. What it keeps for a QP is freed later, see
-//! [`qp::Table`].
+//! `Table` in `qp.rs`.
 //!
 //! # Locks
 //!
 //! The order is: the provider's lock of a send queue, which is held from `wr_start` to
-//! `wr_complete`; [`qp::State`]'s turn; the layout of an mkey; the table of QPs.
+//! `wr_complete`; the turn in `State` of `qp.rs`; the layout of an mkey; the table of QPs.
 
 mod builder;
 mod completion;
