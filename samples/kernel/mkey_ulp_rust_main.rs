@@ -230,7 +230,9 @@ fn messages(here: &mut Side, there: &mut Side) -> Result {
         let staged = key.stage_list(&[part(0), part(1), part(2)])?;
         expect!(staged.rkey() != old);
         let status;
-        (status, key) = here.qp.execute_staged(staged, Work::Write, LEN as u32, remote)?;
+        (status, key) = here
+            .qp
+            .execute_staged(staged, Work::Write, LEN as u32, remote)?;
         expect!(status == Status::SUCCESS);
         let (sent, got) = (bytes_of(&from)?, bytes_of(&into)?);
         for (i, byte) in got.iter().enumerate() {

@@ -367,7 +367,10 @@ impl Mkey<Unbound> {
         access: Access,
         ranges: &[LeafRange],
     ) -> Result<Bind, BindRefused> {
-        self.into_state(|region| list(region, Purpose::Bind(access), ranges), Bound::new)
+        self.into_state(
+            |region| list(region, Purpose::Bind(access), ranges),
+            Bound::new,
+        )
     }
 
     /// Binds blocks that repeat `repeat[d]` times in dimension `d`. Dimension 0 is the outermost.
@@ -383,7 +386,10 @@ impl Mkey<Unbound> {
         blocks: &[LeafBlock],
     ) -> Result<Bind, BindRefused> {
         let purpose = Purpose::Bind(access);
-        self.into_state(|region| interleaved(region, purpose, repeat, blocks), Bound::new)
+        self.into_state(
+            |region| interleaved(region, purpose, repeat, blocks),
+            Bound::new,
+        )
     }
 
     /// Binds the blocks of `table` at `indices`, in their order.
@@ -399,7 +405,10 @@ impl Mkey<Unbound> {
         indices: &[u32],
     ) -> Result<Bind, BindRefused> {
         let purpose = Purpose::Bind(access);
-        self.into_state(|region| indexed(region, purpose, table, indices), Bound::new)
+        self.into_state(
+            |region| indexed(region, purpose, table, indices),
+            Bound::new,
+        )
     }
 }
 

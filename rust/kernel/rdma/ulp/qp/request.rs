@@ -30,9 +30,7 @@ impl Qp {
     /// name, too.
     unsafe fn run(&mut self, first: *const bindings::ib_send_wr, count: usize) -> Result<Status> {
         // SAFETY: By the safety requirement. Posting copies the requests.
-        to_result(unsafe {
-            bindings::ib_post_send(self.raw.as_ptr(), first, ptr::null_mut())
-        })?;
+        to_result(unsafe { bindings::ib_post_send(self.raw.as_ptr(), first, ptr::null_mut()) })?;
         let mut status = Status::SUCCESS;
         let mut in_time = Ok(());
         for _ in 0..count {

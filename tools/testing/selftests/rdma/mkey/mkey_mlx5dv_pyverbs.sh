@@ -53,4 +53,4 @@ for t in "${works[@]}"; do check "$(name_of "$t")" passed "$t"; done
 for t in "${skips[@]}"; do check "$(name_of "$t") skips" skipped "$t"; done
 check "there are no other tests" test "$(grep -c '^ok\|^not ok' <<<"$results")" -eq $((${#works[@]} + ${#skips[@]}))
 check "with rdma-core's library, all skip" all_skipped "$(run '')"
-finish
+ktap_finished

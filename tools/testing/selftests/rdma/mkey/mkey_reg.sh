@@ -52,4 +52,4 @@ check "the other way" reg "${dev[1]}" "${dev[0]}" 2
 check "once more, other layouts" reg "${dev[0]}" "${dev[1]}" 3
 check "without a device it is refused" refused "${dev[0]}" nosuchdevice 4
 check "while a device is deleted" device_goes
-finish
+ktap_finished
