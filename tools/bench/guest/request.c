@@ -20,9 +20,9 @@
 struct request {
 	struct bench *bench;
 	struct rc_conn conn[2];
-	struct ibv_qp_ex *qp;		/* of the near side */
-	struct column from;		/* the blocks of the near side */
-	struct column to;		/* the far side, of which the packed bytes are used */
+	struct ibv_qp_ex *qp;		/* of the local side */
+	struct column from;		/* the blocks of the local side */
+	struct column to;		/* the remote side, of which the packed bytes are used */
 	struct ibv_mr *key[MAX_KEYS];
 	unsigned int keys;
 	struct ibmkey_range *ranges;

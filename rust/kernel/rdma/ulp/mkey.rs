@@ -232,7 +232,7 @@ fn collect<'a, T: 'a, U>(
     Ok((elements, leaves))
 }
 
-/// What a description is for.
+/// The purpose of a description.
 #[derive(Clone, Copy)]
 enum Purpose {
     /// Bind the key with these access flags.

@@ -18,7 +18,7 @@ use crate::{
 use kernel::{prelude::*, sync::Arc};
 
 impl Key<'_> {
-    /// Gives a leaf that is a fast registration a binding of its own. Does nothing for another leaf.
+    /// Gives a leaf that is a fast registration a separate binding. Does nothing for another leaf.
     ///
     /// # Errors
     ///

@@ -22,7 +22,7 @@ impl Mkey<Unbound> {
         self,
         stage: impl FnOnce(&PdMr) -> Result<KVec<LeafMemory>>,
     ) -> Result<Mkey<Staged>, BindRefused> {
-        // SAFETY: The key is valid. Nothing is bound to it, and no other thread has it.
+        // SAFETY: The key is valid. Nothing is bound to it, and no other thread uses it.
         unsafe {
             let raw = self.region.as_raw();
             let next = bindings::ib_inc_rkey((*raw).rkey);

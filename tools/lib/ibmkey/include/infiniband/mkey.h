@@ -237,7 +237,7 @@ struct ibmkey_alloc_attr {
  * @attr: the attributes
  *
  * As for ibmkey_alloc(). A key with IBMKEY_ALLOC_YIELD suits registration caches, which
- * deregister an MR without asking who uses it. When ibv_dereg_mr() of a leaf returns
+ * deregister an MR without asking its users. When ibv_dereg_mr() of a leaf returns
  * 0, every access by the key fails until it is bound again, and no access is in
  * progress. @length of the key does not change; ibmkey_query() tells that the key is
  * unbound. Its tag changes with the next bind by a call, which sets lkey and rkey. If a

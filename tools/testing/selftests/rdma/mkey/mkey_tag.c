@@ -284,7 +284,7 @@ TEST_F(tag, a_request_with_a_stale_rkey)
 	EXPECT_EQ(old, self->key->rkey);
 }
 
-/* the next owner of a pool key is out of reach of those who knew the rkey */
+/* peers that knew the rkey do not reach what the next owner of a pool key binds */
 TEST_F(tag, a_key_of_a_pool)
 {
 	struct ibmkey_pool *pool = ibmkey_pool_create(self->s.dev[1].pd, 2, 1);

@@ -183,9 +183,10 @@ static noinline int send_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 }
 
 /*
- * rxe is to repeat requests, from the oldest one that has not completed. If that one binds a key, rxe
- * would execute it in the same pass. This completes the request if it was executed. Returns true if
- * another pass has to come first. rxe's completer does nothing while requests are to be repeated.
+ * Call this if rxe must repeat requests, from the oldest one that has not completed. If that one
+ * binds a key, rxe would execute it in the same pass. This completes the request if it was executed.
+ * Returns true if another pass has to come first. rxe's completer does nothing before rxe has
+ * repeated the requests.
  */
 static bool pass_bind(struct rxe_qp *qp)
 {
