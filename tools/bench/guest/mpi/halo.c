@@ -23,6 +23,7 @@
 
 #include "rc.h"
 
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define AXES 3
 #define FACES (2 * AXES)
 #define MAX_EDGE 96
@@ -114,7 +115,7 @@ static void check(const struct halo *halo, int round, const char *way)
 		for (int y = 0; y < size; y++)
 			for (int z = 0; z < size; z++) {
 				int at[] = { x, y, z }, borders = 0, rank = halo->rank;
-				size_t cell = ((size_t)x * size + y) * size + z;
+				size_t from, cell = ((size_t)x * size + y) * size + z;
 
 				for (int a = 0; a < AXES; a++)
 					borders += at[a] == 0 || at[a] == n + 1;
@@ -123,7 +124,8 @@ static void check(const struct halo *halo, int round, const char *way)
 						at[a] = at[a] ? 1 : n;
 						rank = halo->peer;
 					}
-				if (halo->box.cells[cell] != value(rank, round, ((size_t)at[0] * size + at[1]) * size + at[2]))
+				from = ((size_t)at[0] * size + at[1]) * size + at[2];
+				if (halo->box.cells[cell] != value(rank, round, from))
 					errx(1, "%s: cell %d %d %d is wrong", way, x, y, z);
 			}
 }
@@ -177,7 +179,10 @@ static void by_keys(struct halo *halo)
 	struct ibv_sge sge[FACES];
 
 	for (int i = 0; i < FACES; i++) {
-		sge[i] = (struct ibv_sge){ .length = halo->out[i]->length, .lkey = halo->out[i]->lkey };
+		sge[i] = (struct ibv_sge){
+			.length = halo->out[i]->length,
+			.lkey = halo->out[i]->lkey,
+		};
 		wr[i] = (struct ibv_send_wr){
 			.next = i + 1 < FACES ? &wr[i + 1] : NULL,
 			.sg_list = &sge[i],
@@ -236,7 +241,7 @@ static void halo_open(struct halo *halo, struct rc_dev *dev, int edge)
 
 static void halo_close(struct halo *halo)
 {
-	/* The peer may still wait for an acknowledgement. */
+	/* The peer may still wait for an acknowledgment. */
 	MPI_Barrier(MPI_COMM_WORLD);
 	rc_destroy(&halo->conn);
 	for (int i = 0; i < FACES; i++) {
@@ -259,7 +264,7 @@ static const struct {
 	{ "key", by_keys, post_receives },
 };
 
-enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
+enum { WAYS = ARRAY_SIZE(ways) };
 
 static uint64_t exchange(struct halo *halo, int way, int number)
 {
@@ -335,7 +340,7 @@ int main(int argc, char **argv)
 	rc_open(&dev, argv[1]);
 	if (rank == 0 && !quiet)
 		print_run(&dev, repetitions, icount);
-	for (unsigned int i = 0; i < (quiet ? 2 : sizeof(edges) / sizeof(edges[0])); i++)
+	for (unsigned int i = 0; i < (quiet ? 2 : ARRAY_SIZE(edges)); i++)
 		measure(&dev, edges[i], repetitions, quiet);
 	rc_close(&dev);
 	MPI_Finalize();

@@ -6,10 +6,7 @@
 //!
 //! The memory of ordinary MRs is not charged, because this module does not allocate it.
 
-use crate::{
-    layout::{Block, Entry},
-    region::staged::PART,
-};
+use crate::layout::{Block, Entry};
 use core::mem::size_of;
 use kernel::{page::PAGE_SIZE, prelude::*};
 
@@ -19,6 +16,10 @@ pub(crate) const REGION: i64 = 1024;
 
 /// Bytes of a key of a kernel user: the region, and the places of its staged layouts.
 pub(crate) const KERNELS_KEY: i64 = REGION + 512;
+
+/// Bytes of a part of a staged description. A caller that must not sleep gets a page more easily than
+/// several consecutive ones.
+pub(crate) const PART: usize = 4096;
 
 /// Bytes of a part of a staged layout, and of its place in a table that has up to twice the room.
 pub(crate) const STAGED_PART: i64 = PART as i64 + 64;

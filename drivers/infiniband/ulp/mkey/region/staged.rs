@@ -16,17 +16,16 @@
 use crate::{
     bindings::IB_MKEY_MAX_STAGED,
     kernel_ext::sync::lock::{new_irq_lock, IrqLock},
-    limits::{cost, owner::OwnerCharge},
+    limits::{
+        cost::{self, PART},
+        owner::OwnerCharge,
+    },
 };
 use core::array;
 use kernel::prelude::*;
 
 /// The most layouts that are staged for a key at a time.
 const MAX_STAGED: usize = IB_MKEY_MAX_STAGED as usize;
-
-/// Bytes of a part of a description. A caller that must not sleep gets a page more easily than
-/// several consecutive ones.
-pub(crate) const PART: usize = 4096;
 
 /// A description, and the memory that it takes.
 pub(crate) struct Staged {

@@ -20,6 +20,9 @@ fn unbinding(rkey: u32) -> bindings::ib_send_wr {
     request
 }
 
+/// A key that a request has bound, or the status of the request and the unbound key.
+pub(crate) type BindResult = core::result::Result<Mkey<Bound>, (Status, Mkey<Unbound>)>;
+
 impl Qp {
     /// Posts the chain that begins with `first`, and waits for its `count` requests. Returns the
     /// status of the first one that failed.
@@ -51,11 +54,7 @@ impl Qp {
     ///
     /// `EINVAL` for a key of another protection domain, `ETIMEDOUT`; the errors of posting. The key
     /// is dropped then.
-    pub(crate) fn bind(
-        &mut self,
-        key: Mkey<Staged>,
-        access: Access,
-    ) -> Result<Result<Mkey<Bound>, (Status, Mkey<Unbound>)>> {
+    pub(crate) fn bind(&mut self, key: Mkey<Staged>, access: Access) -> Result<BindResult> {
         let request = key.request(access);
         // SAFETY: The request is valid, and so is the key.
         let status = unsafe { self.run(&request.wr, 1) }?;

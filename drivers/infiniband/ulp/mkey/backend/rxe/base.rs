@@ -5,7 +5,6 @@
 use super::{
     bindings::{self, resp_states_RESPST_ERR_RKEY_VIOLATION, rxe_mr},
     on_demand::OnDemand,
-    scattered::has_loop,
 };
 use crate::{
     backend::{
@@ -177,6 +176,12 @@ impl BaseMr for Base {
         }
         Ok(())
     }
+}
+
+/// Returns `true` if `scattered.rs` has a loop for pieces of `len` bytes.
+#[inline(always)]
+fn has_loop(len: u64) -> bool {
+    matches!(len, 8 | 16 | 64)
 }
 
 /// The pages of a [`Base`], one of them mapped.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * rxe's objects by their indices, and the fields of an MR that C reads and writes by inline functions.
+ * rxe's objects by their indices, and the fields of an MR that C reads and writes by inline
+ * functions.
  */
 
 #include <rdma/ib_umem_odp.h>

@@ -106,12 +106,6 @@ struct Window {
     starts: u64,
 }
 
-/// Returns `true` if there is a loop for pieces of `len` bytes.
-#[inline(always)]
-pub(super) fn has_loop(len: u64) -> bool {
-    matches!(len, 8 | 16 | 64)
-}
-
 /// Calls [`Pages::copy_all`] with the loop for the size of the pieces.
 macro_rules! by_size {
     ($pages:ident, $copy:ident, $places:expr, $access:expr, $payload:ident) => {

@@ -184,9 +184,9 @@ static noinline int send_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 
 /*
  * Call this if rxe must repeat requests, from the oldest one that has not completed. If that one
- * binds a key, rxe would execute it in the same pass. This completes the request if it was executed.
- * Returns true if another pass has to come first. rxe's completer does nothing before rxe has
- * repeated the requests.
+ * binds a key, rxe would execute it in the same pass. This completes the request if it was
+ * executed. Returns true if another pass has to come first. rxe's completer does nothing before rxe
+ * has repeated the requests.
  */
 static bool pass_bind(struct rxe_qp *qp)
 {
@@ -208,9 +208,9 @@ static bool pass_bind(struct rxe_qp *qp)
 }
 
 /*
- * Replaces rxe_sender(). Only the task of the queue changes the index of the next request. A process
- * can write to its requests at any time: rxe, or the request itself, then finds another request,
- * which is one of the same process.
+ * Replaces rxe_sender(). Only the task of the queue changes the index of the next request. A
+ * process can write to its requests at any time: rxe, or the request itself, then finds another
+ * request, which is one of the same process.
  */
 static int sender(struct rxe_qp *qp)
 {

@@ -11,7 +11,10 @@
 
 #undef ibv_reg_mr
 
-/* The index of the MR is above the low eight bits. One of the functions below may call the other. */
+/*
+ * The index of the MR is above the low eight bits. One of the functions below may call
+ * the other.
+ */
 static struct ibv_mr *wrong(struct ibv_mr *mr)
 {
 	if (mr)
