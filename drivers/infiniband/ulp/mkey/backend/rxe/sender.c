@@ -200,7 +200,7 @@ static bool pass_bind(struct rxe_qp *qp)
 		return false;
 	qp->req.need_retry = 0;
 	stock_completer(qp);
-	/* All earlier requests have completed. If this one is the next one, no later one was sent. */
+	/* All earlier requests have completed. If this is the next one, no later one was sent. */
 	if (!is_next)
 		qp->req.need_retry = 1;
 
@@ -222,8 +222,8 @@ static int sender(struct rxe_qp *qp)
 		return pass_bind(qp) ? 0 : stock_sender(qp);
 	wqe = posted_at(qp->sq.queue, qp->req.wqe_index);
 	/*
-	 * rxe would execute a request that is posted now, and not wait for earlier ones. Its doorbell
-	 * calls for another pass.
+	 * rxe would execute a request that is posted now, and not wait for earlier ones. The
+	 * doorbell of that request calls for another pass.
 	 */
 	if (!wqe)
 		return stock_completer(qp) ? -EAGAIN : 0;

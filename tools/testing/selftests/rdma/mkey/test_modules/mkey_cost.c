@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Measures fast registration as a ULP uses it: map a list of pages, REG_MR, WRITE or READ by the
- * MR, LOCAL_INV. MRs with gaps (IB_MR_TYPE_SG_GAPS, of ib_mkey) are compared with those that rxe has
- * itself (IB_MR_TYPE_MEM_REG), over the same pages. Each byte is checked once.
+ * MR, LOCAL_INV. MRs with gaps (IB_MR_TYPE_SG_GAPS, of ib_mkey) are compared with those that rxe
+ * has itself (IB_MR_TYPE_MEM_REG), over the same pages. Each byte is checked once.
  *
  * Loading the module measures, and writes a record of tools/bench for each way to the kernel log.
  */
