@@ -11,7 +11,7 @@ use kernel::{
     ffi::c_long,
     prelude::*,
     sync::Arc,
-    time::Jiffies,
+    time::{msecs_to_jiffies, Instant, Jiffies, Monotonic},
     types::Opaque, //
 };
 
@@ -24,6 +24,31 @@ pub(crate) enum Patience {
     Killable,
     /// Until there are no users, or that many jiffies have passed.
     Bounded(Jiffies),
+}
+
+/// The patience of a thread that waits several times, of which all waits together are one.
+pub(crate) struct Deadline {
+    patience: Patience,
+    start: Instant<Monotonic>,
+}
+
+impl Deadline {
+    /// Begins the waits.
+    pub(crate) fn new(patience: Patience) -> Self {
+        Self {
+            patience,
+            start: Instant::now(),
+        }
+    }
+
+    /// Returns the patience for the next wait.
+    pub(crate) fn left(&self) -> Patience {
+        let Patience::Bounded(all) = self.patience else {
+            return self.patience;
+        };
+        let msecs = u32::try_from(self.start.elapsed().as_millis()).unwrap_or(u32::MAX);
+        Patience::Bounded(all.saturating_sub(msecs_to_jiffies(msecs)))
+    }
 }
 
 /// A count of users.

@@ -63,7 +63,7 @@ const CONFIGURES: u64 = (sys::MLX5DV_QP_EX_WITH_MR_LIST
 const CREATE_FLAGS: u32 =
     sys::MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE | sys::MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE;
 
-/// The inline bytes of a QP at least, for the description of 4 ranges or 3 blocks.
+/// The fewest inline bytes of a QP. The description of 4 ranges or of 3 blocks fits.
 const MIN_INLINE: u32 = 24 + 8 + 3 * 88;
 
 type Start = unsafe extern "C" fn(*mut ibv_qp_ex);

@@ -76,7 +76,7 @@ pub(crate) struct Staging {
 unsafe impl Send for Slot {}
 
 impl Staging {
-    /// Copies a description to a slot that is free, or to a new one, for the next request of a QP.
+    /// Copies the description for the next request of a QP. Takes a free slot, or makes one.
     /// Returns the MR and the address.
     ///
     /// # Safety

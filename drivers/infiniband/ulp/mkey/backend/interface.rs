@@ -107,8 +107,8 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// `EINVAL` for a window of another driver.
     fn window_index(&self, mw: &Mw) -> Result<u32>;
 
-    /// Changes the low 8 bits of the lkey and the rkey of a claimed MR. Both become `key`, for the
-    /// driver. The caller changes the fields of `ib_mr`.
+    /// Makes `key` the lkey and the rkey by which the driver knows a claimed MR. Only the low 8 bits
+    /// may differ. The caller changes the fields of `ib_mr`.
     fn rekey(&self, mr: &Mr, key: u32);
 
     /// Executes requests of a new QP that bind claimed MRs. A request to bind an MR that

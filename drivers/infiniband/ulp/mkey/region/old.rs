@@ -16,7 +16,7 @@ use crate::{
         alloc::GFP_MAYFAIL,
         sync::{
             srcu::{self, Retired},
-            users::{Patience, Users},
+            users::{Deadline, Patience, Users},
         },
     },
     region::binding::Binding,
@@ -217,7 +217,7 @@ impl OldBindings {
     }
 
     /// Waits for accesses through `which` bindings that are in the list now, and drops these
-    /// bindings. Sleeps.
+    /// bindings. Sleeps, `patience` is that of all waits together.
     ///
     /// Requests of a process can put bindings into the list all the time. Later bindings are
     /// therefore not waited for.
@@ -226,6 +226,7 @@ impl OldBindings {
     ///
     /// Those of [`Users::wait`]. Then the bindings that accesses use stay.
     pub(crate) fn settle(&self, which: Which, patience: Patience) -> Result {
+        let deadline = Deadline::new(patience);
         let mut numbers = 0..self.list.lock().next;
         let mut synchronized = false;
         // The binding stays in the list during the wait: another caller must wait for it, too.
@@ -235,7 +236,7 @@ impl OldBindings {
                 synchronized = true;
             }
             if let Some(users) = users {
-                users.wait(patience)?;
+                users.wait(deadline.left())?;
             }
             self.drop_one(number);
             numbers.start = number.wrapping_add(1);

@@ -12,7 +12,7 @@ use crate::{
     kernel_ext::{
         rdma::Mr,
         sched,
-        sync::{srcu, users::Patience},
+        sync::{srcu, users::Deadline},
     },
     key::nest,
     limits::worker::Worker,
@@ -55,9 +55,10 @@ impl Core {
     pub(crate) fn unbind_yielding(&self, mr: &Mr) -> Result {
         // The removal of another device waits for this call, so the process may not hold it up.
         let worker = Worker::new();
+        let deadline = Deadline::new(worker.patience);
         self.check_yielding(mr)?;
         for _ in 0..MAX_DEPTH {
-            if !self.unbind_outermost(mr, worker.patience)? {
+            if !self.unbind_outermost(mr, &deadline)? {
                 break;
             }
         }
@@ -103,7 +104,7 @@ impl Core {
 
     /// Unbinds those of the keys to which no other key refers. Returns `true` if another pass may
     /// find more.
-    fn unbind_outermost(&self, mr: &Mr, patience: Patience) -> Result<bool> {
+    fn unbind_outermost(&self, mr: &Mr, deadline: &Deadline) -> Result<bool> {
         let mut more = false;
         self.each_yielding(mr, |index, region, binding| {
             let refers = nest::reaches(&binding, mr.index());
@@ -116,7 +117,7 @@ impl Core {
                 region.lapsed.store(true, ordering::Relaxed);
                 Ok(())
             };
-            match region.take_out(&self.pins, index, patience, || true, lapse) {
+            match region.take_out(&self.pins, index, deadline.left(), || true, lapse) {
                 // A window or another key refers to it.
                 Err(EBUSY) => more = true,
                 unbound => unbound?,

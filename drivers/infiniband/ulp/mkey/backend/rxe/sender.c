@@ -26,7 +26,7 @@
 #include "rxe_queue.h"
 #include "stock.h"
 
-/* rxe_sender(), as rxe has it in a QP. */
+/* The address of rxe_sender(), read from a QP. */
 static int (*rxe_sender_pointer)(struct rxe_qp *qp);
 
 /* Returns true if @rkey names an MR of ib_mkey that is bound. */
