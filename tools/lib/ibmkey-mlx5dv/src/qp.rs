@@ -87,7 +87,7 @@ pub(crate) struct State {
     start: Start,
     complete: Complete,
     abort: Start,
-    /// Set from `wr_start` to the end of `wr_complete`. The provider's own lock ends inside of it.
+    /// Set from the beginning of `wr_start` to the end of `wr_complete`.
     turn: AtomicBool,
     building: UnsafeCell<Building>,
 }
@@ -129,9 +129,8 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     // SAFETY: By the contract of the verb, as in the functions below.
     let state = unsafe { State::of(qp) };
 
-    // SAFETY: It is the provider's function for this QP.
-    unsafe { (state.start)(qp) };
-    // The thread that had the last turn leaves it in some instructions.
+    // The provider begins with resetting the QP's error, and `wr_complete` reads the error after it has
+    // unlocked the QP. So a thread starts after the last one has returned from there.
     let mut tries = 0u32;
     while state.turn.swap(true, Ordering::Acquire) {
         tries = tries.wrapping_add(1);
@@ -140,6 +139,8 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
             _ => hint::spin_loop(),
         }
     }
+    // SAFETY: It is the provider's function for this QP.
+    unsafe { (state.start)(qp) };
     // SAFETY: This thread has its turn now.
     unsafe { state.building() }.begin();
 }
