@@ -276,6 +276,36 @@ pub(super) unsafe extern "C" fn create_qp<T: DeviceOps>(
 
 /// # Safety
 ///
+/// Only for `ib_core` to call, as `ib_device_ops.destroy_qp` of a device that `T` extends.
+pub(super) unsafe extern "C" fn destroy_qp<T: DeviceOps>(
+    raw: *mut bindings::ib_qp,
+    udata: *mut bindings::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core calls with a QP that is not destroyed.
+        let qp = unsafe { Qp::from_raw(raw) };
+        let Ok(running) = Running::<T>::on(qp.device()) else {
+            // SAFETY: The client was removed meanwhile and restored the driver's operation.
+            let stock = unsafe { (*qp.device().as_raw()).ops.destroy_qp };
+            // SAFETY: The arguments are the core's.
+            return stock.map_or(Err(ENODEV), |stock| Ok(unsafe { stock(raw, udata) }));
+        };
+        let stock = running.data().overlay().stock.destroy_qp;
+        let stock = stock.ok_or_else(eopnotsupp)?;
+        if udata.is_null() {
+            running.data().destroys_qp(qp);
+        }
+        // The driver waits for accesses of the QP, which take as long as a process likes. Removal of
+        // another device must not wait for that, so a pin of the module replaces `running`.
+        let pin = running.data().pin();
+        let _running = pin.is_err().then_some(running);
+        // SAFETY: The arguments are the core's.
+        Ok(unsafe { stock(raw, udata) })
+    })
+}
+
+/// # Safety
+///
 /// Only for `ib_core` to call, as `ib_device_ops.rereg_user_mr` of a device that `T` extends.
 pub(super) unsafe extern "C" fn rereg_user_mr<T: DeviceOps>(
     raw: *mut bindings::ib_mr,

@@ -63,6 +63,7 @@ impl Overlay {
             }
             if self.stock.create_qp.is_some() {
                 (*ops).create_qp = Some(callbacks::create_qp::<T>);
+                (*ops).destroy_qp = Some(callbacks::destroy_qp::<T>);
             }
             (*raw).driver_def = self.chain.fill(self.stock_def, T::DEFINITIONS);
         }
@@ -92,6 +93,7 @@ impl Overlay {
             (*ops).rereg_user_mr = self.stock.rereg_user_mr;
             (*ops).advise_mr = self.stock.advise_mr;
             (*ops).create_qp = self.stock.create_qp;
+            (*ops).destroy_qp = self.stock.destroy_qp;
             (*raw).attrs.max_dm_size = self.stock_max_dm_size;
             (*raw).attrs.kernel_cap_flags = self.stock_cap_flags;
             (*raw).driver_def = self.stock_def;

@@ -182,6 +182,9 @@ pub(crate) trait DeviceOps: ClientOps {
     /// kernel user may outlive the client.
     fn created_qp(&self, qp: &Qp);
 
+    /// Called with the QP of a kernel user, before the driver destroys it. Sleeps.
+    fn destroys_qp(&self, qp: &Qp);
+
     /// Keeps MRs from being deregistered.
     type Held;
 

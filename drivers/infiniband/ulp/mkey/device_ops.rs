@@ -304,6 +304,10 @@ impl DeviceOps for MkeyDevice {
         self.core.take_binds(qp);
     }
 
+    fn destroys_qp(&self, qp: &Qp) {
+        self.core.hw.give_back(qp);
+    }
+
     type Held = KVVec<Pin>;
 
     // Stock rxe handles every MR that advise_mr names as an MR with ODP.

@@ -116,6 +116,9 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// binding again, because the driver repeats them after a loss of packets.
     fn take_binds(&self, qp: &Qp);
 
+    /// Lets the driver execute all requests of `qp` again, which is about to be destroyed. Sleeps.
+    fn give_back(&self, qp: &Qp);
+
     /// Lets the driver execute all requests of the QPs of `device` again, which is about to be
     /// removed. Sleeps.
     fn give_binds_back(&self, device: &Device);

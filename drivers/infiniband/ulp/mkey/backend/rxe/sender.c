@@ -244,6 +244,27 @@ void ib_mkey_rxe_take_binds(struct ib_qp *ibqp)
 	WRITE_ONCE(qp->send_task.func, sender);
 }
 
+/* Lets rxe execute all requests of a QP. Its task is not in sender() when this returns. */
+static void give_back(struct rxe_qp *qp)
+{
+	if (READ_ONCE(qp->send_task.func) != sender)
+		return;
+	WRITE_ONCE(qp->send_task.func, READ_ONCE(rxe_sender_pointer));
+	flush_work(&qp->send_task.work);
+}
+
+/**
+ * ib_mkey_rxe_give_back() - let rxe execute all requests of a QP again
+ * @ibqp: a QP of a kernel user that is about to be destroyed
+ *
+ * rxe takes the QP out of its table before its last task has ended, so
+ * ib_mkey_rxe_give_binds_back() would not find it.
+ */
+void ib_mkey_rxe_give_back(struct ib_qp *ibqp)
+{
+	give_back(to_rqp(ibqp));
+}
+
 /**
  * ib_mkey_rxe_give_binds_back() - let rxe execute all requests again
  * @ibdev: a device of whose QPs no more are taken
@@ -260,10 +281,7 @@ void ib_mkey_rxe_give_binds_back(struct ib_device *ibdev)
 		qp = ib_mkey_rxe_get_qp(ibdev, index);
 		if (!qp)
 			continue;
-		if (READ_ONCE(qp->send_task.func) == sender) {
-			WRITE_ONCE(qp->send_task.func, READ_ONCE(rxe_sender_pointer));
-			flush_work(&qp->send_task.work);
-		}
+		give_back(qp);
 		ib_mkey_rxe_put_qp(qp);
 	}
 }
