@@ -53,7 +53,9 @@ class Loop:
         """Connects the queue pairs, also after an error."""
         gid = _gid(self.context)
         mtu = self.context.query_port(PORT).active_mtu
-        for qp in (self.qp, self.peer):
+        # rxe reports an error before it changes the state. The first reset waits for such a change, which
+        # replaces the reset.
+        for qp in (self.qp, self.qp, self.peer, self.peer):
             qp.modify(QPAttr(qp_state=e.IBV_QPS_RESET), e.IBV_QP_STATE)
         for qp, other in ((self.qp, self.peer), (self.peer, self.qp)):
             attr = QPAttr(port_num=PORT)

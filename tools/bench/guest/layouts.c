@@ -321,7 +321,7 @@ static void measure_shape(struct bench *bench, const char *group, enum shape sha
 		.block = block,
 		.count = count,
 	};
-	const unsigned int times = MAX_BYTES / (block * count) ?: 1;
+	const unsigned int times = scaled(bench, MAX_BYTES / (block * count), 1);
 	const struct series series = {
 		.group = group,
 		.name = shape_names[shape],
