@@ -128,6 +128,14 @@ void column_clear(struct column *column);
  */
 void column_check(const struct column *column, const struct column *from);
 
+/* request.c */
+
+/*
+ * Replaces the queue pair by one of @depth requests that takes binds, WRITEs and invalidations
+ * between ibv_wr_start() and ibv_wr_complete().
+ */
+void request_extend(struct rc_conn *conn, struct rc_dev *dev, unsigned int depth);
+
 /* The groups of measurements. */
 void measure_strided(struct bench *bench);
 void measure_layouts(struct bench *bench);
@@ -137,6 +145,7 @@ void measure_growth(struct bench *bench);
 void measure_fine(struct bench *bench);
 void measure_bind(struct bench *bench);
 void measure_request(struct bench *bench);
+void measure_doorbell(struct bench *bench);
 void measure_message(struct bench *bench);
 void measure_pool(struct bench *bench);
 void measure_memory(struct bench *bench);

@@ -31,6 +31,7 @@ static const struct group {
 	{ "fine", measure_fine, false },
 	{ "bind", measure_bind, false },
 	{ "request", measure_request, false },
+	{ "doorbell", measure_doorbell, false },
 	{ "message", measure_message, false },
 	{ "pool", measure_pool, false },
 	{ "memory", measure_memory, false },
@@ -43,7 +44,7 @@ static const struct group {
 static const char usage[] =
 	"usage: mkey_bench [-a DEVICE] [-b DEVICE] [-r N] [-s N] [-w WAY] [-i] [-q] [GROUP...]\n"
 	"Measures the groups named, or all: strided layouts lists nested growth fine bind request\n"
-	"message pool memory dm alloc copy ordinary.\n"
+	"doorbell message pool memory dm alloc copy ordinary.\n"
 	"  -a, -b  the devices (rxe0, rxe1), which can be the same\n"
 	"  -r N    repetitions of each measurement (15)\n"
 	"  -s N    divide sizes by 2 to this power (0)\n"

@@ -36,16 +36,16 @@ struct request {
 	unsigned int messages;
 };
 
-/* Replaces the queue pair by one that takes binds between start and complete. */
-static void extend(struct rc_conn *conn, struct rc_dev *dev)
+void request_extend(struct rc_conn *conn, struct rc_dev *dev, unsigned int depth)
 {
 	struct ibv_qp_init_attr_ex init = {
 		.qp_type = IBV_QPT_RC,
 		.cap = {
-			.max_send_wr = RC_SEND_DEPTH,
+			.max_send_wr = depth,
 			.max_recv_wr = RC_RECV_DEPTH,
 			.max_send_sge = 1,
 			.max_recv_sge = 1,
+			.max_inline_data = 256,
 		},
 		.send_cq = conn->cq,
 		.recv_cq = conn->cq,
@@ -75,7 +75,7 @@ static void connect_both(struct request *request)
 
 	for (int i = 0; i < 2; i++) {
 		rc_create(&request->conn[i], &dev[i], "requests");
-		extend(&request->conn[i], &dev[i]);
+		request_extend(&request->conn[i], &dev[i], RC_SEND_DEPTH);
 		addr[i] = rc_address(&request->conn[i], &dev[i]);
 	}
 	for (int i = 0; i < 2; i++)

@@ -178,6 +178,24 @@ pub const GROUPS: &[Group] = &[
         plot: Plot::Figures,
     },
     Group {
+        key: "doorbell",
+        title: "Binds by work requests, from the post to the completion, by requests of a doorbell",
+        shows: "One strided block, whose description is in an MR or in the request; a list of 4 blocks. \
+                Ratio: to BIND_MW of a stock window, which is what the driver and the program cost.",
+        quantity: Quantity::Latency,
+        size: Size::Number,
+        size_label: "requests",
+        baseline: Way { key: "window", label: "stock window" },
+        ways: &[
+            Way { key: "strided", label: "strided" },
+            Way { key: "inline", label: "strided, inline" },
+            Way { key: "list", label: "list" },
+            Way { key: "rebind", label: "strided, bound key" },
+            Way { key: "unbind", label: "LOCAL_INV" },
+        ],
+        plot: Plot::None,
+    },
+    Group {
         key: "message",
         title: "A message of blocks of 64 bytes with gaps: bind, WRITE, invalidate",
         shows: "Request: 16 messages with one doorbell. Call: bind and unbind by calls. Ratio: to \
