@@ -25,6 +25,10 @@ use crate::{
 };
 use kernel::{ffi::c_int, prelude::*};
 
+/// The most bytes of a description that is copied at once: one block of eight dimensions, or seven
+/// ranges.
+const SHORT: usize = 192;
+
 /// A request to bind a key.
 pub(crate) struct KeyRequest<'a> {
     /// The rkey by which the request names the key.
@@ -44,15 +48,25 @@ pub(crate) struct KeyRequest<'a> {
 }
 
 impl KeyRequest<'_> {
-    /// Begins to read the description, for a QP in `pd`.
+    /// Begins to read the description, for a QP in `pd`. A short one is copied to `short` first.
     ///
     /// # Errors
     ///
     /// Those of [`Core::pin_leaf`], and `EOPNOTSUPP` for memory whose pages a process may hold up.
-    fn reader(&self, core: &Core, pd: &Pd) -> Result<Reader<'_>> {
+    fn reader<'s>(
+        &'s self,
+        core: &Core,
+        pd: &Pd,
+        short: &'s mut [u8; SHORT],
+    ) -> Result<Reader<'s>> {
         if self.length == 0 {
             let length = self.inline.len() as u64;
             return Ok(Reader::new(Source::Request(self.inline), 0, length));
+        }
+        if let Some(copy) = short.get_mut(..usize::try_from(self.length)?) {
+            if core.read_now(pd.device(), self.lkey, pd, self.addr, copy)? {
+                return Ok(Reader::new(Source::Request(copy), 0, self.length));
+            }
         }
         let leaf = core.pin_leaf(pd.device(), self.lkey, pd, MAX_DEPTH)?;
         if leaf.place.is_on_demand() {
@@ -139,7 +153,8 @@ fn describe_and_bind(
         return Err(EINVAL);
     }
     let access = checked(pd, request.access)?;
-    let mut reader = request.reader(core, pd)?;
+    let mut short = [0; SHORT];
+    let mut reader = request.reader(core, pd, &mut short)?;
     let described = describe(key, access, &mut reader, entry)?;
     // The description may be in memory of this key, which the reader pins.
     drop(reader);

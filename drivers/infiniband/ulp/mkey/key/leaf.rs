@@ -3,10 +3,10 @@
 //! Leaves: the MR or key that an lkey names.
 
 use crate::{
-    backend::{Backend, Named},
+    backend::{Backend, BaseMr, Hw, Named},
     kernel_ext::{
         error::{eloop, eopnotsupp},
-        rdma::{Device, Mr, Pd},
+        rdma::{Access, Device, Mr, Pd},
         sync::srcu,
     },
     mkey_core::Core,
@@ -16,6 +16,34 @@ use crate::{
     },
 };
 use kernel::{prelude::*, sync::Arc};
+
+/// Makes a leaf of `(start, len)`, the addresses of one of the driver's MRs.
+///
+/// # Errors
+///
+/// `ERANGE` for an MR without bytes.
+fn memory(
+    lkey: u32,
+    base: <Hw as Backend>::Base,
+    (start, len): (u64, u64),
+    access: Access,
+) -> Result<Leaf> {
+    if len == 0 {
+        return Err(ERANGE);
+    }
+    Ok(Leaf {
+        lkey,
+        start,
+        len,
+        access,
+        place: LeafPlace::Memory {
+            base,
+            delta: 0,
+            mutable: true,
+        },
+        _pin: None,
+    })
+}
 
 impl Core {
     /// Looks up the MR or key that `lkey` names, and pins it: it cannot be deregistered or bound
@@ -36,24 +64,12 @@ impl Core {
         let index = lkey >> 8;
         let (leaf, pin) = self.pins.pin(index, || {
             Ok(match self.hw.find(ibdev, lkey, pd)? {
-                Named::Memory { len: 0, .. } => return Err(ERANGE),
                 Named::Memory {
                     base,
                     start,
                     len,
                     access,
-                } => Leaf {
-                    lkey,
-                    start,
-                    len,
-                    access,
-                    place: LeafPlace::Memory {
-                        base,
-                        delta: 0,
-                        mutable: true,
-                    },
-                    _pin: None,
-                },
+                } => memory(lkey, base, (start, len), access)?,
                 Named::Ours(mr) => self.own_leaf(index, lkey, mr, depth)?,
                 Named::Unfit => return Err(eopnotsupp()),
             })
@@ -61,6 +77,36 @@ impl Core {
         Ok(Leaf {
             _pin: Some(pin),
             ..leaf
+        })
+    }
+
+    /// Copies bytes of one of the driver's MRs, from address `addr` on, without a pin. Returns
+    /// `false`, with nothing copied, for an MR that must be pinned first. Does not sleep, so `to`
+    /// is short.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::pin_leaf`] and [`Leaf::read`].
+    pub(crate) fn read_now(
+        &self,
+        ibdev: &Device,
+        lkey: u32,
+        pd: &Pd,
+        addr: u64,
+        to: &mut [u8],
+    ) -> Result<bool> {
+        self.pins.exclude(|| match self.hw.find(ibdev, lkey, pd)? {
+            Named::Memory {
+                base,
+                start,
+                len,
+                access,
+            } if !base.is_on_demand() => {
+                let leaf = memory(lkey, base, (start, len), access)?;
+                leaf.read(pd.as_raw() as usize, addr, to)?;
+                Ok(true)
+            }
+            _ => Ok(false),
         })
     }
 

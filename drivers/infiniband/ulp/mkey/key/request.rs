@@ -37,6 +37,9 @@ use kernel::{
 /// The number of 8-byte words that are read at once. They fit the stack.
 const AT_ONCE: usize = 48;
 
+/// The number of 8-byte words of the largest value.
+const ONE: usize = size_of::<UapiBlock>() / size_of::<u64>();
+
 /// The number of ranges that are read at once. They fit the stack.
 const RANGES_AT_ONCE: usize = 40;
 
@@ -106,6 +109,15 @@ impl<'a> Reader<'a> {
     ///
     /// `EINVAL` for fewer values, those of the memory, and those of `each`.
     fn each<T: FromBytes>(&mut self, count: u32, mut each: impl FnMut(T) -> Result) -> Result {
+        if count == 1 {
+            return each(self.one()?);
+        }
+        self.many(count, each)
+    }
+
+    /// Reads some values at a time. As for [`Self::each`].
+    #[inline(never)]
+    fn many<T: FromBytes>(&mut self, count: u32, mut each: impl FnMut(T) -> Result) -> Result {
         let mut words = [0u64; AT_ONCE];
         let at_once = const {
             assert!(size_of::<T>() != 0 && size_of::<T>() <= size_of::<[u64; AT_ONCE]>());
@@ -146,13 +158,14 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    #[inline(always)]
     fn one<T: FromBytes>(&mut self) -> Result<T> {
-        let mut one = None;
-        self.each(1, |value| {
-            one = Some(value);
-            Ok(())
-        })?;
-        one.ok_or(EINVAL)
+        let mut words = [0u64; ONE];
+        const { assert!(size_of::<T>() <= size_of::<[u64; ONE]>()) };
+        let bytes = AsBytes::as_bytes_mut(&mut words);
+        let bytes = bytes.get_mut(..size_of::<T>()).ok_or(EINVAL)?;
+        self.read(bytes)?;
+        T::from_bytes_copy(bytes).ok_or(EINVAL)
     }
 }
 

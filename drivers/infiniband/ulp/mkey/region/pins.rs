@@ -51,7 +51,20 @@ impl Pins {
         index: u32,
         find: impl FnOnce() -> Result<T>,
     ) -> Result<(T, Pin)> {
-        // Allocated before the lock is taken. Most MRs have no pin yet, so the node is used.
+        let pin = || Pin {
+            pins: self.clone(),
+            index,
+        };
+        let mut counts = self.counts.lock();
+        if let Some(count) = counts.get_mut(&index) {
+            let more = count.checked_add(1).ok_or(EOVERFLOW)?;
+            let found = find()?;
+            *count = more;
+            drop(counts);
+            return Ok((found, pin()));
+        }
+        drop(counts);
+        // The lock may not be held during the allocation.
         let node = RBTreeNode::new(index, 1, GFP_MAYFAIL)?;
         let mut counts = self.counts.lock();
         let found = find()?;
@@ -59,13 +72,14 @@ impl Pins {
             Some(count) => *count = count.checked_add(1).ok_or(EOVERFLOW)?,
             None => drop(counts.insert(node)),
         }
-        Ok((
-            found,
-            Pin {
-                pins: self.clone(),
-                index,
-            },
-        ))
+        drop(counts);
+        Ok((found, pin()))
+    }
+
+    /// Runs `look`, which must not sleep. No MR is deregistered meanwhile.
+    pub(crate) fn exclude<T>(&self, look: impl FnOnce() -> T) -> T {
+        let _counts = self.counts.lock();
+        look()
     }
 
     /// Runs `change`, which must not sleep, if the MR at `index` is not pinned.
