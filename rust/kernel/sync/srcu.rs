@@ -235,6 +235,11 @@ impl<T: Send + Sync> Cell<T> {
         (!value.is_null()).then(|| unsafe { ArcBorrow::from_raw(value) })
     }
 
+    /// Returns `true` if there is no value.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.value.load(ordering::Relaxed).is_null()
+    }
+
     /// Replaces the value by `new`. Does not wait for the readers of the old value.
     pub(crate) fn swap(&self, new: Option<Arc<T>>) -> Retired<T> {
         let new = new.map_or(ptr::null(), Arc::into_raw);

@@ -63,6 +63,7 @@ impl Grid {
     /// Makes a grid of `piece`, which has `bytes` bytes.
     ///
     /// `dims` gives count and stride of each dimension, innermost first.
+    #[inline(always)]
     pub(super) fn new(
         piece: Run,
         bytes: NonZeroU64,

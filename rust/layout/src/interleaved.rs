@@ -166,6 +166,7 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
     /// - [`Error::TooManyDims`] if there are more than [`MAX_DIMS`].
     /// - [`Error::Overflow`] if the sum of the bytes, or the address of a byte, does not fit 64
     ///   bits.
+    #[inline]
     pub fn new(repeat_count: &[u64], mut blocks: S) -> Result<Self, Error> {
         let dims = Dims::new(repeat_count)?;
         if blocks.iter().any(|block| block.bytes_count == 0) {
@@ -222,6 +223,7 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
         })
     }
 
+    #[inline(always)]
     fn grid(dims: &Dims, blocks: &[Block], group: NonZeroU64) -> Option<Grid> {
         let contiguous = blocks
             .iter()

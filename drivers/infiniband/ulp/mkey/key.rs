@@ -336,6 +336,7 @@ impl<'a> Description<'a> {
     /// # Errors
     ///
     /// Those of [`crate::layout::Error`]; `ERANGE`, `EACCES` and `ELOOP` as for [`Binding::new`].
+    #[inline(always)]
     pub(crate) fn list(mut self) -> Result<Described<'a>> {
         // Without ranges the list is empty, which is an error.
         let list = match self.list.take() {
@@ -346,6 +347,7 @@ impl<'a> Description<'a> {
     }
 
     /// Ends a description of repeated blocks. As for [`Self::list`].
+    #[inline(always)]
     pub(crate) fn interleaved(mut self, repeat_count: &[u64]) -> Result<Described<'a>> {
         let blocks = mem::take(&mut self.blocks);
         self.finish(binding::interleaved(repeat_count, blocks)?)
@@ -360,6 +362,7 @@ impl<'a> Description<'a> {
         self.found.charge.grow(bytes)
     }
 
+    #[inline(always)]
     fn finish(mut self, layout: KLayout) -> Result<Described<'a>> {
         self.found.begin_at_zero();
         let Found {

@@ -11,7 +11,7 @@ use crate::{
         error::eopnotsupp,
         rdma::{client::Adding, Device, Mr, OwnedPd, Pd, Qp},
         sync::{
-            srcu::{Guard, Table},
+            srcu::{self, Guard, Table},
             users::Patience,
         },
     },
@@ -225,6 +225,13 @@ impl Core {
 
     /// Returns the region of `mr`; [`None`] for one of the driver's MRs.
     pub(crate) fn region_of(&self, mr: &Mr) -> Option<Arc<Region>> {
+        if let Some(slot) = Hw::slot::<Region>(mr) {
+            let guard = srcu::read();
+            // The slot is empty before the region is exposed and while the device is removed.
+            if let Some(region) = slot.get(&guard) {
+                return Some(region.into());
+            }
+        }
         let region = self.regions.get_arc(mr.index())?;
         region.is(mr).then_some(region)
     }

@@ -270,7 +270,7 @@ impl Region {
             _ => many.lock(&self.edit),
         };
         let replace = || {
-            old.keep(self.address(), || {
+            old.keep(self, || {
                 pins.if_free(mr.index(), || {
                     // Another request changed the key meanwhile, or the MR is being destroyed.
                     let named = match turn.key {

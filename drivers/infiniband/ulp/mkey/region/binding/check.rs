@@ -119,7 +119,7 @@ struct Walked {
     levels: usize,
     /// The grain of the first level.
     grain: Grain,
-    /// A bound of the work of a packet.
+    /// A bound of the work of a packet; 0 if all leaves are memory, which no limit is for.
     work: u64,
 }
 
@@ -127,11 +127,16 @@ impl Walked {
     /// The levels as they are described.
     fn described(layout: &KLayout, leaves: &[Leaf], grain: Grain, on_demand: bool) -> Self {
         let below = leaves.iter().map(|leaf| leaf.place.levels()).max();
+        let below = below.unwrap_or(0);
         Self {
             flat: None,
-            levels: below.unwrap_or(0).saturating_add(1),
+            levels: below.saturating_add(1),
             grain,
-            work: work::of_packet(layout, grain, leaves, on_demand),
+            work: if below == 0 {
+                0
+            } else {
+                work::of_packet(layout, grain, leaves, on_demand)
+            },
         }
     }
 
