@@ -11,6 +11,7 @@ pub(crate) mod nest;
 mod registered;
 pub(crate) mod request;
 mod stage;
+pub(crate) mod uapi;
 
 use crate::{
     backend::Backend,

@@ -22,18 +22,10 @@ use crate::{
         },
         uaccess::{read_array, read_chunks, read_one},
     },
-    key::{self, indexed, Described, Key, Range},
+    key::{self, indexed, uapi, Described, Key},
     layout::MAX_DIMS,
 };
 use kernel::{ffi::c_int, prelude::*};
-
-impl Range for UapiSge {
-    #[inline(always)]
-    fn parts(&self) -> (u64, u64, u64) {
-        let name = u64::from(self.comp_mask) << 32 | u64::from(self.lkey);
-        (name, self.addr, self.length)
-    }
-}
 
 /// Describes the ranges at the user address `entries`.
 fn describe_list<'k>(
@@ -59,11 +51,7 @@ fn describe_blocks<'k>(
 ) -> Result<Described<'k>> {
     let mut description = key.describe(num_blocks, access)?;
     read_array(blocks, num_blocks, |block: UapiBlock| {
-        let unused = block.stride.iter().skip(repeat_count.len());
-        if block.comp_mask != 0 || unused.into_iter().any(|stride| *stride != 0) {
-            return Err(EINVAL);
-        }
-        description.block(block.lkey, block.addr, block.bytes_count, block.stride)
+        description.uapi_block(&block, repeat_count.len())
     })?;
     description.interleaved(repeat_count)
 }
@@ -120,11 +108,8 @@ fn describe_interleaved<'k>(
     key: &'k Key<'_>,
     access: Access,
 ) -> Result<Described<'k>> {
-    let mut repeat_count = [0; MAX_DIMS];
-    let repeat_count = repeat_count
-        .get_mut(..bind.num_dims as usize)
-        .filter(|counts| !counts.is_empty())
-        .ok_or(EINVAL)?;
+    let mut room = [0; MAX_DIMS];
+    let repeat_count = uapi::counts(&mut room, bind.num_dims)?;
     let mut counts = repeat_count.iter_mut();
     read_array(bind.repeat_count, bind.num_dims, |count: u64| {
         *counts.next().ok_or(EINVAL)? = count;

@@ -103,13 +103,7 @@ pub(crate) fn describe_user<'k>(
         }
         _ => return Err(EINVAL),
     };
-    let pattern = Pattern {
-        lkey: layout.lkey,
-        addr: layout.addr,
-        unit: layout.unit,
-        bytes_count: layout.bytes_count,
-    };
-    description.indexed(pattern, indices)
+    description.indexed(Pattern::from(layout), indices)
 }
 
 /// Returns the description of a bound layout of `count` indices. It has no address of the indices.

@@ -19,7 +19,7 @@ use crate::{
     kernel_ext::{rdma::Access, sched},
     key::{
         indexed::{room, Pattern},
-        Described, Key,
+        uapi, Described, Key,
     },
     layout::MAX_DIMS,
     region::{
@@ -234,22 +234,15 @@ fn interleaved<'k>(
 ) -> Result<Described<'k>> {
     *entry = count;
     let mut description = key.describe(count, access)?;
-    let mut repeat_count = [0; MAX_DIMS];
-    let repeat_count = repeat_count.get_mut(..num_dims as usize).ok_or(EINVAL)?;
-    if repeat_count.is_empty() {
-        return Err(EINVAL);
-    }
+    let mut room = [0; MAX_DIMS];
+    let repeat_count = uapi::counts(&mut room, num_dims)?;
     for to in repeat_count.iter_mut() {
         *to = reader.one()?;
     }
     reader.holds::<UapiBlock>(count)?;
     let mut at = 0u32;
     let read = reader.each(count, |block: UapiBlock| {
-        let unused = block.stride.iter().skip(repeat_count.len());
-        if block.comp_mask != 0 || unused.into_iter().any(|stride| *stride != 0) {
-            return Err(EINVAL);
-        }
-        description.block(block.lkey, block.addr, block.bytes_count, block.stride)?;
+        description.uapi_block(&block, repeat_count.len())?;
         at = at.saturating_add(1);
         Ok(())
     });
@@ -283,11 +276,5 @@ fn indexed<'k>(key: &'k Key<'_>, access: Access, reader: &mut Reader<'_>) -> Res
         }
         _ => return Err(EINVAL),
     };
-    let pattern = Pattern {
-        lkey: layout.lkey,
-        addr: layout.addr,
-        unit: layout.unit,
-        bytes_count: layout.bytes_count,
-    };
-    description.indexed(pattern, indices)
+    description.indexed(Pattern::from(&layout), indices)
 }
