@@ -286,6 +286,6 @@ pub(crate) fn register(mr: &Mr, pd: &Pd, key: u32, access: Access) -> Result {
         }
         // The driver executes this request too early to replace a binding: the QP is older than the
         // device's extension.
-        None => bind::bind_staged(mr, pd, key, access.into_raw(), false),
+        None => bind::bind_staged(mr, pd, key, access.into_raw(), bind::Attempt::Only),
     }
 }

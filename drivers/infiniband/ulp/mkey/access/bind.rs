@@ -81,21 +81,31 @@ impl KeyRequest<'_> {
     }
 }
 
+/// An attempt to execute a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// The only one. Earlier requests of the QP may use the old binding of the key again.
+    Only,
+    /// One that another one follows if it fails, after all earlier requests of the QP have completed.
+    First,
+    /// The last one.
+    Last,
+}
+
 /// Binds the key `mr` to the layout that is staged under `rkey`, for a kernel QP in `pd`: REG_MR. As
-/// for [`bind`]. Uses the staged layout up.
+/// for [`bind`]. Uses the staged layout up, unless another attempt follows.
 ///
 /// # Errors
 ///
 /// `EINVAL` if no layout is staged under `rkey`, and for another protection domain; those of
-/// [`describe`] and of a bind. `EINVAL` also for a key that is bound, unless `may_rebind`: earlier
-/// requests of the QP may use the old binding again.
-pub(crate) fn bind_staged(mr: &Mr, pd: &Pd, rkey: u32, access: u32, may_rebind: bool) -> Result {
+/// [`describe`] and of a bind; `EINVAL` also for a key that is bound if this is the only attempt.
+pub(crate) fn bind_staged(mr: &Mr, pd: &Pd, rkey: u32, access: u32, attempt: Attempt) -> Result {
     let core = Core::running(mr.device())?;
     if mr.pd() != pd.as_raw() {
         return Err(EINVAL);
     }
     let key = Key::of(&core, mr, pd)?;
-    if !may_rebind && core.hw.is_open(mr) {
+    if attempt == Attempt::Only && core.hw.is_open(mr) {
         return Err(EINVAL);
     }
     let layouts = key.staged()?;
@@ -108,7 +118,11 @@ pub(crate) fn bind_staged(mr: &Mr, pd: &Pd, rkey: u32, access: u32, may_rebind: 
         described.bind_in_turn(None, rkey, Worker::new().patience)
     };
     let bound = describe_and_bind();
-    layouts.give_back(staged);
+    if bound.is_err() && attempt == Attempt::First {
+        layouts.put_back(rkey, staged);
+    } else {
+        layouts.use_up(rkey, staged);
+    }
     bound.inspect_err(|error| key.region().refuse(*error, entry))
 }
 

@@ -102,20 +102,29 @@ pub(crate) struct StagedLayouts {
     slots: IrqLock<Slots>,
 }
 
+/// The staged layout of an rkey; [`None`] while a request reads it. The place stays taken meanwhile,
+/// so that the layout can be put back.
+type Ready = (u32, Option<Staged>);
+
 /// The places of the descriptions. A description that is being written or read is in none.
 struct Slots {
     /// The staged layouts, each with its rkey.
-    ready: [Option<(u32, Staged)>; MAX_STAGED],
+    ready: [Option<Ready>; MAX_STAGED],
     /// Unused memory.
     spare: [Option<Staged>; MAX_STAGED],
 }
 
 impl Slots {
+    /// Returns the place of the layout with `rkey`.
+    fn of(&self, rkey: u32) -> Option<usize> {
+        let is_it = |place: &Option<Ready>| matches!(place, Some((of, _)) if *of == rkey);
+        self.ready.iter().position(is_it)
+    }
+
     /// Returns the place for a layout with `rkey`: that of the layout with the same rkey, or else a
     /// free one.
-    fn place(&mut self, rkey: u32) -> Option<&mut Option<(u32, Staged)>> {
-        let is_it = |place: &Option<(u32, Staged)>| matches!(place, Some((of, _)) if *of == rkey);
-        let at = self.ready.iter().position(is_it);
+    fn place(&mut self, rkey: u32) -> Option<&mut Option<Ready>> {
+        let at = self.of(rkey);
         let at = at.or_else(|| self.ready.iter().position(Option::is_none))?;
         self.ready.get_mut(at)
     }
@@ -177,8 +186,8 @@ impl StagedLayouts {
         if result.is_ok() {
             match slots.place(rkey) {
                 Some(place) => {
-                    let new = unused.take().map(|staged| (rkey, staged));
-                    unused = core::mem::replace(place, new).map(|(_, before)| before);
+                    let new = Some((rkey, unused.take()));
+                    unused = core::mem::replace(place, new).and_then(|(_, before)| before);
                 }
                 // Another thread took the last place meanwhile.
                 None => result = Err(EBUSY),
@@ -190,18 +199,42 @@ impl StagedLayouts {
         result
     }
 
-    /// Takes the description out that is staged under `rkey`. The caller gives its memory back by
-    /// [`Self::give_back`].
+    /// Takes the description out that is staged under `rkey`. The caller gives it back by
+    /// [`Self::use_up`] or [`Self::put_back`].
     pub(crate) fn take(&self, rkey: u32) -> Option<Staged> {
         let mut slots = self.slots.lock();
-        let mut ready = slots.ready.iter_mut();
-        let place = ready.find(|place| matches!(place, Some((of, _)) if *of == rkey))?;
-        place.take().map(|(_, staged)| staged)
+        let at = slots.of(rkey)?;
+        let (_, staged) = slots.ready.get_mut(at)?.as_mut()?;
+        staged.take()
     }
 
-    /// Keeps the memory of a description for the next one.
-    pub(crate) fn give_back(&self, staged: Staged) {
-        let surplus = self.slots.lock().keep(staged);
+    /// Keeps the memory of a description that was staged under `rkey` for the next one.
+    pub(crate) fn use_up(&self, rkey: u32, staged: Staged) {
+        let mut slots = self.slots.lock();
+        let at = slots.of(rkey);
+        match at.and_then(|at| slots.ready.get_mut(at)) {
+            Some(place) if matches!(place, Some((_, None))) => *place = None,
+            // A layout was staged under the same rkey meanwhile, or all were dropped.
+            _ => (),
+        }
+        let surplus = slots.keep(staged);
+        drop(slots);
+        drop(surplus);
+    }
+
+    /// Stages a description under `rkey` again, for another attempt of the same request, unless
+    /// another one was staged meanwhile or all were dropped.
+    pub(crate) fn put_back(&self, rkey: u32, staged: Staged) {
+        let mut slots = self.slots.lock();
+        let at = slots.of(rkey);
+        let surplus = match at.and_then(|at| slots.ready.get_mut(at)) {
+            Some(Some((_, place @ None))) => {
+                *place = Some(staged);
+                None
+            }
+            _ => slots.keep(staged),
+        };
+        drop(slots);
         drop(surplus);
     }
 
@@ -212,7 +245,7 @@ impl StagedLayouts {
                 let mut slots = self.slots.lock();
                 let ready = slots.ready.iter_mut().find_map(Option::take);
                 let ready = ready.map(|(_, staged)| staged);
-                ready.or_else(|| slots.spare.iter_mut().find_map(Option::take))
+                ready.or_else(|| slots.spare.iter_mut().find_map(Option::take).map(Some))
             };
             if one.is_none() {
                 break;

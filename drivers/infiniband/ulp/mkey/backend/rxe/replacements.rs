@@ -205,19 +205,26 @@ unsafe extern "C" fn ib_mkey_rxe_reg_fast_mr(
 }
 
 // Replaces `rxe_reg_fast_mr()` for a kernel QP that executes no request before all earlier ones have
-// completed, or none that binds a bound key: REG_MR of a key. Sleeps.
+// completed, or none that binds a bound key: REG_MR of a key. Another attempt follows unless `is_last`.
+// Sleeps.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_reg_mkey(
     mr: *mut rxe_mr,
     pd: *mut crate::bindings::ib_pd,
     key: u32,
     access: c_int,
+    is_last: bool,
 ) -> c_int {
     from_result(|| {
+        let attempt = if is_last {
+            bind::Attempt::Last
+        } else {
+            bind::Attempt::First
+        };
         // SAFETY: `request_reg()` in C holds a reference to the MR, and calls with the protection
         // domain of a QP.
         let (mr, pd) = unsafe { (mr_of(mr), Pd::from_raw(pd)) };
-        bind::bind_staged(mr, pd, key, access as u32, true)?;
+        bind::bind_staged(mr, pd, key, access as u32, attempt)?;
         Ok(0)
     })
 }

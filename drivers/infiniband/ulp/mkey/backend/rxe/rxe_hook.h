@@ -116,7 +116,8 @@ int ib_mkey_rxe_flush(struct rxe_mr *mr, u64 iova, unsigned int length,
 		      const struct ib_mkey_rxe_peer *peer);
 int ib_mkey_rxe_invalidate_mr(struct rxe_mr *mr, struct ib_pd *pd, u32 key, bool remote);
 int ib_mkey_rxe_reg_fast_mr(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int access);
-int ib_mkey_rxe_reg_mkey(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int access);
+int ib_mkey_rxe_reg_mkey(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int access,
+			 bool is_last);
 /* Replacements for all memory windows. The first one releases the caller's reference to @mw. */
 int ib_mkey_rxe_bind_mw(struct rxe_qp *qp, struct ib_pd *pd, struct rxe_mw *mw,
 			const struct ib_mkey_rxe_bind_mw *bind);

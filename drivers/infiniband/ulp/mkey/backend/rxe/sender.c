@@ -132,10 +132,11 @@ int ib_mkey_rxe_request_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 }
 
 /*
- * Executes the REG_MR of a key, for a kernel user, whose I/O may be what frees memory. Returns
- * -ESTALE if the MR is another one than the key names, or was deregistered.
+ * Executes the REG_MR of a key, for a kernel user, whose I/O may be what frees memory. Another
+ * attempt follows a failure unless it @is_last. Returns -ESTALE if the MR is another one than the
+ * key names, or was deregistered.
  */
-static int request_reg(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
+static int request_reg(struct rxe_qp *qp, struct rxe_send_wqe *wqe, bool is_last)
 {
 	u32 key = wqe->wr.wr.reg.key;
 	unsigned int flags;
@@ -149,7 +150,7 @@ static int request_reg(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 		return ret;
 	flags = memalloc_noio_save();
 	if (&mr->ibmr == wqe->wr.wr.reg.mr)
-		ret = ib_mkey_rxe_reg_mkey(mr, qp->ibqp.pd, key, wqe->wr.wr.reg.access);
+		ret = ib_mkey_rxe_reg_mkey(mr, qp->ibqp.pd, key, wqe->wr.wr.reg.access, is_last);
 	memalloc_noio_restore(flags);
 	ib_mkey_rxe_put_mr(mr);
 
@@ -166,7 +167,8 @@ static noinline int send_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 
 	if (first || READ_ONCE(wqe->state) == wqe_state_done ||
 	    (!(READ_ONCE(wqe->wr.send_flags) & IB_SEND_FENCE) && !is_bound(qp, rkey)))
-		ret = qp->is_user ? ib_mkey_rxe_request_bind(qp, wqe) : request_reg(qp, wqe);
+		ret = qp->is_user ? ib_mkey_rxe_request_bind(qp, wqe) :
+				    request_reg(qp, wqe, first);
 	if (ret && !first) {
 		/* rxe's completer calls for another pass when a request has completed. */
 		qp->req.wait_fence = 1;
