@@ -102,7 +102,7 @@ static int send_with_invalidate(struct gaps *gaps)
 	expect(!gaps_run(here->side, &chain));
 	expect(chain.status[1] == IB_WC_SUCCESS);
 	expect(chain.status[2] == IB_WC_SUCCESS);
-	expect(!gaps_wait(there->side, &wc));
+	expect(!module_wait(there->side, &wc));
 	expect(wc.status == IB_WC_SUCCESS);
 	expect(wc.byte_len == length);
 	expect(wc.wc_flags & IB_WC_WITH_INVALIDATE);

@@ -5,6 +5,7 @@
 
 #include <linux/scatterlist.h>
 #include <linux/sizes.h>
+#include "mkey_module.h"
 #include "mkey_ulp.h"
 
 #define GAPS_ELEMENTS 512
@@ -102,7 +103,6 @@ void gaps_rdma(struct gaps_chain *chain, enum ib_wr_opcode opcode, u64 addr, u32
 void gaps_send(struct gaps_chain *chain, u64 addr, u32 lkey, u32 length);
 void gaps_inv(struct gaps_chain *chain, u32 key);
 int gaps_run(struct ulp_side *side, struct gaps_chain *chain);
-int gaps_wait(struct ulp_side *side, struct ib_wc *wc);
 
 int gaps_register(struct gaps_side *side, int access);
 int gaps_invalidate(struct gaps_side *side);

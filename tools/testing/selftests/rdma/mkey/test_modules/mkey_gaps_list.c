@@ -3,7 +3,6 @@
  * Random scatterlists with gaps; work requests on MRs over them.
  */
 
-#include <linux/delay.h>
 #include <linux/prandom.h>
 #include <linux/slab.h>
 
@@ -93,16 +92,7 @@ void gaps_fill(struct gaps *gaps, struct gaps_side *side)
  */
 int gaps_same(struct gaps_side *side)
 {
-	u32 i;
-
-	if (!memcmp(side->memory, side->expected, GAPS_MEMORY))
-		return 0;
-	for (i = 0; side->memory[i] == side->expected[i]; i++)
-		;
-	pr_err("mkey_gaps: byte %u of %s is %#x, not %#x\n", i,
-	       dev_name(&side->side->device->dev), side->memory[i], side->expected[i]);
-
-	return -EIO;
+	return module_same(side->side, side->memory, side->expected, GAPS_MEMORY);
 }
 
 /* The place in memory of byte @offset of the pieces. */
@@ -215,26 +205,6 @@ void gaps_inv(struct gaps_chain *chain, u32 key)
 }
 
 /**
- * gaps_wait() - wait for a completion
- * @side: whose
- * @wc: filled in
- *
- * Return: 0, or -ETIMEDOUT.
- */
-int gaps_wait(struct ulp_side *side, struct ib_wc *wc)
-{
-	unsigned long end = jiffies + 60 * HZ;
-
-	while (!ib_poll_cq(side->cq, 1, wc)) {
-		if (time_after(jiffies, end))
-			return -ETIMEDOUT;
-		usleep_range(10, 20);
-	}
-
-	return 0;
-}
-
-/**
  * gaps_run() - post a chain at once and wait for all of it
  * @side: on whose queue
  * @chain: the chain; what is in it is told how it completed
@@ -248,7 +218,7 @@ int gaps_run(struct ulp_side *side, struct gaps_chain *chain)
 
 	ret = ib_post_send(side->qp, &chain->wr[0].send, NULL);
 	for (i = 0; i < chain->length && !ret; i++) {
-		ret = gaps_wait(side, &wc);
+		ret = module_wait(side, &wc);
 		chain->status[i] = wc.status;
 	}
 

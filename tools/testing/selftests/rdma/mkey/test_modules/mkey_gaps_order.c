@@ -211,7 +211,7 @@ static int cut(struct gaps *gaps)
 	ended = gaps_invalidate(there);
 	memcpy(there->expected, there->memory, GAPS_MEMORY);
 	for (i = 0; i < times; i++) {
-		expect(!gaps_wait(here->side, &wc));
+		expect(!module_wait(here->side, &wc));
 		late |= wc.status != IB_WC_SUCCESS;
 	}
 	ib_dma_unmap_single(here->side->device, from, GAPS_MEMORY, DMA_TO_DEVICE);

@@ -5,6 +5,7 @@
 
 #include <linux/prandom.h>
 #include <rdma/ib_mkey.h>
+#include "mkey_module.h"
 #include "mkey_ulp.h"
 
 #define REG_ACCESS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
@@ -91,7 +92,6 @@ void reg_rdma(struct reg_chain *chain, enum ib_wr_opcode opcode, u64 addr, u32 l
 	      u64 remote_addr, u32 rkey);
 void reg_inv(struct reg_chain *chain, u32 rkey);
 int reg_post(struct ulp_side *side, struct reg_chain *chain);
-int reg_wait(struct ulp_side *side, struct ib_wc *wc);
 int reg_run(struct ulp_side *side, struct reg_chain *chain);
 u32 reg_next_key(struct ib_mr *key);
 void reg_fill(struct reg_test *test, struct reg_side *side);

@@ -74,26 +74,6 @@ void reg_inv(struct reg_chain *chain, u32 rkey)
 }
 
 /**
- * reg_wait() - wait for a completion
- * @side: whose
- * @wc: filled in
- *
- * Return: 0, or -ETIMEDOUT.
- */
-int reg_wait(struct ulp_side *side, struct ib_wc *wc)
-{
-	unsigned long end = jiffies + 60 * HZ;
-
-	while (!ib_poll_cq(side->cq, 1, wc)) {
-		if (time_after(jiffies, end))
-			return -ETIMEDOUT;
-		usleep_range(10, 20);
-	}
-
-	return 0;
-}
-
-/**
  * reg_post() - post a chain at once, in a context that must not sleep
  * @side: on whose queue
  * @chain: the chain
@@ -125,7 +105,7 @@ int reg_run(struct ulp_side *side, struct reg_chain *chain)
 	struct ib_wc wc;
 
 	for (i = 0; i < chain->length && !ret; i++) {
-		ret = reg_wait(side, &wc);
+		ret = module_wait(side, &wc);
 		chain->status[i] = wc.status;
 	}
 
@@ -164,14 +144,5 @@ void reg_fill(struct reg_test *test, struct reg_side *side)
  */
 int reg_same(struct reg_side *side)
 {
-	u32 i;
-
-	if (!memcmp(side->memory, side->expected, REG_MEMORY))
-		return 0;
-	for (i = 0; side->memory[i] == side->expected[i]; i++)
-		;
-	pr_err("mkey_reg: byte %u of %s is %#x, not %#x\n", i,
-	       dev_name(&side->side->device->dev), side->memory[i], side->expected[i]);
-
-	return -EIO;
+	return module_same(side->side, side->memory, side->expected, REG_MEMORY);
 }

@@ -60,10 +60,10 @@ static int key_goes(struct reg_test *test, bool flush)
 		expect(!drain(there->side, false));
 	/* rxe looks at the queue again when a request is posted. */
 	expect(!reg_post(there->side, &last));
-	expect(!reg_wait(there->side, &wc));
+	expect(!module_wait(there->side, &wc));
 	/* If the state changes while rxe looks at the request, rxe refuses it. */
 	expect(wc.status == IB_WC_WR_FLUSH_ERR || (!flush && wc.status == IB_WC_LOC_QP_OP_ERR));
-	expect(!reg_wait(there->side, &wc));
+	expect(!module_wait(there->side, &wc));
 	expect_is(wc.status, IB_WC_WR_FLUSH_ERR);
 
 	return ulp_link_connect(&test->link);

@@ -70,7 +70,7 @@ static int from_afar(struct reg_test *test, struct reg_layout *layout)
 	expect_is(reg_run(here->side, &use), 0);
 	expect_is(use.status[0], IB_WC_SUCCESS);
 	expect_is(use.status[1], IB_WC_SUCCESS);
-	expect_is(reg_wait(there->side, &wc), 0);
+	expect_is(module_wait(there->side, &wc), 0);
 	expect_is(wc.status, IB_WC_SUCCESS);
 	expect(wc.wc_flags & IB_WC_WITH_INVALIDATE);
 	for (i = 0; i < layout->length; i++)

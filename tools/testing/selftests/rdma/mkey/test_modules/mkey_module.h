@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the test modules share: waiting for a completion, and comparing memory. */
+#ifndef MKEY_MODULE_H
+#define MKEY_MODULE_H
+
+#include <linux/delay.h>
+#include <linux/string.h>
+
+#include "mkey_ulp.h"
+
+/**
+ * module_wait() - wait for a completion
+ * @side: whose
+ * @wc: filled in
+ *
+ * Return: 0, or -ETIMEDOUT.
+ */
+static inline int module_wait(struct ulp_side *side, struct ib_wc *wc)
+{
+	unsigned long end = jiffies + 60 * HZ;
+
+	while (!ib_poll_cq(side->cq, 1, wc)) {
+		if (time_after(jiffies, end))
+			return -ETIMEDOUT;
+		usleep_range(10, 20);
+	}
+
+	return 0;
+}
+
+/**
+ * module_same() - compare all of a side's memory to what it should hold
+ * @side: the side
+ * @memory: its memory
+ * @expected: what it should hold
+ * @size: bytes of both
+ *
+ * Return: 0, or -EIO if a byte differs; the first one is in the log.
+ */
+static inline int module_same(struct ulp_side *side, const u8 *memory, const u8 *expected,
+			      u32 size)
+{
+	u32 i;
+
+	if (!memcmp(memory, expected, size))
+		return 0;
+	for (i = 0; memory[i] == expected[i]; i++)
+		;
+	pr_err("%s: byte %u of %s is %#x, not %#x\n", KBUILD_MODNAME, i,
+	       dev_name(&side->device->dev), memory[i], expected[i]);
+
+	return -EIO;
+}
+
+#endif /* MKEY_MODULE_H */
