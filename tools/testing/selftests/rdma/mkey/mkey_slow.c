@@ -92,17 +92,8 @@ FIXTURE_SETUP(slow)
 		.host = 64 * 1024,
 		.max_entries = 4,
 	};
-	struct ibv_device_attr_ex attr;
-	int err;
 
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, ibv_query_device_ex(self->s.dev[1].ctx, NULL, &attr));
-	if (!(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
-		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
-	err = mkt_slow_open(&self->slow, 64 * PAGE);
-	if (err == ENOENT || err == ENXIO)
-		SKIP(return, "no network block devices");
-	ASSERT_EQ(0, err);
+	MKT_OPEN_SLOW(self->s.dev, 1, &self->slow, 64 * PAGE);
 	self->open = true;
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	self->mr = ibv_reg_mr(self->s.dev[1].pd, self->slow.map,

@@ -72,8 +72,10 @@ static void *slow_server(void *arg)
 		pthread_mutex_lock(&slow->lock);
 		slow->waiting++;
 		pthread_cond_broadcast(&slow->moved);
-		while (slow->held)
+		while (slow->held && !slow->passes)
 			pthread_cond_wait(&slow->moved, &slow->lock);
+		if (slow->passes)
+			slow->passes--;
 		slow->waiting--;
 		pthread_mutex_unlock(&slow->lock);
 		if (!slow_transfer(slow->socket[1], &reply, sizeof(reply), false))
@@ -195,6 +197,15 @@ void mkt_slow_hold(struct mkt_slow *slow, bool held)
 {
 	pthread_mutex_lock(&slow->lock);
 	slow->held = held;
+	slow->passes = 0;
+	pthread_cond_broadcast(&slow->moved);
+	pthread_mutex_unlock(&slow->lock);
+}
+
+void mkt_slow_pass(struct mkt_slow *slow)
+{
+	pthread_mutex_lock(&slow->lock);
+	slow->passes++;
 	pthread_cond_broadcast(&slow->moved);
 	pthread_mutex_unlock(&slow->lock);
 }

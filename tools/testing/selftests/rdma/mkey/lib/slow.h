@@ -20,7 +20,8 @@ struct mkt_slow {
 	pthread_mutex_t lock;
 	pthread_cond_t moved;
 	bool held;			/* requests are kept waiting */
-	unsigned int waiting;		/* that many are, now */
+	unsigned int passes;		/* that many are answered nevertheless */
+	unsigned int waiting;		/* 1 if one is, now; others come after it */
 };
 
 /*
@@ -30,7 +31,27 @@ int mkt_slow_open(struct mkt_slow *slow, size_t size);
 void mkt_slow_close(struct mkt_slow *slow);
 /* from now on, requests for missing pages are held back, or answered again */
 void mkt_slow_hold(struct mkt_slow *slow, bool held);
+/* answers one request for a page while others are held back */
+void mkt_slow_pass(struct mkt_slow *slow);
 /* waits until an access waits for a page; ETIMEDOUT if none does */
 int mkt_slow_wait(struct mkt_slow *slow);
+
+/*
+ * Opens both devices and @slow, or skips the test. Side @side has to offer memory on demand. With
+ * mkey_harness.h.
+ */
+#define MKT_OPEN_SLOW(dev, side, slow, size) do {				\
+	struct ibv_device_attr_ex __attr;					\
+	int __err;								\
+										\
+	MKT_OPEN_EXTENDED(dev);							\
+	ASSERT_EQ(0, ibv_query_device_ex((dev)[side].ctx, NULL, &__attr));	\
+	if (!(__attr.odp_caps.general_caps & IBV_ODP_SUPPORT))			\
+		SKIP(return, "%s has no memory on demand", (dev)[side].name);	\
+	__err = mkt_slow_open(slow, size);					\
+	if (__err == ENOENT || __err == ENXIO)					\
+		SKIP(return, "no network block devices");			\
+	ASSERT_EQ(0, __err);							\
+} while (0)
 
 #endif /* MKEY_TEST_SLOW_H */

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Binds a key by a request while one allocation of ib_mkey after another fails. Such a request
+ * completes with an error, and the key keeps its layout. Needs a kernel with fault injection;
+ * kmemleak finds leaks.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "mkey_harness.h"
+#include "request.h"
+
+#define MODULE "mkey_fail_add"
+#define PARAMETERS "/sys/module/" MODULE "/parameters/"
+#define MODULE_FILE "tools/testing/selftests/rdma/mkey/test_modules/" MODULE ".ko"
+#define SYMBOL "ib_mkey_rxe_bind_mkey"	/* executes a request */
+#define ROOM 16384
+
+FIXTURE(fail_request)
+{
+	struct mkt_setup s;
+	struct mkt_request text;
+	bool module;
+};
+
+static bool fail_write(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "we");
+	bool written = f && fputs(text, f) >= 0;
+
+	return f && !fclose(f) && written;
+}
+
+/* allocations that may sleep fail too; without a line in the log for each */
+static bool fail_faults(bool on)
+{
+	static const char *const dir[] = { "failslab", "fail_page_alloc" };
+	bool done = true;
+	char path[64];
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(dir); i++) {
+		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/ignore-gfp-wait", dir[i]);
+		done &= fail_write(path, on ? "N" : "Y");
+		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/verbose", dir[i]);
+		done &= fail_write(path, on ? "0" : "2");
+	}
+	return done;
+}
+
+FIXTURE_SETUP(fail_request)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		.host = 256 * 1024,
+		.max_entries = 256,
+	};
+	const char *dir = getenv("MODULE_DIR") ?: ".";
+	char command[512];
+
+	if (geteuid())
+		SKIP(return, "not root");
+	snprintf(command, sizeof(command), "%s/" MODULE_FILE, dir);
+	if (access(command, R_OK))
+		SKIP(return, "no " MODULE ".ko in MODULE_DIR");
+	MKT_OPEN_EXTENDED(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	ASSERT_EQ(0, mkt_request_init(&self->text, self->s.dev[0].pd, ROOM));
+	snprintf(command, sizeof(command), "insmod '%s/" MODULE_FILE "' symbol=" SYMBOL, dir);
+	ASSERT_EQ(0, system(command));
+	self->module = true;
+	ASSERT_TRUE(fail_faults(true));
+}
+
+FIXTURE_TEARDOWN(fail_request)
+{
+	if (!self->module)
+		return;
+	EXPECT_TRUE(fail_faults(false));
+	EXPECT_EQ(0, system("rmmod " MODULE));
+	mkt_request_free(&self->text);
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/* returns true if the last request had a fault */
+static bool fail_happened(void)
+{
+	FILE *f = fopen(PARAMETERS "failed", "re");
+	int c = f ? fgetc(f) : 0;
+
+	if (f)
+		fclose(f);
+	return c == 'Y';
+}
+
+/* requests of one layout, with a fault in one allocation after another */
+static int fail_sweep(FIXTURE_DATA(fail_request) *self, enum mkt_kind kind, bool bound)
+{
+	struct mkt_draw draw = {
+		.min_length = 2 * 1024,
+		.max_length = 24 * 1024,
+		.max_block = 256,
+		.max_blocks = 200,
+		.max_dims = 3,
+	};
+	struct ibmkey_range old = {
+		.addr = self->s.plain[0].addr,
+		.length = 64,
+		.lkey = self->s.plain[0].mr->lkey,
+	};
+	struct ibv_mr *key = self->s.key[0];
+	uint64_t before = bound ? old.length : 0;
+	unsigned int nth, failed = 0, survived = 0;
+	struct mkt_layout layout;
+	bool more = true;
+	int err, status;
+
+	err = mkt_draw_layout(&layout, &self->s.rng, &self->s.arena[0], kind, &draw) ?:
+	      mkt_request_describe(&self->text, &self->s.arena[0], &layout);
+	mkt_layout_free(&layout);
+	for (nth = 1; !err && more; nth++) {
+		struct ibmkey_info info = {};
+		struct ibmkey_wr wr;
+		char text[16];
+		uint32_t entry;
+		int reason;
+
+		err = ibmkey_unbind(key);
+		if (!err && bound)
+			err = ibmkey_bind_list(key, MKT_ACCESS_ALL, 1, &old);
+		wr = mkt_request_wr(&self->text, key);
+		snprintf(text, sizeof(text), "%u", nth);
+		if (err || !fail_write(PARAMETERS "nth", text))
+			return err ?: EIO;
+		status = mkt_request_status(&self->s.pair.end[0], &wr);
+		more = fail_happened();
+		fail_write(PARAMETERS "nth", "0");
+		err = ibmkey_query(key, &info);
+		if (err)
+			break;
+		/* a table that is not contiguous takes the place of one that is */
+		if (status == IBV_WC_SUCCESS) {
+			survived += more;
+			continue;
+		}
+		failed++;
+		err = ibmkey_query_refused(key, &reason, &entry);
+		if (err || status != IBV_WC_MW_BIND_ERR || !more ||
+		    reason != ENOMEM || info.length != before) {
+			mkt_diag("fault %u: status %d, %s, %lu bytes", nth, status,
+				 strerror(reason), (long)info.length);
+			return EBADMSG;
+		}
+		err = mkt_pair_recover(&self->s.pair);
+	}
+	/* the binding is one allocation, the shape or the pin another one */
+	if (!err && failed < 2)
+		err = ENOENT;
+	mkt_diag("kind %d: refused after %u faults, bound after %u", kind, failed, survived);
+	return err;
+}
+
+TEST_F(fail_request, unbound_key)
+{
+	enum mkt_kind kind;
+
+	for (kind = 0; kind < MKT_NUM_KINDS; kind++)
+		EXPECT_EQ(0, fail_sweep(self, kind, false));
+	/* every MR is released */
+	EXPECT_EQ(0, ibmkey_unbind(self->s.key[0]));
+}
+
+/* the old layout is kept, too, or the request is refused */
+TEST_F(fail_request, bound_key)
+{
+	enum mkt_kind kind;
+
+	for (kind = 0; kind < MKT_NUM_KINDS; kind++)
+		EXPECT_EQ(0, fail_sweep(self, kind, true));
+	EXPECT_EQ(0, ibmkey_unbind(self->s.key[0]));
+}
+
+int main(int argc, char **argv)
+{
+	if (access("/proc/thread-self/fail-nth", W_OK)) {
+		ksft_print_header();
+		ksft_exit_skip("this kernel has no fault injection\n");
+	}
+	return test_harness_run(argc, argv);
+}
