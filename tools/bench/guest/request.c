@@ -34,6 +34,7 @@ struct request {
 	size_t length;
 	struct ibv_mr *text_mr;
 	unsigned int messages;
+	bool alone;			/* without the WRITEs */
 };
 
 void request_extend(struct rc_conn *conn, struct rc_dev *dev, unsigned int depth)
@@ -270,7 +271,7 @@ static void message_check(void *context)
 {
 	struct request *request = context;
 
-	for (size_t i = 0; i < request->from.count; i++)
+	for (size_t i = 0; i < request->from.count && !request->alone; i++)
 		if (memcmp(request->to.packed + i * BLOCK,
 			   request->from.strided + 2 * i * BLOCK, BLOCK))
 			errx(1, "block %zu of a message is not the expected one", i);
@@ -288,6 +289,8 @@ static void add_write(struct request *request, const struct ibv_mr *mr, uint64_t
 
 static void write_and_wait(struct request *request, const struct ibv_mr *mr, uint64_t addr)
 {
+	if (request->alone)
+		return;
 	ibv_wr_start(request->qp);
 	add_write(request, mr, addr, IBV_SEND_SIGNALED);
 	must(ibv_wr_complete(request->qp), "ibv_wr_complete");
@@ -340,7 +343,8 @@ static void messages_request(void *context)
 	ibv_wr_start(request->qp);
 	for (unsigned int i = 0; i < request->messages; i++) {
 		add_bind(request, key, 0);
-		add_write(request, key, 0, 0);
+		if (!request->alone)
+			add_write(request, key, 0, 0);
 		request->qp->wr_flags = i + 1 == request->messages ? IBV_SEND_SIGNALED : 0;
 		must(ibmkey_wr_unbind(request->qp, key), "ibmkey_wr_unbind");
 	}
@@ -355,10 +359,10 @@ void measure_message(struct bench *bench)
 
 	request_open(&request, bench, count, 0, 1);
 	request.messages = scaled(bench, MAX_MESSAGES, 1);
-	{
+	for (int alone = 0; alone < 2; alone++) {
 		const struct series series = {
 			.group = "message",
-			.name = "write",
+			.name = alone ? "alone" : "with the WRITE",
 			.size = count * BLOCK,
 			.amount = request.messages,
 			.unit = "operations",
@@ -370,6 +374,7 @@ void measure_message(struct bench *bench)
 			{ "packed", message_reset, messages_packed, message_check, &request },
 		};
 
+		request.alone = alone;
 		measure(bench, &series, ways, ARRAY_SIZE(ways));
 	}
 	request_close(&request);

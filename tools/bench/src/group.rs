@@ -198,8 +198,8 @@ pub const GROUPS: &[Group] = &[
     Group {
         key: "message",
         title: "A message of blocks of 64 bytes with gaps: bind, WRITE, invalidate",
-        shows: "Request: 16 messages with one doorbell. Call: bind and unbind by calls. Ratio: to \
-                registering contiguous memory for each message; above 1 is faster.",
+        shows: "Request: 16 messages with one doorbell. Call: bind and unbind by calls. Alone: without \
+                the WRITE. Ratio: to registering contiguous memory for each message; above 1 is faster.",
         quantity: Quantity::Latency,
         size: Size::Bytes,
         size_label: "message",
@@ -271,6 +271,18 @@ pub const GROUPS: &[Group] = &[
         baseline: Way { key: "mem_reg", label: "MEM_REG" },
         ways: &[Way { key: "sg_gaps", label: "SG_GAPS" }],
         plot: Plot::Figures,
+    },
+    Group {
+        key: "grace",
+        title: "A grace period of SRCU, in the group ulp",
+        shows: "A bind or an unbind by a call waits for an expedited one if an access is in progress; \
+                otherwise, and by a work request, for none. No reader is in the domain.",
+        quantity: Quantity::Latency,
+        size: Size::Number,
+        size_label: "",
+        baseline: Way { key: "ordinary", label: "ordinary" },
+        ways: &[Way { key: "expedited", label: "expedited" }],
+        plot: Plot::None,
     },
     Group {
         key: "halo",

@@ -13,6 +13,7 @@
 #include <linux/scatterlist.h>
 #include <linux/seq_buf.h>
 #include <linux/slab.h>
+#include <linux/srcu.h>
 
 #include "mkey_ulp.h"
 
@@ -130,17 +131,18 @@ static int check(struct cost *cost, struct ib_mr *mr)
 	return ret;
 }
 
-static void print_record(struct cost *cost, enum access access, int way, const u64 *ns)
+static void print_record(const char *group, const char *name, const char *way, int size,
+			 const u64 *ns)
 {
 	char line[600];
 	struct seq_buf text;
 	uint i;
 
 	seq_buf_init(&text, line, sizeof(line));
-	seq_buf_printf(&text, "{\"record\":\"series\",\"group\":\"ulp\",\"name\":\"%s\",",
-		       access_names[access]);
+	seq_buf_printf(&text, "{\"record\":\"series\",\"group\":\"%s\",\"name\":\"%s\",",
+		       group, name);
 	seq_buf_printf(&text, "\"way\":\"%s\",\"size\":%d,\"amount\":%d,\"unit\":\"operations\",",
-		       type_names[way], cost->pages, TIMES);
+		       way, size, TIMES);
 	for (i = 0; i < repetitions; i++)
 		seq_buf_printf(&text, "%s%llu", i ? "," : "\"ns\":[", ns[i]);
 	pr_info("mkey_cost: %s]}\n", seq_buf_str(&text));
@@ -161,9 +163,35 @@ static int measure(struct cost *cost, enum access access)
 			ns[way][repetition] = ktime_get_ns() - start;
 		}
 	for (way = 0; way < ARRAY_SIZE(types) && !ret; way++)
-		print_record(cost, access, way, ns[way]);
+		print_record("ulp", access_names[access], type_names[way], cost->pages, ns[way]);
 
 	return ret;
+}
+
+DEFINE_STATIC_SRCU(cost_srcu);
+
+/*
+ * What a bind by a call waits for in addition if an access is in progress: a grace period of SRCU,
+ * of a domain without readers. An ordinary one is measured beside it.
+ */
+static void measure_grace(void)
+{
+	u64 ns[2][MAX_REPETITIONS];
+	uint repetition, i, way;
+	u64 start;
+
+	for (repetition = 0; repetition < repetitions; repetition++)
+		for (way = 0; way < 2; way++) {
+			start = ktime_get_ns();
+			for (i = 0; i < TIMES; i++)
+				if (way)
+					synchronize_srcu_expedited(&cost_srcu);
+				else
+					synchronize_srcu(&cost_srcu);
+			ns[way][repetition] = ktime_get_ns() - start;
+		}
+	print_record("grace", "SRCU", "ordinary", 1, ns[0]);
+	print_record("grace", "SRCU", "expedited", 1, ns[1]);
 }
 
 /* Each element of the list is one page. */
@@ -242,6 +270,8 @@ static int all(struct cost *cost)
 	here->cq->cq_context = cost;
 	for (pages = 1; pages <= MAX_PAGES && !ret; pages *= 4)
 		ret = measure_pages(cost, pages);
+	if (!ret)
+		measure_grace();
 
 	return ret;
 }
