@@ -75,6 +75,39 @@ pub(super) fn are_records(blocks: &[Block], dims: &Dims) -> bool {
         })
 }
 
+/// Returns the number of pieces of `bytes` bytes before `offset`, and the number of those in `len`
+/// bytes. Returns [`None`] unless all of them are whole, and for no bytes.
+#[inline(always)]
+pub(super) fn whole(offset: u64, len: u64, bytes: NonZeroU64) -> Option<(u64, u64)> {
+    step();
+    let (before, count) = (offset / bytes, len / bytes);
+    let is_whole = before.wrapping_mul(bytes.get()) == offset
+        && count.wrapping_mul(bytes.get()) == len
+        && count != 0;
+    is_whole.then_some((before, count))
+}
+
+/// Returns `count` records from record `first` on, of blocks that are records of one dimension. The
+/// records must be within the layout.
+#[inline(always)]
+pub(super) fn only_records<'a>(
+    blocks: &'a [Block],
+    dims: &Dims,
+    (first, count): (u64, u64),
+) -> Option<Records<'a>> {
+    let block = blocks.first()?;
+    let far = block.inner_stride(dims);
+    Some(Records {
+        leaf: block.leaf(),
+        len: block.bytes_count(),
+        at: 0,
+        blocks,
+        offset: (far as u64).wrapping_mul(first),
+        far,
+        count,
+    })
+}
+
 /// Addresses of a block at some index tuples.
 struct Span {
     start: i128,

@@ -4,6 +4,7 @@
 
 use core::num::NonZeroU64;
 
+use super::blocks::whole;
 use super::rows::{Place, Walk};
 use super::steps::step;
 use super::work::{self, Grain, Repeated};
@@ -172,6 +173,43 @@ impl Grid {
                 axis.advance(self.piece.addr, index).wrapping_add(pos),
                 bytes,
             )
+        })
+    }
+
+    /// Returns the rows of a plane that cover exactly `len` bytes from `offset` on. The range must be
+    /// within the layout. Returns [`None`] unless the rows are whole and short, and at one distance.
+    #[inline(always)]
+    pub(super) fn only_plane(&self, offset: u64, len: u64) -> Option<Plane> {
+        let [row, column, outer @ ..] = &self.axes;
+        let outer = outer.get(..self.used.checked_sub(2)?)?;
+        let stride = u64::try_from(row.stride).ok()?;
+        if stride.checked_mul(row.count.get())? > SHORT_ROW {
+            return None;
+        }
+        let bytes = self.bytes.checked_mul(row.count)?;
+        let (index, rows) = whole(offset, len, bytes)?;
+        let (mut at, mut rest) = (index, 0);
+        if index >= column.count.get() {
+            at = index % column.count;
+            rest = index / column.count;
+        }
+        if rows < 2 || rows > column.count.get().wrapping_sub(at) {
+            return None;
+        }
+        let mut start = column.advance(self.piece.addr, at);
+        for axis in outer {
+            step();
+            start = axis.advance(start, rest % axis.count);
+            rest /= axis.count;
+        }
+        Some(Plane {
+            row: Row {
+                stride: row.stride,
+                count: row.count.get(),
+                ..Row::of(self.piece.leaf, start, self.piece.len)
+            },
+            far: column.stride,
+            rows,
         })
     }
 

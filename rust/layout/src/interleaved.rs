@@ -12,7 +12,7 @@ use super::dims::{Digits, Dims};
 use super::grid::Grid;
 use super::rows::{check_range, Chain, IntoRows, Place, Rows, Walker};
 use super::work::{Grain, Repeated};
-use super::{Error, Extent, Order, Reach, Row, Run, Runs, MAX_DIMS};
+use super::{Error, Extent, Order, Pieces, Reach, Row, Run, Runs, MAX_DIMS};
 
 /// A repeated block of a leaf.
 #[derive(Clone, Copy, Debug)]
@@ -349,6 +349,20 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
         match &self.shape.borrow().way {
             Way::Grid(grid) if len != 0 => grid.only_row(offset, len),
             _ => None,
+        }
+    }
+
+    /// See [`Layout::only_pieces`](super::Layout::only_pieces). The range must be within the layout.
+    #[inline(always)]
+    pub(super) fn only_pieces(&self, offset: u64, len: u64) -> Option<Pieces<'_>> {
+        let shape = self.shape.borrow();
+        match &shape.way {
+            Way::Grid(grid) => grid.only_plane(offset, len).map(Pieces::Plane),
+            Way::Blocks { records: true, .. } if shape.dims.used() == 1 => {
+                let whole = blocks::whole(offset, len, shape.group)?;
+                blocks::only_records(&self.blocks, &shape.dims, whole).map(Pieces::Records)
+            }
+            Way::Blocks { .. } => None,
         }
     }
 

@@ -3,14 +3,16 @@
 //! Ranges, one after another.
 
 use core::mem::size_of;
+use core::num::NonZeroU64;
 use core::ops::DerefMut;
 
-use super::list_walk::ListWalk;
+use super::blocks::whole;
+use super::list_walk::{self, ListWalk};
 use super::rows::{check_range, Chain, Place, Rows};
 use super::segments::{self, Mark};
 use super::steps::step;
 use super::work::Repeated;
-use super::{Error, Extent, Reach, Row, Run, Runs};
+use super::{Error, Extent, Pieces, Reach, Row, Run, Runs};
 
 /// A range of a leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -251,6 +253,21 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         let entry = self.entries.get(index)?;
         let is_all = len <= entry.length.wrapping_sub(pos);
         is_all.then(|| Row::of(entry.leaf, entry.addr.wrapping_add(pos), len))
+    }
+
+    /// See [`Layout::only_pieces`](super::Layout::only_pieces). It does not search: all entries before
+    /// `offset` must have one length, too.
+    #[inline(always)]
+    pub(super) fn only_pieces(&self, offset: u64, len: u64) -> Option<Pieces<'_>> {
+        let bytes = NonZeroU64::new(self.entries.first()?.length)?;
+        let (index, count) = whole(offset, len, bytes)?;
+        let (index, count) = (usize::try_from(index).ok()?, usize::try_from(count).ok()?);
+        let entries = self.entries.get(index..index.checked_add(count)?)?;
+        let entry = entries.first()?;
+        if entry.start != offset || entry.length != bytes.get() {
+            return None;
+        }
+        list_walk::only_pieces(&self.entries, index, entries)
     }
 
     /// Returns the place of `offset`.

@@ -127,6 +127,54 @@ impl<'a> ListWalk<'a> {
     }
 }
 
+/// Returns `entries`, those of `all` from `index` on, as pieces. Returns [`None`] unless they are a
+/// part of one row or of one scattered segment.
+#[inline(always)]
+pub(super) fn only_pieces<'a>(
+    all: &[Entry],
+    index: usize,
+    entries: &'a [Entry],
+) -> Option<Pieces<'a>> {
+    let (entry, rest) = entries.split_first()?;
+    let (back, first) = match entry.mark().get() {
+        At::First { .. } => (0, entry),
+        At::After(back) => {
+            let back = back as usize;
+            (back, all.get(index.checked_sub(back)?)?)
+        }
+    };
+    let At::First {
+        count,
+        is_scattered,
+    } = first.mark().get()
+    else {
+        return None;
+    };
+    if entries.len() > (count as usize).checked_sub(back)? {
+        return None;
+    }
+    step();
+    let row = Row::of(entry.leaf(), entry.addr(), entry.length());
+    let Some(next) = rest.first() else {
+        return Some(Pieces::Row(row));
+    };
+    Some(if is_scattered {
+        Pieces::Scattered(Scattered {
+            leaf: row.leaf,
+            len: row.len,
+            at: 0,
+            places: Places::Entries(entries),
+        })
+    } else {
+        let row = Row {
+            stride: next.addr().wrapping_sub(entry.addr()) as i64,
+            count: entries.len() as u64,
+            ..row
+        };
+        Pieces::Row(row.joined())
+    })
+}
+
 impl<'a> Walk<'a> for ListWalk<'a> {
     #[inline(always)]
     fn next_row(&mut self, _left: u64) -> Option<Row> {

@@ -336,11 +336,14 @@ impl Binding {
                 |pages: &mut <LeafMr as BaseMr>::Pages<'_>, row| pages.copy(row, payload);
             return self.walk(offset, len, write, &BaseMr::pages, &mut visit);
         }
-        let copy = MemoryCopy {
+        let mut copy = MemoryCopy {
             binding: self,
             payload,
             write,
         };
+        if let Some(copied) = copy.copy_only(offset) {
+            return copied;
+        }
         self.walked().walk(offset, len, self.order(write), copy)?
     }
 

@@ -46,6 +46,24 @@ pub fn check_rows(rows: impl Iterator<Item = Row>, wanted: &[Byte], order: Order
     number
 }
 
+/// Returns the rows of some pieces.
+fn rows_of_pieces(pieces: Pieces<'_>) -> Vec<Row> {
+    match pieces {
+        Pieces::Row(row) => vec![row],
+        Pieces::Plane(plane) => {
+            assert!(plane.rows > 1 && plane.row.stride >= 0, "{plane:?}");
+            assert!(plane.row.count == 1 || plane.row.step == plane.row.len);
+            plane.rows().collect()
+        }
+        Pieces::Records(records) => records.rows().collect(),
+        Pieces::Scattered(scattered) => {
+            let count = scattered.places.count();
+            assert!(count > 1 && scattered.places.get(count).is_none());
+            scattered.rows().collect()
+        }
+    }
+}
+
 /// Takes rows and scattered pieces; returns these as rows, too.
 struct Pieced;
 
@@ -55,20 +73,7 @@ impl<'a> Walker<'a> for Pieced {
     fn walk(self, mut rows: impl Cursor<'a>) -> Vec<Row> {
         let mut all = Vec::new();
         while let Some(pieces) = rows.next_pieces() {
-            match pieces {
-                Pieces::Row(row) => all.push(row),
-                Pieces::Plane(plane) => {
-                    assert!(plane.rows > 1 && plane.row.stride >= 0, "{plane:?}");
-                    assert!(plane.row.count == 1 || plane.row.step == plane.row.len);
-                    all.extend(plane.rows());
-                }
-                Pieces::Records(records) => all.extend(records.rows()),
-                Pieces::Scattered(scattered) => {
-                    let count = scattered.places.count();
-                    assert!(count > 1 && scattered.places.get(count).is_none());
-                    all.extend(scattered.rows());
-                }
-            }
+            all.extend(rows_of_pieces(pieces));
             assert_eq!(all.last().map(|row| row.leaf), Some(pieces.leaf()));
         }
         all
@@ -97,6 +102,10 @@ pub fn check(layout: &VecLayout, bytes: &[Byte], offset: usize, len: usize) {
         }
         if let Some(row) = layout.only_row(offset as u64, len as u64) {
             check_rows([row].into_iter(), &bytes[offset..offset + len], order);
+        }
+        if let Some(pieces) = layout.only_pieces(offset as u64, len as u64) {
+            let rows = rows_of_pieces(pieces).into_iter();
+            check_rows(rows, &bytes[offset..offset + len], order);
         }
     }
 }

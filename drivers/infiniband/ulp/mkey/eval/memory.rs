@@ -16,11 +16,52 @@ pub(super) struct MemoryCopy<'b, 'p, 'a> {
     pub(super) write: bool,
 }
 
+impl MemoryCopy<'_, '_, '_> {
+    /// Copies pieces through `pages`, whose leaf is `delta` bytes before its addresses.
+    #[inline(always)]
+    fn copy_pieces(
+        &mut self,
+        pages: &mut impl CopyPages,
+        delta: u64,
+        pieces: &Pieces<'_>,
+    ) -> Result {
+        match pieces {
+            Pieces::Row(row) => {
+                let addr = row.addr.wrapping_add(delta);
+                pages.copy(Row { addr, ..*row }, self.payload)
+            }
+            Pieces::Plane(plane) => pages.copy_plane(plane, delta, self.payload),
+            Pieces::Records(records) => pages.copy_records(records, delta, self.payload),
+            Pieces::Scattered(scattered) => pages.copy_scattered(scattered, delta, self.payload),
+        }
+    }
+
+    /// Copies the bytes from `offset` on, if a cursor is not needed to find them. Returns [`None`]
+    /// otherwise.
+    // Not inlined, so that the cursor takes no stack here.
+    #[inline(never)]
+    pub(super) fn copy_only(&mut self, offset: u64) -> Option<Result> {
+        let binding = self.binding;
+        let pieces = binding.walked().only_pieces(offset, self.payload.len())?;
+        let (owner, leaf) = match binding.walked_leaf(pieces.leaf()) {
+            Ok(found) => found,
+            Err(error) => return Some(Err(error)),
+        };
+        let LeafPlace::Memory { base, delta, .. } = &leaf.place else {
+            return Some(Err(EFAULT));
+        };
+        if let Err(error) = owner.check_leaf(leaf, self.write) {
+            return Some(Err(error));
+        }
+        Some(self.copy_pieces(&mut base.pages(), *delta, &pieces))
+    }
+}
+
 impl<'r> Walker<'r> for MemoryCopy<'_, '_, '_> {
     type Output = Result;
 
     #[inline(always)]
-    fn walk(self, mut rows: impl Cursor<'r>) -> Result {
+    fn walk(mut self, mut rows: impl Cursor<'r>) -> Result {
         let mut next = rows.next_pieces();
         while let Some(mut pieces) = next {
             let index = pieces.leaf();
@@ -31,19 +72,7 @@ impl<'r> Walker<'r> for MemoryCopy<'_, '_, '_> {
             owner.check_leaf(leaf, self.write)?;
             let mut pages = base.pages();
             next = loop {
-                match pieces {
-                    Pieces::Row(row) => {
-                        let addr = row.addr.wrapping_add(*delta);
-                        pages.copy(Row { addr, ..row }, self.payload)?;
-                    }
-                    Pieces::Plane(plane) => pages.copy_plane(&plane, *delta, self.payload)?,
-                    Pieces::Records(records) => {
-                        pages.copy_records(&records, *delta, self.payload)?;
-                    }
-                    Pieces::Scattered(scattered) => {
-                        pages.copy_scattered(&scattered, *delta, self.payload)?;
-                    }
-                }
+                self.copy_pieces(&mut pages, *delta, &pieces)?;
                 match rows.next_pieces() {
                     Some(next) if next.leaf() == index => pieces = next,
                     next => break next,
