@@ -167,6 +167,22 @@ impl<'a> Records<'a> {
         self.len.wrapping_mul(self.blocks.len() as u64)
     }
 
+    /// Returns the lowest address of the blocks, and the distance from there to the end of the
+    /// highest one. Returns [`None`] if there is no block.
+    #[inline]
+    pub fn span(&self) -> Option<(u64, u64)> {
+        let (first, rest) = self.blocks.split_first()?;
+        let (mut lowest, mut highest) = (first.addr(), first.addr());
+        for block in rest {
+            lowest = lowest.min(block.addr());
+            highest = highest.max(block.addr());
+        }
+        Some((
+            lowest,
+            highest.wrapping_sub(lowest).saturating_add(self.len),
+        ))
+    }
+
     /// Returns the pieces, each as a row.
     pub fn rows(self) -> impl Iterator<Item = Row> + 'a {
         (0..self.count).flat_map(move |index| {

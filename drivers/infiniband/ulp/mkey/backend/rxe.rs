@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `rxe/bindings.rs` | bindings of rxe's structures and of the C half |
 //! | `rxe/base.rs` | one of rxe's MRs: its pages, its atomics |
+//! | `rxe/scattered.rs`, `rxe/records.rs` | copies of pieces in many pages |
 //! | `rxe/find.rs` | the MR that an lkey names |
 //! | `rxe/fill.rs` | an MR over pages of the kernel |
 //! | `rxe/replacements.rs` | the replacements of the redirected functions |
@@ -30,6 +31,7 @@ mod driver_calls;
 mod fill;
 mod find;
 mod on_demand;
+mod records;
 mod replacements;
 mod rereg;
 mod scattered;

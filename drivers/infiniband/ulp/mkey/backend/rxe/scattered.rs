@@ -9,13 +9,13 @@ use crate::{
         copy_row::{copy_values, Moved, Pieces},
         payload::{Direction, Payload},
     },
-    layout::{Block, Entry, Places, Plane, Records, Row, Scattered},
+    layout::{Entry, Places, Plane, Row, Scattered},
 };
 use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{page::PAGE_SIZE, prelude::*};
 
 /// The copy of the pieces at one place.
-trait CopyPlace {
+pub(super) trait CopyPlace {
     /// Copies between the pieces of `row` and the payload, from `packet` on. The first piece is at
     /// `memory`.
     ///
@@ -27,7 +27,7 @@ trait CopyPlace {
 }
 
 /// A piece as long as a `T`, in a known direction.
-struct One<T, const TO_MEMORY: bool>(PhantomData<T>);
+pub(super) struct One<T, const TO_MEMORY: bool>(PhantomData<T>);
 
 impl<T: Moved, const TO_MEMORY: bool> CopyPlace for One<T, TO_MEMORY> {
     #[inline(always)]
@@ -69,7 +69,7 @@ impl<T: Moved, const TO_MEMORY: bool> CopyPlace for Several<T, TO_MEMORY> {
 }
 
 /// Pieces of any length and number.
-struct Any;
+pub(super) struct Any;
 
 impl CopyPlace for Any {
     #[inline(always)]
@@ -81,15 +81,15 @@ impl CopyPlace for Any {
 }
 
 /// The places of an access to pinned pages.
-struct Access {
+pub(super) struct Access {
     /// The pieces at each place.
-    row: Row,
+    pub(super) row: Row,
     /// The bytes from the first piece to the end of the last one.
-    span: u64,
+    pub(super) span: u64,
     /// The distance from one place to the next in the access.
-    step: u64,
+    pub(super) step: u64,
     /// The number to add to each place; the sum is an address of the MR.
-    delta: u64,
+    pub(super) delta: u64,
 }
 
 /// The mapped page.
@@ -97,13 +97,13 @@ struct Access {
 /// # Invariants
 ///
 /// `at` is valid for reads and writes of the page, unless `starts` is zero.
-struct Window {
+pub(super) struct Window {
     /// The place of its first byte.
-    start: u64,
+    pub(super) start: u64,
     /// The address of that byte in the kernel's memory.
-    at: NonNull<u8>,
+    pub(super) at: NonNull<u8>,
     /// The number of its bytes with which the pieces at a place can begin.
-    starts: u64,
+    pub(super) starts: u64,
 }
 
 /// Calls [`Pages::copy_all`] with the loop for the size of the pieces.
@@ -135,7 +135,7 @@ macro_rules! by_size {
 
 /// Returns the `count` places from `first` on at the distance `far`.
 #[inline(always)]
-fn steps(first: u64, far: i64, count: u64) -> impl Iterator<Item = u64> {
+pub(super) fn steps(first: u64, far: i64, count: u64) -> impl Iterator<Item = u64> {
     let mut next = first;
     (0..count).map(move |_| {
         let place = next;
@@ -199,45 +199,6 @@ impl Pages<'_> {
         by_size!(self, Several, places, &access, payload)
     }
 
-    /// Copies between the records of an MR with pinned pages and `payload`. `delta` is added to their
-    /// addresses.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Self::copy_far`].
-    #[inline(never)]
-    pub(super) fn copy_blocks(
-        &mut self,
-        records: &Records<'_>,
-        delta: u64,
-        payload: &mut Payload<'_>,
-    ) -> Result {
-        let bytes = records.record_bytes();
-        let row = Row {
-            at: records.at,
-            ..Row::of(records.leaf, 0, records.len)
-        };
-        payload.check(&Row {
-            len: bytes,
-            step: bytes,
-            count: records.count,
-            ..row
-        })?;
-        let mut access = Access {
-            row,
-            span: row.len,
-            step: row.len,
-            delta: delta.wrapping_add(records.offset),
-        };
-        for _ in 0..records.count {
-            let places = records.blocks.iter().map(Block::addr);
-            by_size!(self, One, places, &access, payload)?;
-            access.delta = access.delta.wrapping_add(records.far as u64);
-            access.row.at = access.row.at.wrapping_add(bytes);
-        }
-        Ok(())
-    }
-
     /// Copies between scattered pieces of an MR with pinned pages and `payload`. `delta` is added to
     /// their addresses.
     ///
@@ -292,7 +253,7 @@ impl Pages<'_> {
     /// Copies the pieces at all places. [`Payload::check`] has accepted them: as many places as
     /// there are, with the row and the step of `access`.
     #[inline(always)]
-    fn copy_all<C: CopyPlace>(
+    pub(super) fn copy_all<C: CopyPlace>(
         &mut self,
         places: impl Iterator<Item = u64>,
         access: &Access,
@@ -326,7 +287,7 @@ impl Pages<'_> {
 
     /// Returns the mapped page.
     #[inline(always)]
-    fn window(&self, access: &Access) -> Window {
+    pub(super) fn window(&self, access: &Access) -> Window {
         // INVARIANT: The page of `mapped` is mapped until the next call that maps another one.
         match &self.mapped {
             Some(mapped) => Window {
