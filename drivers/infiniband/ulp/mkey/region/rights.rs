@@ -17,6 +17,8 @@ pub(crate) enum Origin {
 
 /// The QP of this node that serves a peer, and the peer's request. The addresses are compared, never
 /// followed.
+// A backend gives it to the data path without a copy.
+#[repr(C)]
 pub(crate) struct Peer {
     /// Its protection domain.
     pub(crate) pd: usize,

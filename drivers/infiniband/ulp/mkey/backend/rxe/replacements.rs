@@ -24,7 +24,10 @@ use crate::{
     limits::worker::Worker,
     region::rights::{Origin, Peer},
 };
-use core::slice;
+use core::{
+    mem::{offset_of, size_of},
+    slice,
+};
 use kernel::{
     error::{from_result, to_result},
     ffi::{c_int, c_uint, c_void},
@@ -35,15 +38,18 @@ use kernel::{
 ///
 /// # Safety
 ///
-/// `peer` must be NULL, or valid during the call.
+/// `peer` must be NULL, or valid for `'a`.
 #[inline]
-unsafe fn peer_of(peer: *const ib_mkey_rxe_peer) -> Option<Peer> {
-    // SAFETY: By the safety requirement.
-    unsafe { peer.as_ref() }.map(|peer| Peer {
-        pd: peer.pd as usize,
-        qp: peer.qp as usize,
-        rkey: peer.rkey,
-    })
+unsafe fn peer_of<'a>(peer: *const ib_mkey_rxe_peer) -> Option<&'a Peer> {
+    const {
+        assert!(size_of::<Peer>() == size_of::<ib_mkey_rxe_peer>());
+        assert!(offset_of!(Peer, pd) == offset_of!(ib_mkey_rxe_peer, pd));
+        assert!(offset_of!(Peer, qp) == offset_of!(ib_mkey_rxe_peer, qp));
+        assert!(offset_of!(Peer, rkey) == offset_of!(ib_mkey_rxe_peer, rkey));
+    }
+    // SAFETY: By the safety requirement. The fields are in the same places, and an address may be
+    // read as a number.
+    unsafe { peer.cast::<Peer>().as_ref() }
 }
 
 /// Returns the MR in rxe's structure.
@@ -108,7 +114,7 @@ unsafe extern "C" fn ib_mkey_rxe_copy(
         // SAFETY: `peer` is NULL or valid during the call.
         let peer = unsafe { peer_of(peer) };
         // SAFETY: rxe calls with an MR that it holds a reference to.
-        access::copy(unsafe { mr_of(mr) }, iova, payload, peer.as_ref())?;
+        access::copy(unsafe { mr_of(mr) }, iova, payload, peer)?;
         Ok(0)
     })
 }
@@ -127,7 +133,7 @@ unsafe extern "C" fn ib_mkey_rxe_atomic_op(
     // SAFETY: rxe calls with an MR that it holds a reference to. `orig_val` is valid for writes,
     // and `peer` is NULL or valid.
     let (mr, original, peer) = unsafe { (mr_of(mr), &mut *orig_val, peer_of(peer)) };
-    access::atomic_op(mr, iova, peer.as_ref(), |binding, at| {
+    access::atomic_op(mr, iova, peer, |binding, at| {
         binding.atomic_op(at, opcode, compare, swap_add, original)
     })
     .unwrap_or(Base::DENIED)
@@ -143,7 +149,7 @@ unsafe extern "C" fn ib_mkey_rxe_atomic_write(
 ) -> c_int {
     // SAFETY: rxe calls with an MR that it holds a reference to. `peer` is NULL or valid.
     let (mr, peer) = unsafe { (mr_of(mr), peer_of(peer)) };
-    access::atomic_op(mr, iova, peer.as_ref(), |binding, at| {
+    access::atomic_op(mr, iova, peer, |binding, at| {
         binding.atomic_write(at, value)
     })
     .unwrap_or(Base::DENIED)
@@ -164,7 +170,7 @@ unsafe extern "C" fn ib_mkey_rxe_flush(
     from_result(|| {
         // SAFETY: As above. `peer` is NULL or valid.
         let (mr, peer) = unsafe { (mr_of(mr), peer_of(peer)) };
-        access::flush(mr, iova, length, peer.as_ref())?;
+        access::flush(mr, iova, length, peer)?;
         Ok(0)
     })
 }
