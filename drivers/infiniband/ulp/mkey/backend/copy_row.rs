@@ -180,16 +180,33 @@ pub(crate) unsafe fn copy_row(
     len: usize,
     count: usize,
 ) {
-    if len <= SMALL {
+    if !is_large(len as u64) {
         // SAFETY: By the safety requirements.
         return unsafe { copy_small(to, from, len, count) };
     }
     for _ in 0..count {
         // SAFETY: By the safety requirements.
-        unsafe { memcpy(to.at.cast(), from.at.cast(), len) };
+        unsafe { copy_bytes(to.at, from.at, len) };
         to = to.skip(1);
         from = from.skip(1);
     }
+}
+
+/// Returns `true` if [`copy_row`] copies pieces of `len` bytes by calls of `memcpy()`.
+#[inline(always)]
+pub(crate) fn is_large(len: u64) -> bool {
+    len > SMALL as u64
+}
+
+/// Copies `len` bytes by `memcpy()`.
+///
+/// # Safety
+///
+/// As for [`copy_row`], for one piece.
+#[inline(always)]
+pub(crate) unsafe fn copy_bytes(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: By the safety requirements.
+    unsafe { memcpy(to.cast(), from.cast(), len) };
 }
 
 /// Copies as [`copy_row`] does, without a call.

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     backend::{
+        copy_row::is_large,
         cut::Cut,
         interface::{self, BaseMr},
         payload::Payload,
@@ -181,7 +182,7 @@ impl BaseMr for Base {
 /// Returns `true` if `scattered.rs` has a loop for pieces of `len` bytes.
 #[inline(always)]
 fn has_loop(len: u64) -> bool {
-    matches!(len, 8 | 16 | 64)
+    matches!(len, 8 | 16 | 64) || is_large(len)
 }
 
 /// The pages of a [`Base`], one of them mapped.
@@ -247,7 +248,7 @@ impl interface::CopyPages for Pages<'_> {
     }
 }
 
-/// The smallest distance of small pieces that are copied one by one. Few of them are in one page,
+/// The smallest distance of pieces that are copied one by one. Few of them are in one page,
 /// so it takes longer to find the number of those in each page.
 const FAR: u64 = PAGE_SIZE as u64 / 16;
 

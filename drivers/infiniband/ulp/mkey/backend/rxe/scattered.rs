@@ -6,7 +6,7 @@
 use super::base::Pages;
 use crate::{
     backend::{
-        copy_row::{copy_values, Moved, Pieces},
+        copy_row::{copy_bytes, copy_values, is_large, Moved, Pieces},
         payload::{Direction, Payload},
     },
     layout::{Entry, Places, Plane, Row, Scattered},
@@ -63,6 +63,24 @@ impl<T: Moved, const TO_MEMORY: bool> CopyPlace for Several<T, TO_MEMORY> {
                 copy_values::<T>(memory, packet.as_const(), row.count as usize);
             } else {
                 copy_values::<T>(packet, memory.as_const(), row.count as usize);
+            }
+        }
+    }
+}
+
+/// A large piece, in a known direction.
+struct Large<const TO_MEMORY: bool>;
+
+impl<const TO_MEMORY: bool> CopyPlace for Large<TO_MEMORY> {
+    #[inline(always)]
+    unsafe fn copy(_payload: &mut Payload<'_>, memory: *mut u8, packet: *mut u8, row: &Row) {
+        let len = row.len as usize;
+        // SAFETY: By the safety requirements.
+        unsafe {
+            if TO_MEMORY {
+                copy_bytes(memory, packet, len);
+            } else {
+                copy_bytes(packet, memory, len);
             }
         }
     }
@@ -127,6 +145,12 @@ macro_rules! by_size {
             }
             (Direction::FromMemory, 64) => {
                 $pages.copy_all::<$copy<[u64; 8], false>>($places, $access, $payload)
+            }
+            (Direction::ToMemory, len) if $access.row.count == 1 && is_large(len) => {
+                $pages.copy_all::<Large<true>>($places, $access, $payload)
+            }
+            (Direction::FromMemory, len) if $access.row.count == 1 && is_large(len) => {
+                $pages.copy_all::<Large<false>>($places, $access, $payload)
             }
             _ => $pages.copy_all::<Any>($places, $access, $payload),
         }
