@@ -275,6 +275,30 @@ __rust_helper bool rust_helper_wait_for_none_timeout(atomic_t *count, long jiffi
 	return wait_var_event_timeout(count, !atomic_read_acquire(count), jiffies);
 }
 
+/* A full barrier, also before what the caller reads next. */
+__rust_helper void rust_helper_rdma_count_user(atomic_t *count)
+{
+	atomic_inc(count);
+	smp_mb__after_atomic();
+}
+
+/* The caller may free what users read. */
+__rust_helper bool rust_helper_rdma_no_users(atomic_t *count)
+{
+	return !atomic_read_acquire(count);
+}
+
+/* A full barrier. Returns true if there are no users. */
+__rust_helper bool rust_helper_rdma_uncount_user(atomic_t *count)
+{
+	return atomic_dec_and_test(count);
+}
+
+__rust_helper void rust_helper_rdma_wake_waiting(atomic_t *count)
+{
+	wake_up_var(count);
+}
+
 __rust_helper void rust_helper_put_and_wake(atomic_t *count)
 {
 	if (atomic_dec_and_test(count))

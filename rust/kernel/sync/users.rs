@@ -100,6 +100,39 @@ impl Users {
     }
 }
 
+impl Users {
+    /// Waits as [`Self::wait`] does, and sleeps only if there are users.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::wait`].
+    pub(crate) fn settle(&self, patience: Patience) -> Result {
+        // SAFETY: The count is valid.
+        if unsafe { bindings::rdma_no_users(self.0.get()) } {
+            return Ok(());
+        }
+        self.wait(patience)
+    }
+
+    /// Counts a user. This is a full barrier.
+    #[inline]
+    pub(crate) fn enter(&self) {
+        // SAFETY: The count is valid.
+        unsafe { bindings::rdma_count_user(self.0.get()) };
+    }
+
+    /// Ends a user that [`Self::enter`] counted. Wakes the threads that wait, if there are no more
+    /// users and `is_awaited`, which is called after that, returns `true`. Ending is a full barrier.
+    #[inline]
+    pub(crate) fn leave(&self, is_awaited: impl FnOnce() -> bool) {
+        // SAFETY: The count is valid.
+        if unsafe { bindings::rdma_uncount_user(self.0.get()) } && is_awaited() {
+            // SAFETY: As above.
+            unsafe { bindings::rdma_wake_waiting(self.0.get()) };
+        }
+    }
+}
+
 /// One user.
 pub(crate) struct User(Arc<Users>);
 

@@ -10,7 +10,8 @@
 //! # Locking
 //!
 //! The data path reads under SRCU (`rust/kernel/sync/srcu.rs`) and takes no lock, unless the
-//! binding is slow (`region/binding.rs`) or of a fast registration (`region/fast_reg.rs`).
+//! binding is slow (`region/binding.rs`). Readers of a fast registration are counted
+//! (`region/fast_reg.rs`).
 
 pub(crate) mod bind;
 pub(crate) mod window;

@@ -184,6 +184,19 @@ enum Extra {
     Window(Window),
     /// The bytes of a nest, as one list of ranges.
     Flat(Flat),
+    /// The registration, in a binding of a fast registration.
+    Registered(Registered),
+}
+
+/// A fast registration.
+#[derive(Default)]
+pub(crate) struct Registered {
+    /// The address of the first byte.
+    pub(crate) start: u64,
+    /// The key.
+    pub(crate) key: u32,
+    /// The access flags.
+    pub(crate) access: Access,
 }
 
 /// A leaf of a flat list.
@@ -297,6 +310,22 @@ impl Binding {
         }
     }
 
+    /// Returns the fast registration of which this is the binding.
+    #[inline]
+    pub(crate) fn registered(&self) -> Option<&Registered> {
+        match self.extra.as_deref() {
+            Some(Extra::Registered(registered)) => Some(registered),
+            _ => None,
+        }
+    }
+
+    /// Records the fast registration of which this is the binding.
+    pub(crate) fn register(&mut self, registered: Registered) {
+        if let Some(Extra::Registered(place)) = self.extra.as_deref_mut() {
+            *place = registered;
+        }
+    }
+
     /// Returns the address of the first byte; 0 except for a memory window.
     #[inline]
     pub(crate) fn start(&self) -> u64 {
@@ -357,7 +386,10 @@ impl Binding {
     ) -> Result<UniqueArc<Self>> {
         Ok(UniqueArc::new(
             Self {
-                extra: None,
+                extra: Some(KBox::new(
+                    Extra::Registered(Registered::default()),
+                    GFP_KERNEL,
+                )?),
                 layout: KLayout::List(List::unfilled(entries)),
                 leaves,
                 access: Access::default(),

@@ -12,29 +12,32 @@
 //! # Locking
 //!
 //! `FastReg::slots` protects the places of the layouts. Any context may take this spinlock; no byte
-//! is copied under it. It nests in the lock of the pins. An access counts as a user of the active layout, and an invalidation waits
-//! until the count is 0. Elsewhere the module uses SRCU for that. SRCU is too slow here: storage
-//! ULPs invalidate once for each of their requests, and the queue waits meanwhile. LOCAL_INV takes
-//! 2 us with the count, 48 us with an expedited grace period and 50 us with an ordinary one
-//! (medians of 1,000 in an idle guest without KVM).
+//! is copied under it. It nests in the lock of the pins, and serialises the writers of
+//! `FastReg::active`. An access takes no lock. It is a reader of the active layout, and an
+//! invalidation waits for these readers. Elsewhere the module uses SRCU for that. SRCU is too slow
+//! here: storage ULPs invalidate once for each of their requests, and the queue waits meanwhile.
+//! LOCAL_INV takes 2 us with the count, 48 us with an expedited grace period and 50 us with an
+//! ordinary one (medians of 1,000 in an idle guest without KVM).
 
 use crate::{
     backend::{Backend, Hw},
     kernel_ext::{
         rdma::{mr::Right, scatterlist::MappedElements, Access, Mr, Pd},
-        sync::lock::{new_irq_lock, IrqLock},
+        sync::{
+            counted::{CountedCell, Taken},
+            lock::{new_irq_lock, IrqLock},
+        },
     },
     layout::Entry,
     region::{
-        binding::{Binding, KLayout, Leaf, LeafPlace, MAX_ENTRIES},
+        binding::{Binding, KLayout, Leaf, LeafPlace, Registered, MAX_ENTRIES},
         rights::{self, serves_peers, Origin},
     },
 };
 use kernel::{
-    new_condvar,
     page::PAGE_SIZE,
     prelude::*,
-    sync::{Arc, CondVar, UniqueArc},
+    sync::{Arc, UniqueArc},
 };
 
 /// The bits of a key that its owner may change.
@@ -47,8 +50,8 @@ pub(crate) struct FastReg {
     max: usize,
     #[pin]
     slots: IrqLock<Slots>,
-    #[pin]
-    idle: CondVar,
+    /// The layout that is registered.
+    active: CountedCell<Binding>,
 }
 
 /// The two layouts. Each is in one of these three places, or is being filled by a mapping.
@@ -57,51 +60,24 @@ struct Slots {
     staged: Option<UniqueArc<Binding>>,
     /// An unused layout.
     spare: Option<UniqueArc<Binding>>,
-    /// The layout that is registered.
-    active: Option<Active>,
     /// The page size that the last mapping asked for.
     page_size: u32,
-    /// The number of accesses in progress, to the active layout or an earlier one.
-    users: usize,
-    /// The number of invalidations that wait for these accesses.
+    /// The number of invalidations that wait for accesses.
     waiting: usize,
 }
 
-/// The active layout.
-#[derive(Clone)]
+/// The active layout, kept by a leaf of a key.
 pub(crate) struct Active {
     pub(crate) binding: Arc<Binding>,
     /// The address of its first byte.
     pub(crate) start: u64,
-    /// The key of the registration.
-    key: u32,
     /// The access flags of the registration.
     pub(crate) access: Access,
 }
 
 /// A layout that is not active any more. Accesses to it may be in progress.
 #[must_use]
-pub(crate) struct Withdrawn(Option<Active>);
-
-/// An access in progress.
-// Fields drop in declaration order: the reference drops before the count, so the invalidation that
-// waits for the count has the last reference.
-struct AccessUser<'a> {
-    binding: Arc<Binding>,
-    _counted: Counted<'a>,
-}
-
-struct Counted<'a>(&'a FastReg);
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        let mut slots = self.0.slots.lock();
-        slots.users = slots.users.saturating_sub(1);
-        if slots.users == 0 && slots.waiting != 0 {
-            self.0.idle.notify_all();
-        }
-    }
-}
+pub(crate) struct Withdrawn(Option<Taken<Binding>>);
 
 /// Makes an empty layout with room for `max` elements of `memory`.
 fn room(pd: &Pd, memory: <Hw as Backend>::Base, max: usize) -> Result<UniqueArc<Binding>> {
@@ -157,16 +133,15 @@ impl FastReg {
         let slots = Slots {
             staged: Some(room(pd, memory.clone(), max)?),
             spare: Some(room(pd, memory, max)?),
-            active: None,
             page_size: PAGE_SIZE as u32,
-            users: 0,
             waiting: 0,
         };
+        let active = CountedCell::new()?;
         KBox::pin_init(
             pin_init!(Self {
                 max,
                 slots <- new_irq_lock!(slots, "ib_mkey fast registration"),
-                idle <- new_condvar!("ib_mkey fast registration"),
+                active,
             }),
             GFP_KERNEL,
         )
@@ -235,7 +210,7 @@ impl FastReg {
         }
         let mut slots = self.slots.lock();
         let own = (key ^ hw.key(mr)) & !KEY_MASK == 0;
-        if !hw.is_free(mr) || !own || slots.active.is_some() || slots.waiting != 0 {
+        if !hw.is_free(mr) || !own || self.active.is_filled() || slots.waiting != 0 {
             return Err(EINVAL);
         }
         let mapped = slots.staged.take_if(|room| room.layout.length() != 0);
@@ -243,14 +218,11 @@ impl FastReg {
         // The driver checks local write against the MR's access flags, and does not require it for
         // a peer's write. The binding leaves that check to the driver.
         room.access = access | Right::LocalWrite;
-        slots.active = Some(Active {
-            binding: room.into(),
-            // Some ULPs set `iova` to another address than that of the first element, after
-            // mapping.
-            start: mr.iova(),
-            key,
-            access,
-        });
+        // Some ULPs set `iova` to another address than that of the first element, after mapping.
+        let start = mr.iova();
+        room.register(Registered { start, key, access });
+        // The cell is empty.
+        let _ = self.active.fill(room.into());
         hw.register(mr, key, access);
         Ok(())
     }
@@ -278,11 +250,11 @@ impl FastReg {
         if key != hw.key(mr) {
             return Err(EINVAL);
         }
-        let access = slots.active.as_ref().map(|active| active.binding.access);
-        if origin == Origin::Remote && !access.is_some_and(serves_peers) {
+        let serves = |active: &Binding| serves_peers(active.access);
+        if origin == Origin::Remote && !self.active.read().is_some_and(|active| serves(&active)) {
             return Err(EINVAL);
         }
-        let active = slots.active.take();
+        let active = self.active.take();
         if active.is_some() {
             hw.invalidate(mr);
         }
@@ -292,13 +264,12 @@ impl FastReg {
 
     /// Waits until no access is left through a layout that was active. Sleeps.
     pub(crate) fn settle(&self, Withdrawn(active): Withdrawn) {
+        // There may be accesses for which another invalidation waits. Wait for these too.
+        self.active.settle();
+        let active = active.and_then(Taken::wait);
         let mut slots = self.slots.lock();
-        // `users` may count accesses for which another invalidation waits. Wait for these too.
-        while slots.users != 0 {
-            self.idle.wait(&mut slots);
-        }
         slots.waiting = slots.waiting.saturating_sub(1);
-        let room = active.and_then(|active| Arc::into_unique_or_drop(active.binding));
+        let room = active.and_then(Arc::into_unique_or_drop);
         if let Some(room) = room.map(Pin::into_inner) {
             if slots.staged.is_none() {
                 slots.staged = Some(room);
@@ -311,16 +282,25 @@ impl FastReg {
     /// Returns the active layout, for a leaf of a key. The caller holds the lock of the pins, and drops
     /// the layout before it unpins the MR.
     pub(crate) fn active(&self) -> Option<Active> {
-        self.slots.lock().active.clone()
+        let active = self.active.read()?;
+        let registered = active.registered()?;
+        Some(Active {
+            binding: active.keep(),
+            start: registered.start,
+            access: registered.access,
+        })
     }
 
     /// Returns `true` if `length` bytes from address `iova` on are registered.
     pub(crate) fn contains(&self, iova: u64, length: u64) -> bool {
-        let slots = self.slots.lock();
-        slots.active.as_ref().is_some_and(|active| {
-            let whole = active.binding.layout.length();
-            length <= whole && iova.wrapping_sub(active.start) <= whole - length
-        })
+        let inside = |active: &Binding| {
+            let whole = active.layout.length();
+            let start = active.registered()?.start;
+            Some(length <= whole && iova.wrapping_sub(start) <= whole - length)
+        };
+        self.active
+            .read()
+            .is_some_and(|active| inside(&active).unwrap_or(false))
     }
 
     /// Runs `access` on the active layout and the offset of address `iova` in it. `rkey` is that of
@@ -330,24 +310,18 @@ impl FastReg {
     ///
     /// `EINVAL` if nothing is registered, `EACCES` for the rkey of another registration; those of
     /// `access`.
+    #[inline]
     pub(crate) fn with<T>(
         &self,
         iova: u64,
         rkey: Option<u32>,
         access: impl FnOnce(&Binding, u64) -> Result<T>,
     ) -> Result<T> {
-        let mut slots = self.slots.lock();
-        let active = slots.active.as_ref().ok_or(EINVAL)?;
-        if rkey.is_some_and(|rkey| rkey != active.key) {
+        let active = self.active.read().ok_or(EINVAL)?;
+        let registered = active.registered().ok_or(EINVAL)?;
+        if rkey.is_some_and(|rkey| rkey != registered.key) {
             return Err(EACCES);
         }
-        let (binding, offset) = (active.binding.clone(), iova.wrapping_sub(active.start));
-        slots.users = slots.users.saturating_add(1);
-        drop(slots);
-        let user = AccessUser {
-            binding,
-            _counted: Counted(self),
-        };
-        access(&user.binding, offset)
+        access(&active, iova.wrapping_sub(registered.start))
     }
 }
