@@ -185,6 +185,13 @@ fn has_loop(len: u64) -> bool {
     matches!(len, 8 | 16 | 64) || is_large(len)
 }
 
+/// Returns `true` for one piece of the MR of all memory that is not at the null pointer. A kernel
+/// user that gives no address gets an error for it.
+#[inline(always)]
+fn is_mapped(row: &Row) -> bool {
+    row.count == 1 && row.addr >= PAGE_SIZE as u64
+}
+
 /// The pages of a [`Base`], one of them mapped.
 ///
 /// Pieces of a strided layout often share a page, so a page stays mapped until another one is
@@ -206,10 +213,10 @@ pub(super) struct Mapped {
 impl interface::CopyPages for Pages<'_> {
     #[inline(always)]
     fn copy(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
-        if self.base.source == PageSource::Pinned {
-            self.copy_pages(row, payload)
-        } else {
-            self.copy_other(row, payload)
+        match self.base.source {
+            PageSource::Pinned => self.copy_pages(row, payload),
+            PageSource::AllMemory if is_mapped(&row) => self.copy_mapped(&row, payload),
+            _ => self.copy_other(row, payload),
         }
     }
 
@@ -271,6 +278,18 @@ impl Pages<'_> {
         })
     }
 
+    /// Copies between `row`, which [`is_mapped`] in the MR of all memory, and `payload`.
+    #[inline(always)]
+    fn copy_mapped(&self, row: &Row, payload: &mut Payload<'_>) -> Result {
+        payload.check(row)?;
+        // As `ib_virt_dma_to_ptr()` does for a device without DMA: the kernel has all memory mapped
+        // at these addresses.
+        // SAFETY: The kernel user that gave the addresses owns the memory there. A packet is never
+        // part of an MR's memory.
+        unsafe { payload.copy(row.addr as *mut u8, row) };
+        Ok(())
+    }
+
     /// Copies rows of an MR whose entries are not whole pages. `delta` is added to their addresses.
     #[inline(never)]
     fn copy_each(
@@ -281,7 +300,11 @@ impl Pages<'_> {
     ) -> Result {
         for row in rows {
             let addr = row.addr.wrapping_add(delta);
-            self.copy_other(Row { addr, ..row }, payload)?;
+            let row = Row { addr, ..row };
+            match self.base.source {
+                PageSource::AllMemory if is_mapped(&row) => self.copy_mapped(&row, payload)?,
+                _ => self.copy_other(row, payload)?,
+            }
         }
         Ok(())
     }
@@ -311,7 +334,7 @@ impl Pages<'_> {
     /// # Errors
     ///
     /// `EFAULT` for an address outside of the MR.
-    #[inline]
+    #[inline(always)]
     pub(super) fn map_pinned(&mut self, start: u64) -> Result<NonNull<u8>> {
         self.map(start, |pages, start| pages.pinned(start, PAGE_SHIFT))
     }
