@@ -8,7 +8,7 @@
 
 QEMU=${QEMU:-qemu-system-x86_64}
 QEMU_PID=
-VM_CPUS=${VM_CPUS:-2}
+VM_CPUS=${VM_CPUS:-$((${NODES:-1} == 2 && $(nproc) < 4 ? 1 : 2))}
 VM_MEM=${VM_MEM:-3072}
 # A guest that sends no sign of life for BEAT_LIMIT seconds has hung; it sends one every
 # two seconds. Before the first one, a debug kernel under emulation needs two minutes
@@ -41,6 +41,7 @@ qemu_args() {
 		-chardev "file,id=con,path=$RUN/console" -serial chardev:con
 		-device virtio-serial-pci)
 	hardware_args
+	network_args
 	case $accel in
 	kvm) QEMU_ARGS+=(-accel kvm -cpu host) ;;
 	# 5-level paging makes emulation slower and has no use here. QEMU emulates string
@@ -155,6 +156,8 @@ watch_guest() {
 			up) up=1 ;;
 			exit\ *) guest_done "${REPLY#exit }" ;;
 			esac
+		elif node2_has_ended; then
+			guest_failed "node 2 has ended, as it says above"
 		elif ! kill -0 "$QEMU_PID" 2>/dev/null; then
 			# It may have reported just before it ended.
 			while read_ctl 0.2; do
