@@ -1,0 +1,72 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# libfabric.sh: builds libfabric with the patch of patches/libfabric and a program that
+# transfers through it, into out/libfabric, and prints the program's path. The source is
+# Debian's. It has no configure script, and the builder root has no libtool, so Debian's
+# package of that is unpacked beside it.
+
+# shellcheck source=dev/setup/config.sh
+source "$(dirname "${BASH_SOURCE[0]}")/config.sh"
+
+SOURCE=pool/main/libf/libfabric/libfabric_2.1.0.orig.tar.xz
+SOURCE_SHA256=1a66369772d5bb151737214af1c478993e969cf298e8f9ed369e7a2ab8d8c6df
+LIBTOOL=pool/main/libt/libtool/libtool_2.5.4-4_all.deb
+LIBTOOL_SHA256=be5361a8c1fce2758c3e19608bf97393d5f3afdb7e926aeb83e2818355bd885f
+PATCH=("$TOP"/patches/libfabric/*.patch)
+TEST=$TOP/patches/libfabric/test
+OTHERS=(cxi dmabuf_peer_mem efa hook_debug hook_hmem lnx lpp mrail opx perf profile psm2 psm3 rxd rxm
+	shm sm2 sockets tcp trigger ucx udp usnic)
+
+take() { # PATH SHA256 FILE
+	fetch "$MIRROR/$1" "$3" || fetch "$DEFAULT_MIRROR/$1" "$3" || die "no mirror has $1"
+	echo "$2  $3" | sha256sum --check --quiet
+}
+
+# The patch is for a later version, whose configure script looks for hwloc, too. Here, the
+# compiler is told what the script would find; so is where ibmkey's declarations are.
+apply() { # DIR
+	sed -n '/^diff --git a\/prov\/verbs\/src\//,$p' "${PATCH[@]}" |
+		sed '/^@@ -42,6 +42,10 @@/,/^ #include <hwloc.h>/d' >"$1/../src.patch"
+	patch --quiet --strip=1 --fuzz=2 --directory="$1" <"$1/../src.patch"
+}
+
+build() { # DIR
+	local dir=$1 tools=$1/libtool/usr/share
+	mkdir -p "$dir/libtool" "$dir/source"
+	take "$SOURCE" "$SOURCE_SHA256" "$dir/source.tar.xz"
+	take "$LIBTOOL" "$LIBTOOL_SHA256" "$dir/libtool.deb"
+	tar -xJf "$dir/source.tar.xz" -C "$dir/source" --strip-components=1
+	dpkg-deb -x "$dir/libtool.deb" "$dir/libtool"
+	sed -i "s,=\"/usr/share,=\"$tools," "$dir/libtool/usr/bin/libtoolize"
+	apply "$dir/source"
+	# shellcheck disable=SC2016 # the shell in the root expands these
+	inroot env ACLOCAL_PATH="$tools/aclocal" \
+		LIBTOOLIZE="$dir/libtool/usr/bin/libtoolize" bash -e -c '
+		dir=$1 user=$2
+		shift 2
+		cd "$dir/source"
+		autoreconf -if
+		./configure --prefix="$dir/installed" --disable-static --enable-verbs "$@" \
+			CFLAGS=-O1 LDFLAGS="-L$user/lib -Wl,-rpath,$user/lib" LIBS=-libmkey
+		make -j2 CFLAGS="-O1 -DVERBS_HAVE_IBMKEY=1 -I$user/include -include infiniband/mkey.h" install
+		nm -D "$dir/installed/lib/libfabric.so" | grep -q ibmkey_reg_iov
+	' - "$dir" "$TOP/out/user" "${OTHERS[@]/#/--disable-}"
+}
+
+dir=$TOP/out/libfabric
+key=$(cat "${PATCH[@]}" "${BASH_SOURCE[0]}" | hash_of)
+if [[ $(cat "$dir/key" 2>/dev/null) != "$key" ]]; then
+	find_mirror
+	rm -rf "$dir"
+	mkdir -p "$dir" "$TOP/out/log"
+	say "==> libfabric with this tree's patch (usually 3 min)"
+	build "$dir" >"$TOP/out/log/libfabric.log" 2>&1 || {
+		tail -n 20 "$TOP/out/log/libfabric.log" >&2
+		die "libfabric does not build (log: out/log/libfabric.log)"
+	}
+	printf '%s' "$key" >"$dir/key"
+fi
+inroot gcc -std=gnu11 -O2 -g -Wall -Wextra -I"$dir/installed/include" -o "$dir/regv" "$TEST/regv.c" \
+	-L"$dir/installed/lib" -Wl,-rpath,"$dir/installed/lib" -lfabric
+printf '%s\n' "$dir/regv"
