@@ -10,6 +10,7 @@ use std::error::Error;
 
 use ibmkey::{
     keys::{
+        last_error,
         Access,
         Indexed,
         Interleaved,
@@ -86,5 +87,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("the rows are wrong".into());
     }
     println!("rows 3 and 1: {} bytes in one write", list.length());
+
+    // A row too many, which the kernel refuses, and a dimension too many.
+    let long = Interleaved::new(&[5]).block(matrix.slice(8..16)?, &[ROW as i64]);
+    let deep = Interleaved::new(&[1; 9]).block(matrix.slice(8..16)?, &[0; 9]);
+    for (layout, part) in [(&long, "blocks[0]"), (&deep, "repeat[8]")] {
+        if from.bind(layout, Access::LOCAL_READ).is_ok() || !last_error().starts_with(part) {
+            return Err(format!("{part} is not refused: {}", last_error()).into());
+        }
+        println!("refused: {}", last_error());
+    }
     Ok(())
 }

@@ -95,6 +95,21 @@ pub(crate) fn say(text: &str) {
     LAST.with_borrow_mut(|last| *last = CString::new(text).ok());
 }
 
+/// The place of a key that was not bound.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) fd: c_int,
+    pub(crate) handle: u32,
+    /// The handle of its protection domain.
+    pub(crate) pd: Option<u32>,
+    pub(crate) lkey: u32,
+}
+
+/// Keeps the sentence for a bind of the key at `place` that failed with `errno`.
+pub(crate) fn keep_place(place: Place, errno: Errno, failed: &Failed<'_>) {
+    say(&place.sentence(errno, failed));
+}
+
 /// # Safety
 ///
 /// `mr` is an MR, with this handle in the file `fd`. What the description points to can be read.
@@ -107,25 +122,41 @@ unsafe fn sentence(
 ) -> String {
     // SAFETY: By the caller's promise; the fields are not written.
     let (lkey, pd) = unsafe { ((*mr).lkey, (*mr).pd) };
-    let info = mkey::query(fd, handle, &mut [], &mut []).ok();
-    let key = Key {
+    // SAFETY: An MR has a protection domain, whose handle is not written.
+    let pd = unsafe { pd.as_ref() }.map(|pd| pd.handle);
+
+    Place {
+        fd,
+        handle,
+        pd,
         lkey,
-        max_entries: info.map(|info| info.max_entries),
-    };
-    let scratch = || {
-        // SAFETY: An MR has a protection domain, whose handle is not written.
-        let pd_handle = unsafe { pd.as_ref() }?.handle;
-        let key = mkey::create(fd, pd_handle, failed.count.max(1)).ok()?;
+    }
+    .sentence(errno, failed)
+}
+
+impl Place {
+    fn sentence(self, errno: Errno, failed: &Failed<'_>) -> String {
+        let info = mkey::query(self.fd, self.handle, &mut [], &mut []).ok();
+        let key = Key {
+            lkey: self.lkey,
+            max_entries: info.map(|info| info.max_entries),
+        };
+
+        explain(errno, failed, key, || {
+            let scratch = self.scratch(failed)?;
+            let count = usize::try_from(failed.count).ok()?;
+            first_refused(count, errno, |count| scratch.bind(failed, count))
+        })
+    }
+
+    fn scratch(self, failed: &Failed<'_>) -> Option<Scratch> {
+        let key = mkey::create(self.fd, self.pd?, failed.count.max(1)).ok()?;
+
         Some(Scratch {
-            fd,
+            fd: self.fd,
             handle: key.handle,
         })
-    };
-    explain(errno, failed, key, || {
-        let scratch = scratch()?;
-        let count = usize::try_from(failed.count).ok()?;
-        first_refused(count, errno, |count| scratch.bind(failed, count))
-    })
+    }
 }
 
 /// An unbound key of this module, destroyed when this is dropped.

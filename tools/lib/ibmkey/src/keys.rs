@@ -68,6 +68,9 @@ mod key;
 mod layout;
 mod region;
 
+/// Returns a sentence for the last bind that failed in this thread. It names the part of the layout
+/// that is the reason: an entry, a block, a dimension or an index.
+pub use crate::explain::last_text as last_error;
 pub use key::Key;
 pub use layout::{
     Indexed,

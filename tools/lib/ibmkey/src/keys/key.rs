@@ -20,6 +20,12 @@ use crate::{
         Errno,
         Result, //
     },
+    explain::{
+        self,
+        Failed,
+        Layout,
+        Place, //
+    },
     indexed,
     mkey::{
         self,
@@ -40,6 +46,7 @@ use crate::{
 /// `handle` is a key that only this object destroys.
 pub struct Key<'r> {
     fd: c_int,
+    pd: u32,
     handle: u32,
     lkey: u32,
     rkey: u32,
@@ -57,6 +64,7 @@ impl<'r> Key<'r> {
         // INVARIANT: Created above; there is no other owner.
         Ok(Self {
             fd: pd.fd,
+            pd: pd.handle,
             handle,
             lkey,
             rkey,
@@ -83,8 +91,39 @@ impl<'r> Key<'r> {
             self.handle,
             access.bits(),
             Array::from_slice(&ranges),
-        )?;
-        self.set(bound);
+        );
+        self.take(bound, Layout::List(&ranges), ranges.len(), 0, access)
+    }
+
+    /// Takes over what the kernel returned for a layout of `count` entries, or keeps the reason for
+    /// [`last_error`](super::last_error).
+    fn take(
+        &mut self,
+        bound: Result<Bound>,
+        layout: Layout<'_>,
+        count: usize,
+        dims: usize,
+        access: Access,
+    ) -> Result {
+        match bound {
+            Ok(bound) => self.set(bound),
+            Err(errno) => {
+                let place = Place {
+                    fd: self.fd,
+                    handle: self.handle,
+                    pd: Some(self.pd),
+                    lkey: self.lkey,
+                };
+                let failed = Failed {
+                    layout,
+                    access: access.bits(),
+                    count: u32::try_from(count).unwrap_or(u32::MAX),
+                    dims: u32::try_from(dims).unwrap_or(u32::MAX),
+                };
+                explain::keep_place(place, errno, &failed);
+                return Err(errno);
+            }
+        }
         Ok(())
     }
 
@@ -105,9 +144,11 @@ impl<'r> Key<'r> {
             access.bits(),
             Array::from_slice(&layout.repeat),
             Array::from_slice(&layout.blocks),
-        )?;
-        self.set(bound);
-        Ok(())
+        );
+        let described = Layout::Interleaved(&layout.repeat, &layout.blocks);
+        let (count, dims) = (layout.blocks.len(), layout.repeat.len());
+
+        self.take(bound, described, count, dims, access)
     }
 
     /// Binds the key to blocks at indices.
@@ -124,8 +165,14 @@ impl<'r> Key<'r> {
             lkey: layout.table.lkey,
         };
 
-        self.set(indexed::bind(self.fd, self.handle, access.bits(), &raw)?);
-        Ok(())
+        let bound = indexed::bind(self.fd, self.handle, access.bits(), &raw);
+        self.take(
+            bound,
+            Layout::Indexed(&raw),
+            layout.indices.len(),
+            0,
+            access,
+        )
     }
 
     /// Unbinds the key: every access by it fails until it is bound again. The lkey and the rkey

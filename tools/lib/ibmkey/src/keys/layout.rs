@@ -10,6 +10,7 @@ use crate::{
         Errno,
         Result, //
     },
+    explain,
     sys, //
 };
 
@@ -21,8 +22,8 @@ use crate::{
 pub struct Interleaved<'r> {
     pub(super) repeat: Vec<u64>,
     pub(super) blocks: Vec<sys::ibmkey_block>,
-    /// The first error of a builder's call; binding returns it.
-    error: Option<Errno>,
+    /// The reason why binding fails: it names the first wrong part.
+    error: Option<String>,
     owner: PhantomData<Slice<'r>>,
 }
 
@@ -48,7 +49,12 @@ impl<'r> Interleaved<'r> {
 
         match stride.get_mut(..strides.len()) {
             Some(used) if strides.len() == self.repeat.len() => used.copy_from_slice(strides),
-            _ => self.error = self.error.or(Some(Errno::EINVAL)),
+            _ => {
+                self.error = self
+                    .error
+                    .take()
+                    .or_else(|| Some(self.wrong(strides.len())))
+            }
         }
         self.blocks.push(sys::ibmkey_block {
             addr: slice.address,
@@ -60,8 +66,24 @@ impl<'r> Interleaved<'r> {
         self
     }
 
+    /// Says why the next block cannot have so many strides.
+    fn wrong(&self, strides: usize) -> String {
+        let (dims, most) = (self.repeat.len(), sys::IBMKEY_MAX_DIMS as usize);
+
+        if dims > most {
+            return format!("repeat[{most}] is one dimension too many: {dims} of at most {most}");
+        }
+        format!(
+            "blocks[{}] has {strides} strides in a layout of {dims} dimensions",
+            self.blocks.len()
+        )
+    }
+
     pub(super) fn check(&self) -> Result {
-        self.error.map_or(Ok(()), Err)
+        self.error.as_ref().map_or(Ok(()), |error| {
+            explain::say(error);
+            Err(Errno::EINVAL)
+        })
     }
 }
 
@@ -87,15 +109,25 @@ impl<'r, 'i> Indexed<'r, 'i> {
 
     /// Returns `ERANGE` if a block reaches outside the table.
     pub(super) fn check(&self) -> Result {
-        let last = self.indices.iter().max().copied().unwrap_or(0);
-        let end = u64::from(last)
-            .checked_mul(self.unit)
-            .and_then(|at| at.checked_add(self.block))
-            .ok_or(Errno::EOVERFLOW)?;
+        let end = |index: u32| {
+            u64::from(index)
+                .checked_mul(self.unit)
+                .and_then(|at| at.checked_add(self.block))
+        };
+        let inside = |index| end(index).is_some_and(|end| end <= self.table.length);
+        let wrong = self
+            .indices
+            .iter()
+            .enumerate()
+            .find(|(_, index)| !inside(**index));
+        let Some((at, index)) = wrong else {
+            return Ok(());
+        };
 
-        if end > self.table.length {
-            return Err(Errno::ERANGE);
-        }
-        Ok(())
+        explain::say(&format!(
+            "indices[{at}] is {index}: the block reaches outside the table of {} bytes",
+            self.table.length
+        ));
+        Err(end(*index).map_or(Errno::EOVERFLOW, |_| Errno::ERANGE))
     }
 }

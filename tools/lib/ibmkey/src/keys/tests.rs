@@ -44,8 +44,24 @@ fn blocks_have_a_stride_for_each_dimension() {
 
     let short = Interleaved::new(&[2, 3]).block(slice(8, 4), &[100]);
     assert_eq!(short.check(), Err(Errno::EINVAL));
+    assert_eq!(
+        last_error(),
+        "blocks[0] has 1 strides in a layout of 2 dimensions"
+    );
+    let second = Interleaved::new(&[2])
+        .block(slice(8, 4), &[100])
+        .block(slice(8, 4), &[1, 2, 3]);
+    assert_eq!(second.check(), Err(Errno::EINVAL));
+    assert_eq!(
+        last_error(),
+        "blocks[1] has 3 strides in a layout of 1 dimensions"
+    );
     let long = Interleaved::new(&[1; 9]).block(slice(8, 4), &[1; 9]);
     assert_eq!(long.check(), Err(Errno::EINVAL));
+    assert_eq!(
+        last_error(),
+        "repeat[8] is one dimension too many: 9 of at most 8"
+    );
 }
 
 #[test]
@@ -56,6 +72,10 @@ fn indexed_blocks_are_within_their_table() {
     assert_eq!(
         Indexed::new(table, 10, 11, &[0, 9]).check(),
         Err(Errno::ERANGE)
+    );
+    assert_eq!(
+        last_error(),
+        "indices[1] is 9: the block reaches outside the table of 100 bytes"
     );
     assert_eq!(
         Indexed::new(table, 10, 10, &[10]).check(),
