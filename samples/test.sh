@@ -168,15 +168,16 @@ operations=100000 messages=5000 payloads=200
 if [ -n "${MKEY_TEST_QUICK-}" ]; then
 	operations=2000 messages=200 payloads=20
 fi
-ktap_set_plan 32
+ktap_set_plan 34
 
-for sample in column header_payload pages kv_gather halo dm_counter; do
+for sample in column header_payload pages kv_gather halo lock dm_counter; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
 done
 export PYTHONPATH="$here/../python/lib" PYTHONDONTWRITEBYTECODE=1
 for sample in column halo header_payload kv_gather dm_lock; do
 	works "python/$sample on rxe0" ip netns exec ns0 python3 "$here/python/$sample.py" rxe0
 done
+works "keys in Rust on rxe0" ip netns exec ns0 "$here/keys_rust" rxe0
 # One process, which needs no way to others.
 export OMPI_MCA_btl=self OMPI_MCA_pml=ob1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 works "send_type on rxe0" ip netns exec ns0 "$here/send_type" rxe0
