@@ -8,6 +8,7 @@
 #include <err.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <peer.h>
 
 #include "acts.h"
 
@@ -27,11 +30,14 @@
 #define MAX_REPETITIONS 1000
 
 static const char usage[] =
-	"usage: mkey_demo [-a DEVICE[@NETNS]] [-b DEVICE[@NETNS]] [-r N] [-s SIDE] PICTURE OUTDIR\n"
+	"usage: mkey_demo [-a DEVICE[@NETNS]] [-b DEVICE[@NETNS]] [-r N] [-s SIDE]\n"
+	"                 [-c HOST | -l] PICTURE OUTDIR\n"
 	"Sends parts of PICTURE, a PNG, JPEG or PPM file, from device a (rxe0@ns0) to device b\n"
 	"(rxe1@ns1) N times (15), checks every byte, prints what it took and writes\n"
 	"pictures of it to OUTDIR. A small PICTURE is enlarged, by a whole number, while\n"
-	"its shorter side is not above SIDE (960) pixels; a large one is reduced.\n";
+	"its shorter side is not above SIDE (960) pixels; a large one is reduced.\n"
+	"  -c HOST  device b is on HOST, where \"mkey_demo -l\" runs with the same arguments\n"
+	"  -l       serves device b for a mkey_demo on another machine\n";
 
 void demo_write(const struct demo *demo, const struct image *image,
 		const char *name)
@@ -184,46 +190,19 @@ static unsigned int number_from(int option, const char *text, unsigned int max)
 	return n;
 }
 
-int main(int argc, char **argv)
+static struct node nodes[2] = { { .where = "rxe0@ns0" }, { .where = "rxe1@ns1" } };
+
+/* Node 1 is another process on this machine, or else on @host. */
+static struct results run_nodes(const struct demo *demo, const char *host)
 {
-	struct node nodes[2] = { { .where = "rxe0@ns0" }, { .where = "rxe1@ns1" } };
-	unsigned int repetitions = 15, good_side = GOOD_SIDE;
-	int option, socks[2], self, status;
-	struct results results;
-	struct demo demo;
 	pid_t parent = getpid(), child;
+	struct results results;
+	int socks[2], status;
 
-	while ((option = getopt(argc, argv, "a:b:r:s:h")) != -1) {
-		switch (option) {
-		case 'a':
-		case 'b':
-			nodes[option - 'a'].where = optarg;
-			break;
-		case 'r':
-			repetitions = number_from(option, optarg, MAX_REPETITIONS);
-			break;
-		case 's':
-			good_side = number_from(option, optarg, MAX_SIDE);
-			break;
-		case 'h':
-			fputs(usage, stdout);
-			return 0;
-		default:
-			fputs(usage, stderr);
-			return 2;
-		}
+	if (host) {
+		nodes[0].sock = peer_connect(host);
+		return run_node0(&nodes[0], demo);
 	}
-	if (argc - optind != 2) {
-		fputs(usage, stderr);
-		return 2;
-	}
-	/* Print the last line after any error message. */
-	setvbuf(stdout, NULL, _IOLBF, 0);
-	demo = prepare(argv[optind], argv[optind + 1], repetitions,
-		       good_side);
-
-	announce(nodes, &demo);
-
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, socks))
 		err(1, "socketpair");
 	sigaction(SIGCHLD, &(struct sigaction) {
@@ -237,28 +216,81 @@ int main(int argc, char **argv)
 	child = fork();
 	if (child < 0)
 		err(1, "fork");
-	self = child ? 0 : 1;
-	nodes[self].sock = socks[self];
-	close(socks[!self]);
+	/* Node 0 is the parent. */
+	nodes[!child].sock = socks[!child];
+	close(socks[!!child]);
 	program_invocation_short_name = child ? "mkey_demo, node 0" :
 						"mkey_demo, node 1";
 	if (!child) {
 		/* Node 0 may have ended between the fork and this request. */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (getppid() != parent)
-			return 1;
-		run_node1(&nodes[1], &demo);
-		return 0;
+			exit(1);
+		run_node1(&nodes[1], demo);
+		exit(0);
 	}
 	peer = child;
 	on_child(SIGCHLD);	/* it may have ended before its number was known */
-	results = run_node0(&nodes[0], &demo);
+	results = run_node0(&nodes[0], demo);
 	peer = 0;
 	if (waitpid(child, &status, 0) != child)
 		err(1, "waitpid");
 	if (!WIFEXITED(status) || WEXITSTATUS(status))
-		return 1;
+		exit(1);
+	return results;
+}
 
+int main(int argc, char **argv)
+{
+	unsigned int repetitions = 15, good_side = GOOD_SIDE;
+	const char *host = NULL;
+	struct results results;
+	bool serve = false;
+	struct demo demo;
+	int option;
+
+	while ((option = getopt(argc, argv, "a:b:r:s:c:lh")) != -1) {
+		switch (option) {
+		case 'a':
+		case 'b':
+			nodes[option - 'a'].where = optarg;
+			break;
+		case 'r':
+			repetitions = number_from(option, optarg, MAX_REPETITIONS);
+			break;
+		case 's':
+			good_side = number_from(option, optarg, MAX_SIDE);
+			break;
+		case 'c':
+			host = optarg;
+			break;
+		case 'l':
+			serve = true;
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			return 0;
+		default:
+			fputs(usage, stderr);
+			return 2;
+		}
+	}
+	if (argc - optind != 2 || (serve && host)) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	/* Print the last line after any error message. */
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	demo = prepare(argv[optind], argv[optind + 1], repetitions,
+		       good_side);
+	if (serve) {
+		nodes[1].sock = peer_accept(peer_listen());
+		run_node1(&nodes[1], &demo);
+		return 0;
+	}
+
+	announce(nodes, &demo);
+	results = run_nodes(&demo, host);
 	print_table(&results, repetitions);
 	printf("\nPictures of acts 1 and 2, from the memory that was written to:\n"
 	       "%s/1-tile.png (1-source.png, 1-before.png, 1-after.png in full size)\n"
