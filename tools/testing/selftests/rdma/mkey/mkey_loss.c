@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A network that loses packets: retransmitted requests and repeated replies go
- * through keys again, from the middle of a message on.
+ * A network that loses packets or changes their order: retransmitted requests and
+ * repeated replies go through keys again, from the middle of a message on.
  */
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "mkey_harness.h"
 
 #define LOSS "loss 12%"
 
-/* the value of a device's counter, 0 if it has none */
-static unsigned long loss_counter(const struct mkt_dev *dev, const char *name)
+static unsigned long loss_counter_here(const struct mkt_dev *dev, const char *name)
 {
 	unsigned long value = 0;
 	char path[128];
@@ -29,47 +27,53 @@ static unsigned long loss_counter(const struct mkt_dev *dev, const char *name)
 	return value;
 }
 
+/* the value of a device's counter, 0 if it has none */
+static unsigned long loss_counter(const struct mkt_dev *dev, const char *name)
+{
+	unsigned long value = mkt_dev_here(dev) ? loss_counter_here(dev, name) : 0;
+
+	mkt_share(dev, &value, sizeof(value));
+	return value;
+}
+
 FIXTURE(loss)
 {
 	struct mkt_setup s;
 	struct mkt_end key[2];
-	char netdev[2][32];
-	bool lossy;
+	struct mkt_netem netem[2];
 };
 
 FIXTURE_VARIANT(loss)
 {
 	enum mkt_kind kind;
 	unsigned int flags;
+	const char *netem;
 };
 
 FIXTURE_VARIANT_ADD(loss, list)
 {
 	.kind = MKT_LIST,
+	.netem = LOSS,
 };
 
 FIXTURE_VARIANT_ADD(loss, strided)
 {
 	.kind = MKT_STRIDED,
+	.netem = LOSS,
 };
 
 FIXTURE_VARIANT_ADD(loss, general_srq)
 {
 	.kind = MKT_GENERAL,
 	.flags = MKT_QP_SRQ,
+	.netem = LOSS,
 };
 
-/* runs tc for the network device of a side */
-static int loss_tc(const struct mkt_setup *s, unsigned int side,
-		   const char *netdev, const char *what)
+FIXTURE_VARIANT_ADD(loss, reordered)
 {
-	char command[256];
-
-	snprintf(command, sizeof(command),
-		 "ip netns exec %s tc qdisc %s dev %s root %s 2>/dev/null",
-		 s->dev[side].netns, *what ? "replace" : "del", netdev, what);
-	return system(command);
-}
+	.kind = MKT_INDEXED,
+	.netem = "delay 4ms reorder 40%",
+};
 
 static int loss_bind(struct mkt_setup *s, struct mkt_end *end,
 		     unsigned int side, enum mkt_kind kind)
@@ -100,23 +104,17 @@ FIXTURE_SETUP(loss)
 	if (geteuid())
 		SKIP(return, "not root");
 	for (i = 0; i < 2; i++)
-		if (!*self->s.dev[i].netns ||
-		    !mkt_command(self->netdev[i], sizeof(self->netdev[i]),
-				 "ip netns exec %s cat /sys/class/infiniband/%s/ports/1/gid_attrs/ndevs/0",
-				 self->s.dev[i].netns, self->s.dev[i].name))
+		if (!mkt_netem_open(&self->netem[i], &self->s.dev[i]))
 			SKIP(return, "%s is not in a separate namespace",
 			     self->s.dev[i].name);
-	for (i = 0; i < 2; i++)
-		self->netdev[i][strcspn(self->netdev[i], "\n")] = '\0';
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	for (i = 0; i < 2; i++) {
 		ASSERT_EQ(0, loss_bind(&self->s, &self->key[i], i,
 				       variant->kind));
 	}
 	for (i = 0; i < 2; i++)
-		if (loss_tc(&self->s, i, self->netdev[i], "netem " LOSS))
+		if (!mkt_netem_set(&self->netem[i], variant->netem))
 			SKIP(return, "no netem");
-	self->lossy = true;
 }
 
 FIXTURE_TEARDOWN(loss)
@@ -124,8 +122,7 @@ FIXTURE_TEARDOWN(loss)
 	unsigned int i;
 
 	for (i = 0; i < 2; i++) {
-		if (*self->netdev[i])
-			loss_tc(&self->s, i, self->netdev[i], "");
+		mkt_netem_close(&self->netem[i]);
 		mkt_end_free(&self->key[i]);
 	}
 	EXPECT_EQ(0, mkt_teardown(&self->s));
@@ -201,6 +198,8 @@ TEST_F(loss, atomic)
 	unsigned int rounds = 0, least = mkt_scale(8, 3);
 	unsigned long seen;
 
+	if (variant->kind == MKT_INDEXED)
+		SKIP(return, "one packet at a time has no other order");
 	mkt_end_free(&self->key[1]);
 	ASSERT_EQ(0, mkt_end_key(&self->key[1], s->key[1], &s->arena[1],
 				 &layout, MKT_ACCESS_ALL));

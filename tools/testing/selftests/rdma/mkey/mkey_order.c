@@ -258,6 +258,8 @@ TEST_F(order, eight_queues_in_four_threads)
 	unsigned int i, k;
 
 	ASSERT_NE(NULL, thread);
+	if (!mkt_dev_here(&self->s.dev[0]) || !mkt_dev_here(&self->s.dev[1]))
+		SKIP(return, "threads cannot use two machines");
 	for (i = 0; i < THREADS; i++) {
 		thread[i].rounds = mkt_scale(1000, 30);
 		for (k = 0; k < QPS / THREADS; k++) {
@@ -343,20 +345,23 @@ TEST_F(order, fence)
 FIXTURE(order_loss)
 {
 	struct mkt_setup s;
-	char netdev[2][32];
+	struct mkt_netem netem[2];
 };
 
-/* runs tc for the network device of a side */
-static int order_tc(const struct mkt_setup *s, unsigned int side, const char *netdev,
-		    const char *what)
+FIXTURE_VARIANT(order_loss)
 {
-	char command[256];
+	const char *netem;
+};
 
-	snprintf(command, sizeof(command),
-		 "ip netns exec %s tc qdisc %s dev %s root %s 2>/dev/null",
-		 s->dev[side].netns, *what ? "replace" : "del", netdev, what);
-	return system(command);
-}
+FIXTURE_VARIANT_ADD(order_loss, lost)
+{
+	.netem = "loss 8%",
+};
+
+FIXTURE_VARIANT_ADD(order_loss, reordered)
+{
+	.netem = "delay 4ms reorder 40%",
+};
 
 FIXTURE_SETUP(order_loss)
 {
@@ -370,17 +375,13 @@ FIXTURE_SETUP(order_loss)
 	if (geteuid())
 		SKIP(return, "not root");
 	for (i = 0; i < 2; i++) {
-		if (!*self->s.dev[i].netns ||
-		    !mkt_command(self->netdev[i], sizeof(self->netdev[i]),
-				 "ip netns exec %s cat /sys/class/infiniband/%s/ports/1/gid_attrs/ndevs/0",
-				 self->s.dev[i].netns, self->s.dev[i].name))
+		if (!mkt_netem_open(&self->netem[i], &self->s.dev[i]))
 			SKIP(return, "%s is not in a separate namespace",
 			     self->s.dev[i].name);
-		self->netdev[i][strcspn(self->netdev[i], "\n")] = '\0';
 	}
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	for (i = 0; i < 2; i++)
-		if (order_tc(&self->s, i, self->netdev[i], "netem loss 8%"))
+		if (!mkt_netem_set(&self->netem[i], variant->netem))
 			SKIP(return, "no netem");
 }
 
@@ -389,8 +390,7 @@ FIXTURE_TEARDOWN(order_loss)
 	unsigned int i;
 
 	for (i = 0; i < 2; i++)
-		if (*self->netdev[i])
-			order_tc(&self->s, i, self->netdev[i], "");
+		mkt_netem_close(&self->netem[i]);
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 

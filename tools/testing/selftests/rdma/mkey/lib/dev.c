@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The devices under test, in any network namespace. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -174,7 +175,7 @@ void mkt_dev_close(struct mkt_dev *dev)
 	dev->ctx = NULL;
 }
 
-int mkt_dev_count(const struct mkt_dev *dev, const char *kind)
+static int mkt_count_here(const struct mkt_dev *dev, const char *kind)
 {
 	char line[512], want[32], *at;
 
@@ -187,4 +188,38 @@ int mkt_dev_count(const struct mkt_dev *dev, const char *kind)
 	snprintf(want, sizeof(want), "\"%s\":", kind);
 	at = strstr(line, want);
 	return at ? atoi(at + strlen(want)) : -1;
+}
+
+int mkt_dev_count(const struct mkt_dev *dev, const char *kind)
+{
+	int count = mkt_dev_here(dev) ? mkt_count_here(dev, kind) : 0;
+
+	mkt_share(dev, &count, sizeof(count));
+	return count;
+}
+
+/* preload/two has these functions, if the test runs on two machines */
+bool mkt_dev_here(const struct mkt_dev *dev)
+{
+	bool (*here)(struct ibv_context *ctx) = dlsym(RTLD_DEFAULT, "two_here");
+
+	return !here || here(dev->ctx);
+}
+
+void mkt_share(const struct mkt_dev *dev, void *data, size_t length)
+{
+	void (*share)(struct ibv_context *ctx, void *data, size_t length);
+
+	share = dlsym(RTLD_DEFAULT, "two_share");
+	if (share)
+		share(dev->ctx, data, length);
+}
+
+void mkt_watch(const struct mkt_dev *dev, void *addr, size_t length)
+{
+	void (*watch)(struct ibv_context *ctx, void *addr, size_t length);
+
+	watch = dlsym(RTLD_DEFAULT, "two_watch");
+	if (watch)
+		watch(dev->ctx, addr, length);
 }

@@ -81,6 +81,17 @@ struct ibv_context *mkt_dev_reopen(const struct mkt_dev *dev);
  */
 int mkt_dev_count(const struct mkt_dev *dev, const char *kind);
 
+/*
+ * A test may run on two machines, each with one of the devices (preload/two). Whatever
+ * it finds out about a device other than by verbs, it finds out on the machine that has
+ * the device, and shares it. On one machine every device is here.
+ */
+bool mkt_dev_here(const struct mkt_dev *dev);
+/* gives the other machine the bytes that are at @data where @dev is */
+void mkt_share(const struct mkt_dev *dev, void *data, size_t length);
+/* @dev may change memory that is in no ordinary MR; the other machine sees it, too */
+void mkt_watch(const struct mkt_dev *dev, void *addr, size_t length);
+
 /* qp.c: queue pairs */
 
 #define MKT_DEPTH 128
@@ -440,6 +451,19 @@ uint64_t mkt_physical(const void *at);
 int mkt_node_of(uint64_t physical);
 bool mkt_in_bar(uint64_t physical, const char *device);
 bool mkt_in_iomem(uint64_t physical, const char *what);
+
+/* netem.c: a link that loses packets or changes their order; needs root */
+
+struct mkt_netem {
+	const struct mkt_dev *dev;
+	char netdev[32];
+};
+
+/* false if @dev is not in a namespace of its own */
+bool mkt_netem_open(struct mkt_netem *netem, const struct mkt_dev *dev);
+/* "loss 12%" happens to what the device sends; false if there is no netem */
+bool mkt_netem_set(struct mkt_netem *netem, const char *what);
+void mkt_netem_close(struct mkt_netem *netem);
 
 /* setup.c: the objects that most tests need */
 
