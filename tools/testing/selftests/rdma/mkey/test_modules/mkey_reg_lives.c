@@ -71,14 +71,14 @@ static int key_goes(struct reg_test *test, bool flush)
 
 /*
  * The queue pair is destroyed while a request to bind a bound key waits for a request that is never
- * answered. The key keeps its binding.
+ * answered. The key keeps its binding. There is memory at @addr.
  */
-static int queue_goes(struct ulp_link *link)
+static int queue_goes(struct ulp_link *link, u64 addr)
 {
 	struct ulp_side *here = &link->side[0], *there = &link->side[1];
 	struct ib_qp_attr reset = { .qp_state = IB_QPS_RESET };
 	struct reg_chain bind = {}, chain = {};
-	struct ib_sge some = { .length = 3, .lkey = there->pd->local_dma_lkey };
+	struct ib_sge some = { .addr = addr, .length = 3, .lkey = there->pd->local_dma_lkey };
 	struct ib_mr *key;
 	u32 bound, next;
 
@@ -173,7 +173,7 @@ int reg_lives(struct reg_test *test)
 		ret = ulp_link_open(&link, devices);
 	if (ret)
 		return ret;
-	ret = queue_goes(&link);
+	ret = queue_goes(&link, test->there.addr);
 	ulp_link_close(&link);
 
 	return ret;
