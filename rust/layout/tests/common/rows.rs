@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use ib_mkey_layout::{Cursor, Error, Order, Pieces, Row, Walker};
+use ib_mkey_layout::{Block, Cursor, Error, Order, Pieces, Row, Walker};
 
 use super::{Byte, VecLayout};
 
@@ -55,7 +55,14 @@ fn rows_of_pieces(pieces: Pieces<'_>) -> Vec<Row> {
             assert!(plane.row.count == 1 || plane.row.step == plane.row.len);
             plane.rows().collect()
         }
-        Pieces::Records(records) => records.rows().collect(),
+        Pieces::Records(records) => {
+            let (lowest, bytes) = records.span().unwrap();
+            let places = records.blocks.iter().map(Block::addr);
+            assert_eq!(places.clone().min(), Some(lowest));
+            // The end of the highest block may be beyond 64 bits.
+            assert_eq!(places.max(), Some(lowest + (bytes - records.len)));
+            records.rows().collect()
+        }
         Pieces::Scattered(scattered) => {
             let count = scattered.places.count();
             assert!(count > 1 && scattered.places.get(count).is_none());
