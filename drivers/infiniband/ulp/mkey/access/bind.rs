@@ -119,9 +119,9 @@ pub(crate) fn bind_staged(mr: &Mr, pd: &Pd, rkey: u32, access: u32, attempt: Att
     };
     let bound = describe_and_bind();
     if bound.is_err() && attempt == Attempt::First {
-        layouts.put_back(rkey, staged);
+        layouts.put_back(staged);
     } else {
-        layouts.use_up(rkey, staged);
+        layouts.use_up(staged);
     }
     bound.inspect_err(|error| key.region().refuse(*error, entry))
 }

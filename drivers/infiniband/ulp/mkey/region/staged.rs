@@ -32,8 +32,10 @@ pub(crate) struct Staged {
     /// All parts but the last one that is used are full. Unused parts are kept for the next
     /// description.
     parts: KVec<KVec<u8>>,
-    len: usize,
+    len: u32,
     charge: OwnerCharge,
+    /// The turn of the request that took it out last.
+    turn: u32,
 }
 
 impl Staged {
@@ -44,7 +46,7 @@ impl Staged {
     /// `ENOMEM` without memory and beyond a limit.
     pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result {
         while !bytes.is_empty() {
-            let at = self.len / PART;
+            let at = self.len() / PART;
             if at == self.parts.len() {
                 self.parts.reserve(1, GFP_NOWAIT)?;
                 let part = KVec::with_capacity(PART, GFP_NOWAIT)?;
@@ -56,7 +58,7 @@ impl Staged {
             let (now, rest) = bytes.split_at_checked(fits).ok_or(EFAULT)?;
             // The part has the capacity.
             part.extend_from_slice(now, GFP_NOWAIT)?;
-            self.len = self.len.saturating_add(fits);
+            self.len = self.len.checked_add(u32::try_from(fits)?).ok_or(ENOMEM)?;
             bytes = rest;
         }
         Ok(())
@@ -84,7 +86,7 @@ impl Staged {
 
     /// Returns the number of bytes.
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.len as usize
     }
 
     fn clear(&mut self) {
@@ -102,9 +104,15 @@ pub(crate) struct StagedLayouts {
     slots: IrqLock<Slots>,
 }
 
-/// The staged layout of an rkey; [`None`] while a request reads it. The place stays taken meanwhile,
-/// so that the layout can be put back.
-type Ready = (u32, Option<Staged>);
+/// The staged layout of an rkey.
+struct Ready {
+    rkey: u32,
+    /// [`None`] while a request reads the layout. The place stays taken meanwhile, so that the layout
+    /// can be put back.
+    staged: Option<Staged>,
+    /// The turn of that request.
+    turn: u32,
+}
 
 /// The places of the descriptions. A description that is being written or read is in none.
 struct Slots {
@@ -112,13 +120,24 @@ struct Slots {
     ready: [Option<Ready>; MAX_STAGED],
     /// Unused memory.
     spare: [Option<Staged>; MAX_STAGED],
+    /// The number of layouts that requests have taken out.
+    turns: u32,
 }
 
 impl Slots {
     /// Returns the place of the layout with `rkey`.
     fn of(&self, rkey: u32) -> Option<usize> {
-        let is_it = |place: &Option<Ready>| matches!(place, Some((of, _)) if *of == rkey);
+        let is_it = |place: &Option<Ready>| matches!(place, Some(ready) if ready.rkey == rkey);
         self.ready.iter().position(is_it)
+    }
+
+    /// Returns the place from which `staged` was taken out. Returns [`None`] if another layout was
+    /// staged under its rkey meanwhile, or all were dropped.
+    fn place_of(&mut self, staged: &Staged) -> Option<&mut Option<Ready>> {
+        let is_it = |place: &&mut Option<Ready>| {
+            matches!(place, Some(ready) if ready.staged.is_none() && ready.turn == staged.turn)
+        };
+        self.ready.iter_mut().find(is_it)
     }
 
     /// Returns the place for a layout with `rkey`: that of the layout with the same rkey, or else a
@@ -144,6 +163,7 @@ impl StagedLayouts {
         let slots = Slots {
             ready: array::from_fn(|_| None),
             spare: array::from_fn(|_| None),
+            turns: 0,
         };
         KBox::pin_init(
             pin_init!(Self {
@@ -177,6 +197,7 @@ impl StagedLayouts {
                 parts: KVec::new(),
                 len: 0,
                 charge: charge.beside(0)?,
+                turn: 0,
             },
         };
         staged.clear();
@@ -186,8 +207,12 @@ impl StagedLayouts {
         if result.is_ok() {
             match slots.place(rkey) {
                 Some(place) => {
-                    let new = Some((rkey, unused.take()));
-                    unused = core::mem::replace(place, new).and_then(|(_, before)| before);
+                    let new = Some(Ready {
+                        rkey,
+                        staged: unused.take(),
+                        turn: 0,
+                    });
+                    unused = core::mem::replace(place, new).and_then(|before| before.staged);
                 }
                 // Another thread took the last place meanwhile.
                 None => result = Err(EBUSY),
@@ -204,32 +229,33 @@ impl StagedLayouts {
     pub(crate) fn take(&self, rkey: u32) -> Option<Staged> {
         let mut slots = self.slots.lock();
         let at = slots.of(rkey)?;
-        let (_, staged) = slots.ready.get_mut(at)?.as_mut()?;
-        staged.take()
+        let turn = slots.turns.wrapping_add(1);
+        let ready = slots.ready.get_mut(at)?.as_mut()?;
+        let mut staged = ready.staged.take()?;
+        ready.turn = turn;
+        staged.turn = turn;
+        slots.turns = turn;
+        Some(staged)
     }
 
-    /// Keeps the memory of a description that was staged under `rkey` for the next one.
-    pub(crate) fn use_up(&self, rkey: u32, staged: Staged) {
+    /// Keeps the memory of a description for the next one.
+    pub(crate) fn use_up(&self, staged: Staged) {
         let mut slots = self.slots.lock();
-        let at = slots.of(rkey);
-        match at.and_then(|at| slots.ready.get_mut(at)) {
-            Some(place) if matches!(place, Some((_, None))) => *place = None,
-            // A layout was staged under the same rkey meanwhile, or all were dropped.
-            _ => (),
+        if let Some(place) = slots.place_of(&staged) {
+            *place = None;
         }
         let surplus = slots.keep(staged);
         drop(slots);
         drop(surplus);
     }
 
-    /// Stages a description under `rkey` again, for another attempt of the same request, unless
-    /// another one was staged meanwhile or all were dropped.
-    pub(crate) fn put_back(&self, rkey: u32, staged: Staged) {
+    /// Stages a description again, for another attempt of the same request, unless another one was
+    /// staged under its rkey meanwhile or all were dropped.
+    pub(crate) fn put_back(&self, staged: Staged) {
         let mut slots = self.slots.lock();
-        let at = slots.of(rkey);
-        let surplus = match at.and_then(|at| slots.ready.get_mut(at)) {
-            Some(Some((_, place @ None))) => {
-                *place = Some(staged);
+        let surplus = match slots.place_of(&staged) {
+            Some(Some(ready)) => {
+                ready.staged = Some(staged);
                 None
             }
             _ => slots.keep(staged),
@@ -244,7 +270,7 @@ impl StagedLayouts {
             let one = {
                 let mut slots = self.slots.lock();
                 let ready = slots.ready.iter_mut().find_map(Option::take);
-                let ready = ready.map(|(_, staged)| staged);
+                let ready = ready.map(|ready| ready.staged);
                 ready.or_else(|| slots.spare.iter_mut().find_map(Option::take).map(Some))
             };
             if one.is_none() {

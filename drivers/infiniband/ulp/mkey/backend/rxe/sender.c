@@ -163,13 +163,18 @@ static noinline int send_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 	struct rxe_queue *queue = qp->sq.queue;
 	bool first = qp->req.wqe_index == queue_get_consumer(queue, QUEUE_TYPE_FROM_CLIENT);
 	u32 rkey = qp->is_user ? READ_ONCE(wqe->wr.wr.mw.mw_rkey) : wqe->wr.wr.reg.key;
+	u32 flags = READ_ONCE(wqe->wr.send_flags);
+	bool may = first || READ_ONCE(wqe->state) == wqe_state_done ||
+		   (!(flags & IB_SEND_FENCE) && !is_bound(qp, rkey));
 	int ret = -EAGAIN;
 
-	if (first || READ_ONCE(wqe->state) == wqe_state_done ||
-	    (!(READ_ONCE(wqe->wr.send_flags) & IB_SEND_FENCE) && !is_bound(qp, rkey)))
+	if (may)
 		ret = qp->is_user ? ib_mkey_rxe_request_bind(qp, wqe) :
 				    request_reg(qp, wqe, first);
 	if (ret && !first) {
+		/* The second attempt is the last one. */
+		if (may)
+			WRITE_ONCE(wqe->wr.send_flags, flags | IB_SEND_FENCE);
 		/* rxe's completer calls for another pass when a request has completed. */
 		qp->req.wait_fence = 1;
 		return stock_completer(qp);
