@@ -104,8 +104,8 @@ impl<T: Send + Sync> CountedCell<T> {
         })
     }
 
-    /// Puts `value` into the cell, if it is empty. The caller serialises writers, and waits for the
-    /// readers of the value before.
+    /// Puts `value` into the cell, if it is empty. The caller serialises writers. No thread waits for
+    /// readers of a value before: the last reader would find the cell filled, and not wake it.
     ///
     /// # Errors
     ///
@@ -181,3 +181,7 @@ impl<T: Send + Sync> Drop for Taken<T> {
         }
     }
 }
+
+#[cfg(CONFIG_KUNIT = "y")]
+#[path = "counted_kunit.rs"]
+mod kunit;

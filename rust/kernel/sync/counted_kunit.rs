@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit tests of `counted.rs`.
+
+use kernel::prelude::*;
+
+#[kunit_tests(ib_mkey_counted)]
+mod tests {
+    use super::super::*;
+    use kernel::{
+        time::{delay::fsleep, Delta},
+        workqueue,
+    };
+
+    /// What another thread does: 1 when it begins, 2 when it is done.
+    type Progress = Arc<Atomic<u32>>;
+
+    fn filled(value: u32) -> Result<Arc<CountedCell<u32>>> {
+        let cell = Arc::new(CountedCell::new()?, GFP_KERNEL)?;
+        cell.fill(Arc::new(value, GFP_KERNEL)?).map_err(|_| EBUSY)?;
+        Ok(cell)
+    }
+
+    /// Runs `wait` in another thread, and returns when that has begun.
+    fn spawn(wait: impl FnOnce() + Send + 'static) -> Result<Progress> {
+        let progress = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        let there = progress.clone();
+        workqueue::system().try_spawn(GFP_KERNEL, move || {
+            there.store(1, ordering::Release);
+            wait();
+            there.store(2, ordering::Release);
+        })?;
+        assert!(reaches(&progress, 1));
+        Ok(progress)
+    }
+
+    /// Returns `true` if the other thread reaches `step` within a minute.
+    fn reaches(progress: &Atomic<u32>, step: u32) -> bool {
+        (0..6000).any(|_| {
+            let reached = progress.load(ordering::Acquire) >= step;
+            if !reached {
+                fsleep(Delta::from_millis(10));
+            }
+            reached
+        })
+    }
+
+    /// Returns `true` if the other thread waits. Gives it time to end if it does not.
+    fn waits(progress: &Atomic<u32>) -> bool {
+        fsleep(Delta::from_millis(50));
+        progress.load(ordering::Acquire) == 1
+    }
+
+    #[test]
+    fn a_value_is_read_until_it_is_taken() -> Result {
+        let cell = filled(5)?;
+        assert!(cell.read().is_some_and(|value| *value == 5));
+        assert!(cell.fill(Arc::new(6, GFP_KERNEL)?).is_err());
+        let taken = cell.take().ok_or(EINVAL)?;
+        assert!(cell.read().is_none());
+        assert!(cell.take().is_none());
+        assert!(taken.wait().is_some_and(|value| *value == 5));
+        assert!(cell.fill(Arc::new(6, GFP_KERNEL)?).is_ok());
+        assert!(cell.read().is_some_and(|value| *value == 6));
+        Ok(())
+    }
+
+    #[test]
+    fn a_value_that_was_taken_waits_for_its_last_reader() -> Result {
+        let cell = filled(5)?;
+        let (first, second) = (cell.read(), cell.read());
+        let taken = cell.take().ok_or(EINVAL)?;
+        let progress = spawn(move || drop(taken))?;
+        assert!(waits(&progress));
+        drop(first);
+        assert!(waits(&progress));
+        // A reader of the empty cell is none.
+        assert!(cell.read().is_none());
+        assert!(waits(&progress));
+        assert!(second.as_deref() == Some(&5));
+        drop(second);
+        assert!(reaches(&progress, 2));
+        Ok(())
+    }
+
+    #[test]
+    fn all_threads_that_wait_go_on() -> Result {
+        let cell = filled(5)?;
+        let reader = cell.read();
+        let taken = cell.take().ok_or(EINVAL)?;
+        let empty = cell.clone();
+        let one = spawn(move || drop(taken.wait()))?;
+        let other = spawn(move || empty.settle())?;
+        assert!(waits(&one) && waits(&other));
+        drop(reader);
+        assert!(reaches(&one, 2) && reaches(&other, 2));
+        Ok(())
+    }
+}
