@@ -134,10 +134,9 @@ impl Slots {
     /// Returns the place from which `staged` was taken out. Returns [`None`] if another layout was
     /// staged under its rkey meanwhile, or all were dropped.
     fn place_of(&mut self, staged: &Staged) -> Option<&mut Option<Ready>> {
-        let is_it = |place: &&mut Option<Ready>| {
-            matches!(place, Some(ready) if ready.staged.is_none() && ready.turn == staged.turn)
-        };
-        self.ready.iter_mut().find(is_it)
+        let is_it = |ready: &Ready| ready.staged.is_none() && ready.turn == staged.turn;
+        let mut places = self.ready.iter_mut();
+        places.find(|place| place.as_ref().is_some_and(is_it))
     }
 
     /// Returns the place for a layout with `rkey`: that of the layout with the same rkey, or else a
