@@ -279,6 +279,7 @@ __rust_helper bool rust_helper_wait_for_none_timeout(atomic_t *count, long jiffi
 __rust_helper void rust_helper_rdma_count_user(atomic_t *count)
 {
 	atomic_inc(count);
+	/* Pairs with the barrier of a writer between its exchange and its look at the count. */
 	smp_mb__after_atomic();
 }
 

@@ -12,7 +12,7 @@ mod tests {
         workqueue,
     };
 
-    /// What another thread does: 1 when it begins, 2 when it is done.
+    /// The step of another thread: 1 after it has begun, 2 after it has ended.
     type Progress = Arc<Atomic<u32>>;
 
     fn filled(value: u32) -> Result<Arc<CountedCell<u32>>> {

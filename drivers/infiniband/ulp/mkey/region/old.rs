@@ -19,7 +19,7 @@ use crate::{
             users::{Deadline, Patience, Users},
         },
     },
-    region::{binding::Binding, Region},
+    region::binding::Binding,
 };
 use core::ops::Range;
 use kernel::{
@@ -144,24 +144,18 @@ impl OldBindings {
         )
     }
 
-    /// Runs `replace`, and keeps the old binding of `region`, which it returns. The caller holds
-    /// the `edit` lock of the region.
+    /// Runs `replace`, and keeps the old binding of the region at address `region`, which it
+    /// returns.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, before `replace` runs; those of `replace`.
     pub(crate) fn keep(
         &self,
-        region: &Region,
+        region: usize,
         replace: impl FnOnce() -> Result<Retired<Binding>>,
     ) -> Result {
-        if region.binding.is_empty() {
-            // It stays empty under `edit`, so there is nothing to keep.
-            drop(replace()?);
-            return Ok(());
-        }
         let room = UniqueArc::new_uninit(GFP_MAYFAIL)?;
-        let region = region.address();
         let mut kept = self.list.lock();
         let binding = replace()?;
         if binding.value().is_some() {

@@ -269,30 +269,35 @@ impl Region {
             Patience::Bounded(jiffies) => many.lock_within(&self.edit, jiffies).ok_or(EBUSY)?,
             _ => many.lock(&self.edit),
         };
-        let replace = || {
-            old.keep(self, || {
-                pins.if_free(mr.index(), || {
-                    // Another request changed the key meanwhile, or the MR is being destroyed.
-                    let named = match turn.key {
-                        Some(key) => hw.key(mr) == key || turn.any_tag && self.is_unbound(hw, mr),
-                        None => tag::same_mr(hw.key(mr), turn.new_key),
-                    };
-                    if !named || (!hw.is_free(mr) && !hw.is_open(mr)) {
-                        return Err(EINVAL);
-                    }
-                    self.lapsed.store(false, ordering::Relaxed);
-                    self.rekey(hw, mr, turn.new_key);
-                    if turn.key.is_some() {
-                        mr.set_key(turn.new_key);
-                    }
-                    new.set_rkey(turn.new_key);
-                    let replaced = self.swap(new.clone());
-                    // No access waits for this: the access flags and the range of a binding are
-                    // checked again when its bytes are copied.
-                    publish(hw, mr, new);
-                    Ok(replaced)
-                })
+        let swap = || {
+            pins.if_free(mr.index(), || {
+                // Another request changed the key meanwhile, or the MR is being destroyed.
+                let named = match turn.key {
+                    Some(key) => hw.key(mr) == key || turn.any_tag && self.is_unbound(hw, mr),
+                    None => tag::same_mr(hw.key(mr), turn.new_key),
+                };
+                if !named || (!hw.is_free(mr) && !hw.is_open(mr)) {
+                    return Err(EINVAL);
+                }
+                self.lapsed.store(false, ordering::Relaxed);
+                self.rekey(hw, mr, turn.new_key);
+                if turn.key.is_some() {
+                    mr.set_key(turn.new_key);
+                }
+                new.set_rkey(turn.new_key);
+                let replaced = self.swap(new.clone());
+                // No access waits for this: the access flags and the range of a binding are
+                // checked again when its bytes are copied.
+                publish(hw, mr, new);
+                Ok(replaced)
             })
+        };
+        let replace = || {
+            if self.binding.is_empty() {
+                // It stays empty under `edit`, so there is nothing to keep.
+                return swap().map(drop);
+            }
+            old.keep(self.address(), swap)
         };
         match replace() {
             Err(EBUSY) => {
