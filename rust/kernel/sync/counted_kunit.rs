@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-#[kunit_tests(ib_mkey_counted)]
+#[kunit_tests(rust_counted_cell)]
 mod tests {
     use super::super::*;
     use kernel::{
