@@ -35,37 +35,12 @@ static size_t link_read(const char *path, char *text, size_t size)
 	return n;
 }
 
-static bool link_write(const char *path, const char *text)
-{
-	FILE *f = fopen(path, "we");
-	bool written = f && fputs(text, f) >= 0;
-
-	return f && !fclose(f) && written;
-}
-
 static int link_references(void)
 {
 	char text[16];
 
 	return link_read("/sys/module/ib_mkey/refcnt", text, sizeof(text)) ?
 		       atoi(text) : -1;
-}
-
-/* allocations that may sleep fail too; without a line in the log for each */
-static bool link_faults(bool on)
-{
-	static const char *const dir[] = { "failslab", "fail_page_alloc" };
-	bool done = true;
-	char path[64];
-	unsigned int i;
-
-	for (i = 0; i < ARRAY_SIZE(dir); i++) {
-		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/ignore-gfp-wait", dir[i]);
-		done &= link_write(path, on ? "N" : "Y");
-		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/verbose", dir[i]);
-		done &= link_write(path, on ? "0" : "2");
-	}
-	return done;
 }
 
 /* prints the mangled name of the function that adds a device */
@@ -98,13 +73,13 @@ FIXTURE_SETUP(fail_link)
 	ASSERT_EQ(0, system("ip link add " LINK " type dummy"));
 	self->netdev = true;
 	ASSERT_EQ(0, system("ip link set " LINK " up"));
-	ASSERT_TRUE(link_faults(true));
+	ASSERT_TRUE(mkt_faults_may_sleep(true));
 }
 
 FIXTURE_TEARDOWN(fail_link)
 {
 	if (self->netdev) {
-		EXPECT_TRUE(link_faults(false));
+		EXPECT_TRUE(mkt_faults_may_sleep(false));
 		EXPECT_EQ(0, system("ip link delete " LINK));
 	}
 	if (self->module) {
@@ -133,7 +108,7 @@ static bool link_try(FIXTURE_DATA(fail_link) *self, unsigned int nth,
 	int references;
 
 	snprintf(text, sizeof(text), "%u", nth);
-	if (!link_write(PARAMETERS "nth", text) ||
+	if (!mkt_write_file(PARAMETERS "nth", text) ||
 	    system("rdma link add " LINK " type rxe netdev " LINK)) {
 		mkt_diag("fault %u: no link", nth);
 		return false;

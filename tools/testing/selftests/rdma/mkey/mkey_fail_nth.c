@@ -24,24 +24,12 @@ FIXTURE(fail_nth)
 	struct ib_uverbs_mkey_indexed wanted;
 };
 
-static void fail_write(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-
-	if (fd < 0)
-		return;
-	if (write(fd, text, strlen(text)) < 0)
-		mkt_diag("%s: %s", path, strerror(errno));
-	close(fd);
-}
-
 FIXTURE_SETUP(fail_nth)
 {
 	self->fd = open("/proc/thread-self/fail-nth", O_RDWR);
 	ASSERT_LE(0, self->fd);
-	/* let allocations that may sleep fail, too */
-	fail_write("/sys/kernel/debug/failslab/ignore-gfp-wait", "N");
-	fail_write("/sys/kernel/debug/fail_page_alloc/ignore-gfp-wait", "N");
+	/* Without root, only allocations that may not sleep fail. */
+	mkt_faults_may_sleep(true);
 	if (mkt_dev_try_open(&self->c.dev, 0))
 		SKIP(return, "no device %s", self->c.dev.name);
 	if (!self->c.dev.extended)
@@ -52,8 +40,7 @@ FIXTURE_SETUP(fail_nth)
 
 FIXTURE_TEARDOWN(fail_nth)
 {
-	fail_write("/sys/kernel/debug/failslab/ignore-gfp-wait", "Y");
-	fail_write("/sys/kernel/debug/fail_page_alloc/ignore-gfp-wait", "Y");
+	mkt_faults_may_sleep(false);
 	EXPECT_EQ(0, mkt_commands_teardown(&self->c));
 }
 

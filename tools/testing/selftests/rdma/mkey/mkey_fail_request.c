@@ -23,31 +23,6 @@ FIXTURE(fail_request)
 	bool module;
 };
 
-static bool fail_write(const char *path, const char *text)
-{
-	FILE *f = fopen(path, "we");
-	bool written = f && fputs(text, f) >= 0;
-
-	return f && !fclose(f) && written;
-}
-
-/* allocations that may sleep fail too; without a line in the log for each */
-static bool fail_faults(bool on)
-{
-	static const char *const dir[] = { "failslab", "fail_page_alloc" };
-	bool done = true;
-	char path[64];
-	unsigned int i;
-
-	for (i = 0; i < ARRAY_SIZE(dir); i++) {
-		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/ignore-gfp-wait", dir[i]);
-		done &= fail_write(path, on ? "N" : "Y");
-		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/verbose", dir[i]);
-		done &= fail_write(path, on ? "0" : "2");
-	}
-	return done;
-}
-
 FIXTURE_SETUP(fail_request)
 {
 	struct mkt_wants wants = {
@@ -69,14 +44,14 @@ FIXTURE_SETUP(fail_request)
 	snprintf(command, sizeof(command), "insmod '%s/" MODULE_FILE "' symbol=" SYMBOL, dir);
 	ASSERT_EQ(0, system(command));
 	self->module = true;
-	ASSERT_TRUE(fail_faults(true));
+	ASSERT_TRUE(mkt_faults_may_sleep(true));
 }
 
 FIXTURE_TEARDOWN(fail_request)
 {
 	if (!self->module)
 		return;
-	EXPECT_TRUE(fail_faults(false));
+	EXPECT_TRUE(mkt_faults_may_sleep(false));
 	EXPECT_EQ(0, system("rmmod " MODULE));
 	mkt_request_free(&self->text);
 	EXPECT_EQ(0, mkt_teardown(&self->s));
@@ -130,11 +105,11 @@ static int fail_sweep(FIXTURE_DATA(fail_request) *self, enum mkt_kind kind, bool
 			err = ibmkey_bind_list(key, MKT_ACCESS_ALL, 1, &old);
 		wr = mkt_request_wr(&self->text, key);
 		snprintf(text, sizeof(text), "%u", nth);
-		if (err || !fail_write(PARAMETERS "nth", text))
+		if (err || !mkt_write_file(PARAMETERS "nth", text))
 			return err ?: EIO;
 		status = mkt_request_status(&self->s.pair.end[0], &wr);
 		more = fail_happened();
-		fail_write(PARAMETERS "nth", "0");
+		mkt_write_file(PARAMETERS "nth", "0");
 		err = ibmkey_query(key, &info);
 		if (err)
 			break;

@@ -452,6 +452,12 @@ int mkt_node_of(uint64_t physical);
 bool mkt_in_bar(uint64_t physical, const char *device);
 bool mkt_in_iomem(uint64_t physical, const char *what);
 
+/* faults.c: allocations that fail, on a kernel with fault injection */
+
+bool mkt_write_file(const char *path, const char *text);
+/* lets allocations that may sleep fail, too, without a line in the log for each */
+bool mkt_faults_may_sleep(bool on);
+
 /* netem.c: a link that loses packets or changes their order; needs root */
 
 struct mkt_netem {
