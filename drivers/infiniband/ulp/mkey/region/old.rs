@@ -217,7 +217,7 @@ impl OldBindings {
     }
 
     /// Waits for accesses through `which` bindings that are in the list now, and drops these
-    /// bindings. Sleeps, `patience` is that of all waits together.
+    /// bindings. Sleeps. `patience` is that of all waits together.
     ///
     /// Requests of a process can put bindings into the list all the time. Later bindings are
     /// therefore not waited for.

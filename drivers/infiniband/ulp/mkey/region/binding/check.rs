@@ -119,7 +119,7 @@ struct Walked {
     levels: usize,
     /// The grain of the first level.
     grain: Grain,
-    /// A bound of the work of a packet; 0 if all leaves are memory, which no limit is for.
+    /// A bound of the work of a packet; 0 if all leaves are memory, to which no limit applies.
     work: u64,
 }
 
