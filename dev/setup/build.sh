@@ -82,6 +82,16 @@ USER_DIRS=(tools/lib/ibmkey tools/lib/ibmkey-mlx5dv tools/lib/ibmkey-mpi tools/p
 # All that make demo needs; the rest is built when another command needs it.
 DEMO_DIRS=(tools/lib/ibmkey samples)
 
+# Which samples to build.
+SAMPLES=all
+
+build_dir() { # DIR [ARG]...
+	local d=$1
+	shift
+	[[ $d != samples ]] || set -- "$@" "$SAMPLES"
+	CARGO_TARGET_DIR=$TOP/out/cargo inroot make -C "$TOP/$d" O="$TOP/out/user" "$@"
+}
+
 # The first ones take most of the time, and need no kernel. The set-up of a kernel leaves a
 # processor idle at times, so another process builds them beside it. An error there occurs
 # again when all of them are built, and is reported then.
@@ -91,7 +101,7 @@ build_early() {
 	mkdir -p "$TOP/out/user"
 	crates_take crates "$TOP/out/cargo"
 	for d in "${EARLY_DIRS[@]}"; do
-		CARGO_TARGET_DIR=$TOP/out/cargo inroot make -C "$TOP/$d" O="$TOP/out/user"
+		build_dir "$d"
 	done
 }
 EARLY_PID=
@@ -123,7 +133,7 @@ build_user() {
 	for d in "${USER_DIRS[@]}"; do
 		[[ -f $TOP/$d/Makefile ]] || continue
 		echo "== $d"
-		CARGO_TARGET_DIR=$TOP/out/cargo inroot make -j"$(nproc)" -C "$TOP/$d" O="$TOP/out/user" KSRC="$(kernel_source)"
+		build_dir "$d" -j"$(nproc)" KSRC="$(kernel_source)"
 	done
 }
 
