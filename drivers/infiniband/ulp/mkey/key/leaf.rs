@@ -46,12 +46,12 @@ fn memory(
 }
 
 impl Core {
-    /// Looks up the MR or key that `lkey` names, and pins it: it cannot be deregistered or bound
-    /// anew. A key may have up to `depth` levels.
+    /// Looks up the MR or key that `lkey` names, and pins it: it cannot be deregistered or bound to
+    /// another layout. A key may have up to `depth` levels.
     ///
     /// # Errors
     ///
-    /// `ENOENT`, `EINVAL` for an MR of another protection domain, `EOPNOTSUPP` for an MR that
+    /// `ENOENT` if `lkey` names no MR in the protection domain `pd`, `EOPNOTSUPP` for an MR that
     /// cannot be a leaf, `ERANGE` for an MR without bytes, `ELOOP` for a key of more levels,
     /// `ENOMEM`.
     pub(crate) fn pin_leaf(
