@@ -54,7 +54,8 @@ pub(crate) struct FastReg {
     active: CountedCell<Binding>,
 }
 
-/// The two layouts. Each is in one of these three places, or is being filled by a mapping.
+/// The places of the two layouts. Each layout is in one of these two places, in `FastReg::active`, or
+/// is being filled by a mapping.
 struct Slots {
     /// The layout of the next registration.
     staged: Option<UniqueArc<Binding>>,
