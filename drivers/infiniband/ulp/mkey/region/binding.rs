@@ -11,8 +11,9 @@
 //!
 //! The data path reads bindings under SRCU. An access that may wait for ODP pages leaves SRCU,
 //! because a process decides how long the wait takes. An access through many small pieces of keys
-//! over keys leaves SRCU too. Such a slow access counts among the [`Users`] of the binding: only a
-//! rebind of the same key waits for it.
+//! over keys leaves SRCU too, and so does an access to a binding that can be flushed to persistence.
+//! Such a slow access counts among the [`Users`] of the binding: only a rebind of the same key waits
+//! for it.
 
 mod check;
 mod work;
@@ -171,7 +172,7 @@ pub(crate) struct Binding {
     /// [`ON_DEMAND`] and [`PEERS_END`].
     marks: Atomic<i8>,
     /// The accesses outside of SRCU; [`None`] if accesses are short. A long access waits for ODP
-    /// pages or passes many pieces.
+    /// pages, passes many pieces, or flushes them to persistence.
     pub(crate) users: Option<Arc<Users>>,
     /// The charge for the kernel's memory of the binding; [`None`] if the region's charge covers
     /// it.
