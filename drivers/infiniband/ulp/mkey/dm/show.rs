@@ -15,6 +15,11 @@
 //! Each begins with a line of column names. Bytes of device memory are whole pages.
 //! `accesses_outside` is a number: accesses outside of SRCU, for which only a rebind of the same
 //! key waits.
+//!
+//! # Locking
+//!
+//! `DEVICES` protects the list of devices. It is held while a file is written. SRCU, the lock of the
+//! pins, `Owners::known` and `ClassPool::source` nest in it.
 
 use super::OfferedMemory;
 use crate::{
