@@ -4,7 +4,7 @@
 //! the device.
 //!
 //! A device has two sets of owners: one for device memory, one for the kernel's memory that keys
-//! and regions over dma-bufs take.
+//! and other regions take.
 //!
 //! # Locking
 //!
