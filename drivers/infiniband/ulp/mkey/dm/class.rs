@@ -76,8 +76,8 @@ impl Class {
         }
     }
 
-    /// Returns the number by which an allocation names this one of its kind; 0 for `host`, and for
-    /// a PCI domain that the number has no room for.
+    /// Returns the number by which an allocation distinguishes this class from others of its kind. It
+    /// is 0 for `host`, and for a PCI domain that does not fit into the number.
     fn which(self) -> u32 {
         match self {
             Self::Host => 0,
@@ -111,9 +111,9 @@ impl fmt::Display for Class {
 pub(crate) enum Wanted {
     /// The device's default.
     Default,
-    /// The first of a kind that the device offers.
+    /// The first class of a kind that the device offers.
     First(u32),
-    /// The one of a kind with this number.
+    /// The class of a kind that has this number.
     This(u32, u32),
 }
 

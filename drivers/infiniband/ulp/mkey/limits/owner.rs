@@ -140,7 +140,7 @@ pub(crate) struct OwnerCharge {
 }
 
 impl OwnerCharge {
-    /// Charges to the account of all owners what was charged to `owner`.
+    /// Charges `bytes` bytes, which were charged to `owner`, to the account of all owners too.
     fn complete(owner: Arc<Owner>, bytes: i64) -> Result<Self> {
         if let Err(err) = owner.owners.total.add(bytes) {
             owner.owners.release(&owner, bytes);

@@ -129,8 +129,9 @@ pub(crate) fn leaves(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> 
 }
 
 /// Writes the layout of each key, the first [`MOST`] entries of each: device, lkey, kind, repeat
-/// counts, the leaf's lkey, address, bytes, and strides. A dash stands for what a kind lacks. The
-/// line of an indexed layout has the indices in place of the repeat counts, and the unit as stride.
+/// counts, the leaf's lkey, address, bytes, and strides. A dash stands for a value that a kind
+/// lacks. The line of an indexed layout has the indices in place of the repeat counts, and the unit
+/// as stride.
 pub(crate) fn layouts(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Result {
     each(core, |_, region| {
         let guard = srcu::read();

@@ -45,8 +45,8 @@ impl Core {
     ///
     /// An access that takes more than some seconds keeps the leaves, although its key is unbound.
     ///
-    /// A key over which another key is bound is unbound after that one, so that one pass is needed
-    /// for each level. A key that is bound during the call may refer to `mr` again.
+    /// If another key is bound over a key, the other key is unbound first. Each level therefore needs
+    /// a pass. A key that is bound during the call may refer to `mr` again.
     ///
     /// # Errors
     ///
