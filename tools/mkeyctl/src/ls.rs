@@ -191,7 +191,7 @@ fn mr_rows(lines: &[Line]) -> Vec<[String; 8]> {
         "DEVICE", "MR", "BYTES", "LKEY", "RKEY", "PD", "PID", "COMMAND",
     ];
     let mut rows = vec![heading.map(str::to_owned)];
-    let key = |key: &Option<String>| or_dash(key.as_ref().map(|key| format!("0x{key}")));
+    let key = |key: &Option<String>| or_dash(key.as_ref().map(|key| format!("0x{key:0>8}")));
 
     for mr in lines.iter().flat_map(|line| &line.mrs) {
         let comm = mr.comm.as_deref();
@@ -241,7 +241,15 @@ fn ls_keys(args: &Args, json: bool, name: Option<&String>) -> Result<ExitCode, B
 
 fn region_rows(regions: &[Region]) -> Vec<[String; 10]> {
     let heading = [
-        "DEVICE", "LKEY", "KIND", "BYTES", "ENTRIES", "MOST", "LEVELS", "REFERRED", "PID",
+        "DEVICE",
+        "LKEY",
+        "KIND",
+        "BYTES",
+        "ENTRIES",
+        "MAX",
+        "LEVELS",
+        "REFERRERS",
+        "PID",
         "COMMAND",
     ];
     let mut rows = vec![heading.map(str::to_owned)];

@@ -88,8 +88,10 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
         args.lkey, args.device
     )?;
     write!(out, "{}", render(&rows(&found)))?;
-    if binds > 0 {
-        writeln!(out, "and {binds} binds in progress")?;
+    match binds {
+        0 => {}
+        1 => writeln!(out, "and a bind in progress")?,
+        _ => writeln!(out, "and {binds} binds in progress")?,
     }
     writeln!(
         out,

@@ -97,6 +97,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
                 .collect();
             writeln!(out, "{}", Value::Object(object))?;
         } else {
+            let columns = with_one_refused(columns);
+
             if line % PAGE == 0 {
                 writeln!(
                     out,
@@ -111,6 +113,27 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
         line = line.wrapping_add(1);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The names of the counts of refused accesses begin with this; the rest is the reason.
+const REFUSED: &str = "refused_";
+
+/// Returns the columns with refused accesses as one number, whatever the reason, so that a line
+/// fits a terminal. `mkeyctl stat` and JSON have the reasons.
+fn with_one_refused(columns: Vec<(String, u64)>) -> Vec<(String, u64)> {
+    let mut all: Vec<(String, u64)> = Vec::new();
+
+    for (name, count) in columns {
+        let name = match name.starts_with(REFUSED) {
+            true => "refused".to_owned(),
+            false => name,
+        };
+        match all.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, sum)) => *sum = sum.saturating_add(count),
+            None => all.push((name, count)),
+        }
+    }
+    all
 }
 
 /// Joins cells, each as wide as the name of its column, with numbers to the right.
@@ -132,6 +155,21 @@ mod tests {
             bound: 1,
             counts: vec![("binds".to_owned(), binds)],
         }
+    }
+
+    #[test]
+    fn refused_accesses_are_one_column() {
+        let columns = [
+            ("binds", 2),
+            ("refused_unbound", 3),
+            ("refused_rights", 4),
+            ("accesses", 5),
+        ];
+        let columns = columns.map(|(name, count)| (name.to_owned(), count));
+        let shown = with_one_refused(columns.to_vec());
+        let shown: Vec<_> = shown.iter().map(|(name, n)| (name.as_str(), *n)).collect();
+
+        assert_eq!(shown, [("binds", 2), ("refused", 7), ("accesses", 5)]);
     }
 
     #[test]
