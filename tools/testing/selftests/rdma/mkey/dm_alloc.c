@@ -137,6 +137,7 @@ TEST_F(alloc, random_sizes)
 			ASSERT_EQ(ENOMEM, errno);
 			refused++;
 		}
+		mkt_alive();
 		if (i % 1000 == 999) {
 			ASSERT_EQ(0, mkt_pool(&self->dev, variant->class, &now));
 			ASSERT_EQ(self->before.used + used, now.used);

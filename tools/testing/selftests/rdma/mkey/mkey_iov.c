@@ -315,6 +315,7 @@ static int iov_rounds(struct ibv_pd *pd, const struct iovec *iov, unsigned int n
 	while (rounds-- && !err) {
 		key = ibmkey_reg_iov(pd, iov, n, MKT_ACCESS_ALL);
 		err = key ? ibmkey_dereg(key) : errno;
+		mkt_alive();
 	}
 	return err;
 }

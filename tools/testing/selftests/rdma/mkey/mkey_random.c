@@ -159,7 +159,7 @@ static unsigned int random_wanted(void)
 }
 
 /* the two keys are bound again and again */
-TEST_F_TIMEOUT(random, layouts, 7200)
+TEST_F(random, layouts)
 {
 	unsigned int i, side, wanted = random_wanted(), bound = 0;
 	struct random_rebind other[2] = {};

@@ -477,7 +477,7 @@ static const char *slow_others(struct mkt_setup *s, struct mkt_pair *pair,
  * More invalidations than the driver has workers, of a key whose access waits for
  * a page: they end before the page arrives, and delay no other queue pair.
  */
-TEST_F_TIMEOUT(slow, workers, 600)
+TEST_F(slow, workers)
 {
 	unsigned int i, count = mkt_scale(2100, 300);
 	struct mkt_setup *s = &self->s;

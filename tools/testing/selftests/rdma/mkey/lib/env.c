@@ -2,6 +2,7 @@
 /* Settings of a run, random numbers and small helpers. */
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,20 @@ void mkt_diag(const char *format, ...)
 	va_end(args);
 	putchar('\n');
 	fflush(stdout);
+}
+
+void mkt_alive(void)
+{
+	static atomic_ullong calls, next;
+	unsigned long long call = ++calls, when = next;
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (now.tv_sec < when || !atomic_compare_exchange_strong(&next, &when, now.tv_sec + 60))
+		return;
+	/* the first call only starts the minute */
+	if (when)
+		mkt_diag("still at work: step %llu", call);
 }
 
 bool mkt_quick(void)

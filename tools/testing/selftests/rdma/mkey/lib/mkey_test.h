@@ -42,6 +42,11 @@ void mkt_rand_bytes(struct mkt_rng *rng, void *to, size_t length);
 
 void mkt_diag(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /*
+ * Prints a line if none was printed by this function for a minute. Loops call it, so
+ * that a runner can tell a slow test from one that hangs.
+ */
+void mkt_alive(void);
+/*
  * reads the first line that a command prints; false if it fails or prints none
  */
 bool mkt_command(char *line, size_t size, const char *format, ...)

@@ -175,8 +175,10 @@ int mkt_poll(struct mkt_qp *qp, struct ibv_wc *wc)
 				 qp->dev->name);
 			return EIO;
 		}
-		if (n)
+		if (n) {
+			mkt_alive();
 			return 0;
+		}
 		if (spins < 200) {
 			sched_yield();
 			continue;
