@@ -21,10 +21,12 @@ shopt -s nullglob
 work=$(mktemp -d)
 trap 'rm -rf "$work" /tmp/first' EXIT
 
-# blocks DIR: writes each code block of the page on stdin to a file NUMBER.LANGUAGE in
-# DIR
+# Under emulation each process takes a tenth of a second, so what can be done by few is.
+
+# blocks DIR PAGE...: writes each code block of page N to a file NUMBER.LANGUAGE in DIR/N
 blocks() {
-	awk -v dir="$1" '
+	awk -v parent="$1" '
+		FNR == 1 { dir = parent "/" ++page; n = markdown = rst = 0 }
 		function begin(language) { file = sprintf("%s/%03d.%s", dir, ++n, language); body = blank = 0 }
 		markdown && /^```$/ { markdown = 0; close(file); next }
 		markdown { print >file; next }
@@ -39,7 +41,7 @@ blocks() {
 		rst && !body && /^ *:/ { next }
 		rst { rst = 0; close(file) }
 		/^```[a-z]/ { markdown = 1; begin(substr($0, 4)) }
-		/^\.\. code-block:: / { rst = 1; begin($3) }'
+		/^\.\. code-block:: / { rst = 1; begin($3) }' "${@:2}"
 }
 
 # commands BLOCK DIR: writes each command to a file NUMBER in DIR, and its output to
@@ -71,14 +73,17 @@ typed() {
 }
 
 # The blocks of page N are in N/. Save the programs and find the commands.
-n=0 all=()
+n=0 all=() dirs=()
+saves='^(/\*|#) (/tmp/first/[A-Za-z_.]*): '
+for page in "${pages[@]}"; do dirs+=("$work/$((++n))"); done
+mkdir "${dirs[@]}"
+blocks "$work" "${pages[@]}"
+n=0
 for page in "${pages[@]}"; do
 	n=$((n + 1))
-	mkdir -p "$work/$n"
-	blocks "$work/$n" <"$page"
 	for block in "$work/$n"/*.*; do
-		path=$(sed -n '1s,^\(/\*\|#\) \(/tmp/first/[A-Za-z_.]*\): .*,\2,p' "$block")
-		[[ -z $path ]] || all+=("$page:$block:$path")
+		IFS= read -r first <"$block"
+		[[ ! $first =~ $saves ]] || all+=("$page:$block:${BASH_REMATCH[2]}")
 		[[ $block == *.console ]] || continue
 		mkdir -p "$block.d"
 		commands "$block" "$block.d"
@@ -94,9 +99,10 @@ plan ${#all[@]}
 for one in "${all[@]}"; do
 	IFS=: read -r page file path <<<"$one"
 	if [[ -n $path ]]; then
-		check "$(basename "$page"): save $path" saved "$file" "$path"
+		check "${page##*/}: save $path" saved "$file" "$path"
 	else
-		check "$(basename "$page"): $(head -n 1 "$file" | tr -d '#')" typed "$file"
+		IFS= read -r first <"$file"
+		check "${page##*/}: ${first//#/}" typed "$file"
 	fi
 done
 ktap_finished
