@@ -113,10 +113,11 @@ TEST_F(dm_rdma, atomics)
 		MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_CMP_SWAP, MKT_ATOMIC_WRITE,
 	};
 	struct mkt_end aligned;
-	unsigned int i;
+	/* eight have each operation from each memory */
+	unsigned int i, count = mkt_scale(40, 8);
 
 	ASSERT_EQ(0, mkt_end_leaf(&aligned, &self->s.arena[1], 3));
-	for (i = 0; i < 40; i++) {
+	for (i = 0; i < count; i++) {
 		struct mkt_xfer xfer = {
 			.op = ops[i % 4],
 			.end = { i & 4 ? &self->dm[0] : &self->s.plain[0],

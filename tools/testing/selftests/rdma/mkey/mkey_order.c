@@ -224,7 +224,7 @@ FIXTURE_TEARDOWN(order)
 
 TEST_F(order, requests_of_one_queue)
 {
-	unsigned int i, rounds = mkt_scale(10000, 300);
+	unsigned int i, rounds = mkt_scale(10000, mkt_quick() == 2 ? 100 : 1000);
 	struct order_queue queue;
 
 	ASSERT_EQ(0, order_open(&queue, &self->s, variant->flags, 0));

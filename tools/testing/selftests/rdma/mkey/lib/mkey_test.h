@@ -19,8 +19,8 @@
 
 /* env.c: the settings of a run, and random numbers that can be repeated */
 
-/* true when MKEY_TEST_QUICK asks for a short run */
-bool mkt_quick(void);
+/* MKEY_TEST_QUICK: 0, 1 for a short run, 2 for a very short one */
+unsigned int mkt_quick(void);
 unsigned int mkt_scale(unsigned int normal, unsigned int quick);
 
 struct mkt_rng {
