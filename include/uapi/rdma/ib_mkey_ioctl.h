@@ -69,6 +69,8 @@ enum ib_mkey_dm_methods {
 	IB_MKEY_METHOD_DM_COPY = (1U << UVERBS_ID_NS_SHIFT) + 3,
 	/** @IB_MKEY_METHOD_DM_EXPORT: make a dma-buf of device memory */
 	IB_MKEY_METHOD_DM_EXPORT,
+	/** @IB_MKEY_METHOD_DM_VIEW: make a file that is mapped to copy without a call */
+	IB_MKEY_METHOD_DM_VIEW,
 };
 
 /**
@@ -94,6 +96,27 @@ enum ib_mkey_dm_export_attrs {
 	 * mappings of it raise SIGBUS and importers are told to release it.
 	 */
 	IB_MKEY_ATTR_DM_EXPORT_RESP_FD,
+};
+
+/**
+ * enum ib_mkey_dm_view_attrs - attributes of IB_MKEY_METHOD_DM_VIEW
+ *
+ * Fails with EOPNOTSUPP for memory of a PCI device.
+ */
+enum ib_mkey_dm_view_attrs {
+	/** @IB_MKEY_ATTR_DM_VIEW_HANDLE: idr, the UVERBS_OBJECT_DM */
+	IB_MKEY_ATTR_DM_VIEW_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/**
+	 * @IB_MKEY_ATTR_DM_VIEW_RESP_FD: out, s32, a file for mmap(2) with
+	 * MAP_SHARED; close-on-exec. It has the pages of the device memory and
+	 * one page more. The first byte of that page is 0 until the device memory
+	 * is freed. From then on, accesses to the other pages raise no signal and
+	 * have no meaning. So what was copied is valid if the byte is 0 after the
+	 * copy.
+	 */
+	IB_MKEY_ATTR_DM_VIEW_RESP_FD,
+	/** @IB_MKEY_ATTR_DM_VIEW_RESP_LENGTH: out, u64, bytes of the device memory */
+	IB_MKEY_ATTR_DM_VIEW_RESP_LENGTH,
 };
 
 /**

@@ -17,6 +17,13 @@
 //! mapping in the kernel without asking the exporter, and warns if the exporter refuses a new one.
 //! So a caller of `dma_buf_vmap()` calls [`Export::is_revoked`] first, with the dma-buf's lock
 //! held.
+//!
+//! # Views
+//!
+//! A view is a dma-buf that processes only map, to copy without a system call. Its mapping has one
+//! page more than the memory, whose first byte is zero until revocation. Accesses to a revoked view
+//! raise no signal: they go to a spare page. A process that finds the byte zero after a copy knows
+//! that the copy did not use the spare page, because the byte changes before any page does.
 
 use super::import::DmaBuf;
 use crate::{
@@ -35,6 +42,7 @@ use kernel::{
     error::{from_err_ptr, from_result, to_result},
     ffi::c_int,
     new_mutex,
+    page::Page,
     prelude::*,
     sync::{Arc, Mutex},
     types::ForeignOwnable,
@@ -55,6 +63,65 @@ struct Shared<T: Backing> {
     /// The memory that is mapped in the kernel. The reference keeps it.
     #[pin]
     mapped: Mutex<Option<Arc<T>>>,
+    /// The further pages, if this is a view.
+    view: Option<View>,
+}
+
+/// The pages that a view has besides the memory. Mappings of it hold the dma-buf, and with it these
+/// pages.
+struct View {
+    /// The number of pages of the memory.
+    pages: usize,
+    /// The page after the memory. Its first byte is not zero after revocation.
+    state: Page,
+    /// Takes the place of each page of the memory after revocation.
+    spare: Page,
+}
+
+impl View {
+    fn new(pages: usize) -> Result<Self> {
+        Ok(Self {
+            pages,
+            state: Page::alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO)?,
+            spare: Page::alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO)?,
+        })
+    }
+
+    fn set_revoked(&self) -> Result {
+        let revoked = 1_u8;
+        // SAFETY: `revoked` is one byte. There is no Rust reference to the page's bytes; processes
+        // that mapped it may race with C code.
+        unsafe { self.state.write_raw(&revoked, 0, 1) }
+    }
+
+    /// Returns page `index`, which is not one of `memory`.
+    fn page(&self, index: usize) -> Option<*mut bindings::page> {
+        match index {
+            index if index < self.pages => Some(self.spare.as_ptr()),
+            index if index == self.pages => Some(self.state.as_ptr()),
+            _ => None,
+        }
+    }
+}
+
+impl<T: Backing> Shared<T> {
+    /// Takes the memory away.
+    fn take(&self) -> Option<Arc<T>> {
+        let mut memory = self.memory.lock();
+        if let Some(view) = &self.view {
+            // The lock is held, so no page fault finds the spare page before this. It does not fail:
+            // the byte is in the page.
+            let _ = view.set_revoked();
+        }
+        memory.take()
+    }
+
+    /// Returns the page that is mapped as page `index` while `memory` is that of the export.
+    fn page(&self, memory: Option<&Arc<T>>, index: usize) -> Option<*mut bindings::page> {
+        memory
+            .and_then(|backing| backing.memory().page(index))
+            .or_else(|| self.view.as_ref()?.page(index))
+    }
 }
 
 /// A mapping for one importer.
@@ -105,20 +172,61 @@ impl<T: Backing> Export<T> {
         ops
     };
 
+    /// The operations of a view.
+    const VIEW_OPS: bindings::dma_buf_ops = bindings::dma_buf_ops {
+        vmap: None,
+        vunmap: None,
+        ..Self::OPS
+    };
+
     /// Makes a dma-buf of `backing`. It holds a reference to `module`, which has its operations.
     pub(crate) fn new(backing: Arc<T>, name: &'static CStr, module: &ThisModule) -> Result<Self> {
-        let size = backing.memory().num_pages() << bindings::PAGE_SHIFT;
+        let pages = backing.memory().num_pages();
+        Self::make(backing, None, pages, name, module, &Self::OPS)
+    }
+
+    /// Makes a view of `backing`, as [`Self::new`] does.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` for memory of a PCI device, which an ordinary copy may not access; `ENOMEM`.
+    pub(crate) fn view(backing: Arc<T>, name: &'static CStr, module: &ThisModule) -> Result<Self> {
+        if backing.memory().provider().is_some() {
+            return Err(eopnotsupp());
+        }
+        let pages = backing.memory().num_pages();
+        let view = View::new(pages)?;
+        Self::make(
+            backing,
+            Some(view),
+            pages + 1,
+            name,
+            module,
+            &Self::VIEW_OPS,
+        )
+    }
+
+    fn make(
+        backing: Arc<T>,
+        view: Option<View>,
+        pages: usize,
+        name: &'static CStr,
+        module: &ThisModule,
+        ops: &'static bindings::dma_buf_ops,
+    ) -> Result<Self> {
+        let size = pages << bindings::PAGE_SHIFT;
         let shared = KBox::pin_init(
             pin_init!(Shared {
                 memory <- new_mutex!(Some(backing), "dm export"),
                 mapped <- new_mutex!(None, "dm export map"),
+                view,
             }),
             GFP_KERNEL,
         )?;
         let info = bindings::dma_buf_export_info {
             exp_name: name.as_char_ptr(),
             owner: module.as_ptr(),
-            ops: &Self::OPS,
+            ops,
             size,
             flags: bindings::O_RDWR as c_int,
             resv: ptr::null_mut(),
@@ -162,7 +270,7 @@ impl<T: Backing> Export<T> {
         // `vmap()` reads `memory` under this lock.
         unsafe {
             if bindings::dma_resv_lock((*raw).resv, ptr::null_mut()) == 0 {
-                memory = Self::shared(raw).memory.lock().take();
+                memory = Self::shared(raw).take();
                 bindings::dma_resv_unlock((*raw).resv);
             }
         }
@@ -209,6 +317,10 @@ impl<T: Backing> Export<T> {
         from_result(|| {
             // SAFETY: The core calls with a dma-buf of this type and a new attachment.
             let (memory, attachment) = unsafe { (Self::memory(raw)?, &*attachment) };
+            // SAFETY: As above.
+            if unsafe { Self::shared(raw) }.view.is_some() {
+                return Err(eopnotsupp());
+            }
             let Some(provider) = memory.memory().provider() else {
                 return Ok(0);
             };
@@ -348,10 +460,7 @@ impl<T: Backing> Export<T> {
         let shared = unsafe { Self::shared((*vma).vm_private_data.cast()) };
         // The lock is held until the page is mapped, so that a revocation after that unmaps it.
         let memory = shared.memory.lock();
-        let page = memory
-            .as_ref()
-            .and_then(|backing| backing.memory().page(page));
-        match page {
+        match shared.page(memory.as_ref(), page) {
             // SAFETY: The mapping is VM_MIXEDMAP; the page stays allocated while it is mapped.
             Some(page) => unsafe {
                 bindings::vmf_insert_mixed(vma, address, bindings::page_to_pfn(page))

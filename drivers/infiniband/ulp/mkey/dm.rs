@@ -84,6 +84,7 @@ pub(crate) fn check_dma_buf(buffer: &DmaBuf) -> Result {
 // Fields drop in declaration order: the dma-buf's mappings and the MR drop before their memory.
 pub(crate) struct Buffer {
     export: SetOnce<dma_buf::Export<Store>>,
+    view: SetOnce<dma_buf::Export<Store>>,
     pub(crate) base: <Hw as Backend>::Base,
     _region: OwnedMr,
     store: Arc<Store>,
@@ -128,6 +129,7 @@ impl Buffer {
         let base = hw.back(&region, &store.memory)?;
         Ok(Self {
             export: SetOnce::new(),
+            view: SetOnce::new(),
             base,
             _region: region,
             store,
@@ -146,12 +148,29 @@ impl Buffer {
     ///
     /// `ENOMEM`; `ENODEV` if this module is being unloaded.
     pub(crate) fn export(&self) -> Result<*mut bindings::dma_buf> {
+        self.once(&self.export, dma_buf::Export::new)
+    }
+
+    /// Returns a view of the buffer, for the copies of processes, with a reference for the caller.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::export`]; `EOPNOTSUPP` for memory of a PCI device.
+    pub(crate) fn view(&self) -> Result<*mut bindings::dma_buf> {
+        self.once(&self.view, dma_buf::Export::view)
+    }
+
+    /// Returns the dma-buf in `place`, with a reference for the caller. The first call makes it.
+    fn once(
+        &self,
+        place: &SetOnce<dma_buf::Export<Store>>,
+        make: fn(Arc<Store>, &'static CStr, &ThisModule) -> Result<dma_buf::Export<Store>>,
+    ) -> Result<*mut bindings::dma_buf> {
         let _exporting = self.device.exporting.lock();
-        if self.export.as_ref().is_none() {
-            let export =
-                dma_buf::Export::new(self.store.clone(), c"ib_mkey", parameters::this_module()?)?;
-            self.export.populate(export);
+        if place.as_ref().is_none() {
+            let made = make(self.store.clone(), c"ib_mkey", parameters::this_module()?)?;
+            place.populate(made);
         }
-        Ok(self.export.as_ref().ok_or(ENOMEM)?.get())
+        Ok(place.as_ref().ok_or(ENOMEM)?.get())
     }
 }

@@ -6,7 +6,7 @@
 use crate::{
     api::kapi::with_key,
     bindings::{
-        self, ib_uverbs_mkey_bind as UapiBind,
+        self, dma_buf, ib_uverbs_mkey_bind as UapiBind,
         ib_uverbs_mkey_bind_mask_IB_UVERBS_MKEY_BIND_RKEY as RKEY,
         ib_uverbs_mkey_block as UapiBlock, ib_uverbs_mkey_indexed as UapiIndexed,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
@@ -143,5 +143,10 @@ export_c! {
         } else {
             memory.copy_to_user(offset, addr, length)
         }
+    }
+
+    fn ib_mkey_uapi_dm_view(dm: AnyDm<'_>) -> Result<*mut dma_buf> {
+        let device = MkeyDevice::of(dm.device())?;
+        dm.of(&*device)?.data.view()
     }
 }

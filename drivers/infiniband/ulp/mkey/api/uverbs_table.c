@@ -66,21 +66,22 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_DM_COPY)(struct uverbs_attr_bundle *att
 				    addr, length);
 }
 
-static int UVERBS_HANDLER(IB_MKEY_METHOD_DM_EXPORT)(struct uverbs_attr_bundle *attrs)
+/* Answers with a descriptor of what @make makes of @dm. */
+static int answer_dmabuf(struct uverbs_attr_bundle *attrs, u16 attr, struct ib_dm *dm,
+			 struct dma_buf *(*make)(struct ib_dm *dm))
 {
-	struct ib_dm *dm = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_DM_EXPORT_HANDLE);
 	struct dma_buf *dmabuf;
 	int ret, fd;
 
 	fd = get_unused_fd_flags(O_CLOEXEC);
 	if (fd < 0)
 		return fd;
-	dmabuf = ib_export_dm(dm);
+	dmabuf = make(dm);
 	if (IS_ERR(dmabuf)) {
 		ret = PTR_ERR(dmabuf);
 		goto err_fd;
 	}
-	ret = uverbs_copy_to(attrs, IB_MKEY_ATTR_DM_EXPORT_RESP_FD, &fd, sizeof(fd));
+	ret = uverbs_copy_to(attrs, attr, &fd, sizeof(fd));
 	if (ret)
 		goto err_dmabuf;
 	/* The descriptor takes the reference. Nothing fails from here on. */
@@ -92,6 +93,26 @@ err_dmabuf:
 err_fd:
 	put_unused_fd(fd);
 	return ret;
+}
+
+static int UVERBS_HANDLER(IB_MKEY_METHOD_DM_EXPORT)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_dm *dm = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_DM_EXPORT_HANDLE);
+
+	return answer_dmabuf(attrs, IB_MKEY_ATTR_DM_EXPORT_RESP_FD, dm, ib_export_dm);
+}
+
+static int UVERBS_HANDLER(IB_MKEY_METHOD_DM_VIEW)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_dm *dm = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_DM_VIEW_HANDLE);
+	u64 length = dm->length;
+	int ret;
+
+	ret = uverbs_copy_to(attrs, IB_MKEY_ATTR_DM_VIEW_RESP_LENGTH, &length, sizeof(length));
+	if (ret)
+		return ret;
+
+	return answer_dmabuf(attrs, IB_MKEY_ATTR_DM_VIEW_RESP_FD, dm, ib_mkey_uapi_dm_view);
 }
 
 static int UVERBS_HANDLER(IB_MKEY_METHOD_CREATE)(struct uverbs_attr_bundle *attrs)
@@ -296,6 +317,14 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_DM_EXPORT,
 			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_DM_EXPORT_RESP_FD,
 						UVERBS_ATTR_TYPE(s32), UA_MANDATORY));
 
+DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_DM_VIEW,
+			    UVERBS_ATTR_IDR(IB_MKEY_ATTR_DM_VIEW_HANDLE, UVERBS_OBJECT_DM,
+					    UVERBS_ACCESS_READ, UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_DM_VIEW_RESP_FD,
+						UVERBS_ATTR_TYPE(s32), UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_DM_VIEW_RESP_LENGTH,
+						UVERBS_ATTR_TYPE(u64), UA_MANDATORY));
+
 ADD_UVERBS_ATTRIBUTES_SIMPLE(ib_mkey_dm_alloc, UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC,
 			     UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_DM_ALLOC_CLASS,
 						UVERBS_ATTR_TYPE(u32), UA_OPTIONAL));
@@ -376,7 +405,8 @@ ADD_UVERBS_METHODS(ib_mkey_device, UVERBS_OBJECT_DEVICE,
 
 ADD_UVERBS_METHODS(ib_mkey_dm, UVERBS_OBJECT_DM,
 		   &UVERBS_METHOD(IB_MKEY_METHOD_DM_COPY),
-		   &UVERBS_METHOD(IB_MKEY_METHOD_DM_EXPORT));
+		   &UVERBS_METHOD(IB_MKEY_METHOD_DM_EXPORT),
+		   &UVERBS_METHOD(IB_MKEY_METHOD_DM_VIEW));
 
 ADD_UVERBS_METHODS(ib_mkey_mr, UVERBS_OBJECT_MR,
 		   &UVERBS_METHOD(IB_MKEY_METHOD_CREATE),

@@ -25,5 +25,6 @@ int ib_mkey_uapi_query(struct ib_mr *mkey, struct ib_uverbs_mkey_info *info,
 		       u32 num_blocks, struct ib_uverbs_mkey_refused *refused);
 int ib_mkey_uapi_dm_copy(struct ib_dm *dm, bool to_dm, u64 offset, u64 addr,
 			 u64 length);
+struct dma_buf *ib_mkey_uapi_dm_view(struct ib_dm *dm);
 
 #endif /* IB_MKEY_UVERBS_TABLE_H */

@@ -434,6 +434,14 @@ static int fail_export(FIXTURE_DATA(fail_nth) *self)
 	return mkt_ioctl_run(self->c.dev.ctx, &self->cmd);
 }
 
+static int fail_view(FIXTURE_DATA(fail_nth) *self)
+{
+	mkt_command_build(&self->c, &self->cmd, DM_VIEW);
+	mkt_ioctl_attr(&self->cmd, IB_MKEY_ATTR_DM_VIEW_HANDLE)->data =
+		self->dm->handle;
+	return mkt_ioctl_run(self->c.dev.ctx, &self->cmd);
+}
+
 /* a failure leaves no descriptor, and the memory can be freed */
 static int fail_exported(FIXTURE_DATA(fail_nth) *self, int err)
 {
@@ -448,6 +456,15 @@ TEST_F(fail_nth, dm_export)
 {
 	static const struct fail_op op = {
 		fail_dm_alloc, fail_export, fail_exported,
+	};
+
+	EXPECT_LT(0, fail_sweep(self, &op));
+}
+
+TEST_F(fail_nth, dm_view)
+{
+	static const struct fail_op op = {
+		fail_dm_alloc, fail_view, fail_exported,
 	};
 
 	EXPECT_LT(0, fail_sweep(self, &op));

@@ -172,9 +172,11 @@ TEST_F(ioctl, handles)
 	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 	cmd.attr[0].data = 123456;
 	EXPECT_EQ(ENOENT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-	mkt_command_build(&self->c, &cmd, DM_EXPORT);
-	cmd.attr[0].data = self->c.key->handle;
-	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	for (what = DM_EXPORT; what <= DM_VIEW; what++) {
+		mkt_command_build(&self->c, &cmd, what);
+		cmd.attr[0].data = self->c.key->handle;
+		EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	}
 }
 
 /* pointers to memory that is unmapped, completely or in part */
@@ -193,6 +195,8 @@ TEST_F(ioctl, pointers)
 		{ CAPS, IB_MKEY_ATTR_QUERY_CAPS_RESP },
 		{ DM_COPY, IB_MKEY_ATTR_DM_COPY_ADDR },
 		{ DM_EXPORT, IB_MKEY_ATTR_DM_EXPORT_RESP_FD },
+		{ DM_VIEW, IB_MKEY_ATTR_DM_VIEW_RESP_FD },
+		{ DM_VIEW, IB_MKEY_ATTR_DM_VIEW_RESP_LENGTH },
 	};
 	const struct {
 		enum mkt_what what;
@@ -270,20 +274,31 @@ TEST_F(ioctl, copy_direction)
 }
 
 /* a descriptor whose number could not be written to the process is not open */
-TEST_F(ioctl, export_unreported)
+TEST_F(ioctl, files_unreported)
 {
+	static const struct {
+		enum mkt_what what;
+		uint16_t attr;
+	} files[] = {
+		{ DM_EXPORT, IB_MKEY_ATTR_DM_EXPORT_RESP_FD },
+		{ DM_VIEW, IB_MKEY_ATTR_DM_VIEW_RESP_FD },
+		{ DM_VIEW, IB_MKEY_ATTR_DM_VIEW_RESP_LENGTH },
+	};
 	struct mkt_ioctl cmd;
+	unsigned int i;
 
-	mkt_command_build(&self->c, &cmd, DM_EXPORT);
-	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_DM_EXPORT_RESP_FD)->data =
-		(uintptr_t)self->c.nowhere;
-	EXPECT_EQ(EFAULT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-	EXPECT_EQ(-1, fcntl(self->c.first_fd, F_GETFD));
-	mkt_command_build(&self->c, &cmd, DM_EXPORT);
-	ASSERT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-	EXPECT_EQ(self->c.first_fd, self->c.exported);
-	EXPECT_EQ(FD_CLOEXEC, fcntl(self->c.exported, F_GETFD));
-	close(self->c.exported);
+	for (i = 0; i < ARRAY_SIZE(files); i++) {
+		mkt_command_build(&self->c, &cmd, files[i].what);
+		mkt_ioctl_attr(&cmd, files[i].attr)->data =
+			(uintptr_t)self->c.nowhere;
+		EXPECT_EQ(EFAULT, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+		EXPECT_EQ(-1, fcntl(self->c.first_fd, F_GETFD));
+		mkt_command_build(&self->c, &cmd, files[i].what);
+		ASSERT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+		EXPECT_EQ(self->c.first_fd, self->c.exported);
+		EXPECT_EQ(FD_CLOEXEC, fcntl(self->c.exported, F_GETFD));
+		close(self->c.exported);
+	}
 }
 
 TEST_HARNESS_MAIN

@@ -135,6 +135,10 @@ void mkt_command_build(struct mkt_commands *c, struct mkt_ioctl *cmd,
 		mkt_raw_dm_export(cmd, c->arena.mem[1].dm->handle,
 				  &c->exported);
 		break;
+	case DM_VIEW:
+		mkt_raw_dm_view(cmd, c->arena.mem[1].dm->handle, &c->exported,
+				&c->viewed);
+		break;
 	default:
 		mkt_raw_dm_copy(cmd, c->arena.mem[1].dm->handle,
 				IB_UVERBS_MKEY_DM_COPY_FROM, 10, c->bytes, 64);
@@ -162,7 +166,8 @@ int mkt_command_run(struct mkt_commands *c, struct mkt_ioctl *cmd)
 		return mkt_ioctl_run(c->dev.ctx, &destroy);
 	}
 	/* a changed command may have stored the number anywhere */
-	if (cmd->hdr.method_id == IB_MKEY_METHOD_DM_EXPORT)
+	if (cmd->hdr.method_id == IB_MKEY_METHOD_DM_EXPORT ||
+	    cmd->hdr.method_id == IB_MKEY_METHOD_DM_VIEW)
 		close_range(c->first_fd, ~0u, 0);
 	return 0;
 }

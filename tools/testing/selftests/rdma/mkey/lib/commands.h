@@ -9,7 +9,7 @@
 /* all of them succeed if they are not changed */
 enum mkt_what {
 	CREATE, BIND_LIST, BIND_INDEXED, BIND_INTERLEAVED, QUERY, UNBIND, CAPS,
-	DM_COPY, DM_ALLOC, DM_EXPORT, BIND_MANY, NUM_COMMANDS,
+	DM_COPY, DM_ALLOC, DM_EXPORT, DM_VIEW, BIND_MANY, NUM_COMMANDS,
 };
 
 /* the objects of the commands, which point into this structure */
@@ -32,6 +32,7 @@ struct mkt_commands {
 	/* commands copy 64 of them; with a wrong length they may copy all */
 	uint8_t bytes[4096];
 	int32_t exported;
+	uint64_t viewed;
 	int first_fd;			/* what is open from here on came of a command */
 	/* an unmapped page; the page before it is mapped */
 	void *nowhere;

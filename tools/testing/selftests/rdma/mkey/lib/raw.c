@@ -201,6 +201,17 @@ void mkt_raw_dm_export(struct mkt_ioctl *cmd, uint32_t handle, int32_t *fd)
 		      mkt_ptr(fd));
 }
 
+void mkt_raw_dm_view(struct mkt_ioctl *cmd, uint32_t handle, int32_t *fd,
+		     uint64_t *length)
+{
+	mkt_ioctl_init(cmd, UVERBS_OBJECT_DM, IB_MKEY_METHOD_DM_VIEW);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_DM_VIEW_HANDLE, 0, handle);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_DM_VIEW_RESP_FD, sizeof(*fd),
+		      mkt_ptr(fd));
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_DM_VIEW_RESP_LENGTH, sizeof(*length),
+		      mkt_ptr(length));
+}
+
 void mkt_raw_dm_free(struct mkt_ioctl *cmd, uint32_t handle)
 {
 	mkt_ioctl_init(cmd, UVERBS_OBJECT_DM, UVERBS_METHOD_DM_FREE);

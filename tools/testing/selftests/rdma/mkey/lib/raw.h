@@ -57,6 +57,8 @@ void mkt_raw_dm_copy(struct mkt_ioctl *cmd, uint32_t handle, uint64_t dir,
 /* with a class, which the test may remove again */
 void mkt_raw_dm_alloc(struct mkt_ioctl *cmd, uint64_t length, uint32_t class);
 void mkt_raw_dm_export(struct mkt_ioctl *cmd, uint32_t handle, int32_t *fd);
+void mkt_raw_dm_view(struct mkt_ioctl *cmd, uint32_t handle, int32_t *fd,
+		     uint64_t *length);
 void mkt_raw_dm_free(struct mkt_ioctl *cmd, uint32_t handle);
 /* runs it: IBV_REREG_MR_*; some providers lack the verb */
 int mkt_raw_rereg(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
