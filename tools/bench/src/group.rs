@@ -249,7 +249,7 @@ pub const GROUPS: &[Group] = &[
     Group {
         key: "copy",
         title: "Copies between a program and device memory",
-        shows: "ibv_memcpy_to_dm() and ibv_memcpy_from_dm(), a system call each. Ratio: to memcpy().",
+        shows: "ibv_memcpy_to_dm() and ibv_memcpy_from_dm(), through the mapping. Ratio: to memcpy().",
         quantity: Quantity::Rate,
         size: Size::Bytes,
         size_label: "length",

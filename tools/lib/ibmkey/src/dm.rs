@@ -2,6 +2,9 @@
 
 //! The device-memory verbs, and how a context gets them.
 
+mod copy;
+mod view;
+
 use core::{
     ffi::{
         c_int,
@@ -29,6 +32,21 @@ use crate::{
     object,
     sys, //
 };
+use copy::{
+    by_call,
+    memcpy_from_dm,
+    memcpy_to_dm,
+    CopyTo,
+    Direction, //
+};
+use view::View;
+
+/// libibverbs's structure of device memory, and what this library knows of the memory.
+#[repr(C)]
+struct Dm {
+    dm: sys::ibv_dm,
+    view: View,
+}
 
 /// Serialises the changes to contexts.
 static ENABLING: Mutex<()> = Mutex::new(());
@@ -248,10 +266,10 @@ fn ibmkey_alloc_dm_beside(function: *const c_void) -> Option<AllocDmOfClass> {
 pub unsafe fn import(ctx: *mut sys::ibv_context, handle: u32) -> Result<*mut sys::ibv_dm> {
     // SAFETY: By the caller's promise.
     let fd = unsafe { object::cmd_fd(ctx) }?;
-    let dm = object::calloc::<sys::ibv_dm>()?;
+    let dm = object::calloc::<Dm>()?;
 
     // A copy of zero bytes fails if there is no such device memory.
-    copy_bytes(fd, handle, sys::IB_UVERBS_MKEY_DM_COPY_TO, 0, 0, 0).inspect_err(|_| {
+    by_call(fd, handle, Direction::To, 0, 0, 0).inspect_err(|_| {
         // SAFETY: Allocated above; there is no other reference.
         unsafe { object::free(dm) }
     })?;
@@ -277,26 +295,33 @@ pub unsafe fn is_own(dm: *mut sys::ibv_dm) -> bool {
 ///
 /// `dm` came from [`import`], and there are no more references to it.
 pub unsafe fn unimport(dm: *mut sys::ibv_dm) {
-    if let Some(dm) = NonNull::new(dm) {
-        // SAFETY: By the caller's promise.
-        unsafe { object::free(dm) }
-    }
+    // SAFETY: By the caller's promise.
+    unsafe { free(dm) }
 }
 
-type CopyTo = unsafe extern "C" fn(*mut sys::ibv_dm, u64, *const c_void, usize) -> c_int;
+/// Frees the structure of device memory.
+///
+/// # Safety
+///
+/// `dm` is NULL or came from [`fill`]. There are no more references to it.
+unsafe fn free(dm: *mut sys::ibv_dm) {
+    if let Some(dm) = NonNull::new(dm.cast::<Dm>()) {
+        // SAFETY: By the caller's promise.
+        unsafe {
+            dm.as_ref().view.close();
+            object::free(dm);
+        }
+    }
+}
 
 /// Fills in the structure of device memory.
 ///
 /// # Safety
 ///
 /// `dm` came from `calloc()`, and there is no other reference to it.
-unsafe fn fill(
-    dm: NonNull<sys::ibv_dm>,
-    ctx: *mut sys::ibv_context,
-    handle: u32,
-) -> *mut sys::ibv_dm {
+unsafe fn fill(dm: NonNull<Dm>, ctx: *mut sys::ibv_context, handle: u32) -> *mut sys::ibv_dm {
     // SAFETY: By the caller's promise, and all zeroes is a valid value.
-    let dm = unsafe { &mut *dm.as_ptr() };
+    let dm = unsafe { &mut (*dm.as_ptr()).dm };
     dm.context = ctx;
     dm.memcpy_to_dm = Some(memcpy_to_dm);
     dm.memcpy_from_dm = Some(memcpy_from_dm);
@@ -321,7 +346,7 @@ unsafe fn new_dm(
         return Err(Errno::EINVAL);
     }
 
-    let dm = object::calloc::<sys::ibv_dm>()?;
+    let dm = object::calloc::<Dm>()?;
     let mut command = Command::<4>::new(sys::UVERBS_OBJECT_DM, sys::UVERBS_METHOD_DM_ALLOC)
         .new_object(sys::UVERBS_ATTR_ALLOC_DM_HANDLE)
         .u64(sys::UVERBS_ATTR_ALLOC_DM_LENGTH, attr.length as u64)
@@ -346,9 +371,9 @@ unsafe extern "C" fn free_dm(dm: *mut sys::ibv_dm) -> c_int {
             .run(fd)
     });
 
-    if let (Ok(_), Some(dm)) = (result, NonNull::new(dm)) {
+    if result.is_ok() {
         // SAFETY: It came from `new_dm`, and the caller gives it up.
-        unsafe { object::free(dm) };
+        unsafe { free(dm) };
     }
     to_int(result.map(drop))
 }
@@ -381,85 +406,6 @@ unsafe extern "C" fn reg_dm_mr(
 
     // SAFETY: By ibv_reg_dm_mr()'s contract, it is a protection domain.
     to_ptr(unsafe { object::new_mr(pd, register) })
-}
-
-unsafe extern "C" fn memcpy_to_dm(
-    dm: *mut sys::ibv_dm,
-    dm_offset: u64,
-    host_addr: *const c_void,
-    length: usize,
-) -> c_int {
-    // SAFETY: By ibv_memcpy_to_dm()'s contract.
-    to_int(unsafe {
-        copy(
-            dm,
-            sys::IB_UVERBS_MKEY_DM_COPY_TO,
-            dm_offset,
-            host_addr,
-            length,
-        )
-    })
-}
-
-unsafe extern "C" fn memcpy_from_dm(
-    host_addr: *mut c_void,
-    dm: *mut sys::ibv_dm,
-    dm_offset: u64,
-    length: usize,
-) -> c_int {
-    // SAFETY: By ibv_memcpy_from_dm()'s contract.
-    to_int(unsafe {
-        copy(
-            dm,
-            sys::IB_UVERBS_MKEY_DM_COPY_FROM,
-            dm_offset,
-            host_addr,
-            length,
-        )
-    })
-}
-
-/// # Safety
-///
-/// `alloc_dm` returned `dm`. The `length` bytes at `host_addr` may be read or written, depending on
-/// the direction.
-unsafe fn copy(
-    dm: *mut sys::ibv_dm,
-    direction: sys::ib_uverbs_mkey_dm_copy_dir,
-    dm_offset: u64,
-    host_addr: *const c_void,
-    length: usize,
-) -> Result {
-    // SAFETY: By the caller's promise.
-    let (fd, handle) = unsafe { dm_handle(dm) }?;
-
-    copy_bytes(
-        fd,
-        handle,
-        direction,
-        dm_offset,
-        host_addr as u64,
-        length as u64,
-    )
-}
-
-/// Calls the kernel's copy. The caller answers for what it reads and writes.
-fn copy_bytes(
-    fd: c_int,
-    handle: u32,
-    direction: sys::ib_uverbs_mkey_dm_copy_dir,
-    dm_offset: u64,
-    host_addr: u64,
-    length: u64,
-) -> Result {
-    Command::<5>::new(sys::UVERBS_OBJECT_DM, sys::IB_MKEY_METHOD_DM_COPY)
-        .object(sys::IB_MKEY_ATTR_DM_COPY_HANDLE, handle)
-        .u64(sys::IB_MKEY_ATTR_DM_COPY_DIR, direction.into())
-        .u64(sys::IB_MKEY_ATTR_DM_COPY_OFFSET, dm_offset)
-        .u64(sys::IB_MKEY_ATTR_DM_COPY_ADDR, host_addr)
-        .u64(sys::IB_MKEY_ATTR_DM_COPY_LENGTH, length)
-        .run(fd)
-        .map(drop)
 }
 
 /// Makes a dma-buf of device memory; see `ibmkey_export_dm()`.

@@ -49,7 +49,9 @@ enum ibmkey_dm_class {
  * this function. Calling it again changes nothing.
  *
  * ibv_reg_dm_mr() requires IBV_ACCESS_ZERO_BASED. A copy may have any offset,
- * address and length within the device memory.
+ * address and length within the device memory. The first copies of a buffer are
+ * system calls; then the library maps it, if possible, and copies as memcpy()
+ * does. An address outside of the process's memory is EFAULT from a call only.
  *
  * Return: 0; EOPNOTSUPP if the kernel offers no device memory on this device.
  */

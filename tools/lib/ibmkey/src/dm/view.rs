@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Copies to and from device memory without a system call.
+//!
+//! The kernel makes a view of device memory: a file whose mapping shows the memory, and after it a
+//! page that says if the memory was freed. Another process that has the context can free it. A copy
+//! then raises no signal. It finds that page changed, and the kernel's copy returns the error.
+//!
+//! A mapping costs as much as several calls, so memory is mapped only when it has been copied to or
+//! from several times. Memory that cannot be mapped is copied by the kernel: memory of a PCI device,
+//! of a kernel without views, or of a process that is at one of its limits.
+
+use core::{
+    ffi::{
+        c_int,
+        c_void, //
+    },
+    ptr::{
+        self,
+        NonNull, //
+    },
+    sync::atomic::{
+        fence,
+        AtomicPtr,
+        AtomicU32,
+        AtomicU8,
+        AtomicUsize,
+        Ordering, //
+    },
+};
+use std::os::fd::{
+    AsRawFd,
+    FromRawFd,
+    OwnedFd, //
+};
+
+use super::copy::Direction;
+use crate::{
+    errno::{
+        Errno,
+        Result, //
+    },
+    ioctl::Command,
+    object,
+    sys, //
+};
+
+/// The number of copies by the kernel before the memory is mapped, a power of two. A mapping costs
+/// about as much as these copies.
+const CALLS: u32 = 8;
+
+/// The most views that a process maps. The kernel limits the number of a process's mappings, to
+/// 65,530 by default, and the program needs some itself.
+const MAX_VIEWS: usize = 1024;
+
+/// The number of views that this process has mapped.
+static VIEWS: AtomicUsize = AtomicUsize::new(0);
+
+/// One of the [`MAX_VIEWS`].
+struct Counted;
+
+impl Counted {
+    fn new() -> Result<Self> {
+        VIEWS
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |views| {
+                (views < MAX_VIEWS).then_some(views.saturating_add(1))
+            })
+            .map(|_| Self)
+            .map_err(|_| Errno::ENOMEM)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        VIEWS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A mapped view.
+///
+/// # Invariants
+///
+/// `start` is the first of `bytes` bytes of a mapping that only this object removes. `len` of them
+/// are device memory. The last page is the state.
+struct Mapping {
+    start: *mut u8,
+    len: usize,
+    bytes: usize,
+    state: *const AtomicU8,
+    _counted: Counted,
+}
+
+impl Mapping {
+    /// Maps the device memory with this handle.
+    fn new(fd: c_int, handle: u32) -> Result<Self> {
+        let counted = Counted::new()?;
+        let (view, len) = new_view(fd, handle)?;
+        // SAFETY: No requirements.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) });
+        let page = page.map_err(|_| Errno::EINVAL)?;
+        let state = len.checked_next_multiple_of(page).ok_or(Errno::EINVAL)?;
+        let bytes = state.checked_add(page).ok_or(Errno::EINVAL)?;
+
+        // SAFETY: The kernel chooses an address at which there is nothing.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                view.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(Errno::last());
+        }
+        let start = start.cast::<u8>();
+
+        // INVARIANT: Mapped above. The view has these sizes.
+        Ok(Self {
+            start,
+            len,
+            bytes,
+            state: start.wrapping_add(state).cast(),
+            _counted: counted,
+        })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: By the type's invariant.
+        unsafe { libc::munmap(self.start.cast(), self.bytes) };
+    }
+}
+
+/// Removes a mapping.
+///
+/// # Safety
+///
+/// `mapping` was written to memory of [`calloc`](object::calloc). There are no more references to it.
+unsafe fn free(mapping: NonNull<Mapping>) {
+    // SAFETY: By the caller's promise.
+    unsafe {
+        mapping.drop_in_place();
+        object::free(mapping);
+    }
+}
+
+/// Makes a view of the device memory with this handle. Returns its length, too.
+fn new_view(fd: c_int, handle: u32) -> Result<(OwnedFd, usize)> {
+    let (mut view, mut len) = (u32::MAX, 0u64);
+
+    Command::<3>::new(sys::UVERBS_OBJECT_DM, sys::IB_MKEY_METHOD_DM_VIEW)
+        .object(sys::IB_MKEY_ATTR_DM_VIEW_HANDLE, handle)
+        .out(sys::IB_MKEY_ATTR_DM_VIEW_RESP_FD, &mut view)
+        .out(sys::IB_MKEY_ATTR_DM_VIEW_RESP_LENGTH, &mut len)
+        .run(fd)?;
+
+    let view = c_int::try_from(view).map_err(|_| Errno::EINVAL)?;
+    // SAFETY: The kernel opened it for this call.
+    let view = unsafe { OwnedFd::from_raw_fd(view) };
+    Ok((view, usize::try_from(len).map_err(|_| Errno::EINVAL)?))
+}
+
+/// The view of device memory, if there is one. All zeroes is a valid value.
+///
+/// # Invariants
+///
+/// `mapping` is NULL, or a mapping of a view of the device memory, in memory of
+/// [`calloc`](object::calloc). Once it is set, only [`View::close`] changes it.
+pub(super) struct View {
+    mapping: AtomicPtr<Mapping>,
+    /// The copies by the kernel.
+    calls: AtomicU32,
+}
+
+impl View {
+    /// Copies between the device memory and the process, if the memory is mapped.
+    ///
+    /// Returns `false` if the kernel must copy, or must say what is wrong.
+    ///
+    /// # Safety
+    ///
+    /// The `len` bytes at `host` may be read or written, depending on the direction. [`Self::close`]
+    /// is not called meanwhile.
+    pub(super) unsafe fn copy(
+        &self,
+        direction: Direction,
+        offset: u64,
+        host: *mut c_void,
+        len: usize,
+    ) -> bool {
+        // SAFETY: By the type's invariant and the caller's promise.
+        let Some(mapping) = (unsafe { self.mapping.load(Ordering::Acquire).as_ref() }) else {
+            return false;
+        };
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        let after = mapping.len.checked_sub(offset);
+        if host.is_null() || after.is_none_or(|after| len > after) {
+            return false;
+        }
+
+        let device = mapping.start.wrapping_add(offset).cast::<c_void>();
+        // Devices may use the bytes at any time. C's copy is outside of Rust's memory model.
+        // SAFETY: By the invariant of `mapping` and the check above, the bytes are in a mapping that
+        // only this library knows. The caller answers for the other bytes.
+        unsafe {
+            match direction {
+                Direction::To => libc::memcpy(device, host, len),
+                Direction::From => libc::memcpy(host, device, len),
+            };
+        }
+        // The state changes before other pages take the place of the memory, so a copy that used
+        // one of those finds the change.
+        fence(Ordering::Acquire);
+        // SAFETY: By the invariant of `mapping`. The kernel may write the byte.
+        unsafe { &*mapping.state }.load(Ordering::Relaxed) == 0
+    }
+
+    /// Counts a copy by the kernel, and maps the memory if there were several. If that fails, it is
+    /// tried again after twice as many.
+    pub(super) fn count(&self, fd: c_int, handle: u32) {
+        let calls = self.calls.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let is_mapped = !self.mapping.load(Ordering::Relaxed).is_null();
+
+        if is_mapped || calls < CALLS || !calls.is_power_of_two() {
+            return;
+        }
+        // The kernel copies what cannot be mapped.
+        let _ = self.open(fd, handle);
+    }
+
+    fn open(&self, fd: c_int, handle: u32) -> Result {
+        let mapping = Mapping::new(fd, handle)?;
+        let place = object::calloc::<Mapping>()?;
+
+        // SAFETY: Allocated above; there is no other reference.
+        unsafe { place.write(mapping) };
+        // INVARIANT: A mapping of this memory, which nothing else frees.
+        let set = self.mapping.compare_exchange(
+            ptr::null_mut(),
+            place.as_ptr(),
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
+        if set.is_err() {
+            // Another thread was faster.
+            // SAFETY: Allocated and written above; there is no other reference.
+            unsafe { free(place) };
+        }
+        Ok(())
+    }
+
+    /// Removes the mapping.
+    ///
+    /// # Safety
+    ///
+    /// No other function of this object runs.
+    pub(super) unsafe fn close(&self) {
+        // INVARIANT: NULL is valid.
+        let mapping = self.mapping.swap(ptr::null_mut(), Ordering::Relaxed);
+        if let Some(mapping) = NonNull::new(mapping) {
+            // SAFETY: By the type's invariant. No other thread has the pointer, by the caller's
+            // promise.
+            unsafe { free(mapping) };
+        }
+    }
+}
