@@ -51,6 +51,12 @@ __rust_helper void rust_helper_vfree(const void *area)
 	vfree(area);
 }
 
+/* The page must not be in high memory. */
+__rust_helper void *rust_helper_mapped_page_address(struct page *page)
+{
+	return lowmem_page_address(page);
+}
+
 __rust_helper struct page *rust_helper_nth_page(struct page *page, unsigned long n)
 {
 	return page + n;

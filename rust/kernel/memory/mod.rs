@@ -38,9 +38,16 @@ extern "C" {
 
 /// The allocator that memory came from.
 enum Source {
+    /// Pages in a vmalloc'ed area.
     Ram,
+    /// Pages that follow each other, in the kernel's linear mapping.
+    Block {
+        _block: ram::RamBlock,
+    },
     P2p(p2p::P2pPiece),
-    Pmem { _piece: pmem::PmemPiece },
+    Pmem {
+        _piece: pmem::PmemPiece,
+    },
 }
 
 /// Memory that others, such as the RDMA device, read and write at any time. It is zero at first.
@@ -184,13 +191,15 @@ impl SharedMemory {
         if index >= self.pages {
             return None;
         }
-        // SAFETY: By the type invariant, the address is mapped and has a page. RAM is in a
-        // vmalloc'ed area, memory of a device is in the kernel's linear mapping.
+        // SAFETY: By the type invariant, the address is mapped and has a page. Memory of
+        // [`Source::Ram`] is in a vmalloc'ed area, other memory is in the kernel's linear mapping.
         Some(unsafe {
             let address = self.start.as_ptr().add(index << PAGE_SHIFT).cast();
             match self.source {
                 Source::Ram => bindings::vmalloc_to_page(address),
-                Source::P2p(_) | Source::Pmem { .. } => bindings::virt_to_page(address),
+                Source::Block { .. } | Source::P2p(_) | Source::Pmem { .. } => {
+                    bindings::virt_to_page(address)
+                }
             }
         })
     }

@@ -29,6 +29,22 @@ impl Node {
         // SAFETY: No preconditions.
         unsafe { bindings::node_has_memory(node) }
     }
+
+    /// Allocates a block of `1 << order` single pages and returns the first one.
+    fn allocate(self, order: u32) -> Result<NonNull<bindings::page>> {
+        let (node, strict) = match self {
+            Node::Near(node) => (node, false),
+            Node::Only(node) => (node, true),
+        };
+        // SAFETY: `node` is a node that exists, or negative for none.
+        let page = unsafe { bindings::alloc_pages_mayfail(node, strict, order) };
+        let page = NonNull::new(page).ok_or(ENOMEM)?;
+        if order > 0 {
+            // SAFETY: The block was allocated above, and is not a compound page.
+            unsafe { bindings::split_page(page.as_ptr(), order) };
+        }
+        Ok(page)
+    }
 }
 
 /// RamPages that will be mapped.
@@ -41,18 +57,8 @@ struct RamPages(Vec<*mut bindings::page, KVmalloc>);
 impl RamPages {
     /// Adds `1 << order` pages that follow each other.
     fn add(&mut self, node: Node, order: u32) -> Result {
-        let (node, strict) = match node {
-            Node::Near(node) => (node, false),
-            Node::Only(node) => (node, true),
-        };
         self.0.reserve(1 << order, GFP_KERNEL)?;
-        // SAFETY: `node` is a node that exists, or negative for none.
-        let page = unsafe { bindings::alloc_pages_mayfail(node, strict, order) };
-        let page = NonNull::new(page).ok_or(ENOMEM)?.as_ptr();
-        if order > 0 {
-            // SAFETY: The block was allocated above, and is not a compound page.
-            unsafe { bindings::split_page(page, order) };
-        }
+        let page = node.allocate(order)?.as_ptr();
         for index in 0..1_usize << order {
             // SAFETY: `index` is less than the number of pages in the block.
             let page = unsafe { bindings::nth_page(page, index) };
@@ -93,6 +99,56 @@ impl Drop for RamPages {
     }
 }
 
+/// Pages that follow each other. The kernel has them mapped.
+///
+/// # Invariants
+///
+/// `first` is the first of `count` single pages that are allocated and that only this owns.
+pub(super) struct RamBlock {
+    first: NonNull<bindings::page>,
+    count: usize,
+}
+
+impl RamBlock {
+    /// Allocates `count` pages, at most `1 << order`, at a multiple of `1 << order` pages.
+    fn new(node: Node, order: u32, count: usize) -> Result<Self> {
+        let first = node.allocate(order)?;
+        // INVARIANT: The block was allocated and split.
+        let mut this = Self {
+            first,
+            count: 1 << order,
+        };
+        this.truncate(count);
+        Ok(this)
+    }
+
+    /// Frees all pages after the first `count`.
+    fn truncate(&mut self, count: usize) {
+        while self.count > count {
+            // INVARIANT: The last page is freed below.
+            self.count -= 1;
+            // SAFETY: By the type invariant; there were more than `count` pages.
+            unsafe {
+                let last = bindings::nth_page(self.first.as_ptr(), self.count);
+                bindings::__free_pages(last, 0);
+            }
+        }
+    }
+
+    /// Returns the address at which the pages are mapped.
+    fn start(&self) -> Result<NonNull<u8>> {
+        // SAFETY: By the type invariant. Memory for the kernel's own use is always mapped.
+        let start = unsafe { bindings::mapped_page_address(self.first.as_ptr()) };
+        NonNull::new(start.cast()).ok_or(ENOMEM)
+    }
+}
+
+impl Drop for RamBlock {
+    fn drop(&mut self) {
+        self.truncate(0);
+    }
+}
+
 impl SharedMemory {
     /// Allocates `len` bytes of RAM, at a physical address that is a multiple of `1 << log_align`.
     /// The caller's cgroup is charged.
@@ -107,6 +163,16 @@ impl SharedMemory {
         let count = Self::pages_of(len);
         // The page allocator aligns a block to its size.
         let order = log_align.saturating_sub(PAGE_SHIFT as u32);
+        if count <= 1 << order {
+            let block = RamBlock::new(node, order, count)?;
+            // INVARIANT: These are `count` pages of the kernel's linear mapping.
+            return Ok(Self {
+                start: block.start()?,
+                pages: count,
+                len,
+                source: Source::Block { _block: block },
+            });
+        }
         let mut pages = RamPages(Vec::new());
         pages.0.reserve(count, GFP_KERNEL)?;
         pages.add(node, order)?;

@@ -115,9 +115,10 @@ impl Buffer {
         }
         let bytes = i64::try_from(pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?)?;
         let pool = device.pool(request.class)?;
-        let charge = pool.charge(bytes)?;
+        let source = pool.find()?;
+        let charge = pool.charge(&source, bytes)?;
         let owner = Owners::charge(&device.owners, request.for_process, bytes)?;
-        let memory = pool.allocate(length, request.log_align)?;
+        let memory = source.allocate(length, request.log_align)?;
         let store = Store {
             memory,
             _owner: owner,

@@ -48,9 +48,24 @@ impl PoolSource {
 
 /// A source that was found, and the account of its memory.
 #[derive(Clone)]
-struct FoundSource {
+pub(super) struct FoundSource {
     source: PoolSource,
     account: Arc<Account>,
+}
+
+impl FoundSource {
+    /// Allocates `len` bytes.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; `EOPNOTSUPP` if the source is gone.
+    pub(super) fn allocate(&self, len: usize, log_align: u32) -> Result<SharedMemory> {
+        match &self.source {
+            PoolSource::Ram(node) => SharedMemory::ram(len, log_align, *node),
+            PoolSource::P2p(provider) => SharedMemory::p2p(provider, len, log_align),
+            PoolSource::Pmem(region) => SharedMemory::pmem(region, len, log_align),
+        }
+    }
 }
 
 /// Memory of one class.
@@ -89,7 +104,7 @@ impl ClassPool {
     /// # Errors
     ///
     /// `EOPNOTSUPP` if the source is absent; those of opening a DAX device; `ENOMEM`.
-    fn find(&self) -> Result<FoundSource> {
+    pub(super) fn find(&self) -> Result<FoundSource> {
         let mut known = self.source.lock();
         if let Some(found) = &*known {
             if found.source.is_there() {
@@ -137,28 +152,14 @@ impl ClassPool {
             .map(|found| found.account.clone())
     }
 
-    /// Charges a buffer of `bytes` bytes.
+    /// Charges a buffer of `bytes` bytes of the source, which the pool found.
     ///
     /// # Errors
     ///
-    /// `ENOMEM` beyond the pool's size or the device's quota; those of [`Self::find`].
-    pub(crate) fn charge(&self, bytes: i64) -> Result<Charge> {
-        let found = self.find()?;
+    /// `ENOMEM` beyond the pool's size or the device's quota.
+    pub(super) fn charge(&self, found: &FoundSource, bytes: i64) -> Result<Charge> {
         let shared = matches!(found.source, PoolSource::Ram(_)).then_some(&self.ram);
         Charge::new(&found.account, shared, bytes)
-    }
-
-    /// Allocates `len` bytes.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`; those of [`Self::find`].
-    pub(crate) fn allocate(&self, len: usize, log_align: u32) -> Result<SharedMemory> {
-        match self.find()?.source {
-            PoolSource::Ram(node) => SharedMemory::ram(len, log_align, node),
-            PoolSource::P2p(provider) => SharedMemory::p2p(&provider, len, log_align),
-            PoolSource::Pmem(region) => SharedMemory::pmem(&region, len, log_align),
-        }
     }
 }
 
