@@ -9,9 +9,9 @@
 //!
 //! # Locking
 //!
-//! The data path reads under SRCU (`rust/kernel/sync/srcu.rs`) and takes no lock, unless the
-//! binding is slow (`region/binding.rs`). Readers of a fast registration are counted
-//! (`region/fast_reg.rs`).
+//! The data path reads under SRCU (`rust/kernel/sync/srcu.rs`) and takes no lock of this module. An
+//! access by a slow binding leaves SRCU and counts as its user (`region/binding.rs`). Readers of a
+//! fast registration are counted (`region/fast_reg.rs`).
 
 pub(crate) mod bind;
 pub(crate) mod window;
