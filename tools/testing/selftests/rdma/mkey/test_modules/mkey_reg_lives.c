@@ -2,8 +2,36 @@
 /* Keys and queue pairs that change or are destroyed while requests are in the queue. */
 
 #include <linux/delay.h>
+#include <linux/kprobes.h>
 
 #include "mkey_reg.h"
+
+/* The attempts to bind a key by REG_MR that were refused. */
+static atomic_t refused;
+
+static int count_refused(struct kretprobe_instance *call, struct pt_regs *regs)
+{
+	if (regs_return_value(regs))
+		atomic_inc(&refused);
+
+	return 0;
+}
+
+static struct kretprobe attempts = {
+	.kp.symbol_name = "ib_mkey_rxe_reg_mkey",
+	.handler = count_refused,
+};
+
+/* Waits until an attempt was refused. */
+static int wait_refused(void)
+{
+	unsigned long end = jiffies + 60 * HZ;
+
+	while (!atomic_read(&refused) && time_before(jiffies, end))
+		usleep_range(100, 200);
+
+	return atomic_read(&refused) ? 0 : -ETIMEDOUT;
+}
 
 /* Stops a queue pair from beginning requests, or undoes that once the queue pair has stopped. */
 static int drain(struct ulp_side *side, bool stop)
@@ -127,6 +155,7 @@ static int tried_again(struct reg_test *test)
 	struct ib_sge range;
 	struct ib_wc wc;
 	u32 rkey, i;
+	int ret;
 
 	expect(!IS_ERR(leaf) && !IS_ERR(key));
 	rkey = key->rkey;
@@ -134,8 +163,13 @@ static int tried_again(struct reg_test *test)
 	expect_is(ib_map_mkey_list(key, &range, 1), 0);
 	reg_rdma(&chain, IB_WR_SEND, one.addr, one.lkey, 1, 0, 0);
 	reg_bind(&chain, key, rkey, REG_ACCESS);
-	expect(!reg_post(there->side, &chain));
-	msleep(200);
+	atomic_set(&refused, 0);
+	/* as it was before the last registration */
+	attempts.kp.addr = NULL;
+	expect_is(register_kretprobe(&attempts), 0);
+	ret = reg_post(there->side, &chain) ?: wait_refused();
+	unregister_kretprobe(&attempts);
+	expect_is(ret, 0);
 	expect(!key->length);
 	for (i = 1; i < IB_MKEY_MAX_STAGED; i++) {
 		reg_next_key(key);
