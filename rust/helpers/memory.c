@@ -244,6 +244,12 @@ __rust_helper void rust_helper_vma_set_device_memory(struct vm_area_struct *vma,
 		vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
 }
 
+/* Takes no reference. */
+__rust_helper struct pid *rust_helper_current_tgid(void)
+{
+	return task_tgid(current);
+}
+
 __rust_helper struct pid *rust_helper_get_current_tgid(void)
 {
 	return get_pid(task_tgid(current));

@@ -44,6 +44,12 @@ impl Process {
         })
     }
 
+    /// Returns the [`Self::key`] of the current process.
+    pub(crate) fn current_key() -> usize {
+        // SAFETY: No preconditions. The pointer is only a number.
+        (unsafe { bindings::current_tgid() }) as usize
+    }
+
     /// Returns a value that differs from that of all other processes.
     pub(crate) fn key(&self) -> usize {
         self.pid.as_ptr() as usize

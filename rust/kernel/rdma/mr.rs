@@ -207,6 +207,12 @@ impl Mr {
         unsafe { (*self.as_raw()).type_ == bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS }
     }
 
+    /// Returns `true` if the type is that of memory of a process. Other pages may have this type, too.
+    pub(crate) fn is_user(&self) -> bool {
+        // SAFETY: The region is valid. The type does not change after the MR was made.
+        unsafe { (*self.as_raw()).type_ == bindings::ib_mr_type_IB_MR_TYPE_USER }
+    }
+
     /// Returns the first address of the region, as its owner last set it.
     pub(crate) fn iova(&self) -> u64 {
         // SAFETY: The region is valid. Its owner writes the field with one store.

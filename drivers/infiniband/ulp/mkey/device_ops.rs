@@ -215,6 +215,13 @@ impl DeviceOps for MkeyDevice {
     type Leaving = Leaving;
 
     fn leave(&self, mr: &Mr) -> Result<Leaving> {
+        if mr.is_user() && mr.pd() == self.core.pd.as_raw() {
+            // The MR of device memory. No user can name it, so nothing pins it.
+            return Ok(Leaving {
+                region: None,
+                state: self.core.hw.suspend(mr)?,
+            });
+        }
         let region = self.core.region_of(mr);
         let suspend = || self.core.if_free(mr.index(), || self.core.hw.suspend(mr));
         let state = match suspend() {

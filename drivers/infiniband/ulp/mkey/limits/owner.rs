@@ -74,12 +74,11 @@ impl Owners {
     ///
     /// `ENOMEM` beyond the quota of the process or of the device.
     pub(crate) fn charge(this: &Arc<Self>, to_process: bool, bytes: i64) -> Result<OwnerCharge> {
-        let (process, limit) = if to_process {
-            (Some(Process::current()?), this.limit)
+        let key = if to_process {
+            Process::current_key()
         } else {
-            (None, u64::MAX)
+            Owner::key(None)
         };
-        let key = Owner::key(process.as_ref());
         let mut known = this.known.lock();
         let owner = match known.get(&key) {
             Some(owner) => {
@@ -88,6 +87,11 @@ impl Owners {
                 owner
             }
             None => {
+                let (process, limit) = if to_process {
+                    (Some(Process::current()?), this.limit)
+                } else {
+                    (None, u64::MAX)
+                };
                 let owner = Arc::new(
                     Owner {
                         owners: this.clone(),
