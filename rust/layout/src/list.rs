@@ -186,11 +186,8 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     pub(super) fn reach<E>(&self, mut each: impl FnMut(Reach) -> Result<(), E>) -> Result<(), E> {
         let mut all: Option<Reach> = None;
         let mut rest = &*self.entries;
-        while let Some((segment, after)) = segments::split_first(rest) {
+        while let Some((reach, after)) = segments::split_reach(rest) {
             rest = after;
-            let Some(reach) = segments::reach(segment) else {
-                break;
-            };
             all = match all {
                 None => Some(reach),
                 Some(before) => match before.join(&reach) {

@@ -74,6 +74,8 @@ impl<S: DerefMut<Target = [Entry]>> Listing<S> {
         while !left.is_empty() {
             let added = if self.segment.is_scattered() {
                 self.add_scattered(left, &range)
+            } else if self.segment.count == 1 {
+                self.add_singles(left, &range)
             } else {
                 self.add_row(left, &range)
             };
@@ -174,6 +176,51 @@ impl<S: DerefMut<Target = [Entry]>> Listing<S> {
             ..self.segment
         };
         before.wrapping_sub(count) as usize
+    }
+
+    /// Adds the items of which each has another length than the entry before. The last segment has
+    /// one entry, and each of these items is a segment, too. Returns their number.
+    #[inline(always)]
+    fn add_singles<T>(&mut self, items: &[T], range: &impl Fn(&T) -> (u64, u64, u64)) -> usize {
+        let (leaf, name) = (self.segment.leaf, self.name);
+        let (mut addr, mut length) = (self.segment.addr, self.segment.length);
+        // The bits that any address has, and those of any length without one byte.
+        let (mut any, mut less) = (0u64, 0u64);
+        let mut start = self.length;
+        let slots = self.room.get_mut(self.added..).unwrap_or_default();
+        let mut count = 0usize;
+        for (slot, item) in slots.iter_mut().zip(items) {
+            let (next_name, next, next_length) = range(item);
+            if next_length == length || next_name != name {
+                break;
+            }
+            (addr, length) = (next, next_length);
+            any |= addr;
+            less |= length.wrapping_sub(1);
+            *slot = Entry::placed(leaf, addr, length, start, Mark::SINGLE);
+            start = start.wrapping_add(length);
+            count = count.wrapping_add(1);
+        }
+        if count == 0 {
+            return 0;
+        }
+        self.close();
+        // No address is higher than `any`. Only a length of zero has the highest bit here.
+        let most = less.wrapping_add(1).checked_mul(count as u64);
+        let is_valid = less >> 63 == 0
+            && any.checked_add(less).is_some()
+            && most.is_some_and(|most| self.length.checked_add(most).is_some());
+        self.doubtful |= !is_valid;
+        self.length = start;
+        let last = self.added.wrapping_add(count).wrapping_sub(1);
+        self.segment = Segment::new(last, leaf, addr, length);
+        self.checked = Checked {
+            first_addr: addr,
+            start: start.wrapping_sub(length),
+            any: addr,
+            all: addr,
+        };
+        count
     }
 
     /// Adds an entry that may begin a segment: the name of the leaf, the address and the length.

@@ -33,6 +33,9 @@ impl Mark {
     const FIRST: u32 = 1 << 31;
     const SCATTERED: u32 = 1 << 30;
 
+    /// The mark of the entry of a segment of one entry.
+    pub(super) const SINGLE: Self = Self(Self::FIRST | 1);
+
     /// The mark of an entry that is not the first one, but has `before` entries before it.
     #[inline]
     pub(super) fn after(before: u32) -> Self {
@@ -190,7 +193,7 @@ fn place_all(entries: &mut [Entry]) -> Result<u64, Error> {
 
 /// Splits the entries after the first segment.
 #[inline]
-pub(super) fn split_first(entries: &[Entry]) -> Option<(&[Entry], &[Entry])> {
+fn split_first(entries: &[Entry]) -> Option<(&[Entry], &[Entry])> {
     let count = match entries.first()?.mark().get() {
         At::First { count, .. } => count,
         At::After(_) => 1,
@@ -198,9 +201,54 @@ pub(super) fn split_first(entries: &[Entry]) -> Option<(&[Entry], &[Entry])> {
     entries.split_at_checked(count as usize)
 }
 
+/// Splits the entries after the first segment, or after several that have one entry each. Returns the
+/// bounds of the pieces before, and the rest.
+#[inline]
+pub(super) fn split_reach(entries: &[Entry]) -> Option<(Reach, &[Entry])> {
+    if let Some(singles) = split_singles(entries) {
+        return Some(singles);
+    }
+    let (segment, rest) = split_first(entries)?;
+    Some((reach(segment)?, rest))
+}
+
+/// Splits the entries after the first ones of one leaf of which each is a segment. Returns the bounds
+/// of these, and the rest. Returns [`None`] if there is none.
+#[inline]
+fn split_singles(entries: &[Entry]) -> Option<(Reach, &[Entry])> {
+    let leaf = entries.first()?.leaf();
+    let (mut low, mut last, mut addrs) = (u64::MAX, 0u64, 0u64);
+    let (mut lens, mut less, mut least) = (0u64, 0u64, u64::MAX);
+    let mut rest = entries;
+    while let Some((entry, after)) = rest.split_first() {
+        if entry.mark() != Mark::SINGLE || entry.leaf() != leaf {
+            break;
+        }
+        let (addr, len) = (entry.addr(), entry.length());
+        let before_last = len.wrapping_sub(1);
+        low = low.min(addr);
+        last = last.max(addr.wrapping_add(before_last));
+        addrs |= addr;
+        lens |= len;
+        less |= before_last;
+        least = least.min(len);
+        rest = after;
+    }
+    let count = entries.len().wrapping_sub(rest.len());
+    (count != 0).then_some((
+        Reach {
+            extent: Extent::between(leaf, low, last),
+            len: least,
+            count: count as u64,
+            grain: Grain::of_several(lens, less, least, addrs),
+        },
+        rest,
+    ))
+}
+
 /// Returns the extent and the other bounds of the pieces of a segment.
 #[inline]
-pub(super) fn reach(segment: &[Entry]) -> Option<Reach> {
+fn reach(segment: &[Entry]) -> Option<Reach> {
     let (first, last) = (segment.first()?, segment.last()?);
     let (mut low, mut high) = (first.addr().min(last.addr()), first.addr().max(last.addr()));
     let mut addrs = first.addr() | segment.get(1).map_or(0, Entry::addr);

@@ -105,11 +105,19 @@ impl Grain {
     /// addresses.
     #[inline]
     pub(super) fn new(len: u64, addrs: u64) -> Self {
-        let below = u64::BITS.saturating_sub(len.saturating_sub(1).leading_zeros());
+        Self::of_several(len, len.saturating_sub(1), len, addrs)
+    }
+
+    /// Returns the grain of pieces of several lengths, of which `least` is the smallest. `lens` has
+    /// the bits that are set in any length, `less` those that are set in any length less one, and
+    /// `addrs` those that are set in any address.
+    #[inline]
+    pub(super) fn of_several(lens: u64, less: u64, least: u64, addrs: u64) -> Self {
+        let below = u64::BITS.saturating_sub(less.leading_zeros());
         Self {
-            powers: (Self::power(addrs) << 4) | Self::power(len),
+            powers: (Self::power(addrs) << 4) | Self::power(lens),
             most: below as u8,
-            least: len.clamp(1, PACKET) as u16,
+            least: least.clamp(1, PACKET) as u16,
         }
     }
 
