@@ -2,6 +2,23 @@
 
 //! Structures of C as bytes, and bytes as structures of C.
 
+use core::slice;
+use kernel::transmute::FromBytes;
+
+/// Returns `bytes` as an array. Returns [`None`] for a part of an element, and for bytes that are not
+/// aligned as the elements are.
+#[inline]
+pub(crate) fn slice_of<T: FromBytes>(bytes: &[u8]) -> Option<&[T]> {
+    const { assert!(size_of::<T>() != 0) };
+    let start = bytes.as_ptr().cast::<T>();
+    if bytes.len() % size_of::<T>() != 0 || !start.is_aligned() {
+        return None;
+    }
+    // SAFETY: The bytes are valid for reads, aligned, and as many as the elements have. Any bytes are a
+    // valid `T`.
+    Some(unsafe { slice::from_raw_parts(start, bytes.len() / size_of::<T>()) })
+}
+
 /// Implements [`FromBytes`] and [`AsBytes`] for a C structure, all of whose fields are listed. The types
 /// of the fields must have both, and there must be no padding: the compiler checks that.
 ///

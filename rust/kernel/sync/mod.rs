@@ -7,11 +7,13 @@
 //! | `counted.rs` | a shared value whose readers are counted |
 //! | `global.rs` | mutexes in static memory |
 //! | `lock.rs` | a spinlock for any context, and mutexes of which a thread may hold several |
+//! | `spare.rs` | a place for an unused value |
 //! | `srcu.rs` | tables and pointers that are read under SRCU |
 //! | `users.rs` | a number of users that a thread can wait to fall to zero |
 
 pub(crate) mod counted;
 pub(crate) mod global;
 pub(crate) mod lock;
+pub(crate) mod spare;
 pub(crate) mod srcu;
 pub(crate) mod users;

@@ -16,27 +16,36 @@ pub(super) type Digits = [u64; MAX_DIMS];
 /// Repeat counts of each dimension.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dims {
-    /// Innermost dimension first: the one that changes fastest.
+    /// Innermost dimension first: the one that changes fastest. Those beyond `used` are one.
     counts: [NonZeroU64; MAX_DIMS],
     used: usize,
 }
 
 impl Dims {
-    pub(super) fn new(repeat_count: &[u64]) -> Result<Self, Error> {
-        let mut dims = Self {
-            counts: [NonZeroU64::MIN; MAX_DIMS],
-            used: repeat_count.len(),
-        };
-        if dims.used == 0 {
+    /// No dimension.
+    pub(super) const UNUSED: Self = Self {
+        counts: [NonZeroU64::MIN; MAX_DIMS],
+        used: 0,
+    };
+
+    /// Sets the repeat counts, outermost first.
+    #[inline]
+    pub(super) fn set(&mut self, repeat_count: &[u64]) -> Result<(), Error> {
+        if repeat_count.is_empty() {
             return Err(Error::Zero);
         }
-        if dims.used > MAX_DIMS {
+        if repeat_count.len() > MAX_DIMS {
             return Err(Error::TooManyDims);
         }
-        for (count, repeat) in dims.counts.iter_mut().zip(repeat_count.iter().rev()) {
+        // The counts of dimensions that the layout lacks stay one.
+        for count in self.counts.iter_mut().take(self.used) {
+            *count = NonZeroU64::MIN;
+        }
+        self.used = repeat_count.len();
+        for (count, repeat) in self.counts.iter_mut().zip(repeat_count.iter().rev()) {
             *count = NonZeroU64::new(*repeat).ok_or(Error::Zero)?;
         }
-        Ok(dims)
+        Ok(())
     }
 
     /// Returns the number of dimensions.

@@ -61,25 +61,36 @@ pub(super) struct Grid {
 const SHORT_ROW: u64 = 2048;
 
 impl Grid {
-    /// Makes a grid of `piece`, which has `bytes` bytes.
-    ///
-    /// `dims` gives count and stride of each dimension, innermost first.
-    #[inline(always)]
-    pub(super) fn new(
+    /// No grid.
+    pub(super) const UNUSED: Self = Self {
+        piece: Run {
+            leaf: 0,
+            addr: 0,
+            len: 0,
+        },
+        bytes: NonZeroU64::MIN,
+        axes: [Axis::UNUSED; MAX_DIMS],
+        used: 0,
+    };
+
+    /// Sets the piece of `bytes` bytes, and the count and stride of each dimension, innermost first.
+    #[inline]
+    pub(super) fn set(
+        &mut self,
         piece: Run,
         bytes: NonZeroU64,
         dims: impl Iterator<Item = (NonZeroU64, i64)>,
-    ) -> Self {
-        let mut grid = Self {
-            piece,
-            bytes,
-            axes: [Axis::UNUSED; MAX_DIMS],
-            used: 0,
-        };
-        for (count, stride) in dims.filter(|(count, _)| count.get() != 1) {
-            grid.push(count, stride);
+    ) {
+        self.piece = piece;
+        self.bytes = bytes;
+        // Those beyond the dimensions stay unused.
+        for axis in self.axes.iter_mut().take(self.used) {
+            *axis = Axis::UNUSED;
         }
-        grid
+        self.used = 0;
+        for (count, stride) in dims.filter(|(count, _)| count.get() != 1) {
+            self.push(count, stride);
+        }
     }
 
     fn push(&mut self, count: NonZeroU64, stride: i64) {

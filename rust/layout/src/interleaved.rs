@@ -2,7 +2,7 @@
 
 //! Strided blocks, interleaved.
 
-use core::borrow::Borrow;
+use core::borrow::{Borrow, BorrowMut};
 use core::mem::size_of;
 use core::num::NonZeroU64;
 use core::ops::DerefMut;
@@ -141,13 +141,93 @@ pub struct Shape {
 // The kernel module allocates a shape separately; this is a common allocation size.
 const _: () = assert!(size_of::<Shape>() <= 256);
 
+impl Shape {
+    /// The shape of no layout, for [`Interleaved::in_place`].
+    pub const UNUSED: Self = Self {
+        dims: Dims::UNUSED,
+        group: NonZeroU64::MIN,
+        length: 0,
+        way: Way::Blocks {
+            columns: false,
+            records: false,
+        },
+    };
+
+    /// Makes the shape of `blocks`, and places them. As for [`Interleaved::new`].
+    #[inline]
+    fn make(&mut self, repeat_count: &[u64], blocks: &mut [Block]) -> Result<(), Error> {
+        let dims = &mut self.dims;
+        dims.set(repeat_count)?;
+        if blocks.iter().any(|block| block.bytes_count == 0) {
+            return Err(Error::Zero);
+        }
+        let mut group = 0u64;
+        for block in blocks.iter_mut() {
+            for unused in block.stride.iter_mut().skip(dims.used()) {
+                *unused = 0;
+            }
+            block.extent(dims)?;
+            block.start = group;
+            group = group
+                .checked_add(block.bytes_count)
+                .ok_or(Error::Overflow)?;
+        }
+        // Blocks have bytes, so only a layout without blocks has a group of zero bytes.
+        self.group = NonZeroU64::new(group).ok_or(Error::Zero)?;
+        self.length = dims
+            .product()
+            .and_then(|product| product.checked_mul(group))
+            .ok_or(Error::Overflow)?;
+        match Self::piece(&self.dims, blocks, group) {
+            Some((piece, stride)) => {
+                let counts = self.dims.counts().iter().copied();
+                let strides = self.dims.inner_first(stride).copied();
+                if let Way::Blocks { .. } = &self.way {
+                    self.way = Way::Grid(Grid::UNUSED);
+                }
+                if let Way::Grid(grid) = &mut self.way {
+                    grid.set(piece, self.group, counts.zip(strides));
+                }
+            }
+            None => {
+                self.way = Way::Blocks {
+                    columns: blocks::keep_apart(blocks, &self.dims),
+                    records: blocks::are_records(blocks, &self.dims),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the piece that the blocks form at the first index tuple, and its strides. Returns
+    /// [`None`] unless they form one piece.
+    #[inline(always)]
+    fn piece<'a>(
+        dims: &Dims,
+        blocks: &'a [Block],
+        group: u64,
+    ) -> Option<(Run, &'a [i64; MAX_DIMS])> {
+        let contiguous = blocks
+            .iter()
+            .zip(blocks.iter().skip(1))
+            .all(|(block, next)| block.is_continued_by(next, dims));
+        let first = blocks.first().filter(|_| contiguous)?;
+        let piece = Run {
+            leaf: first.leaf,
+            addr: first.addr,
+            len: group,
+        };
+        Some((piece, &first.stride))
+    }
+}
+
 /// Strided blocks, interleaved.
 ///
 /// Dimension 0 is the outermost. Each index tuple gives the bytes of block 0, then those of block
 /// 1, and so on. A block starts at its address plus the sum of `index[d] * stride[d]` over all
 /// dimensions.
 ///
-/// `S` stores the blocks, `P` the shape: see [`Self::with_shape`].
+/// `S` stores the blocks, `P` the shape: see [`Self::in_place`].
 #[derive(Debug)]
 pub struct Interleaved<S, P = Shape> {
     blocks: S,
@@ -167,77 +247,34 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
     /// - [`Error::Overflow`] if the sum of the bytes, or the address of a byte, does not fit 64
     ///   bits.
     #[inline]
-    pub fn new(repeat_count: &[u64], mut blocks: S) -> Result<Self, Error> {
-        let dims = Dims::new(repeat_count)?;
-        if blocks.iter().any(|block| block.bytes_count == 0) {
-            return Err(Error::Zero);
-        }
-        let mut group = 0u64;
-        for block in blocks.iter_mut() {
-            for unused in block.stride.iter_mut().skip(dims.used()) {
-                *unused = 0;
-            }
-            block.extent(&dims)?;
-            block.start = group;
-            group = group
-                .checked_add(block.bytes_count)
-                .ok_or(Error::Overflow)?;
-        }
-        // Blocks have bytes, so only a layout without blocks has a group of zero bytes.
-        let group = NonZeroU64::new(group).ok_or(Error::Zero)?;
-        let length = dims
-            .product()
-            .and_then(|product| product.checked_mul(group.get()))
-            .ok_or(Error::Overflow)?;
-        let way = match Self::grid(&dims, &blocks, group) {
-            Some(grid) => Way::Grid(grid),
-            None => Way::Blocks {
-                columns: blocks::keep_apart(&blocks, &dims),
-                records: blocks::are_records(&blocks, &dims),
-            },
-        };
-        Ok(Self {
-            blocks,
-            shape: Shape {
-                dims,
-                group,
-                length,
-                way,
-            },
-        })
+    pub fn new(repeat_count: &[u64], blocks: S) -> Result<Self, Error> {
+        Self::in_place(repeat_count, blocks, Shape::UNUSED)
     }
+}
 
-    /// Moves the shape to where `store` puts it, such as a box. The shape is the large part of this
-    /// type.
+impl<S: DerefMut<Target = [Block]>, P: BorrowMut<Shape>> Interleaved<S, P> {
+    /// Makes a layout that repeats `blocks`, and its shape in place of `shape`, such as in a box. The
+    /// shape is the large part of this type. As for [`Interleaved::new`].
     ///
     /// # Errors
     ///
-    /// The errors of `store`.
-    pub fn with_shape<P, E>(
-        self,
-        store: impl FnOnce(Shape) -> Result<P, E>,
-    ) -> Result<Interleaved<S, P>, E> {
-        Ok(Interleaved {
-            blocks: self.blocks,
-            shape: store(self.shape)?,
-        })
+    /// Those of [`Interleaved::new`].
+    #[inline]
+    pub fn in_place(repeat_count: &[u64], mut blocks: S, mut shape: P) -> Result<Self, Error> {
+        shape.borrow_mut().make(repeat_count, &mut blocks)?;
+        Ok(Self { blocks, shape })
+    }
+}
+
+impl<S, P> Interleaved<S, P> {
+    /// Returns the storage of the blocks and the shape.
+    pub fn into_parts(self) -> (S, P) {
+        (self.blocks, self.shape)
     }
 
-    #[inline(always)]
-    fn grid(dims: &Dims, blocks: &[Block], group: NonZeroU64) -> Option<Grid> {
-        let contiguous = blocks
-            .iter()
-            .zip(blocks.iter().skip(1))
-            .all(|(block, next)| block.is_continued_by(next, dims));
-        let first = blocks.first().filter(|_| contiguous)?;
-        let piece = Run {
-            leaf: first.leaf,
-            addr: first.addr,
-            len: group.get(),
-        };
-        let counts = dims.counts().iter().copied();
-        let strides = dims.inner_first(&first.stride).copied();
-        Some(Grid::new(piece, group, counts.zip(strides)))
+    /// Returns the storage of the blocks.
+    pub fn storage(&self) -> &S {
+        &self.blocks
     }
 }
 

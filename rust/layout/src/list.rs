@@ -150,7 +150,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     }
 
     /// Makes a list without bytes, to be [refilled](Self::refill).
-    pub fn unfilled(entries: S) -> Self {
+    pub const fn unfilled(entries: S) -> Self {
         Self { entries, length: 0 }
     }
 
@@ -164,6 +164,16 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         fill(&mut self.entries);
         self.length = segments::place(&mut self.entries)?;
         Ok(())
+    }
+
+    /// Returns the storage of the entries.
+    pub fn into_storage(self) -> S {
+        self.entries
+    }
+
+    /// Returns the storage of the entries.
+    pub fn storage(&self) -> &S {
+        &self.entries
     }
 
     /// Returns the number of bytes; zero only if the list has no bytes.

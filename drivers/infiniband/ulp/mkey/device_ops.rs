@@ -25,7 +25,7 @@ use crate::{
     limits::{cost, owner::OwnerCharge},
     parameters,
     region::{
-        binding::{Binding, KLayout, Leaf, LeafPlace},
+        binding::{Binding, KLayout, Leaf, LeafPlace, Room},
         pins::Pin,
         rights::supported,
         window, Kind, Region,
@@ -127,7 +127,7 @@ impl DeviceOps for MkeyDevice {
             GFP_KERNEL,
         )?;
         let layout = KLayout::List(List::new(entries)?);
-        let binding = Binding::new(layout, leaves, access, pd, None, None)?;
+        let binding = Binding::new(layout, leaves, access, pd, None, None, Room::default())?;
         let region = this.core.adopt(mr, Kind::Dm, charge)?;
         // The caller gives an MR that failed back to the driver, which empties no slot.
         region

@@ -5,6 +5,7 @@
 //! A description is checked completely before anything changes. Each lkey in it is looked up and
 //! pinned once.
 
+mod description;
 pub(crate) mod indexed;
 mod leaf;
 pub(crate) mod nest;
@@ -13,29 +14,29 @@ pub(crate) mod request;
 mod stage;
 pub(crate) mod uapi;
 
+pub(crate) use description::{Description, Range};
+
 use crate::{
     backend::Backend,
     counters::{self, Count},
     kernel_ext::{
-        alloc::{zeroable, zeroed, GFP_MAYFAIL},
+        alloc::GFP_MAYFAIL,
         error::eloop,
-        rdma::{Access, Device, Mr, OwnedMr, Pd},
+        rdma::{Device, Mr, OwnedMr, Pd},
         sync::{srcu, users::Patience},
     },
-    layout::{Block, Entry, List, Listing, MAX_DIMS},
-    limits::{cost, owner::OwnerCharge},
+    limits::cost,
     mkey_core::Core,
     region::{
-        binding::{self, Binding, KLayout, Leaf, MAX_DEPTH, MAX_ENTRIES},
+        binding::Binding,
         indices::MAX_INDICES,
         rebind::{apply, Change, Refused, Turn},
-        rights::{supported, Origin},
+        rights::Origin,
         staged::StagedLayouts,
         tag, Kind, Region,
     },
 };
-use core::mem;
-use kernel::{prelude::*, rbtree::RBTree, sync::Arc};
+use kernel::{prelude::*, sync::Arc};
 
 /// A key, found by the caller's MR.
 pub(crate) struct Key<'a> {
@@ -65,46 +66,6 @@ impl<'a> Key<'a> {
             pd,
             region,
             max_entries,
-        })
-    }
-
-    /// Begins a description of `count` entries or blocks with the access flags `access`.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if `count` is 0 or an access flag is not supported. `ENOSPC` if `count` exceeds
-    /// [`MAX_ENTRIES`] or the number that the key was created with.
-    pub(crate) fn describe(&self, count: u32, access: Access) -> Result<Description<'_>> {
-        if count > MAX_ENTRIES {
-            return Err(ENOSPC);
-        }
-        self.describe_indexed(count, access)
-    }
-
-    /// Begins a description of blocks at `count` indices. As for [`Self::describe`], but the number
-    /// that the key was created with is the only limit.
-    pub(crate) fn describe_indexed(&self, count: u32, access: Access) -> Result<Description<'_>> {
-        if count == 0 {
-            return Err(EINVAL);
-        }
-        if !supported(access) {
-            return Err(EINVAL);
-        }
-        if count > self.max_entries {
-            return Err(ENOSPC);
-        }
-        Ok(Description {
-            access,
-            found: Found {
-                key: self,
-                charge: self.region.charge.beside(cost::BINDING)?,
-                leaves: KVVec::new(),
-                last: None,
-                by_lkey: RBTree::new(),
-            },
-            count: count as usize,
-            list: None,
-            blocks: KVVec::new(),
         })
     }
 
@@ -185,201 +146,6 @@ pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32, yields: bool) -> Re
     };
     core.adopt(&mr, kind, charge)?;
     Ok(mr)
-}
-
-/// The leaves of a description that is being made.
-struct Found<'a> {
-    key: &'a Key<'a>,
-    /// The charge to the owner of the key.
-    charge: OwnerCharge,
-    leaves: KVVec<Leaf>,
-    /// The lkey that was named last, and the number of its leaf.
-    last: Option<(u32, u32)>,
-    /// All leaves but the first.
-    by_lkey: RBTree<u32, u32>,
-}
-
-impl Found<'_> {
-    /// Returns the number of the leaf that `lkey` names.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT` if `lkey` names no MR in the key's protection domain, `EOPNOTSUPP` for an MR that
-    /// cannot be a leaf, `ERANGE` for an MR without bytes, `ELOOP` for the key itself and for a key
-    /// of [`MAX_DEPTH`] levels, `ENOMEM`.
-    #[inline]
-    fn leaf(&mut self, lkey: u32) -> Result<u32> {
-        match self.last {
-            Some((last, index)) if last == lkey => Ok(index),
-            _ => {
-                let index = self.other_leaf(lkey)?;
-                self.last = Some((lkey, index));
-                Ok(index)
-            }
-        }
-    }
-
-    /// Returns the number of a leaf other than the last one. As for [`Self::leaf`].
-    #[inline(never)]
-    fn other_leaf(&mut self, lkey: u32) -> Result<u32> {
-        if self.leaves.first().is_some_and(|leaf| leaf.lkey == lkey) {
-            return Ok(0);
-        }
-        if let Some(index) = self.by_lkey.get(&lkey) {
-            return Ok(*index);
-        }
-        let index = u32::try_from(self.leaves.len())?;
-        if lkey == self.key.mr.lkey() {
-            return Err(eloop());
-        }
-        if index > 0 {
-            self.charge.grow(cost::LEAF)?;
-        }
-        let key = self.key;
-        let mut leaf = key.core.pin_leaf(key.ibdev, lkey, key.pd, MAX_DEPTH - 1)?;
-        key.count_registered(&mut leaf)?;
-        self.leaves.push(leaf, GFP_MAYFAIL)?;
-        if index > 0 {
-            self.by_lkey
-                .try_create_and_insert(lkey, index, GFP_MAYFAIL)?;
-        }
-        Ok(index)
-    }
-}
-
-zeroable!(Entry);
-
-/// A description that is being made, part by part.
-pub(crate) struct Description<'a> {
-    found: Found<'a>,
-    access: Access,
-    count: usize,
-    /// The ranges; [`None`] before the first one.
-    list: Option<Listing<KVVec<Entry>>>,
-    blocks: KVVec<Block>,
-}
-
-/// A range, as a caller describes it.
-pub(crate) trait Range {
-    /// Returns the lkey with what must be zero above it, the address and the length.
-    fn parts(&self) -> (u64, u64, u64);
-}
-
-/// Returns the lkey in the first of [`Range::parts`].
-///
-/// # Errors
-///
-/// `EINVAL` if a bit above the lkey is set.
-fn lkey(name: u64) -> Result<u32> {
-    u32::try_from(name).map_err(|_| EINVAL)
-}
-
-impl<'a> Description<'a> {
-    /// Adds ranges. Those beyond the number of the description are ignored.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for a range whose unused bits are not zero; those of [`Found::leaf`]; `ENOMEM`.
-    #[inline(always)]
-    pub(crate) fn ranges<R: Range>(&mut self, ranges: &[R]) -> Result {
-        if self.list.is_none() {
-            if let Some(first) = ranges.first() {
-                self.first_range(first.parts().0)?;
-            }
-        }
-        let Some(list) = &mut self.list else {
-            return Ok(());
-        };
-        let found = &mut self.found;
-        list.add(ranges, R::parts, |name| found.leaf(lkey(name)?))
-    }
-
-    /// Returns the number of ranges that were added. After an error, this is the number of the range
-    /// that was wrong.
-    pub(crate) fn added(&self) -> u32 {
-        self.list.as_ref().map_or(0, |list| list.added() as u32)
-    }
-
-    /// Makes room for all ranges, the first of which is of the leaf `name`.
-    #[inline(never)]
-    fn first_range(&mut self, name: u64) -> Result {
-        self.found.leaf(lkey(name)?)?;
-        self.charge(cost::entries(self.count)?)?;
-        self.list = Some(Listing::new(zeroed(self.count)?));
-        Ok(())
-    }
-
-    /// Returns the number of the leaf that `lkey` names. As for [`Found::leaf`].
-    fn leaf(&mut self, lkey: u32) -> Result<u32> {
-        self.found.leaf(lkey)
-    }
-
-    /// Adds a block of the MR `lkey`. As for [`Found::leaf`].
-    pub(crate) fn block(
-        &mut self,
-        lkey: u32,
-        addr: u64,
-        bytes_count: u64,
-        stride: [i64; MAX_DIMS],
-    ) -> Result {
-        let leaf = self.leaf(lkey)?;
-        let addr = self.found.offset(leaf, addr)?;
-        let block = Block::new(leaf, addr, bytes_count, stride);
-        if self.blocks.is_empty() {
-            self.charge(cost::blocks(self.count)?)?;
-            self.blocks.reserve(self.count, GFP_MAYFAIL)?;
-        }
-        Ok(self.blocks.push_within_capacity(block)?)
-    }
-
-    /// Ends a description of ranges, one after another.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`crate::layout::Error`]; `ERANGE`, `EACCES` and `ELOOP` as for [`Binding::new`].
-    #[inline(always)]
-    pub(crate) fn list(mut self) -> Result<Described<'a>> {
-        // Without ranges the list is empty, which is an error.
-        let list = match self.list.take() {
-            Some(list) => self.found.offsets(list.list()?)?,
-            None => List::new(KVVec::new())?,
-        };
-        self.finish(KLayout::List(list))
-    }
-
-    /// Ends a description of repeated blocks. As for [`Self::list`].
-    #[inline(always)]
-    pub(crate) fn interleaved(mut self, repeat_count: &[u64]) -> Result<Described<'a>> {
-        let blocks = mem::take(&mut self.blocks);
-        self.finish(binding::interleaved(repeat_count, blocks)?)
-    }
-
-    /// Charges `bytes` bytes more for this description.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` beyond a limit.
-    pub(crate) fn charge(&mut self, bytes: i64) -> Result {
-        self.found.charge.grow(bytes)
-    }
-
-    #[inline(always)]
-    fn finish(mut self, layout: KLayout) -> Result<Described<'a>> {
-        self.found.begin_at_zero();
-        let Found {
-            key,
-            charge,
-            leaves,
-            ..
-        } = self.found;
-        let binding = Binding::new(layout, leaves, self.access, key.pd, Some(charge), None)?;
-        Ok(Described {
-            key,
-            binding,
-            rkey: None,
-            any_tag: false,
-        })
-    }
 }
 
 /// A description that has been checked completely.

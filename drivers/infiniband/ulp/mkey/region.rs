@@ -8,6 +8,7 @@
 //! | `region/binding.rs` | the binding of a region: a layout over leaves |
 //! | `region/flat.rs` | a binding over keys as one list over memory |
 //! | `region/rebind.rs` | rebinds of one region, or of several at once |
+//! | `region/binding/room.rs` | the memory of an old binding, for the next one |
 //! | `region/old.rs` | old bindings that accesses may still use |
 //! | `region/pins.rs` | the pins of the MRs to which bindings refer |
 //! | `region/rights.rs` | supported access flags, and the origin of a request |
@@ -54,6 +55,7 @@ use crate::{
         rdma::{Access, Mr},
         sync::{
             lock::{new_many_mutex, LockMany, ManyMutex},
+            spare::Spare,
             srcu::{self, Cell, Retired},
             users::{Patience, Users},
         },
@@ -122,6 +124,8 @@ pub(crate) struct Region {
     pub(crate) mr_slot: MrSlot<Region>,
     pub(crate) kind: Kind,
     pub(crate) binding: Cell<Binding>,
+    /// The memory of an old binding, for the next one.
+    pub(crate) unused: Spare<Binding>,
     /// `true` if accesses through a binding of this region left SRCU. Deregistration waits for such
     /// accesses.
     pub(crate) was_slow: Atomic<bool>,
@@ -149,6 +153,7 @@ impl Region {
                 mr_slot <- MrSlot::new(),
                 kind,
                 binding: Cell::empty(),
+                unused: Spare::empty(),
                 was_slow: Atomic::new(false),
                 refused: Atomic::new(0),
                 charge,
@@ -437,7 +442,16 @@ impl Region {
         let (old, waited) = self.settle(old, patience);
         drop(edit);
         drop(many);
-        drop(old);
+        if let Some(old) = old {
+            self.reuse(old);
+        }
         waited
+    }
+
+    /// Drops an old binding, for which [`Self::settle`] waited, and keeps its memory for the next one.
+    pub(crate) fn reuse(&self, old: Arc<Binding>) {
+        if let Some(unused) = Binding::recycle(old) {
+            drop(self.unused.put(unused));
+        }
     }
 }

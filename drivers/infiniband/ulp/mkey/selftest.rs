@@ -18,7 +18,7 @@ use crate::{
     layout::{Block, MAX_DIMS},
     mkey_core::Core,
     region::{
-        binding::{self, Binding, Leaf, LeafPlace},
+        binding::{self, Binding, Leaf, LeafPlace, Room},
         rights::Origin,
         Kind, Region,
     },
@@ -122,8 +122,9 @@ fn make_binding(core: &Core, memory: &Buffer, access: Access) -> Result<Arc<Bind
         },
         GFP_KERNEL,
     )?;
-    let layout = binding::interleaved(&[BLOCKS as u64], blocks)?;
-    Binding::new(layout, leaves, access, &core.pd, None, None)
+    let layout = binding::interleaved(&[BLOCKS as u64], blocks, None)?;
+    let room = Room::default();
+    Binding::new(layout, leaves, access, &core.pd, None, None, room)
 }
 
 /// Checks that each block of the memory contains its word of `words` and is followed by zeros.

@@ -23,11 +23,11 @@ use crate::{
     mkey_core::{Core, Lookup},
     region::{binding::MAX_DEPTH, tag},
 };
-use kernel::{ffi::c_int, prelude::*};
+use kernel::{ffi::c_int, prelude::*, transmute::AsBytes};
 
-/// The most bytes of a description that is copied at once: one block of eight dimensions, or seven
-/// ranges.
-const SHORT: usize = 192;
+/// The number of 8-byte words of a description that is copied at once: one block of eight dimensions,
+/// or seven ranges.
+const SHORT: usize = 24;
 
 /// A request to bind a key.
 pub(crate) struct KeyRequest<'a> {
@@ -57,15 +57,16 @@ impl KeyRequest<'_> {
         &'s self,
         core: &Core,
         pd: &Pd,
-        short: &'s mut [u8; SHORT],
+        short: &'s mut [u64; SHORT],
     ) -> Result<Reader<'s>> {
         if self.length == 0 {
             let length = self.inline.len() as u64;
-            return Ok(Reader::new(Source::Request(self.inline), 0, length));
+            return Ok(Reader::new(Source::Copy(self.inline), 0, length));
         }
+        let short = AsBytes::as_bytes_mut(short);
         if let Some(copy) = short.get_mut(..usize::try_from(self.length)?) {
             if core.read_now(pd.device(), self.lkey, pd, self.addr, copy)? {
-                return Ok(Reader::new(Source::Request(copy), 0, self.length));
+                return Ok(Reader::new(Source::Copy(copy), 0, self.length));
             }
         }
         let leaf = core.pin_leaf(pd.device(), self.lkey, pd, MAX_DEPTH)?;

@@ -9,7 +9,7 @@ use crate::{
     limits::{cost, worker::Worker},
     mkey_core::{Core, Lookup},
     region::{
-        binding::{Binding, KLayout, Window, MAX_DEPTH},
+        binding::{Binding, KLayout, Room, Window, MAX_DEPTH},
         window::{Cleared, WindowMr},
         Kind, Region,
     },
@@ -79,7 +79,8 @@ fn describe(
         pd: pd.as_raw() as usize,
         qp: request.qp,
     };
-    Binding::new(layout, leaves, access, pd, Some(charge), Some(window))
+    let (charge, window, room) = (Some(charge), Some(window), Room::default());
+    Binding::new(layout, leaves, access, pd, charge, window, room)
 }
 
 /// Binds a window for a QP in `pd`. `stock` makes the driver bind the window to the given hidden MR,

@@ -92,9 +92,9 @@ pub(super) fn describe_list<'k>(
 ) -> Result<Described<'k>> {
     let access = Access::checked(key.mr().device(), access)?;
     let num_sge = u32::try_from(sg_list.len()).map_err(|_| ENOSPC)?;
-    let mut description = key.describe(num_sge, access)?;
-    description.ranges(sg_list)?;
-    description.list()
+    let mut ranges = key.describe(num_sge, access)?.ranges();
+    ranges.add(sg_list)?;
+    ranges.finish()
 }
 
 pointers!(ib_mkey_interleaved {

@@ -34,11 +34,9 @@ fn describe_list<'k>(
     entries: u64,
     num_entries: u32,
 ) -> Result<Described<'k>> {
-    let mut description = key.describe(num_entries, access)?;
-    read_chunks(entries, num_entries, |ranges: &[UapiSge]| {
-        description.ranges(ranges)
-    })?;
-    description.list()
+    let mut ranges = key.describe(num_entries, access)?.ranges();
+    read_chunks(entries, num_entries, |some: &[UapiSge]| ranges.add(some))?;
+    ranges.finish()
 }
 
 /// Describes the blocks at the user address `blocks`.

@@ -29,7 +29,7 @@ pub(crate) struct Pattern {
 }
 
 impl<'a> Description<'a> {
-    /// Ends a description of blocks at `indices`. As for [`Self::list`], and with the errors of
+    /// Ends a description of blocks at `indices`. As for [`super::description::Ranges::finish`], and with the errors of
     /// [`Self::leaf`].
     pub(crate) fn indexed(mut self, pattern: Pattern, indices: KIndices) -> Result<Described<'a>> {
         let leaf = self.leaf(pattern.lkey)?;

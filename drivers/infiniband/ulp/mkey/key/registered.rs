@@ -10,10 +10,10 @@
 
 use crate::{
     kernel_ext::{alloc::GFP_MAYFAIL, rdma::Access},
-    key::{Found, Key},
+    key::{description::Found, Key},
     layout::{Entry, List},
     limits::cost,
-    region::binding::{Binding, KLayout, Leaf, LeafPlace},
+    region::binding::{Binding, KLayout, Leaf, LeafPlace, Room},
 };
 use kernel::{prelude::*, sync::Arc};
 
@@ -66,7 +66,8 @@ impl Key<'_> {
         }
         let layout = KLayout::List(List::new(entries)?);
         // The key checks the access flags of the leaf, which are those of the registration.
-        Binding::new(layout, leaves, Access::empty(), self.pd, Some(charge), None)
+        let (access, room) = (Access::empty(), Room::default());
+        Binding::new(layout, leaves, access, self.pd, Some(charge), None, room)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
         ib_uverbs_mkey_layout_mask_IB_UVERBS_MKEY_LAYOUT_REMOTE_INV as REMOTE_INV,
         ib_uverbs_mkey_sge as UapiSge, IB_MKEY_LAYOUT_VERSION,
     },
-    kernel_ext::{rdma::Access, sched},
+    kernel_ext::{rdma::Access, sched, transmute::slice_of},
     key::{
         indexed::{room, Pattern},
         uapi, Described, Key,
@@ -37,16 +37,17 @@ use kernel::{
 /// The number of 8-byte words that are read at once. They fit the stack.
 const AT_ONCE: usize = 48;
 
-/// The number of 8-byte words of the largest value.
-const ONE: usize = size_of::<UapiBlock>() / size_of::<u64>();
+/// The number of 8-byte words of the largest value that is read alone.
+const ONE: usize = size_of::<UapiIndexed>() / size_of::<u64>();
 
 /// The number of ranges that are read at once. They fit the stack.
 const RANGES_AT_ONCE: usize = 40;
 
 /// The place of a description.
 pub(crate) enum Source<'a> {
-    /// A copy of the request.
-    Request(&'a [u8]),
+    /// A copy of the description, or of the request that contains it. The rest of it: what was
+    /// read is left out.
+    Copy(&'a [u8]),
     /// A staged layout.
     Staged(&'a Staged),
     /// The memory of an MR, which is pinned.
@@ -80,17 +81,31 @@ impl<'a> Reader<'a> {
     fn read(&mut self, to: &mut [u8]) -> Result {
         let len = to.len() as u64;
         self.left = self.left.checked_sub(len).ok_or(EINVAL)?;
-        match &self.source {
-            Source::Request(bytes) => {
-                let from = usize::try_from(self.addr)?;
-                let end = from.checked_add(to.len()).ok_or(EINVAL)?;
-                to.copy_from_slice(bytes.get(from..end).ok_or(EINVAL)?);
+        match &mut self.source {
+            Source::Copy(bytes) => {
+                let (now, rest) = bytes.split_at_checked(to.len()).ok_or(EINVAL)?;
+                to.copy_from_slice(now);
+                *bytes = rest;
             }
             Source::Staged(staged) => staged.read(usize::try_from(self.addr)?, to)?,
             Source::Memory { leaf, pd } => leaf.read(*pd, self.addr, to)?,
         }
         self.addr = self.addr.wrapping_add(len);
         Ok(())
+    }
+
+    /// Returns the next `count` values where they are, if they are in a copy.
+    #[inline(always)]
+    fn view<T: FromBytes + 'a>(&mut self, count: u32) -> Option<&'a [T]> {
+        let Source::Copy(bytes) = &mut self.source else {
+            return None;
+        };
+        let len = (count as usize).checked_mul(size_of::<T>())?;
+        let (now, rest) = bytes.split_at_checked(len)?;
+        let values = slice_of(now)?;
+        self.left = self.left.checked_sub(len as u64)?;
+        *bytes = rest;
+        Some(values)
     }
 
     /// Checks that `count` values of type `T` are left, and nothing else.
@@ -108,16 +123,23 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// `EINVAL` for fewer values, those of the memory, and those of `each`.
-    fn each<T: FromBytes>(&mut self, count: u32, mut each: impl FnMut(T) -> Result) -> Result {
+    #[inline(always)]
+    fn each<T: FromBytes + 'a>(
+        &mut self,
+        count: u32,
+        mut each: impl FnMut(&T) -> Result,
+    ) -> Result {
         if count == 1 {
-            return each(self.one()?);
+            if let Some([value]) = self.view(1) {
+                return each(value);
+            }
         }
         self.many(count, each)
     }
 
     /// Reads some values at a time. As for [`Self::each`].
     #[inline(never)]
-    fn many<T: FromBytes>(&mut self, count: u32, mut each: impl FnMut(T) -> Result) -> Result {
+    fn many<T: FromBytes>(&mut self, count: u32, mut each: impl FnMut(&T) -> Result) -> Result {
         let mut words = [0u64; AT_ONCE];
         let at_once = const {
             assert!(size_of::<T>() != 0 && size_of::<T>() <= size_of::<[u64; AT_ONCE]>());
@@ -130,7 +152,7 @@ impl<'a> Reader<'a> {
             let bytes = bytes.get_mut(..number * size_of::<T>()).ok_or(EINVAL)?;
             self.read(bytes)?;
             for value in bytes.chunks_exact(size_of::<T>()) {
-                each(T::from_bytes_copy(value).ok_or(EINVAL)?)?;
+                each(&T::from_bytes_copy(value).ok_or(EINVAL)?)?;
             }
             left -= number;
             sched::cond_resched();
@@ -139,7 +161,17 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads `count` ranges and calls `some` with some of them at a time. As for [`Self::each`].
+    #[inline(always)]
     fn ranges(&mut self, count: u32, mut some: impl FnMut(&[UapiSge]) -> Result) -> Result {
+        match self.view(count) {
+            Some(ranges) => some(ranges),
+            None => self.many_ranges(count, some),
+        }
+    }
+
+    /// Reads some ranges at a time. As for [`Self::ranges`].
+    #[inline(never)]
+    fn many_ranges(&mut self, count: u32, mut some: impl FnMut(&[UapiSge]) -> Result) -> Result {
         const UNREAD: UapiSge = UapiSge {
             addr: 0,
             length: 0,
@@ -160,6 +192,16 @@ impl<'a> Reader<'a> {
 
     #[inline(always)]
     fn one<T: FromBytes>(&mut self) -> Result<T> {
+        let bytes: Option<&[u8]> = self.view(const { size_of::<T>() as u32 });
+        match bytes {
+            Some(bytes) => T::from_bytes_copy(bytes).ok_or(EINVAL),
+            None => self.other(),
+        }
+    }
+
+    /// Reads a value that is not in a copy. As for [`Self::each`].
+    #[inline(never)]
+    fn other<T: FromBytes>(&mut self) -> Result<T> {
         let mut words = [0u64; ONE];
         const { assert!(size_of::<T>() <= size_of::<[u64; ONE]>()) };
         let bytes = AsBytes::as_bytes_mut(&mut words);
@@ -216,12 +258,12 @@ fn list<'k>(
     entry: &mut u32,
 ) -> Result<Described<'k>> {
     *entry = count;
-    let mut description = key.describe(count, access)?;
+    let mut ranges = key.describe(count, access)?.ranges();
     reader.holds::<UapiSge>(count)?;
-    let read = reader.ranges(count, |ranges| description.ranges(ranges));
-    *entry = description.added();
+    let read = reader.ranges(count, |some| ranges.add(some));
+    *entry = ranges.added();
     read?;
-    description.list()
+    ranges.finish()
 }
 
 fn interleaved<'k>(
@@ -241,8 +283,8 @@ fn interleaved<'k>(
     }
     reader.holds::<UapiBlock>(count)?;
     let mut at = 0u32;
-    let read = reader.each(count, |block: UapiBlock| {
-        description.uapi_block(&block, repeat_count.len())?;
+    let read = reader.each(count, |block: &UapiBlock| {
+        description.uapi_block(block, repeat_count.len())?;
         at = at.saturating_add(1);
         Ok(())
     });
@@ -265,13 +307,13 @@ fn indexed<'k>(key: &'k Key<'_>, access: Access, reader: &mut Reader<'_>) -> Res
         4 => {
             reader.holds::<u32>(count)?;
             let mut to = room(&mut description, count)?;
-            reader.each(count, |index: u32| Ok(to.push_within_capacity(index)?))?;
+            reader.each(count, |index: &u32| Ok(to.push_within_capacity(*index)?))?;
             KIndices::U32(to)
         }
         8 => {
             reader.holds::<u64>(count)?;
             let mut to = room(&mut description, count)?;
-            reader.each(count, |index: u64| Ok(to.push_within_capacity(index)?))?;
+            reader.each(count, |index: &u64| Ok(to.push_within_capacity(*index)?))?;
             KIndices::U64(to)
         }
         _ => return Err(EINVAL),

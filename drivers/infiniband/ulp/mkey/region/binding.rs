@@ -16,6 +16,7 @@
 //! for it.
 
 mod check;
+mod room;
 mod work;
 
 use crate::{
@@ -34,6 +35,8 @@ use crate::{
         tag,
     },
 };
+pub(crate) use room::Room;
+
 use core::{mem::size_of, ops::Deref};
 use kernel::{
     prelude::*,
@@ -58,14 +61,22 @@ pub(crate) const MAX_LEVELS: usize = MAX_DEPTH + 1;
 /// the parts that only interleaved and indexed layouts have are in boxes.
 pub(crate) type KLayout = Layout<KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndexed>;
 
-/// Makes a layout of `blocks`, repeated `repeat_count` times in each dimension.
+/// Makes a layout of `blocks`, repeated `repeat_count` times in each dimension. Its shape is in the
+/// memory of `shape`, if there is one.
 ///
 /// # Errors
 ///
 /// Those of [`Interleaved::new`]; `ENOMEM`.
-pub(crate) fn interleaved(repeat_count: &[u64], blocks: KVVec<Block>) -> Result<KLayout> {
-    let layout = Interleaved::new(repeat_count, blocks)?
-        .with_shape(|shape| KBox::new(shape, GFP_MAYFAIL))?;
+pub(crate) fn interleaved(
+    repeat_count: &[u64],
+    blocks: KVVec<Block>,
+    shape: Option<KBox<Shape>>,
+) -> Result<KLayout> {
+    let shape = match shape {
+        Some(shape) => shape,
+        None => KBox::new(Shape::UNUSED, GFP_MAYFAIL)?,
+    };
+    let layout = Interleaved::in_place(repeat_count, blocks, shape)?;
     Ok(KLayout::Interleaved(layout))
 }
 

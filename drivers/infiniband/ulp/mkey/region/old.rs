@@ -19,7 +19,7 @@ use crate::{
             users::{Deadline, Patience, Users},
         },
     },
-    region::binding::Binding,
+    region::{binding::Binding, Region},
 };
 use core::ops::Range;
 use kernel::{
@@ -29,14 +29,15 @@ use kernel::{
     sync::{Arc, Mutex, UniqueArc},
 };
 
-/// An old binding.
+/// An old binding, or room for one.
 #[pin_data]
 struct Old {
     /// The number of bindings that were kept before.
     number: u64,
     /// The address of its region.
     region: usize,
-    binding: Retired<Binding>,
+    /// [`None`] if this is room.
+    binding: Option<Retired<Binding>>,
     #[pin]
     links: ListLinks,
 }
@@ -50,9 +51,36 @@ impl_list_item! {
 }
 
 impl Old {
+    /// Makes room for an old binding.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn room() -> Result<Pin<UniqueArc<Self>>> {
+        UniqueArc::pin_init(
+            pin_init!(Self {
+                number: 0,
+                region: 0,
+                binding: None,
+                links <- ListLinks::new(),
+            }),
+            GFP_MAYFAIL,
+        )
+    }
+
+    /// Returns the binding.
+    fn value(&self) -> Option<&Arc<Binding>> {
+        self.binding.as_ref()?.value()
+    }
+
     /// Returns the accesses outside of SRCU.
     fn users(&self) -> Option<&Arc<Users>> {
-        self.binding.value()?.users.as_ref()
+        self.value()?.users.as_ref()
+    }
+
+    /// Returns `true` if no access under SRCU is left.
+    fn is_over(&self) -> bool {
+        self.binding.as_ref().is_none_or(Retired::is_over)
     }
 
     /// Returns `true` if no access outside of SRCU is left.
@@ -66,7 +94,6 @@ impl Old {
             Which::All => true,
             Which::Region(region) => self.region == region,
             Which::Pinning(index) => self
-                .binding
                 .value()
                 .is_some_and(|old| old.leaves.iter().any(|leaf| leaf.lkey >> 8 == index)),
         }
@@ -89,6 +116,8 @@ struct Kept {
     list: List<Old>,
     /// The number of the next binding.
     next: u64,
+    /// Room for the next binding.
+    room: Option<Pin<UniqueArc<Old>>>,
 }
 
 impl Kept {
@@ -134,6 +163,7 @@ impl OldBindings {
         let kept = Kept {
             list: List::new(),
             next: 0,
+            room: None,
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -155,29 +185,58 @@ impl OldBindings {
         region: usize,
         replace: impl FnOnce() -> Result<Retired<Binding>>,
     ) -> Result {
-        let room = UniqueArc::new_uninit(GFP_MAYFAIL)?;
         let mut kept = self.list.lock();
-        let binding = replace()?;
-        if binding.value().is_some() {
-            let number = kept.next;
-            let old = room.pin_init_with(pin_init!(Old {
-                number,
-                region,
-                binding,
-                links <- ListLinks::new(),
-            }))?;
-            kept.list.push_back(old.into());
-            kept.next = number.wrapping_add(1);
-        }
+        let mut room = match kept.room.take() {
+            Some(room) => room,
+            None => {
+                drop(kept);
+                let room = Old::room()?;
+                kept = self.list.lock();
+                room
+            }
+        };
+        let binding = match replace() {
+            Ok(binding) if binding.value().is_some() => binding,
+            other => {
+                let surplus = kept.room.replace(room);
+                drop(kept);
+                drop(surplus);
+                return other.map(drop);
+            }
+        };
+        let number = kept.next;
+        let old = room.as_mut().project();
+        (*old.number, *old.region, *old.binding) = (number, region, Some(binding));
+        kept.list.push_back(room.into());
+        kept.next = number.wrapping_add(1);
         Ok(())
     }
 
-    /// Drops the bindings that no access uses any more. Does not wait for accesses.
-    pub(crate) fn reap(&self) {
+    /// Drops an old binding that no access uses any more, or keeps its memory for `region` if the
+    /// binding was that of `region`.
+    fn end(&self, old: ListArc<Old>, region: Option<&Region>) {
+        let region = region.filter(|region| region.address() == old.region);
+        let Some(mut room) = Arc::into_unique_or_drop(old.into_arc()) else {
+            return;
+        };
+        let binding = room.as_mut().project().binding.take();
+        if let Some(binding) = binding.and_then(Retired::wait) {
+            match region {
+                Some(region) => region.reuse(binding),
+                None => drop(binding),
+            }
+        }
+        let surplus = self.list.lock().room.replace(room);
+        drop(surplus);
+    }
+
+    /// Drops the bindings that no access uses any more, and keeps the memory of one for `region` if it
+    /// was one of `region`. Does not wait for accesses.
+    pub(crate) fn reap(&self, region: &Region) {
         let _dropping = self.dropping.lock();
         loop {
             let old = self.list.lock().take(|old| {
-                if !old.binding.is_over() {
+                if !old.is_over() {
                     // Readers of a binding that was replaced later may be left, too.
                     Choice::Stop
                 } else if old.is_idle() {
@@ -186,9 +245,10 @@ impl OldBindings {
                     Choice::Pass
                 }
             });
-            if old.is_none() {
+            let Some(old) = old else {
                 break;
-            }
+            };
+            self.end(old, Some(region));
         }
     }
 
@@ -213,7 +273,9 @@ impl OldBindings {
                 Choice::Pass
             }
         });
-        drop(old);
+        if let Some(old) = old {
+            self.end(old, None);
+        }
     }
 
     /// Waits for accesses through `which` bindings that are in the list now, and drops these

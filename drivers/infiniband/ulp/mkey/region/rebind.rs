@@ -139,6 +139,12 @@ pub(crate) fn apply(
     for change in changes.iter_mut() {
         change.editing = None;
     }
+    // The leaves of the old bindings are unpinned without the locks.
+    for change in changes.iter_mut() {
+        if let Some(gone) = change.gone.take() {
+            change.region.reuse(gone);
+        }
+    }
     result
 }
 
@@ -308,7 +314,7 @@ impl Region {
         }
         drop(edit);
         drop(many);
-        old.reap();
+        old.reap(self);
         Ok(())
     }
 

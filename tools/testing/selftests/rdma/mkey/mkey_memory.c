@@ -21,6 +21,8 @@
 #define PER_BLOCK 128
 #define PER_KEY 512
 #define PER_LEAF 256
+/* an unbound key keeps the memory of a binding of so many entries */
+#define KEPT 4
 /* each processor may delay this many bytes of charges and releases */
 #define SLACK (64 * sysconf(_SC_PAGESIZE) * sysconf(_SC_NPROCESSORS_CONF))
 
@@ -120,7 +122,7 @@ typedef int memory_bind(struct ibv_mr *key, unsigned int n,
 
 /*
  * binds @keys keys over leaf 0 with @bind; returns the bytes that they take,
- * and frees them
+ * and frees them. Unbound keys take no more than they may keep.
  */
 static long long memory_of(struct mkt_dev *dev, unsigned int keys,
 			   unsigned int entries, memory_bind *bind,
@@ -143,7 +145,7 @@ static long long memory_of(struct mkt_dev *dev, unsigned int keys,
 	after = memory_kernel() - before;
 	mkt_diag("%u keys of %u: %lld bytes each, %lld in all, %lld when unbound",
 		 keys, entries, bound / keys, bound, after);
-	if (after > SLACK)
+	if (after > SLACK && (entries > KEPT || after > bound + SLACK))
 		bound = -1;
 free:
 	for (i = 0; key && i < keys; i++)

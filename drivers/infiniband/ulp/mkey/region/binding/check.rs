@@ -2,7 +2,19 @@
 
 //! Checks a layout against its leaves and makes a binding of them.
 
-use super::{both, work, Binding, Extra, Flat, KLayout, Leaf, Window, MAX_LEVELS, ON_DEMAND};
+use super::{
+    both,
+    work,
+    Binding,
+    Extra,
+    Flat,
+    KLayout,
+    Leaf,
+    Room,
+    Window,
+    MAX_LEVELS,
+    ON_DEMAND, //
+};
 use crate::{
     kernel_ext::{
         alloc::GFP_MAYFAIL,
@@ -27,7 +39,7 @@ const MAX_FLUSHED: u64 = 1 << 20;
 const LONG_FLUSHED: u64 = 1 << 24;
 
 impl Binding {
-    /// Checks the layout against its leaves and makes the binding.
+    /// Checks the layout against its leaves and makes the binding, in `room` if there is any.
     ///
     /// # Errors
     ///
@@ -43,6 +55,7 @@ impl Binding {
         pd: &Pd,
         charge: Option<OwnerCharge>,
         window: Option<Window>,
+        room: Room,
     ) -> Result<Arc<Self>> {
         let writes = access.contains(Right::LocalWrite)
             || access.contains(Right::RemoteWrite)
@@ -90,24 +103,21 @@ impl Binding {
         } else {
             None
         };
-        Ok(Arc::new(
-            Self {
-                extra,
-                layout,
-                leaves,
-                access,
-                pd: pd.as_raw() as usize,
-                levels: both(depth, levels),
-                tag: Atomic::new(0),
-                marks: Atomic::new(if on_demand { ON_DEMAND } else { 0 }),
-                pieces: u32::try_from(pieces).unwrap_or(u32::MAX),
-                grain,
-                search,
-                users,
-                _charge: charge,
-            },
-            GFP_MAYFAIL,
-        )?)
+        room.fill(Self {
+            extra,
+            layout,
+            leaves,
+            access,
+            pd: pd.as_raw() as usize,
+            levels: both(depth, levels),
+            tag: Atomic::new(0),
+            marks: Atomic::new(if on_demand { ON_DEMAND } else { 0 }),
+            pieces: u32::try_from(pieces).unwrap_or(u32::MAX),
+            grain,
+            search,
+            users,
+            _charge: charge,
+        })
     }
 }
 

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Descriptions that are being made, part by part.
+//!
+//! A description is made in the memory of an old binding of the key, if there is any
+//! (`region/binding/room.rs`).
+
+use crate::{
+    kernel_ext::{
+        alloc::{zeroable, GFP_MAYFAIL},
+        error::eloop,
+        rdma::Access,
+    },
+    key::{Described, Key},
+    layout::{Block, Entry, List, Listing, Shape, MAX_DIMS},
+    limits::{cost, owner::OwnerCharge},
+    region::{
+        binding::{self, Binding, KLayout, Leaf, Room, MAX_DEPTH, MAX_ENTRIES},
+        rights::supported,
+    },
+};
+use core::mem;
+use kernel::{prelude::*, rbtree::RBTree};
+
+impl Key<'_> {
+    /// Begins a description of `count` entries or blocks with the access flags `access`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if `count` is 0 or an access flag is not supported. `ENOSPC` if `count` exceeds
+    /// [`MAX_ENTRIES`] or the number that the key was created with.
+    #[inline(always)]
+    pub(crate) fn describe(&self, count: u32, access: Access) -> Result<Description<'_>> {
+        if count > MAX_ENTRIES {
+            return Err(ENOSPC);
+        }
+        self.describe_indexed(count, access)
+    }
+
+    /// Begins a description of blocks at `count` indices. As for [`Self::describe`], but the number
+    /// that the key was created with is the only limit.
+    #[inline(always)]
+    pub(crate) fn describe_indexed(&self, count: u32, access: Access) -> Result<Description<'_>> {
+        if count == 0 {
+            return Err(EINVAL);
+        }
+        if !supported(access) {
+            return Err(EINVAL);
+        }
+        if count > self.max_entries {
+            return Err(ENOSPC);
+        }
+        let mut room = Room::new(self.region.unused.take());
+        let charge = match room.charge() {
+            Some(charge) => charge,
+            None => self.region.charge.beside(cost::BINDING)?,
+        };
+        Ok(Description {
+            access,
+            found: Found {
+                key: self,
+                charge,
+                needed: cost::BINDING,
+                leaves: room.leaves(),
+                last: None,
+                by_lkey: RBTree::new(),
+            },
+            count: count as usize,
+            blocks: KVVec::new(),
+            shape: None,
+            room,
+        })
+    }
+}
+
+/// The leaves of a description that is being made.
+pub(super) struct Found<'a> {
+    key: &'a Key<'a>,
+    /// The charge to the owner of the key, of at least `needed` bytes.
+    charge: OwnerCharge,
+    /// The bytes that the binding takes.
+    needed: i64,
+    pub(super) leaves: KVVec<Leaf>,
+    /// The lkey that was named last, and the number of its leaf.
+    last: Option<(u32, u32)>,
+    /// All leaves but the first.
+    by_lkey: RBTree<u32, u32>,
+}
+
+impl Found<'_> {
+    /// Charges `bytes` bytes more for the description, unless the memory is that of an old binding.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` beyond a limit.
+    fn charge(&mut self, bytes: i64) -> Result {
+        self.needed = self.needed.checked_add(bytes).ok_or(ENOMEM)?;
+        self.charge.cover(self.needed)
+    }
+
+    /// Returns the number of the leaf that `lkey` names.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if `lkey` names no MR in the key's protection domain, `EOPNOTSUPP` for an MR that
+    /// cannot be a leaf, `ERANGE` for an MR without bytes, `ELOOP` for the key itself and for a key
+    /// of [`MAX_DEPTH`] levels, `ENOMEM`.
+    #[inline]
+    fn leaf(&mut self, lkey: u32) -> Result<u32> {
+        match self.last {
+            Some((last, index)) if last == lkey => Ok(index),
+            _ => {
+                let index = self.other_leaf(lkey)?;
+                self.last = Some((lkey, index));
+                Ok(index)
+            }
+        }
+    }
+
+    /// Returns the number of a leaf other than the last one. As for [`Self::leaf`].
+    #[inline(never)]
+    fn other_leaf(&mut self, lkey: u32) -> Result<u32> {
+        if self.leaves.first().is_some_and(|leaf| leaf.lkey == lkey) {
+            return Ok(0);
+        }
+        if let Some(index) = self.by_lkey.get(&lkey) {
+            return Ok(*index);
+        }
+        let index = u32::try_from(self.leaves.len())?;
+        if lkey == self.key.mr.lkey() {
+            return Err(eloop());
+        }
+        if index > 0 {
+            self.charge(cost::LEAF)?;
+        }
+        let key = self.key;
+        let mut leaf = key.core.pin_leaf(key.ibdev, lkey, key.pd, MAX_DEPTH - 1)?;
+        key.count_registered(&mut leaf)?;
+        self.leaves.push(leaf, GFP_MAYFAIL)?;
+        if index > 0 {
+            self.by_lkey
+                .try_create_and_insert(lkey, index, GFP_MAYFAIL)?;
+        }
+        Ok(index)
+    }
+}
+
+zeroable!(Entry);
+
+/// A description that is being made, part by part.
+pub(crate) struct Description<'a> {
+    pub(super) found: Found<'a>,
+    access: Access,
+    count: usize,
+    blocks: KVVec<Block>,
+    shape: Option<KBox<Shape>>,
+    /// The memory of an old binding, without the parts that were taken out.
+    room: Room,
+}
+
+/// A range, as a caller describes it.
+pub(crate) trait Range {
+    /// Returns the lkey with what must be zero above it, the address and the length.
+    fn parts(&self) -> (u64, u64, u64);
+}
+
+/// Returns the lkey in the first of [`Range::parts`].
+///
+/// # Errors
+///
+/// `EINVAL` if a bit above the lkey is set.
+fn lkey(name: u64) -> Result<u32> {
+    u32::try_from(name).map_err(|_| EINVAL)
+}
+
+/// A description of ranges, one after another.
+pub(crate) struct Ranges<'a> {
+    of: Description<'a>,
+    /// The ranges; [`None`] before the first one.
+    list: Option<Listing<KVVec<Entry>>>,
+}
+
+impl<'a> Ranges<'a> {
+    /// Adds ranges. Those beyond the number of the description are ignored.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a range whose unused bits are not zero; those of [`Found::leaf`]; `ENOMEM`.
+    #[inline(always)]
+    pub(crate) fn add<R: Range>(&mut self, ranges: &[R]) -> Result {
+        if self.list.is_none() {
+            if let Some(first) = ranges.first() {
+                self.list = Some(Listing::new(self.of.entries(first.parts().0)?));
+            }
+        }
+        let Some(list) = &mut self.list else {
+            return Ok(());
+        };
+        let found = &mut self.of.found;
+        list.add(ranges, R::parts, |name| found.leaf(lkey(name)?))
+    }
+
+    /// Returns the number of ranges that were added. After an error, this is the number of the range
+    /// that was wrong.
+    pub(crate) fn added(&self) -> u32 {
+        self.list.as_ref().map_or(0, |list| list.added() as u32)
+    }
+
+    /// Ends the description.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`crate::layout::Error`]; `ERANGE`, `EACCES` and `ELOOP` as for [`Binding::new`].
+    #[inline(always)]
+    pub(crate) fn finish(self) -> Result<Described<'a>> {
+        // Without ranges the list is empty, which is an error.
+        let list = match self.list {
+            Some(list) => self.of.found.offsets(list.list()?)?,
+            None => List::new(KVVec::new())?,
+        };
+        self.of.finish(KLayout::List(list))
+    }
+}
+
+impl<'a> Description<'a> {
+    /// Begins the ranges of the description.
+    #[inline(always)]
+    pub(crate) fn ranges(self) -> Ranges<'a> {
+        Ranges {
+            of: self,
+            list: None,
+        }
+    }
+
+    /// Returns room for all ranges, the first of which is of the leaf `name`.
+    #[inline(never)]
+    fn entries(&mut self, name: u64) -> Result<KVVec<Entry>> {
+        self.found.leaf(lkey(name)?)?;
+        self.charge(cost::entries(self.count)?)?;
+        self.room.entries(self.count)
+    }
+
+    /// Returns the number of the leaf that `lkey` names. As for [`Found::leaf`].
+    pub(super) fn leaf(&mut self, lkey: u32) -> Result<u32> {
+        self.found.leaf(lkey)
+    }
+
+    /// Adds a block of the MR `lkey`. As for [`Found::leaf`].
+    pub(crate) fn block(
+        &mut self,
+        lkey: u32,
+        addr: u64,
+        bytes_count: u64,
+        stride: [i64; MAX_DIMS],
+    ) -> Result {
+        let leaf = self.leaf(lkey)?;
+        let addr = self.found.offset(leaf, addr)?;
+        let block = Block::new(leaf, addr, bytes_count, stride);
+        if self.blocks.is_empty() {
+            self.charge(cost::blocks(self.count)?)?;
+            (self.blocks, self.shape) = self.room.blocks(self.count)?;
+        }
+        Ok(self.blocks.push_within_capacity(block)?)
+    }
+
+    /// Ends a description of repeated blocks. As for [`Ranges::finish`].
+    #[inline(always)]
+    pub(crate) fn interleaved(mut self, repeat_count: &[u64]) -> Result<Described<'a>> {
+        let (blocks, shape) = (mem::take(&mut self.blocks), self.shape.take());
+        self.finish(binding::interleaved(repeat_count, blocks, shape)?)
+    }
+
+    /// Charges `bytes` bytes more for this description.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` beyond a limit.
+    pub(super) fn charge(&mut self, bytes: i64) -> Result {
+        self.found.charge(bytes)
+    }
+
+    #[inline(always)]
+    pub(super) fn finish(mut self, layout: KLayout) -> Result<Described<'a>> {
+        self.found.begin_at_zero();
+        let Found {
+            key,
+            charge,
+            leaves,
+            ..
+        } = self.found;
+        let (access, charge, room) = (self.access, Some(charge), self.room);
+        let binding = Binding::new(layout, leaves, access, key.pd, charge, None, room)?;
+        Ok(Described {
+            key,
+            binding,
+            rkey: None,
+            any_tag: false,
+        })
+    }
+}
