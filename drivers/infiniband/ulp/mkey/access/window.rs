@@ -109,17 +109,26 @@ pub(crate) fn bind(
         None => None,
     };
     let (windows, hw) = (&core.windows, &core.hw);
-    windows.change(request.index, request.mw, |bindings| match new {
-        Some((new, region)) => {
-            let make = || hidden(&core, region);
-            bindings.bind(&core.pins, hw, new, make, |mr| stock(Some(mr)))
-        }
+    let Some((new, region)) = new else {
         // The driver binds the window to one of its MRs, or to nothing.
-        None => {
-            stock(None)?;
-            Ok(bindings.clear(hw))
-        }
+        return windows.release(hw, request.index, request.mw, || stock(None));
+    };
+    windows.change(request.index, request.mw, |bindings| {
+        let make = || hidden(&core, region);
+        bindings.bind(&core.pins, hw, new, make, |mr| stock(Some(mr)))
     })
+}
+
+/// Takes out the binding of the window `mw` at `index` if the driver has replaced it: if the window is
+/// not bound to the hidden MR any more, as `is_over` tells.
+pub(crate) fn replaced(
+    device: &Device,
+    index: u32,
+    mw: usize,
+    is_over: impl FnOnce(&Mr) -> bool,
+) -> Option<Cleared> {
+    let core = Core::running(device).ok()?;
+    core.windows.replaced(&core.hw, index, mw, is_over)
 }
 
 /// Invalidates the window at `index`. `stock` makes the driver do that. No access through the

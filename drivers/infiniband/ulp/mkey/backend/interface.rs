@@ -107,6 +107,10 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// `EINVAL` for a window of another driver.
     fn window_index(&self, mw: &Mw) -> Result<u32>;
 
+    /// Adds `more` to the number of windows that are bound to hidden MRs. While there is none, the driver
+    /// binds windows to its own MRs without this module.
+    fn count_hidden(&self, more: c_int);
+
     /// Makes `key` the lkey and the rkey by which the driver knows a claimed MR. Only the low 8 bits
     /// may differ. The caller changes the fields of `ib_mr`.
     fn rekey(&self, mr: &Mr, key: u32);

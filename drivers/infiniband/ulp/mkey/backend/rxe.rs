@@ -63,6 +63,7 @@ use core::{
 };
 use kernel::{
     error::to_result,
+    ffi::c_int,
     page::{PAGE_SHIFT, PAGE_SIZE},
     prelude::*,
 };
@@ -281,6 +282,11 @@ impl Backend for Rxe {
         // SAFETY: The window belongs to rxe, which allocates each window as a part of its own
         // structure.
         Ok(unsafe { bindings::ib_mkey_rxe_mw_index(mw.as_raw()) })
+    }
+
+    fn count_hidden(&self, more: c_int) {
+        // SAFETY: No preconditions.
+        unsafe { bindings::ib_mkey_rxe_count_hidden(more) };
     }
 
     fn rekey(&self, mr: &Mr, key: u32) {

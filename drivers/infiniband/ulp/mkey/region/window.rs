@@ -17,10 +17,12 @@
 //! # Locking
 //!
 //! `Windows::windows` serialises binds and invalidations of the windows of a device, together with
-//! rxe's part of them. It is held while sleeping, but not during a wait for accesses.
+//! rxe's part of them. It is held while sleeping, but not during a wait for accesses. While no window
+//! is bound to a hidden MR, rxe binds windows to its own MRs without this lock (`bind_plain()` in
+//! `backend/rxe/redirect_mw.c`).
 
 use crate::{
-    backend::Hw,
+    backend::{Backend, Hw},
     kernel_ext::{
         rdma::{Mr, OwnedMr},
         sync::{
@@ -58,7 +60,28 @@ pub(crate) struct Bindings {
     mw: usize,
     mrs: [Option<Arc<WindowMr>>; 2],
     /// The one of `mrs` to which rxe has bound the window.
-    active: Option<bool>,
+    active: Option<Active>,
+}
+
+/// A window's binding to a hidden MR. The backend has counted it.
+struct Active {
+    /// The second one of the two MRs.
+    second: bool,
+    hw: Hw,
+}
+
+impl Active {
+    /// Counts a window before it is bound.
+    fn new(second: bool, hw: Hw) -> Self {
+        hw.count_hidden(1);
+        Self { second, hw }
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.hw.count_hidden(-1);
+    }
 }
 
 impl Bindings {
@@ -87,27 +110,28 @@ impl Bindings {
         make: impl FnOnce() -> Result<Arc<WindowMr>>,
         stock: impl FnOnce(&Mr) -> Result,
     ) -> Result<Option<Cleared>> {
-        let next = self.active.is_none_or(|which| !which);
+        let next = self.active.as_ref().is_none_or(|active| !active.second);
         let slot = self.slot(next);
         let hidden = match slot {
             Some(hidden) => hidden.clone(),
             None => slot.insert(make()?).clone(),
         };
         hidden.region.bind_now(pins, hw, &hidden.mr, new)?;
+        let active = Active::new(next, *hw);
         if let Err(err) = stock(&hidden.mr) {
             // No access has used the hidden MR, so there is none to wait for.
             drop(hidden.region.clear(hw, &hidden.mr));
             return Err(err);
         }
         let old = self.clear(hw);
-        self.active = Some(next);
+        self.active = Some(active);
         Ok(old)
     }
 
     /// Takes out the window's binding, if it is over an MR of this module.
     pub(crate) fn clear(&mut self, hw: &Hw) -> Option<Cleared> {
-        let which = self.active.take()?;
-        let hidden = self.slot(which).clone()?;
+        let active = self.active.take()?;
+        let hidden = self.slot(active.second).clone()?;
         // `bind_now` refused to bind an MR with accesses of an earlier binding, so `clear`
         // succeeds.
         let (old, users) = hidden.region.clear(hw, &hidden.mr).ok()?;
@@ -116,6 +140,17 @@ impl Bindings {
             users,
             _hidden: hidden,
         })
+    }
+}
+
+impl Bindings {
+    /// Takes out the window's binding unless the window `is_over` the hidden MR.
+    fn replaced(&mut self, hw: &Hw, is_over: impl FnOnce(&Mr) -> bool) -> Option<Cleared> {
+        let second = self.active.as_ref()?.second;
+        match self.slot(second) {
+            Some(hidden) if is_over(&hidden.mr) => None,
+            _ => self.clear(hw),
+        }
     }
 }
 
@@ -183,6 +218,39 @@ impl Windows {
         drop(windows);
         drop(stale);
         result
+    }
+
+    /// Runs `stock`, which makes the driver bind the window `mw`, at `index`, to one of its own MRs or to
+    /// nothing, and takes out the window's binding. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of `stock`, with nothing taken out.
+    pub(crate) fn release(
+        &self,
+        hw: &Hw,
+        index: u32,
+        mw: usize,
+        stock: impl FnOnce() -> Result,
+    ) -> Result<Option<Cleared>> {
+        let mut windows = self.windows.lock();
+        stock()?;
+        let bindings = windows.get_mut(&index).filter(|known| known.mw == mw);
+        Ok(bindings.and_then(|bindings| bindings.clear(hw)))
+    }
+
+    /// Takes out the binding of the window `mw`, at `index`, unless the window `is_over` its hidden MR.
+    /// Sleeps.
+    pub(crate) fn replaced(
+        &self,
+        hw: &Hw,
+        index: u32,
+        mw: usize,
+        is_over: impl FnOnce(&Mr) -> bool,
+    ) -> Option<Cleared> {
+        let mut windows = self.windows.lock();
+        let bindings = windows.get_mut(&index).filter(|known| known.mw == mw)?;
+        bindings.replaced(hw, is_over)
     }
 
     /// Runs `stock`, which invalidates the window at `index`, and takes out the window's binding.

@@ -415,6 +415,99 @@ TEST_F(wkey, window_against_rebind)
 	EXPECT_EQ(0, ibv_dereg_mr(thread.leaf));
 }
 
+/* binds a window, of type 1, to @mr again and again, and lets it keep its rkey */
+struct wkey_binder {
+	struct mkt_qp *qp;
+	struct ibv_mw mw;
+	struct ibv_mr *mr;
+	uint64_t addr;
+	pthread_t tid;
+	int err;
+};
+
+static void *wkey_bind_loop(void *arg)
+{
+	struct wkey_binder *binder = arg;
+	struct ibv_send_wr *bad, wr = {
+		.opcode = IBV_WR_BIND_MW,
+		.send_flags = IBV_SEND_SIGNALED,
+		.bind_mw = {
+			.mw = &binder->mw,
+			.rkey = binder->mw.rkey,
+			.bind_info = {
+				.mr = binder->mr,
+				.addr = binder->addr,
+				.length = ZONE,
+				.mw_access_flags = REMOTE,
+			},
+		},
+	};
+	struct ibv_wc wc = {};
+	unsigned int i;
+
+	/* the library lets only windows of type 2 be posted */
+	binder->mw.type = IBV_MW_TYPE_2;
+	for (i = 0; i < 50 && !binder->err; i++)
+		binder->err = ibv_post_send(binder->qp->qp, &wr, &bad) ?:
+			      mkt_poll(binder->qp, &wc) ?: (int)wc.status;
+	return NULL;
+}
+
+/*
+ * Two QPs bind one window at the same time, to a key and to an ordinary MR. A key that the window is
+ * not bound to in the end can be unbound.
+ */
+TEST_F(wkey, window_of_two_queues)
+{
+	struct mkt_setup *s = &self->s;
+	uint8_t *host = s->arena[1].mem[0].host;
+	unsigned int i, j, free = 0, rounds = mkt_scale(200, 30);
+	struct mkt_pair other;
+	struct ibv_mr *mr;
+	struct ibv_mw *mw;
+
+	memset(host, 0xa0, ZONE);
+	memset(host + ZONE, 0xa1, ZONE);
+	mr = ibv_reg_mr(s->dev[1].pd, host, 2 * ZONE, MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND);
+	ASSERT_NE(NULL, mr);
+	mw = ibv_alloc_mw(s->dev[1].pd, IBV_MW_TYPE_1);
+	ASSERT_NE(NULL, mw);
+	ASSERT_EQ(0, mkt_pair_create(&other, &s->dev[0], &s->dev[1], IBV_MTU_1024, 0));
+	for (i = 0; i < rounds; i++) {
+		struct wkey_binder binder[2] = {
+			{ .qp = &s->pair.end[1], .mw = *mw, .mr = s->key[1] },
+			{ .qp = &other.end[1], .mw = *mw, .mr = mr, .addr = (uintptr_t)host },
+		};
+		bool plain;
+
+		ASSERT_EQ(0, wrights_bind_key(s, mr, ZONE, MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND));
+		for (j = 0; j < 2; j++)
+			ASSERT_EQ(0, pthread_create(&binder[j].tid, NULL, wkey_bind_loop,
+						    &binder[j]));
+		for (j = 0; j < 2; j++) {
+			pthread_join(binder[j].tid, NULL);
+			ASSERT_EQ(0, binder[j].err);
+		}
+		plain = mkt_touch(s, mw->rkey, MKT_READ, (uintptr_t)host, 1) == IBV_WC_SUCCESS;
+		if (plain) {
+			/* the window is over the ordinary MR */
+			ASSERT_EQ(0, ibmkey_unbind(s->key[1]));
+			free++;
+		} else {
+			ASSERT_EQ(0, mkt_pair_recover(&s->pair));
+			ASSERT_EQ(0xa1, wkey_peek(s, mw->rkey));
+			ASSERT_EQ(EBUSY, ibmkey_unbind(s->key[1]));
+			ASSERT_EQ(0, mkt_bind_window(&other.end[1], mw, mr, (uintptr_t)host, ZONE,
+						     REMOTE));
+			ASSERT_EQ(0, ibmkey_unbind(s->key[1]));
+		}
+	}
+	TH_LOG("the ordinary MR was last %u times of %u", free, rounds);
+	ASSERT_EQ(0, ibv_dealloc_mw(mw));
+	EXPECT_EQ(0, ibv_dereg_mr(mr));
+	mkt_pair_destroy(&other);
+}
+
 static int wkey_kind(struct ibv_mr *key)
 {
 	struct ibmkey_info info;

@@ -233,6 +233,56 @@ TEST_F(stock, windows)
 	}
 }
 
+/* true if a new window of @type cannot be bound to @length bytes of @mr from @addr on */
+static bool stock_refuses(FIXTURE_DATA(stock) *self, enum ibv_mw_type type, struct ibv_mr *mr,
+			  uint64_t addr, uint64_t length, unsigned int access)
+{
+	struct ibv_mw *mw = ibv_alloc_mw(self->s.dev[1].pd, type);
+	int err;
+
+	if (!mw)
+		return false;
+	err = mkt_bind_window(&self->s.pair.end[1], mw, mr, addr, length, access);
+	return mkt_pair_recover(&self->s.pair) == 0 && ibv_dealloc_mw(mw) == 0 && err;
+}
+
+TEST_F(stock, windows_refused)
+{
+	const unsigned int write = IBV_ACCESS_REMOTE_WRITE, read = IBV_ACCESS_REMOTE_READ;
+	struct mkt_arena *arena = &self->s.arena[1];
+	const uint64_t addr = arena->leaf[0].addr;
+	struct ibv_pd *pd = self->s.dev[1].pd;
+	struct ibv_mr *mr, *plain, *local;
+	enum ibv_mw_type type;
+
+	mr = ibv_reg_mr(pd, (void *)(uintptr_t)addr, 4096, MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND);
+	plain = ibv_reg_mr(pd, (void *)(uintptr_t)addr, 4096, MKT_ACCESS_ALL);
+	local = ibv_reg_mr(pd, (void *)(uintptr_t)addr, 4096, read | IBV_ACCESS_MW_BIND);
+	ASSERT_NE(NULL, mr);
+	ASSERT_NE(NULL, plain);
+	ASSERT_NE(NULL, local);
+	for (type = IBV_MW_TYPE_1; type <= IBV_MW_TYPE_2; type++) {
+		EXPECT_FALSE(stock_refuses(self, type, mr, addr, 4096, write));
+		EXPECT_FALSE(stock_refuses(self, type, mr, addr + 4095, 1, write));
+		EXPECT_FALSE(stock_refuses(self, type, local, addr, 4096, read));
+		/* the MR does not allow windows, or not such ones */
+		EXPECT_TRUE(stock_refuses(self, type, plain, addr, 4096, read));
+		EXPECT_TRUE(stock_refuses(self, type, local, addr, 4096, write));
+		EXPECT_TRUE(stock_refuses(self, type, local, addr, 8, IBV_ACCESS_REMOTE_ATOMIC));
+		/* outside of the MR */
+		EXPECT_TRUE(stock_refuses(self, type, mr, addr, 4097, read));
+		EXPECT_TRUE(stock_refuses(self, type, mr, addr - 1, 4096, read));
+		EXPECT_TRUE(stock_refuses(self, type, mr, addr + 4096, 1, read));
+		EXPECT_TRUE(stock_refuses(self, type, mr, 0, 1, read));
+	}
+	/* only a window of type 1 is bound to nothing, and none of that type is zero-based */
+	EXPECT_TRUE(stock_refuses(self, IBV_MW_TYPE_2, mr, addr, 0, read));
+	EXPECT_TRUE(stock_refuses(self, IBV_MW_TYPE_1, mr, 0, 1, read | IBV_ACCESS_ZERO_BASED));
+	EXPECT_EQ(0, ibv_dereg_mr(mr));
+	EXPECT_EQ(0, ibv_dereg_mr(plain));
+	EXPECT_EQ(0, ibv_dereg_mr(local));
+}
+
 /*
  * ib_mkey offers its features to programs only if it was loaded before
  * ib_uverbs. Otherwise ib_uverbs does not wait for the programs when the device

@@ -76,6 +76,33 @@ u32 ib_mkey_rxe_mw_index(struct ib_mw *ibmw)
 	return to_rmw(ibmw)->elem.index;
 }
 
+/* The number of windows that are bound to hidden MRs. */
+static atomic_t hidden_windows;
+
+void ib_mkey_rxe_count_hidden(int more)
+{
+	atomic_add(more, &hidden_windows);
+	/* The number is seen before the window is bound. Pairs with the barrier in direct_bind_mw(). */
+	smp_mb__after_atomic();
+}
+
+bool ib_mkey_rxe_hides_windows(void)
+{
+	return atomic_read(&hidden_windows);
+}
+
+/* Returns true if @mw, to which the caller has a reference, is bound to @ibmr. */
+bool ib_mkey_rxe_mw_is_over(struct rxe_mw *mw, struct ib_mr *ibmr)
+{
+	bool is_over;
+
+	spin_lock_bh(&mw->lock);
+	is_over = mw->mr == to_rmr(ibmr);
+	spin_unlock_bh(&mw->lock);
+
+	return is_over;
+}
+
 bool ib_mkey_rxe_is_odp(struct rxe_mr *mr)
 {
 	return is_odp_mr(mr);

@@ -9,6 +9,111 @@
 #include "rxe_hook.h"
 #include "stock.h"
 
+/* Returns true if rxe would bind a window as @bind says, for a suitable MR. */
+static bool may_bind(const struct rxe_qp *qp, const struct rxe_mw *mw,
+		     const struct ib_mkey_rxe_bind_mw *bind)
+{
+	if (mw->rkey != bind->mw_rkey || mw->ibmw.pd != qp->ibqp.pd ||
+	    (bind->access & ~RXE_ACCESS_SUPPORTED_MW))
+		return false;
+	if (mw->ibmw.type == IB_MW_TYPE_2)
+		return mw->state == RXE_MW_STATE_FREE && bind->length;
+	return mw->state == RXE_MW_STATE_VALID && !(bind->access & IB_ZERO_BASED);
+}
+
+/* Returns true if rxe would bind a window to one of its MRs as @bind says, for a suitable window. */
+static bool may_cover(const struct rxe_qp *qp, const struct rxe_mr *mr,
+		      const struct ib_mkey_rxe_bind_mw *bind)
+{
+	const u32 writes = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC;
+	u64 length = mr->ibmr.length;
+	int access = READ_ONCE(mr->access);
+
+	if (mr->lkey != bind->mr_lkey || READ_ONCE(mr->ibmr.pd) != qp->ibqp.pd ||
+	    access & IB_ZERO_BASED || !(access & IB_ACCESS_MW_BIND) ||
+	    ((bind->access & writes) && !(access & IB_ACCESS_LOCAL_WRITE)) ||
+	    bind->length > length)
+		return false;
+	return bind->access & IB_ZERO_BASED || bind->addr - mr->ibmr.iova <= length - bind->length;
+}
+
+/*
+ * Binds a window to an MR, or to nothing. The caller holds the lock of the window, and has found that
+ * it may_bind(). Returns the MR that the window was bound to, for release_mr().
+ *
+ * rxe reads a window without its lock, and uses none of length 0. A request that comes meanwhile is
+ * refused, or meets an MR that is at least as new as the access flags that rxe compared.
+ */
+static struct rxe_mr *set_window(struct rxe_qp *qp, struct rxe_mw *mw, struct rxe_mr *mr,
+				 const struct ib_mkey_rxe_bind_mw *bind)
+{
+	struct rxe_mr *old = mw->mr;
+
+	if (mr) {
+		ib_mkey_rxe_ref_mr(mr);
+		atomic_inc(&mr->num_mw);
+	}
+	WRITE_ONCE(mw->length, 0);
+	/* rxe_lookup_mw() has no barrier. x86-64 keeps its order: length, access flags, MR. */
+	smp_store_release(&mw->mr, mr);
+	/* The MR before the access flags. */
+	smp_store_release(&mw->access, bind->access);
+	WRITE_ONCE(mw->rkey, (mw->rkey & ~0xff) | (bind->rkey & 0xff));
+	WRITE_ONCE(mw->addr, bind->addr);
+	if (mw->ibmw.type == IB_MW_TYPE_2) {
+		kref_get(&qp->elem.ref_cnt);
+		WRITE_ONCE(mw->qp, qp);
+	}
+	WRITE_ONCE(mw->state, RXE_MW_STATE_VALID);
+	/* The length last: it lets requests use the window. */
+	smp_store_release(&mw->length, bind->length);
+
+	return old;
+}
+
+static void release_mr(struct rxe_mr *mr)
+{
+	if (mr) {
+		atomic_dec(&mr->num_mw);
+		ib_mkey_rxe_put_mr(mr);
+	}
+}
+
+/*
+ * Binds a window to one of rxe's MRs, or to nothing, as rxe does, while no window is bound to a hidden
+ * MR. rxe would read the fields of the request more than once, and rxe of Linux 7.2 compares the PD of
+ * a window only for type 2, and not that of the MR. Returns -ENOENT if the MR is one of ib_mkey.
+ */
+static int bind_plain(struct rxe_qp *qp, struct rxe_mw *mw,
+		      const struct ib_mkey_rxe_bind_mw *bind)
+{
+	struct rxe_mr *old = NULL, *mr = NULL;
+	int ret = -EINVAL;
+
+	if (bind->length) {
+		mr = ib_mkey_rxe_get_mr(qp->ibqp.device, bind->mr_lkey >> 8);
+		if (!mr)
+			return ret;
+		if (mr->ibmr.type == IB_MR_TYPE_SG_GAPS || mr->ibmr.type == IB_MR_TYPE_DM) {
+			ret = -ENOENT;
+			goto put;
+		}
+	}
+	spin_lock_bh(&mw->lock);
+	if (may_bind(qp, mw, bind) && (!mr || may_cover(qp, mr, bind))) {
+		old = set_window(qp, mw, mr, bind);
+		ret = 0;
+	}
+	spin_unlock_bh(&mw->lock);
+	if (!ret)
+		release_mr(old);
+put:
+	if (mr)
+		ib_mkey_rxe_put_mr(mr);
+
+	return ret;
+}
+
 /* Returns true if an MR is in the PD of a QP. */
 static bool is_in_pd(struct rxe_qp *qp, u32 lkey)
 {
@@ -38,12 +143,29 @@ notrace int direct_bind_mw(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 		.access = READ_ONCE(wqe->wr.wr.mw.access),
 	};
 	struct rxe_mw *mw;
+	int ret;
 
 	if (!rkey_is_mw(bind.mw_rkey))
 		return ib_mkey_rxe_request_bind(qp, wqe);
 	mw = ib_mkey_rxe_get_mw(qp->ibqp.device, bind.mw_rkey >> 8);
 	if (!mw)
 		return -EINVAL;
+	if (!ib_mkey_rxe_hides_windows()) {
+		ret = bind_plain(qp, mw, &bind);
+		if (ret != -ENOENT) {
+			/*
+			 * Another QP may have bound the window to a hidden MR at the same time, and this
+			 * bind may have replaced that one. Pairs with the barrier in
+			 * ib_mkey_rxe_count_hidden().
+			 */
+			smp_mb();
+			if (unlikely(ib_mkey_rxe_hides_windows()))
+				ib_mkey_rxe_replaced_hidden(qp->ibqp.device, mw, bind.mw_rkey >> 8);
+			else
+				ib_mkey_rxe_put_mw(mw);
+			return ret;
+		}
+	}
 	bind.of_qp = mw->ibmw.type == IB_MW_TYPE_2;
 	/* rxe of Linux 7.2 compares the PD of a window only for type 2, and not that of the MR. */
 	if (mw->ibmw.pd != qp->ibqp.pd || (bind.length && !is_in_pd(qp, bind.mr_lkey))) {
@@ -60,29 +182,17 @@ notrace int direct_invalidate_mw(struct rxe_qp *qp, u32 rkey)
 
 int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, const struct ib_mkey_rxe_bind_mw *bind)
 {
-	struct rxe_send_wqe *wqe __free(kfree) = kzalloc_obj(*wqe);
+	/* rxe reads nothing else of the request. */
+	struct rxe_send_wqe wqe;
 
-	if (!wqe)
-		return -ENOMEM;
-	wqe->wr.wr.mw.addr = bind->addr;
-	wqe->wr.wr.mw.length = bind->length;
-	wqe->wr.wr.mw.mr_lkey = bind->mr_lkey;
-	wqe->wr.wr.mw.mw_rkey = bind->mw_rkey;
-	wqe->wr.wr.mw.rkey = bind->rkey;
-	wqe->wr.wr.mw.access = bind->access;
-	return static_call(rxe_past_bind_mw)(qp, wqe);
-}
+	wqe.wr.wr.mw.addr = bind->addr;
+	wqe.wr.wr.mw.length = bind->length;
+	wqe.wr.wr.mw.mr_lkey = bind->mr_lkey;
+	wqe.wr.wr.mw.mw_rkey = bind->mw_rkey;
+	wqe.wr.wr.mw.rkey = bind->rkey;
+	wqe.wr.wr.mw.access = bind->access;
 
-/* Returns true if rxe would bind a window as @bind says, for a suitable MR. */
-static bool may_bind(const struct rxe_qp *qp, const struct rxe_mw *mw,
-		     const struct ib_mkey_rxe_bind_mw *bind)
-{
-	if (mw->rkey != bind->mw_rkey || mw->ibmw.pd != qp->ibqp.pd ||
-	    (bind->access & ~RXE_ACCESS_SUPPORTED_MW))
-		return false;
-	if (mw->ibmw.type == IB_MW_TYPE_2)
-		return mw->state == RXE_MW_STATE_FREE;
-	return mw->state == RXE_MW_STATE_VALID && !(bind->access & IB_ZERO_BASED);
+	return static_call(rxe_past_bind_mw)(qp, &wqe);
 }
 
 /**
@@ -95,43 +205,21 @@ static bool may_bind(const struct rxe_qp *qp, const struct rxe_mw *mw,
  * rxe refuses this as of Linux 7.3, because the MR is in another PD than the QP. The MR has to stay
  * there, so that no request can name it. The caller holds the lock of Windows.
  *
- * rxe reads a window without its lock, and uses none of length 0. A request that comes meanwhile is
- * refused, or meets an MR that is at least as new as the access flags that rxe compared.
- *
  * Return: 0 or -EINVAL
  */
 int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_mr *hidden,
 			       const struct ib_mkey_rxe_bind_mw *bind)
 {
-	struct rxe_mr *old, *mr = to_rmr(hidden);
+	struct rxe_mr *old;
 
 	spin_lock_bh(&mw->lock);
 	if (!may_bind(qp, mw, bind)) {
 		spin_unlock_bh(&mw->lock);
 		return -EINVAL;
 	}
-	old = mw->mr;
-	ib_mkey_rxe_ref_mr(mr);
-	atomic_inc(&mr->num_mw);
-	WRITE_ONCE(mw->length, 0);
-	/* rxe_lookup_mw() has no barrier. x86-64 keeps its order: length, access flags, MR. */
-	smp_store_release(&mw->mr, mr);
-	/* The MR before the access flags. */
-	smp_store_release(&mw->access, bind->access);
-	WRITE_ONCE(mw->rkey, (mw->rkey & ~0xff) | (bind->rkey & 0xff));
-	WRITE_ONCE(mw->addr, bind->addr);
-	if (bind->of_qp) {
-		kref_get(&qp->elem.ref_cnt);
-		WRITE_ONCE(mw->qp, qp);
-	}
-	WRITE_ONCE(mw->state, RXE_MW_STATE_VALID);
-	/* The length last: it lets requests use the window. */
-	smp_store_release(&mw->length, bind->length);
+	old = set_window(qp, mw, to_rmr(hidden), bind);
 	spin_unlock_bh(&mw->lock);
-	if (old) {
-		atomic_dec(&old->num_mw);
-		ib_mkey_rxe_put_mr(old);
-	}
+	release_mr(old);
 
 	return 0;
 }

@@ -281,6 +281,28 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mw(
     })
 }
 
+// Called after the bind of a window to one of rxe's MRs, if another QP may have bound the window to a
+// hidden MR at the same time. Sleeps.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_replaced_hidden(
+    device: *mut crate::bindings::ib_device,
+    mw: *mut rxe_mw,
+    index: u32,
+) {
+    // SAFETY: `direct_bind_mw()` in C calls with the device of a QP.
+    let device = unsafe { Device::from_raw(device) };
+    let gone = window::replaced(device, index, mw as usize, |hidden| {
+        // SAFETY: The caller has a reference to the window. The MR belongs to the same device.
+        unsafe { bindings::ib_mkey_rxe_mw_is_over(mw, hidden.as_raw()) }
+    });
+    // SAFETY: `direct_bind_mw()` gave its reference away.
+    unsafe { bindings::ib_mkey_rxe_put_mw(mw) };
+    if let Some(gone) = gone {
+        // As for `ib_mkey_rxe_bind_mw()`.
+        let _ = gone.wait(Worker::new().patience);
+    }
+}
+
 // Replaces `rxe_bind_mw()` for a request that names a key: BIND_MW. Sleeps.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_bind_mkey(

@@ -86,6 +86,9 @@ void ib_mkey_rxe_put_mw(struct rxe_mw *mw);
 struct rxe_qp *ib_mkey_rxe_get_qp(struct ib_device *ibdev, u32 index);
 void ib_mkey_rxe_put_qp(struct rxe_qp *qp);
 u32 ib_mkey_rxe_mw_index(struct ib_mw *ibmw);
+void ib_mkey_rxe_count_hidden(int more);
+bool ib_mkey_rxe_hides_windows(void);
+bool ib_mkey_rxe_mw_is_over(struct rxe_mw *mw, struct ib_mr *ibmr);
 bool ib_mkey_rxe_is_odp(struct rxe_mr *mr);
 bool ib_mkey_rxe_odp_fits(struct rxe_mr *mr, u64 iova);
 void ib_mkey_rxe_own_umem(struct rxe_mr *mr);
@@ -118,9 +121,10 @@ int ib_mkey_rxe_invalidate_mr(struct rxe_mr *mr, struct ib_pd *pd, u32 key, bool
 int ib_mkey_rxe_reg_fast_mr(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int access);
 int ib_mkey_rxe_reg_mkey(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int access,
 			 bool is_last);
-/* Replacements for all memory windows. The first one releases the caller's reference to @mw. */
+/* For all memory windows. The first two release the caller's reference to @mw. */
 int ib_mkey_rxe_bind_mw(struct rxe_qp *qp, struct ib_pd *pd, struct rxe_mw *mw,
 			const struct ib_mkey_rxe_bind_mw *bind);
+void ib_mkey_rxe_replaced_hidden(struct ib_device *ibdev, struct rxe_mw *mw, u32 index);
 int ib_mkey_rxe_bind_mkey(struct rxe_mr *mr, struct ib_pd *pd,
 			  const struct ib_mkey_rxe_bind_mw *bind, const void *data,
 			  unsigned int length);
