@@ -9,7 +9,7 @@
 //! the time of the worker.
 
 use crate::{
-    backend::Backend,
+    backend::{Backend, MrRange},
     bindings,
     kernel_ext::{
         error::eopnotsupp,
@@ -52,7 +52,7 @@ impl KeyRequest<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`Core::pin_leaf`], and `EOPNOTSUPP` for memory whose pages a process may hold up.
+    /// Those of [`Core::pin_leaf`], `ERANGE` for bytes outside of the MR, and `EOPNOTSUPP` for memory whose pages a process may hold up.
     fn reader<'s>(
         &'s self,
         core: &Core,
@@ -72,6 +72,14 @@ impl KeyRequest<'_> {
         let leaf = core.pin_leaf(pd.device(), self.lkey, pd, MAX_DEPTH)?;
         if leaf.place.is_on_demand() {
             return Err(eopnotsupp());
+        }
+        // A short description has this error before those of its fields, too.
+        let range = MrRange {
+            start: leaf.start,
+            len: leaf.len,
+        };
+        if !range.contains(self.addr, self.length) {
+            return Err(ERANGE);
         }
         let pd = pd.as_raw() as usize;
         Ok(Reader::new(

@@ -326,6 +326,12 @@ TEST_F(refused, description)
 	REFUSED(ERANGE, 0);
 	self->wr.addr = addr - 8;
 	REFUSED(ERANGE, 0);
+	/* partly outside, and of an unknown version: a short one and a long one */
+	self->wr.addr = addr + ROOM - 24;
+	self->header->version++;
+	REFUSED(ERANGE, 0);
+	self->wr.length = 1000;
+	REFUSED(ERANGE, 0);
 	self->wr.addr = UINT64_MAX - 8;
 	REFUSED(ERANGE, 0);
 	self->wr.addr = addr;
