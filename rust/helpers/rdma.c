@@ -135,7 +135,7 @@ __rust_helper void rust_helper_rdma_ops_drain(void)
 }
 
 /* Readers of tables and pointers on the data path, see rust/kernel/sync/srcu.rs. */
-DEFINE_STATIC_SRCU(rdma_table_srcu);
+DEFINE_STATIC_SRCU_FAST(rdma_table_srcu);
 
 /*
  * Readers that entered and left on each CPU. A writer that finds no reader has
@@ -146,17 +146,19 @@ static DEFINE_PER_CPU(struct rdma_table_readers {
 	unsigned long left;
 }, rdma_table_readers);
 
-__rust_helper int rust_helper_rdma_table_enter(void)
+__rust_helper struct srcu_ctr __percpu *rust_helper_rdma_table_enter(void)
 {
 	this_cpu_inc(rdma_table_readers.entered);
-	/* Has a full barrier: entering is visible before a pointer is read. */
-	return srcu_read_lock(&rdma_table_srcu);
+	/* Entering is visible before a pointer is read. SRCU-fast has no barrier of its own. */
+	smp_mb();
+	return srcu_read_lock_fast(&rdma_table_srcu);
 }
 
-__rust_helper void rust_helper_rdma_table_leave(int index)
+__rust_helper void rust_helper_rdma_table_leave(struct srcu_ctr __percpu *entered)
 {
-	/* Has a full barrier: all is read before leaving is visible. */
-	srcu_read_unlock(&rdma_table_srcu, index);
+	srcu_read_unlock_fast(&rdma_table_srcu, entered);
+	/* All is read before leaving is visible. */
+	smp_mb();
 	this_cpu_inc(rdma_table_readers.left);
 }
 
@@ -170,11 +172,11 @@ static bool rdma_table_is_idle(void)
 	unsigned long entered = 0, left = 0;
 	int cpu;
 
-	/* Pairs with the barrier of srcu_read_lock(): a reader not seen finds what is there now. */
+	/* Pairs with the barrier of entering: a reader not seen finds what is there now. */
 	smp_mb();
 	for_each_possible_cpu(cpu)
 		left += READ_ONCE(per_cpu(rdma_table_readers.left, cpu));
-	/* Pairs with the barrier of srcu_read_unlock(). */
+	/* Pairs with the barrier of leaving. */
 	smp_mb();
 	for_each_possible_cpu(cpu)
 		entered += READ_ONCE(per_cpu(rdma_table_readers.entered, cpu));

@@ -17,7 +17,7 @@
 use crate::bindings;
 use core::{marker::PhantomData, ptr};
 use kernel::{
-    ffi::{c_int, c_ulong, c_void},
+    ffi::{c_ulong, c_void},
     prelude::*,
     sync::{
         atomic::{ordering, Atomic},
@@ -32,7 +32,7 @@ use kernel::{
 pub(crate) fn read() -> Guard {
     Guard {
         // SAFETY: The domain is static.
-        index: unsafe { bindings::rdma_table_enter() },
+        entered: unsafe { bindings::rdma_table_enter() },
         _not_send: NotThreadSafe,
     }
 }
@@ -52,15 +52,16 @@ pub(crate) fn sections() -> u64 {
 
 /// A critical section. Entries that it finds stay until it ends.
 pub(crate) struct Guard {
-    index: c_int,
+    /// The counter of SRCU in which the section is.
+    entered: *mut bindings::srcu_ctr,
     _not_send: NotThreadSafe,
 }
 
 impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `index` came from `rdma_table_enter()`, in this thread.
-        unsafe { bindings::rdma_table_leave(self.index) };
+        // SAFETY: `entered` came from `rdma_table_enter()`, in this thread.
+        unsafe { bindings::rdma_table_leave(self.entered) };
     }
 }
 
