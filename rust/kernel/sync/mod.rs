@@ -17,3 +17,13 @@ pub(crate) mod lock;
 pub(crate) mod spare;
 pub(crate) mod srcu;
 pub(crate) mod users;
+
+use kernel::sync::atomic::{Atomic, AtomicType};
+
+/// Loads a value as with relaxed order, on the data path: a load by `kernel::sync::atomic` calls a C
+/// function.
+#[inline(always)]
+pub(crate) fn load_relaxed<T: AtomicType>(atomic: &Atomic<T>) -> T {
+    // SAFETY: The pointer is valid and aligned. A load of this size is not torn.
+    unsafe { atomic.as_ptr().read_volatile() }
+}

@@ -89,26 +89,21 @@ impl Operation<()> for CopyPacket<'_> {
 ///
 /// `EINVAL` if nothing is bound, `EACCES` if the peer may not use the binding; those of `access`.
 #[inline(always)]
-fn with_binding<T>(
-    mr: &Mr,
-    iova: u64,
-    peer: Option<&Peer>,
-    access: impl Operation<T>,
-) -> Result<T> {
+fn with_binding<T>(mr: &Mr, iova: u64, peer: Option<Peer>, access: impl Operation<T>) -> Result<T> {
     let guard = srcu::read();
     let region = region_of(mr, &guard)?;
     if let Kind::FastReg(fast_reg) = &region.kind {
         return with_fast_reg(fast_reg, mr, iova, peer, access);
     }
     let binding = region.binding.get(&guard).ok_or(EINVAL)?;
-    if peer.is_some_and(|peer| !binding.admits(mr, peer)) {
+    if peer.is_some_and(|peer| !binding.admits(mr, &peer)) {
         return Err(EACCES);
     }
-    let offset = iova.wrapping_sub(binding.start());
-    match Held::new(binding) {
-        None => access.run(&binding, offset),
-        Some(held) => with_held(held, mr, offset, guard, access),
+    if binding.is_slow() {
+        let held = Held::new(binding).ok_or(EINVAL)?;
+        return with_held(held, mr, iova, guard, access);
     }
+    access.run(&binding, iova.wrapping_sub(binding.start()))
 }
 
 /// Runs `access` on the active layout of a fast registration. As for [`with_binding`].
@@ -117,7 +112,7 @@ fn with_fast_reg<T>(
     fast_reg: &FastReg,
     mr: &Mr,
     iova: u64,
-    peer: Option<&Peer>,
+    peer: Option<Peer>,
     access: impl Operation<T>,
 ) -> Result<T> {
     if peer.is_some_and(|peer| peer.pd != mr.pd() as usize) {
@@ -132,7 +127,7 @@ fn with_fast_reg<T>(
 fn with_held<T>(
     held: Held,
     mr: &Mr,
-    offset: u64,
+    iova: u64,
     guard: Guard,
     access: impl Operation<T>,
 ) -> Result<T> {
@@ -145,7 +140,7 @@ fn with_held<T>(
     // MR waits for it.
     drop(guard);
     sched::cond_resched();
-    access.run(&held, offset)
+    access.run(&held, iova.wrapping_sub(held.start()))
 }
 
 /// Copies all of `payload` to or from `mr`, from address `iova` on. Without a `peer` the access is
@@ -155,7 +150,7 @@ fn with_held<T>(
 ///
 /// Those of [`Binding::copy`]; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the
 /// binding.
-pub(crate) fn copy(mr: &Mr, iova: u64, payload: Payload<'_>, peer: Option<&Peer>) -> Result {
+pub(crate) fn copy(mr: &Mr, iova: u64, payload: Payload<'_>, peer: Option<Peer>) -> Result {
     let needed = needed(peer.is_some(), payload.direction());
     with_binding(mr, iova, peer, CopyPacket { payload, needed }).inspect_err(refused)
 }
@@ -170,7 +165,7 @@ pub(crate) fn copy(mr: &Mr, iova: u64, payload: Payload<'_>, peer: Option<&Peer>
 pub(crate) fn atomic_op(
     mr: &Mr,
     iova: u64,
-    peer: Option<&Peer>,
+    peer: Option<Peer>,
     operation: impl FnOnce(&Binding, u64) -> Result<c_int>,
 ) -> Result<c_int> {
     with_binding(mr, iova, peer, operation).inspect_err(refused)
@@ -186,7 +181,7 @@ pub(crate) fn atomic_op(
 ///
 /// Those of [`Binding::flush`]; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the
 /// binding.
-pub(crate) fn flush(mr: &Mr, iova: u64, length: u32, peer: Option<&Peer>) -> Result {
+pub(crate) fn flush(mr: &Mr, iova: u64, length: u32, peer: Option<Peer>) -> Result {
     with_binding(mr, iova, peer, |binding: &Binding, at| {
         let whole = binding.layout.length();
         if at == 0 && length == whole as u32 {

@@ -24,7 +24,10 @@ use crate::{
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         rdma::{Access, Mr, Pd},
-        sync::users::{User, Users},
+        sync::{
+            load_relaxed,
+            users::{User, Users},
+        },
     },
     layout::{Block, Entry, Grain, Indexed, Interleaved, Layout, List, Shape},
     limits::owner::OwnerCharge,
@@ -368,18 +371,16 @@ impl Binding {
     }
 
     /// Returns `true` if `peer`, which names the binding by `mr`, may use it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn admits(&self, mr: &Mr, peer: &Peer) -> bool {
         match self.window() {
-            None => {
-                mr.pd() as usize == peer.pd
-                    && self.tag.load(ordering::Relaxed) == tag::of(peer.rkey)
-            }
+            None => mr.pd() as usize == peer.pd && load_relaxed(&self.tag) == tag::of(peer.rkey),
             Some(window) => window.pd == peer.pd && (window.qp == 0 || window.qp == peer.qp),
         }
     }
 
     /// Returns `true` if accesses through the binding leave SRCU, see [`Held`].
+    #[inline]
     pub(crate) fn is_slow(&self) -> bool {
         self.users.is_some()
     }
@@ -439,7 +440,7 @@ pub(crate) struct Held {
 impl Held {
     /// Keeps `binding` for an access that leaves SRCU. Returns [`None`] if accesses through it are
     /// short.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn new(binding: ArcBorrow<'_, Binding>) -> Option<Self> {
         let user = User::new(binding.users.as_ref()?);
         let binding = binding.into();

@@ -17,8 +17,7 @@ pub(crate) enum Origin {
 
 /// The QP of this node that serves a peer, and the peer's request. The addresses are compared, never
 /// followed.
-// A backend gives it to the data path without a copy.
-#[repr(C)]
+#[derive(Clone, Copy)]
 pub(crate) struct Peer {
     /// Its protection domain.
     pub(crate) pd: usize,

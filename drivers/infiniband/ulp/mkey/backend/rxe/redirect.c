@@ -35,7 +35,7 @@
 static int copy_local(struct rxe_mr *mr, u64 iova, void *addr,
 		      unsigned int length, enum rxe_mr_copy_dir dir)
 {
-	return ib_mkey_rxe_copy(mr, iova, addr, length, dir, NULL);
+	return ib_mkey_rxe_copy(mr, iova, addr, ib_mkey_rxe_part(length, dir), NULL, 0);
 }
 
 /*
@@ -59,12 +59,11 @@ static noinline int copy_remote(struct rxe_mr *mr, u64 iova, void *addr,
 				unsigned int length, enum rxe_mr_copy_dir dir)
 {
 	struct rxe_qp *qp = serving_qp(dir);
-	struct ib_mkey_rxe_peer peer;
 
 	if (!qp)
 		return -EACCES;
-	peer = ib_mkey_rxe_peer_of(qp, dir);
-	return ib_mkey_rxe_copy(mr, iova, addr, length, dir, &peer);
+	return ib_mkey_rxe_copy(mr, iova, addr, ib_mkey_rxe_part(length, dir), qp,
+				ib_mkey_rxe_rkey_of(qp, dir));
 }
 
 /*
@@ -77,7 +76,11 @@ static const struct ib_mkey_rxe_peer *find_peer(struct ib_mkey_rxe_peer *peer)
 
 	if (!qp)
 		return NULL;
-	*peer = ib_mkey_rxe_peer_of(qp, RXE_TO_MR_OBJ);
+	*peer = (struct ib_mkey_rxe_peer){
+		.pd = qp->ibqp.pd,
+		.qp = qp,
+		.rkey = ib_mkey_rxe_rkey_of(qp, RXE_TO_MR_OBJ),
+	};
 	return peer;
 }
 
@@ -108,9 +111,12 @@ static noinline int flush(struct rxe_mr *mr, u64 iova, unsigned int length)
 static noinline int copy_test(struct rxe_mr *mr, u64 iova, void *addr,
 			      unsigned int length, enum rxe_mr_copy_dir dir)
 {
-	struct ib_mkey_rxe_peer peer = { .pd = mr->ibmr.pd, .rkey = mr->rkey };
+	struct rxe_qp *qp __free(kfree) = kzalloc_obj(*qp);
 
-	return ib_mkey_rxe_copy(mr, iova, addr, length, dir, &peer);
+	if (!qp)
+		return -ENOMEM;
+	qp->ibqp.pd = mr->ibmr.pd;
+	return ib_mkey_rxe_copy(mr, iova, addr, ib_mkey_rxe_part(length, dir), qp, mr->rkey);
 }
 
 /*

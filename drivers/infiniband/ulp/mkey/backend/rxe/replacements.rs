@@ -12,7 +12,7 @@
 
 use super::{
     bindings::{
-        self, ib_mkey_rxe_bind_mw as BindMw, ib_mkey_rxe_peer, rxe_mr, rxe_mr_copy_dir,
+        self, ib_mkey_rxe_bind_mw as BindMw, ib_mkey_rxe_part as Part, ib_mkey_rxe_peer, rxe_mr,
         rxe_mr_copy_dir_RXE_TO_MR_OBJ, rxe_mw, rxe_qp,
     },
     Base, Rxe,
@@ -20,14 +20,12 @@ use super::{
 use crate::{
     access::{self, bind, window},
     backend::{Direction, Payload},
+    bindings::ib_qp,
     kernel_ext::rdma::{Access, Device, Mr, Pd},
     limits::worker::Worker,
     region::rights::{Origin, Peer},
 };
-use core::{
-    mem::{offset_of, size_of},
-    slice,
-};
+use core::slice;
 use kernel::{
     error::{from_result, to_result},
     ffi::{c_int, c_uint, c_void},
@@ -38,18 +36,16 @@ use kernel::{
 ///
 /// # Safety
 ///
-/// `peer` must be NULL, or valid for `'a`.
+/// `peer` must be NULL or valid.
 #[inline]
-unsafe fn peer_of<'a>(peer: *const ib_mkey_rxe_peer) -> Option<&'a Peer> {
-    const {
-        assert!(size_of::<Peer>() == size_of::<ib_mkey_rxe_peer>());
-        assert!(offset_of!(Peer, pd) == offset_of!(ib_mkey_rxe_peer, pd));
-        assert!(offset_of!(Peer, qp) == offset_of!(ib_mkey_rxe_peer, qp));
-        assert!(offset_of!(Peer, rkey) == offset_of!(ib_mkey_rxe_peer, rkey));
-    }
-    // SAFETY: By the safety requirement. The fields are in the same places, and an address may be
-    // read as a number.
-    unsafe { peer.cast::<Peer>().as_ref() }
+unsafe fn peer_of(peer: *const ib_mkey_rxe_peer) -> Option<Peer> {
+    // SAFETY: By the safety requirement.
+    let peer = unsafe { peer.as_ref() }?;
+    Some(Peer {
+        pd: peer.pd as usize,
+        qp: peer.qp as usize,
+        rkey: peer.rkey,
+    })
 }
 
 /// Returns the MR in rxe's structure.
@@ -96,23 +92,28 @@ unsafe extern "C" fn ib_mkey_rxe_copy(
     mr: *mut rxe_mr,
     iova: u64,
     addr: *mut c_void,
-    length: c_uint,
-    dir: rxe_mr_copy_dir,
-    peer: *const ib_mkey_rxe_peer,
+    part: Part,
+    qp: *mut rxe_qp,
+    rkey: u32,
 ) -> c_int {
-    if length == 0 {
+    if part.length == 0 {
         return 0;
     }
-    let direction = if dir == rxe_mr_copy_dir_RXE_TO_MR_OBJ {
+    let direction = if part.dir == rxe_mr_copy_dir_RXE_TO_MR_OBJ {
         Direction::ToMemory
     } else {
         Direction::FromMemory
     };
     from_result(|| {
         // SAFETY: rxe gives `length` bytes of a packet, and does not use them before this returns.
-        let payload = unsafe { Payload::new(addr.cast(), length, direction) };
-        // SAFETY: `peer` is NULL or valid during the call.
-        let peer = unsafe { peer_of(peer) };
+        let payload = unsafe { Payload::new(addr.cast(), part.length, direction) };
+        let peer = (!qp.is_null()).then(|| Peer {
+            // SAFETY: The QP is valid during the call. It begins with its `ib_qp`, whose protection
+            // domain does not change.
+            pd: unsafe { (*qp.cast::<ib_qp>()).pd } as usize,
+            qp: qp as usize,
+            rkey,
+        });
         // SAFETY: rxe calls with an MR that it holds a reference to.
         access::copy(unsafe { mr_of(mr) }, iova, payload, peer)?;
         Ok(0)

@@ -31,17 +31,29 @@ struct ib_mkey_rxe_peer {
 	u32 rkey;
 };
 
-/* Returns the peer that @qp serves. A READ has its own rkey: rxe may answer it again. */
-static inline struct ib_mkey_rxe_peer ib_mkey_rxe_peer_of(struct rxe_qp *qp,
-							  enum rxe_mr_copy_dir dir)
+/* The length of a copy in bytes, and its direction. */
+struct ib_mkey_rxe_part {
+	u32 length;
+	u32 dir;
+};
+
+/* Replacements read the PD of a QP, whose other fields they do not know. */
+static_assert(offsetof(struct rxe_qp, ibqp) == 0);
+
+static inline struct ib_mkey_rxe_part ib_mkey_rxe_part(u32 length, enum rxe_mr_copy_dir dir)
+{
+	return (struct ib_mkey_rxe_part){ .length = length, .dir = dir };
+}
+
+/*
+ * Returns the rkey of the request of the peer that @qp serves. A READ has its own: rxe may answer it
+ * again.
+ */
+static inline u32 ib_mkey_rxe_rkey_of(struct rxe_qp *qp, enum rxe_mr_copy_dir dir)
 {
 	bool read = dir == RXE_FROM_MR_OBJ && qp->resp.res;
 
-	return (struct ib_mkey_rxe_peer){
-		.pd = qp->ibqp.pd,
-		.qp = qp,
-		.rkey = read ? qp->resp.res->read.rkey : qp->resp.rkey,
-	};
+	return read ? qp->resp.res->read.rkey : qp->resp.rkey;
 }
 
 /* attach.c or table.c */
@@ -109,8 +121,9 @@ unsigned long rust_helper_text_address(const char *symbol);
 
 /* Defined in Rust: replacements of stock functions, for MRs of ib_mkey only. */
 int ib_mkey_rxe_check_range(struct rxe_mr *mr, u64 iova, size_t length);
-int ib_mkey_rxe_copy(struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
-		     enum rxe_mr_copy_dir dir, const struct ib_mkey_rxe_peer *peer);
+/* @qp serves a peer, whose request has @rkey. It is NULL for an access of this node. */
+int ib_mkey_rxe_copy(struct rxe_mr *mr, u64 iova, void *addr, struct ib_mkey_rxe_part part,
+		     struct rxe_qp *qp, u32 rkey);
 int ib_mkey_rxe_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare, u64 swap_add,
 			  u64 *orig_val, const struct ib_mkey_rxe_peer *peer);
 int ib_mkey_rxe_atomic_write(struct rxe_mr *mr, u64 iova, u64 value,

@@ -34,12 +34,8 @@ static_assert(offsetof(struct rxe_mw, ibmw) == 0);
 static int copy(struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
 		enum rxe_mr_copy_dir dir, struct rxe_qp *qp)
 {
-	struct ib_mkey_rxe_peer peer;
-
-	if (!qp)
-		return ib_mkey_rxe_copy(mr, iova, addr, length, dir, NULL);
-	peer = ib_mkey_rxe_peer_of(qp, dir);
-	return ib_mkey_rxe_copy(mr, iova, addr, length, dir, &peer);
+	return ib_mkey_rxe_copy(mr, iova, addr, ib_mkey_rxe_part(length, dir), qp,
+				qp ? ib_mkey_rxe_rkey_of(qp, dir) : 0);
 }
 
 /*
