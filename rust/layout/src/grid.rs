@@ -187,8 +187,42 @@ impl Grid {
         })
     }
 
-    /// Returns the rows of a plane that cover exactly `len` bytes from `offset` on. The range must be
-    /// within the layout. Returns [`None`] unless the rows are whole and short, and at one distance.
+    /// Returns the row that covers exactly `len` bytes from `offset` on, in any row of several
+    /// dimensions. As for [`Self::only_row`].
+    #[inline(always)]
+    pub(super) fn only_outer_row(&self, offset: u64, len: u64) -> Option<Row> {
+        step();
+        let index = offset / self.bytes;
+        let pos = offset.wrapping_sub(index.wrapping_mul(self.bytes.get()));
+        let [axis, outer @ ..] = &self.axes;
+        let outer = outer.get(..self.used.checked_sub(1)?)?;
+        let (bytes, count) = if len <= self.bytes.get().wrapping_sub(pos) {
+            (len, 1)
+        } else if pos == 0 {
+            step();
+            (self.bytes.get(), len / self.bytes)
+        } else {
+            return None;
+        };
+        let inner = index % axis.count;
+        if bytes.wrapping_mul(count) != len || count > axis.count.get().wrapping_sub(inner) {
+            return None;
+        }
+        let start = self.start_of(outer, index / axis.count);
+        Some(Row {
+            stride: axis.stride,
+            count,
+            ..Row::of(
+                self.piece.leaf,
+                axis.advance(start, inner).wrapping_add(pos),
+                bytes,
+            )
+        })
+    }
+
+    /// Returns the rows of planes that cover exactly `len` bytes from `offset` on. The range must be
+    /// within the layout. Returns [`None`] unless the rows are whole and short, and at one distance,
+    /// or whole planes are.
     #[inline(always)]
     pub(super) fn only_plane(&self, offset: u64, len: u64) -> Option<Plane> {
         let [row, column, outer @ ..] = &self.axes;
@@ -204,15 +238,22 @@ impl Grid {
             at = index % column.count;
             rest = index / column.count;
         }
-        if rows < 2 || rows > column.count.get().wrapping_sub(at) {
+        let (mut rows, mut planes, mut farther) = (rows, 1, 0);
+        if rows > column.count.get().wrapping_sub(at) {
+            step();
+            let third = outer.first()?;
+            planes = rows / column.count;
+            let is_whole = at == 0 && planes.wrapping_mul(column.count.get()) == rows;
+            if !is_whole || planes > third.count.get().wrapping_sub(rest % third.count) {
+                return None;
+            }
+            rows = column.count.get();
+            farther = third.stride;
+        }
+        if rows < 2 {
             return None;
         }
-        let mut start = column.advance(self.piece.addr, at);
-        for axis in outer {
-            step();
-            start = axis.advance(start, rest % axis.count);
-            rest /= axis.count;
-        }
+        let start = column.advance(self.start_of(outer, rest), at);
         Some(Plane {
             row: Row {
                 stride: row.stride,
@@ -221,7 +262,25 @@ impl Grid {
             },
             far: column.stride,
             rows,
+            farther,
+            planes,
         })
+    }
+
+    /// Returns the address of the first piece at index `rest` of the dimensions `outer`.
+    #[inline(always)]
+    fn start_of(&self, outer: &[Axis], mut rest: u64) -> u64 {
+        let mut start = self.piece.addr;
+        for axis in outer {
+            step();
+            // The last dimensions, and those after an index of zero, need no division.
+            if rest < axis.count.get() {
+                return axis.advance(start, rest);
+            }
+            start = axis.advance(start, rest % axis.count);
+            rest /= axis.count;
+        }
+        start
     }
 
     /// Returns the address of the piece that contains `offset`, the number of pieces of its row
@@ -389,7 +448,12 @@ impl<'a> Walk<'a> for GridWalk<'a> {
         *index = index.wrapping_add(after);
         self.start = column.advance(self.start, after);
         let row = Row { at, ..*held };
-        let far = column.stride;
-        Some(Pieces::Plane(Plane { row, far, rows }))
+        Some(Pieces::Plane(Plane {
+            row,
+            far: column.stride,
+            rows,
+            farther: 0,
+            planes: 1,
+        }))
     }
 }

@@ -2,6 +2,10 @@
 
 //! Blocks of one size at the places that indices give.
 
+use core::num::NonZeroU64;
+use core::ops::Range;
+
+use super::blocks::whole;
 use super::rows::{check_range, Chain, Place, Rows, Walk};
 use super::segments::SHORT;
 use super::steps::step;
@@ -25,7 +29,7 @@ pub enum IndexSlice<'a> {
     U64(&'a [u64]),
 }
 
-impl IndexSlice<'_> {
+impl<'a> IndexSlice<'a> {
     /// Returns the number of indices.
     #[inline]
     pub fn len(&self) -> usize {
@@ -61,6 +65,23 @@ impl IndexSlice<'_> {
             Self::U32(indices) => of(indices).map(|(min, max)| (min.into(), max.into())),
             Self::U64(indices) => of(indices),
         }
+    }
+
+    /// Returns the places `addr + index * unit` of the indices in `range`, if there are so many.
+    #[inline(always)]
+    fn places(self, range: Range<usize>, addr: u64, unit: u64) -> Option<Places<'a>> {
+        Some(match self {
+            Self::U32(indices) => Places::U32 {
+                indices: indices.get(range)?,
+                addr,
+                unit,
+            },
+            Self::U64(indices) => Places::U64 {
+                indices: indices.get(range)?,
+                addr,
+                unit,
+            },
+        })
     }
 
     /// Returns the number of leading indices, at most `most`, that have one distance, and the
@@ -286,6 +307,29 @@ impl<I: Indices> Indexed<I> {
         Some(Row::of(run.leaf, run.addr, run.len))
     }
 
+    /// Returns whole blocks that make up `len` bytes from `offset` on, unless they are many or begin
+    /// with a long row. See [`Layout::only_pieces`](super::Layout::only_pieces).
+    #[inline(always)]
+    pub(super) fn only_pieces(&self, offset: u64, len: u64) -> Option<Pieces<'_>> {
+        let (first, count) = whole(offset, len, NonZeroU64::new(self.block_len)?)?;
+        let (first, count) = (usize::try_from(first).ok()?, usize::try_from(count).ok()?);
+        if !(2..=SCATTERED).contains(&count) {
+            return None;
+        }
+        let indices = self.indices.as_slice();
+        let (held, _) = indices.stretch(first, SHORT_LOOK)?;
+        if held > SHORT as usize {
+            return None;
+        }
+        step();
+        Some(Pieces::Scattered(Scattered {
+            leaf: self.leaf,
+            len: self.block_len,
+            at: 0,
+            places: indices.places(first..first.checked_add(count)?, self.addr, self.unit)?,
+        }))
+    }
+
     /// Returns the place of `offset`. Its row may be shorter than possible.
     pub(super) fn place(&self, offset: u64) -> Option<Place> {
         let (mut walk, pos) = self.seek(offset)?;
@@ -410,19 +454,7 @@ impl<'a> Walk<'a> for IndexedWalk<'a> {
         }
         step();
         self.at = first.checked_add(count)?;
-        let (addr, unit) = (self.addr, self.unit);
-        let places = match self.indices {
-            IndexSlice::U32(indices) => Places::U32 {
-                indices: indices.get(first..self.at)?,
-                addr,
-                unit,
-            },
-            IndexSlice::U64(indices) => Places::U64 {
-                indices: indices.get(first..self.at)?,
-                addr,
-                unit,
-            },
-        };
+        let places = self.indices.places(first..self.at, self.addr, self.unit)?;
         Some(Pieces::Scattered(Scattered {
             leaf: self.leaf,
             len: self.block_len,

@@ -394,13 +394,33 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     pub(super) fn only_pieces(&self, offset: u64, len: u64) -> Option<Pieces<'_>> {
         let shape = self.shape.borrow();
         match &shape.way {
-            Way::Grid(grid) => grid.only_plane(offset, len).map(Pieces::Plane),
+            Way::Grid(grid) => match grid.only_plane(offset, len) {
+                Some(plane) => Some(Pieces::Plane(plane)),
+                None => grid.only_outer_row(offset, len).map(Pieces::Row),
+            },
             Way::Blocks { records: true, .. } if shape.dims.used() == 1 => {
-                let whole = blocks::whole(offset, len, shape.group)?;
-                blocks::only_records(&self.blocks, &shape.dims, whole).map(Pieces::Records)
+                match blocks::whole(offset, len, shape.group) {
+                    Some(whole) => {
+                        blocks::only_records(&self.blocks, &shape.dims, whole).map(Pieces::Records)
+                    }
+                    None => self.only_piece(offset, len),
+                }
             }
-            Way::Blocks { .. } => None,
+            Way::Blocks { .. } => self.only_piece(offset, len),
         }
+    }
+
+    /// Returns the part of one block that covers exactly `len` bytes from `offset` on, if there is
+    /// one. The range must be within the layout.
+    fn only_piece(&self, offset: u64, len: u64) -> Option<Pieces<'_>> {
+        // The search is in vain if no block is that long.
+        if len > self.shape.borrow().group.get() {
+            return None;
+        }
+        let found = self.seek(offset)?;
+        let piece = found.block.piece(self.dims(), &found.digits);
+        let part = piece.part(found.pos, len).ok()?;
+        Some(Pieces::Row(Row::of(part.leaf, part.addr, part.len)))
     }
 
     /// Returns the place of `offset`.

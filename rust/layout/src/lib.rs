@@ -201,17 +201,20 @@ where
     }
 
     /// Returns the pieces that make up `len` bytes from `offset` on, if they can be found without a
-    /// cursor: whole rows of a plane, whole records of one dimension, or whole entries of one
-    /// length. They follow one another in the access, so they are right for any order.
+    /// cursor: a row, whole rows of planes, whole records of one dimension, whole entries of one
+    /// length, or whole blocks of indices. They follow one another in the access, so they are right for any order.
     ///
     /// A message whose packets begin with whole pieces has no other accesses.
     #[inline(always)]
     pub fn only_pieces(&self, offset: u64, len: u64) -> Option<Pieces<'_>> {
         rows::check_range(offset, len, self.length()).ok()?;
+        if len == 0 {
+            return None;
+        }
         match self {
             Self::Interleaved(interleaved) => interleaved.only_pieces(offset, len),
             Self::List(list) => list.only_pieces(offset, len),
-            Self::Indexed(_) => None,
+            Self::Indexed(indexed) => indexed.as_indexed().only_pieces(offset, len),
         }
     }
 

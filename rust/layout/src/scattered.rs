@@ -45,7 +45,8 @@ pub struct Scattered<'a> {
     pub places: Places<'a>,
 }
 
-/// Rows of one shape at one distance, which follow one another in the access.
+/// Rows of one shape at one distance, which follow one another in the access; or several such planes
+/// at one distance.
 ///
 /// All pieces are within the access and within the extents of the layout.
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +55,12 @@ pub struct Plane {
     pub row: Row,
     /// Distance in bytes from one row to the next in memory.
     pub far: i64,
-    /// Number of rows; at least two.
+    /// Number of rows of a plane; at least two.
     pub rows: u64,
+    /// Distance in bytes from one plane to the next in memory. It has no meaning if there is one.
+    pub farther: i64,
+    /// Number of planes; never zero.
+    pub planes: u64,
 }
 
 /// Records of several pieces of one size, which follow one another in the access. The distance of
@@ -146,16 +151,27 @@ impl Plane {
         self.row.len.wrapping_mul(self.row.count)
     }
 
+    /// Returns the number of bytes of all planes.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        let rows = self.rows.wrapping_mul(self.planes);
+        self.row_bytes().wrapping_mul(rows)
+    }
+
     /// Returns the rows.
     pub fn rows(self) -> impl Iterator<Item = Row> {
-        (0..self.rows).map(move |index| {
-            let far = (self.far as u64).wrapping_mul(index);
-            let before = self.row_bytes().wrapping_mul(index);
-            Row {
-                addr: self.row.addr.wrapping_add(far),
-                at: self.row.at.wrapping_add(before),
-                ..self.row
-            }
+        (0..self.planes).flat_map(move |plane| {
+            let farther = (self.farther as u64).wrapping_mul(plane);
+            let first = self.rows.wrapping_mul(plane);
+            (0..self.rows).map(move |index| {
+                let far = (self.far as u64).wrapping_mul(index);
+                let before = self.row_bytes().wrapping_mul(first.wrapping_add(index));
+                Row {
+                    addr: self.row.addr.wrapping_add(farther).wrapping_add(far),
+                    at: self.row.at.wrapping_add(before),
+                    ..self.row
+                }
+            })
         })
     }
 }
@@ -205,7 +221,7 @@ impl Pieces<'_> {
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Row(row) => row.len.wrapping_mul(row.count),
-            Self::Plane(plane) => plane.row_bytes().wrapping_mul(plane.rows),
+            Self::Plane(plane) => plane.bytes(),
             Self::Records(records) => records.record_bytes().wrapping_mul(records.count),
             Self::Scattered(scattered) => {
                 scattered.len.wrapping_mul(scattered.places.count() as u64)

@@ -5,7 +5,7 @@
 //! | file | what |
 //! |---|---|
 //! | `backend/interface.rs` | the interface between a backend and the rest of the module |
-//! | `backend/payload.rs`, `backend/copy_row.rs` | the bytes of a packet, and copies of rows |
+//! | `backend/payload.rs`, `backend/copy_row.rs`, `backend/moved.rs` | the bytes of a packet, and copies of rows |
 //! | `backend/cut.rs` | cuts of rows at the ends of blocks |
 //! | `backend/slot.rs`, `backend/slot_value.rs` | the object of an MR, found by a pointer in the MR |
 //! | `backend/rxe.rs`, `backend/rxe/` | software RoCE: functions that touch an MR's memory are redirected |
@@ -16,6 +16,7 @@
 mod copy_row;
 mod cut;
 pub(crate) mod interface;
+mod moved;
 mod payload;
 mod rxe;
 pub(crate) mod slot;

@@ -97,7 +97,7 @@ impl Leaf {
         if len > self.len || addr.wrapping_sub(self.start) > self.len - len {
             return Err(ERANGE);
         }
-        let mut payload = Payload::reading(to)?;
+        let payload = Payload::reading(to)?;
         match &self.place {
             LeafPlace::Memory {
                 base,
@@ -107,8 +107,7 @@ impl Leaf {
                 if *mutable {
                     base.allows(pd, self.lkey, self.start, false)?;
                 }
-                let row = Row::of(0, addr.wrapping_add(*delta), len);
-                base.pages().copy(row, &mut payload)
+                base.copy_row(Row::of(0, addr.wrapping_add(*delta), len), payload)
             }
             LeafPlace::Key(binding) => {
                 binding.copy(addr.wrapping_sub(self.start), payload, Access::empty())
@@ -294,26 +293,21 @@ impl Binding {
     /// `EINVAL` out of range, `EACCES` if access flags are missing, those of faulting pages in. The
     /// bytes before a leaf that fails are copied, as with several SGEs.
     #[inline(always)]
-    pub(crate) fn copy(&self, offset: u64, mut payload: Payload<'_>, needed: Access) -> Result {
+    pub(crate) fn copy(&self, offset: u64, payload: Payload<'_>, needed: Access) -> Result {
         self.allows(needed)?;
         let write = payload.direction() == Direction::ToMemory;
-        let (mut binding, mut offset) = (self, offset);
-        while let Some(mut row) = binding.only_row(offset, payload.len()) {
-            let leaf = binding.leaf(row.leaf, write)?;
-            match &leaf.place {
-                LeafPlace::Memory { base, delta, .. } => {
-                    row.addr = row.addr.wrapping_add(*delta);
-                    return base.pages().copy(row, &mut payload);
-                }
-                // All bytes are in one piece, so the access is one to the key below.
-                LeafPlace::Key(inner) if row.count == 1 => {
-                    binding = inner;
-                    offset = row.addr;
-                }
-                LeafPlace::Key(_) => break,
-            }
-        }
-        binding.copy_rows(offset, &mut payload, write)
+        let Some(blocks) = self.blocks() else {
+            return self.copy_further(offset, payload, write, true);
+        };
+        let Some(row) = blocks.only_row(offset, payload.len()) else {
+            return self.copy_further(offset, payload, write, false);
+        };
+        let leaf = self.leaf(row.leaf, write)?;
+        let LeafPlace::Memory { base, delta, .. } = &leaf.place else {
+            return self.copy_further(offset, payload, write, true);
+        };
+        let addr = row.addr.wrapping_add(*delta);
+        base.copy_row(Row { addr, ..row }, payload)
     }
 
     /// Returns the one row of an access, see [`Layout::only_row`](crate::layout::Layout::only_row).
@@ -326,25 +320,52 @@ impl Binding {
         self.layout.only_row(offset, len)
     }
 
-    /// Copies an access that may consist of several rows. As for [`Self::copy`].
-    // Not inlined, so that the cursor takes no stack in an access of one row, as most are.
+    /// Copies an access that is not one row of blocks in memory. If `maybe_row`, it may be one row of
+    /// this layout. As for [`Self::copy`].
+    // Not inlined, so that it takes no stack and no register in an access of one row, as most are.
     #[inline(never)]
-    fn copy_rows(&self, offset: u64, payload: &mut Payload<'_>, write: bool) -> Result {
+    fn copy_further(
+        &self,
+        mut offset: u64,
+        mut payload: Payload<'_>,
+        write: bool,
+        mut maybe_row: bool,
+    ) -> Result {
+        let mut binding = self;
+        while maybe_row {
+            let Some(row) = binding.only_row(offset, payload.len()) else {
+                break;
+            };
+            match &binding.leaf(row.leaf, write)?.place {
+                LeafPlace::Memory { base, delta, .. } => {
+                    let addr = row.addr.wrapping_add(*delta);
+                    return base.copy_row(Row { addr, ..row }, payload);
+                }
+                // All bytes are in one piece, so the access is one to the key below.
+                LeafPlace::Key(inner) => {
+                    maybe_row = row.count == 1;
+                    if maybe_row {
+                        binding = inner;
+                        offset = row.addr;
+                    }
+                }
+            }
+        }
         let len = payload.len();
-        if self.levels() > 1 {
+        if binding.levels() > 1 {
             let mut visit =
-                |pages: &mut <LeafMr as BaseMr>::Pages<'_>, row| pages.copy(row, payload);
-            return self.walk(offset, len, write, &BaseMr::pages, &mut visit);
+                |pages: &mut <LeafMr as BaseMr>::Pages<'_>, row| pages.copy(row, &mut payload);
+            return binding.walk(offset, len, write, &BaseMr::pages, &mut visit);
         }
         let mut copy = MemoryCopy {
-            binding: self,
-            payload,
+            binding,
+            payload: &mut payload,
             write,
         };
         if let Some(copied) = copy.copy_only(offset) {
             return copied;
         }
-        self.walked().walk(offset, len, self.order(write), copy)?
+        copy.copy_all(offset)
     }
 
     /// Returns the MR and the address of an access that cannot be split.

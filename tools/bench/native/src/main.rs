@@ -8,10 +8,13 @@
 
 #[path = "../../../../drivers/infiniband/ulp/mkey/backend/copy_row.rs"]
 mod copy_row;
+#[path = "../../../../drivers/infiniband/ulp/mkey/backend/moved.rs"]
+mod moved;
 
 use std::{env, hint::black_box, time::Instant};
 
-use copy_row::{copy_row, Pieces};
+use copy_row::copy_row;
+use moved::Pieces;
 use ib_mkey_layout::{Block, Entry, Interleaved, Layout, Order, MAX_DIMS};
 
 const PACKET: usize = 4096;

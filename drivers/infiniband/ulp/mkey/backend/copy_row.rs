@@ -2,164 +2,25 @@
 
 //! The copy of a row of pieces: the innermost loop of the data path.
 //!
-//! It uses no kernel function, so `tools/bench/native` can measure it on the host.
+//! It and `moved.rs` use no kernel function, so `tools/bench/native` can measure it on the host.
 //!
 //! # Races
 //!
 //! Other processors, processes and devices read and write an MR's memory at any time; on any RDMA
 //! device such accesses tear. In Rust's model, an ordinary access that races is undefined
 //! behaviour, and a volatile access must be aligned. Small pieces are therefore moved by assembly
-//! instructions, and large ones by C's `memcpy()`: the compiler makes no assumption about the
-//! bytes.
+//! instructions, and so are large ones, or by C's `memcpy()`: the compiler makes no assumption about
+//! the bytes.
 
+use super::moved::{Moved, Pieces};
 use core::{ffi::c_void, mem::size_of};
 
 extern "C" {
     fn memcpy(to: *mut c_void, from: *const c_void, len: usize) -> *mut c_void;
+
+    /// `true` if `memcpy()` copies by string instructions.
+    static mkey_fast_strings: bool;
 }
-
-/// Moves the words of one piece, through a register.
-#[cfg(target_arch = "x86_64")]
-macro_rules! moves {
-    ($to:expr, $from:expr, $class:ident, $register:literal, $($offset:literal),+) => {
-        core::arch::asm!(
-            $(
-                concat!("mov ", $register, ", [{from} + ", $offset, "]"),
-                concat!("mov [{to} + ", $offset, "], ", $register),
-            )+
-            word = out($class) _,
-            from = in(reg) $from,
-            to = in(reg) $to,
-            options(nostack, preserves_flags),
-        )
-    };
-}
-
-/// Moves the words of four pieces, one piece after another, through a register.
-#[cfg(target_arch = "x86_64")]
-macro_rules! moves_of_four {
-    ($to:expr, $from:expr, $class:ident, $register:literal, $($offset:literal),+) => {
-        core::arch::asm!(
-            $(
-                concat!("mov ", $register, ", [{from} + ", $offset, "]"),
-                concat!("mov [{to} + ", $offset, "], ", $register),
-            )+
-            $(
-                concat!("mov ", $register, ", [{from} + {from_step} + ", $offset, "]"),
-                concat!("mov [{to} + {to_step} + ", $offset, "], ", $register),
-            )+
-            $(
-                concat!("mov ", $register, ", [{from} + 2 * {from_step} + ", $offset, "]"),
-                concat!("mov [{to} + 2 * {to_step} + ", $offset, "], ", $register),
-            )+
-            $(
-                concat!("mov ", $register, ", [{from} + {from_third} + ", $offset, "]"),
-                concat!("mov [{to} + {to_third} + ", $offset, "], ", $register),
-            )+
-            word = out($class) _,
-            from = in(reg) $from.at,
-            from_step = in(reg) $from.step,
-            from_third = in(reg) $from.step.wrapping_mul(3),
-            to = in(reg) $to.at,
-            to_step = in(reg) $to.step,
-            to_third = in(reg) $to.step.wrapping_mul(3),
-            options(nostack, preserves_flags),
-        )
-    };
-}
-
-/// A type whose bytes are moved as a unit.
-pub(crate) trait Moved {
-    /// Moves one value.
-    ///
-    /// # Safety
-    ///
-    /// `from` must be valid for reads and `to` for writes of the size of the type.
-    unsafe fn copy(to: *mut u8, from: *const u8);
-
-    /// Moves the first four values, one after another.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::copy`], for each of the four.
-    #[inline(always)]
-    unsafe fn copy_four(to: Pieces<*mut u8>, from: Pieces<*const u8>) {
-        for index in 0..4 {
-            // SAFETY: By the safety requirements.
-            unsafe { Self::copy(to.skip(index).at, from.skip(index).at) };
-        }
-    }
-}
-
-/// Implements [`Moved`] for a type by moves of the words at the offsets.
-macro_rules! moved {
-    ($type:ty, $class:ident, $register:literal, $($offset:literal),+) => {
-        impl Moved for $type {
-            #[inline(always)]
-            unsafe fn copy(to: *mut u8, from: *const u8) {
-                #[cfg(target_arch = "x86_64")]
-                // SAFETY: By the safety requirements; the offsets are those of the type's words.
-                unsafe {
-                    moves!(to, from, $class, $register, $($offset),+)
-                };
-                #[cfg(not(target_arch = "x86_64"))]
-                // SAFETY: By the safety requirements.
-                unsafe {
-                    memcpy(to.cast(), from.cast(), size_of::<Self>())
-                };
-            }
-
-            #[cfg(target_arch = "x86_64")]
-            #[inline(always)]
-            unsafe fn copy_four(to: Pieces<*mut u8>, from: Pieces<*const u8>) {
-                // SAFETY: As above, for each of the four.
-                unsafe { moves_of_four!(to, from, $class, $register, $($offset),+) };
-            }
-        }
-    };
-}
-
-moved!(u8, reg_byte, "{word}", 0);
-moved!(u16, reg, "{word:x}", 0);
-moved!(u32, reg, "{word:e}", 0);
-moved!(u64, reg, "{word}", 0);
-moved!([u64; 2], reg, "{word}", 0, 8);
-moved!([u64; 4], reg, "{word}", 0, 8, 16, 24);
-moved!([u64; 8], reg, "{word}", 0, 8, 16, 24, 32, 40, 48, 56);
-
-impl Moved for () {
-    #[inline(always)]
-    unsafe fn copy(_to: *mut u8, _from: *const u8) {}
-}
-
-/// One side of a copy: the address of the first piece, and the distance of successive pieces.
-#[derive(Clone, Copy)]
-pub(crate) struct Pieces<T> {
-    /// Address of the first piece.
-    pub(crate) at: T,
-    /// The bytes from the start of a piece to the start of the next one.
-    pub(crate) step: isize,
-}
-
-/// Implements [`Pieces::skip`]. The address of a piece after the last one may be anywhere, and is
-/// not used.
-macro_rules! skip {
-    ($type:ty) => {
-        impl Pieces<$type> {
-            /// Returns the pieces without the first `count`.
-            #[inline(always)]
-            fn skip(self, count: isize) -> Self {
-                Self {
-                    at: self.at.wrapping_offset(self.step.wrapping_mul(count)),
-                    step: self.step,
-                }
-            }
-        }
-    };
-}
-
-skip!(*mut u8);
-skip!(*const u8);
 
 /// The most bytes of a piece that [`copy_small`] copies.
 const SMALL: usize = 512;
@@ -180,33 +41,67 @@ pub(crate) unsafe fn copy_row(
     len: usize,
     count: usize,
 ) {
-    if !is_large(len as u64) {
+    if len <= SMALL {
         // SAFETY: By the safety requirements.
         return unsafe { copy_small(to, from, len, count) };
     }
     for _ in 0..count {
         // SAFETY: By the safety requirements.
-        unsafe { copy_bytes(to.at, from.at, len) };
+        unsafe { copy_large(to.at, from.at, len) };
         to = to.skip(1);
         from = from.skip(1);
     }
 }
 
-/// Returns `true` if [`copy_row`] copies pieces of `len` bytes by calls of `memcpy()`.
+/// Returns `true` if [`copy_row`] copies pieces of `len` bytes by a loop of its own.
 #[inline(always)]
-pub(crate) fn is_large(len: u64) -> bool {
-    len > SMALL as u64
+pub(crate) fn is_small(len: u64) -> bool {
+    len <= SMALL as u64
 }
 
-/// Copies `len` bytes by `memcpy()`.
+/// Copies one piece of `len` bytes.
 ///
 /// # Safety
 ///
 /// As for [`copy_row`], for one piece.
 #[inline(always)]
-pub(crate) unsafe fn copy_bytes(to: *mut u8, from: *const u8, len: usize) {
+pub(crate) unsafe fn copy_piece(to: *mut u8, from: *const u8, len: usize) {
+    if len > SMALL {
+        // SAFETY: By the safety requirements.
+        return unsafe { copy_large(to, from, len) };
+    }
+    let (to, from) = (Pieces { at: to, step: 0 }, Pieces { at: from, step: 0 });
     // SAFETY: By the safety requirements.
-    unsafe { memcpy(to.cast(), from.cast(), len) };
+    unsafe { copy_small(to, from, len, 1) };
+}
+
+/// Copies `len` bytes, more than [`SMALL`]. `memcpy()` has fast strings for them if the processor has;
+/// otherwise its loop takes longer than the one for lines.
+///
+/// # Safety
+///
+/// As for [`copy_row`], for one piece.
+#[inline(always)]
+pub(crate) unsafe fn copy_large(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: By the safety requirements. The number is set before there is anything to copy.
+    unsafe {
+        if mkey_fast_strings {
+            memcpy(to.cast(), from.cast(), len);
+        } else {
+            copy_lines(to, from, len);
+        }
+    }
+}
+
+/// Copies as [`lines`] does.
+///
+/// # Safety
+///
+/// As for [`lines`].
+#[inline(never)]
+unsafe fn copy_lines(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: By the safety requirements.
+    unsafe { lines(to, from, len) };
 }
 
 /// Copies as [`copy_row`] does, without a call.
@@ -297,6 +192,38 @@ pub(crate) unsafe fn copy_values<T: Moved>(
     }
 }
 
+/// Copies the first `count` values between `memory` and `packet`, where they follow one another, four
+/// in each turn.
+///
+/// # Safety
+///
+/// As for [`copy_row`], in the direction `TO_MEMORY`; a value has as many bytes as a piece.
+#[inline(always)]
+pub(crate) unsafe fn copy_packed<T: Moved, const TO_MEMORY: bool>(
+    mut memory: Pieces<*mut u8>,
+    mut packet: *mut u8,
+    count: usize,
+) {
+    for _ in 0..count / 4 {
+        // SAFETY: By the safety requirements.
+        unsafe { T::copy_packed::<TO_MEMORY>(memory, packet) };
+        memory = memory.skip(4);
+        packet = packet.wrapping_add(4 * size_of::<T>());
+    }
+    for _ in 0..count % 4 {
+        // SAFETY: As above.
+        unsafe {
+            if TO_MEMORY {
+                T::copy(memory.at, packet);
+            } else {
+                T::copy(packet, memory.at);
+            }
+        }
+        memory = memory.skip(1);
+        packet = packet.wrapping_add(size_of::<T>());
+    }
+}
+
 /// Copies `N` times 16 bytes and then a `T`, in the order of their addresses.
 ///
 /// # Safety
@@ -340,20 +267,33 @@ unsafe fn ends<const N: usize, T: Moved>(to: *mut u8, from: *const u8, len: usiz
     }
 }
 
-/// Copies `len` bytes as lines of 64 bytes. The last two lines may overlap.
+/// Copies `len` bytes as lines of 64 bytes, two in each turn. The last two lines may overlap.
 ///
 /// # Safety
 ///
 /// As for [`exact`], for `len` bytes, at least 64.
 #[inline(always)]
-unsafe fn lines(to: *mut u8, from: *const u8, len: usize) {
+pub(crate) unsafe fn lines(mut to: *mut u8, mut from: *const u8, len: usize) {
     let last = len - 64;
-    let mut at = 0;
-    while at < last {
-        // SAFETY: By the safety requirements: the line starts before the last one.
-        unsafe { exact::<4, ()>(to.add(at), from.add(at)) };
-        at += 64;
+    // SAFETY: By the safety requirements: the line ends where the bytes end.
+    let (last_to, last_from) = unsafe { (to.add(last), from.add(last)) };
+    for _ in 0..last / 128 {
+        // SAFETY: By the safety requirements: both lines start before the last one.
+        unsafe {
+            exact::<8, ()>(to, from);
+            (to, from) = (to.add(128), from.add(128));
+        }
     }
-    // SAFETY: By the safety requirements.
-    unsafe { exact::<4, ()>(to.add(last), from.add(last)) };
+    let rest = last % 128;
+    // SAFETY: By the safety requirements: the first of these lines start before the last one.
+    unsafe {
+        if rest > 64 {
+            exact::<4, ()>(to, from);
+            (to, from) = (to.add(64), from.add(64));
+        }
+        if rest > 0 {
+            exact::<4, ()>(to, from);
+        }
+        exact::<4, ()>(last_to, last_from);
+    }
 }

@@ -227,6 +227,13 @@ pub(crate) trait BaseMr: Clone + Send + Sync {
     /// Prepares copies from and to its pages.
     fn pages(&self) -> Self::Pages<'_>;
 
+    /// Copies one row. As for [`CopyPages::copy`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`CopyPages::copy`].
+    fn copy_row(&self, row: Row, payload: Payload<'_>) -> Result;
+
     /// Performs an atomic operation by the driver's code, which serialises all atomic operations on
     /// the memory. Returns the result of that code.
     fn atomic_op(

@@ -2,7 +2,10 @@
 
 //! The other side of a copy: a part of a packet.
 
-use super::copy_row::{copy_row, Pieces};
+use super::{
+    copy_row::{copy_piece, copy_row},
+    moved::Pieces,
+};
 use crate::layout::Row;
 use core::marker::PhantomData;
 use kernel::prelude::*;
@@ -94,6 +97,31 @@ impl Payload<'_> {
             return Err(EFAULT);
         }
         Ok(())
+    }
+
+    /// Checks that `row`, which is one piece, has its position in the payload. As for
+    /// [`Self::check`].
+    #[inline(always)]
+    pub(crate) fn check_piece(&self, row: &Row) -> Result {
+        match row.at.checked_add(row.len) {
+            Some(end) if end <= self.len => Ok(()),
+            _ => Err(EFAULT),
+        }
+    }
+
+    /// Copies `len` bytes between `memory` and `packet`, an address of the payload.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::copy`], for one piece.
+    #[inline(always)]
+    pub(crate) unsafe fn copy_bytes(&self, memory: *mut u8, packet: *mut u8, len: usize) {
+        let (to, from) = match self.direction {
+            Direction::ToMemory => (memory, packet),
+            Direction::FromMemory => (packet, memory),
+        };
+        // SAFETY: By the safety requirements and the type invariant.
+        unsafe { copy_piece(to, from, len) };
     }
 
     /// Copies between the pieces of `row` and the payload. The first piece is at `memory`; the row

@@ -5,8 +5,8 @@
 //! | file | what |
 //! |---|---|
 //! | `rxe/bindings.rs` | bindings of rxe's structures and of the C half |
-//! | `rxe/base.rs` | one of rxe's MRs: its pages, its atomics |
-//! | `rxe/scattered.rs`, `rxe/records.rs` | copies of pieces in many pages |
+//! | `rxe/base.rs`, `rxe/page_table.rs` | one of rxe's MRs: its rights, its pages, its atomics |
+//! | `rxe/scattered.rs`, `rxe/records.rs`, `rxe/place.rs` | copies of pieces in many pages |
 //! | `rxe/find.rs` | the MR that an lkey names |
 //! | `rxe/fill.rs` | an MR over pages of the kernel |
 //! | `rxe/replacements.rs` | the replacements of the redirected functions |
@@ -31,6 +31,8 @@ mod driver_calls;
 mod fill;
 mod find;
 mod on_demand;
+mod page_table;
+mod place;
 mod records;
 mod replacements;
 mod rereg;
@@ -179,6 +181,8 @@ impl Backend for Rxe {
     type Attached = Redirection;
 
     fn attach() -> Result<Redirection> {
+        // SAFETY: As below, and nothing is copied yet.
+        unsafe { bindings::ib_mkey_rxe_init_copies() };
         // SAFETY: The module's initialisation calls this once.
         to_result(unsafe { bindings::ib_mkey_rxe_init() })?;
         Ok(Redirection(()))

@@ -38,8 +38,7 @@ impl MemoryCopy<'_, '_, '_> {
 
     /// Copies the bytes from `offset` on, if a cursor is not needed to find them. Returns [`None`]
     /// otherwise.
-    // Not inlined, so that the cursor takes no stack here.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn copy_only(&mut self, offset: u64) -> Option<Result> {
         let binding = self.binding;
         let pieces = binding.walked().only_pieces(offset, self.payload.len())?;
@@ -54,6 +53,15 @@ impl MemoryCopy<'_, '_, '_> {
             return Some(Err(error));
         }
         Some(self.copy_pieces(&mut base.pages(), *delta, &pieces))
+    }
+
+    /// Copies the bytes from `offset` on.
+    // Not inlined, so that the cursor takes no stack in an access without one.
+    #[inline(never)]
+    pub(super) fn copy_all(self, offset: u64) -> Result {
+        let (binding, len) = (self.binding, self.payload.len());
+        let order = binding.order(self.write);
+        binding.walked().walk(offset, len, order, self)?
     }
 }
 

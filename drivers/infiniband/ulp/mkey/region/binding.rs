@@ -310,6 +310,15 @@ impl Binding {
         }
     }
 
+    /// Returns the blocks of the layout, if it is interleaved and accesses use it as described.
+    #[inline(always)]
+    pub(crate) fn blocks(&self) -> Option<&Interleaved<KVVec<Block>, KBox<Shape>>> {
+        match (&self.extra, &self.layout) {
+            (None, KLayout::Interleaved(blocks)) => Some(blocks),
+            _ => None,
+        }
+    }
+
     /// Returns the layout that accesses use.
     #[inline]
     pub(crate) fn walked(&self) -> &KLayout {

@@ -1,23 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One of rxe's MRs as the memory of a leaf: its pages, and its atomics.
+//! One of rxe's MRs as the memory of a leaf: its rights, its pages, and its atomics.
 
 use super::{
-    bindings::{self, resp_states_RESPST_ERR_RKEY_VIOLATION, rxe_mr},
+    bindings::{
+        self, resp_states_RESPST_ERR_RKEY_VIOLATION, rxe_mr, rxe_mr_state_RXE_MR_STATE_VALID,
+    },
     on_demand::OnDemand,
+    page_table::{MappedPage, PageTable},
 };
 use crate::{
     backend::{
-        copy_row::is_large,
         cut::Cut,
-        interface::{self, BaseMr},
+        interface::{BaseMr, CopyPages},
         payload::Payload,
     },
-    bindings::{ib_mr_type_IB_MR_TYPE_DMA, page, virt_to_page},
+    bindings::{
+        ib_access_flags_IB_ACCESS_LOCAL_WRITE, ib_mr_type_IB_MR_TYPE_DMA, page, virt_to_page,
+    },
     kernel_ext::sched,
     layout::{Plane, Records, Row, Scattered},
 };
-use core::ptr::NonNull;
+use core::{
+    ptr::NonNull,
+    sync::atomic::{fence, Ordering},
+};
 use kernel::{
     error::to_result,
     ffi::{c_int, c_void},
@@ -39,6 +46,9 @@ pub(crate) struct Base {
 /// The most bytes of one flush by stock rxe, which takes a length of 32 bits and does not
 /// reschedule.
 const MAX_FLUSHED: u32 = 1 << 24;
+
+/// The access flag that a write to a leaf needs.
+const LOCAL_WRITE: c_int = ib_access_flags_IB_ACCESS_LOCAL_WRITE as c_int;
 
 /// The place of the pages of a [`Base`].
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -119,11 +129,22 @@ impl BaseMr for Base {
         self.source == PageSource::OnDemand
     }
 
-    #[inline]
+    #[inline(always)]
     fn allows(&self, pd: usize, lkey: u32, start: u64, write: bool) -> Result {
-        // SAFETY: By the type invariant. The function only compares `pd`.
-        let allowed =
-            unsafe { bindings::ib_mkey_rxe_allows(self.mr.as_ptr(), pd, lkey, start, write) };
+        // rereg and fast registration can change all of the fields. A later change counts as a change
+        // after the access.
+        let mr = self.mr.as_ptr();
+        // SAFETY: By the type invariant. rxe and this module write each field as a whole.
+        let allowed = unsafe {
+            let state = (&raw const (*mr).state).read_volatile();
+            // Pairs with `smp_store_release()` of the state: the other fields are as new.
+            fence(Ordering::Acquire);
+            state == rxe_mr_state_RXE_MR_STATE_VALID
+                && (&raw const (*mr).ibmr.pd).read_volatile() as usize == pd
+                && (&raw const (*mr).lkey).read_volatile() == lkey
+                && (&raw const (*mr).ibmr.iova).read_volatile() == start
+                && (!write || (&raw const (*mr).access).read_volatile() & LOCAL_WRITE != 0)
+        };
         if allowed {
             Ok(())
         } else {
@@ -135,8 +156,19 @@ impl BaseMr for Base {
     fn pages(&self) -> Pages<'_> {
         Pages {
             base: self,
-            mapped: None,
+            // SAFETY: By the type invariant; an MR of another kind has no use of its table.
+            table: unsafe { PageTable::new(self.mr) },
         }
+    }
+
+    #[inline(always)]
+    fn copy_row(&self, row: Row, mut payload: Payload<'_>) -> Result {
+        if self.source == PageSource::Pinned && row.count == 1 {
+            // SAFETY: By the type invariant, and by the kind of pages.
+            let mut table = unsafe { PageTable::new(self.mr) };
+            return copy_piece(&mut table, &row, &payload);
+        }
+        self.pages().copy(row, &mut payload)
     }
 
     fn atomic_op(
@@ -182,7 +214,7 @@ impl BaseMr for Base {
 /// Returns `true` if `scattered.rs` has a loop for pieces of `len` bytes.
 #[inline(always)]
 fn has_loop(len: u64) -> bool {
-    matches!(len, 8 | 16 | 64) || is_large(len)
+    matches!(len, 8 | 16 | 64..)
 }
 
 /// Returns `true` for one piece of the MR of all memory that is not at the null pointer. A kernel
@@ -192,31 +224,23 @@ fn is_mapped(row: &Row) -> bool {
     row.count == 1 && row.addr >= PAGE_SIZE as u64
 }
 
-/// The pages of a [`Base`], one of them mapped.
-///
-/// Pieces of a strided layout often share a page, so a page stays mapped until another one is
-/// needed.
+/// The number of bytes of a page.
+pub(super) const PAGE: u64 = PAGE_SIZE as u64;
+
+/// The pages of a [`Base`].
 pub(crate) struct Pages<'a> {
     base: &'a Base,
-    pub(super) mapped: Option<Mapped>,
+    /// The pages, if entries of the table are whole pages.
+    pub(super) table: PageTable<'a>,
 }
 
-/// An entry of an MR's table of pages, mapped.
-#[derive(Clone, Copy)]
-pub(super) struct Mapped {
-    /// The first address of the entry.
-    pub(super) start: u64,
-    /// The place of that byte in the kernel's memory.
-    pub(super) at: NonNull<u8>,
-}
-
-impl interface::CopyPages for Pages<'_> {
+impl CopyPages for Pages<'_> {
     #[inline(always)]
     fn copy(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
         match self.base.source {
             PageSource::Pinned => self.copy_pages(row, payload),
             PageSource::AllMemory if is_mapped(&row) => self.copy_mapped(&row, payload),
-            _ => self.copy_other(row, payload),
+            _ => self.copy_other(Row { ..row }, payload),
         }
     }
 
@@ -255,38 +279,79 @@ impl interface::CopyPages for Pages<'_> {
     }
 }
 
+/// Copies one piece, `row`, page by page.
+///
+/// # Errors
+///
+/// As for [`CopyPages::copy`].
+#[inline(always)]
+fn copy_piece(table: &mut PageTable<'_>, row: &Row, payload: &Payload<'_>) -> Result {
+    payload.check_piece(row)?;
+    let mut offset = row.addr.wrapping_sub(table.first());
+    let (mut packet, mut left) = (payload.at(row.at), row.len);
+    loop {
+        let in_page = offset % PAGE;
+        let bytes = left.min(PAGE.wrapping_sub(in_page));
+        let page = table.map(offset)?;
+        // SAFETY: The page is mapped, and the bytes are in it. The payload was checked. A packet is
+        // never part of an MR's memory.
+        unsafe { payload.copy_bytes(page.add(in_page as usize), packet, bytes as usize) };
+        left = left.wrapping_sub(bytes);
+        if left == 0 {
+            return Ok(());
+        }
+        offset = offset.wrapping_add(bytes);
+        packet = packet.wrapping_add(bytes as usize);
+    }
+}
+
 /// The smallest distance of pieces that are copied one by one. Few of them are in one page,
 /// so it takes longer to find the number of those in each page.
-const FAR: u64 = PAGE_SIZE as u64 / 16;
+const FAR: u64 = PAGE / 16;
 
 impl Pages<'_> {
-    /// Copies as [`CopyPages::copy`](interface::CopyPages::copy) does, if entries of the table are
+    /// Copies as [`CopyPages::copy`] does, if entries of the table are
     /// whole pages.
     #[inline(always)]
     fn copy_pages(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
-        if row.count > 1 && row.stride.unsigned_abs() >= FAR && has_loop(row.len) {
-            return self.copy_far(&row, payload);
+        if row.count == 1 {
+            return copy_piece(&mut self.table, &row, payload);
         }
-        self.copy_near(row, payload)
+        if row.stride.unsigned_abs() >= FAR && has_loop(row.len) {
+            return self.copy_far(&Row { ..row }, payload);
+        }
+        self.copy_near(Row { ..row }, payload)
     }
 
     /// Copies as [`Self::copy_pages`] does, page by page.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn copy_near(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
-        self.copy_by(row, payload, PAGE_SHIFT, |pages, start| {
-            pages.pinned(start, PAGE_SHIFT)
-        })
+        payload.check(&row)?;
+        let offset = row.addr.wrapping_sub(self.table.first());
+        for row in Cut::new(
+            Row {
+                addr: offset,
+                ..row
+            },
+            PAGE,
+        ) {
+            let page = self.table.map(row.addr)?;
+            // SAFETY: The page is mapped and contains all pieces of the row. They are pieces of the
+            // row that was checked. A packet is never part of an MR's memory.
+            unsafe { payload.copy(page.add((row.addr % PAGE) as usize), &row) };
+        }
+        Ok(())
     }
 
     /// Copies between `row`, which [`is_mapped`] in the MR of all memory, and `payload`.
     #[inline(always)]
     fn copy_mapped(&self, row: &Row, payload: &mut Payload<'_>) -> Result {
-        payload.check(row)?;
+        payload.check_piece(row)?;
         // As `ib_virt_dma_to_ptr()` does for a device without DMA: the kernel has all memory mapped
         // at these addresses.
         // SAFETY: The kernel user that gave the addresses owns the memory there. A packet is never
         // part of an MR's memory.
-        unsafe { payload.copy(row.addr as *mut u8, row) };
+        unsafe { payload.copy_bytes(row.addr as *mut u8, payload.at(row.at), row.len as usize) };
         Ok(())
     }
 
@@ -309,7 +374,7 @@ impl Pages<'_> {
         Ok(())
     }
 
-    /// Copies as [`CopyPages::copy`](interface::CopyPages::copy) does, unless entries of the table
+    /// Copies as [`CopyPages::copy`] does, unless entries of the table
     /// are whole pages.
     #[inline(never)]
     fn copy_other(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
@@ -319,76 +384,32 @@ impl Pages<'_> {
         }
         // SAFETY: By the invariant of `base`; an MR of this kind keeps its pages until it is freed.
         let shift = PAGE_SHIFT.min(unsafe { (*self.base.mr.as_ptr()).page_shift } as usize);
-        self.copy_by(row, payload, shift, |pages, start| {
-            if pages.base.source != PageSource::AllMemory {
-                return pages.pinned(start, shift);
-            }
-            // As `ib_virt_dma_to_page()` does for a device without DMA.
-            // SAFETY: The kernel user that gave the address owns the memory there.
-            Ok((unsafe { virt_to_page(start as *const c_void) }, 0))
-        })
-    }
-
-    /// Maps the page that begins at address `start`, of an MR with pinned pages.
-    ///
-    /// # Errors
-    ///
-    /// `EFAULT` for an address outside of the MR.
-    #[inline(always)]
-    pub(super) fn map_pinned(&mut self, start: u64) -> Result<NonNull<u8>> {
-        self.map(start, |pages, start| pages.pinned(start, PAGE_SHIFT))
-    }
-
-    /// Copies between the pieces of `row` and `payload`. An entry of the table has a size of
-    /// `1 << shift` bytes, at most a page.
-    #[inline(always)]
-    fn copy_by(
-        &mut self,
-        row: Row,
-        payload: &mut Payload<'_>,
-        shift: usize,
-        find: impl Fn(&Self, u64) -> Result<(*mut page, usize)>,
-    ) -> Result {
         let size = 1 << shift;
+        let mut mapped = MappedPage::new();
         payload.check(&row)?;
         for row in Cut::new(row, size) {
             let in_entry = row.addr & size.wrapping_sub(1);
-            let entry = self.map(row.addr.wrapping_sub(in_entry), &find)?;
-            // SAFETY: `size` bytes are mapped and contain all pieces of the row. They are pieces of
-            // the row that was checked. A packet is never part of an MR's memory.
-            unsafe { payload.copy(entry.as_ptr().add(in_entry as usize), &row) };
+            let start = row.addr.wrapping_sub(in_entry);
+            let (page, offset) = match self.base.source {
+                // As `ib_virt_dma_to_page()` does for a device without DMA.
+                // SAFETY: The kernel user that gave the address owns the memory there.
+                PageSource::AllMemory => (unsafe { virt_to_page(start as *const c_void) }, 0),
+                _ => self.part(start, shift)?,
+            };
+            // SAFETY: The MR keeps the page, or the kernel user that owns the memory does. `size`
+            // bytes from `offset` on are in the page and contain all pieces of the row. They are
+            // pieces of the row that was checked. A packet is never part of an MR's memory.
+            unsafe {
+                let entry = mapped.map(page).add(offset);
+                payload.copy(entry.add(in_entry as usize), &row);
+            }
         }
         Ok(())
     }
 
-    /// Maps the entry that begins at address `start`. `find` finds its page, and its place in the
-    /// page.
-    #[inline(always)]
-    fn map(
-        &mut self,
-        start: u64,
-        find: impl FnOnce(&Self, u64) -> Result<(*mut page, usize)>,
-    ) -> Result<NonNull<u8>> {
-        match self.mapped {
-            Some(mapped) if mapped.start == start => return Ok(mapped.at),
-            _ => self.unmap(),
-        }
-        let (page, offset) = find(self, start)?;
-        // SAFETY: The MR keeps the page, or the kernel user that owns the memory does. This thread
-        // maps one page at a time. `offset` is in the page.
-        let at = unsafe {
-            crate::bindings::kmap_local_page(page)
-                .cast::<u8>()
-                .add(offset)
-        };
-        let at = NonNull::new(at).ok_or(EFAULT)?;
-        self.mapped = Some(Mapped { start, at });
-        Ok(at)
-    }
-
-    /// Finds the entry that begins at address `start` and has `1 << shift` bytes.
-    #[inline(always)]
-    fn pinned(&self, start: u64, shift: usize) -> Result<(*mut page, usize)> {
+    /// Finds the entry that begins at address `start` and has `1 << shift` bytes: its page, and its
+    /// place in the page.
+    fn part(&self, start: u64, shift: usize) -> Result<(*mut page, usize)> {
         let mr = self.base.mr.as_ptr();
         // SAFETY: By the invariant of `base`; the MR keeps its pages until it is freed.
         let (first, entries) = unsafe { ((*mr).ibmr.iova & (*mr).page_mask, (*mr).nbuf) };
@@ -407,20 +428,5 @@ impl Pages<'_> {
             return Err(EFAULT);
         }
         Ok((page, offset))
-    }
-
-    #[inline(always)]
-    fn unmap(&mut self) {
-        if let Some(Mapped { at, .. }) = self.mapped.take() {
-            // SAFETY: `at` points into the page that `kmap_local_page()` mapped here last.
-            unsafe { crate::bindings::kunmap_local(at.as_ptr().cast()) };
-        }
-    }
-}
-
-impl Drop for Pages<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.unmap();
     }
 }

@@ -4,10 +4,35 @@
  * functions.
  */
 
+#include <linux/mm.h>
 #include <rdma/ib_umem_odp.h>
 
 #include "rxe_hook.h"
 #include "rxe_loc.h"
+
+/*
+ * Where all memory is mapped, one page after another in the order of their struct page: the address
+ * of a page is that of its struct page, times the ratio of their sizes, and this sum. page_table.rs
+ * uses it.
+ */
+unsigned long ib_mkey_rxe_page_base __ro_after_init;
+
+/* Whether memcpy() of the kernel copies by string instructions. copy_row.rs uses it. */
+bool mkey_fast_strings __ro_after_init;
+
+/* Sets the numbers above. The module's initialisation calls this before anything is copied. */
+void ib_mkey_rxe_init_copies(void)
+{
+	const struct page *page = virt_to_page(PAGE_OFFSET);
+
+	ib_mkey_rxe_page_base = (unsigned long)page_address(page) -
+				(unsigned long)page * (PAGE_SIZE / sizeof(*page));
+#ifdef CONFIG_X86_64
+	mkey_fast_strings = boot_cpu_has(X86_FEATURE_FSRM);
+#else
+	mkey_fast_strings = true;
+#endif
+}
 
 struct rxe_mr *ib_mkey_rxe_to_mr(struct ib_mr *ibmr)
 {
@@ -132,29 +157,8 @@ enum rxe_mr_state ib_mkey_rxe_state(struct rxe_mr *mr)
 	return smp_load_acquire(&mr->state);
 }
 
-/**
- * ib_mkey_rxe_allows() - check an MR before an access to it as a leaf
- * @mr: an MR to which the caller has a reference
- * @pd: the address of the protection domain that it must be in
- * @lkey: the lkey that it must have
- * @start: the first address that it must have
- * @write: whether the access writes
- *
- * rereg and fast registration can change all of these. A later change counts as
- * a change after the access.
- *
- * Return: true if the MR is valid, is as expected and allows the access.
- */
-bool ib_mkey_rxe_allows(struct rxe_mr *mr, unsigned long pd, u32 lkey, u64 start, bool write)
-{
-	return ib_mkey_rxe_state(mr) == RXE_MR_STATE_VALID &&
-	       (unsigned long)READ_ONCE(mr->ibmr.pd) == pd &&
-	       READ_ONCE(mr->lkey) == lkey && READ_ONCE(mr->ibmr.iova) == start &&
-	       (!write || READ_ONCE(mr->access) & IB_ACCESS_LOCAL_WRITE);
-}
-
 void ib_mkey_rxe_set_state(struct rxe_mr *mr, enum rxe_mr_state state)
 {
-	/* Pairs with smp_load_acquire() in ib_mkey_rxe_state(). */
+	/* Pairs with smp_load_acquire() in ib_mkey_rxe_state(), and with the fence in base.rs. */
 	smp_store_release(&mr->state, state);
 }

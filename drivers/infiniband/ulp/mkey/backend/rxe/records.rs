@@ -4,17 +4,17 @@
 
 use super::{
     base::Pages,
-    scattered::{steps, Access, Any, CopyPlace, One},
+    place::{Any, CopyPlace, Large, Lines, One},
+    scattered::{steps, Access, Window},
 };
 use crate::{
     backend::{
-        copy_row::Moved,
+        copy_row::is_small,
         payload::{Direction, Payload},
     },
     layout::{Block, Records, Row},
 };
-use core::mem::size_of;
-use kernel::{page::PAGE_SIZE, prelude::*};
+use kernel::prelude::*;
 
 impl Pages<'_> {
     /// Copies between the records of an MR with pinned pages and `payload`. `delta` is added to their
@@ -43,116 +43,113 @@ impl Pages<'_> {
         })?;
         // An empty record has no first place.
         let (lowest, span) = records.span().ok_or(EFAULT)?;
+        let delta = delta.wrapping_sub(self.table.first());
         let access = Access {
             row,
             span,
             step: bytes,
             delta: delta.wrapping_add(records.offset).wrapping_add(lowest),
         };
-        match (payload.direction(), records.len) {
+        let (records, access) = ((records, lowest), &access);
+        match (payload.direction(), records.0.len) {
             (Direction::ToMemory, 8) => {
-                self.copy_each_record::<u64, true>(records, lowest, &access, payload)
+                self.copy_each_record::<One<u64, true>>(records, access, payload)
             }
             (Direction::ToMemory, 16) => {
-                self.copy_each_record::<[u64; 2], true>(records, lowest, &access, payload)
+                self.copy_each_record::<One<[u64; 2], true>>(records, access, payload)
             }
             (Direction::ToMemory, 64) => {
-                self.copy_each_record::<[u64; 8], true>(records, lowest, &access, payload)
+                self.copy_each_record::<One<[u64; 8], true>>(records, access, payload)
             }
             (Direction::FromMemory, 8) => {
-                self.copy_each_record::<u64, false>(records, lowest, &access, payload)
+                self.copy_each_record::<One<u64, false>>(records, access, payload)
             }
             (Direction::FromMemory, 16) => {
-                self.copy_each_record::<[u64; 2], false>(records, lowest, &access, payload)
+                self.copy_each_record::<One<[u64; 2], false>>(records, access, payload)
             }
             (Direction::FromMemory, 64) => {
-                self.copy_each_record::<[u64; 8], false>(records, lowest, &access, payload)
+                self.copy_each_record::<One<[u64; 8], false>>(records, access, payload)
             }
-            _ => (0..records.count).try_for_each(|index| {
-                let far = (records.far as u64).wrapping_mul(index);
-                let at = row.at.wrapping_add(bytes.wrapping_mul(index));
-                self.copy_record::<Any>(records, far, &Row { at, ..row }, delta, payload)
-            }),
+            (Direction::ToMemory, len @ 65..) => {
+                if is_small(len) {
+                    self.copy_each_record::<Lines<true>>(records, access, payload)
+                } else {
+                    self.copy_each_record::<Large<true>>(records, access, payload)
+                }
+            }
+            (Direction::FromMemory, len @ 65..) => {
+                if is_small(len) {
+                    self.copy_each_record::<Lines<false>>(records, access, payload)
+                } else {
+                    self.copy_each_record::<Large<false>>(records, access, payload)
+                }
+            }
+            _ => self.copy_each_record::<Any>(records, access, payload),
         }
     }
 
-    /// Copies the pieces of one record one by one. The record is `far` bytes after the first one;
-    /// `row` has the position of its first piece in the payload.
-    fn copy_record<C: CopyPlace>(
-        &mut self,
-        records: &Records<'_>,
-        far: u64,
-        row: &Row,
-        delta: u64,
-        payload: &mut Payload<'_>,
-    ) -> Result {
-        let access = Access {
-            row: *row,
-            span: row.len,
-            step: row.len,
-            delta: delta.wrapping_add(records.offset).wrapping_add(far),
-        };
-        let places = records.blocks.iter().map(Block::addr);
-        self.copy_all::<C>(places, &access, payload)
-    }
-
-    /// Copies the pieces of records, which are as long as a `T`. A place of `access` is a record:
-    /// the address of its lowest byte, `lowest` in the first one. The rest is as for
-    /// [`Self::copy_all`].
+    /// Copies the pieces of records. A place of `access` is a record: the address of its lowest byte,
+    /// which is that of the given block in the first one. The rest is as for [`Self::copy_close`].
     ///
     /// One test finds out whether all pieces of a record are in the mapped page.
     #[inline(always)]
-    fn copy_each_record<T: Moved, const TO_MEMORY: bool>(
+    fn copy_each_record<C: CopyPlace>(
         &mut self,
-        records: &Records<'_>,
-        lowest: u64,
+        (records, lowest): (&Records<'_>, u64),
         access: &Access,
         payload: &mut Payload<'_>,
     ) -> Result {
-        let mut page = self.window(access);
+        let mut page = Window::NONE;
         let mut packet = payload.at(access.row.at);
+        let len = access.row.len as usize;
         for far in steps(0, records.far, records.count) {
             let mut in_page = far.wrapping_sub(page.start);
             if in_page >= page.starts {
-                let is_mapped = self.map_record(far, access)?;
-                if !is_mapped {
-                    let at = payload.position(packet);
-                    let delta = access.delta.wrapping_sub(records.offset);
-                    let delta = delta.wrapping_sub(lowest);
-                    let row = Row { at, ..access.row };
-                    self.copy_record::<One<T, TO_MEMORY>>(records, far, &row, delta, payload)?;
-                }
-                page = self.window(access);
-                if !is_mapped {
+                page = self.window(far, access);
+                in_page = far.wrapping_sub(page.start);
+                if in_page >= page.starts {
+                    self.copy_record::<C>((records, lowest), far, packet, access, payload)?;
+                    page = Window::NONE;
                     packet = packet.wrapping_add(access.step as usize);
                     continue;
                 }
-                in_page = far.wrapping_sub(page.start);
             }
             let record = page.at.as_ptr().wrapping_add(in_page as usize);
+            let record = record.wrapping_sub(lowest as usize);
             for block in records.blocks {
-                let memory = record.wrapping_add(block.addr().wrapping_sub(lowest) as usize);
+                let memory = record.wrapping_add(block.addr() as usize);
                 // SAFETY: The page is mapped, and the record begins so far before the end of the
                 // page that the page contains it. By the caller, the payload was checked. A packet
                 // is never part of an MR's memory.
-                unsafe { One::<T, TO_MEMORY>::copy(payload, memory, packet, &access.row) };
-                packet = packet.wrapping_add(size_of::<T>());
+                unsafe { C::copy(payload, memory, packet, &access.row) };
+                packet = packet.wrapping_add(len);
             }
         }
         Ok(())
     }
 
-    /// Maps the page of the record at `place` and returns `true`; returns `false` if it is in several
-    /// pages.
+    /// Copies the pieces of the record at place `far` to or from `packet` one by one. As for
+    /// [`Self::copy_each_record`].
     #[inline(never)]
-    fn map_record(&mut self, place: u64, access: &Access) -> Result<bool> {
-        let addr = place.wrapping_add(access.delta);
-        let size = PAGE_SIZE as u64;
-        let in_page = addr & size.wrapping_sub(1);
-        if access.span > size.wrapping_sub(in_page) {
-            return Ok(false);
-        }
-        self.map_pinned(addr.wrapping_sub(in_page))?;
-        Ok(true)
+    fn copy_record<C: CopyPlace>(
+        &mut self,
+        (records, lowest): (&Records<'_>, u64),
+        far: u64,
+        packet: *mut u8,
+        access: &Access,
+        payload: &mut Payload<'_>,
+    ) -> Result {
+        let row = Row {
+            at: payload.position(packet),
+            ..access.row
+        };
+        let access = Access {
+            row,
+            span: row.len,
+            step: row.len,
+            delta: access.delta.wrapping_sub(lowest).wrapping_add(far),
+        };
+        let places = records.blocks.iter().map(Block::addr);
+        self.copy_close::<C>(places, &access, payload)
     }
 }

@@ -89,6 +89,9 @@ int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_m
 			       const struct ib_mkey_rxe_bind_mw *bind);
 
 /* mr.c */
+extern unsigned long ib_mkey_rxe_page_base;
+extern bool mkey_fast_strings;
+void ib_mkey_rxe_init_copies(void);
 struct rxe_mr *ib_mkey_rxe_to_mr(struct ib_mr *ibmr);
 struct rxe_mr *ib_mkey_rxe_get_mr(struct ib_device *ibdev, u32 index);
 void ib_mkey_rxe_ref_mr(struct rxe_mr *mr);
@@ -106,7 +109,6 @@ bool ib_mkey_rxe_odp_fits(struct rxe_mr *mr, u64 iova);
 void ib_mkey_rxe_own_umem(struct rxe_mr *mr);
 int ib_mkey_rxe_num_mw(struct rxe_mr *mr);
 enum rxe_mr_state ib_mkey_rxe_state(struct rxe_mr *mr);
-bool ib_mkey_rxe_allows(struct rxe_mr *mr, unsigned long pd, u32 lkey, u64 start, bool write);
 void ib_mkey_rxe_set_state(struct rxe_mr *mr, enum rxe_mr_state state);
 
 /* rxe_odp_page.c */

@@ -1,102 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The copy of pieces that are in many pages, and of scattered pieces: one loop for each common
-//! size, as long as the pieces are in the mapped page.
+//! size.
+//!
+//! Pieces that are likely to be in the page of the piece before are copied as long as they are in the
+//! mapped page. For others, the page of each piece is looked up.
 
-use super::base::Pages;
+use super::{
+    base::{Pages, PAGE},
+    place::{Any, CopyPlace, Large, Lines, One, Several},
+};
 use crate::{
     backend::{
-        copy_row::{copy_bytes, copy_values, is_large, Moved, Pieces},
+        copy_row::is_small,
         payload::{Direction, Payload},
     },
     layout::{Entry, Places, Plane, Row, Scattered},
 };
-use core::{marker::PhantomData, ptr::NonNull};
-use kernel::{page::PAGE_SIZE, prelude::*};
-
-/// The copy of the pieces at one place.
-pub(super) trait CopyPlace {
-    /// Copies between the pieces of `row` and the payload, from `packet` on. The first piece is at
-    /// `memory`.
-    ///
-    /// # Safety
-    ///
-    /// The pieces at `memory` and the bytes at `packet` must be valid for reads and writes, and must
-    /// not overlap. The bytes at `packet` must be those of `payload`.
-    unsafe fn copy(payload: &mut Payload<'_>, memory: *mut u8, packet: *mut u8, row: &Row);
-}
-
-/// A piece as long as a `T`, in a known direction.
-pub(super) struct One<T, const TO_MEMORY: bool>(PhantomData<T>);
-
-impl<T: Moved, const TO_MEMORY: bool> CopyPlace for One<T, TO_MEMORY> {
-    #[inline(always)]
-    unsafe fn copy(_payload: &mut Payload<'_>, memory: *mut u8, packet: *mut u8, _row: &Row) {
-        // SAFETY: By the safety requirements.
-        unsafe {
-            if TO_MEMORY {
-                T::copy(memory, packet);
-            } else {
-                T::copy(packet, memory);
-            }
-        }
-    }
-}
-
-/// A row of such pieces.
-struct Several<T, const TO_MEMORY: bool>(PhantomData<T>);
-
-impl<T: Moved, const TO_MEMORY: bool> CopyPlace for Several<T, TO_MEMORY> {
-    #[inline(always)]
-    unsafe fn copy(_payload: &mut Payload<'_>, memory: *mut u8, packet: *mut u8, row: &Row) {
-        let memory = Pieces {
-            at: memory,
-            step: row.stride as isize,
-        };
-        let packet = Pieces {
-            at: packet,
-            step: row.step as isize,
-        };
-        // SAFETY: By the safety requirements.
-        unsafe {
-            if TO_MEMORY {
-                copy_values::<T>(memory, packet.as_const(), row.count as usize);
-            } else {
-                copy_values::<T>(packet, memory.as_const(), row.count as usize);
-            }
-        }
-    }
-}
-
-/// A large piece, in a known direction.
-struct Large<const TO_MEMORY: bool>;
-
-impl<const TO_MEMORY: bool> CopyPlace for Large<TO_MEMORY> {
-    #[inline(always)]
-    unsafe fn copy(_payload: &mut Payload<'_>, memory: *mut u8, packet: *mut u8, row: &Row) {
-        let len = row.len as usize;
-        // SAFETY: By the safety requirements.
-        unsafe {
-            if TO_MEMORY {
-                copy_bytes(memory, packet, len);
-            } else {
-                copy_bytes(packet, memory, len);
-            }
-        }
-    }
-}
-
-/// Pieces of any length and number.
-pub(super) struct Any;
-
-impl CopyPlace for Any {
-    #[inline(always)]
-    unsafe fn copy(payload: &mut Payload<'_>, memory: *mut u8, packet: *mut u8, row: &Row) {
-        let at = payload.position(packet);
-        // SAFETY: By the safety requirements.
-        unsafe { payload.copy(memory, &Row { at, ..*row }) };
-    }
-}
+use core::ptr::NonNull;
+use kernel::prelude::*;
 
 /// The places of an access to pinned pages.
 pub(super) struct Access {
@@ -106,8 +28,16 @@ pub(super) struct Access {
     pub(super) span: u64,
     /// The distance from one place to the next in the access.
     pub(super) step: u64,
-    /// The number to add to each place; the sum is an address of the MR.
+    /// The number to add to each place; the sum is an offset in the MR's pages.
     pub(super) delta: u64,
+}
+
+impl Access {
+    /// Returns the number of bytes of a page with which the pieces at a place can begin.
+    #[inline(always)]
+    pub(super) fn starts(&self) -> u64 {
+        (PAGE + 1).saturating_sub(self.span)
+    }
 }
 
 /// The mapped page.
@@ -115,6 +45,7 @@ pub(super) struct Access {
 /// # Invariants
 ///
 /// `at` is valid for reads and writes of the page, unless `starts` is zero.
+#[derive(Clone, Copy)]
 pub(super) struct Window {
     /// The place of its first byte.
     pub(super) start: u64,
@@ -124,35 +55,51 @@ pub(super) struct Window {
     pub(super) starts: u64,
 }
 
-/// Calls [`Pages::copy_all`] with the loop for the size of the pieces.
+impl Window {
+    /// No page.
+    // INVARIANT: `starts` is zero.
+    pub(super) const NONE: Self = Self {
+        start: 0,
+        at: NonNull::dangling(),
+        starts: 0,
+    };
+}
+
+/// Calls a function of [`Pages`] with the copy for the size of the pieces.
 macro_rules! by_size {
-    ($pages:ident, $copy:ident, $places:expr, $access:expr, $payload:ident) => {
+    ($pages:ident . $all:ident, $copy:ident, $places:expr, $access:expr, $payload:ident) => {
         match ($payload.direction(), $access.row.len) {
-            (Direction::ToMemory, 8) => {
-                $pages.copy_all::<$copy<u64, true>>($places, $access, $payload)
-            }
+            (Direction::ToMemory, 8) => $pages.$all::<$copy<u64, true>>($places, $access, $payload),
             (Direction::ToMemory, 16) => {
-                $pages.copy_all::<$copy<[u64; 2], true>>($places, $access, $payload)
+                $pages.$all::<$copy<[u64; 2], true>>($places, $access, $payload)
             }
             (Direction::ToMemory, 64) => {
-                $pages.copy_all::<$copy<[u64; 8], true>>($places, $access, $payload)
+                $pages.$all::<$copy<[u64; 8], true>>($places, $access, $payload)
             }
             (Direction::FromMemory, 8) => {
-                $pages.copy_all::<$copy<u64, false>>($places, $access, $payload)
+                $pages.$all::<$copy<u64, false>>($places, $access, $payload)
             }
             (Direction::FromMemory, 16) => {
-                $pages.copy_all::<$copy<[u64; 2], false>>($places, $access, $payload)
+                $pages.$all::<$copy<[u64; 2], false>>($places, $access, $payload)
             }
             (Direction::FromMemory, 64) => {
-                $pages.copy_all::<$copy<[u64; 8], false>>($places, $access, $payload)
+                $pages.$all::<$copy<[u64; 8], false>>($places, $access, $payload)
             }
-            (Direction::ToMemory, len) if $access.row.count == 1 && is_large(len) => {
-                $pages.copy_all::<Large<true>>($places, $access, $payload)
+            (Direction::ToMemory, len @ 65..) if $access.row.count == 1 => {
+                if is_small(len) {
+                    $pages.$all::<Lines<true>>($places, $access, $payload)
+                } else {
+                    $pages.$all::<Large<true>>($places, $access, $payload)
+                }
             }
-            (Direction::FromMemory, len) if $access.row.count == 1 && is_large(len) => {
-                $pages.copy_all::<Large<false>>($places, $access, $payload)
+            (Direction::FromMemory, len @ 65..) if $access.row.count == 1 => {
+                if is_small(len) {
+                    $pages.$all::<Lines<false>>($places, $access, $payload)
+                } else {
+                    $pages.$all::<Large<false>>($places, $access, $payload)
+                }
             }
-            _ => $pages.copy_all::<Any>($places, $access, $payload),
+            _ => $pages.$all::<Any>($places, $access, $payload),
         }
     };
 }
@@ -182,10 +129,10 @@ impl Pages<'_> {
             row: Row { count: 1, ..*row },
             span: row.len,
             step: row.step,
-            delta: 0,
+            delta: 0u64.wrapping_sub(self.table.first()),
         };
         let places = steps(row.addr, row.stride, row.count);
-        by_size!(self, One, places, &access, payload)
+        by_size!(self.copy_apart, One, places, &access, payload)
     }
 
     /// Copies between the rows of an MR with pinned pages and `payload`. `delta` is added to their
@@ -202,10 +149,11 @@ impl Pages<'_> {
         payload: &mut Payload<'_>,
     ) -> Result {
         let row = &plane.row;
+        let rows = plane.rows.checked_mul(plane.planes).ok_or(EFAULT)?;
         payload.check(&Row {
             len: plane.row_bytes(),
             step: plane.row_bytes(),
-            count: plane.rows,
+            count: rows,
             ..*row
         })?;
         let reach = (row.stride as u64).checked_mul(row.count.wrapping_sub(1));
@@ -214,13 +162,32 @@ impl Pages<'_> {
             row: *row,
             span: span.ok_or(EFAULT)?,
             step: plane.row_bytes(),
-            delta,
+            delta: delta.wrapping_sub(self.table.first()),
         };
-        let places = steps(row.addr, plane.far, plane.rows);
+        let planes = steps(row.addr, plane.farther, plane.planes);
         if row.count == 1 {
-            return by_size!(self, One, places, &access, payload);
+            return by_size!(self.copy_planes, One, (planes, plane), &access, payload);
         }
-        by_size!(self, Several, places, &access, payload)
+        by_size!(self.copy_planes, Several, (planes, plane), &access, payload)
+    }
+
+    /// Copies the rows of planes at several places. As for [`Self::copy_close`].
+    #[inline(always)]
+    fn copy_planes<C: CopyPlace>(
+        &mut self,
+        (planes, plane): (impl Iterator<Item = u64>, &Plane),
+        access: &Access,
+        payload: &mut Payload<'_>,
+    ) -> Result {
+        let mut page = Window::NONE;
+        let mut packet = payload.at(access.row.at);
+        for first in planes {
+            for place in steps(first, plane.far, plane.rows) {
+                self.copy_in::<C>(&mut page, place, packet, access, payload)?;
+                packet = packet.wrapping_add(access.step as usize);
+            }
+        }
+        Ok(())
     }
 
     /// Copies between scattered pieces of an MR with pinned pages and `payload`. `delta` is added to
@@ -244,6 +211,7 @@ impl Pages<'_> {
             count: pieces.places.count() as u64,
             ..row
         })?;
+        let delta = delta.wrapping_sub(self.table.first());
         let access = |addr: u64| Access {
             row,
             span: row.len,
@@ -252,8 +220,7 @@ impl Pages<'_> {
         };
         match pieces.places {
             Places::Entries(entries) => {
-                let places = entries.iter().map(Entry::addr);
-                by_size!(self, One, places, &access(0), payload)
+                by_size!(self.copy_entries, One, entries, &access(0), payload)
             }
             Places::U32 {
                 indices,
@@ -261,7 +228,7 @@ impl Pages<'_> {
                 unit,
             } => {
                 let places = indices.iter().map(|i| u64::from(*i).wrapping_mul(unit));
-                by_size!(self, One, places, &access(addr), payload)
+                by_size!(self.copy_apart, One, places, &access(addr), payload)
             }
             Places::U64 {
                 indices,
@@ -269,88 +236,167 @@ impl Pages<'_> {
                 unit,
             } => {
                 let places = indices.iter().map(|i| i.wrapping_mul(unit));
-                by_size!(self, One, places, &access(addr), payload)
+                by_size!(self.copy_apart, One, places, &access(addr), payload)
             }
         }
     }
 
-    /// Copies the pieces at all places. [`Payload::check`] has accepted them: as many places as
-    /// there are, with the row and the step of `access`.
+    /// Copies the pieces at all places, most of which are in another page than the one before.
+    /// [`Payload::check`] has accepted them: as many places as there are, with the row and the step
+    /// of `access`.
     #[inline(always)]
-    pub(super) fn copy_all<C: CopyPlace>(
+    pub(super) fn copy_apart<C: CopyPlace>(
         &mut self,
         places: impl Iterator<Item = u64>,
         access: &Access,
         payload: &mut Payload<'_>,
     ) -> Result {
-        let mut page = self.window(access);
+        let starts = access.starts();
+        let mut packet = payload.at(access.row.at);
+        for place in places {
+            let offset = place.wrapping_add(access.delta);
+            let in_page = offset % PAGE;
+            if in_page < starts {
+                let page = self.table.map(offset)?;
+                // SAFETY: The page is mapped, and the pieces begin so far before the end of the page
+                // that the page contains them. By the caller, the payload was checked. A packet is
+                // never part of an MR's memory.
+                unsafe { C::copy(payload, page.add(in_page as usize), packet, &access.row) };
+            } else {
+                self.copy_cut::<C>(place, packet, access, payload)?;
+            }
+            packet = packet.wrapping_add(access.step as usize);
+        }
+        Ok(())
+    }
+
+    /// Copies the pieces at all places, many of which are in the page of the one before. As for
+    /// [`Self::copy_apart`].
+    #[inline(always)]
+    pub(super) fn copy_close<C: CopyPlace>(
+        &mut self,
+        places: impl Iterator<Item = u64>,
+        access: &Access,
+        payload: &mut Payload<'_>,
+    ) -> Result {
+        let mut page = Window::NONE;
+        let mut packet = payload.at(access.row.at);
+        for place in places {
+            self.copy_in::<C>(&mut page, place, packet, access, payload)?;
+            packet = packet.wrapping_add(access.step as usize);
+        }
+        Ok(())
+    }
+
+    /// Copies the pieces of entries, four in each turn. As for [`Self::copy_close`].
+    #[inline(always)]
+    fn copy_entries<C: CopyPlace>(
+        &mut self,
+        entries: &[Entry],
+        access: &Access,
+        payload: &mut Payload<'_>,
+    ) -> Result {
+        let mut page = Window::NONE;
         let mut packet = payload.at(access.row.at);
         let step = access.step as usize;
-        for place in places {
-            let mut in_page = place.wrapping_sub(page.start);
-            if in_page >= page.starts {
-                let is_mapped = self.map_place(place, packet, access, payload)?;
-                page = self.window(access);
-                in_page = place.wrapping_sub(page.start);
-                if !is_mapped {
-                    packet = packet.wrapping_add(step);
-                    continue;
+        let fours = entries.chunks_exact(4);
+        let rest = fours.remainder();
+        for four in fours {
+            let &[ref a, ref b, ref c, ref d] = four else {
+                break;
+            };
+            let places = [a, b, c, d].map(|entry| entry.addr().wrapping_sub(page.start));
+            if places.iter().all(|place| *place < page.starts) {
+                // SAFETY: As for `copy_in()`.
+                unsafe {
+                    let places = places.map(|place| place as usize);
+                    C::copy_four(payload, page.at.as_ptr(), places, packet, &access.row);
                 }
+                packet = packet.wrapping_add(4 * step);
+                continue;
             }
-            // SAFETY: The page is mapped, and the pieces begin so far before the end of the page
-            // that the page contains them. By the caller, the payload was checked. A packet is
-            // never part of an MR's memory.
-            unsafe {
-                let memory = page.at.as_ptr().add(in_page as usize);
-                C::copy(payload, memory, packet, &access.row);
+            for entry in four {
+                self.copy_in::<C>(&mut page, entry.addr(), packet, access, payload)?;
+                packet = packet.wrapping_add(step);
             }
+        }
+        for entry in rest {
+            self.copy_in::<C>(&mut page, entry.addr(), packet, access, payload)?;
             packet = packet.wrapping_add(step);
         }
         Ok(())
     }
 
-    /// Returns the mapped page.
+    /// Copies the pieces at `place`. `page` is the mapped page; it is changed if another one is mapped.
     #[inline(always)]
-    pub(super) fn window(&self, access: &Access) -> Window {
-        // INVARIANT: The page of `mapped` is mapped until the next call that maps another one.
-        match &self.mapped {
-            Some(mapped) => Window {
-                start: mapped.start.wrapping_sub(access.delta),
-                at: mapped.at,
-                starts: (PAGE_SIZE as u64 + 1).saturating_sub(access.span),
+    fn copy_in<C: CopyPlace>(
+        &mut self,
+        page: &mut Window,
+        place: u64,
+        packet: *mut u8,
+        access: &Access,
+        payload: &mut Payload<'_>,
+    ) -> Result {
+        let mut in_page = place.wrapping_sub(page.start);
+        if in_page >= page.starts {
+            *page = self.window(place, access);
+            in_page = place.wrapping_sub(page.start);
+            if in_page >= page.starts {
+                *page = Window::NONE;
+                return self.copy_cut::<C>(place, packet, access, payload);
+            }
+        }
+        // SAFETY: The page is mapped, and the pieces begin so far before the end of the page that
+        // the page contains them. By the caller, the payload was checked. A packet is never part of
+        // an MR's memory.
+        unsafe {
+            let memory = page.at.as_ptr().add(in_page as usize);
+            C::copy(payload, memory, packet, &access.row);
+        }
+        Ok(())
+    }
+
+    /// Maps the page of `place`. Returns [`Window::NONE`] if it is outside of the MR.
+    #[inline(always)]
+    pub(super) fn window(&mut self, place: u64, access: &Access) -> Window {
+        let offset = place.wrapping_add(access.delta);
+        // INVARIANT: The page is mapped until the next call that maps another one.
+        match self.table.map(offset).ok().and_then(NonNull::new) {
+            Some(at) => Window {
+                start: place.wrapping_sub(offset % PAGE),
+                at,
+                starts: access.starts(),
             },
-            None => Window {
-                start: 0,
-                at: NonNull::dangling(),
-                starts: 0,
-            },
+            None => Window::NONE,
         }
     }
 
-    /// Maps the page of the pieces at `place` and returns `true`; copies the pieces and returns
-    /// `false` if they are in several pages.
+    /// Copies the pieces at `place`, which are in several pages or outside of the MR. Maps other
+    /// pages.
     #[inline(never)]
-    fn map_place(
+    fn copy_cut<C: CopyPlace>(
         &mut self,
         place: u64,
         packet: *mut u8,
         access: &Access,
         payload: &mut Payload<'_>,
-    ) -> Result<bool> {
-        let addr = place.wrapping_add(access.delta);
-        let size = PAGE_SIZE as u64;
-        let in_page = addr & size.wrapping_sub(1);
-        if access.span > size.wrapping_sub(in_page) {
-            let at = payload.position(packet);
-            let row = Row {
-                addr,
-                at,
-                ..access.row
-            };
-            self.copy_near(row, payload)?;
-            return Ok(false);
+    ) -> Result {
+        let offset = place.wrapping_add(access.delta);
+        let row = Row {
+            addr: offset.wrapping_add(self.table.first()),
+            at: payload.position(packet),
+            ..access.row
+        };
+        if row.count == 1 {
+            return self.copy_near(row, payload);
         }
-        self.map_pinned(addr.wrapping_sub(in_page))?;
-        Ok(true)
+        let pieces = steps(place, row.stride, row.count);
+        let access = Access {
+            row: Row { count: 1, ..row },
+            span: row.len,
+            step: row.len,
+            delta: access.delta,
+        };
+        self.copy_apart::<C::Piece>(pieces, &access, payload)
     }
 }

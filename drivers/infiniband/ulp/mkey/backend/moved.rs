@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Moves of small pieces, by assembly instructions. `copy_row.rs` says why.
+
+#[cfg(not(target_arch = "x86_64"))]
+use core::ffi::c_void;
+use core::mem::size_of;
+
+#[cfg(not(target_arch = "x86_64"))]
+extern "C" {
+    fn memcpy(to: *mut c_void, from: *const c_void, len: usize) -> *mut c_void;
+}
+
+/// Moves the words of one piece, through a register.
+#[cfg(target_arch = "x86_64")]
+macro_rules! moves {
+    ($to:expr, $from:expr, $class:ident, $register:literal, $($offset:literal),+) => {
+        core::arch::asm!(
+            $(
+                concat!("mov ", $register, ", [{from} + ", $offset, "]"),
+                concat!("mov [{to} + ", $offset, "], ", $register),
+            )+
+            word = out($class) _,
+            from = in(reg) $from,
+            to = in(reg) $to,
+            options(nostack, preserves_flags),
+        )
+    };
+}
+
+/// Moves the words of four pieces, one piece after another, through a register.
+#[cfg(target_arch = "x86_64")]
+macro_rules! moves_of_four {
+    ($to:expr, $from:expr, $class:ident, $register:literal, $($offset:literal),+) => {
+        core::arch::asm!(
+            $(
+                concat!("mov ", $register, ", [{from} + ", $offset, "]"),
+                concat!("mov [{to} + ", $offset, "], ", $register),
+            )+
+            $(
+                concat!("mov ", $register, ", [{from} + {from_step} + ", $offset, "]"),
+                concat!("mov [{to} + {to_step} + ", $offset, "], ", $register),
+            )+
+            $(
+                concat!("mov ", $register, ", [{from} + 2 * {from_step} + ", $offset, "]"),
+                concat!("mov [{to} + 2 * {to_step} + ", $offset, "], ", $register),
+            )+
+            $(
+                concat!("mov ", $register, ", [{from} + {from_third} + ", $offset, "]"),
+                concat!("mov [{to} + {to_third} + ", $offset, "], ", $register),
+            )+
+            word = out($class) _,
+            from = in(reg) $from.at,
+            from_step = in(reg) $from.step,
+            from_third = in(reg) $from.step.wrapping_mul(3),
+            to = in(reg) $to.at,
+            to_step = in(reg) $to.step,
+            to_third = in(reg) $to.step.wrapping_mul(3),
+            options(nostack, preserves_flags),
+        )
+    };
+}
+
+/// Moves the words of four pieces, which follow one another in the packet, to memory.
+#[cfg(target_arch = "x86_64")]
+macro_rules! scatter_four {
+    ($memory:expr, $packet:expr, $class:ident, $register:literal, $($offset:literal),+) => {
+        core::arch::asm!(
+            $(
+                concat!("mov ", $register, ", [{packet} + ", $offset, "]"),
+                concat!("mov [{memory} + ", $offset, "], ", $register),
+            )+
+            $(
+                concat!("mov ", $register, ", [{packet} + {size} + ", $offset, "]"),
+                concat!("mov [{memory} + {step} + ", $offset, "], ", $register),
+            )+
+            $(
+                concat!("mov ", $register, ", [{packet} + 2 * {size} + ", $offset, "]"),
+                concat!("mov [{memory} + 2 * {step} + ", $offset, "], ", $register),
+            )+
+            $(
+                concat!("mov ", $register, ", [{packet} + 3 * {size} + ", $offset, "]"),
+                concat!("mov [{memory} + {third} + ", $offset, "], ", $register),
+            )+
+            word = out($class) _,
+            memory = in(reg) $memory.at,
+            step = in(reg) $memory.step,
+            third = in(reg) $memory.step.wrapping_mul(3),
+            packet = in(reg) $packet,
+            size = const size_of::<Self>(),
+            options(nostack, preserves_flags),
+        )
+    };
+}
+
+/// Moves the words of four pieces from memory to the packet, where they follow one another.
+#[cfg(target_arch = "x86_64")]
+macro_rules! gather_four {
+    ($memory:expr, $packet:expr, $class:ident, $register:literal, $($offset:literal),+) => {
+        core::arch::asm!(
+            $(
+                concat!("mov ", $register, ", [{memory} + ", $offset, "]"),
+                concat!("mov [{packet} + ", $offset, "], ", $register),
+            )+
+            $(
+                concat!("mov ", $register, ", [{memory} + {step} + ", $offset, "]"),
+                concat!("mov [{packet} + {size} + ", $offset, "], ", $register),
+            )+
+            $(
+                concat!("mov ", $register, ", [{memory} + 2 * {step} + ", $offset, "]"),
+                concat!("mov [{packet} + 2 * {size} + ", $offset, "], ", $register),
+            )+
+            $(
+                concat!("mov ", $register, ", [{memory} + {third} + ", $offset, "]"),
+                concat!("mov [{packet} + 3 * {size} + ", $offset, "], ", $register),
+            )+
+            word = out($class) _,
+            memory = in(reg) $memory.at,
+            step = in(reg) $memory.step,
+            third = in(reg) $memory.step.wrapping_mul(3),
+            packet = in(reg) $packet,
+            size = const size_of::<Self>(),
+            options(nostack, preserves_flags),
+        )
+    };
+}
+
+/// Moves the words of four pieces, which follow one another in the packet, to places of a page.
+#[cfg(target_arch = "x86_64")]
+macro_rules! scatter_places {
+    ($at:expr, $places:expr, $packet:expr, $class:ident, $register:literal, $($offset:literal),+) => {
+        core::arch::asm!(
+            $(
+                concat!("mov ", $register, ", [{packet} + ", $offset, "]"),
+                concat!("mov [{at} + {a} + ", $offset, "], ", $register),
+            )+
+            $(
+                concat!("mov ", $register, ", [{packet} + {size} + ", $offset, "]"),
+                concat!("mov [{at} + {b} + ", $offset, "], ", $register),
+            )+
+            $(
+                concat!("mov ", $register, ", [{packet} + 2 * {size} + ", $offset, "]"),
+                concat!("mov [{at} + {c} + ", $offset, "], ", $register),
+            )+
+            $(
+                concat!("mov ", $register, ", [{packet} + 3 * {size} + ", $offset, "]"),
+                concat!("mov [{at} + {d} + ", $offset, "], ", $register),
+            )+
+            word = out($class) _,
+            at = in(reg) $at,
+            a = in(reg) $places[0],
+            b = in(reg) $places[1],
+            c = in(reg) $places[2],
+            d = in(reg) $places[3],
+            packet = in(reg) $packet,
+            size = const size_of::<Self>(),
+            options(nostack, preserves_flags),
+        )
+    };
+}
+
+/// Moves the words of four pieces from places of a page to the packet, where they follow one another.
+#[cfg(target_arch = "x86_64")]
+macro_rules! gather_places {
+    ($at:expr, $places:expr, $packet:expr, $class:ident, $register:literal, $($offset:literal),+) => {
+        core::arch::asm!(
+            $(
+                concat!("mov ", $register, ", [{at} + {a} + ", $offset, "]"),
+                concat!("mov [{packet} + ", $offset, "], ", $register),
+            )+
+            $(
+                concat!("mov ", $register, ", [{at} + {b} + ", $offset, "]"),
+                concat!("mov [{packet} + {size} + ", $offset, "], ", $register),
+            )+
+            $(
+                concat!("mov ", $register, ", [{at} + {c} + ", $offset, "]"),
+                concat!("mov [{packet} + 2 * {size} + ", $offset, "], ", $register),
+            )+
+            $(
+                concat!("mov ", $register, ", [{at} + {d} + ", $offset, "]"),
+                concat!("mov [{packet} + 3 * {size} + ", $offset, "], ", $register),
+            )+
+            word = out($class) _,
+            at = in(reg) $at,
+            a = in(reg) $places[0],
+            b = in(reg) $places[1],
+            c = in(reg) $places[2],
+            d = in(reg) $places[3],
+            packet = in(reg) $packet,
+            size = const size_of::<Self>(),
+            options(nostack, preserves_flags),
+        )
+    };
+}
+
+/// A type whose bytes are moved as a unit.
+pub(crate) trait Moved {
+    /// Moves one value.
+    ///
+    /// # Safety
+    ///
+    /// `from` must be valid for reads and `to` for writes of the size of the type.
+    unsafe fn copy(to: *mut u8, from: *const u8);
+
+    /// Moves the first four values, one after another.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::copy`], for each of the four.
+    #[inline(always)]
+    unsafe fn copy_four(to: Pieces<*mut u8>, from: Pieces<*const u8>) {
+        for index in 0..4 {
+            // SAFETY: By the safety requirements.
+            unsafe { Self::copy(to.skip(index).at, from.skip(index).at) };
+        }
+    }
+
+    /// Moves the first four values, one after another, between `memory` and `packet`, where they
+    /// follow one another.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::copy`], for each of the four, in the direction `TO_MEMORY`.
+    #[inline(always)]
+    unsafe fn copy_packed<const TO_MEMORY: bool>(memory: Pieces<*mut u8>, packet: *mut u8)
+    where
+        Self: Sized,
+    {
+        for index in 0..4 {
+            let memory = memory.skip(index).at;
+            let packet = packet.wrapping_add(size_of::<Self>() * index as usize);
+            // SAFETY: By the safety requirements.
+            unsafe {
+                if TO_MEMORY {
+                    Self::copy(memory, packet);
+                } else {
+                    Self::copy(packet, memory);
+                }
+            }
+        }
+    }
+
+    /// Moves four values between `packet`, where they follow one another, and the places that are so
+    /// far after `at`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::copy_packed`].
+    #[inline(always)]
+    unsafe fn copy_places<const TO_MEMORY: bool>(
+        at: *mut u8,
+        places: [usize; 4],
+        mut packet: *mut u8,
+    ) where
+        Self: Sized,
+    {
+        for place in places {
+            let memory = at.wrapping_add(place);
+            // SAFETY: By the safety requirements.
+            unsafe {
+                if TO_MEMORY {
+                    Self::copy(memory, packet);
+                } else {
+                    Self::copy(packet, memory);
+                }
+            }
+            packet = packet.wrapping_add(size_of::<Self>());
+        }
+    }
+}
+
+/// Implements [`Moved`] for a type by moves of the words at the offsets.
+macro_rules! moved {
+    ($type:ty, $class:ident, $register:literal, $($offset:literal),+) => {
+        impl Moved for $type {
+            #[inline(always)]
+            unsafe fn copy(to: *mut u8, from: *const u8) {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: By the safety requirements; the offsets are those of the type's words.
+                unsafe {
+                    moves!(to, from, $class, $register, $($offset),+)
+                };
+                #[cfg(not(target_arch = "x86_64"))]
+                // SAFETY: By the safety requirements.
+                unsafe {
+                    memcpy(to.cast(), from.cast(), size_of::<Self>())
+                };
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[inline(always)]
+            unsafe fn copy_four(to: Pieces<*mut u8>, from: Pieces<*const u8>) {
+                // SAFETY: As above, for each of the four.
+                unsafe { moves_of_four!(to, from, $class, $register, $($offset),+) };
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[inline(always)]
+            unsafe fn copy_packed<const TO_MEMORY: bool>(
+                memory: Pieces<*mut u8>,
+                packet: *mut u8,
+            ) {
+                // SAFETY: As above, for each of the four.
+                unsafe {
+                    if TO_MEMORY {
+                        scatter_four!(memory, packet, $class, $register, $($offset),+)
+                    } else {
+                        gather_four!(memory, packet, $class, $register, $($offset),+)
+                    }
+                };
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[inline(always)]
+            unsafe fn copy_places<const TO_MEMORY: bool>(
+                at: *mut u8,
+                places: [usize; 4],
+                packet: *mut u8,
+            ) {
+                // SAFETY: As above, for each of the four.
+                unsafe {
+                    if TO_MEMORY {
+                        scatter_places!(at, places, packet, $class, $register, $($offset),+)
+                    } else {
+                        gather_places!(at, places, packet, $class, $register, $($offset),+)
+                    }
+                };
+            }
+        }
+    };
+}
+
+moved!(u8, reg_byte, "{word}", 0);
+moved!(u16, reg, "{word:x}", 0);
+moved!(u32, reg, "{word:e}", 0);
+moved!(u64, reg, "{word}", 0);
+moved!([u64; 2], reg, "{word}", 0, 8);
+moved!([u64; 4], reg, "{word}", 0, 8, 16, 24);
+moved!([u64; 8], reg, "{word}", 0, 8, 16, 24, 32, 40, 48, 56);
+
+impl Moved for () {
+    #[inline(always)]
+    unsafe fn copy(_to: *mut u8, _from: *const u8) {}
+}
+
+/// One side of a copy: the address of the first piece, and the distance of successive pieces.
+#[derive(Clone, Copy)]
+pub(crate) struct Pieces<T> {
+    /// Address of the first piece.
+    pub(crate) at: T,
+    /// The bytes from the start of a piece to the start of the next one.
+    pub(crate) step: isize,
+}
+
+/// Implements [`Pieces::skip`]. The address of a piece after the last one may be anywhere, and is
+/// not used.
+macro_rules! skip {
+    ($type:ty) => {
+        impl Pieces<$type> {
+            /// Returns the pieces without the first `count`.
+            #[inline(always)]
+            pub(super) fn skip(self, count: isize) -> Self {
+                Self {
+                    at: self.at.wrapping_offset(self.step.wrapping_mul(count)),
+                    step: self.step,
+                }
+            }
+        }
+    };
+}
+
+skip!(*mut u8);
+skip!(*const u8);

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The table of pages of one of rxe's MRs.
+//!
+//! An access finds a page for each piece that is in another page than the one before. Where the
+//! kernel has all memory mapped, the place of a page is a sum: [`IS_LINEAR`].
+
+use super::bindings::{self, rxe_mr, rxe_mr_page};
+use crate::bindings::page;
+use core::{
+    marker::PhantomData,
+    mem::size_of,
+    ptr::{self, NonNull},
+};
+use kernel::{ffi::c_void, page::PAGE_SIZE, prelude::*};
+
+/// `true` if all pages are mapped, one after another in the order of their `struct page`.
+const IS_LINEAR: bool = cfg!(CONFIG_SPARSEMEM_VMEMMAP)
+    && !cfg!(CONFIG_HIGHMEM)
+    && !cfg!(CONFIG_KASAN_SW_TAGS)
+    && !cfg!(CONFIG_KASAN_HW_TAGS)
+    && PAGE_SIZE % size_of::<page>() == 0;
+
+/// A page, mapped. At most one page is mapped by it at a time.
+pub(super) struct MappedPage {
+    /// The address of the page. NULL if there is none, and if [`IS_LINEAR`].
+    at: *mut c_void,
+}
+
+impl MappedPage {
+    /// Maps no page.
+    #[inline(always)]
+    pub(super) const fn new() -> Self {
+        Self {
+            at: ptr::null_mut(),
+        }
+    }
+
+    /// Maps `page`. Unmaps the page that was mapped before. Returns the address of the page, which is
+    /// valid until the next call and until this is dropped.
+    ///
+    /// # Safety
+    ///
+    /// `page` must be a page that is not freed while it is mapped. This thread maps no other page in
+    /// between.
+    #[inline(always)]
+    pub(super) unsafe fn map(&mut self, page: *mut page) -> *mut u8 {
+        if IS_LINEAR {
+            // SAFETY: `attach()` set the number before there was an MR.
+            let base = unsafe { bindings::ib_mkey_rxe_page_base } as usize;
+            let pages = (page as usize).wrapping_mul(PAGE_SIZE / size_of::<page>());
+            return pages.wrapping_add(base) as *mut u8;
+        }
+        self.unmap();
+        // SAFETY: By the safety requirements.
+        self.at = unsafe { crate::bindings::kmap_local_page(page) };
+        self.at.cast()
+    }
+
+    #[inline(always)]
+    fn unmap(&mut self) {
+        if !IS_LINEAR && !self.at.is_null() {
+            // SAFETY: `kmap_local_page()` returned the address, and this thread mapped no page since.
+            unsafe { crate::bindings::kunmap_local(self.at) };
+            self.at = ptr::null_mut();
+        }
+    }
+}
+
+impl Drop for MappedPage {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.unmap();
+    }
+}
+
+/// The pages of an MR whose entries are whole pages, one of them mapped.
+///
+/// # Invariants
+///
+/// `entries` is valid for reads of `count` entries, each with a page, which they keep during `'a`.
+pub(super) struct PageTable<'a> {
+    entries: *const rxe_mr_page,
+    count: u64,
+    /// The address of the first byte of the first page.
+    first: u64,
+    mapped: MappedPage,
+    _mr: PhantomData<&'a ()>,
+}
+
+impl PageTable<'_> {
+    /// Returns the table of `mr`.
+    ///
+    /// # Safety
+    ///
+    /// `mr` must be an MR that is neither freed nor mapped to other pages during the lifetime of the
+    /// result. [`Self::map`] may be called only if its entries are whole pages.
+    #[inline(always)]
+    pub(super) unsafe fn new(mr: NonNull<rxe_mr>) -> Self {
+        // INVARIANT: By the safety requirement. rxe, and `fill.rs`, count an entry in `nbuf` when they
+        // give it its page.
+        // SAFETY: By the safety requirement.
+        unsafe {
+            let mr = mr.as_ptr();
+            Self {
+                entries: (*mr).page_info,
+                count: (*mr).nbuf.into(),
+                first: (*mr).ibmr.iova & (*mr).page_mask,
+                mapped: MappedPage::new(),
+                _mr: PhantomData,
+            }
+        }
+    }
+
+    /// Returns the address of the first byte of the first page. All pages of the MR follow it.
+    #[inline(always)]
+    pub(super) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Maps the page of the byte at `offset`, counted from [`Self::first`]. Returns its address, which
+    /// is valid until another page is mapped.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` for a byte outside of the MR.
+    #[inline(always)]
+    pub(super) fn map(&mut self, offset: u64) -> Result<*mut u8> {
+        let index = offset / PAGE_SIZE as u64;
+        if index >= self.count {
+            return Err(EFAULT);
+        }
+        // SAFETY: By the type invariant: `index` is less than the number of entries, and each entry
+        // keeps its page. A copy maps one page at a time.
+        Ok(unsafe {
+            let page = (*self.entries.add(index as usize)).page;
+            self.mapped.map(page)
+        })
+    }
+}
