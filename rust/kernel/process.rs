@@ -45,9 +45,16 @@ impl Process {
     }
 
     /// Returns the [`Self::key`] of the current process.
-    pub(crate) fn current_key() -> usize {
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` if the current thread has no thread group.
+    pub(crate) fn current_key() -> Result<usize> {
         // SAFETY: No preconditions. The pointer is only a number.
-        (unsafe { bindings::current_tgid() }) as usize
+        match (unsafe { bindings::current_tgid() }) as usize {
+            0 => Err(ESRCH),
+            key => Ok(key),
+        }
     }
 
     /// Returns a value that differs from that of all other processes.

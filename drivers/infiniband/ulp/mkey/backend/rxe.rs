@@ -391,7 +391,12 @@ impl Backend for Rxe {
         // SAFETY: The MR is valid.
         unsafe {
             let state = MrState(bindings::ib_mkey_rxe_state(private));
-            bindings::ib_mkey_rxe_set_state(private, rxe_mr_state_RXE_MR_STATE_INVALID);
+            bindings::ib_mkey_rxe_suspend(private);
+            // A window may have been bound since the look above.
+            if bindings::ib_mkey_rxe_num_mw(private) > 0 {
+                bindings::ib_mkey_rxe_set_state(private, state.0);
+                return Err(EINVAL);
+            }
             Ok(state)
         }
     }

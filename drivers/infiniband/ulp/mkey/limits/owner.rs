@@ -72,10 +72,10 @@ impl Owners {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` beyond the quota of the process or of the device.
+    /// `ENOMEM` beyond the quota of the process or of the device; `ESRCH` without a process.
     pub(crate) fn charge(this: &Arc<Self>, to_process: bool, bytes: i64) -> Result<OwnerCharge> {
         let key = if to_process {
-            Process::current_key()
+            Process::current_key()?
         } else {
             Owner::key(None)
         };

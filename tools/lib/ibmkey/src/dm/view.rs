@@ -198,7 +198,10 @@ impl View {
         };
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
         let after = mapping.len.checked_sub(offset);
-        if host.is_null() || after.is_none_or(|after| len > after) {
+        // SAFETY: By the invariant of `mapping`. The kernel may write the byte.
+        let is_valid = || unsafe { &*mapping.state }.load(Ordering::Relaxed) == 0;
+        // A copy of memory that is known to be gone would overwrite the program's bytes.
+        if host.is_null() || after.is_none_or(|after| len > after) || !is_valid() {
             return false;
         }
 
@@ -215,8 +218,7 @@ impl View {
         // The state changes before other pages take the place of the memory, so a copy that used
         // one of those finds the change.
         fence(Ordering::Acquire);
-        // SAFETY: By the invariant of `mapping`. The kernel may write the byte.
-        unsafe { &*mapping.state }.load(Ordering::Relaxed) == 0
+        is_valid()
     }
 
     /// Counts a copy by the kernel, and maps the memory if there were several. If that fails, it is

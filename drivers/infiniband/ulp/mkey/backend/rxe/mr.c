@@ -162,3 +162,10 @@ void ib_mkey_rxe_set_state(struct rxe_mr *mr, enum rxe_mr_state state)
 	/* Pairs with smp_load_acquire() in ib_mkey_rxe_state(), and with the fence in base.rs. */
 	smp_store_release(&mr->state, state);
 }
+
+void ib_mkey_rxe_suspend(struct rxe_mr *mr)
+{
+	ib_mkey_rxe_set_state(mr, RXE_MR_STATE_INVALID);
+	/* rxe looks at the number of windows after this. Pairs with count_window() in redirect_mw.c. */
+	smp_mb();
+}

@@ -39,7 +39,8 @@ static bool may_cover(const struct rxe_qp *qp, const struct rxe_mr *mr,
 
 /*
  * Binds a window to an MR, or to nothing. The caller holds the lock of the window, and has found that
- * it may_bind(). Returns the MR that the window was bound to, for release_mr().
+ * it may_bind(), and has counted the window in the MR. Returns the MR that the window was bound to, for
+ * release_mr().
  *
  * rxe reads a window without its lock, and uses none of length 0. A request that comes meanwhile is
  * refused, or meets an MR that is at least as new as the access flags that rxe compared.
@@ -49,10 +50,8 @@ static struct rxe_mr *set_window(struct rxe_qp *qp, struct rxe_mw *mw, struct rx
 {
 	struct rxe_mr *old = mw->mr;
 
-	if (mr) {
+	if (mr)
 		ib_mkey_rxe_ref_mr(mr);
-		atomic_inc(&mr->num_mw);
-	}
 	WRITE_ONCE(mw->length, 0);
 	/* rxe_lookup_mw() has no barrier. x86-64 keeps its order: length, access flags, MR. */
 	smp_store_release(&mw->mr, mr);
@@ -69,6 +68,22 @@ static struct rxe_mr *set_window(struct rxe_qp *qp, struct rxe_mw *mw, struct rx
 	smp_store_release(&mw->length, bind->length);
 
 	return old;
+}
+
+/*
+ * Counts a window in an MR, unless the MR is being deregistered. Either this finds the state of a
+ * suspended MR, or the deregistration finds the count. Pairs with the barrier in
+ * ib_mkey_rxe_suspend().
+ */
+static bool count_window(struct rxe_mr *mr)
+{
+	atomic_inc(&mr->num_mw);
+	smp_mb__after_atomic();
+	if (ib_mkey_rxe_state(mr) != RXE_MR_STATE_INVALID)
+		return true;
+	atomic_dec(&mr->num_mw);
+
+	return false;
 }
 
 static void release_mr(struct rxe_mr *mr)
@@ -99,6 +114,8 @@ static int bind_plain(struct rxe_qp *qp, struct rxe_mw *mw,
 			goto put;
 		}
 	}
+	if (mr && !count_window(mr))
+		goto put;
 	spin_lock_bh(&mw->lock);
 	if (may_bind(qp, mw, bind) && (!mr || may_cover(qp, mr, bind))) {
 		old = set_window(qp, mw, mr, bind);
@@ -107,6 +124,8 @@ static int bind_plain(struct rxe_qp *qp, struct rxe_mw *mw,
 	spin_unlock_bh(&mw->lock);
 	if (!ret)
 		release_mr(old);
+	else if (mr)
+		atomic_dec(&mr->num_mw);
 put:
 	if (mr)
 		ib_mkey_rxe_put_mr(mr);
@@ -217,6 +236,7 @@ int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_m
 		spin_unlock_bh(&mw->lock);
 		return -EINVAL;
 	}
+	atomic_inc(&to_rmr(hidden)->num_mw);
 	old = set_window(qp, mw, to_rmr(hidden), bind);
 	spin_unlock_bh(&mw->lock);
 	release_mr(old);
@@ -226,8 +246,8 @@ int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_m
 
 /*
  * Stock rxe dereferences the NULL pointers of a window of type 2 that is not bound, and lets every
- * QP of the device invalidate a window. The caller holds the lock of Windows, so the result of the
- * tests below does not change.
+ * QP of the device invalidate a window. The caller holds the lock of Windows, so no other invalidation
+ * runs, and nothing else ends the state VALID. A window of type 2 that is not bound has no QP.
  */
 int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, u32 rkey)
 {
@@ -236,7 +256,7 @@ int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, u32 rkey)
 
 	if (!mw)
 		return ret;
-	if (mw->state == RXE_MW_STATE_VALID && mw->qp == qp)
+	if (READ_ONCE(mw->state) == RXE_MW_STATE_VALID && READ_ONCE(mw->qp) == qp)
 		ret = static_call(rxe_past_invalidate_mw)(qp, rkey);
 	ib_mkey_rxe_put_mw(mw);
 

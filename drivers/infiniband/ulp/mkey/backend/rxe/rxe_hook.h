@@ -109,6 +109,8 @@ bool ib_mkey_rxe_odp_fits(struct rxe_mr *mr, u64 iova);
 void ib_mkey_rxe_own_umem(struct rxe_mr *mr);
 int ib_mkey_rxe_num_mw(struct rxe_mr *mr);
 enum rxe_mr_state ib_mkey_rxe_state(struct rxe_mr *mr);
+/* Sets the state of an MR that is about to be deregistered. */
+void ib_mkey_rxe_suspend(struct rxe_mr *mr);
 void ib_mkey_rxe_set_state(struct rxe_mr *mr, enum rxe_mr_state state);
 
 /* rxe_odp_page.c */

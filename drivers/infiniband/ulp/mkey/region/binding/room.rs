@@ -86,7 +86,8 @@ impl Room {
         if let KLayout::List(list) = self.layout() {
             let mut entries = list.into_storage();
             if entries.capacity() >= count {
-                entries.truncate(count);
+                // Nothing of the old layout stays.
+                entries.clear();
                 entries.resize(count, Entry::default(), GFP_MAYFAIL)?;
                 return Ok(entries);
             }
@@ -103,7 +104,10 @@ impl Room {
         if let KLayout::Interleaved(layout) = self.layout() {
             let (mut blocks, shape) = layout.into_parts();
             blocks.clear();
-            blocks.reserve(count, GFP_MAYFAIL)?;
+            if blocks.capacity() < count {
+                // To grow the old memory would take more than is charged.
+                blocks = KVVec::with_capacity(count, GFP_MAYFAIL)?;
+            }
             return Ok((blocks, Some(shape)));
         }
         Ok((KVVec::with_capacity(count, GFP_MAYFAIL)?, None))
