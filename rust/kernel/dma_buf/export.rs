@@ -42,7 +42,7 @@ use kernel::{
     error::{from_err_ptr, from_result, to_result},
     ffi::c_int,
     new_mutex,
-    page::Page,
+    page::{Page, PAGE_SIZE},
     prelude::*,
     sync::{Arc, Mutex},
     types::ForeignOwnable,
@@ -50,8 +50,18 @@ use kernel::{
 
 /// The memory that a dma-buf exports.
 pub(crate) trait Backing: Send + Sync + 'static {
+    /// A charge for memory.
+    type Charge: Send + Sync;
+
     /// Returns the memory.
     fn memory(&self) -> &SharedMemory;
+
+    /// Charges `bytes` bytes more to the owner of the memory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` beyond a limit.
+    fn charge(&self, bytes: usize) -> Result<Self::Charge>;
 }
 
 /// The private data of a dma-buf.
@@ -64,24 +74,27 @@ struct Shared<T: Backing> {
     #[pin]
     mapped: Mutex<Option<Arc<T>>>,
     /// The further pages, if this is a view.
-    view: Option<View>,
+    view: Option<View<T::Charge>>,
 }
 
 /// The pages that a view has besides the memory. Mappings of it hold the dma-buf, and with it these
 /// pages.
-struct View {
+struct View<C> {
     /// The number of pages of the memory.
     pages: usize,
+    /// The charge for the two pages, which a mapping keeps after the memory was freed.
+    _charge: C,
     /// The page after the memory. Its first byte is not zero after revocation.
     state: Page,
     /// Takes the place of each page of the memory after revocation.
     spare: Page,
 }
 
-impl View {
-    fn new(pages: usize) -> Result<Self> {
+impl<C> View<C> {
+    fn new(backing: &impl Backing<Charge = C>) -> Result<Self> {
         Ok(Self {
-            pages,
+            pages: backing.memory().num_pages(),
+            _charge: backing.charge(2 * PAGE_SIZE)?,
             state: Page::alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO)?,
             spare: Page::alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO)?,
         })
@@ -172,6 +185,12 @@ impl<T: Backing> Export<T> {
         ops
     };
 
+    /// The operations of a mapping of a view. With them, the kernel maps each page read-only first.
+    const VIEW_VM_OPS: bindings::vm_operations_struct = bindings::vm_operations_struct {
+        pfn_mkwrite: Some(Self::pfn_mkwrite),
+        ..Self::VM_OPS
+    };
+
     /// The operations of a view.
     const VIEW_OPS: bindings::dma_buf_ops = bindings::dma_buf_ops {
         vmap: None,
@@ -194,21 +213,14 @@ impl<T: Backing> Export<T> {
         if backing.memory().provider().is_some() {
             return Err(eopnotsupp());
         }
-        let pages = backing.memory().num_pages();
-        let view = View::new(pages)?;
-        Self::make(
-            backing,
-            Some(view),
-            pages + 1,
-            name,
-            module,
-            &Self::VIEW_OPS,
-        )
+        let view = View::new(&*backing)?;
+        let pages = view.pages + 1;
+        Self::make(backing, Some(view), pages, name, module, &Self::VIEW_OPS)
     }
 
     fn make(
         backing: Arc<T>,
-        view: Option<View>,
+        view: Option<View<T::Charge>>,
         pages: usize,
         name: &'static CStr,
         module: &ThisModule,
@@ -415,7 +427,10 @@ impl<T: Backing> Export<T> {
                 let uncached = memory.memory().provider().is_some();
                 bindings::vma_set_device_memory(vma, uncached);
                 (*vma).vm_private_data = raw.cast();
-                (*vma).vm_ops = &Self::VM_OPS;
+                (*vma).vm_ops = match Self::shared(raw).view {
+                    Some(_) => &Self::VIEW_VM_OPS,
+                    None => &Self::VM_OPS,
+                };
             }
             Ok(0)
         })
@@ -466,6 +481,26 @@ impl<T: Backing> Export<T> {
                 bindings::vmf_insert_mixed(vma, address, bindings::page_to_pfn(page))
             },
             None => bindings::vm_fault_reason_VM_FAULT_SIGBUS,
+        }
+    }
+}
+
+impl<T: Backing> Export<T> {
+    /// Refuses writes to the page that says whether a view is revoked.
+    ///
+    /// # Safety
+    ///
+    /// Only for `vm_operations_struct.pfn_mkwrite` of mappings that `mmap()` made.
+    unsafe extern "C" fn pfn_mkwrite(vmf: *mut bindings::vm_fault) -> bindings::vm_fault_t {
+        // SAFETY: The kernel calls with a fault of a mapping that `mmap()` made. That set
+        // `vm_private_data`, and the mapping holds the dma-buf.
+        let (page, shared) = unsafe {
+            let at = &(*vmf).__bindgen_anon_1;
+            (at.pgoff, Self::shared((*at.vma).vm_private_data.cast()))
+        };
+        match &shared.view {
+            Some(view) if page < view.pages => 0,
+            _ => bindings::vm_fault_reason_VM_FAULT_SIGBUS,
         }
     }
 }

@@ -58,13 +58,19 @@ pub(crate) struct DmRequest {
 /// than the buffer lives.
 pub(crate) struct Store {
     memory: SharedMemory,
-    _owner: OwnerCharge,
+    owner: OwnerCharge,
     _charge: Charge,
 }
 
 impl dma_buf::Backing for Store {
+    type Charge = OwnerCharge;
+
     fn memory(&self) -> &SharedMemory {
         &self.memory
+    }
+
+    fn charge(&self, bytes: usize) -> Result<OwnerCharge> {
+        self.owner.beside(i64::try_from(bytes)?)
     }
 }
 
@@ -121,7 +127,7 @@ impl Buffer {
         let memory = source.allocate(length, request.log_align)?;
         let store = Store {
             memory,
-            _owner: owner,
+            owner,
             _charge: charge,
         };
         let store = Arc::new(store, GFP_KERNEL)?;

@@ -156,40 +156,22 @@ TEST_F(alloc, random_sizes)
 	EXPECT_EQ(had, largest(&self->dev, variant->bit));
 }
 
-/* bytes that debugfs shows for a process, and its name; -1 if it has none */
-static int64_t owner_bytes(const struct mkt_dev *dev, pid_t pid, char *comm)
-{
-	FILE *file = fopen("/sys/kernel/debug/ib_mkey/owners", "re");
-	char line[256], name[64];
-	int64_t bytes, found = -1;
-	int number;
-
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "%63s %d %" SCNd64 " %*s %*s %31s", name,
-			   &number, &bytes, comm) == 4 &&
-		    !strcmp(name, dev->name) && number == pid)
-			found = bytes;
-	if (file)
-		fclose(file);
-	return found;
-}
-
 TEST_F(alloc, owner)
 {
 	struct ibv_dm *dm[2];
 	char comm[32];
 
-	EXPECT_EQ(-1, owner_bytes(&self->dev, getpid(), comm));
+	EXPECT_EQ(-1, mkt_owner_bytes(&self->dev, getpid(), comm));
 	dm[0] = dm_alloc(&self->dev, 5000, 0, variant->bit);
 	dm[1] = dm_alloc(&self->dev, 100, 0, variant->bit);
 	ASSERT_NE(NULL, dm[0]);
 	ASSERT_NE(NULL, dm[1]);
-	EXPECT_EQ(12288, owner_bytes(&self->dev, getpid(), comm));
+	EXPECT_EQ(12288, mkt_owner_bytes(&self->dev, getpid(), comm));
 	EXPECT_STREQ("dm_alloc", comm);
 	ASSERT_EQ(0, ibv_free_dm(dm[0]));
-	EXPECT_EQ(4096, owner_bytes(&self->dev, getpid(), comm));
+	EXPECT_EQ(4096, mkt_owner_bytes(&self->dev, getpid(), comm));
 	ASSERT_EQ(0, ibv_free_dm(dm[1]));
-	EXPECT_EQ(-1, owner_bytes(&self->dev, getpid(), comm));
+	EXPECT_EQ(-1, mkt_owner_bytes(&self->dev, getpid(), comm));
 }
 
 /*

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "mkey_harness.h"
@@ -454,6 +455,49 @@ TEST_F(view, freed)
 	memset(view.at, 0x55, PAGES * 4096);
 	EXPECT_EQ(1, view.at[PAGES * 4096]);
 	view_close(&view);
+}
+
+/* a process cannot make others believe that memory was freed, or that it was not */
+TEST_F(view, state_is_read_only)
+{
+	struct raw_view view;
+	int status;
+	pid_t pid;
+
+	ASSERT_EQ(0, view_open(&self->dev, self->dm, &view));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		/* a mapping of its own: this one is not copied to a child */
+		if (view_open(&self->dev, self->dm, &view))
+			_exit(1);
+		view.at[PAGES * 4096 - 1] = 1;
+		view.at[PAGES * 4096] = 1;
+		_exit(2);
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_TRUE(WIFSIGNALED(status));
+	EXPECT_EQ(SIGBUS, WTERMSIG(status));
+	EXPECT_EQ(0, view.at[PAGES * 4096]);
+	EXPECT_EQ(1, view.at[PAGES * 4096 - 1]);
+	view_close(&view);
+}
+
+/* the pages that a mapping keeps count towards the limit of the process */
+TEST_F(view, kept_pages_are_charged)
+{
+	struct raw_view view;
+	char comm[32];
+
+	EXPECT_EQ(PAGES * 4096, mkt_owner_bytes(&self->dev, getpid(), comm));
+	ASSERT_EQ(0, view_open(&self->dev, self->dm, &view));
+	EXPECT_EQ((PAGES + 2) * 4096, mkt_owner_bytes(&self->dev, getpid(), comm));
+	close(view.fd);
+	ASSERT_EQ(0, ibv_free_dm(self->dm));
+	self->dm = NULL;
+	EXPECT_EQ(2 * 4096, mkt_owner_bytes(&self->dev, getpid(), comm));
+	munmap(view.at, (PAGES + 1) * 4096);
+	EXPECT_EQ(-1, mkt_owner_bytes(&self->dev, getpid(), comm));
 }
 
 /* the state changes before the memory: what was copied while it is 0 is true */

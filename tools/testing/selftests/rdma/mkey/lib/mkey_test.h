@@ -453,6 +453,11 @@ void *mkt_dm_map(struct ibv_dm *dm, size_t length);
 /* the physical address of a byte, 0 if unknown; needs root */
 uint64_t mkt_physical(const void *at);
 /* the NUMA node of RAM; -1 for an address that is not RAM */
+/*
+ * bytes of device memory that debugfs shows for a process, and its name in at
+ * least 32 bytes; -1 if it has none
+ */
+int64_t mkt_owner_bytes(const struct mkt_dev *dev, pid_t pid, char *comm);
 int mkt_node_of(uint64_t physical);
 bool mkt_in_bar(uint64_t physical, const char *device);
 bool mkt_in_iomem(uint64_t physical, const char *what);

@@ -43,6 +43,23 @@ int mkt_pool(const struct mkt_dev *dev, const char *class,
 	return err;
 }
 
+int64_t mkt_owner_bytes(const struct mkt_dev *dev, pid_t pid, char *comm)
+{
+	FILE *file = fopen("/sys/kernel/debug/ib_mkey/owners", "re");
+	char line[256], name[64];
+	int64_t bytes, found = -1;
+	int number;
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "%63s %d %" SCNd64 " %*s %*s %31s", name,
+			   &number, &bytes, comm) == 4 &&
+		    !strcmp(name, dev->name) && number == pid)
+			found = bytes;
+	if (file)
+		fclose(file);
+	return found;
+}
+
 void *mkt_dm_map(struct ibv_dm *dm, size_t length)
 {
 	int fd, err = ibmkey_export_dm(dm, &fd);
