@@ -68,7 +68,7 @@ pub fn number(text: &str) -> Result<u64, String> {
         .filter(|digits| digits.starts_with(|c: char| c.is_ascii_hexdigit()))
         .and_then(|digits| u64::from_str_radix(digits, radix).ok())
         .and_then(|value| value.checked_mul(unit))
-        .ok_or_else(|| format!("`{text}' is no number of 64 bits"))
+        .ok_or_else(|| format!("`{text}' is no number below 2^64"))
 }
 
 fn signed(text: &str) -> Result<i64, String> {
@@ -92,11 +92,12 @@ fn range(text: &str) -> Result<Range, String> {
     let (addr, bytes) = place
         .split_once('+')
         .ok_or_else(|| format!("`{text}' is not LEAF@ADDRESS+BYTES"))?;
+    let part = |digits| number(digits).map_err(|why| format!("`{text}': {why}"));
 
     Ok(Range {
         leaf: leaf.to_owned(),
-        addr: number(addr)?,
-        bytes: number(bytes)?,
+        addr: part(addr)?,
+        bytes: part(bytes)?,
     })
 }
 

@@ -210,6 +210,9 @@ fn draw_key(args: &Args, device: &str, lkey: Lkey) -> Result<ExitCode, Box<dyn E
             (Some(region), None) if region.is_key() => {
                 return Err(format!("{lkey} of {device} is not bound").into());
             }
+            (Some(Region { kind, .. }), None) => {
+                return Err(format!("{lkey} of {device} is no key: its kind is {kind}").into());
+            }
             _ => return Err(format!("{device} has no key {lkey}: see mkeyctl ls keys").into()),
         }
         for leaf in regions::leaves(&pieces, device, lkey) {

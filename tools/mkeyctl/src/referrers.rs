@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    debugfs,
+    debugfs, devices, rdma,
     regions::{
         self,
         Lkey,
@@ -64,6 +64,9 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
     let binds = own
         .and_then(|region| region.pins)
         .map_or(0, |pins| pins.saturating_sub(direct as u64));
+    if own.is_none() && found.is_empty() {
+        check_lkey(&args.device, args.lkey)?;
+    }
     let mut out = stdout().lock();
 
     if json {
@@ -99,6 +102,28 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
          first."
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns an error if the device has no such region. debugfs shows the regions of ib_mkey alone,
+/// the `rdma` program all of them, if it is installed.
+fn check_lkey(device: &str, lkey: Lkey) -> Result<(), String> {
+    devices::choose(&devices::list()?, Some(device))?;
+    let Ok(mrs) = rdma::mrs() else {
+        return Ok(());
+    };
+    let is_shown = mrs.iter().any(|mr| {
+        let shown = mr.lkey.as_deref().unwrap_or_default();
+
+        mr.device == device && u32::from_str_radix(shown, 16) == Ok(lkey.0)
+    });
+
+    if is_shown {
+        Ok(())
+    } else {
+        Err(format!(
+            "{device} has no memory region {lkey}: see mkeyctl ls"
+        ))
+    }
 }
 
 /// Returns what refers to `lkey`, the nearest first. Each region is found once.

@@ -113,6 +113,10 @@ who_mr() {
 	equal "$(cat "$tmp")" "1 $(key_of 800) mkey_hold
 2 $(key_of 24) mkey_hold"
 }
+who_is_unknown() {
+	refuses "no device rxe9: there are" "$ctl" who rxe9 7 &&
+		refuses "${dev[1]} has no memory region 0x00000007: see mkeyctl ls" "$ctl" who "${dev[1]}" 7
+}
 who_nothing() {
 	local outer
 	outer=$(key_of 24) || return
@@ -159,7 +163,7 @@ demo_refused() {
 tmp=$(mktemp)
 trap 'kill "$holder" 2>/dev/null; rm -f "$tmp"' EXIT
 
-plan 19
+plan 20
 check "ls: as many regions as the kernel lists" ls_counts
 check "ls: a key, its process and its rkey" ls_key
 check "ls: JSON" ls_json
@@ -174,14 +178,15 @@ if [[ -e $debugfs/regions ]]; then
 	check "ls keys: kinds, numbers and owners" ls_keys
 	check "who: the keys over an MR" who_mr
 	check "who: a key that nothing refers to" who_nothing
+	check "who: no such region" who_is_unknown
 	check "draw: a live key and the one below it" draw_key
 	check "draw: no such key" refuses "has no key 0x00000007" "$ctl" draw --key "${dev[1]}" 7
 	check "watch: binds and accesses" watch_counts
 	check "stat: what the module counted" stat_module
 	check "keys are for root" not_root
 else
-	for t in {1..8}; do
-		skip "keys of all processes, $t of 8" "no debugfs"
+	for t in {1..9}; do
+		skip "keys of all processes, $t of 9" "no debugfs"
 	done
 fi
 check "stat: no such device" refuses "no device nowhere" "$ctl" stat nowhere
