@@ -190,6 +190,7 @@ pub const GROUPS: &[Group] = &[
             Way { key: "strided", label: "strided" },
             Way { key: "inline", label: "strided, inline" },
             Way { key: "list", label: "list" },
+            Way { key: "other", label: "strided after a list" },
             Way { key: "rebind", label: "strided, bound key" },
             Way { key: "unbind", label: "LOCAL_INV" },
         ],
