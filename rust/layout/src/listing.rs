@@ -180,7 +180,8 @@ impl<S: DerefMut<Target = [Entry]>> Listing<S> {
 
     /// Adds the items of which each has another length than the entry before. The last segment has
     /// one entry, and each of these items is a segment, too. Returns their number.
-    #[inline(always)]
+    // The loop needs registers that the other loops need, too.
+    #[inline(never)]
     fn add_singles<T>(&mut self, items: &[T], range: &impl Fn(&T) -> (u64, u64, u64)) -> usize {
         let (leaf, name) = (self.segment.leaf, self.name);
         let (mut addr, mut length) = (self.segment.addr, self.segment.length);
