@@ -149,7 +149,7 @@ static DEFINE_PER_CPU(struct rdma_table_readers {
 __rust_helper struct srcu_ctr __percpu *rust_helper_rdma_table_enter(void)
 {
 	this_cpu_inc(rdma_table_readers.entered);
-	/* Entering is visible before a pointer is read. SRCU-fast has no barrier of its own. */
+	/* Entering is visible before a pointer is read. SRCU-fast has no barrier. */
 	smp_mb();
 	return srcu_read_lock_fast(&rdma_table_srcu);
 }

@@ -53,7 +53,7 @@ pub(crate) unsafe fn copy_row(
     }
 }
 
-/// Returns `true` if [`copy_row`] copies pieces of `len` bytes by a loop of its own.
+/// Returns `true` if [`copy_row`] copies pieces of `len` bytes without a call of `memcpy()`.
 #[inline(always)]
 pub(crate) fn is_small(len: u64) -> bool {
     len <= SMALL as u64

@@ -211,10 +211,13 @@ impl BaseMr for Base {
     }
 }
 
+/// The fewest bytes of a piece of any size that is copied one by one: few of them are in one page.
+const MANY: u64 = PAGE / 8;
+
 /// Returns `true` if `scattered.rs` has a loop for pieces of `len` bytes.
 #[inline(always)]
 fn has_loop(len: u64) -> bool {
-    matches!(len, 8 | 16 | 64..)
+    matches!(len, 8 | 16 | 64) || len >= MANY
 }
 
 /// Returns `true` for one piece of the MR of all memory that is not at the null pointer. A kernel

@@ -21,6 +21,14 @@ const IS_LINEAR: bool = cfg!(CONFIG_SPARSEMEM_VMEMMAP)
     && !cfg!(CONFIG_KASAN_HW_TAGS)
     && PAGE_SIZE % size_of::<page>() == 0;
 
+/// Returns the error for an address outside of an MR.
+// Not inlined, so that no loop over pieces prepares it.
+#[cold]
+#[inline(never)]
+fn outside() -> Error {
+    EFAULT
+}
+
 /// A page, mapped. At most one page is mapped by it at a time.
 pub(super) struct MappedPage {
     /// The address of the page. NULL if there is none, and if [`IS_LINEAR`].
@@ -128,7 +136,7 @@ impl PageTable<'_> {
     pub(super) fn map(&mut self, offset: u64) -> Result<*mut u8> {
         let index = offset / PAGE_SIZE as u64;
         if index >= self.count {
-            return Err(EFAULT);
+            return Err(outside());
         }
         // SAFETY: By the type invariant: `index` is less than the number of entries, and each entry
         // keeps its page. A copy maps one page at a time.

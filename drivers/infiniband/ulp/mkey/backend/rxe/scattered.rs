@@ -373,6 +373,8 @@ impl Pages<'_> {
 
     /// Copies the pieces at `place`, which are in several pages or outside of the MR. Maps other
     /// pages.
+    // Cold, so that the registers of the loops are not saved for it.
+    #[cold]
     #[inline(never)]
     fn copy_cut<C: CopyPlace>(
         &mut self,
