@@ -8,8 +8,8 @@
 
 WATCHED=$(mktemp)
 
-# PID and the processes that it started. A shell must end before its command does, or it
-# would go on.
+# PID and the processes that it started. A shell must end before its command does, because it
+# would otherwise start the next one.
 tree() { # PID
 	local child
 	echo "$1"

@@ -8,6 +8,7 @@
 //! | `p2p.rs` | memory of a PCI device, published for its peers |
 //! | `pmem.rs` | persistent memory of a DAX device |
 
+mod block;
 pub(crate) mod p2p;
 pub(crate) mod pmem;
 pub(crate) mod ram;
@@ -42,7 +43,7 @@ enum Source {
     Ram,
     /// Pages that follow each other, in the kernel's linear mapping.
     Block {
-        _block: ram::RamBlock,
+        _block: block::RamBlock,
     },
     P2p(p2p::P2pPiece),
     Pmem {

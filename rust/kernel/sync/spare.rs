@@ -8,7 +8,6 @@
 use core::{marker::PhantomData, pin::Pin, ptr};
 use kernel::{
     ffi::c_void,
-    prelude::*,
     sync::{
         atomic::{ordering, Atomic},
         Arc,

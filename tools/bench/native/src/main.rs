@@ -6,16 +6,19 @@
 //! READ. All ways alternate in each round. The output is the median of the rounds' ratios to the
 //! loop in C, so that other load of the machine affects all ways alike.
 
+// The module uses more of both.
+#[allow(dead_code)]
 #[path = "../../../../drivers/infiniband/ulp/mkey/backend/copy_row.rs"]
 mod copy_row;
+#[allow(dead_code)]
 #[path = "../../../../drivers/infiniband/ulp/mkey/backend/moved.rs"]
 mod moved;
 
 use std::{env, hint::black_box, time::Instant};
 
 use copy_row::copy_row;
-use moved::Pieces;
 use ib_mkey_layout::{Block, Entry, Interleaved, Layout, Order, MAX_DIMS};
+use moved::Pieces;
 
 const PACKET: usize = 4096;
 const SIZES: [usize; 20] = [

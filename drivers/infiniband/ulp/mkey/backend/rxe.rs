@@ -55,10 +55,7 @@ use crate::{
         sync::srcu::Cell,
     },
 };
-use bindings::{
-    rxe_mr, rxe_mr_state_RXE_MR_STATE_FREE, rxe_mr_state_RXE_MR_STATE_INVALID,
-    rxe_mr_state_RXE_MR_STATE_VALID,
-};
+use bindings::{rxe_mr, rxe_mr_state_RXE_MR_STATE_FREE, rxe_mr_state_RXE_MR_STATE_VALID};
 use core::{
     mem::{align_of, offset_of, size_of},
     ptr::NonNull,

@@ -19,7 +19,7 @@ use crate::{
             users::{Deadline, Patience, Users},
         },
     },
-    region::{binding::Binding, Region},
+    region::binding::Binding,
 };
 use core::ops::Range;
 use kernel::{
@@ -212,27 +212,24 @@ impl OldBindings {
         Ok(())
     }
 
-    /// Drops an old binding that no access uses any more, or keeps its memory for `region` if the
-    /// binding was that of `region`.
-    fn end(&self, old: ListArc<Old>, region: Option<&Region>) {
-        let region = region.filter(|region| region.address() == old.region);
+    /// Ends an old binding that no access uses any more: calls `done` with the address of its region and
+    /// with the binding.
+    fn end(&self, old: ListArc<Old>, done: impl FnOnce(usize, Arc<Binding>)) {
+        let region = old.region;
         let Some(mut room) = Arc::into_unique_or_drop(old.into_arc()) else {
             return;
         };
         let binding = room.as_mut().project().binding.take();
         if let Some(binding) = binding.and_then(Retired::wait) {
-            match region {
-                Some(region) => region.reuse(binding),
-                None => drop(binding),
-            }
+            done(region, binding);
         }
         let surplus = self.list.lock().room.replace(room);
         drop(surplus);
     }
 
-    /// Drops the bindings that no access uses any more, and keeps the memory of one for `region` if it
-    /// was one of `region`. Does not wait for accesses.
-    pub(crate) fn reap(&self, region: &Region) {
+    /// Ends the bindings that no access uses any more: calls `done` with the address of the region and
+    /// with the binding of each. Does not wait for accesses.
+    pub(crate) fn reap(&self, done: impl Fn(usize, Arc<Binding>)) {
         let _dropping = self.dropping.lock();
         loop {
             let old = self.list.lock().take(|old| {
@@ -248,7 +245,7 @@ impl OldBindings {
             let Some(old) = old else {
                 break;
             };
-            self.end(old, Some(region));
+            self.end(old, &done);
         }
     }
 
@@ -274,7 +271,7 @@ impl OldBindings {
             }
         });
         if let Some(old) = old {
-            self.end(old, None);
+            self.end(old, |_, binding| drop(binding));
         }
     }
 

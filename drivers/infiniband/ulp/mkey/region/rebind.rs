@@ -314,7 +314,11 @@ impl Region {
         }
         drop(edit);
         drop(many);
-        old.reap(self);
+        old.reap(|region, binding| {
+            if region == self.address() {
+                self.reuse(binding);
+            }
+        });
         Ok(())
     }
 

@@ -468,7 +468,7 @@ TEST_F(view, state_is_read_only)
 	pid = fork();
 	ASSERT_LE(0, pid);
 	if (!pid) {
-		/* a mapping of its own: this one is not copied to a child */
+		/* fork() does not copy a mapping of a view */
 		if (view_open(&self->dev, self->dm, &view))
 			_exit(1);
 		view.at[PAGES * 4096 - 1] = 1;

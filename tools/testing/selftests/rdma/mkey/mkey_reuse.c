@@ -96,9 +96,8 @@ static void reuse_draw(struct reuse_layout *layout, const struct mkt_leaf *leaf,
 	memset(layout, 0, sizeof(*layout));
 	switch (shape) {
 	case BLOCKS:
-		n = 2;
-		/* fallthrough */
 	case STRIDED:
+		n = shape == BLOCKS ? 2 : n;
 		layout->count = 4;
 		for (i = 0; i < n; i++)
 			layout->block[i] = (struct ibmkey_block){

@@ -454,8 +454,8 @@ static void *wkey_bind_loop(void *arg)
 }
 
 /*
- * Two QPs bind one window at the same time, to a key and to an ordinary MR. A key that the window is
- * not bound to in the end can be unbound.
+ * Two QPs bind one window at the same time, to a key and to an ordinary MR. If the window is bound
+ * to the MR in the end, the key can be unbound.
  */
 TEST_F(wkey, window_of_two_queues)
 {

@@ -107,7 +107,7 @@ static atomic_t hidden_windows;
 void ib_mkey_rxe_count_hidden(int more)
 {
 	atomic_add(more, &hidden_windows);
-	/* The number is seen before the window is bound. Pairs with the barrier in direct_bind_mw(). */
+	/* The number before the bind. Pairs with the barrier in direct_bind_mw(). */
 	smp_mb__after_atomic();
 }
 
@@ -166,6 +166,6 @@ void ib_mkey_rxe_set_state(struct rxe_mr *mr, enum rxe_mr_state state)
 void ib_mkey_rxe_suspend(struct rxe_mr *mr)
 {
 	ib_mkey_rxe_set_state(mr, RXE_MR_STATE_INVALID);
-	/* rxe looks at the number of windows after this. Pairs with count_window() in redirect_mw.c. */
+	/* The state before rxe looks at the number of windows. Pairs with count_window(). */
 	smp_mb();
 }

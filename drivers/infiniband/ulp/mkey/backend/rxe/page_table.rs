@@ -55,7 +55,7 @@ impl MappedPage {
     pub(super) unsafe fn map(&mut self, page: *mut page) -> *mut u8 {
         if IS_LINEAR {
             // SAFETY: `attach()` set the number before there was an MR.
-            let base = unsafe { bindings::ib_mkey_rxe_page_base } as usize;
+            let base = unsafe { bindings::ib_mkey_rxe_page_base };
             let pages = (page as usize).wrapping_mul(PAGE_SIZE / size_of::<page>());
             return pages.wrapping_add(base) as *mut u8;
         }

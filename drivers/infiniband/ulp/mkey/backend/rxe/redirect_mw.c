@@ -21,7 +21,7 @@ static bool may_bind(const struct rxe_qp *qp, const struct rxe_mw *mw,
 	return mw->state == RXE_MW_STATE_VALID && !(bind->access & IB_ZERO_BASED);
 }
 
-/* Returns true if rxe would bind a window to one of its MRs as @bind says, for a suitable window. */
+/* Returns true if rxe would bind a suitable window to one of its MRs as @bind says. */
 static bool may_cover(const struct rxe_qp *qp, const struct rxe_mr *mr,
 		      const struct ib_mkey_rxe_bind_mw *bind)
 {
@@ -38,9 +38,9 @@ static bool may_cover(const struct rxe_qp *qp, const struct rxe_mr *mr,
 }
 
 /*
- * Binds a window to an MR, or to nothing. The caller holds the lock of the window, and has found that
- * it may_bind(), and has counted the window in the MR. Returns the MR that the window was bound to, for
- * release_mr().
+ * Binds a window to an MR, or to nothing. The caller holds the lock of the window, has found that
+ * it may_bind(), and has counted the window in the MR. Returns the MR that the window was bound to,
+ * for release_mr().
  *
  * rxe reads a window without its lock, and uses none of length 0. A request that comes meanwhile is
  * refused, or meets an MR that is at least as new as the access flags that rxe compared.
@@ -78,6 +78,7 @@ static struct rxe_mr *set_window(struct rxe_qp *qp, struct rxe_mw *mw, struct rx
 static bool count_window(struct rxe_mr *mr)
 {
 	atomic_inc(&mr->num_mw);
+	/* The count before the state. */
 	smp_mb__after_atomic();
 	if (ib_mkey_rxe_state(mr) != RXE_MR_STATE_INVALID)
 		return true;
@@ -95,9 +96,10 @@ static void release_mr(struct rxe_mr *mr)
 }
 
 /*
- * Binds a window to one of rxe's MRs, or to nothing, as rxe does, while no window is bound to a hidden
- * MR. rxe would read the fields of the request more than once, and rxe of Linux 7.2 compares the PD of
- * a window only for type 2, and not that of the MR. Returns -ENOENT if the MR is one of ib_mkey.
+ * Binds a window to one of rxe's MRs, or to nothing, as rxe does, while no window is bound to a
+ * hidden MR. rxe would read the fields of the request more than once. rxe of Linux 7.2 compares
+ * the PD of a window only for type 2, and not that of the MR. Returns -ENOENT if the MR is one of
+ * ib_mkey.
  */
 static int bind_plain(struct rxe_qp *qp, struct rxe_mw *mw,
 		      const struct ib_mkey_rxe_bind_mw *bind)
@@ -173,8 +175,8 @@ notrace int direct_bind_mw(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 		ret = bind_plain(qp, mw, &bind);
 		if (ret != -ENOENT) {
 			/*
-			 * Another QP may have bound the window to a hidden MR at the same time, and this
-			 * bind may have replaced that one. Pairs with the barrier in
+			 * Another QP may have bound the window to a hidden MR at the same time, and
+			 * this bind may have replaced that one. Pairs with the barrier in
 			 * ib_mkey_rxe_count_hidden().
 			 */
 			smp_mb();
@@ -246,8 +248,9 @@ int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_m
 
 /*
  * Stock rxe dereferences the NULL pointers of a window of type 2 that is not bound, and lets every
- * QP of the device invalidate a window. The caller holds the lock of Windows, so no other invalidation
- * runs, and nothing else ends the state VALID. A window of type 2 that is not bound has no QP.
+ * QP of the device invalidate a window. The caller holds the lock of Windows, so no other
+ * invalidation runs, and nothing else ends the state VALID. A window of type 2 that is not bound
+ * has no QP.
  */
 int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, u32 rkey)
 {

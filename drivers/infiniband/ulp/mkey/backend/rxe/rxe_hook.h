@@ -46,8 +46,8 @@ static inline struct ib_mkey_rxe_part ib_mkey_rxe_part(u32 length, enum rxe_mr_c
 }
 
 /*
- * Returns the rkey of the request of the peer that @qp serves. A READ has its own: rxe may answer it
- * again.
+ * Returns the rkey of the request of the peer that @qp serves. A READ has an rkey for itself: rxe
+ * may answer it again.
  */
 static inline u32 ib_mkey_rxe_rkey_of(struct rxe_qp *qp, enum rxe_mr_copy_dir dir)
 {

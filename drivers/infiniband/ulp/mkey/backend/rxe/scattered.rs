@@ -302,7 +302,7 @@ impl Pages<'_> {
         let fours = entries.chunks_exact(4);
         let rest = fours.remainder();
         for four in fours {
-            let &[ref a, ref b, ref c, ref d] = four else {
+            let [a, b, c, d] = four else {
                 break;
             };
             let places = [a, b, c, d].map(|entry| entry.addr().wrapping_sub(page.start));

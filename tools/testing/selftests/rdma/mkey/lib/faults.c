@@ -14,15 +14,15 @@ bool mkt_write_file(const char *path, const char *text)
 
 bool mkt_faults_may_sleep(bool on)
 {
-	static const char *const dir[] = { "failslab", "fail_page_alloc" };
+	static const char *const dirs[] = { "failslab", "fail_page_alloc", NULL };
+	const char *const *dir;
 	bool done = true;
 	char path[64];
-	unsigned int i;
 
-	for (i = 0; i < sizeof(dir) / sizeof(dir[0]); i++) {
-		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/ignore-gfp-wait", dir[i]);
+	for (dir = dirs; *dir; dir++) {
+		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/ignore-gfp-wait", *dir);
 		done &= mkt_write_file(path, on ? "N" : "Y");
-		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/verbose", dir[i]);
+		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/verbose", *dir);
 		done &= mkt_write_file(path, on ? "0" : "2");
 	}
 	return done;
