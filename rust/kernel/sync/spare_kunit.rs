@@ -7,6 +7,7 @@ use kernel::prelude::*;
 #[kunit_tests(rust_spare)]
 mod tests {
     use super::super::*;
+    use kernel::prelude::*;
 
     fn value(of: u32) -> Result<UniqueArc<u32>> {
         Ok(UniqueArc::new(of, GFP_KERNEL)?)
