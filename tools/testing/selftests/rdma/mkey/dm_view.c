@@ -471,8 +471,9 @@ TEST_F(view, state_is_read_only)
 		/* fork() does not copy a mapping of a view */
 		if (view_open(&self->dev, self->dm, &view))
 			_exit(1);
-		view.at[PAGES * 4096 - 1] = 1;
-		view.at[PAGES * 4096] = 1;
+		/* one after the other */
+		__atomic_store_n(&view.at[PAGES * 4096 - 1], 1, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&view.at[PAGES * 4096], 1, __ATOMIC_SEQ_CST);
 		_exit(2);
 	}
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
