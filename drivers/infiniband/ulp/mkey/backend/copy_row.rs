@@ -163,6 +163,7 @@ unsafe fn copy_small(
         33..64 => each!(ends::<2, ()>, len),
         65..128 => each!(ends::<4, ()>, len),
         129..256 => each!(ends::<8, ()>, len),
+        0 => {}
         _ => each!(lines, len),
     }
 }

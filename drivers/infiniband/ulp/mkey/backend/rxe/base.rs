@@ -403,7 +403,10 @@ impl Pages<'_> {
             // bytes from `offset` on are in the page and contain all pieces of the row. They are
             // pieces of the row that was checked. A packet is never part of an MR's memory.
             unsafe {
-                let entry = mapped.map(page).add(offset);
+                let entry = NonNull::new(mapped.map(page))
+                    .ok_or(EFAULT)?
+                    .as_ptr()
+                    .add(offset);
                 payload.copy(entry.add(in_entry as usize), &row);
             }
         }

@@ -110,9 +110,15 @@ impl PageTable<'_> {
         // SAFETY: By the safety requirement.
         unsafe {
             let mr = mr.as_ptr();
+            let entries = (*mr).page_info;
             Self {
-                entries: (*mr).page_info,
-                count: (*mr).nbuf.into(),
+                entries,
+                // rxe leaves the number when it cannot allocate another table.
+                count: if entries.is_null() {
+                    0
+                } else {
+                    (*mr).nbuf.into()
+                },
                 first: (*mr).ibmr.iova & (*mr).page_mask,
                 mapped: MappedPage::new(),
                 _mr: PhantomData,

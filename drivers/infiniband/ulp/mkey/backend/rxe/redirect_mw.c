@@ -96,10 +96,9 @@ static void release_mr(struct rxe_mr *mr)
 }
 
 /*
- * Binds a window to one of rxe's MRs, or to nothing, as rxe does, while no window is bound to a
- * hidden MR. rxe would read the fields of the request more than once. rxe of Linux 7.2 compares
- * the PD of a window only for type 2, and not that of the MR. Returns -ENOENT if the MR is one of
- * ib_mkey.
+ * Binds a window to one of rxe's MRs, or to nothing, as rxe does. rxe would read the fields of the
+ * request more than once. rxe of Linux 7.2 compares the PD of a window only for type 2, and not
+ * that of the MR. Returns -ENOENT if the MR is one of ib_mkey.
  */
 static int bind_plain(struct rxe_qp *qp, struct rxe_mw *mw,
 		      const struct ib_mkey_rxe_bind_mw *bind)
@@ -116,6 +115,9 @@ static int bind_plain(struct rxe_qp *qp, struct rxe_mw *mw,
 			goto put;
 		}
 	}
+	/* A request that may not use the MR or the window must not hold up a deregistration. */
+	if (mw->ibmw.pd != qp->ibqp.pd || (mr && !may_cover(qp, mr, bind)))
+		goto put;
 	if (mr && !count_window(mr))
 		goto put;
 	spin_lock_bh(&mw->lock);
@@ -203,17 +205,15 @@ notrace int direct_invalidate_mw(struct rxe_qp *qp, u32 rkey)
 
 int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, const struct ib_mkey_rxe_bind_mw *bind)
 {
-	/* rxe reads nothing else of the request. */
-	struct rxe_send_wqe wqe;
+	struct rxe_mw *mw = ib_mkey_rxe_get_mw(qp->ibqp.device, bind->mw_rkey >> 8);
+	int ret;
 
-	wqe.wr.wr.mw.addr = bind->addr;
-	wqe.wr.wr.mw.length = bind->length;
-	wqe.wr.wr.mw.mr_lkey = bind->mr_lkey;
-	wqe.wr.wr.mw.mw_rkey = bind->mw_rkey;
-	wqe.wr.wr.mw.rkey = bind->rkey;
-	wqe.wr.wr.mw.access = bind->access;
+	if (!mw)
+		return -EINVAL;
+	ret = bind_plain(qp, mw, bind);
+	ib_mkey_rxe_put_mw(mw);
 
-	return static_call(rxe_past_bind_mw)(qp, &wqe);
+	return ret == -ENOENT ? -EINVAL : ret;
 }
 
 /**
