@@ -158,7 +158,7 @@ impl Buffer {
         self.once(&self.export, dma_buf::Export::new)
     }
 
-    /// Returns a view of the buffer, for the copies of processes, with a reference for the caller.
+    /// Returns a view of the buffer, which a process maps to copy. The caller owns a reference to it.
     ///
     /// # Errors
     ///

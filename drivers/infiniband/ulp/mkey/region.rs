@@ -8,7 +8,7 @@
 //! | `region/binding.rs` | the binding of a region: a layout over leaves |
 //! | `region/flat.rs` | a binding over keys as one list over memory |
 //! | `region/rebind.rs` | rebinds of one region, or of several at once |
-//! | `region/binding/room.rs` | the memory of an old binding, for the next one |
+//! | `region/binding/room.rs` | the memory of an old binding, which the next bind uses |
 //! | `region/old.rs` | old bindings that accesses may still use |
 //! | `region/pins.rs` | the pins of the MRs to which bindings refer |
 //! | `region/rights.rs` | supported access flags, and the origin of a request |
@@ -124,7 +124,7 @@ pub(crate) struct Region {
     pub(crate) mr_slot: MrSlot<Region>,
     pub(crate) kind: Kind,
     pub(crate) binding: Cell<Binding>,
-    /// The memory of an old binding, for the next one.
+    /// The memory of an old binding. The next bind uses it.
     pub(crate) unused: Spare<Binding>,
     /// `true` if accesses through a binding of this region left SRCU. Deregistration waits for such
     /// accesses.

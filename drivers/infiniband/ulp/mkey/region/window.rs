@@ -18,8 +18,8 @@
 //!
 //! `Windows::windows` serialises binds and invalidations of the windows of a device, together with
 //! rxe's part of them. It is held while sleeping, but not during a wait for accesses. While no window
-//! is bound to a hidden MR, rxe binds windows to its own MRs without this lock (`bind_plain()` in
-//! `backend/rxe/redirect_mw.c`).
+//! is bound to a hidden MR, the backend binds windows to rxe's own MRs without this lock
+//! (`bind_plain()` in `backend/rxe/redirect_mw.c`).
 
 use crate::{
     backend::{Backend, Hw},

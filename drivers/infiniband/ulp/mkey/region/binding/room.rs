@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory of an old binding, for the next binding of the same key.
+//! The memory of an old binding, which the next bind of the same key uses.
 //!
 //! A program may bind a key for each message. A key therefore keeps the memory of its last binding if
 //! that is short, and a bind of a short layout of the same kind allocates nothing. The memory stays
