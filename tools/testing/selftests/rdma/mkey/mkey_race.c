@@ -44,7 +44,7 @@ struct race_thread {
 struct race {
 	FIXTURE_DATA(race) *self;
 	struct race_thread thread[THREADS];
-	atomic_bool stop;
+	atomic_bool stop, failed;
 	_Atomic uint32_t name;		/* of the region of the moment */
 	atomic_uint done, refused;	/* by all of them */
 };
@@ -64,13 +64,19 @@ static int race_start(struct race *race, void *(*loop)(void *))
 	return err;
 }
 
-/*
- * true if there is another round after @i; the last one comes after the threads
- * have started
- */
-static bool race_goes_on(struct race *race, unsigned int i, unsigned int rounds)
+/* true if there is another round after @i: at least @rounds, and until the race was @met */
+static bool race_goes_on(bool met, unsigned int i, unsigned int rounds)
 {
-	return i < rounds || (!race->done && i < 1000 * rounds);
+	return i < rounds || (!met && i < 1000 * rounds);
+}
+
+/* waits until a thread has done something, or has failed */
+static void race_wait(struct race *race)
+{
+	unsigned int done = atomic_load(&race->done);
+
+	while (atomic_load(&race->done) == done && !atomic_load(&race->failed))
+		sched_yield();
 }
 
 /* ends the threads; returns the first error of any of them, or 0 */
@@ -108,18 +114,23 @@ static void *race_bind(void *arg)
 		if (!err)
 			race->done++;
 		else if (err == ENOENT)
-			race->refused++;
+			race->refused += sge.lkey != 0;
 		else
 			thread->err = err;
 		if (mkt_rand(&thread->rng) & 1)
 			thread->err = thread->err ?: ibmkey_unbind(key);
 	}
+	if (thread->err)
+		atomic_store(&race->failed, true);
 	if (key && ibv_dereg_mr(key))
 		thread->err = thread->err ?: EBUSY;
 	return NULL;
 }
 
-/* an MR is bound before it is deregistered, or not at all */
+/*
+ * An MR is bound before it is deregistered, or not at all. In every second round the MR is
+ * deregistered only after a thread has bound it.
+ */
 TEST_F(race, bind_and_deregister)
 {
 	unsigned int i, busy = 0, rounds = mkt_scale(3000, 300);
@@ -127,13 +138,15 @@ TEST_F(race, bind_and_deregister)
 	struct race race = { .self = self };
 
 	ASSERT_EQ(0, race_start(&race, race_bind));
-	for (i = 0; race_goes_on(&race, i, rounds); i++) {
+	for (i = 0; race_goes_on(busy && race.refused, i, rounds); i++) {
 		struct ibv_mr *mr = ibv_reg_mr(self->c.dev.pd, host, 4096,
 					       MKT_ACCESS_ALL);
 		int err;
 
 		ASSERT_NE(NULL, mr);
 		atomic_store(&race.name, mr->lkey);
+		if (i & 1)
+			race_wait(&race);
 		do {
 			err = ibv_dereg_mr(mr);
 			busy += err == EBUSY;
@@ -145,8 +158,9 @@ TEST_F(race, bind_and_deregister)
 		ASSERT_EQ(0, err);
 	}
 	EXPECT_EQ(0, race_end(&race));
-	EXPECT_LT(0, race.done);
-	TH_LOG("%u binds, %u times busy", race.done, busy);
+	EXPECT_LT(0, busy);
+	EXPECT_LT(0, race.refused);
+	TH_LOG("%u binds, %u came too late, %u times busy", race.done, race.refused, busy);
 }
 
 /*
@@ -189,7 +203,7 @@ TEST_F(race, use_and_destroy)
 	int before = mkt_dev_count(&self->c.dev, "mr");
 
 	ASSERT_EQ(0, race_start(&race, race_handles));
-	for (i = 0; race_goes_on(&race, i, rounds); i++) {
+	for (i = 0; race_goes_on(busy && race.done, i, rounds); i++) {
 		struct mkt_ioctl cmd;
 		uint32_t made;
 		int err;
@@ -210,6 +224,7 @@ TEST_F(race, use_and_destroy)
 	}
 	EXPECT_EQ(0, race_end(&race));
 	EXPECT_LT(0, race.done);
+	EXPECT_LT(0, busy);
 	TH_LOG("%u commands were done, %u refused, %u times busy", race.done,
 	       race.refused, busy);
 	if (before >= 0) {
@@ -251,7 +266,7 @@ TEST_F(race, device_memory)
 		SKIP(return, "%" PRIu64 " bytes of device memory", max);
 	ASSERT_EQ(0, race_start(&race, race_dm));
 	/* a request that can never succeed takes no memory from the others */
-	for (i = 0; race_goes_on(&race, i, rounds * 100); i++) {
+	for (i = 0; race_goes_on(race.done, i, rounds * 100); i++) {
 		ASSERT_EQ(NULL, ibv_alloc_dm(self->c.dev.ctx, &attr));
 	}
 	EXPECT_EQ(0, race_end(&race));
