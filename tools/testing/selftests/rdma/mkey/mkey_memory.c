@@ -53,13 +53,16 @@ static long long memory_kernel(void)
 	return bytes;
 }
 
-static unsigned long memory_slab(const char *what)
+/* an attribute of the kernel's cache of objects of @size bytes, zero if it has none */
+static unsigned long memory_slab(size_t size, const char *what)
 {
+	bool large = size >= 1024;
 	char path[96];
 	unsigned long bytes = 0;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/sys/kernel/slab/kmalloc-cg-256/%s", what);
+	snprintf(path, sizeof(path), "/sys/kernel/slab/kmalloc-cg-%zu%s/%s",
+		 large ? size / 1024 : size, large ? "k" : "", what);
 	f = fopen(path, "r");
 	if (f) {
 		if (fscanf(f, "%lu", &bytes) != 1)
@@ -72,18 +75,23 @@ static unsigned long memory_slab(const char *what)
 /* bytes of a key beside its entries; debug allocators take more */
 static size_t memory_per_key(void)
 {
-	bool watched = memory_slab("slab_size") != memory_slab("object_size");
+	bool watched = memory_slab(256, "slab_size") != memory_slab(256, "object_size");
 
 	return watched ? 2 * PER_KEY : PER_KEY;
 }
 
+/*
+ * what an allocation of @bytes is charged; a debug allocator doubles the objects of a
+ * cache, whose alignment is their size
+ */
 static size_t memory_round(size_t bytes)
 {
-	size_t size = 8;
+	size_t size = 8, slab;
 
 	while (size < bytes)
 		size *= 2;
-	return size;
+	slab = memory_slab(size, "slab_size");
+	return slab ? slab : size;
 }
 
 FIXTURE(memory)
