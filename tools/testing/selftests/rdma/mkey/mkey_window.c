@@ -206,6 +206,37 @@ TEST_F(window, remote_invalidate)
 	EXPECT_EQ(0, window_refused(&self->s, self->s.key[1]->rkey));
 }
 
+/* a peer cannot invalidate a key without remote access flags */
+TEST_F(window, remote_invalidate_of_local_key)
+{
+	struct mkt_layout layout = {
+		.num_blocks = 1,
+		.block = &(struct mkt_block){ .bytes = 4096 },
+	};
+	struct mkt_wr wr = { .op = MKT_SEND_INV, .rkey = self->s.key[1]->rkey };
+	struct mkt_wr recv = {};
+	struct mkt_result result;
+
+	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1], &layout,
+				     IBV_ACCESS_LOCAL_WRITE));
+	ASSERT_EQ(0, mkt_exec(&self->s.pair, 0, &wr, &recv, &result));
+	EXPECT_NE(IBV_WC_SUCCESS, result.recv_status);
+	EXPECT_EQ(IBMKEY_LIST, window_kind(self->s.key[1]));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	/* the local node may */
+	wr.op = MKT_LOCAL_INV;
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
+	EXPECT_EQ(IBMKEY_UNBOUND, window_kind(self->s.key[1]));
+	/* any remote access flag suffices */
+	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1], &layout,
+				     IBV_ACCESS_REMOTE_READ));
+	wr.op = MKT_SEND_INV;
+	wr.rkey = self->s.key[1]->rkey;
+	ASSERT_EQ(0, mkt_exec(&self->s.pair, 0, &wr, &recv, &result));
+	EXPECT_EQ(IBV_WC_SUCCESS, result.status);
+	EXPECT_EQ(IBMKEY_UNBOUND, window_kind(self->s.key[1]));
+}
+
 /* other PDs cannot invalidate a key, and a key with a window stays */
 TEST_F(window, invalidate_refused)
 {

@@ -510,6 +510,9 @@ int mkt_end_draw(struct mkt_end *end, struct mkt_setup *setup,
  */
 int mkt_touch(struct mkt_setup *setup, uint32_t rkey, enum mkt_op op,
 	      uint64_t addr, uint32_t length);
+/* the same; the QPs can be used again afterwards, or it returns -1 */
+int mkt_try(struct mkt_setup *setup, uint32_t rkey, enum mkt_op op,
+	    uint64_t addr, uint32_t length);
 /* @dev must have been opened */
 int mkt_setup(struct mkt_setup *setup, const struct mkt_wants *wants,
 	      const char *salt);

@@ -83,6 +83,16 @@ int mkt_touch(struct mkt_setup *setup, uint32_t rkey, enum mkt_op op,
 	return mkt_status(&setup->pair, 0, &wr);
 }
 
+int mkt_try(struct mkt_setup *setup, uint32_t rkey, enum mkt_op op,
+	    uint64_t addr, uint32_t length)
+{
+	int status = mkt_touch(setup, rkey, op, addr, length);
+
+	if (status != IBV_WC_SUCCESS && mkt_pair_recover(&setup->pair))
+		return -1;
+	return status;
+}
+
 int mkt_teardown(struct mkt_setup *setup)
 {
 	int err, first = 0;
