@@ -26,17 +26,6 @@
 RXE_REDIRECTED(check_range, RXE_SYMBOL(mr_check_range), int,
 	       (struct rxe_mr *mr, u64 iova, size_t length),
 	       (mr, iova, length), -ENODEV)
-RXE_REDIRECTED(atomic_op, rxe_mr_do_atomic_op, enum resp_states,
-	       (struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
-		u64 swap_add, u64 *orig_val),
-	       (mr, iova, opcode, compare, swap_add, orig_val),
-	       RESPST_ERR_RKEY_VIOLATION)
-RXE_REDIRECTED(atomic_write, rxe_mr_do_atomic_write, enum resp_states,
-	       (struct rxe_mr *mr, u64 iova, u64 value),
-	       (mr, iova, value), RESPST_ERR_RKEY_VIOLATION)
-RXE_REDIRECTED(flush, rxe_flush_pmem_iova, int,
-	       (struct rxe_mr *mr, u64 iova, unsigned int length),
-	       (mr, iova, length), -ENODEV)
 RXE_REDIRECTED(reg_fast_mr, rxe_reg_fast_mr, int,
 	       (struct rxe_qp *qp, struct rxe_send_wqe *wqe), (qp, wqe), -ENODEV)
 RXE_FUNCTION(copy_data, RXE_SYMBOL(copy_data), int,
@@ -58,6 +47,18 @@ RXE_FUNCTION(odp_atomic_write, rxe_odp_do_atomic_write, enum resp_states,
 
 /* The functions below have other parameters if rxe has a table. */
 #ifdef IB_MKEY_RXE_TABLE
+RXE_FUNCTION(qp_atomic_op, rxe_mr_do_atomic_op, enum resp_states,
+	     (struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
+	      u64 swap_add, u64 *orig_val, struct rxe_qp *qp),
+	     (mr, iova, opcode, compare, swap_add, orig_val, qp),
+	     RESPST_ERR_RKEY_VIOLATION)
+RXE_FUNCTION(qp_atomic_write, rxe_mr_do_atomic_write, enum resp_states,
+	     (struct rxe_mr *mr, u64 iova, u64 value, struct rxe_qp *qp),
+	     (mr, iova, value, qp), RESPST_ERR_RKEY_VIOLATION)
+RXE_FUNCTION(qp_flush, rxe_flush_pmem_iova, int,
+	     (struct rxe_mr *mr, u64 iova, unsigned int length,
+	      struct rxe_qp *qp),
+	     (mr, iova, length, qp), -ENODEV)
 RXE_FUNCTION(set_ops, rxe_mr_set_ops, void,
 	     (struct rxe_mr *mr, const struct rxe_mr_ops *ops), (mr, ops), /* none */)
 RXE_FUNCTION(copy, rxe_mr_copy, int,
@@ -75,6 +76,17 @@ RXE_FUNCTION(invalidate_mw, rxe_mw_invalidate, int,
 	     (struct rxe_mw *mw, struct rxe_qp *qp, u32 rkey),
 	     (mw, qp, rkey), -ENODEV)
 #else
+RXE_REDIRECTED(atomic_op, rxe_mr_do_atomic_op, enum resp_states,
+	       (struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
+		u64 swap_add, u64 *orig_val),
+	       (mr, iova, opcode, compare, swap_add, orig_val),
+	       RESPST_ERR_RKEY_VIOLATION)
+RXE_REDIRECTED(atomic_write, rxe_mr_do_atomic_write, enum resp_states,
+	       (struct rxe_mr *mr, u64 iova, u64 value),
+	       (mr, iova, value), RESPST_ERR_RKEY_VIOLATION)
+RXE_REDIRECTED(flush, rxe_flush_pmem_iova, int,
+	       (struct rxe_mr *mr, u64 iova, unsigned int length),
+	       (mr, iova, length), -ENODEV)
 RXE_REDIRECTED(copy, rxe_mr_copy, int,
 	       (struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
 		enum rxe_mr_copy_dir dir),

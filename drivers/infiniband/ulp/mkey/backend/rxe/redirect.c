@@ -72,16 +72,7 @@ static noinline int copy_remote(struct rxe_mr *mr, u64 iova, void *addr,
  */
 static const struct ib_mkey_rxe_peer *find_peer(struct ib_mkey_rxe_peer *peer)
 {
-	struct rxe_qp *qp = serving_qp(RXE_TO_MR_OBJ);
-
-	if (!qp)
-		return NULL;
-	*peer = (struct ib_mkey_rxe_peer){
-		.pd = qp->ibqp.pd,
-		.qp = qp,
-		.rkey = ib_mkey_rxe_rkey_of(qp, RXE_TO_MR_OBJ),
-	};
-	return peer;
+	return ib_mkey_rxe_fill_peer(peer, serving_qp(RXE_TO_MR_OBJ));
 }
 
 static noinline enum resp_states atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,

@@ -56,6 +56,20 @@ static inline u32 ib_mkey_rxe_rkey_of(struct rxe_qp *qp, enum rxe_mr_copy_dir di
 	return read ? qp->resp.res->read.rkey : qp->resp.rkey;
 }
 
+/* Returns the peer that @qp serves with an operation other than a READ, or NULL without a QP. */
+static inline const struct ib_mkey_rxe_peer *
+ib_mkey_rxe_fill_peer(struct ib_mkey_rxe_peer *peer, struct rxe_qp *qp)
+{
+	if (!qp)
+		return NULL;
+	*peer = (struct ib_mkey_rxe_peer){
+		.pd = qp->ibqp.pd,
+		.qp = qp,
+		.rkey = ib_mkey_rxe_rkey_of(qp, RXE_TO_MR_OBJ),
+	};
+	return peer;
+}
+
 /* attach.c or table.c */
 int ib_mkey_rxe_init(void);
 void ib_mkey_rxe_exit(void);

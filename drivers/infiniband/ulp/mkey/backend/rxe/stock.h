@@ -20,6 +20,25 @@ enum rxe_function {
 #include "functions.h"
 #undef RXE_FUNCTION
 
+#ifdef IB_MKEY_RXE_TABLE
+/* An rxe with a table takes the QP that serves a peer. Here the caller is not rxe. */
+static inline enum resp_states stock_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
+					       u64 compare, u64 swap_add, u64 *orig_val)
+{
+	return stock_qp_atomic_op(mr, iova, opcode, compare, swap_add, orig_val, NULL);
+}
+
+static inline enum resp_states stock_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
+{
+	return stock_qp_atomic_write(mr, iova, value, NULL);
+}
+
+static inline int stock_flush(struct rxe_mr *mr, u64 iova, unsigned int length)
+{
+	return stock_qp_flush(mr, iova, length, NULL);
+}
+#endif
+
 /* Static calls of the stock code of a redirected function, past the redirection. */
 #define RXE_FUNCTION(name, symbol, type, parameters, arguments, failure)
 #define RXE_REDIRECTED(name, symbol, type, parameters, arguments, failure) \

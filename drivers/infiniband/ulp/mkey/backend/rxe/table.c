@@ -38,24 +38,27 @@ static int copy(struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
 				qp ? ib_mkey_rxe_rkey_of(qp, dir) : 0);
 }
 
-/*
- * rxe does not name the QP in the calls of the next three functions. Between rxe's comparison of
- * the rkey and the call, a bind can change the tag; such a request counts as one before the bind.
- */
 static enum resp_states atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
-				  u64 swap_add, u64 *orig_val)
+				  u64 swap_add, u64 *orig_val, struct rxe_qp *qp)
 {
-	return ib_mkey_rxe_atomic_op(mr, iova, opcode, compare, swap_add, orig_val, NULL);
+	struct ib_mkey_rxe_peer peer;
+
+	return ib_mkey_rxe_atomic_op(mr, iova, opcode, compare, swap_add, orig_val,
+				     ib_mkey_rxe_fill_peer(&peer, qp));
 }
 
-static enum resp_states atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
+static enum resp_states atomic_write(struct rxe_mr *mr, u64 iova, u64 value, struct rxe_qp *qp)
 {
-	return ib_mkey_rxe_atomic_write(mr, iova, value, NULL);
+	struct ib_mkey_rxe_peer peer;
+
+	return ib_mkey_rxe_atomic_write(mr, iova, value, ib_mkey_rxe_fill_peer(&peer, qp));
 }
 
-static int flush(struct rxe_mr *mr, u64 iova, unsigned int length)
+static int flush(struct rxe_mr *mr, u64 iova, unsigned int length, struct rxe_qp *qp)
 {
-	return ib_mkey_rxe_flush(mr, iova, length, NULL);
+	struct ib_mkey_rxe_peer peer;
+
+	return ib_mkey_rxe_flush(mr, iova, length, ib_mkey_rxe_fill_peer(&peer, qp));
 }
 
 static int invalidate(struct rxe_mr *mr, struct rxe_qp *qp, u32 key, bool remote)
