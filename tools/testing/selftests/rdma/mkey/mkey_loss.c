@@ -46,6 +46,7 @@ FIXTURE(loss)
 FIXTURE_VARIANT(loss)
 {
 	enum mkt_kind kind;
+	bool each_kind;		/* each message goes through keys of other kinds */
 	unsigned int flags;
 	const char *netem;
 };
@@ -71,7 +72,7 @@ FIXTURE_VARIANT_ADD(loss, general_srq)
 
 FIXTURE_VARIANT_ADD(loss, reordered)
 {
-	.kind = MKT_INDEXED,
+	.each_kind = true,
 	.netem = "delay 4ms reorder 40%",
 };
 
@@ -128,18 +129,37 @@ FIXTURE_TEARDOWN(loss)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
+/* binds both keys to layouts of other kinds: each pair of kinds comes in turn */
+static int loss_bind_others(FIXTURE_DATA(loss) *self, unsigned int round)
+{
+	const unsigned int kinds[] = {
+		round % MKT_NUM_KINDS,
+		(round + 1 + round / MKT_NUM_KINDS) % MKT_NUM_KINDS,
+	};
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < 2 && !err; i++) {
+		mkt_end_free(&self->key[i]);
+		err = loss_bind(&self->s, &self->key[i], i, kinds[i]);
+	}
+	return err;
+}
+
 /*
  * Runs transfers until @counter of side @counting, which only losses increment,
  * is high enough.
  */
 static void loss_run(struct __test_metadata *_metadata,
-		     FIXTURE_DATA(loss) *self, enum mkt_op op,
-		     unsigned int counting, const char *counter)
+		     FIXTURE_DATA(loss) *self, const FIXTURE_VARIANT(loss) *variant,
+		     enum mkt_op op, unsigned int counting, const char *counter)
 {
+	unsigned int least = mkt_scale(8, 3), rounds = 0, least_rounds = least;
 	struct mkt_setup *s = &self->s;
 	unsigned long first = loss_counter(&s->dev[counting], counter), seen;
-	unsigned int rounds = 0, least = mkt_scale(8, 3);
 
+	if (variant->each_kind)
+		least_rounds = mkt_scale(MKT_NUM_KINDS * MKT_NUM_KINDS, MKT_NUM_KINDS);
 	do {
 		struct mkt_xfer xfer = {
 			.op = op,
@@ -150,12 +170,14 @@ static void loss_run(struct __test_metadata *_metadata,
 			.num_sge = 3,
 		};
 
+		if (variant->each_kind)
+			ASSERT_EQ(0, loss_bind_others(self, rounds));
 		ASSERT_EQ(0, mkt_arena_fill(&s->arena[mkt_xfer_source(&xfer)],
 					    &s->rng));
 		ASSERT_EQ(0, mkt_xfer(&s->pair, &xfer));
 		seen = loss_counter(&s->dev[counting], counter) - first;
 		rounds++;
-	} while (rounds < 400 && (seen < least || rounds < least));
+	} while (rounds < 400 && (seen < least || rounds < least_rounds));
 	TH_LOG("%u messages, %s counted %lu", rounds, counter, seen);
 	EXPECT_LE(least, seen);
 }
@@ -163,22 +185,22 @@ static void loss_run(struct __test_metadata *_metadata,
 /* lost READ responses: the responder reads its memory again */
 TEST_F(loss, read_replayed)
 {
-	loss_run(_metadata, self, MKT_READ, 1, "duplicate_request");
+	loss_run(_metadata, self, variant, MKT_READ, 1, "duplicate_request");
 }
 
 TEST_F(loss, write)
 {
-	loss_run(_metadata, self, MKT_WRITE, 1, "out_of_seq_request");
+	loss_run(_metadata, self, variant, MKT_WRITE, 1, "out_of_seq_request");
 }
 
 TEST_F(loss, write_imm)
 {
-	loss_run(_metadata, self, MKT_WRITE_IMM, 1, "out_of_seq_request");
+	loss_run(_metadata, self, variant, MKT_WRITE_IMM, 1, "out_of_seq_request");
 }
 
 TEST_F(loss, send)
 {
-	loss_run(_metadata, self, MKT_SEND, 1, "out_of_seq_request");
+	loss_run(_metadata, self, variant, MKT_SEND, 1, "out_of_seq_request");
 }
 
 /*
@@ -198,7 +220,7 @@ TEST_F(loss, atomic)
 	unsigned int rounds = 0, least = mkt_scale(8, 3);
 	unsigned long seen;
 
-	if (variant->kind == MKT_INDEXED)
+	if (variant->each_kind)
 		SKIP(return, "one packet at a time has no other order");
 	mkt_end_free(&self->key[1]);
 	ASSERT_EQ(0, mkt_end_key(&self->key[1], s->key[1], &s->arena[1],
