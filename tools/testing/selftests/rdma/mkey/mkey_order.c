@@ -258,8 +258,7 @@ TEST_F(order, eight_queues_in_four_threads)
 	unsigned int i, k;
 
 	ASSERT_NE(NULL, thread);
-	if (!mkt_dev_here(&self->s.dev[0]) || !mkt_dev_here(&self->s.dev[1]))
-		SKIP(return, "threads cannot use two machines");
+	MKT_ONE_MACHINE(self->s.dev);
 	for (i = 0; i < THREADS; i++) {
 		thread[i].rounds = mkt_scale(1000, 30);
 		for (k = 0; k < QPS / THREADS; k++) {

@@ -287,9 +287,11 @@ TEST_F(tag, a_request_with_a_stale_rkey)
 /* peers that knew the rkey do not reach what the next owner of a pool key binds */
 TEST_F(tag, a_key_of_a_pool)
 {
-	struct ibmkey_pool *pool = ibmkey_pool_create(self->s.dev[1].pd, 2, 1);
+	struct ibmkey_pool *pool;
 	uint32_t old;
 
+	MKT_ONE_MACHINE(self->s.dev);
+	pool = ibmkey_pool_create(self->s.dev[1].pd, 2, 1);
 	ASSERT_NE(NULL, pool);
 	self->key = ibmkey_pool_get(pool);
 	ASSERT_NE(NULL, self->key);
@@ -357,6 +359,7 @@ static void tag_race(struct __test_metadata *_metadata, FIXTURE_DATA(tag) *self,
 	unsigned int i, rounds = mkt_scale(2000, 300), done = 0, leaked = 0;
 	struct mkt_wr wr = tag_wr(self, op, self->key->rkey);
 
+	MKT_ONE_MACHINE(self->s.dev);
 	ASSERT_EQ(0, tag_bind(self, self->key, 0, 0));
 	ASSERT_EQ(0, pthread_create(&self->tid, NULL, tag_loop, self));
 	for (i = 0; i < rounds || ((!done || done == i) && i < 100000); i++) {

@@ -328,6 +328,7 @@ TEST_F(foreign, hidden)
 	struct mkt_pair second;
 	pthread_t tid;
 
+	MKT_ONE_MACHINE(s->dev);
 	ASSERT_EQ(0, mkt_layout_bind(s->key[1], &s->arena[1], &layout,
 				     MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND));
 	ASSERT_EQ(0, mkt_pair_create(&second, &s->dev[0], &s->dev[1], IBV_MTU_1024, 0));

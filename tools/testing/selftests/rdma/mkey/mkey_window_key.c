@@ -158,6 +158,7 @@ TEST_F(wkey, window_against_rebind)
 	struct ibv_mw *mw;
 	pthread_t tid;
 
+	MKT_ONE_MACHINE(s->dev);
 	memset(host, 0xa0, ZONE);
 	memset(host + ZONE, 0xa1, ZONE);
 	thread.leaf = ibv_reg_mr(s->dev[1].pd, host, 2 * ZONE, MKT_ACCESS_ALL);
@@ -238,6 +239,7 @@ TEST_F(wkey, window_of_two_queues)
 	struct ibv_mr *mr;
 	struct ibv_mw *mw;
 
+	MKT_ONE_MACHINE(s->dev);
 	memset(host, 0xa0, ZONE);
 	memset(host + ZONE, 0xa1, ZONE);
 	mr = ibv_reg_mr(s->dev[1].pd, host, 2 * ZONE, MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND);

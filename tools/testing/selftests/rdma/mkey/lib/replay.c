@@ -20,12 +20,11 @@
 #define PAYLOAD_AT (BTH_AT + 12 + 4)
 #define ROCE_PORT 4791
 
-int mkt_replay_open(struct mkt_replay *replay, const struct mkt_dev *dev)
+static int replay_open(struct mkt_replay *replay, const struct mkt_dev *dev)
 {
 	char path[96];
 	int here, there, err = 0;
 
-	memset(replay, 0, sizeof(*replay));
 	snprintf(path, sizeof(path), "/run/netns/%s", dev->netns);
 	there = open(path, O_RDONLY | O_CLOEXEC);
 	here = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
@@ -66,7 +65,7 @@ static ssize_t replay_next(struct mkt_replay *replay, uint8_t *packet,
 	return 0;
 }
 
-int mkt_replay_find(struct mkt_replay *replay, uint8_t opcode)
+static int replay_find(struct mkt_replay *replay, uint8_t opcode)
 {
 	uint8_t packet[sizeof(replay->packet)];
 	struct sockaddr_ll from;
@@ -83,7 +82,7 @@ int mkt_replay_find(struct mkt_replay *replay, uint8_t opcode)
 	return replay->length ? 0 : ENOENT;
 }
 
-unsigned int mkt_replay_send(struct mkt_replay *replay, uint8_t value, size_t length)
+static unsigned int replay_send(struct mkt_replay *replay, uint8_t value, size_t length)
 {
 	uint8_t packet[sizeof(replay->packet)];
 	struct sockaddr_ll from;
@@ -109,7 +108,37 @@ unsigned int mkt_replay_send(struct mkt_replay *replay, uint8_t value, size_t le
 	return count;
 }
 
+int mkt_replay_open(struct mkt_replay *replay, const struct mkt_dev *dev)
+{
+	int err = 0;
+
+	memset(replay, 0, sizeof(*replay));
+	replay->dev = dev;
+	replay->fd = -1;
+	if (mkt_dev_here(dev))
+		err = replay_open(replay, dev);
+	mkt_share(dev, &err, sizeof(err));
+	return err;
+}
+
+int mkt_replay_find(struct mkt_replay *replay, uint8_t opcode)
+{
+	int err = mkt_dev_here(replay->dev) ? replay_find(replay, opcode) : 0;
+
+	mkt_share(replay->dev, &err, sizeof(err));
+	return err;
+}
+
+unsigned int mkt_replay_send(struct mkt_replay *replay, uint8_t value, size_t length)
+{
+	unsigned int count = mkt_dev_here(replay->dev) ? replay_send(replay, value, length) : 0;
+
+	mkt_share(replay->dev, &count, sizeof(count));
+	return count;
+}
+
 void mkt_replay_close(struct mkt_replay *replay)
 {
-	close(replay->fd);
+	if (replay->fd >= 0)
+		close(replay->fd);
 }

@@ -19,13 +19,14 @@
 #define MKT_BTH_READ_RESPONSE_ONLY 0x10
 
 struct mkt_replay {
+	const struct mkt_dev *dev;
 	int fd;
 	struct sockaddr_ll to;
 	uint8_t packet[9000];
 	size_t length;
 };
 
-/* records packets of the network interface of @dev */
+/* records packets of the network interface of @dev, on the machine of @dev */
 int mkt_replay_open(struct mkt_replay *replay, const struct mkt_dev *dev);
 /* takes the last packet that @dev sent with @opcode; ENOENT if there is none */
 int mkt_replay_find(struct mkt_replay *replay, uint8_t opcode);

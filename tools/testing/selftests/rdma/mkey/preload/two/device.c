@@ -216,10 +216,27 @@ int ibv_close_device(struct ibv_context *ctx)
 	return two_gone(&call, ret, call.run ? NULL : verbs_get_ctx(ctx));
 }
 
+/* The library replaces query_device_ex(). Its function has to be called within a call, too. */
+static int two_enable(struct ibv_context *ctx)
+{
+	struct verbs_context *vctx = ctx ? verbs_get_ctx(ctx) : NULL;
+	bool hooked = vctx && vctx->query_device_ex == two_query_device_ex;
+	int ret;
+
+	if (hooked)
+		vctx->query_device_ex = two_next_query_device_ex;
+	ret = TWO_NEXT(ibmkey_enable)(ctx);
+	if (hooked) {
+		two_next_query_device_ex = vctx->query_device_ex;
+		vctx->query_device_ex = two_query_device_ex;
+	}
+	return ret;
+}
+
 int ibmkey_enable(struct ibv_context *ctx)
 {
 	struct two_call call = two_begin(ctx, __func__);
-	int ret = two_end(&call, call.run ? TWO_NEXT(ibmkey_enable)(ctx) : 0);
+	int ret = two_end(&call, call.run ? two_enable(ctx) : 0);
 
 	if (!ret && call.shared)
 		two_hook_dm(ctx);

@@ -49,13 +49,28 @@ static struct ibv_dm *two_alloc_dm(struct ibv_context *ctx, struct ibv_alloc_dm_
 	return two_dm(&call, call.run ? two_next_alloc(ctx, attr) : NULL, ctx);
 }
 
+/* The library calls the ibmkey_alloc_dm() of the object that the context's alloc_dm() is in. */
+static struct ibv_dm *two_alloc_dm_of_class(struct ibv_context *ctx,
+					    const struct ibv_alloc_dm_attr *attr,
+					    uint32_t dm_class)
+{
+	struct verbs_context *vctx = verbs_get_ctx(ctx);
+	struct ibv_dm *dm;
+
+	if (vctx->alloc_dm != two_alloc_dm)
+		return TWO_NEXT(ibmkey_alloc_dm)(ctx, attr, dm_class);
+	vctx->alloc_dm = two_next_alloc;
+	dm = TWO_NEXT(ibmkey_alloc_dm)(ctx, attr, dm_class);
+	vctx->alloc_dm = two_alloc_dm;
+	return dm;
+}
+
 struct ibv_dm *ibmkey_alloc_dm(struct ibv_context *ctx, const struct ibv_alloc_dm_attr *attr,
 			       uint32_t dm_class)
 {
 	struct two_call call = two_begin(ctx, __func__);
 
-	return two_dm(&call, call.run ? TWO_NEXT(ibmkey_alloc_dm)(ctx, attr, dm_class) : NULL,
-		      ctx);
+	return two_dm(&call, call.run ? two_alloc_dm_of_class(ctx, attr, dm_class) : NULL, ctx);
 }
 
 static int two_free_dm(struct ibv_dm *dm)
