@@ -72,10 +72,7 @@ static uint64_t check_of(const struct record *record)
 	return ~sum;
 }
 
-/*
- * Makes a request between a part of the device memory and a part of the local
- * memory.
- */
+/* Makes a request between a part of the device memory and one of the local memory. */
 static struct ibv_send_wr request(struct node *node, struct ibv_sge *sge,
 				  enum ibv_wr_opcode opcode, size_t offset,
 				  void *here, size_t length)
@@ -111,9 +108,7 @@ static struct ibv_send_wr atomic_request(struct node *node, struct ibv_sge *sge,
 	return wr;
 }
 
-/*
- * Posts the requests from @first to @last, in this order, and waits for them.
- */
+/* Posts the requests from @first to @last, in this order, and waits for them. */
 static void run(struct node *node, struct ibv_send_wr *first,
 		struct ibv_send_wr *last)
 {
@@ -161,9 +156,7 @@ static void read_record(struct node *node)
 	run(node, &wr, &wr);
 }
 
-/*
- * Takes the lock. Returns the largest possible number of updates at that time.
- */
+/* Takes the lock. Returns the largest possible number of updates at that time. */
 static uint64_t lock(struct node *node)
 {
 	uint64_t seen = 0, most = UINT64_MAX;
@@ -302,10 +295,7 @@ static void close_node(struct node *node)
 	rc_close(&node->dev);
 }
 
-/*
- * Checks that no two additions returned the same value and that all of them
- * count.
- */
+/* Checks that no two additions returned the same value and that all of them count. */
 static void check_counted(const uint64_t *counted, uint64_t number, uint8_t *seen,
 			  uint64_t total)
 {

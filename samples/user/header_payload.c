@@ -83,7 +83,6 @@ int main(int argc, char **argv)
 	struct ibv_mr *header_mr, *payload_mr, *message_mr, *key;
 	struct rc_conn pair[2];
 	struct rc_dev dev;
-	int ret;
 
 	message.header.type = 7;
 	message.header.length = sizeof(message.payload);
@@ -91,9 +90,6 @@ int main(int argc, char **argv)
 		message.payload[i] = i * 31 + i / 256;
 
 	rc_open(&dev, argc > 1 ? argv[1] : NULL);
-	ret = ibmkey_enable(dev.ctx);
-	if (ret)
-		die(ret, "ibmkey_enable");
 	rc_create_loop(pair, &dev);
 
 	/* A key can allow what all of its leaves allow, and no more. */

@@ -127,10 +127,7 @@ int main(int argc, char **argv)
 			rc_wait(&pair[0]);
 			check(&flying[i], received[i]);
 			pages += flying[i].pages;
-			/*
-			 * After this, the key does not reach the sequence any
-			 * more.
-			 */
+			/* After this, the key no longer reaches the sequence. */
 			ret = ibmkey_pool_put(pool, flying[i].key);
 			if (ret)
 				die(ret, "ibmkey_pool_put");
