@@ -169,7 +169,7 @@ operations=100000 messages=5000 payloads=200
 if [ -n "${MKEY_TEST_QUICK-}" ]; then
 	operations=2000 messages=200 payloads=20
 fi
-ktap_set_plan 34
+ktap_set_plan 35
 
 for sample in column header_payload pages kv_gather halo lock dm_counter; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
@@ -178,6 +178,9 @@ export PYTHONPATH="$here/../python/lib" PYTHONDONTWRITEBYTECODE=1
 for sample in column halo header_payload kv_gather dm_lock; do
 	works "python/$sample on rxe0" ip netns exec ns0 python3 "$here/python/$sample.py" rxe0
 done
+works "the samples in Python, cell by cell" ip netns exec ns0 python3 "$here/../python/tests/cells.py" rxe0 \
+	"$here/python/column.py" "$here/python/halo.py" "$here/python/header_payload.py" "$here/python/kv_gather.py" \
+	"$here/python/dm_lock.py"
 works "keys in Rust on rxe0" ip netns exec ns0 "$here/keys_rust" rxe0
 # One process, which needs no way to others.
 export OMPI_MCA_btl=self OMPI_MCA_pml=ob1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

@@ -18,15 +18,22 @@ matrix = np.arange(1000 * 37, dtype=np.float64).reshape(1000, 37)
 part = matrix[::-2, 5]
 received = np.zeros(part.shape)
 
-# %% Both sides of a connection: the first argument names the device.
-with Loop(sys.argv[1] if len(sys.argv) > 1 else None) as loop:
-    into = ibmkey.register(loop.pd, received, e.IBV_ACCESS_LOCAL_WRITE)
-    # %% The peer makes a key of the slice and gives its number, the rkey, away.
-    with ibmkey.Key.from_buffer(loop.pd, part, e.IBV_ACCESS_REMOTE_READ) as key:
-        print(key)
-        # %% The reader needs no more than the rkey. Addresses of a key begin at 0.
-        loop.read(sge(into), 0, key.rkey)
-    into.close()
+# %% Both sides of a connection, and memory for what is read.
+# The program's argument. In a notebook, it is the first device.
+device = sys.argv[1] if len(sys.argv) == 2 else None
+loop = Loop(device)
+into = ibmkey.register(loop.pd, received, e.IBV_ACCESS_LOCAL_WRITE)
 
+# %% The peer makes a key of the slice and gives its number, the rkey, away.
+key = ibmkey.Key.from_buffer(loop.pd, part, e.IBV_ACCESS_REMOTE_READ)
+print(key)
+
+# %% The reader needs no more than the rkey. Addresses of a key begin at 0.
+loop.read(sge(into), 0, key.rkey)
 assert (received == part).all()
 print(f"{part.size} elements in one read: {received[:3]} ...")
+
+# %% A key is closed before its connection. In a function, "with" does this.
+key.close()
+into.close()
+loop.close()

@@ -27,20 +27,21 @@ for axis in range(3):
         its = tuple(border if at == axis else inside for at in range(3))
         faces.append((own, its))
 
-# %% One MR for each grid, and a key for each face. A key only read by this device needs no access flags.
-with Loop(sys.argv[1] if len(sys.argv) > 1 else None) as loop:
-    write = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE
-    here = ibmkey.register(loop.pd, grid)
-    there = ibmkey.register(loop.pd, neighbour, write)
-    for own, its in faces:
-        with (
-            ibmkey.Key.from_buffer(loop.pd, grid[own], mr=here) as source,
-            ibmkey.Key.from_buffer(loop.pd, neighbour[its], write, mr=there) as target,
-        ):
-            # %% The whole face, from one array into the other: addresses of a key begin at 0.
-            loop.write(source.sge(), 0, target.rkey)
-    here.close()
-    there.close()
+# %% One MR for each grid. The peer may write the neighbour's.
+# The program's argument. In a notebook, it is the first device.
+device = sys.argv[1] if len(sys.argv) == 2 else None
+loop = Loop(device)
+write = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE
+here = ibmkey.register(loop.pd, grid)
+there = ibmkey.register(loop.pd, neighbour, write)
+
+# %% A key for each face. A key that only this device reads needs no access flags.
+sources = [ibmkey.Key.from_buffer(loop.pd, grid[own], mr=here) for own, _ in faces]
+targets = [ibmkey.Key.from_buffer(loop.pd, neighbour[its], write, mr=there) for _, its in faces]
+
+# %% Whole faces, from one array into the other: addresses of a key begin at 0.
+for source, target in zip(sources, targets, strict=True):
+    loop.write(source.sge(), 0, target.rkey)
 
 # %% NumPy's own assignment does the same within one process.
 expected = np.zeros_like(grid)
@@ -48,3 +49,10 @@ for own, its in faces:
     expected[its] = mine[own]
 assert (neighbour == expected).all() and (grid == mine).all()
 print(f"6 faces of {grid.shape}, {sum(grid[own].size for own, _ in faces)} cells, in 6 writes")
+
+# %% Keys are closed before their MRs, and those before the connection.
+for key in sources + targets:
+    key.close()
+here.close()
+there.close()
+loop.close()

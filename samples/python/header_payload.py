@@ -20,14 +20,19 @@ their_header = bytearray(len(header))
 their_column = np.zeros(10, dtype=np.float32)
 
 # %% A list of buffers is one key. The column gets its own key, to which the list refers.
-with (
-    Loop(sys.argv[1] if len(sys.argv) > 1 else None) as loop,
-    ibmkey.Key.from_list(loop.pd, [header, table[:, 2]]) as message,
-    ibmkey.Key.from_list(loop.pd, [their_header, their_column], e.IBV_ACCESS_LOCAL_WRITE) as place,
-):
-    # %% One SGE on either side.
-    loop.send(message.sge(), place.sge())
-    print(f"{message.length} bytes in one send")
+# The program's argument. In a notebook, it is the first device.
+device = sys.argv[1] if len(sys.argv) == 2 else None
+loop = Loop(device)
+message = ibmkey.Key.from_list(loop.pd, [header, table[:, 2]])
+place = ibmkey.Key.from_list(loop.pd, [their_header, their_column], e.IBV_ACCESS_LOCAL_WRITE)
 
+# %% One SGE on either side.
+loop.send(message.sge(), place.sge())
+print(f"{message.length} bytes in one send")
 assert their_header == header and (their_column == table[:, 2]).all()
 print(their_header.decode(), their_column)
+
+# %% Keys are closed before their connection. In a function, "with" does this.
+message.close()
+place.close()
+loop.close()

@@ -19,15 +19,21 @@ cache = rng.integers(0, 1 << 16, (2000, 8, 64), dtype=np.uint16)
 blocks = rng.choice(len(cache), 500, replace=False)
 gathered = np.zeros((len(blocks), 8, 64), dtype=np.uint16)
 
-with Loop(sys.argv[1] if len(sys.argv) > 1 else None) as loop:
-    # %% The node with the cache registers it once. A key takes 8 bytes for each block.
-    memory = ibmkey.register(loop.pd, cache, e.IBV_ACCESS_REMOTE_READ)
-    into = ibmkey.register(loop.pd, gathered, e.IBV_ACCESS_LOCAL_WRITE)
-    with ibmkey.Key.from_indexed(loop.pd, cache, blocks, e.IBV_ACCESS_REMOTE_READ, mr=memory) as key:
-        # %% The node that needs the sequence reads all of its blocks.
-        loop.read(sge(into), 0, key.rkey)
-    memory.close()
-    into.close()
+# %% The node with the cache registers it once. A key takes 8 bytes for each block.
+# The program's argument. In a notebook, it is the first device.
+device = sys.argv[1] if len(sys.argv) == 2 else None
+loop = Loop(device)
+memory = ibmkey.register(loop.pd, cache, e.IBV_ACCESS_REMOTE_READ)
+key = ibmkey.Key.from_indexed(loop.pd, cache, blocks, e.IBV_ACCESS_REMOTE_READ, mr=memory)
 
+# %% The node that needs the sequence reads all of its blocks.
+into = ibmkey.register(loop.pd, gathered, e.IBV_ACCESS_LOCAL_WRITE)
+loop.read(sge(into), 0, key.rkey)
 assert (gathered == cache[blocks]).all()
 print(f"{len(blocks)} blocks of {cache[0].nbytes} bytes in one read")
+
+# %% A key is closed before its MR, and both before the connection.
+key.close()
+memory.close()
+into.close()
+loop.close()

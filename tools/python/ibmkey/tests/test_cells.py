@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Each cell of a sample is a program of its own, as in a notebook. Needs no device."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import tempfile
+import unittest
+
+from cells import cells, run
+
+SAMPLES = pathlib.Path(os.environ["MKEY_TEST_SAMPLES"])
+
+
+class Cells(unittest.TestCase):
+    def test_each_cell_of_the_samples_compiles_alone(self) -> None:
+        programs = [found for found in sorted(SAMPLES.glob("*.py")) if "# %%" in found.read_text()]
+        self.assertEqual(
+            [found.stem for found in programs], ["column", "dm_lock", "halo", "header_payload", "kv_gather"]
+        )
+        for program in programs:
+            parts = cells(program)
+            self.assertEqual("".join(part.lstrip("\n") for part in parts), program.read_text())
+            self.assertGreaterEqual(len(parts), 5)
+            for part in parts:
+                with self.subTest(program=program.name, line=part.count("\n")):
+                    compile(part, str(program), "exec")
+
+    def test_cells_share_their_names_and_nothing_else(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            program = pathlib.Path(directory) / "program.py"
+            program.write_text(
+                '"""Doc."""\n# %% one\nimport sys\na = [sys.argv[1]]\n# %% two\na.append(a[0])\nassert a == ["x"] * 2\n'
+            )
+            self.assertEqual(run(program, "x"), 3)
+            program.write_text("# %% one\nif True:\n    a = 1\n    # %% two\n    a += 1\n")
+            with self.assertRaises(IndentationError) as raised:
+                run(program, "x")
+            self.assertEqual(raised.exception.lineno, 5)
+
+
+if __name__ == "__main__":
+    unittest.main()
