@@ -173,6 +173,25 @@ class Transfers(Test):
 
 
 class DeviceMemory(Test):
+    def test_memory_where_some_was_mapped(self) -> None:
+        dm = DM(self.loop.context, 1 << 20)
+        at = dm.address
+        mapped = np.frombuffer(dm, "u1")
+        del mapped
+        gc.collect()
+        dm.close()
+        # Ordinary memory of this process, at the same address.
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+        fixed_noreplace, private, anonymous = 0x100000, 2, 0x20
+        self.assertEqual(libc.mmap(at, 1 << 20, 3, private | anonymous | fixed_noreplace, -1, 0), at)
+        memory = (ctypes.c_ubyte * 100).from_address(at)
+        memory[:] = list(range(100))
+        with Key.from_buffer(self.pd, memory, READ) as key:
+            self.assertEqual(self.read(key), bytes(range(100)))
+        self.assertEqual(libc.munmap(ctypes.c_void_p(at), ctypes.c_size_t(1 << 20)), 0)
+
     def test_arrays_over_it(self) -> None:
         with DM(self.loop.context, 8192) as dm:
             a = np.frombuffer(dm, "<i4").reshape(32, 64)
@@ -232,7 +251,9 @@ class Errors(Test):
             self.assertEqual(self.errno_of(key.bind, ibmkey.Ranges((one._replace(lkey=0x123456),))), errno.ENOENT)
             self.assertEqual(self.errno_of(key.bind, ibmkey.Ranges((one,)), READ | WRITE), errno.EACCES)
             self.assertEqual(self.errno_of(key.bind, ibmkey.Ranges((one._replace(length=17),))), errno.ERANGE)
-            self.assertEqual(self.errno_of(key.bind, ibmkey.Interleaved((1,) * 9, (one,))), errno.EINVAL)
+            huge = ibmkey.Interleaved((1 << 40, 1 << 40), (one._replace(strides=(0, 0)),))
+            self.assertEqual(self.errno_of(key.bind, huge), errno.EOVERFLOW)
+            self.assertEqual(self.errno_of(key.bind, ibmkey.Ranges((Block(0, 4, key.lkey),))), errno.ELOOP)
             with self.assertRaisesRegex(MkeyError, r"ENOENT.*ranges\[0\]\.lkey 0x123456"):
                 key.bind(ibmkey.Ranges((one._replace(lkey=0x123456),)))
             key.bind(ibmkey.Ranges((one,)), keep=whole)
@@ -240,6 +261,67 @@ class Errors(Test):
                 whole.close()
             self.assertIn("busy", str(raised.exception))
         whole.close()
+
+    def test_a_layout_that_does_not_fit_binds_nothing(self) -> None:
+        whole = ibmkey.register(self.pd, np.arange(64, dtype="u1"), READ)
+        block = Block(whole.buf, 8, whole.lkey, (16,))
+        good = ibmkey.Interleaved((4,), (block,))
+        with Key.from_layout(self.pd, good, READ, keep=whole) as key:
+            wanted = self.read(key)
+            for wrong in (
+                ibmkey.Interleaved((4,), (block._replace(strides=()),)),
+                ibmkey.Interleaved((4,), (block._replace(strides=(16, 1)),)),
+                ibmkey.Ranges((block,)),
+                # As many as the number of entries in 32 bits, and one more.
+                ibmkey.Indexed(whole.buf, 8, 8, range((1 << 32) + 1), whole.lkey),
+            ):
+                with self.assertRaises(LayoutError):
+                    key.bind(wrong, READ)
+                with self.assertRaises(LayoutError):
+                    Key.from_layout(self.pd, wrong, READ)
+            self.assertEqual((self.read(key), key.length), (wanted, 32))
+            for offset, length in ((0, 33), (33, None), (-1, 4), (4, -1), (32, 1)):
+                with self.assertRaisesRegex(ValueError, "not all in the key"):
+                    key.sge(offset, length)
+        whole.close()
+
+    def test_what_the_library_gets_has_one_length(self) -> None:
+        """The module in C does not trust a length, also without the checks of layout.py."""
+        from ibmkey._lib import KeyHandle
+        from ibmkey.verbs import imported_pd
+
+        class Longer(list[int]):
+            def __len__(self) -> int:
+                return 1
+
+        whole = ibmkey.register(self.pd, np.arange(64, dtype="u1"), READ)
+        handle = KeyHandle(imported_pd(self.pd), 64)
+        handle.bind_indexed(ibmkey.Indexed(whole.buf, 1, 1, Longer(range(50)), whole.lkey), READ)
+        self.assertEqual(handle.length, 50)
+        with self.assertRaises(ValueError):
+            handle.bind_interleaved((4,), [Block(whole.buf, 8, whole.lkey)], READ)
+        self.assertEqual(handle.length, 50)
+        handle.destroy()
+        whole.close()
+
+    def test_limits(self) -> None:
+        caps = ibmkey.query_caps(self.loop.context)
+        self.assertEqual(self.errno_of(DM, self.loop.context, caps.max_dm_size + 4096), errno.ENOMEM)
+        absent = next(number for number in range(1, 4) if not caps.dm_classes & 1 << number)
+        self.assertEqual(self.errno_of(DM, self.loop.context, 4096, dm_class=1 << absent), errno.EOPNOTSUPP)
+        many = np.zeros(2 * caps.max_entries + 2, "u1")
+        whole = ibmkey.register(self.pd, many)
+        parts = [memoryview(many)[2 * n : 2 * n + 1] for n in range(caps.max_entries + 1)]
+        with self.assertRaisesRegex(LayoutError, f"entry {caps.max_entries}: .* at most {caps.max_entries}"):
+            Key.from_list(self.pd, parts, mrs=[whole])
+        whole.close()
+
+    def test_memory_that_cannot_be_registered(self) -> None:
+        class Nowhere:
+            __array_interface__: ClassVar[Any] = {"shape": (8,), "typestr": "|u1", "version": 3, "data": (4096, False)}
+
+        self.assertEqual(self.errno_of(ibmkey.register, self.pd, Nowhere()), errno.EFAULT)
+        self.assertEqual(self.errno_of(Key.from_buffer, self.pd, Nowhere()), errno.EFAULT)
 
     def test_it_is_an_oserror_and_an_error_of_pyverbs(self) -> None:
         from pyverbs.pyverbs_error import PyverbsError
@@ -313,6 +395,17 @@ def mrs_of_this_process() -> int:
     return sum(mr.get("pid") == os.getpid() for mr in json.loads(out or "[]"))
 
 
+def kernel_memory() -> tuple[int, int]:
+    """Returns the bytes that all keys of the device take, and the bytes of its device memory in use."""
+
+    def lines(name: str) -> list[list[str]]:
+        with open(f"/sys/kernel/debug/ib_mkey/{name}", encoding="ascii") as file:
+            return [line.split() for line in file if line.startswith(f"{DEVICE} ")]
+
+    keys = next(int(line[2]) for line in lines("keys") if line[1] == "-")
+    return keys, sum(int(line[3]) for line in lines("pools"))
+
+
 def heap() -> int:
     """Returns the bytes in use of the C library's heap."""
 
@@ -378,15 +471,24 @@ class Lifetimes(Test):
                 del key
                 with Key.from_indexed(self.pd, table, [number % 10, 3], READ):
                     pass
+                if number % 10 == 0:
+                    dm = DM(self.loop.context, 8192)
+                    key = Key.from_buffer(self.pd, np.frombuffer(dm, "u2")[::3], READ)
+                    # One of them while the other one still keeps it.
+                    del dm, key
 
         some(100)
         gc.collect()
-        before = (mrs_of_this_process(), heap(), len(gc.get_objects()))
+        with Key.from_buffer(self.pd, DM(self.loop.context, 8192)):
+            keys, dm = kernel_memory()
+        gc.collect()
+        self.assertTrue(kernel_memory()[0] < keys and kernel_memory()[1] < dm, "the counts do not count")
+        before = (mrs_of_this_process(), heap(), len(gc.get_objects()), kernel_memory())
         # 4 keys each
         some(250 if QUICK else 2500)
         gc.collect()
-        after = (mrs_of_this_process(), heap(), len(gc.get_objects()))
-        self.assertEqual(after[0], before[0])
+        after = (mrs_of_this_process(), heap(), len(gc.get_objects()), kernel_memory())
+        self.assertEqual((after[0], after[3]), (before[0], before[3]))
         self.assertLess(after[1] - before[1], 32 << 10)
         self.assertLess(after[2] - before[2], 50)
 
@@ -396,6 +498,16 @@ class Lifetimes(Test):
             f"loop = Loop({DEVICE!r})\na = np.arange(100.)\n"
         )
         return subprocess.run([sys.executable, "-c", start + text], capture_output=True, text=True, check=False)
+
+    def test_locked_memory(self) -> None:
+        # A user who may lock 64 KiB.
+        done = self.run_program(
+            "import os, resource\nresource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))\nos.setuid(65534)\n"
+            "b = np.zeros(1 << 20, 'u1')\n"
+            "for call in (ibmkey.register, ibmkey.Key.from_buffer):\n"
+            "    try: call(loop.pd, b[::2])\n    except ibmkey.MkeyError as error: print(error)\n"
+        )
+        self.assertEqual((done.stdout.count("ibv_reg_mr: ENOMEM"), done.stdout.count("ulimit -l")), (2, 2), done)
 
     def test_a_program_may_just_end(self) -> None:
         done = self.run_program(

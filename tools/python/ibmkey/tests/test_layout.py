@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import array
 import ctypes
+import errno
 import itertools
 import os
 import random
@@ -13,7 +15,7 @@ from typing import Any
 import numpy as np
 from arrays import Drawn, draw
 
-from ibmkey import layout, memory
+from ibmkey import MkeyError, layout, memory
 from ibmkey.layout import Block, Interleaved, LayoutError, Ranges
 
 SEED = int(os.environ.get("MKEY_TEST_SEED", "1"))
@@ -124,9 +126,9 @@ class Refused(unittest.TestCase):
         self.assertEqual(self.part(layout.ranges, many), f"entry {layout.MAX_ENTRIES}")
 
     def test_objects(self) -> None:
-        for array in (np.array([None]), np.zeros(2, [("a", "O")]), memoryview(np.array([None, None]))):
+        for objects in (np.array([None]), np.zeros(2, [("a", "O")]), memoryview(np.array([None, None]))):
             with self.assertRaises(TypeError):
-                memory.strided(array)
+                memory.strided(objects)
         with self.assertRaises(TypeError):
             memory.strided(5)
 
@@ -137,6 +139,185 @@ class Refused(unittest.TestCase):
         self.assertEqual(self.part(indexed, 0, (3,), (4,), 4, [2, 3]), "index 1")
         self.assertEqual(self.part(indexed, 0, (3,), (4,), 4, [-4]), "index 0")
         self.assertEqual(self.part(indexed, 0, (3, 2), (16, 8), 4, [0]), "axis 1 (2 elements, stride 8)")
+
+    def test_indices_that_are_no_numbers_of_rows(self) -> None:
+        # NumPy refuses these, too, or takes them for something else.
+        for indices in ([1.0], np.array([0.5]), [True, False, True], np.zeros(3, "?"), ["1"], np.zeros((1, 1), int)):
+            with self.assertRaisesRegex(TypeError, "index 0"):
+                layout.indexed(0, (3,), (4,), 4, indices)
+        self.assertEqual(layout.indexed(0, (3,), (4,), 4, np.array([2, -3], "i2")).indices, [2, 0])
+
+    def test_shapes_that_do_not_fit(self) -> None:
+        self.assertEqual(self.part(layout.strided, 0, (2, 2), (8,), 4), "the strides")
+        self.assertEqual(self.part(layout.strided, 0, (2,), (8, 4), 4), "the strides")
+        self.assertEqual(self.part(layout.strided, 0, (-2,), (8,), 4), "axis 0")
+        self.assertEqual(self.part(layout.strided, 0, (2,), (8,), -4), "the element")
+
+    def test_fewer_entries(self) -> None:
+        with self.assertRaisesRegex(LayoutError, "entry 3: .* a key of this device has at most 3"):
+            layout.ranges([Block(2 * n, 1) for n in range(9)], 3)
+
+
+class Callers(unittest.TestCase):
+    """Layouts that a caller makes: each wrong field is an error that names it."""
+
+    def test_strides(self) -> None:
+        good = Block(0, 8, 7, (16,))
+        for strides, dims in (((), 1), ((1, 2), 1), ((1,), 2), ((0,), 0)):
+            with self.subTest(strides=strides, dims=dims):
+                wanted = rf"blocks\[1\]: has {len(strides)} strides in a layout of {dims} dimensions"
+                first = good._replace(strides=good.strides * dims)
+                with self.assertRaisesRegex(LayoutError, wanted):
+                    layout.checked(Interleaved((4,) * dims, (first, good._replace(strides=strides))))
+        with self.assertRaisesRegex(LayoutError, r"ranges\[1\]: has 1 strides"):
+            layout.checked(Ranges((Block(0, 8), good)))
+        with self.assertRaisesRegex(LayoutError, r"repeat\[8\]: is one dimension too many: 9"):
+            layout.checked(Interleaved((1,) * 9, (good._replace(strides=(0,) * 9),)))
+
+    def test_numbers(self) -> None:
+        block, rows = Block(8, 8, 7, (16,)), layout.Indexed(0, 8, 8, [1, 2], 7)
+        most = 1 << 64
+        for field, wrong in (
+            ("blocks[0].address", block._replace(address=-1)),
+            ("blocks[0].address", block._replace(address=most)),
+            ("blocks[0].length", block._replace(length=-8)),
+            ("blocks[0].lkey", block._replace(lkey=1 << 32)),
+            ("blocks[0].strides[0]", block._replace(strides=(1 << 63,))),
+            ("blocks[0].strides[0]", block._replace(strides=(-(1 << 63) - 1,))),
+            ("repeat[1]", (3, -1)),
+            ("repeat[0]", (most,)),
+            ("address", rows._replace(address=-1)),
+            ("unit", rows._replace(unit=-8)),
+            ("block_length", rows._replace(block_length=most)),
+            ("lkey", rows._replace(lkey=-1)),
+            ("indices[1]", rows._replace(indices=[1, -1])),
+            ("indices[0]", rows._replace(indices=array.array("i", [-1]))),
+            ("the indices", rows._replace(indices=range(1 << 32))),
+        ):
+            with self.subTest(field=field, wrong=wrong), self.assertRaises(LayoutError) as raised:
+                layout.checked(self.with_part(wrong))
+            self.assertEqual(raised.exception.part, field)
+
+    def test_types(self) -> None:
+        block, rows = Block(8, 8, 7, (16,)), layout.Indexed(0, 8, 8, [1, 2], 7)
+        wrongs: list[tuple[str, Any]] = [
+            ("blocks[0].address", block._replace(address="8")),  # type: ignore[arg-type]
+            ("blocks[0].length", block._replace(length=8.0)),  # type: ignore[arg-type]
+            ("blocks[0].strides[0]", block._replace(strides=(16.5,))),  # type: ignore[arg-type]
+            ("blocks[0].lkey", block._replace(lkey=None)),  # type: ignore[arg-type]
+            ("blocks[0]", (8, 8, 7, (16,))),
+            ("repeat[0]", (2.0,)),
+            ("indices[1]", rows._replace(indices=[0, True])),
+            ("indices[0]", rows._replace(indices=np.zeros(2))),  # type: ignore[arg-type]
+        ]
+        for field, wrong in wrongs:
+            described = Interleaved((1,), (wrong,)) if field == "blocks[0]" else self.with_part(wrong)
+            with self.subTest(field=field), self.assertRaises(TypeError) as raised:
+                layout.checked(described)
+            self.assertTrue(str(raised.exception).startswith(f"{field}: "), raised.exception)
+        for other in (None, [block], block):
+            with self.assertRaisesRegex(TypeError, "not a layout"):
+                layout.checked(other)  # type: ignore[arg-type]
+
+    def with_part(self, part: Any) -> layout.Layout:
+        if isinstance(part, layout.Indexed):
+            return part
+        if isinstance(part, Block):
+            return Interleaved((2,), (part,))
+        return Interleaved(part, (Block(0, 8, 7, (1,) * len(part)),))
+
+    def test_good_ones(self) -> None:
+        numbers: Any = np.array([3, 5, 1 << 40])
+        block = Block(numbers[2], numbers[0], numbers[1], tuple(-numbers))
+        plain = Block(1 << 40, 3, 5, (-3, -5, -(1 << 40)))
+        for described, wanted in (
+            (Interleaved(tuple(numbers), (block,)), Interleaved((3, 5, 1 << 40), (plain,))),
+            (Ranges((block._replace(strides=()),)), Ranges((plain._replace(strides=()),))),
+            (layout.Indexed(0, 1, 1, numbers, 7), layout.Indexed(0, 1, 1, (3, 5, 1 << 40), 7)),
+        ):
+            self.assertEqual(layout.checked(described), wanted)
+
+
+class Exposed:
+    """An array of another package: it has NumPy's array interface, and nothing else of NumPy."""
+
+    def __init__(self, array: np.ndarray[Any, Any], **fields: Any) -> None:
+        self.keep = array
+        self.__array_interface__ = array.__array_interface__ | fields
+
+
+class Interfaces(unittest.TestCase):
+    def test_they_are_as_the_arrays(self) -> None:
+        rng = random.Random(SEED)
+        for _ in range(500):
+            drawn = draw(rng)
+            found = memory.strided(Exposed(drawn.view))
+            described = layout.strided(found.address, found.shape, found.strides, found.itemsize)
+            start = drawn.base.__array_interface__["data"][0]
+            np.testing.assert_array_equal(offsets(described, start), drawn.offsets())
+            self.assertEqual((found.shape, found.itemsize), (drawn.view.shape, drawn.view.dtype.itemsize))
+
+    def test_optional_parts(self) -> None:
+        raw = bytearray(range(48))
+        start = memory.strided(raw).address
+        bare = {"shape": (3, 4), "typestr": "<i4", "version": 3}
+
+        class Bare:
+            __array_interface__: Any = bare
+
+        Bare.__array_interface__ = bare | {"data": raw}
+        found = memory.strided(Bare())
+        self.assertEqual(found[:5], (start, (3, 4), (16, 4), 4, False))
+        Bare.__array_interface__ = bare | {"data": bytes(raw), "shape": (2,), "offset": 40, "strides": (-16,)}
+        found = memory.strided(Bare())
+        self.assertEqual((found.strides, found.readonly), ((-16,), True))
+        for wrong in ({"offset": 4}, {"offset": 60}, {"strides": (-16, 4)}, {"shape": (4, 4)}):
+            Bare.__array_interface__ = bare | {"data": raw} | wrong
+            with self.subTest(wrong=wrong), self.assertRaisesRegex(LayoutError, "reaches outside its memory"):
+                memory.strided(Bare())
+
+    def test_wrong_ones(self) -> None:
+        numbers: Any = np.arange(6.0).reshape(2, 3)
+        for fields, error, words in (
+            ({"typestr": "|O8"}, TypeError, "Python objects"),
+            ({"typestr": "|O"}, TypeError, "Python objects"),
+            ({"typestr": "|T16"}, TypeError, "Python objects"),
+            ({"descr": [("a", "<i4"), ("b", [("c", "|O")])], "typestr": "|V12"}, TypeError, "Python objects"),
+            ({"typestr": "|t4"}, TypeError, "whole bytes"),
+            ({"typestr": "f"}, TypeError, "bytes are missing"),
+            ({"mask": numbers}, TypeError, "mask"),
+            ({"shape": (-1, 3)}, LayoutError, "axis 0: is -1"),
+            ({"shape": (2.0, 3)}, TypeError, "axis 0: 2.0"),
+            ({"strides": (8, 1 << 63)}, LayoutError, "stride 1: is"),
+            ({"data": (-8, False)}, LayoutError, "the address: is -8"),
+            ({"data": (8, False), "strides": (-16, 8)}, LayoutError, "outside its memory"),
+        ):
+            with self.subTest(fields=fields), self.assertRaisesRegex(error, words):
+                found = memory.strided(Exposed(numbers, **fields))
+                layout.strided(0, found.shape, found.strides, found.itemsize)
+        found = memory.strided(Exposed(numbers, strides=(8,)))
+        with self.assertRaisesRegex(LayoutError, "the strides"):
+            layout.strided(0, found.shape, found.strides, found.itemsize)
+
+    def test_names_of_fields(self) -> None:
+        view = memoryview(np.zeros(3, [("Other", "<i4"), ("Object", "u1")]))
+        self.assertEqual(memory.strided(view).itemsize, 5)
+        with self.assertRaises(TypeError):
+            memory.strided(memoryview(np.zeros(3, [("a", "O")])))
+
+
+class Reasons(unittest.TestCase):
+    def test_each_errno_has_a_sentence(self) -> None:
+        e = errno
+        table = [e.EINVAL, e.ENOENT, e.EACCES, e.ENOSPC, e.EOVERFLOW, e.ERANGE, e.ELOOP, e.EBUSY, e.EOPNOTSUPP]
+        for number in (*table, e.ENOMEM, e.EFAULT, e.EPERM):
+            name = errno.errorcode[number]
+            error = MkeyError("ibmkey_call", number)
+            self.assertEqual(str(error), f"ibmkey_call: {name}: {os.strerror(error.errno)}: {error.reason}")
+        self.assertEqual(
+            str(MkeyError("f", errno.EINVAL, "blocks[0] is wrong")).rsplit(": ", 1)[1], "blocks[0] is wrong"
+        )
+        self.assertIsNone(MkeyError("f", errno.EXDEV).reason)
 
 
 class Others(unittest.TestCase):

@@ -15,6 +15,7 @@ from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, mun
 from posix.unistd cimport close
 
 from .errors import MkeyError
+from .layout import contiguous
 
 
 cdef extern from "infiniband/verbs.h" nogil:
@@ -107,6 +108,13 @@ cdef int check_bind(int ret, str call) except -1:
     return 0
 
 
+cdef uint32_t count_of(tuple items, str call) except? 0xffffffff:
+    """Returns the number of some items, if the kernel's field can hold it."""
+    if <size_t>len(items) > 0xfffffffe:
+        raise MkeyError(call, EINVAL)
+    return <uint32_t>len(items)
+
+
 cdef void *array_of(size_t count, size_t size) except NULL:
     """Allocates a zeroed array, which free() frees."""
     cdef void *items = calloc(count or 1, size)
@@ -185,6 +193,10 @@ cdef class View:
         return <uintptr_t>self.buffer.buf
 
     @property
+    def length(self):
+        return self.buffer.len
+
+    @property
     def itemsize(self):
         return self.buffer.itemsize
 
@@ -207,12 +219,7 @@ cdef class View:
     def strides(self):
         if self.buffer.strides == NULL:
             # As of ctypes: the array is contiguous, in C order.
-            strides = []
-            step = self.buffer.itemsize
-            for count in reversed(self.shape):
-                strides.append(step)
-                step *= count
-            return tuple(reversed(strides))
+            return contiguous(self.shape, self.buffer.itemsize)
         return tuple([self.buffer.strides[axis] for axis in range(self.buffer.ndim)])
 
 
@@ -272,11 +279,13 @@ cdef class KeyHandle(MrHandle):
     def bind_list(self, blocks, unsigned int access):
         """Binds the key to ranges."""
         cdef ibv_mr *mr = self.live()
-        cdef uint32_t n = len(blocks)
+        # Nothing can change the length of a tuple.
+        cdef tuple items = tuple(blocks)
+        cdef uint32_t n = count_of(items, "ibmkey_bind_list")
         cdef ibmkey_range *ranges = <ibmkey_range *>array_of(n, sizeof(ibmkey_range))
         cdef int ret
         try:
-            for i, block in enumerate(blocks):
+            for i, block in enumerate(items):
                 ranges[i].addr = block.address
                 ranges[i].length = block.length
                 ranges[i].lkey = block.lkey
@@ -289,21 +298,23 @@ cdef class KeyHandle(MrHandle):
     def bind_interleaved(self, repeat, blocks, unsigned int access):
         """Binds the key to blocks that repeat."""
         cdef ibv_mr *mr = self.live()
-        cdef uint32_t dims = len(repeat), n = len(blocks)
+        cdef tuple dimensions = tuple(repeat), items = tuple(blocks)
+        cdef uint32_t dims = count_of(dimensions, "ibmkey_bind_interleaved")
+        cdef uint32_t n = count_of(items, "ibmkey_bind_interleaved")
         cdef uint64_t counts[8]
         cdef ibmkey_block *array
         cdef int ret
         if dims > <uint32_t>IBMKEY_MAX_DIMS:
             raise MkeyError("ibmkey_bind_interleaved", EINVAL)
-        for i, count in enumerate(repeat):
+        for i, count in enumerate(dimensions):
             counts[i] = count
         array = <ibmkey_block *>array_of(n, sizeof(ibmkey_block))
         try:
-            for i, block in enumerate(blocks):
+            for i, block in enumerate(items):
                 array[i].addr = block.address
                 array[i].bytes_count = block.length
                 array[i].lkey = block.lkey
-                for axis, stride in zip(range(dims), block.strides):
+                for axis, stride in zip(range(dims), block.strides, strict=True):
                     array[i].stride[axis] = stride
             with nogil:
                 ret = ibmkey_bind_interleaved(mr, access, dims, counts, n, array)
@@ -314,7 +325,8 @@ cdef class KeyHandle(MrHandle):
     def bind_indexed(self, layout, unsigned int access):
         """Binds the key to blocks at indices."""
         cdef ibv_mr *mr = self.live()
-        cdef uint32_t n = len(layout.indices)
+        cdef tuple items = tuple(layout.indices)
+        cdef uint32_t n = count_of(items, "ibmkey_bind_indexed")
         cdef uint64_t *indices = <uint64_t *>array_of(n, sizeof(uint64_t))
         cdef ibmkey_indexed raw
         memset(&raw, 0, sizeof(raw))
@@ -326,7 +338,7 @@ cdef class KeyHandle(MrHandle):
             raw.indices64 = indices
             raw.num_indices = n
             raw.lkey = layout.lkey
-            for i, index in enumerate(layout.indices):
+            for i, index in enumerate(items):
                 indices[i] = index
             with nogil:
                 ret = ibmkey_bind_indexed(mr, access, &raw)
@@ -369,7 +381,7 @@ cdef class DmHandle:
 
     cdef ibv_dm *dm
     cdef ContextHandle context
-    cdef void *mapping
+    cdef void *mapped
     cdef readonly size_t exports
     cdef readonly size_t length
 
@@ -402,9 +414,9 @@ cdef class DmHandle:
             ret = ibv_free_dm(self.dm)
         check(ret, "ibv_free_dm")
         self.dm = NULL
-        if self.mapping != NULL:
-            munmap(self.mapping, self.length)
-            self.mapping = NULL
+        if self.mapped != NULL:
+            munmap(self.mapped, self.length)
+            self.mapped = NULL
 
     def export(self):
         """Returns the file descriptor of a new dma-buf. The caller closes it."""
@@ -413,12 +425,17 @@ cdef class DmHandle:
         return fd
 
     @property
+    def mapping(self):
+        """Where the memory is mapped, or 0."""
+        return <uintptr_t>self.mapped
+
+    @property
     def address(self):
         """Where the memory is mapped in this process."""
         cdef int fd
         cdef void *at
         self.live()
-        if self.mapping == NULL:
+        if self.mapped == NULL:
             fd = self.export()
             at = mmap(NULL, self.length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
             if at == MAP_FAILED:
@@ -426,8 +443,8 @@ cdef class DmHandle:
                 close(fd)
                 raise MkeyError("mmap", error)
             close(fd)
-            self.mapping = at
-        return <uintptr_t>self.mapping
+            self.mapped = at
+        return <uintptr_t>self.mapped
 
     def write(self, const unsigned char[::1] data, uint64_t offset=0):
         """Copies bytes to the device memory; does not map it."""

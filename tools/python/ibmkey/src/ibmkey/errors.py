@@ -18,6 +18,10 @@ _REASONS = {
     numbers.ERANGE: "a block reaches outside its MR",
     numbers.ELOOP: "the key would refer to itself, or there are too many levels of keys",
     numbers.EBUSY: "a key or a memory window still refers to the object",
+    numbers.ENOMEM: "no memory, or a limit is reached: RLIMIT_MEMLOCK (ulimit -l) for memory that is registered, "
+    "a limit of ib_mkey for keys and device memory",
+    numbers.EFAULT: "the memory is not mapped, or it cannot be written and the access flags allow writing",
+    numbers.EPERM: "this process may not do that, by its privileges or by the rules of its container",
     numbers.EOPNOTSUPP: "the device, or this kind of MR, cannot do it",
 }
 

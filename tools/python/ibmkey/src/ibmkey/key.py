@@ -114,7 +114,8 @@ class Key:
                 blocks.append(cls._entry(pd, part, access, mrs, keeps))
             except LayoutError as error:
                 raise LayoutError(f"entry {number}: {error.part}", error.reason) from None
-        return cls._bound(pd, layout.ranges(blocks), access, keeps)
+        most = Caps(*imported_pd(pd).context.query_caps()).max_entries
+        return cls._bound(pd, layout.ranges(blocks, most), access, keeps)
 
     @classmethod
     def _entry(cls, pd: Any, part: Any, access: int, mrs: Sequence[HasMr], keeps: list[object]) -> Block:
@@ -136,7 +137,7 @@ class Key:
 
         The caller's MRs must exist as long as the key; ``keep`` is an object that sees to that.
         """
-        return cls._bound(pd, described, access, [keep])
+        return cls._bound(pd, layout.checked(described), access, [keep])
 
     @classmethod
     def _bound(cls, pd: Any, described: Layout, access: int, keeps: list[object]) -> Key:
@@ -152,7 +153,7 @@ class Key:
 
     def bind(self, described: Layout, access: int = 0, keep: object = None) -> None:
         """Binds the key to another layout, in one step. On an error the old one stays."""
-        self._bind(described, access, [keep])
+        self._bind(layout.checked(described), access, [keep])
 
     def bind_buffer(self, array: Any, access: int = 0, *, mr: HasMr | None = None) -> None:
         """Binds the key to the elements of another array, as ``from_buffer()`` does.
@@ -213,7 +214,11 @@ class Key:
 
     def sge(self, offset: int = 0, length: int | None = None) -> Any:
         """Returns a pyverbs ``SGE`` of the key's bytes, for a work request."""
-        return SGE(offset, self.length - offset if length is None else length, self.lkey)
+        if length is None:
+            length = self.length - offset
+        if not 0 <= offset <= offset + length <= self.length:
+            raise ValueError(f"bytes {offset} to {offset + length} are not all in the key, which has {self.length}")
+        return SGE(offset, length, self.lkey)
 
     def __len__(self) -> int:
         return self.length

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Sequence
+import operator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 #: Dimensions of an interleaved layout, at most.
@@ -16,6 +17,11 @@ MAX_DIMS = 8
 
 #: Entries or blocks of a key, at most; a device may allow fewer.
 MAX_ENTRIES = 65536
+
+# What the kernel's fields can hold: the least and the most.
+U32 = (0, (1 << 32) - 1)
+U64 = (0, (1 << 64) - 1)
+S64 = (-(1 << 63), (1 << 63) - 1)
 
 
 class LayoutError(ValueError):
@@ -124,6 +130,73 @@ class Indexed(NamedTuple):
 Layout = Ranges | Interleaved | Indexed
 
 
+def integer(value: Any, part: str, limits: tuple[int, int] = U64) -> int:
+    """Returns an integer within limits, or raises an error that names the part of a layout.
+
+    A float is a ``TypeError``, as is a bool, which would be an element of a mask.
+    """
+    if isinstance(value, bool):
+        raise TypeError(f"{part}: {value} is a bool, not an integer")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{part}: {value!r} is not an integer") from None
+    if not limits[0] <= number <= limits[1]:
+        raise LayoutError(part, f"is {number}, and the kernel takes {limits[0]} to {limits[1]}")
+    return number
+
+
+def integers(values: Iterable[Any], part: str, limits: tuple[int, int] = U64) -> tuple[int, ...]:
+    """Returns all of some integers. ``part`` has ``{}`` where the number of a wrong one belongs in its name."""
+    # A list of NumPy's integers has integers of Python, and is much faster to check.
+    found = tuple(values.tolist() if hasattr(values, "tolist") else values)
+    if all(type(value) is int for value in found) and (not found or limits[0] <= min(found) <= max(found) <= limits[1]):
+        return found
+    return tuple(integer(value, part.format(number), limits) for number, value in enumerate(found))
+
+
+def _checked_block(block: Block, part: str, dims: int) -> Block:
+    if not isinstance(block, Block):
+        raise TypeError(f"{part}: {block!r} is not a Block")
+    strides = integers(block.strides, part + ".strides[{}]", S64)
+    if len(strides) != dims:
+        raise LayoutError(part, f"has {len(strides)} strides in a layout of {dims} dimensions")
+    return Block(
+        integer(block.address, f"{part}.address"),
+        integer(block.length, f"{part}.length"),
+        integer(block.lkey, f"{part}.lkey", U32),
+        strides,
+    )
+
+
+def checked(described: Layout) -> Layout:
+    """Returns a layout that a caller has made, in integers that the kernel's fields can hold.
+
+    An error names the first part that is wrong. The kernel checks counts of zero, the lkeys and the MRs.
+    """
+    if isinstance(described, Ranges):
+        # A range does not repeat, so a stride would have no effect.
+        return Ranges(tuple(_checked_block(block, f"ranges[{n}]", 0) for n, block in enumerate(described.blocks)))
+    if isinstance(described, Interleaved):
+        repeat = integers(described.repeat, "repeat[{}]")
+        if len(repeat) > MAX_DIMS:
+            raise LayoutError(f"repeat[{MAX_DIMS}]", f"is one dimension too many: {len(repeat)} of at most {MAX_DIMS}")
+        blocks = (_checked_block(block, f"blocks[{n}]", len(repeat)) for n, block in enumerate(described.blocks))
+        return Interleaved(repeat, tuple(blocks))
+    if isinstance(described, Indexed):
+        # A range() of many numbers is small, and a list of them is not.
+        if len(described.indices) > U32[1]:
+            raise LayoutError("the indices", f"are {len(described.indices)}, and the kernel takes {U32[1]}")
+        return Indexed(
+            integer(described.address, "address"),
+            integer(described.unit, "unit"),
+            integer(described.block_length, "block_length"),
+            integers(described.indices, "indices[{}]"),
+            integer(described.lkey, "lkey", U32),
+        )
+    raise TypeError(f"{described!r} is not a layout: a Ranges, an Interleaved or an Indexed")
+
+
 class _Axis(NamedTuple):
     """Axes of an array that one dimension describes: ``first`` to ``last``."""
 
@@ -136,6 +209,11 @@ class _Axis(NamedTuple):
         if self.first == self.last:
             return f"axis {self.first} ({self.repeat} elements, stride {self.stride})"
         return f"axes {self.first} to {self.last} ({self.repeat} elements, stride {self.stride})"
+
+
+def contiguous(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Returns the strides of an array in C order without gaps."""
+    return tuple(itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def span(address: int, shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
@@ -169,10 +247,12 @@ def strided(address: int, shape: Sequence[int], strides: Sequence[int], itemsize
 
     ``address`` is that of element ``[0, ..., 0]``. Strides may be negative, and zero.
     """
+    if len(shape) != len(strides):
+        raise LayoutError("the strides", f"are {len(strides)}, and the array has {len(shape)} axes")
     for number, count in enumerate(shape):
-        if count == 0:
+        if count <= 0:
             raise LayoutError(f"axis {number}", "has no elements, and a key describes at least one byte")
-    if itemsize == 0:
+    if itemsize <= 0:
         raise LayoutError("the element", "has no bytes, and a key describes at least one byte")
 
     axes, length = _merged(shape, strides, itemsize)
@@ -186,8 +266,11 @@ def strided(address: int, shape: Sequence[int], strides: Sequence[int], itemsize
     return Interleaved(repeat, (Block(address, length, lkey, steps),))
 
 
-def ranges(blocks: Sequence[Block]) -> Ranges:
-    """Describes ranges, one after another. Ranges that continue each other in one leaf become one."""
+def ranges(blocks: Sequence[Block], most: int = MAX_ENTRIES) -> Ranges:
+    """Describes ranges, one after another. Ranges that continue each other in one leaf become one.
+
+    ``most`` is the number of ranges that a key of the device can have.
+    """
     joined: list[Block] = []
     for number, block in enumerate(blocks):
         if block.length <= 0:
@@ -197,8 +280,8 @@ def ranges(blocks: Sequence[Block]) -> Ranges:
             joined[-1] = last._replace(length=last.length + block.length)
         else:
             joined.append(Block(block.address, block.length, block.lkey))
-        if len(joined) > MAX_ENTRIES:
-            raise LayoutError(f"entry {number}", f"is range {len(joined)}; a key has at most {MAX_ENTRIES}")
+        if len(joined) > most:
+            raise LayoutError(f"entry {number}", f"is range {len(joined)}; a key of this device has at most {most}")
     if not joined:
         raise LayoutError("the list", "has no entries")
     return Ranges(tuple(joined))
@@ -229,7 +312,7 @@ def indexed(
             "leaves gaps in a row; an indexed layout has contiguous rows",
         )
     rows, unit = shape[0], strides[0]
-    numbers = [int(index) for index in indices]
+    numbers = list(integers(indices, "index {}", S64))
     for number, index in enumerate(numbers):
         if not -rows <= index < rows:
             raise LayoutError(f"index {number}", f"is {index}, and there are {rows} rows")

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import re
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
 from pyverbs.mr import MR
+from pyverbs.pyverbs_error import PyverbsRDMAError
 
 from . import _lib, layout
+from .errors import MkeyError
 from .verbs import imported_context, imported_pd
 
 
@@ -46,21 +49,74 @@ class Strided(NamedTuple):
         return layout.span(self.address, self.shape, self.strides, self.itemsize)
 
 
+# A type of NumPy's array interface: the byte order, the kind, the bytes of an element (of a string:
+# its characters), the unit of a date.
+_TYPESTR = re.compile(r"[<>|=]?([a-zA-Z])([0-9]+)(\[.*\])?")
+_UCS4 = 4
+
+
+def _kinds(typestr: str, fields: Any) -> Iterable[str]:
+    """Yields the kinds of an array's elements and of their fields."""
+    found = _TYPESTR.fullmatch(typestr)
+    yield found[1] if found else typestr.lstrip("<>|=")
+    for field in fields or ():
+        inner = field[1]
+        yield from _kinds("|V0", inner) if isinstance(inner, list) else _kinds(inner, None)
+
+
+def _itemsize(interface: dict[str, Any]) -> int:
+    typestr = interface["typestr"]
+    for kind in _kinds(typestr, interface.get("descr")):
+        if kind in "OT":
+            raise TypeError(f"elements of type {typestr} are or contain Python objects, not bytes that a peer can use")
+        if kind not in "biufcmMSUV":
+            raise TypeError(f"elements of type {typestr} do not consist of whole bytes")
+    found = _TYPESTR.fullmatch(typestr)
+    if not found:
+        raise TypeError(f"{typestr!r} is not a type of the array interface: its bytes are missing")
+    return int(found[2]) * (_UCS4 if found[1] == "U" else 1)
+
+
+def _from_interface(array: Any, interface: dict[str, Any]) -> Strided:
+    """Reads NumPy's array interface, version 3, which other packages have, too."""
+    if interface.get("mask") is not None:
+        raise TypeError("the array has a mask, and a key describes all elements")
+    itemsize = _itemsize(interface)
+    shape = layout.integers(interface["shape"], "axis {}")
+    steps = interface.get("strides")
+    strides = layout.contiguous(shape, itemsize) if steps is None else layout.integers(steps, "stride {}", layout.S64)
+    data = interface.get("data")
+    if isinstance(data, tuple):
+        address, readonly = layout.integer(data[0], "the address"), bool(data[1])
+        owner: object = array
+        first, end = 0, 1 << 64
+    else:
+        # The elements are in a buffer: that of another object, or its own.
+        view = _lib.View(array if data is None else data)
+        first, end = view.address, view.address + view.length
+        address, readonly = first + layout.integer(interface.get("offset", 0), "the offset"), view.readonly
+        owner = (array, view)
+    found = Strided(address, shape, strides, itemsize, readonly, owner)
+    # An array without elements is refused for that reason.
+    if all(shape) and len(shape) == len(strides):
+        low, length = found.span
+        if not first <= low <= low + length <= end:
+            raise layout.LayoutError("the array", f"reaches outside its memory, {first:#x} to {end - 1:#x}")
+    return found
+
+
 def strided(array: Any) -> Strided:
-    """Describes the memory of a NumPy array or of any other object with the buffer protocol.
+    """Describes the memory of an object with NumPy's array interface or with the buffer protocol.
 
     Raises ``TypeError`` if the elements are Python objects, whose addresses mean nothing to a peer.
     """
     interface = getattr(array, "__array_interface__", None)
     if interface is not None:
         # The buffer protocol cannot express all of NumPy's types: dates, for example.
-        kind = array.dtype
-        if kind.hasobject:
-            raise TypeError(f"elements of {kind} are Python objects, not bytes that a peer can use")
-        address, readonly = interface["data"]
-        return Strided(address, array.shape, array.strides, kind.itemsize, readonly, array)
+        return _from_interface(array, interface)
     view = _lib.View(array)
-    if "O" in view.format:
+    # Names of fields are between colons.
+    if "O" in re.sub(":[^:]*:", "", view.format):
         raise TypeError(f"elements of format {view.format} are Python objects, not bytes that a peer can use")
     return Strided(view.address, view.shape, view.strides, view.itemsize, view.readonly, view)
 
@@ -81,7 +137,10 @@ class ArrayMR(MR):  # type: ignore[misc]
         memory = array if isinstance(array, Strided) else strided(array)
         _writable(memory, access)
         low, length = memory.span
-        super().__init__(pd, length, access, address=low)
+        try:
+            super().__init__(pd, length, access, address=low)
+        except PyverbsRDMAError as error:
+            raise MkeyError("ibv_reg_mr", error.error_code) from error
         self.memory = memory
 
 
@@ -147,7 +206,11 @@ class DM(_lib.DmHandle):
         if self.exports:
             raise BufferError(f"{self.exports} arrays over the device memory still exist")
         _deregister(self._regions)
+        at = self.mapping
         self.destroy()
+        # Other memory may be mapped there from now on.
+        if at and _mapped.get(at) is self:
+            del _mapped[at]
 
     def __del__(self) -> None:
         self.close()
