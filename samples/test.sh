@@ -169,7 +169,7 @@ operations=100000 messages=5000 payloads=200
 if [ -n "${MKEY_TEST_QUICK-}" ]; then
 	operations=2000 messages=200 payloads=20
 fi
-ktap_set_plan 35
+ktap_set_plan 36
 
 for sample in column header_payload pages kv_gather halo lock dm_counter; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
@@ -182,6 +182,7 @@ works "the samples in Python, cell by cell" ip netns exec ns0 python3 "$here/../
 	"$here/python/column.py" "$here/python/halo.py" "$here/python/header_payload.py" "$here/python/kv_gather.py" \
 	"$here/python/dm_lock.py"
 works "keys in Rust on rxe0" ip netns exec ns0 "$here/keys_rust" rxe0
+works "keys in Rust with objects of another crate on rxe0" ip netns exec ns0 "$here/foreign_rust" rxe0
 # One process, which needs no way to others.
 export OMPI_MCA_btl=self OMPI_MCA_pml=ob1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 works "send_type on rxe0" ip netns exec ns0 "$here/send_type" rxe0

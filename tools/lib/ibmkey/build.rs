@@ -27,6 +27,9 @@ const FUNCTIONS: &str = "ibmkey_.*|ibv_rereg_mr_(sg|interleaved)\
     |ibv_(get_device_list|free_device_list|get_device_name|open_device|close_device)\
     |ibv_(alloc_pd|dealloc_pd|reg_mr|dereg_mr|create_cq|destroy_cq|create_qp|modify_qp|destroy_qp)\
     |ibv_wc_status_str|_ibv_query_gid_table";
+const FOREIGN: &str =
+    "ibv_(get_device_list|get_device_name|open_device|close_device|alloc_pd|dealloc_pd)\
+    |ibv_(reg_mr|dereg_mr)";
 const CONSTANTS: &str = "ibmkey_.*|IBMKEY_.*|IB_MKEY_.*|UVERBS_ATTR_F_.*";
 
 fn fail(what: &str) -> ! {
@@ -62,27 +65,41 @@ fn main() {
         println!("cargo::rerun-if-changed={}", file.display());
     }
 
-    let result = Command::new(&bindgen)
-        .arg(&wrapper)
-        .arg("--output")
-        .arg(out.join("bindings.rs"))
-        .args(["--allowlist-type", TYPES])
-        .args(["--allowlist-function", FUNCTIONS])
-        .args(["--allowlist-var", CONSTANTS])
-        .args([
+    let run = |output: &str, options: &[&str]| {
+        Command::new(&bindgen)
+            .arg(&wrapper)
+            .arg("--output")
+            .arg(out.join(output))
+            .args(options)
+            .args(["--use-core", "--no-doc-comments", "--no-prepend-enum-name"])
+            .args(["--rust-edition", "2021", "--rust-target", "1.85"])
+            .arg("--")
+            .arg("-I")
+            .arg(&own)
+            // It comes after the system's directories, because it must add only the one header.
+            .arg("-idirafter")
+            .arg(&uapi)
+            .status()
+    };
+    let result = run(
+        "bindings.rs",
+        &[
             "--with-derive-default",
-            "--use-core",
-            "--no-doc-comments",
-            "--no-prepend-enum-name",
-        ])
-        .args(["--rust-edition", "2021", "--rust-target", "1.85"])
-        .arg("--")
-        .arg("-I")
-        .arg(&own)
-        // It comes after the system's directories, because it must add only the one header.
-        .arg("-idirafter")
-        .arg(&uapi)
-        .status();
+            "--allowlist-type",
+            TYPES,
+            "--allowlist-function",
+            FUNCTIONS,
+            "--allowlist-var",
+            CONSTANTS,
+        ],
+    );
+    let result = match result {
+        // The types of examples/foreign.rs are those of another crate.
+        Ok(status) if status.success() && env::var_os("CARGO_FEATURE_VERBS").is_some() => {
+            run("foreign.rs", &["--allowlist-function", FOREIGN])
+        }
+        other => other,
+    };
 
     match result {
         Ok(status) if status.success() => {}

@@ -13,18 +13,18 @@ use std::{
 };
 
 use ibmkey::{
-    explain,
-    sys::{
-        ibmkey_block,
-        IBV_ACCESS_LOCAL_WRITE,
-        IBV_ACCESS_REMOTE_WRITE, //
-    },
-    verbs::{
-        Buffer,
-        Context,
+    keys::{
+        last_error,
+        Access,
         Key,
         Pd,
-        Queue, //
+        Region, //
+    },
+    verbs::{
+        self,
+        Context,
+        Queue,
+        Span, //
     },
     Errno,
 };
@@ -43,7 +43,6 @@ pub struct Args {
 /// Bytes of a row in the drawing.
 const PITCH: usize = 16;
 const ROWS: usize = 8;
-const ACCESS: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 /// The initial value of memory.
 const NOTHING: u8 = b'.';
 
@@ -82,20 +81,12 @@ impl Tile {
         })
     }
 
-    /// Binds `key` to the tile: rows that are a stride apart.
-    fn bind(&self, key: &mut Key<'_>, memory: &Buffer<'_>) -> Result<(), Errno> {
-        let start = self.offsets().next().unwrap_or(0);
-        let mut block = ibmkey_block {
-            addr: memory.span().addr.wrapping_add(start as u64),
-            bytes_count: self.width as u64,
-            lkey: memory.span().lkey,
-            ..Default::default()
-        };
+    /// Makes a key of the tile: rows that are a stride apart.
+    fn key<'r>(&self, pd: &Pd<'r>, memory: &'r Region<'r>) -> Result<Key<'r>, Errno> {
+        let start = self.offsets().next().unwrap_or(0) as u64;
+        let row = memory.slice(start..start.saturating_add(self.width as u64))?;
 
-        if let Some(stride) = block.stride.first_mut() {
-            *stride = PITCH as i64;
-        }
-        key.bind_interleaved(ACCESS, &[self.height as u64], &[block])
+        Key::of_strided(pd, row, &[self.height as u64], &[PITCH as i64], access())
     }
 
     fn describe(&self) -> String {
@@ -107,6 +98,11 @@ impl Tile {
 }
 
 const _: () = assert!(FROM.len() == TO.len());
+
+/// Returns the access flags of both sides.
+fn access() -> Access {
+    Access::LOCAL_WRITE | Access::REMOTE_WRITE
+}
 
 /// Returns memory with letters in the tile and nothing around it.
 fn lettered(tile: &Tile) -> Vec<u8> {
@@ -187,42 +183,45 @@ struct Seen {
 
 fn transfer(near: &Context, far: &Context) -> Result<Seen, Box<dyn Error>> {
     let said = |what: &'static str| move |errno: Errno| format!("{what}: {errno}");
-    let pd = |context| -> Result<Pd<'_>, String> {
+    let alloc = |context| -> Result<verbs::Pd<'_>, String> {
         Context::alloc_pd(context).map_err(said("a protection domain"))
     };
-    let (near_pd, far_pd) = (pd(near)?, pd(far)?);
+    let (near_verbs, far_verbs) = (alloc(near)?, alloc(far)?);
+    let (near_pd, far_pd) = (Pd::from(&near_verbs), Pd::from(&far_verbs));
     let register = said("registering memory");
     let near_memory = near_pd
-        .register(lettered(&FROM), ACCESS)
+        .register(lettered(&FROM), access())
         .map_err(register)?;
     let far_memory = far_pd
-        .register(vec![NOTHING; PITCH * ROWS], ACCESS)
+        .register(vec![NOTHING; PITCH * ROWS], access())
         .map_err(register)?;
 
-    let mut near_key = near_pd.alloc_key(1).map_err(said("a key"))?;
-    let mut far_key = far_pd.alloc_key(1).map_err(said("a key"))?;
     // The library knows the entry and the field, the errno value is less exact.
-    let refused = |errno: Errno| format!("binding a key: {}: {errno}", explain::last_text());
-    FROM.bind(&mut near_key, &near_memory).map_err(refused)?;
-    TO.bind(&mut far_key, &far_memory).map_err(refused)?;
+    let refused = |errno: Errno| format!("a key: {}: {errno}", last_error());
+    let near_key = FROM.key(&near_pd, &near_memory).map_err(refused)?;
+    let far_key = TO.key(&far_pd, &far_memory).map_err(refused)?;
 
-    let mut near_queue = Queue::new(&near_pd).map_err(said("a queue"))?;
-    let mut far_queue = Queue::new(&far_pd).map_err(said("a queue"))?;
+    let mut near_queue = Queue::new(&near_verbs).map_err(said("a queue"))?;
+    let mut far_queue = Queue::new(&far_verbs).map_err(said("a queue"))?;
     let address = near_queue.address();
     near_queue
-        .connect(&far_queue.address(), ACCESS)
+        .connect(&far_queue.address(), access().bits())
         .map_err(said("connecting"))?;
     far_queue
-        .connect(&address, ACCESS)
+        .connect(&address, access().bits())
         .map_err(said("connecting"))?;
 
     let length = u32::try_from(FROM.len())?;
     near_queue
-        .write(&near_key.span(), &far_key.span(), length)
+        .write(&Span::from(&near_key), &Span::from(&far_key), length)
         .map_err(|failure| format!("RDMA WRITE: {failure}"))?;
+    let contents = |memory: &Region<'_>| {
+        let mut bytes = vec![0; PITCH * ROWS];
+        memory.read(0, &mut bytes).map(|()| bytes)
+    };
     Ok(Seen {
-        near: near_memory.contents(),
-        far: far_memory.contents(),
+        near: contents(&near_memory)?,
+        far: contents(&far_memory)?,
     })
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Sends a column of a matrix, and rows by their numbers, from one side to the other.
+//! Sends a column of a matrix, rows by their numbers, borrowed memory, and device memory, from one
+//! side to the other. Leaks a region, which does no harm.
 //!
 //! The queue pairs are those of the crate's feature `verbs`; any other verbs crate serves as well.
 //!
@@ -10,6 +11,7 @@ use std::error::Error;
 
 use ibmkey::{
     keys::{
+        bytes_mut,
         last_error,
         Access,
         Indexed,
@@ -22,17 +24,48 @@ use ibmkey::{
         Queue,
         Span, //
     },
+    Errno,
 };
 
 const ROW: usize = 48;
 
-/// Returns the bytes of a key, as requests name them.
-fn span(key: &Key<'_>) -> Span {
-    Span {
-        addr: 0,
-        lkey: key.lkey(),
-        rkey: key.rkey(),
+/// Sends a header, and every second element of an array, from device memory into memory of the
+/// program; then from there to other memory of the program.
+fn borrowed(pd: &Pd<'_>, queue: &mut Queue<'_>) -> Result<(), Box<dyn Error>> {
+    let remote = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let dm = pd.alloc_dm(4096, remote)?;
+    let numbers: Vec<u32> = (0..10).collect();
+    dm.write(100, &numbers)?;
+    let elements = Key::of_strided(pd, dm.slice(100..104)?, &[5], &[8], remote)?;
+
+    let (mut header, mut payload) = ([0u16; 2], [0u32; 4]);
+    let mut wide = [7u32; 9];
+    pd.scope(|scope| -> Result<(), Box<dyn Error>> {
+        let parts = [bytes_mut(&mut header), bytes_mut(&mut payload)];
+        let message = scope.gather(parts, remote)?;
+        queue.write(&Span::from(&elements), &Span::from(&message), 20)?;
+        Ok(())
+    })?;
+    if (header, payload) != ([0, 0], [2, 4, 6, 8]) {
+        return Err(format!("{header:?} and {payload:?} are wrong").into());
     }
+    let (first, second) = payload.split_at(2);
+    pd.scope(|scope| -> Result<(), Box<dyn Error>> {
+        let source = scope.gather_shared([first, second], Access::LOCAL_READ)?;
+        // Elements 8, 6, 4 and 2.
+        let target = scope.strided(&mut wide, 8..9, &[4], &[-2], remote)?;
+        queue.write(&Span::from(&source), &Span::from(&target), 16)?;
+        let refused = scope.share(&payload, remote);
+        if refused.map(drop) != Err(Errno::EINVAL) {
+            return Err("memory that is borrowed for reading can be written".into());
+        }
+        Ok(())
+    })?;
+    if wide != [7, 7, 8, 7, 6, 7, 4, 7, 2] {
+        return Err(format!("{wide:?} is wrong").into());
+    }
+    println!("borrowed memory: {payload:?} in one write, {wide:?} in another");
+    Ok(())
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -49,8 +82,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     here.connect(&there.address(), remote.bits())?;
     there.connect(&address, remote.bits())?;
 
-    // SAFETY: `verbs_pd` is dropped after `pd`.
-    let pd = unsafe { Pd::from_raw(verbs_pd.as_raw()) }?;
+    let pd = Pd::from(&verbs_pd);
     let numbers: Vec<u8> = (0..4 * ROW).map(|byte| byte as u8).collect();
     let matrix = pd.register(numbers.clone(), Access::LOCAL_READ)?;
     let target = pd.register(vec![0; 4 * ROW], remote)?;
@@ -61,7 +93,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut from, mut to) = (Key::new(&pd, 2)?, Key::new(&pd, 1)?);
     from.bind(&column, Access::LOCAL_READ)?;
     to.bind(&backwards, remote)?;
-    here.write(&span(&from), &span(&to), 32)?;
+    here.write(&Span::from(&from), &Span::from(&to), 32)?;
     let mut got = [0; 56];
     target.read(0, &mut got)?;
     for (row, element) in numbers.chunks(ROW).zip(got.rchunks(16)) {
@@ -76,9 +108,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         &Indexed::new(matrix.all(), ROW as u64, ROW as u64, &[3, 1]),
         Access::LOCAL_READ,
     )?;
-    let mut list = Key::new(&pd, 2)?;
-    list.bind_list(&[target.slice(100..148)?, target.slice(0..48)?], remote)?;
-    here.write(&span(&from), &span(&list), 96)?;
+    let parts = [target.slice(100..148)?, target.slice(0..48)?];
+    let list = Key::of_slices(&pd, &parts, remote)?;
+    here.write(&Span::from(&from), &Span::from(&list), 96)?;
     let mut rows = [0; 96];
     let (first, second) = rows.split_at_mut(ROW);
     target.read(100, first)?;
@@ -96,6 +128,18 @@ fn main() -> Result<(), Box<dyn Error>> {
             return Err(format!("{part} is not refused: {}", last_error()).into());
         }
         println!("refused: {}", last_error());
+    }
+
+    borrowed(&pd, &mut here)?;
+
+    // Its memory stays as long as it is registered. A key over it still works.
+    let leaked = Box::leak(Box::new(pd.register(vec![5u64; 3], remote)?));
+    let key = Key::of_strided(&pd, leaked.slice(0..8)?, &[3], &[8], Access::LOCAL_READ)?;
+    here.write(&Span::from(&key), &Span::from(&to), 24)?;
+    let mut five = [0u64; 1];
+    target.read(48, &mut five)?;
+    if five != [5] {
+        return Err("the leaked region is wrong".into());
     }
     Ok(())
 }

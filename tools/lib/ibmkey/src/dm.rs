@@ -2,6 +2,7 @@
 
 //! The device-memory verbs, and how a context gets them.
 
+pub(crate) mod calls;
 mod copy;
 mod view;
 
@@ -347,14 +348,8 @@ unsafe fn new_dm(
     }
 
     let dm = object::calloc::<Dm>()?;
-    let mut command = Command::<4>::new(sys::UVERBS_OBJECT_DM, sys::UVERBS_METHOD_DM_ALLOC)
-        .new_object(sys::UVERBS_ATTR_ALLOC_DM_HANDLE)
-        .u64(sys::UVERBS_ATTR_ALLOC_DM_LENGTH, attr.length as u64)
-        .u32(sys::UVERBS_ATTR_ALLOC_DM_ALIGNMENT, attr.log_align_req);
-    if class != 0 {
-        command = command.u32(sys::IB_MKEY_ATTR_DM_ALLOC_CLASS, class);
-    }
-    let handle = command.run(fd).inspect_err(|_| {
+    let length = attr.length as u64;
+    let handle = calls::allocate(fd, length, attr.log_align_req, class).inspect_err(|_| {
         // SAFETY: Allocated above; there is no other reference.
         unsafe { object::free(dm) }
     })?;
@@ -365,17 +360,13 @@ unsafe fn new_dm(
 
 unsafe extern "C" fn free_dm(dm: *mut sys::ibv_dm) -> c_int {
     // SAFETY: By ibv_free_dm()'s contract, `alloc_dm` returned it.
-    let result = unsafe { dm_handle(dm) }.and_then(|(fd, handle)| {
-        Command::<1>::new(sys::UVERBS_OBJECT_DM, sys::UVERBS_METHOD_DM_FREE)
-            .object(sys::UVERBS_ATTR_FREE_DM_HANDLE, handle)
-            .run(fd)
-    });
+    let result = unsafe { dm_handle(dm) }.and_then(|(fd, handle)| calls::release(fd, handle));
 
     if result.is_ok() {
         // SAFETY: It came from `new_dm`, and the caller gives it up.
         unsafe { free(dm) };
     }
-    to_int(result.map(drop))
+    to_int(result)
 }
 
 unsafe extern "C" fn reg_dm_mr(
@@ -389,19 +380,7 @@ unsafe extern "C" fn reg_dm_mr(
         // SAFETY: By ibv_reg_dm_mr()'s contract, `alloc_dm` returned it.
         let (_, dm_handle) = unsafe { dm_handle(dm) }?;
 
-        Command::<8>::new(sys::UVERBS_OBJECT_MR, sys::UVERBS_METHOD_DM_MR_REG)
-            .new_object(sys::UVERBS_ATTR_REG_DM_MR_HANDLE)
-            .object(sys::UVERBS_ATTR_REG_DM_MR_PD_HANDLE, pd_handle)
-            .object(sys::UVERBS_ATTR_REG_DM_MR_DM_HANDLE, dm_handle)
-            .u64(sys::UVERBS_ATTR_REG_DM_MR_OFFSET, dm_offset)
-            .u64(sys::UVERBS_ATTR_REG_DM_MR_LENGTH, length as u64)
-            .u32(sys::UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS, access)
-            .run_region(
-                fd,
-                sys::UVERBS_ATTR_REG_DM_MR_RESP_LKEY,
-                sys::UVERBS_ATTR_REG_DM_MR_RESP_RKEY,
-                length,
-            )
+        calls::register(fd, pd_handle, dm_handle, dm_offset, length, access)
     };
 
     // SAFETY: By ibv_reg_dm_mr()'s contract, it is a protection domain.

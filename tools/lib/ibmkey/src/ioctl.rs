@@ -126,18 +126,22 @@ impl<const N: usize> Message<N> {
     }
 }
 
-/// A type that may be shared with the kernel as bytes.
+/// A type that may be shared with the kernel, or with a device, as bytes.
 ///
 /// # Safety
 ///
 /// The type has no padding and no invariant: all its bytes are initialised, and any values of them
 /// are valid.
-pub(crate) unsafe trait Plain: Copy {}
+pub unsafe trait Plain: Copy + 'static {}
 
-// SAFETY: These types are integers.
-unsafe impl Plain for u32 {}
-// SAFETY: As above.
-unsafe impl Plain for u64 {}
+macro_rules! plain {
+    ($($number:ty),+) => {
+        // SAFETY: A number has no padding, and any bytes are one.
+        $(unsafe impl Plain for $number {})+
+    };
+}
+
+plain!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64);
 // SAFETY: An array has no padding between its elements.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 // SAFETY: The fields are integers in naturally aligned order, as the bindings assert.

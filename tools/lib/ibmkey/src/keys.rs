@@ -3,20 +3,21 @@
 //! Keys for programs in Rust.
 //!
 //! A key describes bytes of [regions](Region) and of other keys. Lifetimes tie it to them: a region
-//! cannot be dropped while a key may describe it. Only the objects of other verbs crates that are
-//! passed in, as raw pointers or numbers, need `unsafe`. This module does not link to libibverbs.
+//! cannot be dropped while a key may describe it, nor a protection domain before its keys. Only the
+//! objects of other verbs crates that are passed in, as raw pointers or numbers, need `unsafe`. This
+//! module does not link to libibverbs.
+//!
+//! Memory belongs to a [`Region`], is borrowed for a [`Scope`], or is [`DeviceMemory`].
 //!
 //! ```no_run
-//! use ibmkey::keys::{Access, Interleaved, Key, Pd};
+//! use ibmkey::keys::{Access, Key, Pd};
 //!
 //! # fn example(raw: *mut ibmkey::sys::ibv_pd) -> ibmkey::Result {
 //! // SAFETY: `raw` comes from another crate, which keeps it until `pd` is dropped.
 //! let pd = unsafe { Pd::from_raw(raw) }?;
 //! // A matrix of 4 rows of 48 bytes. The key is column 1 of its 8-byte elements.
-//! let matrix = pd.register(vec![0; 4 * 48], Access::REMOTE_READ)?;
-//! let column = Interleaved::new(&[4]).block(matrix.slice(8..16)?, &[48]);
-//! let mut key = Key::new(&pd, 1)?;
-//! key.bind(&column, Access::REMOTE_READ)?;
+//! let matrix = pd.register(vec![0u8; 4 * 48], Access::REMOTE_READ)?;
+//! let key = Key::of_strided(&pd, matrix.slice(8..16)?, &[4], &[48], Access::REMOTE_READ)?;
 //! println!("a peer reads {} bytes by rkey {:#x}", key.length(), key.rkey());
 //! # Ok(())
 //! # }
@@ -27,7 +28,7 @@
 //! ```compile_fail,E0505
 //! # use ibmkey::keys::{Access, Key, Pd};
 //! # fn example(pd: &Pd<'_>) -> ibmkey::Result {
-//! let region = pd.register(vec![0; 100], Access::REMOTE_READ)?;
+//! let region = pd.register(vec![0u8; 100], Access::REMOTE_READ)?;
 //! let mut key = Key::new(pd, 1)?;
 //! key.bind_list(&[region.slice(10..20)?], Access::REMOTE_READ)?;
 //! drop(region); // error: `region` is still borrowed by `key`
@@ -64,19 +65,33 @@ use std::os::fd::{
     BorrowedFd, //
 };
 
+mod device;
 mod key;
 mod layout;
+mod memory;
 mod region;
+mod scope;
 
 /// Returns a sentence for the last bind that failed in this thread. It names the part of the layout
 /// that is the reason: an entry, a block, a dimension or an index.
 pub use crate::explain::last_text as last_error;
+/// A type of elements that a device may read and write: a number, or an array of such types.
+pub use crate::ioctl::Plain;
+pub use device::DeviceMemory;
 pub use key::Key;
 pub use layout::{
     Indexed,
     Interleaved, //
 };
+pub use memory::{
+    bytes,
+    bytes_mut, //
+};
 pub use region::Region;
+pub use scope::{
+    Lent,
+    Scope, //
+};
 
 use crate::{
     errno::{
@@ -103,6 +118,10 @@ impl Access {
     /// Peers run atomic operations. Needs [`Self::LOCAL_WRITE`], too.
     pub const REMOTE_ATOMIC: Self = Self(sys::IBV_ACCESS_REMOTE_ATOMIC);
 
+    /// All flags that allow writing.
+    pub(crate) const ALL_WRITES: u32 =
+        sys::IBV_ACCESS_LOCAL_WRITE | sys::IBV_ACCESS_REMOTE_WRITE | sys::IBV_ACCESS_REMOTE_ATOMIC;
+
     /// Returns the flags as a number.
     pub const fn bits(self) -> u32 {
         self.0
@@ -117,7 +136,7 @@ impl BitOr for Access {
     }
 }
 
-/// A protection domain of another verbs crate.
+/// A protection domain that exists during `'c`: that of the module `verbs`, or of another verbs crate.
 #[derive(Clone, Copy, Debug)]
 pub struct Pd<'c> {
     fd: c_int,
@@ -162,8 +181,21 @@ impl<'c> Pd<'c> {
     }
 
     /// Registers memory with these contents.
-    pub fn register(&self, contents: Vec<u8>, access: Access) -> Result<Region<'_>> {
-        Region::new(self.fd, self.handle, contents, access)
+    pub fn register<T: Plain>(&self, contents: Vec<T>, access: Access) -> Result<Region<'c>> {
+        Region::new(*self, contents, access)
+    }
+}
+
+#[cfg(feature = "verbs")]
+impl<'p> From<&'p crate::verbs::Pd<'_>> for Pd<'p> {
+    fn from(pd: &'p crate::verbs::Pd<'_>) -> Self {
+        let (fd, handle) = pd.numbers();
+
+        Self {
+            fd,
+            handle,
+            owner: PhantomData,
+        }
     }
 }
 

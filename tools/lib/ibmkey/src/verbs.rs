@@ -29,8 +29,6 @@ mod memory;
 mod queue;
 
 pub use memory::{
-    Buffer,
-    Key,
     Pd,
     Span, //
 };

@@ -51,12 +51,17 @@ pub struct Key<'r> {
     lkey: u32,
     rkey: u32,
     length: u64,
-    leaves: PhantomData<&'r Pd<'r>>,
+    leaves: PhantomData<&'r ()>,
+}
+
+/// Returns a number of entries. The kernel refuses one that does not fit, and zero.
+fn count(entries: usize) -> u32 {
+    u32::try_from(entries).unwrap_or(u32::MAX)
 }
 
 impl<'r> Key<'r> {
     /// Creates a key for at most `max_entries` slices, blocks or indices. It is not bound.
-    pub fn new(pd: &'r Pd<'_>, max_entries: u32) -> Result<Self> {
+    pub fn new(pd: &Pd<'r>, max_entries: u32) -> Result<Self> {
         let Created {
             handle, lkey, rkey, ..
         } = mkey::create(pd.fd, pd.handle, max_entries)?;
@@ -71,6 +76,44 @@ impl<'r> Key<'r> {
             length: 0,
             leaves: PhantomData,
         })
+    }
+
+    /// Makes a key of slices, one after another.
+    pub fn of_slices(pd: &Pd<'r>, slices: &[Slice<'r>], access: Access) -> Result<Self> {
+        let mut key = Self::new(pd, count(slices.len()))?;
+
+        key.bind_list(slices, access)?;
+        Ok(key)
+    }
+
+    /// Makes a key of a block that repeats: `block` is the first one, and `strides[d]` the bytes from
+    /// one start to the next in dimension d.
+    pub fn of_strided(
+        pd: &Pd<'r>,
+        block: Slice<'r>,
+        repeat: &[u64],
+        strides: &[i64],
+        access: Access,
+    ) -> Result<Self> {
+        Self::of(pd, &Interleaved::new(repeat).block(block, strides), access)
+    }
+
+    /// Makes a key of blocks that repeat.
+    pub fn of(pd: &Pd<'r>, layout: &Interleaved<'r>, access: Access) -> Result<Self> {
+        layout.check()?;
+        let mut key = Self::new(pd, count(layout.blocks.len()))?;
+
+        key.bind(layout, access)?;
+        Ok(key)
+    }
+
+    /// Makes a key of blocks at indices.
+    pub fn of_indexed(pd: &Pd<'r>, layout: &Indexed<'r, '_>, access: Access) -> Result<Self> {
+        layout.check()?;
+        let mut key = Self::new(pd, count(layout.indices.len()))?;
+
+        key.bind_indexed(layout, access)?;
+        Ok(key)
     }
 
     /// Binds the key to slices, one after another.

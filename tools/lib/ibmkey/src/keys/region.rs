@@ -1,65 +1,70 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Registered memory.
+//! Memory that a region owns.
 
 use core::{
-    ffi::c_int,
     marker::PhantomData,
+    mem::size_of_val,
     ops::Range,
     ptr::NonNull, //
 };
 
 use super::{
+    memory::Memory,
     Access,
     Pd,
     Slice, //
 };
 use crate::{
-    errno::{
-        Errno,
-        Result, //
-    },
-    iov, object,
+    errno::Result,
+    ioctl::Plain, //
 };
 
-/// Registered memory. The device and peers may read and write it at any time, so there are no
-/// references to its bytes.
+/// Registered memory that the region owns. The device and peers may read and write it at any time,
+/// so there are no references to its bytes. It may be leaked: then the memory stays, too.
 ///
 /// # Invariants
 ///
-/// `memory` is a leaked box that is registered as the MR `handle`. Only this object frees them.
+/// `memory` is that of a leaked box, which `free` frees. Only this object frees it.
 pub struct Region<'pd> {
-    memory: NonNull<[u8]>,
-    fd: c_int,
-    handle: u32,
-    lkey: u32,
-    rkey: u32,
-    pd: PhantomData<&'pd Pd<'pd>>,
+    memory: Memory,
+    free: unsafe fn(NonNull<u8>, usize),
+    pd: PhantomData<&'pd ()>,
 }
 
-impl Region<'_> {
-    pub(super) fn new(
-        fd: c_int,
-        pd_handle: u32,
-        contents: Vec<u8>,
-        access: Access,
-    ) -> Result<Self> {
-        let memory = NonNull::from(Box::leak(contents.into_boxed_slice()));
-        let start = memory.cast::<u8>().as_ptr() as u64;
+/// Frees a box of elements.
+///
+/// # Safety
+///
+/// `start` and `bytes` are those of a leaked box of elements of this type, to which there is no
+/// other pointer.
+unsafe fn free<T>(start: NonNull<u8>, bytes: usize) {
+    let count = bytes.checked_div(size_of::<T>()).unwrap_or(0);
+    let items = core::ptr::slice_from_raw_parts_mut(start.cast::<T>().as_ptr(), count);
 
-        match iov::register(fd, pd_handle, start, memory.len() as u64, access.bits()) {
+    // SAFETY: By the caller's promise. A box of elements without bytes has no memory to free.
+    drop(unsafe { Box::from_raw(items) });
+}
+
+impl<'pd> Region<'pd> {
+    pub(super) fn new<T: Plain>(pd: Pd<'pd>, contents: Vec<T>, access: Access) -> Result<Self> {
+        let items = NonNull::from(Box::leak(contents.into_boxed_slice()));
+        // SAFETY: Leaked above; nothing writes it yet.
+        let length = size_of_val(unsafe { items.as_ref() });
+        let start = items.cast::<u8>();
+
+        // SAFETY: The box is initialised, and there is no reference to it. It is freed after the MR is
+        // deregistered, or never.
+        match unsafe { Memory::register(pd, start, length, access) } {
             // INVARIANT: Leaked and registered above; there is no other owner.
-            Ok([handle, lkey, rkey]) => Ok(Self {
+            Ok(memory) => Ok(Self {
                 memory,
-                fd,
-                handle,
-                lkey,
-                rkey,
+                free: free::<T>,
                 pd: PhantomData,
             }),
             Err(errno) => {
                 // SAFETY: It was leaked above, and is not registered.
-                drop(unsafe { Box::from_raw(memory.as_ptr()) });
+                unsafe { free::<T>(start, length) };
                 Err(errno)
             }
         }
@@ -67,12 +72,7 @@ impl Region<'_> {
 
     /// Returns all bytes, for a layout.
     pub fn all(&self) -> Slice<'_> {
-        Slice {
-            lkey: self.lkey,
-            address: self.address(),
-            length: self.memory.len() as u64,
-            owner: PhantomData,
-        }
+        self.memory.all()
     }
 
     /// Returns some bytes, for a layout; `ERANGE` if they reach outside.
@@ -82,47 +82,28 @@ impl Region<'_> {
 
     /// Returns the address of the first byte, for work requests.
     pub fn address(&self) -> u64 {
-        self.memory.cast::<u8>().as_ptr() as u64
+        self.memory.address()
     }
 
     /// Returns the key for requests of this side.
-    pub const fn lkey(&self) -> u32 {
-        self.lkey
+    pub fn lkey(&self) -> u32 {
+        self.memory.lkey()
     }
 
     /// Returns the key for requests of peers.
-    pub const fn rkey(&self) -> u32 {
-        self.rkey
+    pub fn rkey(&self) -> u32 {
+        self.memory.rkey()
     }
 
-    /// Returns a pointer to `length` bytes from `at` on, or `ERANGE`.
-    fn at(&self, at: usize, length: usize) -> Result<*mut u8> {
-        match at.checked_add(length) {
-            Some(end) if end <= self.memory.len() => {
-                // SAFETY: The offset is within the memory.
-                Ok(unsafe { self.memory.cast::<u8>().as_ptr().add(at) })
-            }
-            _ => Err(Errno::ERANGE),
-        }
+    /// Copies elements out of the region, from byte `at` on; `ERANGE` if they reach outside. If the
+    /// device writes meanwhile, some bytes are old and some are new.
+    pub fn read<T: Plain>(&self, at: usize, to: &mut [T]) -> Result {
+        self.memory.read(at, to)
     }
 
-    /// Copies bytes of the region from `at` on. If the device writes meanwhile, some are old and some
-    /// are new.
-    pub fn read(&self, at: usize, to: &mut [u8]) -> Result {
-        let from = self.at(at, to.len())?;
-
-        // SAFETY: Both have as many bytes, and `to` is not a part of the region.
-        unsafe { core::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) }
-        Ok(())
-    }
-
-    /// Copies bytes into the region from `at` on.
-    pub fn write(&self, at: usize, from: &[u8]) -> Result {
-        let to = self.at(at, from.len())?;
-
-        // SAFETY: As above.
-        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) }
-        Ok(())
+    /// Copies elements into the region, from byte `at` on; `ERANGE` if they reach outside.
+    pub fn write<T: Plain>(&self, at: usize, from: &[T]) -> Result {
+        self.memory.write(at, from)
     }
 }
 
@@ -130,9 +111,10 @@ impl Drop for Region<'_> {
     fn drop(&mut self) {
         // A key that was leaked may still refer to the memory. Then it stays registered, and is not
         // freed.
-        if object::destroy(self.fd, self.handle).is_ok() {
+        if self.memory.deregister().is_ok() {
+            let (start, length) = self.memory.parts();
             // SAFETY: By the type's invariant.
-            drop(unsafe { Box::from_raw(self.memory.as_ptr()) });
+            unsafe { (self.free)(start, length) }
         }
     }
 }

@@ -96,6 +96,69 @@ fn access_flags_are_combined() {
 }
 
 #[test]
+fn elements_are_bytes() {
+    let mut pairs = [[1u16, 2], [3, 0x0405]];
+
+    assert_eq!(bytes(&pairs).len(), 8);
+    assert_eq!(bytes(&pairs).get(6..), Some(&0x0405u16.to_ne_bytes()[..]));
+    bytes_mut(&mut pairs).fill(9);
+    assert_eq!(pairs, [[0x0909; 2]; 2]);
+    assert_eq!(bytes::<[u64; 0]>(&[[], []]), []);
+}
+
+/// Runs a test with a protection domain of a device that is none.
+fn without_device(test: impl FnOnce(&Pd<'_>)) {
+    if let Ok(null) = File::open("/dev/null") {
+        // SAFETY: There is no protection domain: every call fails.
+        test(&unsafe { Pd::from_handle(null.as_fd(), 0) });
+    }
+}
+
+#[test]
+fn a_scope_registers_nothing_that_is_wrong() {
+    without_device(|pd| {
+        let (mut array, mut other, fixed) = ([0u64; 4], [0u64; 4], [1u8; 4]);
+        let write = Access::LOCAL_WRITE;
+        let errno = |result: Result<Key<'_>>| result.map(drop).map_err(Errno::get);
+
+        pd.scope(|scope| {
+            // What is refused before the device is asked.
+            for flags in [write, Access::REMOTE_READ | write, Access::REMOTE_ATOMIC] {
+                let shared = scope.share(&fixed, flags);
+                assert_eq!(shared.map(drop), Err(Errno::EINVAL));
+            }
+            let far = scope.strided(&mut array, 3..5, &[1], &[0], write);
+            assert_eq!(errno(far), Err(libc::ERANGE));
+            let huge = scope.strided(&mut other, 0..1, &[2], &[i64::MAX / 4], write);
+            assert_eq!(errno(huge), Err(libc::EOVERFLOW));
+            // The device's error. There is nothing to deregister then.
+            let one = scope.gather_shared([&fixed[..]], Access::REMOTE_READ);
+            assert_eq!(errno(one), Err(libc::EOPNOTSUPP));
+        });
+        array.fill(1);
+        assert_eq!(pd.scope(|_| 5), 5);
+        assert_eq!(
+            pd.alloc_dm(4096, write).map(drop).map_err(Errno::get),
+            Err(libc::EOPNOTSUPP)
+        );
+    });
+}
+
+#[test]
+fn a_layout_that_is_wrong_creates_no_key() {
+    without_device(|pd| {
+        let table = slice(0, 100);
+        let strided = Key::of_strided(pd, table, &[2, 2], &[4], Access::LOCAL_READ);
+        assert_eq!(strided.map(drop), Err(Errno::EINVAL));
+        let rows = Indexed::new(table, 10, 10, &[10]);
+        let indexed = Key::of_indexed(pd, &rows, Access::LOCAL_READ);
+        assert_eq!(indexed.map(drop), Err(Errno::ERANGE));
+        let list = Key::of_slices(pd, &[table], Access::LOCAL_READ);
+        assert_eq!(list.map(drop).map_err(Errno::get), Err(libc::EOPNOTSUPP));
+    });
+}
+
+#[test]
 fn errors_of_the_kernel_come_through() {
     let null = File::open("/dev/null");
     let Ok(null) = null else { return };
@@ -104,7 +167,7 @@ fn errors_of_the_kernel_come_through() {
     let errno = |error: Errno| error.get();
 
     assert_eq!(
-        pd.register(vec![0; 10], Access::default())
+        pd.register(vec![0u8; 10], Access::default())
             .map(drop)
             .map_err(errno),
         Err(libc::EOPNOTSUPP)
