@@ -34,7 +34,7 @@ static struct ibmkey_mpi_key *key_of(struct rc_dev *dev, struct ibv_mr *mr, void
 		die(ret, "%s", layout.part);
 	ret = ibmkey_mpi_bind(dev->pd, buffer, mr, &layout, access, &key);
 	if (ret)
-		die(ret, "ibmkey_mpi_bind: %s", ibmkey_last_error());
+		die(ret, "ibmkey_mpi_bind: %s", ibmkey_mpi_last_error());
 	*entries = ibmkey_mpi_entries(&layout);
 	ibmkey_mpi_free(&layout);
 	return key;

@@ -1,20 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Keys of a layout: one for each group with dimensions, and a list over them. */
+/* Keys of a layout: one for each group. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ibmkey_mpi.h"
+#include "form.h"
 
 struct ibmkey_mpi_key {
-	uint32_t num_parts;
-	struct ibv_mr **parts;
-	struct ibv_mr *whole;
+	uint32_t num_keys;
+	struct ibv_mr **keys;	/* the last one is the whole */
 };
 
-/* Returns the group's blocks with addresses of the MR. */
-static struct ibmkey_block *blocks_at(const struct ibmkey_mpi_group *group,
-				      const void *buffer, uint32_t lkey)
+static __thread char error[256];
+
+const char *ibmkey_mpi_last_error(void)
+{
+	return error;
+}
+
+/* Says what @group is and why it was refused. */
+static int explain(const struct ibmkey_mpi_group *group, const char *reason, int ret)
+{
+	char part[96];
+
+	part_name(&group->part, part, sizeof(part));
+	snprintf(error, sizeof(error), "%s: %s", part, reason);
+	return ret;
+}
+
+/* Returns the group's blocks with addresses and lkeys of the MR and the keys. */
+static struct ibmkey_block *blocks_of(const struct ibmkey_mpi_group *group, const void *buffer,
+				      const struct ibv_mr *mr, struct ibv_mr *const *keys)
 {
 	struct ibmkey_block *blocks = malloc(group->num_blocks * sizeof(*blocks));
 
@@ -22,83 +39,83 @@ static struct ibmkey_block *blocks_at(const struct ibmkey_mpi_group *group,
 		return NULL;
 	memcpy(blocks, group->blocks, group->num_blocks * sizeof(*blocks));
 	for (uint32_t i = 0; i < group->num_blocks; i++) {
-		blocks[i].addr += (uintptr_t)buffer;
-		blocks[i].lkey = lkey;
+		if (blocks[i].lkey) {
+			blocks[i].lkey = keys[blocks[i].lkey - 1]->lkey;
+		} else {
+			blocks[i].addr += (uintptr_t)buffer;
+			blocks[i].lkey = mr->lkey;
+		}
 	}
 	return blocks;
 }
 
-/* Binds a new key to blocks; without dimensions they are ranges, one after another. */
-static int bind_blocks(struct ibv_pd *pd, const struct ibmkey_mpi_group *group,
-		       const struct ibmkey_block *blocks, unsigned int access,
-		       struct ibv_mr **key)
+/* Makes the key of a group; without dimensions, the blocks are one after another. */
+static int bind_group(struct ibv_pd *pd, const void *buffer, struct ibv_mr *mr,
+		      const struct ibmkey_mpi_group *group, unsigned int access,
+		      struct ibmkey_mpi_key *key)
 {
 	static const uint64_t once = 1;
+	struct ibmkey_block *blocks;
+	struct ibv_mr *new;
 	int ret;
 
-	*key = ibmkey_alloc(pd, group->num_blocks);
-	if (!*key)
-		return errno;
-	ret = ibmkey_bind_interleaved(*key, access, group->num_dims ? group->num_dims : 1,
+	blocks = blocks_of(group, buffer, mr, key->keys);
+	if (!blocks)
+		return explain(group, strerror(ENOMEM), ENOMEM);
+	new = ibmkey_alloc(pd, group->num_blocks);
+	if (!new) {
+		ret = explain(group, strerror(errno), errno);
+		free(blocks);
+		return ret;
+	}
+	ret = ibmkey_bind_interleaved(new, access, group->num_dims ? group->num_dims : 1,
 				      group->num_dims ? group->repeat : &once,
 				      group->num_blocks, blocks);
+	free(blocks);
 	if (ret) {
-		ibv_dereg_mr(*key);
-		*key = NULL;
+		explain(group, ibmkey_last_error(), ret);
+		ibv_dereg_mr(new);
+		return ret;
 	}
-	return ret;
+	key->keys[key->num_keys++] = new;
+	return 0;
 }
 
-/* Adds the group's blocks to the list, or a key of the group. */
-static int add_group(struct ibv_pd *pd, const struct ibmkey_mpi_group *group,
-		     struct ibmkey_block *blocks, unsigned int access,
-		     struct ibmkey_mpi_key *key, struct ibmkey_mpi_group *list)
+static int check_entries(const struct ibmkey_mpi_layout *layout, uint32_t most)
 {
-	struct ibmkey_block part = { 0 };
-	int ret;
+	char reason[96];
 
-	if (!group->num_dims) {
-		memcpy(list->blocks + list->num_blocks, blocks,
-		       group->num_blocks * sizeof(*blocks));
-		list->num_blocks += group->num_blocks;
-		return 0;
+	for (uint32_t i = 0; i < layout->num_groups; i++) {
+		const struct ibmkey_mpi_group *group = &layout->groups[i];
+
+		if (group->num_blocks <= most)
+			continue;
+		snprintf(reason, sizeof(reason), "%u entries, the device allows %u for a key",
+			 group->num_blocks, most);
+		return explain(group, reason, ENOSPC);
 	}
-	ret = bind_blocks(pd, group, blocks, access, &key->parts[key->num_parts]);
-	if (ret)
-		return ret;
-	part.bytes_count = key->parts[key->num_parts]->length;
-	part.lkey = key->parts[key->num_parts]->lkey;
-	key->num_parts++;
-	list->blocks[list->num_blocks++] = part;
 	return 0;
 }
 
 static int bind_groups(struct ibv_pd *pd, const void *buffer, struct ibv_mr *mr,
 		       const struct ibmkey_mpi_layout *layout, unsigned int access,
-		       struct ibmkey_mpi_key *key)
+		       struct ibmkey_mpi_key **key)
 {
-	struct ibmkey_mpi_group list = { 0 };
+	struct ibmkey_mpi_key *new = calloc(1, sizeof(*new));
 	int ret = 0;
 
-	key->parts = calloc(layout->num_groups, sizeof(struct ibv_mr *));
-	list.blocks = calloc(ibmkey_mpi_entries(layout), sizeof(*list.blocks));
-	if (!key->parts || !list.blocks)
-		ret = ENOMEM;
-	for (uint32_t i = 0; i < layout->num_groups && !ret; i++) {
-		const struct ibmkey_mpi_group *group = &layout->groups[i];
-		struct ibmkey_block *blocks = blocks_at(group, buffer, mr->lkey);
-
-		if (!blocks)
-			ret = ENOMEM;
-		else if (layout->num_groups == 1)
-			ret = bind_blocks(pd, group, blocks, access, &key->whole);
-		else
-			ret = add_group(pd, group, blocks, access, key, &list);
-		free(blocks);
+	if (new)
+		new->keys = calloc(layout->num_groups, sizeof(struct ibv_mr *));
+	if (!new || !new->keys) {
+		free(new);
+		return explain(&layout->groups[layout->num_groups - 1], strerror(ENOMEM), ENOMEM);
 	}
-	if (!ret && layout->num_groups > 1)
-		ret = bind_blocks(pd, &list, list.blocks, access, &key->whole);
-	free(list.blocks);
+	for (uint32_t i = 0; i < layout->num_groups && !ret; i++)
+		ret = bind_group(pd, buffer, mr, &layout->groups[i], access, new);
+	if (ret)
+		ibmkey_mpi_unbind(new);
+	else
+		*key = new;
 	return ret;
 }
 
@@ -106,42 +123,58 @@ int ibmkey_mpi_bind(struct ibv_pd *pd, const void *buffer, struct ibv_mr *mr,
 		    const struct ibmkey_mpi_layout *layout, unsigned int access,
 		    struct ibmkey_mpi_key **key)
 {
+	struct ibmkey_caps caps = { 0 };
+	struct ibmkey_mpi_layout plain;
 	int ret;
 
-	if (!layout->num_groups)
+	*key = NULL;
+	if (!layout->num_groups) {
+		snprintf(error, sizeof(error), "the layout has no bytes");
 		return EINVAL;
-	*key = calloc(1, sizeof(**key));
-	if (!*key)
-		return ENOMEM;
-	ret = bind_groups(pd, buffer, mr, layout, access, *key);
-	if (ret) {
-		ibmkey_mpi_unbind(*key);
-		*key = NULL;
 	}
+	ret = ibmkey_query_caps(pd->context, &caps);
+	if (ret) {
+		snprintf(error, sizeof(error), "%s", ibmkey_last_error());
+		return ret;
+	}
+	ret = check_entries(layout, caps.max_entries);
+	if (ret)
+		return ret;
+	ret = bind_groups(pd, buffer, mr, layout, access, key);
+	if (ret != ELOOP)
+		return ret;
+	/* Too many levels, or too expensive. Without a nest, nothing is, but there are limits. */
+	ret = layout_plain(layout, &plain);
+	if (ret == ENOSPC)
+		snprintf(error, sizeof(error), "%s: more than %d entries without keys over keys",
+			 plain.part, IBMKEY_MPI_MAX_ENTRIES);
+	else if (ret)
+		snprintf(error, sizeof(error), "%s: %s", plain.part, strerror(ret));
+	if (!ret)
+		ret = check_entries(&plain, caps.max_entries);
+	if (!ret)
+		ret = bind_groups(pd, buffer, mr, &plain, access, key);
+	ibmkey_mpi_free(&plain);
 	return ret;
 }
 
 struct ibv_mr *ibmkey_mpi_mr(struct ibmkey_mpi_key *key)
 {
-	return key->whole;
+	return key->keys[key->num_keys - 1];
 }
 
 int ibmkey_mpi_unbind(struct ibmkey_mpi_key *key)
 {
 	int ret;
 
-	/* The list first, because the keys under it are busy until then. */
-	ret = key->whole ? ibv_dereg_mr(key->whole) : 0;
-	if (ret)
-		return ret;
-	key->whole = NULL;
-	while (key->num_parts) {
-		ret = ibv_dereg_mr(key->parts[key->num_parts - 1]);
+	/* The outer keys first, because the keys under them are busy until then. */
+	while (key->num_keys) {
+		ret = ibv_dereg_mr(key->keys[key->num_keys - 1]);
 		if (ret)
 			return ret;
-		key->num_parts--;
+		key->num_keys--;
 	}
-	free(key->parts);
+	free(key->keys);
 	free(key);
 	return 0;
 }

@@ -1,291 +1,417 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* The algebra of forms: appending and repeating with the fewest blocks. */
+/* The algebra of forms: appending and repeating with the fewest entries. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "form.h"
 
-static void group_free(struct ibmkey_mpi_group *group)
-{
-	free(group->blocks);
-	group->blocks = NULL;
-}
-
 void form_free(struct form *form)
 {
-	for (uint32_t i = 0; i < form->num; i++)
-		group_free(&form->group[i]);
-	free(form->group);
+	for (uint32_t i = 0; i < form->num_items; i++)
+		if (form->items[i].nest) {
+			form_free(form->items[i].nest);
+			free(form->items[i].nest);
+		}
+	free(form->items);
+	free(form->loops);
 	memset(form, 0, sizeof(*form));
 }
 
-uint64_t form_blocks(const struct form *form)
+/* Takes over item->nest, also after an error. Ranges that continue each other become one. */
+static int add_item(struct form *form, const struct item *item)
 {
-	uint64_t blocks = 0;
-
-	for (uint32_t i = 0; i < form->num; i++)
-		blocks += form->group[i].num_blocks;
-	return blocks;
-}
-
-static int group_copy(struct ibmkey_mpi_group *to,
-		      const struct ibmkey_mpi_group *from)
-{
-	*to = *from;
-	to->blocks = malloc(from->num_blocks * sizeof(*to->blocks));
-	if (!to->blocks)
-		return ENOMEM;
-	memcpy(to->blocks, from->blocks, from->num_blocks * sizeof(*to->blocks));
-	return 0;
-}
-
-static int form_grow(struct form *form, const struct ibmkey_mpi_group *group)
-{
-	struct ibmkey_mpi_group *more;
-	int ret;
-
-	more = realloc(form->group, (form->num + 1) * sizeof(*more));
-	if (!more)
-		return ENOMEM;
-	form->group = more;
-	ret = group_copy(&more[form->num], group);
-	if (!ret)
-		form->num++;
-	return ret;
-}
-
-int form_block(struct form *form, int64_t at, uint64_t bytes)
-{
-	struct ibmkey_block block = { .addr = at, .bytes_count = bytes };
-	struct ibmkey_mpi_group one = { .num_blocks = 1, .blocks = &block };
-
-	memset(form, 0, sizeof(*form));
-	return form_grow(form, &one);
-}
-
-static int group_move(struct ibmkey_mpi_group *group, int64_t by)
-{
-	int64_t at;
-
-	for (uint32_t i = 0; i < group->num_blocks; i++) {
-		if (__builtin_add_overflow((int64_t)group->blocks[i].addr, by, &at))
-			return EOVERFLOW;
-		group->blocks[i].addr = at;
-	}
-	return 0;
-}
-
-/* Appends ranges to ranges; those that continue each other become one. */
-static int group_join(struct ibmkey_mpi_group *to,
-		      const struct ibmkey_mpi_group *from)
-{
-	struct ibmkey_block *all, *last;
-	uint32_t n = to->num_blocks;
-
-	if (n + (uint64_t)from->num_blocks > IBMKEY_MPI_MAX_BLOCKS + 1)
-		return ENOSPC;
-	all = realloc(to->blocks, (n + from->num_blocks) * sizeof(*all));
-	if (!all)
-		return ENOMEM;
-	to->blocks = all;
-	for (uint32_t i = 0; i < from->num_blocks; i++) {
-		last = n ? &all[n - 1] : NULL;
-		if (last && last->addr + last->bytes_count == from->blocks[i].addr)
-			last->bytes_count += from->blocks[i].bytes_count;
-		else
-			all[n++] = from->blocks[i];
-	}
-	to->num_blocks = n;
-	return n > IBMKEY_MPI_MAX_BLOCKS ? ENOSPC : 0;
-}
-
-int form_append(struct form *form, const struct form *from, int64_t at)
-{
-	struct ibmkey_mpi_group moved;
+	struct item *last = form->num_items ? &form->items[form->num_items - 1] : NULL;
+	uint32_t n = form->num_items;
+	uint64_t entries = 1 + (item->nest ? item->nest->entries : 0);
+	struct item *more;
+	int64_t end;
 	int ret = 0;
 
-	for (uint32_t i = 0; i < from->num && !ret; i++) {
-		struct ibmkey_mpi_group *last = NULL;
-
-		ret = group_copy(&moved, &from->group[i]);
-		if (ret)
-			break;
-		ret = group_move(&moved, at);
-		if (form->num)
-			last = &form->group[form->num - 1];
-		if (!ret && last && !last->num_dims && !moved.num_dims)
-			ret = group_join(last, &moved);
-		else if (!ret)
-			ret = form_grow(form, &moved);
-		group_free(&moved);
-	}
-	if (!ret && form_blocks(form) > IBMKEY_MPI_MAX_BLOCKS)
-		ret = ENOSPC;
-	return ret;
-}
-
-bool form_same(const struct form *a, const struct form *b, int64_t *at)
-{
-	if (a->num != b->num || !a->num)
-		return false;
-	*at = b->group[0].blocks[0].addr - a->group[0].blocks[0].addr;
-	for (uint32_t i = 0; i < a->num; i++) {
-		const struct ibmkey_mpi_group *x = &a->group[i], *y = &b->group[i];
-
-		if (x->num_dims != y->num_dims || x->num_blocks != y->num_blocks ||
-		    memcmp(x->repeat, y->repeat, x->num_dims * sizeof(*x->repeat)))
-			return false;
-		for (uint32_t k = 0; k < x->num_blocks; k++)
-			if (x->blocks[k].addr + *at != y->blocks[k].addr ||
-			    x->blocks[k].bytes_count != y->blocks[k].bytes_count ||
-			    memcmp(x->blocks[k].stride, y->blocks[k].stride,
-				   x->num_dims * sizeof(*x->blocks[k].stride)))
-				return false;
-	}
-	return true;
-}
-
-/* Adds an outermost dimension, or makes the one that is there longer. */
-static int group_dimension(struct ibmkey_mpi_group *group, uint64_t count,
-			   int64_t stride)
-{
-	struct ibmkey_block *b = group->blocks;
-	bool continues = group->num_dims > 0;
-	int64_t reach;
-
-	if (!group->num_dims && group->num_blocks == 1 && stride >= 0 &&
-	    b->bytes_count == (uint64_t)stride)
-		return __builtin_mul_overflow(b->bytes_count, count, &b->bytes_count) ?
+	if (last && !last->nest && !item->nest &&
+	    !__builtin_add_overflow(last->at, last->bytes, &end) && end == item->at)
+		return __builtin_add_overflow(last->bytes, item->bytes, &last->bytes) ?
 			EOVERFLOW : 0;
-	for (uint32_t i = 0; i < group->num_blocks && continues; i++)
-		continues = !__builtin_mul_overflow((int64_t)group->repeat[0],
-						    b[i].stride[0], &reach) &&
-			reach == stride;
-	if (continues)
-		return __builtin_mul_overflow(group->repeat[0], count,
-					      &group->repeat[0]) ? EOVERFLOW : 0;
-	if (group->num_dims == IBMKEY_MAX_DIMS)
-		return E2BIG;
-	memmove(group->repeat + 1, group->repeat,
-		group->num_dims * sizeof(*group->repeat));
-	group->repeat[0] = count;
-	for (uint32_t i = 0; i < group->num_blocks; i++) {
-		memmove(b[i].stride + 1, b[i].stride,
-			group->num_dims * sizeof(*b[i].stride));
-		b[i].stride[0] = stride;
+	if (form->entries + entries > IBMKEY_MPI_MAX_ENTRIES)
+		ret = ENOSPC;
+	/* There is room up to the next power of two. */
+	if (!ret && !(n & (n - 1))) {
+		more = realloc(form->items, (n ? 2 * (size_t)n : 1) * sizeof(*more));
+		if (more)
+			form->items = more;
+		else
+			ret = ENOMEM;
 	}
-	group->num_dims++;
+	if (ret) {
+		if (item->nest)
+			form_free(item->nest);
+		free(item->nest);
+		return ret;
+	}
+	form->items[form->num_items++] = *item;
+	form->entries += entries;
 	return 0;
 }
 
-/* Writes out the innermost dimension: each repetition becomes a block. */
-static int group_unroll(struct ibmkey_mpi_group *group)
+int form_range(struct form *form, int64_t at, uint64_t bytes)
 {
-	uint32_t inner = group->num_dims - 1, n = 0;
-	struct ibmkey_block *all;
-	uint64_t total;
+	struct item range = { .at = at, .bytes = bytes };
 
-	if (__builtin_mul_overflow(group->repeat[inner], (uint64_t)group->num_blocks,
-				   &total) || total > IBMKEY_MPI_MAX_BLOCKS)
-		return ENOSPC;
-	all = malloc(total * sizeof(*all));
-	if (!all)
-		return ENOMEM;
-	for (uint64_t r = 0; r < group->repeat[inner]; r++)
-		for (uint32_t i = 0; i < group->num_blocks; i++) {
-			all[n] = group->blocks[i];
-			all[n].addr += r * (uint64_t)all[n].stride[inner];
-			all[n++].stride[inner] = 0;
-		}
-	free(group->blocks);
-	group->blocks = all;
-	group->num_blocks = n;
-	group->num_dims = inner;
-	return 0;
+	memset(form, 0, sizeof(*form));
+	return add_item(form, &range);
 }
 
-/* Returns the blocks of a form whose dimensions are all written out. */
+/* Returns the ranges of a form whose loops are all written out. */
 static uint64_t form_unrolled(const struct form *form)
 {
 	uint64_t all = 0, one;
 
-	for (uint32_t i = 0; i < form->num; i++) {
-		one = form->group[i].num_blocks;
-		for (uint32_t d = 0; d < form->group[i].num_dims; d++)
-			if (__builtin_mul_overflow(one, form->group[i].repeat[d], &one))
-				return UINT64_MAX;
+	for (uint32_t i = 0; i < form->num_items; i++) {
+		one = form->items[i].nest ? form_unrolled(form->items[i].nest) : 1;
 		if (__builtin_add_overflow(all, one, &all))
 			return UINT64_MAX;
 	}
+	for (uint32_t d = 0; d < form->num_loops; d++)
+		if (__builtin_mul_overflow(all, form->loops[d].count, &all))
+			return UINT64_MAX;
 	return all;
 }
 
-/* Makes a form ranges, one after another. */
-static int form_flatten(struct form *form)
+/* Returns where the first range of a form begins. */
+static uint64_t form_begin(const struct form *form)
 {
-	struct form flat = { 0 }, one;
-	int ret = 0;
+	const struct item *first = &form->items[0];
 
-	for (uint32_t i = 0; i < form->num && !ret; i++) {
-		while (form->group[i].num_dims && !ret)
-			ret = group_unroll(&form->group[i]);
-		one = (struct form){ .num = 1, .group = &form->group[i] };
-		if (!ret)
-			ret = form_append(&flat, &one, 0);
-	}
-	form_free(form);
-	*form = flat;
+	return (uint64_t)first->at + (first->nest ? form_begin(first->nest) : 0);
+}
+
+/* Returns where the last range of the last repetition of a form ends. */
+static uint64_t form_end(const struct form *form)
+{
+	const struct item *last = &form->items[form->num_items - 1];
+	uint64_t end = (uint64_t)last->at + (last->nest ? form_end(last->nest) : last->bytes);
+
+	for (uint32_t d = 0; d < form->num_loops; d++)
+		end += (form->loops[d].count - 1) * (uint64_t)form->loops[d].stride;
+	return end;
+}
+
+static int place(int64_t at, uint64_t times, int64_t stride, int64_t *to)
+{
+	int64_t by;
+
+	return __builtin_mul_overflow(times, stride, &by) ||
+	       __builtin_add_overflow(at, by, to) ? EOVERFLOW : 0;
+}
+
+static int add_nest(struct form *form, const struct form *from, int64_t at);
+static int join_nest(struct form *form, int64_t at);
+
+/* Makes a form with loops the first item of one without. */
+static int form_wrap(struct form *form)
+{
+	struct form first = *form;
+	int ret;
+
+	if (!form->num_loops)
+		return 0;
+	memset(form, 0, sizeof(*form));
+	form->part = first.part;
+	ret = add_nest(form, &first, 0);
+	form_free(&first);
 	return ret;
 }
 
-int form_copies(struct form *form, uint64_t count, int64_t stride)
+/*
+ * Appends @from, moved by @at, with its loops from @loop on written out. The loops of
+ * the forms in it are written out, too, if @all.
+ */
+static int write_out(struct form *to, const struct form *from, uint32_t loop, int64_t at,
+		     bool all)
 {
-	struct form all = { 0 };
+	int64_t moved;
 	int ret = 0;
 
-	for (uint64_t i = 0; i < count && !ret; i++) {
-		int64_t at;
-
-		ret = __builtin_mul_overflow((int64_t)i, stride, &at) ? EOVERFLOW :
-			form_append(&all, form, at);
+	if (loop < from->num_loops) {
+		for (uint64_t i = 0; i < from->loops[loop].count && !ret; i++) {
+			ret = place(at, i, from->loops[loop].stride, &moved);
+			if (!ret)
+				ret = write_out(to, from, loop + 1, moved, all);
+		}
+		return ret;
 	}
-	form_free(form);
-	*form = all;
+	for (uint32_t i = 0; i < from->num_items && !ret; i++) {
+		struct item item = from->items[i];
+
+		if (__builtin_add_overflow(item.at, at, &item.at))
+			return EOVERFLOW;
+		if (item.nest) {
+			ret = all ? write_out(to, item.nest, 0, item.at, true) :
+				    form_append(to, item.nest, item.at);
+			continue;
+		}
+		ret = form_wrap(to);
+		if (!ret)
+			ret = join_nest(to, item.at);
+		if (!ret)
+			ret = add_item(to, &item);
+	}
 	return ret;
+}
+
+int form_copy(struct form *to, const struct form *from)
+{
+	int ret = 0;
+
+	memset(to, 0, sizeof(*to));
+	if (from->num_loops) {
+		to->loops = malloc(from->num_loops * sizeof(*to->loops));
+		if (!to->loops)
+			return ENOMEM;
+		memcpy(to->loops, from->loops, from->num_loops * sizeof(*to->loops));
+		to->num_loops = from->num_loops;
+	}
+	to->part = from->part;
+	for (uint32_t i = 0; i < from->num_items && !ret; i++) {
+		struct item item = from->items[i];
+
+		if (item.nest) {
+			item.nest = malloc(sizeof(*item.nest));
+			ret = item.nest ? form_copy(item.nest, from->items[i].nest) : ENOMEM;
+		}
+		if (ret)
+			free(item.nest);
+		else
+			ret = add_item(to, &item);
+	}
+	if (ret)
+		form_free(to);
+	return ret;
+}
+
+/* Returns true if the first range of @from, moved by @at, continues the last item. */
+static bool continues(const struct form *form, const struct form *from, int64_t at)
+{
+	const struct item *last = &form->items[form->num_items - 1];
+
+	return form->num_items && !last->nest &&
+	       (uint64_t)last->at + last->bytes == at + form_begin(from);
+}
+
+/* Appends a form with loops as an item, or as ranges if that takes no more entries. */
+static int add_nest(struct form *form, const struct form *from, int64_t at)
+{
+	struct item item = { .at = at };
+	int ret;
+
+	if (form_unrolled(from) <= from->entries + 1 + continues(form, from, at))
+		return write_out(form, from, 0, at, true);
+	item.nest = malloc(sizeof(*item.nest));
+	if (!item.nest)
+		return ENOMEM;
+	ret = form_copy(item.nest, from);
+	if (ret) {
+		free(item.nest);
+		return ret;
+	}
+	return add_item(form, &item);
+}
+
+static int form_move(struct form *form, int64_t by)
+{
+	for (uint32_t i = 0; i < form->num_items; i++)
+		if (__builtin_add_overflow(form->items[i].at, by, &form->items[i].at))
+			return EOVERFLOW;
+	return 0;
+}
+
+/* Writes the last item out, if it ends at @at, and with a range there takes no more entries. */
+static int join_nest(struct form *form, int64_t at)
+{
+	struct item last;
+	int ret;
+
+	if (!form->num_items || !form->items[form->num_items - 1].nest)
+		return 0;
+	last = form->items[form->num_items - 1];
+	if (last.at + form_end(last.nest) != (uint64_t)at)
+		return 0;
+	form->num_items--;
+	form->entries -= 1 + last.nest->entries;
+	if (form_unrolled(last.nest) <= last.nest->entries + 2 +
+					continues(form, last.nest, last.at)) {
+		ret = write_out(form, last.nest, 0, last.at, true);
+		form_free(last.nest);
+		free(last.nest);
+		return ret;
+	}
+	return add_item(form, &last);
+}
+
+int form_append(struct form *form, const struct form *from, int64_t at)
+{
+	int ret;
+
+	if (!from->num_items)
+		return 0;
+	if (!form->num_items) {
+		form_free(form);
+		ret = form_copy(form, from);
+		return ret ? ret : form_move(form, at);
+	}
+	ret = form_wrap(form);
+	if (!ret && from->num_loops)
+		return add_nest(form, from, at);
+	return ret ? ret : write_out(form, from, 0, at, false);
+}
+
+bool form_same(const struct form *a, const struct form *b, int64_t *at)
+{
+	int64_t within;
+
+	if (a->num_items != b->num_items || a->num_loops != b->num_loops || !a->num_items ||
+	    (a->num_loops && memcmp(a->loops, b->loops, a->num_loops * sizeof(*a->loops))) ||
+	    __builtin_sub_overflow(b->items[0].at, a->items[0].at, at))
+		return false;
+	for (uint32_t i = 0; i < a->num_items; i++) {
+		const struct item *x = &a->items[i], *y = &b->items[i];
+		int64_t apart;
+
+		if (__builtin_sub_overflow(y->at, x->at, &apart) || x->bytes != y->bytes ||
+		    !x->nest != !y->nest)
+			return false;
+		if (x->nest && (!form_same(x->nest, y->nest, &within) ||
+				__builtin_add_overflow(apart, within, &apart)))
+			return false;
+		if (!i)
+			*at = apart;
+		if (apart != *at)
+			return false;
+	}
+	return true;
 }
 
 int form_repeat(struct form *form, uint64_t count, int64_t stride)
 {
-	uint64_t inside, outside;
-	int ret;
+	struct item *only = form->items;
+	struct loop *loops;
+	int64_t reach;
 
 	if (!count) {
 		form_free(form);
 		return 0;
 	}
-	if (count == 1 || !form->num)
+	if (count == 1 || !form->num_items)
 		return 0;
-	if (form->num > 1) {
-		/*
-		 * One group is needed to repeat it. Either write the inner
-		 * dimensions out, or the copies: what takes fewer blocks.
-		 */
+	if (!form->num_loops && form->num_items == 1 && stride >= 0 &&
+	    only->bytes == (uint64_t)stride)
+		return __builtin_mul_overflow(only->bytes, count, &only->bytes) ? EOVERFLOW : 0;
+	loops = form->loops;
+	if (form->num_loops && !place(0, loops->count, loops->stride, &reach) && reach == stride)
+		return __builtin_mul_overflow(loops->count, count, &loops->count) ? EOVERFLOW : 0;
+	loops = realloc(loops, (form->num_loops + 1) * sizeof(*loops));
+	if (!loops)
+		return ENOMEM;
+	memmove(loops + 1, loops, form->num_loops * sizeof(*loops));
+	loops[0] = (struct loop){ .count = count, .stride = stride };
+	form->loops = loops;
+	form->num_loops++;
+	return 0;
+}
+
+int form_measure(const struct form *form, uint32_t first, struct span *span)
+{
+	int64_t reach;
+
+	*span = (struct span){ .low = INT64_MAX, .high = INT64_MIN };
+	for (uint32_t i = 0; i < form->num_items; i++) {
+		const struct item *item = &form->items[i];
+		struct span one = { .length = item->bytes };
+
+		if (item->nest ? form_measure(item->nest, 0, &one) != 0 :
+		    __builtin_add_overflow(0, item->bytes, &one.high))
+			return EOVERFLOW;
+		if (__builtin_add_overflow(one.low, item->at, &one.low) ||
+		    __builtin_add_overflow(one.high, item->at, &one.high) ||
+		    __builtin_add_overflow(span->length, one.length, &span->length))
+			return EOVERFLOW;
+		span->low = one.low < span->low ? one.low : span->low;
+		span->high = one.high > span->high ? one.high : span->high;
+	}
+	if (!form->num_items)
+		*span = (struct span){ 0 };
+	for (uint32_t d = first; d < form->num_loops; d++) {
+		if (place(0, form->loops[d].count - 1, form->loops[d].stride, &reach) ||
+		    __builtin_add_overflow(reach < 0 ? span->low : span->high, reach,
+					   reach < 0 ? &span->low : &span->high) ||
+		    __builtin_mul_overflow(span->length, form->loops[d].count, &span->length))
+			return EOVERFLOW;
+	}
+	return span->length > INT64_MAX ? EOVERFLOW : 0;
+}
+
+/* Replaces the items, and keeps the loops but for the last @less of them. */
+static void take_items(struct form *form, struct form *items, uint32_t less)
+{
+	struct form old = *form;
+
+	*form = *items;
+	form->part = old.part;
+	if (!form->num_loops) {
+		form->loops = old.loops;
+		form->num_loops = old.num_loops - less;
+		old.loops = NULL;
+	}
+	old.num_loops = 0;
+	form_free(&old);
+}
+
+int form_unroll(struct form *form)
+{
+	uint32_t inner = form->num_loops - 1;
+	struct form all = { 0 };
+	int ret;
+
+	ret = write_out(&all, form, inner, 0, false);
+	if (ret)
+		form_free(&all);
+	else
+		take_items(form, &all, 1);
+	return ret;
+}
+
+int form_plain(struct form *form)
+{
+	uint64_t inside, outside = form->entries;
+	bool nests = false, inner;
+	struct form all = { 0 };
+	int ret = 0;
+
+	for (uint32_t i = 0; i < form->num_items && !ret; i++)
+		if (form->items[i].nest) {
+			ret = form_plain(form->items[i].nest);
+			nests = true;
+		}
+	if (!ret && nests) {
+		/* Writes out the loops within, or the copies: what takes fewer entries. */
 		inside = form_unrolled(form);
-		if (__builtin_mul_overflow(count, form_blocks(form) + form->num, &outside))
-			outside = UINT64_MAX;
-		if (inside > IBMKEY_MPI_MAX_BLOCKS && outside > IBMKEY_MPI_MAX_BLOCKS)
-			return ENOSPC;
-		if (outside < inside)
-			return form_copies(form, count, stride);
-		ret = form_flatten(form);
+		for (uint32_t d = 0; d < form->num_loops; d++) {
+			inside /= inside == UINT64_MAX ? 1 : form->loops[d].count;
+			if (__builtin_mul_overflow(outside, form->loops[d].count, &outside))
+				outside = UINT64_MAX;
+		}
+		inner = form->num_loops && inside <= outside;
+		if (form->num_loops && inside > IBMKEY_MPI_MAX_ENTRIES &&
+		    outside > IBMKEY_MPI_MAX_ENTRIES)
+			ret = ENOSPC;
+		else
+			ret = write_out(&all, form, inner ? form->num_loops : 0, 0, inner);
 		if (ret)
-			return ret;
+			form_free(&all);
+		else
+			take_items(form, &all, inner ? 0 : form->num_loops);
 	}
-	while ((ret = group_dimension(&form->group[0], count, stride)) == E2BIG) {
-		ret = group_unroll(&form->group[0]);
-		if (ret)
-			return ret;
-	}
+	while (!ret && form->num_loops > IBMKEY_MAX_DIMS)
+		ret = form_unroll(form);
 	return ret;
 }

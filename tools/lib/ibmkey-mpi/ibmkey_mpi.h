@@ -4,8 +4,8 @@
  * the datatype, in the order of the type map.
  *
  * A layout is a sequence of groups. A group is what one key can be bound to: blocks
- * that repeat in up to 8 dimensions. A layout of one group is one key; of several, a list
- * over a key for each group with dimensions.
+ * that repeat in up to 8 dimensions. Blocks are in memory, or in the key of an earlier
+ * group. The last group is the key of the datatype.
  *
  * Functions return 0 or an errno value.
  */
@@ -21,35 +21,54 @@
 extern "C" {
 #endif
 
-/** IBMKEY_MPI_MAX_BLOCKS - blocks of a layout in total, at most */
-#define IBMKEY_MPI_MAX_BLOCKS 65536
+/**
+ * IBMKEY_MPI_MAX_ENTRIES - entries of a layout in total, at most. A device may have a
+ * lower limit for each key.
+ */
+#define IBMKEY_MPI_MAX_ENTRIES (1 << 20)
 
 /** IBMKEY_MPI_MAX_LEVELS - levels of nested datatypes, at most */
 #define IBMKEY_MPI_MAX_LEVELS 64
+
+/**
+ * struct ibmkey_mpi_part - a part of a datatype
+ * @combiner: the constructor, MPI_COMBINER_...
+ * @level: its level; 1 is the outermost
+ * @member: the member of that constructor; negative for all of it
+ */
+struct ibmkey_mpi_part {
+	int combiner;
+	int level;
+	int member;
+};
 
 /**
  * struct ibmkey_mpi_group - blocks that repeat together
  * @num_dims: number of dimensions; 0 for ranges, one after another
  * @repeat: repetitions in each dimension, outermost first
  * @num_blocks: number of blocks
- * @blocks: the blocks; addr is the offset from the buffer's address, which may
- *	be negative, as a two's complement; lkey is 0
+ * @blocks: the blocks. lkey 0 is memory: addr is the offset from the buffer's address,
+ *	which may be negative, as a two's complement. lkey n is the key of groups[n - 1],
+ *	and addr is an offset in that key
+ * @part: the part of the datatype that needs this group
  */
 struct ibmkey_mpi_group {
 	uint32_t num_dims;
 	uint64_t repeat[IBMKEY_MAX_DIMS];
 	uint32_t num_blocks;
 	struct ibmkey_block *blocks;
+	struct ibmkey_mpi_part part;
 };
 
 /**
  * struct ibmkey_mpi_layout - the bytes of a datatype
  * @num_groups: number of groups; 0 if the datatype has no bytes
- * @groups: the groups, one after another
+ * @groups: the groups; each refers to earlier ones only
  * @length: bytes in total
  * @low: offset of the lowest byte from the buffer's address
  * @high: offset of the byte after the highest one
  * @part: on an error, the part of the datatype that is the reason
+ * @form: private
  */
 struct ibmkey_mpi_layout {
 	uint32_t num_groups;
@@ -58,6 +77,7 @@ struct ibmkey_mpi_layout {
 	int64_t low;
 	int64_t high;
 	char part[96];
+	void *form;
 };
 
 /**
@@ -67,7 +87,7 @@ struct ibmkey_mpi_layout {
  * @layout: filled in; to be freed by ibmkey_mpi_free(), also after an error
  *
  * Return: 0; EOPNOTSUPP for a datatype that is not decoded, ENOSPC for more than
- * IBMKEY_MPI_MAX_BLOCKS blocks, ELOOP for too many levels, EOVERFLOW for an
+ * IBMKEY_MPI_MAX_ENTRIES entries, ELOOP for too many levels, EOVERFLOW for an
  * offset that does not fit 64 bits; @layout->part names the part.
  */
 int ibmkey_mpi_layout(MPI_Datatype type, int count,
@@ -89,11 +109,24 @@ struct ibmkey_mpi_key;
  * @access: enum ibv_access_flags
  * @key: set to the key, to be freed by ibmkey_mpi_unbind()
  *
- * Return: 0 or an errno value of ibmkey_alloc() or ibmkey_bind_interleaved().
+ * A nest of keys may be more than the device allows, in levels or in cost. The bind then
+ * makes keys with more entries and without a nest.
+ *
+ * Return: 0; ENOSPC if a group has more entries than the device allows for a key, or an
+ * errno value of ibmkey_alloc() or ibmkey_bind_interleaved(). ibmkey_mpi_last_error() says
+ * for which part of the datatype.
  */
 int ibmkey_mpi_bind(struct ibv_pd *pd, const void *buffer, struct ibv_mr *mr,
 		    const struct ibmkey_mpi_layout *layout, unsigned int access,
 		    struct ibmkey_mpi_key **key);
+
+/**
+ * ibmkey_mpi_last_error - explain the last error of ibmkey_mpi_bind() in this thread
+ *
+ * Return: the part of the datatype and the reason; valid until the next call of a function
+ * of this library in this thread.
+ */
+const char *ibmkey_mpi_last_error(void);
 
 /** ibmkey_mpi_mr - return the MR of a key, for work requests and peers */
 struct ibv_mr *ibmkey_mpi_mr(struct ibmkey_mpi_key *key);

@@ -5,16 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "form.h"
-
-/* The arguments of the constructor of a datatype. */
-struct contents {
-	int combiner;
-	int *ints;
-	MPI_Aint *aints;
-	MPI_Datatype *types;
-	int num_types;
-};
+#include "decode.h"
 
 struct decoder {
 	struct ibmkey_mpi_layout *layout;
@@ -48,19 +39,39 @@ static const char *combiner_name(int combiner)
 	return "a type";
 }
 
+void part_name(const struct ibmkey_mpi_part *part, char *name, size_t size)
+{
+	if (part->member < 0)
+		snprintf(name, size, "%s at level %d", combiner_name(part->combiner), part->level);
+	else
+		snprintf(name, size, "member %d of %s at level %d", part->member,
+			 combiner_name(part->combiner), part->level);
+}
+
 /* Names the part for the first error; outer parts do not replace it. */
 static int refuse(struct decoder *dec, int combiner, int member, int ret)
 {
-	if (ret && !dec->layout->part[0]) {
-		if (member < 0)
-			snprintf(dec->layout->part, sizeof(dec->layout->part),
-				 "%s at level %d", combiner_name(combiner), dec->level);
-		else
-			snprintf(dec->layout->part, sizeof(dec->layout->part),
-				 "member %d of %s at level %d", member,
-				 combiner_name(combiner), dec->level);
-	}
+	const struct ibmkey_mpi_part part = { combiner, dec->level, member };
+
+	if (ret && !dec->layout->part[0])
+		part_name(&part, dec->layout->part, sizeof(dec->layout->part));
 	return ret;
+}
+
+/* Notes the part that @form is, and checks that its bytes fit 64 bits. */
+static int form_is(struct decoder *dec, int combiner, int member, struct form *form)
+{
+	struct span span;
+
+	form->part = (struct ibmkey_mpi_part){ combiner, dec->level, member };
+	return form_measure(form, 0, &span);
+}
+
+/* Returns true for types that have no old type: they are not freed. */
+static bool is_basic(int combiner)
+{
+	return combiner == MPI_COMBINER_NAMED || combiner == MPI_COMBINER_F90_REAL ||
+	       combiner == MPI_COMBINER_F90_COMPLEX || combiner == MPI_COMBINER_F90_INTEGER;
 }
 
 static void contents_free(struct contents *c)
@@ -70,7 +81,7 @@ static void contents_free(struct contents *c)
 	/* The caller owns derived datatypes that MPI_Type_get_contents() returns. */
 	for (int i = 0; i < c->num_types; i++) {
 		MPI_Type_get_envelope(c->types[i], &ints, &aints, &types, &combiner);
-		if (combiner != MPI_COMBINER_NAMED)
+		if (!is_basic(combiner))
 			MPI_Type_free(&c->types[i]);
 	}
 	free(c->ints);
@@ -84,7 +95,7 @@ static int contents_get(MPI_Datatype type, struct contents *c)
 
 	memset(c, 0, sizeof(*c));
 	MPI_Type_get_envelope(type, &ints, &aints, &types, &c->combiner);
-	if (c->combiner == MPI_COMBINER_NAMED)
+	if (is_basic(c->combiner))
 		return 0;
 	c->ints = calloc(ints + 1, sizeof(*c->ints));
 	c->aints = calloc(aints + 1, sizeof(*c->aints));
@@ -98,20 +109,6 @@ static int contents_get(MPI_Datatype type, struct contents *c)
 	return 0;
 }
 
-static int64_t extent_of(MPI_Datatype type)
-{
-	MPI_Aint lower, extent;
-
-	MPI_Type_get_extent(type, &lower, &extent);
-	return extent;
-}
-
-/* Sets *@to to @a * @b. */
-static int product(int64_t a, int64_t b, int64_t *to)
-{
-	return __builtin_mul_overflow(a, b, to) ? EOVERFLOW : 0;
-}
-
 /* A type of MPI itself. Of those for MPI_MINLOC, one has a gap. */
 static int decode_named(MPI_Datatype type, struct form *form)
 {
@@ -121,16 +118,16 @@ static int decode_named(MPI_Datatype type, struct form *form)
 	if (type == MPI_SHORT_INT) {
 		struct pair { short value; int index; };
 
-		ret = form_block(form, 0, sizeof(short));
+		ret = form_range(form, 0, sizeof(short));
 		if (!ret)
-			ret = form_block(&number, offsetof(struct pair, index), sizeof(int));
+			ret = form_range(&number, offsetof(struct pair, index), sizeof(int));
 		if (!ret)
 			ret = form_append(form, &number, 0);
 		form_free(&number);
 		return ret;
 	}
 	MPI_Type_size(type, &size);
-	return size ? form_block(form, 0, size) : 0;
+	return size ? form_range(form, 0, size) : 0;
 }
 
 /*
@@ -145,20 +142,13 @@ struct members {
 	int64_t step;		/* their distance */
 };
 
-/* Ends a run; @whole says that no member follows. */
-static int members_flush(struct members *m, bool whole)
+static int members_flush(struct members *m)
 {
-	bool alone = whole && !m->all.num;
 	int ret;
 
 	if (!m->run)
 		return 0;
-	/* A group with dimensions among others takes an entry of the list, too. */
-	if (!alone && m->first.num == 1 && !m->first.group[0].num_dims &&
-	    m->run <= 2 && m->first.group[0].num_blocks == 1)
-		ret = form_copies(&m->first, m->run, m->step);
-	else
-		ret = form_repeat(&m->first, m->run, m->step);
+	ret = form_repeat(&m->first, m->run, m->step);
 	if (!ret)
 		ret = form_append(&m->all, &m->first, 0);
 	form_free(&m->first);
@@ -172,7 +162,7 @@ static int members_add(struct members *m, struct form *one, int number)
 	int64_t at = 0;
 	int ret;
 
-	if (!one->num)
+	if (!one->num_items)
 		return 0;
 	if (m->run && form_same(&m->first, one, &at) &&
 	    (m->run == 1 || at == (int64_t)m->run * m->step)) {
@@ -182,7 +172,7 @@ static int members_add(struct members *m, struct form *one, int number)
 		form_free(one);
 		return 0;
 	}
-	ret = members_flush(m, false);
+	ret = members_flush(m);
 	if (ret) {
 		form_free(one);
 		return ret;
@@ -232,12 +222,14 @@ static int decode_members(struct decoder *dec, const struct contents *c,
 			ret = form_append(&one, &element, at);
 		if (!ret)
 			ret = form_repeat(&one, length, extent_of(type));
+		if (!ret)
+			ret = form_is(dec, c->combiner, i, &one);
 		refuse(dec, c->combiner, i, ret);
 		if (!ret)
 			ret = members_add(&m, &one, i);
 	}
 	if (!ret)
-		ret = members_flush(&m, true);
+		ret = members_flush(&m);
 	refuse(dec, c->combiner, m.number, ret);
 	if (!ret) {
 		*form = m.all;
@@ -246,134 +238,6 @@ static int decode_members(struct decoder *dec, const struct contents *c,
 	members_free(&m);
 	form_free(&element);
 	form_free(&one);
-	return ret;
-}
-
-/* Appends to @to the elements @first to @first + @count - 1 of a row of @from, @stride apart. */
-static int append_row(struct form *to, const struct form *from, int64_t first, int64_t count,
-		      int64_t stride)
-{
-	struct form row = { 0 };
-	int64_t at;
-	int ret;
-
-	ret = product(first, stride, &at);
-	if (!ret && count)
-		ret = form_append(&row, from, at);
-	if (!ret)
-		ret = form_repeat(&row, count, stride);
-	if (!ret)
-		ret = form_append(to, &row, 0);
-	form_free(&row);
-	return ret;
-}
-
-/* The part of an array's dimension that a datatype has. */
-struct share {
-	int64_t size;		/* of the whole dimension */
-	int64_t first;		/* the first element */
-	int64_t length;		/* elements that follow each other */
-	int64_t step;		/* from one such run to the next */
-	int64_t runs;		/* how many there are */
-	int64_t rest;		/* elements of a last run that is shorter */
-};
-
-/* Makes @form what @share has of @size elements of @form, which are *@stride apart. */
-static int take_share(struct form *form, const struct share *share, int64_t *stride)
-{
-	struct form part = { 0 }, all = { 0 };
-	int64_t step;
-	int ret;
-
-	ret = product(share->step, *stride, &step);
-	if (!ret && share->runs)
-		ret = append_row(&part, form, share->first, share->length, *stride);
-	if (!ret)
-		ret = form_repeat(&part, share->runs, step);
-	if (!ret)
-		ret = form_append(&all, &part, 0);
-	if (!ret)
-		ret = append_row(&all, form, share->first + share->runs * share->step, share->rest,
-				 *stride);
-	if (!ret)
-		ret = product(*stride, share->size, stride);
-	form_free(&part);
-	form_free(form);
-	*form = all;
-	return ret;
-}
-
-static int decode_subarray(const struct contents *c, struct form *form)
-{
-	int n = c->ints[0], ret = 0;
-	const int *sizes = c->ints + 1, *subsizes = sizes + n, *starts = subsizes + n;
-	bool c_order = starts[n] == MPI_ORDER_C;
-	int64_t stride = extent_of(c->types[0]);
-
-	/* The innermost dimension first. */
-	for (int i = 0; i < n && !ret; i++) {
-		int d = c_order ? n - 1 - i : i;
-		struct share share = {
-			.size = sizes[d],
-			.first = starts[d],
-			.length = subsizes[d],
-			.runs = 1,
-		};
-
-		ret = take_share(form, &share, &stride);
-	}
-	return ret;
-}
-
-/* Returns what process @rank of @processes has of @size elements. */
-static struct share distribute(int size, int distribution, int argument, int rank, int processes)
-{
-	struct share share = { .size = size };
-	int64_t whole;
-
-	if (distribution == MPI_DISTRIBUTE_NONE)
-		share.length = size;
-	else if (argument != MPI_DISTRIBUTE_DFLT_DARG)
-		share.length = argument;
-	else if (distribution == MPI_DISTRIBUTE_BLOCK)
-		share.length = ((int64_t)size + processes - 1) / processes;
-	else
-		share.length = 1;
-	whole = size / share.length;
-	share.first = rank * share.length;
-	share.step = processes * share.length;
-	if (whole > rank)
-		share.runs = (whole - 1 - rank) / processes + 1;
-	if (whole % processes == rank)
-		share.rest = size % share.length;
-	return share;
-}
-
-static int decode_darray(const struct contents *c, struct form *form)
-{
-	int processes = c->ints[0], rank = c->ints[1], n = c->ints[2], ret = 0;
-	const int *sizes = c->ints + 3, *distributions = sizes + n;
-	const int *arguments = distributions + n, *grid = arguments + n;
-	bool c_order = grid[n] == MPI_ORDER_C;
-	int64_t stride = extent_of(c->types[0]);
-	int *at = calloc(n + 1, sizeof(*at));
-
-	if (!at)
-		return ENOMEM;
-	/* The grid of processes is in row-major order, whatever the array's order is. */
-	for (int d = 0; d < n; d++) {
-		processes /= grid[d];
-		at[d] = rank / processes;
-		rank %= processes;
-	}
-	for (int i = 0; i < n && !ret; i++) {
-		int d = c_order ? n - 1 - i : i;
-		struct share share = distribute(sizes[d], distributions[d], arguments[d], at[d],
-						grid[d]);
-
-		ret = take_share(form, &share, &stride);
-	}
-	free(at);
 	return ret;
 }
 
@@ -438,10 +302,13 @@ static int decode(struct decoder *dec, MPI_Datatype type, struct form *form)
 	if (!ret) {
 		if (dec->level > IBMKEY_MPI_MAX_LEVELS)
 			ret = ELOOP;
-		else if (c.combiner == MPI_COMBINER_NAMED)
+		else if (is_basic(c.combiner))
 			ret = decode_named(type, form);
 		else
 			ret = decode_derived(dec, &c, form);
+		/* dup and resized are no reason for anything */
+		if (!ret && c.combiner != MPI_COMBINER_DUP && c.combiner != MPI_COMBINER_RESIZED)
+			ret = form_is(dec, c.combiner, -1, form);
 		refuse(dec, c.combiner, -1, ret);
 		contents_free(&c);
 	}
@@ -451,38 +318,32 @@ static int decode(struct decoder *dec, MPI_Datatype type, struct form *form)
 	return ret;
 }
 
-/* Sums the bytes up and finds the lowest and the highest one. */
-static int measure(struct ibmkey_mpi_layout *layout)
+/* Makes the groups: nested ones, or else plain ones. */
+static int make_groups(struct ibmkey_mpi_layout *layout, struct form *form)
 {
-	layout->low = INT64_MAX;
-	layout->high = INT64_MIN;
-	for (uint32_t i = 0; i < layout->num_groups; i++) {
-		const struct ibmkey_mpi_group *g = &layout->groups[i];
+	struct ibmkey_mpi_layout plain;
+	uint32_t last;
+	int ret;
 
-		for (uint32_t k = 0; k < g->num_blocks; k++) {
-			int64_t low = g->blocks[k].addr, high, reach;
-			uint64_t bytes = g->blocks[k].bytes_count;
-
-			if (__builtin_add_overflow(low, (int64_t)bytes, &high))
-				return EOVERFLOW;
-			for (uint32_t d = 0; d < g->num_dims; d++) {
-				if (__builtin_mul_overflow((int64_t)g->repeat[d] - 1,
-							   g->blocks[k].stride[d], &reach) ||
-				    __builtin_add_overflow(reach < 0 ? low : high, reach,
-							   reach < 0 ? &low : &high) ||
-				    __builtin_mul_overflow(bytes, g->repeat[d], &bytes))
-					return EOVERFLOW;
-			}
-			if (__builtin_add_overflow(layout->length, bytes, &layout->length))
-				return EOVERFLOW;
-			layout->low = low < layout->low ? low : layout->low;
-			layout->high = high > layout->high ? high : layout->high;
-		}
+	/* One loop more than dimensions: blocks, if they are not more than with a key below. */
+	last = form->num_loops - 1;
+	if (form->num_loops == IBMKEY_MAX_DIMS + 1 &&
+	    form->loops[last].count * form->num_items <= form->num_items + 1ull) {
+		ret = form_unroll(form);
+		if (ret)
+			return ret;
 	}
-	if (!layout->num_groups) {
-		layout->low = 0;
-		layout->high = 0;
+	ret = form_lower(form, layout);
+	if (ret != EOVERFLOW)
+		return ret;
+	ret = layout_plain(layout, &plain);
+	if (ret) {
+		memcpy(layout->part, plain.part, sizeof(layout->part));
+		ibmkey_mpi_free(&plain);
+		return ret;
 	}
+	ibmkey_mpi_free(layout);
+	*layout = plain;
 	return 0;
 }
 
@@ -490,32 +351,38 @@ int ibmkey_mpi_layout(MPI_Datatype type, int count,
 		      struct ibmkey_mpi_layout *layout)
 {
 	struct decoder dec = { .layout = layout };
-	struct form form;
+	struct span span = { 0 };
+	struct form *form;
 	int ret;
 
 	memset(layout, 0, sizeof(*layout));
 	if (count < 0)
 		return EINVAL;
-	ret = decode(&dec, type, &form);
+	form = calloc(1, sizeof(*form));
+	if (!form)
+		return ENOMEM;
+	layout->form = form;
+	ret = decode(&dec, type, form);
 	if (!ret) {
-		ret = form_repeat(&form, count, extent_of(type));
+		ret = form_repeat(form, count, extent_of(type));
+		if (!ret)
+			ret = form_measure(form, 0, &span);
 		if (ret)
 			snprintf(layout->part, sizeof(layout->part), "the %d elements", count);
 	}
-	layout->num_groups = form.num;
-	layout->groups = form.group;
-	if (!ret)
-		ret = measure(layout);
-	return ret;
+	layout->length = span.length;
+	layout->low = span.low;
+	layout->high = span.high;
+	return ret ? ret : make_groups(layout, form);
 }
 
 void ibmkey_mpi_free(struct ibmkey_mpi_layout *layout)
 {
-	struct form form = { .num = layout->num_groups, .group = layout->groups };
-
-	form_free(&form);
-	layout->num_groups = 0;
-	layout->groups = NULL;
+	if (layout->form)
+		form_free(layout->form);
+	free(layout->form);
+	layout->form = NULL;
+	groups_free(layout);
 }
 
 uint32_t ibmkey_mpi_entries(const struct ibmkey_mpi_layout *layout)
@@ -523,7 +390,6 @@ uint32_t ibmkey_mpi_entries(const struct ibmkey_mpi_layout *layout)
 	uint32_t entries = 0;
 
 	for (uint32_t i = 0; i < layout->num_groups; i++)
-		entries += layout->groups[i].num_blocks +
-			   (layout->num_groups > 1 && layout->groups[i].num_dims);
+		entries += layout->groups[i].num_blocks;
 	return entries;
 }

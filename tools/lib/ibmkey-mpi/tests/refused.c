@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Datatypes at the limits: the error names the part of the datatype. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../form.h"
+#include "draw.h"
+
+static bool refused(MPI_Datatype type, int count, int errnum, const char *part)
+{
+	struct ibmkey_mpi_layout layout;
+	int ret = ibmkey_mpi_layout(type, count, &layout);
+
+	if (ret != errnum || strcmp(layout.part, part))
+		printf("# status %d, \"%s\", %u entries\n", ret, layout.part,
+		       ibmkey_mpi_entries(&layout));
+	ibmkey_mpi_free(&layout);
+	return ret == errnum && !strcmp(layout.part, part);
+}
+
+static void too_many_entries(void)
+{
+	const int most = IBMKEY_MPI_MAX_ENTRIES;
+	int *places = malloc((most + 1) * sizeof(int));
+	MPI_Datatype type, outer;
+
+	for (int64_t i = 0; i <= most; i++)
+		places[i] = i * i % 10007 * 3;
+	MPI_Type_create_indexed_block(most, 1, places, MPI_INT, &type);
+	MPI_Type_vector(2, 1, 5, type, &outer);
+	result(refused(outer, 1, 0, ""), "as many entries as a layout can have");
+	MPI_Type_free(&type);
+	MPI_Type_free(&outer);
+	MPI_Type_create_indexed_block(most + 1, 1, places, MPI_INT, &type);
+	MPI_Type_contiguous(2, type, &outer);
+	result(refused(outer, 1, ENOSPC, "member 1048576 of indexed_block at level 2"),
+	       "one entry more: the error names the member");
+	MPI_Type_free(&type);
+	MPI_Type_free(&outer);
+	free(places);
+}
+
+static void too_many_levels(void)
+{
+	MPI_Datatype deep, next;
+
+	MPI_Type_vector(2, 1, 3, MPI_INT, &deep);
+	for (int i = 0; i < IBMKEY_MPI_MAX_LEVELS; i++) {
+		MPI_Type_dup(deep, &next);
+		MPI_Type_free(&deep);
+		deep = next;
+	}
+	result(refused(deep, 1, ELOOP, "vector at level 65"), "too many levels");
+	MPI_Type_free(&deep);
+}
+
+/* Checks that @type, with an extent of @extent, overflows; frees it. */
+static void overflows(MPI_Datatype type, MPI_Aint extent, int count, const char *part)
+{
+	MPI_Datatype wide;
+
+	if (!extent)
+		MPI_Type_dup(type, &wide);
+	else
+		MPI_Type_create_resized(type, 0, extent, &wide);
+	result(refused(wide, count, EOVERFLOW, part), "more than 64 bits: %s", part);
+	MPI_Type_free(&wide);
+	MPI_Type_free(&type);
+}
+
+static void too_far(void)
+{
+	const int million = 1 << 20, sizes[] = { million, million }, ones[] = { 1, 1 };
+	const int zeros[] = { 0, 0 }, grid[] = { 1, 1 }, places[] = { 0, million };
+	const int blocks[] = { MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_BLOCK };
+	const int usual[] = { MPI_DISTRIBUTE_DFLT_DARG, MPI_DISTRIBUTE_DFLT_DARG };
+	const MPI_Aint far = INT64_MAX - 2;
+	MPI_Datatype type, wide;
+
+	MPI_Type_create_resized(MPI_INT, 0, (MPI_Aint)1 << 45, &wide);
+	MPI_Type_vector(2, 1, million, wide, &type);
+	overflows(type, 0, 1, "vector at level 2");
+	MPI_Type_create_hvector(4, 1, (MPI_Aint)1 << 62, wide, &type);
+	overflows(type, 0, 1, "hvector at level 2");
+	MPI_Type_contiguous(million, wide, &type);
+	overflows(type, 0, 1, "contiguous at level 2");
+	MPI_Type_indexed(2, ones, places, wide, &type);
+	overflows(type, 0, 1, "member 1 of indexed at level 2");
+	MPI_Type_create_hindexed(1, ones, &far, MPI_INT, &type);
+	overflows(type, 0, 1, "member 0 of hindexed at level 2");
+	MPI_Type_create_subarray(2, sizes, ones, zeros, MPI_ORDER_C, wide, &type);
+	overflows(type, 0, 1, "subarray at level 2");
+	MPI_Type_create_darray(1, 0, 2, sizes, blocks, usual, grid, MPI_ORDER_C, wide, &type);
+	overflows(type, 0, 1, "darray at level 2");
+	MPI_Type_dup(MPI_INT, &type);
+	overflows(type, (MPI_Aint)1 << 62, 3, "the 3 elements");
+	MPI_Type_free(&wide);
+}
+
+/* 9 loops, @last in the innermost one, @stride apart: a key over a key is too long. */
+static MPI_Datatype long_type(int last, MPI_Aint stride)
+{
+	MPI_Datatype type, next;
+
+	MPI_Type_create_hvector(last, 1, stride, MPI_CHAR, &type);
+	for (int i = 0; i < 8; i++) {
+		MPI_Type_create_hvector(32, 1, 3 + 2 * i, type, &next);
+		MPI_Type_free(&type);
+		type = next;
+	}
+	return type;
+}
+
+static void too_many_dimensions(void)
+{
+	MPI_Datatype type = long_type(1000, (MPI_Aint)1 << 20);
+	struct ibmkey_mpi_layout layout;
+	int ret = ibmkey_mpi_layout(type, 1, &layout);
+
+	result(!ret && layout.num_groups == 1 && layout.groups[0].num_dims == IBMKEY_MAX_DIMS &&
+	       layout.groups[0].num_blocks == 1000,
+	       "more than 8 dimensions, too long for a key over a key: blocks");
+	ibmkey_mpi_free(&layout);
+	MPI_Type_free(&type);
+	type = long_type(1 << 21, 8);
+	result(refused(type, 1, ENOSPC, "hvector at level 1"),
+	       "more than 8 dimensions, and too many blocks");
+	MPI_Type_free(&type);
+}
+
+/* A nest that has too many entries without it. */
+static void no_plain_layout(void)
+{
+	MPI_Datatype members[2] = { MPI_DATATYPE_NULL, MPI_DOUBLE }, type;
+	struct ibmkey_mpi_layout layout, plain;
+	int ret;
+
+	MPI_Type_vector(2000000, 1, 3, MPI_INT, &members[0]);
+	MPI_Type_create_struct(2, (int[]){ 1, 1 }, (MPI_Aint[]){ 0, 1 << 26 }, members, &type);
+	MPI_Type_free(&members[0]);
+	ret = ibmkey_mpi_layout(type, 1000000, &layout);
+	result(!ret && ibmkey_mpi_entries(&layout) == 3, "a large nest of 3 entries");
+	ret = layout_plain(&layout, &plain);
+	result(ret == ENOSPC && !strcmp(plain.part, "struct at level 1"),
+	       "it has too many entries without a nest");
+	ibmkey_mpi_free(&plain);
+	ibmkey_mpi_free(&layout);
+	MPI_Type_free(&type);
+}
+
+void refused_types(void)
+{
+	too_many_entries();
+	too_many_levels();
+	too_far();
+	too_many_dimensions();
+	no_plain_layout();
+}
