@@ -6,7 +6,8 @@
 #   clean-*      a small Debian, in which packages are installed to test them
 # Source it after setup/config.sh.
 
-PACKAGING_TOOLS=(build-essential debhelper dh-dkms dpkg-dev fakeroot lintian)
+PACKAGING_TOOLS=(build-essential debhelper dh-dkms dh-python dpkg-dev fakeroot lintian
+	pybuild-plugin-pyproject python3-all-dev)
 # What every Debian machine with a network has, and what a guest boots with.
 CLEAN_PACKAGES=(apt busybox-static ca-certificates iproute2 kmod procps)
 
