@@ -61,6 +61,7 @@ check_kernel() {
 			die "Linux $release has rdma_rxe built in, and ib_mkey extends it as a module only: configure the kernel with CONFIG_RDMA_RXE=m"
 		die "Linux $release has no rdma_rxe: configure the kernel with CONFIG_RDMA_RXE=m"
 	fi
+	[[ ! -f $config ]] || check_options "$release" "$config"
 	[[ -z $MODROOT ]] || return 0
 	modules=/lib/modules/$release
 	[[ -f $modules/modules.dep ]] ||
@@ -69,6 +70,19 @@ check_kernel() {
 		die "Linux $release has no module rdma_rxe in $modules: install the package with all its modules (linux-modules-$release)"
 	[[ $(cat /sys/module/module/parameters/sig_enforce 2>/dev/null) != Y || $release != "$(uname -r)" ]] ||
 		warn "this kernel loads signed modules only: sign $modules/updates/ib_mkey.ko with a key that it knows (Operations, Supported kernels)"
+}
+
+# The options that Kconfig asks for, which a module out of the tree does not read.
+check_options() { # RELEASE FILE
+	local release=$1 config=$2
+	grep -q '^CONFIG_KPROBES=y' "$config" ||
+		die "Linux $release has no kprobes, by which ib_mkey finds functions of rdma_rxe: configure the kernel with CONFIG_KPROBES=y"
+	# With patches/rxe, rdma_rxe exports this, and ib_mkey redirects nothing.
+	! grep -qw rxe_mr_set_ops "$(kernel_build)/Module.symvers" || return 0
+	grep -q '^CONFIG_DYNAMIC_FTRACE_WITH_JMP=y' "$config" ||
+		die "Linux $release cannot redirect functions of rdma_rxe: configure the kernel with CONFIG_DYNAMIC_FTRACE_WITH_JMP=y"
+	! grep -q '^CONFIG_LTO=y' "$config" ||
+		die "Linux $release was built with CONFIG_LTO=y, which inlines functions of rdma_rxe that ib_mkey redirects: configure the kernel without it"
 }
 
 # Files of a package and files of make install would be in each other's way.
