@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Checks the man pages.
 
-Each symbol that libibmkey.map exports has a page, under its own name, that names it
-and has the prototype of the header. Each command and option of mkeyctl is in mkeyctl.8.
-A page begins and ends as one of rdma-core, and refers to pages that exist.
+Each symbol that libibmkey.map exports, and each function of ibmkey_mpi.h, has a page, under
+its own name, that names it and has the prototype of the header. ibmkey-mlx5dv.7 names the
+functions of libmlx5.map that do something, and no others. Each command and option of mkeyctl
+is in mkeyctl.8. A page begins and ends as one of rdma-core, and refers to pages that exist.
 """
 
 import os
@@ -14,6 +15,8 @@ import sys
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIB = os.path.join(TOP, "tools/lib/ibmkey")
+MPI = os.path.join(TOP, "tools/lib/ibmkey-mpi")
+MLX5DV = os.path.join(TOP, "tools/lib/ibmkey-mlx5dv")
 CTL = os.path.join(TOP, "tools/mkeyctl")
 SECTIONS = ["NAME", "DESCRIPTION", "SEE ALSO"]
 failed = False
@@ -76,22 +79,23 @@ def check_page(path, pages):
     for name in SECTIONS:
         if not section(text, name).strip():
             finding(path, f"no section {name}")
-    for name, number in re.findall(r"(?:\\fB|\.BR )((?:ibmkey|mkeyctl|ibv_rereg_mr_)\w*)(?:\\fP)? ?\((\d)\)", text):
+    for name, number in re.findall(r"(?:\\fB|\.BR )((?:ibmkey|mkeyctl|ibv_rereg_mr_)[\w-]*)(?:\\fP)? ?\((\d)\)", text):
         if f"{name}.{number}" not in pages:
             finding(path, f"refers to {name}({number}), which does not exist")
 
 
-def check_library(pages):
-    symbols = re.findall(r"^\s+(ib\w+);", read(os.path.join(LIB, "libibmkey.map")), re.MULTILINE)
+def without_comments(text):
+    return re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+
+
+def check_functions(symbols, source, header, pages):
+    """Each symbol, which the file source has, has a page with its prototype in the header."""
     if not symbols:
-        finding(os.path.join(LIB, "libibmkey.map"), "no symbols found")
-    include = os.path.join(LIB, "include/infiniband")
-    header = "".join(read(os.path.join(include, name)) for name in sorted(os.listdir(include)))
-    header = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
+        finding(source, "no symbols found")
     for symbol in symbols:
         name = f"{symbol}.3"
         if name not in pages:
-            finding(os.path.join(LIB, "man", name), "is not there, and libibmkey.map exports the symbol")
+            finding(source, f"there is no page {name} of a symbol here")
             continue
         text = body_of(pages[name], pages)
         if symbol not in re.split(r"[,\s]+", section(text, "NAME").split("\\-")[0]):
@@ -103,7 +107,36 @@ def check_library(pages):
             finding(pages[name], f"SYNOPSIS does not have the prototype of the header: {normal(prototype[0])}")
     for name, path in pages.items():
         if name.endswith(".3") and name[:-2] not in symbols:
-            finding(path, "is the page of no symbol of libibmkey.map")
+            finding(path, f"is the page of no symbol of {os.path.basename(source)}")
+
+
+def check_library(pages):
+    source = os.path.join(LIB, "libibmkey.map")
+    include = os.path.join(LIB, "include/infiniband")
+    header = "".join(read(os.path.join(include, name)) for name in sorted(os.listdir(include)))
+    symbols = re.findall(r"^\s+(ib\w+);", read(source), re.MULTILINE)
+    check_functions(symbols, source, without_comments(header), pages)
+
+
+def check_mpi(pages):
+    source = os.path.join(MPI, "ibmkey_mpi.h")
+    header = without_comments(read(source))
+    check_functions(re.findall(r"\b(ibmkey_mpi_\w+)\(", header), source, header, pages)
+
+
+def check_mlx5dv(pages):
+    source, page = os.path.join(MLX5DV, "libmlx5.map"), pages["ibmkey-mlx5dv.7"]
+    without = set(re.findall(r"\b_*mlx5dv_\w+", read(os.path.join(MLX5DV, "src/unsupported.rs"))))
+    offered = set(re.findall(r"^\s+(_*mlx5dv_\w+);", read(source), re.MULTILINE)) - without
+    named = set(re.findall(r"\bmlx5dv_\w+(?=\(\))", plain(read(page))))
+    # The setters of work requests are inline functions.
+    header = read(os.path.join(MLX5DV, "include/infiniband/mlx5dv.h"))
+    inline = set(re.findall(r"\b(mlx5dv_wr_\w+)\(", without_comments(header)))
+    refused = set(re.findall(r"(mlx5dv_wr_\w+)\(?\)? - [^*]*not offered", header))
+    for name in sorted((offered | inline - refused) - named):
+        finding(page, f"does not name {name}(), which does something")
+    for name in sorted(named - offered - (inline - refused)):
+        finding(page, f"names {name}(), which does nothing")
 
 
 def check_mkeyctl(pages):
@@ -125,11 +158,13 @@ def check_mkeyctl(pages):
 
 
 def main():
-    library, mkeyctl = pages_in(os.path.join(LIB, "man")), pages_in(os.path.join(CTL, "man"))
-    pages = {**library, **mkeyctl}
+    library, mkeyctl, mpi, mlx5dv = (pages_in(os.path.join(part, "man")) for part in (LIB, CTL, MPI, MLX5DV))
+    pages = {**library, **mkeyctl, **mpi, **mlx5dv}
     for path in pages.values():
         check_page(path, pages)
     check_library(library)
+    check_mpi(mpi)
+    check_mlx5dv(mlx5dv)
     check_mkeyctl(mkeyctl)
     return int(failed)
 
