@@ -32,12 +32,14 @@ pub struct Owner {
     pub device: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// 0 for kernel users.
-    pub pid: u32,
+    /// 0 for kernel users, `None` for all users of the device together.
+    pub pid: Option<u32>,
     pub comm: String,
     pub bytes: Option<u64>,
     pub high: Option<u64>,
     pub buffers: Option<u64>,
+    /// `None` without a limit.
+    pub limit: Option<u64>,
 }
 
 /// Returns the pools; `None` if the kernel does not show them.
@@ -54,21 +56,34 @@ pub fn pools(dir: &Path) -> Result<Option<Vec<Pool>>, String> {
     })
 }
 
-/// Returns the owners; `None` if the kernel does not show them.
+/// Returns the owners of device memory; `None` if the kernel does not show them.
 pub fn owners(dir: &Path) -> Result<Option<Vec<Owner>>, String> {
-    read(dir, "owners", |row| {
-        let pid = row.text("pid")?;
+    owners_in(dir, "owners")
+}
+
+/// Returns the owners of key memory, and the sum for each device; `None` if the kernel does not
+/// show them.
+pub fn key_owners(dir: &Path) -> Result<Option<Vec<Owner>>, String> {
+    owners_in(dir, "keys")
+}
+
+fn owners_in(dir: &Path, file: &str) -> Result<Option<Vec<Owner>>, String> {
+    read(dir, file, |row| {
+        let pid = row.number("pid")?;
 
         Ok(Owner {
             device: row.text("device")?,
             class: row.get("class").map(str::to_owned),
             pid: pid
-                .parse()
-                .map_err(|_| format!("`{pid}' is no process's number"))?,
+                .map(|pid| {
+                    u32::try_from(pid).map_err(|_| format!("`{pid}' is no process's number"))
+                })
+                .transpose()?,
             comm: row.text("comm")?,
             bytes: row.number("bytes")?,
             high: row.number("high")?,
             buffers: row.number("buffers")?,
+            limit: row.number("limit")?,
         })
     })
 }
@@ -174,11 +189,12 @@ mod tests {
         Owner {
             device: "rxe0".to_owned(),
             class: None,
-            pid,
+            pid: Some(pid),
             comm: comm.to_owned(),
             bytes: Some(8192),
             high: None,
             buffers: Some(2),
+            limit: None,
         }
     }
 

@@ -2,7 +2,9 @@
 
 //! `mkeyctl doctor`: finds the reasons why keys do not work on this machine, and the remedies.
 
+mod config;
 mod devices;
+mod limits;
 mod log;
 mod machine;
 mod module;
@@ -100,6 +102,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
 
     findings.extend(devices::check(&machine, &devices));
     findings.extend(programs::check(&machine));
+    findings.extend(limits::check(&machine));
     findings.extend(log::check(&machine));
 
     let problems = findings

@@ -329,7 +329,7 @@ fn owner_rows(owners: &[Owner]) -> Vec<[String; 7]> {
         [
             owner.device.clone(),
             or_dash(owner.class.as_ref()),
-            or_dash(Some(owner.pid).filter(|&pid| pid != 0)),
+            or_dash(owner.pid.filter(|&pid| pid != 0)),
             owner.comm.clone(),
             or_dash(owner.bytes.map(size)),
             or_dash(owner.high.map(size)),

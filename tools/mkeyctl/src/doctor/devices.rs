@@ -171,7 +171,8 @@ fn permission(machine: &Machine, device: &Device) -> Finding {
     }
 }
 
-/// Returns `None` if the permission is missing, which another check reports.
+/// Says whether the device answers as one that ib_mkey extended. Returns `None` if the permission is
+/// missing, which another check reports.
 fn extended(name: &str, asked: Result<(), Errno>) -> Option<Finding> {
     const CHECK: &str = "extended";
 
@@ -191,5 +192,34 @@ fn extended(name: &str, asked: Result<(), Errno>) -> Option<Finding> {
             ),
             "dmesg | grep ib_mkey",
         )),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use libc::EIO;
+
+    use super::{
+        super::Status,
+        *, //
+    };
+
+    /// Only devices of this machine are asked, so each answer is made here.
+    #[test]
+    fn each_answer_of_a_device_is_a_finding() {
+        let of = |errno| extended("rxe0", Errno::check(errno));
+
+        assert_eq!(extended("rxe0", Ok(())).unwrap().status, Status::Ok);
+        assert!(of(EACCES).is_none() && of(EPERM).is_none());
+        let stock = of(EOPNOTSUPP).unwrap();
+        assert_eq!(stock.status, Status::Problem);
+        assert_eq!(stock.found, "rxe0 is not extended by ib_mkey");
+        assert!(stock.remedy.unwrap().ends_with("then make the link again"));
+        let broken = of(EIO).unwrap();
+        assert_eq!(broken.status, Status::Problem);
+        assert!(broken
+            .found
+            .contains("rxe0 cannot be asked: Input/output error"));
     }
 }

@@ -3,12 +3,19 @@
 //! The kernel, ib_mkey and rdma_rxe.
 
 use super::{
+    config,
     machine::Machine,
     Finding, //
 };
 
 pub fn check(machine: &Machine) -> Vec<Finding> {
-    let mut findings = vec![kernel(machine), ftrace(machine), loaded(machine)];
+    let table = has_table(machine);
+    let mut findings = vec![
+        kernel(machine),
+        config::check(machine, table),
+        ftrace(machine, table),
+        loaded(machine),
+    ];
 
     findings.extend(signed(machine));
     findings.extend([order(machine), softdep(machine), rxe(machine)]);
@@ -45,14 +52,12 @@ fn has_table(machine: &Machine) -> bool {
     })
 }
 
-fn ftrace(machine: &Machine) -> Finding {
+fn ftrace(machine: &Machine, has_table: bool) -> Finding {
     const FILE: &str = "proc/sys/kernel/ftrace_enabled";
 
     match machine.read(FILE).as_deref().map(str::trim) {
         Some("1") => Finding::ok("ftrace", "kernel.ftrace_enabled is 1"),
-        _ if has_table(machine) => {
-            Finding::ok("ftrace", "not needed: rdma_rxe has a table of operations")
-        }
+        _ if has_table => Finding::ok("ftrace", "not needed: rdma_rxe has a table of operations"),
         Some(value) => Finding::problem(
             "ftrace",
             format!("kernel.ftrace_enabled is {value}: rdma_rxe cannot be redirected"),
@@ -61,7 +66,7 @@ fn ftrace(machine: &Machine) -> Finding {
         None => Finding::problem(
             "ftrace",
             "the kernel has no ftrace (no sysctl kernel.ftrace_enabled)",
-            "use a kernel with CONFIG_DYNAMIC_FTRACE_WITH_ARGS and CONFIG_KPROBES",
+            "use a kernel with CONFIG_DYNAMIC_FTRACE_WITH_JMP and CONFIG_KPROBES",
         ),
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The needs of programs: the libraries, locked memory, room in the device's limits.
+//! The needs of programs: the libraries, locked memory, the rdma program.
 
 use std::env;
 
@@ -8,7 +8,6 @@ use super::{
     machine::Machine,
     Finding, //
 };
-use crate::debugfs;
 
 const LIBRARY: &str = "libibmkey.so.1";
 const PRELOAD: &str = "libibmkey-preload.so";
@@ -29,7 +28,6 @@ pub fn check(machine: &Machine) -> Vec<Finding> {
     let mut findings = vec![library(machine), preload(machine), memlock(machine)];
 
     findings.extend(rdma(machine));
-    findings.extend(memory(machine));
     findings
 }
 
@@ -144,42 +142,5 @@ fn rdma(machine: &Machine) -> Option<Finding> {
             "the rdma program is not installed; mkeyctl ls and stat run it",
             "install iproute2",
         )
-    })
-}
-
-/// Finds limits of the device that are nearly reached. Only root may read them.
-fn memory(machine: &Machine) -> Option<Finding> {
-    const CHECK: &str = "limits";
-    let dir = machine.path("sys/kernel/debug/ib_mkey");
-
-    if !machine.is_loaded("ib_mkey") {
-        return None;
-    }
-    let pools = match debugfs::pools(&dir) {
-        Ok(Some(pools)) => pools,
-        Ok(None) => {
-            return Some(Finding::unknown(
-                CHECK,
-                "debugfs shows nothing of ib_mkey",
-                "as root: mount -t debugfs none /sys/kernel/debug",
-            ))
-        }
-        Err(why) => return Some(Finding::unknown(CHECK, why, "run as root to see them")),
-    };
-    let full = pools.iter().find(|pool| {
-        matches!((pool.used, pool.total), (Some(used), Some(total))
-            if total != 0 && used >= total.saturating_sub(total.checked_div(10).unwrap_or(0)))
-    });
-
-    Some(match full {
-        Some(pool) => Finding::note(
-            CHECK,
-            format!(
-                "9 tenths or more of the device memory of {}, class {}, are in use",
-                pool.device, pool.class
-            ),
-            "mkeyctl ls dm shows by whom; the parameters of ib_mkey raise the limit",
-        ),
-        None => Finding::ok(CHECK, "there is device memory left"),
     })
 }

@@ -28,6 +28,10 @@ const CAUSES: &[(&str, &str, &str, &str)] = &[
         "kernel",
         "Linux 7.2 or 7.3",
     ),
+    (CONFIG, "# CONFIG_RUST is not set\nCONFIG_KPROBES=y\nCONFIG_INFINIBAND=m\nCONFIG_INFINIBAND_USER_ACCESS=m\nCONFIG_RDMA_RXE=m\nCONFIG_DYNAMIC_FTRACE_WITH_JMP=y\n", "configuration", "CONFIG_RUST"),
+    (CONFIG, "CONFIG_RUST=y\nCONFIG_INFINIBAND=m\nCONFIG_INFINIBAND_USER_ACCESS=m\nCONFIG_RDMA_RXE=m\nCONFIG_DYNAMIC_FTRACE_WITH_JMP=y\n", "configuration", "CONFIG_KPROBES"),
+    (CONFIG, "CONFIG_RUST=y\nCONFIG_KPROBES=y\nCONFIG_INFINIBAND=m\nCONFIG_INFINIBAND_USER_ACCESS=m\nCONFIG_RDMA_RXE=m\n", "configuration", "CONFIG_DYNAMIC_FTRACE_WITH_JMP"),
+    (CONFIG, "CONFIG_RUST=y\nCONFIG_KPROBES=y\nCONFIG_INFINIBAND=m\nCONFIG_INFINIBAND_USER_ACCESS=m\nCONFIG_RDMA_RXE=m\nCONFIG_DYNAMIC_FTRACE_WITH_JMP=y\nCONFIG_LTO=y\n", "configuration", "without CONFIG_LTO"),
     (
         "proc/sys/kernel/ftrace_enabled",
         "0",
@@ -96,6 +100,24 @@ const CAUSES: &[(&str, &str, &str, &str)] = &[
         "mkeyctl ls dm",
     ),
     (
+        "sys/kernel/debug/ib_mkey/owners",
+        "# device pid bytes high buffers limit comm\nrxe0 7 3800 3800 1 4096 my prog\nrxe0 8 9999 9999 1 - other\n",
+        "limits",
+        "max_dm_size_per_process",
+    ),
+    (
+        "sys/kernel/debug/ib_mkey/keys",
+        "# device pid bytes high regions+bindings limit comm\nrxe0 - 3800 3800 1 4096 [all]\nrxe0 7 100 200 1 1024 prog\n",
+        "limits",
+        "max_key_memory, a parameter",
+    ),
+    (
+        "sys/kernel/debug/ib_mkey/keys",
+        "# device pid bytes high regions+bindings limit comm\nrxe0 - 922 1024 1 4096 [all]\nrxe0 7 922 1024 1 1024 prog\n",
+        "limits",
+        "max_key_memory_per_process",
+    ),
+    (
         "dev/kmsg",
         "3,1,2,-;ib_mkey: rxe0: not extended, self-test failed: EIO\n",
         "log",
@@ -121,18 +143,37 @@ const CAUSES: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
+/// The options of the kernel of these machines.
+const CONFIG: &str = "boot/config-7.2.12+deb13-amd64";
+
 const SIGN: &str = "sign ib_mkey.ko";
 
-/// Files that are not there, and the check that finds it.
-const MISSING: &[(&str, &str)] = &[
-    ("sys/module/ib_mkey", "module"),
-    ("sys/module/rdma_rxe", "rxe"),
-    ("etc/modprobe.d", "softdep"),
-    ("sys/class/infiniband", "devices"),
-    ("dev/infiniband", "permission"),
-    ("usr/local/lib", "preload"),
-    ("usr/sbin/rdma", "rdma"),
-    ("dev/kmsg", "log"),
+/// Files that are not there, and the check that finds it, with words of its remedy.
+const MISSING: &[(&str, &str, &str)] = &[
+    ("boot", "configuration", "/proc/config.gz"),
+    (
+        "proc/sys/kernel/ftrace_enabled",
+        "ftrace",
+        "CONFIG_DYNAMIC_FTRACE_WITH_JMP",
+    ),
+    ("sys/module/ib_mkey", "module", "make install"),
+    ("sys/module/rdma_rxe", "rxe", "CONFIG_RDMA_RXE=m"),
+    (
+        "etc/modprobe.d",
+        "softdep",
+        "softdep ib_uverbs pre: ib_mkey",
+    ),
+    ("sys/class/infiniband", "devices", "rdma link add"),
+    (
+        "sys/class/infiniband/rxe0/parent",
+        "devices",
+        "rdma link add",
+    ),
+    ("dev/infiniband", "permission", "is udev running"),
+    ("usr/local/lib", "preload", "make install"),
+    ("usr/sbin/rdma", "rdma", "install iproute2"),
+    ("sys/kernel/debug", "limits", "mount -t debugfs"),
+    ("dev/kmsg", "log", "dmesg | grep ib_mkey"),
 ];
 
 /// Makes a machine without problems.
@@ -141,6 +182,11 @@ fn machine(name: &str) -> Dir {
     let files = [
         ("proc/sys/kernel/osrelease", "7.2.12+deb13-amd64\n"),
         ("proc/sys/kernel/ftrace_enabled", "1\n"),
+        (
+            CONFIG,
+            "CONFIG_RUST=y\nCONFIG_KPROBES=y\nCONFIG_INFINIBAND=m\nCONFIG_INFINIBAND_USER_ACCESS=m\n\
+             CONFIG_RDMA_RXE=m\nCONFIG_DYNAMIC_FTRACE_WITH_JMP=y\n# CONFIG_LTO_CLANG is not set\nCONFIG_LTO_NONE=y\n",
+        ),
         (
             "proc/modules",
             "ib_uverbs 1 0 - Live 0\nrdma_rxe 1 0 - Live 0\nib_mkey 1 2 - Live 0\n",
@@ -224,6 +270,34 @@ fn the_doctor_wants_ftrace_for_a_redirection_only() {
         "0000000000000000 T rxe_mr_set_ops\t[rdma_rxe]\n",
     );
     assert_eq!(doctor(&dir, 0), []);
+    dir.file(
+        CONFIG,
+        "CONFIG_RUST=y\nCONFIG_KPROBES=y\nCONFIG_INFINIBAND=m\nCONFIG_INFINIBAND_USER_ACCESS=m\nCONFIG_RDMA_RXE=m\nCONFIG_LTO=y\n",
+    );
+    assert_eq!(doctor(&dir, 0), []);
+}
+
+/// Some kernels have their options in memory only.
+#[test]
+fn the_doctor_unpacks_the_configuration() {
+    let dir = machine("doctor-packed");
+    let config = dir.0.join(CONFIG);
+    let pack = |text: &str| {
+        dir.file("proc/config", text);
+        let gzip = std::process::Command::new("gzip")
+            .arg("-f")
+            .arg(dir.0.join("proc/config"))
+            .status();
+        assert!(gzip.unwrap().success());
+    };
+
+    pack(&std::fs::read_to_string(&config).unwrap());
+    std::fs::remove_file(&config).unwrap();
+    assert_eq!(doctor(&dir, 0), []);
+    pack("CONFIG_MODULES=y\n");
+    let found = doctor(&dir, 1);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].0, "configuration");
 }
 
 #[test]
@@ -232,6 +306,10 @@ fn the_doctor_finds_each_cause() {
         let dir = machine(&format!("doctor-{at}"));
         std::fs::create_dir_all(dir.0.join(file).parent().unwrap()).unwrap();
         dir.file(file, text);
+        if check == "kernel" {
+            let config = std::fs::read_to_string(dir.0.join(CONFIG)).unwrap();
+            dir.file(&format!("boot/config-{text}"), &config);
+        }
         let note = ["conflicts", "preload", "library", "limits"].contains(&check)
             && !file.contains("livepatch");
 
@@ -244,7 +322,7 @@ fn the_doctor_finds_each_cause() {
 
 #[test]
 fn the_doctor_finds_what_is_missing() {
-    for (at, &(path, check)) in MISSING.iter().enumerate() {
+    for (at, &(path, check, remedy)) in MISSING.iter().enumerate() {
         let dir = machine(&format!("doctor-missing-{at}"));
         let file = dir.0.join(path);
         if file.is_dir() {
@@ -252,13 +330,12 @@ fn the_doctor_finds_what_is_missing() {
         } else {
             std::fs::remove_file(&file).unwrap();
         }
-        let status = i32::from(!["preload", "log"].contains(&check));
+        let status = i32::from(!["configuration", "preload", "limits", "log"].contains(&check));
 
-        let found: Vec<_> = doctor(&dir, status)
-            .into_iter()
-            .map(|(check, _)| check)
-            .collect();
-        assert_eq!(found, [check], "{path}");
+        let found = doctor(&dir, status);
+        assert_eq!(found.len(), 1, "{path}: {found:?}");
+        assert_eq!(found[0].0, check, "{path}");
+        assert!(found[0].1.contains(remedy), "{path}: {found:?}");
     }
 }
 
@@ -267,12 +344,130 @@ fn the_doctor_finds_that_a_module_must_be_signed() {
     let dir = machine("doctor-signed");
     std::fs::remove_dir_all(dir.0.join("sys/module/ib_mkey")).unwrap();
     std::fs::create_dir_all(dir.0.join("sys/module/module/parameters")).unwrap();
-    dir.file("sys/module/module/parameters/sig_enforce", "Y\n");
+    std::fs::create_dir_all(dir.0.join("sys/kernel/security")).unwrap();
+    let enforced = "sys/module/module/parameters/sig_enforce";
+    let locked = "sys/kernel/security/lockdown";
 
-    let found = doctor(&dir, 1);
-    assert_eq!(found.len(), 2, "{found:?}");
-    assert_eq!(found[1].0, "signature");
-    assert!(found[1].1.contains(SIGN), "{found:?}");
+    for (file, text, signed) in [
+        (enforced, "Y\n", true),
+        (enforced, "N\n", false),
+        (locked, "none [integrity] confidentiality\n", true),
+        (locked, "none integrity [confidentiality]\n", true),
+        (locked, "[none] integrity confidentiality\n", false),
+    ] {
+        dir.file(file, text);
+        let found = doctor(&dir, 1);
+        assert_eq!(found[0].0, "module", "{found:?}");
+        assert_eq!(found.len(), if signed { 2 } else { 1 }, "{text}: {found:?}");
+        if signed {
+            assert_eq!(found[1].0, "signature");
+            assert!(found[1].1.contains(SIGN), "{found:?}");
+        }
+    }
+}
+
+#[test]
+fn the_doctor_finds_a_module_that_is_not_loaded() {
+    let dir = machine("doctor-not-loaded");
+    std::fs::create_dir_all(dir.0.join("lib/modules/7.2.12+deb13-amd64")).unwrap();
+    dir.file(
+        "lib/modules/7.2.12+deb13-amd64/modules.dep",
+        "updates/ib_mkey.ko.xz: kernel/drivers/infiniband/core/ib_core.ko.xz\n\
+         kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko.xz:\n",
+    );
+
+    for (module, check) in [("rdma_rxe", "rxe"), ("ib_mkey", "module")] {
+        std::fs::remove_dir_all(dir.0.join("sys/module").join(module)).unwrap();
+        let found = doctor(&dir, 1);
+        let remedy = &found.iter().find(|(found, _)| found == check).unwrap().1;
+        assert!(
+            remedy.starts_with(&format!("modprobe {module}")),
+            "{found:?}"
+        );
+        assert!(documented()[check].contains(&format!("modprobe {module}")));
+    }
+}
+
+/// The remedy of operations.rst for a node that this user may not open, and that it helps.
+#[test]
+fn the_doctor_finds_a_node_without_rights() {
+    use std::os::unix::{
+        fs::{
+            MetadataExt,
+            PermissionsExt, //
+        },
+        process::CommandExt, //
+    };
+    const NOBODY: u32 = 65534;
+    let dir = machine("doctor-rights");
+    let node = dir.0.join("dev/infiniband/uverbs0");
+    // The program is where any user may run it.
+    let program = dir.0.join("mkeyctl");
+    std::fs::copy(env!("CARGO_BIN_EXE_mkeyctl"), &program).unwrap();
+    let mode = |mode: u32| {
+        std::fs::set_permissions(&node, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let doctor = || {
+        let mut command = std::process::Command::new(&program);
+        command.args(["-j", "doctor", "--root", dir.name()]);
+        // Root may open a node with any mode.
+        if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let output = command.output().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let permission = json["checks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|check| check["check"] == "permission")
+            .unwrap()
+            .clone();
+        (output.status.code(), permission)
+    };
+
+    mode(0o000);
+    let (status, found) = doctor();
+    assert_eq!(status, Some(1));
+    assert_eq!(found["status"], "problem");
+    assert_eq!(
+        found["found"],
+        "this user may not open /dev/infiniband/uverbs0"
+    );
+    let remedy = found["remedy"].as_str().unwrap();
+    assert!(
+        remedy.starts_with("chmod a+rw /dev/infiniband/uverbs0"),
+        "{remedy}"
+    );
+    assert!(documented()["permission"].starts_with("chmod a+rw"));
+    mode(0o666);
+    let (status, found) = doctor();
+    assert_eq!((status, found["status"].as_str()), (Some(0), Some("ok")));
+}
+
+/// The variable is of this machine, so its files are looked for here.
+#[test]
+fn the_doctor_finds_a_preload_library_that_is_not_there() {
+    const FILE: &str = "/nonexistent/libibmkey-preload.so";
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_mkeyctl"))
+        .args(["-j", "doctor"])
+        .env("LD_PRELOAD", FILE)
+        .output()
+        .unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let checks = json["checks"].as_array().unwrap();
+    let found = checks.iter().find(|check| check["check"] == "preload");
+    let found = found.unwrap();
+
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(found["status"], "problem");
+    assert_eq!(
+        found["found"],
+        format!("LD_PRELOAD names {FILE}, which is not there")
+    );
+    let remedy = found["remedy"].as_str().unwrap();
+    assert!(remedy.starts_with("correct LD_PRELOAD"), "{remedy}");
+    assert!(documented()["preload"].contains("correct LD_PRELOAD"));
 }
 
 /// A problem that was solved since is not reported: the later line counts.
@@ -335,11 +530,14 @@ fn operations_rst_lists_each_cause() {
     let page = documented();
     let mut seen = BTreeSet::new();
 
-    for (_, _, check, remedy) in CAUSES.iter().chain(&own) {
-        let documented = page.get(*check).map_or("", String::as_str);
+    let missing = MISSING
+        .iter()
+        .map(|(path, check, remedy)| (*path, "", *check, *remedy));
+
+    for (_, _, check, remedy) in CAUSES.iter().copied().chain(own).chain(missing) {
+        let documented = page.get(check).map_or("", String::as_str);
         assert!(documented.contains(remedy), "{check}: {remedy}");
-        seen.insert((*check).to_owned());
+        seen.insert(check.to_owned());
     }
-    seen.extend(MISSING.iter().map(|(_, check)| (*check).to_owned()));
     assert_eq!(page.into_keys().collect::<BTreeSet<_>>(), seen);
 }

@@ -29,7 +29,7 @@ use crate::{
         process::Process,
         sync::{global::global_mutex, srcu},
     },
-    limits::owner::Owners,
+    limits::{account::Account, owner::Owners},
     mkey_core::{Core, HasCore},
     region::{self, binding},
 };
@@ -148,7 +148,7 @@ fn show_pools(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 fn show_owners(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    f.write_str("# device pid bytes high buffers comm\n")?;
+    f.write_str("# device pid bytes high buffers limit comm\n")?;
     for device in DEVICES::lock().iter() {
         show_each(&device.memory, &device.memory.owners, f)?;
     }
@@ -156,17 +156,17 @@ fn show_owners(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 fn show_keys(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    f.write_str("# device pid bytes high regions+bindings comm\n")?;
+    f.write_str("# device pid bytes high regions+bindings limit comm\n")?;
     for device in DEVICES::lock().iter() {
         let keys = &device.device.core().owners;
         let total = keys.total();
         f.write_fmt(fmt!(
-            "{} - {} {} {} [all of {}]\n",
+            "{} - {} {} {} {} [all]\n",
             device.memory.name.get(),
             total.used(),
             total.high(),
             total.buffers(),
-            total.limit()
+            Limit(total)
         ))?;
         show_each(&device.memory, keys, f)?;
     }
@@ -212,16 +212,29 @@ fn show_accesses(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_fmt(fmt!("{}\n", binding::accesses_outside()))
 }
 
+/// Prints the limit of an account, or a dash if there is none.
+struct Limit<'a>(&'a Account);
+
+impl fmt::Display for Limit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.limit() {
+            Account::NO_LIMIT => f.write_str("-"),
+            bytes => f.write_fmt(fmt!("{bytes}")),
+        }
+    }
+}
+
 fn show_each(device: &OfferedMemory, owners: &Owners, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     owners.each(|owner| {
         let account = owner.account();
         f.write_fmt(fmt!(
-            "{} {} {} {} {} ",
+            "{} {} {} {} {} {} ",
             device.name.get(),
             owner.process().map_or(0, Process::number),
             account.used(),
             account.high(),
-            account.buffers()
+            account.buffers(),
+            Limit(account)
         ))?;
         match owner.process() {
             // A process chooses its name. `BStr` prints unprintable bytes as numbers.

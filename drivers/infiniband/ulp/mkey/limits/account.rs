@@ -19,13 +19,15 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Makes an account of at most `limit` bytes.
+    /// What [`Account::limit`] returns without a limit. No machine has as much memory.
+    pub(crate) const NO_LIMIT: u64 = i64::MAX as u64;
+
+    /// Makes an account of at most `limit` bytes; [`Account::NO_LIMIT`] or more is no limit.
     pub(crate) fn new(limit: u64) -> Self {
         Self {
             used: Atomic::new(0),
             high: Atomic::new(0),
             buffers: Atomic::new(0),
-            // No machine has as much memory, so the value stands for no limit.
             limit: i64::try_from(limit).unwrap_or(i64::MAX),
         }
     }

@@ -51,7 +51,7 @@ int64_t mkt_owner_bytes(const struct mkt_dev *dev, pid_t pid, char *comm)
 	int number;
 
 	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "%63s %d %" SCNd64 " %*s %*s %31s", name,
+		if (sscanf(line, "%63s %d %" SCNd64 " %*s %*s %*s %31s", name,
 			   &number, &bytes, comm) == 4 &&
 		    !strcmp(name, dev->name) && number == pid)
 			found = bytes;

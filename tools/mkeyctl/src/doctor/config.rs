@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The options with which the kernel was configured.
+
+use std::process::{
+    Command,
+    Stdio, //
+};
+
+use super::{
+    machine::Machine,
+    Finding, //
+};
+
+const CHECK: &str = "configuration";
+const REMEDY: &str =
+    "use a kernel with CONFIG_RUST, CONFIG_KPROBES and CONFIG_DYNAMIC_FTRACE_WITH_JMP, \
+                      and without CONFIG_LTO; Debian has such ones";
+
+/// The options that every kernel needs. Other checks find a built-in rdma_rxe or ib_uverbs.
+const NEEDED: [&str; 5] = [
+    "CONFIG_RUST",
+    "CONFIG_KPROBES",
+    "CONFIG_INFINIBAND",
+    "CONFIG_INFINIBAND_USER_ACCESS",
+    "CONFIG_RDMA_RXE",
+];
+
+/// What ib_mkey needs if it redirects functions of rdma_rxe.
+const TO_REDIRECT: &str = "CONFIG_DYNAMIC_FTRACE_WITH_JMP";
+
+/// What then makes calls that cannot be redirected.
+const INLINES: &str = "CONFIG_LTO";
+
+/// Checks the options. A driver that `has_table` is not redirected.
+pub fn check(machine: &Machine, has_table: bool) -> Finding {
+    let Some((file, text)) = config(machine) else {
+        return Finding::unknown(
+            CHECK,
+            "no file that this user may read has the options of the kernel",
+            format!("look in zcat /proc/config.gz or in the kernel's package; {REMEDY}"),
+        );
+    };
+    let is_on = |option: &str| {
+        text.lines()
+            .filter_map(|line| line.split_once('='))
+            .any(|(name, value)| name == option && matches!(value.trim(), "y" | "m"))
+    };
+    let missing: Vec<_> = NEEDED
+        .into_iter()
+        .chain((!has_table).then_some(TO_REDIRECT))
+        .filter(|option| !is_on(option))
+        .collect();
+
+    if !missing.is_empty() {
+        Finding::problem(
+            CHECK,
+            format!("the kernel was built without {}", missing.join(", ")),
+            REMEDY,
+        )
+    } else if !has_table && is_on(INLINES) {
+        Finding::problem(
+            CHECK,
+            format!(
+                "the kernel was built with {INLINES}: calls within rdma_rxe cannot be redirected"
+            ),
+            REMEDY,
+        )
+    } else {
+        Finding::ok(CHECK, file)
+    }
+}
+
+/// Returns the options of the kernel, and the name of the file that has them.
+fn config(machine: &Machine) -> Option<(String, String)> {
+    let release = &machine.release;
+    let files = [
+        format!("boot/config-{release}"),
+        format!("lib/modules/{release}/config"),
+        format!("lib/modules/{release}/build/.config"),
+    ];
+
+    files
+        .into_iter()
+        .find_map(|file| {
+            let text = machine.read(&file)?;
+            Some((format!("/{file}"), text))
+        })
+        .or_else(|| {
+            let text = unpacked(machine, "proc/config.gz")?;
+            Some(("/proc/config.gz".to_owned(), text))
+        })
+}
+
+/// Unpacks a file with gzip; `None` if it is not there, or gzip is not.
+fn unpacked(machine: &Machine, file: &str) -> Option<String> {
+    if !machine.exists(file) {
+        return None;
+    }
+    let output = Command::new("gzip")
+        .arg("-dc")
+        .arg(machine.path(file))
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()
+        .filter(|output| output.status.success())?;
+
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The limits of device memory and of key memory, and how much of them is in use. Only root may
+//! read them.
+
+use std::path::Path;
+
+use super::{
+    machine::Machine,
+    Finding, //
+};
+use crate::debugfs;
+
+const CHECK: &str = "limits";
+
+pub fn check(machine: &Machine) -> Vec<Finding> {
+    let dir = machine.path("sys/kernel/debug/ib_mkey");
+
+    if !machine.is_loaded("ib_mkey") {
+        return Vec::new();
+    }
+    match full(&dir) {
+        Ok(Some(full)) if full.is_empty() => vec![Finding::ok(
+            CHECK,
+            "there is device memory and key memory left",
+        )],
+        Ok(Some(full)) => full,
+        Ok(None) => vec![Finding::unknown(
+            CHECK,
+            "debugfs shows nothing of ib_mkey",
+            "as root: mount -t debugfs none /sys/kernel/debug",
+        )],
+        Err(why) => vec![Finding::unknown(CHECK, why, "run as root to see them")],
+    }
+}
+
+/// Returns `true` if 9 tenths or more of the limit are in use.
+fn is_nearly(used: Option<u64>, limit: Option<u64>) -> bool {
+    matches!((used, limit), (Some(used), Some(limit))
+        if limit != 0 && used >= limit.saturating_sub(limit.checked_div(10).unwrap_or(0)))
+}
+
+/// Returns a note for each limit that is nearly reached; `None` if the kernel shows no limits.
+fn full(dir: &Path) -> Result<Option<Vec<Finding>>, String> {
+    let Some(pools) = debugfs::pools(dir)? else {
+        return Ok(None);
+    };
+    let pools = pools
+        .iter()
+        .filter(|pool| is_nearly(pool.used, pool.total))
+        .map(|pool| {
+            Finding::note(
+                CHECK,
+                format!(
+                    "9 tenths or more of the device memory of {}, class {}, are in use",
+                    pool.device, pool.class
+                ),
+                "mkeyctl ls dm shows by whom; max_dm_size, a parameter of ib_mkey, raises the limit",
+            )
+        });
+    let memory = debugfs::owners(dir)?.unwrap_or_default();
+    let keys = debugfs::key_owners(dir)?.unwrap_or_default();
+    let owners = memory
+        .iter()
+        .map(|owner| (owner, "device memory", "max_dm_size"))
+        .chain(
+            keys.iter()
+                .map(|owner| (owner, "key memory", "max_key_memory")),
+        )
+        .filter(|(owner, ..)| is_nearly(owner.bytes, owner.limit))
+        .map(|(owner, what, parameter)| of_owner(owner, what, parameter));
+
+    Ok(Some(pools.chain(owners).collect()))
+}
+
+fn of_owner(owner: &debugfs::Owner, what: &str, parameter: &str) -> Finding {
+    match owner.pid {
+        Some(pid) => Finding::note(
+            CHECK,
+            format!(
+                "process {pid} ({}) uses 9 tenths or more of the {what} that it may have of {}",
+                owner.comm, owner.device
+            ),
+            format!("{parameter}_per_process, a parameter of ib_mkey, raises the limit"),
+        ),
+        None => Finding::note(
+            CHECK,
+            format!("9 tenths or more of the {what} of {} are in use", owner.device),
+            format!(
+                "/sys/kernel/debug/ib_mkey/keys shows by whom; {parameter}, a parameter of ib_mkey, raises the limit"
+            ),
+        ),
+    }
+}
