@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""A device connected to itself by two reliable queue pairs, for the samples in Python."""
+"""A device connected to itself by two reliable queue pairs, for the samples in Python.
+
+A program ends with one line if the device cannot be used, as the samples in C do.
+"""
 
 from __future__ import annotations
 
 import errno
-from typing import Any
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
 
 from pyverbs import enums as e
 from pyverbs.addr import GID, AHAttr, GlobalRoute
@@ -12,6 +17,7 @@ from pyverbs.cq import CQ, CompChannel
 from pyverbs.device import Context, get_device_list
 from pyverbs.mr import MR
 from pyverbs.pd import PD
+from pyverbs.pyverbs_error import PyverbsError
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
@@ -20,11 +26,15 @@ DEPTH = 64
 GID_TYPE_ROCE_V2 = 2
 
 
+def _end(why: str) -> NoReturn:
+    sys.exit(f"{Path(sys.argv[0]).name}: {why}")
+
+
 def _gid(context: Context) -> Any:
     """Returns the IPv4 address of the port among its GIDs, or another RoCE v2 one."""
     found = [entry for entry in context.query_gid_table(64) if entry.gid_type == GID_TYPE_ROCE_V2]
     if not found:
-        raise OSError(errno.ENODEV, f"{context.name} has no RoCE v2 address: has its interface an IP address?")
+        _end(f"{context.name} has no RoCE v2 address: has its interface an IP address?")
     return next((entry for entry in found if entry.gid_subnet_prefix == 0), found[0])
 
 
@@ -36,8 +46,11 @@ class Loop:
         if device is None and names:
             device = names[0]
         if device not in names:
-            raise OSError(errno.ENODEV, f"there is no RDMA device {device or 'at all'} here")
-        self.context = Context(name=device)
+            _end(f"there is no RDMA device {device or 'at all'} here")
+        try:
+            self.context = Context(name=device)
+        except PyverbsError as error:
+            _end(f"cannot open {device}: {error}")
         self.pd = PD(self.context)
         self.channel = CompChannel(self.context)
         self.cq = CQ(self.context, 2 * DEPTH, None, self.channel)
