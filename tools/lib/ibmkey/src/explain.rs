@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Explains why a bind failed, in a sentence that names the entry and the field.
+//! Explains why a call failed, in a sentence. That about a bind names the entry and the field;
+//! [`calls`] has those about other calls.
 //!
 //! The kernel returns one errno value for a whole description. Most reasons can be seen in the
 //! description. For the others this module binds its own key to the first entries of the
 //! description, and finds the first entry that the kernel refuses by bisection. All of this happens
 //! after an error only.
+
+pub(crate) mod calls;
+mod search;
 
 use core::{
     cell::RefCell,
@@ -16,12 +20,13 @@ use core::{
 };
 use std::ffi::CString;
 
+use self::search::{
+    Culprit,
+    Scratch, //
+};
 use crate::{
-    errno::{
-        Errno,
-        Result, //
-    },
-    indexed, mkey, object,
+    errno::Errno,
+    mkey, object,
     sys::{
         self,
         ibmkey_block as Block,
@@ -61,8 +66,8 @@ struct Key {
     max_entries: Option<u32>,
 }
 
-/// Returns the sentence for the last bind that failed in this thread, or an empty one. It stays
-/// valid until the next bind that fails.
+/// Returns the sentence for the last call that failed in this thread, or an empty one. It stays
+/// valid until the next call that fails.
 pub fn last() -> *const c_char {
     LAST.with_borrow(|last| last.as_ref().map_or(c"".as_ptr(), |text| text.as_ptr()))
 }
@@ -143,87 +148,9 @@ impl Place {
         };
 
         explain(errno, failed, key, || {
-            let scratch = self.scratch(failed)?;
-            let count = usize::try_from(failed.count).ok()?;
-            first_refused(count, errno, |count| scratch.bind(failed, count))
+            Scratch::new(self.fd, self.pd?, failed.count)?.find(failed, errno)
         })
     }
-
-    fn scratch(self, failed: &Failed<'_>) -> Option<Scratch> {
-        let key = mkey::create(self.fd, self.pd?, failed.count.max(1)).ok()?;
-
-        Some(Scratch {
-            fd: self.fd,
-            handle: key.handle,
-        })
-    }
-}
-
-/// An unbound key of this module, destroyed when this is dropped.
-struct Scratch {
-    fd: c_int,
-    handle: u32,
-}
-
-impl Scratch {
-    /// Binds the key to the first `count` entries.
-    fn bind(&self, failed: &Failed<'_>, count: usize) -> Result {
-        // CAST: At most the caller's count.
-        let (access, num) = (failed.access, count as u32);
-
-        match failed.layout {
-            Layout::List(ranges) => {
-                let layout = mkey::describe_list(access, num, ranges.as_ptr());
-                mkey::bind(self.fd, self.handle, layout).map(drop)
-            }
-            Layout::Interleaved(repeat, blocks) => {
-                let blocks: Vec<_> = blocks
-                    .iter()
-                    .take(count)
-                    .map(|block| mkey::block_to_uapi(block, repeat.len()))
-                    .collect();
-                let (counts, at) = (repeat.as_ptr(), blocks.as_ptr());
-                let layout = mkey::describe_interleaved(access, failed.dims, counts, num, at);
-                mkey::bind(self.fd, self.handle, layout).map(drop)
-            }
-            Layout::Indexed(layout) => {
-                let mut uapi = indexed::to_uapi(layout)?;
-                uapi.num_indices = num;
-                mkey::bind(self.fd, self.handle, indexed::describe(access, &uapi)).map(drop)
-            }
-        }
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // A key that cannot be destroyed is destroyed with its file.
-        let _ = object::destroy(self.fd, self.handle);
-    }
-}
-
-/// Returns the first entry without which `bind`, which binds the first n entries, does not fail with
-/// `errno`.
-fn first_refused(
-    count: usize,
-    errno: Errno,
-    mut bind: impl FnMut(usize) -> Result,
-) -> Option<usize> {
-    let mut refuses = |count| bind(count) == Err(errno);
-    let (mut good, mut bad) = (0usize, count);
-
-    if count == 0 || !refuses(count) {
-        return None;
-    }
-    while bad.saturating_sub(good) > 1 {
-        let middle = good.midpoint(bad);
-        if refuses(middle) {
-            bad = middle;
-        } else {
-            good = middle;
-        }
-    }
-    bad.checked_sub(1)
 }
 
 /// Returns the sentence. `find` searches the entry that the kernel refuses.
@@ -231,7 +158,7 @@ fn explain(
     errno: Errno,
     failed: &Failed<'_>,
     key: Key,
-    find: impl FnOnce() -> Option<usize>,
+    find: impl FnOnce() -> Option<Culprit>,
 ) -> String {
     let many = failed.name();
 
@@ -249,7 +176,7 @@ fn explain(
         libc::ENOMEM => "no memory, or the limit of the kernel's memory for keys is reached".into(),
         libc::ENOENT | libc::ERANGE | libc::EACCES | libc::EOPNOTSUPP | libc::ELOOP => {
             match failed.own(key.lkey).or_else(find) {
-                Some(at) => failed.refused(at, errno, key.lkey),
+                Some(culprit) => failed.refused(culprit, errno, key.lkey),
                 None if errno.get() == libc::ELOOP => {
                     format!("the keys in {many} lead back to mkey")
                 }
@@ -280,14 +207,42 @@ impl Failed<'_> {
     }
 
     /// Returns the first entry that names the key itself.
-    fn own(&self, lkey: u32) -> Option<usize> {
+    fn own(&self, lkey: u32) -> Option<Culprit> {
         (0..self.count as usize)
             .map_while(|at| self.lkey(at))
             .position(|leaf| leaf == lkey)
+            .map(|at| Culprit { at, outside: "" })
     }
 
-    /// Says why the kernel refuses entry `at`.
-    fn refused(&self, at: usize, errno: Errno, own: u32) -> String {
+    /// Says which field of an entry leads outside its MR.
+    fn outside(&self, entry: &str, Culprit { at, outside }: Culprit, lkey: u32) -> String {
+        let value = match (self.layout, outside) {
+            (Layout::List(ranges), "addr") => ranges.get(at).map(|range| range.addr),
+            (Layout::List(ranges), "length") => ranges.get(at).map(|range| range.length),
+            (Layout::Interleaved(_, blocks), "addr") => blocks.get(at).map(|block| block.addr),
+            (Layout::Interleaved(_, blocks), "bytes_count") => {
+                blocks.get(at).map(|block| block.bytes_count)
+            }
+            _ => None,
+        };
+
+        match (value, outside) {
+            (Some(addr), "addr") => {
+                format!("{entry}.addr {addr:#x} is outside the MR of its lkey {lkey:#x}")
+            }
+            (Some(length), _) => {
+                format!("{entry}.{outside} {length} reaches outside the MR of its lkey {lkey:#x}")
+            }
+            (None, "stride") => format!(
+                "{entry}.stride, in a repetition, leads outside the MR of its lkey {lkey:#x}"
+            ),
+            (None, _) => format!("{entry} reaches outside the MR of its lkey {lkey:#x}"),
+        }
+    }
+
+    /// Says why the kernel refuses an entry.
+    fn refused(&self, culprit: Culprit, errno: Errno, own: u32) -> String {
+        let at = culprit.at;
         let lkey = self.lkey(at).unwrap_or(0);
         let (entry, field) = match self.layout {
             // All indices have one lkey.
@@ -303,7 +258,7 @@ impl Failed<'_> {
             libc::ENOENT => {
                 format!("{field} {lkey:#x} names no MR in the protection domain of mkey")
             }
-            libc::ERANGE => format!("{entry} reaches outside the MR of its lkey {lkey:#x}"),
+            libc::ERANGE => self.outside(&entry, culprit, lkey),
             libc::EACCES => {
                 format!(
                     "access {:#x} is more than the MR of {field} {lkey:#x} allows",

@@ -2,7 +2,13 @@
 
 //! Tests the sentences about binds that failed.
 
-use super::*;
+use super::{
+    search::{
+        first_refused,
+        outside, //
+    },
+    *, //
+};
 
 const KEY: Key = Key {
     lkey: 0x700,
@@ -28,7 +34,11 @@ fn list(ranges: &[Range]) -> Failed<'_> {
 }
 
 fn text(errno: c_int, failed: &Failed<'_>) -> String {
-    explain(Errno::from_raw(errno), failed, KEY, || Some(1))
+    let culprit = Culprit {
+        at: 1,
+        outside: "length",
+    };
+    explain(Errno::from_raw(errno), failed, KEY, || Some(culprit))
 }
 
 #[test]
@@ -56,7 +66,7 @@ fn the_entry_and_the_field_are_named() {
     );
     assert_eq!(
         text(libc::ERANGE, &list(&good)),
-        "ranges[1] reaches outside the MR of its lkey 0x100"
+        "ranges[1].length 8 reaches outside the MR of its lkey 0x100"
     );
     assert_eq!(
         text(libc::ELOOP, &list(&own)),
@@ -97,6 +107,65 @@ fn blocks_are_followed_by_their_strides() {
         text(libc::EINVAL, &failed(9, &[], &blocks)),
         "num_dims is 9, not 1 to 8"
     );
+}
+
+/// An MR of 0x100 bytes from address 0x1000 on.
+#[test]
+fn the_field_that_leads_outside_is_named() {
+    let is_outside = |range: Range| {
+        let end = range.addr.saturating_add(range.length);
+        range.addr < 0x1000 || end > 0x1100
+    };
+    let named = |addr, length| {
+        let ranges = [
+            range(8),
+            Range {
+                addr,
+                ..range(length)
+            },
+        ];
+        let culprit = Culprit {
+            at: 1,
+            outside: outside(&Layout::List(&ranges), 1, is_outside),
+        };
+        explain(Errno::ERANGE, &list(&ranges), KEY, || Some(culprit))
+    };
+
+    assert_eq!(
+        named(0x1100, 8),
+        "ranges[1].addr 0x1100 is outside the MR of its lkey 0x100"
+    );
+    assert_eq!(
+        named(0x10fc, 8),
+        "ranges[1].length 8 reaches outside the MR of its lkey 0x100"
+    );
+    let block = |addr, bytes_count| Block {
+        addr,
+        bytes_count,
+        lkey: 1,
+        ..Block::default()
+    };
+    for (block, field) in [
+        (block(0xfff, 2), "addr"),
+        (block(0x1000, 0x101), "bytes_count"),
+        (block(0x1000, 8), "stride"),
+    ] {
+        let blocks = [block];
+        let layout = Layout::Interleaved(&[9], &blocks);
+        assert_eq!(outside(&layout, 0, is_outside), field);
+        let failed = Failed {
+            layout,
+            access: 0,
+            count: 1,
+            dims: 1,
+        };
+        let culprit = Culprit {
+            at: 0,
+            outside: field,
+        };
+        let text = explain(Errno::ERANGE, &failed, KEY, || Some(culprit));
+        assert!(text.starts_with(&format!("blocks[0].{field}")), "{text}");
+    }
 }
 
 #[test]

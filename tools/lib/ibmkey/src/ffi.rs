@@ -34,6 +34,10 @@ use crate::{
     },
     explain::{
         self,
+        calls::{
+            self,
+            explained, //
+        },
         Failed,
         Layout, //
     },
@@ -151,18 +155,24 @@ pub unsafe extern "C" fn ibmkey_reg_iov(
     num_iov: u32,
     access: c_int,
 ) -> *mut ibv_mr {
-    if iov.is_null() && num_iov > 0 {
-        return to_ptr(Err(Errno::EFAULT));
-    }
-    let iov = if num_iov > 0 {
-        // SAFETY: By the function's contract; it is not NULL, as checked above.
-        unsafe { core::slice::from_raw_parts(iov, num_iov as usize) }
-    } else {
-        &[]
-    };
     // CAST: A set of flags.
+    let access = access as c_uint;
+    let iov = match (iov.is_null(), num_iov) {
+        (_, 0) => Some([].as_slice()),
+        (true, _) => None,
+        // SAFETY: By the function's contract; it is not NULL.
+        (false, _) => Some(unsafe { core::slice::from_raw_parts(iov, num_iov as usize) }),
+    };
+    let result = match iov {
+        // SAFETY: By the function's contract.
+        Some(iov) => unsafe { iov::register_iov(pd, iov, access) },
+        None => Err(Errno::EFAULT),
+    };
+
     // SAFETY: By the function's contract.
-    to_ptr(unsafe { iov::register_iov(pd, iov, access as c_uint) })
+    to_ptr(explained(result, |errno| unsafe {
+        calls::reg_iov(pd, iov, access, errno)
+    }))
 }
 
 /// Destroys a key and the MRs that it owns.
@@ -283,7 +293,7 @@ pub unsafe extern "C" fn ibmkey_bind_indexed(
     }
 }
 
-/// Returns a sentence about the last bind that failed in this thread.
+/// Returns a sentence about the last call that failed in this thread.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_last_error() -> *const c_char {
     explain::last()

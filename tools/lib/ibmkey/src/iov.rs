@@ -154,6 +154,49 @@ pub(crate) fn register(
     Ok(response)
 }
 
+/// Returns the first element that ends after the last address.
+pub(crate) fn too_far(iov: &[sys::iovec]) -> Option<usize> {
+    iov.iter().position(|element| {
+        (element.iov_base as u64)
+            .checked_add(element.iov_len as u64)
+            .is_none()
+    })
+}
+
+/// Returns the first element whose memory the kernel refuses to register with `errno`, with its
+/// number. Registers the elements one by one, and deregisters them.
+///
+/// # Safety
+///
+/// `pd` is NULL or a protection domain.
+pub(crate) unsafe fn first_refused(
+    pd: *mut sys::ibv_pd,
+    iov: &[sys::iovec],
+    access: u32,
+    errno: Errno,
+) -> Option<(usize, &sys::iovec)> {
+    // SAFETY: By the caller's promise. The fields are not written after the allocation.
+    let (context, pd_handle) = unsafe { pd.as_ref().map(|pd| (pd.context, pd.handle)) }?;
+    // SAFETY: A protection domain's context stays open as long as the domain exists.
+    let fd = unsafe { object::cmd_fd(context) }.ok()?;
+    let access = access & !sys::IBV_ACCESS_ZERO_BASED;
+
+    iov.iter().enumerate().find(|(_, element)| {
+        let (start, length) = (element.iov_base as u64, element.iov_len as u64);
+        if length == 0 {
+            return false;
+        }
+        match register(fd, pd_handle, start, length, access) {
+            Ok([handle, _, _]) => {
+                // What cannot be destroyed is destroyed with its file.
+                let _ = object::destroy(fd, handle);
+                false
+            }
+            Err(found) => found == errno,
+        }
+    })
+}
+
 /// Returns the bytes of an iovec in its order. Elements that continue each other become one; empty
 /// ones have no bytes.
 fn pieces(iov: &[sys::iovec]) -> Result<Vec<Range>> {

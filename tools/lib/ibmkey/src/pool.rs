@@ -84,6 +84,11 @@ impl Pool {
         Ok(Box::into_raw(pool))
     }
 
+    /// Returns the number of keys that the pool may have.
+    pub(crate) fn max_keys(&self) -> u32 {
+        self.max_keys
+    }
+
     /// Locks the state. No code panics while it is locked.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -54,7 +54,7 @@ unsafe impl Plain for Range {}
 unsafe impl Plain for Block {}
 
 /// The bits of `ibmkey_bind.comp_mask` that a description may have.
-const KNOWN: u64 =
+pub(crate) const KNOWN: u64 =
     (sys::IBMKEY_BIND_RKEY | sys::IBMKEY_BIND_ANY_TAG | sys::IBMKEY_BIND_REMOTE_INV) as u64;
 
 /// Returns `ib_uverbs_mkey_layout.comp_mask` for `ibmkey_bind.comp_mask`.

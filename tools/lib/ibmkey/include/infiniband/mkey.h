@@ -344,19 +344,21 @@ int ibmkey_bind_indexed(struct ibv_mr *mkey, unsigned access,
 			const struct ibmkey_indexed *layout);
 
 /**
- * ibmkey_last_error - say why a bind failed
+ * ibmkey_last_error - say why a call failed
  *
  * The sentence names the entry and the field, as in
  * "ranges[3].lkey 0x1234 names no MR in the protection domain of mkey". It is
- * about the last call of ibmkey_bind_list(), ibmkey_bind_interleaved(),
- * ibmkey_bind_indexed() or ibmkey_bind_many() that failed in this thread. It is
- * for people: do not compare it.
+ * about the last of these calls that failed in this thread: ibmkey_bind_list(),
+ * ibmkey_bind_interleaved(), ibmkey_bind_indexed(), ibmkey_bind_many(),
+ * ibmkey_reg_iov(), ibmkey_describe(), the four calls for work requests,
+ * ibmkey_alloc_dm(), ibmkey_reg_dmabuf_mr(), ibmkey_rereg_mr() and those of pools.
+ * It is for people: do not compare it.
  *
  * A bind that fails takes longer by some binds of the same layout to a key of the
  * library, which find the entry.
  *
- * Return: the sentence, which stays valid until the next bind of this thread
- * fails; an empty string if none has failed. Never NULL.
+ * Return: the sentence, which stays valid until the next of these calls fails in
+ * this thread; an empty string if none has failed. Never NULL.
  */
 const char *ibmkey_last_error(void);
 

@@ -16,6 +16,10 @@ use crate::{
         to_ptr,
         Errno, //
     },
+    explain::calls::{
+        self,
+        explained, //
+    },
     rereg,
     sys::{
         ibv_alloc_dm_attr,
@@ -41,11 +45,16 @@ pub unsafe extern "C" fn ibmkey_alloc_dm(
     dm_class: u32,
 ) -> *mut ibv_dm {
     // SAFETY: By the function's contract.
-    to_ptr(match unsafe { attr.as_ref() } {
+    let attr = unsafe { attr.as_ref() };
+    let result = match attr {
         // SAFETY: By the function's contract.
         Some(attr) => unsafe { dm::alloc(ctx, attr, dm_class) },
         None => Err(Errno::EFAULT),
-    })
+    };
+
+    to_ptr(explained(result, |errno| {
+        calls::alloc_dm(!ctx.is_null(), attr, dm_class, errno)
+    }))
 }
 
 /// Makes a dma-buf of device memory.
@@ -68,9 +77,18 @@ pub unsafe extern "C" fn ibmkey_reg_dmabuf_mr(
     fd: c_int,
     access: c_int,
 ) -> *mut ibv_mr {
-    // CAST: A set of flags.
+    let arguments = calls::DmaBuf {
+        has_pd: !pd.is_null(),
+        offset,
+        length,
+        fd,
+        // CAST: A set of flags.
+        access: access as c_uint,
+    };
     // SAFETY: By the function's contract.
-    to_ptr(unsafe { dmabuf::register(pd, offset, length, iova, fd, access as c_uint) })
+    let result = unsafe { dmabuf::register(pd, offset, length, iova, fd, arguments.access) };
+
+    to_ptr(explained(result, |errno| arguments.sentence(errno)))
 }
 
 /// Registers an MR again.
@@ -84,6 +102,15 @@ pub unsafe extern "C" fn ibmkey_rereg_mr(
     access: c_int,
 ) -> c_int {
     // CAST: Sets of flags.
+    let arguments = calls::Rereg {
+        has_mr: !mr.is_null(),
+        has_pd: !pd.is_null(),
+        flags: flags as c_uint,
+        length,
+        access: access as c_uint,
+    };
     // SAFETY: By the function's contract.
-    to_int(unsafe { rereg::rereg(mr, flags as c_uint, pd, addr, length, access as c_uint) })
+    let result = unsafe { rereg::rereg(mr, arguments.flags, pd, addr, length, arguments.access) };
+
+    to_int(explained(result, |errno| arguments.sentence(errno)))
 }

@@ -10,6 +10,10 @@ use crate::{
         to_ptr,
         Errno, //
     },
+    explain::calls::{
+        self,
+        explained, //
+    },
     pool::Pool,
     sys::{
         ibmkey_pool,
@@ -26,29 +30,44 @@ pub unsafe extern "C" fn ibmkey_pool_create(
     max_keys: u32,
 ) -> *mut ibmkey_pool {
     // SAFETY: By the function's contract.
-    to_ptr(unsafe { Pool::new(pd, max_entries, max_keys) }).cast()
+    let result = unsafe { Pool::new(pd, max_entries, max_keys) };
+
+    to_ptr(explained(result, |errno| {
+        calls::pool_create(!pd.is_null(), max_entries, max_keys, errno)
+    }))
+    .cast()
 }
 
 /// Takes a key from a pool.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_pool_get(pool: *mut ibmkey_pool) -> *mut ibv_mr {
     // SAFETY: By the function's contract.
-    to_ptr(match unsafe { pool.cast::<Pool>().as_ref() } {
+    let pool = unsafe { pool.cast::<Pool>().as_ref() };
+    let result = match pool {
         // SAFETY: By the function's contract.
         Some(pool) => unsafe { pool.get() },
         None => Err(Errno::EINVAL),
-    })
+    };
+
+    to_ptr(explained(result, |errno| {
+        calls::pool_get(pool.map(Pool::max_keys), errno)
+    }))
 }
 
 /// Returns a key to its pool.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_pool_put(pool: *mut ibmkey_pool, mkey: *mut ibv_mr) -> c_int {
     // SAFETY: By the function's contract.
-    to_int(match unsafe { pool.cast::<Pool>().as_ref() } {
+    let pool = unsafe { pool.cast::<Pool>().as_ref() };
+    let result = match pool {
         // SAFETY: By the function's contract.
         Some(pool) => unsafe { pool.put(mkey) },
         None => Err(Errno::EINVAL),
-    })
+    };
+
+    to_int(explained(result, |errno| {
+        calls::pool_put(pool.is_some(), errno)
+    }))
 }
 
 /// Destroys a pool and its keys.
@@ -58,5 +77,7 @@ pub unsafe extern "C" fn ibmkey_pool_destroy(pool: *mut ibmkey_pool) -> c_int {
         return 0;
     }
     // SAFETY: By the function's contract.
-    to_int(unsafe { Pool::destroy(pool.cast()) })
+    let result = unsafe { Pool::destroy(pool.cast()) };
+
+    to_int(explained(result, calls::pool_destroy))
 }

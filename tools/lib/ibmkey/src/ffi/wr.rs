@@ -14,6 +14,10 @@ use crate::{
         to_int,
         Errno, //
     },
+    explain::calls::{
+        self,
+        explained, //
+    },
     many, object,
     request::{
         self,
@@ -65,23 +69,25 @@ pub unsafe extern "C" fn ibmkey_describe(
     room: usize,
 ) -> usize {
     // SAFETY: By the function's contract.
-    let described = unsafe { bind.as_ref() }
-        .ok_or(Errno::EFAULT)
-        .and_then(|bind| {
-            if to.is_null() && room > 0 {
-                return Err(Errno::EFAULT);
-            }
-            // The length first: a description that does not fit is not written at all.
-            // SAFETY: By the function's contract; nothing is written to a room of 0 bytes.
-            let length = unsafe { Writer::new(core::ptr::null_mut(), 0).describe(bind) }?;
-            if length <= room {
-                // SAFETY: By the function's contract.
-                unsafe { Writer::new(to.cast(), room).describe(bind) }?;
-            }
-            Ok(length)
-        });
+    let bind = unsafe { bind.as_ref() };
+    let described = bind.ok_or(Errno::EFAULT).and_then(|bind| {
+        if to.is_null() && room > 0 {
+            return Err(Errno::EFAULT);
+        }
+        // The length first: a description that does not fit is not written at all.
+        // SAFETY: By the function's contract; nothing is written to a room of 0 bytes.
+        let length = unsafe { Writer::new(core::ptr::null_mut(), 0).describe(bind) }?;
+        if length <= room {
+            // SAFETY: By the function's contract.
+            unsafe { Writer::new(to.cast(), room).describe(bind) }?;
+        }
+        Ok(length)
+    });
 
-    described.unwrap_or_else(|errno| {
+    explained(described, |_| {
+        calls::describe(bind, !to.is_null() || room == 0)
+    })
+    .unwrap_or_else(|errno| {
         errno.set();
         0
     })
@@ -96,22 +102,32 @@ pub unsafe extern "C" fn ibmkey_post_bind(
     send_flags: c_uint,
 ) -> c_int {
     // SAFETY: By the function's contract.
-    to_int(match unsafe { wr.as_ref() } {
+    let wr = unsafe { wr.as_ref() };
+    let result = match wr {
         // SAFETY: By the function's contract.
         Some(wr) => unsafe { request::post(qp, wr, wr_id, send_flags) },
         None => Err(Errno::EFAULT),
-    })
+    };
+
+    to_int(explained(result, |errno| {
+        calls::request(!qp.is_null(), wr, true, errno)
+    }))
 }
 
 /// Adds a work request that binds a key.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_wr_bind(qp: *mut ibv_qp_ex, wr: *const ibmkey_wr) -> c_int {
     // SAFETY: By the function's contract.
-    to_int(match unsafe { wr.as_ref() } {
+    let wr = unsafe { wr.as_ref() };
+    let result = match wr {
         // SAFETY: By the function's contract.
         Some(wr) => unsafe { request::add(qp, wr) },
         None => Err(Errno::EFAULT),
-    })
+    };
+
+    to_int(explained(result, |errno| {
+        calls::request(!qp.is_null(), wr, false, errno)
+    }))
 }
 
 /// Posts a work request that unbinds a key.
@@ -123,14 +139,22 @@ pub unsafe extern "C" fn ibmkey_post_unbind(
     send_flags: c_uint,
 ) -> c_int {
     // SAFETY: By the function's contract.
-    to_int(unsafe { request::post_unbind(qp, mkey, wr_id, send_flags) })
+    let result = unsafe { request::post_unbind(qp, mkey, wr_id, send_flags) };
+
+    to_int(explained(result, |errno| {
+        calls::unbind_request(!qp.is_null(), !mkey.is_null(), true, errno)
+    }))
 }
 
 /// Adds a work request that unbinds a key.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_wr_unbind(qp: *mut ibv_qp_ex, mkey: *mut ibv_mr) -> c_int {
     // SAFETY: By the function's contract.
-    to_int(unsafe { request::add_unbind(qp, mkey) })
+    let result = unsafe { request::add_unbind(qp, mkey) };
+
+    to_int(explained(result, |errno| {
+        calls::unbind_request(!qp.is_null(), !mkey.is_null(), false, errno)
+    }))
 }
 
 /// Queries why a work request could not bind a key.

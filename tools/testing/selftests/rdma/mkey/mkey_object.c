@@ -3,6 +3,9 @@
  * A key as an object: created, bound, queried, bound again, unbound and
  * destroyed, and the effect on the MRs that it refers to. No traffic.
  */
+#include <errno.h>
+#include <sys/mman.h>
+
 #include "mkey_harness.h"
 #include "raw.h"
 
@@ -153,6 +156,8 @@ TEST_F(object, last_error)
 		.kind = IBMKEY_LIST, .num_entries = 3, .ranges = range,
 	};
 	struct ibv_mr *key = ibmkey_alloc(self->dev.pd, 3);
+	uint8_t *hole = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint64_t repeat = 2;
 	unsigned int i;
 
@@ -177,9 +182,10 @@ TEST_F(object, last_error)
 	     ibmkey_bind_many(&bind, 1, NULL));
 	range[2].lkey = leaf->mr->lkey;
 	range[1].addr = leaf->addr - 1;
-	SAYS("ranges[1] reaches outside", ERANGE,
-	     ibmkey_bind_list(key, 0, 3, range));
+	SAYS("ranges[1].addr 0x", ERANGE, ibmkey_bind_list(key, 0, 3, range));
 	range[1].addr = leaf->addr;
+	range[1].length = leaf->length + 1;
+	SAYS("ranges[1].length ", ERANGE, ibmkey_bind_list(key, 0, 3, range));
 	range[1].length = 0;
 	SAYS("ranges[1].length is 0", EINVAL,
 	     ibmkey_bind_list(key, 0, 3, range));
@@ -195,9 +201,23 @@ TEST_F(object, last_error)
 	SAYS("not a key", EINVAL, ibmkey_bind_list(leaf->mr, 0, 3, range));
 	SAYS("repeat_count[0] is 0", EINVAL,
 	     ibmkey_bind_interleaved(key, 0, 1, (uint64_t[]){ 0 }, 1, &block));
+	block.stride[0] = leaf->length;
+	SAYS("blocks[0].stride, in a repetition,", ERANGE,
+	     ibmkey_bind_interleaved(key, 0, 1, (uint64_t[]){ 2 }, 1, &block));
 	block.stride[0] = -(int64_t)leaf->addr - 8;
 	SAYS("blocks[0]: its strides", EOVERFLOW,
 	     ibmkey_bind_interleaved(key, 0, 1, &repeat, 1, &block));
+	index[1] = UINT32_MAX;
+	SAYS("indices[1] reaches outside", ERANGE,
+	     ibmkey_bind_indexed(key, 0, &indexed));
+	/* the element whose memory is not there, although one page is between it and the first */
+	ASSERT_NE(MAP_FAILED, hole);
+	ASSERT_EQ(0, munmap(hole + 4096, 4096));
+	SAYS("iov[1].iov_base 0x", EFAULT,
+	     ibmkey_reg_iov(self->dev.pd, (struct iovec[]){
+			{ hole, 64 }, { hole + 4096, 8 }, { hole + 8192, 8 },
+	     }, 3, IBV_ACCESS_LOCAL_WRITE) ? 0 : errno);
+	EXPECT_EQ(0, munmap(hole, 3 * 4096));
 	index[1] = UINT32_MAX;
 	SAYS("indices[1] reaches outside", ERANGE,
 	     ibmkey_bind_indexed(key, 0, &indexed));

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Finds the entry and the field for which the kernel refuses a layout, by binds of another key.
+
+use core::ffi::c_int;
+
+use super::{
+    Failed,
+    Layout, //
+};
+use crate::{
+    errno::{
+        Errno,
+        Result, //
+    },
+    indexed,
+    mkey,
+    object,
+    sys::ibmkey_range as Range, //
+};
+
+/// The entry that the kernel refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Culprit {
+    pub(super) at: usize,
+    /// The field that leads outside its MR: "addr", "length", "bytes_count" or "stride". Empty if the
+    /// entry is refused for another reason.
+    pub(super) outside: &'static str,
+}
+
+/// An unbound key of this module, destroyed when this is dropped.
+pub(super) struct Scratch {
+    fd: c_int,
+    handle: u32,
+}
+
+impl Scratch {
+    /// Makes a key for `count` entries; `None` if that fails.
+    pub(super) fn new(fd: c_int, pd: u32, count: u32) -> Option<Self> {
+        let key = mkey::create(fd, pd, count.max(1)).ok()?;
+
+        Some(Self {
+            fd,
+            handle: key.handle,
+        })
+    }
+
+    /// Finds the entry for which the kernel refuses a layout with `errno`.
+    pub(super) fn find(&self, failed: &Failed<'_>, errno: Errno) -> Option<Culprit> {
+        let count = usize::try_from(failed.count).ok()?;
+        let at = first_refused(count, errno, |count| self.bind(failed, count))?;
+        let outside = match errno {
+            Errno::ERANGE => outside(&failed.layout, at, |range| {
+                let layout = mkey::describe_list(0, 1, core::ptr::from_ref(&range));
+                mkey::bind(self.fd, self.handle, layout) == Err(Errno::ERANGE)
+            }),
+            _ => "",
+        };
+
+        Some(Culprit { at, outside })
+    }
+
+    /// Binds the key to the first `count` entries.
+    fn bind(&self, failed: &Failed<'_>, count: usize) -> Result {
+        // CAST: At most the caller's count.
+        let (access, num) = (failed.access, count as u32);
+
+        match failed.layout {
+            Layout::List(ranges) => {
+                let layout = mkey::describe_list(access, num, ranges.as_ptr());
+                mkey::bind(self.fd, self.handle, layout).map(drop)
+            }
+            Layout::Interleaved(repeat, blocks) => {
+                let blocks: Vec<_> = blocks
+                    .iter()
+                    .take(count)
+                    .map(|block| mkey::block_to_uapi(block, repeat.len()))
+                    .collect();
+                let (counts, at) = (repeat.as_ptr(), blocks.as_ptr());
+                let layout = mkey::describe_interleaved(access, failed.dims, counts, num, at);
+                mkey::bind(self.fd, self.handle, layout).map(drop)
+            }
+            Layout::Indexed(layout) => {
+                let mut uapi = indexed::to_uapi(layout)?;
+                uapi.num_indices = num;
+                mkey::bind(self.fd, self.handle, indexed::describe(access, &uapi)).map(drop)
+            }
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A key that cannot be destroyed is destroyed with its file.
+        let _ = object::destroy(self.fd, self.handle);
+    }
+}
+
+/// Returns the first entry without which `bind`, which binds the first n entries, does not fail with
+/// `errno`.
+pub(super) fn first_refused(
+    count: usize,
+    errno: Errno,
+    mut bind: impl FnMut(usize) -> Result,
+) -> Option<usize> {
+    let mut refuses = |count| bind(count) == Err(errno);
+    let (mut good, mut bad) = (0usize, count);
+
+    if count == 0 || !refuses(count) {
+        return None;
+    }
+    while bad.saturating_sub(good) > 1 {
+        let middle = good.midpoint(bad);
+        if refuses(middle) {
+            bad = middle;
+        } else {
+            good = middle;
+        }
+    }
+    bad.checked_sub(1)
+}
+
+/// Returns the field of entry `at` that leads outside its MR, where `is_outside` binds one range.
+pub(super) fn outside(
+    layout: &Layout<'_>,
+    at: usize,
+    is_outside: impl Fn(Range) -> bool,
+) -> &'static str {
+    let (addr, bytes, lkey, name) = match layout {
+        Layout::List(ranges) => match ranges.get(at) {
+            Some(range) => (range.addr, range.length, range.lkey, "length"),
+            None => return "",
+        },
+        Layout::Interleaved(_, blocks) => match blocks.get(at) {
+            Some(block) => (block.addr, block.bytes_count, block.lkey, "bytes_count"),
+            None => return "",
+        },
+        // The index is all that its entry has.
+        Layout::Indexed(_) => return "",
+    };
+    let range = |length| Range {
+        addr,
+        length,
+        lkey,
+        comp_mask: 0,
+    };
+
+    if is_outside(range(1)) {
+        "addr"
+    } else if is_outside(range(bytes)) {
+        name
+    } else {
+        "stride"
+    }
+}
