@@ -447,10 +447,12 @@ struct ib_uverbs_mkey_layout {
  * @error: errno value, 0 if no request was refused
  * @entry: number of the entry or block that caused the error; the number of all
  *	of them if no single one did
+ * @comp_mask: zero; bits stand for fields of later versions that are filled in
  */
 struct ib_uverbs_mkey_refused {
 	__u32 error;
 	__u32 entry;
+	__u32 comp_mask;
 };
 
 /**

@@ -397,7 +397,7 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_QUERY,
 						UA_OPTIONAL),
 			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_QUERY_RESP_REFUSED,
 						UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_refused,
-								   entry),
+								   comp_mask),
 						UA_OPTIONAL));
 
 ADD_UVERBS_METHODS(ib_mkey_device, UVERBS_OBJECT_DEVICE,

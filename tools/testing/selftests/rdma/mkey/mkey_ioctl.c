@@ -4,6 +4,7 @@
  * wrong size, handles of other objects, and pointers to unmapped memory.
  */
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "commands.h"
@@ -258,6 +259,35 @@ TEST_F(ioctl, later_version)
 	EXPECT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 	self->c.bytes[size] = 1;
 	EXPECT_EQ(EOPNOTSUPP, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+}
+
+/* the structure grows at its end: a longer one is filled with zeros, a shorter one refused */
+TEST_F(ioctl, refused)
+{
+	struct {
+		struct ib_uverbs_mkey_refused known;
+		uint32_t later[3];
+	} refused;
+	uint16_t length;
+
+	for (length = 0; length <= sizeof(refused); length += 4) {
+		bool whole = length >= sizeof(refused.known);
+		struct mkt_ioctl cmd;
+
+		memset(&refused, 0xff, sizeof(refused));
+		mkt_command_build(&self->c, &cmd, QUERY);
+		mkt_ioctl_add(&cmd, IB_MKEY_ATTR_QUERY_RESP_REFUSED, length,
+			      (uintptr_t)&refused);
+		EXPECT_EQ(whole ? 0 : EINVAL, mkt_command_run(&self->c, &cmd))
+			TH_LOG("%u bytes", length);
+		EXPECT_EQ(whole ? 0 : UINT32_MAX, refused.known.error);
+		EXPECT_EQ(whole ? 0 : UINT32_MAX, refused.known.entry);
+		EXPECT_EQ(whole ? 0 : UINT32_MAX, refused.known.comp_mask);
+		EXPECT_EQ(length > sizeof(refused.known) ? 0 : UINT32_MAX,
+			  refused.later[0]);
+		EXPECT_EQ(length == sizeof(refused) ? 0 : UINT32_MAX,
+			  refused.later[2]);
+	}
 }
 
 TEST_F(ioctl, copy_direction)
