@@ -92,6 +92,7 @@ static void print_line(const char *what, const struct figures *f)
 	       f->ms[WAY_REQUEST_EACH] / f->ms[WAY_ONE_KEY]);
 }
 
+/* C has no crate for tables; the columns are known, so that printf() aligns them. */
 static void print_table(const struct results *results, unsigned int repetitions)
 {
 	const struct counter_figures *counter = &results->counter;
