@@ -8,14 +8,15 @@
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
 source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/common.sh"
+trace_group=mkey_rnbd
+# shellcheck source=lib/trace.sh
+source "$(dirname "$0")/trace.sh" 2>/dev/null || source "$(dirname "$0")/lib/trace.sh"
 
 [[ -d /sys/module/ib_mkey ]] || skip_all "ib_mkey is not loaded"
 modules=(rnbd-client rnbd-server rtrs-client rtrs-server brd)
 modprobe -n -qa "${modules[@]}" || skip_all "this kernel has no RNBD or no RAM disks"
 control=/sys/devices/virtual/rnbd-client/ctl/map_device
-tracing=/sys/kernel/tracing
-[[ -e $tracing/kprobe_events ]] || mount -t tracefs none $tracing 2>/dev/null
-[[ -e $tracing/kprobe_events ]] || skip_all "this kernel cannot count calls of functions"
+trace_can || skip_all "this kernel cannot count calls of functions"
 rounds=150
 [[ ${MKEY_TEST_QUICK:-0} == 0 ]] || rounds=40
 warnings=$(dmesg | grep -cE 'WARNING:|BUG:|rtrs.*(rror|ailed)|rnbd.*(rror|ailed)')
@@ -29,27 +30,6 @@ up() {
 		rdma link add rxe_rnbd type rxe netdev mkeyrnbd
 }
 
-# SG_GAPS is 1, MEM_REG is 0. rxe's functions are called for all MRs. ib_mkey changes the state of
-# each of its own MRs with a registration and with an invalidation. A kprobe needs a function that
-# ftrace can trace, so not one in Rust.
-count() {
-	cat >>"$tracing"/kprobe_events <<-END &&
-		p:mkey_rnbd/gaps ib_alloc_mr type=%si:u32
-		p:mkey_rnbd/other ib_alloc_mr type=%si:u32
-		p:mkey_rnbd/map ib_map_mr_sg
-		p:mkey_rnbd/reg rdma_rxe:rxe_reg_fast_mr
-		p:mkey_rnbd/inv rdma_rxe:rxe_invalidate_mr
-		p:mkey_rnbd/own ib_mkey:ib_mkey_rxe_set_state
-	END
-		echo 'type == 1' >"$tracing"/events/mkey_rnbd/gaps/filter &&
-		echo 'type != 1' >"$tracing"/events/mkey_rnbd/other/filter &&
-		: >"$tracing"/trace &&
-		echo 1 >"$tracing"/events/mkey_rnbd/enable
-}
-# calls EVENT: prints the number of calls on all CPUs
-calls() { cat "$tracing"/per_cpu/*/trace 2>/dev/null | grep -c " $1: "; }
-hits() { awk -v e="$1" '$1 == e { print $2 }' "$tracing"/kprobe_profile; }
-
 mapped() {
 	echo "sessname=mkey path=ip:10.8.0.1 device_path=/dev/ram0" >"$control" || return
 	for _ in {1..1800}; do
@@ -59,20 +39,7 @@ mapped() {
 	return 1
 }
 
-with_gaps() {
-	local gaps other
-	gaps=$(calls gaps) other=$(calls other)
-	echo "$gaps regions with gaps, $other of another type"
-	((gaps >= 512 && other == 0))
-}
 transfers() { "$here/mkey_blockio" /dev/rnbd0 /dev/ram0 "$rounds" "$1"; }
-
-registered() {
-	local map reg inv own
-	map=$(hits map) reg=$(hits reg) inv=$(hits inv) own=$(hits own)
-	echo "$map mapped, $reg registered, $inv invalidated, $own changes by ib_mkey"
-	((map > rounds && reg > rounds && inv > rounds && own >= reg + inv))
-}
 
 unmapped() {
 	echo normal >/sys/block/rnbd0/rnbd/unmap_device || return
@@ -85,8 +52,7 @@ unmapped() {
 
 down() {
 	local rc=0
-	echo 0 >"$tracing"/events/mkey_rnbd/enable
-	echo '-:mkey_rnbd/' >>"$tracing"/kprobe_events || rc=1
+	trace_stop || rc=1
 	for _ in {1..1800}; do
 		modprobe -qr "${modules[@]}" rtrs-core 2>/dev/null && break
 		sleep 0.1
@@ -103,12 +69,12 @@ clean() {
 
 plan 9
 check "a device for it" up
-check "calls can be counted" count
+check "calls can be counted" trace_start
 check "a remote disk is mapped" mapped
-check "all its regions are of the type with gaps" with_gaps
+check "all its regions are of the type with gaps" trace_with_gaps 512
 check "every byte, both ways" transfers 1
 check "again" transfers 2
-check "each request was mapped, registered and invalidated" registered
+check "each request was mapped, registered and invalidated" trace_registered "$rounds"
 check "it is unmapped, and all goes away" eval 'unmapped && down'
 check "the log says nothing of it" clean
 ktap_finished
