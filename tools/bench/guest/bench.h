@@ -28,7 +28,9 @@ struct bench {
 	unsigned int shift;		/* sizes are divided by 2 to this power */
 	bool quiet;			/* check everything, print no figures */
 	bool icount;			/* the clock counts instructions */
-	const char *way;		/* what group ordinary calls its way */
+	const char *way;		/* what groups ordinary and nfs call their way */
+	const char *file;		/* of NFS, or NULL */
+	const char *behind;		/* the same file in the server's directory */
 };
 
 /* measure.c */
@@ -153,5 +155,6 @@ void measure_dm(struct bench *bench);
 void measure_alloc(struct bench *bench);
 void measure_copy(struct bench *bench);
 void measure_ordinary(struct bench *bench);
+void measure_nfs(struct bench *bench);
 
 #endif /* MKEY_BENCH_H */

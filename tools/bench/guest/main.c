@@ -22,6 +22,7 @@ static const struct group {
 	const char *name;
 	void (*measure)(struct bench *bench);
 	bool ordinary;			/* needs no ib_mkey */
+	bool file;			/* needs files */
 } groups[] = {
 	{ "strided", measure_strided, false },
 	{ "layouts", measure_layouts, false },
@@ -39,16 +40,20 @@ static const struct group {
 	{ "alloc", measure_alloc, false },
 	{ "copy", measure_copy, false },
 	{ "ordinary", measure_ordinary, true },
+	{ "nfs", measure_nfs, true, true },
 };
 
 static const char usage[] =
-	"usage: mkey_bench [-a DEVICE] [-b DEVICE] [-r N] [-s N] [-w WAY] [-i] [-q] [GROUP...]\n"
+	"usage: mkey_bench [-a DEVICE] [-b DEVICE] [-r N] [-s N] [-w WAY] [-f FILE -o FILE]\n"
+	"                  [-i] [-q] [GROUP...]\n"
 	"Measures the groups named, or all: strided layouts lists nested growth fine bind request\n"
-	"doorbell message pool memory dm alloc copy ordinary.\n"
+	"doorbell message pool memory dm alloc copy ordinary, nfs with -f and -o.\n"
 	"  -a, -b  the devices (rxe0, rxe1), which can be the same\n"
 	"  -r N    repetitions of each measurement (15)\n"
 	"  -s N    divide sizes by 2 to this power (0)\n"
-	"  -w WAY  what the figures of group ordinary are called (ordinary)\n"
+	"  -w WAY  what the figures of groups ordinary and nfs are called (ordinary)\n"
+	"  -f FILE a file of NFS over RDMA; its bytes are overwritten\n"
+	"  -o FILE the same file in the directory that the server exports\n"
 	"  -i      note that the clock counts instructions\n"
 	"  -q      everything once and small, all bytes checked, TAP instead of figures\n";
 
@@ -115,6 +120,16 @@ static void check_chosen(char **chosen, int num_chosen)
 	}
 }
 
+/* Returns what @group needs and this run does not have, or NULL. */
+static const char *lacks(const struct bench *bench, const struct group *group)
+{
+	if (group->file && !(bench->file && bench->behind))
+		return "no files of NFS, -f and -o";
+	if (!group->ordinary && !bench->extended)
+		return "no ib_mkey on these devices";
+	return NULL;
+}
+
 static void measure_groups(struct bench *bench, char **chosen, int num_chosen)
 {
 	unsigned int num = 0;
@@ -124,18 +139,18 @@ static void measure_groups(struct bench *bench, char **chosen, int num_chosen)
 		       num_chosen ? (size_t)num_chosen : ARRAY_SIZE(groups));
 	for (unsigned int g = 0; g < ARRAY_SIZE(groups); g++) {
 		const struct group *group = &groups[g];
-		bool able = bench->extended || group->ordinary;
+		const char *lacking = lacks(bench, group);
 
 		if (!is_chosen(group->name, chosen, num_chosen))
 			continue;
-		if (!able && !bench->quiet)
-			errx(1, "no ib_mkey on these devices, which group %s is about",
-			     group->name);
-		if (able)
+		/* Without names, files are optional. */
+		if (lacking && !bench->quiet && (num_chosen || !group->file))
+			errx(1, "%s, which group %s is about", lacking, group->name);
+		if (!lacking)
 			group->measure(bench);
 		if (bench->quiet)
-			printf("ok %u %s%s\n", ++num, group->name,
-			       able ? "" : " # SKIP no ib_mkey on these devices");
+			printf("ok %u %s%s%s\n", ++num, group->name,
+			       lacking ? " # SKIP " : "", lacking ?: "");
 		fflush(stdout);
 	}
 }
@@ -157,7 +172,7 @@ int main(int argc, char **argv)
 	const char *device[2] = { "rxe0", "rxe1" };
 	int option;
 
-	while ((option = getopt(argc, argv, "a:b:r:s:w:iqh")) != -1) {
+	while ((option = getopt(argc, argv, "a:b:r:s:w:f:o:iqh")) != -1) {
 		switch (option) {
 		case 'a':
 		case 'b':
@@ -172,6 +187,12 @@ int main(int argc, char **argv)
 			break;
 		case 'w':
 			bench.way = optarg;
+			break;
+		case 'f':
+			bench.file = optarg;
+			break;
+		case 'o':
+			bench.behind = optarg;
 			break;
 		case 'i':
 			bench.icount = true;

@@ -274,6 +274,18 @@ pub const GROUPS: &[Group] = &[
         plot: Plot::Figures,
     },
     Group {
+        key: "nfs",
+        title: "A file of NFS over RDMA, without the client's cache, in the group ulp",
+        shows: "NFSv4.2 of this kernel, which does not know ib_mkey, between the two devices; the server's \
+                file is in memory. Ratio: to the same without the module, loaded and unloaded by turns.",
+        quantity: Quantity::Rate,
+        size: Size::Bytes,
+        size_label: "request",
+        baseline: Way { key: "without", label: "without ib_mkey" },
+        ways: &[Way { key: "with", label: "with ib_mkey" }],
+        plot: Plot::None,
+    },
+    Group {
         key: "grace",
         title: "A grace period of SRCU, in the group ulp",
         shows: "A bind or an unbind by a call waits for an expedited one if an access is in progress; \
