@@ -33,6 +33,9 @@ kernel_source() {
 	fi
 }
 
+# Where bindgen-cached keeps what this version of bindgen made.
+bindgen_dir() { printf '%s/bindgen-%s' "$CACHE" "$({ root_key; cat "$(root_dir).toolchain"; } | hash_of)"; }
+
 # The variables that a module build for this kernel takes: its own compilers.
 module_make_args() {
 	case $K_FLAVOUR in
@@ -43,11 +46,13 @@ module_make_args() {
 		;;
 	*) MODULE_MAKE=(LLVM=-19) ;;
 	esac
+	[[ $K_FLAVOUR == kdir ]] || MODULE_MAKE+=(BINDGEN="$TOP/dev/setup/bindgen-cached $(bindgen_dir) $TOP")
 }
 
 build_module() {
 	local out=$TOP/out/$K_ID/modules
 	mkdir -p "$out"
+	find "$CACHE"/bindgen-* -type f -mtime +30 -delete 2>/dev/null || true
 	inroot make -C "$(kernel_build)" M="$TOP" MO="$out" "${MODULE_MAKE[@]}" -j"$(nproc)" modules
 	local ko=$out/drivers/infiniband/ulp/mkey/ib_mkey.ko deps
 	# Lets modprobe find the module in this directory.
