@@ -10,14 +10,15 @@
 # There are two collections: "crates", for programs and tests, and "crates-lint", for make
 # lint, which only checks them.
 
-# What decides how they are built. The descriptions of this project's crates do not.
+# What decides how they are built. The descriptions of this project's crates and the
+# profiles for these alone do not.
 crates_key() {
 	local d
 	root_key
 	for d in "$TOP"/*/*/ "$TOP"/*/*/*/; do
 		[[ -f $d/Cargo.lock ]] || continue
 		awk -v RS= '/registry/' "$d/Cargo.lock"
-		awk '/^\[/ { on = /dependencies|profile|features/ } on' "$d/Cargo.toml"
+		awk '/^\[/ { on = /dependencies|profile|features/ && !/package\.(ib-)?mkey/ } on && !/^(#|$)/' "$d/Cargo.toml"
 	done
 }
 crates_dir() { printf '%s/%s-%s' "$CACHE" "$1" "$(crates_key | hash_of)"; }

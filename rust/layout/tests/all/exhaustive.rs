@@ -341,7 +341,7 @@ fn order() {
 
 #[test]
 fn all_together() {
-    let drawn = if long() { 1_000_000 } else { 200_000 };
+    let drawn = if long() { 1_000_000 } else { 100_000 };
     let mut state = 1u64;
     let mut below = |end: u64| {
         // Knuth's generator, whose high bits are good enough for drawing.

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::bodies::{self, TARGETS};
+use crate::common::small::long;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -32,7 +33,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4096))]
+    #![proptest_config(ProptestConfig::with_cases(if long() { 4096 } else { 1024 }))]
 
     #[test]
     fn list(data in bytes()) {

@@ -2,6 +2,7 @@
 
 //! Random layouts, compared with the byte-by-byte oracle.
 
+use crate::common::small::long;
 use crate::common::{check_access, check_shape, flat, numbers, rows, Spec};
 use ib_mkey_layout::{Layout, Run, MAX_DIMS, MAX_PARTS};
 use proptest::collection::vec;
@@ -235,7 +236,7 @@ fn any_stride() -> impl Strategy<Value = i64> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 2000,
+        cases: if long() { 2000 } else { 700 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
