@@ -26,10 +26,10 @@ const NEEDED: [&str; 5] = [
     "CONFIG_RDMA_RXE",
 ];
 
-/// What ib_mkey needs if it redirects functions of rdma_rxe.
+/// The option that a redirection of functions of rdma_rxe needs.
 const TO_REDIRECT: &str = "CONFIG_DYNAMIC_FTRACE_WITH_JMP";
 
-/// What then makes calls that cannot be redirected.
+/// The option with which calls within rdma_rxe cannot be redirected.
 const INLINES: &str = "CONFIG_LTO";
 
 /// Checks the options. A driver that `has_table` is not redirected.

@@ -398,7 +398,7 @@ fn the_doctor_finds_a_node_without_rights() {
         },
         process::CommandExt, //
     };
-    const NOBODY: u32 = 65534;
+    const OTHER_USER: u32 = 65534;
     let dir = machine("doctor-rights");
     let node = dir.0.join("dev/infiniband/uverbs0");
     // The program is where any user may run it.
@@ -412,7 +412,7 @@ fn the_doctor_finds_a_node_without_rights() {
         command.args(["-j", "doctor", "--root", dir.name()]);
         // Root may open a node with any mode.
         if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
-            command.uid(NOBODY).gid(NOBODY);
+            command.uid(OTHER_USER).gid(OTHER_USER);
         }
         let output = command.output().unwrap();
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -19,7 +19,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// What [`Account::limit`] returns without a limit. No machine has as much memory.
+    /// The result of [`Account::limit`] without a limit. No machine has as much memory.
     pub(crate) const NO_LIMIT: u64 = i64::MAX as u64;
 
     /// Makes an account of at most `limit` bytes; [`Account::NO_LIMIT`] or more is no limit.

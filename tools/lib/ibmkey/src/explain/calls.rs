@@ -90,8 +90,8 @@ pub(crate) unsafe fn reg_iov(
     }
 }
 
-/// `ibmkey_describe()`; `bind` is `None` for NULL. `has_room` is false if `to` is NULL although there
-/// is to be room.
+/// `ibmkey_describe()`; `bind` is `None` for NULL. `has_room` is false if `to` is NULL and `room`
+/// is not 0.
 pub(crate) fn describe(bind: Option<&Bind>, has_room: bool) -> String {
     let Some(bind) = bind else {
         return "bind is NULL".into();
@@ -165,7 +165,7 @@ pub(crate) fn unbind_request(has_qp: bool, has_key: bool, posted: bool, errno: E
     }
 }
 
-/// What the provider says of a request.
+/// The refusal of a request by the provider.
 fn queue(posted: bool, errno: Errno) -> String {
     match errno.get() {
         libc::ENOMEM => "the send queue of qp is full".into(),
