@@ -5,8 +5,13 @@
 use comfy_table::{
     presets,
     CellAlignment,
-    Table, //
+    ColumnConstraint,
+    Table,
+    Width, //
 };
+
+/// The spaces after a column.
+const GAP: u16 = 2;
 
 /// Formats a table. Columns are as wide as their widest cell, with words to the left.
 pub fn render<const N: usize>(rows: &[[String; N]]) -> String {
@@ -18,6 +23,20 @@ pub fn render_numbers(rows: &[Vec<String>]) -> String {
     let mut table = new_table(rows);
 
     for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    finish(&mut table)
+}
+
+/// Formats one line of a table whose other lines are not known yet: cells with the least widths of
+/// their columns, and numbers to the right.
+pub fn render_line(cells: &[(String, u16)]) -> String {
+    let words: Vec<_> = cells.iter().map(|(word, _)| word.clone()).collect();
+    let mut table = new_table(&[words]);
+
+    for (column, (_, width)) in table.column_iter_mut().zip(cells) {
+        let width = Width::Fixed(width.saturating_add(GAP));
+        column.set_constraint(ColumnConstraint::LowerBoundary(width));
         column.set_cell_alignment(CellAlignment::Right);
     }
     finish(&mut table)
@@ -35,7 +54,7 @@ fn finish(table: &mut Table) -> String {
     let mut text = String::new();
 
     for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
+        column.set_padding((0, GAP));
     }
     for line in table.lines() {
         text.push_str(line.trim_end());
@@ -65,6 +84,19 @@ pub fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_has_the_widths_of_its_columns() {
+        let line = |cells: &[(&str, u16)]| {
+            let cells = cells
+                .iter()
+                .map(|(word, width)| ((*word).to_owned(), *width));
+            render_line(&cells.collect::<Vec<_>>())
+        };
+
+        assert_eq!(line(&[("keys", 8), ("binds", 5)]), "    keys  binds\n");
+        assert_eq!(line(&[("2", 8), ("1234567", 5)]), "       2  1234567\n");
+    }
 
     #[test]
     fn sizes_are_exact() {

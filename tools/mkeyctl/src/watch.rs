@@ -24,7 +24,8 @@ use serde_json::{
 
 use crate::{
     debugfs,
-    regions, //
+    regions,
+    table::render_line, //
 };
 
 #[derive(clap::Args)]
@@ -100,13 +101,11 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
             let columns = with_one_refused(columns);
 
             if line % PAGE == 0 {
-                writeln!(
-                    out,
-                    "{}",
-                    join(columns.iter().map(|(name, _)| (name, name)))
-                )?;
+                let names = columns.iter().map(|(name, _)| (name, name.clone()));
+                write!(out, "{}", line_of(names))?;
             }
-            writeln!(out, "{}", join(columns.iter().map(|(name, n)| (name, n))))?;
+            let numbers = columns.iter().map(|(name, n)| (name, n.to_string()));
+            write!(out, "{}", line_of(numbers))?;
         }
         out.flush()?;
         before = now;
@@ -136,13 +135,13 @@ fn with_one_refused(columns: Vec<(String, u64)>) -> Vec<(String, u64)> {
     all
 }
 
-/// Joins cells, each as wide as the name of its column, with numbers to the right.
-fn join<'a, T: ToString + 'a>(cells: impl Iterator<Item = (&'a String, &'a T)>) -> String {
+/// Formats a line of cells, each at least as wide as the name of its column.
+fn line_of<'a>(cells: impl Iterator<Item = (&'a String, String)>) -> String {
     let cells: Vec<_> = cells
-        .map(|(name, cell)| format!("{:>width$}", cell.to_string(), width = name.len().max(8)))
+        .map(|(name, cell)| (cell, u16::try_from(name.len().max(8)).unwrap_or(8)))
         .collect();
 
-    cells.join("  ")
+    render_line(&cells)
 }
 
 #[cfg(test)]
