@@ -133,6 +133,19 @@ draw_key() {
 	echo "$out"
 	return 1
 }
+# The bytes of the holder's indexed key are those of blocks 5, 2 and 9 of 64 bytes, as a drawing
+# of this layout shows them.
+draw_indexed() {
+	local key leaf addr want out
+	key=$(key_of 120) || return
+	read -r leaf addr < <(awk -v key="$key" '$2 == key { print $5, $6 }' "$debugfs/layouts")
+	want=$("$ctl" draw --indexed "$leaf@$addr+40:64" --indices 5,2,9) && out=$("$ctl" draw --key "${dev[1]}" "$key") || return
+	grep -q "^Key $key of ${dev[1]}, indexed of 120 bytes, entries: " <<<"$out" &&
+		equal "$(tail -n +2 <<<"$out")" "$want" && return
+	cat "$debugfs/layouts"
+	echo "$out"
+	return 1
+}
 # A program's binds and accesses are counted.
 watch_counts() {
 	local out
@@ -163,7 +176,7 @@ demo_refused() {
 tmp=$(mktemp)
 trap 'kill "$holder" 2>/dev/null; rm -f "$tmp"' EXIT
 
-plan 20
+plan 21
 check "ls: as many regions as the kernel lists" ls_counts
 check "ls: a key, its process and its rkey" ls_key
 check "ls: JSON" ls_json
@@ -180,13 +193,14 @@ if [[ -e $debugfs/regions ]]; then
 	check "who: a key that nothing refers to" who_nothing
 	check "who: no such region" who_is_unknown
 	check "draw: a live key and the one below it" draw_key
+	check "draw: a live indexed key" draw_indexed
 	check "draw: no such key" refuses "has no key 0x00000007" "$ctl" draw --key "${dev[1]}" 7
 	check "watch: binds and accesses" watch_counts
 	check "stat: what the module counted" stat_module
 	check "keys are for root" not_root
 else
-	for t in {1..9}; do
-		skip "keys of all processes, $t of 9" "no debugfs"
+	for t in {1..10}; do
+		skip "keys of all processes, $t of 10" "no debugfs"
 	done
 fi
 check "stat: no such device" refuses "no device nowhere" "$ctl" stat nowhere

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Not a test: opens a device and holds device memory, a key, a key of 24 bytes
- * over it and a queue pair until it is killed. Prints "ready" when it has them.
+ * over it, an indexed key of 120 bytes and a queue pair until it is killed. Prints
+ * "ready" when it has them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,16 @@ int main(int argc, char **argv)
 	struct ibmkey_range range[2] = {
 		{ .addr = 0, .length = 16 }, { .addr = 100, .length = 8 },
 	};
-	struct ibv_mr *key, *outer;
+	static uint8_t table[4096];
+	static uint32_t rows[] = { 5, 2, 9 };
+	struct ibmkey_indexed indexed = {
+		.addr = (uintptr_t)table,
+		.unit = 64,
+		.bytes_count = 40,
+		.indices32 = rows,
+		.num_indices = 3,
+	};
+	struct ibv_mr *key, *outer, *mr, *by_index;
 	struct mkt_qp qp;
 
 	if (mkt_dev_open(&dev, argc > 1 ? atoi(argv[1]) : 0) ||
@@ -32,6 +42,13 @@ int main(int argc, char **argv)
 	range[0].lkey = key->lkey;
 	range[1].lkey = key->lkey;
 	if (!outer || ibmkey_bind_list(outer, MKT_ACCESS_ALL, 2, range))
+		return 1;
+	mr = ibv_reg_mr(dev.pd, table, sizeof(table), MKT_ACCESS_ALL);
+	by_index = ibmkey_alloc(dev.pd, 3);
+	if (!mr || !by_index)
+		return 1;
+	indexed.lkey = mr->lkey;
+	if (ibmkey_bind_indexed(by_index, MKT_ACCESS_ALL, &indexed))
 		return 1;
 	puts("ready");
 	fflush(stdout);

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The file `counters' in debugfs: one refused access for each reason, one bind, one
+ * unbind and one fault of a page. The count that it belongs to becomes larger by one,
+ * and all others, but that of accesses, stay.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "mkey_harness.h"
+#include "raw.h"
+
+#define PAGE 4096
+#define COUNTERS "/sys/kernel/debug/ib_mkey/counters"
+
+static const char *const names[] = {
+	"binds", "unbinds", "refused_unbound", "refused_rights",
+	"refused_memory", "refused_other", "odp_faults",
+};
+
+#define COUNTS ARRAY_SIZE(names)
+
+struct counts {
+	long long of[COUNTS];
+};
+
+/* returns the number of counts that were found */
+static unsigned int counts_read(struct counts *counts)
+{
+	FILE *f = fopen(COUNTERS, "r");
+	unsigned int i, found = 0;
+	char line[128], name[64];
+	long long count;
+
+	while (f && fgets(line, sizeof(line), f))
+		for (i = 0; i < COUNTS; i++)
+			if (sscanf(line, "%63s %lld", name, &count) == 2 &&
+			    !strcmp(name, names[i])) {
+				counts->of[i] = count;
+				found++;
+			}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+FIXTURE(counters)
+{
+	struct mkt_setup s;
+	struct counts before;
+	/* of side 1: memory that no process has used, and its MR on demand */
+	uint8_t *fresh;
+	struct ibv_mr *odp;
+};
+
+FIXTURE_SETUP(counters)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		/* a request that is sent again would be counted again */
+		.flags = MKT_QP_PATIENT,
+		.host = 4 * PAGE,
+		.max_entries = 4,
+	};
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	if (counts_read(&self->before) != COUNTS)
+		SKIP(return, "%s cannot be read", COUNTERS);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	self->fresh = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, self->fresh);
+}
+
+FIXTURE_TEARDOWN(counters)
+{
+	ibmkey_unbind(self->s.key[1]);
+	if (self->odp)
+		EXPECT_EQ(0, ibv_dereg_mr(self->odp));
+	if (self->fresh)
+		munmap(self->fresh, 4 * PAGE);
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/* Compares the counts with those of the last call: @name has grown by @by. */
+#define EXPECT_COUNT(name, by)                                             \
+	do {                                                               \
+		struct counts now;                                         \
+		unsigned int n_;                                           \
+		ASSERT_EQ(COUNTS, counts_read(&now));                      \
+		for (n_ = 0; n_ < COUNTS; n_++)                            \
+			EXPECT_EQ(strcmp(names[n_], name) ? 0 : (by),      \
+				  now.of[n_] - self->before.of[n_])        \
+				TH_LOG("%s changed", names[n_]);           \
+		self->before = now;                                        \
+	} while (0)
+
+/* binds the key of side 1 to @length bytes of an MR */
+static int counters_bind(FIXTURE_DATA(counters) *self, struct ibv_mr *mr,
+			 void *addr, uint32_t length, int access)
+{
+	struct ibmkey_range range = {
+		.addr = (uintptr_t)addr,
+		.length = length,
+		.lkey = mr->lkey,
+	};
+
+	return ibmkey_bind_list(self->s.key[1], access, 1, &range);
+}
+
+static struct ibv_mr *counters_odp(FIXTURE_DATA(counters) *self)
+{
+	return ibv_reg_mr(self->s.dev[1].pd, self->fresh, 4 * PAGE,
+			  MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+}
+
+/* a bind that is refused, and a second unbind, change nothing */
+TEST_F(counters, binds)
+{
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	void *addr = (void *)(uintptr_t)leaf->addr;
+
+	ASSERT_EQ(0, counters_bind(self, leaf->mr, addr, 64, MKT_ACCESS_ALL));
+	EXPECT_COUNT("binds", 1);
+	ASSERT_EQ(ERANGE, counters_bind(self, leaf->mr, addr, 8 * PAGE, 0));
+	EXPECT_COUNT("", 0);
+	ASSERT_EQ(0, ibmkey_unbind(self->s.key[1]));
+	EXPECT_COUNT("unbinds", 1);
+	ASSERT_EQ(0, ibmkey_unbind(self->s.key[1]));
+	EXPECT_COUNT("", 0);
+}
+
+/* an invalidation unbinds, too */
+TEST_F(counters, invalidation)
+{
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	struct mkt_wr wr = { .op = MKT_LOCAL_INV };
+
+	ASSERT_EQ(0, counters_bind(self, leaf->mr, (void *)(uintptr_t)leaf->addr,
+				   64, MKT_ACCESS_ALL));
+	EXPECT_COUNT("binds", 1);
+	wr.rkey = self->s.key[1]->rkey;
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
+	EXPECT_COUNT("unbinds", 1);
+}
+
+/* this side reads its own unbound key, to send its bytes */
+TEST_F(counters, unbound)
+{
+	struct mkt_end *plain = self->s.plain;
+	struct mkt_wr wr = {
+		.op = MKT_WRITE,
+		.sge[0] = { .length = 8, .lkey = self->s.key[0]->lkey },
+		.num_sge = 1,
+		.remote_addr = plain[1].addr,
+		.rkey = plain[1].mr->rkey,
+	};
+
+	EXPECT_NE(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+	EXPECT_COUNT("refused_unbound", 1);
+}
+
+/* a peer writes by a key that allows it, over an MR that does not any more */
+TEST_F(counters, rights)
+{
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+
+	ASSERT_EQ(0, counters_bind(self, leaf->mr, (void *)(uintptr_t)leaf->addr,
+				   64, MKT_ACCESS_ALL));
+	EXPECT_COUNT("binds", 1);
+	ASSERT_EQ(IBV_WC_SUCCESS,
+		  mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE, 0, 64));
+	EXPECT_COUNT("", 0);
+	ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS,
+				   self->s.dev[1].pd, 0));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE, 0, 64));
+	EXPECT_COUNT("refused_rights", 1);
+}
+
+/* a fresh page is faulted in once; two pages that one access needs, once each */
+TEST_F(counters, faults)
+{
+	self->odp = counters_odp(self);
+	if (!self->odp)
+		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
+	ASSERT_EQ(0, counters_bind(self, self->odp, self->fresh, 4 * PAGE,
+				   MKT_ACCESS_ALL));
+	EXPECT_COUNT("binds", 1);
+	ASSERT_EQ(IBV_WC_SUCCESS,
+		  mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE, 16, 64));
+	EXPECT_COUNT("odp_faults", 1);
+	ASSERT_EQ(IBV_WC_SUCCESS,
+		  mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE, 160, 64));
+	EXPECT_COUNT("", 0);
+	ASSERT_EQ(IBV_WC_SUCCESS,
+		  mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE,
+			    2 * PAGE - 32, 64));
+	EXPECT_COUNT("odp_faults", 2);
+}
+
+/* the process has unmapped the memory, or may not write it; a fault finds out */
+TEST_F(counters, memory)
+{
+	self->odp = counters_odp(self);
+	if (!self->odp)
+		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
+	ASSERT_EQ(0, counters_bind(self, self->odp, self->fresh, 4 * PAGE,
+				   MKT_ACCESS_ALL));
+	EXPECT_COUNT("binds", 1);
+	ASSERT_EQ(0, munmap(self->fresh, PAGE));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE, 0, 64));
+	/* the fault that failed is counted, too */
+	self->before.of[COUNTS - 1]++;
+	EXPECT_COUNT("refused_memory", 1);
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	ASSERT_EQ(0, mprotect(self->fresh + PAGE, PAGE, PROT_READ));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE, PAGE, 64));
+	self->before.of[COUNTS - 1]++;
+	EXPECT_COUNT("refused_other", 1);
+	/* not to be unmapped twice */
+	munmap(self->fresh + PAGE, 3 * PAGE);
+	self->fresh = NULL;
+}
+
+TEST_HARNESS_MAIN
