@@ -120,16 +120,36 @@ impl<T: Send + Sync> CountedCell<T> {
         Ok(())
     }
 
-    /// Takes the value out. Does not wait for its readers.
-    pub(crate) fn take(&self) -> Option<Taken<T>> {
+    /// Takes the value out, if there is one. Returns it if the cell has no readers, neither of this value
+    /// nor of one before. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// What was taken out, if the cell may have readers.
+    pub(crate) fn take_unread(&self) -> Result<Option<Arc<T>>, Option<Taken<T>>> {
+        let value = self.exchange();
+        // INVARIANT: The count is zero after the value left the cell, or `Taken` keeps the reference.
+        if self.users.settled() {
+            Ok(value)
+        } else {
+            Err(value.map(|value| self.taken(value)))
+        }
+    }
+
+    /// Empties the cell. The caller keeps the reference until the count was zero.
+    #[inline]
+    fn exchange(&self) -> Option<Arc<T>> {
         // A full barrier: a reader that found the value was counted before.
-        // INVARIANT: `Taken` keeps the reference until the count was zero.
         let value = self.value.xchg(ptr::null(), ordering::Full);
-        (!value.is_null()).then(|| Taken {
-            // SAFETY: By the type invariant.
-            value: Some(unsafe { Arc::from_raw(value.cast::<T>()) }),
+        // SAFETY: By the type invariant.
+        (!value.is_null()).then(|| unsafe { Arc::from_raw(value.cast::<T>()) })
+    }
+
+    fn taken(&self, value: Arc<T>) -> Taken<T> {
+        Taken {
+            value: Some(value),
             users: self.users.clone(),
-        })
+        }
     }
 
     /// Waits until there was no reader of the empty cell. Sleeps.

@@ -21,6 +21,14 @@ mod tests {
         Ok(cell)
     }
 
+    /// Takes the value out. Does not wait for its readers.
+    fn take(cell: &CountedCell<u32>) -> Option<Taken<u32>> {
+        match cell.take_unread() {
+            Ok(value) => value.map(|value| cell.taken(value)),
+            Err(taken) => taken,
+        }
+    }
+
     /// Runs `wait` in another thread, and returns when that has begun.
     fn spawn(wait: impl FnOnce() + Send + 'static) -> Result<Progress> {
         let progress = Arc::new(Atomic::new(0), GFP_KERNEL)?;
@@ -56,9 +64,9 @@ mod tests {
         let cell = filled(5)?;
         assert!(cell.read().is_some_and(|value| *value == 5));
         assert!(cell.fill(Arc::new(6, GFP_KERNEL)?).is_err());
-        let taken = cell.take().ok_or(EINVAL)?;
+        let taken = take(&cell).ok_or(EINVAL)?;
         assert!(cell.read().is_none());
-        assert!(cell.take().is_none());
+        assert!(take(&cell).is_none());
         assert!(taken.wait().is_some_and(|value| *value == 5));
         assert!(cell.fill(Arc::new(6, GFP_KERNEL)?).is_ok());
         assert!(cell.read().is_some_and(|value| *value == 6));
@@ -66,10 +74,26 @@ mod tests {
     }
 
     #[test]
+    fn a_value_is_taken_at_once_without_readers() -> Result {
+        let cell = filled(5)?;
+        let reader = cell.read();
+        let taken = cell.take_unread().err().flatten();
+        // A reader of the value before counts, too.
+        assert!(cell.take_unread().is_err_and(|taken| taken.is_none()));
+        drop(reader);
+        assert!(cell.take_unread().is_ok_and(|value| value.is_none()));
+        assert!(taken.and_then(Taken::wait).is_some_and(|value| *value == 5));
+        assert!(cell.fill(Arc::new(6, GFP_KERNEL)?).is_ok());
+        let value = cell.take_unread().ok().flatten();
+        assert!(value.is_some_and(|value| *value == 6));
+        Ok(())
+    }
+
+    #[test]
     fn a_value_that_was_taken_waits_for_its_last_reader() -> Result {
         let cell = filled(5)?;
         let (first, second) = (cell.read(), cell.read());
-        let taken = cell.take().ok_or(EINVAL)?;
+        let taken = take(&cell).ok_or(EINVAL)?;
         let progress = spawn(move || drop(taken))?;
         assert!(waits(&progress));
         drop(first);
@@ -87,7 +111,7 @@ mod tests {
     fn all_threads_that_wait_go_on() -> Result {
         let cell = filled(5)?;
         let reader = cell.read();
-        let taken = cell.take().ok_or(EINVAL)?;
+        let taken = take(&cell).ok_or(EINVAL)?;
         let empty = cell.clone();
         let one = spawn(move || drop(taken.wait()))?;
         let other = spawn(move || empty.settle())?;

@@ -107,11 +107,17 @@ impl Users {
     ///
     /// As for [`Self::wait`].
     pub(crate) fn settle(&self, patience: Patience) -> Result {
-        // SAFETY: The count is valid.
-        if unsafe { bindings::rdma_no_users(self.0.get()) } {
+        if self.settled() {
             return Ok(());
         }
         self.wait(patience)
+    }
+
+    /// Returns `true` if there are no users. The caller may then free what they used.
+    #[inline]
+    pub(crate) fn settled(&self) -> bool {
+        // SAFETY: The count is valid.
+        unsafe { bindings::rdma_no_users(self.0.get()) }
     }
 
     /// Counts a user. This is a full barrier.

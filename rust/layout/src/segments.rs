@@ -153,8 +153,23 @@ impl Segment {
 
 /// Checks the entries, sets the offset of each, and finds the segments. Returns the list's length.
 pub(super) fn place(entries: &mut [Entry]) -> Result<u64, Error> {
+    if let [entry] = entries {
+        return place_one(entry);
+    }
     // `Entry::total()` reports the errors in their documented order.
     place_all(entries).or_else(|_| Entry::total(entries.iter().copied()))
+}
+
+/// Does the work of [`place`] for the only entry of a list.
+#[inline]
+fn place_one(entry: &mut Entry) -> Result<u64, Error> {
+    if entry.length() == 0 {
+        return Err(Error::Zero);
+    }
+    entry.extent()?;
+    entry.set_start(0);
+    entry.set_mark(Mark::SINGLE);
+    Ok(entry.length())
 }
 
 /// Does the work of [`place`] in one pass.

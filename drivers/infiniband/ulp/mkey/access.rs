@@ -29,7 +29,7 @@ use crate::{
     mkey_core::{Core, Lookup},
     region::{
         binding::{Binding, Held},
-        fast_reg::{FastReg, Withdrawn},
+        fast_reg::FastReg,
         old::Which,
         rights::{Origin, Peer},
         Kind, Region,
@@ -212,24 +212,37 @@ fn fast_reg_of(region: &Region) -> Option<&FastReg> {
     }
 }
 
-/// Ends a fast registration by `withdraw`, unless a bound key refers to its elements.
+/// Ends a fast registration, unless a bound key refers to its elements. As for [`FastReg::end`].
 fn end_registration(
     core: &Core,
-    fast_reg: &FastReg,
     mr: &Mr,
-    withdraw: impl Fn() -> Result<Withdrawn>,
+    fast_reg: &FastReg,
+    pd: &Pd,
+    key: u32,
+    origin: Origin,
 ) -> Result {
-    let withdrawn = match core.pins.if_free(mr.index(), &withdraw) {
+    match fast_reg.end(mr, pd, key, origin) {
         Err(EBUSY) => {
             // An old binding that a work request replaced may be all that refers to them.
             let (which, worker) = (Which::Pinning(mr.index()), Worker::new());
             core.old.settle(which, worker.patience)?;
-            core.pins.if_free(mr.index(), &withdraw)?
+            fast_reg.end(mr, pd, key, origin)
         }
-        withdrawn => withdrawn?,
-    };
-    fast_reg.settle(withdrawn);
-    Ok(())
+        ended => ended,
+    }
+}
+
+/// Ends a fast registration without a look-up of the device's data. Returns [`None`] if `mr` is no MR
+/// for fast registration, or if a binding may refer to it.
+fn end_unpinned(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Option<Result> {
+    // The removal of the device waits for the section. The accesses for which `end()` waits are in
+    // sections as well, and wait for nothing.
+    let guard = srcu::read();
+    let region = region_of(mr, &guard).ok()?;
+    match fast_reg_of(&region)?.end(mr, pd, key, origin) {
+        Err(EBUSY) => None,
+        ended => Some(ended),
+    }
 }
 
 /// Unbinds a key or ends a fast registration, by LOCAL_INV or a peer's SEND with invalidate. The QP
@@ -242,12 +255,13 @@ fn end_registration(
 /// peer if the MR has no remote access flag. `EBUSY` while a memory window or a key refers to the
 /// MR. `EBUSY` too if accesses through the old binding are left; the MR is unbound then.
 pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
+    if let Some(ended) = end_unpinned(mr, pd, key, origin) {
+        return ended;
+    }
     let core = Core::running(mr.device())?;
     let region = core.region_of(mr).ok_or(EINVAL)?;
     if let Some(fast_reg) = fast_reg_of(&region) {
-        return end_registration(&core, fast_reg, mr, || {
-            fast_reg.withdraw(&core.hw, mr, pd, key, origin)
-        });
+        return end_registration(&core, mr, fast_reg, pd, key, origin);
     }
     if core.hw.key(mr) != key || mr.pd() != pd.as_raw() {
         return Err(EINVAL);
@@ -263,6 +277,30 @@ pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
     Ok(())
 }
 
+/// Makes the elements of `fast_reg` active and records the key. As for [`FastReg::register`].
+fn register_elements(
+    region: &Region,
+    fast_reg: &FastReg,
+    mr: &Mr,
+    pd: &Pd,
+    key: u32,
+    access: Access,
+) -> Result {
+    fast_reg.register(mr, pd, key, access)?;
+    region.registered_as(key);
+    Ok(())
+}
+
+/// Registers elements without a look-up of the device's data. Returns [`None`] if `mr` is no MR for fast
+/// registration.
+fn register_exposed(mr: &Mr, pd: &Pd, key: u32, access: Access) -> Option<Result> {
+    // The removal of the device waits for the section.
+    let guard = srcu::read();
+    let region = region_of(mr, &guard).ok()?;
+    let fast_reg = fast_reg_of(&region)?;
+    Some(register_elements(&region, fast_reg, mr, pd, key, access))
+}
+
 /// Registers the elements that are mapped to `mr`, or binds the unbound key `mr` to a staged layout,
 /// for a kernel QP in `pd`: REG_MR. Sleeps.
 ///
@@ -272,14 +310,13 @@ pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
 ///
 /// [`bind_staged`]: bind::bind_staged
 pub(crate) fn register(mr: &Mr, pd: &Pd, key: u32, access: Access) -> Result {
+    if let Some(registered) = register_exposed(mr, pd, key, access) {
+        return registered;
+    }
     let core = Core::running(mr.device())?;
     let region = core.region_of(mr).ok_or(EINVAL)?;
     match fast_reg_of(&region) {
-        Some(fast_reg) => {
-            fast_reg.register(&core.hw, mr, pd, key, access)?;
-            region.registered_as(key);
-            Ok(())
-        }
+        Some(fast_reg) => register_elements(&region, fast_reg, mr, pd, key, access),
         // The driver executes this request too early to replace a binding: the QP is older than the
         // device's extension.
         None => bind::bind_staged(mr, pd, key, access.into_raw(), bind::Attempt::Only),

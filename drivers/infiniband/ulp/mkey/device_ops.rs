@@ -142,8 +142,7 @@ impl DeviceOps for MkeyDevice {
 
     fn map_fast_reg(&self, mr: &Mr, elements: Elements<'_>) -> Result<MappedElements> {
         let guard = srcu::read();
-        let region = self.core.regions.get(mr.index(), &guard);
-        let region = region.filter(|region| region.is(mr)).ok_or(EINVAL)?;
+        let region = self.core.find_region(mr, &guard).ok_or(EINVAL)?;
         match &region.kind {
             Kind::FastReg(fast_reg) => fast_reg.map(elements, mr.page_size()),
             _ => Err(EINVAL),
@@ -152,8 +151,7 @@ impl DeviceOps for MkeyDevice {
 
     fn page_size(&self, mr: &Mr) -> u32 {
         let guard = srcu::read();
-        let region = self.core.regions.get(mr.index(), &guard);
-        if let Some(region) = region.filter(|region| region.is(mr)) {
+        if let Some(region) = self.core.find_region(mr, &guard) {
             if let Kind::FastReg(fast_reg) = &region.kind {
                 return fast_reg.page_size();
             }

@@ -34,7 +34,7 @@ use core::ops::Deref;
 use kernel::{
     new_mutex,
     prelude::*,
-    sync::{Arc, Mutex},
+    sync::{Arc, ArcBorrow, Mutex},
 };
 
 /// The core of an extended device.
@@ -190,7 +190,7 @@ impl Core {
         };
         let bytes = cost::fast_reg(max.min(MAX_ENTRIES) as usize)?;
         let charge = Owners::charge(&self.owners, false, bytes)?;
-        let fast = FastReg::new(&self.pd, base, max)?;
+        let fast = FastReg::new(&self.pd, base, max, self.hw, self.pins.clone())?;
         self.hw.claim_fast_reg(mr);
         self.adopt(mr, Kind::FastReg(fast), charge)
     }
@@ -225,14 +225,22 @@ impl Core {
 
     /// Returns the region of `mr`; [`None`] for one of the driver's MRs.
     pub(crate) fn region_of(&self, mr: &Mr) -> Option<Arc<Region>> {
-        if let Some(slot) = Hw::slot::<Region>(mr) {
-            let guard = srcu::read();
-            // The slot is empty before the region is exposed and while the device is removed.
-            if let Some(region) = slot.get(&guard) {
-                return Some(region.into());
-            }
+        let guard = srcu::read();
+        self.find_region(mr, &guard).map(Arc::from)
+    }
+
+    /// Returns the region of `mr`, for as long as the critical section lasts; [`None`] for one of the
+    /// driver's MRs.
+    pub(crate) fn find_region<'a>(
+        &self,
+        mr: &'a Mr,
+        guard: &'a Guard,
+    ) -> Option<ArcBorrow<'a, Region>> {
+        // The slot is empty before the region is exposed and while the device is removed.
+        if let Some(region) = Hw::slot::<Region>(mr).and_then(|slot| slot.get(guard)) {
+            return Some(region);
         }
-        let region = self.regions.get_arc(mr.index())?;
+        let region = self.regions.get(mr.index(), guard)?;
         region.is(mr).then_some(region)
     }
 }

@@ -89,13 +89,22 @@ impl Drop for Redirection {
 #[derive(Clone, Copy)]
 pub(crate) struct Rxe(());
 
-/// Returns rxe's structure around an MR; [`None`] for an MR of another driver.
+/// Returns rxe's structure around an MR; [`None`] for an MR of another driver. The structure is valid as
+/// long as the MR.
+#[inline]
 fn private(mr: &Mr) -> Option<NonNull<rxe_mr>> {
     if mr.device().driver_id() != rdma_driver_id_RDMA_DRIVER_RXE {
         return None;
     }
-    // SAFETY: The MR belongs to rxe, which allocates each MR as a part of its own structure.
-    NonNull::new(unsafe { bindings::ib_mkey_rxe_to_mr(mr.as_raw()) })
+    NonNull::new(around(mr))
+}
+
+/// Returns the structure around an MR of rxe, which allocates each MR as a part of it.
+#[inline]
+fn around(mr: &Mr) -> *mut rxe_mr {
+    mr.as_raw()
+        .wrapping_byte_sub(offset_of!(rxe_mr, ibmr))
+        .cast()
 }
 
 /// Changes the access flags that rxe reads from an MR.
@@ -250,13 +259,7 @@ impl Backend for Rxe {
         // `claim()` made the field an empty cell before it set the type; stock code does not use
         // the field of such an MR. Only one type of objects is in cells, by the contract of
         // `SlotValue`.
-        Some(unsafe {
-            let private = mr
-                .as_raw()
-                .byte_sub(offset_of!(rxe_mr, ibmr))
-                .cast::<rxe_mr>();
-            &*(&raw mut (*private).page_mask).cast::<Cell<T>>()
-        })
+        Some(unsafe { &*(&raw mut (*around(mr)).page_mask).cast::<Cell<T>>() })
     }
 
     fn narrow(&self, mr: &Mr, access: Access) {

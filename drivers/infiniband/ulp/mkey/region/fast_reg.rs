@@ -14,10 +14,11 @@
 //! `FastReg::slots` protects the places of the layouts. Any context may take this spinlock; no byte
 //! is copied under it. It nests in the lock of the pins, and serialises the writers of
 //! `FastReg::active`. An access takes no lock. It is a reader of the active layout, and an
-//! invalidation waits for these readers. Elsewhere the module uses SRCU for that. SRCU is too slow
-//! here: storage ULPs invalidate once for each of their requests, and the queue waits meanwhile.
-//! LOCAL_INV takes 2 us with the count, 48 us with an expedited grace period and 50 us with an
-//! ordinary one (medians of 1,000 in an idle guest without KVM).
+//! invalidation waits for these readers, if there are any, as a rule in a critical section of SRCU:
+//! the readers wait for nothing. Elsewhere the module uses SRCU for that. SRCU is too slow here:
+//! storage ULPs invalidate once for each of their requests, and the queue waits meanwhile. LOCAL_INV
+//! takes 2 us with the count, 48 us with an expedited grace period and 50 us with an ordinary one
+//! (medians of 1,000 in an idle guest without KVM).
 
 use crate::{
     backend::{Backend, Hw},
@@ -31,6 +32,7 @@ use crate::{
     layout::Entry,
     region::{
         binding::{Binding, KLayout, Leaf, LeafPlace, Registered, MAX_ENTRIES},
+        pins::Pins,
         rights::{self, serves_peers, Origin},
     },
 };
@@ -52,6 +54,9 @@ pub(crate) struct FastReg {
     slots: IrqLock<Slots>,
     /// The layout that is registered.
     active: CountedCell<Binding>,
+    /// The pins of the device, and its backend: a work request finds them without the device's data.
+    pins: Arc<Pins>,
+    hw: Hw,
 }
 
 /// The places of the two layouts. Each layout is in one of these two places, in `FastReg::active`, or
@@ -76,9 +81,29 @@ pub(crate) struct Active {
     pub(crate) access: Access,
 }
 
-/// A layout that is not active any more. Accesses to it may be in progress.
+impl Slots {
+    /// Stages a layout that is not active any more, unless a newer one is staged.
+    fn put_back(&mut self, room: Arc<Binding>) {
+        // No leaf of a key keeps it, because the MR was not pinned.
+        let Some(room) = Arc::into_unique_or_drop(room).map(Pin::into_inner) else {
+            return;
+        };
+        if self.staged.is_none() {
+            self.staged = Some(room);
+        } else {
+            self.spare = Some(room);
+        }
+    }
+}
+
+/// The end of a registration.
 #[must_use]
-pub(crate) struct Withdrawn(Option<Taken<Binding>>);
+enum Withdrawn {
+    /// No access is in progress, and the layout is staged again.
+    Settled,
+    /// Accesses to the layout, or to one before, may be in progress.
+    Read(Option<Taken<Binding>>),
+}
 
 /// Makes an empty layout with room for `max` elements of `memory`.
 fn room(pd: &Pd, memory: <Hw as Backend>::Base, max: usize) -> Result<UniqueArc<Binding>> {
@@ -121,12 +146,19 @@ fn fill(
 }
 
 impl FastReg {
-    /// Makes two layouts with room for `max` elements each. `memory` is an MR over all memory.
+    /// Makes two layouts with room for `max` elements each. `memory` is an MR over all memory, `pins`
+    /// are those of the device.
     ///
     /// # Errors
     ///
     /// `EINVAL` if `max` is 0 or exceeds [`MAX_ENTRIES`]; `ENOMEM`.
-    pub(crate) fn new(pd: &Pd, memory: <Hw as Backend>::Base, max: u32) -> Result<Pin<KBox<Self>>> {
+    pub(crate) fn new(
+        pd: &Pd,
+        memory: <Hw as Backend>::Base,
+        max: u32,
+        hw: Hw,
+        pins: Arc<Pins>,
+    ) -> Result<Pin<KBox<Self>>> {
         if max == 0 || max > MAX_ENTRIES {
             return Err(EINVAL);
         }
@@ -143,6 +175,8 @@ impl FastReg {
                 max,
                 slots <- new_irq_lock!(slots, "ib_mkey fast registration"),
                 active,
+                pins,
+                hw,
             }),
             GFP_KERNEL,
         )
@@ -203,7 +237,8 @@ impl FastReg {
     ///
     /// `EINVAL` if the MR is registered already, has no staged layout or is in another protection
     /// domain, if `key` belongs to another MR, and if an access flag is not supported.
-    pub(crate) fn register(&self, hw: &Hw, mr: &Mr, pd: &Pd, key: u32, access: Access) -> Result {
+    pub(crate) fn register(&self, mr: &Mr, pd: &Pd, key: u32, access: Access) -> Result {
+        let hw = &self.hw;
         // The mapped memory may not be persistent, so it cannot be flushed to persistence.
         let supported = rights::supported(access) && !access.contains(Right::FlushPersistent);
         if mr.pd() != pd.as_raw() || !supported {
@@ -228,55 +263,63 @@ impl FastReg {
         Ok(())
     }
 
-    /// Ends the registration. Accesses may be in progress: the caller drops the result by
-    /// [`Self::settle`]. No registration begins before that. Does not sleep. The caller holds the lock
-    /// of the pins, and the MR is not pinned.
+    /// Ends the registration, unless a bound key refers to its elements. No access to them is left when
+    /// this returns. Sleeps if accesses are in progress; they copy bytes of the kernel's memory, and wait
+    /// for nothing.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for another key or protection domain than those of the registration, and for a peer
-    /// if the registration has no remote access flag.
-    pub(crate) fn withdraw(
-        &self,
-        hw: &Hw,
-        mr: &Mr,
-        pd: &Pd,
-        key: u32,
-        origin: Origin,
-    ) -> Result<Withdrawn> {
+    /// `EBUSY` if the MR is pinned. `EINVAL` for another key or protection domain than those of the
+    /// registration, and for a peer if the registration has no remote access flag.
+    pub(crate) fn end(&self, mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
+        let withdraw = || self.withdraw(mr, pd, key, origin);
+        if let Withdrawn::Read(active) = self.pins.if_free(mr.index(), withdraw)? {
+            self.settle(active);
+        }
+        Ok(())
+    }
+
+    /// Ends the registration. Does not sleep. No registration begins before [`Self::settle`] has
+    /// returned, if the caller must call it. The caller holds the lock of the pins, and the MR is not
+    /// pinned.
+    fn withdraw(&self, mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result<Withdrawn> {
         if mr.pd() != pd.as_raw() {
             return Err(EINVAL);
         }
         let mut slots = self.slots.lock();
-        if key != hw.key(mr) {
+        if key != self.hw.key(mr) {
             return Err(EINVAL);
         }
         let serves = |active: &Binding| serves_peers(active.access);
         if origin == Origin::Remote && !self.active.read().is_some_and(|active| serves(&active)) {
             return Err(EINVAL);
         }
-        let active = self.active.take();
-        if active.is_some() {
-            hw.invalidate(mr);
+        if self.active.is_filled() {
+            self.hw.invalidate(mr);
         }
-        slots.waiting = slots.waiting.saturating_add(1);
-        Ok(Withdrawn(active))
+        match self.active.take_unread() {
+            Ok(active) => {
+                if let Some(room) = active {
+                    slots.put_back(room);
+                }
+                Ok(Withdrawn::Settled)
+            }
+            Err(active) => {
+                slots.waiting = slots.waiting.saturating_add(1);
+                Ok(Withdrawn::Read(active))
+            }
+        }
     }
 
     /// Waits until no access is left through a layout that was active. Sleeps.
-    pub(crate) fn settle(&self, Withdrawn(active): Withdrawn) {
+    fn settle(&self, active: Option<Taken<Binding>>) {
         // There may be accesses for which another invalidation waits. Wait for these too.
         self.active.settle();
         let active = active.and_then(Taken::wait);
         let mut slots = self.slots.lock();
         slots.waiting = slots.waiting.saturating_sub(1);
-        let room = active.and_then(Arc::into_unique_or_drop);
-        if let Some(room) = room.map(Pin::into_inner) {
-            if slots.staged.is_none() {
-                slots.staged = Some(room);
-            } else {
-                slots.spare = Some(room);
-            }
+        if let Some(room) = active {
+            slots.put_back(room);
         }
     }
 

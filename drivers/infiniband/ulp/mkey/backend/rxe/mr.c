@@ -34,11 +34,6 @@ void ib_mkey_rxe_init_copies(void)
 #endif
 }
 
-struct rxe_mr *ib_mkey_rxe_to_mr(struct ib_mr *ibmr)
-{
-	return to_rmr(ibmr);
-}
-
 /* Returns the object at a pool index, with a reference, or NULL. */
 static void *get_object(struct rxe_pool *pool, u32 index)
 {

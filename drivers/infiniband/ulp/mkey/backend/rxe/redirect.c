@@ -125,19 +125,6 @@ static noinline int copy_without_flag(struct rxe_mr *mr, u64 iova, void *addr,
 	return static_call(rxe_past_copy)(mr, iova, addr, length, dir);
 }
 
-static int invalidate_mr(struct rxe_qp *qp, u32 key, bool remote)
-{
-	struct rxe_mr *mr = ib_mkey_rxe_get_mr(qp->ibqp.device, key >> 8);
-	int ret;
-
-	if (!mr)
-		return -EINVAL;
-	ret = ib_mkey_rxe_invalidate_mr(mr, qp->ibqp.pd, key, remote);
-	ib_mkey_rxe_put_mr(mr);
-
-	return ret;
-}
-
 static __always_inline bool mr_is_ours(const struct rxe_mr *mr)
 {
 	return mr && (mr->ibmr.type == IB_MR_TYPE_SG_GAPS ||
@@ -154,31 +141,49 @@ static __always_inline bool lacks_remote_read(struct rxe_mr *mr, enum rxe_mr_cop
 	       !(READ_ONCE(mr->access) & IB_ACCESS_REMOTE_READ);
 }
 
-/* Returns true if the key of an invalidation names an MR of ib_mkey. RCU keeps the MR meanwhile. */
-static bool key_is_ours(struct rxe_qp *qp, u32 key)
+/*
+ * Returns the MR of ib_mkey that a key names, with a reference; NULL for another MR or none. An MR
+ * of ib_mkey that is being destroyed is an error. RCU keeps the MR until it has a reference.
+ */
+static struct rxe_mr *get_own_mr(struct rxe_qp *qp, u32 key)
 {
 	struct rxe_pool_elem *elem;
-	bool ours;
+	struct rxe_mr *mr;
 
 	rcu_read_lock();
 	elem = xa_load(&to_rdev(qp->ibqp.device)->mr_pool.xa, key >> 8);
-	ours = elem && mr_is_ours(elem->obj);
+	mr = elem ? elem->obj : NULL;
+	if (!mr_is_ours(mr))
+		mr = NULL;
+	else if (!kref_get_unless_zero(&elem->ref_cnt))
+		mr = ERR_PTR(-EINVAL);
 	rcu_read_unlock();
 
-	return ours;
+	return mr;
+}
+
+static noinline int invalidate_mr(struct rxe_qp *qp, struct rxe_mr *mr, u32 key, bool remote)
+{
+	int ret;
+
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	ret = ib_mkey_rxe_invalidate_mr(mr, qp->ibqp.pd, key, remote);
+	ib_mkey_rxe_put_mr(mr);
+
+	return ret;
 }
 
 /* Executes REG_MR. A kernel user may have deregistered the MR of the request. */
-static int reg_fast_mr(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
+static noinline int reg_fast_mr(struct rxe_qp *qp, struct rxe_mr *mr, struct rxe_send_wqe *wqe)
 {
-	u32 key = wqe->wr.wr.reg.key;
-	struct rxe_mr *mr = ib_mkey_rxe_get_mr(qp->ibqp.device, key >> 8);
 	int ret = -EINVAL;
 
-	if (!mr)
-		return ret;
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
 	if (&mr->ibmr == wqe->wr.wr.reg.mr)
-		ret = ib_mkey_rxe_reg_fast_mr(mr, qp->ibqp.pd, key, wqe->wr.wr.reg.access);
+		ret = ib_mkey_rxe_reg_fast_mr(mr, qp->ibqp.pd, wqe->wr.wr.reg.key,
+					      wqe->wr.wr.reg.access);
 	ib_mkey_rxe_put_mr(mr);
 
 	return ret;
@@ -233,11 +238,12 @@ static notrace int direct_flush(struct rxe_mr *mr, u64 iova, unsigned int length
 static notrace int direct_invalidate_mr(struct rxe_qp *qp, u32 key)
 {
 	const struct ib_mkey_rxe_callers *callers = &ib_mkey_rxe_callers;
+	struct rxe_mr *mr = get_own_mr(qp, key);
 	unsigned long caller = _RET_IP_;
 
-	if (key_is_ours(qp, key))
-		return invalidate_mr(qp, key, !is_in(&callers->local_requester, caller) &&
-					      !is_in(&callers->local_ops, caller));
+	if (mr)
+		return invalidate_mr(qp, mr, key, !is_in(&callers->local_requester, caller) &&
+						  !is_in(&callers->local_ops, caller));
 	return static_call(rxe_past_invalidate_mr)(qp, key);
 }
 
@@ -247,13 +253,16 @@ static notrace int direct_invalidate_mr(struct rxe_qp *qp, u32 key)
  */
 static notrace int direct_reg_fast_mr(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 {
+	struct rxe_mr *mr;
+
 	if (qp->is_user)
 		return -EINVAL;
 	/* When rxe repeats requests, it comes to those again that were executed. */
 	if (wqe->state == wqe_state_done)
 		return 0;
-	if (key_is_ours(qp, wqe->wr.wr.reg.key))
-		return reg_fast_mr(qp, wqe);
+	mr = get_own_mr(qp, wqe->wr.wr.reg.key);
+	if (mr)
+		return reg_fast_mr(qp, mr, wqe);
 	return static_call(rxe_past_reg_fast_mr)(qp, wqe);
 }
 

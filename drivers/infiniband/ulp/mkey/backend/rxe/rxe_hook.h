@@ -106,7 +106,6 @@ int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_m
 extern unsigned long ib_mkey_rxe_page_base;
 extern bool mkey_fast_strings;
 void ib_mkey_rxe_init_copies(void);
-struct rxe_mr *ib_mkey_rxe_to_mr(struct ib_mr *ibmr);
 struct rxe_mr *ib_mkey_rxe_get_mr(struct ib_device *ibdev, u32 index);
 void ib_mkey_rxe_ref_mr(struct rxe_mr *mr);
 void ib_mkey_rxe_put_mr(struct rxe_mr *mr);
