@@ -2,6 +2,7 @@
 
 //! Interleaved layouts whose blocks form one piece: the layouts with the fast cursor.
 
+use core::mem;
 use core::num::NonZeroU64;
 
 use super::blocks::whole;
@@ -113,6 +114,12 @@ impl Grid {
             *axis = Axis { count, stride };
             self.used = self.used.saturating_add(1);
         }
+    }
+
+    /// Moves the first piece to `addr`. Returns the former address.
+    #[inline]
+    pub(super) fn move_to(&mut self, addr: u64) -> u64 {
+        mem::replace(&mut self.piece.addr, addr)
     }
 
     /// Returns the pieces and their extent.

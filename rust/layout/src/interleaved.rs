@@ -18,7 +18,7 @@ use super::{Error, Extent, Order, Pieces, Reach, Row, Run, Runs, MAX_DIMS};
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
     leaf: u32,
-    addr: u64,
+    pub(super) addr: u64,
     bytes_count: u64,
     stride: [i64; MAX_DIMS],
     /// Offset of the first byte among those of one index tuple. Set when the layout is made.
@@ -115,7 +115,7 @@ impl Block {
 
 /// The method that finds the bytes of an interleaved layout.
 #[derive(Clone, Debug)]
-enum Way {
+pub(super) enum Way {
     /// The blocks form one piece, which is repeated.
     Grid(Grid),
     /// The blocks are visited one by one.
@@ -135,7 +135,7 @@ pub struct Shape {
     group: NonZeroU64,
     /// Bytes of all index tuples.
     length: u64,
-    way: Way,
+    pub(super) way: Way,
 }
 
 // The kernel module allocates a shape separately; this is a common allocation size.
@@ -230,8 +230,8 @@ impl Shape {
 /// `S` stores the blocks, `P` the shape: see [`Self::in_place`].
 #[derive(Debug)]
 pub struct Interleaved<S, P = Shape> {
-    blocks: S,
-    shape: P,
+    pub(super) blocks: S,
+    pub(super) shape: P,
 }
 
 impl<S: DerefMut<Target = [Block]>> Interleaved<S> {

@@ -41,6 +41,7 @@ mod interleaved;
 mod list;
 mod list_walk;
 mod listing;
+mod moves;
 mod nest;
 mod row;
 mod rows;

@@ -18,7 +18,7 @@ use super::{Error, Extent, Pieces, Reach, Row, Run, Runs};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     leaf: u32,
-    addr: u64,
+    pub(super) addr: u64,
     length: u64,
     /// Offset of the first byte in the list. Set when the list is made.
     start: u64,
@@ -127,7 +127,7 @@ impl Entry {
 /// Ranges, one after another.
 #[derive(Debug, PartialEq, Eq)]
 pub struct List<S> {
-    entries: S,
+    pub(super) entries: S,
     length: u64,
 }
 

@@ -7,5 +7,6 @@ mod common;
 mod edges;
 mod exhaustive;
 mod fuzz;
+mod moves;
 mod overlap;
 mod properties;
