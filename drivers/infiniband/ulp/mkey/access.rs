@@ -24,18 +24,22 @@ use crate::{
         sched,
         sync::srcu::{self, Guard},
     },
-    key::Key,
     limits::worker::Worker,
     mkey_core::{Core, Lookup},
     region::{
         binding::{Binding, Held},
         fast_reg::FastReg,
         old::Which,
+        pins::Pins,
         rights::{Origin, Peer},
         Kind, Region,
     },
 };
-use kernel::{ffi::c_int, prelude::*, sync::ArcBorrow};
+use kernel::{
+    ffi::c_int,
+    prelude::*,
+    sync::{Arc, ArcBorrow},
+};
 
 /// Returns the access flags that a copy needs.
 #[inline]
@@ -258,21 +262,45 @@ pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
     if let Some(ended) = end_unpinned(mr, pd, key, origin) {
         return ended;
     }
+    if let Some(region) = exposed(mr) {
+        if let Kind::Key { pins, hw, .. } = &region.kind {
+            return invalidate_key(&region, (pins, hw), (mr, pd, key), origin);
+        }
+    }
     let core = Core::running(mr.device())?;
     let region = core.region_of(mr).ok_or(EINVAL)?;
     if let Some(fast_reg) = fast_reg_of(&region) {
         return end_registration(&core, mr, fast_reg, pd, key, origin);
     }
-    if core.hw.key(mr) != key || mr.pd() != pd.as_raw() {
+    let Kind::Key { pins, hw, .. } = &region.kind else {
+        return Err(EINVAL);
+    };
+    // As for `exposed`.
+    drop(core);
+    invalidate_key(&region, (pins, hw), (mr, pd, key), origin)
+}
+
+/// Returns the region of `mr`, if accesses find it. The region of a key may outlive the data of its
+/// device. An access in progress can take arbitrarily long, and removal of another device must not wait
+/// for it. A caller that waits for accesses therefore does not keep those data.
+fn exposed(mr: &Mr) -> Option<Arc<Region>> {
+    let guard = srcu::read();
+    let region = region_of(mr, &guard).ok()?;
+    Some(region.into())
+}
+
+/// Unbinds the key `region`. As for [`invalidate`].
+fn invalidate_key(
+    region: &Region,
+    (pins, hw): (&Pins, &Hw),
+    (mr, pd, key): (&Mr, &Pd, u32),
+    origin: Origin,
+) -> Result {
+    if hw.key(mr) != key || mr.pd() != pd.as_raw() {
         return Err(EINVAL);
     }
-    Key::of(&core, mr, pd)?;
-    let (pins, hw) = (core.pins.clone(), core.hw);
-    // An access in progress can take arbitrarily long, and removal of another device must not wait
-    // for it. This device is not removed while a key exists.
-    drop(core);
     let worker = Worker::new();
-    region.unbind(&pins, &hw, mr, origin, Some(key), worker.patience)?;
+    region.unbind(pins, hw, mr, origin, Some(key), worker.patience)?;
     counters::add(Count::Unbind, 1);
     Ok(())
 }

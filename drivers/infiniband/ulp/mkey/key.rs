@@ -137,10 +137,11 @@ pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32, yields: bool) -> Re
     let charge = core.charge(pd, bytes)?;
     let mr = OwnedMr::new(pd, 1)?;
     core.hw.claim(&mr);
-    let old = core.old.clone();
     let kind = Kind::Key {
         max_entries,
-        old,
+        old: core.old.clone(),
+        pins: core.pins.clone(),
+        hw: core.hw,
         yields,
         staged,
     };

@@ -89,6 +89,10 @@ pub(crate) enum Kind {
         max_entries: u32,
         /// The old bindings of the device's keys.
         old: Arc<OldBindings>,
+        /// The pins of the device's MRs.
+        pins: Arc<Pins>,
+        /// The backend of the device.
+        hw: Hw,
         /// `true` if the deregistration of a leaf unbinds the key.
         yields: bool,
         /// The staged layouts; [`None`] for the key of a process.

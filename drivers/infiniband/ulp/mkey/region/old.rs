@@ -26,7 +26,10 @@ use kernel::{
     list::{impl_list_arc_safe, impl_list_item, List, ListArc, ListLinks},
     new_mutex,
     prelude::*,
-    sync::{Arc, Mutex, UniqueArc},
+    sync::{
+        atomic::{ordering, Atomic},
+        Arc, Mutex, UniqueArc,
+    },
 };
 
 /// An old binding, or room for one.
@@ -149,6 +152,9 @@ enum Choice {
 /// The old bindings of a device.
 #[pin_data]
 pub(crate) struct OldBindings {
+    /// The number of bindings that are in the list, or about to be, or that left it and were not
+    /// dropped yet.
+    count: Atomic<usize>,
     #[pin]
     list: Mutex<Kept>,
     /// Held from before a binding leaves the list until it was dropped. A caller that does not find
@@ -167,11 +173,20 @@ impl OldBindings {
         };
         Arc::pin_init(
             pin_init!(Self {
+                count: Atomic::new(0),
                 list <- new_mutex!(kept, "ib_mkey old bindings"),
                 dropping <- new_mutex!((), "ib_mkey dropping"),
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Returns `true` if no old binding was kept, or if all were dropped. A binding that is being
+    /// replaced now may be kept later.
+    #[inline]
+    fn is_empty(&self) -> bool {
+        // What was done before a binding was dropped is visible to the caller.
+        self.count.load(ordering::Acquire) == 0
     }
 
     /// Runs `replace`, and keeps the old binding of the region at address `region`, which it
@@ -195,9 +210,12 @@ impl OldBindings {
                 room
             }
         };
+        // A caller that finds the old binding replaced also finds this.
+        self.count.fetch_add(1, ordering::Full);
         let binding = match replace() {
             Ok(binding) if binding.value().is_some() => binding,
             other => {
+                self.count.fetch_sub(1, ordering::Release);
                 let surplus = kept.room.replace(room);
                 drop(kept);
                 drop(surplus);
@@ -217,19 +235,28 @@ impl OldBindings {
     fn end(&self, old: ListArc<Old>, done: impl FnOnce(usize, Arc<Binding>)) {
         let region = old.region;
         let Some(mut room) = Arc::into_unique_or_drop(old.into_arc()) else {
+            self.count.fetch_sub(1, ordering::Release);
             return;
         };
         let binding = room.as_mut().project().binding.take();
         if let Some(binding) = binding.and_then(Retired::wait) {
             done(region, binding);
         }
+        self.count.fetch_sub(1, ordering::Release);
         let surplus = self.list.lock().room.replace(room);
         drop(surplus);
     }
 
     /// Ends the bindings that no access uses any more: calls `done` with the address of the region and
     /// with the binding of each. Does not wait for accesses.
+    #[inline]
     pub(crate) fn reap(&self, done: impl Fn(usize, Arc<Binding>)) {
+        if !self.is_empty() {
+            self.reap_some(done);
+        }
+    }
+
+    fn reap_some(&self, done: impl Fn(usize, Arc<Binding>)) {
         let _dropping = self.dropping.lock();
         loop {
             let old = self.list.lock().take(|old| {
@@ -284,7 +311,15 @@ impl OldBindings {
     /// # Errors
     ///
     /// Those of [`Users::wait`]. Then the bindings that accesses use stay.
+    #[inline]
     pub(crate) fn settle(&self, which: Which, patience: Patience) -> Result {
+        if self.is_empty() {
+            return Ok(());
+        }
+        self.settle_some(which, patience)
+    }
+
+    fn settle_some(&self, which: Which, patience: Patience) -> Result {
         let deadline = Deadline::new(patience);
         let mut numbers = 0..self.list.lock().next;
         let mut synchronized = false;

@@ -15,30 +15,52 @@
 
 use crate::kernel_ext::{
     alloc::GFP_MAYFAIL,
-    sync::lock::{new_irq_lock, IrqLock},
+    sync::lock::{new_irq_lock, IrqLock, IrqSpin},
 };
 use kernel::{
     prelude::*,
-    rbtree::{RBTree, RBTreeNode},
-    sync::Arc,
+    rbtree::{RBTree, RBTreeNode, RBTreeNodeReservation},
+    sync::{lock::Guard, Arc},
 };
 
-/// The number of pins of each MR of a device, by the index of the MR.
+/// The numbers of pins.
+struct Counts {
+    /// The number of pins of each MR that has any, by the index of the MR.
+    pinned: RBTree<u32, u32>,
+    /// The memory of a node that was removed. A program that binds one key for each message pins an
+    /// MR again and again.
+    unused: Option<RBTreeNodeReservation<u32, u32>>,
+}
+
+/// The number of pins of each MR of a device.
 #[pin_data]
 pub(crate) struct Pins {
     #[pin]
-    counts: IrqLock<RBTree<u32, u32>>,
+    counts: IrqLock<Counts>,
 }
 
 impl Pins {
     /// Makes an empty set.
     pub(crate) fn new() -> Result<Arc<Self>> {
+        let counts = Counts {
+            pinned: RBTree::new(),
+            unused: None,
+        };
         Arc::pin_init(
             pin_init!(Self {
-                counts <- new_irq_lock!(RBTree::new(), "ib_mkey pins"),
+                counts <- new_irq_lock!(counts, "ib_mkey pins"),
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Takes the lock. No MR is deregistered, and none is pinned or unpinned, until the result is
+    /// dropped. The caller must not sleep or drop a [`Pin`] before.
+    pub(crate) fn lock<'a>(self: &'a Arc<Self>) -> LockedPins<'a> {
+        LockedPins {
+            pins: self,
+            counts: self.counts.lock(),
+        }
     }
 
     /// Runs `find`, which must not sleep, and pins the MR at `index` if `find` succeeds.
@@ -51,29 +73,28 @@ impl Pins {
         index: u32,
         find: impl FnOnce() -> Result<T>,
     ) -> Result<(T, Pin)> {
-        let pin = || Pin {
-            pins: self.clone(),
-            index,
-        };
-        let mut counts = self.counts.lock();
-        if let Some(count) = counts.get_mut(&index) {
-            let more = count.checked_add(1).ok_or(EOVERFLOW)?;
+        let mut locked = self.lock();
+        if locked.can_pin(index) {
             let found = find()?;
-            *count = more;
-            drop(counts);
-            return Ok((found, pin()));
+            return Ok((found, locked.pin(index).ok_or(EOVERFLOW)?));
         }
-        drop(counts);
+        drop(locked);
         // The lock may not be held during the allocation.
         let node = RBTreeNode::new(index, 1, GFP_MAYFAIL)?;
-        let mut counts = self.counts.lock();
+        let mut locked = self.lock();
         let found = find()?;
-        match counts.get_mut(&index) {
-            Some(count) => *count = count.checked_add(1).ok_or(EOVERFLOW)?,
-            None => drop(counts.insert(node)),
+        if let Some(pin) = locked.pin(index) {
+            drop(locked);
+            drop(node);
+            return Ok((found, pin));
         }
-        drop(counts);
-        Ok((found, pin()))
+        if locked.counts.pinned.get(&index).is_some() {
+            return Err(EOVERFLOW);
+        }
+        drop(locked.counts.pinned.insert(node));
+        let pin = locked.new_pin(index);
+        drop(locked);
+        Ok((found, pin))
     }
 
     /// Runs `look`, which must not sleep. No MR is deregistered meanwhile.
@@ -89,7 +110,7 @@ impl Pins {
     /// `EBUSY` if the MR is pinned; those of `change`.
     pub(crate) fn if_free<T>(&self, index: u32, change: impl FnOnce() -> Result<T>) -> Result<T> {
         let counts = self.counts.lock();
-        if counts.get(&index).is_some() {
+        if counts.pinned.get(&index).is_some() {
             return Err(EBUSY);
         }
         change()
@@ -109,7 +130,7 @@ impl Pins {
         let counts = self.counts.lock();
         match items
             .iter()
-            .position(|item| counts.get(&index(item)).is_some())
+            .position(|item| counts.pinned.get(&index(item)).is_some())
         {
             Some(at) => items.get(at).map_or(Ok(()), Err),
             None => {
@@ -121,15 +142,65 @@ impl Pins {
 
     /// Returns the number of pins of the MR at `index`.
     pub(crate) fn count(&self, index: u32) -> u32 {
-        self.counts.lock().get(&index).copied().unwrap_or(0)
+        self.counts.lock().pinned.get(&index).copied().unwrap_or(0)
     }
 
     fn unpin(&self, index: u32) {
         let mut counts = self.counts.lock();
-        match counts.get_mut(&index) {
+        match counts.pinned.get_mut(&index) {
             Some(count) if *count > 1 => *count -= 1,
-            _ => drop(counts.remove(&index)),
+            _ => {
+                let node = counts.pinned.remove_node(&index);
+                let surplus = match node.map(RBTreeNode::into_reservation) {
+                    Some(unused) => counts.unused.replace(unused),
+                    None => None,
+                };
+                drop(counts);
+                drop(surplus);
+            }
         }
+    }
+}
+
+/// The pins of a device, locked.
+pub(crate) struct LockedPins<'a> {
+    pins: &'a Arc<Pins>,
+    counts: Guard<'a, Counts, IrqSpin>,
+}
+
+impl LockedPins<'_> {
+    /// Returns `true` if the MR at `index` is not pinned.
+    pub(crate) fn is_free(&self, index: u32) -> bool {
+        self.counts.pinned.get(&index).is_none()
+    }
+
+    /// Returns `true` if [`Self::pin`] can pin the MR at `index`.
+    fn can_pin(&self, index: u32) -> bool {
+        match self.counts.pinned.get(&index) {
+            Some(count) => *count != u32::MAX,
+            None => self.counts.unused.is_some(),
+        }
+    }
+
+    fn new_pin(&self, index: u32) -> Pin {
+        Pin {
+            pins: self.pins.clone(),
+            index,
+        }
+    }
+
+    /// Pins the MR at `index`, which the caller has found under this lock. Returns [`None`] if that
+    /// takes memory, or if the MR has too many pins. The pin must not be dropped under the lock.
+    pub(crate) fn pin(&mut self, index: u32) -> Option<Pin> {
+        let counts = &mut *self.counts;
+        match counts.pinned.get_mut(&index) {
+            Some(count) => *count = count.checked_add(1)?,
+            None => {
+                let node = counts.unused.take()?.into_node(index, 1);
+                drop(counts.pinned.insert(node));
+            }
+        }
+        Some(self.new_pin(index))
     }
 }
 

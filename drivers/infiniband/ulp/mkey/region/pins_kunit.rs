@@ -75,7 +75,7 @@ mod tests {
     fn a_count_does_not_overflow() -> Result {
         let pins = Pins::new()?;
         let (_, _pin) = pins.pin(7, || Ok(()))?;
-        let set = match pins.counts.lock().get_mut(&7) {
+        let set = match pins.counts.lock().pinned.get_mut(&7) {
             Some(count) => {
                 *count = u32::MAX;
                 true
@@ -85,7 +85,7 @@ mod tests {
         assert!(set);
         let refused = pins.pin(7, || Ok(())).err();
         assert!(refused == Some(EOVERFLOW));
-        let count = pins.counts.lock().get(&7).copied();
+        let count = pins.counts.lock().pinned.get(&7).copied();
         assert!(count == Some(u32::MAX));
         Ok(())
     }
@@ -113,6 +113,30 @@ mod tests {
         let result = pins.if_all_free(&mut items, |item| item.0, |item| item.1 += 1);
         assert!(result.is_ok());
         assert!(items == [(3, 1), (1, 1), (2, 1), (1, 1)]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_locked_pin_needs_no_memory_after_an_unpin() -> Result {
+        let pins = Pins::new()?;
+        // No node is at hand yet.
+        assert!(pins.lock().pin(7).is_none());
+        let (_, first) = pins.pin(7, || Ok(()))?;
+        let mut locked = pins.lock();
+        let second = locked.pin(7);
+        assert!(second.is_some() && !locked.is_free(7));
+        assert!(locked.pin(8).is_none());
+        drop(locked);
+        drop((first, second));
+        assert!(is_free(&pins, 7));
+        // The node of the last unpin serves one MR.
+        let mut locked = pins.lock();
+        let third = locked.pin(8);
+        assert!(third.is_some() && locked.pin(9).is_none());
+        drop(locked);
+        assert!(!is_free(&pins, 8));
+        drop(third);
+        assert!(is_free(&pins, 8));
         Ok(())
     }
 }

@@ -97,9 +97,19 @@ impl Base {
     /// caller has a reference. While the result exists, the MR must not be deregistered or mapped
     /// to other pages.
     pub(super) unsafe fn new(mr: NonNull<rxe_mr>) -> Self {
-        let raw = mr.as_ptr();
         // SAFETY: By the safety requirement.
-        unsafe { bindings::ib_mkey_rxe_ref_mr(raw) };
+        unsafe { bindings::ib_mkey_rxe_ref_mr(mr.as_ptr()) };
+        // SAFETY: By the safety requirement. The reference was taken above.
+        unsafe { Self::with_reference(mr) }
+    }
+
+    /// Takes the caller's reference to an MR over.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::new`]. The caller gives its reference away.
+    pub(super) unsafe fn with_reference(mr: NonNull<rxe_mr>) -> Self {
+        let raw = mr.as_ptr();
         // SAFETY: By the safety requirement.
         let source = unsafe {
             if (*raw).ibmr.type_ == ib_mr_type_IB_MR_TYPE_DMA {
@@ -112,8 +122,7 @@ impl Base {
                 PageSource::Pinned
             }
         };
-        // INVARIANT: The reference was taken above. The rest is by the safety requirement; the type
-        // stays, and so do the pages.
+        // INVARIANT: By the safety requirement; the type stays, and so do the pages.
         Self { mr, source }
     }
 

@@ -15,7 +15,7 @@ use crate::{
     },
     kernel_ext::rdma::{Access, Device, Mr, Pd},
 };
-use core::ptr::NonNull;
+use core::{mem::ManuallyDrop, ptr::NonNull};
 use kernel::prelude::*;
 
 /// A reference to an MR that was found by its index.
@@ -31,6 +31,11 @@ impl FoundMr {
         let raw = unsafe { bindings::ib_mkey_rxe_get_mr(device.as_raw(), index) };
         // INVARIANT: The reference was taken above.
         NonNull::new(raw).map(Self)
+    }
+
+    /// Gives the reference away.
+    fn into_raw(self) -> NonNull<rxe_mr> {
+        ManuallyDrop::new(self).0
     }
 }
 
@@ -71,7 +76,7 @@ pub(super) fn find(device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
     Ok(match kind {
         TYPE_USER => Named::Memory {
             // SAFETY: The MR is over user memory. The caller pins it.
-            base: unsafe { Base::new(raw) },
+            base: unsafe { Base::with_reference(found.into_raw()) },
             start,
             len,
             access: Access::from_raw(access as u32),
@@ -80,7 +85,7 @@ pub(super) fn find(device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
         TYPE_MEM_REG if pd.is_kernels() => Named::Memory {
             // SAFETY: A kernel user mapped the pages, and maps no others while the MR is
             // pinned: see `MkeyDevice::may_map()`.
-            base: unsafe { Base::new(raw) },
+            base: unsafe { Base::with_reference(found.into_raw()) },
             start,
             len: if state == rxe_mr_state_RXE_MR_STATE_VALID {
                 len
@@ -93,7 +98,7 @@ pub(super) fn find(device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
         // of kernel users contain it.
         TYPE_DMA => Named::Memory {
             // SAFETY: The MR is over all memory. The caller pins it.
-            base: unsafe { Base::new(raw) },
+            base: unsafe { Base::with_reference(found.into_raw()) },
             start: 0,
             len: u64::MAX,
             access: Access::from_raw(access as u32),

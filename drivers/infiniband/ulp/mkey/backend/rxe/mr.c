@@ -37,10 +37,16 @@ void ib_mkey_rxe_init_copies(void)
 /* Returns the object at a pool index, with a reference, or NULL. */
 static void *get_object(struct rxe_pool *pool, u32 index)
 {
+	XA_STATE(xas, &pool->xa, index);
 	struct rxe_pool_elem *elem;
 
 	rcu_read_lock();
-	elem = xa_load(&pool->xa, index);
+	/* xa_load() without its own section of RCU */
+	do {
+		elem = xas_load(&xas);
+		if (xa_is_zero(elem))
+			elem = NULL;
+	} while (xas_retry(&xas, elem));
 	if (elem && !kref_get_unless_zero(&elem->ref_cnt))
 		elem = NULL;
 	rcu_read_unlock();

@@ -106,8 +106,8 @@ int ib_mkey_rxe_request_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 		.rkey = READ_ONCE(wqe->wr.wr.mw.rkey),
 		.access = READ_ONCE(wqe->wr.wr.mw.access),
 	};
-	/* aligned as the structures of a description */
-	u8 data[RXE_MAX_INLINE_DATA] __aligned(8);
+	/* aligned as the structures of a description; only what was copied is read */
+	u8 data[RXE_MAX_INLINE_DATA] __aligned(8) __uninitialized;
 	struct rxe_mr *mr;
 	u32 length = 0;
 	int ret;
