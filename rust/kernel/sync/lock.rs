@@ -101,6 +101,11 @@ impl LockMany {
 }
 
 impl LockMany {
+    /// Locks one of the mutexes; returns [`None`] if another thread holds it.
+    pub(crate) fn try_lock<'a>(&self, mutex: &'a ManyMutex) -> Option<Guard<'a, (), Many>> {
+        mutex.try_lock()
+    }
+
     /// Locks one of the mutexes. Returns [`None`] if others hold it for `jiffies` jiffies. Sleeps.
     pub(crate) fn lock_within<'a>(
         &self,

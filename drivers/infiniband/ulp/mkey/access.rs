@@ -13,6 +13,7 @@
 //! access by a slow binding leaves SRCU and counts as its user (`region/binding.rs`). Readers of a
 //! fast registration are counted (`region/fast_reg.rs`).
 
+mod again;
 pub(crate) mod bind;
 pub(crate) mod window;
 

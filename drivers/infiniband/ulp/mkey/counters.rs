@@ -16,6 +16,8 @@ use kernel::{
 pub(crate) enum Count {
     /// Bindings made of keys.
     Bind,
+    /// Those of them that were made of an old binding of the same layout.
+    Again,
     /// Bindings taken from keys, by the call or by an invalidation.
     Unbind,
     /// Accesses by an MR that is not bound, or outside of its bytes.
@@ -29,8 +31,9 @@ pub(crate) enum Count {
 }
 
 /// The names of the counts in debugfs, in their order.
-pub(crate) const NAMES: [&str; 6] = [
+pub(crate) const NAMES: [&str; 7] = [
     "binds",
+    "binds_again",
     "unbinds",
     "refused_unbound",
     "refused_rights",

@@ -5,9 +5,10 @@
 //! A description is checked completely before anything changes. Each lkey in it is looked up and
 //! pinned once.
 
+pub(crate) mod alike;
 mod description;
 pub(crate) mod indexed;
-mod leaf;
+pub(crate) mod leaf;
 pub(crate) mod nest;
 mod registered;
 pub(crate) mod request;

@@ -8,6 +8,7 @@
 //! the old binding. A description has at most `MAX_ENTRIES` entries, blocks or indices, which bounds
 //! the time of the worker.
 
+use super::again;
 use crate::{
     backend::{Backend, MrRange},
     bindings,
@@ -27,7 +28,7 @@ use kernel::{ffi::c_int, prelude::*, transmute::AsBytes};
 
 /// The number of 8-byte words of a description that is copied at once: one block of eight dimensions,
 /// or seven ranges.
-const SHORT: usize = 24;
+pub(super) const SHORT: usize = 24;
 
 /// A request to bind a key.
 pub(crate) struct KeyRequest<'a> {
@@ -136,7 +137,7 @@ pub(crate) fn bind_staged(mr: &Mr, pd: &Pd, rkey: u32, access: u32, attempt: Att
 }
 
 /// Returns the access flags of a request on a QP in `pd`.
-fn checked(pd: &Pd, access: u32) -> Result<Access> {
+pub(super) fn checked(pd: &Pd, access: u32) -> Result<Access> {
     if access & !bindings::ib_access_flags_IB_ACCESS_SUPPORTED != 0 {
         return Err(EINVAL);
     }
@@ -152,6 +153,9 @@ fn checked(pd: &Pd, access: u32) -> Result<Access> {
 /// key; those of [`KeyRequest::reader`], of [`describe`] and of a bind. The key keeps its binding
 /// then, and a query of the key tells the error.
 pub(crate) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>) -> Result {
+    if again::bind(mr, pd, request).is_some() {
+        return Ok(());
+    }
     let core = Core::running(mr.device())?;
     if mr.pd() != pd.as_raw() {
         return Err(EINVAL);

@@ -45,6 +45,25 @@ fn memory(
     })
 }
 
+/// Finds one of the driver's MRs, and does not pin it. Returns [`None`] for an MR that must be pinned
+/// first. The caller holds the lock of the pins as long as it uses the leaf.
+///
+/// # Errors
+///
+/// As for [`Core::pin_leaf`].
+#[inline]
+pub(crate) fn find_memory(hw: &Hw, ibdev: &Device, lkey: u32, pd: &Pd) -> Result<Option<Leaf>> {
+    match hw.find(ibdev, lkey, pd)? {
+        Named::Memory {
+            base,
+            start,
+            len,
+            access,
+        } if !base.is_on_demand() => memory(lkey, base, (start, len), access).map(Some),
+        _ => Ok(None),
+    }
+}
+
 impl Core {
     /// Looks up the MR or key that `lkey` names, and pins it: it cannot be deregistered or bound to
     /// another layout. A key may have up to `depth` levels.
@@ -95,18 +114,12 @@ impl Core {
         addr: u64,
         to: &mut [u8],
     ) -> Result<bool> {
-        self.pins.exclude(|| match self.hw.find(ibdev, lkey, pd)? {
-            Named::Memory {
-                base,
-                start,
-                len,
-                access,
-            } if !base.is_on_demand() => {
-                let leaf = memory(lkey, base, (start, len), access)?;
-                leaf.read(pd.as_raw() as usize, addr, to)?;
-                Ok(true)
-            }
-            _ => Ok(false),
+        self.pins.exclude(|| {
+            let Some(leaf) = find_memory(&self.hw, ibdev, lkey, pd)? else {
+                return Ok(false);
+            };
+            leaf.read(pd.as_raw() as usize, addr, to)?;
+            Ok(true)
         })
     }
 

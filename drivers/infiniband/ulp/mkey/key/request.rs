@@ -211,6 +211,25 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Checks the fields of a header that do not describe the layout.
+///
+/// # Errors
+///
+/// `EINVAL`.
+#[inline]
+pub(super) fn check_header(header: &UapiLayout) -> Result {
+    let size = match header.kind {
+        KIND_LIST => size_of::<UapiSge>(),
+        KIND_INTERLEAVED => size_of::<UapiBlock>(),
+        KIND_INDEXED => size_of::<UapiIndexed>(),
+        _ => return Err(EINVAL),
+    };
+    let is_known = header.version == IB_MKEY_LAYOUT_VERSION
+        && header.comp_mask & !(ANY_TAG | REMOTE_INV) == 0
+        && header.entry_size as usize == size;
+    is_known.then_some(()).ok_or(EINVAL)
+}
+
 /// Describes the layout that `reader` reads. Sets `entry` to the number of the entry or block that is
 /// wrong, or else to the number of all of them.
 ///
@@ -225,18 +244,7 @@ pub(crate) fn describe<'k>(
     entry: &mut u32,
 ) -> Result<Described<'k>> {
     let header: UapiLayout = reader.one()?;
-    if header.version != IB_MKEY_LAYOUT_VERSION || header.comp_mask & !(ANY_TAG | REMOTE_INV) != 0 {
-        return Err(EINVAL);
-    }
-    let size = match header.kind {
-        KIND_LIST => size_of::<UapiSge>(),
-        KIND_INTERLEAVED => size_of::<UapiBlock>(),
-        KIND_INDEXED => size_of::<UapiIndexed>(),
-        _ => return Err(EINVAL),
-    };
-    if header.entry_size as usize != size {
-        return Err(EINVAL);
-    }
+    check_header(&header)?;
     let mut described = match (header.kind, header.num_dims, header.num_entries) {
         (KIND_LIST, 0, count) => list(key, access, count, reader, entry),
         (KIND_INTERLEAVED, dims, count) => interleaved(key, access, dims, count, reader, entry),

@@ -12,7 +12,7 @@
 use crate::{
     backend::{Backend, Hw, MrRange},
     kernel_ext::{
-        rdma::Mr,
+        rdma::{Access, Mr},
         sync::{
             lock::{LockMany, Many},
             srcu::Retired,
@@ -215,18 +215,19 @@ fn exchange(
         }
     }
     for change in changes.iter_mut() {
-        publish(hw, change.mr, &change.new);
+        let (range, access) = published(&change.new);
+        hw.publish(change.mr, range, access);
     }
     result
 }
 
-/// Lets rxe's checks pass the range and the access flags of `new`.
-fn publish(hw: &Hw, mr: &Mr, new: &Binding) {
+/// Returns the range and the access flags of `new`, which rxe's checks let pass.
+fn published(new: &Binding) -> (MrRange, Access) {
     let range = MrRange {
         start: new.start(),
         len: new.layout.length(),
     };
-    hw.publish(mr, range, new.access);
+    (range, new.access)
 }
 
 /// A bind in the order of a queue.
@@ -250,6 +251,47 @@ impl Region {
             self.was_slow.store(true, ordering::Relaxed);
         }
         self.binding.swap(Some(new))
+    }
+
+    /// Checks that a request may bind the key now. The caller holds `edit` and the lock of the pins.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for another rkey and for a key that is being destroyed.
+    #[inline]
+    pub(crate) fn check_turn(&self, turn: &Turn<'_>, hw: &Hw, mr: &Mr) -> Result {
+        // Another request changed the key meanwhile, or the MR is being destroyed.
+        let named = match turn.key {
+            Some(key) => hw.key(mr) == key || turn.any_tag && self.is_unbound(hw, mr),
+            None => tag::same_mr(hw.key(mr), turn.new_key),
+        };
+        if !named || (!hw.is_free(mr) && !hw.is_open(mr)) {
+            return Err(EINVAL);
+        }
+        Ok(())
+    }
+
+    /// Replaces the binding with `new` after [`Self::check_turn`]. As for that.
+    #[inline]
+    pub(crate) fn take_turn(
+        &self,
+        turn: &Turn<'_>,
+        hw: &Hw,
+        mr: &Mr,
+        new: Arc<Binding>,
+    ) -> Retired<Binding> {
+        self.lapsed.store(false, ordering::Relaxed);
+        self.rekey(hw, mr, turn.new_key);
+        if turn.key.is_some() {
+            mr.set_key(turn.new_key);
+        }
+        new.set_rkey(turn.new_key);
+        let (range, access) = published(&new);
+        let replaced = self.swap(new);
+        // No access waits for this: the access flags and the range of a binding are checked again
+        // when its bytes are copied.
+        hw.publish(mr, range, access);
+        replaced
     }
 
     /// Replaces the binding of a key with `new`, for a work request. Accesses in progress keep the
@@ -277,25 +319,8 @@ impl Region {
         };
         let swap = || {
             pins.if_free(mr.index(), || {
-                // Another request changed the key meanwhile, or the MR is being destroyed.
-                let named = match turn.key {
-                    Some(key) => hw.key(mr) == key || turn.any_tag && self.is_unbound(hw, mr),
-                    None => tag::same_mr(hw.key(mr), turn.new_key),
-                };
-                if !named || (!hw.is_free(mr) && !hw.is_open(mr)) {
-                    return Err(EINVAL);
-                }
-                self.lapsed.store(false, ordering::Relaxed);
-                self.rekey(hw, mr, turn.new_key);
-                if turn.key.is_some() {
-                    mr.set_key(turn.new_key);
-                }
-                new.set_rkey(turn.new_key);
-                let replaced = self.swap(new.clone());
-                // No access waits for this: the access flags and the range of a binding are
-                // checked again when its bytes are copied.
-                publish(hw, mr, new);
-                Ok(replaced)
+                self.check_turn(turn, hw, mr)?;
+                Ok(self.take_turn(turn, hw, mr, new.clone()))
             })
         };
         let replace = || {
@@ -314,12 +339,17 @@ impl Region {
         }
         drop(edit);
         drop(many);
+        self.reap(old);
+        Ok(())
+    }
+
+    /// Drops old bindings that no access uses any more, and keeps the memory of one of this region.
+    pub(crate) fn reap(&self, old: &OldBindings) {
         old.reap(|region, binding| {
             if region == self.address() {
                 self.reuse(binding);
             }
         });
-        Ok(())
     }
 
     /// Replaces the binding with `new`. As for [`apply`].

@@ -10,6 +10,7 @@ use super::{
     Flat,
     KLayout,
     Leaf,
+    LeafPlace,
     Room,
     Window,
     MAX_LEVELS,
@@ -22,10 +23,11 @@ use crate::{
         rdma::{mr::Right, Access, Pd},
         sync::users::Users,
     },
-    layout::Grain,
+    layout::{Grain, Reach},
     limits::owner::OwnerCharge,
-    region::flat,
+    region::{flat, pins::Pin},
 };
+use core::slice;
 use kernel::{
     prelude::*,
     sync::{atomic::Atomic, Arc},
@@ -57,20 +59,10 @@ impl Binding {
         window: Option<Window>,
         room: Room,
     ) -> Result<Arc<Self>> {
-        let writes = access.contains(Right::LocalWrite)
-            || access.contains(Right::RemoteWrite)
-            || access.contains(Right::RemoteAtomic);
-        for leaf in leaves.iter() {
-            if writes && !leaf.access.contains(Right::LocalWrite) {
-                return Err(EACCES);
-            }
-            for flush in [Right::FlushGlobal, Right::FlushPersistent] {
-                if access.contains(flush) && !leaf.access.contains(flush) {
-                    return Err(EACCES);
-                }
-            }
-        }
-        let Survey { own, pieces, grain } = survey(&layout, &leaves)?;
+        check_access(access, &leaves)?;
+        let mut survey = Survey::new();
+        layout.reach(|reach| survey.add(&reach, &leaves))?;
+        let Survey { own, pieces, grain } = survey.end();
         let below = leaves.iter().map(|leaf| leaf.place.depth()).max();
         let depth = below.unwrap_or(0).saturating_add(1);
         if depth > MAX_LEVELS {
@@ -189,6 +181,29 @@ impl Walked {
     }
 }
 
+/// Checks that each leaf has the access flags that a layout with the flags `access` needs.
+///
+/// # Errors
+///
+/// `EACCES` if one of them is missing.
+#[inline]
+fn check_access(access: Access, leaves: &[Leaf]) -> Result {
+    let writes = access.contains(Right::LocalWrite)
+        || access.contains(Right::RemoteWrite)
+        || access.contains(Right::RemoteAtomic);
+    for leaf in leaves {
+        if writes && !leaf.access.contains(Right::LocalWrite) {
+            return Err(EACCES);
+        }
+        for flush in [Right::FlushGlobal, Right::FlushPersistent] {
+            if access.contains(flush) && !leaf.access.contains(flush) {
+                return Err(EACCES);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The pieces of a layout.
 struct Survey {
     /// The number of pieces.
@@ -199,25 +214,88 @@ struct Survey {
     grain: Grain,
 }
 
-/// Checks that `layout` stays within its leaves, and counts its pieces. A block is cut where a
-/// piece of a level below ends.
-///
-/// # Errors
-///
-/// `ERANGE` for a block outside of its leaf.
-fn survey(layout: &KLayout, leaves: &[Leaf]) -> Result<Survey> {
-    let (mut own, mut pieces, mut grain) = (0u64, 0u64, Grain::NONE);
-    layout.reach(|reach| {
+impl Survey {
+    /// Begins with no pieces.
+    fn new() -> Self {
+        Self {
+            own: 0,
+            pieces: 0,
+            grain: Grain::NONE,
+        }
+    }
+
+    /// Checks that pieces stay within their leaf, and counts them. A block is cut where a piece of a
+    /// level below ends.
+    ///
+    /// # Errors
+    ///
+    /// `ERANGE` for a block outside of its leaf.
+    #[inline]
+    fn add(&mut self, reach: &Reach, leaves: &[Leaf]) -> Result {
         let leaf = leaves.get(reach.extent.leaf() as usize).ok_or(EINVAL)?;
         reach.extent.check_within(leaf.start, leaf.len)?;
-        own = own.saturating_add(reach.count);
-        pieces = pieces.saturating_add(reach.count.saturating_mul(leaf.place.pieces()));
-        grain = grain.join(reach.grain);
-        Ok::<_, Error>(())
-    })?;
-    Ok(Survey {
-        own,
-        pieces,
-        grain: if own == 1 { grain.alone() } else { grain },
-    })
+        self.own = self.own.saturating_add(reach.count);
+        let pieces = reach.count.saturating_mul(leaf.place.pieces());
+        self.pieces = self.pieces.saturating_add(pieces);
+        self.grain = self.grain.join(reach.grain);
+        Ok(())
+    }
+
+    /// Ends after all pieces.
+    fn end(self) -> Self {
+        Self {
+            grain: if self.own == 1 {
+                self.grain.alone()
+            } else {
+                self.grain
+            },
+            ..self
+        }
+    }
+}
+
+impl Binding {
+    /// Makes an old binding, which [`Self::recycle`] returned, a binding of its layout at the address
+    /// `addr`, over `leaf`. The layout is one of a single leaf.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::new`]; `EOPNOTSUPP` if the binding needs other memory or another look at its
+    /// levels. The binding stays an old one then, with a layout of the same shape.
+    pub(crate) fn renew(&mut self, addr: u64, leaf: Leaf, access: Access, pd: &Pd) -> Result {
+        let is_memory = matches!(leaf.place, LeafPlace::Memory { .. });
+        if !is_memory
+            || leaf.place.is_on_demand()
+            || access.contains(Right::FlushPersistent)
+            || self.levels != both(1, 1)
+        {
+            return Err(eopnotsupp());
+        }
+        let leaves = slice::from_ref(&leaf);
+        check_access(access, leaves)?;
+        let mut survey = Survey::new();
+        self.layout
+            .move_to(addr, |reach| survey.add(&reach, leaves))?;
+        let Survey { pieces, grain, .. } = survey.end();
+        self.leaves.push_within_capacity(leaf)?;
+        // The levels are the same. So is the work of a search, which does not depend on addresses.
+        self.access = access;
+        self.pd = pd.as_raw() as usize;
+        self.marks = Atomic::new(0);
+        self.pieces = u32::try_from(pieces).unwrap_or(u32::MAX);
+        self.grain = grain;
+        Ok(())
+    }
+
+    /// Ends [`Self::renew`]: `pin` keeps the leaf.
+    pub(crate) fn hold(&mut self, pin: Pin) {
+        if let Some(leaf) = self.leaves.first_mut() {
+            leaf._pin = Some(pin);
+        }
+    }
+
+    /// Undoes [`Self::renew`], before [`Self::hold`].
+    pub(crate) fn give_up(&mut self) {
+        self.leaves.clear();
+    }
 }

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work requests that bind a key to a layout that it had before, at another address.
+//!
+//! A key keeps the memory of its old binding, and in it the layout (`region/binding/room.rs`). If a
+//! request describes that layout again, over one of the driver's MRs, the old binding is moved and
+//! used. Its range and the access flags are checked as those of any other binding.
+//!
+//! Such a bind does what that of `access/bind.rs` would do. If anything else than success is
+//! possible, it changes nothing, and that bind decides.
+//!
+//! # Locking
+//!
+//! The request is read, and its bind is made, in one critical section of the lock of the pins, so no MR
+//! is deregistered meanwhile. A thread that would have to wait for `edit` leaves the request to
+//! `access/bind.rs`.
+
+use super::bind::{checked, KeyRequest, SHORT};
+use crate::{
+    backend::Hw,
+    counters::{self, Count},
+    kernel_ext::{
+        rdma::{Access, Mr, Pd},
+        sync::{lock::LockMany, srcu::Retired, users::Patience},
+    },
+    key::{alike::Alike, leaf::find_memory},
+    region::{
+        binding::Binding,
+        old::OldBindings,
+        pins::Pins,
+        rebind::Turn,
+        rights::supported,
+        tag,
+        Kind,
+        Region, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{Arc, UniqueArc},
+    transmute::AsBytes,
+};
+
+/// A request for a key whose old binding is at hand.
+struct Again<'a> {
+    mr: &'a Mr,
+    pd: &'a Pd,
+    request: &'a KeyRequest<'a>,
+    access: Access,
+    region: &'a Region,
+    old: &'a OldBindings,
+    pins: &'a Arc<Pins>,
+    hw: &'a Hw,
+}
+
+impl Again<'_> {
+    /// Copies the description to `room`, unless the request contains it. Returns its bytes. The caller
+    /// holds the lock of the pins.
+    fn text<'t>(&'t self, room: &'t mut [u64; SHORT]) -> Option<&'t [u8]> {
+        let request = self.request;
+        if request.length == 0 {
+            return Some(request.inline);
+        }
+        let length = usize::try_from(request.length).ok()?;
+        let copy = AsBytes::as_bytes_mut(room).get_mut(..length)?;
+        let leaf = find_memory(self.hw, self.pd.device(), request.lkey, self.pd).ok()??;
+        let pd = self.pd.as_raw() as usize;
+        leaf.read(pd, request.addr, copy).ok()?;
+        Some(copy)
+    }
+
+    /// Moves the old binding in `place` to where the description says, and binds the key to it.
+    /// Returns the binding that was replaced. The caller holds `edit`.
+    fn exchange(&self, place: &mut Option<UniqueArc<Binding>>) -> Option<Retired<Binding>> {
+        let Self {
+            mr,
+            pd,
+            request,
+            access,
+            region,
+            old,
+            pins,
+            hw,
+        } = *self;
+        let mut room = [0; SHORT];
+        let mut locked = pins.lock();
+        let binding = place.as_mut()?;
+        let alike = Alike::of(self.text(&mut room)?, &binding.layout)?;
+        let turn = Turn {
+            old,
+            key: Some(request.rkey),
+            any_tag: alike.any_tag,
+            new_key: request.new_key,
+            patience: Patience::Bounded(0),
+        };
+        if !locked.is_free(mr.index()) || region.check_turn(&turn, hw, mr).is_err() {
+            return None;
+        }
+        let leaf = find_memory(hw, pd.device(), alike.lkey, pd).ok()??;
+        binding.renew(alike.addr, leaf, access, pd).ok()?;
+        let Some(pin) = locked.pin(alike.lkey >> 8) else {
+            binding.give_up();
+            return None;
+        };
+        binding.hold(pin);
+        if alike.peers_end {
+            binding.let_peers_end();
+        }
+        let new = place.take()?;
+        Some(region.take_turn(&turn, hw, mr, new.into()))
+    }
+
+    /// Binds the key. The caller holds `edit`.
+    fn bind(&self) -> Option<()> {
+        let mut place = Some(self.region.unused.take()?);
+        let bound = if self.region.binding.is_empty() {
+            // It stays empty under `edit`, so there is nothing to keep.
+            self.exchange(&mut place).map(drop)
+        } else {
+            let replace = || self.exchange(&mut place).ok_or(EAGAIN);
+            self.old.keep(self.region.address(), replace).ok()
+        };
+        if let Some(unused) = place {
+            drop(self.region.unused.put(unused));
+        }
+        bound
+    }
+}
+
+/// Binds the key `mr` as [`super::bind::bind`] does, if the layout is that of its old binding. Returns
+/// [`None`], with nothing changed, otherwise.
+pub(super) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>) -> Option<()> {
+    let region = super::exposed(mr)?;
+    let Kind::Key { old, pins, hw, .. } = &region.kind else {
+        return None;
+    };
+    let is_named = mr.pd() == pd.as_raw()
+        && tag::same_mr(mr.rkey(), request.rkey)
+        && tag::same_mr(request.new_key, request.rkey);
+    let access = checked(pd, request.access).ok()?;
+    if !is_named || !supported(access) {
+        return None;
+    }
+    let many = LockMany::new();
+    let edit = many.try_lock(&region.edit)?;
+    let again = Again {
+        mr,
+        pd,
+        request,
+        access,
+        region: &region,
+        old,
+        pins,
+        hw,
+    };
+    let bound = again.bind();
+    drop(edit);
+    drop(many);
+    bound?;
+    region.reap(old);
+    counters::add(Count::Bind, 1);
+    counters::add(Count::Again, 1);
+    Some(())
+}

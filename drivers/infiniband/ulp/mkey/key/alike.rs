@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Descriptions of a layout that a key had before, at another address.
+//!
+//! A program that binds a key for each message often describes the same blocks in another buffer. All
+//! fields of the description, except for the lkey and the address, are then those of the old layout,
+//! which was checked when it was made.
+
+use crate::{
+    bindings::{
+        ib_uverbs_mkey_block as UapiBlock,
+        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INTERLEAVED as KIND_INTERLEAVED,
+        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST, ib_uverbs_mkey_layout as UapiLayout,
+        ib_uverbs_mkey_layout_mask_IB_UVERBS_MKEY_LAYOUT_ANY_TAG as ANY_TAG,
+        ib_uverbs_mkey_layout_mask_IB_UVERBS_MKEY_LAYOUT_REMOTE_INV as REMOTE_INV,
+        ib_uverbs_mkey_sge as UapiSge,
+    },
+    kernel_ext::transmute::slice_of,
+    key::request::check_header,
+    layout::Block,
+    region::binding::KLayout,
+};
+use core::mem::size_of;
+
+/// The parts of a description beside the shape of its layout.
+pub(crate) struct Alike {
+    /// The lkey of the only leaf.
+    pub(crate) lkey: u32,
+    /// The address of the block, or of the first range.
+    pub(crate) addr: u64,
+    /// `true` if a request may name the unbound key by any tag.
+    pub(crate) any_tag: bool,
+    /// `true` if peers may invalidate the binding even if it has no remote access flag.
+    pub(crate) peers_end: bool,
+}
+
+impl Alike {
+    /// Reads `text`, the bytes of a description that nothing changes meanwhile. Returns [`None`] unless
+    /// it describes the layout `old` at any address of one leaf.
+    #[inline]
+    pub(crate) fn of(text: &[u8], old: &KLayout) -> Option<Self> {
+        let (header, rest) = text.split_at_checked(size_of::<UapiLayout>())?;
+        let [header] = slice_of::<UapiLayout>(header)? else {
+            return None;
+        };
+        check_header(header).ok()?;
+        let (lkey, addr) = match (header.kind, old) {
+            (KIND_INTERLEAVED, KLayout::Interleaved(old)) => {
+                let counts = (header.num_dims as usize).checked_mul(size_of::<u64>())?;
+                let (counts, block) = rest.split_at_checked(counts)?;
+                let ([block], 1) = (slice_of::<UapiBlock>(block)?, header.num_entries) else {
+                    return None;
+                };
+                let found = Block::new(0, block.addr, block.bytes_count, block.stride);
+                // Unused strides of the old block are zero, as those of a description must be.
+                let is_like = block.comp_mask == 0 && old.is_like(slice_of(counts)?, &found);
+                is_like.then_some((block.lkey, block.addr))?
+            }
+            (KIND_LIST, KLayout::List(old)) => {
+                let ranges = slice_of::<UapiSge>(rest)?;
+                let first = ranges.first()?;
+                let is_list = header.num_dims == 0 && header.num_entries as usize == ranges.len();
+                let is_one = |range: &UapiSge| range.lkey == first.lkey && range.comp_mask == 0;
+                let is_like = is_list
+                    && ranges.iter().all(is_one)
+                    && old.is_like(ranges.iter().map(|range| (range.addr, range.length)));
+                is_like.then_some((first.lkey, first.addr))?
+            }
+            _ => return None,
+        };
+        Some(Self {
+            lkey,
+            addr,
+            any_tag: header.comp_mask & ANY_TAG != 0,
+            peers_end: header.comp_mask & REMOTE_INV != 0,
+        })
+    }
+}

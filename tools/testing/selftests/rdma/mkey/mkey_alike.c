@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A request that describes the layout of the binding before, at another address,
+ * moves that binding. Each request is executed for a key that had such a layout and
+ * for a new key, which had none. Both must be refused for the same reason, or be bound
+ * to the same bytes. Most descriptions differ from the layout before in little: in an
+ * address, a leaf, an access flag, or any one number.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "mkey_harness.h"
+#include "raw.h"
+#include "request.h"
+
+#define ROOM 1024
+#define ZONE 4096
+#define MOST 512
+#define ENTRIES 6
+#define HEADER 24			/* bytes of struct ib_uverbs_mkey_layout */
+#define RANGE 24			/* bytes of struct ib_uverbs_mkey_sge */
+#define OWN 1				/* stands for the lkey of the key itself */
+
+enum alike_leaf {
+	WHOLE,
+	HALF,				/* the first page */
+	READ_ONLY,
+	FOREIGN,			/* in another protection domain */
+	NESTED,				/* a key */
+	LEAVES,
+};
+
+FIXTURE(alike)
+{
+	struct mkt_setup s;
+	struct mkt_request text;
+	struct ibv_pd *pd;
+	struct ibv_mr *leaf[LEAVES];
+	uint8_t *host;
+};
+
+FIXTURE_SETUP(alike)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		.host = 2 * ZONE,
+		.max_entries = ENTRIES,
+	};
+	struct ibmkey_range all = { .length = 2 * ZONE };
+	struct ibv_pd *pd;
+	uint64_t addr;
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	pd = self->s.dev[1].pd;
+	ASSERT_EQ(0, mkt_request_init(&self->text, pd, ROOM));
+	addr = self->s.arena[1].leaf[0].addr;
+	self->host = (uint8_t *)(uintptr_t)addr;
+	mkt_rand_bytes(&self->s.rng, self->host, 2 * ZONE);
+	self->pd = ibv_alloc_pd(self->s.dev[1].ctx);
+	ASSERT_NE(NULL, self->pd);
+	self->leaf[WHOLE] = ibv_reg_mr(pd, self->host, 2 * ZONE, MKT_ACCESS_ALL);
+	self->leaf[HALF] = ibv_reg_mr(pd, self->host, ZONE, MKT_ACCESS_ALL);
+	self->leaf[READ_ONLY] = ibv_reg_mr(pd, self->host, 2 * ZONE, IBV_ACCESS_REMOTE_READ);
+	self->leaf[FOREIGN] = ibv_reg_mr(self->pd, self->host, 2 * ZONE, MKT_ACCESS_ALL);
+	self->leaf[NESTED] = ibmkey_alloc(pd, 1);
+	for (unsigned int i = 0; i < LEAVES; i++)
+		ASSERT_NE(NULL, self->leaf[i]);
+	all.addr = addr;
+	all.lkey = self->leaf[WHOLE]->lkey;
+	ASSERT_EQ(0, ibmkey_bind_list(self->leaf[NESTED], MKT_ACCESS_ALL, 1, &all));
+}
+
+FIXTURE_TEARDOWN(alike)
+{
+	if (self->s.key[1]) {
+		EXPECT_EQ(0, ibmkey_unbind(self->s.key[1]));
+	}
+	for (unsigned int i = LEAVES; i--;)
+		EXPECT_EQ(0, ibv_dereg_mr(self->leaf[i]));
+	EXPECT_EQ(0, ibv_dealloc_pd(self->pd));
+	mkt_request_free(&self->text);
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/* the binds that moved a binding since the module was loaded, -1 if unknown */
+static long long alike_moved(void)
+{
+	FILE *f = fopen("/sys/kernel/debug/ib_mkey/counters", "r");
+	long long count, moved = -1;
+	char line[128], name[64];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%63s %lld", name, &count) == 2 && !strcmp(name, "binds_again"))
+			moved = count;
+	if (f)
+		fclose(f);
+	return moved;
+}
+
+/* a description, and the parts of its request that vary */
+struct alike_text {
+	union {
+		uint8_t bytes[ROOM];
+		uint32_t words[ROOM / 4];
+	};
+	size_t length;
+	unsigned int dims;
+	unsigned int entries;
+	unsigned int access;
+	bool next_tag;
+};
+
+static uint64_t *alike_addr(struct alike_text *text, unsigned int i)
+{
+	size_t at = HEADER + (text->dims ? 8 * text->dims : RANGE * i);
+
+	return (uint64_t *)(text->bytes + at);
+}
+
+static uint32_t *alike_lkey(struct alike_text *text, unsigned int i)
+{
+	return (uint32_t *)(alike_addr(text, i) + (text->dims ? 2 + IBMKEY_MAX_DIMS : 2));
+}
+
+/* draws a block or a short list, mostly of few bytes and inside of the leaf */
+static void alike_draw(struct alike_text *text, struct mkt_rng *rng, const struct ibv_mr *leaf)
+{
+	uint64_t at = (uintptr_t)leaf->addr + mkt_between(rng, 512, ZONE);
+	struct ibmkey_range range[ENTRIES];
+	uint64_t count[IBMKEY_MAX_DIMS];
+	struct ibmkey_block block = {
+		.addr = at,
+		.bytes_count = mkt_between(rng, 1, 20),
+		.lkey = leaf->lkey,
+	};
+	struct ibmkey_bind bind = { .num_entries = 1 };
+	unsigned int i;
+
+	memset(text, 0, sizeof(*text));
+	text->access = MKT_ACCESS_ALL;
+	if (mkt_rand(rng) & 1) {
+		text->dims = mkt_between(rng, 1, 3);
+		text->entries = 1;
+		for (i = 0; i < text->dims; i++) {
+			count[i] = mkt_between(rng, 1, 3);
+			block.stride[i] = (int64_t)mkt_between(rng, 0, 120) - 60;
+		}
+		bind.kind = IBMKEY_INTERLEAVED;
+		bind.num_dims = text->dims;
+		bind.repeat_count = count;
+		bind.blocks = &block;
+	} else {
+		text->entries = mkt_between(rng, 1, ENTRIES);
+		for (i = 0; i < text->entries; i++) {
+			range[i] = (struct ibmkey_range){
+				.addr = at + mkt_between(rng, 0, 200),
+				.length = mkt_between(rng, 1, 20),
+				.lkey = leaf->lkey,
+			};
+			/* a row of entries of one length */
+			if (i && mkt_rand(rng) & 1) {
+				range[i].length = range[i - 1].length;
+				range[i].addr = range[i - 1].addr + 24;
+			}
+		}
+		bind.kind = IBMKEY_LIST;
+		bind.num_entries = text->entries;
+		bind.ranges = range;
+	}
+	text->length = ibmkey_describe(&bind, text->bytes, sizeof(text->bytes));
+}
+
+static void alike_shift(struct alike_text *text, uint64_t by)
+{
+	for (unsigned int i = 0; i < text->entries; i++)
+		*alike_addr(text, i) += by;
+}
+
+static uint32_t alike_other_lkey(FIXTURE_DATA(alike) *self)
+{
+	unsigned int which = mkt_between(&self->s.rng, 0, LEAVES + 2);
+
+	if (which < LEAVES)
+		return self->leaf[which]->lkey;
+	if (which == LEAVES)
+		return OWN;
+	/* another tag, or no MR */
+	return self->leaf[WHOLE]->lkey ^ (which == LEAVES + 1 ? 1 : 0x4000);
+}
+
+/* changes nothing or little */
+static void alike_change(FIXTURE_DATA(alike) *self, struct alike_text *text)
+{
+	static const unsigned int flags[] = {
+		0, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND,
+		IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_ON_DEMAND, MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND,
+		MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED, IBV_ACCESS_REMOTE_READ | 1u << 17, 1u << 30,
+	};
+	struct mkt_rng *rng = &self->s.rng;
+	uint64_t end = (uintptr_t)self->host + 2 * ZONE;
+	unsigned int i;
+	uint32_t lkey;
+
+	switch (mkt_between(rng, 0, 9)) {
+	case 0:
+		alike_shift(text, mkt_between(rng, 0, 2 * ZONE) - ZONE);
+		break;
+	case 1:
+		/* close to the end of the leaf, or to its beginning */
+		alike_shift(text, end - *alike_addr(text, 0) - mkt_between(rng, 0, 300));
+		break;
+	case 2:
+		alike_shift(text, (uintptr_t)self->host - *alike_addr(text, 0) +
+				  mkt_between(rng, 0, 200) - 100);
+		break;
+	case 3:
+		/* around the end of the address space */
+		alike_shift(text, mkt_between(rng, 0, 400) - 200 - *alike_addr(text, 0));
+		break;
+	case 4:
+		text->words[mkt_between(rng, 0, text->length / 4 - 1)] +=
+			mkt_between(rng, 0, 4) - 2;
+		break;
+	case 5:
+		text->bytes[mkt_between(rng, 0, text->length - 1)] ^= 1 << mkt_between(rng, 0, 7);
+		break;
+	case 6:
+		lkey = alike_other_lkey(self);
+		for (i = 0; i < text->entries; i++)
+			*alike_lkey(text, i) = lkey;
+		break;
+	case 7:
+		*alike_lkey(text, mkt_between(rng, 0, text->entries - 1)) = alike_other_lkey(self);
+		break;
+	case 8:
+		text->access = flags[mkt_between(rng, 0, sizeof(flags) / sizeof(*flags) - 1)];
+		break;
+	default:
+		text->length += mkt_between(rng, 0, 2) - 1;
+	}
+}
+
+/* the result of a request, and of a READ of all bytes if it was executed */
+struct alike_result {
+	int status;
+	int error;
+	uint32_t entry;
+	struct ibmkey_info info;
+	int read;
+	uint8_t bytes[MOST];
+};
+
+static int alike_execute(FIXTURE_DATA(alike) *self, struct ibv_mr *key,
+			 const struct alike_text *text)
+{
+	struct alike_text own = *text;
+	struct ibmkey_info info;
+	struct ibmkey_wr wr;
+	int status;
+
+	for (unsigned int i = 0; i < own.entries; i++)
+		if (*alike_lkey(&own, i) == OWN)
+			*alike_lkey(&own, i) = key->lkey;
+	memcpy(self->text.text, own.bytes, own.length);
+	self->text.length = own.length;
+	wr = mkt_request_wr(&self->text, key);
+	wr.access = own.access;
+	wr.rkey = own.next_tag ? ibv_inc_rkey(key->rkey) : 0;
+	status = mkt_request_status(&self->s.pair.end[1], &wr);
+	/* The library has changed the keys, which a refused request leaves as they were. */
+	if (status && !ibmkey_query(key, &info)) {
+		key->lkey = info.lkey;
+		key->rkey = info.rkey;
+	}
+	return status;
+}
+
+static void alike_result(FIXTURE_DATA(alike) *self, struct ibv_mr *key,
+			 const struct alike_text *text, struct alike_result *result,
+			 struct __test_metadata *_metadata)
+{
+	uint8_t *to = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
+	struct mkt_wr wr = {
+		.op = MKT_READ,
+		.sge[0] = { .addr = self->s.plain[0].addr, .lkey = self->s.plain[0].mr->lkey },
+		.num_sge = 1,
+	};
+
+	memset(result, 0, sizeof(*result));
+	result->status = alike_execute(self, key, text);
+	if (result->status) {
+		ASSERT_EQ(IBV_WC_MW_BIND_ERR, result->status);
+		ASSERT_EQ(0, ibmkey_query_refused(key, &result->error, &result->entry));
+		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+		return;
+	}
+	ASSERT_EQ(0, ibmkey_query(key, &result->info));
+	wr.rkey = result->info.rkey;
+	wr.sge[0].length = result->info.length < MOST ? result->info.length : MOST;
+	memset(to, 0, MOST);
+	result->read = mkt_status(&self->s.pair, 0, &wr);
+	if (result->read) {
+		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	} else {
+		memcpy(result->bytes, to, MOST);
+	}
+	/* the keys differ in these */
+	result->info.lkey = 0;
+	result->info.rkey = 0;
+	result->info.max_entries = 0;
+}
+
+TEST_F(alike, as_for_a_new_key)
+{
+	unsigned int i, changes, rounds = mkt_scale(4000, 400), bound = 0, refused = 0;
+	struct alike_result again, fresh;
+	struct ibv_mr *key = self->s.key[1], *other;
+	struct alike_text first, text;
+	struct ibmkey_info before, after;
+	long long moved = alike_moved();
+
+	for (i = 0; i < rounds; i++) {
+		mkt_alive();
+		alike_draw(&first, &self->s.rng, self->leaf[WHOLE]);
+		/* The second bind leaves the memory of the first one to the key. */
+		ASSERT_EQ(IBV_WC_SUCCESS, alike_execute(self, key, &first));
+		if (mkt_rand(&self->s.rng) & 1) {
+			ASSERT_EQ(IBV_WC_SUCCESS, alike_execute(self, key, &first));
+		} else {
+			ASSERT_EQ(0, ibmkey_unbind(key));
+		}
+		text = first;
+		for (changes = mkt_between(&self->s.rng, 0, 2); changes; changes--)
+			alike_change(self, &text);
+		text.next_tag = mkt_rand(&self->s.rng) & 1;
+		ASSERT_EQ(0, ibmkey_query(key, &before));
+		alike_result(self, key, &text, &again, _metadata);
+		other = ibmkey_alloc(self->s.dev[1].pd, ENTRIES);
+		ASSERT_NE(NULL, other);
+		alike_result(self, other, &text, &fresh, _metadata);
+		ASSERT_EQ(fresh.status, again.status)
+		{
+			TH_LOG("round %u: %d for a new key, %d again", i, fresh.error, again.error);
+		}
+		ASSERT_EQ(fresh.error, again.error);
+		ASSERT_EQ(fresh.entry, again.entry);
+		ASSERT_EQ(fresh.read, again.read);
+		ASSERT_EQ(0, memcmp(&fresh.info, &again.info, sizeof(fresh.info)));
+		ASSERT_EQ(0, memcmp(fresh.bytes, again.bytes, sizeof(fresh.bytes)));
+		if (again.status) {
+			ASSERT_EQ(0, ibmkey_query(key, &after));
+			ASSERT_EQ(0, memcmp(&before, &after, sizeof(before)));
+			refused++;
+		} else {
+			bound++;
+		}
+		ASSERT_EQ(0, ibv_dereg_mr(other));
+	}
+	TH_LOG("%u bound, %u refused", bound, refused);
+	EXPECT_LT(rounds / 8, bound);
+	EXPECT_LT(rounds / 8, refused);
+	if (moved >= 0) {
+		moved = alike_moved() - moved;
+		TH_LOG("%lld bindings moved", moved);
+		EXPECT_LT(rounds / 8, moved);
+	}
+}
+
+struct alike_thread {
+	FIXTURE_DATA(alike) *self;
+	pthread_t tid;
+	atomic_uint lkey;		/* of an MR that may be gone */
+	atomic_bool stop;
+	atomic_uint turns;
+	unsigned int bound, refused;
+	int err;
+};
+
+/* binds one layout over an MR that stays and over one that goes, in turn */
+static void *alike_loop(void *arg)
+{
+	struct alike_thread *thread = arg;
+	FIXTURE_DATA(alike) *self = thread->self;
+	struct alike_text text;
+	struct mkt_rng rng;
+	unsigned int turn;
+	int status;
+
+	mkt_rng_init(&rng, "alike_loop");
+	for (turn = 0; !thread->err && !atomic_load(&thread->stop); turn++) {
+		if (turn % 64 == 0)
+			alike_draw(&text, &rng, self->leaf[WHOLE]);
+		for (unsigned int i = 0; i < text.entries; i++)
+			*alike_lkey(&text, i) = turn & 1 ? atomic_load(&thread->lkey) :
+							   self->leaf[WHOLE]->lkey;
+		status = alike_execute(self, self->s.key[1], &text);
+		if (!status) {
+			thread->bound++;
+		} else if (status == IBV_WC_MW_BIND_ERR && turn & 1) {
+			thread->refused++;
+			thread->err = mkt_pair_recover(&self->s.pair);
+		} else {
+			thread->err = EIO;
+		}
+		atomic_store(&thread->turns, turn + 1);
+	}
+	atomic_store(&thread->stop, true);
+	return NULL;
+}
+
+/* MRs are deregistered, moved and registered while bindings move to them and away */
+TEST_F(alike, leaves_go)
+{
+	unsigned int i, turns, gone = 0, busy = 0, rounds = mkt_scale(3000, 200);
+	struct alike_thread thread = { .self = self };
+	struct ibv_mr *mr;
+	int ret;
+
+	atomic_store(&thread.lkey, self->leaf[WHOLE]->lkey);
+	ASSERT_EQ(0, pthread_create(&thread.tid, NULL, alike_loop, &thread));
+	for (i = 0; i < rounds; i++) {
+		mkt_alive();
+		mr = ibv_reg_mr(self->s.dev[1].pd, self->host, 2 * ZONE, MKT_ACCESS_ALL);
+		ASSERT_NE(NULL, mr);
+		atomic_store(&thread.lkey, mr->lkey);
+		if (i & 1) {
+			ret = mkt_raw_rereg_to(mr, IBV_REREG_MR_CHANGE_ACCESS, self->s.dev[1].pd,
+					       IBV_ACCESS_REMOTE_READ, NULL, 0, 0);
+			ASSERT_EQ(0, ret);
+		}
+		/* None to three binds first: one of two is over this MR. */
+		turns = atomic_load(&thread.turns) + i % 4;
+		while ((int)(atomic_load(&thread.turns) - turns) < 0 && !atomic_load(&thread.stop))
+			usleep(100);
+		while ((ret = ibv_dereg_mr(mr)) == EBUSY && !atomic_load(&thread.stop))
+			busy++;
+		ASSERT_EQ(0, ret);
+		gone++;
+	}
+	atomic_store(&thread.stop, true);
+	pthread_join(thread.tid, NULL);
+	EXPECT_EQ(0, thread.err);
+	TH_LOG("%u MRs gone, %u busy; %u bound, %u refused", gone, busy, thread.bound,
+	       thread.refused);
+	EXPECT_LT(rounds / 8, thread.bound);
+}
+
+TEST_HARNESS_MAIN
