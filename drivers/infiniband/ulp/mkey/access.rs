@@ -284,6 +284,10 @@ pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
 /// Returns the region of `mr`, if accesses find it. The region of a key may outlive the data of its
 /// device. An access in progress can take arbitrarily long, and removal of another device must not wait
 /// for it. A caller that waits for accesses therefore does not keep those data.
+///
+/// A request that uses the result is no reader of `rdma_ops_srcu`, so the removal of the device does not
+/// wait for it there. It need not: a process has keys only if ib_uverbs is a younger client of `ib_core`,
+/// which destroys the queue pairs of processes first.
 fn exposed(mr: &Mr) -> Option<Arc<Region>> {
     let guard = srcu::read();
     let region = region_of(mr, &guard).ok()?;
