@@ -290,6 +290,34 @@ TEST_F(iov, other_keys)
 	EXPECT_EQ(0, ibmkey_dereg(key));
 }
 
+/*
+ * ibv_dereg_mr() destroys the key alone. The MRs under it stay until the context is
+ * closed, and keep the PD.
+ */
+TEST_F(iov, destroyed_by_libibverbs)
+{
+	struct iovec iov[2] = {
+		{ self->memory, 100 },
+		{ self->memory + 2 * self->page, 100 },
+	};
+	struct ibv_context *ctx = mkt_dev_reopen(&self->s.dev[1]);
+	int before = iov_mrs(&self->s);
+	struct ibv_mr *key;
+	struct ibv_pd *pd;
+
+	ASSERT_NE(NULL, ctx);
+	pd = ibv_alloc_pd(ctx);
+	ASSERT_NE(NULL, pd);
+	key = ibmkey_reg_iov(pd, iov, 2, MKT_ACCESS_ALL);
+	ASSERT_NE(NULL, key);
+	EXPECT_EQ(before + 3, iov_mrs(&self->s));
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+	EXPECT_EQ(before + 2, iov_mrs(&self->s));
+	EXPECT_EQ(EBUSY, ibv_dealloc_pd(pd));
+	EXPECT_EQ(0, ibv_close_device(ctx));
+	EXPECT_EQ(before, iov_mrs(&self->s));
+}
+
 /* bytes of the kernel's memory that the keys of a device take; 0 without debugfs */
 static unsigned long long iov_key_memory(struct mkt_dev *dev)
 {
