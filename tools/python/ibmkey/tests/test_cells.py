@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Each cell of a sample is a program of its own, as in a notebook. Needs no device."""
+"""Each cell of a sample compiles alone, as in a notebook. Needs no device."""
 
 from __future__ import annotations
 

@@ -307,8 +307,9 @@ class Errors(Test):
     def test_limits(self) -> None:
         caps = ibmkey.query_caps(self.loop.context)
         self.assertEqual(self.errno_of(DM, self.loop.context, caps.max_dm_size + 4096), errno.ENOMEM)
-        absent = next(number for number in range(1, 4) if not caps.dm_classes & 1 << number)
-        self.assertEqual(self.errno_of(DM, self.loop.context, 4096, dm_class=1 << absent), errno.EOPNOTSUPP)
+        # NUMA node 200: IBMKEY_DM_THE_NODE(200).
+        absent = 1 << 1 | 201 << 8
+        self.assertEqual(self.errno_of(DM, self.loop.context, 4096, dm_class=absent), errno.EOPNOTSUPP)
         many = np.zeros(2 * caps.max_entries + 2, "u1")
         whole = ibmkey.register(self.pd, many)
         parts = [memoryview(many)[2 * n : 2 * n + 1] for n in range(caps.max_entries + 1)]

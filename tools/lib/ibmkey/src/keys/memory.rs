@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Memory of the process that is registered, whoever owns it.
+//! Registered memory of the process, for its different owners.
 
 use core::{
     ffi::c_int,

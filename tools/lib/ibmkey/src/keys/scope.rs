@@ -176,7 +176,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 
     /// Makes one key of several parts, one after another. Parts without elements have no bytes.
     ///
-    /// Each part is an MR of its own, so a peer reaches no byte between them.
+    /// Each part has its own MR, so a peer reaches no byte between them.
     pub fn gather<T: Plain>(
         &'scope self,
         parts: impl IntoIterator<Item = &'env mut [T]>,
