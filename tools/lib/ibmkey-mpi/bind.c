@@ -143,8 +143,8 @@ int ibmkey_mpi_bind(struct ibv_pd *pd, const void *buffer, struct ibv_mr *mr,
 	ret = bind_groups(pd, buffer, mr, layout, access, key);
 	if (ret != ELOOP)
 		return ret;
-	/* Too many levels, or too expensive. Without a nest, nothing is, but there are limits. */
-	ret = layout_plain(layout, &plain);
+	/* Too many levels, or too expensive. One key is neither; a list of keys still may be. */
+	ret = layout_plain(layout, caps.max_entries, &plain);
 	if (ret == ENOSPC)
 		snprintf(error, sizeof(error), "%s: more than %d entries without keys over keys",
 			 plain.part, IBMKEY_MPI_MAX_ENTRIES);

@@ -380,27 +380,36 @@ int form_unroll(struct form *form)
 	return ret;
 }
 
-int form_plain(struct form *form)
+int form_plain(struct form *form, uint32_t most)
 {
-	uint64_t inside, outside = form->entries;
+	uint64_t inside, outside;
 	bool nests = false, inner;
 	struct form all = { 0 };
 	int ret = 0;
 
-	for (uint32_t i = 0; i < form->num_items && !ret; i++)
-		if (form->items[i].nest) {
-			ret = form_plain(form->items[i].nest);
-			nests = true;
-		}
+	for (uint32_t i = 0; i < form->num_items && !ret; i++) {
+		struct form *nest = form->items[i].nest;
+
+		if (!nest)
+			continue;
+		nests = true;
+		form->entries -= nest->entries;
+		ret = form_plain(nest, most);
+		form->entries += nest->entries;
+	}
+	outside = form->entries;
 	if (!ret && nests) {
-		/* Writes out the loops within, or the copies: what takes fewer entries. */
+		/*
+		 * Writes out the loops within, or the copies, what takes fewer entries: but
+		 * the former, if they are at most @most. Then there is one key only.
+		 */
 		inside = form_unrolled(form);
 		for (uint32_t d = 0; d < form->num_loops; d++) {
 			inside /= inside == UINT64_MAX ? 1 : form->loops[d].count;
 			if (__builtin_mul_overflow(outside, form->loops[d].count, &outside))
 				outside = UINT64_MAX;
 		}
-		inner = form->num_loops && inside <= outside;
+		inner = form->num_loops && (inside <= most || inside <= outside);
 		if (form->num_loops && inside > IBMKEY_MPI_MAX_ENTRIES &&
 		    outside > IBMKEY_MPI_MAX_ENTRIES)
 			ret = ENOSPC;

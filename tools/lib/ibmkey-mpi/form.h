@@ -66,9 +66,10 @@ int form_unroll(struct form *form);
 
 /*
  * Takes away what needs keys over keys, but for a list: loops have ranges only, and not
- * more than IBMKEY_MAX_DIMS of them are around each other.
+ * more than IBMKEY_MAX_DIMS of them are around each other. Avoids the list, too, if a key
+ * of @most entries can have all ranges.
  */
-int form_plain(struct form *form);
+int form_plain(struct form *form, uint32_t most);
 
 /* Sets the groups of @layout; EOVERFLOW, @layout->part says where, if only a plain form can. */
 int form_lower(const struct form *form, struct ibmkey_mpi_layout *layout);
@@ -76,7 +77,8 @@ int form_lower(const struct form *form, struct ibmkey_mpi_layout *layout);
 void groups_free(struct ibmkey_mpi_layout *layout);
 
 /* Sets @plain to a layout of the same bytes, of a plain form. */
-int layout_plain(const struct ibmkey_mpi_layout *layout, struct ibmkey_mpi_layout *plain);
+int layout_plain(const struct ibmkey_mpi_layout *layout, uint32_t most,
+		 struct ibmkey_mpi_layout *plain);
 
 /* Writes the name of a part of a datatype. */
 void part_name(const struct ibmkey_mpi_part *part, char *name, size_t size);

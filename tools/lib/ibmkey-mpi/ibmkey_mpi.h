@@ -110,10 +110,10 @@ struct ibmkey_mpi_key;
  * @key: set to the key, to be freed by ibmkey_mpi_unbind()
  *
  * A nest of keys may be more than the device allows, in levels or in cost. The bind then
- * makes keys with more entries and without a nest.
+ * makes one key with more entries, or a list of keys.
  *
- * Return: 0; ENOSPC if a group has more entries than the device allows for a key, or an
- * errno value of ibmkey_alloc() or ibmkey_bind_interleaved(). ibmkey_mpi_last_error() says
+ * Return: 0; ENOSPC if a group has more entries than the device allows for a key, ELOOP if
+ * the list of keys is refused, too, or an errno value of ibmkey_alloc() or ibmkey_bind_interleaved(). ibmkey_mpi_last_error() says
  * for which part of the datatype.
  */
 int ibmkey_mpi_bind(struct ibv_pd *pd, const void *buffer, struct ibv_mr *mr,

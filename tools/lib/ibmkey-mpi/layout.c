@@ -336,7 +336,7 @@ static int make_groups(struct ibmkey_mpi_layout *layout, struct form *form)
 	ret = form_lower(form, layout);
 	if (ret != EOVERFLOW)
 		return ret;
-	ret = layout_plain(layout, &plain);
+	ret = layout_plain(layout, 0, &plain);
 	if (ret) {
 		memcpy(layout->part, plain.part, sizeof(layout->part));
 		ibmkey_mpi_free(&plain);

@@ -2,7 +2,7 @@
 /*
  * Makes groups of forms. A group is what one key is bound to.
  *
- * A form within another one becomes a key of its own, which has the loops around it as its
+ * A form within another one becomes a separate key, which has the loops around it as its
  * outermost dimensions. The outer key refers to it: the outer key's repetition i takes the
  * inner key's bytes of repetition i.
  *
@@ -191,7 +191,8 @@ int form_lower(const struct form *form, struct ibmkey_mpi_layout *layout)
 	return ret;
 }
 
-int layout_plain(const struct ibmkey_mpi_layout *layout, struct ibmkey_mpi_layout *plain)
+int layout_plain(const struct ibmkey_mpi_layout *layout, uint32_t most,
+		 struct ibmkey_mpi_layout *plain)
 {
 	const struct form *nested = layout->form;
 	struct form *form;
@@ -207,7 +208,7 @@ int layout_plain(const struct ibmkey_mpi_layout *layout, struct ibmkey_mpi_layou
 		return ENOMEM;
 	ret = form_copy(form, nested);
 	if (!ret)
-		ret = form_plain(form);
+		ret = form_plain(form, most);
 	if (!ret)
 		ret = form_lower(form, plain);
 	else

@@ -38,6 +38,7 @@ static void append(struct drawn *to, const struct drawn *from, int64_t by)
 		to->at[to->bytes++] = from->at[i] + by;
 	to->features |= from->features;
 	to->has_complex |= from->has_complex;
+	to->resized |= from->resized;
 	if (from->has_complex && by % 16)
 		to->features |= ODD_COMPLEX;
 }
@@ -304,6 +305,7 @@ struct drawn draw(int levels)
 		new = nothing();
 		append(&new, &old, 0);
 		MPI_Type_create_resized(old.type, between(-20, 20), between(0, 60), &new.type);
+		new.resized = true;
 		break;
 	case 4:
 		new = nothing();

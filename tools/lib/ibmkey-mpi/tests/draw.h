@@ -46,6 +46,7 @@ struct drawn {
 	int64_t *at;		/* NULL: more than MAX_BYTES */
 	unsigned int features;	/* enum feature */
 	bool has_complex;
+	bool resized;
 };
 
 /* Draws a datatype of @levels constructors. */

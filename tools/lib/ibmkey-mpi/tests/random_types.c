@@ -69,7 +69,7 @@ static unsigned int levels_of(const struct ibmkey_mpi_layout *layout)
 static bool check_plain(const struct ibmkey_mpi_layout *layout, const struct drawn *all)
 {
 	struct ibmkey_mpi_layout plain;
-	int ret = layout_plain(layout, &plain);
+	int ret = layout_plain(layout, 65536, &plain);
 	int64_t *list = ret ? NULL : list_layout(&plain, all->bytes);
 	bool good = list && same_bytes("by definition", list, all->at, all->bytes);
 

@@ -142,12 +142,35 @@ static void no_plain_layout(void)
 	MPI_Type_free(&members[0]);
 	ret = ibmkey_mpi_layout(type, 1000000, &layout);
 	result(!ret && ibmkey_mpi_entries(&layout) == 3, "a large nest of 3 entries");
-	ret = layout_plain(&layout, &plain);
+	ret = layout_plain(&layout, 65536, &plain);
 	result(ret == ENOSPC && !strcmp(plain.part, "struct at level 1"),
 	       "it has too many entries without a nest");
 	ibmkey_mpi_free(&plain);
 	ibmkey_mpi_free(&layout);
 	MPI_Type_free(&type);
+}
+
+/* What is written out within a loop counts for the loops around it. */
+static void plain_levels(void)
+{
+	MPI_Datatype members[2] = { MPI_DATATYPE_NULL, MPI_CHAR }, type, all;
+	struct ibmkey_mpi_layout layout, plain;
+
+	MPI_Type_vector(3, 1, 2, MPI_CHAR, &members[0]);
+	MPI_Type_create_struct(2, (int[]){ 1, 1 }, (MPI_Aint[]){ 0, 8 }, members, &type);
+	MPI_Type_free(&members[0]);
+	MPI_Type_create_hvector(250, 1, 12, type, &members[0]);
+	MPI_Type_free(&type);
+	MPI_Type_create_struct(2, (int[]){ 1, 1 }, (MPI_Aint[]){ 0, 3001 }, members, &type);
+	MPI_Type_create_hvector(200, 1, 5000, type, &all);
+	result(!ibmkey_mpi_layout(all, 1, &layout) && ibmkey_mpi_entries(&layout) == 5 &&
+	       !layout_plain(&layout, 65536, &plain) && ibmkey_mpi_entries(&plain) == 1001 &&
+	       plain.num_groups == 1, "three levels become one");
+	ibmkey_mpi_free(&plain);
+	ibmkey_mpi_free(&layout);
+	MPI_Type_free(&members[0]);
+	MPI_Type_free(&type);
+	MPI_Type_free(&all);
 }
 
 void refused_types(void)
@@ -157,4 +180,5 @@ void refused_types(void)
 	too_far();
 	too_many_dimensions();
 	no_plain_layout();
+	plain_levels();
 }
