@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Halo exchange of two processes over one device: Open MPI's derived datatypes against
- * keys of the same faces, in one run. Started by mpirun, with both processes' messages on
+ * keys of the same datatypes, in one run. Started by mpirun, with both processes' messages on
  * that device.
  *
  * usage: mkey_bench_halo DEVICE REPETITIONS [-i] [-q]
  *   -i  note that the clock counts instructions
- *   -q  small boxes, all bytes checked, no figures
+ *   -q  small boxes, all bytes checked; no times, but the packets that the device sent
  */
 #include <err.h>
 #include <inttypes.h>
@@ -18,8 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <infiniband/mkey.h>
-#include <mpi.h>
+#include <ibmkey_mpi.h>
 
 #include "rc.h"
 
@@ -41,7 +40,8 @@ struct halo {
 	struct box box;
 	struct rc_conn conn;
 	struct ibv_mr *mr;
-	struct ibv_mr *out[FACES], *in[FACES];		/* keys */
+	struct ibmkey_mpi_key *out_key[FACES], *in_key[FACES];
+	struct ibv_mr *out[FACES], *in[FACES];		/* of these keys */
 	MPI_Datatype out_type[FACES], in_type[FACES];
 	struct rc_dev *dev;
 	int rank, peer;
@@ -71,27 +71,32 @@ static MPI_Datatype layer_type(const struct box *box, int axis, int at)
 	return type;
 }
 
-static struct ibv_mr *layer_key(struct halo *halo, int axis, int at)
+/* A key of the cells that @type has. */
+static struct ibmkey_mpi_key *key_of(struct halo *halo, MPI_Datatype type)
 {
-	const uint64_t n = halo->box.edge, row = (n + 2) * sizeof(double);
-	const int64_t stride[] = { row * (n + 2), row, sizeof(double) };
-	const int u = axis == 0 ? 1 : 0, v = axis == 2 ? 1 : 2;
-	struct ibmkey_block cell = {
-		.addr = (uintptr_t)halo->box.cells + at * stride[axis] + stride[u] + stride[v],
-		.bytes_count = sizeof(double),
-		.lkey = halo->mr->lkey,
-		.stride = { stride[u], stride[v] },
-	};
-	struct ibv_mr *key = ibmkey_alloc(halo->dev->pd, 1);
+	struct ibmkey_mpi_layout layout;
+	struct ibmkey_mpi_key *key;
 	int ret;
 
-	if (!key)
-		err(1, "ibmkey_alloc");
-	ret = ibmkey_bind_interleaved(key, IBV_ACCESS_LOCAL_WRITE, 2, (uint64_t[]){ n, n },
-				      1, &cell);
+	ret = ibmkey_mpi_layout(type, 1, &layout);
 	if (ret)
-		die(ret, "ibmkey_bind_interleaved: %s", ibmkey_last_error());
+		die(ret, "ibmkey_mpi_layout: %s", layout.part);
+	if (ibmkey_mpi_entries(&layout) != 1)
+		errx(1, "%u entries for a layer", ibmkey_mpi_entries(&layout));
+	ret = ibmkey_mpi_bind(halo->dev->pd, halo->box.cells, halo->mr, &layout,
+			      IBV_ACCESS_LOCAL_WRITE, &key);
+	if (ret)
+		die(ret, "ibmkey_mpi_bind: %s", ibmkey_mpi_last_error());
+	ibmkey_mpi_free(&layout);
 	return key;
+}
+
+static void free_key(struct ibmkey_mpi_key *key)
+{
+	int ret = ibmkey_mpi_unbind(key);
+
+	if (ret)
+		die(ret, "ibmkey_mpi_unbind");
 }
 
 /* Tells the cells of ranks, rounds and places apart. */
@@ -227,10 +232,12 @@ static void halo_open(struct halo *halo, struct rc_dev *dev, int edge)
 	for (int i = 0; i < FACES; i++) {
 		int out = i % 2 ? edge : 1, in = i % 2 ? 0 : edge + 1;
 
-		halo->out[i] = layer_key(halo, i / 2, out);
-		halo->in[i] = layer_key(halo, i / 2, in);
 		halo->out_type[i] = layer_type(&halo->box, i / 2, out);
 		halo->in_type[i] = layer_type(&halo->box, i / 2, in);
+		halo->out_key[i] = key_of(halo, halo->out_type[i]);
+		halo->in_key[i] = key_of(halo, halo->in_type[i]);
+		halo->out[i] = ibmkey_mpi_mr(halo->out_key[i]);
+		halo->in[i] = ibmkey_mpi_mr(halo->in_key[i]);
 	}
 	rc_create(&halo->conn, dev, "halo");
 	own = rc_address(&halo->conn, dev);
@@ -245,8 +252,8 @@ static void halo_close(struct halo *halo)
 	MPI_Barrier(MPI_COMM_WORLD);
 	rc_destroy(&halo->conn);
 	for (int i = 0; i < FACES; i++) {
-		rc_dereg(halo->out[i]);
-		rc_dereg(halo->in[i]);
+		free_key(halo->out_key[i]);
+		free_key(halo->in_key[i]);
 		MPI_Type_free(&halo->out_type[i]);
 		MPI_Type_free(&halo->in_type[i]);
 	}
@@ -283,6 +290,35 @@ static uint64_t exchange(struct halo *halo, int way, int number)
 	return ns;
 }
 
+/* Returns the packets that the device has sent. */
+static uint64_t packets_sent(const struct rc_dev *dev)
+{
+	const char *count = NULL;
+	char text[4096] = "", command[256];
+	FILE *rdma;
+
+	snprintf(command, sizeof(command), "rdma statistic show link %s/1",
+		 ibv_get_device_name(dev->ctx->device));
+	rdma = popen(command, "r");
+	if (rdma && fread(text, 1, sizeof(text) - 1, rdma))
+		count = strstr(text, "sent_pkts ");
+	if (!rdma || pclose(rdma) || !count)
+		errx(1, "%s shows no packets", command);
+	return strtoull(count + strlen("sent_pkts "), NULL, 10);
+}
+
+/* The first exchange by a way. Tells how many packets it took, if nothing is measured. */
+static void exchange_once(struct halo *halo, int way, bool quiet)
+{
+	bool shows = quiet && halo->rank == 0;
+	uint64_t before = shows ? packets_sent(halo->dev) : 0;
+
+	exchange(halo, way, way);
+	if (shows)
+		printf("%s %d %" PRIu64 "\n", ways[way].name, halo->box.edge,
+		       packets_sent(halo->dev) - before);
+}
+
 static void measure(struct rc_dev *dev, int edge, int repetitions, bool quiet)
 {
 	uint64_t ns[WAYS][100];
@@ -290,7 +326,7 @@ static void measure(struct rc_dev *dev, int edge, int repetitions, bool quiet)
 
 	halo_open(&halo, dev, edge);
 	for (int way = 0; way < WAYS; way++)
-		exchange(&halo, way, way);
+		exchange_once(&halo, way, quiet);
 	for (int i = 0; i < repetitions && !quiet; i++)
 		for (int turn = 0; turn < WAYS; turn++) {
 			/* No way always follows the same one. */
