@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* The C library chooses its memcpy() for the processor. */
-const bool mkey_fast_strings = true;
+const bool ib_mkey_fast_strings = true;
 
 #define SIZES(x) \
 	x(1) x(2) x(4) x(8) x(12) x(16) x(20) x(24) x(32) x(40) x(48) x(64) x(96) \

@@ -19,7 +19,7 @@ extern "C" {
     fn memcpy(to: *mut c_void, from: *const c_void, len: usize) -> *mut c_void;
 
     /// `true` if `memcpy()` copies by string instructions.
-    static mkey_fast_strings: bool;
+    static ib_mkey_fast_strings: bool;
 }
 
 /// The most bytes of a piece that [`copy_small`] copies.
@@ -85,7 +85,7 @@ pub(crate) unsafe fn copy_piece(to: *mut u8, from: *const u8, len: usize) {
 pub(crate) unsafe fn copy_large(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: By the safety requirements. The number is set before there is anything to copy.
     unsafe {
-        if mkey_fast_strings {
+        if ib_mkey_fast_strings {
             memcpy(to.cast(), from.cast(), len);
         } else {
             copy_lines(to, from, len);

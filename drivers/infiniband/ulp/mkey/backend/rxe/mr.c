@@ -18,7 +18,7 @@
 unsigned long ib_mkey_rxe_page_base __ro_after_init;
 
 /* Whether memcpy() of the kernel copies by string instructions. copy_row.rs uses it. */
-bool mkey_fast_strings __ro_after_init;
+bool ib_mkey_fast_strings __ro_after_init;
 
 /* Sets the numbers above. The module's initialisation calls this before anything is copied. */
 void ib_mkey_rxe_init_copies(void)
@@ -28,9 +28,9 @@ void ib_mkey_rxe_init_copies(void)
 	ib_mkey_rxe_page_base = (unsigned long)page_address(page) -
 				(unsigned long)page * (PAGE_SIZE / sizeof(*page));
 #ifdef CONFIG_X86_64
-	mkey_fast_strings = boot_cpu_has(X86_FEATURE_FSRM);
+	ib_mkey_fast_strings = boot_cpu_has(X86_FEATURE_FSRM);
 #else
-	mkey_fast_strings = true;
+	ib_mkey_fast_strings = true;
 #endif
 }
 

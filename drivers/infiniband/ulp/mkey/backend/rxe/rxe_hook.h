@@ -104,7 +104,7 @@ int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_m
 
 /* mr.c */
 extern unsigned long ib_mkey_rxe_page_base;
-extern bool mkey_fast_strings;
+extern bool ib_mkey_fast_strings;
 void ib_mkey_rxe_init_copies(void);
 struct rxe_mr *ib_mkey_rxe_get_mr(struct ib_device *ibdev, u32 index);
 void ib_mkey_rxe_ref_mr(struct rxe_mr *mr);
