@@ -59,6 +59,7 @@ use bindings::{rxe_mr, rxe_mr_state_RXE_MR_STATE_FREE, rxe_mr_state_RXE_MR_STATE
 use core::{
     mem::{align_of, offset_of, size_of},
     ptr::NonNull,
+    sync::atomic::{fence, Ordering},
 };
 use kernel::{
     error::to_result,
@@ -135,7 +136,9 @@ impl Rxe {
     unsafe fn published(mr: *mut rxe_mr) -> Option<MrRange> {
         // SAFETY: By the safety requirement. Each field is read as a whole, the state first.
         let (state, range) = unsafe {
-            let state = bindings::ib_mkey_rxe_state(mr);
+            let state = (&raw const (*mr).state).read_volatile();
+            // Pairs with `smp_store_release()` of the state: the range is as new.
+            fence(Ordering::Acquire);
             let range = MrRange {
                 start: (&raw const (*mr).ibmr.iova).read_volatile(),
                 len: (&raw const (*mr).ibmr.length).read_volatile(),

@@ -160,7 +160,10 @@ enum rxe_mr_state ib_mkey_rxe_state(struct rxe_mr *mr)
 
 void ib_mkey_rxe_set_state(struct rxe_mr *mr, enum rxe_mr_state state)
 {
-	/* Pairs with smp_load_acquire() in ib_mkey_rxe_state(), and with the fence in base.rs. */
+	/*
+	 * Pairs with smp_load_acquire() in ib_mkey_rxe_state(), and with the fences in base.rs and
+	 * rxe.rs.
+	 */
 	smp_store_release(&mr->state, state);
 }
 
