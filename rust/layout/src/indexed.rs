@@ -9,7 +9,7 @@ use super::blocks::whole;
 use super::rows::{check_range, Chain, Place, Rows, Walk};
 use super::segments::SHORT;
 use super::steps::step;
-use super::{Error, Extent, Grain, Pieces, Places, Reach, Row, Run, Runs, Scattered};
+use super::{Error, Extent, Grain, Pieces, Places, Reach, Row, Run, Runs, Scale, Scattered};
 
 /// The largest number of indices that are examined for one row.
 const MAX_LOOK: usize = 1024;
@@ -17,8 +17,9 @@ const MAX_LOOK: usize = 1024;
 /// The number of indices that are examined if it is not known that more are needed.
 pub(super) const SHORT_LOOK: usize = 16;
 
-/// The largest number of indices that are taken as scattered pieces at once.
-const SCATTERED: usize = 64;
+/// The largest number of indices that are taken as scattered pieces at once: those of a packet of
+/// short blocks. A long row among them is copied piece by piece.
+const SCATTERED: usize = 512;
 
 /// Indices of one of two sizes.
 #[derive(Clone, Copy, Debug)]
@@ -67,20 +68,12 @@ impl<'a> IndexSlice<'a> {
         }
     }
 
-    /// Returns the places `addr + index * unit` of the indices in `range`, if there are so many.
+    /// Returns the places of the indices in `range`, if there are so many.
     #[inline(always)]
-    fn places(self, range: Range<usize>, addr: u64, unit: u64) -> Option<Places<'a>> {
+    fn places(self, range: Range<usize>, scale: Scale) -> Option<Places<'a>> {
         Some(match self {
-            Self::U32(indices) => Places::U32 {
-                indices: indices.get(range)?,
-                addr,
-                unit,
-            },
-            Self::U64(indices) => Places::U64 {
-                indices: indices.get(range)?,
-                addr,
-                unit,
-            },
+            Self::U32(indices) => Places::U32(indices.get(range)?, scale),
+            Self::U64(indices) => Places::U64(indices.get(range)?, scale),
         })
     }
 
@@ -134,13 +127,9 @@ impl Indices for IndexSlice<'_> {
 pub struct Indexed<I> {
     indices: I,
     leaf: u32,
-    addr: u64,
-    unit: u64,
+    scale: Scale,
     block_len: u64,
     length: u64,
-    /// The first and the last byte of all blocks.
-    start: u64,
-    last: u64,
 }
 
 /// The indexed variant of a [`Layout`](super::Layout): an [`Indexed`], or a small type that
@@ -201,12 +190,14 @@ impl<I: Indices> Indexed<I> {
         Ok(Self {
             indices,
             leaf,
-            addr,
-            unit,
+            scale: Scale {
+                addr,
+                unit,
+                start,
+                last,
+            },
             block_len,
             length,
-            start,
-            last,
         })
     }
 
@@ -222,12 +213,12 @@ impl<I: Indices> Indexed<I> {
 
     /// Returns the address of index 0.
     pub fn addr(&self) -> u64 {
-        self.addr
+        self.scale.addr
     }
 
     /// Returns the number of bytes from one index to the next.
     pub fn unit(&self) -> u64 {
-        self.unit
+        self.scale.unit
     }
 
     /// Returns the number of bytes of a block.
@@ -243,18 +234,16 @@ impl<I: Indices> Indexed<I> {
     /// Returns block number `at`, if there is one.
     pub fn block(&self, at: usize) -> Option<Run> {
         let index = self.indices.as_slice().get(at)?;
-        // This cannot overflow: the layout was checked when it was made.
-        let addr = self.addr.wrapping_add(index.wrapping_mul(self.unit));
         Some(Run {
             leaf: self.leaf,
-            addr,
+            addr: self.scale.place(index),
             len: self.block_len,
         })
     }
 
     /// Returns the extent of all blocks.
     pub fn extent(&self) -> Extent {
-        Extent::between(self.leaf, self.start, self.last)
+        Extent::between(self.leaf, self.scale.start, self.scale.last)
     }
 
     /// Returns the pieces and their extent.
@@ -263,7 +252,7 @@ impl<I: Indices> Indexed<I> {
             extent: self.extent(),
             len: self.block_len,
             count: self.indices.as_slice().len() as u64,
-            grain: Grain::new(self.block_len, self.addr | self.unit),
+            grain: Grain::new(self.block_len, self.scale.addr | self.scale.unit),
         }
     }
 
@@ -326,7 +315,7 @@ impl<I: Indices> Indexed<I> {
             leaf: self.leaf,
             len: self.block_len,
             at: 0,
-            places: indices.places(first..first.checked_add(count)?, self.addr, self.unit)?,
+            places: indices.places(first..first.checked_add(count)?, self.scale)?,
         }))
     }
 
@@ -375,8 +364,7 @@ impl<I: Indices> Indexed<I> {
             at: usize::try_from(at).ok()?,
             held: 0,
             leaf: self.leaf,
-            addr: self.addr,
-            unit: self.unit,
+            scale: self.scale,
             block_len: self.block_len,
         };
         Some((walk, pos))
@@ -392,8 +380,7 @@ pub(super) struct IndexedWalk<'a> {
     /// The number of indices of the current row, which are before that one.
     held: usize,
     leaf: u32,
-    addr: u64,
-    unit: u64,
+    scale: Scale,
     block_len: u64,
 }
 
@@ -414,9 +401,8 @@ impl IndexedWalk<'_> {
         step();
         let (mut count, distance) = self.indices.stretch(self.at, most)?;
         let first = self.indices.get(self.at)?;
-        // This cannot overflow: when the layout was made, all blocks were within 64 bits.
-        let addr = self.addr.wrapping_add(first.wrapping_mul(self.unit));
-        let next = addr.wrapping_add(distance.wrapping_mul(self.unit));
+        let addr = self.scale.place(first);
+        let next = addr.wrapping_add(distance.wrapping_mul(self.scale.unit));
         let stride = super::row::distance(addr, next).unwrap_or_else(|| {
             count = 1;
             0
@@ -454,7 +440,7 @@ impl<'a> Walk<'a> for IndexedWalk<'a> {
         }
         step();
         self.at = first.checked_add(count)?;
-        let places = self.indices.places(first..self.at, self.addr, self.unit)?;
+        let places = self.indices.places(first..self.at, self.scale)?;
         Some(Pieces::Scattered(Scattered {
             leaf: self.leaf,
             len: self.block_len,

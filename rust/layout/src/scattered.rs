@@ -9,24 +9,33 @@ use super::{Block, Entry, Row};
 pub enum Places<'a> {
     /// Those of entries.
     Entries(&'a [Entry]),
-    /// `addr + index * unit`, for each of the indices.
-    U32 {
-        /// The indices.
-        indices: &'a [u32],
-        /// The place of index 0.
-        addr: u64,
-        /// The distance of successive indices in bytes.
-        unit: u64,
-    },
-    /// The same with 64-bit indices.
-    U64 {
-        /// The indices.
-        indices: &'a [u64],
-        /// The place of index 0.
-        addr: u64,
-        /// The distance of successive indices in bytes.
-        unit: u64,
-    },
+    /// Those of 32-bit indices.
+    U32(&'a [u32], Scale),
+    /// Those of 64-bit indices.
+    U64(&'a [u64], Scale),
+}
+
+/// The place of the piece of each index of an [`Indexed`](super::Indexed) layout.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// The place of index 0.
+    pub addr: u64,
+    /// The distance of successive indices in bytes.
+    pub unit: u64,
+    /// The first byte of the pieces of all indices of the layout.
+    pub start: u64,
+    /// The last byte of these.
+    pub last: u64,
+}
+
+impl Scale {
+    /// Returns the place of the piece of `index`, one of the layout's indices.
+    ///
+    /// This does not overflow: when the layout was made, all pieces were within 64 bits.
+    #[inline(always)]
+    pub fn place(&self, index: u64) -> u64 {
+        self.addr.wrapping_add(index.wrapping_mul(self.unit))
+    }
 }
 
 /// Pieces of one leaf and one size, which follow one another in the access. Their distances in
@@ -104,30 +113,20 @@ impl Places<'_> {
     pub fn count(&self) -> usize {
         match self {
             Self::Entries(entries) => entries.len(),
-            Self::U32 { indices, .. } => indices.len(),
-            Self::U64 { indices, .. } => indices.len(),
+            Self::U32(indices, _) => indices.len(),
+            Self::U64(indices, _) => indices.len(),
         }
     }
 
     /// Returns the address of piece `index`, if there is one.
     #[inline]
     pub fn get(&self, index: usize) -> Option<u64> {
-        // This cannot overflow: the layout was checked when it was made.
-        let place = |index: u64, addr: u64, unit: u64| addr.wrapping_add(index.wrapping_mul(unit));
         match self {
             Self::Entries(entries) => entries.get(index).map(Entry::addr),
-            Self::U32 {
-                indices,
-                addr,
-                unit,
-            } => indices
+            Self::U32(indices, scale) => indices
                 .get(index)
-                .map(|index| place(u64::from(*index), *addr, *unit)),
-            Self::U64 {
-                indices,
-                addr,
-                unit,
-            } => indices.get(index).map(|index| place(*index, *addr, *unit)),
+                .map(|index| scale.place(u64::from(*index))),
+            Self::U64(indices, scale) => indices.get(index).map(|index| scale.place(*index)),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use ib_mkey_layout::{Block, Cursor, Error, Order, Pieces, Row, Walker};
+use ib_mkey_layout::{Block, Cursor, Error, Order, Pieces, Places, Row, Walker};
 
 use super::{Byte, VecLayout};
 
@@ -66,7 +66,14 @@ fn rows_of_pieces(pieces: Pieces<'_>) -> Vec<Row> {
         Pieces::Scattered(scattered) => {
             let count = scattered.places.count();
             assert!(count > 1 && scattered.places.get(count).is_none());
-            scattered.rows().collect()
+            let rows: Vec<Row> = scattered.rows().collect();
+            if let Places::U32(_, scale) | Places::U64(_, scale) = scattered.places {
+                let within = |row: &Row| {
+                    row.addr >= scale.start && scale.last - row.addr >= scattered.len - 1
+                };
+                assert!(rows.iter().all(within), "{scale:?} {rows:?}");
+            }
+            rows
         }
     }
 }

@@ -193,6 +193,65 @@ macro_rules! gather_places {
     };
 }
 
+/// Moves the words of a piece, a given number of pieces after the start of the packet, to a place of a
+/// page.
+#[cfg(target_arch = "x86_64")]
+macro_rules! scatter_one {
+    ($nth:literal, $page:expr, $place:expr, $packet:expr, $class:ident, $register:literal,
+     $($offset:literal),+) => {
+        core::arch::asm!(
+            $(
+                concat!("mov ", $register, ", [{packet} + ", $nth, " * {size} + ", $offset, "]"),
+                concat!("mov [{page} + {place} + ", $offset, "], ", $register),
+            )+
+            word = out($class) _,
+            page = in(reg) $page,
+            place = in(reg) $place,
+            packet = in(reg) $packet,
+            size = const size_of::<Self>(),
+            options(nostack, preserves_flags),
+        )
+    };
+}
+
+/// Moves the words of a piece from a place of a page to the packet. As for `scatter_one`.
+#[cfg(target_arch = "x86_64")]
+macro_rules! gather_one {
+    ($nth:literal, $page:expr, $place:expr, $packet:expr, $class:ident, $register:literal,
+     $($offset:literal),+) => {
+        core::arch::asm!(
+            $(
+                concat!("mov ", $register, ", [{page} + {place} + ", $offset, "]"),
+                concat!("mov [{packet} + ", $nth, " * {size} + ", $offset, "], ", $register),
+            )+
+            word = out($class) _,
+            page = in(reg) $page,
+            place = in(reg) $place,
+            packet = in(reg) $packet,
+            size = const size_of::<Self>(),
+            options(nostack, preserves_flags),
+        )
+    };
+}
+
+/// Moves the words of a piece by one of the two macros, which takes the number `nth` as a literal. It
+/// is less than eight and constant where this is inlined.
+#[cfg(target_arch = "x86_64")]
+macro_rules! move_nth {
+    ($nth:expr, $one:ident, $($rest:tt)+) => {
+        match $nth {
+            0 => $one!(0, $($rest)+),
+            1 => $one!(1, $($rest)+),
+            2 => $one!(2, $($rest)+),
+            3 => $one!(3, $($rest)+),
+            4 => $one!(4, $($rest)+),
+            5 => $one!(5, $($rest)+),
+            6 => $one!(6, $($rest)+),
+            _ => $one!(7, $($rest)+),
+        }
+    };
+}
+
 /// A type whose bytes are moved as a unit.
 pub(crate) trait Moved {
     /// Moves one value.
@@ -267,6 +326,32 @@ pub(crate) trait Moved {
             packet = packet.wrapping_add(size_of::<Self>());
         }
     }
+
+    /// Moves value number `NTH` of those that follow one another in `packet`, which is less than eight,
+    /// to or from the place that is so far after `page`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::copy_packed`], for one value.
+    #[inline(always)]
+    unsafe fn copy_nth<const TO_MEMORY: bool, const NTH: usize>(
+        page: *mut u8,
+        place: usize,
+        packet: *mut u8,
+    ) where
+        Self: Sized,
+    {
+        let memory = page.wrapping_add(place);
+        let packet = packet.wrapping_add(NTH * size_of::<Self>());
+        // SAFETY: By the safety requirements.
+        unsafe {
+            if TO_MEMORY {
+                Self::copy(memory, packet);
+            } else {
+                Self::copy(packet, memory);
+            }
+        }
+    }
 }
 
 /// Implements [`Moved`] for a type by moves of the words at the offsets.
@@ -323,6 +408,26 @@ macro_rules! moved {
                         scatter_places!(at, places, packet, $class, $register, $($offset),+)
                     } else {
                         gather_places!(at, places, packet, $class, $register, $($offset),+)
+                    }
+                };
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[inline(always)]
+            unsafe fn copy_nth<const TO_MEMORY: bool, const NTH: usize>(
+                page: *mut u8,
+                place: usize,
+                packet: *mut u8,
+            ) {
+                const { assert!(NTH < 8) };
+                // SAFETY: As above.
+                unsafe {
+                    if TO_MEMORY {
+                        move_nth!(NTH, scatter_one, page, place, packet, $class, $register,
+                                  $($offset),+)
+                    } else {
+                        move_nth!(NTH, gather_one, page, place, packet, $class, $register,
+                                  $($offset),+)
                     }
                 };
             }

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `rxe/bindings.rs` | bindings of rxe's structures and of the C half |
 //! | `rxe/base.rs`, `rxe/page_table.rs` | one of rxe's MRs: its rights, its pages, its atomics |
-//! | `rxe/scattered.rs`, `rxe/records.rs`, `rxe/place.rs` | copies of pieces in many pages |
+//! | `rxe/scattered.rs`, `rxe/indexed.rs`, `rxe/records.rs`, `rxe/place.rs` | copies of pieces in many pages |
 //! | `rxe/find.rs` | the MR that an lkey names |
 //! | `rxe/fill.rs` | an MR over pages of the kernel |
 //! | `rxe/replacements.rs` | the replacements of the redirected functions |
@@ -30,6 +30,7 @@ mod bindings;
 mod driver_calls;
 mod fill;
 mod find;
+mod indexed;
 mod on_demand;
 mod page_table;
 mod place;

@@ -41,7 +41,11 @@ impl MemoryCopy<'_, '_, '_> {
     #[inline(always)]
     pub(super) fn copy_only(&mut self, offset: u64) -> Option<Result> {
         let binding = self.binding;
-        let pieces = binding.walked().only_pieces(offset, self.payload.len())?;
+        // Matched by reference, because the pieces are large and would be moved.
+        let pieces = &binding.walked().only_pieces(offset, self.payload.len());
+        let Some(pieces) = pieces else {
+            return None;
+        };
         let (owner, leaf) = match binding.walked_leaf(pieces.leaf()) {
             Ok(found) => found,
             Err(error) => return Some(Err(error)),
@@ -52,7 +56,7 @@ impl MemoryCopy<'_, '_, '_> {
         if let Err(error) = owner.check_leaf(leaf, self.write) {
             return Some(Err(error));
         }
-        Some(self.copy_pieces(&mut base.pages(), *delta, &pieces))
+        Some(self.copy_pieces(&mut base.pages(), *delta, pieces))
     }
 
     /// Copies the bytes from `offset` on.

@@ -126,6 +126,13 @@ impl Base {
         Self { mr, source }
     }
 
+    /// Copies a row of several pieces, or a row of an MR without pinned pages.
+    // Not inlined, so that the payload is not stored for a row of one piece.
+    #[inline(never)]
+    fn copy_many(&self, row: Row, mut payload: Payload<'_>) -> Result {
+        self.pages().copy(row, &mut payload)
+    }
+
     /// The state that rxe's responder gets for an access that is not allowed.
     pub(crate) const DENIED: c_int = resp_states_RESPST_ERR_RKEY_VIOLATION as c_int;
 }
@@ -171,13 +178,13 @@ impl BaseMr for Base {
     }
 
     #[inline(always)]
-    fn copy_row(&self, row: Row, mut payload: Payload<'_>) -> Result {
+    fn copy_row(&self, row: Row, payload: Payload<'_>) -> Result {
         if self.source == PageSource::Pinned && row.count == 1 {
             // SAFETY: By the type invariant, and by the kind of pages.
             let mut table = unsafe { PageTable::new(self.mr) };
             return copy_piece(&mut table, &row, &payload);
         }
-        self.pages().copy(row, &mut payload)
+        self.copy_many(row, payload)
     }
 
     fn atomic_op(
@@ -297,7 +304,7 @@ impl CopyPages for Pages<'_> {
 ///
 /// As for [`CopyPages::copy`].
 #[inline(always)]
-fn copy_piece(table: &mut PageTable<'_>, row: &Row, payload: &Payload<'_>) -> Result {
+pub(super) fn copy_piece(table: &mut PageTable<'_>, row: &Row, payload: &Payload<'_>) -> Result {
     payload.check_piece(row)?;
     let mut offset = row.addr.wrapping_sub(table.first());
     let (mut packet, mut left) = (payload.at(row.at), row.len);

@@ -9,7 +9,7 @@ use super::bindings::{self, rxe_mr, rxe_mr_page};
 use crate::bindings::page;
 use core::{
     marker::PhantomData,
-    mem::size_of,
+    mem::{size_of, MaybeUninit},
     ptr::{self, NonNull},
 };
 use kernel::{ffi::c_void, page::PAGE_SIZE, prelude::*};
@@ -20,6 +20,19 @@ const IS_LINEAR: bool = cfg!(CONFIG_SPARSEMEM_VMEMMAP)
     && !cfg!(CONFIG_KASAN_SW_TAGS)
     && !cfg!(CONFIG_KASAN_HW_TAGS)
     && PAGE_SIZE % size_of::<page>() == 0;
+
+/// Returns the address of `page`, if [`IS_LINEAR`].
+///
+/// # Safety
+///
+/// `page` must be a page.
+#[inline(always)]
+unsafe fn linear(page: *mut page) -> *mut u8 {
+    // SAFETY: `attach()` set the number before there was an MR.
+    let base = unsafe { bindings::ib_mkey_rxe_page_base };
+    let pages = (page as usize).wrapping_mul(PAGE_SIZE / size_of::<page>());
+    pages.wrapping_add(base) as *mut u8
+}
 
 /// Returns the error for an address outside of an MR.
 // Not inlined, so that no loop over pieces prepares it.
@@ -54,10 +67,8 @@ impl MappedPage {
     #[inline(always)]
     pub(super) unsafe fn map(&mut self, page: *mut page) -> *mut u8 {
         if IS_LINEAR {
-            // SAFETY: `attach()` set the number before there was an MR.
-            let base = unsafe { bindings::ib_mkey_rxe_page_base };
-            let pages = (page as usize).wrapping_mul(PAGE_SIZE / size_of::<page>());
-            return pages.wrapping_add(base) as *mut u8;
+            // SAFETY: By the safety requirements.
+            return unsafe { linear(page) };
         }
         self.unmap();
         // SAFETY: By the safety requirements.
@@ -150,5 +161,62 @@ impl PageTable<'_> {
             let page = (*self.entries.add(index as usize)).page;
             self.mapped.map(page)
         })
+    }
+
+    /// Returns the pages of the bytes from `first` to `last`, counted from [`Self::first`]. Returns
+    /// [`None`] if they are more than `most` or than [`NearPages`] has room for, if they are not in
+    /// the MR, and unless [`IS_LINEAR`].
+    #[inline(always)]
+    pub(super) fn near(&self, first: u64, last: u64, most: usize) -> Option<NearPages<'_>> {
+        let (first, last) = (first / PAGE_SIZE as u64, last / PAGE_SIZE as u64);
+        let more = last.checked_sub(first)?;
+        if !IS_LINEAR || more >= most.min(NEAR) as u64 || last >= self.count {
+            return None;
+        }
+        let slots = (more as usize + 1).next_power_of_two();
+        let mut near = NearPages {
+            pages: [MaybeUninit::uninit(); NEAR],
+            mask: (slots.wrapping_mul(PAGE_SIZE) - 1) as u64,
+            _table: PhantomData,
+        };
+        for number in 0..slots as u64 {
+            let index = first.wrapping_add(if number <= more { number } else { 0 });
+            // SAFETY: By the type invariant: `index` is at most `last`, which is less than the
+            // number of entries.
+            let at = unsafe { linear((*self.entries.add(index as usize)).page) };
+            // The low bits of the number of the page.
+            let slot = first.wrapping_add(number) as usize & (slots - 1) & (NEAR - 1);
+            near.pages[slot] = MaybeUninit::new(at.wrapping_sub(slot.wrapping_mul(PAGE_SIZE)));
+        }
+        // INVARIANT: As many slots as `mask` says have a page of the table, which the MR keeps.
+        Some(near)
+    }
+}
+
+/// The largest number of pages of [`NearPages`].
+const NEAR: usize = 64;
+
+/// Successive pages of an MR. The low bits of a page's number are its slot.
+///
+/// # Invariants
+///
+/// - `mask` is one less than the bytes of a power of two of pages, at most [`NEAR`].
+/// - For each slot of these, `slot` pages after its address in `pages` is a page of the MR, which is
+///   valid for reads and writes during `'a`. A slot without a page has the first one.
+pub(super) struct NearPages<'a> {
+    pages: [MaybeUninit<*mut u8>; NEAR],
+    mask: u64,
+    _table: PhantomData<&'a ()>,
+}
+
+impl NearPages<'_> {
+    /// Returns the place of the byte at `offset`, counted from [`PageTable::first`]: an address, and the
+    /// number of bytes after it. Another byte than one of these pages has a place in one of them, too.
+    #[inline(always)]
+    pub(super) fn place(&self, offset: u64) -> (*mut u8, usize) {
+        let place = (offset & self.mask) as usize;
+        // SAFETY: By the type invariant: the slot is one of those that `mask` says.
+        let page = unsafe { self.pages.get_unchecked(place / PAGE_SIZE).assume_init() };
+        (page, place)
     }
 }

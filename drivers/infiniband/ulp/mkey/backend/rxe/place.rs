@@ -15,8 +15,8 @@ use core::marker::PhantomData;
 
 /// The copy of the pieces at one place.
 pub(super) trait CopyPlace {
-    /// The copy of one of these pieces.
-    type Piece: CopyPlace;
+    /// `true` if [`Self::copy_four`] takes fewer instructions than four copies.
+    const HAS_FOURS: bool = false;
 
     /// Copies between the pieces of `row` and the payload, from `packet` on. The first piece is at
     /// `memory`.
@@ -53,7 +53,7 @@ pub(super) trait CopyPlace {
 pub(super) struct One<T, const TO_MEMORY: bool>(PhantomData<T>);
 
 impl<T: Moved, const TO_MEMORY: bool> CopyPlace for One<T, TO_MEMORY> {
-    type Piece = Self;
+    const HAS_FOURS: bool = true;
 
     #[inline(always)]
     unsafe fn copy_four(
@@ -84,8 +84,6 @@ impl<T: Moved, const TO_MEMORY: bool> CopyPlace for One<T, TO_MEMORY> {
 pub(super) struct Several<T, const TO_MEMORY: bool>(PhantomData<T>);
 
 impl<T: Moved, const TO_MEMORY: bool> CopyPlace for Several<T, TO_MEMORY> {
-    type Piece = One<T, TO_MEMORY>;
-
     #[inline(always)]
     unsafe fn copy(_payload: &mut Payload<'_>, memory: *mut u8, packet: *mut u8, row: &Row) {
         let memory = Pieces {
@@ -97,41 +95,25 @@ impl<T: Moved, const TO_MEMORY: bool> CopyPlace for Several<T, TO_MEMORY> {
     }
 }
 
-/// A piece of at least 64 bytes that is not large, in a known direction.
-pub(super) struct Lines<const TO_MEMORY: bool>;
+/// A piece of at least 64 bytes, in a known direction. `LARGE` unless it
+/// [`is_small`](crate::backend::copy_row::is_small).
+pub(super) struct Long<const TO_MEMORY: bool, const LARGE: bool>;
 
-impl<const TO_MEMORY: bool> CopyPlace for Lines<TO_MEMORY> {
-    type Piece = Self;
-
+impl<const TO_MEMORY: bool, const LARGE: bool> CopyPlace for Long<TO_MEMORY, LARGE> {
     #[inline(always)]
     unsafe fn copy(_payload: &mut Payload<'_>, memory: *mut u8, packet: *mut u8, row: &Row) {
+        let (to, from) = if TO_MEMORY {
+            (memory, packet)
+        } else {
+            (packet, memory)
+        };
         let len = row.len as usize;
         // SAFETY: By the safety requirements.
         unsafe {
-            if TO_MEMORY {
-                lines(memory, packet, len);
+            if LARGE {
+                copy_large(to, from, len);
             } else {
-                lines(packet, memory, len);
-            }
-        }
-    }
-}
-
-/// A large piece, in a known direction.
-pub(super) struct Large<const TO_MEMORY: bool>;
-
-impl<const TO_MEMORY: bool> CopyPlace for Large<TO_MEMORY> {
-    type Piece = Self;
-
-    #[inline(always)]
-    unsafe fn copy(_payload: &mut Payload<'_>, memory: *mut u8, packet: *mut u8, row: &Row) {
-        let len = row.len as usize;
-        // SAFETY: By the safety requirements.
-        unsafe {
-            if TO_MEMORY {
-                copy_large(memory, packet, len);
-            } else {
-                copy_large(packet, memory, len);
+                lines(to, from, len);
             }
         }
     }
@@ -141,8 +123,6 @@ impl<const TO_MEMORY: bool> CopyPlace for Large<TO_MEMORY> {
 pub(super) struct Any;
 
 impl CopyPlace for Any {
-    type Piece = Self;
-
     #[inline(always)]
     unsafe fn copy(payload: &mut Payload<'_>, memory: *mut u8, packet: *mut u8, row: &Row) {
         let at = payload.position(packet);

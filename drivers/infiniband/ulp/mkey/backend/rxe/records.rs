@@ -4,8 +4,8 @@
 
 use super::{
     base::Pages,
-    place::{Any, CopyPlace, Large, Lines, One},
-    scattered::{steps, Access, Window},
+    place::{Any, CopyPlace, Long, One},
+    scattered::{by_size, starts, steps, Access, Window},
 };
 use crate::{
     backend::{
@@ -46,52 +46,16 @@ impl Pages<'_> {
         let delta = delta.wrapping_sub(self.table.first());
         let access = Access {
             row,
-            span,
+            starts: starts(span),
             step: bytes,
             delta: delta.wrapping_add(records.offset).wrapping_add(lowest),
         };
         let (records, access) = ((records, lowest), &access);
-        match (payload.direction(), records.0.len) {
-            (Direction::ToMemory, 8) => {
-                self.copy_each_record::<One<u64, true>>(records, access, payload)
-            }
-            (Direction::ToMemory, 16) => {
-                self.copy_each_record::<One<[u64; 2], true>>(records, access, payload)
-            }
-            (Direction::ToMemory, 64) => {
-                self.copy_each_record::<One<[u64; 8], true>>(records, access, payload)
-            }
-            (Direction::FromMemory, 8) => {
-                self.copy_each_record::<One<u64, false>>(records, access, payload)
-            }
-            (Direction::FromMemory, 16) => {
-                self.copy_each_record::<One<[u64; 2], false>>(records, access, payload)
-            }
-            (Direction::FromMemory, 64) => {
-                self.copy_each_record::<One<[u64; 8], false>>(records, access, payload)
-            }
-            (Direction::ToMemory, len @ 65..) => {
-                if is_small(len) {
-                    self.copy_each_record::<Lines<true>>(records, access, payload)
-                } else {
-                    self.copy_each_record::<Large<true>>(records, access, payload)
-                }
-            }
-            (Direction::FromMemory, len @ 65..) => {
-                if is_small(len) {
-                    self.copy_each_record::<Lines<false>>(records, access, payload)
-                } else {
-                    self.copy_each_record::<Large<false>>(records, access, payload)
-                }
-            }
-            _ => self.copy_each_record::<Any>(records, access, payload),
-        }
+        by_size!(self.copy_each_record, One, records, access, payload)
     }
 
     /// Copies the pieces of records. A place of `access` is a record: the address of its lowest byte,
     /// which is that of the given block in the first one. The rest is as for [`Self::copy_close`].
-    ///
-    /// One test finds out whether all pieces of a record are in the mapped page.
     #[inline(always)]
     fn copy_each_record<C: CopyPlace>(
         &mut self,
@@ -99,31 +63,67 @@ impl Pages<'_> {
         access: &Access,
         payload: &mut Payload<'_>,
     ) -> Result {
+        let (from, row) = ((records, lowest), &access.row);
+        if C::HAS_FOURS {
+            if let [a, b, c, d] = records.blocks {
+                let places = [a, b, c, d].map(|block| block.addr() as usize);
+                let copy = |payload: &mut Payload<'_>, record, packet| {
+                    // SAFETY: By `copy_whole()`.
+                    unsafe { C::copy_four(payload, record, places, packet, row) };
+                };
+                // SAFETY: The closure copies the blocks of one record.
+                return unsafe { self.copy_whole::<C>(from, access, payload, copy) };
+            }
+        }
+        let copy = |payload: &mut Payload<'_>, record: *mut u8, mut packet: *mut u8| {
+            for block in records.blocks {
+                let memory = record.wrapping_add(block.addr() as usize);
+                // SAFETY: By `copy_whole()`.
+                unsafe { C::copy(payload, memory, packet, row) };
+                packet = packet.wrapping_add(row.len as usize);
+            }
+        };
+        // SAFETY: As above.
+        unsafe { self.copy_whole::<C>(from, access, payload, copy) }
+    }
+
+    /// Copies records, each that is in one page by one call of `copy`. One test finds out whether it
+    /// is. As for [`Self::copy_each_record`].
+    ///
+    /// `copy` gets the payload, the address at which a block of address zero would be, and the address
+    /// in the packet.
+    ///
+    /// # Safety
+    ///
+    /// `copy` must access only the bytes of the blocks of a record, and the `access.step` bytes of the
+    /// packet. They are valid for reads and writes.
+    #[inline(always)]
+    unsafe fn copy_whole<C: CopyPlace>(
+        &mut self,
+        (records, lowest): (&Records<'_>, u64),
+        access: &Access,
+        payload: &mut Payload<'_>,
+        copy: impl Fn(&mut Payload<'_>, *mut u8, *mut u8),
+    ) -> Result {
         let mut page = Window::NONE;
         let mut packet = payload.at(access.row.at);
-        let len = access.row.len as usize;
         for far in steps(0, records.far, records.count) {
             let mut in_page = far.wrapping_sub(page.start);
             if in_page >= page.starts {
                 page = self.window(far, access);
                 in_page = far.wrapping_sub(page.start);
-                if in_page >= page.starts {
-                    self.copy_record::<C>((records, lowest), far, packet, access, payload)?;
-                    page = Window::NONE;
-                    packet = packet.wrapping_add(access.step as usize);
-                    continue;
-                }
             }
-            let record = page.at.as_ptr().wrapping_add(in_page as usize);
-            let record = record.wrapping_sub(lowest as usize);
-            for block in records.blocks {
-                let memory = record.wrapping_add(block.addr() as usize);
-                // SAFETY: The page is mapped, and the record begins so far before the end of the
-                // page that the page contains it. By the caller, the payload was checked. A packet
-                // is never part of an MR's memory.
-                unsafe { C::copy(payload, memory, packet, &access.row) };
-                packet = packet.wrapping_add(len);
+            if in_page < page.starts {
+                // The page is mapped, and the record begins so far before the end of the page that
+                // the page contains it. By the caller, the payload was checked. A packet is never
+                // part of an MR's memory.
+                let record = page.at.as_ptr().wrapping_add(in_page as usize);
+                copy(payload, record.wrapping_sub(lowest as usize), packet);
+            } else {
+                self.copy_record::<C>((records, lowest), far, packet, access, payload)?;
+                page = Window::NONE;
             }
+            packet = packet.wrapping_add(access.step as usize);
         }
         Ok(())
     }
@@ -145,7 +145,7 @@ impl Pages<'_> {
         };
         let access = Access {
             row,
-            span: row.len,
+            starts: starts(row.len),
             step: row.len,
             delta: access.delta.wrapping_sub(lowest).wrapping_add(far),
         };

@@ -7,8 +7,8 @@
 //! mapped page. For others, the page of each piece is looked up.
 
 use super::{
-    base::{Pages, PAGE},
-    place::{Any, CopyPlace, Large, Lines, One, Several},
+    base::{copy_piece, Pages, PAGE},
+    place::{Any, CopyPlace, Long, One, Several},
 };
 use crate::{
     backend::{
@@ -24,20 +24,19 @@ use kernel::prelude::*;
 pub(super) struct Access {
     /// The pieces at each place.
     pub(super) row: Row,
-    /// The bytes from the first piece to the end of the last one.
-    pub(super) span: u64,
+    /// The number of bytes of a page with which the pieces at a place can begin, see [`starts`].
+    pub(super) starts: u64,
     /// The distance from one place to the next in the access.
     pub(super) step: u64,
     /// The number to add to each place; the sum is an offset in the MR's pages.
     pub(super) delta: u64,
 }
 
-impl Access {
-    /// Returns the number of bytes of a page with which the pieces at a place can begin.
-    #[inline(always)]
-    pub(super) fn starts(&self) -> u64 {
-        (PAGE + 1).saturating_sub(self.span)
-    }
+/// Returns the number of bytes of a page with which pieces can begin that have `span` bytes, from the
+/// start of the first one to the end of the last one.
+#[inline(always)]
+pub(super) fn starts(span: u64) -> u64 {
+    (PAGE + 1).saturating_sub(span)
 }
 
 /// The mapped page.
@@ -87,22 +86,23 @@ macro_rules! by_size {
             }
             (Direction::ToMemory, len @ 65..) if $access.row.count == 1 => {
                 if is_small(len) {
-                    $pages.$all::<Lines<true>>($places, $access, $payload)
+                    $pages.$all::<Long<true, false>>($places, $access, $payload)
                 } else {
-                    $pages.$all::<Large<true>>($places, $access, $payload)
+                    $pages.$all::<Long<true, true>>($places, $access, $payload)
                 }
             }
             (Direction::FromMemory, len @ 65..) if $access.row.count == 1 => {
                 if is_small(len) {
-                    $pages.$all::<Lines<false>>($places, $access, $payload)
+                    $pages.$all::<Long<false, false>>($places, $access, $payload)
                 } else {
-                    $pages.$all::<Large<false>>($places, $access, $payload)
+                    $pages.$all::<Long<false, true>>($places, $access, $payload)
                 }
             }
             _ => $pages.$all::<Any>($places, $access, $payload),
         }
     };
 }
+pub(super) use by_size;
 
 /// Returns the `count` places from `first` on at the distance `far`.
 #[inline(always)]
@@ -127,7 +127,7 @@ impl Pages<'_> {
         payload.check(row)?;
         let access = Access {
             row: Row { count: 1, ..*row },
-            span: row.len,
+            starts: starts(row.len),
             step: row.step,
             delta: 0u64.wrapping_sub(self.table.first()),
         };
@@ -160,7 +160,7 @@ impl Pages<'_> {
         let span = reach.and_then(|reach| reach.checked_add(row.len));
         let access = Access {
             row: *row,
-            span: span.ok_or(EFAULT)?,
+            starts: starts(span.ok_or(EFAULT)?),
             step: plane.row_bytes(),
             delta: delta.wrapping_sub(self.table.first()),
         };
@@ -214,7 +214,7 @@ impl Pages<'_> {
         let delta = delta.wrapping_sub(self.table.first());
         let access = |addr: u64| Access {
             row,
-            span: row.len,
+            starts: starts(row.len),
             step: row.len,
             delta: delta.wrapping_add(addr),
         };
@@ -222,21 +222,23 @@ impl Pages<'_> {
             Places::Entries(entries) => {
                 by_size!(self.copy_entries, One, entries, &access(0), payload)
             }
-            Places::U32 {
-                indices,
-                addr,
-                unit,
-            } => {
-                let places = indices.iter().map(|i| u64::from(*i).wrapping_mul(unit));
-                by_size!(self.copy_apart, One, places, &access(addr), payload)
+            Places::U32(indices, scale) => {
+                let access = &access(scale.addr);
+                if let Some(copied) = self.copy_indexed((indices, &scale), access, payload) {
+                    return copied;
+                }
+                let places = indices
+                    .iter()
+                    .map(|i| u64::from(*i).wrapping_mul(scale.unit));
+                by_size!(self.copy_apart, One, places, access, payload)
             }
-            Places::U64 {
-                indices,
-                addr,
-                unit,
-            } => {
-                let places = indices.iter().map(|i| i.wrapping_mul(unit));
-                by_size!(self.copy_apart, One, places, &access(addr), payload)
+            Places::U64(indices, scale) => {
+                let access = &access(scale.addr);
+                if let Some(copied) = self.copy_indexed((indices, &scale), access, payload) {
+                    return copied;
+                }
+                let places = indices.iter().map(|i| i.wrapping_mul(scale.unit));
+                by_size!(self.copy_apart, One, places, access, payload)
             }
         }
     }
@@ -251,7 +253,7 @@ impl Pages<'_> {
         access: &Access,
         payload: &mut Payload<'_>,
     ) -> Result {
-        let starts = access.starts();
+        let starts = access.starts;
         let mut packet = payload.at(access.row.at);
         for place in places {
             let offset = place.wrapping_add(access.delta);
@@ -365,7 +367,7 @@ impl Pages<'_> {
             Some(at) => Window {
                 start: place.wrapping_sub(offset % PAGE),
                 at,
-                starts: access.starts(),
+                starts: access.starts,
             },
             None => Window::NONE,
         }
@@ -392,13 +394,38 @@ impl Pages<'_> {
         if row.count == 1 {
             return self.copy_near(row, payload);
         }
-        let pieces = steps(place, row.stride, row.count);
-        let access = Access {
-            row: Row { count: 1, ..row },
-            span: row.len,
-            step: row.len,
-            delta: access.delta,
-        };
-        self.copy_apart::<C::Piece>(pieces, &access, payload)
+        self.copy_parts::<C>(row, packet, payload)
+    }
+
+    /// Copies the pieces of `row`, which follow one another from `packet` on: at once those that are
+    /// in one page, and alone one that is in several. As for [`Self::copy_apart`].
+    fn copy_parts<C: CopyPlace>(
+        &mut self,
+        mut row: Row,
+        mut packet: *mut u8,
+        payload: &mut Payload<'_>,
+    ) -> Result {
+        let first = self.table.first();
+        while row.count != 0 {
+            let offset = row.addr.wrapping_sub(first);
+            let in_page = offset % PAGE;
+            let mut part = Row { count: 1, ..row };
+            if let Some(room) = PAGE.wrapping_sub(in_page).checked_sub(row.len) {
+                let page = self.table.map(offset)?;
+                if let Ok(stride) = u64::try_from(row.stride) {
+                    let more = room.checked_div(stride).unwrap_or(u64::MAX);
+                    part.count = row.count.min(more.saturating_add(1));
+                }
+                // SAFETY: The page is mapped and contains so many pieces. By the caller, the payload
+                // was checked. A packet is never part of an MR's memory.
+                unsafe { C::copy(payload, page.add(in_page as usize), packet, &part) };
+            } else {
+                part.at = payload.position(packet);
+                copy_piece(&mut self.table, &part, payload)?;
+            }
+            packet = packet.wrapping_add(part.len.wrapping_mul(part.count) as usize);
+            row = row.skip(part.count);
+        }
+        Ok(())
     }
 }
