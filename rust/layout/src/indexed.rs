@@ -306,7 +306,8 @@ impl<I: Indices> Indexed<I> {
             return None;
         }
         let indices = self.indices.as_slice();
-        let (held, _) = indices.stretch(first, SHORT_LOOK)?;
+        // One more than a short row has: a longer one is copied as a row.
+        let (held, _) = indices.stretch(first, SHORT_LOOK + 1)?;
         if held > SHORT as usize {
             return None;
         }

@@ -292,6 +292,20 @@ fn indexed_numbers() {
 }
 
 #[test]
+fn indices_that_begin_with_a_long_row() {
+    let is_scattered = |together: u64| {
+        let apart = (together..200).map(|at| 1000 + 7 * (at * at % 101));
+        let indices: Vec<_> = (0..together).chain(apart).collect();
+        let layout = indexed(0, 8, 8, &indices).unwrap();
+        layout.only_pieces(0, 8 * 200).is_some()
+    };
+    assert!(is_scattered(0));
+    assert!(is_scattered(16));
+    assert!(!is_scattered(17));
+    assert!(!is_scattered(200));
+}
+
+#[test]
 fn rows_across_all_addresses() {
     let rows = |layout: VecLayout| -> Vec<_> {
         let rows = layout.rows(0, layout.length(), Order::Strict).unwrap();
