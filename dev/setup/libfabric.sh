@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# libfabric.sh: builds libfabric with the patch of patches/libfabric and a program that
-# transfers through it, into out/libfabric, and prints the program's path. The source is
-# Debian's. It has no configure script, and the builder root has no libtool, so Debian's
-# package of that is unpacked beside it.
+# libfabric.sh: builds libfabric with the patch of patches/libfabric, with and without
+# libibmkey, and a program that transfers through it, into out/libfabric, and prints the
+# program's path. The source is Debian's. It has no configure script, and the builder root has
+# no libtool, so Debian's package of that is unpacked beside it.
 
 # shellcheck source=dev/setup/config.sh
 source "$(dirname "${BASH_SOURCE[0]}")/config.sh"
@@ -23,35 +23,37 @@ take() { # PATH SHA256 FILE
 	echo "$2  $3" | sha256sum --check --quiet
 }
 
-# The patch is for a later version, whose configure script looks for hwloc, too. Here, the
-# compiler is told what the script would find; so is where ibmkey's declarations are.
-apply() { # DIR
-	sed -n '/^diff --git a\/prov\/verbs\/src\//,$p' "${PATCH[@]}" |
-		sed '/^@@ -42,6 +42,10 @@/,/^ #include <hwloc.h>/d' >"$1/../src.patch"
-	patch --quiet --strip=1 --fuzz=2 --directory="$1" <"$1/../src.patch"
+# one DIR NAME YESNO CONFIGURE...: configures, builds and installs into DIR/NAME. The configure
+# script must find libibmkey if YESNO is 1, and must not if it is 0.
+one() {
+	# shellcheck disable=SC2016 # the shell in the root expands these
+	inroot bash -e -c '
+		dir=$1 name=$2 found=$3
+		shift 3
+		mkdir "$dir/build-$name"
+		cd "$dir/build-$name"
+		"$dir/source/configure" --prefix="$dir/$name" --disable-static --enable-verbs CFLAGS=-O1 "$@"
+		grep -qx "#define VERBS_HAVE_IBMKEY $found" config.h
+		make -j2 install
+		uses=$(nm -D "$dir/$name/lib/libfabric.so" | grep -c " ibmkey_reg_iov") || true
+		[[ $uses == "$found" ]]
+		rm -rf "$dir/build-$name"
+	' - "$@" "${OTHERS[@]/#/--disable-}"
 }
 
 build() { # DIR
-	local dir=$1 tools=$1/libtool/usr/share
+	local dir=$1 tools=$1/libtool/usr/share user=$TOP/out/user
 	mkdir -p "$dir/libtool" "$dir/source"
 	take "$SOURCE" "$SOURCE_SHA256" "$dir/source.tar.xz"
 	take "$LIBTOOL" "$LIBTOOL_SHA256" "$dir/libtool.deb"
 	tar -xJf "$dir/source.tar.xz" -C "$dir/source" --strip-components=1
 	dpkg-deb -x "$dir/libtool.deb" "$dir/libtool"
 	sed -i "s,=\"/usr/share,=\"$tools," "$dir/libtool/usr/bin/libtoolize"
-	apply "$dir/source"
-	# shellcheck disable=SC2016 # the shell in the root expands these
-	inroot env ACLOCAL_PATH="$tools/aclocal" \
-		LIBTOOLIZE="$dir/libtool/usr/bin/libtoolize" bash -e -c '
-		dir=$1 user=$2
-		shift 2
-		cd "$dir/source"
-		autoreconf -if
-		./configure --prefix="$dir/installed" --disable-static --enable-verbs "$@" \
-			CFLAGS=-O1 LDFLAGS="-L$user/lib -Wl,-rpath,$user/lib" LIBS=-libmkey
-		make -j2 CFLAGS="-O1 -DVERBS_HAVE_IBMKEY=1 -I$user/include -include infiniband/mkey.h" install
-		nm -D "$dir/installed/lib/libfabric.so" | grep -q ibmkey_reg_iov
-	' - "$dir" "$TOP/out/user" "${OTHERS[@]/#/--disable-}"
+	patch --quiet --strip=1 --fuzz=0 --directory="$dir/source" <"${PATCH[0]}"
+	inroot env ACLOCAL_PATH="$tools/aclocal" LIBTOOLIZE="$dir/libtool/usr/bin/libtoolize" \
+		autoreconf -if "$dir/source"
+	one "$dir" with 1 IBMKEY_DIR="$user" LDFLAGS="-Wl,-rpath,$user/lib"
+	one "$dir" without 0
 }
 
 dir=$TOP/out/libfabric
@@ -60,13 +62,13 @@ if [[ $(cat "$dir/key" 2>/dev/null) != "$key" ]]; then
 	find_mirror
 	rm -rf "$dir"
 	mkdir -p "$dir" "$TOP/out/log"
-	say "==> libfabric with this tree's patch (usually 3 min)"
+	say "==> libfabric with this tree's patch (usually 6 min)"
 	build "$dir" >"$TOP/out/log/libfabric.log" 2>&1 || {
 		tail -n 20 "$TOP/out/log/libfabric.log" >&2
 		die "libfabric does not build (log: out/log/libfabric.log)"
 	}
 	printf '%s' "$key" >"$dir/key"
 fi
-inroot gcc -std=gnu11 -O2 -g -Wall -Wextra -I"$dir/installed/include" -o "$dir/regv" "$TEST/regv.c" \
-	-L"$dir/installed/lib" -Wl,-rpath,"$dir/installed/lib" -lfabric
+inroot gcc -std=gnu11 -O2 -g -Wall -Wextra -I"$dir/with/include" -o "$dir/regv" "$TEST/regv.c" \
+	-L"$dir/with/lib" -Wl,-rpath,"$dir/with/lib" -lfabric
 printf '%s\n' "$dir/regv"

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Transfers between regions of several buffers, by libfabric: a process registers scattered
- * buffers by fi_mr_regv() and writes to those of another process, reads them back, and does
- * the same with a part. All bytes are compared, also those between the buffers.
+ * buffers by fi_mr_regv() and fi_mr_regattr() and writes to those of another process, reads them
+ * back, and does the same with a part. All bytes are compared, also those between the buffers.
  *
  * usage: regv ADDRESS        the target, on the device that has ADDRESS
  *        regv -c ADDRESS     the initiator, which connects to it
+ *        regv -n ADDRESS     what libfabric refuses
+ *        regv -1 ADDRESS     the same without libibmkey: any region of several buffers
  */
 #include <err.h>
 #include <stdbool.h>
@@ -147,9 +149,29 @@ static void wait_for(struct side *s, const char *what)
 	check(n, what);
 }
 
+enum reg_call { REGV, REGATTR };
+
+/* registers buffers for everything, by one of the two calls that take several */
+static int reg(struct side *s, enum reg_call how, const struct iovec *iov, size_t count,
+	       struct fid_mr **mr)
+{
+	const uint64_t access = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SEND |
+				FI_RECV;
+	struct fi_mr_attr attr = {
+		.mr_iov = iov,
+		.iov_count = count,
+		.access = access,
+		.iface = FI_HMEM_SYSTEM,
+	};
+
+	if (how == REGV)
+		return fi_mr_regv(s->domain, iov, count, access, 0, 0, 0, mr, NULL);
+	return fi_mr_regattr(s->domain, &attr, 0, mr);
+}
+
 /* memory in which all bytes are @fill, those of the region are @first, @first + 1, ... */
-static struct memory *region(struct side *s, const struct piece *piece, unsigned int count,
-			     unsigned int fill, int first)
+static struct memory *region(struct side *s, enum reg_call how, const struct piece *piece,
+			     unsigned int count, unsigned int fill, int first)
 {
 	struct memory *m = calloc(1, sizeof(*m));
 	struct iovec iov[8];
@@ -172,8 +194,7 @@ static struct memory *region(struct side *s, const struct piece *piece, unsigned
 	for (n = 0; n < LENGTH && first >= 0; n++)
 		m->want[m->pos[n]] = (first + n * 31 + n / 256) & 0xff;
 	memcpy(m->bytes, m->want, ROOM);
-	check(fi_mr_regv(s->domain, iov, count, FI_READ | FI_WRITE | FI_REMOTE_READ |
-			 FI_REMOTE_WRITE | FI_SEND | FI_RECV, 0, 0, 0, &m->mr, NULL), "fi_mr_regv");
+	check(reg(s, how, iov, count, &m->mr), how == REGV ? "fi_mr_regv" : "fi_mr_regattr");
 	return m;
 }
 
@@ -233,9 +254,9 @@ static void be_target(const char *address)
 	open_endpoint(&s);
 	if (s.info->domain_attr->mr_iov_limit < COUNT(initiator))
 		errx(1, "a region can have %zu buffers only", s.info->domain_attr->mr_iov_limit);
-	m = region(&s, target, COUNT(target), GUARD, -1);
-	shadow = region(&s, initiator, COUNT(initiator), 0, 17);
-	inbox = region(&s, initiator, COUNT(initiator), GUARD, -1);
+	m = region(&s, REGATTR, target, COUNT(target), GUARD, -1);
+	shadow = region(&s, REGV, initiator, COUNT(initiator), 0, 17);
+	inbox = region(&s, REGATTR, initiator, COUNT(initiator), GUARD, -1);
 	offer = (struct offer){ fi_mr_key(m->mr), LENGTH };
 	check(fi_recv(s.ep, (void *)0, LENGTH, fi_mr_desc(inbox->mr), 0, NULL), "fi_recv");
 	check(fi_accept(s.ep, &offer, sizeof(offer)), "fi_accept");
@@ -264,8 +285,8 @@ static void be_initiator(const char *address)
 
 	open_domain(&s);
 	open_endpoint(&s);
-	from = region(&s, initiator, COUNT(initiator), 0, 17);
-	back = region(&s, target, COUNT(target), GUARD, -1);
+	from = region(&s, REGV, initiator, COUNT(initiator), 0, 17);
+	back = region(&s, REGATTR, target, COUNT(target), GUARD, -1);
 	check(fi_connect(s.ep, s.info->dest_addr, NULL, 0), "fi_connect");
 	if (expect(&s, FI_CONNECTED, NULL, &offer, sizeof(offer)) < (ssize_t)sizeof(offer) ||
 	    offer.length != LENGTH)
@@ -294,13 +315,67 @@ static void be_initiator(const char *address)
 	close_side(&s);
 }
 
+/* checks that both calls return @wanted for these buffers */
+static void expect_error(struct side *s, const struct iovec *iov, size_t count, int wanted)
+{
+	struct fid_mr *mr;
+	int ret;
+
+	for (int how = REGV; how <= REGATTR; how++) {
+		ret = reg(s, how, iov, count, &mr);
+		if (ret != wanted)
+			errx(1, "%s of %zu buffers: %d instead of %d",
+			     how == REGV ? "fi_mr_regv" : "fi_mr_regattr", count, ret, wanted);
+	}
+}
+
+/* one buffer by each call */
+static void expect_one(struct side *s, const struct iovec *iov)
+{
+	struct fid_mr *mr;
+
+	for (int how = REGV; how <= REGATTR; how++) {
+		check(reg(s, how, iov, 1, &mr), "one buffer");
+		check(fi_close(&mr->fid), "fi_close of a region");
+	}
+}
+
+/* what works and what is refused, without a peer */
+static void be_alone(const char *address, bool has_keys)
+{
+	struct side s = { .info = find(address, true) };
+	static uint8_t bytes[8192];
+	struct iovec iov[2] = { { bytes, 100 }, { bytes + 4000, 100 } };
+	size_t limit;
+
+	open_domain(&s);
+	check(fi_domain(s.fabric, s.info, &s.domain, NULL), "fi_domain");
+	limit = s.info->domain_attr->mr_iov_limit;
+	if (has_keys ? limit < 2 : limit != 1)
+		errx(1, "a region can have %zu buffers", limit);
+	expect_one(&s, iov);
+	if (has_keys) {
+		iov[1] = (struct iovec){ (void *)4096, 4096 };
+		expect_error(&s, iov, 2, -FI_EFAULT);
+	} else {
+		expect_error(&s, iov, 2, -FI_EINVAL);
+	}
+	printf("alone: a region can have %zu buffers, and the others are refused\n", limit);
+	check(fi_close(&s.domain->fid), "fi_close of the domain");
+	fi_close(&s.eq->fid);
+	fi_close(&s.fabric->fid);
+	fi_freeinfo(s.info);
+}
+
 int main(int argc, char **argv)
 {
-	if (argc == 3 && !strcmp(argv[1], "-c"))
+	if (argc == 3 && (!strcmp(argv[1], "-1") || !strcmp(argv[1], "-n")))
+		be_alone(argv[2], argv[1][1] == 'n');
+	else if (argc == 3 && !strcmp(argv[1], "-c"))
 		be_initiator(argv[2]);
 	else if (argc == 2)
 		be_target(argv[1]);
 	else
-		errx(2, "usage: regv [-c] ADDRESS");
+		errx(2, "usage: regv [-c | -n | -1] ADDRESS");
 	return 0;
 }
