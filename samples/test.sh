@@ -169,7 +169,7 @@ operations=100000 messages=5000 payloads=200
 if [ -n "${MKEY_TEST_QUICK-}" ]; then
 	operations=2000 messages=200 payloads=20
 fi
-ktap_set_plan 36
+ktap_set_plan 37
 
 for sample in column header_payload pages kv_gather halo lock dm_counter; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
@@ -193,6 +193,8 @@ for sample in ibmkey_bind_interleaved:column ibmkey_bind_interleaved:halo ibmkey
 done
 refuses "a device that is not there" "no RDMA device rxe9" \
 	ip netns exec ns0 "$here/column" rxe9
+refuses "python/column: a device that is not there" "no RDMA device rxe9" \
+	ip netns exec ns0 python3 "$here/python/column.py" rxe9
 
 works "dm_lock, two nodes" nodes dm_lock -n "$operations"
 works "dm_staging, two nodes" nodes dm_staging -n "$messages"

@@ -113,8 +113,8 @@ struct ibmkey_mpi_key;
  * makes one key with more entries, or a list of keys.
  *
  * Return: 0; ENOSPC if a group has more entries than the device allows for a key, ELOOP if
- * the list of keys is refused, too, or an errno value of ibmkey_alloc() or ibmkey_bind_interleaved(). ibmkey_mpi_last_error() says
- * for which part of the datatype.
+ * the list of keys is refused, too, or an errno value of ibmkey_alloc() or
+ * ibmkey_bind_interleaved(). ibmkey_mpi_last_error() tells the part of the datatype.
  */
 int ibmkey_mpi_bind(struct ibv_pd *pd, const void *buffer, struct ibv_mr *mr,
 		    const struct ibmkey_mpi_layout *layout, unsigned int access,

@@ -87,7 +87,8 @@ static int add_spans(struct ibmkey_mpi_layout *layout, const struct form *form,
 	ret = form_measure(&rest, 0, &span);
 	if (ret || __builtin_sub_overflow(span.high, span.low, &bytes))
 		return EOVERFLOW;
-	group.blocks = block = calloc(1, sizeof(*block));
+	block = calloc(1, sizeof(*block));
+	group.blocks = block;
 	if (!block)
 		return ENOMEM;
 	*block = (struct ibmkey_block){ .addr = around->at + span.low, .bytes_count = bytes,
@@ -203,7 +204,8 @@ int layout_plain(const struct ibmkey_mpi_layout *layout, uint32_t most,
 		.low = layout->low,
 		.high = layout->high,
 	};
-	plain->form = form = calloc(1, sizeof(*form));
+	form = calloc(1, sizeof(*form));
+	plain->form = form;
 	if (!form)
 		return ENOMEM;
 	ret = form_copy(form, nested);

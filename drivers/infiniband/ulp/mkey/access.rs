@@ -15,8 +15,11 @@
 
 mod again;
 pub(crate) mod bind;
+mod find;
+pub(crate) mod request;
 pub(crate) mod window;
 
+use self::find::{exposed, region_of};
 use crate::{
     backend::{Backend, Direction, Hw, Payload},
     counters::{self, refused, Count},
@@ -36,11 +39,7 @@ use crate::{
         Kind, Region,
     },
 };
-use kernel::{
-    ffi::c_int,
-    prelude::*,
-    sync::{Arc, ArcBorrow},
-};
+use kernel::{ffi::c_int, prelude::*};
 
 /// Returns the access flags that a copy needs.
 #[inline]
@@ -52,13 +51,6 @@ fn needed(remote: bool, direction: Direction) -> Access {
         (true, Direction::FromMemory) => Right::RemoteRead.into(),
         (true, Direction::ToMemory) => Right::RemoteWrite.into(),
     }
-}
-
-/// Finds the region of `mr`, for as long as the critical section lasts.
-#[inline]
-fn region_of<'a>(mr: &'a Mr, guard: &'a Guard) -> Result<ArcBorrow<'a, Region>> {
-    let slot = Hw::slot::<Region>(mr).ok_or(EINVAL)?;
-    slot.get(guard).ok_or(EINVAL)
 }
 
 /// An operation on a binding.
@@ -279,19 +271,6 @@ pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
     // As for `exposed`.
     drop(core);
     invalidate_key(&region, (pins, hw), (mr, pd, key), origin)
-}
-
-/// Returns the region of `mr`, if accesses find it. The region of a key may outlive the data of its
-/// device. An access in progress can take arbitrarily long, and removal of another device must not wait
-/// for it. A caller that waits for accesses therefore does not keep those data.
-///
-/// A request that uses the result is no reader of `rdma_ops_srcu`, so the removal of the device does not
-/// wait for it there. It need not: a process has keys only if ib_uverbs is a younger client of `ib_core`,
-/// which destroys the queue pairs of processes first.
-fn exposed(mr: &Mr) -> Option<Arc<Region>> {
-    let guard = srcu::read();
-    let region = region_of(mr, &guard).ok()?;
-    Some(region.into())
 }
 
 /// Unbinds the key `region`. As for [`invalidate`].

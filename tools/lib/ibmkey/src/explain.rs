@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
 //! Explains why a call failed, in a sentence. That about a bind names the entry and the field;
-//! [`calls`] has those about other calls.
+//! `calls.rs` has those about other calls.
 //!
 //! The kernel returns one errno value for a whole description. Most reasons can be seen in the
 //! description. For the others this module binds its own key to the first entries of the

@@ -15,7 +15,10 @@
 //! is deregistered meanwhile. A thread that would have to wait for `edit` leaves the request to
 //! `access/bind.rs`.
 
-use super::bind::{checked, KeyRequest, SHORT};
+use super::{
+    find::exposed,
+    request::{checked, KeyRequest, SHORT},
+};
 use crate::{
     backend::Hw,
     counters::{self, Count},
@@ -130,7 +133,7 @@ impl Again<'_> {
 /// Binds the key `mr` as [`super::bind::bind`] does, if the layout is that of its old binding. Returns
 /// [`None`], with nothing changed, otherwise.
 pub(super) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>) -> Option<()> {
-    let region = super::exposed(mr)?;
+    let region = exposed(mr)?;
     let Kind::Key { old, pins, hw, .. } = &region.kind else {
         return None;
     };

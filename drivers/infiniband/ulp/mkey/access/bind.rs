@@ -8,13 +8,15 @@
 //! the old binding. A description has at most `MAX_ENTRIES` entries, blocks or indices, which bounds
 //! the time of the worker.
 
-use super::again;
+use super::{
+    again,
+    request::{checked, KeyRequest, SHORT},
+};
 use crate::{
     backend::{Backend, MrRange},
-    bindings,
     kernel_ext::{
         error::eopnotsupp,
-        rdma::{Access, Mr, Pd},
+        rdma::{Mr, Pd},
     },
     key::{
         request::{describe, Reader, Source},
@@ -24,29 +26,7 @@ use crate::{
     mkey_core::{Core, Lookup},
     region::{binding::MAX_DEPTH, tag},
 };
-use kernel::{ffi::c_int, prelude::*, transmute::AsBytes};
-
-/// The number of 8-byte words of a description that is copied at once: one block of eight dimensions,
-/// or seven ranges.
-pub(super) const SHORT: usize = 24;
-
-/// A request to bind a key.
-pub(crate) struct KeyRequest<'a> {
-    /// The rkey by which the request names the key.
-    pub(crate) rkey: u32,
-    /// The lkey and rkey of the key from then on.
-    pub(crate) new_key: u32,
-    /// The MR that contains the description.
-    pub(crate) lkey: u32,
-    /// The address of the description, which is an address of that MR.
-    pub(crate) addr: u64,
-    /// The length of the description in bytes; 0 if the request contains it.
-    pub(crate) length: u64,
-    /// The access flags.
-    pub(crate) access: u32,
-    /// A copy of the inline data of the request.
-    pub(crate) inline: &'a [u8],
-}
+use kernel::{prelude::*, transmute::AsBytes};
 
 impl KeyRequest<'_> {
     /// Begins to read the description, for a QP in `pd`. A short one is copied to `short` first.
@@ -134,14 +114,6 @@ pub(crate) fn bind_staged(mr: &Mr, pd: &Pd, rkey: u32, access: u32, attempt: Att
         layouts.use_up(staged);
     }
     bound.inspect_err(|error| key.region().refuse(*error, entry))
-}
-
-/// Returns the access flags of a request on a QP in `pd`.
-pub(super) fn checked(pd: &Pd, access: u32) -> Result<Access> {
-    if access & !bindings::ib_access_flags_IB_ACCESS_SUPPORTED != 0 {
-        return Err(EINVAL);
-    }
-    Access::checked(pd.device(), access as c_int)
 }
 
 /// Binds the key `mr` for a QP in `pd`. Requests that the QP executes later see the new layout. Sleeps

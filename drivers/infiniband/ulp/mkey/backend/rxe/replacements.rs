@@ -18,7 +18,7 @@ use super::{
     Base, Rxe,
 };
 use crate::{
-    access::{self, bind, window},
+    access::{self, bind, request, window},
     backend::{Direction, Payload},
     bindings::ib_qp,
     kernel_ext::rdma::{Access, Device, Mr, Pd},
@@ -327,7 +327,7 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mkey(
             let inline = slice::from_raw_parts(data.cast::<u8>(), length as usize);
             (mr_of(mr), Pd::from_raw(pd), &*bind, inline)
         };
-        let request = bind::KeyRequest {
+        let request = request::KeyRequest {
             rkey: bind.mw_rkey,
             new_key: bind.rkey,
             lkey: bind.mr_lkey,
