@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a work request that binds a key says.
+//! The contents of a work request that binds a key.
 
 use crate::{
     bindings,

@@ -5,9 +5,8 @@
 //! A region that borrows memory could be leaked by safe code, with `mem::forget()` or a circle of
 //! `Rc`. The borrow would end, but not the registration, and peers would write memory to which
 //! references exist. So borrowed memory is registered in a scope, as threads that borrow are started in
-//! `std::thread::scope()`: it is deregistered when the scope ends, whatever was leaked. Other crates
-//! only register memory that the region owns, as [`Region`](super::Region) does, or have an unsafe
-//! function for it.
+//! `std::thread::scope()`: it is deregistered when the scope ends, whatever was leaked. A
+//! [`Region`](super::Region) owns its memory, so it may be leaked.
 
 use core::{
     cell::RefCell,
