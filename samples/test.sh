@@ -140,8 +140,8 @@ demo_reads_png()
 	cmp "$tmp/out.ppm/1-after.png" "$tmp/out.png/1-after.png"
 }
 
-# refused_bind CALL SAMPLE: the sample says which entry of its bind is wrong, if the MRs
-# that it registers have wrong lkeys
+# refused_bind CALL SAMPLE: the sample says which entry of its bind is wrong, and of which part of an
+# MPI datatype, if the MRs that it registers have wrong lkeys
 refused_bind()
 {
 	if LD_PRELOAD=$here/../selftests/wrong_lkey.so ip netns exec ns0 "$here/$2" rxe0 >"$tmp/said" 2>&1; then
@@ -149,7 +149,7 @@ refused_bind()
 		return 1
 	fi
 	cat "$tmp/said"
-	grep -q "$1: [a-z]*\(\[0\]\)\?\.\?lkey 0x[0-9a-f]* names no MR" "$tmp/said"
+	grep -q "$1: \(.*: \)\?[a-z]*\(\[0\]\)\?\.\?lkey 0x[0-9a-f]* names no MR" "$tmp/said"
 }
 
 # Half blocks: as many rows as half the pixels of the picture that is shown.

@@ -17,7 +17,7 @@
 
 use super::{
     find::exposed,
-    request::{checked, KeyRequest, SHORT},
+    request::{checked, KeyRequest, Short},
 };
 use crate::{
     backend::Hw,
@@ -41,7 +41,6 @@ use crate::{
 use kernel::{
     prelude::*,
     sync::{Arc, UniqueArc},
-    transmute::AsBytes,
 };
 
 /// A request for a key whose old binding is at hand.
@@ -59,22 +58,28 @@ struct Again<'a> {
 impl Again<'_> {
     /// Copies the description to `room`, unless the request contains it. Returns its bytes. The caller
     /// holds the lock of the pins.
-    fn text<'t>(&'t self, room: &'t mut [u64; SHORT]) -> Option<&'t [u8]> {
+    fn text<'t>(&'t self, room: &'t mut Short) -> Option<&'t [u8]> {
         let request = self.request;
         if request.length == 0 {
             return Some(request.inline);
         }
-        let length = usize::try_from(request.length).ok()?;
-        let copy = AsBytes::as_bytes_mut(room).get_mut(..length)?;
-        let leaf = find_memory(self.hw, self.pd.device(), request.lkey, self.pd).ok()??;
-        let pd = self.pd.as_raw() as usize;
-        leaf.read(pd, request.addr, copy).ok()?;
-        Some(copy)
+        let read = |to: &mut [u8]| {
+            let Some(leaf) = find_memory(self.hw, self.pd.device(), request.lkey, self.pd)? else {
+                return Ok(false);
+            };
+            leaf.read(self.pd.as_raw() as usize, request.addr, to)?;
+            Ok(true)
+        };
+        room.fill(request.length, read).ok()?
     }
 
     /// Moves the old binding in `place` to where the description says, and binds the key to it.
     /// Returns the binding that was replaced. The caller holds `edit`.
-    fn exchange(&self, place: &mut Option<UniqueArc<Binding>>) -> Option<Retired<Binding>> {
+    fn exchange(
+        &self,
+        place: &mut Option<UniqueArc<Binding>>,
+        room: &mut Short,
+    ) -> Option<Retired<Binding>> {
         let Self {
             mr,
             pd,
@@ -85,10 +90,9 @@ impl Again<'_> {
             pins,
             hw,
         } = *self;
-        let mut room = [0; SHORT];
         let mut locked = pins.lock();
         let binding = place.as_mut()?;
-        let alike = Alike::of(self.text(&mut room)?, &binding.layout)?;
+        let alike = Alike::of(self.text(room)?, &binding.layout)?;
         let turn = Turn {
             old,
             key: Some(request.rkey),
@@ -114,13 +118,13 @@ impl Again<'_> {
     }
 
     /// Binds the key. The caller holds `edit`.
-    fn bind(&self) -> Option<()> {
+    fn bind(&self, room: &mut Short) -> Option<()> {
         let mut place = Some(self.region.unused.take()?);
         let bound = if self.region.binding.is_empty() {
             // It stays empty under `edit`, so there is nothing to keep.
-            self.exchange(&mut place).map(drop)
+            self.exchange(&mut place, room).map(drop)
         } else {
-            let replace = || self.exchange(&mut place).ok_or(EAGAIN);
+            let replace = || self.exchange(&mut place, room).ok_or(EAGAIN);
             self.old.keep(self.region.address(), replace).ok()
         };
         if let Some(unused) = place {
@@ -132,7 +136,12 @@ impl Again<'_> {
 
 /// Binds the key `mr` as [`super::bind::bind`] does, if the layout is that of its old binding. Returns
 /// [`None`], with nothing changed, otherwise.
-pub(super) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>) -> Option<()> {
+pub(super) fn bind(
+    mr: &Mr,
+    pd: &Pd,
+    request: &KeyRequest<'_>,
+    room: &mut Short,
+) -> Option<()> {
     let region = exposed(mr)?;
     let Kind::Key { old, pins, hw, .. } = &region.kind else {
         return None;
@@ -156,7 +165,7 @@ pub(super) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>) -> Option<()> {
         pins,
         hw,
     };
-    let bound = again.bind();
+    let bound = again.bind(room);
     drop(edit);
     drop(many);
     bound?;

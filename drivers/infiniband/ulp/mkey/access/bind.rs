@@ -10,7 +10,7 @@
 
 use super::{
     again,
-    request::{checked, KeyRequest, SHORT},
+    request::{checked, KeyRequest, Short},
 };
 use crate::{
     backend::{Backend, MrRange},
@@ -26,7 +26,7 @@ use crate::{
     mkey_core::{Core, Lookup},
     region::{binding::MAX_DEPTH, tag},
 };
-use kernel::{prelude::*, transmute::AsBytes};
+use kernel::prelude::*;
 
 impl KeyRequest<'_> {
     /// Begins to read the description, for a QP in `pd`. A short one is copied to `short` first.
@@ -38,17 +38,15 @@ impl KeyRequest<'_> {
         &'s self,
         core: &Core,
         pd: &Pd,
-        short: &'s mut [u64; SHORT],
+        short: &'s mut Short,
     ) -> Result<Reader<'s>> {
         if self.length == 0 {
             let length = self.inline.len() as u64;
             return Ok(Reader::new(Source::Copy(self.inline), 0, length));
         }
-        let short = AsBytes::as_bytes_mut(short);
-        if let Some(copy) = short.get_mut(..usize::try_from(self.length)?) {
-            if core.read_now(pd.device(), self.lkey, pd, self.addr, copy)? {
-                return Ok(Reader::new(Source::Copy(copy), 0, self.length));
-            }
+        let read = |to: &mut [u8]| core.read_now(pd.device(), self.lkey, pd, self.addr, to);
+        if let Some(copy) = short.fill(self.length, read)? {
+            return Ok(Reader::new(Source::Copy(copy), 0, self.length));
         }
         let leaf = core.pin_leaf(pd.device(), self.lkey, pd, MAX_DEPTH)?;
         if leaf.place.is_on_demand() {
@@ -125,7 +123,8 @@ pub(crate) fn bind_staged(mr: &Mr, pd: &Pd, rkey: u32, access: u32, attempt: Att
 /// key; those of [`KeyRequest::reader`], of [`describe`] and of a bind. The key keeps its binding
 /// then, and a query of the key tells the error.
 pub(crate) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>) -> Result {
-    if again::bind(mr, pd, request).is_some() {
+    let mut short = Short::new();
+    if again::bind(mr, pd, request, &mut short).is_some() {
         return Ok(());
     }
     let core = Core::running(mr.device())?;
@@ -135,7 +134,7 @@ pub(crate) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>) -> Result {
     let key = Key::of(&core, mr, pd)?;
     let mut entry = 0;
     let worker = Worker::new();
-    let bound = describe_and_bind(&core, &key, pd, request, &mut entry, &worker);
+    let bound = describe_and_bind(&core, &key, pd, (request, &mut short), &mut entry, &worker);
     bound.inspect_err(|error| key.region().refuse(*error, entry))
 }
 
@@ -143,7 +142,7 @@ fn describe_and_bind(
     core: &Core,
     key: &Key<'_>,
     pd: &Pd,
-    request: &KeyRequest<'_>,
+    (request, short): (&KeyRequest<'_>, &mut Short),
     entry: &mut u32,
     worker: &Worker,
 ) -> Result {
@@ -152,8 +151,7 @@ fn describe_and_bind(
         return Err(EINVAL);
     }
     let access = checked(pd, request.access)?;
-    let mut short = [0; SHORT];
-    let mut reader = request.reader(core, pd, &mut short)?;
+    let mut reader = request.reader(core, pd, short)?;
     let described = describe(key, access, &mut reader, entry)?;
     // The description may be in memory of this key, which the reader pins.
     drop(reader);

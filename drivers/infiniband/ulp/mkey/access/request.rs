@@ -6,11 +6,54 @@ use crate::{
     bindings,
     kernel_ext::rdma::{Access, Pd},
 };
-use kernel::{ffi::c_int, prelude::*};
+use kernel::{ffi::c_int, prelude::*, transmute::AsBytes};
 
 /// The number of 8-byte words of a description that is copied at once: one block of eight dimensions,
 /// or seven ranges.
-pub(super) const SHORT: usize = 24;
+const SHORT: usize = 24;
+
+/// Room for a description that is copied at once. A process may change the description, so it is read
+/// from here after that.
+pub(super) struct Short {
+    words: [u64; SHORT],
+    /// The number of bytes that were copied; 0 if none.
+    len: usize,
+}
+
+impl Short {
+    #[inline]
+    pub(super) fn new() -> Self {
+        Self {
+            words: [0; SHORT],
+            len: 0,
+        }
+    }
+
+    /// Lets `copy` fill in the first `length` bytes, unless an earlier call did so, and returns them.
+    /// Returns [`None`] if the room is too small, or if `copy` returns `false`.
+    ///
+    /// # Errors
+    ///
+    /// Those of `copy`.
+    #[inline]
+    pub(super) fn fill(
+        &mut self,
+        length: u64,
+        copy: impl FnOnce(&mut [u8]) -> Result<bool>,
+    ) -> Result<Option<&[u8]>> {
+        let bytes = AsBytes::as_bytes_mut(&mut self.words);
+        let Some(bytes) = bytes.get_mut(..usize::try_from(length)?) else {
+            return Ok(None);
+        };
+        if self.len != bytes.len() {
+            if !copy(bytes)? {
+                return Ok(None);
+            }
+            self.len = bytes.len();
+        }
+        Ok(Some(bytes))
+    }
+}
 
 /// A request to bind a key.
 pub(crate) struct KeyRequest<'a> {
