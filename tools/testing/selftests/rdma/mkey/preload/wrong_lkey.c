@@ -5,21 +5,63 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stdarg.h>
 #include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <infiniband/verbs.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
 
 #undef ibv_reg_mr
 
 /*
  * The index of the MR is above the low eight bits. One of the functions below may call
- * the other.
+ * another.
  */
+#define WRONG 0x500000
+
 static struct ibv_mr *wrong(struct ibv_mr *mr)
 {
 	if (mr)
-		mr->lkey |= 0x500000;
+		mr->lkey |= WRONG;
 	return mr;
+}
+
+/* libibmkey registers memory by the ioctl, where the MR needs no struct ibv_mr */
+static void wrong_response(const struct ib_uverbs_ioctl_hdr *hdr)
+{
+	struct ib_uverbs_reg_mr_resp *resp = NULL;
+	uint64_t command = 0;
+	unsigned int i;
+
+	if (hdr->object_id != UVERBS_OBJECT_DEVICE || hdr->method_id != UVERBS_METHOD_INVOKE_WRITE)
+		return;
+	for (i = 0; i < hdr->num_attrs; i++) {
+		if (hdr->attrs[i].attr_id == UVERBS_ATTR_WRITE_CMD)
+			command = hdr->attrs[i].data;
+		else if (hdr->attrs[i].attr_id == UVERBS_ATTR_CORE_OUT)
+			resp = (void *)(uintptr_t)hdr->attrs[i].data;
+	}
+	if (command == IB_USER_VERBS_CMD_REG_MR && resp)
+		resp->lkey |= WRONG;
+}
+
+int ioctl(int fd, unsigned long request, ...)
+{
+	va_list args;
+	void *arg;
+	long ret;
+
+	va_start(args, request);
+	arg = va_arg(args, void *);
+	va_end(args);
+	ret = syscall(SYS_ioctl, fd, request, arg);
+	if (!ret && request == RDMA_VERBS_IOCTL)
+		wrong_response(arg);
+	return ret;
 }
 
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
