@@ -170,7 +170,7 @@ not_root() {
 }
 # A bind that fails: which entry, and why.
 demo_refused() {
-	refuses "binding a key: blocks\[0\].lkey 0x[0-9a-f]* names no MR" \
+	refuses "a key: blocks\[0\].lkey 0x[0-9a-f]* names no MR" \
 		env LD_PRELOAD="$here/wrong_lkey.so" "$ctl" demo "${dev[@]}"
 }
 tmp=$(mktemp)
