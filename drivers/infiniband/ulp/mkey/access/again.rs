@@ -136,12 +136,7 @@ impl Again<'_> {
 
 /// Binds the key `mr` as [`super::bind::bind`] does, if the layout is that of its old binding. Returns
 /// [`None`], with nothing changed, otherwise.
-pub(super) fn bind(
-    mr: &Mr,
-    pd: &Pd,
-    request: &KeyRequest<'_>,
-    room: &mut Short,
-) -> Option<()> {
+pub(super) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>, room: &mut Short) -> Option<()> {
     let region = exposed(mr)?;
     let Kind::Key { old, pins, hw, .. } = &region.kind else {
         return None;

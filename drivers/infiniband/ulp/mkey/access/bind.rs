@@ -33,13 +33,9 @@ impl KeyRequest<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`Core::pin_leaf`], `ERANGE` for bytes outside of the MR, and `EOPNOTSUPP` for memory whose pages a process may hold up.
-    fn reader<'s>(
-        &'s self,
-        core: &Core,
-        pd: &Pd,
-        short: &'s mut Short,
-    ) -> Result<Reader<'s>> {
+    /// Those of [`Core::pin_leaf`], `ERANGE` for bytes outside of the MR, and `EOPNOTSUPP` for memory
+    /// whose pages a process may hold up.
+    fn reader<'s>(&'s self, core: &Core, pd: &Pd, short: &'s mut Short) -> Result<Reader<'s>> {
         if self.length == 0 {
             let length = self.inline.len() as u64;
             return Ok(Reader::new(Source::Copy(self.inline), 0, length));
