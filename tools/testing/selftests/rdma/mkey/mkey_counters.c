@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The file `counters' in debugfs: one access that is refused for its rights, one for its
- * memory, one for another reason, one bind, one unbind and one fault of a page. The count that
- * it belongs to becomes larger by one,
- * and all others, but that of accesses, stay.
+ * memory, one for another reason, one bind, one unbind and one fault of a page. The count of
+ * each grows by one. All others stay, except that of accesses.
  */
 #include <stdio.h>
 #include <string.h>
