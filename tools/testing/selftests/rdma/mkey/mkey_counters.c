@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The file `counters' in debugfs: one access that is refused for its rights, one for its
- * memory, one for another reason, one bind, one unbind and one fault of a page. The count of
- * each grows by one. All others stay, except that of accesses.
+ * The file `counters' in debugfs: one access that is refused because the bytes are not bound
+ * any more, one for its rights, one for its memory, one for another reason, one bind, one
+ * unbind and one fault of a page. The count of each grows by one. All others stay, except that
+ * of accesses.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,12 +11,14 @@
 
 #include "mkey_harness.h"
 #include "raw.h"
+#include "request.h"
+#include "slow.h"
 
 #define PAGE 4096
 #define COUNTERS "/sys/kernel/debug/ib_mkey/counters"
 
 static const char *const names[] = {
-	"binds", "unbinds", "refused_unbound", "refused_rights",
+	"binds", "binds_again", "unbinds", "refused_unbound", "refused_rights",
 	"refused_memory", "refused_other", "odp_faults",
 };
 
@@ -89,10 +92,11 @@ FIXTURE_TEARDOWN(counters)
 		struct counts now;                                         \
 		unsigned int n_;                                           \
 		ASSERT_EQ(COUNTS, counts_read(&now));                      \
-		for (n_ = 0; n_ < COUNTS; n_++)                            \
+		for (n_ = 0; n_ < COUNTS; n_++) {                          \
 			EXPECT_EQ(strcmp(names[n_], name) ? 0 : (by),      \
 				  now.of[n_] - self->before.of[n_])        \
 				TH_LOG("%s changed", names[n_]);           \
+		}                                                          \
 		self->before = now;                                        \
 	} while (0)
 
@@ -225,6 +229,95 @@ TEST_F(counters, memory)
 	/* not to be unmapped twice */
 	munmap(self->fresh + PAGE, 3 * PAGE);
 	self->fresh = NULL;
+}
+
+FIXTURE(rebound)
+{
+	struct mkt_setup s;
+	struct counts before;
+	struct mkt_slow slow;
+	struct mkt_request text;
+	/* of side 1, on demand */
+	struct ibv_mr *odp;
+	bool open;
+};
+
+FIXTURE_SETUP(rebound)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		.flags = MKT_QP_PATIENT,
+		.host = 4 * PAGE,
+		.max_entries = 4,
+	};
+
+	MKT_OPEN_SLOW(self->s.dev, 1, &self->slow, 4 * PAGE);
+	self->open = true;
+	if (counts_read(&self->before) != COUNTS)
+		SKIP(return, "%s cannot be read", COUNTERS);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	ASSERT_EQ(0, mkt_request_init(&self->text, self->s.dev[1].pd, PAGE));
+	self->odp = ibv_reg_mr(self->s.dev[1].pd, self->slow.map, self->slow.size,
+			       MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+	ASSERT_NE(NULL, self->odp);
+}
+
+FIXTURE_TEARDOWN(rebound)
+{
+	if (!self->open)
+		return;
+	if (self->odp) {
+		EXPECT_EQ(0, ibmkey_unbind(self->s.key[1]));
+		EXPECT_EQ(0, ibv_dereg_mr(self->odp));
+	}
+	mkt_request_free(&self->text);
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+	mkt_slow_close(&self->slow);
+}
+
+/*
+ * The key gets a shorter layout between the two packets of a response to a READ. rxe compares
+ * the range with the MR's when the request arrives, not for each packet.
+ */
+TEST_F(rebound, shorter)
+{
+	struct mkt_end *plain = self->s.plain;
+	struct ibmkey_range range = {
+		.addr = (uintptr_t)self->slow.map,
+		.length = 2 * PAGE,
+		.lkey = self->odp->lkey,
+	};
+	struct ibmkey_bind bind = { .kind = IBMKEY_LIST, .num_entries = 1, .ranges = &range };
+	struct mkt_wr wr = {
+		.op = MKT_READ,
+		.sge[0] = { .addr = plain[0].addr, .length = 2048, .lkey = plain[0].mr->lkey },
+		.num_sge = 1,
+		.remote_addr = PAGE - 1024,
+		.rkey = self->s.key[1]->rkey,
+	};
+	struct ibmkey_wr rebind;
+	struct ibv_wc wc;
+
+	ASSERT_EQ(0, ibmkey_bind_list(self->s.key[1], MKT_ACCESS_ALL, 1, &range));
+	EXPECT_COUNT("binds", 1);
+	mkt_slow_hold(&self->slow, true);
+	ASSERT_EQ(0, mkt_post_send(&self->s.pair.end[0], &wr, 1));
+	ASSERT_EQ(0, mkt_slow_wait(&self->slow));
+	range.addr = plain[1].addr;
+	range.length = PAGE;
+	range.lkey = plain[1].mr->lkey;
+	self->text.length = ibmkey_describe(&bind, self->text.text, self->text.room);
+	rebind = mkt_request_wr(&self->text, self->s.key[1]);
+	ASSERT_EQ(0, ibmkey_post_bind(self->s.pair.end[1].qp, &rebind, 2, IBV_SEND_SIGNALED));
+	ASSERT_EQ(0, mkt_poll(&self->s.pair.end[1], &wc));
+	EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
+	/* the first packet's page */
+	self->before.of[COUNTS - 1]++;
+	EXPECT_COUNT("binds", 1);
+	mkt_slow_hold(&self->slow, false);
+	ASSERT_EQ(0, mkt_poll(&self->s.pair.end[0], &wc));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, wc.status);
+	EXPECT_COUNT("refused_unbound", 1);
 }
 
 TEST_HARNESS_MAIN
