@@ -15,8 +15,13 @@ project = "ib_mkey"
 extensions = ["kerneldoc"]
 root_doc = "index"
 primary_domain = "c"
+# As in the kernel's documentation: a literal block without a language is not Python.
+highlight_language = "none"
 html_theme = "alabaster"
 html_copy_source = False
+html_show_copyright = False
+# Wide enough for a line of 100 characters of code.
+html_theme_options = {"page_width": "1260px", "body_max_width": "1000px", "show_powered_by": False}
 
 kerneldoc_srctree = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
