@@ -122,21 +122,29 @@ impl Grid {
         mem::replace(&mut self.piece.addr, addr)
     }
 
-    /// Returns the pieces and their extent.
-    pub(super) fn reach(&self) -> Option<Reach> {
+    /// Returns the extent of the pieces, and the bits that are set in the address of the first one or
+    /// in a stride.
+    #[inline]
+    pub(super) fn bounds(&self) -> Option<(Extent, u64)> {
         let piece = &self.piece;
         let mut extent = Extent::new(piece.leaf, piece.addr, piece.len).ok()?;
-        let (mut count, mut addrs) = (1u64, piece.addr);
+        let mut addrs = piece.addr;
         for axis in self.axes.iter().take(self.used) {
             extent = extent.repeat(axis.count.get(), axis.stride).ok()?;
-            count = count.saturating_mul(axis.count.get());
             addrs |= axis.stride as u64;
         }
+        Some((extent, addrs))
+    }
+
+    /// Returns the pieces and their extent.
+    pub(super) fn reach(&self) -> Option<Reach> {
+        let (extent, addrs) = self.bounds()?;
+        let axes = self.axes.iter().take(self.used);
         Some(Reach {
             extent,
-            len: piece.len,
-            count,
-            grain: Grain::new(piece.len, addrs),
+            len: self.piece.len,
+            count: axes.fold(1, |count, axis| count.saturating_mul(axis.count.get())),
+            grain: Grain::new(self.piece.len, addrs),
         })
     }
 

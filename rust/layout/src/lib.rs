@@ -64,6 +64,7 @@ pub use self::indexed::{AsIndexed, IndexSlice, Indexed, Indices, NoIndexed};
 pub use self::interleaved::{Block, Interleaved, Shape};
 pub use self::list::{Entry, List};
 pub use self::listing::Listing;
+pub use self::moves::Moved;
 pub use self::nest::RowsOf;
 pub use self::row::{Order, Row};
 pub use self::rows::{Cursor, Rows, Walker};

@@ -10,7 +10,25 @@ use core::borrow::BorrowMut;
 use core::ops::DerefMut;
 
 use super::interleaved::Way;
-use super::{AsIndexed, Block, Entry, Error, Extent, Interleaved, Layout, List, Reach, Shape};
+use super::{AsIndexed, Block, Entry, Error, Extent, Grain, Interleaved, Layout, List, Shape};
+
+/// The bounds of the pieces of a layout that was moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// From the lowest byte of all pieces to the highest.
+    pub extent: Extent,
+    /// The bits that are set in any address, or in any distance of two pieces.
+    addrs: u64,
+}
+
+impl Moved {
+    /// Returns the grain of the pieces, which was `before` until they were moved.
+    #[inline]
+    #[must_use]
+    pub fn grain(&self, before: Grain) -> Grain {
+        before.at(self.addrs)
+    }
+}
 
 impl<S: DerefMut<Target = [Block]>, P: BorrowMut<Shape>> Interleaved<S, P> {
     /// Returns `true` if a layout of `block`, repeated `repeat_count` times in each dimension, would
@@ -28,25 +46,25 @@ impl<S: DerefMut<Target = [Block]>, P: BorrowMut<Shape>> Interleaved<S, P> {
             && self.repeat_counts().eq(repeat_count.iter().copied())
     }
 
-    /// Moves the only block to `addr`. Returns its pieces and their extent.
+    /// Moves the only block to `addr`. Returns the bounds of its pieces.
     ///
     /// # Errors
     ///
     /// With the layout unchanged: [`Error::Overflow`] if the address of a byte does not fit 64 bits,
     /// [`Error::Range`] if there are several blocks.
     #[inline]
-    pub fn move_to(&mut self, addr: u64) -> Result<Reach, Error> {
+    pub fn move_to(&mut self, addr: u64) -> Result<Moved, Error> {
         let ([block], Way::Grid(grid)) = (&mut *self.blocks, &mut self.shape.borrow_mut().way)
         else {
             return Err(Error::Range);
         };
         let before = grid.move_to(addr);
-        let Some(reach) = grid.reach() else {
+        let Some((extent, addrs)) = grid.bounds() else {
             grid.move_to(before);
             return Err(Error::Overflow);
         };
         block.addr = addr;
-        Ok(reach)
+        Ok(Moved { extent, addrs })
     }
 }
 
@@ -72,32 +90,42 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
             })
     }
 
-    /// Moves the first entry to `addr`, and the others by the same distance.
+    /// Moves the first entry to `addr`, and the others by the same distance. Returns their bounds.
     ///
     /// # Errors
     ///
-    /// [`Error::Overflow`] if the address of a byte does not fit 64 bits, with the list unchanged.
+    /// With the list unchanged: [`Error::Overflow`] if the address of a byte does not fit 64 bits,
+    /// [`Error::Range`] if the entries have several leaves.
     #[inline]
-    pub fn move_to(&mut self, addr: u64) -> Result<(), Error> {
-        let first = self.entries.first().ok_or(Error::Zero)?.addr;
-        let distance = addr.abs_diff(first);
-        let moved = |entry: &Entry| {
-            let moved = if addr >= first {
-                entry.addr.checked_add(distance)
-            } else {
-                entry.addr.checked_sub(distance)
-            };
-            let addr = moved.ok_or(Error::Overflow)?;
-            Extent::new(entry.leaf(), addr, entry.length())?;
-            Ok(addr)
-        };
+    pub fn move_to(&mut self, addr: u64) -> Result<Moved, Error> {
+        let first = self.entries.first().ok_or(Error::Zero)?;
+        let (leaf, before) = (first.leaf(), first.addr);
+        let (mut low, mut last) = (u64::MAX, 0u64);
         for entry in self.entries.iter() {
-            moved(entry)?;
+            if entry.leaf() != leaf {
+                return Err(Error::Range);
+            }
+            low = low.min(entry.addr);
+            // No entry is empty, or ends beyond the last address.
+            last = last.max(entry.addr.wrapping_add(entry.length().wrapping_sub(1)));
         }
+        let far = addr.abs_diff(before);
+        let moved = |place: u64| {
+            if addr >= before {
+                place.checked_add(far)
+            } else {
+                place.checked_sub(far)
+            }
+        };
+        let (low, last) = moved(low).zip(moved(last)).ok_or(Error::Overflow)?;
+        let distance = addr.wrapping_sub(before);
+        let mut addrs = 0;
         for entry in self.entries.iter_mut() {
-            entry.addr = moved(entry)?;
+            entry.addr = entry.addr.wrapping_add(distance);
+            addrs |= entry.addr;
         }
-        Ok(())
+        let extent = Extent::between(leaf, low, last);
+        Ok(Moved { extent, addrs })
     }
 }
 
@@ -108,26 +136,17 @@ where
     P: BorrowMut<Shape>,
     I: AsIndexed,
 {
-    /// Moves a list or a block to `addr`, as [`List::move_to`] and [`Interleaved::move_to`] do. Calls
-    /// `each` as [`Self::reach`] does.
+    /// Moves a list or a block to `addr`, as [`List::move_to`] and [`Interleaved::move_to`] do.
     ///
     /// # Errors
     ///
-    /// Those of the moves, with the layout unchanged; [`Error::Range`] for an indexed layout; the
-    /// first error of `each`, after the move.
+    /// Those of the moves; [`Error::Range`] for an indexed layout. The layout is unchanged then.
     #[inline]
-    pub fn move_to<R: From<Error>>(
-        &mut self,
-        addr: u64,
-        mut each: impl FnMut(Reach) -> Result<(), R>,
-    ) -> Result<(), R> {
+    pub fn move_to(&mut self, addr: u64) -> Result<Moved, Error> {
         match self {
-            Self::List(list) => {
-                list.move_to(addr)?;
-                list.reach(each)
-            }
-            Self::Interleaved(interleaved) => each(interleaved.move_to(addr)?),
-            Self::Indexed(_) => Err(Error::Range.into()),
+            Self::List(list) => list.move_to(addr),
+            Self::Interleaved(interleaved) => interleaved.move_to(addr),
+            Self::Indexed(_) => Err(Error::Range),
         }
     }
 }

@@ -107,19 +107,28 @@ fn check(spec: &Spec, addr: u64) {
         return;
     };
     let before = format!("{layout:?}");
+    let old = reaches(&layout);
     let made = at(spec, addr).map(|spec| (spec.build(), spec));
-    let mut seen = Vec::new();
-    let moved = layout.move_to(addr, |reach| {
-        seen.push(reach);
-        Ok::<_, Error>(())
-    });
+    let moved = layout.move_to(addr);
+    if !is_of_one_leaf(spec) {
+        assert_eq!(moved, Err(Error::Range));
+        assert_eq!(format!("{layout:?}"), before);
+        return;
+    }
     match made {
         Some((Ok(made), spec)) => {
-            assert_eq!(moved, Ok(()), "{spec:?}");
+            let moved = moved.expect("the addresses fit");
             // All that is stored is the same, and so is every access.
             assert_eq!(format!("{layout:?}"), format!("{made:?}"), "{spec:?}");
-            assert_eq!(seen, reaches(&made));
-            assert_eq!(is_like(&layout, &spec), is_of_one_leaf(&spec));
+            let [before, after] = [&old[..], &reaches(&made)].map(|all| match all {
+                [reach] => *reach,
+                _ => panic!("{spec:?} has one leaf"),
+            });
+            assert_eq!(moved.extent, after.extent);
+            assert_eq!(moved.grain(before.grain), after.grain);
+            assert_eq!(moved.grain(before.grain.alone()), after.grain.alone());
+            assert_eq!((before.len, before.count), (after.len, after.count));
+            assert!(is_like(&layout, &spec));
         }
         Some((Err(error), spec)) => {
             assert_eq!(moved, Err(error), "{spec:?}");

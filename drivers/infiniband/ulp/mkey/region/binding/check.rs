@@ -271,19 +271,16 @@ impl Binding {
         {
             return Err(eopnotsupp());
         }
-        let leaves = slice::from_ref(&leaf);
-        check_access(access, leaves)?;
-        let mut survey = Survey::new();
-        self.layout
-            .move_to(addr, |reach| survey.add(&reach, leaves))?;
-        let Survey { pieces, grain, .. } = survey.end();
+        check_access(access, slice::from_ref(&leaf))?;
+        let moved = self.layout.move_to(addr)?;
+        moved.extent.check_within(leaf.start, leaf.len)?;
         self.leaves.push_within_capacity(leaf)?;
-        // The levels are the same. So is the work of a search, which does not depend on addresses.
+        // The levels and the number of pieces are the same. So is the work of a search, which does not
+        // depend on addresses.
         self.access = access;
         self.pd = pd.as_raw() as usize;
         self.marks = Atomic::new(0);
-        self.pieces = u32::try_from(pieces).unwrap_or(u32::MAX);
-        self.grain = grain;
+        self.grain = moved.grain(self.grain);
         Ok(())
     }
 
