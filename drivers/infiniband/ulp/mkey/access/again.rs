@@ -20,7 +20,7 @@ use super::{
     request::{checked, KeyRequest, Short},
 };
 use crate::{
-    backend::Hw,
+    backend::{Backend, Hw},
     counters::{self, Count},
     kernel_ext::{
         rdma::{Access, Mr, Pd},
@@ -58,17 +58,14 @@ struct Again<'a> {
 impl Again<'_> {
     /// Copies the description to `room`, unless the request contains it. Returns its bytes. The caller
     /// holds the lock of the pins.
-    fn text<'t>(&'t self, room: &'t mut Short) -> Option<&'t [u8]> {
+    fn text<'t>(&'t self, room: &'t mut Short<'_>) -> Option<&'t [u8]> {
         let request = self.request;
         if request.length == 0 {
             return Some(request.inline);
         }
+        let device = self.pd.device();
         let read = |to: &mut [u8]| {
-            let Some(leaf) = find_memory(self.hw, self.pd.device(), request.lkey, self.pd)? else {
-                return Ok(false);
-            };
-            leaf.read(self.pd.as_raw() as usize, request.addr, to)?;
-            Ok(true)
+            self.hw.read_now(device, request.lkey, self.pd, request.addr, to)
         };
         room.fill(request.length, read).ok()?
     }
@@ -78,7 +75,7 @@ impl Again<'_> {
     fn exchange(
         &self,
         place: &mut Option<UniqueArc<Binding>>,
-        room: &mut Short,
+        room: &mut Short<'_>,
     ) -> Option<Retired<Binding>> {
         let Self {
             mr,
@@ -118,7 +115,7 @@ impl Again<'_> {
     }
 
     /// Binds the key. The caller holds `edit`.
-    fn bind(&self, room: &mut Short) -> Option<()> {
+    fn bind(&self, room: &mut Short<'_>) -> Option<()> {
         let mut place = Some(self.region.unused.take()?);
         let bound = if self.region.binding.is_empty() {
             // It stays empty under `edit`, so there is nothing to keep.
@@ -136,7 +133,7 @@ impl Again<'_> {
 
 /// Binds the key `mr` as [`super::bind::bind`] does, if the layout is that of its old binding. Returns
 /// [`None`], with nothing changed, otherwise.
-pub(super) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>, room: &mut Short) -> Option<()> {
+pub(super) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>, room: &mut Short<'_>) -> Option<()> {
     let region = exposed(mr)?;
     let Kind::Key { old, pins, hw, .. } = &region.kind else {
         return None;

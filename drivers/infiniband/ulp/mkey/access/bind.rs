@@ -35,7 +35,7 @@ impl KeyRequest<'_> {
     ///
     /// Those of [`Core::pin_leaf`], `ERANGE` for bytes outside of the MR, and `EOPNOTSUPP` for memory
     /// whose pages a process may hold up.
-    fn reader<'s>(&'s self, core: &Core, pd: &Pd, short: &'s mut Short) -> Result<Reader<'s>> {
+    fn reader<'s>(&'s self, core: &Core, pd: &Pd, short: &'s mut Short<'_>) -> Result<Reader<'s>> {
         if self.length == 0 {
             let length = self.inline.len() as u64;
             return Ok(Reader::new(Source::Copy(self.inline), 0, length));
@@ -110,16 +110,15 @@ pub(crate) fn bind_staged(mr: &Mr, pd: &Pd, rkey: u32, access: u32, attempt: Att
     bound.inspect_err(|error| key.region().refuse(*error, entry))
 }
 
-/// Binds the key `mr` for a QP in `pd`. Requests that the QP executes later see the new layout. Sleeps
-/// for some seconds at most.
+/// Binds the key `mr` for a QP in `pd`. Requests that the QP executes later see the new layout. Copies a
+/// short description to `short`. Sleeps for some seconds at most.
 ///
 /// # Errors
 ///
 /// `EINVAL` for an MR that is not a key, another protection domain and another rkey than that of the
 /// key; those of [`KeyRequest::reader`], of [`describe`] and of a bind. The key keeps its binding
 /// then, and a query of the key tells the error.
-pub(crate) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>) -> Result {
-    let mut short = Short::new();
+pub(crate) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>, mut short: Short<'_>) -> Result {
     if again::bind(mr, pd, request, &mut short).is_some() {
         return Ok(());
     }
@@ -138,7 +137,7 @@ fn describe_and_bind(
     core: &Core,
     key: &Key<'_>,
     pd: &Pd,
-    (request, short): (&KeyRequest<'_>, &mut Short),
+    (request, short): (&KeyRequest<'_>, &mut Short<'_>),
     entry: &mut u32,
     worker: &Worker,
 ) -> Result {

@@ -6,27 +6,21 @@ use crate::{
     bindings,
     kernel_ext::rdma::{Access, Pd},
 };
-use kernel::{ffi::c_int, prelude::*, transmute::AsBytes};
-
-/// The number of 8-byte words of a description that is copied at once: one block of eight dimensions,
-/// or seven ranges.
-const SHORT: usize = 24;
+use kernel::{ffi::c_int, prelude::*};
 
 /// Room for a description that is copied at once. A process may change the description, so it is read
 /// from here after that.
-pub(super) struct Short {
-    words: [u64; SHORT],
+pub(crate) struct Short<'a> {
+    room: &'a mut [u8],
     /// The number of bytes that were copied; 0 if none.
     len: usize,
 }
 
-impl Short {
+impl<'a> Short<'a> {
+    /// Makes room of these bytes, for example for one block of eight dimensions or seven ranges.
     #[inline]
-    pub(super) fn new() -> Self {
-        Self {
-            words: [0; SHORT],
-            len: 0,
-        }
+    pub(crate) fn new(room: &'a mut [u8]) -> Self {
+        Self { room, len: 0 }
     }
 
     /// Lets `copy` fill in the first `length` bytes, unless an earlier call did so, and returns them.
@@ -41,8 +35,7 @@ impl Short {
         length: u64,
         copy: impl FnOnce(&mut [u8]) -> Result<bool>,
     ) -> Result<Option<&[u8]>> {
-        let bytes = AsBytes::as_bytes_mut(&mut self.words);
-        let Some(bytes) = bytes.get_mut(..usize::try_from(length)?) else {
+        let Some(bytes) = self.room.get_mut(..usize::try_from(length)?) else {
             return Ok(None);
         };
         if self.len != bytes.len() {

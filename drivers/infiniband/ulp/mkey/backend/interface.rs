@@ -88,6 +88,23 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// `ENOENT` if `lkey` names no MR in `pd`.
     fn find(&self, device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Self::Base>>;
 
+    /// Copies bytes of one of the driver's MRs over memory of a process, from address `addr` on. Returns
+    /// `false`, with nothing copied, for other memory, and for memory whose pages the process may hold
+    /// up. The caller holds the lock as for [`Self::find`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::find`]; `ERANGE` for bytes outside of the MR; those of [`BaseMr::allows`] and
+    /// [`BaseMr::copy_row`].
+    fn read_now(
+        &self,
+        device: &Device,
+        lkey: u32,
+        pd: &Pd,
+        addr: u64,
+        to: &mut [u8],
+    ) -> Result<bool>;
+
     /// Takes a new MR over: the driver calls this module for accesses to it. None is allowed yet.
     fn claim(&self, mr: &Mr);
 

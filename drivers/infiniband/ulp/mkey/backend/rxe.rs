@@ -229,6 +229,17 @@ impl Backend for Rxe {
         find::find(device, lkey, pd)
     }
 
+    fn read_now(
+        &self,
+        device: &Device,
+        lkey: u32,
+        pd: &Pd,
+        addr: u64,
+        to: &mut [u8],
+    ) -> Result<bool> {
+        find::read_now(device, lkey, pd, addr, to)
+    }
+
     fn claim(&self, mr: &Mr) {
         let Some(private) = private(mr).map(NonNull::as_ptr) else {
             return;

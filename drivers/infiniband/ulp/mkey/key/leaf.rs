@@ -105,7 +105,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// As for [`Self::pin_leaf`] and [`Leaf::read`].
+    /// As for [`Backend::read_now`].
     pub(crate) fn read_now(
         &self,
         ibdev: &Device,
@@ -114,13 +114,8 @@ impl Core {
         addr: u64,
         to: &mut [u8],
     ) -> Result<bool> {
-        self.pins.exclude(|| {
-            let Some(leaf) = find_memory(&self.hw, ibdev, lkey, pd)? else {
-                return Ok(false);
-            };
-            leaf.read(pd.as_raw() as usize, addr, to)?;
-            Ok(true)
-        })
+        self.pins
+            .exclude(|| self.hw.read_now(ibdev, lkey, pd, addr, to))
     }
 
     /// Makes a leaf of one of this module's regions.

@@ -7,13 +7,17 @@ use super::{
     bindings::{self, rxe_mr, rxe_mr_state_RXE_MR_STATE_INVALID, rxe_mr_state_RXE_MR_STATE_VALID},
 };
 use crate::{
-    backend::interface::Named,
+    backend::{
+        interface::{BaseMr, MrRange, Named},
+        payload::Payload,
+    },
     bindings::{
         ib_mr_type_IB_MR_TYPE_DM as TYPE_DM, ib_mr_type_IB_MR_TYPE_DMA as TYPE_DMA,
         ib_mr_type_IB_MR_TYPE_MEM_REG as TYPE_MEM_REG,
         ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS, ib_mr_type_IB_MR_TYPE_USER as TYPE_USER,
     },
     kernel_ext::rdma::{Access, Device, Mr, Pd},
+    layout::Row,
 };
 use core::{mem::ManuallyDrop, ptr::NonNull};
 use kernel::prelude::*;
@@ -46,8 +50,20 @@ impl Drop for FoundMr {
     }
 }
 
-/// Implements [`Backend::find`](crate::backend::interface::Backend::find).
-pub(super) fn find(device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
+/// The MR that an lkey names, and what the driver knew of it.
+struct Valid {
+    found: FoundMr,
+    state: bindings::rxe_mr_state,
+    access: i32,
+}
+
+/// Finds the MR that `lkey` names.
+///
+/// # Errors
+///
+/// `ENOENT`.
+#[inline(always)]
+fn valid(device: &Device, lkey: u32, pd: &Pd) -> Result<Valid> {
     let found = FoundMr::at(device, lkey >> 8).ok_or(ENOENT)?;
     let raw = found.0;
     // SAFETY: `found` keeps the MR. The state, read below, tells whether it is being
@@ -68,11 +84,63 @@ pub(super) fn find(device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
     if !pd.is_kernels() && !unsafe { mr.is_committed() } {
         return Err(ENOENT);
     }
-    // SAFETY: As above.
-    let (kind, start, len) = unsafe {
-        let raw = mr.as_raw();
-        ((*raw).type_, (*raw).iova, (*raw).length)
-    };
+    Ok(Valid {
+        found,
+        state,
+        access,
+    })
+}
+
+impl FoundMr {
+    fn mr(&self) -> &Mr {
+        // SAFETY: By the type invariant.
+        unsafe { Mr::from_raw(&raw mut (*self.0.as_ptr()).ibmr) }
+    }
+
+    /// Returns the type, the first address and the length.
+    fn range(&self) -> (u32, u64, u64) {
+        let raw = self.mr().as_raw();
+        // SAFETY: By the type invariant.
+        unsafe { ((*raw).type_, (*raw).iova, (*raw).length) }
+    }
+}
+
+/// Implements [`Backend::read_now`](crate::backend::interface::Backend::read_now).
+pub(super) fn read_now(
+    device: &Device,
+    lkey: u32,
+    pd: &Pd,
+    addr: u64,
+    to: &mut [u8],
+) -> Result<bool> {
+    let Valid { found, .. } = valid(device, lkey, pd)?;
+    let (kind, start, len) = found.range();
+    if kind != TYPE_USER {
+        return Ok(false);
+    }
+    // SAFETY: The MR is over user memory. The caller holds a lock that keeps it from being deregistered.
+    let base = unsafe { Base::with_reference(found.into_raw()) };
+    if base.is_on_demand() {
+        return Ok(false);
+    }
+    let range = MrRange { start, len };
+    let length = to.len() as u64;
+    if !range.contains(addr, length) {
+        return Err(ERANGE);
+    }
+    base.allows(pd.as_raw() as usize, lkey, start, false)?;
+    base.copy_row(Row::of(0, addr, length), Payload::reading(to)?)?;
+    Ok(true)
+}
+
+/// Implements [`Backend::find`](crate::backend::interface::Backend::find).
+pub(super) fn find(device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
+    let Valid {
+        found,
+        state,
+        access,
+    } = valid(device, lkey, pd)?;
+    let (kind, start, len) = found.range();
     Ok(match kind {
         TYPE_USER => Named::Memory {
             // SAFETY: The MR is over user memory. The caller pins it.
@@ -103,7 +171,7 @@ pub(super) fn find(device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
             len: u64::MAX,
             access: Access::from_raw(access as u32),
         },
-        TYPE_SG_GAPS | TYPE_DM => Named::Ours(mr),
+        TYPE_SG_GAPS | TYPE_DM => Named::Ours(found.mr()),
         _ => Named::Unfit,
     })
 }

@@ -25,7 +25,7 @@ use crate::{
     limits::worker::Worker,
     region::rights::{Origin, Peer},
 };
-use core::slice;
+use core::{ptr::NonNull, slice};
 use kernel::{
     error::{from_result, to_result},
     ffi::{c_int, c_uint, c_void},
@@ -317,15 +317,23 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mkey(
     mr: *mut rxe_mr,
     pd: *mut crate::bindings::ib_pd,
     bind: *const BindMw,
-    data: *const c_void,
+    data: *mut c_void,
     length: c_uint,
 ) -> c_int {
+    const SHORT: usize = bindings::IB_MKEY_RXE_SHORT as usize;
     from_result(|| {
-        // SAFETY: `bind_mkey()` in C holds a reference to the MR, and calls with the protection
-        // domain of a QP, a copy of its request and a copy of the `length` bytes of its inline data.
-        let (mr, pd, bind, inline) = unsafe {
-            let inline = slice::from_raw_parts(data.cast::<u8>(), length as usize);
-            (mr_of(mr), Pd::from_raw(pd), &*bind, inline)
+        // SAFETY: `ib_mkey_rxe_request_bind()` holds a reference to the MR, and calls with the protection
+        // domain of a QP, a copy of its request and memory of its own. That has a copy of the `length`
+        // bytes of inline data, or else is room, which `Short` writes before it reads.
+        let (mr, pd, bind, inline, room) = unsafe {
+            let (data, none) = (data.cast::<u8>(), NonNull::dangling().as_ptr());
+            let (inline, room) = match (*bind).length {
+                0 => ((data, length as usize), (none, 0)),
+                _ => ((none, 0), (data, SHORT)),
+            };
+            let inline: &[u8] = slice::from_raw_parts(inline.0, inline.1);
+            let room = slice::from_raw_parts_mut(room.0, room.1);
+            (mr_of(mr), Pd::from_raw(pd), &*bind, inline, room)
         };
         let request = request::KeyRequest {
             rkey: bind.mw_rkey,
@@ -336,7 +344,7 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mkey(
             access: bind.access,
             inline,
         };
-        bind::bind(mr, pd, &request)?;
+        bind::bind(mr, pd, &request, request::Short::new(room))?;
         Ok(0)
     })
 }

@@ -12,6 +12,10 @@
 /* Marks an MR for fast registration of scatterlists with gaps. No MR has such a page size. */
 #define IB_MKEY_RXE_FAST_REG_SHIFT 63
 
+/* The most bytes of a description that is copied at once. */
+#define IB_MKEY_RXE_SHORT 192
+static_assert(IB_MKEY_RXE_SHORT <= RXE_MAX_INLINE_DATA);
+
 /* A request to bind a memory window, with the fields of struct rxe_send_wr. */
 struct ib_mkey_rxe_bind_mw {
 	u64 addr;
@@ -155,8 +159,9 @@ int ib_mkey_rxe_reg_mkey(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int acces
 int ib_mkey_rxe_bind_mw(struct rxe_qp *qp, struct ib_pd *pd, struct rxe_mw *mw,
 			const struct ib_mkey_rxe_bind_mw *bind);
 void ib_mkey_rxe_replaced_hidden(struct ib_device *ibdev, struct rxe_mw *mw, u32 index);
+/* @data has @length bytes of inline data; without these, room for IB_MKEY_RXE_SHORT bytes. */
 int ib_mkey_rxe_bind_mkey(struct rxe_mr *mr, struct ib_pd *pd,
-			  const struct ib_mkey_rxe_bind_mw *bind, const void *data,
+			  const struct ib_mkey_rxe_bind_mw *bind, void *data,
 			  unsigned int length);
 int ib_mkey_rxe_invalidate_mw(struct rxe_qp *qp, struct ib_device *ibdev, u32 rkey);
 
