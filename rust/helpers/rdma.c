@@ -170,16 +170,21 @@ __rust_helper void rust_helper_rdma_table_leave(struct srcu_ctr __percpu *entere
 static bool rdma_table_is_idle(void)
 {
 	unsigned long entered = 0, left = 0;
-	int cpu;
+	unsigned int cpu;
 
-	/* Pairs with the barrier of entering: a reader not seen finds what is there now. */
+	/*
+	 * for_each_possible_cpu() calls a function for each CPU.
+	 * Pairs with the barrier of entering: a reader not seen finds what is there now.
+	 */
 	smp_mb();
-	for_each_possible_cpu(cpu)
-		left += READ_ONCE(per_cpu(rdma_table_readers.left, cpu));
+	for (cpu = 0; cpu < nr_cpu_ids; cpu++)
+		if (cpu_possible(cpu))
+			left += READ_ONCE(per_cpu(rdma_table_readers.left, cpu));
 	/* Pairs with the barrier of leaving. */
 	smp_mb();
-	for_each_possible_cpu(cpu)
-		entered += READ_ONCE(per_cpu(rdma_table_readers.entered, cpu));
+	for (cpu = 0; cpu < nr_cpu_ids; cpu++)
+		if (cpu_possible(cpu))
+			entered += READ_ONCE(per_cpu(rdma_table_readers.entered, cpu));
 
 	if (entered != left)
 		return false;

@@ -19,7 +19,7 @@ mod find;
 pub(crate) mod request;
 pub(crate) mod window;
 
-use self::find::{exposed, region_of};
+use self::find::region_of;
 use crate::{
     backend::{Backend, Direction, Hw, Payload},
     counters::{self, refused, Count},
@@ -39,7 +39,7 @@ use crate::{
         Kind, Region,
     },
 };
-use kernel::{ffi::c_int, prelude::*};
+use kernel::{ffi::c_int, prelude::*, sync::Arc};
 
 /// Returns the access flags that a copy needs.
 #[inline]
@@ -229,16 +229,28 @@ fn end_registration(
     }
 }
 
-/// Ends a fast registration without a look-up of the device's data. Returns [`None`] if `mr` is no MR
-/// for fast registration, or if a binding may refer to it.
-fn end_unpinned(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Option<Result> {
+/// Returns the region of `mr`, if accesses find it. Ends a fast registration at once, without a look-up
+/// of the device's data, unless a binding may refer to it. As for [`exposed`](find::exposed).
+///
+/// # Errors
+///
+/// The result, if the registration was to be ended.
+fn exposed_or_ended(
+    mr: &Mr,
+    pd: &Pd,
+    key: u32,
+    origin: Origin,
+) -> core::result::Result<Option<Arc<Region>>, Result> {
     // The removal of the device waits for the section. The accesses for which `end()` waits are in
     // sections as well, and wait for nothing.
     let guard = srcu::read();
-    let region = region_of(mr, &guard).ok()?;
-    match fast_reg_of(&region)?.end(mr, pd, key, origin) {
-        Err(EBUSY) => None,
-        ended => Some(ended),
+    let Ok(region) = region_of(mr, &guard) else {
+        return Ok(None);
+    };
+    match fast_reg_of(&region).map(|fast_reg| fast_reg.end(mr, pd, key, origin)) {
+        None => Ok(Some(region.into())),
+        Some(Err(EBUSY)) => Ok(None),
+        Some(ended) => Err(ended),
     }
 }
 
@@ -252,10 +264,11 @@ fn end_unpinned(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Option<Result> {
 /// peer if the MR has no remote access flag. `EBUSY` while a memory window or a key refers to the
 /// MR. `EBUSY` too if accesses through the old binding are left; the MR is unbound then.
 pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
-    if let Some(ended) = end_unpinned(mr, pd, key, origin) {
-        return ended;
-    }
-    if let Some(region) = exposed(mr) {
+    let exposed = match exposed_or_ended(mr, pd, key, origin) {
+        Ok(exposed) => exposed,
+        Err(ended) => return ended,
+    };
+    if let Some(region) = exposed {
         if let Kind::Key { pins, hw, .. } = &region.kind {
             return invalidate_key(&region, (pins, hw), (mr, pd, key), origin);
         }
@@ -268,7 +281,7 @@ pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
     let Kind::Key { pins, hw, .. } = &region.kind else {
         return Err(EINVAL);
     };
-    // As for `exposed`.
+    // As for `find::exposed()`.
     drop(core);
     invalidate_key(&region, (pins, hw), (mr, pd, key), origin)
 }

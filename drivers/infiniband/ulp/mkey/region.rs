@@ -141,6 +141,8 @@ pub(crate) struct Region {
     /// The users of an old binding for which a rebind did not wait to the end.
     #[pin]
     left: Mutex<Option<Arc<Users>>>,
+    /// `true` if there may be such users.
+    has_left: Atomic<bool>,
     #[pin]
     pub(crate) edit: ManyMutex,
 }
@@ -162,6 +164,7 @@ impl Region {
                 refused: Atomic::new(0),
                 charge,
                 left <- new_mutex!(None, "ib_mkey left"),
+                has_left: Atomic::new(false),
                 edit <- new_many_mutex!("ib_mkey edit"),
             }),
             GFP_MAYFAIL,
@@ -228,7 +231,7 @@ impl Region {
         let waited = match old.as_ref().and_then(|old| old.users.as_ref()) {
             None => Ok(()),
             Some(users) => users.wait(patience).inspect_err(|_| {
-                *self.left.lock() = Some(users.clone());
+                self.set_left(Some(users.clone()));
             }),
         };
         (old, waited)
@@ -250,7 +253,7 @@ impl Region {
             Patience::Bounded(_) => users.is_idle().then_some(()).ok_or(EBUSY)?,
             _ => users.wait(patience)?,
         }
-        *self.left.lock() = None;
+        self.set_left(None);
         Ok(())
     }
 
@@ -297,9 +300,20 @@ impl Region {
         ((refused >> 32) as u32, refused as u32)
     }
 
-    /// Returns the users of an old binding for which a rebind did not wait to the end.
-    pub(crate) fn left(&self) -> Option<Arc<Users>> {
+    /// Returns the users of an old binding for which a rebind did not wait to the end. The caller holds
+    /// `edit`.
+    #[inline]
+    fn left(&self) -> Option<Arc<Users>> {
+        if !self.has_left.load(ordering::Relaxed) {
+            return None;
+        }
         self.left.lock().clone()
+    }
+
+    /// Records the users of an old binding for which no thread waited to the end. The caller holds `edit`.
+    fn set_left(&self, users: Option<Arc<Users>>) {
+        self.has_left.store(users.is_some(), ordering::Relaxed);
+        *self.left.lock() = users;
     }
 
     /// Returns `true` if an access may be in progress that can take arbitrarily long.
@@ -349,7 +363,7 @@ impl Region {
                 .get(&guard)
                 .and_then(|binding| binding.users.clone())
         };
-        *self.left.lock() = users.clone();
+        self.set_left(users.clone());
         Ok((self.binding.swap(None), users))
     }
 
@@ -393,17 +407,19 @@ impl Region {
             if !hw.is_open(mr) && !hw.is_free(mr) {
                 return Err(EINVAL);
             }
+            let now = hw.key(mr);
             // Another request was first.
-            if key.is_some_and(|key| key != hw.key(mr)) {
+            if key.is_some_and(|key| key != now) {
                 return Err(EINVAL);
             }
             hw.withdraw(mr);
             if let Kind::Key { .. } = self.kind {
                 self.lapsed.store(false, ordering::Relaxed);
-                self.rekey(hw, mr, tag::next(hw.key(mr)));
+                let next = tag::next(now);
+                self.rekey(hw, mr, next);
                 // The kernel user that posts a request may write the fields at the same time.
                 if origin == Origin::Call || !mr.is_kernels() {
-                    mr.set_key(hw.key(mr));
+                    mr.set_key(next);
                 }
             }
             Ok(())

@@ -4,8 +4,7 @@
  *
  * For a process such a request is BIND_MW with the rkey of a key in the place of that of a window,
  * for a kernel user REG_MR with the MR of a key. The task of a send queue calls rxe_sender() by a
- * pointer, which points here. The functions below execute such requests and leave everything else
- * to rxe, because rxe
+ * pointer, which points here. The functions below execute such requests, because rxe
  *
  * - would not wait for earlier requests. It gathers the bytes of a request again when it repeats
  *   the request, and answers to a READ arrive later. A request that rebinds a key therefore waits
@@ -106,7 +105,7 @@ int ib_mkey_rxe_request_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 		.rkey = READ_ONCE(wqe->wr.wr.mw.rkey),
 		.access = READ_ONCE(wqe->wr.wr.mw.access),
 	};
-	/* aligned as the structures of a description; only what was copied is read */
+	/* aligned as the structures of a description; only what was copied to it is read */
 	u8 data[RXE_MAX_INLINE_DATA] __aligned(8) __uninitialized;
 	struct rxe_mr *mr;
 	u32 length = 0;
@@ -191,6 +190,38 @@ static noinline int send_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 }
 
 /*
+ * Executes the LOCAL_INV of an MR of ib_mkey, as rxe does by its redirected function. Returns as
+ * rxe_sender() does.
+ *
+ * rxe executes all others. It also executes a request again that failed, which fails again or ends
+ * what was begun, and completes it.
+ */
+static noinline int send_invalidation(struct rxe_qp *qp, struct rxe_send_wqe *wqe, u32 key)
+{
+	struct rxe_queue *queue = qp->sq.queue;
+	struct rxe_mr *mr;
+	int ret = -EINVAL;
+
+	/* All earlier requests have completed. */
+	if (qp->req.wqe_index != queue_get_consumer(queue, QUEUE_TYPE_FROM_CLIENT))
+		return stock_sender(qp);
+	mr = ib_mkey_rxe_get_mr(qp->ibqp.device, key >> 8);
+	if (!mr)
+		return stock_sender(qp);
+	if (mr->ibmr.type == IB_MR_TYPE_SG_GAPS)
+		ret = ib_mkey_rxe_invalidate_mr(mr, qp->ibqp.pd, key, false);
+	ib_mkey_rxe_put_mr(mr);
+	if (ret)
+		return stock_sender(qp);
+	wqe->status = IB_WC_SUCCESS;
+	wqe->state = wqe_state_done;
+	qp->req.wqe_index = queue_next_index(queue, qp->req.wqe_index);
+	stock_completer(qp);
+
+	return 0;
+}
+
+/*
  * Call this if rxe must repeat requests, from the oldest one that has not completed. If that one
  * binds a key, rxe would execute it in the same pass. This completes the request if it was
  * executed. Returns true if another pass has to come first. rxe's completer does nothing before rxe
@@ -223,6 +254,7 @@ static bool pass_bind(struct rxe_qp *qp)
 static int sender(struct rxe_qp *qp)
 {
 	struct rxe_send_wqe *wqe;
+	u32 key;
 
 	if (!is_sending(qp))
 		return stock_sender(qp);
@@ -235,7 +267,15 @@ static int sender(struct rxe_qp *qp)
 	 */
 	if (!wqe)
 		return stock_completer(qp) ? -EAGAIN : 0;
-	return unlikely(binds_key(qp, wqe)) ? send_bind(qp, wqe) : stock_sender(qp);
+	if (unlikely(binds_key(qp, wqe)))
+		return send_bind(qp, wqe);
+	if (unlikely(READ_ONCE(wqe->wr.opcode) == IB_WR_LOCAL_INV)) {
+		key = READ_ONCE(wqe->wr.ex.invalidate_rkey);
+		if (!rkey_is_mw(key))
+			return send_invalidation(qp, wqe, key);
+	}
+
+	return stock_sender(qp);
 }
 
 /**
