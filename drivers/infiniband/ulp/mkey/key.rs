@@ -5,6 +5,7 @@
 //! A description is checked completely before anything changes. Each lkey in it is looked up and
 //! pinned once.
 
+mod again;
 pub(crate) mod alike;
 mod description;
 pub(crate) mod indexed;
@@ -158,6 +159,8 @@ pub(crate) struct Described<'a> {
     rkey: Option<u32>,
     /// `true` if a request may name the unbound key by any tag.
     any_tag: bool,
+    /// `true` if the binding is an old one that was moved.
+    is_again: bool,
 }
 
 impl Described<'_> {
@@ -191,6 +194,9 @@ impl Described<'_> {
         apply(&core.pins, &core.hw, &mut change, patience)
             .map_err(|refused| self.why(refused.error))?;
         counters::add(Count::Bind, 1);
+        if self.is_again {
+            counters::add(Count::Again, 1);
+        }
         Ok(())
     }
 
@@ -268,5 +274,7 @@ pub(crate) fn bind_all(all: &[Described<'_>]) -> core::result::Result<(), Refuse
         refused(number, why.unwrap_or(error))
     })?;
     counters::add(Count::Bind, all.len());
+    let again = all.iter().filter(|described| described.is_again);
+    counters::add(Count::Again, again.count());
     Ok(())
 }

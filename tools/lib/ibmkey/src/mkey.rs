@@ -97,6 +97,10 @@ impl<'a, T> Array<'a, T> {
             return then(core::ptr::null());
         };
 
+        // One block is common, and long.
+        if let [one] = items {
+            return then(&translate(one));
+        }
         let mut stack = [U::default(); ON_STACK];
         if items.len() <= ON_STACK {
             for (to, from) in stack.iter_mut().zip(items) {

@@ -65,7 +65,8 @@ impl Again<'_> {
         }
         let device = self.pd.device();
         let read = |to: &mut [u8]| {
-            self.hw.read_now(device, request.lkey, self.pd, request.addr, to)
+            self.hw
+                .read_now(device, request.lkey, self.pd, request.addr, to)
         };
         room.fill(request.length, read).ok()?
     }

@@ -22,8 +22,9 @@ use crate::{
         },
         uaccess::{read_array, read_chunks, read_one},
     },
-    key::{self, indexed, uapi, Described, Key},
+    key::{self, alike::Alike, indexed, uapi, Described, Key},
     layout::MAX_DIMS,
+    region::binding::SHORT,
 };
 use kernel::{ffi::c_int, prelude::*};
 
@@ -34,9 +35,38 @@ fn describe_list<'k>(
     entries: u64,
     num_entries: u32,
 ) -> Result<Described<'k>> {
+    if num_entries as usize <= SHORT {
+        return describe_short(key, access, entries, num_entries);
+    }
     let mut ranges = key.describe(num_entries, access)?.ranges();
     read_chunks(entries, num_entries, |some: &[UapiSge]| ranges.add(some))?;
     ranges.finish()
+}
+
+/// Describes a few ranges. The old binding of the key may have been one of such ranges. As for
+/// [`describe_list`].
+fn describe_short<'k>(
+    key: &'k Key<'_>,
+    access: Access,
+    entries: u64,
+    num_entries: u32,
+) -> Result<Described<'k>> {
+    key.check(num_entries, access)?;
+    let mut described = None;
+    // All of them are read at once.
+    read_chunks(entries, num_entries, |ranges: &[UapiSge]| {
+        let again = key.describe_again(access, |old| Alike::of_ranges(ranges, old));
+        described = Some(match again {
+            Some(again) => again,
+            None => {
+                let mut description = key.describe(num_entries, access)?.ranges();
+                description.add(ranges)?;
+                description.finish()?
+            }
+        });
+        Ok(())
+    })?;
+    described.ok_or(EINVAL)
 }
 
 /// Describes the blocks at the user address `blocks`.
@@ -47,6 +77,17 @@ fn describe_blocks<'k>(
     blocks: u64,
     num_blocks: u32,
 ) -> Result<Described<'k>> {
+    if num_blocks == 1 {
+        key.check(num_blocks, access)?;
+        let block: UapiBlock = read_one(blocks)?;
+        let again = key.describe_again(access, |old| Alike::of_block(repeat_count, &block, old));
+        if let Some(again) = again {
+            return Ok(again);
+        }
+        let mut description = key.describe(num_blocks, access)?;
+        description.uapi_block(&block, repeat_count.len())?;
+        return description.interleaved(repeat_count);
+    }
     let mut description = key.describe(num_blocks, access)?;
     read_array(blocks, num_blocks, |block: UapiBlock| {
         description.uapi_block(&block, repeat_count.len())

@@ -35,8 +35,43 @@ pub(crate) struct Alike {
 }
 
 impl Alike {
-    /// Reads `text`, the bytes of a description that nothing changes meanwhile. Returns [`None`] unless
-    /// it describes the layout `old` at any address of one leaf.
+    /// Compares `block`, which is repeated `repeat_count` times in each dimension, with `old`. Returns
+    /// [`None`] unless it is that layout at any address of one leaf.
+    #[inline]
+    pub(crate) fn of_block(repeat_count: &[u64], block: &UapiBlock, old: &KLayout) -> Option<Self> {
+        let KLayout::Interleaved(old) = old else {
+            return None;
+        };
+        let found = Block::new(0, block.addr, block.bytes_count, block.stride);
+        // Unused strides of the old block are zero, as those of a description must be.
+        let is_like = block.comp_mask == 0 && old.is_like(repeat_count, &found);
+        is_like.then_some(Self::at(block.lkey, block.addr))
+    }
+
+    /// Compares a list of `ranges` with `old`. As for [`Self::of_block`].
+    #[inline]
+    pub(crate) fn of_ranges(ranges: &[UapiSge], old: &KLayout) -> Option<Self> {
+        let KLayout::List(old) = old else {
+            return None;
+        };
+        let first = ranges.first()?;
+        let is_one = |range: &UapiSge| range.lkey == first.lkey && range.comp_mask == 0;
+        let is_like = ranges.iter().all(is_one)
+            && old.is_like(ranges.iter().map(|range| (range.addr, range.length)));
+        is_like.then_some(Self::at(first.lkey, first.addr))
+    }
+
+    fn at(lkey: u32, addr: u64) -> Self {
+        Self {
+            lkey,
+            addr,
+            any_tag: false,
+            peers_end: false,
+        }
+    }
+
+    /// Reads `text`, the bytes of a description that nothing changes meanwhile. As for
+    /// [`Self::of_block`].
     #[inline]
     pub(crate) fn of(text: &[u8], old: &KLayout) -> Option<Self> {
         let (header, rest) = text.split_at_checked(size_of::<UapiLayout>())?;
@@ -44,35 +79,26 @@ impl Alike {
             return None;
         };
         check_header(header).ok()?;
-        let (lkey, addr) = match (header.kind, old) {
-            (KIND_INTERLEAVED, KLayout::Interleaved(old)) => {
+        let alike = match header.kind {
+            KIND_INTERLEAVED => {
                 let counts = (header.num_dims as usize).checked_mul(size_of::<u64>())?;
                 let (counts, block) = rest.split_at_checked(counts)?;
                 let ([block], 1) = (slice_of::<UapiBlock>(block)?, header.num_entries) else {
                     return None;
                 };
-                let found = Block::new(0, block.addr, block.bytes_count, block.stride);
-                // Unused strides of the old block are zero, as those of a description must be.
-                let is_like = block.comp_mask == 0 && old.is_like(slice_of(counts)?, &found);
-                is_like.then_some((block.lkey, block.addr))?
+                Self::of_block(slice_of(counts)?, block, old)
             }
-            (KIND_LIST, KLayout::List(old)) => {
+            KIND_LIST => {
                 let ranges = slice_of::<UapiSge>(rest)?;
-                let first = ranges.first()?;
                 let is_list = header.num_dims == 0 && header.num_entries as usize == ranges.len();
-                let is_one = |range: &UapiSge| range.lkey == first.lkey && range.comp_mask == 0;
-                let is_like = is_list
-                    && ranges.iter().all(is_one)
-                    && old.is_like(ranges.iter().map(|range| (range.addr, range.length)));
-                is_like.then_some((first.lkey, first.addr))?
+                is_list.then(|| Self::of_ranges(ranges, old)).flatten()
             }
-            _ => return None,
-        };
+            _ => None,
+        }?;
         Some(Self {
-            lkey,
-            addr,
             any_tag: header.comp_mask & ANY_TAG != 0,
             peers_end: header.comp_mask & REMOTE_INV != 0,
+            ..alike
         })
     }
 }

@@ -23,6 +23,22 @@ use core::mem;
 use kernel::{prelude::*, rbtree::RBTree};
 
 impl Key<'_> {
+    /// Checks the access flags `access`, and the number of entries, blocks or indices.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::describe_indexed`].
+    #[inline]
+    pub(crate) fn check(&self, count: u32, access: Access) -> Result {
+        if count == 0 || !supported(access) {
+            Err(EINVAL)
+        } else if count > self.max_entries {
+            Err(ENOSPC)
+        } else {
+            Ok(())
+        }
+    }
+
     /// Begins a description of `count` entries or blocks with the access flags `access`.
     ///
     /// # Errors
@@ -41,15 +57,7 @@ impl Key<'_> {
     /// that the key was created with is the only limit.
     #[inline(always)]
     pub(crate) fn describe_indexed(&self, count: u32, access: Access) -> Result<Description<'_>> {
-        if count == 0 {
-            return Err(EINVAL);
-        }
-        if !supported(access) {
-            return Err(EINVAL);
-        }
-        if count > self.max_entries {
-            return Err(ENOSPC);
-        }
+        self.check(count, access)?;
         let mut room = Room::new(self.region.unused.take());
         let charge = match room.charge() {
             Some(charge) => charge,
@@ -295,6 +303,7 @@ impl<'a> Description<'a> {
             binding,
             rkey: None,
             any_tag: false,
+            is_again: false,
         })
     }
 }

@@ -38,7 +38,7 @@ use crate::{
         tag,
     },
 };
-pub(crate) use room::Room;
+pub(crate) use room::{Room, SHORT};
 
 use core::{mem::size_of, ops::Deref};
 use kernel::{

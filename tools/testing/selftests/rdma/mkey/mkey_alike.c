@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A request that describes the layout of the binding before, at another address,
- * moves that binding. Each request is executed for a key that had such a layout and
+ * A request or a call that describes the layout of the binding before, at another address,
+ * moves that binding. Each one is executed for a key that had such a layout and
  * for a new key, which had none. Both must be refused for the same reason, or be bound
  * to the same bytes. Most descriptions differ from the layout before in little: in an
  * address, a leaf, an access flag, or any one number.
@@ -40,6 +40,21 @@ FIXTURE(alike)
 	struct ibv_pd *pd;
 	struct ibv_mr *leaf[LEAVES];
 	uint8_t *host;
+	bool call;
+};
+
+FIXTURE_VARIANT(alike)
+{
+	bool call;			/* instead of requests */
+};
+
+FIXTURE_VARIANT_ADD(alike, request)
+{
+};
+
+FIXTURE_VARIANT_ADD(alike, call)
+{
+	.call = true,
 };
 
 FIXTURE_SETUP(alike)
@@ -53,6 +68,7 @@ FIXTURE_SETUP(alike)
 	struct ibv_pd *pd;
 	uint64_t addr;
 
+	self->call = variant->call;
 	MKT_OPEN_EXTENDED(self->s.dev);
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	pd = self->s.dev[1].pd;
@@ -254,6 +270,39 @@ struct alike_result {
 	uint8_t bytes[MOST];
 };
 
+/* binds by a call, whose structure has the fields of the header; returns an errno value */
+static int alike_call(struct ibv_mr *key, const struct alike_text *text)
+{
+	struct ib_uverbs_mkey_layout header;
+	struct ib_uverbs_mkey_bind bind;
+	struct ibmkey_info info;
+	struct mkt_ioctl cmd;
+	int err;
+
+	memcpy(&header, text->bytes, sizeof(header));
+	bind = (struct ib_uverbs_mkey_bind){
+		.entries = (uintptr_t)(text->bytes + HEADER + 8 * text->dims),
+		.repeat_count = text->dims ? (uintptr_t)(text->bytes + HEADER) : 0,
+		.kind = header.kind,
+		.num_entries = header.num_entries,
+		.entry_size = header.entry_size,
+		.num_dims = header.num_dims,
+		.access = text->access,
+		.comp_mask = header.comp_mask,
+	};
+	if (text->next_tag) {
+		bind.comp_mask |= IB_UVERBS_MKEY_BIND_RKEY;
+		bind.rkey = ibv_inc_rkey(key->rkey);
+	}
+	mkt_raw_bind(&cmd, key->handle, &bind);
+	err = mkt_ioctl_run(key->context, &cmd);
+	if (!ibmkey_query(key, &info)) {
+		key->lkey = info.lkey;
+		key->rkey = info.rkey;
+	}
+	return err;
+}
+
 static int alike_execute(FIXTURE_DATA(alike) *self, struct ibv_mr *key,
 			 const struct alike_text *text)
 {
@@ -265,6 +314,8 @@ static int alike_execute(FIXTURE_DATA(alike) *self, struct ibv_mr *key,
 	for (unsigned int i = 0; i < own.entries; i++)
 		if (*alike_lkey(&own, i) == OWN)
 			*alike_lkey(&own, i) = key->lkey;
+	if (self->call)
+		return alike_call(key, &own);
 	memcpy(self->text.text, own.bytes, own.length);
 	self->text.length = own.length;
 	wr = mkt_request_wr(&self->text, key);
@@ -292,6 +343,8 @@ static void alike_result(FIXTURE_DATA(alike) *self, struct ibv_mr *key,
 
 	memset(result, 0, sizeof(*result));
 	result->status = alike_execute(self, key, text);
+	if (result->status && self->call)
+		return;
 	if (result->status) {
 		ASSERT_EQ(IBV_WC_MW_BIND_ERR, result->status);
 		ASSERT_EQ(0, ibmkey_query_refused(key, &result->error, &result->entry));
@@ -353,7 +406,8 @@ TEST_F(alike, as_for_a_new_key)
 		alike_result(self, other, &text, &fresh, _metadata);
 		ASSERT_EQ(fresh.status, again.status)
 		{
-			TH_LOG("round %u: %d for a new key, %d again", i, fresh.error, again.error);
+			TH_LOG("round %u: %d, %d for a new key, %d, %d again", i, fresh.status,
+			       fresh.error, again.status, again.error);
 		}
 		ASSERT_EQ(fresh.error, again.error);
 		ASSERT_EQ(fresh.entry, again.entry);
@@ -409,6 +463,8 @@ static void *alike_loop(void *arg)
 		status = alike_execute(self, self->s.key[1], &text);
 		if (!status) {
 			thread->bound++;
+		} else if (self->call && turn & 1) {
+			thread->refused++;
 		} else if (status == IBV_WC_MW_BIND_ERR && turn & 1) {
 			thread->refused++;
 			thread->err = mkt_pair_recover(&self->s.pair);

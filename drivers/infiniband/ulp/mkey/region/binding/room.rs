@@ -20,7 +20,7 @@ use kernel::{
 };
 
 /// The most entries, blocks and leaves of a binding whose memory is kept.
-const SHORT: usize = 4;
+pub(crate) const SHORT: usize = 4;
 
 /// A layout without entries and memory.
 const EMPTY: KLayout = KLayout::List(List::unfilled(KVVec::new()));
