@@ -4,7 +4,7 @@
  *
  * For a process such a request is BIND_MW with the rkey of a key in the place of that of a window,
  * for a kernel user REG_MR with the MR of a key. The task of a send queue calls rxe_sender() by a
- * pointer, which points here. The functions below execute such requests, because rxe
+ * pointer, which points here. The functions below execute binds, because rxe
  *
  * - would not wait for earlier requests. It gathers the bytes of a request again when it repeats
  *   the request, and answers to a READ arrive later. A request that rebinds a key therefore waits
