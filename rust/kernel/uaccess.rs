@@ -2,24 +2,30 @@
 
 //! Arrays of structures in user memory.
 
-use crate::kernel_ext::sched;
+use crate::{bindings, kernel_ext::sched};
 use core::{
     mem::{align_of, size_of, size_of_val, MaybeUninit},
     ptr,
     slice, //
 };
 use kernel::{
+    alloc::flags::__GFP_NOWARN,
+    ffi::{c_ulong, c_void},
     prelude::*,
     transmute::{AsBytes, FromBytes},
     uaccess::{UserPtr, UserSlice},
 };
 
-/// The number of 8-byte words that are read at once. They fit the stack. After each such read,
-/// `check_killed()` runs.
-const AT_ONCE: usize = 96;
+/// The number of 8-byte words that are read at once without a buffer. They fit the stack, of which binds
+/// of nested keys take most. After each such read, `check_killed()` runs.
+const AT_ONCE: usize = 48;
+
+/// The number of 8-byte words of a buffer for long arrays. A read takes 300 instructions besides
+/// those of the copy.
+const LONG: usize = 1024;
 
 /// Reads `count` structures at user address `addr` and calls `each` with as many of them at a time
-/// as fit the stack, in order.
+/// as fit the stack or a buffer, in order.
 ///
 /// # Errors
 ///
@@ -36,13 +42,23 @@ pub(crate) fn read_chunks<T: FromBytes>(
         .ok_or(EOVERFLOW)?;
     let addr = UserPtr::from_addr(usize::try_from(addr)?);
     let mut reader = UserSlice::new(addr, len).reader();
-    let mut words = [const { MaybeUninit::<u64>::uninit() }; AT_ONCE];
-    let whole = const {
-        let room = size_of::<[u64; AT_ONCE]>();
+    let mut short = [const { MaybeUninit::<u64>::uninit() }; AT_ONCE];
+    const {
         assert!(align_of::<T>() <= align_of::<u64>());
-        assert!(size_of::<T>() != 0 && size_of::<T>() <= room);
-        room - room % size_of::<T>()
+        assert!(size_of::<T>() != 0 && size_of::<T>() <= size_of::<[u64; AT_ONCE]>());
     };
+    // Without memory the reads are shorter.
+    let mut long = if len > size_of_val(&short) {
+        let room = LONG.min(len.div_ceil(size_of::<u64>()));
+        KVec::<u64>::with_capacity(room, GFP_KERNEL | __GFP_NOWARN).ok()
+    } else {
+        None
+    };
+    let words: &mut [MaybeUninit<u64>] = match &mut long {
+        Some(long) => long.spare_capacity_mut(),
+        None => &mut short,
+    };
+    let whole = size_of_val(words) - size_of_val(words) % size_of::<T>();
     while !reader.is_empty() {
         sched::check_killed()?;
         let bytes = whole.min(reader.len());
@@ -74,6 +90,25 @@ pub(crate) fn read_array<T: FromBytes>(
             each(unsafe { ptr::from_ref(one).read() })
         })
     })
+}
+
+/// Reads the structures at user address `addr` into `to`.
+///
+/// # Errors
+///
+/// `EFAULT` for memory that cannot be read. Some of the structures may have been read.
+#[inline]
+pub(crate) fn read_slice<T: FromBytes>(addr: u64, to: &mut [T]) -> Result {
+    let from = usize::try_from(addr)? as *const c_void;
+    let len = size_of_val(to);
+    // SAFETY: `to` is valid for writes of `len` bytes, and any bytes are valid structures. The function
+    // checks that the other address is one of the process.
+    let left = unsafe { bindings::_copy_from_user(to.as_mut_ptr().cast(), from, len as c_ulong) };
+    if left == 0 {
+        Ok(())
+    } else {
+        Err(EFAULT)
+    }
 }
 
 /// Reads the structure at user address `addr`.

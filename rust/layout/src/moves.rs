@@ -10,7 +10,9 @@ use core::borrow::BorrowMut;
 use core::ops::DerefMut;
 
 use super::interleaved::Way;
-use super::{AsIndexed, Block, Entry, Error, Extent, Grain, Interleaved, Layout, List, Shape};
+use super::{
+    AsIndexed, Block, Entry, Error, Extent, Grain, Interleaved, Layout, List, Shape, MAX_DIMS,
+};
 
 /// The bounds of the pieces of a layout that was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,17 +33,22 @@ impl Moved {
 }
 
 impl<S: DerefMut<Target = [Block]>, P: BorrowMut<Shape>> Interleaved<S, P> {
-    /// Returns `true` if a layout of `block`, repeated `repeat_count` times in each dimension, would
-    /// be this one except for its leaf and its address. Returns `false` if this one has several
-    /// blocks.
+    /// Returns `true` if a layout of a block of `bytes_count` bytes, repeated `repeat_count` times in each
+    /// dimension, at the distance `stride` there, would be this one except for its leaf and its address.
+    /// The strides beyond the dimensions are zero. Returns `false` if this one has several blocks.
     #[inline]
-    pub fn is_like(&self, repeat_count: &[u64], block: &Block) -> bool {
+    pub fn is_like(
+        &self,
+        repeat_count: &[u64],
+        bytes_count: u64,
+        stride: &[i64; MAX_DIMS],
+    ) -> bool {
         let [own] = &*self.blocks else {
             return false;
         };
         // An array is compared by a call.
-        let mut strides = own.stride().iter().zip(block.stride());
-        own.bytes_count() == block.bytes_count()
+        let mut strides = own.stride().iter().zip(stride);
+        own.bytes_count() == bytes_count
             && strides.all(|(own, stride)| own == stride)
             && self.repeat_counts().eq(repeat_count.iter().copied())
     }

@@ -131,7 +131,7 @@ impl DeviceOps for MkeyDevice {
         let region = this.core.adopt(mr, Kind::Dm, charge)?;
         // The caller gives an MR that failed back to the driver, which empties no slot.
         region
-            .bind(&this.core.pins, &this.core.hw, mr, binding)
+            .bind(&this.core.pins, &this.core.hw, mr, &binding)
             .inspect_err(|_| this.core.forget(mr.index(), &region))
     }
 

@@ -189,10 +189,12 @@ impl Described<'_> {
     /// `EBUSY` while a memory window or another bound key refers to the key, `ELOOP` if the key
     /// would refer to itself.
     pub(crate) fn bind(self) -> Result {
-        let mut change = [self.change(0)];
-        let (core, patience) = (self.key.core, self.key.patience());
-        apply(&core.pins, &core.hw, &mut change, patience)
-            .map_err(|refused| self.why(refused.error))?;
+        let Key {
+            core, mr, region, ..
+        } = self.key;
+        let (new, patience) = (&self.binding, self.key.patience());
+        let bound = region.bind_as(&core.pins, &core.hw, mr, new, self.rkey, patience);
+        bound.map_err(|error| self.why(error))?;
         counters::add(Count::Bind, 1);
         if self.is_again {
             counters::add(Count::Again, 1);

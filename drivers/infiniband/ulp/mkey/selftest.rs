@@ -60,16 +60,16 @@ pub(crate) fn run(core: &Core, device: &Device) -> Result {
 
     let all = Right::LocalWrite | Right::RemoteWrite | Right::RemoteRead | Right::RemoteAtomic;
     let result = make_binding(core, &memory, all).and_then(|binding| {
-        region.bind(&core.pins, &core.hw, &mr, binding)?;
+        region.bind(&core.pins, &core.hw, &mr, &binding)?;
         through_sge(core, &mr, &memory)?;
         through_each(&mr, &memory)
     });
     let result = result.and_then(|()| {
         let local = make_binding(core, &memory, Right::LocalWrite.into())?;
-        region.bind(&core.pins, &core.hw, &mr, local)?;
+        region.bind(&core.pins, &core.hw, &mr, &local)?;
         origins(core, &mr)?;
         let again = make_binding(core, &memory, all)?;
-        region.bind(&core.pins, &core.hw, &mr, again)
+        region.bind(&core.pins, &core.hw, &mr, &again)
     });
 
     let result = result.and_then(|()| invalidated(core, &mr));

@@ -86,10 +86,10 @@ fn is_like(layout: &AnyLayout, spec: &Spec) -> bool {
             list.is_like(entries.iter().map(|entry| (entry.1, entry.2)))
         }
         (Layout::Interleaved(blocks), Spec::Interleaved(counts, specs)) => {
-            let (leaf, addr, bytes, strides) = &specs[0];
+            let (_, _, bytes, strides) = &specs[0];
             let mut stride = [0; MAX_DIMS];
             stride[..strides.len()].copy_from_slice(strides);
-            blocks.is_like(counts, &Block::new(*leaf, *addr, *bytes, stride))
+            blocks.is_like(counts, *bytes, &stride)
         }
         _ => false,
     }

@@ -101,7 +101,9 @@ impl Again<'_> {
         if !locked.is_free(mr.index()) || region.check_turn(&turn, hw, mr).is_err() {
             return None;
         }
-        let leaf = find_memory(hw, pd.device(), alike.lkey, pd).ok()??;
+        let Ok(Some(leaf)) = find_memory(hw, pd.device(), alike.lkey, pd) else {
+            return None;
+        };
         binding.renew(alike.addr, leaf, access, pd).ok()?;
         let Some(pin) = locked.pin(alike.lkey >> 8) else {
             binding.give_up();

@@ -20,79 +20,115 @@ use crate::{
             export::{AnyDm, HeldMr},
             Access, OwnedMr, Pd,
         },
-        uaccess::{read_array, read_chunks, read_one},
+        uaccess::{read_array, read_chunks, read_one, read_slice},
     },
     key::{self, alike::Alike, indexed, uapi, Described, Key},
     layout::MAX_DIMS,
     region::binding::SHORT,
 };
+use core::slice;
 use kernel::{ffi::c_int, prelude::*};
 
+// Functions with much on the stack are not inlined here: a bind of nested keys needs most of it.
+
 /// Describes the ranges at the user address `entries`.
+#[inline(never)]
 fn describe_list<'k>(
     key: &'k Key<'_>,
     access: Access,
     entries: u64,
     num_entries: u32,
 ) -> Result<Described<'k>> {
-    if num_entries as usize <= SHORT {
-        return describe_short(key, access, entries, num_entries);
-    }
     let mut ranges = key.describe(num_entries, access)?.ranges();
     read_chunks(entries, num_entries, |some: &[UapiSge]| ranges.add(some))?;
     ranges.finish()
 }
 
-/// Describes a few ranges. The old binding of the key may have been one of such ranges. As for
-/// [`describe_list`].
+/// Describes `ranges`, which were read.
+#[inline(never)]
+fn describe_ranges<'k>(
+    key: &'k Key<'_>,
+    access: Access,
+    ranges: &[UapiSge],
+) -> Result<Described<'k>> {
+    let mut description = key.describe(ranges.len() as u32, access)?.ranges();
+    description.add(ranges)?;
+    description.finish()
+}
+
+/// Describes a few ranges at the user address `entries`. The old binding of the key may have been one of
+/// such ranges.
 fn describe_short<'k>(
     key: &'k Key<'_>,
     access: Access,
     entries: u64,
     num_entries: u32,
 ) -> Result<Described<'k>> {
+    const UNREAD: UapiSge = UapiSge {
+        addr: 0,
+        length: 0,
+        lkey: 0,
+        comp_mask: 0,
+    };
     key.check(num_entries, access)?;
-    let mut described = None;
-    // All of them are read at once.
-    read_chunks(entries, num_entries, |ranges: &[UapiSge]| {
-        let again = key.describe_again(access, |old| Alike::of_ranges(ranges, old));
-        described = Some(match again {
-            Some(again) => again,
-            None => {
-                let mut description = key.describe(num_entries, access)?.ranges();
-                description.add(ranges)?;
-                description.finish()?
-            }
-        });
-        Ok(())
-    })?;
-    described.ok_or(EINVAL)
+    let mut room = [UNREAD; SHORT];
+    let ranges = room.get_mut(..num_entries as usize).ok_or(EINVAL)?;
+    read_slice(entries, ranges)?;
+    match key.describe_again(access, |old| Alike::of_ranges(ranges, old)) {
+        Some(again) => Ok(again),
+        None => describe_ranges(key, access, ranges),
+    }
+}
+
+/// Describes `block`, which was read.
+#[inline(never)]
+fn describe_one<'k>(
+    key: &'k Key<'_>,
+    access: Access,
+    repeat_count: &[u64],
+    block: &UapiBlock,
+) -> Result<Described<'k>> {
+    let mut description = key.describe(1, access)?;
+    description.uapi_block(block, repeat_count.len())?;
+    description.interleaved(repeat_count)
 }
 
 /// Describes the blocks at the user address `blocks`.
-fn describe_blocks<'k>(
+#[inline(never)]
+fn describe_many<'k>(
     key: &'k Key<'_>,
     access: Access,
     repeat_count: &[u64],
     blocks: u64,
     num_blocks: u32,
 ) -> Result<Described<'k>> {
-    if num_blocks == 1 {
-        key.check(num_blocks, access)?;
-        let block: UapiBlock = read_one(blocks)?;
-        let again = key.describe_again(access, |old| Alike::of_block(repeat_count, &block, old));
-        if let Some(again) = again {
-            return Ok(again);
-        }
-        let mut description = key.describe(num_blocks, access)?;
-        description.uapi_block(&block, repeat_count.len())?;
-        return description.interleaved(repeat_count);
-    }
     let mut description = key.describe(num_blocks, access)?;
     read_array(blocks, num_blocks, |block: UapiBlock| {
         description.uapi_block(&block, repeat_count.len())
     })?;
     description.interleaved(repeat_count)
+}
+
+/// Describes the block at the user address `addr`. The old binding of the key may have been such a one.
+fn describe_block<'k>(
+    key: &'k Key<'_>,
+    access: Access,
+    repeat_count: &[u64],
+    addr: u64,
+) -> Result<Described<'k>> {
+    key.check(1, access)?;
+    let mut block = UapiBlock {
+        addr: 0,
+        bytes_count: 0,
+        stride: [0; MAX_DIMS],
+        lkey: 0,
+        comp_mask: 0,
+    };
+    read_slice(addr, slice::from_mut(&mut block))?;
+    match key.describe_again(access, |old| Alike::of_block(repeat_count, &block, old)) {
+        Some(again) => Ok(again),
+        None => describe_one(key, access, repeat_count, &block),
+    }
 }
 
 /// Refuses fields that only an interleaved layout has, and entries of another size than `T`.
@@ -127,7 +163,12 @@ fn describe_layout<'k>(bind: &UapiBind, key: &'k Key<'_>) -> Result<Described<'k
     match bind.kind {
         KIND_LIST => {
             check_fields::<UapiSge>(bind)?;
-            describe_list(key, access, bind.entries, bind.num_entries)
+            let (entries, count) = (bind.entries, bind.num_entries);
+            if count as usize <= SHORT {
+                describe_short(key, access, entries, count)
+            } else {
+                describe_list(key, access, entries, count)
+            }
         }
         KIND_INTERLEAVED => {
             check_fields::<UapiBlock>(bind)?;
@@ -149,12 +190,11 @@ fn describe_interleaved<'k>(
 ) -> Result<Described<'k>> {
     let mut room = [0; MAX_DIMS];
     let repeat_count = uapi::counts(&mut room, bind.num_dims)?;
-    let mut counts = repeat_count.iter_mut();
-    read_array(bind.repeat_count, bind.num_dims, |count: u64| {
-        *counts.next().ok_or(EINVAL)? = count;
-        Ok(())
-    })?;
-    describe_blocks(key, access, repeat_count, bind.entries, bind.num_entries)
+    read_slice(bind.repeat_count, repeat_count)?;
+    match bind.num_entries {
+        1 => describe_block(key, access, repeat_count, bind.entries),
+        count => describe_many(key, access, repeat_count, bind.entries, count),
+    }
 }
 
 export_c! {

@@ -49,7 +49,9 @@ impl Key<'_> {
     fn move_old(&self, old: &mut Binding, access: Access, alike: &Alike) -> Option<()> {
         let core = self.core;
         let mut locked = core.pins.lock();
-        let leaf = find_memory(&core.hw, self.ibdev, alike.lkey, self.pd).ok()??;
+        let Ok(Some(leaf)) = find_memory(&core.hw, self.ibdev, alike.lkey, self.pd) else {
+            return None;
+        };
         old.renew(alike.addr, leaf, access, self.pd).ok()?;
         match locked.pin(alike.lkey >> 8) {
             Some(pin) => old.hold(pin),

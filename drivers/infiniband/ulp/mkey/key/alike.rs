@@ -17,7 +17,6 @@ use crate::{
     },
     kernel_ext::transmute::slice_of,
     key::request::check_header,
-    layout::Block,
     region::binding::KLayout,
 };
 use core::mem::size_of;
@@ -42,9 +41,9 @@ impl Alike {
         let KLayout::Interleaved(old) = old else {
             return None;
         };
-        let found = Block::new(0, block.addr, block.bytes_count, block.stride);
         // Unused strides of the old block are zero, as those of a description must be.
-        let is_like = block.comp_mask == 0 && old.is_like(repeat_count, &found);
+        let is_like =
+            block.comp_mask == 0 && old.is_like(repeat_count, block.bytes_count, &block.stride);
         is_like.then_some(Self::at(block.lkey, block.addr))
     }
 

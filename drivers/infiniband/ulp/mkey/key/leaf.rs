@@ -17,21 +17,15 @@ use crate::{
 };
 use kernel::{prelude::*, sync::Arc};
 
-/// Makes a leaf of `(start, len)`, the addresses of one of the driver's MRs.
-///
-/// # Errors
-///
-/// `ERANGE` for an MR without bytes.
+/// Makes a leaf of `(start, len)`, the addresses of one of the driver's MRs. There must be some.
+#[inline(always)]
 fn memory(
     lkey: u32,
     base: <Hw as Backend>::Base,
     (start, len): (u64, u64),
     access: Access,
-) -> Result<Leaf> {
-    if len == 0 {
-        return Err(ERANGE);
-    }
-    Ok(Leaf {
+) -> Leaf {
+    Leaf {
         lkey,
         start,
         len,
@@ -42,7 +36,7 @@ fn memory(
             mutable: true,
         },
         _pin: None,
-    })
+    }
 }
 
 /// Finds one of the driver's MRs, and does not pin it. Returns [`None`] for an MR that must be pinned
@@ -51,15 +45,17 @@ fn memory(
 /// # Errors
 ///
 /// As for [`Core::pin_leaf`].
-#[inline]
+// A leaf that a call returns is copied in memory.
+#[inline(always)]
 pub(crate) fn find_memory(hw: &Hw, ibdev: &Device, lkey: u32, pd: &Pd) -> Result<Option<Leaf>> {
     match hw.find(ibdev, lkey, pd)? {
+        Named::Memory { len: 0, .. } => Err(ERANGE),
         Named::Memory {
             base,
             start,
             len,
             access,
-        } if !base.is_on_demand() => memory(lkey, base, (start, len), access).map(Some),
+        } if !base.is_on_demand() => Ok(Some(memory(lkey, base, (start, len), access))),
         _ => Ok(None),
     }
 }
@@ -83,12 +79,13 @@ impl Core {
         let index = lkey >> 8;
         let (leaf, pin) = self.pins.pin(index, || {
             Ok(match self.hw.find(ibdev, lkey, pd)? {
+                Named::Memory { len: 0, .. } => return Err(ERANGE),
                 Named::Memory {
                     base,
                     start,
                     len,
                     access,
-                } => memory(lkey, base, (start, len), access)?,
+                } => memory(lkey, base, (start, len), access),
                 Named::Ours(mr) => self.own_leaf(index, lkey, mr, depth)?,
                 Named::Unfit => return Err(eopnotsupp()),
             })

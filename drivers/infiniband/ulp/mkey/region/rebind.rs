@@ -168,15 +168,8 @@ fn swap_all<'a>(
         changes,
         |change| change.mr.index(),
         |change| {
-            // Until `publish`, rxe's check passes only access flags of both bindings.
-            hw.narrow(change.mr, change.new.access);
-            let key = change.region.key_of_bind(hw, change.mr, change.key);
-            if let Kind::Key { .. } = change.region.kind {
-                change.region.rekey(hw, change.mr, key);
-                change.mr.set_key(key);
-            }
-            change.new.set_rkey(key);
-            change.old = Some(change.region.swap(change.new.clone()));
+            let new = change.new.clone();
+            change.old = Some(change.region.replace(hw, change.mr, change.key, new));
         },
     );
     swapped.map_err(|change| {
@@ -251,6 +244,27 @@ impl Region {
             self.was_slow.store(true, ordering::Relaxed);
         }
         self.binding.swap(Some(new))
+    }
+
+    /// Replaces the binding with `new`, and gives the region the lkey and rkey `chosen` or those that it
+    /// has. The caller holds `edit` and the lock of the pins.
+    #[inline]
+    fn replace(
+        &self,
+        hw: &Hw,
+        mr: &Mr,
+        chosen: Option<u32>,
+        new: Arc<Binding>,
+    ) -> Retired<Binding> {
+        // Until `publish`, rxe's check passes only access flags of both bindings.
+        hw.narrow(mr, new.access);
+        let key = self.key_of_bind(hw, mr, chosen);
+        if let Kind::Key { .. } = self.kind {
+            self.rekey(hw, mr, key);
+            mr.set_key(key);
+        }
+        new.set_rkey(key);
+        self.swap(new)
     }
 
     /// Checks that a request may bind the key now. The caller holds `edit` and the lock of the pins.
@@ -352,10 +366,44 @@ impl Region {
         });
     }
 
+    /// Replaces the binding with `new`, and gives the region the lkey and rkey `chosen`, if the caller
+    /// chose any. As for [`apply`].
+    pub(crate) fn bind_as(
+        &self,
+        pins: &Pins,
+        hw: &Hw,
+        mr: &Mr,
+        new: &Arc<Binding>,
+        chosen: Option<u32>,
+        patience: Patience,
+    ) -> Result {
+        let many = LockMany::new();
+        let edit = many.lock(&self.edit);
+        self.settle_left(patience)?;
+        let replace = || pins.if_free(mr.index(), || Ok(self.replace(hw, mr, chosen, new.clone())));
+        let old = match replace() {
+            Err(EBUSY) => {
+                // As for `exchange()`.
+                self.settle_pinning(mr.index(), patience)?;
+                replace()?
+            }
+            replaced => replaced?,
+        };
+        let (gone, waited) = self.settle(old, patience);
+        let (range, access) = published(new);
+        hw.publish(mr, range, access);
+        drop(edit);
+        drop(many);
+        // The leaves of the old binding are unpinned without the lock.
+        if let Some(gone) = gone {
+            self.reuse(gone);
+        }
+        waited
+    }
+
     /// Replaces the binding with `new`. As for [`apply`].
-    pub(crate) fn bind(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: Arc<Binding>) -> Result {
-        let mut change = [Change::new(self, mr, 0, new)];
-        apply(pins, hw, &mut change, Patience::Endless).map_err(|refused| refused.error)
+    pub(crate) fn bind(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: &Arc<Binding>) -> Result {
+        self.bind_as(pins, hw, mr, new, None, Patience::Endless)
     }
 
     /// Binds `new` to an unbound region, without waiting for accesses.
@@ -363,9 +411,8 @@ impl Region {
     /// # Errors
     ///
     /// `EBUSY` while accesses through an earlier binding are left.
-    pub(crate) fn bind_now(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: Arc<Binding>) -> Result {
-        let mut change = [Change::new(self, mr, 0, new)];
-        apply(pins, hw, &mut change, Patience::Bounded(0)).map_err(|refused| refused.error)
+    pub(crate) fn bind_now(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: &Arc<Binding>) -> Result {
+        self.bind_as(pins, hw, mr, new, None, Patience::Bounded(0))
     }
 }
 

@@ -116,7 +116,7 @@ impl Bindings {
             Some(hidden) => hidden.clone(),
             None => slot.insert(make()?).clone(),
         };
-        hidden.region.bind_now(pins, hw, &hidden.mr, new)?;
+        hidden.region.bind_now(pins, hw, &hidden.mr, &new)?;
         let active = Active::new(next, *hw);
         if let Err(err) = stock(&hidden.mr) {
             // No access has used the hidden MR, so there is none to wait for.
