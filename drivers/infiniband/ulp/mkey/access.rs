@@ -19,14 +19,14 @@ mod find;
 pub(crate) mod request;
 pub(crate) mod window;
 
-use self::find::region_of;
+use self::find::{region_of, slot_of};
 use crate::{
     backend::{Backend, Direction, Hw, Payload},
     counters::{self, refused, Count},
     kernel_ext::{
         rdma::{mr::Right, Access, Mr, Pd},
         sched,
-        sync::srcu::{self, Guard},
+        sync::srcu::{self, Cell, Guard},
     },
     limits::worker::Worker,
     mkey_core::{Core, Lookup},
@@ -79,18 +79,28 @@ impl Operation<()> for CopyPacket<'_> {
     }
 }
 
-/// Runs `access` on the binding of `mr` and the offset of address `iova` in it. rxe compares
-/// protection domain and QP when a request arrives. For a `peer` this function compares both again.
+/// Runs `access` on the binding of `mr`, whose slot is `slot`, and the offset of address `iova` in it.
+/// rxe compares protection domain and QP when a request arrives. For a `peer` this function compares
+/// both again.
 ///
 /// # Errors
 ///
 /// `EINVAL` if nothing is bound, `EACCES` if the peer may not use the binding; those of `access`.
 #[inline(always)]
-fn with_binding<T>(mr: &Mr, iova: u64, peer: Option<Peer>, access: impl Operation<T>) -> Result<T> {
+fn with_binding<T>(
+    mr: &Mr,
+    slot: &Cell<Region>,
+    iova: u64,
+    peer: Option<Peer>,
+    access: impl Operation<T>,
+) -> Result<T> {
     let guard = srcu::read();
-    let region = region_of(mr, &guard)?;
+    let region = slot.get(&guard).ok_or(EINVAL)?;
     if let Kind::FastReg(fast_reg) = &region.kind {
-        return with_fast_reg(fast_reg, mr, iova, peer, access);
+        if peer.is_some_and(|peer| peer.pd != mr.pd() as usize) {
+            return Err(EACCES);
+        }
+        return with_fast_reg(fast_reg, iova, peer.map(|peer| peer.rkey), access);
     }
     let binding = region.binding.get(&guard).ok_or(EINVAL)?;
     if peer.is_some_and(|peer| !binding.admits(mr, &peer)) {
@@ -103,19 +113,15 @@ fn with_binding<T>(mr: &Mr, iova: u64, peer: Option<Peer>, access: impl Operatio
     access.run(&binding, iova.wrapping_sub(binding.start()))
 }
 
-/// Runs `access` on the active layout of a fast registration. As for [`with_binding`].
+/// Runs `access` on the active layout of a fast registration. As for [`FastReg::with`].
+// Not inlined, and without the whole peer, which would be stored for each access to a key.
 #[inline(never)]
 fn with_fast_reg<T>(
     fast_reg: &FastReg,
-    mr: &Mr,
     iova: u64,
-    peer: Option<Peer>,
+    rkey: Option<u32>,
     access: impl Operation<T>,
 ) -> Result<T> {
-    if peer.is_some_and(|peer| peer.pd != mr.pd() as usize) {
-        return Err(EACCES);
-    }
-    let rkey = peer.map(|peer| peer.rkey);
     fast_reg.with(iova, rkey, |binding, at| access.run(binding, at))
 }
 
@@ -140,16 +146,27 @@ fn with_held<T>(
     access.run(&held, iova.wrapping_sub(held.start()))
 }
 
-/// Copies all of `payload` to or from `mr`, from address `iova` on. Without a `peer` the access is
-/// this node's.
+/// Copies all of `payload` to or from `mr`, from address `iova` on. `slot` is the slot of `mr`. Without
+/// a `peer` the access is this node's.
 ///
 /// # Errors
 ///
 /// Those of [`Binding::copy`]; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the
 /// binding.
-pub(crate) fn copy(mr: &Mr, iova: u64, payload: Payload<'_>, peer: Option<Peer>) -> Result {
+#[inline(always)]
+pub(crate) fn copy(
+    mr: &Mr,
+    slot: &Cell<Region>,
+    iova: u64,
+    payload: Payload<'_>,
+    peer: Option<Peer>,
+) -> Result {
     let needed = needed(peer.is_some(), payload.direction());
-    with_binding(mr, iova, peer, CopyPacket { payload, needed }).inspect_err(refused)
+    let copied = with_binding(mr, slot, iova, peer, CopyPacket { payload, needed });
+    if let Err(error) = copied {
+        refused(&{ error });
+    }
+    copied
 }
 
 /// Does a peer's atomic operation, or atomic write, on the eight bytes at address `iova`. Returns the
@@ -165,7 +182,8 @@ pub(crate) fn atomic_op(
     peer: Option<Peer>,
     operation: impl FnOnce(&Binding, u64) -> Result<c_int>,
 ) -> Result<c_int> {
-    with_binding(mr, iova, peer, operation).inspect_err(refused)
+    let slot = slot_of(mr)?;
+    with_binding(mr, slot, iova, peer, operation).inspect_err(refused)
 }
 
 /// Makes `length` bytes from address `iova` on persistent, for a peer. Sleeps.
@@ -179,7 +197,8 @@ pub(crate) fn atomic_op(
 /// Those of [`Binding::flush`]; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the
 /// binding.
 pub(crate) fn flush(mr: &Mr, iova: u64, length: u32, peer: Option<Peer>) -> Result {
-    with_binding(mr, iova, peer, |binding: &Binding, at| {
+    let slot = slot_of(mr)?;
+    with_binding(mr, slot, iova, peer, |binding: &Binding, at| {
         let whole = binding.layout.length();
         if at == 0 && length == whole as u32 {
             binding.flush(at, whole)

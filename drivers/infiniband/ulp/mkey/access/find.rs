@@ -6,7 +6,7 @@ use crate::{
     backend::{Backend, Hw},
     kernel_ext::{
         rdma::Mr,
-        sync::srcu::{self, Guard},
+        sync::srcu::{self, Cell, Guard},
     },
     region::Region,
 };
@@ -15,11 +15,16 @@ use kernel::{
     sync::{Arc, ArcBorrow},
 };
 
+/// Finds the slot of `mr`, an MR of this module.
+#[inline]
+pub(super) fn slot_of(mr: &Mr) -> Result<&Cell<Region>> {
+    Hw::slot::<Region>(mr).ok_or(EINVAL)
+}
+
 /// Finds the region of `mr`, for as long as the critical section lasts.
 #[inline]
 pub(super) fn region_of<'a>(mr: &'a Mr, guard: &'a Guard) -> Result<ArcBorrow<'a, Region>> {
-    let slot = Hw::slot::<Region>(mr).ok_or(EINVAL)?;
-    slot.get(guard).ok_or(EINVAL)
+    slot_of(mr)?.get(guard).ok_or(EINVAL)
 }
 
 /// Returns the region of `mr`, if accesses find it. The region of a key may outlive the data of its

@@ -149,6 +149,21 @@ impl Rxe {
         (state == rxe_mr_state_RXE_MR_STATE_VALID).then_some(range)
     }
 
+    /// Returns the slot of an MR of this module, see [`Backend::slot`].
+    ///
+    /// # Safety
+    ///
+    /// `mr` must be valid for `'a`, and [`Backend::claim`] must have claimed it.
+    #[inline(always)]
+    unsafe fn claimed_slot<'a, T: SlotValue>(mr: *mut rxe_mr) -> &'a Cell<T> {
+        const { assert!(size_of::<Cell<T>>() == size_of::<u64>()) };
+        const { assert!(align_of::<Cell<T>>() == align_of::<u64>()) };
+        // SAFETY: By the safety requirement. `claim()` made the field an empty cell before it set the
+        // type; stock code does not use the field of such an MR. Only one type of objects is in cells,
+        // by the contract of `SlotValue`.
+        unsafe { &*(&raw mut (*mr).page_mask).cast::<Cell<T>>() }
+    }
+
     /// Returns `true` if an MR of this module is for fast registration.
     ///
     /// # Safety
@@ -261,8 +276,6 @@ impl Backend for Rxe {
 
     #[inline]
     fn slot<T: SlotValue>(mr: &Mr) -> Option<&Cell<T>> {
-        const { assert!(size_of::<Cell<T>>() == size_of::<u64>()) };
-        const { assert!(align_of::<Cell<T>>() == align_of::<u64>()) };
         // SAFETY: The MR is valid, and its type does not change while accesses find it.
         let kind = unsafe { (*mr.as_raw()).type_ };
         if mr.device().driver_id() != rdma_driver_id_RDMA_DRIVER_RXE
@@ -270,11 +283,8 @@ impl Backend for Rxe {
         {
             return None;
         }
-        // SAFETY: The MR belongs to rxe, which allocates each MR as a part of an `rxe_mr`.
-        // `claim()` made the field an empty cell before it set the type; stock code does not use
-        // the field of such an MR. Only one type of objects is in cells, by the contract of
-        // `SlotValue`.
-        Some(unsafe { &*(&raw mut (*around(mr)).page_mask).cast::<Cell<T>>() })
+        // SAFETY: The MR belongs to rxe, and its type is set by `claim()` alone.
+        Some(unsafe { Self::claimed_slot(around(mr)) })
     }
 
     fn narrow(&self, mr: &Mr, access: Access) {

@@ -32,12 +32,6 @@
 #include "rxe_hook.h"
 #include "stock.h"
 
-static int copy_local(struct rxe_mr *mr, u64 iova, void *addr,
-		      unsigned int length, enum rxe_mr_copy_dir dir)
-{
-	return ib_mkey_rxe_copy(mr, iova, addr, ib_mkey_rxe_part(length, dir), NULL, 0);
-}
-
 /*
  * Returns the QP whose task runs this and serves a peer, or NULL. For a READ the task must work on
  * a READ: rxe finds a retransmitted request by its PSN, and may find one of another kind.
@@ -55,15 +49,20 @@ static __always_inline struct rxe_qp *serving_qp(enum rxe_mr_copy_dir dir)
 	return qp;
 }
 
-static noinline int copy_remote(struct rxe_mr *mr, u64 iova, void *addr,
-				unsigned int length, enum rxe_mr_copy_dir dir)
+/**
+ * ib_mkey_rxe_served() - find the QP that the running task serves
+ * @dir: the direction of a copy
+ *
+ * Return: the QP and the rkey of the peer's request. The QP is NULL if no task of rxe runs this.
+ */
+struct ib_mkey_rxe_served ib_mkey_rxe_served(u32 dir)
 {
 	struct rxe_qp *qp = serving_qp(dir);
 
-	if (!qp)
-		return -EACCES;
-	return ib_mkey_rxe_copy(mr, iova, addr, ib_mkey_rxe_part(length, dir), qp,
-				ib_mkey_rxe_rkey_of(qp, dir));
+	return (struct ib_mkey_rxe_served){
+		.qp = qp,
+		.rkey = qp ? ib_mkey_rxe_rkey_of(qp, dir) : 0,
+	};
 }
 
 /*
@@ -91,6 +90,18 @@ static noinline enum resp_states atomic_write(struct rxe_mr *mr, u64 iova, u64 v
 	return ib_mkey_rxe_atomic_write(mr, iova, value, find_peer(&peer));
 }
 
+static __always_inline int copy_local(struct rxe_mr *mr, u64 iova, void *addr,
+				      unsigned int length, enum rxe_mr_copy_dir dir)
+{
+	return ib_mkey_rxe_copy_local(mr, iova, addr, ib_mkey_rxe_part(length, dir));
+}
+
+static __always_inline int copy_remote(struct rxe_mr *mr, u64 iova, void *addr,
+				       unsigned int length, enum rxe_mr_copy_dir dir)
+{
+	return ib_mkey_rxe_copy_served(mr, iova, addr, ib_mkey_rxe_part(length, dir));
+}
+
 static noinline int flush(struct rxe_mr *mr, u64 iova, unsigned int length)
 {
 	struct ib_mkey_rxe_peer peer;
@@ -107,7 +118,7 @@ static noinline int copy_test(struct rxe_mr *mr, u64 iova, void *addr,
 	if (!qp)
 		return -ENOMEM;
 	qp->ibqp.pd = mr->ibmr.pd;
-	return ib_mkey_rxe_copy(mr, iova, addr, ib_mkey_rxe_part(length, dir), qp, mr->rkey);
+	return ib_mkey_rxe_copy_peer(mr, iova, addr, ib_mkey_rxe_part(length, dir), qp, mr->rkey);
 }
 
 /*

@@ -93,9 +93,72 @@ unsafe extern "C" fn ib_mkey_rxe_check_range(mr: *mut rxe_mr, iova: u64, length:
     }
 }
 
-// Replaces `rxe_mr_copy()`.
+/// Copies between `mr` and the bytes of a packet at `addr`. Returns 0 or an error.
+///
+/// # Safety
+///
+/// `mr` must be an MR of this module, valid during the call. `addr` must be valid for reads and writes
+/// of the length of `part`.
+#[inline(always)]
+unsafe fn copy(
+    mr: *mut rxe_mr,
+    iova: u64,
+    addr: *mut c_void,
+    part: Part,
+    peer: Option<Peer>,
+) -> c_int {
+    if part.length == 0 {
+        return 0;
+    }
+    // SAFETY: By the safety requirement.
+    let payload = |direction| unsafe { Payload::new(addr.cast(), part.length, direction) };
+    // SAFETY: By the safety requirement.
+    let (mr, slot) = unsafe { (mr_of(mr), Rxe::claimed_slot(mr)) };
+    // Two calls, because each is inlined and compiled for its direction.
+    let copied = if part.dir == rxe_mr_copy_dir_RXE_TO_MR_OBJ {
+        access::copy(mr, slot, iova, payload(Direction::ToMemory), peer)
+    } else {
+        access::copy(mr, slot, iova, payload(Direction::FromMemory), peer)
+    };
+    match copied {
+        Ok(()) => 0,
+        Err(error) => error.to_errno(),
+    }
+}
+
+/// Returns the peer that `qp` serves, whose request has `rkey`.
+///
+/// # Safety
+///
+/// The QP must be valid.
+#[inline(always)]
+unsafe fn served_by(qp: *mut rxe_qp, rkey: u32) -> Peer {
+    Peer {
+        // SAFETY: By the safety requirement. A QP begins with its `ib_qp`, whose protection domain does
+        // not change.
+        pd: unsafe { (*qp.cast::<ib_qp>()).pd } as usize,
+        qp: qp as usize,
+        rkey,
+    }
+}
+
+// Replaces `rxe_mr_copy()` for SGEs of this node. There is a function for each origin of a copy, so
+// that each tests and stores less.
 #[no_mangle]
-unsafe extern "C" fn ib_mkey_rxe_copy(
+unsafe extern "C" fn ib_mkey_rxe_copy_local(
+    mr: *mut rxe_mr,
+    iova: u64,
+    addr: *mut c_void,
+    part: Part,
+) -> c_int {
+    // SAFETY: rxe calls with an MR that it holds a reference to, and C has found that it is one of this
+    // module. rxe gives `length` bytes of a packet, and does not use them before this returns.
+    unsafe { copy(mr, iova, addr, part, None) }
+}
+
+// Replaces `rxe_mr_copy()` for a peer whose QP the caller knows.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_copy_peer(
     mr: *mut rxe_mr,
     iova: u64,
     addr: *mut c_void,
@@ -103,28 +166,38 @@ unsafe extern "C" fn ib_mkey_rxe_copy(
     qp: *mut rxe_qp,
     rkey: u32,
 ) -> c_int {
-    if part.length == 0 {
-        return 0;
+    // SAFETY: As for `ib_mkey_rxe_copy_local()`. The QP is valid during the call.
+    unsafe { copy(mr, iova, addr, part, Some(served_by(qp, rkey))) }
+}
+
+// Replaces `rxe_mr_copy()` for a peer. This finds the QP after it has saved its registers: a function
+// in C would save as many for that.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_copy_served(
+    mr: *mut rxe_mr,
+    iova: u64,
+    addr: *mut c_void,
+    part: Part,
+) -> c_int {
+    // An rxe that passes the QP does not call this. There is no `ib_mkey_rxe_served()` then.
+    if bindings::IB_MKEY_RXE_PASSES_QP != 0 {
+        return EACCES.to_errno();
     }
-    let direction = if part.dir == rxe_mr_copy_dir_RXE_TO_MR_OBJ {
-        Direction::ToMemory
-    } else {
-        Direction::FromMemory
-    };
-    from_result(|| {
-        // SAFETY: rxe gives `length` bytes of a packet, and does not use them before this returns.
-        let payload = unsafe { Payload::new(addr.cast(), part.length, direction) };
-        let peer = (!qp.is_null()).then(|| Peer {
-            // SAFETY: The QP is valid during the call. It begins with its `ib_qp`, whose protection
-            // domain does not change.
-            pd: unsafe { (*qp.cast::<ib_qp>()).pd } as usize,
-            qp: qp as usize,
-            rkey,
-        });
-        // SAFETY: rxe calls with an MR that it holds a reference to.
-        access::copy(unsafe { mr_of(mr) }, iova, payload, peer)?;
-        Ok(0)
-    })
+    // SAFETY: No preconditions.
+    let served = unsafe { bindings::ib_mkey_rxe_served(part.dir) };
+    if served.qp.is_null() {
+        return EACCES.to_errno();
+    }
+    // SAFETY: As for `ib_mkey_rxe_copy_local()`. The task that runs this has a reference to its QP.
+    unsafe {
+        copy(
+            mr,
+            iova,
+            addr,
+            part,
+            Some(served_by(served.qp, served.rkey as u32)),
+        )
+    }
 }
 
 // Replaces `rxe_mr_do_atomic_op()`.

@@ -35,6 +35,12 @@ struct ib_mkey_rxe_peer {
 	u32 rkey;
 };
 
+/* The QP that the running task serves, or NULL, and the rkey of its request. In two registers. */
+struct ib_mkey_rxe_served {
+	struct rxe_qp *qp;
+	u64 rkey;
+};
+
 /* The length of a copy in bytes, and its direction. */
 struct ib_mkey_rxe_part {
 	u32 length;
@@ -73,6 +79,16 @@ ib_mkey_rxe_fill_peer(struct ib_mkey_rxe_peer *peer, struct rxe_qp *qp)
 	};
 	return peer;
 }
+
+/* 1 if rxe passes the QP that serves a peer to ib_mkey. Otherwise redirect.c finds it. */
+#ifdef IB_MKEY_RXE_TABLE
+#define IB_MKEY_RXE_PASSES_QP 1
+#else
+#define IB_MKEY_RXE_PASSES_QP 0
+#endif
+
+/* redirect.c */
+struct ib_mkey_rxe_served ib_mkey_rxe_served(u32 dir);
 
 /* attach.c or table.c */
 int ib_mkey_rxe_init(void);
@@ -142,9 +158,15 @@ unsigned long rust_helper_text_address(const char *symbol);
 
 /* Defined in Rust: replacements of stock functions, for MRs of ib_mkey only. */
 int ib_mkey_rxe_check_range(struct rxe_mr *mr, u64 iova, size_t length);
-/* @qp serves a peer, whose request has @rkey. It is NULL for an access of this node. */
-int ib_mkey_rxe_copy(struct rxe_mr *mr, u64 iova, void *addr, struct ib_mkey_rxe_part part,
-		     struct rxe_qp *qp, u32 rkey);
+/* The three need an MR of ib_mkey. The first one is for an access of this node. */
+int ib_mkey_rxe_copy_local(struct rxe_mr *mr, u64 iova, void *addr,
+			   struct ib_mkey_rxe_part part);
+/* @qp serves a peer, whose request has @rkey. */
+int ib_mkey_rxe_copy_peer(struct rxe_mr *mr, u64 iova, void *addr, struct ib_mkey_rxe_part part,
+			  struct rxe_qp *qp, u32 rkey);
+/* The task that runs this serves a peer. */
+int ib_mkey_rxe_copy_served(struct rxe_mr *mr, u64 iova, void *addr,
+			    struct ib_mkey_rxe_part part);
 int ib_mkey_rxe_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare, u64 swap_add,
 			  u64 *orig_val, const struct ib_mkey_rxe_peer *peer);
 int ib_mkey_rxe_atomic_write(struct rxe_mr *mr, u64 iova, u64 value,

@@ -34,8 +34,11 @@ static_assert(offsetof(struct rxe_mw, ibmw) == 0);
 static int copy(struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
 		enum rxe_mr_copy_dir dir, struct rxe_qp *qp)
 {
-	return ib_mkey_rxe_copy(mr, iova, addr, ib_mkey_rxe_part(length, dir), qp,
-				qp ? ib_mkey_rxe_rkey_of(qp, dir) : 0);
+	const struct ib_mkey_rxe_part part = ib_mkey_rxe_part(length, dir);
+
+	if (!qp)
+		return ib_mkey_rxe_copy_local(mr, iova, addr, part);
+	return ib_mkey_rxe_copy_peer(mr, iova, addr, part, qp, ib_mkey_rxe_rkey_of(qp, dir));
 }
 
 static enum resp_states atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
