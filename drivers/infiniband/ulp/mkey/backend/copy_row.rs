@@ -148,7 +148,7 @@ unsafe fn copy_small(
         24 => each!(exact::<1, u64>),
         32 => fours!([u64; 4]),
         40 => each!(exact::<2, u64>),
-        48 => each!(exact::<3, ()>),
+        48 => fours!([u64; 6]),
         56 => each!(exact::<3, u64>),
         64 => fours!([u64; 8]),
         80 => each!(exact::<5, ()>),
@@ -164,7 +164,37 @@ unsafe fn copy_small(
         65..128 => each!(ends::<4, ()>, len),
         129..256 => each!(ends::<8, ()>, len),
         0 => {}
-        _ => each!(lines, len),
+        _ => {
+            fetch(from, len, count);
+            each!(lines, len);
+        }
+    }
+}
+
+/// Lets the processor load the lines of `count` pieces of `len` bytes, 257 to [`SMALL`], into its cache.
+///
+/// The moves of one such piece fill the processor's queues, so it would not load the next piece meanwhile.
+#[inline(always)]
+fn fetch(mut from: Pieces<*const u8>, len: usize, count: usize) {
+    for _ in 0..count {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: The instruction accesses no memory; any address is allowed.
+        unsafe {
+            core::arch::asm!(
+                "prefetcht0 [{from}]",
+                "prefetcht0 [{from} + 64]",
+                "prefetcht0 [{from} + 128]",
+                "prefetcht0 [{from} + 192]",
+                "prefetcht0 [{from} + 256]",
+                "prefetcht0 [{from} + {len} - 192]",
+                "prefetcht0 [{from} + {len} - 128]",
+                "prefetcht0 [{from} + {len} - 64]",
+                from = in(reg) from.at,
+                len = in(reg) len,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+        from = from.skip(1);
     }
 }
 

@@ -441,6 +441,7 @@ moved!(u32, reg, "{word:e}", 0);
 moved!(u64, reg, "{word}", 0);
 moved!([u64; 2], reg, "{word}", 0, 8);
 moved!([u64; 4], reg, "{word}", 0, 8, 16, 24);
+moved!([u64; 6], reg, "{word}", 0, 8, 16, 24, 32, 40);
 moved!([u64; 8], reg, "{word}", 0, 8, 16, 24, 32, 40, 48, 56);
 
 impl Moved for () {
