@@ -313,6 +313,7 @@ where
     /// - [`Error::Zero`] if `len` is zero.
     /// - [`Error::Straddles`] if the bytes are in several entries or blocks, even if these are
     ///   contiguous in memory.
+    #[inline(always)]
     pub fn resolve(&self, offset: u64, len: u64) -> Result<Run, Error> {
         match self {
             Self::List(list) => list.resolve(offset, len),

@@ -297,7 +297,25 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     /// # Errors
     ///
     /// As for [`Layout::resolve`](super::Layout::resolve).
+    #[inline(always)]
     pub fn resolve(&self, offset: u64, len: u64) -> Result<Run, Error> {
+        // Most lists that atomic operations pass have one entry.
+        match self.entries.first() {
+            Some(first) if len != 0 && Some(len) <= first.length.checked_sub(offset) => {
+                step();
+                Ok(Run {
+                    leaf: first.leaf,
+                    addr: first.addr.wrapping_add(offset),
+                    len,
+                })
+            }
+            _ => self.resolve_any(offset, len),
+        }
+    }
+
+    /// Returns the place of an access, as [`Self::resolve`] does.
+    #[inline(never)]
+    fn resolve_any(&self, offset: u64, len: u64) -> Result<Run, Error> {
         check_range(offset, len, self.length)?;
         let (index, pos) = self.seek(offset).ok_or(Error::Range)?;
         let entry = self.entries.get(index).ok_or(Error::Range)?;
@@ -314,7 +332,11 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     fn seek(&self, offset: u64) -> Option<(usize, u64)> {
         // If all entries before have one length, no search is needed.
         step();
-        let index = usize::try_from(offset.checked_div(self.entries.first()?.length)?).ok()?;
+        let first = self.entries.first()?.length;
+        if offset < first {
+            return Some((0, offset));
+        }
+        let index = usize::try_from(offset.checked_div(first)?).ok()?;
         if let Some(entry) = self.entries.get(index) {
             let pos = offset.wrapping_sub(entry.start);
             if offset >= entry.start && pos < entry.length {

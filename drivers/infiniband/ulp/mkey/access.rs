@@ -169,20 +169,21 @@ pub(crate) fn copy(
     copied
 }
 
-/// Does a peer's atomic operation, or atomic write, on the eight bytes at address `iova`. Returns the
-/// result of the driver's code. A caller that does not know the `peer` has compared protection
+/// Does a peer's atomic operation, or atomic write, on the eight bytes at address `iova` of `mr`, whose
+/// slot is `slot`. Returns the result of the driver's code. A caller that does not know the `peer` has compared protection
 /// domain, QP and rkey.
 ///
 /// # Errors
 ///
 /// Those of `operation`; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the binding.
+#[inline(always)]
 pub(crate) fn atomic_op(
     mr: &Mr,
+    slot: &Cell<Region>,
     iova: u64,
     peer: Option<Peer>,
     operation: impl FnOnce(&Binding, u64) -> Result<c_int>,
 ) -> Result<c_int> {
-    let slot = slot_of(mr)?;
     with_binding(mr, slot, iova, peer, operation).inspect_err(refused)
 }
 

@@ -369,19 +369,17 @@ impl Binding {
     }
 
     /// Returns the MR and the address of an access that cannot be split.
+    #[inline]
     fn resolve(&self, offset: u64, len: u64, needed: Right) -> Result<(&LeafMr, u64)> {
         self.allows(needed.into())?;
-        let mut binding = self;
-        let mut run = self.layout.resolve(offset, len)?;
+        let (mut binding, mut at) = (self, offset);
         loop {
+            let run = binding.layout.resolve(at, len)?;
             match &binding.leaf(run.leaf, true)?.place {
                 LeafPlace::Memory { base, delta, .. } => {
                     return Ok((base, run.addr.wrapping_add(*delta)));
                 }
-                LeafPlace::Key(inner) => {
-                    run = inner.layout.resolve(run.addr, len)?;
-                    binding = inner;
-                }
+                LeafPlace::Key(inner) => (binding, at) = (inner, run.addr),
             }
         }
     }

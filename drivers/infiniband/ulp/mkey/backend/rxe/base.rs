@@ -198,7 +198,7 @@ impl BaseMr for Base {
         // rxe's own lock serialises atomic operations.
         // SAFETY: By the type invariant; stock code checks range and alignment.
         unsafe {
-            bindings::ib_mkey_rxe_stock_atomic_op(
+            bindings::ib_mkey_rxe_leaf_atomic_op(
                 self.mr.as_ptr(),
                 iova,
                 opcode,

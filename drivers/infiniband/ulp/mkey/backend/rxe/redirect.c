@@ -74,20 +74,18 @@ static const struct ib_mkey_rxe_peer *find_peer(struct ib_mkey_rxe_peer *peer)
 	return ib_mkey_rxe_fill_peer(peer, serving_qp(RXE_TO_MR_OBJ));
 }
 
-static noinline enum resp_states atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
-					   u64 swap_add, u64 *orig_val)
-{
-	struct ib_mkey_rxe_peer peer;
-
-	return ib_mkey_rxe_atomic_op(mr, iova, opcode, compare, swap_add, orig_val,
-				     find_peer(&peer));
-}
-
 static noinline enum resp_states atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
 {
 	struct ib_mkey_rxe_peer peer;
 
 	return ib_mkey_rxe_atomic_write(mr, iova, value, find_peer(&peer));
+}
+
+static noinline int flush(struct rxe_mr *mr, u64 iova, unsigned int length)
+{
+	struct ib_mkey_rxe_peer peer;
+
+	return ib_mkey_rxe_flush(mr, iova, length, find_peer(&peer));
 }
 
 static __always_inline int copy_local(struct rxe_mr *mr, u64 iova, void *addr,
@@ -100,13 +98,6 @@ static __always_inline int copy_remote(struct rxe_mr *mr, u64 iova, void *addr,
 				       unsigned int length, enum rxe_mr_copy_dir dir)
 {
 	return ib_mkey_rxe_copy_served(mr, iova, addr, ib_mkey_rxe_part(length, dir));
-}
-
-static noinline int flush(struct rxe_mr *mr, u64 iova, unsigned int length)
-{
-	struct ib_mkey_rxe_peer peer;
-
-	return ib_mkey_rxe_flush(mr, iova, length, find_peer(&peer));
 }
 
 /* Copies like a peer in the MR's PD. The self-test calls this. */
@@ -228,7 +219,8 @@ static notrace enum resp_states direct_atomic_op(struct rxe_mr *mr, u64 iova, in
 						 u64 compare, u64 swap_add, u64 *orig_val)
 {
 	if (mr_is_ours(mr))
-		return atomic_op(mr, iova, opcode, compare, swap_add, orig_val);
+		return ib_mkey_rxe_atomic_op_served(mr, iova, opcode, compare, swap_add,
+						    orig_val);
 	return static_call(rxe_past_atomic_op)(mr, iova, opcode, compare, swap_add, orig_val);
 }
 

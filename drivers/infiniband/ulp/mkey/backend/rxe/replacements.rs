@@ -23,7 +23,10 @@ use crate::{
     bindings::ib_qp,
     kernel_ext::rdma::{Access, Device, Mr, Pd},
     limits::worker::Worker,
-    region::rights::{Origin, Peer},
+    region::{
+        binding::Binding,
+        rights::{Origin, Peer},
+    },
 };
 use core::{ptr::NonNull, slice};
 use kernel::{
@@ -211,10 +214,39 @@ unsafe extern "C" fn ib_mkey_rxe_atomic_op(
     orig_val: *mut u64,
     peer: *const ib_mkey_rxe_peer,
 ) -> c_int {
-    // SAFETY: rxe calls with an MR that it holds a reference to. `orig_val` is valid for writes,
-    // and `peer` is NULL or valid.
-    let (mr, original, peer) = unsafe { (mr_of(mr), &mut *orig_val, peer_of(peer)) };
-    access::atomic_op(mr, iova, peer, |binding, at| {
+    // SAFETY: rxe calls with an MR of this module that it holds a reference to. `orig_val` is valid
+    // for writes, and `peer` is NULL or valid.
+    let (mr, slot, original, peer) = unsafe {
+        let slot = Rxe::claimed_slot(mr);
+        (mr_of(mr), slot, &mut *orig_val, peer_of(peer))
+    };
+    access::atomic_op(mr, slot, iova, peer, |binding: &Binding, at| {
+        binding.atomic_op(at, opcode, compare, swap_add, original)
+    })
+    .unwrap_or(Base::DENIED)
+}
+
+// Replaces `rxe_mr_do_atomic_op()`. As for `ib_mkey_rxe_copy_served()`.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_atomic_op_served(
+    mr: *mut rxe_mr,
+    iova: u64,
+    opcode: c_int,
+    compare: u64,
+    swap_add: u64,
+    orig_val: *mut u64,
+) -> c_int {
+    if bindings::IB_MKEY_RXE_PASSES_QP != 0 {
+        return Base::DENIED;
+    }
+    // SAFETY: No preconditions.
+    let served = unsafe { bindings::ib_mkey_rxe_served(rxe_mr_copy_dir_RXE_TO_MR_OBJ) };
+    // SAFETY: The task that runs this has a reference to its QP.
+    let peer = || unsafe { served_by(served.qp, served.rkey as u32) };
+    let peer = (!served.qp.is_null()).then(peer);
+    // SAFETY: As for `ib_mkey_rxe_atomic_op()`.
+    let (mr, slot, original) = unsafe { (mr_of(mr), Rxe::claimed_slot(mr), &mut *orig_val) };
+    access::atomic_op(mr, slot, iova, peer, |binding: &Binding, at| {
         binding.atomic_op(at, opcode, compare, swap_add, original)
     })
     .unwrap_or(Base::DENIED)
@@ -228,9 +260,9 @@ unsafe extern "C" fn ib_mkey_rxe_atomic_write(
     value: u64,
     peer: *const ib_mkey_rxe_peer,
 ) -> c_int {
-    // SAFETY: rxe calls with an MR that it holds a reference to. `peer` is NULL or valid.
-    let (mr, peer) = unsafe { (mr_of(mr), peer_of(peer)) };
-    access::atomic_op(mr, iova, peer, |binding, at| {
+    // SAFETY: As for `ib_mkey_rxe_atomic_op()`.
+    let (mr, slot, peer) = unsafe { (mr_of(mr), Rxe::claimed_slot(mr), peer_of(peer)) };
+    access::atomic_op(mr, slot, iova, peer, |binding: &Binding, at| {
         binding.atomic_write(at, value)
     })
     .unwrap_or(Base::DENIED)

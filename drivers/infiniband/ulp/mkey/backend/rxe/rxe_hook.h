@@ -110,6 +110,8 @@ int ib_mkey_rxe_stock_copy(struct rxe_mr *mr, u64 iova, void *addr,
 			   unsigned int length, enum rxe_mr_copy_dir dir);
 int ib_mkey_rxe_stock_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
 				u64 compare, u64 swap_add, u64 *orig_val);
+int ib_mkey_rxe_leaf_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
+			       u64 compare, u64 swap_add, u64 *orig_val);
 int ib_mkey_rxe_stock_atomic_write(struct rxe_mr *mr, u64 iova, u64 value);
 int ib_mkey_rxe_stock_flush(struct rxe_mr *mr, u64 iova, unsigned int length);
 int ib_mkey_rxe_stock_check_range(struct rxe_mr *mr, u64 iova, size_t length);
@@ -169,6 +171,9 @@ int ib_mkey_rxe_copy_served(struct rxe_mr *mr, u64 iova, void *addr,
 			    struct ib_mkey_rxe_part part);
 int ib_mkey_rxe_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare, u64 swap_add,
 			  u64 *orig_val, const struct ib_mkey_rxe_peer *peer);
+/* The task that runs this serves a peer, unless the self-test calls. */
+int ib_mkey_rxe_atomic_op_served(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
+				 u64 swap_add, u64 *orig_val);
 int ib_mkey_rxe_atomic_write(struct rxe_mr *mr, u64 iova, u64 value,
 			     const struct ib_mkey_rxe_peer *peer);
 int ib_mkey_rxe_flush(struct rxe_mr *mr, u64 iova, unsigned int length,

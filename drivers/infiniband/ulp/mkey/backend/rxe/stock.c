@@ -75,23 +75,39 @@ int ib_mkey_rxe_stock_check_range(struct rxe_mr *mr, u64 iova, size_t length)
 	return stock_check_range(mr, iova, length);
 }
 
+/* Does an atomic operation on an MR as rxe does it for a peer. The self-test calls this. */
 int ib_mkey_rxe_stock_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
 				u64 compare, u64 swap_add, u64 *orig_val)
 {
-#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
-	if (ib_mkey_rxe_is_odp(mr))
-		return ib_mkey_rxe_odp_at_address(mr) && ib_mkey_rxe_odp_fault(mr, iova) ?
-			stock_odp_atomic_op(mr, iova, opcode, compare, swap_add,
-					    orig_val) :
-			RESPST_ERR_RKEY_VIOLATION;
-#endif
 	return stock_atomic_op(mr, iova, opcode, compare, swap_add, orig_val);
+}
+
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+/* Not inlined, so that no register is saved for it where pages are pinned. */
+static noinline int odp_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
+				  u64 compare, u64 swap_add, u64 *orig_val)
+{
+	return ib_mkey_rxe_odp_at_address(mr) && ib_mkey_rxe_odp_fault(mr, iova) ?
+		stock_odp_atomic_op(mr, iova, opcode, compare, swap_add, orig_val) :
+		RESPST_ERR_RKEY_VIOLATION;
+}
+#endif
+
+/* Does an atomic operation on the MR of a leaf, which is never one of ib_mkey. */
+int ib_mkey_rxe_leaf_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
+			       u64 compare, u64 swap_add, u64 *orig_val)
+{
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+	if (is_odp_mr(mr))
+		return odp_atomic_op(mr, iova, opcode, compare, swap_add, orig_val);
+#endif
+	return past_atomic_op(mr, iova, opcode, compare, swap_add, orig_val);
 }
 
 int ib_mkey_rxe_stock_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
 {
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
-	if (ib_mkey_rxe_is_odp(mr))
+	if (is_odp_mr(mr))
 		return ib_mkey_rxe_odp_at_address(mr) && ib_mkey_rxe_odp_fault(mr, iova) ?
 			stock_odp_atomic_write(mr, iova, value) :
 			RESPST_ERR_RKEY_VIOLATION;

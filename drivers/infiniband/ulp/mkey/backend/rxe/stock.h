@@ -46,6 +46,17 @@ static inline int stock_flush(struct rxe_mr *mr, u64 iova, unsigned int length)
 #include "functions.h"
 #undef RXE_FUNCTION
 
+/* Does an atomic operation on an MR of rxe with pinned pages. */
+static inline enum resp_states past_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
+					      u64 compare, u64 swap_add, u64 *orig_val)
+{
+#ifdef IB_MKEY_RXE_TABLE
+	return stock_atomic_op(mr, iova, opcode, compare, swap_add, orig_val);
+#else
+	return static_call(rxe_past_atomic_op)(mr, iova, opcode, compare, swap_add, orig_val);
+#endif
+}
+
 void ib_mkey_rxe_stock_set(const unsigned long addresses[RXE_NUM_FUNCTIONS]);
 void ib_mkey_rxe_stock_reset(void);
 
