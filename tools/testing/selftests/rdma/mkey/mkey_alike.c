@@ -61,7 +61,7 @@ FIXTURE_SETUP(alike)
 {
 	struct mkt_wants wants = {
 		.mtu = IBV_MTU_1024,
-		.host = 2 * ZONE,
+		.host = 3 * ZONE,
 		.max_entries = ENTRIES,
 	};
 	struct ibmkey_range all = { .length = 2 * ZONE };

@@ -26,7 +26,7 @@ FIXTURE_SETUP(reuse)
 {
 	struct mkt_wants wants = {
 		.mtu = IBV_MTU_1024,
-		.host = 2 * ZONE,
+		.host = 3 * ZONE,
 		.max_entries = 8,
 	};
 

@@ -52,12 +52,18 @@ int mkt_arena_add_map(struct mkt_arena *arena, void *map, size_t map_size,
 
 int mkt_arena_add_host(struct mkt_arena *arena, size_t size)
 {
-	void *map = mmap(NULL, size, PROT_READ | PROT_WRITE,
+	/* The last page is no memory, so that nothing beyond the end is used unnoticed. */
+	size_t pages = (size + 4095) & ~4095ul, whole = pages + 4096;
+	void *map = mmap(NULL, whole, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (map == MAP_FAILED)
 		return errno;
-	return mkt_arena_add_map(arena, map, size, 0, size);
+	if (mprotect(map + pages, 4096, PROT_NONE)) {
+		munmap(map, whole);
+		return errno;
+	}
+	return mkt_arena_add_map(arena, map, whole, 0, size);
 }
 
 int mkt_arena_add_dm_class(struct mkt_arena *arena, size_t size,
