@@ -53,11 +53,15 @@ static int nested_scatter(struct mkt_setup *s, struct ibv_mr **key, unsigned int
 static long long nested_charged(struct mkt_setup *s)
 {
 	char line[32], command[256];
+	long long charged = -1;
 
 	snprintf(command, sizeof(command),
 		 "awk '$1 == \"%s\" && $2 == \"-\" { print $3 }' /sys/kernel/debug/ib_mkey/keys",
 		 s->dev[1].name);
-	return mkt_command(line, sizeof(line), command) ? atoll(line) : -1;
+	if (mkt_dev_here(&s->dev[1]) && mkt_command(line, sizeof(line), command))
+		charged = atoll(line);
+	mkt_share(&s->dev[1], &charged, sizeof(charged));
+	return charged;
 }
 
 FIXTURE(scattered)
@@ -130,6 +134,7 @@ TEST_F(scattered, one_level)
 {
 	long long before = nested_count_outside();
 
+	MKT_ONE_MACHINE(self->s.dev);
 	if (before < 0)
 		SKIP(return, "no debugfs of ib_mkey");
 	ASSERT_EQ(0, nested_scatter(&self->s, self->key, NESTED_DEPTH, self->at));
@@ -293,6 +298,14 @@ static void *nested_traffic(void *arg)
 	return NULL;
 }
 
+static unsigned int nested_done(const struct nested_traffic *traffic)
+{
+	unsigned int done = atomic_load(&traffic->done);
+
+	mkt_share(&traffic->s->dev[0], &done, sizeof(done));
+	return done;
+}
+
 /*
  * Under accesses through the outermost key: no level below can change; what the leaf no
  * longer allows ends at once; an unbind of the outermost key releases all of it.
@@ -315,8 +328,8 @@ TEST_F(scattered, race)
 		traffic.rkey = outer->rkey;
 		ASSERT_EQ(0, mkt_pair_create(&traffic.pair, &s->dev[0], &s->dev[1],
 					     IBV_MTU_1024, 0));
-		ASSERT_EQ(0, pthread_create(&tid, NULL, nested_traffic, &traffic));
-		for (i = 0; i < NESTED_DEPTH - 1 || atomic_load(&traffic.done) < 20; i++) {
+		ASSERT_EQ(0, mkt_dev_thread(&s->dev[0], &tid, nested_traffic, &traffic));
+		for (i = 0; i < NESTED_DEPTH - 1 || nested_done(&traffic) < 20; i++) {
 			struct ibv_mr *key = self->key[i % (NESTED_DEPTH - 1)];
 
 			ASSERT_EQ(EBUSY, nested_bind(key, leaf->lkey,
@@ -333,7 +346,9 @@ TEST_F(scattered, race)
 						   s->dev[1].pd, IBV_ACCESS_REMOTE_READ));
 		}
 		atomic_store(&traffic.over, true);
-		ASSERT_EQ(0, pthread_join(tid, NULL));
+		mkt_dev_join(&s->dev[0], tid);
+		mkt_share(&s->dev[0], &traffic.late, sizeof(traffic.late));
+		mkt_share(&s->dev[0], &traffic.err, sizeof(traffic.err));
 		EXPECT_EQ(0, traffic.err);
 		/* reading by the lkey needs no access flag of the leaf */
 		EXPECT_EQ(!unbinds && traffic.op == MKT_READ, traffic.late);

@@ -68,6 +68,7 @@ TEST_F(nested_race, outside)
 	unsigned int i;
 	int levels;
 
+	MKT_ONE_MACHINE(self->s.dev);
 	if (before < 0)
 		SKIP(return, "no debugfs of ib_mkey");
 	ASSERT_EQ(0, nested_chain(&self->s, key, 3, 4096));
@@ -137,6 +138,7 @@ TEST_F(nested_race, others)
 	int levels;
 	pthread_t tid;
 
+	MKT_ONE_MACHINE(self->s.dev);
 	if (outside < 0)
 		SKIP(return, "no debugfs of ib_mkey");
 	levels = nested_misaligned(s, self->key);
@@ -214,7 +216,7 @@ TEST_F(nested_race, race)
 	memset(at, 0xa0, 16384);
 	memset(at + 16384, 0xa1, 16384);
 	ASSERT_EQ(0, nested_chain(&self->s, self->key, 1, 4096));
-	ASSERT_EQ(0, pthread_create(&tid, NULL, nested_race_inner, &race));
+	ASSERT_EQ(0, mkt_dev_thread(&self->s.dev[1], &tid, nested_race_inner, &race));
 	for (i = 0; (seen < wanted || !refused) && i < 1000000; i++) {
 		int err = nested_bind(self->key[1], self->key[0]->lkey, 4096,
 				      4096, MKT_ACCESS_ALL);
@@ -232,7 +234,10 @@ TEST_F(nested_race, race)
 		ASSERT_EQ(0, ibmkey_unbind(self->key[1]));
 	}
 	atomic_store(&race.stop, true);
-	pthread_join(tid, NULL);
+	mkt_dev_join(&self->s.dev[1], tid);
+	mkt_share(&self->s.dev[1], &race.err, sizeof(race.err));
+	mkt_share(&self->s.dev[1], &race.bound, sizeof(race.bound));
+	mkt_share(&self->s.dev[1], &race.busy, sizeof(race.busy));
 	ASSERT_EQ(0, race.err);
 	TH_LOG("%u binds of the inner key, %u refused; %u reads, %u out of range",
 	       race.bound, race.busy, seen, refused);

@@ -291,16 +291,18 @@ TEST_F(rereg, window)
 	EXPECT_EQ(0, rereg_use(s));
 }
 
-/* kilobytes that are pinned for devices */
-static long rereg_pinned(void)
+/* kilobytes that are pinned for devices, where @dev is */
+static long rereg_pinned(const struct mkt_dev *dev)
 {
+	long pinned = -1;
 	char line[64];
 
-	if (!mkt_command(line, sizeof(line),
-			 "awk '/^VmPin:/ { print $2 }' /proc/%d/status",
-			 getpid()))
-		return -1;
-	return strtol(line, NULL, 10);
+	if (mkt_dev_here(dev) &&
+	    mkt_command(line, sizeof(line), "awk '/^VmPin:/ { print $2 }' /proc/%d/status",
+			getpid()))
+		pinned = strtol(line, NULL, 10);
+	mkt_share(dev, &pinned, sizeof(pinned));
+	return pinned;
 }
 
 /* each call releases the former memory */
@@ -309,14 +311,14 @@ TEST_F(rereg, nothing_is_left)
 	struct mkt_setup *s = &self->s;
 	size_t length = s->arena[1].leaf[0].length;
 	int regions = mkt_dev_count(&s->dev[1], "mr");
-	long pinned = rereg_pinned();
+	long pinned = rereg_pinned(&s->dev[1]);
 	unsigned int i, n = mkt_scale(200, 40);
 
 	for (i = 0; i < n; i++) {
 		ASSERT_EQ(0, rereg_to(s, 0, s->dev[1].pd, 0, self->other,
 				      61 + i % 7, length, 0));
 	}
-	EXPECT_EQ(pinned, rereg_pinned());
+	EXPECT_EQ(pinned, rereg_pinned(&s->dev[1]));
 	EXPECT_EQ(regions, mkt_dev_count(&s->dev[1], "mr"));
 	EXPECT_EQ(0, rereg_use(s));
 }
@@ -436,6 +438,14 @@ static void *rereg_mover(void *arg)
 	return NULL;
 }
 
+static unsigned int rereg_done(const struct rereg_mover *m)
+{
+	unsigned int done = __atomic_load_n(&m->done, __ATOMIC_RELAXED);
+
+	mkt_share(&m->s->dev[1], &done, sizeof(done));
+	return done;
+}
+
 /* number of packets with @value that are in neither memory */
 static unsigned int rereg_lost(const uint8_t *const at[2], size_t length,
 			       uint8_t value)
@@ -483,8 +493,8 @@ TEST_F(rereg, under_traffic)
 	memset(s->arena[1].mem[self->other].host, 0, MESSAGE);
 	ASSERT_EQ(0, mkt_raw_rereg_to(self->mr, TRANSLATION, s->dev[1].pd, 0,
 				      at[1], MESSAGE, 0x100000));
-	ASSERT_EQ(0, pthread_create(&thread, NULL, rereg_mover, &mover));
-	for (i = 0; i < n || !mover.done; i++) {
+	ASSERT_EQ(0, mkt_dev_thread(&s->dev[1], &thread, rereg_mover, &mover));
+	for (i = 0; i < n || !rereg_done(&mover); i++) {
 		size_t length = i & 1 ? MESSAGE : PACKET;
 		int status;
 
@@ -499,7 +509,9 @@ TEST_F(rereg, under_traffic)
 		torn += rereg_torn(at);
 	}
 	mover.stop = true;
-	ASSERT_EQ(0, pthread_join(thread, NULL));
+	mkt_dev_join(&s->dev[1], thread);
+	mkt_share(&s->dev[1], &mover.done, sizeof(mover.done));
+	mkt_share(&s->dev[1], &mover.err, sizeof(mover.err));
 	TH_LOG("%u messages, %u of them refused, moved %u times, busy %u times",
 	       i, refused, mover.done, mover.busy);
 	EXPECT_EQ(0, mover.err);

@@ -226,18 +226,42 @@ static void *yield_turn(void *arg)
 	return NULL;
 }
 
+/* what the thread of @loop has done */
+struct yield_state {
+	uint32_t rkey;
+	unsigned int turns;
+	int err;
+};
+
+static struct yield_state yield_now(const struct yield_loop *loop)
+{
+	struct yield_state state = {
+		.rkey = __atomic_load_n(&loop->self->key[0]->rkey, __ATOMIC_RELAXED),
+		.turns = atomic_load(&loop->turns),
+		.err = __atomic_load_n(&loop->err, __ATOMIC_RELAXED),
+	};
+
+	mkt_share(&loop->self->s.dev[1], &state, sizeof(state));
+	return state;
+}
+
 /* a READ succeeds with the right bytes, or it fails */
 TEST_F(yield, while_a_peer_reads)
 {
+	const struct mkt_dev *dev = &self->s.dev[1];
 	uint8_t *here = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
 	unsigned int i, rounds = mkt_scale(2000, 200), done = 0;
 	struct yield_loop loop = { .self = self };
+	struct yield_state now;
 	pthread_t tid;
 
-	ASSERT_EQ(0, pthread_create(&tid, NULL, yield_turn, &loop));
-	for (i = 0; (i < rounds || !done || atomic_load(&loop.turns) < 10) && !loop.err; i++) {
+	ASSERT_EQ(0, mkt_dev_thread(dev, &tid, yield_turn, &loop));
+	for (i = 0;; i++) {
+		now = yield_now(&loop);
+		if ((i >= rounds && done && now.turns >= 10) || now.err)
+			break;
 		memset(here, 0, LENGTH);
-		if (yield_read(self, *(volatile uint32_t *)&self->key[0]->rkey)) {
+		if (yield_read(self, now.rkey)) {
 			if (mkt_pair_recover(&self->s.pair))
 				break;
 			continue;
@@ -247,8 +271,8 @@ TEST_F(yield, while_a_peer_reads)
 		EXPECT_EQ(0, memcmp(here, here + 1, LENGTH - 1));
 	}
 	atomic_store(&loop.stop, true);
-	pthread_join(tid, NULL);
-	EXPECT_EQ(0, loop.err);
+	mkt_dev_join(dev, tid);
+	EXPECT_EQ(0, yield_now(&loop).err);
 	EXPECT_LT(0, done);
 }
 

@@ -215,6 +215,17 @@ void mkt_share(const struct mkt_dev *dev, void *data, size_t length)
 		share(dev->ctx, data, length);
 }
 
+int mkt_dev_thread(const struct mkt_dev *dev, pthread_t *tid, void *(*run)(void *), void *arg)
+{
+	return mkt_dev_here(dev) ? pthread_create(tid, NULL, run, arg) : 0;
+}
+
+void mkt_dev_join(const struct mkt_dev *dev, pthread_t tid)
+{
+	if (mkt_dev_here(dev))
+		pthread_join(tid, NULL);
+}
+
 void mkt_watch(const struct mkt_dev *dev, void *addr, size_t length)
 {
 	void (*watch)(struct ibv_context *ctx, void *addr, size_t length);

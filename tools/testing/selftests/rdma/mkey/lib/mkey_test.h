@@ -10,6 +10,7 @@
 #ifndef MKEY_TEST_H
 #define MKEY_TEST_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -94,6 +95,12 @@ int mkt_dev_count(const struct mkt_dev *dev, const char *kind);
 bool mkt_dev_here(const struct mkt_dev *dev);
 /* gives the other machine the bytes that are at @data where @dev is */
 void mkt_share(const struct mkt_dev *dev, void *data, size_t length);
+/*
+ * Runs @run in a thread where @dev is. The calls of the thread are for @dev only, and what
+ * it writes is on that machine only. Returns 0 or errno.
+ */
+int mkt_dev_thread(const struct mkt_dev *dev, pthread_t *tid, void *(*run)(void *), void *arg);
+void mkt_dev_join(const struct mkt_dev *dev, pthread_t tid);
 /* @dev may change memory that is in no ordinary MR; the other machine sees it, too */
 void mkt_watch(const struct mkt_dev *dev, void *addr, size_t length);
 

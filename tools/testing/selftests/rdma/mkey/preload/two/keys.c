@@ -203,6 +203,44 @@ int ibmkey_bind_many(const struct ibmkey_bind *binds, uint32_t num, uint32_t *fa
 	return two_end(&call, ret);
 }
 
+/* gives the other machine what a call that registers @mr again has changed */
+static int two_moved(struct two_call *call, int ret, struct ibv_mr *mr, int flags,
+		     struct ibv_pd *pd, void *addr)
+{
+	two_mr(call, mr);
+	ret = two_end(call, ret);
+	if (ret || call->run)
+		return ret;
+	if (flags & IBV_REREG_MR_CHANGE_PD)
+		mr->pd = pd;
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION)
+		mr->addr = addr;
+	return 0;
+}
+
+int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
+		 int access)
+{
+	struct two_call call = two_begin(mr->context, __func__);
+	int ret = call.run ? TWO_NEXT(ibv_rereg_mr)(mr, flags, pd, addr, length, access) : 0;
+
+	return two_moved(&call, ret, mr, flags, pd, addr);
+}
+
+int ibmkey_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
+		    int access)
+{
+	struct two_call call;
+	int ret;
+
+	/* which the library refuses */
+	if (!mr)
+		return TWO_NEXT(ibmkey_rereg_mr)(mr, flags, pd, addr, length, access);
+	call = two_begin(mr->context, __func__);
+	ret = call.run ? TWO_NEXT(ibmkey_rereg_mr)(mr, flags, pd, addr, length, access) : 0;
+	return two_moved(&call, ret, mr, flags, pd, addr);
+}
+
 int ibmkey_query(struct ibv_mr *mkey, struct ibmkey_info *info)
 {
 	struct two_call call = two_begin(mkey->context, __func__);

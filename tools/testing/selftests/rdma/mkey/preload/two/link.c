@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -136,6 +137,17 @@ __attribute__((constructor)) static void two_listen(void)
 	if (bind(two_listener, (struct sockaddr *)&any, sizeof(any)) ||
 	    listen(two_listener, SOMAXCONN))
 		two_fail("port %d: %s", TWO_PORT, strerror(errno));
+}
+
+/* A test may have a thread on one machine only. Its memory is not that of the test. */
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
+{
+	int ret;
+
+	two_enter();
+	ret = TWO_NEXT(pthread_create)(thread, attr, run, arg);
+	two_leave();
+	return ret;
 }
 
 /* takes a connection if it is of the same test; a process that ended may have left one */
