@@ -35,6 +35,8 @@ struct totals {
 	unsigned long checked, empty, large, nested, depth[IBMKEY_MAX_DIMS + 2];
 	/* by features: MPI_Pack() agrees or differs */
 	unsigned long agrees[1 << FEATURES], differs[1 << FEATURES], wide;
+	/* of those for which it agrees; by constructors in each other */
+	unsigned long negative, overlapping, resized, zero, levels[MAX_LEVELS + 1];
 };
 
 static bool same_bytes(const char *what, const int64_t *a, const int64_t *b, size_t n)
@@ -85,9 +87,34 @@ static bool check_plain(const struct ibmkey_mpi_layout *layout, const struct dra
 	return good;
 }
 
+/* Returns true if two bytes of the layout are at one place. */
+static bool overlaps(const struct drawn *all, const struct ibmkey_mpi_layout *layout)
+{
+	unsigned char *used = calloc(layout->high - layout->low, 1);
+	bool twice = false;
+
+	for (size_t i = 0; i < all->bytes && !twice; i++)
+		twice = used[all->at[i] - layout->low]++;
+	free(used);
+	return twice;
+}
+
+static void count_kind(const struct drawn *element, const struct drawn *all,
+		       const struct ibmkey_mpi_layout *layout, int levels, struct totals *totals)
+{
+	MPI_Aint lower, extent;
+
+	MPI_Type_get_extent(element->type, &lower, &extent);
+	totals->negative += lower < 0;
+	totals->overlapping += overlaps(all, layout);
+	totals->resized += all->resized;
+	totals->zero += !!(all->features & EMPTY_MEMBER);
+	totals->levels[levels]++;
+}
+
 /* Returns false if MPI_Pack() packs other bytes, and no feature of the type explains it. */
 static bool compare(const struct drawn *element, int count, const struct drawn *all,
-		    const struct ibmkey_mpi_layout *layout, struct totals *totals)
+		    const struct ibmkey_mpi_layout *layout, int levels, struct totals *totals)
 {
 	int64_t *packed;
 	bool agrees;
@@ -103,11 +130,13 @@ static bool compare(const struct drawn *element, int count, const struct drawn *
 		same_bytes("MPI_Pack()", all->at, packed, all->bytes);
 	free(packed);
 	(agrees ? totals->agrees : totals->differs)[all->features]++;
+	if (agrees)
+		count_kind(element, all, layout, levels, totals);
 	return agrees || all->features;
 }
 
-/* Returns false if the layout of @count elements is wrong. */
-static bool check(const struct drawn *element, int count, struct totals *totals)
+/* Returns false if the layout of @count elements, of @levels constructors, is wrong. */
+static bool check(const struct drawn *element, int count, int levels, struct totals *totals)
 {
 	struct drawn all = nothing();
 	struct ibmkey_mpi_layout layout;
@@ -131,7 +160,7 @@ static bool check(const struct drawn *element, int count, struct totals *totals)
 	} else {
 		good = same_bytes("by definition", ours, all.at, all.bytes) &&
 		       check_plain(&layout, &all) &&
-		       compare(element, count, &all, &layout, totals);
+		       compare(element, count, &all, &layout, levels, totals);
 		totals->checked++;
 		totals->depth[levels_of(&layout)]++;
 		totals->nested += layout.num_groups > 1 &&
@@ -154,7 +183,13 @@ static void show(const struct totals *t)
 	printf("# levels of keys:");
 	for (int i = 1; i <= IBMKEY_MAX_DIMS; i++)
 		printf(" %lu", t->depth[i]);
-	printf("\n# %lu too wide for MPI_Pack()\n", t->wide);
+	printf("\n# %lu too wide for MPI_Pack(); it agrees for types of which", t->wide);
+	printf(" %lu have a negative lower bound, %lu overlap, %lu are resized, %lu have a count of zero\n",
+	       t->negative, t->overlapping, t->resized, t->zero);
+	printf("# and of 1 to %d levels of constructors:", MAX_LEVELS);
+	for (int i = 1; i <= MAX_LEVELS; i++)
+		printf(" %lu", t->levels[i]);
+	printf("\n");
 	for (int f = 0; f < 1 << FEATURES; f++) {
 		if (!t->agrees[f] && !t->differs[f])
 			continue;
@@ -179,7 +214,7 @@ static void random_types(unsigned long number)
 		struct drawn d = draw(levels);
 
 		MPI_Type_commit(&d.type);
-		good = check(&d, count, &t);
+		good = check(&d, count, levels, &t);
 		drop(&d);
 		if (!good)
 			printf("# type %lu: %d levels, %d elements, state %lu\n", i, levels,
@@ -190,6 +225,11 @@ static void random_types(unsigned long number)
 	show(&t);
 	result(good, "random types: %lu are those of MPI_Pack()", number);
 	result(t.nested > number / 100, "some of them are nests");
+	good = t.negative > number / 100 && t.overlapping > number / 100 &&
+	       t.resized > number / 100 && t.zero > number / 100;
+	for (int i = 1; i <= MAX_LEVELS; i++)
+		good &= t.levels[i] > number / 100;
+	result(good, "there are types of each kind, and of 1 to %d levels", MAX_LEVELS);
 }
 
 int main(int argc, char **argv)
