@@ -40,6 +40,7 @@ FIXTURE_SETUP(iov)
 	self->memory = mmap(NULL, IOV_PAGES * self->page, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->memory);
+	mkt_watch(&self->s.dev[1], self->memory, IOV_PAGES * self->page);
 	mkt_rng_init(&self->rng, _metadata->name);
 	mkt_rand_bytes(&self->rng, self->memory, IOV_PAGES * self->page);
 }
@@ -357,6 +358,7 @@ TEST_F(iov, ten_thousand_leave_nothing)
 	size_t heap;
 	int mrs;
 
+	MKT_ONE_MACHINE(self->s.dev);
 	for (i = 0; i < 3; i++)
 		iov[i] = (struct iovec){ self->memory + 2 * i * self->page, 100 };
 	/* buffers of libibverbs and of the allocator that stay */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Protection domains, MRs, keys and pools of keys. */
+/* Protection domains, MRs and keys. */
 #include <string.h>
 
 #include "two.h"
@@ -151,6 +151,33 @@ struct ibv_mr *ibmkey_alloc_ex(struct ibv_pd *pd, const struct ibmkey_alloc_attr
 			  0);
 }
 
+struct ibv_mr *ibmkey_reg_iov(struct ibv_pd *pd, const struct iovec *iov, uint32_t num_iov,
+			      int access)
+{
+	struct two_call call;
+
+	if (!pd)
+		return TWO_NEXT(ibmkey_reg_iov)(pd, iov, num_iov, access);
+	call = two_begin(pd->context, __func__);
+	return two_new_mr(&call, call.run ? TWO_NEXT(ibmkey_reg_iov)(pd, iov, num_iov, access) :
+			  NULL, pd, NULL, 0);
+}
+
+int ibmkey_dereg(struct ibv_mr *mkey)
+{
+	struct two_call call;
+	int ret;
+
+	if (!mkey)
+		return TWO_NEXT(ibmkey_dereg)(mkey);
+	call = two_begin(mkey->context, __func__);
+	ret = call.run ? TWO_NEXT(ibmkey_dereg)(mkey) : 0;
+	/* it may stay, unbound */
+	two_mr(&call, !call.run || ret ? mkey : NULL);
+	ret = two_end(&call, ret);
+	return two_gone(&call, ret, mkey);
+}
+
 int ibmkey_bind_list(struct ibv_mr *mkey, unsigned int access, uint32_t num,
 		     const struct ibmkey_range *ranges)
 {
@@ -262,6 +289,20 @@ int ibmkey_query_layout(struct ibv_mr *mkey, struct ibmkey_info *info, uint32_t 
 		two_data(&call, repeat, max_dims * sizeof(*repeat));
 	if (max_blocks)
 		two_data(&call, blocks, max_blocks * sizeof(*blocks));
+	return two_end(&call, ret);
+}
+
+int ibmkey_query_indexed(struct ibv_mr *mkey, struct ibmkey_info *info,
+			 struct ibmkey_indexed *layout, uint32_t max_indices, uint64_t *indices)
+{
+	struct two_call call = two_begin(mkey->context, __func__);
+	int ret = call.run ? TWO_NEXT(ibmkey_query_indexed)(mkey, info, layout, max_indices,
+							    indices) : 0;
+
+	two_data(&call, info, sizeof(*info));
+	two_data(&call, layout, sizeof(*layout));
+	if (max_indices)
+		two_data(&call, indices, max_indices * sizeof(*indices));
 	return two_end(&call, ret);
 }
 
