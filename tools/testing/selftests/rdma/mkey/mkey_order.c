@@ -234,6 +234,29 @@ TEST_F(order, requests_of_one_queue)
 	order_close(&queue);
 }
 
+/* rxe refuses a LOCAL_INV on UC, also that of a key */
+TEST_F(order, invalidation_on_uc)
+{
+	struct mkt_leaf *leaf = &self->s.arena[0].leaf[0];
+	struct ibmkey_range range = { .addr = leaf->addr, .length = 64, .lkey = leaf->mr->lkey };
+	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
+	struct ibmkey_info info = {};
+	struct order_queue queue;
+	struct ibv_wc wc;
+
+	if (!(variant->flags & MKT_QP_UC))
+		SKIP(return, "RC has it");
+	ASSERT_EQ(0, order_open(&queue, &self->s, variant->flags, 0));
+	ASSERT_EQ(0, ibmkey_bind_list(queue.key, MKT_ACCESS_ALL, 1, &range));
+	inv.rkey = queue.key->rkey;
+	ASSERT_EQ(0, mkt_post_send(&queue.pair.end[0], &inv, 1));
+	ASSERT_EQ(0, mkt_poll(&queue.pair.end[0], &wc));
+	EXPECT_NE(IBV_WC_SUCCESS, wc.status);
+	EXPECT_EQ(0, ibmkey_query(queue.key, &info));
+	EXPECT_EQ(64, info.length);
+	order_close(&queue);
+}
+
 struct order_thread {
 	struct order_queue queue[QPS / THREADS];
 	unsigned int rounds;

@@ -298,8 +298,8 @@ unsafe extern "C" fn ib_mkey_rxe_invalidate_mr(
     remote: bool,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: `invalidate_mr()` in C holds a reference to the MR, and rxe calls it with the
-        // protection domain of a QP.
+        // SAFETY: `invalidate_mr()` and `send_invalidation()` in C hold a reference to the MR, and
+        // pass the protection domain of a QP.
         let (mr, pd) = unsafe { (mr_of(mr), Pd::from_raw(pd)) };
         access::invalidate(mr, pd, key, origin(remote))?;
         Ok(0)

@@ -157,6 +157,17 @@ static int request_reg(struct rxe_qp *qp, struct rxe_send_wqe *wqe, bool is_last
 	return ret;
 }
 
+/* Completes @wqe, which was executed with the result @ret. An error completes as @error. */
+static void complete_now(struct rxe_qp *qp, struct rxe_send_wqe *wqe, int ret,
+			 enum ib_wc_status error)
+{
+	wqe->status = ret ? error : IB_WC_SUCCESS;
+	wqe->state = ret ? wqe_state_error : wqe_state_done;
+	qp->req.wqe_index = queue_next_index(qp->sq.queue, qp->req.wqe_index);
+	/* The completer completes the request, and changes the state of the QP after an error. */
+	stock_completer(qp);
+}
+
 /* Executes @wqe if its turn has come. Returns as rxe_sender() does: 0 for another pass. */
 static noinline int send_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 {
@@ -179,28 +190,31 @@ static noinline int send_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 		qp->req.wait_fence = 1;
 		return stock_completer(qp);
 	}
-	wqe->status = !ret ? IB_WC_SUCCESS :
-		      ret == -ESTALE ? IB_WC_LOC_QP_OP_ERR : IB_WC_MW_BIND_ERR;
-	wqe->state = ret ? wqe_state_error : wqe_state_done;
-	qp->req.wqe_index = queue_next_index(queue, qp->req.wqe_index);
-	/* The completer completes the request, and changes the state of the QP after an error. */
-	stock_completer(qp);
+	complete_now(qp, wqe, ret, ret == -ESTALE ? IB_WC_LOC_QP_OP_ERR : IB_WC_MW_BIND_ERR);
 
 	return 0;
 }
 
+/* Returns true if @wqe is the LOCAL_INV of an MR, and sets @key to what it names. */
+static __always_inline bool invalidates_mr(const struct rxe_qp *qp,
+					   const struct rxe_send_wqe *wqe, u32 *key)
+{
+	if (likely(READ_ONCE(wqe->wr.opcode) != IB_WR_LOCAL_INV) ||
+	    qp->ibqp.qp_type != IB_QPT_RC)
+		return false;
+	*key = READ_ONCE(wqe->wr.ex.invalidate_rkey);
+	return !rkey_is_mw(*key);
+}
+
 /*
- * Executes the LOCAL_INV of an MR of ib_mkey, as rxe does by its redirected function. Returns as
+ * Executes @wqe if it is the LOCAL_INV of an MR of ib_mkey; rxe executes all others. Returns as
  * rxe_sender() does.
- *
- * rxe executes all others. It also executes a request again that failed, which fails again or ends
- * what was begun, and completes it.
  */
 static noinline int send_invalidation(struct rxe_qp *qp, struct rxe_send_wqe *wqe, u32 key)
 {
 	struct rxe_queue *queue = qp->sq.queue;
 	struct rxe_mr *mr;
-	int ret = -EINVAL;
+	int ret;
 
 	/* All earlier requests have completed. */
 	if (qp->req.wqe_index != queue_get_consumer(queue, QUEUE_TYPE_FROM_CLIENT))
@@ -208,33 +222,32 @@ static noinline int send_invalidation(struct rxe_qp *qp, struct rxe_send_wqe *wq
 	mr = ib_mkey_rxe_get_mr(qp->ibqp.device, key >> 8);
 	if (!mr)
 		return stock_sender(qp);
-	if (mr->ibmr.type == IB_MR_TYPE_SG_GAPS)
-		ret = ib_mkey_rxe_invalidate_mr(mr, qp->ibqp.pd, key, false);
-	ib_mkey_rxe_put_mr(mr);
-	if (ret)
+	if (mr->ibmr.type != IB_MR_TYPE_SG_GAPS) {
+		ib_mkey_rxe_put_mr(mr);
 		return stock_sender(qp);
-	wqe->status = IB_WC_SUCCESS;
-	wqe->state = wqe_state_done;
-	qp->req.wqe_index = queue_next_index(queue, qp->req.wqe_index);
-	stock_completer(qp);
+	}
+	ret = ib_mkey_rxe_invalidate_mr(mr, qp->ibqp.pd, key, false);
+	ib_mkey_rxe_put_mr(mr);
+	complete_now(qp, wqe, ret, IB_WC_LOC_QP_OP_ERR);
 
 	return 0;
 }
 
 /*
  * Call this if rxe must repeat requests, from the oldest one that has not completed. If that one
- * binds a key, rxe would execute it in the same pass. This completes the request if it was
- * executed. Returns true if another pass has to come first. rxe's completer does nothing before rxe
- * has repeated the requests.
+ * binds or invalidates a key, rxe would execute it in the same pass, also if it was executed. This
+ * completes the request if it was executed. Returns true if another pass has to come first. rxe's
+ * completer does nothing before rxe has repeated the requests.
  */
-static bool pass_bind(struct rxe_qp *qp)
+static bool pass_executed(struct rxe_qp *qp)
 {
 	struct rxe_queue *queue = qp->sq.queue;
 	u32 index = queue_get_consumer(queue, QUEUE_TYPE_FROM_CLIENT);
 	struct rxe_send_wqe *wqe = posted_at(queue, index);
 	bool is_next = index == qp->req.wqe_index;
+	u32 key;
 
-	if (!wqe || !binds_key(qp, wqe) ||
+	if (!wqe || !(binds_key(qp, wqe) || invalidates_mr(qp, wqe, &key)) ||
 	    (!is_next && READ_ONCE(wqe->state) != wqe_state_done))
 		return false;
 	qp->req.need_retry = 0;
@@ -259,7 +272,7 @@ static int sender(struct rxe_qp *qp)
 	if (!is_sending(qp))
 		return stock_sender(qp);
 	if (qp->req.need_retry && !qp->req.wait_for_rnr_timer)
-		return pass_bind(qp) ? 0 : stock_sender(qp);
+		return pass_executed(qp) ? 0 : stock_sender(qp);
 	wqe = posted_at(qp->sq.queue, qp->req.wqe_index);
 	/*
 	 * rxe would execute a request that is posted now, and not wait for earlier ones. The
@@ -269,11 +282,8 @@ static int sender(struct rxe_qp *qp)
 		return stock_completer(qp) ? -EAGAIN : 0;
 	if (unlikely(binds_key(qp, wqe)))
 		return send_bind(qp, wqe);
-	if (unlikely(READ_ONCE(wqe->wr.opcode) == IB_WR_LOCAL_INV)) {
-		key = READ_ONCE(wqe->wr.ex.invalidate_rkey);
-		if (!rkey_is_mw(key))
-			return send_invalidation(qp, wqe, key);
-	}
+	if (invalidates_mr(qp, wqe, &key))
+		return send_invalidation(qp, wqe, key);
 
 	return stock_sender(qp);
 }
