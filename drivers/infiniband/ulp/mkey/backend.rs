@@ -22,8 +22,15 @@ mod rxe;
 pub(crate) mod slot;
 mod slot_value;
 
+use core::ffi::c_void;
+
 pub(crate) use interface::{Backend, BaseMr, CopyPages, MrRange, Named};
 pub(crate) use payload::{Direction, Payload};
+
+extern "C" {
+    /// Copies bytes that do not overlap.
+    fn memcpy(to: *mut c_void, from: *const c_void, len: usize) -> *mut c_void;
+}
 
 /// The backend of every device that this build extends.
 pub(crate) type Hw = rxe::Rxe;

@@ -8,8 +8,22 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The C library chooses its memcpy() for the processor. */
-const bool ib_mkey_fast_strings = true;
+/* As in backend/rxe/mr.c. */
+bool ib_mkey_fast_strings = true;
+
+#ifdef __x86_64__
+#include <cpuid.h>
+
+#define FSRM (1 << 4)
+
+__attribute__((constructor))
+static void look_for_fast_strings(void)
+{
+	unsigned int a, b, c, d;
+
+	ib_mkey_fast_strings = __get_cpuid_count(7, 0, &a, &b, &c, &d) && d & FSRM;
+}
+#endif
 
 #define SIZES(x) \
 	x(1) x(2) x(4) x(8) x(12) x(16) x(20) x(24) x(32) x(40) x(48) x(64) x(96) \

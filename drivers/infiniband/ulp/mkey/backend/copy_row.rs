@@ -2,7 +2,8 @@
 
 //! The copy of a row of pieces: the innermost loop of the data path.
 //!
-//! It and `moved.rs` use no kernel function, so `tools/bench/native` can measure it on the host.
+//! It and `moved.rs` use no function but `memcpy()` of the module above them, so `tools/bench/native` can
+//! measure them on the host.
 //!
 //! # Races
 //!
@@ -12,12 +13,13 @@
 //! instructions, and so are large ones, or by C's `memcpy()`: the compiler makes no assumption about
 //! the bytes.
 
-use super::moved::{Moved, Pieces};
-use core::{ffi::c_void, mem::size_of};
+use super::{
+    memcpy,
+    moved::{Moved, Pieces},
+};
+use core::mem::size_of;
 
 extern "C" {
-    fn memcpy(to: *mut c_void, from: *const c_void, len: usize) -> *mut c_void;
-
     /// `true` if `memcpy()` copies by string instructions.
     static ib_mkey_fast_strings: bool;
 }
@@ -86,6 +88,8 @@ pub(crate) unsafe fn copy_large(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: By the safety requirements. The number is set before there is anything to copy.
     unsafe {
         if ib_mkey_fast_strings {
+            // The processor's own prefetcher begins anew in each piece.
+            fetch(Pieces { at: from, step: 0 }, SMALL, 1);
             memcpy(to.cast(), from.cast(), len);
         } else {
             copy_lines(to, from, len);
@@ -171,9 +175,10 @@ unsafe fn copy_small(
     }
 }
 
-/// Lets the processor load the lines of `count` pieces of `len` bytes, 257 to [`SMALL`], into its cache.
+/// Lets the processor load the lines of the first `len` bytes, 257 to [`SMALL`], of `count` pieces into
+/// its cache.
 ///
-/// The moves of one such piece fill the processor's queues, so it would not load the next piece meanwhile.
+/// The moves of such a piece fill the processor's queues, so it would not load the next piece meanwhile.
 #[inline(always)]
 fn fetch(mut from: Pieces<*const u8>, len: usize, count: usize) {
     for _ in 0..count {

@@ -3,13 +3,8 @@
 //! Moves of small pieces, by assembly instructions. `copy_row.rs` says why.
 
 #[cfg(not(target_arch = "x86_64"))]
-use core::ffi::c_void;
+use super::memcpy;
 use core::mem::size_of;
-
-#[cfg(not(target_arch = "x86_64"))]
-extern "C" {
-    fn memcpy(to: *mut c_void, from: *const c_void, len: usize) -> *mut c_void;
-}
 
 /// Moves the words of one piece, through a register.
 #[cfg(target_arch = "x86_64")]
