@@ -201,15 +201,16 @@ TEST_F(foreign, replay)
 static unsigned int foreign_keys(const struct mkt_dev *dev, uint32_t key[MAX_KEYS])
 {
 	static const char keys[] = "sed -n 's/.* rkey 0x\\([0-9a-f]*\\) .*/\\1/p' | tr '\\n' ' '";
-	char line[16 * MAX_KEYS], *at = line, *end;
+	char line[16 * MAX_KEYS] = "", *at = line, *end;
 	unsigned int n;
 
-	if (!mkt_command(line, sizeof(line), "rdma resource show mr dev %s 2>/dev/null | %s",
-			 dev->name, keys) &&
-	    !mkt_command(line, sizeof(line),
-			 "ip netns exec %s rdma resource show mr dev %s 2>/dev/null | %s",
-			 dev->netns, dev->name, keys))
-		return 0;
+	if (mkt_dev_here(dev) &&
+	    !mkt_command(line, sizeof(line), "rdma resource show mr dev %s 2>/dev/null | %s",
+			 dev->name, keys))
+		mkt_command(line, sizeof(line),
+			    "ip netns exec %s rdma resource show mr dev %s 2>/dev/null | %s",
+			    dev->netns, dev->name, keys);
+	mkt_share(dev, line, sizeof(line));
 	for (n = 0; n < MAX_KEYS; n++, at = end) {
 		key[n] = strtoul(at, &end, 16);
 		if (end == at)
@@ -311,6 +312,14 @@ static void *foreign_loop(void *arg)
 	return NULL;
 }
 
+static bool foreign_began(const struct foreign_thread *thread)
+{
+	bool began = thread->done || thread->err;
+
+	mkt_share(&thread->s->dev[1], &began, sizeof(began));
+	return began;
+}
+
 /*
  * A window is bound to a hidden MR. The keys of that MR can be guessed, and must
  * not work: they would reach its bytes without the window. Before, during and
@@ -328,7 +337,6 @@ TEST_F(foreign, hidden)
 	struct mkt_pair second;
 	pthread_t tid;
 
-	MKT_ONE_MACHINE(s->dev);
 	ASSERT_EQ(0, mkt_layout_bind(s->key[1], &s->arena[1], &layout,
 				     MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND));
 	ASSERT_EQ(0, mkt_pair_create(&second, &s->dev[0], &s->dev[1], IBV_MTU_1024, 0));
@@ -354,11 +362,14 @@ TEST_F(foreign, hidden)
 		EXPECT_EQ(0, foreign_uses(s, &second, hidden[i]));
 
 	thread.mw = self->mw;
-	ASSERT_EQ(0, pthread_create(&tid, NULL, foreign_loop, &thread));
-	for (i = 0; i < rounds * HIDDEN || (!thread.done && !thread.err); i++)
+	ASSERT_EQ(0, mkt_dev_thread(&s->dev[1], &tid, foreign_loop, &thread));
+	for (i = 0; i < rounds * HIDDEN || !foreign_began(&thread); i++)
 		EXPECT_EQ(0, foreign_uses(s, &second, hidden[i % HIDDEN]));
 	atomic_store(&thread.stop, true);
-	pthread_join(tid, NULL);
+	mkt_dev_join(&s->dev[1], tid);
+	mkt_share(&s->dev[1], &thread.done, sizeof(thread.done));
+	mkt_share(&s->dev[1], &thread.err, sizeof(thread.err));
+	mkt_share(&s->dev[1], &self->mw->rkey, sizeof(self->mw->rkey));
 	TH_LOG("%u binds", thread.done);
 	EXPECT_EQ(0, thread.err);
 
