@@ -378,61 +378,107 @@ static bool alike_same(const struct ibmkey_info *a, const struct ibmkey_info *b)
 	       a->lkey == b->lkey && a->rkey == b->rkey;
 }
 
+/* the results of a round, and how many rounds ended in each way */
+struct alike_rounds {
+	unsigned int number, bound, refused;
+};
+
+/*
+ * Binds the key to @first, so that it has the memory of such a binding, and executes @text for the
+ * key and for a new one.
+ */
+static void alike_round(FIXTURE_DATA(alike) *self, const struct alike_text *first,
+			const struct alike_text *text, struct alike_rounds *rounds,
+			struct __test_metadata *_metadata)
+{
+	struct ibv_mr *key = self->s.key[1], *other;
+	struct alike_result again, fresh;
+	struct ibmkey_info before, after;
+
+	mkt_alive();
+	/* The second bind leaves the memory of the first one to the key. */
+	ASSERT_EQ(IBV_WC_SUCCESS, alike_execute(self, key, first));
+	if (mkt_rand(&self->s.rng) & 1) {
+		ASSERT_EQ(IBV_WC_SUCCESS, alike_execute(self, key, first));
+	} else {
+		ASSERT_EQ(0, ibmkey_unbind(key));
+	}
+	ASSERT_EQ(0, ibmkey_query(key, &before));
+	alike_result(self, key, text, &again, _metadata);
+	other = ibmkey_alloc(self->s.dev[1].pd, ENTRIES);
+	ASSERT_NE(NULL, other);
+	alike_result(self, other, text, &fresh, _metadata);
+	ASSERT_EQ(fresh.status, again.status)
+	{
+		TH_LOG("round %u: %d, %d for a new key, %d, %d again", rounds->number,
+		       fresh.status, fresh.error, again.status, again.error);
+	}
+	ASSERT_EQ(fresh.error, again.error);
+	ASSERT_EQ(fresh.entry, again.entry);
+	ASSERT_EQ(fresh.read, again.read);
+	ASSERT_TRUE(alike_same(&fresh.info, &again.info));
+	ASSERT_EQ(0, memcmp(fresh.bytes, again.bytes, sizeof(fresh.bytes)));
+	if (again.status) {
+		ASSERT_EQ(0, ibmkey_query(key, &after));
+		ASSERT_TRUE(alike_same(&before, &after));
+		rounds->refused++;
+	} else {
+		rounds->bound++;
+	}
+	rounds->number++;
+	ASSERT_EQ(0, ibv_dereg_mr(other));
+}
+
 TEST_F(alike, as_for_a_new_key)
 {
-	unsigned int i, changes, rounds = mkt_scale(4000, 400), bound = 0, refused = 0;
-	struct alike_result again, fresh;
-	struct ibv_mr *key = self->s.key[1], *other;
+	unsigned int changes, all = mkt_scale(4000, 400);
+	struct alike_rounds rounds = {};
 	struct alike_text first, text;
-	struct ibmkey_info before, after;
 	long long moved = alike_moved(&self->s.dev[1]);
 
-	for (i = 0; i < rounds; i++) {
-		mkt_alive();
+	while (rounds.number < all) {
 		alike_draw(&first, &self->s.rng, self->leaf[WHOLE]);
-		/* The second bind leaves the memory of the first one to the key. */
-		ASSERT_EQ(IBV_WC_SUCCESS, alike_execute(self, key, &first));
-		if (mkt_rand(&self->s.rng) & 1) {
-			ASSERT_EQ(IBV_WC_SUCCESS, alike_execute(self, key, &first));
-		} else {
-			ASSERT_EQ(0, ibmkey_unbind(key));
-		}
 		text = first;
 		for (changes = mkt_between(&self->s.rng, 0, 2); changes; changes--)
 			alike_change(self, &text);
 		text.next_tag = mkt_rand(&self->s.rng) & 1;
-		ASSERT_EQ(0, ibmkey_query(key, &before));
-		alike_result(self, key, &text, &again, _metadata);
-		other = ibmkey_alloc(self->s.dev[1].pd, ENTRIES);
-		ASSERT_NE(NULL, other);
-		alike_result(self, other, &text, &fresh, _metadata);
-		ASSERT_EQ(fresh.status, again.status)
-		{
-			TH_LOG("round %u: %d, %d for a new key, %d, %d again", i, fresh.status,
-			       fresh.error, again.status, again.error);
-		}
-		ASSERT_EQ(fresh.error, again.error);
-		ASSERT_EQ(fresh.entry, again.entry);
-		ASSERT_EQ(fresh.read, again.read);
-		ASSERT_TRUE(alike_same(&fresh.info, &again.info));
-		ASSERT_EQ(0, memcmp(fresh.bytes, again.bytes, sizeof(fresh.bytes)));
-		if (again.status) {
-			ASSERT_EQ(0, ibmkey_query(key, &after));
-			ASSERT_TRUE(alike_same(&before, &after));
-			refused++;
-		} else {
-			bound++;
-		}
-		ASSERT_EQ(0, ibv_dereg_mr(other));
+		alike_round(self, &first, &text, &rounds, _metadata);
 	}
-	TH_LOG("%u bound, %u refused", bound, refused);
-	EXPECT_LT(rounds / 8, bound);
-	EXPECT_LT(rounds / 8, refused);
+	TH_LOG("%u bound, %u refused", rounds.bound, rounds.refused);
+	EXPECT_LT(all / 8, rounds.bound);
+	EXPECT_LT(all / 8, rounds.refused);
 	if (moved >= 0) {
 		moved = alike_moved(&self->s.dev[1]) - moved;
 		TH_LOG("%lld bindings moved", moved);
-		EXPECT_LT(rounds / 8, moved);
+		EXPECT_LT(all / 8, moved);
 	}
+}
+
+/* no field of a description goes without a comparison: each word in turn is another one */
+TEST_F(alike, each_word)
+{
+	static const uint32_t others[] = { 1, -1, 1 << 8, 1 << 31 };
+	unsigned int word, other, drawn[2] = {}, kind;
+	struct alike_rounds rounds = {};
+	struct alike_text first, text;
+
+	while (!drawn[0] || !drawn[1]) {
+		alike_draw(&first, &self->s.rng, self->leaf[WHOLE]);
+		kind = first.dims != 0;
+		if (drawn[kind] || (!kind && first.entries < 2))
+			continue;
+		drawn[kind]++;
+		for (word = 0; word < first.length / 4; word++) {
+			for (other = 0; other < sizeof(others) / sizeof(*others); other++) {
+				text = first;
+				text.words[word] += others[other];
+				alike_round(self, &first, &text, &rounds, _metadata);
+			}
+		}
+	}
+	TH_LOG("%u bound, %u refused", rounds.bound, rounds.refused);
+	EXPECT_LT(0, rounds.bound);
+	EXPECT_LT(0, rounds.refused);
 }
 
 struct alike_thread {

@@ -46,6 +46,7 @@ struct race {
 	struct race_thread thread[THREADS];
 	atomic_bool stop, failed;
 	_Atomic uint32_t name;		/* of the region of the moment */
+	_Atomic uint32_t gone;		/* the name of the last region, or 0 while there is one */
 	atomic_uint done, refused;	/* by all of them */
 };
 
@@ -111,12 +112,17 @@ static void *race_bind(void *arg)
 		sge.addr = (uintptr_t)race->self->c.arena.mem[0].host;
 		sge.lkey = atomic_load(&race->name);
 		err = ibv_rereg_mr_sg(key, MKT_ACCESS_ALL, 1, &sge);
-		if (!err)
-			race->done++;
-		else if (err == ENOENT)
+		if (!err) {
+			atomic_fetch_add(&race->done, 1);
+			sched_yield();
+			/* The MR cannot go while the key is bound. */
+			if (atomic_load(&race->gone) == sge.lkey)
+				thread->err = EADDRNOTAVAIL;
+		} else if (err == ENOENT) {
 			race->refused += sge.lkey != 0;
-		else
+		} else {
 			thread->err = err;
+		}
 		if (mkt_rand(&thread->rng) & 1)
 			thread->err = thread->err ?: ibmkey_unbind(key);
 	}
@@ -139,12 +145,16 @@ TEST_F(race, bind_and_deregister)
 
 	ASSERT_EQ(0, race_start(&race, race_bind));
 	for (i = 0; race_goes_on(busy && race.refused, i, rounds); i++) {
-		struct ibv_mr *mr = ibv_reg_mr(self->c.dev.pd, host, 4096,
-					       MKT_ACCESS_ALL);
+		struct ibv_mr *mr;
+		uint32_t lkey;
 		int err;
 
+		/* A new MR may have the name of an earlier one. */
+		atomic_store(&race.gone, 0);
+		mr = ibv_reg_mr(self->c.dev.pd, host, 4096, MKT_ACCESS_ALL);
 		ASSERT_NE(NULL, mr);
-		atomic_store(&race.name, mr->lkey);
+		lkey = mr->lkey;
+		atomic_store(&race.name, lkey);
 		if (i & 1)
 			race_wait(&race);
 		do {
@@ -156,6 +166,7 @@ TEST_F(race, bind_and_deregister)
 			atomic_store(&race.name, 0);
 		} while (err == EBUSY);
 		ASSERT_EQ(0, err);
+		atomic_store(&race.gone, lkey);
 	}
 	EXPECT_EQ(0, race_end(&race));
 	EXPECT_LT(0, busy);
