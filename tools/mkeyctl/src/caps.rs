@@ -111,7 +111,7 @@ fn look(device: &Device<'_>) -> Result<Line, String> {
     let caps = match context.caps() {
         Ok(caps) => Some(caps),
         Err(Errno::EOPNOTSUPP) => None,
-        Err(errno) => return Err(format!("{name}: cannot be asked: {errno}")),
+        Err(errno) => return Err(format!("{name}: cannot be queried: {errno}")),
     };
 
     Ok(Line { name, caps })

@@ -30,7 +30,7 @@ pub struct Args {
     /// Device, as in `rdma link`; all of them if left out
     device: Option<String>,
 
-    /// Directory with the files of another machine; its devices are not asked
+    /// Directory with the files of another machine; its devices are not checked
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
 }

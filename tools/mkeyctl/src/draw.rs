@@ -98,7 +98,7 @@ pub struct Args {
     #[arg(conflicts_with_all = ["file", "list", "block"])]
     indices: Option<String>,
 
-    /// A key of a running program, and the keys below it; lkeys are what `mkeyctl ls keys` shows
+    /// A key of a running program, and the keys below it; `mkeyctl ls keys` shows lkeys
     #[arg(long, num_args = 2, value_names = ["DEVICE", "LKEY"])]
     key: Vec<String>,
 

@@ -66,7 +66,7 @@ enum What {
         /// Device; all of them if left out
         device: Option<String>,
     },
-    /// Device memory: what is used of which class, and by whom
+    /// Device memory by class and by process
     Dm {
         /// Device; all of them if left out
         device: Option<String>,

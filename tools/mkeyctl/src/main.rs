@@ -56,19 +56,19 @@ struct Cli {
 enum Command {
     /// Show what devices can do
     Caps(caps::Args),
-    /// Print what a shell completes command lines with
+    /// Print the script with which a shell completes command lines
     Completion(completion::Args),
     /// Move bytes from a strided key to another, and show where they went
     Demo(demo::Args),
-    /// Look for what keeps keys from working, and say what helps
+    /// Look for problems that keep keys from working, and print remedies
     Doctor(doctor::Args),
-    /// Draw which bytes of memory a layout names
+    /// Draw which bytes of memory a layout describes
     Draw(draw::Args),
     /// List memory regions, keys and device memory
     Ls(ls::Args),
     /// Show what devices have counted
     Stat(stat::Args),
-    /// Show what is bound, accessed and refused from one moment to the next
+    /// Print the numbers of bound keys, accesses and refused accesses each second
     Watch(watch::Args),
     /// Show which keys refer to a memory region, so that it cannot be deregistered
     Who(referrers::Args),

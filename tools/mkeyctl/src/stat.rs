@@ -39,7 +39,7 @@ pub struct Args {
     /// Device, as in `rdma link`; all of them if left out
     device: Option<String>,
 
-    /// Also what is zero for all of them
+    /// Show also rows that are zero for all devices
     #[arg(long)]
     all: bool,
 

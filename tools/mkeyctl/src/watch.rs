@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(short = 'n', long, value_name = "SECONDS", default_value = "1")]
     interval: u32,
 
-    /// Lines to print; without end if left out
+    /// Number of lines to print; without a limit if left out
     #[arg(short, long, value_name = "LINES")]
     count: Option<u32>,
 

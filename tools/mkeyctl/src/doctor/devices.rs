@@ -182,12 +182,12 @@ fn extended(name: &str, asked: Result<(), Errno>) -> Option<Finding> {
         Err(EOPNOTSUPP) => Some(Finding::problem(
             CHECK,
             format!("{name} is not extended by ib_mkey"),
-            "mend what is above, or what dmesg | grep ib_mkey says, then make the link again",
+            "correct the problems above, or those that dmesg | grep ib_mkey shows, then make the link again",
         )),
         Err(errno) => Some(Finding::problem(
             CHECK,
             format!(
-                "{name} cannot be asked: {}",
+                "{name} cannot be queried: {}",
                 std::io::Error::from_raw_os_error(errno)
             ),
             "dmesg | grep ib_mkey",
@@ -220,6 +220,6 @@ mod tests {
         assert_eq!(broken.status, Status::Problem);
         assert!(broken
             .found
-            .contains("rxe0 cannot be asked: Input/output error"));
+            .contains("rxe0 cannot be queried: Input/output error"));
     }
 }

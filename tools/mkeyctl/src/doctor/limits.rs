@@ -55,7 +55,7 @@ fn full(dir: &Path) -> Result<Option<Vec<Finding>>, String> {
                     "9 tenths or more of the device memory of {}, class {}, are in use",
                     pool.device, pool.class
                 ),
-                "mkeyctl ls dm shows by whom; max_dm_size, a parameter of ib_mkey, raises the limit",
+                "mkeyctl ls dm shows the processes; max_dm_size, a parameter of ib_mkey, raises the limit",
             )
         });
     let memory = debugfs::owners(dir)?.unwrap_or_default();
@@ -87,7 +87,7 @@ fn of_owner(owner: &debugfs::Owner, what: &str, parameter: &str) -> Finding {
             CHECK,
             format!("9 tenths or more of the {what} of {} are in use", owner.device),
             format!(
-                "/sys/kernel/debug/ib_mkey/keys shows by whom; {parameter}, a parameter of ib_mkey, raises the limit"
+                "/sys/kernel/debug/ib_mkey/keys shows the processes; {parameter}, a parameter of ib_mkey, raises the limit"
             ),
         ),
     }

@@ -46,7 +46,7 @@ const CAUSES: [(&str, &str); 9] = [
         "rdma_rxe does not call ib_mkey",
         "the line before it has the cause: a livepatch, kprobe or BPF program, or rdma_rxe built in",
     ),
-    ("not extended", "mend what the line names, then make the link again"),
+    ("not extended", "correct the cause that the line names, then make the link again"),
 ];
 
 pub fn check(machine: &Machine) -> Vec<Finding> {

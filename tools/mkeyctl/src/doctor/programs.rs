@@ -124,7 +124,7 @@ fn memlock(machine: &Machine) -> Finding {
         Some((limit, Err(_))) => Finding::ok(CHECK, limit),
         None => Finding::unknown(
             CHECK,
-            "/proc/self/limits does not say it",
+            "/proc/self/limits does not show the limit on locked memory",
             "ulimit -l shows it",
         ),
     }
