@@ -16,7 +16,7 @@ select_places() {
 	LISTS=${PREFIX#/}/share/ib_mkey
 	local d
 	for d in "$PREFIX" "$DESTDIR" "$MODROOT"; do
-		[[ $d != *[[:space:]:%]* ]] || die "$d: no spaces, colons or percent signs, please"
+		[[ $d != *[[:space:]:%]* ]] || die "$d: the name of a directory must have no spaces, colons or percent signs"
 	done
 }
 
