@@ -254,7 +254,7 @@ fn end_registration(
 ///
 /// # Errors
 ///
-/// The result, if the registration was to be ended.
+/// The result, if `mr` is an MR for fast registration that no binding refers to.
 fn exposed_or_ended(
     mr: &Mr,
     pd: &Pd,
