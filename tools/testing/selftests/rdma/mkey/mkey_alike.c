@@ -12,16 +12,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "alike.h"
 #include "mkey_harness.h"
 #include "raw.h"
 #include "request.h"
 
-#define ROOM 1024
-#define ZONE 4096
 #define MOST 512
-#define ENTRIES 6
-#define HEADER 24			/* bytes of struct ib_uverbs_mkey_layout */
-#define RANGE 24			/* bytes of struct ib_uverbs_mkey_sge */
 #define OWN 1				/* stands for the lkey of the key itself */
 
 enum alike_leaf {
@@ -61,10 +57,10 @@ FIXTURE_SETUP(alike)
 {
 	struct mkt_wants wants = {
 		.mtu = IBV_MTU_1024,
-		.host = 3 * ZONE,
-		.max_entries = ENTRIES,
+		.host = 3 * ALIKE_ZONE,
+		.max_entries = ALIKE_ENTRIES,
 	};
-	struct ibmkey_range all = { .length = 2 * ZONE };
+	struct ibmkey_range all = { .length = 2 * ALIKE_ZONE };
 	struct ibv_pd *pd;
 	uint64_t addr;
 
@@ -72,16 +68,16 @@ FIXTURE_SETUP(alike)
 	MKT_OPEN_EXTENDED(self->s.dev);
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	pd = self->s.dev[1].pd;
-	ASSERT_EQ(0, mkt_request_init(&self->text, pd, ROOM));
+	ASSERT_EQ(0, mkt_request_init(&self->text, pd, ALIKE_ROOM));
 	addr = self->s.arena[1].leaf[0].addr;
 	self->host = (uint8_t *)(uintptr_t)addr;
-	mkt_rand_bytes(&self->s.rng, self->host, 2 * ZONE);
+	mkt_rand_bytes(&self->s.rng, self->host, 2 * ALIKE_ZONE);
 	self->pd = ibv_alloc_pd(self->s.dev[1].ctx);
 	ASSERT_NE(NULL, self->pd);
-	self->leaf[WHOLE] = ibv_reg_mr(pd, self->host, 2 * ZONE, MKT_ACCESS_ALL);
-	self->leaf[HALF] = ibv_reg_mr(pd, self->host, ZONE, MKT_ACCESS_ALL);
-	self->leaf[READ_ONLY] = ibv_reg_mr(pd, self->host, 2 * ZONE, IBV_ACCESS_REMOTE_READ);
-	self->leaf[FOREIGN] = ibv_reg_mr(self->pd, self->host, 2 * ZONE, MKT_ACCESS_ALL);
+	self->leaf[WHOLE] = ibv_reg_mr(pd, self->host, 2 * ALIKE_ZONE, MKT_ACCESS_ALL);
+	self->leaf[HALF] = ibv_reg_mr(pd, self->host, ALIKE_ZONE, MKT_ACCESS_ALL);
+	self->leaf[READ_ONLY] = ibv_reg_mr(pd, self->host, 2 * ALIKE_ZONE, IBV_ACCESS_REMOTE_READ);
+	self->leaf[FOREIGN] = ibv_reg_mr(self->pd, self->host, 2 * ALIKE_ZONE, MKT_ACCESS_ALL);
 	self->leaf[NESTED] = ibmkey_alloc(pd, 1);
 	for (unsigned int i = 0; i < LEAVES; i++)
 		ASSERT_NE(NULL, self->leaf[i]);
@@ -100,102 +96,6 @@ FIXTURE_TEARDOWN(alike)
 	EXPECT_EQ(0, ibv_dealloc_pd(self->pd));
 	mkt_request_free(&self->text);
 	EXPECT_EQ(0, mkt_teardown(&self->s));
-}
-
-/* the binds that moved a binding since the module was loaded, -1 if unknown */
-static long long alike_moved(const struct mkt_dev *dev)
-{
-	bool here = mkt_dev_here(dev);
-	FILE *f = here ? fopen("/sys/kernel/debug/ib_mkey/counters", "r") : NULL;
-	long long count, moved = -1;
-	char line[128], name[64];
-
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "%63s %lld", name, &count) == 2 && !strcmp(name, "binds_again"))
-			moved = count;
-	if (f)
-		fclose(f);
-	mkt_share(dev, &moved, sizeof(moved));
-	return moved;
-}
-
-/* a description, and the parts of its request that vary */
-struct alike_text {
-	union {
-		uint8_t bytes[ROOM];
-		uint32_t words[ROOM / 4];
-	};
-	size_t length;
-	unsigned int dims;
-	unsigned int entries;
-	unsigned int access;
-	bool next_tag;
-};
-
-static uint64_t *alike_addr(struct alike_text *text, unsigned int i)
-{
-	size_t at = HEADER + (text->dims ? 8 * text->dims : RANGE * i);
-
-	return (uint64_t *)(text->bytes + at);
-}
-
-static uint32_t *alike_lkey(struct alike_text *text, unsigned int i)
-{
-	return (uint32_t *)(alike_addr(text, i) + (text->dims ? 2 + IBMKEY_MAX_DIMS : 2));
-}
-
-/* draws a block or a short list, mostly of few bytes and inside of the leaf */
-static void alike_draw(struct alike_text *text, struct mkt_rng *rng, const struct ibv_mr *leaf)
-{
-	uint64_t at = (uintptr_t)leaf->addr + mkt_between(rng, 512, ZONE);
-	struct ibmkey_range range[ENTRIES];
-	uint64_t count[IBMKEY_MAX_DIMS];
-	struct ibmkey_block block = {
-		.addr = at,
-		.bytes_count = mkt_between(rng, 1, 20),
-		.lkey = leaf->lkey,
-	};
-	struct ibmkey_bind bind = { .num_entries = 1 };
-	unsigned int i;
-
-	memset(text, 0, sizeof(*text));
-	text->access = MKT_ACCESS_ALL;
-	if (mkt_rand(rng) & 1) {
-		text->dims = mkt_between(rng, 1, 3);
-		text->entries = 1;
-		for (i = 0; i < text->dims; i++) {
-			count[i] = mkt_between(rng, 1, 3);
-			block.stride[i] = (int64_t)mkt_between(rng, 0, 120) - 60;
-		}
-		bind.kind = IBMKEY_INTERLEAVED;
-		bind.num_dims = text->dims;
-		bind.repeat_count = count;
-		bind.blocks = &block;
-	} else {
-		text->entries = mkt_between(rng, 1, ENTRIES);
-		for (i = 0; i < text->entries; i++) {
-			range[i] = (struct ibmkey_range){
-				.addr = at + mkt_between(rng, 0, 200),
-				.length = mkt_between(rng, 1, 20),
-				.lkey = leaf->lkey,
-			};
-			/* a row of entries of one length */
-			if (i && mkt_rand(rng) & 1) {
-				range[i].length = range[i - 1].length;
-				range[i].addr = range[i - 1].addr + 24;
-			}
-		}
-		bind.kind = IBMKEY_LIST;
-		bind.num_entries = text->entries;
-		bind.ranges = range;
-	}
-	text->length = ibmkey_describe(&bind, text->bytes, sizeof(text->bytes));
-}
-
-static void alike_shift(struct alike_text *text, uint64_t by)
-{
-	for (unsigned int i = 0; i < text->entries; i++)
-		*alike_addr(text, i) += by;
 }
 
 static uint32_t alike_other_lkey(FIXTURE_DATA(alike) *self)
@@ -219,13 +119,13 @@ static void alike_change(FIXTURE_DATA(alike) *self, struct alike_text *text)
 		MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED, IBV_ACCESS_REMOTE_READ | 1u << 17, 1u << 30,
 	};
 	struct mkt_rng *rng = &self->s.rng;
-	uint64_t end = (uintptr_t)self->host + 2 * ZONE;
+	uint64_t end = (uintptr_t)self->host + 2 * ALIKE_ZONE;
 	unsigned int i;
 	uint32_t lkey;
 
 	switch (mkt_between(rng, 0, 9)) {
 	case 0:
-		alike_shift(text, mkt_between(rng, 0, 2 * ZONE) - ZONE);
+		alike_shift(text, mkt_between(rng, 0, 2 * ALIKE_ZONE) - ALIKE_ZONE);
 		break;
 	case 1:
 		/* close to the end of the leaf, or to its beginning */
@@ -271,39 +171,6 @@ struct alike_result {
 	int read;
 	uint8_t bytes[MOST];
 };
-
-/* binds by a call, whose structure has the fields of the header; returns an errno value */
-static int alike_call(struct ibv_mr *key, const struct alike_text *text)
-{
-	struct ib_uverbs_mkey_layout header;
-	struct ib_uverbs_mkey_bind bind;
-	struct ibmkey_info info;
-	struct mkt_ioctl cmd;
-	int err;
-
-	memcpy(&header, text->bytes, sizeof(header));
-	bind = (struct ib_uverbs_mkey_bind){
-		.entries = (uintptr_t)(text->bytes + HEADER + 8 * text->dims),
-		.repeat_count = text->dims ? (uintptr_t)(text->bytes + HEADER) : 0,
-		.kind = header.kind,
-		.num_entries = header.num_entries,
-		.entry_size = header.entry_size,
-		.num_dims = header.num_dims,
-		.access = text->access,
-		.comp_mask = header.comp_mask,
-	};
-	if (text->next_tag) {
-		bind.comp_mask |= IB_UVERBS_MKEY_BIND_RKEY;
-		bind.rkey = ibv_inc_rkey(key->rkey);
-	}
-	mkt_raw_bind(&cmd, key->handle, &bind);
-	err = mkt_ioctl_run(key->context, &cmd);
-	if (!ibmkey_query(key, &info)) {
-		key->lkey = info.lkey;
-		key->rkey = info.rkey;
-	}
-	return err;
-}
 
 static int alike_execute(FIXTURE_DATA(alike) *self, struct ibv_mr *key,
 			 const struct alike_text *text)
@@ -405,7 +272,7 @@ static void alike_round(FIXTURE_DATA(alike) *self, const struct alike_text *firs
 	}
 	ASSERT_EQ(0, ibmkey_query(key, &before));
 	alike_result(self, key, text, &again, _metadata);
-	other = ibmkey_alloc(self->s.dev[1].pd, ENTRIES);
+	other = ibmkey_alloc(self->s.dev[1].pd, ALIKE_ENTRIES);
 	ASSERT_NE(NULL, other);
 	alike_result(self, other, text, &fresh, _metadata);
 	ASSERT_EQ(fresh.status, again.status)
@@ -538,7 +405,7 @@ TEST_F(alike, leaves_go)
 	ASSERT_EQ(0, pthread_create(&thread.tid, NULL, alike_loop, &thread));
 	for (i = 0; i < rounds; i++) {
 		mkt_alive();
-		mr = ibv_reg_mr(self->s.dev[1].pd, self->host, 2 * ZONE, MKT_ACCESS_ALL);
+		mr = ibv_reg_mr(self->s.dev[1].pd, self->host, 2 * ALIKE_ZONE, MKT_ACCESS_ALL);
 		ASSERT_NE(NULL, mr);
 		atomic_store(&thread.lkey, mr->lkey);
 		if (i & 1) {
