@@ -300,12 +300,40 @@ static int leaf_kinds(struct gaps *gaps, struct ib_mr *mkey)
 	return leaf_bytes(gaps, mkey->rkey, at, 40);
 }
 
+/* One chain registers the MR and binds the key to @at; another one undoes both. */
+static noinline_for_stack int one_chain(struct gaps *gaps, struct ib_mr *mkey, const u32 at[20])
+{
+	struct gaps_side *there = &gaps->there;
+	struct ib_mr *mr = there->mr;
+	struct gaps_chain both = {}, neither = {};
+	struct ib_sge some;
+
+	expect(!pieces(there));
+	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
+	some = (struct ib_sge){ .addr = mr->iova + 55, .length = 20, .lkey = mr->lkey };
+	expect(!ib_map_mkey_list(mkey, &some, 1));
+	gaps_reg(&both, there, GAPS_ACCESS);
+	gaps_reg(&both, there, GAPS_ACCESS);
+	both.wr[1].reg.mr = mkey;
+	both.wr[1].reg.key = mkey->rkey;
+	expect(!gaps_run(there->side, &both));
+	expect_status(both.status[0], IB_WC_SUCCESS);
+	expect_status(both.status[1], IB_WC_SUCCESS);
+	expect(!leaf_bytes(gaps, mkey->rkey, at, 20));
+	gaps_inv(&neither, mkey->rkey);
+	gaps_inv(&neither, mr->rkey);
+	expect(!gaps_run(there->side, &neither));
+	expect_status(neither.status[0], IB_WC_SUCCESS);
+	expect_status(neither.status[1], IB_WC_SUCCESS);
+
+	return 0;
+}
+
 /* A key over an MR with gaps: the MR stays registered while the key is bound. */
 static int leaf_with_gaps(struct gaps *gaps)
 {
 	struct gaps_side *there = &gaps->there;
 	struct ib_mr *mkey, *mr = there->mr;
-	struct gaps_chain both = {}, neither = {};
 	struct ib_sge some;
 	u32 at[20], i;
 
@@ -334,24 +362,7 @@ static int leaf_with_gaps(struct gaps *gaps)
 	expect_status(gaps_invalidate(there), IB_WC_SUCCESS);
 	expect(ib_bind_mkey_list(mkey, &some, 1, GAPS_ACCESS) == -ERANGE);
 
-	/* One chain registers the MR and binds the key; another one undoes both. */
-	expect(!pieces(there));
-	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
-	some = (struct ib_sge){ .addr = mr->iova + 55, .length = 20, .lkey = mr->lkey };
-	expect(!ib_map_mkey_list(mkey, &some, 1));
-	gaps_reg(&both, there, GAPS_ACCESS);
-	gaps_reg(&both, there, GAPS_ACCESS);
-	both.wr[1].reg.mr = mkey;
-	both.wr[1].reg.key = mkey->rkey;
-	expect(!gaps_run(there->side, &both));
-	expect_status(both.status[0], IB_WC_SUCCESS);
-	expect_status(both.status[1], IB_WC_SUCCESS);
-	expect(!leaf_bytes(gaps, mkey->rkey, at, 20));
-	gaps_inv(&neither, mkey->rkey);
-	gaps_inv(&neither, mr->rkey);
-	expect(!gaps_run(there->side, &neither));
-	expect_status(neither.status[0], IB_WC_SUCCESS);
-	expect_status(neither.status[1], IB_WC_SUCCESS);
+	expect(!one_chain(gaps, mkey, at));
 	expect_status(status(gaps, IB_WR_RDMA_READ, 0, 1, mkey->rkey), IB_WC_REM_ACCESS_ERR);
 
 	return ib_dereg_mr(mkey);

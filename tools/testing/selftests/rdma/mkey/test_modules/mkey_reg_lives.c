@@ -67,27 +67,44 @@ static struct ib_mr *staged_key(struct reg_side *there)
 	return ERR_PTR(ret);
 }
 
+/* Posts a request to bind @key to what is staged. */
+static noinline_for_stack int post_bind(struct reg_side *there, struct ib_mr *key)
+{
+	struct reg_chain chain = {};
+
+	reg_bind(&chain, key, key->rkey, REG_ACCESS);
+	return reg_post(there->side, &chain);
+}
+
+/* Posts a LOCAL_INV. */
+static noinline_for_stack int post_inv(struct reg_side *there, u32 rkey)
+{
+	struct reg_chain chain = {};
+
+	reg_inv(&chain, rkey);
+	return reg_post(there->side, &chain);
+}
+
 /* The key is deregistered before the request executes, or before it is flushed. */
 static int key_goes(struct reg_test *test, bool flush)
 {
 	struct reg_side *there = &test->there;
 	struct ib_qp_attr error = { .qp_state = IB_QPS_ERR };
 	struct ib_mr *key = staged_key(there);
-	struct reg_chain chain = {}, last = {};
 	struct ib_wc wc;
+	u32 rkey;
 
 	expect(!IS_ERR(key));
+	rkey = key->rkey;
 	expect(!drain(there->side, true));
-	reg_bind(&chain, key, key->rkey, REG_ACCESS);
-	reg_inv(&last, key->rkey);
-	expect(!reg_post(there->side, &chain));
+	expect(!post_bind(there, key));
 	expect(!ib_dereg_mr(key));
 	if (flush)
 		expect(!ib_modify_qp(there->side->qp, &error, IB_QP_STATE));
 	else
 		expect(!drain(there->side, false));
 	/* rxe looks at the queue again when a request is posted. */
-	expect(!reg_post(there->side, &last));
+	expect(!post_inv(there, rkey));
 	expect(!module_wait(there->side, &wc));
 	/* If the state changes while rxe looks at the request, rxe refuses it. */
 	expect(wc.status == IB_WC_WR_FLUSH_ERR || (!flush && wc.status == IB_WC_LOC_QP_OP_ERR));
@@ -101,7 +118,7 @@ static int key_goes(struct reg_test *test, bool flush)
  * The queue pair is destroyed while a request to bind a bound key waits for a request that is never
  * answered. The key keeps its binding. There is memory at @addr.
  */
-static int queue_goes(struct ulp_link *link, u64 addr)
+static noinline_for_stack int queue_goes(struct ulp_link *link, u64 addr)
 {
 	struct ulp_side *here = &link->side[0], *there = &link->side[1];
 	struct ib_qp_attr reset = { .qp_state = IB_QPS_RESET };
@@ -139,7 +156,7 @@ static int queue_goes(struct ulp_link *link, u64 addr)
  * refused, because the leaf is not bound, and tried again when the SEND has completed. The layout
  * is staged until then. No layout of another rkey takes its place.
  */
-static int tried_again(struct reg_test *test)
+static noinline_for_stack int tried_again(struct reg_test *test)
 {
 	struct reg_side *here = &test->here, *there = &test->there;
 	struct ib_sge one = {
