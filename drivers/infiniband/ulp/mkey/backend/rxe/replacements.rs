@@ -429,7 +429,7 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mkey(
     from_result(|| {
         // SAFETY: `ib_mkey_rxe_request_bind()` holds a reference to the MR, and calls with the protection
         // domain of a QP, a copy of its request and memory on its stack. That has a copy of the `length`
-        // bytes of inline data, or else is room, which `Short` writes before it reads.
+        // bytes of inline data, or else `SHORT` zeros.
         let (mr, pd, bind, inline, room) = unsafe {
             let (data, none) = (data.cast::<u8>(), NonNull::dangling().as_ptr());
             let (inline, room) = match (*bind).length {

@@ -105,7 +105,7 @@ int ib_mkey_rxe_request_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 		.rkey = READ_ONCE(wqe->wr.wr.mw.rkey),
 		.access = READ_ONCE(wqe->wr.wr.mw.access),
 	};
-	/* aligned as the structures of a description; only what was copied to it is read */
+	/* aligned as the structures of a description; only what was written to it is read */
 	u8 data[RXE_MAX_INLINE_DATA] __aligned(8) __uninitialized;
 	struct rxe_mr *mr;
 	u32 length = 0;
@@ -121,6 +121,9 @@ int ib_mkey_rxe_request_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 		if (length > sizeof(data) || length > qp->sq.max_inline)
 			return -EINVAL;
 		memcpy(data, wqe->dma.inline_data, length);
+	} else {
+		/* room for a short description; Rust has no references to uninitialized bytes */
+		memset(data, 0, IB_MKEY_RXE_SHORT);
 	}
 	mr = ib_mkey_rxe_get_mr(qp->ibqp.device, bind.mw_rkey >> 8);
 	if (!mr)
