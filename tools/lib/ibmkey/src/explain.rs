@@ -173,7 +173,7 @@ fn explain(
         libc::EFAULT => format!("{many}, or what it points to, cannot be read at its address"),
         libc::EOVERFLOW => overflow(failed),
         libc::EBUSY => "a memory window or another key refers to mkey".into(),
-        libc::ENOMEM => "no memory, or the limit of the kernel's memory for keys is reached".into(),
+        libc::ENOMEM => calls::KEY_MEMORY.into(),
         libc::ENOENT | libc::ERANGE | libc::EACCES | libc::EOPNOTSUPP | libc::ELOOP => {
             match failed.own(key.lkey).or_else(find) {
                 Some(culprit) => failed.refused(culprit, errno, key.lkey),

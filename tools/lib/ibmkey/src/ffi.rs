@@ -125,7 +125,12 @@ pub unsafe extern "C" fn ibmkey_query_caps(ctx: *mut ibv_context, caps: *mut ibm
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_alloc(pd: *mut ibv_pd, max_entries: u32) -> *mut ibv_mr {
     // SAFETY: By the function's contract.
-    to_ptr(unsafe { object::new_mr(pd, |fd, pd_handle| mkey::create(fd, pd_handle, max_entries)) })
+    let key =
+        unsafe { object::new_mr(pd, |fd, pd_handle| mkey::create(fd, pd_handle, max_entries)) };
+
+    to_ptr(explained(key, |errno| {
+        calls::alloc(!pd.is_null(), max_entries, errno)
+    }))
 }
 
 /// Creates a key with attributes.
@@ -135,7 +140,8 @@ pub unsafe extern "C" fn ibmkey_alloc_ex(
     attr: *const ibmkey_alloc_attr,
 ) -> *mut ibv_mr {
     // SAFETY: By the function's contract.
-    to_ptr(match unsafe { attr.as_ref() } {
+    let attr = unsafe { attr.as_ref() };
+    let key = match attr {
         Some(attr) if attr.comp_mask != 0 => Err(Errno::EINVAL),
         // SAFETY: By the function's contract.
         Some(attr) => unsafe {
@@ -144,7 +150,11 @@ pub unsafe extern "C" fn ibmkey_alloc_ex(
             })
         },
         None => Err(Errno::EFAULT),
-    })
+    };
+
+    to_ptr(explained(key, |errno| {
+        calls::alloc_ex(!pd.is_null(), attr, errno)
+    }))
 }
 
 /// Registers the memory of an iovec as one key.

@@ -348,10 +348,11 @@ int ibmkey_bind_indexed(struct ibv_mr *mkey, unsigned access,
  *
  * The sentence names the entry and the field, as in
  * "ranges[3].lkey 0x1234 names no MR in the protection domain of mkey". It is
- * about the last of these calls that failed in this thread: ibmkey_bind_list(),
- * ibmkey_bind_interleaved(), ibmkey_bind_indexed(), ibmkey_bind_many(),
- * ibmkey_reg_iov(), ibmkey_describe(), the four calls for work requests,
- * ibmkey_alloc_dm(), ibmkey_reg_dmabuf_mr(), ibmkey_rereg_mr() and those of pools.
+ * about the last of these calls that failed in this thread: ibmkey_alloc(),
+ * ibmkey_alloc_ex(), ibmkey_bind_list(), ibmkey_bind_interleaved(),
+ * ibmkey_bind_indexed(), ibmkey_bind_many(), ibmkey_reg_iov(), ibmkey_describe(),
+ * the four calls for work requests, ibmkey_alloc_dm(), ibmkey_reg_dmabuf_mr(),
+ * ibmkey_rereg_mr() and those of pools.
  * It is for people: do not compare it.
  *
  * A bind that fails takes longer by some binds of the same layout to a key of the

@@ -11,6 +11,7 @@ use crate::{
     iov,
     sys::{
         self,
+        ibmkey_alloc_attr as AllocAttr,
         ibmkey_bind as Bind,
         ibmkey_wr as Wr,
         ibv_alloc_dm_attr as DmAttr,
@@ -19,7 +20,9 @@ use crate::{
     },
 };
 
-const KEY_MEMORY: &str = "no memory, or the limit of the kernel's memory for keys is reached";
+pub(super) const KEY_MEMORY: &str =
+    "no memory, or a limit of the kernel's memory for keys is reached: max_key_memory_per_process or \
+     max_key_memory, parameters of ib_mkey";
 const BUSY: &str = "a memory window or another key refers to";
 const NO_KEYS: &str = "the device has no keys: mkeyctl doctor says why";
 
@@ -41,6 +44,37 @@ fn access_reason(access: u32) -> Option<String> {
 
 fn other(errno: Errno) -> String {
     format!("the kernel refused the call: {errno}")
+}
+
+/// `ibmkey_alloc()`.
+pub(crate) fn alloc(has_pd: bool, max_entries: u32, errno: Errno) -> String {
+    let most = sys::IB_MKEY_MAX_INDICES;
+
+    match errno.get() {
+        libc::EINVAL if !has_pd => "pd is NULL".into(),
+        libc::EINVAL if max_entries == 0 || max_entries > most => {
+            format!("max_entries is {max_entries}, not 1 to {most}")
+        }
+        libc::ENOMEM => KEY_MEMORY.into(),
+        libc::EOPNOTSUPP => NO_KEYS.into(),
+        _ => other(errno),
+    }
+}
+
+/// `ibmkey_alloc_ex()`; `attr` is `None` for NULL.
+pub(crate) fn alloc_ex(has_pd: bool, attr: Option<&AllocAttr>, errno: Errno) -> String {
+    let Some(attr) = attr else {
+        return "attr is NULL".into();
+    };
+
+    match errno.get() {
+        libc::EINVAL if attr.comp_mask != 0 => "attr.comp_mask is not 0".into(),
+        libc::EINVAL if attr.flags & !sys::IBMKEY_ALLOC_YIELD != 0 => {
+            format!("attr.flags {:#x} has an unknown bit", attr.flags)
+        }
+        libc::EINVAL if has_pd => format!("attr.{}", alloc(has_pd, attr.max_entries, errno)),
+        _ => alloc(has_pd, attr.max_entries, errno),
+    }
 }
 
 /// `ibmkey_reg_iov()`; `iov` is `None` for NULL.

@@ -49,6 +49,41 @@ fn some_pd() -> *mut Pd {
 }
 
 #[test]
+fn a_new_key_names_its_argument() {
+    let mut attr = AllocAttr::default();
+
+    // SAFETY: NULL is no protection domain.
+    unsafe {
+        assert!(ffi::ibmkey_alloc(null_mut(), 1).is_null());
+        assert_eq!(said(), "pd is NULL");
+        assert!(ffi::ibmkey_alloc_ex(null_mut(), null()).is_null());
+        assert_eq!(said(), "attr is NULL");
+        attr.comp_mask = 1;
+        assert!(ffi::ibmkey_alloc_ex(null_mut(), &attr).is_null());
+        assert_eq!(said(), "attr.comp_mask is not 0");
+        attr.comp_mask = 0;
+        assert!(ffi::ibmkey_alloc_ex(null_mut(), &attr).is_null());
+        assert_eq!(said(), "pd is NULL");
+    }
+    let says = |attr: &AllocAttr, errno| alloc_ex(true, Some(attr), raw(errno));
+    assert!(alloc(true, 0, raw(libc::EINVAL)).starts_with("max_entries is 0, not 1 to "));
+    assert!(says(&attr, libc::EINVAL).starts_with("attr.max_entries is 0, not 1 to "));
+    attr.flags = 6;
+    assert_eq!(
+        says(&attr, libc::EINVAL),
+        "attr.flags 0x6 has an unknown bit"
+    );
+    // Nothing is registered: the limit on locked memory is no reason.
+    for text in [
+        alloc(true, 1, raw(libc::ENOMEM)),
+        says(&attr, libc::ENOMEM),
+    ] {
+        assert!(text.contains("max_key_memory_per_process"), "{text}");
+        assert!(!text.contains("MEMLOCK"), "{text}");
+    }
+}
+
+#[test]
 fn an_iovec_names_its_element() {
     let iov = [element(0x1000, 8), element(u64::MAX, 2)];
     // SAFETY: The elements are checked before the protection domain is used.
