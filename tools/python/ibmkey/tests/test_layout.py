@@ -321,6 +321,18 @@ class Reasons(unittest.TestCase):
 
 
 class Others(unittest.TestCase):
+    def test_a_block_has_no_negative_numbers(self) -> None:
+        for arguments, part in (((8, -1, 1), "length"), ((-1, 8, 1), "address"), ((8, 8, 1 << 32), "lkey")):
+            with self.subTest(part=part), self.assertRaisesRegex(ValueError, f"^{part}: is "):
+                Block(*arguments)
+        block = Block(8, 4, 1, (16,))
+        self.assertEqual((repr(block), block), ("Block(address=8, length=4, lkey=1, strides=(16,))", (8, 4, 1, (16,))))
+        self.assertIs(type(block._replace(lkey=2)), Block)
+
+    def test_a_tuple_is_no_block(self) -> None:
+        with self.assertRaisesRegex(TypeError, r"ranges\[0\]: .* is not a Block, as Block\(address, length, lkey\)"):
+            layout.checked(Ranges(((8, 16, 7),)))  # type: ignore[arg-type]
+
     def test_ranges_that_continue_are_one(self) -> None:
         joined = layout.ranges([Block(0, 4, 1), Block(4, 4, 1), Block(8, 4, 2), Block(2, 1, 2)])
         self.assertEqual(joined, Ranges((Block(0, 8, 1), Block(8, 4, 2), Block(2, 1, 2))))

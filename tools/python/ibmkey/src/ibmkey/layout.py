@@ -44,21 +44,33 @@ class Run(NamedTuple):
     length: int
 
 
-class Block(NamedTuple):
-    """A block of a leaf.
-
-    ``address`` is that of the first byte at index 0 of every dimension. ``strides`` has the bytes from
-    one start to the next, for each dimension, outermost first.
-    """
-
+class _Block(NamedTuple):
     address: int
     length: int
     lkey: int = 0
     strides: tuple[int, ...] = ()
 
 
+class Block(_Block):
+    """A block of a leaf.
+
+    ``address`` is that of the first byte at index 0 of every dimension. ``strides`` has the bytes from
+    one start to the next, for each dimension, outermost first. Raises ``LayoutError``, a ``ValueError``,
+    for an address, a length or an lkey that is negative or too large.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, address: int, length: int, lkey: int = 0, strides: tuple[int, ...] = ()) -> Block:
+        """Checks what the kernel's fields can hold."""
+        integer(address, "address")
+        integer(length, "length")
+        integer(lkey, "lkey", U32)
+        return super().__new__(cls, address, length, lkey, strides)
+
+
 class Ranges(NamedTuple):
-    """Ranges, one after another."""
+    """Ranges, one after another: a ``Block`` without strides for each, as in ``Block(address, length, lkey)``."""
 
     blocks: tuple[Block, ...]
 
@@ -157,7 +169,7 @@ def integers(values: Iterable[Any], part: str, limits: tuple[int, int] = U64) ->
 
 def _checked_block(block: Block, part: str, dims: int) -> Block:
     if not isinstance(block, Block):
-        raise TypeError(f"{part}: {block!r} is not a Block")
+        raise TypeError(f"{part}: {block!r} is not a Block, as Block(address, length, lkey) makes it")
     strides = integers(block.strides, part + ".strides[{}]", S64)
     if len(strides) != dims:
         raise LayoutError(part, f"has {len(strides)} strides in a layout of {dims} dimensions")
