@@ -244,6 +244,11 @@ class Errors(Test):
         a = np.arange(16, dtype="u1")
         whole = ibmkey.register(self.pd, a)
         self.assertEqual(self.errno_of(Key, self.pd, 0), errno.EINVAL)
+        with self.assertRaisesRegex(MkeyError, "max_entries is 0, not 1 to"):
+            Key(self.pd, 0)
+        for call in (ibmkey.register, Key.from_buffer):
+            with self.assertRaisesRegex(MkeyError, "ibv_reg_mr: EINVAL.* without IBV_ACCESS_LOCAL_WRITE"):
+                call(self.pd, a, e.IBV_ACCESS_REMOTE_WRITE)
         with Key(self.pd, 1) as key:
             one = Block(whole.buf, 4, whole.lkey)
             two = ibmkey.Ranges((one, one))
@@ -360,12 +365,24 @@ class Errors(Test):
             Key.from_buffer(self.pd, np.array([None, 1]))
 
     def test_a_pd(self) -> None:
-        with self.assertRaisesRegex(TypeError, "not a PD"):
-            Key("pd")
         closed = PD(self.loop.context)
         closed.close()
-        with self.assertRaisesRegex(TypeError, "closed"):
-            Key(closed)
+        a = np.zeros(3)
+        with DM(self.loop.context, 64) as dm:
+            mapped = np.frombuffer(dm, "u1")
+            for wrong, reason in (("pd", "not a PD"), (closed, "closed")):
+                for call, args in (
+                    (Key, (wrong,)),
+                    (ibmkey.register, (wrong, a)),
+                    (Key.from_buffer, (wrong, a)),
+                    (Key.from_buffer, (wrong, mapped)),
+                    (Key.from_list, (wrong, [a])),
+                    (dm.mr, (wrong,)),
+                ):
+                    with self.subTest(call=call, wrong=wrong), self.assertRaisesRegex(TypeError, reason):
+                        call(*args)
+            del mapped, args
+            gc.collect()
         other = PD(self.loop.context)
         part = ibmkey.register(other, np.zeros(3))
         self.assertEqual(self.errno_of(Key.from_buffer, self.pd, part.memory.owner, mr=part), errno.ENOENT)

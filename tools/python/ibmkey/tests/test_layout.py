@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 from arrays import Drawn, draw
 
-from ibmkey import MkeyError, layout, memory
+from pyverbs.enums import (
+    IBV_ACCESS_LOCAL_WRITE,
+    IBV_ACCESS_REMOTE_ATOMIC,
+    IBV_ACCESS_REMOTE_READ,
+    IBV_ACCESS_REMOTE_WRITE,
+)
+
+from ibmkey import Key, MkeyError, layout, memory, register
+from ibmkey.errors import registration_reason
 from ibmkey.layout import Block, Interleaved, LayoutError, Ranges
 
 SEED = int(os.environ.get("MKEY_TEST_SEED", "1"))
@@ -318,6 +326,25 @@ class Reasons(unittest.TestCase):
             str(MkeyError("f", errno.EINVAL, "blocks[0] is wrong")).rsplit(": ", 1)[1], "blocks[0] is wrong"
         )
         self.assertIsNone(MkeyError("f", errno.EXDEV).reason)
+
+    def test_a_registration_names_its_cause(self) -> None:
+        remote = (IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_REMOTE_READ)
+        for access in remote:
+            reason = registration_reason(errno.EINVAL, access) or ""
+            self.assertRegex(reason, "IBV_ACCESS_REMOTE_WRITE .* without IBV_ACCESS_LOCAL_WRITE")
+            reason = registration_reason(errno.EINVAL, access | IBV_ACCESS_LOCAL_WRITE) or ""
+            self.assertRegex(reason, "a flag that the device refuses")
+        self.assertIn("ulimit -l", registration_reason(errno.ENOMEM, 0) or "")
+        self.assertIsNone(registration_reason(errno.EFAULT, 0))
+
+    def test_no_memory_names_the_limits_of_keys_first(self) -> None:
+        reason = MkeyError("ibmkey_bind_list", errno.ENOMEM).reason or ""
+        self.assertLess(reason.index("max_key_memory_per_process"), reason.index("RLIMIT_MEMLOCK"))
+
+    def test_no_pd_is_a_type_error(self) -> None:
+        for call in (register, Key.from_buffer, Key):
+            with self.subTest(call=call), self.assertRaisesRegex(TypeError, "'pd' is not a PD"):
+                call("pd", np.zeros(3))
 
 
 class Others(unittest.TestCase):

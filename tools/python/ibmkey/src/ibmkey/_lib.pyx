@@ -14,7 +14,7 @@ from libc.string cimport memset
 from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap
 from posix.unistd cimport close
 
-from .errors import MkeyError
+from .errors import MkeyError, registration_reason
 from .layout import contiguous
 
 
@@ -101,10 +101,15 @@ cdef int check(int ret, str call) except -1:
     return 0
 
 
+cdef object explained(int ret, str call):
+    """Returns the error of a call that ``ibmkey_last_error()`` explains: the entry or the argument that is the reason."""
+    return MkeyError(call, ret, ibmkey_last_error().decode() or None)
+
+
 cdef int check_bind(int ret, str call) except -1:
     """Raises the error of a bind, with the entry that is the reason."""
     if ret:
-        raise MkeyError(call, ret, ibmkey_last_error().decode() or None)
+        raise explained(ret, call)
     return 0
 
 
@@ -261,7 +266,7 @@ cdef class KeyHandle(MrHandle):
         with nogil:
             self.mr = ibmkey_alloc(pd.pd, max_entries)
         if self.mr == NULL:
-            raise MkeyError("ibmkey_alloc", errno)
+            raise explained(errno, "ibmkey_alloc")
         self.pd = pd
 
     @property
@@ -372,7 +377,8 @@ cdef class DmMr(MrHandle):
         with nogil:
             self.mr = ibv_reg_dm_mr(pd.pd, dm.live(), offset, length, access | IBV_ACCESS_ZERO_BASED)
         if self.mr == NULL:
-            raise MkeyError("ibv_reg_dm_mr", errno)
+            error = errno
+            raise MkeyError("ibv_reg_dm_mr", error, registration_reason(error, access) if error == EINVAL else None)
         self.pd = pd
 
 
@@ -395,7 +401,7 @@ cdef class DmHandle:
         with nogil:
             self.dm = ibmkey_alloc_dm(context.ctx, &attr, dm_class)
         if self.dm == NULL:
-            raise MkeyError("ibmkey_alloc_dm", errno)
+            raise explained(errno, "ibmkey_alloc_dm")
         self.context = context
         self.length = length
 

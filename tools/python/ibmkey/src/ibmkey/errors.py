@@ -18,12 +18,25 @@ _REASONS = {
     numbers.ERANGE: "a block reaches outside its MR",
     numbers.ELOOP: "the key would refer to itself, or there are too many levels of keys",
     numbers.EBUSY: "a key or a memory window still refers to the object",
-    numbers.ENOMEM: "no memory, or a limit is reached: RLIMIT_MEMLOCK (ulimit -l) for memory that is registered, "
-    "a limit of ib_mkey for keys and device memory",
+    numbers.ENOMEM: "no memory, or a limit is reached: max_key_memory_per_process of ib_mkey for keys, "
+    "max_dm_size_per_process for device memory, RLIMIT_MEMLOCK (ulimit -l) for memory that is registered",
     numbers.EFAULT: "the memory is not mapped, or it cannot be written and the access flags allow writing",
     numbers.EPERM: "this process may not do that, by its privileges or by the rules of its container",
     numbers.EOPNOTSUPP: "the device, or this kind of MR, cannot do it",
 }
+
+
+def registration_reason(errno: int, access: int) -> str | None:
+    """Returns why memory could not be registered, as far as the errno and the access flags tell."""
+    from pyverbs.enums import IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_WRITE
+
+    if errno == numbers.ENOMEM:
+        return "no memory, or more than RLIMIT_MEMLOCK (ulimit -l) would be locked"
+    if errno != numbers.EINVAL:
+        return None
+    if access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) and not access & IBV_ACCESS_LOCAL_WRITE:
+        return "access has IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC without IBV_ACCESS_LOCAL_WRITE"
+    return f"access {access:#x} has a flag that the device refuses, or the memory has no bytes"
 
 
 class MkeyError(PyverbsError, OSError):  # type: ignore[misc]

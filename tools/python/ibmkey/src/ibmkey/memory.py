@@ -13,8 +13,8 @@ from pyverbs.mr import MR
 from pyverbs.pyverbs_error import PyverbsRDMAError
 
 from . import _lib, layout
-from .errors import MkeyError
-from .verbs import imported_context, imported_pd
+from .errors import MkeyError, registration_reason
+from .verbs import context_of, imported_context, imported_pd
 
 
 class HasMr(Protocol):
@@ -135,12 +135,15 @@ class ArrayMR(MR):  # type: ignore[misc]
 
     def __init__(self, pd: Any, array: Any, access: int = 0) -> None:
         memory = array if isinstance(array, Strided) else strided(array)
+        # pyverbs reports another object with the errno of an earlier call.
+        context_of(pd)
         _writable(memory, access)
         low, length = memory.span
         try:
             super().__init__(pd, length, access, address=low)
         except PyverbsRDMAError as error:
-            raise MkeyError("ibv_reg_mr", error.error_code) from error
+            code = error.error_code
+            raise MkeyError("ibv_reg_mr", code, registration_reason(code, access)) from error
         self.memory = memory
 
 
@@ -221,6 +224,7 @@ class DM(_lib.DmHandle):
 
     def mr(self, pd: Any, access: int = 0) -> _lib.DmMr:
         """Returns an MR over the whole memory, the same one for equal PDs and access flags."""
+        context_of(pd)
         which = (pd.handle, access)
         if which not in self._regions:
             self._regions[which] = _lib.DmMr(self, imported_pd(pd), 0, self.length, access)

@@ -30,17 +30,22 @@ def imported_context(context: Any) -> _lib.ContextHandle:
     return found
 
 
-def imported_pd(pd: Any) -> _lib.PdHandle:
-    """Returns the imported PD of a ``PD`` of pyverbs."""
+def context_of(pd: Any) -> Any:
+    """Returns the context of a ``PD`` of pyverbs. Raises ``TypeError`` for another object and a closed PD."""
     if not isinstance(pd, PD):
         raise TypeError(f"{pd!r} is not a PD of pyverbs")
-    known = _pds.get(pd)
+    # A PD keeps its context, but has no property for it.
+    context = next((kept for kept in gc.get_referents(pd) if isinstance(kept, Context)), None)
+    if context is None:
+        raise TypeError("the PD is closed")
+    return context
+
+
+def imported_pd(pd: Any) -> _lib.PdHandle:
+    """Returns the imported PD of a ``PD`` of pyverbs. Raises ``TypeError`` as ``context_of()`` does."""
+    known = _pds.get(pd) if isinstance(pd, PD) else None
     found = known() if known else None
     if found is None:
-        # A PD keeps its context, but has no property for it.
-        context = next((kept for kept in gc.get_referents(pd) if isinstance(kept, Context)), None)
-        if context is None:
-            raise TypeError("the PD is closed")
-        found = _lib.PdHandle(imported_context(context), pd.handle)
+        found = _lib.PdHandle(imported_context(context_of(pd)), pd.handle)
         _pds[pd] = weakref.ref(found)
     return found
