@@ -38,6 +38,12 @@ def _gid(context: Context) -> Any:
     return next((entry for entry in found if entry.gid_subnet_prefix == 0), found[0])
 
 
+def _check(what: str, status: int) -> None:
+    """Raises an error that names the status of a completion, unless that is success."""
+    if status != e.IBV_WC_SUCCESS:
+        raise OSError(errno.EIO, f"the {what} ended with {e.ibv_wc_status(status).name}")
+
+
 class Loop:
     """``qp`` sends to ``peer``, and the other way round. ``pd`` is the PD of both."""
 
@@ -84,9 +90,7 @@ class Loop:
     def run(self, wr: SendWR) -> None:
         """Posts a work request and waits until it is done."""
         self.qp.post_send(wr)
-        status = self.wait(self.cq)
-        if status != e.IBV_WC_SUCCESS:
-            raise OSError(errno.EIO, f"the work request ended with status {status}")
+        _check("work request", self.wait(self.cq))
 
     def wait(self, cq: CQ) -> int:
         """Returns the status of the next completion."""
@@ -127,9 +131,7 @@ class Loop:
         """Sends ``local``; the peer receives it in ``into``."""
         self.peer.post_recv(RecvWR(num_sge=1, sg=[into]))
         self.run(SendWR(opcode=e.IBV_WR_SEND, num_sge=1, sg=[local], send_flags=e.IBV_SEND_SIGNALED))
-        status = self.wait(self.peer_cq)
-        if status != e.IBV_WC_SUCCESS:
-            raise OSError(errno.EIO, f"the receive ended with status {status}")
+        _check("receive", self.wait(self.peer_cq))
 
     def close(self) -> None:
         """Closes everything. A key that still exists makes this fail."""

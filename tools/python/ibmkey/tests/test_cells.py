@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Each cell of a sample compiles alone, as in a notebook. Needs no device."""
+"""Each cell of a sample compiles alone, as in a notebook; errors name statuses. Needs no device."""
 
 from __future__ import annotations
 
 import os
 import pathlib
+import sys
 import tempfile
 import unittest
+from types import SimpleNamespace
+from typing import Any
 
 from cells import cells, run
 
@@ -38,6 +41,23 @@ class Cells(unittest.TestCase):
             with self.assertRaises(IndentationError) as raised:
                 run(program, "x")
             self.assertEqual(raised.exception.lineno, 5)
+
+
+class Statuses(unittest.TestCase):
+    def test_an_error_names_the_status(self) -> None:
+        sys.path.insert(0, str(SAMPLES))
+        try:
+            from rc import Loop
+        finally:
+            sys.path.pop(0)
+        queue = SimpleNamespace(post_send=lambda _: None)
+
+        def loop(status: int) -> Any:
+            return SimpleNamespace(qp=queue, cq=None, wait=lambda _: status)
+
+        Loop.run(loop(0), None)
+        with self.assertRaisesRegex(OSError, "the work request ended with IBV_WC_REM_ACCESS_ERR$"):
+            Loop.run(loop(10), None)
 
 
 if __name__ == "__main__":
