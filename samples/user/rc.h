@@ -64,7 +64,6 @@ void rc_dereg(struct ibv_mr *mr);
  * Posts @wr, or the list that starts with it. A list must fit in what is free
  * of RC_SEND_DEPTH. A request's entry is free again when this request, or a
  * later one, has completed.
- * after it, has completed.
  */
 void rc_post(struct rc_conn *conn, struct ibv_send_wr *wr);
 /* Posts a receive without memory, as a WRITE with immediate data consumes. */
