@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from arrays import Drawn, draw
-
 from pyverbs.enums import (
     IBV_ACCESS_LOCAL_WRITE,
     IBV_ACCESS_REMOTE_ATOMIC,
@@ -342,9 +341,10 @@ class Reasons(unittest.TestCase):
         self.assertLess(reason.index("max_key_memory_per_process"), reason.index("RLIMIT_MEMLOCK"))
 
     def test_no_pd_is_a_type_error(self) -> None:
-        for call in (register, Key.from_buffer, Key):
+        calls: tuple[tuple[Any, Any], ...] = ((register, np.zeros(3)), (Key.from_buffer, np.zeros(3)), (Key, 1))
+        for call, argument in calls:
             with self.subTest(call=call), self.assertRaisesRegex(TypeError, "'pd' is not a PD"):
-                call("pd", np.zeros(3))
+                call("pd", argument)
 
 
 class Others(unittest.TestCase):

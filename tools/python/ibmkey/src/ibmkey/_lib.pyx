@@ -102,7 +102,7 @@ cdef int check(int ret, str call) except -1:
 
 
 cdef object explained(int ret, str call):
-    """Returns the error of a call that ``ibmkey_last_error()`` explains: the entry or the argument that is the reason."""
+    """Returns the error of a call that ``ibmkey_last_error()`` explains: it names the entry or the argument."""
     return MkeyError(call, ret, ibmkey_last_error().decode() or None)
 
 
