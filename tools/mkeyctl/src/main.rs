@@ -70,7 +70,7 @@ enum Command {
     Stat(stat::Args),
     /// Print the numbers of bound keys, accesses and refused accesses each second
     Watch(watch::Args),
-    /// Show which keys refer to a memory region, so that it cannot be deregistered
+    /// Show which keys refer to memory regions, so that these cannot be deregistered
     Who(referrers::Args),
 }
 

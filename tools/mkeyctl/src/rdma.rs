@@ -31,6 +31,15 @@ pub struct Mr {
     pub comm: Option<String>,
 }
 
+impl Mr {
+    /// Returns `true` for the MR of this device and lkey, `false` also if the lkey is not shown.
+    pub fn is(&self, device: &str, lkey: u32) -> bool {
+        let shown = self.lkey.as_deref().unwrap_or_default();
+
+        self.device == device && u32::from_str_radix(shown, 16) == Ok(lkey)
+    }
+}
+
 /// Named numbers of a device or of a port.
 #[derive(Deserialize)]
 pub struct Numbers {

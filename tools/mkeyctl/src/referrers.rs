@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! `mkeyctl who`: shows what keeps a memory region from being deregistered.
+//!
+//! A region whose deregistration fails with EBUSY may be in no list of the kernel any more. Its owner
+//! then cannot look up its lkey, so the lkey may be left out.
 
 use std::{
     collections::BTreeSet,
@@ -17,7 +20,11 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    debugfs, devices, rdma,
+    debugfs, devices,
+    rdma::{
+        self,
+        Mr, //
+    },
     regions::{
         self,
         Lkey,
@@ -35,8 +42,8 @@ pub struct Args {
     /// Device, as in `rdma link`
     device: String,
 
-    /// The lkey of the memory region, which `mkeyctl ls` shows
-    lkey: Lkey,
+    /// The lkey of the memory region; all regions that something refers to if left out
+    lkey: Option<Lkey>,
 
     /// Directory in which debugfs shows ib_mkey
     #[arg(long, value_name = "DIR", default_value = debugfs::DIR)]
@@ -52,26 +59,163 @@ struct Referrer {
     region: Region,
 }
 
+/// A region that cannot be deregistered.
+#[derive(Debug, PartialEq, Serialize)]
+struct Busy {
+    lkey: Lkey,
+    /// `None` if the kernel lists the region no more.
+    bytes: Option<u64>,
+    /// Those that refer to it directly.
+    referrers: Vec<Region>,
+    binds_in_progress: u64,
+}
+
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
     let regions = regions::regions(&args.debugfs)?;
     let references = regions::references(&args.debugfs)?;
-    let found = referrers(&regions, &references, &args.device, args.lkey);
+
+    match args.lkey {
+        Some(lkey) => run_one(args, lkey, &regions, &references, json),
+        None => run_all(args, &regions, &references, json),
+    }
+}
+
+/// Shows all regions that something refers to.
+fn run_all(
+    args: &Args,
+    regions: &[Region],
+    references: &[Reference],
+    json: bool,
+) -> Result<ExitCode, Box<dyn Error>> {
+    // The `rdma` program may be missing; only the numbers of bytes are then.
+    let mrs = rdma::mrs().unwrap_or_default();
+    let found = busy(regions, references, &mrs, &args.device);
+    if found.is_empty() {
+        check_device(&args.device)?;
+    }
+    let mut out = stdout().lock();
+
+    if json {
+        let answer = json!({ "device": args.device, "busy": found });
+        writeln!(out, "{answer:#}")?;
+    } else if found.is_empty() {
+        writeln!(
+            out,
+            "No key and no memory window over a key refers to a region of {}.",
+            args.device
+        )?;
+    } else {
+        writeln!(
+            out,
+            "These regions of {} cannot be deregistered while their referrers are bound to them:\n",
+            args.device
+        )?;
+        write!(out, "{}", render(&busy_rows(&found)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the regions of a device that something refers to, by their lkeys.
+fn busy(regions: &[Region], references: &[Reference], mrs: &[Mr], device: &str) -> Vec<Busy> {
+    let own = |lkey| {
+        regions
+            .iter()
+            .find(|region| region.device == device && region.lkey == lkey)
+    };
+    let mut wanted: BTreeSet<_> = references
+        .iter()
+        .filter(|one| one.device == device)
+        .map(|one| one.leaf)
+        .collect();
+    wanted.extend(
+        regions
+            .iter()
+            .filter(|region| region.device == device && region.pins.unwrap_or(0) > 0)
+            .map(|region| region.lkey),
+    );
+
+    wanted
+        .into_iter()
+        .map(|lkey| {
+            let direct: BTreeSet<_> = references
+                .iter()
+                .filter(|one| one.device == device && one.leaf == lkey)
+                .map(|one| one.lkey)
+                .collect();
+            let mr = || mrs.iter().find(|mr| mr.is(device, lkey.0));
+
+            Busy {
+                lkey,
+                bytes: match own(lkey) {
+                    Some(region) => region.bytes,
+                    None => mr().map(|mr| mr.mrlen),
+                },
+                binds_in_progress: binds_in_progress(own(lkey), direct.len()),
+                referrers: direct.into_iter().filter_map(own).cloned().collect(),
+            }
+        })
+        // What referred to it may have gone between the two files.
+        .filter(|one| !one.referrers.is_empty() || one.binds_in_progress > 0)
+        .collect()
+}
+
+/// Returns the binds in progress, which have pinned what they refer to and are in no list yet.
+fn binds_in_progress(own: Option<&Region>, direct: usize) -> u64 {
+    own.and_then(|region| region.pins)
+        .map_or(0, |pins| pins.saturating_sub(direct as u64))
+}
+
+fn busy_rows(found: &[Busy]) -> Vec<[String; 6]> {
+    let heading = ["LKEY", "BYTES", "REFERRER", "KIND", "PID", "COMMAND"];
+    let mut rows = vec![heading.map(str::to_owned)];
+
+    for one in found {
+        rows.extend(one.referrers.iter().map(|region| {
+            [
+                one.lkey.to_string(),
+                or_dash(one.bytes),
+                region.lkey.to_string(),
+                region.kind.clone(),
+                or_dash(Some(region.pid).filter(|&pid| pid != 0)),
+                region.comm.clone(),
+            ]
+        }));
+        if one.binds_in_progress > 0 {
+            rows.push([
+                one.lkey.to_string(),
+                or_dash(one.bytes),
+                "-".to_owned(),
+                format!("binds in progress: {}", one.binds_in_progress),
+                "-".to_owned(),
+                "-".to_owned(),
+            ]);
+        }
+    }
+    rows
+}
+
+/// Shows what refers to one region.
+fn run_one(
+    args: &Args,
+    lkey: Lkey,
+    regions: &[Region],
+    references: &[Reference],
+    json: bool,
+) -> Result<ExitCode, Box<dyn Error>> {
+    let found = referrers(regions, references, &args.device, lkey);
     let direct = found.iter().filter(|one| one.distance == 1).count();
     let own = regions
         .iter()
-        .find(|region| region.device == args.device && region.lkey == args.lkey);
-    // A bind in progress has pinned what it refers to, and is in no list yet.
-    let binds = own
-        .and_then(|region| region.pins)
-        .map_or(0, |pins| pins.saturating_sub(direct as u64));
+        .find(|region| region.device == args.device && region.lkey == lkey);
+    let binds = binds_in_progress(own, direct);
     if own.is_none() && found.is_empty() {
-        check_lkey(&args.device, args.lkey)?;
+        check_lkey(&args.device, lkey)?;
     }
     let mut out = stdout().lock();
 
     if json {
         let answer = json!({
-            "device": args.device, "lkey": args.lkey, "region": own,
+            "device": args.device, "lkey": lkey, "region": own,
             "referrers": found, "binds_in_progress": binds,
         });
         writeln!(out, "{answer:#}")?;
@@ -80,15 +224,15 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
     if found.is_empty() && binds == 0 {
         writeln!(
             out,
-            "No key and no memory window over a key refers to {} of {}.",
-            args.lkey, args.device
+            "No key and no memory window over a key refers to {lkey} of {}.",
+            args.device
         )?;
         return Ok(ExitCode::SUCCESS);
     }
     writeln!(
         out,
-        "{} of {} cannot be deregistered while these refer to it:\n",
-        args.lkey, args.device
+        "{lkey} of {} cannot be deregistered while these refer to it:\n",
+        args.device
     )?;
     write!(out, "{}", render(&rows(&found)))?;
     match binds {
@@ -104,24 +248,24 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn check_device(device: &str) -> Result<(), String> {
+    devices::choose(&devices::list()?, Some(device)).map(drop)
+}
+
 /// Returns an error if the device has no such region. debugfs shows the regions of ib_mkey alone,
 /// the `rdma` program all of them, if it is installed.
 fn check_lkey(device: &str, lkey: Lkey) -> Result<(), String> {
-    devices::choose(&devices::list()?, Some(device))?;
+    check_device(device)?;
     let Ok(mrs) = rdma::mrs() else {
         return Ok(());
     };
-    let is_shown = mrs.iter().any(|mr| {
-        let shown = mr.lkey.as_deref().unwrap_or_default();
 
-        mr.device == device && u32::from_str_radix(shown, 16) == Ok(lkey.0)
-    });
-
-    if is_shown {
+    if mrs.iter().any(|mr| mr.is(device, lkey.0)) {
         Ok(())
     } else {
         Err(format!(
-            "{device} has no memory region {lkey}: see mkeyctl ls"
+            "{device} has no memory region {lkey}: see mkeyctl ls, or mkeyctl who {device}, which also \
+             shows what mkeyctl ls lists no more after EBUSY"
         ))
     }
 }
@@ -230,5 +374,50 @@ mod tests {
 
         assert_eq!(found, [(1, 2), (1, 3), (2, 4)]);
         assert!(referrers(&regions, &references, "rxe1", Lkey(2)).is_empty());
+    }
+
+    #[test]
+    fn all_busy_regions_are_found() {
+        let pinned = Region {
+            bytes: Some(800),
+            pins: Some(3),
+            ..region(2)
+        };
+        let regions = [pinned, region(3), region(4)];
+        let references = [
+            // Region 7 is no longer listed.
+            reference("rxe0", 2, 7),
+            reference("rxe0", 3, 7),
+            reference("rxe0", 3, 2),
+            reference("rxe0", 3, 1),
+            reference("rxe1", 9, 6),
+            // It went before the regions were read.
+            reference("rxe0", 5, 8),
+        ];
+        let mrs = [Mr {
+            device: "rxe0".to_owned(),
+            mrn: 1,
+            mrlen: 64,
+            lkey: Some("1".to_owned()),
+            rkey: None,
+            pdn: None,
+            pid: None,
+            comm: None,
+        }];
+        let found = busy(&regions, &references, &mrs, "rxe0");
+        let rows: Vec<_> = busy_rows(&found).iter().map(|row| row.join(" ")).collect();
+
+        assert_eq!(
+            rows,
+            [
+                "LKEY BYTES REFERRER KIND PID COMMAND",
+                "0x00000001 64 0x00000003 list 7 prog",
+                "0x00000002 800 0x00000003 list 7 prog",
+                "0x00000002 800 - binds in progress: 2 - -",
+                "0x00000007 - 0x00000002 list 7 prog",
+                "0x00000007 - 0x00000003 list 7 prog",
+            ]
+        );
+        assert!(busy(&regions, &references, &mrs, "rxe2").is_empty());
     }
 }

@@ -117,6 +117,21 @@ who_is_unknown() {
 	refuses "no device rxe9: there are" "$ctl" who rxe9 7 &&
 		refuses "${dev[1]} has no memory region 0x00000007: see mkeyctl ls" "$ctl" who "${dev[1]}" 7
 }
+# Without an lkey: all that cannot be deregistered, with the key that refers to it.
+who_all() {
+	local leaf inner outer out
+	inner=$(key_of 800) && outer=$(key_of 24) || return
+	leaf=$(awk -v key="$inner" '$2 == key { print $4 }' "$debugfs/leaves") || return
+	out=$("$ctl" who "${dev[1]}") || return
+	grep -qE "^$leaf +[0-9]+ +$inner +interleaved +$holder +mkey_hold\$" <<<"$out" &&
+		grep -qE "^$inner +800 +$outer +list +$holder +mkey_hold\$" <<<"$out" &&
+		! grep -q "^$outer " <<<"$out" &&
+		equal "$(json "[r['lkey'] for b in j['busy'] if b['lkey'] == '$inner' for r in b['referrers']]" \
+			who "${dev[1]}")" "['$outer']" &&
+		refuses "no device rxe9: there are" "$ctl" who rxe9 && return
+	echo "$out"
+	return 1
+}
 who_nothing() {
 	local outer
 	outer=$(key_of 24) || return
@@ -161,7 +176,7 @@ stat_module() { equal "$("$ctl" stat --all | grep -c "^  \(binds\|unbinds\|acces
 # Other users see no lkeys.
 not_root() {
 	local c
-	for c in "ls keys" "who ${dev[1]} $(key_of 800)" "draw --key ${dev[1]} $(key_of 800)" "watch -c 1 -n 0"; do
+	for c in "ls keys" "who ${dev[1]} $(key_of 800)" "who ${dev[1]}" "draw --key ${dev[1]} $(key_of 800)" "watch -c 1 -n 0"; do
 		# shellcheck disable=SC2086 # words of a command line
 		refuses "only root may see" setpriv --reuid 65534 --regid 65534 --clear-groups "$ctl" $c || return
 	done
@@ -176,7 +191,7 @@ demo_refused() {
 tmp=$(mktemp)
 trap 'kill "$holder" 2>/dev/null; rm -f "$tmp"' EXIT
 
-plan 21
+plan 22
 check "ls: as many regions as the kernel lists" ls_counts
 check "ls: a key, its process and its rkey" ls_key
 check "ls: JSON" ls_json
@@ -191,6 +206,7 @@ if [[ -e $debugfs/regions ]]; then
 	check "ls keys: kinds, numbers and owners" ls_keys
 	check "who: the keys over an MR" who_mr
 	check "who: a key that nothing refers to" who_nothing
+	check "who: all regions that are busy" who_all
 	check "who: no such region" who_is_unknown
 	check "draw: a live key and the one below it" draw_key
 	check "draw: a live indexed key" draw_indexed
@@ -199,8 +215,8 @@ if [[ -e $debugfs/regions ]]; then
 	check "stat: what the module counted" stat_module
 	check "keys are for root" not_root
 else
-	for t in {1..10}; do
-		skip "keys of all processes, $t of 10" "no debugfs"
+	for t in {1..11}; do
+		skip "keys of all processes, $t of 11" "no debugfs"
 	done
 fi
 check "stat: no such device" refuses "no device nowhere" "$ctl" stat nowhere
