@@ -34,19 +34,30 @@ def read(path):
 
 
 def pages_in(directory):
-    return {name: os.path.join(directory, name) for name in sorted(os.listdir(directory))}
+    """The pages, each in the directory of its section, where `man -M` and a .so request find it."""
+    pages = {}
+    for section_dir in sorted(os.listdir(directory)):
+        place = os.path.join(directory, section_dir)
+        if not os.path.isdir(place):
+            finding(place, "is in no directory of a section, such as man3")
+            continue
+        for name in sorted(os.listdir(place)):
+            pages[name] = os.path.join(place, name)
+            if section_dir != f"man{name.rsplit('.', 1)[-1]}":
+                finding(pages[name], "is in the directory of another section")
+    return pages
 
 
 def body_of(path, pages):
     """The page, or the one that it is another name for."""
     text = read(path)
-    link = re.fullmatch(r"\.so man\d/(\S+)\n", text)
+    link = re.fullmatch(r"\.so (man\d)/(\S+)\n", text)
     if not link:
         return text
-    if link[1] not in pages:
-        finding(path, f"there is no {link[1]}")
+    if os.path.basename(os.path.dirname(pages.get(link[2], ""))) != link[1]:
+        finding(path, f"there is no {link[1]}/{link[2]}")
         return ""
-    return read(pages[link[1]])
+    return read(pages[link[2]])
 
 
 def section(text, name):
