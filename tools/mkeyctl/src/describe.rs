@@ -5,6 +5,7 @@
 use ib_mkey_layout::{
     Block,
     Entry,
+    Error,
     IndexSlice,
     Indexed,
     Indices,
@@ -101,6 +102,79 @@ fn range(text: &str) -> Result<Range, String> {
     })
 }
 
+/// Parses `A@0+16:256,64`.
+fn block(text: &str) -> Result<(Range, Vec<i64>), String> {
+    let (place, stride) = text
+        .split_once(':')
+        .ok_or_else(|| format!("`{text}' is not LEAF@ADDRESS+BYTES:STRIDE,..."))?;
+    let stride = stride.split(',').map(signed).collect::<Result<_, _>>()?;
+
+    Ok((range(place)?, stride))
+}
+
+/// Parses `A@0+16:64`.
+fn indexed_block(text: &str) -> Result<(Range, u64), String> {
+    let (place, unit) = text
+        .split_once(':')
+        .ok_or_else(|| format!("`{text}' is not LEAF@ADDRESS+BYTES:UNIT"))?;
+
+    Ok((range(place)?, number(unit)?))
+}
+
+/// Parses `3,0,7`.
+fn numbers(text: &str) -> Result<Vec<u64>, String> {
+    text.split(',').map(number).collect()
+}
+
+/// Returns `text` if it has the form of a range. Whether a key could have it is not checked.
+pub fn range_text(text: &str) -> Result<String, String> {
+    range(text).map(|_| text.to_owned())
+}
+
+/// Returns `text` if it has the form of a block that repeats. As for [`range_text`].
+pub fn block_text(text: &str) -> Result<String, String> {
+    block(text).map(|_| text.to_owned())
+}
+
+/// Returns `text` if it has the form of a block of an index. As for [`range_text`].
+pub fn indexed_text(text: &str) -> Result<String, String> {
+    indexed_block(text).map(|_| text.to_owned())
+}
+
+/// Returns `text` if it has the form of some numbers. As for [`range_text`].
+pub fn numbers_text(text: &str) -> Result<String, String> {
+    numbers(text).map(|_| text.to_owned())
+}
+
+/// Checks that each block has a stride for each number in `repeat`, and that there are not too many.
+pub fn check_dims(repeat: &str, blocks: &[String]) -> Result<(), String> {
+    let dims = numbers(repeat)?.len();
+
+    if dims > MAX_DIMS {
+        return Err(too_many_dims());
+    }
+    blocks.iter().try_for_each(|text| {
+        let (_, given) = block(text)?;
+        strides(&given, dims).map(drop)
+    })
+}
+
+fn too_many_dims() -> String {
+    format!("more than {MAX_DIMS} dimensions")
+}
+
+/// Returns the block from which strides lead to an address below 0.
+fn below_zero(repeat_count: &[u64], blocks: &[(Range, Vec<i64>)]) -> Option<usize> {
+    blocks.iter().position(|(range, stride)| {
+        let back = repeat_count.iter().zip(stride).map(|(&count, &stride)| {
+            let steps = i128::from(count).saturating_sub(1);
+            steps.saturating_mul(i128::from(stride).min(0))
+        });
+
+        back.fold(i128::from(range.addr), i128::saturating_add) < 0
+    })
+}
+
 /// Returns strides for the largest number of dimensions.
 fn strides(given: &[i64], num_dims: usize) -> Result<[i64; MAX_DIMS], String> {
     if given.len() != num_dims {
@@ -135,27 +209,17 @@ impl Description {
 
     /// Parses `3,4` and `A@0+16:256,64`.
     pub fn from_blocks(repeat: &str, texts: &[String]) -> Result<Self, String> {
-        let repeat_count: Vec<_> = repeat.split(',').map(number).collect::<Result<_, _>>()?;
-        let blocks = texts.iter().map(|text| {
-            let (place, stride) = text
-                .split_once(':')
-                .ok_or_else(|| format!("`{text}' is not LEAF@ADDRESS+BYTES:STRIDE,..."))?;
-            let stride: Vec<_> = stride.split(',').map(signed).collect::<Result<_, _>>()?;
-
-            Ok((range(place)?, stride))
-        });
+        let repeat_count = numbers(repeat)?;
+        let blocks = texts.iter().map(|text| block(text));
 
         Self::interleaved(&repeat_count, blocks.collect::<Result<_, String>>()?)
     }
 
     /// Parses `A@0+16:64` and `3,0,7`.
     pub fn from_indices(text: &str, indices: &str) -> Result<Self, String> {
-        let (place, unit) = text
-            .split_once(':')
-            .ok_or_else(|| format!("`{text}' is not LEAF@ADDRESS+BYTES:UNIT"))?;
-        let indices = indices.split(',').map(number).collect::<Result<_, _>>()?;
+        let (place, unit) = indexed_block(text)?;
 
-        Self::indexed(range(place)?, number(unit)?, indices)
+        Self::indexed(place, unit, numbers(indices)?)
     }
 
     /// Parses a [`File`].
@@ -226,8 +290,9 @@ impl Description {
         let mut leaves = Vec::new();
 
         if repeat_count.len() > MAX_DIMS {
-            return Err(format!("more than {MAX_DIMS} dimensions"));
+            return Err(too_many_dims());
         }
+        let below = below_zero(repeat_count, &given);
         for (at, (range, stride)) in given.into_iter().enumerate() {
             let stride = strides(&stride, repeat_count.len())?;
 
@@ -236,9 +301,14 @@ impl Description {
         }
 
         Ok(Self {
-            layout: Layout::Interleaved(
-                Interleaved::new(repeat_count, blocks).map_err(|error| error.to_string())?,
-            ),
+            layout: Layout::Interleaved(Interleaved::new(repeat_count, blocks).map_err(
+                |error| match (error, below) {
+                    (Error::Overflow, Some(at)) => {
+                        format!("blocks[{at}]: its strides lead to addresses below 0")
+                    }
+                    _ => error.to_string(),
+                },
+            )?),
             leaves,
         })
     }
@@ -442,7 +512,12 @@ mod tests {
             Description::from_indices("A@1+1:1", "0xffffffffffffffff"),
             "64 bits",
         );
-        refused(blocks("2", "A@0+1:-1"), "64 bits");
+        refused(
+            blocks("2", "A@0+1:-1"),
+            "blocks[0]: its strides lead to addresses below 0",
+        );
+        refused(blocks("4", "m@16+8:-8"), "below 0");
+        refused(blocks("4", "A@0+1:0x7fffffffffffffff"), "64 bits");
         refused(
             blocks("1,1,1,1,1,1,1,1,1", "A@0+1:1,1,1,1,1,1,1,1,1"),
             "8 dimensions",

@@ -20,14 +20,21 @@ use std::{
 };
 
 use clap::{
+    error::ErrorKind,
     ArgGroup,
+    CommandFactory,
     ValueEnum, //
 };
 
 use crate::{
     ascii, debugfs,
     describe::{
+        block_text,
+        check_dims,
+        indexed_text,
         number,
+        numbers_text,
+        range_text,
         Description, //
     },
     picture::Picture,
@@ -73,28 +80,29 @@ pub struct Args {
     file: Option<PathBuf>,
 
     /// Ranges, one after another
-    #[arg(long, value_name = "[LEAF@]ADDRESS+BYTES", value_delimiter = ',')]
+    #[arg(long, value_name = "[LEAF@]ADDRESS+BYTES", value_delimiter = ',', value_parser = range_text)]
     list: Vec<String>,
 
     /// A block; with --repeat, and as often as there are blocks
     #[arg(
         long,
         value_name = "[LEAF@]ADDRESS+BYTES:STRIDE,...",
+        value_parser = block_text,
         requires = "repeat"
     )]
     block: Vec<String>,
 
     /// Repetitions of the blocks, outermost dimension first
-    #[arg(long, value_name = "COUNT,...", requires = "block")]
+    #[arg(long, value_name = "COUNT,...", requires = "block", value_parser = numbers_text)]
     #[arg(conflicts_with_all = ["file", "list"])]
     repeat: Option<String>,
 
     /// Block of index 0; with --indices
-    #[arg(long, value_name = "[LEAF@]ADDRESS+BYTES:UNIT", requires = "indices")]
+    #[arg(long, value_name = "[LEAF@]ADDRESS+BYTES:UNIT", requires = "indices", value_parser = indexed_text)]
     indexed: Option<String>,
 
     /// Indices of the blocks, in their order
-    #[arg(long, value_name = "INDEX,...", requires = "indexed")]
+    #[arg(long, value_name = "INDEX,...", requires = "indexed", value_parser = numbers_text)]
     #[arg(conflicts_with_all = ["file", "list", "block"])]
     indices: Option<String>,
 
@@ -156,7 +164,13 @@ pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
                 .and_then(|text| Description::from_json(&text))
                 .map_err(|error| format!("{}: {error}", file.display()))?
         }
-        (None, Some(repeat)) => Description::from_blocks(repeat, &args.block)?,
+        (None, Some(repeat)) => {
+            if let Err(why) = check_dims(repeat, &args.block) {
+                let error = crate::Cli::command().error(ErrorKind::ValueValidation, why);
+                error.exit();
+            }
+            Description::from_blocks(repeat, &args.block)?
+        }
         (None, None) => match (&args.indexed, &args.indices) {
             (Some(block), Some(indices)) => Description::from_indices(block, indices)?,
             _ => Description::from_ranges(&args.list)?,

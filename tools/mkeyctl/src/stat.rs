@@ -21,6 +21,7 @@ use serde_json::{
 use crate::{
     debugfs::{
         self,
+        Owner,
         Pool, //
     },
     rdma::{
@@ -51,7 +52,7 @@ pub struct Args {
 /// Numbers of one kind, by name and then by device.
 type Group = BTreeMap<String, BTreeMap<String, u64>>;
 
-const GROUPS: [&str; 3] = ["objects", "counters", "device memory"];
+const GROUPS: [&str; 4] = ["objects", "counters", "device memory", "key memory"];
 
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
     let objects = rdma::objects()?;
@@ -67,10 +68,12 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
 
     // Only administrators may read debugfs; all users may see the rest.
     let pools = debugfs::pools(&args.debugfs).ok().flatten();
+    let key_owners = debugfs::key_owners(&args.debugfs).ok().flatten();
     let groups = [
         of_objects(&objects),
         of_ports(&rdma::counters()?),
         of_pools(&pools.unwrap_or_default()),
+        of_key_owners(&key_owners.unwrap_or_default()),
     ];
     // As above.
     let counted = regions::counters(&args.debugfs).unwrap_or_default();
@@ -144,7 +147,24 @@ fn of_pools(pools: &[Pool]) -> Group {
     group
 }
 
-fn text(devices: &[&String], groups: &[Group; 3], all: bool) -> String {
+/// Groups the bytes of kernel memory that keys take, by process.
+fn of_key_owners(owners: &[Owner]) -> Group {
+    let mut group = Group::new();
+
+    for owner in owners {
+        let name = match owner.pid {
+            None => "total".to_owned(),
+            Some(0) => owner.comm.clone(),
+            Some(pid) => format!("{} ({pid})", owner.comm),
+        };
+        if let Some(bytes) = owner.bytes {
+            add(&mut group, name, &owner.device, bytes);
+        }
+    }
+    group
+}
+
+fn text(devices: &[&String], groups: &[Group; 4], all: bool) -> String {
     let mut rows = Vec::new();
 
     for (title, group) in GROUPS.into_iter().zip(groups) {
@@ -185,7 +205,7 @@ fn module_text(counted: &[(String, u64)], all: bool) -> String {
     format!("\n{}", render_numbers(&rows))
 }
 
-fn to_json(devices: &[&String], groups: &[Group; 3]) -> Value {
+fn to_json(devices: &[&String], groups: &[Group; 4]) -> Value {
     let each = devices.iter().map(|&device| {
         let of_device = |group: &Group| -> BTreeMap<String, u64> {
             group
@@ -193,13 +213,14 @@ fn to_json(devices: &[&String], groups: &[Group; 3]) -> Value {
                 .filter_map(|(name, values)| Some((name.clone(), *values.get(device)?)))
                 .collect()
         };
-        let [objects, counters, memory] = groups;
+        let [objects, counters, memory, key_memory] = groups;
 
         json!({
             "device": device,
             "objects": of_device(objects),
             "counters": of_device(counters),
             "device_memory": of_device(memory),
+            "key_memory": of_device(key_memory),
         })
     });
 

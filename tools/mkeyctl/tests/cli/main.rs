@@ -203,25 +203,35 @@ fn numbers_of_devices_are_beside_each_other() {
         "pools",
         "# device class total used high buffers\nrxe0 host 4096 0 0 0\n",
     );
+    dir.file(
+        "keys",
+        "# device pid bytes high limit comm\nrxe0 - 9216 9216 65536 [all]\nrxe0 812 8192 8192 - my prog\n\
+         rxe0 0 1024 1024 - [kernel]\nrxe1 - 0 0 65536 [all]\n",
+    );
 
     let output = stat(&dir, &[]);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(
         String::from_utf8(output.stdout).unwrap(),
         "\
-OBJECTS        rxe0  rxe1
-  qp             12     1
+OBJECTS          rxe0  rxe1
+  qp               12     1
 COUNTERS
-  late            -     3
-  sent_pkts       0  1234
+  late              -     3
+  sent_pkts         0  1234
 DEVICE MEMORY
-  host total   4096     -
+  host total     4096     -
+KEY MEMORY
+  [kernel]       1024     -
+  my prog (812)  8192     -
+  total          9216     0
 "
     );
     let output = stat(&dir, &["rxe1", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json[0]["counters"]["sent_pkts"], 1234);
     assert_eq!(json[0]["objects"]["mr"], 0);
+    assert_eq!(json[0]["key_memory"]["total"], 0);
     assert_eq!(json.as_array().unwrap().len(), 1);
 
     let output = stat(&dir, &["eth9"]);
@@ -281,10 +291,10 @@ fn layouts_that_a_key_would_refuse_are_refused() {
         "mkeyctl: zero count or byte count",
     );
     refused(
-        &["draw", "--repeat", "2", "--block", "0+1:-1"],
+        &["draw", "--repeat", "4", "--block", "m@16+8:-8"],
         "",
         1,
-        "64 bits",
+        "blocks[0]: its strides lead to addresses below 0",
     );
     refused(&["draw", "-"], "{\"list\": []}", 1, "mkeyctl: -: zero");
     refused(
@@ -318,6 +328,25 @@ fn command_lines_that_make_no_sense_are_refused() {
         2,
         "at least one byte",
     );
+    let blocks = |repeat, block, why| {
+        refused(&["draw", "--repeat", repeat, "--block", block], "", 2, why);
+    };
+    blocks("2", "a@0+4", "LEAF@ADDRESS+BYTES:STRIDE");
+    blocks("2", "a@0:4", "LEAF@ADDRESS+BYTES");
+    blocks("2,2", "a@0+4:4", "one stride for each of the 2 dimensions");
+    blocks("1,1,1,1,1,1,1,1,1", "a@0+1:1", "more than 8 dimensions");
+    blocks("x", "a@0+4:4", "no number");
+    refused(&["draw", "--list", "a@0+4,7"], "", 2, "ADDRESS+BYTES");
+    let indexed = |block, indices, why| {
+        refused(
+            &["draw", "--indexed", block, "--indices", indices],
+            "",
+            2,
+            why,
+        );
+    };
+    indexed("a@0+4", "1", "LEAF@ADDRESS+BYTES:UNIT");
+    indexed("a@0+4:4", "1,b", "no number");
     refused(&["flush"], "", 2, "unrecognized subcommand");
     refused(
         &["-j", "draw", "--list", "0+1"],
