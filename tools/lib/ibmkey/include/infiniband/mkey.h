@@ -28,11 +28,11 @@
  * EOPNOTSUPP	the device, or this kind of leaf, cannot do it
  *
  * Structures have a field comp_mask, whose bits stand for fields that later
- * versions add. This version has none. For a structure that a function reads, a
- * bit that the function does not know is EINVAL. For a structure that it fills
- * in, the caller sets the bits of the later fields that it has room for, and the
- * function clears those that it did not fill in. Zero is always right, so
- * initialise structures with = {}.
+ * versions add. In this version, only struct ibmkey_bind has such bits. For a
+ * structure that a function reads, a bit that the function does not know is EINVAL.
+ * For a structure that it fills in, the caller sets the bits of the later fields that
+ * it has room for, and the function clears those that it did not fill in. Zero is
+ * always right, so initialise structures with = {}.
  *
  * All functions may be called from any thread. If two threads bind or unbind
  * the same key at the same time, one of the two layouts stays bound, but the

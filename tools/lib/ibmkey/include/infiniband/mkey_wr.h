@@ -131,15 +131,18 @@ struct ibmkey_wr {
  * unbound, invalidated or destroyed. The completion has the opcode IBV_WC_BIND_MW.
  * Until then the description must stay as it is.
  *
- * If the request is refused, it completes with IBV_WC_MW_BIND_ERR, the key keeps
- * its binding, and ibmkey_query_refused() gives the reason. At most
- * ibmkey_caps.max_entries entries, blocks or indices can be bound by a request.
- * @wr->mkey->length does not change; ibmkey_query() gives the length.
+ * If the request is refused, it completes with IBV_WC_MW_BIND_ERR, the QP moves to
+ * the error state, the key keeps its binding, and ibmkey_query_refused() gives the
+ * reason. At most ibmkey_caps.max_entries entries, blocks or indices can be bound by a
+ * request. @wr->mkey->length does not change, because the description may change until
+ * the request executes: for a new key it stays 0. An SGE that names the key needs the
+ * length of the new layout; after the completion ibmkey_query() gives it.
  *
  * The request finds the key by @wr->mkey->rkey. This call then sets @wr->mkey->lkey
  * and rkey to those that the key has after the request, so that later requests can
- * use them. An rkey or lkey of the key from before no longer works then. If the
- * request is refused, ibmkey_query() gives the lkey and rkey that the key still has.
+ * use them. An rkey or lkey of the key from before no longer works then. If a
+ * request with another @rkey is refused, @wr->mkey->lkey and rkey are wrong, and
+ * ibmkey_query() gives those that the key still has.
  *
  * Return: 0 or an errno value: EINVAL also if @wr->mr is NULL.
  */
@@ -200,8 +203,12 @@ int ibmkey_wr_unbind(struct ibv_qp_ex *qp, struct ibv_mr *mkey);
  * ibmkey_query_refused - query why a work request could not bind a key
  * @mkey: a key
  * @error: the errno value of the last request that was refused, 0 if none was
- * @entry: the number of the entry or block that was the reason; the number of
- *	all of them if no single one was
+ * @entry: the number of the entry or block, from 0, whose lkey (ENOENT, or ELOOP for
+ *	the key itself) or comp_mask was the reason; otherwise the number of all of
+ *	them, for ERANGE and EACCES for example: the layout is then checked as a whole
+ *
+ * A call such as ibmkey_bind_list() with the same layout fails for the same reason, and
+ * ibmkey_last_error() then names the entry.
  *
  * Return: 0 or an errno value; EOPNOTSUPP if the kernel has no such requests.
  */
