@@ -126,7 +126,7 @@ fn numbers(text: &str) -> Result<Vec<u64>, String> {
     text.split(',').map(number).collect()
 }
 
-/// Returns `text` if it has the form of a range. Whether a key could have it is not checked.
+/// Returns `text` if it has the form of a range. A key may refuse the layout nevertheless.
 pub fn range_text(text: &str) -> Result<String, String> {
     range(text).map(|_| text.to_owned())
 }

@@ -119,15 +119,15 @@ who_is_unknown() {
 }
 # Without an lkey: all that cannot be deregistered, with the key that refers to it.
 who_all() {
-	local leaf inner outer out
+	local leaf inner outer out direct
 	inner=$(key_of 800) && outer=$(key_of 24) || return
 	leaf=$(awk -v key="$inner" '$2 == key { print $4 }' "$debugfs/leaves") || return
 	out=$("$ctl" who "${dev[1]}") || return
+	direct="[r['lkey'] for b in j['busy'] if b['lkey'] == '$inner' for r in b['referrers']]"
 	grep -qE "^$leaf +[0-9]+ +$inner +interleaved +$holder +mkey_hold\$" <<<"$out" &&
 		grep -qE "^$inner +800 +$outer +list +$holder +mkey_hold\$" <<<"$out" &&
 		! grep -q "^$outer " <<<"$out" &&
-		equal "$(json "[r['lkey'] for b in j['busy'] if b['lkey'] == '$inner' for r in b['referrers']]" \
-			who "${dev[1]}")" "['$outer']" &&
+		equal "$(json "$direct" who "${dev[1]}")" "['$outer']" &&
 		refuses "no device rxe9: there are" "$ctl" who rxe9 && return
 	echo "$out"
 	return 1
