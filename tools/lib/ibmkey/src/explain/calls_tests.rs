@@ -74,10 +74,7 @@ fn a_new_key_names_its_argument() {
         "attr.flags 0x6 has an unknown bit"
     );
     // Nothing is registered: the limit on locked memory is no reason.
-    for text in [
-        alloc(true, 1, raw(libc::ENOMEM)),
-        says(&attr, libc::ENOMEM),
-    ] {
+    for text in [alloc(true, 1, raw(libc::ENOMEM)), says(&attr, libc::ENOMEM)] {
         assert!(text.contains("max_key_memory_per_process"), "{text}");
         assert!(!text.contains("MEMLOCK"), "{text}");
     }
