@@ -296,6 +296,50 @@ TEST_F(refused, entries)
 	REFUSED(EOVERFLOW, 2);
 }
 
+/* what the calls' documentation says about a refusal: the entry, the QP and the rkey */
+TEST_F(refused, as_documented)
+{
+	struct ibv_mr *key = self->s.key[0], *mr;
+	struct ibv_qp_init_attr init;
+	struct ibmkey_info info = {};
+	uint32_t rkey = key->rkey;
+	struct ibv_qp_attr attr;
+	unsigned int tries;
+
+	mr = ibv_reg_mr(self->s.dev[0].pd, self->text.text, 64, 0);
+	ASSERT_NE(NULL, mr);
+	self->range[1].lkey = mr->lkey;
+	self->range[1].addr = (uintptr_t)self->text.text;
+	self->range[1].length = 8;
+	self->entry[1].lkey = mr->lkey;
+	self->entry[1].addr = self->range[1].addr;
+	self->entry[1].length = 8;
+	/* the layout is checked as a whole, and a call with the same layout names the entry */
+	REFUSED(EACCES, 2);
+	EXPECT_EQ(EACCES, ibmkey_bind_list(key, MKT_ACCESS_ALL, 2, self->range));
+	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "ranges[1]"));
+
+	self->wr.rkey = ibv_inc_rkey(rkey);
+	ASSERT_EQ(IBV_WC_MW_BIND_ERR, mkt_request_status(&self->s.pair.end[0], &self->wr));
+	/* rxe completes the request before it changes the state */
+	for (tries = 0; tries < MKT_STALL_PAUSES; tries++) {
+		ASSERT_EQ(0, ibv_query_qp(self->s.pair.end[0].qp, &attr, IBV_QP_STATE, &init));
+		if (attr.qp_state == IBV_QPS_ERR)
+			break;
+		usleep(1000);
+	}
+	EXPECT_EQ(IBV_QPS_ERR, attr.qp_state);
+	EXPECT_EQ(ibv_inc_rkey(rkey), key->rkey);
+	EXPECT_EQ(0, ibmkey_query(key, &info));
+	EXPECT_EQ(rkey, info.rkey);
+	EXPECT_EQ(rkey, info.lkey);
+	EXPECT_EQ(512, key->length);
+	key->rkey = info.rkey;
+	key->lkey = info.lkey;
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	EXPECT_EQ(0, ibv_dereg_mr(mr));
+}
+
 TEST_F(refused, description)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(self->s.dev[0].ctx);
