@@ -11,6 +11,7 @@ export KERNEL DEBUG KSRC KDIR RUSTC LLVM INSTALL_MOD_PATH DESTDIR PREFIX DEB_VER
 export MKEY_CMD = $(value CMD)
 export MKEY_SHARE = $(value SHARE)
 export MKEY_IMAGE = $(value IMAGE)
+export MKEY_ULP = $(value M)
 
 .PHONY: help
 help:
@@ -28,9 +29,9 @@ demo test test-long bench lint htmldocs rust-analyzer vm-run:
 fuzz:
 	@$(TOP)/rust/layout/fuzz/run
 
-.PHONY: modules modules_install
-modules:
-	@$(CMD_DIR)/cmd-modules
+.PHONY: modules modules_install ulp
+modules ulp:
+	@$(CMD_DIR)/cmd-$@
 modules_install:
 	@$(CMD_DIR)/cmd-install modules
 

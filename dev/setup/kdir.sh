@@ -3,13 +3,15 @@
 #
 # Which make builds and installs a module for a kernel. Source it after build.sh.
 
-# choose_make: sets MAKE to the command that runs Kbuild for the selected kernel. A module
+# choose_make [NAME=VALUE...]: sets MAKE to the command that runs Kbuild for the selected
+# kernel, with these variables; without any, with those of ib_mkey. A module
 # for KDIR= is built by the compilers that built that kernel: this machine's if they are the
 # same, otherwise the builder root's. Sets HERE=1 in the first case.
 choose_make() {
 	local config text here
 	HERE=0
-	MAKE=(inroot make -C "$(kernel_build)" M="$TOP" MO="$TOP/out/$K_ID/modules")
+	(($# > 0)) || set -- M="$TOP" MO="$TOP/out/$K_ID/modules"
+	MAKE=(inroot make -C "$(kernel_build)" "$@")
 	if [[ $K_FLAVOUR != kdir ]]; then
 		module_make_args
 		MAKE+=("${MODULE_MAKE[@]}")
