@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `backend/interface.rs` | the interface between a backend and the rest of the module |
 //! | `backend/payload.rs`, `backend/copy_row.rs`, `backend/moved.rs` | the bytes of a packet, and copies of rows |
+//! | `backend/string.rs` | `memcpy()` of the kernel |
 //! | `backend/cut.rs` | cuts of rows at the ends of blocks |
 //! | `backend/slot.rs`, `backend/slot_value.rs` | the object of an MR, found by a pointer in the MR |
 //! | `backend/rxe.rs`, `backend/rxe/` | software RoCE: functions that touch an MR's memory are redirected |
@@ -21,16 +22,10 @@ mod payload;
 mod rxe;
 pub(crate) mod slot;
 mod slot_value;
-
-use core::ffi::c_void;
+mod string;
 
 pub(crate) use interface::{Backend, BaseMr, CopyPages, MrRange, Named};
 pub(crate) use payload::{Direction, Payload};
-
-extern "C" {
-    /// Copies bytes that do not overlap.
-    fn memcpy(to: *mut c_void, from: *const c_void, len: usize) -> *mut c_void;
-}
 
 /// The backend of every device that this build extends.
 pub(crate) type Hw = rxe::Rxe;

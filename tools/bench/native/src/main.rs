@@ -13,8 +13,9 @@ mod copy_row;
 #[allow(dead_code)]
 #[path = "../../../../drivers/infiniband/ulp/mkey/backend/moved.rs"]
 mod moved;
+mod string;
 
-use std::{env, ffi::c_void, hint::black_box, time::Instant};
+use std::{env, hint::black_box, time::Instant};
 
 use copy_row::{copy_piece, copy_row};
 use ib_mkey_layout::{Block, Entry, Interleaved, Layout, Order, MAX_DIMS};
@@ -24,32 +25,6 @@ const PACKET: usize = 4096;
 const SIZES: [usize; 20] = [
     1, 2, 4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 512, 1024, 2048, 4096,
 ];
-
-/// Copies as `memcpy()` of the kernel does on a processor with fast strings. The one of the C library
-/// copies by vectors, which a kernel has not.
-///
-/// # Safety
-///
-/// `from` must be valid for reads and `to` for writes of `len` bytes, which do not overlap.
-unsafe fn memcpy(to: *mut c_void, from: *const c_void, len: usize) -> *mut c_void {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: By the safety requirements.
-    unsafe {
-        std::arch::asm!(
-            "rep movsb",
-            inout("rdi") to => _,
-            inout("rsi") from => _,
-            inout("rcx") len => _,
-            options(nostack, preserves_flags),
-        );
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    // SAFETY: By the safety requirements.
-    unsafe {
-        std::ptr::copy_nonoverlapping(from.cast::<u8>(), to.cast(), len);
-    }
-    to
-}
 
 extern "C" {
     fn mkey_bench_gather(

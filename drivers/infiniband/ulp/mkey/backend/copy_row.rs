@@ -2,7 +2,7 @@
 
 //! The copy of a row of pieces: the innermost loop of the data path.
 //!
-//! It and `moved.rs` use no function but `memcpy()` of the module above them, so `tools/bench/native` can
+//! It and `moved.rs` use no function but `memcpy()` of `string.rs`, so `tools/bench/native` can
 //! measure them on the host.
 //!
 //! # Races
@@ -14,8 +14,8 @@
 //! the bytes.
 
 use super::{
-    memcpy,
     moved::{Moved, Pieces},
+    string::memcpy,
 };
 use core::mem::size_of;
 

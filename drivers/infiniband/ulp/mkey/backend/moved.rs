@@ -3,7 +3,7 @@
 //! Moves of small pieces, by assembly instructions. `copy_row.rs` says why.
 
 #[cfg(not(target_arch = "x86_64"))]
-use super::memcpy;
+use super::string::memcpy;
 use core::mem::size_of;
 
 /// Moves the words of one piece, through a register.
