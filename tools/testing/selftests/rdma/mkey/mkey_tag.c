@@ -261,6 +261,54 @@ TEST_F(tag, a_peer_s_invalidation_changes_it)
 	tag_changed(_metadata, self, old);
 }
 
+/*
+ * Without a remote access flag a peer may invalidate a key only if its description says so. A call
+ * with the same layout says nothing of that, although ib_mkey moves the old binding.
+ */
+TEST_F(tag, a_call_does_not_keep_remote_inv)
+{
+	struct ibmkey_range range = {
+		.addr = (uintptr_t)self->zone[0],
+		.length = LENGTH,
+		.lkey = self->leaf->lkey,
+	};
+	struct ibmkey_bind bind = {
+		.comp_mask = IBMKEY_BIND_REMOTE_INV,
+		.kind = IBMKEY_LIST,
+		.num_entries = 1,
+		.ranges = &range,
+	};
+	struct mkt_wr send = { .op = MKT_SEND_INV }, recv = { .op = MKT_SEND };
+	struct ibmkey_info info = {};
+	struct mkt_result result;
+	struct ibmkey_wr wr;
+	unsigned int i;
+
+	self->text.length = ibmkey_describe(&bind, self->text.text, self->text.room);
+	for (i = 0; i < 2; i++) {
+		/* the library does not know of a peer's invalidation */
+		ASSERT_EQ(0, ibmkey_query(self->key, &info));
+		self->key->rkey = info.rkey;
+		wr = mkt_request_wr(&self->text, self->key);
+		wr.access = IBV_ACCESS_LOCAL_WRITE;
+		ASSERT_EQ(IBV_WC_SUCCESS, mkt_request_status(&self->s.pair.end[1], &wr));
+		if (i) {
+			ASSERT_EQ(0, ibmkey_unbind(self->key));
+			ASSERT_EQ(0, ibmkey_bind_list(self->key, IBV_ACCESS_LOCAL_WRITE, 1,
+						      &range));
+		}
+		ASSERT_EQ(0, ibmkey_query(self->key, &info));
+		send.rkey = info.rkey;
+		send.imm = info.rkey;
+		ASSERT_EQ(0, mkt_exec(&self->s.pair, 0, &send, &recv, &result));
+		EXPECT_EQ(IBV_WC_SUCCESS, result.status);
+		ASSERT_EQ(0, ibmkey_query(self->key, &info));
+		/* the SEND itself succeeds; the peer's QP ends in an error */
+		EXPECT_EQ(i ? IBMKEY_LIST : IBMKEY_UNBOUND, info.kind);
+	}
+	EXPECT_EQ(0, mkt_pair_recover(&self->s.pair));
+}
+
 /* a request names the key by its current rkey, unless the description allows any */
 TEST_F(tag, a_request_with_a_stale_rkey)
 {
