@@ -245,7 +245,7 @@ TEST_F(order, invalidation_on_uc)
 	struct ibv_wc wc;
 
 	if (!(variant->flags & MKT_QP_UC))
-		SKIP(return, "RC has it");
+		SKIP(return, "for UC");
 	ASSERT_EQ(0, order_open(&queue, &self->s, variant->flags, 0));
 	ASSERT_EQ(0, ibmkey_bind_list(queue.key, MKT_ACCESS_ALL, 1, &range));
 	inv.rkey = queue.key->rkey;
