@@ -70,7 +70,7 @@ class Test(unittest.TestCase):
 class Transfers(Test):
     def test_reads_are_the_copies_of_numpy(self) -> None:
         rng = random.Random(SEED)
-        for number in range(60 if QUICK else 400):
+        for number in range(40 if QUICK else 400):
             with self.subTest(number=number):
                 drawn = draw(rng)
                 with Key.from_buffer(self.pd, drawn.view, READ) as key:
@@ -78,7 +78,7 @@ class Transfers(Test):
 
     def test_writes_are_the_assignments_of_numpy(self) -> None:
         rng = random.Random(SEED + 1)
-        for number in range(60 if QUICK else 400):
+        for number in range(40 if QUICK else 400):
             with self.subTest(number=number):
                 drawn = draw(rng, writable=True)
                 data = np.random.default_rng(number).integers(0, 256, drawn.view.nbytes, dtype=np.uint8)
