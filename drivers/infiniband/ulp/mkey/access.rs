@@ -164,14 +164,15 @@ pub(crate) fn copy(
     let needed = needed(peer.is_some(), payload.direction());
     let copied = with_binding(mr, slot, iova, peer, CopyPacket { payload, needed });
     if let Err(error) = copied {
+        // A copy of the error, so that the result itself stays in a register.
         refused(&{ error });
     }
     copied
 }
 
 /// Does a peer's atomic operation, or atomic write, on the eight bytes at address `iova` of `mr`, whose
-/// slot is `slot`. Returns the result of the driver's code. A caller that does not know the `peer` has compared protection
-/// domain, QP and rkey.
+/// slot is `slot`. Returns the result of the driver's code. A caller that does not know the `peer` has
+/// compared protection domain, QP and rkey.
 ///
 /// # Errors
 ///

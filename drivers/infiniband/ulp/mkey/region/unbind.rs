@@ -35,10 +35,10 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// `EBUSY` as for [`Self::bind`]; `EINVAL` for a request if the region has another key than
-    /// `key`, and for a peer if the binding does not let it;
-    /// those of [`Users::wait`](crate::kernel_ext::sync::users::Users::wait). After an error of the wait the region is unbound, and no access
-    /// begins.
+    /// `EBUSY` as for [`Self::bind`]; `EINVAL` for a request if the region has another key than `key`,
+    /// and for a peer if the binding does not allow it; those of
+    /// [`Users::wait`](crate::kernel_ext::sync::users::Users::wait). After an error of the wait the
+    /// region is unbound, and no access begins.
     pub(crate) fn unbind(
         &self,
         pins: &Pins,
