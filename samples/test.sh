@@ -11,14 +11,14 @@ trap 'rm -rf "$tmp"' EXIT
 # shellcheck source=/dev/null # of the kernel's source
 . "$here/../selftests/ktap_helpers.sh"
 
-# result STATUS NAME: one TAP line, after the output of the test
+# result STATUS NAME: prints the output of the test, and then one TAP line
 result()
 {
 	sed 's/^/# /' "$tmp/log"
 	ktap_test_result "$2" [ "$1" -eq 0 ]
 }
 
-# works NAME COMMAND...: COMMAND succeeds and prints something
+# works NAME COMMAND...: tests that COMMAND succeeds and prints something
 works()
 {
 	name=$1
@@ -29,7 +29,7 @@ works()
 	result "$status" "$name"
 }
 
-# refuses NAME WORDS COMMAND...: COMMAND fails and prints one line that contains WORDS
+# refuses NAME WORDS COMMAND...: tests that COMMAND fails and prints one line with WORDS
 refuses()
 {
 	name=$1
@@ -45,7 +45,7 @@ refuses()
 	result "$status" "$name"
 }
 
-# nodes SAMPLE OPTIONS...: runs the sample on rxe1, and on rxe0 with rxe1's address
+# nodes SAMPLE OPTIONS...: runs SAMPLE on rxe1, and on rxe0 with the address of rxe1
 nodes()
 {
 	sample=$here/$1
@@ -60,7 +60,7 @@ nodes()
 	return "$status"
 }
 
-# multicast PAYLOADS [COMMAND...]: a source, started by COMMAND, and 3 destinations
+# multicast PAYLOADS [COMMAND...]: runs a source, started by COMMAND, and 3 destinations
 multicast()
 {
 	payloads=$1
@@ -82,9 +82,9 @@ multicast()
 	return "$status"
 }
 
-# Counts the copies to device memory from outside: the commands to the device right
-# before a work request is posted. The first seven copies of a buffer are commands; the
-# library maps it after the eighth.
+# Tests from outside how often a payload is copied: counts the commands to the device right
+# before a work request is posted. The first copies of a buffer are such commands. After the
+# eighth copy the library maps the buffer, and later copies are not commands.
 multicast_copies_once()
 {
 	multicast 7 strace -e trace=ioctl,write -o "$tmp/strace" || return 1
@@ -97,7 +97,7 @@ multicast_copies_once()
 	[ "$copies" -eq 7 ]
 }
 
-# picture WIDTH HEIGHT MAXIMUM: a PPM file in which all rows differ
+# picture WIDTH HEIGHT MAXIMUM: prints a PPM file in which all rows differ
 picture()
 {
 	awk -v w="$1" -v h="$2" -v max="$3" 'BEGIN {
@@ -122,14 +122,14 @@ demo_writes_pictures()
 {
 	picture 41 20 99 >"$tmp/picture.ppm"
 	"$demo" -r 1 -s 65 "$tmp/picture.ppm" "$tmp/out.d" || return 1
-	# three times as large; the canvas is a quarter and a pixel wider
+	# The picture is three times as large. The canvas is wider by a quarter and one pixel.
 	png "$tmp/out.d/1-source.png" 123 60 &&
 		png "$tmp/out.d/1-before.png" 154 60 &&
 		png "$tmp/out.d/1-after.png" 154 60 || return 1
 	! cmp -s "$tmp/out.d/1-before.png" "$tmp/out.d/1-after.png"
 }
 
-# A PNG gives the same pictures as the PPM that it was made from.
+# Tests that a PNG gives the same pictures as the PPM from which it was made.
 demo_reads_png()
 {
 	picture 40 32 255 >"$tmp/same.ppm"
@@ -140,8 +140,8 @@ demo_reads_png()
 	cmp "$tmp/out.ppm/1-after.png" "$tmp/out.png/1-after.png"
 }
 
-# refused_bind CALL SAMPLE: the sample says which entry of its bind is wrong, and of which part of an
-# MPI datatype, if the MRs that it registers have wrong lkeys
+# refused_bind CALL SAMPLE: gives wrong lkeys to the MRs that SAMPLE registers, and tests that it
+# says which entry of its bind is wrong, and which part of an MPI datatype
 refused_bind()
 {
 	if LD_PRELOAD=$here/../selftests/wrong_lkey.so ip netns exec ns0 "$here/$2" rxe0 >"$tmp/said" 2>&1; then
@@ -152,7 +152,7 @@ refused_bind()
 	grep -q "$1: \(.*: \)\?[a-z]*\(\[0\]\)\?\.\?lkey 0x[0-9a-f]* names no MR" "$tmp/said"
 }
 
-# Half blocks: as many rows as half the pixels of the picture that is shown.
+# Tests that the demonstration shows a picture: a row of half blocks for two rows of pixels.
 demo_shows()
 {
 	"$here/../bin/mkey_picture" show --columns 20 "$tmp/same.ppm" >"$tmp/shown" || return 1
@@ -169,7 +169,8 @@ operations=100000 messages=5000 payloads=200
 scripts="column halo header_payload kv_gather dm_lock"
 if [ -n "${MKEY_TEST_QUICK-}" ]; then
 	operations=2000 messages=200 payloads=20
-	# Under emulation NumPy takes ten seconds to start. Cell by cell, all run in one process.
+	# Under emulation NumPy takes ten seconds to start, so run one program only. The tests of
+	# the cells run all programs in one process.
 	scripts=column
 fi
 # shellcheck disable=SC2086 # words
@@ -188,7 +189,7 @@ works "the samples in Python, cell by cell" ip netns exec ns0 python3 "$here/../
 	"$here/python/dm_lock.py"
 works "keys in Rust on rxe0" ip netns exec ns0 "$here/keys_rust" rxe0
 works "keys in Rust with objects of another crate on rxe0" ip netns exec ns0 "$here/foreign_rust" rxe0
-# One process, which needs no way to others.
+# MPI runs in one process, so it needs no transport to other processes.
 export OMPI_MCA_btl=self OMPI_MCA_pml=ob1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 works "send_type on rxe0" ip netns exec ns0 "$here/send_type" rxe0
 works "column on the first device" ip netns exec ns1 "$here/column"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Headers of which bindgen makes Rust bindings. What the kernel crate binds
- * already is taken from there, see mod.rs.
+ * Headers of which bindgen makes Rust bindings. Types that the kernel crate binds
+ * are taken from that crate, see mod.rs.
  */
 #include <rdma/ib_cache.h>
 #include <rdma/ib_verbs.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Bindings of the kernel and, beside those that the `kernel` crate has, of the RDMA headers.
+//! The bindings of the `kernel` crate, and bindings of the RDMA headers, which that crate lacks.
 
 #![allow(
     missing_docs,
@@ -30,7 +30,7 @@ mod raw {
     include!(concat!(env!("IB_MKEY_OBJ"), "/bindings_generated.rs"));
 }
 pub(crate) use raw::*;
-// The kernel crate has these as opaque types only.
+// The kernel crate has this as an opaque type only.
 pub(crate) use raw::ib_device;
 
 mod helpers {

@@ -79,7 +79,7 @@ __rust_helper struct page *rust_helper_page_of_mapping(const void *address)
 
 	/*
 	 * vmap_pfn() and ioremap() map addresses without a page. vmalloc_to_page() does not
-	 * tell.
+	 * detect these.
 	 */
 	if (is_vmalloc_addr(address)) {
 		pfn = vmalloc_to_pfn(address);
@@ -119,7 +119,8 @@ __rust_helper int rust_helper_pci_p2pdma_distance(struct pci_dev *provider,
 }
 
 /*
- * Maps a DAX device from its start on: returns the number of contiguous pages, or an error.
+ * Finds the address of a DAX device from the byte @start on. Returns the number of contiguous pages
+ * there, or an error.
  */
 __rust_helper long rust_helper_dax_direct_range(struct dax_device *dax, u64 start,
 						long pages, void **address)
@@ -132,7 +133,7 @@ __rust_helper long rust_helper_dax_direct_range(struct dax_device *dax, u64 star
 	return found;
 }
 
-/* Returns false from a moment before the driver takes the pages away. */
+/* Returns true while the driver is bound. It is false before the driver takes the pages away. */
 __rust_helper bool rust_helper_dax_is_alive(struct dax_device *dax)
 {
 	int id = dax_read_lock();
@@ -234,8 +235,9 @@ __rust_helper bool rust_helper_vma_is_shared(struct vm_area_struct *vma)
 }
 
 /*
- * Prepares a mapping of memory that only its driver owns. It is uncached where the
- * kernel's mapping is. VM_PFNMAP would hide the pages from /proc/pid/pagemap.
+ * Prepares a mapping of memory that only its driver owns. @uncached says whether the
+ * kernel's own mapping is uncached, because both must have the same attributes.
+ * VM_PFNMAP would hide the pages from /proc/pid/pagemap.
  */
 __rust_helper void rust_helper_vma_set_device_memory(struct vm_area_struct *vma, bool uncached)
 {
@@ -244,7 +246,7 @@ __rust_helper void rust_helper_vma_set_device_memory(struct vm_area_struct *vma,
 		vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
 }
 
-/* Takes no reference. */
+/* Returns the thread group of the current task without a reference. */
 __rust_helper struct pid *rust_helper_current_tgid(void)
 {
 	return task_tgid(current);

@@ -57,7 +57,7 @@ impl Process {
         }
     }
 
-    /// Returns a value that differs from that of all other processes.
+    /// Returns a value that no other process has.
     pub(crate) fn key(&self) -> usize {
         self.pid.as_ptr() as usize
     }

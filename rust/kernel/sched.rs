@@ -11,7 +11,7 @@ use kernel::error::{code::EINTR, Result};
 ///
 /// # Errors
 ///
-/// `EINTR` if it has been.
+/// `EINTR` if the process has been killed.
 pub(crate) fn check_killed() -> Result {
     cond_resched();
     // SAFETY: No preconditions.

@@ -5,8 +5,8 @@
 use core::slice;
 use kernel::transmute::FromBytes;
 
-/// Returns `bytes` as an array. Returns [`None`] for a part of an element, and for bytes that are not
-/// aligned as the elements are.
+/// Returns `bytes` as an array. Returns [`None`] for a part of an element, and for bytes that are
+/// not aligned as the elements are.
 #[inline]
 pub(crate) fn slice_of<T: FromBytes>(bytes: &[u8]) -> Option<&[T]> {
     const { assert!(size_of::<T>() != 0) };
@@ -14,13 +14,13 @@ pub(crate) fn slice_of<T: FromBytes>(bytes: &[u8]) -> Option<&[T]> {
     if bytes.len() % size_of::<T>() != 0 || !start.is_aligned() {
         return None;
     }
-    // SAFETY: The bytes are valid for reads, aligned, and as many as the elements have. Any bytes are a
-    // valid `T`.
+    // SAFETY: The bytes are valid for reads, aligned, and as many as the elements have. Any bytes
+    // are a valid `T`.
     Some(unsafe { slice::from_raw_parts(start, bytes.len() / size_of::<T>()) })
 }
 
-/// Implements [`FromBytes`] and [`AsBytes`] for a C structure, all of whose fields are listed. The types
-/// of the fields must have both, and there must be no padding: the compiler checks that.
+/// Implements [`FromBytes`] and [`AsBytes`] for a C structure, all of whose fields are listed. The
+/// types of the fields must have both, and there must be no padding: the compiler checks that.
 ///
 /// [`FromBytes`]: kernel::transmute::FromBytes
 /// [`AsBytes`]: kernel::transmute::AsBytes

@@ -16,8 +16,8 @@ use kernel::{
     uaccess::{UserPtr, UserSlice},
 };
 
-/// The number of 8-byte words that are read at once without a buffer. They fit the stack, of which binds
-/// of nested keys take most. After each such read, `check_killed()` runs.
+/// The number of 8-byte words that are read at once without a buffer. They fit the stack, of which
+/// binds of nested keys take most. After each such read, `check_killed()` runs.
 const AT_ONCE: usize = 48;
 
 /// The number of 8-byte words of a buffer for long arrays. A read takes 300 instructions besides
@@ -47,7 +47,7 @@ pub(crate) fn read_chunks<T: FromBytes>(
         assert!(align_of::<T>() <= align_of::<u64>());
         assert!(size_of::<T>() != 0 && size_of::<T>() <= size_of::<[u64; AT_ONCE]>());
     };
-    // Without memory the reads are shorter.
+    // If there is no memory for a buffer, the reads are shorter.
     let mut long = if len > size_of_val(&short) {
         let room = LONG.min(len.div_ceil(size_of::<u64>()));
         KVec::<u64>::with_capacity(room, GFP_KERNEL | __GFP_NOWARN).ok()
@@ -78,7 +78,7 @@ pub(crate) fn read_chunks<T: FromBytes>(
 ///
 /// # Errors
 ///
-/// As for [`read_chunks`].
+/// Those of [`read_chunks`].
 pub(crate) fn read_array<T: FromBytes>(
     addr: u64,
     count: u32,
@@ -101,8 +101,8 @@ pub(crate) fn read_array<T: FromBytes>(
 pub(crate) fn read_slice<T: FromBytes>(addr: u64, to: &mut [T]) -> Result {
     let from = usize::try_from(addr)? as *const c_void;
     let len = size_of_val(to);
-    // SAFETY: `to` is valid for writes of `len` bytes, and any bytes are valid structures. The function
-    // checks that the other address is one of the process.
+    // SAFETY: `to` is valid for writes of `len` bytes, and any bytes are valid structures. The
+    // function checks that the other address is one of the process.
     let left = unsafe { bindings::_copy_from_user(to.as_mut_ptr().cast(), from, len as c_ulong) };
     if left == 0 {
         Ok(())
@@ -128,7 +128,8 @@ const CHUNK: usize = 64 << 10;
 ///
 /// # Errors
 ///
-/// As for [`read_array`]; `ENOMEM` if `to` lacks room. Numbers that were read before stay appended.
+/// Those of [`read_array`]; `ENOMEM` if `to` lacks room. Numbers that were read before the error
+/// stay appended.
 pub(crate) fn read_all<T: FromBytes>(addr: u64, count: u32, to: &mut KVVec<T>) -> Result {
     const { assert!(size_of::<T>() > 0 && CHUNK % size_of::<T>() == 0) };
     let mut left = usize::try_from(count)?;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A ULP to start from: connections by rdma_cm, completions by callback, a key at
- * the server.
+ * A ULP to start from. It uses rdma_cm for connections, a callback for completions, and
+ * a key at the server.
  *
  * The server listens at an address. For each connection it makes a key over device
  * memory and over a buffer, and tells the client the rkey when it accepts. The
  * client is in the same module: it connects, reads all bytes of the key by one RDMA
- * READ and compares them. The module loads only if they are right, and then
- * continues to listen.
+ * READ and compares them. The module loads only if all bytes are right. The server
+ * continues to listen until the module is removed.
  *
  *   insmod mkey_skeleton.ko address=10.0.0.2
  *
- * Each connection is released by work, because a handler of rdma_cm must not destroy
- * its own id.
+ * A work item releases each connection, because a handler of rdma_cm must not destroy
+ * the id that it was called for.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -46,7 +46,7 @@ struct skeleton_conn {
 	bool is_client;
 	struct ib_pd *pd;
 	struct ib_cq *cq;
-	/* objects of the server */
+	/* objects that only the server has */
 	struct ib_dm *dm;
 	struct ib_mr *dm_mr;
 	struct ib_mr *key;
@@ -54,7 +54,7 @@ struct skeleton_conn {
 	char *buffer;
 	u64 dma;
 	size_t dma_len;
-	/* the client waits for this step; the result of the step */
+	/* the client waits until a step is done; @status is the result of the step */
 	struct completion done;
 	int status;
 	struct ib_cqe cqe;
@@ -93,7 +93,7 @@ static void skeleton_release(struct work_struct *work)
 		ib_free_cq(conn->cq);
 	if (conn->pd)
 		ib_dealloc_pd(conn->pd);
-	/* Waits for handlers. */
+	/* Waits until no handler of the id runs. */
 	rdma_destroy_id(conn->id);
 
 	mutex_lock(&conns_lock);
@@ -214,7 +214,7 @@ static int skeleton_make_key(struct skeleton_conn *conn)
 	return ib_bind_mkey_list(mr, parts, ARRAY_SIZE(parts), IB_ACCESS_REMOTE_READ);
 }
 
-/* Returns 0, or an errno. rdma_cm then rejects the request and destroys @id. */
+/* Returns 0, or an errno. rdma_cm rejects the request and destroys @id after an errno. */
 static int skeleton_accept(struct rdma_cm_id *id)
 {
 	struct skeleton_private private;
@@ -242,7 +242,7 @@ static int skeleton_accept(struct rdma_cm_id *id)
 		pr_err("cannot accept a connection on %s: error %d\n",
 		       dev_name(&id->device->dev), ret);
 		rdma_reject(id, NULL, 0, IB_CM_REJ_CONSUMER_DEFINED);
-		/* The work destroys the id, so rdma_cm must not. */
+		/* The work item destroys the id, so rdma_cm must not. */
 		skeleton_close(conn);
 	}
 
@@ -280,9 +280,9 @@ static int skeleton_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		break;
 	default:
 		/*
-		 * Disconnected, an error, or the device is removed, which waits until all
-		 * ids of the device are destroyed. If this returns a value other than 0,
-		 * rdma_cm destroys the id.
+		 * The peer has disconnected, an error has occurred, or the device is being
+		 * removed. The removal waits until all ids of the device are destroyed. If this
+		 * handler returns a value other than 0, rdma_cm destroys the id.
 		 */
 		if (!conn)
 			return cmpxchg(&listener, id, NULL) == id;
@@ -303,8 +303,8 @@ static void skeleton_read_done(struct ib_cq *cq, struct ib_wc *wc)
 }
 
 /*
- * Waits for the step that a call with the result @ret has begun; returns the
- * step's result.
+ * Waits for the step that a call with the result @ret has begun. Returns the result of
+ * the step, or @ret if the call failed.
  */
 static int skeleton_wait(struct skeleton_conn *conn, int ret)
 {

@@ -32,7 +32,7 @@ static int entries(struct ib_mr *mkey, u32 lkey, u64 addr, u32 max)
 	return 0;
 }
 
-/* Binds the largest number of indices, of either size. */
+/* Binds the largest number of indices, and checks the rules for their two sizes. */
 static int indices(struct ib_mr *mkey, u32 lkey, u64 addr, u32 max, u32 max_entries)
 {
 	u64 *large = kvcalloc(max + 1, sizeof(*large), GFP_KERNEL);
@@ -60,7 +60,7 @@ static int indices(struct ib_mr *mkey, u32 lkey, u64 addr, u32 max, u32 max_entr
 	expect(!fits && too_many == -ENOSPC && both == -EINVAL && length == 2ull * max);
 	expect(!small && neither == -EINVAL && mkey->length == 6);
 
-	/* Such a key has room for no more entries than others. */
+	/* A key for so many indices cannot have more entries than other keys. */
 	return entries(mkey, lkey, addr, max_entries);
 }
 
@@ -117,7 +117,7 @@ static struct ib_dm *alloc(struct ib_device *device, u64 length)
 	return ib_alloc_dm(device, &attr);
 }
 
-/* Allocates all free device memory; this sample holds some already. */
+/* Allocates all device memory that is left; other parts of this sample have some. */
 static int dm_size(struct ib_device *device, u64 max)
 {
 	struct ib_dm *one, *rest;

@@ -73,8 +73,9 @@ static int ulp_modify(struct ib_qp *qp, u32 dest, union ib_gid *gid, int index)
 }
 
 /*
- * A queue pair that completed a request in error enters the error state after the
- * completion was polled. That can happen between the test and the reset.
+ * Resets a queue pair. If a request completes with an error, the completion can be polled
+ * before the queue pair enters the error state. If it does so after this reset, reset it
+ * again.
  */
 static int ulp_reset(struct ib_qp *qp)
 {
@@ -94,7 +95,7 @@ static int ulp_reset(struct ib_qp *qp)
 }
 
 /**
- * ulp_link_connect() - connect the queue pairs, again after an error
+ * ulp_link_connect() - connect the queue pairs, also after an error
  * @link: an open link
  *
  * Return: 0 or a negative errno.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A key that is bound by work requests: one chain of requests binds it to the parts of a
- * message, sends the message and unbinds it.
+ * Binds a key by work requests. One chain of requests binds the key to the parts of a
+ * message, sends the message and unbinds the key.
  */
 
 #include <linux/delay.h>
@@ -32,7 +32,7 @@ static int post_message(struct ulp_side *side, struct ib_mr *key, const struct i
 	};
 	int ret;
 
-	/* Another rkey for each message: an old one reaches nothing. */
+	/* Use another rkey for each message: the rkey of an earlier message is then invalid. */
 	ib_update_fast_reg_key(key, ib_inc_rkey(key->rkey));
 	ret = ib_map_mkey_list(key, parts, PARTS);
 	if (ret)

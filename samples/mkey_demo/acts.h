@@ -17,7 +17,7 @@ struct demo {
 
 struct counter_figures {
 	unsigned int operations;
-	uint64_t device_memory;		/* the counter's last value */
+	uint64_t device_memory;		/* last value of the counter in device memory */
 	double device_memory_ms;
 	double host_memory_ms;
 };

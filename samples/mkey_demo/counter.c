@@ -2,10 +2,10 @@
 /*
  * Act 3. Both nodes add to one counter in the device memory of node 1, at the
  * same time: node 0 over the network, node 1 through its own device. Every
- * addition returns the old value, so no two may return the same one. For
- * comparison, both nodes also add to a counter in ordinary memory. The two
- * kinds alternate in short rounds, so that a change of the machine's speed
- * affects both.
+ * addition returns the old value, so no two additions may return the same one.
+ * For comparison, both nodes also add to a counter in ordinary memory. Short
+ * rounds with the one and with the other counter alternate, so that a change of
+ * the machine's speed affects both.
  */
 #include <err.h>
 #include <stdio.h>
@@ -17,12 +17,12 @@
 #include "acts.h"
 
 #define ROUNDS 10
-#define PER_ROUND 500	/* of one node */
+#define PER_ROUND 500	/* additions of one node */
 #define PER_NODE (ROUNDS * PER_ROUND)
 #define TOTAL (2 * PER_NODE)
-#define LIST_LENGTH 16	/* requests posted with one call */
-#define NUM_WORDS 8	/* the counter and seven words that stay as they are */
-#define COUNTER 3	/* the counter's word: one with neighbours at both sides */
+#define LIST_LENGTH 16	/* requests that one call posts */
+#define NUM_WORDS 8	/* the counter, and seven words that must not change */
+#define COUNTER 3	/* index of the counter: it has neighbours at both sides */
 
 enum kind {
 	DEVICE_MEMORY,
@@ -38,14 +38,14 @@ struct place {
 
 /* The values that one node's additions returned. */
 struct findings {
-	uint64_t (*found)[PER_NODE];	/* of each kind */
+	uint64_t (*found)[PER_NODE];	/* one array for each kind of memory */
 	struct ibv_mr *mr;
 };
 
 struct counters {
 	struct ibv_dm *dm;
-	uint64_t words[NUM_WORDS];	/* in host memory */
-	uint64_t before[NUM_WORDS];	/* what both were set to */
+	uint64_t words[NUM_WORDS];	/* the words in host memory */
+	uint64_t before[NUM_WORDS];	/* initial values of the words in both memories */
 	struct ibv_mr *mr[NUM_KINDS];
 	struct place place[NUM_KINDS];
 };
@@ -69,7 +69,7 @@ static void free_findings(struct findings *findings)
 	free(findings->found);
 }
 
-/* Adds 1 to @place PER_ROUND times; @found receives the old values. */
+/* Adds 1 to the counter at @place PER_ROUND times. The old values go to @found. */
 static void add(struct rc_conn *conn, const struct place *place,
 		uint64_t *found, uint32_t lkey)
 {
@@ -115,8 +115,8 @@ static void add(struct rc_conn *conn, const struct place *place,
 }
 
 /*
- * One node's part in all rounds; @ms receives the time of each kind, for both
- * nodes.
+ * Runs one node's part in all rounds. @ms receives the time of both nodes for each
+ * kind of memory.
  */
 static void add_in_rounds(struct node *node, struct rc_conn *conn,
 			  const struct place *place, struct findings *findings,
@@ -196,7 +196,7 @@ static void open_counters(struct node *node, struct counters *counters)
 	};
 }
 
-/* Each value from 0 on must have been returned once. */
+/* Checks that the additions have returned each value from 0 on, once. */
 static void check_found(const uint64_t *near_found, const uint64_t *far_found,
 			const char *where)
 {

@@ -113,8 +113,8 @@ void image_frame(struct image *image, const struct rect *what,
 	for (unsigned int y = 0; y < image->height; y++) {
 		for (unsigned int x = 0; x < image->width; x++) {
 			/*
-			 * Unsigned: a coordinate left of it or above it wraps to a
-			 * large number.
+			 * The differences are unsigned: for a pixel left of @what or above
+			 * it, they wrap to a large number.
 			 */
 			int inside = x - what->x < what->width &&
 				     y - what->y < what->height;
@@ -167,7 +167,7 @@ struct image image_sequence(const struct image *const *pictures,
 		if (shrunk[i].height > height)
 			height = shrunk[i].height;
 	}
-	/* An arrow must fit between the pictures, however low they are. */
+	/* The result must be high enough for an arrow, even if the pictures are low. */
 	height = (height > arrow ? height : arrow) + 2 * margin;
 
 	image = image_new(width, height);

@@ -51,10 +51,10 @@ struct image image_enlarge(const struct image *from, unsigned int factor);
  * Replaces every square of @factor x @factor pixels by one pixel, their mean.
  */
 struct image image_shrink(const struct image *from, unsigned int factor);
-/* Makes a dim background of that size from copies of @pattern. */
+/* Makes a dim background of this size from copies of @pattern. */
 struct image image_wallpaper(const struct image *pattern, unsigned int width,
 			     unsigned int height);
-/* Copies @what of @from to (@x, @y) of @to, pixel by pixel; it must fit. */
+/* Copies the part @what of @from to (@x, @y) of @to, pixel by pixel. The part must fit. */
 void image_paste(struct image *to, unsigned int x, unsigned int y,
 		 const struct image *from, const struct rect *what);
 /* Draws a frame just outside @what. */

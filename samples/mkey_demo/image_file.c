@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Files of pictures: the program mkey_picture, beside this one, reads and writes them. */
+/* Reads and writes files of pictures, by the program mkey_picture. */
 #define _GNU_SOURCE
 #include <err.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 #define MAX_PIXELS (16u << 20)
 
-/* mkey_picture in the directory of this program */
+/* Returns the path of mkey_picture, which is in the directory of this program. */
 static const char *helper(void)
 {
 	static char path[PATH_MAX];
@@ -34,9 +34,9 @@ static const char *helper(void)
 }
 
 /*
- * Starts mkey_picture with a pipe as its standard input or output, and returns this end.
- * A fork would have the process copy the pages that a device writes to; posix_spawn()
- * copies none.
+ * Starts mkey_picture with a pipe as its standard input or output, and returns the other end
+ * of the pipe. After a fork, the kernel would give this process copies of the pages that a
+ * device writes to. posix_spawn() copies no pages.
  */
 static int start(const char *command, const char *path, int its_end, pid_t *pid)
 {
@@ -57,7 +57,7 @@ static int start(const char *command, const char *path, int its_end, pid_t *pid)
 	return ends[!theirs];
 }
 
-/* mkey_picture says itself what it could not do. */
+/* Waits for mkey_picture. Prints nothing if it failed, because it has printed the reason. */
 static void finish(pid_t pid)
 {
 	int status;
@@ -102,7 +102,7 @@ void image_write_png(const struct image *image, const char *path)
 	if (!file)
 		err(1, "%s", path);
 	fprintf(file, "P6\n%u %u\n255\n", image->width, image->height);
-	/* mkey_picture notices a short picture, and may have printed its own line. */
+	/* Ignore an error: mkey_picture reports a picture that is too short. */
 	fwrite(image->pixels, 1, image_bytes(image), file);
 	fclose(file);
 	finish(pid);

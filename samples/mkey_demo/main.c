@@ -22,11 +22,11 @@
 
 #include "acts.h"
 
-#define MIN_SIDE 16		/* of the picture that is read */
+#define MIN_SIDE 16		/* smallest side of the picture that is read */
 #define MAX_ASPECT 8
-#define GOOD_SIDE 960		/* pictures are enlarged up to this, unless told */
+#define GOOD_SIDE 960		/* without an option, pictures are enlarged up to this */
 #define MAX_SIDE 1024
-#define MAX_MESSAGE (8u << 20)	/* bytes; a port of rxe allows no more in one */
+#define MAX_MESSAGE (8u << 20)	/* largest message of a port of rxe, in bytes */
 #define MAX_REPETITIONS 1000
 
 static const char usage[] =
@@ -92,7 +92,7 @@ static void print_line(const char *what, const struct figures *f)
 	       f->ms[WAY_REQUEST_EACH] / f->ms[WAY_ONE_KEY]);
 }
 
-/* C has no crate for tables; the columns are known, so that printf() aligns them. */
+/* Prints the table of the figures. printf() aligns the columns, whose widths are fixed. */
 static void print_table(const struct results *results, unsigned int repetitions)
 {
 	const struct counter_figures *counter = &results->counter;
@@ -122,7 +122,7 @@ static void print_table(const struct results *results, unsigned int repetitions)
 	printf("ratio       the time in ordinary memory by that in device memory\n");
 }
 
-/* What is to come, before anything happens. */
+/* Prints what the demonstration will do, before it begins. */
 static void announce(const struct node *nodes, const struct demo *demo)
 {
 	printf("mkey_demo: %s sends to %s. A key names bytes of other memory, wherever they are.\n"
@@ -160,10 +160,10 @@ static void run_node1(struct node *node, const struct demo *demo)
 	node_close(node);
 }
 
-/* Of node 1; 0 in node 1 itself, and until it is known. */
+/* The process of node 1. 0 in node 1 itself, and until node 0 knows it. */
 static volatile pid_t peer;
 
-/* Node 0 must not wait for completions that cannot come any more. */
+/* Ends node 0 if node 1 has ended: node 0 could wait for completions that never come. */
 static void on_child(int number)
 {
 	static const char message[] = "mkey_demo: node 1 was killed\n";
@@ -193,7 +193,7 @@ static unsigned int number_from(int option, const char *text, unsigned int max)
 
 static struct node nodes[2] = { { .where = "rxe0@ns0" }, { .where = "rxe1@ns1" } };
 
-/* Node 1 is another process on this machine, or else on @host. */
+/* Runs both nodes, each in a process. If @host is set, runs node 0 only: node 1 is there. */
 static struct results run_nodes(const struct demo *demo, const char *host)
 {
 	pid_t parent = getpid(), child;
@@ -223,7 +223,7 @@ static struct results run_nodes(const struct demo *demo, const char *host)
 	program_invocation_short_name = child ? "mkey_demo, node 0" :
 						"mkey_demo, node 1";
 	if (!child) {
-		/* Node 0 may have ended between the fork and this request. */
+		/* Node 0 may have ended between the fork and this call. */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (getppid() != parent)
 			exit(1);
@@ -231,7 +231,7 @@ static struct results run_nodes(const struct demo *demo, const char *host)
 		exit(0);
 	}
 	peer = child;
-	on_child(SIGCHLD);	/* it may have ended before its number was known */
+	on_child(SIGCHLD);	/* node 1 may have ended before @peer was set */
 	results = run_node0(&nodes[0], demo);
 	peer = 0;
 	if (waitpid(child, &status, 0) != child)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A node: one process, one RDMA device, a connection to the other node, and a
- * socket for the data that two programs would exchange over TCP.
+ * A node: one process with one RDMA device, a connection to the other node, and a
+ * socket. Over the socket the nodes exchange what programs exchange over TCP, such as
+ * rkeys.
  */
 #ifndef MKEY_DEMO_NODE_H
 #define MKEY_DEMO_NODE_H

@@ -14,12 +14,12 @@
 
 #include "acts.h"
 
-#define NUM_PIECES 4	/* the header, then the payload */
-#define GUARD 67	/* bytes around a piece that must stay as they are; odd */
+#define NUM_PIECES 4	/* the header, and three pieces of the payload */
+#define GUARD 67	/* bytes on each side of a piece, which must not change; odd */
 #define GUARD_BYTE 0xa5
 
 struct message {
-	uint8_t *buffer[NUM_PIECES];	/* with the guard bytes */
+	uint8_t *buffer[NUM_PIECES];	/* the pieces with their guard bytes */
 	size_t length[NUM_PIECES];
 	struct ibv_mr *mr[NUM_PIECES];
 	struct region region;

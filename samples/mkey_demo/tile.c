@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Act 1. A tile of a picture is a block of bytes in each of its rows; the
- * blocks are the picture's width apart. Node 0 sends its tile by a key. Node 1
- * has a key for the destination in another, wider picture.
+ * Act 1. A tile of a picture is a block of bytes in each of its rows. The stride of
+ * the blocks is the width of the picture. Node 0 sends its tile by a key. Node 1 has
+ * a key for the destination in another, wider picture.
  */
 #include <err.h>
 #include <stdlib.h>
@@ -23,7 +23,10 @@ static struct rect tile_of(const struct image *picture)
 	};
 }
 
-/* The width is different and odd: no row has the alignment of a source row. */
+/*
+ * Makes the picture that the tile is written to. Its width is odd and differs from that
+ * of the source, so that rows are aligned differently.
+ */
 static struct image new_canvas(const struct demo *demo)
 {
 	struct image pattern = image_shrink(&demo->picture, 6);
@@ -105,7 +108,7 @@ struct figures tile_send(struct node *node, const struct demo *demo)
 	struct region region;
 	struct ibv_mr *mr;
 
-	/* The MR is read-only: no later step may write to it. */
+	/* The MR is read-only, because no later step writes to the picture. */
 	mr = rc_reg(&node->dev, demo->picture.pixels, image_bytes(&demo->picture), 0);
 	region = bind_tile(node, &demo->picture, mr, mr->lkey, &tile, 0);
 	figures = ways_send(node, &region, demo->repetitions);
@@ -120,7 +123,7 @@ struct figures tile_send(struct node *node, const struct demo *demo)
 }
 
 struct landing {
-	const struct image *canvas;	/* what the network writes to */
+	const struct image *canvas;	/* the picture that node 0 writes to */
 	const struct image *before;
 	const struct image *expected;
 };
@@ -138,8 +141,8 @@ static const char *check_canvas(void *context)
 	struct landing *landing = context;
 
 	/*
-	 * Compare all of it: the tile must have arrived, and nothing else may
-	 * have changed.
+	 * Compare the whole picture: the tile must have arrived, and nothing else
+	 * may have changed.
 	 */
 	if (memcmp(landing->canvas->pixels, landing->expected->pixels,
 		   image_bytes(landing->expected)))

@@ -6,7 +6,7 @@
 
 #include "ways.h"
 
-#define LIST_LENGTH 64	/* requests posted with one call */
+#define LIST_LENGTH 64	/* requests that one call posts */
 
 static const char *const way_names[NUM_WAYS] = {
 	[WAY_ONE_KEY] = "by one key",
@@ -22,7 +22,7 @@ static const enum way order[NUM_WAYS] = {
 	WAY_PACKED, WAY_REQUEST_EACH, WAY_ONE_KEY
 };
 
-/* The description of the receiver's region. Its blocks follow. */
+/* The description of the receiver's region. The blocks of the region follow it. */
 struct invitation {
 	uint64_t length;
 	uint64_t staging_addr;
@@ -46,7 +46,7 @@ struct sender {
 	unsigned int num_runs;
 	uint8_t *staging;
 	struct ibv_mr *staging_mr;
-	unsigned int in_flight;		/* signalled requests not yet completed */
+	unsigned int in_flight;		/* signalled requests that have not completed */
 	int answered;
 };
 
@@ -67,7 +67,7 @@ static void free_staging(uint8_t *staging, struct ibv_mr *mr)
 	free(staging);
 }
 
-/* Cuts the bytes at the end of each block on either side. */
+/* Divides the bytes into runs that are contiguous on both sides. */
 static void find_runs(struct sender *s, const struct block *far_blocks)
 {
 	const struct block *near_block = s->region->blocks, *far_block = far_blocks;
@@ -112,7 +112,7 @@ static void take_completion(struct sender *s)
 		s->in_flight--;
 }
 
-/* The immediate data wakes the receiver's program. */
+/* Adds immediate data to the last request of a transfer, to wake the receiver's program. */
 static void make_last(struct ibv_send_wr *wr, enum way way)
 {
 	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -214,7 +214,7 @@ static double send_once(struct sender *s, enum way way)
 		write_runs(s);
 		break;
 	default:
-		/* All of the data on both sides: a key from its address zero. */
+		/* Both keys describe all of the data, from address 0 on. */
 		write_one(s, way, 0, s->region->mkey->lkey, 0, s->far.mkey_rkey);
 	}
 	while (s->in_flight || !s->answered)
@@ -258,7 +258,7 @@ struct figures ways_send(struct node *node, const struct region *from,
 	for (unsigned int i = 0; i < repetitions; i++)
 		for (int j = 0; j < NUM_WAYS; j++)
 			times[order[j]][i] = send_once(&s, order[j]);
-	/* The receiver has checked the last transfer, too. */
+	/* Wait until the receiver has checked the last transfer, too. */
 	node_meet(node);
 
 	for (int way = 0; way < NUM_WAYS; way++) {

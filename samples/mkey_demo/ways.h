@@ -9,7 +9,7 @@
  * - a request each: one RDMA WRITE for every run of bytes that is contiguous on
  *   both sides, posted in lists.
  *
- * The time of each is measured from the sender's first step until the sender
+ * The time of a way begins with the sender's first step. It ends when the sender
  * knows that the data are in place and that the receiver's program knows that,
  * too.
  */
@@ -30,7 +30,7 @@ enum way {
 struct block {
 	uint64_t addr;
 	uint64_t length;
-	uint32_t key;		/* lkey at the sender, rkey at the receiver */
+	uint32_t key;		/* the lkey at the sender, the rkey at the receiver */
 };
 
 /* One side's data. */
@@ -38,16 +38,16 @@ struct region {
 	struct ibv_mr *mkey;	/* describes all blocks, in order */
 	struct block *blocks;
 	unsigned int num_blocks;
-	uint64_t length;	/* of all blocks together */
-	double bind_ms;		/* what describing them took */
+	uint64_t length;	/* bytes of all blocks together */
+	double bind_ms;		/* time for the bind of @mkey */
 };
 
 struct figures {
 	uint64_t bytes;
-	unsigned int blocks;	/* the larger number of the two sides */
-	unsigned int requests;	/* of WAY_REQUEST_EACH */
-	double bind_ms;		/* both sides' */
-	double ms[NUM_WAYS];	/* median */
+	unsigned int blocks;	/* number of blocks, the larger one of both sides */
+	unsigned int requests;	/* number of requests of WAY_REQUEST_EACH */
+	double bind_ms;		/* time for the binds of both sides */
+	double ms[NUM_WAYS];	/* median time of each way */
 };
 
 /*
@@ -61,8 +61,8 @@ struct checks {
 };
 
 /*
- * The nodes call these functions at the same time. The last transfer that the
- * receiver sees is the one by one key.
+ * The nodes call these functions at the same time. The last transfer is one by
+ * WAY_ONE_KEY.
  */
 struct figures ways_send(struct node *node, const struct region *from,
 			 unsigned int repetitions);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Sends elements of MPI datatypes without packing: a key of the datatype is written
- * to the peer by one request, and a key of the peer's datatype takes it. The bytes
- * are those of MPI_Pack() and MPI_Unpack().
+ * Sends elements of MPI datatypes without packing. One request writes the bytes of a key
+ * of the sender's datatype to a key of the peer's datatype. The result is that of
+ * MPI_Pack() and MPI_Unpack().
  *
  * usage: send_type [DEVICE]
  */
@@ -55,7 +55,7 @@ static void write_key(struct rc_conn *conn, struct ibv_mr *from, struct ibv_mr *
 	rc_wait(conn);
 }
 
-/* What MPI does within a process. */
+/* Makes the expected result: packs as one datatype and unpacks as the other one. */
 static void expect(MPI_Datatype from, MPI_Datatype to)
 {
 	int size, in = 0, out = 0;
@@ -93,7 +93,7 @@ static void send_type(struct rc_dev *dev, struct rc_conn *conn, const char *name
 	MPI_Type_free(&to);
 }
 
-/* A box of the array, and one number before it: a struct of two types. */
+/* Makes a datatype of a box of the array and of one number before it: a struct of two types. */
 static MPI_Datatype box_and_number(int first, MPI_Aint number)
 {
 	const int sizes[] = { N, N, N }, part[] = { 5, 6, 7 }, at[] = { first, 2, 3 };
@@ -107,7 +107,7 @@ static MPI_Datatype box_and_number(int first, MPI_Aint number)
 	return both;
 }
 
-/* One layer of the array, perpendicular to an axis. */
+/* Makes a datatype of one layer of the array, perpendicular to an axis. */
 static MPI_Datatype layer(int axis, int at)
 {
 	int sizes[] = { N, N, N }, part[] = { N, N, N }, start[] = { 0, 0, 0 };

@@ -24,11 +24,11 @@ device = sys.argv[1] if len(sys.argv) == 2 else None
 loop = Loop(device)
 into = ibmkey.register(loop.pd, received, e.IBV_ACCESS_LOCAL_WRITE)
 
-# %% The peer makes a key of the slice and gives its number, the rkey, away.
+# %% The peer makes a key of the slice, and tells the reader its rkey.
 key = ibmkey.Key.from_buffer(loop.pd, part, e.IBV_ACCESS_REMOTE_READ)
 print(key)
 
-# %% The reader needs no more than the rkey. Addresses of a key begin at 0.
+# %% The reader needs only the rkey. Addresses of a key begin at 0.
 loop.read(sge(into), 0, key.rkey)
 assert (received == part).all()
 print(f"{part.size} elements in one read: {received[:3]} ...")

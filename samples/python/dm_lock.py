@@ -59,7 +59,7 @@ for turn in range(ROUNDS):
 assert (words[2::2] == ROUNDS * (np.arange(7) + 1)).all() and not words[1::2].any()
 print(f"{ROUNDS} updates under a lock in device memory: {words[2::2]}")
 
-# %% Keys are closed before the memory, and arrays over it are gone.
+# %% Drop the arrays over the memory, and close the keys, before the memory is closed.
 del words
 lock.close()
 record.close()

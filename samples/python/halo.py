@@ -27,7 +27,7 @@ for axis in range(3):
         its = tuple(border if at == axis else inside for at in range(3))
         faces.append((own, its))
 
-# %% One MR for each grid. The peer may write the neighbour's.
+# %% One MR for each grid. The peer may write the neighbour's grid.
 # The program's argument. In a notebook, it is the first device.
 device = sys.argv[1] if len(sys.argv) == 2 else None
 loop = Loop(device)
@@ -50,7 +50,7 @@ for own, its in faces:
 assert (neighbour == expected).all() and (grid == mine).all()
 print(f"6 faces of {grid.shape}, {sum(grid[own].size for own, _ in faces)} cells, in 6 writes")
 
-# %% Keys are closed before their MRs, and those before the connection.
+# %% Keys are closed before their MRs, and MRs before the connection.
 for key in sources + targets:
     key.close()
 here.close()

@@ -26,7 +26,7 @@ loop = Loop(device)
 message = ibmkey.Key.from_list(loop.pd, [header, table[:, 2]])
 place = ibmkey.Key.from_list(loop.pd, [their_header, their_column], e.IBV_ACCESS_LOCAL_WRITE)
 
-# %% One SGE on either side.
+# %% Each side needs one SGE.
 loop.send(message.sge(), place.sge())
 print(f"{message.length} bytes in one send")
 assert their_header == header and (their_column == table[:, 2]).all()

@@ -72,8 +72,8 @@ class Loop:
         """Connects the queue pairs, also after an error."""
         gid = _gid(self.context)
         mtu = self.context.query_port(PORT).active_mtu
-        # rxe reports an error before it changes the state. The first reset waits for such a change, which
-        # replaces the reset.
+        # rxe completes a request with an error before it moves the queue pair to the error state.
+        # That move may replace the first reset, so reset twice.
         for qp in (self.qp, self.qp, self.peer, self.peer):
             qp.modify(QPAttr(qp_state=e.IBV_QPS_RESET), e.IBV_QP_STATE)
         for qp, other in ((self.qp, self.peer), (self.peer, self.qp)):
@@ -101,7 +101,7 @@ class Loop:
             if cq is not self.cq:
                 continue
             cq.req_notify()
-            # One that came before the request for a notification.
+            # Poll again: a completion may have arrived before the notification was requested.
             count, completions = cq.poll()
             if count:
                 return int(completions[0].status)

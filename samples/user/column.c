@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Sends a column of a matrix to another place as a row. One key describes the
- * column's elements, which are a row's length apart. A request sends from a key
- * as from any MR.
+ * Sends a column of a matrix to another place as a row. One key describes the elements
+ * of the column, whose stride is the length of a row. A request names a key as it names
+ * any MR.
  *
  * usage: column [DEVICE]
  */
@@ -16,7 +16,7 @@
 
 #define ROWS 1000
 #define COLUMNS 37
-#define COLUMN 5	/* the one that is sent */
+#define COLUMN 5	/* the column that is sent */
 
 static double matrix[ROWS][COLUMNS];
 static double received[ROWS];
@@ -37,8 +37,8 @@ static struct ibv_mr *column_key(struct rc_dev *dev, struct ibv_mr *base)
 	if (!key)
 		err(1, "ibmkey_alloc");
 	/*
-	 * One dimension, one block. A key that is only sent from needs no access
-	 * flags.
+	 * One dimension, one block. The device only reads through the key, so no access flag
+	 * is needed.
 	 */
 	ret = ibmkey_bind_interleaved(key, 0, 1, &rows, 1, &element);
 	if (ret)
@@ -94,7 +94,7 @@ int main(int argc, char **argv)
 			errx(1, "element %d is %g instead of %g", i, received[i],
 			     matrix[i][COLUMN]);
 
-	/* Deregister the key first, because its leaf is busy until then. */
+	/* Deregister the key first: an MR cannot be deregistered while a key describes it. */
 	rc_dereg(key);
 	rc_dereg(base);
 	rc_dereg(target);

@@ -17,7 +17,7 @@
 #define STEP 3
 
 /*
- * Adds STEP to the counter at @offset of device memory; returns the old value.
+ * Adds STEP to the counter at @offset of device memory. Returns the old value.
  */
 static uint64_t add(struct rc_conn *conn, uint64_t offset, uint32_t rkey,
 		    uint64_t *old, uint32_t lkey)
@@ -87,7 +87,7 @@ int main(int argc, char **argv)
 		errx(1, "the counter is %llu", (unsigned long long)last);
 
 	/*
-	 * Deregister the MRs first: registered device memory cannot be freed.
+	 * Deregister the MR first: device memory cannot be freed while it is registered.
 	 */
 	rc_dereg(counter_mr);
 	rc_dereg(old_mr);

@@ -23,24 +23,24 @@
 #include "peer.h"
 
 #define NODES 2
-#define ADDITIONS 9			/* to the counter, for each update */
-#define OPERATIONS (1 + ADDITIONS)	/* of one turn */
+#define ADDITIONS 9			/* additions to the counter for each update */
+#define OPERATIONS (1 + ADDITIONS)	/* operations of one turn */
 
-/* What the lock protects: six words that belong together. */
+/* The record that the lock protects: six words that belong together. */
 struct record {
 	uint64_t updates;
-	uint64_t of[NODES];	/* the updates of each node */
-	uint64_t turns;		/* updates that followed an update of another node */
+	uint64_t of[NODES];	/* number of updates of each node */
+	uint64_t turns;		/* number of updates that followed one of another node */
 	uint64_t last;		/* the node of the last update */
-	uint64_t check;		/* of the other words */
+	uint64_t check;		/* checksum of the other words */
 };
 
-/* The device memory. */
+/* The contents of the device memory. */
 struct shared {
 	uint64_t lock;
 	struct record record;
 	uint64_t counter;
-	uint64_t guard;		/* not to be written */
+	uint64_t guard;		/* a value that no operation may change */
 };
 
 #define GUARD 0x0123456789abcdef
@@ -49,14 +49,14 @@ struct shared {
 struct local {
 	uint64_t found;
 	struct record record;
-	uint64_t counted[];	/* what the additions found */
+	uint64_t counted[];	/* old values of the counter, which the additions return */
 };
 
 struct node {
-	uint64_t id;		/* 1 and up: 0 owns nothing */
+	uint64_t id;		/* from 1 on; 0 in the lock means no node */
 	unsigned int turns;
 	struct rc_dev dev;
-	struct rc_conn *conn;	/* to the device that has the memory */
+	struct rc_conn *conn;	/* connection to the device that has the memory */
 	uint32_t rkey;
 	struct local *local;
 	struct ibv_mr *local_mr;
@@ -72,7 +72,7 @@ static uint64_t check_of(const struct record *record)
 	return ~sum;
 }
 
-/* Makes a request between a part of the device memory and one of the local memory. */
+/* Makes a request that copies between a part of the device memory and the local memory. */
 static struct ibv_send_wr request(struct node *node, struct ibv_sge *sge,
 				  enum ibv_wr_opcode opcode, size_t offset,
 				  void *here, size_t length)
@@ -92,7 +92,7 @@ static struct ibv_send_wr request(struct node *node, struct ibv_sge *sge,
 	return wr;
 }
 
-/* Makes the same for an atomic operation on one word. */
+/* Makes a request for an atomic operation on one word of the device memory. */
 static struct ibv_send_wr atomic_request(struct node *node, struct ibv_sge *sge,
 					 enum ibv_wr_opcode opcode, size_t offset,
 					 uint64_t *found, uint64_t compare_add,
@@ -125,7 +125,7 @@ static struct ibv_send_wr swap_request(struct node *node, struct ibv_sge *sge,
 			      expected, desired);
 }
 
-/* Replaces the lock if it is @expected; returns the old value. */
+/* Replaces the lock by @desired if it is @expected. Returns the old value. */
 static uint64_t swap_lock(struct node *node, uint64_t expected, uint64_t desired)
 {
 	struct ibv_sge sge;
@@ -169,7 +169,7 @@ static uint64_t lock(struct node *node)
 			next = node->id;
 		else if (!heir_of(seen))
 			next = seen | node->id << 32;
-		/* If the value stays the same, the swap only reads. */
+		/* If @next equals @seen, the swap only reads the lock. */
 		found = swap_lock(node, seen, next);
 		if (found == seen && next != seen) {
 			found = next;
@@ -188,9 +188,9 @@ static uint64_t lock(struct node *node)
 		if (!heir_of(seen))
 			continue;
 		/*
-		 * Each request uses the owner's device. Double the wait each time, up
-		 * to a limit. The wait is random, so that the nodes do not run in
-		 * step.
+		 * Each request keeps the device busy, which the owner needs, too. So double
+		 * the wait each time, up to a limit. The wait is random, so that the nodes
+		 * do not try at the same times.
 		 */
 		usleep(longest / 2 + random() % longest);
 		if (longest < 640)
@@ -198,7 +198,7 @@ static uint64_t lock(struct node *node)
 	}
 }
 
-/* Writes the record and then unlocks. Operations of a queue pair keep their order. */
+/* Writes the record, then unlocks. The device executes the requests of a queue pair in order. */
 static void write_and_unlock(struct node *node)
 {
 	struct record *record = &node->local->record;
@@ -208,8 +208,8 @@ static void write_and_unlock(struct node *node)
 	uint64_t seen;
 
 	/*
-	 * Write in two pieces: a reader that ignores the lock may see one without
-	 * the other.
+	 * Write the record in two pieces, so that a reader that ignores the lock may find
+	 * one piece without the other.
 	 */
 	wr[0] = request(node, &sge[0], IBV_WR_RDMA_WRITE, offset, record, half);
 	wr[1] = request(node, &sge[1], IBV_WR_RDMA_WRITE, offset + half,
@@ -222,12 +222,12 @@ static void write_and_unlock(struct node *node)
 	seen = node->local->found;
 	if (seen == node->id)
 		return;
-	/* There is an heir. Only the owner can make the heir the owner. */
+	/* The swap failed because there is an heir. Only the owner can make it the owner. */
 	if (swap_lock(node, seen, heir_of(seen)) != seen)
 		errx(1, "the lock was changed by a node that does not own it");
 }
 
-/* One update of the record, under the lock. */
+/* Updates the record once, under the lock. */
 static void update(struct node *node)
 {
 	struct record *record = &node->local->record;
@@ -247,7 +247,7 @@ static void update(struct node *node)
 	write_and_unlock(node);
 }
 
-/* Adds 1 to the counter ADDITIONS times; @counted receives the old values. */
+/* Adds 1 to the counter ADDITIONS times. The old values go to @counted. */
 static void add(struct node *node, uint64_t *counted)
 {
 	struct ibv_send_wr wr[ADDITIONS];
@@ -295,7 +295,7 @@ static void close_node(struct node *node)
 	rc_close(&node->dev);
 }
 
-/* Checks that no two additions returned the same value and that all of them count. */
+/* Checks that no two additions returned the same value, and that the counter has all of them. */
 static void check_counted(const uint64_t *counted, uint64_t number, uint8_t *seen,
 			  uint64_t total)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Sends the same payloads to several destinations without a multicast group, so
- * that none is lost. Each payload is copied to device memory once and sent from
- * there on the reliable connection of each destination.
+ * Sends the same payloads to several destinations. Multicast groups are unreliable, so
+ * the program uses a reliable connection to each destination instead. It copies each
+ * payload to device memory once, and sends it from there to all destinations.
  *
  * usage: dm_multicast [-n PAYLOADS] DEVICE	the source; waits for DESTINATIONS
  *        dm_multicast DEVICE HOST		a destination of the one on HOST
@@ -18,11 +18,11 @@
 #include "peer.h"
 
 #define DESTINATIONS 3
-#define BUFFERS 2	/* one is filled while the other one is sent */
+#define BUFFERS 2	/* the program fills one while the device sends the other one */
 
 struct payload {
 	uint64_t number;
-	uint64_t copy;	/* which of the copies to device memory this is */
+	uint64_t copy;	/* number of this copy among all copies to device memory */
 	uint8_t bytes[60000];
 };
 
@@ -41,7 +41,7 @@ struct source {
 	uint64_t copies;
 };
 
-/* Writes to device memory. No other function does. */
+/* Copies a payload to device memory. Only this function writes device memory. */
 static void write_payload(struct source *source, unsigned int buffer, uint64_t number)
 {
 	static struct payload payload;
@@ -162,7 +162,7 @@ static void check(const struct payload *payload, uint32_t received, uint64_t num
 	if (received != sizeof(*payload) || payload->number != number ||
 	    memcmp(payload->bytes, bytes, sizeof(bytes)))
 		errx(1, "payload %llu is not what was sent", (unsigned long long)number);
-	/* If each destination had its own copy, this number would be different. */
+	/* Copies for each destination would have different numbers. */
 	if (payload->copy != number)
 		errx(1, "payload %llu was copied more than once",
 		     (unsigned long long)number);

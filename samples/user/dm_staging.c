@@ -2,8 +2,8 @@
 /*
  * Stages outgoing messages in device memory. The program composes each message
  * in a slot of a ring, piece by piece, and sends it from there. A device with
- * its own memory sends it without reading the host's memory. A slot is used
- * again when its message has completed.
+ * its own memory then does not read the host's memory. The program uses a slot
+ * again when the request that sent its message has completed.
  *
  * usage: dm_staging [-n MESSAGES] DEVICE	receives
  *        dm_staging [-n MESSAGES] DEVICE HOST	sends to the one on HOST
@@ -23,8 +23,8 @@
 
 struct header {
 	uint64_t number;
-	uint32_t length;	/* of the payload */
-	uint32_t sum;		/* of its bytes */
+	uint32_t length;	/* bytes of the payload */
+	uint32_t sum;		/* sum of these bytes */
 };
 
 #define MAX_PAYLOAD (SLOT_SIZE - sizeof(struct header))
@@ -35,8 +35,8 @@ struct message {
 };
 
 /*
- * Both sides derive message @number from its number, so that the receiver can
- * check it.
+ * Both sides compute the contents of a message from its number, so that the receiver can
+ * check them.
  */
 static uint32_t payload_length(uint64_t number)
 {
@@ -67,8 +67,8 @@ static size_t compose(struct ibv_dm *dm, unsigned int slot, uint64_t number)
 	int ret;
 
 	/*
-	 * Write the payload first, in two pieces, because the header depends on
-	 * it.
+	 * Write the payload first, in two pieces. The header comes later, because it has
+	 * the sum of the payload.
 	 */
 	make_payload(payload, number);
 	ret = ibv_memcpy_to_dm(dm, at + sizeof(header), payload, half);
@@ -103,7 +103,7 @@ static void send_slot(struct rc_conn *conn, struct ibv_mr *ring, unsigned int sl
 	rc_post(conn, &wr);
 }
 
-/* Messages complete in the order in which they were posted. */
+/* Waits until the oldest message has been sent. Requests complete in the order of posting. */
 static void free_slot(struct rc_conn *conn, unsigned int oldest)
 {
 	struct ibv_wc wc = rc_wait(conn);
@@ -126,7 +126,7 @@ static void send_all(struct rc_dev *dev, const char *host, uint64_t messages)
 	dm = ibv_alloc_dm(dev->ctx, &attr);
 	if (!dm)
 		err(1, "ibv_alloc_dm");
-	/* An MR that is only sent from needs no access flags. */
+	/* The device only reads through the MR, so no other access flag is needed. */
 	ring = ibv_reg_dm_mr(dev->pd, dm, 0, attr.length, IBV_ACCESS_ZERO_BASED);
 	if (!ring)
 		err(1, "ibv_reg_dm_mr");
@@ -197,8 +197,8 @@ static void receive_all(struct rc_dev *dev)
 
 		check(message, wc.byte_len, number);
 		/*
-		 * Clear the buffer, so that no byte of this message is taken for the next
-		 * one's.
+		 * Clear the buffer, so that the check of the next message does not accept
+		 * bytes of this one.
 		 */
 		memset(message, 0, sizeof(*message));
 		rc_post_recv(&conn, wc.wr_id, mr, message, sizeof(*message));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Exchanges the faces of a 3-D box with the border of its neighbour, as solvers do in
- * each step. Each of the 6 faces is a key here and a key there, made once. A step is one
- * list of 6 requests, without packing.
+ * each step. For each of the 6 faces there is a key on both sides, which is made once. A
+ * step is one list of 6 requests, without packing.
  *
  * usage: halo [DEVICE]
  */
@@ -35,14 +35,14 @@ struct layer {
 	uint64_t at;
 };
 
-/* The other two axes. */
+/* Sets @u and @v to the other two axes. */
 static void across(int axis, int *u, int *v)
 {
 	*u = axis == 0 ? 1 : 0;
 	*v = axis == 2 ? 1 : 2;
 }
 
-/* The first layer inside goes behind the last one of the neighbour, and the other way round. */
+/* Returns a face of the box, or the opposite border of the neighbour, to which that face goes. */
 static struct layer layer_of(int face, bool of_neighbour)
 {
 	uint64_t last = inside[face / 2];
@@ -75,7 +75,7 @@ static struct ibv_mr *layer_key(struct rc_dev *dev, struct ibv_mr *mr, struct bo
 	return key;
 }
 
-/* Sends all faces by one list of requests; the last one reports that all are there. */
+/* Sends all faces by one list of requests. The completion of the last one is that of all. */
 static void exchange(struct rc_conn *conn, struct ibv_mr *const from[], struct ibv_mr *const to[])
 {
 	struct ibv_send_wr wr[FACES];
@@ -95,7 +95,7 @@ static void exchange(struct rc_conn *conn, struct ibv_mr *const from[], struct i
 	rc_wait(conn);
 }
 
-/* The same by assignments. */
+/* Copies a face by assignments, for the comparison. */
 static void expect(int face)
 {
 	struct layer from = layer_of(face, false), to = layer_of(face, true);

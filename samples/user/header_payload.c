@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Lets the remote side write a message, header and payload, with one request
- * into two buffers with separate MRs. The remote side needs to know one key
+ * Lets the remote side write a message, which consists of a header and a payload, by one
+ * request into two buffers with separate MRs. The remote side needs to know one rkey
  * only.
  *
  * usage: header_payload [DEVICE]
@@ -28,7 +28,7 @@ static struct header header;
 static char payload[sizeof(message.payload)];
 
 /*
- * Makes a key whose bytes are those of the header, then those of the payload.
+ * Makes a key that has the bytes of the header, and then those of the payload.
  */
 static struct ibv_mr *message_key(struct rc_dev *dev, struct ibv_mr *header_mr,
 				  struct ibv_mr *payload_mr, unsigned int access)
@@ -56,7 +56,7 @@ static struct ibv_mr *message_key(struct rc_dev *dev, struct ibv_mr *header_mr,
 	return key;
 }
 
-/* The remote side's part: it knows one key, and not the two buffers. */
+/* Does the remote side's part. It knows one rkey, and not the two buffers. */
 static void write_message(struct rc_conn *conn, struct ibv_mr *from, uint32_t rkey)
 {
 	struct ibv_sge all = {
@@ -104,7 +104,7 @@ int main(int argc, char **argv)
 	    memcmp(payload, message.payload, sizeof(payload)))
 		errx(1, "the received message differs from the one that was sent");
 
-	/* Deregister the key first, because its leaves are busy until then. */
+	/* Deregister the key first: an MR cannot be deregistered while a key describes it. */
 	rc_dereg(key);
 	rc_dereg(header_mr);
 	rc_dereg(payload_mr);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Gathers the blocks of a sequence from a KV cache with one READ. The cache has
- * blocks of one size. A block list names the blocks of the sequence, in order. A
- * key is bound to the list as it is: 4 bytes for each block.
+ * blocks of one size. A block list has the numbers of the blocks of the sequence, in
+ * order, 4 bytes each. A key is bound to the list without a conversion.
  *
  * usage: kv_gather [DEVICE]
  */
@@ -14,9 +14,9 @@
 
 #include "rc.h"
 
-#define BLOCK 1024		/* bytes of keys and values */
-#define CACHE 8192		/* blocks of the cache */
-#define LONGEST 1500		/* blocks of a sequence, at most */
+#define BLOCK 1024		/* bytes of a block, which has keys and values */
+#define CACHE 8192		/* number of blocks of the cache */
+#define LONGEST 1500		/* largest number of blocks of a sequence */
 #define SEQUENCES 20
 
 static char cache[CACHE][BLOCK];
@@ -46,7 +46,7 @@ static void draw(struct sequence *s)
 	}
 }
 
-/* The node with the cache binds the key to the sequence's blocks. */
+/* Binds the key to the blocks of the sequence, on the node with the cache. */
 static void bind_blocks(struct ibv_mr *key, const struct sequence *s,
 			const struct ibv_mr *cache_mr)
 {
@@ -64,7 +64,7 @@ static void bind_blocks(struct ibv_mr *key, const struct sequence *s,
 		die(ret, "ibmkey_bind_indexed: %s", ibmkey_last_error());
 }
 
-/* The node that needs the sequence reads all of its blocks. */
+/* Reads all blocks of the sequence, on the node that needs it. */
 static void gather(struct rc_conn *conn, const struct ibv_mr *key,
 		   const struct ibv_mr *to)
 {
@@ -121,7 +121,7 @@ int main(int argc, char **argv)
 		blocks += sequence.blocks;
 	}
 
-	/* Deregister the key first, because its leaf is busy until then. */
+	/* Deregister the key first: an MR cannot be deregistered while a key describes it. */
 	rc_dereg(key);
 	rc_dereg(cache_mr);
 	rc_dereg(gathered_mr);

@@ -17,21 +17,21 @@
 #define NUMBERS 7
 #define FREE 0
 
-/* What is in device memory. */
+/* The contents of device memory. */
 struct shared {
-	uint64_t lock;			/* the number of its owner */
+	uint64_t lock;			/* number of the peer that has the lock */
 	uint64_t unused;
 	struct {
 		uint64_t number, unused;
 	} record[NUMBERS];
 };
 
-/* Ordinary memory of the peer that updates: what its requests read and write. */
+/* Ordinary memory of the peer that updates: the source and the target of its requests. */
 static struct {
 	uint64_t old, numbers[NUMBERS];
 } mine;
 
-/* Runs one request and waits for it. @addr is an address of the key or MR of @rkey. */
+/* Runs one request and waits for it. */
 static void run(struct rc_conn *conn, struct ibv_send_wr wr, void *local, uint32_t length,
 		uint32_t lkey)
 {
@@ -44,7 +44,7 @@ static void run(struct rc_conn *conn, struct ibv_send_wr wr, void *local, uint32
 	rc_wait(conn);
 }
 
-/* Stores @to in the lock if it is @from; returns what it was. */
+/* Stores @to in the lock if the lock is @from. Returns the old value. */
 static uint64_t swap(struct rc_conn *conn, struct ibv_mr *shared, struct ibv_mr *own,
 		     uint64_t from, uint64_t to)
 {
@@ -60,7 +60,7 @@ static uint64_t swap(struct rc_conn *conn, struct ibv_mr *shared, struct ibv_mr 
 	return mine.old;
 }
 
-/* One update of a record, by the peer with this number: all of it, or nothing. */
+/* Updates the record under the lock, as the peer with this number. */
 static void update(struct rc_conn *conn, struct ibv_mr *shared, struct ibv_mr *record,
 		   struct ibv_mr *own, uint64_t peer)
 {
@@ -94,7 +94,7 @@ int main(int argc, char **argv)
 
 	rc_open(&dev, argc > 1 ? argv[1] : NULL);
 	rc_create_loop(pair, &dev);
-	ret = ibmkey_enable(dev.ctx);		/* ibv_alloc_dm() and so on */
+	ret = ibmkey_enable(dev.ctx);		/* makes ibv_alloc_dm() work */
 	if (ret)
 		die(ret, "ibmkey_enable");
 	dm = ibv_alloc_dm(dev.ctx, &attr);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Sends sequences whose pages are spread over a cache, as in a paged KV cache.
- * Each is one WRITE from a key. The key is taken from a pool, bound to the
- * sequence's pages, and returned when the WRITE has completed.
+ * Sends sequences whose pages are spread over a cache, as in a paged KV cache. One WRITE
+ * from a key sends a sequence. The program takes the key from a pool, binds it to the
+ * pages of the sequence, and returns it when the WRITE has completed.
  *
  * usage: pages [DEVICE]
  */
@@ -16,10 +16,10 @@
 #include "rc.h"
 
 #define PAGE 512
-#define PAGES 4096		/* of the cache */
-#define LONGEST 64		/* pages of a sequence, at most */
+#define PAGES 4096		/* number of pages of the cache */
+#define LONGEST 64		/* largest number of pages of a sequence */
 #define SEQUENCES 200
-#define KEYS 4			/* that are in use at once */
+#define KEYS 4			/* number of keys that are in use at once */
 
 static char cache[PAGES][PAGE];
 static char received[KEYS][LONGEST][PAGE];
@@ -43,7 +43,7 @@ static void draw(struct sequence *s)
 	}
 }
 
-/* Takes a key and binds it to the sequence's pages. */
+/* Takes a key and binds it to the pages of the sequence. */
 static void bind_pages(struct ibmkey_pool *pool, struct sequence *s,
 		       struct ibv_mr *cache_mr)
 {
@@ -127,14 +127,14 @@ int main(int argc, char **argv)
 			rc_wait(&pair[0]);
 			check(&flying[i], received[i]);
 			pages += flying[i].pages;
-			/* After this, the key no longer reaches the sequence. */
+			/* This unbinds the key, so its rkey no longer reaches the sequence. */
 			ret = ibmkey_pool_put(pool, flying[i].key);
 			if (ret)
 				die(ret, "ibmkey_pool_put");
 		}
 	}
 
-	/* Destroy the keys first, because their leaves are busy until then. */
+	/* Destroy the keys first: an MR cannot be deregistered while a key describes it. */
 	ret = ibmkey_pool_destroy(pool);
 	if (ret)
 		die(ret, "ibmkey_pool_destroy");

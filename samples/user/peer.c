@@ -12,9 +12,9 @@
 #include "peer.h"
 
 #define PEER_PORT 18517
-#define PEER_PATIENCE 300	/* tenths of a second */
+#define PEER_PATIENCE 300	/* time to wait for the other part, in tenths of a second */
 
-/* Messages are small, and the other part waits for each of them. */
+/* Sends small messages at once, because the other part waits for each of them. */
 static void peer_no_delay(int sock)
 {
 	static const int yes = 1;
@@ -87,8 +87,8 @@ void peer_tell(int sock, const void *buffer, size_t length)
 {
 	if (send(sock, buffer, length, MSG_NOSIGNAL) != (ssize_t)length) {
 		/*
-		 * Give another part of the program time to end it with the
-		 * reason.
+		 * The other node may have ended. In mkey_demo, the handler of SIGCHLD then
+		 * ends this program with the reason. Give it time to do so.
 		 */
 		sleep(1);
 		err(1, "cannot tell the other node");

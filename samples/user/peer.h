@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The parts of a program on two nodes exchange this over TCP: the addresses of
- * queue pairs, keys, and when to continue. Any error ends the program with one
- * line, as in rc.h, and so does the end of the other part.
+ * A socket between the two parts of a program on two nodes. Over TCP they exchange the
+ * addresses of queue pairs, rkeys, and messages that say when to continue. An error ends
+ * the program with one line, as in rc.h. The end of the other part is such an error.
  */
 #ifndef SAMPLES_PEER_H
 #define SAMPLES_PEER_H
@@ -25,7 +25,7 @@ void peer_hear(int sock, void *buffer, size_t length);
 void peer_meet(int sock);
 
 /*
- * Makes @conn and connects it to that of the other part, which calls this, too.
+ * Makes @conn and connects it to the connection of the other part. Both parts must call this.
  */
 void peer_link(struct rc_conn *conn, struct rc_dev *dev, int sock,
 	       const char *what);

@@ -89,7 +89,7 @@ void rc_close(struct rc_dev *dev)
 {
 	int ret = ibv_dealloc_pd(dev->pd);
 
-	/* EBUSY means that an object of the domain was not destroyed. */
+	/* EBUSY means that an object of the protection domain still exists. */
 	if (ret)
 		die(ret, "ibv_dealloc_pd");
 	if (ibv_close_device(dev->ctx))
@@ -140,8 +140,8 @@ void rc_create(struct rc_conn *conn, struct rc_dev *dev, const char *what)
 struct rc_addr rc_address(const struct rc_conn *conn, const struct rc_dev *dev)
 {
 	/*
-	 * Each queue pair has its own first packet number, so that stale packets
-	 * are recognised.
+	 * Each queue pair begins with another packet number, so that the device recognises
+	 * packets of an earlier queue pair with the same number.
 	 */
 	return (struct rc_addr) {
 		.gid = dev->gid,
@@ -173,8 +173,8 @@ void rc_connect(struct rc_conn *conn, const struct rc_dev *dev,
 	struct ibv_qp_attr rts = {
 		.qp_state = IBV_QPS_RTS,
 		/*
-		 * 4 us << 17 is half a second, which suffices for emulated
-		 * machines, too
+		 * 4 us << 17 is half a second, which is long enough even for
+		 * emulated machines
 		 */
 		.timeout = 17,
 		.retry_cnt = 7,
@@ -283,7 +283,7 @@ void rc_post_recv(struct rc_conn *conn, uint64_t id, struct ibv_mr *mr,
 	rc_receive(conn, &wr);
 }
 
-/* Takes a completion; returns 0 if there is none. */
+/* Takes a completion. Returns 0 if there is none. */
 static int rc_take(struct rc_conn *conn, struct ibv_wc *wc)
 {
 	int n = ibv_poll_cq(conn->cq, 1, wc);

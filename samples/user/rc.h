@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The common part of all verbs programs: a device, a connected pair of queues,
- * and a way to wait. Any error ends the program with one line, so that the
- * samples show the calls and not the clean-up.
+ * The code that all samples need: it opens a device, connects queue pairs, and waits for
+ * completions. An error ends the program with one line, so that the samples have no code
+ * for errors.
  */
 #ifndef SAMPLES_RC_H
 #define SAMPLES_RC_H
@@ -12,11 +12,11 @@
 
 #include <infiniband/verbs.h>
 
-#define RC_SEND_DEPTH 256	/* send work requests that fit in a queue */
+#define RC_SEND_DEPTH 256	/* number of requests that a send queue holds */
 #define RC_RECV_DEPTH 64
-#define RC_MAX_SGE 16		/* entries of a request's scatter/gather list */
+#define RC_MAX_SGE 16		/* largest number of SGEs of a request */
 
-/* Ends the program with @format and what @error, an errno value, means. */
+/* Ends the program with a line: the message @format and the text of the errno value @error. */
 _Noreturn void die(int error, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
@@ -35,14 +35,14 @@ struct rc_conn {
 	const char *what;	/* names the connection in error messages */
 };
 
-/* The address of one side, for the other one. Plain bytes: send it as it is. */
+/* The address of one side, which the other side needs to connect. It can be sent as bytes. */
 struct rc_addr {
 	union ibv_gid gid;
 	uint32_t qpn;
 	uint32_t psn;
 };
 
-/* Opens the device called @name, or the first one where @name is NULL. */
+/* Opens the device @name, or the first device if @name is NULL. */
 void rc_open(struct rc_dev *dev, const char *name);
 void rc_close(struct rc_dev *dev);
 
@@ -61,20 +61,20 @@ struct ibv_mr *rc_reg(struct rc_dev *dev, void *addr, size_t length, int access)
 void rc_dereg(struct ibv_mr *mr);
 
 /*
- * Posts @wr, or the list that starts with it. A list must fit in what is free
- * of RC_SEND_DEPTH. A request's entry is free again when this request, or a
- * later one, has completed.
+ * Posts @wr, or the list that begins with it. The send queue must have room for the list:
+ * it holds RC_SEND_DEPTH requests. When the program has taken the completion of a request,
+ * there is room again for this request and for all earlier ones.
  */
 void rc_post(struct rc_conn *conn, struct ibv_send_wr *wr);
-/* Posts a receive without memory, as a WRITE with immediate data consumes. */
+/* Posts a receive without memory. A WRITE with immediate data consumes such a receive. */
 void rc_post_empty_recv(struct rc_conn *conn);
-/* Posts a receive into @length bytes of @mr; its completion has @id. */
+/* Posts a receive into the @length bytes at @addr, which are in @mr. Its completion has @id. */
 void rc_post_recv(struct rc_conn *conn, uint64_t id, struct ibv_mr *mr,
 		  void *addr, size_t length);
 
 /*
- * Waits for the next completion without spinning and returns it. A completion
- * in error, or no completion for half a minute, ends the program.
+ * Waits for the next completion without polling in a loop, and returns it. The program
+ * ends if the completion has an error, or if there is none for half a minute.
  */
 struct ibv_wc rc_wait(struct rc_conn *conn);
 

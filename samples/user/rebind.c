@@ -26,7 +26,7 @@ static void post_message(struct rc_conn *conn, struct ibv_mr *key, struct ibv_mr
 				  .access = IBV_ACCESS_REMOTE_READ };
 	int ret;
 
-	/* The description must stay as it is until the bind has completed. */
+	/* Each message has its own description, which must not change until the bind completes. */
 	bind.length = ibmkey_describe(&layout, text[i], sizeof(text[i]));
 	if (!bind.length || bind.length > sizeof(text[i]))
 		errx(1, "ibmkey_describe");
@@ -72,7 +72,7 @@ int main(int argc, char **argv)
 		rc_post_recv(&pair[1], i, to, got[i], sizeof(got[i]));
 		post_message(&pair[0], key, text_mr, i, &elements[i]);
 	}
-	rc_wait(&pair[0]);		/* for the last of the nine requests */
+	rc_wait(&pair[0]);		/* the last of the nine requests completes */
 	for (int i = 0; i < MESSAGES; i++, puts("")) {
 		rc_wait(&pair[1]);
 		for (int j = 0; j < N; j++) {
@@ -90,7 +90,7 @@ int main(int argc, char **argv)
 		;
 	printf("a READ by the last rkey: %s\n", ibv_wc_status_str(wc.status));
 
-	rc_dereg(key);			/* before the MRs */
+	rc_dereg(key);			/* before the MRs that it describes */
 	rc_dereg(text_mr);
 	rc_dereg(to);
 	rc_dereg(mr);

@@ -77,8 +77,8 @@ struct Shared<T: Backing> {
     view: Option<View<T::Charge>>,
 }
 
-/// The pages that a view has besides the memory. Mappings of it hold the dma-buf, and with it these
-/// pages.
+/// The pages that a view has besides the memory. Mappings of the view hold the dma-buf, and thus
+/// these pages.
 struct View<C> {
     /// The number of pages of the memory.
     pages: usize,
@@ -122,8 +122,8 @@ impl<T: Backing> Shared<T> {
     fn take(&self) -> Option<Arc<T>> {
         let mut memory = self.memory.lock();
         if let Some(view) = &self.view {
-            // The lock is held, so no page fault finds the spare page before this. It does not fail:
-            // the byte is in the page.
+            // The lock is held, so no page fault finds the spare page before this. `set_revoked()`
+            // does not fail, because the byte is in the page.
             let _ = view.set_revoked();
         }
         memory.take()
@@ -321,7 +321,7 @@ impl<T: Backing> Export<T> {
 
     /// # Safety
     ///
-    /// Only for a dma-buf's `attach`.
+    /// Only the dma-buf core may call this, as `dma_buf_ops.attach`.
     unsafe extern "C" fn attach(
         raw: *mut bindings::dma_buf,
         attachment: *mut bindings::dma_buf_attachment,
@@ -346,7 +346,7 @@ impl<T: Backing> Export<T> {
 
     /// # Safety
     ///
-    /// Only for a dma-buf's `map_dma_buf`.
+    /// Only the dma-buf core may call this, as `dma_buf_ops.map_dma_buf`.
     unsafe extern "C" fn map(
         attachment: *mut bindings::dma_buf_attachment,
         direction: bindings::dma_data_direction,
@@ -386,7 +386,7 @@ impl<T: Backing> Export<T> {
 
     /// # Safety
     ///
-    /// Only for a dma-buf's `unmap_dma_buf`.
+    /// Only the dma-buf core may call this, as `dma_buf_ops.unmap_dma_buf`.
     unsafe extern "C" fn unmap(
         _attachment: *mut bindings::dma_buf_attachment,
         table: *mut bindings::sg_table,
@@ -402,7 +402,7 @@ impl<T: Backing> Export<T> {
 
     /// # Safety
     ///
-    /// Only for a dma-buf's `release`.
+    /// Only the dma-buf core may call this, as `dma_buf_ops.release`.
     unsafe extern "C" fn release(raw: *mut bindings::dma_buf) {
         // SAFETY: Called once, after the last reference to the dma-buf was dropped.
         drop(unsafe { <Pin<KBox<Shared<T>>> as ForeignOwnable>::from_foreign((*raw).priv_) });
@@ -410,7 +410,7 @@ impl<T: Backing> Export<T> {
 
     /// # Safety
     ///
-    /// Only for a dma-buf's `mmap`.
+    /// Only the dma-buf core may call this, as `dma_buf_ops.mmap`.
     unsafe extern "C" fn mmap(
         raw: *mut bindings::dma_buf,
         vma: *mut bindings::vm_area_struct,
@@ -438,7 +438,7 @@ impl<T: Backing> Export<T> {
 
     /// # Safety
     ///
-    /// Only for a dma-buf's `vmap`, which is called while there is no such mapping.
+    /// Only the dma-buf core may call this, as `dma_buf_ops.vmap`, while there is no such mapping.
     unsafe extern "C" fn vmap(raw: *mut bindings::dma_buf, map: *mut bindings::iosys_map) -> c_int {
         from_result(|| {
             // SAFETY: The core calls with a dma-buf of this type and a valid `map`.
@@ -454,7 +454,8 @@ impl<T: Backing> Export<T> {
 
     /// # Safety
     ///
-    /// Only for a dma-buf's `vunmap`, which is called when the last user has released the mapping.
+    /// Only the dma-buf core may call this, as `dma_buf_ops.vunmap`, after the last user has
+    /// released the mapping.
     unsafe extern "C" fn vunmap(raw: *mut bindings::dma_buf, _map: *mut bindings::iosys_map) {
         // SAFETY: The core calls with a dma-buf of this type.
         let memory = unsafe { Self::shared(raw) }.mapped.lock().take();
@@ -464,7 +465,8 @@ impl<T: Backing> Export<T> {
 
     /// # Safety
     ///
-    /// Only for `vm_operations_struct.fault` of mappings that `mmap()` made.
+    /// Only the kernel may call this, as `vm_operations_struct.fault` of mappings that `mmap()`
+    /// made.
     unsafe extern "C" fn fault(vmf: *mut bindings::vm_fault) -> bindings::vm_fault_t {
         // SAFETY: The kernel calls with a fault of a mapping that `mmap()` made.
         let (vma, page, address) = unsafe {
@@ -490,7 +492,8 @@ impl<T: Backing> Export<T> {
     ///
     /// # Safety
     ///
-    /// Only for `vm_operations_struct.pfn_mkwrite` of mappings that `mmap()` made.
+    /// Only the kernel may call this, as `vm_operations_struct.pfn_mkwrite` of mappings that
+    /// `mmap()` made.
     unsafe extern "C" fn pfn_mkwrite(vmf: *mut bindings::vm_fault) -> bindings::vm_fault_t {
         // SAFETY: The kernel calls with a fault of a mapping that `mmap()` made. That set
         // `vm_private_data`, and the mapping holds the dma-buf.

@@ -2,9 +2,9 @@
 
 //! Import of a dma-buf of another exporter, as pages that the kernel can reach.
 //!
-//! A device that copies with the processor needs no DMA address. It takes the exporter's own kernel
-//! mapping, which stays in place as long as it is held. Exporters that move their memory (`pin`)
-//! are refused, because they can be pinned only for a device that does DMA.
+//! A device that copies with the processor needs no DMA address. It uses the exporter's own kernel
+//! mapping, which stays in place as long as the import holds it. Exporters that move their memory
+//! (`pin`) are refused, because they can be pinned only for a device that does DMA.
 //!
 //! C header: [`include/linux/dma-buf.h`](srctree/include/linux/dma-buf.h)
 
@@ -40,7 +40,7 @@ impl Drop for DmaBuf {
 }
 
 /// A dma-buf that is mapped in the kernel. Clones share the mapping. Dropping the last one sleeps,
-/// and the exporter may make that wait.
+/// and the exporter may delay that.
 #[derive(Clone)]
 pub(crate) struct Import(Arc<Mapped>);
 
@@ -59,9 +59,8 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Import {
-    /// Maps the dma-buf that `fd` refers to. Sleeps, and the exporter may make that wait. `check`
-    /// runs first, with the dma-buf's lock held: the core warns about an exporter whose `vmap`
-    /// fails.
+    /// Maps the dma-buf that `fd` refers to. Sleeps, and the exporter may delay that. `check` runs
+    /// first, with the dma-buf's lock held: the core warns about an exporter whose `vmap` fails.
     ///
     /// # Errors
     ///

@@ -71,7 +71,7 @@ impl Drop for Provider {
     }
 }
 
-/// An allocation from a device's memory. While there is one, the device keeps its driver.
+/// An allocation from a device's memory. While it exists, the driver stays bound to the device.
 ///
 /// # Invariants
 ///

@@ -23,7 +23,8 @@ use kernel::{
 /// `file` is the file of an open block device.
 struct BlockDevice {
     file: NonNull<bindings::file>,
-    /// The address tells this holder from all others, such as another device of this module.
+    /// The address of this byte identifies the holder. Another device of this module is another
+    /// holder.
     _holder: KBox<u8>,
 }
 
@@ -61,7 +62,7 @@ impl Drop for BlockDevice {
     }
 }
 
-/// The DAX side of a block device.
+/// The DAX device of a block device.
 ///
 /// # Invariants
 ///
@@ -84,7 +85,7 @@ impl Drop for DaxDevice {
     }
 }
 
-/// A reference to a device's pages. Its driver cannot take them away.
+/// A reference to a device's pages. While it is held, the driver cannot take the pages away.
 ///
 /// # Invariants
 ///
@@ -132,7 +133,7 @@ unsafe impl Send for PmemRegion {}
 unsafe impl Sync for PmemRegion {}
 
 impl PmemRegion {
-    /// Takes a disk such as `pmem0`. Allocations overwrite its contents.
+    /// Opens a disk such as `pmem0` exclusively. Allocations overwrite its contents.
     ///
     /// # Errors
     ///
@@ -184,7 +185,7 @@ impl PmemRegion {
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
-    /// Returns `true` if the driver is bound: then the memory is mapped.
+    /// Returns `true` if the driver is bound. Then the memory is mapped.
     pub(crate) fn is_there(&self) -> bool {
         self.dax.is_alive()
     }
@@ -203,7 +204,7 @@ impl Drop for PmemRegion {
     }
 }
 
-/// Bytes that are allocated from a region's pool. The memory may have gone since.
+/// Bytes that are allocated from a region's pool. The driver may have taken the memory away since.
 ///
 /// # Invariants
 ///
@@ -214,12 +215,12 @@ struct PmemRange {
     bytes: usize,
 }
 
-/// An allocation from a region. While there is one, the device keeps its driver.
+/// An allocation from a region. While it exists, the driver stays bound to the device.
 ///
 /// # Invariants
 ///
 /// `_pages` keeps the pages of `range` mapped.
-// Fields drop in declaration order: `_pages`, which keeps the driver, is the last one.
+// Fields drop in declaration order: `_pages`, which keeps the driver bound, is the last one.
 pub(super) struct PmemPiece {
     range: PmemRange,
     _pages: PmemPages,
@@ -254,8 +255,8 @@ impl PmemPiece {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for an alignment of 2^32 or more; `ENOMEM`; `EOPNOTSUPP` if the driver is unbound,
-    /// or waits for that.
+    /// `EINVAL` for an alignment of 2^32 or more; `ENOMEM`; `EOPNOTSUPP` if the driver is unbound
+    /// or is being unbound.
     pub(super) fn new(region: &Arc<PmemRegion>, bytes: usize, log_align: u32) -> Result<Self> {
         let range = PmemRange::new(region, bytes, log_align)?;
         let pages = PmemPages::hold(range.start.as_ptr())?;

@@ -101,7 +101,7 @@ impl<T: ClientOps> Client<T> {
 
     /// # Safety
     ///
-    /// Only for `ib_core` to call, as `ib_client.add`.
+    /// Only `ib_core` may call this, as `ib_client.add`.
     unsafe extern "C" fn add_callback(raw: *mut bindings::ib_device) -> c_int {
         // SAFETY: `ib_core` calls with a registered device.
         // INVARIANT: `ib_core` adds a device to its clients in the order of their registration.
@@ -143,14 +143,15 @@ impl<T: ClientOps> Client<T> {
 
     /// # Safety
     ///
-    /// Only for `ib_core` to call, as `ib_client.remove`.
+    /// Only `ib_core` may call this, as `ib_client.remove`.
     unsafe extern "C" fn remove_callback(raw: *mut bindings::ib_device, data: *mut c_void) {
         // SAFETY: `add_callback()` set `data`, or left them null.
         let Some(data) = (unsafe { <Arc<T> as ForeignOwnable>::try_from_foreign(data) }) else {
             return;
         };
         // SAFETY: `ib_core` calls with a device that is still registered.
-        // INVARIANT: `ib_core` removes a device from its clients last in, first out.
+        // INVARIANT: `ib_core` removes a device from its clients in the reverse order of their
+        // registration.
         let device = Removing(unsafe { Device::from_raw(raw) });
         T::remove(data.as_arc_borrow(), &device);
         // SAFETY: The device is being removed from the client, and `data` are those that were set.
@@ -223,8 +224,8 @@ impl Drop for ModulePin {
     }
 }
 
-/// Returns `true` if `ib_uverbs` is loaded. It reads a device's operations only when it adds the
-/// device.
+/// Returns `true` if `ib_uverbs` is loaded. `ib_uverbs` reads a device's operations only when it
+/// adds the device.
 pub(crate) fn uverbs_is_loaded() -> bool {
     // This symbol is in ib_uverbs itself, not in a module that it depends on.
     let symbol = c"rdma_user_mmap_disassociate".as_char_ptr();

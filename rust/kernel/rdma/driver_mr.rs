@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory regions that a driver made.
+//! MRs that a driver made.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -9,7 +9,7 @@ use crate::bindings;
 use core::ptr;
 use kernel::ffi::c_int;
 
-/// A memory region that a driver made but that `ib_core` does not know yet.
+/// An MR that a driver made but that `ib_core` does not know yet.
 ///
 /// # Invariants
 ///
@@ -48,7 +48,7 @@ impl core::ops::Deref for DriverMr {
 impl Drop for DriverMr {
     fn drop(&mut self) {
         if let Some(dereg) = self.dereg {
-            // SAFETY: By the type invariant; `ib_core` never had the region.
+            // SAFETY: By the type invariant; `ib_core` never had the MR.
             unsafe { dereg(self.raw, ptr::null_mut()) };
         }
     }

@@ -43,8 +43,8 @@ unsafe impl<'a> FromC for &'a Pd {
 #[derive(Clone, Copy)]
 pub(crate) struct HeldMr<'a>(&'a Mr);
 
-// SAFETY: The pointer is to an MR that is neither deregistered nor moved to another protection domain
-// for `'a`.
+// SAFETY: The pointer is to an MR that is neither deregistered nor moved to another protection
+// domain for `'a`.
 unsafe impl<'a> FromC for HeldMr<'a> {
     type Raw = *mut bindings::ib_mr;
 
@@ -111,8 +111,8 @@ pub(crate) struct MrHandles<'a> {
     _handles: PhantomData<&'a Mr>,
 }
 
-// SAFETY: The pointer is to `len` handles, each of an MR as for `HeldMr`. `ib_uverbs` holds them for
-// a method that reads them.
+// SAFETY: The pointer is to `len` handles, each of an MR as for `HeldMr`. `ib_uverbs` holds them
+// for a method that reads them.
 unsafe impl<'a> FromCArray for MrHandles<'a> {
     type Raw = *mut *mut bindings::ib_uobject;
 
@@ -195,7 +195,7 @@ impl<T> Deref for HeldDm<'_, T> {
 }
 
 impl<T> HeldDm<'_, T> {
-    /// Counts `mr` as an MR over the memory until it is deregistered. The memory cannot be taken
+    /// Counts `mr`, a new MR, as one over the memory until it is deregistered. The memory cannot be taken
     /// before, see [`GivenUpDm::take`].
     pub(crate) fn attach(&self, mr: &mut OwnedMr) {
         // SAFETY: C holds the object, which came from `IntoPtr`, and `take()` refuses one in use.

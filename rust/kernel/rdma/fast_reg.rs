@@ -19,7 +19,7 @@ use kernel::{
 
 /// # Safety
 ///
-/// Only for `ib_core` to call, as `ib_device_ops.alloc_mr` of a device that `T` extends.
+/// Only `ib_core` may call this, as `ib_device_ops.alloc_mr` of a device that `T` extends.
 pub(super) unsafe extern "C" fn alloc_mr<T: DeviceOps>(
     pd: *mut bindings::ib_pd,
     kind: bindings::ib_mr_type,
@@ -35,7 +35,7 @@ pub(super) unsafe extern "C" fn alloc_mr<T: DeviceOps>(
             // SAFETY: The arguments are the core's.
             return Ok(unsafe { stock(pd, kind, max_num_sg) });
         }
-        // Elements may be any memory's addresses, so processes must not give them.
+        // Elements may be addresses of any memory, so a process must not choose them.
         if !domain.is_kernels() {
             return Err(EINVAL);
         }
@@ -48,15 +48,15 @@ pub(super) unsafe extern "C" fn alloc_mr<T: DeviceOps>(
 
 /// # Safety
 ///
-/// Only for `ib_core` to call, as `ib_device_ops.map_mr_sg` of a device that `T` extends. It may be
-/// called in any context, so it neither sleeps nor allocates.
+/// Only `ib_core` may call this, as `ib_device_ops.map_mr_sg` of a device that `T` extends. It may
+/// be called in any context, so it neither sleeps nor allocates.
 pub(super) unsafe extern "C" fn map_mr_sg<T: DeviceOps>(
     raw: *mut bindings::ib_mr,
     list: *mut bindings::scatterlist,
     nents: c_int,
     offset: *mut c_uint,
 ) -> c_int {
-    // SAFETY: The core calls with a valid region.
+    // SAFETY: The core calls with a valid MR.
     let mr = unsafe { Mr::from_raw(raw) };
     let map = |data: ArcBorrow<'_, T>| {
         if !mr.has_gaps() {

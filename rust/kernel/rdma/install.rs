@@ -17,14 +17,15 @@ use kernel::prelude::*;
 impl Overlay {
     /// Fills in missing operations and wraps others, with functions that call `T`.
     ///
-    /// Users that were registered before the client may call these at any time, also while they are
-    /// removed. `ib_uverbs` can be such a user ([`uverbs`](super::uverbs)). Objects that it makes
-    /// with `alloc_dm` and `reg_user_mr_dmabuf` would outlive the client's data, so these two fail
-    /// then. `rereg_user_mr`, `advise_mr` and `dereg_mr` leave only objects of the driver.
+    /// Users that were registered before the client may call these operations at any time, even
+    /// while the operations are removed. `ib_uverbs` can be such a user
+    /// ([`uverbs`](super::uverbs)). Objects that it makes with `alloc_dm` and `reg_user_mr_dmabuf`
+    /// would outlive the client's data, so these two fail then. `rereg_user_mr`, `advise_mr` and
+    /// `dereg_mr` leave only objects of the driver behind, so they do not fail.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if this was made of another device.
+    /// `EINVAL` if this overlay was made for another device.
     pub(crate) fn install<T: DeviceOps>(&self, device: &Adding<'_>, max_dm_size: u64) -> Result {
         let raw = device.as_raw();
         if !ptr::eq(raw, self.device) {
@@ -70,8 +71,8 @@ impl Overlay {
         Ok(())
     }
 
-    /// Restores the operations of the device that this was made of. Does nothing for another
-    /// device. Running operations continue, see [`Self::drain`].
+    /// Restores the operations of the device for which this overlay was made. Does nothing for
+    /// another device. Running operations continue, see [`Self::drain`].
     pub(crate) fn uninstall(&self, device: &Removing<'_>) {
         let raw = device.as_raw();
         if !ptr::eq(raw, self.device) {

@@ -4,19 +4,19 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `callbacks.rs` | what `ib_core` calls in place of a driver's operations |
+//! | `callbacks.rs` | functions that `ib_core` calls in place of a driver's operations |
 //! | `client.rs` | a client of `ib_core`, its callbacks and its data for each device |
 //! | `device.rs` | an RDMA device |
 //! | `dm.rs` | device memory objects |
-//! | `driver_mr.rs` | memory regions that a driver made |
+//! | `driver_mr.rs` | MRs that a driver made |
 //! | `export.rs` | RDMA objects that functions exported to C take and return |
 //! | `fast_reg.rs` | fast registration by kernel users |
 //! | `install.rs` | puts the operations of a client into a device |
-//! | `mr.rs` | protection domains and memory regions |
+//! | `mr.rs` | protection domains and MRs |
 //! | `ops.rs` | operations of a device, filled in or wrapped by a client |
 //! | `scatterlist.rs` | scatterlists that are mapped for a device |
-//! | `uapi.rs` | what a client adds to the uverbs interface |
-//! | `uverbs.rs` | whether `ib_uverbs` came before the client |
+//! | `uapi.rs` | additions of a client to the uverbs interface |
+//! | `uverbs.rs` | detection of an `ib_uverbs` that was registered before the client |
 //! | `ulp/` | objects for users of RDMA in the kernel; only `for_ulp.rs` includes it |
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),

@@ -3,9 +3,10 @@
 //! Tells whether `ib_uverbs` was registered before this module's client.
 //!
 //! `ib_core` removes a device from its clients last in, first out. An `ib_uverbs` that was
-//! registered later therefore waits for all processes before this client's `remove` is called. One
-//! that was registered earlier does not: this client's data are freed while processes have the
-//! device open. After it is unloaded and loaded again, `ib_uverbs` is the later one.
+//! registered later therefore waits for all processes before this client's `remove` is called. An
+//! `ib_uverbs` that was registered earlier does not wait for them: this client's data are freed
+//! while processes have the device open. After `ib_uverbs` is unloaded and loaded again, it is
+//! registered later.
 //!
 //! C header: [`include/linux/module.h`](srctree/include/linux/module.h)
 
@@ -21,7 +22,7 @@ use kernel::{
     types::Opaque,
 };
 
-/// `true` until a later `ib_uverbs` is known to call.
+/// `false` once no `ib_uverbs` that was registered before the client can be loaded.
 static OLDER: Atomic<bool> = Atomic::new(true);
 
 /// Returns `true` if `ib_uverbs` may have been registered before the client.
@@ -87,7 +88,7 @@ impl Follower {
 
     /// # Safety
     ///
-    /// Only for the kernel to call, with a module whose state changes.
+    /// Only the kernel may call this, with a module whose state changes.
     unsafe extern "C" fn notify(
         _block: *mut bindings::notifier_block,
         action: c_ulong,
@@ -98,7 +99,7 @@ impl Follower {
             let module = data.cast::<bindings::module>();
             CStr::from_char_ptr((&raw const (*module).name).cast())
         };
-        // Its clients are unregistered, and it has no users any more.
+        // The clients of a module that is going are unregistered, and it has no users any more.
         let gone = bindings::module_state_MODULE_STATE_GOING as c_ulong;
         if action == gone && name.to_bytes() == b"ib_uverbs" {
             OLDER.store(false, ordering::Release);

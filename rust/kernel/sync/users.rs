@@ -26,7 +26,7 @@ pub(crate) enum Patience {
     Bounded(Jiffies),
 }
 
-/// The patience of a thread that waits several times, of which all waits together are one.
+/// The patience of a thread for several waits together.
 pub(crate) struct Deadline {
     patience: Patience,
     start: Instant<Monotonic>,
@@ -70,7 +70,7 @@ impl Users {
 
     /// Returns `true` if there are no users.
     pub(crate) fn is_idle(&self) -> bool {
-        // SAFETY: The count is valid.
+        // SAFETY: The count is initialised, and a reference keeps it.
         unsafe { bindings::atomic_read(self.0.get()) == 0 }
     }
 
@@ -82,7 +82,7 @@ impl Users {
     /// are users left then.
     pub(crate) fn wait(&self, patience: Patience) -> Result {
         let count = self.0.get();
-        // SAFETY: The count is valid, and `self` keeps it while this waits.
+        // SAFETY: The count is initialised, and `self` keeps it while this waits.
         let (idle, error) = unsafe {
             match patience {
                 Patience::Endless => {
@@ -105,7 +105,7 @@ impl Users {
     ///
     /// # Errors
     ///
-    /// As for [`Self::wait`].
+    /// Those of [`Self::wait`].
     pub(crate) fn settle(&self, patience: Patience) -> Result {
         if self.settled() {
             return Ok(());
@@ -116,22 +116,23 @@ impl Users {
     /// Returns `true` if there are no users. The caller may then free what they used.
     #[inline]
     pub(crate) fn settled(&self) -> bool {
-        // SAFETY: The count is valid.
+        // SAFETY: The count is initialised, and a reference keeps it.
         unsafe { bindings::rdma_no_users(self.0.get()) }
     }
 
     /// Counts a user. This is a full barrier.
     #[inline]
     pub(crate) fn enter(&self) {
-        // SAFETY: The count is valid.
+        // SAFETY: The count is initialised, and a reference keeps it.
         unsafe { bindings::rdma_count_user(self.0.get()) };
     }
 
     /// Ends a user that [`Self::enter`] counted. Wakes the threads that wait, if there are no more
-    /// users and `is_awaited`, which is called after that, returns `true`. Ending is a full barrier.
+    /// users and `is_awaited`, which is called after that, returns `true`. Ending is a full
+    /// barrier.
     #[inline]
     pub(crate) fn leave(&self, is_awaited: impl FnOnce() -> bool) {
-        // SAFETY: The count is valid.
+        // SAFETY: The count is initialised, and a reference keeps it.
         if unsafe { bindings::rdma_uncount_user(self.0.get()) } && is_awaited() {
             // SAFETY: As above.
             unsafe { bindings::rdma_wake_waiting(self.0.get()) };
@@ -145,7 +146,7 @@ pub(crate) struct User(Arc<Users>);
 impl User {
     /// Counts a user.
     pub(crate) fn new(users: &Arc<Users>) -> Self {
-        // SAFETY: The count is valid.
+        // SAFETY: The count is initialised, and a reference keeps it.
         unsafe { bindings::atomic_inc(users.0.get()) };
         Self(users.clone())
     }
@@ -153,7 +154,7 @@ impl User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        // SAFETY: The count is valid, and `new()` incremented it.
+        // SAFETY: The count is initialised, and `new()` incremented it.
         unsafe { bindings::put_and_wake(self.0 .0.get()) };
     }
 }

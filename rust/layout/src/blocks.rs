@@ -17,8 +17,8 @@ const MAX_COMPARED: usize = 32;
 /// innermost dimension, all pieces of a block come before those of the next one.
 ///
 /// The order changes for a piece of a block and a later piece, at a lower index,
-/// of a later block. It does not matter if no two such pieces meet. Blocks of
-/// different leaves are taken to meet, since leaves can be the same memory.
+/// of a later block. The change does not matter if no two such pieces meet. Blocks of different
+/// leaves are taken to meet, since leaves can be the same memory.
 pub(super) fn keep_apart(blocks: &[Block], dims: &Dims) -> bool {
     let mut pairs = (1..).zip(blocks).flat_map(|(next, block)| {
         let later = blocks.get(next..).unwrap_or_default();
@@ -57,7 +57,8 @@ fn never_meet(one: &Block, two: &Block, dims: &Dims) -> bool {
 }
 
 /// The smallest distance of pieces that are visited in the order of the layout instead of block by
-/// block. Few pieces of one block are in one page, so each block would visit all pages.
+/// block. At this distance few pieces of one block are in one page, so block by block each page
+/// would be visited once for each block.
 const FAR: u64 = 256;
 
 /// Returns `true` if the blocks are records: pieces of one size, in one leaf, that keep their
@@ -76,7 +77,7 @@ pub(super) fn are_records(blocks: &[Block], dims: &Dims) -> bool {
 }
 
 /// Returns the number of pieces of `bytes` bytes before `offset`, and the number of those in `len`
-/// bytes. Returns [`None`] unless all of them are whole, and for no bytes.
+/// bytes. Returns [`None`] if one of them is not whole, and if `len` is zero.
 #[inline(always)]
 pub(super) fn whole(offset: u64, len: u64, bytes: NonZeroU64) -> Option<(u64, u64)> {
     step();
@@ -199,9 +200,9 @@ pub(super) struct BlocksWalk<'a> {
     rest: slice::Iter<'a, Block>,
     dims: &'a Dims,
     group: NonZeroU64,
-    /// A batch may have more than one tuple.
+    /// `true` if a batch may have more than one tuple.
     columns: bool,
-    /// The blocks are records.
+    /// `true` if the blocks are records.
     records: bool,
     /// The first tuple of the batch.
     digits: Digits,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The ranges that a layout over keys ends in, as one list: a nest made flat.
+//! Flat lists: the ranges of memory below a layout over keys, as one list.
 //!
-//! An access to a nest searches once for each piece and level. An access to the
-//! list of the ranges that the nest ends in searches once.
+//! An access to a nest searches once for each piece and level. An access to its flat list searches
+//! once.
 
 use core::borrow::Borrow;
 use core::ops::DerefMut;
@@ -18,7 +18,8 @@ pub const MAX_PARTS: usize = 16;
 
 /// The largest number of places that are searched for to replace one piece.
 ///
-/// [`MAX_PARTS`] ranges of lists take fewer. Levels that could not become a list take more.
+/// To find [`MAX_PARTS`] ranges of lists takes fewer. Levels that could not become a list take
+/// more.
 const MAX_LOOKS: usize = 2 * MAX_PARTS;
 
 /// A key that is a leaf of a layout.
@@ -67,7 +68,7 @@ struct Level<'a, K: Below<'a>> {
 struct Bottom<'a, K: Below<'a>, const LEVELS: usize> {
     levels: [Option<Level<'a, K>>; LEVELS],
     used: usize,
-    /// Places that were looked for.
+    /// The number of places that were searched for.
     looks: usize,
 }
 
@@ -143,12 +144,12 @@ impl<K: Copy> Parts<K> {
 /// Calls `each` with all ranges of `layout` in memory, in order. Its first argument is the key to
 /// which the range's leaf belongs, [`None`] for a leaf of `layout`.
 ///
-/// As for [`flatten`], but every range of a key is replaced by those in memory, whatever their
-/// number and the time that it takes. `each` may end the work by an error.
+/// In contrast to [`flatten`], every range of a key is replaced by ranges of memory, whatever their
+/// number and the time that it takes. An error of `each` ends the work.
 ///
 /// # Errors
 ///
-/// As for [`flatten`].
+/// Those of [`flatten`].
 pub fn flatten_all<'a, K, R, const LEVELS: usize>(
     layout: LayoutOf<'a, K>,
     key: impl Fn(u32) -> Option<K>,
@@ -175,8 +176,8 @@ where
 
 /// Calls `each` with the ranges of `layout`, in order. A range of memory that is reached through a
 /// key comes with that key. All other ranges are ranges of a leaf of `layout`, and come without a
-/// key: memory, or a range of a key that is left as it is. That is so if the range is more than
-/// `most` ranges of memory or more than [`MAX_PARTS`], or takes too long to find.
+/// key. A range of a key is left as it is if it consists of more than `most` ranges of memory or
+/// more than [`MAX_PARTS`], or if these take too long to find.
 ///
 /// `key` returns the key of a leaf of `layout`. There are up to `LEVELS` levels of keys. The work
 /// is that of an access to the whole layout, so the caller must know its number of pieces.
@@ -184,7 +185,7 @@ where
 /// # Errors
 ///
 /// The first error of `each`; [`Error::Range`] for a layout that is not within a key, or for more
-/// levels.
+/// than `LEVELS` levels.
 pub fn flatten<'a, K, R, const LEVELS: usize>(
     layout: LayoutOf<'a, K>,
     key: impl Fn(u32) -> Option<K>,

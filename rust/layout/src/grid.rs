@@ -202,8 +202,8 @@ impl Grid {
         })
     }
 
-    /// Returns the row that covers exactly `len` bytes from `offset` on, in any row of several
-    /// dimensions. As for [`Self::only_row`].
+    /// Returns the row that covers exactly `len` bytes from `offset` on, as [`Self::only_row`]
+    /// does. The row may be any one of the innermost dimension.
     #[inline(always)]
     pub(super) fn only_outer_row(&self, offset: u64, len: u64) -> Option<Row> {
         step();
@@ -236,8 +236,8 @@ impl Grid {
     }
 
     /// Returns the rows of planes that cover exactly `len` bytes from `offset` on. The range must be
-    /// within the layout. Returns [`None`] unless the rows are whole and short, and at one distance,
-    /// or whole planes are.
+    /// within the layout. Returns [`None`] unless the rows are whole and short, and are rows of one
+    /// plane or of whole planes at one distance.
     #[inline(always)]
     pub(super) fn only_plane(&self, offset: u64, len: u64) -> Option<Plane> {
         let [row, column, outer @ ..] = &self.axes;
@@ -361,7 +361,7 @@ impl Grid {
         let (mut inner, mut start) = (index, self.piece.addr);
         let mut digits = [0; MAX_DIMS - 1];
         step();
-        // In one dimension, or at the beginning of it, no other division is needed.
+        // In one dimension, or in the first row, no other division is needed.
         if index >= row.count.get() {
             inner = index % row.count;
             let mut index = index / row.count;

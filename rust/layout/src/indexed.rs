@@ -68,7 +68,7 @@ impl<'a> IndexSlice<'a> {
         }
     }
 
-    /// Returns the places of the indices in `range`, if there are so many.
+    /// Returns the places of the indices in `range`, if there are as many.
     #[inline(always)]
     fn places(self, range: Range<usize>, scale: Scale) -> Option<Places<'a>> {
         Some(match self {
@@ -260,7 +260,7 @@ impl<I: Indices> Indexed<I> {
     ///
     /// # Errors
     ///
-    /// As for [`Layout::rows`](super::Layout::rows).
+    /// Those of [`Layout::rows`](super::Layout::rows).
     #[inline(always)]
     pub fn rows(&self, offset: u64, len: u64) -> Result<Rows<'_>, Error> {
         check_range(offset, len, self.length)?;
@@ -306,7 +306,8 @@ impl<I: Indices> Indexed<I> {
             return None;
         }
         let indices = self.indices.as_slice();
-        // One more than a short row has: a longer one is copied as a row.
+        // This looks at one index more than a short row has, because a longer row is copied as a
+        // row.
         let (held, _) = indices.stretch(first, SHORT_LOOK + 1)?;
         if held > SHORT as usize {
             return None;
@@ -335,7 +336,7 @@ impl<I: Indices> Indexed<I> {
     ///
     /// # Errors
     ///
-    /// As for [`Layout::runs`](super::Layout::runs).
+    /// Those of [`Layout::runs`](super::Layout::runs).
     pub fn runs(&self, offset: u64, len: u64) -> Result<Runs<'_>, Error> {
         Ok(Runs::new(len, self.rows(offset, len)?))
     }
@@ -344,7 +345,7 @@ impl<I: Indices> Indexed<I> {
     ///
     /// # Errors
     ///
-    /// As for [`Layout::resolve`](super::Layout::resolve).
+    /// Those of [`Layout::resolve`](super::Layout::resolve).
     pub fn resolve(&self, offset: u64, len: u64) -> Result<Run, Error> {
         check_range(offset, len, self.length)?;
         if len == 0 {

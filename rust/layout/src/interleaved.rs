@@ -120,9 +120,9 @@ pub(super) enum Way {
     Grid(Grid),
     /// The blocks are visited one by one.
     Blocks {
-        /// A writer may take all pieces of a block in the innermost dimension at once.
+        /// `true` if a writer may take all pieces of a block in the innermost dimension at once.
         columns: bool,
-        /// The blocks are records, see [`blocks::are_records`].
+        /// `true` if the blocks are records, see [`blocks::are_records`].
         records: bool,
     },
 }
@@ -153,7 +153,7 @@ impl Shape {
         },
     };
 
-    /// Makes the shape of `blocks`, and places them. As for [`Interleaved::new`].
+    /// Makes the shape of `blocks`, and places them. The errors are those of [`Interleaved::new`].
     #[inline]
     fn make(&mut self, repeat_count: &[u64], blocks: &mut [Block]) -> Result<(), Error> {
         let dims = &mut self.dims;
@@ -253,8 +253,8 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
 }
 
 impl<S: DerefMut<Target = [Block]>, P: BorrowMut<Shape>> Interleaved<S, P> {
-    /// Makes a layout that repeats `blocks`, and its shape in place of `shape`, such as in a box. The
-    /// shape is the large part of this type. As for [`Interleaved::new`].
+    /// Makes a layout that repeats `blocks`, as [`Interleaved::new`] does. Its shape takes the
+    /// place of `shape`. That can be a box, because the shape is the large part of this type.
     ///
     /// # Errors
     ///
@@ -341,7 +341,7 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     ///
     /// # Errors
     ///
-    /// As for [`Layout::rows`](super::Layout::rows).
+    /// Those of [`Layout::rows`](super::Layout::rows).
     #[inline(always)]
     pub fn rows(&self, offset: u64, len: u64, order: Order) -> Result<Rows<'_>, Error> {
         let shape = self.shape.borrow();
@@ -446,7 +446,7 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     ///
     /// # Errors
     ///
-    /// As for [`Layout::runs`](super::Layout::runs).
+    /// Those of [`Layout::runs`](super::Layout::runs).
     pub fn runs(&self, offset: u64, len: u64) -> Result<Runs<'_>, Error> {
         Ok(Runs::new(len, self.rows(offset, len, Order::Strict)?))
     }
@@ -455,7 +455,7 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     ///
     /// # Errors
     ///
-    /// As for [`Layout::resolve`](super::Layout::resolve).
+    /// Those of [`Layout::resolve`](super::Layout::resolve).
     pub fn resolve(&self, offset: u64, len: u64) -> Result<Run, Error> {
         check_range(offset, len, self.length())?;
         let found = self.seek(offset).ok_or(Error::Range)?;

@@ -144,8 +144,8 @@ where
 
     /// Returns the rows that make up `len` bytes from `offset` on.
     ///
-    /// Two adjacent pieces of a row are never contiguous, except if adjacent rows are: a row of
-    /// contiguous pieces is one piece.
+    /// The pieces of a row are never contiguous, because contiguous pieces are returned as one
+    /// piece. Adjacent rows may be contiguous.
     ///
     /// # Errors
     ///
@@ -204,7 +204,8 @@ where
 
     /// Returns the pieces that make up `len` bytes from `offset` on, if they can be found without a
     /// cursor: a row, whole rows of planes, whole records of one dimension, whole entries of one
-    /// length, or whole blocks of indices. They follow one another in the access, so they are right for any order.
+    /// length, or whole blocks of indices. The pieces follow one another in the access, so they are
+    /// right for any order.
     ///
     /// A message whose packets begin with whole pieces has no other accesses.
     #[inline(always)]

@@ -86,10 +86,10 @@ impl Entry {
         self.length
     }
 
-    /// Adds the bytes of `next`, unless they do not continue this range.
+    /// Adds the bytes of `next` and returns `true`, if they continue this range.
     #[must_use]
     pub fn join(&mut self, next: &Self) -> bool {
-        // Address zero does not follow the last byte of all.
+        // Address zero does not follow the last address.
         let is_next =
             self.leaf == next.leaf && self.addr.checked_add(self.length) == Some(next.addr);
         match self.length.checked_add(next.length) {
@@ -176,7 +176,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         &self.entries
     }
 
-    /// Returns the number of bytes; zero only if the list has no bytes.
+    /// Returns the number of bytes; zero only for a list that was not filled.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -230,7 +230,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     ///
     /// # Errors
     ///
-    /// As for [`Layout::rows`](super::Layout::rows).
+    /// Those of [`Layout::rows`](super::Layout::rows).
     #[inline(always)]
     pub fn rows(&self, offset: u64, len: u64) -> Result<Rows<'_>, Error> {
         check_range(offset, len, self.length)?;
@@ -287,7 +287,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     ///
     /// # Errors
     ///
-    /// As for [`Layout::runs`](super::Layout::runs).
+    /// Those of [`Layout::runs`](super::Layout::runs).
     pub fn runs(&self, offset: u64, len: u64) -> Result<Runs<'_>, Error> {
         Ok(Runs::new(len, self.rows(offset, len)?))
     }
@@ -296,7 +296,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     ///
     /// # Errors
     ///
-    /// As for [`Layout::resolve`](super::Layout::resolve).
+    /// Those of [`Layout::resolve`](super::Layout::resolve).
     #[inline(always)]
     pub fn resolve(&self, offset: u64, len: u64) -> Result<Run, Error> {
         // Most lists that atomic operations pass have one entry.
@@ -346,7 +346,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         self.search(offset)
     }
 
-    /// Searches for the entry of `offset`. As for [`Self::seek`].
+    /// Returns what [`Self::seek`] returns, by a search.
     #[inline(never)]
     fn search(&self, offset: u64) -> Option<(usize, u64)> {
         let after = self.entries.partition_point(|entry| {

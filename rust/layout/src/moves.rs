@@ -33,9 +33,9 @@ impl Moved {
 }
 
 impl<S: DerefMut<Target = [Block]>, P: BorrowMut<Shape>> Interleaved<S, P> {
-    /// Returns `true` if a layout of a block of `bytes_count` bytes, repeated `repeat_count` times in each
-    /// dimension, at the distance `stride` there, would be this one except for its leaf and its address.
-    /// The strides beyond the dimensions are zero. Returns `false` if this one has several blocks.
+    /// Returns `true` if this layout has one block of `bytes_count` bytes, which is repeated
+    /// `repeat_count` times at the distance `stride` in each dimension. The leaf and the address
+    /// may be any. The strides beyond the dimensions are zero.
     #[inline]
     pub fn is_like(
         &self,
@@ -46,7 +46,7 @@ impl<S: DerefMut<Target = [Block]>, P: BorrowMut<Shape>> Interleaved<S, P> {
         let [own] = &*self.blocks else {
             return false;
         };
-        // An array is compared by a call.
+        // To compare the arrays as such would take a call.
         let mut strides = own.stride().iter().zip(stride);
         own.bytes_count() == bytes_count
             && strides.all(|(own, stride)| own == stride)
@@ -76,9 +76,9 @@ impl<S: DerefMut<Target = [Block]>, P: BorrowMut<Shape>> Interleaved<S, P> {
 }
 
 impl<S: DerefMut<Target = [Entry]>> List<S> {
-    /// Returns `true` if a list of `ranges` of one leaf, each an address and a length, would be this
-    /// one except for its leaf and a distance that is the same for all addresses, modulo 2^64.
-    /// Returns `false` if this one has several leaves.
+    /// Returns `true` if all entries of this list have one leaf and the lengths of `ranges`, and if
+    /// their addresses differ from those of `ranges` by one distance, modulo 2^64. Each of `ranges`
+    /// is an address and a length.
     #[inline]
     pub fn is_like(&self, mut ranges: impl ExactSizeIterator<Item = (u64, u64)>) -> bool {
         let mut entries = self.entries.iter();

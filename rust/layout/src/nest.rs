@@ -104,8 +104,8 @@ where
     }
 }
 
-/// The largest piece of a row that [`take_row`] takes apart. A cursor takes more to begin with, and
-/// less for each row.
+/// The largest piece of a row that [`take_row`] takes apart. A cursor takes longer to make, and
+/// less time for each row.
 pub(super) const SHORT: u64 = 32;
 
 /// See [`Layout::take_row`].

@@ -40,10 +40,11 @@ pub(super) trait Walk<'a> {
     /// Returns the next row; `left` bytes are needed.
     fn next_row(&mut self, left: u64) -> Option<Row>;
 
-    /// Takes more pieces than the current row has, from that row on, of which `held` is left. They
-    /// begin at position `at` in the access, which has `left` more bytes.
+    /// Takes pieces of several rows. The first is the current row, of which `held` is left. The
+    /// pieces begin at position `at` in the access, which has `left` more bytes.
     ///
-    /// Returns [`None`] if the row is better taken as such. It is then still the current one.
+    /// Returns [`None`] if it is better to take the current row alone. It then stays the current
+    /// row.
     #[inline(always)]
     fn take(&mut self, _held: &Row, _left: u64, _at: u64) -> Option<Pieces<'a>> {
         None

@@ -2,9 +2,9 @@
 
 //! Segments of a list: successive entries of one leaf and one length.
 //!
-//! The entries of a row have equal distances. Those of a scattered segment are anywhere. Few
-//! entries at one distance between others belong to a scattered segment: a row takes longer to
-//! begin than a few scattered pieces take.
+//! The entries of a row have equal distances. Those of a scattered segment are anywhere. A few
+//! entries at one distance between other entries belong to a scattered segment, because to begin a
+//! row takes longer than a few scattered pieces.
 
 use core::mem;
 
@@ -36,13 +36,14 @@ impl Mark {
     /// The mark of the entry of a segment of one entry.
     pub(super) const SINGLE: Self = Self(Self::FIRST | 1);
 
-    /// The mark of an entry that is not the first one, but has `before` entries before it.
+    /// Returns the mark of an entry that is not the first one: `before` entries of the segment are
+    /// before it.
     #[inline]
     pub(super) fn after(before: u32) -> Self {
         Self(before)
     }
 
-    /// The mark of the first entry of a segment.
+    /// Returns the mark of the first entry of a segment.
     #[inline]
     pub(super) fn first(count: u32, is_scattered: bool) -> Self {
         let kind = if is_scattered { Self::SCATTERED } else { 0 };
@@ -227,8 +228,8 @@ pub(super) fn split_reach(entries: &[Entry]) -> Option<(Reach, &[Entry])> {
     Some((reach(segment)?, rest))
 }
 
-/// Splits the entries after the first ones of one leaf of which each is a segment. Returns the bounds
-/// of these, and the rest. Returns [`None`] if there is none.
+/// Splits off the first entries that have one leaf and are segments of one entry each. Returns
+/// their bounds, and the rest. Returns [`None`] if there are no such entries.
 #[inline]
 fn split_singles(entries: &[Entry]) -> Option<(Reach, &[Entry])> {
     let leaf = entries.first()?.leaf();

@@ -31,7 +31,7 @@ pub mod units {
     /// Halving the number of blocks to search in.
     pub const HALVE: u64 = 3;
 
-    /// A search in several interleaved blocks, besides.
+    /// The further work of a search in several interleaved blocks.
     pub const BLOCKS: u64 = 12;
 
     /// One more row of a cursor that is in one piece of the level above.
@@ -66,7 +66,7 @@ pub mod units {
 /// The memory at the bottom of a nest.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
-    /// `true` if pages come on demand.
+    /// `true` for ODP memory, whose pages come on demand.
     pub on_demand: bool,
     /// `true` if the memory is that of several MRs.
     pub several: bool,
@@ -168,7 +168,7 @@ impl Grain {
     }
 }
 
-/// A level of a nest: a layout, or several of which an access passes one or another.
+/// A level of a nest: a layout, or several layouts, each of which an access may pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Level {
     grain: Grain,
@@ -205,7 +205,7 @@ impl Level {
     }
 }
 
-/// Rows of pieces of one size, at one distance within a row. The pieces of a packet.
+/// The pieces of a packet as rows. All pieces have one size, and one distance within a row.
 #[derive(Clone, Copy, Debug)]
 struct Train {
     /// Bytes of a piece; zero if each row is one contiguous range.
@@ -245,7 +245,7 @@ pub struct Packet {
 impl Packet {
     /// Makes a packet of `bytes` bytes, at most [`PACKET`], at the top of a nest.
     ///
-    /// One of fewer bytes takes less work, or less than that of 32 rows at each level.
+    /// A packet of fewer bytes takes less work, or less than the work of 32 rows at each level.
     pub fn new(bytes: u64) -> Self {
         Self {
             bytes: bytes.min(PACKET),
@@ -306,7 +306,7 @@ impl Packet {
         }
     }
 
-    /// Passes levels of which it is known only what a search of all of them takes.
+    /// Passes all levels below. Only `search` is known of them: the work of one search at each.
     #[must_use]
     pub fn pass_all(self, search: u64) -> Self {
         let each = search.saturating_mul(4).saturating_add(units::CUT);

@@ -18,7 +18,7 @@ fn main() {
     let bindgen = env::var_os("BINDGEN").unwrap_or_else(|| "bindgen".into());
     let header = manifest.join("include/infiniband/mlx5dv.h");
 
-    // For the tests; the library is linked by the Makefile.
+    // The tests link to libibverbs. The Makefile links the library itself.
     println!("cargo::rustc-link-lib=ibverbs");
     println!("cargo::rerun-if-env-changed=BINDGEN");
     println!("cargo::rerun-if-changed={}", header.display());

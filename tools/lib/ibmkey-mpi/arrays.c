@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Decodes parts of arrays: subarrays, and what a process has of a distributed array. */
+/* Decodes parts of arrays: subarrays, and the elements of a distributed array on one process. */
 #include <stdlib.h>
 
 #include "decode.h"
 
-/* Appends to @to the elements @first to @first + @count - 1 of a row of @from, @stride apart. */
+/*
+ * Appends the elements @first to @first + @count - 1 of a row to @to. An element has the form
+ * @from, and elements are @stride bytes apart.
+ */
 static int append_row(struct form *to, const struct form *from, int64_t first, int64_t count,
 		      int64_t stride)
 {
@@ -23,17 +26,20 @@ static int append_row(struct form *to, const struct form *from, int64_t first, i
 	return ret;
 }
 
-/* The part of an array's dimension that a datatype has. */
+/* The elements of one dimension of an array that belong to a datatype, as runs. */
 struct share {
-	int64_t size;		/* of the whole dimension */
-	int64_t first;		/* the first element */
-	int64_t length;		/* elements that follow each other */
-	int64_t step;		/* from one such run to the next */
-	int64_t runs;		/* how many there are */
-	int64_t rest;		/* elements of a last run that is shorter */
+	int64_t size;		/* elements of the whole dimension */
+	int64_t first;		/* number of the first element */
+	int64_t length;		/* elements of a run */
+	int64_t step;		/* elements from the start of one run to the next */
+	int64_t runs;		/* number of runs of this length */
+	int64_t rest;		/* elements of a last, shorter run */
 };
 
-/* Makes @form what @share has of @size elements of @form, which are *@stride apart. */
+/*
+ * Replaces @form, that of an element, by the form of the elements in @share. Elements are
+ * *@stride bytes apart. Sets *@stride to the bytes of the whole dimension.
+ */
 static int take_share(struct form *form, const struct share *share, int64_t *stride)
 {
 	struct form part = { 0 }, all = { 0 };
@@ -65,7 +71,7 @@ int decode_subarray(const struct contents *c, struct form *form)
 	bool c_order = starts[n] == MPI_ORDER_C;
 	int64_t stride = extent_of(c->types[0]);
 
-	/* The innermost dimension first. */
+	/* Begin with the innermost dimension, in which elements follow each other. */
 	for (int i = 0; i < n && !ret; i++) {
 		int d = c_order ? n - 1 - i : i;
 		struct share share = {
@@ -80,7 +86,7 @@ int decode_subarray(const struct contents *c, struct form *form)
 	return ret;
 }
 
-/* Returns what process @rank of @processes has of @size elements. */
+/* Returns the elements of a dimension of @size that process @rank of @processes has. */
 static struct share distribute(int size, int distribution, int argument, int rank, int processes)
 {
 	struct share share = { .size = size };
@@ -115,7 +121,7 @@ int decode_darray(const struct contents *c, struct form *form)
 
 	if (!at)
 		return ENOMEM;
-	/* The grid of processes is in row-major order, whatever the array's order is. */
+	/* The MPI standard numbers the processes in row-major order, also for MPI_ORDER_FORTRAN. */
 	for (int d = 0; d < n; d++) {
 		processes /= grid[d];
 		at[d] = rank / processes;

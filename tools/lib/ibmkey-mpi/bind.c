@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Keys of a layout: one for each group. */
+/* Makes the keys of a layout: one for each group. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 struct ibmkey_mpi_key {
 	uint32_t num_keys;
-	struct ibv_mr **keys;	/* the last one is the whole */
+	struct ibv_mr **keys;	/* the last one describes the whole datatype */
 };
 
 static __thread char error[256];
@@ -19,7 +19,7 @@ const char *ibmkey_mpi_last_error(void)
 	return error;
 }
 
-/* Says what @group is and why it was refused. */
+/* Stores the part of the datatype that @group is, and the reason. Returns @ret. */
 static int explain(const struct ibmkey_mpi_group *group, const char *reason, int ret)
 {
 	char part[96];
@@ -29,7 +29,7 @@ static int explain(const struct ibmkey_mpi_group *group, const char *reason, int
 	return ret;
 }
 
-/* Returns the group's blocks with addresses and lkeys of the MR and the keys. */
+/* Returns a copy of the group's blocks, with addresses in @mr and the lkeys of @mr and @keys. */
 static struct ibmkey_block *blocks_of(const struct ibmkey_mpi_group *group, const void *buffer,
 				      const struct ibv_mr *mr, struct ibv_mr *const *keys)
 {
@@ -49,7 +49,7 @@ static struct ibmkey_block *blocks_of(const struct ibmkey_mpi_group *group, cons
 	return blocks;
 }
 
-/* Makes the key of a group; without dimensions, the blocks are one after another. */
+/* Makes the key of a group. A group without dimensions is bound with one repetition. */
 static int bind_group(struct ibv_pd *pd, const void *buffer, struct ibv_mr *mr,
 		      const struct ibmkey_mpi_group *group, unsigned int access,
 		      struct ibmkey_mpi_key *key)
@@ -143,7 +143,10 @@ int ibmkey_mpi_bind(struct ibv_pd *pd, const void *buffer, struct ibv_mr *mr,
 	ret = bind_groups(pd, buffer, mr, layout, access, key);
 	if (ret != ELOOP)
 		return ret;
-	/* Too many levels, or too expensive. One key is neither; a list of keys still may be. */
+	/*
+	 * The keys have too many levels, or an access through them could take too long. A plain
+	 * layout is one key, which cannot be refused for that, or a list of keys, which still can.
+	 */
 	ret = layout_plain(layout, caps.max_entries, &plain);
 	if (ret == ENOSPC)
 		snprintf(error, sizeof(error), "%s: more than %d entries without keys over keys",
@@ -167,7 +170,7 @@ int ibmkey_mpi_unbind(struct ibmkey_mpi_key *key)
 {
 	int ret;
 
-	/* The outer keys first, because the keys under them are busy until then. */
+	/* Destroy a key before the keys that it refers to. */
 	while (key->num_keys) {
 		ret = ibv_dereg_mr(key->keys[key->num_keys - 1]);
 		if (ret)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What the decoders of the constructors of datatypes share. */
+/* Declarations for layout.c and arrays.c, which decode the constructors of datatypes. */
 #ifndef IBMKEY_MPI_DECODE_H
 #define IBMKEY_MPI_DECODE_H
 
@@ -24,13 +24,13 @@ static inline int64_t extent_of(MPI_Datatype type)
 	return extent;
 }
 
-/* Sets *@to to @a * @b. */
+/* Sets *@to to @a * @b; EOVERFLOW if that does not fit. */
 static inline int product(int64_t a, int64_t b, int64_t *to)
 {
 	return __builtin_mul_overflow(a, b, to) ? EOVERFLOW : 0;
 }
 
-/* Makes @form, that of an element, the form of the array's part. */
+/* Replace @form, that of an element, by the form of the array's part. */
 int decode_subarray(const struct contents *c, struct form *form);
 int decode_darray(const struct contents *c, struct form *form);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* The algebra of forms: appending and repeating with the fewest entries. */
+/* Appends and repeats forms, so that the result has as few entries as possible. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,10 @@ void form_free(struct form *form)
 	memset(form, 0, sizeof(*form));
 }
 
-/* Takes over item->nest, also after an error. Ranges that continue each other become one. */
+/*
+ * Appends an item. A range that continues the last range makes that range longer. @form owns
+ * item->nest from then on; on an error this frees it.
+ */
 static int add_item(struct form *form, const struct item *item)
 {
 	struct item *last = form->num_items ? &form->items[form->num_items - 1] : NULL;
@@ -34,7 +37,7 @@ static int add_item(struct form *form, const struct item *item)
 			EOVERFLOW : 0;
 	if (form->entries + entries > IBMKEY_MPI_MAX_ENTRIES)
 		ret = ENOSPC;
-	/* There is room up to the next power of two. */
+	/* The array has room up to the next power of two of its length, so grow it only there. */
 	if (!ret && !(n & (n - 1))) {
 		more = realloc(form->items, (n ? 2 * (size_t)n : 1) * sizeof(*more));
 		if (more)
@@ -61,7 +64,7 @@ int form_range(struct form *form, int64_t at, uint64_t bytes)
 	return add_item(form, &range);
 }
 
-/* Returns the ranges of a form whose loops are all written out. */
+/* Returns the number of ranges that @form would have if all its loops were written out. */
 static uint64_t form_unrolled(const struct form *form)
 {
 	uint64_t all = 0, one;
@@ -77,7 +80,7 @@ static uint64_t form_unrolled(const struct form *form)
 	return all;
 }
 
-/* Returns where the first range of a form begins. */
+/* Returns the offset at which the first range of a form begins. */
 static uint64_t form_begin(const struct form *form)
 {
 	const struct item *first = &form->items[0];
@@ -85,7 +88,7 @@ static uint64_t form_begin(const struct form *form)
 	return (uint64_t)first->at + (first->nest ? form_begin(first->nest) : 0);
 }
 
-/* Returns where the last range of the last repetition of a form ends. */
+/* Returns the offset at which the last range of the last repetition of a form ends. */
 static uint64_t form_end(const struct form *form)
 {
 	const struct item *last = &form->items[form->num_items - 1];
@@ -107,7 +110,7 @@ static int place(int64_t at, uint64_t times, int64_t stride, int64_t *to)
 static int add_nest(struct form *form, const struct form *from, int64_t at);
 static int join_nest(struct form *form, int64_t at);
 
-/* Makes a form with loops the first item of one without. */
+/* Makes @form one without loops: the old form becomes its only item, or is written out. */
 static int form_wrap(struct form *form)
 {
 	struct form first = *form;
@@ -123,8 +126,8 @@ static int form_wrap(struct form *form)
 }
 
 /*
- * Appends @from, moved by @at, with its loops from @loop on written out. The loops of
- * the forms in it are written out, too, if @all.
+ * Appends @from, moved by @at, with its loops from @loop on written out: each repetition
+ * becomes items. If @all, writes out the loops of the forms in @from, too.
  */
 static int write_out(struct form *to, const struct form *from, uint32_t loop, int64_t at,
 		     bool all)
@@ -189,7 +192,7 @@ int form_copy(struct form *to, const struct form *from)
 	return ret;
 }
 
-/* Returns true if the first range of @from, moved by @at, continues the last item. */
+/* Returns true if the last item is a range, and the first range of @from continues it at @at. */
 static bool continues(const struct form *form, const struct form *from, int64_t at)
 {
 	const struct item *last = &form->items[form->num_items - 1];
@@ -198,7 +201,7 @@ static bool continues(const struct form *form, const struct form *from, int64_t 
 	       (uint64_t)last->at + last->bytes == at + form_begin(from);
 }
 
-/* Appends a form with loops as an item, or as ranges if that takes no more entries. */
+/* Appends a form with loops as one item, or as ranges if these take no more entries. */
 static int add_nest(struct form *form, const struct form *from, int64_t at)
 {
 	struct item item = { .at = at };
@@ -225,7 +228,10 @@ static int form_move(struct form *form, int64_t by)
 	return 0;
 }
 
-/* Writes the last item out, if it ends at @at, and with a range there takes no more entries. */
+/*
+ * Prepares for a range that begins at @at. If the last item is a form that ends there, writes
+ * it out, so that the range can continue it, unless that takes more entries.
+ */
 static int join_nest(struct form *form, int64_t at)
 {
 	struct item last;
@@ -350,7 +356,7 @@ int form_measure(const struct form *form, uint32_t first, struct span *span)
 	return span->length > INT64_MAX ? EOVERFLOW : 0;
 }
 
-/* Replaces the items, and keeps the loops but for the last @less of them. */
+/* Replaces the items, and keeps the loops except the last @less ones. */
 static void take_items(struct form *form, struct form *items, uint32_t less)
 {
 	struct form old = *form;
@@ -400,8 +406,9 @@ int form_plain(struct form *form, uint32_t most)
 	outside = form->entries;
 	if (!ret && nests) {
 		/*
-		 * Writes out the loops within, or the copies, what takes fewer entries: but
-		 * the former, if they are at most @most. Then there is one key only.
+		 * Write out either the loops of the forms within (inner), or the repetitions
+		 * of this form, whichever takes fewer entries. But if the former takes at
+		 * most @most entries, prefer it: the result is then one key.
 		 */
 		inside = form_unrolled(form);
 		for (uint32_t d = 0; d < form->num_loops; d++) {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Forms: what a datatype becomes first. A form is a sequence of items that loops repeat,
- * in the order of the type map. An item is a range of memory, or another form with loops.
- * This part does not know MPI.
+ * Forms. A datatype is decoded to a form, and a form becomes the groups of a layout. A form
+ * is a sequence of items that loops repeat, in the order of the type map. An item is a range
+ * of memory, or another form with loops. form.c and lower.c do not use MPI.
  *
- * Functions return 0 or an errno value. After an error, a form is only good for form_free().
+ * Functions return 0 or an errno value. After an error, only form_free() may be called on the
+ * form that the function changes.
  */
 #ifndef IBMKEY_MPI_FORM_H
 #define IBMKEY_MPI_FORM_H
@@ -20,8 +21,8 @@ struct loop {
 };
 
 struct item {
-	int64_t at;		/* of the range, or what @nest is moved by */
-	uint64_t bytes;		/* of the range */
+	int64_t at;		/* offset of the range, or offset that is added to those of @nest */
+	uint64_t bytes;		/* length of the range */
 	struct form *nest;	/* NULL for a range */
 };
 
@@ -31,11 +32,11 @@ struct form {
 	uint32_t num_items;
 	struct loop *loops;	/* outermost first */
 	struct item *items;
-	uint64_t entries;	/* items of this form and all forms in it */
+	uint64_t entries;	/* number of items of this form and of all forms in it */
 	struct ibmkey_mpi_part part;
 };
 
-/* The bytes of a form: how many, the lowest one, and the one after the highest. */
+/* The bytes of a form: their number, and the offsets of the lowest and after the highest one. */
 struct span {
 	uint64_t length;
 	int64_t low;
@@ -46,41 +47,44 @@ void form_free(struct form *form);
 
 int form_copy(struct form *to, const struct form *from);
 
-/* Makes @form one range. */
+/* Initialises @form with one range. */
 int form_range(struct form *form, int64_t at, uint64_t bytes);
 
-/* Appends @from, moved by @at, to @form. @from is unchanged. */
+/* Appends a copy of @from, moved by @at, to @form. */
 int form_append(struct form *form, const struct form *from, int64_t at);
 
 /* Repeats @form: @count times, @stride bytes from one start to the next. */
 int form_repeat(struct form *form, uint64_t count, int64_t stride);
 
-/* Returns true if @a moved by *@at is @b; sets *@at. */
+/* Returns true if @b is @a moved by an offset. Sets *@at to that offset. */
 bool form_same(const struct form *a, const struct form *b, int64_t *at);
 
-/* Measures the items of @form with its loops from @first on; EOVERFLOW beyond 64 bits. */
+/* Measures the items of @form, repeated by its loops from @first on. EOVERFLOW beyond 63 bits. */
 int form_measure(const struct form *form, uint32_t first, struct span *span);
 
-/* Writes out the innermost loop: each repetition becomes items. */
+/* Removes the innermost loop: each of its repetitions becomes items. */
 int form_unroll(struct form *form);
 
 /*
- * Takes away what needs keys over keys, but for a list: loops have ranges only, and not
- * more than IBMKEY_MAX_DIMS of them are around each other. Avoids the list, too, if a key
- * of @most entries can have all ranges.
+ * Makes a form that needs no keys over keys, except one list of keys: only ranges are in
+ * loops, and at most IBMKEY_MAX_DIMS loops are around a range. If a key of @most entries can
+ * have all ranges, the form needs no list of keys either.
  */
 int form_plain(struct form *form, uint32_t most);
 
-/* Sets the groups of @layout; EOVERFLOW, @layout->part says where, if only a plain form can. */
+/*
+ * Makes the groups of @layout. EOVERFLOW if a key under another one would be too long; then
+ * @layout->part is the part of the datatype, and a plain form may still have a layout.
+ */
 int form_lower(const struct form *form, struct ibmkey_mpi_layout *layout);
 
 void groups_free(struct ibmkey_mpi_layout *layout);
 
-/* Sets @plain to a layout of the same bytes, of a plain form. */
+/* Makes @plain a layout of the same bytes, from a form that form_plain() has changed. */
 int layout_plain(const struct ibmkey_mpi_layout *layout, uint32_t most,
 		 struct ibmkey_mpi_layout *plain);
 
-/* Writes the name of a part of a datatype. */
+/* Writes the name of a part of a datatype to @name, for messages. */
 void part_name(const struct ibmkey_mpi_part *part, char *name, size_t size);
 
 #endif /* IBMKEY_MPI_FORM_H */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Keys of MPI datatypes: a key takes the place of MPI_Pack(). Its bytes are those of
- * the datatype, in the order of the type map.
+ * Keys of MPI datatypes. A device that accesses memory through such a key needs no
+ * MPI_Pack(): the bytes of the key are those of the datatype, in the order of the type map.
  *
- * A layout is a sequence of groups. A group is what one key can be bound to: blocks
- * that repeat in up to 8 dimensions. Blocks are in memory, or in the key of an earlier
- * group. The last group is the key of the datatype.
+ * A layout is a sequence of groups. A group describes one key: blocks that repeat in up to
+ * 8 dimensions. Blocks are in memory, or in the key of an earlier group. The key of the last
+ * group is the key of the datatype.
  *
  * Functions return 0 or an errno value.
  */
@@ -22,19 +22,19 @@ extern "C" {
 #endif
 
 /**
- * IBMKEY_MPI_MAX_ENTRIES - entries of a layout in total, at most. A device may have a
- * lower limit for each key.
+ * IBMKEY_MPI_MAX_ENTRIES - largest number of entries in all groups of a layout. A device may
+ * have a lower limit for each key.
  */
 #define IBMKEY_MPI_MAX_ENTRIES (1 << 20)
 
-/** IBMKEY_MPI_MAX_LEVELS - levels of nested datatypes, at most */
+/** IBMKEY_MPI_MAX_LEVELS - largest number of levels of nested datatypes */
 #define IBMKEY_MPI_MAX_LEVELS 64
 
 /**
  * struct ibmkey_mpi_part - a part of a datatype
  * @combiner: the constructor, MPI_COMBINER_...
  * @level: its level; 1 is the outermost
- * @member: the member of that constructor; negative for all of it
+ * @member: number of the member of that constructor; negative for the whole constructor
  */
 struct ibmkey_mpi_part {
 	int combiner;
@@ -44,12 +44,12 @@ struct ibmkey_mpi_part {
 
 /**
  * struct ibmkey_mpi_group - blocks that repeat together
- * @num_dims: number of dimensions; 0 for ranges, one after another
+ * @num_dims: number of dimensions; 0 for a list of ranges, one after another
  * @repeat: repetitions in each dimension, outermost first
  * @num_blocks: number of blocks
- * @blocks: the blocks. lkey 0 is memory: addr is the offset from the buffer's address,
- *	which may be negative, as a two's complement. lkey n is the key of groups[n - 1],
- *	and addr is an offset in that key
+ * @blocks: the blocks. A block with lkey 0 is in memory, and addr is its offset from the
+ *	buffer's address, as a two's complement if it is negative. A block with lkey n is in
+ *	the key of groups[n - 1], and addr is its offset in that key
  * @part: the part of the datatype that needs this group
  */
 struct ibmkey_mpi_group {
@@ -86,7 +86,7 @@ struct ibmkey_mpi_layout {
  * @count: number of elements
  * @layout: filled in; to be freed by ibmkey_mpi_free(), also after an error
  *
- * Return: 0; EOPNOTSUPP for a datatype that is not decoded, ENOSPC for more than
+ * Return: 0; EOPNOTSUPP for a constructor that this library does not decode, ENOSPC for more than
  * IBMKEY_MPI_MAX_ENTRIES entries, ELOOP for too many levels, EOVERFLOW for an
  * offset that does not fit 64 bits; @layout->part names the part.
  */
@@ -104,13 +104,14 @@ struct ibmkey_mpi_key;
  * ibmkey_mpi_bind - make a key of elements of a datatype
  * @pd: the protection domain
  * @buffer: the address that MPI_Send() would get
- * @mr: an MR with all bytes from @layout->low to @layout->high of @buffer
+ * @mr: an MR that contains the bytes from @buffer + @layout->low to
+ *	@buffer + @layout->high - 1
  * @layout: of ibmkey_mpi_layout(), with at least one byte
  * @access: enum ibv_access_flags
  * @key: set to the key, to be freed by ibmkey_mpi_unbind()
  *
- * A nest of keys may be more than the device allows, in levels or in cost. The bind then
- * makes one key with more entries, or a list of keys.
+ * Keys over keys may have more levels than the device allows, or an access through them could
+ * take too long. This function then makes one key with more entries, or a list of keys.
  *
  * Return: 0; ENOSPC if a group has more entries than the device allows for a key, ELOOP if
  * the list of keys is refused, too, or an errno value of ibmkey_alloc() or
@@ -123,8 +124,8 @@ int ibmkey_mpi_bind(struct ibv_pd *pd, const void *buffer, struct ibv_mr *mr,
 /**
  * ibmkey_mpi_last_error - explain the last error of ibmkey_mpi_bind() in this thread
  *
- * Return: the part of the datatype and the reason; valid until the next call of a function
- * of this library in this thread.
+ * Return: a sentence with the part of the datatype and the reason, which stays valid until
+ * the next call of a function of this library in this thread.
  */
 const char *ibmkey_mpi_last_error(void);
 

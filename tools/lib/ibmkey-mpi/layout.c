@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Decodes MPI datatypes by their envelopes; form.c finds the fewest blocks. */
+/* Decodes MPI datatypes by their envelopes. form.c then finds a form with few entries. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ void part_name(const struct ibmkey_mpi_part *part, char *name, size_t size)
 			 combiner_name(part->combiner), part->level);
 }
 
-/* Names the part for the first error; outer parts do not replace it. */
+/* Stores the name of the part if @ret is the first error. Errors of outer parts keep that name. */
 static int refuse(struct decoder *dec, int combiner, int member, int ret)
 {
 	const struct ibmkey_mpi_part part = { combiner, dec->level, member };
@@ -58,7 +58,7 @@ static int refuse(struct decoder *dec, int combiner, int member, int ret)
 	return ret;
 }
 
-/* Notes the part that @form is, and checks that its bytes fit 64 bits. */
+/* Stores in @form which part of the datatype it is. Checks that its bytes fit 64 bits. */
 static int form_is(struct decoder *dec, int combiner, int member, struct form *form)
 {
 	struct span span;
@@ -67,7 +67,7 @@ static int form_is(struct decoder *dec, int combiner, int member, struct form *f
 	return form_measure(form, 0, &span);
 }
 
-/* Returns true for types that have no old type: they are not freed. */
+/* Returns true for types that are not made of another type. MPI does not allow freeing them. */
 static bool is_basic(int combiner)
 {
 	return combiner == MPI_COMBINER_NAMED || combiner == MPI_COMBINER_F90_REAL ||
@@ -109,7 +109,7 @@ static int contents_get(MPI_Datatype type, struct contents *c)
 	return 0;
 }
 
-/* A type of MPI itself. Of those for MPI_MINLOC, one has a gap. */
+/* Decodes a type of MPI itself. The only one with a gap is MPI_SHORT_INT, for MPI_MINLOC. */
 static int decode_named(MPI_Datatype type, struct form *form)
 {
 	struct form number = { 0 };
@@ -131,15 +131,15 @@ static int decode_named(MPI_Datatype type, struct form *form)
 }
 
 /*
- * Members, one after another. A run is of those that are the same and equally far
- * apart: they become one that repeats.
+ * The members of a constructor, one after another. Equal members at equal distances are a
+ * run, which becomes one form that repeats.
  */
 struct members {
-	struct form all;	/* those before the run */
-	struct form first;	/* the first one of the run */
-	int number;		/* its number */
-	uint64_t run;		/* how many are in the run */
-	int64_t step;		/* their distance */
+	struct form all;	/* the members before the run */
+	struct form first;	/* the first member of the run */
+	int number;		/* number of that member */
+	uint64_t run;		/* number of members in the run */
+	int64_t step;		/* bytes from one member of the run to the next */
 };
 
 static int members_flush(struct members *m)
@@ -156,7 +156,7 @@ static int members_flush(struct members *m)
 	return ret;
 }
 
-/* Takes over @one, which is member @number. */
+/* Adds @one, which is member @number. Takes its contents and leaves it empty. */
 static int members_add(struct members *m, struct form *one, int number)
 {
 	int64_t at = 0;
@@ -190,7 +190,7 @@ static void members_free(struct members *m)
 	form_free(&m->first);
 }
 
-/* indexed and its kin: the type, length and place of each member */
+/* Decodes the constructors that give a place for each member: indexed, struct and so on. */
 static int decode_members(struct decoder *dec, const struct contents *c,
 			  struct form *form)
 {
@@ -285,12 +285,12 @@ static int decode_derived(struct decoder *dec, const struct contents *c,
 	case MPI_COMBINER_DARRAY:
 		return decode_darray(c, form);
 	default:
-		/* dup and resized change no byte */
+		/* dup and resized describe the same bytes as the old type */
 		return 0;
 	}
 }
 
-/* Levels are limited, so that this recursion is. */
+/* Decodes a datatype. Limits the levels, because each level is a recursion of this function. */
 static int decode(struct decoder *dec, MPI_Datatype type, struct form *form)
 {
 	struct contents c;
@@ -306,7 +306,7 @@ static int decode(struct decoder *dec, MPI_Datatype type, struct form *form)
 			ret = decode_named(type, form);
 		else
 			ret = decode_derived(dec, &c, form);
-		/* dup and resized are no reason for anything */
+		/* dup and resized add no bytes, so an error is never their fault */
 		if (!ret && c.combiner != MPI_COMBINER_DUP && c.combiner != MPI_COMBINER_RESIZED)
 			ret = form_is(dec, c.combiner, -1, form);
 		refuse(dec, c.combiner, -1, ret);
@@ -318,14 +318,17 @@ static int decode(struct decoder *dec, MPI_Datatype type, struct form *form)
 	return ret;
 }
 
-/* Makes the groups: nested ones, or else plain ones. */
+/* Makes the groups of a form. If a key under another one would be too long, uses a plain form. */
 static int make_groups(struct ibmkey_mpi_layout *layout, struct form *form)
 {
 	struct ibmkey_mpi_layout plain;
 	uint32_t last;
 	int ret;
 
-	/* One loop more than dimensions: blocks, if they are not more than with a key below. */
+	/*
+	 * If there is one loop more than dimensions, write out the innermost loop, unless that
+	 * makes more entries than another key would.
+	 */
 	last = form->num_loops - 1;
 	if (form->num_loops == IBMKEY_MAX_DIMS + 1 &&
 	    form->loops[last].count * form->num_items <= form->num_items + 1ull) {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Makes groups of forms. A group is what one key is bound to.
+ * Makes groups of forms. One key is bound to each group.
  *
- * A form within another one becomes a separate key, which has the loops around it as its
- * outermost dimensions. The outer key refers to it: the outer key's repetition i takes the
- * inner key's bytes of repetition i.
+ * A form within another one becomes a separate key, the inner key. The loops around the form
+ * are the outermost dimensions of the inner key. The outer key refers to the inner one:
+ * repetition i of the outer key has the bytes of repetition i of the inner key.
  *
- * If more loops than dimensions are around a range, a key of the outermost loops comes
- * first. Its pieces are the spans of memory that the other loops stay within, gaps included.
- * For the other loops, that key is the memory, and the pieces are one more loop.
+ * If more than IBMKEY_MAX_DIMS loops are around a range, another key is made first, of the
+ * outermost loops. For each of their repetitions, that key has the span of memory in which
+ * the other loops stay, with its gaps. The blocks of the other loops are then in that key
+ * instead of in memory, and one loop over its spans replaces the outermost loops.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,11 +17,11 @@
 
 #include "form.h"
 
-/* What is around a form, and where its bytes are. */
+/* The loops around a form, and the memory or the key in which its bytes are. */
 struct around {
 	uint32_t num_loops;		/* at most IBMKEY_MAX_DIMS */
 	const struct loop *loops;
-	uint32_t key;			/* 0 is the memory, n is group n - 1 */
+	uint32_t key;			/* 0 for memory, n for the key of group n - 1 */
 	int64_t at;
 };
 
@@ -33,7 +34,7 @@ void groups_free(struct ibmkey_mpi_layout *layout)
 	layout->num_groups = 0;
 }
 
-/* Takes over group->blocks, also after an error. */
+/* Adds a group. @layout owns group->blocks from then on; on an error this frees them. */
 static int add_group(struct ibmkey_mpi_layout *layout, const struct ibmkey_mpi_group *group)
 {
 	struct ibmkey_mpi_group *more;
@@ -48,7 +49,10 @@ static int add_group(struct ibmkey_mpi_layout *layout, const struct ibmkey_mpi_g
 	return 0;
 }
 
-/* Writes all loops around the items of @form. Those that continue each other become one. */
+/*
+ * Writes all loops around the items of @form to @loops, and returns their number. Two loops
+ * become one if the inner one ends where the next repetition of the outer one begins.
+ */
 static uint32_t all_loops(const struct around *around, const struct form *form,
 			  struct loop *loops)
 {
@@ -70,7 +74,10 @@ static uint32_t all_loops(const struct around *around, const struct form *form,
 	return n;
 }
 
-/* Adds a key of the outermost loops, and makes these one loop. */
+/*
+ * Adds a group of the outermost IBMKEY_MAX_DIMS loops, and replaces them by one loop over the
+ * spans of its key.
+ */
 static int add_spans(struct ibmkey_mpi_layout *layout, const struct form *form,
 		     struct loop *loops, uint32_t *num_loops, struct around *around)
 {
@@ -114,7 +121,7 @@ static int add_spans(struct ibmkey_mpi_layout *layout, const struct form *form,
 static int lower(struct ibmkey_mpi_layout *layout, const struct form *form,
 		 const struct around *around);
 
-/* Makes an item a block of a group with loops @own. */
+/* Makes @block of an item in a group with the loops @own. A form in the item becomes a group. */
 static int lower_item(struct ibmkey_mpi_layout *layout, const struct item *item,
 		      const struct around *own, struct ibmkey_block *block)
 {
@@ -146,7 +153,7 @@ static int lower_item(struct ibmkey_mpi_layout *layout, const struct item *item,
 	return ret;
 }
 
-/* Adds the groups of a form, its own group last. Loops within each other are few. */
+/* Adds the groups of a form, its own group last. The levels of the type limit the recursion. */
 static int lower(struct ibmkey_mpi_layout *layout, const struct form *form,
 		 const struct around *around)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Generates the bindings from the C headers, so that no layout and no number is repeated here. It
-//! needs the `bindgen` program and a C compiler's headers only.
+//! Generates the bindings from the C headers, so that the crate repeats no layout and no number.
+//! This needs only the program `bindgen` and the headers of a C compiler.
 
 use std::{
     env,
@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-/// Patterns of the names in use. Types that these refer to are included.
+/// Patterns of the names in use. bindgen includes the types that these refer to.
 const TYPES: &str = "ibmkey_.*|ibv_(alloc_dm_attr|dm_mask|sge|access_flags)\
     |ibv_(qp_attr_mask|gid_entry|gid_type|mtu|send_wr|send_flags|wc|cq_ex|create_cq_wc_flags)\
     |ibv_(qp_init_attr_ex|qp_init_attr_mask|qp_create_send_ops_flags)\
@@ -56,7 +56,7 @@ fn main() {
     for var in ["BINDGEN", "IBMKEY_UAPI_INCLUDE"] {
         println!("cargo::rerun-if-env-changed={var}");
     }
-    // Cargo looks for changes in all files of a directory.
+    // For a directory, Cargo looks for changes in all its files.
     for file in [
         wrapper.clone(),
         own.join("infiniband"),
@@ -76,7 +76,8 @@ fn main() {
             .arg("--")
             .arg("-I")
             .arg(&own)
-            // It comes after the system's directories, because it must add only the one header.
+            // The compiler searches this directory after the system's directories. So it adds the
+            // header of keys and replaces no other.
             .arg("-idirafter")
             .arg(&uapi)
             .status()

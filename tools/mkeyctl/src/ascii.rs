@@ -19,7 +19,7 @@ const NONE: char = '.';
 /// Several bytes of which the layout contains some.
 const SOME: char = '+';
 
-/// The number of entries that are listed in words.
+/// The largest number of entries that are listed in words.
 const MAX_ENTRIES: usize = 32;
 
 /// Returns the character of an entry or block.
@@ -112,7 +112,8 @@ fn render_panel(text: &mut String, panel: &Panel, columns: u64) -> std::fmt::Res
     Ok(())
 }
 
-/// Returns the address of a row. It is at most that of a byte in the row, so it exists.
+/// Returns the address of the first byte of a row. The row has a byte of the layout at or after
+/// that address, so the product does not overflow.
 fn row_address(row: u64, pitch: u64) -> u64 {
     row.saturating_mul(pitch)
 }

@@ -50,7 +50,7 @@ pub struct Args {
 /// A device and its limits.
 struct Line {
     name: String,
-    /// `None` if the kernel does not extend it.
+    /// `None` if ib_mkey has not extended the device.
     caps: Option<ibmkey_caps>,
 }
 
@@ -84,7 +84,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
         }
     }
 
-    // If one device is named, the exit status tells whether it is extended.
+    // If the command line names a device, the exit status tells whether it is extended.
     if let (Some(name), [Line { caps: None, .. }]) = (&args.device, lines.as_slice()) {
         return Err(format!(
             "{name}: the kernel offers neither keys nor device memory on it; \
@@ -117,7 +117,7 @@ fn look(device: &Device<'_>) -> Result<Line, String> {
     Ok(Line { name, caps })
 }
 
-/// Returns the names of the set bits; unknown bits as a number.
+/// Returns the names of the set bits, and the unknown bits as one number.
 fn names(bits: u64, known: &[(u32, &'static str)]) -> Vec<String> {
     let mut rest = bits;
     let mut names = Vec::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `mkeyctl completion`: what a shell completes a command line with.
+//! `mkeyctl completion`: prints the script with which a shell completes command lines.
 
 use std::{
     error::Error,
@@ -26,7 +26,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let mut script = Vec::new();
 
-    // The generator panics when it cannot write; a vector takes everything.
+    // The generator panics if it cannot write, so let it write to a vector.
     generate(
         args.shell,
         &mut crate::Cli::command(),

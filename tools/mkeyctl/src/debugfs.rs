@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reads the tables of device memory that the module shows in debugfs. The first line has the names
-//! of the columns. Columns are found by name, because a later module may have more.
+//! Reads the tables that the module shows in debugfs, such as those of device memory. The first
+//! line of a table has the names of the columns. Columns are found by name, because a later module
+//! may show more.
 
 use std::{
     fs,
@@ -14,19 +15,19 @@ use serde::Serialize;
 /// The usual directory of the files.
 pub const DIR: &str = "/sys/kernel/debug/ib_mkey";
 
-/// A class of a device's memory.
+/// The device memory of one class of a device.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Pool {
     pub device: String,
     pub class: String,
-    /// `None` if the size is not known yet.
+    /// `None` if the kernel does not know the size yet.
     pub total: Option<u64>,
     pub used: Option<u64>,
     pub high: Option<u64>,
     pub buffers: Option<u64>,
 }
 
-/// A process, or all kernel users.
+/// An owner of memory: a process, all kernel users, or all users of a device.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Owner {
     pub device: String,
@@ -38,7 +39,7 @@ pub struct Owner {
     pub bytes: Option<u64>,
     pub high: Option<u64>,
     pub buffers: Option<u64>,
-    /// `None` without a limit.
+    /// `None` if there is no limit.
     pub limit: Option<u64>,
 }
 
@@ -61,8 +62,8 @@ pub fn owners(dir: &Path) -> Result<Option<Vec<Owner>>, String> {
     owners_in(dir, "owners")
 }
 
-/// Returns the owners of key memory, and the sum for each device; `None` if the kernel does not
-/// show them.
+/// Returns the owners of key memory, and the sum for each device. Returns `None` if the kernel does
+/// not show them.
 pub fn key_owners(dir: &Path) -> Result<Option<Vec<Owner>>, String> {
     owners_in(dir, "keys")
 }
@@ -121,7 +122,7 @@ impl Row<'_> {
     }
 }
 
-/// Reads a file; `None` if it is not there.
+/// Reads the rows of a file. Returns `None` if the file does not exist.
 pub fn read<T>(
     dir: &Path,
     name: &str,

@@ -43,7 +43,7 @@ pub struct Args {
 /// Bytes of a row in the drawing.
 const PITCH: usize = 16;
 const ROWS: usize = 8;
-/// The initial value of memory.
+/// The initial value of each byte of memory.
 const NOTHING: u8 = b'.';
 
 /// A rectangle of bytes.
@@ -60,7 +60,7 @@ const FROM: Tile = Tile {
     width: 4,
     height: 6,
 };
-/// The same number of bytes in another shape. Their order is kept.
+/// The tile that the bytes of `FROM` are written to. It has as many bytes, in another shape.
 const TO: Tile = Tile {
     x: 9,
     y: 2,
@@ -73,7 +73,7 @@ impl Tile {
         self.width.saturating_mul(self.height)
     }
 
-    /// Returns the offsets of its bytes, in the order of a key over it.
+    /// Returns the offsets of the tile's bytes, in the order of a key over the tile.
     fn offsets(&self) -> impl Iterator<Item = usize> + '_ {
         (self.y..self.y.saturating_add(self.height)).flat_map(move |row| {
             let start = row.saturating_mul(PITCH).saturating_add(self.x);
@@ -104,7 +104,7 @@ fn access() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_WRITE
 }
 
-/// Returns memory with letters in the tile and nothing around it.
+/// Returns memory with letters in the tile, and `NOTHING` around it.
 fn lettered(tile: &Tile) -> Vec<u8> {
     let mut memory = vec![NOTHING; PITCH * ROWS];
 
@@ -116,7 +116,7 @@ fn lettered(tile: &Tile) -> Vec<u8> {
     memory
 }
 
-/// Draws two memories beside each other.
+/// Draws two pieces of memory beside each other.
 fn side_by_side(left: &[u8], right: &[u8]) -> String {
     let mut text = String::new();
 
@@ -196,7 +196,7 @@ fn transfer(near: &Context, far: &Context) -> Result<Seen, Box<dyn Error>> {
         .register(vec![NOTHING; PITCH * ROWS], access())
         .map_err(register)?;
 
-    // The library knows the entry and the field, the errno value is less exact.
+    // Print the library's sentence, too: it names the entry and the field.
     let refused = |errno: Errno| format!("a key: {}: {errno}", last_error());
     let near_key = FROM.key(&near_pd, &near_memory).map_err(refused)?;
     let far_key = TO.key(&far_pd, &far_memory).map_err(refused)?;

@@ -21,7 +21,7 @@ use serde::{
     Deserializer, //
 };
 
-/// Indices of the size that was given.
+/// The indices of an indexed layout.
 #[derive(Debug)]
 pub struct VecIndices(Vec<u64>);
 
@@ -33,8 +33,8 @@ impl Indices for VecIndices {
 
 /// A layout, and the names of its leaves.
 ///
-/// In the layout, each entry or block has a separate leaf, whose number is the index of the entry.
-/// So a run tells which entry it belongs to. Indexed blocks have one leaf.
+/// In the layout, the number of the leaf of an entry or block is the index of that entry or block.
+/// So the leaf of a run tells the entry. An indexed layout has one leaf.
 #[derive(Debug)]
 pub struct Description {
     pub layout: Layout<Vec<Entry>, Vec<Block>, Shape, Indexed<VecIndices>>,
@@ -42,7 +42,7 @@ pub struct Description {
     pub leaves: Vec<String>,
 }
 
-/// The name of a leaf without a name.
+/// The name of a leaf for which the user gave no name.
 const UNNAMED: &str = "memory";
 
 /// A range as in `A@0x1000+64`.
@@ -126,27 +126,28 @@ fn numbers(text: &str) -> Result<Vec<u64>, String> {
     text.split(',').map(number).collect()
 }
 
-/// Returns `text` if it has the form of a range. A key may refuse the layout nevertheless.
+/// Returns `text` if it has the form of a range. This does not check the layout.
 pub fn range_text(text: &str) -> Result<String, String> {
     range(text).map(|_| text.to_owned())
 }
 
-/// Returns `text` if it has the form of a block that repeats. As for [`range_text`].
+/// Returns `text` if it has the form of a block that repeats. This does not check the layout.
 pub fn block_text(text: &str) -> Result<String, String> {
     block(text).map(|_| text.to_owned())
 }
 
-/// Returns `text` if it has the form of a block of an index. As for [`range_text`].
+/// Returns `text` if it has the form of a block of an index. This does not check the layout.
 pub fn indexed_text(text: &str) -> Result<String, String> {
     indexed_block(text).map(|_| text.to_owned())
 }
 
-/// Returns `text` if it has the form of some numbers. As for [`range_text`].
+/// Returns `text` if it has the form of a list of numbers. This does not check the layout.
 pub fn numbers_text(text: &str) -> Result<String, String> {
     numbers(text).map(|_| text.to_owned())
 }
 
-/// Checks that each block has a stride for each number in `repeat`, and that there are not too many.
+/// Checks that each block has a stride for each number in `repeat`, and that there are not too many
+/// dimensions.
 pub fn check_dims(repeat: &str, blocks: &[String]) -> Result<(), String> {
     let dims = numbers(repeat)?.len();
 
@@ -163,7 +164,7 @@ fn too_many_dims() -> String {
     format!("more than {MAX_DIMS} dimensions")
 }
 
-/// Returns the block from which strides lead to an address below 0.
+/// Returns the first block whose strides lead to an address below 0.
 fn below_zero(repeat_count: &[u64], blocks: &[(Range, Vec<i64>)]) -> Option<usize> {
     blocks.iter().position(|(range, stride)| {
         let back = repeat_count.iter().zip(stride).map(|(&count, &stride)| {
@@ -175,7 +176,7 @@ fn below_zero(repeat_count: &[u64], blocks: &[(Range, Vec<i64>)]) -> Option<usiz
     })
 }
 
-/// Returns strides for the largest number of dimensions.
+/// Returns the strides in an array for the largest number of dimensions.
 fn strides(given: &[i64], num_dims: usize) -> Result<[i64; MAX_DIMS], String> {
     if given.len() != num_dims {
         return Err(format!(
@@ -191,13 +192,13 @@ fn strides(given: &[i64], num_dims: usize) -> Result<[i64; MAX_DIMS], String> {
     Ok(all)
 }
 
-/// Returns the leaf's number of an entry or block. `u32::MAX` is not used.
+/// Returns the number of the leaf of entry or block `at`.
 fn index(at: usize) -> Result<u32, String> {
     u32::try_from(at).map_err(|_| "too many entries".to_owned())
 }
 
 impl Description {
-    /// Parses `A@0+64` and so on, one after another.
+    /// Parses ranges such as `A@0+64`, which follow one another in the key.
     pub fn from_ranges(texts: &[String]) -> Result<Self, String> {
         Self::list(
             texts
@@ -460,7 +461,7 @@ mod tests {
     fn indices() {
         let table = Description::from_indices("A@16+4:64", "3,0,0x2,2").unwrap();
 
-        // Adjacent blocks would be one run; these are not adjacent.
+        // These blocks are not adjacent; adjacent blocks would be one run.
         assert_eq!(
             runs(&table),
             [(0, 208, 4), (0, 16, 4), (0, 144, 4), (0, 144, 4)]

@@ -19,7 +19,7 @@ pub fn list() -> Result<Devices, String> {
     })
 }
 
-/// Returns the device of that name, or all devices; at least one.
+/// Returns the device with this name, or all devices. Returns an error if there is none.
 pub fn choose<'a>(devices: &'a Devices, name: Option<&str>) -> Result<Vec<Device<'a>>, String> {
     let chosen: Vec<_> = devices
         .iter()

@@ -39,9 +39,9 @@ pub struct Args {
 #[serde(rename_all = "lowercase")]
 enum Status {
     Ok,
-    /// Works, or may be intended, but is worth a line.
+    /// Keys work, or the finding may be intended, but the user should know.
     Note,
-    /// This user lacks the permission to check.
+    /// The check could not be made, for example because this user may not read a file.
     Unknown,
     Problem,
 }

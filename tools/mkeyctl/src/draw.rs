@@ -47,7 +47,7 @@ use crate::{
     table::or_dash,
 };
 
-/// The entries of a key that the kernel shows.
+/// The number of entries of a key that the kernel shows.
 const SHOWN: u64 = 256;
 
 const EXAMPLES: &str = "\
@@ -198,7 +198,8 @@ fn put(args: &Args, text: &str) -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Draws the layout of a live key, then those of the keys that it is over. An SVG has one key.
+/// Draws the layout of a key of a running program, and then those of the keys below it. An SVG has
+/// one key only.
 fn draw_key(args: &Args, device: &str, lkey: Lkey) -> Result<ExitCode, Box<dyn Error>> {
     let regions = regions::regions(&args.debugfs)?;
     let pieces = regions::pieces(&args.debugfs)?;
@@ -219,7 +220,7 @@ fn draw_key(args: &Args, device: &str, lkey: Lkey) -> Result<ExitCode, Box<dyn E
                 text.push_str(&heading(region, at));
                 text.push_str(&picture_of(args, &description));
             }
-            // A leaf that is no key has no layout.
+            // A leaf that is not a key has no layout.
             _ if at > 0 => {}
             (Some(region), None) if region.is_key() => {
                 return Err(format!("{lkey} of {device} is not bound").into());

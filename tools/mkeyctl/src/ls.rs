@@ -88,7 +88,7 @@ struct Line {
     name: String,
     caps: ibmkey_caps,
     mrs: Vec<Mr>,
-    /// `None` if the kernel does not show them.
+    /// `None` if this user may not read debugfs, or the kernel does not show the pools.
     pools: Option<Vec<Pool>>,
 }
 
@@ -137,7 +137,7 @@ fn look(name: Option<&str>, debugfs: &Path) -> Result<Vec<Line>, String> {
             line.mrs.push(mr);
         }
     }
-    // Only administrators may read debugfs; all users may see the rest.
+    // Ignore an error: only administrators may read debugfs, and all users may see the rest.
     if let Ok(Some(pools)) = debugfs::pools(debugfs) {
         for line in &mut lines {
             line.pools = Some(Vec::new());
@@ -206,7 +206,7 @@ fn mr_rows(lines: &[Line]) -> Vec<[String; 8]> {
             or_dash(mr.pid),
             match mr.pid {
                 Some(_) => or_dash(comm),
-                // The rdma program shows kernel users like this.
+                // The rdma program also shows the names of kernel users in brackets.
                 None => or_dash(comm.map(|comm| format!("[{comm}]"))),
             },
         ]);

@@ -111,7 +111,7 @@ fn main() -> ExitCode {
 
     match result {
         Ok(status) => status,
-        // A reader that closes the pipe early is not an error.
+        // It is not an error if the reader of a pipe closes it early.
         Err(error) if is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("mkeyctl: {error}");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The contents of a drawing, independent of its format.
+//! Computes the contents of a drawing, independently of its format.
 //!
 //! A leaf is drawn as rows of equal length, like the memory of a matrix. Rows without bytes of the
-//! layout are left out. The number of examined runs is limited, because a layout may contain more
-//! bytes than the memory has.
+//! layout are left out. The number of runs that are examined is limited, because a layout may have
+//! many more runs than can be drawn.
 
 use std::{
     collections::BTreeMap,
@@ -18,22 +18,22 @@ use ib_mkey_layout::Layout;
 
 use crate::describe::Description;
 
-/// The number of runs that are examined.
+/// The largest number of runs that are examined.
 const MAX_RUNS: usize = 1 << 20;
 
-/// The number of runs that are listed.
+/// The largest number of runs that are listed.
 const MAX_LISTED: usize = 8;
 
-/// Bytes in a row if the layout does not suggest another number.
+/// The number of bytes in a row if the layout does not suggest another one.
 const DEFAULT_PITCH: NonZeroU64 = NonZeroU64::MIN.saturating_add(63);
 
-/// A narrower row is probably a part of a row.
+/// The smallest stride that is taken for that of a row. Smaller ones are probably within a row.
 const MIN_PITCH: u64 = 32;
 
 pub struct Picture {
     /// The layout in words.
     pub summary: String,
-    /// The leaf and the description of each entry or block.
+    /// The leaf and the place of each entry or block, in words.
     pub entries: Vec<String>,
     /// The first runs, with their offsets in the key.
     pub runs: Vec<ListedRun>,
@@ -54,7 +54,7 @@ pub struct Panel {
     pub leaf: String,
     /// Bytes in a row.
     pub pitch: NonZeroU64,
-    /// Rows by their number. Row 0 begins at address 0.
+    /// The rows with bytes of the layout, by their number. Row 0 begins at address 0.
     pub rows: BTreeMap<u64, Vec<Span>>,
     /// `true` if there are more rows.
     pub more: bool,
@@ -73,7 +73,7 @@ impl Picture {
         let layout = &description.layout;
         let pitch = pitch.unwrap_or_else(|| natural_pitch(description));
         let mut panels: Vec<Panel> = Vec::new();
-        // The panel of each entry.
+        // The number of the panel of each entry.
         let mut panel_of = Vec::new();
 
         for leaf in &description.leaves {
@@ -124,9 +124,9 @@ impl Picture {
 }
 
 impl Panel {
-    /// Adds bytes. Keeps the `max` rows with the lowest addresses.
+    /// Adds the bytes of a run. Keeps at most `max` rows, those with the lowest addresses.
     fn add(&mut self, entry: usize, addr: u64, len: u64, max: usize) {
-        // The layout was checked when it was made, so both addresses exist.
+        // The layout was checked when it was made, so this addition does not overflow.
         let end = addr.saturating_add(len);
         let mut at = addr;
 
@@ -156,7 +156,8 @@ impl Panel {
     }
 }
 
-/// Returns the smallest stride that could be that of a row, or else the largest stride.
+/// Returns the smallest stride that can be that of a row. If there is none, returns the largest
+/// stride.
 fn natural_pitch(description: &Description) -> NonZeroU64 {
     let interleaved = match &description.layout {
         Layout::List(_) => return DEFAULT_PITCH,
@@ -304,7 +305,7 @@ mod tests {
 
     #[test]
     fn the_lowest_rows_are_kept() {
-        // From the highest address to the lowest.
+        // The blocks go from the highest address to the lowest.
         let picture = blocks("100", &["A@0x10000+1:-64"], Some(64), 2);
         let panel = &picture.panels[0];
 
@@ -354,7 +355,7 @@ mod tests {
     fn rows_are_as_long_as_a_stride_that_could_be_theirs() {
         let pitch = |repeat, block| blocks(repeat, &[block], None, 1).panels[0].pitch.get();
 
-        // Pixels in rows, rows in planes, and bytes next to each other.
+        // The layouts are pixels in rows, rows in planes, and bytes next to each other.
         assert_eq!(pitch("2,2", "A@0+3:48,12"), 48);
         assert_eq!(pitch("2,2", "A@0x1000+8:4096,-64"), 64);
         assert_eq!(pitch("2", "A@0+1:3"), 3);

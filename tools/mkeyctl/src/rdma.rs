@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reads the kernel's information about RDMA devices (netlink) with the `rdma` program of iproute2.
+//! Reads information about RDMA devices that the kernel offers by netlink. Runs the `rdma` program
+//! of iproute2 to do so.
 
 use std::{
     io::ErrorKind,
@@ -14,14 +15,14 @@ use serde::{
 };
 use serde_json::Value;
 
-/// A memory region of any kind.
+/// An MR of any kind.
 #[derive(Deserialize, Serialize)]
 pub struct Mr {
     #[serde(rename(deserialize = "ifname"))]
     pub device: String,
     pub mrn: u32,
     pub mrlen: u64,
-    /// Hexadecimal. Only administrators see it and the next field.
+    /// The lkey in hexadecimal. Only administrators see the lkey and the rkey.
     pub lkey: Option<String>,
     pub rkey: Option<String>,
     /// `None` if a kernel user has the PD.
@@ -32,7 +33,8 @@ pub struct Mr {
 }
 
 impl Mr {
-    /// Returns `true` for the MR of this device and lkey, `false` also if the lkey is not shown.
+    /// Returns `true` if this is the MR with this device and lkey. Returns `false` if the lkey is
+    /// not shown.
     pub fn is(&self, device: &str, lkey: u32) -> bool {
         let shown = self.lkey.as_deref().unwrap_or_default();
 
@@ -91,7 +93,7 @@ fn ask<T: DeserializeOwned>(what: &[&str]) -> Result<Vec<T>, String> {
         let why = stderr.lines().next().unwrap_or("failed without a word");
         return Err(wrong(why.to_owned()));
     }
-    // The program prints nothing if there are no objects.
+    // If there are no objects, the program prints nothing, not even an empty list.
     if output.stdout.trim_ascii().is_empty() {
         return Ok(Vec::new());
     }

@@ -2,8 +2,8 @@
 
 //! `mkeyctl who`: shows what keeps a memory region from being deregistered.
 //!
-//! A region whose deregistration fails with EBUSY may be in no list of the kernel any more. Its owner
-//! then cannot look up its lkey, so the lkey may be left out.
+//! After a deregistration has failed with EBUSY, the kernel may no longer list the region. The user
+//! then cannot look up its lkey, so the command works without an lkey, too.
 
 use std::{
     collections::BTreeSet,
@@ -50,7 +50,7 @@ pub struct Args {
     debugfs: PathBuf,
 }
 
-/// A region that refers to the one in question, directly or by way of others.
+/// A region that refers to the given region, directly or through other regions.
 #[derive(Debug, PartialEq, Serialize)]
 struct Referrer {
     /// 1 for a direct reference.
@@ -63,9 +63,9 @@ struct Referrer {
 #[derive(Debug, PartialEq, Serialize)]
 struct Busy {
     lkey: Lkey,
-    /// `None` if the kernel lists the region no more.
+    /// `None` if the kernel no longer lists the region.
     bytes: Option<u64>,
-    /// Those that refer to it directly.
+    /// The regions that refer to it directly.
     referrers: Vec<Region>,
     binds_in_progress: u64,
 }
@@ -87,7 +87,7 @@ fn run_all(
     references: &[Reference],
     json: bool,
 ) -> Result<ExitCode, Box<dyn Error>> {
-    // The `rdma` program may be missing; only the numbers of bytes are then.
+    // Ignore an error: if the `rdma` program is missing, only some numbers of bytes are missing.
     let mrs = rdma::mrs().unwrap_or_default();
     let found = busy(regions, references, &mrs, &args.device);
     if found.is_empty() {
@@ -154,12 +154,14 @@ fn busy(regions: &[Region], references: &[Reference], mrs: &[Mr], device: &str) 
                 referrers: direct.into_iter().filter_map(own).cloned().collect(),
             }
         })
-        // What referred to it may have gone between the two files.
+        // The regions that referred to it may have been destroyed between the reads of the two
+        // files.
         .filter(|one| !one.referrers.is_empty() || one.binds_in_progress > 0)
         .collect()
 }
 
-/// Returns the binds in progress, which have pinned what they refer to and are in no list yet.
+/// Returns the number of binds in progress. Such a bind has pinned the region, but is not in the
+/// list of references yet.
 fn binds_in_progress(own: Option<&Region>, direct: usize) -> u64 {
     own.and_then(|region| region.pins)
         .map_or(0, |pins| pins.saturating_sub(direct as u64))
@@ -252,8 +254,9 @@ fn check_device(device: &str) -> Result<(), String> {
     devices::choose(&devices::list()?, Some(device)).map(drop)
 }
 
-/// Returns an error if the device has no such region. debugfs shows the regions of ib_mkey alone,
-/// the `rdma` program all of them, if it is installed.
+/// Returns an error if the device has no such region. debugfs shows only the regions of ib_mkey, so
+/// this asks the `rdma` program, which shows all of them. Without that program, checks the device
+/// only.
 fn check_lkey(device: &str, lkey: Lkey) -> Result<(), String> {
     check_device(device)?;
     let Ok(mrs) = rdma::mrs() else {
@@ -270,7 +273,8 @@ fn check_lkey(device: &str, lkey: Lkey) -> Result<(), String> {
     }
 }
 
-/// Returns what refers to `lkey`, the nearest first. Each region is found once.
+/// Returns the regions that refer to `lkey`, each once. Those with the smallest distance come
+/// first.
 fn referrers(
     regions: &[Region],
     references: &[Reference],
@@ -295,7 +299,8 @@ fn referrers(
             let region = regions
                 .iter()
                 .find(|region| region.device == device && region.lkey == lkey);
-            // A region that went between the two files is no referrer any more.
+            // A region that was destroyed between the reads of the two files refers to nothing any
+            // more.
             if let Some(region) = region {
                 found.push(Referrer {
                     distance,

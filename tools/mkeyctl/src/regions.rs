@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The regions of extended devices, as the module shows them to root in debugfs.
+//! Reads the regions of extended devices, which the module shows to root in debugfs.
 
 use std::{
     fs,
@@ -64,7 +64,7 @@ pub struct Region {
     pub max_entries: Option<u64>,
     pub levels: Option<u64>,
     pub leaves: Option<u64>,
-    /// Bindings that refer to it, and binds in progress.
+    /// The number of bindings that refer to the region, and of binds in progress.
     pub pins: Option<u64>,
     /// 0 for kernel users.
     pub pid: u32,
@@ -85,7 +85,7 @@ pub struct Reference {
     pub leaf: Lkey,
 }
 
-/// An entry of a layout, as the words that the kernel shows.
+/// An entry of a layout, in the words that the kernel shows.
 #[derive(Debug, PartialEq)]
 pub struct Piece {
     device: String,
@@ -98,7 +98,8 @@ pub struct Piece {
     strides: String,
 }
 
-/// Reads one of the files, with a reason if it is not there or may not be read.
+/// Reads the rows of one of the files. Returns a reason if the file does not exist or may not be
+/// read.
 fn shown<T>(
     dir: &Path,
     file: &str,
@@ -196,8 +197,8 @@ impl Piece {
     }
 }
 
-/// Returns the layout that a key is bound to; `None` for a key that is not bound, and for what is
-/// not a key.
+/// Returns the layout that a key is bound to. Returns `None` for a key that is not bound, and for a
+/// region that is not a key.
 pub fn layout(pieces: &[Piece], device: &str, lkey: Lkey) -> Result<Option<Description>, String> {
     let own: Vec<_> = pieces
         .iter()
@@ -217,7 +218,7 @@ pub fn layout(pieces: &[Piece], device: &str, lkey: Lkey) -> Result<Option<Descr
     .map(Some)
 }
 
-/// Returns the leaves of a key among the pieces, each once, in their order.
+/// Returns the leaves of a key, each once, in the order of the pieces.
 pub fn leaves(pieces: &[Piece], device: &str, lkey: Lkey) -> Vec<Lkey> {
     let mut all = Vec::new();
 

@@ -66,7 +66,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
         .into());
     }
 
-    // Only administrators may read debugfs; all users may see the rest.
+    // Ignore errors of debugfs: only administrators may read it, and all users may see the rest.
     let pools = debugfs::pools(&args.debugfs).ok().flatten();
     let key_owners = debugfs::key_owners(&args.debugfs).ok().flatten();
     let groups = [
@@ -75,7 +75,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
         of_pools(&pools.unwrap_or_default()),
         of_key_owners(&key_owners.unwrap_or_default()),
     ];
-    // As above.
+    // Ignore an error, as above.
     let counted = regions::counters(&args.debugfs).unwrap_or_default();
     let mut out = stdout().lock();
     if json {

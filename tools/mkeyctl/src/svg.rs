@@ -16,17 +16,17 @@ use crate::picture::{
     Picture, //
 };
 
-/// In the units of the picture.
+/// The width of the picture, in its own units.
 const WIDTH: u64 = 768;
 const MARGIN: u64 = 16;
 const LABEL: u64 = 160;
 const LINE: u64 = 18;
 const ROW: u64 = 14;
 
-/// The number of entries that are listed in words.
+/// The largest number of entries that are listed in words.
 const MAX_ENTRIES: usize = 16;
 
-/// The elements so far, and where the next ones go.
+/// The elements that were added, and the place of the next ones.
 struct Page {
     elements: Vec<Box<dyn Node>>,
     y: u64,
@@ -139,7 +139,7 @@ impl Page {
     }
 }
 
-/// Returns a colour. Neighbours differ, because the hue advances by the golden angle.
+/// Returns the colour of an entry. The hue advances by the golden angle, so that neighbours differ.
 fn colour(entry: usize) -> String {
     format!("hsl({}, 65%, 45%)", (entry as u64).wrapping_mul(137) % 360)
 }

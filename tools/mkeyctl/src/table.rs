@@ -10,15 +10,15 @@ use comfy_table::{
     Width, //
 };
 
-/// The spaces after a column.
+/// The number of spaces after a column.
 const GAP: u16 = 2;
 
-/// Formats a table. Columns are as wide as their widest cell, with words to the left.
+/// Formats a table. A column is as wide as its widest cell, and cells are aligned to the left.
 pub fn render<const N: usize>(rows: &[[String; N]]) -> String {
     finish(&mut new_table(rows))
 }
 
-/// Formats a table with names in the first column, and numbers to the right in the others.
+/// Formats a table with names in the first column, and numbers in the others, aligned to the right.
 pub fn render_numbers(rows: &[Vec<String>]) -> String {
     let mut table = new_table(rows);
 
@@ -28,8 +28,8 @@ pub fn render_numbers(rows: &[Vec<String>]) -> String {
     finish(&mut table)
 }
 
-/// Formats one line of a table whose other lines are not known yet: cells with the least widths of
-/// their columns, and numbers to the right.
+/// Formats one line of a table whose other lines are not known yet. Each cell comes with the
+/// smallest width of its column, and is aligned to the right.
 pub fn render_line(cells: &[(String, u16)]) -> String {
     let words: Vec<_> = cells.iter().map(|(word, _)| word.clone()).collect();
     let mut table = new_table(&[words]);
@@ -63,12 +63,12 @@ fn finish(table: &mut Table) -> String {
     text
 }
 
-/// Returns the value's text, or a dash.
+/// Returns the text of a value, or a dash if there is none.
 pub fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// Formats a size with a unit if it is an exact multiple of one.
+/// Formats a size, with the largest unit of which it is a multiple.
 pub fn size(bytes: u64) -> String {
     let units = ["", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"];
     let mut value = bytes;

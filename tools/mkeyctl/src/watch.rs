@@ -43,10 +43,10 @@ pub struct Args {
     debugfs: PathBuf,
 }
 
-/// The lines after which the names of the columns are repeated.
+/// The number of lines after which the names of the columns are repeated.
 const PAGE: u32 = 20;
 
-/// The keys of one moment, and the counts up to then.
+/// The number of keys at one moment, and the counts up to then.
 struct Moment {
     keys: u64,
     bound: u64,
@@ -66,14 +66,15 @@ impl Moment {
         })
     }
 
-    /// Returns the columns of a line: the numbers of keys, and what was counted since `before`.
+    /// Returns the columns of a line: the numbers of keys, and the events that were counted since
+    /// `before`.
     fn since(&self, before: &Self) -> Vec<(String, u64)> {
         let now =
             [("keys", self.keys), ("bound", self.bound)].map(|(name, n)| (name.to_owned(), n));
         let counted = self.counts.iter().map(|(name, count)| {
             let was = before.counts.iter().find(|(other, _)| other == name);
             let was = was.map_or(0, |(_, count)| *count);
-            // The module may have been loaded again, which begins at zero.
+            // If the count is smaller, the module was loaded again and counts from zero.
             (name.clone(), count.checked_sub(was).unwrap_or(*count))
         });
 
@@ -114,11 +115,11 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The names of the counts of refused accesses begin with this; the rest is the reason.
+/// The first part of the names of the counts of refused accesses. The rest of a name is the reason.
 const REFUSED: &str = "refused_";
 
-/// Returns the columns with refused accesses as one number, whatever the reason, so that a line
-/// fits a terminal. `mkeyctl stat` and JSON have the reasons.
+/// Returns the columns with the sum of all refused accesses in one column, so that a line fits a
+/// terminal. `mkeyctl stat` and JSON show the counts for each reason.
 fn with_one_refused(columns: Vec<(String, u64)>) -> Vec<(String, u64)> {
     let mut all: Vec<(String, u64)> = Vec::new();
 

@@ -14,17 +14,17 @@ use kernel::{
 /// A count.
 #[derive(Clone, Copy)]
 pub(crate) enum Count {
-    /// Bindings made of keys.
+    /// Binds of keys.
     Bind,
-    /// Those of them that were made of an old binding of the same layout.
+    /// Binds that used an old binding of the same layout again. [`Count::Bind`] contains them, too.
     Again,
-    /// Bindings taken from keys, by the call or by an invalidation.
+    /// Unbinds of keys, by a call or by an invalidation.
     Unbind,
-    /// Accesses by an MR that is not bound, or outside of its bytes.
+    /// Accesses to an unbound MR, or outside of the bytes of an MR.
     RefusedUnbound,
-    /// Accesses without the right, of another protection domain or of another QP.
+    /// Accesses without the access flag, or of another protection domain or QP.
     RefusedRights,
-    /// Accesses to memory that the process does not have.
+    /// Accesses to addresses at which the process has no memory.
     RefusedMemory,
     /// Accesses that failed for another reason.
     RefusedOther,

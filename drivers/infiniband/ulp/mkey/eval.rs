@@ -36,15 +36,16 @@ struct NestAccess<'b, O> {
     open: &'b O,
 }
 
-/// The leaf of memory that an access through a nest is in, with the result of `open` for it.
+/// The last leaf of memory that an access through a nest has reached, with the result of `open` for
+/// that leaf.
 ///
 /// Rows of a nest come from several levels. Successive rows in one leaf share its check and its
 /// mapped page, whichever level they come from.
 struct OpenLeaf<'a, T>(Option<(&'a Leaf, T)>);
 
 impl<'a, T> OpenLeaf<'a, T> {
-    /// Returns the result of `open` for `leaf`, which a check has to allow if it is another leaf
-    /// than the last one. The result for the last leaf is dropped first.
+    /// Returns the result of `open` for `leaf`. If `leaf` is not the last leaf, first drops the
+    /// result for the last leaf and runs `check`.
     ///
     /// # Errors
     ///
@@ -86,8 +87,8 @@ fn visit_leaf<T>(
 }
 
 impl Leaf {
-    /// Copies the bytes of the leaf from address `addr` on, for its own node. `pd` is the protection
-    /// domain of the reader. The caller keeps the leaf pinned.
+    /// Copies the bytes of the leaf from address `addr` on, for a reader of this node. `pd` is the
+    /// protection domain of the reader. The caller keeps the leaf pinned.
     ///
     /// # Errors
     ///
@@ -195,7 +196,7 @@ impl Binding {
     /// Walks over `len` bytes from `offset` on. Calls `open` with the MR of successive rows in one
     /// leaf, and `visit` with the result of `open` and each of these rows. The addresses of a row
     /// are addresses of the MR.
-    // Not inlined, so that the cursor takes no stack in an access of one row, as most are.
+    // Not inlined, because most accesses are one row and need no stack for the cursor.
     #[inline(never)]
     fn walk<'a, T>(
         &'a self,
@@ -227,12 +228,12 @@ impl Binding {
     }
 
     /// Walks over `row` and the rows of `rows` whose leaves are keys. Returns the first row whose
-    /// leaf is memory. As for [`Self::walk`].
+    /// leaf is memory. Calls `open` and `visit` as [`Self::walk`] does.
     ///
     /// Most rows stay one row through all levels. A level that makes several rows of one is kept
     /// until all of them were visited.
-    // Not inlined, so that the levels take no stack in an access to a key over memory, as most are.
-    // They are made once for many rows, because that takes longer than to find a row.
+    // Not inlined, because most accesses are to keys over memory and need no stack for the levels.
+    // The levels are made once for many rows, because making them takes longer than finding a row.
     #[inline(never)]
     fn walk_nest<'a, T, O: Fn(&'a LeafMr) -> T>(
         &'a self,
@@ -311,7 +312,7 @@ impl Binding {
     }
 
     /// Returns the one row of an access, see [`Layout::only_row`](crate::layout::Layout::only_row).
-    /// A flat list has none, because it has short entries.
+    /// Returns [`None`] for a flat list, whose entries are short.
     #[inline(always)]
     fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
         if self.flat().is_some() {
@@ -320,9 +321,9 @@ impl Binding {
         self.layout.only_row(offset, len)
     }
 
-    /// Copies an access that is not one row of blocks in memory. If `maybe_row`, it may be one row of
-    /// this layout. As for [`Self::copy`].
-    // Not inlined, so that it takes no stack and no register in an access of one row, as most are.
+    /// Copies the bytes of an access that is not one row of blocks in memory. `maybe_row` is `true`
+    /// if the access may be one row of this layout. The errors are those of [`Self::copy`].
+    // Not inlined, because most accesses are one row and need no stack and no register for this.
     #[inline(never)]
     fn copy_further(
         &self,
@@ -341,7 +342,7 @@ impl Binding {
                     let addr = row.addr.wrapping_add(*delta);
                     return base.copy_row(Row { addr, ..row }, payload);
                 }
-                // All bytes are in one piece, so the access is one to the key below.
+                // If all bytes are in one piece, the access is one to the key below.
                 LeafPlace::Key(inner) => {
                     maybe_row = row.count == 1;
                     if maybe_row {
@@ -386,12 +387,12 @@ impl Binding {
 
     /// Does an atomic operation on the eight bytes at `offset`, which must be in one block.
     ///
-    /// The driver's code does it on the leaf, so it serialises with all other atomic operations on
-    /// that memory.
+    /// The driver's code executes the operation on the leaf. So it serialises with all other atomic
+    /// operations on that memory.
     ///
     /// # Errors
     ///
-    /// As for [`Self::copy`]. A code of the driver is not an error; it is returned.
+    /// Those of [`Self::copy`]. A status of the driver is returned as a value, not as an error.
     pub(crate) fn atomic_op(
         &self,
         offset: u64,
@@ -404,7 +405,8 @@ impl Binding {
         Ok(base.atomic_op(iova, opcode, compare, swap_add, original))
     }
 
-    /// Writes eight bytes at `offset` in one atomic write. As for [`Self::atomic_op`].
+    /// Writes eight bytes at `offset` in one atomic write. The errors are those of
+    /// [`Self::atomic_op`].
     pub(crate) fn atomic_write(&self, offset: u64, value: u64) -> Result<c_int> {
         let (base, iova) = self.resolve(offset, 8, Right::RemoteWrite)?;
         Ok(base.atomic_write(iova, value))
@@ -414,8 +416,8 @@ impl Binding {
     ///
     /// # Errors
     ///
-    /// As for [`Self::copy`]; `EOPNOTSUPP` without the access flag `FLUSH_PERSISTENT`, because the
-    /// leaves may not be persistent memory.
+    /// Those of [`Self::copy`]; `EOPNOTSUPP` without the access flag `FLUSH_PERSISTENT`, because
+    /// the leaves may not be persistent memory.
     pub(crate) fn flush(&self, offset: u64, len: u64) -> Result {
         if !self.access.contains(Right::FlushPersistent) {
             return Err(eopnotsupp());

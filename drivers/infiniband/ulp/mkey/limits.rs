@@ -8,7 +8,7 @@
 //! | `limits/owner.rs` | the owners of memory |
 //! | `limits/cost.rs` | the kernel's memory that regions and bindings take |
 //! | `limits/sizes.rs` | checks of these costs against the sizes of the structures |
-//! | `limits/worker.rs` | the driver's workers that invalidations occupy |
+//! | `limits/worker.rs` | waits of threads that others depend on |
 
 pub(crate) mod account;
 pub(crate) mod cost;

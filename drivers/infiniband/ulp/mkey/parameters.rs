@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The parameters of the module, and the module as the kernel knows it.
+//! The parameters of the module, and its `ThisModule`.
 
 use crate::{
     api::bindings,

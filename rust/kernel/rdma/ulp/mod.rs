@@ -4,16 +4,16 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `devices.rs` | the devices there are, each held for as long as it is used |
-//! | `pd.rs` | protection domains, and regions in them |
+//! | `devices.rs` | the registered devices; a device that is used is held |
+//! | `pd.rs` | protection domains, and MRs in them |
 //! | `host.rs` | memory of the host that devices read and write |
 //! | `mkey.rs` | keys, unbound and bound |
-//! | `mkey/dm.rs` | device memory and regions over it |
+//! | `mkey/dm.rs` | device memory and MRs over it |
 //! | `mkey/staged.rs` | keys with a staged layout |
 //! | `qp/request.rs` | requests that bind keys |
 //! | `qp.rs` | completion queues and reliable queue pairs |
 //!
-//! An object holds all objects that it needs: a bound key holds its leaves, a region its memory and
+//! An object holds all objects that it needs: a bound key holds its leaves, an MR its memory and
 //! its protection domain, and each of them the device, which stays registered. Dropping an object
 //! frees it. So an object is never busy when it is freed, in whatever order objects are dropped.
 //!

@@ -325,7 +325,7 @@ proptest! {
         }
     }
 
-    /// The same for indexed blocks.
+    /// An indexed layout keeps the values that it was built from.
     #[test]
     fn indices_are_kept(spec in indexed()) {
         let Spec::Indexed((leaf, addr, unit, len), indices) = &spec else { unreachable!() };

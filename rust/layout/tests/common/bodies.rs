@@ -199,7 +199,7 @@ pub fn nested(data: &[u8]) {
     }
 }
 
-/// Keys over keys as one list.
+/// Checks that the flat list of keys over keys describes the same bytes as the keys.
 pub fn flat(data: &[u8]) {
     let mut input = Input(data);
     let mut specs = Vec::new();

@@ -2,7 +2,8 @@
 
 //! Work requests that configure mkeys, between `wr_start` and `wr_complete`.
 //!
-//! Each becomes a request that binds the key. An error is kept until `wr_complete`, which returns it.
+//! Each request that configures an mkey becomes a request that binds the key. The functions of
+//! mlx5dv return no errors: `wr_complete` returns the first one.
 
 use ibmkey::{
     ffi,
@@ -40,7 +41,7 @@ use crate::{
     },
 };
 
-/// The access flags of an mkey. The last one is a hint.
+/// The access flags that an mkey may have. `IBV_ACCESS_RELAXED_ORDERING` is a hint.
 const ACCESS: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_WRITE
     | IBV_ACCESS_REMOTE_READ
@@ -50,16 +51,16 @@ const ACCESS: u32 = IBV_ACCESS_LOCAL_WRITE
 /// A request whose setters have not all been called.
 struct Request {
     mkey: *mut mlx5dv_mkey,
-    /// As they were when the request began.
+    /// The fields `wr_id` and `wr_flags` of the QP when the request began.
     wr_id: u64,
     wr_flags: u32,
-    /// The number of setters that follow.
+    /// The number of setters that are still to be called.
     setters: u8,
     access: Option<u32>,
     has_layout: bool,
 }
 
-/// The requests between `wr_start` and `wr_complete`.
+/// The requests that a program adds between `wr_start` and `wr_complete`.
 pub(crate) struct Building {
     request: Option<Request>,
     error: Option<Errno>,
@@ -77,7 +78,7 @@ impl Building {
         }
     }
 
-    /// Forgets what was not posted.
+    /// Drops the request and the error of the last batch, and begins a new batch.
     pub(crate) fn begin(&mut self) {
         self.request = None;
         self.error = None;
@@ -85,7 +86,8 @@ impl Building {
         self.progress.batch = self.progress.batch.wrapping_add(1);
     }
 
-    /// Returns the error for which nothing may be posted.
+    /// Returns an error if `wr_complete` must not post the requests: a request failed or is not
+    /// complete.
     pub(crate) fn check(&self) -> Result {
         match (self.error, &self.request) {
             (Some(errno), _) => Err(errno),
@@ -94,13 +96,13 @@ impl Building {
         }
     }
 
-    /// Takes note that the requests were posted.
+    /// Counts the requests that were added as posted.
     pub(crate) fn posted(&mut self) {
         let progress = &mut self.progress;
         progress.posted = progress.posted.wrapping_add(progress.added);
     }
 
-    /// Begins a request. A QP has no second one at the same time.
+    /// Begins a request. Returns `EINVAL` if an earlier one is not complete.
     ///
     /// # Safety
     ///
@@ -111,7 +113,7 @@ impl Building {
         flag: u32,
         mkey: *mut mlx5dv_mkey,
     ) -> Result<&mut Request> {
-        // SAFETY: The QP exists.
+        // SAFETY: By the invariant of `State`, the QP exists.
         let (wr_id, wr_flags) = unsafe { ((*state.qp).wr_id, (*state.qp).wr_flags) };
 
         if state.allowed & u64::from(flag) == 0 || wr_flags & IBV_SEND_INLINE == 0 {
@@ -142,7 +144,7 @@ impl Building {
         Ok(())
     }
 
-    /// Sets the layout to what `describe` describes.
+    /// Sets the layout to the one that `describe` writes.
     fn set_layout(
         &mut self,
         num: u16,
@@ -162,7 +164,7 @@ impl Building {
         describe(&mut self.description, mkey.mask)
     }
 
-    /// Takes note of a call of a setter. Adds the request after the last one.
+    /// Counts a call of a setter. After the last setter, adds the request.
     fn set(&mut self, state: &State) -> Result {
         let request = self.request.as_mut().ok_or(Errno::EINVAL)?;
 
@@ -173,7 +175,8 @@ impl Building {
         }
     }
 
-    /// Adds the request.
+    /// Adds the request, with the layout and the access flags of the mkey's last request in place
+    /// of those that were not set.
     fn finish(&mut self, state: &State) -> Result {
         let request = self.request.take().ok_or(Errno::EINVAL)?;
         // SAFETY: The request has an mkey, as `request()` checked.
@@ -211,7 +214,7 @@ impl Building {
             let addr = bound.text.as_ptr().expose_provenance() as u64;
             (core::ptr::null_mut(), addr)
         } else {
-            // SAFETY: It is the mkey's.
+            // SAFETY: `mkey.pd()` is the protection domain of the mkey.
             unsafe {
                 bound
                     .staging
@@ -230,7 +233,8 @@ impl Building {
         let qp = state.qp;
 
         // SAFETY: The QP exists, and this thread is between `wr_start` and `wr_complete`. The
-        // description is copied, or stays in the slot until the request was executed.
+        // provider copies an inline description. Any other description stays in its slot until the
+        // request was executed.
         let ret = unsafe {
             let saved = ((*qp).wr_id, (*qp).wr_flags);
 
@@ -247,12 +251,12 @@ impl Building {
     }
 }
 
-/// Gives the request that was added last an inline byte, which the kernel does not read, so that the
-/// completion is recognised.
+/// Gives the request that was added last an inline byte, so that `completion.rs` recognises its
+/// completion. The kernel does not read the byte.
 ///
 /// # Safety
 ///
-/// As for [`Building::add`].
+/// The QP of `state` exists, and this thread is between `wr_start` and `wr_complete`.
 unsafe fn mark(state: &State) {
     let mut byte = 0u8;
 
@@ -264,11 +268,12 @@ unsafe fn mark(state: &State) {
     }
 }
 
-/// Calls `build`, unless an earlier call failed. Keeps the error.
+/// Calls `build`, unless an earlier call failed. Stores the error of `build`.
 ///
 /// # Safety
 ///
-/// `ops` is of a QP between `wr_start` and `wr_complete`, in the thread that called these.
+/// `ops` are the functions of a QP, and this thread is between `wr_start` and `wr_complete` of that
+/// QP.
 unsafe fn build(ops: *mut mlx5dv_qp_ex, build: impl FnOnce(&mut Building, &State) -> Result) {
     // SAFETY: By the caller's promise.
     let state = unsafe { State::from_ops(ops) };
@@ -287,7 +292,7 @@ unsafe extern "C" fn mr_list(
     num: u16,
     sge: *mut ibv_sge,
 ) {
-    // SAFETY: By the contract of C.
+    // SAFETY: By the contract in `mlx5dv.h`.
     unsafe {
         build(ops, |building, state| {
             building.request(state, sys::MLX5DV_QP_EX_WITH_MR_LIST, mkey)?;
@@ -306,7 +311,7 @@ unsafe extern "C" fn mr_interleaved(
     num: u16,
     data: *mut mlx5dv_mr_interleaved,
 ) {
-    // SAFETY: By the contract of C.
+    // SAFETY: By the contract in `mlx5dv.h`.
     unsafe {
         build(ops, |building, state| {
             building.request(state, sys::MLX5DV_QP_EX_WITH_MR_INTERLEAVED, mkey)?;
@@ -325,7 +330,7 @@ unsafe extern "C" fn mkey_configure(
     setters: u8,
     attr: *mut mlx5dv_mkey_conf_attr,
 ) {
-    // SAFETY: By the contract of C.
+    // SAFETY: By the contract in `mlx5dv.h`.
     unsafe {
         build(ops, |building, state| {
             let attr = attr.as_ref().ok_or(Errno::EINVAL)?;
@@ -346,7 +351,7 @@ unsafe extern "C" fn mkey_configure(
 }
 
 unsafe extern "C" fn set_access_flags(ops: *mut mlx5dv_qp_ex, access: u32) {
-    // SAFETY: By the contract of C.
+    // SAFETY: By the contract in `mlx5dv.h`.
     unsafe {
         build(ops, |building, state| {
             building.set_access(access)?;
@@ -356,7 +361,7 @@ unsafe extern "C" fn set_access_flags(ops: *mut mlx5dv_qp_ex, access: u32) {
 }
 
 unsafe extern "C" fn set_layout_list(ops: *mut mlx5dv_qp_ex, num: u16, sge: *const ibv_sge) {
-    // SAFETY: By the contract of C.
+    // SAFETY: By the contract in `mlx5dv.h`.
     unsafe {
         build(ops, |building, state| {
             building.set_layout(num, |to, mask| to.list(mask, num, sge))?;
@@ -371,7 +376,7 @@ unsafe extern "C" fn set_layout_interleaved(
     num: u16,
     data: *const mlx5dv_mr_interleaved,
 ) {
-    // SAFETY: By the contract of C.
+    // SAFETY: By the contract in `mlx5dv.h`.
     unsafe {
         build(ops, |building, state| {
             building.set_layout(num, |to, mask| {
@@ -383,41 +388,41 @@ unsafe extern "C" fn set_layout_interleaved(
 }
 
 unsafe fn refuse(ops: *mut mlx5dv_qp_ex) {
-    // SAFETY: By the contract of C.
+    // SAFETY: By the contract in `mlx5dv.h`.
     unsafe { build(ops, |_, _| Err(Errno::EOPNOTSUPP)) };
 }
 
 unsafe extern "C" fn sig_block(ops: *mut mlx5dv_qp_ex, _: *const mlx5dv_sig_block_attr) {
-    // SAFETY: By the contract of C, as in the functions below.
+    // SAFETY: By the contract in `mlx5dv.h`.
     unsafe { refuse(ops) };
 }
 
 unsafe extern "C" fn crypto(ops: *mut mlx5dv_qp_ex, _: *const mlx5dv_crypto_attr) {
-    // SAFETY: See above.
+    // SAFETY: By the contract in `mlx5dv.h`.
     unsafe { refuse(ops) };
 }
 
 unsafe extern "C" fn memcpy(ops: *mut mlx5dv_qp_ex, _: u32, _: u64, _: u32, _: u64, _: usize) {
-    // SAFETY: See above.
+    // SAFETY: By the contract in `mlx5dv.h`.
     unsafe { refuse(ops) };
 }
 
 unsafe extern "C" fn raw_wqe(ops: *mut mlx5dv_qp_ex, _: *const core::ffi::c_void) {
-    // SAFETY: See above.
+    // SAFETY: By the contract in `mlx5dv.h`.
     unsafe { refuse(ops) };
 }
 
 unsafe extern "C" fn dc_addr(ops: *mut mlx5dv_qp_ex, _: *mut ibv_ah, _: u32, _: u64) {
-    // SAFETY: See above.
+    // SAFETY: By the contract in `mlx5dv.h`.
     unsafe { refuse(ops) };
 }
 
 unsafe extern "C" fn dc_stream(ops: *mut mlx5dv_qp_ex, _: *mut ibv_ah, _: u32, _: u64, _: u16) {
-    // SAFETY: See above.
+    // SAFETY: By the contract in `mlx5dv.h`.
     unsafe { refuse(ops) };
 }
 
-/// Returns the functions that a program calls.
+/// Returns the functions for work requests, which a program calls.
 pub(crate) fn ops() -> mlx5dv_qp_ex {
     mlx5dv_qp_ex {
         comp_mask: 0,

@@ -2,9 +2,9 @@
 
 //! Completions: a request that configured an mkey completes with `MLX5DV_WC_UMR`.
 //!
-//! To the device it is a request that binds a window or a key. Both complete with `IBV_WC_BIND_MW`.
-//! The completion tells the number of inline bytes of the request. A request that configures an mkey
-//! has some; one that binds a window has none.
+//! For the device such a request is one that binds a key, which completes with `IBV_WC_BIND_MW`, as
+//! one that binds a window does. The completion has the number of inline bytes of the request. A
+//! request that configures an mkey has inline bytes, and a request that binds a window has none.
 
 use core::{
     ffi::c_int,
@@ -47,13 +47,14 @@ struct Provider {
     read_byte_len: ReadByteLen,
 }
 
-/// The only provider whose devices have keys. Once set, it stays: CQs use it without a lock.
+/// The only provider whose devices have keys. Once set, it never changes, so the functions of CQs
+/// read it without a lock.
 static PROVIDER: OnceLock<Provider> = OnceLock::new();
 
 /// Held while functions of a context or a CQ are replaced.
 static REPLACING: Mutex<()> = Mutex::new(());
 
-/// Returns the opcode that a program is to see in the place of `IBV_WC_BIND_MW`.
+/// Returns the opcode that a program gets instead of `IBV_WC_BIND_MW`.
 fn opcode_of_bind(inline_bytes: u32) -> ibv_wc_opcode {
     match inline_bytes {
         0 => IBV_WC_BIND_MW,
@@ -69,7 +70,7 @@ unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num: c_int, wcs: *mut ibv_wc) -> c
     // SAFETY: This function has the contract of the provider's function.
     let polled = unsafe { (provider.poll_cq)(cq, num, wcs) };
     for at in 0..usize::try_from(polled).unwrap_or(0) {
-        // SAFETY: The provider has filled in so many elements.
+        // SAFETY: The provider has filled in `polled` elements.
         let wc = unsafe { &mut *wcs.add(at) };
 
         if wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_BIND_MW {
@@ -84,8 +85,9 @@ unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> ibv_wc_opcode {
         return IBV_WC_BIND_MW;
     };
 
-    // SAFETY: This function has the contract of the provider's function. Its function for the length
-    // reads what it reads for the opcode, so it works also if the program did not ask for lengths.
+    // SAFETY: This function has the contract of the provider's function. The provider's function
+    // for the length reads the same completion as the one for the opcode, so it works even if the
+    // program did not ask for lengths.
     unsafe {
         match (provider.read_opcode)(cq) {
             IBV_WC_BIND_MW => opcode_of_bind((provider.read_byte_len)(cq)),
@@ -94,7 +96,7 @@ unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> ibv_wc_opcode {
     }
 }
 
-/// Asks the provider for its functions. Those of a CQ can be read in a CQ only.
+/// Creates a CQ to read the provider's functions, which are fields of a CQ, and destroys it.
 ///
 /// # Safety
 ///
@@ -107,7 +109,7 @@ unsafe fn ask(ctx: *mut ibv_context, poll_cq: PollCq) -> Result<Provider> {
     };
     // SAFETY: By the caller's promise.
     let cq = unsafe { create_cq_ex(ctx, &mut attr) }?;
-    // SAFETY: The CQ was just created, so it is destroyed once, and used by no one else.
+    // SAFETY: The CQ was created above, and nothing else uses it.
     let (read_opcode, read_byte_len) = unsafe {
         let functions = ((*cq).read_opcode, (*cq).read_byte_len);
         ibv_destroy_cq(cq.cast());
@@ -121,7 +123,7 @@ unsafe fn ask(ctx: *mut ibv_context, poll_cq: PollCq) -> Result<Provider> {
     })
 }
 
-/// Creates a CQ with the provider, without changes.
+/// Creates a CQ of the provider, and does not replace its functions.
 ///
 /// # Safety
 ///
@@ -133,7 +135,7 @@ pub(crate) unsafe fn create_cq_ex(
     let member = core::mem::offset_of!(verbs_context, create_cq_ex);
     // SAFETY: By the caller's promise.
     let extended = unsafe { object::extended(ctx, member) }.ok_or(Errno::EOPNOTSUPP)?;
-    // SAFETY: The context has this member, and libibverbs's macro reads it in the same way.
+    // SAFETY: As checked above, the context has this member. libibverbs calls it in the same way.
     let cq = unsafe {
         let create = (*extended.as_ptr()).create_cq_ex;
         create.ok_or(Errno::EOPNOTSUPP)?(ctx, attr)
@@ -157,7 +159,7 @@ pub(crate) unsafe fn is_watched(ctx: *mut ibv_context) -> bool {
     current.is_some_and(|current| fn_addr_eq(current, poll_cq as PollCq))
 }
 
-/// Replaces the function of a context that polls CQs. Does nothing if that was done before.
+/// Replaces the function of a context that polls CQs. A second call on a context does nothing.
 ///
 /// # Safety
 ///
@@ -168,7 +170,8 @@ pub(crate) unsafe fn watch(ctx: *mut ibv_context) -> Result {
     if unsafe { is_watched(ctx) } {
         return Ok(());
     }
-    // SAFETY: By the caller's promise. Only this function writes the field after the provider.
+    // SAFETY: By the caller's promise. After the provider has set the field, only this function
+    // writes it, under the lock.
     let current = unsafe { (*ctx).ops.poll_cq }.ok_or(Errno::EOPNOTSUPP)?;
     let provider = match PROVIDER.get() {
         Some(provider) => provider,
@@ -178,12 +181,12 @@ pub(crate) unsafe fn watch(ctx: *mut ibv_context) -> Result {
             PROVIDER.get_or_init(|| provider)
         }
     };
-    // Another library has replaced the function, or this is another provider.
+    // The context is of another provider, or another library has replaced the function.
     if !fn_addr_eq(provider.poll_cq, current) {
         return Err(Errno::EOPNOTSUPP);
     }
-    // SAFETY: By the caller's promise. A thread that polls meanwhile calls one function or the
-    // other. No request that configures an mkey has been posted yet.
+    // SAFETY: By the caller's promise. A thread that polls at the same time calls the old function
+    // or the new one. Both are right, because no request that configures an mkey was posted yet.
     unsafe { (&raw mut (*ctx).ops.poll_cq).write(Some(poll_cq)) };
     Ok(())
 }
@@ -197,8 +200,8 @@ pub(crate) unsafe fn watch_cq(cq: *mut ibv_cq) {
     let _replacing = REPLACING.lock().unwrap_or_else(PoisonError::into_inner);
     let extended = cq.cast::<ibv_cq_ex>();
 
-    // SAFETY: The provider creates extended CQs, so all of its CQs have room for the fields of one,
-    // and those of other CQs are NULL.
+    // SAFETY: The provider allocates every CQ as an extended CQ. In a CQ of `ibv_create_cq()` the
+    // fields of extended CQs are NULL.
     unsafe {
         let field = &raw mut (*extended).read_opcode;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Descriptions of the layouts that requests configure, as the kernel reads them.
+//! Descriptions of layouts, in the form that the kernel reads.
 
 use core::slice;
 
@@ -20,7 +20,7 @@ use ibmkey::{
 
 use crate::sys::mlx5dv_mr_interleaved;
 
-/// A description, and memory to make one without an allocation.
+/// A description, and vectors that are used again, so that most descriptions need no allocation.
 #[derive(Default)]
 pub(crate) struct Description {
     ranges: Vec<ibmkey_range>,
@@ -74,7 +74,7 @@ impl Description {
             ..ibmkey_bind::default()
         };
         bind.__bindgen_anon_1.ranges = self.ranges.as_ptr();
-        // SAFETY: The array has as many elements.
+        // SAFETY: The array of `bind` has `num` elements.
         unsafe { self.describe(&bind) }
     }
 
@@ -117,7 +117,7 @@ impl Description {
             ..ibmkey_bind::default()
         };
         bind.__bindgen_anon_1.blocks = self.blocks.as_ptr();
-        // SAFETY: The arrays have as many elements.
+        // SAFETY: The arrays of `bind` have as many elements as it says.
         unsafe { self.describe(&bind) }
     }
 
@@ -133,7 +133,7 @@ impl Description {
         self.text.clear();
         self.text.try_reserve(length).map_err(|_| Errno::ENOMEM)?;
         self.text.resize(length, 0);
-        // SAFETY: By the caller's promise. There is room for as many bytes.
+        // SAFETY: By the caller's promise. `text` has room for `length` bytes.
         unsafe { ffi::ibmkey_describe(bind, self.text.as_mut_ptr().cast(), length) };
         Ok(())
     }

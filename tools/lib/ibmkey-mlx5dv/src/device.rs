@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Devices: which are supported, what they can do, their memory and their CQs.
+//! Functions for devices: which ones are supported, their abilities, their memory and their CQs.
 
 use core::ffi::c_int;
 
@@ -37,8 +37,8 @@ use crate::{
     },
 };
 
-/// The fields of `struct mlx5dv_context` that have a meaning here. All are zero: a device without
-/// an ability.
+/// The fields of `struct mlx5dv_context` that have a meaning for these devices. All are zero,
+/// because the devices lack these abilities.
 const VALID: u32 = sys::MLX5DV_CONTEXT_MASK_CQE_COMPRESION
     | sys::MLX5DV_CONTEXT_MASK_SWP
     | sys::MLX5DV_CONTEXT_MASK_STRIDING_RQ
@@ -69,7 +69,7 @@ unsafe fn check(ctx: *mut ibv_context) -> Result {
     Ok(())
 }
 
-/// Makes a context ready for mkeys, if that was not done before.
+/// Makes a context ready for mkeys. A second call on a context does nothing.
 ///
 /// # Safety
 ///
@@ -95,7 +95,8 @@ pub unsafe extern "C" fn mlx5dv_is_supported(device: *mut ibv_device) -> bool {
     if device.is_null() {
         return false;
     }
-    // SAFETY: A device, by the contract of C. The context is used here only.
+    // SAFETY: By the contract in `mlx5dv.h`, `device` is a device. Only this function uses the
+    // context.
     unsafe {
         let ctx = ibv_open_device(device);
         if ctx.is_null() {
@@ -116,7 +117,7 @@ unsafe fn open(
     {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: A device, by the contract of C.
+    // SAFETY: By the contract in `mlx5dv.h`, `device` is a device.
     let ctx = unsafe { ibv_open_device(device) };
     if ctx.is_null() {
         return Err(Errno::last());
@@ -124,11 +125,11 @@ unsafe fn open(
     // SAFETY: The context was just opened.
     let prepared = unsafe { prepare(ctx) };
     if let Err(errno) = prepared {
-        // SAFETY: As above; it is used no more.
+        // SAFETY: The context was just opened, and nothing uses it any more.
         unsafe { ibv_close_device(ctx) };
         return Err(errno);
     }
-    // A kernel without device memory has keys all the same.
+    // Ignore an error: a kernel without device memory has keys, too.
     // SAFETY: As above.
     let _ = unsafe { ffi::ibmkey_enable(ctx) };
     Ok(ctx)
@@ -140,7 +141,7 @@ pub unsafe extern "C" fn mlx5dv_open_device(
     device: *mut ibv_device,
     attr: *mut mlx5dv_context_attr,
 ) -> *mut ibv_context {
-    // SAFETY: By the contract of C.
+    // SAFETY: By the contract in `mlx5dv.h`.
     to_ptr(unsafe { open(device, attr.as_ref()) })
 }
 
@@ -150,13 +151,14 @@ pub unsafe extern "C" fn mlx5dv_query_device(
     ctx: *mut ibv_context,
     attrs: *mut mlx5dv_context,
 ) -> c_int {
-    // SAFETY: By the contract of C.
+    // SAFETY: By the contract in `mlx5dv.h`.
     let result = unsafe { prepare(ctx) }.and_then(|()| {
         if attrs.is_null() {
             return Err(Errno::EINVAL);
         }
-        // Only these bytes are the caller's for certain. Older programs have a shorter structure.
-        // SAFETY: By the contract of C.
+        // Older programs have a shorter structure. Only the first fields, and those that
+        // `comp_mask` names, may be accessed.
+        // SAFETY: By the contract in `mlx5dv.h`.
         unsafe {
             let known = (&raw const (*attrs).comp_mask).read();
             fill(attrs, known);
@@ -213,12 +215,12 @@ pub unsafe extern "C" fn mlx5dv_alloc_dm(
     attr: *mut ibv_alloc_dm_attr,
     own: *mut mlx5dv_alloc_dm_attr,
 ) -> *mut ibv_dm {
-    // SAFETY: By the contract of C.
+    // SAFETY: By the contract in `mlx5dv.h`.
     let asked = unsafe { own.as_ref() }.map(|own| (own.type_, own.comp_mask));
 
     match asked {
         None => to_ptr(Err(Errno::EINVAL)),
-        // SAFETY: By the contract of C.
+        // SAFETY: By the contract in `mlx5dv.h`.
         Some((sys::MLX5DV_DM_TYPE_MEMIC, 0)) => unsafe { ffi::ibmkey_alloc_dm(ctx, attr, 0) },
         Some(_) => to_ptr(Err(Errno::EOPNOTSUPP)),
     }
@@ -231,12 +233,13 @@ pub unsafe extern "C" fn mlx5dv_create_cq(
     attr: *mut ibv_cq_init_attr_ex,
     own: *mut mlx5dv_cq_init_attr,
 ) -> *mut ibv_cq_ex {
-    // SAFETY: By the contract of C.
+    // SAFETY: By the contract in `mlx5dv.h`.
     let (attr, asked) = unsafe { (attr.as_mut(), own.as_ref()) };
     let result = match (attr, asked) {
         (None, _) => Err(Errno::EINVAL),
         (_, Some(own)) if own.comp_mask != 0 => Err(Errno::EOPNOTSUPP),
-        // SAFETY: By the contract of C. The new CQ is one of the context that was made ready.
+        // SAFETY: By the contract in `mlx5dv.h`. The new CQ belongs to the context that was made
+        // ready.
         (Some(attr), _) => unsafe {
             prepare(ctx)
                 .and_then(|()| completion::create_cq_ex(ctx, attr))

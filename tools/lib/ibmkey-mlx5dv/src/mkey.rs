@@ -44,18 +44,18 @@ const FLAGS: u32 =
 /// An mkey as this library sees it.
 #[repr(C)]
 pub(crate) struct Mkey {
-    /// The part that the program sees.
+    /// The part that the program sees: the lkey and the rkey, which do not change.
     keys: mlx5dv_mkey,
     /// The key.
     pub(crate) mr: *mut ibv_mr,
-    /// The most entries of a layout.
+    /// The largest number of entries of a layout.
     pub(crate) max_entries: u16,
-    /// The bits of `enum ibmkey_bind_mask` in all of its descriptions.
+    /// The bits of `enum ibmkey_bind_mask` in all descriptions for this mkey.
     pub(crate) mask: u64,
     bound: Mutex<Bound>,
 }
 
-/// The configuration by the last request that was added.
+/// The configuration of an mkey by the last request that was added.
 #[derive(Default)]
 pub(crate) struct Bound {
     /// `enum ibv_access_flags`.
@@ -68,10 +68,10 @@ pub(crate) struct Bound {
 impl Mkey {
     /// # Safety
     ///
-    /// `mkey` is NULL, or [`mlx5dv_create_mkey`] returned it and it is not destroyed while the result
-    /// exists.
+    /// `mkey` is NULL, or [`mlx5dv_create_mkey`] returned it and it is not destroyed while the
+    /// result exists.
     pub(crate) unsafe fn from_raw<'a>(mkey: *mut mlx5dv_mkey) -> Result<&'a Self> {
-        // SAFETY: By the caller's promise. The program's part is the first member.
+        // SAFETY: By the caller's promise. The `struct mlx5dv_mkey` is the first member.
         unsafe { mkey.cast::<Self>().as_ref() }.ok_or(Errno::EINVAL)
     }
 
@@ -93,7 +93,7 @@ unsafe fn create(attr: Option<&mlx5dv_mkey_init_attr>) -> Result<*mut mlx5dv_mke
     {
         return Err(Errno::EOPNOTSUPP);
     }
-    // SAFETY: By the contract of C.
+    // SAFETY: By the contract in `mlx5dv.h`.
     let ctx = unsafe { attr.pd.as_ref() }.ok_or(Errno::EINVAL)?.context;
     // SAFETY: The context of a PD is open.
     unsafe { device::prepare(ctx) }?;
@@ -103,11 +103,12 @@ unsafe fn create(attr: Option<&mlx5dv_mkey_init_attr>) -> Result<*mut mlx5dv_mke
         flags: IBMKEY_ALLOC_YIELD,
         ..ibmkey_alloc_attr::default()
     };
-    // SAFETY: By the contract of C.
+    // SAFETY: By the contract in `mlx5dv.h`.
     let mr = unsafe { ffi::ibmkey_alloc_ex(attr.pd, &key) };
-    // SAFETY: NULL, or a key that was just created.
+    // SAFETY: `mr` is NULL or a key that was just created.
     let key = unsafe { mr.as_ref() }.ok_or_else(Errno::last)?;
-    // An invalidation changes the key's tag, but not the mkey's: the next request restores it.
+    // An invalidation changes the tag of the key, but the lkey and rkey of an mkey must stay. With
+    // ANY_TAG, the next request finds the key and restores the tag.
     let mask = match attr.create_flags & sys::MLX5DV_MKEY_INIT_ATTR_FLAGS_REMOTE_INVALIDATE {
         0 => IBMKEY_BIND_ANY_TAG,
         _ => IBMKEY_BIND_ANY_TAG | IBMKEY_BIND_REMOTE_INV,
@@ -129,21 +130,22 @@ unsafe fn create(attr: Option<&mlx5dv_mkey_init_attr>) -> Result<*mut mlx5dv_mke
 /// See the header.
 #[no_mangle]
 pub unsafe extern "C" fn mlx5dv_create_mkey(attr: *mut mlx5dv_mkey_init_attr) -> *mut mlx5dv_mkey {
-    // SAFETY: By the contract of C.
+    // SAFETY: By the contract in `mlx5dv.h`.
     to_ptr(unsafe { create(attr.as_ref()) })
 }
 
 /// See the header.
 #[no_mangle]
 pub unsafe extern "C" fn mlx5dv_destroy_mkey(mkey: *mut mlx5dv_mkey) -> c_int {
-    // SAFETY: By the contract of C.
+    // SAFETY: By the contract in `mlx5dv.h`.
     let result = unsafe { Mkey::from_raw(mkey) }.and_then(|own| {
-        // SAFETY: The key is this mkey's.
+        // SAFETY: `create()` made the key for this mkey, and nothing else destroys it.
         Errno::check(unsafe { ffi::ibmkey_dereg(own.mr) })
     });
 
     if result.is_ok() {
-        // SAFETY: It is of `create()`, and is destroyed once by the contract of C.
+        // SAFETY: `create()` made the mkey. By the contract in `mlx5dv.h`, a program destroys it
+        // once.
         drop(unsafe { Box::from_raw(mkey.cast::<Mkey>()) });
     }
     to_int(result)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! QPs: those of the provider, with the work requests of mlx5dv.
+//! QPs of the provider, to which this library adds the work requests of mlx5dv.
 
 use core::{
     cell::UnsafeCell,
@@ -59,11 +59,12 @@ const CONFIGURES: u64 = (sys::MLX5DV_QP_EX_WITH_MR_LIST
     | sys::MLX5DV_QP_EX_WITH_MR_INTERLEAVED
     | sys::MLX5DV_QP_EX_WITH_MKEY_CONFIGURE) as u64;
 
-/// The flags of a QP that change nothing here: the device never puts data into a CQE.
+/// The flags of a QP that are accepted and change nothing: these devices never put data into a CQE.
 const CREATE_FLAGS: u32 =
     sys::MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE | sys::MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE;
 
-/// The fewest inline bytes of a QP. The description of 4 ranges or of 3 blocks fits.
+/// The smallest number of inline bytes of a QP that can configure mkeys: the size of the
+/// description of 3 blocks. The description of 4 ranges is smaller.
 const MIN_INLINE: u32 = 24 + 8 + 3 * 88;
 
 type Start = unsafe extern "C" fn(*mut ibv_qp_ex);
@@ -74,20 +75,22 @@ type SendTso = unsafe extern "C" fn(*mut ibv_qp_ex, *mut core::ffi::c_void, u16,
 ///
 /// # Invariants
 ///
-/// The QP exists as long as any function of `ops`, and of those replaced in the QP, is called.
+/// The QP exists during every call of a function in `ops`, and of a function that this library has
+/// put into the QP.
 #[repr(C)]
 pub(crate) struct State {
-    /// The functions that the program calls. It is the first member, because they get its address.
+    /// The functions that the program calls. Their argument is the address of this member, so it
+    /// must be the first one.
     ops: mlx5dv_qp_ex,
     pub(crate) qp: *mut ibv_qp_ex,
     /// `enum mlx5dv_qp_create_send_ops_flags`.
     pub(crate) allowed: u64,
-    /// The most inline bytes of a request.
+    /// The largest number of inline bytes of a request.
     pub(crate) max_inline: usize,
     start: Start,
     complete: Complete,
     abort: Start,
-    /// Set from the beginning of `wr_start` to the end of `wr_complete`.
+    /// A lock: set from the beginning of `wr_start` to the end of `wr_complete` or `wr_abort`.
     turn: AtomicBool,
     building: UnsafeCell<Building>,
 }
@@ -99,7 +102,8 @@ impl State {
     ///
     /// `qp` is a QP of [`create`].
     unsafe fn of<'a>(qp: *mut ibv_qp_ex) -> &'a Self {
-        // SAFETY: By the caller's promise, `attach()` has written the field, and no one after it.
+        // SAFETY: By the caller's promise, `attach()` has written the field. Nothing writes it
+        // later.
         unsafe { &*transmute::<Option<SendTso>, *const Self>((*qp).wr_send_tso) }
     }
 
@@ -109,28 +113,31 @@ impl State {
     ///
     /// [`mlx5dv_qp_ex_from_ibv_qp_ex`] returned `ops`, and the QP exists.
     pub(crate) unsafe fn from_ops<'a>(ops: *mut mlx5dv_qp_ex) -> &'a Self {
-        // SAFETY: By the caller's promise. The functions are the first member.
+        // SAFETY: By the caller's promise, `ops` is the first member of a `State`.
         unsafe { &*ops.cast::<Self>() }
     }
 
-    /// Returns what the thread builds that has its turn.
+    /// Returns the requests that this thread builds.
     ///
     /// # Safety
     ///
-    /// The caller is between `wr_start` and `wr_complete`, and has no other result of this function.
+    /// The caller is between `wr_start` and `wr_complete`, and has no other reference that this
+    /// function returned.
     #[allow(clippy::mut_from_ref)]
     pub(crate) unsafe fn building(&self) -> &mut Building {
-        // SAFETY: One thread at a time has its turn. By the caller's promise it has no other reference.
+        // SAFETY: `turn` lets one thread at a time into this section. By the caller's promise, that
+        // thread has no other reference.
         unsafe { &mut *self.building.get() }
     }
 }
 
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
-    // SAFETY: By the contract of the verb, as in the functions below.
+    // SAFETY: `attach()` puts this function only into QPs of `create()`.
     let state = unsafe { State::of(qp) };
 
-    // The provider begins with resetting the QP's error, and `wr_complete` reads the error after it has
-    // unlocked the QP. So a thread starts after the last one has returned from there.
+    // The provider's `wr_start` resets the error of the QP, and its `wr_complete` reads the error
+    // after it has released the provider's lock. So a thread must not start before the last one has
+    // returned from `wr_complete`.
     let mut tries = 0u32;
     while state.turn.swap(true, Ordering::Acquire) {
         tries = tries.wrapping_add(1);
@@ -141,14 +148,14 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     }
     // SAFETY: It is the provider's function for this QP.
     unsafe { (state.start)(qp) };
-    // SAFETY: This thread has its turn now.
+    // SAFETY: This thread has set `turn`.
     unsafe { state.building() }.begin();
 }
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
-    // SAFETY: See above.
+    // SAFETY: `attach()` puts this function only into QPs of `create()`.
     let state = unsafe { State::of(qp) };
-    // SAFETY: This thread has its turn.
+    // SAFETY: This thread has set `turn` in `wr_start`.
     let building = unsafe { state.building() };
 
     let ret = match building.check() {
@@ -158,9 +165,10 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
             errno.get()
         }
         Ok(()) => {
-            // SAFETY: As above.
+            // SAFETY: It is the provider's function for this QP, which was started.
             let ret = unsafe { (state.complete)(qp) };
-            // After any error but this one, the requests are in the queue.
+            // If the provider returns ENOSPC, it has not posted the requests. After any other error
+            // they are in the queue.
             if ret != libc::ENOSPC {
                 building.posted();
             }
@@ -172,7 +180,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
 }
 
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
-    // SAFETY: See above.
+    // SAFETY: `attach()` puts this function only into QPs of `create()`.
     let state = unsafe { State::of(qp) };
 
     // SAFETY: It is the provider's function for this QP, which was started.
@@ -183,27 +191,29 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
 /// The state of a QP, and what identifies the QP.
 struct Entry {
     ctx: usize,
-    /// The number of the QP's object in the context.
+    /// The handle of the QP in the kernel.
     handle: u32,
     id: u64,
     state: NonNull<State>,
 }
 
-// SAFETY: The state is freed by one thread, when no thread uses it any more.
+// SAFETY: One thread frees the state, when no thread uses it any more.
 unsafe impl Send for Entry {}
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        // SAFETY: It is of `attach()`. The QP is destroyed, see `Table`.
+        // SAFETY: `attach()` made the box. The QP no longer exists, see `Table`, so nothing uses
+        // the state.
         drop(unsafe { Box::from_raw(self.state.as_ptr()) });
     }
 }
 
-/// The states of all QPs, and of some that were destroyed.
+/// The states of all QPs that exist, and of some that were destroyed.
 ///
-/// libibverbs calls only the provider when a QP is destroyed. But a new QP may have the same handle
-/// in its context, and a new context the same address. Objects that exist never do. So the
-/// number of states is bounded by the number of objects that exist at once.
+/// When a program destroys a QP, libibverbs calls only the provider, so the state stays. It is
+/// freed when a new QP has the handle of the old one in the same context, or when a new context has
+/// the address of the old context: two objects that exist at once never do. So the number of states
+/// is bounded by the largest number of QPs that existed at once.
 pub(crate) struct Table(Vec<Entry>);
 
 static TABLE: Mutex<Table> = Mutex::new(Table(Vec::new()));
@@ -213,12 +223,12 @@ fn table() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns `true` if a QP may exist.
+/// Returns `false` if the QP was destroyed, and `true` if it may still exist.
 pub(crate) fn exists(id: u64) -> bool {
     table().0.iter().any(|entry| entry.id == id)
 }
 
-/// Frees the states of a closed context that had the address of a new one.
+/// Frees the states of the closed context that had the address of the new context `ctx`.
 pub(crate) fn forget(ctx: *mut ibv_context) {
     table().0.retain(|entry| entry.ctx != ctx.addr());
 }
@@ -268,9 +278,10 @@ unsafe fn attach(qp: *mut ibv_qp, attr: &ibv_qp_init_attr_ex, allowed: u64) -> R
         table.0.retain(|old| (old.ctx, old.handle) != (ctx, handle));
         table.0.push(entry);
     }
-    // No RC or UC QP of these devices has this function, so its place can hold the state.
-    // SAFETY: By the caller's promise; no other thread knows the QP. An address of an object is a
-    // valid value of the type, and is never called.
+    // No RC or UC QP of these devices has the function `wr_send_tso`, so its field can hold the
+    // address of the state.
+    // SAFETY: By the caller's promise, the QP has these fields, and no other thread knows the QP.
+    // An address that is not 0 is a valid value of the type. Nothing calls it.
     unsafe {
         (*qp_ex).wr_send_tso = transmute::<*mut State, Option<SendTso>>(state.as_ptr());
         (*qp_ex).wr_start = Some(wr_start);
@@ -280,7 +291,7 @@ unsafe fn attach(qp: *mut ibv_qp, attr: &ibv_qp_init_attr_ex, allowed: u64) -> R
     Ok(())
 }
 
-/// Returns the requests that configure mkeys which `asked` asks for.
+/// Returns the bits of the requests that configure mkeys, among those that `asked` asks for.
 fn allowed(asked: &mlx5dv_qp_init_attr) -> Result<u64> {
     let has = |mask: u32| asked.comp_mask & u64::from(mask) != 0;
     let known = sys::MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS
@@ -307,7 +318,8 @@ fn allowed(asked: &mlx5dv_qp_init_attr) -> Result<u64> {
     Ok(asked.send_ops_flags)
 }
 
-/// Returns the work requests that QPs of a type have.
+/// Returns the work requests that QPs of a type have, or `None` for a type that cannot configure
+/// mkeys.
 fn requests(qp_type: u32) -> Option<u64> {
     use ibmkey::sys as ib;
 
@@ -342,7 +354,8 @@ unsafe fn create_qp_ex(
     let member = core::mem::offset_of!(verbs_context, create_qp_ex);
     // SAFETY: By the caller's promise.
     let extended = unsafe { object::extended(ctx, member) }.ok_or(Errno::EOPNOTSUPP)?;
-    // SAFETY: The context has this member; the rest by the caller's promise.
+    // SAFETY: As checked above, the context has this member. `ctx` and `attr` are valid by the
+    // caller's promise.
     let qp = unsafe { (*extended.as_ptr()).create_qp_ex.ok_or(Errno::EOPNOTSUPP)?(ctx, attr) };
 
     if qp.is_null() {
@@ -377,7 +390,7 @@ unsafe fn create(
         wants.cap.max_inline_data = wants.cap.max_inline_data.max(MIN_INLINE);
     }
 
-    // SAFETY: By the contract of C.
+    // SAFETY: By the contract in `mlx5dv.h`.
     let qp = unsafe {
         device::prepare(ctx)?;
         create_qp_ex(ctx, &mut wants)
@@ -387,13 +400,13 @@ unsafe fn create(
         // SAFETY: The QP is new and has functions for work requests.
         let attached = unsafe { attach(qp, &wants, allowed) };
         if let Err(errno) = attached {
-            // SAFETY: The QP is new; it is used no more.
+            // SAFETY: The QP is new, and nothing uses it any more.
             unsafe { ibmkey::sys::ibv_destroy_qp(qp) };
             return Err(errno);
         }
     }
     if !attr.send_cq.is_null() {
-        // SAFETY: It is a CQ of this context.
+        // SAFETY: `prepare()` has called `watch()` on the context, and the CQ belongs to it.
         unsafe { completion::watch_cq(attr.send_cq) };
     }
     Ok(qp)
@@ -406,19 +419,19 @@ pub unsafe extern "C" fn mlx5dv_create_qp(
     attr: *mut ibv_qp_init_attr_ex,
     own: *mut mlx5dv_qp_init_attr,
 ) -> *mut ibv_qp {
-    // SAFETY: By the contract of C.
+    // SAFETY: By the contract in `mlx5dv.h`.
     to_ptr(unsafe { create(ctx, attr.as_mut(), own.as_ref()) })
 }
 
 /// See the header.
 #[no_mangle]
 pub unsafe extern "C" fn mlx5dv_qp_ex_from_ibv_qp_ex(qp: *mut ibv_qp_ex) -> *mut mlx5dv_qp_ex {
-    // SAFETY: By the contract of C.
+    // SAFETY: By the contract in `mlx5dv.h`.
     let complete = unsafe { qp.as_ref() }.and_then(|qp| qp.wr_complete);
     let is_own = complete.is_some_and(|complete| fn_addr_eq(complete, wr_complete as Complete));
 
     to_ptr(match is_own {
-        // SAFETY: Only `attach()` puts this function into a QP.
+        // SAFETY: Only `attach()` puts this function into a QP, so `create()` made the QP.
         true => Ok(unsafe { State::of(qp) } as *const State as *mut mlx5dv_qp_ex),
         false => Err(Errno::EINVAL),
     })

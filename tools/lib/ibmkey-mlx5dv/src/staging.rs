@@ -2,12 +2,13 @@
 
 //! Registered memory for descriptions that do not fit into a request.
 //!
-//! The device reads such a description when it executes the request. Its memory must stay as it is
-//! until then. No one tells when that was. But a send queue has a fixed number of places, and
-//! requests leave it in order: when as many requests were added after this one, it has been executed.
+//! The device reads such a description when it executes the request. Until then the memory must not
+//! change. The library is not told when the device executes a request. But a send queue holds a
+//! fixed number of requests, and they leave it in order. So once that many requests were posted
+//! after a request, it has been executed.
 //!
-//! The memory belongs to the mkey, which is destroyed by this library, and not to the QP, which is
-//! not.
+//! The memory belongs to the mkey, because this library destroys mkeys and can then free the
+//! memory. The library does not learn when a QP is destroyed.
 
 use ibmkey::{
     sys::{
@@ -25,13 +26,13 @@ use crate::qp;
 
 /// The number of requests with a description in registered memory that a QP has posted.
 pub(crate) struct Progress {
-    /// The number of the QP, which no other QP ever has.
+    /// The number of the QP in this library. No two QPs ever have the same number.
     pub(crate) qp: u64,
     /// The number of requests that a send queue holds.
     pub(crate) capacity: u64,
-    /// The number of requests that were posted.
+    /// The number of such requests that were posted.
     pub(crate) posted: u64,
-    /// The number of requests since `wr_start`, which are not posted yet.
+    /// The number of such requests that were added since `wr_start` and are not posted yet.
     pub(crate) added: u64,
     /// The number of calls of `wr_start`.
     pub(crate) batch: u64,
@@ -40,14 +41,14 @@ pub(crate) struct Progress {
 /// A request that reads, or has read, a slot.
 struct Reader {
     qp: u64,
-    /// The number of requests before this one.
+    /// The number of requests of the QP before this one, as `Progress` counts them.
     before: u64,
     batch: u64,
 }
 
 impl Reader {
-    /// Returns `true` if the request was executed or never posted. `progress` is that of the QP that
-    /// asks.
+    /// Returns `true` if the request was executed or was never posted. `progress` is that of the QP
+    /// that needs a slot.
     fn is_done(&self, progress: &Progress) -> bool {
         if self.qp != progress.qp {
             return !qp::exists(self.qp);
@@ -66,17 +67,17 @@ struct Slot {
     reader: Reader,
 }
 
-/// The memory of an mkey.
+/// The registered memory of an mkey.
 #[derive(Default)]
 pub(crate) struct Staging {
     slots: Vec<Slot>,
 }
 
-// SAFETY: Any thread may use an MR.
+// SAFETY: libibverbs's functions for MRs may be called by any thread.
 unsafe impl Send for Slot {}
 
 impl Staging {
-    /// Copies the description for the next request of a QP. Takes a free slot, or makes one.
+    /// Copies the description for the next request of a QP into a free slot, or into a new one.
     /// Returns the MR and the address.
     ///
     /// # Safety
@@ -127,9 +128,10 @@ impl Staging {
             .map_err(|_| Errno::ENOMEM)?;
         memory.resize(length, 0u8);
         self.slots.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        // CAST: A flag.
+        // CAST: The value is a single flag.
         let access = IBV_ACCESS_LOCAL_WRITE as i32;
-        // SAFETY: By the caller's promise. The slot keeps the memory as long as the MR.
+        // SAFETY: By the caller's promise. The slot owns the memory, and deregisters the MR before
+        // it frees the memory.
         let mr = unsafe { ibv_reg_mr(pd, memory.as_mut_ptr().cast(), length, access) };
         if mr.is_null() {
             return Err(Errno::last());
@@ -141,9 +143,9 @@ impl Staging {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // If this fails, the kernel keeps the pages until the process ends.
-        // SAFETY: The slot is the only owner of the MR. No request reads it any more, by the contract
-        // of `mlx5dv_destroy_mkey()`.
+        // Ignore an error: the kernel then keeps the pages until the context is closed.
+        // SAFETY: The slot is the only owner of the MR. By the contract of `mlx5dv_destroy_mkey()`,
+        // no request reads the memory any more.
         unsafe { ibv_dereg_mr(self.mr) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Layouts and numbers of `<infiniband/mlx5dv.h>`.
+//! Structures and numbers of `<infiniband/mlx5dv.h>`.
 
 #![allow(
     dead_code,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! The functions of rdma-core's library that have no meaning on these devices. They exist, because a
-//! program that names one of them does not start without it. Each fails with `EOPNOTSUPP` as its
-//! declaration in rdma-core says.
+//! The functions of rdma-core's library that these devices do not support. They exist because a
+//! program that links to one of them does not start without it. Each function fails with
+//! `EOPNOTSUPP`, in the way that its declaration in rdma-core says.
 //!
-//! They are declared without arguments. In the calling conventions of the processors that Linux's
-//! RDMA runs on, the caller passes and removes them, and a function may ignore them.
+//! The functions are declared without parameters. In the calling conventions of all architectures
+//! on which Linux has RDMA, the caller passes and removes the arguments, so a function may ignore
+//! them.
 
 use core::{
     ffi::{
@@ -17,7 +18,7 @@ use core::{
 
 use ibmkey::Errno;
 
-/// Functions that return a pointer: NULL and errno.
+/// Defines functions that return NULL and set errno.
 macro_rules! pointers {
     ($($name:ident;)+) => {$(
         #[doc = "Not offered."]
@@ -29,7 +30,7 @@ macro_rules! pointers {
     )+};
 }
 
-/// Functions that return 0 or an errno value.
+/// Defines functions that return an errno value.
 macro_rules! values {
     ($($name:ident;)+) => {$(
         #[doc = "Not offered."]
@@ -40,7 +41,7 @@ macro_rules! values {
     )+};
 }
 
-/// Functions that return a number or a negative errno value.
+/// Defines functions that return a negative errno value.
 macro_rules! numbers {
     ($($name:ident;)+) => {$(
         #[doc = "Not offered."]
@@ -51,7 +52,7 @@ macro_rules! numbers {
     )+};
 }
 
-/// Functions that return nothing. What they would free cannot exist.
+/// Defines functions that return nothing. The objects that they would free cannot exist.
 macro_rules! nothing {
     ($($name:ident;)+) => {$(
         #[doc = "Does nothing."]
@@ -60,7 +61,7 @@ macro_rules! nothing {
     )+};
 }
 
-/// Not offered. Returns -1 and errno.
+/// Returns -1 and sets errno.
 #[no_mangle]
 pub extern "C" fn mlx5dv_devx_get_event() -> isize {
     Errno::EOPNOTSUPP.set();

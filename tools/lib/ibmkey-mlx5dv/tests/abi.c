@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Prints the layouts and values of mlx5dv.h. `tests/check` compiles this file with ib_mkey's
- * header and with rdma-core's, and compares.
+ * Prints the sizes, offsets and values of mlx5dv.h. `tests/check` compiles this file with the
+ * header of this directory and with rdma-core's, and compares the outputs.
  */
 #include <stddef.h>
 #include <stdio.h>

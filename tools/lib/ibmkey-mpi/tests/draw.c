@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Draws datatypes. Lists their bytes by the definitions of the MPI standard. */
+/* Draws random datatypes. Lists their bytes by the definitions of the MPI standard. */
 #include <stdlib.h>
 
 #include "draw.h"
@@ -43,7 +43,7 @@ static void append(struct drawn *to, const struct drawn *from, int64_t by)
 		to->features |= ODD_COMPLEX;
 }
 
-/* Notes the features of @count copies, each @stride after the one before. */
+/* Adds to @to the features of @count copies of @from, each @stride bytes after the one before. */
 static void note_repeats(struct drawn *to, const struct drawn *from, int count, int64_t stride)
 {
 	if (count > 1 && from->bytes && stride == -1)
@@ -104,7 +104,7 @@ static struct drawn named(void)
 	return d;
 }
 
-/* Lengths and places of members; some are regular, some overlap, some are empty. */
+/* Draws lengths and places of members. Some are regular, some overlap, and some are empty. */
 static void draw_members(int n, int *lengths, int *places)
 {
 	int regular = !rnd(3), length = some(3), step = between(-3, 6);
@@ -195,7 +195,7 @@ static struct drawn draw_subarray(struct drawn *old)
 	return new;
 }
 
-/* Draws how a dimension is divided between processes. Returns the length of a run. */
+/* Draws how a dimension is distributed over processes. Returns the length of a run. */
 static int draw_distribution(int size, int *distribution, int *argument, int *processes)
 {
 	const int kinds[] = { MPI_DISTRIBUTE_NONE, MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC };
@@ -212,7 +212,7 @@ static int draw_distribution(int size, int *distribution, int *argument, int *pr
 	return *argument == MPI_DISTRIBUTE_DFLT_DARG ? least : *argument;
 }
 
-/* A dimension of a distributed array, and the elements that one process has of it. */
+/* A dimension of a distributed array, and the elements of one process in it. */
 struct axis {
 	int size, rank;
 	int elements, element[9];

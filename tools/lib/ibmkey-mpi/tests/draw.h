@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Random datatypes, and what their bytes are. */
+/* Random datatypes, and lists of their bytes. */
 #ifndef DRAW_H
 #define DRAW_H
 
@@ -10,14 +10,14 @@
 #include "../ibmkey_mpi.h"
 
 #define MAX_LEVELS 6
-#define MAX_BYTES (1 << 18)	/* of a type, packed */
+#define MAX_BYTES (1 << 18)	/* largest number of packed bytes of a type */
 
 /* The state of the random numbers. */
 extern uint64_t state;
 
 uint64_t rnd(uint64_t n);
 int between(int low, int high);
-/* Zero is rare: a type without bytes has no other part to test. */
+/* Returns a random number up to @high. Zero is rare, because a type without bytes tests little. */
 int some(int high);
 
 /*
@@ -29,7 +29,7 @@ enum feature {
 	MINUS_ONE = 1 << 0,
 	/* a member without bytes, whose place counts for the extent */
 	EMPTY_MEMBER = 1 << 1,
-	/* a double complex at a distance that is no multiple of 16 */
+	/* a double complex at a distance that is not a multiple of 16 */
 	ODD_COMPLEX = 1 << 2,
 	/* a long double, whose last 6 bytes have no meaning */
 	PADDING = 1 << 3,
@@ -43,31 +43,31 @@ enum feature {
 struct drawn {
 	MPI_Datatype type;
 	size_t bytes;
-	int64_t *at;		/* NULL: more than MAX_BYTES */
+	int64_t *at;		/* NULL if the type has more than MAX_BYTES bytes */
 	unsigned int features;	/* enum feature */
 	bool has_complex;
 	bool resized;
 };
 
-/* Draws a datatype of @levels constructors. */
+/* Draws a datatype of @levels constructors, one in the other. */
 struct drawn draw(int levels);
 void drop(struct drawn *d);
 
 struct drawn nothing(void);
 int64_t extent(const struct drawn *d);
-/* Appends @count copies, each @stride after the one before. */
+/* Appends @count copies of @from, each @stride bytes after the one before. */
 void append_all(struct drawn *to, const struct drawn *from, int count, int64_t by,
 		int64_t stride);
 
 /*
- * Lists the offset of each byte of a layout, from the definition in mkey.h; NULL if they
- * are not @bytes.
+ * Lists the offset of each byte of a layout, by the definition in mkey.h. Returns NULL if the
+ * layout does not have @bytes bytes.
  */
 int64_t *list_layout(const struct ibmkey_mpi_layout *layout, size_t bytes);
 
 /*
- * Finds the offset of each byte that MPI packs. Bytes from @low to @high of memory have
- * positions that are told apart: high - low is at most MAX_SPAN.
+ * Finds the offset of each byte that MPI packs. To do so, packs memory whose bytes from @low to
+ * @high tell their position. @high - @low is at most MAX_SPAN.
  */
 #define MAX_SPAN (1 << 24)
 void list_packed(MPI_Datatype type, int count, int64_t low, int64_t high, size_t size,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Datatypes whose layouts of the fewest entries are known. */
+/* Tests datatypes for which the layout with the fewest entries is known. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "draw.h"
 
-/* Checks a layout: its groups, the dimensions of the last one, and all entries. */
+/* Checks the groups of a layout, the dimensions of the last one, and the number of all entries. */
 static void known(const char *name, MPI_Datatype type, int count, uint32_t groups,
 		  uint32_t dims, uint32_t entries)
 {
@@ -84,7 +84,7 @@ static void known_flat(void)
 	known("MPI_SHORT_INT", type, 3, 1, 1, 2);
 }
 
-/* Datatypes that need keys over keys. */
+/* Tests datatypes that need keys over keys. */
 static void known_nests(void)
 {
 	const int ones[] = { 1, 1, 1, 1 }, places[] = { 0, 7, 20 };
@@ -126,7 +126,7 @@ static void known_nests(void)
 	MPI_Type_free(&inner);
 }
 
-/* @n vectors in each other, none of which continues another. The innermost one has @last. */
+/* Makes @n vectors in each other, none of which continues another. The innermost has @last. */
 static MPI_Datatype deep(int n, int last)
 {
 	MPI_Datatype type = MPI_CHAR, next;
@@ -142,7 +142,7 @@ static MPI_Datatype deep(int n, int last)
 	return type;
 }
 
-/* More loops than dimensions. */
+/* Tests datatypes with more loops than a key has dimensions. */
 static void known_deep(void)
 {
 	known("8 loops: one block", deep(8, 3), 1, 1, 8, 1);
@@ -152,7 +152,7 @@ static void known_deep(void)
 	known("16 loops: three levels", deep(16, 2), 1, 3, 2, 3);
 }
 
-/* The form of what a process has of a distributed array. */
+/* Tests the elements of a distributed array on one process. */
 static void known_darrays(void)
 {
 	const int sizes[] = { 12, 10, 8 }, grid[] = { 3, 2, 1 };

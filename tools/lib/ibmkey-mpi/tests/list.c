@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Lists the bytes of layouts, and those that MPI packs. */
+/* Lists the bytes of layouts, and the bytes that MPI packs. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "draw.h"
 
-/* The bytes of the groups of a layout. */
+/* The lists of the bytes of each group of a layout. */
 struct listing {
 	const struct ibmkey_mpi_layout *layout;
 	int64_t **at;
@@ -89,7 +89,7 @@ int64_t *list_layout(const struct ibmkey_mpi_layout *layout, size_t bytes)
 void list_packed(MPI_Datatype type, int count, int64_t low, int64_t high, size_t size,
 		 int64_t *to)
 {
-	/* Open MPI may read beside the memory of a type that it packs wrongly. */
+	/* If Open MPI packs a type wrongly, it may read memory before or after the type's bytes. */
 	const size_t beside = 1 << 16, span = high - low;
 	unsigned char *memory = malloc(span + 2 * beside), *packed = malloc(size + 1);
 

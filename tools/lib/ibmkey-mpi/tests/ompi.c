@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Small datatypes for which Open MPI packs other bytes than the MPI standard says. The
- * random types with these features are compared with the definition only. If a later Open MPI
- * packs these bytes as the standard says, its feature no longer needs to be left out.
+ * Tests small datatypes for which Open MPI packs other bytes than the MPI standard says. Random
+ * types with these features are compared only with the definition in the standard. If a test
+ * reports that a later Open MPI packs as the standard says, such types can be compared with
+ * MPI_Pack() again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +21,8 @@ static bool is_known_version(void)
 }
 
 /*
- * Checks that the layout of @count elements is @expected, and MPI_Pack() packs other bytes.
- * @expected ends with the number of bytes.
+ * Checks that the layout of @count elements has the bytes at the offsets @expected. With the
+ * known version of Open MPI, also checks that MPI_Pack() packs other bytes.
  */
 static void error_of(const char *name, MPI_Datatype type, int count, const int64_t *expected,
 		     size_t bytes)
@@ -56,7 +57,7 @@ void errors_of_open_mpi(void)
 	MPI_Type_vector(3, 1, -1, MPI_BYTE, &type);
 	error_of("three bytes at a distance of -1 byte", type, 1, (int64_t[]){ 0, -1, -2 }, 3);
 
-	/* The extent is 14 bytes, to the place of the member without bytes. */
+	/* The extent is 14 bytes: it reaches to the member without bytes. */
 	MPI_Type_contiguous(0, MPI_INT, &empty);
 	types[0] = MPI_CHAR;
 	types[1] = empty;

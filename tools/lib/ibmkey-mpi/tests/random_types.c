@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Random MPI datatypes. The layout of each describes the bytes that the definitions
- * of the MPI standard name, and that MPI_Pack() packs, in the same order. Needs no
- * device. NUMBER are compared with MPI_Pack(), not counted those with a feature for which
- * Open MPI errs.
+ * Tests random MPI datatypes. The layout of each must describe the bytes that the MPI standard
+ * defines, in the same order. For NUMBER types, these are also compared with the bytes that
+ * MPI_Pack() packs. NUMBER does not count types with a feature for which Open MPI packs wrong
+ * bytes. Needs no device.
  *
  * usage: random_types [NUMBER [SEED]]
  */
@@ -33,9 +33,9 @@ void result(int ok, const char *format, ...)
 
 struct totals {
 	unsigned long checked, empty, large, nested, depth[IBMKEY_MAX_DIMS + 2];
-	/* by features: MPI_Pack() agrees or differs */
+	/* number of types for which MPI_Pack() agrees or differs, by the features of the type */
 	unsigned long agrees[1 << FEATURES], differs[1 << FEATURES], wide;
-	/* of those for which it agrees; by constructors in each other */
+	/* number of types for which MPI_Pack() agrees, by properties and by levels */
 	unsigned long negative, overlapping, resized, zero, levels[MAX_LEVELS + 1];
 };
 
@@ -49,7 +49,7 @@ static bool same_bytes(const char *what, const int64_t *a, const int64_t *b, siz
 	return true;
 }
 
-/* Returns the levels of keys of a layout. */
+/* Returns the number of levels of keys in a layout. */
 static unsigned int levels_of(const struct ibmkey_mpi_layout *layout)
 {
 	unsigned int *levels = calloc(layout->num_groups + 1, sizeof(*levels)), last = 0;
@@ -67,7 +67,7 @@ static unsigned int levels_of(const struct ibmkey_mpi_layout *layout)
 	return last;
 }
 
-/* Checks a layout without a nest: only a list refers to other keys. */
+/* Checks a plain layout: only a list may refer to other keys. */
 static bool check_plain(const struct ibmkey_mpi_layout *layout, const struct drawn *all)
 {
 	struct ibmkey_mpi_layout plain;
@@ -87,7 +87,7 @@ static bool check_plain(const struct ibmkey_mpi_layout *layout, const struct dra
 	return good;
 }
 
-/* Returns true if two bytes of the layout are at one place. */
+/* Returns true if the layout has a byte twice. */
 static bool overlaps(const struct drawn *all, const struct ibmkey_mpi_layout *layout)
 {
 	unsigned char *used = calloc(layout->high - layout->low, 1);
@@ -202,7 +202,7 @@ static void show(const struct totals *t)
 	}
 }
 
-/* Draws until MPI_Pack() agrees for @number types, without those for which it may differ. */
+/* Draws types until MPI_Pack() agrees for @number types without a feature. */
 static void random_types(unsigned long number)
 {
 	struct totals t = { 0 };
@@ -219,7 +219,7 @@ static void random_types(unsigned long number)
 		if (!good)
 			printf("# type %lu: %d levels, %d elements, state %lu\n", i, levels,
 			       count, seed);
-		/* Half of all types, at the least, can be compared. */
+		/* Stop if MPI_Pack() agrees for less than a third of all types. */
 		good = good && (i < 1000 || t.agrees[0] > i / 3);
 	}
 	show(&t);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Datatypes at the limits: the error names the part of the datatype. */
+/* Tests datatypes at the limits. The error must name the part of the datatype. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ static void too_many_levels(void)
 	MPI_Type_free(&deep);
 }
 
-/* Checks that @type, with an extent of @extent, overflows; frees it. */
+/* Checks that the layout of @type, resized to @extent, fails with EOVERFLOW. Frees @type. */
 static void overflows(MPI_Datatype type, MPI_Aint extent, int count, const char *part)
 {
 	MPI_Datatype wide;
@@ -99,7 +99,7 @@ static void too_far(void)
 	MPI_Type_free(&wide);
 }
 
-/* 9 loops, @last in the innermost one, @stride apart: a key over a key is too long. */
+/* Makes a type of 9 loops, with @last repetitions in the innermost, for which a key is too long. */
 static MPI_Datatype long_type(int last, MPI_Aint stride)
 {
 	MPI_Datatype type, next;
@@ -130,7 +130,7 @@ static void too_many_dimensions(void)
 	MPI_Type_free(&type);
 }
 
-/* A nest that has too many entries without it. */
+/* Tests a type that has too many entries without keys over keys. */
 static void no_plain_layout(void)
 {
 	MPI_Datatype members[2] = { MPI_DATATYPE_NULL, MPI_DOUBLE }, type;
@@ -150,7 +150,7 @@ static void no_plain_layout(void)
 	MPI_Type_free(&type);
 }
 
-/* What is written out within a loop counts for the loops around it. */
+/* Tests that entries that are written out in a loop are counted for the loops around it. */
 static void plain_levels(void)
 {
 	MPI_Datatype members[2] = { MPI_DATATYPE_NULL, MPI_CHAR }, type, all;

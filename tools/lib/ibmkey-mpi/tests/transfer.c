@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Keys of random MPI datatypes, over a device. Each key is the source and the target of a
- * WRITE and of a READ. All bytes of the memory are compared, those between the blocks
- * included, with the test's own list of the type's bytes and with MPI_Pack() and
- * MPI_Unpack().
+ * Tests keys of random MPI datatypes on a device. Each key is the source and the target of a
+ * WRITE and of a READ. The test compares all bytes of the memory, also those between the
+ * blocks, with its own list of the type's bytes, and with MPI_Pack() and MPI_Unpack().
  *
  * usage: transfer DEVICE NUMBER [SEED]
  */
@@ -16,9 +15,9 @@
 #include "../../../../samples/user/rc.h"
 #include "draw.h"
 
-#define BESIDE 64		/* bytes below and above the type's, outside of the MR */
-#define MOST (1 << 16)		/* bytes of a type */
-#define WIDEST (1 << 20)	/* of memory */
+#define BESIDE 64		/* bytes before and after those of the type, outside of the MR */
+#define MOST (1 << 16)		/* largest number of bytes of a type */
+#define WIDEST (1 << 20)	/* largest span of memory of a type */
 #define ALL_RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
 
 int tests, failed;
@@ -39,7 +38,7 @@ void result(int ok, const char *format, ...)
 static struct rc_dev dev;
 static struct rc_conn pair[2];
 
-/* A type's memory and key, and as many bytes in one piece. */
+/* The memory and the key of a type, and a buffer for the same number of packed bytes. */
 struct pair_of_mrs {
 	const struct drawn *all;		/* the bytes of all elements */
 	unsigned char *memory, *expected;
@@ -89,7 +88,7 @@ static bool same(const struct pair_of_mrs *p, const char *way)
 	return true;
 }
 
-/* From the key into one piece. */
+/* Copies from the key into the packed buffer. */
 static bool gather(struct pair_of_mrs *p, bool by_read)
 {
 	fill(p->packed, p->all->bytes);
@@ -104,7 +103,7 @@ static bool gather(struct pair_of_mrs *p, bool by_read)
 	return same(p, by_read ? "READ from the key" : "WRITE from the key");
 }
 
-/* From one piece into the key. Of bytes at one place, the last one stays. */
+/* Copies from the packed buffer into the key. If the key has a byte twice, the last one stays. */
 static bool scatter(struct pair_of_mrs *p, bool by_read)
 {
 	fill(p->packed, p->all->bytes);
@@ -135,7 +134,7 @@ static bool overlaps(const struct pair_of_mrs *p)
 	return twice;
 }
 
-/* MPI does the last gather and the last scatter, too. */
+/* Does a gather and a scatter, and compares them with MPI_Pack() and MPI_Unpack(). */
 static bool as_mpi(struct pair_of_mrs *p, MPI_Datatype type, int count)
 {
 	int position = 0, bytes = p->all->bytes;
@@ -202,7 +201,7 @@ static void count_kind(struct totals *t, const struct ibmkey_mpi_layout *layout,
 	t->deep += last->num_dims > 3;
 }
 
-/* Returns false if a byte is wrong. @entries, if not zero, is those of the last key. */
+/* Returns false if a byte is wrong. @entries is 0, or the number that the last key must have. */
 static bool carry(const struct drawn *element, const struct drawn *all, int count,
 		  uint32_t entries, struct totals *t)
 {
@@ -289,7 +288,7 @@ static void random_types(unsigned int number)
 	       t.by_mpi > number / 3, "there are types of each kind");
 }
 
-/* Three single bytes and one more, @extent apart. */
+/* Makes a type of three single bytes and one more, with the extent @extent. */
 static struct drawn small_pieces(MPI_Aint extent)
 {
 	struct drawn d = { .at = malloc(4 * sizeof(*d.at)) };
@@ -307,7 +306,7 @@ static struct drawn small_pieces(MPI_Aint extent)
 	return d;
 }
 
-/* A nest of so many small pieces that the device refuses it. */
+/* Tests keys over keys with so many small pieces that the device refuses them. */
 static void refused_nest(void)
 {
 	struct drawn element = small_pieces(11), few = elements(&element, 10);
@@ -322,7 +321,7 @@ static void refused_nest(void)
 	drop(&element);
 }
 
-/* Checks that the bind of @count elements is refused, with what text. */
+/* Checks that the bind of @count elements fails with @errnum, and that the message has @text. */
 static void refuses(MPI_Datatype type, int count, size_t less, int errnum, const char *text)
 {
 	struct ibmkey_mpi_layout layout;
@@ -365,21 +364,21 @@ static void refused_binds(void)
 	MPI_Type_free(&type);
 	free(places);
 
-	/* Refused as a nest; without one, the inner pieces and the copies are too many. */
+	/* The device refuses keys over keys, and a plain layout has too many entries. */
 	MPI_Type_contiguous(25000, element.type, &members[0]);
 	MPI_Type_create_struct(2, (int[]){ 1, 1 }, (MPI_Aint[]){ 0, 300001 }, members, &type);
 	MPI_Type_free(&members[0]);
 	MPI_Type_create_resized(type, 0, 1, &members[0]);
 	refuses(members[0], 20000, 0, ENOSPC,
 		"struct at level 2: 100001 entries, the device allows 65536 for a key");
-	/* Two copies are fewer entries, but a list of keys is refused, too. */
+	/* Two copies have fewer entries, but the device refuses the list of keys, too. */
 	refuses(members[0], 2, 0, ELOOP, "struct at level 2: ");
 	MPI_Type_free(&members[0]);
 	MPI_Type_free(&type);
 	drop(&element);
 }
 
-/* 12 loops in each other: a key over a key. */
+/* Tests 12 loops in each other, which need a key over a key. */
 static void many_loops(void)
 {
 	struct drawn element = nothing(), all;

@@ -2,8 +2,8 @@
 
 //! Makes keys with the protection domain and the memory of another verbs crate.
 //!
-//! The other crate is here a module that bindgen made of `<infiniband/verbs.h>`, as crates such as
-//! rdma-sys are made. Its types are not those of this crate.
+//! In this example the other crate is a module that bindgen made from `<infiniband/verbs.h>`, as
+//! for crates such as rdma-sys. The types of that module are not those of this crate.
 //!
 //! usage: foreign DEVICE
 
@@ -40,10 +40,11 @@ mod verbs {
 /// Opens a device by its name.
 fn open(name: &str) -> Option<*mut verbs::ibv_context> {
     let mut count = 0;
-    // SAFETY: The number may be written. The list is never freed.
+    // SAFETY: `count` is a variable of this function. The list is never freed.
     let list = unsafe { verbs::ibv_get_device_list(&mut count) };
     for at in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: The list has as many devices, and a name is a C string.
+        // SAFETY: `at` is less than `count`, the number of devices in the list. A name is a C
+        // string.
         unsafe {
             let device = *list.add(at);
             if CStr::from_ptr(verbs::ibv_get_device_name(device)).to_str() == Ok(name) {
@@ -63,8 +64,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let name = std::env::args().nth(1).unwrap_or_else(|| "rxe0".to_owned());
     let context = open(&name).ok_or(format!("there is no RDMA device {name} here"))?;
     let mut memory = [0u64; 8];
-    // SAFETY: The context is open, and the memory is that of the array, which stays. All are freed in
-    // the end, after the keys.
+    // SAFETY: The context is open, and the memory is that of the array, which outlives the MR. The
+    // end of this function frees the objects, after the keys.
     let (mine, other, mr) = unsafe {
         let mine = verbs::ibv_alloc_pd(context);
         let other = verbs::ibv_alloc_pd(context);
@@ -75,7 +76,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("no protection domain or no MR".into());
     }
 
-    // SAFETY: As above: both are open objects of the other crate.
+    // SAFETY: The context and the MR are objects of the other crate that were made above and still
+    // exist.
     let (fd, handle, slice) = unsafe {
         let fd = BorrowedFd::borrow_raw((*context).cmd_fd);
         (
@@ -84,7 +86,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             Slice::from_raw((*mr).lkey, (*mr).addr as u64, 64),
         )
     };
-    // SAFETY: The domains stay longer than the keys below.
+    // SAFETY: The protection domains outlive the keys below.
     let (by_pointer, by_number, wrong) = unsafe {
         (
             Pd::from_raw(mine.cast())?,
@@ -94,13 +96,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     for pd in [by_pointer, by_number] {
         let key = words(&pd, slice)?;
-        // The kernel has found the MR in the protection domain of the key.
+        // The kernel must find the key, too, in its protection domain.
         let again = Key::of_slices(&pd, &[key.slice(8..32)?], Access::LOCAL_READ)?;
         if (key.length(), again.length()) != (32, 24) {
             return Err("a key has a wrong length".into());
         }
-        // A key keeps the MR, also against the crate that made it.
-        // SAFETY: The MR is not used if this succeeds.
+        // The MR stays while a key describes it, even if the crate that made it deregisters it.
+        // SAFETY: If this call succeeds, the program ends without using the MR again.
         if unsafe { verbs::ibv_dereg_mr(mr) } != Errno::EBUSY.get() {
             return Err("an MR that a key describes was deregistered".into());
         }
@@ -110,7 +112,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("a key describes an MR of another protection domain".into());
     }
 
-    // SAFETY: There are no more keys, and nothing else uses these objects.
+    // SAFETY: The keys were dropped above, and nothing else uses these objects.
     let freed = unsafe {
         [
             verbs::ibv_dereg_mr(mr),

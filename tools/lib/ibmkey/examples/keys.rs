@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
 //! Sends a column of a matrix, rows by their numbers, borrowed memory, and device memory, from one
-//! side to the other. Leaks a region, which does no harm.
+//! side to the other. At the end it leaks a region: the memory of the region is then never freed.
 //!
 //! The queue pairs are those of the crate's feature `verbs`; any other verbs crate serves as well.
 //!
@@ -30,7 +30,7 @@ use ibmkey::{
 const ROW: usize = 48;
 
 /// Sends a header, and every second element of an array, from device memory into memory of the
-/// program; then from there to other memory of the program.
+/// program. Then sends them from there to other memory of the program.
 fn borrowed(pd: &Pd<'_>, queue: &mut Queue<'_>) -> Result<(), Box<dyn Error>> {
     let remote = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
     let dm = pd.alloc_dm(4096, remote)?;
@@ -52,7 +52,7 @@ fn borrowed(pd: &Pd<'_>, queue: &mut Queue<'_>) -> Result<(), Box<dyn Error>> {
     let (first, second) = payload.split_at(2);
     pd.scope(|scope| -> Result<(), Box<dyn Error>> {
         let source = scope.gather_shared([first, second], Access::LOCAL_READ)?;
-        // Elements 8, 6, 4 and 2.
+        // The key describes elements 8, 6, 4 and 2.
         let target = scope.strided(&mut wide, 8..9, &[4], &[-2], remote)?;
         queue.write(&Span::from(&source), &Span::from(&target), 16)?;
         let refused = scope.share(&payload, remote);
@@ -87,7 +87,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let matrix = pd.register(numbers.clone(), Access::LOCAL_READ)?;
     let target = pd.register(vec![0; 4 * ROW], remote)?;
 
-    // Column 1 of 8-byte elements, to every second group of 8 bytes, the last one first.
+    // Sends column 1 of 8-byte elements to every second group of 8 bytes, the last one first.
     let column = Interleaved::new(&[4]).block(matrix.slice(8..16)?, &[ROW as i64]);
     let backwards = Interleaved::new(&[4]).block(target.slice(48..56)?, &[-16]);
     let (mut from, mut to) = (Key::new(&pd, 2)?, Key::new(&pd, 1)?);
@@ -103,7 +103,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("column: {} bytes in one write", from.length());
 
-    // Rows 3 and 1, into a list of two slices.
+    // Sends rows 3 and 1 into a list of two slices.
     from.bind_indexed(
         &Indexed::new(matrix.all(), ROW as u64, ROW as u64, &[3, 1]),
         Access::LOCAL_READ,
@@ -120,7 +120,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("rows 3 and 1: {} bytes in one write", list.length());
 
-    // A row too many, which the kernel refuses, and a dimension too many.
+    // `long` has a row too many, which the kernel refuses. `deep` has a dimension too many.
     let long = Interleaved::new(&[5]).block(matrix.slice(8..16)?, &[ROW as i64]);
     let deep = Interleaved::new(&[1; 9]).block(matrix.slice(8..16)?, &[0; 9]);
     for (layout, part) in [(&long, "blocks[0]"), (&deep, "repeat[8]")] {
@@ -132,7 +132,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     borrowed(&pd, &mut here)?;
 
-    // Its memory stays as long as it is registered. A key over it still works.
+    // The memory of a leaked region stays registered and is not freed, so a key over it works.
     let leaked = Box::leak(Box::new(pd.register(vec![5u64; 3], remote)?));
     let key = Key::of_strided(&pd, leaked.slice(0..8)?, &[3], &[8], Access::LOCAL_READ)?;
     here.write(&Span::from(&key), &Span::from(&to), 24)?;

@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Queries the device that `fd`, a context's command file descriptor, refers to.
+/// Queries the limits of the device of the context whose command file descriptor is `fd`.
 pub fn query(fd: c_int) -> Result<ibmkey_caps> {
     let mut caps = sys::ib_uverbs_mkey_caps::default();
 
@@ -33,7 +33,8 @@ pub fn query(fd: c_int) -> Result<ibmkey_caps> {
     })
 }
 
-// The library passes these values through.
+// The library passes the kernel's flags to the program unchanged, so both headers must have the
+// same values.
 const _: () = {
     assert!(sys::IBMKEY_CAP_DM == sys::IB_UVERBS_MKEY_CAP_DM);
     assert!(sys::IBMKEY_CAP_LIST == sys::IB_UVERBS_MKEY_CAP_LIST);

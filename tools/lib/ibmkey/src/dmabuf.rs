@@ -30,7 +30,7 @@ pub unsafe fn register(
     fd: c_int,
     access: c_uint,
 ) -> Result<*mut sys::ibv_mr> {
-    // The attribute is unsigned; the kernel converts it back.
+    // The attribute has an unsigned type. The kernel converts it back to an `int`.
     let buffer = u32::try_from(fd).map_err(|_| Errno::EBADF)?;
     let create = |fd, pd_handle| {
         Command::<9>::new(sys::UVERBS_OBJECT_MR, sys::UVERBS_METHOD_REG_DMABUF_MR)

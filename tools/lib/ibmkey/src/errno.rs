@@ -28,7 +28,7 @@ impl Errno {
     pub const EBADF: Self = Self(libc::EBADF);
     /// The layout has too many entries.
     pub const ENOSPC: Self = Self(libc::ENOSPC);
-    /// The bytes reach outside.
+    /// The bytes reach outside of the MR.
     pub const ERANGE: Self = Self(libc::ERANGE);
     /// A length or an address does not fit 64 bits.
     pub const EOVERFLOW: Self = Self(libc::EOVERFLOW);
@@ -63,7 +63,7 @@ impl Errno {
         Self(errno)
     }
 
-    /// Returns the value, as a C function would.
+    /// Returns the errno value.
     pub const fn get(self) -> c_int {
         self.0
     }
@@ -94,8 +94,8 @@ pub fn to_ptr<T>(result: Result<*mut T>) -> *mut T {
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = [0; 128];
-        // SAFETY: As many bytes may be written. This is the POSIX variant, which always writes a
-        // string, even for unknown numbers.
+        // SAFETY: strerror_r() writes at most `text.len()` bytes. This is the POSIX variant, which
+        // writes a string for every number, even an unknown one.
         let text = unsafe {
             libc::strerror_r(self.0, text.as_mut_ptr(), text.len());
             CStr::from_ptr(text.as_ptr())

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Explains why a call failed, in a sentence. That about a bind names the entry and the field;
-//! `calls.rs` has those about other calls.
+//! Explains in a sentence why a call failed. The sentences about binds are in this module; they
+//! name the entry and the field. `calls.rs` has the sentences about other calls.
 //!
 //! The kernel returns one errno value for a whole description. Most reasons can be seen in the
-//! description. For the others this module binds its own key to the first entries of the
-//! description, and finds the first entry that the kernel refuses by bisection. All of this happens
-//! after an error only.
+//! description. For the others, this module binds its own key to the first entries of the
+//! description, and finds by bisection the first entry that the kernel refuses. All of this happens
+//! only after an error.
 
 pub(crate) mod calls;
 mod search;
@@ -39,7 +39,7 @@ thread_local! {
     static LAST: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
-/// A caller's description. A slice is empty if the caller's array cannot be read.
+/// A caller's description. If the caller's array cannot be read, the slice is empty.
 #[derive(Clone, Copy)]
 pub(crate) enum Layout<'a> {
     List(&'a [Range]),
@@ -62,7 +62,7 @@ pub(crate) struct Failed<'a> {
 #[derive(Clone, Copy)]
 struct Key {
     lkey: u32,
-    /// `None` if the MR is no key.
+    /// `None` if the MR is not a key.
     max_entries: Option<u32>,
 }
 
@@ -72,7 +72,7 @@ pub fn last() -> *const c_char {
     LAST.with_borrow(|last| last.as_ref().map_or(c"".as_ptr(), |text| text.as_ptr()))
 }
 
-/// Returns the same sentence as [`last`], for programs in Rust.
+/// Returns the sentence of [`last`] as a `String`, for programs in Rust.
 pub fn last_text() -> String {
     LAST.with_borrow(|last| {
         last.as_ref()
@@ -80,44 +80,47 @@ pub fn last_text() -> String {
     })
 }
 
-/// Keeps the sentence for a bind of `mr` that failed with `errno`, after `prefix`.
+/// Stores the sentence for a bind of `mr` that failed with `errno`. The sentence begins with
+/// `prefix`.
 ///
 /// # Safety
 ///
-/// `mr` is NULL or an MR. What the description points to can be read.
+/// `mr` is NULL or an MR. The memory that the description points to can be read.
 pub(crate) unsafe fn keep(mr: *mut sys::ibv_mr, errno: Errno, failed: &Failed<'_>, prefix: &str) {
     // SAFETY: By the caller's promise.
     let text = match unsafe { object::mr_handle(mr) } {
-        // SAFETY: It is an MR, because it has a handle.
+        // SAFETY: `mr` is not NULL, because it has a handle. So it is an MR, by the caller's
+        // promise.
         Ok((fd, handle)) => unsafe { sentence(mr, fd, handle, errno, failed) },
         Err(_) => "mkey is NULL".to_owned(),
     };
     say(&format!("{prefix}{text}"));
 }
 
-/// Keeps a sentence.
+/// Stores `text` as the sentence of [`last`].
 pub(crate) fn say(text: &str) {
     LAST.with_borrow_mut(|last| *last = CString::new(text).ok());
 }
 
-/// The place of a key that was not bound.
+/// The file, the handles and the lkey of a key that was not bound.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) fd: c_int,
     pub(crate) handle: u32,
-    /// The handle of its protection domain.
+    /// The handle of the key's protection domain.
     pub(crate) pd: Option<u32>,
     pub(crate) lkey: u32,
 }
 
-/// Keeps the sentence for a bind of the key at `place` that failed with `errno`.
+/// Stores the sentence for a bind of the key `place` that failed with `errno`.
 pub(crate) fn keep_place(place: Place, errno: Errno, failed: &Failed<'_>) {
     say(&place.sentence(errno, failed));
 }
 
 /// # Safety
 ///
-/// `mr` is an MR, with this handle in the file `fd`. What the description points to can be read.
+/// `mr` is an MR, with this handle in the file `fd`. The memory that the description points to can
+/// be read.
 unsafe fn sentence(
     mr: *mut sys::ibv_mr,
     fd: c_int,
@@ -153,7 +156,7 @@ impl Place {
     }
 }
 
-/// Returns the sentence. `find` searches the entry that the kernel refuses.
+/// Returns the sentence. `find` finds the entry that the kernel refuses.
 fn explain(
     errno: Errno,
     failed: &Failed<'_>,
@@ -188,7 +191,7 @@ fn explain(
 }
 
 impl Failed<'_> {
-    /// Returns the name of the array.
+    /// Returns the name of the caller's array.
     fn name(&self) -> &'static str {
         match self.layout {
             Layout::List(_) => "ranges",
@@ -245,7 +248,7 @@ impl Failed<'_> {
         let at = culprit.at;
         let lkey = self.lkey(at).unwrap_or(0);
         let (entry, field) = match self.layout {
-            // All indices have one lkey.
+            // An indexed layout has one lkey, in the layout itself.
             Layout::Indexed(_) => (format!("indices[{at}]"), "lkey".to_owned()),
             _ => {
                 let entry = format!("{}[{at}]", self.name());

@@ -109,7 +109,7 @@ fn blocks_are_followed_by_their_strides() {
     );
 }
 
-/// An MR of 0x100 bytes from address 0x1000 on.
+/// In this test the MR has 0x100 bytes, from address 0x1000 on.
 #[test]
 fn the_field_that_leads_outside_is_named() {
     let is_outside = |range: Range| {
@@ -177,7 +177,7 @@ fn bisection_finds_the_first_entry() {
             if count > bad {
                 Err(Errno::EINVAL)
             } else {
-                // Fewer entries are refused for another reason.
+                // With fewer entries the bind fails for another reason.
                 Err(Errno::EBUSY)
             }
         });
@@ -194,7 +194,8 @@ fn bisection_finds_the_first_entry() {
 
 #[test]
 fn each_thread_has_its_own_sentence() {
-    // SAFETY: The pointer is to a C string until the next bind that fails.
+    // SAFETY: The pointer is to a C string until the next sentence is stored, and the string is
+    // copied before.
     let seen = || unsafe { core::ffi::CStr::from_ptr(last()) }.to_owned();
 
     say("here");

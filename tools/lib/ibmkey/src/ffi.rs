@@ -2,8 +2,10 @@
 
 //! The C interface; `<infiniband/mkey.h>` and the headers that it includes describe it.
 //!
-//! Callers must fulfil the contracts of C: a pointer points to a valid object of its type, and an
-//! array has as many elements as its count. NULL is nevertheless refused.
+//! Callers must fulfil the contract of the header. A pointer is NULL or points to a valid object of
+//! its type, and an array has as many elements as its count says. "The function's contract" in this
+//! module means these rules. The functions return an error for a NULL that the header does not
+//! allow.
 
 #![allow(clippy::missing_safety_doc)]
 
@@ -63,11 +65,11 @@ use crate::{
     },
 };
 
-/// Lets the compiler compare a definition with the header's declaration.
+/// Makes the compiler compare the type of a definition with that of the header's declaration.
 macro_rules! declared {
     ($($name:ident),* $(,)?) => {
         $(const _: () = {
-            // This never runs. Both arms of an `if` must have one type.
+            // The two arms of an `if` must have the same type. This code never runs.
             let _ = if true { crate::sys::$name } else { $name };
         };)*
     };
@@ -165,12 +167,12 @@ pub unsafe extern "C" fn ibmkey_reg_iov(
     num_iov: u32,
     access: c_int,
 ) -> *mut ibv_mr {
-    // CAST: A set of flags.
+    // CAST: The argument is a set of flags, so its sign does not matter.
     let access = access as c_uint;
     let iov = match (iov.is_null(), num_iov) {
         (_, 0) => Some([].as_slice()),
         (true, _) => None,
-        // SAFETY: By the function's contract; it is not NULL.
+        // SAFETY: By the function's contract; `iov` is not NULL.
         (false, _) => Some(unsafe { core::slice::from_raw_parts(iov, num_iov as usize) }),
     };
     let result = match iov {
@@ -209,7 +211,7 @@ pub unsafe extern "C" fn ibmkey_bind_list(
     unsafe { rebind_or_explain(mkey, call, layout, access, num_ranges, 0) }
 }
 
-/// Binds a key to ranges in elements of libibverbs.
+/// Binds a key to ranges in libibverbs's elements, under the RFC's name.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_rereg_mr_sg(
     mkey: *mut ibv_mr,
@@ -262,7 +264,7 @@ pub unsafe extern "C" fn ibmkey_bind_interleaved(
     unsafe { rebind_or_explain(mkey, call, layout, access, num_blocks, num_dims) }
 }
 
-/// Binds a key to blocks that repeat with a stride: the RFC's name.
+/// Binds a key to blocks that repeat with a stride, under the RFC's name.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_rereg_mr_interleaved(
     mkey: *mut ibv_mr,
@@ -272,7 +274,7 @@ pub unsafe extern "C" fn ibv_rereg_mr_interleaved(
     num_blocks: u32,
     blocks: *const ibmkey_block,
 ) -> c_int {
-    // SAFETY: By the function's contract, which is that of the other function.
+    // SAFETY: By this function's contract, which is that of `ibmkey_bind_interleaved()`.
     unsafe { ibmkey_bind_interleaved(mkey, access, num_dims, repeat_count, num_blocks, blocks) }
 }
 
@@ -344,8 +346,8 @@ pub unsafe extern "C" fn ibmkey_query_layout(
 ) -> c_int {
     // SAFETY: By the function's contract.
     let result = unsafe { object::mr_handle(mkey) }.and_then(|(fd, handle)| {
-        // SAFETY: As above. The caller may not have initialised the elements, but any bit pattern
-        // is valid for their types, and they are not read.
+        // SAFETY: By the function's contract. The caller may not have initialised the elements, but
+        // any bit pattern is valid for their types, and this library does not read them.
         let (repeat_count, blocks) =
             unsafe { (slice(max_dims, repeat_count)?, slice(max_blocks, blocks)?) };
 
@@ -367,7 +369,8 @@ pub unsafe extern "C" fn ibmkey_query_indexed(
 ) -> c_int {
     // SAFETY: By the function's contract.
     let result = unsafe { object::mr_handle(mkey) }.and_then(|(fd, handle)| {
-        // SAFETY: As above. Any bit pattern is a valid index, and none is read.
+        // SAFETY: By the function's contract. Any bit pattern is a valid index, and this library
+        // reads none.
         indexed::query(fd, handle, unsafe { slice(max_indices, indices)? })
     });
 
@@ -382,11 +385,11 @@ pub unsafe extern "C" fn ibmkey_query_indexed(
     }))
 }
 
-/// Runs a call that changes the binding, and updates the MR.
+/// Runs a call that changes the binding, and then updates the fields of the `struct ibv_mr`.
 ///
 /// # Safety
 ///
-/// `mkey` is NULL or a memory region.
+/// `mkey` is NULL or an MR.
 unsafe fn rebind(mkey: *mut ibv_mr, call: impl FnOnce(c_int, u32) -> Result<Bound>) -> Result {
     // SAFETY: By the caller's promise.
     let (fd, handle) = unsafe { object::mr_handle(mkey) }?;
@@ -397,11 +400,11 @@ unsafe fn rebind(mkey: *mut ibv_mr, call: impl FnOnce(c_int, u32) -> Result<Boun
     Ok(())
 }
 
-/// Runs a bind as [`rebind`] does. If it fails, keeps a sentence about the layout.
+/// Runs a bind as [`rebind`] does. If it fails, stores a sentence about the layout.
 ///
 /// # Safety
 ///
-/// `mkey` is NULL or a memory region. What the layout points to can be read.
+/// `mkey` is NULL or an MR. The memory that the layout points to can be read.
 unsafe fn rebind_or_explain<'a>(
     mkey: *mut ibv_mr,
     call: impl FnOnce(c_int, u32) -> Result<Bound>,

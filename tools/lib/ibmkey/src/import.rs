@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Contexts and protection domains of other verbs libraries, by their numbers.
+//! Makes contexts and protection domains from the numbers of other verbs libraries.
 //!
 //! Bindings of other languages may hide the objects of libibverbs, but offer the command file
-//! descriptor of a context and the handle of an object. An imported context has no provider: it
-//! works with the functions of this library only.
+//! descriptor of a context and the handle of an object. An imported context has no provider, so
+//! only the functions of this library work on it.
 
 use core::{
     ffi::c_int,
@@ -28,7 +28,7 @@ pub(crate) fn context(cmd_fd: c_int) -> Result<*mut sys::ibv_context> {
         return Err(Errno::last());
     }
     let vctx = object::calloc::<sys::verbs_context>().inspect_err(|_| {
-        // SAFETY: Opened above; nothing else uses the descriptor.
+        // SAFETY: The descriptor was opened above, and nothing else uses it.
         unsafe { libc::close(fd) };
     })?;
 
@@ -52,7 +52,8 @@ pub(crate) unsafe fn close_context(ctx: *mut sys::ibv_context) {
     let Ok(fd) = (unsafe { object::cmd_fd(ctx) }) else {
         return;
     };
-    // SAFETY: It is not NULL, because it has a descriptor. An imported context is extended.
+    // SAFETY: `ctx` is not NULL, because it has a descriptor. So it came from `context()`, by the
+    // caller's promise.
     let Some(vctx) = (unsafe { object::extended(ctx, 0) }) else {
         return;
     };
@@ -105,7 +106,7 @@ mod tests {
     #[test]
     fn a_context_has_its_own_descriptor() {
         let Ok(ctx) = context(0) else {
-            // A test runner may have closed it.
+            // A test runner may have closed descriptor 0.
             assert!(!is_open(0));
             return;
         };
@@ -113,7 +114,8 @@ mod tests {
         let fd = unsafe { object::cmd_fd(ctx) }.unwrap_or(-1);
 
         assert!(fd > 0 && is_open(fd));
-        // SAFETY: As above; these are the only references.
+        // SAFETY: The context and the protection domain were imported above, and these are the only
+        // references.
         unsafe {
             assert!(object::extended(ctx, 0).is_some());
             close_context(ctx);

@@ -29,7 +29,7 @@ use crate::{
 
 /// Translates `layout` for the kernel.
 pub(crate) fn to_uapi(layout: &Indexed) -> Result<Uapi> {
-    // The kernel's field has fewer bits.
+    // `comp_mask` of the kernel's structure has fewer bits, so check it here.
     if layout.comp_mask != 0 {
         return Err(Errno::EINVAL);
     }
@@ -59,7 +59,7 @@ pub(crate) fn length(layout: &Indexed) -> usize {
     )
 }
 
-/// Describes the layout `uapi`, which must live until the call.
+/// Describes the layout `uapi` for a bind. The kernel reads `uapi` during the bind.
 pub(crate) fn describe(access: u32, uapi: &Uapi) -> Bind {
     Bind {
         entries: core::ptr::from_ref(uapi) as u64,
@@ -80,8 +80,8 @@ pub(crate) fn bind(fd: c_int, handle: u32, access: u32, layout: &Indexed) -> Res
     Ok(Bound { length, rkey })
 }
 
-/// Queries the binding, and as many indices as the slice can hold. Returns no layout if the key is
-/// not bound to an indexed one.
+/// Queries the binding, and as many indices as the slice can hold. Returns a layout only if the key
+/// is bound to an indexed one.
 pub(crate) fn query(
     fd: c_int,
     handle: u32,

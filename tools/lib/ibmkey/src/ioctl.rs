@@ -2,8 +2,9 @@
 
 //! The attribute encoding of `RDMA_VERBS_IOCTL`.
 //!
-//! A [`Command`] is a header and an array of attributes. It borrows what the attributes point to.
-//! So it cannot outlive its arguments, and no argument can be read while the kernel may write it.
+//! A [`Command`] is a header and an array of attributes. It borrows the values that the attributes
+//! point to. So a command cannot outlive them, and the program cannot read a value while the kernel
+//! may write it.
 
 use core::{
     ffi::c_int,
@@ -98,7 +99,7 @@ impl<const N: usize> Message<N> {
     pub(crate) const fn nothing(object: u32, method: u32) -> Self {
         let mut message = Self::new(object, method);
 
-        // CAST: The size is 24 bytes, as asserted above.
+        // CAST: As asserted above, the size is 24 bytes.
         message.length = size_of::<Message<0>>() as u16;
         message
     }
@@ -136,13 +137,13 @@ pub unsafe trait Plain: Copy + 'static {}
 
 macro_rules! plain {
     ($($number:ty),+) => {
-        // SAFETY: A number has no padding, and any bytes are one.
+        // SAFETY: A number has no padding, and any bytes are a valid number.
         $(unsafe impl Plain for $number {})+
     };
 }
 
 plain!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64);
-// SAFETY: An array has no padding between its elements.
+// SAFETY: An array has no padding between its elements, and `T` has none in them.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 // SAFETY: The fields are integers in naturally aligned order, as the bindings assert.
 unsafe impl Plain for sys::ib_uverbs_mkey_caps {}
@@ -159,7 +160,7 @@ pub(crate) struct Command<'a, const N: usize> {
     used: usize,
     /// The attribute in which the kernel stores a new handle.
     created: Option<usize>,
-    /// Set if an argument cannot be expressed.
+    /// Set if an argument is too long for an attribute, or if there are more than `N` attributes.
     unfit: bool,
     borrowed: PhantomData<&'a mut ()>,
 }
@@ -204,7 +205,8 @@ impl<'a, const N: usize> Command<'a, N> {
         self.push(id, 0, 0)
     }
 
-    /// Adds an array. The attribute contains up to 8 bytes itself, and points to more.
+    /// Adds an array. The attribute itself contains an array of up to 8 bytes, and points to a
+    /// longer one.
     pub(crate) fn slice<T: Plain>(self, id: u32, values: &'a [T]) -> Self {
         let len = size_of_val(values);
         let data = values.as_ptr();
@@ -214,7 +216,8 @@ impl<'a, const N: usize> Command<'a, N> {
         }
 
         let mut inline = [0u8; size_of::<u64>()];
-        // SAFETY: `T` is plain, so its `len` bytes can be read. They fit, as checked above.
+        // SAFETY: `T` is plain, so the `len` bytes of the array are initialised. As checked above,
+        // they fit.
         unsafe { core::ptr::copy_nonoverlapping(data.cast::<u8>(), inline.as_mut_ptr(), len) };
         self.push(id, len, u64::from_ne_bytes(inline))
     }
@@ -247,13 +250,13 @@ impl<'a, const N: usize> Command<'a, N> {
     ///
     /// Returns the handle of the created object, or 0 if the call creates none.
     pub(crate) fn run(mut self, fd: c_int) -> Result<u32> {
-        // An argument that is too long for an attribute is too long for every method, and this is
-        // the errno that methods return for it.
+        // An argument that is too long for an attribute is too long for every method. Methods
+        // return this errno value for such an argument.
         if self.unfit {
             return Err(Errno::EINVAL);
         }
 
-        // CAST: Both are at most N, which is small.
+        // CAST: The number of attributes is at most N, which is small, and so is the length.
         self.message.num_attrs = self.used as u16;
         self.message.length = self
             .used

@@ -3,11 +3,12 @@
 //! Device memory and indirect memory keys on every RDMA device.
 //!
 //! This is the user library of ib_mkey. Its C interface, which `<infiniband/mkey.h>` describes, is
-//! in [`ffi`]; the other modules implement it. The library keeps no state in the process except a
-//! guess at the driver's number: all state is in the kernel or in libibverbs's objects.
+//! in [`ffi`]; the other modules implement it. The state of keys and of device memory is in the
+//! kernel and in libibverbs's objects.
 //!
 //! The library does not call libibverbs. It works on libibverbs's objects and on the command file
-//! descriptor of contexts. Only the module `verbs`, a feature for programs in Rust, links to it.
+//! descriptor of contexts. Only the module `verbs`, a feature for programs in Rust, links to
+//! libibverbs.
 
 mod driver;
 pub mod errno;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Keys: the calls on them, and the translation of layouts.
+//! The system calls on keys, and the translation of layouts for the kernel.
 
 use core::{
     cell::Cell,
@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-// The kernel reads a caller's ranges in place.
+// The kernel reads a caller's ranges without a translation, so both structures must be the same.
 const _: () = {
     assert!(size_of::<Range>() == size_of::<Sge>());
     assert!(offset_of!(Range, addr) == offset_of!(Sge, addr));
@@ -37,13 +37,14 @@ const _: () = {
     assert!(offset_of!(Range, comp_mask) == offset_of!(Sge, comp_mask));
 };
 
-/// The number of entries and blocks that are translated on the stack. More are on the heap.
+/// The largest number of entries or blocks that are translated on the stack. A longer array is
+/// translated on the heap.
 const ON_STACK: usize = 16;
 
 /// An array as a C caller passes it: a count and a pointer.
 ///
-/// If the array cannot be read (NULL, or more elements than a key can have), the kernel gets the
-/// count without an array, and chooses the error.
+/// The array cannot be read if the pointer is NULL, or if the count is larger than a key can have.
+/// The kernel then gets the count and NULL, and returns the error.
 #[derive(Clone, Copy)]
 pub(crate) struct Array<'a, T> {
     count: u32,
@@ -51,8 +52,8 @@ pub(crate) struct Array<'a, T> {
 }
 
 impl<'a, T> Array<'a, T> {
-    /// Makes an array of elements that this library has. The kernel refuses more of them than a key
-    /// can have.
+    /// Makes an array of this library's own elements. If there are more than a key can have, the
+    /// kernel refuses them.
     pub(crate) fn from_slice(items: &'a [T]) -> Self {
         Self {
             count: u32::try_from(items.len()).unwrap_or(u32::MAX),
@@ -62,8 +63,7 @@ impl<'a, T> Array<'a, T> {
 
     /// # Safety
     ///
-    /// `items` is NULL or points to `count` initialised elements. They are not written during the
-    /// life of the result.
+    /// `items` is NULL or points to `count` initialised elements. No one writes them during `'a`.
     pub(crate) unsafe fn from_raw(count: u32, items: *const T) -> Self {
         let readable = !items.is_null() && count <= sys::IB_MKEY_MAX_ENTRIES;
 
@@ -77,7 +77,7 @@ impl<'a, T> Array<'a, T> {
         Self { count, items }
     }
 
-    /// Returns the elements, if they can be read.
+    /// Returns the elements, or `None` if they cannot be read.
     pub(crate) fn items(&self) -> Option<&'a [T]> {
         self.items
     }
@@ -87,7 +87,7 @@ impl<'a, T> Array<'a, T> {
         self.items.map_or(core::ptr::null(), <[T]>::as_ptr)
     }
 
-    /// Calls `then` with the translated elements, or without elements.
+    /// Calls `then` with a pointer to the translated elements, or with NULL if they cannot be read.
     fn translated<U: Copy + Default, R>(
         self,
         translate: impl Fn(&T) -> U,
@@ -97,7 +97,8 @@ impl<'a, T> Array<'a, T> {
             return then(core::ptr::null());
         };
 
-        // One block is common, and long.
+        // A layout of one block is common, and a block is large. So it does not use the array
+        // below.
         if let [one] = items {
             return then(&translate(one));
         }
@@ -153,7 +154,8 @@ pub(crate) fn sge_to_range(sge: &sys::ibv_sge) -> Range {
 pub(crate) fn block_to_uapi(block: &sys::ibmkey_block, dims: usize) -> Block {
     let mut stride = block.stride;
 
-    // The caller need not initialise these; the kernel requires zeroes.
+    // The caller need not initialise the strides of unused dimensions, but the kernel requires
+    // zeroes.
     for unused in stride.iter_mut().skip(dims) {
         *unused = 0;
     }
@@ -201,9 +203,9 @@ pub(crate) fn describe_interleaved(
 /// The fields of `struct ibv_mr` that a bind or an unbind changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
-    /// The length of the layout.
+    /// The number of bytes of the layout.
     pub(crate) length: usize,
-    /// The lkey and the rkey.
+    /// The lkey and the rkey, which are equal.
     pub(crate) rkey: u32,
 }
 
@@ -240,7 +242,7 @@ pub(crate) fn bind_sge_list(
     access: u32,
     list: Array<'_, sys::ibv_sge>,
 ) -> Result<Bound> {
-    // The kernel checks that the sum fits 64 bits.
+    // The kernel checks that the sum fits 64 bits, so it is used only if it does.
     let sum = Cell::new(0u64);
     let to_range = |sge: &sys::ibv_sge| {
         sum.set(sum.get().wrapping_add(sge.length.into()));
@@ -280,8 +282,8 @@ pub(crate) fn bind_interleaved(
 
 /// Returns the length of a layout that the kernel has accepted.
 ///
-/// The kernel has checked that the length fits 64 bits. On a 32-bit machine a key can be longer
-/// than `size_t` can express.
+/// The kernel has checked that the length fits 64 bits. On a 32-bit machine, a length that does not
+/// fit `size_t` becomes `usize::MAX`.
 pub(crate) fn length(repeat_count: &[u64], bytes: impl Iterator<Item = u64>) -> usize {
     let once = bytes.fold(0u64, u64::wrapping_add);
     let all = repeat_count
@@ -311,7 +313,7 @@ pub(crate) fn query(
 ) -> Result<sys::ibmkey_info> {
     let mut info = Info::default();
     let mut repeat = [0; sys::IB_MKEY_MAX_DIMS as usize];
-    // A layout has no more blocks than that, however many fit.
+    // A layout has at most IB_MKEY_MAX_ENTRIES blocks, even if more fit into the slice.
     let max_blocks = blocks.len().min(sys::IB_MKEY_MAX_ENTRIES as usize);
     let mut array = Vec::<Block>::new();
     array
@@ -339,7 +341,7 @@ pub(crate) fn query(
     }
 
     let stored = match info.kind {
-        // An indexed layout has no blocks to store.
+        // The kernel stores no blocks of an indexed layout.
         sys::IB_UVERBS_MKEY_INDEXED => 0,
         _ => info.num_entries as usize,
     };

@@ -7,7 +7,7 @@ use super::*;
 /// Translates `items` and returns the elements that the kernel would read.
 fn seen(items: &[u32]) -> Vec<u64> {
     let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
-    // SAFETY: The array has as many elements, which live longer.
+    // SAFETY: The slice has `count` elements, and outlives `array`.
     let array = unsafe { Array::from_raw(count, items.as_ptr()) };
     let result = array.translated(
         |&item| u64::from(item) << 32,
@@ -40,7 +40,7 @@ fn what_cannot_be_read_is_left_to_the_kernel() {
     ];
 
     for (count, items) in cases {
-        // SAFETY: With NULL or this count, nothing is read.
+        // SAFETY: `from_raw()` reads no elements if the pointer is NULL or the count is this large.
         let array = unsafe { Array::from_raw(count, items) };
 
         assert_eq!(array.count, count);
@@ -62,7 +62,7 @@ fn the_length_is_the_product_of_repetitions_and_bytes() {
 #[test]
 fn an_error_of_the_call_comes_through() {
     let list = [Range::default()];
-    // SAFETY: The array has one element, which lives longer.
+    // SAFETY: `list` has one element, and outlives `array`.
     let array = unsafe { Array::from_raw(1, list.as_ptr()) };
     let errno = |result: Result<Bound>| result.map(drop).map_err(Errno::get);
 

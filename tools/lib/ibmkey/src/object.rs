@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Reads and makes libibverbs's objects.
+//! Reads libibverbs's objects, and makes MRs as libibverbs does.
 
 use core::{
     ffi::c_int,
@@ -38,7 +38,8 @@ pub(crate) unsafe fn cmd_fd(ctx: *mut sys::ibv_context) -> Result<c_int> {
 
 /// Returns the extended part of a context, if it contains `member`.
 ///
-/// The structure grows at its front. `sz` is the size that a context has.
+/// Later versions of libibverbs add members at the front of the structure. `sz` is the size of the
+/// structure of this context.
 ///
 /// # Safety
 ///
@@ -58,8 +59,8 @@ pub unsafe fn extended(
     let vctx = ctx
         .wrapping_byte_sub(offset_of!(sys::verbs_context, context))
         .cast::<sys::verbs_context>();
-    // SAFETY: The context is the last member of an extended one. `sz` is right before it in all
-    // versions.
+    // SAFETY: The context is the last member of an extended context. In all versions, the member
+    // `sz` is right before it.
     let size = unsafe { (*vctx).sz };
 
     if size < size_of::<sys::verbs_context>().saturating_sub(member) {
@@ -86,12 +87,12 @@ pub(crate) unsafe fn free<T>(object: NonNull<T>) {
     unsafe { libc::free(object.as_ptr().cast()) }
 }
 
-/// Tells the owner of a key what a bind or an unbind has changed.
+/// Writes the length, the lkey and the rkey that a bind or an unbind has changed.
 ///
 /// # Safety
 ///
-/// `mkey` is an MR that the kernel has accepted as a key. Only this library writes these fields of a
-/// key.
+/// `mkey` is an MR that the kernel has accepted as a key. Only this library writes these fields of
+/// a key.
 pub(crate) unsafe fn set_bound(mkey: *mut sys::ibv_mr, bound: Bound) {
     // SAFETY: By the caller's promise.
     unsafe {
@@ -101,7 +102,7 @@ pub(crate) unsafe fn set_bound(mkey: *mut sys::ibv_mr, bound: Bound) {
     }
 }
 
-/// The kernel's answer about an MR that it has created.
+/// The values that the kernel returns for an MR that it has created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Region {
     pub(crate) handle: u32,
@@ -111,8 +112,8 @@ pub(crate) struct Region {
 }
 
 impl<const N: usize> Command<'_, N> {
-    /// Runs a call that creates an MR of `length` bytes and returns its keys in the attributes with
-    /// these ids.
+    /// Runs a call that creates an MR of `length` bytes. The call returns the lkey and the rkey in
+    /// the attributes with these ids.
     pub(crate) fn run_region(
         self,
         fd: c_int,
@@ -135,9 +136,9 @@ impl<const N: usize> Command<'_, N> {
     }
 }
 
-/// Makes an MR that `ibv_dereg_mr()` accepts: `create` creates it in the kernel, and this function
-/// makes the structure as libibverbs does. `addr` stays NULL: the MR is zero-based, and
-/// libibverbs's fork handling ignores an MR without an address.
+/// Makes an MR that `ibv_dereg_mr()` accepts. `create` creates the MR in the kernel, and this
+/// function makes the structure, as libibverbs does. The field `addr` stays NULL: the MR is
+/// zero-based, and libibverbs's fork handling ignores an MR without an address.
 ///
 /// # Safety
 ///
@@ -150,13 +151,13 @@ pub(crate) unsafe fn new_mr(
         return Err(Errno::EINVAL);
     }
 
-    // SAFETY: It is a protection domain, by the caller's promise. The fields are not written after
-    // the allocation.
+    // SAFETY: `pd` is not NULL, so it is a protection domain, by the caller's promise. The fields
+    // are not written after the allocation.
     let (context, pd_handle) = unsafe { ((*pd).context, (*pd).handle) };
     // SAFETY: A protection domain's context stays open as long as the domain exists.
     let fd = unsafe { cmd_fd(context) }?;
 
-    // Allocate first, because only the provider can undo the creation.
+    // Allocate the structure before the kernel creates the MR, so that nothing can fail after that.
     let vmr = calloc::<sys::verbs_mr>()?;
     let region = create(fd, pd_handle).inspect_err(|_| {
         // SAFETY: Allocated above; there is no other reference.
@@ -193,7 +194,8 @@ pub(crate) unsafe fn destroy_mr(mr: *mut sys::ibv_mr) -> Result {
     destroy(fd, handle)?;
 
     if let Some(vmr) = NonNull::new(mr.cast::<sys::verbs_mr>()) {
-        // SAFETY: By the caller's promise; the MR is the first member.
+        // SAFETY: By the caller's promise, `new_mr()` allocated the structure. Its first member is
+        // the MR.
         unsafe { free(vmr) }
     }
     Ok(())
@@ -203,14 +205,14 @@ pub(crate) unsafe fn destroy_mr(mr: *mut sys::ibv_mr) -> Result {
 ///
 /// # Safety
 ///
-/// `mr` is NULL or a memory region.
+/// `mr` is NULL or an MR.
 pub(crate) unsafe fn mr_handle(mr: *mut sys::ibv_mr) -> Result<(c_int, u32)> {
     if mr.is_null() {
         return Err(Errno::EINVAL);
     }
 
-    // SAFETY: It is an MR, by the caller's promise. The fields are not written after the
-    // registration.
+    // SAFETY: `mr` is not NULL, so it is an MR, by the caller's promise. The fields are not written
+    // after the registration.
     let (context, handle) = unsafe { ((*mr).context, (*mr).handle) };
     // SAFETY: An MR's context stays open as long as the MR exists.
     Ok((unsafe { cmd_fd(context) }?, handle))

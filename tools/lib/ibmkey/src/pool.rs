@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! A pool of keys: taking a key takes a lock, returning a key unbinds it.
+//! A pool of keys. To take a free key needs only a lock. To return a key unbinds it.
 
 use std::sync::{
     Mutex,
@@ -29,17 +29,17 @@ pub struct Pool {
 }
 
 struct State {
-    /// Unbound keys. It has room for all keys of the pool.
+    /// The unbound keys. The vector has room for all keys of the pool.
     free: Vec<*mut ibv_mr>,
-    /// All keys that were made, in the order of their addresses. `true` marks a key that a caller
-    /// took.
+    /// All keys that the pool has created, in the order of their addresses. `true` marks a key that
+    /// a caller has taken.
     keys: Vec<(*mut ibv_mr, bool)>,
-    /// The number of keys of the pool, free or in use, with those that are being made.
+    /// The number of keys of the pool: free, in use, or being created.
     made: u32,
 }
 
 impl State {
-    /// Marks a key of the pool as taken or not. Returns `false` if it has that mark already, or is
+    /// Marks a key as taken or not. Returns `false` if the key has that mark already, or if it is
     /// not of this pool.
     fn set_taken(&mut self, key: *mut ibv_mr, taken: bool) -> bool {
         let at = self.keys.partition_point(|&(other, _)| other < key);
@@ -74,7 +74,8 @@ impl Pool {
             }),
         });
 
-        // Take the first key now, so that an unsupported device is reported here.
+        // Create the first key now, so that this function returns the error if the device is not
+        // supported.
         // SAFETY: By the caller's promise.
         let first = unsafe { pool.get() }?;
         let mut state = pool.state();
@@ -89,7 +90,7 @@ impl Pool {
         self.max_keys
     }
 
-    /// Locks the state. No code panics while it is locked.
+    /// Locks the state. No code panics while the state is locked, so a poisoned lock is valid.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,7 +110,7 @@ impl Pool {
         if state.made >= self.max_keys {
             return Err(Errno::EAGAIN);
         }
-        // Reserve room, so that returning the key cannot fail.
+        // Reserve room in both vectors now, so that `put()` needs no allocation, which could fail.
         let missing = (state.made as usize).saturating_add(1);
         let room = missing.saturating_sub(state.free.len());
         state.free.try_reserve(room).map_err(|_| Errno::ENOMEM)?;
@@ -126,7 +127,7 @@ impl Pool {
         };
         let mut state = self.state();
         match key {
-            // There is room for all keys that are made, so this does not allocate.
+            // There is room for all keys, so this does not allocate.
             Ok(key) => {
                 let at = state.keys.partition_point(|&(other, _)| other < key);
                 state.keys.insert(at, (key, true));
@@ -136,22 +137,24 @@ impl Pool {
         key
     }
 
-    /// Unbinds a key and takes it back.
+    /// Unbinds a key and adds it to the free keys.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a key that no caller has; those of the unbind.
+    /// `EINVAL` for a key that no caller has taken, or an error of the unbind.
     ///
     /// # Safety
     ///
     /// The protection domain still exists. Unless this fails, the caller does not use `key` any
     /// more.
     pub(crate) unsafe fn put(&self, key: *mut ibv_mr) -> Result {
-        // While it is unbound, the key is neither free nor taken, so no other thread can return it.
+        // Unmark the key before the unbind. During the unbind the key is neither free nor taken, so
+        // no other thread can return it or take it.
         if !self.state().set_taken(key, false) {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: It was taken, so it is a key of `new_mr()` that was not destroyed.
+        // SAFETY: The key was marked as taken, so `new_mr()` made it and the pool has not destroyed
+        // it.
         let unbound = unsafe { object::mr_handle(key) }
             .and_then(|(fd, handle)| mkey::unbind(fd, handle))
             // SAFETY: As above.
@@ -180,7 +183,7 @@ impl Pool {
             return Err(Errno::EBUSY);
         }
         while let Some(key) = state.free.pop() {
-            // SAFETY: It came from `new_mr()`, and the pool has the only reference.
+            // SAFETY: The key came from `new_mr()`. It is free, so the pool has the only reference.
             if let Err(errno) = unsafe { object::destroy_mr(key) } {
                 let State { free, keys, .. } = &mut *state;
                 free.push(key);

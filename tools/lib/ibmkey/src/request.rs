@@ -2,8 +2,9 @@
 
 //! Work requests that bind keys.
 //!
-//! Such a request is `IBV_WR_BIND_MW` with the rkey of a key. rxe's provider copies the fields of a
-//! window and of an MR from the structures that the request points to, and reads nothing else there.
+//! Such a request is `IBV_WR_BIND_MW` with the rkey of a key instead of that of a window. rxe's
+//! provider copies fields of a window and of an MR from the structures that the request points to,
+//! and reads nothing else there. So this module fills in only these fields.
 
 use core::{
     mem::{
@@ -44,7 +45,7 @@ use crate::{
     },
 };
 
-// SAFETY: The fields are integers of one size.
+// SAFETY: The fields are integers of one size, so there is no padding.
 unsafe impl Plain for Layout {}
 // SAFETY: As above.
 unsafe impl Plain for Refused {}
@@ -53,7 +54,7 @@ unsafe impl Plain for Range {}
 // SAFETY: As above.
 unsafe impl Plain for Block {}
 
-/// The bits of `ibmkey_bind.comp_mask` that a description may have.
+/// The bits of `ibmkey_bind.comp_mask` that `ibmkey_describe()` accepts.
 pub(crate) const KNOWN: u64 =
     (sys::IBMKEY_BIND_RKEY | sys::IBMKEY_BIND_ANY_TAG | sys::IBMKEY_BIND_REMOTE_INV) as u64;
 
@@ -72,7 +73,7 @@ fn layout_mask(bind: u64) -> u32 {
         .fold(0, |mask, (_, uapi)| mask | uapi)
 }
 
-/// Memory for a description, which may be too short for it.
+/// Memory for a description. The description may be longer than the memory.
 pub(crate) struct Writer {
     to: *mut u8,
     room: usize,
@@ -83,7 +84,7 @@ pub(crate) struct Writer {
 impl Writer {
     /// # Safety
     ///
-    /// `room` bytes at `to` may be written as long as the result exists.
+    /// The `room` bytes at `to` may be written as long as the result exists.
     pub(crate) unsafe fn new(to: *mut u8, room: usize) -> Self {
         Self {
             to,
@@ -92,7 +93,7 @@ impl Writer {
         }
     }
 
-    /// Adds a value. Only counts its bytes if it does not fit.
+    /// Adds a value. If the value does not fit, only counts its bytes.
     fn add<T: Plain>(&mut self, value: &T) -> Result {
         let end = self
             .length
@@ -100,8 +101,8 @@ impl Writer {
             .ok_or(Errno::EINVAL)?;
 
         if end <= self.room {
-            // SAFETY: The bytes are in the room, by the contract of `new()`. A plain value has no
-            // padding.
+            // SAFETY: As checked above, the bytes are among those that may be written by the
+            // contract of `new()`. A plain value has no padding.
             unsafe {
                 let to = self.to.add(self.length);
                 to.copy_from_nonoverlapping(
@@ -120,15 +121,15 @@ impl Writer {
             version: sys::IB_MKEY_LAYOUT_VERSION,
             kind: bind.kind,
             num_entries: bind.num_entries,
-            // CAST: Some bytes.
+            // CAST: An entry is much smaller than 4 GiB.
             entry_size: size_of::<T>() as u32,
             num_dims: bind.num_dims,
             comp_mask: layout_mask(bind.comp_mask),
         })
     }
 
-    /// Writes the description of the layout in `bind`. Returns its length, without having written
-    /// all of it if it does not fit.
+    /// Writes the description of the layout in `bind`, as far as it fits. Returns the length of the
+    /// whole description.
     ///
     /// # Safety
     ///
@@ -175,7 +176,7 @@ impl Writer {
 
         let dims = bind.num_dims as usize;
         self.begin::<Block>(bind)?;
-        // SAFETY: By the caller's promise; it is not NULL, as checked above.
+        // SAFETY: By the caller's promise. As checked above, the pointer is not NULL.
         for count in unsafe { slice::from_raw_parts(bind.repeat_count, dims) } {
             self.add(count)?;
         }
@@ -199,7 +200,8 @@ impl Writer {
         uapi.indices = 0;
         self.begin::<Indexed>(bind)?;
         self.add(&uapi)?;
-        // SAFETY: By the caller's promise; one of them is not NULL, as `to_uapi()` checked.
+        // SAFETY: By the caller's promise. As `to_uapi()` checked, one of the two pointers is not
+        // NULL.
         unsafe {
             if layout.indices64.is_null() {
                 for index in slice::from_raw_parts(layout.indices32, count) {
@@ -215,7 +217,7 @@ impl Writer {
     }
 }
 
-/// The parts of a request that the provider reads.
+/// The structures that a request points to, and the fields of the request itself.
 struct Parts {
     window: ibv_mw,
     rkey: u32,
@@ -253,7 +255,7 @@ unsafe fn parts(wr: &ibmkey_wr, mr: *mut ibv_mr) -> Result<Parts> {
     })
 }
 
-/// Gives a key another lkey and rkey, which are equal on all devices that support such requests.
+/// Sets the lkey and the rkey of a key. They are equal on all devices that support such requests.
 ///
 /// # Safety
 ///
@@ -296,7 +298,8 @@ pub(crate) unsafe fn post(qp: *mut ibv_qp, wr: &ibmkey_wr, wr_id: u64, send_flag
     Ok(())
 }
 
-/// Posts a request to the QP. The provider keeps no pointer of the request.
+/// Posts a request to the QP. The provider stores no pointer of the request, so the structures that
+/// the request points to need not outlive this call.
 ///
 /// # Safety
 ///
@@ -311,7 +314,7 @@ unsafe fn post_send(qp: *mut ibv_qp, send: &mut sys::ibv_send_wr) -> Result {
     Errno::check(ret)
 }
 
-/// Returns `rkey` with the next tag, as the kernel changes it when it unbinds a key.
+/// Returns `rkey` with the next tag, which the key has after the kernel unbinds it.
 fn next(rkey: u32) -> u32 {
     (rkey & !0xff) | (rkey.wrapping_add(1) & 0xff)
 }
@@ -331,7 +334,7 @@ pub(crate) unsafe fn post_unbind(
         return Err(Errno::EINVAL);
     }
 
-    // SAFETY: By the caller's promise, and not NULL.
+    // SAFETY: `mkey` is not NULL, so it is a key, by the caller's promise.
     let rkey = unsafe { (*mkey).rkey };
     let mut send = sys::ibv_send_wr {
         wr_id,
@@ -359,7 +362,7 @@ pub(crate) unsafe fn add_unbind(qp: *mut ibv_qp_ex, mkey: *mut ibv_mr) -> Result
         return Err(Errno::EINVAL);
     }
 
-    // SAFETY: By the caller's promise, and not NULL.
+    // SAFETY: By the caller's promise; neither pointer is NULL.
     unsafe {
         let local_inv = (*qp).wr_local_inv.ok_or(Errno::EOPNOTSUPP)?;
         let rkey = (*mkey).rkey;
@@ -386,7 +389,7 @@ pub(crate) unsafe fn add(qp: *mut ibv_qp_ex, wr: &ibmkey_wr) -> Result {
         return Err(Errno::EOPNOTSUPP);
     };
     let is_inline = wr.mr.is_null();
-    // The provider reads the lkey of an MR.
+    // The provider reads the lkey of an MR even if the request needs none.
     let mut none = ibv_mr::default();
     let mr = if is_inline { &mut none } else { wr.mr };
     // SAFETY: By the caller's promise.
@@ -396,8 +399,8 @@ pub(crate) unsafe fn add(qp: *mut ibv_qp_ex, wr: &ibmkey_wr) -> Result {
         parts.info.addr = 0;
         parts.info.length = 0;
     }
-    // SAFETY: By the caller's promise. The provider keeps no pointer of the request, and copies the
-    // description.
+    // SAFETY: By the caller's promise. The provider copies the description, and stores no pointer
+    // of the request.
     unsafe {
         bind_mw(qp, &mut parts.window, parts.rkey, &parts.info);
         if is_inline {
@@ -420,7 +423,7 @@ pub(crate) fn refused(fd: core::ffi::c_int, handle: u32) -> Result<(i32, u32)> {
         .out(sys::IB_MKEY_ATTR_QUERY_RESP_REFUSED, &mut refused)
         .run(fd)?;
 
-    // CAST: An errno value.
+    // CAST: An errno value is a small number.
     Ok((refused.error as i32, refused.entry))
 }
 

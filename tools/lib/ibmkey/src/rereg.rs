@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Registers an MR again, for providers whose library lacks the verb.
+//! Changes an MR as `ibv_rereg_mr()` does, for providers whose library lacks that verb.
 
 use core::{
     ffi::{
@@ -46,7 +46,7 @@ const _: () = assert!(size_of::<Request>() == size_of::<sys::ib_uverbs_rereg_mr>
 ///
 /// # Safety
 ///
-/// `mr` is NULL or a memory region, `pd` is NULL or a protection domain.
+/// `mr` is NULL or an MR, `pd` is NULL or a protection domain.
 pub unsafe fn rereg(
     mr: *mut sys::ibv_mr,
     flags: c_uint,
@@ -63,8 +63,8 @@ pub unsafe fn rereg(
         return Err(Errno::EINVAL);
     }
     let pd_handle = if new_pd {
-        // SAFETY: It is a protection domain, by the caller's promise. The field is not written
-        // after the allocation.
+        // SAFETY: `pd` is not NULL, so it is a protection domain, by the caller's promise. The
+        // field is not written after the allocation.
         unsafe { (*pd).handle }
     } else {
         0
@@ -90,7 +90,7 @@ pub unsafe fn rereg(
         )
         .run(fd)?;
 
-    // SAFETY: It is not NULL, because it has a handle. So it is an MR, by the caller's promise.
+    // SAFETY: `mr` is not NULL, because it has a handle. So it is an MR, by the caller's promise.
     let mr = unsafe { &mut *mr };
     mr.lkey = response[0];
     mr.rkey = response[1];

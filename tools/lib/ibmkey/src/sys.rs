@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Layouts and numbers of the C headers, and one layout that is in no installed header.
+//! Structures and numbers of the C headers, and one structure that is in no installed header.
 
 #![allow(missing_docs)]
 
@@ -28,20 +28,21 @@ mod bindings {
 
 pub use bindings::*;
 
-/// A memory region as libibverbs and its providers see it.
+/// An MR as libibverbs and its providers use it.
 ///
-/// `ibv_dereg_mr()` takes a `struct ibv_mr` for the first member of this structure, and so does the
-/// provider, which frees it. The structure is private to rdma-core: version 25 added `mr_type`,
-/// version 32 added `access`, and later versions added nothing. `spare` is not a member of it. It
-/// is zero, in case a provider or a later version reads members after these.
+/// `ibv_dereg_mr()` and the provider take a `struct ibv_mr` for the first member of this structure,
+/// and the provider frees the structure. The structure is private to rdma-core: version 25 added
+/// `mr_type`, version 32 added `access`, and later versions added nothing. rdma-core's structure
+/// has no member `spare`. Here `spare` is zero, in case a provider or a later version reads members
+/// after `access`.
 #[repr(C)]
 pub struct verbs_mr {
     pub ibv_mr: ibv_mr,
-    /// 0 is `IBV_MR_TYPE_MR`, the type that is deregistered by the kernel.
+    /// Always 0, `IBV_MR_TYPE_MR`: the type of MRs that the kernel deregisters.
     pub mr_type: c_uint,
     pub access: c_int,
     pub spare: [u64; 16],
-    /// The MRs that a key owns, or NULL. It is not a member of rdma-core's structure either.
+    /// The MRs that a key owns, or NULL. rdma-core's structure has no such member either.
     pub owned: *mut crate::iov::Leaves,
 }
 

@@ -55,7 +55,7 @@ impl Devices {
     /// Lists the devices.
     pub fn list() -> Result<Self> {
         let mut len: c_int = 0;
-        // SAFETY: The number may be written.
+        // SAFETY: `len` is a variable of this function.
         let list = unsafe { sys::ibv_get_device_list(&mut len) };
 
         // INVARIANT: libibverbs returned the list and its length.
@@ -79,7 +79,7 @@ impl Devices {
 
 impl Drop for Devices {
     fn drop(&mut self) {
-        // SAFETY: By the type's invariant. Open contexts keep their device.
+        // SAFETY: By the type's invariant. libibverbs keeps the device of an open context.
         unsafe { sys::ibv_free_device_list(self.list.as_ptr()) }
     }
 }
@@ -93,7 +93,7 @@ pub struct Device<'a> {
 impl Device<'_> {
     /// Returns the name, as in `rdma link`.
     pub fn name(&self) -> &str {
-        // SAFETY: The device is in a list that exists, and its name is a C string.
+        // SAFETY: The lifetime ensures that the list of the device exists. The name is a C string.
         let name = unsafe { CStr::from_ptr(sys::ibv_get_device_name(self.raw)) };
 
         // The kernel accepts any bytes as a name; in practice names are ASCII.
@@ -102,10 +102,10 @@ impl Device<'_> {
 
     /// Opens the device.
     pub fn open(&self) -> Result<Context> {
-        // SAFETY: The device is in a list that exists.
+        // SAFETY: The lifetime ensures that the list of the device exists.
         let ctx = unsafe { sys::ibv_open_device(self.raw) };
 
-        // INVARIANT: Opened above; there is no other owner.
+        // INVARIANT: The context was opened above, so there is no other owner.
         Ok(Context {
             raw: NonNull::new(ctx).ok_or_else(Errno::last)?,
         })

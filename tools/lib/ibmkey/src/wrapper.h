@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The input of bindgen: the library's header, libibverbs's and the kernel's. */
+/* The input of bindgen: the headers of this library, of libibverbs and of the kernel. */
 #include <infiniband/mkey.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
@@ -7,9 +7,9 @@
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <rdma/ib_mkey_ioctl.h>
 
-/* bindgen cannot evaluate this macro. */
+/* bindgen cannot evaluate the macro RDMA_VERBS_IOCTL, so make it a constant. */
 static const unsigned long ibmkey_verbs_ioctl = RDMA_VERBS_IOCTL;
 
-/* src/object.rs uses this value. */
+/* src/object.rs and src/import.rs use this value. */
 _Static_assert((uintptr_t)__VERBS_ABI_IS_EXTENDED == UINTPTR_MAX,
 	       "the mark of an extended context has changed");

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Programs that use memory, regions or protection domains for too long do not compile, and for
-//! that reason only: the second line of each file in `lifetimes/` is the first line of the one
-//! error that it has. `compile_fail` of rustdoc compares error codes on nightly compilers only.
+//! Checks that programs that use memory, regions or protection domains for too long do not compile,
+//! and that this is the only error. The second line of each file in `lifetimes/` is the first line
+//! of the error. `compile_fail` of rustdoc is not enough: it compares error codes only on nightly
+//! compilers.
 
 #![allow(clippy::expect_used, clippy::panic)]
 
@@ -39,7 +40,7 @@ fn crate_file() -> PathBuf {
 
 /// Compiles a program, and returns the first lines of its errors.
 fn errors(program: &Path, ibmkey: &Path) -> Vec<String> {
-    // It is beside the directory of what it needs.
+    // The directory of the crates that this crate needs is beside its file.
     let deps = ibmkey.with_file_name("deps");
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let result = Command::new(rustc)

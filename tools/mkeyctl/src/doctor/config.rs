@@ -26,13 +26,14 @@ const NEEDED: [&str; 5] = [
     "CONFIG_RDMA_RXE",
 ];
 
-/// The option that a redirection of functions of rdma_rxe needs.
+/// The option without which ib_mkey cannot redirect functions of rdma_rxe.
 const TO_REDIRECT: &str = "CONFIG_DYNAMIC_FTRACE_WITH_JMP";
 
 /// The option with which calls within rdma_rxe cannot be redirected.
 const INLINES: &str = "CONFIG_LTO";
 
-/// Checks the options. A driver that `has_table` is not redirected.
+/// Checks the options. If rdma_rxe `has_table`, ib_mkey does not redirect its functions, and the
+/// options for that do not matter.
 pub fn check(machine: &Machine, has_table: bool) -> Finding {
     let Some((file, text)) = config(machine) else {
         return Finding::unknown(
@@ -92,7 +93,7 @@ fn config(machine: &Machine) -> Option<(String, String)> {
         })
 }
 
-/// Unpacks a file with gzip; `None` if it is not there, or gzip is not.
+/// Unpacks a file with gzip. Returns `None` if there is no such file, or no gzip.
 fn unpacked(machine: &Machine, file: &str) -> Option<String> {
     if !machine.exists(file) {
         return None;

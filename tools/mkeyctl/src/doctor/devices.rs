@@ -26,7 +26,7 @@ const DIR: &str = "sys/class/infiniband";
 
 pub struct Device {
     name: String,
-    /// Its netdev. Only rxe has this attribute.
+    /// The netdev of the device. Only rxe has this attribute.
     parent: Option<String>,
     /// The state of the first port, such as "4: ACTIVE".
     state: Option<String>,
@@ -171,8 +171,8 @@ fn permission(machine: &Machine, device: &Device) -> Finding {
     }
 }
 
-/// Says whether the device answers as one that ib_mkey extended. Returns `None` if the permission is
-/// missing, which another check reports.
+/// Reports whether ib_mkey has extended the device. `asked` is the result of a query of its limits.
+/// Returns `None` if the user may not query them, which another check reports.
 fn extended(name: &str, asked: Result<(), Errno>) -> Option<Finding> {
     const CHECK: &str = "extended";
 
@@ -205,7 +205,7 @@ mod tests {
         *, //
     };
 
-    /// Only devices of this machine are asked, so each answer is made here.
+    /// The tests of the program cannot do this, because it queries only devices of this machine.
     #[test]
     fn each_answer_of_a_device_is_a_finding() {
         let of = |errno| extended("rxe0", Errno::check(errno));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The limits of device memory and of key memory, and how much of them is in use. Only root may
-//! read them.
+//! Checks how much of the limits of device memory and of key memory is in use. Only root may read
+//! them.
 
 use std::path::Path;
 
@@ -40,7 +40,8 @@ fn is_nearly(used: Option<u64>, limit: Option<u64>) -> bool {
         if limit != 0 && used >= limit.saturating_sub(limit.checked_div(10).unwrap_or(0)))
 }
 
-/// Returns a note for each limit that is nearly reached; `None` if the kernel shows no limits.
+/// Returns a note for each limit that is nearly reached. Returns `None` if the kernel shows no
+/// limits.
 fn full(dir: &Path) -> Result<Option<Vec<Finding>>, String> {
     let Some(pools) = debugfs::pools(dir)? else {
         return Ok(None);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The lines of ib_mkey in the kernel's log, and their meaning.
+//! Checks the lines of ib_mkey in the kernel's log.
 
 use std::io::ErrorKind;
 
@@ -11,8 +11,9 @@ use super::{
 
 const CHECK: &str = "log";
 
-/// Words of a line of ib_mkey, and the remedy. Another check looks for the order of loading,
-/// because it may have been corrected since, which the log does not show.
+/// Words of a line of ib_mkey, and the remedy. The line about the order of loading is not here: the
+/// user may have corrected the order since, which the log does not show. Another check looks at the
+/// order itself.
 const CAUSES: [(&str, &str); 9] = [
     (
         "is the sysctl kernel.ftrace_enabled 0?",
@@ -65,7 +66,8 @@ pub fn check(machine: &Machine) -> Vec<Finding> {
     }
 }
 
-/// Ignores errors of a device that was extended later, or of a module that was loaded again.
+/// Returns a finding for each line that tells a problem. If a later line says that a device was
+/// extended, ignores earlier lines about that device and about the module.
 fn found(lines: &[String]) -> Vec<Finding> {
     let mut bad: Vec<(&str, &str)> = Vec::new();
 
@@ -116,7 +118,7 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
     }
 
-    /// Appends the sources below a directory.
+    /// Appends the text of the sources below a directory.
     fn sources(dir: &Path, text: &mut String) {
         for entry in fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
@@ -138,7 +140,7 @@ mod tests {
         }
     }
 
-    /// Each line that operations.rst explains is a cause, and the other way round.
+    /// operations.rst explains each line of `CAUSES`, and no other line.
     #[test]
     fn operations_rst_explains_the_same_lines() {
         const NO_CAUSES: [&str; 2] = [": extended, ", "non-flush error status"];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The machine as its files describe it. All of them are below one directory, so that tests can
-//! make a machine.
+//! Reads the files that describe a machine. All of them are below one directory, so that a test can
+//! make a directory with the files of a machine.
 
 use std::{
     fs::{
@@ -48,7 +48,7 @@ impl Machine {
         })
     }
 
-    /// Returns `true` for the machine that mkeyctl runs on.
+    /// Returns `true` if this is the machine that mkeyctl runs on.
     pub fn is_this(&self) -> bool {
         self.root == Path::new("/")
     }
@@ -57,7 +57,7 @@ impl Machine {
         self.root.join(name)
     }
 
-    /// Returns the text of a file; `None` if it cannot be read.
+    /// Returns the text of a file, or `None` if it cannot be read.
     pub fn read(&self, name: &str) -> Option<String> {
         let bytes = fs::read(self.path(name)).ok()?;
 
@@ -68,7 +68,7 @@ impl Machine {
         self.path(name).exists()
     }
 
-    /// Returns the names in a directory, in order; none if the directory does not exist.
+    /// Returns the sorted names in a directory, or no names if the directory does not exist.
     pub fn names(&self, dir: &str) -> Vec<String> {
         let mut names: Vec<_> = fs::read_dir(self.path(dir))
             .into_iter()
@@ -85,7 +85,8 @@ impl Machine {
         self.exists(&format!("sys/module/{module}"))
     }
 
-    /// Returns `true` if the list, `modules.builtin` or `modules.dep` of the kernel, has the module.
+    /// Returns `true` if the list, `modules.builtin` or `modules.dep` of the kernel, has the
+    /// module.
     fn is_listed(&self, list: &str, module: &str) -> bool {
         let file = format!("lib/modules/{}/{list}", self.release);
 
@@ -109,7 +110,7 @@ impl Machine {
         self.is_listed("modules.dep", module)
     }
 
-    /// Returns the loaded modules, the latest first.
+    /// Returns the loaded modules. The module that was loaded last is the first one.
     pub fn modules(&self) -> Vec<String> {
         let text = self.read("proc/modules").unwrap_or_default();
 
@@ -147,7 +148,7 @@ impl Machine {
                 Ok(None) => return Ok(lines),
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return Ok(lines),
-                    // The record was overwritten before it was read.
+                    // EPIPE: the kernel overwrote the record before it was read.
                     ErrorKind::BrokenPipe | ErrorKind::Interrupted => {}
                     kind => return Err(kind),
                 },

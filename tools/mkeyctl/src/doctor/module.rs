@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel, ib_mkey and rdma_rxe.
+//! Checks the kernel, ib_mkey and rdma_rxe.
 
 use super::{
     config,
@@ -43,7 +43,7 @@ fn kernel(machine: &Machine) -> Finding {
 }
 
 /// Returns `true` if rdma_rxe is loaded and calls ib_mkey by a table of operations. ib_mkey then
-/// redirects no function.
+/// redirects no functions.
 fn has_table(machine: &Machine) -> bool {
     machine.read("proc/kallsyms").is_some_and(|symbols| {
         symbols
@@ -89,7 +89,7 @@ fn loaded(machine: &Machine) -> Finding {
     }
 }
 
-/// Checks the signature, which matters only while the module is not loaded.
+/// Checks the signature of the module. A module that is loaded needs no check.
 fn signed(machine: &Machine) -> Option<Finding> {
     let enforced = machine
         .read("sys/module/module/parameters/sig_enforce")
@@ -107,8 +107,8 @@ fn signed(machine: &Machine) -> Option<Finding> {
     })
 }
 
-/// Checks the order of loading: ib_uverbs reads the operations of a device once, when the device is
-/// added.
+/// Checks the order of loading. ib_mkey must be loaded first, because ib_uverbs reads the
+/// operations of a device only once, when the device is added.
 fn order(machine: &Machine) -> Finding {
     const CHECK: &str = "load order";
     let modules = machine.modules();
@@ -132,7 +132,7 @@ fn order(machine: &Machine) -> Finding {
             "ib_uverbs is loaded and ib_mkey is not",
             "modprobe -r rdma_ucm ib_uverbs, then modprobe -a ib_mkey ib_uverbs rdma_ucm",
         ),
-        // The list begins with the module that was loaded last.
+        // `modules()` begins with the module that was loaded last.
         (Some(mkey), Some(uverbs)) if mkey < uverbs => Finding::problem(
             CHECK,
             "ib_uverbs was loaded before ib_mkey: programs get no keys and no device memory",
@@ -174,7 +174,8 @@ fn rxe(machine: &Machine) -> Finding {
     }
 }
 
-/// Finds livepatches and kprobes of rxe's functions, which ib_mkey cannot share.
+/// Finds livepatches and kprobes of rxe's functions. ib_mkey cannot redirect a function that one of
+/// them holds.
 fn held(machine: &Machine) -> Option<Finding> {
     let patch = machine
         .names("sys/kernel/livepatch")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The needs of programs: the libraries, locked memory, the rdma program.
+//! Checks what programs need: the libraries, locked memory and the rdma program.
 
 use std::env;
 
@@ -14,14 +14,14 @@ const PRELOAD: &str = "libibmkey-preload.so";
 const DIRS: [&str; 6] = [
     "usr/local/lib",
     "usr/lib/x86_64-linux-gnu",
-    // Debian's package keeps the preload library apart.
+    // Debian's package has the preload library in a separate directory.
     "usr/lib/x86_64-linux-gnu/libibmkey",
     "usr/local/lib/x86_64-linux-gnu",
     "usr/lib64",
     "usr/lib",
 ];
 
-/// The least locked memory that suffices for a program that registers memory.
+/// The smallest limit on locked memory that is not reported.
 const MEMLOCK: u64 = 8 << 20;
 
 pub fn check(machine: &Machine) -> Vec<Finding> {
@@ -31,7 +31,7 @@ pub fn check(machine: &Machine) -> Vec<Finding> {
     findings
 }
 
-/// Returns the directory of the file, from the linker's directories or `LD_LIBRARY_PATH`.
+/// Searches the file in `LD_LIBRARY_PATH` and in the linker's directories. Returns its directory.
 fn find(machine: &Machine, file: &str) -> Option<String> {
     let path = env::var("LD_LIBRARY_PATH").unwrap_or_default();
     let own = path
@@ -68,7 +68,7 @@ fn library(machine: &Machine) -> Finding {
     }
 }
 
-/// Checks the preload library, for programs that are not linked with the library.
+/// Checks the preload library, which programs need that do not link to the library.
 fn preload(machine: &Machine) -> Finding {
     const CHECK: &str = "preload";
     let global = machine

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `mkeyctl doctor`, on machines that are directories with their files.
+//! Tests `mkeyctl doctor`. A machine in these tests is a directory with the machine's files.
 
 use std::collections::{
     BTreeMap,
@@ -14,7 +14,8 @@ use super::{
     Dir, //
 };
 
-/// Each cause alone: the file, what is in it then, and the check and words of its remedy.
+/// The causes, one by one: the file, its contents with that cause, the check that finds it, and
+/// words of the remedy.
 const CAUSES: &[(&str, &str, &str, &str)] = &[
     (
         "proc/sys/kernel/osrelease",
@@ -148,7 +149,7 @@ const CONFIG: &str = "boot/config-7.2.12+deb13-amd64";
 
 const SIGN: &str = "sign ib_mkey.ko";
 
-/// Files that are not there, and the check that finds it, with words of its remedy.
+/// Files that a test removes, the check that finds that, and words of the remedy.
 const MISSING: &[(&str, &str, &str)] = &[
     ("boot", "configuration", "/proc/config.gz"),
     (
@@ -255,7 +256,8 @@ fn a_machine_on_which_all_is_well_has_no_findings() {
         .all(|line| line.starts_with("ok ") || line.starts_with("No ")));
 }
 
-/// A driver with a table of operations is not redirected, so it needs no ftrace.
+/// ib_mkey does not redirect functions of a driver with a table of operations, so it needs no
+/// ftrace.
 #[test]
 fn the_doctor_wants_ftrace_for_a_redirection_only() {
     let dir = machine("doctor-table");
@@ -277,7 +279,7 @@ fn the_doctor_wants_ftrace_for_a_redirection_only() {
     assert_eq!(doctor(&dir, 0), []);
 }
 
-/// Some kernels have their options in memory only.
+/// Some kernels show their options only in /proc/config.gz.
 #[test]
 fn the_doctor_unpacks_the_configuration() {
     let dir = machine("doctor-packed");
@@ -388,7 +390,7 @@ fn the_doctor_finds_a_module_that_is_not_loaded() {
     }
 }
 
-/// The remedy of operations.rst for a node that this user may not open, and that it helps.
+/// Tests the remedy of operations.rst for a node that this user may not open, and that it helps.
 #[test]
 fn the_doctor_finds_a_node_without_rights() {
     use std::os::unix::{
@@ -401,7 +403,7 @@ fn the_doctor_finds_a_node_without_rights() {
     const OTHER_USER: u32 = 65534;
     let dir = machine("doctor-rights");
     let node = dir.0.join("dev/infiniband/uverbs0");
-    // The program is where any user may run it.
+    // Copy the program to a place where any user may run it.
     let program = dir.0.join("mkeyctl");
     std::fs::copy(env!("CARGO_BIN_EXE_mkeyctl"), &program).unwrap();
     let mode = |mode: u32| {
@@ -445,7 +447,8 @@ fn the_doctor_finds_a_node_without_rights() {
     assert_eq!((status, found["status"].as_str()), (Some(0), Some("ok")));
 }
 
-/// The variable is of this machine, so its files are looked for here.
+/// The variable LD_PRELOAD is that of this machine, so the program searches the library on this
+/// machine.
 #[test]
 fn the_doctor_finds_a_preload_library_that_is_not_there() {
     const FILE: &str = "/nonexistent/libibmkey-preload.so";
@@ -470,7 +473,7 @@ fn the_doctor_finds_a_preload_library_that_is_not_there() {
     assert!(documented()["preload"].contains("correct LD_PRELOAD"));
 }
 
-/// A problem that was solved since is not reported: the later line counts.
+/// A problem that was solved later is not reported.
 #[test]
 fn the_doctor_reads_the_log_to_its_end() {
     let dir = machine("doctor-log");
@@ -519,10 +522,11 @@ fn documented() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The page lists the checks that these tests cause to fail, with the same remedies.
+/// The page must list the checks that these tests make fail, with the same remedies.
 #[test]
 fn operations_rst_lists_each_cause() {
-    // Only the machine itself is asked whether a device is extended.
+    // Not in the tables above: the program queries devices only on its own machine, and the
+    // signature has a separate test.
     let own = [
         ("", "", "extended", "make the link again"),
         ("", "", "signature", SIGN),

@@ -86,11 +86,11 @@ impl KeyPool {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for an MR that no user has of this pool; those of
+    /// `EINVAL` for an MR that is not a taken key of this pool; those of
     /// [`Key::unbind`](crate::key::Key::unbind).
     fn put(&self, mr: GivenUpMr<'_>) -> Result {
         let address = mr.held().mr().as_raw() as usize;
-        // While it is unbound, the key is neither free nor taken, so that nothing else returns it.
+        // During the unbind the key is neither free nor taken, so no other caller can return it.
         if !self.state.lock().set_taken(address, false) {
             return Err(EINVAL);
         }

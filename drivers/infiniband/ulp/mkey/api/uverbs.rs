@@ -29,7 +29,8 @@ use crate::{
 use core::slice;
 use kernel::{ffi::c_int, prelude::*};
 
-// Functions with much on the stack are not inlined here: a bind of nested keys needs most of it.
+// Functions that need much stack are not inlined here, because a bind of nested keys needs most of
+// the stack.
 
 /// Describes the ranges at the user address `entries`.
 #[inline(never)]
@@ -44,7 +45,7 @@ fn describe_list<'k>(
     ranges.finish()
 }
 
-/// Describes `ranges`, which were read.
+/// Describes `ranges`, which the caller has read from user memory.
 #[inline(never)]
 fn describe_ranges<'k>(
     key: &'k Key<'_>,
@@ -56,8 +57,8 @@ fn describe_ranges<'k>(
     description.finish()
 }
 
-/// Describes a few ranges at the user address `entries`. The old binding of the key may have been one of
-/// such ranges.
+/// Describes a few ranges at the user address `entries`. If the old binding of the key has such a
+/// list, it is used again.
 fn describe_short<'k>(
     key: &'k Key<'_>,
     access: Access,
@@ -80,7 +81,7 @@ fn describe_short<'k>(
     }
 }
 
-/// Describes `block`, which was read.
+/// Describes `block`, which the caller has read from user memory.
 #[inline(never)]
 fn describe_one<'k>(
     key: &'k Key<'_>,
@@ -109,7 +110,8 @@ fn describe_many<'k>(
     description.interleaved(repeat_count)
 }
 
-/// Describes the block at the user address `addr`. The old binding of the key may have been such a one.
+/// Describes the block at the user address `addr`. If the old binding of the key has such a block,
+/// it is used again.
 fn describe_block<'k>(
     key: &'k Key<'_>,
     access: Access,

@@ -81,11 +81,11 @@ impl Payload<'_> {
         self.direction
     }
 
-    /// Checks that all pieces of `row` have their positions in the payload.
+    /// Checks that the positions of all pieces of `row` are in the payload.
     ///
     /// # Errors
     ///
-    /// `EFAULT` if one has not.
+    /// `EFAULT` if one is not.
     #[inline(always)]
     pub(crate) fn check(&self, row: &Row) -> Result {
         let reach = row.step.checked_mul(row.count.wrapping_sub(1));
@@ -99,8 +99,8 @@ impl Payload<'_> {
         Ok(())
     }
 
-    /// Checks that `row`, which is one piece, has its position in the payload. As for
-    /// [`Self::check`].
+    /// Checks that the position of `row`, which is one piece, is in the payload. The error is that
+    /// of [`Self::check`].
     #[inline(always)]
     pub(crate) fn check_piece(&self, row: &Row) -> Result {
         match row.at.checked_add(row.len) {
@@ -124,8 +124,8 @@ impl Payload<'_> {
         unsafe { copy_piece(to, from, len) };
     }
 
-    /// Copies between the pieces of `row` and the payload. The first piece is at `memory`; the row
-    /// has the positions in the payload.
+    /// Copies between the pieces of `row` and the payload. The first piece is at `memory`. The
+    /// positions in the payload are those of the row.
     ///
     /// # Safety
     ///

@@ -66,8 +66,8 @@ impl<T: SlotValue> MrSlot<T> {
     pub(crate) fn empty(&self) -> Option<Retired<T>> {
         let mut filled = self.cell.lock();
         let cell = filled.take()?;
-        // SAFETY: By the type invariant. The lock makes another caller of this function wait, which
-        // delays the end of the MR.
+        // SAFETY: By the type invariant, a thread that frees the MR calls this function first. That
+        // call waits for the lock, so the MR is not freed yet.
         Some(unsafe { cell.0.as_ref() }.swap(None))
     }
 }

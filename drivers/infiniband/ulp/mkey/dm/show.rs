@@ -12,14 +12,14 @@
 //! | `layouts` | each of the first entries of a key |
 //! | `counters` | each count since the module was loaded |
 //!
-//! Each begins with a line of column names. Bytes of device memory are whole pages.
-//! `accesses_outside` is a number: accesses outside of SRCU, for which only a rebind of the same
-//! key waits.
+//! Each of these files begins with a line of column names. Bytes of device memory are whole pages.
+//! The file `accesses_outside` has one number, that of the accesses outside of SRCU
+//! (`region/binding.rs`).
 //!
 //! # Locking
 //!
-//! `DEVICES` protects the list of devices. It is held while a file is written. SRCU, the lock of the
-//! pins, `Owners::known` and `ClassPool::source` nest in it.
+//! `DEVICES` protects the list of devices. It is held while a file is written. SRCU, the lock of
+//! the pins, `Owners::known` and `ClassPool::source` nest in it.
 
 use super::OfferedMemory;
 use crate::{
@@ -119,7 +119,7 @@ pub(crate) fn add(memory: &Arc<OfferedMemory>, device: Arc<dyn HasCore>) -> Resu
 pub(crate) fn remove(memory: &Arc<OfferedMemory>) {
     let mut devices = DEVICES::lock();
     devices.retain(|other| !Arc::ptr_eq(&other.memory, memory));
-    // A static is never dropped: free its vector here.
+    // A static is never dropped, so its vector is freed here.
     if devices.is_empty() {
         *devices = KVec::new();
     }

@@ -26,8 +26,8 @@ struct KeyLevel<'a> {
 
 /// The levels of a nest that an access is in, outermost first.
 ///
-/// A cursor takes longer to make than a row takes to find. So few levels have one, and a level
-/// without one is small.
+/// Making a cursor takes longer than finding a row. So a level gets a cursor only if its next row
+/// cannot be found without one.
 pub(super) struct Levels<'a> {
     levels: [Option<KeyLevel<'a>>; MAX_LEVELS - 1],
     cursors: [Option<KeyRows<'a>>; MAX_LEVELS - 1],
@@ -35,7 +35,8 @@ pub(super) struct Levels<'a> {
 }
 
 impl<'a> Levels<'a> {
-    /// Makes no levels. This writes one word for each; a constant array would be copied.
+    /// Makes an empty set of levels. `from_fn` writes one word for each level; a constant array
+    /// would be copied.
     #[inline(always)]
     pub(super) fn new() -> Self {
         Self {

@@ -17,7 +17,8 @@ pub(super) struct MemoryCopy<'b, 'p, 'a> {
 }
 
 impl MemoryCopy<'_, '_, '_> {
-    /// Copies pieces through `pages`, whose leaf is `delta` bytes before its addresses.
+    /// Copies pieces through `pages`. An address of `pages` is the address in the leaf plus
+    /// `delta`.
     #[inline(always)]
     fn copy_pieces(
         &mut self,
@@ -36,12 +37,12 @@ impl MemoryCopy<'_, '_, '_> {
         }
     }
 
-    /// Copies the bytes from `offset` on, if a cursor is not needed to find them. Returns [`None`]
+    /// Copies the bytes from `offset` on, if they can be found without a cursor. Returns [`None`]
     /// otherwise.
     #[inline(always)]
     pub(super) fn copy_only(&mut self, offset: u64) -> Option<Result> {
         let binding = self.binding;
-        // Matched by reference, because the pieces are large and would be moved.
+        // The pieces are matched by reference, because they are large and would otherwise be moved.
         let pieces = &binding.walked().only_pieces(offset, self.payload.len());
         let Some(pieces) = pieces else {
             return None;
@@ -60,7 +61,7 @@ impl MemoryCopy<'_, '_, '_> {
     }
 
     /// Copies the bytes from `offset` on.
-    // Not inlined, so that the cursor takes no stack in an access without one.
+    // Not inlined, because an access without a cursor needs no stack for one.
     #[inline(never)]
     pub(super) fn copy_all(self, offset: u64) -> Result {
         let (binding, len) = (self.binding, self.payload.len());

@@ -2,9 +2,9 @@
 
 //! Descriptions of a layout that a key had before, at another address.
 //!
-//! A program that binds a key for each message often describes the same blocks in another buffer. All
-//! fields of the description, except for the lkey and the address, are then those of the old layout,
-//! which was checked when it was made.
+//! A program that binds a key for each message often describes the same blocks in another buffer.
+//! All fields of the description, except for the lkey and the address, are then those of the old
+//! layout, which was checked when it was made.
 
 use crate::{
     bindings::{
@@ -21,7 +21,7 @@ use crate::{
 };
 use core::mem::size_of;
 
-/// The parts of a description beside the shape of its layout.
+/// The parts of a description other than the shape of its layout.
 pub(crate) struct Alike {
     /// The lkey of the only leaf.
     pub(crate) lkey: u32,
@@ -34,8 +34,8 @@ pub(crate) struct Alike {
 }
 
 impl Alike {
-    /// Compares `block`, which is repeated `repeat_count` times in each dimension, with `old`. Returns
-    /// [`None`] unless it is that layout at any address of one leaf.
+    /// Compares `block`, which is repeated `repeat_count` times in each dimension, with `old`.
+    /// Returns [`None`] unless `block` describes the layout `old`, at any address.
     #[inline]
     pub(crate) fn of_block(repeat_count: &[u64], block: &UapiBlock, old: &KLayout) -> Option<Self> {
         let KLayout::Interleaved(old) = old else {
@@ -47,7 +47,8 @@ impl Alike {
         is_like.then_some(Self::at(block.lkey, block.addr))
     }
 
-    /// Compares a list of `ranges` with `old`. As for [`Self::of_block`].
+    /// Compares a list of `ranges` with `old`. Returns [`None`] unless the list describes the
+    /// layout `old`, at any address of one leaf.
     #[inline]
     pub(crate) fn of_ranges(ranges: &[UapiSge], old: &KLayout) -> Option<Self> {
         let KLayout::List(old) = old else {
@@ -69,8 +70,8 @@ impl Alike {
         }
     }
 
-    /// Reads `text`, the bytes of a description that nothing changes meanwhile. As for
-    /// [`Self::of_block`].
+    /// Compares `text` with `old`. `text` is a description that does not change meanwhile. Returns
+    /// [`None`] unless it describes the layout `old`, at any address of one leaf.
     #[inline]
     pub(crate) fn of(text: &[u8], old: &KLayout) -> Option<Self> {
         let (header, rest) = text.split_at_checked(size_of::<UapiLayout>())?;

@@ -29,8 +29,8 @@ pub(crate) struct Pattern {
 }
 
 impl<'a> Description<'a> {
-    /// Ends a description of blocks at `indices`. As for [`super::description::Ranges::finish`], and with the errors of
-    /// [`Self::leaf`].
+    /// Ends a description of blocks at `indices`. The errors are those of [`Self::leaf`] and of
+    /// [`Ranges::finish`](super::description::Ranges::finish).
     pub(crate) fn indexed(mut self, pattern: Pattern, indices: KIndices) -> Result<Described<'a>> {
         let leaf = self.leaf(pattern.lkey)?;
         let addr = self.found.offset(leaf, pattern.addr)?;
@@ -79,7 +79,7 @@ pub(crate) fn describe<'k>(
 ///
 /// # Errors
 ///
-/// As for [`describe`]; those of [`read_all`]; `EINVAL` for indices of neither 4 nor 8 bytes.
+/// Those of [`describe`] and of [`read_all`]; `EINVAL` for indices of neither 4 nor 8 bytes.
 pub(crate) fn describe_user<'k>(
     key: &'k Key<'_>,
     access: Access,
@@ -106,7 +106,8 @@ pub(crate) fn describe_user<'k>(
     description.indexed(Pattern::from(layout), indices)
 }
 
-/// Returns the description of a bound layout of `count` indices. It has no address of the indices.
+/// Returns the description of a bound layout of `count` indices. The address of the indices is zero
+/// in it.
 pub(crate) fn describe_binding(layout: &KIndexed, count: u32, leaves: &[Leaf]) -> UapiIndexed {
     UapiIndexed {
         addr: layout.addr(),

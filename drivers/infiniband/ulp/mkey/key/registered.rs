@@ -3,10 +3,11 @@
 //! MRs for fast registration as leaves of keys.
 //!
 //! The pin of such a leaf keeps the MR registered: LOCAL_INV and deregistration of the MR fail. The
-//! leaf is a copy of the list of elements, as a key that is bound once. A mapping of other elements
-//! to the MR changes nothing for the key.
+//! leaf is a copy of the list of elements, in a binding that is never replaced. A mapping of other
+//! elements to the MR changes nothing for the key.
 //!
-//! A caller gives addresses of the MR, as registered. Those of a key begin at zero.
+//! A caller gives addresses of the MR, as registered. The addresses of the copy begin at zero, so
+//! addresses are converted here.
 
 use crate::{
     kernel_ext::{alloc::GFP_MAYFAIL, rdma::Access},
@@ -72,7 +73,8 @@ impl Key<'_> {
 }
 
 impl Found<'_> {
-    /// Returns the first address of leaf `index` if the leaf is a fast registration, otherwise zero.
+    /// Returns the first address of leaf `index` if the leaf is a fast registration, otherwise
+    /// zero.
     fn start(&self, index: u32) -> u64 {
         match self.leaves.get(index as usize) {
             Some(Leaf {

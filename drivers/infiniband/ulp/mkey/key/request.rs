@@ -3,8 +3,8 @@
 //! Descriptions for work requests, `struct ib_uverbs_mkey_layout`: in the memory of an MR, in the
 //! request, or staged by a kernel user.
 //!
-//! A process can write to the memory of its MR at any time. Each byte is therefore read once, and checked
-//! where it was read to.
+//! A process can write to the memory of its MR at any time. Each byte is therefore read once, and
+//! its copy is checked.
 
 use crate::{
     bindings::{
@@ -45,8 +45,7 @@ const RANGES_AT_ONCE: usize = 40;
 
 /// The place of a description.
 pub(crate) enum Source<'a> {
-    /// A copy of the description, or of the request that contains it. The rest of it: what was
-    /// read is left out.
+    /// The unread rest of a copy of the description, or of the inline data of the request.
     Copy(&'a [u8]),
     /// A staged layout.
     Staged(&'a Staged),
@@ -94,7 +93,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Returns the next `count` values where they are, if they are in a copy.
+    /// Returns the next `count` values without reading them to another place, if the source is a
+    /// copy.
     #[inline(always)]
     fn view<T: FromBytes + 'a>(&mut self, count: u32) -> Option<&'a [T]> {
         let Source::Copy(bytes) = &mut self.source else {
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
         self.many(count, each)
     }
 
-    /// Reads some values at a time. As for [`Self::each`].
+    /// Does what [`Self::each`] does, and reads some values at a time.
     #[inline(never)]
     fn many<T: FromBytes>(&mut self, count: u32, mut each: impl FnMut(&T) -> Result) -> Result {
         let mut words = [0u64; AT_ONCE];
@@ -160,7 +160,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads `count` ranges and calls `some` with some of them at a time. As for [`Self::each`].
+    /// Reads `count` ranges and calls `some` with some of them at a time. The errors are those of
+    /// [`Self::each`].
     #[inline(always)]
     fn ranges(&mut self, count: u32, mut some: impl FnMut(&[UapiSge]) -> Result) -> Result {
         match self.view(count) {
@@ -169,7 +170,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads some ranges at a time. As for [`Self::ranges`].
+    /// Does what [`Self::ranges`] does, and reads some ranges at a time.
     #[inline(never)]
     fn many_ranges(&mut self, count: u32, mut some: impl FnMut(&[UapiSge]) -> Result) -> Result {
         const UNREAD: UapiSge = UapiSge {
@@ -199,7 +200,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a value that is not in a copy. As for [`Self::each`].
+    /// Reads a value from a source that is not a copy. The errors are those of [`Self::each`].
     #[inline(never)]
     fn other<T: FromBytes>(&mut self) -> Result<T> {
         let mut words = [0u64; ONE];
@@ -230,8 +231,8 @@ pub(super) fn check_header(header: &UapiLayout) -> Result {
     is_known.then_some(()).ok_or(EINVAL)
 }
 
-/// Describes the layout that `reader` reads. Sets `entry` to the number of the entry or block that is
-/// wrong, or else to the number of all of them.
+/// Describes the layout that `reader` reads. Sets `entry` to the number of the entry or block that
+/// is wrong, or else to the number of all of them.
 ///
 /// # Errors
 ///

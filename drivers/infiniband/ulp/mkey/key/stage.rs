@@ -80,7 +80,7 @@ impl Key<'_> {
     /// # Errors
     ///
     /// `EINVAL` without ranges or for a range without bytes, `ENOSPC`, `EOVERFLOW`; those of
-    /// [`StagedLayouts::stage`]. All functions of this file have these errors.
+    /// [`StagedLayouts::stage`]. All functions of this file that stage a layout have these errors.
     pub(crate) fn stage_list(
         &self,
         ranges: impl ExactSizeIterator<Item = (u64, u64, u32)>,
@@ -137,7 +137,7 @@ impl Key<'_> {
         })
     }
 
-    /// Stages blocks at indices. `EINVAL` also for a unit of zero.
+    /// Stages blocks at indices. Fails with `EINVAL` also for a unit of zero.
     pub(crate) fn stage_indexed(&self, pattern: Pattern, indices: IndexSlice<'_>) -> Result {
         let count = indices.len();
         let header = header::<UapiIndexed>(KIND_INDEXED, 1, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The entries of descriptions in the uAPI's structures: those of an ioctl (`api/uverbs.rs`) and those
-//! of a work request (`key/request.rs`).
+//! The entries of descriptions in the uAPI's structures: those of an ioctl (`api/uverbs.rs`) and
+//! those of a work request (`key/request.rs`).
 
 use crate::{
     bindings::{
@@ -44,11 +44,11 @@ pub(crate) fn counts(room: &mut [u64; MAX_DIMS], num_dims: u32) -> Result<&mut [
 }
 
 impl Description<'_> {
-    /// Adds a block of a layout of `dims` dimensions. As for [`Self::block`].
+    /// Adds a block of a layout of `dims` dimensions.
     ///
     /// # Errors
     ///
-    /// Also `EINVAL` for a field that must be zero.
+    /// Those of [`Self::block`]; `EINVAL` for a field that must be zero.
     pub(crate) fn uapi_block(&mut self, block: &UapiBlock, dims: usize) -> Result {
         let mut unused = block.stride.iter().skip(dims);
         if block.comp_mask != 0 || unused.any(|stride| *stride != 0) {

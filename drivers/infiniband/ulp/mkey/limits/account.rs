@@ -65,7 +65,7 @@ impl Account {
     ///
     /// # Errors
     ///
-    /// As for [`Self::add`].
+    /// `ENOMEM` beyond the limit.
     pub(crate) fn grow(&self, bytes: i64) -> Result {
         self.take(bytes, false)
     }

@@ -17,8 +17,8 @@ pub(crate) const REGION: i64 = 1024;
 /// Bytes of a key of a kernel user: the region, and the places of its staged layouts.
 pub(crate) const KERNELS_KEY: i64 = REGION + 512;
 
-/// Bytes of a part of a staged description. A caller that must not sleep gets a page more easily than
-/// several consecutive ones.
+/// Bytes of a part of a staged description. A caller that must not sleep gets a page more easily
+/// than several consecutive ones.
 pub(crate) const PART: usize = 4096;
 
 /// Bytes of a part of a staged layout, and of its place in a table that has up to twice the room.

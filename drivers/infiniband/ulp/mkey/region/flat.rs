@@ -216,7 +216,7 @@ impl Build {
         }
     }
 
-    /// Makes the list; returns [`None`] if it would be the description.
+    /// Makes the list. Returns [`None`] if the list would be equal to the description.
     fn make(mut self, layout: &KLayout, leaves: &[Leaf], parts: Parts) -> Result<Option<Flat>> {
         self.pass(layout, leaves, parts)?;
         if !self.has_parts {
@@ -237,14 +237,15 @@ impl Build {
 /// The ranges of keys that a list replaces by ranges of memory.
 #[derive(Clone, Copy)]
 enum Parts {
-    /// Those that are up to this number of ranges of memory.
+    /// Those that consist of up to this number of ranges of memory.
     Few(usize),
     /// All of them.
     All,
 }
 
 /// Makes a flat list of `layout`, which has `pieces` pieces. Returns [`None`] if the list would
-/// cost more than it saves. `is_fine` is `true` if the smallest piece is small.
+/// cost more than it saves. `is_fine` is `true` if a packet through the nest could take more work
+/// than `FINE` in `region/binding/work.rs`.
 ///
 /// # Errors
 ///

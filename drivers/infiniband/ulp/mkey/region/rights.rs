@@ -15,11 +15,11 @@ pub(crate) enum Origin {
     Remote,
 }
 
-/// The QP of this node that serves a peer, and the peer's request. The addresses are compared, never
-/// followed.
+/// The QP of this node that serves a peer, and the peer's request. The addresses are compared,
+/// never followed.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer {
-    /// Its protection domain.
+    /// The protection domain of the QP.
     pub(crate) pd: usize,
     /// The QP.
     pub(crate) qp: usize,

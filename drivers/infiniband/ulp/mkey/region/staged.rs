@@ -2,7 +2,7 @@
 
 //! Layouts that kernel users stage for a key.
 //!
-//! A bind by REG_MR has two steps, as that of an MR for fast registration (`region/fast_reg.rs`).
+//! A bind by REG_MR has two steps, like a fast registration (`region/fast_reg.rs`).
 //! `ib_map_mkey_list()` and its siblings, in any context, *stage* a layout: they copy its
 //! description, in the format of the requests of processes (`key/request.rs`), under the rkey that
 //! the MR has then. REG_MR with that rkey looks the leaves up, in the order of the queue, and makes
@@ -34,7 +34,7 @@ pub(crate) struct Staged {
     parts: KVec<KVec<u8>>,
     len: u32,
     charge: OwnerCharge,
-    /// The turn of the request that took it out last.
+    /// The turn of the last request that took the description out.
     turn: u32,
 }
 
@@ -107,8 +107,8 @@ pub(crate) struct StagedLayouts {
 /// The staged layout of an rkey.
 struct Ready {
     rkey: u32,
-    /// [`None`] while a request reads the layout. The place stays taken meanwhile, so that the layout
-    /// can be put back.
+    /// [`None`] while a request reads the layout. The place stays taken meanwhile, so that the
+    /// layout can be put back.
     staged: Option<Staged>,
     /// The turn of that request.
     turn: u32,
@@ -172,8 +172,8 @@ impl StagedLayouts {
         )
     }
 
-    /// Stages the description that `write` writes, under `rkey`. It replaces the one that is staged
-    /// under `rkey`. Charges memory to the owner of `charge`. Does not sleep.
+    /// Stages the description that `write` writes, under `rkey`. The new description replaces one
+    /// that is staged under `rkey`. Charges memory to the owner of `charge`. Does not sleep.
     ///
     /// # Errors
     ///

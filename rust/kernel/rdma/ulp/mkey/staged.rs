@@ -35,12 +35,12 @@ impl Mkey<Unbound> {
     ///
     /// # Errors
     ///
-    /// The errors of `ib_map_mkey_list()`; `EINVAL` for memory that is mapped for another device.
+    /// The errors of `ib_map_mkey_list()`; `EINVAL` for memory of another domain or device.
     pub(crate) fn stage_list(self, ranges: &[LeafRange]) -> Result<Mkey<Staged>, BindRefused> {
         self.staged(|region| list(region, Purpose::Stage, ranges))
     }
 
-    /// Stages blocks that repeat `repeat[d]` times in dimension `d`. As for [`Self::stage_list`].
+    /// Stages blocks that repeat `repeat[d]` times in dimension `d`, as [`Self::stage_list`] does.
     pub(crate) fn stage_interleaved(
         self,
         repeat: &[u64],
@@ -49,7 +49,7 @@ impl Mkey<Unbound> {
         self.staged(|region| interleaved(region, Purpose::Stage, repeat, blocks))
     }
 
-    /// Stages the blocks of `table` at `indices`. As for [`Self::stage_list`].
+    /// Stages the blocks of `table` at `indices`, as [`Self::stage_list`] does.
     pub(crate) fn stage_indexed(
         self,
         table: &LeafTable,
@@ -77,7 +77,7 @@ impl Mkey<Staged> {
         self.region.lkey()
     }
 
-    /// The state after the request has succeeded.
+    /// Returns the key in its state after the request has succeeded.
     pub(in super::super) fn into_bound(self) -> Mkey<Bound> {
         Mkey {
             region: self.region,
@@ -96,7 +96,7 @@ impl Mkey<Staged> {
 }
 
 impl Mkey<Bound> {
-    /// The state after LOCAL_INV has succeeded.
+    /// Returns the key in its state after LOCAL_INV has succeeded.
     pub(in super::super) fn into_unbound(self) -> Mkey<Unbound> {
         Mkey {
             region: self.region,

@@ -3,18 +3,20 @@
  * The part of mlx5dv.h that describes memory, for devices on which ib_mkey makes the
  * keys: mkeys, the work requests that configure them, device memory and capabilities.
  *
- * Names, values and layouts are those of rdma-core, so a program that was compiled with
- * rdma-core's header runs with this library, too. mlx5dv_is_supported() tells for which
- * devices it works. What is declared here and marked "not offered" fails with EOPNOTSUPP
- * in every case. What is not declared here does not exist on these devices; the library
- * still has rdma-core's functions by name, and they fail with EOPNOTSUPP.
+ * Names, values and structures are those of rdma-core, so a program that was compiled with
+ * rdma-core's header runs with this library, too. mlx5dv_is_supported() tells whether a
+ * device works with the library. Functions and flags that are marked "not offered" always
+ * fail with EOPNOTSUPP. The library also has the functions of rdma-core that this header
+ * does not declare; they fail with EOPNOTSUPP, too.
  *
  * Functions that return int return 0 or an errno value. Functions that return a pointer
- * return NULL and set errno. A work request is refused by ibv_wr_complete(), which then
- * returns the errno value and posts nothing:
+ * return NULL and set errno. The functions that add a work request return nothing. If the
+ * library refuses a request, ibv_wr_complete() returns the errno value and posts none of
+ * the requests:
  *
- * EOPNOTSUPP	the QP was not created for this request, IBV_SEND_INLINE is not set, a
- *		signature or encryption, or a layout that is neither given nor bound
+ * EOPNOTSUPP	the QP was not created for this request, IBV_SEND_INLINE is not set, the
+ *		request asks for a signature or for encryption, or it has no layout and no
+ *		earlier request had one
  * EINVAL	an unknown access flag, no entries, setters that are missing, repeated or too
  *		many
  * ENOMEM	more entries than the mkey has, or no memory
@@ -65,8 +67,8 @@ bool mlx5dv_is_supported(struct ibv_device *device);
  * @device: a device
  * @attr: how to open it
  *
- * Device memory works on the context, see ibv_alloc_dm(). On a context that
- * ibv_open_device() returned, all functions here work too.
+ * Device memory works on the context, see ibv_alloc_dm(). The functions of this header also
+ * work on a context that ibv_open_device() returned.
  *
  * Return: the context, to be closed by ibv_close_device(); or NULL and errno: EOPNOTSUPP
  * if the device is not supported, EINVAL for unknown flags.
@@ -149,11 +151,11 @@ struct mlx5dv_reg {
 /**
  * struct mlx5dv_context - capabilities
  * @version: 0
- * @flags: 0: there are no queues of hardware to read
+ * @flags: 0; the flags describe queues of a ConnectX, which these devices do not have
  * @comp_mask: in and out: enum mlx5dv_context_comp_mask
  *
- * The other fields are 0: these devices have none of these abilities. Fields without a
- * meaning here, such as the clock, are never valid.
+ * The other fields are 0, because these devices have none of these abilities. Fields that
+ * have no meaning for these devices, such as the clock, are never valid.
  */
 struct mlx5dv_context {
 	uint8_t version;
@@ -182,8 +184,8 @@ struct mlx5dv_context {
 /**
  * mlx5dv_query_device - query capabilities
  * @ctx_in: an open context
- * @attrs_out: comp_mask names the fields that the caller knows; filled in, with the bits of
- *	the fields that are valid
+ * @attrs_out: filled in. Before the call, comp_mask has the bits of the fields that the
+ *	caller knows; after it, those of the fields that are valid.
  *
  * Return: 0 or an errno value.
  */
@@ -224,7 +226,7 @@ struct ibv_dm *mlx5dv_alloc_dm(struct ibv_context *context,
 			       struct ibv_alloc_dm_attr *dm_attr,
 			       struct mlx5dv_alloc_dm_attr *mlx5_dm_attr);
 
-/** mlx5dv_dm_map_op_addr - not offered; a QP has atomic operations */
+/** mlx5dv_dm_map_op_addr - not offered; use the atomic operations of a QP */
 void *mlx5dv_dm_map_op_addr(struct ibv_dm *dm, uint8_t op);
 
 /* --- mkeys --- */
@@ -240,18 +242,19 @@ enum mlx5dv_mkey_init_attr_flags {
 	/** @MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG: not offered */
 	MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG = 1 << 3,
 	/**
-	 * @MLX5DV_MKEY_INIT_ATTR_FLAGS_REMOTE_INVALIDATE: a peer may invalidate the mkey,
-	 * by SEND with invalidate; without this only while it has a remote access flag
+	 * @MLX5DV_MKEY_INIT_ATTR_FLAGS_REMOTE_INVALIDATE: a peer may invalidate the mkey by
+	 * SEND with invalidate. Without this flag, a peer may do so only while the mkey has
+	 * a remote access flag.
 	 */
 	MLX5DV_MKEY_INIT_ATTR_FLAGS_REMOTE_INVALIDATE = 1 << 4,
 };
 
 /**
  * struct mlx5dv_mkey_init_attr - which mkey to create
- * @pd: its protection domain; leaves and QPs must be in the same one
+ * @pd: protection domain of the mkey, of its leaves and of the QPs
  * @create_flags: enum mlx5dv_mkey_init_attr_flags
- * @max_entries: the most entries of a layout, not zero. An interleaved layout needs no
- *	entry for its header here.
+ * @max_entries: largest number of entries of a layout, not zero. An interleaved layout
+ *	needs no entry for its header, unlike on a ConnectX.
  */
 struct mlx5dv_mkey_init_attr {
 	struct ibv_pd *pd;
@@ -264,8 +267,8 @@ struct mlx5dv_mkey_init_attr {
  * @lkey: for requests of this process
  * @rkey: for requests of a peer
  *
- * Both stay the same. LOCAL_INV and SEND with invalidate end their validity, and the next
- * request that configures the mkey restores it. Addresses begin at 0.
+ * The lkey and the rkey never change. After LOCAL_INV or SEND with invalidate they are
+ * invalid until the next request that configures the mkey. Addresses begin at 0.
  */
 struct mlx5dv_mkey {
 	uint32_t lkey;
@@ -346,9 +349,9 @@ struct mlx5dv_cq_init_attr {
  * mlx5dv_create_cq - create a CQ
  * @context: an open context
  * @cq_attr: as for ibv_create_cq_ex()
- * @mlx5_cq_attr: see there
+ * @mlx5_cq_attr: struct mlx5dv_cq_init_attr
  *
- * A CQ of ibv_create_cq() or ibv_create_cq_ex() is as good.
+ * A CQ of ibv_create_cq() or ibv_create_cq_ex() serves as well.
  *
  * Return: the CQ; or NULL and errno.
  */
@@ -430,11 +433,11 @@ struct mlx5dv_qp_init_attr {
  * mlx5dv_create_qp - create a QP
  * @context: an open context
  * @qp_attr: as for ibv_create_qp_ex()
- * @mlx5_qp_attr: more of it, or NULL
+ * @mlx5_qp_attr: further attributes, or NULL
  *
- * The QP is one of ibv_create_qp_ex(), of type RC or UC if it is to configure mkeys. It
- * has all work requests that the device has for its type, like a QP of a ConnectX.
- * max_inline_data may become larger than was asked for.
+ * Creates a QP as ibv_create_qp_ex() does. A QP that configures mkeys must be of type RC
+ * or UC. It has all work requests that the device has for its type, like a QP of a
+ * ConnectX. max_inline_data may become larger than the caller asked for.
  *
  * Return: the QP; or NULL and errno: EOPNOTSUPP for what is not offered.
  */
@@ -556,8 +559,8 @@ struct mlx5dv_crypto_attr {
  * struct mlx5dv_qp_ex - work requests of a QP; the inline functions below call them
  * @comp_mask: 0
  *
- * All functions are there. Those that are not offered, or for which the QP was not
- * created, make ibv_wr_complete() return EOPNOTSUPP.
+ * No pointer is NULL. A function that is not offered, or for which the QP was not created,
+ * makes ibv_wr_complete() return EOPNOTSUPP.
  */
 struct mlx5dv_qp_ex {
 	uint64_t comp_mask;
@@ -608,15 +611,17 @@ struct mlx5dv_qp_ex *mlx5dv_qp_ex_from_ibv_qp_ex(struct ibv_qp_ex *qp);
 
 /**
  * mlx5dv_wr_mr_list - bind an mkey to ranges, one after another
- * @mqp: between ibv_wr_start() and ibv_wr_complete(), with IBV_SEND_INLINE in wr_flags
+ * @mqp: the work requests of a QP between ibv_wr_start() and ibv_wr_complete(), with
+ *	IBV_SEND_INLINE in wr_flags
  * @mkey: an mkey in the QP's protection domain
  * @access_flags: enum ibv_access_flags
  * @num_sges: number of ranges
  * @sge: the ranges
  *
- * The request takes effect in the order of the queue: requests that follow see the new
- * layout, earlier ones the old one. It completes with MLX5DV_WC_UMR. If the kernel refuses
- * the layout, it completes with IBV_WC_MW_BIND_ERR, and the mkey keeps the old one.
+ * The request executes in the order of the queue: earlier requests use the old layout, and
+ * later ones use the new layout. The request completes with MLX5DV_WC_UMR. If the kernel
+ * refuses the layout, the request completes with IBV_WC_MW_BIND_ERR, and the mkey keeps the
+ * old layout.
  */
 static inline void mlx5dv_wr_mr_list(struct mlx5dv_qp_ex *mqp,
 				     struct mlx5dv_mkey *mkey,
@@ -633,7 +638,8 @@ static inline void mlx5dv_wr_mr_list(struct mlx5dv_qp_ex *mqp,
  * @access_flags: as for mlx5dv_wr_mr_list()
  * @repeat_count: how often the blocks repeat
  * @num_interleaved: number of blocks
- * @data: the blocks; the mkey has the bytes of each of them in turn
+ * @data: the blocks. The mkey describes the first repetition of all blocks in order, then
+ *	the second one, and so on.
  */
 static inline void mlx5dv_wr_mr_interleaved(struct mlx5dv_qp_ex *mqp,
 					    struct mlx5dv_mkey *mkey,
@@ -653,9 +659,9 @@ static inline void mlx5dv_wr_mr_interleaved(struct mlx5dv_qp_ex *mqp,
  * @num_setters: number of setters that follow, each one at most once
  * @attr: attributes of the configuration
  *
- * The last setter adds the request. Without a setter of a layout, the mkey is bound to
- * the layout of the last request that had one. Without a setter of access flags, it keeps
- * those of the last request, at first 0.
+ * The last setter adds the request. If no setter sets a layout, the mkey is bound to the
+ * layout of the last request that had one. If no setter sets access flags, the mkey has
+ * those of the last request, or 0 if there was none.
  */
 static inline void mlx5dv_wr_mkey_configure(struct mlx5dv_qp_ex *mqp,
 					    struct mlx5dv_mkey *mkey,
@@ -668,7 +674,7 @@ static inline void mlx5dv_wr_mkey_configure(struct mlx5dv_qp_ex *mqp,
 /**
  * mlx5dv_wr_set_mkey_access_flags - set the access flags
  * @mqp: after mlx5dv_wr_mkey_configure()
- * @access_flags: enum ibv_access_flags, in the place of those before
+ * @access_flags: enum ibv_access_flags, which replace the earlier ones
  */
 static inline void mlx5dv_wr_set_mkey_access_flags(struct mlx5dv_qp_ex *mqp,
 						   uint32_t access_flags)

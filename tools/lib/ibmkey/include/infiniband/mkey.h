@@ -7,8 +7,8 @@
  * An interleaved layout describes blocks that repeat with a stride in up to 8 dimensions.
  * An indexed layout describes blocks of one size at the places that an array of indices
  * names. Leaves are ordinary MRs, MRs over device memory, and other keys. The key's lkey
- * and rkey can be used like those of any MR. Its addresses are 0 to length - 1, in the
- * order of the layout. ibv_dereg_mr() destroys it.
+ * and rkey can be used like those of any MR. The addresses of the key are 0 to length - 1,
+ * in the order of the layout. ibv_dereg_mr() destroys the key.
  *
  * Functions that return int return 0, or an errno value. Functions that return
  * a pointer return NULL and set errno. Unless a function says otherwise, the
@@ -93,8 +93,8 @@ struct ibmkey_caps {
 
 /**
  * struct ibmkey_range - a range of a leaf
- * @addr: first byte: an address in the MR that @lkey names, an offset if that MR
- *	is zero-based
+ * @addr: address of the first byte in the MR that @lkey names; in a zero-based MR, this
+ *	is an offset
  * @length: bytes, not zero
  * @lkey: lkey of an MR in the key's protection domain
  * @comp_mask: zero, see above
@@ -108,14 +108,14 @@ struct ibmkey_range {
 
 /**
  * struct ibmkey_block - a repeated block of a leaf
- * @addr: first byte of the block at index 0 of every dimension: an address in
- *	the MR that @lkey names, an offset if that MR is zero-based
+ * @addr: address of the first byte of the block at index 0 of every dimension, in the
+ *	MR that @lkey names; in a zero-based MR, this is an offset
  * @bytes_count: bytes of one block, not zero
  * @lkey: lkey of an MR in the key's protection domain
  * @comp_mask: zero, see above
  * @stride: bytes from one block's start to the next one's, for each dimension,
- *	outermost first; may be negative or zero. Those of unused dimensions
- *	are ignored.
+ *	outermost first; may be negative or zero. Strides of unused dimensions are
+ *	ignored.
  */
 struct ibmkey_block {
 	uint64_t addr;
@@ -128,8 +128,8 @@ struct ibmkey_block {
 /**
  * struct ibmkey_indexed - blocks of one size at the places that indices give
  * @comp_mask: zero, see above
- * @addr: first byte of the block of index 0: an address in the MR that @lkey
- *	names, an offset where that region is zero-based
+ * @addr: address of the first byte of the block of index 0, in the MR that @lkey names;
+ *	in a zero-based MR, this is an offset
  * @unit: bytes from the block of one index to that of the next, not zero
  * @bytes_count: bytes of a block, not zero
  * @indices32: the indices; NULL if @indices64 has them
@@ -198,9 +198,9 @@ int ibmkey_query_caps(struct ibv_context *ctx, struct ibmkey_caps *caps);
 
 /**
  * ibmkey_alloc - create a key
- * @pd: its protection domain; all leaves must be in the same one
- * @max_entries: entries, blocks or indices that it can be bound to, 1 to
- *	ibmkey_caps.max_entries, or for an indexed layout to
+ * @pd: protection domain of the key and of all its leaves
+ * @max_entries: largest number of entries, blocks or indices that the key can be bound
+ *	to: 1 to ibmkey_caps.max_entries, and for indexed layouts 1 to
  *	ibmkey_caps.max_indices
  *
  * The key is unbound and its length is 0; every access by it fails. Creating a
@@ -236,14 +236,16 @@ struct ibmkey_alloc_attr {
  * @pd: its protection domain
  * @attr: the attributes
  *
- * As for ibmkey_alloc(). A key with IBMKEY_ALLOC_YIELD suits registration caches, which
- * deregister an MR without asking its users. When ibv_dereg_mr() of a leaf returns
- * 0, every access by the key fails until it is bound again, and no access is in
- * progress. @length of the key does not change; ibmkey_query() tells that the key is
- * unbound. Its tag changes with the next bind by a call, which sets lkey and rkey. If a
- * memory window, or a key without the flag, refers to the leaf or to the key, the
- * deregistration fails with EBUSY, and the key stays bound. It fails with EBUSY also if an
- * access takes longer than some seconds; the key is unbound then.
+ * Creates a key as ibmkey_alloc() does. A key with IBMKEY_ALLOC_YIELD suits registration
+ * caches, which deregister an MR without asking its users. When ibv_dereg_mr() of a leaf
+ * returns 0, no access by the key is in progress, and every later access fails until the
+ * key is bound again. The field length of the key's struct ibv_mr does not change;
+ * ibmkey_query() tells that the key is unbound. The tag changes with the next bind by a
+ * call, which sets the fields lkey and rkey.
+ *
+ * The deregistration fails with EBUSY, and the key stays bound, if a memory window, or a
+ * key without the flag, refers to the leaf or to the key. The deregistration also fails
+ * with EBUSY if an access takes longer than some seconds; the key is unbound then.
  *
  * Return: the key, to be destroyed by ibv_dereg_mr(); or NULL and errno: EINVAL for
  * an unknown flag.
@@ -275,8 +277,8 @@ int ibmkey_bind_list(struct ibv_mr *mkey, unsigned access, uint32_t num_ranges,
  * @num_sge: number of ranges, not zero
  * @sg_list: the ranges, each shorter than 4 GiB
  *
- * The name that the RFC for libibverbs gives to ibmkey_bind_list(), with ranges of
- * up to 32 bits.
+ * Does what ibmkey_bind_list() does, under the name and with the elements of the RFC for
+ * libibverbs. The lengths in these elements have 32 bits.
  *
  * Return: 0 or an errno value.
  */
@@ -299,8 +301,8 @@ int ibv_rereg_mr_sg(struct ibv_mr *mkey, unsigned access, uint32_t num_sge,
  * n-dimensional array. Several blocks in one dimension interleave several
  * arrays.
  *
- * Otherwise as ibmkey_bind_list(); @mkey->length becomes the product of the
- * repetitions times the sum of the blocks' bytes.
+ * Replaces the binding as ibmkey_bind_list() does. On success @mkey->length is the
+ * product of the repetitions times the sum of the blocks' bytes.
  *
  * Return: 0 or an errno value.
  */
@@ -318,7 +320,7 @@ int ibmkey_bind_interleaved(struct ibv_mr *mkey, unsigned access,
  * @num_blocks: as for ibmkey_bind_interleaved()
  * @blocks: as for ibmkey_bind_interleaved()
  *
- * The name that the RFC for libibverbs gives to ibmkey_bind_interleaved().
+ * Does what ibmkey_bind_interleaved() does, under the name of the RFC for libibverbs.
  *
  * Return: 0 or an errno value.
  */
@@ -333,12 +335,13 @@ int ibv_rereg_mr_interleaved(struct ibv_mr *mkey, unsigned access,
  * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
  * @layout: the blocks; its indices are copied
  *
- * Gathers or scatters blocks of a table, such as those of a KV cache, with 4 or 8
- * bytes for each block. Otherwise as ibmkey_bind_list(); @mkey->length becomes the
- * number of indices times the bytes of a block.
+ * The key gathers or scatters blocks of a table, such as a KV cache. The layout takes 4 or
+ * 8 bytes for each block, the size of an index.
  *
- * Return: 0 or an errno value: EINVAL also if @layout has both sizes of indices,
- * or neither.
+ * Replaces the binding as ibmkey_bind_list() does. On success @mkey->length is the number
+ * of indices times the bytes of a block.
+ *
+ * Return: 0 or an errno value: EINVAL also if @layout has indices of both sizes, or none.
  */
 int ibmkey_bind_indexed(struct ibv_mr *mkey, unsigned access,
 			const struct ibmkey_indexed *layout);
@@ -347,16 +350,16 @@ int ibmkey_bind_indexed(struct ibv_mr *mkey, unsigned access,
  * ibmkey_last_error - say why a call failed
  *
  * The sentence names the entry and the field, as in
- * "ranges[3].lkey 0x1234 names no MR in the protection domain of mkey". It is
+ * "ranges[3].lkey 0x1234 names no MR in the protection domain of mkey". The sentence is
  * about the last of these calls that failed in this thread: ibmkey_alloc(),
  * ibmkey_alloc_ex(), ibmkey_bind_list(), ibmkey_bind_interleaved(),
  * ibmkey_bind_indexed(), ibmkey_bind_many(), ibmkey_reg_iov(), ibmkey_describe(),
  * the four calls for work requests, ibmkey_alloc_dm(), ibmkey_reg_dmabuf_mr(),
- * ibmkey_rereg_mr() and those of pools.
- * It is for people: do not compare it.
+ * ibmkey_rereg_mr() and the calls of pools.
+ * The sentence is for people, and later versions may word it otherwise: do not compare it.
  *
- * A bind that fails takes longer by some binds of the same layout to a key of the
- * library, which find the entry.
+ * To find the entry, the library may bind its own key to parts of the layout. So a
+ * bind that fails can take several times as long as one that succeeds.
  *
  * Return: the sentence, which stays valid until the next of these calls fails in
  * this thread; an empty string if none has failed. Never NULL.
@@ -368,9 +371,9 @@ const char *ibmkey_last_error(void);
  * @mkey: a key, bound or not
  *
  * When this returns, no access uses the old layout any more, and its leaves can
- * be freed. The low 8 bits of @mkey->lkey and @mkey->rkey, the tag, are
- * incremented: an lkey or rkey of the key from before never reaches a later layout,
- * unless the tag takes its value again.
+ * be freed. The low 8 bits of @mkey->lkey and @mkey->rkey, the tag, are incremented. So an
+ * lkey or rkey from before the call cannot reach a later layout, until the tag has the
+ * same value again.
  *
  * Return: 0 or an errno value.
  */
@@ -382,12 +385,13 @@ int ibmkey_unbind(struct ibv_mr *mkey);
  * @iov: the memory, in the order of the key's bytes; elements may be empty, may
  *	overlap and may be equal
  * @num_iov: number of elements, not zero
- * @access: enum ibv_access_flags, of the key and of the MRs under it
+ * @access: enum ibv_access_flags, of the key; the MRs under it have no remote
+ *	rights
  *
- * Registers the memory and binds a new key to it, as a list with one entry for
- * each element that does not continue the one before. The key owns the MRs. Each
- * page is registered once, however many elements are in it: an MR reaches from
- * the first to the last byte of elements whose pages follow each other.
+ * Registers the memory and binds a new key to it. The layout is a list. Elements that
+ * continue each other are one entry. The key owns the MRs. One MR covers all elements
+ * whose pages follow each other, from the first byte of an element to the last one. So
+ * each page is registered once, however many elements are in it.
  *
  * Return: the key, to be destroyed by ibmkey_dereg(), not by ibv_dereg_mr(); or
  * NULL and errno, with nothing registered: EFAULT for an address that is not
@@ -403,13 +407,12 @@ struct ibv_mr *ibmkey_reg_iov(struct ibv_pd *pd, const struct iovec *iov,
  * @mkey: a key that ibmkey_reg_iov() or ibmkey_alloc() returned, or an MR over
  *	device memory or a dma-buf that this library registered
  *
- * Unbinds the key, deregisters the MRs that it owns, and destroys it. Keys of
- * ibmkey_alloc(), and MRs, own none.
+ * Unbinds the key, deregisters the MRs that the key owns, and destroys the key. Only a key
+ * of ibmkey_reg_iov() owns MRs.
  *
- * Return: 0, or an errno value; then the key still exists: EBUSY while a memory
- * window or another key refers to it. If another key refers to an MR that it
- * owns, this is EBUSY too; the key is unbound then, and the call can be
- * repeated.
+ * Return: 0, or an errno value; then the key still exists. EBUSY while a memory window or
+ * another key refers to the key. EBUSY also if another key refers to an MR that this key
+ * owns; then this key is unbound, and the call can be repeated.
  */
 int ibmkey_dereg(struct ibv_mr *mkey);
 
@@ -452,8 +455,8 @@ int ibmkey_query_layout(struct ibv_mr *mkey, struct ibmkey_info *info,
  * @indices: the first of @info->num_entries indices, as many as fit, of 64 bits
  *	whatever their size was; unused if @max_indices is 0
  *
- * As for ibmkey_query_layout(), which stores nothing of an indexed layout. For
- * other layouts, this stores only @info.
+ * Does for an indexed layout what ibmkey_query_layout() does for the other layouts. For
+ * those, this function stores only @info.
  *
  * Return: 0 or an errno value.
  */

@@ -45,13 +45,13 @@ struct ibv_mr *ibmkey_pool_get(struct ibmkey_pool *pool);
  * @pool: a pool
  * @mkey: a key that ibmkey_pool_get() returned, bound or not
  *
- * Unbinds the key: when this returns, no access by the key is in progress. Its lkey
- * and rkey change as for ibmkey_unbind(): a peer that still uses the old rkey
- * cannot reach the layouts of the key's next owner.
+ * Unbinds the key: when this returns, no access by the key is in progress. The lkey
+ * and rkey change as for ibmkey_unbind(). So a peer that still uses the old rkey
+ * cannot reach the layouts of the next owner of the key.
  *
- * Return: 0, or an errno value; then the key is still the caller's: EBUSY while
- * a memory window or another key refers to it. EINVAL for a key that is not the
- * caller's: one that was returned before, or that is not of this pool.
+ * Return: 0, or an errno value. EBUSY while a memory window or another key refers to the
+ * key, which the caller still owns then. EINVAL for a key that the caller does not own: it
+ * was returned before, or it is not of this pool.
  */
 int ibmkey_pool_put(struct ibmkey_pool *pool, struct ibv_mr *mkey);
 

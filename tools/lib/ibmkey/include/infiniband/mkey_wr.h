@@ -19,8 +19,8 @@ enum ibmkey_bind_mask {
 	/** @IBMKEY_BIND_RKEY: @rkey is valid */
 	IBMKEY_BIND_RKEY = 1 << 0,
 	/**
-	 * @IBMKEY_BIND_ANY_TAG: for ibmkey_describe(): while the key is unbound, a
-	 * request with this description finds it by an rkey with any tag
+	 * @IBMKEY_BIND_ANY_TAG: for ibmkey_describe(): a request with this description
+	 * finds an unbound key by an rkey with any tag
 	 */
 	IBMKEY_BIND_ANY_TAG = 1 << 1,
 	/**
@@ -43,9 +43,9 @@ enum ibmkey_bind_mask {
  * @ranges: the ranges of a list
  * @blocks: the blocks of an interleaved layout
  * @indexed: the indexed layout
- * @rkey: the lkey and rkey of the key from then on, which may differ from those
- *	before in the low 8 bits, as ibv_inc_rkey() returns it. Without
- *	IBMKEY_BIND_RKEY they stay.
+ * @rkey: the new lkey and rkey of the key. It may differ from the old ones in the low 8
+ *	bits, as ibv_inc_rkey() changes them. Without IBMKEY_BIND_RKEY the lkey and rkey
+ *	stay.
  */
 struct ibmkey_bind {
 	uint64_t comp_mask;
@@ -67,14 +67,14 @@ struct ibmkey_bind {
  * ibmkey_bind_many - bind several keys, all of them or none
  * @binds: keys of one context, none twice, and a description for each
  * @num: number of keys, 1 to 512
- * @failed: if not NULL, filled in on an error: the number of the key that is the
- *	reason, @num if no key is
+ * @failed: NULL, or filled in on an error: the index in @binds of the key that caused the
+ *	error, @num if no key did
  *
  * All descriptions are checked completely, against the bindings before the call.
- * Then all keys are bound. It takes little longer than binding one key, because
- * it waits for the accesses by all old bindings together. Each key is replaced
- * in one step, but the keys are replaced one by one: a concurrent access may
- * find one key bound and another not yet.
+ * Then all keys are bound. The call takes little longer than binding one key, because it
+ * waits once for the accesses by all old bindings. The binding of each key is replaced in
+ * one step, but one key after the other: a concurrent access may find one key bound and
+ * another not yet.
  *
  * Return: 0, or an errno value; then nothing has changed. EINVAL for a key that
  * is named twice, EBUSY also for a key that another description refers to.
@@ -99,12 +99,12 @@ size_t ibmkey_describe(const struct ibmkey_bind *bind, void *to, size_t room);
  * @mkey: a key in the QP's protection domain, bound or not
  * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
  * @length: bytes of the description
- * @mr: an MR in the QP's protection domain that contains the description; not
- *	with on-demand paging. NULL: the description is at @addr in this process and
- *	is copied into the request, which only ibmkey_wr_bind() can do
- * @addr: address of the description: an address in @mr
- * @rkey: the lkey and rkey of the key from then on, which may differ from those
- *	before in the low 8 bits, as ibv_inc_rkey() returns it; 0: they stay
+ * @mr: an MR without on-demand paging in the QP's protection domain, which contains the
+ *	description. With NULL, ibmkey_wr_bind() copies the description from @addr in
+ *	this process into the request; ibmkey_post_bind() refuses NULL.
+ * @addr: address of the description, in @mr unless that is NULL
+ * @rkey: the lkey and rkey of the key after the request. It may differ from the old ones
+ *	in the low 8 bits, as ibv_inc_rkey() changes them. With 0 the lkey and rkey stay.
  */
 struct ibmkey_wr {
 	uint64_t comp_mask;
@@ -124,19 +124,20 @@ struct ibmkey_wr {
  * @send_flags: enum ibv_send_flags: IBV_SEND_SIGNALED; IBV_SEND_FENCE to wait for all
  *	earlier requests also if the key is not bound
  *
- * The request takes effect in the order of the queue: requests that are posted to
- * @qp later use the new layout, and earlier ones the old one. If the key is bound,
+ * The request executes in the order of the queue: requests that are posted to @qp
+ * earlier use the old layout, and later ones use the new layout. If the key is bound,
  * the request waits until all earlier requests have completed. It does not wait for
  * other accesses in progress, which may use the old layout until the key is
  * unbound, invalidated or destroyed. The completion has the opcode IBV_WC_BIND_MW.
- * Until then the description must stay as it is.
+ * The description must not change before the completion.
  *
  * If the request is refused, it completes with IBV_WC_MW_BIND_ERR, the QP moves to
  * the error state, the key keeps its binding, and ibmkey_query_refused() gives the
- * reason. At most ibmkey_caps.max_entries entries, blocks or indices can be bound by a
- * request. @wr->mkey->length does not change, because the description may change until
- * the request executes: for a new key it stays 0. An SGE that names the key needs the
- * length of the new layout; after the completion ibmkey_query() gives it.
+ * reason. A request can bind at most ibmkey_caps.max_entries entries, blocks or indices.
+ *
+ * @wr->mkey->length does not change, because this call does not read the description: for
+ * a new key the field stays 0. An SGE that names the key needs the length of the new
+ * layout, which ibmkey_query() gives after the completion.
  *
  * The request finds the key by @wr->mkey->rkey. This call then sets @wr->mkey->lkey
  * and rkey to those that the key has after the request, so that later requests can
@@ -155,8 +156,8 @@ int ibmkey_post_bind(struct ibv_qp *qp, const struct ibmkey_wr *wr,
  *	ibv_wr_start() and ibv_wr_complete(); wr_id and wr_flags apply
  * @wr: the request
  *
- * As for ibmkey_post_bind(). A description that is copied into the request may have
- * as many bytes as the QP's max_inline_data.
+ * The request does what a request of ibmkey_post_bind() does. A description that is copied
+ * into the request may have as many bytes as the QP's max_inline_data.
  *
  * Return: 0 or an errno value, with no request added. EOPNOTSUPP if the QP was not
  * created for that. ibv_wr_complete() may return other errors.
@@ -203,9 +204,10 @@ int ibmkey_wr_unbind(struct ibv_qp_ex *qp, struct ibv_mr *mkey);
  * ibmkey_query_refused - query why a work request could not bind a key
  * @mkey: a key
  * @error: the errno value of the last request that was refused, 0 if none was
- * @entry: the number of the entry or block, from 0, whose lkey (ENOENT, or ELOOP for
- *	the key itself) or comp_mask was the reason; otherwise the number of all of
- *	them, for ERANGE and EACCES for example: the layout is then checked as a whole
+ * @entry: the index of the entry or block whose lkey (ENOENT, or ELOOP for the key itself)
+ *	or comp_mask was the reason. The number of all entries or blocks if the kernel
+ *	refused the layout as a whole, for example with ERANGE or EACCES. 0 if the
+ *	kernel refused the request before it read the entries.
  *
  * A call such as ibmkey_bind_list() with the same layout fails for the same reason, and
  * ibmkey_last_error() then names the entry.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
 //! `LD_PRELOAD=libibmkey-preload.so` gives device memory to programs that do not know libibmkey:
-//! every context that they open is enabled. `ibv_reg_dmabuf_mr()`, `ibv_rereg_mr()`,
-//! `ibv_import_dm()` and `ibv_dm_export_dmabuf_fd()` work if the provider's library lacks them.
+//! the library enables every context that they open. `ibv_reg_dmabuf_mr()`, `ibv_rereg_mr()`,
+//! `ibv_import_dm()` and `ibv_dm_export_dmabuf_fd()` then work even if the provider's library lacks
+//! them.
 //!
-//! If the kernel offers no device memory on a device, its contexts stay as they are. There is no
-//! message, because the program may not need any. With `IBMKEY_DEBUG=1`, the library reports on
-//! standard error what it did with each context.
+//! If the kernel offers no device memory on a device, the contexts of that device stay as they are.
+//! The library prints no message, because the program may not need device memory. With
+//! `IBMKEY_DEBUG=1`, the library reports on standard error what it did with each context.
 
 use core::{
     ffi::{
@@ -28,7 +29,7 @@ use ibmkey::sys::{
     ibv_pd, //
 };
 
-/// A value of `enum ibv_rereg_mr_err_code`: the driver refused.
+/// The value of `enum ibv_rereg_mr_err_code` that says that the driver refused.
 const IBV_REREG_MR_ERR_CMD: c_int = -4;
 
 type OpenDevice = unsafe extern "C" fn(*mut ibv_device) -> *mut ibv_context;
@@ -38,7 +39,7 @@ type ImportDevice = unsafe extern "C" fn(c_int) -> *mut ibv_context;
 ///
 /// # Safety
 ///
-/// Those of libibverbs's function.
+/// The requirements of libibverbs's function with this name.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     let Some(symbol) = next(c"ibv_open_device", c"IBVERBS_1.1") else {
@@ -55,16 +56,16 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
 ///
 /// # Safety
 ///
-/// Those of libibverbs's function.
+/// The requirements of libibverbs's function with this name.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
     let Some(symbol) = next(c"ibv_import_device", c"IBVERBS_1.10") else {
         return missing(c"ibv_import_device");
     };
 
-    // SAFETY: As above.
+    // SAFETY: This is the type of libibverbs's function with this name and version.
     let import = unsafe { transmute::<NonNull<c_void>, ImportDevice>(symbol) };
-    // SAFETY: As above.
+    // SAFETY: The contract of this function is that of libibverbs's function.
     unsafe { enabled(import(cmd_fd)) }
 }
 
@@ -74,7 +75,7 @@ type RegDmabufMr = unsafe extern "C" fn(*mut ibv_pd, u64, usize, u64, c_int, c_i
 ///
 /// # Safety
 ///
-/// Those of libibverbs's function.
+/// The requirements of libibverbs's function with this name.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_reg_dmabuf_mr(
     pd: *mut ibv_pd,
@@ -85,9 +86,9 @@ pub unsafe extern "C" fn ibv_reg_dmabuf_mr(
     access: c_int,
 ) -> *mut ibv_mr {
     if let Some(symbol) = next(c"ibv_reg_dmabuf_mr", c"IBVERBS_1.12") {
-        // SAFETY: As above.
+        // SAFETY: This is the type of libibverbs's function with this name and version.
         let register = unsafe { transmute::<NonNull<c_void>, RegDmabufMr>(symbol) };
-        // SAFETY: As above.
+        // SAFETY: The contract of this function is that of libibverbs's function.
         let mr = unsafe { register(pd, offset, length, iova, fd, access) };
         // SAFETY: The pointer to this thread's errno is always valid.
         let errno = unsafe { *libc::__errno_location() };
@@ -95,7 +96,7 @@ pub unsafe extern "C" fn ibv_reg_dmabuf_mr(
             return mr;
         }
     }
-    // SAFETY: As above.
+    // SAFETY: The contract of libibverbs's function covers that of libibmkey's function.
     unsafe { ibmkey::ffi::ibmkey_reg_dmabuf_mr(pd, offset, length, iova, fd, access) }
 }
 
@@ -106,7 +107,7 @@ type ReregMr =
 ///
 /// # Safety
 ///
-/// Those of libibverbs's function.
+/// The requirements of libibverbs's function with this name.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
@@ -119,10 +120,10 @@ pub unsafe extern "C" fn ibv_rereg_mr(
     // SAFETY: The pointer to this thread's errno is always valid.
     let errno = unsafe { libc::__errno_location() };
     if let Some(symbol) = next(c"ibv_rereg_mr", c"IBVERBS_1.1") {
-        // SAFETY: As above.
+        // SAFETY: This is the type of libibverbs's function with this name and version.
         let rereg = unsafe { transmute::<NonNull<c_void>, ReregMr>(symbol) };
-        // Providers that lack the function leave different values in errno.
-        // SAFETY: As above.
+        // A provider that lacks the function leaves errno as it was, or sets one of two values.
+        // SAFETY: The contract of this function is that of libibverbs's function. `errno` is valid.
         unsafe {
             *errno = 0;
             let result = rereg(mr, flags, pd, addr, length, access);
@@ -133,7 +134,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
             }
         }
     }
-    // SAFETY: As above.
+    // SAFETY: The contract of libibverbs's function covers that of libibmkey's function.
     unsafe {
         *errno = ibmkey::ffi::ibmkey_rereg_mr(mr, flags, pd, addr, length, access);
         if *errno == 0 {
@@ -146,30 +147,30 @@ pub unsafe extern "C" fn ibv_rereg_mr(
 
 type ImportDm = unsafe extern "C" fn(*mut ibv_context, u32) -> *mut ibv_dm;
 
-/// Imports device memory by libibverbs, or here if the provider lacks the verb.
+/// Imports device memory by libibverbs, or by this library if the provider lacks the verb.
 ///
 /// # Safety
 ///
-/// Those of libibverbs's function.
+/// The requirements of libibverbs's function with this name.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_import_dm(context: *mut ibv_context, handle: u32) -> *mut ibv_dm {
     // SAFETY: The pointer to this thread's errno is always valid.
     let errno = unsafe { libc::__errno_location() };
     if let Some(symbol) = next(c"ibv_import_dm", c"IBVERBS_1.13") {
-        // SAFETY: As above.
+        // SAFETY: This is the type of libibverbs's function with this name and version.
         let import = unsafe { transmute::<NonNull<c_void>, ImportDm>(symbol) };
-        // SAFETY: As above.
+        // SAFETY: The contract of this function is that of libibverbs's function.
         let dm = unsafe { import(context, handle) };
-        // SAFETY: As above.
+        // SAFETY: The pointer to this thread's errno is always valid.
         if !dm.is_null() || unsafe { *errno } != libc::EOPNOTSUPP {
             return dm;
         }
     }
-    // SAFETY: As above.
+    // SAFETY: The contract of libibverbs's function covers that of libibmkey's function.
     match unsafe { ibmkey::dm::import(context, handle) } {
         Ok(dm) => dm,
         Err(err) => {
-            // SAFETY: As above.
+            // SAFETY: The pointer to this thread's errno is always valid.
             unsafe { *errno = err.get() };
             core::ptr::null_mut()
         }
@@ -178,16 +179,17 @@ pub unsafe extern "C" fn ibv_import_dm(context: *mut ibv_context, handle: u32) -
 
 type UnimportDm = unsafe extern "C" fn(*mut ibv_dm);
 
-/// Undoes `ibv_import_dm()`. The device memory stays.
+/// Frees the structure of `ibv_import_dm()`. The device memory stays.
 ///
 /// # Safety
 ///
-/// Those of libibverbs's function.
+/// The requirements of libibverbs's function with this name.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
-    // SAFETY: By the function's contract.
+    // SAFETY: By the contract of libibverbs's function, `dm` is device memory.
     if unsafe { ibmkey::dm::is_own(dm) } {
-        // SAFETY: As above.
+        // SAFETY: `import()` made the structure. By the contract of libibverbs's function, the
+        // caller does not use it again.
         return unsafe { ibmkey::dm::unimport(dm) };
     }
     if let Some(symbol) = next(c"ibv_unimport_dm", c"IBVERBS_1.13") {
@@ -200,16 +202,17 @@ pub unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
 
 type ExportDm = unsafe extern "C" fn(*mut ibv_dm) -> c_int;
 
-/// Exports device memory as a dma-buf: that of this library here, other by libibverbs.
+/// Exports device memory as a dma-buf: by this library if this library made its structure,
+/// otherwise by libibverbs.
 ///
 /// # Safety
 ///
-/// Those of libibverbs's function.
+/// The requirements of libibverbs's function with this name.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_dm_export_dmabuf_fd(dm: *mut ibv_dm) -> c_int {
-    // SAFETY: By the function's contract.
+    // SAFETY: By the contract of libibverbs's function, `dm` is device memory.
     let result = if unsafe { ibmkey::dm::is_own(dm) } {
-        // SAFETY: As above.
+        // SAFETY: By the contract of libibverbs's function, `dm` is device memory.
         unsafe { ibmkey::dm::export(dm) }.map_err(|err| err.get())
     } else if let Some(symbol) = next(c"ibv_dm_export_dmabuf_fd", c"IBVERBS_1.16") {
         // SAFETY: This is the type of libibverbs's function with this name and version.
@@ -226,15 +229,16 @@ pub unsafe extern "C" fn ibv_dm_export_dmabuf_fd(dm: *mut ibv_dm) -> c_int {
     })
 }
 
-/// Returns the function that would be called without this library.
+/// Returns the function that the program would call without this library.
 fn next(name: &CStr, version: &CStr) -> Option<NonNull<c_void>> {
-    // SAFETY: Both are C strings.
+    // SAFETY: `name` and `version` are C strings.
     let symbol = unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), version.as_ptr()) };
 
     NonNull::new(symbol).or_else(|| {
-        // If a plugin or an interpreter loaded libibverbs, it is not among the objects that the
-        // program was started with.
-        // SAFETY: All are C strings. The handle is kept, so libibverbs is never unloaded.
+        // `RTLD_NEXT` finds only libraries that were loaded with the program. A plugin or an
+        // interpreter may have loaded libibverbs later.
+        // SAFETY: The arguments are C strings. The handle is never closed, so libibverbs is never
+        // unloaded.
         unsafe {
             let handle = libc::dlopen(
                 c"libibverbs.so.1".as_ptr(),
@@ -265,7 +269,7 @@ unsafe fn enabled(ctx: *mut ibv_context) -> *mut ibv_context {
         return ctx;
     }
 
-    // SAFETY: An open context, by the caller's promise.
+    // SAFETY: `ctx` is not NULL, so it is an open context, by the caller's promise.
     let result = unsafe { ibmkey::dm::enable(ctx) };
     // SAFETY: An open context has a device, whose name is a string.
     let name = unsafe { CStr::from_ptr((&raw const (*(*ctx).device).name).cast::<c_char>()) };
@@ -280,7 +284,7 @@ unsafe fn enabled(ctx: *mut ibv_context) -> *mut ibv_context {
 
 fn debug(what: &str) {
     if std::env::var_os("IBMKEY_DEBUG").is_some_and(|value| value == "1") {
-        // If standard error is closed, there is no way to report it.
+        // Ignore an error: if standard error is closed, there is no other place for the message.
         let _ = writeln!(std::io::stderr(), "libibmkey-preload: {what}");
     }
 }

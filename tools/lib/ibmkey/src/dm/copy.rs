@@ -56,8 +56,8 @@ pub(super) unsafe extern "C" fn memcpy_from_dm(
 ///
 /// # Safety
 ///
-/// `dm` is NULL or came from [`fill`](super::fill). The `length` bytes at `host_addr` may be read or written,
-/// depending on the direction.
+/// `dm` is NULL or came from [`fill`](super::fill). The `length` bytes at `host_addr` may be read
+/// or written, depending on the direction.
 #[inline]
 unsafe fn copy(
     dm: *mut sys::ibv_dm,
@@ -68,7 +68,8 @@ unsafe fn copy(
 ) -> c_int {
     // SAFETY: By the caller's promise.
     if let Some(dm) = unsafe { dm.cast::<Dm>().as_ref() } {
-        // SAFETY: By the caller's promise; the structure is not freed during the call.
+        // SAFETY: By the caller's promise. By libibverbs's contract, no thread frees device memory
+        // during a copy, so `close()` is not called.
         if unsafe { dm.view.copy(direction, dm_offset, host_addr, length) } {
             return 0;
         }
@@ -77,11 +78,11 @@ unsafe fn copy(
     to_int(unsafe { copy_and_count(dm, direction, dm_offset, host_addr, length) })
 }
 
-/// Copies as [`copy`] does, by the kernel.
+/// Copies by a system call, and counts the call.
 ///
 /// # Safety
 ///
-/// That of [`copy`].
+/// The requirements of [`copy`].
 #[cold]
 unsafe fn copy_and_count(
     dm: *mut sys::ibv_dm,
@@ -95,12 +96,14 @@ unsafe fn copy_and_count(
     let (addr, len) = (host_addr as u64, length as u64);
 
     by_call(fd, handle, direction, dm_offset, addr, len)?;
-    // SAFETY: It is not NULL, because it has a handle. The rest is by the caller's promise.
+    // SAFETY: `dm` is not NULL, because it has a handle. So it came from `fill`, by the caller's
+    // promise.
     unsafe { &(*dm.cast::<Dm>()).view }.count(fd, handle);
     Ok(())
 }
 
-/// Calls the kernel's copy. The caller answers for what it reads and writes.
+/// Copies by a system call. The kernel checks the addresses, but not whether Rust allows reading or
+/// writing the bytes: the caller ensures that.
 pub(super) fn by_call(
     fd: c_int,
     handle: u32,

@@ -2,13 +2,14 @@
 
 //! Copies to and from device memory without a system call.
 //!
-//! The kernel makes a view of device memory: a file whose mapping shows the memory, and after it a
-//! page that says if the memory was freed. Another process that has the context can free it. A copy
-//! then raises no signal. It finds that page changed, and the kernel's copy returns the error.
+//! The kernel makes a view of device memory: a file whose mapping shows the memory, followed by a
+//! page, the state, that says if the memory was freed. Another process that has the context can
+//! free the memory. A copy through the mapping then raises no signal. The copy finds the state
+//! changed, and the library repeats it by a system call, which returns the error.
 //!
-//! A mapping costs as much as several calls, so memory is mapped only when it has been copied to or
-//! from several times. Memory that cannot be mapped is copied by the kernel: memory of a PCI device,
-//! of a kernel without views, or of a process that is at one of its limits.
+//! A mapping costs as much as several system calls. So the library maps memory only after several
+//! copies. The kernel copies memory that cannot be mapped: memory of a PCI device, and all device
+//! memory if the kernel has no views or the process is at one of its limits.
 
 use core::{
     ffi::{
@@ -45,18 +46,18 @@ use crate::{
     sys, //
 };
 
-/// The number of copies by the kernel before the memory is mapped, a power of two. A mapping costs
-/// about as much as these copies.
+/// The number of copies by system calls before the memory is mapped, a power of two. A mapping
+/// costs about as much as so many copies.
 const CALLS: u32 = 8;
 
-/// The most views that a process maps. The kernel limits the number of a process's mappings, to
-/// 65,530 by default, and the program needs some itself.
+/// The largest number of views that a process maps. The kernel limits the number of mappings of a
+/// process, to 65,530 by default, and the program needs some of them.
 const MAX_VIEWS: usize = 1024;
 
 /// The number of views that this process has mapped.
 static VIEWS: AtomicUsize = AtomicUsize::new(0);
 
-/// One of the [`MAX_VIEWS`].
+/// A view that [`VIEWS`] counts. Dropping this subtracts it.
 struct Counted;
 
 impl Counted {
@@ -80,8 +81,8 @@ impl Drop for Counted {
 ///
 /// # Invariants
 ///
-/// `start` is the first of `bytes` bytes of a mapping that only this object removes. `len` of them
-/// are device memory. The last page is the state.
+/// `start` is the first of `bytes` bytes of a mapping that only this object removes. The first
+/// `len` bytes are device memory. `state` is in the last page.
 struct Mapping {
     start: *mut u8,
     len: usize,
@@ -101,7 +102,7 @@ impl Mapping {
         let state = len.checked_next_multiple_of(page).ok_or(Errno::EINVAL)?;
         let bytes = state.checked_add(page).ok_or(Errno::EINVAL)?;
 
-        // SAFETY: The kernel chooses an address at which there is nothing.
+        // SAFETY: Without an address, the kernel maps the file where nothing else is mapped.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -117,7 +118,8 @@ impl Mapping {
         }
         let start = start.cast::<u8>();
 
-        // INVARIANT: Mapped above. The view has these sizes.
+        // INVARIANT: The mapping was made above. A view consists of the memory in whole pages and
+        // one page for the state.
         Ok(Self {
             start,
             len,
@@ -130,7 +132,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: By the type's invariant.
+        // SAFETY: By the type's invariant, only this object removes the mapping.
         unsafe { libc::munmap(self.start.cast(), self.bytes) };
     }
 }
@@ -139,7 +141,8 @@ impl Drop for Mapping {
 ///
 /// # Safety
 ///
-/// `mapping` was written to memory of [`calloc`](object::calloc). There are no more references to it.
+/// `mapping` was written to memory of [`calloc`](object::calloc). There are no more references to
+/// it.
 unsafe fn free(mapping: NonNull<Mapping>) {
     // SAFETY: By the caller's promise.
     unsafe {
@@ -148,7 +151,8 @@ unsafe fn free(mapping: NonNull<Mapping>) {
     }
 }
 
-/// Makes a view of the device memory with this handle. Returns its length, too.
+/// Makes a view of the device memory with this handle. Returns the file and the length of the
+/// memory.
 fn new_view(fd: c_int, handle: u32) -> Result<(OwnedFd, usize)> {
     let (mut view, mut len) = (u32::MAX, 0u64);
 
@@ -159,12 +163,12 @@ fn new_view(fd: c_int, handle: u32) -> Result<(OwnedFd, usize)> {
         .run(fd)?;
 
     let view = c_int::try_from(view).map_err(|_| Errno::EINVAL)?;
-    // SAFETY: The kernel opened it for this call.
+    // SAFETY: The kernel opened the descriptor for this call, so nothing else owns it.
     let view = unsafe { OwnedFd::from_raw_fd(view) };
     Ok((view, usize::try_from(len).map_err(|_| Errno::EINVAL)?))
 }
 
-/// The view of device memory, if there is one. All zeroes is a valid value.
+/// The mapped view of device memory, if there is one. All zeroes is a valid value: no view.
 ///
 /// # Invariants
 ///
@@ -172,19 +176,19 @@ fn new_view(fd: c_int, handle: u32) -> Result<(OwnedFd, usize)> {
 /// [`calloc`](object::calloc). Once it is set, only [`View::close`] changes it.
 pub(super) struct View {
     mapping: AtomicPtr<Mapping>,
-    /// The copies by the kernel.
+    /// The number of copies by system calls.
     calls: AtomicU32,
 }
 
 impl View {
     /// Copies between the device memory and the process, if the memory is mapped.
     ///
-    /// Returns `false` if the kernel must copy, or must say what is wrong.
+    /// Returns `false` if the caller must copy by a system call, which can also return an error.
     ///
     /// # Safety
     ///
-    /// The `len` bytes at `host` may be read or written, depending on the direction. [`Self::close`]
-    /// is not called meanwhile.
+    /// The `len` bytes at `host` may be read or written, depending on the direction.
+    /// [`Self::close`] is not called meanwhile.
     pub(super) unsafe fn copy(
         &self,
         direction: Direction,
@@ -198,31 +202,35 @@ impl View {
         };
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
         let after = mapping.len.checked_sub(offset);
-        // SAFETY: By the invariant of `mapping`. The kernel may write the byte.
+        // SAFETY: By the invariant of `mapping`, the byte is mapped. The kernel may write it at any
+        // time, so it is atomic.
         let is_valid = || unsafe { &*mapping.state }.load(Ordering::Relaxed) == 0;
-        // A copy of memory that is known to be gone would overwrite the program's bytes.
+        // If the memory was freed, other pages are mapped in its place. A copy from there would
+        // overwrite the program's bytes.
         if host.is_null() || after.is_none_or(|after| len > after) || !is_valid() {
             return false;
         }
 
         let device = mapping.start.wrapping_add(offset).cast::<c_void>();
-        // Devices may use the bytes at any time. C's copy is outside of Rust's memory model.
-        // SAFETY: By the invariant of `mapping` and the check above, the bytes are in a mapping that
-        // only this library knows. The caller answers for the other bytes.
+        // Devices may write the bytes at any time, which Rust's memory model does not allow for a
+        // copy in Rust. So use memcpy().
+        // SAFETY: By the invariant of `mapping` and the check above, the bytes of the device are in
+        // a mapping that only this library knows. The bytes at `host` may be used by the caller's
+        // promise.
         unsafe {
             match direction {
                 Direction::To => libc::memcpy(device, host, len),
                 Direction::From => libc::memcpy(host, device, len),
             };
         }
-        // The state changes before other pages take the place of the memory, so a copy that used
-        // one of those finds the change.
+        // The kernel changes the state before it maps other pages in place of the memory. So a copy
+        // that used one of those pages finds the state changed here.
         fence(Ordering::Acquire);
         is_valid()
     }
 
-    /// Counts a copy by the kernel, and maps the memory if there were several. If that fails, it is
-    /// tried again after twice as many.
+    /// Counts a copy by a system call. Maps the memory if there were [`CALLS`] copies. If that
+    /// fails, tries again each time the number of copies has doubled.
     pub(super) fn count(&self, fd: c_int, handle: u32) {
         let calls = self.calls.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let is_mapped = !self.mapping.load(Ordering::Relaxed).is_null();
@@ -230,7 +238,7 @@ impl View {
         if is_mapped || calls < CALLS || !calls.is_power_of_two() {
             return;
         }
-        // The kernel copies what cannot be mapped.
+        // Ignore an error: the kernel then copies the memory.
         let _ = self.open(fd, handle);
     }
 
@@ -240,7 +248,8 @@ impl View {
 
         // SAFETY: Allocated above; there is no other reference.
         unsafe { place.write(mapping) };
-        // INVARIANT: A mapping of this memory, which nothing else frees.
+        // INVARIANT: `place` is a mapping of this memory, in memory of `calloc()`, which nothing
+        // else frees.
         let set = self.mapping.compare_exchange(
             ptr::null_mut(),
             place.as_ptr(),
@@ -248,7 +257,7 @@ impl View {
             Ordering::Relaxed,
         );
         if set.is_err() {
-            // Another thread was faster.
+            // Another thread has mapped the memory meanwhile.
             // SAFETY: Allocated and written above; there is no other reference.
             unsafe { free(place) };
         }
@@ -259,9 +268,9 @@ impl View {
     ///
     /// # Safety
     ///
-    /// No other function of this object runs.
+    /// No other function of this object runs at the same time.
     pub(super) unsafe fn close(&self) {
-        // INVARIANT: NULL is valid.
+        // INVARIANT: NULL is a valid value of `mapping`.
         let mapping = self.mapping.swap(ptr::null_mut(), Ordering::Relaxed);
         if let Some(mapping) = NonNull::new(mapping) {
             // SAFETY: By the type's invariant. No other thread has the pointer, by the caller's

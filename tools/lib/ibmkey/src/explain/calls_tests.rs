@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Tests the sentences about calls that fail without a device: by the C interface, as a program
-//! sees them.
+//! Tests the sentences about calls that fail without a device. The tests use the C interface, as a
+//! program does.
 
 use core::{
     ffi::{
@@ -24,9 +24,10 @@ use crate::{
     },
 };
 
-/// Returns the sentence about the call before.
+/// Returns the sentence about the last call that failed.
 fn said() -> String {
-    // SAFETY: It is a C string until the next call that fails.
+    // SAFETY: The pointer is to a C string until the next call that fails, and this thread makes no
+    // call meanwhile.
     unsafe { CStr::from_ptr(ffi::ibmkey_last_error()) }
         .to_string_lossy()
         .into_owned()
@@ -43,7 +44,7 @@ fn element(start: u64, length: usize) -> Iovec {
     }
 }
 
-/// A protection domain that no call uses before it fails.
+/// Returns a pointer for calls that fail before they use the protection domain.
 fn some_pd() -> *mut Pd {
     core::ptr::NonNull::dangling().as_ptr()
 }
@@ -73,7 +74,7 @@ fn a_new_key_names_its_argument() {
         says(&attr, libc::EINVAL),
         "attr.flags 0x6 has an unknown bit"
     );
-    // Nothing is registered: the limit on locked memory is no reason.
+    // These calls register no memory, so the limit on locked memory is not the reason.
     for text in [alloc(true, 1, raw(libc::ENOMEM)), says(&attr, libc::ENOMEM)] {
         assert!(text.contains("max_key_memory_per_process"), "{text}");
         assert!(!text.contains("MEMLOCK"), "{text}");

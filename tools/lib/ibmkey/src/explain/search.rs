@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Finds the entry and the field for which the kernel refuses a layout, by binds of another key.
+//! Finds the entry and the field for which the kernel refuses a layout. To do so, binds a key of
+//! this module to parts of the layout.
 
 use core::ffi::c_int;
 
@@ -23,19 +24,19 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Culprit {
     pub(super) at: usize,
-    /// The field that leads outside its MR: "addr", "length", "bytes_count" or "stride". Empty if the
-    /// entry is refused for another reason.
+    /// The field that leads outside its MR: "addr", "length", "bytes_count" or "stride". Empty if
+    /// the kernel refuses the entry for another reason.
     pub(super) outside: &'static str,
 }
 
-/// An unbound key of this module, destroyed when this is dropped.
+/// A key for trial binds, which no program uses. Dropping this destroys it.
 pub(super) struct Scratch {
     fd: c_int,
     handle: u32,
 }
 
 impl Scratch {
-    /// Makes a key for `count` entries; `None` if that fails.
+    /// Makes a key for `count` entries. Returns `None` if the kernel refuses that.
     pub(super) fn new(fd: c_int, pd: u32, count: u32) -> Option<Self> {
         let key = mkey::create(fd, pd, count.max(1)).ok()?;
 
@@ -62,7 +63,7 @@ impl Scratch {
 
     /// Binds the key to the first `count` entries.
     fn bind(&self, failed: &Failed<'_>, count: usize) -> Result {
-        // CAST: At most the caller's count.
+        // CAST: `count` is at most the caller's count, which is a `u32`.
         let (access, num) = (failed.access, count as u32);
 
         match failed.layout {
@@ -91,13 +92,13 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A key that cannot be destroyed is destroyed with its file.
+        // Ignore an error: the kernel destroys the key when the file is closed.
         let _ = object::destroy(self.fd, self.handle);
     }
 }
 
-/// Returns the first entry without which `bind`, which binds the first n entries, does not fail with
-/// `errno`.
+/// Returns the first entry that the kernel refuses with `errno`, by bisection. `bind` binds the
+/// first n entries, and fails with `errno` if that entry is among them.
 pub(super) fn first_refused(
     count: usize,
     errno: Errno,
@@ -120,7 +121,8 @@ pub(super) fn first_refused(
     bad.checked_sub(1)
 }
 
-/// Returns the field of entry `at` that leads outside its MR, where `is_outside` binds one range.
+/// Returns the field of entry `at` that leads outside its MR. `is_outside` returns `true` if the
+/// kernel refuses a list of one range with `ERANGE`.
 pub(super) fn outside(
     layout: &Layout<'_>,
     at: usize,
@@ -135,7 +137,7 @@ pub(super) fn outside(
             Some(block) => (block.addr, block.bytes_count, block.lkey, "bytes_count"),
             None => return "",
         },
-        // The index is all that its entry has.
+        // An entry of an indexed layout is an index, which has no fields.
         Layout::Indexed(_) => return "",
     };
     let range = |length| Range {

@@ -74,7 +74,7 @@ pub unsafe extern "C" fn ibmkey_describe(
         if to.is_null() && room > 0 {
             return Err(Errno::EFAULT);
         }
-        // The length first: a description that does not fit is not written at all.
+        // Compute the length first: a description that does not fit must not be written at all.
         // SAFETY: By the function's contract; nothing is written to a room of 0 bytes.
         let length = unsafe { Writer::new(core::ptr::null_mut(), 0).describe(bind) }?;
         if length <= room {

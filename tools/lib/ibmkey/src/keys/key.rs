@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Keys.
+//! Keys, and the calls that bind them.
 
 use core::{
     ffi::c_int,
@@ -39,7 +39,7 @@ use crate::{
     sys,
 };
 
-/// A key. What it describes, or described earlier, lives during `'r`.
+/// A key. The slices that it describes, or described earlier, exist during `'r`.
 ///
 /// # Invariants
 ///
@@ -54,19 +54,19 @@ pub struct Key<'r> {
     leaves: PhantomData<&'r ()>,
 }
 
-/// Returns a number of entries. The kernel refuses one that does not fit, and zero.
+/// Returns a number of entries for the kernel, which refuses `u32::MAX` and zero.
 fn count(entries: usize) -> u32 {
     u32::try_from(entries).unwrap_or(u32::MAX)
 }
 
 impl<'r> Key<'r> {
-    /// Creates a key for at most `max_entries` slices, blocks or indices. It is not bound.
+    /// Creates an unbound key for at most `max_entries` slices, blocks or indices.
     pub fn new(pd: &Pd<'r>, max_entries: u32) -> Result<Self> {
         let Created {
             handle, lkey, rkey, ..
         } = mkey::create(pd.fd, pd.handle, max_entries)?;
 
-        // INVARIANT: Created above; there is no other owner.
+        // INVARIANT: The key was created above, so there is no other owner.
         Ok(Self {
             fd: pd.fd,
             pd: pd.handle,
@@ -86,8 +86,8 @@ impl<'r> Key<'r> {
         Ok(key)
     }
 
-    /// Makes a key of a block that repeats: `block` is the first one, and `strides[d]` the bytes from
-    /// one start to the next in dimension d.
+    /// Makes a key of a block that repeats. `block` is the block at index 0. `strides[d]` is the
+    /// number of bytes from one start to the next in dimension d.
     pub fn of_strided(
         pd: &Pd<'r>,
         block: Slice<'r>,
@@ -138,8 +138,8 @@ impl<'r> Key<'r> {
         self.take(bound, Layout::List(&ranges), ranges.len(), 0, access)
     }
 
-    /// Takes over what the kernel returned for a layout of `count` entries, or keeps the reason for
-    /// [`last_error`](super::last_error).
+    /// Stores the rkey and the length that a bind of a layout of `count` entries returned. If the
+    /// bind failed, stores the reason for [`last_error`](super::last_error).
     fn take(
         &mut self,
         bound: Result<Bound>,
@@ -178,7 +178,7 @@ impl<'r> Key<'r> {
 
     /// Binds the key to blocks that repeat.
     ///
-    /// The kernel checks that all repetitions are within the MR of their block: `ERANGE`.
+    /// Returns `ERANGE` if a repetition of a block reaches outside its MR.
     pub fn bind(&mut self, layout: &Interleaved<'r>, access: Access) -> Result {
         layout.check()?;
         let bound = mkey::bind_interleaved(
@@ -235,17 +235,18 @@ impl<'r> Key<'r> {
         }
     }
 
-    /// Returns some bytes, for a layout of another key; `ERANGE` if they reach outside.
+    /// Returns some bytes, for a layout of another key. Returns `ERANGE` if `range` reaches outside
+    /// the key.
     pub fn slice(&self, range: Range<u64>) -> Result<Slice<'_>> {
         self.all().slice(range)
     }
 
-    /// Returns the key for requests of this side. Its first byte is at address 0.
+    /// Returns the lkey, for requests of this side. The first byte of the key is at address 0.
     pub const fn lkey(&self) -> u32 {
         self.lkey
     }
 
-    /// Returns the key for requests of peers.
+    /// Returns the rkey, for requests of peers.
     pub const fn rkey(&self) -> u32 {
         self.rkey
     }
@@ -263,8 +264,9 @@ impl<'r> Key<'r> {
 
 impl Drop for Key<'_> {
     fn drop(&mut self) {
-        // If a memory window of another crate is bound to it, the key stays, and so does what it
-        // describes: regions do not free memory that is in use.
+        // If a memory window of another crate is bound to the key, this fails. The key then stays,
+        // and the memory that it describes, too: a region does not free memory that is still
+        // registered.
         let _ = object::destroy(self.fd, self.handle);
     }
 }

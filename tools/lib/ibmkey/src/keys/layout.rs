@@ -22,7 +22,8 @@ use crate::{
 pub struct Interleaved<'r> {
     pub(super) repeat: Vec<u64>,
     pub(super) blocks: Vec<sys::ibmkey_block>,
-    /// The reason why binding fails: it names the first wrong part.
+    /// The sentence for [`last_error`](super::last_error) about the first wrong block. With it, a
+    /// bind fails.
     error: Option<String>,
     owner: PhantomData<Slice<'r>>,
 }
@@ -38,11 +39,11 @@ impl<'r> Interleaved<'r> {
         }
     }
 
-    /// Adds a block. `slice` is the block at index 0 of every dimension, and `strides[d]` the bytes
-    /// from one start to the next in dimension d; they may be negative or zero.
+    /// Adds a block. `slice` is the block at index 0 of every dimension. `strides[d]` is the number
+    /// of bytes from one start to the next in dimension d; it may be negative or zero.
     ///
-    /// [`Key::bind`](super::Key::bind) returns `EINVAL` if there are not as many strides as
-    /// dimensions.
+    /// [`Key::bind`](super::Key::bind) returns `EINVAL` if the number of strides is not the number
+    /// of dimensions.
     #[must_use]
     pub fn block(mut self, slice: Slice<'r>, strides: &[i64]) -> Self {
         let mut stride = [0; sys::IBMKEY_MAX_DIMS as usize];
@@ -97,7 +98,8 @@ pub struct Indexed<'r, 'i> {
 }
 
 impl<'r, 'i> Indexed<'r, 'i> {
-    /// Describes `block` bytes at `index * unit` of `table` for each of the indices, in their order.
+    /// Describes `block` bytes at `index * unit` of `table` for each of the indices, in their
+    /// order.
     pub const fn new(table: Slice<'r>, unit: u64, block: u64, indices: &'i [u32]) -> Self {
         Self {
             table,
@@ -107,7 +109,8 @@ impl<'r, 'i> Indexed<'r, 'i> {
         }
     }
 
-    /// Returns `ERANGE` if a block reaches outside the table.
+    /// Returns `ERANGE` if a block reaches outside the table, and `EOVERFLOW` if its end does not
+    /// fit 64 bits.
     pub(super) fn check(&self) -> Result {
         let end = |index: u32| {
             u64::from(index)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Registered memory of the process, for its different owners.
+//! Registered memory of the process, which a region owns or the program lends.
 
 use core::{
     ffi::c_int,
@@ -23,13 +23,13 @@ use crate::{
     iov, object,
 };
 
-/// Registered bytes of this process. The device and peers may read and write them at any time, so
-/// there are no references to them.
+/// Registered bytes of this process. The device and peers may read and write the bytes at any time,
+/// so Rust code must not have references to them.
 ///
 /// # Invariants
 ///
-/// The `length` bytes at `start` may be read and written until the owner of this object gives them
-/// back, after [`Self::deregister`].
+/// The `length` bytes at `start` may be read and written until the owner of this object frees or
+/// returns them, after [`Self::deregister`].
 #[derive(Clone, Copy)]
 pub(super) struct Memory {
     start: NonNull<u8>,
@@ -45,8 +45,9 @@ impl Memory {
     ///
     /// # Safety
     ///
-    /// If this succeeds, the bytes are initialised and may be read until the MR is deregistered. If
-    /// `access` allows writing, they may be written until then, and there are no references to them.
+    /// The bytes are initialised. If this succeeds, they may be read until the MR is deregistered.
+    /// If `access` allows writing, the bytes may also be written until then, and there are no
+    /// references to them.
     pub(super) unsafe fn register(
         pd: Pd<'_>,
         start: NonNull<u8>,
@@ -68,7 +69,7 @@ impl Memory {
         })
     }
 
-    /// Deregisters the memory. `EBUSY` while a key or a window refers to it.
+    /// Deregisters the memory. Returns `EBUSY` while a key or a window refers to the MR.
     pub(super) fn deregister(&self) -> Result {
         object::destroy(self.fd, self.handle)
     }
@@ -98,7 +99,7 @@ impl Memory {
         self.rkey
     }
 
-    /// Returns a pointer to `length` bytes from `at` on, or `ERANGE`.
+    /// Returns a pointer to `length` bytes from `at` on, or `ERANGE` if they reach outside.
     fn at(&self, at: usize, length: usize) -> Result<*mut u8> {
         match at.checked_add(length) {
             Some(end) if end <= self.length => {
@@ -113,18 +114,21 @@ impl Memory {
         let length = size_of_val(to);
         let from = self.at(at, length)?;
 
-        // SAFETY: Both have as many bytes, and `to`, which is a reference, is no part of memory that
-        // has none. Any bytes are valid elements.
+        // SAFETY: `from` and `to` have `length` bytes each. They do not overlap, because `to` is a
+        // reference and the registered memory has none. Any bytes are valid elements.
         unsafe { core::ptr::copy_nonoverlapping(from, to.as_mut_ptr().cast(), length) }
         Ok(())
     }
 
-    /// Copies elements into the memory. The owner allows this only for memory that is its own.
+    /// Copies elements into the memory. The owner of this object allows this only if the program
+    /// may write the memory.
     pub(super) fn write<T: Plain>(&self, at: usize, from: &[T]) -> Result {
         let length = size_of_val(from);
         let to = self.at(at, length)?;
 
-        // SAFETY: As above; elements have no padding, so all their bytes are initialised.
+        // SAFETY: `from` and `to` have `length` bytes each, and do not overlap, because the
+        // registered memory has no references. Elements have no padding, so all their bytes are
+        // initialised.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr().cast(), to, length) }
         Ok(())
     }
@@ -134,12 +138,13 @@ impl Memory {
 pub fn bytes_mut<T: Plain>(items: &mut [T]) -> &mut [u8] {
     let length = size_of_val(items);
 
-    // SAFETY: Elements have no padding, and any bytes are valid elements.
+    // SAFETY: Elements have no padding, so all their bytes are initialised. Any bytes are valid
+    // elements.
     unsafe { core::slice::from_raw_parts_mut(items.as_mut_ptr().cast(), length) }
 }
 
 /// Returns the bytes of elements, for a list of parts of several types.
 pub fn bytes<T: Plain>(items: &[T]) -> &[u8] {
-    // SAFETY: Elements have no padding.
+    // SAFETY: Elements have no padding, so all their bytes are initialised.
     unsafe { core::slice::from_raw_parts(items.as_ptr().cast(), size_of_val(items)) }
 }

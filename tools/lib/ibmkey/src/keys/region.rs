@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Memory that a region owns.
+//! Regions: registered memory that Rust owns.
 
 use core::{
     marker::PhantomData,
@@ -20,12 +20,13 @@ use crate::{
     ioctl::Plain, //
 };
 
-/// Registered memory that the region owns. The device and peers may read and write it at any time,
-/// so there are no references to its bytes. It may be leaked: then the memory stays, too.
+/// Registered memory that the region owns. The device and peers may read and write the bytes at any
+/// time, so Rust code has no references to them. The memory of a leaked region stays registered and
+/// is never freed.
 ///
 /// # Invariants
 ///
-/// `memory` is that of a leaked box, which `free` frees. Only this object frees it.
+/// `memory` is the memory of a leaked box. `free` frees the box, and only this object calls it.
 pub struct Region<'pd> {
     memory: Memory,
     free: unsafe fn(NonNull<u8>, usize),
@@ -36,8 +37,8 @@ pub struct Region<'pd> {
 ///
 /// # Safety
 ///
-/// `start` and `bytes` are those of a leaked box of elements of this type, to which there is no
-/// other pointer.
+/// `start` and `bytes` are the address and the size of a leaked box of elements of type `T`. No
+/// other pointer to the box is in use.
 unsafe fn free<T>(start: NonNull<u8>, bytes: usize) {
     let count = bytes.checked_div(size_of::<T>()).unwrap_or(0);
     let items = core::ptr::slice_from_raw_parts_mut(start.cast::<T>().as_ptr(), count);
@@ -49,21 +50,21 @@ unsafe fn free<T>(start: NonNull<u8>, bytes: usize) {
 impl<'pd> Region<'pd> {
     pub(super) fn new<T: Plain>(pd: Pd<'pd>, contents: Vec<T>, access: Access) -> Result<Self> {
         let items = NonNull::from(Box::leak(contents.into_boxed_slice()));
-        // SAFETY: Leaked above; nothing writes it yet.
+        // SAFETY: The box was leaked above, and nothing writes it yet.
         let length = size_of_val(unsafe { items.as_ref() });
         let start = items.cast::<u8>();
 
-        // SAFETY: The box is initialised, and there is no reference to it. It is freed after the MR is
-        // deregistered, or never.
+        // SAFETY: The box is initialised, and there is no reference to it. `drop()` frees the box
+        // only after the MR was deregistered.
         match unsafe { Memory::register(pd, start, length, access) } {
-            // INVARIANT: Leaked and registered above; there is no other owner.
+            // INVARIANT: The box was leaked and registered above, so there is no other owner.
             Ok(memory) => Ok(Self {
                 memory,
                 free: free::<T>,
                 pd: PhantomData,
             }),
             Err(errno) => {
-                // SAFETY: It was leaked above, and is not registered.
+                // SAFETY: The box was leaked above, and it is not registered.
                 unsafe { free::<T>(start, length) };
                 Err(errno)
             }
@@ -75,7 +76,7 @@ impl<'pd> Region<'pd> {
         self.memory.all()
     }
 
-    /// Returns some bytes, for a layout; `ERANGE` if they reach outside.
+    /// Returns some bytes, for a layout. Returns `ERANGE` if `range` reaches outside the region.
     pub fn slice(&self, range: Range<u64>) -> Result<Slice<'_>> {
         self.all().slice(range)
     }
@@ -85,23 +86,23 @@ impl<'pd> Region<'pd> {
         self.memory.address()
     }
 
-    /// Returns the key for requests of this side.
+    /// Returns the lkey, for requests of this side.
     pub fn lkey(&self) -> u32 {
         self.memory.lkey()
     }
 
-    /// Returns the key for requests of peers.
+    /// Returns the rkey, for requests of peers.
     pub fn rkey(&self) -> u32 {
         self.memory.rkey()
     }
 
-    /// Copies elements out of the region, from byte `at` on; `ERANGE` if they reach outside. If the
-    /// device writes meanwhile, some bytes are old and some are new.
+    /// Copies elements out of the region, from byte `at` on. Returns `ERANGE` if they reach
+    /// outside. If the device writes at the same time, some bytes can be old and others new.
     pub fn read<T: Plain>(&self, at: usize, to: &mut [T]) -> Result {
         self.memory.read(at, to)
     }
 
-    /// Copies elements into the region, from byte `at` on; `ERANGE` if they reach outside.
+    /// Copies elements into the region, from byte `at` on. Returns `ERANGE` if they reach outside.
     pub fn write<T: Plain>(&self, at: usize, from: &[T]) -> Result {
         self.memory.write(at, from)
     }
@@ -109,7 +110,7 @@ impl<'pd> Region<'pd> {
 
 impl Drop for Region<'_> {
     fn drop(&mut self) {
-        // A key that was leaked may still refer to the memory. Then it stays registered, and is not
+        // A leaked key may still refer to the MR. The memory then stays registered, and must not be
         // freed.
         if self.memory.deregister().is_ok() {
             let (start, length) = self.memory.parts();

@@ -10,7 +10,7 @@ use std::{
 use super::*;
 
 fn slice(address: u64, length: u64) -> Slice<'static> {
-    // SAFETY: Nothing is bound to it.
+    // SAFETY: No key is bound to the slice.
     unsafe { Slice::from_raw(7, address, length) }
 }
 
@@ -106,10 +106,10 @@ fn elements_are_bytes() {
     assert_eq!(bytes::<[u64; 0]>(&[[], []]), []);
 }
 
-/// Runs a test with a protection domain of a device that is none.
+/// Runs a test with a protection domain of /dev/null, on which every call fails.
 fn without_device(test: impl FnOnce(&Pd<'_>)) {
     if let Ok(null) = File::open("/dev/null") {
-        // SAFETY: There is no protection domain: every call fails.
+        // SAFETY: The descriptor is not that of a device, so every call fails.
         test(&unsafe { Pd::from_handle(null.as_fd(), 0) });
     }
 }
@@ -122,7 +122,7 @@ fn a_scope_registers_nothing_that_is_wrong() {
         let errno = |result: Result<Key<'_>>| result.map(drop).map_err(Errno::get);
 
         pd.scope(|scope| {
-            // What is refused before the device is asked.
+            // The library refuses these flags before it calls the kernel.
             for flags in [write, Access::REMOTE_READ | write, Access::REMOTE_ATOMIC] {
                 let shared = scope.share(&fixed, flags);
                 assert_eq!(shared.map(drop), Err(Errno::EINVAL));
@@ -131,7 +131,7 @@ fn a_scope_registers_nothing_that_is_wrong() {
             assert_eq!(errno(far), Err(libc::ERANGE));
             let huge = scope.strided(&mut other, 0..1, &[2], &[i64::MAX / 4], write);
             assert_eq!(errno(huge), Err(libc::EOVERFLOW));
-            // The device's error. There is nothing to deregister then.
+            // The registration fails, so the scope has nothing to deregister.
             let one = scope.gather_shared([&fixed[..]], Access::REMOTE_READ);
             assert_eq!(errno(one), Err(libc::EOPNOTSUPP));
         });
@@ -162,7 +162,7 @@ fn a_layout_that_is_wrong_creates_no_key() {
 fn errors_of_the_kernel_come_through() {
     let null = File::open("/dev/null");
     let Ok(null) = null else { return };
-    // SAFETY: There is no protection domain: every call fails.
+    // SAFETY: The descriptor is not that of a device, so every call fails.
     let pd = unsafe { Pd::from_handle(null.as_fd(), 0) };
     let errno = |error: Errno| error.get();
 

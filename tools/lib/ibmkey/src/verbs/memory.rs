@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Protection domains, and the bytes that requests name. Memory and keys are those of
-//! [`keys`](crate::keys).
+//! Protection domains, and the bytes that requests name. The module [`keys`](crate::keys) has
+//! memory and keys.
 
 use core::{
     ffi::c_int,
@@ -31,10 +31,10 @@ pub struct Pd<'a> {
 impl Context {
     /// Allocates a protection domain.
     pub fn alloc_pd(&self) -> Result<Pd<'_>> {
-        // SAFETY: An open context.
+        // SAFETY: By the type's invariant, the context is open.
         let pd = unsafe { sys::ibv_alloc_pd(self.as_raw()) };
 
-        // INVARIANT: Allocated above; there is no other owner.
+        // INVARIANT: The protection domain was allocated above, so there is no other owner.
         Ok(Pd {
             raw: NonNull::new(pd).ok_or_else(Errno::last)?,
             context: PhantomData,
@@ -43,7 +43,7 @@ impl Context {
 }
 
 impl Pd<'_> {
-    /// Returns the domain, for libibverbs's functions.
+    /// Returns the `struct ibv_pd`, for libibverbs's functions.
     pub fn as_raw(&self) -> *mut sys::ibv_pd {
         self.raw.as_ptr()
     }
@@ -55,26 +55,28 @@ impl Pd<'_> {
 
     /// Returns the command file descriptor and the handle.
     pub(crate) fn numbers(&self) -> (c_int, u32) {
-        // SAFETY: By the type's invariant; its context is open, and the fields are never written.
+        // SAFETY: By the type's invariant, this is a protection domain, whose context is open. The
+        // fields are never written.
         unsafe { ((*self.context()).cmd_fd, (*self.raw.as_ptr()).handle) }
     }
 }
 
 impl Drop for Pd<'_> {
     fn drop(&mut self) {
-        // SAFETY: By the type's invariant. A domain that is in use stays.
+        // SAFETY: By the type's invariant, only this object deallocates the protection domain. If
+        // it is in use, the call fails and the domain stays.
         unsafe { sys::ibv_dealloc_pd(self.raw.as_ptr()) };
     }
 }
 
-/// The bytes that a request names: an address, and the keys for which it is valid.
+/// The bytes that a request names: an address, and the lkey and rkey of the MR in which it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// Address of the first byte.
+    /// The address of the first byte.
     pub addr: u64,
-    /// Key for the device's own requests.
+    /// The lkey, for requests of this side.
     pub lkey: u32,
-    /// Key for the requests of peers.
+    /// The rkey, for requests of peers.
     pub rkey: u32,
 }
 

@@ -30,9 +30,9 @@ use crate::{
 const PORT: u8 = 1;
 /// An MTU that every port supports.
 const MTU: sys::ibv_mtu = sys::IBV_MTU_1024;
-/// The largest number of addresses of a port.
+/// The largest number of addresses of a port that are read.
 const MAX_GIDS: usize = 256;
-/// A request that has not completed after this time never will.
+/// The time to wait for the completion of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The reason why a request failed.
@@ -58,7 +58,7 @@ impl fmt::Display for Failure {
 
 impl core::error::Error for Failure {}
 
-/// The address of one side, for the other one.
+/// The address of one side of a connection. The other side needs it to connect.
 #[derive(Clone, Copy)]
 pub struct Address {
     gid: sys::ibv_gid,
@@ -107,15 +107,15 @@ impl<'a> Queue<'a> {
             ..Default::default()
         };
 
-        // SAFETY: The protection domain and the attributes are valid.
+        // SAFETY: The protection domain exists during `'a`, and the attributes are valid.
         let qp = unsafe { sys::ibv_create_qp(pd.as_raw(), &mut init) };
         let Some(qp) = NonNull::new(qp) else {
             let errno = Errno::last();
-            // SAFETY: It was created above, and is not in use.
+            // SAFETY: The completion queue was created above, and nothing uses it.
             unsafe { sys::ibv_destroy_cq(cq.as_ptr()) };
             return Err(errno);
         };
-        // INVARIANT: Created above; there is no other owner.
+        // INVARIANT: Both queues were created above, so there is no other owner.
         Ok(Self {
             cq,
             qp,
@@ -133,7 +133,8 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Connects the queue. The peer may do what `access` allows to memory that allows it, too.
+    /// Connects the queue. The peer may access memory as far as both `access` and the memory's
+    /// access flags allow.
     pub fn connect(&mut self, peer: &Address, access: u32) -> Result {
         let mut attr = sys::ibv_qp_attr {
             qp_state: sys::IBV_QPS_INIT,
@@ -168,7 +169,8 @@ impl<'a> Queue<'a> {
         )?;
 
         attr.qp_state = sys::IBV_QPS_RTS;
-        // 4 us << 17 is half a second, which suffices for emulated machines, too.
+        // The timeout is 4 us << 17, half a second, which is long enough even for emulated
+        // machines.
         attr.timeout = 17;
         attr.retry_cnt = 7;
         attr.rnr_retry = 7;
@@ -218,8 +220,8 @@ impl<'a> Queue<'a> {
         // SAFETY: By the type's invariant; each provider has this function.
         let post = unsafe { (*(*self.qp.as_ptr()).context).ops.post_send };
         let post = post.ok_or(Failure::Refused(Errno::EOPNOTSUPP))?;
-        // SAFETY: By the type's invariant; the request is valid. Its keys name memory that the
-        // device accesses, not this process.
+        // SAFETY: By the type's invariant, and the request is valid. The device accesses the memory
+        // that the request names; the MR's access flags allow or refuse that.
         Errno::check(unsafe { post(self.qp.as_ptr(), &mut request, &mut bad) })
             .map_err(Failure::Refused)?;
         self.wait()
@@ -257,7 +259,7 @@ impl Drop for Queue<'_> {
 }
 
 fn status(status: sys::ibv_wc_status) -> String {
-    // SAFETY: The function returns a static C string for any number.
+    // SAFETY: For every number the function returns a static C string.
     let text = unsafe { CStr::from_ptr(sys::ibv_wc_status_str(status)) };
 
     text.to_string_lossy().into_owned()
@@ -267,7 +269,7 @@ fn status(status: sys::ibv_wc_status) -> String {
 /// interface is up.
 fn find_gid(pd: &Pd<'_>) -> Result<sys::ibv_gid_entry> {
     let mut entries = vec![sys::ibv_gid_entry::default(); MAX_GIDS];
-    // SAFETY: The context is open, and there is room for as many entries as the count.
+    // SAFETY: The context is open, and `entries` has room for as many entries as the call is told.
     let count = unsafe {
         sys::_ibv_query_gid_table(
             pd.context(),
@@ -279,7 +281,7 @@ fn find_gid(pd: &Pd<'_>) -> Result<sys::ibv_gid_entry> {
     };
     let count = usize::try_from(count).map_err(|_| Errno::EOPNOTSUPP)?;
     let is_ipv4 = |entry: &&sys::ibv_gid_entry| {
-        // SAFETY: All members of the union are bytes.
+        // SAFETY: All members of the union consist of plain bytes, so each may be read.
         let raw = unsafe { entry.gid.raw };
         raw.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff])
     };

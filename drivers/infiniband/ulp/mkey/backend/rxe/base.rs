@@ -55,7 +55,7 @@ const LOCAL_WRITE: c_int = ib_access_flags_IB_ACCESS_LOCAL_WRITE as c_int;
 enum PageSource {
     /// The MR's table of pages.
     Pinned,
-    /// As for [`Self::Pinned`]. An entry of the table is a part of a page.
+    /// The MR's table of pages, of which an entry is a part of a page.
     PinnedParts,
     /// All memory. An address of the MR is a kernel address.
     AllMemory,
@@ -107,7 +107,7 @@ impl Base {
     ///
     /// # Safety
     ///
-    /// As for [`Self::new`]. The caller gives its reference away.
+    /// Those of [`Self::new`]. The caller must not drop its reference later.
     pub(super) unsafe fn with_reference(mr: NonNull<rxe_mr>) -> Self {
         let raw = mr.as_ptr();
         // SAFETY: By the safety requirement.
@@ -227,7 +227,8 @@ impl BaseMr for Base {
     }
 }
 
-/// The fewest bytes of a piece of any size that is copied one by one: few of them are in one page.
+/// From this size on, pieces of any size are copied one by one, because few of them are in one
+/// page.
 const MANY: u64 = PAGE / 8;
 
 /// Returns `true` if `scattered.rs` has a loop for pieces of `len` bytes.
@@ -236,8 +237,8 @@ fn has_loop(len: u64) -> bool {
     matches!(len, 8 | 16 | 64) || len >= MANY
 }
 
-/// Returns `true` for one piece of the MR of all memory that is not at the null pointer. A kernel
-/// user that gives no address gets an error for it.
+/// Returns `true` for one piece of the MR of all memory that is not in the page of the null
+/// pointer. So a kernel user that gives no address gets an error.
 #[inline(always)]
 fn is_mapped(row: &Row) -> bool {
     row.count == 1 && row.addr >= PAGE_SIZE as u64
@@ -324,8 +325,8 @@ pub(super) fn copy_piece(table: &mut PageTable<'_>, row: &Row, payload: &Payload
     }
 }
 
-/// The smallest distance of pieces that are copied one by one. Few of them are in one page,
-/// so it takes longer to find the number of those in each page.
+/// The smallest distance of pieces that are copied one by one. Few of them are in one page, so
+/// finding the number of pieces in each page would take longer.
 const FAR: u64 = PAGE / 16;
 
 impl Pages<'_> {

@@ -43,7 +43,7 @@ pub(super) fn fill(
     // SAFETY: As above.
     unsafe {
         (*mr.as_raw()).type_ = TYPE_USER;
-        // As for `publish()`.
+        // `MW_BIND` is left out for the reason in `publish()`.
         (*private).access = (access & !Access::from(Right::MwBind)).into_raw() as i32;
         (*mr.as_raw()).iova = addr;
         (*mr.as_raw()).length = length;

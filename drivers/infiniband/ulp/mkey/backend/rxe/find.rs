@@ -50,7 +50,7 @@ impl Drop for FoundMr {
     }
 }
 
-/// The MR that an lkey names, and what the driver knew of it.
+/// The MR that an lkey names, with the state and the access flags that it had.
 struct Valid {
     found: FoundMr,
     state: bindings::rxe_mr_state,
@@ -74,11 +74,13 @@ fn valid(device: &Device, lkey: u32, pd: &Pd) -> Result<Valid> {
     };
     // SAFETY: As above.
     let state = unsafe { bindings::ib_mkey_rxe_state(raw.as_ptr()) };
-    // All cases have the same error, so that a process cannot find out the keys of others.
+    // All cases have the same error, so that a process cannot find out the lkeys of other
+    // processes.
     if key != lkey || state == rxe_mr_state_RXE_MR_STATE_INVALID || mr.pd() != pd.as_raw() {
         return Err(ENOENT);
     }
-    // The call that creates the MR may still fail, and must be able to destroy it.
+    // An MR that is not committed is refused: the call that creates it may still fail, and must
+    // then be able to destroy it.
     // SAFETY: A process made all MRs in a process's domain. rxe's `dereg_mr` waits for the
     // reference of `found`.
     if !pd.is_kernels() && !unsafe { mr.is_committed() } {

@@ -27,8 +27,8 @@ pub(super) trait CopyPlace {
     /// not overlap. The bytes at `packet` must be those of `payload`.
     unsafe fn copy(payload: &mut Payload<'_>, memory: *mut u8, packet: *mut u8, row: &Row);
 
-    /// Copies between the pieces at four places of a page, which are so far after `at`, and the
-    /// payload, from `packet` on.
+    /// Copies between the pieces at four places of a page and the payload, from `packet` on. Each
+    /// of `places` is a distance from `at`.
     ///
     /// # Safety
     ///
@@ -95,7 +95,7 @@ impl<T: Moved, const TO_MEMORY: bool> CopyPlace for Several<T, TO_MEMORY> {
     }
 }
 
-/// A piece of at least 64 bytes, in a known direction. `LARGE` unless it
+/// A piece of at least 64 bytes, in a known direction. `LARGE` is `false` if it
 /// [`is_small`](crate::backend::copy_row::is_small).
 pub(super) struct Long<const TO_MEMORY: bool, const LARGE: bool>;
 

@@ -54,8 +54,9 @@ impl Pages<'_> {
         by_size!(self.copy_each_record, One, records, access, payload)
     }
 
-    /// Copies the pieces of records. A place of `access` is a record: the address of its lowest byte,
-    /// which is that of the given block in the first one. The rest is as for [`Self::copy_close`].
+    /// Copies the pieces of records. A place of `access` is the lowest byte of a record. `lowest`
+    /// is the address of that byte in the first record. The caller has checked the payload as for
+    /// [`Self::copy_close`].
     #[inline(always)]
     fn copy_each_record<C: CopyPlace>(
         &mut self,
@@ -87,8 +88,8 @@ impl Pages<'_> {
         unsafe { self.copy_whole::<C>(from, access, payload, copy) }
     }
 
-    /// Copies records, each that is in one page by one call of `copy`. One test finds out whether it
-    /// is. As for [`Self::copy_each_record`].
+    /// Copies records as [`Self::copy_each_record`] does. If a record is in one page, one call of
+    /// `copy` copies it. One test finds that out.
     ///
     /// `copy` gets the payload, the address at which a block of address zero would be, and the address
     /// in the packet.

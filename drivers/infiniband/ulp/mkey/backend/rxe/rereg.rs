@@ -2,9 +2,9 @@
 
 //! rereg_mr: new memory for an existing MR.
 //!
-//! Stock rxe registers an MR once. Here the caller registers a second MR over the new memory. The
-//! two MRs then exchange their memory. The first MR keeps its keys and its `ib_mr`. The second MR
-//! is deregistered, with the old memory.
+//! Stock rxe cannot give an MR other memory. The caller of this code registers a second MR over the
+//! new memory. The two MRs then exchange their memory. The first MR keeps its keys and its `ib_mr`.
+//! The second MR is deregistered, with the old memory.
 //!
 //! rxe takes a reference to an MR before it reads the MR's state. This file makes the state invalid
 //! and waits for a grace period. Once only the owner's reference is left, no thread reads the

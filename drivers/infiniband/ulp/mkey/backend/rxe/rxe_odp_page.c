@@ -17,7 +17,7 @@
 
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 
-/* One try takes up to a second. A process whose pages never stay occupies a worker meanwhile. */
+/* One try takes up to a second. A process whose pages do not stay occupies a worker meanwhile. */
 #define MAX_TRIES 8
 
 /* Pages that were faulted in, or for which that failed. */

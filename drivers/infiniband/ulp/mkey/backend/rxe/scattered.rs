@@ -32,8 +32,9 @@ pub(super) struct Access {
     pub(super) delta: u64,
 }
 
-/// Returns the number of bytes of a page with which pieces can begin that have `span` bytes, from the
-/// start of the first one to the end of the last one.
+/// Returns the number of places in a page at which pieces can begin so that the page contains all
+/// of them. `span` is the number of bytes from the start of the first piece to the end of the last
+/// one.
 #[inline(always)]
 pub(super) fn starts(span: u64) -> u64 {
     (PAGE + 1).saturating_sub(span)
@@ -397,8 +398,9 @@ impl Pages<'_> {
         self.copy_parts::<C>(row, packet, payload)
     }
 
-    /// Copies the pieces of `row`, which follow one another from `packet` on: at once those that are
-    /// in one page, and alone one that is in several. As for [`Self::copy_apart`].
+    /// Copies the pieces of `row`, which follow one another from `packet` on, as
+    /// [`Self::copy_apart`] does. Pieces in one page are copied at once. A piece in several pages
+    /// is copied alone.
     fn copy_parts<C: CopyPlace>(
         &mut self,
         mut row: Row,

@@ -2,10 +2,10 @@
 
 //! The memory of an old binding, which the next bind of the same key uses.
 //!
-//! A program may bind a key for each message. A key therefore keeps the memory of its last binding if
-//! that is short, and a bind of a short layout of the same kind allocates nothing. The memory stays
-//! charged to the owner of the key. An old binding refers to nothing any more: its leaves were
-//! unpinned.
+//! A program may bind a key for each message. A key therefore keeps the memory of its last binding
+//! if that is short, and a bind of a short layout of the same kind allocates nothing. The memory
+//! stays charged to the owner of the key. An old binding refers to nothing any more: its leaves
+//! were unpinned.
 
 use super::{Binding, KLayout, Leaf};
 use crate::{
@@ -105,7 +105,7 @@ impl Room {
             let (mut blocks, shape) = layout.into_parts();
             blocks.clear();
             if blocks.capacity() < count {
-                // To grow the old memory would take more than is charged.
+                // Growing the old memory could take more than is charged.
                 blocks = KVVec::with_capacity(count, GFP_MAYFAIL)?;
             }
             return Ok((blocks, Some(shape)));
@@ -113,7 +113,7 @@ impl Room {
         Ok((KVVec::with_capacity(count, GFP_MAYFAIL)?, None))
     }
 
-    /// Puts a binding there, or into new memory.
+    /// Moves `binding` into this memory, or into new memory.
     ///
     /// # Errors
     ///

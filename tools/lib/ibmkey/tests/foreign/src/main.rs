@@ -47,7 +47,7 @@ use rrddmma::{
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
-/// A matrix of bytes in rows of this length. Its key is a column of elements.
+/// The length of a row of the matrix of bytes. The keys describe a column of the matrix.
 const ROW: usize = 24;
 const ROWS: usize = 16;
 const ELEMENT: usize = 4;
@@ -96,7 +96,7 @@ impl Side {
         })
     }
 
-    /// Waits for a request.
+    /// Waits until a request completes.
     fn completes(&self) -> Result {
         match self.qp.scq().poll_one_blocking()?.status() {
             WcStatus::Success => Ok(()),
@@ -119,7 +119,8 @@ impl Side {
         request.opcode = ibv_wr_opcode::IBV_WR_RDMA_WRITE;
         request.wr.rdma.remote_addr = self.plain.addr() as u64;
         request.wr.rdma.rkey = self.plain.mr().rkey();
-        // SAFETY: It is one request with one element. Both are valid until it is posted.
+        // SAFETY: The request has one element. Both are valid during the call, which does not keep
+        // them.
         unsafe { self.qp.post_raw_send(&request) }?;
         self.completes()
     }
@@ -164,7 +165,7 @@ impl Side {
             return Err("a WRITE into the column has wrong bytes".into());
         }
 
-        // The second half of the column first.
+        // The second key describes the second half of the column, and then the first half.
         let (low, high) = (key.slice(0..32)?, key.slice(32..64)?);
         let turned = Key::of_slices(pd, &[high, low], all())?;
         self.read_from(&turned)?;
@@ -174,15 +175,15 @@ impl Side {
             return Err("a READ of a key of the key has wrong bytes".into());
         }
 
-        // A key keeps the MR, also against the crate that made it.
-        // SAFETY: The MR is not used if this succeeds.
+        // The MR stays while a key describes it, even if the crate that made it deregisters it.
+        // SAFETY: If this call succeeds, the program ends without using the MR again.
         if unsafe { ibv_dereg_mr(self.matrix.mr().as_raw()) } != Errno::EBUSY.get() {
             return Err("an MR that a key describes was deregistered".into());
         }
         Ok(())
     }
 
-    /// Device memory and the memory of the other crate, in one key.
+    /// Transfers through a key of device memory and of memory of the other crate.
     fn device_memory(&self, pd: &keys::Pd<'_>) -> Result {
         let memory = pd.alloc_dm(4096, all())?;
         let numbers: Vec<u8> = (100..132).collect();
@@ -200,10 +201,10 @@ impl Side {
     }
 }
 
-/// Returns the first element of the column. It stays as long as the memory.
+/// Returns the first element of the column.
 fn column(matrix: &RegisteredMem) -> Result<Bytes<'_>> {
-    // SAFETY: The MR and its memory are those of the borrowed object. This program uses the memory
-    // by its address only.
+    // SAFETY: The MR and its memory belong to the borrowed object. This program makes no references
+    // to the memory.
     let whole = unsafe {
         Bytes::from_raw(
             matrix.mr().lkey(),
@@ -248,7 +249,7 @@ fn set(memory: &RegisteredMem, first: u8) {
 fn main() -> Result {
     let name = std::env::args().nth(1).ok_or("usage: foreign DEVICE")?;
     let side = Side::open(&name)?;
-    // SAFETY: Both domains and the context are those of `side`, which stays longer than the keys.
+    // SAFETY: Both protection domains and the context belong to `side`, which outlives the keys.
     let (by_pointer, by_number, other) = unsafe {
         (
             keys::Pd::from_raw(side.pd.as_raw().cast())?,

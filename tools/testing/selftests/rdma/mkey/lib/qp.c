@@ -158,7 +158,6 @@ static int mkt_rc_connect(struct mkt_qp *qp, struct ibv_ah_attr *ah,
 	 * infinite. Where packets do get lost the timeout is a quarter of a
 	 * second: if responses take longer than that, requests are sent again
 	 * faster than they are served.
-	 * requests are sent again faster than they are worked off.
 	 */
 	attr.qp_state = IBV_QPS_RTS;
 	attr.timeout = qp->flags & MKT_QP_LOSSY ? 16 :
