@@ -148,7 +148,8 @@ pub const GROUPS: &[Group] = &[
         key: "bind",
         title: "Describing memory: blocks of 16 bytes, in a list or nested in dimensions",
         shows: "Binding an unbound key, a bound one, and unbinding; QUERY_MR: a call that only looks \
-                an MR up. The pieces of an uneven list are of 7 and 9 bytes in turn. \
+                an MR up; nothing: a call with the attributes of a bind, which copies what a bind \
+                of a block copies, and does nothing. The pieces of an uneven list are of 7 and 9 bytes in turn. \
                 Ratio: to ibv_reg_mr() of the memory that the blocks are in; above 1 is faster.",
         quantity: Quantity::Latency,
         size: Size::Number,
@@ -159,6 +160,7 @@ pub const GROUPS: &[Group] = &[
             Way { key: "rebind", label: "rebind" },
             Way { key: "unbind", label: "unbind" },
             Way { key: "query", label: "QUERY_MR" },
+            Way { key: "floor", label: "nothing" },
         ],
         plot: Plot::Figures,
     },
@@ -181,7 +183,8 @@ pub const GROUPS: &[Group] = &[
         key: "doorbell",
         title: "Binds by work requests, from the post to the completion, by requests of a doorbell",
         shows: "One strided block, whose description is in an MR or in the request; a list of 4 blocks. \
-                Ratio: to BIND_MW of a stock window, which is what the driver and the program cost.",
+                Worker first: the program sees the completion when the call of the doorbell returns, on \
+                one processor. Program first: it looks in vain, and sleeps. Ratio: to BIND_MW of a stock window, which is what the driver and the program cost.",
         quantity: Quantity::Latency,
         size: Size::Number,
         size_label: "requests",

@@ -4,30 +4,20 @@
  * program for one block size would have such a loop.
  */
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
-/* As in backend/rxe/mr.c. */
-bool ib_mkey_fast_strings = true;
-
-#ifdef __x86_64__
-#include <cpuid.h>
-
-#define FSRM (1 << 4)
-
-__attribute__((constructor))
-static void look_for_fast_strings(void)
-{
-	unsigned int a, b, c, d;
-
-	ib_mkey_fast_strings = __get_cpuid_count(7, 0, &a, &b, &c, &d) && d & FSRM;
-}
+/* build.rs compiles this twice: as for a program, and as for a kernel, without vectors. */
+#ifdef AS_KERNEL
+#define GATHER mkey_bench_gather_kernel
+void *memcpy(void *to, const void *from, size_t len) __asm__("mkey_bench_kernel_memcpy");
+#else
+#define GATHER mkey_bench_gather
 #endif
 
 #define SIZES(x) \
 	x(1) x(2) x(4) x(8) x(12) x(16) x(20) x(24) x(32) x(40) x(48) x(64) x(96) \
-	x(128) x(192) x(256) x(512) x(1024) x(2048) x(4096)
+	x(128) x(192) x(256) x(384) x(512) x(768) x(1024) x(1536) x(2048) x(3072) x(4096)
 
 #define LOOP(n)								\
 static void gather_##n(char *restrict to, const char *restrict from,	\
@@ -53,8 +43,8 @@ static void gather(char *to, const char *from, size_t len, ptrdiff_t stride, siz
  * Gathers @bytes bytes from @offset on: a part of one block, whole blocks, and a
  * part of another one.
  */
-void mkey_bench_gather(char *to, const char *from, size_t len, ptrdiff_t stride,
-		       size_t offset, size_t bytes)
+void GATHER(char *to, const char *from, size_t len, ptrdiff_t stride, size_t offset,
+	    size_t bytes)
 {
 	size_t pos = offset % len, n;
 

@@ -3,27 +3,38 @@
 //! Measures layouts and the copy of their rows on this machine with the clock.
 //!
 //! A message is gathered from blocks with gaps of the same size, in packets of 4 KiB, as for a
-//! READ. All ways alternate in each round. The output is the median of the rounds' ratios to the
-//! loop in C, so that other load of the machine affects all ways alike.
+//! READ. The ways take turns, a slice of the message each, so that other load of the machine affects
+//! all ways alike. The output is the ratio of their medians to that of the loop in C.
 
-// The module uses more of both.
+// The module uses more of these.
+mod buffer;
+#[allow(dead_code)]
+#[path = "../../../../drivers/infiniband/ulp/mkey/backend/copy_places.rs"]
+mod copy_places;
 #[allow(dead_code)]
 #[path = "../../../../drivers/infiniband/ulp/mkey/backend/copy_row.rs"]
 mod copy_row;
+#[path = "../../../../drivers/infiniband/ulp/mkey/backend/fetch.rs"]
+mod fetch;
 #[allow(dead_code)]
 #[path = "../../../../drivers/infiniband/ulp/mkey/backend/moved.rs"]
 mod moved;
-mod string;
+mod places;
+mod racing;
+mod turns;
 
-use std::{env, hint::black_box, time::Instant};
+use std::{env, ops::Range};
 
+use buffer::{fill, Buffer};
 use copy_row::{copy_piece, copy_row};
-use ib_mkey_layout::{Block, Entry, Interleaved, Layout, Order, MAX_DIMS};
+use ib_mkey_layout::{Block, Cursor, Entry, Interleaved, Layout, Order, Row, Walker, MAX_DIMS};
 use moved::Pieces;
+use turns::{medians, print_head, print_row, Sliced, Times, Way};
 
 const PACKET: usize = 4096;
-const SIZES: [usize; 20] = [
-    1, 2, 4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 512, 1024, 2048, 4096,
+const SIZES: [usize; 24] = [
+    1, 2, 4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
+    3072, 4096,
 ];
 
 extern "C" {
@@ -35,16 +46,62 @@ extern "C" {
         offset: usize,
         bytes: usize,
     );
+    /// The same without vectors.
+    fn mkey_bench_gather_kernel(
+        to: *mut u8,
+        from: *const u8,
+        len: usize,
+        stride: isize,
+        offset: usize,
+        bytes: usize,
+    );
 }
+
+/// The bytes of a message that a way copies in its turn.
+const SLICE: usize = 256 << 10;
 
 /// A message and its source blocks.
 struct Case {
     layout: Layout<Vec<Entry>, Vec<Block>>,
     len: usize,
-    source: Vec<u8>,
-    message: Vec<u8>,
+    source: Buffer,
+    message: Buffer,
     /// The buffer for the packed blocks.
-    packed: Vec<u8>,
+    packed: Buffer,
+}
+
+type Gather = unsafe extern "C" fn(*mut u8, *const u8, usize, isize, usize, usize);
+
+/// A packet, and the source of its bytes.
+struct Packet<'a> {
+    source: &'a [u8],
+    packet: &'a mut [u8],
+}
+
+impl Packet<'_> {
+    /// Copies a row.
+    #[inline(always)]
+    fn copy(&mut self, row: &Row) {
+        let to = Pieces {
+            at: self.packet[row.at as usize..].as_mut_ptr(),
+            step: row.step as isize,
+        };
+        let from = Pieces {
+            at: self.source[row.addr as usize..].as_ptr(),
+            step: row.stride as isize,
+        };
+        // SAFETY: The row is within the layout, which is within the source, and within the packet.
+        unsafe { copy_row(to, from, row.len as usize, row.count as usize) };
+    }
+}
+
+impl<'a> Walker<'a> for Packet<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn walk(mut self, rows: impl Cursor<'a>) {
+        rows.for_each(|row| self.copy(&row));
+    }
 }
 
 impl Case {
@@ -55,27 +112,35 @@ impl Case {
         stride[0] = 2 * len as i64;
         let block = Block::new(0, 0, len as u64, stride);
         let layout = Interleaved::new(&[count as u64], vec![block]).expect("a layout");
-        let source = (0..2 * len * count).map(|i| (i ^ (i >> 8)) as u8);
+        let mut source = Buffer::new(2 * len * count);
+        fill(&mut source);
         Self {
             layout: Layout::Interleaved(layout),
             len,
-            source: source.collect(),
-            message: vec![0; len * count],
-            packed: vec![0; len * count],
+            source,
+            message: Buffer::packets(len * count),
+            packed: Buffer::new(len * count),
         }
     }
 
-    /// Runs the loop in C for each `step` bytes of the message.
-    fn c_loops(&mut self, step: usize) {
-        for (i, packet) in self.message.chunks_mut(step).enumerate() {
+    /// Returns the bytes of slice number `index`.
+    fn slice(&self, index: usize) -> Range<usize> {
+        let start = index * SLICE;
+        start..self.message.len().min(start + SLICE)
+    }
+
+    /// Gathers the blocks of `slice`, `step` bytes at a time.
+    fn gather(&mut self, slice: Range<usize>, step: usize, gather: Gather) {
+        for at in slice.clone().step_by(step) {
+            let packet = &mut self.message[at..slice.end.min(at.saturating_add(step))];
             // SAFETY: The source has all blocks at this stride, with as many bytes as the message.
             unsafe {
-                mkey_bench_gather(
+                gather(
                     packet.as_mut_ptr(),
                     self.source.as_ptr(),
                     self.len,
                     2 * self.len as isize,
-                    i * step,
+                    at,
                     packet.len(),
                 );
             }
@@ -83,41 +148,42 @@ impl Case {
     }
 
     /// Runs the loop in C for each packet.
-    fn c_loop(&mut self) {
-        self.c_loops(PACKET);
+    fn c_loop(&mut self, slice: usize) {
+        self.gather(self.slice(slice), PACKET, mkey_bench_gather);
     }
 
-    /// Runs the loop in C over all blocks.
-    fn one_loop(&mut self) {
-        self.c_loops(usize::MAX);
+    /// Runs the loop in C for each packet, compiled as for a kernel.
+    fn kernel_loop(&mut self, slice: usize) {
+        self.gather(self.slice(slice), PACKET, mkey_bench_gather_kernel);
     }
 
     /// Copies the rows of each packet.
-    fn rows(&mut self) {
-        let mut at = 0;
-        for packet in self.message.chunks_mut(PACKET) {
-            let rows = self.layout.rows(at, packet.len() as u64, Order::Any);
-            for row in rows.expect("in range") {
-                let to = Pieces {
-                    at: packet[row.at as usize..].as_mut_ptr(),
-                    step: row.step as isize,
-                };
-                let from = Pieces {
-                    at: self.source[row.addr as usize..].as_ptr(),
-                    step: row.stride as isize,
-                };
-                // SAFETY: The row is within the layout, which is within the source, and within the
-                // packet.
-                unsafe { copy_row(to, from, row.len as usize, row.count as usize) };
+    fn rows(&mut self, slice: usize) {
+        let slice = self.slice(slice);
+        let mut at = slice.start as u64;
+        for packet in self.message[slice].chunks_mut(PACKET) {
+            let bytes = packet.len() as u64;
+            let mut packet = Packet {
+                source: &self.source,
+                packet,
+            };
+            // As the module does.
+            match self.layout.only_row(at, bytes) {
+                Some(row) => packet.copy(&row),
+                None => {
+                    let walked = self.layout.walk(at, bytes, Order::Any, packet);
+                    walked.expect("in range");
+                }
             }
-            at += packet.len() as u64;
+            at += bytes;
         }
     }
 
     /// Copies the runs of each packet.
-    fn runs(&mut self) {
-        let mut at = 0;
-        for packet in self.message.chunks_mut(PACKET) {
+    fn runs(&mut self, slice: usize) {
+        let slice = self.slice(slice);
+        let mut at = slice.start as u64;
+        for packet in self.message[slice].chunks_mut(PACKET) {
             let mut rest = &mut packet[..];
             let runs = self.layout.runs(at, rest.len() as u64).expect("in range");
             for run in runs {
@@ -129,38 +195,42 @@ impl Case {
         }
     }
 
+    /// Calls `copy` with each packet of a slice and as many contiguous bytes of the source.
+    fn contiguous(&mut self, slice: usize, copy: impl Fn(&mut [u8], &[u8])) {
+        let slice = self.slice(slice);
+        let source = self.source[slice.clone()].chunks(PACKET);
+        let packets = self.message[slice].chunks_mut(PACKET);
+        packets
+            .zip(source)
+            .for_each(|(packet, source)| copy(packet, source));
+    }
+
     /// Copies the same number of contiguous bytes.
-    fn memcpy(&mut self) {
-        let packets = self
-            .message
-            .chunks_mut(PACKET)
-            .zip(self.source.chunks(PACKET));
-        packets.for_each(|(packet, source)| packet.copy_from_slice(&source[..packet.len()]));
+    fn memcpy(&mut self, slice: usize) {
+        self.contiguous(slice, |packet, source| packet.copy_from_slice(source));
     }
 
     /// Copies the same number of contiguous bytes as the kernel does.
-    fn kernel(&mut self) {
-        let packets = self
-            .message
-            .chunks_mut(PACKET)
-            .zip(self.source.chunks(PACKET));
-        for (packet, source) in packets {
-            let source = &source[..packet.len()];
+    fn kernel(&mut self, slice: usize) {
+        self.contiguous(slice, |packet, source| {
             // SAFETY: The source has as many bytes as the packet.
-            unsafe { copy_piece(packet.as_mut_ptr(), source.as_ptr(), source.len()) };
-        }
+            unsafe { copy_piece(packet.as_mut_ptr(), source.as_ptr(), source.len()) }
+        });
     }
 
-    /// Runs the loop in C into a buffer, which is then sent.
-    fn pack(&mut self) {
+    /// Runs the loop in C over all blocks of a slice, into a buffer. Sends a slice of the buffer that was
+    /// packed half of the message before: if the message is larger than the cache, it is not there.
+    fn pack(&mut self, slice: usize) {
+        let slices = self.slices();
         std::mem::swap(&mut self.message, &mut self.packed);
-        self.one_loop();
+        self.gather(self.slice(slice), usize::MAX, mkey_bench_gather);
         std::mem::swap(&mut self.message, &mut self.packed);
-        let packets = self
-            .message
-            .chunks_mut(PACKET)
-            .zip(self.packed.chunks(PACKET));
-        packets.for_each(|(packet, packed)| packet.copy_from_slice(packed));
+        let sent = self.slice((slice + slices / 2) % slices);
+        let packed = self.packed[sent.clone()].chunks(PACKET);
+        let packets = self.message[sent].chunks_mut(PACKET);
+        packets
+            .zip(packed)
+            .for_each(|(packet, packed)| packet.copy_from_slice(packed));
     }
 
     /// Checks that all ways but the plain copies give the same bytes.
@@ -172,16 +242,28 @@ impl Case {
             .collect();
         for (way, run) in &WAYS[..WAYS.len() - 2] {
             self.message.fill(0);
-            run(self);
-            assert!(self.message == wanted, "{way}, blocks of {}", self.len);
+            // Twice, because packed bytes are sent later.
+            for slice in (0..self.slices()).chain(0..self.slices()) {
+                run(self, slice);
+            }
+            assert!(*self.message == *wanted, "{way}, blocks of {}", self.len);
         }
     }
 }
 
-type Way = (&'static str, fn(&mut Case));
-const WAYS: [Way; 7] = [
+impl Sliced for Case {
+    fn slices(&self) -> usize {
+        self.message.len().div_ceil(SLICE)
+    }
+
+    fn bytes(&self, index: usize) -> usize {
+        self.slice(index).len()
+    }
+}
+
+const WAYS: [Way<Case>; 7] = [
     ("C loop", Case::c_loop),
-    ("one loop", Case::one_loop),
+    ("kernel C", Case::kernel_loop),
     ("rows", Case::rows),
     ("runs", Case::runs),
     ("pack", Case::pack),
@@ -190,59 +272,34 @@ const WAYS: [Way; 7] = [
     ("kernel", Case::kernel),
 ];
 
-/// Returns the seconds of `times` calls.
-fn seconds(case: &mut Case, run: fn(&mut Case), times: usize) -> f64 {
-    let start = Instant::now();
-    for _ in 0..times {
-        run(black_box(case));
-    }
-    start.elapsed().as_secs_f64()
-}
-
-fn median(mut of: Vec<f64>) -> f64 {
-    of.sort_by(f64::total_cmp);
-    of[of.len() / 2]
-}
-
-fn report(title: &str, bytes: usize, times: usize, rounds: usize) {
-    println!("\n{title}; GB/s of the loop in C, and the speed of the others by its");
-    print!("{:>6} {:>10}", "bytes", WAYS[0].0);
-    WAYS[1..].iter().for_each(|way| print!(" {:>8}", way.0));
-    println!();
-    for len in SIZES {
+/// Measures messages of `bytes` bytes.
+fn report(title: &str, bytes: usize, times: Times, sizes: &[usize]) {
+    print_head(title, &WAYS);
+    for &len in sizes {
         let mut case = Case::new(len, bytes);
         case.check();
-        let mut seen = [const { Vec::new() }; WAYS.len()];
-        for round in 0..rounds {
-            // Run all ways in turn.
-            let mut taken = [0.0; WAYS.len()];
-            for way in 0..WAYS.len() {
-                let way = (way + round) % WAYS.len();
-                taken[way] = seconds(&mut case, WAYS[way].1, times);
-            }
-            let all = (case.message.len() * times) as f64;
-            seen[0].push(all / taken[0] / 1e9);
-            (1..WAYS.len()).for_each(|way| seen[way].push(taken[0] / taken[way]));
-        }
-        let [c_loop, others @ ..] = seen.map(median);
-        print!("{len:>6} {c_loop:>10.2}");
-        others.iter().for_each(|ratio| print!(" {ratio:>8.2}"));
-        println!();
+        print_row(len, &medians(&mut case, &WAYS, times));
     }
 }
 
+/// Arguments: the number of rounds, and block sizes to measure instead of all.
 fn main() {
-    let rounds = env::args()
-        .nth(1)
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(31);
-    report("64 KiB, in the cache", 64 << 10, 20, rounds);
-    report(
-        "32 MiB, larger than the cache",
-        32 << 20,
-        1,
-        rounds.div_ceil(3),
-    );
+    let mut numbers = env::args().skip(1).filter_map(|n| n.parse().ok());
+    let rounds = numbers.next().unwrap_or(8);
+    let mut sizes: Vec<usize> = numbers.filter(|n| SIZES.contains(n)).collect();
+    if sizes.is_empty() {
+        sizes.extend(SIZES);
+    }
+    let small = Times {
+        rounds: 32 * rounds,
+        copies: 5,
+    };
+    report("64 KiB, in the cache", 64 << 10, small, &sizes);
+    let large = Times { rounds, copies: 1 };
+    report("32 MiB, larger than the cache", 32 << 20, large, &sizes);
+    if sizes.len() == SIZES.len() {
+        places::report(rounds);
+    }
 }
 
 #[cfg(test)]
@@ -293,6 +350,9 @@ mod tests {
     /// All ways give the same bytes, for every size.
     #[test]
     fn ways_agree() {
-        SIZES.iter().for_each(|len| Case::new(*len, 40_000).check());
+        // Three slices, the last one shorter.
+        SIZES
+            .iter()
+            .for_each(|len| Case::new(*len, 600_000).check());
     }
 }
