@@ -22,23 +22,34 @@ struct sg_table;
  * ib_alloc_dm() - allocate device memory
  * @device: an extended device
  * @attr: length in bytes; alignment of its physical address as a power of two,
- *	at most that of the largest block of the page allocator; in flags, which
- *	class of memory: IB_MKEY_DM_HOST, IB_MKEY_DM_NODE(n),
- *	IB_MKEY_DM_P2P(domain, bus, devfn), IB_MKEY_DM_PMEM(n), or 0 for the
- *	device's default
+ *	at most that of the largest block of the page allocator; no flags
  *
- * The memory is zero. It belongs to the caller until ib_free_dm().
+ * The memory is of the device's default class and is zero. It belongs to the
+ * caller until ib_free_dm().
  *
  * Return: the memory, or ERR_PTR(): -EINVAL for a length of zero or above 32
- * bits, or for an invalid alignment or class; -EOPNOTSUPP for a class that the
- * device does not offer; -ENOMEM beyond a quota or without memory.
+ * bits, for an invalid alignment, or for a flag; -ENOMEM beyond a quota or
+ * without memory.
  */
 struct ib_dm *ib_alloc_dm(struct ib_device *device,
 			  const struct ib_dm_alloc_attr *attr);
 
 /**
+ * ib_alloc_dm_class() - allocate device memory of a class
+ * @device: an extended device
+ * @attr: as for ib_alloc_dm()
+ * @dm_class: IB_MKEY_DM_HOST, IB_MKEY_DM_NODE(n), IB_MKEY_DM_P2P(domain, bus,
+ *	devfn), IB_MKEY_DM_PMEM(n), or 0 for the device's default
+ *
+ * Return: as for ib_alloc_dm(); -EINVAL also for an invalid class, -EOPNOTSUPP
+ * for a class that the device does not offer.
+ */
+struct ib_dm *ib_alloc_dm_class(struct ib_device *device,
+				const struct ib_dm_alloc_attr *attr, u64 dm_class);
+
+/**
  * ib_free_dm() - free device memory
- * @dm: memory of ib_alloc_dm()
+ * @dm: memory of ib_alloc_dm() or ib_alloc_dm_class()
  *
  * Return: 0, or -EBUSY while an MR is registered over it.
  */
@@ -47,28 +58,30 @@ int ib_free_dm(struct ib_dm *dm);
 /**
  * ib_reg_dm_mr() - register an MR over device memory
  * @pd: the caller's protection domain, of the same device
- * @dm: memory of ib_alloc_dm()
+ * @dm: memory of ib_alloc_dm() or ib_alloc_dm_class()
  * @dm_offset: first byte
  * @length: bytes; no access reaches a byte of an MR of zero bytes
  * @access: enum ib_access_flags
  *
- * The MR's addresses are 0 to @length. Its lkey and rkey are valid when this
- * returns. ib_dereg_mr() deregisters it.
+ * The MR is zero-based. Its lkey and rkey are valid when this returns.
+ * ib_dereg_mr() deregisters it.
  *
- * Return: the MR, or ERR_PTR(): -EINVAL out of range, -ENOMEM.
+ * Return: the MR, or ERR_PTR(): -EINVAL if the range is not within @dm, if @dm
+ * belongs to another device or if access flags are invalid, -EOPNOTSUPP for access
+ * flags that the memory does not support, -ENOMEM.
  */
 struct ib_mr *ib_reg_dm_mr(struct ib_pd *pd, struct ib_dm *dm, u64 dm_offset,
 			   u64 length, int access);
 
 /**
  * ib_memcpy_to_dm() - copy to device memory
- * @dm: memory of ib_alloc_dm()
+ * @dm: memory of ib_alloc_dm() or ib_alloc_dm_class()
  * @dm_offset: first byte
  * @host_addr: source
  * @length: bytes; zero copies nothing
  *
  * Context: any. Does not sleep.
- * Return: 0, or -EINVAL out of range, with nothing copied.
+ * Return: 0, or -EINVAL if the range is not within @dm; then nothing is copied.
  */
 int ib_memcpy_to_dm(struct ib_dm *dm, u64 dm_offset, const void *host_addr,
 		    size_t length);
@@ -76,53 +89,58 @@ int ib_memcpy_to_dm(struct ib_dm *dm, u64 dm_offset, const void *host_addr,
 /**
  * ib_memcpy_from_dm() - copy from device memory
  * @host_addr: destination
- * @dm: memory of ib_alloc_dm()
+ * @dm: memory of ib_alloc_dm() or ib_alloc_dm_class()
  * @dm_offset: first byte
  * @length: bytes; zero copies nothing
  *
  * Context: any. Does not sleep.
- * Return: 0, or -EINVAL out of range, with nothing copied.
+ * Return: 0, or -EINVAL if the range is not within @dm; then nothing is copied.
  */
 int ib_memcpy_from_dm(void *host_addr, struct ib_dm *dm, u64 dm_offset,
 		      size_t length);
 
 /**
  * ib_dm_to_sgt() - the pages of device memory, for a device to read or write
- * @dm: memory of ib_alloc_dm()
+ * @dm: memory of ib_alloc_dm() or ib_alloc_dm_class()
  * @dm_offset: first byte
  * @length: bytes, not zero
- * @sgt: filled in, not mapped for DMA; freed by sg_free_table(), before @dm is
+ * @sgt: the table to fill in; not mapped for DMA
+ *
+ * The caller frees @sgt with sg_free_table() before it frees @dm.
  *
  * The pages are RAM, persistent memory or memory of a PCI device, depending on the
  * class of @dm. A device that gets them must support that kind of memory (block
  * devices: BLK_FEAT_PCI_P2PDMA).
  *
- * Return: 0, -EINVAL out of range, or -ENOMEM.
+ * Return: 0, -EINVAL if the range is not within @dm, or -ENOMEM.
  */
 int ib_dm_to_sgt(struct ib_dm *dm, u64 dm_offset, u64 length,
 		 struct sg_table *sgt);
 
 /**
  * ib_export_dm() - export device memory as a dma-buf
- * @dm: memory of ib_alloc_dm()
+ * @dm: memory of ib_alloc_dm() or ib_alloc_dm_class()
  *
- * All calls for one @dm return the same dma-buf, each with a reference that the
- * caller puts. ib_free_dm() revokes it: mappings of user space are removed,
- * importers are told to release it, and it cannot be mapped any more. The memory
- * stays until the last importer has released it.
+ * All calls for one @dm return the same dma-buf. Each call takes a reference, which
+ * the caller drops with dma_buf_put(). ib_free_dm() revokes the dma-buf: mappings
+ * of user space are removed, importers are told to release it, and it cannot be
+ * mapped any more. The memory stays until the last importer has released the
+ * dma-buf.
  *
- * Return: the dma-buf, or ERR_PTR(): -EOPNOTSUPP, -ENOMEM.
+ * Return: the dma-buf, or ERR_PTR(): -EOPNOTSUPP for memory that ib_mkey does not
+ * provide, -ENOMEM.
  */
 struct dma_buf *ib_export_dm(struct ib_dm *dm);
 
 /**
  * struct ib_mkey_block - a repeated block of a leaf
  * @addr: first byte of the block at index zero of every dimension: an address
- *	in the MR that @lkey names, a DMA address for the local DMA lkey
+ *	in the MR that @lkey names, or a DMA address for the local DMA lkey
  * @bytes_count: bytes of one block, not zero
  * @lkey: lkey of an MR in the key's protection domain
- * @stride: bytes from one block's start to the next one's, for each dimension,
- *	outermost first; may be negative; those of unused dimensions are ignored
+ * @stride: for each dimension, outermost first, the bytes from the start of one
+ *	repetition to the start of the next; may be negative or zero; strides of
+ *	unused dimensions are ignored
  */
 struct ib_mkey_block {
 	u64 addr;
@@ -155,14 +173,14 @@ struct ib_mkey_interleaved {
  *	@lkey names, a DMA address for the local DMA lkey
  * @unit: distance between the blocks of index i and i + 1 in bytes, not zero
  * @bytes_count: bytes of a block, not zero
- * @indices32: the indices; NULL if @indices64 has them
- * @indices64: the indices; NULL if @indices32 has them
+ * @indices32: the indices, or NULL if @indices64 is set
+ * @indices64: the indices, or NULL if @indices32 is set
  * @num_indices: number of indices, not zero
  * @lkey: lkey of an MR in the key's protection domain
  *
  * The block of index i starts at @addr + i * @unit. The blocks follow each other
- * in the order of the indices. Indices may be equal. A bind takes 4 or 8 bytes of
- * memory for each index, the size that the caller uses.
+ * in the order of the indices. Indices may be equal. A bind takes 4 bytes of memory
+ * for each index of @indices32 and 8 bytes for each index of @indices64.
  */
 struct ib_mkey_indexed {
 	u64 addr;
@@ -214,12 +232,13 @@ struct ib_mr *ib_alloc_mkey(struct ib_pd *pd, u32 max_entries);
  * @num_sge: number of ranges
  * @access: enum ib_access_flags
  *
- * Replaces the binding. Accesses by the old binding have ended when this
+ * Replaces the binding. Accesses through the old binding have ended when this
  * returns.
  *
  * The low 8 bits of @mkey->lkey and @mkey->rkey, the tag, stay. To change the tag
  * together with the layout, call ib_update_fast_reg_key() before: peers that use
- * the old rkey can then reach neither layout.
+ * the old rkey can then reach neither layout. The call takes the tag in @mkey->rkey
+ * only if the caller has changed it since the last bind or unbind.
  *
  * Return: 0, or a negative errno; then nothing has changed.
  */
@@ -232,7 +251,7 @@ int ib_bind_mkey_list(struct ib_mr *mkey, const struct ib_sge *sg_list,
  * @layout: the blocks
  * @access: enum ib_access_flags
  *
- * As ib_bind_mkey_list().
+ * Replaces the binding as ib_bind_mkey_list() does.
  *
  * Return: 0, or a negative errno; then nothing has changed.
  */
@@ -245,7 +264,7 @@ int ib_bind_mkey_interleaved(struct ib_mr *mkey,
  * @layout: the blocks; its indices are copied
  * @access: enum ib_access_flags
  *
- * As ib_bind_mkey_list().
+ * Replaces the binding as ib_bind_mkey_list() does.
  *
  * Return: 0, or a negative errno; then nothing has changed. -EINVAL also if
  * @layout has both sizes of indices, or neither.
@@ -253,7 +272,7 @@ int ib_bind_mkey_interleaved(struct ib_mr *mkey,
 int ib_bind_mkey_indexed(struct ib_mr *mkey,
 			 const struct ib_mkey_indexed *layout, int access);
 
-/* Layouts that are staged for a key at a time. */
+/* The largest number of layouts that can be staged for a key at the same time. */
 #define IB_MKEY_MAX_STAGED 4
 
 /**
@@ -264,7 +283,7 @@ int ib_bind_mkey_indexed(struct ib_mr *mkey,
  *
  * Copies the description into the key, under the rkey that @mkey has now. The
  * binding stays. An ib_reg_wr with opcode IB_WR_REG_MR binds the key to the
- * layout that is staged under its @key, and uses that layout up:
+ * layout that is staged under the rkey in its field key, and uses that layout up:
  *
  *	ib_update_fast_reg_key(mkey, ib_inc_rkey(mkey->rkey));
  *	ret = ib_map_mkey_list(mkey, sg_list, num_sge);
@@ -274,9 +293,9 @@ int ib_bind_mkey_indexed(struct ib_mr *mkey,
  *	reg.key = mkey->rkey;
  *	reg.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ;
  *
- * Requests that are posted later on the queue see the new layout, by the new lkey
- * and rkey, and earlier ones the old layout. A request that binds a bound key
- * waits until all earlier requests of its queue have completed. IB_WR_LOCAL_INV,
+ * Requests that are posted later on the queue see the new layout, through the new
+ * lkey and rkey. Earlier requests see the old layout. A request that binds a bound
+ * key waits until all earlier requests of its queue have completed. IB_WR_LOCAL_INV,
  * or a peer's IB_WR_SEND_WITH_INV, with the rkey of the last bind unbinds the key.
  * No access by the key is in progress when that request completes.
  *
@@ -284,11 +303,12 @@ int ib_bind_mkey_indexed(struct ib_mr *mkey,
  * rkey. A layout replaces the one that is staged under the same rkey.
  * ib_unbind_mkey() drops all of them.
  *
- * This function checks what depends on the description alone. The request looks
- * the leaves up when it executes, so an earlier request of the queue may register
- * a leaf. It completes with IB_WC_MW_BIND_ERR if ib_bind_mkey_list() would fail,
- * if no layout is staged under its @key, if the key is in another protection
- * domain than the queue pair. Then the key keeps its binding.
+ * This function checks only what depends on the description alone. The request
+ * looks the leaves up when it executes, so an earlier request of the queue may
+ * register a leaf. The request completes with IB_WC_MW_BIND_ERR if
+ * ib_bind_mkey_list() would fail, if no layout is staged under its rkey, or if the
+ * key is in another protection domain than the queue pair. Then the key keeps its
+ * binding.
  *
  * The caller deregisters the key after the queue pair is drained, as for any MR
  * with work requests.
@@ -307,7 +327,7 @@ int ib_map_mkey_list(struct ib_mr *mkey, const struct ib_sge *sg_list,
  * @mkey: key of ib_alloc_mkey()
  * @layout: the blocks
  *
- * As ib_map_mkey_list().
+ * Stages the layout as ib_map_mkey_list() does.
  *
  * Context: any that may post work requests. Does not sleep.
  * Return: 0, or a negative errno as of ib_map_mkey_list().
@@ -321,7 +341,7 @@ int ib_map_mkey_interleaved(struct ib_mr *mkey,
  * @mkey: key of ib_alloc_mkey()
  * @layout: the blocks, at most IB_MKEY_MAX_ENTRIES; its indices are copied
  *
- * As ib_map_mkey_list().
+ * Stages the layout as ib_map_mkey_list() does.
  *
  * Context: any that may post work requests. Does not sleep.
  * Return: 0, or a negative errno as of ib_map_mkey_list(). -EINVAL also if
@@ -334,11 +354,10 @@ int ib_map_mkey_indexed(struct ib_mr *mkey,
  * struct ib_mkey_bind - the description for one of several keys
  * @mkey: key of ib_alloc_mkey()
  * @access: enum ib_access_flags
- * @interleaved: blocks that repeat; NULL for another layout
- * @indexed: otherwise, indexed blocks; NULL for a list
- * @sg_list: otherwise, ranges, one after another
+ * @interleaved: an interleaved layout, or NULL
+ * @indexed: an indexed layout, or NULL; ignored if @interleaved is set
+ * @sg_list: the ranges of a list; ignored if @interleaved or @indexed is set
  * @num_sge: number of ranges
- * @error: set to a negative errno if this bind made the call fail, or to 0
  */
 struct ib_mkey_bind {
 	struct ib_mr *mkey;
@@ -347,24 +366,26 @@ struct ib_mkey_bind {
 	const struct ib_mkey_interleaved *interleaved;
 	const struct ib_mkey_indexed *indexed;
 	const struct ib_sge *sg_list;
-	int error;
 };
 
 /**
  * ib_bind_mkeys() - bind several keys, all of them or none
- * @binds: keys of one device, none twice, and a description for each
+ * @binds: keys of one device, each named once, and a description for each
  * @num: number of keys, 1 to IB_MKEY_MAX_BINDS
+ * @failed: if the call fails, set to the number of the key that caused the error,
+ *	or to @num if no single key did; may be NULL
  *
  * All descriptions are checked completely, against the bindings before the call.
- * Then all keys are bound. Accesses by the old bindings have ended when this
- * returns. It takes one grace period. A concurrent access may find one key bound
- * and another not yet.
+ * Then all keys are bound. Accesses through the old bindings have ended when this
+ * returns. The call waits for one grace period, not for one for each key. During
+ * the call, an access may find one key bound anew while another still has its old
+ * binding.
  *
  * Return: 0, or a negative errno as of ib_bind_mkey_list(); then nothing has
  * changed. -EINVAL for a key that is named twice or belongs to another device;
  * -EBUSY also for a key that another description refers to.
  */
-int ib_bind_mkeys(struct ib_mkey_bind *binds, u32 num);
+int ib_bind_mkeys(const struct ib_mkey_bind *binds, u32 num, u32 *failed);
 
 /**
  * ib_unbind_mkey() - return a key to its state after ib_alloc_mkey()
@@ -374,7 +395,8 @@ int ib_bind_mkeys(struct ib_mkey_bind *binds, u32 num);
  * as by ib_inc_rkey(), in @mkey->lkey and @mkey->rkey too: a peer that still uses
  * the old rkey does not reach a later layout. LOCAL_INV and SEND with invalidate
  * increment the tag but not these fields, which the caller may write at the
- * same time. The next ib_bind_mkey_list(), and functions like it, set them.
+ * same time. The next ib_bind_mkey_list(), and functions like it, set them to the
+ * incremented tag, unless the caller has changed them since the last bind.
  * Drops the layouts that are staged for the key.
  *
  * Return: 0, or a negative errno; then nothing has changed: -EINVAL for an MR that
@@ -385,9 +407,9 @@ int ib_unbind_mkey(struct ib_mr *mkey);
 /**
  * ib_query_mkey_caps() - query the limits of a device
  * @device: any device
- * @caps: filled in
+ * @caps: the structure to fill in
  *
- * Return: 0, or -EOPNOTSUPP.
+ * Return: 0, or -EOPNOTSUPP if ib_mkey does not extend @device.
  */
 int ib_query_mkey_caps(struct ib_device *device, struct ib_mkey_caps *caps);
 
@@ -408,7 +430,8 @@ struct ib_mkey_pool *ib_mkey_pool_create(struct ib_pd *pd, u32 max_entries,
  * ib_mkey_pool_get() - take a key from a pool
  * @pool: the pool
  *
- * The key is unbound. ib_mkey_pool_put() returns it; it must not be deregistered.
+ * The key is unbound. The caller returns it with ib_mkey_pool_put(), and must not
+ * deregister it.
  *
  * Context: process. Does not sleep.
  * Return: the key, or NULL if all are in use.
@@ -424,9 +447,9 @@ struct ib_mr *ib_mkey_pool_get(struct ib_mkey_pool *pool);
  * does not reach the layouts of the next owner.
  *
  * Context: process. Sleeps, as ib_unbind_mkey() does.
- * Return: 0, or a negative errno; then the key is still the caller's: -EBUSY while
- * a memory window or another key refers to it. -EINVAL for a key that is not the
- * caller's: one that was returned before, or that is not of this pool.
+ * Return: 0; -EBUSY while a memory window or another key refers to the key, which
+ * the caller then keeps; -EINVAL for a key that was returned before, or that is not
+ * of this pool.
  */
 int ib_mkey_pool_put(struct ib_mkey_pool *pool, struct ib_mr *mkey);
 

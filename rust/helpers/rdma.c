@@ -25,7 +25,7 @@ __rust_helper int rust_helper_ib_check_mr_access(struct ib_device *device,
 	return ib_check_mr_access(device, flags);
 }
 
-/* A table of two others. */
+/* Makes @chain a table that consists of the tables @first and @second. */
 __rust_helper void rust_helper_uapi_def_chain(struct uapi_definition chain[3],
 					      const struct uapi_definition *first,
 					      const struct uapi_definition *second)
@@ -44,7 +44,7 @@ __rust_helper bool rust_helper_uverbs_attr_is_valid(const struct uverbs_attr_bun
 	return uverbs_attr_is_valid(attrs, id);
 }
 
-__rust_helper int rust_helper_uverbs_copy_u32(u32 *value, const struct uverbs_attr_bundle *attrs,
+__rust_helper int rust_helper_uverbs_copy_u64(u64 *value, const struct uverbs_attr_bundle *attrs,
 					      unsigned int id)
 {
 	return uverbs_copy_from(value, attrs, id);
@@ -76,8 +76,8 @@ __rust_helper void rust_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned
 }
 
 /*
- * Mutexes of which a thread may hold several at once, see rust/kernel/sync/lock.rs. All such
- * threads hold this lock, which excludes no other thread, and which tells lockdep.
+ * A thread may hold several mutexes of one class at once, see rust/kernel/sync/lock.rs. Such a
+ * thread also holds this lock. The lock excludes no other thread, and exists for lockdep only.
  */
 #ifdef CONFIG_DEBUG_LOCK_ALLOC
 static struct {
@@ -125,7 +125,8 @@ __rust_helper void rust_helper_rdma_ops_leave(int index)
 
 /*
  * A caller that loaded the pointer of an operation may not have entered yet, and
- * one that left may not have returned. Neither switches voluntarily in between.
+ * one that left may not have returned. Neither sleeps in between, so
+ * synchronize_rcu_tasks() waits for both.
  */
 __rust_helper void rust_helper_rdma_ops_drain(void)
 {
@@ -138,8 +139,8 @@ __rust_helper void rust_helper_rdma_ops_drain(void)
 DEFINE_STATIC_SRCU_FAST(rdma_table_srcu);
 
 /*
- * Readers that entered and left on each CPU. A writer that finds no reader has
- * no need of a grace period, which takes milliseconds on a machine of many CPUs.
+ * Readers that entered and left on each CPU. A writer that finds no reader needs no
+ * grace period, which takes milliseconds on a machine of many CPUs.
  */
 static DEFINE_PER_CPU(struct rdma_table_readers {
 	unsigned long entered;
@@ -149,7 +150,10 @@ static DEFINE_PER_CPU(struct rdma_table_readers {
 __rust_helper struct srcu_ctr __percpu *rust_helper_rdma_table_enter(void)
 {
 	this_cpu_inc(rdma_table_readers.entered);
-	/* Entering is visible before a pointer is read. SRCU-fast has no barrier. */
+	/*
+	 * Orders the count before the read of a pointer. SRCU-fast has no barrier. Pairs with the
+	 * first barrier in rdma_table_is_idle().
+	 */
 	smp_mb();
 	return srcu_read_lock_fast(&rdma_table_srcu);
 }
@@ -157,15 +161,25 @@ __rust_helper struct srcu_ctr __percpu *rust_helper_rdma_table_enter(void)
 __rust_helper void rust_helper_rdma_table_leave(struct srcu_ctr __percpu *entered)
 {
 	srcu_read_unlock_fast(&rdma_table_srcu, entered);
-	/* All is read before leaving is visible. */
+	/* Orders the reads before the count. Pairs with the second one in rdma_table_is_idle(). */
 	smp_mb();
 	this_cpu_inc(rdma_table_readers.left);
 }
 
+__rust_helper void rust_helper_rdma_preempt_disable(void)
+{
+	preempt_disable();
+}
+
+__rust_helper void rust_helper_rdma_preempt_enable(void)
+{
+	preempt_enable();
+}
+
 /*
- * Returns true if all readers that may have found what the caller took out
- * have left. As the scan of SRCU itself: those that left are counted first, so
- * that equal sums mean that each reader that was seen to enter was seen to leave.
+ * Returns true if all readers that may have found what the caller took out have left.
+ * As in the scan of SRCU itself, readers that left are counted first. If the sums are
+ * equal, each reader that was seen to enter was seen to leave, too.
  */
 static bool rdma_table_is_idle(void)
 {
@@ -173,14 +187,15 @@ static bool rdma_table_is_idle(void)
 	unsigned int cpu;
 
 	/*
-	 * for_each_possible_cpu() calls a function for each CPU.
-	 * Pairs with the barrier of entering: a reader not seen finds what is there now.
+	 * Pairs with the barrier in rust_helper_rdma_table_enter(): a reader that is not counted
+	 * below does not find what the caller took out. The loops do not use
+	 * for_each_possible_cpu(), which calls a function for each CPU.
 	 */
 	smp_mb();
 	for (cpu = 0; cpu < nr_cpu_ids; cpu++)
 		if (cpu_possible(cpu))
 			left += READ_ONCE(per_cpu(rdma_table_readers.left, cpu));
-	/* Pairs with the barrier of leaving. */
+	/* Pairs with the barrier in rust_helper_rdma_table_leave(). */
 	smp_mb();
 	for (cpu = 0; cpu < nr_cpu_ids; cpu++)
 		if (cpu_possible(cpu))
@@ -188,7 +203,7 @@ static bool rdma_table_is_idle(void)
 
 	if (entered != left)
 		return false;
-	/* What the caller frees, no reader reads any more. */
+	/* Orders the sums before the caller frees what it took out. */
 	smp_mb();
 	return true;
 }
@@ -211,8 +226,8 @@ __rust_helper void rust_helper_rdma_table_synchronize(void)
 }
 
 /*
- * Returns a state for rdma_table_passed(): true once a grace period has passed
- * since then.
+ * Returns the state of SRCU. Once a grace period has passed since then,
+ * rdma_table_passed() returns true for that state.
  */
 __rust_helper unsigned long rust_helper_rdma_table_era(void)
 {
@@ -231,6 +246,15 @@ __rust_helper bool rust_helper_rdma_table_unused(void)
 		return true;
 	start_poll_synchronize_srcu(&rdma_table_srcu);
 	return false;
+}
+
+/*
+ * Waits for a grace period that rdma_table_unused() let begin, also while there is no reader.
+ * The module may not be unloaded during one.
+ */
+__rust_helper void rust_helper_rdma_table_drain(void)
+{
+	synchronize_srcu(&rdma_table_srcu);
 }
 
 __rust_helper void *rust_helper_xa_remove_if(struct xarray *xa, unsigned long index,
@@ -264,9 +288,7 @@ __rust_helper void rust_helper_rdma_cond_resched(void)
 	cond_resched();
 }
 
-/*
- * Threads that wait for a number to fall to zero, see rust/kernel/sync/users.rs.
- */
+/* Waits until @count is zero, see rust/kernel/sync/users.rs. */
 __rust_helper void rust_helper_wait_for_none(atomic_t *count)
 {
 	wait_var_event(count, !atomic_read_acquire(count));
@@ -282,7 +304,7 @@ __rust_helper bool rust_helper_wait_for_none_timeout(atomic_t *count, long jiffi
 	return wait_var_event_timeout(count, !atomic_read_acquire(count), jiffies);
 }
 
-/* A full barrier, also before what the caller reads next. */
+/* Counts a user. This is a full barrier, so it orders the count before the caller's next reads. */
 __rust_helper void rust_helper_rdma_count_user(atomic_t *count)
 {
 	atomic_inc(count);
@@ -290,13 +312,13 @@ __rust_helper void rust_helper_rdma_count_user(atomic_t *count)
 	smp_mb__after_atomic();
 }
 
-/* The caller may free what users read. */
+/* Returns true if there are no users. The caller may then free what they read. */
 __rust_helper bool rust_helper_rdma_no_users(atomic_t *count)
 {
 	return !atomic_read_acquire(count);
 }
 
-/* A full barrier. Returns true if there are no users. */
+/* Ends a user. This is a full barrier. Returns true if no users are left. */
 __rust_helper bool rust_helper_rdma_uncount_user(atomic_t *count)
 {
 	return atomic_dec_and_test(count);

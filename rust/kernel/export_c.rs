@@ -33,7 +33,7 @@ pub(crate) unsafe trait FromC: Sized {
 ///
 /// # Safety
 ///
-/// As for [`FromC`].
+/// Those of [`FromC`], for `len` elements.
 pub(crate) unsafe trait FromCArray: Sized {
     /// The C type.
     type Raw;
@@ -84,6 +84,16 @@ pub(crate) use string_parameter;
 ///
 /// `in module;` names the bindings of the header. An argument `name[count]: Type` is a pointer to
 /// as many elements as the argument `count` says.
+///
+/// C callers promise that arguments are valid during the call. So the body is a separate function,
+/// which must be correct for any lifetimes of its arguments. A body that keeps one does not compile:
+///
+/// ```text
+/// fn ib_keep(pd: &Pd) -> Result {
+///     KEPT.populate(pd); // static KEPT: SetOnce<&'static Pd>
+///     Ok(())             // error[E0521]: borrowed data escapes outside of function
+/// }
+/// ```
 macro_rules! export_c {
     (in $module:path; $(
         $(#[$attr:meta])*
@@ -93,20 +103,24 @@ macro_rules! export_c {
         #[no_mangle]
         #[allow(
             clippy::missing_safety_doc,
-            clippy::redundant_closure_call,
-            unused_braces,
             unused_variables,
             reason = "the C header says what callers promise; an array has its length"
         )]
         unsafe extern "C" fn $name(
             $($arg: $crate::kernel_ext::export_c::export_c!(@raw $ty $(, $len)?)),*
         ) -> <$ret as $crate::kernel_ext::export_c::IntoC>::Raw {
-            // SAFETY: C callers fulfil the promises of the argument types.
-            $(let $arg: $ty = unsafe {
-                $crate::kernel_ext::export_c::export_c!(@from $ty, $arg $(, $len)?)
-            };)*
-            // A closure, so that the body may use `?`.
-            $crate::kernel_ext::export_c::IntoC::into_c((|| -> $ret { $body })())
+            #[allow(
+                clippy::too_many_arguments,
+                reason = "the C function has as many"
+            )]
+            fn body($($arg: $ty),*) -> $ret $body
+
+            $crate::kernel_ext::export_c::IntoC::into_c(body(
+                // SAFETY: C callers fulfil the promises of the argument types during the call.
+                $(unsafe {
+                    $crate::kernel_ext::export_c::export_c!(@from $ty, $arg $(, $len)?)
+                }),*
+            ))
         }
 
         const _: () = {
@@ -208,38 +222,37 @@ macro_rules! pointers {
     };
     (@one $field:ident, [$target:ty; $count:ident]) => {
         fn $field(&self) -> Option<&'a [$target]> {
-            // SAFETY: The header of the structure says so.
+            // SAFETY: The C header promises this, as `pointers!` requires.
             unsafe { self.elements(|this| this.$field, self.$count as usize) }
         }
     };
     (@one $field:ident, ($held:ident)) => {
         fn $field(&self) -> $held<'a> {
-            // SAFETY: The header of the structure says so.
+            // SAFETY: The C header promises this, as `pointers!` requires.
             unsafe { $crate::kernel_ext::export_c::FromC::from_c(self.$field) }
         }
     };
     (@one $field:ident, $target:tt) => {
         fn $field(&self) -> Option<$crate::kernel_ext::export_c::Given<'a, $target>> {
-            // SAFETY: The header of the structure says so.
+            // SAFETY: The C header promises this, as `pointers!` requires.
             unsafe { self.pointee(|this| this.$field) }
         }
     };
 }
 pub(crate) use pointers;
 
-/// Structures that C passes. One field of each is an answer.
+/// Structures that C passes for reading, each as [`Given`].
 pub(crate) struct GivenArray<'a, T> {
-    first: *mut T,
+    first: *const T,
     len: usize,
-    _given: PhantomData<&'a mut T>,
+    _given: PhantomData<&'a T>,
 }
 
-// SAFETY: The pointer is to that many structures as for `Given`, and nothing else uses them for
-// `'a`.
+// SAFETY: The pointer is to that many structures as for `Given`.
 unsafe impl<'a, T> FromCArray for GivenArray<'a, T> {
-    type Raw = *mut T;
+    type Raw = *const T;
 
-    unsafe fn from_c(raw: *mut T, len: usize) -> Self {
+    unsafe fn from_c(raw: *const T, len: usize) -> Self {
         Self {
             first: raw,
             len,
@@ -248,52 +261,20 @@ unsafe impl<'a, T> FromCArray for GivenArray<'a, T> {
     }
 }
 
-impl<T> GivenArray<'_, T> {
-    /// Returns the number of structures.
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
+impl<'a, T> GivenArray<'a, T> {
     /// Returns structure `index`.
-    pub(crate) fn get(&self, index: usize) -> Option<Given<'_, T>> {
-        // SAFETY: There are `len` structures, and none is written while this is borrowed.
+    pub(crate) fn get(&self, index: usize) -> Option<Given<'a, T>> {
+        // SAFETY: There are `len` structures.
         (index < self.len).then(|| Given(unsafe { &*self.first.add(index) }))
     }
 
     /// Returns the structures in their order.
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = Given<'_, T>> {
-        // SAFETY: As for `get()`.
-        (0..self.len).map(|index| Given(unsafe { &*self.first.add(index) }))
-    }
-
-    /// Returns the answer field of structure `index`.
-    ///
-    /// # Safety
-    ///
-    /// `field` must return a field of the structure. No safety condition may depend on its value.
-    pub(crate) unsafe fn answer<U>(
-        &mut self,
-        index: usize,
-        field: impl FnOnce(*mut T) -> *mut U,
-    ) -> Option<&mut U> {
-        // SAFETY: As for `get()`; the caller borrows this exclusively.
-        (index < self.len).then(|| unsafe { &mut *field(self.first.add(index)) })
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = Given<'a, T>> + Clone {
+        let first = self.first;
+        // SAFETY: There are `len` structures.
+        (0..self.len).map(move |index| Given(unsafe { &*first.add(index) }))
     }
 }
-
-/// Declares the answer field of a C structure in a [`GivenArray`].
-macro_rules! answer {
-    ($structure:ty { $field:ident: $ty:ty }) => {
-        impl $crate::kernel_ext::export_c::GivenArray<'_, $structure> {
-            fn $field(&mut self, index: usize) -> Option<&mut $ty> {
-                const _: fn(&$structure) -> $ty = |this| this.$field;
-                // SAFETY: The field is a number in the structure that the pointer points to.
-                unsafe { self.answer(index, |this| &raw mut (*this).$field) }
-            }
-        }
-    };
-}
-pub(crate) use answer;
 
 // SAFETY: The pointer is to an initialised value that nothing else uses for `'a`.
 unsafe impl<'a, T> FromC for &'a mut T {
@@ -302,19 +283,6 @@ unsafe impl<'a, T> FromC for &'a mut T {
     unsafe fn from_c(raw: *mut T) -> Self {
         // SAFETY: By the safety requirement.
         unsafe { &mut *raw }
-    }
-}
-
-/// A C array of `N` elements, for reading and writing.
-pub(crate) struct ArrayMut<'a, T, const N: usize>(pub(crate) &'a mut [T; N]);
-
-// SAFETY: The pointer is to `N` initialised values that nothing else uses for `'a`.
-unsafe impl<'a, T, const N: usize> FromC for ArrayMut<'a, T, N> {
-    type Raw = *mut T;
-
-    unsafe fn from_c(raw: *mut T) -> Self {
-        // SAFETY: By the safety requirement.
-        Self(unsafe { &mut *raw.cast() })
     }
 }
 
@@ -328,6 +296,16 @@ unsafe impl<'a, T> FromC for Out<'a, T> {
     unsafe fn from_c(raw: *mut T) -> Self {
         // SAFETY: By the safety requirement.
         Self(unsafe { &mut *raw.cast() })
+    }
+}
+
+// SAFETY: The pointer is NULL, or as for `Out`.
+unsafe impl<'a, T> FromC for Option<Out<'a, T>> {
+    type Raw = *mut T;
+
+    unsafe fn from_c(raw: *mut T) -> Self {
+        // SAFETY: By the safety requirement.
+        unsafe { raw.cast::<MaybeUninit<T>>().as_mut() }.map(Out)
     }
 }
 
@@ -348,6 +326,16 @@ unsafe impl<'a, T> FromCArray for &'a [T] {
         }
         // SAFETY: By the safety requirement.
         unsafe { slice::from_raw_parts(raw, len) }
+    }
+}
+
+// SAFETY: The pointer is to `len` initialised values that nothing else uses for `'a`.
+unsafe impl<'a, T> FromCArray for &'a mut [T] {
+    type Raw = *mut T;
+
+    unsafe fn from_c(raw: *mut T, len: usize) -> Self {
+        // SAFETY: By the safety requirement.
+        unsafe { slice::from_raw_parts_mut(raw, len) }
     }
 }
 

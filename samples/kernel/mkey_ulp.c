@@ -25,8 +25,8 @@ static char *bdev;
 module_param(bdev, charp, 0444);
 MODULE_PARM_DESC(bdev, "Block device whose blocks are sent through device memory, too");
 
-static uint dm_class;
-module_param(dm_class, uint, 0444);
+static ullong dm_class;
+module_param(dm_class, ullong, 0444);
 MODULE_PARM_DESC(dm_class, "Class of that device memory, see rdma/ib_mkey_ioctl.h");
 
 #define ALL_ACCESS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
@@ -45,7 +45,7 @@ struct ulp {
 	struct ulp_side *here;
 	u8 *host;
 	u64 host_addr;
-	/* The peer's side. */
+	/* The side of the peer, whose memory the requests access. */
 	struct ulp_side *there;
 	struct ib_dm *dm;
 	struct ib_mr *dm_mr;
@@ -95,7 +95,7 @@ static int pages(struct ulp *ulp)
 	return 0;
 }
 
-/* A counter in device memory. The other node adds to it, the host reads it. */
+/* Counts in device memory: the other node adds to the counter, and this host reads it. */
 static int counter(struct ulp *ulp)
 {
 	struct ib_sge sge = {
@@ -142,7 +142,7 @@ static int staging(struct ulp *ulp)
 	return 0;
 }
 
-/* The peer sends bytes that it has staged in device memory, by the lkey. */
+/* The peer stages bytes in device memory, and sends them from there by the lkey. */
 static int sending(struct ulp *ulp)
 {
 	struct ib_sge into = {
@@ -174,7 +174,7 @@ static int sending(struct ulp *ulp)
 	return 0;
 }
 
-/* A column of a matrix by the local DMA lkey: one address, one length. */
+/* Copies a column of a matrix by a key over the local DMA lkey: one address and one length. */
 static int column(struct ulp *ulp)
 {
 	static const u64 repeat_count = BLOCKS;
@@ -244,7 +244,7 @@ static int composite(struct ulp *ulp)
 	return ulp_link_connect(&ulp->link);
 }
 
-/* Messages from scattered memory; each binds a key in the order of the queue. */
+/* Sends messages from scattered memory. A request binds a key for each message. */
 static int messages(struct ulp *ulp)
 {
 	struct ib_sge all = {
@@ -266,6 +266,8 @@ static int refusals(struct ulp *ulp)
 	struct ib_dm_alloc_attr none = { .length = 0 };
 	struct ib_dm_alloc_attr much = { .length = U32_MAX };
 	struct ib_dm_alloc_attr more = { .length = 1ULL << 32 };
+	struct ib_dm_alloc_attr flag = { .length = 1, .flags = IB_MKEY_DM_HOST };
+	struct ib_dm_alloc_attr byte_of_class = { .length = 1 };
 	struct ib_sge nothing = { .addr = 0, .length = 1, .lkey = 0xfffffe00 };
 	struct ib_sge outside = { .addr = DM_LEN, .length = 1, .lkey = ulp->dm_mr->lkey };
 	struct ib_mkey_caps caps;
@@ -276,8 +278,16 @@ static int refusals(struct ulp *ulp)
 	expect(PTR_ERR(ib_alloc_dm(ulp->there->device, &none)) == -EINVAL);
 	expect(PTR_ERR(ib_alloc_dm(ulp->there->device, &much)) == -ENOMEM);
 	expect(PTR_ERR(ib_alloc_dm(ulp->there->device, &more)) == -EINVAL);
+	expect(PTR_ERR(ib_alloc_dm(ulp->there->device, &flag)) == -EINVAL);
+	expect(PTR_ERR(ib_alloc_dm_class(ulp->there->device, &byte_of_class,
+					 IB_MKEY_DM_HOST | 1 << 8)) == -EINVAL);
+	expect(PTR_ERR(ib_alloc_dm_class(ulp->there->device, &byte_of_class,
+					 IB_MKEY_DM_P2P(0x10000, 0, 1))) == -EOPNOTSUPP);
 	expect(PTR_ERR(ib_reg_dm_mr(ulp->there->pd, ulp->dm, 1, DM_LEN, ALL_ACCESS)) == -EINVAL);
 	expect(PTR_ERR(ib_reg_dm_mr(ulp->there->pd, ulp->dm, U64_MAX, 2, ALL_ACCESS)) == -EINVAL);
+	/* RAM is not persistent. The memory can be freed later, so no MR is counted. */
+	expect(PTR_ERR(ib_reg_dm_mr(ulp->there->pd, ulp->dm, 0, DM_LEN,
+				    IB_ACCESS_FLUSH_PERSISTENT)) == -EOPNOTSUPP);
 	expect(ib_memcpy_to_dm(ulp->dm, DM_LEN, &byte, 1) == -EINVAL);
 	expect(ib_memcpy_from_dm(&byte, ulp->dm, U64_MAX, 1) == -EINVAL);
 	expect(ib_bind_mkey_list(ulp->mkey, &nothing, 1, ALL_ACCESS) == -ENOENT);
@@ -371,7 +381,6 @@ module_init(mkey_ulp_init);
 
 static void __exit mkey_ulp_exit(void)
 {
-	ulp_client_end();
 }
 module_exit(mkey_ulp_exit);
 

@@ -18,7 +18,6 @@ struct ulp_link {
 
 int ulp_client_run(const char *name, const char *device, const char *peer,
 		   int (*run)(struct ib_device *devices[2]));
-void ulp_client_end(void);
 int ulp_link_open(struct ulp_link *link, struct ib_device *devices[2]);
 void ulp_link_close(struct ulp_link *link);
 int ulp_link_connect(struct ulp_link *link);
@@ -28,6 +27,6 @@ int ulp_keys(struct ib_pd *pd, struct ib_dm *dm);
 int ulp_request(struct ulp_side *here, u8 *from, u64 from_addr, u8 *to, u64 remote_addr,
 		u32 rkey);
 int ulp_limits(struct ib_pd *pd, u64 addr);
-int ulp_block(struct ulp_link *link, const char *path, u32 class);
+int ulp_block(struct ulp_link *link, const char *path, u64 class);
 
 #endif /* MKEY_ULP_H */

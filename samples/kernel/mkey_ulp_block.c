@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Reads blocks of a block device into device memory and sends them from there to
- * another node. In a controller's own memory (class p2p) neither step touches the
- * host's RAM.
+ * Reads blocks of a block device into device memory and sends them from there to another
+ * node. If the device memory is that of a controller (class p2p), neither step accesses
+ * the RAM of the host.
  */
 
 #include <linux/blkdev.h>
@@ -14,7 +14,7 @@
 #include "mkey_ulp.h"
 
 #define LEN (64 * 1024)
-/* Not the first sector of the device, and not the first byte of the memory. */
+/* An offset in the block device and one in the device memory; 0 would test less. */
 #define SECTOR 24
 #define DM_OFFSET 4096
 
@@ -57,7 +57,7 @@ static int is_p2p(struct sg_table *sgt)
 	return 1;
 }
 
-/* The peer gets the bytes from the device memory by one WRITE. */
+/* Writes the bytes from the device memory to the peer by one request. */
 static int send(struct ulp_link *link, struct ib_mr *mr, u64 addr, u32 rkey)
 {
 	struct ib_sge sge = { .addr = addr, .length = LEN, .lkey = mr->lkey };
@@ -72,7 +72,7 @@ static int send(struct ulp_link *link, struct ib_mr *mr, u64 addr, u32 rkey)
 	return ret ?: status == IB_WC_SUCCESS ? 0 : -EIO;
 }
 
-/* Makes a key over the peer's RAM, which has no MR. */
+/* Makes a key over RAM of the peer by the local DMA lkey, so the RAM needs no MR. */
 static struct ib_mr *expose(struct ib_pd *pd, u64 addr)
 {
 	struct ib_sge all = { .addr = addr, .length = LEN, .lkey = pd->local_dma_lkey };
@@ -141,13 +141,13 @@ free:
  * ulp_block() - send blocks of @path through device memory
  * @link: connected sides
  * @path: block device
- * @class: class of device memory, as for ib_alloc_dm()
+ * @class: class of device memory, as for ib_alloc_dm_class()
  *
  * Return: 0, or an errno if a byte is not in its place.
  */
-int ulp_block(struct ulp_link *link, const char *path, u32 class)
+int ulp_block(struct ulp_link *link, const char *path, u64 class)
 {
-	struct ib_dm_alloc_attr attr = { .length = DM_OFFSET + LEN, .flags = class };
+	struct ib_dm_alloc_attr attr = { .length = DM_OFFSET + LEN };
 	bool p2p = class & IB_UVERBS_MKEY_DM_P2P;
 	struct file *file;
 	struct ib_dm *dm;
@@ -159,7 +159,7 @@ int ulp_block(struct ulp_link *link, const char *path, u32 class)
 	ret = -EOPNOTSUPP;
 	if (p2p && !blk_queue_pci_p2pdma(bdev_get_queue(file_bdev(file))))
 		goto close;
-	dm = ib_alloc_dm(link->side[0].device, &attr);
+	dm = ib_alloc_dm_class(link->side[0].device, &attr, class);
 	if (IS_ERR(dm)) {
 		ret = PTR_ERR(dm);
 		goto close;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Sets of keys: one call binds several keys, and a pool has keys that are used many
+ * Uses several keys: one call binds all of them, and a pool has keys that are used many
  * times.
  */
 
@@ -36,30 +36,34 @@ static int together(struct ib_mr *keys[KEYS], struct ib_mr *mr)
 		{ .mkey = keys[1], .access = ACCESS, .interleaved = &layout },
 		{ .mkey = keys[2], .access = ACCESS, .sg_list = range, .num_sge = 1 },
 	};
+	u32 failed = 4711;
 	int i;
 
-	expect(!ib_bind_mkeys(binds, KEYS));
+	expect(!ib_bind_mkeys(binds, KEYS, &failed));
+	expect(failed == 4711);
 	expect(keys[0]->length == 50 && keys[1]->length == 12 && keys[2]->length == 20);
 
-	/* The last key's description is refused. */
+	/* The description of the last key has too many entries, so no key is bound. */
 	range[0].length = 10;
 	binds[2].num_sge = 3;
-	expect(ib_bind_mkeys(binds, KEYS) == -ENOSPC);
-	expect(!binds[0].error && !binds[1].error && binds[2].error == -ENOSPC);
+	expect(ib_bind_mkeys(binds, KEYS, &failed) == -ENOSPC);
+	expect(failed == 2);
 	expect(keys[0]->length == 50 && keys[1]->length == 12 && keys[2]->length == 20);
 	/* One key is in the list twice. */
 	binds[2].num_sge = 1;
 	binds[2].mkey = keys[0];
-	expect(ib_bind_mkeys(binds, KEYS) == -EINVAL);
-	expect(!binds[0].error && binds[2].error == -EINVAL);
+	failed = 4711;
+	expect(ib_bind_mkeys(binds, KEYS, &failed) == -EINVAL);
+	expect(failed == 2);
 	expect(keys[0]->length == 50 && keys[2]->length == 20);
-	expect(ib_bind_mkeys(binds, 0) == -EINVAL);
-	expect(ib_bind_mkeys(binds, IB_MKEY_MAX_BINDS + 1) == -EINVAL);
+	expect(ib_bind_mkeys(binds, 0, NULL) == -EINVAL);
+	expect(ib_bind_mkeys(binds, IB_MKEY_MAX_BINDS + 1, &failed) == -EINVAL);
+	expect(failed == IB_MKEY_MAX_BINDS + 1);
 
 	binds[2].mkey = keys[2];
 	binds[1].interleaved = NULL;
 	binds[1].indexed = &indexed;
-	expect(!ib_bind_mkeys(binds, KEYS));
+	expect(!ib_bind_mkeys(binds, KEYS, NULL));
 	expect(keys[0]->length == 40 && keys[1]->length == 14 && keys[2]->length == 10);
 	for (i = 0; i < KEYS; i++)
 		expect(!ib_unbind_mkey(keys[i]));
@@ -67,7 +71,7 @@ static int together(struct ib_mr *keys[KEYS], struct ib_mr *mr)
 	return 0;
 }
 
-/* A key in its pool does not hold what was bound to it before. */
+/* A key in its pool no longer refers to the MR that it was bound to. */
 static int recycled(struct ib_mkey_pool *pool, struct ib_mr *mr, struct ib_mr *stranger,
 		    struct ib_mr *foreign)
 {
@@ -95,19 +99,19 @@ static int recycled(struct ib_mkey_pool *pool, struct ib_mr *mr, struct ib_mr *s
 	expect(!ib_mkey_pool_put(pool, keys[0]));
 	expect(!keys[0]->length && !keys[1]->length);
 	expect(ib_mkey_pool_put(pool, mr) == -EINVAL);
-	/* A key is returned once, even while another one is in use. */
+	/* A key can be returned once only, even while another key is in use. */
 	expect(ib_mkey_pool_put(pool, keys[0]) == -EINVAL);
 
 	again = ib_mkey_pool_get(pool);
 	expect((again == keys[0] || again == keys[1]) && !again->length);
 	/*
-	 * A key is missing in the pool, but not one of another protection
-	 * domain.
+	 * A key of the pool is in use, but the pool takes no key of another
+	 * protection domain instead.
 	 */
 	expect(ib_mkey_pool_put(pool, foreign) == -EINVAL);
 	expect(!ib_mkey_pool_put(pool, again));
 	expect(!ib_mkey_pool_put(pool, keys[2]));
-	/* The pool is complete, so it takes no other key, which stays bound. */
+	/* All keys of the pool are back. It refuses another key, which stays bound. */
 	expect(!ib_bind_mkey_list(stranger, &range, 1, ACCESS));
 	expect(ib_mkey_pool_put(pool, stranger) == -EINVAL);
 	expect(stranger->length == 64);
@@ -165,7 +169,7 @@ dealloc:
 dereg_stranger:
 	ib_dereg_mr(stranger);
 dereg:
-	/* No key in the pool holds the MR. */
+	/* No key of the pool refers to the MR any more. */
 	if (ib_dereg_mr(mr))
 		ret = ret ?: -EBUSY;
 	return ret;

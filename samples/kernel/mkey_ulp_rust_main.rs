@@ -2,15 +2,14 @@
 
 //! A ULP in Rust that uses device memory and keys. It shows which functions to call, and when.
 //!
-//! Loading the module runs it once between two devices. The module loads if every byte was where
-//! it should be, and fails to load otherwise.
+//! Loading the module runs the ULP once between two devices. The module loads if every byte was
+//! where it should be, and fails to load otherwise.
 
 use core::borrow::Borrow;
 use kernel::{prelude::*, sync::Arc};
 use kernel_ext::rdma::ulp::{
-    Access, BindRefused, Bound, Cq, DeviceMemory, DevicePd, Devices, DmClass, DmRegion, HeldDevice,
-    HostBuffer, LeafBlock, LeafRange, LeafTable, Local, Mkey, Qp, Remote, Right, Status, Unbound,
-    Work,
+    BindRefused, DeviceMemory, DevicePd, Devices, DmClass, DmRegion, HeldDevice, HostBuffer,
+    LeafBlock, LeafRange, LeafTable, Local, Mkey, Qp, Remote, Right, Status, Unbound, Work,
 };
 
 #[path = "../../rust/bindings/mod.rs"]
@@ -48,39 +47,13 @@ fn value(parameter: impl Borrow<u32>) -> u32 {
     *parameter.borrow()
 }
 
-/// Returns `EIO` from the caller, and logs the line, unless the condition holds.
-macro_rules! expect {
-    ($condition:expr) => {
-        if !$condition {
-            let what = stringify!($condition);
-            pr_err!("line {}: {} does not hold\n", line!(), what);
-            return Err(EIO);
-        }
-    };
-}
-
-const DM_LEN: u64 = 4096;
-const HOST_LEN: usize = 4096;
-
-/// Returns the access flags of keys and MRs in this sample.
-fn all_access() -> Access {
-    Access::from(Right::LocalWrite) | Right::RemoteWrite | Right::RemoteRead | Right::RemoteAtomic
-}
-
-/// A device with a queue pair.
-struct Side {
-    device: HeldDevice,
-    pd: Arc<DevicePd>,
-    qp: Qp,
-}
-
-impl Side {
-    fn new(device: HeldDevice) -> Result<Self> {
-        let pd = DevicePd::new(&device)?;
-        let qp = Qp::new(&pd, Cq::new(&device, 4)?)?;
-        Ok(Self { device, pd, qp })
-    }
-}
+#[macro_use]
+#[path = "mkey_ulp_rust_side.rs"]
+mod side;
+use side::{all_access, Side, DM_LEN, HOST_LEN};
+#[path = "mkey_ulp_rust_refusals.rs"]
+mod refusals;
+use refusals::{other_domains, refusals, refused};
 
 /// Fills a buffer with bytes that seldom repeat.
 fn fill(buffer: &HostBuffer, seed: usize) -> Result {
@@ -102,7 +75,7 @@ fn counter(here: &mut Side, host: &HostBuffer, memory: &DeviceMemory, region: &D
     const ADDITIONS: u64 = 100;
     const STEP: u64 = 7;
     const FIRST: u64 = 5;
-    // No transfer may change the neighbouring words.
+    // The words on both sides of the counter have this value, which no transfer may change.
     const GUARD: u64 = 0x0123_4567_89ab_cdef;
     const AT: u64 = 64;
 
@@ -137,7 +110,7 @@ fn column(here: &mut Side, there: &Side) -> Result {
     const BLOCK: usize = 16;
     const ROWS: usize = 32;
     const LEN: usize = BLOCK * ROWS;
-    // Length of a row, and the column's offset in it.
+    // The length of a row, and the offset of the column in it, in the two matrices.
     const FROM: (usize, usize) = (48, 8);
     const TO: (usize, usize) = (72, 40);
 
@@ -244,7 +217,8 @@ fn messages(here: &mut Side, there: &mut Side) -> Result {
         }
     }
 
-    // A peer writes by the rkey of a bind by a request, and not by it after the key is unbound.
+    // After a bind by a request, a peer writes by the rkey of the key. After the key is unbound,
+    // the rkey is refused.
     let block = LeafBlock::new(&into, 7, 3, &[10])?;
     let staged = target.unbind()?.stage_interleaved(&[4], &[block])?;
     let Ok(target) = there.qp.bind(staged, all_access())? else {
@@ -262,10 +236,17 @@ fn messages(here: &mut Side, there: &mut Side) -> Result {
     }
     let (status, target) = there.qp.unbind(target)?;
     expect!(status == Status::SUCCESS);
+    // The second request of this chain is too long for rxe. The first one has completed when this
+    // returns, so the next completion is that of the next request.
+    let staged = key.stage_list(&[LeafRange::new(&from, 0, 8)])?;
+    let much = here
+        .qp
+        .execute_staged(staged, Work::Write, u32::MAX, remote);
+    expect!(much.err() == Some(EINVAL));
     expect!(here.qp.execute(Work::Write, local, remote)? == Status::REMOTE_ACCESS);
     Qp::connect(&mut here.qp, &mut there.qp)?;
 
-    // What is wrong with a description is found when it is staged, the rest by the request.
+    // Staging finds errors in a description. The request finds all other errors.
     let Err(BindRefused { key, error }) = target.stage_list(&[]) else {
         return Err(EIO);
     };
@@ -289,7 +270,7 @@ fn staging(here: &Side, there: &mut Side, memory: &DeviceMemory, region: &DmRegi
     let key = Mkey::new(&here.pd, 1)?;
     let key = key.bind_list(all_access(), &[LeafRange::new(&into, 0, LEN as u32)])?;
     let message: [u8; LEN] = core::array::from_fn(|i| i as u8 + 1);
-    // Write the message in two pieces, the end first.
+    // Write the message in two pieces. The end comes first.
     let (head, tail) = message.split_at(LEN / 3);
     memory.write(AT + head.len() as u64, tail)?;
     memory.write(AT, head)?;
@@ -304,48 +285,6 @@ fn staging(here: &Side, there: &mut Side, memory: &DeviceMemory, region: &DmRegi
         expect!(byte == message.get(i).unwrap_or(&0));
     }
     Ok(())
-}
-
-/// Returns the unchanged key of a bind that must be refused.
-fn refused(bind: Result<Mkey<Bound>, BindRefused>, error: Error) -> Result<Mkey<Unbound>> {
-    let Err(refused) = bind else {
-        pr_err!("a bind succeeded that must fail with {error:?}\n");
-        return Err(EIO);
-    };
-    if refused.error != error {
-        pr_err!("a bind failed with {:?}, not {error:?}\n", refused.error);
-        return Err(EIO);
-    }
-    Ok(refused.key)
-}
-
-/// Checks the errno of refused calls. A refused bind returns the key.
-fn refusals(here: &Side, there: &Side, memory: &Arc<DeviceMemory>) -> Result<Mkey<Unbound>> {
-    let no_bytes = DeviceMemory::new(&there.device, 0, 0, DmClass::Default);
-    expect!(no_bytes.err() == Some(EINVAL));
-    let not_offered = DeviceMemory::new(&there.device, DM_LEN, 0, DmClass::Node(Some(999)));
-    expect!(not_offered.is_err_and(|err| err.to_errno() == -(bindings::EOPNOTSUPP as i32)));
-    expect!(memory.write(DM_LEN, &[0]) == Err(EINVAL));
-    let outside = DmRegion::new(&there.pd, memory, 1, DM_LEN, all_access());
-    expect!(outside.err() == Some(EINVAL));
-    let elsewhere = DmRegion::new(&here.pd, memory, 0, DM_LEN, all_access());
-    expect!(elsewhere.err() == Some(EINVAL));
-
-    let to_read = DmRegion::new(&there.pd, memory, 0, DM_LEN, Right::RemoteRead.into())?;
-    let near = HostBuffer::new(&here.device, HOST_LEN)?;
-    let far = HostBuffer::new(&there.device, HOST_LEN)?;
-    let all = all_access();
-    let read: Access = Right::RemoteRead.into();
-    let range = |at, len| LeafRange::new(&to_read, at, len);
-    let key = Mkey::new(&there.pd, 2)?;
-    let key = refused(key.bind_list(all, &[range(0, 8)]), EACCES)?;
-    let key = refused(key.bind_list(read, &[range(DM_LEN - 7, 8)]), ERANGE)?;
-    let three = [range(0, 8), range(8, 8), range(16, 8)];
-    let key = refused(key.bind_list(read, &three), ENOSPC)?;
-    // With the local DMA lkey alone, these two binds would succeed.
-    let key = refused(key.bind_list(read, &[LeafRange::new(&near, 0, 8)]), EINVAL)?;
-    let before = [LeafBlock::new(&far, 16, 8, &[-8])?];
-    refused(key.bind_interleaved(read, &[4], &before), ERANGE)
 }
 
 /// Binds device memory and host memory to one key, then unbinds the key.
@@ -368,7 +307,7 @@ fn composite(
     ];
     let key = key.bind_list(all_access(), &parts)?;
     let sent = bytes_of(&body)?;
-    // The key holds the MRs that it refers to.
+    // The bound key keeps the MRs that it refers to.
     drop((parts, region, memory, body));
 
     let remote = Remote {
@@ -386,7 +325,7 @@ fn composite(
         expect!(Some(byte) == expected);
     }
 
-    // It releases them when it is unbound.
+    // The unbind releases the MRs.
     let _key = key.unbind()?;
     expect!(here.qp.execute(Work::Read, all, remote)? == Status::REMOTE_ACCESS);
     Qp::connect(&mut here.qp, &mut there.qp)
@@ -406,16 +345,18 @@ fn run(here: HeldDevice, there: HeldDevice) -> Result {
     gather(&mut here, &there)?;
     staging(&here, &mut there, &memory, &region)?;
     messages(&mut here, &mut there)?;
+    other_domains(&mut here, &mut there, &region)?;
     let key = refusals(&here, &there, &memory)?;
     composite(&mut here, &mut there, key, memory, region)?;
-    // Connect again, with other device memory than the memory that was freed.
+    // `composite()` has freed the device memory, so allocate some again.
     let memory = DeviceMemory::new(&there.device, DM_LEN, 3, DmClass::Host)?;
     let region = DmRegion::new(&there.pd, &memory, 0, DM_LEN, all_access())?;
     counter(&mut here, &host, &memory, &region)
 }
 
 struct MkeyUlp {
-    // Devices may be added and removed while the module is loaded.
+    // Keeps the client registered while the module is loaded, so that devices are added to it and
+    // removed from it.
     _devices: Devices,
 }
 

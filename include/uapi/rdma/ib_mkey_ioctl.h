@@ -69,7 +69,7 @@ enum ib_mkey_dm_methods {
 	IB_MKEY_METHOD_DM_COPY = (1U << UVERBS_ID_NS_SHIFT) + 3,
 	/** @IB_MKEY_METHOD_DM_EXPORT: make a dma-buf of device memory */
 	IB_MKEY_METHOD_DM_EXPORT,
-	/** @IB_MKEY_METHOD_DM_VIEW: make a file that is mapped to copy without a call */
+	/** @IB_MKEY_METHOD_DM_VIEW: make a file to map, for copies without system calls */
 	IB_MKEY_METHOD_DM_VIEW,
 };
 
@@ -78,7 +78,7 @@ enum ib_mkey_dm_methods {
  */
 enum ib_mkey_dm_alloc_attrs {
 	/**
-	 * @IB_MKEY_ATTR_DM_ALLOC_CLASS: in, u32, optional: the class of memory,
+	 * @IB_MKEY_ATTR_DM_ALLOC_CLASS: in, u64, optional: the class of memory,
 	 * IB_MKEY_DM_HOST and so on; 0 or absent: the device's default
 	 */
 	IB_MKEY_ATTR_DM_ALLOC_CLASS = (1U << UVERBS_ID_NS_SHIFT) + 8,
@@ -92,8 +92,9 @@ enum ib_mkey_dm_export_attrs {
 	IB_MKEY_ATTR_DM_EXPORT_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 	/**
 	 * @IB_MKEY_ATTR_DM_EXPORT_RESP_FD: out, s32, a dma-buf that can be mapped
-	 * and passed to others; close-on-exec. When the device memory is freed,
-	 * mappings of it raise SIGBUS and importers are told to release it.
+	 * and passed to other processes; close-on-exec. After the device memory is
+	 * freed, accesses to mappings of the dma-buf raise SIGBUS, and importers
+	 * are told to release it.
 	 */
 	IB_MKEY_ATTR_DM_EXPORT_RESP_FD,
 };
@@ -111,8 +112,8 @@ enum ib_mkey_dm_view_attrs {
 	 * MAP_SHARED; close-on-exec. It has the pages of the device memory and
 	 * one page more. The first byte of that page is 0 until the device memory
 	 * is freed. From then on, accesses to the other pages raise no signal and
-	 * have no meaning. So what was copied is valid if the byte is 0 after the
-	 * copy.
+	 * do not reach device memory. A copy is therefore valid if the byte is 0
+	 * after the copy.
 	 */
 	IB_MKEY_ATTR_DM_VIEW_RESP_FD,
 	/** @IB_MKEY_ATTR_DM_VIEW_RESP_LENGTH: out, u64, bytes of the device memory */
@@ -171,8 +172,8 @@ enum ib_mkey_create_attrs {
 	IB_MKEY_ATTR_CREATE_PD_HANDLE,
 	/**
 	 * @IB_MKEY_ATTR_CREATE_MAX_ENTRIES: in, u32, 1 to IB_MKEY_MAX_INDICES:
-	 * entries, blocks or indices that can be bound; of entries and blocks never
-	 * more than IB_MKEY_MAX_ENTRIES
+	 * the most entries, blocks or indices that can be bound; for entries and
+	 * blocks IB_MKEY_MAX_ENTRIES is a second limit
 	 */
 	IB_MKEY_ATTR_CREATE_MAX_ENTRIES,
 	/** @IB_MKEY_ATTR_CREATE_RESP_LKEY: out, u32 */
@@ -233,7 +234,7 @@ enum ib_mkey_query_attrs {
 	IB_MKEY_ATTR_QUERY_RESP,
 	/**
 	 * @IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT: out, optional, array of u64;
-	 * the first ones that fit are written, see ib_uverbs_mkey_info.num_dims
+	 * the first counts that fit are written, see ib_uverbs_mkey_info.num_dims
 	 */
 	IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT,
 	/**
@@ -275,10 +276,15 @@ enum ib_mkey_bind_many_attrs {
 	 */
 	IB_MKEY_ATTR_BIND_MANY_HANDLES = (1U << UVERBS_ID_NS_SHIFT),
 	/**
-	 * @IB_MKEY_ATTR_BIND_MANY_BINDS: in, u64, address of an array of struct
-	 * ib_uverbs_mkey_bind, one for each key
+	 * @IB_MKEY_ATTR_BIND_MANY_BINDS: in, array of struct ib_uverbs_mkey_bind,
+	 * one for each key
 	 */
 	IB_MKEY_ATTR_BIND_MANY_BINDS,
+	/**
+	 * @IB_MKEY_ATTR_BIND_MANY_BIND_SIZE: in, u32, bytes of an element of
+	 * BIND_MANY_BINDS. Bytes that the kernel does not know must be zero.
+	 */
+	IB_MKEY_ATTR_BIND_MANY_BIND_SIZE,
 	/**
 	 * @IB_MKEY_ATTR_BIND_MANY_RESP_FAILED: out, u32, optional: if the call
 	 * fails, the number of the key that caused the error, or the number of
@@ -294,8 +300,8 @@ enum ib_mkey_bind_many_attrs {
 
 /**
  * struct ib_uverbs_mkey_sge - a range of a leaf
- * @addr: first byte: an address in the MR that @lkey names, an offset where
- *	that is zero-based
+ * @addr: first byte: an address in the MR that @lkey names, or an offset if that
+ *	MR is zero-based
  * @length: bytes, not zero
  * @lkey: lkey of a memory region in the key's protection domain
  * @comp_mask: zero; bits stand for fields of later versions
@@ -311,8 +317,9 @@ struct ib_uverbs_mkey_sge {
  * struct ib_uverbs_mkey_block - a repeated block of a leaf
  * @addr: first byte of the block at index zero of every dimension
  * @bytes_count: bytes of one block, not zero
- * @stride: bytes from one block's start to the next one's, for each dimension,
- *	outermost first; may be negative or zero; the unused ones are zero
+ * @stride: for each dimension, outermost first, the bytes from the start of one
+ *	repetition to the start of the next; may be negative or zero; strides of
+ *	unused dimensions are zero
  * @lkey: lkey of a memory region in the key's protection domain
  * @comp_mask: zero; bits stand for fields of later versions
  */
@@ -327,7 +334,7 @@ struct ib_uverbs_mkey_block {
 /**
  * struct ib_uverbs_mkey_indexed - blocks of one size at the places that indices give
  * @addr: first byte of the block of index zero: an address in the MR that @lkey
- *	names, an offset where that is zero-based
+ *	names, or an offset if that MR is zero-based
  * @unit: distance between the blocks of index i and i + 1 in bytes, not zero
  * @bytes_count: bytes of a block, not zero
  * @indices: address of an array of @num_indices indices of @index_bytes each
@@ -372,9 +379,9 @@ enum ib_uverbs_mkey_bind_mask {
  *	interleaved
  * @access: enum ib_uverbs_access_flags
  * @comp_mask: bits of enum ib_uverbs_mkey_bind_mask
- * @rkey: the lkey and rkey of the key from then on, which may differ from those
- *	before in the low 8 bits; zero if @comp_mask does not have its bit: they
- *	stay
+ * @rkey: the new lkey and rkey of the key, which may differ from the old ones in
+ *	the low 8 bits; zero if @comp_mask lacks IB_UVERBS_MKEY_BIND_RKEY, and
+ *	then the lkey and rkey stay
  * @reserved: zero
  */
 struct ib_uverbs_mkey_bind {
@@ -420,15 +427,15 @@ enum ib_uverbs_mkey_layout_mask {
  * @num_dims: dimensions of an interleaved layout, zero for others
  * @comp_mask: bits of enum ib_uverbs_mkey_layout_mask
  *
- * It begins a description. Without a gap follow, for a list, @num_entries
- * struct ib_uverbs_mkey_sge; for an interleaved layout, @num_dims repeat counts
- * (u64, outermost first) and @num_entries struct ib_uverbs_mkey_block; for an
- * indexed layout, one struct ib_uverbs_mkey_indexed whose @indices is zero, and
- * the indices, at most IB_MKEY_MAX_ENTRIES.
+ * A description begins with this structure. The rest follows without a gap: for a
+ * list, @num_entries struct ib_uverbs_mkey_sge; for an interleaved layout,
+ * @num_dims repeat counts (u64, outermost first) and @num_entries struct
+ * ib_uverbs_mkey_block; for an indexed layout, one struct ib_uverbs_mkey_indexed
+ * whose @indices is zero, and the indices, at most IB_MKEY_MAX_ENTRIES.
  *
  * A work request IB_WR_BIND_MW on a QP of a process binds a key if it has the
- * rkey of a key in the place of that of a window. It names the description by
- * an lkey of the QP's protection domain, an address and its exact length. If the
+ * rkey of a key in place of the rkey of a window. The request names the description
+ * by an lkey of the QP's protection domain, an address and its exact length. If the
  * length is zero, the description is the inline data of the request. The access
  * flags are enum ib_uverbs_access_flags. The new rkey of the request, which may
  * differ in the low 8 bits, becomes the lkey and the rkey of the key.
@@ -446,7 +453,8 @@ struct ib_uverbs_mkey_layout {
  * struct ib_uverbs_mkey_refused - the last work request that could not bind a key
  * @error: errno value, 0 if no request was refused
  * @entry: number of the entry or block that caused the error; the number of all
- *	of them if no single one did
+ *	of them if the layout as a whole caused it; 0 if the request was refused
+ *	before its entries were read
  * @comp_mask: zero; bits stand for fields of later versions that are filled in
  */
 struct ib_uverbs_mkey_refused {
@@ -488,20 +496,21 @@ enum ib_uverbs_mkey_dm_class {
 };
 
 /*
- * The place of an allocation: a bit of enum ib_uverbs_mkey_dm_class, and from
- * bit 8 on a number within the class, or 0 for the first that the device offers.
+ * The place of an allocation, a u64: a bit of enum ib_uverbs_mkey_dm_class, and
+ * from bit 8 on 1 more than a number within the class, or 0 for the first that
+ * the device offers.
  * A device offers host memory and the classes that the module parameter dm_class
  * names.
  */
 #define IB_MKEY_DM_HOST IB_UVERBS_MKEY_DM_HOST
 /* The NUMA node n. */
-#define IB_MKEY_DM_NODE(n) (IB_UVERBS_MKEY_DM_NODE | ((__u32)(n) + 1) << 8)
-/* A PCI function. Domains above 255 have no number here. */
+#define IB_MKEY_DM_NODE(n) (IB_UVERBS_MKEY_DM_NODE | ((__u64)(__u32)(n) + 1) << 8)
+/* A PCI function: a domain of 32 bits, a bus and a devfn of 8. */
 #define IB_MKEY_DM_P2P(domain, bus, devfn) \
 	(IB_UVERBS_MKEY_DM_P2P | \
-	 ((__u32)(domain) << 16 | (__u32)(bus) << 8 | (__u32)(devfn)) << 8)
+	 (((__u64)(__u32)(domain) << 16 | (__u64)(__u8)(bus) << 8 | (__u8)(devfn)) + 1) << 8)
 /* The DAX device /dev/pmemN. */
-#define IB_MKEY_DM_PMEM(n) (IB_UVERBS_MKEY_DM_PMEM | ((__u32)(n) + 1) << 8)
+#define IB_MKEY_DM_PMEM(n) (IB_UVERBS_MKEY_DM_PMEM | ((__u64)(__u32)(n) + 1) << 8)
 
 /**
  * struct ib_uverbs_mkey_caps - what a device can do
@@ -509,7 +518,7 @@ enum ib_uverbs_mkey_dm_class {
  * @flags: bits of enum ib_uverbs_mkey_cap_flags
  * @max_entries: entries or blocks of one key
  * @max_dims: dimensions of an interleaved layout
- * @max_depth: levels of keys over keys, the outermost counted
+ * @max_depth: levels of keys over keys, including the outermost
  * @dm_classes: bits of enum ib_uverbs_mkey_dm_class
  * @max_indices: indices of one key
  * @comp_mask: zero; bits stand for fields of later versions that are filled in

@@ -15,12 +15,14 @@ pub(crate) mod ram;
 
 use crate::{
     bindings,
-    kernel_ext::export_c::{Bytes, BytesMut, FromC},
+    kernel_ext::{
+        export_c::{Bytes, BytesMut, FromC},
+        sync::racing::copy_racing,
+    },
 };
 use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{
     error::to_result,
-    ffi::c_void,
     page::{
         PAGE_SHIFT,
         PAGE_SIZE, //
@@ -31,11 +33,6 @@ use kernel::{
 
 /// Largest alignment, as a power of two. The page allocator has no larger block.
 pub(crate) const MAX_LOG_ALIGN: u32 = PAGE_SHIFT as u32 + bindings::MAX_PAGE_ORDER;
-
-extern "C" {
-    /// C's copy is outside of Rust's memory model: other writers may write the bytes meanwhile.
-    fn memcpy(to: *mut c_void, from: *const c_void, len: usize) -> *mut c_void;
-}
 
 /// The allocator that memory came from.
 enum Source {
@@ -82,7 +79,8 @@ pub(crate) struct SgTableOut<'a> {
     _table: PhantomData<&'a mut bindings::sg_table>,
 }
 
-// SAFETY: The pointer is valid for writes of a table. The caller frees the table, before the memory.
+// SAFETY: The pointer is valid for writes of a table. The caller frees the table, before the
+// memory.
 unsafe impl<'a> FromC for SgTableOut<'a> {
     type Raw = *mut bindings::sg_table;
 
@@ -101,6 +99,17 @@ impl SharedMemory {
         len.div_ceil(PAGE_SIZE)
     }
 
+    /// Returns the number of bytes that a buffer of a device takes for its alignment, besides its
+    /// pages: the device's allocator aligns to pages only.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for an alignment of 2^64 or more.
+    pub(crate) fn p2p_slack(log_align: u32) -> Result<usize> {
+        let align = 1_usize.checked_shl(log_align).ok_or(EINVAL)?;
+        Ok(align.max(PAGE_SIZE) - PAGE_SIZE)
+    }
+
     /// Allocates `len` bytes of a device, at an address that is a multiple of `1 << log_align`.
     ///
     /// # Errors
@@ -112,11 +121,13 @@ impl SharedMemory {
         }
         let pages = Self::pages_of(len);
         let bytes = pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?;
-        // The device's allocator aligns to pages only.
-        let align = 1_usize.checked_shl(log_align).ok_or(EINVAL)?.max(PAGE_SIZE);
-        let slack = align - PAGE_SIZE;
+        let slack = Self::p2p_slack(log_align)?;
         let piece = p2p::P2pPiece::new(provider, bytes.checked_add(slack).ok_or(ENOMEM)?)?;
-        let skip = piece.start.as_ptr().align_offset(align).min(slack);
+        let skip = piece
+            .start
+            .as_ptr()
+            .align_offset(slack + PAGE_SIZE)
+            .min(slack);
         // SAFETY: `skip + bytes` is at most the length of the piece, which is mapped and has
         // no other user.
         let start = unsafe {
@@ -149,7 +160,8 @@ impl SharedMemory {
         let start = piece.start();
         // SAFETY: The piece is mapped and has no other user.
         unsafe { Self::clear(start, bytes) };
-        // INVARIANT: Mapped and with pages by the invariants of `Region` and `Piece`.
+        // INVARIANT: The memory is mapped and has pages, by the invariants of `PmemRegion` and
+        // `PmemPiece`.
         Ok(Self {
             start,
             pages,
@@ -266,9 +278,9 @@ impl SharedMemory {
     pub(crate) fn write(&self, offset: u64, from: Bytes<'_>) -> Result {
         let (from, len) = from.as_raw();
         let (to, len) = self.at(offset, len as u64)?;
-        // SAFETY: `at()` checked the range, and `from` has as many bytes. Other writers race with
-        // C code, not with Rust code.
-        unsafe { memcpy(to.as_ptr().cast(), from.cast(), len) };
+        // SAFETY: `at()` checked the range, and `from` has as many bytes. There is no reference to the
+        // bytes of the memory, nor to those of `from`.
+        unsafe { copy_racing(to.as_ptr(), from, len) };
         Ok(())
     }
 
@@ -281,7 +293,7 @@ impl SharedMemory {
         let (to, len) = to.as_raw();
         let (from, len) = self.at(offset, len as u64)?;
         // SAFETY: As for `write()`.
-        unsafe { memcpy(to.cast(), from.as_ptr().cast(), len) };
+        unsafe { copy_racing(to, from.as_ptr(), len) };
         Ok(())
     }
 
@@ -299,7 +311,7 @@ impl SharedMemory {
     /// # Errors
     ///
     /// `EINVAL` if the range is outside the memory; `EFAULT` for user memory that cannot be read.
-    /// The bytes before it are copied then.
+    /// The bytes before that user memory are copied then.
     pub(crate) fn copy_from_user(&self, offset: u64, addr: u64, len: u64) -> Result {
         let (to, len) = self.at(offset, len)?;
         let from = usize::try_from(addr)? as *const kernel::ffi::c_void;
@@ -315,7 +327,8 @@ impl SharedMemory {
     ///
     /// # Errors
     ///
-    /// As for [`Self::copy_from_user`].
+    /// `EINVAL` if the range is outside the memory; `EFAULT` for user memory that cannot be
+    /// written. The bytes before that user memory are copied then.
     pub(crate) fn copy_to_user(&self, offset: u64, addr: u64, len: u64) -> Result {
         let (from, len) = self.at(offset, len)?;
         let to = usize::try_from(addr)? as *mut kernel::ffi::c_void;

@@ -27,7 +27,7 @@ use kernel::{
 
 /// # Safety
 ///
-/// Only for `ib_core` to call, as `ib_device_ops.query_device` of a device that `T` extends.
+/// Only `ib_core` may call this, as `ib_device_ops.query_device` of a device that `T` extends.
 pub(super) unsafe extern "C" fn query_device<T: DeviceOps>(
     raw: *mut bindings::ib_device,
     attr: *mut bindings::ib_device_attr,
@@ -50,7 +50,7 @@ pub(super) unsafe extern "C" fn query_device<T: DeviceOps>(
 
 /// # Safety
 ///
-/// Only for `ib_core` to call, as `ib_device_ops.alloc_dm` of a device that `T` extends.
+/// Only `ib_core` may call this, as `ib_device_ops.alloc_dm` of a device that `T` extends.
 pub(super) unsafe extern "C" fn alloc_dm<T: DeviceOps>(
     raw: *mut bindings::ib_device,
     _context: *mut bindings::ib_ucontext,
@@ -58,22 +58,20 @@ pub(super) unsafe extern "C" fn alloc_dm<T: DeviceOps>(
     attrs: *mut bindings::uverbs_attr_bundle,
 ) -> *mut bindings::ib_dm {
     // SAFETY: The core calls with a registered device and attributes that are its own.
-    let (device, attr) = unsafe { (Device::from_raw(raw), &mut *attr) };
-    let mut alloc = || {
+    let (device, attr) = unsafe { (Device::from_raw(raw), &*attr) };
+    let alloc = || {
         uverbs::refuse_older()?;
         let running = Running::<T>::on(device)?;
         // SAFETY: The core calls for a method of a process.
-        if let Some(flags) = T::dm_flags(&unsafe { Attrs::from_raw(attrs) })? {
-            attr.flags = flags;
-        }
-        T::alloc_dm(running.data(), attr, true).map(Dm::into_raw)
+        let class = T::dm_class(&unsafe { Attrs::from_raw(attrs) })?;
+        T::alloc_dm(running.data(), attr, class, true).map(Dm::into_raw)
     };
     alloc().unwrap_or_else(|err: Error| err.to_ptr())
 }
 
 /// # Safety
 ///
-/// Only for `ib_core` to call, as `ib_device_ops.dealloc_dm` of a device that `T` extends.
+/// Only `ib_core` may call this, as `ib_device_ops.dealloc_dm` of a device that `T` extends.
 pub(super) unsafe extern "C" fn dealloc_dm<T: DeviceOps>(
     raw: *mut bindings::ib_dm,
     _attrs: *mut bindings::uverbs_attr_bundle,
@@ -86,7 +84,7 @@ pub(super) unsafe extern "C" fn dealloc_dm<T: DeviceOps>(
 
 /// # Safety
 ///
-/// Only for `ib_core` to call, as `ib_device_ops.reg_dm_mr` of a device that `T` extends.
+/// Only `ib_core` may call this, as `ib_device_ops.reg_dm_mr` of a device that `T` extends.
 pub(super) unsafe extern "C" fn reg_dm_mr<T: DeviceOps>(
     pd: *mut bindings::ib_pd,
     dm: *mut bindings::ib_dm,
@@ -112,7 +110,8 @@ const MAX_DMABUF_PAGES: usize = 1 << 18;
 
 /// # Safety
 ///
-/// Only for `ib_core` to call, as `ib_device_ops.reg_user_mr_dmabuf` of a device that `T` extends.
+/// Only `ib_core` may call this, as `ib_device_ops.reg_user_mr_dmabuf` of a device that `T`
+/// extends.
 pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<T: DeviceOps>(
     pd: *mut bindings::ib_pd,
     offset: u64,
@@ -166,13 +165,13 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<T: DeviceOps>(
 
 /// # Safety
 ///
-/// Only for `ib_core` to call, as `ib_device_ops.dereg_mr` of a device that `T` extends.
+/// Only `ib_core` may call this, as `ib_device_ops.dereg_mr` of a device that `T` extends.
 pub(super) unsafe extern "C" fn dereg_mr<T: DeviceOps>(
     raw: *mut bindings::ib_mr,
     udata: *mut bindings::ib_udata,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: The core calls with a region that is not deregistered.
+        // SAFETY: The core calls with an MR that is not deregistered.
         let mr = unsafe { Mr::from_raw(raw) };
         // The MR is freed before `running` is dropped; the device is not.
         // SAFETY: As above.
@@ -214,7 +213,7 @@ pub(super) unsafe extern "C" fn dereg_mr<T: DeviceOps>(
 
 /// # Safety
 ///
-/// Only for `ib_core` to call, as `ib_device_ops.dealloc_mw` of a device that `T` extends.
+/// Only `ib_core` may call this, as `ib_device_ops.dealloc_mw` of a device that `T` extends.
 pub(super) unsafe extern "C" fn dealloc_mw<T: DeviceOps>(raw: *mut bindings::ib_mw) -> c_int {
     from_result(|| {
         // SAFETY: The core calls with a window, which it frees when this has returned.
@@ -226,12 +225,12 @@ pub(super) unsafe extern "C" fn dealloc_mw<T: DeviceOps>(raw: *mut bindings::ib_
                 Ok(unsafe { stock(raw) })
             });
         };
-        let index = running.data().mw_index(mw)?;
         let stock = running.data().overlay().stock.dealloc_mw;
         let stock = stock.ok_or_else(eopnotsupp)?;
+        running.data().close_mw(mw);
         // SAFETY: The argument is the core's.
         to_result(unsafe { stock(raw) })?;
-        let forgotten = running.data().forget_mw(index, mw);
+        let forgotten = running.data().forget_mw(mw);
         // Accesses through the window may take as long as a process likes. Removal of another device
         // must not wait for them. This device is not removed while its user keeps it open.
         drop(running);
@@ -242,7 +241,7 @@ pub(super) unsafe extern "C" fn dealloc_mw<T: DeviceOps>(raw: *mut bindings::ib_
 
 /// # Safety
 ///
-/// Only for `ib_core` to call, as `ib_device_ops.create_qp` of a device that `T` extends.
+/// Only `ib_core` may call this, as `ib_device_ops.create_qp` of a device that `T` extends.
 pub(super) unsafe extern "C" fn create_qp<T: DeviceOps>(
     raw: *mut bindings::ib_qp,
     attr: *mut bindings::ib_qp_init_attr,
@@ -274,9 +273,23 @@ pub(super) unsafe extern "C" fn create_qp<T: DeviceOps>(
     })
 }
 
+/// Ends the bindings of the memory windows that are bound to a closed QP.
+fn end_windows<T: DeviceOps>(qp: &Qp) {
+    let mut from = 0;
+    // The client may be removed meanwhile.
+    while let Ok(running) = Running::<T>::on(qp.device()) {
+        let Some(ended) = running.data().end_windows(qp, &mut from) else {
+            break;
+        };
+        // As for `dealloc_mw()`.
+        drop(running);
+        drop(ended);
+    }
+}
+
 /// # Safety
 ///
-/// Only for `ib_core` to call, as `ib_device_ops.destroy_qp` of a device that `T` extends.
+/// Only `ib_core` may call this, as `ib_device_ops.destroy_qp` of a device that `T` extends.
 pub(super) unsafe extern "C" fn destroy_qp<T: DeviceOps>(
     raw: *mut bindings::ib_qp,
     udata: *mut bindings::ib_udata,
@@ -292,13 +305,20 @@ pub(super) unsafe extern "C" fn destroy_qp<T: DeviceOps>(
         };
         let stock = running.data().overlay().stock.destroy_qp;
         let stock = stock.ok_or_else(eopnotsupp)?;
+        let mut has_windows = false;
         if udata.is_null() {
             running.data().destroys_qp(qp);
+        } else {
+            has_windows = running.data().close_qp(qp);
         }
-        // The driver waits for accesses of the QP, which take as long as a process likes. Removal of
-        // another device must not wait for that, so a pin of the module replaces `running`.
+        // The driver waits for accesses of the QP, and a process decides how long these take.
+        // Removal of another device must not wait for that, so a pin of the module replaces
+        // `running`.
         let pin = running.data().pin();
         let _running = pin.is_err().then_some(running);
+        if has_windows {
+            end_windows::<T>(qp);
+        }
         // SAFETY: The arguments are the core's.
         Ok(unsafe { stock(raw, udata) })
     })
@@ -306,7 +326,7 @@ pub(super) unsafe extern "C" fn destroy_qp<T: DeviceOps>(
 
 /// # Safety
 ///
-/// Only for `ib_core` to call, as `ib_device_ops.rereg_user_mr` of a device that `T` extends.
+/// Only `ib_core` may call this, as `ib_device_ops.rereg_user_mr` of a device that `T` extends.
 pub(super) unsafe extern "C" fn rereg_user_mr<T: DeviceOps>(
     raw: *mut bindings::ib_mr,
     flags: c_int,
@@ -317,7 +337,7 @@ pub(super) unsafe extern "C" fn rereg_user_mr<T: DeviceOps>(
     pd: *mut bindings::ib_pd,
     udata: *mut bindings::ib_udata,
 ) -> *mut bindings::ib_mr {
-    // SAFETY: The core calls with a valid region.
+    // SAFETY: The core calls with a valid MR.
     let mr = unsafe { Mr::from_raw(raw) };
     let rereg = || {
         let running = Running::<T>::on(mr.device())?;
@@ -369,7 +389,7 @@ pub(super) unsafe extern "C" fn rereg_user_mr<T: DeviceOps>(
 
 /// # Safety
 ///
-/// Only for `ib_core` to call, as `ib_device_ops.advise_mr` of a device that `T` extends.
+/// Only `ib_core` may call this, as `ib_device_ops.advise_mr` of a device that `T` extends.
 pub(super) unsafe extern "C" fn advise_mr<T: DeviceOps>(
     pd: *mut bindings::ib_pd,
     advice: bindings::ib_uverbs_advise_mr_advice,

@@ -52,12 +52,12 @@ impl<T> Dm<T> {
         unsafe { Atomic::from_ptr(&raw mut (*self.raw.get()).usecnt.counter) }
     }
 
-    /// Returns `true` if a memory region is registered over the object.
+    /// Returns `true` if an MR is registered over the object.
     pub(crate) fn in_use(&self) -> bool {
         self.users().load(ordering::Relaxed) != 0
     }
 
-    /// Counts `mr` as a region over the object, until `ib_dereg_mr()` has deregistered it.
+    /// Counts `mr`, a new region, as one over the object, until `ib_dereg_mr()` has deregistered it.
     ///
     /// # Safety
     ///
@@ -67,10 +67,7 @@ impl<T> Dm<T> {
         self.users().add(1, ordering::Relaxed);
         // SAFETY: By the safety requirement, only this uses the region. The core decrements the
         // count when it deregisters the region, and the object exists until then.
-        unsafe {
-            (*mr.as_raw()).dm = self.raw.get();
-            (*mr.as_raw()).type_ = bindings::ib_mr_type_IB_MR_TYPE_DM;
-        }
+        unsafe { (*mr.as_raw()).dm = self.raw.get() };
     }
 
     /// Gives the object to the core.

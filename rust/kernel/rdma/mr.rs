@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Protection domains, memory regions, memory windows and QPs.
+//! Protection domains, MRs, memory windows and QPs.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -22,7 +22,7 @@ kernel::impl_flags!(
     /// One access flag.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) enum Right {
-        /// The device may write for its own node.
+        /// This node may write.
         LocalWrite = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE,
         /// A remote node may write.
         RemoteWrite = bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE,
@@ -139,13 +139,13 @@ impl core::ops::Deref for OwnedPd {
 
 impl Drop for OwnedPd {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant. The owners of regions in the domain drop before it, so no
-        // region refers to it. The verb fails only if one does.
+        // SAFETY: By the type invariant. The owners of MRs in the domain drop before it, so no
+        // MR refers to it. The verb fails only if one does.
         unsafe { bindings::ib_dealloc_pd_user(self.0.as_ptr(), core::ptr::null_mut()) };
     }
 }
 
-/// A memory region.
+/// A memory region (MR).
 #[repr(transparent)]
 pub(crate) struct Mr(Opaque<bindings::ib_mr>);
 
@@ -162,25 +162,25 @@ impl Mr {
         self.0.get()
     }
 
-    /// Returns the region's device.
+    /// Returns the MR's device.
     pub(crate) fn device(&self) -> &Device {
-        // SAFETY: A region's device is set when it is made and outlives it.
+        // SAFETY: An MR's device is set when it is made and outlives it.
         unsafe { Device::from_raw((*self.as_raw()).device) }
     }
 
-    /// Returns the local key.
+    /// Returns the lkey.
     pub(crate) fn lkey(&self) -> u32 {
-        // SAFETY: The region is valid; the key is written with one store.
+        // SAFETY: The MR is valid; the key is written with one store.
         unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).lkey) }
     }
 
-    /// Returns the remote key.
+    /// Returns the rkey.
     pub(crate) fn rkey(&self) -> u32 {
         // SAFETY: As for `lkey()`.
         unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).rkey) }
     }
 
-    /// Makes `key` the local and the remote key in the fields that the owner of the region reads.
+    /// Makes `key` the lkey and the rkey in the fields that the owner of the MR reads.
     pub(crate) fn set_key(&self, key: u32) {
         // SAFETY: As for `lkey()`. Readers get the old value or the new one.
         unsafe {
@@ -189,52 +189,52 @@ impl Mr {
         }
     }
 
-    /// Returns `true` if the region belongs to a kernel user.
+    /// Returns `true` if the MR belongs to a kernel user.
     pub(crate) fn is_kernels(&self) -> bool {
-        // SAFETY: The region is valid. Its domain is set when it is made, and outlives it.
+        // SAFETY: The MR is valid. Its domain is set when it is made, and outlives it.
         unsafe { (*(*self.as_raw()).pd).uobject.is_null() }
     }
 
-    /// Returns the index by which the device finds the region. No two regions of a device share
-    /// one.
+    /// Returns the index by which the device finds the MR. Each MR of a device has another index.
     pub(crate) fn index(&self) -> u32 {
         self.lkey() >> 8
     }
 
-    /// Returns `true` if the region's type is `IB_MR_TYPE_SG_GAPS`.
+    /// Returns `true` if the MR's type is `IB_MR_TYPE_SG_GAPS`.
     pub(crate) fn has_gaps(&self) -> bool {
-        // SAFETY: The region is valid; the type is set when it is made.
+        // SAFETY: The MR is valid; the type is set when it is made.
         unsafe { (*self.as_raw()).type_ == bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS }
     }
 
-    /// Returns `true` if the type is that of memory of a process. Other pages may have this type, too.
+    /// Returns `true` if the type is that of memory of a process. Other pages may have this type,
+    /// too.
     pub(crate) fn is_user(&self) -> bool {
-        // SAFETY: The region is valid. The type does not change after the MR was made.
+        // SAFETY: The MR is valid. The type does not change after the MR was made.
         unsafe { (*self.as_raw()).type_ == bindings::ib_mr_type_IB_MR_TYPE_USER }
     }
 
-    /// Returns the first address of the region, as its owner last set it.
+    /// Returns the first address of the MR, as its owner last set it.
     pub(crate) fn iova(&self) -> u64 {
-        // SAFETY: The region is valid. Its owner writes the field with one store.
+        // SAFETY: The MR is valid. Its owner writes the field with one store.
         unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).iova) }
     }
 
-    /// Returns the page size that the region's owner last asked for.
+    /// Returns the page size that the MR's owner last asked for.
     pub(crate) fn page_size(&self) -> u32 {
         // SAFETY: As for `iova()`.
         unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).page_size) }
     }
 
-    /// Returns `true` if the call that makes the region has succeeded and no call that destroys it
+    /// Returns `true` if the call that makes the MR has succeeded and no call that destroys it
     /// has begun.
     ///
     /// # Safety
     ///
-    /// The region must belong to a process. Its driver must not finish deregistering it before this
+    /// The MR must belong to a process. Its driver must not finish deregistering it before this
     /// returns.
     pub(crate) unsafe fn is_committed(&self) -> bool {
-        // SAFETY: The core sets the object after the region is made, and frees it after the driver
-        // has deregistered the region, which the safety requirement excludes. The counter is the
+        // SAFETY: The core sets the object after the MR is made, and frees it after the driver
+        // has deregistered the MR, which the safety requirement excludes. The counter is the
         // number of the object's users, or negative for one exclusive user.
         unsafe {
             let raw = self.as_raw();
@@ -246,7 +246,7 @@ impl Mr {
 
     /// Returns the protection domain. `rereg_mr` may change it at any time.
     pub(crate) fn pd(&self) -> *mut bindings::ib_pd {
-        // SAFETY: The region is valid. The field is a pointer that is written with one store.
+        // SAFETY: The MR is valid. The field is a pointer that is written with one store.
         unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).pd) }
     }
 }
@@ -268,13 +268,7 @@ impl Mw {
         self.0.get()
     }
 
-    /// Returns the window's device.
-    pub(crate) fn device(&self) -> &Device {
-        // SAFETY: A window's device is set when it is made and outlives it.
-        unsafe { Device::from_raw((*self.as_raw()).device) }
-    }
-
-    /// Returns a value that differs from that of all other windows.
+    /// Returns a value that differs from that of all other windows that exist.
     pub(crate) fn address(&self) -> usize {
         self.as_raw() as usize
     }
@@ -304,20 +298,20 @@ impl Qp {
     }
 }
 
-/// A memory region that `ib_alloc_mr()` made. Dropping it deregisters the region.
+/// An MR that `ib_alloc_mr()` made. Dropping it deregisters the MR.
 ///
 /// # Invariants
 ///
 /// The pointer came from `ib_alloc_mr()`, and only this deregisters it.
 pub(crate) struct OwnedMr(NonNull<bindings::ib_mr>);
 
-// SAFETY: Memory regions may be used from any thread.
+// SAFETY: MRs may be used from any thread.
 unsafe impl Send for OwnedMr {}
 // SAFETY: As above.
 unsafe impl Sync for OwnedMr {}
 
 impl OwnedMr {
-    /// Allocates an `IB_MR_TYPE_MEM_REG` region for `pages` pages, in the free state.
+    /// Allocates an `IB_MR_TYPE_MEM_REG` MR for `pages` pages, in the free state.
     pub(crate) fn new(pd: &Pd, pages: u32) -> Result<Self> {
         // SAFETY: The protection domain is valid.
         let raw = from_err_ptr(unsafe {
@@ -327,7 +321,7 @@ impl OwnedMr {
         Ok(Self(NonNull::new(raw).ok_or(ENOMEM)?))
     }
 
-    /// Takes back a region that [`Self::into_raw`] gave away; [`None`] for NULL.
+    /// Takes back an MR that [`Self::into_raw`] gave away; [`None`] for NULL.
     ///
     /// # Safety
     ///
@@ -337,7 +331,7 @@ impl OwnedMr {
         NonNull::new(raw).map(Self)
     }
 
-    /// Gives the region to `ib_core` or to a caller, who deregisters it with `ib_dereg_mr()`.
+    /// Gives the MR to `ib_core` or to a caller, who deregisters it with `ib_dereg_mr()`.
     pub(crate) fn into_raw(self) -> *mut bindings::ib_mr {
         ManuallyDrop::new(self).0.as_ptr()
     }

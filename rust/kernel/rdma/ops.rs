@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The operations of an RDMA device that a client fills in or wraps: the trait that the client
-//! implements, and how the operations are installed in a device and removed.
+//! implements, and the saved operations of the driver. `install.rs` installs the client's
+//! operations in a device.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -38,13 +39,15 @@ pub(crate) trait DeviceOps: ClientOps {
     /// The client's data in a device memory object.
     type Dm: Send + Sync;
 
-    /// Returns the flags of an allocation of device memory, if the client's attribute is present;
-    /// [`None`] leaves those that the core knows.
+    /// The class of device memory that an allocation asks for.
+    type DmClass;
+
+    /// Returns the class that a process asks for by the client's attributes.
     ///
     /// # Errors
     ///
-    /// The errors of [`Attrs::get_u32`].
-    fn dm_flags(attrs: &Attrs<'_>) -> Result<Option<u32>>;
+    /// The errors of [`Attrs::get_u64`]; `EINVAL` for a class that does not exist.
+    fn dm_class(attrs: &Attrs<'_>) -> Result<Self::DmClass>;
 
     /// Returns the device's operations, the original ones and the current ones.
     fn overlay(&self) -> &Overlay;
@@ -57,6 +60,7 @@ pub(crate) trait DeviceOps: ClientOps {
     fn alloc_dm(
         this: ArcBorrow<'_, Self>,
         attr: &bindings::ib_dm_alloc_attr,
+        class: Self::DmClass,
         for_process: bool,
     ) -> Result<KBox<Dm<Self::Dm>>>;
 
@@ -99,8 +103,8 @@ pub(crate) trait DeviceOps: ClientOps {
     /// `EBUSY` if the MR is pinned; `EINVAL` while a window of the driver is bound to it.
     fn leave(&self, mr: &Mr) -> Result<Self::Leaving>;
 
-    /// Returns `true` if an access to the MR may be in progress that can take as long as a process
-    /// likes.
+    /// Returns `true` if an access to the MR may be in progress that can take arbitrarily long,
+    /// because a process decides how long.
     fn is_held_up(leaving: &Self::Leaving) -> bool;
 
     /// Waits for such accesses. Sleeps.
@@ -134,8 +138,8 @@ pub(crate) trait DeviceOps: ClientOps {
     /// `ENOMEM` beyond a limit.
     fn charge_import(&self, pd: &Pd, pages: usize) -> Result<Self::Charge>;
 
-    /// Makes `mr` an MR over `length` bytes of `import` from `offset` on. Its first address is
-    /// `addr`. It was allocated for as many pages. It keeps `charge`.
+    /// Makes `mr` an MR over `length` bytes of `import` from `offset` on. The first address of `mr`
+    /// is `addr`. `mr` was allocated for as many pages as the range has, and keeps `charge`.
     #[allow(clippy::too_many_arguments, reason = "those of the verb")]
     fn reg_dmabuf_mr(
         this: ArcBorrow<'_, Self>,
@@ -148,14 +152,14 @@ pub(crate) trait DeviceOps: ClientOps {
         access: Access,
     ) -> Result;
 
-    /// Returns the index by which the device finds a memory window.
-    fn mw_index(&self, mw: &Mw) -> Result<u32>;
+    /// Called before the driver deallocates the memory window `mw`.
+    fn close_mw(&self, mw: &Mw);
 
     /// The bindings of a deallocated memory window. Dropping them sleeps.
     type Forgotten;
 
-    /// Called after the memory window `mw`, which had `index`, was deallocated.
-    fn forget_mw(&self, index: u32, mw: &Mw) -> Self::Forgotten;
+    /// Called after the driver deallocated the memory window `mw`, and before the core frees it.
+    fn forget_mw(&self, mw: &Mw) -> Self::Forgotten;
 
     /// Checks that the protection domain or the access flags of an MR may be changed.
     ///
@@ -185,6 +189,17 @@ pub(crate) trait DeviceOps: ClientOps {
     /// Called with the QP of a kernel user, before the driver destroys it. Sleeps.
     fn destroys_qp(&self, qp: &Qp);
 
+    /// Called with the QP of a process, before the driver destroys it: lets the QP bind no more memory
+    /// windows. Returns `true` if windows may be bound to it.
+    fn close_qp(&self, qp: &Qp) -> bool;
+
+    /// The bindings of some memory windows that ended. Dropping them sleeps.
+    type Ended;
+
+    /// Ends the bindings of some memory windows that are bound to a closed QP, from the index `from` on,
+    /// which becomes that of the next one. Returns [`None`] if no window is left. Sleeps.
+    fn end_windows(&self, qp: &Qp, from: &mut u32) -> Option<Self::Ended>;
+
     /// Keeps MRs from being deregistered.
     type Held;
 
@@ -192,10 +207,10 @@ pub(crate) trait DeviceOps: ClientOps {
     ///
     /// # Errors
     ///
-    /// `ENOENT` or `EINVAL` if the driver must not handle it; `ENOMEM`.
+    /// `ENOENT` or `EINVAL` if the driver must not handle advice about one of them; `ENOMEM`.
     fn hold_for_advice(&self, pd: &Pd, lkeys: impl Iterator<Item = u32>) -> Result<Self::Held>;
 
-    /// Keeps the client's code while a driver's operation runs that user memory can block.
+    /// Keeps the client's module loaded while a driver's operation may wait for user memory.
     fn pin(&self) -> Result<ModulePin>;
 }
 
@@ -289,7 +304,7 @@ impl<'a, T: DeviceOps> Running<'a, T> {
     pub(crate) fn on(device: &'a Device) -> Result<Self> {
         // SAFETY: No preconditions.
         let index = unsafe { bindings::rdma_ops_enter() };
-        let guard = srcu::read();
+        let guard = srcu::read_brief();
         match T::client().data(device, &guard) {
             Some(data) => Ok(Self {
                 data: data.into(),

@@ -86,19 +86,19 @@ impl Attrs<'_> {
         }
     }
 
-    /// Returns the 32-bit number in the attribute `id`; [`None`] if the process does not pass it.
+    /// Returns the 64-bit number in the attribute `id`; [`None`] if the process does not pass it.
     ///
     /// # Errors
     ///
     /// `EFAULT` for memory that cannot be read, `EINVAL` for a larger attribute.
-    pub(crate) fn get_u32(&self, id: u32) -> Result<Option<u32>> {
+    pub(crate) fn get_u64(&self, id: u32) -> Result<Option<u64>> {
         let mut value = 0;
-        // SAFETY: The bundle is valid.
+        // SAFETY: `from_raw()` required that the bundle is valid as long as `self`.
         unsafe {
             if !bindings::uverbs_attr_is_valid(self.raw, id) {
                 return Ok(None);
             }
-            kernel::error::to_result(bindings::uverbs_copy_u32(&mut value, self.raw, id))?;
+            kernel::error::to_result(bindings::uverbs_copy_u64(&mut value, self.raw, id))?;
         }
         Ok(Some(value))
     }

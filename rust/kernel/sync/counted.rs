@@ -2,8 +2,8 @@
 
 //! A shared value whose readers are counted.
 //!
-//! A reader takes no lock and may sleep. In contrast to a [`srcu::Cell`](super::srcu::Cell), a writer
-//! waits for the readers of this value alone, which are often none.
+//! A reader takes no lock and may sleep. In contrast to a [`srcu::Cell`](super::srcu::Cell), a
+//! writer waits only for the readers of this value, and often there are none.
 
 use super::users::{Patience, Users};
 use core::{marker::PhantomData, ops::Deref, ptr};
@@ -46,8 +46,8 @@ impl<T: Send + Sync> Drop for Entered<'_, T> {
     }
 }
 
-/// A value that was taken out of a [`CountedCell`]. It may still have readers. Dropping it waits for
-/// them, which sleeps.
+/// A value that was taken out of a [`CountedCell`]. It may still have readers. Dropping it waits
+/// for them, which sleeps.
 #[must_use]
 pub(crate) struct Taken<T: Send + Sync> {
     value: Option<Arc<T>>,
@@ -70,8 +70,8 @@ impl<T: Send + Sync> CountedCell<T> {
 
     #[inline]
     fn load(&self) -> *const T {
-        // What is read through the pointer depends on it. A load by `kernel::sync::atomic` calls a C
-        // function.
+        // Reads through the pointer depend on this load, so it needs no barrier. A load by
+        // `kernel::sync::atomic` would call a C function.
         // SAFETY: The pointer is valid and aligned. Writers exchange the whole word.
         unsafe { self.value.as_ptr().read_volatile() }.cast::<T>()
     }
@@ -85,7 +85,8 @@ impl<T: Send + Sync> CountedCell<T> {
     /// Returns the value. It stays until the result is dropped.
     #[inline]
     pub(crate) fn read(&self) -> Option<Reader<'_, T>> {
-        // Readers that come after the value was taken out do not delay the thread that waits.
+        // A reader that comes after the value was taken out is not counted, so it does not delay
+        // the thread that waits.
         if !self.is_filled() {
             return None;
         }
@@ -104,12 +105,13 @@ impl<T: Send + Sync> CountedCell<T> {
         })
     }
 
-    /// Puts `value` into the cell, if it is empty. The caller serialises writers. No thread waits for
-    /// readers of a value before: the last reader would find the cell filled, and not wake it.
+    /// Puts `value` into the cell, if it is empty. The caller serialises writers. No thread may
+    /// wait for readers of an earlier value: the last reader would find the cell filled and would
+    /// not wake that thread.
     ///
     /// # Errors
     ///
-    /// `value`, if there is another one.
+    /// `value`, if the cell is not empty.
     pub(crate) fn fill(&self, value: Arc<T>) -> Result<(), Arc<T>> {
         if self.is_filled() {
             return Err(value);
@@ -120,15 +122,16 @@ impl<T: Send + Sync> CountedCell<T> {
         Ok(())
     }
 
-    /// Takes the value out, if there is one. Returns it if the cell has no readers, neither of this value
-    /// nor of one before. Does not wait.
+    /// Takes the value out, if there is one. Returns it if the cell has no readers, neither of this
+    /// value nor of an earlier one. Does not wait.
     ///
     /// # Errors
     ///
-    /// What was taken out, if the cell may have readers.
+    /// The value that was taken out, if the cell may have readers.
     pub(crate) fn take_unread(&self) -> Result<Option<Arc<T>>, Option<Taken<T>>> {
         let value = self.exchange();
-        // INVARIANT: The count is zero after the value left the cell, or `Taken` keeps the reference.
+        // INVARIANT: The count is zero after the value left the cell, or `Taken` keeps the
+        // reference.
         if self.users.settled() {
             Ok(value)
         } else {
@@ -152,7 +155,7 @@ impl<T: Send + Sync> CountedCell<T> {
         }
     }
 
-    /// Waits until there was no reader of the empty cell. Sleeps.
+    /// Waits until the empty cell has no readers. Sleeps.
     pub(crate) fn settle(&self) {
         // An endless wait has no error.
         let _ = self.users.settle(Patience::Endless);
@@ -202,6 +205,8 @@ impl<T: Send + Sync> Drop for Taken<T> {
     }
 }
 
-#[cfg(CONFIG_KUNIT = "y")]
-#[path = "counted_kunit.rs"]
-mod kunit;
+not_for_ulps! {
+    #[cfg(CONFIG_KUNIT = "y")]
+    #[path = "counted_kunit.rs"]
+    mod kunit;
+}

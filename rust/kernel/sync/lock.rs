@@ -69,13 +69,13 @@ unsafe impl Backend for IrqSpin {
 }
 
 /// A mutex of which a thread may hold several at once. The users define the order.
-pub(crate) type ManyMutex = Lock<(), Many>;
+pub(crate) type ManyMutex<T> = Lock<T, Many>;
 
 /// Makes a [`ManyMutex`].
 macro_rules! new_many_mutex {
-    ($name:literal) => {
+    ($inner:expr, $name:literal) => {
         $crate::kernel_ext::sync::lock::ManyMutex::new(
-            (),
+            $inner,
             ::kernel::optional_name!($name),
             ::kernel::static_lock_class!(),
         )
@@ -95,23 +95,27 @@ impl LockMany {
     }
 
     /// Locks one of the mutexes. Sleeps.
-    pub(crate) fn lock<'a>(&self, mutex: &'a ManyMutex) -> Guard<'a, (), Many> {
+    pub(crate) fn lock<'a, T>(&self, mutex: &'a ManyMutex<T>) -> Guard<'a, T, Many> {
         mutex.lock()
     }
 }
 
 impl LockMany {
     /// Locks one of the mutexes; returns [`None`] if another thread holds it.
-    pub(crate) fn try_lock<'a>(&self, mutex: &'a ManyMutex) -> Option<Guard<'a, (), Many>> {
+    pub(crate) fn try_lock<'a, T>(&self, mutex: &'a ManyMutex<T>) -> Option<Guard<'a, T, Many>> {
         mutex.try_lock()
     }
 
     /// Locks one of the mutexes. Returns [`None`] if others hold it for `jiffies` jiffies. Sleeps.
-    pub(crate) fn lock_within<'a>(
+    ///
+    /// A `struct mutex` has no wait with a limit, so this looks once in each jiffy, and threads in
+    /// [`Self::lock`] may always be first. That suits callers that rarely meet another thread, and
+    /// that may give up.
+    pub(crate) fn lock_within<'a, T>(
         &self,
-        mutex: &'a ManyMutex,
+        mutex: &'a ManyMutex<T>,
         jiffies: Jiffies,
-    ) -> Option<Guard<'a, (), Many>> {
+    ) -> Option<Guard<'a, T, Many>> {
         for _ in 0..jiffies {
             if let Some(guard) = mutex.try_lock() {
                 return Some(guard);

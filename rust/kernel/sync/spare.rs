@@ -2,8 +2,8 @@
 
 //! A place for an unused value.
 //!
-//! Code that needs a value again and again, and must not allocate each time, keeps one that it does not
-//! need here. No lock is taken.
+//! Code that often needs a value, and must not allocate each time, keeps an unused value in such a
+//! place. No lock is taken.
 
 use core::{marker::PhantomData, pin::Pin, ptr};
 use kernel::{
@@ -49,7 +49,8 @@ impl<T: Send + Sync + Unpin> Spare<T> {
 
     /// Takes the value out.
     pub(crate) fn take(&self) -> Option<UniqueArc<T>> {
-        // A thread that finds the place empty has lost nothing.
+        // This load may miss a value that another thread puts in at the same time. That does no
+        // harm.
         if self.value.load(ordering::Relaxed).is_null() {
             return None;
         }
@@ -68,6 +69,8 @@ impl<T: Send + Sync + Unpin> Drop for Spare<T> {
     }
 }
 
-#[cfg(CONFIG_KUNIT = "y")]
-#[path = "spare_kunit.rs"]
-mod kunit;
+not_for_ulps! {
+    #[cfg(CONFIG_KUNIT = "y")]
+    #[path = "spare_kunit.rs"]
+    mod kunit;
+}

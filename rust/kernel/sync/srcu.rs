@@ -5,8 +5,8 @@
 //! Readers run on the data path: they take no lock and write no shared cache line, which
 //! `kernel::xarray` cannot offer, and they may sleep, which `kernel::revocable` forbids. The
 //! XArray's lock serialises writers of a [`Table`]; the caller serialises writers of a [`Cell`].
-//! Writers wait for a grace period before they drop an entry that they took out. They wait
-//! for none while no reader is active, which counters of each CPU show.
+//! Writers wait for a grace period before they drop an entry that they took out. If per-CPU
+//! counters show that no reader is active, they do not wait.
 //!
 //! All tables and cells share one SRCU domain, so any critical section protects any entry. A reader
 //! must not wait for user memory, nor for a thread that waits for a writer.
@@ -15,7 +15,7 @@
 //! [`include/linux/xarray.h`](srctree/include/linux/xarray.h)
 
 use crate::bindings;
-use core::{marker::PhantomData, ptr};
+use core::{iter, marker::PhantomData, ops::Deref, ptr};
 use kernel::{
     ffi::{c_ulong, c_void},
     prelude::*,
@@ -37,10 +37,43 @@ pub(crate) fn read() -> Guard {
     }
 }
 
+/// Enters a critical section that cannot be preempted: for code that a process runs, and that does
+/// not sleep. The scheduler may leave a process of low priority without a processor for seconds,
+/// and all writers of the domain would wait for its section.
+pub(crate) fn read_brief() -> BriefGuard {
+    // SAFETY: No preconditions. `NoPreemption` pairs the call with its opposite in this thread.
+    unsafe { bindings::rdma_preempt_disable() };
+    BriefGuard {
+        guard: read(),
+        _preemption: NoPreemption,
+    }
+}
+
 /// Waits until all critical sections that began before have ended. Sleeps.
 pub(crate) fn synchronize() {
     // SAFETY: The domain is static.
     unsafe { bindings::rdma_table_synchronize() };
+}
+
+/// The time in which a module uses the domain. Dropping it waits for grace periods that
+/// [`Retired::is_over`] let begin and that no caller waited for: none may outlive the module. There are
+/// no critical sections any more, and none begins.
+#[allow(dead_code, reason = "not for ULPs")]
+pub(crate) struct InUse(());
+
+#[allow(dead_code, reason = "not for ULPs")]
+impl InUse {
+    /// Begins the time.
+    pub(crate) fn new() -> Self {
+        Self(())
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        // SAFETY: The domain is static.
+        unsafe { bindings::rdma_table_drain() };
+    }
 }
 
 /// Returns the number of critical sections that were entered since the domain was made.
@@ -62,6 +95,32 @@ impl Drop for Guard {
     fn drop(&mut self) {
         // SAFETY: `entered` came from `rdma_table_enter()`, in this thread.
         unsafe { bindings::rdma_table_leave(self.entered) };
+    }
+}
+
+/// A critical section that is not preempted.
+pub(crate) struct BriefGuard {
+    // The section ends before preemption is enabled: fields are dropped in their order.
+    guard: Guard,
+    _preemption: NoPreemption,
+}
+
+impl Deref for BriefGuard {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        &self.guard
+    }
+}
+
+/// Preemption is disabled while this exists. It is a part of [`BriefGuard`], which stays in its
+/// thread.
+struct NoPreemption;
+
+impl Drop for NoPreemption {
+    fn drop(&mut self) {
+        // SAFETY: `read_brief()` disabled preemption, in this thread.
+        unsafe { bindings::rdma_preempt_enable() };
     }
 }
 
@@ -105,14 +164,24 @@ impl<T: Send + Sync> Table<T> {
 
     /// Returns a new reference to the entry at `index`.
     pub(crate) fn get_arc(&self, index: u32) -> Option<Arc<T>> {
-        let guard = read();
+        let guard = read_brief();
         self.get(index, &guard).map(Arc::from)
     }
 
-    /// Returns the first entry at `from` or a later index, with its index.
+    /// Returns the indices of the entries, in rising order. The caller looks each entry up, and may
+    /// find none or another one. So a walk keeps no entry between two critical sections.
     #[allow(dead_code, reason = "not for ULPs")]
-    pub(crate) fn next(&self, from: u32) -> Option<(u32, Arc<T>)> {
-        let _guard = read();
+    pub(crate) fn indices(&self) -> impl Iterator<Item = u32> + '_ {
+        let mut from = Some(0);
+        iter::from_fn(move || {
+            let index = self.first(from?)?;
+            from = index.checked_add(1);
+            Some(index)
+        })
+    }
+
+    /// Returns the index of the first entry at `from` or a later index.
+    fn first(&self, from: u32) -> Option<u32> {
         let mut index = from as c_ulong;
         // SAFETY: `xa` is initialised; `index` is valid for writes.
         let entry = unsafe {
@@ -126,10 +195,7 @@ impl<T: Send + Sync> Table<T> {
         if entry.is_null() {
             return None;
         }
-        // SAFETY: By the type invariant `entry` came from `Arc::into_raw()`, and is dropped only a
-        // grace period after it left the XArray.
-        let value = unsafe { ArcBorrow::from_raw(entry.cast::<T>()) };
-        Some((u32::try_from(index).ok()?, value.into()))
+        u32::try_from(index).ok()
     }
 
     /// Puts `value` at `index`. Drops the entry that was there, after a grace period. Sleeps.
@@ -228,8 +294,8 @@ impl<T: Send + Sync> Cell<T> {
     /// Returns the value. It stays until the critical section ends.
     #[inline]
     pub(crate) fn get<'a>(&'a self, _guard: &'a Guard) -> Option<ArcBorrow<'a, T>> {
-        // As `srcu_dereference()`: what is read through the pointer is read after the pointer. A
-        // load by `kernel::sync::atomic` calls a C function.
+        // As in `srcu_dereference()`, reads through the pointer depend on this load, so it needs no
+        // barrier. A load by `kernel::sync::atomic` would call a C function.
         // SAFETY: The pointer is valid and aligned. Writers exchange the whole word.
         let value = unsafe { self.value.as_ptr().read_volatile() }.cast::<T>();
         // SAFETY: By the type invariant.
@@ -274,7 +340,7 @@ pub(crate) struct Retired<T: Send + Sync> {
     value: Option<Arc<T>>,
     /// The state of the SRCU domain after the value was taken out.
     era: c_ulong,
-    /// `true` if no reader is known to be left.
+    /// `true` if it is known that no reader is left.
     over: Atomic<bool>,
 }
 
@@ -289,10 +355,8 @@ impl<T: Send + Sync> Retired<T> {
         if self.over.load(ordering::Relaxed) {
             return true;
         }
-        // SAFETY: The domain is static, and `era` came from it.
-        let passed = unsafe { bindings::rdma_table_passed(self.era) };
         // SAFETY: The domain is static. The value was taken out before.
-        let over = passed || unsafe { bindings::rdma_table_unused() };
+        let over = self.has_passed() || unsafe { bindings::rdma_table_unused() };
         if over {
             self.over.store(true, ordering::Relaxed);
         }
@@ -308,10 +372,15 @@ impl<T: Send + Sync> Retired<T> {
 
     fn settle(&self) {
         let over = self.value.is_none() || self.over.load(ordering::Relaxed);
-        // SAFETY: The domain is static, and `era` came from it.
-        if !over && !unsafe { bindings::rdma_table_passed(self.era) } {
+        if !over && !self.has_passed() {
             synchronize();
         }
+    }
+
+    /// Returns `true` if a grace period has passed since the value was taken out.
+    fn has_passed(&self) -> bool {
+        // SAFETY: The domain is static, and `era` came from it.
+        unsafe { bindings::rdma_table_passed(self.era) }
     }
 }
 
@@ -319,4 +388,10 @@ impl<T: Send + Sync> Drop for Retired<T> {
     fn drop(&mut self) {
         self.settle();
     }
+}
+
+not_for_ulps! {
+    #[cfg(CONFIG_KUNIT = "y")]
+    #[path = "srcu_kunit.rs"]
+    mod kunit;
 }

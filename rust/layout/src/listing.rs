@@ -180,7 +180,7 @@ impl<S: DerefMut<Target = [Entry]>> Listing<S> {
 
     /// Adds the items of which each has another length than the entry before. The last segment has
     /// one entry, and each of these items is a segment, too. Returns their number.
-    // The loop needs registers that the other loops need, too.
+    // This is not inlined, because its loop needs registers that the other loops need, too.
     #[inline(never)]
     fn add_singles<T>(&mut self, items: &[T], range: &impl Fn(&T) -> (u64, u64, u64)) -> usize {
         let (leaf, name) = (self.segment.leaf, self.name);
@@ -304,9 +304,12 @@ impl<S: DerefMut<Target = [Entry]>> Listing<S> {
             ((any ^ all) >> 63 == 0).then_some(any)
         } else {
             // Equal distances could also lead around the end of the address space.
-            let distance = segment.distance.unwrap_or(0).unsigned_abs();
-            let reach = distance.checked_mul(u64::from(segment.count.wrapping_sub(1)));
-            (reach == Some(first_addr.abs_diff(segment.addr)))
+            let distance = segment.distance.unwrap_or(0);
+            let reach = distance
+                .unsigned_abs()
+                .checked_mul(u64::from(segment.count.wrapping_sub(1)));
+            let is_up = segment.addr >= first_addr;
+            (reach == Some(first_addr.abs_diff(segment.addr)) && is_up == (distance >= 0))
                 .then_some(first_addr.max(segment.addr))
         };
         let last = highest.zip(segment.length.checked_sub(1));
@@ -332,7 +335,7 @@ impl<S: DerefMut<Target = [Entry]>> Listing<S> {
     pub fn list(mut self) -> Result<List<S>, Error> {
         self.close();
         let all = self.added == self.room.len() && self.added != 0;
-        // More entries than a segment can have.
+        // There may be more entries than a segment can have.
         if self.doubtful || !all || self.added >= MAX_SEGMENT as usize {
             return List::new(self.room);
         }

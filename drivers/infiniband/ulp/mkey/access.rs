@@ -3,15 +3,15 @@
 //! Accesses: the only way from an MR to its binding.
 //!
 //! rxe checks access flags when a request arrives, and copies bytes later. By then the key may have
-//! another binding with other flags. A retransmitted request is copied again at any later time. The
-//! flags are therefore checked here, in the critical section that reads the binding. This module
-//! does not rely on rxe's check.
+//! another binding with other flags. The bytes of a retransmitted request are copied again, at any
+//! later time. The flags are therefore checked here, in the critical section that reads the
+//! binding. This module does not rely on rxe's check.
 //!
 //! # Locking
 //!
 //! The data path reads under SRCU (`rust/kernel/sync/srcu.rs`) and takes no lock of this module. An
-//! access by a slow binding leaves SRCU and counts as its user (`region/binding.rs`). Readers of a
-//! fast registration are counted (`region/fast_reg.rs`).
+//! access through a slow binding leaves SRCU and counts as a user of that binding
+//! (`region/binding.rs`). Readers of a fast registration are counted (`region/fast_reg.rs`).
 
 mod again;
 pub(crate) mod bind;
@@ -28,13 +28,13 @@ use crate::{
         sched,
         sync::srcu::{self, Cell, Guard},
     },
-    limits::worker::Worker,
+    limits::worker::{Worker, NO_OWNER},
     mkey_core::{Core, Lookup},
     region::{
         binding::{Binding, Held},
         fast_reg::FastReg,
         old::Which,
-        pins::Pins,
+        pins::{when_free, IsPinned, Pins},
         rights::{Origin, Peer},
         Kind, Region,
     },
@@ -45,7 +45,7 @@ use kernel::{ffi::c_int, prelude::*, sync::Arc};
 #[inline]
 fn needed(remote: bool, direction: Direction) -> Access {
     match (remote, direction) {
-        // Its own node may read every MR.
+        // This node may read all its MRs.
         (false, Direction::FromMemory) => Access::empty(),
         (false, Direction::ToMemory) => Right::LocalWrite.into(),
         (true, Direction::FromMemory) => Right::RemoteRead.into(),
@@ -79,9 +79,9 @@ impl Operation<()> for CopyPacket<'_> {
     }
 }
 
-/// Runs `access` on the binding of `mr`, whose slot is `slot`, and the offset of address `iova` in it.
-/// rxe compares protection domain and QP when a request arrives. For a `peer` this function compares
-/// both again.
+/// Runs `access` on the binding of `mr`, at the offset of address `iova` in that binding. `slot` is
+/// the slot of `mr`. rxe compares protection domain and QP when a request arrives. For a `peer`
+/// this function compares both again.
 ///
 /// # Errors
 ///
@@ -113,8 +113,10 @@ fn with_binding<T>(
     access.run(&binding, iova.wrapping_sub(binding.start()))
 }
 
-/// Runs `access` on the active layout of a fast registration. As for [`FastReg::with`].
-// Not inlined, and without the whole peer, which would be stored for each access to a key.
+/// Runs `access` on the active layout of a fast registration. The errors are those of
+/// [`FastReg::with`].
+// This is not inlined and takes only the peer's rkey. Otherwise the compiler would store the whole
+// peer for each access to a key.
 #[inline(never)]
 fn with_fast_reg<T>(
     fast_reg: &FastReg,
@@ -125,7 +127,7 @@ fn with_fast_reg<T>(
     fast_reg.with(iova, rkey, |binding, at| access.run(binding, at))
 }
 
-/// Runs `access` outside of SRCU. As for [`with_binding`].
+/// Runs `access` outside of SRCU. The errors are those of [`with_binding`].
 #[inline(never)]
 fn with_held<T>(
     held: Held,
@@ -146,8 +148,8 @@ fn with_held<T>(
     access.run(&held, iova.wrapping_sub(held.start()))
 }
 
-/// Copies all of `payload` to or from `mr`, from address `iova` on. `slot` is the slot of `mr`. Without
-/// a `peer` the access is this node's.
+/// Copies all of `payload` to or from `mr`, from address `iova` on. `slot` is the slot of `mr`.
+/// Without a `peer` the access is this node's.
 ///
 /// # Errors
 ///
@@ -164,43 +166,42 @@ pub(crate) fn copy(
     let needed = needed(peer.is_some(), payload.direction());
     let copied = with_binding(mr, slot, iova, peer, CopyPacket { payload, needed });
     if let Err(error) = copied {
-        // A copy of the error, so that the result itself stays in a register.
+        // The error is copied, so that the result itself stays in a register.
         refused(&{ error });
     }
     copied
 }
 
 /// Does a peer's atomic operation, or atomic write, on the eight bytes at address `iova` of `mr`, whose
-/// slot is `slot`. Returns the result of the driver's code. A caller that does not know the `peer` has
-/// compared protection domain, QP and rkey.
+/// slot is `slot`. Returns the result of the driver's code.
 ///
 /// # Errors
 ///
-/// Those of `operation`; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the binding.
+/// Those of `operation`; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the
+/// binding.
 #[inline(always)]
 pub(crate) fn atomic_op(
     mr: &Mr,
     slot: &Cell<Region>,
     iova: u64,
-    peer: Option<Peer>,
+    peer: Peer,
     operation: impl FnOnce(&Binding, u64) -> Result<c_int>,
 ) -> Result<c_int> {
-    with_binding(mr, slot, iova, peer, operation).inspect_err(refused)
+    with_binding(mr, slot, iova, Some(peer), operation).inspect_err(refused)
 }
 
 /// Makes `length` bytes from address `iova` on persistent, for a peer. Sleeps.
 ///
 /// In a request to flush a whole MR, `length` has only the lower 32 bits of the MR's length. If
-/// `iova` is the first address and `length` has these bits, the whole MR is flushed. `peer` is as for
-/// [`atomic_op`].
+/// `iova` is the first address and `length` has these bits, the whole MR is flushed.
 ///
 /// # Errors
 ///
 /// Those of [`Binding::flush`]; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the
 /// binding.
-pub(crate) fn flush(mr: &Mr, iova: u64, length: u32, peer: Option<Peer>) -> Result {
+pub(crate) fn flush(mr: &Mr, iova: u64, length: u32, peer: Peer) -> Result {
     let slot = slot_of(mr)?;
-    with_binding(mr, slot, iova, peer, |binding: &Binding, at| {
+    with_binding(mr, slot, iova, Some(peer), |binding: &Binding, at| {
         let whole = binding.layout.length();
         if at == 0 && length == whole as u32 {
             binding.flush(at, whole)
@@ -230,7 +231,8 @@ fn fast_reg_of(region: &Region) -> Option<&FastReg> {
     }
 }
 
-/// Ends a fast registration, unless a bound key refers to its elements. As for [`FastReg::end`].
+/// Ends a fast registration, unless a bound key refers to its elements. The errors are those of
+/// [`FastReg::end`].
 fn end_registration(
     core: &Core,
     mr: &Mr,
@@ -239,39 +241,36 @@ fn end_registration(
     key: u32,
     origin: Origin,
 ) -> Result {
-    match fast_reg.end(mr, pd, key, origin) {
-        Err(EBUSY) => {
-            // An old binding that a work request replaced may be all that refers to them.
-            let (which, worker) = (Which::Pinning(mr.index()), Worker::new());
-            core.old.settle(which, worker.patience)?;
-            fast_reg.end(mr, pd, key, origin)
-        }
-        ended => ended,
-    }
+    let end = || fast_reg.end(mr, pd, key, origin);
+    when_free(end, || {
+        let (which, worker) = (Which::Pinning(mr.index()), Worker::of(&NO_OWNER));
+        core.old.settle(which, worker.patience)
+    })?
 }
 
 /// Returns the region of `mr`, if accesses find it. Ends a fast registration at once, without a look-up
-/// of the device's data, unless a binding may refer to it. As for [`exposed`](find::exposed).
+/// of the device's data, unless a binding may refer to it. As for [`Region::exposed`].
 ///
 /// # Errors
 ///
-/// The result, if `mr` is an MR for fast registration that no binding refers to.
+/// The result of the end of the registration, if `mr` is an MR for fast registration to which no
+/// binding refers.
 fn exposed_or_ended(
     mr: &Mr,
     pd: &Pd,
     key: u32,
     origin: Origin,
 ) -> core::result::Result<Option<Arc<Region>>, Result> {
-    // The removal of the device waits for the section. The accesses for which `end()` waits are in
-    // sections as well, and wait for nothing.
+    // The removal of the device waits for this critical section. `end()` waits for accesses in
+    // other critical sections, and these wait for nothing.
     let guard = srcu::read();
     let Ok(region) = region_of(mr, &guard) else {
         return Ok(None);
     };
     match fast_reg_of(&region).map(|fast_reg| fast_reg.end(mr, pd, key, origin)) {
         None => Ok(Some(region.into())),
-        Some(Err(EBUSY)) => Ok(None),
-        Some(ended) => Err(ended),
+        Some(Err(IsPinned)) => Ok(None),
+        Some(Ok(ended)) => Err(ended),
     }
 }
 
@@ -281,7 +280,7 @@ fn exposed_or_ended(
 ///
 /// # Errors
 ///
-/// `EINVAL` for another key or protection domain, for an MR that cannot be invalidated, and for a
+/// `EINVAL` if `key` or `pd` is not that of the MR, for an MR that cannot be invalidated, and for a
 /// peer if the MR has no remote access flag. `EBUSY` while a memory window or a key refers to the
 /// MR. `EBUSY` too if accesses through the old binding are left; the MR is unbound then.
 pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
@@ -302,12 +301,12 @@ pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
     let Kind::Key { pins, hw, .. } = &region.kind else {
         return Err(EINVAL);
     };
-    // As for `find::exposed()`.
+    // As for `Region::exposed()`.
     drop(core);
     invalidate_key(&region, (pins, hw), (mr, pd, key), origin)
 }
 
-/// Unbinds the key `region`. As for [`invalidate`].
+/// Unbinds the key `region`. The errors are those of [`invalidate`].
 fn invalidate_key(
     region: &Region,
     (pins, hw): (&Pins, &Hw),
@@ -317,13 +316,14 @@ fn invalidate_key(
     if hw.key(mr) != key || mr.pd() != pd.as_raw() {
         return Err(EINVAL);
     }
-    let worker = Worker::new();
+    let worker = Worker::of(region.charge.waits());
     region.unbind(pins, hw, mr, origin, Some(key), worker.patience)?;
     counters::add(Count::Unbind, 1);
     Ok(())
 }
 
-/// Makes the elements of `fast_reg` active and records the key. As for [`FastReg::register`].
+/// Makes the elements of `fast_reg` active and records `key` as the lkey. The errors are those of
+/// [`FastReg::register`].
 fn register_elements(
     region: &Region,
     fast_reg: &FastReg,
@@ -337,18 +337,18 @@ fn register_elements(
     Ok(())
 }
 
-/// Registers elements without a look-up of the device's data. Returns [`None`] if `mr` is no MR for fast
-/// registration.
+/// Registers elements without a look-up of the device's data. Returns [`None`] if `mr` is no MR for
+/// fast registration.
 fn register_exposed(mr: &Mr, pd: &Pd, key: u32, access: Access) -> Option<Result> {
-    // The removal of the device waits for the section.
+    // The removal of the device waits for this critical section.
     let guard = srcu::read();
     let region = region_of(mr, &guard).ok()?;
     let fast_reg = fast_reg_of(&region)?;
     Some(register_elements(&region, fast_reg, mr, pd, key, access))
 }
 
-/// Registers the elements that are mapped to `mr`, or binds the unbound key `mr` to a staged layout,
-/// for a kernel QP in `pd`: REG_MR. Sleeps.
+/// Registers the elements that are mapped to `mr`, or binds the unbound key `mr` to a staged
+/// layout, for a kernel QP in `pd`: REG_MR. Sleeps.
 ///
 /// # Errors
 ///
@@ -363,8 +363,8 @@ pub(crate) fn register(mr: &Mr, pd: &Pd, key: u32, access: Access) -> Result {
     let region = core.region_of(mr).ok_or(EINVAL)?;
     match fast_reg_of(&region) {
         Some(fast_reg) => register_elements(&region, fast_reg, mr, pd, key, access),
-        // The driver executes this request too early to replace a binding: the QP is older than the
-        // device's extension.
+        // The driver executes this request itself, because the QP is older than the device's
+        // extension. Earlier requests of the QP may not have completed, so no binding is replaced.
         None => bind::bind_staged(mr, pd, key, access.into_raw(), bind::Attempt::Only),
     }
 }

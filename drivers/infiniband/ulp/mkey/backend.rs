@@ -6,7 +6,8 @@
 //! |---|---|
 //! | `backend/interface.rs` | the interface between a backend and the rest of the module |
 //! | `backend/payload.rs`, `backend/copy_row.rs`, `backend/moved.rs` | the bytes of a packet, and copies of rows |
-//! | `backend/string.rs` | `memcpy()` of the kernel |
+//! | `backend/copy_places.rs` | copies of pieces at places in any order |
+//! | `backend/fetch.rs` | prefetches |
 //! | `backend/cut.rs` | cuts of rows at the ends of blocks |
 //! | `backend/slot.rs`, `backend/slot_value.rs` | the object of an MR, found by a pointer in the MR |
 //! | `backend/rxe.rs`, `backend/rxe/` | software RoCE: functions that touch an MR's memory are redirected |
@@ -14,17 +15,20 @@
 //! Only a backend knows its driver's private structures. The rest of the module names its type only
 //! by [`Hw`].
 
+mod copy_places;
 mod copy_row;
 mod cut;
+mod fetch;
 pub(crate) mod interface;
 mod moved;
 mod payload;
 mod rxe;
 pub(crate) mod slot;
 mod slot_value;
-mod string;
 
-pub(crate) use interface::{Backend, BaseMr, CopyPages, MrRange, Named};
+use crate::kernel_ext::sync::racing;
+
+pub(crate) use interface::{Backend, BaseMr, CopyPages, DriverWindow, MrRange, Named};
 pub(crate) use payload::{Direction, Payload};
 
 /// The backend of every device that this build extends.

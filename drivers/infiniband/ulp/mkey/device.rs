@@ -46,7 +46,7 @@ pub(crate) struct MkeyDevice {
     pub(crate) core: Core,
     pub(crate) memory: Arc<OfferedMemory>,
     pub(crate) overlay: Overlay,
-    /// Set once the self-test has passed and the operations are installed.
+    /// `true` if the self-test has passed and the operations are installed.
     extended: Atomic<bool>,
     _module: ModulePin,
 }
@@ -80,7 +80,7 @@ impl MkeyDevice {
     ///
     /// `EOPNOTSUPP` for a device that is not extended.
     pub(crate) fn of(device: &Device) -> Result<Arc<Self>> {
-        let guard = srcu::read();
+        let guard = srcu::read_brief();
         CLIENT
             .data(device, &guard)
             .filter(|this| this.extended.load(ordering::Acquire))
@@ -143,6 +143,7 @@ impl<T: Deref<Target = MkeyDevice>> Deref for CoreOf<T> {
 impl Lookup for Core {
     type Found<'a> = CoreOf<ArcBorrow<'a, MkeyDevice>>;
     type Running<'a> = CoreOf<Running<'a, MkeyDevice>>;
+    type Kept = CoreOf<Arc<MkeyDevice>>;
 
     #[inline]
     fn find<'a>(device: &Device, guard: &'a Guard) -> Option<Self::Found<'a>> {
@@ -151,6 +152,10 @@ impl Lookup for Core {
 
     fn running(device: &Device) -> Result<Self::Running<'_>> {
         Running::on(device).map(CoreOf)
+    }
+
+    fn kept(device: &Device) -> Result<Self::Kept> {
+        MkeyDevice::of(device).map(CoreOf)
     }
 }
 
@@ -202,7 +207,7 @@ impl ClientOps for MkeyDevice {
     fn remove(self: ArcBorrow<'_, Self>, device: &Removing<'_>) {
         self.extended.store(false, ordering::Release);
         dm::show::remove(&self.memory);
-        // The driver's own `dereg_mr`, which is next, empties no slot.
+        // Slots are emptied first, because the driver's own `dereg_mr` empties none.
         self.core.close(device);
         self.overlay.uninstall(device);
     }

@@ -3,7 +3,7 @@
 //! The operations of an extended device.
 
 use crate::{
-    api,
+    access, api,
     backend::{Backend, BaseMr, Hw, MrRange, Named},
     bindings,
     device::MkeyDevice,
@@ -49,8 +49,11 @@ impl DeviceOps for MkeyDevice {
 
     type Dm = Buffer;
 
-    fn dm_flags(attrs: &Attrs<'_>) -> Result<Option<u32>> {
-        attrs.get_u32(bindings::ib_mkey_dm_alloc_attrs_IB_MKEY_ATTR_DM_ALLOC_CLASS)
+    type DmClass = dm::Wanted;
+
+    fn dm_class(attrs: &Attrs<'_>) -> Result<dm::Wanted> {
+        let class = attrs.get_u64(bindings::ib_mkey_dm_alloc_attrs_IB_MKEY_ATTR_DM_ALLOC_CLASS)?;
+        dm::Wanted::from_raw(class.unwrap_or(0))
     }
 
     fn overlay(&self) -> &Overlay {
@@ -68,12 +71,13 @@ impl DeviceOps for MkeyDevice {
     fn alloc_dm(
         this: ArcBorrow<'_, Self>,
         attr: &bindings::ib_dm_alloc_attr,
+        class: dm::Wanted,
         for_process: bool,
     ) -> Result<KBox<Dm<Buffer>>> {
         let request = dm::DmRequest {
             length: attr.length,
             log_align: attr.alignment,
-            class: dm::Wanted::from_raw(attr.flags)?,
+            class,
             for_process,
         };
         Dm::new(Buffer::new(
@@ -99,7 +103,7 @@ impl DeviceOps for MkeyDevice {
             return Err(eopnotsupp());
         }
         let charge = this.core.charge(pd, cost::REGION + cost::BINDING)?;
-        this.core.hw.claim(mr);
+        this.core.hw.claim_dm(mr);
         if length == 0 {
             // Nothing is bound, so only an access of 0 bytes is in range.
             this.core.adopt(mr, Kind::Dm, charge)?;
@@ -129,7 +133,7 @@ impl DeviceOps for MkeyDevice {
         let layout = KLayout::List(List::new(entries)?);
         let binding = Binding::new(layout, leaves, access, pd, None, None, Room::default())?;
         let region = this.core.adopt(mr, Kind::Dm, charge)?;
-        // The caller gives an MR that failed back to the driver, which empties no slot.
+        // After a failure the caller returns the MR to the driver, which empties no slot.
         region
             .bind(&this.core.pins, &this.core.hw, mr, &binding)
             .inspect_err(|_| this.core.forget(mr.index(), &region))
@@ -141,7 +145,7 @@ impl DeviceOps for MkeyDevice {
     }
 
     fn map_fast_reg(&self, mr: &Mr, elements: Elements<'_>) -> Result<MappedElements> {
-        let guard = srcu::read();
+        let guard = srcu::read_brief();
         let region = self.core.find_region(mr, &guard).ok_or(EINVAL)?;
         match &region.kind {
             Kind::FastReg(fast_reg) => fast_reg.map(elements, mr.page_size()),
@@ -150,7 +154,7 @@ impl DeviceOps for MkeyDevice {
     }
 
     fn page_size(&self, mr: &Mr) -> u32 {
-        let guard = srcu::read();
+        let guard = srcu::read_brief();
         if let Some(region) = self.core.find_region(mr, &guard) {
             if let Kind::FastReg(fast_reg) = &region.kind {
                 return fast_reg.page_size();
@@ -159,10 +163,10 @@ impl DeviceOps for MkeyDevice {
         self.core.hw.page_size(mr)
     }
 
-    // The driver may free the MR's page table, which a bound key reads. A ULP that binds a key to
-    // the MR and maps the MR must do one after the other.
+    // Mapping elements may free the MR's page table, which a bound key reads. This check does not
+    // exclude a concurrent bind: a ULP must not bind a key to the MR while it maps the MR.
     fn may_map(&self, mr: &Mr) -> Result {
-        self.core.pins.if_free(mr.index(), || Ok(()))
+        Ok(self.core.pins.if_free(mr.index(), || ())?)
     }
 
     fn may_import(&self, access: Access) -> Result {
@@ -214,21 +218,16 @@ impl DeviceOps for MkeyDevice {
 
     fn leave(&self, mr: &Mr) -> Result<Leaving> {
         if mr.is_user() && mr.pd() == self.core.pd.as_raw() {
-            // The MR of device memory. No user can name it, so nothing pins it.
+            // This is the MR over the pages of device memory. Users cannot name it, so nothing pins
+            // it.
             return Ok(Leaving {
                 region: None,
                 state: self.core.hw.suspend(mr)?,
             });
         }
         let region = self.core.region_of(mr);
-        let suspend = || self.core.if_free(mr.index(), || self.core.hw.suspend(mr));
-        let state = match suspend() {
-            Err(EBUSY) => {
-                self.core.unbind_yielding(mr).map_err(|_| EBUSY)?;
-                suspend()?
-            }
-            state => state?,
-        };
+        let suspend = || self.core.hw.suspend(mr);
+        let state = self.core.if_free_or_yielding(mr, suspend)?;
         Ok(Leaving { region, state })
     }
 
@@ -237,7 +236,7 @@ impl DeviceOps for MkeyDevice {
         region.is_some_and(|region| region.may_be_slow())
     }
 
-    // rxe gives up its own wait for accesses after a time, so slow accesses are waited for here.
+    // rxe waits for accesses only for a limited time, so this waits for slow accesses first.
     fn wait(leaving: &Leaving) {
         if let Some(region) = &leaving.region {
             region.wait();
@@ -263,14 +262,14 @@ impl DeviceOps for MkeyDevice {
         Ok(())
     }
 
-    fn mw_index(&self, mw: &Mw) -> Result<u32> {
-        self.core.hw.window_index(mw)
+    fn close_mw(&self, mw: &Mw) {
+        self.core.hw.close_window(mw);
     }
 
-    type Forgotten = Option<window::Bindings>;
+    type Forgotten = Option<Arc<window::Known>>;
 
-    fn forget_mw(&self, index: u32, mw: &Mw) -> Option<window::Bindings> {
-        self.core.windows.forget(index, mw.address())
+    fn forget_mw(&self, mw: &Mw) -> Option<Arc<window::Known>> {
+        self.core.windows.forget(mw.address())
     }
 
     fn may_rereg(&self, mr: &Mr) -> Result {
@@ -313,9 +312,19 @@ impl DeviceOps for MkeyDevice {
         self.core.hw.give_back(qp);
     }
 
+    fn close_qp(&self, qp: &Qp) -> bool {
+        self.core.hw.close(qp)
+    }
+
+    type Ended = access::window::Ended;
+
+    fn end_windows(&self, qp: &Qp, from: &mut u32) -> Option<Self::Ended> {
+        access::window::end_some(&self.core, qp, from)
+    }
+
     type Held = KVVec<Pin>;
 
-    // Stock rxe handles every MR that advise_mr names as an MR with ODP.
+    // Stock rxe takes every MR that advise_mr names for an ODP MR. So other MRs are refused here.
     fn hold_for_advice(&self, pd: &Pd, lkeys: impl Iterator<Item = u32>) -> Result<KVVec<Pin>> {
         let mut held = KVVec::new();
         for lkey in lkeys {

@@ -54,8 +54,8 @@ pub(crate) struct DmRequest {
     pub(crate) for_process: bool,
 }
 
-/// The bytes of a buffer, and the charges for them. A dma-buf of the buffer may keep them longer
-/// than the buffer lives.
+/// The bytes of a buffer, and the charges for them. A dma-buf may keep them after the buffer was
+/// freed.
 pub(crate) struct Store {
     memory: SharedMemory,
     owner: OwnerCharge,
@@ -119,9 +119,11 @@ impl Buffer {
         if pages > MAX_PAGES {
             return Err(ENOMEM);
         }
-        let bytes = i64::try_from(pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?)?;
         let pool = device.pool(request.class)?;
         let source = pool.find()?;
+        let slack = source.slack(request.log_align)?;
+        let bytes = pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?;
+        let bytes = i64::try_from(bytes.checked_add(slack).ok_or(ENOMEM)?)?;
         let charge = pool.charge(&source, bytes)?;
         let owner = Owners::charge(&device.owners, request.for_process, bytes)?;
         let memory = source.allocate(length, request.log_align)?;
@@ -132,7 +134,8 @@ impl Buffer {
         };
         let store = Arc::new(store, GFP_KERNEL)?;
         let region = OwnedMr::new(pd, u32::try_from(pages)?)?;
-        // Nothing fails from here on. A failure would drop the MR before the reference to it.
+        // Nothing fails from here on. A failure would drop the MR before `base`, which refers to
+        // it.
         let base = hw.back(&region, &store.memory)?;
         Ok(Self {
             export: SetOnce::new(),
@@ -158,7 +161,8 @@ impl Buffer {
         self.once(&self.export, dma_buf::Export::new)
     }
 
-    /// Returns a view of the buffer, which a process maps to copy. The caller owns a reference to it.
+    /// Returns a view of the buffer, which a process maps to copy. The caller owns a reference to
+    /// it.
     ///
     /// # Errors
     ///

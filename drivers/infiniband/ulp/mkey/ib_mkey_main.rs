@@ -22,7 +22,7 @@
 
 use backend::{Backend, Hw};
 use kernel::prelude::*;
-use kernel_ext::rdma;
+use kernel_ext::{rdma, sync::srcu};
 
 mod access;
 mod api;
@@ -79,16 +79,18 @@ module! {
 }
 
 // Fields drop in declaration order: `_client` removes all devices before the debugfs files and the
-// backend drop.
+// backend drop, and nothing reads a table after that.
 struct IbMkey {
     _uverbs: Pin<KBox<rdma::uverbs::Follower>>,
     _client: rdma::Registration<device::MkeyDevice>,
     _shown: dm::show::Shown,
     _attached: <Hw as Backend>::Attached,
+    _tables: srcu::InUse,
 }
 
 impl kernel::Module for IbMkey {
     fn init(module: &'static ThisModule) -> Result<Self> {
+        let tables = srcu::InUse::new();
         parameters::set_module(module);
         parameters::dm_classes()?;
         let shown = dm::show::Shown::new()?;
@@ -106,6 +108,7 @@ impl kernel::Module for IbMkey {
             _client: client,
             _shown: shown,
             _attached: attached,
+            _tables: tables,
         })
     }
 }

@@ -19,7 +19,7 @@ pub(crate) mod uapi;
 pub(crate) use description::{Description, Range};
 
 use crate::{
-    backend::Backend,
+    backend::{Backend, Hw},
     counters::{self, Count},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
@@ -28,21 +28,39 @@ use crate::{
         sync::{srcu, users::Patience},
     },
     limits::cost,
-    mkey_core::Core,
+    mkey_core::{Core, Lookup},
     region::{
         binding::Binding,
         indices::MAX_INDICES,
+        old::OldBindings,
+        pins::Pins,
         rebind::{apply, Change, Refused, Turn},
         rights::Origin,
         staged::StagedLayouts,
         tag, Kind, Region,
     },
 };
+use core::cell::OnceCell;
 use kernel::{prelude::*, sync::Arc};
+
+/// The core of a key's device.
+enum KeyCore<'a> {
+    /// The caller found it.
+    Given(&'a Core),
+    /// It is looked up when it is needed.
+    Sought(OnceCell<<Core as Lookup>::Kept>),
+}
+
+/// The parts of the device that change with the binding of a key.
+struct Parts<'a> {
+    old: &'a OldBindings,
+    pins: &'a Arc<Pins>,
+    hw: &'a Hw,
+}
 
 /// A key, found by the caller's MR.
 pub(crate) struct Key<'a> {
-    core: &'a Core,
+    core: KeyCore<'a>,
     ibdev: &'a Device,
     mr: &'a Mr,
     pd: &'a Pd,
@@ -58,6 +76,21 @@ impl<'a> Key<'a> {
     /// `EINVAL` if `mr` is not a key.
     pub(crate) fn of(core: &'a Core, mr: &'a Mr, pd: &'a Pd) -> Result<Self> {
         let region = core.region_of(mr).ok_or(EINVAL)?;
+        Self::new(KeyCore::Given(core), region, mr, pd)
+    }
+
+    /// Returns the key whose MR is `mr`, if accesses find it, without the data of its device.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::of`].
+    pub(crate) fn exposed(mr: &'a Mr, pd: &'a Pd) -> Option<Result<Self>> {
+        let region = Region::exposed(mr)?;
+        Some(Self::new(KeyCore::Sought(OnceCell::new()), region, mr, pd))
+    }
+
+    #[inline]
+    fn new(core: KeyCore<'a>, region: Arc<Region>, mr: &'a Mr, pd: &'a Pd) -> Result<Self> {
         let Kind::Key { max_entries, .. } = region.kind else {
             return Err(EINVAL);
         };
@@ -71,6 +104,36 @@ impl<'a> Key<'a> {
         })
     }
 
+    /// Returns the core of the key's device.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lookup::kept`].
+    fn core(&self) -> Result<&Core> {
+        let cell = match &self.core {
+            KeyCore::Given(core) => return Ok(core),
+            KeyCore::Sought(cell) => cell,
+        };
+        if let Some(core) = cell.get() {
+            return Ok(core);
+        }
+        let core = Core::kept(self.ibdev)?;
+        Ok(cell.get_or_init(|| core))
+    }
+
+    /// Returns what a change of the binding needs.
+    ///
+    /// # Errors
+    ///
+    /// None, because the region is one of a key.
+    #[inline]
+    fn parts(&self) -> Result<Parts<'_>> {
+        match &self.region.kind {
+            Kind::Key { old, pins, hw, .. } => Ok(Parts { old, pins, hw }),
+            _ => Err(EINVAL),
+        }
+    }
+
     /// Returns the key to its state after creation.
     ///
     /// # Errors
@@ -78,7 +141,7 @@ impl<'a> Key<'a> {
     /// `EBUSY` while a memory window or a bound key refers to the key; `EINTR` as for
     /// [`Region::unbind`].
     pub(crate) fn unbind(&self) -> Result {
-        let (pins, hw) = (&self.core.pins, &self.core.hw);
+        let Parts { pins, hw, .. } = self.parts()?;
         self.region
             .unbind(pins, hw, self.mr, Origin::Call, None, self.patience())?;
         if let Ok(staged) = self.staged() {
@@ -116,7 +179,7 @@ impl<'a> Key<'a> {
     /// Runs `look` on the binding, or on [`None`] if the key is not bound. Binds wait meanwhile, so
     /// `look` must not sleep.
     pub(crate) fn inspect<T>(&self, look: impl FnOnce(Option<&Binding>) -> T) -> T {
-        let guard = srcu::read();
+        let guard = srcu::read_brief();
         look(self.region.binding.get(&guard).as_deref())
     }
 }
@@ -164,7 +227,7 @@ pub(crate) struct Described<'a> {
 }
 
 impl Described<'_> {
-    /// Makes `rkey` the lkey and rkey of the key, with the bind.
+    /// Chooses `rkey` as the lkey and rkey that the bind gives the key.
     ///
     /// # Errors
     ///
@@ -189,11 +252,10 @@ impl Described<'_> {
     /// `EBUSY` while a memory window or another bound key refers to the key, `ELOOP` if the key
     /// would refer to itself.
     pub(crate) fn bind(self) -> Result {
-        let Key {
-            core, mr, region, ..
-        } = self.key;
+        let Key { mr, region, .. } = self.key;
+        let Parts { pins, hw, .. } = self.key.parts()?;
         let (new, patience) = (&self.binding, self.key.patience());
-        let bound = region.bind_as(&core.pins, &core.hw, mr, new, self.rkey, patience);
+        let bound = region.bind_as(pins, hw, mr, new, self.rkey, patience);
         bound.map_err(|error| self.why(error))?;
         counters::add(Count::Bind, 1);
         if self.is_again {
@@ -204,7 +266,8 @@ impl Described<'_> {
 
     /// Returns `true` if a request may name the key by `rkey` now.
     pub(crate) fn is_named(&self, rkey: u32) -> bool {
-        self.any_tag || self.key.core.hw.key(self.key.mr) == rkey
+        let names = |parts: Parts<'_>| parts.hw.key(self.key.mr) == rkey;
+        self.any_tag || self.key.parts().is_ok_and(names)
     }
 
     /// Binds the key to the description in the order of a queue, for a work request that names it
@@ -212,24 +275,23 @@ impl Described<'_> {
     ///
     /// # Errors
     ///
-    /// As for [`Self::bind`], and those of [`Region::bind_in_turn`].
+    /// Those of [`Self::bind`] and of [`Region::bind_in_turn`].
     pub(crate) fn bind_in_turn(
         &self,
         key: Option<u32>,
         new_key: u32,
         patience: Patience,
     ) -> Result {
-        let Key {
-            core, mr, region, ..
-        } = self.key;
+        let Key { mr, region, .. } = self.key;
+        let Parts { old, pins, hw } = self.key.parts()?;
         let turn = Turn {
-            old: &core.old,
+            old,
             key,
             any_tag: self.any_tag,
             new_key,
             patience,
         };
-        let bound = region.bind_in_turn(&turn, &core.pins, &core.hw, mr, &self.binding);
+        let bound = region.bind_in_turn(&turn, pins, hw, mr, &self.binding);
         bound.map_err(|error| self.why(error))?;
         counters::add(Count::Bind, 1);
         Ok(())
@@ -237,9 +299,13 @@ impl Described<'_> {
 
     fn change(&self, number: usize) -> Change<'_> {
         let Key { region, mr, .. } = self.key;
-        let mut change = Change::new(region, mr, number, self.binding.clone());
-        change.key = self.rkey;
-        change
+        Change {
+            region,
+            mr,
+            number,
+            new: &self.binding,
+            key: self.rkey,
+        }
     }
 
     fn why(&self, error: Error) -> Error {
@@ -270,8 +336,9 @@ pub(crate) fn bind_all(all: &[Described<'_>]) -> core::result::Result<(), Refuse
             .push(described.change(number), GFP_MAYFAIL)
             .map_err(|err| refused(number, err.into()))?;
     }
-    let (core, patience) = (first.key.core, first.key.patience());
-    apply(&core.pins, &core.hw, &mut changes, patience).map_err(|Refused { number, error }| {
+    let patience = first.key.patience();
+    let Parts { pins, hw, .. } = first.key.parts().map_err(|error| refused(0, error))?;
+    apply(pins, hw, &mut changes, patience).map_err(|Refused { number, error }| {
         let why = all.get(number).map(|described| described.why(error));
         refused(number, why.unwrap_or(error))
     })?;

@@ -18,14 +18,14 @@ use crate::{
     limits::{
         cost,
         owner::{OwnerCharge, Owners},
-        worker::Worker,
+        worker::patience_of_call,
     },
     parameters,
     region::{
         binding::MAX_ENTRIES,
         fast_reg::FastReg,
         old::{OldBindings, Which},
-        pins::Pins,
+        pins::{when_free, Pins},
         window::Windows,
         Kind, Region,
     },
@@ -47,8 +47,8 @@ pub(crate) struct Core {
     /// The regions of this module, by the indices of their MRs.
     #[pin]
     pub(crate) regions: Table<Region>,
-    /// `true` when the device is about to be removed. From then on no slot of an MR is filled, and
-    /// requests of no QP are taken over.
+    /// `true` if the device is about to be removed. The module then fills no slot of an MR and
+    /// takes over no QP's requests.
     #[pin]
     closed: Mutex<bool>,
     #[pin]
@@ -64,14 +64,18 @@ pub(crate) struct Core {
     pub(crate) owners: Arc<Owners>,
 }
 
-/// Finds the core of a device. The client of `ib_core` is in `device.rs`, which implements this for
-/// [`Core`]. A trait costs no indirect call, and the data path looks the core up for each packet.
+/// Finds the core of a device. `device.rs`, which has the client of `ib_core`, implements this
+/// trait for [`Core`]. The data path finds the core for each packet, and a trait costs no indirect
+/// call.
 pub(crate) trait Lookup {
     /// A core that a critical section keeps.
     type Found<'a>: Deref<Target = Core>;
 
     /// A core that a running device operation keeps.
     type Running<'a>: Deref<Target = Core>;
+
+    /// A core with a reference to the device's data.
+    type Kept: Deref<Target = Core>;
 
     /// Finds the core of `device`, for as long as the critical section lasts. The device may not be
     /// extended yet: the self-test uses this too.
@@ -83,9 +87,16 @@ pub(crate) trait Lookup {
     ///
     /// `ENODEV` if the client was removed meanwhile.
     fn running(device: &Device) -> Result<Self::Running<'_>>;
+
+    /// Finds the core of an extended device.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` for a device that is not extended.
+    fn kept(device: &Device) -> Result<Self::Kept>;
 }
 
-/// Something that has a core, for what must not know the client of `ib_core`.
+/// A type that has a core. Code that must not know the client of `ib_core` uses this trait.
 pub(crate) trait HasCore: Send + Sync {
     /// Returns the core.
     fn core(&self) -> &Core;
@@ -151,7 +162,8 @@ impl Core {
         }
     }
 
-    /// Executes requests of the new QP `qp` that bind keys, unless the device is about to be removed.
+    /// Executes requests of the new QP `qp` that bind keys, unless the device is about to be
+    /// removed.
     pub(crate) fn take_binds(&self, qp: &Qp) {
         let closed = self.closed.lock();
         if !*closed {
@@ -164,15 +176,14 @@ impl Core {
         *self.closed.lock() = true;
         // A kernel user that was registered before this module destroys its QPs later.
         self.hw.give_binds_back(device);
-        let mut from = 0;
-        while let Some((index, region)) = self.regions.next(from) {
+        for region in self
+            .regions
+            .indices()
+            .filter_map(|at| self.regions.get_arc(at))
+        {
             drop(region.mr_slot.empty());
-            let Some(next) = index.checked_add(1) else {
-                break;
-            };
-            from = next;
         }
-        // They refer to MRs of the driver.
+        // The old bindings refer to MRs of the driver.
         let _ = self.old.settle(Which::All, Patience::Endless);
     }
 
@@ -180,7 +191,8 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// As for [`FastReg::new`]; `EOPNOTSUPP` if the device gives kernel users no MR of all memory.
+    /// Those of [`FastReg::new`]; `EOPNOTSUPP` if the device gives kernel users no MR of all
+    /// memory.
     pub(crate) fn adopt_fast_reg(&self, mr: &Mr, max: u32) -> Result<Arc<Region>> {
         // Elements have DMA addresses in every protection domain, so the module's own domain
         // serves.
@@ -195,42 +207,40 @@ impl Core {
         self.adopt(mr, Kind::FastReg(fast), charge)
     }
 
-    /// Takes `region` out of its MR's slot and out of the table. `index` is the index of the MR, which
-    /// may be freed if the slot is empty. Sleeps.
+    /// Takes `region` out of its MR's slot and out of the table. `index` is the index of the MR,
+    /// which may be freed if the slot is empty. Sleeps.
     pub(crate) fn forget(&self, index: u32, region: &Region) {
         drop(region.mr_slot.empty());
         self.regions.remove(index, region);
+        // Another thread may keep the region a little longer, but not its leaves. It may have taken the
+        // binding out first; then the binding is among the old ones.
+        drop(region.binding.swap(None));
         // An endless wait has no error.
         let _ = region.settle_old(Patience::Endless);
     }
 
-    /// Runs `change`, which must not sleep, if the MR at `index` is not pinned. An old binding that a
-    /// work request replaced does not count. Sleeps.
+    /// Runs `change`, which must not sleep, if the MR at `index` is not pinned. An old binding that
+    /// a work request replaced does not count. Sleeps.
     ///
     /// # Errors
     ///
-    /// As for [`Pins::if_free`].
+    /// `EBUSY` if the MR is pinned; those of `change`.
     pub(crate) fn if_free<T>(&self, index: u32, change: impl Fn() -> Result<T>) -> Result<T> {
-        match self.pins.if_free(index, &change) {
-            Err(EBUSY) => {
-                // The removal of another device waits for the caller, so the process may not hold it
-                // up.
-                let worker = Worker::new();
-                self.old.settle(Which::Pinning(index), worker.patience)?;
-                self.pins.if_free(index, &change)
-            }
-            result => result,
-        }
+        let attempt = || self.pins.if_free(index, &change);
+        // The removal of another device waits for the caller, so the process may not hold it up.
+        when_free(attempt, || {
+            self.old.settle(Which::Pinning(index), patience_of_call())
+        })?
     }
 
     /// Returns the region of `mr`; [`None`] for one of the driver's MRs.
     pub(crate) fn region_of(&self, mr: &Mr) -> Option<Arc<Region>> {
-        let guard = srcu::read();
+        let guard = srcu::read_brief();
         self.find_region(mr, &guard).map(Arc::from)
     }
 
-    /// Returns the region of `mr`, for as long as the critical section lasts; [`None`] for one of the
-    /// driver's MRs.
+    /// Returns the region of `mr`, for as long as the critical section lasts; [`None`] for one of
+    /// the driver's MRs.
     pub(crate) fn find_region<'a>(
         &self,
         mr: &'a Mr,

@@ -24,15 +24,15 @@
 //! # Locking
 //!
 //! `edit` serialises changes of the binding. It may be held while sleeping (`region/rebind.rs`).
-//! The lock of the pins nests in it. The data path reads `binding` under SRCU
-//! (`rust/kernel/sync/srcu.rs`) and takes no lock. `left` nests in `edit`; nothing nests in `left`.
-//! The list of old bindings (`region/old.rs`) nests in `edit`, too.
+//! A function that takes an [`Edit`] runs under it. The lock of the pins nests in it, and so does
+//! the list of old bindings (`region/old.rs`). The data path reads `binding` under SRCU
+//! (`rust/kernel/sync/srcu.rs`) and takes no lock.
 //!
 //! # Lifetime
 //!
 //! A region is in its device's table, by its MR's index, from before the MR is first published
-//! until after the MR was deregistered. A look-up may find it although another MR has the index by
-//! then: [`Region::is`] tells them apart.
+//! until after the MR was deregistered. By then another MR may have the index, and a look-up may
+//! find the region of the wrong MR. [`Region::is`] detects that.
 
 pub(crate) mod binding;
 pub(crate) mod fast_reg;
@@ -56,7 +56,7 @@ use crate::{
         dma_buf::Import,
         rdma::{Access, Mr},
         sync::{
-            lock::{new_many_mutex, LockMany, ManyMutex},
+            lock::{new_many_mutex, LockMany, Many, ManyMutex},
             spare::Spare,
             srcu::{self, Cell, Retired},
             users::{Patience, Users},
@@ -71,14 +71,14 @@ use crate::{
         staged::StagedLayouts,
     },
 };
-use core::ptr;
+use core::{mem, ptr};
 use kernel::{
-    new_mutex,
     prelude::*,
     sync::{
         atomic::{ordering, Atomic},
-        Arc,
-        Mutex, //
+        barrier::smp_rmb,
+        lock::Guard,
+        Arc, //
     },
 };
 
@@ -115,20 +115,49 @@ pub(crate) enum Kind {
     },
 }
 
+/// A binding of a region at one time. Two values of one region are equal only if they are of the
+/// same binding.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct Seen {
+    address: usize,
+    replaced: u64,
+}
+
+/// The values that `Region::edit` protects, besides the binding and the tag.
+pub(crate) struct Edit {
+    /// The last rkey in `ib_mr` that was no choice of a kernel user (`region/tag.rs`).
+    told: u32,
+    /// `true` if the key was unbound by the deregistration of a leaf. Its tag changes with the next
+    /// bind.
+    lapsed: bool,
+    /// The users of an old binding for which a rebind did not wait to the end.
+    left: Option<Arc<Users>>,
+}
+
+impl Edit {
+    /// Writes `key` to the fields of `ib_mr`.
+    fn tell(&mut self, mr: &Mr, key: u32) {
+        mr.set_key(key);
+        self.told = key;
+    }
+}
+
+/// The lock of a region's [`Edit`], while it is held.
+type EditGuard<'a> = Guard<'a, Edit, Many>;
+
 /// A region of this module.
 #[pin_data]
 pub(crate) struct Region {
     mr: usize,
     /// The lkey.
     lkey: Atomic<u32>,
-    /// `true` if the key was unbound by the deregistration of a leaf. Its tag changes with the next
-    /// bind.
-    lapsed: Atomic<bool>,
     /// Lets the data path find the region by its MR.
     #[pin]
     pub(crate) mr_slot: MrSlot<Region>,
     pub(crate) kind: Kind,
     pub(crate) binding: Cell<Binding>,
+    /// The number of times that the binding was replaced.
+    replaced: Atomic<u64>,
     /// The memory of an old binding. The next bind uses it.
     pub(crate) unused: Spare<Binding>,
     /// `true` if accesses through a binding of this region left SRCU. Deregistration waits for such
@@ -139,37 +168,47 @@ pub(crate) struct Region {
     refused: Atomic<u64>,
     /// The charge for the kernel's memory of the region, without its bindings.
     pub(crate) charge: OwnerCharge,
-    /// The users of an old binding for which a rebind did not wait to the end.
     #[pin]
-    left: Mutex<Option<Arc<Users>>>,
-    /// `true` if there may be such users.
-    has_left: Atomic<bool>,
-    #[pin]
-    pub(crate) edit: ManyMutex,
+    pub(crate) edit: ManyMutex<Edit>,
 }
 
 impl Region {
     /// Makes the unbound region of a claimed MR.
     pub(crate) fn new(mr: &Mr, kind: Kind, charge: OwnerCharge) -> Result<Arc<Self>> {
         let lkey = mr.lkey();
+        let unbound = Edit {
+            told: mr.rkey(),
+            lapsed: false,
+            left: None,
+        };
         Arc::pin_init(
             pin_init!(Self {
                 mr: ptr::from_ref(mr) as usize,
                 lkey: Atomic::new(lkey),
-                lapsed: Atomic::new(false),
                 mr_slot <- MrSlot::new(),
                 kind,
                 binding: Cell::empty(),
+                replaced: Atomic::new(0),
                 unused: Spare::empty(),
                 was_slow: Atomic::new(false),
                 refused: Atomic::new(0),
                 charge,
-                left <- new_mutex!(None, "ib_mkey left"),
-                has_left: Atomic::new(false),
-                edit <- new_many_mutex!("ib_mkey edit"),
+                edit <- new_many_mutex!(unbound, "ib_mkey edit"),
             }),
             GFP_MAYFAIL,
         )
+    }
+
+    /// Returns the region of `mr`, if accesses find it. The region of a key may outlive the data of its
+    /// device. An access in progress can take arbitrarily long, and removal of another device must not wait
+    /// for it. A caller that waits for accesses therefore does not keep those data.
+    ///
+    /// A request that uses the result is no reader of `rdma_ops_srcu`, so the removal of the device does not
+    /// wait for it there. It need not: a process has keys only if ib_uverbs is a younger client of `ib_core`,
+    /// which destroys the queue pairs of processes first.
+    pub(crate) fn exposed(mr: &Mr) -> Option<Arc<Self>> {
+        let guard = srcu::read();
+        Some(Hw::slot::<Self>(mr)?.get(&guard)?.into())
     }
 
     /// Returns `true` if this is the region of `mr`.
@@ -188,19 +227,22 @@ impl Region {
         self.lkey.store(lkey, ordering::Relaxed);
     }
 
-    /// Returns `true` if nothing is bound. The caller holds `edit`.
-    fn is_unbound(&self, hw: &Hw, mr: &Mr) -> bool {
-        hw.is_free(mr) || self.lapsed.load(ordering::Relaxed)
+    /// Takes `edit`, and waits for it as long as `patience` allows. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` after the time of [`Patience::Bounded`].
+    fn lock<'a>(&'a self, many: &LockMany, patience: Patience) -> Result<EditGuard<'a>> {
+        match patience {
+            Patience::Bounded(jiffies) => many.lock_within(&self.edit, jiffies).ok_or(EBUSY),
+            _ => Ok(many.lock(&self.edit)),
+        }
     }
 
-    /// Returns the lkey and rkey that a bind gives the region: `chosen`, or those that it has. The
-    /// caller holds `edit`.
-    fn key_of_bind(&self, hw: &Hw, mr: &Mr, chosen: Option<u32>) -> u32 {
-        let key = tag::of_bind(hw, mr);
-        let lapsed = self.lapsed.load(ordering::Relaxed);
-        if lapsed {
-            self.lapsed.store(false, ordering::Relaxed);
-        }
+    /// Returns the lkey and rkey that a bind gives the region: `chosen`, or those that it has.
+    fn key_of_bind(&self, edit: &mut Edit, hw: &Hw, mr: &Mr, chosen: Option<u32>) -> u32 {
+        let lapsed = mem::take(&mut edit.lapsed);
+        let key = tag::of_bind(hw.key(mr), mr.rkey(), edit.told);
         match chosen {
             Some(chosen) => chosen,
             None if lapsed => tag::next(key),
@@ -208,8 +250,8 @@ impl Region {
         }
     }
 
-    /// Makes `key` the lkey and the rkey. The caller holds `edit`.
-    fn rekey(&self, hw: &Hw, mr: &Mr, key: u32) {
+    /// Makes `key` the lkey and the rkey by which accesses find the region.
+    fn rekey(&self, _: &mut Edit, hw: &Hw, mr: &Mr, key: u32) {
         if hw.key(mr) != key {
             hw.rekey(mr, key);
             self.lkey.store(key, ordering::Relaxed);
@@ -217,7 +259,7 @@ impl Region {
     }
 
     /// Waits until no access through the old binding is left. Returns the binding, and the result
-    /// of the wait. The caller holds `edit`.
+    /// of the wait.
     ///
     /// # Errors
     ///
@@ -225,6 +267,7 @@ impl Region {
     /// rebind waits for them.
     pub(crate) fn settle(
         &self,
+        edit: &mut Edit,
         old: Retired<Binding>,
         patience: Patience,
     ) -> (Option<Arc<Binding>>, Result) {
@@ -232,34 +275,33 @@ impl Region {
         let waited = match old.as_ref().and_then(|old| old.users.as_ref()) {
             None => Ok(()),
             Some(users) => users.wait(patience).inspect_err(|_| {
-                self.set_left(Some(users.clone()));
+                edit.left = Some(users.clone());
             }),
         };
         (old, waited)
     }
 
-    /// Waits for accesses for which an earlier rebind did not wait to the end. The caller holds
-    /// `edit`.
+    /// Waits for accesses for which an earlier rebind did not wait to the end.
     ///
     /// # Errors
     ///
     /// Those of [`Users::wait`]. A bounded wait returns `EBUSY` at once, because an earlier wait
     /// ended in vain.
-    pub(crate) fn settle_left(&self, patience: Patience) -> Result {
+    pub(crate) fn settle_left(&self, edit: &mut Edit, patience: Patience) -> Result {
         self.settle_old(patience)?;
-        let Some(users) = self.left() else {
+        let Some(users) = &edit.left else {
             return Ok(());
         };
         match patience {
             Patience::Bounded(_) => users.is_idle().then_some(()).ok_or(EBUSY)?,
             _ => users.wait(patience)?,
         }
-        self.set_left(None);
+        edit.left = None;
         Ok(())
     }
 
-    /// Waits for accesses through bindings that work requests replaced. The caller holds `edit`, or
-    /// the region has no further users.
+    /// Waits for accesses through bindings that work requests replaced. A caller that does not hold
+    /// `edit` waits for none that are replaced meanwhile.
     ///
     /// # Errors
     ///
@@ -283,6 +325,26 @@ impl Region {
         }
     }
 
+    /// Replaces the binding. Does not wait for accesses. The caller holds `edit`.
+    fn exchange_binding(&self, new: Option<Arc<Binding>>) -> Retired<Binding> {
+        // A reader that finds the new binding also finds the new number: see `seen()`.
+        let number = self.replaced.load(ordering::Relaxed);
+        self.replaced
+            .store(number.wrapping_add(1), ordering::Relaxed);
+        self.binding.swap(new)
+    }
+
+    /// Tells `binding`, which the caller found in this region, from the bindings before and after it,
+    /// which may have the same address.
+    pub(crate) fn seen(&self, binding: &Binding) -> Seen {
+        // The binding was read first. Pairs with the full barrier of the exchange in `exchange_binding()`.
+        smp_rmb();
+        Seen {
+            address: ptr::from_ref(binding) as usize,
+            replaced: self.replaced.load(ordering::Relaxed),
+        }
+    }
+
     /// Returns a value that differs from that of all other regions.
     pub(crate) fn address(&self) -> usize {
         ptr::from_ref(self) as usize
@@ -301,22 +363,6 @@ impl Region {
         ((refused >> 32) as u32, refused as u32)
     }
 
-    /// Returns the users of an old binding for which a rebind did not wait to the end. The caller holds
-    /// `edit`.
-    #[inline]
-    fn left(&self) -> Option<Arc<Users>> {
-        if !self.has_left.load(ordering::Relaxed) {
-            return None;
-        }
-        self.left.lock().clone()
-    }
-
-    /// Records the users of an old binding for which no thread waited to the end. The caller holds `edit`.
-    fn set_left(&self, users: Option<Arc<Users>>) {
-        self.has_left.store(users.is_some(), ordering::Relaxed);
-        *self.left.lock() = users;
-    }
-
     /// Returns `true` if an access may be in progress that can take arbitrarily long.
     pub(crate) fn may_be_slow(&self) -> bool {
         self.was_slow.load(ordering::Relaxed)
@@ -324,17 +370,17 @@ impl Region {
 
     /// Waits for accesses outside of SRCU, after the MR was suspended. Sleeps.
     pub(crate) fn wait(&self) {
-        // A rebind or unbind in progress waits for the accesses through the old binding. One that
-        // begins later finds the binding that is read here, or none.
+        // A rebind or unbind in progress waits for the accesses through the old binding. A rebind
+        // or unbind that begins later finds the binding that is read here, or none.
         let many = LockMany::new();
         let edit = many.lock(&self.edit);
         let users = {
-            let guard = srcu::read();
+            let guard = srcu::read_brief();
             self.binding
                 .get(&guard)
                 .and_then(|binding| binding.users.clone())
         };
-        let left = self.left();
+        let left = edit.left.clone();
         drop(edit);
         drop(many);
         // An access that found the MR before it was suspended has become a user when this returns.
@@ -346,29 +392,30 @@ impl Region {
         let _ = self.settle_old(Patience::Endless);
     }
 
-    /// Takes the binding out, without waiting for accesses. None begins after this returns. The
-    /// caller waits for accesses in progress: it drops the first value, and calls [`Users::wait`]
-    /// on the second. Until then the next rebind fails.
+    /// Takes the binding out, without waiting for accesses. No access begins after this returns.
+    /// The caller waits for accesses in progress: it drops the first value, and calls
+    /// [`Users::wait`] on the second. Until then the next rebind fails.
     ///
     /// # Errors
     ///
     /// `EBUSY` while accesses through an earlier binding are left.
     pub(crate) fn clear(&self, hw: &Hw, mr: &Mr) -> Result<(Retired<Binding>, Option<Arc<Users>>)> {
         let many = LockMany::new();
-        let _edit = many.lock(&self.edit);
-        self.settle_left(Patience::Bounded(0))?;
+        let mut edit = many.lock(&self.edit);
+        self.settle_left(&mut edit, Patience::Bounded(0))?;
         hw.withdraw(mr);
         let users = {
-            let guard = srcu::read();
+            let guard = srcu::read_brief();
             self.binding
                 .get(&guard)
                 .and_then(|binding| binding.users.clone())
         };
-        self.set_left(users.clone());
-        Ok((self.binding.swap(None), users))
+        edit.left = users.clone();
+        Ok((self.exchange_binding(None), users))
     }
 
-    /// Returns the access flags of the region. `leaf` has its access flags as a leaf.
+    /// Returns the access flags of the region. `leaf` are the access flags that the region has as a
+    /// leaf.
     pub(crate) fn rights(&self, leaf: Access) -> Access {
         match &self.kind {
             Kind::DmaBuf { access, .. } => *access,

@@ -242,5 +242,8 @@ fn through_each(mr: &Mr, memory: &Buffer) -> Result {
     }
     // Without this module the driver returns EINVAL.
     refused(Hw::flush(mr, 0, KEY_LEN as u32), eopnotsupp())?;
+    if !Hw::refuses_unknown(mr)? {
+        return Err(EIO);
+    }
     expect(memory, [10, 20, 30])
 }

@@ -3,7 +3,7 @@
 //! Memory of the host that devices access.
 
 use super::HeldDevice;
-use crate::bindings;
+use crate::{bindings, kernel_ext::sync::racing::copy_racing};
 use core::ptr::NonNull;
 use kernel::{dma::DataDirection, prelude::*, sync::Arc};
 
@@ -102,8 +102,7 @@ impl HostBuffer {
         // not overlap it, because there is no reference to the buffer's memory.
         unsafe {
             bindings::ib_dma_sync_single_for_cpu(raw, self.addr, self.len, direction);
-            to.as_ptr()
-                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            copy_racing(to.as_ptr(), bytes.as_ptr(), bytes.len());
             bindings::ib_dma_sync_single_for_device(raw, self.addr, self.len, direction);
         }
         Ok(())
@@ -120,8 +119,7 @@ impl HostBuffer {
         // SAFETY: As for `write()`.
         unsafe {
             bindings::ib_dma_sync_single_for_cpu(raw, self.addr, self.len, direction);
-            from.as_ptr()
-                .copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len());
+            copy_racing(bytes.as_mut_ptr(), from.as_ptr(), bytes.len());
             bindings::ib_dma_sync_single_for_device(raw, self.addr, self.len, direction);
         }
         Ok(())

@@ -22,7 +22,7 @@ const MAX_DIMS: usize = bindings::IB_MKEY_MAX_DIMS as usize;
 /// The memory that a key refers to.
 #[derive(Clone)]
 pub(crate) enum LeafMemory {
-    /// A region over device memory.
+    /// An MR over device memory.
     Dm(Arc<DmRegion>),
     /// Memory of the host, addressed by the local DMA lkey.
     Host(Arc<HostBuffer>),
@@ -41,14 +41,20 @@ impl From<&Arc<HostBuffer>> for LeafMemory {
 }
 
 impl LeafMemory {
-    /// Returns the local key and the address of `offset`. A key of `pd` will refer to the bytes
-    /// from `lowest` to before `end`.
+    /// Returns the lkey and the address of `offset`. A key of `pd` will refer to the bytes from
+    /// `lowest` to before `end`.
     ///
-    /// ib_mkey checks the range of a region. The local DMA lkey has no range and is the same for
-    /// all devices, so both are checked here.
+    /// An lkey is a number, which names another region in another domain. So the domain of a region
+    /// is checked here; ib_mkey checks its range. The local DMA lkey has no range and is the same
+    /// for all devices, so both are checked here.
     fn place(&self, pd: &DevicePd, offset: u64, lowest: i128, end: i128) -> Result<(u32, u64)> {
         match self {
-            Self::Dm(region) => Ok((region.lkey(), offset)),
+            Self::Dm(region) => {
+                if !region.pd().is(pd) {
+                    return Err(EINVAL);
+                }
+                Ok((region.lkey(), offset))
+            }
             Self::Host(buffer) => {
                 if !buffer.device().is(pd.device()) {
                     return Err(EINVAL);
@@ -258,7 +264,7 @@ fn list(region: &PdMr, purpose: Purpose, ranges: &[LeafRange]) -> Result<KVec<Le
     Ok(leaves)
 }
 
-/// Describes blocks that repeat. As for [`list`].
+/// Describes blocks that repeat. Returns their leaves.
 fn interleaved(
     region: &PdMr,
     purpose: Purpose,
@@ -290,7 +296,7 @@ fn interleaved(
     Ok(leaves)
 }
 
-/// Describes the blocks of `table` at `indices`. As for [`list`].
+/// Describes the blocks of `table` at `indices`. Returns their leaf.
 fn indexed(
     region: &PdMr,
     purpose: Purpose,
@@ -334,7 +340,7 @@ impl Mkey<Unbound> {
     pub(crate) fn new(pd: &Arc<DevicePd>, max_entries: u32) -> Result<Self> {
         // SAFETY: The domain is valid.
         let raw = unsafe { bindings::ib_alloc_mkey(pd.as_raw(), max_entries) };
-        // SAFETY: `ib_alloc_mkey()` returned a new region in the domain, or an error.
+        // SAFETY: `ib_alloc_mkey()` returned a new MR in the domain, or an error.
         let region = unsafe { PdMr::from_raw(raw, pd) }?;
         Ok(Self {
             region,
@@ -361,7 +367,7 @@ impl Mkey<Unbound> {
     ///
     /// # Errors
     ///
-    /// The errors of `ib_bind_mkey_list()`; `EINVAL` for memory that is mapped for another device.
+    /// The errors of `ib_bind_mkey_list()`; `EINVAL` for memory of another domain or device.
     pub(crate) fn bind_list(
         self,
         access: Access,
@@ -377,7 +383,7 @@ impl Mkey<Unbound> {
     ///
     /// # Errors
     ///
-    /// The errors of `ib_bind_mkey_interleaved()`; `EINVAL` for memory that is mapped for another
+    /// The errors of `ib_bind_mkey_interleaved()`; `EINVAL` for memory of another domain or
     /// device.
     pub(crate) fn bind_interleaved(
         self,
@@ -396,7 +402,7 @@ impl Mkey<Unbound> {
     ///
     /// # Errors
     ///
-    /// The errors of `ib_bind_mkey_indexed()`; `EINVAL` for memory that is mapped for another
+    /// The errors of `ib_bind_mkey_indexed()`; `EINVAL` for memory of another domain or
     /// device.
     pub(crate) fn bind_indexed(
         self,
@@ -416,8 +422,7 @@ impl Mkey<Unbound> {
 type Bind = Mkey<Bound>;
 
 impl Mkey<Bound> {
-    /// Unbinds the key. When this returns, no access to the leaves by way of the key is in
-    /// progress.
+    /// Unbinds the key. When this returns, no access to the leaves through the key is in progress.
     ///
     /// # Errors
     ///
@@ -431,13 +436,18 @@ impl Mkey<Bound> {
         })
     }
 
-    /// Returns the local key.
+    /// Returns the lkey.
     pub(crate) fn lkey(&self) -> u32 {
         self.region.lkey()
     }
 }
 
 impl<State> Mkey<State> {
+    /// Returns the protection domain.
+    pub(super) fn pd(&self) -> &DevicePd {
+        self.region.pd()
+    }
+
     /// Returns the remote key. It stays the same when the key is bound again, except by a work
     /// request.
     pub(crate) fn rkey(&self) -> u32 {

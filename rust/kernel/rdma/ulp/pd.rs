@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Protection domains and memory regions.
+//! Protection domains and MRs.
 
 use super::HeldDevice;
 use crate::{
@@ -38,12 +38,17 @@ impl DevicePd {
         unsafe { (*self.as_raw()).local_dma_lkey }
     }
 
+    /// Returns `true` if `other` is the same protection domain.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        core::ptr::eq(self.as_raw(), other.as_raw())
+    }
+
     pub(super) fn as_raw(&self) -> *mut bindings::ib_pd {
         self.raw.as_raw()
     }
 }
 
-/// A memory region. Dropping it deregisters the region.
+/// An MR. Dropping it deregisters the MR.
 pub(super) struct PdMr {
     // Fields drop in declaration order: the MR before its protection domain.
     mr: OwnedMr,
@@ -51,7 +56,7 @@ pub(super) struct PdMr {
 }
 
 impl PdMr {
-    /// Takes what a function that makes an MR in `pd` has returned.
+    /// Takes over the result of a function that makes an MR in `pd`.
     ///
     /// # Safety
     ///

@@ -6,7 +6,7 @@ mod request;
 
 use super::{Access, Bound, Device, DevicePd, DmRegion, HeldDevice, HostBuffer, Mkey, Right};
 use crate::bindings;
-use core::{marker::PhantomData, mem::MaybeUninit, ptr, ptr::NonNull};
+use core::{mem::MaybeUninit, ptr, ptr::NonNull};
 use kernel::{
     error::{from_err_ptr, to_result},
     ffi::c_int,
@@ -90,7 +90,7 @@ impl Status {
     pub(crate) const REMOTE_ACCESS: Self = Self(bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR);
 }
 
-/// The local end of a transfer: consecutive addresses of memory that is held.
+/// The local side of a transfer: consecutive addresses of memory that is held.
 #[derive(Clone, Copy)]
 pub(crate) struct Local<'a> {
     addr: u64,
@@ -102,12 +102,12 @@ pub(crate) struct Local<'a> {
 enum LocalKey<'a> {
     /// The local DMA lkey of this device.
     Dma(&'a HeldDevice),
-    /// The lkey of a memory region that is held.
-    Region(u32, PhantomData<&'a ()>),
+    /// The lkey of a memory region that is held, in this protection domain.
+    Region(u32, &'a DevicePd),
 }
 
 impl<'a> Local<'a> {
-    /// Makes the local end of part of a buffer.
+    /// Makes the local side of a part of a buffer.
     ///
     /// # Errors
     ///
@@ -124,42 +124,42 @@ impl<'a> Local<'a> {
         })
     }
 
-    /// Makes the local end of part of device memory.
+    /// Makes the local side of a part of device memory.
     pub(crate) fn dm(region: &'a DmRegion, offset: u64, len: u32) -> Self {
         Self {
             addr: offset,
             len,
-            key: LocalKey::Region(region.lkey(), PhantomData),
+            key: LocalKey::Region(region.lkey(), region.pd()),
         }
     }
 
-    /// Makes the local end of part of the bytes of a key.
+    /// Makes the local side of a part of the bytes of a key.
     pub(crate) fn key(key: &'a Mkey<Bound>, offset: u64, len: u32) -> Self {
         Self {
             addr: offset,
             len,
-            key: LocalKey::Region(key.lkey(), PhantomData),
+            key: LocalKey::Region(key.lkey(), key.pd()),
         }
     }
 }
 
-/// The remote end of a transfer.
+/// The remote side of a transfer.
 #[derive(Clone, Copy)]
 pub(crate) struct Remote {
     /// The address. For device memory and keys it is an offset.
     pub(crate) addr: u64,
-    /// Remote key.
+    /// The rkey.
     pub(crate) rkey: u32,
 }
 
 /// An operation.
 #[derive(Clone, Copy)]
 pub(crate) enum Work {
-    /// Write to the remote end.
+    /// Write to the remote side.
     Write,
-    /// Read from the remote end.
+    /// Read from the remote side.
     Read,
-    /// Add to the 8 bytes at the remote end. Their old value is written to the local end.
+    /// Add to the 8 bytes at the remote side. Their old value is written to the local side.
     FetchAdd(u64),
 }
 
@@ -230,7 +230,8 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for memory that is mapped for another device, `ETIMEDOUT`; the errors of posting.
+    /// `EINVAL` for memory of another protection domain or device, `ETIMEDOUT`; the errors of
+    /// posting.
     pub(crate) fn execute(
         &mut self,
         work: Work,
@@ -238,9 +239,9 @@ impl Qp {
         remote: Remote,
     ) -> Result<Status> {
         let lkey = match local.key {
-            LocalKey::Region(lkey, _) => lkey,
+            LocalKey::Region(lkey, pd) if pd.is(&self.pd) => lkey,
             LocalKey::Dma(device) if device.is(self.pd.device()) => self.pd.local_dma_lkey(),
-            LocalKey::Dma(_) => return Err(EINVAL),
+            LocalKey::Region(..) | LocalKey::Dma(_) => return Err(EINVAL),
         };
         let mut sge = bindings::ib_sge {
             addr: local.addr,
@@ -249,6 +250,15 @@ impl Qp {
         };
         self.post(work, &mut sge, remote)?;
         self.complete()
+    }
+
+    /// Refuses a key of another protection domain. By its number, a request would use another key.
+    fn check_key<State>(&self, key: &Mkey<State>) -> Result {
+        if key.pd().is(&self.pd) {
+            Ok(())
+        } else {
+            Err(EINVAL)
+        }
     }
 
     fn post(&mut self, work: Work, sge: &mut bindings::ib_sge, remote: Remote) -> Result {
@@ -316,7 +326,7 @@ impl Qp {
     }
 
     /// Resets the queue pair. After a completion with an error, the queue pair enters the error
-    /// state, possibly after a reset, so reset it until it stays.
+    /// state, possibly after a reset. This therefore resets it until it stays reset.
     fn reset(&mut self) -> Result {
         for _ in 0..3 {
             self.modify(bindings::ib_qp_state_IB_QPS_RESET, 0, |_| ())?;

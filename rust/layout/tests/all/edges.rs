@@ -420,6 +420,15 @@ fn lists_in_one_pass() {
     let mut back = round;
     back.reverse();
     assert_eq!(list(&back).unwrap().length(), 6);
+    // Equal steps up to the end of the address space, and one that ends at its start; and down.
+    let step = 1u64 << 57;
+    let mut up: Vec<_> = (0..65)
+        .map(|k| ((2 * quarter).wrapping_add(k * step), 1))
+        .collect();
+    assert_eq!(up[64], (0, 1));
+    assert_eq!(list(&up).unwrap().length(), 65);
+    up.reverse();
+    assert_eq!(list(&up).unwrap().length(), 65);
     assert!(list(&[(5, 2), (9, 2), (9, 2), (9, 2), (8, 2)]).is_ok());
     assert!(list(&[(5, 2), (9, 2), (5, 2), (9, 3), (13, 3), (17, 2)]).is_ok());
     assert_eq!(error(list(&[(0, 0)])), Some(Error::Zero));

@@ -42,14 +42,14 @@ use copy::{
 };
 use view::View;
 
-/// libibverbs's structure of device memory, and what this library knows of the memory.
+/// libibverbs's structure of device memory, followed by this library's mapping of that memory.
 #[repr(C)]
 struct Dm {
     dm: sys::ibv_dm,
     view: View,
 }
 
-/// Serialises the changes to contexts.
+/// Held while [`enable`] changes the function pointers of a context.
 static ENABLING: Mutex<()> = Mutex::new(());
 
 type AllocDm =
@@ -62,7 +62,8 @@ type QueryDevice = unsafe extern "C" fn(
     usize,
 ) -> c_int;
 
-/// The `query_device_ex` of the first context's provider. Contexts of other providers keep theirs.
+/// The `query_device_ex` of the provider whose context was enabled first. Contexts of other
+/// providers keep their own function.
 static PROVIDERS_QUERY: OnceLock<QueryDevice> = OnceLock::new();
 
 /// Makes the device-memory verbs work on a context; see `ibmkey_enable()`.
@@ -78,7 +79,8 @@ pub unsafe fn enable(ctx: *mut sys::ibv_context) -> Result {
         return Err(Errno::EOPNOTSUPP);
     }
 
-    // The first of the replaced pointers. An extended context that contains it contains the others, too.
+    // The first pointer that this function replaces. An extended context that contains this pointer
+    // contains the other ones, too.
     const FIRST: usize = offset_of!(sys::verbs_context, reg_dm_mr);
     const _: () = assert!(FIRST < offset_of!(sys::verbs_context, alloc_dm));
     const _: () = assert!(FIRST < offset_of!(sys::verbs_context, free_dm));
@@ -91,17 +93,18 @@ pub unsafe fn enable(ctx: *mut sys::ibv_context) -> Result {
 
     let _guard = ENABLING.lock().unwrap_or_else(PoisonError::into_inner);
 
-    // SAFETY: The context has the member, as checked above. After the context was opened, only this
-    // function writes it, under the lock.
+    // SAFETY: The context has the member, because `extended()` checked it. After the context was
+    // opened, only this function writes the member, under the lock.
     let present = unsafe { (*vctx).alloc_dm };
 
-    // SAFETY: This is the context's own function.
+    // SAFETY: `alloc` is the `alloc_dm` of `ctx`.
     if present.is_some_and(|alloc| unsafe { is_provided(alloc, ctx) }) {
         return Ok(());
     }
 
-    // SAFETY: As above. Pointers are written with one store. So a thread that calls a device-memory
-    // verb while another thread enables the context finds the old function or the new one.
+    // SAFETY: The context has these members, and this thread holds the lock. Each pointer is
+    // written with one store. So a thread that calls a device-memory verb at the same time finds
+    // the old function or the new one.
     unsafe {
         (&raw mut (*vctx).free_dm).write_volatile(Some(free_dm));
         (&raw mut (*vctx).reg_dm_mr).write_volatile(Some(reg_dm_mr));
@@ -116,8 +119,8 @@ pub unsafe fn enable(ctx: *mut sys::ibv_context) -> Result {
     Ok(())
 }
 
-/// Reports the size of device memory. The kernel does not report it to programs that may be unable
-/// to allocate any.
+/// Does what the provider's function does, and reports the size of device memory. The kernel does
+/// not report that size to programs whose library may lack the verbs.
 unsafe extern "C" fn query_device_ex(
     ctx: *mut sys::ibv_context,
     input: *const sys::ibv_query_device_ex_input,
@@ -129,8 +132,8 @@ unsafe extern "C" fn query_device_ex(
     let Some(query) = PROVIDERS_QUERY.get() else {
         return Errno::EOPNOTSUPP.get();
     };
-    // SAFETY: The arguments are those of ibv_query_device_ex(), on a context that had this
-    // function.
+    // SAFETY: The arguments fulfil the contract of ibv_query_device_ex(). `enable()` replaced
+    // `query` on this context.
     let result = unsafe { query(ctx, input, attr, size) };
     if result != 0 || size < NEEDED {
         return result;
@@ -146,9 +149,9 @@ unsafe extern "C" fn query_device_ex(
 
 /// Returns `true` if a context's `alloc_dm` is implemented.
 ///
-/// libibverbs sets functions that a provider lacks to ones that fail with EOPNOTSUPP, so the
-/// pointer alone is no evidence. No device allocates zero bytes; a device that has the verb reports
-/// another error.
+/// If a provider lacks a function, libibverbs sets the pointer to a function that fails with
+/// EOPNOTSUPP. So this function calls `alloc_dm` for zero bytes, which no device allocates. A
+/// provider that has the verb returns another error.
 ///
 /// # Safety
 ///
@@ -165,8 +168,8 @@ unsafe fn is_provided(alloc: AllocDm, ctx: *mut sys::ibv_context) -> bool {
         return Errno::last() != Errno::EOPNOTSUPP;
     }
 
-    // SAFETY: A context with `alloc_dm` has `free_dm`, which takes its memory. `enable()` checked
-    // that both are set.
+    // SAFETY: `free_dm` and `alloc_dm` of a context belong together, so `free_dm` takes this
+    // memory. `enable()` checked that the context is large enough for both.
     unsafe {
         if let Some(vctx) = object::extended(ctx, offset_of!(sys::verbs_context, free_dm)) {
             if let Some(free) = (*vctx.as_ptr()).free_dm {
@@ -181,7 +184,7 @@ unsafe extern "C" fn alloc_dm(
     ctx: *mut sys::ibv_context,
     attr: *mut sys::ibv_alloc_dm_attr,
 ) -> *mut sys::ibv_dm {
-    // SAFETY: By ibv_alloc_dm()'s contract, both are valid.
+    // SAFETY: By ibv_alloc_dm()'s contract, `ctx` is an open context and `attr` is valid.
     to_ptr(unsafe { new_dm(ctx, &*attr, 0) })
 }
 
@@ -193,12 +196,12 @@ unsafe extern "C" fn alloc_dm(
 pub unsafe fn alloc(
     ctx: *mut sys::ibv_context,
     attr: &sys::ibv_alloc_dm_attr,
-    class: u32,
+    class: u64,
 ) -> Result<*mut sys::ibv_dm> {
     // SAFETY: By the caller's promise.
     unsafe { enable(ctx) }?;
 
-    // SAFETY: `enable()` succeeded, so it is an open context with these members.
+    // SAFETY: `enable()` succeeded, so `ctx` is an open context with these members.
     let present = unsafe {
         let vctx = object::extended(ctx, offset_of!(sys::verbs_context, free_dm))
             .ok_or(Errno::EOPNOTSUPP)?
@@ -210,10 +213,11 @@ pub unsafe fn alloc(
         return unsafe { new_dm(ctx, attr, class) };
     }
 
-    // ibv_free_dm() frees only what the owner of the context's functions allocates. If that is
-    // another copy of this library, for example the preload library, let it allocate.
+    // ibv_free_dm() calls the context's `free_dm`, which frees only memory of the library that has
+    // this function. If another copy of this library, for example the preload library, enabled the
+    // context, that copy must allocate the memory.
     let theirs = ibmkey_alloc_dm_beside(present as *const c_void).ok_or(Errno::EOPNOTSUPP)?;
-    // SAFETY: The contract of that function is the one of this function.
+    // SAFETY: The other function has the contract of this function.
     let dm = unsafe { theirs(ctx, attr, class) };
     if dm.is_null() {
         return Err(Errno::last());
@@ -224,42 +228,43 @@ pub unsafe fn alloc(
 type AllocDmOfClass = unsafe extern "C" fn(
     *mut sys::ibv_context,
     *const sys::ibv_alloc_dm_attr,
-    u32,
+    u64,
 ) -> *mut sys::ibv_dm;
 
 /// Returns the `ibmkey_alloc_dm()` of the shared object that contains `function`, if it has one.
 fn ibmkey_alloc_dm_beside(function: *const c_void) -> Option<AllocDmOfClass> {
     let object_of = |address: *const c_void| {
         let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-        // SAFETY: The structure may be written; all zeroes is a valid value.
+        // SAFETY: `info` is a variable of this closure, so dladdr() may write it.
         let found = unsafe { libc::dladdr(address, info.as_mut_ptr()) };
         // SAFETY: As above.
         (found != 0).then(|| unsafe { info.assume_init() })
     };
     let object = object_of(function)?;
 
-    // SAFETY: dladdr() returned the name of a loaded object. The handle is kept, so the object is
-    // not unloaded while its functions are in use.
+    // SAFETY: dladdr() returned the name of a loaded object. The handle is never closed, so the
+    // object is not unloaded while its functions are in use.
     let handle = unsafe { libc::dlopen(object.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if handle.is_null() {
         return None;
     }
-    // SAFETY: A handle and a C string.
+    // SAFETY: `handle` is a handle of dlopen(), and the name is a C string.
     let symbol = unsafe { libc::dlsym(handle, c"ibmkey_alloc_dm".as_ptr()) };
-    // A library that the object needs may have the symbol, but does not own the context.
+    // dlsym() also searches the libraries that the object needs. A symbol of such a library is not
+    // the one of the object that enabled the context.
     if symbol.is_null() || object_of(symbol)?.dli_fbase != object.dli_fbase {
         return None;
     }
-    // SAFETY: This is the type of the function with this name in every version of this library.
+    // SAFETY: In every version of this library, the function with this name has this type.
     Some(unsafe { core::mem::transmute::<*mut c_void, AllocDmOfClass>(symbol) })
 }
 
-/// Makes the structure for device memory with the handle `handle`, which another process or
-/// context made; see `ibv_import_dm()`.
+/// Makes the structure for the device memory with the handle `handle`, which another context
+/// allocated; see `ibv_import_dm()`.
 ///
 /// # Errors
 ///
-/// `ENOENT` for a handle that names nothing.
+/// `ENOENT` if the handle names no device memory.
 ///
 /// # Safety
 ///
@@ -269,7 +274,7 @@ pub unsafe fn import(ctx: *mut sys::ibv_context, handle: u32) -> Result<*mut sys
     let fd = unsafe { object::cmd_fd(ctx) }?;
     let dm = object::calloc::<Dm>()?;
 
-    // A copy of zero bytes fails if there is no such device memory.
+    // Check the handle: a copy of zero bytes fails if it names no device memory.
     by_call(fd, handle, Direction::To, 0, 0, 0).inspect_err(|_| {
         // SAFETY: Allocated above; there is no other reference.
         unsafe { object::free(dm) }
@@ -321,7 +326,8 @@ unsafe fn free(dm: *mut sys::ibv_dm) {
 ///
 /// `dm` came from `calloc()`, and there is no other reference to it.
 unsafe fn fill(dm: NonNull<Dm>, ctx: *mut sys::ibv_context, handle: u32) -> *mut sys::ibv_dm {
-    // SAFETY: By the caller's promise, and all zeroes is a valid value.
+    // SAFETY: `dm` is allocated and has no other reference, by the caller's promise. All zeroes is
+    // a valid value.
     let dm = unsafe { &mut (*dm.as_ptr()).dm };
     dm.context = ctx;
     dm.memcpy_to_dm = Some(memcpy_to_dm);
@@ -337,12 +343,12 @@ unsafe fn fill(dm: NonNull<Dm>, ctx: *mut sys::ibv_context, handle: u32) -> *mut
 unsafe fn new_dm(
     ctx: *mut sys::ibv_context,
     attr: &sys::ibv_alloc_dm_attr,
-    class: u32,
+    class: u64,
 ) -> Result<*mut sys::ibv_dm> {
     // SAFETY: By the caller's promise.
     let fd = unsafe { object::cmd_fd(ctx) }?;
 
-    // The mask names members that this library does not know.
+    // The mask's bits stand for members that this library does not know.
     if attr.comp_mask != 0 {
         return Err(Errno::EINVAL);
     }
@@ -363,7 +369,8 @@ unsafe extern "C" fn free_dm(dm: *mut sys::ibv_dm) -> c_int {
     let result = unsafe { dm_handle(dm) }.and_then(|(fd, handle)| calls::release(fd, handle));
 
     if result.is_ok() {
-        // SAFETY: It came from `new_dm`, and the caller gives it up.
+        // SAFETY: The structure came from `new_dm`. By ibv_free_dm()'s contract, the caller does
+        // not use it again.
         unsafe { free(dm) };
     }
     to_int(result)
@@ -383,11 +390,11 @@ unsafe extern "C" fn reg_dm_mr(
         calls::register(fd, pd_handle, dm_handle, dm_offset, length, access)
     };
 
-    // SAFETY: By ibv_reg_dm_mr()'s contract, it is a protection domain.
+    // SAFETY: By ibv_reg_dm_mr()'s contract, `pd` is a protection domain.
     to_ptr(unsafe { object::new_mr(pd, register) })
 }
 
-/// Makes a dma-buf of device memory; see `ibmkey_export_dm()`.
+/// Exports device memory as a dma-buf; see `ibmkey_export_dm()`.
 ///
 /// # Safety
 ///

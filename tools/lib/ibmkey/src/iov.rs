@@ -45,7 +45,7 @@ unsafe impl Plain for Request {}
 
 const _: () = assert!(size_of::<Request>() == size_of::<sys::ib_uverbs_reg_mr>());
 
-/// Bytes of this process: the first one, and the one after the last.
+/// Bytes of this process: the address of the first one, and the address after the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     start: u64,
@@ -72,7 +72,7 @@ pub struct Leaves {
 }
 
 impl Leaves {
-    /// Registers each range. On an error no MR remains.
+    /// Registers each range. If one registration fails, no MR remains.
     fn register(fd: c_int, pd_handle: u32, ranges: &[Range], access: u32) -> Result<Self> {
         let mut leaves = Self {
             fd,
@@ -101,7 +101,8 @@ impl Leaves {
         leaf.map(|leaf| leaf.lkey).ok_or(Errno::EINVAL)
     }
 
-    /// Deregisters the MRs, the last one first. On an error those that remain are still owned.
+    /// Deregisters the MRs, the last one first. On an error, `self` keeps those that are still
+    /// registered.
     fn deregister(&mut self) -> Result {
         while let Some(leaf) = self.all.pop() {
             object::destroy(self.fd, leaf.handle).inspect_err(|_| self.all.push(leaf))?;
@@ -112,7 +113,8 @@ impl Leaves {
 
 impl Drop for Leaves {
     fn drop(&mut self) {
-        // These MRs were never part of a binding, so nothing refers to them.
+        // No key was bound to the MRs that are left here, so nothing refers to them and this
+        // succeeds.
         let _ = self.deregister();
     }
 }
@@ -124,7 +126,7 @@ fn with_room_for<T>(count: usize) -> Result<Vec<T>> {
     Ok(items)
 }
 
-/// Registers memory and returns the handle, the lkey and the rkey.
+/// Registers memory. Returns the handle, the lkey and the rkey of the MR.
 pub(crate) fn register(
     fd: c_int,
     pd_handle: u32,
@@ -154,6 +156,21 @@ pub(crate) fn register(
     Ok(response)
 }
 
+/// Flags for peers, who use the rkey of a key and not those of the MRs under it.
+const FOR_PEERS: u32 = sys::IBV_ACCESS_REMOTE_READ
+    | sys::IBV_ACCESS_REMOTE_WRITE
+    | sys::IBV_ACCESS_REMOTE_ATOMIC
+    | sys::IBV_ACCESS_MW_BIND;
+
+/// Returns the flags of the MRs under a key with the flags `access`.
+///
+/// An MR may have more bytes than the key. Without remote rights, a peer that guesses its rkey
+/// reaches none of them. The key is zero-based in any case; the addresses of the MRs are those of the
+/// process.
+pub(crate) fn of_leaves(access: u32) -> u32 {
+    access & !(FOR_PEERS | sys::IBV_ACCESS_ZERO_BASED)
+}
+
 /// Returns the first element that ends after the last address.
 pub(crate) fn too_far(iov: &[sys::iovec]) -> Option<usize> {
     iov.iter().position(|element| {
@@ -179,7 +196,7 @@ pub(crate) unsafe fn first_refused(
     let (context, pd_handle) = unsafe { pd.as_ref().map(|pd| (pd.context, pd.handle)) }?;
     // SAFETY: A protection domain's context stays open as long as the domain exists.
     let fd = unsafe { object::cmd_fd(context) }.ok()?;
-    let access = access & !sys::IBV_ACCESS_ZERO_BASED;
+    let access = of_leaves(access);
 
     iov.iter().enumerate().find(|(_, element)| {
         let (start, length) = (element.iov_base as u64, element.iov_len as u64);
@@ -188,7 +205,7 @@ pub(crate) unsafe fn first_refused(
         }
         match register(fd, pd_handle, start, length, access) {
             Ok([handle, _, _]) => {
-                // What cannot be destroyed is destroyed with its file.
+                // Ignore an error: the kernel destroys the MR when the file is closed.
                 let _ = object::destroy(fd, handle);
                 false
             }
@@ -197,8 +214,8 @@ pub(crate) unsafe fn first_refused(
     })
 }
 
-/// Returns the bytes of an iovec in its order. Elements that continue each other become one; empty
-/// ones have no bytes.
+/// Returns the bytes of an iovec as ranges, in the order of the iovec. Elements that continue each
+/// other become one range. Empty elements are left out.
 fn pieces(iov: &[sys::iovec]) -> Result<Vec<Range>> {
     let mut pieces: Vec<Range> = with_room_for(iov.len())?;
 
@@ -220,7 +237,7 @@ fn pieces(iov: &[sys::iovec]) -> Result<Vec<Range>> {
 }
 
 /// Returns the ranges to register: each page of `pieces` is in one range. A range begins and ends
-/// with a byte of a piece, because remote rights reach as far as an MR.
+/// with a byte of a piece.
 fn to_register(pieces: &[Range], page_size: u64) -> Result<Vec<Range>> {
     let page_of = |address: u64| address.checked_div(page_size).unwrap_or(address);
     let mut sorted = with_room_for(pieces.len())?;
@@ -230,7 +247,7 @@ fn to_register(pieces: &[Range], page_size: u64) -> Result<Vec<Range>> {
     let mut ranges: Vec<Range> = with_room_for(pieces.len())?;
     for piece in sorted {
         match ranges.last_mut() {
-            // The pages follow each other, or one page is in both.
+            // The piece begins in the last page of the range or in the page after it.
             Some(last)
                 if page_of(piece.start)
                     <= page_of(last.end.saturating_sub(1)).saturating_add(1) =>
@@ -268,9 +285,7 @@ pub(crate) unsafe fn register_iov(
     // SAFETY: By the caller's promise.
     let mr = unsafe {
         object::new_mr(pd, |fd, pd_handle| {
-            // The key is zero-based in any case; the addresses of its leaves are those of the process.
-            let leaf_access = access & !sys::IBV_ACCESS_ZERO_BASED;
-            let leaves = Leaves::register(fd, pd_handle, &ranges, leaf_access)?;
+            let leaves = Leaves::register(fd, pd_handle, &ranges, of_leaves(access))?;
             let mut list: Vec<Entry> = with_room_for(pieces.len())?;
             for &piece in &pieces {
                 list.push(Entry {
@@ -284,7 +299,7 @@ pub(crate) unsafe fn register_iov(
             let mut key = mkey::create(fd, pd_handle, max_entries)?;
             let bound = mkey::bind_list(fd, key.handle, access, Array::from_slice(&list));
             let bound = bound.inspect_err(|_| {
-                // A key that is not bound is referred to by nothing.
+                // Nothing refers to a new key that is not bound, so this succeeds.
                 let _ = object::destroy(fd, key.handle);
             })?;
             key.length = bound.length;
@@ -294,8 +309,8 @@ pub(crate) unsafe fn register_iov(
     }?;
 
     if let Some(leaves) = owned {
-        // SAFETY: `new_mr()` allocated it as the first member of this structure; there is no other
-        // reference.
+        // SAFETY: `new_mr()` allocated `mr` as the first member of this structure. There is no
+        // other reference.
         unsafe { (*mr.cast::<sys::verbs_mr>()).owned = Box::into_raw(Box::new(leaves)) };
     }
     Ok(mr)
@@ -309,21 +324,22 @@ pub(crate) unsafe fn register_iov(
 pub(crate) unsafe fn deregister(mr: *mut sys::ibv_mr) -> Result {
     // SAFETY: By the caller's promise.
     let (fd, handle) = unsafe { object::mr_handle(mr) }?;
-    // SAFETY: It is not NULL, because it has a handle. It came from `new_mr()`.
+    // SAFETY: `mr` is not NULL, because it has a handle. So it came from `new_mr()`, by the
+    // caller's promise.
     let owned = unsafe { (*mr.cast::<sys::verbs_mr>()).owned };
 
     if let Some(mut leaves) = NonNull::new(owned) {
-        // The leaves are busy as long as the key is bound to them.
+        // The leaves cannot be deregistered while the key is bound to them.
         let unbound = mkey::unbind(fd, handle)?;
-        // SAFETY: It is a key that owns leaves.
+        // SAFETY: The kernel has just unbound `mr`, so it is a key.
         unsafe { object::set_bound(mr, unbound) };
-        // SAFETY: `register_iov()` made it, and `mr` has the only reference.
+        // SAFETY: `register_iov()` made `leaves`, and `mr` has the only reference.
         unsafe { leaves.as_mut() }.deregister()?;
     }
     // SAFETY: By the caller's promise.
     unsafe { object::destroy_mr(mr) }?;
     if !owned.is_null() {
-        // SAFETY: As above; the structure that referred to it was freed.
+        // SAFETY: `register_iov()` made the box. `mr`, which had the only reference, was freed.
         drop(unsafe { Box::from_raw(owned) });
     }
     Ok(())
@@ -366,7 +382,8 @@ mod tests {
     fn each_page_is_registered_once() {
         let ranges = |pieces: &[Range]| to_register(pieces, 100);
 
-        // One page, two pages that follow each other, and one with a page between.
+        // Pieces in one page, in two pages that follow each other, and in pages with another page
+        // between.
         assert_eq!(
             ranges(&[range(150, 160), range(110, 120)]),
             Ok(vec![range(110, 160)])
@@ -379,7 +396,7 @@ mod tests {
             ranges(&[range(300, 301), range(110, 200)]),
             Ok(vec![range(110, 200), range(300, 301)])
         );
-        // A piece within another one, and the same again.
+        // A piece within another one, and two equal pieces.
         assert_eq!(
             ranges(&[
                 range(100, 900),
@@ -396,13 +413,24 @@ mod tests {
     }
 
     #[test]
+    fn peers_have_no_rights_to_the_mrs_of_a_key() {
+        let local = sys::IBV_ACCESS_LOCAL_WRITE | sys::IBV_ACCESS_RELAXED_ORDERING;
+
+        assert_eq!(of_leaves(local), local);
+        assert_eq!(
+            of_leaves(local | FOR_PEERS | sys::IBV_ACCESS_ZERO_BASED),
+            local
+        );
+    }
+
+    #[test]
     fn a_piece_finds_its_mr() {
         let leaf = |start, end, lkey| Leaf {
             range: range(start, end),
             handle: 0,
             lkey,
         };
-        // Not dropped, because there is no device to deregister them.
+        // Do not drop the leaves: there is no device from which they could be deregistered.
         let leaves = core::mem::ManuallyDrop::new(Leaves {
             fd: -1,
             all: vec![leaf(100, 200, 1), leaf(400, 500, 2)],

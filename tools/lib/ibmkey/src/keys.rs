@@ -2,10 +2,10 @@
 
 //! Keys for programs in Rust.
 //!
-//! A key describes bytes of [regions](Region) and of other keys. Lifetimes tie it to them: a region
-//! cannot be dropped while a key may describe it, nor a protection domain before its keys. Only the
-//! objects of other verbs crates that are passed in, as raw pointers or numbers, need `unsafe`. This
-//! module does not link to libibverbs.
+//! A key describes bytes of [regions](Region) and of other keys. Lifetimes ensure that a region is
+//! not dropped while a key may describe it, and a protection domain not before its keys. Only the
+//! functions that take objects of other verbs crates, as raw pointers or numbers, need `unsafe`.
+//! This module does not link to libibverbs.
 //!
 //! Memory belongs to a [`Region`], is borrowed for a [`Scope`], or is [`DeviceMemory`].
 //!
@@ -37,7 +37,7 @@
 //! # }
 //! ```
 //!
-//! Nor can a key be bound again while another key describes it:
+//! A key cannot be bound again while another key describes it:
 //!
 //! ```compile_fail,E0502
 //! # use ibmkey::keys::{Access, Key, Pd, Region};
@@ -75,7 +75,7 @@ mod scope;
 /// Returns a sentence for the last bind that failed in this thread. It names the part of the layout
 /// that is the reason: an entry, a block, a dimension or an index.
 pub use crate::explain::last_text as last_error;
-/// A type of elements that a device may read and write: a number, or an array of such types.
+/// A type of elements that a device may read and write: a number, or an array of numbers.
 pub use crate::ioctl::Plain;
 pub use device::DeviceMemory;
 pub use key::Key;
@@ -98,6 +98,7 @@ use crate::{
         Errno,
         Result, //
     },
+    iov,
     object,
     sys, //
 };
@@ -118,13 +119,18 @@ impl Access {
     /// Peers run atomic operations. Needs [`Self::LOCAL_WRITE`], too.
     pub const REMOTE_ATOMIC: Self = Self(sys::IBV_ACCESS_REMOTE_ATOMIC);
 
-    /// All flags that allow writing.
+    /// The flags that allow writing.
     pub(crate) const ALL_WRITES: u32 =
         sys::IBV_ACCESS_LOCAL_WRITE | sys::IBV_ACCESS_REMOTE_WRITE | sys::IBV_ACCESS_REMOTE_ATOMIC;
 
     /// Returns the flags as a number.
     pub const fn bits(self) -> u32 {
         self.0
+    }
+
+    /// Returns the flags of an MR that only keys with these flags use.
+    pub(crate) fn of_leaves(self) -> Self {
+        Self(iov::of_leaves(self.0))
     }
 }
 
@@ -136,7 +142,7 @@ impl BitOr for Access {
     }
 }
 
-/// A protection domain that exists during `'c`: that of the module `verbs`, or of another verbs crate.
+/// A protection domain of the module `verbs` or of another verbs crate. It exists during `'c`.
 #[derive(Clone, Copy, Debug)]
 pub struct Pd<'c> {
     fd: c_int,
@@ -145,7 +151,8 @@ pub struct Pd<'c> {
 }
 
 impl<'c> Pd<'c> {
-    /// Uses a `struct ibv_pd`. Crates have different types for it: `.cast()` converts the pointer.
+    /// Uses a `struct ibv_pd`. Each crate has its own type for this structure; `.cast()` converts
+    /// the pointer.
     ///
     /// Returns `EINVAL` for NULL.
     ///
@@ -171,7 +178,7 @@ impl<'c> Pd<'c> {
     ///
     /// # Safety
     ///
-    /// The handle stays that of the same protection domain during `'c`.
+    /// During `'c`, the handle is that of one protection domain.
     pub unsafe fn from_handle(cmd_fd: BorrowedFd<'c>, handle: u32) -> Self {
         Self {
             fd: cmd_fd.as_raw_fd(),
@@ -199,7 +206,7 @@ impl<'p> From<&'p crate::verbs::Pd<'_>> for Pd<'p> {
     }
 }
 
-/// Bytes of a region, of a key, or of an MR of another crate: what a layout consists of.
+/// Bytes of a region, of a key, or of an MR of another crate. A layout consists of slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice<'r> {
     lkey: u32,
@@ -209,12 +216,12 @@ pub struct Slice<'r> {
 }
 
 impl Slice<'_> {
-    /// Uses bytes of an MR of another crate. `address` is one of the MR.
+    /// Uses bytes of an MR of another crate. `address` is an address in the MR.
     ///
     /// # Safety
     ///
-    /// The MR that `lkey` names, and the memory, stay as long as the slice. While a key allows
-    /// writing the memory, the program has no reference to it.
+    /// The MR that `lkey` names, and its memory, exist as long as the slice. While a key over the
+    /// slice allows writing, the program has no reference to that memory.
     pub const unsafe fn from_raw(lkey: u32, address: u64, length: u64) -> Self {
         Self {
             lkey,
@@ -224,7 +231,7 @@ impl Slice<'_> {
         }
     }
 
-    /// Returns a part of the slice, or `ERANGE` if it reaches outside.
+    /// Returns a part of the slice, or `ERANGE` if `range` reaches outside the slice.
     pub fn slice(self, range: Range<u64>) -> Result<Self> {
         let length = range.end.checked_sub(range.start).ok_or(Errno::ERANGE)?;
 

@@ -32,8 +32,12 @@ use crate::{
     },
 };
 
-/// The bit of `ibmkey_bind.comp_mask` for its rkey.
+/// The bit of `ibmkey_bind.comp_mask` that says that the field `rkey` is valid.
 const RKEY: u64 = sys::IBMKEY_BIND_RKEY as u64;
+
+/// The size of a description for the kernel.
+// CAST: The size is 48.
+const BIND_SIZE: u32 = size_of::<Bind>() as u32;
 
 /// The description of one key for the kernel, and the arrays that it points to.
 struct Described {
@@ -88,7 +92,7 @@ unsafe fn describe_list(bind: &ibmkey_bind, handle: u32) -> Result<Described> {
     Ok(Described {
         handle,
         bind: Bind {
-            // Fields of another kind are passed to the kernel, which refuses them.
+            // A list has no such fields. The kernel refuses the layout if they are not zero.
             repeat_count: bind.repeat_count as u64,
             num_dims: bind.num_dims,
             ..mkey::describe_list(bind.access, bind.num_entries, list.as_ptr())
@@ -103,7 +107,7 @@ unsafe fn describe_list(bind: &ibmkey_bind, handle: u32) -> Result<Described> {
 ///
 /// `bind` fulfils the contract of its declaration and describes an interleaved layout.
 unsafe fn describe_interleaved(bind: &ibmkey_bind, handle: u32) -> Result<Described> {
-    // Invalid counts are passed to the kernel, which refuses them.
+    // The kernel refuses invalid counts.
     // SAFETY: By the caller's promise.
     let (repeat, array) = unsafe {
         (
@@ -179,29 +183,32 @@ pub(crate) unsafe fn bind(binds: &[ibmkey_bind], failed: &mut u32) -> Result {
             // SAFETY: By the caller's promise.
             unsafe { describe(bind, handle) }
         });
-        // CAST: Checked above.
+        // CAST: `number` is less than the number of `binds`, which was checked above.
         all.push(described.inspect_err(|_| *failed = number as u32)?);
     }
 
     let handles = translated(Some(&all), |one| one.handle)?;
     let calls = translated(Some(&all), |one| one.bind)?;
     let mut rkeys = translated(Some(&all), |_| 0u32)?;
-    Command::<4>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_BIND_MANY)
+    Command::<5>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_BIND_MANY)
         .slice(sys::IB_MKEY_ATTR_BIND_MANY_HANDLES, &handles)
-        .u64(sys::IB_MKEY_ATTR_BIND_MANY_BINDS, calls.as_ptr() as u64)
+        .slice(sys::IB_MKEY_ATTR_BIND_MANY_BINDS, &calls)
+        .u32(sys::IB_MKEY_ATTR_BIND_MANY_BIND_SIZE, BIND_SIZE)
         .out(sys::IB_MKEY_ATTR_BIND_MANY_RESP_FAILED, failed)
         .out_slice(sys::IB_MKEY_ATTR_BIND_MANY_RESP_RKEYS, &mut rkeys)
         .run(fd)?;
 
     for ((bind, described), rkey) in binds.iter().zip(&all).zip(rkeys) {
         let length = described.length;
-        // SAFETY: It is an MR, by the caller's promise. The kernel has accepted it as a key.
+        // SAFETY: `bind.mkey` is an MR, by the caller's promise. The kernel has accepted it as a
+        // key.
         unsafe { object::set_bound(bind.mkey, mkey::Bound { length, rkey }) };
     }
     Ok(())
 }
 
-/// Keeps a sentence about `binds`, which failed because of number `failed`.
+/// Stores a sentence about a call with `binds` that failed because of the key with the number
+/// `failed`.
 ///
 /// # Safety
 ///
@@ -238,7 +245,7 @@ pub(crate) unsafe fn explain(binds: *const ibmkey_bind, num: u32, failed: u32, e
     }
 
     let mut count = bind.num_entries;
-    // SAFETY: By the caller's promise, each union has the member of its kind.
+    // SAFETY: By the caller's promise, the union has the member of this kind.
     let layout = unsafe {
         match bind.kind {
             sys::IBMKEY_LIST => {

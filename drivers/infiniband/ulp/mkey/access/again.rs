@@ -6,19 +6,16 @@
 //! request describes that layout again, over one of the driver's MRs, the old binding is moved and
 //! used. Its range and the access flags are checked as those of any other binding.
 //!
-//! Such a bind does what that of `access/bind.rs` would do. If anything else than success is
-//! possible, it changes nothing, and that bind decides.
+//! Such a bind has the result that a bind of `access/bind.rs` would have. If it cannot succeed, it
+//! changes nothing, and `access/bind.rs` executes the request.
 //!
 //! # Locking
 //!
-//! The request is read, and its bind is made, in one critical section of the lock of the pins, so no MR
-//! is deregistered meanwhile. A thread that would have to wait for `edit` leaves the request to
-//! `access/bind.rs`.
+//! The description is read and the key is bound in one critical section of the lock of the pins, so
+//! no MR is deregistered in between. A thread that would have to wait for `edit` leaves the request
+//! to `access/bind.rs`.
 
-use super::{
-    find::exposed,
-    request::{checked, KeyRequest, Short},
-};
+use super::request::{checked, KeyRequest, Short};
 use crate::{
     backend::{Backend, Hw},
     counters::{self, Count},
@@ -34,6 +31,7 @@ use crate::{
         rebind::Turn,
         rights::supported,
         tag,
+        Edit,
         Kind,
         Region, //
     },
@@ -43,7 +41,7 @@ use kernel::{
     sync::{Arc, UniqueArc},
 };
 
-/// A request for a key whose old binding is at hand.
+/// A request to bind a key that may have kept its old binding.
 struct Again<'a> {
     mr: &'a Mr,
     pd: &'a Pd,
@@ -56,8 +54,8 @@ struct Again<'a> {
 }
 
 impl Again<'_> {
-    /// Copies the description to `room`, unless the request contains it. Returns its bytes. The caller
-    /// holds the lock of the pins.
+    /// Copies the description to `room`, unless the request contains it. Returns its bytes. The
+    /// caller holds the lock of the pins.
     fn text<'t>(&'t self, room: &'t mut Short<'_>) -> Option<&'t [u8]> {
         let request = self.request;
         if request.length == 0 {
@@ -72,9 +70,10 @@ impl Again<'_> {
     }
 
     /// Moves the old binding in `place` to where the description says, and binds the key to it.
-    /// Returns the binding that was replaced. The caller holds `edit`.
+    /// Returns the binding that was replaced.
     fn exchange(
         &self,
+        edit: &mut Edit,
         place: &mut Option<UniqueArc<Binding>>,
         room: &mut Short<'_>,
     ) -> Option<Retired<Binding>> {
@@ -98,7 +97,7 @@ impl Again<'_> {
             new_key: request.new_key,
             patience: Patience::Bounded(0),
         };
-        if !locked.is_free(mr.index()) || region.check_turn(&turn, hw, mr).is_err() {
+        if !locked.is_free(mr.index()) || region.check_turn(edit, &turn, hw, mr).is_err() {
             return None;
         }
         let Ok(Some(leaf)) = find_memory(hw, pd.device(), alike.lkey, pd) else {
@@ -114,18 +113,19 @@ impl Again<'_> {
             binding.let_peers_end();
         }
         let new = place.take()?;
-        Some(region.take_turn(&turn, hw, mr, new.into()))
+        Some(region.take_turn(edit, &turn, hw, mr, new.into()))
     }
 
-    /// Binds the key. The caller holds `edit`.
-    fn bind(&self, room: &mut Short<'_>) -> Option<()> {
+    /// Binds the key.
+    fn bind(&self, edit: &mut Edit, room: &mut Short<'_>) -> Option<()> {
         let mut place = Some(self.region.unused.take()?);
         let bound = if self.region.binding.is_empty() {
             // It stays empty under `edit`, so there is nothing to keep.
-            self.exchange(&mut place, room).map(drop)
+            self.exchange(edit, &mut place, room).map(drop)
         } else {
-            let replace = || self.exchange(&mut place, room).ok_or(EAGAIN);
-            self.old.keep(self.region.address(), replace).ok()
+            let replace = || Ok(self.exchange(edit, &mut place, room).ok_or(EAGAIN));
+            let kept = self.old.keep(self.region.address(), replace);
+            kept.is_ok_and(|kept| kept.is_ok()).then_some(())
         };
         if let Some(unused) = place {
             drop(self.region.unused.put(unused));
@@ -134,10 +134,10 @@ impl Again<'_> {
     }
 }
 
-/// Binds the key `mr` as [`super::bind::bind`] does, if the layout is that of its old binding. Returns
-/// [`None`], with nothing changed, otherwise.
+/// Binds the key `mr` as [`super::bind::bind`] does, if the layout is that of its old binding.
+/// Returns [`None`], with nothing changed, otherwise.
 pub(super) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>, room: &mut Short<'_>) -> Option<()> {
-    let region = exposed(mr)?;
+    let region = Region::exposed(mr)?;
     let Kind::Key { old, pins, hw, .. } = &region.kind else {
         return None;
     };
@@ -149,7 +149,7 @@ pub(super) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>, room: &mut Short<
         return None;
     }
     let many = LockMany::new();
-    let edit = many.try_lock(&region.edit)?;
+    let mut edit = many.try_lock(&region.edit)?;
     let again = Again {
         mr,
         pd,
@@ -160,7 +160,7 @@ pub(super) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>, room: &mut Short<
         pins,
         hw,
     };
-    let bound = again.bind(room);
+    let bound = again.bind(&mut edit, room);
     drop(edit);
     drop(many);
     bound?;

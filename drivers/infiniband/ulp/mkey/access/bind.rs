@@ -2,11 +2,13 @@
 
 //! Work requests that bind keys.
 //!
-//! One of the driver's workers executes the request. The description of a process is in memory or in
-//! the request; a kernel user has staged one before (`region/staged.rs`). The worker reads no memory that a process can hold up:
-//! a description in ODP memory is refused. It waits for no access to the key; `region/old.rs` keeps
-//! the old binding. A description has at most `MAX_ENTRIES` entries, blocks or indices, which bounds
-//! the time of the worker.
+//! One of the driver's workers executes the request. A process has put the description into memory
+//! or into the request. A kernel user has staged it (`region/staged.rs`).
+//!
+//! A process must not delay the worker. The worker therefore refuses a description in ODP memory,
+//! whose pages the process may be slow to provide. It waits for no access to the key;
+//! `region/old.rs` keeps the old binding. A description has at most `MAX_ENTRIES` entries, blocks
+//! or indices.
 
 use super::{
     again,
@@ -33,8 +35,8 @@ impl KeyRequest<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`Core::pin_leaf`], `ERANGE` for bytes outside of the MR, and `EOPNOTSUPP` for memory
-    /// whose pages a process may hold up.
+    /// Those of [`Core::pin_leaf`], `ERANGE` for bytes outside of the MR, and `EOPNOTSUPP` for ODP
+    /// memory.
     fn reader<'s>(&'s self, core: &Core, pd: &Pd, short: &'s mut Short<'_>) -> Result<Reader<'s>> {
         if self.length == 0 {
             let length = self.inline.len() as u64;
@@ -48,7 +50,7 @@ impl KeyRequest<'_> {
         if leaf.place.is_on_demand() {
             return Err(eopnotsupp());
         }
-        // A short description has this error before those of its fields, too.
+        // A short description, too, has this error before its fields are checked.
         let range = MrRange {
             start: leaf.start,
             len: leaf.len,
@@ -68,21 +70,23 @@ impl KeyRequest<'_> {
 /// An attempt to execute a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// The only one. Earlier requests of the QP may use the old binding of the key again.
+    /// The only attempt. Earlier requests of the QP may still use the old binding of the key.
     Only,
-    /// One that another one follows if it fails, after all earlier requests of the QP have completed.
+    /// The first of two attempts. If it fails, the last one follows after all earlier requests of
+    /// the QP have completed.
     First,
-    /// The last one.
+    /// The last attempt.
     Last,
 }
 
-/// Binds the key `mr` to the layout that is staged under `rkey`, for a kernel QP in `pd`: REG_MR. As
-/// for [`bind`]. Uses the staged layout up, unless another attempt follows.
+/// Executes REG_MR of a kernel QP in `pd`: binds the key `mr` to the layout that is staged under
+/// `rkey`. Uses the staged layout up, unless another attempt follows. Sleeps for some seconds at
+/// most.
 ///
 /// # Errors
 ///
-/// `EINVAL` if no layout is staged under `rkey`, and for another protection domain; those of
-/// [`describe`] and of a bind; `EINVAL` also for a key that is bound if this is the only attempt.
+/// `EINVAL` if no layout is staged under `rkey`, if the key is not in `pd`, and for
+/// [`Attempt::Only`] if the key is bound; those of [`describe`] and of a bind.
 pub(crate) fn bind_staged(mr: &Mr, pd: &Pd, rkey: u32, access: u32, attempt: Attempt) -> Result {
     let core = Core::running(mr.device())?;
     if mr.pd() != pd.as_raw() {
@@ -99,7 +103,8 @@ pub(crate) fn bind_staged(mr: &Mr, pd: &Pd, rkey: u32, access: u32, attempt: Att
         let access = checked(pd, access)?;
         let mut reader = Reader::new(Source::Staged(&staged), 0, staged.len() as u64);
         let described = describe(&key, access, &mut reader, &mut entry)?;
-        described.bind_in_turn(None, rkey, Worker::new().patience)
+        let worker = Worker::of(key.region().charge.waits());
+        described.bind_in_turn(None, rkey, worker.patience)
     };
     let bound = describe_and_bind();
     if bound.is_err() && attempt == Attempt::First {
@@ -110,14 +115,14 @@ pub(crate) fn bind_staged(mr: &Mr, pd: &Pd, rkey: u32, access: u32, attempt: Att
     bound.inspect_err(|error| key.region().refuse(*error, entry))
 }
 
-/// Binds the key `mr` for a QP in `pd`. Requests that the QP executes later see the new layout. Copies a
-/// short description to `short`. Sleeps for some seconds at most.
+/// Binds the key `mr` for a QP in `pd`. Requests that the QP executes later see the new layout.
+/// Copies a short description to `short`. Sleeps for some seconds at most.
 ///
 /// # Errors
 ///
-/// `EINVAL` for an MR that is not a key, another protection domain and another rkey than that of the
-/// key; those of [`KeyRequest::reader`], of [`describe`] and of a bind. The key keeps its binding
-/// then, and a query of the key tells the error.
+/// `EINVAL` for an MR that is not a key in `pd`, and if the request has another rkey than the key;
+/// those of [`KeyRequest::reader`], of [`describe`] and of a bind. After an error the key keeps its
+/// binding, and a query of a key in `pd` returns the error.
 pub(crate) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>, mut short: Short<'_>) -> Result {
     if again::bind(mr, pd, request, &mut short).is_some() {
         return Ok(());
@@ -128,7 +133,7 @@ pub(crate) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>, mut short: Short<
     }
     let key = Key::of(&core, mr, pd)?;
     let mut entry = 0;
-    let worker = Worker::new();
+    let worker = Worker::of(key.region().charge.waits());
     let bound = describe_and_bind(&core, &key, pd, (request, &mut short), &mut entry, &worker);
     bound.inspect_err(|error| key.region().refuse(*error, entry))
 }
@@ -139,7 +144,7 @@ fn describe_and_bind(
     pd: &Pd,
     (request, short): (&KeyRequest<'_>, &mut Short<'_>),
     entry: &mut u32,
-    worker: &Worker,
+    worker: &Worker<'_>,
 ) -> Result {
     if !tag::same_mr(key.mr().rkey(), request.rkey) || !tag::same_mr(request.new_key, request.rkey)
     {
@@ -148,10 +153,11 @@ fn describe_and_bind(
     let access = checked(pd, request.access)?;
     let mut reader = request.reader(core, pd, short)?;
     let described = describe(key, access, &mut reader, entry)?;
-    // The description may be in memory of this key, which the reader pins.
+    // The reader pins the MR that contains the description. If that is this key, it could not be
+    // bound.
     drop(reader);
     if !described.is_named(request.rkey) {
-        // No entry is the reason.
+        // No entry of the description caused the error.
         *entry = 0;
         return Err(EINVAL);
     }

@@ -3,14 +3,17 @@
 //! Work requests that bind and invalidate memory windows (`region/window.rs`).
 
 use crate::{
-    backend::Backend,
-    kernel_ext::rdma::{mr::Right, Access, Device, Mr, OwnedMr, Pd},
+    backend::{Backend, DriverWindow},
+    kernel_ext::rdma::{mr::Right, Access, Device, Mr, OwnedMr, Pd, Qp},
     layout::{Entry, List},
-    limits::{cost, worker::Worker},
+    limits::{
+        cost,
+        worker::{Worker, NO_OWNER},
+    },
     mkey_core::{Core, Lookup},
     region::{
         binding::{Binding, KLayout, Room, Window, MAX_DEPTH},
-        window::{Cleared, WindowMr},
+        window::{Leftover, WindowMr},
         Kind, Region,
     },
 };
@@ -18,11 +21,8 @@ use kernel::{prelude::*, sync::Arc};
 
 /// A request to bind a window.
 pub(crate) struct WindowRequest {
-    /// The address of the window, which is not freed during the call. It tells the window from
-    /// later windows at the same index.
-    pub(crate) mw: usize,
-    /// The index by which rkeys name the window.
-    pub(crate) index: u32,
+    /// The rkey that the window gets.
+    pub(crate) rkey: u32,
     /// The MR to bind it to.
     pub(crate) lkey: u32,
     /// The first address of the window, which is an address of that MR.
@@ -78,73 +78,96 @@ fn describe(
         start: request.addr,
         pd: pd.as_raw() as usize,
         qp: request.qp,
+        rkey: request.rkey,
     };
     let (charge, window, room) = (Some(charge), Some(window), Room::default());
     Binding::new(layout, leaves, access, pd, charge, window, room)
 }
 
-/// Binds a window for a QP in `pd`. `stock` makes the driver bind the window to the given hidden MR,
-/// or to the MR of the request if there is none. Returns the earlier binding of the window, if it
-/// was over an MR of this module.
+/// Binds `window` for a QP in `pd`. `stock` makes the driver bind the window to the given hidden MR,
+/// or to the MR of the request if there is none. Puts the earlier binding of the window into `left`, if
+/// it was over an MR of this module.
 ///
 /// # Errors
 ///
-/// Those of `stock`. For an MR of this module those of `describe()` too, and `EBUSY` while an
-/// access through the binding before the last one waits for a page.
+/// Those of `stock`. For an MR of this module those of `describe()` too, `EINVAL` for a deallocated
+/// window, and `EBUSY` while an access through the binding before the last one waits for a page.
 pub(crate) fn bind(
     pd: &Pd,
+    window: &impl DriverWindow,
     request: &WindowRequest,
+    left: &mut Leftover,
     stock: impl FnOnce(Option<&Mr>) -> Result,
-) -> Result<Option<Cleared>> {
+) -> Result {
     let Ok(core) = Core::running(pd.device()) else {
-        return stock(None).map(|()| None);
+        return stock(None);
     };
     let region = if request.length == 0 {
         None
     } else {
         core.regions.get_arc(request.lkey >> 8)
     };
-    let new = match &region {
-        Some(region) => Some((describe(&core, pd, region, request)?, region)),
-        None => None,
-    };
-    let (windows, hw) = (&core.windows, &core.hw);
-    let Some((new, region)) = new else {
+    let Some(region) = region else {
         // The driver binds the window to one of its MRs, or to nothing.
-        return windows.release(hw, request.index, request.mw, || stock(None));
+        return core.windows.release(&core.hw, window, left, || stock(None));
     };
-    windows.change(request.index, request.mw, |bindings| {
-        let make = || hidden(&core, region);
-        bindings.bind(&core.pins, hw, new, make, |mr| stock(Some(mr)))
+    let new = describe(&core, pd, &region, request)?;
+    core.windows.bind(window, left, |bindings, ended| {
+        let make = || hidden(&core, &region);
+        let stock = |mr: &Mr| stock(Some(mr));
+        bindings.bind(&core.pins, &core.hw, new, make, stock, ended)
     })
 }
 
-/// Takes out the binding of the window `mw` at `index` if the driver has replaced it: if the window is
-/// not bound to the hidden MR any more, as `is_over` tells.
-pub(crate) fn replaced(
-    device: &Device,
-    index: u32,
-    mw: usize,
-    is_over: impl FnOnce(&Mr) -> bool,
-) -> Option<Cleared> {
-    let core = Core::running(device).ok()?;
-    core.windows.replaced(&core.hw, index, mw, is_over)
+/// Takes out the binding of `window` if the driver has replaced it, and puts it into `left`.
+pub(crate) fn replaced(device: &Device, window: &impl DriverWindow, left: &mut Leftover) {
+    if let Ok(core) = Core::running(device) {
+        core.windows.replaced(&core.hw, window, left);
+    }
 }
 
-/// Invalidates the window at `index`. `stock` makes the driver do that. No access through the
-/// window is left when this returns without an error. Sleeps for some seconds at most.
+/// Invalidates `window`. `stock` makes the driver do that. No access through the window is left when
+/// this returns without an error. Sleeps for some seconds at most.
 ///
 /// # Errors
 ///
 /// Those of `stock`; `EBUSY` if accesses through the window are left. The window is invalid then.
-pub(crate) fn invalidate(device: &Device, index: u32, stock: impl FnOnce() -> Result) -> Result {
+pub(crate) fn invalidate(
+    device: &Device,
+    window: &impl DriverWindow,
+    stock: impl FnOnce() -> Result,
+) -> Result {
+    let mut left = Leftover::default();
     let Ok(core) = Core::running(device) else {
         return stock();
     };
-    let gone = core.windows.invalidate(&core.hw, index, stock)?;
+    core.windows.release(&core.hw, window, &mut left, stock)?;
     // Accesses through the window can take arbitrarily long, and removal of another device must not
     // wait for them. This device is not removed while a QP of the process exists.
     drop(core);
-    let worker = Worker::new();
-    gone.map_or(Ok(()), |gone| gone.wait(worker.patience))
+    let worker = Worker::of(&NO_OWNER);
+    left.wait(worker.patience)
+}
+
+/// The rest of some windows of a QP. Dropping it sleeps, and waits for a grace period once.
+#[derive(Default)]
+pub(crate) struct Ended([Leftover; 8]);
+
+/// Ends the bindings of windows that are bound to a closed QP, which is about to be destroyed: of some,
+/// from the index `from` on, which becomes that of the next one. Returns [`None`] if there is no such
+/// window. Does not wait for accesses through them: only that QP serves such accesses, and the driver
+/// waits for its tasks. Sleeps.
+pub(crate) fn end_some(core: &Core, qp: &Qp, from: &mut u32) -> Option<Ended> {
+    let mut ended = Ended::default();
+    let mut found = false;
+    for left in &mut ended.0 {
+        let Some(window) = core.hw.next_window(qp, from) else {
+            break;
+        };
+        found = true;
+        // It fails if the peer has invalidated the window meanwhile.
+        let end = || core.hw.end_window(qp, &window);
+        let _ = core.windows.release(&core.hw, &window, left, end);
+    }
+    found.then_some(ended)
 }

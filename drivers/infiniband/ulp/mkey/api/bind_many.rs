@@ -11,15 +11,15 @@ use crate::{
     device::MkeyDevice,
     kernel_ext::{
         alloc::GFP_MAYFAIL,
-        export_c::{answer, export_c, pointers, Given, GivenArray, Out},
+        error::eopnotsupp,
+        export_c::{export_c, pointers, Given, GivenArray, Out},
         rdma::export::{HeldMr, MrHandles},
-        uaccess::read_array,
     },
     key::{bind_all, Described, Key},
     region::rebind::Refused,
 };
 use core::result;
-use kernel::{ffi::c_int, prelude::*};
+use kernel::{prelude::*, transmute::FromBytes};
 
 /// Finds the keys `mrs`, describes each with `describe`, and binds all or none.
 ///
@@ -58,7 +58,6 @@ pointers!(ib_mkey_bind {
     indexed: ib_mkey_indexed,
     sg_list: [ib_sge; num_sge],
 });
-answer!(ib_mkey_bind { error: c_int });
 
 /// Describes the layout that a kernel user gave. It is a list unless another layout is given.
 fn describe_given<'k>(bind: &Given<'_, ib_mkey_bind>, key: &'k Key<'_>) -> Result<Described<'k>> {
@@ -70,36 +69,42 @@ fn describe_given<'k>(bind: &Given<'_, ib_mkey_bind>, key: &'k Key<'_>) -> Resul
 }
 
 /// Binds all of `binds`, or none.
-fn bind_given(mut binds: GivenArray<'_, ib_mkey_bind>) -> Result {
-    let num = binds.len();
-    if num == 0 || num > bindings::IB_MKEY_MAX_BINDS as usize {
-        return Err(EINVAL);
+fn bind_given(binds: GivenArray<'_, ib_mkey_bind>, num: u32) -> result::Result<(), Refused> {
+    if num == 0 || num > bindings::IB_MKEY_MAX_BINDS {
+        return Err(Refused {
+            number: num as usize,
+            error: EINVAL,
+        });
     }
-    for number in 0..num {
-        *binds.error(number).ok_or(EINVAL)? = 0;
-    }
-    let mut mrs = KVVec::with_capacity(num, GFP_MAYFAIL)?;
-    for bind in binds.iter() {
-        mrs.push(bind.mkey(), GFP_MAYFAIL)?;
-    }
-    let result = bind(mrs.iter().copied(), |number, key| {
+    bind(binds.iter().map(|bind| bind.mkey()), |number, key| {
         describe_given(&binds.get(number).ok_or(EINVAL)?, key)
-    });
-    drop(mrs);
-    result.map_err(|refused| {
-        if let Some(error) = binds.error(refused.number) {
-            *error = refused.error.to_errno();
-        }
-        refused.error
     })
 }
 
-/// Binds the array of descriptions at the user address `array`, all or none.
-fn bind_user(handles: MrHandles<'_>, num: u32, array: u64, failed: &mut u32) -> Result {
-    let mut binds: KVVec<UapiBind> = KVVec::with_capacity(num as usize, GFP_MAYFAIL)?;
-    read_array(array, num, |bind| Ok(binds.push(bind, GFP_MAYFAIL)?))?;
-    bind(handles.iter(), |number, key| {
-        uverbs::describe(binds.get(number).ok_or(EINVAL)?, key)
+/// Returns the description at the start of `bytes`. The process may know more fields than this
+/// kernel does.
+///
+/// # Errors
+///
+/// `EINVAL` if `bytes` is too short, `EOPNOTSUPP` if a field that this kernel does not know is not
+/// zero.
+fn read_bind(bytes: &[u8]) -> Result<UapiBind> {
+    let (bind, unknown) = UapiBind::from_bytes_copy_prefix(bytes).ok_or(EINVAL)?;
+    if unknown.iter().any(|byte| *byte != 0) {
+        return Err(eopnotsupp());
+    }
+    Ok(bind)
+}
+
+/// Binds all of `handles`, or none. `binds` has a description of `size` bytes for each.
+fn bind_user(handles: MrHandles<'_>, binds: &[u8], size: usize, failed: &mut u32) -> Result {
+    let keys = handles.iter();
+    if size < size_of::<UapiBind>() || keys.len().checked_mul(size) != Some(binds.len()) {
+        return Err(EINVAL);
+    }
+    bind(keys, |number, key| {
+        let bytes = binds.chunks_exact(size).nth(number).ok_or(EINVAL)?;
+        uverbs::describe(&read_bind(bytes)?, key)
     })
     .map_err(|refused| {
         *failed = refused.number as u32;
@@ -110,8 +115,18 @@ fn bind_user(handles: MrHandles<'_>, num: u32, array: u64, failed: &mut u32) -> 
 export_c! {
     in crate::bindings;
 
-    fn ib_bind_mkeys(binds[num]: GivenArray<'_, ib_mkey_bind>, num: u32) -> Result {
-        bind_given(binds)
+    fn ib_bind_mkeys(
+        binds[num]: GivenArray<'_, ib_mkey_bind>,
+        num: u32,
+        failed: Option<Out<'_, u32>>,
+    ) -> Result {
+        bind_given(binds, num).map_err(|refused| {
+            if let Some(failed) = failed {
+                // CAST: The number is at most `num`.
+                failed.set(refused.number as u32);
+            }
+            refused.error
+        })
     }
 }
 
@@ -121,11 +136,13 @@ export_c! {
     fn ib_mkey_uapi_bind_many(
         handles[num]: MrHandles<'_>,
         num: u32,
-        array: u64,
+        binds[length]: &[u8],
+        length: u32,
+        size: u32,
         failed: Out<'_, u32>,
     ) -> Result {
         let mut number = num;
-        let result = bind_user(handles, num, array, &mut number);
+        let result = bind_user(handles, binds, size as usize, &mut number);
         failed.set(number);
         result
     }

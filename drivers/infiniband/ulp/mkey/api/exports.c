@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Exports the functions of include/rdma/ib_mkey.h, which api/kapi.rs,
- * api/bind_many.rs and api/key_pool.rs define. EXPORT_SYMBOL and parameters that
- * are strings exist for C only.
+ * api/bind_many.rs and api/key_pool.rs define. Rust has neither EXPORT_SYMBOL nor
+ * module parameters that are strings.
  */
 
 #include <linux/export.h>
@@ -17,6 +17,7 @@ MODULE_PARM_DESC(dm_class,
 		 "Device memory offered: [DEVICE/]CLASS,... of host, node=N, p2p=BDF, pmem=N (default host)");
 
 EXPORT_SYMBOL_NS_GPL(ib_alloc_dm, "IB_MKEY");
+EXPORT_SYMBOL_NS_GPL(ib_alloc_dm_class, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_free_dm, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_reg_dm_mr, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_memcpy_to_dm, "IB_MKEY");

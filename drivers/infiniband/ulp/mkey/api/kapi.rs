@@ -8,7 +8,7 @@ use crate::{
         ib_mkey_interleaved, ib_sge,
     },
     device::MkeyDevice,
-    dm::Buffer,
+    dm::{Buffer, Wanted},
     kernel_ext::{
         export_c::{export_c, pointers, Bytes, BytesMut, Given, Out},
         memory::SgTableOut,
@@ -28,10 +28,14 @@ use crate::{
 };
 use kernel::{ffi::c_int, prelude::*};
 
-fn alloc_dm(device: &Device, attr: &ib_dm_alloc_attr) -> Result<KBox<Dm<Buffer>>> {
+fn alloc_dm(device: &Device, attr: &ib_dm_alloc_attr, class: u64) -> Result<KBox<Dm<Buffer>>> {
     let this = MkeyDevice::of(device)?;
     this.owns_dm()?;
-    let mut dm = MkeyDevice::alloc_dm(this.as_arc_borrow(), attr, false)?;
+    if attr.flags != 0 {
+        return Err(EINVAL);
+    }
+    let class = Wanted::from_raw(class)?;
+    let mut dm = MkeyDevice::alloc_dm(this.as_arc_borrow(), attr, class, false)?;
     dm.init(device, u32::try_from(attr.length)?);
     Ok(dm)
 }
@@ -59,14 +63,18 @@ fn reg_dm_mr(
     let access = Access::checked(pd.device(), access)?;
     let this = MkeyDevice::of(pd.device())?;
     let mut mr = OwnedMr::new(pd, 1)?;
+    // A peer that guesses the rkey may use the MR as soon as it is registered.
+    dm.attach(&mut mr);
     let this = this.as_arc_borrow();
     MkeyDevice::reg_dm_mr(this, &mr, pd, dm, offset, length, access)?;
-    dm.attach(&mut mr);
     Ok(mr)
 }
 
 /// Runs `call` with the key whose MR is `mr`.
 pub(super) fn with_key<T>(mr: HeldMr<'_>, call: impl FnOnce(&Key<'_>) -> Result<T>) -> Result<T> {
+    if let Some(key) = Key::exposed(mr.mr(), mr.pd()) {
+        return call(&key?);
+    }
     let device = MkeyDevice::of(mr.mr().device())?;
     call(&Key::of(&device.core, mr.mr(), mr.pd())?)
 }
@@ -165,7 +173,15 @@ export_c! {
         device: &Device,
         attr: Given<'_, ib_dm_alloc_attr>,
     ) -> Result<KBox<Dm<Buffer>>> {
-        alloc_dm(device, &attr)
+        alloc_dm(device, &attr, 0)
+    }
+
+    fn ib_alloc_dm_class(
+        device: &Device,
+        attr: Given<'_, ib_dm_alloc_attr>,
+        dm_class: u64,
+    ) -> Result<KBox<Dm<Buffer>>> {
+        alloc_dm(device, &attr, dm_class)
     }
 
     fn ib_free_dm(dm: GivenUpDm<'_, Buffer>) -> Result {

@@ -12,14 +12,15 @@ use crate::{
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_UNBOUND as KIND_UNBOUND, ib_uverbs_mkey_refused,
     },
     kernel_ext::{
-        alloc::GFP_MAYFAIL,
-        export_c::{export_c, ArrayMut, Given},
+        alloc::{zeroable, GFP_MAYFAIL},
+        export_c::{export_c, Given},
         rdma::export::HeldMr,
+        sched,
         uaccess::{write_all, write_array},
     },
     key::{indexed, Key},
     layout::{Layout, MAX_DIMS},
-    region::binding::Binding,
+    region::{binding::Binding, Region, Seen},
 };
 use kernel::prelude::*;
 
@@ -50,81 +51,140 @@ fn describe(binding: &Binding, index: usize) -> Option<UapiBlock> {
     })
 }
 
+zeroable!(ib_uverbs_mkey_info);
+zeroable!(UapiIndexed);
+
+/// The most blocks, and the most indices, that one look copies: a look keeps binds waiting.
+const BLOCKS_AT_ONCE: usize = 256;
+const INDICES_AT_ONCE: usize = 4096;
+
+/// The result of a look at the binding.
+enum Look {
+    /// The binding is described.
+    Done,
+    /// Blocks or indices are left for the next look.
+    More,
+    /// The caller must make room for that many blocks and indices. An allocation in a look would
+    /// keep binds waiting.
+    Room(usize, usize),
+}
+
 /// The input and the output of a query.
 struct Query<'a> {
     info: &'a mut ib_uverbs_mkey_info,
-    repeat_count: &'a mut [u64; MAX_DIMS],
+    repeat_count: &'a mut [u64],
     /// The user address of the room for indices, and the number of indices that fit.
     wanted: &'a UapiIndexed,
     indexed: &'a mut UapiIndexed,
     /// The number of blocks that fit into user memory.
     num_blocks: u32,
+    /// The binding of the last look.
+    seen: Option<Seen>,
     described: KVVec<UapiBlock>,
     indices: KVVec<u64>,
 }
 
 impl Query<'_> {
-    /// Describes the binding. Returns `(0, 0)` if it did, or else the number of blocks and of
-    /// indices that the caller must make room for: an allocation here would keep binds waiting.
-    fn look(&mut self, binding: Option<&Binding>) -> Result<(usize, usize)> {
+    /// Looks at the binding of `region`, and copies what was not copied by the look before.
+    fn look(&mut self, region: &Region, binding: Option<&Binding>) -> Result<Look> {
+        let seen = binding.map(|binding| region.seen(binding));
+        // Another layout may be bound between two looks.
+        if seen != self.seen || seen.is_none() {
+            self.seen = seen;
+            self.described.clear();
+            self.indices.clear();
+            self.begin(binding)?;
+        }
         let Some(binding) = binding else {
-            self.info.kind = KIND_UNBOUND;
-            return Ok((0, 0));
+            return Ok(Look::Done);
         };
         let count = binding.layout.count();
-        let (blocks, places) = match &binding.layout {
+        let (blocks, indices) = match &binding.layout {
             Layout::Indexed(_) => (0, count.min(self.wanted.num_indices as usize)),
             _ => (count.min(self.num_blocks as usize), 0),
         };
-        if blocks > self.described.capacity() || places > self.indices.capacity() {
-            return Ok((blocks, places));
+        if blocks > self.described.capacity() || indices > self.indices.capacity() {
+            return Ok(Look::Room(blocks, indices));
         }
-        let info = &mut *self.info;
-        info.length = binding.layout.length();
-        info.access = binding.access.into_raw();
-        info.num_entries = u32::try_from(count)?;
-        info.kind = KIND_LIST;
-        if let Layout::Interleaved(interleaved) = &binding.layout {
-            info.kind = KIND_INTERLEAVED;
-            info.num_dims = u32::try_from(interleaved.repeat_counts().len())?;
-            for (to, count) in self
-                .repeat_count
-                .iter_mut()
-                .zip(interleaved.repeat_counts())
-            {
-                *to = count;
-            }
+        let at = self.described.len();
+        let end = blocks.min(at.saturating_add(BLOCKS_AT_ONCE));
+        for block in (at..end).map_while(|index| describe(binding, index)) {
+            // Checked above: the block fits.
+            let _ = self.described.push_within_capacity(block);
         }
         if let Layout::Indexed(layout) = &binding.layout {
-            info.kind = KIND_INDEXED;
-            *self.indexed = indexed::describe_binding(layout, info.num_entries, &binding.leaves);
             let all = layout.indices();
-            for index in (0..places).map_while(|at| all.get(at)) {
+            let at = self.indices.len();
+            let end = indices.min(at.saturating_add(INDICES_AT_ONCE));
+            for index in (at..end).map_while(|at| all.get(at)) {
                 // Checked above: the index fits.
                 let _ = self.indices.push_within_capacity(index);
             }
         }
-        for block in (0..blocks).map_while(|index| describe(binding, index)) {
-            // Checked above: the block fits.
-            let _ = self.described.push_within_capacity(block);
+        if self.described.len() < blocks || self.indices.len() < indices {
+            return Ok(Look::More);
         }
-        Ok((0, 0))
+        Ok(Look::Done)
+    }
+
+    /// Describes what precedes the blocks or indices.
+    fn begin(&mut self, binding: Option<&Binding>) -> Result {
+        *self.info = Zeroable::zeroed();
+        self.repeat_count.fill(0);
+        *self.indexed = Zeroable::zeroed();
+        let Some(binding) = binding else {
+            self.info.kind = KIND_UNBOUND;
+            return Ok(());
+        };
+        let info = &mut *self.info;
+        info.length = binding.layout.length();
+        info.access = binding.access.into_raw();
+        info.num_entries = u32::try_from(binding.layout.count())?;
+        match &binding.layout {
+            Layout::List(_) => info.kind = KIND_LIST,
+            Layout::Interleaved(interleaved) => {
+                info.kind = KIND_INTERLEAVED;
+                info.num_dims = u32::try_from(interleaved.repeat_counts().len())?;
+                let counts = interleaved.repeat_counts();
+                for (to, count) in self.repeat_count.iter_mut().zip(counts) {
+                    *to = count;
+                }
+            }
+            Layout::Indexed(layout) => {
+                info.kind = KIND_INDEXED;
+                *self.indexed =
+                    indexed::describe_binding(layout, info.num_entries, &binding.leaves);
+            }
+        }
+        Ok(())
     }
 
     /// Describes `key` and its binding. Writes the blocks to the user address `blocks`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; `EFAULT`; `EINTR` if the process was killed.
     fn answer(mut self, key: &Key<'_>, blocks: u64) -> Result {
+        loop {
+            match key.inspect(|binding| self.look(key.region(), binding))? {
+                Look::Done => break,
+                Look::More => (),
+                Look::Room(blocks, indices) => {
+                    // What is missing beside what is there. No more than fits into user memory.
+                    let (described, copied) = (self.described.len(), self.indices.len());
+                    let missing = (
+                        blocks.saturating_sub(described),
+                        indices.saturating_sub(copied),
+                    );
+                    self.described.reserve(missing.0, GFP_MAYFAIL)?;
+                    self.indices.reserve(missing.1, GFP_MAYFAIL)?;
+                }
+            }
+            sched::check_killed()?;
+        }
         self.info.lkey = key.mr().lkey();
         self.info.rkey = key.mr().rkey();
         self.info.max_entries = key.max_entries();
-        // A longer layout may be bound between an allocation and the next look.
-        loop {
-            let missing = key.inspect(|binding| self.look(binding))?;
-            if missing == (0, 0) {
-                break;
-            }
-            self.described.reserve(missing.0, GFP_MAYFAIL)?;
-            self.indices.reserve(missing.1, GFP_MAYFAIL)?;
-        }
         // After the look: a fault in user memory would keep binds waiting.
         write_array(blocks, self.num_blocks, self.described.iter())?;
         write_all(self.wanted.indices, &self.indices)
@@ -137,7 +197,7 @@ export_c! {
     fn ib_mkey_uapi_query(
         mkey: HeldMr<'_>,
         info: &mut ib_uverbs_mkey_info,
-        repeat_count: ArrayMut<'_, u64, MAX_DIMS>,
+        repeat_count[MAX_DIMS]: &mut [u64],
         wanted: Given<'_, UapiIndexed>,
         indexed: &mut UapiIndexed,
         blocks: u64,
@@ -146,10 +206,11 @@ export_c! {
     ) -> Result {
         let query = Query {
             info,
-            repeat_count: repeat_count.0,
+            repeat_count,
             wanted: &wanted,
             indexed,
             num_blocks,
+            seen: None,
             described: KVVec::new(),
             indices: KVVec::new(),
         };

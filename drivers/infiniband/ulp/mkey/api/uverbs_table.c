@@ -2,7 +2,7 @@
 /*
  * uverbs methods of ib_mkey: each reads attributes, calls one Rust function and
  * writes attributes.
- * The macros that build these tables exist for C only.
+ * This is C, because the macros that build the tables exist in C only.
  */
 
 #include <linux/dma-buf.h>
@@ -66,7 +66,7 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_DM_COPY)(struct uverbs_attr_bundle *att
 				    addr, length);
 }
 
-/* Answers with a descriptor of what @make makes of @dm. */
+/* Writes a new file descriptor of the dma-buf that @make makes of @dm to @attr. */
 static int answer_dmabuf(struct uverbs_attr_bundle *attrs, u16 attr, struct ib_dm *dm,
 			 struct dma_buf *(*make)(struct ib_dm *dm))
 {
@@ -201,16 +201,18 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND)(struct uverbs_attr_bundle *attrs)
 static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND_MANY)(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_uobject **handles;
-	u32 failed;
-	u64 binds;
-	int ret, num;
+	u32 failed, size;
+	int ret, num, length;
+	const void *binds;
 
 	num = uverbs_attr_get_uobjs_arr(attrs, IB_MKEY_ATTR_BIND_MANY_HANDLES, &handles);
-	ret = uverbs_copy_from(&binds, attrs, IB_MKEY_ATTR_BIND_MANY_BINDS);
+	ret = uverbs_copy_from(&size, attrs, IB_MKEY_ATTR_BIND_MANY_BIND_SIZE);
 	if (ret)
 		return ret;
+	binds = uverbs_attr_get_alloced_ptr(attrs, IB_MKEY_ATTR_BIND_MANY_BINDS);
+	length = uverbs_attr_get_len(attrs, IB_MKEY_ATTR_BIND_MANY_BINDS);
 
-	ret = ib_mkey_uapi_bind_many(handles, num, binds, &failed);
+	ret = ib_mkey_uapi_bind_many(handles, num, binds, length, size, &failed);
 	if (ret && uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_BIND_MANY_RESP_FAILED) &&
 	    uverbs_copy_to(attrs, IB_MKEY_ATTR_BIND_MANY_RESP_FAILED, &failed, sizeof(failed)))
 		return -EFAULT;
@@ -327,7 +329,7 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_DM_VIEW,
 
 ADD_UVERBS_ATTRIBUTES_SIMPLE(ib_mkey_dm_alloc, UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC,
 			     UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_DM_ALLOC_CLASS,
-						UVERBS_ATTR_TYPE(u32), UA_OPTIONAL));
+						UVERBS_ATTR_TYPE(u64), UA_OPTIONAL));
 
 DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_CREATE,
 			    UVERBS_ATTR_IDR(IB_MKEY_ATTR_CREATE_HANDLE, UVERBS_OBJECT_MR,
@@ -346,7 +348,7 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_CREATE,
 			    UVERBS_ATTR_FLAGS_IN(IB_MKEY_ATTR_CREATE_FLAGS,
 						 enum ib_uverbs_mkey_create_flags, UA_OPTIONAL));
 
-/* READ keeps the key from being destroyed. The key's mutex serialises binds. */
+/* UVERBS_ACCESS_READ excludes destruction of the key. The key's mutex serialises binds. */
 DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND,
 			    UVERBS_ATTR_IDR(IB_MKEY_ATTR_BIND_HANDLE, UVERBS_OBJECT_MR,
 					    UVERBS_ACCESS_READ, UA_MANDATORY),
@@ -357,12 +359,18 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND,
 			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_BIND_RESP_RKEY,
 						UVERBS_ATTR_TYPE(u32), UA_OPTIONAL));
 
+/* Bytes of a struct ib_uverbs_mkey_bind of the first version. */
+#define BIND_SIZE offsetofend(struct ib_uverbs_mkey_bind, reserved)
+
 DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND_MANY,
 			    UVERBS_ATTR_IDRS_ARR(IB_MKEY_ATTR_BIND_MANY_HANDLES, UVERBS_OBJECT_MR,
 						 UVERBS_ACCESS_READ, 1, IB_MKEY_MAX_BINDS,
 						 UA_MANDATORY),
 			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_MANY_BINDS,
-					       UVERBS_ATTR_TYPE(u64), UA_MANDATORY),
+					       UVERBS_ATTR_MIN_SIZE(BIND_SIZE), UA_MANDATORY,
+					       UA_ALLOC_AND_COPY),
+			    UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_BIND_MANY_BIND_SIZE,
+					       UVERBS_ATTR_TYPE(u32), UA_MANDATORY),
 			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_BIND_MANY_RESP_FAILED,
 						UVERBS_ATTR_TYPE(u32), UA_OPTIONAL),
 			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_BIND_MANY_RESP_RKEYS,

@@ -2,7 +2,7 @@
 
 //! The copy of a row of pieces: the innermost loop of the data path.
 //!
-//! It and `moved.rs` use no function but `memcpy()` of `string.rs`, so `tools/bench/native` can
+//! It, `moved.rs` and `fetch.rs` use no function but [`copy_racing`], so `tools/bench/native` can
 //! measure them on the host.
 //!
 //! # Races
@@ -10,17 +10,19 @@
 //! Other processors, processes and devices read and write an MR's memory at any time; on any RDMA
 //! device such accesses tear. In Rust's model, an ordinary access that races is undefined
 //! behaviour, and a volatile access must be aligned. Small pieces are therefore moved by assembly
-//! instructions, and so are large ones, or by C's `memcpy()`: the compiler makes no assumption about
+//! instructions, and so are large ones, or by [`copy_racing`]: the compiler makes no assumption about
 //! the bytes.
 
 use super::{
+    fetch::{fetch_lines, fetch_pieces},
     moved::{Moved, Pieces},
-    string::memcpy,
+    racing::copy_racing,
 };
 use core::mem::size_of;
 
 extern "C" {
-    /// `true` if `memcpy()` copies by string instructions.
+    /// `true` if `memcpy()` copies by string instructions. Pieces of 128 to 256 bytes are prefetched only
+    /// then: the gain was measured on such a processor, and each prefetch is an instruction more.
     static ib_mkey_fast_strings: bool;
 }
 
@@ -77,20 +79,21 @@ pub(crate) unsafe fn copy_piece(to: *mut u8, from: *const u8, len: usize) {
     unsafe { copy_small(to, from, len, 1) };
 }
 
-/// Copies `len` bytes, more than [`SMALL`]. `memcpy()` has fast strings for them if the processor has;
-/// otherwise its loop takes longer than the one for lines.
+/// Copies `len` bytes, more than [`SMALL`]. Uses `memcpy()` if that copies by string instructions.
+/// Otherwise the loop of `memcpy()` would take longer than [`lines`].
 ///
 /// # Safety
 ///
 /// As for [`copy_row`], for one piece.
 #[inline(always)]
 pub(crate) unsafe fn copy_large(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: By the safety requirements. The number is set before there is anything to copy.
+    // SAFETY: By the safety requirements. `ib_mkey_fast_strings` is written before the first copy
+    // only.
     unsafe {
         if ib_mkey_fast_strings {
             // The processor's own prefetcher begins anew in each piece.
-            fetch(Pieces { at: from, step: 0 }, SMALL, 1);
-            memcpy(to.cast(), from.cast(), len);
+            fetch_pieces(Pieces { at: from, step: 0 }, SMALL, 1);
+            copy_racing(to, from, len);
         } else {
             copy_lines(to, from, len);
         }
@@ -135,6 +138,21 @@ unsafe fn copy_small(
             }
         };
     }
+    /// As `each!`, but lets the processor load the lines of a later piece while it copies one: the number of
+    /// lines of a piece, and the number of pieces from one to the later one.
+    macro_rules! each_ahead {
+        ($one:path, $lines:literal, $ahead:literal) => {
+            for index in 0..count {
+                if index + $ahead < count {
+                    fetch_lines::<$lines>(from.skip($ahead).at);
+                }
+                // SAFETY: As above.
+                unsafe { $one(to.at, from.at) };
+                to = to.skip(1);
+                from = from.skip(1);
+            }
+        };
+    }
     /// Copies the pieces as values of a type.
     macro_rules! fours {
         ($type:ty) => {
@@ -142,7 +160,13 @@ unsafe fn copy_small(
             unsafe { copy_values::<$type>(to, from, count) }
         };
     }
+    // SAFETY: The number is set before there is anything to copy.
+    let fetches = unsafe { ib_mkey_fast_strings };
     match len {
+        // The moves of a few such pieces fill the processor's queues.
+        128 if fetches => each_ahead!(exact::<8, ()>, 2, 6),
+        192 if fetches => each_ahead!(exact::<12, ()>, 3, 4),
+        256 if fetches => each_ahead!(exact::<16, ()>, 4, 3),
         1 => fours!(u8),
         2 => fours!(u16),
         4 => fours!(u32),
@@ -169,37 +193,9 @@ unsafe fn copy_small(
         129..256 => each!(ends::<8, ()>, len),
         0 => {}
         _ => {
-            fetch(from, len, count);
+            fetch_pieces(from, len, count);
             each!(lines, len);
         }
-    }
-}
-
-/// Lets the processor load the lines of the first `len` bytes, 257 to [`SMALL`], of `count` pieces into
-/// its cache.
-///
-/// The moves of such a piece fill the processor's queues, so it would not load the next piece meanwhile.
-#[inline(always)]
-fn fetch(mut from: Pieces<*const u8>, len: usize, count: usize) {
-    for _ in 0..count {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: The instruction accesses no memory; any address is allowed.
-        unsafe {
-            core::arch::asm!(
-                "prefetcht0 [{from}]",
-                "prefetcht0 [{from} + 64]",
-                "prefetcht0 [{from} + 128]",
-                "prefetcht0 [{from} + 192]",
-                "prefetcht0 [{from} + 256]",
-                "prefetcht0 [{from} + {len} - 192]",
-                "prefetcht0 [{from} + {len} - 128]",
-                "prefetcht0 [{from} + {len} - 64]",
-                from = in(reg) from.at,
-                len = in(reg) len,
-                options(nostack, preserves_flags, readonly),
-            );
-        }
-        from = from.skip(1);
     }
 }
 

@@ -50,6 +50,22 @@ pub(crate) enum Named<B> {
     Unfit,
 }
 
+/// A window of the driver. It may be deallocated at any time.
+pub(crate) trait DriverWindow {
+    /// A reference, which keeps the window from being deallocated.
+    type Held;
+
+    /// Returns a value that differs from that of all other windows that exist.
+    fn address(&self) -> usize;
+
+    /// Takes a reference; [`None`] if the window was deallocated.
+    fn hold(&self) -> Option<Self::Held>;
+
+    /// Returns `true` if the driver has bound the window to the MR `hidden`, or if the window was
+    /// deallocated.
+    fn is_over(&self, hidden: &Mr) -> bool;
+}
+
 /// A driver whose MRs can be given layouts.
 ///
 /// A method refuses an MR of another driver if it can return an error, and ignores the MR
@@ -60,6 +76,9 @@ pub(crate) trait Backend: Copy + Send + Sync {
 
     /// The state of a suspended MR, which [`Self::resume`] restores.
     type State: Copy + Send;
+
+    /// A window of the driver.
+    type Window<'a>: DriverWindow;
 
     /// The attachment to the driver. Dropping it detaches the backend.
     type Attached: Send + Sync;
@@ -88,9 +107,9 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// `ENOENT` if `lkey` names no MR in `pd`.
     fn find(&self, device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Self::Base>>;
 
-    /// Copies bytes of one of the driver's MRs over memory of a process, from address `addr` on. Returns
-    /// `false`, with nothing copied, for other memory, and for memory whose pages the process may hold
-    /// up. The caller holds the lock as for [`Self::find`].
+    /// Copies bytes of one of the driver's MRs over memory of a process, from address `addr` on.
+    /// Returns `false`, with nothing copied, for other memory and for an ODP MR. The caller holds
+    /// the lock as for [`Self::find`].
     ///
     /// # Errors
     ///
@@ -105,8 +124,13 @@ pub(crate) trait Backend: Copy + Send + Sync {
         to: &mut [u8],
     ) -> Result<bool>;
 
-    /// Takes a new MR over: the driver calls this module for accesses to it. None is allowed yet.
+    /// Takes a new MR over: the driver calls this module for accesses to it. No access is allowed
+    /// yet.
     fn claim(&self, mr: &Mr);
+
+    /// Takes a new MR over for device memory. As for [`Self::claim`]. Sets the type that the core gives
+    /// such an MR later, when accesses read it.
+    fn claim_dm(&self, mr: &Mr);
 
     /// Returns the slot of a claimed MR, which is empty at first; [`None`] for any other MR.
     fn slot<T: SlotValue>(mr: &Mr) -> Option<&Cell<T>>;
@@ -117,16 +141,28 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// Allows accesses to `range` of a claimed MR, with the access flags `access`.
     fn publish(&self, mr: &Mr, range: MrRange, access: Access);
 
-    /// Returns the index by which rkeys name a memory window.
+    /// Adds `more` to the number of windows that are bound to hidden MRs, of the device with the
+    /// index `device`. While there is none, the driver binds windows to its own MRs without this module.
+    fn count_hidden(&self, device: u32, more: c_int);
+
+    /// Releases the QP to which `mw` is bound, a window of the driver that is about to be deallocated.
+    /// No QP binds or uses the window from then on.
+    fn close_window(&self, mw: &Mw);
+
+    /// Lets `qp`, which is about to be destroyed, bind no more windows. Returns `true` if windows may be
+    /// bound to it.
+    fn close(&self, qp: &Qp) -> bool;
+
+    /// Returns the first window that is bound to the closed QP `qp` and has at least the index `from`,
+    /// which becomes the next index.
+    fn next_window<'a>(&self, qp: &'a Qp, from: &mut u32) -> Option<Self::Window<'a>>;
+
+    /// Ends the driver's binding of `window` to the closed QP `qp`.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a window of another driver.
-    fn window_index(&self, mw: &Mw) -> Result<u32>;
-
-    /// Adds `more` to the number of windows that are bound to hidden MRs. While there is none, the driver
-    /// binds windows to its own MRs without this module.
-    fn count_hidden(&self, more: c_int);
+    /// `EINVAL` if it was ended or the window was deallocated meanwhile.
+    fn end_window(&self, qp: &Qp, window: &Self::Window<'_>) -> Result;
 
     /// Makes `key` the lkey and the rkey by which the driver knows a claimed MR. Only the low 8 bits
     /// may differ. The caller changes the fields of `ib_mr`.
@@ -137,10 +173,11 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// binding again, because the driver repeats them after a loss of packets.
     fn take_binds(&self, qp: &Qp);
 
-    /// Lets the driver execute all requests of `qp` again, which is about to be destroyed. Sleeps.
+    /// Makes the driver itself execute all requests of `qp`, a QP that is about to be destroyed.
+    /// Sleeps.
     fn give_back(&self, qp: &Qp);
 
-    /// Lets the driver execute all requests of the QPs of `device` again, which is about to be
+    /// Makes the driver itself execute all requests of the QPs of `device`, which is about to be
     /// removed. Sleeps.
     fn give_binds_back(&self, device: &Device);
 
@@ -150,7 +187,7 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// Returns `true` if accesses to an MR are allowed.
     fn is_open(&self, mr: &Mr) -> bool;
 
-    /// Takes a new MR over for fast registration. As for [`Self::claim`].
+    /// Takes a new MR over for fast registration, as [`Self::claim`] does.
     fn claim_fast_reg(&self, mr: &Mr);
 
     /// Returns the page size of an MR that is not for fast registration of scatterlists with gaps.
@@ -244,7 +281,7 @@ pub(crate) trait BaseMr: Clone + Send + Sync {
     /// Prepares copies from and to its pages.
     fn pages(&self) -> Self::Pages<'_>;
 
-    /// Copies one row. As for [`CopyPages::copy`].
+    /// Copies one row as [`CopyPages::copy`] does.
     ///
     /// # Errors
     ///
@@ -262,7 +299,7 @@ pub(crate) trait BaseMr: Clone + Send + Sync {
         original: &mut u64,
     ) -> c_int;
 
-    /// Writes eight bytes in one atomic write. As for [`Self::atomic_op`].
+    /// Writes eight bytes in one atomic write. Returns the result of the driver's code.
     fn atomic_write(&self, iova: u64, value: u64) -> c_int;
 
     /// Makes `len` bytes from address `iova` on persistent. Sleeps.
@@ -316,8 +353,8 @@ pub(crate) trait CopyPages {
     ) -> Result;
 }
 
-/// The calls that the driver's workers make for accesses. The self-test makes them too: the driver
-/// then calls this module.
+/// The calls that the driver's workers make for accesses. The self-test makes them, too, to check
+/// that the driver then calls this module.
 pub(crate) trait DriverCalls: Backend {
     /// Copies between `packet` and an SGE of address `iova`, to the SGE if `write`.
     ///
@@ -340,6 +377,10 @@ pub(crate) trait DriverCalls: Backend {
 
     /// Makes `length` bytes from address `iova` on persistent.
     fn flush(mr: &Mr, iova: u64, length: u32) -> Result;
+
+    /// Returns `true` if atomic operations, atomic writes and flushes at address 0 are refused whose
+    /// peer is not known.
+    fn refuses_unknown(mr: &Mr) -> Result<bool>;
 
     /// Registers the mapped elements from address `iova` on, as REG_MR does.
     fn reg_mr(mr: &Mr, iova: u64, key: u32, access: Access) -> Result;

@@ -3,7 +3,7 @@
 //! Moves of small pieces, by assembly instructions. `copy_row.rs` says why.
 
 #[cfg(not(target_arch = "x86_64"))]
-use super::string::memcpy;
+use super::racing::copy_racing;
 use core::mem::size_of;
 
 /// Moves the words of one piece, through a register.
@@ -294,8 +294,8 @@ pub(crate) trait Moved {
         }
     }
 
-    /// Moves four values between `packet`, where they follow one another, and the places that are so
-    /// far after `at`.
+    /// Moves four values between `packet`, where they follow one another, and memory. Each of
+    /// `places` is a distance from `at`.
     ///
     /// # Safety
     ///
@@ -322,8 +322,8 @@ pub(crate) trait Moved {
         }
     }
 
-    /// Moves value number `NTH` of those that follow one another in `packet`, which is less than eight,
-    /// to or from the place that is so far after `page`.
+    /// Moves value number `NTH` of those that follow one another in `packet` to or from the memory
+    /// at `place` bytes after `page`. `NTH` is less than eight.
     ///
     /// # Safety
     ///
@@ -363,7 +363,7 @@ macro_rules! moved {
                 #[cfg(not(target_arch = "x86_64"))]
                 // SAFETY: By the safety requirements.
                 unsafe {
-                    memcpy(to.cast(), from.cast(), size_of::<Self>())
+                    copy_racing(to, from, size_of::<Self>())
                 };
             }
 

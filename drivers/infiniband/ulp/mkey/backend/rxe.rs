@@ -9,7 +9,8 @@
 //! | `rxe/scattered.rs`, `rxe/indexed.rs`, `rxe/records.rs`, `rxe/place.rs` | copies of pieces in many pages |
 //! | `rxe/find.rs` | the MR that an lkey names |
 //! | `rxe/fill.rs` | an MR over pages of the kernel |
-//! | `rxe/replacements.rs` | the replacements of the redirected functions |
+//! | `rxe/replacements.rs`, `rxe/replacements_mw.rs` | the replacements of the redirected functions |
+//! | `rxe/mw.rs` | memory windows |
 //! | `rxe/rereg.rs` | new memory for an existing MR |
 //! | `rxe/driver_calls.rs` | calls as rxe's workers make them; the self-test uses them |
 //! | `rxe/on_demand.rs`, `rxe/rxe_odp_page.c` | ODP pages |
@@ -31,15 +32,18 @@ mod driver_calls;
 mod fill;
 mod find;
 mod indexed;
+mod mw;
 mod on_demand;
 mod page_table;
 mod place;
 mod records;
 mod replacements;
+mod replacements_mw;
 mod rereg;
 mod scattered;
 
 use base::Base;
+use mw::RxeMw;
 
 use crate::{
     backend::{
@@ -123,7 +127,7 @@ fn change_access(mr: &Mr, change: impl FnOnce(i32) -> i32) {
 impl Rxe {
     fn set_state(mr: &Mr, state: bindings::rxe_mr_state) {
         if let Some(private) = private(mr) {
-            // SAFETY: The MR is valid.
+            // SAFETY: `private()` returns the structure of `mr`, which is valid as long as `mr`.
             unsafe { bindings::ib_mkey_rxe_set_state(private.as_ptr(), state) };
         }
     }
@@ -175,15 +179,19 @@ impl Rxe {
         unsafe { (*mr).page_shift == FAST_REG_SHIFT }
     }
 
-    /// Returns `true` if the fields of a new MR match the headers that this module was built with.
+    /// Returns `true` if rxe's objects, and the fields of a new MR, match the headers that this module
+    /// was built with.
     fn layout_matches(mr: &Mr, pages: u32) -> bool {
         let Some(private) = private(mr).map(NonNull::as_ptr) else {
             return false;
         };
-        // SAFETY: The reads stay within the `rxe_mr` that was allocated around `mr` if the
-        // headers match, and within its slab object if they nearly do.
+        // SAFETY: The device is registered. As the sizes of other objects match, so does that of
+        // the `elem` with which each object begins: `private` is the begin of the allocation. The
+        // other reads stay within it, because it has room for an MR.
         unsafe {
-            (*private).elem.obj == private.cast()
+            bindings::ib_mkey_rxe_sizes_match(mr.device().as_raw())
+                && bindings::ib_mkey_rxe_has_room(private)
+                && (*private).elem.obj == private.cast()
                 && (*private).lkey == mr.lkey()
                 && (*private).rkey == mr.rkey()
                 && (*private).elem.index == mr.index()
@@ -203,10 +211,11 @@ impl Rxe {
 impl Backend for Rxe {
     type Base = Base;
     type State = MrState;
+    type Window<'a> = RxeMw<'a>;
     type Attached = Redirection;
 
     fn attach() -> Result<Redirection> {
-        // SAFETY: As below, and nothing is copied yet.
+        // SAFETY: The module's initialisation calls this once, before the first copy.
         unsafe { bindings::ib_mkey_rxe_init_copies() };
         // SAFETY: The module's initialisation calls this once.
         to_result(unsafe { bindings::ib_mkey_rxe_init() })?;
@@ -262,7 +271,7 @@ impl Backend for Rxe {
         // SAFETY: The MR is new, and no peer knows its key. `nbuf` is 0, so stock code that ignored
         // the type would find no page.
         unsafe {
-            // An empty cell, see `slot()`.
+            // This makes the field an empty cell, see `claimed_slot()`.
             (*private).page_mask = 0;
             (*mr.as_raw()).type_ = TYPE_SG_GAPS;
             (*mr.as_raw()).iova = 0;
@@ -274,16 +283,23 @@ impl Backend for Rxe {
         Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_FREE);
     }
 
+    fn claim_dm(&self, mr: &Mr) {
+        self.claim(mr);
+        // SAFETY: The MR is new, and no peer knows its key.
+        unsafe { (*mr.as_raw()).type_ = TYPE_DM };
+    }
+
     #[inline]
     fn slot<T: SlotValue>(mr: &Mr) -> Option<&Cell<T>> {
-        // SAFETY: The MR is valid, and its type does not change while accesses find it.
+        // SAFETY: The MR is valid, and its type does not change while accesses find it. The core
+        // writes the type of device memory once more, but it is the same one.
         let kind = unsafe { (*mr.as_raw()).type_ };
         if mr.device().driver_id() != rdma_driver_id_RDMA_DRIVER_RXE
             || (kind != TYPE_SG_GAPS && kind != TYPE_DM)
         {
             return None;
         }
-        // SAFETY: The MR belongs to rxe, and its type is set by `claim()` alone.
+        // SAFETY: The MR belongs to rxe, and its type is set by `claim()` and `claim_dm()` alone.
         Some(unsafe { Self::claimed_slot(around(mr)) })
     }
 
@@ -304,18 +320,34 @@ impl Backend for Rxe {
         Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_VALID);
     }
 
-    fn window_index(&self, mw: &Mw) -> Result<u32> {
-        if mw.device().driver_id() != rdma_driver_id_RDMA_DRIVER_RXE {
-            return Err(EINVAL);
-        }
-        // SAFETY: The window belongs to rxe, which allocates each window as a part of its own
-        // structure.
-        Ok(unsafe { bindings::ib_mkey_rxe_mw_index(mw.as_raw()) })
+    fn count_hidden(&self, device: u32, more: c_int) {
+        // SAFETY: No preconditions.
+        unsafe { bindings::ib_mkey_rxe_count_hidden(device, more) };
     }
 
-    fn count_hidden(&self, more: c_int) {
-        // SAFETY: No preconditions.
-        unsafe { bindings::ib_mkey_rxe_count_hidden(more) };
+    fn close_window(&self, mw: &Mw) {
+        // SAFETY: The core of a device that belongs to rxe calls, and the window is not deallocated
+        // yet.
+        unsafe { bindings::ib_mkey_rxe_close_mw(mw.as_raw()) };
+    }
+
+    fn close(&self, qp: &Qp) -> bool {
+        if qp.device().driver_id() != rdma_driver_id_RDMA_DRIVER_RXE {
+            return false;
+        }
+        // SAFETY: The QP belongs to rxe and is not destroyed yet.
+        unsafe { bindings::ib_mkey_rxe_close_qp(qp.as_raw()) }
+    }
+
+    fn next_window<'a>(&self, qp: &'a Qp, from: &mut u32) -> Option<RxeMw<'a>> {
+        if qp.device().driver_id() != rdma_driver_id_RDMA_DRIVER_RXE {
+            return None;
+        }
+        RxeMw::next_of(qp, from)
+    }
+
+    fn end_window(&self, qp: &Qp, window: &RxeMw<'_>) -> Result {
+        window.end(qp)
     }
 
     fn rekey(&self, mr: &Mr, key: u32) {
@@ -358,7 +390,7 @@ impl Backend for Rxe {
     }
 
     fn is_open(&self, mr: &Mr) -> bool {
-        // SAFETY: The MR is valid.
+        // SAFETY: `private()` returns the structure of `mr`, which is valid as long as `mr`.
         let state = private(mr).map(|mr| unsafe { bindings::ib_mkey_rxe_state(mr.as_ptr()) });
         state == Some(rxe_mr_state_RXE_MR_STATE_VALID)
     }
@@ -372,7 +404,7 @@ impl Backend for Rxe {
     }
 
     fn is_free(&self, mr: &Mr) -> bool {
-        // SAFETY: The MR is valid.
+        // SAFETY: `private()` returns the structure of `mr`, which is valid as long as `mr`.
         let state = private(mr).map(|mr| unsafe { bindings::ib_mkey_rxe_state(mr.as_ptr()) });
         state == Some(rxe_mr_state_RXE_MR_STATE_FREE)
     }
@@ -404,7 +436,7 @@ impl Backend for Rxe {
     }
 
     fn has_windows(&self, mr: &Mr) -> bool {
-        // SAFETY: The MR is valid.
+        // SAFETY: `private()` returns the structure of `mr`, which is valid as long as `mr`.
         private(mr).is_some_and(|mr| unsafe { bindings::ib_mkey_rxe_num_mw(mr.as_ptr()) } > 0)
     }
 
@@ -413,7 +445,7 @@ impl Backend for Rxe {
             return Err(EINVAL);
         }
         let private = private(mr).ok_or(EINVAL)?.as_ptr();
-        // SAFETY: The MR is valid.
+        // SAFETY: `private()` returns the structure of `mr`, which is valid as long as `mr`.
         unsafe {
             let state = MrState(bindings::ib_mkey_rxe_state(private));
             bindings::ib_mkey_rxe_suspend(private);

@@ -76,15 +76,14 @@ impl Class {
         }
     }
 
-    /// Returns the number by which an allocation distinguishes this class from others of its kind. It
-    /// is 0 for `host`, and for a PCI domain that does not fit into the number.
-    fn which(self) -> u32 {
+    /// Returns the number by which an allocation distinguishes this class from others of its kind, at
+    /// least 1; 0 for `host`.
+    fn which(self) -> u64 {
         match self {
             Self::Host => 0,
-            Self::Node(n) | Self::Pmem(n) => u32::from(n) + 1,
-            Self::P2p { domain, .. } if domain > 0xff => 0,
+            Self::Node(n) | Self::Pmem(n) => u64::from(n) + 1,
             Self::P2p { domain, bus, devfn } => {
-                domain << 16 | u32::from(bus) << 8 | u32::from(devfn)
+                (u64::from(domain) << 16 | u64::from(bus) << 8 | u64::from(devfn)) + 1
             }
         }
     }
@@ -114,7 +113,7 @@ pub(crate) enum Wanted {
     /// The first class of a kind that the device offers.
     First(u32),
     /// The class of a kind that has this number.
-    This(u32, u32),
+    This(u32, u64),
 }
 
 impl Wanted {
@@ -123,8 +122,9 @@ impl Wanted {
     /// # Errors
     ///
     /// `EINVAL` for an unknown class.
-    pub(crate) fn from_raw(raw: u32) -> Result<Self> {
-        let (kind, which) = (raw & 0xff, raw >> 8);
+    pub(crate) fn from_raw(raw: u64) -> Result<Self> {
+        // CAST: The lowest 8 bits fit.
+        let (kind, which) = ((raw & 0xff) as u32, raw >> 8);
         match (kind, which) {
             (0, 0) => Ok(Self::Default),
             (HOST | NODE | P2P | PMEM, 0) => Ok(Self::First(kind)),
@@ -154,7 +154,7 @@ struct OfferEntry<'a> {
 pub(crate) struct Offer<'a>(&'a str);
 
 impl<'a> Offer<'a> {
-    /// Host memory.
+    /// An empty parameter, which offers host memory only.
     pub(crate) const HOST: Self = Self("");
 
     /// Checks the parameter.

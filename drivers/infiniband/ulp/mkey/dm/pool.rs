@@ -54,6 +54,18 @@ pub(super) struct FoundSource {
 }
 
 impl FoundSource {
+    /// Returns the number of bytes that a buffer takes besides its pages.
+    ///
+    /// # Errors
+    ///
+    /// As for [`SharedMemory::p2p_slack`].
+    pub(super) fn slack(&self, log_align: u32) -> Result<usize> {
+        match &self.source {
+            PoolSource::P2p(_) => SharedMemory::p2p_slack(log_align),
+            PoolSource::Ram(_) | PoolSource::Pmem(_) => Ok(0),
+        }
+    }
+
     /// Allocates `len` bytes.
     ///
     /// # Errors

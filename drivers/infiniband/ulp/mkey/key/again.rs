@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Descriptions, by calls, of a layout that the key had before, at another address.
+//! Calls that describe a layout that the key had before, at another address.
 //!
-//! `access/again.rs` does the same for work requests. Only the making of the binding differs from that
-//! of another description: everything after it is the same.
+//! `access/again.rs` does the same for work requests. The binding is made in another way than for
+//! other descriptions. The key is then bound in the same way.
 
-use super::{alike::Alike, leaf::find_memory, Described, Key};
+use super::{alike::Alike, leaf::find_memory, Described, Key, Parts};
 use crate::{
     kernel_ext::rdma::Access,
     region::{
@@ -15,9 +15,9 @@ use crate::{
 };
 
 impl Key<'_> {
-    /// Describes the layout of the key's old binding at another place, if `alike` says that a
-    /// description is like that. Returns [`None`], with nothing changed, otherwise, and if anything
-    /// else than success is possible.
+    /// Describes the layout of the key's old binding at another address. `alike` compares that
+    /// layout with the description. Returns [`None`], with nothing changed, if they differ or if
+    /// the description could be refused.
     #[inline]
     pub(crate) fn describe_again(
         &self,
@@ -44,12 +44,12 @@ impl Key<'_> {
         })
     }
 
-    /// Moves an old binding to where `alike` says, and pins its leaf. Returns [`None`] if that fails. The
-    /// binding is an old one then, with a layout of the same shape.
+    /// Moves an old binding to the leaf and the address of `alike`, and pins the leaf. Returns
+    /// [`None`] if that fails. Then `old` is still an old binding, with a layout of the same shape.
     fn move_old(&self, old: &mut Binding, access: Access, alike: &Alike) -> Option<()> {
-        let core = self.core;
-        let mut locked = core.pins.lock();
-        let Ok(Some(leaf)) = find_memory(&core.hw, self.ibdev, alike.lkey, self.pd) else {
+        let Parts { pins, hw, .. } = self.parts().ok()?;
+        let mut locked = pins.lock();
+        let Ok(Some(leaf)) = find_memory(hw, self.ibdev, alike.lkey, self.pd) else {
             return None;
         };
         old.renew(alike.addr, leaf, access, self.pd).ok()?;

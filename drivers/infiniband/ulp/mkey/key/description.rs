@@ -27,7 +27,8 @@ impl Key<'_> {
     ///
     /// # Errors
     ///
-    /// As for [`Self::describe_indexed`].
+    /// `EINVAL` if `count` is 0 or an access flag is not supported. `ENOSPC` if `count` exceeds the
+    /// number that the key was created with.
     #[inline]
     pub(crate) fn check(&self, count: u32, access: Access) -> Result {
         if count == 0 || !supported(access) {
@@ -43,8 +44,7 @@ impl Key<'_> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if `count` is 0 or an access flag is not supported. `ENOSPC` if `count` exceeds
-    /// [`MAX_ENTRIES`] or the number that the key was created with.
+    /// `ENOSPC` if `count` exceeds [`MAX_ENTRIES`]; those of [`Self::check`]; `ENOMEM`.
     #[inline(always)]
     pub(crate) fn describe(&self, count: u32, access: Access) -> Result<Description<'_>> {
         if count > MAX_ENTRIES {
@@ -53,8 +53,11 @@ impl Key<'_> {
         self.describe_indexed(count, access)
     }
 
-    /// Begins a description of blocks at `count` indices. As for [`Self::describe`], but the number
-    /// that the key was created with is the only limit.
+    /// Begins a description of blocks at `count` indices.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::check`]; `ENOMEM`.
     #[inline(always)]
     pub(crate) fn describe_indexed(&self, count: u32, access: Access) -> Result<Description<'_>> {
         self.check(count, access)?;
@@ -125,7 +128,8 @@ impl Found<'_> {
         }
     }
 
-    /// Returns the number of a leaf other than the last one. As for [`Self::leaf`].
+    /// Returns the number of a leaf other than the last one. The errors are those of
+    /// [`Self::leaf`].
     #[inline(never)]
     fn other_leaf(&mut self, lkey: u32) -> Result<u32> {
         if self.leaves.first().is_some_and(|leaf| leaf.lkey == lkey) {
@@ -142,7 +146,9 @@ impl Found<'_> {
             self.charge(cost::LEAF)?;
         }
         let key = self.key;
-        let mut leaf = key.core.pin_leaf(key.ibdev, lkey, key.pd, MAX_DEPTH - 1)?;
+        let mut leaf = key
+            .core()?
+            .pin_leaf(key.ibdev, lkey, key.pd, MAX_DEPTH - 1)?;
         key.count_registered(&mut leaf)?;
         self.leaves.push(leaf, GFP_MAYFAIL)?;
         if index > 0 {
@@ -168,11 +174,11 @@ pub(crate) struct Description<'a> {
 
 /// A range, as a caller describes it.
 pub(crate) trait Range {
-    /// Returns the lkey with what must be zero above it, the address and the length.
+    /// Returns the lkey, the address and the length. The upper 32 bits of the lkey must be zero.
     fn parts(&self) -> (u64, u64, u64);
 }
 
-/// Returns the lkey in the first of [`Range::parts`].
+/// Returns the lkey in `name`, the first value of [`Range::parts`].
 ///
 /// # Errors
 ///
@@ -189,7 +195,7 @@ pub(crate) struct Ranges<'a> {
 }
 
 impl<'a> Ranges<'a> {
-    /// Adds ranges. Those beyond the number of the description are ignored.
+    /// Adds ranges. Ignores ranges beyond the number that the description was begun with.
     ///
     /// # Errors
     ///
@@ -208,8 +214,8 @@ impl<'a> Ranges<'a> {
         list.add(ranges, R::parts, |name| found.leaf(lkey(name)?))
     }
 
-    /// Returns the number of ranges that were added. After an error, this is the number of the range
-    /// that was wrong.
+    /// Returns the number of ranges that were added. After an error, this is the number of the
+    /// range that was wrong.
     pub(crate) fn added(&self) -> u32 {
         self.list.as_ref().map_or(0, |list| list.added() as u32)
     }
@@ -218,7 +224,7 @@ impl<'a> Ranges<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`crate::layout::Error`]; `ERANGE`, `EACCES` and `ELOOP` as for [`Binding::new`].
+    /// Those of [`crate::layout::Error`] and of [`Binding::new`].
     #[inline(always)]
     pub(crate) fn finish(self) -> Result<Described<'a>> {
         // Without ranges the list is empty, which is an error.
@@ -248,12 +254,13 @@ impl<'a> Description<'a> {
         self.room.entries(self.count)
     }
 
-    /// Returns the number of the leaf that `lkey` names. As for [`Found::leaf`].
+    /// Returns the number of the leaf that `lkey` names. The errors are those of [`Found::leaf`].
     pub(super) fn leaf(&mut self, lkey: u32) -> Result<u32> {
         self.found.leaf(lkey)
     }
 
-    /// Adds a block of the MR `lkey`. As for [`Found::leaf`].
+    /// Adds a block of the MR `lkey`. The errors are those of [`Found::leaf`]; `ERANGE` and
+    /// `ENOMEM`.
     pub(crate) fn block(
         &mut self,
         lkey: u32,
@@ -271,7 +278,7 @@ impl<'a> Description<'a> {
         Ok(self.blocks.push_within_capacity(block)?)
     }
 
-    /// Ends a description of repeated blocks. As for [`Ranges::finish`].
+    /// Ends a description of repeated blocks. The errors are those of [`Ranges::finish`].
     #[inline(always)]
     pub(crate) fn interleaved(mut self, repeat_count: &[u64]) -> Result<Described<'a>> {
         let (blocks, shape) = (mem::take(&mut self.blocks), self.shape.take());

@@ -17,7 +17,7 @@ use crate::{
 };
 use kernel::{prelude::*, sync::Arc};
 
-/// Makes a leaf of `(start, len)`, the addresses of one of the driver's MRs. There must be some.
+/// Makes a leaf of `(start, len)`, the addresses of one of the driver's MRs. `len` is not zero.
 #[inline(always)]
 fn memory(
     lkey: u32,
@@ -39,13 +39,13 @@ fn memory(
     }
 }
 
-/// Finds one of the driver's MRs, and does not pin it. Returns [`None`] for an MR that must be pinned
-/// first. The caller holds the lock of the pins as long as it uses the leaf.
+/// Finds one of the driver's MRs, and does not pin it. Returns [`None`] for an MR that must be
+/// pinned first. The caller holds the lock of the pins as long as it uses the leaf.
 ///
 /// # Errors
 ///
-/// As for [`Core::pin_leaf`].
-// A leaf that a call returns is copied in memory.
+/// Those of [`Core::pin_leaf`].
+// This is inlined, because a leaf that a function returns is copied in memory.
 #[inline(always)]
 pub(crate) fn find_memory(hw: &Hw, ibdev: &Device, lkey: u32, pd: &Pd) -> Result<Option<Leaf>> {
     match hw.find(ibdev, lkey, pd)? {
@@ -61,8 +61,8 @@ pub(crate) fn find_memory(hw: &Hw, ibdev: &Device, lkey: u32, pd: &Pd) -> Result
 }
 
 impl Core {
-    /// Looks up the MR or key that `lkey` names, and pins it: it cannot be deregistered or bound to
-    /// another layout. A key may have up to `depth` levels.
+    /// Looks up the MR or key that `lkey` names, and pins it. A pinned MR cannot be deregistered. A
+    /// pinned key cannot be bound to another layout. A key may have up to `depth` levels.
     ///
     /// # Errors
     ///
@@ -98,11 +98,11 @@ impl Core {
 
     /// Copies bytes of one of the driver's MRs, from address `addr` on, without a pin. Returns
     /// `false`, with nothing copied, for an MR that must be pinned first. Does not sleep, so `to`
-    /// is short.
+    /// must be short.
     ///
     /// # Errors
     ///
-    /// As for [`Backend::read_now`].
+    /// Those of [`Backend::read_now`].
     pub(crate) fn read_now(
         &self,
         ibdev: &Device,
@@ -117,7 +117,7 @@ impl Core {
 
     /// Makes a leaf of one of this module's regions.
     fn own_leaf(&self, index: u32, lkey: u32, mr: *const Mr, depth: usize) -> Result<Leaf> {
-        let guard = srcu::read();
+        let guard = srcu::read_brief();
         let region = self
             .regions
             .get(index, &guard)
@@ -150,7 +150,8 @@ impl Core {
                 };
                 (run.len, binding.access, place)
             }
-            // The registration stays while the MR is pinned. `Core::pin_leaf` makes a binding of it.
+            // The registration stays while the MR is pinned. `Core::pin_leaf` makes a binding of
+            // it.
             Kind::FastReg(ref fast) => {
                 let active = fast.active().ok_or(ERANGE)?;
                 return Ok(Leaf {
@@ -162,7 +163,7 @@ impl Core {
                     _pin: None,
                 });
             }
-            // The driver knows the MR by its own type, and `find` returned it as memory.
+            // `find` returns an MR over a dma-buf as memory, because it is one of the driver's MRs.
             Kind::DmaBuf { .. } => return Err(eopnotsupp()),
             // Users cannot name the MR of a window.
             Kind::Window => return Err(ENOENT),

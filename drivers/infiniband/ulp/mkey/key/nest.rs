@@ -3,16 +3,17 @@
 //! References of keys over keys.
 //!
 //! A bind that was refused with `EBUSY` searches for a circle. Without a circle, another key merely
-//! refers to the key. The deregistration of a leaf searches for the keys that refer to it.
+//! refers to the key.
 
 use crate::{
-    kernel_ext::alloc::GFP_MAYFAIL,
+    kernel_ext::{alloc::GFP_MAYFAIL, sched},
     region::binding::{Binding, Leaf, LeafPlace, MAX_DEPTH},
 };
 use core::{ptr, slice};
 use kernel::rbtree::RBTree;
 
 /// Returns `true` if `binding` refers, at any level, to the MR at `index`. Visits each key once.
+/// Sleeps: a process can make very many keys.
 ///
 /// Returns `false` if there is no memory for the list of visited keys.
 pub(crate) fn reaches(binding: &Binding, index: u32) -> bool {
@@ -44,6 +45,7 @@ pub(crate) fn reaches(binding: &Binding, index: u32) -> bool {
         if seen.try_create_and_insert(name, (), GFP_MAYFAIL).is_err() {
             return false;
         }
+        sched::cond_resched();
         depth = depth.saturating_add(1);
         if let Some(level) = levels.get_mut(depth) {
             *level = inner.leaves.iter();

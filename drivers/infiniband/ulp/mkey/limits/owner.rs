@@ -11,7 +11,10 @@
 //! `Owners::known` protects the tree of owners. No lock nests in it. An owner stays in the tree
 //! while it has a buffer. `OwnerCharge::beside` and `OwnerCharge::grow` therefore take no lock.
 
-use crate::{kernel_ext::process::Process, limits::account::Account};
+use crate::{
+    kernel_ext::process::Process,
+    limits::{account::Account, worker::Waits},
+};
 use kernel::{
     new_mutex,
     prelude::*,
@@ -26,6 +29,8 @@ pub(crate) struct Owner {
     /// The process; [`None`] for kernel users.
     process: Option<Process>,
     account: Account,
+    /// The workers that wait for accesses to the owner's keys.
+    waits: Waits,
 }
 
 impl Owner {
@@ -97,6 +102,7 @@ impl Owners {
                         owners: this.clone(),
                         process,
                         account: Account::new(limit),
+                        waits: Waits::new(),
                     },
                     GFP_KERNEL,
                 )?;
@@ -126,7 +132,8 @@ impl Owners {
         }
         let key = Owner::key(owner.process());
         let mut known = self.known.lock();
-        // Meanwhile a thread may have charged another buffer, or released it and removed the owner.
+        // Meanwhile another thread may have charged a buffer, and may have released that buffer and
+        // removed the owner.
         let is_it = known
             .get(&key)
             .is_some_and(|other| Arc::ptr_eq(other, owner) && owner.account.buffers() == 0);
@@ -158,11 +165,16 @@ impl OwnerCharge {
         self.owner.process()
     }
 
+    /// Returns the number of workers that wait for the owner.
+    pub(crate) fn waits(&self) -> &Waits {
+        &self.owner.waits
+    }
+
     /// Charges another buffer, of `bytes` bytes, to the same owner.
     ///
     /// # Errors
     ///
-    /// As for [`Owners::charge`].
+    /// `ENOMEM` beyond the quota of the process or of the device.
     pub(crate) fn beside(&self, bytes: i64) -> Result<Self> {
         self.owner.account.add(bytes)?;
         Self::complete(self.owner.clone(), bytes)
@@ -172,7 +184,7 @@ impl OwnerCharge {
     ///
     /// # Errors
     ///
-    /// As for [`Self::grow`].
+    /// Those of [`Self::grow`].
     pub(crate) fn cover(&mut self, bytes: i64) -> Result {
         match bytes.checked_sub(self.bytes) {
             Some(more) if more > 0 => self.grow(more),
@@ -184,7 +196,7 @@ impl OwnerCharge {
     ///
     /// # Errors
     ///
-    /// As for [`Owners::charge`], with nothing changed.
+    /// `ENOMEM` beyond the quota of the process or of the device, with nothing changed.
     pub(crate) fn grow(&mut self, bytes: i64) -> Result {
         self.owner.account.grow(bytes)?;
         if let Err(err) = self.owner.owners.total.grow(bytes) {

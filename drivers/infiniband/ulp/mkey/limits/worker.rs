@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Waits of threads that others depend on.
+//! Waits for accesses that others depend on.
 //!
-//! Work requests that bind or invalidate run in the driver's workers, which all QPs share. The removal
-//! of any device waits for a deregistration. Such threads wait for accesses for a limited time.
+//! Work requests that bind or invalidate run in the driver's workers, which all QPs of all devices
+//! share. The removal of any device waits for a deregistration. Both wait for accesses for a limited
+//! time.
+//!
+//! The workers that wait are limited, too. Each owner has a share: it may occupy a worker while it
+//! occupies less than a quarter of those that are left. One owner therefore takes a fifth of the
+//! limit at most, and the more others wait, the smaller each share is. Some are left for an owner
+//! that needs its first one.
 
 use crate::kernel_ext::sync::users::Patience;
 use kernel::{
@@ -13,37 +19,78 @@ use kernel::{
 
 /// The longest time for which such a thread waits for accesses in progress, or for another change of
 /// the same region.
-const WORKER_MSECS: Msecs = 2000;
+const MSECS: Msecs = 2000;
 
-/// The most threads that may wait for that time at once: an eighth of the driver's workers.
+/// The most workers that may wait for that time at once: an eighth of those that rxe has.
 const MAX_WORKERS: i32 = 256;
 
-/// The number of threads that may wait.
-static WORKERS: Atomic<i32> = Atomic::new(0);
+/// An owner may occupy a worker while it occupies less than this part of those that are left.
+const SHARE: i32 = 4;
 
-/// A thread that waits for a limited time.
-pub(crate) struct Worker {
+/// The workers that may wait for any owner.
+static ALL: Waits = Waits::new();
+
+/// The workers that may wait for the bindings of memory windows and for fast registrations.
+pub(crate) static NO_OWNER: Waits = Waits::new();
+
+/// The number of workers that may wait for an owner.
+pub(crate) struct Waits(Atomic<i32>);
+
+impl Waits {
+    /// No worker.
+    pub(crate) const fn new() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    /// Returns `true` if an owner that occupies `own` of `all` workers may occupy another one.
+    fn may_wait(own: i32, all: i32) -> bool {
+        own < (MAX_WORKERS - all) / SHARE
+    }
+}
+
+/// A worker of the driver that waits for a limited time, or not at all if its owner's share is used
+/// up.
+pub(crate) struct Worker<'a> {
+    /// The owner that occupies the worker; [`None`] if it does not wait.
+    owner: Option<&'a Waits>,
     /// The longest time of each wait.
     pub(crate) patience: Patience,
 }
 
-impl Worker {
-    /// Counts the current thread until the result is dropped.
-    pub(crate) fn new() -> Self {
-        let others = WORKERS.fetch_add(1, ordering::Relaxed);
-        let msecs = if others < MAX_WORKERS {
-            WORKER_MSECS
-        } else {
-            0
+impl<'a> Worker<'a> {
+    /// Counts the current thread as one of the workers of `owner` until the result is dropped.
+    pub(crate) fn of(owner: &'a Waits) -> Self {
+        let own = owner.0.fetch_add(1, ordering::Relaxed);
+        let all = ALL.0.fetch_add(1, ordering::Relaxed);
+        let counted = Self {
+            owner: Some(owner),
+            patience: Patience::Bounded(msecs_to_jiffies(MSECS)),
         };
+        if Waits::may_wait(own, all) {
+            return counted;
+        }
+        drop(counted);
         Self {
-            patience: Patience::Bounded(msecs_to_jiffies(msecs)),
+            owner: None,
+            patience: Patience::Bounded(0),
         }
     }
 }
 
-impl Drop for Worker {
+impl Drop for Worker<'_> {
     fn drop(&mut self) {
-        WORKERS.fetch_sub(1, ordering::Relaxed);
+        if let Some(owner) = self.owner {
+            ALL.0.fetch_sub(1, ordering::Relaxed);
+            owner.0.fetch_sub(1, ordering::Relaxed);
+        }
     }
 }
+
+/// Returns the longest wait of a call that others depend on. The caller occupies no worker.
+pub(crate) fn patience_of_call() -> Patience {
+    Patience::Bounded(msecs_to_jiffies(MSECS))
+}
+
+#[cfg(CONFIG_KUNIT = "y")]
+#[path = "worker_kunit.rs"]
+mod kunit;

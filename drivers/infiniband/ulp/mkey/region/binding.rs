@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The binding of a region: a layout over leaves. A binding is never changed, only replaced.
-//! `region/binding/check.rs` checks and makes bindings.
+//! The binding of a region: a layout over leaves. A binding that accesses can find is not changed,
+//! only replaced. `region/binding/check.rs` checks and makes bindings.
 //!
-//! A leaf is memory of one of the driver's MRs, or another key. That key is pinned
+//! A leaf is memory of one of the driver's MRs, or another key. A key that is a leaf is pinned
 //! (`region/pins.rs`), so its binding stays. All levels below a key are therefore as they were when
 //! the bind checked them.
 //!
@@ -11,9 +11,9 @@
 //!
 //! The data path reads bindings under SRCU. An access that may wait for ODP pages leaves SRCU,
 //! because a process decides how long the wait takes. An access through many small pieces of keys
-//! over keys leaves SRCU too, and so does an access to a binding that can be flushed to persistence.
-//! Such a slow access counts among the [`Users`] of the binding: only a rebind of the same key waits
-//! for it.
+//! over keys leaves SRCU too, and so does an access to a binding that can be flushed to
+//! persistence. Such a slow access counts among the [`Users`] of the binding: only a rebind of the
+//! same key waits for it.
 
 mod check;
 mod room;
@@ -64,8 +64,8 @@ pub(crate) const MAX_LEVELS: usize = MAX_DEPTH + 1;
 /// the parts that only interleaved and indexed layouts have are in boxes.
 pub(crate) type KLayout = Layout<KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndexed>;
 
-/// Makes a layout of `blocks`, repeated `repeat_count` times in each dimension. Its shape is in the
-/// memory of `shape`, if there is one.
+/// Makes a layout of `blocks`, repeated `repeat_count` times in each dimension. Uses the memory of
+/// `shape`, if there is one, for the shape of the layout.
 ///
 /// # Errors
 ///
@@ -181,9 +181,9 @@ pub(crate) struct Binding {
     /// The number of levels of keys in the low four bits, and the number of levels that an access
     /// passes in the high ones. Both include this one.
     levels: u8,
-    /// The tag of the rkey by which peers name the binding. A memory window has none.
+    /// The tag of the rkey by which peers name the binding. That of a memory window is in `extra`.
     tag: Atomic<i8>,
-    /// [`ON_DEMAND`] and [`PEERS_END`].
+    /// The bits [`ON_DEMAND`] and [`PEERS_END`].
     marks: Atomic<i8>,
     /// The accesses outside of SRCU; [`None`] if accesses are short. A long access waits for ODP
     /// pages, passes many pieces, or flushes them to persistence.
@@ -195,7 +195,7 @@ pub(crate) struct Binding {
 
 /// A part that few bindings have.
 enum Extra {
-    /// The window's address, protection domain and QP, in a binding of a memory window.
+    /// The window's address, protection domain, QP and rkey, in a binding of a memory window.
     Window(Window),
     /// The bytes of a nest, as one list of ranges.
     Flat(Flat),
@@ -208,7 +208,7 @@ enum Extra {
 pub(crate) struct Registered {
     /// The address of the first byte.
     pub(crate) start: u64,
-    /// The key.
+    /// The lkey and rkey of the registration.
     pub(crate) key: u32,
     /// The access flags.
     pub(crate) access: Access,
@@ -253,12 +253,23 @@ pub(crate) struct Window {
     /// The QP that may use the window; 0 for a window of type 1, which all QPs of the domain may
     /// use.
     pub(crate) qp: usize,
+    /// The rkey by which peers name the window while it has this binding.
+    pub(crate) rkey: u32,
+}
+
+impl Window {
+    /// Returns `true` if `peer` may use the binding. rxe compares the rkey when a request arrives, and
+    /// copies bytes later. By then the window may have another rkey and this binding.
+    #[inline]
+    fn admits(&self, peer: &Peer) -> bool {
+        self.pd == peer.pd && self.rkey == peer.rkey && (self.qp == 0 || self.qp == peer.qp)
+    }
 }
 
 // The documentation says that a binding over one leaf takes 512 bytes beside its entries: the
 // binding with its reference count, the shape, the leaf, and the leaf's node in the tree of pins,
 // each rounded up to a size of the allocator. Only an interleaved layout has a shape. An indexed
-// layout has its box instead, which is smaller.
+// layout has a smaller box instead.
 const _: () = {
     const BOUND: usize = 128;
     const SHAPE: usize = 256;
@@ -319,7 +330,8 @@ impl Binding {
         }
     }
 
-    /// Returns the layout that accesses use.
+    /// Returns the layout that accesses walk over: the flat list if there is one, or else the
+    /// described layout.
     #[inline]
     pub(crate) fn walked(&self) -> &KLayout {
         self.flat().map_or(&self.layout, |flat| &flat.layout)
@@ -384,7 +396,7 @@ impl Binding {
     pub(crate) fn admits(&self, mr: &Mr, peer: &Peer) -> bool {
         match self.window() {
             None => mr.pd() as usize == peer.pd && load_relaxed(&self.tag) == tag::of(peer.rkey),
-            Some(window) => window.pd == peer.pd && (window.qp == 0 || window.qp == peer.qp),
+            Some(window) => window.admits(peer),
         }
     }
 
@@ -468,3 +480,7 @@ impl Deref for Held {
         &self.binding
     }
 }
+
+#[cfg(CONFIG_KUNIT = "y")]
+#[path = "binding_kunit.rs"]
+mod kunit;

@@ -5,20 +5,22 @@
 //!
 //! A registration has three steps. `ib_map_mr_sg()`, in any context, *stages* a layout. REG_MR, in
 //! the order of the queue, makes the staged layout *active*: accesses see it from then on.
-//! LOCAL_INV, or SEND with invalidate, deactivates the layout. It is then staged again, because
-//! some ULPs register the same elements repeatedly, unless a newer layout is staged. There is room
-//! for two layouts, so mapping never changes the active one.
+//! LOCAL_INV, or SEND with invalidate, deactivates the layout. Unless a newer layout is staged, the
+//! old one is then staged again, because some ULPs register the same elements repeatedly. There is
+//! room for two layouts, so mapping never changes the active one.
 //!
 //! # Locking
 //!
 //! `FastReg::slots` protects the places of the layouts. Any context may take this spinlock; no byte
 //! is copied under it. It nests in the lock of the pins, and serialises the writers of
-//! `FastReg::active`. An access takes no lock. It is a reader of the active layout, and an
-//! invalidation waits for these readers, if there are any, as a rule in a critical section of SRCU:
-//! the readers wait for nothing. Elsewhere the module uses SRCU for that. SRCU is too slow here:
-//! storage ULPs invalidate once for each of their requests, and the queue waits meanwhile. LOCAL_INV
-//! takes 2 us with the count, 48 us with an expedited grace period and 50 us with an ordinary one
-//! (medians of 1,000 in an idle guest without KVM).
+//! `FastReg::active`.
+//!
+//! An access takes no lock. It is counted as a reader of the active layout, and an invalidation
+//! waits until that count is zero. The wait may be in a critical section of SRCU, because the
+//! readers wait for nothing. Elsewhere the module waits for a grace period of SRCU instead. That is
+//! too slow here: storage ULPs invalidate an MR once for each of their requests, and the queue
+//! waits meanwhile. LOCAL_INV takes 2 us with the count, 48 us with an expedited grace period and
+//! 50 us with an ordinary one (medians of 1,000 in an idle guest without KVM).
 
 use crate::{
     backend::{Backend, Hw},
@@ -32,7 +34,7 @@ use crate::{
     layout::Entry,
     region::{
         binding::{Binding, KLayout, Leaf, LeafPlace, Registered, MAX_ENTRIES},
-        pins::Pins,
+        pins::{IsPinned, Pins},
         rights::{self, serves_peers, Origin},
     },
 };
@@ -42,7 +44,7 @@ use kernel::{
     sync::{Arc, UniqueArc},
 };
 
-/// The bits of a key that its owner may change.
+/// The bits of an lkey and rkey that the owner of the MR may change.
 const KEY_MASK: u32 = 0xff;
 
 /// The state of a region for fast registration.
@@ -54,13 +56,14 @@ pub(crate) struct FastReg {
     slots: IrqLock<Slots>,
     /// The layout that is registered.
     active: CountedCell<Binding>,
-    /// The pins of the device, and its backend: a work request finds them without the device's data.
+    /// The pins of the device, and its backend: a work request finds them without the device's
+    /// data.
     pins: Arc<Pins>,
     hw: Hw,
 }
 
-/// The places of the two layouts. Each layout is in one of these two places, in `FastReg::active`, or
-/// is being filled by a mapping.
+/// The places of the two layouts. Each layout is in one of these two places, in `FastReg::active`,
+/// or is being filled by a mapping.
 struct Slots {
     /// The layout of the next registration.
     staged: Option<UniqueArc<Binding>>,
@@ -84,7 +87,7 @@ pub(crate) struct Active {
 impl Slots {
     /// Stages a layout that is not active any more, unless a newer one is staged.
     fn put_back(&mut self, room: Arc<Binding>) {
-        // No leaf of a key keeps it, because the MR was not pinned.
+        // No leaf of a key keeps the layout, because the MR was not pinned.
         let Some(room) = Arc::into_unique_or_drop(room).map(Pin::into_inner) else {
             return;
         };
@@ -101,7 +104,7 @@ impl Slots {
 enum Withdrawn {
     /// No access is in progress, and the layout is staged again.
     Settled,
-    /// Accesses to the layout, or to one before, may be in progress.
+    /// Accesses to the layout, or to an earlier one, may be in progress.
     Read(Option<Taken<Binding>>),
 }
 
@@ -146,8 +149,8 @@ fn fill(
 }
 
 impl FastReg {
-    /// Makes two layouts with room for `max` elements each. `memory` is an MR over all memory, `pins`
-    /// are those of the device.
+    /// Makes two layouts with room for `max` elements each. `memory` is an MR over all memory,
+    /// `pins` are those of the device.
     ///
     /// # Errors
     ///
@@ -197,8 +200,8 @@ impl FastReg {
         let spare = self.slots.lock().spare.take();
         let mut room = match spare {
             Some(room) => room,
-            // No other layout is free: use the staged one. Check the elements first, because a
-            // failure after this would lose it.
+            // No other layout is free, so the staged one is used. The elements are checked first,
+            // because a failure after this would lose the staged layout.
             None => {
                 let entries = elements.clone().take(self.max);
                 Entry::total(entries.map(|(addr, length)| Entry::new(0, addr, length)))?;
@@ -211,7 +214,7 @@ impl FastReg {
         if result.is_ok() {
             slots.page_size = page_size;
             let before = slots.staged.replace(room);
-            // There are two layouts. Both are here, so `spare` is empty.
+            // There are only two layouts, `room` and `before`, so `spare` is empty.
             if before.is_some() {
                 slots.spare = before;
             }
@@ -231,12 +234,12 @@ impl FastReg {
         self.slots.lock().page_size
     }
 
-    /// Makes the staged layout active, under a new key.
+    /// Makes the staged layout active. `key` becomes the lkey and the rkey.
     ///
     /// # Errors
     ///
     /// `EINVAL` if the MR is registered already, has no staged layout or is in another protection
-    /// domain, if `key` belongs to another MR, and if an access flag is not supported.
+    /// domain, if `key` names another MR, and if an access flag is not supported.
     pub(crate) fn register(&self, mr: &Mr, pd: &Pd, key: u32, access: Access) -> Result {
         let hw = &self.hw;
         // The mapped memory may not be persistent, so it cannot be flushed to persistence.
@@ -257,31 +260,39 @@ impl FastReg {
         // Some ULPs set `iova` to another address than that of the first element, after mapping.
         let start = mr.iova();
         room.register(Registered { start, key, access });
-        // The cell is empty.
+        // The cell is empty: `is_filled()` returned `false` under the same lock.
         let _ = self.active.fill(room.into());
         hw.register(mr, key, access);
         Ok(())
     }
 
-    /// Ends the registration, unless a bound key refers to its elements. No access to them is left when
-    /// this returns. Sleeps if accesses are in progress; they copy bytes of the kernel's memory, and wait
-    /// for nothing.
+    /// Ends the registration, unless a bound key refers to its elements. No access to them is left
+    /// when this returns. Sleeps if accesses are in progress; they copy bytes of the kernel's
+    /// memory, and wait for nothing.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if the MR is pinned. `EINVAL` for another key or protection domain than those of the
+    /// [`IsPinned`]. In the result: `EINVAL` for another key or protection domain than those of the
     /// registration, and for a peer if the registration has no remote access flag.
-    pub(crate) fn end(&self, mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
+    pub(crate) fn end(
+        &self,
+        mr: &Mr,
+        pd: &Pd,
+        key: u32,
+        origin: Origin,
+    ) -> Result<Result, IsPinned> {
         let withdraw = || self.withdraw(mr, pd, key, origin);
-        if let Withdrawn::Read(active) = self.pins.if_free(mr.index(), withdraw)? {
-            self.settle(active);
-        }
-        Ok(())
+        let withdrawn = self.pins.if_free(mr.index(), withdraw)?;
+        Ok(withdrawn.map(|withdrawn| {
+            if let Withdrawn::Read(active) = withdrawn {
+                self.settle(active);
+            }
+        }))
     }
 
-    /// Ends the registration. Does not sleep. No registration begins before [`Self::settle`] has
-    /// returned, if the caller must call it. The caller holds the lock of the pins, and the MR is not
-    /// pinned.
+    /// Ends the registration. Does not sleep. If the result is [`Withdrawn::Read`], the caller
+    /// calls [`Self::settle`], and no registration begins before that returns. The caller holds the
+    /// lock of the pins, and the MR is not pinned.
     fn withdraw(&self, mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result<Withdrawn> {
         if mr.pd() != pd.as_raw() {
             return Err(EINVAL);
@@ -313,7 +324,7 @@ impl FastReg {
 
     /// Waits until no access is left through a layout that was active. Sleeps.
     fn settle(&self, active: Option<Taken<Binding>>) {
-        // There may be accesses for which another invalidation waits. Wait for these too.
+        // Another invalidation may wait for accesses. This one waits for them, too.
         self.active.settle();
         let active = active.and_then(Taken::wait);
         let mut slots = self.slots.lock();
@@ -323,8 +334,8 @@ impl FastReg {
         }
     }
 
-    /// Returns the active layout, for a leaf of a key. The caller holds the lock of the pins, and drops
-    /// the layout before it unpins the MR.
+    /// Returns the active layout, for a leaf of a key. The caller holds the lock of the pins, and
+    /// drops the layout before it unpins the MR.
     pub(crate) fn active(&self) -> Option<Active> {
         let active = self.active.read()?;
         let registered = active.registered()?;

@@ -2,9 +2,10 @@
 
 //! Old bindings that accesses may still use.
 //!
-//! A bind by a work request waits for no access, because the queue waits meanwhile. It leaves the
-//! old binding here. A later call drops the old binding: the next bind by a work request, another
-//! change of the same key, or the deregistration of a leaf, which the old binding pins.
+//! A bind by a work request waits for no access, because its queue would wait, too. It puts the old
+//! binding into the list of this file. A later call drops the old binding: the next bind by a work
+//! request, another change of the same key, or the deregistration of a leaf, which the old binding
+//! pins.
 //!
 //! # Locking
 //!
@@ -19,7 +20,7 @@ use crate::{
             users::{Deadline, Patience, Users},
         },
     },
-    region::binding::Binding,
+    region::{binding::Binding, pins::IsPinned},
 };
 use core::ops::Range;
 use kernel::{
@@ -35,11 +36,11 @@ use kernel::{
 /// An old binding, or room for one.
 #[pin_data]
 struct Old {
-    /// The number of bindings that were kept before.
+    /// The number of bindings that were put into the list before.
     number: u64,
     /// The address of its region.
     region: usize,
-    /// [`None`] if this is room.
+    /// [`None`] if this is room for an old binding.
     binding: Option<Retired<Binding>>,
     #[pin]
     links: ListLinks,
@@ -103,6 +104,11 @@ impl Old {
     }
 }
 
+/// The most old bindings of other regions that a bind drops. That is more than it leaves, so the list
+/// becomes shorter. Dropping a binding of very many leaves takes long, and another process may have
+/// made it.
+const MOST_OF_OTHERS: usize = 2;
+
 /// Some of the old bindings of a device.
 #[derive(Clone, Copy)]
 pub(crate) enum Which {
@@ -157,8 +163,8 @@ pub(crate) struct OldBindings {
     count: Atomic<usize>,
     #[pin]
     list: Mutex<Kept>,
-    /// Held from before a binding leaves the list until it was dropped. A caller that does not find
-    /// a binding in the list waits for this lock, and then finds its leaves unpinned.
+    /// Held from before a binding leaves the list until it is dropped. A caller that does not find
+    /// a binding in the list waits for this lock. Then the leaves of the binding are unpinned.
     #[pin]
     dropping: Mutex<()>,
 }
@@ -185,7 +191,8 @@ impl OldBindings {
     /// replaced now may be kept later.
     #[inline]
     fn is_empty(&self) -> bool {
-        // What was done before a binding was dropped is visible to the caller.
+        // Pairs with the decrements in `keep()` and `end()`: the caller sees all that was done
+        // before a binding was dropped.
         self.count.load(ordering::Acquire) == 0
     }
 
@@ -194,32 +201,37 @@ impl OldBindings {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, before `replace` runs; those of `replace`.
+    /// [`IsPinned`] of `replace`. In the result: `ENOMEM`, before `replace` runs; other errors of
+    /// `replace`.
     pub(crate) fn keep(
         &self,
         region: usize,
-        replace: impl FnOnce() -> Result<Retired<Binding>>,
-    ) -> Result {
+        replace: impl FnOnce() -> Result<Result<Retired<Binding>>, IsPinned>,
+    ) -> Result<Result, IsPinned> {
         let mut kept = self.list.lock();
         let mut room = match kept.room.take() {
             Some(room) => room,
             None => {
                 drop(kept);
-                let room = Old::room()?;
+                let room = match Old::room() {
+                    Ok(room) => room,
+                    Err(error) => return Ok(Err(error)),
+                };
                 kept = self.list.lock();
                 room
             }
         };
-        // A caller that finds the old binding replaced also finds this.
+        // A full barrier before `replace()`: a thread that finds the old binding replaced also
+        // finds the count in `is_empty()`.
         self.count.fetch_add(1, ordering::Full);
         let binding = match replace() {
-            Ok(binding) if binding.value().is_some() => binding,
+            Ok(Ok(binding)) if binding.value().is_some() => binding,
             other => {
                 self.count.fetch_sub(1, ordering::Release);
                 let surplus = kept.room.replace(room);
                 drop(kept);
                 drop(surplus);
-                return other.map(drop);
+                return other.map(|replaced| replaced.map(drop));
             }
         };
         let number = kept.next;
@@ -227,11 +239,11 @@ impl OldBindings {
         (*old.number, *old.region, *old.binding) = (number, region, Some(binding));
         kept.list.push_back(room.into());
         kept.next = number.wrapping_add(1);
-        Ok(())
+        Ok(Ok(()))
     }
 
-    /// Ends an old binding that no access uses any more: calls `done` with the address of its region and
-    /// with the binding.
+    /// Ends an old binding that no access uses any more: calls `done` with the address of its
+    /// region and with the binding.
     fn end(&self, old: ListArc<Old>, done: impl FnOnce(usize, Arc<Binding>)) {
         let region = old.region;
         let Some(mut room) = Arc::into_unique_or_drop(old.into_arc()) else {
@@ -247,23 +259,25 @@ impl OldBindings {
         drop(surplus);
     }
 
-    /// Ends the bindings that no access uses any more: calls `done` with the address of the region and
-    /// with the binding of each. Does not wait for accesses.
+    /// Ends bindings that no access uses any more: those of the region at address `region`, and a few
+    /// others. Calls `done` with each binding of the region. Does not wait for accesses.
     #[inline]
-    pub(crate) fn reap(&self, done: impl Fn(usize, Arc<Binding>)) {
+    pub(crate) fn reap(&self, region: usize, done: impl Fn(Arc<Binding>)) {
         if !self.is_empty() {
-            self.reap_some(done);
+            self.reap_some(region, done);
         }
     }
 
-    fn reap_some(&self, done: impl Fn(usize, Arc<Binding>)) {
+    fn reap_some(&self, region: usize, done: impl Fn(Arc<Binding>)) {
         let _dropping = self.dropping.lock();
+        let mut others = MOST_OF_OTHERS;
         loop {
             let old = self.list.lock().take(|old| {
                 if !old.is_over() {
-                    // Readers of a binding that was replaced later may be left, too.
+                    // The bindings after this one were replaced later, so they may have readers,
+                    // too.
                     Choice::Stop
-                } else if old.is_idle() {
+                } else if old.is_idle() && (old.region == region || others > 0) {
                     Choice::Take
                 } else {
                     Choice::Pass
@@ -272,11 +286,18 @@ impl OldBindings {
             let Some(old) = old else {
                 break;
             };
-            self.end(old, &done);
+            if old.region != region {
+                others = others.saturating_sub(1);
+            }
+            self.end(old, |of, binding| {
+                if of == region {
+                    done(binding);
+                }
+            });
         }
     }
 
-    /// Returns the number of the first of `which` bindings whose number is in `numbers`, and its
+    /// Returns the number of the first binding of `which` whose number is in `numbers`, and its
     /// accesses outside of SRCU.
     fn find(&self, which: Which, numbers: Range<u64>) -> Option<(u64, Option<Arc<Users>>)> {
         let kept = self.list.lock();
@@ -287,7 +308,7 @@ impl OldBindings {
         Some((old.number, old.users().cloned()))
     }
 
-    /// Drops the binding with a number, unless another caller has dropped it.
+    /// Drops the binding with `number`, unless another caller has dropped it.
     fn drop_one(&self, number: u64) {
         let _dropping = self.dropping.lock();
         let old = self.list.lock().take(|old| {
@@ -302,15 +323,15 @@ impl OldBindings {
         }
     }
 
-    /// Waits for accesses through `which` bindings that are in the list now, and drops these
-    /// bindings. Sleeps. `patience` is that of all waits together.
+    /// Waits for accesses through the bindings of `which` that are in the list now, and drops these
+    /// bindings. Sleeps. `patience` bounds all waits together.
     ///
-    /// Requests of a process can put bindings into the list all the time. Later bindings are
-    /// therefore not waited for.
+    /// Requests of a process can put bindings into the list all the time. This therefore does not
+    /// wait for bindings that are put there later.
     ///
     /// # Errors
     ///
-    /// Those of [`Users::wait`]. Then the bindings that accesses use stay.
+    /// Those of [`Users::wait`]. Then the bindings that accesses use stay in the list.
     #[inline]
     pub(crate) fn settle(&self, which: Which, patience: Patience) -> Result {
         if self.is_empty() {

@@ -23,6 +23,33 @@ use kernel::{
     sync::{lock::Guard, Arc},
 };
 
+/// The error of a change of an MR that is pinned.
+pub(crate) struct IsPinned;
+
+impl From<IsPinned> for Error {
+    fn from(_: IsPinned) -> Self {
+        EBUSY
+    }
+}
+
+/// Runs `attempt`, and if it finds an MR pinned, runs it once more after `settle`: an old binding
+/// that a work request replaced may be all that pins the MR.
+///
+/// # Errors
+///
+/// `EBUSY` if something else pins the MR; those of `settle`.
+#[inline]
+pub(crate) fn when_free<T>(
+    mut attempt: impl FnMut() -> Result<T, IsPinned>,
+    settle: impl FnOnce() -> Result,
+) -> Result<T> {
+    if let Ok(done) = attempt() {
+        return Ok(done);
+    }
+    settle()?;
+    Ok(attempt()?)
+}
+
 /// The numbers of pins.
 struct Counts {
     /// The number of pins of each MR that has any, by the index of the MR.
@@ -107,13 +134,13 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if the MR is pinned; those of `change`.
-    pub(crate) fn if_free<T>(&self, index: u32, change: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// [`IsPinned`], which no result of `change` looks like.
+    pub(crate) fn if_free<T>(&self, index: u32, change: impl FnOnce() -> T) -> Result<T, IsPinned> {
         let counts = self.counts.lock();
         if counts.pinned.get(&index).is_some() {
-            return Err(EBUSY);
+            return Err(IsPinned);
         }
-        change()
+        Ok(change())
     }
 
     /// Runs `change` for each of `items` if no MR at their indices is pinned.
@@ -189,8 +216,9 @@ impl LockedPins<'_> {
         }
     }
 
-    /// Pins the MR at `index`, which the caller has found under this lock. Returns [`None`] if that
-    /// takes memory, or if the MR has too many pins. The pin must not be dropped under the lock.
+    /// Pins the MR at `index`, which the caller has found under this lock. Returns [`None`] if the
+    /// pin needs an allocation, or if the MR has too many pins. The pin must not be dropped under
+    /// the lock.
     pub(crate) fn pin(&mut self, index: u32) -> Option<Pin> {
         let counts = &mut *self.counts;
         match counts.pinned.get_mut(&index) {

@@ -7,18 +7,13 @@ use kernel::prelude::*;
 #[kunit_tests(ib_mkey_pins)]
 mod tests {
     use super::super::*;
+    use core::cell::RefCell;
 
     /// Returns `true` if the MR at `index` is not pinned.
     fn is_free(pins: &Pins, index: u32) -> bool {
         let mut ran = false;
-        let result = pins.if_free(index, || {
-            ran = true;
-            Ok(())
-        });
-        match result {
-            Ok(()) => ran,
-            Err(error) => error != EBUSY || ran,
-        }
+        let _ = pins.if_free(index, || ran = true);
+        ran
     }
 
     #[test]
@@ -65,9 +60,29 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_a_change_is_returned() -> Result {
+    fn the_result_of_a_change_is_returned() -> Result {
         let pins = Pins::new()?;
-        assert!(pins.if_free(7, || Err::<(), _>(ERANGE)).err() == Some(ERANGE));
+        // EBUSY of the change itself does not look like a pin.
+        let refused = || pins.if_free(7, || Err::<(), _>(EBUSY));
+        assert!(matches!(refused(), Ok(Err(EBUSY))));
+        assert!(when_free(refused, || Err(ERANGE))? == Err(EBUSY));
+        Ok(())
+    }
+
+    #[test]
+    fn a_pin_that_is_settled_does_not_count() -> Result {
+        let pins = Pins::new()?;
+        let ((), pin) = pins.pin(7, || Ok(()))?;
+        let place = RefCell::new(Some(pin));
+        let attempt = || pins.if_free(7, || 5);
+        assert!(when_free(attempt, || Ok(())) == Err(EBUSY));
+        assert!(when_free(attempt, || Err(EINTR)) == Err(EINTR));
+        let unpin = || {
+            drop(place.take());
+            Ok(())
+        };
+        assert!(when_free(attempt, unpin) == Ok(5));
+        assert!(when_free(attempt, || Err(EINTR)) == Ok(5));
         Ok(())
     }
 

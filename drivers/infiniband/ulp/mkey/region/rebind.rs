@@ -12,47 +12,48 @@
 use crate::{
     backend::{Backend, Hw, MrRange},
     kernel_ext::{
+        alloc::GFP_MAYFAIL,
         rdma::{Access, Mr},
         sync::{
-            lock::{LockMany, Many},
+            lock::LockMany,
             srcu::Retired,
-            users::Patience,
+            users::{Deadline, Patience},
         },
     },
     region::{
         binding::Binding,
         old::{OldBindings, Which},
-        pins::Pins,
-        tag, Kind, Region,
+        pins::{when_free, Pins},
+        tag, Edit, EditGuard, Kind, Region,
     },
 };
 use core::mem;
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::ordering,
-        lock::Guard,
-        Arc, //
-    },
+    sync::{atomic::ordering, Arc},
 };
 
 /// A region, and its new binding.
-// Fields drop in declaration order: `editing` releases the lock before the old binding drops and
-// unpins its leaves.
 pub(crate) struct Change<'a> {
-    region: &'a Region,
-    mr: &'a Mr,
+    pub(crate) region: &'a Region,
+    pub(crate) mr: &'a Mr,
     /// The number of the change in the caller's list.
-    number: usize,
-    /// The lock of the region's `edit`, while it is held.
-    editing: Option<Guard<'a, (), Many>>,
+    pub(crate) number: usize,
+    pub(crate) new: &'a Arc<Binding>,
+    /// The lkey and rkey that the caller chose for the region.
+    pub(crate) key: Option<u32>,
+}
+
+/// A change whose region is locked.
+// Fields drop in declaration order: the region is unlocked before the old binding drops and unpins
+// its leaves.
+struct Editing<'a> {
+    change: &'a Change<'a>,
+    edit: EditGuard<'a>,
     /// The old binding, which accesses may still read.
     old: Option<Retired<Binding>>,
     /// The old binding after the grace period.
     gone: Option<Arc<Binding>>,
-    pub(crate) new: Arc<Binding>,
-    /// The lkey and rkey that the caller chose for the region.
-    pub(crate) key: Option<u32>,
 }
 
 /// A change that was refused. No change was made.
@@ -63,24 +64,62 @@ pub(crate) struct Refused {
     pub(crate) error: Error,
 }
 
-impl<'a> Change<'a> {
-    pub(crate) fn new(region: &'a Region, mr: &'a Mr, number: usize, new: Arc<Binding>) -> Self {
-        Self {
-            region,
-            mr,
-            number,
-            editing: None,
-            old: None,
-            gone: None,
-            new,
-            key: None,
-        }
-    }
-
+impl Change<'_> {
     fn refused(&self, error: Error) -> Refused {
         Refused {
             number: self.number,
             error,
+        }
+    }
+}
+
+impl<'a> Editing<'a> {
+    fn lock(many: &LockMany, change: &'a Change<'a>) -> Self {
+        Self {
+            change,
+            edit: many.lock(&change.region.edit),
+            old: None,
+            gone: None,
+        }
+    }
+
+    /// Replaces the binding. The caller holds the lock of the pins.
+    #[inline]
+    fn replace(&mut self, hw: &Hw) {
+        let Change {
+            region,
+            mr,
+            new,
+            key,
+            ..
+        } = *self.change;
+        self.old = Some(region.replace(&mut self.edit, hw, mr, key, new.clone()));
+    }
+
+    /// Waits for accesses through the old binding, and lets rxe's checks pass what the new one
+    /// allows.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Region::settle`].
+    #[inline]
+    fn finish(&mut self, hw: &Hw, patience: Patience) -> Result {
+        let change = self.change;
+        let mut waited = Ok(());
+        if let Some(old) = self.old.take() {
+            (self.gone, waited) = change.region.settle(&mut self.edit, old, patience);
+        }
+        let (range, access) = published(change.new);
+        hw.publish(change.mr, range, access);
+        waited
+    }
+
+    /// Unlocks the region, and unpins the leaves of the old binding after that.
+    #[inline]
+    fn release(self) {
+        drop(self.edit);
+        if let Some(gone) = self.gone {
+            self.change.region.reuse(gone);
         }
     }
 }
@@ -116,9 +155,9 @@ fn repeated<T>(sorted: &[T], index: impl Fn(&T) -> u32) -> Option<&T> {
 /// # Errors
 ///
 /// `EINVAL` for a region that the list contains twice; `EBUSY` while a memory window or a bound key
-/// refers to one of the regions, because it would give access to other memory; those of
-/// [`Users::wait`]. If the wait for accesses through old bindings ends early, the changes are made
-/// nevertheless.
+/// refers to one of the regions, because the rebind would change the memory to which the window or
+/// key gives access; those of [`Users::wait`]. If the wait for accesses through old bindings ends
+/// early, the changes are made nevertheless.
 ///
 /// [`Users::wait`]: crate::kernel_ext::sync::users::Users::wait
 pub(crate) fn apply(
@@ -131,90 +170,72 @@ pub(crate) fn apply(
     if let Some(twice) = repeated(changes, |change| change.mr.index()) {
         return Err(twice.refused(EINVAL));
     }
+    let Some(first) = changes.first() else {
+        return Ok(());
+    };
     let many = LockMany::new();
-    for change in changes.iter_mut() {
-        change.editing = Some(many.lock(&change.region.edit));
+    let mut all = KVVec::with_capacity(changes.len(), GFP_MAYFAIL)
+        .map_err(|error| first.refused(error.into()))?;
+    for change in changes.iter() {
+        all.push(Editing::lock(&many, change), GFP_MAYFAIL)
+            .map_err(|error| change.refused(error.into()))?;
     }
-    let result = exchange(pins, hw, changes, patience);
-    for change in changes.iter_mut() {
-        change.editing = None;
-    }
-    // The leaves of the old bindings are unpinned without the locks.
-    for change in changes.iter_mut() {
-        if let Some(gone) = change.gone.take() {
-            change.region.reuse(gone);
-        }
-    }
+    let result = exchange(pins, hw, &mut all, patience);
+    all.into_iter().for_each(Editing::release);
     result
 }
 
-/// A region that is pinned.
-struct Pinned<'a> {
-    region: &'a Region,
-    index: u32,
-}
-
-/// Replaces the binding of each region, or of none. The caller holds the `edit` lock of each region.
+/// Replaces the binding of each region, or of none. Waits for old bindings that pin one of them.
 ///
 /// # Errors
 ///
-/// `EBUSY` for a region that is pinned.
-fn swap_all<'a>(
+/// `EBUSY` for a region that something else pins; those of [`Users::wait`].
+///
+/// [`Users::wait`]: crate::kernel_ext::sync::users::Users::wait
+fn swap_all(
     pins: &Pins,
     hw: &Hw,
-    changes: &mut [Change<'a>],
-) -> core::result::Result<(), (Pinned<'a>, Refused)> {
-    let swapped = pins.if_all_free(
-        changes,
-        |change| change.mr.index(),
-        |change| {
-            let new = change.new.clone();
-            change.old = Some(change.region.replace(hw, change.mr, change.key, new));
-        },
-    );
-    swapped.map_err(|change| {
-        let pinned = Pinned {
-            region: change.region,
-            index: change.mr.index(),
-        };
-        (pinned, change.refused(EBUSY))
-    })
+    all: &mut [Editing<'_>],
+    patience: Patience,
+) -> core::result::Result<(), Refused> {
+    let index = |one: &Editing<'_>| one.change.mr.index();
+    let mut deadline = None;
+    // Each attempt finds at most one region that is pinned. An old binding that a work request
+    // replaced may be all that refers to it.
+    let mut tries = all.len();
+    while let Err(pinned) = pins.if_all_free(all, index, |one| one.replace(hw)) {
+        let Change { region, mr, .. } = *pinned.change;
+        let refused = |error| pinned.change.refused(error);
+        tries = tries.checked_sub(1).ok_or_else(|| refused(EBUSY))?;
+        let deadline = deadline.get_or_insert_with(|| Deadline::new(patience));
+        let settled = region.settle_pinning(mr.index(), deadline.left());
+        settled.map_err(refused)?;
+    }
+    Ok(())
 }
 
-/// Makes all `changes`, or none. The caller holds the `edit` lock of each region. As for [`apply`].
+/// Makes all changes, or none. As for [`apply`].
 fn exchange(
     pins: &Pins,
     hw: &Hw,
-    changes: &mut [Change<'_>],
+    all: &mut [Editing<'_>],
     patience: Patience,
 ) -> core::result::Result<(), Refused> {
-    for change in changes.iter() {
-        let left = change.region.settle_left(patience);
-        left.map_err(|error| change.refused(error))?;
+    for one in all.iter_mut() {
+        let left = one.change.region.settle_left(&mut one.edit, patience);
+        left.map_err(|error| one.change.refused(error))?;
     }
-    if let Err((pinned, refused)) = swap_all(pins, hw, changes) {
-        // An old binding that a work request replaced may be all that refers to the region.
-        let settled = pinned.region.settle_pinning(pinned.index, patience);
-        settled.map_err(|error| Refused { error, ..refused })?;
-        swap_all(pins, hw, changes).map_err(|(_, refused)| refused)?;
-    }
+    swap_all(pins, hw, all, patience)?;
     // The first old binding waits for a grace period, which covers the others too.
     let mut result = Ok(());
-    for change in changes.iter_mut() {
-        if let Some(old) = change.old.take() {
-            let (gone, waited) = change.region.settle(old, patience);
-            change.gone = gone;
-            result = result.and(waited.map_err(|error| change.refused(error)));
-        }
-    }
-    for change in changes.iter_mut() {
-        let (range, access) = published(&change.new);
-        hw.publish(change.mr, range, access);
+    for one in all.iter_mut() {
+        let finished = one.finish(hw, patience);
+        result = result.and(finished.map_err(|error| one.change.refused(error)));
     }
     result
 }
 
-/// Returns the range and the access flags of `new`, which rxe's checks let pass.
+/// Returns the range and the access flags of `new`, with which rxe compares requests.
 fn published(new: &Binding) -> (MrRange, Access) {
     let range = MrRange {
         start: new.start(),
@@ -227,8 +248,9 @@ fn published(new: &Binding) -> (MrRange, Access) {
 pub(crate) struct Turn<'a> {
     /// The list that keeps the old binding.
     pub(crate) old: &'a OldBindings,
-    /// The rkey by which the request names the MR; [`None`] for the request of a kernel user, which
-    /// names the MR itself and has changed the keys in `ib_mr` before.
+    /// The rkey by which the request names the MR; [`None`] for the request of a kernel user. That
+    /// names the MR by its address, and the kernel user has changed the lkey and rkey in `ib_mr`
+    /// before.
     pub(crate) key: Option<u32>,
     /// `true` if `key` may have another tag than the MR, while nothing is bound.
     pub(crate) any_tag: bool,
@@ -243,40 +265,41 @@ impl Region {
         if new.is_slow() {
             self.was_slow.store(true, ordering::Relaxed);
         }
-        self.binding.swap(Some(new))
+        self.exchange_binding(Some(new))
     }
 
     /// Replaces the binding with `new`, and gives the region the lkey and rkey `chosen` or those that it
-    /// has. The caller holds `edit` and the lock of the pins.
+    /// has. The caller holds the lock of the pins.
     #[inline]
     fn replace(
         &self,
+        edit: &mut Edit,
         hw: &Hw,
         mr: &Mr,
         chosen: Option<u32>,
         new: Arc<Binding>,
     ) -> Retired<Binding> {
-        // Until `publish`, rxe's check passes only access flags of both bindings.
+        // Until `publish`, rxe's check passes only access flags that both bindings have.
         hw.narrow(mr, new.access);
-        let key = self.key_of_bind(hw, mr, chosen);
+        let key = self.key_of_bind(edit, hw, mr, chosen);
         if let Kind::Key { .. } = self.kind {
-            self.rekey(hw, mr, key);
-            mr.set_key(key);
+            self.rekey(edit, hw, mr, key);
+            edit.tell(mr, key);
         }
         new.set_rkey(key);
         self.swap(new)
     }
 
-    /// Checks that a request may bind the key now. The caller holds `edit` and the lock of the pins.
+    /// Checks that a request may bind the key now. The caller holds the lock of the pins.
     ///
     /// # Errors
     ///
     /// `EINVAL` for another rkey and for a key that is being destroyed.
     #[inline]
-    pub(crate) fn check_turn(&self, turn: &Turn<'_>, hw: &Hw, mr: &Mr) -> Result {
+    pub(crate) fn check_turn(&self, edit: &Edit, turn: &Turn<'_>, hw: &Hw, mr: &Mr) -> Result {
         // Another request changed the key meanwhile, or the MR is being destroyed.
         let named = match turn.key {
-            Some(key) => hw.key(mr) == key || turn.any_tag && self.is_unbound(hw, mr),
+            Some(key) => hw.key(mr) == key || turn.any_tag && (hw.is_free(mr) || edit.lapsed),
             None => tag::same_mr(hw.key(mr), turn.new_key),
         };
         if !named || (!hw.is_free(mr) && !hw.is_open(mr)) {
@@ -285,25 +308,29 @@ impl Region {
         Ok(())
     }
 
-    /// Replaces the binding with `new` after [`Self::check_turn`]. As for that.
+    /// Replaces the binding with `new` after [`Self::check_turn`]. The caller holds `edit` and the
+    /// lock of the pins.
     #[inline]
     pub(crate) fn take_turn(
         &self,
+        edit: &mut Edit,
         turn: &Turn<'_>,
         hw: &Hw,
         mr: &Mr,
         new: Arc<Binding>,
     ) -> Retired<Binding> {
-        self.lapsed.store(false, ordering::Relaxed);
-        self.rekey(hw, mr, turn.new_key);
-        if turn.key.is_some() {
-            mr.set_key(turn.new_key);
+        edit.lapsed = false;
+        self.rekey(edit, hw, mr, turn.new_key);
+        match turn.key {
+            Some(_) => edit.tell(mr, turn.new_key),
+            // A kernel user has chosen the key before. It is no choice for a later bind.
+            None => edit.told = turn.new_key,
         }
         new.set_rkey(turn.new_key);
         let (range, access) = published(&new);
         let replaced = self.swap(new);
-        // No access waits for this: the access flags and the range of a binding are checked again
-        // when its bytes are copied.
+        // This is done before the accesses through the old binding have ended, because a copy
+        // checks the access flags and the range of its binding again.
         hw.publish(mr, range, access);
         replaced
     }
@@ -327,30 +354,21 @@ impl Region {
     ) -> Result {
         let (old, patience) = (turn.old, turn.patience);
         let many = LockMany::new();
-        let edit = match patience {
-            Patience::Bounded(jiffies) => many.lock_within(&self.edit, jiffies).ok_or(EBUSY)?,
-            _ => many.lock(&self.edit),
-        };
-        let swap = || {
+        let mut edit = self.lock(&many, patience)?;
+        let mut swap = || {
             pins.if_free(mr.index(), || {
-                self.check_turn(turn, hw, mr)?;
-                Ok(self.take_turn(turn, hw, mr, new.clone()))
+                self.check_turn(&edit, turn, hw, mr)?;
+                Ok(self.take_turn(&mut edit, turn, hw, mr, new.clone()))
             })
         };
         let replace = || {
             if self.binding.is_empty() {
                 // It stays empty under `edit`, so there is nothing to keep.
-                return swap().map(drop);
+                return swap().map(|swapped| swapped.map(drop));
             }
-            old.keep(self.address(), swap)
+            old.keep(self.address(), &mut swap)
         };
-        match replace() {
-            Err(EBUSY) => {
-                old.settle(Which::Pinning(mr.index()), patience)?;
-                replace()?;
-            }
-            replaced => replaced?,
-        }
+        when_free(replace, || old.settle(Which::Pinning(mr.index()), patience))??;
         drop(edit);
         drop(many);
         self.reap(old);
@@ -359,15 +377,11 @@ impl Region {
 
     /// Drops old bindings that no access uses any more, and keeps the memory of one of this region.
     pub(crate) fn reap(&self, old: &OldBindings) {
-        old.reap(|region, binding| {
-            if region == self.address() {
-                self.reuse(binding);
-            }
-        });
+        old.reap(self.address(), |binding| self.reuse(binding));
     }
 
-    /// Replaces the binding with `new`, and gives the region the lkey and rkey `chosen`, if the caller
-    /// chose any. As for [`apply`].
+    /// Replaces the binding with `new`, and gives the region the lkey and rkey `chosen`, if the
+    /// caller chose any. The errors are those of [`apply`].
     pub(crate) fn bind_as(
         &self,
         pins: &Pins,
@@ -377,31 +391,24 @@ impl Region {
         chosen: Option<u32>,
         patience: Patience,
     ) -> Result {
-        let many = LockMany::new();
-        let edit = many.lock(&self.edit);
-        self.settle_left(patience)?;
-        let replace = || pins.if_free(mr.index(), || Ok(self.replace(hw, mr, chosen, new.clone())));
-        let old = match replace() {
-            Err(EBUSY) => {
-                // As for `exchange()`.
-                self.settle_pinning(mr.index(), patience)?;
-                replace()?
-            }
-            replaced => replaced?,
+        let change = Change {
+            region: self,
+            mr,
+            number: 0,
+            new,
+            key: chosen,
         };
-        let (gone, waited) = self.settle(old, patience);
-        let (range, access) = published(new);
-        hw.publish(mr, range, access);
-        drop(edit);
-        drop(many);
-        // The leaves of the old binding are unpinned without the lock.
-        if let Some(gone) = gone {
-            self.reuse(gone);
-        }
+        let many = LockMany::new();
+        let mut one = Editing::lock(&many, &change);
+        self.settle_left(&mut one.edit, patience)?;
+        let replace = || pins.if_free(mr.index(), || one.replace(hw));
+        when_free(replace, || self.settle_pinning(mr.index(), patience))?;
+        let waited = one.finish(hw, patience);
+        one.release();
         waited
     }
 
-    /// Replaces the binding with `new`. As for [`apply`].
+    /// Replaces the binding with `new`. The errors are those of [`apply`].
     pub(crate) fn bind(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: &Arc<Binding>) -> Result {
         self.bind_as(pins, hw, mr, new, None, Patience::Endless)
     }

@@ -3,18 +3,19 @@
 //! Shows the regions of a device in debugfs. Each function writes lines of words; `dm/show.rs` has
 //! the files and the names of the columns.
 //!
-//! A binding is read under SRCU, and its rebind waits for that. So a critical section writes a
-//! bounded number of lines.
+//! A region and its binding are read under SRCU, and its rebind and its deregistration wait for that.
+//! So a critical section writes a bounded number of lines, and no region is kept after it.
 
 use crate::{
-    kernel_ext::sync::srcu,
+    kernel_ext::sync::srcu::{self, Guard},
     layout::{Block, Entry, IndexSlice, Layout},
     mkey_core::Core,
     region::{
         binding::Binding,
         indices::KIndexed,
         Kind,
-        Region, //
+        Region,
+        Seen, //
     },
 };
 use kernel::{fmt, prelude::*, str::BStr};
@@ -27,15 +28,15 @@ const MOST: usize = 256;
 
 type Out<'a, 'b> = &'a mut fmt::Formatter<'b>;
 
-/// Runs `show` on each region.
-fn each(core: &Core, mut show: impl FnMut(u32, &Region) -> fmt::Result) -> fmt::Result {
-    let mut from = 0;
-    while let Some((index, region)) = core.regions.next(from) {
-        show(index, &region)?;
-        let Some(next) = index.checked_add(1) else {
-            break;
-        };
-        from = next;
+/// Runs `show` on each region, each time in another critical section.
+fn each(core: &Core, mut show: impl FnMut(u32, &Region, &Guard) -> fmt::Result) -> fmt::Result {
+    for index in core.regions.indices() {
+        // The lock of the pins may sleep on a real-time kernel, so it is not taken in the section.
+        let pins = core.pins.count(index);
+        let guard = srcu::read_brief();
+        if let Some(region) = core.regions.get(index, &guard) {
+            show(pins, &region, &guard)?;
+        }
     }
     Ok(())
 }
@@ -59,9 +60,8 @@ fn kind(region: &Region, binding: Option<&Binding>) -> &'static str {
 /// Writes a line for each region of `core`: device, lkey, kind, bytes, entries, the most entries,
 /// levels, leaves, pins, PID, and name of the owner.
 pub(crate) fn regions(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Result {
-    each(core, |index, region| {
-        let guard = srcu::read();
-        let binding = region.binding.get(&guard);
+    each(core, |pins, region, guard| {
+        let binding = region.binding.get(guard);
         let binding = binding.as_deref();
         let max_entries = match region.kind {
             Kind::Key { max_entries, .. } => max_entries,
@@ -77,7 +77,7 @@ pub(crate) fn regions(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) ->
             max_entries,
             binding.map_or(0, Binding::depth),
             binding.map_or(0, |binding| binding.leaves.len()),
-            core.pins.count(index),
+            pins,
         ))?;
         match region.charge.process() {
             Some(process) => f.write_fmt(fmt!(
@@ -93,39 +93,52 @@ pub(crate) fn regions(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) ->
 /// Writes a line for each leaf of each key and memory window: device, the region's lkey, its kind,
 /// and the leaf's lkey.
 pub(crate) fn leaves(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Result {
-    each(core, |_, region| {
-        if !matches!(region.kind, Kind::Key { .. } | Kind::Window) {
-            return Ok(());
-        }
+    for index in core.regions.indices() {
         let mut seen = None;
         let mut at = 0;
-        loop {
-            let guard = srcu::read();
-            let Some(binding) = region.binding.get(&guard) else {
-                return Ok(());
-            };
-            // A layout that was bound meanwhile has other leaves.
-            let this = core::ptr::from_ref(&*binding) as usize;
-            if seen.is_some_and(|other| other != this) {
-                return Ok(());
-            }
-            seen = Some(this);
-            let word = kind(region, Some(&binding));
-            for leaf in binding.leaves.iter().skip(at).take(AT_ONCE) {
-                f.write_fmt(fmt!(
-                    "{} {:#010x} {} {:#010x}\n",
-                    device,
-                    region.lkey(),
-                    word,
-                    leaf.lkey
-                ))?;
-            }
+        while some_leaves(core, device, index, &mut seen, at, f)? {
             at += AT_ONCE;
-            if at >= binding.leaves.len() {
-                return Ok(());
-            }
         }
-    })
+    }
+    Ok(())
+}
+
+/// Writes the lines for the leaves from leaf `at` on, for the region at `index`, in one critical
+/// section. Returns `true` if there are more. `seen` has the binding of the section before.
+fn some_leaves(
+    core: &Core,
+    device: &dyn fmt::Display,
+    index: u32,
+    seen: &mut Option<Seen>,
+    at: usize,
+    f: Out<'_, '_>,
+) -> Result<bool, fmt::Error> {
+    let guard = srcu::read_brief();
+    let Some(region) = core.regions.get(index, &guard) else {
+        return Ok(false);
+    };
+    if !matches!(region.kind, Kind::Key { .. } | Kind::Window) {
+        return Ok(false);
+    }
+    let Some(binding) = region.binding.get(&guard) else {
+        return Ok(false);
+    };
+    // A layout that was bound meanwhile has other leaves, and so has another region.
+    let this = region.seen(&binding);
+    if *seen.get_or_insert(this) != this {
+        return Ok(false);
+    }
+    let word = kind(&region, Some(&binding));
+    for leaf in binding.leaves.iter().skip(at).take(AT_ONCE) {
+        f.write_fmt(fmt!(
+            "{} {:#010x} {} {:#010x}\n",
+            device,
+            region.lkey(),
+            word,
+            leaf.lkey
+        ))?;
+    }
+    Ok(binding.leaves.len().saturating_sub(at) > AT_ONCE)
 }
 
 /// Writes the layout of each key, the first [`MOST`] entries of each: device, lkey, kind, repeat
@@ -133,9 +146,8 @@ pub(crate) fn leaves(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> 
 /// lacks. The line of an indexed layout has the indices in place of the repeat counts, and the unit
 /// as stride.
 pub(crate) fn layouts(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Result {
-    each(core, |_, region| {
-        let guard = srcu::read();
-        match (&region.kind, region.binding.get(&guard)) {
+    each(core, |_, region, guard| {
+        match (&region.kind, region.binding.get(guard)) {
             (Kind::Key { .. }, Some(binding)) => {
                 layout(&binding, fmt!("{} {:#010x}", device, region.lkey()), f)
             }

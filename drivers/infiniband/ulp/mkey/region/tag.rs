@@ -3,19 +3,24 @@
 //! The tags of keys: the low 8 bits of an lkey and of an rkey. The other bits are the index of the
 //! MR.
 //!
-//! A change of the tag makes the lkey and the rkey from before useless, and for peers also those of
-//! requests in progress. rxe compares the whole rkey when a request arrives, and copies bytes later.
-//! A binding therefore has the tag for which it was made, and compares it when bytes are copied
-//! (`Binding::admits`). A request of this node is not compared again: rxe does not tell its lkey.
+//! After a change of the tag, requests with the old lkey or rkey fail. A peer's request with the
+//! old rkey fails even if it is in progress: rxe compares the whole rkey when a request arrives,
+//! and copies bytes later. A binding therefore has a tag, which is compared when bytes are copied
+//! (`Binding::admits`). The lkey of a request of this node is not compared again, because rxe does
+//! not pass it on.
+//!
+//! # The choice of a kernel user
+//!
+//! A kernel user chooses the tag of the next bind by `ib_update_fast_reg_key()`, which writes the
+//! fields of `ib_mr`. A request that invalidates the key changes the tag, but not these fields,
+//! which the kernel user may write at the same time. So fields that differ from the tag do not tell
+//! that the kernel user has chosen one. A region records the last key that was in the fields, or
+//! that a request took (`Edit::told`). If the fields have another value, the kernel user has chosen
+//! it since.
 //!
 //! # Locking
 //!
 //! A region's `edit` serialises the changes of its tag.
-
-use crate::{
-    backend::{Backend, Hw},
-    kernel_ext::rdma::Mr,
-};
 
 /// The bits of an lkey and an rkey that can change.
 const TAG: u32 = 0xff;
@@ -36,15 +41,11 @@ pub(crate) fn next(key: u32) -> u32 {
     (key & !TAG) | (key.wrapping_add(1) & TAG)
 }
 
-/// Returns the lkey and rkey that a bind gives `mr`, unless its caller chooses a tag.
-///
-/// A kernel user chooses a tag by `ib_update_fast_reg_key()` before the bind. A request that
-/// invalidated the key has changed the tag, but not the fields of `ib_mr`, which kernel users write
-/// at any time. That change stays.
-pub(super) fn of_bind(hw: &Hw, mr: &Mr) -> u32 {
-    let (now, chosen) = (hw.key(mr), mr.rkey());
-    if same_mr(now, chosen) && next(chosen) != now {
-        chosen
+/// Returns the lkey and rkey that a bind gives an MR, unless the call itself names a tag. `now` are
+/// those of the MR, `field` is the rkey in `ib_mr`, and `told` the last one there that was no choice.
+pub(super) fn of_bind(now: u32, field: u32, told: u32) -> u32 {
+    if field != told && same_mr(now, field) {
+        field
     } else {
         now
     }

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Unbinds of a region: by a call, by an invalidation, and when a leaf is deregistered.
+//! Unbinds of a region: by a call and by an invalidation. `region/yielding.rs` has those when a leaf
+//! is deregistered.
 
-use super::{binding::Binding, pins::Pins, rights::Origin, tag, Kind, Region};
+use super::{
+    binding::Binding,
+    pins::{when_free, Pins},
+    rights::Origin,
+    tag, Edit, Kind, Region,
+};
 use crate::{
     backend::{Backend, Hw},
     kernel_ext::{
         rdma::Mr,
         sync::{
             lock::LockMany,
-            srcu,
+            srcu::{self, Retired},
             users::Patience, //
         },
     },
 };
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::ordering,
-        Arc, //
-    },
-};
+use kernel::{prelude::*, sync::Arc};
 
 impl Region {
     /// Returns `true` if a peer may invalidate the binding.
     fn may_invalidate(&self) -> bool {
-        let guard = srcu::read();
+        let guard = srcu::read_brief();
         let binding = self.binding.get(&guard);
         binding.is_some_and(|binding| binding.peers_may_end())
     }
@@ -35,8 +35,8 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// `EBUSY` as for [`Self::bind`]; `EINVAL` for a request if the region has another key than `key`,
-    /// and for a peer if the binding does not allow it; those of
+    /// `EBUSY` as for [`Self::bind`]; `EINVAL` for a request if `key` is not the rkey of the
+    /// region, and for a peer if the binding does not allow it; those of
     /// [`Users::wait`](crate::kernel_ext::sync::users::Users::wait). After an error of the wait the
     /// region is unbound, and no access begins.
     pub(crate) fn unbind(
@@ -48,72 +48,54 @@ impl Region {
         key: Option<u32>,
         patience: Patience,
     ) -> Result {
-        let may = || origin != Origin::Remote || self.may_invalidate();
-        self.take_out(pins, mr.index(), patience, may, || {
-            // The lock of the pins excludes `Backend::suspend`. The state of an MR that is being
-            // deregistered stays: accesses would begin for which the deregistration does not wait.
-            if !hw.is_open(mr) && !hw.is_free(mr) {
-                return Err(EINVAL);
-            }
-            let now = hw.key(mr);
-            // Another request was first.
-            if key.is_some_and(|key| key != now) {
-                return Err(EINVAL);
-            }
-            hw.withdraw(mr);
-            if let Kind::Key { .. } = self.kind {
-                self.lapsed.store(false, ordering::Relaxed);
-                let next = tag::next(now);
-                self.rekey(hw, mr, next);
-                // The kernel user that posts a request may write the fields at the same time.
-                if origin == Origin::Call || !mr.is_kernels() {
-                    mr.set_key(next);
-                }
-            }
-            Ok(())
-        })
-    }
-
-    /// Takes the binding of the region, at `index`, out if it `may`, and drops it after the accesses
-    /// through it. Runs `change` first, under the lock of the pins. If that fails, the binding stays.
-    /// As for [`Self::unbind`].
-    pub(super) fn take_out(
-        &self,
-        pins: &Pins,
-        index: u32,
-        patience: Patience,
-        may: impl FnOnce() -> bool,
-        change: impl Fn() -> Result,
-    ) -> Result {
         let many = LockMany::new();
-        let edit = match patience {
-            Patience::Bounded(jiffies) => many.lock_within(&self.edit, jiffies).ok_or(EBUSY)?,
-            _ => many.lock(&self.edit),
-        };
-        self.settle_left(patience)?;
-        if !may() {
+        let mut edit = self.lock(&many, patience)?;
+        self.settle_left(&mut edit, patience)?;
+        if origin == Origin::Remote && !self.may_invalidate() {
             return Err(EINVAL);
         }
-        let take = || {
-            pins.if_free(index, || {
-                change()?;
-                Ok(self.binding.swap(None))
-            })
-        };
-        let old = match take() {
-            Err(EBUSY) => {
-                self.settle_pinning(index, patience)?;
-                take()?
-            }
-            taken => taken?,
-        };
-        let (old, waited) = self.settle(old, patience);
+        let take = || pins.if_free(mr.index(), || self.take_out(&mut edit, hw, mr, origin, key));
+        let old = when_free(take, || self.settle_pinning(mr.index(), patience))??;
+        let (old, waited) = self.settle(&mut edit, old, patience);
         drop(edit);
         drop(many);
         if let Some(old) = old {
             self.reuse(old);
         }
         waited
+    }
+
+    /// Takes the binding out and changes the tag. The caller holds the lock of the pins. As for
+    /// [`Self::unbind`].
+    fn take_out(
+        &self,
+        edit: &mut Edit,
+        hw: &Hw,
+        mr: &Mr,
+        origin: Origin,
+        key: Option<u32>,
+    ) -> Result<Retired<Binding>> {
+        // The lock of the pins excludes `Backend::suspend`. The state of an MR that is being
+        // deregistered stays: accesses would begin for which the deregistration does not wait.
+        if !hw.is_open(mr) && !hw.is_free(mr) {
+            return Err(EINVAL);
+        }
+        let now = hw.key(mr);
+        // Another request was first.
+        if key.is_some_and(|key| key != now) {
+            return Err(EINVAL);
+        }
+        hw.withdraw(mr);
+        if let Kind::Key { .. } = self.kind {
+            edit.lapsed = false;
+            let next = tag::next(now);
+            self.rekey(edit, hw, mr, next);
+            // The kernel user that posts a request may write the fields at the same time.
+            if origin == Origin::Call || !mr.is_kernels() {
+                edit.tell(mr, next);
+            }
+        }
+        Ok(self.exchange_binding(None))
     }
 
     /// Drops an old binding, for which [`Self::settle`] waited, and keeps its memory for the next one.

@@ -16,13 +16,22 @@
 //!
 //! # Locking
 //!
-//! `Windows::windows` serialises binds and invalidations of the windows of a device, together with
-//! rxe's part of them. It is held while sleeping, but not during a wait for accesses. While no window
-//! is bound to a hidden MR, the backend binds windows to rxe's own MRs without this lock
-//! (`bind_plain()` in `backend/rxe/redirect_mw.c`).
+//! `Known::bindings` serialises binds and invalidations of a window that was bound to a hidden MR,
+//! together with rxe's part of them. It is held while sleeping, but not during a wait for accesses or
+//! for a grace period. A thread waits for it without a reference to the window, because rxe frees a
+//! window after 50 seconds although a reference is left. The backend therefore finds a window anew, by
+//! its index and address ([`DriverWindow`]).
+//!
+//! `Windows::known` is a spinlock, so that a thread with a low priority does not hold up the other
+//! processes of the device. `Known::bindings` may hold up the processes that have the window.
+//!
+//! A window that is not in the table has no hidden MR. Its binds and invalidations take no lock of this
+//! module, and look at the table again afterwards. While no window of any device is bound to a hidden
+//! MR, a bind to one of rxe's own MRs does not look at the table before (`direct_bind_mw()` in
+//! `backend/rxe/redirect_mw.c`).
 
 use crate::{
-    backend::{Backend, Hw},
+    backend::{Backend, DriverWindow, Hw},
     kernel_ext::{
         rdma::{Mr, OwnedMr},
         sync::{
@@ -33,10 +42,10 @@ use crate::{
     region::{binding::Binding, pins::Pins, Region},
 };
 use kernel::{
-    new_mutex,
+    new_mutex, new_spinlock,
     prelude::*,
     rbtree::{RBTree, RBTreeNodeReservation},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, SpinLock},
 };
 
 /// The hidden MR to which rxe binds a window.
@@ -50,14 +59,21 @@ impl WindowMr {
     pub(crate) fn new(mr: OwnedMr, region: Arc<Region>) -> Result<Arc<Self>> {
         Ok(Arc::new(Self { mr, region }, GFP_KERNEL)?)
     }
+
+    /// Takes the binding out.
+    fn end(&self, hw: &Hw) -> Option<Ended> {
+        // `bind_now` refused to bind an MR with accesses of an earlier binding, so `clear` succeeds.
+        let (old, users) = self.region.clear(hw, &self.mr).ok()?;
+        Some(Ended { old, users })
+    }
 }
 
 /// The hidden MRs of a window. Dropping them waits for the accesses through the window.
 ///
 /// rxe reads the window's MR without a lock, and takes a reference afterwards. A window therefore
 /// keeps both hidden MRs while it exists: one is bound, and rxe may still read the other one.
+#[derive(Default)]
 pub(crate) struct Bindings {
-    mw: usize,
     mrs: [Option<Arc<WindowMr>>; 2],
     /// The one of `mrs` to which rxe has bound the window.
     active: Option<Active>,
@@ -65,22 +81,25 @@ pub(crate) struct Bindings {
 
 /// A window's binding to a hidden MR. The backend has counted it.
 struct Active {
-    /// The second one of the two MRs.
+    /// `true` if the window is bound to the second of its two hidden MRs.
     second: bool,
+    /// The index of the device.
+    device: u32,
     hw: Hw,
 }
 
 impl Active {
-    /// Counts a window before it is bound.
-    fn new(second: bool, hw: Hw) -> Self {
-        hw.count_hidden(1);
-        Self { second, hw }
+    /// Counts a window before it is bound to `hidden`.
+    fn new(second: bool, hidden: &Mr, hw: Hw) -> Self {
+        let device = hidden.device().index();
+        hw.count_hidden(device, 1);
+        Self { second, device, hw }
     }
 }
 
 impl Drop for Active {
     fn drop(&mut self) {
-        self.hw.count_hidden(-1);
+        self.hw.count_hidden(self.device, -1);
     }
 }
 
@@ -95,8 +114,8 @@ impl Bindings {
     }
 
     /// Binds the window to `new`, through one of its hidden MRs. `make` makes a hidden MR that does
-    /// not exist yet. `stock` makes the driver bind the window to a hidden MR. Returns the earlier
-    /// binding, if it was over an MR of this module.
+    /// not exist yet. `stock` makes the driver bind the window to a hidden MR. Puts the earlier binding
+    /// into `ended`, if it was over an MR of this module; on an error of `stock`, puts `new` there.
     ///
     /// # Errors
     ///
@@ -109,7 +128,8 @@ impl Bindings {
         new: Arc<Binding>,
         make: impl FnOnce() -> Result<Arc<WindowMr>>,
         stock: impl FnOnce(&Mr) -> Result,
-    ) -> Result<Option<Cleared>> {
+        ended: &mut Option<Ended>,
+    ) -> Result {
         let next = self.active.as_ref().is_none_or(|active| !active.second);
         let slot = self.slot(next);
         let hidden = match slot {
@@ -117,111 +137,142 @@ impl Bindings {
             None => slot.insert(make()?).clone(),
         };
         hidden.region.bind_now(pins, hw, &hidden.mr, &new)?;
-        let active = Active::new(next, *hw);
+        let active = Active::new(next, &hidden.mr, *hw);
         if let Err(err) = stock(&hidden.mr) {
-            // No access has used the hidden MR, so there is none to wait for.
-            drop(hidden.region.clear(hw, &hidden.mr));
+            *ended = hidden.end(hw);
             return Err(err);
         }
-        let old = self.clear(hw);
+        *ended = self.clear(hw);
         self.active = Some(active);
-        Ok(old)
+        Ok(())
     }
 
     /// Takes out the window's binding, if it is over an MR of this module.
-    pub(crate) fn clear(&mut self, hw: &Hw) -> Option<Cleared> {
+    fn clear(&mut self, hw: &Hw) -> Option<Ended> {
         let active = self.active.take()?;
-        let hidden = self.slot(active.second).clone()?;
-        // `bind_now` refused to bind an MR with accesses of an earlier binding, so `clear`
-        // succeeds.
-        let (old, users) = hidden.region.clear(hw, &hidden.mr).ok()?;
-        Some(Cleared {
-            old,
-            users,
-            _hidden: hidden,
-        })
+        self.slot(active.second).as_ref()?.end(hw)
     }
-}
 
-impl Bindings {
-    /// Takes out the window's binding unless the window `is_over` the hidden MR.
-    fn replaced(&mut self, hw: &Hw, is_over: impl FnOnce(&Mr) -> bool) -> Option<Cleared> {
+    /// Takes out the window's binding unless `window` is over the hidden MR.
+    fn replaced(&mut self, hw: &Hw, window: &impl DriverWindow) -> Option<Ended> {
         let second = self.active.as_ref()?.second;
         match self.slot(second) {
-            Some(hidden) if is_over(&hidden.mr) => None,
+            Some(hidden) if window.is_over(&hidden.mr) => None,
             _ => self.clear(hw),
         }
     }
 }
 
-/// The former binding of a window. Dropping it waits for a grace period.
-// Fields drop in declaration order: the binding drops before its hidden MR.
-pub(crate) struct Cleared {
+/// A binding that a window does not have any more. Dropping it waits for a grace period.
+pub(crate) struct Ended {
     old: Retired<Binding>,
     users: Option<Arc<Users>>,
-    _hidden: Arc<WindowMr>,
 }
 
-impl Cleared {
-    /// Waits until no access through the binding is left. Sleeps.
+/// A window that was bound to a hidden MR.
+#[pin_data]
+pub(crate) struct Known {
+    #[pin]
+    bindings: Mutex<Bindings>,
+}
+
+impl Known {
+    fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                bindings <- new_mutex!(Bindings::default(), "ib_mkey window"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+}
+
+/// The rest of a change of a window, for the caller. Dropping it sleeps, as long as a process likes if the
+/// window was deallocated meanwhile. The caller has no lock then.
+// Fields drop in declaration order: the binding drops before its hidden MR.
+#[derive(Default)]
+pub(crate) struct Leftover {
+    ended: Option<Ended>,
+    window: Option<Arc<Known>>,
+}
+
+impl Leftover {
+    /// Waits until no access through the old binding is left. Sleeps.
     ///
     /// # Errors
     ///
     /// Those of [`Users::wait`].
-    pub(crate) fn wait(self, patience: Patience) -> Result {
-        drop(self.old.wait());
-        self.users.map_or(Ok(()), |users| users.wait(patience))
+    pub(crate) fn wait(&mut self, patience: Patience) -> Result {
+        let Some(Ended { old, users }) = self.ended.take() else {
+            return Ok(());
+        };
+        drop(old.wait());
+        users.map_or(Ok(()), |users| users.wait(patience))
     }
 }
 
-/// The windows of a device.
+/// The windows of a device that were bound to hidden MRs, by their addresses. The index of a window
+/// does not tell it from others: rxe gives it away again before the window has released its MR.
 #[pin_data]
 pub(crate) struct Windows {
     #[pin]
-    windows: Mutex<RBTree<u32, Bindings>>,
+    known: SpinLock<RBTree<usize, Arc<Known>>>,
 }
 
 impl Windows {
     /// Makes an empty set.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            windows <- new_mutex!(RBTree::new(), "ib_mkey windows"),
+            known <- new_spinlock!(RBTree::new(), "ib_mkey windows"),
         })
     }
 
-    /// Runs `change` on the hidden MRs of the window `mw`, whose index is `index`. Sleeps.
+    fn find(&self, window: &impl DriverWindow) -> Option<Arc<Known>> {
+        self.known.lock().get(&window.address()).cloned()
+    }
+
+    /// Returns the entry of `window`, and makes it if there is none.
     ///
     /// # Errors
     ///
-    /// Those of `change`; `ENOMEM`.
-    pub(crate) fn change<T>(
-        &self,
-        index: u32,
-        mw: usize,
-        change: impl FnOnce(&mut Bindings) -> Result<T>,
-    ) -> Result<T> {
+    /// `EINVAL` if the window was deallocated; `ENOMEM`.
+    fn entry(&self, window: &impl DriverWindow) -> Result<Arc<Known>> {
+        if let Some(known) = self.find(window) {
+            return Ok(known);
+        }
         let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
-        let mut windows = self.windows.lock();
-        // The entry of a window that had the index before and is being deallocated.
-        let stale = match windows.get(&index) {
-            Some(bindings) if bindings.mw == mw => None,
-            _ => windows.insert(room.into_node(
-                index,
-                Bindings {
-                    mw,
-                    mrs: [None, None],
-                    active: None,
-                },
-            )),
-        };
-        let result = change(windows.get_mut(&index).ok_or(ENOENT)?);
-        drop(windows);
-        drop(stale);
-        result
+        let new = Known::new()?;
+        // The driver deallocates the window after the reference was released, so `forget` is called
+        // after the insertion.
+        let _held = window.hold().ok_or(EINVAL)?;
+        let mut known = self.known.lock();
+        if let Some(known) = known.get(&window.address()) {
+            return Ok(known.clone());
+        }
+        known.insert(room.into_node(window.address(), new.clone()));
+        Ok(new)
     }
 
-    /// Runs `stock`, which makes the driver bind the window `mw`, at `index`, to one of its own MRs or to
-    /// nothing, and takes out the window's binding. Sleeps.
+    /// Runs `bind` on the hidden MRs of `window`. It may put a binding that ended into its second
+    /// argument. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bind`; `EINVAL` if the window was deallocated; `ENOMEM`.
+    pub(crate) fn bind(
+        &self,
+        window: &impl DriverWindow,
+        left: &mut Leftover,
+        bind: impl FnOnce(&mut Bindings, &mut Option<Ended>) -> Result,
+    ) -> Result {
+        let known = self.entry(window)?;
+        let known = left.window.insert(known);
+        let mut bindings = known.bindings.lock();
+        bind(&mut bindings, &mut left.ended)
+    }
+
+    /// Runs `stock`, which makes the driver bind `window` to one of its own MRs or to nothing, and takes
+    /// out the window's binding. Sleeps.
     ///
     /// # Errors
     ///
@@ -229,54 +280,37 @@ impl Windows {
     pub(crate) fn release(
         &self,
         hw: &Hw,
-        index: u32,
-        mw: usize,
+        window: &impl DriverWindow,
+        left: &mut Leftover,
         stock: impl FnOnce() -> Result,
-    ) -> Result<Option<Cleared>> {
-        let mut windows = self.windows.lock();
+    ) -> Result {
+        let Some(known) = self.find(window) else {
+            stock()?;
+            // Another QP may have bound the window to a hidden MR since the look above.
+            self.replaced(hw, window, left);
+            return Ok(());
+        };
+        let known = left.window.insert(known);
+        let mut bindings = known.bindings.lock();
         stock()?;
-        let bindings = windows.get_mut(&index).filter(|known| known.mw == mw);
-        Ok(bindings.and_then(|bindings| bindings.clear(hw)))
+        left.ended = bindings.clear(hw);
+        Ok(())
     }
 
-    /// Takes out the binding of the window `mw`, at `index`, unless the window `is_over` its hidden MR.
-    /// Sleeps.
-    pub(crate) fn replaced(
-        &self,
-        hw: &Hw,
-        index: u32,
-        mw: usize,
-        is_over: impl FnOnce(&Mr) -> bool,
-    ) -> Option<Cleared> {
-        let mut windows = self.windows.lock();
-        let bindings = windows.get_mut(&index).filter(|known| known.mw == mw)?;
-        bindings.replaced(hw, is_over)
+    /// Takes out the binding of `window` if the driver has replaced it. Sleeps.
+    pub(crate) fn replaced(&self, hw: &Hw, window: &impl DriverWindow, left: &mut Leftover) {
+        if let Some(known) = self.find(window) {
+            let known = left.window.insert(known);
+            left.ended = known.bindings.lock().replaced(hw, window);
+        }
     }
 
-    /// Runs `stock`, which invalidates the window at `index`, and takes out the window's binding.
-    /// Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// Those of `stock`, with nothing taken out.
-    pub(crate) fn invalidate(
-        &self,
-        hw: &Hw,
-        index: u32,
-        stock: impl FnOnce() -> Result,
-    ) -> Result<Option<Cleared>> {
-        let mut windows = self.windows.lock();
-        stock()?;
-        Ok(windows
-            .get_mut(&index)
-            .and_then(|bindings| bindings.clear(hw)))
-    }
-
-    /// Takes out the hidden MRs of the window `mw`, which was deallocated.
-    pub(crate) fn forget(&self, index: u32, mw: usize) -> Option<Bindings> {
-        let mut windows = self.windows.lock();
-        // Another window may have the index by now.
-        windows.get(&index).filter(|bindings| bindings.mw == mw)?;
-        windows.remove(&index)
+    /// Takes out the hidden MRs of the window with this address, which was deallocated.
+    pub(crate) fn forget(&self, address: usize) -> Option<Arc<Known>> {
+        self.known.lock().remove(&address)
     }
 }
+
+#[cfg(CONFIG_KUNIT = "y")]
+#[path = "window_kunit.rs"]
+mod kunit;

@@ -10,59 +10,176 @@
 
 use crate::{
     kernel_ext::{
+        alloc::GFP_MAYFAIL,
         rdma::Mr,
         sched,
-        sync::{srcu, users::Deadline},
+        sync::{
+            lock::LockMany,
+            srcu::{self, Guard},
+            users::Deadline,
+        },
     },
-    key::nest,
-    limits::worker::Worker,
+    limits::worker::patience_of_call,
     mkey_core::Core,
     region::{
-        binding::{Binding, LeafPlace, MAX_DEPTH},
+        binding::{Binding, MAX_DEPTH},
+        old::{OldBindings, Which},
+        pins::{when_free, Pins},
         Kind, Region,
     },
 };
 use kernel::{
     prelude::*,
     rbtree::RBTree,
-    sync::{atomic::ordering, Arc},
+    sync::{Arc, ArcBorrow},
 };
+
+/// An MR and the keys that yield and refer to it at any level, by the indices of their MRs. The value
+/// is the number of such keys that refer to the MR or key itself.
+type Reached = RBTree<u32, u32>;
 
 impl Region {
     /// Returns the binding of a key that yields, if it is in the protection domain of `mr`.
-    fn yielding(&self, mr: &Mr) -> Option<Arc<Binding>> {
+    fn yielding<'a>(&'a self, mr: &Mr, guard: &'a Guard) -> Option<ArcBorrow<'a, Binding>> {
         let Kind::Key { yields: true, .. } = self.kind else {
             return None;
         };
-        let guard = srcu::read();
-        let binding = self.binding.get(&guard)?;
-        (binding.pd == mr.pd() as usize).then(|| binding.into())
+        let binding = self.binding.get(guard)?;
+        (binding.pd == mr.pd() as usize).then_some(binding)
+    }
+
+    /// Unbinds the key at `index` because a leaf is deregistered, and waits for accesses through the
+    /// binding. Another thread that waits for the leaves finds the binding among the old ones.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if a window or a key refers to the key, and after the `deadline`; `ENOMEM`.
+    fn lapse(&self, old: &OldBindings, pins: &Pins, index: u32, deadline: &Deadline) -> Result {
+        let many = LockMany::new();
+        let mut edit = self.lock(&many, deadline.left())?;
+        let mut take_out = || {
+            pins.if_free(index, || {
+                edit.lapsed = true;
+                Ok(self.exchange_binding(None))
+            })
+        };
+        let attempt = || old.keep(self.address(), &mut take_out);
+        when_free(attempt, || {
+            old.settle(Which::Pinning(index), deadline.left())
+        })??;
+        drop(edit);
+        drop(many);
+        old.settle(Which::Region(self.address()), deadline.left())
     }
 }
 
+/// Returns `true` if `binding` has one of `reached` as a leaf.
+fn refers(binding: &Binding, reached: &Reached) -> bool {
+    let mut leaves = binding.leaves.iter();
+    leaves.any(|leaf| reached.get(&(leaf.lkey >> 8)).is_some())
+}
+
 impl Core {
+    /// Runs `change`, which must not sleep, if `mr` is not pinned. Waits for old bindings that pin it,
+    /// and unbinds keys that yield. Sleeps for some seconds at most.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if `mr` is pinned; those of `change`.
+    pub(crate) fn if_free_or_yielding<T>(
+        &self,
+        mr: &Mr,
+        change: impl Fn() -> Result<T>,
+    ) -> Result<T> {
+        let attempt = || self.pins.if_free(mr.index(), &change);
+        if let Ok(done) = attempt() {
+            return done;
+        }
+        // The removal of another device waits for this call, so the process may not hold it up.
+        let deadline = Deadline::new(patience_of_call());
+        let settle = || self.old.settle(Which::Pinning(mr.index()), deadline.left());
+        settle()?;
+        if let Ok(done) = attempt() {
+            return done;
+        }
+        self.unbind_yielding(mr, &deadline).map_err(|_| EBUSY)?;
+        settle()?;
+        attempt()?
+    }
+
     /// Unbinds all keys that yield and refer, at any level, to `mr`. Sleeps.
     ///
-    /// An access that takes more than some seconds keeps the leaves, although its key is unbound.
+    /// An access that is in progress at the `deadline` keeps the leaves, although its key is unbound.
     ///
-    /// If another key is bound over a key, the other key is unbound first. Each level therefore needs
-    /// a pass. A key that is bound during the call may refer to `mr` again.
+    /// If another key is bound over a key, the other key is unbound first. Each level therefore
+    /// needs a pass. A key that is bound during the call may refer to `mr` again.
     ///
     /// # Errors
     ///
     /// `EBUSY`, with nothing unbound, if a window or a key that does not yield refers to `mr` or to
     /// such a key. `EINTR` if the process was killed, `ENOMEM`.
-    pub(crate) fn unbind_yielding(&self, mr: &Mr) -> Result {
-        // The removal of another device waits for this call, so the process may not hold it up.
-        let worker = Worker::new();
-        let deadline = Deadline::new(worker.patience);
-        self.check_yielding(mr)?;
+    fn unbind_yielding(&self, mr: &Mr, deadline: &Deadline) -> Result {
+        self.check_yielding(mr, deadline)?;
         for _ in 0..MAX_DEPTH {
-            if !self.unbind_outermost(mr, &deadline)? {
+            if !self.unbind_outermost(mr, deadline)? {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Runs `look`, which must not sleep, on the indices and bindings of the keys at `indices` that
+    /// yield, are bound, and are in the protection domain of `mr`. Returns the first key for which `look`
+    /// returns `true`, which may be destroyed by then, with its index.
+    ///
+    /// # Errors
+    ///
+    /// `EINTR` if the process was killed.
+    fn find_yielding(
+        &self,
+        mr: &Mr,
+        indices: &mut impl Iterator<Item = u32>,
+        mut look: impl FnMut(u32, &Binding) -> bool,
+    ) -> Result<Option<(u32, Arc<Region>)>> {
+        for index in indices {
+            sched::check_killed()?;
+            let guard = srcu::read_brief();
+            let found = self.regions.get(index, &guard).filter(|region| {
+                let binding = region.yielding(mr, &guard);
+                binding.is_some_and(|binding| look(index, &binding))
+            });
+            if let Some(region) = found {
+                return Ok(Some((index, region.into())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Finds the keys that yield and refer, at any level, to `mr`.
+    ///
+    /// # Errors
+    ///
+    /// `EINTR` if the process was killed, `ENOMEM`.
+    fn reached(&self, mr: &Mr) -> Result<Reached> {
+        let mut reached = Reached::new();
+        reached.try_create_and_insert(mr.index(), 0, GFP_MAYFAIL)?;
+        // A pass finds the keys of one level at least.
+        for _ in 0..MAX_DEPTH {
+            let mut more = false;
+            let mut indices = self.regions.indices();
+            while let Some((index, _)) =
+                self.find_yielding(mr, &mut indices, |index, binding| {
+                    reached.get(&index).is_none() && refers(binding, &reached)
+                })?
+            {
+                reached.try_create_and_insert(index, 0, GFP_MAYFAIL)?;
+                more = true;
+            }
+            if !more {
+                break;
+            }
+        }
+        Ok(reached)
     }
 
     /// Checks that only keys that yield refer to `mr`, and to the keys that refer to it.
@@ -70,85 +187,45 @@ impl Core {
     /// # Errors
     ///
     /// `EBUSY` for a window or a key that does not yield; `ENOMEM`, `EINTR`.
-    fn check_yielding(&self, mr: &Mr) -> Result {
-        // The number of keys that yield and refer to an MR, by the index of the MR. A binding pins
-        // each of its leaves once.
-        let mut referrers: RBTree<u32, u32> = RBTree::new();
-        referrers.try_create_and_insert(mr.index(), 0, GFP_KERNEL)?;
-        self.each_yielding(mr, |_, _, binding| {
+    fn check_yielding(&self, mr: &Mr, deadline: &Deadline) -> Result {
+        let mut reached = self.reached(mr)?;
+        self.find_yielding(mr, &mut self.regions.indices(), |_, binding| {
+            // A binding pins each of its leaves once.
             for leaf in &binding.leaves {
-                let index = leaf.lkey >> 8;
-                if let Some(count) = referrers.get_mut(&index) {
+                if let Some(count) = reached.get_mut(&(leaf.lkey >> 8)) {
                     *count = count.saturating_add(1);
-                } else if let LeafPlace::Key(_) = leaf.place {
-                    referrers.try_create_and_insert(index, 1, GFP_KERNEL)?;
                 }
             }
-            Ok(())
+            false
         })?;
-        let check = |index: u32| {
-            let known = referrers.get(&index).copied().unwrap_or(0);
-            if self.pins.count(index) > known {
-                return Err(EBUSY);
+        for (&index, &known) in reached.iter() {
+            let others = || self.pins.count(index) > known;
+            if others() {
+                // Old bindings do not count. Another thread may just have made such a key yield.
+                self.old.settle(Which::Pinning(index), deadline.left())?;
+                if others() {
+                    return Err(EBUSY);
+                }
             }
-            Ok(())
-        };
-        check(mr.index())?;
-        self.each_yielding(mr, |index, _, binding| {
-            if nest::reaches(&binding, mr.index()) {
-                check(index)?;
-            }
-            Ok(())
-        })
+        }
+        Ok(())
     }
 
     /// Unbinds those of the keys to which no other key refers. Returns `true` if another pass may
     /// find more.
     fn unbind_outermost(&self, mr: &Mr, deadline: &Deadline) -> Result<bool> {
+        let reached = self.reached(mr)?;
+        let mut indices = self.regions.indices();
         let mut more = false;
-        self.each_yielding(mr, |index, region, binding| {
-            let refers = nest::reaches(&binding, mr.index());
-            // It keeps the pins of the leaves.
-            drop(binding);
-            if !refers {
-                return Ok(());
-            }
-            let lapse = || {
-                region.lapsed.store(true, ordering::Relaxed);
-                Ok(())
-            };
-            match region.take_out(&self.pins, index, deadline.left(), || true, lapse) {
+        while let Some((index, region)) =
+            self.find_yielding(mr, &mut indices, |_, binding| refers(binding, &reached))?
+        {
+            match region.lapse(&self.old, &self.pins, index, deadline) {
                 // A window or another key refers to it.
                 Err(EBUSY) => more = true,
                 unbound => unbound?,
             }
-            Ok(())
-        })?;
-        Ok(more)
-    }
-
-    /// Runs `each` on the index, the region and the binding of each key that yields, is bound, and is
-    /// in the protection domain of `mr`.
-    ///
-    /// # Errors
-    ///
-    /// Those of `each`; `EINTR` if the process was killed.
-    fn each_yielding(
-        &self,
-        mr: &Mr,
-        mut each: impl FnMut(u32, &Region, Arc<Binding>) -> Result,
-    ) -> Result {
-        let mut from = 0;
-        while let Some((index, region)) = self.regions.next(from) {
-            if let Some(binding) = region.yielding(mr) {
-                each(index, &region, binding)?;
-            }
-            sched::check_killed()?;
-            let Some(next) = index.checked_add(1) else {
-                break;
-            };
-            from = next;
         }
-        Ok(())
+        Ok(more)
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Device memory and memory regions over it.
+//! Device memory and MRs over it.
 
 use crate::{
     bindings,
@@ -31,15 +31,21 @@ pub(crate) enum DmClass {
 
 impl DmClass {
     /// Returns the class as `include/uapi/rdma/ib_mkey_ioctl.h` encodes it.
-    fn into_raw(self) -> u32 {
-        let which = |which: Option<u16>| which.map_or(0, |which| (u32::from(which) + 1) << 8);
-        match self {
-            Self::Default => 0,
-            Self::Host => bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_HOST,
-            Self::Node(n) => bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_NODE | which(n),
-            Self::P2p => bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_P2P,
-            Self::Pmem(n) => bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_PMEM | which(n),
-        }
+    fn into_raw(self) -> u64 {
+        let (class, number) = match self {
+            Self::Default => return 0,
+            Self::Host => (
+                bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_HOST,
+                None,
+            ),
+            Self::Node(n) => (bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_NODE, n),
+            Self::P2p => (
+                bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_P2P,
+                None,
+            ),
+            Self::Pmem(n) => (bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_PMEM, n),
+        };
+        u64::from(class) | number.map_or(0, |n| (u64::from(n) + 1) << 8)
     }
 }
 
@@ -47,7 +53,7 @@ impl DmClass {
 ///
 /// # Invariants
 ///
-/// The pointer came from `ib_alloc_dm()` of `_device`, and only this frees it.
+/// The pointer came from `ib_alloc_dm_class()` of `_device`, and only this frees it.
 pub(crate) struct DeviceMemory {
     raw: NonNull<bindings::ib_dm>,
     _device: HeldDevice,
@@ -76,9 +82,10 @@ impl DeviceMemory {
         let mut attr: bindings::ib_dm_alloc_attr = unsafe { MaybeUninit::zeroed().assume_init() };
         attr.length = len;
         attr.alignment = log_align;
-        attr.flags = class.into_raw();
         // SAFETY: The device is registered.
-        let raw = from_err_ptr(unsafe { bindings::ib_alloc_dm(device.as_raw(), &attr) })?;
+        let raw = from_err_ptr(unsafe {
+            bindings::ib_alloc_dm_class(device.as_raw(), &attr, class.into_raw())
+        })?;
         // INVARIANT: Allocated above.
         let this = Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
@@ -124,7 +131,7 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant. A region holds its memory, so there is no region over it.
+        // SAFETY: By the type invariant. An MR holds its memory, so there is no MR over it.
         let ret = unsafe { bindings::ib_free_dm(self.raw.as_ptr()) };
         if ret != 0 {
             pr_err!("device memory cannot be freed: error {ret}\n");
@@ -132,16 +139,16 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// A memory region over device memory. Its first address is zero. Dropping it deregisters the
-/// region.
+/// An MR over device memory. Its first address is zero. Dropping it deregisters the
+/// MR.
 pub(crate) struct DmRegion {
-    // Fields drop in declaration order: the region before the memory.
+    // Fields drop in declaration order: the MR before the memory.
     region: PdMr,
     _memory: Arc<DeviceMemory>,
 }
 
 impl DmRegion {
-    /// Registers `len` bytes from `offset` on. The keys are valid when this returns.
+    /// Registers `len` bytes from `offset` on. The lkey and the rkey are valid when this returns.
     ///
     /// # Errors
     ///
@@ -163,7 +170,7 @@ impl DmRegion {
                 access.into_raw() as c_int,
             )
         };
-        // SAFETY: `ib_reg_dm_mr()` returned a new region in the domain, or an error.
+        // SAFETY: `ib_reg_dm_mr()` returned a new MR in the domain, or an error.
         let region = unsafe { PdMr::from_raw(raw, pd) }?;
         let this = Self {
             region,
@@ -172,12 +179,17 @@ impl DmRegion {
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
+    /// Returns the protection domain.
+    pub(in super::super) fn pd(&self) -> &DevicePd {
+        self.region.pd()
+    }
+
     /// Returns the local key.
     pub(crate) fn lkey(&self) -> u32 {
         self.region.lkey()
     }
 
-    /// Returns the remote key.
+    /// Returns the rkey.
     pub(crate) fn rkey(&self) -> u32 {
         self.region.rkey()
     }

@@ -27,31 +27,31 @@ enum ibmkey_dm_class {
 };
 
 /*
- * The class and its number, for ibmkey_alloc_dm(): NUMA node n, a PCI function
- * (in a domain up to 255), or /dev/pmemN. The class alone is the first of its
- * kind that the device offers.
+ * The class and its number, for ibmkey_alloc_dm(): NUMA node n, a PCI function,
+ * or /dev/pmemN. The class alone is the first of its kind that the device offers.
  */
-#define IBMKEY_DM_THE_NODE(n) (IBMKEY_DM_NODE | ((uint32_t)(n) + 1) << 8)
-#define IBMKEY_DM_THE_PMEM(n) (IBMKEY_DM_PMEM | ((uint32_t)(n) + 1) << 8)
-#define IBMKEY_DM_THE_P2P(domain, bus, devfn)                            \
-	(IBMKEY_DM_P2P | ((uint32_t)(domain) << 16 | (uint32_t)(bus) << 8 | \
-			  (uint32_t)(devfn))                             \
-				 << 8)
+#define IBMKEY_DM_THE_NODE(n) (IBMKEY_DM_NODE | ((uint64_t)(uint32_t)(n) + 1) << 8)
+#define IBMKEY_DM_THE_PMEM(n) (IBMKEY_DM_PMEM | ((uint64_t)(uint32_t)(n) + 1) << 8)
+#define IBMKEY_DM_THE_P2P(domain, bus, devfn)                              \
+	(IBMKEY_DM_P2P |                                                   \
+	 (((uint64_t)(uint32_t)(domain) << 16 | (uint64_t)(uint8_t)(bus) << 8 | \
+	   (uint8_t)(devfn)) + 1) << 8)
 
 /**
  * ibmkey_enable - make the device-memory verbs work on a context
  * @ctx: an open device
  *
  * Afterwards ibv_alloc_dm(), ibv_free_dm(), ibv_reg_dm_mr(), ibv_memcpy_to_dm()
- * and ibv_memcpy_from_dm() work on @ctx, and ibv_query_device_ex() returns
- * max_dm_size, which the kernel alone does not report to programs. If the
- * device's provider has these verbs, they stay as they are. Keys do not need
- * this function. Calling it again changes nothing.
+ * and ibv_memcpy_from_dm() work on @ctx. ibv_query_device_ex() then returns max_dm_size,
+ * which the kernel does not report without this library. If the device's provider has
+ * these verbs, the provider's functions stay in use. Keys do not need this function. A
+ * second call on @ctx changes nothing.
  *
  * ibv_reg_dm_mr() requires IBV_ACCESS_ZERO_BASED. A copy may have any offset,
  * address and length within the device memory. The first copies of a buffer are
  * system calls; then the library maps it, if possible, and copies as memcpy()
- * does. An address outside of the process's memory is EFAULT from a call only.
+ * does. A copy by a system call returns EFAULT for an address outside of the process's
+ * memory; a copy by memcpy() raises SIGSEGV.
  *
  * Return: 0; EOPNOTSUPP if the kernel offers no device memory on this device.
  */
@@ -61,18 +61,19 @@ int ibmkey_enable(struct ibv_context *ctx);
  * ibmkey_alloc_dm - allocate device memory of a class
  * @ctx: an open device
  * @attr: as for ibv_alloc_dm(); the alignment is that of the physical address
- * @dm_class: a bit of enum ibmkey_dm_class, or one of IBMKEY_DM_THE_NODE() and
- *	so on; 0 is the device's default, as with ibv_alloc_dm()
+ * @dm_class: a bit of enum ibmkey_dm_class, or the value of IBMKEY_DM_THE_NODE(),
+ *	IBMKEY_DM_THE_PMEM() or IBMKEY_DM_THE_P2P(); 0 is the device's default, as
+ *	with ibv_alloc_dm()
  *
- * Enables @ctx, see ibmkey_enable(). A device offers host memory and the
- * classes that the module parameter dm_class gives it.
+ * Enables @ctx as ibmkey_enable() does. A device offers host memory and the classes that
+ * the module parameter dm_class gives it.
  *
  * Return: the memory, to be freed by ibv_free_dm(); or NULL and errno: EINVAL
  * for an invalid class, EOPNOTSUPP for a class that the device does not offer.
  */
 struct ibv_dm *ibmkey_alloc_dm(struct ibv_context *ctx,
 			       const struct ibv_alloc_dm_attr *attr,
-			       uint32_t dm_class);
+			       uint64_t dm_class);
 
 /**
  * ibmkey_export_dm - export device memory as a dma-buf
@@ -91,8 +92,8 @@ int ibmkey_export_dm(struct ibv_dm *dm, int *fd);
 /**
  * ibmkey_reg_dmabuf_mr - register a part of a dma-buf
  * @pd: the protection domain
- * @offset: of the first byte in the dma-buf
- * @length: bytes
+ * @offset: offset of the first byte in the dma-buf
+ * @length: number of bytes
  * @iova: address of the first byte in the MR; its offset in a page is that
  *	of @offset
  * @fd: the dma-buf
@@ -101,14 +102,14 @@ int ibmkey_export_dm(struct ibv_dm *dm, int *fd);
  * Does what ibv_reg_dmabuf_mr() does. rxe's provider library lacks that verb. The
  * exporter must give the kernel a mapping of ordinary memory that stays in place.
  * Such exporters are /dev/udmabuf for memfds, DMA-BUF heaps, and
- * ibmkey_export_dm() for device memory. The MR keeps the dma-buf, even if it is
- * revoked. It can be used like an MR of ibv_reg_mr(): for every verb, and as a
- * leaf of keys.
+ * ibmkey_export_dm() for device memory. The MR keeps the dma-buf, even if its exporter
+ * revokes it. The MR can be used like an MR of ibv_reg_mr(): for every verb, and as a leaf
+ * of keys.
  *
  * Return: the MR, to be deregistered by ibv_dereg_mr(); or NULL and errno:
- * EBADF if @fd is not open, EINVAL if it is not a dma-buf, for a range outside
- * of the dma-buf or for invalid access flags, EACCES for write access to a
- * read-only dma-buf, EOPNOTSUPP if the exporter has no such mapping, ENODEV if
+ * EBADF if @fd is not open; EINVAL if @fd is not a dma-buf, for a range outside
+ * of the dma-buf or for invalid access flags; EACCES for write access to a
+ * read-only dma-buf; EOPNOTSUPP if the exporter has no such mapping; ENODEV if
  * the dma-buf was revoked.
  */
 struct ibv_mr *ibmkey_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,

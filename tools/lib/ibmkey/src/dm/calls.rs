@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! The kernel's calls on device memory, by handles.
+//! The system calls on device memory. The kernel knows device memory by a handle.
 
 use core::ffi::c_int;
 
@@ -16,19 +16,19 @@ use crate::{
 };
 
 /// Allocates device memory of a class, or of the first one with 0. Returns its handle.
-pub(crate) fn allocate(fd: c_int, length: u64, log_align: u32, class: u32) -> Result<u32> {
+pub(crate) fn allocate(fd: c_int, length: u64, log_align: u32, class: u64) -> Result<u32> {
     let mut command = Command::<4>::new(sys::UVERBS_OBJECT_DM, sys::UVERBS_METHOD_DM_ALLOC)
         .new_object(sys::UVERBS_ATTR_ALLOC_DM_HANDLE)
         .u64(sys::UVERBS_ATTR_ALLOC_DM_LENGTH, length)
         .u32(sys::UVERBS_ATTR_ALLOC_DM_ALIGNMENT, log_align);
 
     if class != 0 {
-        command = command.u32(sys::IB_MKEY_ATTR_DM_ALLOC_CLASS, class);
+        command = command.u64(sys::IB_MKEY_ATTR_DM_ALLOC_CLASS, class);
     }
     command.run(fd)
 }
 
-/// Frees device memory. `EBUSY` while it is registered.
+/// Frees device memory. Returns `EBUSY` while the memory is registered.
 pub(crate) fn release(fd: c_int, handle: u32) -> Result {
     Command::<1>::new(sys::UVERBS_OBJECT_DM, sys::UVERBS_METHOD_DM_FREE)
         .object(sys::UVERBS_ATTR_FREE_DM_HANDLE, handle)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Sentences about calls that failed and bind nothing themselves. Each names the argument, and the
-//! field or element of it, where the errno value and the arguments show which one it is.
+//! Sentences about calls that failed, except those that bind a key. A sentence names the argument,
+//! and its field or element, if the errno value and the arguments show which one caused the error.
 
 use crate::{
     errno::{
@@ -26,12 +26,13 @@ pub(super) const KEY_MEMORY: &str =
 const BUSY: &str = "a memory window or another key refers to";
 const NO_KEYS: &str = "the device has no keys: mkeyctl doctor says why";
 
-/// Keeps the sentence of `why` if a call failed.
+/// If a call failed, stores the sentence that `why` returns.
 pub(crate) fn explained<T>(result: Result<T>, why: impl FnOnce(Errno) -> String) -> Result<T> {
     result.inspect_err(|&errno| super::say(&why(errno)))
 }
 
-/// Says what is wrong with access flags; `None` if nothing is that all devices refuse.
+/// Says what is wrong with access flags. Returns `None` if they have no fault that all devices
+/// refuse.
 fn access_reason(access: u32) -> Option<String> {
     let remote = sys::IBV_ACCESS_REMOTE_WRITE | sys::IBV_ACCESS_REMOTE_ATOMIC;
 
@@ -46,7 +47,7 @@ fn other(errno: Errno) -> String {
     format!("the kernel refused the call: {errno}")
 }
 
-/// `ibmkey_alloc()`.
+/// Explains a failure of `ibmkey_alloc()`.
 pub(crate) fn alloc(has_pd: bool, max_entries: u32, errno: Errno) -> String {
     let most = sys::IB_MKEY_MAX_INDICES;
 
@@ -61,7 +62,7 @@ pub(crate) fn alloc(has_pd: bool, max_entries: u32, errno: Errno) -> String {
     }
 }
 
-/// `ibmkey_alloc_ex()`; `attr` is `None` for NULL.
+/// Explains a failure of `ibmkey_alloc_ex()`; `attr` is `None` for NULL.
 pub(crate) fn alloc_ex(has_pd: bool, attr: Option<&AllocAttr>, errno: Errno) -> String {
     let Some(attr) = attr else {
         return "attr is NULL".into();
@@ -77,7 +78,7 @@ pub(crate) fn alloc_ex(has_pd: bool, attr: Option<&AllocAttr>, errno: Errno) -> 
     }
 }
 
-/// `ibmkey_reg_iov()`; `iov` is `None` for NULL.
+/// Explains a failure of `ibmkey_reg_iov()`; `iov` is `None` for NULL.
 ///
 /// # Safety
 ///
@@ -124,8 +125,8 @@ pub(crate) unsafe fn reg_iov(
     }
 }
 
-/// `ibmkey_describe()`; `bind` is `None` for NULL. `has_room` is false if `to` is NULL and `room`
-/// is not 0.
+/// Explains a failure of `ibmkey_describe()`; `bind` is `None` for NULL. `has_room` is false if
+/// `to` is NULL and `room` is not 0.
 pub(crate) fn describe(bind: Option<&Bind>, has_room: bool) -> String {
     let Some(bind) = bind else {
         return "bind is NULL".into();
@@ -156,7 +157,8 @@ pub(crate) fn describe(bind: Option<&Bind>, has_room: bool) -> String {
             "bind.repeat_count is NULL".into()
         }
         sys::IBMKEY_INTERLEAVED => too_many(bind.num_entries, "blocks"),
-        // SAFETY: The kind says that the union has this member, which is NULL or a layout.
+        // SAFETY: By the contract of `ibmkey_describe()`, a bind of this kind has this member of
+        // the union, which is NULL or a layout.
         sys::IBMKEY_INDEXED => match unsafe { bind.__bindgen_anon_1.indexed.as_ref() } {
             Some(layout) => {
                 let found = super::invalid_indexed(layout);
@@ -171,8 +173,9 @@ pub(crate) fn describe(bind: Option<&Bind>, has_room: bool) -> String {
     }
 }
 
-/// `ibmkey_post_bind()` and `ibmkey_wr_bind()`; `wr` is `None` for NULL. `has_qp` is false if the
-/// queue pair is NULL. A request that is `posted` names its description by an MR.
+/// Explains a failure of `ibmkey_post_bind()`, where `posted` is true, or of `ibmkey_wr_bind()`.
+/// `wr` is `None` for NULL. `has_qp` is false if the queue pair is NULL. A posted request must name
+/// its description by an MR.
 pub(crate) fn request(has_qp: bool, wr: Option<&Wr>, posted: bool, errno: Errno) -> String {
     let Some(wr) = wr else {
         return "wr is NULL".into();
@@ -190,7 +193,8 @@ pub(crate) fn request(has_qp: bool, wr: Option<&Wr>, posted: bool, errno: Errno)
     }
 }
 
-/// `ibmkey_post_unbind()` and `ibmkey_wr_unbind()`.
+/// Explains a failure of `ibmkey_post_unbind()`, where `posted` is true, or of
+/// `ibmkey_wr_unbind()`.
 pub(crate) fn unbind_request(has_qp: bool, has_key: bool, posted: bool, errno: Errno) -> String {
     match errno.get() {
         libc::EINVAL if !has_qp => "qp is NULL".into(),
@@ -199,7 +203,7 @@ pub(crate) fn unbind_request(has_qp: bool, has_key: bool, posted: bool, errno: E
     }
 }
 
-/// The refusal of a request by the provider.
+/// Explains why the provider refused a request.
 fn queue(posted: bool, errno: Errno) -> String {
     match errno.get() {
         libc::ENOMEM => "the send queue of qp is full".into(),
@@ -213,7 +217,7 @@ fn queue(posted: bool, errno: Errno) -> String {
 }
 
 /// `ibmkey_alloc_dm()`; `attr` is `None` for NULL.
-pub(crate) fn alloc_dm(has_ctx: bool, attr: Option<&DmAttr>, class: u32, errno: Errno) -> String {
+pub(crate) fn alloc_dm(has_ctx: bool, attr: Option<&DmAttr>, class: u64, errno: Errno) -> String {
     let Some(attr) = attr else {
         return "attr is NULL".into();
     };
@@ -328,7 +332,7 @@ impl Rereg {
     }
 }
 
-/// `ibmkey_pool_create()`.
+/// Explains a failure of `ibmkey_pool_create()`.
 pub(crate) fn pool_create(has_pd: bool, max_entries: u32, max_keys: u32, errno: Errno) -> String {
     let most = sys::IB_MKEY_MAX_INDICES;
 
@@ -342,7 +346,7 @@ pub(crate) fn pool_create(has_pd: bool, max_entries: u32, max_keys: u32, errno: 
     }
 }
 
-/// `ibmkey_pool_get()`; `max_keys` is `None` if the pool is NULL.
+/// Explains a failure of `ibmkey_pool_get()`; `max_keys` is `None` if the pool is NULL.
 pub(crate) fn pool_get(max_keys: Option<u32>, errno: Errno) -> String {
     let Some(max_keys) = max_keys else {
         return "pool is NULL".into();
@@ -355,7 +359,7 @@ pub(crate) fn pool_get(max_keys: Option<u32>, errno: Errno) -> String {
     }
 }
 
-/// `ibmkey_pool_put()`.
+/// Explains a failure of `ibmkey_pool_put()`.
 pub(crate) fn pool_put(has_pool: bool, errno: Errno) -> String {
     match errno.get() {
         libc::EINVAL if !has_pool => "pool is NULL".into(),
@@ -365,7 +369,7 @@ pub(crate) fn pool_put(has_pool: bool, errno: Errno) -> String {
     }
 }
 
-/// `ibmkey_pool_destroy()`.
+/// Explains a failure of `ibmkey_pool_destroy()`.
 pub(crate) fn pool_destroy(errno: Errno) -> String {
     match errno.get() {
         libc::EBUSY => {

@@ -42,7 +42,7 @@ pub unsafe extern "C" fn ibmkey_enable(ctx: *mut ibv_context) -> c_int {
 pub unsafe extern "C" fn ibmkey_alloc_dm(
     ctx: *mut ibv_context,
     attr: *const ibv_alloc_dm_attr,
-    dm_class: u32,
+    dm_class: u64,
 ) -> *mut ibv_dm {
     // SAFETY: By the function's contract.
     let attr = unsafe { attr.as_ref() };
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn ibmkey_alloc_dm(
     }))
 }
 
-/// Makes a dma-buf of device memory.
+/// Exports device memory as a dma-buf.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_export_dm(dm: *mut ibv_dm, fd: *mut c_int) -> c_int {
     if fd.is_null() {
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn ibmkey_reg_dmabuf_mr(
         offset,
         length,
         fd,
-        // CAST: A set of flags.
+        // CAST: The argument is a set of flags, so its sign does not matter.
         access: access as c_uint,
     };
     // SAFETY: By the function's contract.
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn ibmkey_reg_dmabuf_mr(
     to_ptr(explained(result, |errno| arguments.sentence(errno)))
 }
 
-/// Registers an MR again.
+/// Changes the memory, the protection domain or the access flags of an MR.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_rereg_mr(
     mr: *mut ibv_mr,
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn ibmkey_rereg_mr(
     length: usize,
     access: c_int,
 ) -> c_int {
-    // CAST: Sets of flags.
+    // CAST: The arguments are sets of flags, so their signs do not matter.
     let arguments = calls::Rereg {
         has_mr: !mr.is_null(),
         has_pd: !pd.is_null(),

@@ -2,11 +2,11 @@
 
 //! Memory that the program lends to the device for a while.
 //!
-//! A region that borrows memory could be leaked by safe code, with `mem::forget()` or a circle of
-//! `Rc`. The borrow would end, but not the registration, and peers would write memory to which
-//! references exist. So borrowed memory is registered in a scope, as threads that borrow are started in
-//! `std::thread::scope()`: it is deregistered when the scope ends, whatever was leaked. A
-//! [`Region`](super::Region) owns its memory, so it may be leaked.
+//! Safe code could leak a region that borrows memory, with `mem::forget()` or a circle of `Rc`. The
+//! borrow would end, but the memory would stay registered, and peers could write memory to which
+//! references exist. So borrowed memory is registered in a scope, as threads that borrow are
+//! started in `std::thread::scope()`. The end of the scope deregisters the memory, whatever was
+//! leaked. A [`Region`](super::Region) owns its memory, so a program may leak it.
 
 use core::{
     cell::RefCell,
@@ -32,17 +32,18 @@ use crate::{
     ioctl::Plain, //
 };
 
-/// Deregisters all that was registered in a scope.
+/// The memory that was registered in a scope. Dropping this deregisters it.
 struct Loans(RefCell<Vec<Memory>>);
 
 impl Drop for Loans {
     fn drop(&mut self) {
         for memory in self.0.get_mut().iter().rev() {
             match memory.deregister().map_err(Errno::get) {
-                // A device that has gone has deregistered everything.
+                // The device was removed, and the kernel has destroyed all its MRs.
                 Ok(()) | Err(libc::EIO | libc::ENODEV) => {}
                 Err(errno) => {
-                    // The program may use the memory again as soon as this returns.
+                    // Abort: the program could use the memory as soon as this returns, while peers
+                    // could still write it.
                     eprintln!(
                         "ibmkey: borrowed memory is still registered at the end of its scope \
                          (errno {errno}): a key over it was leaked, or a window is bound to it"
@@ -58,12 +59,13 @@ impl Drop for Loans {
 pub struct Scope<'scope, 'env: 'scope> {
     pd: Pd<'scope>,
     loans: &'scope Loans,
-    /// Neither lifetime may become shorter: memory is lent to the end of the scope.
+    /// These types are invariant in the lifetimes, so that the compiler shortens neither: memory is
+    /// lent until the end of the scope.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
-/// Memory that is registered to the end of a [`Scope`].
+/// Memory that is registered until the end of a [`Scope`].
 #[derive(Clone, Copy)]
 pub struct Lent<'scope> {
     memory: Memory,
@@ -71,10 +73,10 @@ pub struct Lent<'scope> {
 }
 
 impl Pd<'_> {
-    /// Runs `work`, which can register memory that the program has borrowed, and deregisters it.
+    /// Runs `work`, which can register borrowed memory, and deregisters that memory afterwards.
     ///
-    /// After this the program has its memory again. If a key over it still exists then, because it was
-    /// leaked, or if a memory window of another crate is bound to it, the process is aborted.
+    /// When this returns, the program can use the memory again. If a leaked key still describes the
+    /// memory, or a memory window of another crate is bound to it, this aborts the process.
     ///
     /// ```no_run
     /// use ibmkey::keys::{Access, Pd};
@@ -112,20 +114,30 @@ impl Pd<'_> {
     }
 }
 
+/// Returns `EINVAL` for access flags that allow writing.
+fn refuse_writes(access: Access) -> Result {
+    if access.bits() & Access::ALL_WRITES == 0 {
+        return Ok(());
+    }
+    explain::say("the access flags allow writing memory that is borrowed for reading");
+    Err(Errno::EINVAL)
+}
+
 impl<'scope, 'env> Scope<'scope, 'env> {
     /// Returns the protection domain, for keys of the scope.
     pub fn pd(&self) -> &Pd<'scope> {
         &self.pd
     }
 
-    /// Registers memory until the scope ends. The program cannot use it during that time, except by
+    /// Registers memory until the scope ends. Until then the program can use the memory only by
     /// [`Lent::read`] and [`Lent::write`].
     pub fn register<T: Plain>(
         &'scope self,
         memory: &'env mut [T],
         access: Access,
     ) -> Result<Lent<'scope>> {
-        // SAFETY: The exclusive borrow does not end before the scope, which deregisters the memory.
+        // SAFETY: The end of the scope deregisters the memory. The exclusive borrow does not end
+        // before.
         unsafe {
             self.lend(
                 NonNull::from(&mut *memory).cast(),
@@ -135,16 +147,14 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         }
     }
 
-    /// Registers memory that the program may read meanwhile. `EINVAL` if `access` allows writing.
+    /// Registers memory that the program may read until the scope ends. Returns `EINVAL` if
+    /// `access` allows writing.
     pub fn share<T: Plain>(
         &'scope self,
         memory: &'env [T],
         access: Access,
     ) -> Result<Slice<'scope>> {
-        if access.bits() & Access::ALL_WRITES != 0 {
-            explain::say("the access flags allow writing memory that is borrowed for reading");
-            return Err(Errno::EINVAL);
-        }
+        refuse_writes(access)?;
         // SAFETY: The borrow does not end before the scope, which deregisters the memory, and elements
         // have no interior that changes. Nothing writes by this MR.
         let lent = unsafe { self.lend(NonNull::from(memory).cast(), size_of_val(memory), access) };
@@ -153,7 +163,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 
     /// # Safety
     ///
-    /// That of [`Memory::register`]. The memory is deregistered when the scope ends.
+    /// The requirements of [`Memory::register`]. The end of the scope deregisters the memory.
     unsafe fn lend(
         &'scope self,
         start: NonNull<u8>,
@@ -162,7 +172,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     ) -> Result<Lent<'scope>> {
         let mut loans = self.loans.0.borrow_mut();
 
-        // What is registered must be remembered.
+        // Reserve room first: memory that is registered must be in the list.
         loans.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         // SAFETY: By the caller's promise.
         let memory = unsafe { Memory::register(self.pd, start, length, access) }?;
@@ -173,9 +183,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         })
     }
 
-    /// Makes one key of several parts, one after another. Parts without elements have no bytes.
+    /// Makes one key of several parts, one after another. Parts without elements are left out.
     ///
-    /// Each part has its own MR, so a peer reaches no byte between them.
+    /// Each part has its own MR, to which peers have no rights.
     pub fn gather<T: Plain>(
         &'scope self,
         parts: impl IntoIterator<Item = &'env mut [T]>,
@@ -183,7 +193,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     ) -> Result<Key<'scope>> {
         let parts = parts.into_iter().filter(|part| size_of_val(*part) > 0);
         let slices: Result<Vec<_>> = parts
-            .map(|part| Ok(self.register(part, access)?.all()))
+            .map(|part| Ok(self.register(part, access.of_leaves())?.all()))
             .collect();
 
         Key::of_slices(&self.pd, &slices?, access)
@@ -195,17 +205,21 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         parts: impl IntoIterator<Item = &'env [T]>,
         access: Access,
     ) -> Result<Key<'scope>> {
+        refuse_writes(access)?;
         let parts = parts.into_iter().filter(|part| size_of_val(*part) > 0);
-        let slices: Result<Vec<_>> = parts.map(|part| self.share(part, access)).collect();
+        let slices: Result<Vec<_>> = parts
+            .map(|part| self.share(part, access.of_leaves()))
+            .collect();
 
         Key::of_slices(&self.pd, &slices?, access)
     }
 
-    /// Makes one key of elements that repeat with strides, in numbers of elements: `block` is the first
-    /// block, and `strides[d]` the elements from one start to the next in dimension d.
+    /// Makes one key of elements that repeat with strides. `block` has the elements at index 0 of
+    /// every dimension. `strides[d]` is the number of elements from one start to the next in
+    /// dimension d.
     ///
-    /// Returns `ERANGE` if a block reaches outside the memory, `EOVERFLOW` if a number of bytes does
-    /// not fit 64 bits.
+    /// Returns `ERANGE` if a block reaches outside the memory, `EOVERFLOW` if a number of bytes
+    /// does not fit 64 bits.
     pub fn strided<T: Plain>(
         &'scope self,
         memory: &'env mut [T],
@@ -227,7 +241,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         let strides = strides.ok_or(Errno::EOVERFLOW)?;
 
         let first = bytes(block.start)?..bytes(block.end)?;
-        let all = self.register(memory, access)?.all();
+        let all = self.register(memory, access.of_leaves())?.all();
         Key::of_strided(&self.pd, all.slice(first)?, repeat, &strides, access)
     }
 }
@@ -238,7 +252,7 @@ impl<'scope> Lent<'scope> {
         self.memory.all()
     }
 
-    /// Returns some bytes, for a layout; `ERANGE` if they reach outside.
+    /// Returns some bytes, for a layout. Returns `ERANGE` if `range` reaches outside the memory.
     pub fn slice(&self, range: Range<u64>) -> Result<Slice<'scope>> {
         self.all().slice(range)
     }
@@ -248,23 +262,23 @@ impl<'scope> Lent<'scope> {
         self.memory.address()
     }
 
-    /// Returns the key for requests of this side.
+    /// Returns the lkey, for requests of this side.
     pub fn lkey(&self) -> u32 {
         self.memory.lkey()
     }
 
-    /// Returns the key for requests of peers.
+    /// Returns the rkey, for requests of peers.
     pub fn rkey(&self) -> u32 {
         self.memory.rkey()
     }
 
-    /// Copies elements out of the memory, from byte `at` on; `ERANGE` if they reach outside. If the
-    /// device writes meanwhile, some bytes are old and some are new.
+    /// Copies elements out of the memory, from byte `at` on. Returns `ERANGE` if they reach
+    /// outside. If the device writes at the same time, some bytes can be old and others new.
     pub fn read<T: Plain>(&self, at: usize, to: &mut [T]) -> Result {
         self.memory.read(at, to)
     }
 
-    /// Copies elements into the memory, from byte `at` on; `ERANGE` if they reach outside.
+    /// Copies elements into the memory, from byte `at` on. Returns `ERANGE` if they reach outside.
     pub fn write<T: Plain>(&self, at: usize, from: &[T]) -> Result {
         self.memory.write(at, from)
     }

@@ -80,7 +80,7 @@ cdef extern from "infiniband/mkey.h" nogil:
     void ibmkey_unimport_context(ibv_context *ctx)
     ibv_pd *ibmkey_import_pd(ibv_context *ctx, uint32_t pd_handle)
     void ibmkey_unimport_pd(ibv_pd *pd)
-    ibv_dm *ibmkey_alloc_dm(ibv_context *ctx, const ibv_alloc_dm_attr *attr, uint32_t dm_class)
+    ibv_dm *ibmkey_alloc_dm(ibv_context *ctx, const ibv_alloc_dm_attr *attr, uint64_t dm_class)
     int ibmkey_export_dm(ibv_dm *dm, int *fd)
     int ibmkey_query_caps(ibv_context *ctx, ibmkey_caps *caps)
     ibv_mr *ibmkey_alloc(ibv_pd *pd, uint32_t max_entries)
@@ -391,7 +391,7 @@ cdef class DmHandle:
     cdef readonly size_t exports
     cdef readonly size_t length
 
-    def __init__(self, ContextHandle context, size_t length, uint32_t log_align, uint32_t dm_class):
+    def __init__(self, ContextHandle context, size_t length, uint32_t log_align, uint64_t dm_class):
         cdef ibv_alloc_dm_attr attr
         if self.dm != NULL:
             raise TypeError("the device memory is allocated")

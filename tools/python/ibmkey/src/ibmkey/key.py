@@ -74,8 +74,8 @@ class Key:
 
         ``array`` is a NumPy array, a memoryview or any other object with the buffer protocol, sliced,
         transposed or broadcast as you like. ``access`` is a set of ``IBV_ACCESS_*``; a key that is only
-        read by this device needs none. Without ``mr``, the memory of the array is registered with the
-        same access flags, unless it is device memory (``DM``), whose MR is used.
+        read by this device needs none. Without ``mr``, the memory of the array is registered, unless it is
+        device memory (``DM``), whose MR is used. Peers have no rights to that MR.
         """
         found = memory.strided(array)
         # Fail before memory is registered.

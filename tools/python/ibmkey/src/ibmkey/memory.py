@@ -128,6 +128,23 @@ def _writable(memory: Strided, access: int) -> None:
         raise ValueError("the array is read-only, and the access flags allow a peer or the device to write it")
 
 
+def _of_leaves(access: int) -> int:
+    """Returns the flags of an MR that only keys with these flags use.
+
+    The MR has bytes that a key over a part of it does not have. Without remote rights, a peer that guesses
+    its rkey reaches none of them.
+    """
+    from pyverbs.enums import (
+        IBV_ACCESS_MW_BIND,
+        IBV_ACCESS_REMOTE_ATOMIC,
+        IBV_ACCESS_REMOTE_READ,
+        IBV_ACCESS_REMOTE_WRITE,
+    )
+
+    remote = IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE
+    return int(access & ~(IBV_ACCESS_MW_BIND | remote))
+
+
 class ArrayMR(MR):  # type: ignore[misc]
     """An MR over the memory of an array. It keeps the array."""
 
@@ -253,9 +270,9 @@ def leaf(pd: Any, memory: Strided, access: int, mr: HasMr | None) -> Leaf:
     found = _in_dm(low, length)
     if found is not None:
         dm, start = found
-        region = dm.mr(pd, access)
+        region = dm.mr(pd, _of_leaves(access))
         return Leaf(region.lkey, low, low - start, (region, dm, memory.owner))
-    new = ArrayMR(pd, memory, access)
+    new = ArrayMR(pd, memory, _of_leaves(access))
     return Leaf(new.lkey, low, low, (new,))
 
 

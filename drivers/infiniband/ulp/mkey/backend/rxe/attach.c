@@ -48,7 +48,7 @@ static const char *const symbols[RXE_NUM_FUNCTIONS] = {
 #undef RXE_FUNCTION
 };
 
-/* kallsyms is not exported. Its text for an address is: "name+0x4/0x22d [module]". */
+/* kallsyms is not exported, so this parses its text: "name+0x4/0x22d [module]". */
 static struct code_range range_of(const char *symbol)
 {
 	unsigned long address = rust_helper_text_address(symbol);
@@ -163,7 +163,7 @@ static int attach_locked(void)
 
 		err = attach_hook(hook, addresses[hook->function]);
 		if (err) {
-			pr_err("ib_mkey: cannot redirect %s: error %d; a livepatch, kprobe or BPF program may hold it\n",
+			pr_err("cannot redirect %s: error %d; a livepatch, kprobe or BPF program may hold it\n",
 			       symbols[hook->function], err);
 			detach_locked();
 			return err;
@@ -186,7 +186,7 @@ static int ib_mkey_rxe_notify(struct notifier_block *nb, unsigned long action,
 	/* Before rxe's init, so that its first device finds the redirection. */
 	if (action == MODULE_STATE_COMING && !ib_mkey_rxe_attached &&
 	    attach_locked() == -ENOENT)
-		pr_err("ib_mkey: this rdma_rxe lacks a function to redirect\n");
+		pr_err("this rdma_rxe lacks a function to redirect\n");
 	/* Before ftrace forgets the module's functions. */
 	else if (action == MODULE_STATE_GOING)
 		detach_locked();

@@ -10,12 +10,15 @@ use super::{
         self, resp_states_RESPST_NONE, rxe_mr, rxe_mr_copy_dir, rxe_mr_copy_dir_RXE_FROM_MR_OBJ,
         rxe_mr_copy_dir_RXE_TO_MR_OBJ,
     },
-    private, Rxe,
+    private,
+    replacements::{ib_mkey_rxe_atomic_op, ib_mkey_rxe_atomic_write, ib_mkey_rxe_flush},
+    Base, Rxe,
 };
 use crate::{
     backend::interface::DriverCalls,
     kernel_ext::rdma::{mr::Right, Access, Mr, Pd},
 };
+use core::ptr;
 use kernel::{error::to_result, ffi::c_int, prelude::*};
 
 /// The fetch-and-add of rxe's responder, `IB_OPCODE_RC_FETCH_ADD`.
@@ -86,7 +89,7 @@ impl DriverCalls for Rxe {
         let mut original = 0;
         // SAFETY: The MR is valid; `original` is a place for a word.
         state_result(unsafe {
-            bindings::ib_mkey_rxe_stock_atomic_op(
+            bindings::ib_mkey_rxe_test_atomic_op(
                 rxe_mr_of(mr)?,
                 iova,
                 FETCH_ADD,
@@ -101,13 +104,26 @@ impl DriverCalls for Rxe {
     fn atomic_write(mr: &Mr, iova: u64, value: u64) -> Result {
         // SAFETY: The MR is valid.
         state_result(unsafe {
-            bindings::ib_mkey_rxe_stock_atomic_write(rxe_mr_of(mr)?, iova, value)
+            bindings::ib_mkey_rxe_test_atomic_write(rxe_mr_of(mr)?, iova, value)
         })
     }
 
     fn flush(mr: &Mr, iova: u64, length: u32) -> Result {
         // SAFETY: The MR is valid.
-        to_result(unsafe { bindings::ib_mkey_rxe_stock_flush(rxe_mr_of(mr)?, iova, length) })
+        to_result(unsafe { bindings::ib_mkey_rxe_test_flush(rxe_mr_of(mr)?, iova, length) })
+    }
+
+    fn refuses_unknown(mr: &Mr) -> Result<bool> {
+        let (mr, unknown, mut original) = (rxe_mr_of(mr)?, ptr::null(), 0);
+        // SAFETY: The MR is valid, and is one of this module; `original` is a place for a word.
+        let atomic =
+            unsafe { ib_mkey_rxe_atomic_op(mr, 0, FETCH_ADD, 0, 1, &mut original, unknown) };
+        // SAFETY: As above.
+        let write = unsafe { ib_mkey_rxe_atomic_write(mr, 0, 1, unknown) };
+        // SAFETY: As above.
+        let flush = unsafe { ib_mkey_rxe_flush(mr, 0, 1, unknown) };
+        let refused = atomic == Base::DENIED && write == Base::DENIED;
+        Ok(refused && flush == EACCES.to_errno())
     }
 
     fn reg_mr(mr: &Mr, iova: u64, key: u32, access: Access) -> Result {

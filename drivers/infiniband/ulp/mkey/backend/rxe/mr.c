@@ -5,22 +5,22 @@
  */
 
 #include <linux/mm.h>
+#include <linux/slab.h>
 #include <rdma/ib_umem_odp.h>
 
 #include "rxe_hook.h"
 #include "rxe_loc.h"
 
 /*
- * Where all memory is mapped, one page after another in the order of their struct page: the address
- * of a page is that of its struct page, times the ratio of their sizes, and this sum. page_table.rs
- * uses it.
+ * If all memory is mapped in the order of struct page, the address of a page is the address of its
+ * struct page, times PAGE_SIZE / sizeof(struct page), plus this number. page_table.rs uses it.
  */
 unsigned long ib_mkey_rxe_page_base __ro_after_init;
 
-/* Whether memcpy() of the kernel copies by string instructions. copy_row.rs uses it. */
+/* true if memcpy() of the kernel copies by string instructions. copy_row.rs uses it. */
 bool ib_mkey_fast_strings __ro_after_init;
 
-/* Sets the numbers above. The module's initialisation calls this before anything is copied. */
+/* Sets the two variables above. The module's initialisation calls this before the first copy. */
 void ib_mkey_rxe_init_copies(void)
 {
 	const struct page *page = virt_to_page(PAGE_OFFSET);
@@ -41,7 +41,7 @@ static void *get_object(struct rxe_pool *pool, u32 index)
 	struct rxe_pool_elem *elem;
 
 	rcu_read_lock();
-	/* xa_load() without its own section of RCU */
+	/* As in xa_load(), which would enter RCU a second time. */
 	do {
 		elem = xas_load(&xas);
 		if (xa_is_zero(elem))
@@ -81,6 +81,21 @@ struct rxe_mw *ib_mkey_rxe_get_mw(struct ib_device *ibdev, u32 index)
 	return get_object(&to_rdev(ibdev)->mw_pool, index);
 }
 
+/*
+ * Returns the window at a pool index, with a reference, if its address is @mw. Returns NULL for
+ * another window. @mw may be freed.
+ */
+struct rxe_mw *ib_mkey_rxe_hold_mw(struct ib_device *ibdev, u32 index, const struct rxe_mw *mw)
+{
+	struct rxe_mw *held = ib_mkey_rxe_get_mw(ibdev, index);
+
+	if (held && held != mw) {
+		ib_mkey_rxe_put_mw(held);
+		held = NULL;
+	}
+	return held;
+}
+
 void ib_mkey_rxe_put_mw(struct rxe_mw *mw)
 {
 	kref_put(&mw->elem.ref_cnt, release);
@@ -96,25 +111,27 @@ void ib_mkey_rxe_put_qp(struct rxe_qp *qp)
 	kref_put(&qp->elem.ref_cnt, release);
 }
 
-/* Returns the pool index by which rkeys name a memory window. */
-u32 ib_mkey_rxe_mw_index(struct ib_mw *ibmw)
+/*
+ * The number of windows that are bound to hidden MRs, by the index of their device. Devices that
+ * share a number are correct, too: windows over their own MRs are then bound more slowly.
+ */
+static atomic_t hidden_windows[64];
+
+static atomic_t *hidden_windows_of(u32 device)
 {
-	return to_rmw(ibmw)->elem.index;
+	return &hidden_windows[device % ARRAY_SIZE(hidden_windows)];
 }
 
-/* The number of windows that are bound to hidden MRs. */
-static atomic_t hidden_windows;
-
-void ib_mkey_rxe_count_hidden(int more)
+void ib_mkey_rxe_count_hidden(u32 device, int more)
 {
-	atomic_add(more, &hidden_windows);
+	atomic_add(more, hidden_windows_of(device));
 	/* The number before the bind. Pairs with the barrier in direct_bind_mw(). */
 	smp_mb__after_atomic();
 }
 
-bool ib_mkey_rxe_hides_windows(void)
+bool ib_mkey_rxe_hides_windows(const struct ib_device *ibdev)
 {
-	return atomic_read(&hidden_windows);
+	return atomic_read(hidden_windows_of(ibdev->index));
 }
 
 /* Returns true if @mw, to which the caller has a reference, is bound to @ibmr. */
@@ -147,6 +164,25 @@ void ib_mkey_rxe_own_umem(struct rxe_mr *mr)
 		to_ib_umem_odp(mr->umem)->private = mr;
 }
 
+/*
+ * Returns true if rxe's objects have the sizes that this module was built with. A kernel update
+ * that keeps the names of its ABI may have changed them.
+ */
+bool ib_mkey_rxe_sizes_match(const struct ib_device *ibdev)
+{
+	const struct ib_device_ops *ops = &ibdev->ops;
+
+	return ops->size_ib_qp == sizeof(struct rxe_qp) &&
+	       ops->size_ib_mw == sizeof(struct rxe_mw) &&
+	       ops->size_ib_pd == sizeof(struct rxe_pd);
+}
+
+/* Returns true if the allocation that begins at @mr has room for an MR. */
+bool ib_mkey_rxe_has_room(const struct rxe_mr *mr)
+{
+	return ksize(mr) >= sizeof(*mr);
+}
+
 int ib_mkey_rxe_num_mw(struct rxe_mr *mr)
 {
 	return atomic_read(&mr->num_mw);
@@ -170,6 +206,6 @@ void ib_mkey_rxe_set_state(struct rxe_mr *mr, enum rxe_mr_state state)
 void ib_mkey_rxe_suspend(struct rxe_mr *mr)
 {
 	ib_mkey_rxe_set_state(mr, RXE_MR_STATE_INVALID);
-	/* The state before rxe looks at the number of windows. Pairs with count_window(). */
+	/* Orders the state before the look at the windows. Pairs with count_window(). */
 	smp_mb();
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The replacements of rxe's functions, for MRs of this module and for memory windows.
+//! The replacements of rxe's functions, for MRs of this module. `replacements_mw.rs` has those for memory
+//! windows.
 //!
 //! rxe calls them in its workqueue, without locks, and holds a reference to the MR. They turn the
 //! arguments of C into references. All further code is safe.
@@ -13,16 +14,15 @@
 use super::{
     bindings::{
         self, ib_mkey_rxe_bind_mw as BindMw, ib_mkey_rxe_part as Part, ib_mkey_rxe_peer, rxe_mr,
-        rxe_mr_copy_dir_RXE_TO_MR_OBJ, rxe_mw, rxe_qp,
+        rxe_mr_copy_dir_RXE_TO_MR_OBJ, rxe_qp,
     },
     Base, Rxe,
 };
 use crate::{
-    access::{self, bind, request, window},
+    access::{self, bind, request},
     backend::{Direction, Payload},
     bindings::ib_qp,
-    kernel_ext::rdma::{Access, Device, Mr, Pd},
-    limits::worker::Worker,
+    kernel_ext::rdma::{Access, Mr, Pd},
     region::{
         binding::Binding,
         rights::{Origin, Peer},
@@ -30,7 +30,7 @@ use crate::{
 };
 use core::{ptr::NonNull, slice};
 use kernel::{
-    error::{from_result, to_result},
+    error::from_result,
     ffi::{c_int, c_uint, c_void},
     prelude::*,
 };
@@ -71,7 +71,7 @@ fn origin(remote: bool) -> Origin {
 }
 
 /// See [`access::is_registered`].
-// Not inlined, so that no register is saved for it where keys are compared.
+// Not inlined, so that the check of a key saves no register for it.
 #[inline(never)]
 fn is_registered(mr: &Mr, iova: u64, length: usize) -> bool {
     access::is_registered(mr, iova, length as u64)
@@ -173,8 +173,8 @@ unsafe extern "C" fn ib_mkey_rxe_copy_peer(
     unsafe { copy(mr, iova, addr, part, Some(served_by(qp, rkey))) }
 }
 
-// Replaces `rxe_mr_copy()` for a peer. This finds the QP after it has saved its registers: a function
-// in C would save as many for that.
+// Replaces `rxe_mr_copy()` for a peer. This function finds the QP itself, because a function in C
+// that finds the QP would save the registers once more.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_copy_served(
     mr: *mut rxe_mr,
@@ -203,9 +203,34 @@ unsafe extern "C" fn ib_mkey_rxe_copy_served(
     }
 }
 
-// Replaces `rxe_mr_do_atomic_op()`.
+/// Does an atomic operation with its result in `orig_val`. Returns a state of rxe's responder: a
+/// caller that is no known peer is refused.
+///
+/// # Safety
+///
+/// `mr` must be an MR of this module, valid during the call. `orig_val` must be valid for writes.
+#[inline(always)]
+unsafe fn atomic_op(
+    mr: *mut rxe_mr,
+    iova: u64,
+    (opcode, compare, swap_add): (c_int, u64, u64),
+    orig_val: *mut u64,
+    peer: Option<Peer>,
+) -> c_int {
+    let Some(peer) = peer else {
+        return Base::DENIED;
+    };
+    // SAFETY: By the safety requirement.
+    let (mr, slot, original) = unsafe { (mr_of(mr), Rxe::claimed_slot(mr), &mut *orig_val) };
+    access::atomic_op(mr, slot, iova, peer, |binding: &Binding, at| {
+        binding.atomic_op(at, opcode, compare, swap_add, original)
+    })
+    .unwrap_or(Base::DENIED)
+}
+
+// Replaces `rxe_mr_do_atomic_op()` for a peer that the caller knows.
 #[no_mangle]
-unsafe extern "C" fn ib_mkey_rxe_atomic_op(
+pub(super) unsafe extern "C" fn ib_mkey_rxe_atomic_op(
     mr: *mut rxe_mr,
     iova: u64,
     opcode: c_int,
@@ -216,17 +241,13 @@ unsafe extern "C" fn ib_mkey_rxe_atomic_op(
 ) -> c_int {
     // SAFETY: rxe calls with an MR of this module that it holds a reference to. `orig_val` is valid
     // for writes, and `peer` is NULL or valid.
-    let (mr, slot, original, peer) = unsafe {
-        let slot = Rxe::claimed_slot(mr);
-        (mr_of(mr), slot, &mut *orig_val, peer_of(peer))
-    };
-    access::atomic_op(mr, slot, iova, peer, |binding: &Binding, at| {
-        binding.atomic_op(at, opcode, compare, swap_add, original)
-    })
-    .unwrap_or(Base::DENIED)
+    unsafe {
+        let peer = peer_of(peer);
+        atomic_op(mr, iova, (opcode, compare, swap_add), orig_val, peer)
+    }
 }
 
-// Replaces `rxe_mr_do_atomic_op()`. As for `ib_mkey_rxe_copy_served()`.
+// Replaces `rxe_mr_do_atomic_op()`. Finds the QP as `ib_mkey_rxe_copy_served()` does.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_atomic_op_served(
     mr: *mut rxe_mr,
@@ -245,16 +266,12 @@ unsafe extern "C" fn ib_mkey_rxe_atomic_op_served(
     let peer = || unsafe { served_by(served.qp, served.rkey as u32) };
     let peer = (!served.qp.is_null()).then(peer);
     // SAFETY: As for `ib_mkey_rxe_atomic_op()`.
-    let (mr, slot, original) = unsafe { (mr_of(mr), Rxe::claimed_slot(mr), &mut *orig_val) };
-    access::atomic_op(mr, slot, iova, peer, |binding: &Binding, at| {
-        binding.atomic_op(at, opcode, compare, swap_add, original)
-    })
-    .unwrap_or(Base::DENIED)
+    unsafe { atomic_op(mr, iova, (opcode, compare, swap_add), orig_val, peer) }
 }
 
 // Replaces `rxe_mr_do_atomic_write()`.
 #[no_mangle]
-unsafe extern "C" fn ib_mkey_rxe_atomic_write(
+pub(super) unsafe extern "C" fn ib_mkey_rxe_atomic_write(
     mr: *mut rxe_mr,
     iova: u64,
     value: u64,
@@ -262,6 +279,9 @@ unsafe extern "C" fn ib_mkey_rxe_atomic_write(
 ) -> c_int {
     // SAFETY: As for `ib_mkey_rxe_atomic_op()`.
     let (mr, slot, peer) = unsafe { (mr_of(mr), Rxe::claimed_slot(mr), peer_of(peer)) };
+    let Some(peer) = peer else {
+        return Base::DENIED;
+    };
     access::atomic_op(mr, slot, iova, peer, |binding: &Binding, at| {
         binding.atomic_write(at, value)
     })
@@ -270,7 +290,7 @@ unsafe extern "C" fn ib_mkey_rxe_atomic_write(
 
 // Replaces `rxe_flush_pmem_iova()`.
 #[no_mangle]
-unsafe extern "C" fn ib_mkey_rxe_flush(
+pub(super) unsafe extern "C" fn ib_mkey_rxe_flush(
     mr: *mut rxe_mr,
     iova: u64,
     length: c_uint,
@@ -283,7 +303,7 @@ unsafe extern "C" fn ib_mkey_rxe_flush(
     from_result(|| {
         // SAFETY: As above. `peer` is NULL or valid.
         let (mr, peer) = unsafe { (mr_of(mr), peer_of(peer)) };
-        access::flush(mr, iova, length, peer)?;
+        access::flush(mr, iova, length, peer.ok_or(EACCES)?)?;
         Ok(0)
     })
 }
@@ -323,9 +343,9 @@ unsafe extern "C" fn ib_mkey_rxe_reg_fast_mr(
     })
 }
 
-// Replaces `rxe_reg_fast_mr()` for a kernel QP that executes no request before all earlier ones have
-// completed, or none that binds a bound key: REG_MR of a key. Another attempt follows unless `is_last`.
-// Sleeps.
+// Replaces `rxe_reg_fast_mr()` for keys: executes REG_MR of a kernel QP. Either all earlier
+// requests of the QP have completed, or the key is not bound. After a failure another attempt
+// follows unless `is_last`. Sleeps.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_reg_mkey(
     mr: *mut rxe_mr,
@@ -346,74 +366,6 @@ unsafe extern "C" fn ib_mkey_rxe_reg_mkey(
         bind::bind_staged(mr, pd, key, access as u32, attempt)?;
         Ok(0)
     })
-}
-
-// Replaces `rxe_bind_mw()`: BIND_MW. Sleeps.
-#[no_mangle]
-unsafe extern "C" fn ib_mkey_rxe_bind_mw(
-    qp: *mut rxe_qp,
-    pd: *mut crate::bindings::ib_pd,
-    mw: *mut rxe_mw,
-    bind: *const BindMw,
-) -> c_int {
-    from_result(|| {
-        // SAFETY: `bind_mw()` in C calls with the protection domain of a QP and with a copy of its
-        // request.
-        let (pd, bind) = unsafe { (Pd::from_raw(pd), &*bind) };
-        let request = window::WindowRequest {
-            // The window begins with its `ib_mw`.
-            mw: mw as usize,
-            index: bind.mw_rkey >> 8,
-            lkey: bind.mr_lkey,
-            addr: bind.addr,
-            length: bind.length,
-            access: Access::from_raw(bind.access),
-            qp: if bind.of_qp { qp as usize } else { 0 },
-        };
-        let result = window::bind(pd, &request, |hidden| {
-            to_result(match hidden {
-                // SAFETY: The QP is that of the request.
-                None => unsafe { bindings::ib_mkey_rxe_stock_bind_mw(qp, bind) },
-                // SAFETY: As above. The caller's reference to the window is dropped below, and
-                // the MR belongs to the same device.
-                Some(mr) => unsafe {
-                    bindings::ib_mkey_rxe_bind_hidden_mr(qp, mw, mr.as_raw(), bind)
-                },
-            })
-        });
-        // rxe frees a window although a reference to it is left, if that takes too long. The wait
-        // below can take arbitrarily long, so the reference is dropped first.
-        // SAFETY: `bind_mw()` in C gave its reference away.
-        unsafe { bindings::ib_mkey_rxe_put_mw(mw) };
-        if let Some(old) = result? {
-            // The window has its new binding. The bind succeeds even if accesses through the old
-            // one are left.
-            let _ = old.wait(Worker::new().patience);
-        }
-        Ok(0)
-    })
-}
-
-// Called after the bind of a window to one of rxe's MRs, if another QP may have bound the window to a
-// hidden MR at the same time. Sleeps.
-#[no_mangle]
-unsafe extern "C" fn ib_mkey_rxe_replaced_hidden(
-    device: *mut crate::bindings::ib_device,
-    mw: *mut rxe_mw,
-    index: u32,
-) {
-    // SAFETY: `direct_bind_mw()` in C calls with the device of a QP.
-    let device = unsafe { Device::from_raw(device) };
-    let gone = window::replaced(device, index, mw as usize, |hidden| {
-        // SAFETY: The caller has a reference to the window. The MR belongs to the same device.
-        unsafe { bindings::ib_mkey_rxe_mw_is_over(mw, hidden.as_raw()) }
-    });
-    // SAFETY: `direct_bind_mw()` gave its reference away.
-    unsafe { bindings::ib_mkey_rxe_put_mw(mw) };
-    if let Some(gone) = gone {
-        // As for `ib_mkey_rxe_bind_mw()`.
-        let _ = gone.wait(Worker::new().patience);
-    }
 }
 
 // Replaces `rxe_bind_mw()` for a request that names a key: BIND_MW. Sleeps.
@@ -450,24 +402,6 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mkey(
             inline,
         };
         bind::bind(mr, pd, &request, request::Short::new(room))?;
-        Ok(0)
-    })
-}
-
-// Replaces `rxe_invalidate_mw()`: LOCAL_INV and SEND with invalidate of a window. Sleeps.
-#[no_mangle]
-unsafe extern "C" fn ib_mkey_rxe_invalidate_mw(
-    qp: *mut rxe_qp,
-    device: *mut crate::bindings::ib_device,
-    rkey: u32,
-) -> c_int {
-    from_result(|| {
-        // SAFETY: `invalidate_mw()` in C calls with the device of a QP.
-        let device = unsafe { Device::from_raw(device) };
-        window::invalidate(device, rkey >> 8, || {
-            // SAFETY: The QP is that of the request.
-            to_result(unsafe { bindings::ib_mkey_rxe_stock_invalidate_mw(qp, rkey) })
-        })?;
         Ok(0)
     })
 }

@@ -35,7 +35,7 @@ struct ib_mkey_rxe_peer {
 	u32 rkey;
 };
 
-/* The QP that the running task serves, or NULL, and the rkey of its request. In two registers. */
+/* The QP that the running task serves, or NULL, and the rkey of its request; two registers. */
 struct ib_mkey_rxe_served {
 	struct rxe_qp *qp;
 	u64 rkey;
@@ -108,8 +108,10 @@ void ib_mkey_rxe_give_binds_back(struct ib_device *ibdev);
  */
 int ib_mkey_rxe_stock_copy(struct rxe_mr *mr, u64 iova, void *addr,
 			   unsigned int length, enum rxe_mr_copy_dir dir);
-int ib_mkey_rxe_stock_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
-				u64 compare, u64 swap_add, u64 *orig_val);
+int ib_mkey_rxe_test_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
+			       u64 compare, u64 swap_add, u64 *orig_val);
+int ib_mkey_rxe_test_atomic_write(struct rxe_mr *mr, u64 iova, u64 value);
+int ib_mkey_rxe_test_flush(struct rxe_mr *mr, u64 iova, unsigned int length);
 int ib_mkey_rxe_leaf_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
 			       u64 compare, u64 swap_add, u64 *orig_val);
 int ib_mkey_rxe_stock_atomic_write(struct rxe_mr *mr, u64 iova, u64 value);
@@ -118,11 +120,16 @@ int ib_mkey_rxe_stock_check_range(struct rxe_mr *mr, u64 iova, size_t length);
 int ib_mkey_rxe_stock_copy_data(struct ib_pd *pd, int access, u32 lkey, u64 iova,
 				void *addr, int length, enum rxe_mr_copy_dir dir);
 int ib_mkey_rxe_stock_invalidate_mr(struct ib_pd *pd, u32 key);
-int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, u32 rkey);
 int ib_mkey_rxe_stock_reg_fast_mr(struct ib_mr *mr, u32 key, int access);
-int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, const struct ib_mkey_rxe_bind_mw *bind);
+/* The three refuse a window that is not at the index of its rkey any more. @mw may be freed. */
+int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, struct rxe_mw *mw, u32 rkey);
+int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, struct rxe_mw *mw,
+			      const struct ib_mkey_rxe_bind_mw *bind);
 int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_mr *hidden,
 			       const struct ib_mkey_rxe_bind_mw *bind);
+void ib_mkey_rxe_close_mw(struct ib_mw *ibmw);
+bool ib_mkey_rxe_close_qp(struct ib_qp *ibqp);
+struct rxe_mw *ib_mkey_rxe_next_mw(struct ib_qp *ibqp, u32 *rkey);
 
 /* mr.c */
 extern unsigned long ib_mkey_rxe_page_base;
@@ -132,16 +139,18 @@ struct rxe_mr *ib_mkey_rxe_get_mr(struct ib_device *ibdev, u32 index);
 void ib_mkey_rxe_ref_mr(struct rxe_mr *mr);
 void ib_mkey_rxe_put_mr(struct rxe_mr *mr);
 struct rxe_mw *ib_mkey_rxe_get_mw(struct ib_device *ibdev, u32 index);
+struct rxe_mw *ib_mkey_rxe_hold_mw(struct ib_device *ibdev, u32 index, const struct rxe_mw *mw);
 void ib_mkey_rxe_put_mw(struct rxe_mw *mw);
 struct rxe_qp *ib_mkey_rxe_get_qp(struct ib_device *ibdev, u32 index);
 void ib_mkey_rxe_put_qp(struct rxe_qp *qp);
-u32 ib_mkey_rxe_mw_index(struct ib_mw *ibmw);
-void ib_mkey_rxe_count_hidden(int more);
-bool ib_mkey_rxe_hides_windows(void);
+void ib_mkey_rxe_count_hidden(u32 device, int more);
+bool ib_mkey_rxe_hides_windows(const struct ib_device *ibdev);
 bool ib_mkey_rxe_mw_is_over(struct rxe_mw *mw, struct ib_mr *ibmr);
 bool ib_mkey_rxe_is_odp(struct rxe_mr *mr);
 bool ib_mkey_rxe_odp_fits(struct rxe_mr *mr, u64 iova);
 void ib_mkey_rxe_own_umem(struct rxe_mr *mr);
+bool ib_mkey_rxe_sizes_match(const struct ib_device *ibdev);
+bool ib_mkey_rxe_has_room(const struct rxe_mr *mr);
 int ib_mkey_rxe_num_mw(struct rxe_mr *mr);
 enum rxe_mr_state ib_mkey_rxe_state(struct rxe_mr *mr);
 /* Sets the state of an MR that is about to be deregistered. */
@@ -160,7 +169,7 @@ unsigned long rust_helper_text_address(const char *symbol);
 
 /* Defined in Rust: replacements of stock functions, for MRs of ib_mkey only. */
 int ib_mkey_rxe_check_range(struct rxe_mr *mr, u64 iova, size_t length);
-/* The three need an MR of ib_mkey. The first one is for an access of this node. */
+/* These three functions need an MR of ib_mkey. The first is for an access of this node. */
 int ib_mkey_rxe_copy_local(struct rxe_mr *mr, u64 iova, void *addr,
 			   struct ib_mkey_rxe_part part);
 /* @qp serves a peer, whose request has @rkey. */
@@ -169,9 +178,10 @@ int ib_mkey_rxe_copy_peer(struct rxe_mr *mr, u64 iova, void *addr, struct ib_mke
 /* The task that runs this serves a peer. */
 int ib_mkey_rxe_copy_served(struct rxe_mr *mr, u64 iova, void *addr,
 			    struct ib_mkey_rxe_part part);
+/* These four fail if @peer is NULL, or if no task of rxe that serves a peer runs them. */
 int ib_mkey_rxe_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare, u64 swap_add,
 			  u64 *orig_val, const struct ib_mkey_rxe_peer *peer);
-/* The task that runs this serves a peer, unless the self-test calls. */
+/* The task that runs this serves a peer. */
 int ib_mkey_rxe_atomic_op_served(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
 				 u64 swap_add, u64 *orig_val);
 int ib_mkey_rxe_atomic_write(struct rxe_mr *mr, u64 iova, u64 value,
@@ -182,14 +192,15 @@ int ib_mkey_rxe_invalidate_mr(struct rxe_mr *mr, struct ib_pd *pd, u32 key, bool
 int ib_mkey_rxe_reg_fast_mr(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int access);
 int ib_mkey_rxe_reg_mkey(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int access,
 			 bool is_last);
-/* For all memory windows. The first two release the caller's reference to @mw. */
+/* For memory windows. The caller has no reference to @mw, see mw.rs. */
 int ib_mkey_rxe_bind_mw(struct rxe_qp *qp, struct ib_pd *pd, struct rxe_mw *mw,
 			const struct ib_mkey_rxe_bind_mw *bind);
-void ib_mkey_rxe_replaced_hidden(struct ib_device *ibdev, struct rxe_mw *mw, u32 index);
+void ib_mkey_rxe_replaced_hidden(struct ib_device *ibdev, struct rxe_mw *mw, u32 rkey);
 /* @data has @length bytes of inline data; without these, room for IB_MKEY_RXE_SHORT bytes. */
 int ib_mkey_rxe_bind_mkey(struct rxe_mr *mr, struct ib_pd *pd,
 			  const struct ib_mkey_rxe_bind_mw *bind, void *data,
 			  unsigned int length);
-int ib_mkey_rxe_invalidate_mw(struct rxe_qp *qp, struct ib_device *ibdev, u32 rkey);
+int ib_mkey_rxe_invalidate_mw(struct rxe_qp *qp, struct ib_device *ibdev, struct rxe_mw *mw,
+			      u32 rkey);
 
 #endif /* IB_MKEY_RXE_HOOK_H */

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Work requests that bind keys, in the task of a send queue.
+ * Work requests that bind keys, in the task of a send queue. Those that register or invalidate the
+ * elements of an MR for fast registration are executed here, too, which takes less than by rxe.
  *
- * For a process such a request is BIND_MW with the rkey of a key in the place of that of a window,
- * for a kernel user REG_MR with the MR of a key. The task of a send queue calls rxe_sender() by a
- * pointer, which points here. The functions below execute binds, because rxe
+ * A request of a process that binds a key is BIND_MW with the rkey of a key in place of the rkey of
+ * a window. A request of a kernel user that binds a key is REG_MR with the MR of a key. The task of
+ * a send queue calls rxe_sender() by a pointer. ib_mkey makes that point to sender() below. The
+ * functions below execute binds, because rxe
  *
  * - would not wait for earlier requests. It gathers the bytes of a request again when it repeats
  *   the request, and answers to a READ arrive later. A request that rebinds a key therefore waits
@@ -28,7 +30,10 @@
 /* The address of rxe_sender(), read from a QP. */
 static int (*rxe_sender_pointer)(struct rxe_qp *qp);
 
-/* Returns true if @rkey names an MR of ib_mkey that is bound. */
+/*
+ * Returns true if @rkey names an MR of ib_mkey that is bound, in the PD of @qp: how long a request
+ * takes that names another process's MR tells nothing of that MR.
+ */
 static bool is_bound(struct rxe_qp *qp, u32 rkey)
 {
 	struct rxe_pool_elem *elem;
@@ -38,48 +43,85 @@ static bool is_bound(struct rxe_qp *qp, u32 rkey)
 	rcu_read_lock();
 	elem = xa_load(&to_rdev(qp->ibqp.device)->mr_pool.xa, rkey >> 8);
 	mr = elem ? elem->obj : NULL;
-	bound = mr && mr->ibmr.type == IB_MR_TYPE_SG_GAPS &&
+	bound = mr && mr->ibmr.pd == qp->ibqp.pd && mr->ibmr.type == IB_MR_TYPE_SG_GAPS &&
 		READ_ONCE(mr->state) == RXE_MR_STATE_VALID;
 	rcu_read_unlock();
 
 	return bound;
 }
 
-/*
- * Returns true if the key of a kernel user's REG_MR names a key, or not the MR of the request. Its
- * MR may be deregistered, so it is not dereferenced before it was found by its index.
- */
-static noinline bool is_reg_of_key(struct rxe_qp *qp, const struct rxe_send_wqe *wqe)
+/* Returns true for an MR of ib_mkey for fast registration. */
+static bool has_elements(const struct rxe_mr *mr)
 {
+	return mr->ibmr.type == IB_MR_TYPE_SG_GAPS &&
+	       mr->page_shift == IB_MKEY_RXE_FAST_REG_SHIFT;
+}
+
+/* What a kernel user's REG_MR registers. */
+enum registered {
+	/* an MR of rxe */
+	REGISTERED_PLAIN,
+	/* the elements of an MR of ib_mkey */
+	REGISTERED_ELEMENTS,
+	/* a key, or the request does not name its MR */
+	REGISTERED_KEY,
+};
+
+/*
+ * Returns what the REG_MR @wqe registers. Its MR may be deregistered, so it is not dereferenced
+ * before it was found by its index.
+ */
+static noinline enum registered registered_by(struct rxe_qp *qp, const struct rxe_send_wqe *wqe)
+{
+	enum registered registered;
 	struct rxe_pool_elem *elem;
 	const struct rxe_mr *mr;
-	bool is_ours;
 
 	rcu_read_lock();
 	elem = xa_load(&to_rdev(qp->ibqp.device)->mr_pool.xa, wqe->wr.wr.reg.key >> 8);
 	mr = elem ? elem->obj : NULL;
-	is_ours = !mr || &mr->ibmr != wqe->wr.wr.reg.mr ||
-		  (mr->ibmr.type == IB_MR_TYPE_SG_GAPS &&
-		   mr->page_shift != IB_MKEY_RXE_FAST_REG_SHIFT);
+	if (!mr || &mr->ibmr != wqe->wr.wr.reg.mr)
+		registered = REGISTERED_KEY;
+	else if (mr->ibmr.type != IB_MR_TYPE_SG_GAPS)
+		registered = REGISTERED_PLAIN;
+	else if (has_elements(mr))
+		registered = REGISTERED_ELEMENTS;
+	else
+		registered = REGISTERED_KEY;
 	rcu_read_unlock();
 
-	return is_ours;
+	return registered;
 }
 
 static __always_inline bool binds_key(struct rxe_qp *qp, const struct rxe_send_wqe *wqe)
 {
 	if (!qp->is_user)
-		return wqe->wr.opcode == IB_WR_REG_MR && is_reg_of_key(qp, wqe);
+		return wqe->wr.opcode == IB_WR_REG_MR &&
+		       registered_by(qp, wqe) == REGISTERED_KEY;
 	return READ_ONCE(wqe->wr.opcode) == IB_WR_BIND_MW &&
 	       !rkey_is_mw(READ_ONCE(wqe->wr.wr.mw.mw_rkey));
+}
+
+/* Returns true if a request was posted at @index. */
+static __always_inline bool is_posted(struct rxe_queue *queue, u32 index)
+{
+	return index != queue_get_producer(queue, QUEUE_TYPE_FROM_CLIENT);
+}
+
+/*
+ * As queue_addr_from_index(). UBSAN adds a check to a shift, and a frame for it, unless the shift
+ * is less than 32.
+ */
+static __always_inline struct rxe_send_wqe *request_at(struct rxe_queue *queue, u32 index)
+{
+	return (void *)(queue->buf->data +
+			((index & queue->index_mask) << (queue->log2_elem_size & 31)));
 }
 
 /* Returns the request at @index, or NULL if none was posted. */
 static struct rxe_send_wqe *posted_at(struct rxe_queue *queue, u32 index)
 {
-	if (index == queue_get_producer(queue, QUEUE_TYPE_FROM_CLIENT))
-		return NULL;
-	return queue_addr_from_index(queue, index);
+	return is_posted(queue, index) ? request_at(queue, index) : NULL;
 }
 
 /* Returns true if rxe executes requests now: it does not flush them, and is not being drained. */
@@ -135,9 +177,9 @@ int ib_mkey_rxe_request_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 }
 
 /*
- * Executes the REG_MR of a key, for a kernel user, whose I/O may be what frees memory. Another
- * attempt follows a failure unless it @is_last. Returns -ESTALE if the MR is another one than the
- * key names, or was deregistered.
+ * Executes the REG_MR of a key, for a kernel user. An allocation must not wait for I/O, because it
+ * may wait for the I/O of this request. Another attempt follows a failure unless this one @is_last.
+ * Returns -ESTALE if the lkey names another MR than that of the request, or a deregistered one.
  */
 static int request_reg(struct rxe_qp *qp, struct rxe_send_wqe *wqe, bool is_last)
 {
@@ -198,6 +240,47 @@ static noinline int send_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 	return 0;
 }
 
+/*
+ * Executes the REG_MR of an MR of ib_mkey for fast registration, as rxe would: at its turn, while
+ * earlier requests may be in progress. rxe executes a request with a fence, and one that fails,
+ * which changes nothing. Returns false for these, and for one that was executed.
+ */
+static bool reg_elements(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
+{
+	u32 key = wqe->wr.wr.reg.key;
+	struct rxe_mr *mr;
+	int ret = -EINVAL;
+
+	if (wqe->state == wqe_state_done || wqe->wr.send_flags & IB_SEND_FENCE)
+		return false;
+	mr = ib_mkey_rxe_get_mr(qp->ibqp.device, key >> 8);
+	if (!mr)
+		return false;
+	if (&mr->ibmr == wqe->wr.wr.reg.mr && has_elements(mr))
+		ret = ib_mkey_rxe_reg_fast_mr(mr, qp->ibqp.pd, key, wqe->wr.wr.reg.access);
+	ib_mkey_rxe_put_mr(mr);
+
+	return !ret;
+}
+
+/* Executes the REG_MR @wqe, and returns as rxe_sender() does. */
+static noinline int send_reg(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
+{
+	switch (registered_by(qp, wqe)) {
+	case REGISTERED_KEY:
+		return send_bind(qp, wqe);
+	case REGISTERED_ELEMENTS:
+		if (!reg_elements(qp, wqe))
+			break;
+		complete_now(qp, wqe, 0, IB_WC_SUCCESS);
+		return 0;
+	case REGISTERED_PLAIN:
+		break;
+	}
+
+	return stock_sender(qp);
+}
+
 /* Returns true if @wqe is the LOCAL_INV of an MR, and sets @key to what it names. */
 static __always_inline bool invalidates_mr(const struct rxe_qp *qp,
 					   const struct rxe_send_wqe *wqe, u32 *key)
@@ -238,9 +321,9 @@ static noinline int send_invalidation(struct rxe_qp *qp, struct rxe_send_wqe *wq
 
 /*
  * Call this if rxe must repeat requests, from the oldest one that has not completed. If that one
- * binds or invalidates a key, rxe would execute it in the same pass, also if it was executed. This
- * completes the request if it was executed. Returns true if another pass has to come first. rxe's
- * completer does nothing before rxe has repeated the requests.
+ * binds or invalidates a key, rxe would execute it in the same pass, even if it was executed
+ * before. This completes the request if it was executed. Returns true if another pass has to come
+ * first. rxe's completer does nothing before rxe has repeated the requests.
  */
 static bool pass_executed(struct rxe_qp *qp)
 {
@@ -262,12 +345,8 @@ static bool pass_executed(struct rxe_qp *qp)
 	return true;
 }
 
-/*
- * Replaces rxe_sender(). Only the task of the queue changes the index of the next request. A
- * process can write to its requests at any time: rxe, or the request itself, then finds another
- * request, which is one of the same process.
- */
-static int sender(struct rxe_qp *qp)
+/* Executes the next request or none, and returns as rxe_sender() does. */
+static noinline int look_at_next(struct rxe_qp *qp)
 {
 	struct rxe_send_wqe *wqe;
 	u32 key;
@@ -283,12 +362,34 @@ static int sender(struct rxe_qp *qp)
 	 */
 	if (!wqe)
 		return stock_completer(qp) ? -EAGAIN : 0;
-	if (unlikely(binds_key(qp, wqe)))
+	if (!qp->is_user && wqe->wr.opcode == IB_WR_REG_MR)
+		return send_reg(qp, wqe);
+	if (binds_key(qp, wqe))
 		return send_bind(qp, wqe);
 	if (invalidates_mr(qp, wqe, &key))
 		return send_invalidation(qp, wqe, key);
 
 	return stock_sender(qp);
+}
+
+/* The operations below LOCAL_INV are ordinary ones: WRITE, SEND, READ and atomic operations. */
+static_assert(IB_WR_ATOMIC_FETCH_AND_ADD + 1 == IB_WR_LOCAL_INV);
+static_assert(IB_WR_LOCAL_INV < IB_WR_BIND_MW && IB_WR_LOCAL_INV < IB_WR_REG_MR);
+
+/*
+ * Replaces rxe_sender(). Only the task of the queue changes the index of the next request. A
+ * process can write to its requests at any time: rxe, or the request itself, then finds another
+ * request, which is one of the same process. An ordinary request needs no frame here.
+ */
+static int sender(struct rxe_qp *qp)
+{
+	struct rxe_queue *queue = qp->sq.queue;
+	u32 index = qp->req.wqe_index;
+
+	if (unlikely(!is_posted(queue, index)) || unlikely(qp->req.need_retry) ||
+	    unlikely(READ_ONCE(request_at(queue, index)->wr.opcode) >= IB_WR_LOCAL_INV))
+		return look_at_next(qp);
+	return static_call(rxe_sender)(qp);
 }
 
 /**
@@ -328,7 +429,7 @@ void ib_mkey_rxe_give_back(struct ib_qp *ibqp)
 
 /**
  * ib_mkey_rxe_give_binds_back() - let rxe execute all requests again
- * @ibdev: a device of whose QPs no more are taken
+ * @ibdev: a device; ib_mkey takes over no more of its QPs
  *
  * No task of the device's QPs is in sender() when this returns.
  */

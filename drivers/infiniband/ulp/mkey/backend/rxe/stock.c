@@ -38,7 +38,7 @@ type stock_##name parameters					\
 
 /**
  * ib_mkey_rxe_stock_set() - let calls reach rxe
- * @addresses: where ftrace's site of each function is
+ * @addresses: the address of ftrace's site in each function
  */
 void ib_mkey_rxe_stock_set(const unsigned long addresses[RXE_NUM_FUNCTIONS])
 {
@@ -73,13 +73,6 @@ void ib_mkey_rxe_stock_reset(void)
 int ib_mkey_rxe_stock_check_range(struct rxe_mr *mr, u64 iova, size_t length)
 {
 	return stock_check_range(mr, iova, length);
-}
-
-/* Does an atomic operation on an MR as rxe does it for a peer. The self-test calls this. */
-int ib_mkey_rxe_stock_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
-				u64 compare, u64 swap_add, u64 *orig_val)
-{
-	return stock_atomic_op(mr, iova, opcode, compare, swap_add, orig_val);
 }
 
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING

@@ -20,8 +20,11 @@ enum rxe_function {
 #include "functions.h"
 #undef RXE_FUNCTION
 
+/* A static call of rxe_sender(), for a caller that has no frame. */
+DECLARE_STATIC_CALL(rxe_sender, stock_sender);
+
 #ifdef IB_MKEY_RXE_TABLE
-/* An rxe with a table takes the QP that serves a peer. Here the caller is not rxe. */
+/* An rxe with a table takes the QP of a peer. These are for leaves, which have no table. */
 static inline enum resp_states stock_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
 					       u64 compare, u64 swap_add, u64 *orig_val)
 {

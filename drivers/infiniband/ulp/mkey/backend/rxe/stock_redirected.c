@@ -14,6 +14,26 @@ int ib_mkey_rxe_stock_copy(struct rxe_mr *mr, u64 iova, void *addr,
 	return stock_copy(mr, iova, addr, length, dir);
 }
 
+/*
+ * The operations below are those of a peer in the MR's PD. The self-test calls them, and redirect.c
+ * recognises it by its return address.
+ */
+int ib_mkey_rxe_test_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
+			       u64 compare, u64 swap_add, u64 *orig_val)
+{
+	return stock_atomic_op(mr, iova, opcode, compare, swap_add, orig_val);
+}
+
+int ib_mkey_rxe_test_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
+{
+	return stock_atomic_write(mr, iova, value);
+}
+
+int ib_mkey_rxe_test_flush(struct rxe_mr *mr, u64 iova, unsigned int length)
+{
+	return stock_flush(mr, iova, length);
+}
+
 /* Invalidates an MR like a kernel QP in @pd. The self-test calls this. */
 int ib_mkey_rxe_stock_invalidate_mr(struct ib_pd *pd, u32 key)
 {

@@ -11,7 +11,7 @@
  *
  * ib_mkey does not depend on rdma_rxe by symbols: either module can be loaded
  * and unloaded without the other. Calls of rxe come from its own tasks, or from
- * a device that is being added, so rdma_rxe is there. The addresses of
+ * a device that is being added, so rdma_rxe is loaded then. The addresses of
  * rxe's functions are looked up when a device of rxe is added.
  *
  * Locking: ib_mkey_rxe_lock serialises attaching and detaching. The data path
@@ -74,7 +74,10 @@ static int reg_fast(struct rxe_mr *mr, struct rxe_qp *qp, u32 key, int access)
 	return ib_mkey_rxe_reg_fast_mr(mr, qp->ibqp.pd, key, access);
 }
 
-/* rxe has compared the PD of the MR. It compares that of the window during the bind. */
+/*
+ * rxe has compared the PD of the MR. It compares the PD and the rkey of the window during the bind.
+ * A request that may not bind the window must not hold up one that may.
+ */
 static int bind_mw(struct rxe_mw *mw, struct rxe_qp *qp, const struct rxe_bind_mw *bind)
 {
 	const struct ib_mkey_rxe_bind_mw request = {
@@ -86,20 +89,18 @@ static int bind_mw(struct rxe_mw *mw, struct rxe_qp *qp, const struct rxe_bind_m
 		.access = bind->access,
 		.of_qp = mw->ibmw.type == IB_MW_TYPE_2,
 	};
+	bool may = mw->ibmw.pd == qp->ibqp.pd && READ_ONCE(mw->rkey) == bind->mw_rkey;
 
-	/* Refused before a hidden MR is made for a window of another PD. */
-	if (mw->ibmw.pd != qp->ibqp.pd) {
-		ib_mkey_rxe_put_mw(mw);
-		return -EINVAL;
-	}
-	return ib_mkey_rxe_bind_mw(qp, qp->ibqp.pd, mw, &request);
+	ib_mkey_rxe_put_mw(mw);
+
+	return may ? ib_mkey_rxe_bind_mw(qp, qp->ibqp.pd, mw, &request) : -EINVAL;
 }
 
-/* The reference is dropped first: the wait must not keep the window from being deallocated. */
+/* Drops the reference first, so that the window can be deallocated during the wait. */
 static int invalidate_mw(struct rxe_mw *mw, struct rxe_qp *qp, u32 rkey)
 {
 	ib_mkey_rxe_put_mw(mw);
-	return ib_mkey_rxe_invalidate_mw(qp, qp->ibqp.device, rkey);
+	return ib_mkey_rxe_invalidate_mw(qp, qp->ibqp.device, mw, rkey);
 }
 
 static const struct rxe_mr_ops ib_mkey_rxe_mr_ops = {
@@ -124,17 +125,48 @@ void ib_mkey_rxe_claim(struct rxe_mr *mr)
 	stock_set_ops(mr, &ib_mkey_rxe_mr_ops);
 }
 
-/* Copies like a peer in the MR's PD. The self-test calls this. */
+/* Returns a QP that serves a peer in the MR's PD, or NULL. The caller frees it. */
+static struct rxe_qp *alloc_test_qp(const struct rxe_mr *mr)
+{
+	struct rxe_qp *qp = kzalloc_obj(*qp);
+
+	if (!qp)
+		return NULL;
+	qp->ibqp.pd = mr->ibmr.pd;
+	qp->resp.rkey = mr->rkey;
+	return qp;
+}
+
+/* This and the next ones are operations of a peer in the MR's PD. The self-test calls them. */
 int ib_mkey_rxe_stock_copy(struct rxe_mr *mr, u64 iova, void *addr,
 			   unsigned int length, enum rxe_mr_copy_dir dir)
 {
-	struct rxe_qp *qp __free(kfree) = kzalloc_obj(*qp);
+	struct rxe_qp *qp __free(kfree) = alloc_test_qp(mr);
 
-	if (!qp)
-		return -ENOMEM;
-	qp->ibqp.pd = mr->ibmr.pd;
-	qp->resp.rkey = mr->rkey;
-	return stock_copy(mr, iova, addr, length, dir, qp);
+	return qp ? stock_copy(mr, iova, addr, length, dir, qp) : -ENOMEM;
+}
+
+int ib_mkey_rxe_test_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
+			       u64 compare, u64 swap_add, u64 *orig_val)
+{
+	struct rxe_qp *qp __free(kfree) = alloc_test_qp(mr);
+
+	return qp ? stock_qp_atomic_op(mr, iova, opcode, compare, swap_add, orig_val, qp) :
+		    RESPST_ERR_RKEY_VIOLATION;
+}
+
+int ib_mkey_rxe_test_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
+{
+	struct rxe_qp *qp __free(kfree) = alloc_test_qp(mr);
+
+	return qp ? stock_qp_atomic_write(mr, iova, value, qp) : RESPST_ERR_RKEY_VIOLATION;
+}
+
+int ib_mkey_rxe_test_flush(struct rxe_mr *mr, u64 iova, unsigned int length)
+{
+	struct rxe_qp *qp __free(kfree) = alloc_test_qp(mr);
+
+	return qp ? stock_qp_flush(mr, iova, length, qp) : -ENOMEM;
 }
 
 /* Invalidates an MR like a peer of a QP in @pd. The self-test calls this. */
@@ -178,12 +210,13 @@ static int bind_to(struct rxe_qp *qp, struct rxe_mw *mw, struct rxe_mr *mr,
 	return stock_bind_mw(mw, mr, qp, &request);
 }
 
-int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, const struct ib_mkey_rxe_bind_mw *bind)
+int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, struct rxe_mw *mw,
+			      const struct ib_mkey_rxe_bind_mw *bind)
 {
-	struct rxe_mw *mw = ib_mkey_rxe_get_mw(qp->ibqp.device, bind->mw_rkey >> 8);
 	struct rxe_mr *mr = NULL;
 	int ret = -EINVAL;
 
+	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, bind->mw_rkey >> 8, mw);
 	if (!mw)
 		return ret;
 	if (bind->length)
@@ -200,13 +233,13 @@ int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, const struct ib_mkey_rxe_bind_m
 /**
  * ib_mkey_rxe_bind_hidden_mr() - bind a window to a hidden MR
  * @qp: the QP that asks
- * @mw: the window, to which the caller has a reference
+ * @mw: the window
  * @hidden: the MR, whose range and access flags are those of the window
  * @bind: the request
  *
  * The MR is in another PD than the QP, so that no request can name it. rxe binds a window only to
- * an MR with MW_BIND, which the MR has during this call alone. The caller holds the lock of
- * Windows.
+ * an MR with MW_BIND, which the MR has during this call alone. The caller holds the lock of the
+ * window's hidden MRs.
  *
  * Return: 0 or -EINVAL
  */
@@ -216,24 +249,43 @@ int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_m
 	struct rxe_mr *mr = to_rmr(hidden);
 	int ret;
 
+	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, bind->mw_rkey >> 8, mw);
+	if (!mw)
+		return -EINVAL;
 	WRITE_ONCE(mr->access, mr->access | IB_ACCESS_MW_BIND);
 	ret = bind_to(qp, mw, mr, bind);
 	WRITE_ONCE(mr->access, mr->access & ~IB_ACCESS_MW_BIND);
+	ib_mkey_rxe_put_mw(mw);
 
 	return ret;
 }
 
-int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, u32 rkey)
+int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, struct rxe_mw *mw, u32 rkey)
 {
-	struct rxe_mw *mw = ib_mkey_rxe_get_mw(qp->ibqp.device, rkey >> 8);
 	int ret;
 
+	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, rkey >> 8, mw);
 	if (!mw)
 		return -EINVAL;
 	ret = stock_invalidate_mw(mw, qp, rkey);
 	ib_mkey_rxe_put_mw(mw);
 
 	return ret;
+}
+
+/* rxe itself ends the windows of a QP that it destroys, and releases the QP of a window first. */
+void ib_mkey_rxe_close_mw(struct ib_mw *ibmw)
+{
+}
+
+bool ib_mkey_rxe_close_qp(struct ib_qp *ibqp)
+{
+	return false;
+}
+
+struct rxe_mw *ib_mkey_rxe_next_mw(struct ib_qp *ibqp, u32 *rkey)
+{
+	return NULL;
 }
 
 static const char *const symbols[RXE_NUM_FUNCTIONS] = {
@@ -319,7 +371,7 @@ bool ib_mkey_rxe_attach(void)
 
 	mutex_lock(&ib_mkey_rxe_lock);
 	if (!ib_mkey_rxe_attached && attach_locked())
-		pr_err("ib_mkey: this rdma_rxe does not export its functions for MRs, or is being loaded\n");
+		pr_err("this rdma_rxe does not export its functions for MRs, or is being loaded\n");
 	attached = ib_mkey_rxe_attached;
 	mutex_unlock(&ib_mkey_rxe_lock);
 

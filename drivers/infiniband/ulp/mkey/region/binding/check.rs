@@ -37,6 +37,10 @@ use kernel::{
 /// wait while a request flushes all of them.
 const MAX_FLUSHED: u64 = 1 << 20;
 
+/// The most bytes of blocks that overlap which can be flushed to persistence, for the same reason.
+/// Blocks that do not overlap have no more bytes than their leaves, which the driver flushes whole.
+const MAX_FLUSHED_AGAIN: u64 = 1 << 33;
+
 /// The most bytes of one piece that are flushed under SRCU. A longer flush leaves SRCU.
 const LONG_FLUSHED: u64 = 1 << 24;
 
@@ -48,7 +52,8 @@ impl Binding {
     /// `ERANGE` for a block outside of its leaf, `EACCES` for access flags that a leaf lacks,
     /// `ELOOP` for more than [`MAX_LEVELS`] levels, and for small pieces through which a packet
     /// could take more than [`work::MAX`], `EOPNOTSUPP` for the flag `FLUSH_PERSISTENT`
-    /// with ODP leaves or more than [`MAX_FLUSHED`] pieces, `ENOMEM`. A key names a leaf by its
+    /// with ODP leaves, more than [`MAX_FLUSHED`] pieces or more than [`MAX_FLUSHED_AGAIN`] bytes
+    /// of which the leaves have fewer, `ENOMEM`. A key names a leaf by its
     /// lkey. Every write, also a peer's, therefore needs the leaf's flag `LOCAL_WRITE`.
     pub(crate) fn new(
         layout: KLayout,
@@ -70,7 +75,7 @@ impl Binding {
         }
         let on_demand = leaves.iter().any(|leaf| leaf.place.is_on_demand());
         let flushed = access.contains(Right::FlushPersistent);
-        if flushed && (on_demand || pieces > MAX_FLUSHED) {
+        if flushed && (on_demand || pieces > MAX_FLUSHED || flushes_again(&layout, &leaves)) {
             return Err(eopnotsupp());
         }
         let Walked {
@@ -113,6 +118,15 @@ impl Binding {
     }
 }
 
+/// Returns `true` if a flush of `layout` would take much longer than one of all `leaves`.
+fn flushes_again(layout: &KLayout, leaves: &[Leaf]) -> bool {
+    let length = layout.length();
+    let below = leaves
+        .iter()
+        .fold(0, |sum: u64, leaf| sum.saturating_add(leaf.len));
+    length > MAX_FLUSHED_AGAIN && length > below
+}
+
 /// The levels that an access walks over.
 struct Walked {
     /// The list that replaces the layout.
@@ -126,7 +140,7 @@ struct Walked {
 }
 
 impl Walked {
-    /// The levels as they are described.
+    /// Returns the levels of a layout without a flat list.
     fn described(layout: &KLayout, leaves: &[Leaf], grain: Grain, on_demand: bool) -> Self {
         let below = leaves.iter().map(|leaf| leaf.place.levels()).max();
         let below = below.unwrap_or(0);
@@ -142,7 +156,7 @@ impl Walked {
         }
     }
 
-    /// The levels of a nest with `flat`.
+    /// Returns the levels of a nest whose accesses use the list `flat`.
     fn flattened(flat: Flat, described: &Self, leaves: &[Leaf], on_demand: bool) -> Self {
         let grain = work::grain(&flat.layout);
         let levels = if flat.has_keys { described.levels } else { 1 };
@@ -224,8 +238,8 @@ impl Survey {
         }
     }
 
-    /// Checks that pieces stay within their leaf, and counts them. A block is cut where a piece of a
-    /// level below ends.
+    /// Checks that pieces stay within their leaf, and counts them. A block is cut where a piece of
+    /// a level below ends.
     ///
     /// # Errors
     ///
@@ -255,13 +269,14 @@ impl Survey {
 }
 
 impl Binding {
-    /// Makes an old binding, which [`Self::recycle`] returned, a binding of its layout at the address
-    /// `addr`, over `leaf`. The layout is one of a single leaf.
+    /// Turns an old binding, which [`Self::recycle`] returned, into a binding of the same layout at
+    /// the address `addr` of `leaf`. The layout has a single leaf.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::new`]; `EOPNOTSUPP` if the binding needs other memory or another look at its
-    /// levels. The binding stays an old one then, with a layout of the same shape.
+    /// Those of [`Self::new`]; `EOPNOTSUPP` if `leaf` is a key or an ODP MR, for the flag
+    /// `FLUSH_PERSISTENT`, and if the old binding had several levels. After an error this is still
+    /// an old binding, with a layout of the same shape.
     pub(crate) fn renew(&mut self, addr: u64, leaf: Leaf, access: Access, pd: &Pd) -> Result {
         let is_memory = matches!(leaf.place, LeafPlace::Memory { .. });
         if !is_memory
@@ -275,8 +290,8 @@ impl Binding {
         let moved = self.layout.move_to(addr)?;
         moved.extent.check_within(leaf.start, leaf.len)?;
         self.leaves.push_within_capacity(leaf)?;
-        // The levels and the number of pieces are the same. So is the work of a search, which does not
-        // depend on addresses.
+        // The levels and the number of pieces stay. The work of a search stays, too, because it
+        // does not depend on addresses.
         self.access = access;
         self.pd = pd.as_raw() as usize;
         self.marks = Atomic::new(0);

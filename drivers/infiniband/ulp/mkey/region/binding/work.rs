@@ -10,20 +10,24 @@ use crate::layout::{Grain, Level, Memory, Packet, PACKET};
 use core::{array, slice};
 use kernel::prelude::*;
 
-/// The most work of a packet through a nest. Beyond it, a nest is refused if its ranges in memory
-/// are too many for a list. A packet of this work takes less than 50 times as long as one to
-/// contiguous memory (`tools/bench/guest/fine.c`).
+/// The most work of a packet through a nest. If a packet could take more, the nest is made one
+/// list. The nest is refused if that list would be too long. A packet of this work takes less than
+/// 50 times as long as one to contiguous memory (`tools/bench/guest/fine.c`).
 pub(super) const MAX: u64 = 230_000;
 
-/// The most work of a packet for which a nest is left as it is described, unless it is short.
+/// Up to this work of a packet, only a nest of few pieces gets a flat list.
 pub(super) const FINE: u64 = 2_000;
 
 /// The most work of an access under SRCU. An access of more work leaves SRCU, see
 /// `Binding::users`.
 pub(super) const LONG: u64 = 20_000;
 
-/// The most keys that are visited, each one for each way to it, to find the work of a packet.
+/// The most visits to keys to find the work of a packet. A key is visited once for each path that
+/// leads to it.
 const MAX_VISITS: usize = 4096;
+
+/// The most leaves that are looked at for that. The thread does not reschedule meanwhile.
+const MAX_LEAVES: usize = 1 << 20;
 
 /// Returns the grain of a layout.
 pub(super) fn grain(layout: &KLayout) -> Grain {
@@ -68,14 +72,14 @@ pub(super) fn of_packet(layout: &KLayout, grain: Grain, leaves: &[Leaf], on_dema
 }
 
 /// Returns the levels that an access walks over below a binding with `leaves`, outermost first.
-/// The second value is `false` if there are more than [`MAX_VISITS`] ways to their keys. The third
-/// value is `false` if all memory is that of one leaf.
+/// The second value is `false` if there are more than [`MAX_VISITS`] ways to their keys, or more than
+/// [`MAX_LEAVES`] leaves on these. The third value is `false` if all memory is that of one leaf.
 fn levels_below(leaves: &[Leaf]) -> ([Option<Level>; MAX_LEVELS], bool, bool) {
     let mut levels = [None; MAX_LEVELS];
     let mut several = leaves.len() > 1;
     // The leaves that are left at each level.
     let mut rest: [slice::Iter<'_, Leaf>; MAX_LEVELS] = array::from_fn(|_| [].iter());
-    let (mut depth, mut visits) = (0usize, 0usize);
+    let (mut depth, mut visits, mut seen) = (0usize, 0usize, 0usize);
     if let Some(first) = rest.first_mut() {
         *first = leaves.iter();
     }
@@ -87,6 +91,10 @@ fn levels_below(leaves: &[Leaf]) -> ([Option<Level>; MAX_LEVELS], bool, bool) {
             depth = outer;
             continue;
         };
+        seen = seen.saturating_add(1);
+        if seen > MAX_LEAVES {
+            return (levels, false, true);
+        }
         let LeafPlace::Key(inner) = &leaf.place else {
             continue;
         };

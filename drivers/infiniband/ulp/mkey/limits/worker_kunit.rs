@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit tests of `worker.rs`.
+
+use kernel::prelude::*;
+
+#[kunit_tests(ib_mkey_worker)]
+mod tests {
+    use super::super::*;
+    use kernel::prelude::*;
+
+    /// Returns the number of workers that an owner gets while `others` are occupied by others.
+    fn share(others: i32) -> i32 {
+        let mut own = 0;
+        while own < MAX_WORKERS && Waits::may_wait(own, others + own) {
+            own += 1;
+        }
+        own
+    }
+
+    #[test]
+    fn an_owner_alone_gets_a_fifth() {
+        assert_eq!(share(0), 51);
+    }
+
+    #[test]
+    fn greedy_owners_leave_workers_to_others() {
+        let mut occupied = 0;
+        for _ in 0..20 {
+            let own = share(occupied);
+            assert!(own > 0);
+            occupied += own;
+            assert!(occupied < MAX_WORKERS);
+        }
+    }
+
+    #[test]
+    fn the_limit_holds() {
+        let mut occupied = 0;
+        for _ in 0..10_000 {
+            occupied += share(occupied);
+        }
+        assert!(occupied <= MAX_WORKERS);
+        assert!(!Waits::may_wait(0, MAX_WORKERS));
+    }
+
+    #[test]
+    fn workers_are_counted_while_they_wait() {
+        let (owner, other) = (Waits::new(), Waits::new());
+        {
+            let mut workers = KVec::new();
+            // No other test occupies workers meanwhile.
+            for _ in 0..51 {
+                let worker = Worker::of(&owner);
+                assert!(worker.owner.is_some());
+                assert!(workers.push(worker, GFP_KERNEL).is_ok());
+            }
+            assert!(Worker::of(&owner).owner.is_none());
+            assert!(Worker::of(&other).owner.is_some());
+        }
+        assert_eq!(owner.0.load(ordering::Relaxed), 0);
+        assert_eq!(other.0.load(ordering::Relaxed), 0);
+        assert!(Worker::of(&owner).owner.is_some());
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit tests of the table of windows (`window.rs`).
+
+use kernel::prelude::*;
+
+#[kunit_tests(ib_mkey_window)]
+mod tests {
+    use super::super::*;
+    use core::ptr;
+
+    /// A window of no driver.
+    struct Fake {
+        address: usize,
+        exists: bool,
+    }
+
+    impl DriverWindow for Fake {
+        type Held = ();
+
+        fn address(&self) -> usize {
+            self.address
+        }
+
+        fn hold(&self) -> Option<()> {
+            self.exists.then_some(())
+        }
+
+        fn is_over(&self, _hidden: &Mr) -> bool {
+            true
+        }
+    }
+
+    const fn fake(address: usize) -> Fake {
+        let exists = true;
+        Fake { address, exists }
+    }
+
+    /// Returns the address of the hidden MRs that a bind of `window` gets.
+    fn bindings_of(windows: &Windows, window: &Fake) -> Result<usize> {
+        let mut at = 0;
+        windows.bind(window, &mut Leftover::default(), |bindings, _| {
+            at = ptr::from_ref(bindings) as usize;
+            Ok(())
+        })?;
+        Ok(at)
+    }
+
+    /// rxe gives the index of a window to another one while a bind of the first one is in progress.
+    #[test]
+    fn each_window_has_hidden_mrs_of_its_own() -> Result {
+        let windows = KBox::pin_init(Windows::new(), GFP_KERNEL)?;
+        let (first, second) = (fake(0x1000), fake(0x1080));
+        let of_first = bindings_of(&windows, &first)?;
+        let of_second = bindings_of(&windows, &second)?;
+        assert!(of_first != of_second);
+        assert!(bindings_of(&windows, &first)? == of_first);
+        assert!(windows.forget(second.address).is_some());
+        assert!(bindings_of(&windows, &first)? == of_first);
+        assert!(windows.forget(second.address).is_none());
+        assert!(windows.forget(first.address).is_some());
+        Ok(())
+    }
+
+    /// An entry that is made after the deallocation would stay for ever.
+    #[test]
+    fn a_deallocated_window_gets_no_entry() -> Result {
+        let windows = KBox::pin_init(Windows::new(), GFP_KERNEL)?;
+        let (address, exists) = (0x1000, false);
+        let refused = bindings_of(&windows, &Fake { address, exists });
+        assert!(refused.err() == Some(EINVAL));
+        assert!(windows.forget(address).is_none());
+        Ok(())
+    }
+
+    /// A bind that waits for the lock keeps the hidden MRs of a window that is deallocated meanwhile.
+    #[test]
+    fn a_bind_in_progress_keeps_the_hidden_mrs() -> Result {
+        let windows = KBox::pin_init(Windows::new(), GFP_KERNEL)?;
+        let (window, mut left) = (fake(0x1000), Leftover::default());
+        windows.bind(&window, &mut left, |_, _| {
+            assert!(windows.forget(window.address).is_some());
+            Ok(())
+        })?;
+        assert!(left.window.is_some());
+        assert!(windows.forget(window.address).is_none());
+        Ok(())
+    }
+}
