@@ -7,106 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "mkey_harness.h"
-
-enum place { HOST, NODE, P2P, PMEM };
-
-FIXTURE(class)
-{
-	struct mkt_setup s;
-	uint32_t which;
-	char what[64];
-};
-
-FIXTURE_VARIANT(class)
-{
-	enum place place;
-	uint32_t bit;
-};
-
-FIXTURE_VARIANT_ADD(class, host)
-{
-	.place = HOST,
-	.bit = IBMKEY_DM_HOST,
-};
-
-FIXTURE_VARIANT_ADD(class, node)
-{
-	.place = NODE,
-	.bit = IBMKEY_DM_NODE,
-};
-
-FIXTURE_VARIANT_ADD(class, p2p)
-{
-	.place = P2P,
-	.bit = IBMKEY_DM_P2P,
-};
-
-FIXTURE_VARIANT_ADD(class, pmem)
-{
-	.place = PMEM,
-	.bit = IBMKEY_DM_PMEM,
-};
-
-/* the node that the device offers */
-#define FAR_NODE 1
-
-FIXTURE_SETUP(class)
-{
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		/* gigabytes are flushed, which takes long */
-		.flags = MKT_QP_PATIENT,
-		.host = 256 * 1024,
-	};
-	unsigned int domain, bus, slot, function;
-
-	if (geteuid())
-		SKIP(return, "not root: physical addresses are not shown");
-	MKT_OPEN_EXTENDED(self->s.dev);
-	if (!(self->s.dev[0].caps.dm_classes & variant->bit))
-		SKIP(return, "%s does not offer this class", self->s.dev[0].name);
-	switch (variant->place) {
-	case HOST:
-		self->which = IBMKEY_DM_HOST;
-		break;
-	case NODE:
-		self->which = IBMKEY_DM_THE_NODE(FAR_NODE);
-		break;
-	case P2P:
-		if (!mkt_hardware(self->what, sizeof(self->what), "p2p"))
-			SKIP(return, "no PCI function with memory for peers");
-		if (sscanf(self->what, "%x:%x:%x.%u", &domain, &bus, &slot,
-			   &function) != 4)
-			ASSERT_STREQ("a PCI function", self->what);
-		self->which = IBMKEY_DM_THE_P2P(domain, bus,
-						slot << 3 | function);
-		break;
-	case PMEM:
-		if (!mkt_hardware(self->what, sizeof(self->what), "pmem"))
-			SKIP(return, "no persistent memory");
-		self->which = IBMKEY_DM_THE_PMEM(atoi(self->what));
-		break;
-	}
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
-}
-
-FIXTURE_TEARDOWN(class)
-{
-	EXPECT_EQ(0, mkt_teardown(&self->s));
-}
-
-static struct ibv_dm *class_alloc(struct mkt_dev *dev, size_t length,
-				  uint32_t log_align, uint32_t which)
-{
-	struct ibv_alloc_dm_attr attr = {
-		.length = length,
-		.log_align_req = log_align,
-	};
-
-	errno = 0;
-	return ibmkey_alloc_dm(dev->ctx, &attr, which);
-}
+#include "dm_class.h"
 
 static bool is_there(enum place place, const char *what, uint64_t physical)
 {
@@ -128,7 +29,7 @@ static const size_t sizes[] = { 1, 100, 4096, 4097, 70000, 1 << 20 };
 /* every page of a buffer is where the class says */
 TEST_F(class, place)
 {
-	uint32_t asked[] = { self->which, variant->bit };
+	uint64_t asked[] = { self->which, variant->bit };
 	unsigned int i, a;
 	size_t at;
 
@@ -288,168 +189,6 @@ TEST_F(class, traffic)
 	ASSERT_EQ(0, mkt_arena_adopt(far, far->leaf[0].at, 100000));
 }
 
-#define TRACING "/sys/kernel/tracing/"
-
-/* start to count how often the kernel writes caches back to pmem */
-static bool writebacks_begin(void)
-{
-	return !system("echo p:mkt_wb arch_wb_cache_pmem >>" TRACING
-		       "kprobe_events && echo 1 >" TRACING
-		       "events/kprobes/mkt_wb/enable");
-}
-
-static int writebacks_end(void)
-{
-	char line[64] = "";
-
-	mkt_command(line, sizeof(line),
-		    "awk '$1 == \"mkt_wb\" { print $2 }' " TRACING
-		    "kprobe_profile");
-	if (system("echo 0 >" TRACING "events/kprobes/mkt_wb/enable && echo -:mkt_wb >>"
-		   TRACING "kprobe_events"))
-		return -1;
-	return *line ? atoi(line) : -1;
-}
-
-/*
- * a key of 4 GiB is flushed as well, although rxe reports an MR's length in 32 bits
- */
-static void class_flush_whole(struct __test_metadata *_metadata,
-			      FIXTURE_DATA(class) *self, struct ibv_mr *mr,
-			      struct ibv_mr *key)
-{
-	const int access = MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_PERSISTENT;
-	const uint64_t pages = 1 << 20, two = 2;
-	/* begin at the buffer's second page */
-	struct ibmkey_block block = {
-		.addr = 3996,
-		.bytes_count = 4096,
-		.lkey = mr->lkey,
-	};
-	struct mkt_wr wr = {
-		.op = MKT_FLUSH,
-		.rkey = key->rkey,
-		.persistent = true,
-		.whole = true,
-	};
-
-	ASSERT_EQ(0, ibv_rereg_mr_interleaved(key, access, 1, &pages, 1,
-					      &block));
-	ASSERT_EQ(1ull << 32, key->length);
-	if (!writebacks_begin())
-		return;
-	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
-	EXPECT_EQ(pages, writebacks_end());
-
-	/* a shorter key, with a FLUSH of zero bytes */
-	block.bytes_count = 100;
-	block.stride[0] = 4096;
-	ASSERT_EQ(0, ibv_rereg_mr_interleaved(key, access, 1, &two, 1,
-					      &block));
-	ASSERT_TRUE(writebacks_begin());
-	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
-	wr.whole = false;
-	wr.remote_addr = 4;
-	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
-	EXPECT_EQ(2, writebacks_end());
-}
-
-/*
- * only persistent memory can be flushed to persistence; all can be flushed to
- * visibility
- */
-TEST_F(class, flush)
-{
-	int access = MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED |
-		     IBV_ACCESS_FLUSH_GLOBAL;
-	const uint64_t two = 2, most = 1 << 20, many = most + 1;
-	struct ibmkey_block block = { .bytes_count = 8, .stride = { 8192 } };
-	struct ibv_mr *mr, *key;
-	struct ibv_sge sge;
-	struct ibv_dm *dm;
-	struct mkt_wr wr;
-	bool counted;
-
-	dm = class_alloc(&self->s.dev[0], 20000, 0, self->which);
-	ASSERT_NE(NULL, dm);
-	errno = 0;
-	mr = ibv_reg_dm_mr(self->s.dev[0].pd, dm, 100, 10000,
-			   access | IBV_ACCESS_FLUSH_PERSISTENT);
-	if (variant->place != PMEM) {
-		EXPECT_EQ(NULL, mr);
-		EXPECT_EQ(EOPNOTSUPP, errno);
-		ASSERT_EQ(0, ibv_free_dm(dm));
-		return;
-	}
-	ASSERT_NE(NULL, mr);
-	wr = (struct mkt_wr){
-		.op = MKT_FLUSH,
-		.remote_addr = 1000,
-		.rkey = mr->rkey,
-		.flush_length = 9000,
-		.persistent = true,
-	};
-	/* bytes 1100 to 10100 of the buffer: parts of three pages */
-	counted = writebacks_begin();
-	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
-	if (counted) {
-		EXPECT_EQ(3, writebacks_end());
-	} else {
-		TH_LOG("no kprobe events: what a flush does is not looked at");
-	}
-	/* a range beyond the end */
-	wr.flush_length = 9001;
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 1, &wr));
-	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-
-	/*
-	 * a key with three blocks of 8 bytes, in each second page of the buffer
-	 */
-	key = ibmkey_alloc(self->s.dev[0].pd, 1);
-	ASSERT_NE(NULL, key);
-	block.lkey = mr->lkey;
-	ASSERT_EQ(0, ibv_rereg_mr_interleaved(key, MKT_ACCESS_ALL |
-					      IBV_ACCESS_FLUSH_PERSISTENT, 1,
-					      &two, 1, &block));
-	wr.remote_addr = 4;
-	wr.rkey = key->rkey;
-	wr.flush_length = 10;
-	counted = writebacks_begin();
-	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
-	if (counted) {
-		EXPECT_EQ(2, writebacks_end());
-	}
-	/* more pieces than can be flushed while a request waits */
-	block.stride[0] = 0;
-	EXPECT_EQ(EOPNOTSUPP,
-		  ibv_rereg_mr_interleaved(key, IBV_ACCESS_FLUSH_PERSISTENT, 1,
-					   &many, 1, &block));
-	EXPECT_EQ(0, ibv_rereg_mr_interleaved(key, IBV_ACCESS_FLUSH_PERSISTENT, 1,
-					      &most, 1, &block));
-	class_flush_whole(_metadata, self, mr, key);
-	ASSERT_EQ(0, ibv_dereg_mr(key));
-
-	/* an MR without this access flag */
-	ASSERT_EQ(0, ibv_dereg_mr(mr));
-	wr.remote_addr = 1000;
-	mr = ibv_reg_dm_mr(self->s.dev[0].pd, dm, 100, 10000, access);
-	ASSERT_NE(NULL, mr);
-	wr.rkey = mr->rkey;
-	wr.flush_length = 9000;
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 1, &wr));
-	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-
-	/* a key over it cannot have the flag either */
-	key = ibmkey_alloc(self->s.dev[0].pd, 1);
-	ASSERT_NE(NULL, key);
-	sge = (struct ibv_sge){ .addr = 0, .length = 100, .lkey = mr->lkey };
-	EXPECT_EQ(EACCES,
-		  ibv_rereg_mr_sg(key, IBV_ACCESS_FLUSH_PERSISTENT, 1, &sge));
-	ASSERT_EQ(0, ibv_dereg_mr(key));
-	ASSERT_EQ(0, ibv_dereg_mr(mr));
-	ASSERT_EQ(0, ibv_free_dm(dm));
-}
-
 /*
  * all memory of the class and no more can be allocated, and all of it again
  * after a free
@@ -479,14 +218,18 @@ TEST_F(class, exhausted)
 
 TEST_F(class, refused)
 {
-	static const uint32_t unknown[] = {
-		3, 0x10, 0x20, 0x100, IBMKEY_DM_HOST | 0x100,
-		IBMKEY_DM_HOST | IBMKEY_DM_NODE, UINT32_MAX,
+	static const uint64_t unknown[] = {
+		3, 0x10, 0x20, 0x100, IBMKEY_DM_HOST | 0x100, 1ull << 32,
+		IBMKEY_DM_HOST | 1ull << 63, IBMKEY_DM_HOST | IBMKEY_DM_NODE,
+		UINT32_MAX, UINT64_MAX,
 	};
-	static const uint32_t not_offered[] = {
+	static const uint64_t not_offered[] = {
 		IBMKEY_DM_THE_NODE(0), IBMKEY_DM_THE_NODE(77),
+		IBMKEY_DM_THE_NODE(UINT32_MAX), IBMKEY_DM_THE_P2P(0, 0, 0),
 		IBMKEY_DM_THE_P2P(0, 0, 1), IBMKEY_DM_THE_P2P(255, 255, 255),
-		IBMKEY_DM_THE_PMEM(9), IBMKEY_DM_PMEM | 0xffffff00,
+		IBMKEY_DM_THE_P2P(UINT32_MAX, 255, 255), IBMKEY_DM_THE_PMEM(9),
+		IBMKEY_DM_PMEM | 0xffffff00, IBMKEY_DM_NODE | 1ull << 63,
+		IBMKEY_DM_P2P | 1ull << 63,
 	};
 	unsigned int i;
 
@@ -498,6 +241,13 @@ TEST_F(class, refused)
 	for (i = 0; i < ARRAY_SIZE(not_offered); i++) {
 		EXPECT_EQ(NULL, class_alloc(&self->s.dev[0], 100, 0,
 					    not_offered[i]));
+		EXPECT_EQ(EOPNOTSUPP, errno);
+	}
+	/* the same bus and function in other domains */
+	for (i = 0; variant->place == P2P && i < 32; i++) {
+		EXPECT_EQ(NULL, class_alloc(&self->s.dev[0], 100, 0,
+					    IBMKEY_DM_THE_P2P(self->domain ^ 1u << i,
+							      self->bus, self->devfn)));
 		EXPECT_EQ(EOPNOTSUPP, errno);
 	}
 	/* persistent memory belongs to one device */

@@ -17,6 +17,11 @@
 #define PAGE 4096
 #define COUNTERS "/sys/kernel/debug/ib_mkey/counters"
 
+/* the most indices that the kernel copies in one critical section */
+#define AT_ONCE 4096
+/* the indices of the long layout */
+#define MANY (64 * AT_ONCE)
+
 static const char *const names[] = {
 	"binds", "binds_again", "unbinds", "refused_unbound", "refused_rights",
 	"refused_memory", "refused_other", "odp_faults",
@@ -27,6 +32,21 @@ static const char *const names[] = {
 struct counts {
 	long long of[COUNTS];
 };
+
+/* returns a number of the file `counters', or -1 */
+static long long count_of(const char *wanted)
+{
+	FILE *f = fopen(COUNTERS, "r");
+	char line[128], name[64];
+	long long count, found = -1;
+
+	while (f && found < 0 && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%63s %lld", name, &count) == 2 && !strcmp(name, wanted))
+			found = count;
+	if (f)
+		fclose(f);
+	return found;
+}
 
 /* returns the number of counts that were found */
 static unsigned int counts_read(struct counts *counts)
@@ -318,6 +338,37 @@ TEST_F(rebound, shorter)
 	ASSERT_EQ(0, mkt_poll(&self->s.pair.end[0], &wc));
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, wc.status);
 	EXPECT_COUNT("refused_unbound", 1);
+}
+
+/*
+ * A query of a long layout takes many short critical sections. While it is in one, binds of all
+ * processes may wait.
+ */
+TEST_F(counters, sections_of_a_query)
+{
+	struct ibmkey_indexed layout = {
+		.addr = self->s.arena[1].leaf[0].addr,
+		.unit = 1,
+		.bytes_count = 1,
+		.lkey = self->s.arena[1].leaf[0].mr->lkey,
+		.num_indices = MANY,
+	};
+	struct ibmkey_info info;
+	uint32_t *indices = calloc(MANY, sizeof(*indices));
+	uint64_t *seen = calloc(MANY, sizeof(*seen));
+	struct ibv_mr *key = ibmkey_alloc(self->s.dev[1].pd, MANY);
+	long long before;
+
+	ASSERT_TRUE(indices && seen && key);
+	layout.indices32 = indices;
+	ASSERT_EQ(0, ibmkey_bind_indexed(key, MKT_ACCESS_ALL, &layout));
+	before = count_of("accesses");
+	ASSERT_LE(0, before);
+	ASSERT_EQ(0, ibmkey_query_indexed(key, &info, &layout, MANY, seen));
+	EXPECT_LE(MANY / AT_ONCE, count_of("accesses") - before);
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+	free(indices);
+	free(seen);
 }
 
 TEST_HARNESS_MAIN

@@ -194,6 +194,71 @@ TEST_F(iov, reach)
 	EXPECT_EQ(0, ibmkey_dereg(key));
 }
 
+/* a peer reaches the bytes of the key, and nothing by the keys of the MRs under it */
+TEST_F(iov, peers_have_no_rights_to_the_mrs)
+{
+	static const enum mkt_op ops[] = {
+		MKT_READ, MKT_WRITE, MKT_FETCH_ADD, MKT_ATOMIC_WRITE,
+	};
+	struct iovec iov[2] = {
+		{ self->memory + 64, 64 },
+		{ self->memory + 1024, 64 },
+	};
+	struct ibmkey_block block[2];
+	struct ibmkey_info info = {};
+	struct ibv_mr *key;
+	unsigned int i, k;
+
+	key = ibmkey_reg_iov(self->pd, iov, 2, MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND);
+	ASSERT_NE(NULL, key);
+	ASSERT_EQ(0, ibmkey_query_layout(key, &info, 0, NULL, 2, block));
+	EXPECT_EQ(block[0].lkey, block[1].lkey);
+	for (i = 0; i < ARRAY_SIZE(ops); i++) {
+		struct mkt_wr wr = {
+			.op = ops[i],
+			.sge[0] = {
+				.addr = self->s.plain[0].addr,
+				.length = ops[i] == MKT_READ || ops[i] == MKT_WRITE ? 64 : 8,
+				.lkey = self->s.plain[0].mr->lkey,
+			},
+			.num_sge = 1,
+			.rkey = key->rkey,
+		};
+
+		EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+		/* an element, and the bytes between them */
+		for (k = 0; k < 2; k++) {
+			wr.remote_addr = block[0].addr + k * 512;
+			/* the lkey of an MR of rxe is its rkey, too */
+			wr.rkey = block[0].lkey;
+			EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 0, &wr))
+				TH_LOG("%s", mkt_op_name(ops[i]));
+			ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+		}
+	}
+	EXPECT_EQ(0, ibmkey_dereg(key));
+}
+
+/* memory that cannot be written: peers may read it */
+TEST_F(iov, read_only)
+{
+	struct iovec iov[2] = {
+		{ self->memory, 100 },
+		{ self->memory + 3 * self->page, 100 },
+	};
+	struct ibv_mr *key;
+
+	ASSERT_EQ(0, mprotect(self->memory, IOV_PAGES * self->page, PROT_READ));
+	EXPECT_EQ(NULL, ibmkey_reg_iov(self->pd, iov, 2, MKT_ACCESS_ALL));
+	EXPECT_EQ(EFAULT, errno);
+	key = ibmkey_reg_iov(self->pd, iov, 2, IBV_ACCESS_REMOTE_READ);
+	ASSERT_NE(NULL, key);
+	EXPECT_EQ(IBV_WC_SUCCESS, iov_transfer(&self->s, MKT_READ, key));
+	EXPECT_EQ(0, memcmp(iov_plain(&self->s), self->memory, 100));
+	EXPECT_EQ(0, memcmp(iov_plain(&self->s) + 100, iov[1].iov_base, 100));
+	EXPECT_EQ(0, ibmkey_dereg(key));
+}
+
 /* the k-th registration fails: no MR remains, and the reason comes through */
 TEST_F(iov, registration_fails)
 {

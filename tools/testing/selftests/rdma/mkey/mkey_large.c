@@ -35,10 +35,10 @@ FIXTURE_SETUP(large)
 	struct mkt_wants wants = {
 		.mtu = variant->mtu,
 		/*
-		 * the largest number of entries needs more memory in a short
-		 * run
+		 * the largest number of entries, and far indices, need more
+		 * memory in a short run
 		 */
-		.host = large_message() * 9 / 4 + mkt_scale(0, 320) * 1024,
+		.host = large_message() * 9 / 4 + mkt_scale(0, 1024) * 1024,
 		.max_entries = 65536,
 	};
 
@@ -172,6 +172,40 @@ TEST_F(large, entries)
 	ASSERT_EQ(0, large_run(&self->s, &layout, 0, length));
 	ASSERT_EQ(0, large_run(&self->s, &layout, length / 2 + 1, 10000));
 	ASSERT_EQ(0, large_run(&self->s, &layout, length - 3, 3));
+	mkt_layout_free(&layout);
+}
+
+/*
+ * Blocks in random order in more than 1 MiB, at multiples of their size. The
+ * number of blocks in the last packet is odd.
+ */
+TEST_F(large, far_indices)
+{
+	static const unsigned int sizes[] = { 8, 16, 64 };
+	const struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	unsigned int i, o, n = 1003;
+	struct mkt_layout layout = { .num_blocks = n };
+
+	layout.block = calloc(n, sizeof(*layout.block));
+	ASSERT_NE(NULL, layout.block);
+	layout.base = -leaf->addr & 63;
+	layout.unit = (leaf->length - 128) / n & ~63ull;
+	ASSERT_GT(layout.unit * (n - 1), 1024 * 1024);
+	for (i = 0; i < n; i++) {
+		unsigned int other = mkt_between(&self->s.rng, 0, i);
+
+		layout.block[i].offset = layout.block[other].offset;
+		layout.block[other].offset = layout.base + i * layout.unit;
+	}
+	for (o = 0; o < 2 * ARRAY_SIZE(sizes); o++) {
+		unsigned int size = sizes[o / 2];
+
+		layout.index_bytes = o % 2 ? 8 : 4;
+		for (i = 0; i < n; i++)
+			layout.block[i].bytes = size;
+		ASSERT_EQ(0, large_run(&self->s, &layout, 0, n * size));
+		ASSERT_EQ(0, large_run(&self->s, &layout, size, 77 * size));
+	}
 	mkt_layout_free(&layout);
 }
 

@@ -494,7 +494,10 @@ TEST_F(many, not_a_set)
 	mkt_ioctl_init(&cmd, UVERBS_OBJECT_MR, IB_MKEY_METHOD_BIND_MANY);
 	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_BIND_MANY_HANDLES, 4,
 		      self->key[0]->handle);
-	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_BIND_MANY_BINDS, 8, 4096);
+	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_BIND_MANY_BINDS,
+		      sizeof(struct ib_uverbs_mkey_bind), 4096);
+	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_BIND_MANY_BIND_SIZE, 4,
+		      sizeof(struct ib_uverbs_mkey_bind));
 	EXPECT_EQ(EFAULT, mkt_ioctl_run(self->s.dev[1].ctx, &cmd));
 	MANY_AS_BEFORE();
 }

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "alike.h"
 #include "mkey_harness.h"
 #include "nested.h"
 
@@ -237,6 +238,67 @@ TEST_F(nested_cost, allowed)
 		EXPECT_TRUE(cost_reads(self, shapes[i], NESTED_DEPTH - 1, 4099));
 		for (level = NESTED_DEPTH; level > 0; level--)
 			ASSERT_EQ(0, ibmkey_unbind(self->key[level - 1]));
+	}
+}
+
+/* binds a key over a few pieces of two bytes of memory, from @addr on */
+static int cost_bind_few(FIXTURE_DATA(nested_cost) *self, struct ibv_mr *key, uint64_t addr)
+{
+	struct ibmkey_block block = {
+		.addr = addr,
+		.bytes_count = 2,
+		.lkey = self->s.arena[1].leaf[0].mr->lkey,
+		.stride = { 4 },
+	};
+	uint64_t count = 16;
+
+	return ibv_rereg_mr_interleaved(key, MKT_ACCESS_ALL, 1, &count, 1, &block);
+}
+
+/* binds a key over many pieces of two bytes, of @few and of level 1 in turn; unbinds it */
+static int cost_bind_both(FIXTURE_DATA(nested_cost) *self, const struct ibv_mr *few)
+{
+	struct ibmkey_block block[2] = {
+		{ .bytes_count = 2, .lkey = few->lkey },
+		{ .bytes_count = 2, .lkey = self->key[1]->lkey, .stride = { 0, 4 } },
+	};
+	uint64_t repeat[2] = { 32, self->key[1]->length / 4 };
+	int err = ibv_rereg_mr_interleaved(self->s.key[1], MKT_ACCESS_ALL, 2, repeat, 2, block);
+
+	return err ?: ibmkey_unbind(self->s.key[1]);
+}
+
+/*
+ * Pieces of two bytes at even addresses are one in the level below; at an odd address they could
+ * be two there. The places of all keys of a level count, also those of a key that has been moved.
+ */
+TEST_F(nested_cost, moved)
+{
+	uint64_t even = (self->s.arena[1].leaf[0].addr + 1) & ~1ull;
+	struct ibv_mr *key = self->key[3], *fresh;
+	long long moved = alike_moved(&self->s.dev[1]);
+	unsigned int i;
+
+	cost_fill(self, 32);
+	ASSERT_EQ(0, cost_bind(self, &pairs_of_2, 0));
+	ASSERT_EQ(0, cost_bind(self, &pairs_of_2, 1));
+	/* the second bind leaves the memory of the first one to the key, and the others move it */
+	ASSERT_EQ(0, cost_bind_few(self, key, even));
+	ASSERT_EQ(0, cost_bind_few(self, key, even));
+	for (i = 0; i < 4; i++) {
+		uint64_t addr = even + 100 + i;
+		int err = i & 1 ? ELOOP : 0;
+
+		ASSERT_EQ(0, cost_bind_few(self, key, addr));
+		EXPECT_EQ(err, cost_bind_both(self, key));
+		fresh = ibmkey_alloc(self->s.dev[1].pd, 1);
+		ASSERT_NE(NULL, fresh);
+		ASSERT_EQ(0, cost_bind_few(self, fresh, addr));
+		EXPECT_EQ(err, cost_bind_both(self, fresh));
+		EXPECT_EQ(0, ibv_dereg_mr(fresh));
+	}
+	if (moved >= 0) {
+		EXPECT_LE(4, alike_moved(&self->s.dev[1]) - moved);
 	}
 }
 

@@ -126,8 +126,8 @@ static int order_round(struct order_queue *queue)
 	struct mkt_qp *self = &queue->pair.end[0], *peer = &queue->pair.end[1];
 	struct mkt_wr nothing = { .op = MKT_SEND };
 	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
-	bool rc = self->qp->qp_type == IBV_QPT_RC;
-	unsigned int i, which[2];
+	bool rc = self->qp->qp_type == IBV_QPT_RC, lossy = self->flags & MKT_QP_LOSSY;
+	unsigned int i, which[2], requests = 5 + (rc ? 1 : 0) + (lossy ? 2 : 0);
 	struct ibmkey_info info = {};
 	struct ibv_wc wc;
 	int err = 0;
@@ -151,6 +151,8 @@ static int order_round(struct order_queue *queue)
 		write.sge[0].length = queue->map[which[i]].length;
 		if (!err)
 			err = mkt_post_send(self, &write, 20 + i);
+		if (!err && lossy)
+			err = mkt_post_tail(self, 25 + i);
 	}
 	inv.rkey = queue->key->rkey;
 	if (!err && rc)
@@ -160,7 +162,7 @@ static int order_round(struct order_queue *queue)
 		err = mkt_post_recv(peer, NULL, 0, 40);
 	if (!err)
 		err = mkt_post_send(self, &nothing, 41);
-	for (i = 0; i < (rc ? 6 : 5) && !err; i++) {
+	for (i = 0; i < requests && !err; i++) {
 		err = mkt_poll(self, &wc);
 		if (!err && wc.status) {
 			mkt_diag("request %lu: %s", (long)wc.wr_id,

@@ -2,15 +2,19 @@
 /*
  * Threads whose operations exclude each other: MRs are deregistered while they
  * are bound, keys are destroyed while they are bound and used. One of the two
- * succeeds, and each reports its result.
+ * succeeds, and each reports its result. A key is queried while it is bound.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "commands.h"
 #include "mkey_harness.h"
 
 #define THREADS 3
+#define LEAVES 1500		/* more than ib_mkey lists at once */
+#define LIST "/sys/kernel/debug/ib_mkey/leaves"
 
 FIXTURE(race)
 {
@@ -243,6 +247,107 @@ TEST_F(race, use_and_destroy)
 	}
 }
 
+/* reads the list of all leaves */
+static int race_read_list(void)
+{
+	static _Thread_local char text[65536];
+	int fd = open(LIST, O_RDONLY);
+	ssize_t got = -1;
+
+	if (fd < 0)
+		return errno;
+	while ((got = read(fd, text, sizeof(text))) > 0)
+		;
+	close(fd);
+	return got < 0 ? EIO : 0;
+}
+
+/*
+ * Looks at all keys: the first thread deregisters an MR to which a key is bound, which is refused,
+ * and the others list the leaves.
+ */
+static void *race_look(void *arg)
+{
+	struct race_thread *thread = arg;
+	struct race *race = thread->race;
+	struct ibv_pd *pd = race->self->c.dev.pd;
+	void *host = race->self->c.arena.mem[0].host;
+	struct ibv_sge sge = { .addr = (uintptr_t)host, .length = 100 };
+	struct ibv_mr *key = NULL, *mr = NULL;
+
+	if (thread == &race->thread[0]) {
+		mr = ibv_reg_mr(pd, host, 100, IBV_ACCESS_LOCAL_WRITE);
+		key = ibmkey_alloc(pd, 1);
+		if (!mr || !key) {
+			thread->err = errno;
+		} else {
+			sge.lkey = mr->lkey;
+			thread->err = ibv_rereg_mr_sg(key, 0, 1, &sge);
+		}
+	}
+	while (!thread->err && !atomic_load(&race->stop)) {
+		if (!mr)
+			thread->err = race_read_list();
+		else if (ibv_dereg_mr(mr) != EBUSY)
+			thread->err = EADDRNOTAVAIL;
+		atomic_fetch_add(&race->done, 1);
+	}
+	if (thread->err)
+		atomic_store(&race->failed, true);
+	if (key && ibv_dereg_mr(key))
+		thread->err = thread->err ?: EBUSY;
+	if (mr && ibv_dereg_mr(mr))
+		thread->err = thread->err ?: EBUSY;
+	return NULL;
+}
+
+/* binds a new key to all leaves, destroys it, and deregisters one of the leaves at once */
+static int race_bind_and_go(FIXTURE_DATA(race) *self, struct ibv_mr **leaf, unsigned int at)
+{
+	static struct ibmkey_range range[LEAVES];
+	struct ibv_mr *key = ibmkey_alloc(self->c.dev.pd, LEAVES);
+	unsigned int i;
+	int err;
+
+	if (!key)
+		return errno;
+	for (i = 0; i < LEAVES; i++)
+		range[i] = (struct ibmkey_range){
+			.addr = (uintptr_t)leaf[i]->addr, .length = 1, .lkey = leaf[i]->lkey,
+		};
+	err = ibmkey_bind_list(key, IBV_ACCESS_LOCAL_WRITE, LEAVES, range);
+	err = ibv_dereg_mr(key) ?: err;
+	return err ?: ibv_dereg_mr(leaf[at]);
+}
+
+/* whatever looks at a key when it is destroyed: its leaves are free after that */
+TEST_F(race, look_and_destroy)
+{
+	static struct ibv_mr *leaf[LEAVES];
+	unsigned int i, at, rounds = mkt_scale(300, 40);
+	void *host = self->c.arena.mem[0].host;
+	struct race race = { .self = self };
+
+	if (race_read_list())
+		SKIP(return, "no debugfs of ib_mkey");
+	for (i = 0; i < LEAVES; i++) {
+		leaf[i] = ibv_reg_mr(self->c.dev.pd, host, 100, IBV_ACCESS_LOCAL_WRITE);
+		ASSERT_NE(NULL, leaf[i]);
+	}
+	ASSERT_EQ(0, race_start(&race, race_look));
+	for (i = 0; race_goes_on(race.done, i, rounds) && !atomic_load(&race.failed); i++) {
+		at = mkt_between(&self->rng, 0, LEAVES - 1);
+		ASSERT_EQ(0, race_bind_and_go(self, leaf, at));
+		leaf[at] = ibv_reg_mr(self->c.dev.pd, host, 100, IBV_ACCESS_LOCAL_WRITE);
+		ASSERT_NE(NULL, leaf[at]);
+	}
+	EXPECT_EQ(0, race_end(&race));
+	TH_LOG("%u looks, %u keys", race.done, i);
+	for (i = 0; i < LEAVES; i++) {
+		EXPECT_EQ(0, ibv_dereg_mr(leaf[i]));
+	}
+}
+
 /* allocates a little of a plentiful device memory */
 static void *race_dm(void *arg)
 {
@@ -283,6 +388,87 @@ TEST_F(race, device_memory)
 	EXPECT_EQ(0, race_end(&race));
 	EXPECT_LT(0, race.done);
 	TH_LOG("%u allocations", race.done);
+}
+
+/* the layouts of the key that is bound and queried */
+struct race_layouts {
+	struct ibv_mr *key;
+	uint32_t lkey;
+	uint64_t addr;
+	uint32_t *indices;		/* RACE_INDICES of zero */
+	uint32_t *others;		/* RACE_INDICES of one */
+	atomic_bool stop;
+	unsigned int binds;
+	int err;
+};
+
+/* more than the kernel copies at once */
+#define RACE_INDICES 40000
+
+static int race_bind_indexed(struct race_layouts *race, unsigned int which)
+{
+	struct ibmkey_indexed layout = {
+		.addr = race->addr,
+		.unit = which + 1,
+		.bytes_count = 1,
+		.lkey = race->lkey,
+		.num_indices = RACE_INDICES,
+		.indices32 = which ? race->others : race->indices,
+	};
+
+	return ibmkey_bind_indexed(race->key, MKT_ACCESS_ALL, &layout);
+}
+
+static void *race_bind_in_turn(void *arg)
+{
+	struct race_layouts *race = arg;
+
+	while (!race->err && !atomic_load(&race->stop))
+		race->err = race_bind_indexed(race, race->binds++ & 1);
+	return NULL;
+}
+
+/* a query returns one layout, although it copies a part at a time and the key is bound meanwhile */
+TEST_F(race, bind_and_query)
+{
+	struct mkt_leaf *leaf = &self->c.arena.leaf[0];
+	unsigned int i, j, rounds = mkt_scale(1000, 100), seen[2] = {};
+	struct race_layouts race = { .lkey = leaf->mr->lkey, .addr = leaf->addr };
+	struct ibmkey_indexed layout;
+	struct ibmkey_info info;
+	pthread_t binder;
+	uint64_t *indices;
+
+	race.key = ibmkey_alloc(self->c.dev.pd, RACE_INDICES);
+	ASSERT_NE(NULL, race.key);
+	race.indices = calloc(RACE_INDICES, sizeof(*race.indices));
+	race.others = calloc(RACE_INDICES, sizeof(*race.others));
+	indices = calloc(RACE_INDICES, sizeof(*indices));
+	ASSERT_TRUE(race.indices && race.others && indices);
+	for (i = 0; i < RACE_INDICES; i++)
+		race.others[i] = 1;
+	ASSERT_EQ(0, race_bind_indexed(&race, 0));
+	ASSERT_EQ(0, pthread_create(&binder, NULL, race_bind_in_turn, &race));
+	for (i = 0; race_goes_on(seen[0] && seen[1], i, rounds); i++) {
+		ASSERT_EQ(0, ibmkey_query_indexed(race.key, &info, &layout, RACE_INDICES,
+						  indices));
+		ASSERT_EQ(RACE_INDICES, info.num_entries);
+		ASSERT_TRUE(layout.unit == 1 || layout.unit == 2);
+		for (j = 0; j < RACE_INDICES; j++) {
+			ASSERT_EQ(layout.unit - 1, indices[j]);
+		}
+		seen[layout.unit - 1]++;
+	}
+	atomic_store(&race.stop, true);
+	pthread_join(binder, NULL);
+	EXPECT_EQ(0, race.err);
+	EXPECT_LT(0, seen[0]);
+	EXPECT_LT(0, seen[1]);
+	TH_LOG("%u binds, %u and %u queries", race.binds, seen[0], seen[1]);
+	EXPECT_EQ(0, ibv_dereg_mr(race.key));
+	free(race.indices);
+	free(race.others);
+	free(indices);
 }
 
 TEST_HARNESS_MAIN

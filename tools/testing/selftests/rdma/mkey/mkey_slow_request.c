@@ -144,4 +144,46 @@ TEST_F(slow_request, an_unbind_waits_for_no_later_binding)
 	EXPECT_EQ(0, ibv_dereg_mr(low));
 }
 
+/*
+ * Two keys, to each of which only an old binding refers. Each can be bound anew, so one call can
+ * bind both.
+ */
+TEST_F(slow_request, a_bind_of_several_drops_all_old_bindings)
+{
+	struct mkt_pair *pair[2] = { &self->s.pair, &self->other };
+	struct ibmkey_range range = slow_plain(self, NEW);
+	struct ibmkey_bind bind[2];
+	struct ibv_mr *low[2];
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		struct ibmkey_range page = slow_range((uintptr_t)self->slow.map + i * PAGE, PAGE,
+						      self->mr[0]);
+
+		low[i] = ibmkey_alloc(self->s.dev[0].pd, 1);
+		ASSERT_NE(NULL, low[i]);
+		ASSERT_EQ(0, ibmkey_bind_list(low[i], MKT_ACCESS_ALL, 1, &page));
+		bind[i] = (struct ibmkey_bind) {
+			.mkey = low[i],
+			.kind = IBMKEY_LIST,
+			.access = MKT_ACCESS_ALL,
+			.num_entries = 1,
+			.ranges = &range,
+		};
+	}
+	/* the accesses keep the old bindings until then, and ib_mkey keeps them longer */
+	mkt_slow_hold(&self->slow, true);
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, slow_replace(self, pair[i], low[i], 0));
+	}
+	mkt_slow_hold(&self->slow, false);
+	for (i = 0; i < 2; i++) {
+		EXPECT_EQ(IBV_WC_SUCCESS, slow_status(&pair[i]->end[1], 1));
+	}
+	EXPECT_EQ(0, ibmkey_bind_many(bind, 2, NULL));
+	for (i = 0; i < 2; i++) {
+		EXPECT_EQ(0, ibv_dereg_mr(low[i]));
+	}
+}
+
 TEST_HARNESS_MAIN

@@ -292,6 +292,27 @@ static unsigned int foreign_uses(struct mkt_setup *s, struct mkt_pair *pair, uin
 	return done + !!ibv_dereg_mr(over) + !!ibv_dealloc_mw(mw);
 }
 
+/* a request with another rkey makes no hidden MR, which takes memory and time */
+TEST_F(foreign, bind_by_wrong_rkey)
+{
+	uint32_t before[MAX_KEYS], after[MAX_KEYS];
+	struct mkt_setup *s = &self->s;
+	struct ibv_mw named;
+	unsigned int n;
+
+	self->mw = ibv_alloc_mw(s->dev[1].pd, IBV_MW_TYPE_2);
+	ASSERT_NE(NULL, self->mw);
+	n = foreign_keys(&s->dev[1], before);
+	ASSERT_NE(0, n);
+	named = *self->mw;
+	named.rkey ^= 3;
+	EXPECT_EQ(EIO, mkt_bind_window(&s->pair.end[1], &named, s->key[1], 0, ZONE, REMOTE));
+	ASSERT_EQ(0, mkt_pair_recover(&s->pair));
+	EXPECT_EQ(n, foreign_keys(&s->dev[1], after));
+	ASSERT_EQ(0, mkt_bind_window(&s->pair.end[1], self->mw, s->key[1], 0, ZONE, REMOTE));
+	EXPECT_EQ(n + 1, foreign_keys(&s->dev[1], after));
+}
+
 struct foreign_thread {
 	struct mkt_setup *s;
 	struct ibv_mw *mw;

@@ -226,6 +226,65 @@ static void *yield_turn(void *arg)
 	return NULL;
 }
 
+/* a thread that deregisters an MR of each round, at the same time as the test another one */
+struct yield_other {
+	pthread_barrier_t begin, end;
+	struct ibv_mr *mr;	/* NULL: no more rounds */
+	int err;
+};
+
+static void *yield_dereg(void *arg)
+{
+	struct yield_other *other = arg;
+
+	for (;;) {
+		pthread_barrier_wait(&other->begin);
+		if (!other->mr)
+			return NULL;
+		other->err = ibv_dereg_mr(other->mr);
+		pthread_barrier_wait(&other->end);
+	}
+}
+
+/* two threads deregister two leaves of one key: each succeeds, whichever unbinds the key */
+TEST_F(yield, two_leaves_go_at_once)
+{
+	struct mkt_dev *dev = &self->s.dev[0];
+	struct ibv_mr *key = yield_key(dev, IBMKEY_ALLOC_YIELD), *mr;
+	void *host = self->s.arena[0].mem[0].host;
+	unsigned int i, rounds = mkt_scale(2000, 300);
+	struct yield_other other = {};
+	pthread_t tid;
+
+	ASSERT_NE(NULL, key);
+	pthread_barrier_init(&other.begin, NULL, 2);
+	pthread_barrier_init(&other.end, NULL, 2);
+	ASSERT_EQ(0, pthread_create(&tid, NULL, yield_dereg, &other));
+	for (i = 0; i < rounds; i++) {
+		struct ibmkey_range range[2] = {
+			{ .addr = (uintptr_t)host, .length = 64 },
+			{ .addr = (uintptr_t)host, .length = 64 },
+		};
+
+		mr = ibv_reg_mr(dev->pd, host, 64, 0);
+		other.mr = ibv_reg_mr(dev->pd, host, 64, 0);
+		ASSERT_NE(NULL, mr);
+		ASSERT_NE(NULL, other.mr);
+		range[0].lkey = mr->lkey;
+		range[1].lkey = other.mr->lkey;
+		ASSERT_EQ(0, ibmkey_bind_list(key, 0, 2, range));
+		pthread_barrier_wait(&other.begin);
+		ASSERT_EQ(0, ibv_dereg_mr(mr));
+		pthread_barrier_wait(&other.end);
+		ASSERT_EQ(0, other.err);
+		EXPECT_EQ(IBMKEY_UNBOUND, yield_kind(key));
+	}
+	other.mr = NULL;
+	pthread_barrier_wait(&other.begin);
+	pthread_join(tid, NULL);
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+}
+
 /* what the thread of @loop has done */
 struct yield_state {
 	uint32_t rkey;

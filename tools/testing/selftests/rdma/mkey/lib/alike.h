@@ -58,17 +58,17 @@ static inline uint32_t *alike_lkey(struct alike_text *text, unsigned int i)
 	return (uint32_t *)(alike_addr(text, i) + (text->dims ? 2 + IBMKEY_MAX_DIMS : 2));
 }
 
-/* draws a block or a short list, mostly of few bytes and inside of the leaf */
-static inline void alike_draw(struct alike_text *text, struct mkt_rng *rng,
-			      const struct ibv_mr *leaf)
+/* draws a block or a short list, mostly of few bytes and inside of the leaf from @addr on */
+static inline void alike_draw(struct alike_text *text, struct mkt_rng *rng, uint64_t addr,
+			      uint32_t lkey)
 {
-	uint64_t at = (uintptr_t)leaf->addr + mkt_between(rng, 512, ALIKE_ZONE);
+	uint64_t at = addr + mkt_between(rng, 512, ALIKE_ZONE);
 	struct ibmkey_range range[ALIKE_ENTRIES];
 	uint64_t count[IBMKEY_MAX_DIMS];
 	struct ibmkey_block block = {
 		.addr = at,
 		.bytes_count = mkt_between(rng, 1, 20),
-		.lkey = leaf->lkey,
+		.lkey = lkey,
 	};
 	struct ibmkey_bind bind = { .num_entries = 1 };
 	unsigned int i;
@@ -92,7 +92,7 @@ static inline void alike_draw(struct alike_text *text, struct mkt_rng *rng,
 			range[i] = (struct ibmkey_range){
 				.addr = at + mkt_between(rng, 0, 200),
 				.length = mkt_between(rng, 1, 20),
-				.lkey = leaf->lkey,
+				.lkey = lkey,
 			};
 			/* a row of entries of one length */
 			if (i && mkt_rand(rng) & 1) {

@@ -67,7 +67,7 @@ int mkt_arena_add_host(struct mkt_arena *arena, size_t size)
 }
 
 int mkt_arena_add_dm_class(struct mkt_arena *arena, size_t size,
-			   uint32_t dm_class)
+			   uint64_t dm_class)
 {
 	struct mkt_mem *mem = &arena->mem[arena->num_mems];
 	struct ibv_alloc_dm_attr attr = { .length = size };

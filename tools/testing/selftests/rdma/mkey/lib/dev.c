@@ -198,6 +198,31 @@ int mkt_dev_count(const struct mkt_dev *dev, const char *kind)
 	return count;
 }
 
+static unsigned long mkt_counter_here(const struct mkt_dev *dev, const char *name)
+{
+	unsigned long value = 0;
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/%s",
+		 dev->name, name);
+	file = fopen(path, "r");
+	if (!file)
+		return 0;
+	if (fscanf(file, "%lu", &value) != 1)
+		value = 0;
+	fclose(file);
+	return value;
+}
+
+unsigned long mkt_dev_counter(const struct mkt_dev *dev, const char *name)
+{
+	unsigned long value = mkt_dev_here(dev) ? mkt_counter_here(dev, name) : 0;
+
+	mkt_share(dev, &value, sizeof(value));
+	return value;
+}
+
 /* preload/two has these functions, if the test runs on two machines */
 bool mkt_dev_here(const struct mkt_dev *dev)
 {

@@ -101,7 +101,7 @@ int mkt_leaf_hugetlb(struct mkt_arena *arena)
 	return err ?: mkt_leaf_over(arena, 0);
 }
 
-static int mkt_leaf_dm(struct mkt_arena *arena, uint32_t dm_class)
+static int mkt_leaf_dm(struct mkt_arena *arena, uint64_t dm_class)
 {
 	int err = mkt_arena_add_dm_class(arena, SIZE, dm_class);
 

@@ -86,6 +86,8 @@ struct ibv_context *mkt_dev_reopen(const struct mkt_dev *dev);
  * number of objects of one kind ("qp", "mr", ...) of the device, -1 if unknown
  */
 int mkt_dev_count(const struct mkt_dev *dev, const char *kind);
+/* the value of a counter of the device ("sent_pkts", ...), 0 if it has none */
+unsigned long mkt_dev_counter(const struct mkt_dev *dev, const char *name);
 
 /*
  * A test may run on two machines, each with one of the devices (preload/two). Whatever
@@ -205,6 +207,11 @@ struct mkt_wr {
 };
 
 int mkt_post_send(struct mkt_qp *qp, const struct mkt_wr *wr, uint64_t wr_id);
+/*
+ * Posts a WRITE of no bytes. Where packets get lost, one follows each request of several
+ * packets: rxe may wait for such a request for ever if no other was sent (stock_retry).
+ */
+int mkt_post_tail(struct mkt_qp *qp, uint64_t wr_id);
 int mkt_post_recv(struct mkt_qp *qp, const struct ibv_sge *sge, int num_sge,
 		  uint64_t wr_id);
 /* waits for one completion; ETIMEDOUT if nothing completes for minutes */
@@ -278,7 +285,7 @@ int mkt_arena_add_map(struct mkt_arena *arena, void *map, size_t map_size,
 int mkt_arena_add_dm(struct mkt_arena *arena, size_t size);
 /* adds device memory of a class, 0 for the default; no message if there is none */
 int mkt_arena_add_dm_class(struct mkt_arena *arena, size_t size,
-			   uint32_t dm_class);
+			   uint64_t dm_class);
 /*
  * Registers @length bytes of memory number @mem from @offset on. The MR's
  * addresses are the process's plus @shift, which is a multiple of the page

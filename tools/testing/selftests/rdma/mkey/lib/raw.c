@@ -148,7 +148,10 @@ void mkt_raw_bind_many(struct mkt_ioctl *cmd, const uint32_t *handles,
 	mkt_ioctl_init(cmd, UVERBS_OBJECT_MR, IB_MKEY_METHOD_BIND_MANY);
 	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_MANY_HANDLES, length,
 		      inline_handles);
-	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_MANY_BINDS, 8, (uintptr_t)binds);
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_MANY_BINDS, num * sizeof(*binds),
+		      mkt_ptr(binds));
+	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_MANY_BIND_SIZE, sizeof(uint32_t),
+		      sizeof(*binds));
 	mkt_ioctl_add(cmd, IB_MKEY_ATTR_BIND_MANY_RESP_FAILED, 4,
 		      (uintptr_t)failed);
 }
@@ -182,7 +185,7 @@ void mkt_raw_dm_copy(struct mkt_ioctl *cmd, uint32_t handle, uint64_t dir,
 		      length);
 }
 
-void mkt_raw_dm_alloc(struct mkt_ioctl *cmd, uint64_t length, uint32_t class)
+void mkt_raw_dm_alloc(struct mkt_ioctl *cmd, uint64_t length, uint64_t class)
 {
 	mkt_ioctl_init(cmd, UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC);
 	mkt_ioctl_add(cmd, UVERBS_ATTR_ALLOC_DM_HANDLE, 0, 0);

@@ -55,7 +55,7 @@ void mkt_raw_query(struct mkt_ioctl *cmd, uint32_t handle,
 void mkt_raw_dm_copy(struct mkt_ioctl *cmd, uint32_t handle, uint64_t dir,
 		     uint64_t offset, void *addr, uint64_t length);
 /* with a class, which the test may remove again */
-void mkt_raw_dm_alloc(struct mkt_ioctl *cmd, uint64_t length, uint32_t class);
+void mkt_raw_dm_alloc(struct mkt_ioctl *cmd, uint64_t length, uint64_t class);
 void mkt_raw_dm_export(struct mkt_ioctl *cmd, uint32_t handle, int32_t *fd);
 void mkt_raw_dm_view(struct mkt_ioctl *cmd, uint32_t handle, int32_t *fd,
 		     uint64_t *length);

@@ -23,8 +23,9 @@ trace_start() {
 		p:$trace_group/gaps ib_alloc_mr type=%si:u32
 		p:$trace_group/other ib_alloc_mr type=%si:u32
 		p:$trace_group/map ib_map_mr_sg
-		p:$trace_group/reg rdma_rxe:rxe_reg_fast_mr
-		p:$trace_group/inv rdma_rxe:rxe_invalidate_mr
+		p:$trace_group/reg ib_mkey:send_reg
+		p:$trace_group/inv ib_mkey:send_invalidation
+		p:$trace_group/inv_by_peer rdma_rxe:rxe_invalidate_mr
 		p:$trace_group/own ib_mkey:ib_mkey_rxe_set_state
 	END
 		echo 'type == 1' >"$events/gaps/filter" &&
@@ -53,7 +54,8 @@ trace_with_gaps() {
 # trace_registered N: more than N requests were mapped, registered and invalidated, all by ib_mkey
 trace_registered() {
 	local map reg inv own
-	map=$(trace_hits map) reg=$(trace_hits reg) inv=$(trace_hits inv) own=$(trace_hits own)
+	map=$(trace_hits map) reg=$(trace_hits reg) own=$(trace_hits own)
+	inv=$(($(trace_hits inv) + $(trace_hits inv_by_peer)))
 	echo "$map mapped, $reg registered, $inv invalidated, $own changes by ib_mkey"
 	((map > $1 && reg > $1 && inv > $1 && own >= reg + inv))
 }

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Makes the self-test of ib_mkey fail while this module is loaded, for tests of the
- * error path: a copy to a key returns without copying.
+ * Makes ib_mkey refuse new links of rxe while this module is loaded, for tests of the error
+ * path: a copy to a key returns without copying, so the self-test fails. With other_size=1,
+ * rxe's queue pairs have another size than ib_mkey was built for.
  */
 
 #include <linux/kprobes.h>
 #include <linux/module.h>
+#include <rdma/ib_verbs.h>
+
+static bool other_size;
+module_param(other_size, bool, 0444);
+MODULE_PARM_DESC(other_size, "the queue pairs of new links have another size");
 
 static int not_copied(void)
 {
@@ -29,17 +35,31 @@ static struct kprobe probe = {
 	.post_handler = keep_breakpoint,
 };
 
+/* The queue pairs of the device become larger, which is harmless. */
+static int larger(struct kprobe *probe, struct pt_regs *regs)
+{
+	struct ib_device *ibdev = (struct ib_device *)regs_get_kernel_argument(regs, 0);
+
+	ibdev->ops.size_ib_qp += 8;
+	return 0;
+}
+
+static struct kprobe size_probe = {
+	.symbol_name = "ib_mkey_rxe_sizes_match",
+	.pre_handler = larger,
+};
+
 static int __init mkey_break_init(void)
 {
-	return register_kprobe(&probe);
+	return register_kprobe(other_size ? &size_probe : &probe);
 }
 module_init(mkey_break_init);
 
 static void __exit mkey_break_exit(void)
 {
-	unregister_kprobe(&probe);
+	unregister_kprobe(other_size ? &size_probe : &probe);
 }
 module_exit(mkey_break_exit);
 
-MODULE_DESCRIPTION("Makes the self-test of ib_mkey fail, for its tests");
+MODULE_DESCRIPTION("Makes ib_mkey refuse new links, for its tests");
 MODULE_LICENSE("GPL");

@@ -313,7 +313,6 @@ module_init(mkey_cost_init);
 
 static void __exit mkey_cost_exit(void)
 {
-	ulp_client_end();
 }
 module_exit(mkey_cost_exit);
 

@@ -264,7 +264,6 @@ module_init(mkey_gaps_init);
 
 static void __exit mkey_gaps_exit(void)
 {
-	ulp_client_end();
 }
 module_exit(mkey_gaps_exit);
 

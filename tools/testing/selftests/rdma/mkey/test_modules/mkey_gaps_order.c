@@ -144,6 +144,58 @@ static int twice(struct gaps *gaps)
 }
 
 /*
+ * A registration with a fence, which rxe executes: after a READ, and before a WRITE by the MR. With
+ * the key of another MR it is refused.
+ */
+static int fenced(struct gaps *gaps)
+{
+	struct gaps_side *here = &gaps->here, *there = &gaps->there;
+	u32 lkey = here->side->pd->local_dma_lkey;
+	struct gaps_chain first = {}, chain = {}, other = {};
+	struct ib_wc wc;
+	u64 to;
+	int i;
+
+	gaps_fill(gaps, here);
+	gaps_fill(gaps, there);
+	even(there, 3);
+	expect(gaps_map(there) == 16);
+	expect_status(gaps_register(there, GAPS_ACCESS), IB_WC_SUCCESS);
+	even(here, 7);
+	expect(gaps_map(here) == 16);
+	ib_update_fast_reg_key(here->mr, ib_inc_rkey(here->mr->rkey));
+	to = ib_dma_map_single(here->side->device, here->memory, 1, DMA_FROM_DEVICE);
+	gaps_rdma(&first, IB_WR_RDMA_READ, to, lkey, 1, there->mr->iova, there->mr->rkey);
+	gaps_reg(&chain, here, 0);
+	chain.wr[0].reg.wr.send_flags |= IB_SEND_FENCE;
+	gaps_rdma(&chain, IB_WR_RDMA_WRITE, here->mr->iova + 60, here->mr->lkey, 8,
+		  there->mr->iova + 124, there->mr->rkey);
+	gaps_inv(&chain, here->mr->rkey);
+	expect(!ib_post_send(here->side->qp, &first.wr[0].send, NULL));
+	expect(!ib_post_send(here->side->qp, &chain.wr[0].send, NULL));
+	for (i = 0; i < 4; i++) {
+		expect(!module_wait(here->side, &wc));
+		expect_status(wc.status, IB_WC_SUCCESS);
+	}
+	ib_dma_unmap_single(here->side->device, to, 1, DMA_FROM_DEVICE);
+	here->expected[0] = there->expected[3];
+	gaps_copy(there, 124, here, 60, 8);
+	expect(!gaps_same(here));
+	expect(!gaps_same(there));
+
+	gaps_reg(&other, here, 0);
+	other.wr[0].reg.key = here->mr->rkey ^ 0x100;
+	other.wr[0].reg.wr.send_flags |= IB_SEND_FENCE;
+	expect(!gaps_run(here->side, &other));
+	expect_refused(other.status[0]);
+	expect(!ulp_link_connect(&gaps->link));
+	expect_status(gaps_invalidate(there), IB_WC_SUCCESS);
+	gaps_unmap(here);
+
+	return 0;
+}
+
+/*
  * Atomics on eight bytes in one piece. rxe does not allow kernel users an
  * atomic write.
  */
@@ -240,7 +292,7 @@ int gaps_order(struct gaps *gaps)
 {
 	int i, late = 0, ret;
 
-	ret = mapping(gaps) ?: twice(gaps) ?: atomics(gaps);
+	ret = mapping(gaps) ?: twice(gaps) ?: fenced(gaps) ?: atomics(gaps);
 	for (i = 0; i < 10 && ret >= 0; i++) {
 		ret = ret ?: cut(gaps);
 		if (ret > 0) {

@@ -96,9 +96,15 @@ int reg_run(struct ulp_side *side, struct reg_chain *chain);
 u32 reg_next_key(struct ib_mr *key);
 void reg_fill(struct reg_test *test, struct reg_side *side);
 int reg_same(struct reg_side *side);
+struct ib_sge reg_range(struct reg_side *side, u32 at, u32 length);
+int reg_bind_status(struct reg_test *test, struct reg_side *side, struct ib_mr *key, u32 rkey,
+		    int access);
+int reg_inv_status(struct reg_test *test, struct reg_side *side, u32 rkey);
+int reg_peek(struct reg_test *test, u32 rkey);
 
 int reg_order(struct reg_test *test, unsigned int rounds);
 int reg_refusals(struct reg_test *test);
+int reg_tags(struct reg_test *test);
 int reg_lives(struct reg_test *test);
 int reg_linger(struct reg_test *test);
 

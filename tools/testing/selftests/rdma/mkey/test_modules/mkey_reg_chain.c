@@ -146,3 +146,88 @@ int reg_same(struct reg_side *side)
 {
 	return module_same(side->side, side->memory, side->expected, REG_MEMORY);
 }
+
+/**
+ * reg_range() - a range of a side's memory, for a kernel user
+ * @side: the side
+ * @at: first byte
+ * @length: bytes
+ *
+ * Return: the range.
+ */
+struct ib_sge reg_range(struct reg_side *side, u32 at, u32 length)
+{
+	return (struct ib_sge){
+		.addr = side->addr + at,
+		.length = length,
+		.lkey = side->side->pd->local_dma_lkey,
+	};
+}
+
+/**
+ * reg_bind_status() - bind a key by REG_MR, and connect the sides again if that fails
+ * @test: connected sides
+ * @side: on whose queue
+ * @key: the key
+ * @rkey: the rkey under which a layout is staged
+ * @access: access flags
+ *
+ * Return: the status of the request, or a negative errno.
+ */
+int reg_bind_status(struct reg_test *test, struct reg_side *side, struct ib_mr *key, u32 rkey,
+		    int access)
+{
+	struct reg_chain chain = {};
+	int ret;
+
+	reg_bind(&chain, key, rkey, access);
+	ret = reg_run(side->side, &chain);
+	if (!ret && chain.status[0] != IB_WC_SUCCESS)
+		ret = ulp_link_connect(&test->link);
+
+	return ret ?: chain.status[0];
+}
+
+/**
+ * reg_inv_status() - execute LOCAL_INV, and connect the sides again if that fails
+ * @test: connected sides
+ * @side: on whose queue
+ * @rkey: the rkey to invalidate
+ *
+ * Return: the status of the request, or a negative errno.
+ */
+int reg_inv_status(struct reg_test *test, struct reg_side *side, u32 rkey)
+{
+	struct reg_chain chain = {};
+	int ret;
+
+	reg_inv(&chain, rkey);
+	ret = reg_run(side->side, &chain);
+	if (!ret && chain.status[0] != IB_WC_SUCCESS)
+		ret = ulp_link_connect(&test->link);
+
+	return ret ?: chain.status[0];
+}
+
+/**
+ * reg_peek() - read the first byte by the rkey of a key of the other side
+ * @test: connected sides
+ * @rkey: the rkey
+ *
+ * Connects the sides again if the READ fails.
+ *
+ * Return: the byte, a negative status of the request, or a negative errno.
+ */
+int reg_peek(struct reg_test *test, u32 rkey)
+{
+	struct reg_side *here = &test->here;
+	struct reg_chain chain = {};
+	int ret;
+
+	reg_rdma(&chain, IB_WR_RDMA_READ, here->addr, here->side->pd->local_dma_lkey, 1, 0, rkey);
+	ret = reg_run(here->side, &chain);
+	if (!ret && chain.status[0] != IB_WC_SUCCESS)
+		ret = ulp_link_connect(&test->link) ?: -chain.status[0];
+
+	return ret ?: here->memory[0];
+}

@@ -5,64 +5,12 @@
 
 #include "mkey_reg.h"
 
-static struct ib_sge range(struct reg_side *side, u32 at, u32 length)
-{
-	return (struct ib_sge){
-		.addr = side->addr + at,
-		.length = length,
-		.lkey = side->side->pd->local_dma_lkey,
-	};
-}
-
-/* Status of REG_MR of a key, posted by @side. */
-static int bind_status(struct reg_test *test, struct reg_side *side, struct ib_mr *key, u32 rkey,
-		       int access)
-{
-	struct reg_chain chain = {};
-	int ret;
-
-	reg_bind(&chain, key, rkey, access);
-	ret = reg_run(side->side, &chain);
-	if (!ret && chain.status[0] != IB_WC_SUCCESS)
-		ret = ulp_link_connect(&test->link);
-
-	return ret ?: chain.status[0];
-}
-
-static int inv_status(struct reg_test *test, struct reg_side *side, u32 rkey)
-{
-	struct reg_chain chain = {};
-	int ret;
-
-	reg_inv(&chain, rkey);
-	ret = reg_run(side->side, &chain);
-	if (!ret && chain.status[0] != IB_WC_SUCCESS)
-		ret = ulp_link_connect(&test->link);
-
-	return ret ?: chain.status[0];
-}
-
-/* Reads the first byte by the rkey of there's key. Returns the byte, or a negative status. */
-static int peek(struct reg_test *test, u32 rkey)
-{
-	struct reg_side *here = &test->here;
-	struct reg_chain chain = {};
-	int ret;
-
-	reg_rdma(&chain, IB_WR_RDMA_READ, here->addr, here->side->pd->local_dma_lkey, 1, 0, rkey);
-	ret = reg_run(here->side, &chain);
-	if (!ret && chain.status[0] != IB_WC_SUCCESS)
-		ret = ulp_link_connect(&test->link) ?: -chain.status[0];
-
-	return ret ?: here->memory[0];
-}
-
 /* Layouts that cannot be staged. */
 static int staging(struct reg_test *test)
 {
 	struct reg_side *there = &test->there;
 	struct ib_mr *key = there->key, *other;
-	struct ib_sge one = range(there, 0, 1), empty = range(there, 0, 0);
+	struct ib_sge one = reg_range(there, 0, 1), empty = reg_range(there, 0, 0);
 	static const u64 much[] = { 1ULL << 40, 1ULL << 30 }, none[] = { 0, 1 };
 	static const u32 index = 3;
 	struct ib_mkey_block block = { .bytes_count = 1, .addr = one.addr, .lkey = one.lkey };
@@ -95,7 +43,7 @@ static int staging(struct reg_test *test)
 	expect_is(ib_map_mkey_indexed(key, &indexed), -ENOSPC);
 
 	/* Nothing of all that is staged. */
-	expect_is(bind_status(test, there, key, key->rkey, REG_ACCESS), IB_WC_MW_BIND_ERR);
+	expect_is(reg_bind_status(test, there, key, key->rkey, REG_ACCESS), IB_WC_MW_BIND_ERR);
 
 	/* An MR that is not a key. */
 	other = ib_alloc_mr(there->side->pd, IB_MR_TYPE_MEM_REG, 1);
@@ -114,7 +62,7 @@ static int staging(struct reg_test *test)
 	expect(!ib_unbind_mkey(key));
 	expect_is(ib_map_mkey_list(key, &one, 1), 0);
 	expect(!ib_unbind_mkey(key));
-	expect_is(bind_status(test, there, key, key->rkey, REG_ACCESS), IB_WC_MW_BIND_ERR);
+	expect_is(reg_bind_status(test, there, key, key->rkey, REG_ACCESS), IB_WC_MW_BIND_ERR);
 
 	return 0;
 }
@@ -122,7 +70,7 @@ static int staging(struct reg_test *test)
 /* Stages one byte at @at of there's memory, under the next rkey, which is returned. */
 static u32 stage(struct reg_test *test, struct ib_mr *key, u32 at)
 {
-	struct ib_sge one = range(&test->there, at, 1);
+	struct ib_sge one = reg_range(&test->there, at, 1);
 	u32 rkey = reg_next_key(key);
 
 	return ib_map_mkey_list(key, &one, 1) ? 0 : rkey;
@@ -140,38 +88,40 @@ static int binding(struct reg_test *test)
 	there->memory[20] = 120;
 	bound = stage(test, key, 10);
 	expect(bound);
-	expect_is(bind_status(test, there, key, bound, REG_ACCESS), IB_WC_SUCCESS);
-	expect_is(peek(test, bound), 110);
+	expect_is(reg_bind_status(test, there, key, bound, REG_ACCESS), IB_WC_SUCCESS);
+	expect_is(reg_peek(test, bound), 110);
 
 	/* No layout is staged under its rkey: it was used up, or is staged under another one. */
-	expect_is(bind_status(test, there, key, bound, REG_ACCESS), IB_WC_MW_BIND_ERR);
+	expect_is(reg_bind_status(test, there, key, bound, REG_ACCESS), IB_WC_MW_BIND_ERR);
 	next = stage(test, key, 20);
 	expect(next);
-	expect_is(bind_status(test, there, key, ib_inc_rkey(next), REG_ACCESS), IB_WC_MW_BIND_ERR);
+	expect_is(reg_bind_status(test, there, key, ib_inc_rkey(next), REG_ACCESS),
+		  IB_WC_MW_BIND_ERR);
 	/* The rkey of another MR. */
-	expect_is(bind_status(test, there, key, next ^ 0x100, REG_ACCESS),
+	expect_is(reg_bind_status(test, there, key, next ^ 0x100, REG_ACCESS),
 		  IB_WC_LOC_QP_OP_ERR);
 	/* A QP of another device. */
-	expect_is(bind_status(test, &test->here, key, next, REG_ACCESS), IB_WC_LOC_QP_OP_ERR);
-	expect_is(peek(test, bound), 110);
+	expect_is(reg_bind_status(test, &test->here, key, next, REG_ACCESS), IB_WC_LOC_QP_OP_ERR);
+	expect_is(reg_peek(test, bound), 110);
 	/* LOCAL_INV with an rkey that the key does not have yet. */
-	expect(inv_status(test, there, next) != IB_WC_SUCCESS);
-	expect_is(peek(test, bound), 110);
+	expect(reg_inv_status(test, there, next) != IB_WC_SUCCESS);
+	expect_is(reg_peek(test, bound), 110);
 
 	/* The layout is still staged. A request with wrong flags uses it up. */
-	expect_is(bind_status(test, there, key, next, IB_ACCESS_REMOTE_WRITE), IB_WC_MW_BIND_ERR);
-	expect_is(bind_status(test, there, key, next, REG_ACCESS), IB_WC_MW_BIND_ERR);
-	expect_is(peek(test, bound), 110);
+	expect_is(reg_bind_status(test, there, key, next, IB_ACCESS_REMOTE_WRITE),
+		  IB_WC_MW_BIND_ERR);
+	expect_is(reg_bind_status(test, there, key, next, REG_ACCESS), IB_WC_MW_BIND_ERR);
+	expect_is(reg_peek(test, bound), 110);
 	next = stage(test, key, 20);
-	expect_is(bind_status(test, there, key, next, REG_ACCESS), IB_WC_SUCCESS);
-	expect_is(peek(test, next), 120);
-	expect_is(peek(test, bound), -IB_WC_REM_ACCESS_ERR);
-	expect(inv_status(test, there, bound) != IB_WC_SUCCESS);
-	expect_is(peek(test, next), 120);
-	expect_is(inv_status(test, there, next), IB_WC_SUCCESS);
-	expect_is(peek(test, next), -IB_WC_REM_ACCESS_ERR);
+	expect_is(reg_bind_status(test, there, key, next, REG_ACCESS), IB_WC_SUCCESS);
+	expect_is(reg_peek(test, next), 120);
+	expect_is(reg_peek(test, bound), -IB_WC_REM_ACCESS_ERR);
+	expect(reg_inv_status(test, there, bound) != IB_WC_SUCCESS);
+	expect_is(reg_peek(test, next), 120);
+	expect_is(reg_inv_status(test, there, next), IB_WC_SUCCESS);
+	expect_is(reg_peek(test, next), -IB_WC_REM_ACCESS_ERR);
 	/* That has changed the tag, so the rkey names nothing. */
-	expect(inv_status(test, there, next) != IB_WC_SUCCESS);
+	expect(reg_inv_status(test, there, next) != IB_WC_SUCCESS);
 
 	return 0;
 }
@@ -190,30 +140,31 @@ static int leaves(struct reg_test *test)
 	bad.lkey = inner->lkey;
 	reg_next_key(key);
 	expect_is(ib_map_mkey_list(key, &bad, 1), 0);
-	expect_is(bind_status(test, there, key, key->rkey, REG_ACCESS), IB_WC_MW_BIND_ERR);
-	bad = range(there, 30, 1);
+	expect_is(reg_bind_status(test, there, key, key->rkey, REG_ACCESS), IB_WC_MW_BIND_ERR);
+	bad = reg_range(there, 30, 1);
 	expect(!ib_bind_mkey_list(inner, &bad, 1, IB_ACCESS_REMOTE_READ));
 	bad = (struct ib_sge){ .addr = 1, .length = 1, .lkey = inner->lkey };
 	expect_is(ib_map_mkey_list(key, &bad, 1), 0);
-	expect_is(bind_status(test, there, key, key->rkey, IB_ACCESS_REMOTE_READ),
+	expect_is(reg_bind_status(test, there, key, key->rkey, IB_ACCESS_REMOTE_READ),
 		  IB_WC_MW_BIND_ERR);
 	bad.addr = 0;
 	expect_is(ib_map_mkey_list(key, &bad, 1), 0);
-	expect_is(bind_status(test, there, key, key->rkey, REG_ACCESS), IB_WC_MW_BIND_ERR);
+	expect_is(reg_bind_status(test, there, key, key->rkey, REG_ACCESS), IB_WC_MW_BIND_ERR);
 	expect_is(ib_map_mkey_list(key, &bad, 1), 0);
-	expect_is(bind_status(test, there, key, key->rkey, IB_ACCESS_REMOTE_READ), IB_WC_SUCCESS);
+	expect_is(reg_bind_status(test, there, key, key->rkey, IB_ACCESS_REMOTE_READ),
+		  IB_WC_SUCCESS);
 	there->memory[30] = 130;
-	expect_is(peek(test, key->rkey), 130);
+	expect_is(reg_peek(test, key->rkey), 130);
 
 	/* Another key refers to the inner one: it cannot be bound anew, or unbound. */
 	expect(stage(test, inner, 31));
-	expect_is(bind_status(test, there, inner, inner->rkey, REG_ACCESS), IB_WC_MW_BIND_ERR);
-	expect(inv_status(test, there, bad.lkey) != IB_WC_SUCCESS);
-	expect_is(peek(test, key->rkey), 130);
+	expect_is(reg_bind_status(test, there, inner, inner->rkey, REG_ACCESS), IB_WC_MW_BIND_ERR);
+	expect(reg_inv_status(test, there, bad.lkey) != IB_WC_SUCCESS);
+	expect_is(reg_peek(test, key->rkey), 130);
 	expect(ib_dereg_mr(inner) == -EBUSY);
-	expect_is(inv_status(test, there, key->rkey), IB_WC_SUCCESS);
+	expect_is(reg_inv_status(test, there, key->rkey), IB_WC_SUCCESS);
 	expect(stage(test, inner, 30));
-	expect_is(bind_status(test, there, inner, inner->rkey, REG_ACCESS), IB_WC_SUCCESS);
+	expect_is(reg_bind_status(test, there, inner, inner->rkey, REG_ACCESS), IB_WC_SUCCESS);
 	expect(!ib_dereg_mr(inner));
 
 	/* The key of another protection domain. */
@@ -222,7 +173,8 @@ static int leaves(struct reg_test *test)
 	foreign = ib_alloc_mkey(pd, 1);
 	expect(!IS_ERR(foreign));
 	expect(stage(test, foreign, 0));
-	expect_is(bind_status(test, there, foreign, foreign->rkey, REG_ACCESS), IB_WC_MW_BIND_ERR);
+	expect_is(reg_bind_status(test, there, foreign, foreign->rkey, REG_ACCESS),
+		  IB_WC_MW_BIND_ERR);
 	expect(!ib_dereg_mr(foreign));
 	ib_dealloc_pd(pd);
 
@@ -237,7 +189,7 @@ static int leaves(struct reg_test *test)
 static int one_failure(struct reg_test *test, int nth)
 {
 	struct reg_side *there = &test->there;
-	struct ib_sge one = range(there, 40, 1);
+	struct ib_sge one = reg_range(there, 40, 1);
 	struct ib_mr *key;
 	int ret, happened;
 
@@ -250,13 +202,13 @@ static int one_failure(struct reg_test *test, int nth)
 	if (ret) {
 		expect_is(ret, -ENOMEM);
 		expect(happened);
-		expect_is(bind_status(test, there, key, key->rkey, REG_ACCESS),
+		expect_is(reg_bind_status(test, there, key, key->rkey, REG_ACCESS),
 			  IB_WC_MW_BIND_ERR);
 		expect_is(ib_map_mkey_list(key, &one, 1), 0);
 	}
-	expect_is(bind_status(test, there, key, key->rkey, REG_ACCESS), IB_WC_SUCCESS);
+	expect_is(reg_bind_status(test, there, key, key->rkey, REG_ACCESS), IB_WC_SUCCESS);
 	there->memory[40] = 140;
-	expect_is(peek(test, key->rkey), 140);
+	expect_is(reg_peek(test, key->rkey), 140);
 	/* The memory is used again: nothing is allocated, so nothing can fail. */
 	reg_next_key(key);
 	current->fail_nth = 1;

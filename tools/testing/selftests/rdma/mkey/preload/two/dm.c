@@ -52,7 +52,7 @@ static struct ibv_dm *two_alloc_dm(struct ibv_context *ctx, struct ibv_alloc_dm_
 /* The library calls the ibmkey_alloc_dm() of the object that the context's alloc_dm() is in. */
 static struct ibv_dm *two_alloc_dm_of_class(struct ibv_context *ctx,
 					    const struct ibv_alloc_dm_attr *attr,
-					    uint32_t dm_class)
+					    uint64_t dm_class)
 {
 	struct verbs_context *vctx = verbs_get_ctx(ctx);
 	struct ibv_dm *dm;
@@ -66,7 +66,7 @@ static struct ibv_dm *two_alloc_dm_of_class(struct ibv_context *ctx,
 }
 
 struct ibv_dm *ibmkey_alloc_dm(struct ibv_context *ctx, const struct ibv_alloc_dm_attr *attr,
-			       uint32_t dm_class)
+			       uint64_t dm_class)
 {
 	struct two_call call = two_begin(ctx, __func__);
 

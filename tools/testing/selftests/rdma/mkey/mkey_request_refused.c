@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Work requests to bind a key that are refused. Each one completes with its status, tells
+ * the errno value and the entry, and leaves the key as it was.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include <rdma/ib_mkey_ioctl.h>
+
+#include "mkey_harness.h"
+#include "request.h"
+
+#define ROOM (256 * 1024)
+#define HOST (256 * 1024)
+
+FIXTURE(refused)
+{
+	struct mkt_setup s;
+	struct mkt_request text;
+	struct ibmkey_range range[2];
+	/* where one entry of the description is */
+	struct ib_uverbs_mkey_layout *header;
+	struct ib_uverbs_mkey_sge *entry;
+	struct ibmkey_wr wr;
+};
+
+FIXTURE_SETUP(refused)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		.host = HOST,
+		.max_entries = 4,
+	};
+	struct mkt_leaf *leaf;
+	struct ibmkey_bind bind = {
+		.kind = IBMKEY_LIST,
+		.num_entries = 2,
+		.ranges = self->range,
+	};
+	unsigned int i;
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	ASSERT_EQ(0, mkt_request_init(&self->text, self->s.dev[0].pd, ROOM));
+	leaf = &self->s.arena[0].leaf[0];
+	for (i = 0; i < 2; i++) {
+		self->range[i].addr = leaf->addr + i * 8192;
+		self->range[i].length = 512;
+		self->range[i].lkey = leaf->mr->lkey;
+	}
+	/* the binding that must stay: the second range alone */
+	ASSERT_EQ(0, ibmkey_bind_list(self->s.key[0], MKT_ACCESS_ALL, 1, &self->range[1]));
+	self->text.length = ibmkey_describe(&bind, self->text.text, ROOM);
+	ASSERT_EQ(24 + 2 * 24, self->text.length);
+	self->header = (void *)self->text.text;
+	self->entry = (void *)(self->header + 1);
+	self->wr = mkt_request_wr(&self->text, self->s.key[0]);
+}
+
+FIXTURE_TEARDOWN(refused)
+{
+	mkt_request_free(&self->text);
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/* true if the key still has the binding of the set-up, and serves a READ to it */
+static bool refused_kept(struct mkt_setup *s)
+{
+	struct ibmkey_block block;
+	struct ibmkey_info info = {};
+
+	if (ibmkey_query_layout(s->key[0], &info, 0, NULL, 1, &block))
+		return false;
+	return info.kind == IBMKEY_LIST && info.num_entries == 1 && info.length == 512 &&
+	       block.addr == s->arena[0].leaf[0].addr + 8192;
+}
+
+/* posts the request, which is refused with @error for entry @entry */
+#define REFUSED(error, number) do {						\
+	uint32_t __entry;							\
+	int __error;								\
+										\
+	ASSERT_EQ(IBV_WC_MW_BIND_ERR,						\
+		  mkt_request_status(&self->s.pair.end[0], &self->wr));		\
+	ASSERT_EQ(0, ibmkey_query_refused(self->s.key[0], &__error, &__entry));	\
+	EXPECT_EQ(error, __error);						\
+	EXPECT_EQ(number, __entry);						\
+	EXPECT_TRUE(refused_kept(&self->s));					\
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));				\
+} while (0)
+
+TEST_F(refused, nothing_is_refused_at_first)
+{
+	uint32_t entry = 5;
+	int error = 5;
+
+	EXPECT_EQ(0, ibmkey_query_refused(self->s.key[0], &error, &entry));
+	EXPECT_EQ(0, error);
+	EXPECT_EQ(0, entry);
+	/* the description of the other tests is right */
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_request_status(&self->s.pair.end[0], &self->wr));
+	EXPECT_FALSE(refused_kept(&self->s));
+}
+
+TEST_F(refused, header)
+{
+	self->header->version = IB_MKEY_LAYOUT_VERSION + 1;
+	REFUSED(EINVAL, 0);
+	self->header->version = 0;
+	REFUSED(EINVAL, 0);
+	self->header->version = IB_MKEY_LAYOUT_VERSION;
+	self->header->comp_mask = IB_UVERBS_MKEY_LAYOUT_REMOTE_INV << 1;
+	REFUSED(EINVAL, 0);
+	self->header->comp_mask = 0;
+	self->header->entry_size++;
+	REFUSED(EINVAL, 0);
+	self->header->entry_size--;
+	self->header->kind = IB_UVERBS_MKEY_UNBOUND;
+	REFUSED(EINVAL, 0);
+	self->header->kind = 77;
+	REFUSED(EINVAL, 0);
+	self->header->kind = IB_UVERBS_MKEY_LIST;
+	self->header->num_dims = 1;
+	REFUSED(EINVAL, 0);
+	self->header->num_dims = 0;
+	self->header->num_entries = 0;
+	REFUSED(EINVAL, 0);
+	self->header->num_entries = 5;
+	REFUSED(ENOSPC, 5);
+	self->header->num_entries = 1 << 20;
+	REFUSED(ENOSPC, 1 << 20);
+	self->header->num_entries = UINT32_MAX;
+	REFUSED(ENOSPC, UINT32_MAX);
+	self->header->num_entries = 1;
+	REFUSED(EINVAL, 1);
+	self->header->num_entries = 3;
+	REFUSED(EINVAL, 3);
+}
+
+TEST_F(refused, entries)
+{
+	struct ib_uverbs_mkey_sge good = self->entry[1];
+
+	self->entry[1].comp_mask = 1;
+	REFUSED(EINVAL, 1);
+	self->entry[1] = good;
+	self->entry[1].lkey ^= 1;
+	REFUSED(ENOENT, 1);
+	self->entry[1].lkey = self->s.key[0]->lkey;
+	REFUSED(ELOOP, 1);
+	self->entry[1] = good;
+	self->entry[0].lkey = 0;
+	REFUSED(ENOENT, 0);
+	self->entry[0].lkey = good.lkey;
+	self->entry[1].length = 0;
+	REFUSED(EINVAL, 2);
+	self->entry[1].length = HOST;
+	REFUSED(ERANGE, 2);
+	self->entry[1].addr = UINT64_MAX;
+	REFUSED(EOVERFLOW, 2);
+}
+
+/* what the calls' documentation says about a refusal: the entry, the QP and the rkey */
+TEST_F(refused, as_documented)
+{
+	struct ibv_mr *key = self->s.key[0], *mr;
+	struct ibv_qp_init_attr init;
+	struct ibmkey_info info = {};
+	uint32_t rkey = key->rkey;
+	struct ibv_qp_attr attr;
+	unsigned int tries;
+
+	mr = ibv_reg_mr(self->s.dev[0].pd, self->text.text, 64, 0);
+	ASSERT_NE(NULL, mr);
+	self->range[1].lkey = mr->lkey;
+	self->range[1].addr = (uintptr_t)self->text.text;
+	self->range[1].length = 8;
+	self->entry[1].lkey = mr->lkey;
+	self->entry[1].addr = self->range[1].addr;
+	self->entry[1].length = 8;
+	/* the layout is checked as a whole, and a call with the same layout names the entry */
+	REFUSED(EACCES, 2);
+	EXPECT_EQ(EACCES, ibmkey_bind_list(key, MKT_ACCESS_ALL, 2, self->range));
+	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "ranges[1]"));
+
+	self->wr.rkey = ibv_inc_rkey(rkey);
+	ASSERT_EQ(IBV_WC_MW_BIND_ERR, mkt_request_status(&self->s.pair.end[0], &self->wr));
+	/* rxe completes the request before it changes the state */
+	for (tries = 0; tries < MKT_STALL_PAUSES; tries++) {
+		ASSERT_EQ(0, ibv_query_qp(self->s.pair.end[0].qp, &attr, IBV_QP_STATE, &init));
+		if (attr.qp_state == IBV_QPS_ERR)
+			break;
+		usleep(1000);
+	}
+	EXPECT_EQ(IBV_QPS_ERR, attr.qp_state);
+	EXPECT_EQ(ibv_inc_rkey(rkey), key->rkey);
+	EXPECT_EQ(0, ibmkey_query(key, &info));
+	EXPECT_EQ(rkey, info.rkey);
+	EXPECT_EQ(rkey, info.lkey);
+	EXPECT_EQ(512, key->length);
+	key->rkey = info.rkey;
+	key->lkey = info.lkey;
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	EXPECT_EQ(0, ibv_dereg_mr(mr));
+}
+
+TEST_F(refused, description)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(self->s.dev[0].ctx);
+	struct ibv_mr *mr, *mine = self->wr.mr;
+	uint64_t addr = self->wr.addr;
+	struct ibv_mr gone = *mine;
+	void *page;
+
+	ASSERT_NE(NULL, pd);
+	/* in another PD */
+	mr = ibv_reg_mr(pd, self->text.text, ROOM, 0);
+	ASSERT_NE(NULL, mr);
+	self->wr.mr = mr;
+	REFUSED(ENOENT, 0);
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+	ASSERT_EQ(0, ibv_dealloc_pd(pd));
+	/* deregistered */
+	gone.lkey = mine->lkey ^ 1;
+	self->wr.mr = &gone;
+	REFUSED(ENOENT, 0);
+	gone.lkey = 0xffffff00;
+	REFUSED(ENOENT, 0);
+	self->wr.mr = mine;
+	/* partly outside of its MR */
+	self->wr.addr = addr + ROOM - 24;
+	self->header = (void *)(self->text.text + ROOM - 24);
+	*self->header = *(struct ib_uverbs_mkey_layout *)self->text.text;
+	REFUSED(ERANGE, 0);
+	self->wr.addr = addr - 8;
+	REFUSED(ERANGE, 0);
+	/* partly outside, and of an unknown version: a short one and a long one */
+	self->wr.addr = addr + ROOM - 24;
+	self->header->version++;
+	REFUSED(ERANGE, 0);
+	self->wr.length = 1000;
+	REFUSED(ERANGE, 0);
+	self->wr.addr = UINT64_MAX - 8;
+	REFUSED(ERANGE, 0);
+	self->wr.addr = addr;
+	/* too short for a header, and too long for its entries */
+	self->wr.length = 23;
+	REFUSED(EINVAL, 0);
+	self->wr.length = 24 + 3 * 24;
+	REFUSED(EINVAL, 2);
+	self->wr.length = 24 + 2 * 24 - 1;
+	REFUSED(EINVAL, 2);
+	self->wr.length = 24 + 2 * 24;
+	/* access flags */
+	self->wr.access = IBV_ACCESS_REMOTE_WRITE;
+	REFUSED(EINVAL, 0);
+	self->wr.access = 1 << 30;
+	REFUSED(EINVAL, 0);
+	self->wr.access = MKT_ACCESS_ALL;
+	/* on demand */
+	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, page);
+	memcpy(page, self->text.text, self->text.length);
+	mr = ibv_reg_mr(self->s.dev[0].pd, page, 4096, IBV_ACCESS_ON_DEMAND);
+	if (mr) {
+		self->wr.mr = mr;
+		self->wr.addr = (uintptr_t)page;
+		REFUSED(EOPNOTSUPP, 0);
+		ASSERT_EQ(0, ibv_dereg_mr(mr));
+	}
+	munmap(page, 4096);
+}
+
+TEST_F(refused, key)
+{
+	struct ibv_mr *key = self->s.key[0], *other, wrong = *key;
+	struct ibv_pd *pd = ibv_alloc_pd(self->s.dev[0].ctx);
+	uint32_t entry;
+	int error;
+
+	ASSERT_NE(NULL, pd);
+	/* another tag than that of the key */
+	self->wr.mkey = &wrong;
+	wrong.rkey = key->rkey ^ 1;
+	REFUSED(EINVAL, 0);
+	/* no key: an ordinary MR, and nothing */
+	wrong.rkey = self->text.mr->rkey;
+	ASSERT_EQ(IBV_WC_MW_BIND_ERR, mkt_request_status(&self->s.pair.end[0], &self->wr));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	wrong.rkey = 0x00fffe00;
+	ASSERT_EQ(IBV_WC_MW_BIND_ERR, mkt_request_status(&self->s.pair.end[0], &self->wr));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	/* a key of another PD */
+	other = ibmkey_alloc(pd, 4);
+	ASSERT_NE(NULL, other);
+	self->wr.mkey = other;
+	ASSERT_EQ(IBV_WC_MW_BIND_ERR, mkt_request_status(&self->s.pair.end[0], &self->wr));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	EXPECT_EQ(0, ibmkey_query_refused(other, &error, &entry));
+	EXPECT_EQ(0, error);
+	EXPECT_EQ(0, ibv_dereg_mr(other));
+	EXPECT_EQ(0, ibv_dealloc_pd(pd));
+	EXPECT_TRUE(refused_kept(&self->s));
+	EXPECT_EQ(EINVAL, ibmkey_query_refused(self->text.mr, &error, &entry));
+}
+
+TEST_F(refused, while_referred_to)
+{
+	struct ibv_mr *outer = ibmkey_alloc(self->s.dev[0].pd, 1);
+	struct ibv_sge sge = { .length = 512, .lkey = self->s.key[0]->lkey };
+
+	ASSERT_NE(NULL, outer);
+	ASSERT_EQ(0, ibv_rereg_mr_sg(outer, MKT_ACCESS_ALL, 1, &sge));
+	REFUSED(EBUSY, 2);
+	/* a circle */
+	self->entry[1].lkey = outer->lkey;
+	self->entry[1].addr = 0;
+	REFUSED(ELOOP, 2);
+	EXPECT_EQ(0, ibv_dereg_mr(outer));
+}
+
+/* changes the description all the time */
+struct refused_writer {
+	struct ib_uverbs_mkey_sge *entry;
+	uint64_t good, bad;
+	uint32_t lkey;
+	atomic_bool stop;
+};
+
+static void *refused_write(void *arg)
+{
+	struct refused_writer *writer = arg;
+	volatile struct ib_uverbs_mkey_sge *entry = writer->entry;
+	unsigned int i = 0;
+
+	while (!atomic_load(&writer->stop)) {
+		entry->addr = ++i & 1 ? writer->bad : writer->good;
+		entry->lkey = i & 2 ? writer->lkey ^ 0x100 : writer->lkey;
+		entry->length = i & 4 ? UINT64_MAX : 512;
+	}
+	return NULL;
+}
+
+/*
+ * The layout that is bound is one that the kernel has checked, whatever the
+ * program writes meanwhile.
+ */
+TEST_F(refused, description_that_changes)
+{
+	struct mkt_leaf *leaf = &self->s.arena[0].leaf[0];
+	struct refused_writer writer = {
+		.entry = &self->entry[1],
+		.good = self->entry[1].addr,
+		.bad = leaf->addr + leaf->length,
+		.lkey = leaf->mr->lkey,
+	};
+	unsigned int i, rounds = mkt_scale(300, 30), bound = 0;
+	struct ibmkey_block block[2];
+	struct ibmkey_info info = {};
+	pthread_t tid;
+	int status;
+
+	ASSERT_EQ(0, pthread_create(&tid, NULL, refused_write, &writer));
+	for (i = 0; i < rounds; i++) {
+		status = mkt_request_status(&self->s.pair.end[0], &self->wr);
+		if (status) {
+			ASSERT_EQ(IBV_WC_MW_BIND_ERR, status);
+			ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+			continue;
+		}
+		bound++;
+		ASSERT_EQ(0, ibmkey_query_layout(self->s.key[0], &info, 0, NULL, 2, block));
+		ASSERT_EQ(2, info.num_entries);
+		ASSERT_EQ(1024, info.length);
+		ASSERT_EQ(writer.good, block[1].addr);
+		ASSERT_EQ(512, block[1].bytes_count);
+	}
+	atomic_store(&writer.stop, true);
+	pthread_join(tid, NULL);
+	mkt_diag("%u of %u descriptions were good", bound, rounds);
+}
+
+TEST_HARNESS_MAIN
