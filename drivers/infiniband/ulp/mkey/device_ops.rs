@@ -266,9 +266,9 @@ impl DeviceOps for MkeyDevice {
         self.core.hw.close_window(mw);
     }
 
-    type Forgotten = Option<Arc<window::Known>>;
+    type Forgotten = Option<window::Bindings>;
 
-    fn forget_mw(&self, mw: &Mw) -> Option<Arc<window::Known>> {
+    fn forget_mw(&self, mw: &Mw) -> Option<window::Bindings> {
         self.core.windows.forget(mw.address())
     }
 

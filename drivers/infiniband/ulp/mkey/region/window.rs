@@ -41,6 +41,7 @@ use crate::{
     },
     region::{binding::Binding, pins::Pins, Region},
 };
+use core::mem;
 use kernel::{
     new_mutex, new_spinlock,
     prelude::*,
@@ -187,8 +188,7 @@ impl Known {
     }
 }
 
-/// The rest of a change of a window, for the caller. Dropping it sleeps, as long as a process likes if the
-/// window was deallocated meanwhile. The caller has no lock then.
+/// The rest of a change of a window, for the caller. Dropping it sleeps. The caller has no lock then.
 // Fields drop in declaration order: the binding drops before its hidden MR.
 #[derive(Default)]
 pub(crate) struct Leftover {
@@ -305,9 +305,14 @@ impl Windows {
         }
     }
 
-    /// Takes out the hidden MRs of the window with this address, which was deallocated.
-    pub(crate) fn forget(&self, address: usize) -> Option<Arc<Known>> {
-        self.known.lock().remove(&address)
+    /// Takes out the hidden MRs of the window with this address, which was deallocated. Sleeps.
+    ///
+    /// A change of the window that is in progress keeps none of them. So the worker that runs it does
+    /// not wait for accesses without a limit; only the caller does.
+    pub(crate) fn forget(&self, address: usize) -> Option<Bindings> {
+        let known = self.known.lock().remove(&address)?;
+        let bindings = mem::take(&mut *known.bindings.lock());
+        Some(bindings)
     }
 }
 
