@@ -305,15 +305,11 @@ pub(super) unsafe extern "C" fn destroy_qp<T: DeviceOps>(
         };
         let stock = running.data().overlay().stock.destroy_qp;
         let stock = stock.ok_or_else(eopnotsupp)?;
-        let mut has_windows = false;
-        if udata.is_null() {
-            running.data().destroys_qp(qp);
-        } else {
-            has_windows = running.data().close_qp(qp);
-        }
+        let has_windows = !udata.is_null() && running.data().close_qp(qp);
         // The driver waits for accesses of the QP, and a process decides how long these take.
         // Removal of another device must not wait for that, so a pin of the module replaces
-        // `running`.
+        // `running`. Until the driver has destroyed the QP, a task of the QP may be in code of the
+        // module, and one of both keeps that code.
         let pin = running.data().pin();
         let _running = pin.is_err().then_some(running);
         if has_windows {

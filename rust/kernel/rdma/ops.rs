@@ -186,9 +186,6 @@ pub(crate) trait DeviceOps: ClientOps {
     /// kernel user may outlive the client.
     fn created_qp(&self, qp: &Qp);
 
-    /// Called with the QP of a kernel user, before the driver destroys it. Sleeps.
-    fn destroys_qp(&self, qp: &Qp);
-
     /// Called with the QP of a process, before the driver destroys it: lets the QP bind no more memory
     /// windows. Returns `true` if windows may be bound to it.
     fn close_qp(&self, qp: &Qp) -> bool;

@@ -308,10 +308,6 @@ impl DeviceOps for MkeyDevice {
         self.core.take_binds(qp);
     }
 
-    fn destroys_qp(&self, qp: &Qp) {
-        self.core.hw.give_back(qp);
-    }
-
     fn close_qp(&self, qp: &Qp) -> bool {
         self.core.hw.close(qp)
     }

@@ -173,12 +173,8 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// binding again, because the driver repeats them after a loss of packets.
     fn take_binds(&self, qp: &Qp);
 
-    /// Makes the driver itself execute all requests of `qp`, a QP that is about to be destroyed.
-    /// Sleeps.
-    fn give_back(&self, qp: &Qp);
-
     /// Makes the driver itself execute all requests of the QPs of `device`, which is about to be
-    /// removed. Sleeps.
+    /// removed, except for QPs that are being destroyed. Sleeps.
     fn give_binds_back(&self, device: &Device);
 
     /// Forbids accesses to a claimed MR.

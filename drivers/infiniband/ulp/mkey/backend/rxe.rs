@@ -368,13 +368,6 @@ impl Backend for Rxe {
         }
     }
 
-    fn give_back(&self, qp: &Qp) {
-        if qp.device().driver_id() == rdma_driver_id_RDMA_DRIVER_RXE {
-            // SAFETY: The QP belongs to rxe and is not destroyed yet.
-            unsafe { bindings::ib_mkey_rxe_give_back(qp.as_raw()) };
-        }
-    }
-
     fn take_binds(&self, qp: &Qp) {
         if qp.device().driver_id() == rdma_driver_id_RDMA_DRIVER_RXE {
             // SAFETY: The QP belongs to rxe, which has created it, and it is not in use yet.

@@ -99,7 +99,6 @@ void ib_mkey_rxe_claim(struct rxe_mr *mr);
 /* sender.c */
 int ib_mkey_rxe_request_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe);
 void ib_mkey_rxe_take_binds(struct ib_qp *ibqp);
-void ib_mkey_rxe_give_back(struct ib_qp *ibqp);
 void ib_mkey_rxe_give_binds_back(struct ib_device *ibdev);
 
 /*

@@ -416,22 +416,11 @@ static void give_back(struct rxe_qp *qp)
 }
 
 /**
- * ib_mkey_rxe_give_back() - let rxe execute all requests of a QP again
- * @ibqp: a QP of a kernel user that is about to be destroyed
- *
- * rxe takes the QP out of its table before its last task has ended, so
- * ib_mkey_rxe_give_binds_back() would not find it.
- */
-void ib_mkey_rxe_give_back(struct ib_qp *ibqp)
-{
-	give_back(to_rqp(ibqp));
-}
-
-/**
  * ib_mkey_rxe_give_binds_back() - let rxe execute all requests again
  * @ibdev: a device; ib_mkey takes over no more of its QPs
  *
- * No task of the device's QPs is in sender() when this returns.
+ * When this returns, no task is in sender(), except for those of QPs that are being destroyed. rxe
+ * has taken these QPs out of its table, and waits for their tasks.
  */
 void ib_mkey_rxe_give_binds_back(struct ib_device *ibdev)
 {
