@@ -144,8 +144,8 @@ static noinline int copy_without_flag(struct rxe_mr *mr, u64 iova, void *addr,
 	return static_call(rxe_past_copy)(mr, iova, addr, length, dir);
 }
 
-static_assert(IB_MR_TYPE_SG_GAPS == IB_MR_TYPE_MEM_REG + 1);
-static_assert(IB_MR_TYPE_DM == IB_MR_TYPE_SG_GAPS + 1);
+static_assert(IB_MR_TYPE_SG_GAPS - IB_MR_TYPE_MEM_REG == 1);
+static_assert(IB_MR_TYPE_DM - IB_MR_TYPE_SG_GAPS == 1);
 
 /*
  * Returns true for an MR of ib_mkey. One comparison suffices for most others: only MEM_REG comes
