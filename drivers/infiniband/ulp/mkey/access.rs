@@ -45,7 +45,7 @@ use kernel::{ffi::c_int, prelude::*, sync::Arc};
 #[inline]
 fn needed(remote: bool, direction: Direction) -> Access {
     match (remote, direction) {
-        // This node may read all its MRs.
+        // Every MR allows local reads.
         (false, Direction::FromMemory) => Access::empty(),
         (false, Direction::ToMemory) => Right::LocalWrite.into(),
         (true, Direction::FromMemory) => Right::RemoteRead.into(),
@@ -66,7 +66,8 @@ impl<T, F: FnOnce(&Binding, u64) -> Result<T>> Operation<T> for F {
     }
 }
 
-/// The copy of a packet. The compiler does not inline a closure that has several callers.
+/// The copy of a packet. It is a type, because the compiler does not inline a closure
+/// that several functions call.
 struct CopyPacket<'a> {
     payload: Payload<'a>,
     needed: Access,
@@ -80,8 +81,8 @@ impl Operation<()> for CopyPacket<'_> {
 }
 
 /// Runs `access` on the binding of `mr`, at the offset of address `iova` in that binding. `slot` is
-/// the slot of `mr`. rxe compares protection domain and QP when a request arrives. For a `peer`
-/// this function compares both again.
+/// the slot of `mr`. For a `peer`, compares protection domain and QP again: rxe compares them only
+/// when a request arrives.
 ///
 /// # Errors
 ///
@@ -149,7 +150,7 @@ fn with_held<T>(
 }
 
 /// Copies all of `payload` to or from `mr`, from address `iova` on. `slot` is the slot of `mr`.
-/// Without a `peer` the access is this node's.
+/// Without a `peer` the access is local.
 ///
 /// # Errors
 ///
@@ -248,8 +249,9 @@ fn end_registration(
     })?
 }
 
-/// Returns the region of `mr`, if accesses find it. Ends a fast registration at once, without a look-up
-/// of the device's data, unless a binding may refer to it. As for [`Region::exposed`].
+/// If `mr` is an MR for fast registration to which no binding refers, ends the registration,
+/// without a look-up of the device's data. Otherwise returns the region of `mr` as
+/// [`Region::exposed`] does, but [`None`] for a fast registration to which a binding may refer.
 ///
 /// # Errors
 ///
@@ -301,7 +303,7 @@ pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
     let Kind::Key { pins, hw, .. } = &region.kind else {
         return Err(EINVAL);
     };
-    // As for `Region::exposed()`.
+    // The wait below must not keep the device's data, see `Region::exposed()`.
     drop(core);
     invalidate_key(&region, (pins, hw), (mr, pd, key), origin)
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work requests that bind a key to a layout that it had before, at another address.
+//! Work requests that bind a key to the layout of an earlier binding, at another address.
 //!
-//! A key keeps the memory of its old binding, and in it the layout (`region/binding/room.rs`). If a
-//! request describes that layout again, over one of the driver's MRs, the old binding is moved and
-//! used. Its range and the access flags are checked as those of any other binding.
+//! A key keeps an unused binding for its memory, and the unused binding still has its layout
+//! (`region/binding/room.rs`). If a request describes that layout again, over one of the driver's
+//! MRs, the unused binding gets the new leaf and address, and the key is bound to it. Its range and
+//! its access flags are checked as those of any other binding.
 //!
 //! Such a bind has the result that a bind of `access/bind.rs` would have. If it cannot succeed, it
 //! changes nothing, and `access/bind.rs` executes the request.
@@ -41,7 +42,7 @@ use kernel::{
     sync::{Arc, UniqueArc},
 };
 
-/// A request to bind a key that may have kept its old binding.
+/// A request to bind a key that may have an unused binding.
 struct Again<'a> {
     mr: &'a Mr,
     pd: &'a Pd,
@@ -69,8 +70,8 @@ impl Again<'_> {
         room.fill(request.length, read).ok()?
     }
 
-    /// Moves the old binding in `place` to where the description says, and binds the key to it.
-    /// Returns the binding that was replaced.
+    /// Gives the unused binding in `place` the leaf and the address of the description, and
+    /// binds the key to it. Returns the binding that was replaced.
     fn exchange(
         &self,
         edit: &mut Edit,
@@ -120,7 +121,7 @@ impl Again<'_> {
     fn bind(&self, edit: &mut Edit, room: &mut Short<'_>) -> Option<()> {
         let mut place = Some(self.region.unused.take()?);
         let bound = if self.region.binding.is_empty() {
-            // It stays empty under `edit`, so there is nothing to keep.
+            // The key stays unbound under `edit`, so no binding is replaced.
             self.exchange(edit, &mut place, room).map(drop)
         } else {
             let replace = || Ok(self.exchange(edit, &mut place, room).ok_or(EAGAIN));
@@ -134,8 +135,8 @@ impl Again<'_> {
     }
 }
 
-/// Binds the key `mr` as [`super::bind::bind`] does, if the layout is that of its old binding.
-/// Returns [`None`], with nothing changed, otherwise.
+/// Binds the key `mr` as [`super::bind::bind`] does, if the layout is that of its unused
+/// binding. Returns [`None`], with nothing changed, otherwise.
 pub(super) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>, room: &mut Short<'_>) -> Option<()> {
     let region = Region::exposed(mr)?;
     let Kind::Key { old, pins, hw, .. } = &region.kind else {

@@ -31,7 +31,8 @@ use crate::{
 use kernel::prelude::*;
 
 impl KeyRequest<'_> {
-    /// Begins to read the description, for a QP in `pd`. A short one is copied to `short` first.
+    /// Returns a reader of the description, for a QP in `pd`. Copies a short description to
+    /// `short` first.
     ///
     /// # Errors
     ///
@@ -50,7 +51,8 @@ impl KeyRequest<'_> {
         if leaf.place.is_on_demand() {
             return Err(eopnotsupp());
         }
-        // A short description, too, has this error before its fields are checked.
+        // Checked before the fields, so that a long description has the same first error
+        // as a short one.
         let range = MrRange {
             start: leaf.start,
             len: leaf.len,
@@ -80,8 +82,8 @@ pub(crate) enum Attempt {
 }
 
 /// Executes REG_MR of a kernel QP in `pd`: binds the key `mr` to the layout that is staged under
-/// `rkey`. Uses the staged layout up, unless another attempt follows. Sleeps for some seconds at
-/// most.
+/// `rkey`. Removes the staged layout, unless the bind fails and another attempt follows. Sleeps
+/// for some seconds at most.
 ///
 /// # Errors
 ///
@@ -153,8 +155,8 @@ fn describe_and_bind(
     let access = checked(pd, request.access)?;
     let mut reader = request.reader(core, pd, short)?;
     let described = describe(key, access, &mut reader, entry)?;
-    // The reader pins the MR that contains the description. If that is this key, it could not be
-    // bound.
+    // The reader pins the MR that contains the description. If that MR is this key, the pin
+    // would make the bind fail.
     drop(reader);
     if !described.is_named(request.rkey) {
         // No entry of the description caused the error.

@@ -8,8 +8,8 @@ use crate::{
 };
 use kernel::{ffi::c_int, prelude::*};
 
-/// Room for a short description. A process may change its description at any time, so all of it is
-/// copied here before it is checked.
+/// A buffer for a short description. A process may change its description at any time, so all of
+/// it is copied before it is checked.
 pub(crate) struct Short<'a> {
     room: &'a mut [u8],
     /// The number of bytes that were copied; 0 if none.
@@ -17,15 +17,15 @@ pub(crate) struct Short<'a> {
 }
 
 impl<'a> Short<'a> {
-    /// Makes room of the bytes `room`, which hold for example one block of eight dimensions or
-    /// seven ranges.
+    /// Uses `room` as the buffer. One block of eight dimensions fits, for example, or seven
+    /// ranges.
     #[inline]
     pub(crate) fn new(room: &'a mut [u8]) -> Self {
         Self { room, len: 0 }
     }
 
-    /// Lets `copy` fill in the first `length` bytes, unless an earlier call did so, and returns
-    /// them. Returns [`None`] if the room is too small, or if `copy` returns `false`.
+    /// Lets `copy` write the first `length` bytes, unless an earlier call did so, and returns
+    /// them. Returns [`None`] if the buffer is too small, or if `copy` returns `false`.
     ///
     /// # Errors
     ///

@@ -149,14 +149,15 @@ pub(crate) fn invalidate(
     left.wait(worker.patience)
 }
 
-/// The rest of some windows of a QP. Dropping it sleeps, and waits for a grace period once.
+/// The bindings that some windows of a QP had. Dropping them sleeps, and waits for a grace
+/// period once.
 #[derive(Default)]
 pub(crate) struct Ended([Leftover; 8]);
 
-/// Ends the bindings of windows that are bound to a closed QP, which is about to be destroyed: of some,
-/// from the index `from` on, which becomes that of the next one. Returns [`None`] if there is no such
-/// window. Does not wait for accesses through them: only that QP serves such accesses, and the driver
-/// waits for its tasks. Sleeps.
+/// Ends the bindings of some windows that are bound to `qp`, a closed QP that is about to be
+/// destroyed. Begins with the window at the index `from`, and sets `from` to the index of the next
+/// window. Returns [`None`] if there is no such window. Does not wait for accesses through the
+/// windows: only `qp` serves these accesses, and the driver waits for its tasks. Sleeps.
 pub(crate) fn end_some(core: &Core, qp: &Qp, from: &mut u32) -> Option<Ended> {
     let mut ended = Ended::default();
     let mut found = false;
@@ -165,7 +166,7 @@ pub(crate) fn end_some(core: &Core, qp: &Qp, from: &mut u32) -> Option<Ended> {
             break;
         };
         found = true;
-        // It fails if the peer has invalidated the window meanwhile.
+        // This fails if the peer has invalidated the window meanwhile.
         let end = || core.hw.end_window(qp, &window);
         let _ = core.windows.release(&core.hw, &window, left, end);
     }

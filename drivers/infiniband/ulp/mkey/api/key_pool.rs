@@ -4,8 +4,8 @@
 //!
 //! # Locking
 //!
-//! `state` protects the list of free keys and the marks of all keys. It is held for a push or a pop
-//! and a search; nothing is allocated or freed under it.
+//! `state` protects the list of free keys and the marks of all keys. It is held for a push or a
+//! pop, and for a search. Nothing is allocated or freed under it.
 
 use crate::{
     api::kapi::with_key,
@@ -36,7 +36,7 @@ struct State {
 
 impl State {
     /// Marks the key at `address` as taken or not. Returns `false` if it has that mark already, or
-    /// is not of this pool.
+    /// belongs to another pool.
     fn set_taken(&mut self, address: usize, taken: bool) -> bool {
         self.keys
             .get_mut(&address)

@@ -54,18 +54,19 @@ fn describe(binding: &Binding, index: usize) -> Option<UapiBlock> {
 zeroable!(ib_uverbs_mkey_info);
 zeroable!(UapiIndexed);
 
-/// The most blocks, and the most indices, that one look copies: a look keeps binds waiting.
+/// The most blocks, and the most indices, that are copied in one critical section, because
+/// binds wait for its end.
 const BLOCKS_AT_ONCE: usize = 256;
 const INDICES_AT_ONCE: usize = 4096;
 
-/// The result of a look at the binding.
+/// The result of one critical section that reads the binding.
 enum Look {
     /// The binding is described.
     Done,
-    /// Blocks or indices are left for the next look.
+    /// Blocks or indices are left for the next critical section.
     More,
-    /// The caller must make room for that many blocks and indices. An allocation in a look would
-    /// keep binds waiting.
+    /// The caller must allocate memory for that many blocks and indices. Binds would wait for an
+    /// allocation in the critical section.
     Room(usize, usize),
 }
 
@@ -73,22 +74,22 @@ enum Look {
 struct Query<'a> {
     info: &'a mut ib_uverbs_mkey_info,
     repeat_count: &'a mut [u64],
-    /// The user address of the room for indices, and the number of indices that fit.
+    /// The user address of the array for indices, and the number of indices that fit.
     wanted: &'a UapiIndexed,
     indexed: &'a mut UapiIndexed,
     /// The number of blocks that fit into user memory.
     num_blocks: u32,
-    /// The binding of the last look.
+    /// The binding that the last critical section read.
     seen: Option<Seen>,
     described: KVVec<UapiBlock>,
     indices: KVVec<u64>,
 }
 
 impl Query<'_> {
-    /// Looks at the binding of `region`, and copies what was not copied by the look before.
+    /// Copies the next blocks or indices of `binding`, the binding of `region`.
     fn look(&mut self, region: &Region, binding: Option<&Binding>) -> Result<Look> {
         let seen = binding.map(|binding| region.seen(binding));
-        // Another layout may be bound between two looks.
+        // Another layout may be bound between two critical sections.
         if seen != self.seen || seen.is_none() {
             self.seen = seen;
             self.described.clear();
@@ -127,7 +128,7 @@ impl Query<'_> {
         Ok(Look::Done)
     }
 
-    /// Describes what precedes the blocks or indices.
+    /// Describes everything but the blocks or indices.
     fn begin(&mut self, binding: Option<&Binding>) -> Result {
         *self.info = Zeroable::zeroed();
         self.repeat_count.fill(0);
@@ -170,7 +171,8 @@ impl Query<'_> {
                 Look::Done => break,
                 Look::More => (),
                 Look::Room(blocks, indices) => {
-                    // What is missing beside what is there. No more than fits into user memory.
+                    // Only the blocks and indices that were not copied yet need memory. They fit
+                    // into user memory.
                     let (described, copied) = (self.described.len(), self.indices.len());
                     let missing = (
                         blocks.saturating_sub(described),
@@ -185,7 +187,8 @@ impl Query<'_> {
         self.info.lkey = key.mr().lkey();
         self.info.rkey = key.mr().rkey();
         self.info.max_entries = key.max_entries();
-        // After the look: a fault in user memory would keep binds waiting.
+        // Outside of the critical section, because binds would wait for a fault in user
+        // memory.
         write_array(blocks, self.num_blocks, self.described.iter())?;
         write_all(self.wanted.indices, &self.indices)
     }

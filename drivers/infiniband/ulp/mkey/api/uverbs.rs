@@ -57,8 +57,8 @@ fn describe_ranges<'k>(
     description.finish()
 }
 
-/// Describes a few ranges at the user address `entries`. If the old binding of the key has such a
-/// list, it is used again.
+/// Describes a few ranges at the user address `entries`. Uses the unused binding of the key if it
+/// has a list of the same shape.
 fn describe_short<'k>(
     key: &'k Key<'_>,
     access: Access,
@@ -110,8 +110,8 @@ fn describe_many<'k>(
     description.interleaved(repeat_count)
 }
 
-/// Describes the block at the user address `addr`. If the old binding of the key has such a block,
-/// it is used again.
+/// Describes the block at the user address `addr`. Uses the unused binding of the key if it has a
+/// block of the same shape.
 fn describe_block<'k>(
     key: &'k Key<'_>,
     access: Access,

@@ -359,7 +359,7 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND,
 			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_BIND_RESP_RKEY,
 						UVERBS_ATTR_TYPE(u32), UA_OPTIONAL));
 
-/* Bytes of a struct ib_uverbs_mkey_bind of the first version. */
+/* The size of struct ib_uverbs_mkey_bind in the first version of the ABI. */
 #define BIND_SIZE offsetofend(struct ib_uverbs_mkey_bind, reserved)
 
 DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND_MANY,
