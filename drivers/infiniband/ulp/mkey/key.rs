@@ -45,9 +45,9 @@ use kernel::{prelude::*, sync::Arc};
 
 /// The core of a key's device.
 enum KeyCore<'a> {
-    /// The caller found it.
+    /// The core that the caller has found.
     Given(&'a Core),
-    /// It is looked up when it is needed.
+    /// A core that is looked up at its first use.
     Sought(OnceCell<<Core as Lookup>::Kept>),
 }
 
@@ -151,8 +151,8 @@ impl<'a> Key<'a> {
         Ok(())
     }
 
-    /// Returns how long a rebind waits for accesses to the old binding. Kernel users free the
-    /// memory when the call returns, so a kill does not end their wait.
+    /// Returns how long a rebind waits for accesses to the old binding. A kill does not end
+    /// the wait of a kernel user, which frees the memory when the call returns.
     fn patience(&self) -> Patience {
         if self.pd.is_kernels() {
             Patience::Endless
@@ -176,7 +176,7 @@ impl<'a> Key<'a> {
         &self.region
     }
 
-    /// Runs `look` on the binding, or on [`None`] if the key is not bound. Binds wait meanwhile, so
+    /// Runs `look` on the binding, or on [`None`] if the key is unbound. Binds wait meanwhile, so
     /// `look` must not sleep.
     pub(crate) fn inspect<T>(&self, look: impl FnOnce(Option<&Binding>) -> T) -> T {
         let guard = srcu::read_brief();
@@ -222,7 +222,7 @@ pub(crate) struct Described<'a> {
     rkey: Option<u32>,
     /// `true` if a request may name the unbound key by any tag.
     any_tag: bool,
-    /// `true` if the binding is an old one that was moved.
+    /// `true` if the binding was the unused binding of the key (`key/again.rs`).
     is_again: bool,
 }
 
@@ -240,7 +240,7 @@ impl Described<'_> {
         Ok(())
     }
 
-    /// Lets peers invalidate the binding even if it has no remote access flag.
+    /// Allows peers to invalidate the binding even if it has no remote access flag.
     pub(crate) fn let_peers_end(&self) {
         self.binding.let_peers_end();
     }
@@ -309,7 +309,7 @@ impl Described<'_> {
     }
 
     fn why(&self, error: Error) -> Error {
-        // If a key refers to this one, the two may form a circle.
+        // If another key refers to this key, the two keys may form a circle.
         if error == EBUSY && nest::reaches(&self.binding, self.key.mr.index()) {
             eloop()
         } else {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls that describe a layout that the key had before, at another address.
+//! Calls that describe the layout of an earlier binding, at another address.
 //!
-//! `access/again.rs` does the same for work requests. The binding is made in another way than for
-//! other descriptions. The key is then bound in the same way.
+//! `access/again.rs` does the same for work requests. Instead of making a new binding, a call
+//! changes the leaf and the address of the unused binding of the key. The key is then bound as
+//! with any other binding.
 
 use super::{alike::Alike, leaf::find_memory, Described, Key, Parts};
 use crate::{
@@ -15,9 +16,9 @@ use crate::{
 };
 
 impl Key<'_> {
-    /// Describes the layout of the key's old binding at another address. `alike` compares that
-    /// layout with the description. Returns [`None`], with nothing changed, if they differ or if
-    /// the description could be refused.
+    /// Describes the layout of the key's unused binding at another address. `alike` compares
+    /// that layout with the description. Returns [`None`], with nothing changed, if they differ
+    /// or if the description might be refused.
     #[inline]
     pub(crate) fn describe_again(
         &self,
@@ -44,8 +45,9 @@ impl Key<'_> {
         })
     }
 
-    /// Moves an old binding to the leaf and the address of `alike`, and pins the leaf. Returns
-    /// [`None`] if that fails. Then `old` is still an old binding, with a layout of the same shape.
+    /// Gives the unused binding `old` the leaf and the address of `alike`, and pins the leaf.
+    /// Returns [`None`] if that fails. `old` is then still unused, and its layout has the same
+    /// shape.
     fn move_old(&self, old: &mut Binding, access: Access, alike: &Alike) -> Option<()> {
         let Parts { pins, hw, .. } = self.parts().ok()?;
         let mut locked = pins.lock();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Descriptions of a layout that a key had before, at another address.
+//! Comparison of a description with the layout of an earlier binding of the key.
 //!
 //! A program that binds a key for each message often describes the same blocks in another buffer.
-//! All fields of the description, except for the lkey and the address, are then those of the old
-//! layout, which was checked when it was made.
+//! Only the lkey and the address of the description then differ from the earlier layout. The
+//! other fields were checked when that layout was made, and need no second check.
 
 use crate::{
     bindings::{
@@ -21,7 +21,7 @@ use crate::{
 };
 use core::mem::size_of;
 
-/// The parts of a description other than the shape of its layout.
+/// A description whose layout has the same shape as an earlier one: its other parts.
 pub(crate) struct Alike {
     /// The lkey of the only leaf.
     pub(crate) lkey: u32,

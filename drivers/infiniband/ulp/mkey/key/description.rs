@@ -2,7 +2,7 @@
 
 //! Descriptions that are being made, part by part.
 //!
-//! A description is made in the memory of an old binding of the key, if there is any
+//! A description is made in the memory of the unused binding of the key, if there is one
 //! (`region/binding/room.rs`).
 
 use crate::{
@@ -99,7 +99,8 @@ pub(super) struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Charges `bytes` bytes more for the description, unless the memory is that of an old binding.
+    /// Charges `bytes` bytes more for the description, unless the charge of the unused binding
+    /// covers them.
     ///
     /// # Errors
     ///
@@ -168,7 +169,7 @@ pub(crate) struct Description<'a> {
     count: usize,
     blocks: KVVec<Block>,
     shape: Option<KBox<Shape>>,
-    /// The memory of an old binding, without the parts that were taken out.
+    /// The memory of the unused binding, without the parts that were taken out.
     room: Room,
 }
 
@@ -227,7 +228,7 @@ impl<'a> Ranges<'a> {
     /// Those of [`crate::layout::Error`] and of [`Binding::new`].
     #[inline(always)]
     pub(crate) fn finish(self) -> Result<Described<'a>> {
-        // Without ranges the list is empty, which is an error.
+        // `List::new()` refuses an empty list.
         let list = match self.list {
             Some(list) => self.of.found.offsets(list.list()?)?,
             None => List::new(KVVec::new())?,
@@ -246,7 +247,7 @@ impl<'a> Description<'a> {
         }
     }
 
-    /// Returns room for all ranges, the first of which is of the leaf `name`.
+    /// Returns memory for all ranges. The lkey of the first range is `name`.
     #[inline(never)]
     fn entries(&mut self, name: u64) -> Result<KVVec<Entry>> {
         self.found.leaf(lkey(name)?)?;

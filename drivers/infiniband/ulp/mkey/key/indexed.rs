@@ -40,7 +40,7 @@ impl<'a> Description<'a> {
     }
 }
 
-/// Makes room for `count` indices. Charges the room to the owner of the description's key.
+/// Allocates memory for `count` indices. Charges it to the owner of the description's key.
 pub(super) fn room<T>(description: &mut Description<'_>, count: u32) -> Result<KVVec<T>> {
     let count = usize::try_from(count)?;
     description.charge(cost::indices::<T>(count)?)?;

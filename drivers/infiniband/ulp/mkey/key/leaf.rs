@@ -135,7 +135,8 @@ impl Core {
                     LeafPlace::Key(binding),
                 )
             }
-            // The leaf refers to the memory of that region's only leaf.
+            // The region has one leaf. The new leaf refers directly to the memory of that
+            // leaf.
             Kind::Dm => {
                 let binding = region.binding.get(&guard).ok_or(ERANGE)?;
                 let run = binding.layout.resolve(0, binding.layout.length())?;

@@ -2,8 +2,8 @@
 
 //! References of keys over keys.
 //!
-//! A bind that was refused with `EBUSY` searches for a circle. Without a circle, another key merely
-//! refers to the key.
+//! A bind that was refused with `EBUSY` searches for a circle, which has the error `ELOOP` instead.
+//! Without a circle, another key merely refers to the key.
 
 use crate::{
     kernel_ext::{alloc::GFP_MAYFAIL, sched},
@@ -13,7 +13,7 @@ use core::{ptr, slice};
 use kernel::rbtree::RBTree;
 
 /// Returns `true` if `binding` refers, at any level, to the MR at `index`. Visits each key once.
-/// Sleeps: a process can make very many keys.
+/// Sleeps, because a process can make very many keys.
 ///
 /// Returns `false` if there is no memory for the list of visited keys.
 pub(crate) fn reaches(binding: &Binding, index: u32) -> bool {

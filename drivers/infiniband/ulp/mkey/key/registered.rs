@@ -7,7 +7,7 @@
 //! elements to the MR changes nothing for the key.
 //!
 //! A caller gives addresses of the MR, as registered. The addresses of the copy begin at zero, so
-//! addresses are converted here.
+//! the functions below convert addresses.
 
 use crate::{
     kernel_ext::{alloc::GFP_MAYFAIL, rdma::Access},
@@ -19,7 +19,8 @@ use crate::{
 use kernel::{prelude::*, sync::Arc};
 
 impl Key<'_> {
-    /// Gives a leaf that is a fast registration a separate binding. Does nothing for another leaf.
+    /// If `leaf` is a fast registration, gives it a separate binding. Does nothing for other
+    /// leaves.
     ///
     /// # Errors
     ///
@@ -112,7 +113,8 @@ impl Found<'_> {
         result.map(|()| list)
     }
 
-    /// Lets all leaves that are keys begin at address zero, after their addresses were replaced.
+    /// Sets the first address of all leaves that are keys to zero, after their addresses were
+    /// replaced.
     pub(super) fn begin_at_zero(&mut self) {
         for leaf in self.leaves.iter_mut() {
             if let LeafPlace::Key(_) = &leaf.place {

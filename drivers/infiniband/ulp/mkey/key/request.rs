@@ -34,13 +34,13 @@ use kernel::{
     transmute::{AsBytes, FromBytes},
 };
 
-/// The number of 8-byte words that are read at once. They fit the stack.
+/// The number of 8-byte words that are read at once, into a buffer on the stack.
 const AT_ONCE: usize = 48;
 
-/// The number of 8-byte words of the largest value that is read alone.
+/// The number of 8-byte words of the largest structure that is read by itself.
 const ONE: usize = size_of::<UapiIndexed>() / size_of::<u64>();
 
-/// The number of ranges that are read at once. They fit the stack.
+/// The number of ranges that are read at once, into a buffer on the stack.
 const RANGES_AT_ONCE: usize = 40;
 
 /// The place of a description.
@@ -93,8 +93,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Returns the next `count` values without reading them to another place, if the source is a
-    /// copy.
+    /// Returns the next `count` values in place, without another copy, if the source is a copy.
     #[inline(always)]
     fn view<T: FromBytes + 'a>(&mut self, count: u32) -> Option<&'a [T]> {
         let Source::Copy(bytes) = &mut self.source else {
@@ -137,7 +136,8 @@ impl<'a> Reader<'a> {
         self.many(count, each)
     }
 
-    /// Does what [`Self::each`] does, and reads some values at a time.
+    /// Does what [`Self::each`] does for a source that is not a copy. Reads some values
+    /// at a time.
     #[inline(never)]
     fn many<T: FromBytes>(&mut self, count: u32, mut each: impl FnMut(&T) -> Result) -> Result {
         let mut words = [0u64; AT_ONCE];
@@ -170,7 +170,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Does what [`Self::ranges`] does, and reads some ranges at a time.
+    /// Does what [`Self::ranges`] does for a source that is not a copy. Reads some ranges
+    /// at a time.
     #[inline(never)]
     fn many_ranges(&mut self, count: u32, mut some: impl FnMut(&[UapiSge]) -> Result) -> Result {
         const UNREAD: UapiSge = UapiSge {
@@ -232,7 +233,7 @@ pub(super) fn check_header(header: &UapiLayout) -> Result {
 }
 
 /// Describes the layout that `reader` reads. Sets `entry` to the number of the entry or block that
-/// is wrong, or else to the number of all of them.
+/// is wrong, or to the count of all entries or blocks if none is wrong.
 ///
 /// # Errors
 ///

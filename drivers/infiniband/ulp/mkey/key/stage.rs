@@ -3,7 +3,7 @@
 //! Descriptions that kernel users stage for REG_MR (`region/staged.rs`), in the format of
 //! `key/request.rs`.
 //!
-//! What depends on the description alone is checked here. Leaves, ranges and access flags are
+//! This file checks what depends on the description alone. Leaves, ranges and access flags are
 //! checked when the request executes, because an earlier request of the queue may register a leaf.
 
 use crate::{

@@ -33,7 +33,7 @@ impl From<&UapiIndexed> for Pattern {
     }
 }
 
-/// Returns the part of `room` for the repeat counts of a layout of `num_dims` dimensions.
+/// Returns the first `num_dims` values of `room`, for the repeat counts of a layout.
 ///
 /// # Errors
 ///
