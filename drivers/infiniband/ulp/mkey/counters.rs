@@ -2,8 +2,8 @@
 
 //! Counts of what the module did since it was loaded, for all devices together.
 //!
-//! Binds and refused accesses are counted where they take microseconds anyway. Accesses themselves
-//! are not counted here: SRCU counts its critical sections for each CPU
+//! Binds and refused accesses are counted here, because each takes microseconds anyway. Accesses
+//! themselves are not counted here: SRCU counts its critical sections for each CPU
 //! (`rust/kernel/sync/srcu.rs`).
 
 use kernel::{
@@ -16,7 +16,7 @@ use kernel::{
 pub(crate) enum Count {
     /// Binds of keys.
     Bind,
-    /// Binds that used an old binding of the same layout again. [`Count::Bind`] contains them, too.
+    /// Binds that reused the layout of an earlier binding. [`Count::Bind`] contains them, too.
     Again,
     /// Unbinds of keys, by a call or by an invalidation.
     Unbind,

@@ -133,7 +133,8 @@ impl DeviceOps for MkeyDevice {
         let layout = KLayout::List(List::new(entries)?);
         let binding = Binding::new(layout, leaves, access, pd, None, None, Room::default())?;
         let region = this.core.adopt(mr, Kind::Dm, charge)?;
-        // After a failure the caller returns the MR to the driver, which empties no slot.
+        // After a failure the caller returns the MR to the driver, which does not empty
+        // the slot.
         region
             .bind(&this.core.pins, &this.core.hw, mr, &binding)
             .inspect_err(|_| this.core.forget(mr.index(), &region))
@@ -170,7 +171,7 @@ impl DeviceOps for MkeyDevice {
     }
 
     fn may_import(&self, access: Access) -> Result {
-        // The exporter does not say whether a dma-buf is persistent.
+        // No exporter tells whether the memory of its dma-buf is persistent.
         let never = [Right::ZeroBased, Right::FlushPersistent];
         if never.iter().any(|right| access.contains(*right)) || !supported(access) {
             return Err(eopnotsupp());
@@ -320,7 +321,7 @@ impl DeviceOps for MkeyDevice {
 
     type Held = KVVec<Pin>;
 
-    // Stock rxe takes every MR that advise_mr names for an ODP MR. So other MRs are refused here.
+    // Stock rxe treats every MR that advise_mr names as an ODP MR. So other MRs are refused here.
     fn hold_for_advice(&self, pd: &Pd, lkeys: impl Iterator<Item = u32>) -> Result<KVVec<Pin>> {
         let mut held = KVVec::new();
         for lkey in lkeys {

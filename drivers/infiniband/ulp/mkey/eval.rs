@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The evaluator: accesses through a binding, to keys and device memory alike.
+//! The evaluator: accesses through a binding, to keys and to device memory.
 //!
 //! An access passes handler → region → layout → leaf → bytes. The evaluator runs on the data path.
-//! It allocates nothing and takes no lock, except for ODP. It looks a leaf up once for successive
-//! rows in that leaf. A row is a series of pieces of one size at one distance
-//! (`rust/layout/src/row.rs`). The evaluator computes the first piece of an access; it does not
-//! walk over the pieces before it.
+//! It allocates nothing and takes no lock, except for ODP. A row is a series of pieces of one size
+//! at one distance (`rust/layout/src/row.rs`). The evaluator looks a leaf up once for successive
+//! rows in that leaf. It computes the first piece of an access, without a walk over the pieces
+//! before that one.
 
 mod levels;
 mod memory;
@@ -28,7 +28,7 @@ use kernel::{ffi::c_int, prelude::*};
 /// The MR of a leaf: one of the driver's MRs.
 type LeafMr = <Hw as Backend>::Base;
 
-/// An access to a nest.
+/// An access to a nest: to a key over keys, through all its levels.
 struct NestAccess<'b, O> {
     order: Order,
     write: bool,
@@ -233,7 +233,7 @@ impl Binding {
     /// Most rows stay one row through all levels. A level that makes several rows of one is kept
     /// until all of them were visited.
     // Not inlined, because most accesses are to keys over memory and need no stack for the levels.
-    // The levels are made once for many rows, because making them takes longer than finding a row.
+    // The levels are made once for many rows, because this takes longer than finding a row.
     #[inline(never)]
     fn walk_nest<'a, T, O: Fn(&'a LeafMr) -> T>(
         &'a self,
@@ -342,7 +342,7 @@ impl Binding {
                     let addr = row.addr.wrapping_add(*delta);
                     return base.copy_row(Row { addr, ..row }, payload);
                 }
-                // If all bytes are in one piece, the access is one to the key below.
+                // If all bytes are in one piece, this is an access to the key below.
                 LeafPlace::Key(inner) => {
                     maybe_row = row.count == 1;
                     if maybe_row {
@@ -387,8 +387,8 @@ impl Binding {
 
     /// Does an atomic operation on the eight bytes at `offset`, which must be in one block.
     ///
-    /// The driver's code executes the operation on the leaf. So it serialises with all other atomic
-    /// operations on that memory.
+    /// The driver's code executes the operation on the leaf, so the operation serialises with all
+    /// other atomic operations on that memory.
     ///
     /// # Errors
     ///

@@ -65,13 +65,13 @@ pub(crate) struct Core {
 }
 
 /// Finds the core of a device. `device.rs`, which has the client of `ib_core`, implements this
-/// trait for [`Core`]. The data path finds the core for each packet, and a trait costs no indirect
-/// call.
+/// trait for [`Core`]. It is a trait and not a function pointer, because the data path finds the
+/// core for each packet, and a trait costs no indirect call.
 pub(crate) trait Lookup {
-    /// A core that a critical section keeps.
+    /// A core that is valid during a critical section.
     type Found<'a>: Deref<Target = Core>;
 
-    /// A core that a running device operation keeps.
+    /// A core that is valid during a device operation.
     type Running<'a>: Deref<Target = Core>;
 
     /// A core with a reference to the device's data.
@@ -194,8 +194,8 @@ impl Core {
     /// Those of [`FastReg::new`]; `EOPNOTSUPP` if the device gives kernel users no MR of all
     /// memory.
     pub(crate) fn adopt_fast_reg(&self, mr: &Mr, max: u32) -> Result<Arc<Region>> {
-        // Elements have DMA addresses in every protection domain, so the module's own domain
-        // serves.
+        // The elements have DMA addresses, which are the same in each protection domain. So
+        // the MR of the module's own domain can be their leaf.
         let lkey = self.pd.local_dma_lkey();
         let Named::Memory { base, .. } = self.hw.find(mr.device(), lkey, &self.pd)? else {
             return Err(eopnotsupp());
@@ -212,8 +212,8 @@ impl Core {
     pub(crate) fn forget(&self, index: u32, region: &Region) {
         drop(region.mr_slot.empty());
         self.regions.remove(index, region);
-        // Another thread may keep the region a little longer, but not its leaves. It may have taken the
-        // binding out first; then the binding is among the old ones.
+        // Another thread may keep the region a little longer. Its leaves must be unpinned now. If
+        // the other thread has taken the binding out first, the binding is among the old ones.
         drop(region.binding.swap(None));
         // An endless wait has no error.
         let _ = region.settle_old(Patience::Endless);
@@ -246,7 +246,8 @@ impl Core {
         mr: &'a Mr,
         guard: &'a Guard,
     ) -> Option<ArcBorrow<'a, Region>> {
-        // The slot is empty before the region is exposed and while the device is removed.
+        // The slot is empty before the region is exposed, and while the device is being
+        // removed. The table still has the region then.
         if let Some(region) = Hw::slot::<Region>(mr).and_then(|slot| slot.get(guard)) {
             return Some(region);
         }

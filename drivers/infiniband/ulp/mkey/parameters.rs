@@ -62,7 +62,7 @@ pub(crate) fn max_key_memory_per_process() -> u64 {
     }
 }
 
-/// Returns `true` if the standard query tells programs of device memory.
+/// Returns `true` if the standard query of a device returns the size of device memory.
 pub(crate) fn announce_dm() -> bool {
     value::<u8>(crate::module_parameters::announce_dm.value()) != 0
 }

@@ -2,9 +2,9 @@
 
 //! Tests that the driver calls this module, before a new device is extended.
 //!
-//! A compiler may inline a call inside the driver, which is then not redirected. The test therefore
-//! makes the calls of the driver's workers ([`DriverCalls`]) and compares the bytes. It needs no
-//! network.
+//! A compiler may inline a call within the driver, and the inlined call is not redirected. The test
+//! therefore makes the calls of the driver's workers ([`DriverCalls`]) and compares the bytes. It
+//! needs no network.
 
 use crate::{
     backend::{interface::DriverCalls, Hw},
@@ -45,7 +45,7 @@ const MEMORY_LEN: usize = STRIDE * BLOCKS;
 ///
 /// `EIO` if an access reached other bytes than it should; those of the accesses; `ENOMEM`.
 pub(crate) fn run(core: &Core, device: &Device) -> Result {
-    // The test makes its own pool, because the device may offer no memory.
+    // The test makes its own pool, because the device's own pools may have no memory.
     let (name, limit) = (DeviceName::new(device), PAGE_SIZE as u64);
     let own = OfferedMemory::new(name, Offer::HOST, device.node(), limit, limit)?;
     let request = DmRequest {
@@ -184,7 +184,7 @@ fn origins(core: &Core, mr: &Mr) -> Result {
     refused(Hw::send_with_invalidate(&core.pd, mr.rkey()), EINVAL)
 }
 
-/// Invalidates the key as a peer's SEND does. That unbinds it.
+/// Invalidates the key as a peer's SEND with invalidate does, which unbinds the key.
 fn invalidated(core: &Core, mr: &Mr) -> Result {
     let mut byte = [0];
     Hw::send_with_invalidate(&core.pd, mr.rkey())?;
@@ -240,7 +240,7 @@ fn through_each(mr: &Mr, memory: &Buffer) -> Result {
     if Hw::fetch_add(mr, at(2), 27)? != 3 {
         return Err(EIO);
     }
-    // Without this module the driver returns EINVAL.
+    // EOPNOTSUPP comes from this module: stock rxe would return EINVAL.
     refused(Hw::flush(mr, 0, KEY_LEN as u32), eopnotsupp())?;
     if !Hw::refuses_unknown(mr)? {
         return Err(EIO);

@@ -76,8 +76,8 @@ impl Class {
         }
     }
 
-    /// Returns the number by which an allocation distinguishes this class from others of its kind, at
-    /// least 1; 0 for `host`.
+    /// Returns the number by which an allocation names this class among those of its kind: at least
+    /// 1, or 0 for `host`.
     fn which(self) -> u64 {
         match self {
             Self::Host => 0,

@@ -5,7 +5,7 @@
 //! # Locking
 //!
 //! `ClassPool::source` serialises the search for a pool's memory, which may open a DAX device. It
-//! is held while sleeping; `Owners::known` is not taken under it. `OfferedMemory::exporting`
+//! may be held while sleeping. `Owners::known` is not taken under it. `OfferedMemory::exporting`
 //! serialises the making of dma-bufs.
 
 use super::class::{Class, Offer, Wanted};
@@ -36,8 +36,8 @@ enum PoolSource {
 }
 
 impl PoolSource {
-    /// Returns `true` if the source can give memory. A device that was removed and added again is
-    /// another source.
+    /// Returns `true` if the source can still give memory. A device that was removed and added
+    /// again is another source.
     fn is_there(&self) -> bool {
         match self {
             Self::Pmem(region) => region.is_there(),

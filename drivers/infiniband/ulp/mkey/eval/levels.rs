@@ -26,8 +26,8 @@ struct KeyLevel<'a> {
 
 /// The levels of a nest that an access is in, outermost first.
 ///
-/// Making a cursor takes longer than finding a row. So a level gets a cursor only if its next row
-/// cannot be found without one.
+/// A level gets a cursor only if its next row cannot be found without a cursor, because making a
+/// cursor takes longer than finding a row.
 pub(super) struct Levels<'a> {
     levels: [Option<KeyLevel<'a>>; MAX_LEVELS - 1],
     cursors: [Option<KeyRows<'a>>; MAX_LEVELS - 1],
@@ -35,8 +35,8 @@ pub(super) struct Levels<'a> {
 }
 
 impl<'a> Levels<'a> {
-    /// Makes an empty set of levels. `from_fn` writes one word for each level; a constant array
-    /// would be copied.
+    /// Makes an empty set of levels, by `from_fn`, which writes one word for each level. A
+    /// constant array would be copied as a whole.
     #[inline(always)]
     pub(super) fn new() -> Self {
         Self {
@@ -50,7 +50,7 @@ impl<'a> Levels<'a> {
     ///
     /// # Errors
     ///
-    /// `ELOOP` if there is no room. Binds refuse a nest that deep.
+    /// `ELOOP` beyond [`MAX_LEVELS`]. Binds refuse a nest with so many levels.
     #[inline(always)]
     pub(super) fn push(&mut self, binding: &'a Binding, outer: Row) -> Result {
         let level = self.levels.get_mut(self.used).ok_or_else(eloop)?;

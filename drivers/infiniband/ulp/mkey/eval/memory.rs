@@ -42,7 +42,7 @@ impl MemoryCopy<'_, '_, '_> {
     #[inline(always)]
     pub(super) fn copy_only(&mut self, offset: u64) -> Option<Result> {
         let binding = self.binding;
-        // The pieces are matched by reference, because they are large and would otherwise be moved.
+        // This is a reference, because a match by value would copy the pieces, which are large.
         let pieces = &binding.walked().only_pieces(offset, self.payload.len());
         let Some(pieces) = pieces else {
             return None;

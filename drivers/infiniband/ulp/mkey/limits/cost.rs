@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's memory that is charged to the owners of regions and bindings: at least the bytes
-//! that the allocators give. `limits/sizes.rs` compares these costs with the sizes of the
-//! structures.
+//! The kernel memory that is charged to the owners of regions and bindings. A charge is at least
+//! the number of bytes that the allocators give. `limits/sizes.rs` compares these costs with the
+//! sizes of the structures.
 //!
 //! The memory of ordinary MRs is not charged, because this module does not allocate it.
 
@@ -14,26 +14,27 @@ use kernel::{page::PAGE_SIZE, prelude::*};
 /// of MRs, the structures of uverbs and of resource tracking, and the region of this module.
 pub(crate) const REGION: i64 = 1024;
 
-/// Bytes of a key of a kernel user: the region, and the places of its staged layouts.
+/// Bytes of a key of a kernel user: the region, and the slots for its staged layouts.
 pub(crate) const KERNELS_KEY: i64 = REGION + 512;
 
 /// Bytes of a part of a staged description. A caller that must not sleep gets a page more easily
 /// than several consecutive ones.
 pub(crate) const PART: usize = 4096;
 
-/// Bytes of a part of a staged layout, and of its place in a table that has up to twice the room.
+/// Bytes of a part of a staged layout, and of its slot in a table that may be twice as large as
+/// needed.
 pub(crate) const STAGED_PART: i64 = PART as i64 + 64;
 
 /// Bytes of a binding without its entries or indices: the binding with its reference count and
 /// users, the shape, and one leaf.
 pub(crate) const BINDING: i64 = 512;
 
-/// Bytes of each leaf except the first: the leaf in a table that has up to twice the room, and a
-/// node in the device's tree of pins.
+/// Bytes of each leaf except the first: the leaf, in a table that may be twice as large as
+/// needed, and a node in the device's tree of pins.
 pub(crate) const LEAF: i64 = 256;
 
-/// Bytes of a leaf of a flat list, in a table that has up to twice the room, and of a tree node
-/// that exists while the list is made.
+/// Bytes of a leaf of a flat list, in a table that may be twice as large as needed, and of a
+/// tree node that exists while the list is made.
 pub(crate) const REACHED: i64 = 128;
 
 /// Bytes of a flat list without its entries and leaves.
@@ -87,8 +88,8 @@ pub(crate) fn pages(pages: usize) -> Result<i64> {
     REGION.checked_add(table).ok_or(ENOMEM)
 }
 
-/// Returns the bytes of a region for fast registration of up to `max` elements, with its room for
-/// two lists.
+/// Returns the bytes of a region for fast registration of up to `max` elements, which has two
+/// lists.
 pub(crate) fn fast_reg(max: usize) -> Result<i64> {
     let lists = BINDING
         .checked_add(entries(max)?)

@@ -8,8 +8,8 @@
 //!
 //! # Locking
 //!
-//! `Owners::known` protects the tree of owners. No lock nests in it. An owner stays in the tree
-//! while it has a buffer. `OwnerCharge::beside` and `OwnerCharge::grow` therefore take no lock.
+//! `Owners::known` protects the tree of owners. No lock nests in it. `OwnerCharge::beside` and
+//! `OwnerCharge::grow` take no lock, because an owner stays in the tree while it has a buffer.
 
 use crate::{
     kernel_ext::process::Process,
@@ -49,7 +49,7 @@ impl Owner {
     }
 }
 
-/// The owners of memory of a device.
+/// The owners of one kind of memory of a device.
 #[pin_data]
 pub(crate) struct Owners {
     /// The account of all owners together.

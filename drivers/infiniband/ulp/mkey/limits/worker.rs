@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Waits for accesses that others depend on.
+//! Time limits for waits that hold up other processes.
 //!
 //! Work requests that bind or invalidate run in the driver's workers, which all QPs of all devices
 //! share. The removal of any device waits for a deregistration. Both wait for accesses for a limited
 //! time.
 //!
-//! The workers that wait are limited, too. Each owner has a share: it may occupy a worker while it
-//! occupies less than a quarter of those that are left. One owner therefore takes a fifth of the
-//! limit at most, and the more others wait, the smaller each share is. Some are left for an owner
-//! that needs its first one.
+//! The number of workers that wait is limited, too. Each owner has a share: it may occupy another
+//! worker if it occupies less than a quarter of the number that is left. So one owner occupies a
+//! fifth of the limit at most, each share is smaller when other owners wait, and an owner that
+//! needs its first worker still finds one.
 
 use crate::kernel_ext::sync::users::Patience;
 use kernel::{
@@ -17,23 +17,23 @@ use kernel::{
     time::{msecs_to_jiffies, Msecs},
 };
 
-/// The longest time for which such a thread waits for accesses in progress, or for another change of
-/// the same region.
+/// The longest wait for accesses in progress, or for another change of the same region.
 const MSECS: Msecs = 2000;
 
-/// The most workers that may wait for that time at once: an eighth of those that rxe has.
+/// The most workers that may wait at once: an eighth of the workers that rxe has.
 const MAX_WORKERS: i32 = 256;
 
-/// An owner may occupy a worker while it occupies less than this part of those that are left.
+/// An owner may occupy another worker if it occupies less than `1 / SHARE` of those that are
+/// left.
 const SHARE: i32 = 4;
 
-/// The workers that may wait for any owner.
+/// The workers that wait now, for all owners together.
 static ALL: Waits = Waits::new();
 
-/// The workers that may wait for the bindings of memory windows and for fast registrations.
+/// The workers that wait for the bindings of memory windows and for fast registrations.
 pub(crate) static NO_OWNER: Waits = Waits::new();
 
-/// The number of workers that may wait for an owner.
+/// The number of workers that wait for an owner.
 pub(crate) struct Waits(Atomic<i32>);
 
 impl Waits {
@@ -86,7 +86,8 @@ impl Drop for Worker<'_> {
     }
 }
 
-/// Returns the longest wait of a call that others depend on. The caller occupies no worker.
+/// Returns the longest wait of a call that other processes wait for. The caller occupies no
+/// worker.
 pub(crate) fn patience_of_call() -> Patience {
     Patience::Bounded(msecs_to_jiffies(MSECS))
 }
