@@ -313,8 +313,8 @@ impl Backend for Rxe {
             (&raw mut (*mr.as_raw()).iova).write_volatile(range.start);
             (&raw mut (*mr.as_raw()).length).write_volatile(range.len);
         }
-        // With `MW_BIND` rxe would bind its own windows to the MR, see `region/window.rs`. With
-        // `ZERO_BASED` it would bind none.
+        // With `MW_BIND`, rxe would bind windows directly to the MR, see `region/window.rs`. With
+        // `ZERO_BASED`, rxe would bind no window to the MR.
         let access = access & !(Right::MwBind | Right::ZeroBased);
         change_access(mr, |_| access.into_raw() as i32);
         Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_VALID);
@@ -442,7 +442,7 @@ impl Backend for Rxe {
         unsafe {
             let state = MrState(bindings::ib_mkey_rxe_state(private));
             bindings::ib_mkey_rxe_suspend(private);
-            // A window may have been bound since the look above.
+            // A window may have been bound since the check above.
             if bindings::ib_mkey_rxe_num_mw(private) > 0 {
                 bindings::ib_mkey_rxe_set_state(private, state.0);
                 return Err(EINVAL);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Attaches the redirection of rxe's functions by ftrace, and detaches it. The
- * module notifier does the former when rdma_rxe is loaded and the latter when it is
- * unloaded.
+ * module notifier attaches it when rdma_rxe is loaded, and detaches it when
+ * rdma_rxe is unloaded.
  *
  * Locking: ib_mkey_rxe_lock serialises attaching and detaching.
  */
@@ -104,10 +104,11 @@ static void notrace ftrace_probe(unsigned long ip, unsigned long parent_ip,
 }
 
 /*
- * Returns 0 if ftrace is switched on, or an error. No exported function tells
- * that, but ftrace refuses a permanent probe while it is off. Call this before
- * the first kprobe: a kprobe that is added and removed while ftrace is off leaves
- * the records of ftrace in disorder, as of Linux 7.2.
+ * Returns 0 if ftrace is switched on, or an error. No exported function returns
+ * the state of ftrace, but ftrace refuses a permanent probe while it is off. This
+ * must be called before the first kprobe is added: as of Linux 7.2, a kprobe that
+ * is added and removed while ftrace is off leaves the records of ftrace in
+ * disorder.
  */
 static int ftrace_is_on(void)
 {

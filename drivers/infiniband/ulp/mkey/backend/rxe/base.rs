@@ -55,7 +55,7 @@ const LOCAL_WRITE: c_int = ib_access_flags_IB_ACCESS_LOCAL_WRITE as c_int;
 enum PageSource {
     /// The MR's table of pages.
     Pinned,
-    /// The MR's table of pages, of which an entry is a part of a page.
+    /// The MR's table of pages, whose entries are parts of pages.
     PinnedParts,
     /// All memory. An address of the MR is a kernel address.
     AllMemory,
@@ -127,7 +127,7 @@ impl Base {
     }
 
     /// Copies a row of several pieces, or a row of an MR without pinned pages.
-    // Not inlined, so that the payload is not stored for a row of one piece.
+    // Not inlined, so that the payload of a row of one piece stays in registers.
     #[inline(never)]
     fn copy_many(&self, row: Row, mut payload: Payload<'_>) -> Result {
         self.pages().copy(row, &mut payload)
@@ -227,8 +227,7 @@ impl BaseMr for Base {
     }
 }
 
-/// From this size on, pieces of any size are copied one by one, because few of them are in one
-/// page.
+/// Pieces of at least this size are copied one by one, because few of them are in one page.
 const MANY: u64 = PAGE / 8;
 
 /// Returns `true` if `scattered.rs` has a loop for pieces of `len` bytes.
@@ -237,8 +236,8 @@ fn has_loop(len: u64) -> bool {
     matches!(len, 8 | 16 | 64) || len >= MANY
 }
 
-/// Returns `true` for one piece of the MR of all memory that is not in the page of the null
-/// pointer. So a kernel user that gives no address gets an error.
+/// Returns `true` if `row`, of the MR of all memory, is one piece outside of the page of the null
+/// pointer. A kernel user that gives no address thus gets an error.
 #[inline(always)]
 fn is_mapped(row: &Row) -> bool {
     row.count == 1 && row.addr >= PAGE_SIZE as u64

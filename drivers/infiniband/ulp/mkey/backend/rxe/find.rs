@@ -37,7 +37,7 @@ impl FoundMr {
         NonNull::new(raw).map(Self)
     }
 
-    /// Gives the reference away.
+    /// Returns the MR with the reference, which the caller must drop.
     fn into_raw(self) -> NonNull<rxe_mr> {
         ManuallyDrop::new(self).0
     }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The copy of blocks at the places that indices give, most of which are in another page than the one
-//! before.
+//! The copy of blocks at the places that indices give. Most blocks are in another page than the
+//! block before.
 //!
 //! A block of a common size that begins at a multiple of its size is in one page, so no test for the
-//! end of the page is needed. If the blocks are in few pages, these are looked up once for a packet. If
-//! they are in so many that most are not in the cache, the processor loads many at a time.
+//! end of the page is needed. If the blocks are in few pages, these pages are looked up once for a
+//! packet. If the blocks are so far apart that most are not in the cache, many of them are
+//! prefetched at a time.
 
 use super::{
     base::{Pages, PAGE},
@@ -73,7 +74,7 @@ impl Pages<'_> {
             let far: u64 = index.into();
             far.wrapping_mul(scale.unit).wrapping_add(access.delta)
         };
-        // An address of the layout, counted from the first page of the MR.
+        // Converts an address of the layout to an offset from the first page of the MR.
         let end = |place: u64| place.wrapping_sub(scale.addr).wrapping_add(access.delta);
         // With fewer than two pieces in a page, a look-up for each piece takes less time.
         let most = indices.len() / 2;

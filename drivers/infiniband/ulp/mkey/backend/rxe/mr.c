@@ -41,7 +41,7 @@ static void *get_object(struct rxe_pool *pool, u32 index)
 	struct rxe_pool_elem *elem;
 
 	rcu_read_lock();
-	/* As in xa_load(), which would enter RCU a second time. */
+	/* The loop of xa_load(). A call of xa_load() would enter RCU a second time. */
 	do {
 		elem = xas_load(&xas);
 		if (xa_is_zero(elem))
@@ -112,8 +112,8 @@ void ib_mkey_rxe_put_qp(struct rxe_qp *qp)
 }
 
 /*
- * The number of windows that are bound to hidden MRs, by the index of their device. Devices that
- * share a number are correct, too: windows over their own MRs are then bound more slowly.
+ * The number of windows that are bound to hidden MRs, by the index of their device. Two devices
+ * may share a number. That only makes the binds of windows over ordinary MRs slower.
  */
 static atomic_t hidden_windows[64];
 
@@ -125,7 +125,7 @@ static atomic_t *hidden_windows_of(u32 device)
 void ib_mkey_rxe_count_hidden(u32 device, int more)
 {
 	atomic_add(more, hidden_windows_of(device));
-	/* The number before the bind. Pairs with the barrier in direct_bind_mw(). */
+	/* Orders the number before the bind. Pairs with the barrier in direct_bind_mw(). */
 	smp_mb__after_atomic();
 }
 
@@ -206,6 +206,6 @@ void ib_mkey_rxe_set_state(struct rxe_mr *mr, enum rxe_mr_state state)
 void ib_mkey_rxe_suspend(struct rxe_mr *mr)
 {
 	ib_mkey_rxe_set_state(mr, RXE_MR_STATE_INVALID);
-	/* Orders the state before the look at the windows. Pairs with count_window(). */
+	/* Orders the state before the check for windows. Pairs with count_window(). */
 	smp_mb();
 }

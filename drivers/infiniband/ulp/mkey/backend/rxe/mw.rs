@@ -2,9 +2,10 @@
 
 //! Memory windows of rxe.
 //!
-//! The replacements of rxe's functions for windows have no reference to the window: they wait for other
-//! threads, and rxe frees a window after 50 seconds although a reference is left. A window is therefore
-//! found by its index each time, and its address tells it from a later one at that index.
+//! The replacements of rxe's functions for windows wait for other threads, and rxe frees a window
+//! after 50 seconds although a reference is left. So they hold no reference to the window. They
+//! find it by its index each time, and its address distinguishes it from a later window at the same
+//! index.
 
 use super::bindings::{self, rxe_mw, rxe_qp};
 use crate::{
@@ -31,9 +32,9 @@ impl Drop for HeldMw {
 /// A window of `device`.
 pub(crate) struct RxeMw<'a> {
     pub(super) device: &'a Device,
-    /// An rkey of the window. It tells the index.
+    /// An rkey of the window, which contains the index.
     pub(super) rkey: u32,
-    /// Its address, which is compared and never followed.
+    /// The address of the window, which is compared and never dereferenced.
     pub(super) mw: *mut rxe_mw,
 }
 

@@ -2,8 +2,8 @@
 
 //! The table of pages of one of rxe's MRs.
 //!
-//! An access finds a page for each piece that is in another page than the one before. Where the
-//! kernel has all memory mapped, the place of a page is a sum: [`IS_LINEAR`].
+//! An access looks up a page for each piece that is in another page than the piece before. If the
+//! kernel has all memory mapped ([`IS_LINEAR`]), the address of a page is computed without a table.
 
 use super::bindings::{self, rxe_mr, rxe_mr_page};
 use crate::bindings::page;
@@ -35,7 +35,7 @@ unsafe fn linear(page: *mut page) -> *mut u8 {
 }
 
 /// Returns the error for an address outside of an MR.
-// Not inlined, so that no loop over pieces prepares it.
+// Not inlined, so that the loops over pieces do not contain it.
 #[cold]
 #[inline(never)]
 fn outside() -> Error {
@@ -44,7 +44,7 @@ fn outside() -> Error {
 
 /// A mapping of one page at a time.
 pub(super) struct MappedPage {
-    /// The address of the page. NULL if there is none, and if [`IS_LINEAR`].
+    /// The address of the page; NULL if no page is mapped, or if [`IS_LINEAR`].
     at: *mut c_void,
 }
 
@@ -163,16 +163,16 @@ impl PageTable<'_> {
         })
     }
 
-    /// Returns `true` if few of the bytes from `first` to `last` are likely to be in the cache, and if a
-    /// page of the MR stays mapped after the next one is.
+    /// Returns `true` if few of the bytes from `first` to `last` are likely to be in the cache, and
+    /// if a page of the MR stays mapped while others are mapped.
     #[inline(always)]
     pub(super) fn is_wide(first: u64, last: u64) -> bool {
         IS_LINEAR && last.wrapping_sub(first) >= WIDE
     }
 
     /// Returns the pages of the bytes from `first` to `last`, counted from [`Self::first`]. Returns
-    /// [`None`] if they are more than `most` or than [`NearPages`] has room for, if they are not in
-    /// the MR, and unless [`IS_LINEAR`].
+    /// [`None`] if there are more than `most` pages or more than fit into [`NearPages`], if the
+    /// bytes are not in the MR, and unless [`IS_LINEAR`].
     #[inline(always)]
     pub(super) fn near(&self, first: u64, last: u64, most: usize) -> Option<NearPages<'_>> {
         let (first, last) = (first / PAGE_SIZE as u64, last / PAGE_SIZE as u64);
@@ -200,8 +200,8 @@ impl PageTable<'_> {
     }
 }
 
-/// The fewest bytes for [`PageTable::is_wide`]. Pieces in 128 KiB are copied faster without a prefetch, in
-/// 1 MiB with one.
+/// The fewest bytes for [`PageTable::is_wide`]. Pieces within 128 KiB are copied faster without a
+/// prefetch, and pieces within 1 MiB faster with a prefetch.
 const WIDE: u64 = (1 << 20) - PAGE_SIZE as u64;
 
 /// The largest number of pages of [`NearPages`].
@@ -212,8 +212,9 @@ const NEAR: usize = 64;
 /// # Invariants
 ///
 /// - `mask` is one less than the bytes of a power of two of pages, at most [`NEAR`].
-/// - For each slot of these, `slot` pages after its address in `pages` is a page of the MR, which is
-///   valid for reads and writes during `'a`. A slot without a page has the first one.
+/// - For each slot that `mask` covers, the address in `pages` plus `slot` pages is that of a page
+///   of the MR, which is valid for reads and writes during `'a`. A slot that no page of the range
+///   has is given the first page.
 pub(super) struct NearPages<'a> {
     pages: [MaybeUninit<*mut u8>; NEAR],
     mask: u64,
@@ -221,9 +222,9 @@ pub(super) struct NearPages<'a> {
 }
 
 impl NearPages<'_> {
-    /// Returns the place of the byte at `offset`, counted from [`PageTable::first`]: an address, and the
-    /// number of bytes after it. A byte that is not in these pages gets a place in one of them,
-    /// too.
+    /// Returns the place of the byte at `offset`, counted from [`PageTable::first`]: an address,
+    /// and the number of bytes to add to it. For a byte outside of these pages, the place is in one
+    /// of them, too.
     #[inline(always)]
     pub(super) fn place(&self, offset: u64) -> (*mut u8, usize) {
         let place = (offset & self.mask) as usize;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The copy of the pieces at a place of a page: a type for each size, number and direction, so that
-//! the loops over places are compiled for each of them.
+//! The copy of the pieces at a place of a page. There is a type for each size, number and
+//! direction, so that the compiler makes a loop over places for each of them.
 
 use crate::{
     backend::{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The copy of records: several pieces at a place, one place after another.
+//! The copy of records. A record is the pieces of several blocks in one repetition.
 
 use super::{
     base::Pages,
@@ -88,8 +88,8 @@ impl Pages<'_> {
         unsafe { self.copy_whole::<C>(from, access, payload, copy) }
     }
 
-    /// Copies records as [`Self::copy_each_record`] does. If a record is in one page, one call of
-    /// `copy` copies it. One test finds that out.
+    /// Copies records as [`Self::copy_each_record`] does. If a record is in one page, which one
+    /// test finds out, one call of `copy` copies it.
     ///
     /// `copy` gets the payload, the address at which a block of address zero would be, and the address
     /// in the packet.

@@ -17,9 +17,9 @@
  *
  * Origin: rxe checks remote access flags when a request arrives, not when it
  * copies the bytes. ib_mkey checks them when it copies, so it must know whether
- * an access is local or remote. rxe_mr_copy() has no argument for that, so its
- * return address decides. Only calls that provably come from rxe's local side
- * count as local; any other caller needs remote access flags.
+ * an access is local or remote. No argument of rxe_mr_copy() tells which, so
+ * the return address decides. Only calls that provably come from rxe's local
+ * side count as local; any other caller needs remote access flags.
  *
  * Locking: the data path takes no lock here. A device pins this module (see
  * MkeyDevice) from before the first redirected call until after the last, so the
@@ -155,7 +155,10 @@ static __always_inline bool is_ours(const struct rxe_mr *mr)
 {
 	if (likely(mr->ibmr.type > IB_MR_TYPE_DM))
 		return false;
-	/* Keeps the compiler from making one range of both, which takes more instructions. */
+	/*
+	 * Keeps the compiler from merging both comparisons into one of a range, which takes more
+	 * instructions.
+	 */
 	barrier();
 	return mr->ibmr.type >= IB_MR_TYPE_SG_GAPS;
 }
@@ -171,8 +174,9 @@ static __always_inline bool lacks_remote_read(struct rxe_mr *mr, enum rxe_mr_cop
 }
 
 /*
- * Returns the MR of ib_mkey that a key names, with a reference; NULL for another MR or none. An MR
- * of ib_mkey that is being destroyed is an error. RCU keeps the MR until it has a reference.
+ * Returns the MR of ib_mkey that an lkey or rkey names, with a reference; NULL for another MR or
+ * none; an error for an MR of ib_mkey that is being destroyed. RCU keeps the MR until the
+ * reference is taken.
  */
 static struct rxe_mr *get_own_mr(struct rxe_qp *qp, u32 key)
 {
@@ -298,7 +302,9 @@ static notrace int direct_reg_fast_mr(struct rxe_qp *qp, struct rxe_send_wqe *wq
 
 	if (qp->is_user)
 		return -EINVAL;
-	/* When rxe repeats requests, it comes to those again that were executed. */
+	/*
+	 * When rxe repeats earlier requests, it comes to this one again, although it was executed.
+	 */
 	if (wqe->state == wqe_state_done)
 		return 0;
 	mr = get_own_mr(qp, wqe->wr.wr.reg.key);

@@ -19,7 +19,7 @@ static __always_inline bool is_in(const struct code_range *range, unsigned long 
 }
 
 /*
- * The callers of redirected functions by which these tell a local access from a remote one.
+ * The callers that tell a redirected function whether an access is local or remote.
  * attach.c finds them before the first call is redirected.
  */
 extern struct ib_mkey_rxe_callers {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory windows, if rxe's functions are redirected: the functions to which a bind
- * and an invalidation are redirected, and rxe's part of both. table.c does this if
- * rxe has a table of operations.
+ * Memory windows, if rxe's functions are redirected. This file has the functions
+ * to which a bind and an invalidation are redirected, and functions that do rxe's
+ * part of both. table.c has the functions for an rxe with a table of operations.
  */
 
 #include "redirect.h"
@@ -42,8 +42,9 @@ static bool may_cover(const struct rxe_qp *qp, const struct rxe_mr *mr,
  * it may_bind(), and has counted the window in the MR. Returns the MR that the window was bound to,
  * for release_mr().
  *
- * rxe reads a window without its lock, and uses none of length 0. A request that comes meanwhile is
- * refused, or meets an MR that is at least as new as the access flags that rxe compared.
+ * rxe reads a window without the window's lock, and refuses a window of length 0. So rxe refuses a
+ * request that arrives meanwhile, or uses an MR that is at least as new as the access flags that it
+ * compared.
  */
 static struct rxe_mr *set_window(struct rxe_qp *qp, struct rxe_mw *mw, struct rxe_mr *mr,
 				 const struct ib_mkey_rxe_bind_mw *bind)
@@ -79,7 +80,7 @@ static struct rxe_mr *unset_window(struct rxe_mw *mw)
 {
 	struct rxe_mr *old = mw->mr;
 
-	/* The length first: rxe uses no window of length 0. */
+	/* The length is written first, because rxe refuses a window of length 0. */
 	WRITE_ONCE(mw->length, 0);
 	WRITE_ONCE(mw->state, RXE_MW_STATE_FREE);
 	WRITE_ONCE(mw->access, 0);
@@ -91,8 +92,8 @@ static struct rxe_mr *unset_window(struct rxe_mw *mw)
 }
 
 /*
- * Counts a window in an MR, unless the MR is being deregistered. Either this finds the state of a
- * suspended MR, or the deregistration finds the count. Pairs with the barrier in
+ * Counts a window in an MR, unless the MR is being deregistered. Either this function sees that
+ * the MR is suspended, or the deregistration sees the count. Pairs with the barrier in
  * ib_mkey_rxe_suspend().
  */
 static bool count_window(struct rxe_mr *mr)
@@ -136,7 +137,10 @@ static int bind_plain(struct rxe_qp *qp, struct rxe_mw *mw,
 			goto put;
 		}
 	}
-	/* A request that may not use the MR or the window must not hold up a deregistration. */
+	/*
+	 * Checked before the window is counted: a request that may not use the MR or the window
+	 * must not make a deregistration fail.
+	 */
 	if (mw->ibmw.pd != qp->ibqp.pd || (mr && !may_cover(qp, mr, bind)))
 		goto put;
 	if (mr && !count_window(mr))
@@ -201,7 +205,7 @@ notrace int direct_bind_mw(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 			ib_mkey_rxe_put_mw(mw);
 			/*
 			 * Another QP may have bound the window to a hidden MR at the same time, and
-			 * this bind may have replaced that one. Pairs with the barrier in
+			 * this bind may have replaced that binding. Pairs with the barrier in
 			 * ib_mkey_rxe_count_hidden().
 			 */
 			smp_mb();
@@ -291,8 +295,8 @@ int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_m
 }
 
 /*
- * Invalidates a window of type 2. Stock rxe dereferences the NULL pointers of one that is not
- * bound, and lets every QP of the device invalidate a window.
+ * Invalidates a window of type 2. Stock rxe would dereference the NULL pointers of a window
+ * that is not bound, and lets every QP of the device invalidate a window.
  */
 int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, struct rxe_mw *mw, u32 rkey)
 {
@@ -338,8 +342,8 @@ bool ib_mkey_rxe_close_qp(struct ib_qp *ibqp)
 	WRITE_ONCE(qp->valid, 0);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 	/*
-	 * The mark before the number. A window has a reference, and so has a task that has found
-	 * the QP valid and may be about to bind one.
+	 * Orders the mark before the number of references. A window has a reference to the QP,
+	 * and so has a task that found the QP valid and may be about to bind a window.
 	 */
 	smp_mb();
 

@@ -71,7 +71,7 @@ fn origin(remote: bool) -> Origin {
 }
 
 /// See [`access::is_registered`].
-// Not inlined, so that the check of a key saves no register for it.
+// Not inlined, so that the check of a key need not save registers for it.
 #[inline(never)]
 fn is_registered(mr: &Mr, iova: u64, length: usize) -> bool {
     access::is_registered(mr, iova, length as u64)
@@ -117,7 +117,7 @@ unsafe fn copy(
     let payload = |direction| unsafe { Payload::new(addr.cast(), part.length, direction) };
     // SAFETY: By the safety requirement.
     let (mr, slot) = unsafe { (mr_of(mr), Rxe::claimed_slot(mr)) };
-    // Two calls, because each is inlined and compiled for its direction.
+    // There are two calls, so that the compiler inlines one for each direction.
     let copied = if part.dir == rxe_mr_copy_dir_RXE_TO_MR_OBJ {
         access::copy(mr, slot, iova, payload(Direction::ToMemory), peer)
     } else {
@@ -145,8 +145,8 @@ unsafe fn served_by(qp: *mut rxe_qp, rkey: u32) -> Peer {
     }
 }
 
-// Replaces `rxe_mr_copy()` for SGEs of this node. There is a function for each origin of a copy, so
-// that each tests and stores less.
+// Replaces `rxe_mr_copy()` for SGEs of this node. Each origin of a copy has its own function, which
+// tests and stores less than a common one would.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_copy_local(
     mr: *mut rxe_mr,
@@ -173,8 +173,8 @@ unsafe extern "C" fn ib_mkey_rxe_copy_peer(
     unsafe { copy(mr, iova, addr, part, Some(served_by(qp, rkey))) }
 }
 
-// Replaces `rxe_mr_copy()` for a peer. This function finds the QP itself, because a function in C
-// that finds the QP would save the registers once more.
+// Replaces `rxe_mr_copy()` for a peer. This function finds the QP itself. A function in C that
+// found the QP and called this one would save the registers once more.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_copy_served(
     mr: *mut rxe_mr,
@@ -182,7 +182,8 @@ unsafe extern "C" fn ib_mkey_rxe_copy_served(
     addr: *mut c_void,
     part: Part,
 ) -> c_int {
-    // An rxe that passes the QP does not call this. There is no `ib_mkey_rxe_served()` then.
+    // An rxe with a table passes the QP and does not call this. `ib_mkey_rxe_served()` does not
+    // exist then.
     if bindings::IB_MKEY_RXE_PASSES_QP != 0 {
         return EACCES.to_errno();
     }
@@ -203,8 +204,8 @@ unsafe extern "C" fn ib_mkey_rxe_copy_served(
     }
 }
 
-/// Does an atomic operation with its result in `orig_val`. Returns a state of rxe's responder: a
-/// caller that is no known peer is refused.
+/// Does an atomic operation with its result in `orig_val`. Returns a state of rxe's responder.
+/// Refuses the operation without a known peer.
 ///
 /// # Safety
 ///

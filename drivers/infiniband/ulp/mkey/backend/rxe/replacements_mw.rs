@@ -40,7 +40,7 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mw(
             mw,
         };
         let request = window::WindowRequest {
-            // rxe takes the low 8 bits of the new rkey, whatever the others are.
+            // rxe uses only the low 8 bits of the new rkey.
             rkey: (bind.mw_rkey & !0xff) | (bind.rkey & 0xff),
             lkey: bind.mr_lkey,
             addr: bind.addr,

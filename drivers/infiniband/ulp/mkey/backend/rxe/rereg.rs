@@ -9,7 +9,8 @@
 //! rxe takes a reference to an MR before it reads the MR's state. This file makes the state invalid
 //! and waits for a grace period. Once only the owner's reference is left, no thread reads the
 //! fields that are exchanged. rxe looks an MR up for each packet. The bytes of a packet are
-//! therefore in the old memory or in the new one. A packet that arrives in between is refused.
+//! therefore all in the old memory or all in the new memory. rxe refuses a packet that arrives
+//! during the exchange.
 
 use super::{bindings, change_access, private, MrState, Rxe};
 use crate::kernel_ext::rdma::{Access, Mr};
@@ -126,7 +127,7 @@ impl Rxe {
         let result = if unfit {
             Err(EINVAL)
         } else if !(old.is_alone() && new.is_alone()) {
-            // A bind of a window that is in progress has a reference too.
+            // Accesses have references, and so has a bind of a window in progress.
             Err(EBUSY)
         } else {
             // SAFETY: Both are hidden, and `is_alone()` was true for both.

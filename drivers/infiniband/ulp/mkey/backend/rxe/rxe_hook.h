@@ -56,8 +56,8 @@ static inline struct ib_mkey_rxe_part ib_mkey_rxe_part(u32 length, enum rxe_mr_c
 }
 
 /*
- * Returns the rkey of the request of the peer that @qp serves. A READ has an rkey for itself: rxe
- * may answer it again.
+ * Returns the rkey of the request of the peer that @qp serves. The rkey of a READ is kept
+ * separately, because rxe may answer the READ again.
  */
 static inline u32 ib_mkey_rxe_rkey_of(struct rxe_qp *qp, enum rxe_mr_copy_dir dir)
 {
@@ -120,7 +120,7 @@ int ib_mkey_rxe_stock_copy_data(struct ib_pd *pd, int access, u32 lkey, u64 iova
 				void *addr, int length, enum rxe_mr_copy_dir dir);
 int ib_mkey_rxe_stock_invalidate_mr(struct ib_pd *pd, u32 key);
 int ib_mkey_rxe_stock_reg_fast_mr(struct ib_mr *mr, u32 key, int access);
-/* The three refuse a window that is not at the index of its rkey any more. @mw may be freed. */
+/* These three refuse a window that is no longer at the index of its rkey. @mw may be freed. */
 int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, struct rxe_mw *mw, u32 rkey);
 int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, struct rxe_mw *mw,
 			      const struct ib_mkey_rxe_bind_mw *bind);
@@ -195,7 +195,10 @@ int ib_mkey_rxe_reg_mkey(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int acces
 int ib_mkey_rxe_bind_mw(struct rxe_qp *qp, struct ib_pd *pd, struct rxe_mw *mw,
 			const struct ib_mkey_rxe_bind_mw *bind);
 void ib_mkey_rxe_replaced_hidden(struct ib_device *ibdev, struct rxe_mw *mw, u32 rkey);
-/* @data has @length bytes of inline data; without these, room for IB_MKEY_RXE_SHORT bytes. */
+/*
+ * If @bind->length is 0, @data has @length bytes of inline data. Otherwise @data is a buffer of
+ * IB_MKEY_RXE_SHORT bytes.
+ */
 int ib_mkey_rxe_bind_mkey(struct rxe_mr *mr, struct ib_pd *pd,
 			  const struct ib_mkey_rxe_bind_mw *bind, void *data,
 			  unsigned int length);

@@ -17,7 +17,7 @@
 
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 
-/* One try takes up to a second. A process whose pages do not stay occupies a worker meanwhile. */
+/* One try takes up to a second, and occupies a worker. A process may evict its pages each time. */
 #define MAX_TRIES 8
 
 /* Pages that were faulted in, or for which that failed. */
@@ -101,7 +101,7 @@ void ib_mkey_rxe_odp_unlock(struct rxe_mr *mr, void *page)
  * @mr: an ODP MR
  * @iova: an address of the MR
  *
- * Stock code faults the page in too, but gives up too early if that is slow.
+ * Stock code faults the page in, too, but gives up too early if the fault is slow.
  *
  * Return: true if the page was faulted in.
  */

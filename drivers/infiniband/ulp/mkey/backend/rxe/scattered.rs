@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The copy of pieces that are in many pages, and of scattered pieces: one loop for each common
-//! size.
+//! The copy of pieces in many pages, and of scattered pieces. There is a loop for each common size.
 //!
-//! Pieces that are likely to be in the page of the piece before are copied as long as they are in the
-//! mapped page. For others, the page of each piece is looked up.
+//! If most pieces are likely to be in the page of the piece before, pieces are copied until one is
+//! outside of the mapped page. Otherwise, the page of each piece is looked up.
 
 use super::{
     base::{copy_piece, Pages, PAGE},
@@ -24,7 +23,7 @@ use kernel::prelude::*;
 pub(super) struct Access {
     /// The pieces at each place.
     pub(super) row: Row,
-    /// The number of bytes of a page with which the pieces at a place can begin, see [`starts`].
+    /// The number of bytes of a page at which the pieces of a place can begin, see [`starts`].
     pub(super) starts: u64,
     /// The distance from one place to the next in the access.
     pub(super) step: u64,
@@ -51,7 +50,7 @@ pub(super) struct Window {
     pub(super) start: u64,
     /// The address of that byte in the kernel's memory.
     pub(super) at: NonNull<u8>,
-    /// The number of its bytes with which the pieces at a place can begin.
+    /// The number of its bytes at which the pieces of a place can begin.
     pub(super) starts: u64,
 }
 
@@ -244,7 +243,7 @@ impl Pages<'_> {
         }
     }
 
-    /// Copies the pieces at all places, most of which are in another page than the one before.
+    /// Copies the pieces at all places. Most places are in another page than the place before.
     /// [`Payload::check`] has accepted them: as many places as there are, with the row and the step
     /// of `access`.
     #[inline(always)]
@@ -273,7 +272,7 @@ impl Pages<'_> {
         Ok(())
     }
 
-    /// Copies the pieces at all places, many of which are in the page of the one before. As for
+    /// Copies the pieces at all places. Many places are in the page of the place before. As for
     /// [`Self::copy_apart`].
     #[inline(always)]
     pub(super) fn copy_close<C: CopyPlace>(
@@ -291,7 +290,7 @@ impl Pages<'_> {
         Ok(())
     }
 
-    /// Copies the pieces of entries, four in each turn. As for [`Self::copy_close`].
+    /// Copies the pieces of entries, four in each iteration. As for [`Self::copy_close`].
     #[inline(always)]
     fn copy_entries<C: CopyPlace>(
         &mut self,
@@ -330,7 +329,8 @@ impl Pages<'_> {
         Ok(())
     }
 
-    /// Copies the pieces at `place`. `page` is the mapped page; it is changed if another one is mapped.
+    /// Copies the pieces at `place`. `page` is the mapped page. If another page is mapped, sets
+    /// `page` to it.
     #[inline(always)]
     fn copy_in<C: CopyPlace>(
         &mut self,
@@ -376,7 +376,7 @@ impl Pages<'_> {
 
     /// Copies the pieces at `place`, which are in several pages or outside of the MR. Maps other
     /// pages.
-    // Cold, so that the registers of the loops are not saved for it.
+    // Cold, so that the loops do not save registers for this call.
     #[cold]
     #[inline(never)]
     fn copy_cut<C: CopyPlace>(

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Work requests that bind keys, in the task of a send queue. Those that register or invalidate the
- * elements of an MR for fast registration are executed here, too, which takes less than by rxe.
+ * Work requests that bind keys, in the task of a send queue. Requests that register or invalidate
+ * the elements of an MR for fast registration are executed here, too, because that takes less time
+ * than in rxe.
  *
  * A request of a process that binds a key is BIND_MW with the rkey of a key in place of the rkey of
  * a window. A request of a kernel user that binds a key is REG_MR with the MR of a key. The task of
- * a send queue calls rxe_sender() by a pointer. ib_mkey makes that point to sender() below. The
- * functions below execute binds, because rxe
+ * a send queue calls rxe_sender() by a pointer. ib_mkey lets that pointer point to sender() below.
+ * The functions below execute binds, because rxe
  *
  * - would not wait for earlier requests. It gathers the bytes of a request again when it repeats
  *   the request, and answers to a READ arrive later. A request that rebinds a key therefore waits
@@ -15,8 +16,8 @@
  * - completes a request that it refuses with IB_WC_WR_FLUSH_ERR, as of Linux 7.2.
  *
  * A QP of a process is destroyed before ib_mkey is removed from its device. A QP of a kernel user
- * may be destroyed later: ib_mkey_rxe_give_binds_back() restores its pointer. This module is
- * therefore not unloaded while a task may call it.
+ * may be destroyed later, so ib_mkey_rxe_give_binds_back() restores its pointer. No task can
+ * therefore call this module after it was unloaded.
  */
 
 #include <linux/rcupdate.h>
@@ -31,8 +32,8 @@
 static int (*rxe_sender_pointer)(struct rxe_qp *qp);
 
 /*
- * Returns true if @rkey names an MR of ib_mkey that is bound, in the PD of @qp: how long a request
- * takes that names another process's MR tells nothing of that MR.
+ * Returns true if @rkey names an MR of ib_mkey that is bound, in the PD of @qp. The PD is compared
+ * so that the time a request takes tells nothing of another process's MR.
  */
 static bool is_bound(struct rxe_qp *qp, u32 rkey)
 {
@@ -63,7 +64,7 @@ enum registered {
 	REGISTERED_PLAIN,
 	/* the elements of an MR of ib_mkey */
 	REGISTERED_ELEMENTS,
-	/* a key, or the request does not name its MR */
+	/* a key; or the request does not name the MR that it points to */
 	REGISTERED_KEY,
 };
 
@@ -147,13 +148,15 @@ int ib_mkey_rxe_request_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 		.rkey = READ_ONCE(wqe->wr.wr.mw.rkey),
 		.access = READ_ONCE(wqe->wr.wr.mw.access),
 	};
-	/* aligned as the structures of a description; only what was written to it is read */
+	/* Aligned as the structures of a description. Only bytes that were written are read. */
 	u8 data[RXE_MAX_INLINE_DATA] __aligned(8) __uninitialized;
 	struct rxe_mr *mr;
 	u32 length = 0;
 	int ret;
 
-	/* When rxe repeats requests, it comes to those again that were executed. */
+	/*
+	 * When rxe repeats earlier requests, it comes to this one again, although it was executed.
+	 */
 	if (READ_ONCE(wqe->state) == wqe_state_done)
 		return 0;
 	if (!qp->is_user)
@@ -164,7 +167,7 @@ int ib_mkey_rxe_request_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 			return -EINVAL;
 		memcpy(data, wqe->dma.inline_data, length);
 	} else {
-		/* room for a short description; Rust has no references to uninitialized bytes */
+		/* A buffer for a short description. Rust must not refer to uninitialized bytes. */
 		memset(data, 0, IB_MKEY_RXE_SHORT);
 	}
 	mr = ib_mkey_rxe_get_mr(qp->ibqp.device, bind.mw_rkey >> 8);
@@ -178,8 +181,9 @@ int ib_mkey_rxe_request_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 
 /*
  * Executes the REG_MR of a key, for a kernel user. An allocation must not wait for I/O, because it
- * may wait for the I/O of this request. Another attempt follows a failure unless this one @is_last.
- * Returns -ESTALE if the lkey names another MR than that of the request, or a deregistered one.
+ * could wait for the I/O that needs this request. If this attempt fails, another one follows unless
+ * @is_last is true. Returns -ESTALE if the lkey names another MR than that of the request, or a
+ * deregistered one.
  */
 static int request_reg(struct rxe_qp *qp, struct rxe_send_wqe *wqe, bool is_last)
 {
@@ -242,8 +246,8 @@ static noinline int send_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 
 /*
  * Executes the REG_MR of an MR of ib_mkey for fast registration, as rxe would: at its turn, while
- * earlier requests may be in progress. rxe executes a request with a fence, and one that fails,
- * which changes nothing. Returns false for these, and for one that was executed.
+ * earlier requests may be in progress. Returns false if rxe has to execute the request: a request
+ * with a fence, one that was executed before, and one that fails here, which changes nothing.
  */
 static bool reg_elements(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 {
@@ -302,7 +306,7 @@ static noinline int send_invalidation(struct rxe_qp *qp, struct rxe_send_wqe *wq
 	struct rxe_mr *mr;
 	int ret;
 
-	/* All earlier requests have completed. */
+	/* rxe waits for the earlier requests that have not completed. */
 	if (qp->req.wqe_index != queue_get_consumer(queue, QUEUE_TYPE_FROM_CLIENT))
 		return stock_sender(qp);
 	mr = ib_mkey_rxe_get_mr(qp->ibqp.device, key >> 8);
@@ -320,10 +324,11 @@ static noinline int send_invalidation(struct rxe_qp *qp, struct rxe_send_wqe *wq
 }
 
 /*
- * Call this if rxe must repeat requests, from the oldest one that has not completed. If that one
- * binds or invalidates a key, rxe would execute it in the same pass, even if it was executed
- * before. This completes the request if it was executed. Returns true if another pass has to come
- * first. rxe's completer does nothing before rxe has repeated the requests.
+ * Called when rxe must repeat requests, from the oldest one that has not completed. If the oldest
+ * one binds or invalidates a key, rxe would execute it in the same pass, even if it was executed
+ * before. This function completes such a request if it was executed. need_retry is cleared
+ * meanwhile, because rxe's completer does nothing while it is set. Returns true if another pass
+ * must follow before rxe repeats requests.
  */
 static bool pass_executed(struct rxe_qp *qp)
 {
@@ -357,8 +362,8 @@ static noinline int look_at_next(struct rxe_qp *qp)
 		return pass_executed(qp) ? 0 : stock_sender(qp);
 	wqe = posted_at(qp->sq.queue, qp->req.wqe_index);
 	/*
-	 * rxe would execute a request that is posted now, and not wait for earlier ones. The
-	 * doorbell of that request calls for another pass.
+	 * Do not call rxe here: it would execute a request that is posted now without
+	 * waiting for earlier ones. The doorbell of that request causes another pass.
 	 */
 	if (!wqe)
 		return stock_completer(qp) ? -EAGAIN : 0;
@@ -378,8 +383,9 @@ static_assert(IB_WR_LOCAL_INV < IB_WR_BIND_MW && IB_WR_LOCAL_INV < IB_WR_REG_MR)
 
 /*
  * Replaces rxe_sender(). Only the task of the queue changes the index of the next request. A
- * process can write to its requests at any time: rxe, or the request itself, then finds another
- * request, which is one of the same process. An ordinary request needs no frame here.
+ * process can write to its requests at any time. The functions below and rxe may then find
+ * another request than this function did, but only one of the same process. An ordinary request
+ * needs no stack frame here.
  */
 static int sender(struct rxe_qp *qp)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Calls of stock rxe. They are static calls: with IBT, a function that the kernel
- * does not call by pointer has lost its ENDBR, so a call by pointer would fault.
+ * Calls of stock rxe. They are static calls, because an indirect call would fault
+ * with IBT: a function that the kernel does not call by pointer has lost its
+ * ENDBR.
  *
  * stock_redirected.c, redirect_mw.c and table.c have the calls of functions whose
  * parameters depend on the way in which rxe calls ib_mkey.
@@ -76,7 +77,7 @@ int ib_mkey_rxe_stock_check_range(struct rxe_mr *mr, u64 iova, size_t length)
 }
 
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
-/* Not inlined, so that no register is saved for it where pages are pinned. */
+/* Not inlined, so that the path of pinned pages saves no register for it. */
 static noinline int odp_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
 				  u64 compare, u64 swap_add, u64 *orig_val)
 {

@@ -24,7 +24,9 @@ enum rxe_function {
 DECLARE_STATIC_CALL(rxe_sender, stock_sender);
 
 #ifdef IB_MKEY_RXE_TABLE
-/* An rxe with a table takes the QP of a peer. These are for leaves, which have no table. */
+/*
+ * An rxe with a table takes the QP of a peer. These calls pass none, because a leaf has no table.
+ */
 static inline enum resp_states stock_atomic_op(struct rxe_mr *mr, u64 iova, int opcode,
 					       u64 compare, u64 swap_add, u64 *orig_val)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Calls of stock rxe if its functions are redirected. This file and redirect_mw.c
- * have the calls whose parameters differ if rxe has a table of operations.
- * table.c has these calls for that case.
+ * Calls of stock rxe if its functions are redirected. The parameters of the calls
+ * in this file and in redirect_mw.c differ if rxe has a table of operations.
+ * table.c has the calls for that case.
  */
 
 #include "rxe_hook.h"

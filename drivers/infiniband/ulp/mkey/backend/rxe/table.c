@@ -6,8 +6,8 @@
  *
  * An MR gets the table when ib_mkey claims it, and keeps it. rxe holds a reference
  * to this module for each such MR until the MR is destroyed, so the table is not
- * unloaded while rxe can find it. This also holds if a kernel user deregisters an
- * MR after ib_mkey was removed from the device.
+ * unloaded while rxe can find it. So the table also stays for a kernel user that
+ * deregisters an MR after ib_mkey was removed from the device.
  *
  * ib_mkey does not depend on rdma_rxe by symbols: either module can be loaded
  * and unloaded without the other. Calls of rxe come from its own tasks, or from
@@ -96,7 +96,7 @@ static int bind_mw(struct rxe_mw *mw, struct rxe_qp *qp, const struct rxe_bind_m
 	return may ? ib_mkey_rxe_bind_mw(qp, qp->ibqp.pd, mw, &request) : -EINVAL;
 }
 
-/* Drops the reference first, so that the window can be deallocated during the wait. */
+/* Drops the reference first, so that the window can be deallocated while this waits. */
 static int invalidate_mw(struct rxe_mw *mw, struct rxe_qp *qp, u32 rkey)
 {
 	ib_mkey_rxe_put_mw(mw);
@@ -137,7 +137,10 @@ static struct rxe_qp *alloc_test_qp(const struct rxe_mr *mr)
 	return qp;
 }
 
-/* This and the next ones are operations of a peer in the MR's PD. The self-test calls them. */
+/*
+ * This function and the next ones do the operations of a peer in the MR's PD. The self-test calls
+ * them.
+ */
 int ib_mkey_rxe_stock_copy(struct rxe_mr *mr, u64 iova, void *addr,
 			   unsigned int length, enum rxe_mr_copy_dir dir)
 {
