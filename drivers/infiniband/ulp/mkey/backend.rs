@@ -12,8 +12,8 @@
 //! | `backend/slot.rs`, `backend/slot_value.rs` | the object of an MR, found by a pointer in the MR |
 //! | `backend/rxe.rs`, `backend/rxe/` | software RoCE: functions that touch an MR's memory are redirected |
 //!
-//! Only a backend knows its driver's private structures. The rest of the module names its type only
-//! by [`Hw`].
+//! Only a backend knows its driver's private structures. The rest of the module names the backend's
+//! type only by [`Hw`].
 
 mod copy_places;
 mod copy_row;

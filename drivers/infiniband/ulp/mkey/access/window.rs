@@ -155,9 +155,10 @@ pub(crate) fn invalidate(
 pub(crate) struct Ended([Leftover; 8]);
 
 /// Ends the bindings of some windows that are bound to `qp`, a closed QP that is about to be
-/// destroyed. Begins with the window at the index `from`, and sets `from` to the index of the next
-/// window. Returns [`None`] if there is no such window. Does not wait for accesses through the
-/// windows: only `qp` serves these accesses, and the driver waits for its tasks. Sleeps.
+/// destroyed. Begins with the window at the index `from`, and sets `from` to the index with which
+/// the next call begins. Returns [`None`] if there is no such window. Does not wait for accesses
+/// through the windows: only `qp` serves these accesses, and the driver waits for its tasks.
+/// Sleeps.
 pub(crate) fn end_some(core: &Core, qp: &Qp, from: &mut u32) -> Option<Ended> {
     let mut ended = Ended::default();
     let mut found = false;

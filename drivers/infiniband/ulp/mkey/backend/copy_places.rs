@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The copy of pieces at places in any order, which follow one another in the packet: the innermost
-//! loops for indices.
+//! The innermost loops for indices: the pieces are at places in any order in memory, and follow one
+//! another in the packet.
 //!
-//! Like `copy_row.rs`, it uses no function of the kernel, so `tools/bench/native` can measure it on the
-//! host. That file says why the pieces are moved by assembly instructions.
+//! Like `copy_row.rs`, this file uses no function of the kernel, so `tools/bench/native` can
+//! measure it on the host. `copy_row.rs` says why assembly instructions move the pieces.
 
 use super::{fetch::fetch_line, moved::Moved};
 use core::mem::{size_of, MaybeUninit};
 
-/// Copies between the packet and the piece of each index, eight in each turn. `locate` returns an
-/// address and a number; the piece begins so many bytes after that address.
+/// Copies between the packet and the piece of each index, eight in each iteration. `locate` returns
+/// an address, and the offset of the piece from that address.
 ///
 /// # Errors
 ///
@@ -58,14 +58,14 @@ pub(crate) unsafe fn copy_each<T: Moved, I: Copy, E, const TO_MEMORY: bool>(
     Ok(())
 }
 
-/// The number of places that [`copy_ahead`] finds before it copies the pieces there.
+/// The number of pieces that [`copy_ahead`] prefetches before it copies them.
 const AHEAD: usize = 64;
 
-/// Copies between the packet and the piece of each index, as [`copy_each`] does. Lets the processor load
-/// the lines of many pieces into its cache before it copies the first one.
+/// Copies between the packet and the piece of each index, as [`copy_each`] does. Prefetches many
+/// pieces before it copies the first of them.
 ///
-/// A processor looks some hundred instructions ahead. Pieces that are not in the cache would be loaded
-/// a few at a time.
+/// A processor looks some hundred instructions ahead. Without prefetches, it would load only a few
+/// pieces at a time into its cache.
 ///
 /// # Errors
 ///
@@ -80,7 +80,7 @@ pub(crate) unsafe fn copy_ahead<T: Moved, I: Copy, E, const TO_MEMORY: bool>(
     mut packet: *mut u8,
     mut locate: impl FnMut(I) -> Result<(*mut u8, usize), E>,
 ) -> Result<(), E> {
-    /// Finds the place of an index and lets the processor load the piece.
+    /// Finds the place of an index and prefetches the piece.
     macro_rules! find {
         ($place:expr, $index:expr) => {
             let (page, offset) = locate(*$index)?;

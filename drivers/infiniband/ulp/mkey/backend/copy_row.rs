@@ -2,16 +2,15 @@
 
 //! The copy of a row of pieces: the innermost loop of the data path.
 //!
-//! It, `moved.rs` and `fetch.rs` use no function but [`copy_racing`], so `tools/bench/native` can
-//! measure them on the host.
+//! This file, `moved.rs` and `fetch.rs` use no function of the kernel except [`copy_racing`], so
+//! `tools/bench/native` can measure them on the host.
 //!
 //! # Races
 //!
 //! Other processors, processes and devices read and write an MR's memory at any time; on any RDMA
 //! device such accesses tear. In Rust's model, an ordinary access that races is undefined
-//! behaviour, and a volatile access must be aligned. Small pieces are therefore moved by assembly
-//! instructions, and so are large ones, or by [`copy_racing`]: the compiler makes no assumption about
-//! the bytes.
+//! behaviour, and a volatile access must be aligned. So assembly instructions move the pieces, or
+//! [`copy_racing`] moves large ones. The compiler makes no assumption about the bytes of either.
 
 use super::{
     fetch::{fetch_lines, fetch_pieces},
@@ -21,8 +20,9 @@ use super::{
 use core::mem::size_of;
 
 extern "C" {
-    /// `true` if `memcpy()` copies by string instructions. Pieces of 128 to 256 bytes are prefetched only
-    /// then: the gain was measured on such a processor, and each prefetch is an instruction more.
+    /// `true` if `memcpy()` copies by string instructions. Pieces of 128 to 256 bytes are
+    /// prefetched only then, because the gain was measured on such a processor, and each prefetch
+    /// is one more instruction.
     static ib_mkey_fast_strings: bool;
 }
 
@@ -31,8 +31,8 @@ const SMALL: usize = 512;
 
 /// Copies `count` pieces of `len` bytes, one after another.
 ///
-/// If pieces of `to` overlap, the last one stays. A call of `memcpy()` takes longer than the copy
-/// of a piece of up to [`SMALL`] bytes.
+/// If pieces of `to` overlap, the bytes of the last one remain. Calls `memcpy()` only for pieces of
+/// more than [`SMALL`] bytes, because the call takes longer than the copy of a smaller piece.
 ///
 /// # Safety
 ///
@@ -80,7 +80,7 @@ pub(crate) unsafe fn copy_piece(to: *mut u8, from: *const u8, len: usize) {
 }
 
 /// Copies `len` bytes, more than [`SMALL`]. Uses `memcpy()` if that copies by string instructions.
-/// Otherwise the loop of `memcpy()` would take longer than [`lines`].
+/// Otherwise uses [`lines`], which is faster than the loop of `memcpy()`.
 ///
 /// # Safety
 ///
@@ -91,7 +91,8 @@ pub(crate) unsafe fn copy_large(to: *mut u8, from: *const u8, len: usize) {
     // only.
     unsafe {
         if ib_mkey_fast_strings {
-            // The processor's own prefetcher begins anew in each piece.
+            // The processor's own prefetcher starts anew in each piece, so the first lines are
+            // prefetched here.
             fetch_pieces(Pieces { at: from, step: 0 }, SMALL, 1);
             copy_racing(to, from, len);
         } else {
@@ -113,8 +114,8 @@ unsafe fn copy_lines(to: *mut u8, from: *const u8, len: usize) {
 
 /// Copies as [`copy_row`] does, without a call.
 ///
-/// A common size has its own loop. A size between them has a loop that copies the beginning and the
-/// end, which overlap.
+/// Each common size has its own loop. The loop for the sizes between two common ones copies the
+/// beginning and the end of a piece, which overlap.
 ///
 /// # Safety
 ///
@@ -138,8 +139,8 @@ unsafe fn copy_small(
             }
         };
     }
-    /// As `each!`, but lets the processor load the lines of a later piece while it copies one: the number of
-    /// lines of a piece, and the number of pieces from one to the later one.
+    /// As `each!`, but prefetches a later piece while it copies one. A piece has `$lines` lines,
+    /// and the later piece is `$ahead` pieces after the one that is copied.
     macro_rules! each_ahead {
         ($one:path, $lines:literal, $ahead:literal) => {
             for index in 0..count {
@@ -160,10 +161,11 @@ unsafe fn copy_small(
             unsafe { copy_values::<$type>(to, from, count) }
         };
     }
-    // SAFETY: The number is set before there is anything to copy.
+    // SAFETY: The variable is set before the first copy.
     let fetches = unsafe { ib_mkey_fast_strings };
     match len {
-        // The moves of a few such pieces fill the processor's queues.
+        // The moves of a few such pieces fill the processor's queues, so it does not load later
+        // pieces by itself.
         128 if fetches => each_ahead!(exact::<8, ()>, 2, 6),
         192 if fetches => each_ahead!(exact::<12, ()>, 3, 4),
         256 if fetches => each_ahead!(exact::<16, ()>, 4, 3),
@@ -199,7 +201,7 @@ unsafe fn copy_small(
     }
 }
 
-/// Copies the first `count` values, four in each turn.
+/// Copies the first `count` values, four in each iteration.
 ///
 /// # Safety
 ///
@@ -224,8 +226,8 @@ pub(crate) unsafe fn copy_values<T: Moved>(
     }
 }
 
-/// Copies the first `count` values between `memory` and `packet`, where they follow one another, four
-/// in each turn.
+/// Copies the first `count` values between `memory` and `packet`, where they follow one another,
+/// four in each iteration.
 ///
 /// # Safety
 ///
@@ -299,7 +301,7 @@ unsafe fn ends<const N: usize, T: Moved>(to: *mut u8, from: *const u8, len: usiz
     }
 }
 
-/// Copies `len` bytes as lines of 64 bytes, two in each turn. The last two lines may overlap.
+/// Copies `len` bytes as lines of 64 bytes, two in each iteration. The last two lines may overlap.
 ///
 /// # Safety
 ///

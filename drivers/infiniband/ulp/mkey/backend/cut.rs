@@ -9,8 +9,8 @@ use crate::layout::Row;
 /// One result covers all successive pieces in one block. A piece in several blocks is returned in
 /// parts.
 ///
-/// It is an iterator and not a function that calls a closure, because the copy of a row is then
-/// compiled into the loop.
+/// It is an iterator and not a function that calls a closure, so that the compiler inlines the copy
+/// of a row into the loop.
 pub(super) struct Cut {
     /// The pieces that are left, or the rest of a piece that was cut.
     left: Row,

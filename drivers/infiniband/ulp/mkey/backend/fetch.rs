@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Prefetches: the processor loads lines into its cache while it does other work.
+//! Prefetches of lines into the processor's cache.
 
 use super::moved::Pieces;
 
-/// Lets the processor load the line of `at` into its cache.
+/// Prefetches the line of `at`.
 #[inline(always)]
 pub(super) fn fetch_line(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -20,7 +20,7 @@ pub(super) fn fetch_line(at: *const u8) {
     let _ = at;
 }
 
-/// Lets the processor load successive lines from `at` on into its cache.
+/// Prefetches successive lines from `at` on.
 #[inline(always)]
 pub(super) fn fetch_lines<const LINES: usize>(at: *const u8) {
     for line in 0..LINES {
@@ -28,10 +28,10 @@ pub(super) fn fetch_lines<const LINES: usize>(at: *const u8) {
     }
 }
 
-/// Lets the processor load the lines of the first `len` bytes, 257 to 512, of `count` pieces into
-/// its cache.
+/// Prefetches the first `len` bytes, 257 to 512, of `count` pieces.
 ///
-/// The moves of such a piece fill the processor's queues, so it would not load the next piece meanwhile.
+/// The moves of such a piece fill the processor's queues, so the processor would not load the next
+/// piece meanwhile.
 #[inline(always)]
 pub(super) fn fetch_pieces(mut from: Pieces<*const u8>, len: usize, count: usize) {
     for _ in 0..count {

@@ -44,7 +44,7 @@ pub(crate) enum Named<B> {
         /// Its current access flags.
         access: Access,
     },
-    /// An MR of this module. Its address tells it from a later MR at the same index.
+    /// An MR of this module. The address distinguishes the MR from a later one at the same index.
     Ours(*const Mr),
     /// An MR that cannot be a leaf.
     Unfit,
@@ -68,8 +68,7 @@ pub(crate) trait DriverWindow {
 
 /// A driver whose MRs can be given layouts.
 ///
-/// A method refuses an MR of another driver if it can return an error, and ignores the MR
-/// otherwise.
+/// For an MR of another driver, a method returns an error, or does nothing if it cannot return one.
 pub(crate) trait Backend: Copy + Send + Sync {
     /// One of the driver's MRs, as the memory of a leaf.
     type Base: BaseMr;
@@ -128,8 +127,8 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// yet.
     fn claim(&self, mr: &Mr);
 
-    /// Takes a new MR over for device memory. As for [`Self::claim`]. Sets the type that the core gives
-    /// such an MR later, when accesses read it.
+    /// Takes a new MR over for device memory, as [`Self::claim`] does. Sets the MR's type now: the
+    /// core sets the same type only when accesses may already read it.
     fn claim_dm(&self, mr: &Mr);
 
     /// Returns the slot of a claimed MR, which is empty at first; [`None`] for any other MR.
@@ -142,19 +141,20 @@ pub(crate) trait Backend: Copy + Send + Sync {
     fn publish(&self, mr: &Mr, range: MrRange, access: Access);
 
     /// Adds `more` to the number of windows that are bound to hidden MRs, of the device with the
-    /// index `device`. While there is none, the driver binds windows to its own MRs without this module.
+    /// index `device`. While the number is zero, the driver binds windows to its own MRs without
+    /// this module.
     fn count_hidden(&self, device: u32, more: c_int);
 
     /// Releases the QP to which `mw` is bound, a window of the driver that is about to be deallocated.
     /// No QP binds or uses the window from then on.
     fn close_window(&self, mw: &Mw);
 
-    /// Lets `qp`, which is about to be destroyed, bind no more windows. Returns `true` if windows may be
-    /// bound to it.
+    /// Forbids `qp`, which is about to be destroyed, to bind more windows. Returns `true` if
+    /// windows may be bound to it.
     fn close(&self, qp: &Qp) -> bool;
 
-    /// Returns the first window that is bound to the closed QP `qp` and has at least the index `from`,
-    /// which becomes the next index.
+    /// Returns the first window, from the index `from` on, that is bound to the closed QP `qp`.
+    /// Sets `from` to the index after that window.
     fn next_window<'a>(&self, qp: &'a Qp, from: &mut u32) -> Option<Self::Window<'a>>;
 
     /// Ends the driver's binding of `window` to the closed QP `qp`.
@@ -168,9 +168,9 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// may differ. The caller changes the fields of `ib_mr`.
     fn rekey(&self, mr: &Mr, key: u32);
 
-    /// Executes requests of a new QP that bind claimed MRs. A request to bind an MR that
-    /// is bound waits until all earlier requests of the QP have completed: they may use the old
-    /// binding again, because the driver repeats them after a loss of packets.
+    /// Executes requests of a new QP that bind claimed MRs. A request to bind an MR that is bound
+    /// waits until all earlier requests of the QP have completed. The driver may repeat the earlier
+    /// requests after a loss of packets, and they must find the old binding.
     fn take_binds(&self, qp: &Qp);
 
     /// Makes the driver itself execute all requests of the QPs of `device`, which is about to be
@@ -349,8 +349,8 @@ pub(crate) trait CopyPages {
     ) -> Result;
 }
 
-/// The calls that the driver's workers make for accesses. The self-test makes them, too, to check
-/// that the driver then calls this module.
+/// The calls that the driver's workers make for accesses. The self-test makes the same calls, to
+/// check that the driver calls this module for them.
 pub(crate) trait DriverCalls: Backend {
     /// Copies between `packet` and an SGE of address `iova`, to the SGE if `write`.
     ///
@@ -374,8 +374,8 @@ pub(crate) trait DriverCalls: Backend {
     /// Makes `length` bytes from address `iova` on persistent.
     fn flush(mr: &Mr, iova: u64, length: u32) -> Result;
 
-    /// Returns `true` if atomic operations, atomic writes and flushes at address 0 are refused whose
-    /// peer is not known.
+    /// Returns `true` if an atomic operation, an atomic write and a flush at address 0 are refused
+    /// when their peer is unknown.
     fn refuses_unknown(mr: &Mr) -> Result<bool>;
 
     /// Registers the mapped elements from address `iova` on, as REG_MR does.

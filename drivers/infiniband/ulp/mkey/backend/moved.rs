@@ -229,8 +229,8 @@ macro_rules! gather_one {
     };
 }
 
-/// Moves the words of a piece by one of the two macros, which takes the number `nth` as a literal. It
-/// is less than eight and constant where this is inlined.
+/// Moves the words of a piece by the macro `$one`, which takes the number `$nth` as a literal. The
+/// number is less than eight, and constant where this is inlined.
 #[cfg(target_arch = "x86_64")]
 macro_rules! move_nth {
     ($nth:expr, $one:ident, $($rest:tt)+) => {
@@ -453,8 +453,7 @@ pub(crate) struct Pieces<T> {
     pub(crate) step: isize,
 }
 
-/// Implements [`Pieces::skip`]. The address of a piece after the last one may be anywhere, and is
-/// not used.
+/// Implements [`Pieces::skip`]. The address after the last piece may be invalid, and is not used.
 macro_rules! skip {
     ($type:ty) => {
         impl Pieces<$type> {

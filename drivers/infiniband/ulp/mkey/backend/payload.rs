@@ -99,8 +99,7 @@ impl Payload<'_> {
         Ok(())
     }
 
-    /// Checks that the position of `row`, which is one piece, is in the payload. The error is that
-    /// of [`Self::check`].
+    /// Does what [`Self::check`] does, for a row of one piece.
     #[inline(always)]
     pub(crate) fn check_piece(&self, row: &Row) -> Result {
         match row.at.checked_add(row.len) {
