@@ -227,7 +227,7 @@ impl Core {
     /// `EBUSY` if the MR is pinned; those of `change`.
     pub(crate) fn if_free<T>(&self, index: u32, change: impl Fn() -> Result<T>) -> Result<T> {
         let attempt = || self.pins.if_free(index, &change);
-        // The removal of another device waits for the caller, so the process may not hold it up.
+        // The time is limited, because the removal of another device waits for the caller.
         when_free(attempt, || {
             self.old.settle(Which::Pinning(index), patience_of_call())
         })?

@@ -8,7 +8,7 @@
 //! | `region/binding.rs` | the binding of a region: a layout over leaves |
 //! | `region/flat.rs` | a binding over keys as one list over memory |
 //! | `region/rebind.rs` | rebinds of one region, or of several at once |
-//! | `region/binding/room.rs` | the memory of an old binding, which the next bind uses |
+//! | `region/binding/room.rs` | the unused binding of a key, whose memory the next bind uses |
 //! | `region/old.rs` | old bindings that accesses may still use |
 //! | `region/pins.rs` | the pins of the MRs to which bindings refer |
 //! | `region/rights.rs` | supported access flags, and the origin of a request |
@@ -31,8 +31,8 @@
 //! # Lifetime
 //!
 //! A region is in its device's table, by its MR's index, from before the MR is first published
-//! until after the MR was deregistered. By then another MR may have the index, and a look-up may
-//! find the region of the wrong MR. [`Region::is`] detects that.
+//! until after the MR was deregistered. When the region leaves the table, another MR may already
+//! have the index, so a look-up may find the region of the wrong MR. [`Region::is`] detects that.
 
 pub(crate) mod binding;
 pub(crate) mod fast_reg;
@@ -84,7 +84,7 @@ use kernel::{
 
 /// The kind of a region.
 pub(crate) enum Kind {
-    /// An indirect key, bound and unbound at will.
+    /// An indirect key, which can be bound and unbound any number of times.
     Key {
         /// The most entries of the key.
         max_entries: u32,
@@ -115,7 +115,7 @@ pub(crate) enum Kind {
     },
 }
 
-/// A binding of a region at one time. Two values of one region are equal only if they are of the
+/// Identifies a binding of a region. Two values of one region are equal only if they identify the
 /// same binding.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Seen {
@@ -125,12 +125,12 @@ pub(crate) struct Seen {
 
 /// The values that `Region::edit` protects, besides the binding and the tag.
 pub(crate) struct Edit {
-    /// The last rkey in `ib_mr` that was no choice of a kernel user (`region/tag.rs`).
+    /// The last rkey in `ib_mr` that a kernel user did not choose (`region/tag.rs`).
     told: u32,
     /// `true` if the key was unbound by the deregistration of a leaf. Its tag changes with the next
     /// bind.
     lapsed: bool,
-    /// The users of an old binding for which a rebind did not wait to the end.
+    /// The users of an old binding, if a rebind gave up its wait for them.
     left: Option<Arc<Users>>,
 }
 
@@ -158,7 +158,7 @@ pub(crate) struct Region {
     pub(crate) binding: Cell<Binding>,
     /// The number of times that the binding was replaced.
     replaced: Atomic<u64>,
-    /// The memory of an old binding. The next bind uses it.
+    /// The unused binding, whose memory the next bind uses (`region/binding/room.rs`).
     pub(crate) unused: Spare<Binding>,
     /// `true` if accesses through a binding of this region left SRCU. Deregistration waits for such
     /// accesses.
@@ -199,13 +199,15 @@ impl Region {
         )
     }
 
-    /// Returns the region of `mr`, if accesses find it. The region of a key may outlive the data of its
-    /// device. An access in progress can take arbitrarily long, and removal of another device must not wait
-    /// for it. A caller that waits for accesses therefore does not keep those data.
+    /// Returns the region of `mr`, if accesses find it. The caller need not keep the data of the
+    /// device, which the region of a key may outlive. A caller that waits for accesses must not
+    /// keep these data: an access can take arbitrarily long, and the removal of another device
+    /// would wait for it.
     ///
-    /// A request that uses the result is no reader of `rdma_ops_srcu`, so the removal of the device does not
-    /// wait for it there. It need not: a process has keys only if ib_uverbs is a younger client of `ib_core`,
-    /// which destroys the queue pairs of processes first.
+    /// A work request that uses the result is not a reader of `rdma_ops_srcu`, so the removal of
+    /// the device does not wait for the request. That is safe: a process has keys only if ib_uverbs
+    /// was registered with `ib_core` after this module, and ib_uverbs then destroys the queue pairs
+    /// of processes first.
     pub(crate) fn exposed(mr: &Mr) -> Option<Arc<Self>> {
         let guard = srcu::read();
         Some(Hw::slot::<Self>(mr)?.get(&guard)?.into())
@@ -281,12 +283,12 @@ impl Region {
         (old, waited)
     }
 
-    /// Waits for accesses for which an earlier rebind did not wait to the end.
+    /// Waits for accesses if an earlier rebind gave up its wait for them.
     ///
     /// # Errors
     ///
-    /// Those of [`Users::wait`]. A bounded wait returns `EBUSY` at once, because an earlier wait
-    /// ended in vain.
+    /// Those of [`Users::wait`]. A bounded wait returns `EBUSY` at once, because an earlier bounded
+    /// wait has already failed.
     pub(crate) fn settle_left(&self, edit: &mut Edit, patience: Patience) -> Result {
         self.settle_old(patience)?;
         let Some(users) = &edit.left else {
@@ -300,8 +302,8 @@ impl Region {
         Ok(())
     }
 
-    /// Waits for accesses through bindings that work requests replaced. A caller that does not hold
-    /// `edit` waits for none that are replaced meanwhile.
+    /// Waits for accesses through bindings that work requests replaced. Without `edit`, the wait
+    /// leaves out bindings that are replaced meanwhile.
     ///
     /// # Errors
     ///
@@ -334,8 +336,8 @@ impl Region {
         self.binding.swap(new)
     }
 
-    /// Tells `binding`, which the caller found in this region, from the bindings before and after it,
-    /// which may have the same address.
+    /// Returns the identity of `binding`, which the caller found in this region. Bindings before
+    /// and after it may have the same address.
     pub(crate) fn seen(&self, binding: &Binding) -> Seen {
         // The binding was read first. Pairs with the full barrier of the exchange in `exchange_binding()`.
         smp_rmb();
@@ -370,8 +372,8 @@ impl Region {
 
     /// Waits for accesses outside of SRCU, after the MR was suspended. Sleeps.
     pub(crate) fn wait(&self) {
-        // A rebind or unbind in progress waits for the accesses through the old binding. A rebind
-        // or unbind that begins later finds the binding that is read here, or none.
+        // A rebind or unbind in progress holds `edit`, and waits itself for accesses through the
+        // old binding. A later one finds the binding that is read here, or none.
         let many = LockMany::new();
         let edit = many.lock(&self.edit);
         let users = {
@@ -394,7 +396,7 @@ impl Region {
 
     /// Takes the binding out, without waiting for accesses. No access begins after this returns.
     /// The caller waits for accesses in progress: it drops the first value, and calls
-    /// [`Users::wait`] on the second. Until then the next rebind fails.
+    /// [`Users::wait`] on the second value. Until these accesses have ended, the next rebind fails.
     ///
     /// # Errors
     ///

@@ -4,16 +4,16 @@
 //! only replaced. `region/binding/check.rs` checks and makes bindings.
 //!
 //! A leaf is memory of one of the driver's MRs, or another key. A key that is a leaf is pinned
-//! (`region/pins.rs`), so its binding stays. All levels below a key are therefore as they were when
-//! the bind checked them.
+//! (`region/pins.rs`), so its binding stays. All levels below a key therefore stay as the bind
+//! checked them.
 //!
 //! # Lifetime
 //!
 //! The data path reads bindings under SRCU. An access that may wait for ODP pages leaves SRCU,
 //! because a process decides how long the wait takes. An access through many small pieces of keys
 //! over keys leaves SRCU too, and so does an access to a binding that can be flushed to
-//! persistence. Such a slow access counts among the [`Users`] of the binding: only a rebind of the
-//! same key waits for it.
+//! persistence. Such a slow access counts as one of the [`Users`] of the binding, so that only a
+//! rebind of the same key waits for it.
 
 mod check;
 mod room;
@@ -57,11 +57,12 @@ pub(crate) const MAX_ENTRIES: u32 = crate::bindings::IB_MKEY_MAX_ENTRIES;
 /// The most levels of keys over keys.
 pub(crate) const MAX_DEPTH: usize = 8;
 
-/// The most levels that an access passes: a memory window may be over the outermost key.
+/// The most levels that an access passes: those of keys, and a memory window over the outermost
+/// key.
 pub(crate) const MAX_LEVELS: usize = MAX_DEPTH + 1;
 
-/// The layout type of this module. Its memory need not be contiguous. Most layouts are lists, so
-/// the parts that only interleaved and indexed layouts have are in boxes.
+/// The layout type of this module. Its memory need not be contiguous. The parts that only
+/// interleaved and indexed layouts have are in boxes, because most layouts are lists.
 pub(crate) type KLayout = Layout<KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndexed>;
 
 /// Makes a layout of `blocks`, repeated `repeat_count` times in each dimension. Uses the memory of
@@ -152,14 +153,14 @@ pub(crate) struct Leaf {
     /// The place of its bytes.
     pub(crate) place: LeafPlace,
     /// Pins the MR of `lkey`. The leaf of a region over device memory has no pin, because `ib_core`
-    /// counts such regions in `ib_dm.usecnt`. That of a fast registration has none, because its MR
-    /// is never deregistered.
+    /// counts such regions in `ib_dm.usecnt`. The leaf of a fast registration has no pin, because
+    /// the MR of all memory is never deregistered.
     pub(crate) _pin: Option<Pin>,
 }
 
 /// A binding of a region.
-// Fields drop in declaration order: a flat list refers to bindings that the pins of the leaves
-// keep.
+// Fields drop in declaration order: the flat list drops before the leaves, whose pins keep the
+// bindings that the list refers to.
 pub(crate) struct Binding {
     /// The parts that few bindings have.
     extra: Option<KBox<Extra>>,
@@ -176,12 +177,14 @@ pub(crate) struct Binding {
     pieces: u32,
     /// The grain of the pieces of the layout that accesses use.
     grain: Grain,
-    /// The work of one search at each level that an access passes. `u8::MAX` also stands for more.
+    /// The work of one search at each level that an access passes. `u8::MAX` stands for all larger
+    /// numbers, too.
     search: u8,
     /// The number of levels of keys in the low four bits, and the number of levels that an access
     /// passes in the high ones. Both include this one.
     levels: u8,
-    /// The tag of the rkey by which peers name the binding. That of a memory window is in `extra`.
+    /// The tag of the rkey by which peers name the binding. The rkey of a memory window is in
+    /// `extra`.
     tag: Atomic<i8>,
     /// The bits [`ON_DEMAND`] and [`PEERS_END`].
     marks: Atomic<i8>,
@@ -216,7 +219,7 @@ pub(crate) struct Registered {
 
 /// A leaf of a flat list.
 pub(crate) struct Reached {
-    /// The binding that has the leaf; [`None`] for the binding that has the list.
+    /// The binding that has the leaf; [`None`] if that is the binding with this list.
     pub(super) key: Option<Arc<Binding>>,
     /// The number of the leaf in that binding.
     pub(super) index: u32,
@@ -236,7 +239,7 @@ pub(crate) struct Flat {
 
 impl Flat {
     /// Returns the binding that has leaf `index` of the list, and the number of the leaf in that
-    /// binding. The binding is [`None`] for the one that has the list.
+    /// binding. The binding is [`None`] if it is the one with this list.
     #[inline]
     pub(crate) fn leaf(&self, index: u32) -> Option<(Option<&Arc<Binding>>, u32)> {
         let reached = self.leaves.get(index as usize)?;
@@ -411,8 +414,8 @@ impl Binding {
         self.pieces == 0
     }
 
-    /// Makes an empty binding over memory that is never deregistered. Its only owner fills the
-    /// binding before an access can find it, see `region/fast_reg.rs`.
+    /// Makes an empty binding over memory that is never deregistered. The caller fills the binding
+    /// before an access can find it, see `region/fast_reg.rs`.
     pub(crate) fn unfilled(
         entries: KVVec<Entry>,
         leaves: KVVec<Leaf>,
@@ -450,9 +453,9 @@ pub(crate) fn accesses_outside() -> i64 {
     OUTSIDE.load(ordering::Relaxed)
 }
 
-/// A binding, kept by one of its users.
-// Fields drop in declaration order. If a rebind gave up its wait, this reference may be the last
-// one: the binding drops and unpins its leaves before `_user` ends the next wait for the users.
+/// A reference to a binding, for an access that counts as one of the binding's users.
+// Fields drop in declaration order. If a rebind gave up its wait, this may be the last reference.
+// The binding then drops and unpins its leaves before `_user` ends the next wait for the users.
 pub(crate) struct Held {
     binding: Arc<Binding>,
     _user: User,

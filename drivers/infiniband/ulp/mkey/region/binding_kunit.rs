@@ -40,7 +40,7 @@ mod tests {
         assert!(!of_pd.admits(&Peer { pd: 0x3000, ..PEER }));
     }
 
-    /// A request with the rkey of an earlier binding does not reach this one.
+    /// A window refuses a request with the rkey of an earlier binding.
     #[test]
     fn a_window_admits_its_rkey_alone() {
         for qp in [0, PEER.qp] {

@@ -5,9 +5,9 @@
 //!
 //! A registration has three steps. `ib_map_mr_sg()`, in any context, *stages* a layout. REG_MR, in
 //! the order of the queue, makes the staged layout *active*: accesses see it from then on.
-//! LOCAL_INV, or SEND with invalidate, deactivates the layout. Unless a newer layout is staged, the
-//! old one is then staged again, because some ULPs register the same elements repeatedly. There is
-//! room for two layouts, so mapping never changes the active one.
+//! LOCAL_INV, or SEND with invalidate, deactivates the layout. It is then staged again, unless a
+//! newer layout is staged, because some ULPs register the same elements repeatedly. There are two
+//! layouts, so mapping never changes the active one.
 //!
 //! # Locking
 //!
@@ -17,10 +17,10 @@
 //!
 //! An access takes no lock. It is counted as a reader of the active layout, and an invalidation
 //! waits until that count is zero. The wait may be in a critical section of SRCU, because the
-//! readers wait for nothing. Elsewhere the module waits for a grace period of SRCU instead. That is
-//! too slow here: storage ULPs invalidate an MR once for each of their requests, and the queue
-//! waits meanwhile. LOCAL_INV takes 2 us with the count, 48 us with an expedited grace period and
-//! 50 us with an ordinary one (medians of 1,000 in an idle guest without KVM).
+//! readers wait for nothing. A grace period of SRCU, for which the module waits elsewhere, is too
+//! slow here: storage ULPs invalidate an MR once for each of their requests, and the queue waits
+//! meanwhile. LOCAL_INV takes 2 us with the count, 48 us with an expedited grace period and 50 us
+//! with an ordinary one (medians of 1,000 in an idle guest without KVM).
 
 use crate::{
     backend::{Backend, Hw},
@@ -56,14 +56,14 @@ pub(crate) struct FastReg {
     slots: IrqLock<Slots>,
     /// The layout that is registered.
     active: CountedCell<Binding>,
-    /// The pins of the device, and its backend: a work request finds them without the device's
-    /// data.
+    /// The pins of the device, and its backend. They are here so that a work request finds them
+    /// without the device's data.
     pins: Arc<Pins>,
     hw: Hw,
 }
 
-/// The places of the two layouts. Each layout is in one of these two places, in `FastReg::active`,
-/// or is being filled by a mapping.
+/// The places of the two layouts. Each layout is in one of these places or in `FastReg::active`, or
+/// a mapping is filling it.
 struct Slots {
     /// The layout of the next registration.
     staged: Option<UniqueArc<Binding>>,
@@ -200,8 +200,8 @@ impl FastReg {
         let spare = self.slots.lock().spare.take();
         let mut room = match spare {
             Some(room) => room,
-            // No other layout is free, so the staged one is used. The elements are checked first,
-            // because a failure after this would lose the staged layout.
+            // No unused layout is left, so the staged one is overwritten. The elements are checked
+            // first, because a failure after this would lose the staged layout.
             None => {
                 let entries = elements.clone().take(self.max);
                 Entry::total(entries.map(|(addr, length)| Entry::new(0, addr, length)))?;
@@ -254,8 +254,8 @@ impl FastReg {
         }
         let mapped = slots.staged.take_if(|room| room.layout.length() != 0);
         let mut room = mapped.ok_or(EINVAL)?;
-        // The driver checks local write against the MR's access flags, and does not require it for
-        // a peer's write. The binding leaves that check to the driver.
+        // The binding always allows local write, because the driver checks that flag of the MR. A
+        // peer's write does not require the flag here.
         room.access = access | Right::LocalWrite;
         // Some ULPs set `iova` to another address than that of the first element, after mapping.
         let start = mr.iova();
@@ -267,13 +267,14 @@ impl FastReg {
     }
 
     /// Ends the registration, unless a bound key refers to its elements. No access to them is left
-    /// when this returns. Sleeps if accesses are in progress; they copy bytes of the kernel's
-    /// memory, and wait for nothing.
+    /// when this returns. Sleeps if accesses are in progress. The wait is short, because these
+    /// accesses copy kernel memory and wait for nothing.
     ///
     /// # Errors
     ///
-    /// [`IsPinned`]. In the result: `EINVAL` for another key or protection domain than those of the
-    /// registration, and for a peer if the registration has no remote access flag.
+    /// [`IsPinned`] if a bound key refers to the elements. In the inner result: `EINVAL` for
+    /// another key or protection domain than those of the registration, and for a peer if the
+    /// registration has no remote access flag.
     pub(crate) fn end(
         &self,
         mr: &Mr,

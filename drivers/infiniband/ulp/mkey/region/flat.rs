@@ -43,8 +43,8 @@ const REPEATED: u64 = 4;
 /// The most entries of a list that replaces a nest whose packets would take too long.
 const MAX_FORCED: usize = 1 << 16;
 
-/// The most ranges that are looked at for such a list. Ranges that continue one another are one
-/// entry.
+/// The most ranges that are visited for such a list. They may be more than its entries, because
+/// ranges that continue one another become one entry.
 const MAX_LOOKED_AT: usize = 4 * MAX_FORCED;
 
 /// The pieces between two checks whether the process was killed.
@@ -108,7 +108,8 @@ struct Build {
     entries: KVVec<Entry>,
     /// The number of entries, stored or not.
     count: usize,
-    /// The number of ranges that were added. It tells when to check whether the process was killed.
+    /// The number of ranges that were added. After each [`PIECES_AT_ONCE`] ranges, a check follows
+    /// whether the process was killed.
     added: usize,
     has_keys: bool,
     has_parts: bool,
@@ -237,9 +238,9 @@ impl Build {
 /// The ranges of keys that a list replaces by ranges of memory.
 #[derive(Clone, Copy)]
 enum Parts {
-    /// Those that consist of up to this number of ranges of memory.
+    /// Ranges that consist of up to this number of ranges of memory.
     Few(usize),
-    /// All of them.
+    /// All ranges.
     All,
 }
 
@@ -267,8 +268,8 @@ pub(super) fn make(
     Build::new(charge)?.make(layout, leaves, Parts::Few(most))
 }
 
-/// Makes a flat list of all ranges in memory, for a nest through which a packet could take too long
-/// otherwise. `pieces` is as for [`make`].
+/// Makes a flat list of all ranges of memory, for a nest through which a packet could otherwise
+/// take too long. `pieces` is as for [`make`].
 ///
 /// # Errors
 ///

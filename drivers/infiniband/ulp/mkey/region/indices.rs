@@ -27,7 +27,8 @@ impl Indices for KIndices {
     }
 }
 
-/// An indexed layout of this module. The box keeps it from enlarging [`KLayout`] for other layouts.
+/// An indexed layout of this module. It is in a box, so that [`KLayout`] is not larger for other
+/// layouts.
 ///
 /// [`KLayout`]: crate::region::binding::KLayout
 pub(crate) type KIndexed = KBox<Indexed<KIndices>>;

@@ -3,14 +3,14 @@
 //! Old bindings that accesses may still use.
 //!
 //! A bind by a work request waits for no access, because its queue would wait, too. It puts the old
-//! binding into the list of this file. A later call drops the old binding: the next bind by a work
-//! request, another change of the same key, or the deregistration of a leaf, which the old binding
+//! binding into the list of this file. The next bind by a work request drops the old binding, and
+//! so does another change of the same key, or the deregistration of a leaf, which the old binding
 //! pins.
 //!
 //! # Locking
 //!
 //! `OldBindings::dropping` nests in a region's `edit`. `OldBindings::list` nests in both. The lock
-//! of the pins nests in each of these locks. No old binding is dropped under the lock of the list.
+//! of the pins nests in all three. No old binding is dropped under the lock of the list.
 
 use crate::{
     kernel_ext::{
@@ -33,14 +33,14 @@ use kernel::{
     },
 };
 
-/// An old binding, or room for one.
+/// An old binding, or an empty element of the list for the next one.
 #[pin_data]
 struct Old {
     /// The number of bindings that were put into the list before.
     number: u64,
     /// The address of its region.
     region: usize,
-    /// [`None`] if this is room for an old binding.
+    /// [`None`] in an empty element.
     binding: Option<Retired<Binding>>,
     #[pin]
     links: ListLinks,
@@ -55,7 +55,7 @@ impl_list_item! {
 }
 
 impl Old {
-    /// Makes room for an old binding.
+    /// Makes an empty element.
     ///
     /// # Errors
     ///
@@ -104,9 +104,9 @@ impl Old {
     }
 }
 
-/// The most old bindings of other regions that a bind drops. That is more than it leaves, so the list
-/// becomes shorter. Dropping a binding of very many leaves takes long, and another process may have
-/// made it.
+/// The most old bindings of other regions that a bind drops. A bind adds one binding and drops up
+/// to two, so the list becomes shorter. There is a limit because another process may have made
+/// these bindings, and dropping a binding of very many leaves takes long.
 const MOST_OF_OTHERS: usize = 2;
 
 /// Some of the old bindings of a device.
@@ -125,7 +125,7 @@ struct Kept {
     list: List<Old>,
     /// The number of the next binding.
     next: u64,
-    /// Room for the next binding.
+    /// An empty element for the next binding, so that not every bind allocates one.
     room: Option<Pin<UniqueArc<Old>>>,
 }
 
@@ -145,26 +145,27 @@ impl Kept {
     }
 }
 
-/// The answer of a search in the list.
+/// The decision of a search about one binding.
 enum Choice {
     /// Take this binding.
     Take,
-    /// Pass on to the next one.
+    /// Continue with the next binding.
     Pass,
-    /// Take none.
+    /// End the search without a binding.
     Stop,
 }
 
 /// The old bindings of a device.
 #[pin_data]
 pub(crate) struct OldBindings {
-    /// The number of bindings that are in the list, or about to be, or that left it and were not
-    /// dropped yet.
+    /// The number of bindings that are in the list, that are about to enter it, or that left it and
+    /// were not dropped yet.
     count: Atomic<usize>,
     #[pin]
     list: Mutex<Kept>,
     /// Held from before a binding leaves the list until it is dropped. A caller that does not find
-    /// a binding in the list waits for this lock. Then the leaves of the binding are unpinned.
+    /// a binding in the list takes this lock. When it has the lock, the leaves of the binding are
+    /// unpinned.
     #[pin]
     dropping: Mutex<()>,
 }
@@ -196,13 +197,13 @@ impl OldBindings {
         self.count.load(ordering::Acquire) == 0
     }
 
-    /// Runs `replace`, and keeps the old binding of the region at address `region`, which it
-    /// returns.
+    /// Runs `replace`, which returns the old binding of the region at address `region`, and puts
+    /// that binding into the list.
     ///
     /// # Errors
     ///
-    /// [`IsPinned`] of `replace`. In the result: `ENOMEM`, before `replace` runs; other errors of
-    /// `replace`.
+    /// [`IsPinned`] of `replace`. In the inner result: `ENOMEM`, before `replace` runs; other
+    /// errors of `replace`.
     pub(crate) fn keep(
         &self,
         region: usize,

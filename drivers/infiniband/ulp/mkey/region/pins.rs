@@ -32,8 +32,8 @@ impl From<IsPinned> for Error {
     }
 }
 
-/// Runs `attempt`, and if it finds an MR pinned, runs it once more after `settle`: an old binding
-/// that a work request replaced may be all that pins the MR.
+/// Runs `attempt`. If the MR is pinned, runs `settle` and then `attempt` once more, because the
+/// only pin may be that of an old binding that a work request replaced.
 ///
 /// # Errors
 ///
@@ -54,8 +54,8 @@ pub(crate) fn when_free<T>(
 struct Counts {
     /// The number of pins of each MR that has any, by the index of the MR.
     pinned: RBTree<u32, u32>,
-    /// The memory of a node that was removed. A program that binds one key for each message pins an
-    /// MR again and again.
+    /// The memory of a node that was removed, for the next node: a program that binds a key for
+    /// each message pins and unpins an MR repeatedly.
     unused: Option<RBTreeNodeReservation<u32, u32>>,
 }
 
@@ -124,7 +124,7 @@ impl Pins {
         Ok((found, pin))
     }
 
-    /// Runs `look`, which must not sleep. No MR is deregistered meanwhile.
+    /// Runs `look`, which must not sleep, under the lock. No MR is deregistered meanwhile.
     pub(crate) fn exclude<T>(&self, look: impl FnOnce() -> T) -> T {
         let _counts = self.counts.lock();
         look()
@@ -134,7 +134,7 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// [`IsPinned`], which no result of `change` looks like.
+    /// [`IsPinned`], which differs from every result of `change`.
     pub(crate) fn if_free<T>(&self, index: u32, change: impl FnOnce() -> T) -> Result<T, IsPinned> {
         let counts = self.counts.lock();
         if counts.pinned.get(&index).is_some() {

@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn the_result_of_a_change_is_returned() -> Result {
         let pins = Pins::new()?;
-        // EBUSY of the change itself does not look like a pin.
+        // EBUSY of the change itself is not taken for a pin.
         let refused = || pins.if_free(7, || Err::<(), _>(EBUSY));
         assert!(matches!(refused(), Ok(Err(EBUSY))));
         assert!(when_free(refused, || Err(ERANGE))? == Err(EBUSY));
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_locked_pin_needs_no_memory_after_an_unpin() -> Result {
         let pins = Pins::new()?;
-        // No node is at hand yet.
+        // There is no unused node yet.
         assert!(pins.lock().pin(7).is_none());
         let (_, first) = pins.pin(7, || Ok(()))?;
         let mut locked = pins.lock();

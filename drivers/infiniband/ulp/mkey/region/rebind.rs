@@ -96,8 +96,8 @@ impl<'a> Editing<'a> {
         self.old = Some(region.replace(&mut self.edit, hw, mr, key, new.clone()));
     }
 
-    /// Waits for accesses through the old binding, and lets rxe's checks pass what the new one
-    /// allows.
+    /// Waits for accesses through the old binding. Then gives rxe's checks the range and the access
+    /// flags of the new binding.
     ///
     /// # Errors
     ///
@@ -149,7 +149,7 @@ fn repeated<T>(sorted: &[T], index: impl Fn(&T) -> u32) -> Option<&T> {
         .map(|(_, two)| two)
 }
 
-/// Makes all `changes`, or none, and sorts the list. An access to a region sees the old or the new
+/// Makes all `changes`, or none. Sorts the list. An access to a region sees the old or the new
 /// binding. All accesses through the old bindings have ended when this returns without an error.
 ///
 /// # Errors
@@ -157,7 +157,7 @@ fn repeated<T>(sorted: &[T], index: impl Fn(&T) -> u32) -> Option<&T> {
 /// `EINVAL` for a region that the list contains twice; `EBUSY` while a memory window or a bound key
 /// refers to one of the regions, because the rebind would change the memory to which the window or
 /// key gives access; those of [`Users::wait`]. If the wait for accesses through old bindings ends
-/// early, the changes are made nevertheless.
+/// early, the changes have been made.
 ///
 /// [`Users::wait`]: crate::kernel_ext::sync::users::Users::wait
 pub(crate) fn apply(
@@ -200,8 +200,8 @@ fn swap_all(
 ) -> core::result::Result<(), Refused> {
     let index = |one: &Editing<'_>| one.change.mr.index();
     let mut deadline = None;
-    // Each attempt finds at most one region that is pinned. An old binding that a work request
-    // replaced may be all that refers to it.
+    // Each failed attempt finds one region that is pinned. The only pin may be that of an old
+    // binding that a work request replaced, so wait for these bindings and try again.
     let mut tries = all.len();
     while let Err(pinned) = pins.if_all_free(all, index, |one| one.replace(hw)) {
         let Change { region, mr, .. } = *pinned.change;
@@ -226,7 +226,8 @@ fn exchange(
         left.map_err(|error| one.change.refused(error))?;
     }
     swap_all(pins, hw, all, patience)?;
-    // The first old binding waits for a grace period, which covers the others too.
+    // The wait for the first old binding is a grace period, which covers the other old bindings,
+    // too.
     let mut result = Ok(());
     for one in all.iter_mut() {
         let finished = one.finish(hw, patience);
@@ -248,9 +249,9 @@ fn published(new: &Binding) -> (MrRange, Access) {
 pub(crate) struct Turn<'a> {
     /// The list that keeps the old binding.
     pub(crate) old: &'a OldBindings,
-    /// The rkey by which the request names the MR; [`None`] for the request of a kernel user. That
-    /// names the MR by its address, and the kernel user has changed the lkey and rkey in `ib_mr`
-    /// before.
+    /// The rkey by which the request names the MR. It is [`None`] for the request of a kernel user,
+    /// which names the MR by its address, after the kernel user has changed the lkey and rkey in
+    /// `ib_mr`.
     pub(crate) key: Option<u32>,
     /// `true` if `key` may have another tag than the MR, while nothing is bound.
     pub(crate) any_tag: bool,
@@ -279,7 +280,7 @@ impl Region {
         chosen: Option<u32>,
         new: Arc<Binding>,
     ) -> Retired<Binding> {
-        // Until `publish`, rxe's check passes only access flags that both bindings have.
+        // Until `publish`, rxe's check allows only access flags that both bindings have.
         hw.narrow(mr, new.access);
         let key = self.key_of_bind(edit, hw, mr, chosen);
         if let Kind::Key { .. } = self.kind {
@@ -323,14 +324,14 @@ impl Region {
         self.rekey(edit, hw, mr, turn.new_key);
         match turn.key {
             Some(_) => edit.tell(mr, turn.new_key),
-            // A kernel user has chosen the key before. It is no choice for a later bind.
+            // The kernel user chose this key for this bind only, and not for a later bind.
             None => edit.told = turn.new_key,
         }
         new.set_rkey(turn.new_key);
         let (range, access) = published(&new);
         let replaced = self.swap(new);
-        // This is done before the accesses through the old binding have ended, because a copy
-        // checks the access flags and the range of its binding again.
+        // Accesses through the old binding may still be in progress. That is safe, because each
+        // copy checks the access flags and the range of its own binding again.
         hw.publish(mr, range, access);
         replaced
     }
@@ -363,7 +364,7 @@ impl Region {
         };
         let replace = || {
             if self.binding.is_empty() {
-                // It stays empty under `edit`, so there is nothing to keep.
+                // The key stays unbound under `edit`, so no binding is replaced.
                 return swap().map(|swapped| swapped.map(drop));
             }
             old.keep(self.address(), &mut swap)

@@ -3,8 +3,9 @@
 //! Shows the regions of a device in debugfs. Each function writes lines of words; `dm/show.rs` has
 //! the files and the names of the columns.
 //!
-//! A region and its binding are read under SRCU, and its rebind and its deregistration wait for that.
-//! So a critical section writes a bounded number of lines, and no region is kept after it.
+//! A region and its binding are read under SRCU. A rebind and a deregistration of the region wait
+//! for the critical section. So a critical section writes a bounded number of lines, and no
+//! reference to a region is kept after it.
 
 use crate::{
     kernel_ext::sync::srcu::{self, Guard},
@@ -123,7 +124,8 @@ fn some_leaves(
     let Some(binding) = region.binding.get(&guard) else {
         return Ok(false);
     };
-    // A layout that was bound meanwhile has other leaves, and so has another region.
+    // If another layout was bound meanwhile, or the index has another region, the leaves are
+    // others.
     let this = region.seen(&binding);
     if *seen.get_or_insert(this) != this {
         return Ok(false);

@@ -29,12 +29,12 @@ const MAX_STAGED: usize = IB_MKEY_MAX_STAGED as usize;
 
 /// A description, and the memory that it takes.
 pub(crate) struct Staged {
-    /// All parts but the last one that is used are full. Unused parts are kept for the next
-    /// description.
+    /// The bytes, in parts. All used parts but the last one are full. Unused parts are kept for the
+    /// next description.
     parts: KVec<KVec<u8>>,
     len: u32,
     charge: OwnerCharge,
-    /// The turn of the last request that took the description out.
+    /// The number of the last request that took the description out.
     turn: u32,
 }
 
@@ -107,10 +107,10 @@ pub(crate) struct StagedLayouts {
 /// The staged layout of an rkey.
 struct Ready {
     rkey: u32,
-    /// [`None`] while a request reads the layout. The place stays taken meanwhile, so that the
+    /// [`None`] while a request reads the layout. The place stays reserved meanwhile, so that the
     /// layout can be put back.
     staged: Option<Staged>,
-    /// The turn of that request.
+    /// The number of that request.
     turn: u32,
 }
 
@@ -223,7 +223,7 @@ impl StagedLayouts {
         result
     }
 
-    /// Takes the description out that is staged under `rkey`. The caller gives it back by
+    /// Takes out the description that is staged under `rkey`. The caller returns it by
     /// [`Self::use_up`] or [`Self::put_back`].
     pub(crate) fn take(&self, rkey: u32) -> Option<Staged> {
         let mut slots = self.slots.lock();

@@ -13,10 +13,10 @@
 //!
 //! A kernel user chooses the tag of the next bind by `ib_update_fast_reg_key()`, which writes the
 //! fields of `ib_mr`. A request that invalidates the key changes the tag, but not these fields,
-//! which the kernel user may write at the same time. So fields that differ from the tag do not tell
-//! that the kernel user has chosen one. A region records the last key that was in the fields, or
-//! that a request took (`Edit::told`). If the fields have another value, the kernel user has chosen
-//! it since.
+//! which the kernel user may write at the same time. So the fields can differ from the tag although
+//! the kernel user has not chosen one. A region therefore records the last key that this module
+//! wrote to the fields, or that a request took from them (`Edit::told`). If the fields have another
+//! value, the kernel user has chosen it since.
 //!
 //! # Locking
 //!
@@ -41,8 +41,9 @@ pub(crate) fn next(key: u32) -> u32 {
     (key & !TAG) | (key.wrapping_add(1) & TAG)
 }
 
-/// Returns the lkey and rkey that a bind gives an MR, unless the call itself names a tag. `now` are
-/// those of the MR, `field` is the rkey in `ib_mr`, and `told` the last one there that was no choice.
+/// Returns the lkey and rkey that a bind gives an MR, unless the call itself names a tag. `now` is
+/// the rkey of the MR, `field` is the rkey in `ib_mr`, and `told` is the last rkey there that a
+/// kernel user did not choose.
 pub(super) fn of_bind(now: u32, field: u32, told: u32) -> u32 {
     if field != told && same_mr(now, field) {
         field

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Unbinds of a region: by a call and by an invalidation. `region/yielding.rs` has those when a leaf
-//! is deregistered.
+//! Unbinds of a region, by a call and by an invalidation. `region/yielding.rs` has the unbinds by
+//! the deregistration of a leaf.
 
 use super::{
     binding::Binding,
@@ -75,13 +75,14 @@ impl Region {
         origin: Origin,
         key: Option<u32>,
     ) -> Result<Retired<Binding>> {
-        // The lock of the pins excludes `Backend::suspend`. The state of an MR that is being
-        // deregistered stays: accesses would begin for which the deregistration does not wait.
+        // The state of an MR that is being deregistered must stay: otherwise accesses could begin
+        // for which the deregistration does not wait. The lock of the pins excludes
+        // `Backend::suspend`.
         if !hw.is_open(mr) && !hw.is_free(mr) {
             return Err(EINVAL);
         }
         let now = hw.key(mr);
-        // Another request was first.
+        // Another request has changed the key meanwhile.
         if key.is_some_and(|key| key != now) {
             return Err(EINVAL);
         }
@@ -90,7 +91,7 @@ impl Region {
             edit.lapsed = false;
             let next = tag::next(now);
             self.rekey(edit, hw, mr, next);
-            // The kernel user that posts a request may write the fields at the same time.
+            // A kernel user may write the fields while its request executes, so a request does not.
             if origin == Origin::Call || !mr.is_kernels() {
                 edit.tell(mr, next);
             }
@@ -98,7 +99,7 @@ impl Region {
         Ok(self.exchange_binding(None))
     }
 
-    /// Drops an old binding, for which [`Self::settle`] waited, and keeps its memory for the next one.
+    /// Keeps an old binding, for which [`Self::settle`] waited, as the unused binding, or drops it.
     pub(crate) fn reuse(&self, old: Arc<Binding>) {
         if let Some(unused) = Binding::recycle(old) {
             drop(self.unused.put(unused));

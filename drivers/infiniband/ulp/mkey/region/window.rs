@@ -6,13 +6,13 @@
 //! not of the window. It copies bytes later, also for retransmitted requests. By then the window
 //! may be bound to other memory. This module therefore makes a hidden MR for each window: one range
 //! of the MR below, with the window's access flags. rxe binds the window to the hidden MR. An
-//! access through the window is thus an ordinary access, which is checked when the bytes are
-//! copied. The MR below is pinned like any leaf.
+//! access through the window is thus an access to the hidden MR, which is checked when the bytes
+//! are copied. The MR below is pinned like any leaf.
 //!
-//! A hidden MR is always in this module's own protection domain, which has no QPs. rxe refuses a
-//! request that names an MR of another protection domain, and this module does too. No request can
-//! therefore name a hidden MR, although its keys can be guessed. rxe compares the domains of an MR
-//! and of the QP that binds a window to it, so the backend binds a window to its hidden MR itself.
+//! A hidden MR is always in this module's own protection domain, which has no QPs. rxe and this
+//! module refuse a request that names an MR of another protection domain. No request can therefore
+//! use a hidden MR by its lkey or rkey, although these can be guessed. For the same reason rxe
+//! would refuse to bind a window to the hidden MR, so the backend does that itself.
 //!
 //! # Locking
 //!
@@ -22,13 +22,13 @@
 //! window after 50 seconds although a reference is left. The backend therefore finds a window anew, by
 //! its index and address ([`DriverWindow`]).
 //!
-//! `Windows::known` is a spinlock, so that a thread with a low priority does not hold up the other
-//! processes of the device. `Known::bindings` may hold up the processes that have the window.
+//! `Windows::known` is a spinlock, so that a thread with a low priority does not hold up other
+//! processes of the device. `Known::bindings` holds up only processes that use the same window.
 //!
-//! A window that is not in the table has no hidden MR. Its binds and invalidations take no lock of this
-//! module, and look at the table again afterwards. While no window of any device is bound to a hidden
-//! MR, a bind to one of rxe's own MRs does not look at the table before (`direct_bind_mw()` in
-//! `backend/rxe/redirect_mw.c`).
+//! A window that is not in the table has no hidden MR. Its binds and invalidations take no lock of
+//! this module, and search the table once more afterwards. While no window of the device is bound
+//! to a hidden MR, a bind to one of rxe's own MRs does not search the table first
+//! (`direct_bind_mw()` in `backend/rxe/redirect_mw.c`).
 
 use crate::{
     backend::{Backend, DriverWindow, Hw},
@@ -69,14 +69,14 @@ impl WindowMr {
     }
 }
 
-/// The hidden MRs of a window. Dropping them waits for the accesses through the window.
+/// The hidden MRs of a window. Dropping them waits for accesses through the window.
 ///
 /// rxe reads the window's MR without a lock, and takes a reference afterwards. A window therefore
 /// keeps both hidden MRs while it exists: one is bound, and rxe may still read the other one.
 #[derive(Default)]
 pub(crate) struct Bindings {
     mrs: [Option<Arc<WindowMr>>; 2],
-    /// The one of `mrs` to which rxe has bound the window.
+    /// The hidden MR to which rxe has bound the window.
     active: Option<Active>,
 }
 
@@ -164,7 +164,7 @@ impl Bindings {
     }
 }
 
-/// A binding that a window does not have any more. Dropping it waits for a grace period.
+/// The former binding of a window. Dropping it waits for a grace period.
 pub(crate) struct Ended {
     old: Retired<Binding>,
     users: Option<Arc<Users>>,
@@ -188,7 +188,8 @@ impl Known {
     }
 }
 
-/// The rest of a change of a window, for the caller. Dropping it sleeps. The caller has no lock then.
+/// The objects that a change of a window leaves to the caller to drop, without a lock. Dropping
+/// them sleeps.
 // Fields drop in declaration order: the binding drops before its hidden MR.
 #[derive(Default)]
 pub(crate) struct Leftover {
@@ -211,8 +212,8 @@ impl Leftover {
     }
 }
 
-/// The windows of a device that were bound to hidden MRs, by their addresses. The index of a window
-/// does not tell it from others: rxe gives it away again before the window has released its MR.
+/// The windows of a device that were bound to hidden MRs, by their addresses. The index does not
+/// identify a window, because rxe reuses it before the window has released its MR.
 #[pin_data]
 pub(crate) struct Windows {
     #[pin]
@@ -242,8 +243,8 @@ impl Windows {
         }
         let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
         let new = Known::new()?;
-        // The driver deallocates the window after the reference was released, so `forget` is called
-        // after the insertion.
+        // The reference keeps the window from being deallocated, so `forget` is called after the
+        // insertion.
         let _held = window.hold().ok_or(EINVAL)?;
         let mut known = self.known.lock();
         if let Some(known) = known.get(&window.address()) {
@@ -253,8 +254,8 @@ impl Windows {
         Ok(new)
     }
 
-    /// Runs `bind` on the hidden MRs of `window`. It may put a binding that ended into its second
-    /// argument. Sleeps.
+    /// Runs `bind` on the hidden MRs of `window`. `bind` may put a binding that ended into its
+    /// second argument. Sleeps.
     ///
     /// # Errors
     ///
@@ -286,7 +287,7 @@ impl Windows {
     ) -> Result {
         let Some(known) = self.find(window) else {
             stock()?;
-            // Another QP may have bound the window to a hidden MR since the look above.
+            // Another QP may have bound the window to a hidden MR since the search above.
             self.replaced(hw, window, left);
             return Ok(());
         };

@@ -46,7 +46,8 @@ mod tests {
         Ok(at)
     }
 
-    /// rxe gives the index of a window to another one while a bind of the first one is in progress.
+    /// rxe can give the index of a window to another window while a bind of the first window is in
+    /// progress.
     #[test]
     fn each_window_has_hidden_mrs_of_its_own() -> Result {
         let windows = KBox::pin_init(Windows::new(), GFP_KERNEL)?;

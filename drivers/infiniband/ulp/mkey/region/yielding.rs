@@ -2,11 +2,12 @@
 
 //! Keys that yield: the deregistration of a leaf unbinds them.
 //!
-//! By default a bound key keeps its leaves from being deregistered. Registration caches do not
-//! expect that. The owner of a key can therefore let it yield.
+//! By default a bound key keeps its leaves from being deregistered. Registration caches expect that
+//! a deregistration succeeds. The owner of a key can therefore let the key yield.
 //!
-//! The MR of such a key may be destroyed at the same time, so only the binding is taken out. The
-//! driver still passes requests to the key; they find no binding and fail.
+//! The MR of such a key may be destroyed at the same time. So only the binding is taken out, and
+//! the state of the MR stays. The driver still passes requests to the key, which find no binding
+//! and fail.
 
 use crate::{
     kernel_ext::{
@@ -34,8 +35,8 @@ use kernel::{
     sync::{Arc, ArcBorrow},
 };
 
-/// An MR and the keys that yield and refer to it at any level, by the indices of their MRs. The value
-/// is the number of such keys that refer to the MR or key itself.
+/// An MR, and the keys that yield and refer to it at any level, by the indices of their MRs. The
+/// value is the number of these keys that have the MR or key as a leaf.
 type Reached = RBTree<u32, u32>;
 
 impl Region {
@@ -48,8 +49,9 @@ impl Region {
         (binding.pd == mr.pd() as usize).then_some(binding)
     }
 
-    /// Unbinds the key at `index` because a leaf is deregistered, and waits for accesses through the
-    /// binding. Another thread that waits for the leaves finds the binding among the old ones.
+    /// Unbinds the key at `index` because a leaf is deregistered, and waits for accesses through
+    /// the binding. The binding is among the old ones meanwhile, where another thread that waits
+    /// for the leaves finds it.
     ///
     /// # Errors
     ///
@@ -95,7 +97,7 @@ impl Core {
         if let Ok(done) = attempt() {
             return done;
         }
-        // The removal of another device waits for this call, so the process may not hold it up.
+        // The time is limited, because the removal of another device waits for this call.
         let deadline = Deadline::new(patience_of_call());
         let settle = || self.old.settle(Which::Pinning(mr.index()), deadline.left());
         settle()?;
@@ -111,8 +113,8 @@ impl Core {
     ///
     /// An access that is in progress at the `deadline` keeps the leaves, although its key is unbound.
     ///
-    /// If another key is bound over a key, the other key is unbound first. Each level therefore
-    /// needs a pass. A key that is bound during the call may refer to `mr` again.
+    /// A key over another key is unbound before that other key, so each level needs a pass. A key
+    /// that is bound during the call may refer to `mr` again.
     ///
     /// # Errors
     ///
@@ -163,7 +165,7 @@ impl Core {
     fn reached(&self, mr: &Mr) -> Result<Reached> {
         let mut reached = Reached::new();
         reached.try_create_and_insert(mr.index(), 0, GFP_MAYFAIL)?;
-        // A pass finds the keys of one level at least.
+        // Each pass finds the keys of at least one more level.
         for _ in 0..MAX_DEPTH {
             let mut more = false;
             let mut indices = self.regions.indices();
@@ -182,7 +184,7 @@ impl Core {
         Ok(reached)
     }
 
-    /// Checks that only keys that yield refer to `mr`, and to the keys that refer to it.
+    /// Checks that only keys that yield refer to `mr` and to the keys over it.
     ///
     /// # Errors
     ///
@@ -201,7 +203,8 @@ impl Core {
         for (&index, &known) in reached.iter() {
             let others = || self.pins.count(index) > known;
             if others() {
-                // Old bindings do not count. Another thread may just have made such a key yield.
+                // Pins of old bindings do not count. Another thread may just have unbound such a
+                // key.
                 self.old.settle(Which::Pinning(index), deadline.left())?;
                 if others() {
                     return Err(EBUSY);
@@ -211,8 +214,7 @@ impl Core {
         Ok(())
     }
 
-    /// Unbinds those of the keys to which no other key refers. Returns `true` if another pass may
-    /// find more.
+    /// Unbinds the keys to which no other key refers. Returns `true` if another pass may find more.
     fn unbind_outermost(&self, mr: &Mr, deadline: &Deadline) -> Result<bool> {
         let reached = self.reached(mr)?;
         let mut indices = self.regions.indices();

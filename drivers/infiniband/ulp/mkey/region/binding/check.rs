@@ -37,8 +37,9 @@ use kernel::{
 /// wait while a request flushes all of them.
 const MAX_FLUSHED: u64 = 1 << 20;
 
-/// The most bytes of blocks that overlap which can be flushed to persistence, for the same reason.
-/// Blocks that do not overlap have no more bytes than their leaves, which the driver flushes whole.
+/// The most bytes that can be flushed to persistence if blocks overlap, for the same reason. Blocks
+/// that do not overlap have no more bytes than their leaves, and the driver can flush a whole leaf
+/// anyway.
 const MAX_FLUSHED_AGAIN: u64 = 1 << 33;
 
 /// The most bytes of one piece that are flushed under SRCU. A longer flush leaves SRCU.
@@ -51,10 +52,10 @@ impl Binding {
     ///
     /// `ERANGE` for a block outside of its leaf, `EACCES` for access flags that a leaf lacks,
     /// `ELOOP` for more than [`MAX_LEVELS`] levels, and for small pieces through which a packet
-    /// could take more than [`work::MAX`], `EOPNOTSUPP` for the flag `FLUSH_PERSISTENT`
-    /// with ODP leaves, more than [`MAX_FLUSHED`] pieces or more than [`MAX_FLUSHED_AGAIN`] bytes
-    /// of which the leaves have fewer, `ENOMEM`. A key names a leaf by its
-    /// lkey. Every write, also a peer's, therefore needs the leaf's flag `LOCAL_WRITE`.
+    /// could take more than [`work::MAX`], `EOPNOTSUPP` for the flag `FLUSH_PERSISTENT` with ODP
+    /// leaves, with more than [`MAX_FLUSHED`] pieces, or with more than [`MAX_FLUSHED_AGAIN`] bytes
+    /// if the leaves have fewer bytes, `ENOMEM`. A key names a leaf by its lkey. Every write, also
+    /// a peer's, therefore needs the leaf's flag `LOCAL_WRITE`.
     pub(crate) fn new(
         layout: KLayout,
         leaves: KVVec<Leaf>,
@@ -229,7 +230,7 @@ struct Survey {
 }
 
 impl Survey {
-    /// Begins with no pieces.
+    /// Makes a survey without pieces.
     fn new() -> Self {
         Self {
             own: 0,
@@ -238,8 +239,8 @@ impl Survey {
         }
     }
 
-    /// Checks that pieces stay within their leaf, and counts them. A block is cut where a piece of
-    /// a level below ends.
+    /// Checks that pieces stay within their leaf, and counts them. Counts a block once for each
+    /// piece of the level below, because it may be cut at the end of each of them.
     ///
     /// # Errors
     ///
@@ -255,7 +256,7 @@ impl Survey {
         Ok(())
     }
 
-    /// Ends after all pieces.
+    /// Returns the result after all pieces were added.
     fn end(self) -> Self {
         Self {
             grain: if self.own == 1 {
@@ -269,14 +270,14 @@ impl Survey {
 }
 
 impl Binding {
-    /// Turns an old binding, which [`Self::recycle`] returned, into a binding of the same layout at
-    /// the address `addr` of `leaf`. The layout has a single leaf.
+    /// Gives an unused binding, which [`Self::recycle`] returned, the address `addr` of `leaf`. The
+    /// shape of its layout stays. The layout has a single leaf.
     ///
     /// # Errors
     ///
     /// Those of [`Self::new`]; `EOPNOTSUPP` if `leaf` is a key or an ODP MR, for the flag
-    /// `FLUSH_PERSISTENT`, and if the old binding had several levels. After an error this is still
-    /// an old binding, with a layout of the same shape.
+    /// `FLUSH_PERSISTENT`, and if the unused binding had several levels. After an error the binding
+    /// is still unused, and its layout has the same shape.
     pub(crate) fn renew(&mut self, addr: u64, leaf: Leaf, access: Access, pd: &Pd) -> Result {
         let is_memory = matches!(leaf.place, LeafPlace::Memory { .. });
         if !is_memory

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory of an old binding, which the next bind of the same key uses.
+//! The unused binding of a key, whose memory the next bind of the key uses.
 //!
-//! A program may bind a key for each message. A key therefore keeps the memory of its last binding
-//! if that is short, and a bind of a short layout of the same kind allocates nothing. The memory
-//! stays charged to the owner of the key. An old binding refers to nothing any more: its leaves
-//! were unpinned.
+//! A program may bind a key for each message. So a key keeps its last binding for its memory, if
+//! that binding is short. A bind of a short layout of the same kind then allocates nothing. The
+//! memory stays charged to the owner of the key. An unused binding refers to no MR, because its
+//! leaves were unpinned.
 
 use super::{Binding, KLayout, Leaf};
 use crate::{
@@ -26,8 +26,8 @@ pub(crate) const SHORT: usize = 4;
 const EMPTY: KLayout = KLayout::List(List::unfilled(KVVec::new()));
 
 impl Binding {
-    /// Returns the memory of a binding that no access can find any more. Drops the binding if it is
-    /// long, or if it has other users.
+    /// Turns a binding that no access can find any more into an unused one. Drops the binding if it
+    /// is long, or if there are other references to it.
     pub(crate) fn recycle(this: Arc<Self>) -> Option<UniqueArc<Self>> {
         let capacity = match &this.layout {
             KLayout::List(list) => list.storage().capacity(),
@@ -42,20 +42,20 @@ impl Binding {
         {
             return None;
         }
-        // The caller has waited for accesses, so nothing else refers to the binding unless a search
-        // for the keys over an MR looks at it now.
+        // The caller has waited for accesses, so only a search for the keys over an MR may still
+        // refer to the binding.
         let mut unused = Arc::into_unique_or_drop(this).map(Pin::into_inner)?;
         unused.leaves.clear();
         Some(unused)
     }
 }
 
-/// The memory for a binding that is being made: that of an old one, or none.
+/// The memory for a binding that is being made: that of an unused binding, or none.
 #[derive(Default)]
 pub(crate) struct Room(Option<UniqueArc<Binding>>);
 
 impl Room {
-    /// Makes room of an old binding.
+    /// Uses the memory of `unused`, if there is an unused binding.
     pub(crate) fn new(unused: Option<UniqueArc<Binding>>) -> Self {
         Self(unused)
     }
@@ -86,7 +86,7 @@ impl Room {
         if let KLayout::List(list) = self.layout() {
             let mut entries = list.into_storage();
             if entries.capacity() >= count {
-                // Nothing of the old layout stays.
+                // All entries are overwritten, so that none of the earlier layout stays.
                 entries.clear();
                 entries.resize(count, Entry::default(), GFP_MAYFAIL)?;
                 return Ok(entries);

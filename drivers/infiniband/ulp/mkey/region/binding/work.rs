@@ -26,7 +26,8 @@ pub(super) const LONG: u64 = 20_000;
 /// leads to it.
 const MAX_VISITS: usize = 4096;
 
-/// The most leaves that are looked at for that. The thread does not reschedule meanwhile.
+/// The most leaves that are visited to find the work of a packet. The thread does not reschedule
+/// meanwhile.
 const MAX_LEAVES: usize = 1 << 20;
 
 /// Returns the grain of a layout.
@@ -72,8 +73,9 @@ pub(super) fn of_packet(layout: &KLayout, grain: Grain, leaves: &[Leaf], on_dema
 }
 
 /// Returns the levels that an access walks over below a binding with `leaves`, outermost first.
-/// The second value is `false` if there are more than [`MAX_VISITS`] ways to their keys, or more than
-/// [`MAX_LEAVES`] leaves on these. The third value is `false` if all memory is that of one leaf.
+/// The second value is `false` if these are not all levels, because more than [`MAX_VISITS`] paths
+/// lead to keys, or because the paths have more than [`MAX_LEAVES`] leaves. The third value is
+/// `false` if all memory is that of one leaf.
 fn levels_below(leaves: &[Leaf]) -> ([Option<Level>; MAX_LEVELS], bool, bool) {
     let mut levels = [None; MAX_LEVELS];
     let mut several = leaves.len() > 1;
