@@ -239,7 +239,7 @@ __rust_helper bool rust_helper_rdma_table_passed(unsigned long era)
 	return poll_state_synchronize_srcu(&rdma_table_srcu, era);
 }
 
-/* Returns true if no reader is left. Otherwise lets a grace period begin and does not wait. */
+/* Returns true if no reader is left. Otherwise starts a grace period and does not wait for it. */
 __rust_helper bool rust_helper_rdma_table_unused(void)
 {
 	if (rdma_table_is_idle())
@@ -249,8 +249,8 @@ __rust_helper bool rust_helper_rdma_table_unused(void)
 }
 
 /*
- * Waits for a grace period that rdma_table_unused() let begin, also while there is no reader.
- * The module may not be unloaded during one.
+ * Waits for the grace periods that rdma_table_unused() started, also if there is no reader.
+ * The module must not be unloaded during a grace period.
  */
 __rust_helper void rust_helper_rdma_table_drain(void)
 {
@@ -308,7 +308,7 @@ __rust_helper bool rust_helper_wait_for_none_timeout(atomic_t *count, long jiffi
 __rust_helper void rust_helper_rdma_count_user(atomic_t *count)
 {
 	atomic_inc(count);
-	/* Pairs with the barrier of a writer between its exchange and its look at the count. */
+	/* Pairs with the barrier of a writer between its exchange and its check of the count. */
 	smp_mb__after_atomic();
 }
 

@@ -24,9 +24,9 @@ const _: () = {
     assert!(raw == bindings::GFP_KERNEL_ACCOUNT);
 };
 
-/// Flags for large allocations that a process asks for and can do without. They are charged to its
-/// control group. If the group or the machine has no memory, the allocation fails without a message
-/// and without the OOM killer.
+/// Flags for large allocations on behalf of a process, which may fail. They are charged to the
+/// control group of the process. If the group or the machine has no memory, the allocation fails
+/// without a message and without the OOM killer.
 pub(crate) const GFP_MAYFAIL: Flags = flags(
     bindings::GFP_KERNEL_ACCOUNT | bindings::__GFP_NOWARN | 1 << bindings::___GFP_RETRY_MAYFAIL_BIT,
 );

@@ -86,7 +86,8 @@ pub(crate) use string_parameter;
 /// as many elements as the argument `count` says.
 ///
 /// C callers promise that arguments are valid during the call. So the body is a separate function,
-/// which must be correct for any lifetimes of its arguments. A body that keeps one does not compile:
+/// which must be correct for any lifetimes of its arguments. A body that keeps an argument does not
+/// compile:
 ///
 /// ```text
 /// fn ib_keep(pd: &Pd) -> Result {
@@ -339,7 +340,7 @@ unsafe impl<'a, T> FromCArray for &'a mut [T] {
     }
 }
 
-/// Bytes that C passes for reading. There is never a reference to them.
+/// Bytes that C passes for reading. Rust code never has a reference to them.
 pub(crate) struct Bytes<'a> {
     start: *const u8,
     len: usize,
@@ -366,7 +367,7 @@ impl Bytes<'_> {
     }
 }
 
-/// Bytes that C passes for writing. There is never a reference to them.
+/// Bytes that C passes for writing. Rust code never has a reference to them.
 pub(crate) struct BytesMut<'a> {
     start: *mut u8,
     len: usize,

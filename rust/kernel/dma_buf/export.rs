@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Export of memory as a dma-buf. Processes map it, devices use it, its owner can revoke it.
+//! Export of memory as a dma-buf. Processes map the dma-buf, devices use it, and its owner can
+//! revoke it.
 //!
 //! C header: [`include/linux/dma-buf.h`](srctree/include/linux/dma-buf.h)
 //!

@@ -57,7 +57,8 @@ impl<T> Dm<T> {
         self.users().load(ordering::Relaxed) != 0
     }
 
-    /// Counts `mr`, a new region, as one over the object, until `ib_dereg_mr()` has deregistered it.
+    /// Counts `mr`, a new MR, as one over the object, until `ib_dereg_mr()` has deregistered the
+    /// MR.
     ///
     /// # Safety
     ///
@@ -65,8 +66,8 @@ impl<T> Dm<T> {
     /// it is [`Self::in_use`]. Nothing else may use `mr` during the call.
     pub(super) unsafe fn attach(&self, mr: &mut OwnedMr) {
         self.users().add(1, ordering::Relaxed);
-        // SAFETY: By the safety requirement, only this uses the region. The core decrements the
-        // count when it deregisters the region, and the object exists until then.
+        // SAFETY: By the safety requirement, only this uses the MR. The core decrements the count
+        // when it deregisters the MR, and the object exists until then.
         unsafe { (*mr.as_raw()).dm = self.raw.get() };
     }
 

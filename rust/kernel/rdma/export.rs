@@ -195,8 +195,8 @@ impl<T> Deref for HeldDm<'_, T> {
 }
 
 impl<T> HeldDm<'_, T> {
-    /// Counts `mr`, a new MR, as one over the memory until it is deregistered. The memory cannot be taken
-    /// before, see [`GivenUpDm::take`].
+    /// Counts `mr`, a new MR, as one over the memory until the MR is deregistered. Until then the
+    /// memory cannot be taken, see [`GivenUpDm::take`].
     pub(crate) fn attach(&self, mr: &mut OwnedMr) {
         // SAFETY: C holds the object, which came from `IntoPtr`, and `take()` refuses one in use.
         unsafe { self.0.attach(mr) };

@@ -195,7 +195,8 @@ impl Mr {
         unsafe { (*(*self.as_raw()).pd).uobject.is_null() }
     }
 
-    /// Returns the index by which the device finds the MR. Each MR of a device has another index.
+    /// Returns the index by which the device finds the MR. No two MRs of a device have the same
+    /// index.
     pub(crate) fn index(&self) -> u32 {
         self.lkey() >> 8
     }

@@ -78,8 +78,8 @@ pub(crate) trait DeviceOps: ClientOps {
     /// Makes `mr` an MR for up to `max` elements of a scatterlist, which may have gaps.
     fn alloc_fast_reg(this: ArcBorrow<'_, Self>, mr: &Mr, max: u32) -> Result;
 
-    /// Maps the leading elements that fit to such an MR. Its next registration is over them. Must
-    /// not sleep or allocate.
+    /// Maps as many of the first elements as fit to such an MR. The next registration of the MR is
+    /// over these elements. Must not sleep or allocate.
     fn map_fast_reg(&self, mr: &Mr, elements: Elements<'_>) -> Result<MappedElements>;
 
     /// Returns the page size with which the MR was last mapped, or its initial one. Must not sleep.
@@ -107,7 +107,7 @@ pub(crate) trait DeviceOps: ClientOps {
     /// because a process decides how long.
     fn is_held_up(leaving: &Self::Leaving) -> bool;
 
-    /// Waits for such accesses. Sleeps.
+    /// Waits for the accesses of which [`Self::is_held_up`] tells. Sleeps.
     fn wait(leaving: &Self::Leaving);
 
     /// Deregisters an MR by calling `stock`, after [`Self::wait`] has returned. The binding of the
@@ -186,15 +186,16 @@ pub(crate) trait DeviceOps: ClientOps {
     /// kernel user may outlive the client.
     fn created_qp(&self, qp: &Qp);
 
-    /// Called with the QP of a process, before the driver destroys it: lets the QP bind no more memory
-    /// windows. Returns `true` if windows may be bound to it.
+    /// Called with the QP of a process, before the driver destroys it. Forbids the QP to bind more
+    /// memory windows. Returns `true` if windows may be bound to it.
     fn close_qp(&self, qp: &Qp) -> bool;
 
     /// The bindings of some memory windows that ended. Dropping them sleeps.
     type Ended;
 
-    /// Ends the bindings of some memory windows that are bound to a closed QP, from the index `from` on,
-    /// which becomes that of the next one. Returns [`None`] if no window is left. Sleeps.
+    /// Ends the bindings of some memory windows that are bound to a closed QP, from the index
+    /// `from` on. Sets `from` to the index with which the next call begins. Returns [`None`] if no
+    /// window is left. Sleeps.
     fn end_windows(&self, qp: &Qp, from: &mut u32) -> Option<Self::Ended>;
 
     /// Keeps MRs from being deregistered.

@@ -108,9 +108,9 @@ impl LockMany {
 
     /// Locks one of the mutexes. Returns [`None`] if others hold it for `jiffies` jiffies. Sleeps.
     ///
-    /// A `struct mutex` has no wait with a limit, so this looks once in each jiffy, and threads in
-    /// [`Self::lock`] may always be first. That suits callers that rarely meet another thread, and
-    /// that may give up.
+    /// A `struct mutex` has no wait with a limit, so this tries once in each jiffy. Threads in
+    /// [`Self::lock`] may always be faster. That suits callers that rarely compete with another
+    /// thread, and that may give up.
     pub(crate) fn lock_within<'a, T>(
         &self,
         mutex: &'a ManyMutex<T>,

@@ -12,9 +12,10 @@ extern "C" {
 /// Copies `len` bytes, which other processors and devices may read and write meanwhile. A byte that
 /// is written meanwhile is copied as it was before or as it is afterwards.
 ///
-/// In Rust's model an ordinary access that races is undefined behaviour. The copy is made by C. But
-/// the compiler knows what a function named `memcpy` does. Without the assembly, which contains no
-/// instruction, it could replace the call, and use the original bytes for those of the copy.
+/// In Rust's model an ordinary access that races is undefined behaviour, so C makes the copy. But
+/// the compiler knows what a function named `memcpy` does: it could replace the call, or read the
+/// original bytes in place of the copied ones. The assembly, which contains no instruction,
+/// prevents that.
 ///
 /// # Safety
 ///

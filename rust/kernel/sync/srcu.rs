@@ -55,15 +55,15 @@ pub(crate) fn synchronize() {
     unsafe { bindings::rdma_table_synchronize() };
 }
 
-/// The time in which a module uses the domain. Dropping it waits for grace periods that
-/// [`Retired::is_over`] let begin and that no caller waited for: none may outlive the module. There are
-/// no critical sections any more, and none begins.
+/// A module's use of the domain. Dropping this waits for the grace periods that
+/// [`Retired::is_over`] started and that no caller waited for, because no grace period may outlive
+/// the module. By then all critical sections have ended, and none begins.
 #[allow(dead_code, reason = "not for ULPs")]
 pub(crate) struct InUse(());
 
 #[allow(dead_code, reason = "not for ULPs")]
 impl InUse {
-    /// Begins the time.
+    /// Begins the use.
     pub(crate) fn new() -> Self {
         Self(())
     }
@@ -350,7 +350,7 @@ impl<T: Send + Sync> Retired<T> {
         self.value.as_ref()
     }
 
-    /// Returns `true` if no reader is left. Otherwise lets a grace period begin. Does not sleep.
+    /// Returns `true` if no reader is left. Otherwise starts a grace period. Does not sleep.
     pub(crate) fn is_over(&self) -> bool {
         if self.over.load(ordering::Relaxed) {
             return true;

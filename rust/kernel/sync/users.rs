@@ -26,14 +26,14 @@ pub(crate) enum Patience {
     Bounded(Jiffies),
 }
 
-/// The patience of a thread for several waits together.
+/// A time limit for several waits together.
 pub(crate) struct Deadline {
     patience: Patience,
     start: Instant<Monotonic>,
 }
 
 impl Deadline {
-    /// Begins the waits.
+    /// Starts the time of the first wait.
     pub(crate) fn new(patience: Patience) -> Self {
         Self {
             patience,
@@ -127,9 +127,8 @@ impl Users {
         unsafe { bindings::rdma_count_user(self.0.get()) };
     }
 
-    /// Ends a user that [`Self::enter`] counted. Wakes the threads that wait, if there are no more
-    /// users and `is_awaited`, which is called after that, returns `true`. Ending is a full
-    /// barrier.
+    /// Ends a user that [`Self::enter`] counted. If it was the last user, calls `is_awaited`, and
+    /// wakes the threads that wait if that returns `true`. Ending is a full barrier.
     #[inline]
     pub(crate) fn leave(&self, is_awaited: impl FnOnce() -> bool) {
         // SAFETY: The count is initialised, and a reference keeps it.

@@ -44,9 +44,9 @@ impl LeafMemory {
     /// Returns the lkey and the address of `offset`. A key of `pd` will refer to the bytes from
     /// `lowest` to before `end`.
     ///
-    /// An lkey is a number, which names another region in another domain. So the domain of a region
-    /// is checked here; ib_mkey checks its range. The local DMA lkey has no range and is the same
-    /// for all devices, so both are checked here.
+    /// An lkey is a number, which can name another MR in another domain. So the domain of an MR is
+    /// checked here; ib_mkey checks the range. The local DMA lkey has no range and is the same for
+    /// all devices, so the device and the range of host memory are checked here.
     fn place(&self, pd: &DevicePd, offset: u64, lowest: i128, end: i128) -> Result<(u32, u64)> {
         match self {
             Self::Dm(region) => {

@@ -17,7 +17,7 @@
 //! its protection domain, and each of them the device, which stays registered. Dropping an object
 //! frees it. So an object is never busy when it is freed, in whatever order objects are dropped.
 //!
-//! A module includes `rust/kernel/for_ulp.rs`, whose head says how.
+//! A module includes `rust/kernel/for_ulp.rs`, whose first lines say how.
 //!
 //! The functions are those of [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h) and, in
 //! `mkey.rs` and `mkey/`, of the header that they name. They sleep unless they say otherwise.

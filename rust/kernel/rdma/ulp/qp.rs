@@ -252,7 +252,8 @@ impl Qp {
         self.complete()
     }
 
-    /// Refuses a key of another protection domain. By its number, a request would use another key.
+    /// Refuses a key of another protection domain, because its rkey may name another key on the
+    /// device of the queue pair.
     fn check_key<State>(&self, key: &Mkey<State>) -> Result {
         if key.pd().is(&self.pd) {
             Ok(())
