@@ -13,12 +13,12 @@ use super::{Block, Pieces, Records, Row};
 /// The largest number of blocks that are compared pair by pair.
 const MAX_COMPARED: usize = 32;
 
-/// Returns `true` if two bytes at one address of a leaf keep their order when, in the
-/// innermost dimension, all pieces of a block come before those of the next one.
+/// Returns `true` if, in the innermost dimension, all pieces of a block may be visited before those
+/// of the next block. Two bytes at one address of a leaf must keep their order.
 ///
-/// The order changes for a piece of a block and a later piece, at a lower index,
-/// of a later block. The change does not matter if no two such pieces meet. Blocks of different
-/// leaves are taken to meet, since leaves can be the same memory.
+/// The order changes for a piece of a block and the pieces of later blocks at lower indices. The
+/// change does not matter if no two such pieces overlap. Blocks of different leaves count as
+/// overlapping, because leaves can be the same memory.
 pub(super) fn keep_apart(blocks: &[Block], dims: &Dims) -> bool {
     let mut pairs = (1..).zip(blocks).flat_map(|(next, block)| {
         let later = blocks.get(next..).unwrap_or_default();
@@ -28,8 +28,8 @@ pub(super) fn keep_apart(blocks: &[Block], dims: &Dims) -> bool {
         || (blocks.len() <= MAX_COMPARED && pairs.all(|(one, two)| never_meet(one, two, dims)))
 }
 
-/// Returns `true` if no piece of `one` meets a piece of `two`, a later block, at a lower
-/// index in the innermost dimension and at the same index in all others.
+/// Returns `true` if no piece of `one` overlaps a piece of `two`, a later block, at a lower index
+/// in the innermost dimension and at the same index in all others.
 fn never_meet(one: &Block, two: &Block, dims: &Dims) -> bool {
     if one.leaf() != two.leaf() {
         return false;
@@ -57,8 +57,8 @@ fn never_meet(one: &Block, two: &Block, dims: &Dims) -> bool {
 }
 
 /// The smallest distance of pieces that are visited in the order of the layout instead of block by
-/// block. At this distance few pieces of one block are in one page, so block by block each page
-/// would be visited once for each block.
+/// block. At this distance few pieces of one block are in one page, so a visit block by block would
+/// visit each page once for each block.
 const FAR: u64 = 256;
 
 /// Returns `true` if the blocks are records: pieces of one size, in one leaf, that keep their
@@ -77,7 +77,7 @@ pub(super) fn are_records(blocks: &[Block], dims: &Dims) -> bool {
 }
 
 /// Returns the number of pieces of `bytes` bytes before `offset`, and the number of those in `len`
-/// bytes. Returns [`None`] if one of them is not whole, and if `len` is zero.
+/// bytes. Returns [`None`] if the range begins or ends within a piece, and if `len` is zero.
 #[inline(always)]
 pub(super) fn whole(offset: u64, len: u64, bytes: NonZeroU64) -> Option<(u64, u64)> {
     step();
@@ -226,7 +226,7 @@ impl<'a> BlocksWalk<'a> {
         found: &Found<'a>,
         end: u64,
     ) -> Self {
-        // The first batch is the single tuple that was found, from the block that was found on.
+        // The first batch is the tuple of the offset alone, from the block of the offset on.
         let index = blocks
             .len()
             .saturating_sub(found.rest.len())

@@ -18,8 +18,8 @@ pub const MAX_PARTS: usize = 16;
 
 /// The largest number of places that are searched for to replace one piece.
 ///
-/// To find [`MAX_PARTS`] ranges of lists takes fewer. Levels that could not become a list take
-/// more.
+/// Lists need fewer searches for [`MAX_PARTS`] ranges. Only levels that could not become a list
+/// need more.
 const MAX_LOOKS: usize = 2 * MAX_PARTS;
 
 /// A key that is a leaf of a layout.

@@ -362,7 +362,7 @@ impl<I: Indices> Indexed<I> {
         let pos = offset.wrapping_sub(at.wrapping_mul(self.block_len));
         let walk = IndexedWalk {
             indices: self.indices.as_slice(),
-            // The number of indices is a `usize`, so this does not fail.
+            // This does not fail, because the number of indices is a `usize`.
             at: usize::try_from(at).ok()?,
             held: 0,
             leaf: self.leaf,
@@ -379,7 +379,7 @@ pub(super) struct IndexedWalk<'a> {
     indices: IndexSlice<'a>,
     /// The number of the next index.
     at: usize,
-    /// The number of indices of the current row, which are before that one.
+    /// The number of indices of the current row, which end before `at`.
     held: usize,
     leaf: u32,
     scale: Scale,
@@ -435,7 +435,7 @@ impl<'a> Walk<'a> for IndexedWalk<'a> {
         let first = self.at.checked_sub(usize::try_from(held.count).ok()?)?;
         let rest = self.indices.len().checked_sub(first)?;
         let most = usize::try_from(left.checked_div(held.len)?).ok()?;
-        // The next pieces may be a long row again.
+        // The number is limited, because the next pieces may be a long row again.
         let count = rest.min(most).min(SCATTERED);
         if count < 2 {
             return None;

@@ -29,7 +29,8 @@ pub struct Block {
 const _: () = assert!(size_of::<Block>() <= 128);
 
 impl Block {
-    /// Describes `bytes_count` bytes of `leaf`. `addr` is their address where all indices are zero.
+    /// Describes `bytes_count` bytes of `leaf`. `addr` is their address at index zero of every
+    /// dimension.
     ///
     /// `stride` is the distance from the start of one block to the next, for each dimension,
     /// outermost first. Strides of dimensions that the layout lacks are ignored.
@@ -48,7 +49,7 @@ impl Block {
         self.leaf
     }
 
-    /// Returns the address of the first byte where all indices are zero.
+    /// Returns the address of the first byte at index zero of every dimension.
     pub fn addr(&self) -> u64 {
         self.addr
     }

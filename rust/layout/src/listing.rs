@@ -125,8 +125,8 @@ impl<S: DerefMut<Target = [Entry]>> Listing<S> {
         before.wrapping_sub(count) as usize
     }
 
-    /// Adds the items that continue the last segment, which is scattered, up to one that makes the
-    /// last ones a row. Returns their number.
+    /// Adds the items that continue the last segment, which is scattered, up to the item with which
+    /// the last entries form a row. Returns their number.
     #[inline(always)]
     fn add_scattered<T>(&mut self, items: &[T], range: &impl Fn(&T) -> (u64, u64, u64)) -> usize {
         let Segment {
@@ -180,12 +180,12 @@ impl<S: DerefMut<Target = [Entry]>> Listing<S> {
 
     /// Adds the items of which each has another length than the entry before. The last segment has
     /// one entry, and each of these items is a segment, too. Returns their number.
-    // This is not inlined, because its loop needs registers that the other loops need, too.
+    // Not inlined, so that its loop does not take registers from the other loops.
     #[inline(never)]
     fn add_singles<T>(&mut self, items: &[T], range: &impl Fn(&T) -> (u64, u64, u64)) -> usize {
         let (leaf, name) = (self.segment.leaf, self.name);
         let (mut addr, mut length) = (self.segment.addr, self.segment.length);
-        // The bits that any address has, and those of any length without one byte.
+        // The bits that are set in any address, and those in any length minus 1.
         let (mut any, mut less) = (0u64, 0u64);
         let mut start = self.length;
         let slots = self.room.get_mut(self.added..).unwrap_or_default();
@@ -299,11 +299,11 @@ impl<S: DerefMut<Target = [Entry]>> Listing<S> {
             all,
         } = self.checked;
         let highest = if segment.is_scattered() {
-            // No address is higher. A stride can have the distance of any two in the same half of
-            // the address space.
+            // No address is higher than `any`. If all addresses are in one half of the address
+            // space, a stride can have the distance of any two.
             ((any ^ all) >> 63 == 0).then_some(any)
         } else {
-            // Equal distances could also lead around the end of the address space.
+            // Entries at equal distances could also wrap around the end of the address space.
             let distance = segment.distance.unwrap_or(0);
             let reach = distance
                 .unsigned_abs()
@@ -327,7 +327,7 @@ impl<S: DerefMut<Target = [Entry]>> Listing<S> {
         }
     }
 
-    /// Makes the list. Entries that were not added stay as they were in the room.
+    /// Makes the list. Entries of the storage that were not added stay as they were.
     ///
     /// # Errors
     ///

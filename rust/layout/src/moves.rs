@@ -3,8 +3,8 @@
 //! Moves of a layout to another address.
 //!
 //! A program that describes a layout for each message often describes the same blocks at another
-//! place. What was found when the layout was made depends on the distances of the blocks, and not on
-//! their place. It therefore stays.
+//! address. What was computed when the layout was made depends only on the distances of the blocks.
+//! So a move keeps it.
 
 use core::borrow::BorrowMut;
 use core::ops::DerefMut;
@@ -46,7 +46,7 @@ impl<S: DerefMut<Target = [Block]>, P: BorrowMut<Shape>> Interleaved<S, P> {
         let [own] = &*self.blocks else {
             return false;
         };
-        // To compare the arrays as such would take a call.
+        // A comparison of the whole arrays would be a call.
         let mut strides = own.stride().iter().zip(stride);
         own.bytes_count() == bytes_count
             && strides.all(|(own, stride)| own == stride)
@@ -77,8 +77,8 @@ impl<S: DerefMut<Target = [Block]>, P: BorrowMut<Shape>> Interleaved<S, P> {
 
 impl<S: DerefMut<Target = [Entry]>> List<S> {
     /// Returns `true` if all entries of this list have one leaf and the lengths of `ranges`, and if
-    /// their addresses differ from those of `ranges` by one distance, modulo 2^64. Each of `ranges`
-    /// is an address and a length.
+    /// all their addresses differ from those of `ranges` by the same distance, modulo 2^64. Each of
+    /// `ranges` is an address and a length.
     #[inline]
     pub fn is_like(&self, mut ranges: impl ExactSizeIterator<Item = (u64, u64)>) -> bool {
         let mut entries = self.entries.iter();

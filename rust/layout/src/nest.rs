@@ -104,8 +104,8 @@ where
     }
 }
 
-/// The largest piece of a row that [`take_row`] takes apart. A cursor takes longer to make, and
-/// less time for each row.
+/// The largest piece of a row that [`take_row`] takes apart. Larger pieces get a cursor, which
+/// takes longer to make and less time for each row.
 pub(super) const SHORT: u64 = 32;
 
 /// See [`Layout::take_row`].
@@ -204,7 +204,7 @@ fn within_pieces(outer: &Row, place: &Place) -> Option<Row> {
     let room = row.len.checked_sub(place.pos)?.checked_sub(outer.len)?;
     let (count, stride) = match advance(outer, row, row.count.saturating_sub(1), place.before) {
         Some(found) => found,
-        // Several pieces are in one piece.
+        // Several pieces of `outer` are in one piece of the row.
         None => {
             let room = if outer.stride < 0 { place.pos } else { room };
             let more = room.checked_div(outer.stride.unsigned_abs())?;

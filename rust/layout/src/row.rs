@@ -120,11 +120,11 @@ pub enum Order {
     /// Any order: for an access that reads the layout.
     Any,
     /// Of two bytes at one address of a leaf, the one with the higher position comes later. Rows of
-    /// different leaves come in the order of the layout. For an access that writes, if no two
-    /// addresses of a leaf are the same memory.
+    /// different leaves come in the order of the layout. This order is enough for an access that
+    /// writes if no two addresses of a leaf are the same memory.
     Leaf,
-    /// Every byte comes after those with lower positions. For an access that writes to leaves about
-    /// which nothing is known.
+    /// Every byte comes after those with lower positions. An access that writes needs this order if
+    /// nothing is known about its leaves.
     Strict,
 }
 

@@ -43,8 +43,7 @@ pub(super) trait Walk<'a> {
     /// Takes pieces of several rows. The first is the current row, of which `held` is left. The
     /// pieces begin at position `at` in the access, which has `left` more bytes.
     ///
-    /// Returns [`None`] if it is better to take the current row alone. It then stays the current
-    /// row.
+    /// Returns [`None`] if it is better to take the current row alone. The current row then stays.
     #[inline(always)]
     fn take(&mut self, _held: &Row, _left: u64, _at: u64) -> Option<Pieces<'a>> {
         None
@@ -62,8 +61,8 @@ pub trait Cursor<'a>: Iterator<Item = Row> + Into<Rows<'a>> {
 
 /// The work of an access that needs a cursor.
 ///
-/// Each kind of layout has its own cursor, and the work is compiled for each of them. A cursor of
-/// all kinds would take longer to make and to advance.
+/// Each kind of layout has its own cursor, and the work is compiled for each of them. One cursor
+/// for all kinds would take longer to make and to advance.
 pub trait Walker<'a> {
     /// The result.
     type Output;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pieces of one size that follow one another in an access, but are no row.
+//! Pieces of one size that follow one another in an access, but do not form a row.
 
 use super::{Block, Entry, Row};
 
 /// The places of scattered pieces.
 #[derive(Clone, Copy, Debug)]
 pub enum Places<'a> {
-    /// Those of entries.
+    /// The addresses of entries.
     Entries(&'a [Entry]),
-    /// Those of 32-bit indices.
+    /// The places of 32-bit indices.
     U32(&'a [u32], Scale),
-    /// Those of 64-bit indices.
+    /// The places of 64-bit indices.
     U64(&'a [u64], Scale),
 }
 
@@ -24,7 +24,7 @@ pub struct Scale {
     pub unit: u64,
     /// The first byte of the pieces of all indices of the layout.
     pub start: u64,
-    /// The last byte of these.
+    /// The last byte of these pieces.
     pub last: u64,
 }
 
@@ -66,7 +66,8 @@ pub struct Plane {
     pub far: i64,
     /// Number of rows of a plane; at least two.
     pub rows: u64,
-    /// Distance in bytes from one plane to the next in memory. It has no meaning if there is one.
+    /// Distance in bytes from one plane to the next in memory. It has no meaning if there is only
+    /// one plane.
     pub farther: i64,
     /// Number of planes; never zero.
     pub planes: u64,

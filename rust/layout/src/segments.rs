@@ -2,9 +2,9 @@
 
 //! Segments of a list: successive entries of one leaf and one length.
 //!
-//! The entries of a row have equal distances. Those of a scattered segment are anywhere. A few
-//! entries at one distance between other entries belong to a scattered segment, because to begin a
-//! row takes longer than a few scattered pieces.
+//! The entries of a row have equal distances. The entries of a scattered segment are anywhere. A
+//! few entries at one distance between other entries belong to a scattered segment, because
+//! beginning a row takes longer than copying a few scattered pieces.
 
 use core::mem;
 
@@ -121,7 +121,7 @@ impl Segment {
         true
     }
 
-    /// Returns `true` if so many of the last entries have one distance that they are a row.
+    /// Returns `true` if enough of the last entries have one distance to form a row.
     #[inline]
     pub(super) fn ends_in_row(&self) -> bool {
         self.tail > SHORT && self.is_scattered()
@@ -176,7 +176,8 @@ fn place_one(entry: &mut Entry) -> Result<u64, Error> {
 /// Does the work of [`place`] in one pass.
 fn place_all(entries: &mut [Entry]) -> Result<u64, Error> {
     let mut length = 0u64;
-    // No entry continues a segment of entries without bytes, so the first one begins another.
+    // The length of the empty segment is zero, which no entry has, so the first entry begins a new
+    // segment.
     let mut last = Segment::default();
     for index in 0..entries.len() {
         let Some(entry) = entries.get_mut(index) else {

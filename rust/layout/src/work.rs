@@ -31,7 +31,7 @@ pub mod units {
     /// Halving the number of blocks to search in.
     pub const HALVE: u64 = 3;
 
-    /// The further work of a search in several interleaved blocks.
+    /// The additional work of a search in several interleaved blocks.
     pub const BLOCKS: u64 = 12;
 
     /// One more row of a cursor that is in one piece of the level above.
@@ -40,7 +40,7 @@ pub mod units {
     /// Leaving a level for the next one while rows are left, and coming back for the next row.
     pub const RETURN: u64 = 30;
 
-    /// The same, if many rows are left, for each of them.
+    /// The cost of [`RETURN`] for each row, if many rows are left.
     pub const NEXT: u64 = 15;
 
     /// Making a cursor, besides its search.
@@ -55,11 +55,11 @@ pub mod units {
     /// The copy of a further piece.
     pub const PIECE: u64 = 5;
 
-    /// The further work of the visit if the page comes on demand.
+    /// The additional work of the visit to an ODP page.
     pub const ON_DEMAND: u64 = 14;
 
-    /// The further work of the visit if the row is in another MR than the one before: the check of
-    /// the MR, and the page of the other MR, which is unmapped.
+    /// The additional work of the visit if the row is in another MR than the row before: the check
+    /// of the MR, and unmapping the page of the other MR.
     pub const CHANGE: u64 = 12;
 }
 
@@ -227,8 +227,8 @@ pub struct Packet {
     bytes: u64,
     /// The number of ranges.
     ranges: u64,
-    /// Each range is a part of one that begins and ends at multiples of `grain`, and does not have
-    /// more bytes than this power of two.
+    /// Each range is a part of a range that begins and ends at multiples of `grain` and has at most
+    /// this power of two of bytes.
     most: u8,
     /// Each range begins and ends at a multiple of this power of two in the packet.
     grain: u8,
@@ -288,7 +288,7 @@ impl Packet {
         }
         let twice = search.saturating_mul(2);
         let cut = twice.saturating_add(units::CUT);
-        // The only range is the packet. A cursor takes its rows, unless it is short.
+        // If the only range is the packet, a cursor takes its rows, unless the packet is short.
         let each = if self.ranges == 1 && self.bytes > nest::SHORT {
             units::STEP
         } else {
@@ -356,7 +356,7 @@ impl Packet {
     /// Cuts the ranges where the pieces of a level end.
     fn cut(self, level: Grain) -> Self {
         let grain = self.grain.min(self.shift).min(level.len());
-        // A packet begins anywhere.
+        // A packet may begin at any byte.
         let by_grain = (self.bytes >> grain).saturating_add(2);
         let is_cut = level.least != u16::MAX;
         // A range of n bytes is in at most 2 + (n - 2) / least pieces.
