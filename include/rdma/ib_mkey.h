@@ -283,7 +283,8 @@ int ib_bind_mkey_indexed(struct ib_mr *mkey,
  *
  * Copies the description into the key, under the rkey that @mkey has now. The
  * binding stays. An ib_reg_wr with opcode IB_WR_REG_MR binds the key to the
- * layout that is staged under the rkey in its field key, and uses that layout up:
+ * layout that is staged under the rkey in its field key, and removes that layout
+ * from the staged ones:
  *
  *	ib_update_fast_reg_key(mkey, ib_inc_rkey(mkey->rkey));
  *	ret = ib_map_mkey_list(mkey, sg_list, num_sge);
@@ -314,7 +315,7 @@ int ib_bind_mkey_indexed(struct ib_mr *mkey,
  * with work requests.
  *
  * Context: any that may post work requests. Does not sleep. Allocates memory only
- * if the description is longer than those that were staged before and used up.
+ * if the key has no memory left from an earlier description of that length.
  * Return: 0, or a negative errno; then nothing has changed: -EINVAL without
  * ranges and for a range without bytes, -ENOSPC for too many ranges, -EOVERFLOW,
  * -EBUSY if IB_MKEY_MAX_STAGED other layouts are staged, -ENOMEM.

@@ -244,7 +244,7 @@ enum ib_mkey_query_attrs {
 	 * strides of zero. Nothing is written for an indexed layout.
 	 */
 	IB_MKEY_ATTR_QUERY_BLOCKS,
-	/** @IB_MKEY_ATTR_QUERY_NUM_BLOCKS: in, u32, room for blocks; required with QUERY_BLOCKS */
+	/** @IB_MKEY_ATTR_QUERY_NUM_BLOCKS: in, u32, blocks that fit; required with QUERY_BLOCKS */
 	IB_MKEY_ATTR_QUERY_NUM_BLOCKS,
 	/**
 	 * @IB_MKEY_ATTR_QUERY_INDEXED: in, optional, struct ib_uverbs_mkey_indexed.
@@ -496,11 +496,10 @@ enum ib_uverbs_mkey_dm_class {
 };
 
 /*
- * The place of an allocation, a u64: a bit of enum ib_uverbs_mkey_dm_class, and
- * from bit 8 on 1 more than a number within the class, or 0 for the first that
- * the device offers.
- * A device offers host memory and the classes that the module parameter dm_class
- * names.
+ * The class of an allocation, a u64. The low 8 bits are a bit of enum
+ * ib_uverbs_mkey_dm_class. The other bits are 1 more than a number within that
+ * class, or 0 for the first memory of the class that the device offers. A device
+ * offers host memory and the classes that the module parameter dm_class names.
  */
 #define IB_MKEY_DM_HOST IB_UVERBS_MKEY_DM_HOST
 /* The NUMA node n. */
