@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Explains in a sentence why a call failed. The sentences about binds are in this module; they
-//! name the entry and the field. `calls.rs` has the sentences about other calls.
+//! Explains in a sentence why a call failed. This module has the sentences about binds, which name
+//! the entry and the field. `calls.rs` has the sentences about other calls.
 //!
 //! The kernel returns one errno value for a whole description. Most reasons can be seen in the
 //! description. For the others, this module binds its own key to the first entries of the
-//! description, and finds by bisection the first entry that the kernel refuses. All of this happens
-//! only after an error.
+//! description, and finds by bisection the first entry that the kernel refuses. The trial binds
+//! happen only after an error.
 
 pub(crate) mod calls;
 mod search;

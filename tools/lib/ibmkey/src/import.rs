@@ -37,7 +37,7 @@ pub(crate) fn context(cmd_fd: c_int) -> Result<*mut sys::ibv_context> {
     vctx.sz = size_of::<sys::verbs_context>();
     vctx.context.cmd_fd = fd;
     vctx.context.async_fd = -1;
-    // __VERBS_ABI_IS_EXTENDED; wrapper.h asserts it.
+    // This is the value of __VERBS_ABI_IS_EXTENDED, as wrapper.h asserts.
     vctx.context.abi_compat = core::ptr::without_provenance_mut(usize::MAX);
     Ok(&raw mut vctx.context)
 }

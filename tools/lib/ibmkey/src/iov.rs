@@ -156,7 +156,7 @@ pub(crate) fn register(
     Ok(response)
 }
 
-/// Flags for peers, who use the rkey of a key and not those of the MRs under it.
+/// Access flags of peers, which use the rkey of a key and not those of the MRs under it.
 const FOR_PEERS: u32 = sys::IBV_ACCESS_REMOTE_READ
     | sys::IBV_ACCESS_REMOTE_WRITE
     | sys::IBV_ACCESS_REMOTE_ATOMIC
@@ -164,9 +164,9 @@ const FOR_PEERS: u32 = sys::IBV_ACCESS_REMOTE_READ
 
 /// Returns the flags of the MRs under a key with the flags `access`.
 ///
-/// An MR may have more bytes than the key. Without remote rights, a peer that guesses its rkey
-/// reaches none of them. The key is zero-based in any case; the addresses of the MRs are those of the
-/// process.
+/// An MR may have more bytes than the key. Without remote access flags, a peer that guesses the
+/// rkey of the MR reaches none of its bytes. The key is zero-based in any case; the addresses of
+/// the MRs are those of the process.
 pub(crate) fn of_leaves(access: u32) -> u32 {
     access & !(FOR_PEERS | sys::IBV_ACCESS_ZERO_BASED)
 }

@@ -108,15 +108,15 @@ use crate::{
 pub struct Access(u32);
 
 impl Access {
-    /// This device reads.
+    /// Local reads, which need no flag.
     pub const LOCAL_READ: Self = Self(0);
-    /// This device writes, as for a receive.
+    /// Local writes, such as those of a receive.
     pub const LOCAL_WRITE: Self = Self(sys::IBV_ACCESS_LOCAL_WRITE);
-    /// Peers read.
+    /// Reads by peers.
     pub const REMOTE_READ: Self = Self(sys::IBV_ACCESS_REMOTE_READ);
-    /// Peers write. Needs [`Self::LOCAL_WRITE`], too.
+    /// Writes by peers. Needs [`Self::LOCAL_WRITE`], too.
     pub const REMOTE_WRITE: Self = Self(sys::IBV_ACCESS_REMOTE_WRITE);
-    /// Peers run atomic operations. Needs [`Self::LOCAL_WRITE`], too.
+    /// Atomic operations by peers. Needs [`Self::LOCAL_WRITE`], too.
     pub const REMOTE_ATOMIC: Self = Self(sys::IBV_ACCESS_REMOTE_ATOMIC);
 
     /// The flags that allow writing.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Device memory and indirect memory keys on every RDMA device.
+//! Device memory and indirect memory keys for RDMA devices that lack them.
 //!
 //! This is the user library of ib_mkey. Its C interface, which `<infiniband/mkey.h>` describes, is
 //! in [`ffi`]; the other modules implement it. The state of keys and of device memory is in the

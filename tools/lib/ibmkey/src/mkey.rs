@@ -242,7 +242,7 @@ pub(crate) fn bind_sge_list(
     access: u32,
     list: Array<'_, sys::ibv_sge>,
 ) -> Result<Bound> {
-    // The kernel checks that the sum fits 64 bits, so it is used only if it does.
+    // The sum is used only if the kernel accepts the list, so it fits 64 bits.
     let sum = Cell::new(0u64);
     let to_range = |sge: &sys::ibv_sge| {
         sum.set(sum.get().wrapping_add(sge.length.into()));

@@ -51,7 +51,7 @@ pub unsafe fn extended(
     // SAFETY: The context is open, by the caller's promise.
     let abi = unsafe { (*ctx).abi_compat } as usize;
 
-    // __VERBS_ABI_IS_EXTENDED; wrapper.h asserts it.
+    // This is the value of __VERBS_ABI_IS_EXTENDED, as wrapper.h asserts.
     if abi != usize::MAX {
         return None;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! A pool of keys. To take a free key needs only a lock. To return a key unbinds it.
+//! A pool of keys. Taking a free key needs only a lock. Returning a key unbinds it.
 
 use std::sync::{
     Mutex,
@@ -39,8 +39,8 @@ struct State {
 }
 
 impl State {
-    /// Marks a key as taken or not. Returns `false` if the key has that mark already, or if it is
-    /// not of this pool.
+    /// Marks a key as taken or not. Returns `false` if the key has that mark already, or if it
+    /// belongs to another pool.
     fn set_taken(&mut self, key: *mut ibv_mr, taken: bool) -> bool {
         let at = self.keys.partition_point(|&(other, _)| other < key);
 

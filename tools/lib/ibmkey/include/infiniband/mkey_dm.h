@@ -47,11 +47,11 @@ enum ibmkey_dm_class {
  * these verbs, the provider's functions stay in use. Keys do not need this function. A
  * second call on @ctx changes nothing.
  *
- * ibv_reg_dm_mr() requires IBV_ACCESS_ZERO_BASED. A copy may have any offset,
- * address and length within the device memory. The first copies of a buffer are
- * system calls; then the library maps it, if possible, and copies as memcpy()
- * does. A copy by a system call returns EFAULT for an address outside of the process's
- * memory; a copy by memcpy() raises SIGSEGV.
+ * ibv_reg_dm_mr() requires IBV_ACCESS_ZERO_BASED. A copy may begin and end at any byte
+ * of the device memory. The first copies of a buffer are system calls; then the
+ * library maps it, if possible, and copies as memcpy() does. A copy by a system call
+ * returns EFAULT for an address outside of the process's memory; a copy by memcpy()
+ * raises SIGSEGV.
  *
  * Return: 0; EOPNOTSUPP if the kernel offers no device memory on this device.
  */

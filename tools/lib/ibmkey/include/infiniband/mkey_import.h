@@ -31,8 +31,8 @@ struct ibv_context *ibmkey_import_context(int cmd_fd);
 
 /**
  * ibmkey_unimport_context - close an imported context
- * @ctx: a context of ibmkey_import_context(), or NULL. The caller uses none of the objects
- *	any more that were made with it.
+ * @ctx: a context of ibmkey_import_context(), or NULL. The caller no longer uses any object
+ *	that was made with it.
  */
 void ibmkey_unimport_context(struct ibv_context *ctx);
 
@@ -50,8 +50,8 @@ struct ibv_pd *ibmkey_import_pd(struct ibv_context *ctx, uint32_t pd_handle);
 
 /**
  * ibmkey_unimport_pd - free an imported protection domain
- * @pd: a protection domain of ibmkey_import_pd(), or NULL. The caller uses none of the
- *	objects any more that were made with it.
+ * @pd: a protection domain of ibmkey_import_pd(), or NULL. The caller no longer uses any
+ *	object that was made with it.
  */
 void ibmkey_unimport_pd(struct ibv_pd *pd);
 

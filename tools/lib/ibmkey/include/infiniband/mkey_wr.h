@@ -86,7 +86,7 @@ int ibmkey_bind_many(const struct ibmkey_bind *binds, uint32_t num,
  * ibmkey_describe - write the description of a layout for a work request
  * @bind: the layout; @bind->mkey, @bind->access and @bind->rkey are not used
  * @to: memory for the description, of any alignment; NULL if @room is 0
- * @room: number of bytes there
+ * @room: size of @to in bytes
  *
  * Return: the number of bytes of the description. If it exceeds @room, nothing is
  * written. 0 and errno for a layout that cannot be described: EINVAL, EFAULT.
@@ -141,7 +141,7 @@ struct ibmkey_wr {
  *
  * The request finds the key by @wr->mkey->rkey. This call then sets @wr->mkey->lkey
  * and rkey to those that the key has after the request, so that later requests can
- * use them. An rkey or lkey of the key from before no longer works then. If a
+ * use them. An lkey or rkey from before the request then no longer works. If a
  * request with another @rkey is refused, @wr->mkey->lkey and rkey are wrong, and
  * ibmkey_query() gives those that the key still has.
  *

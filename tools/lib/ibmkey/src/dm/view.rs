@@ -2,10 +2,11 @@
 
 //! Copies to and from device memory without a system call.
 //!
-//! The kernel makes a view of device memory: a file whose mapping shows the memory, followed by a
-//! page, the state, that says if the memory was freed. Another process that has the context can
-//! free the memory. A copy through the mapping then raises no signal. The copy finds the state
-//! changed, and the library repeats it by a system call, which returns the error.
+//! The kernel makes a view of device memory: a file whose mapping shows the memory, followed by one
+//! more page. The first byte of that page, the state, tells whether the memory was freed. Another
+//! process that has the context can free the memory. A copy through the mapping then raises no
+//! signal. The library finds the state changed, and repeats the copy by a system call, which
+//! returns the error.
 //!
 //! A mapping costs as much as several system calls. So the library maps memory only after several
 //! copies. The kernel copies memory that cannot be mapped: memory of a PCI device, and all device
@@ -47,7 +48,7 @@ use crate::{
 };
 
 /// The number of copies by system calls before the memory is mapped, a power of two. A mapping
-/// costs about as much as so many copies.
+/// costs about as much as this number of copies.
 const CALLS: u32 = 8;
 
 /// The largest number of views that a process maps. The kernel limits the number of mappings of a

@@ -20,9 +20,9 @@ use crate::{
     ioctl::Plain, //
 };
 
-/// Registered memory that the region owns. The device and peers may read and write the bytes at any
-/// time, so Rust code has no references to them. The memory of a leaked region stays registered and
-/// is never freed.
+/// Owns memory and its registration. The device and peers may read and write the bytes at any time,
+/// so Rust code has no references to them. The memory of a leaked region stays registered and is
+/// never freed.
 ///
 /// # Invariants
 ///

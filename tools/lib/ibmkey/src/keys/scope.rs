@@ -155,8 +155,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         access: Access,
     ) -> Result<Slice<'scope>> {
         refuse_writes(access)?;
-        // SAFETY: The borrow does not end before the scope, which deregisters the memory, and elements
-        // have no interior that changes. Nothing writes by this MR.
+        // SAFETY: The borrow does not end before the scope, which deregisters the memory, and
+        // elements have no interior mutability. Nothing writes through this MR.
         let lent = unsafe { self.lend(NonNull::from(memory).cast(), size_of_val(memory), access) };
         Ok(lent?.all())
     }
