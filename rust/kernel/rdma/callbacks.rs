@@ -308,8 +308,8 @@ pub(super) unsafe extern "C" fn destroy_qp<T: DeviceOps>(
         let has_windows = !udata.is_null() && running.data().close_qp(qp);
         // The driver waits for accesses of the QP, and a process decides how long these take.
         // Removal of another device must not wait for that, so a pin of the module replaces
-        // `running`. Until the driver has destroyed the QP, a task of the QP may be in code of the
-        // module, and one of both keeps that code.
+        // `running`. Either of them keeps the module loaded until the driver has destroyed the QP,
+        // because a task of the QP may execute code of the module.
         let pin = running.data().pin();
         let _running = pin.is_err().then_some(running);
         if has_windows {

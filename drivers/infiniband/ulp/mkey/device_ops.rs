@@ -133,8 +133,7 @@ impl DeviceOps for MkeyDevice {
         let layout = KLayout::List(List::new(entries)?);
         let binding = Binding::new(layout, leaves, access, pd, None, None, Room::default())?;
         let region = this.core.adopt(mr, Kind::Dm, charge)?;
-        // After a failure the caller returns the MR to the driver, which does not empty
-        // the slot.
+        // After a failure the caller returns the MR to the driver, which does not empty the slot.
         region
             .bind(&this.core.pins, &this.core.hw, mr, &binding)
             .inspect_err(|_| this.core.forget(mr.index(), &region))

@@ -134,8 +134,8 @@ impl Buffer {
         };
         let store = Arc::new(store, GFP_KERNEL)?;
         let region = OwnedMr::new(pd, u32::try_from(pages)?)?;
-        // Nothing fails from here on. A failure would drop the MR before `base`, which refers to
-        // it.
+        // Nothing may fail once `base` is made: a failure would drop the MR before `base`, which
+        // refers to the MR.
         let base = hw.back(&region, &store.memory)?;
         Ok(Self {
             export: SetOnce::new(),

@@ -2,10 +2,10 @@
 
 //! Work requests that bind a key to the layout of an earlier binding, at another address.
 //!
-//! A key keeps an unused binding for its memory, and the unused binding still has its layout
-//! (`region/binding/room.rs`). If a request describes that layout again, over one of the driver's
-//! MRs, the unused binding gets the new leaf and address, and the key is bound to it. Its range and
-//! its access flags are checked as those of any other binding.
+//! A key keeps an unused binding, whose memory the next bind uses. The unused binding still has its
+//! layout (`region/binding/room.rs`). If a request describes that layout again, over one of the
+//! driver's MRs, the unused binding gets the new leaf and address, and the key is bound to it. Its
+//! range and its access flags are checked as those of any other binding.
 //!
 //! Such a bind has the result that a bind of `access/bind.rs` would have. If it cannot succeed, it
 //! changes nothing, and `access/bind.rs` executes the request.

@@ -17,8 +17,7 @@ pub(crate) struct Short<'a> {
 }
 
 impl<'a> Short<'a> {
-    /// Uses `room` as the buffer. One block of eight dimensions fits, for example, or seven
-    /// ranges.
+    /// Uses `room` as the buffer. One block of eight dimensions fits, for example, or seven ranges.
     #[inline]
     pub(crate) fn new(room: &'a mut [u8]) -> Self {
         Self { room, len: 0 }

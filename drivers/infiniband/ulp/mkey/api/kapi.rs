@@ -63,7 +63,8 @@ fn reg_dm_mr(
     let access = Access::checked(pd.device(), access)?;
     let this = MkeyDevice::of(pd.device())?;
     let mut mr = OwnedMr::new(pd, 1)?;
-    // A peer that guesses the rkey may use the MR as soon as it is registered.
+    // Counted first, because a peer that guesses the rkey may use the MR as soon as it is
+    // registered.
     dm.attach(&mut mr);
     let this = this.as_arc_borrow();
     MkeyDevice::reg_dm_mr(this, &mr, pd, dm, offset, length, access)?;

@@ -187,8 +187,7 @@ impl Query<'_> {
         self.info.lkey = key.mr().lkey();
         self.info.rkey = key.mr().rkey();
         self.info.max_entries = key.max_entries();
-        // Outside of the critical section, because binds would wait for a fault in user
-        // memory.
+        // Outside of the critical section, because binds would wait for a fault in user memory.
         write_array(blocks, self.num_blocks, self.described.iter())?;
         write_all(self.wanted.indices, &self.indices)
     }

@@ -173,8 +173,8 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// requests after a loss of packets, and they must find the old binding.
     fn take_binds(&self, qp: &Qp);
 
-    /// Makes the driver itself execute all requests of the QPs of `device`, which is about to be
-    /// removed, except for QPs that are being destroyed. Sleeps.
+    /// Lets the driver execute all requests again, for the QPs of `device`, which is about to be
+    /// removed. Leaves out QPs that are being destroyed. Sleeps.
     fn give_binds_back(&self, device: &Device);
 
     /// Forbids accesses to a claimed MR.

@@ -135,8 +135,7 @@ impl Core {
                     LeafPlace::Key(binding),
                 )
             }
-            // The region has one leaf. The new leaf refers directly to the memory of that
-            // leaf.
+            // The region has one leaf. The new leaf refers directly to the memory of that leaf.
             Kind::Dm => {
                 let binding = region.binding.get(&guard).ok_or(ERANGE)?;
                 let run = binding.layout.resolve(0, binding.layout.length())?;

@@ -136,8 +136,7 @@ impl<'a> Reader<'a> {
         self.many(count, each)
     }
 
-    /// Does what [`Self::each`] does for a source that is not a copy. Reads some values
-    /// at a time.
+    /// Does what [`Self::each`] does for a source that is not a copy. Reads some values at a time.
     #[inline(never)]
     fn many<T: FromBytes>(&mut self, count: u32, mut each: impl FnMut(&T) -> Result) -> Result {
         let mut words = [0u64; AT_ONCE];

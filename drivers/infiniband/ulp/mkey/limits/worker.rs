@@ -23,8 +23,7 @@ const MSECS: Msecs = 2000;
 /// The most workers that may wait at once: an eighth of the workers that rxe has.
 const MAX_WORKERS: i32 = 256;
 
-/// An owner may occupy another worker if it occupies less than `1 / SHARE` of those that are
-/// left.
+/// An owner may occupy another worker if it occupies less than `1 / SHARE` of those that are left.
 const SHARE: i32 = 4;
 
 /// The workers that wait now, for all owners together.
@@ -86,8 +85,7 @@ impl Drop for Worker<'_> {
     }
 }
 
-/// Returns the longest wait of a call that other processes wait for. The caller occupies no
-/// worker.
+/// Returns the longest wait of a call that other processes wait for. The caller occupies no worker.
 pub(crate) fn patience_of_call() -> Patience {
     Patience::Bounded(msecs_to_jiffies(MSECS))
 }

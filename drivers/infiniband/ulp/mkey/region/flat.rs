@@ -34,7 +34,7 @@ use kernel::{prelude::*, rbtree::RBTree, sync::Arc};
 /// The most entries of a flat list, unless the description has more.
 const MAX_FLAT: usize = 1 << 20;
 
-/// A nest of up to this number of pieces is made flat whatever their size.
+/// A nest of up to this number of pieces is made flat, regardless of their size.
 const FEW: u64 = 64;
 
 /// The most pieces per block or entry of a description that is made flat.

@@ -66,7 +66,7 @@ mod tests {
         assert!(repeated(&numbered([1, 2, 3]), index).is_none());
         let mut changes = numbered([4, 2, 7, 4, 2]);
         sort(&mut changes, |change| *change);
-        // The second change of the region with the lowest index.
+        // The result is the second change of the repeated region with the lowest index.
         assert!(repeated(&changes, index) == Some(&(2, 4)));
         assert!(repeated(&numbered([1, 5, 5]), index) == Some(&(5, 2)));
     }

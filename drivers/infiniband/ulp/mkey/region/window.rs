@@ -19,8 +19,8 @@
 //! `Known::bindings` serialises binds and invalidations of a window that was bound to a hidden MR,
 //! together with rxe's part of them. It is held while sleeping, but not during a wait for accesses or
 //! for a grace period. A thread waits for it without a reference to the window, because rxe frees a
-//! window after 50 seconds although a reference is left. The backend therefore finds a window anew, by
-//! its index and address ([`DriverWindow`]).
+//! window after 50 seconds although a reference is left. The backend therefore looks the window up
+//! again, by its index and address ([`DriverWindow`]).
 //!
 //! `Windows::known` is a spinlock, so that a thread with a low priority does not hold up other
 //! processes of the device. `Known::bindings` holds up only processes that use the same window.

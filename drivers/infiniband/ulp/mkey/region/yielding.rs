@@ -192,7 +192,7 @@ impl Core {
     fn check_yielding(&self, mr: &Mr, deadline: &Deadline) -> Result {
         let mut reached = self.reached(mr)?;
         self.find_yielding(mr, &mut self.regions.indices(), |_, binding| {
-            // A binding pins each of its leaves once.
+            // Count the pins: a binding pins each of its leaves once.
             for leaf in &binding.leaves {
                 if let Some(count) = reached.get_mut(&(leaf.lkey >> 8)) {
                     *count = count.saturating_add(1);

@@ -93,7 +93,7 @@ impl Drop for MappedPage {
     }
 }
 
-/// The pages of an MR whose entries are whole pages, one of them mapped.
+/// The pages of an MR whose entries are whole pages. One page at a time is mapped.
 ///
 /// # Invariants
 ///
@@ -191,7 +191,7 @@ impl PageTable<'_> {
             // SAFETY: By the type invariant: `index` is at most `last`, which is less than the
             // number of entries.
             let at = unsafe { linear((*self.entries.add(index as usize)).page) };
-            // The low bits of the number of the page.
+            // The slot is given by the low bits of the page's number.
             let slot = first.wrapping_add(number) as usize & (slots - 1) & (NEAR - 1);
             near.pages[slot] = MaybeUninit::new(at.wrapping_sub(slot.wrapping_mul(PAGE_SIZE)));
         }

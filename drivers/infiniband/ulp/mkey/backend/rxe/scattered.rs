@@ -418,8 +418,8 @@ impl Pages<'_> {
                     let more = room.checked_div(stride).unwrap_or(u64::MAX);
                     part.count = row.count.min(more.saturating_add(1));
                 }
-                // SAFETY: The page is mapped and contains so many pieces. By the caller, the payload
-                // was checked. A packet is never part of an MR's memory.
+                // SAFETY: The page is mapped and contains all pieces of `part`. By the caller, the
+                // payload was checked. A packet is never part of an MR's memory.
                 unsafe { C::copy(payload, page.add(in_page as usize), packet, &part) };
             } else {
                 part.at = payload.position(packet);
