@@ -278,8 +278,8 @@ impl SharedMemory {
     pub(crate) fn write(&self, offset: u64, from: Bytes<'_>) -> Result {
         let (from, len) = from.as_raw();
         let (to, len) = self.at(offset, len as u64)?;
-        // SAFETY: `at()` checked the range, and `from` has as many bytes. There is no reference to the
-        // bytes of the memory, nor to those of `from`.
+        // SAFETY: `at()` checked the range, and `from` has `len` bytes. There is no reference to
+        // the bytes of the memory, nor to those of `from`.
         unsafe { copy_racing(to.as_ptr(), from, len) };
         Ok(())
     }

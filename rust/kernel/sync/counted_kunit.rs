@@ -78,7 +78,7 @@ mod tests {
         let cell = filled(5)?;
         let reader = cell.read();
         let taken = cell.take_unread().err().flatten();
-        // A reader of the value before counts, too.
+        // A reader of the previous value counts, too.
         assert!(cell.take_unread().is_err_and(|taken| taken.is_none()));
         drop(reader);
         assert!(cell.take_unread().is_ok_and(|value| value.is_none()));
@@ -98,7 +98,7 @@ mod tests {
         assert!(waits(&progress));
         drop(first);
         assert!(waits(&progress));
-        // A reader of the empty cell is none.
+        // A reader that finds the cell empty does not count.
         assert!(cell.read().is_none());
         assert!(waits(&progress));
         assert!(second.as_deref() == Some(&5));

@@ -161,7 +161,7 @@ pub(super) fn seek<'a>(
         step();
         block.start() <= pos
     });
-    // Block 0 starts at 0, so there is a block before.
+    // Block 0 starts at 0, so at least one block starts at or before the offset.
     let (block, rest) = blocks.get(after.checked_sub(1)?..)?.split_first()?;
     Some(Found {
         block,

@@ -29,8 +29,8 @@ impl Extent {
 
     /// Repeats the extent `count` times, `stride` bytes apart.
     ///
-    /// The lowest repetition over several dimensions is the lowest one in each of them, and so is
-    /// the highest. So this can be applied to one dimension after another.
+    /// The lowest repetition over several dimensions is the lowest one in each dimension. The same
+    /// holds for the highest. So this function can be applied to one dimension after another.
     pub(super) fn repeat(self, count: u64, stride: i64) -> Result<Self, Error> {
         let reach = stride
             .unsigned_abs()

@@ -144,8 +144,8 @@ impl<K: Copy> Parts<K> {
 /// Calls `each` with all ranges of `layout` in memory, in order. Its first argument is the key to
 /// which the range's leaf belongs, [`None`] for a leaf of `layout`.
 ///
-/// In contrast to [`flatten`], every range of a key is replaced by ranges of memory, whatever their
-/// number and the time that it takes. An error of `each` ends the work.
+/// In contrast to [`flatten`], every range of a key is replaced by ranges of memory, regardless of
+/// their number and of the time that the search takes. An error of `each` ends the work.
 ///
 /// # Errors
 ///

@@ -84,7 +84,7 @@ impl Grid {
     ) {
         self.piece = piece;
         self.bytes = bytes;
-        // Those beyond the dimensions stay unused.
+        // Axes beyond the dimensions stay unused.
         for axis in self.axes.iter_mut().take(self.used) {
             *axis = Axis::UNUSED;
         }

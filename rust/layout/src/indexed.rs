@@ -68,7 +68,7 @@ impl<'a> IndexSlice<'a> {
         }
     }
 
-    /// Returns the places of the indices in `range`, if there are as many.
+    /// Returns the places of the indices in `range`, if all of these exist.
     #[inline(always)]
     fn places(self, range: Range<usize>, scale: Scale) -> Option<Places<'a>> {
         Some(match self {

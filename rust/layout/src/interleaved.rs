@@ -414,7 +414,7 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     /// Returns the part of one block that covers exactly `len` bytes from `offset` on, if there is
     /// one. The range must be within the layout.
     fn only_piece(&self, offset: u64, len: u64) -> Option<Pieces<'_>> {
-        // The search is in vain if no block is that long.
+        // A search finds nothing if no block is that long.
         if len > self.shape.borrow().group.get() {
             return None;
         }

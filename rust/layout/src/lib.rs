@@ -192,7 +192,7 @@ where
     ///
     /// A single block in one dimension has such a row for whole blocks and for a part of one. In
     /// other layouts, the row is a part of one entry or block. Most accesses are of these kinds,
-    /// and a cursor would take longer than the rest of them.
+    /// and a cursor would take longer than the rest of the access.
     #[inline(always)]
     pub fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
         match self {

@@ -154,7 +154,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         Self { entries, length: 0 }
     }
 
-    /// Makes the list anew from the entries that `fill` leaves in the storage.
+    /// Rebuilds the list from the entries that `fill` leaves in the storage.
     ///
     /// # Errors
     ///
@@ -251,7 +251,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     #[inline]
     pub fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
         check_range(offset, len, self.length).ok()?;
-        // The search is in vain if most entries are shorter.
+        // If most entries are shorter, a search would seldom find such a row.
         let count = self.entries.len() as u64;
         if len == 0 || count.checked_mul(len)? > self.length {
             return None;
@@ -353,7 +353,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
             step();
             entry.start <= offset
         });
-        // The first entry starts at 0, so there is an entry before.
+        // The first entry starts at 0, so at least one entry starts at or before the offset.
         let index = after.checked_sub(1)?;
         let entry = self.entries.get(index)?;
         Some((index, offset.wrapping_sub(entry.start)))

@@ -269,7 +269,7 @@ fn reach(segment: &[Entry]) -> Option<Reach> {
     let (first, last) = (segment.first()?, segment.last()?);
     let (mut low, mut high) = (first.addr().min(last.addr()), first.addr().max(last.addr()));
     let mut addrs = first.addr() | segment.get(1).map_or(0, Entry::addr);
-    // In a row, the others are between the first and the last one.
+    // In a row, all entries are between the first and the last one.
     if let At::First {
         is_scattered: true, ..
     } = first.mark().get()

@@ -294,8 +294,8 @@ impl Packet {
         } else {
             cut
         };
-        // Each row of the level above can take a search in vain, and a cursor. A short piece takes
-        // two searches for each row, and no cursor.
+        // Each row of the level above can take a search that finds no row, and a cursor. A short
+        // piece takes two searches for each row, and no cursor.
         let vain = self
             .rows()
             .saturating_mul(twice.saturating_add(units::CURSOR));

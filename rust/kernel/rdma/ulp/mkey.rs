@@ -251,7 +251,7 @@ enum Purpose {
 fn list(region: &PdMr, purpose: Purpose, ranges: &[LeafRange]) -> Result<KVec<LeafMemory>> {
     let (list, leaves) = collect(ranges, |range| &range.leaf, |range| range.sge(region.pd()))?;
     let (raw, first, count) = (region.as_raw(), list.as_ptr(), u32::try_from(list.len())?);
-    // SAFETY: The key is valid, and the list has as many entries. The caller holds `leaves` until
+    // SAFETY: The key is valid, and the list has `count` entries. The caller holds `leaves` until
     // the key is unbound.
     to_result(unsafe {
         match purpose {
