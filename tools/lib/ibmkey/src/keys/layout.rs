@@ -67,7 +67,7 @@ impl<'r> Interleaved<'r> {
         self
     }
 
-    /// Says why the next block cannot have so many strides.
+    /// Says why the next block cannot have this number of strides.
     fn wrong(&self, strides: usize) -> String {
         let (dims, most) = (self.repeat.len(), sys::IBMKEY_MAX_DIMS as usize);
 
