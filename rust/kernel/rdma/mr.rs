@@ -353,7 +353,7 @@ impl Drop for OwnedMr {
         let ret = unsafe { bindings::ib_dereg_mr_user(self.0.as_ptr(), core::ptr::null_mut()) };
         if ret != 0 {
             pr_err!(
-                "a region of our own cannot be deregistered: error {}\n",
+                "an MR of this module cannot be deregistered: error {}\n",
                 ret
             );
         }
