@@ -85,7 +85,7 @@ static void alike_rounds(struct alike *a, unsigned int all, bool moves,
 
 TEST_F(alike, as_for_a_new_key)
 {
-	alike_rounds(&self->a, mkt_scale(4000, 400), true, _metadata);
+	alike_rounds(&self->a, mkt_rounds(4000, 400), true, _metadata);
 }
 
 /* no field of a description goes without a comparison: each word in turn is another one */
@@ -162,7 +162,7 @@ static void *alike_loop(void *arg)
 /* MRs are deregistered, moved and registered while bindings move to them and away */
 TEST_F(alike, leaves_go)
 {
-	unsigned int i, turns, gone = 0, busy = 0, rounds = mkt_scale(3000, 200);
+	unsigned int i, turns, gone = 0, busy = 0, rounds = mkt_rounds(3000, 200);
 	struct alike_thread thread = { .self = &self->a };
 	struct ibv_mr *mr;
 	int ret;
@@ -265,7 +265,7 @@ TEST_F(alike_leaf, as_for_a_new_key)
 
 	for (call = 0; call < 2; call++) {
 		self->a.call = call;
-		alike_rounds(&self->a, mkt_scale(1500, 150), variant->moves, _metadata);
+		alike_rounds(&self->a, mkt_rounds(1500, 150), variant->moves, _metadata);
 	}
 }
 

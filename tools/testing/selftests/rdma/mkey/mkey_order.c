@@ -226,7 +226,7 @@ FIXTURE_TEARDOWN(order)
 
 TEST_F(order, requests_of_one_queue)
 {
-	unsigned int i, rounds = mkt_scale(10000, mkt_quick() == 2 ? 100 : 500);
+	unsigned int i, rounds = mkt_rounds(10000, 400);
 	struct order_queue queue;
 
 	ASSERT_EQ(0, order_open(&queue, &self->s, variant->flags, 0));
@@ -285,7 +285,7 @@ TEST_F(order, eight_queues_in_four_threads)
 	ASSERT_NE(NULL, thread);
 	MKT_ONE_MACHINE(self->s.dev);
 	for (i = 0; i < THREADS; i++) {
-		thread[i].rounds = mkt_scale(1000, mkt_quick() == 2 ? 8 : 30);
+		thread[i].rounds = mkt_rounds(1000, 24);
 		for (k = 0; k < QPS / THREADS; k++) {
 			ASSERT_EQ(0, order_open(&thread[i].queue[k], &self->s,
 						variant->flags, 2 * i + k));
@@ -421,7 +421,7 @@ FIXTURE_TEARDOWN(order_loss)
 /* a bind that is executed again fails, because the first one changed the tag */
 TEST_F(order_loss, requests_are_repeated)
 {
-	unsigned int i, rounds = mkt_scale(200, mkt_quick() == 2 ? 20 : 60);
+	unsigned int i, rounds = mkt_rounds(200, 60);
 	struct order_queue queue;
 
 	ASSERT_EQ(0, order_open(&queue, &self->s, MKT_QP_LOSSY, 0));

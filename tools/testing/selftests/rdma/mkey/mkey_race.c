@@ -143,7 +143,7 @@ static void *race_bind(void *arg)
  */
 TEST_F(race, bind_and_deregister)
 {
-	unsigned int i, busy = 0, rounds = mkt_scale(3000, 300);
+	unsigned int i, busy = 0, rounds = mkt_rounds(3000, 300);
 	void *host = self->c.arena.mem[0].host;
 	struct race race = { .self = self };
 
@@ -213,7 +213,7 @@ static void *race_handles(void *arg)
 
 TEST_F(race, use_and_destroy)
 {
-	unsigned int i, busy = 0, rounds = mkt_scale(3000, 300);
+	unsigned int i, busy = 0, rounds = mkt_rounds(3000, 300);
 	struct race race = { .self = self, .name = UINT32_MAX >> 1 };
 	int before = mkt_dev_count(&self->c.dev, "mr");
 
@@ -324,7 +324,7 @@ static int race_bind_and_go(FIXTURE_DATA(race) *self, struct ibv_mr **leaf, unsi
 TEST_F(race, look_and_destroy)
 {
 	static struct ibv_mr *leaf[LEAVES];
-	unsigned int i, at, rounds = mkt_scale(300, 40);
+	unsigned int i, at, rounds = mkt_rounds(300, 40);
 	void *host = self->c.arena.mem[0].host;
 	struct race race = { .self = self };
 
@@ -373,7 +373,7 @@ static void *race_dm(void *arg)
 
 TEST_F(race, device_memory)
 {
-	unsigned int i, rounds = mkt_scale(100, 20);
+	unsigned int i, rounds = mkt_rounds(100, 20);
 	uint64_t max = self->c.dev.caps.max_dm_size;
 	struct ibv_alloc_dm_attr attr = { .length = max + 1 };
 	struct race race = { .self = self };
@@ -432,7 +432,7 @@ static void *race_bind_in_turn(void *arg)
 TEST_F(race, bind_and_query)
 {
 	struct mkt_leaf *leaf = &self->c.arena.leaf[0];
-	unsigned int i, j, rounds = mkt_scale(1000, 100), seen[2] = {};
+	unsigned int i, j, rounds = mkt_rounds(1000, 100), seen[2] = {};
 	struct race_layouts race = { .lkey = leaf->mr->lkey, .addr = leaf->addr };
 	struct ibmkey_indexed layout;
 	struct ibmkey_info info;

@@ -156,7 +156,7 @@ static void rights_race(struct __test_metadata *_metadata,
 {
 	uint8_t *here = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
 	unsigned int i, done = 0, leaked = 0;
-	unsigned int rounds = mkt_scale(2000, mkt_quick() == 2 ? 100 : 300);
+	unsigned int rounds = mkt_rounds(2000, 300);
 
 	ASSERT_EQ(0, rights_turn(self, 0));
 	ASSERT_EQ(0, mkt_dev_thread(&self->s.dev[1], &self->tid, rights_loop, self));

@@ -52,6 +52,13 @@ unsigned int mkt_scale(unsigned int normal, unsigned int quick)
 	return mkt_quick() ? quick : normal;
 }
 
+unsigned int mkt_rounds(unsigned int normal, unsigned int quick)
+{
+	unsigned int rounds = mkt_scale(normal, quick);
+
+	return mkt_quick() == 2 ? (rounds + 2) / 3 : rounds;
+}
+
 /*
  * Every test runs in its own process. Draw the seed once, before the first
  * fork, and pass it on in the environment.

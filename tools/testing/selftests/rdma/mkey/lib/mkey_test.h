@@ -23,6 +23,8 @@
 /* MKEY_TEST_QUICK: 0, 1 for a short run, 2 for a very short one */
 unsigned int mkt_quick(void);
 unsigned int mkt_scale(unsigned int normal, unsigned int quick);
+/* the same for a number of rounds: a third of @quick in a very short run */
+unsigned int mkt_rounds(unsigned int normal, unsigned int quick);
 
 struct mkt_rng {
 	uint64_t state;
