@@ -9,7 +9,7 @@ use super::{
     device::Device,
     dm::Dm,
     driver_mr::DriverMr,
-    mr::{Access, Mr, Mw, Pd, Qp, Right},
+    mr::{Access, Mr, Mw, NewMr, Pd, Qp, Right},
     ops::{DeviceOps, Running},
     uapi::Attrs,
     uverbs,
@@ -96,9 +96,10 @@ pub(super) unsafe extern "C" fn reg_dm_mr<T: DeviceOps>(
     let register = || {
         let running = Running::<T>::on(pd.device())?;
         let data = running.data();
-        let mr = data.overlay().alloc_mr(pd, 1)?;
         let access = Access::from_raw(attr.access_flags);
-        T::reg_dm_mr(data, &mr, pd, dm, attr.offset, attr.length, access)?;
+        let mr = data.overlay().alloc_mr(pd, 1, |new| {
+            T::reg_dm_mr(data, new, pd, dm, attr.offset, attr.length, access)
+        })?;
         Ok(mr.into_raw())
     };
     register().unwrap_or_else(|err: Error| err.to_ptr())
@@ -145,19 +146,14 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<T: DeviceOps>(
         let running = Running::<T>::on(pd.device())?;
         let data = running.data();
         let charge = data.charge_import(pd, pages)?;
-        let mr = data.overlay().alloc_mr(pd, u32::try_from(pages)?)?;
         // If registration fails, `import` is the last reference. It is dropped after `running`,
         // because the exporter may block that, too.
-        T::reg_dmabuf_mr(
-            data,
-            &mr,
-            import.clone(),
-            charge,
-            offset,
-            length,
-            addr,
-            access,
-        )?;
+        let kept = import.clone();
+        let prepare = |new: NewMr<'_>| {
+            T::reg_dmabuf_mr(data, new, kept, charge, offset, length, addr, access)
+        };
+        let pages = u32::try_from(pages)?;
+        let mr = data.overlay().alloc_mr(pd, pages, prepare)?;
         Ok(mr.into_raw())
     };
     register().unwrap_or_else(|err: Error| err.to_ptr())

@@ -32,7 +32,6 @@ impl Device {
     }
 
     /// Returns the index that `rdma dev` shows.
-    #[allow(dead_code, reason = "for ULPs")]
     pub(crate) fn index(&self) -> u32 {
         // SAFETY: The device is registered. The index is set before that.
         unsafe { (*self.as_raw()).index }

@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use super::{Device, OwnedMr};
+use super::{mr::NewMr, Device};
 use crate::bindings;
 use kernel::{
     prelude::*,
@@ -63,11 +63,11 @@ impl<T> Dm<T> {
     /// # Safety
     ///
     /// The object must have been given away by [`Self::into_raw`], and must not be taken back while
-    /// it is [`Self::in_use`]. Nothing else may use `mr` during the call.
-    pub(super) unsafe fn attach(&self, mr: &mut OwnedMr) {
+    /// it is [`Self::in_use`].
+    pub(super) unsafe fn attach(&self, mr: &NewMr<'_>) {
         self.users().add(1, ordering::Relaxed);
-        // SAFETY: By the safety requirement, only this uses the MR. The core decrements the count
-        // when it deregisters the MR, and the object exists until then.
+        // SAFETY: The MR is new, so only its maker uses it. The core decrements the count when it
+        // deregisters the MR, and the object exists until then.
         unsafe { (*mr.as_raw()).dm = self.raw.get() };
     }
 

@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use super::{ops::DeviceOps, Device, Dm, Mr, OwnedMr, Pd};
+use super::{mr::NewMr, ops::DeviceOps, Device, Dm, Mr, OwnedMr, Pd};
 use crate::{
     bindings,
     kernel_ext::{
@@ -195,9 +195,9 @@ impl<T> Deref for HeldDm<'_, T> {
 }
 
 impl<T> HeldDm<'_, T> {
-    /// Counts `mr`, a new MR, as one over the memory until the MR is deregistered. Until then the
-    /// memory cannot be taken, see [`GivenUpDm::take`].
-    pub(crate) fn attach(&self, mr: &mut OwnedMr) {
+    /// Counts `mr` as an MR over the memory until the MR is deregistered. Until then the memory
+    /// cannot be taken, see [`GivenUpDm::take`].
+    pub(crate) fn attach(&self, mr: &NewMr<'_>) {
         // SAFETY: C holds the object, which came from `IntoPtr`, and `take()` refuses one in use.
         unsafe { self.0.attach(mr) };
     }

@@ -5,7 +5,7 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use super::{
-    mr::{Mr, Pd},
+    mr::{Mr, NewMr, Pd},
     ops::{DeviceOps, Running},
     scatterlist::Elements,
 };
@@ -39,8 +39,8 @@ pub(super) unsafe extern "C" fn alloc_mr<T: DeviceOps>(
         if !domain.is_kernels() {
             return Err(EINVAL);
         }
-        let mr = data.overlay().alloc_mr(domain, 1)?;
-        T::alloc_fast_reg(data, &mr, max_num_sg)?;
+        let prepare = |new: NewMr<'_>| T::alloc_fast_reg(data, new, max_num_sg);
+        let mr = data.overlay().alloc_mr(domain, 1, prepare)?;
         Ok(mr.into_raw())
     };
     alloc().unwrap_or_else(|err: Error| err.to_ptr())

@@ -269,6 +269,12 @@ impl Mw {
         self.0.get()
     }
 
+    /// Returns the window's device.
+    pub(crate) fn device(&self) -> &Device {
+        // SAFETY: A window's device is set before the driver allocates it and outlives it.
+        unsafe { Device::from_raw((*self.as_raw()).device) }
+    }
+
     /// Returns a value that differs from that of all other windows that exist.
     pub(crate) fn address(&self) -> usize {
         self.as_raw() as usize
@@ -299,6 +305,39 @@ impl Qp {
     }
 }
 
+/// A new MR. Its maker gives the MR its kind by consuming this.
+///
+/// # Invariants
+///
+/// - The driver made the MR for fast registration. The MR was never mapped or registered, and its
+///   maker has not given it to a user. The driver may look the MR up for a peer that guesses its
+///   key, and refuses the request.
+/// - An MR has one `NewMr` at most.
+pub(crate) struct NewMr<'a>(&'a Mr);
+
+impl<'a> NewMr<'a> {
+    /// # Safety
+    ///
+    /// `mr` must be as the type invariants require.
+    pub(super) unsafe fn new(mr: &'a Mr) -> Self {
+        // INVARIANT: By the safety requirement.
+        Self(mr)
+    }
+
+    /// Returns the MR, which is not new any more.
+    pub(crate) fn into_mr(self) -> &'a Mr {
+        self.0
+    }
+}
+
+impl core::ops::Deref for NewMr<'_> {
+    type Target = Mr;
+
+    fn deref(&self) -> &Mr {
+        self.0
+    }
+}
+
 /// An MR that `ib_alloc_mr()` made. Dropping it deregisters the MR.
 ///
 /// # Invariants
@@ -312,14 +351,26 @@ unsafe impl Send for OwnedMr {}
 unsafe impl Sync for OwnedMr {}
 
 impl OwnedMr {
-    /// Allocates an `IB_MR_TYPE_MEM_REG` MR for `pages` pages, in the free state.
-    pub(crate) fn new(pd: &Pd, pages: u32) -> Result<Self> {
+    /// Allocates an `IB_MR_TYPE_MEM_REG` MR for `pages` pages, in the free state. Returns the MR, and
+    /// the result of `prepare`, which gets the MR while it is new.
+    ///
+    /// # Errors
+    ///
+    /// Those of `ib_alloc_mr()` and of `prepare`.
+    pub(crate) fn new<T>(
+        pd: &Pd,
+        pages: u32,
+        prepare: impl FnOnce(NewMr<'_>) -> Result<T>,
+    ) -> Result<(Self, T)> {
         // SAFETY: The protection domain is valid.
         let raw = from_err_ptr(unsafe {
             bindings::ib_alloc_mr(pd.as_raw(), bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
         })?;
         // INVARIANT: Allocated above.
-        Ok(Self(NonNull::new(raw).ok_or(ENOMEM)?))
+        let mr = Self(NonNull::new(raw).ok_or(ENOMEM)?);
+        // SAFETY: Allocated above, and there is no other `NewMr` of it.
+        let prepared = prepare(unsafe { NewMr::new(&mr) })?;
+        Ok((mr, prepared))
     }
 
     /// Takes back an MR that [`Self::into_raw`] gave away; [`None`] for NULL.

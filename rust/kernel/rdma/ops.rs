@@ -11,7 +11,7 @@ use super::{
     device::Device,
     dm::Dm,
     driver_mr::DriverMr,
-    mr::{Access, Mr, Mw, Pd, Qp},
+    mr::{Access, Mr, Mw, NewMr, Pd, Qp},
     scatterlist::{Elements, MappedElements},
     uapi::{Attrs, DefinitionChain, Definitions},
 };
@@ -67,7 +67,7 @@ pub(crate) trait DeviceOps: ClientOps {
     /// Makes `mr` an MR in `pd` over `length` bytes of `dm`. The core has checked the range.
     fn reg_dm_mr(
         this: ArcBorrow<'_, Self>,
-        mr: &Mr,
+        mr: NewMr<'_>,
         pd: &Pd,
         dm: &Dm<Self::Dm>,
         offset: u64,
@@ -76,7 +76,7 @@ pub(crate) trait DeviceOps: ClientOps {
     ) -> Result;
 
     /// Makes `mr` an MR for up to `max` elements of a scatterlist, which may have gaps.
-    fn alloc_fast_reg(this: ArcBorrow<'_, Self>, mr: &Mr, max: u32) -> Result;
+    fn alloc_fast_reg(this: ArcBorrow<'_, Self>, mr: NewMr<'_>, max: u32) -> Result;
 
     /// Maps as many of the first elements as fit to such an MR. The next registration of the MR is
     /// over these elements. Must not sleep or allocate.
@@ -143,7 +143,7 @@ pub(crate) trait DeviceOps: ClientOps {
     #[allow(clippy::too_many_arguments, reason = "those of the verb")]
     fn reg_dmabuf_mr(
         this: ArcBorrow<'_, Self>,
-        mr: &Mr,
+        mr: NewMr<'_>,
         import: Import,
         charge: Self::Charge,
         offset: u64,
@@ -270,8 +270,18 @@ impl Overlay {
             && self.stock_cap_flags & gaps == 0
     }
 
-    /// Makes an MR for `pages` pages by the driver. `ib_core` does not know it.
-    pub(super) fn alloc_mr(&self, pd: &Pd, pages: u32) -> Result<DriverMr> {
+    /// Makes an MR for `pages` pages by the driver. `ib_core` does not know it. `prepare` gets the MR
+    /// while it is new.
+    ///
+    /// # Errors
+    ///
+    /// Those of the driver and of `prepare`.
+    pub(super) fn alloc_mr(
+        &self,
+        pd: &Pd,
+        pages: u32,
+        prepare: impl FnOnce(NewMr<'_>) -> Result,
+    ) -> Result<DriverMr> {
         let alloc_mr = self.stock.alloc_mr.ok_or_else(eopnotsupp)?;
         // SAFETY: The protection domain is of this device.
         let raw = from_err_ptr(unsafe {
@@ -284,7 +294,10 @@ impl Overlay {
             (*raw).pd = pd.as_raw();
         }
         // SAFETY: Allocated above.
-        Ok(unsafe { DriverMr::from_raw(raw, self.stock.dereg_mr) })
+        let mr = unsafe { DriverMr::from_raw(raw, self.stock.dereg_mr) };
+        // SAFETY: Allocated above, and there is no other `NewMr` of it.
+        prepare(unsafe { NewMr::new(&mr) })?;
+        Ok(mr)
     }
 }
 

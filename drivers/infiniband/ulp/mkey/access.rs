@@ -19,14 +19,14 @@ mod find;
 pub(crate) mod request;
 pub(crate) mod window;
 
-use self::find::{region_of, slot_of};
+use self::find::region_of;
 use crate::{
-    backend::{Backend, Direction, Hw, Payload},
+    backend::{Claimed, ClaimedMr, Direction, Payload},
     counters::{self, refused, Count},
     kernel_ext::{
-        rdma::{mr::Right, Access, Mr, Pd},
+        rdma::{mr::Right, Access, Pd},
         sched,
-        sync::srcu::{self, Cell, Guard},
+        sync::srcu::{self, Guard},
     },
     limits::worker::{Worker, NO_OWNER},
     mkey_core::{Core, Lookup},
@@ -80,23 +80,21 @@ impl Operation<()> for CopyPacket<'_> {
     }
 }
 
-/// Runs `access` on the binding of `mr`, at the offset of address `iova` in that binding. `slot` is
-/// the slot of `mr`. For a `peer`, compares protection domain and QP again: rxe compares them only
-/// when a request arrives.
+/// Runs `access` on the binding of `mr`, at the offset of address `iova` in that binding. For a
+/// `peer`, compares protection domain and QP again: rxe compares them only when a request arrives.
 ///
 /// # Errors
 ///
 /// `EINVAL` if nothing is bound, `EACCES` if the peer may not use the binding; those of `access`.
 #[inline(always)]
 fn with_binding<T>(
-    mr: &Mr,
-    slot: &Cell<Region>,
+    mr: &Claimed,
     iova: u64,
     peer: Option<Peer>,
     access: impl Operation<T>,
 ) -> Result<T> {
     let guard = srcu::read();
-    let region = slot.get(&guard).ok_or(EINVAL)?;
+    let region = mr.slot::<Region>().get(&guard).ok_or(EINVAL)?;
     if let Kind::FastReg(fast_reg) = &region.kind {
         if peer.is_some_and(|peer| peer.pd != mr.pd() as usize) {
             return Err(EACCES);
@@ -132,14 +130,13 @@ fn with_fast_reg<T>(
 #[inline(never)]
 fn with_held<T>(
     held: Held,
-    mr: &Mr,
+    mr: &Claimed,
     iova: u64,
     guard: Guard,
     access: impl Operation<T>,
 ) -> Result<T> {
     // Deregistration closes the MR first, and then waits for the accesses that found it open.
-    let hw = Core::find(mr.device(), &guard).ok_or(EINVAL)?.hw;
-    if !hw.is_open(mr) {
+    if !mr.is_open() {
         return Err(EINVAL);
     }
     // A slow access can take arbitrarily long. It leaves SRCU first, so that only a rebind of this
@@ -149,23 +146,17 @@ fn with_held<T>(
     access.run(&held, iova.wrapping_sub(held.start()))
 }
 
-/// Copies all of `payload` to or from `mr`, from address `iova` on. `slot` is the slot of `mr`.
-/// Without a `peer` the access is local.
+/// Copies all of `payload` to or from `mr`, from address `iova` on. Without a `peer` the access is
+/// local.
 ///
 /// # Errors
 ///
 /// Those of [`Binding::copy`]; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the
 /// binding.
 #[inline(always)]
-pub(crate) fn copy(
-    mr: &Mr,
-    slot: &Cell<Region>,
-    iova: u64,
-    payload: Payload<'_>,
-    peer: Option<Peer>,
-) -> Result {
+pub(crate) fn copy(mr: &Claimed, iova: u64, payload: Payload<'_>, peer: Option<Peer>) -> Result {
     let needed = needed(peer.is_some(), payload.direction());
-    let copied = with_binding(mr, slot, iova, peer, CopyPacket { payload, needed });
+    let copied = with_binding(mr, iova, peer, CopyPacket { payload, needed });
     if let Err(error) = copied {
         // The error is copied, so that the result itself stays in a register.
         refused(&{ error });
@@ -173,8 +164,7 @@ pub(crate) fn copy(
     copied
 }
 
-/// Does a peer's atomic operation, or atomic write, on the eight bytes at address `iova` of `mr`, whose
-/// slot is `slot`. Returns the result of the driver's code.
+/// Does a peer's atomic operation, or atomic write, on the eight bytes at address `iova` of `mr`. Returns the result of the driver's code.
 ///
 /// # Errors
 ///
@@ -182,13 +172,12 @@ pub(crate) fn copy(
 /// binding.
 #[inline(always)]
 pub(crate) fn atomic_op(
-    mr: &Mr,
-    slot: &Cell<Region>,
+    mr: &Claimed,
     iova: u64,
     peer: Peer,
     operation: impl FnOnce(&Binding, u64) -> Result<c_int>,
 ) -> Result<c_int> {
-    with_binding(mr, slot, iova, Some(peer), operation).inspect_err(refused)
+    with_binding(mr, iova, Some(peer), operation).inspect_err(refused)
 }
 
 /// Makes `length` bytes from address `iova` on persistent, for a peer. Sleeps.
@@ -200,9 +189,8 @@ pub(crate) fn atomic_op(
 ///
 /// Those of [`Binding::flush`]; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the
 /// binding.
-pub(crate) fn flush(mr: &Mr, iova: u64, length: u32, peer: Peer) -> Result {
-    let slot = slot_of(mr)?;
-    with_binding(mr, slot, iova, Some(peer), |binding: &Binding, at| {
+pub(crate) fn flush(mr: &Claimed, iova: u64, length: u32, peer: Peer) -> Result {
+    with_binding(mr, iova, Some(peer), |binding: &Binding, at| {
         let whole = binding.layout.length();
         if at == 0 && length == whole as u32 {
             binding.flush(at, whole)
@@ -217,7 +205,7 @@ pub(crate) fn flush(mr: &Mr, iova: u64, length: u32, peer: Peer) -> Result {
 
 /// Returns `true` if `mr` is an MR for fast registration in which `length` bytes from address
 /// `iova` on are registered.
-pub(crate) fn is_registered(mr: &Mr, iova: u64, length: u64) -> bool {
+pub(crate) fn is_registered(mr: &Claimed, iova: u64, length: u64) -> bool {
     let guard = srcu::read();
     region_of(mr, &guard).is_ok_and(|region| match &region.kind {
         Kind::FastReg(fast_reg) => fast_reg.contains(iova, length),
@@ -236,7 +224,7 @@ fn fast_reg_of(region: &Region) -> Option<&FastReg> {
 /// [`FastReg::end`].
 fn end_registration(
     core: &Core,
-    mr: &Mr,
+    mr: &Claimed,
     fast_reg: &FastReg,
     pd: &Pd,
     key: u32,
@@ -258,7 +246,7 @@ fn end_registration(
 /// The result of the end of the registration, if `mr` is an MR for fast registration to which no
 /// binding refers.
 fn exposed_or_ended(
-    mr: &Mr,
+    mr: &Claimed,
     pd: &Pd,
     key: u32,
     origin: Origin,
@@ -285,14 +273,14 @@ fn exposed_or_ended(
 /// `EINVAL` if `key` or `pd` is not that of the MR, for an MR that cannot be invalidated, and for a
 /// peer if the MR has no remote access flag. `EBUSY` while a memory window or a key refers to the
 /// MR. `EBUSY` too if accesses through the old binding are left; the MR is unbound then.
-pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
+pub(crate) fn invalidate(mr: &Claimed, pd: &Pd, key: u32, origin: Origin) -> Result {
     let exposed = match exposed_or_ended(mr, pd, key, origin) {
         Ok(exposed) => exposed,
         Err(ended) => return ended,
     };
     if let Some(region) = exposed {
-        if let Kind::Key { pins, hw, .. } = &region.kind {
-            return invalidate_key(&region, (pins, hw), (mr, pd, key), origin);
+        if let Kind::Key { pins, .. } = &region.kind {
+            return invalidate_key(&region, pins, (mr, pd, key), origin);
         }
     }
     let core = Core::running(mr.device())?;
@@ -300,26 +288,26 @@ pub(crate) fn invalidate(mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result {
     if let Some(fast_reg) = fast_reg_of(&region) {
         return end_registration(&core, mr, fast_reg, pd, key, origin);
     }
-    let Kind::Key { pins, hw, .. } = &region.kind else {
+    let Kind::Key { pins, .. } = &region.kind else {
         return Err(EINVAL);
     };
     // The wait below must not keep the device's data, see `Region::exposed()`.
     drop(core);
-    invalidate_key(&region, (pins, hw), (mr, pd, key), origin)
+    invalidate_key(&region, pins, (mr, pd, key), origin)
 }
 
 /// Unbinds the key `region`. The errors are those of [`invalidate`].
 fn invalidate_key(
     region: &Region,
-    (pins, hw): (&Pins, &Hw),
-    (mr, pd, key): (&Mr, &Pd, u32),
+    pins: &Pins,
+    (mr, pd, key): (&Claimed, &Pd, u32),
     origin: Origin,
 ) -> Result {
-    if hw.key(mr) != key || mr.pd() != pd.as_raw() {
+    if mr.key() != key || mr.pd() != pd.as_raw() {
         return Err(EINVAL);
     }
     let worker = Worker::of(region.charge.waits());
-    region.unbind(pins, hw, mr, origin, Some(key), worker.patience)?;
+    region.unbind(pins, mr, origin, Some(key), worker.patience)?;
     counters::add(Count::Unbind, 1);
     Ok(())
 }
@@ -329,7 +317,7 @@ fn invalidate_key(
 fn register_elements(
     region: &Region,
     fast_reg: &FastReg,
-    mr: &Mr,
+    mr: &Claimed,
     pd: &Pd,
     key: u32,
     access: Access,
@@ -341,7 +329,7 @@ fn register_elements(
 
 /// Registers elements without a look-up of the device's data. Returns [`None`] if `mr` is no MR for
 /// fast registration.
-fn register_exposed(mr: &Mr, pd: &Pd, key: u32, access: Access) -> Option<Result> {
+fn register_exposed(mr: &Claimed, pd: &Pd, key: u32, access: Access) -> Option<Result> {
     // The removal of the device waits for this critical section.
     let guard = srcu::read();
     let region = region_of(mr, &guard).ok()?;
@@ -357,7 +345,7 @@ fn register_exposed(mr: &Mr, pd: &Pd, key: u32, access: Access) -> Option<Result
 /// `EINVAL` for an MR of another kind; those of [`FastReg::register`] and of [`bind_staged`].
 ///
 /// [`bind_staged`]: bind::bind_staged
-pub(crate) fn register(mr: &Mr, pd: &Pd, key: u32, access: Access) -> Result {
+pub(crate) fn register(mr: &Claimed, pd: &Pd, key: u32, access: Access) -> Result {
     if let Some(registered) = register_exposed(mr, pd, key, access) {
         return registered;
     }

@@ -28,8 +28,11 @@ mod slot_value;
 
 use crate::kernel_ext::sync::racing;
 
-pub(crate) use interface::{Backend, BaseMr, CopyPages, DriverWindow, MrRange, Named};
+pub(crate) use interface::{Backend, BaseMr, ClaimedMr, CopyPages, DriverWindow, MrRange, Named};
 pub(crate) use payload::{Direction, Payload};
 
 /// The backend of every device that this build extends.
 pub(crate) type Hw = rxe::Rxe;
+
+/// An MR that the backend has claimed.
+pub(crate) type Claimed = <Hw as Backend>::Claimed;

@@ -17,7 +17,7 @@ use crate::{
             ops::{Overlay, Running},
             Device,
         },
-        sync::srcu::{self, Guard},
+        sync::srcu,
     },
     mkey_core::{Core, HasCore, Lookup},
     parameters,
@@ -141,14 +141,8 @@ impl<T: Deref<Target = MkeyDevice>> Deref for CoreOf<T> {
 }
 
 impl Lookup for Core {
-    type Found<'a> = CoreOf<ArcBorrow<'a, MkeyDevice>>;
     type Running<'a> = CoreOf<Running<'a, MkeyDevice>>;
     type Kept = CoreOf<Arc<MkeyDevice>>;
-
-    #[inline]
-    fn find<'a>(device: &Device, guard: &'a Guard) -> Option<Self::Found<'a>> {
-        CLIENT.data(device, guard).map(CoreOf)
-    }
 
     fn running(device: &Device) -> Result<Self::Running<'_>> {
         Running::on(device).map(CoreOf)

@@ -4,7 +4,7 @@
 
 use crate::{
     access, api,
-    backend::{Backend, BaseMr, Hw, MrRange, Named},
+    backend::{Backend, BaseMr, ClaimedMr, Hw, MrRange, Named},
     bindings,
     device::MkeyDevice,
     dm::{self, Buffer},
@@ -13,7 +13,7 @@ use crate::{
         error::eopnotsupp,
         rdma::{
             client::ModulePin,
-            mr::Right,
+            mr::{NewMr, Right},
             ops::{DeviceOps, Overlay},
             scatterlist::{Elements, MappedElements},
             uapi::{uapi_definitions, Attrs, Definitions},
@@ -90,7 +90,7 @@ impl DeviceOps for MkeyDevice {
 
     fn reg_dm_mr(
         this: ArcBorrow<'_, Self>,
-        mr: &Mr,
+        mr: NewMr<'_>,
         pd: &Pd,
         dm: &Dm<Buffer>,
         offset: u64,
@@ -103,13 +103,11 @@ impl DeviceOps for MkeyDevice {
             return Err(eopnotsupp());
         }
         let charge = this.core.charge(pd, cost::REGION + cost::BINDING)?;
-        this.core.hw.claim_dm(mr);
+        let mr = this.core.hw.claim_dm(mr)?;
         if length == 0 {
             // Nothing is bound, so only an access of 0 bytes is in range.
             this.core.adopt(mr, Kind::Dm, charge)?;
-            this.core
-                .hw
-                .publish(mr, MrRange { start: 0, len: 0 }, access);
+            mr.publish(MrRange { start: 0, len: 0 }, access);
             return Ok(());
         }
         let mut entries = KVVec::with_capacity(1, GFP_KERNEL)?;
@@ -135,11 +133,11 @@ impl DeviceOps for MkeyDevice {
         let region = this.core.adopt(mr, Kind::Dm, charge)?;
         // After a failure the caller returns the MR to the driver, which does not empty the slot.
         region
-            .bind(&this.core.pins, &this.core.hw, mr, &binding)
+            .bind(&this.core.pins, mr, &binding)
             .inspect_err(|_| this.core.forget(mr.index(), &region))
     }
 
-    fn alloc_fast_reg(this: ArcBorrow<'_, Self>, mr: &Mr, max: u32) -> Result {
+    fn alloc_fast_reg(this: ArcBorrow<'_, Self>, mr: NewMr<'_>, max: u32) -> Result {
         this.core.adopt_fast_reg(mr, max)?;
         Ok(())
     }
@@ -190,7 +188,7 @@ impl DeviceOps for MkeyDevice {
 
     fn reg_dmabuf_mr(
         this: ArcBorrow<'_, Self>,
-        mr: &Mr,
+        mr: NewMr<'_>,
         import: Import,
         charge: OwnerCharge,
         offset: u64,
@@ -201,7 +199,8 @@ impl DeviceOps for MkeyDevice {
         // The import must be in the table before a program can find the MR: dereg_mr drops the
         // import with the region.
         let kind = Kind::DmaBuf { import, access };
-        let region = this.core.adopt(mr, kind, charge)?;
+        let index = mr.index();
+        let region = this.core.adopt(&mr, kind, charge)?;
         let Kind::DmaBuf { import, .. } = &region.kind else {
             return Err(EINVAL);
         };
@@ -209,7 +208,7 @@ impl DeviceOps for MkeyDevice {
             .pages(offset, length)
             .and_then(|pages| this.core.hw.fill(mr, pages, addr, length, access));
         if filled.is_err() {
-            this.core.forget(mr.index(), &region);
+            this.core.forget(index, &region);
         }
         filled
     }
@@ -324,7 +323,7 @@ impl DeviceOps for MkeyDevice {
     fn hold_for_advice(&self, pd: &Pd, lkeys: impl Iterator<Item = u32>) -> Result<KVVec<Pin>> {
         let mut held = KVVec::new();
         for lkey in lkeys {
-            let find = || match self.core.hw.find(pd.device(), lkey, pd)? {
+            let find = || match self.core.hw.find(lkey, pd)? {
                 Named::Memory { base, .. } if base.is_on_demand() => Ok(()),
                 _ => Err(EINVAL),
             };

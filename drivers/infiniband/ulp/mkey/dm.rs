@@ -25,7 +25,7 @@ use crate::{
     kernel_ext::{
         dma_buf::{self, DmaBuf},
         memory::SharedMemory,
-        rdma::{OwnedMr, Pd},
+        rdma::{mr::NewMr, OwnedMr, Pd},
     },
     limits::{
         account::Charge,
@@ -133,10 +133,10 @@ impl Buffer {
             _charge: charge,
         };
         let store = Arc::new(store, GFP_KERNEL)?;
-        let region = OwnedMr::new(pd, u32::try_from(pages)?)?;
         // Nothing may fail once `base` is made: a failure would drop the MR before `base`, which
         // refers to the MR.
-        let base = hw.back(&region, &store.memory)?;
+        let back = |new: NewMr<'_>| hw.back(new, &store.memory);
+        let (region, base) = OwnedMr::new(pd, u32::try_from(pages)?, back)?;
         Ok(Self {
             export: SetOnce::new(),
             view: SetOnce::new(),

@@ -19,12 +19,12 @@ pub(crate) mod uapi;
 pub(crate) use description::{Description, Range};
 
 use crate::{
-    backend::{Backend, Hw},
+    backend::{Backend, Claimed, ClaimedMr, Hw},
     counters::{self, Count},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         error::eloop,
-        rdma::{Device, Mr, OwnedMr, Pd},
+        rdma::{Mr, OwnedMr, Pd},
         sync::{srcu, users::Patience},
     },
     limits::cost,
@@ -61,8 +61,7 @@ struct Parts<'a> {
 /// A key, found by the caller's MR.
 pub(crate) struct Key<'a> {
     core: KeyCore<'a>,
-    ibdev: &'a Device,
-    mr: &'a Mr,
+    mr: &'a Claimed,
     pd: &'a Pd,
     region: Arc<Region>,
     max_entries: u32,
@@ -75,6 +74,7 @@ impl<'a> Key<'a> {
     ///
     /// `EINVAL` if `mr` is not a key.
     pub(crate) fn of(core: &'a Core, mr: &'a Mr, pd: &'a Pd) -> Result<Self> {
+        let mr = Hw::claimed(mr).ok_or(EINVAL)?;
         let region = core.region_of(mr).ok_or(EINVAL)?;
         Self::new(KeyCore::Given(core), region, mr, pd)
     }
@@ -85,18 +85,18 @@ impl<'a> Key<'a> {
     ///
     /// As for [`Self::of`].
     pub(crate) fn exposed(mr: &'a Mr, pd: &'a Pd) -> Option<Result<Self>> {
+        let mr = Hw::claimed(mr)?;
         let region = Region::exposed(mr)?;
         Some(Self::new(KeyCore::Sought(OnceCell::new()), region, mr, pd))
     }
 
     #[inline]
-    fn new(core: KeyCore<'a>, region: Arc<Region>, mr: &'a Mr, pd: &'a Pd) -> Result<Self> {
+    fn new(core: KeyCore<'a>, region: Arc<Region>, mr: &'a Claimed, pd: &'a Pd) -> Result<Self> {
         let Kind::Key { max_entries, .. } = region.kind else {
             return Err(EINVAL);
         };
         Ok(Self {
             core,
-            ibdev: mr.device(),
             mr,
             pd,
             region,
@@ -117,7 +117,7 @@ impl<'a> Key<'a> {
         if let Some(core) = cell.get() {
             return Ok(core);
         }
-        let core = Core::kept(self.ibdev)?;
+        let core = Core::kept(self.mr.device())?;
         Ok(cell.get_or_init(|| core))
     }
 
@@ -141,9 +141,9 @@ impl<'a> Key<'a> {
     /// `EBUSY` while a memory window or a bound key refers to the key; `EINTR` as for
     /// [`Region::unbind`].
     pub(crate) fn unbind(&self) -> Result {
-        let Parts { pins, hw, .. } = self.parts()?;
+        let Parts { pins, .. } = self.parts()?;
         self.region
-            .unbind(pins, hw, self.mr, Origin::Call, None, self.patience())?;
+            .unbind(pins, self.mr, Origin::Call, None, self.patience())?;
         if let Ok(staged) = self.staged() {
             staged.clear();
         }
@@ -200,8 +200,7 @@ pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32, yields: bool) -> Re
         (cost::REGION, None)
     };
     let charge = core.charge(pd, bytes)?;
-    let mr = OwnedMr::new(pd, 1)?;
-    core.hw.claim(&mr);
+    let (mr, ()) = OwnedMr::new(pd, 1, |new| core.hw.claim(new).map(|_| ()))?;
     let kind = Kind::Key {
         max_entries,
         old: core.old.clone(),
@@ -253,9 +252,9 @@ impl Described<'_> {
     /// would refer to itself.
     pub(crate) fn bind(self) -> Result {
         let Key { mr, region, .. } = self.key;
-        let Parts { pins, hw, .. } = self.key.parts()?;
+        let Parts { pins, .. } = self.key.parts()?;
         let (new, patience) = (&self.binding, self.key.patience());
-        let bound = region.bind_as(pins, hw, mr, new, self.rkey, patience);
+        let bound = region.bind_as(pins, mr, new, self.rkey, patience);
         bound.map_err(|error| self.why(error))?;
         counters::add(Count::Bind, 1);
         if self.is_again {
@@ -266,8 +265,7 @@ impl Described<'_> {
 
     /// Returns `true` if a request may name the key by `rkey` now.
     pub(crate) fn is_named(&self, rkey: u32) -> bool {
-        let names = |parts: Parts<'_>| parts.hw.key(self.key.mr) == rkey;
-        self.any_tag || self.key.parts().is_ok_and(names)
+        self.any_tag || self.key.mr.key() == rkey
     }
 
     /// Binds the key to the description in the order of a queue, for a work request that names it
@@ -283,7 +281,7 @@ impl Described<'_> {
         patience: Patience,
     ) -> Result {
         let Key { mr, region, .. } = self.key;
-        let Parts { old, pins, hw } = self.key.parts()?;
+        let Parts { old, pins, .. } = self.key.parts()?;
         let turn = Turn {
             old,
             key,
@@ -291,7 +289,7 @@ impl Described<'_> {
             new_key,
             patience,
         };
-        let bound = region.bind_in_turn(&turn, pins, hw, mr, &self.binding);
+        let bound = region.bind_in_turn(&turn, pins, mr, &self.binding);
         bound.map_err(|error| self.why(error))?;
         counters::add(Count::Bind, 1);
         Ok(())
@@ -337,8 +335,8 @@ pub(crate) fn bind_all(all: &[Described<'_>]) -> core::result::Result<(), Refuse
             .map_err(|err| refused(number, err.into()))?;
     }
     let patience = first.key.patience();
-    let Parts { pins, hw, .. } = first.key.parts().map_err(|error| refused(0, error))?;
-    apply(pins, hw, &mut changes, patience).map_err(|Refused { number, error }| {
+    let Parts { pins, .. } = first.key.parts().map_err(|error| refused(0, error))?;
+    apply(pins, &mut changes, patience).map_err(|Refused { number, error }| {
         let why = all.get(number).map(|described| described.why(error));
         refused(number, why.unwrap_or(error))
     })?;

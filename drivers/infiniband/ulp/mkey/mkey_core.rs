@@ -6,10 +6,10 @@
 //! not named `core`, because that is the name of a crate.
 
 use crate::{
-    backend::{Backend, Hw, Named},
+    backend::{Backend, ClaimedMr, Hw, Named},
     kernel_ext::{
         error::eopnotsupp,
-        rdma::{client::Adding, Device, Mr, OwnedPd, Pd, Qp},
+        rdma::{client::Adding, mr::NewMr, Device, Mr, OwnedPd, Pd, Qp},
         sync::{
             srcu::{self, Guard, Table},
             users::Patience,
@@ -65,23 +65,16 @@ pub(crate) struct Core {
 }
 
 /// Finds the core of a device. `device.rs`, which has the client of `ib_core`, implements this
-/// trait for [`Core`]. It is a trait and not a function pointer, because the data path finds the
-/// core for each packet, and a trait costs no indirect call.
+/// trait for [`Core`]. The data path does not need the core.
 pub(crate) trait Lookup {
-    /// A core that is valid during a critical section.
-    type Found<'a>: Deref<Target = Core>;
-
     /// A core that is valid during a device operation.
     type Running<'a>: Deref<Target = Core>;
 
     /// A core with a reference to the device's data.
     type Kept: Deref<Target = Core>;
 
-    /// Finds the core of `device`, for as long as the critical section lasts. The device may not be
-    /// extended yet: the self-test uses this too.
-    fn find<'a>(device: &Device, guard: &'a Guard) -> Option<Self::Found<'a>>;
-
-    /// Finds the core of `device`. The device's data stays until the result is dropped.
+    /// Finds the core of `device`. The device's data stays until the result is dropped. The device may
+    /// not be extended yet.
     ///
     /// # Errors
     ///
@@ -139,7 +132,7 @@ impl Core {
         Owners::charge(&self.owners, !pd.is_kernels(), bytes)
     }
 
-    /// Makes the unbound region of a claimed MR, and puts it into the table.
+    /// Makes the unbound region of an MR, and puts it into the table.
     ///
     /// # Errors
     ///
@@ -156,8 +149,8 @@ impl Core {
     pub(crate) fn expose(&self, mr: &Mr, region: &Arc<Region>) {
         let closed = self.closed.lock();
         // Only a claimed MR has a slot.
-        match Hw::slot(mr) {
-            Some(cell) if !*closed => region.mr_slot.fill(cell, region.clone()),
+        match Hw::claimed(mr) {
+            Some(mr) if !*closed => region.mr_slot.fill(mr.slot(), region.clone()),
             _ => (),
         }
     }
@@ -193,17 +186,17 @@ impl Core {
     ///
     /// Those of [`FastReg::new`]; `EOPNOTSUPP` if the device gives kernel users no MR of all
     /// memory.
-    pub(crate) fn adopt_fast_reg(&self, mr: &Mr, max: u32) -> Result<Arc<Region>> {
+    pub(crate) fn adopt_fast_reg(&self, mr: NewMr<'_>, max: u32) -> Result<Arc<Region>> {
         // The elements have DMA addresses, which are the same in each protection domain. So
         // the MR of the module's own domain can be their leaf.
         let lkey = self.pd.local_dma_lkey();
-        let Named::Memory { base, .. } = self.hw.find(mr.device(), lkey, &self.pd)? else {
+        let Named::Memory { base, .. } = self.hw.find(lkey, &self.pd)? else {
             return Err(eopnotsupp());
         };
         let bytes = cost::fast_reg(max.min(MAX_ENTRIES) as usize)?;
         let charge = Owners::charge(&self.owners, false, bytes)?;
-        let fast = FastReg::new(&self.pd, base, max, self.hw, self.pins.clone())?;
-        self.hw.claim_fast_reg(mr);
+        let fast = FastReg::new(&self.pd, base, max, self.pins.clone())?;
+        let mr = self.hw.claim_fast_reg(mr)?;
         self.adopt(mr, Kind::FastReg(fast), charge)
     }
 
@@ -248,7 +241,8 @@ impl Core {
     ) -> Option<ArcBorrow<'a, Region>> {
         // The slot is empty before the region is exposed, and while the device is being
         // removed. The table still has the region then.
-        if let Some(region) = Hw::slot::<Region>(mr).and_then(|slot| slot.get(guard)) {
+        let claimed = Hw::claimed(mr);
+        if let Some(region) = claimed.and_then(|mr| mr.slot::<Region>().get(guard)) {
             return Some(region);
         }
         let region = self.regions.get(mr.index(), guard)?;

@@ -50,7 +50,7 @@ pub(crate) mod window;
 mod yielding;
 
 use crate::{
-    backend::{slot::MrSlot, Backend, Hw},
+    backend::{slot::MrSlot, Claimed, ClaimedMr, Hw},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         dma_buf::Import,
@@ -173,7 +173,7 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// Makes the unbound region of a claimed MR.
+    /// Makes the unbound region of an MR.
     pub(crate) fn new(mr: &Mr, kind: Kind, charge: OwnerCharge) -> Result<Arc<Self>> {
         let lkey = mr.lkey();
         let unbound = Edit {
@@ -208,9 +208,9 @@ impl Region {
     /// the device does not wait for the request. That is safe: a process has keys only if ib_uverbs
     /// was registered with `ib_core` after this module, and ib_uverbs then destroys the queue pairs
     /// of processes first.
-    pub(crate) fn exposed(mr: &Mr) -> Option<Arc<Self>> {
+    pub(crate) fn exposed(mr: &Claimed) -> Option<Arc<Self>> {
         let guard = srcu::read();
-        Some(Hw::slot::<Self>(mr)?.get(&guard)?.into())
+        Some(mr.slot::<Self>().get(&guard)?.into())
     }
 
     /// Returns `true` if this is the region of `mr`.
@@ -242,9 +242,9 @@ impl Region {
     }
 
     /// Returns the lkey and rkey that a bind gives the region: `chosen`, or those that it has.
-    fn key_of_bind(&self, edit: &mut Edit, hw: &Hw, mr: &Mr, chosen: Option<u32>) -> u32 {
+    fn key_of_bind(&self, edit: &mut Edit, mr: &Claimed, chosen: Option<u32>) -> u32 {
         let lapsed = mem::take(&mut edit.lapsed);
-        let key = tag::of_bind(hw.key(mr), mr.rkey(), edit.told);
+        let key = tag::of_bind(mr.key(), mr.rkey(), edit.told);
         match chosen {
             Some(chosen) => chosen,
             None if lapsed => tag::next(key),
@@ -253,9 +253,9 @@ impl Region {
     }
 
     /// Makes `key` the lkey and the rkey by which accesses find the region.
-    fn rekey(&self, _: &mut Edit, hw: &Hw, mr: &Mr, key: u32) {
-        if hw.key(mr) != key {
-            hw.rekey(mr, key);
+    fn rekey(&self, _: &mut Edit, mr: &Claimed, key: u32) {
+        if mr.key() != key {
+            mr.rekey(key);
             self.lkey.store(key, ordering::Relaxed);
         }
     }
@@ -401,11 +401,11 @@ impl Region {
     /// # Errors
     ///
     /// `EBUSY` while accesses through an earlier binding are left.
-    pub(crate) fn clear(&self, hw: &Hw, mr: &Mr) -> Result<(Retired<Binding>, Option<Arc<Users>>)> {
+    pub(crate) fn clear(&self, mr: &Claimed) -> Result<(Retired<Binding>, Option<Arc<Users>>)> {
         let many = LockMany::new();
         let mut edit = many.lock(&self.edit);
         self.settle_left(&mut edit, Patience::Bounded(0))?;
-        hw.withdraw(mr);
+        mr.withdraw();
         let users = {
             let guard = srcu::read_brief();
             self.binding

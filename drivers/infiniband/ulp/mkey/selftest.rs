@@ -7,11 +7,11 @@
 //! needs no network.
 
 use crate::{
-    backend::{interface::DriverCalls, Hw},
+    backend::{interface::DriverCalls, Backend, Claimed, Hw},
     dm::{Buffer, DmRequest, Offer, OfferedMemory, Wanted},
     kernel_ext::{
         error::eopnotsupp,
-        rdma::{device::DeviceName, mr::Right, Access, Device, Mr, OwnedMr},
+        rdma::{device::DeviceName, mr::Right, Access, Device, OwnedMr},
         sync::users::Patience,
     },
     key,
@@ -55,40 +55,34 @@ pub(crate) fn run(core: &Core, device: &Device) -> Result {
         for_process: false,
     };
     let memory = Buffer::new(&core.hw, &core.pd, &own, &request)?;
-    let mr = key::create(core, &core.pd, 1, false)?;
-    let region = core.region_of(&mr).ok_or(EIO)?;
+    let owned = key::create(core, &core.pd, 1, false)?;
+    let mr = Hw::claimed(&owned).ok_or(EIO)?;
+    let region = core.region_of(mr).ok_or(EIO)?;
 
     let all = Right::LocalWrite | Right::RemoteWrite | Right::RemoteRead | Right::RemoteAtomic;
     let result = make_binding(core, &memory, all).and_then(|binding| {
-        region.bind(&core.pins, &core.hw, &mr, &binding)?;
-        through_sge(core, &mr, &memory)?;
-        through_each(&mr, &memory)
+        region.bind(&core.pins, mr, &binding)?;
+        through_sge(core, mr, &memory)?;
+        through_each(core, mr, &memory)
     });
     let result = result.and_then(|()| {
         let local = make_binding(core, &memory, Right::LocalWrite.into())?;
-        region.bind(&core.pins, &core.hw, &mr, &local)?;
-        origins(core, &mr)?;
+        region.bind(&core.pins, mr, &local)?;
+        origins(core, mr)?;
         let again = make_binding(core, &memory, all)?;
-        region.bind(&core.pins, &core.hw, &mr, &again)
+        region.bind(&core.pins, mr, &again)
     });
 
-    let result = result.and_then(|()| invalidated(core, &mr));
-    let unbound = region.unbind(
-        &core.pins,
-        &core.hw,
-        &mr,
-        Origin::Call,
-        None,
-        Patience::Endless,
-    );
+    let result = result.and_then(|()| invalidated(core, mr));
+    let unbound = region.unbind(&core.pins, mr, Origin::Call, None, Patience::Endless);
     let result = result.and(unbound);
-    forget(core, mr, &region);
+    forget(core, owned, &region);
     result?;
 
-    let mr = OwnedMr::new(&core.pd, 1)?;
-    let region = core.adopt_fast_reg(&mr, 2)?;
-    let result = registered(core, &mr, &region);
-    forget(core, mr, &region);
+    let (owned, region) = OwnedMr::new(&core.pd, 1, |new| core.adopt_fast_reg(new, 2))?;
+    let mr = Hw::claimed(&owned).ok_or(EIO);
+    let result = mr.and_then(|mr| registered(core, mr, &region));
+    forget(core, owned, &region);
     result
 }
 
@@ -141,16 +135,18 @@ fn expect(memory: &Buffer, words: [u64; BLOCKS]) -> Result {
 }
 
 /// Writes and reads the key as an SGE.
-fn through_sge(core: &Core, mr: &Mr, memory: &Buffer) -> Result {
+fn through_sge(core: &Core, mr: &Claimed, memory: &Buffer) -> Result {
     let mut packet = [0u8; KEY_LEN];
     for (word, bytes) in packet.chunks_exact_mut(WORD).enumerate() {
         bytes.copy_from_slice(&(word as u64 + 1).to_ne_bytes());
     }
     let sent = packet;
-    Hw::copy_sge(&core.pd, mr.lkey(), 0, &mut packet, true)?;
+    core.hw
+        .copy_sge(&core.pd, mr.lkey(), 0, &mut packet, true)?;
     expect(memory, [1, 2, 3])?;
     packet.fill(0);
-    Hw::copy_sge(&core.pd, mr.lkey(), 0, &mut packet, false)?;
+    core.hw
+        .copy_sge(&core.pd, mr.lkey(), 0, &mut packet, false)?;
     if packet != sent {
         return Err(EIO);
     }
@@ -175,24 +171,24 @@ fn fails<T>(result: Result<T>) -> Result {
 
 /// Checks that a key without remote access flags allows this node's accesses and refuses those of
 /// peers.
-fn origins(core: &Core, mr: &Mr) -> Result {
+fn origins(core: &Core, mr: &Claimed) -> Result {
     let mut word = [0; WORD];
     for write in [false, true] {
-        Hw::copy_sge(&core.pd, mr.lkey(), 0, &mut word, write)?;
-        refused(Hw::copy(mr, 0, &mut word, write), EACCES)?;
+        core.hw.copy_sge(&core.pd, mr.lkey(), 0, &mut word, write)?;
+        refused(core.hw.copy(mr, 0, &mut word, write), EACCES)?;
     }
-    refused(Hw::send_with_invalidate(&core.pd, mr.rkey()), EINVAL)
+    refused(core.hw.send_with_invalidate(&core.pd, mr.rkey()), EINVAL)
 }
 
 /// Invalidates the key as a peer's SEND with invalidate does, which unbinds the key.
-fn invalidated(core: &Core, mr: &Mr) -> Result {
+fn invalidated(core: &Core, mr: &Claimed) -> Result {
     let mut byte = [0];
-    Hw::send_with_invalidate(&core.pd, mr.rkey())?;
-    fails(Hw::copy_sge(&core.pd, mr.lkey(), 0, &mut byte, false))
+    core.hw.send_with_invalidate(&core.pd, mr.rkey())?;
+    fails(core.hw.copy_sge(&core.pd, mr.lkey(), 0, &mut byte, false))
 }
 
 /// Registers an MR as REG_MR does, writes to it, and invalidates it.
-fn registered(core: &Core, mr: &Mr, region: &Region) -> Result {
+fn registered(core: &Core, mr: &Claimed, region: &Region) -> Result {
     let Kind::FastReg(fast_reg) = &region.kind else {
         return Err(EIO);
     };
@@ -206,19 +202,19 @@ fn registered(core: &Core, mr: &Mr, region: &Region) -> Result {
     let elements = [word(3), word(1)].into_iter();
     let start = fast_reg.map(elements, PAGE_SIZE as u32)?.start;
     let rights = Right::LocalWrite | Right::RemoteWrite | Right::RemoteAtomic;
-    Hw::reg_mr(mr, start, key, rights)?;
+    core.hw.reg_mr(mr, start, key, rights)?;
     let mut steps = || {
-        Hw::copy_sge(&core.pd, key, start, &mut packet, true)?;
+        core.hw.copy_sge(&core.pd, key, start, &mut packet, true)?;
         let second = start.wrapping_add(WORD as u64);
-        Hw::check_range(mr, second, WORD)?;
-        fails(Hw::check_range(mr, second, WORD + 1))?;
-        Hw::atomic_write(mr, second, 7)?;
-        Hw::fetch_add(mr, second, 2)
+        core.hw.check_range(mr, second, WORD)?;
+        fails(core.hw.check_range(mr, second, WORD + 1))?;
+        core.hw.atomic_write(mr, second, 7)?;
+        core.hw.fetch_add(mr, second, 2)
     };
     let result = steps();
-    Hw::send_with_invalidate(&core.pd, key)?;
+    core.hw.send_with_invalidate(&core.pd, key)?;
     result?;
-    fails(Hw::copy_sge(&core.pd, key, start, &mut packet, true))?;
+    fails(core.hw.copy_sge(&core.pd, key, start, &mut packet, true))?;
     let ones = u64::from_ne_bytes([1; WORD]);
     let expected = [0, 9, 0, ones];
     for (word, expected) in memory.iter().zip(expected) {
@@ -230,19 +226,19 @@ fn registered(core: &Core, mr: &Mr, region: &Region) -> Result {
 }
 
 /// Makes each of the driver's calls that take an MR.
-fn through_each(mr: &Mr, memory: &Buffer) -> Result {
+fn through_each(core: &Core, mr: &Claimed, memory: &Buffer) -> Result {
     let mut word = 10u64.to_ne_bytes();
     let at = |block: usize| (block * WORD) as u64;
-    Hw::check_range(mr, 0, KEY_LEN)?;
-    fails(Hw::check_range(mr, 1, KEY_LEN))?;
-    Hw::copy(mr, at(0), &mut word, true)?;
-    Hw::atomic_write(mr, at(1), 20)?;
-    if Hw::fetch_add(mr, at(2), 27)? != 3 {
+    core.hw.check_range(mr, 0, KEY_LEN)?;
+    fails(core.hw.check_range(mr, 1, KEY_LEN))?;
+    core.hw.copy(mr, at(0), &mut word, true)?;
+    core.hw.atomic_write(mr, at(1), 20)?;
+    if core.hw.fetch_add(mr, at(2), 27)? != 3 {
         return Err(EIO);
     }
     // EOPNOTSUPP comes from this module: stock rxe would return EINVAL.
-    refused(Hw::flush(mr, 0, KEY_LEN as u32), eopnotsupp())?;
-    if !Hw::refuses_unknown(mr)? {
+    refused(core.hw.flush(mr, 0, KEY_LEN as u32), eopnotsupp())?;
+    if !core.hw.refuses_unknown(mr)? {
         return Err(EIO);
     }
     expect(memory, [10, 20, 30])

@@ -18,10 +18,10 @@
 
 use super::request::{checked, KeyRequest, Short};
 use crate::{
-    backend::{Backend, Hw},
+    backend::{Backend, Claimed, Hw},
     counters::{self, Count},
     kernel_ext::{
-        rdma::{Access, Mr, Pd},
+        rdma::{Access, Pd},
         sync::{lock::LockMany, srcu::Retired, users::Patience},
     },
     key::{alike::Alike, leaf::find_memory},
@@ -44,7 +44,7 @@ use kernel::{
 
 /// A request to bind a key that may have an unused binding.
 struct Again<'a> {
-    mr: &'a Mr,
+    mr: &'a Claimed,
     pd: &'a Pd,
     request: &'a KeyRequest<'a>,
     access: Access,
@@ -62,11 +62,7 @@ impl Again<'_> {
         if request.length == 0 {
             return Some(request.inline);
         }
-        let device = self.pd.device();
-        let read = |to: &mut [u8]| {
-            self.hw
-                .read_now(device, request.lkey, self.pd, request.addr, to)
-        };
+        let read = |to: &mut [u8]| self.hw.read_now(request.lkey, self.pd, request.addr, to);
         room.fill(request.length, read).ok()?
     }
 
@@ -98,10 +94,10 @@ impl Again<'_> {
             new_key: request.new_key,
             patience: Patience::Bounded(0),
         };
-        if !locked.is_free(mr.index()) || region.check_turn(edit, &turn, hw, mr).is_err() {
+        if !locked.is_free(mr.index()) || region.check_turn(edit, &turn, mr).is_err() {
             return None;
         }
-        let Ok(Some(leaf)) = find_memory(hw, pd.device(), alike.lkey, pd) else {
+        let Ok(Some(leaf)) = find_memory(hw, alike.lkey, pd) else {
             return None;
         };
         binding.renew(alike.addr, leaf, access, pd).ok()?;
@@ -114,7 +110,7 @@ impl Again<'_> {
             binding.let_peers_end();
         }
         let new = place.take()?;
-        Some(region.take_turn(edit, &turn, hw, mr, new.into()))
+        Some(region.take_turn(edit, &turn, mr, new.into()))
     }
 
     /// Binds the key.
@@ -137,7 +133,12 @@ impl Again<'_> {
 
 /// Binds the key `mr` as [`super::bind::bind`] does, if the layout is that of its unused
 /// binding. Returns [`None`], with nothing changed, otherwise.
-pub(super) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>, room: &mut Short<'_>) -> Option<()> {
+pub(super) fn bind(
+    mr: &Claimed,
+    pd: &Pd,
+    request: &KeyRequest<'_>,
+    room: &mut Short<'_>,
+) -> Option<()> {
     let region = Region::exposed(mr)?;
     let Kind::Key { old, pins, hw, .. } = &region.kind else {
         return None;

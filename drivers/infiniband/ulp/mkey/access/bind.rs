@@ -15,11 +15,8 @@ use super::{
     request::{checked, KeyRequest, Short},
 };
 use crate::{
-    backend::{Backend, MrRange},
-    kernel_ext::{
-        error::eopnotsupp,
-        rdma::{Mr, Pd},
-    },
+    backend::{Claimed, ClaimedMr, MrRange},
+    kernel_ext::{error::eopnotsupp, rdma::Pd},
     key::{
         request::{describe, Reader, Source},
         Key,
@@ -43,11 +40,11 @@ impl KeyRequest<'_> {
             let length = self.inline.len() as u64;
             return Ok(Reader::new(Source::Copy(self.inline), 0, length));
         }
-        let read = |to: &mut [u8]| core.read_now(pd.device(), self.lkey, pd, self.addr, to);
+        let read = |to: &mut [u8]| core.read_now(self.lkey, pd, self.addr, to);
         if let Some(copy) = short.fill(self.length, read)? {
             return Ok(Reader::new(Source::Copy(copy), 0, self.length));
         }
-        let leaf = core.pin_leaf(pd.device(), self.lkey, pd, MAX_DEPTH)?;
+        let leaf = core.pin_leaf(self.lkey, pd, MAX_DEPTH)?;
         if leaf.place.is_on_demand() {
             return Err(eopnotsupp());
         }
@@ -89,13 +86,19 @@ pub(crate) enum Attempt {
 ///
 /// `EINVAL` if no layout is staged under `rkey`, if the key is not in `pd`, and for
 /// [`Attempt::Only`] if the key is bound; those of [`describe`] and of a bind.
-pub(crate) fn bind_staged(mr: &Mr, pd: &Pd, rkey: u32, access: u32, attempt: Attempt) -> Result {
+pub(crate) fn bind_staged(
+    mr: &Claimed,
+    pd: &Pd,
+    rkey: u32,
+    access: u32,
+    attempt: Attempt,
+) -> Result {
     let core = Core::running(mr.device())?;
     if mr.pd() != pd.as_raw() {
         return Err(EINVAL);
     }
     let key = Key::of(&core, mr, pd)?;
-    if attempt == Attempt::Only && core.hw.is_open(mr) {
+    if attempt == Attempt::Only && mr.is_open() {
         return Err(EINVAL);
     }
     let layouts = key.staged()?;
@@ -125,7 +128,12 @@ pub(crate) fn bind_staged(mr: &Mr, pd: &Pd, rkey: u32, access: u32, attempt: Att
 /// `EINVAL` for an MR that is not a key in `pd`, and if the request has another rkey than the key;
 /// those of [`KeyRequest::reader`], of [`describe`] and of a bind. After an error the key keeps its
 /// binding, and a query of a key in `pd` returns the error.
-pub(crate) fn bind(mr: &Mr, pd: &Pd, request: &KeyRequest<'_>, mut short: Short<'_>) -> Result {
+pub(crate) fn bind(
+    mr: &Claimed,
+    pd: &Pd,
+    request: &KeyRequest<'_>,
+    mut short: Short<'_>,
+) -> Result {
     if again::bind(mr, pd, request, &mut short).is_some() {
         return Ok(());
     }

@@ -3,8 +3,8 @@
 //! Work requests that bind and invalidate memory windows (`region/window.rs`).
 
 use crate::{
-    backend::{Backend, DriverWindow},
-    kernel_ext::rdma::{mr::Right, Access, Device, Mr, OwnedMr, Pd, Qp},
+    backend::{Backend, Claimed, DriverWindow},
+    kernel_ext::rdma::{mr::Right, Access, Device, OwnedMr, Pd, Qp},
     layout::{Entry, List},
     limits::{
         cost,
@@ -40,8 +40,7 @@ fn hidden(core: &Core, region: &Region) -> Result<Arc<WindowMr>> {
     // A worker binds windows, so the owner of the MR below is charged instead of the current
     // process.
     let charge = region.charge.beside(cost::REGION)?;
-    let mr = OwnedMr::new(&core.pd, 1)?;
-    core.hw.claim(&mr);
+    let (mr, ()) = OwnedMr::new(&core.pd, 1, |new| core.hw.claim(new).map(|_| ()))?;
     let region = core.adopt(&mr, Kind::Window, charge)?;
     WindowMr::new(mr, region)
 }
@@ -63,7 +62,7 @@ fn describe(
         | Right::RemoteAtomic
         | Right::FlushGlobal
         | Right::FlushPersistent;
-    let leaf = core.pin_leaf(pd.device(), request.lkey, pd, MAX_DEPTH)?;
+    let leaf = core.pin_leaf(request.lkey, pd, MAX_DEPTH)?;
     if !region.rights(leaf.access).contains(Right::MwBind) {
         return Err(EINVAL);
     }
@@ -97,7 +96,7 @@ pub(crate) fn bind(
     window: &impl DriverWindow,
     request: &WindowRequest,
     left: &mut Leftover,
-    stock: impl FnOnce(Option<&Mr>) -> Result,
+    stock: impl FnOnce(Option<&Claimed>) -> Result,
 ) -> Result {
     let Ok(core) = Core::running(pd.device()) else {
         return stock(None);
@@ -109,20 +108,20 @@ pub(crate) fn bind(
     };
     let Some(region) = region else {
         // The driver binds the window to one of its MRs, or to nothing.
-        return core.windows.release(&core.hw, window, left, || stock(None));
+        return core.windows.release(window, left, || stock(None));
     };
     let new = describe(&core, pd, &region, request)?;
     core.windows.bind(window, left, |bindings, ended| {
         let make = || hidden(&core, &region);
-        let stock = |mr: &Mr| stock(Some(mr));
-        bindings.bind(&core.pins, &core.hw, new, make, stock, ended)
+        let stock = |mr: &Claimed| stock(Some(mr));
+        bindings.bind(&core.pins, new, make, stock, ended)
     })
 }
 
 /// Takes out the binding of `window` if the driver has replaced it, and puts it into `left`.
 pub(crate) fn replaced(device: &Device, window: &impl DriverWindow, left: &mut Leftover) {
     if let Ok(core) = Core::running(device) {
-        core.windows.replaced(&core.hw, window, left);
+        core.windows.replaced(window, left);
     }
 }
 
@@ -141,7 +140,7 @@ pub(crate) fn invalidate(
     let Ok(core) = Core::running(device) else {
         return stock();
     };
-    core.windows.release(&core.hw, window, &mut left, stock)?;
+    core.windows.release(window, &mut left, stock)?;
     // Accesses through the window can take arbitrarily long, and removal of another device must not
     // wait for them. This device is not removed while a QP of the process exists.
     drop(core);
@@ -169,7 +168,7 @@ pub(crate) fn end_some(core: &Core, qp: &Qp, from: &mut u32) -> Option<Ended> {
         found = true;
         // This fails if the peer has invalidated the window meanwhile.
         let end = || core.hw.end_window(qp, &window);
-        let _ = core.windows.release(&core.hw, &window, left, end);
+        let _ = core.windows.release(&window, left, end);
     }
     found.then_some(ended)
 }

@@ -62,12 +62,12 @@ fn reg_dm_mr(
     check_range(dm, offset, length)?;
     let access = Access::checked(pd.device(), access)?;
     let this = MkeyDevice::of(pd.device())?;
-    let mut mr = OwnedMr::new(pd, 1)?;
-    // Counted first, because a peer that guesses the rkey may use the MR as soon as it is
-    // registered.
-    dm.attach(&mut mr);
-    let this = this.as_arc_borrow();
-    MkeyDevice::reg_dm_mr(this, &mr, pd, dm, offset, length, access)?;
+    let (mr, ()) = OwnedMr::new(pd, 1, |new| {
+        // Counted first, because a peer that guesses the rkey may use the MR as soon as it is
+        // registered.
+        dm.attach(&new);
+        MkeyDevice::reg_dm_mr(this.as_arc_borrow(), new, pd, dm, offset, length, access)
+    })?;
     Ok(mr)
 }
 

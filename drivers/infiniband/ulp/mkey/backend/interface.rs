@@ -7,11 +7,12 @@ use crate::{
     bindings,
     kernel_ext::{
         memory::SharedMemory,
-        rdma::{Access, Device, Mr, Mw, OwnedMr, Pd, Qp},
+        rdma::{mr::NewMr, Access, Device, Mr, Mw, Pd, Qp},
         sync::srcu::Cell,
     },
     layout::{Plane, Records, Row, Scattered},
 };
+use core::ops::Deref;
 use kernel::{ffi::c_int, prelude::*};
 
 /// A range of addresses of an MR.
@@ -66,10 +67,57 @@ pub(crate) trait DriverWindow {
     fn is_over(&self, hidden: &Mr) -> bool;
 }
 
+/// An MR that a backend has claimed: the driver calls this module for accesses to it. Only a backend
+/// makes references to such MRs, so code that has one cannot pass another MR to these functions.
+pub(crate) trait ClaimedMr: Deref<Target = Mr> {
+    /// A window that the backend counts. Dropping it ends that.
+    type Counted: Send;
+
+    /// Counts a window that is going to be bound to this MR, the hidden MR of a window. While it
+    /// counts none, the driver binds windows to its own MRs without this module.
+    fn count_window(&self) -> Self::Counted;
+
+    /// Returns the slot, which is empty at first.
+    fn slot<T: SlotValue>(&self) -> &Cell<T>;
+
+    /// Removes all access flags that are not in `access`.
+    fn narrow(&self, access: Access);
+
+    /// Allows accesses to `range`, with the access flags `access`.
+    fn publish(&self, range: MrRange, access: Access);
+
+    /// Makes `key` the lkey and the rkey by which the driver knows the MR. Only the low 8 bits may
+    /// differ. The caller changes the fields of `ib_mr`.
+    fn rekey(&self, key: u32);
+
+    /// Forbids accesses.
+    fn withdraw(&self);
+
+    /// Returns `true` if accesses are allowed.
+    fn is_open(&self) -> bool;
+
+    /// Returns `true` if the MR is neither open nor being deregistered.
+    fn is_free(&self) -> bool;
+
+    /// Returns the lkey and rkey by which the driver knows the MR. The key in `ib_mr` may differ,
+    /// because a kernel user changes it before the next registration or bind.
+    fn key(&self) -> u32;
+
+    /// Allows accesses to an MR for fast registration, by `key`.
+    fn register(&self, key: u32, access: Access);
+
+    /// Forbids accesses to a registered MR.
+    fn invalidate(&self);
+}
+
 /// A driver whose MRs can be given layouts.
 ///
-/// For an MR of another driver, a method returns an error, or does nothing if it cannot return one.
+/// For an object of another driver, a method returns an error, or does nothing if it cannot return
+/// one.
 pub(crate) trait Backend: Copy + Send + Sync {
+    /// An MR that the backend has claimed.
+    type Claimed: ClaimedMr;
+
     /// One of the driver's MRs, as the memory of a leaf.
     type Base: BaseMr;
 
@@ -104,7 +152,7 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// # Errors
     ///
     /// `ENOENT` if `lkey` names no MR in `pd`.
-    fn find(&self, device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Self::Base>>;
+    fn find(&self, lkey: u32, pd: &Pd) -> Result<Named<Self::Base>>;
 
     /// Copies bytes of one of the driver's MRs over memory of a process, from address `addr` on.
     /// Returns `false`, with nothing copied, for other memory and for an ODP MR. The caller holds
@@ -114,36 +162,25 @@ pub(crate) trait Backend: Copy + Send + Sync {
     ///
     /// Those of [`Self::find`]; `ERANGE` for bytes outside of the MR; those of [`BaseMr::allows`] and
     /// [`BaseMr::copy_row`].
-    fn read_now(
-        &self,
-        device: &Device,
-        lkey: u32,
-        pd: &Pd,
-        addr: u64,
-        to: &mut [u8],
-    ) -> Result<bool>;
+    fn read_now(&self, lkey: u32, pd: &Pd, addr: u64, to: &mut [u8]) -> Result<bool>;
 
     /// Takes a new MR over: the driver calls this module for accesses to it. No access is allowed
     /// yet.
-    fn claim(&self, mr: &Mr);
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for an MR of another driver.
+    fn claim<'a>(&self, mr: NewMr<'a>) -> Result<&'a Self::Claimed>;
 
     /// Takes a new MR over for device memory, as [`Self::claim`] does. Sets the MR's type now: the
     /// core sets the same type only when accesses may already read it.
-    fn claim_dm(&self, mr: &Mr);
+    fn claim_dm<'a>(&self, mr: NewMr<'a>) -> Result<&'a Self::Claimed>;
 
-    /// Returns the slot of a claimed MR, which is empty at first; [`None`] for any other MR.
-    fn slot<T: SlotValue>(mr: &Mr) -> Option<&Cell<T>>;
+    /// Takes a new MR over for fast registration. As for [`Self::claim`].
+    fn claim_fast_reg<'a>(&self, mr: NewMr<'a>) -> Result<&'a Self::Claimed>;
 
-    /// Removes all access flags of a claimed MR that are not in `access`.
-    fn narrow(&self, mr: &Mr, access: Access);
-
-    /// Allows accesses to `range` of a claimed MR, with the access flags `access`.
-    fn publish(&self, mr: &Mr, range: MrRange, access: Access);
-
-    /// Adds `more` to the number of windows that are bound to hidden MRs, of the device with the
-    /// index `device`. While the number is zero, the driver binds windows to its own MRs without
-    /// this module.
-    fn count_hidden(&self, device: u32, more: c_int);
+    /// Returns `mr` if it is claimed.
+    fn claimed(mr: &Mr) -> Option<&Self::Claimed>;
 
     /// Releases the QP to which `mw` is bound, a window of the driver that is about to be deallocated.
     /// No QP binds or uses the window from then on.
@@ -164,10 +201,6 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// `EINVAL` if it was ended or the window was deallocated meanwhile.
     fn end_window(&self, qp: &Qp, window: &Self::Window<'_>) -> Result;
 
-    /// Makes `key` the lkey and the rkey by which the driver knows a claimed MR. Only the low 8 bits
-    /// may differ. The caller changes the fields of `ib_mr`.
-    fn rekey(&self, mr: &Mr, key: u32);
-
     /// Executes requests of a new QP that bind claimed MRs. A request to bind an MR that is bound
     /// waits until all earlier requests of the QP have completed. The driver may repeat the earlier
     /// requests after a loss of packets, and they must find the old binding.
@@ -177,30 +210,8 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// removed. Leaves out QPs that are being destroyed. Sleeps.
     fn give_binds_back(&self, device: &Device);
 
-    /// Forbids accesses to a claimed MR.
-    fn withdraw(&self, mr: &Mr);
-
-    /// Returns `true` if accesses to an MR are allowed.
-    fn is_open(&self, mr: &Mr) -> bool;
-
-    /// Takes a new MR over for fast registration, as [`Self::claim`] does.
-    fn claim_fast_reg(&self, mr: &Mr);
-
     /// Returns the page size of an MR that is not for fast registration of scatterlists with gaps.
     fn page_size(&self, mr: &Mr) -> u32;
-
-    /// Returns `true` if an MR for fast registration is neither registered nor being deregistered.
-    fn is_free(&self, mr: &Mr) -> bool;
-
-    /// Returns the lkey and rkey by which the driver knows an MR. The key in `ib_mr` may differ,
-    /// because a kernel user changes it before the next registration or bind.
-    fn key(&self, mr: &Mr) -> u32;
-
-    /// Allows accesses to an MR for fast registration, by `key`.
-    fn register(&self, mr: &Mr, key: u32, access: Access);
-
-    /// Forbids accesses to a registered MR.
-    fn invalidate(&self, mr: &Mr);
 
     /// Returns `true` if memory windows are bound to one of the driver's MRs.
     fn has_windows(&self, mr: &Mr) -> bool;
@@ -243,7 +254,7 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// `EINVAL` for more pages than the MR has room for, `EOPNOTSUPP` for memory without pages.
     fn fill(
         &self,
-        mr: &Mr,
+        mr: NewMr<'_>,
         pages: impl Iterator<Item = Option<*mut bindings::page>>,
         addr: u64,
         length: u64,
@@ -251,7 +262,7 @@ pub(crate) trait Backend: Copy + Send + Sync {
     ) -> Result;
 
     /// Fills a new MR with memory of this module, which layouts can have as a leaf.
-    fn back(&self, mr: &OwnedMr, memory: &SharedMemory) -> Result<Self::Base>;
+    fn back(&self, mr: NewMr<'_>, memory: &SharedMemory) -> Result<Self::Base>;
 }
 
 /// One of the driver's MRs, as the memory of a leaf.
@@ -357,30 +368,30 @@ pub(crate) trait DriverCalls: Backend {
     /// # Errors
     ///
     /// Those of the driver. All methods of this trait have these errors.
-    fn copy_sge(pd: &Pd, lkey: u32, iova: u64, packet: &mut [u8], write: bool) -> Result;
+    fn copy_sge(&self, pd: &Pd, lkey: u32, iova: u64, packet: &mut [u8], write: bool) -> Result;
 
     /// Checks that `length` bytes from address `iova` on are in the MR.
-    fn check_range(mr: &Mr, iova: u64, length: usize) -> Result;
+    fn check_range(&self, mr: &Self::Claimed, iova: u64, length: usize) -> Result;
 
     /// Copies between `packet` and the MR for a peer, to the MR if `write`.
-    fn copy(mr: &Mr, iova: u64, packet: &mut [u8], write: bool) -> Result;
+    fn copy(&self, mr: &Self::Claimed, iova: u64, packet: &mut [u8], write: bool) -> Result;
 
     /// Adds `add` to the word at address `iova`. Returns the former value.
-    fn fetch_add(mr: &Mr, iova: u64, add: u64) -> Result<u64>;
+    fn fetch_add(&self, mr: &Self::Claimed, iova: u64, add: u64) -> Result<u64>;
 
     /// Writes a word at address `iova` in one atomic write.
-    fn atomic_write(mr: &Mr, iova: u64, value: u64) -> Result;
+    fn atomic_write(&self, mr: &Self::Claimed, iova: u64, value: u64) -> Result;
 
     /// Makes `length` bytes from address `iova` on persistent.
-    fn flush(mr: &Mr, iova: u64, length: u32) -> Result;
+    fn flush(&self, mr: &Self::Claimed, iova: u64, length: u32) -> Result;
 
     /// Returns `true` if an atomic operation, an atomic write and a flush at address 0 are refused
     /// when their peer is unknown.
-    fn refuses_unknown(mr: &Mr) -> Result<bool>;
+    fn refuses_unknown(&self, mr: &Self::Claimed) -> Result<bool>;
 
     /// Registers the mapped elements from address `iova` on, as REG_MR does.
-    fn reg_mr(mr: &Mr, iova: u64, key: u32, access: Access) -> Result;
+    fn reg_mr(&self, mr: &Self::Claimed, iova: u64, key: u32, access: Access) -> Result;
 
     /// Invalidates the MR that `key` names, as a peer's SEND with invalidate does.
-    fn send_with_invalidate(pd: &Pd, key: u32) -> Result;
+    fn send_with_invalidate(&self, pd: &Pd, key: u32) -> Result;
 }

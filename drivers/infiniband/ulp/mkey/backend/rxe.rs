@@ -5,6 +5,8 @@
 //! | file | what |
 //! |---|---|
 //! | `rxe/bindings.rs` | bindings of rxe's structures and of the C half |
+//! | `rxe/device.rs` | rxe's devices |
+//! | `rxe/claimed.rs` | rxe's MRs, and those that this module has claimed |
 //! | `rxe/base.rs`, `rxe/page_table.rs` | one of rxe's MRs: its rights, its pages, its atomics |
 //! | `rxe/scattered.rs`, `rxe/indexed.rs`, `rxe/records.rs`, `rxe/place.rs` | copies of pieces in many pages |
 //! | `rxe/find.rs` | the MR that an lkey names |
@@ -28,6 +30,8 @@
 
 mod base;
 mod bindings;
+mod claimed;
+mod device;
 mod driver_calls;
 mod fill;
 mod find;
@@ -43,42 +47,42 @@ mod rereg;
 mod scattered;
 
 use base::Base;
+use claimed::{ClaimedRxeMr, RxeMr};
+use device::is_rxe;
 use mw::RxeMw;
 
 use crate::{
-    backend::{
-        interface::{Backend, MrRange, Named},
-        slot::SlotValue,
-    },
-    bindings::{
-        ib_mr_type_IB_MR_TYPE_DM as TYPE_DM, ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS,
-        rdma_driver_id_RDMA_DRIVER_RXE,
-    },
+    backend::interface::{Backend, Named},
     kernel_ext::{
         memory::SharedMemory,
-        rdma::{mr::Right, Access, Device, Mr, Mw, OwnedMr, Pd, Qp},
-        sync::srcu::Cell,
+        rdma::{
+            mr::{NewMr, Right},
+            Access, Device, Mr, Mw, OwnedMr, Pd, Qp,
+        },
     },
 };
-use bindings::{rxe_mr, rxe_mr_state_RXE_MR_STATE_FREE, rxe_mr_state_RXE_MR_STATE_VALID};
-use core::{
-    mem::{align_of, offset_of, size_of},
-    ptr::NonNull,
-    sync::atomic::{fence, Ordering},
-};
+use bindings::{rxe_mr_state_RXE_MR_STATE_FREE as FREE, rxe_mr_state_RXE_MR_STATE_VALID as VALID};
+use core::ptr;
 use kernel::{
     error::to_result,
-    ffi::c_int,
     page::{PAGE_SHIFT, PAGE_SIZE},
     prelude::*,
 };
 
-/// Marks this module's MRs for fast registration. No MR has such a page size.
-const FAST_REG_SHIFT: u32 = bindings::IB_MKEY_RXE_FAST_REG_SHIFT;
-
-/// The state of an MR, `enum rxe_mr_state`.
+/// The state that a suspended MR had.
 #[derive(Clone, Copy)]
-pub(crate) struct MrState(bindings::rxe_mr_state);
+pub(crate) struct MrState {
+    /// The address of the MR.
+    mr: usize,
+    state: bindings::rxe_mr_state,
+}
+
+impl MrState {
+    /// Returns `true` if this is a state of `mr`.
+    fn is_of(&self, mr: &Mr) -> bool {
+        self.mr == ptr::from_ref(mr) as usize
+    }
+}
 
 /// The redirection of `rdma_rxe`'s functions. Dropping it undoes the redirection.
 pub(crate) struct Redirection(());
@@ -95,94 +99,11 @@ impl Drop for Redirection {
 #[derive(Clone, Copy)]
 pub(crate) struct Rxe(());
 
-/// Returns rxe's structure around an MR; [`None`] for an MR of another driver. The structure is valid as
-/// long as the MR.
-#[inline]
-fn private(mr: &Mr) -> Option<NonNull<rxe_mr>> {
-    if mr.device().driver_id() != rdma_driver_id_RDMA_DRIVER_RXE {
-        return None;
-    }
-    NonNull::new(around(mr))
-}
-
-/// Returns the structure around an MR of rxe, which allocates each MR as a part of it.
-#[inline]
-fn around(mr: &Mr) -> *mut rxe_mr {
-    mr.as_raw()
-        .wrapping_byte_sub(offset_of!(rxe_mr, ibmr))
-        .cast()
-}
-
-/// Changes the access flags that rxe reads from an MR.
-fn change_access(mr: &Mr, change: impl FnOnce(i32) -> i32) {
-    if let Some(private) = private(mr) {
-        // SAFETY: The MR is valid. rxe reads the field as a whole, at any time.
-        unsafe {
-            let field = &raw mut (*private.as_ptr()).access;
-            field.write_volatile(change(field.read_volatile()));
-        }
-    }
-}
-
 impl Rxe {
-    fn set_state(mr: &Mr, state: bindings::rxe_mr_state) {
-        if let Some(private) = private(mr) {
-            // SAFETY: `private()` returns the structure of `mr`, which is valid as long as `mr`.
-            unsafe { bindings::ib_mkey_rxe_set_state(private.as_ptr(), state) };
-        }
-    }
-
-    /// Returns the range of an MR of this module; [`None`] while no access is allowed.
-    ///
-    /// # Safety
-    ///
-    /// `mr` must be an MR of an rxe device, valid during the call.
-    #[inline]
-    unsafe fn published(mr: *mut rxe_mr) -> Option<MrRange> {
-        // SAFETY: By the safety requirement. Each field is read as a whole, the state first.
-        let (state, range) = unsafe {
-            let state = (&raw const (*mr).state).read_volatile();
-            // Pairs with `smp_store_release()` of the state: the range is as new.
-            fence(Ordering::Acquire);
-            let range = MrRange {
-                start: (&raw const (*mr).ibmr.iova).read_volatile(),
-                len: (&raw const (*mr).ibmr.length).read_volatile(),
-            };
-            (state, range)
-        };
-        (state == rxe_mr_state_RXE_MR_STATE_VALID).then_some(range)
-    }
-
-    /// Returns the slot of an MR of this module, see [`Backend::slot`].
-    ///
-    /// # Safety
-    ///
-    /// `mr` must be valid for `'a`, and [`Backend::claim`] must have claimed it.
-    #[inline(always)]
-    unsafe fn claimed_slot<'a, T: SlotValue>(mr: *mut rxe_mr) -> &'a Cell<T> {
-        const { assert!(size_of::<Cell<T>>() == size_of::<u64>()) };
-        const { assert!(align_of::<Cell<T>>() == align_of::<u64>()) };
-        // SAFETY: By the safety requirement. `claim()` made the field an empty cell before it set the
-        // type; stock code does not use the field of such an MR. Only one type of objects is in cells,
-        // by the contract of `SlotValue`.
-        unsafe { &*(&raw mut (*mr).page_mask).cast::<Cell<T>>() }
-    }
-
-    /// Returns `true` if an MR of this module is for fast registration.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::published`].
-    #[inline]
-    unsafe fn is_fast_reg(mr: *mut rxe_mr) -> bool {
-        // SAFETY: By the safety requirement. The field is set before any peer knows the MR's key.
-        unsafe { (*mr).page_shift == FAST_REG_SHIFT }
-    }
-
     /// Returns `true` if rxe's objects, and the fields of a new MR, match the headers that this module
     /// was built with.
     fn layout_matches(mr: &Mr, pages: u32) -> bool {
-        let Some(private) = private(mr).map(NonNull::as_ptr) else {
+        let Some(private) = RxeMr::of(mr).map(RxeMr::private) else {
             return false;
         };
         // SAFETY: The device is registered. As the sizes of other objects match, so does that of
@@ -196,7 +117,7 @@ impl Rxe {
                 && (*private).rkey == mr.rkey()
                 && (*private).elem.index == mr.index()
                 && (*private).num_buf == pages
-                && (*private).state == rxe_mr_state_RXE_MR_STATE_FREE
+                && (*private).state == FREE
                 && (*private).page_shift == PAGE_SHIFT as u32
                 && (*private).page_mask == !(PAGE_SIZE as u64 - 1)
                 && (*private).nbuf == 0
@@ -209,6 +130,7 @@ impl Rxe {
 }
 
 impl Backend for Rxe {
+    type Claimed = ClaimedRxeMr;
     type Base = Base;
     type State = MrState;
     type Window<'a> = RxeMw<'a>;
@@ -230,7 +152,7 @@ impl Backend for Rxe {
     fn probe(device: &Device, pd: &Pd) -> Result<Self> {
         const PAGES: u32 = 3;
 
-        if device.driver_id() != rdma_driver_id_RDMA_DRIVER_RXE {
+        if !is_rxe(device) {
             return Err(ENODEV);
         }
         // SAFETY: No preconditions.
@@ -238,8 +160,9 @@ impl Backend for Rxe {
             pr_err!("{}: rdma_rxe does not call ib_mkey\n", device.name());
             return Err(EIO);
         }
-        let mr = OwnedMr::new(pd, PAGES)?;
-        if !Self::layout_matches(&mr, PAGES) {
+        let look = |new: NewMr<'_>| Ok(Self::layout_matches(&new, PAGES));
+        let (_, matches) = OwnedMr::new(pd, PAGES, look)?;
+        if !matches {
             pr_err!(
                 "{}: this rdma_rxe is not the one that ib_mkey was built for\n",
                 device.name()
@@ -249,100 +172,44 @@ impl Backend for Rxe {
         Ok(Self(()))
     }
 
-    fn find(&self, device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
-        find::find(device, lkey, pd)
+    fn find(&self, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
+        find::find(lkey, pd)
     }
 
-    fn read_now(
-        &self,
-        device: &Device,
-        lkey: u32,
-        pd: &Pd,
-        addr: u64,
-        to: &mut [u8],
-    ) -> Result<bool> {
-        find::read_now(device, lkey, pd, addr, to)
+    fn read_now(&self, lkey: u32, pd: &Pd, addr: u64, to: &mut [u8]) -> Result<bool> {
+        find::read_now(lkey, pd, addr, to)
     }
 
-    fn claim(&self, mr: &Mr) {
-        let Some(private) = private(mr).map(NonNull::as_ptr) else {
-            return;
-        };
-        // SAFETY: The MR is new, and no peer knows its key. `nbuf` is 0, so stock code that ignored
-        // the type would find no page.
-        unsafe {
-            // This makes the field an empty cell, see `claimed_slot()`.
-            (*private).page_mask = 0;
-            (*mr.as_raw()).type_ = TYPE_SG_GAPS;
-            (*mr.as_raw()).iova = 0;
-            (*mr.as_raw()).length = 0;
-            (*private).access = 0;
-            (*private).nbuf = 0;
-            bindings::ib_mkey_rxe_claim(private);
-        }
-        Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_FREE);
+    fn claim<'a>(&self, mr: NewMr<'a>) -> Result<&'a ClaimedRxeMr> {
+        ClaimedRxeMr::new(mr)
     }
 
-    fn claim_dm(&self, mr: &Mr) {
-        self.claim(mr);
-        // SAFETY: The MR is new, and no peer knows its key.
-        unsafe { (*mr.as_raw()).type_ = TYPE_DM };
+    fn claim_dm<'a>(&self, mr: NewMr<'a>) -> Result<&'a ClaimedRxeMr> {
+        ClaimedRxeMr::new_dm(mr)
+    }
+
+    fn claim_fast_reg<'a>(&self, mr: NewMr<'a>) -> Result<&'a ClaimedRxeMr> {
+        ClaimedRxeMr::new_fast_reg(mr)
     }
 
     #[inline]
-    fn slot<T: SlotValue>(mr: &Mr) -> Option<&Cell<T>> {
-        // SAFETY: The MR is valid, and its type does not change while accesses find it. The core
-        // writes the type of device memory once more, but it is the same one.
-        let kind = unsafe { (*mr.as_raw()).type_ };
-        if mr.device().driver_id() != rdma_driver_id_RDMA_DRIVER_RXE
-            || (kind != TYPE_SG_GAPS && kind != TYPE_DM)
-        {
-            return None;
-        }
-        // SAFETY: The MR belongs to rxe, and its type is set by `claim()` and `claim_dm()` alone.
-        Some(unsafe { Self::claimed_slot(around(mr)) })
-    }
-
-    fn narrow(&self, mr: &Mr, access: Access) {
-        change_access(mr, |now| now & access.into_raw() as i32);
-    }
-
-    fn publish(&self, mr: &Mr, range: MrRange, access: Access) {
-        // SAFETY: The MR is valid. rxe reads each field as a whole, at any time.
-        unsafe {
-            (&raw mut (*mr.as_raw()).iova).write_volatile(range.start);
-            (&raw mut (*mr.as_raw()).length).write_volatile(range.len);
-        }
-        // With `MW_BIND`, rxe would bind windows directly to the MR, see `region/window.rs`. With
-        // `ZERO_BASED`, rxe would bind no window to the MR.
-        let access = access & !(Right::MwBind | Right::ZeroBased);
-        change_access(mr, |_| access.into_raw() as i32);
-        Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_VALID);
-    }
-
-    fn count_hidden(&self, device: u32, more: c_int) {
-        // SAFETY: No preconditions.
-        unsafe { bindings::ib_mkey_rxe_count_hidden(device, more) };
+    fn claimed(mr: &Mr) -> Option<&ClaimedRxeMr> {
+        RxeMr::of(mr)?.claimed()
     }
 
     fn close_window(&self, mw: &Mw) {
-        // SAFETY: The core of a device that belongs to rxe calls, and the window is not deallocated
-        // yet.
-        unsafe { bindings::ib_mkey_rxe_close_mw(mw.as_raw()) };
+        if is_rxe(mw.device()) {
+            // SAFETY: The window belongs to rxe and is not deallocated yet.
+            unsafe { bindings::ib_mkey_rxe_close_mw(mw.as_raw()) };
+        }
     }
 
     fn close(&self, qp: &Qp) -> bool {
-        if qp.device().driver_id() != rdma_driver_id_RDMA_DRIVER_RXE {
-            return false;
-        }
         // SAFETY: The QP belongs to rxe and is not destroyed yet.
-        unsafe { bindings::ib_mkey_rxe_close_qp(qp.as_raw()) }
+        is_rxe(qp.device()) && unsafe { bindings::ib_mkey_rxe_close_qp(qp.as_raw()) }
     }
 
     fn next_window<'a>(&self, qp: &'a Qp, from: &mut u32) -> Option<RxeMw<'a>> {
-        if qp.device().driver_id() != rdma_driver_id_RDMA_DRIVER_RXE {
-            return None;
-        }
         RxeMw::next_of(qp, from)
     }
 
@@ -350,113 +217,58 @@ impl Backend for Rxe {
         window.end(qp)
     }
 
-    fn rekey(&self, mr: &Mr, key: u32) {
-        let Some(private) = private(mr).map(NonNull::as_ptr) else {
-            return;
-        };
-        // SAFETY: As for `publish()`.
-        unsafe {
-            (&raw mut (*private).lkey).write_volatile(key);
-            (&raw mut (*private).rkey).write_volatile(key);
-        }
-    }
-
     fn give_binds_back(&self, device: &Device) {
-        if device.driver_id() == rdma_driver_id_RDMA_DRIVER_RXE {
+        if is_rxe(device) {
             // SAFETY: The device belongs to rxe and is registered.
             unsafe { bindings::ib_mkey_rxe_give_binds_back(device.as_raw()) };
         }
     }
 
     fn take_binds(&self, qp: &Qp) {
-        if qp.device().driver_id() == rdma_driver_id_RDMA_DRIVER_RXE {
-            // SAFETY: The QP belongs to rxe, which has created it, and it is not in use yet.
+        if is_rxe(qp.device()) {
+            // SAFETY: The QP belongs to rxe, which has created it.
             unsafe { bindings::ib_mkey_rxe_take_binds(qp.as_raw()) };
         }
-    }
-
-    fn withdraw(&self, mr: &Mr) {
-        Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_FREE);
-        change_access(mr, |_| 0);
-        // SAFETY: As for `publish()`.
-        unsafe { (&raw mut (*mr.as_raw()).length).write_volatile(0) };
-    }
-
-    fn is_open(&self, mr: &Mr) -> bool {
-        // SAFETY: `private()` returns the structure of `mr`, which is valid as long as `mr`.
-        let state = private(mr).map(|mr| unsafe { bindings::ib_mkey_rxe_state(mr.as_ptr()) });
-        state == Some(rxe_mr_state_RXE_MR_STATE_VALID)
-    }
-
-    fn claim_fast_reg(&self, mr: &Mr) {
-        self.claim(mr);
-        if let Some(private) = private(mr) {
-            // SAFETY: As for `claim()`. Stock code does not read the field of such an MR.
-            unsafe { (*private.as_ptr()).page_shift = FAST_REG_SHIFT };
-        }
-    }
-
-    fn is_free(&self, mr: &Mr) -> bool {
-        // SAFETY: `private()` returns the structure of `mr`, which is valid as long as `mr`.
-        let state = private(mr).map(|mr| unsafe { bindings::ib_mkey_rxe_state(mr.as_ptr()) });
-        state == Some(rxe_mr_state_RXE_MR_STATE_FREE)
-    }
-
-    fn key(&self, mr: &Mr) -> u32 {
-        // SAFETY: As for `publish()`; both keys are the same.
-        let key = |mr: NonNull<rxe_mr>| unsafe { (&raw const (*mr.as_ptr()).rkey).read_volatile() };
-        private(mr).map_or(0, key)
-    }
-
-    fn register(&self, mr: &Mr, key: u32, access: Access) {
-        change_access(mr, |_| access.into_raw() as i32);
-        self.rekey(mr, key);
-        Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_VALID);
     }
 
     fn page_size(&self, mr: &Mr) -> u32 {
         // SAFETY: The MR is valid. rxe writes the field when the MR's owner maps pages, and the
         // owner does not map in two threads at once.
-        let shift = |mr: NonNull<rxe_mr>| unsafe { (*mr.as_ptr()).page_shift };
-        1 << private(mr)
+        let shift = |mr: &RxeMr| unsafe { (*mr.private()).page_shift };
+        1 << RxeMr::of(mr)
             .map_or(PAGE_SHIFT as u32, shift)
             .min(u32::BITS - 1)
     }
 
-    fn invalidate(&self, mr: &Mr) {
-        // Length and address stay: the owner may have mapped new elements already.
-        Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_FREE);
-    }
-
     fn has_windows(&self, mr: &Mr) -> bool {
-        // SAFETY: `private()` returns the structure of `mr`, which is valid as long as `mr`.
-        private(mr).is_some_and(|mr| unsafe { bindings::ib_mkey_rxe_num_mw(mr.as_ptr()) } > 0)
+        RxeMr::of(mr).is_some_and(|mr| mr.num_mw() > 0)
     }
 
     fn suspend(&self, mr: &Mr) -> Result<MrState> {
-        if self.has_windows(mr) {
+        let private = RxeMr::of(mr).ok_or(EINVAL)?;
+        if private.num_mw() > 0 {
             return Err(EINVAL);
         }
-        let private = private(mr).ok_or(EINVAL)?.as_ptr();
-        // SAFETY: `private()` returns the structure of `mr`, which is valid as long as `mr`.
-        unsafe {
-            let state = MrState(bindings::ib_mkey_rxe_state(private));
-            bindings::ib_mkey_rxe_suspend(private);
-            // A window may have been bound since the check above.
-            if bindings::ib_mkey_rxe_num_mw(private) > 0 {
-                bindings::ib_mkey_rxe_set_state(private, state.0);
-                return Err(EINVAL);
-            }
-            Ok(state)
+        let state = private.state();
+        // SAFETY: The structure is valid as long as the MR.
+        unsafe { bindings::ib_mkey_rxe_suspend(private.private()) };
+        // A window may have been bound since the check above.
+        if private.num_mw() > 0 {
+            private.set_state(state);
+            return Err(EINVAL);
         }
+        let mr = ptr::from_ref(mr) as usize;
+        Ok(MrState { mr, state })
     }
 
     fn resume(&self, mr: &Mr, state: MrState) {
-        Self::set_state(mr, state.0);
+        if let Some(private) = RxeMr::of(mr).filter(|_| state.is_of(mr)) {
+            private.set_state(state.state);
+        }
     }
 
     fn rights(&self, mr: &Mr) -> Access {
-        Self::access(mr)
+        Access::from_raw(RxeMr::of(mr).map_or(0, RxeMr::access) as u32)
     }
 
     fn retranslate(
@@ -472,23 +284,23 @@ impl Backend for Rxe {
 
     fn fill(
         &self,
-        mr: &Mr,
+        mr: NewMr<'_>,
         pages: impl Iterator<Item = Option<*mut crate::bindings::page>>,
         addr: u64,
         length: u64,
         access: Access,
     ) -> Result {
-        let private = private(mr).ok_or(EINVAL)?;
-        fill::fill(mr, private, pages, addr, length, access)?;
-        Self::set_state(mr, rxe_mr_state_RXE_MR_STATE_VALID);
+        let mr = fill::fill(mr, pages, addr, length, access)?;
+        mr.set_state(VALID);
         Ok(())
     }
 
-    fn back(&self, mr: &OwnedMr, memory: &SharedMemory) -> Result<Base> {
+    fn back(&self, mr: NewMr<'_>, memory: &SharedMemory) -> Result<Base> {
         let length = SharedMemory::pages_of(memory.len()) * PAGE_SIZE;
         let access = Access::from(Right::LocalWrite);
-        self.fill(mr, memory.pages().map(Some), 0, length as u64, access)?;
+        let mr = fill::fill(mr, memory.pages().map(Some), 0, length as u64, access)?;
+        mr.set_state(VALID);
         // SAFETY: The MR is over the pages of `memory`, which the caller keeps as long as the MR.
-        Ok(unsafe { Base::new(private(mr).ok_or(EINVAL)?) })
+        Ok(unsafe { Base::new(mr) })
     }
 }

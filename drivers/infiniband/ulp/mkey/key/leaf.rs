@@ -6,7 +6,7 @@ use crate::{
     backend::{Backend, BaseMr, Hw, Named},
     kernel_ext::{
         error::{eloop, eopnotsupp},
-        rdma::{Access, Device, Mr, Pd},
+        rdma::{Access, Mr, Pd},
         sync::srcu,
     },
     mkey_core::Core,
@@ -47,8 +47,8 @@ fn memory(
 /// Those of [`Core::pin_leaf`].
 // This is inlined, because a leaf that a function returns is copied in memory.
 #[inline(always)]
-pub(crate) fn find_memory(hw: &Hw, ibdev: &Device, lkey: u32, pd: &Pd) -> Result<Option<Leaf>> {
-    match hw.find(ibdev, lkey, pd)? {
+pub(crate) fn find_memory(hw: &Hw, lkey: u32, pd: &Pd) -> Result<Option<Leaf>> {
+    match hw.find(lkey, pd)? {
         Named::Memory { len: 0, .. } => Err(ERANGE),
         Named::Memory {
             base,
@@ -69,16 +69,10 @@ impl Core {
     /// `ENOENT` if `lkey` names no MR in the protection domain `pd`, `EOPNOTSUPP` for an MR that
     /// cannot be a leaf, `ERANGE` for an MR without bytes, `ELOOP` for a key of more levels,
     /// `ENOMEM`.
-    pub(crate) fn pin_leaf(
-        &self,
-        ibdev: &Device,
-        lkey: u32,
-        pd: &Pd,
-        depth: usize,
-    ) -> Result<Leaf> {
+    pub(crate) fn pin_leaf(&self, lkey: u32, pd: &Pd, depth: usize) -> Result<Leaf> {
         let index = lkey >> 8;
         let (leaf, pin) = self.pins.pin(index, || {
-            Ok(match self.hw.find(ibdev, lkey, pd)? {
+            Ok(match self.hw.find(lkey, pd)? {
                 Named::Memory { len: 0, .. } => return Err(ERANGE),
                 Named::Memory {
                     base,
@@ -103,16 +97,8 @@ impl Core {
     /// # Errors
     ///
     /// Those of [`Backend::read_now`].
-    pub(crate) fn read_now(
-        &self,
-        ibdev: &Device,
-        lkey: u32,
-        pd: &Pd,
-        addr: u64,
-        to: &mut [u8],
-    ) -> Result<bool> {
-        self.pins
-            .exclude(|| self.hw.read_now(ibdev, lkey, pd, addr, to))
+    pub(crate) fn read_now(&self, lkey: u32, pd: &Pd, addr: u64, to: &mut [u8]) -> Result<bool> {
+        self.pins.exclude(|| self.hw.read_now(lkey, pd, addr, to))
     }
 
     /// Makes a leaf of one of this module's regions.

@@ -23,9 +23,9 @@
 //! with an ordinary one (medians of 1,000 in an idle guest without KVM).
 
 use crate::{
-    backend::{Backend, Hw},
+    backend::{Backend, Claimed, ClaimedMr, Hw},
     kernel_ext::{
-        rdma::{mr::Right, scatterlist::MappedElements, Access, Mr, Pd},
+        rdma::{mr::Right, scatterlist::MappedElements, Access, Pd},
         sync::{
             counted::{CountedCell, Taken},
             lock::{new_irq_lock, IrqLock},
@@ -56,10 +56,9 @@ pub(crate) struct FastReg {
     slots: IrqLock<Slots>,
     /// The layout that is registered.
     active: CountedCell<Binding>,
-    /// The pins of the device, and its backend. They are here so that a work request finds them
-    /// without the device's data.
+    /// The pins of the device. They are here so that a work request finds them without the device's
+    /// data.
     pins: Arc<Pins>,
-    hw: Hw,
 }
 
 /// The places of the two layouts. Each layout is in one of these places or in `FastReg::active`, or
@@ -159,7 +158,6 @@ impl FastReg {
         pd: &Pd,
         memory: <Hw as Backend>::Base,
         max: u32,
-        hw: Hw,
         pins: Arc<Pins>,
     ) -> Result<Pin<KBox<Self>>> {
         if max == 0 || max > MAX_ENTRIES {
@@ -179,7 +177,6 @@ impl FastReg {
                 slots <- new_irq_lock!(slots, "ib_mkey fast registration"),
                 active,
                 pins,
-                hw,
             }),
             GFP_KERNEL,
         )
@@ -240,16 +237,15 @@ impl FastReg {
     ///
     /// `EINVAL` if the MR is registered already, has no staged layout or is in another protection
     /// domain, if `key` names another MR, and if an access flag is not supported.
-    pub(crate) fn register(&self, mr: &Mr, pd: &Pd, key: u32, access: Access) -> Result {
-        let hw = &self.hw;
+    pub(crate) fn register(&self, mr: &Claimed, pd: &Pd, key: u32, access: Access) -> Result {
         // The mapped memory may not be persistent, so it cannot be flushed to persistence.
         let supported = rights::supported(access) && !access.contains(Right::FlushPersistent);
         if mr.pd() != pd.as_raw() || !supported {
             return Err(EINVAL);
         }
         let mut slots = self.slots.lock();
-        let own = (key ^ hw.key(mr)) & !KEY_MASK == 0;
-        if !hw.is_free(mr) || !own || self.active.is_filled() || slots.waiting != 0 {
+        let own = (key ^ mr.key()) & !KEY_MASK == 0;
+        if !mr.is_free() || !own || self.active.is_filled() || slots.waiting != 0 {
             return Err(EINVAL);
         }
         let mapped = slots.staged.take_if(|room| room.layout.length() != 0);
@@ -262,7 +258,7 @@ impl FastReg {
         room.register(Registered { start, key, access });
         // The cell is empty: `is_filled()` returned `false` under the same lock.
         let _ = self.active.fill(room.into());
-        hw.register(mr, key, access);
+        mr.register(key, access);
         Ok(())
     }
 
@@ -277,7 +273,7 @@ impl FastReg {
     /// registration has no remote access flag.
     pub(crate) fn end(
         &self,
-        mr: &Mr,
+        mr: &Claimed,
         pd: &Pd,
         key: u32,
         origin: Origin,
@@ -294,12 +290,12 @@ impl FastReg {
     /// Ends the registration. Does not sleep. If the result is [`Withdrawn::Read`], the caller
     /// calls [`Self::settle`], and no registration begins before that returns. The caller holds the
     /// lock of the pins, and the MR is not pinned.
-    fn withdraw(&self, mr: &Mr, pd: &Pd, key: u32, origin: Origin) -> Result<Withdrawn> {
+    fn withdraw(&self, mr: &Claimed, pd: &Pd, key: u32, origin: Origin) -> Result<Withdrawn> {
         if mr.pd() != pd.as_raw() {
             return Err(EINVAL);
         }
         let mut slots = self.slots.lock();
-        if key != self.hw.key(mr) {
+        if key != mr.key() {
             return Err(EINVAL);
         }
         let serves = |active: &Binding| serves_peers(active.access);
@@ -307,7 +303,7 @@ impl FastReg {
             return Err(EINVAL);
         }
         if self.active.is_filled() {
-            self.hw.invalidate(mr);
+            mr.invalidate();
         }
         match self.active.take_unread() {
             Ok(active) => {

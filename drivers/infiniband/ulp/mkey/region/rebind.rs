@@ -10,10 +10,10 @@
 //! until it is unpinned.
 
 use crate::{
-    backend::{Backend, Hw, MrRange},
+    backend::{Claimed, ClaimedMr, MrRange},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
-        rdma::{Access, Mr},
+        rdma::Access,
         sync::{
             lock::LockMany,
             srcu::Retired,
@@ -36,7 +36,7 @@ use kernel::{
 /// A region, and its new binding.
 pub(crate) struct Change<'a> {
     pub(crate) region: &'a Region,
-    pub(crate) mr: &'a Mr,
+    pub(crate) mr: &'a Claimed,
     /// The number of the change in the caller's list.
     pub(crate) number: usize,
     pub(crate) new: &'a Arc<Binding>,
@@ -85,7 +85,7 @@ impl<'a> Editing<'a> {
 
     /// Replaces the binding. The caller holds the lock of the pins.
     #[inline]
-    fn replace(&mut self, hw: &Hw) {
+    fn replace(&mut self) {
         let Change {
             region,
             mr,
@@ -93,7 +93,7 @@ impl<'a> Editing<'a> {
             key,
             ..
         } = *self.change;
-        self.old = Some(region.replace(&mut self.edit, hw, mr, key, new.clone()));
+        self.old = Some(region.replace(&mut self.edit, mr, key, new.clone()));
     }
 
     /// Waits for accesses through the old binding. Then gives rxe's checks the range and the access
@@ -103,14 +103,14 @@ impl<'a> Editing<'a> {
     ///
     /// Those of [`Region::settle`].
     #[inline]
-    fn finish(&mut self, hw: &Hw, patience: Patience) -> Result {
+    fn finish(&mut self, patience: Patience) -> Result {
         let change = self.change;
         let mut waited = Ok(());
         if let Some(old) = self.old.take() {
             (self.gone, waited) = change.region.settle(&mut self.edit, old, patience);
         }
         let (range, access) = published(change.new);
-        hw.publish(change.mr, range, access);
+        change.mr.publish(range, access);
         waited
     }
 
@@ -162,7 +162,6 @@ fn repeated<T>(sorted: &[T], index: impl Fn(&T) -> u32) -> Option<&T> {
 /// [`Users::wait`]: crate::kernel_ext::sync::users::Users::wait
 pub(crate) fn apply(
     pins: &Pins,
-    hw: &Hw,
     changes: &mut [Change<'_>],
     patience: Patience,
 ) -> core::result::Result<(), Refused> {
@@ -180,7 +179,7 @@ pub(crate) fn apply(
         all.push(Editing::lock(&many, change), GFP_MAYFAIL)
             .map_err(|error| change.refused(error.into()))?;
     }
-    let result = exchange(pins, hw, &mut all, patience);
+    let result = exchange(pins, &mut all, patience);
     all.into_iter().for_each(Editing::release);
     result
 }
@@ -194,7 +193,6 @@ pub(crate) fn apply(
 /// [`Users::wait`]: crate::kernel_ext::sync::users::Users::wait
 fn swap_all(
     pins: &Pins,
-    hw: &Hw,
     all: &mut [Editing<'_>],
     patience: Patience,
 ) -> core::result::Result<(), Refused> {
@@ -203,7 +201,7 @@ fn swap_all(
     // Each failed attempt finds one region that is pinned. The only pin may be that of an old
     // binding that a work request replaced, so wait for these bindings and try again.
     let mut tries = all.len();
-    while let Err(pinned) = pins.if_all_free(all, index, |one| one.replace(hw)) {
+    while let Err(pinned) = pins.if_all_free(all, index, Editing::replace) {
         let Change { region, mr, .. } = *pinned.change;
         let refused = |error| pinned.change.refused(error);
         tries = tries.checked_sub(1).ok_or_else(|| refused(EBUSY))?;
@@ -217,7 +215,6 @@ fn swap_all(
 /// Makes all changes, or none. As for [`apply`].
 fn exchange(
     pins: &Pins,
-    hw: &Hw,
     all: &mut [Editing<'_>],
     patience: Patience,
 ) -> core::result::Result<(), Refused> {
@@ -225,12 +222,12 @@ fn exchange(
         let left = one.change.region.settle_left(&mut one.edit, patience);
         left.map_err(|error| one.change.refused(error))?;
     }
-    swap_all(pins, hw, all, patience)?;
+    swap_all(pins, all, patience)?;
     // The wait for the first old binding is a grace period, which covers the other old bindings,
     // too.
     let mut result = Ok(());
     for one in all.iter_mut() {
-        let finished = one.finish(hw, patience);
+        let finished = one.finish(patience);
         result = result.and(finished.map_err(|error| one.change.refused(error)));
     }
     result
@@ -275,16 +272,15 @@ impl Region {
     fn replace(
         &self,
         edit: &mut Edit,
-        hw: &Hw,
-        mr: &Mr,
+        mr: &Claimed,
         chosen: Option<u32>,
         new: Arc<Binding>,
     ) -> Retired<Binding> {
         // Until `publish`, rxe's check allows only access flags that both bindings have.
-        hw.narrow(mr, new.access);
-        let key = self.key_of_bind(edit, hw, mr, chosen);
+        mr.narrow(new.access);
+        let key = self.key_of_bind(edit, mr, chosen);
         if let Kind::Key { .. } = self.kind {
-            self.rekey(edit, hw, mr, key);
+            self.rekey(edit, mr, key);
             edit.tell(mr, key);
         }
         new.set_rkey(key);
@@ -297,13 +293,13 @@ impl Region {
     ///
     /// `EINVAL` for another rkey and for a key that is being destroyed.
     #[inline]
-    pub(crate) fn check_turn(&self, edit: &Edit, turn: &Turn<'_>, hw: &Hw, mr: &Mr) -> Result {
+    pub(crate) fn check_turn(&self, edit: &Edit, turn: &Turn<'_>, mr: &Claimed) -> Result {
         // Another request changed the key meanwhile, or the MR is being destroyed.
         let named = match turn.key {
-            Some(key) => hw.key(mr) == key || turn.any_tag && (hw.is_free(mr) || edit.lapsed),
-            None => tag::same_mr(hw.key(mr), turn.new_key),
+            Some(key) => mr.key() == key || turn.any_tag && (mr.is_free() || edit.lapsed),
+            None => tag::same_mr(mr.key(), turn.new_key),
         };
-        if !named || (!hw.is_free(mr) && !hw.is_open(mr)) {
+        if !named || (!mr.is_free() && !mr.is_open()) {
             return Err(EINVAL);
         }
         Ok(())
@@ -316,12 +312,11 @@ impl Region {
         &self,
         edit: &mut Edit,
         turn: &Turn<'_>,
-        hw: &Hw,
-        mr: &Mr,
+        mr: &Claimed,
         new: Arc<Binding>,
     ) -> Retired<Binding> {
         edit.lapsed = false;
-        self.rekey(edit, hw, mr, turn.new_key);
+        self.rekey(edit, mr, turn.new_key);
         match turn.key {
             Some(_) => edit.tell(mr, turn.new_key),
             // The kernel user chose this key for this bind only, and not for a later bind.
@@ -332,7 +327,7 @@ impl Region {
         let replaced = self.swap(new);
         // Accesses through the old binding may still be in progress. That is safe, because each
         // copy checks the access flags and the range of its own binding again.
-        hw.publish(mr, range, access);
+        mr.publish(range, access);
         replaced
     }
 
@@ -349,8 +344,7 @@ impl Region {
         &self,
         turn: &Turn<'_>,
         pins: &Pins,
-        hw: &Hw,
-        mr: &Mr,
+        mr: &Claimed,
         new: &Arc<Binding>,
     ) -> Result {
         let (old, patience) = (turn.old, turn.patience);
@@ -358,8 +352,8 @@ impl Region {
         let mut edit = self.lock(&many, patience)?;
         let mut swap = || {
             pins.if_free(mr.index(), || {
-                self.check_turn(&edit, turn, hw, mr)?;
-                Ok(self.take_turn(&mut edit, turn, hw, mr, new.clone()))
+                self.check_turn(&edit, turn, mr)?;
+                Ok(self.take_turn(&mut edit, turn, mr, new.clone()))
             })
         };
         let replace = || {
@@ -386,8 +380,7 @@ impl Region {
     pub(crate) fn bind_as(
         &self,
         pins: &Pins,
-        hw: &Hw,
-        mr: &Mr,
+        mr: &Claimed,
         new: &Arc<Binding>,
         chosen: Option<u32>,
         patience: Patience,
@@ -402,16 +395,16 @@ impl Region {
         let many = LockMany::new();
         let mut one = Editing::lock(&many, &change);
         self.settle_left(&mut one.edit, patience)?;
-        let replace = || pins.if_free(mr.index(), || one.replace(hw));
+        let replace = || pins.if_free(mr.index(), || one.replace());
         when_free(replace, || self.settle_pinning(mr.index(), patience))?;
-        let waited = one.finish(hw, patience);
+        let waited = one.finish(patience);
         one.release();
         waited
     }
 
     /// Replaces the binding with `new`. The errors are those of [`apply`].
-    pub(crate) fn bind(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: &Arc<Binding>) -> Result {
-        self.bind_as(pins, hw, mr, new, None, Patience::Endless)
+    pub(crate) fn bind(&self, pins: &Pins, mr: &Claimed, new: &Arc<Binding>) -> Result {
+        self.bind_as(pins, mr, new, None, Patience::Endless)
     }
 
     /// Binds `new` to an unbound region, without waiting for accesses.
@@ -419,8 +412,8 @@ impl Region {
     /// # Errors
     ///
     /// `EBUSY` while accesses through an earlier binding are left.
-    pub(crate) fn bind_now(&self, pins: &Pins, hw: &Hw, mr: &Mr, new: &Arc<Binding>) -> Result {
-        self.bind_as(pins, hw, mr, new, None, Patience::Bounded(0))
+    pub(crate) fn bind_now(&self, pins: &Pins, mr: &Claimed, new: &Arc<Binding>) -> Result {
+        self.bind_as(pins, mr, new, None, Patience::Bounded(0))
     }
 }
 

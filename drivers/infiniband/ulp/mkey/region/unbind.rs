@@ -10,14 +10,11 @@ use super::{
     tag, Edit, Kind, Region,
 };
 use crate::{
-    backend::{Backend, Hw},
-    kernel_ext::{
-        rdma::Mr,
-        sync::{
-            lock::LockMany,
-            srcu::{self, Retired},
-            users::Patience, //
-        },
+    backend::{Claimed, ClaimedMr},
+    kernel_ext::sync::{
+        lock::LockMany,
+        srcu::{self, Retired},
+        users::Patience, //
     },
 };
 use kernel::{prelude::*, sync::Arc};
@@ -42,8 +39,7 @@ impl Region {
     pub(crate) fn unbind(
         &self,
         pins: &Pins,
-        hw: &Hw,
-        mr: &Mr,
+        mr: &Claimed,
         origin: Origin,
         key: Option<u32>,
         patience: Patience,
@@ -54,7 +50,7 @@ impl Region {
         if origin == Origin::Remote && !self.may_invalidate() {
             return Err(EINVAL);
         }
-        let take = || pins.if_free(mr.index(), || self.take_out(&mut edit, hw, mr, origin, key));
+        let take = || pins.if_free(mr.index(), || self.take_out(&mut edit, mr, origin, key));
         let old = when_free(take, || self.settle_pinning(mr.index(), patience))??;
         let (old, waited) = self.settle(&mut edit, old, patience);
         drop(edit);
@@ -70,27 +66,26 @@ impl Region {
     fn take_out(
         &self,
         edit: &mut Edit,
-        hw: &Hw,
-        mr: &Mr,
+        mr: &Claimed,
         origin: Origin,
         key: Option<u32>,
     ) -> Result<Retired<Binding>> {
         // The state of an MR that is being deregistered must stay: otherwise accesses could begin
         // for which the deregistration does not wait. The lock of the pins excludes
         // `Backend::suspend`.
-        if !hw.is_open(mr) && !hw.is_free(mr) {
+        if !mr.is_open() && !mr.is_free() {
             return Err(EINVAL);
         }
-        let now = hw.key(mr);
+        let now = mr.key();
         // Another request has changed the key meanwhile.
         if key.is_some_and(|key| key != now) {
             return Err(EINVAL);
         }
-        hw.withdraw(mr);
+        mr.withdraw();
         if let Kind::Key { .. } = self.kind {
             edit.lapsed = false;
             let next = tag::next(now);
-            self.rekey(edit, hw, mr, next);
+            self.rekey(edit, mr, next);
             // A kernel user may write the fields while its request executes, so a request does not.
             if origin == Origin::Call || !mr.is_kernels() {
                 edit.tell(mr, next);

@@ -31,9 +31,9 @@
 //! (`direct_bind_mw()` in `backend/rxe/redirect_mw.c`).
 
 use crate::{
-    backend::{Backend, DriverWindow, Hw},
+    backend::{Backend, Claimed, ClaimedMr, DriverWindow, Hw},
     kernel_ext::{
-        rdma::{Mr, OwnedMr},
+        rdma::OwnedMr,
         sync::{
             srcu::Retired,
             users::{Patience, Users},
@@ -61,10 +61,19 @@ impl WindowMr {
         Ok(Arc::new(Self { mr, region }, GFP_KERNEL)?)
     }
 
+    /// Returns the MR.
+    ///
+    /// # Errors
+    ///
+    /// None, because the MR is claimed.
+    fn claimed(&self) -> Result<&Claimed> {
+        Hw::claimed(&self.mr).ok_or(EINVAL)
+    }
+
     /// Takes the binding out.
-    fn end(&self, hw: &Hw) -> Option<Ended> {
+    fn end(&self) -> Option<Ended> {
         // `bind_now` refused to bind an MR with accesses of an earlier binding, so `clear` succeeds.
-        let (old, users) = self.region.clear(hw, &self.mr).ok()?;
+        let (old, users) = self.region.clear(self.claimed().ok()?).ok()?;
         Some(Ended { old, users })
     }
 }
@@ -80,28 +89,12 @@ pub(crate) struct Bindings {
     active: Option<Active>,
 }
 
-/// A window's binding to a hidden MR. The backend has counted it.
+/// A window's binding to a hidden MR.
 struct Active {
     /// `true` if the window is bound to the second of its two hidden MRs.
     second: bool,
-    /// The index of the device.
-    device: u32,
-    hw: Hw,
-}
-
-impl Active {
-    /// Counts a window before it is bound to `hidden`.
-    fn new(second: bool, hidden: &Mr, hw: Hw) -> Self {
-        let device = hidden.device().index();
-        hw.count_hidden(device, 1);
-        Self { second, device, hw }
-    }
-}
-
-impl Drop for Active {
-    fn drop(&mut self) {
-        self.hw.count_hidden(self.device, -1);
-    }
+    /// The backend counts the window.
+    _counted: <Claimed as ClaimedMr>::Counted,
 }
 
 impl Bindings {
@@ -125,10 +118,9 @@ impl Bindings {
     pub(crate) fn bind(
         &mut self,
         pins: &Pins,
-        hw: &Hw,
         new: Arc<Binding>,
         make: impl FnOnce() -> Result<Arc<WindowMr>>,
-        stock: impl FnOnce(&Mr) -> Result,
+        stock: impl FnOnce(&Claimed) -> Result,
         ended: &mut Option<Ended>,
     ) -> Result {
         let next = self.active.as_ref().is_none_or(|active| !active.second);
@@ -137,29 +129,34 @@ impl Bindings {
             Some(hidden) => hidden.clone(),
             None => slot.insert(make()?).clone(),
         };
-        hidden.region.bind_now(pins, hw, &hidden.mr, &new)?;
-        let active = Active::new(next, &hidden.mr, *hw);
-        if let Err(err) = stock(&hidden.mr) {
-            *ended = hidden.end(hw);
+        let mr = hidden.claimed()?;
+        hidden.region.bind_now(pins, mr, &new)?;
+        // The window is counted before it is bound.
+        let active = Active {
+            second: next,
+            _counted: mr.count_window(),
+        };
+        if let Err(err) = stock(mr) {
+            *ended = hidden.end();
             return Err(err);
         }
-        *ended = self.clear(hw);
+        *ended = self.clear();
         self.active = Some(active);
         Ok(())
     }
 
     /// Takes out the window's binding, if it is over an MR of this module.
-    fn clear(&mut self, hw: &Hw) -> Option<Ended> {
+    fn clear(&mut self) -> Option<Ended> {
         let active = self.active.take()?;
-        self.slot(active.second).as_ref()?.end(hw)
+        self.slot(active.second).as_ref()?.end()
     }
 
     /// Takes out the window's binding unless `window` is over the hidden MR.
-    fn replaced(&mut self, hw: &Hw, window: &impl DriverWindow) -> Option<Ended> {
+    fn replaced(&mut self, window: &impl DriverWindow) -> Option<Ended> {
         let second = self.active.as_ref()?.second;
         match self.slot(second) {
             Some(hidden) if window.is_over(&hidden.mr) => None,
-            _ => self.clear(hw),
+            _ => self.clear(),
         }
     }
 }
@@ -280,7 +277,6 @@ impl Windows {
     /// Those of `stock`, with nothing taken out.
     pub(crate) fn release(
         &self,
-        hw: &Hw,
         window: &impl DriverWindow,
         left: &mut Leftover,
         stock: impl FnOnce() -> Result,
@@ -288,21 +284,21 @@ impl Windows {
         let Some(known) = self.find(window) else {
             stock()?;
             // Another QP may have bound the window to a hidden MR since the search above.
-            self.replaced(hw, window, left);
+            self.replaced(window, left);
             return Ok(());
         };
         let known = left.window.insert(known);
         let mut bindings = known.bindings.lock();
         stock()?;
-        left.ended = bindings.clear(hw);
+        left.ended = bindings.clear();
         Ok(())
     }
 
     /// Takes out the binding of `window` if the driver has replaced it. Sleeps.
-    pub(crate) fn replaced(&self, hw: &Hw, window: &impl DriverWindow, left: &mut Leftover) {
+    pub(crate) fn replaced(&self, window: &impl DriverWindow, left: &mut Leftover) {
         if let Some(known) = self.find(window) {
             let known = left.window.insert(known);
-            left.ended = known.bindings.lock().replaced(hw, window);
+            left.ended = known.bindings.lock().replaced(window);
         }
     }
 

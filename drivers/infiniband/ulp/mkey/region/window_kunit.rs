@@ -7,6 +7,7 @@ use kernel::prelude::*;
 #[kunit_tests(ib_mkey_window)]
 mod tests {
     use super::super::*;
+    use crate::kernel_ext::rdma::Mr;
     use core::ptr;
 
     /// A window of no driver.

@@ -6,6 +6,7 @@ use super::{
     bindings::{
         self, resp_states_RESPST_ERR_RKEY_VIOLATION, rxe_mr, rxe_mr_state_RXE_MR_STATE_VALID,
     },
+    claimed::RxeMr,
     on_demand::OnDemand,
     page_table::{MappedPage, PageTable},
 };
@@ -96,11 +97,11 @@ impl Base {
     /// `mr` must be an MR of user memory, of a fast registration or of all memory, to which the
     /// caller has a reference. While the result exists, the MR must not be deregistered or mapped
     /// to other pages.
-    pub(super) unsafe fn new(mr: NonNull<rxe_mr>) -> Self {
+    pub(super) unsafe fn new(mr: &RxeMr) -> Self {
         // SAFETY: By the safety requirement.
-        unsafe { bindings::ib_mkey_rxe_ref_mr(mr.as_ptr()) };
+        unsafe { bindings::ib_mkey_rxe_ref_mr(mr.private()) };
         // SAFETY: By the safety requirement. The reference was taken above.
-        unsafe { Self::with_reference(mr) }
+        unsafe { Self::with_reference(NonNull::from(mr).cast()) }
     }
 
     /// Takes the caller's reference to an MR over.

@@ -7,16 +7,16 @@
 
 use super::{
     bindings::{
-        self, resp_states_RESPST_NONE, rxe_mr, rxe_mr_copy_dir, rxe_mr_copy_dir_RXE_FROM_MR_OBJ,
+        self, resp_states_RESPST_NONE, rxe_mr_copy_dir, rxe_mr_copy_dir_RXE_FROM_MR_OBJ,
         rxe_mr_copy_dir_RXE_TO_MR_OBJ,
     },
-    private,
+    device::is_rxe,
     replacements::{ib_mkey_rxe_atomic_op, ib_mkey_rxe_atomic_write, ib_mkey_rxe_flush},
-    Base, Rxe,
+    Base, ClaimedRxeMr, Rxe,
 };
 use crate::{
     backend::interface::DriverCalls,
-    kernel_ext::rdma::{mr::Right, Access, Mr, Pd},
+    kernel_ext::rdma::{mr::Right, Access, Pd},
 };
 use core::ptr;
 use kernel::{error::to_result, ffi::c_int, prelude::*};
@@ -24,9 +24,13 @@ use kernel::{error::to_result, ffi::c_int, prelude::*};
 /// The fetch-and-add of rxe's responder, `IB_OPCODE_RC_FETCH_ADD`.
 const FETCH_ADD: c_int = crate::bindings::IB_OPCODE_RC_FETCH_ADD as c_int;
 
-/// Returns rxe's structure around an MR.
-fn rxe_mr_of(mr: &Mr) -> Result<*mut rxe_mr> {
-    Ok(private(mr).ok_or(EINVAL)?.as_ptr())
+/// Checks that a protection domain is of an rxe device.
+fn check(pd: &Pd) -> Result {
+    if is_rxe(pd.device()) {
+        Ok(())
+    } else {
+        Err(EINVAL)
+    }
 }
 
 fn direction(write: bool) -> rxe_mr_copy_dir {
@@ -47,12 +51,13 @@ fn state_result(state: c_int) -> Result {
 }
 
 impl DriverCalls for Rxe {
-    fn copy_sge(pd: &Pd, lkey: u32, iova: u64, packet: &mut [u8], write: bool) -> Result {
+    fn copy_sge(&self, pd: &Pd, lkey: u32, iova: u64, packet: &mut [u8], write: bool) -> Result {
         let access = if write {
             Access::from(Right::LocalWrite)
         } else {
             Access::empty()
         };
+        check(pd)?;
         // SAFETY: The packet has as many bytes as are copied; the domain is of an rxe device.
         to_result(unsafe {
             bindings::ib_mkey_rxe_stock_copy_data(
@@ -67,16 +72,16 @@ impl DriverCalls for Rxe {
         })
     }
 
-    fn check_range(mr: &Mr, iova: u64, length: usize) -> Result {
+    fn check_range(&self, mr: &ClaimedRxeMr, iova: u64, length: usize) -> Result {
         // SAFETY: The MR is valid.
-        to_result(unsafe { bindings::ib_mkey_rxe_stock_check_range(rxe_mr_of(mr)?, iova, length) })
+        to_result(unsafe { bindings::ib_mkey_rxe_stock_check_range(mr.private(), iova, length) })
     }
 
-    fn copy(mr: &Mr, iova: u64, packet: &mut [u8], write: bool) -> Result {
+    fn copy(&self, mr: &ClaimedRxeMr, iova: u64, packet: &mut [u8], write: bool) -> Result {
         // SAFETY: The MR is valid; the packet has as many bytes as are copied.
         to_result(unsafe {
             bindings::ib_mkey_rxe_stock_copy(
-                rxe_mr_of(mr)?,
+                mr.private(),
                 iova,
                 packet.as_mut_ptr().cast(),
                 u32::try_from(packet.len())?,
@@ -85,12 +90,12 @@ impl DriverCalls for Rxe {
         })
     }
 
-    fn fetch_add(mr: &Mr, iova: u64, add: u64) -> Result<u64> {
+    fn fetch_add(&self, mr: &ClaimedRxeMr, iova: u64, add: u64) -> Result<u64> {
         let mut original = 0;
         // SAFETY: The MR is valid; `original` is a place for a word.
         state_result(unsafe {
             bindings::ib_mkey_rxe_test_atomic_op(
-                rxe_mr_of(mr)?,
+                mr.private(),
                 iova,
                 FETCH_ADD,
                 0,
@@ -101,20 +106,18 @@ impl DriverCalls for Rxe {
         Ok(original)
     }
 
-    fn atomic_write(mr: &Mr, iova: u64, value: u64) -> Result {
+    fn atomic_write(&self, mr: &ClaimedRxeMr, iova: u64, value: u64) -> Result {
         // SAFETY: The MR is valid.
-        state_result(unsafe {
-            bindings::ib_mkey_rxe_test_atomic_write(rxe_mr_of(mr)?, iova, value)
-        })
+        state_result(unsafe { bindings::ib_mkey_rxe_test_atomic_write(mr.private(), iova, value) })
     }
 
-    fn flush(mr: &Mr, iova: u64, length: u32) -> Result {
+    fn flush(&self, mr: &ClaimedRxeMr, iova: u64, length: u32) -> Result {
         // SAFETY: The MR is valid.
-        to_result(unsafe { bindings::ib_mkey_rxe_test_flush(rxe_mr_of(mr)?, iova, length) })
+        to_result(unsafe { bindings::ib_mkey_rxe_test_flush(mr.private(), iova, length) })
     }
 
-    fn refuses_unknown(mr: &Mr) -> Result<bool> {
-        let (mr, unknown, mut original) = (rxe_mr_of(mr)?, ptr::null(), 0);
+    fn refuses_unknown(&self, mr: &ClaimedRxeMr) -> Result<bool> {
+        let (mr, unknown, mut original) = (mr.private(), ptr::null(), 0);
         // SAFETY: The MR is valid, and is one of this module; `original` is a place for a word.
         let atomic =
             unsafe { ib_mkey_rxe_atomic_op(mr, 0, FETCH_ADD, 0, 1, &mut original, unknown) };
@@ -126,7 +129,7 @@ impl DriverCalls for Rxe {
         Ok(refused && flush == EACCES.to_errno())
     }
 
-    fn reg_mr(mr: &Mr, iova: u64, key: u32, access: Access) -> Result {
+    fn reg_mr(&self, mr: &ClaimedRxeMr, iova: u64, key: u32, access: Access) -> Result {
         // SAFETY: The MR is valid, and no other thread registers it.
         to_result(unsafe {
             (*mr.as_raw()).iova = iova;
@@ -135,7 +138,8 @@ impl DriverCalls for Rxe {
         })
     }
 
-    fn send_with_invalidate(pd: &Pd, key: u32) -> Result {
+    fn send_with_invalidate(&self, pd: &Pd, key: u32) -> Result {
+        check(pd)?;
         // SAFETY: The domain is of an rxe device.
         to_result(unsafe { bindings::ib_mkey_rxe_stock_invalidate_mr(pd.as_raw(), key) })
     }

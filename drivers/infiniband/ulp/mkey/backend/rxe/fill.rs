@@ -2,28 +2,30 @@
 
 //! An MR over pages of the kernel.
 
-use super::bindings::rxe_mr;
+use super::claimed::RxeMr;
 use crate::{
     bindings::{ib_mr_type_IB_MR_TYPE_USER as TYPE_USER, page},
     kernel_ext::{
         error::eopnotsupp,
-        rdma::{mr::Right, Access, Mr},
+        rdma::{
+            mr::{NewMr, Right},
+            Access,
+        },
     },
 };
-use core::ptr::NonNull;
 use kernel::prelude::*;
 
 /// Implements [`Backend::fill`](crate::backend::interface::Backend::fill), except for the state of the
-/// MR. `private` is rxe's part of `mr`.
-pub(super) fn fill(
-    mr: &Mr,
-    private: NonNull<rxe_mr>,
+/// MR, which is returned.
+pub(super) fn fill<'a>(
+    new: NewMr<'a>,
     pages: impl Iterator<Item = Option<*mut page>>,
     addr: u64,
     length: u64,
     access: Access,
-) -> Result {
-    let private = private.as_ptr();
+) -> Result<&'a RxeMr> {
+    let mr = RxeMr::of(new.into_mr()).ok_or(EINVAL)?;
+    let private = mr.private();
     for (index, page) in pages.enumerate() {
         let page = page.ok_or_else(eopnotsupp)?;
         // SAFETY: The MR is new, and no peer knows its key. The index is checked against the
@@ -48,5 +50,5 @@ pub(super) fn fill(
         (*mr.as_raw()).iova = addr;
         (*mr.as_raw()).length = length;
     }
-    Ok(())
+    Ok(mr)
 }

@@ -4,7 +4,12 @@
 
 use super::{
     base::Base,
-    bindings::{self, rxe_mr, rxe_mr_state_RXE_MR_STATE_INVALID, rxe_mr_state_RXE_MR_STATE_VALID},
+    bindings::{
+        self, rxe_mr, rxe_mr_state_RXE_MR_STATE_INVALID as INVALID,
+        rxe_mr_state_RXE_MR_STATE_VALID as VALID,
+    },
+    claimed::RxeMr,
+    device::is_rxe,
 };
 use crate::{
     backend::{
@@ -19,7 +24,10 @@ use crate::{
     kernel_ext::rdma::{Access, Device, Mr, Pd},
     layout::Row,
 };
-use core::{mem::ManuallyDrop, ptr::NonNull};
+use core::{
+    mem::ManuallyDrop,
+    ptr::{self, NonNull},
+};
 use kernel::prelude::*;
 
 /// A reference to an MR that was found by its index.
@@ -31,7 +39,10 @@ struct FoundMr(NonNull<rxe_mr>);
 
 impl FoundMr {
     fn at(device: &Device, index: u32) -> Option<Self> {
-        // SAFETY: The device is an rxe device.
+        if !is_rxe(device) {
+            return None;
+        }
+        // SAFETY: The device belongs to rxe.
         let raw = unsafe { bindings::ib_mkey_rxe_get_mr(device.as_raw(), index) };
         // INVARIANT: The reference was taken above.
         NonNull::new(raw).map(Self)
@@ -63,20 +74,16 @@ struct Valid {
 ///
 /// `ENOENT`.
 #[inline(always)]
-fn valid(device: &Device, lkey: u32, pd: &Pd) -> Result<Valid> {
-    let found = FoundMr::at(device, lkey >> 8).ok_or(ENOENT)?;
-    let raw = found.0;
+fn valid(lkey: u32, pd: &Pd) -> Result<Valid> {
+    let found = FoundMr::at(pd.device(), lkey >> 8).ok_or(ENOENT)?;
+    let mr = found.mr();
     // SAFETY: `found` keeps the MR. The state, read below, tells whether it is being
     // deregistered.
-    let (mr, key, access) = unsafe {
-        let mr = Mr::from_raw(&raw mut (*raw.as_ptr()).ibmr);
-        (mr, (*raw.as_ptr()).lkey, (*raw.as_ptr()).access)
-    };
-    // SAFETY: As above.
-    let state = unsafe { bindings::ib_mkey_rxe_state(raw.as_ptr()) };
+    let key = unsafe { (*mr.private()).lkey };
+    let (access, state) = (mr.access(), mr.state());
     // All cases have the same error, so that a process cannot find out the lkeys of other
     // processes.
-    if key != lkey || state == rxe_mr_state_RXE_MR_STATE_INVALID || mr.pd() != pd.as_raw() {
+    if key != lkey || state == INVALID || mr.pd() != pd.as_raw() {
         return Err(ENOENT);
     }
     // An MR that is not committed is refused: the call that creates it may still fail, and must
@@ -94,9 +101,9 @@ fn valid(device: &Device, lkey: u32, pd: &Pd) -> Result<Valid> {
 }
 
 impl FoundMr {
-    fn mr(&self) -> &Mr {
+    fn mr(&self) -> &RxeMr {
         // SAFETY: By the type invariant.
-        unsafe { Mr::from_raw(&raw mut (*self.0.as_ptr()).ibmr) }
+        unsafe { RxeMr::from_raw(self.0.as_ptr()) }
     }
 
     /// Returns the type, the first address and the length.
@@ -108,14 +115,8 @@ impl FoundMr {
 }
 
 /// Implements [`Backend::read_now`](crate::backend::interface::Backend::read_now).
-pub(super) fn read_now(
-    device: &Device,
-    lkey: u32,
-    pd: &Pd,
-    addr: u64,
-    to: &mut [u8],
-) -> Result<bool> {
-    let Valid { found, .. } = valid(device, lkey, pd)?;
+pub(super) fn read_now(lkey: u32, pd: &Pd, addr: u64, to: &mut [u8]) -> Result<bool> {
+    let Valid { found, .. } = valid(lkey, pd)?;
     let (kind, start, len) = found.range();
     if kind != TYPE_USER {
         return Ok(false);
@@ -136,12 +137,12 @@ pub(super) fn read_now(
 }
 
 /// Implements [`Backend::find`](crate::backend::interface::Backend::find).
-pub(super) fn find(device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
+pub(super) fn find(lkey: u32, pd: &Pd) -> Result<Named<Base>> {
     let Valid {
         found,
         state,
         access,
-    } = valid(device, lkey, pd)?;
+    } = valid(lkey, pd)?;
     let (kind, start, len) = found.range();
     Ok(match kind {
         TYPE_USER => Named::Memory {
@@ -157,11 +158,7 @@ pub(super) fn find(device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
             // pinned: see `MkeyDevice::may_map()`.
             base: unsafe { Base::with_reference(found.into_raw()) },
             start,
-            len: if state == rxe_mr_state_RXE_MR_STATE_VALID {
-                len
-            } else {
-                0
-            },
+            len: if state == VALID { len } else { 0 },
             access: Access::from_raw(access as u32),
         },
         // The MR of all memory, whose addresses are kernel addresses. Only protection domains
@@ -173,7 +170,7 @@ pub(super) fn find(device: &Device, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
             len: u64::MAX,
             access: Access::from_raw(access as u32),
         },
-        TYPE_SG_GAPS | TYPE_DM => Named::Ours(found.mr()),
+        TYPE_SG_GAPS | TYPE_DM => Named::Ours(ptr::from_ref::<Mr>(found.mr())),
         _ => Named::Unfit,
     })
 }

@@ -151,10 +151,23 @@ bool ib_mkey_rxe_is_odp(struct rxe_mr *mr)
 	return is_odp_mr(mr);
 }
 
-/* Returns true if @mr may begin at @iova. rxe finds ODP pages by their address in the process. */
-bool ib_mkey_rxe_odp_fits(struct rxe_mr *mr, u64 iova)
+/* Returns true if rxe registered @mr over memory of a process. */
+bool ib_mkey_rxe_is_user(struct rxe_mr *mr)
 {
-	return !is_odp_mr(mr) || iova == mr->umem->address;
+	return mr->ibmr.type == IB_MR_TYPE_USER && mr->umem;
+}
+
+/*
+ * Returns true if @mr, an MR that is alone, is over memory of a process and may have @length bytes
+ * from @iova on. rxe finds ODP pages by their address in the process.
+ */
+bool ib_mkey_rxe_fits(struct rxe_mr *mr, u64 iova, u64 length)
+{
+	if (!ib_mkey_rxe_is_user(mr) || length > mr->umem->length)
+		return false;
+	if (is_odp_mr(mr))
+		return iova == mr->umem->address;
+	return offset_in_page(iova) + length <= (u64)mr->nbuf << PAGE_SHIFT;
 }
 
 /* Sets the back pointer of ODP memory to @mr. */

@@ -16,13 +16,13 @@ use super::{
         self, ib_mkey_rxe_bind_mw as BindMw, ib_mkey_rxe_part as Part, ib_mkey_rxe_peer, rxe_mr,
         rxe_mr_copy_dir_RXE_TO_MR_OBJ, rxe_qp,
     },
-    Base, Rxe,
+    Base, ClaimedRxeMr, RxeMr,
 };
 use crate::{
     access::{self, bind, request},
     backend::{Direction, Payload},
     bindings::ib_qp,
-    kernel_ext::rdma::{Access, Mr, Pd},
+    kernel_ext::rdma::{Access, Pd},
     region::{
         binding::Binding,
         rights::{Origin, Peer},
@@ -51,17 +51,6 @@ unsafe fn peer_of(peer: *const ib_mkey_rxe_peer) -> Option<Peer> {
     })
 }
 
-/// Returns the MR in rxe's structure.
-///
-/// # Safety
-///
-/// `mr` must be an MR of an rxe device, valid for `'a`.
-#[inline]
-unsafe fn mr_of<'a>(mr: *mut rxe_mr) -> &'a Mr {
-    // SAFETY: By the safety requirement.
-    unsafe { Mr::from_raw(&raw mut (*mr).ibmr) }
-}
-
 fn origin(remote: bool) -> Origin {
     if remote {
         Origin::Remote
@@ -73,7 +62,7 @@ fn origin(remote: bool) -> Origin {
 /// See [`access::is_registered`].
 // Not inlined, so that the check of a key need not save registers for it.
 #[inline(never)]
-fn is_registered(mr: &Mr, iova: u64, length: usize) -> bool {
+fn is_registered(mr: &ClaimedRxeMr, iova: u64, length: usize) -> bool {
     access::is_registered(mr, iova, length as u64)
 }
 
@@ -81,13 +70,14 @@ fn is_registered(mr: &Mr, iova: u64, length: usize) -> bool {
 // checks the range again when it copies bytes.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_check_range(mr: *mut rxe_mr, iova: u64, length: usize) -> c_int {
-    // SAFETY: rxe calls with an MR that it holds a reference to.
-    let inside = unsafe {
-        if Rxe::is_fast_reg(mr) {
-            is_registered(mr_of(mr), iova, length)
-        } else {
-            Rxe::published(mr).is_some_and(|range| range.contains(iova, length as u64))
-        }
+    // SAFETY: rxe calls with an MR that it holds a reference to, and C has found that it is one of this
+    // module.
+    let mr = unsafe { ClaimedRxeMr::from_raw(mr) };
+    let inside = if mr.is_fast_reg() {
+        is_registered(mr, iova, length)
+    } else {
+        mr.published()
+            .is_some_and(|range| range.contains(iova, length as u64))
     };
     if inside {
         0
@@ -116,12 +106,12 @@ unsafe fn copy(
     // SAFETY: By the safety requirement.
     let payload = |direction| unsafe { Payload::new(addr.cast(), part.length, direction) };
     // SAFETY: By the safety requirement.
-    let (mr, slot) = unsafe { (mr_of(mr), Rxe::claimed_slot(mr)) };
+    let mr = unsafe { ClaimedRxeMr::from_raw(mr) };
     // There are two calls, so that the compiler inlines one for each direction.
     let copied = if part.dir == rxe_mr_copy_dir_RXE_TO_MR_OBJ {
-        access::copy(mr, slot, iova, payload(Direction::ToMemory), peer)
+        access::copy(mr, iova, payload(Direction::ToMemory), peer)
     } else {
-        access::copy(mr, slot, iova, payload(Direction::FromMemory), peer)
+        access::copy(mr, iova, payload(Direction::FromMemory), peer)
     };
     match copied {
         Ok(()) => 0,
@@ -222,8 +212,8 @@ unsafe fn atomic_op(
         return Base::DENIED;
     };
     // SAFETY: By the safety requirement.
-    let (mr, slot, original) = unsafe { (mr_of(mr), Rxe::claimed_slot(mr), &mut *orig_val) };
-    access::atomic_op(mr, slot, iova, peer, |binding: &Binding, at| {
+    let (mr, original) = unsafe { (ClaimedRxeMr::from_raw(mr), &mut *orig_val) };
+    access::atomic_op(mr, iova, peer, |binding: &Binding, at| {
         binding.atomic_op(at, opcode, compare, swap_add, original)
     })
     .unwrap_or(Base::DENIED)
@@ -279,11 +269,11 @@ pub(super) unsafe extern "C" fn ib_mkey_rxe_atomic_write(
     peer: *const ib_mkey_rxe_peer,
 ) -> c_int {
     // SAFETY: As for `ib_mkey_rxe_atomic_op()`.
-    let (mr, slot, peer) = unsafe { (mr_of(mr), Rxe::claimed_slot(mr), peer_of(peer)) };
+    let (mr, peer) = unsafe { (ClaimedRxeMr::from_raw(mr), peer_of(peer)) };
     let Some(peer) = peer else {
         return Base::DENIED;
     };
-    access::atomic_op(mr, slot, iova, peer, |binding: &Binding, at| {
+    access::atomic_op(mr, iova, peer, |binding: &Binding, at| {
         binding.atomic_write(at, value)
     })
     .unwrap_or(Base::DENIED)
@@ -297,13 +287,12 @@ pub(super) unsafe extern "C" fn ib_mkey_rxe_flush(
     length: c_uint,
     peer: *const ib_mkey_rxe_peer,
 ) -> c_int {
-    // SAFETY: rxe calls with an MR that it holds a reference to.
-    if length == 0 && unsafe { Rxe::published(mr) }.is_some_and(|range| range.len == 0) {
+    // SAFETY: As for `ib_mkey_rxe_atomic_op()`.
+    let (mr, peer) = unsafe { (ClaimedRxeMr::from_raw(mr), peer_of(peer)) };
+    if length == 0 && mr.published().is_some_and(|range| range.len == 0) {
         return 0;
     }
     from_result(|| {
-        // SAFETY: As above. `peer` is NULL or valid.
-        let (mr, peer) = unsafe { (mr_of(mr), peer_of(peer)) };
         access::flush(mr, iova, length, peer.ok_or(EACCES)?)?;
         Ok(0)
     })
@@ -319,9 +308,9 @@ unsafe extern "C" fn ib_mkey_rxe_invalidate_mr(
     remote: bool,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: `invalidate_mr()` and `send_invalidation()` in C hold a reference to the MR, and
-        // pass the protection domain of a QP.
-        let (mr, pd) = unsafe { (mr_of(mr), Pd::from_raw(pd)) };
+        // SAFETY: `invalidate_mr()` and `send_invalidation()` in C hold a reference to the MR, which
+        // is one of this module, and pass the protection domain of a QP.
+        let (mr, pd) = unsafe { (ClaimedRxeMr::from_raw(mr), Pd::from_raw(pd)) };
         access::invalidate(mr, pd, key, origin(remote))?;
         Ok(0)
     })
@@ -336,9 +325,9 @@ unsafe extern "C" fn ib_mkey_rxe_reg_fast_mr(
     access: c_int,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: The ULP keeps the MR until its request has completed, and rxe calls with the
-        // protection domain of a QP.
-        let (mr, pd) = unsafe { (mr_of(mr), Pd::from_raw(pd)) };
+        // SAFETY: The ULP keeps the MR until its request has completed. C has found that it is one of
+        // this module, and calls with the protection domain of a QP.
+        let (mr, pd) = unsafe { (ClaimedRxeMr::from_raw(mr), Pd::from_raw(pd)) };
         access::register(mr, pd, key, Access::from_raw(access as u32))?;
         Ok(0)
     })
@@ -363,7 +352,8 @@ unsafe extern "C" fn ib_mkey_rxe_reg_mkey(
         };
         // SAFETY: `request_reg()` in C holds a reference to the MR, and calls with the protection
         // domain of a QP.
-        let (mr, pd) = unsafe { (mr_of(mr), Pd::from_raw(pd)) };
+        let (mr, pd) = unsafe { (RxeMr::from_raw(mr), Pd::from_raw(pd)) };
+        let mr = mr.claimed().ok_or(EINVAL)?;
         bind::bind_staged(mr, pd, key, access as u32, attempt)?;
         Ok(0)
     })
@@ -391,8 +381,9 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mkey(
             };
             let inline: &[u8] = slice::from_raw_parts(inline.0, inline.1);
             let room = slice::from_raw_parts_mut(room.0, room.1);
-            (mr_of(mr), Pd::from_raw(pd), &*bind, inline, room)
+            (RxeMr::from_raw(mr), Pd::from_raw(pd), &*bind, inline, room)
         };
+        let mr = mr.claimed().ok_or(EINVAL)?;
         let request = request::KeyRequest {
             rkey: bind.mw_rkey,
             new_key: bind.rkey,

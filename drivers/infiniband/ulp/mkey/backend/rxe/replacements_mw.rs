@@ -34,11 +34,8 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mw(
     from_result(|| {
         // SAFETY: C calls with the protection domain of a QP and with a copy of its request.
         let (pd, bind) = unsafe { (Pd::from_raw(pd), &*bind) };
-        let window = RxeMw {
-            device: pd.device(),
-            rkey: bind.mw_rkey,
-            mw,
-        };
+        // SAFETY: The domain is one of an rxe device.
+        let window = unsafe { RxeMw::new(pd.device(), bind.mw_rkey, mw) };
         let request = window::WindowRequest {
             // rxe uses only the low 8 bits of the new rkey.
             rkey: (bind.mw_rkey & !0xff) | (bind.rkey & 0xff),
@@ -53,7 +50,7 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mw(
             to_result(match hidden {
                 // SAFETY: The QP is that of the request.
                 None => unsafe { bindings::ib_mkey_rxe_stock_bind_mw(qp, mw, bind) },
-                // SAFETY: As above. The MR belongs to the same device.
+                // SAFETY: As above. The MR belongs to rxe.
                 Some(mr) => unsafe {
                     bindings::ib_mkey_rxe_bind_hidden_mr(qp, mw, mr.as_raw(), bind)
                 },
@@ -75,8 +72,10 @@ unsafe extern "C" fn ib_mkey_rxe_replaced_hidden(
 ) {
     // SAFETY: `direct_bind_mw()` in C calls with the device of a QP.
     let device = unsafe { Device::from_raw(device) };
+    // SAFETY: The device belongs to rxe.
+    let window = unsafe { RxeMw::new(device, rkey, mw) };
     let mut left = Leftover::default();
-    window::replaced(device, &RxeMw { device, rkey, mw }, &mut left);
+    window::replaced(device, &window, &mut left);
     // As for `ib_mkey_rxe_bind_mw()`.
     let _ = left.wait(Worker::of(&NO_OWNER).patience);
 }
@@ -92,7 +91,9 @@ unsafe extern "C" fn ib_mkey_rxe_invalidate_mw(
     from_result(|| {
         // SAFETY: C calls with the device of a QP.
         let device = unsafe { Device::from_raw(device) };
-        window::invalidate(device, &RxeMw { device, rkey, mw }, || {
+        // SAFETY: The device belongs to rxe.
+        let window = unsafe { RxeMw::new(device, rkey, mw) };
+        window::invalidate(device, &window, || {
             // SAFETY: The QP is that of the request.
             to_result(unsafe { bindings::ib_mkey_rxe_stock_invalidate_mw(qp, mw, rkey) })
         })?;

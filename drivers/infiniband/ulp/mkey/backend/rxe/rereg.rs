@@ -12,10 +12,13 @@
 //! therefore all in the old memory or all in the new memory. rxe refuses a packet that arrives
 //! during the exchange.
 
-use super::{bindings, change_access, private, MrState, Rxe};
+use super::{
+    bindings::{self, rxe_mr, rxe_mr_state, rxe_mr_state_RXE_MR_STATE_INVALID as INVALID},
+    claimed::RxeMr,
+    MrState, Rxe,
+};
 use crate::kernel_ext::rdma::{Access, Mr};
-use bindings::{rxe_mr, rxe_mr_state_RXE_MR_STATE_INVALID};
-use core::ptr::{self, NonNull};
+use core::ptr;
 use kernel::{
     prelude::*,
     sync::atomic::{ordering, Atomic},
@@ -27,42 +30,36 @@ const PATIENCE_MS: u32 = 3000;
 
 /// An MR that look-ups refuse, with the state and access flags to restore.
 struct HiddenMr<'a> {
-    mr: &'a Mr,
-    state: MrState,
-    access: i32,
+    mr: &'a RxeMr,
+    state: rxe_mr_state,
+    access: Access,
 }
 
 impl<'a> HiddenMr<'a> {
     /// Hides an MR that was in `state`. Without access flags rxe binds no window to it either.
-    fn new(mr: &'a Mr, state: MrState) -> Self {
-        Rxe::set_state(mr, rxe_mr_state_RXE_MR_STATE_INVALID);
-        let mut access = 0;
-        change_access(mr, |now| {
-            access = now;
-            0
-        });
+    fn new(mr: &'a RxeMr, state: rxe_mr_state) -> Self {
+        mr.set_state(INVALID);
+        let access = Access::from_raw(mr.access() as u32);
+        mr.set_access(Access::empty());
         Self { mr, state, access }
     }
 
     /// Restores the access flags. The MR stays hidden.
     fn allow(&self) {
-        change_access(self.mr, |_| self.access);
+        self.mr.set_access(self.access);
     }
 
     fn show(self) {
-        Rxe::set_state(self.mr, self.state.0);
+        self.mr.set_state(self.state);
     }
 
     /// Returns `true` if only the owner has a reference to the MR.
     fn is_alone(&self) -> bool {
-        private(self.mr).is_some_and(|mr| {
-            let raw = mr.as_ptr();
-            // SAFETY: The field is the counter of a `refcount_t`, used as an atomic only.
-            let users = unsafe {
-                Atomic::<i32>::from_ptr(&raw mut (*raw).elem.ref_cnt.refcount.refs.counter)
-            };
-            users.load(ordering::Acquire) == 1
-        })
+        let raw = self.mr.private();
+        // SAFETY: The field is the counter of a `refcount_t`, used as an atomic only.
+        let users =
+            unsafe { Atomic::<i32>::from_ptr(&raw mut (*raw).elem.ref_cnt.refcount.refs.counter) };
+        users.load(ordering::Acquire) == 1
     }
 }
 
@@ -70,9 +67,8 @@ impl<'a> HiddenMr<'a> {
 ///
 /// # Safety
 ///
-/// Both must be hidden, and only their owners may have references to them.
-unsafe fn exchange(one: NonNull<rxe_mr>, two: NonNull<rxe_mr>) {
-    let (one, two) = (one.as_ptr(), two.as_ptr());
+/// Both must be MRs over user memory, and hidden. Only their owners may have references to them.
+unsafe fn exchange(one: *mut rxe_mr, two: *mut rxe_mr) {
     // SAFETY: By the safety requirement no other thread reads these fields meanwhile.
     unsafe {
         ptr::swap(&raw mut (*one).umem, &raw mut (*two).umem);
@@ -93,15 +89,6 @@ unsafe fn exchange(one: NonNull<rxe_mr>, two: NonNull<rxe_mr>) {
 }
 
 impl Rxe {
-    /// Returns the access flags of an MR.
-    pub(super) fn access(mr: &Mr) -> Access {
-        let access = |mr: NonNull<rxe_mr>| {
-            // SAFETY: The MR is valid; the field is written as a whole.
-            unsafe { (&raw const (*mr.as_ptr()).access).read_volatile() }
-        };
-        Access::from_raw(private(mr).map_or(0, access) as u32)
-    }
-
     /// Implements [`Backend::retranslate`](crate::backend::interface::Backend::retranslate).
     pub(super) fn exchange_with(
         mr: &Mr,
@@ -110,11 +97,14 @@ impl Rxe {
         range: (u64, u64),
         finish: impl FnOnce() -> Result,
     ) -> Result {
-        let (one, two) = (private(mr).ok_or(EINVAL)?, private(spare).ok_or(EINVAL)?);
-        // SAFETY: Both MRs are valid.
-        let spare_state = MrState(unsafe { bindings::ib_mkey_rxe_state(two.as_ptr()) });
+        let one = RxeMr::of(mr).filter(|_| state.is_of(mr));
+        let (one, two) = (one.ok_or(EINVAL)?, RxeMr::of(spare).ok_or(EINVAL)?);
         // The spare MR is hidden too, because a peer can guess its key.
-        let (old, new) = (HiddenMr::new(mr, state), HiddenMr::new(spare, spare_state));
+        let (old, new) = (
+            HiddenMr::new(one, state.state),
+            HiddenMr::new(two, two.state()),
+        );
+        let (one, two) = (one.private(), two.private());
         // SAFETY: No preconditions.
         unsafe { crate::bindings::synchronize_rcu_expedited() };
         let mut waited = 0;
@@ -123,14 +113,16 @@ impl Rxe {
             waited += 1;
         }
         // SAFETY: Both MRs are valid.
-        let unfit = unsafe { !bindings::ib_mkey_rxe_odp_fits(two.as_ptr(), range.0) };
-        let result = if unfit {
+        let fits = unsafe {
+            bindings::ib_mkey_rxe_is_user(one) && bindings::ib_mkey_rxe_fits(two, range.0, range.1)
+        };
+        let result = if !fits {
             Err(EINVAL)
         } else if !(old.is_alone() && new.is_alone()) {
             // Accesses have references, and so has a bind of a window in progress.
             Err(EBUSY)
         } else {
-            // SAFETY: Both are hidden, and `is_alone()` was true for both.
+            // SAFETY: Both are over user memory and hidden, and `is_alone()` was true for both.
             unsafe {
                 exchange(one, two);
                 (*mr.as_raw()).iova = range.0;

@@ -400,13 +400,15 @@ static int sender(struct rxe_qp *qp)
 
 /**
  * ib_mkey_rxe_take_binds() - execute requests of a QP that bind keys
- * @ibqp: a new QP
+ * @ibqp: a QP; nothing is done for one whose requests ib_mkey executes already
  */
 void ib_mkey_rxe_take_binds(struct ib_qp *ibqp)
 {
 	struct rxe_qp *qp = to_rqp(ibqp);
 
 	if (ibqp->qp_type != IB_QPT_RC && ibqp->qp_type != IB_QPT_UC)
+		return;
+	if (qp->send_task.func == sender)
 		return;
 	WRITE_ONCE(rxe_sender_pointer, qp->send_task.func);
 	WRITE_ONCE(qp->send_task.func, sender);
