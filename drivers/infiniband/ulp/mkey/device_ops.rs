@@ -23,6 +23,7 @@ use crate::{
     },
     layout::{Entry, List},
     limits::{cost, owner::OwnerCharge},
+    mkey_core::Core,
     parameters,
     region::{
         binding::{Binding, KLayout, Leaf, LeafPlace, Room},
@@ -132,9 +133,10 @@ impl DeviceOps for MkeyDevice {
         let binding = Binding::new(layout, leaves, access, pd, None, None, Room::default())?;
         let region = this.core.adopt(mr, Kind::Dm, charge)?;
         // After a failure the caller returns the MR to the driver, which does not empty the slot.
-        region
-            .bind(&this.core.pins, mr, &binding)
-            .inspect_err(|_| this.core.forget(mr.index(), &region))
+        region.bind(&this.core.pins, mr, &binding).inspect_err(|_| {
+            Core::hide(mr);
+            this.core.forget(mr.index(), &region);
+        })
     }
 
     fn alloc_fast_reg(this: ArcBorrow<'_, Self>, mr: NewMr<'_>, max: u32) -> Result {
@@ -244,8 +246,8 @@ impl DeviceOps for MkeyDevice {
 
     fn dereg_mr(&self, mr: &Mr, leaving: &Leaving, stock: impl FnOnce() -> Result) -> Result {
         let index = mr.index();
-        if let Some(region) = &leaving.region {
-            drop(region.mr_slot.empty());
+        if leaving.region.is_some() {
+            Core::hide(mr);
         }
         if let Err(err) = stock() {
             if let Some(region) = &leaving.region {

@@ -39,7 +39,7 @@ use kernel::{
 
 /// The core of an extended device.
 //
-// Locking: `closed` nests in no lock; the spinlock of a slot (`backend/slot.rs`) nests in it.
+// Locking: `closed` nests in no lock, and none nests in it.
 //
 // Fields drop in declaration order: the regions drop before the protection domain of their MRs.
 #[pin_data]
@@ -150,8 +150,17 @@ impl Core {
         let closed = self.closed.lock();
         // Only a claimed MR has a slot.
         match Hw::claimed(mr) {
-            Some(mr) if !*closed => region.mr_slot.fill(mr.slot(), region.clone()),
+            // The slot was empty.
+            Some(mr) if !*closed => drop(mr.slot().swap(Some(region.clone()))),
             _ => (),
+        }
+    }
+
+    /// Undoes [`Self::expose`]: no access finds the region of `mr` any more. Waits for accesses in
+    /// progress. Sleeps.
+    pub(crate) fn hide(mr: &Mr) {
+        if let Some(mr) = Hw::claimed(mr) {
+            drop(mr.slot::<Region>().swap(None));
         }
     }
 
@@ -169,12 +178,15 @@ impl Core {
         *self.closed.lock() = true;
         // A kernel user that was registered before this module destroys its QPs later.
         self.hw.give_binds_back(device);
-        for region in self
-            .regions
-            .indices()
-            .filter_map(|at| self.regions.get_arc(at))
-        {
-            drop(region.mr_slot.empty());
+        for index in self.regions.indices() {
+            // The slot of an MR that is being destroyed is empty already.
+            if let Some(held) = self.hw.hold_claimed(device, index) {
+                let emptied = held.slot::<Region>().swap(None);
+                // rxe's `dereg_mr` waits for the reference.
+                drop(held);
+                // This waits for accesses in progress.
+                drop(emptied);
+            }
         }
         // The old bindings refer to MRs of the driver.
         let _ = self.old.settle(Which::All, Patience::Endless);
@@ -200,10 +212,9 @@ impl Core {
         self.adopt(mr, Kind::FastReg(fast), charge)
     }
 
-    /// Takes `region` out of its MR's slot and out of the table. `index` is the index of the MR,
-    /// which may be freed if the slot is empty. Sleeps.
+    /// Takes `region`, which is in no slot, out of the table. `index` is the index of its MR, which
+    /// may be freed. Sleeps.
     pub(crate) fn forget(&self, index: u32, region: &Region) {
-        drop(region.mr_slot.empty());
         self.regions.remove(index, region);
         // Another thread may keep the region a little longer. Its leaves must be unpinned now. If
         // the other thread has taken the binding out first, the binding is among the old ones.

@@ -50,7 +50,7 @@ pub(crate) mod window;
 mod yielding;
 
 use crate::{
-    backend::{slot::MrSlot, Claimed, ClaimedMr, Hw},
+    backend::{Claimed, ClaimedMr, Hw},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         dma_buf::Import,
@@ -151,9 +151,6 @@ pub(crate) struct Region {
     mr: usize,
     /// The lkey.
     lkey: Atomic<u32>,
-    /// Lets the data path find the region by its MR.
-    #[pin]
-    pub(crate) mr_slot: MrSlot<Region>,
     pub(crate) kind: Kind,
     pub(crate) binding: Cell<Binding>,
     /// The number of times that the binding was replaced.
@@ -185,7 +182,6 @@ impl Region {
             pin_init!(Self {
                 mr: ptr::from_ref(mr) as usize,
                 lkey: Atomic::new(lkey),
-                mr_slot <- MrSlot::new(),
                 kind,
                 binding: Cell::empty(),
                 replaced: Atomic::new(0),

@@ -90,7 +90,7 @@ pub(crate) fn run(core: &Core, device: &Device) -> Result {
 /// remove the region.
 fn forget(core: &Core, mr: OwnedMr, region: &Region) {
     let index = mr.index();
-    drop(region.mr_slot.empty());
+    Core::hide(&mr);
     drop(mr);
     core.forget(index, region);
 }

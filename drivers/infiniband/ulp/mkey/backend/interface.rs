@@ -118,6 +118,9 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// An MR that the backend has claimed.
     type Claimed: ClaimedMr;
 
+    /// A reference to a claimed MR, which keeps the MR from being freed.
+    type HeldClaimed: Deref<Target = Self::Claimed>;
+
     /// One of the driver's MRs, as the memory of a leaf.
     type Base: BaseMr;
 
@@ -181,6 +184,10 @@ pub(crate) trait Backend: Copy + Send + Sync {
 
     /// Returns `mr` if it is claimed.
     fn claimed(mr: &Mr) -> Option<&Self::Claimed>;
+
+    /// Returns the claimed MR of `device` at `index`, with a reference to it. Returns [`None`] for an
+    /// MR that is being freed. The deregistration waits for the reference, so the caller drops it soon.
+    fn hold_claimed(&self, device: &Device, index: u32) -> Option<Self::HeldClaimed>;
 
     /// Releases the QP to which `mw` is bound, a window of the driver that is about to be deallocated.
     /// No QP binds or uses the window from then on.

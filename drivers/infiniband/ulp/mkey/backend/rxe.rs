@@ -49,6 +49,7 @@ mod scattered;
 use base::Base;
 use claimed::{ClaimedRxeMr, RxeMr};
 use device::is_rxe;
+use find::HeldClaimed;
 use mw::RxeMw;
 
 use crate::{
@@ -131,6 +132,7 @@ impl Rxe {
 
 impl Backend for Rxe {
     type Claimed = ClaimedRxeMr;
+    type HeldClaimed = HeldClaimed;
     type Base = Base;
     type State = MrState;
     type Window<'a> = RxeMw<'a>;
@@ -195,6 +197,10 @@ impl Backend for Rxe {
     #[inline]
     fn claimed(mr: &Mr) -> Option<&ClaimedRxeMr> {
         RxeMr::of(mr)?.claimed()
+    }
+
+    fn hold_claimed(&self, device: &Device, index: u32) -> Option<HeldClaimed> {
+        HeldClaimed::at(device, index)
     }
 
     fn close_window(&self, mw: &Mw) {
