@@ -21,7 +21,10 @@ pub(crate) mod window;
 
 use self::find::region_of;
 use crate::{
-    backend::{Claimed, ClaimedMr, Direction, Payload},
+    backend::{
+        pins::{when_free, IsPinned, Pins},
+        Claimed, ClaimedMr, Direction, Payload,
+    },
     counters::{self, refused, Count},
     kernel_ext::{
         rdma::{mr::Right, Access, Pd},
@@ -34,7 +37,6 @@ use crate::{
         binding::{Binding, Held},
         fast_reg::FastReg,
         old::Which,
-        pins::{when_free, IsPinned, Pins},
         rights::{Origin, Peer},
         Kind, Region,
     },

@@ -9,6 +9,7 @@
 //! | `backend/copy_places.rs` | copies of pieces at places in any order |
 //! | `backend/fetch.rs` | prefetches |
 //! | `backend/cut.rs` | cuts of rows at the ends of blocks |
+//! | `backend/pins.rs` | the pins of the MRs to which bindings refer |
 //! | `backend/slot.rs`, `backend/slot_value.rs` | the object of an MR, found by a pointer in the MR |
 //! | `backend/rxe.rs`, `backend/rxe/` | software RoCE: functions that touch an MR's memory are redirected |
 //!
@@ -22,6 +23,7 @@ mod fetch;
 pub(crate) mod interface;
 mod moved;
 mod payload;
+pub(crate) mod pins;
 mod rxe;
 pub(crate) mod slot;
 mod slot_value;

@@ -4,7 +4,7 @@
 
 use crate::{
     access, api,
-    backend::{Backend, BaseMr, ClaimedMr, Hw, MrRange, Named},
+    backend::{pins::Pin, Backend, BaseMr, ClaimedMr, Hw, MrRange, Named},
     bindings,
     device::MkeyDevice,
     dm::{self, Buffer},
@@ -27,7 +27,6 @@ use crate::{
     parameters,
     region::{
         binding::{Binding, KLayout, Leaf, LeafPlace, Room},
-        pins::Pin,
         rights::supported,
         window, Kind, Region,
     },

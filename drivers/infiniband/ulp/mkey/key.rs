@@ -19,7 +19,7 @@ pub(crate) mod uapi;
 pub(crate) use description::{Description, Range};
 
 use crate::{
-    backend::{Backend, Claimed, ClaimedMr, Hw},
+    backend::{pins::Pins, Backend, Claimed, ClaimedMr, Hw},
     counters::{self, Count},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
@@ -33,7 +33,6 @@ use crate::{
         binding::Binding,
         indices::MAX_INDICES,
         old::OldBindings,
-        pins::Pins,
         rebind::{apply, Change, Refused, Turn},
         rights::Origin,
         staged::StagedLayouts,

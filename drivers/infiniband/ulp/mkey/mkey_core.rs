@@ -6,7 +6,10 @@
 //! not named `core`, because that is the name of a crate.
 
 use crate::{
-    backend::{Backend, ClaimedMr, Hw, Named},
+    backend::{
+        pins::{when_free, Pins},
+        Backend, ClaimedMr, Hw, Named,
+    },
     kernel_ext::{
         error::eopnotsupp,
         rdma::{client::Adding, mr::NewMr, Device, Mr, OwnedPd, Pd, Qp},
@@ -25,7 +28,6 @@ use crate::{
         binding::MAX_ENTRIES,
         fast_reg::FastReg,
         old::{OldBindings, Which},
-        pins::{when_free, Pins},
         window::Windows,
         Kind, Region,
     },

@@ -10,7 +10,6 @@
 //! | `region/rebind.rs` | rebinds of one region, or of several at once |
 //! | `region/binding/room.rs` | the unused binding of a key, whose memory the next bind uses |
 //! | `region/old.rs` | old bindings that accesses may still use |
-//! | `region/pins.rs` | the pins of the MRs to which bindings refer |
 //! | `region/rights.rs` | supported access flags, and the origin of a request |
 //! | `region/tag.rs` | the tags of keys |
 //! | `region/indices.rs` | the storage of the indices of an indexed layout |
@@ -39,7 +38,6 @@ pub(crate) mod fast_reg;
 pub(crate) mod flat;
 pub(crate) mod indices;
 pub(crate) mod old;
-pub(crate) mod pins;
 pub(crate) mod rebind;
 pub(crate) mod rights;
 pub(crate) mod show;
@@ -50,7 +48,7 @@ pub(crate) mod window;
 mod yielding;
 
 use crate::{
-    backend::{Claimed, ClaimedMr, Hw},
+    backend::{pins::Pins, Claimed, ClaimedMr, Hw},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         dma_buf::Import,
@@ -67,7 +65,6 @@ use crate::{
         binding::Binding,
         fast_reg::FastReg,
         old::{OldBindings, Which},
-        pins::Pins,
         staged::StagedLayouts,
     },
 };

@@ -18,7 +18,7 @@
 
 use super::request::{checked, KeyRequest, Short};
 use crate::{
-    backend::{Backend, Claimed, Hw},
+    backend::{pins::Pins, Backend, Claimed, Hw},
     counters::{self, Count},
     kernel_ext::{
         rdma::{Access, Pd},
@@ -28,7 +28,6 @@ use crate::{
     region::{
         binding::Binding,
         old::OldBindings,
-        pins::Pins,
         rebind::Turn,
         rights::supported,
         tag,

@@ -4,7 +4,7 @@
 //! only replaced. `region/binding/check.rs` checks and makes bindings.
 //!
 //! A leaf is memory of one of the driver's MRs, or another key. A key that is a leaf is pinned
-//! (`region/pins.rs`), so its binding stays. All levels below a key therefore stay as the bind
+//! (`backend/pins.rs`), so its binding stays. All levels below a key therefore stay as the bind
 //! checked them.
 //!
 //! # Lifetime
@@ -20,7 +20,7 @@ mod room;
 mod work;
 
 use crate::{
-    backend::{Backend, BaseMr, Hw},
+    backend::{pins::Pin, Backend, BaseMr, Hw},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         rdma::{Access, Mr, Pd},
@@ -33,7 +33,6 @@ use crate::{
     limits::owner::OwnerCharge,
     region::{
         indices::{KIndexed, KIndices},
-        pins::Pin,
         rights::{serves_peers, Peer},
         tag,
     },

@@ -23,7 +23,10 @@
 //! with an ordinary one (medians of 1,000 in an idle guest without KVM).
 
 use crate::{
-    backend::{Backend, Claimed, ClaimedMr, Hw},
+    backend::{
+        pins::{IsPinned, Pins},
+        Backend, Claimed, ClaimedMr, Hw,
+    },
     kernel_ext::{
         rdma::{mr::Right, scatterlist::MappedElements, Access, Pd},
         sync::{
@@ -34,7 +37,6 @@ use crate::{
     layout::Entry,
     region::{
         binding::{Binding, KLayout, Leaf, LeafPlace, Registered, MAX_ENTRIES},
-        pins::{IsPinned, Pins},
         rights::{self, serves_peers, Origin},
     },
 };

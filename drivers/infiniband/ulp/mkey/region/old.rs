@@ -13,6 +13,7 @@
 //! of the pins nests in all three. No old binding is dropped under the lock of the list.
 
 use crate::{
+    backend::pins::IsPinned,
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         sync::{
@@ -20,7 +21,7 @@ use crate::{
             users::{Deadline, Patience, Users},
         },
     },
-    region::{binding::Binding, pins::IsPinned},
+    region::binding::Binding,
 };
 use core::ops::Range;
 use kernel::{

@@ -10,7 +10,10 @@
 //! until it is unpinned.
 
 use crate::{
-    backend::{Claimed, ClaimedMr, MrRange},
+    backend::{
+        pins::{when_free, Pins},
+        Claimed, ClaimedMr, MrRange,
+    },
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         rdma::Access,
@@ -23,7 +26,6 @@ use crate::{
     region::{
         binding::Binding,
         old::{OldBindings, Which},
-        pins::{when_free, Pins},
         tag, Edit, EditGuard, Kind, Region,
     },
 };

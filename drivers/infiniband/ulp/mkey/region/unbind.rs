@@ -3,14 +3,12 @@
 //! Unbinds of a region, by a call and by an invalidation. `region/yielding.rs` has the unbinds by
 //! the deregistration of a leaf.
 
-use super::{
-    binding::Binding,
-    pins::{when_free, Pins},
-    rights::Origin,
-    tag, Edit, Kind, Region,
-};
+use super::{binding::Binding, rights::Origin, tag, Edit, Kind, Region};
 use crate::{
-    backend::{Claimed, ClaimedMr},
+    backend::{
+        pins::{when_free, Pins},
+        Claimed, ClaimedMr,
+    },
     kernel_ext::sync::{
         lock::LockMany,
         srcu::{self, Retired},

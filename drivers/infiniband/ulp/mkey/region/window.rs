@@ -31,7 +31,7 @@
 //! (`direct_bind_mw()` in `backend/rxe/redirect_mw.c`).
 
 use crate::{
-    backend::{Backend, Claimed, ClaimedMr, DriverWindow, Hw},
+    backend::{pins::Pins, Backend, Claimed, ClaimedMr, DriverWindow, Hw},
     kernel_ext::{
         rdma::OwnedMr,
         sync::{
@@ -39,7 +39,7 @@ use crate::{
             users::{Patience, Users},
         },
     },
-    region::{binding::Binding, pins::Pins, Region},
+    region::{binding::Binding, Region},
 };
 use core::mem;
 use kernel::{

@@ -10,6 +10,7 @@
 //! and fail.
 
 use crate::{
+    backend::pins::{when_free, Pins},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         rdma::Mr,
@@ -25,7 +26,6 @@ use crate::{
     region::{
         binding::{Binding, MAX_DEPTH},
         old::{OldBindings, Which},
-        pins::{when_free, Pins},
         Kind, Region,
     },
 };

@@ -17,6 +17,7 @@ use super::{
     ON_DEMAND, //
 };
 use crate::{
+    backend::pins::Pin,
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         error::{eloop, eopnotsupp},
@@ -25,7 +26,7 @@ use crate::{
     },
     layout::{Grain, Reach},
     limits::owner::OwnerCharge,
-    region::{flat, pins::Pin},
+    region::flat,
 };
 use core::slice;
 use kernel::{
