@@ -4,7 +4,10 @@
 
 use crate::{
     access, api,
-    backend::{pins::Pin, Backend, BaseMr, ClaimedMr, Hw, MrRange, Named},
+    backend::{
+        pins::{NoDereg, Pin, Unpinned},
+        Backend, BaseMr, ClaimedMr, Hw, MrRange, Named,
+    },
     bindings,
     device::MkeyDevice,
     dm::{self, Buffer},
@@ -165,7 +168,7 @@ impl DeviceOps for MkeyDevice {
     // Mapping elements may free the MR's page table, which a bound key reads. This check does not
     // exclude a concurrent bind: a ULP must not bind a key to the MR while it maps the MR.
     fn may_map(&self, mr: &Mr) -> Result {
-        Ok(self.core.pins.if_free(mr.index(), || ())?)
+        Ok(self.core.pins.if_free(mr.index(), |_| ())?)
     }
 
     fn may_import(&self, access: Access) -> Result {
@@ -217,16 +220,17 @@ impl DeviceOps for MkeyDevice {
     type Leaving = Leaving;
 
     fn leave(&self, mr: &Mr) -> Result<Leaving> {
+        let suspend = |unpinned: &Unpinned<'_>| self.core.hw.suspend(mr, unpinned);
         if mr.is_user() && mr.pd() == self.core.pd.as_raw() {
             // This is the MR over the pages of device memory. Users cannot name it, so nothing pins
-            // it.
+            // it, and it has no region.
+            let state = self.core.pins.if_free(mr.index(), suspend)??;
             return Ok(Leaving {
                 region: None,
-                state: self.core.hw.suspend(mr)?,
+                state,
             });
         }
         let region = self.core.region_of(mr);
-        let suspend = || self.core.hw.suspend(mr);
         let state = self.core.if_free_or_yielding(mr, suspend)?;
         Ok(Leaving { region, state })
     }
@@ -291,11 +295,11 @@ impl DeviceOps for MkeyDevice {
         finish: impl FnOnce() -> Result,
     ) -> Result {
         // Memory that a key or a window refers to must stay in its place.
-        let state = self.core.if_free(mr.index(), || {
+        let state = self.core.if_free(mr.index(), |unpinned| {
             if self.core.hw.has_windows(mr) {
                 return Err(EBUSY);
             }
-            self.core.hw.suspend(mr)
+            self.core.hw.suspend(mr, unpinned)
         })?;
         self.core.hw.retranslate(mr, state, spare, range, finish)
     }
@@ -324,7 +328,7 @@ impl DeviceOps for MkeyDevice {
     fn hold_for_advice(&self, pd: &Pd, lkeys: impl Iterator<Item = u32>) -> Result<KVVec<Pin>> {
         let mut held = KVVec::new();
         for lkey in lkeys {
-            let find = || match self.core.hw.find(lkey, pd)? {
+            let find = |held: &NoDereg<'_>| match self.core.hw.find(held, lkey, pd)? {
                 Named::Memory { base, .. } if base.is_on_demand() => Ok(()),
                 _ => Err(EINVAL),
             };

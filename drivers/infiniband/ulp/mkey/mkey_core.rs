@@ -7,7 +7,7 @@
 
 use crate::{
     backend::{
-        pins::{when_free, Pins},
+        pins::{when_free, NoDereg, Pins, Unpinned},
         Backend, ClaimedMr, Hw, Named,
     },
     kernel_ext::{
@@ -106,7 +106,7 @@ impl Core {
     pub(crate) fn new(device: &Adding<'_>) -> Result<impl PinInit<Self>> {
         let pd = OwnedPd::new(device, c"ib_mkey")?;
         let hw = Hw::probe(device, &pd)?;
-        let pins = Pins::new()?;
+        let pins = Pins::new(device)?;
         let old = OldBindings::new()?;
         let owners = Owners::new(
             parameters::max_key_memory(),
@@ -204,7 +204,8 @@ impl Core {
         // The elements have DMA addresses, which are the same in each protection domain. So
         // the MR of the module's own domain can be their leaf.
         let lkey = self.pd.local_dma_lkey();
-        let Named::Memory { base, .. } = self.hw.find(lkey, &self.pd)? else {
+        let find = |held: &NoDereg<'_>| self.hw.find(held, lkey, &self.pd);
+        let Named::Memory { base, .. } = self.pins.exclude(find)? else {
             return Err(eopnotsupp());
         };
         let bytes = cost::fast_reg(max.min(MAX_ENTRIES) as usize)?;
@@ -231,7 +232,11 @@ impl Core {
     /// # Errors
     ///
     /// `EBUSY` if the MR is pinned; those of `change`.
-    pub(crate) fn if_free<T>(&self, index: u32, change: impl Fn() -> Result<T>) -> Result<T> {
+    pub(crate) fn if_free<T>(
+        &self,
+        index: u32,
+        change: impl Fn(&Unpinned<'_>) -> Result<T>,
+    ) -> Result<T> {
         let attempt = || self.pins.if_free(index, &change);
         // The time is limited, because the removal of another device waits for the caller.
         when_free(attempt, || {

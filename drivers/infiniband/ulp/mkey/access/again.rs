@@ -18,7 +18,10 @@
 
 use super::request::{checked, KeyRequest, Short};
 use crate::{
-    backend::{pins::Pins, Backend, Claimed, Hw},
+    backend::{
+        pins::{NoDereg, Pins},
+        Backend, Claimed, Hw,
+    },
     counters::{self, Count},
     kernel_ext::{
         rdma::{Access, Pd},
@@ -54,14 +57,16 @@ struct Again<'a> {
 }
 
 impl Again<'_> {
-    /// Copies the description to `room`, unless the request contains it. Returns its bytes. The
-    /// caller holds the lock of the pins.
-    fn text<'t>(&'t self, room: &'t mut Short<'_>) -> Option<&'t [u8]> {
+    /// Copies the description to `room`, unless the request contains it. Returns its bytes.
+    fn text<'t>(&'t self, held: &NoDereg<'_>, room: &'t mut Short<'_>) -> Option<&'t [u8]> {
         let request = self.request;
         if request.length == 0 {
             return Some(request.inline);
         }
-        let read = |to: &mut [u8]| self.hw.read_now(request.lkey, self.pd, request.addr, to);
+        let read = |to: &mut [u8]| {
+            self.hw
+                .read_now(held, request.lkey, self.pd, request.addr, to)
+        };
         room.fill(request.length, read).ok()?
     }
 
@@ -85,7 +90,7 @@ impl Again<'_> {
         } = *self;
         let mut locked = pins.lock();
         let binding = place.as_mut()?;
-        let alike = Alike::of(self.text(room)?, &binding.layout)?;
+        let alike = Alike::of(self.text(&locked.held(), room)?, &binding.layout)?;
         let turn = Turn {
             old,
             key: Some(request.rkey),
@@ -96,7 +101,7 @@ impl Again<'_> {
         if !locked.is_free(mr.index()) || region.check_turn(edit, &turn, mr).is_err() {
             return None;
         }
-        let Ok(Some(leaf)) = find_memory(hw, alike.lkey, pd) else {
+        let Ok(Some(leaf)) = find_memory(hw, &locked.held(), alike.lkey, pd) else {
             return None;
         };
         binding.renew(alike.addr, leaf, access, pd).ok()?;

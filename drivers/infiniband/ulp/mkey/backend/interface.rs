@@ -3,7 +3,11 @@
 //! The interface between a backend and the rest of the module.
 
 use crate::{
-    backend::{payload::Payload, slot::SlotValue},
+    backend::{
+        payload::Payload,
+        pins::{NoDereg, Unpinned},
+        slot::SlotValue,
+    },
     bindings,
     kernel_ext::{
         memory::SharedMemory,
@@ -149,23 +153,30 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// the driver that does not behave as expected.
     fn probe(device: &Device, pd: &Pd) -> Result<Self>;
 
-    /// Finds the MR that `lkey` names. The caller holds the lock that excludes [`Self::suspend`].
-    /// The driver therefore does not free the MR before the lock is released.
+    /// Finds the MR that `lkey` names. `held` excludes [`Self::suspend`], so the driver does not free the
+    /// MR while `held` exists. A caller that keeps the MR longer pins it.
     ///
     /// # Errors
     ///
-    /// `ENOENT` if `lkey` names no MR in `pd`.
-    fn find(&self, lkey: u32, pd: &Pd) -> Result<Named<Self::Base>>;
+    /// `ENOENT` if `lkey` names no MR in `pd`, and if `held` is a proof for another device.
+    fn find(&self, held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Named<Self::Base>>;
 
     /// Copies bytes of one of the driver's MRs over memory of a process, from address `addr` on.
-    /// Returns `false`, with nothing copied, for other memory and for an ODP MR. The caller holds
-    /// the lock as for [`Self::find`].
+    /// Returns `false`, with nothing copied, for other memory and for an ODP MR. `held` is as for
+    /// [`Self::find`].
     ///
     /// # Errors
     ///
     /// Those of [`Self::find`]; `ERANGE` for bytes outside of the MR; those of [`BaseMr::allows`] and
     /// [`BaseMr::copy_row`].
-    fn read_now(&self, lkey: u32, pd: &Pd, addr: u64, to: &mut [u8]) -> Result<bool>;
+    fn read_now(
+        &self,
+        held: &NoDereg<'_>,
+        lkey: u32,
+        pd: &Pd,
+        addr: u64,
+        to: &mut [u8],
+    ) -> Result<bool>;
 
     /// Takes a new MR over: the driver calls this module for accesses to it. No access is allowed
     /// yet.
@@ -227,8 +238,9 @@ pub(crate) trait Backend: Copy + Send + Sync {
     ///
     /// # Errors
     ///
-    /// `EINVAL`, as the driver returns, while a memory window is bound to the MR.
-    fn suspend(&self, mr: &Mr) -> Result<Self::State>;
+    /// `EINVAL`, as the driver returns, while a memory window is bound to the MR; `EINVAL` if
+    /// `unpinned` is a proof for another MR.
+    fn suspend(&self, mr: &Mr, unpinned: &Unpinned<'_>) -> Result<Self::State>;
 
     /// Undoes [`Self::suspend`].
     fn resume(&self, mr: &Mr, state: Self::State);

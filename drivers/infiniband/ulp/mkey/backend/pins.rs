@@ -12,11 +12,16 @@
 //! binding under this lock too.
 //!
 //! The lock nests in a region's `edit`. SRCU and `FastReg::slots` nest in it.
+//!
+//! A look-up of an MR takes a [`NoDereg`], and `Backend::suspend` takes an [`Unpinned`]. Both are made
+//! here alone, under this lock, so safe code cannot run the two at the same time.
 
 use crate::kernel_ext::{
     alloc::GFP_MAYFAIL,
+    rdma::{Device, Mr},
     sync::lock::{new_irq_lock, IrqLock, IrqSpin},
 };
+use core::{marker::PhantomData, ops::Deref, ptr};
 use kernel::{
     prelude::*,
     rbtree::{RBTree, RBTreeNode, RBTreeNodeReservation},
@@ -50,6 +55,49 @@ pub(crate) fn when_free<T>(
     Ok(attempt()?)
 }
 
+/// A proof that the lock of the pins is held. No other thread suspends, pins or unpins an MR of the
+/// device while this exists.
+pub(crate) struct NoDereg<'a> {
+    /// The address of the device.
+    device: usize,
+    _lock: PhantomData<&'a Guard<'a, Counts, IrqSpin>>,
+}
+
+impl NoDereg<'_> {
+    /// Returns `true` if this is a proof for the MRs of `device`.
+    #[inline]
+    pub(crate) fn is_of(&self, device: &Device) -> bool {
+        self.device == address(device)
+    }
+}
+
+/// A proof that an MR is not pinned while this exists.
+pub(crate) struct Unpinned<'a> {
+    held: NoDereg<'a>,
+    index: u32,
+}
+
+impl Unpinned<'_> {
+    /// Returns `true` if this is a proof for `mr`.
+    pub(crate) fn proves(&self, mr: &Mr) -> bool {
+        self.is_of(mr.device()) && self.index == mr.index()
+    }
+}
+
+impl<'a> Deref for Unpinned<'a> {
+    type Target = NoDereg<'a>;
+
+    fn deref(&self) -> &NoDereg<'a> {
+        &self.held
+    }
+}
+
+/// Returns a value that differs from that of all other devices that exist.
+#[inline]
+fn address(device: &Device) -> usize {
+    ptr::from_ref(device) as usize
+}
+
 /// The numbers of pins.
 struct Counts {
     /// The number of pins of each MR that has any, by the index of the MR.
@@ -62,19 +110,27 @@ struct Counts {
 /// The number of pins of each MR of a device.
 #[pin_data]
 pub(crate) struct Pins {
+    /// The address of the device.
+    device: usize,
     #[pin]
     counts: IrqLock<Counts>,
 }
 
 impl Pins {
-    /// Makes an empty set.
-    pub(crate) fn new() -> Result<Arc<Self>> {
+    /// Makes an empty set for the MRs of `device`. A device must have one set only, because the lock of
+    /// the set is what [`NoDereg`] and [`Unpinned`] prove.
+    pub(crate) fn new(device: &Device) -> Result<Arc<Self>> {
+        Self::of(address(device))
+    }
+
+    fn of(device: usize) -> Result<Arc<Self>> {
         let counts = Counts {
             pinned: RBTree::new(),
             unused: None,
         };
         Arc::pin_init(
             pin_init!(Self {
+                device,
                 counts <- new_irq_lock!(counts, "ib_mkey pins"),
             }),
             GFP_KERNEL,
@@ -98,18 +154,18 @@ impl Pins {
     pub(crate) fn pin<T>(
         self: &Arc<Self>,
         index: u32,
-        find: impl FnOnce() -> Result<T>,
+        find: impl FnOnce(&NoDereg<'_>) -> Result<T>,
     ) -> Result<(T, Pin)> {
         let mut locked = self.lock();
         if locked.can_pin(index) {
-            let found = find()?;
+            let found = find(&locked.held())?;
             return Ok((found, locked.pin(index).ok_or(EOVERFLOW)?));
         }
         drop(locked);
         // The lock may not be held during the allocation.
         let node = RBTreeNode::new(index, 1, GFP_MAYFAIL)?;
         let mut locked = self.lock();
-        let found = find()?;
+        let found = find(&locked.held())?;
         if let Some(pin) = locked.pin(index) {
             drop(locked);
             drop(node);
@@ -125,9 +181,18 @@ impl Pins {
     }
 
     /// Runs `look`, which must not sleep, under the lock. No MR is deregistered meanwhile.
-    pub(crate) fn exclude<T>(&self, look: impl FnOnce() -> T) -> T {
-        let _counts = self.counts.lock();
-        look()
+    pub(crate) fn exclude<T>(&self, look: impl FnOnce(&NoDereg<'_>) -> T) -> T {
+        let counts = self.counts.lock();
+        look(&self.held(&counts))
+    }
+
+    /// Returns the proof that the lock, of which `_counts` is the guard, is held.
+    #[inline]
+    fn held<'a>(&self, _counts: &'a Guard<'_, Counts, IrqSpin>) -> NoDereg<'a> {
+        NoDereg {
+            device: self.device,
+            _lock: PhantomData,
+        }
     }
 
     /// Runs `change`, which must not sleep, if the MR at `index` is not pinned.
@@ -135,12 +200,17 @@ impl Pins {
     /// # Errors
     ///
     /// [`IsPinned`], which differs from every result of `change`.
-    pub(crate) fn if_free<T>(&self, index: u32, change: impl FnOnce() -> T) -> Result<T, IsPinned> {
+    pub(crate) fn if_free<T>(
+        &self,
+        index: u32,
+        change: impl FnOnce(&Unpinned<'_>) -> T,
+    ) -> Result<T, IsPinned> {
         let counts = self.counts.lock();
         if counts.pinned.get(&index).is_some() {
             return Err(IsPinned);
         }
-        Ok(change())
+        let held = self.held(&counts);
+        Ok(change(&Unpinned { held, index }))
     }
 
     /// Runs `change` for each of `items` if no MR at their indices is pinned.
@@ -196,6 +266,12 @@ pub(crate) struct LockedPins<'a> {
 }
 
 impl LockedPins<'_> {
+    /// Returns the proof that the lock is held.
+    #[inline]
+    pub(crate) fn held(&self) -> NoDereg<'_> {
+        self.pins.held(&self.counts)
+    }
+
     /// Returns `true` if the MR at `index` is not pinned.
     pub(crate) fn is_free(&self, index: u32) -> bool {
         self.counts.pinned.get(&index).is_none()

@@ -12,15 +12,15 @@ mod tests {
     /// Returns `true` if the MR at `index` is not pinned.
     fn is_free(pins: &Pins, index: u32) -> bool {
         let mut ran = false;
-        let _ = pins.if_free(index, || ran = true);
+        let _ = pins.if_free(index, |_| ran = true);
         ran
     }
 
     #[test]
     fn a_pin_excludes_a_change_until_it_is_dropped() -> Result {
-        let pins = Pins::new()?;
+        let pins = Pins::of(0)?;
         assert!(is_free(&pins, 7));
-        let (found, pin) = pins.pin(7, || Ok(42))?;
+        let (found, pin) = pins.pin(7, |_| Ok(42))?;
         assert_eq!(found, 42);
         assert!(!is_free(&pins, 7));
         assert!(is_free(&pins, 6));
@@ -32,10 +32,10 @@ mod tests {
 
     #[test]
     fn each_pin_of_a_region_counts() -> Result {
-        let pins = Pins::new()?;
-        let (_, first) = pins.pin(u32::MAX, || Ok(()))?;
-        let (_, second) = pins.pin(u32::MAX, || Ok(()))?;
-        let (_, third) = pins.pin(u32::MAX, || Ok(()))?;
+        let pins = Pins::of(0)?;
+        let (_, first) = pins.pin(u32::MAX, |_| Ok(()))?;
+        let (_, second) = pins.pin(u32::MAX, |_| Ok(()))?;
+        let (_, third) = pins.pin(u32::MAX, |_| Ok(()))?;
         drop(second);
         assert!(!is_free(&pins, u32::MAX));
         drop(first);
@@ -47,12 +47,12 @@ mod tests {
 
     #[test]
     fn a_failed_lookup_pins_nothing() -> Result {
-        let pins = Pins::new()?;
-        let refused = pins.pin(7, || Err::<(), _>(ENOENT)).err();
+        let pins = Pins::of(0)?;
+        let refused = pins.pin(7, |_| Err::<(), _>(ENOENT)).err();
         assert!(refused == Some(ENOENT));
         assert!(is_free(&pins, 7));
-        let (_, pin) = pins.pin(7, || Ok(()))?;
-        let refused = pins.pin(7, || Err::<(), _>(EACCES)).err();
+        let (_, pin) = pins.pin(7, |_| Ok(()))?;
+        let refused = pins.pin(7, |_| Err::<(), _>(EACCES)).err();
         assert!(refused == Some(EACCES));
         drop(pin);
         assert!(is_free(&pins, 7));
@@ -61,9 +61,9 @@ mod tests {
 
     #[test]
     fn the_result_of_a_change_is_returned() -> Result {
-        let pins = Pins::new()?;
+        let pins = Pins::of(0)?;
         // EBUSY of the change itself is not taken for a pin.
-        let refused = || pins.if_free(7, || Err::<(), _>(EBUSY));
+        let refused = || pins.if_free(7, |_| Err::<(), _>(EBUSY));
         assert!(matches!(refused(), Ok(Err(EBUSY))));
         assert!(when_free(refused, || Err(ERANGE))? == Err(EBUSY));
         Ok(())
@@ -71,10 +71,10 @@ mod tests {
 
     #[test]
     fn a_pin_that_is_settled_does_not_count() -> Result {
-        let pins = Pins::new()?;
-        let ((), pin) = pins.pin(7, || Ok(()))?;
+        let pins = Pins::of(0)?;
+        let ((), pin) = pins.pin(7, |_| Ok(()))?;
         let place = RefCell::new(Some(pin));
-        let attempt = || pins.if_free(7, || 5);
+        let attempt = || pins.if_free(7, |_| 5);
         assert!(when_free(attempt, || Ok(())) == Err(EBUSY));
         assert!(when_free(attempt, || Err(EINTR)) == Err(EINTR));
         let unpin = || {
@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn a_count_does_not_overflow() -> Result {
-        let pins = Pins::new()?;
-        let (_, _pin) = pins.pin(7, || Ok(()))?;
+        let pins = Pins::of(0)?;
+        let (_, _pin) = pins.pin(7, |_| Ok(()))?;
         let set = match pins.counts.lock().pinned.get_mut(&7) {
             Some(count) => {
                 *count = u32::MAX;
@@ -98,7 +98,7 @@ mod tests {
             None => false,
         };
         assert!(set);
-        let refused = pins.pin(7, || Ok(())).err();
+        let refused = pins.pin(7, |_| Ok(())).err();
         assert!(refused == Some(EOVERFLOW));
         let count = pins.counts.lock().pinned.get(&7).copied();
         assert!(count == Some(u32::MAX));
@@ -107,10 +107,10 @@ mod tests {
 
     #[test]
     fn all_items_change_or_none() -> Result {
-        let pins = Pins::new()?;
+        let pins = Pins::of(0)?;
         let mut items = [(3, 0), (1, 0), (2, 0), (1, 0)];
-        let (_, two) = pins.pin(2, || Ok(()))?;
-        let (_, one) = pins.pin(1, || Ok(()))?;
+        let (_, two) = pins.pin(2, |_| Ok(()))?;
+        let (_, one) = pins.pin(1, |_| Ok(()))?;
         // The first pinned item in the order of the list, not of the indices.
         let pinned = pins
             .if_all_free(&mut items, |item| item.0, |item| item.1 += 1)
@@ -133,10 +133,10 @@ mod tests {
 
     #[test]
     fn a_locked_pin_needs_no_memory_after_an_unpin() -> Result {
-        let pins = Pins::new()?;
+        let pins = Pins::of(0)?;
         // There is no unused node yet.
         assert!(pins.lock().pin(7).is_none());
-        let (_, first) = pins.pin(7, || Ok(()))?;
+        let (_, first) = pins.pin(7, |_| Ok(()))?;
         let mut locked = pins.lock();
         let second = locked.pin(7);
         assert!(second.is_some() && !locked.is_free(7));

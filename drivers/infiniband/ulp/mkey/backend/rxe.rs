@@ -53,7 +53,10 @@ use find::HeldClaimed;
 use mw::RxeMw;
 
 use crate::{
-    backend::interface::{Backend, Named},
+    backend::{
+        interface::{Backend, Named},
+        pins::{NoDereg, Unpinned},
+    },
     kernel_ext::{
         memory::SharedMemory,
         rdma::{
@@ -174,12 +177,19 @@ impl Backend for Rxe {
         Ok(Self(()))
     }
 
-    fn find(&self, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
-        find::find(lkey, pd)
+    fn find(&self, held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
+        find::find(held, lkey, pd)
     }
 
-    fn read_now(&self, lkey: u32, pd: &Pd, addr: u64, to: &mut [u8]) -> Result<bool> {
-        find::read_now(lkey, pd, addr, to)
+    fn read_now(
+        &self,
+        held: &NoDereg<'_>,
+        lkey: u32,
+        pd: &Pd,
+        addr: u64,
+        to: &mut [u8],
+    ) -> Result<bool> {
+        find::read_now(held, lkey, pd, addr, to)
     }
 
     fn claim<'a>(&self, mr: NewMr<'a>) -> Result<&'a ClaimedRxeMr> {
@@ -250,8 +260,11 @@ impl Backend for Rxe {
         RxeMr::of(mr).is_some_and(|mr| mr.num_mw() > 0)
     }
 
-    fn suspend(&self, mr: &Mr) -> Result<MrState> {
+    fn suspend(&self, mr: &Mr, unpinned: &Unpinned<'_>) -> Result<MrState> {
         let private = RxeMr::of(mr).ok_or(EINVAL)?;
+        if !unpinned.proves(mr) {
+            return Err(EINVAL);
+        }
         if private.num_mw() > 0 {
             return Err(EINVAL);
         }

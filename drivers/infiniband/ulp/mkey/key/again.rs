@@ -51,7 +51,7 @@ impl Key<'_> {
     fn move_old(&self, old: &mut Binding, access: Access, alike: &Alike) -> Option<()> {
         let Parts { pins, hw, .. } = self.parts().ok()?;
         let mut locked = pins.lock();
-        let Ok(Some(leaf)) = find_memory(hw, alike.lkey, self.pd) else {
+        let Ok(Some(leaf)) = find_memory(hw, &locked.held(), alike.lkey, self.pd) else {
             return None;
         };
         old.renew(alike.addr, leaf, access, self.pd).ok()?;

@@ -3,7 +3,7 @@
 //! Leaves: the MR or key that an lkey names.
 
 use crate::{
-    backend::{Backend, BaseMr, Hw, Named},
+    backend::{pins::NoDereg, Backend, BaseMr, Hw, Named},
     kernel_ext::{
         error::{eloop, eopnotsupp},
         rdma::{Access, Mr, Pd},
@@ -40,15 +40,15 @@ fn memory(
 }
 
 /// Finds one of the driver's MRs, and does not pin it. Returns [`None`] for an MR that must be
-/// pinned first. The caller holds the lock of the pins as long as it uses the leaf.
+/// pinned first. The caller keeps `held` as long as it uses the leaf, or pins it.
 ///
 /// # Errors
 ///
 /// Those of [`Core::pin_leaf`].
 // This is inlined, because a leaf that a function returns is copied in memory.
 #[inline(always)]
-pub(crate) fn find_memory(hw: &Hw, lkey: u32, pd: &Pd) -> Result<Option<Leaf>> {
-    match hw.find(lkey, pd)? {
+pub(crate) fn find_memory(hw: &Hw, held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Option<Leaf>> {
+    match hw.find(held, lkey, pd)? {
         Named::Memory { len: 0, .. } => Err(ERANGE),
         Named::Memory {
             base,
@@ -71,8 +71,8 @@ impl Core {
     /// `ENOMEM`.
     pub(crate) fn pin_leaf(&self, lkey: u32, pd: &Pd, depth: usize) -> Result<Leaf> {
         let index = lkey >> 8;
-        let (leaf, pin) = self.pins.pin(index, || {
-            Ok(match self.hw.find(lkey, pd)? {
+        let (leaf, pin) = self.pins.pin(index, |held| {
+            Ok(match self.hw.find(held, lkey, pd)? {
                 Named::Memory { len: 0, .. } => return Err(ERANGE),
                 Named::Memory {
                     base,
@@ -98,7 +98,8 @@ impl Core {
     ///
     /// Those of [`Backend::read_now`].
     pub(crate) fn read_now(&self, lkey: u32, pd: &Pd, addr: u64, to: &mut [u8]) -> Result<bool> {
-        self.pins.exclude(|| self.hw.read_now(lkey, pd, addr, to))
+        self.pins
+            .exclude(|held| self.hw.read_now(held, lkey, pd, addr, to))
     }
 
     /// Makes a leaf of one of this module's regions.

@@ -24,7 +24,7 @@
 
 use crate::{
     backend::{
-        pins::{IsPinned, Pins},
+        pins::{IsPinned, Pins, Unpinned},
         Backend, Claimed, ClaimedMr, Hw,
     },
     kernel_ext::{
@@ -280,7 +280,7 @@ impl FastReg {
         key: u32,
         origin: Origin,
     ) -> Result<Result, IsPinned> {
-        let withdraw = || self.withdraw(mr, pd, key, origin);
+        let withdraw = |_: &Unpinned<'_>| self.withdraw(mr, pd, key, origin);
         let withdrawn = self.pins.if_free(mr.index(), withdraw)?;
         Ok(withdrawn.map(|withdrawn| {
             if let Withdrawn::Read(active) = withdrawn {

@@ -353,7 +353,7 @@ impl Region {
         let many = LockMany::new();
         let mut edit = self.lock(&many, patience)?;
         let mut swap = || {
-            pins.if_free(mr.index(), || {
+            pins.if_free(mr.index(), |_| {
                 self.check_turn(&edit, turn, mr)?;
                 Ok(self.take_turn(&mut edit, turn, mr, new.clone()))
             })
@@ -397,7 +397,7 @@ impl Region {
         let many = LockMany::new();
         let mut one = Editing::lock(&many, &change);
         self.settle_left(&mut one.edit, patience)?;
-        let replace = || pins.if_free(mr.index(), || one.replace());
+        let replace = || pins.if_free(mr.index(), |_| one.replace());
         when_free(replace, || self.settle_pinning(mr.index(), patience))?;
         let waited = one.finish(patience);
         one.release();

@@ -48,7 +48,7 @@ impl Region {
         if origin == Origin::Remote && !self.may_invalidate() {
             return Err(EINVAL);
         }
-        let take = || pins.if_free(mr.index(), || self.take_out(&mut edit, mr, origin, key));
+        let take = || pins.if_free(mr.index(), |_| self.take_out(&mut edit, mr, origin, key));
         let old = when_free(take, || self.settle_pinning(mr.index(), patience))??;
         let (old, waited) = self.settle(&mut edit, old, patience);
         drop(edit);

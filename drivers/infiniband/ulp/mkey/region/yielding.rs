@@ -10,7 +10,7 @@
 //! and fail.
 
 use crate::{
-    backend::pins::{when_free, Pins},
+    backend::pins::{when_free, Pins, Unpinned},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         rdma::Mr,
@@ -60,7 +60,7 @@ impl Region {
         let many = LockMany::new();
         let mut edit = self.lock(&many, deadline.left())?;
         let mut take_out = || {
-            pins.if_free(index, || {
+            pins.if_free(index, |_| {
                 edit.lapsed = true;
                 Ok(self.exchange_binding(None))
             })
@@ -91,7 +91,7 @@ impl Core {
     pub(crate) fn if_free_or_yielding<T>(
         &self,
         mr: &Mr,
-        change: impl Fn() -> Result<T>,
+        change: impl Fn(&Unpinned<'_>) -> Result<T>,
     ) -> Result<T> {
         let attempt = || self.pins.if_free(mr.index(), &change);
         if let Ok(done) = attempt() {

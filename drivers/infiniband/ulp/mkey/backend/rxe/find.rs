@@ -15,6 +15,7 @@ use crate::{
     backend::{
         interface::{BaseMr, MrRange, Named},
         payload::Payload,
+        pins::NoDereg,
     },
     bindings::{
         ib_mr_type_IB_MR_TYPE_DM as TYPE_DM, ib_mr_type_IB_MR_TYPE_DMA as TYPE_DMA,
@@ -100,11 +101,14 @@ struct Valid {
 ///
 /// `ENOENT`.
 #[inline(always)]
-fn valid(lkey: u32, pd: &Pd) -> Result<Valid> {
+fn valid(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Valid> {
+    if !held.is_of(pd.device()) {
+        return Err(ENOENT);
+    }
     let found = FoundMr::at(pd.device(), lkey >> 8).ok_or(ENOENT)?;
     let mr = found.mr();
-    // SAFETY: `found` keeps the MR. The state, read below, tells whether it is being
-    // deregistered.
+    // SAFETY: `found` keeps the MR. The state, read below, tells whether it was suspended, and `held`
+    // excludes that it is now.
     let key = unsafe { (*mr.private()).lkey };
     let (access, state) = (mr.access(), mr.state());
     // All cases have the same error, so that a process cannot find out the lkeys of other
@@ -141,13 +145,19 @@ impl FoundMr {
 }
 
 /// Implements [`Backend::read_now`](crate::backend::interface::Backend::read_now).
-pub(super) fn read_now(lkey: u32, pd: &Pd, addr: u64, to: &mut [u8]) -> Result<bool> {
-    let Valid { found, .. } = valid(lkey, pd)?;
+pub(super) fn read_now(
+    held: &NoDereg<'_>,
+    lkey: u32,
+    pd: &Pd,
+    addr: u64,
+    to: &mut [u8],
+) -> Result<bool> {
+    let Valid { found, .. } = valid(held, lkey, pd)?;
     let (kind, start, len) = found.range();
     if kind != TYPE_USER {
         return Ok(false);
     }
-    // SAFETY: The MR is over user memory. The caller holds a lock that keeps it from being deregistered.
+    // SAFETY: The MR is over user memory. `held` keeps it from being deregistered.
     let base = unsafe { Base::with_reference(found.into_raw()) };
     if base.is_on_demand() {
         return Ok(false);
@@ -163,12 +173,12 @@ pub(super) fn read_now(lkey: u32, pd: &Pd, addr: u64, to: &mut [u8]) -> Result<b
 }
 
 /// Implements [`Backend::find`](crate::backend::interface::Backend::find).
-pub(super) fn find(lkey: u32, pd: &Pd) -> Result<Named<Base>> {
+pub(super) fn find(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
     let Valid {
         found,
         state,
         access,
-    } = valid(lkey, pd)?;
+    } = valid(held, lkey, pd)?;
     let (kind, start, len) = found.range();
     Ok(match kind {
         TYPE_USER => Named::Memory {
