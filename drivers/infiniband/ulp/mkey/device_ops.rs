@@ -208,9 +208,7 @@ impl DeviceOps for MkeyDevice {
         let Kind::DmaBuf { import, .. } = &region.kind else {
             return Err(EINVAL);
         };
-        let filled = import
-            .pages(offset, length)
-            .and_then(|pages| this.core.hw.fill(mr, pages, addr, length, access));
+        let filled = this.core.hw.fill(mr, import, offset, length, addr, access);
         if filled.is_err() {
             this.core.forget(index, &region);
         }

@@ -8,8 +8,8 @@ use crate::{
         pins::{NoDereg, Unpinned},
         slot::SlotValue,
     },
-    bindings,
     kernel_ext::{
+        dma_buf::Import,
         memory::SharedMemory,
         rdma::{mr::NewMr, Access, Device, Mr, Mw, Pd, Qp},
         sync::srcu::Cell,
@@ -137,8 +137,11 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// The attachment to the driver. Dropping it detaches the backend.
     type Attached: Send + Sync;
 
-    /// Attaches to the driver, now or when it is loaded. The module's initialisation calls this
-    /// once.
+    /// Attaches to the driver, now or when it is loaded. The module's initialisation calls this.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` after the first call; those of the redirection.
     fn attach() -> Result<Self::Attached>;
 
     /// Returns the number of pages that accesses faulted in, since the module was loaded.
@@ -265,22 +268,25 @@ pub(crate) trait Backend: Copy + Send + Sync {
         finish: impl FnOnce() -> Result,
     ) -> Result;
 
-    /// Fills a new MR with `pages`: `length` bytes from address `addr` on. The first byte is in the
-    /// first page.
+    /// Fills a new MR with `length` bytes of `import` from `offset` on. The MR begins at address `addr`.
+    /// The caller keeps the import as long as the MR.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for more pages than the MR has room for, `EOPNOTSUPP` for memory without pages.
+    /// `EINVAL` for more pages than the MR has room for, and for an address with another place in its
+    /// page than `offset`; `EOPNOTSUPP` for memory without pages; those of [`Import::pages`].
     fn fill(
         &self,
         mr: NewMr<'_>,
-        pages: impl Iterator<Item = Option<*mut bindings::page>>,
-        addr: u64,
+        import: &Import,
+        offset: u64,
         length: u64,
+        addr: u64,
         access: Access,
     ) -> Result;
 
-    /// Fills a new MR with memory of this module, which layouts can have as a leaf.
+    /// Fills a new MR with memory of this module, which layouts can have as a leaf. The caller keeps the
+    /// memory as long as the MR.
     fn back(&self, mr: NewMr<'_>, memory: &SharedMemory) -> Result<Self::Base>;
 }
 

@@ -58,6 +58,7 @@ use crate::{
         pins::{NoDereg, Unpinned},
     },
     kernel_ext::{
+        dma_buf::Import,
         memory::SharedMemory,
         rdma::{
             mr::{NewMr, Right},
@@ -71,6 +72,7 @@ use kernel::{
     error::to_result,
     page::{PAGE_SHIFT, PAGE_SIZE},
     prelude::*,
+    sync::atomic::{ordering, Atomic},
 };
 
 /// The state that a suspended MR had.
@@ -88,13 +90,16 @@ impl MrState {
     }
 }
 
+/// `true` after the first call of [`Backend::attach`].
+static ATTACHED: Atomic<bool> = Atomic::new(false);
+
 /// The redirection of `rdma_rxe`'s functions. Dropping it undoes the redirection.
 pub(crate) struct Redirection(());
 
 impl Drop for Redirection {
     fn drop(&mut self) {
-        // SAFETY: `attach()` succeeded. The module dropped its client, which removed every extended
-        // device, before.
+        // SAFETY: `attach()` succeeded. Later calls of rxe's functions fail. rxe refuses the MRs of this
+        // module, because it does not know their types.
         unsafe { bindings::ib_mkey_rxe_exit() };
     }
 }
@@ -142,9 +147,12 @@ impl Backend for Rxe {
     type Attached = Redirection;
 
     fn attach() -> Result<Redirection> {
-        // SAFETY: The module's initialisation calls this once, before the first copy.
+        if ATTACHED.xchg(true, ordering::Full) {
+            return Err(EBUSY);
+        }
+        // SAFETY: No device has passed `probe()`, so there was no copy.
         unsafe { bindings::ib_mkey_rxe_init_copies() };
-        // SAFETY: The module's initialisation calls this once.
+        // SAFETY: This is called once.
         to_result(unsafe { bindings::ib_mkey_rxe_init() })?;
         Ok(Redirection(()))
     }
@@ -304,11 +312,16 @@ impl Backend for Rxe {
     fn fill(
         &self,
         mr: NewMr<'_>,
-        pages: impl Iterator<Item = Option<*mut crate::bindings::page>>,
-        addr: u64,
+        import: &Import,
+        offset: u64,
         length: u64,
+        addr: u64,
         access: Access,
     ) -> Result {
+        if addr.wrapping_sub(offset) % PAGE_SIZE as u64 != 0 {
+            return Err(EINVAL);
+        }
+        let pages = import.pages(offset, length)?;
         let mr = fill::fill(mr, pages, addr, length, access)?;
         mr.set_state(VALID);
         Ok(())

@@ -15,8 +15,8 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// Implements [`Backend::fill`](crate::backend::interface::Backend::fill), except for the state of the
-/// MR, which is returned.
+/// Fills a new MR with `pages`: `length` bytes from address `addr` on. The first byte is in the first
+/// page. The state does not change.
 pub(super) fn fill<'a>(
     new: NewMr<'a>,
     pages: impl Iterator<Item = Option<*mut page>>,
