@@ -5,7 +5,10 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use super::Device;
-use crate::bindings;
+use crate::{
+    bindings,
+    kernel_ext::sync::racing::{read_once, write_once},
+};
 use core::{mem::ManuallyDrop, ptr::NonNull};
 use kernel::{
     error::{from_err_ptr, to_result},
@@ -170,29 +173,29 @@ impl Mr {
 
     /// Returns the lkey.
     pub(crate) fn lkey(&self) -> u32 {
-        // SAFETY: The MR is valid; the key is written with one store.
-        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).lkey) }
+        // SAFETY: The MR is valid. All code writes the field at once, see `racing.rs`.
+        unsafe { read_once(&raw const (*self.as_raw()).lkey) }
     }
 
     /// Returns the rkey.
     pub(crate) fn rkey(&self) -> u32 {
         // SAFETY: As for `lkey()`.
-        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).rkey) }
+        unsafe { read_once(&raw const (*self.as_raw()).rkey) }
     }
 
     /// Makes `key` the lkey and the rkey in the fields that the owner of the MR reads.
     pub(crate) fn set_key(&self, key: u32) {
-        // SAFETY: As for `lkey()`. Readers get the old value or the new one.
+        // SAFETY: As for `lkey()`.
         unsafe {
-            core::ptr::write_volatile(&raw mut (*self.as_raw()).lkey, key);
-            core::ptr::write_volatile(&raw mut (*self.as_raw()).rkey, key);
+            write_once(&raw mut (*self.as_raw()).lkey, key);
+            write_once(&raw mut (*self.as_raw()).rkey, key);
         }
     }
 
     /// Returns `true` if the MR belongs to a kernel user.
     pub(crate) fn is_kernels(&self) -> bool {
         // SAFETY: The MR is valid. Its domain is set when it is made, and outlives it.
-        unsafe { (*(*self.as_raw()).pd).uobject.is_null() }
+        unsafe { (*self.pd()).uobject.is_null() }
     }
 
     /// Returns the index by which the device finds the MR. No two MRs of a device have the same
@@ -203,27 +206,31 @@ impl Mr {
 
     /// Returns `true` if the MR's type is `IB_MR_TYPE_SG_GAPS`.
     pub(crate) fn has_gaps(&self) -> bool {
-        // SAFETY: The MR is valid; the type is set when it is made.
-        unsafe { (*self.as_raw()).type_ == bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS }
+        // SAFETY: As for `lkey()`.
+        unsafe {
+            read_once(&raw const (*self.as_raw()).type_) == bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS
+        }
     }
 
     /// Returns `true` if the type is that of memory of a process. Other pages may have this type,
     /// too.
     pub(crate) fn is_user(&self) -> bool {
-        // SAFETY: The MR is valid. The type does not change after the MR was made.
-        unsafe { (*self.as_raw()).type_ == bindings::ib_mr_type_IB_MR_TYPE_USER }
+        // SAFETY: As for `lkey()`.
+        unsafe {
+            read_once(&raw const (*self.as_raw()).type_) == bindings::ib_mr_type_IB_MR_TYPE_USER
+        }
     }
 
     /// Returns the first address of the MR, as its owner last set it.
     pub(crate) fn iova(&self) -> u64 {
-        // SAFETY: The MR is valid. Its owner writes the field with one store.
-        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).iova) }
+        // SAFETY: As for `lkey()`.
+        unsafe { read_once(&raw const (*self.as_raw()).iova) }
     }
 
     /// Returns the page size that the MR's owner last asked for.
     pub(crate) fn page_size(&self) -> u32 {
-        // SAFETY: As for `iova()`.
-        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).page_size) }
+        // SAFETY: As for `lkey()`.
+        unsafe { read_once(&raw const (*self.as_raw()).page_size) }
     }
 
     /// Returns `true` if the call that makes the MR has succeeded and no call that destroys it
@@ -240,15 +247,15 @@ impl Mr {
         unsafe {
             let raw = self.as_raw();
             let owner = (&raw const (*raw).__bindgen_anon_1).cast::<*mut bindings::ib_uobject>();
-            let uobject = owner.read_volatile();
-            !uobject.is_null() && (&raw const (*uobject).usecnt.counter).read_volatile() >= 0
+            let uobject = read_once(owner);
+            !uobject.is_null() && read_once(&raw const (*uobject).usecnt.counter) >= 0
         }
     }
 
     /// Returns the protection domain. `rereg_mr` may change it at any time.
     pub(crate) fn pd(&self) -> *mut bindings::ib_pd {
-        // SAFETY: The MR is valid. The field is a pointer that is written with one store.
-        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).pd) }
+        // SAFETY: As for `lkey()`.
+        unsafe { read_once(&raw const (*self.as_raw()).pd) }
     }
 }
 

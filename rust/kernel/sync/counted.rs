@@ -5,7 +5,10 @@
 //! A reader takes no lock and may sleep. In contrast to a [`srcu::Cell`](super::srcu::Cell), a
 //! writer waits only for the readers of this value, and often there are none.
 
-use super::users::{Patience, Users};
+use super::{
+    racing::load_relaxed,
+    users::{Patience, Users},
+};
 use core::{marker::PhantomData, ops::Deref, ptr};
 use kernel::{
     ffi::c_void,
@@ -70,10 +73,8 @@ impl<T: Send + Sync> CountedCell<T> {
 
     #[inline]
     fn load(&self) -> *const T {
-        // Reads through the pointer depend on this load, so it needs no barrier. A load by
-        // `kernel::sync::atomic` would call a C function.
-        // SAFETY: The pointer is valid and aligned. Writers exchange the whole word.
-        unsafe { self.value.as_ptr().read_volatile() }.cast::<T>()
+        // Reads through the pointer depend on this load, so it needs no barrier.
+        load_relaxed(&self.value).cast::<T>()
     }
 
     /// Returns `true` if there is a value.

@@ -14,6 +14,7 @@
 //! C headers: [`include/linux/srcu.h`](srctree/include/linux/srcu.h),
 //! [`include/linux/xarray.h`](srctree/include/linux/xarray.h)
 
+use super::racing::load_relaxed;
 use crate::bindings;
 use core::{iter, marker::PhantomData, ops::Deref, ptr};
 use kernel::{
@@ -295,9 +296,8 @@ impl<T: Send + Sync> Cell<T> {
     #[inline]
     pub(crate) fn get<'a>(&'a self, _guard: &'a Guard) -> Option<ArcBorrow<'a, T>> {
         // As in `srcu_dereference()`, reads through the pointer depend on this load, so it needs no
-        // barrier. A load by `kernel::sync::atomic` would call a C function.
-        // SAFETY: The pointer is valid and aligned. Writers exchange the whole word.
-        let value = unsafe { self.value.as_ptr().read_volatile() }.cast::<T>();
+        // barrier.
+        let value = load_relaxed(&self.value).cast::<T>();
         // SAFETY: By the type invariant.
         (!value.is_null()).then(|| unsafe { ArcBorrow::from_raw(value) })
     }

@@ -66,13 +66,19 @@ use crate::{
         },
     },
 };
-use bindings::{rxe_mr_state_RXE_MR_STATE_FREE as FREE, rxe_mr_state_RXE_MR_STATE_VALID as VALID};
+use bindings::{
+    rxe_mr_state_RXE_MR_STATE_FREE as FREE, rxe_mr_state_RXE_MR_STATE_INVALID as INVALID,
+    rxe_mr_state_RXE_MR_STATE_VALID as VALID,
+};
 use core::ptr;
 use kernel::{
     error::to_result,
     page::{PAGE_SHIFT, PAGE_SIZE},
     prelude::*,
-    sync::atomic::{ordering, Atomic},
+    sync::{
+        atomic::{ordering, Atomic},
+        barrier::smp_mb,
+    },
 };
 
 /// The state that a suspended MR had.
@@ -112,26 +118,36 @@ impl Rxe {
     /// Returns `true` if rxe's objects, and the fields of a new MR, match the headers that this module
     /// was built with.
     fn layout_matches(mr: &Mr, pages: u32) -> bool {
-        let Some(private) = RxeMr::of(mr).map(RxeMr::private) else {
+        if !is_rxe(mr.device()) {
             return false;
-        };
-        // SAFETY: The device is registered. As the sizes of other objects match, so does that of
-        // the `elem` with which each object begins: `private` is the begin of the allocation. The
-        // other reads stay within it, because it has room for an MR.
-        unsafe {
+        }
+        let private = claimed::around(mr);
+        // SAFETY: The device is registered and belongs to rxe. As the sizes of other objects match, so
+        // does that of the `elem` with which each object begins: `private` is the begin of the
+        // allocation.
+        let has_room = unsafe {
             bindings::ib_mkey_rxe_sizes_match(mr.device().as_raw())
                 && bindings::ib_mkey_rxe_has_room(private)
-                && (*private).elem.obj == private.cast()
-                && (*private).lkey == mr.lkey()
-                && (*private).rkey == mr.rkey()
+        };
+        if !has_room {
+            return false;
+        }
+        let Some(mr) = RxeMr::of(mr) else {
+            return false;
+        };
+        // SAFETY: The allocation has room for an MR, and the MR is new.
+        unsafe {
+            (*private).elem.obj == private.cast()
+                && mr.own_lkey() == mr.lkey()
+                && mr.own_rkey() == mr.rkey()
                 && (*private).elem.index == mr.index()
                 && (*private).num_buf == pages
-                && (*private).state == FREE
-                && (*private).page_shift == PAGE_SHIFT as u32
+                && mr.state() == FREE
+                && mr.page_shift() == PAGE_SHIFT as u32
                 && (*private).page_mask == !(PAGE_SIZE as u64 - 1)
                 && (*private).nbuf == 0
-                && (*private).access & Access::from(Right::LocalWrite).into_raw() as i32 == 0
-                && bindings::ib_mkey_rxe_num_mw(private) == 0
+                && !mr.access().contains(Right::LocalWrite)
+                && mr.num_mw() == 0
                 && (*private).umem.is_null()
                 && !(*private).page_info.is_null()
         }
@@ -256,11 +272,8 @@ impl Backend for Rxe {
     }
 
     fn page_size(&self, mr: &Mr) -> u32 {
-        // SAFETY: The MR is valid. rxe writes the field when the MR's owner maps pages, and the
-        // owner does not map in two threads at once.
-        let shift = |mr: &RxeMr| unsafe { (*mr.private()).page_shift };
         1 << RxeMr::of(mr)
-            .map_or(PAGE_SHIFT as u32, shift)
+            .map_or(PAGE_SHIFT as u32, RxeMr::page_shift)
             .min(u32::BITS - 1)
     }
 
@@ -277,8 +290,9 @@ impl Backend for Rxe {
             return Err(EINVAL);
         }
         let state = private.state();
-        // SAFETY: The structure is valid as long as the MR.
-        unsafe { bindings::ib_mkey_rxe_suspend(private.private()) };
+        private.set_state(INVALID);
+        // Orders the state before the check for windows. Pairs with `count_window()` in C.
+        smp_mb();
         // A window may have been bound since the check above.
         if private.num_mw() > 0 {
             private.set_state(state);
@@ -295,7 +309,7 @@ impl Backend for Rxe {
     }
 
     fn rights(&self, mr: &Mr) -> Access {
-        Access::from_raw(RxeMr::of(mr).map_or(0, RxeMr::access) as u32)
+        RxeMr::of(mr).map_or(Access::empty(), RxeMr::access)
     }
 
     fn retranslate(

@@ -25,7 +25,7 @@ use crate::{
         alloc::GFP_MAYFAIL,
         rdma::{Access, Mr, Pd},
         sync::{
-            load_relaxed,
+            racing::load_relaxed,
             users::{User, Users},
         },
     },

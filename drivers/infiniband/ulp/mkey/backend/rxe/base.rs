@@ -4,7 +4,8 @@
 
 use super::{
     bindings::{
-        self, resp_states_RESPST_ERR_RKEY_VIOLATION, rxe_mr, rxe_mr_state_RXE_MR_STATE_VALID,
+        self, resp_states_RESPST_ERR_RKEY_VIOLATION, rxe_mr,
+        rxe_mr_state_RXE_MR_STATE_VALID as VALID,
     },
     claimed::RxeMr,
     on_demand::OnDemand,
@@ -16,16 +17,11 @@ use crate::{
         interface::{BaseMr, CopyPages},
         payload::Payload,
     },
-    bindings::{
-        ib_access_flags_IB_ACCESS_LOCAL_WRITE, ib_mr_type_IB_MR_TYPE_DMA, page, virt_to_page,
-    },
-    kernel_ext::sched,
+    bindings::{ib_mr_type_IB_MR_TYPE_DMA, page, virt_to_page},
+    kernel_ext::{rdma::mr::Right, sched},
     layout::{Plane, Records, Row, Scattered},
 };
-use core::{
-    ptr::NonNull,
-    sync::atomic::{fence, Ordering},
-};
+use core::ptr::NonNull;
 use kernel::{
     error::to_result,
     ffi::{c_int, c_void},
@@ -47,9 +43,6 @@ pub(crate) struct Base {
 /// The most bytes of one flush by stock rxe, which takes a length of 32 bits and does not
 /// reschedule.
 const MAX_FLUSHED: u32 = 1 << 24;
-
-/// The access flag that a write to a leaf needs.
-const LOCAL_WRITE: c_int = ib_access_flags_IB_ACCESS_LOCAL_WRITE as c_int;
 
 /// The place of the pages of a [`Base`].
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -150,18 +143,13 @@ impl BaseMr for Base {
     fn allows(&self, pd: usize, lkey: u32, start: u64, write: bool) -> Result {
         // rereg and fast registration can change all of the fields. A later change counts as a change
         // after the access.
-        let mr = self.mr.as_ptr();
-        // SAFETY: By the type invariant. rxe and this module write each field as a whole.
-        let allowed = unsafe {
-            let state = (&raw const (*mr).state).read_volatile();
-            // Pairs with `smp_store_release()` of the state: the other fields are as new.
-            fence(Ordering::Acquire);
-            state == rxe_mr_state_RXE_MR_STATE_VALID
-                && (&raw const (*mr).ibmr.pd).read_volatile() as usize == pd
-                && (&raw const (*mr).lkey).read_volatile() == lkey
-                && (&raw const (*mr).ibmr.iova).read_volatile() == start
-                && (!write || (&raw const (*mr).access).read_volatile() & LOCAL_WRITE != 0)
-        };
+        // SAFETY: By the type invariant.
+        let mr = unsafe { RxeMr::from_raw(self.mr.as_ptr()) };
+        let allowed = mr.state() == VALID
+            && mr.pd() as usize == pd
+            && mr.own_lkey() == lkey
+            && mr.iova() == start
+            && (!write || mr.access().contains(Right::LocalWrite));
         if allowed {
             Ok(())
         } else {

@@ -6,10 +6,23 @@
 //! the MR. [`RxeMr::of`] and [`RxeMr::claimed`] make such references of any MR, by a comparison.
 //! [`ClaimedRxeMr::new`] claims a new MR. The replacements of rxe's functions make them of their
 //! arguments.
+//!
+//! # Racing accesses
+//!
+//! rxe reads and writes the state, the keys, the access flags, the range and the counts of an MR at
+//! any time: for each packet, in rereg, and for fast registration. It takes no lock that this module
+//! could hold. rxe and this module write each of these fields at once, with a value of its type. So
+//! Rust reads and writes them here alone, by the functions of `rust/kernel/sync/racing.rs`. That file
+//! says why this is sound. C uses `READ_ONCE()`. A reader that needs several fields reads the state
+//! first. The type changes only while an MR is new, when a request must guess a key to find the MR.
+//! C therefore reads the type as an ordinary field.
+//!
+//! The page table is not accessed in this way. It is written before an MR becomes valid. Only code that
+//! keeps the MR from being mapped again reads it (`base.rs`).
 
 use super::{
     bindings::{
-        self, rxe_mr, rxe_mr_state_RXE_MR_STATE_FREE as FREE,
+        self, rxe_mr, rxe_mr_state, rxe_mr_state_RXE_MR_STATE_FREE as FREE,
         rxe_mr_state_RXE_MR_STATE_VALID as VALID,
     },
     device::is_rxe,
@@ -21,14 +34,18 @@ use crate::{
         slot::SlotValue,
     },
     bindings::{
-        ib_mr_type_IB_MR_TYPE_DM as TYPE_DM, ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS,
+        ib_mr_type, ib_mr_type_IB_MR_TYPE_DM as TYPE_DM,
+        ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS,
     },
     kernel_ext::{
         rdma::{
             mr::{NewMr, Right},
             Access, Mr,
         },
-        sync::srcu::Cell,
+        sync::{
+            racing::{load_acquire, read_once, store_release, write_once},
+            srcu::Cell,
+        },
     },
 };
 use core::{
@@ -40,6 +57,30 @@ use kernel::{prelude::*, types::Opaque};
 
 /// Marks this module's MRs for fast registration. No MR has such a page size.
 const FAST_REG_SHIFT: u32 = bindings::IB_MKEY_RXE_FAST_REG_SHIFT;
+
+/// Reads a field that rxe may write meanwhile.
+macro_rules! get_field {
+    ($mr:ident . $($field:ident).+) => {
+        // SAFETY: By the invariant of `RxeMr`, and as the comment of the file says.
+        unsafe { read_once(&raw const (*$mr.private()).$($field).+) }
+    };
+}
+
+/// Writes a field that rxe may read meanwhile.
+macro_rules! set_field {
+    ($mr:ident . $($field:ident).+, $value:expr) => {
+        // SAFETY: As for `get_field!`.
+        unsafe { write_once(&raw mut (*$mr.private()).$($field).+, $value) }
+    };
+}
+
+/// Returns the structure around `mr`, if the MR belongs to rxe.
+#[inline]
+pub(super) fn around(mr: &Mr) -> *mut rxe_mr {
+    mr.as_raw()
+        .wrapping_byte_sub(offset_of!(rxe_mr, ibmr))
+        .cast()
+}
 
 /// An MR of an rxe device.
 ///
@@ -66,9 +107,8 @@ impl RxeMr {
         if !is_rxe(mr.device()) {
             return None;
         }
-        let private = mr.as_raw().wrapping_byte_sub(offset_of!(rxe_mr, ibmr));
         // SAFETY: rxe allocates each MR as a part of its structure.
-        Some(unsafe { Self::from_raw(private.cast()) })
+        Some(unsafe { Self::from_raw(around(mr)) })
     }
 
     /// # Safety
@@ -90,9 +130,7 @@ impl RxeMr {
     /// Returns the MR if it is claimed.
     #[inline]
     pub(super) fn claimed(&self) -> Option<&ClaimedRxeMr> {
-        // SAFETY: The MR is valid, and its type does not change while accesses find it. The core
-        // writes the type of device memory once more, but it is the same one.
-        let kind = unsafe { (*self.as_raw()).type_ };
+        let kind = self.kind();
         if kind != TYPE_SG_GAPS && kind != TYPE_DM {
             return None;
         }
@@ -101,34 +139,102 @@ impl RxeMr {
         Some(unsafe { ClaimedRxeMr::from_raw(self.private()) })
     }
 
-    /// Returns the state, as of a time after which all reads of other fields follow.
-    pub(super) fn state(&self) -> bindings::rxe_mr_state {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::ib_mkey_rxe_state(self.private()) }
+    /// Returns the type.
+    #[inline]
+    pub(super) fn kind(&self) -> ib_mr_type {
+        get_field!(self.ibmr.type_)
     }
 
-    /// Sets the state, after all writes of other fields.
-    pub(super) fn set_state(&self, state: bindings::rxe_mr_state) {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::ib_mkey_rxe_set_state(self.private(), state) };
+    /// Sets the type.
+    pub(super) fn set_kind(&self, kind: ib_mr_type) {
+        set_field!(self.ibmr.type_, kind);
     }
 
-    /// Returns the number of memory windows that are bound to the MR.
-    pub(super) fn num_mw(&self) -> i32 {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::ib_mkey_rxe_num_mw(self.private()) }
+    /// Returns the state. Fields that are read later are as new as the state.
+    #[inline(always)]
+    pub(super) fn state(&self) -> rxe_mr_state {
+        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the release
+        // in `set_state()`.
+        unsafe { load_acquire(&raw const (*self.private()).state) }
+    }
+
+    /// Sets the state, after the fields that were written before.
+    pub(super) fn set_state(&self, state: rxe_mr_state) {
+        // SAFETY: As for `state()`. Pairs with the acquire there.
+        unsafe { store_release(&raw mut (*self.private()).state, state) };
     }
 
     /// Returns the access flags.
-    pub(super) fn access(&self) -> i32 {
-        // SAFETY: By the type invariant; the field is written as a whole.
-        unsafe { (&raw const (*self.private()).access).read_volatile() }
+    #[inline(always)]
+    pub(super) fn access(&self) -> Access {
+        Access::from_raw(get_field!(self.access) as u32)
     }
 
     /// Sets the access flags.
     pub(super) fn set_access(&self, access: Access) {
-        // SAFETY: By the type invariant; rxe reads the field as a whole, at any time.
-        unsafe { (&raw mut (*self.private()).access).write_volatile(access.into_raw() as i32) };
+        set_field!(self.access, access.into_raw() as i32);
+    }
+
+    /// Returns the lkey by which rxe knows the MR. The one in `ib_mr` may differ.
+    #[inline(always)]
+    pub(super) fn own_lkey(&self) -> u32 {
+        get_field!(self.lkey)
+    }
+
+    /// Returns the rkey by which rxe knows the MR. The one in `ib_mr` may differ.
+    pub(super) fn own_rkey(&self) -> u32 {
+        get_field!(self.rkey)
+    }
+
+    /// Sets the lkey and the rkey by which rxe knows the MR.
+    fn set_own_keys(&self, key: u32) {
+        set_field!(self.lkey, key);
+        set_field!(self.rkey, key);
+    }
+
+    /// Returns the first address and the length.
+    #[inline]
+    pub(super) fn range(&self) -> MrRange {
+        MrRange {
+            start: get_field!(self.ibmr.iova),
+            len: get_field!(self.ibmr.length),
+        }
+    }
+
+    /// Sets the first address and the length.
+    pub(super) fn set_range(&self, range: MrRange) {
+        self.set_start(range.start);
+        self.set_len(range.len);
+    }
+
+    /// Sets the first address.
+    pub(super) fn set_start(&self, start: u64) {
+        set_field!(self.ibmr.iova, start);
+    }
+
+    /// Sets the length.
+    fn set_len(&self, len: u64) {
+        set_field!(self.ibmr.length, len);
+    }
+
+    /// Returns the page size, as the power of two.
+    #[inline]
+    pub(super) fn page_shift(&self) -> u32 {
+        get_field!(self.page_shift)
+    }
+
+    /// Returns the number of references. What the holders of others did to the MR before they dropped
+    /// them is done.
+    pub(super) fn references(&self) -> i32 {
+        let private = self.private();
+        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the release in
+        // `refcount_dec_and_test()`.
+        unsafe { load_acquire(&raw const (*private).elem.ref_cnt.refcount.refs.counter) }
+    }
+
+    /// Returns the number of memory windows that are bound to the MR.
+    pub(super) fn num_mw(&self) -> i32 {
+        get_field!(self.num_mw.counter)
     }
 }
 
@@ -157,39 +263,42 @@ impl ClaimedRxeMr {
     ///
     /// `EINVAL` for an MR of another driver.
     pub(super) fn new(new: NewMr<'_>) -> Result<&Self> {
-        let mr = RxeMr::of(new.into_mr()).ok_or(EINVAL)?;
-        let private = mr.private();
-        // SAFETY: The MR is new, so no other thread reads these fields for an access. `nbuf` is 0, so
-        // stock code that ignored the type would find no page.
-        unsafe {
-            // This makes the field an empty cell.
-            (*private).page_mask = 0;
-            (*mr.as_raw()).type_ = TYPE_SG_GAPS;
-            (*mr.as_raw()).iova = 0;
-            (*mr.as_raw()).length = 0;
-            (*private).access = 0;
-            (*private).nbuf = 0;
-            bindings::ib_mkey_rxe_claim(private);
-        }
-        mr.set_state(FREE);
-        // SAFETY: The MR was claimed above.
-        Ok(unsafe { Self::from_raw(private) })
+        Self::with_type(new, TYPE_SG_GAPS)
     }
 
     /// Claims an MR for device memory. As for [`Self::new`].
     pub(super) fn new_dm(new: NewMr<'_>) -> Result<&Self> {
-        let mr = Self::new(new)?;
-        // SAFETY: No access has been allowed, so no other thread reads the field.
-        unsafe { (*mr.as_raw()).type_ = TYPE_DM };
-        Ok(mr)
+        Self::with_type(new, TYPE_DM)
     }
 
     /// Claims an MR for fast registration. As for [`Self::new`].
     pub(super) fn new_fast_reg(new: NewMr<'_>) -> Result<&Self> {
         let mr = Self::new(new)?;
-        // SAFETY: As for `new_dm()`. Stock code does not read the field of such an MR.
-        unsafe { (*mr.private()).page_shift = FAST_REG_SHIFT };
+        let private = mr.private();
+        // SAFETY: By the type invariant. Stock code does not read the field of such an MR.
+        unsafe { write_once(&raw mut (*private).page_shift, FAST_REG_SHIFT) };
         Ok(mr)
+    }
+
+    fn with_type(new: NewMr<'_>, kind: ib_mr_type) -> Result<&Self> {
+        let mr = RxeMr::of(new.into_mr()).ok_or(EINVAL)?;
+        let private = mr.private();
+        // SAFETY: The MR is new, so rxe does not use these fields. `nbuf` is 0, so stock code that
+        // ignored the type would find no page.
+        unsafe {
+            // This makes the field an empty cell.
+            (*private).page_mask = 0;
+            (*private).nbuf = 0;
+            bindings::ib_mkey_rxe_claim(private);
+        }
+        mr.set_range(MrRange { start: 0, len: 0 });
+        mr.set_access(Access::empty());
+        // A request with a guessed key finds the cell if it finds the type.
+        fence(Ordering::Release);
+        mr.set_kind(kind);
+        mr.set_state(FREE);
+        // SAFETY: The MR was claimed above.
+        Ok(unsafe { Self::from_raw(private) })
     }
 
     /// # Safety
@@ -211,26 +320,20 @@ impl ClaimedRxeMr {
     /// Returns the range to which accesses are allowed; [`None`] while no access is.
     #[inline]
     pub(super) fn published(&self) -> Option<MrRange> {
-        let mr = self.private();
-        // SAFETY: By the type invariant. Each field is read as a whole, the state first.
-        let (state, range) = unsafe {
-            let state = (&raw const (*mr).state).read_volatile();
-            // Pairs with `smp_store_release()` of the state: the range is as new.
-            fence(Ordering::Acquire);
-            let range = MrRange {
-                start: (&raw const (*mr).ibmr.iova).read_volatile(),
-                len: (&raw const (*mr).ibmr.length).read_volatile(),
-            };
-            (state, range)
-        };
+        let state = self.0.state();
+        let range = self.0.range();
         (state == VALID).then_some(range)
+    }
+
+    /// Sets the first address, as the owner of an MR for fast registration does.
+    pub(super) fn set_start(&self, start: u64) {
+        self.0.set_start(start);
     }
 
     /// Returns `true` if the MR is for fast registration.
     #[inline]
     pub(super) fn is_fast_reg(&self) -> bool {
-        // SAFETY: By the type invariant. The field is set before any peer knows the MR's key.
-        unsafe { (*self.private()).page_shift == FAST_REG_SHIFT }
+        self.0.page_shift() == FAST_REG_SHIFT
     }
 }
 
@@ -251,16 +354,11 @@ impl ClaimedMr for ClaimedRxeMr {
     }
 
     fn narrow(&self, access: Access) {
-        let now = Access::from_raw(self.0.access() as u32);
-        self.0.set_access(now & access);
+        self.0.set_access(self.0.access() & access);
     }
 
     fn publish(&self, range: MrRange, access: Access) {
-        // SAFETY: By the type invariant. rxe reads each field as a whole, at any time.
-        unsafe {
-            (&raw mut (*self.as_raw()).iova).write_volatile(range.start);
-            (&raw mut (*self.as_raw()).length).write_volatile(range.len);
-        }
+        self.0.set_range(range);
         // With `MW_BIND`, rxe would bind windows directly to the MR, see `region/window.rs`. With
         // `ZERO_BASED`, rxe would bind no window to the MR.
         self.0
@@ -269,19 +367,13 @@ impl ClaimedMr for ClaimedRxeMr {
     }
 
     fn rekey(&self, key: u32) {
-        let private = self.private();
-        // SAFETY: As for `publish()`.
-        unsafe {
-            (&raw mut (*private).lkey).write_volatile(key);
-            (&raw mut (*private).rkey).write_volatile(key);
-        }
+        self.0.set_own_keys(key);
     }
 
     fn withdraw(&self) {
         self.0.set_state(FREE);
         self.0.set_access(Access::empty());
-        // SAFETY: As for `publish()`.
-        unsafe { (&raw mut (*self.as_raw()).length).write_volatile(0) };
+        self.0.set_len(0);
     }
 
     fn is_open(&self) -> bool {
@@ -293,8 +385,8 @@ impl ClaimedMr for ClaimedRxeMr {
     }
 
     fn key(&self) -> u32 {
-        // SAFETY: As for `publish()`; both keys are the same.
-        unsafe { (&raw const (*self.private()).rkey).read_volatile() }
+        // Both keys are the same.
+        self.0.own_rkey()
     }
 
     fn register(&self, key: u32, access: Access) {

@@ -130,9 +130,9 @@ impl DriverCalls for Rxe {
     }
 
     fn reg_mr(&self, mr: &ClaimedRxeMr, iova: u64, key: u32, access: Access) -> Result {
-        // SAFETY: The MR is valid, and no other thread registers it.
+        mr.set_start(iova);
+        // SAFETY: The MR is valid.
         to_result(unsafe {
-            (*mr.as_raw()).iova = iova;
             let access = access.into_raw() as c_int;
             bindings::ib_mkey_rxe_stock_reg_fast_mr(mr.as_raw(), key, access)
         })

@@ -4,6 +4,7 @@
 
 use super::claimed::RxeMr;
 use crate::{
+    backend::interface::MrRange,
     bindings::{ib_mr_type_IB_MR_TYPE_USER as TYPE_USER, page},
     kernel_ext::{
         error::eopnotsupp,
@@ -28,8 +29,8 @@ pub(super) fn fill<'a>(
     let private = mr.private();
     for (index, page) in pages.enumerate() {
         let page = page.ok_or_else(eopnotsupp)?;
-        // SAFETY: The MR is new, and no peer knows its key. The index is checked against the
-        // number of pages that the MR was allocated for.
+        // SAFETY: The MR is new, so rxe does not use its page table. The index is checked against
+        // the number of pages that the MR was allocated for.
         unsafe {
             if index >= (*private).num_buf as usize {
                 return Err(EINVAL);
@@ -42,13 +43,12 @@ pub(super) fn fill<'a>(
     }
     // The MR gets the type of user memory. Stock rxe allows LOCAL_INV on MRs of any protection
     // domain, but refuses it for this type.
-    // SAFETY: As above.
-    unsafe {
-        (*mr.as_raw()).type_ = TYPE_USER;
-        // `MW_BIND` is left out for the reason in `publish()`.
-        (*private).access = (access & !Access::from(Right::MwBind)).into_raw() as i32;
-        (*mr.as_raw()).iova = addr;
-        (*mr.as_raw()).length = length;
-    }
+    mr.set_kind(TYPE_USER);
+    // `MW_BIND` is left out for the reason in `publish()`.
+    mr.set_access(access & !Access::from(Right::MwBind));
+    mr.set_range(MrRange {
+        start: addr,
+        len: length,
+    });
     Ok(mr)
 }

@@ -92,7 +92,7 @@ impl Deref for HeldClaimed {
 struct Valid {
     found: FoundMr,
     state: bindings::rxe_mr_state,
-    access: i32,
+    access: Access,
 }
 
 /// Finds the MR that `lkey` names.
@@ -107,10 +107,9 @@ fn valid(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Valid> {
     }
     let found = FoundMr::at(pd.device(), lkey >> 8).ok_or(ENOENT)?;
     let mr = found.mr();
-    // SAFETY: `found` keeps the MR. The state, read below, tells whether it was suspended, and `held`
-    // excludes that it is now.
-    let key = unsafe { (*mr.private()).lkey };
-    let (access, state) = (mr.access(), mr.state());
+    // The state tells whether the MR was suspended, and `held` excludes that it is now.
+    let state = mr.state();
+    let (key, access) = (mr.own_lkey(), mr.access());
     // All cases have the same error, so that a process cannot find out the lkeys of other
     // processes.
     if key != lkey || state == INVALID || mr.pd() != pd.as_raw() {
@@ -135,13 +134,6 @@ impl FoundMr {
         // SAFETY: By the type invariant.
         unsafe { RxeMr::from_raw(self.0.as_ptr()) }
     }
-
-    /// Returns the type, the first address and the length.
-    fn range(&self) -> (u32, u64, u64) {
-        let raw = self.mr().as_raw();
-        // SAFETY: By the type invariant.
-        unsafe { ((*raw).type_, (*raw).iova, (*raw).length) }
-    }
 }
 
 /// Implements [`Backend::read_now`](crate::backend::interface::Backend::read_now).
@@ -153,8 +145,8 @@ pub(super) fn read_now(
     to: &mut [u8],
 ) -> Result<bool> {
     let Valid { found, .. } = valid(held, lkey, pd)?;
-    let (kind, start, len) = found.range();
-    if kind != TYPE_USER {
+    let range = found.mr().range();
+    if found.mr().kind() != TYPE_USER {
         return Ok(false);
     }
     // SAFETY: The MR is over user memory. `held` keeps it from being deregistered.
@@ -162,12 +154,11 @@ pub(super) fn read_now(
     if base.is_on_demand() {
         return Ok(false);
     }
-    let range = MrRange { start, len };
     let length = to.len() as u64;
     if !range.contains(addr, length) {
         return Err(ERANGE);
     }
-    base.allows(pd.as_raw() as usize, lkey, start, false)?;
+    base.allows(pd.as_raw() as usize, lkey, range.start, false)?;
     base.copy_row(Row::of(0, addr, length), Payload::reading(to)?)?;
     Ok(true)
 }
@@ -179,14 +170,14 @@ pub(super) fn find(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Named<Base>
         state,
         access,
     } = valid(held, lkey, pd)?;
-    let (kind, start, len) = found.range();
-    Ok(match kind {
+    let MrRange { start, len } = found.mr().range();
+    Ok(match found.mr().kind() {
         TYPE_USER => Named::Memory {
             // SAFETY: The MR is over user memory. The caller pins it.
             base: unsafe { Base::with_reference(found.into_raw()) },
             start,
             len,
-            access: Access::from_raw(access as u32),
+            access,
         },
         // A kernel user's MR. It has no bytes while it is not registered.
         TYPE_MEM_REG if pd.is_kernels() => Named::Memory {
@@ -195,7 +186,7 @@ pub(super) fn find(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Named<Base>
             base: unsafe { Base::with_reference(found.into_raw()) },
             start,
             len: if state == VALID { len } else { 0 },
-            access: Access::from_raw(access as u32),
+            access,
         },
         // The MR of all memory, whose addresses are kernel addresses. Only protection domains
         // of kernel users contain it.
@@ -204,7 +195,7 @@ pub(super) fn find(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Named<Base>
             base: unsafe { Base::with_reference(found.into_raw()) },
             start: 0,
             len: u64::MAX,
-            access: Access::from_raw(access as u32),
+            access,
         },
         TYPE_SG_GAPS | TYPE_DM => Named::Ours(ptr::from_ref::<Mr>(found.mr())),
         _ => Named::Unfit,

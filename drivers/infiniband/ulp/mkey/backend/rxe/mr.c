@@ -195,30 +195,3 @@ bool ib_mkey_rxe_has_room(const struct rxe_mr *mr)
 {
 	return ksize(mr) >= sizeof(*mr);
 }
-
-int ib_mkey_rxe_num_mw(struct rxe_mr *mr)
-{
-	return atomic_read(&mr->num_mw);
-}
-
-enum rxe_mr_state ib_mkey_rxe_state(struct rxe_mr *mr)
-{
-	/* Pairs with smp_store_release() in ib_mkey_rxe_set_state(). */
-	return smp_load_acquire(&mr->state);
-}
-
-void ib_mkey_rxe_set_state(struct rxe_mr *mr, enum rxe_mr_state state)
-{
-	/*
-	 * Pairs with smp_load_acquire() in ib_mkey_rxe_state(), and with the fences in base.rs and
-	 * rxe.rs.
-	 */
-	smp_store_release(&mr->state, state);
-}
-
-void ib_mkey_rxe_suspend(struct rxe_mr *mr)
-{
-	ib_mkey_rxe_set_state(mr, RXE_MR_STATE_INVALID);
-	/* Orders the state before the check for windows. Pairs with count_window(). */
-	smp_mb();
-}

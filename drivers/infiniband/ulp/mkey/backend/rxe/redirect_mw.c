@@ -26,15 +26,15 @@ static bool may_cover(const struct rxe_qp *qp, const struct rxe_mr *mr,
 		      const struct ib_mkey_rxe_bind_mw *bind)
 {
 	const u32 writes = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC;
-	u64 length = mr->ibmr.length;
+	u64 length = READ_ONCE(mr->ibmr.length), start = READ_ONCE(mr->ibmr.iova);
 	int access = READ_ONCE(mr->access);
 
-	if (mr->lkey != bind->mr_lkey || READ_ONCE(mr->ibmr.pd) != qp->ibqp.pd ||
+	if (READ_ONCE(mr->lkey) != bind->mr_lkey || READ_ONCE(mr->ibmr.pd) != qp->ibqp.pd ||
 	    access & IB_ZERO_BASED || !(access & IB_ACCESS_MW_BIND) ||
 	    ((bind->access & writes) && !(access & IB_ACCESS_LOCAL_WRITE)) ||
 	    bind->length > length)
 		return false;
-	return bind->access & IB_ZERO_BASED || bind->addr - mr->ibmr.iova <= length - bind->length;
+	return bind->access & IB_ZERO_BASED || bind->addr - start <= length - bind->length;
 }
 
 /*
@@ -94,14 +94,14 @@ static struct rxe_mr *unset_window(struct rxe_mw *mw)
 /*
  * Counts a window in an MR, unless the MR is being deregistered. Either this function sees that
  * the MR is suspended, or the deregistration sees the count. Pairs with the barrier in
- * ib_mkey_rxe_suspend().
+ * Rxe::suspend() in rxe.rs.
  */
 static bool count_window(struct rxe_mr *mr)
 {
 	atomic_inc(&mr->num_mw);
 	/* Orders the count before the state. */
 	smp_mb__after_atomic();
-	if (ib_mkey_rxe_state(mr) != RXE_MR_STATE_INVALID)
+	if (READ_ONCE(mr->state) != RXE_MR_STATE_INVALID)
 		return true;
 	atomic_dec(&mr->num_mw);
 

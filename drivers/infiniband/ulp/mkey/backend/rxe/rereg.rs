@@ -13,15 +13,17 @@
 //! during the exchange.
 
 use super::{
-    bindings::{self, rxe_mr, rxe_mr_state, rxe_mr_state_RXE_MR_STATE_INVALID as INVALID},
+    bindings::{self, rxe_mr_state, rxe_mr_state_RXE_MR_STATE_INVALID as INVALID},
     claimed::RxeMr,
     MrState, Rxe,
 };
-use crate::kernel_ext::rdma::{Access, Mr};
+use crate::{
+    backend::interface::MrRange,
+    kernel_ext::rdma::{Access, Mr},
+};
 use core::ptr;
 use kernel::{
     prelude::*,
-    sync::atomic::{ordering, Atomic},
     time::{delay::fsleep, Delta},
 };
 
@@ -39,7 +41,7 @@ impl<'a> HiddenMr<'a> {
     /// Hides an MR that was in `state`. Without access flags rxe binds no window to it either.
     fn new(mr: &'a RxeMr, state: rxe_mr_state) -> Self {
         mr.set_state(INVALID);
-        let access = Access::from_raw(mr.access() as u32);
+        let access = mr.access();
         mr.set_access(Access::empty());
         Self { mr, state, access }
     }
@@ -55,11 +57,7 @@ impl<'a> HiddenMr<'a> {
 
     /// Returns `true` if only the owner has a reference to the MR.
     fn is_alone(&self) -> bool {
-        let raw = self.mr.private();
-        // SAFETY: The field is the counter of a `refcount_t`, used as an atomic only.
-        let users =
-            unsafe { Atomic::<i32>::from_ptr(&raw mut (*raw).elem.ref_cnt.refcount.refs.counter) };
-        users.load(ordering::Acquire) == 1
+        self.mr.references() == 1
     }
 }
 
@@ -68,7 +66,11 @@ impl<'a> HiddenMr<'a> {
 /// # Safety
 ///
 /// Both must be MRs over user memory, and hidden. Only their owners may have references to them.
-unsafe fn exchange(one: *mut rxe_mr, two: *mut rxe_mr) {
+unsafe fn exchange(one: &RxeMr, two: &RxeMr) {
+    let (first, second) = (one.range(), two.range());
+    one.set_range(second);
+    two.set_range(first);
+    let (one, two) = (one.private(), two.private());
     // SAFETY: By the safety requirement no other thread reads these fields meanwhile.
     unsafe {
         ptr::swap(&raw mut (*one).umem, &raw mut (*two).umem);
@@ -79,8 +81,6 @@ unsafe fn exchange(one: *mut rxe_mr, two: *mut rxe_mr) {
         ptr::swap(&raw mut (*one).max_allowed_buf, buffers);
         ptr::swap(&raw mut (*one).nbuf, &raw mut (*two).nbuf);
         ptr::swap(&raw mut (*one).page_info, &raw mut (*two).page_info);
-        ptr::swap(&raw mut (*one).ibmr.iova, &raw mut (*two).ibmr.iova);
-        ptr::swap(&raw mut (*one).ibmr.length, &raw mut (*two).ibmr.length);
         let size = &raw mut (*two).ibmr.page_size;
         ptr::swap(&raw mut (*one).ibmr.page_size, size);
         bindings::ib_mkey_rxe_own_umem(one);
@@ -104,7 +104,6 @@ impl Rxe {
             HiddenMr::new(one, state.state),
             HiddenMr::new(two, two.state()),
         );
-        let (one, two) = (one.private(), two.private());
         // SAFETY: No preconditions.
         unsafe { crate::bindings::synchronize_rcu_expedited() };
         let mut waited = 0;
@@ -114,7 +113,8 @@ impl Rxe {
         }
         // SAFETY: Both MRs are valid.
         let fits = unsafe {
-            bindings::ib_mkey_rxe_is_user(one) && bindings::ib_mkey_rxe_fits(two, range.0, range.1)
+            bindings::ib_mkey_rxe_is_user(one.private())
+                && bindings::ib_mkey_rxe_fits(two.private(), range.0, range.1)
         };
         let result = if !fits {
             Err(EINVAL)
@@ -123,11 +123,9 @@ impl Rxe {
             Err(EBUSY)
         } else {
             // SAFETY: Both are over user memory and hidden, and `is_alone()` was true for both.
-            unsafe {
-                exchange(one, two);
-                (*mr.as_raw()).iova = range.0;
-                (*mr.as_raw()).length = range.1;
-            }
+            unsafe { exchange(one, two) };
+            let (start, len) = range;
+            one.set_range(MrRange { start, len });
             old.allow();
             finish().inspect_err(|_| {
                 // SAFETY: As above.

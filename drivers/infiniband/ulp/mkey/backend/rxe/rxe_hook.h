@@ -151,11 +151,6 @@ bool ib_mkey_rxe_fits(struct rxe_mr *mr, u64 iova, u64 length);
 void ib_mkey_rxe_own_umem(struct rxe_mr *mr);
 bool ib_mkey_rxe_sizes_match(const struct ib_device *ibdev);
 bool ib_mkey_rxe_has_room(const struct rxe_mr *mr);
-int ib_mkey_rxe_num_mw(struct rxe_mr *mr);
-enum rxe_mr_state ib_mkey_rxe_state(struct rxe_mr *mr);
-/* Sets the state of an MR that is about to be deregistered. */
-void ib_mkey_rxe_suspend(struct rxe_mr *mr);
-void ib_mkey_rxe_set_state(struct rxe_mr *mr, enum rxe_mr_state state);
 
 /* rxe_odp_page.c */
 bool ib_mkey_rxe_odp_at_address(struct rxe_mr *mr);

@@ -44,7 +44,8 @@ static bool is_bound(struct rxe_qp *qp, u32 rkey)
 	rcu_read_lock();
 	elem = xa_load(&to_rdev(qp->ibqp.device)->mr_pool.xa, rkey >> 8);
 	mr = elem ? elem->obj : NULL;
-	bound = mr && mr->ibmr.pd == qp->ibqp.pd && mr->ibmr.type == IB_MR_TYPE_SG_GAPS &&
+	bound = mr && READ_ONCE(mr->ibmr.pd) == qp->ibqp.pd &&
+		mr->ibmr.type == IB_MR_TYPE_SG_GAPS &&
 		READ_ONCE(mr->state) == RXE_MR_STATE_VALID;
 	rcu_read_unlock();
 
@@ -207,8 +208,8 @@ static int request_reg(struct rxe_qp *qp, struct rxe_send_wqe *wqe, bool is_last
 }
 
 /* Completes @wqe, which was executed with the result @ret. An error completes as @error. */
-static void complete_now(struct rxe_qp *qp, struct rxe_send_wqe *wqe, int ret,
-			 enum ib_wc_status error)
+static noinline void complete_now(struct rxe_qp *qp, struct rxe_send_wqe *wqe, int ret,
+				  enum ib_wc_status error)
 {
 	wqe->status = ret ? error : IB_WC_SUCCESS;
 	wqe->state = ret ? wqe_state_error : wqe_state_done;

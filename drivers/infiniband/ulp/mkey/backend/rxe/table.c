@@ -191,7 +191,7 @@ static struct rxe_mr *get_mr_to_bind(struct rxe_qp *qp, u32 lkey)
 
 	if (!mr)
 		return NULL;
-	if (mr->lkey == lkey && READ_ONCE(mr->ibmr.pd) == qp->ibqp.pd)
+	if (READ_ONCE(mr->lkey) == lkey && READ_ONCE(mr->ibmr.pd) == qp->ibqp.pd)
 		return mr;
 	ib_mkey_rxe_put_mr(mr);
 
