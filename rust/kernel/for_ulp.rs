@@ -18,6 +18,7 @@ pub(crate) mod rdma {
     pub(crate) mod client;
     pub(crate) mod device;
     pub(crate) mod mr;
+    pub(crate) mod mr_key;
     pub(crate) mod ulp;
 
     pub(crate) use device::Device;

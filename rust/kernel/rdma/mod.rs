@@ -13,6 +13,7 @@
 //! | `fast_reg.rs` | fast registration by kernel users |
 //! | `install.rs` | puts the operations of a client into a device |
 //! | `mr.rs` | protection domains and MRs |
+//! | `mr_key.rs` | the form of an lkey and of an rkey |
 //! | `ops.rs` | operations of a device, filled in or wrapped by a client |
 //! | `scatterlist.rs` | scatterlists that are mapped for a device |
 //! | `uapi.rs` | additions of a client to the uverbs interface |
@@ -31,6 +32,7 @@ pub(crate) mod export;
 mod fast_reg;
 mod install;
 pub(crate) mod mr;
+pub(crate) mod mr_key;
 pub(crate) mod ops;
 pub(crate) mod scatterlist;
 pub(crate) mod uapi;

@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use super::Device;
+use super::{mr_key, Device};
 use crate::{
     bindings,
     kernel_ext::sync::racing::{read_once, write_once},
@@ -201,7 +201,7 @@ impl Mr {
     /// Returns the index by which the device finds the MR. No two MRs of a device have the same
     /// index.
     pub(crate) fn index(&self) -> u32 {
-        self.lkey() >> 8
+        mr_key::index(self.lkey())
     }
 
     /// Returns `true` if the MR's type is `IB_MR_TYPE_SG_GAPS`.

@@ -17,6 +17,7 @@ use crate::{
         rdma::{
             client::ModulePin,
             mr::{NewMr, Right},
+            mr_key,
             ops::{DeviceOps, Overlay},
             scatterlist::{Elements, MappedElements},
             uapi::{uapi_definitions, Attrs, Definitions},
@@ -330,7 +331,7 @@ impl DeviceOps for MkeyDevice {
                 Named::Memory { base, .. } if base.is_on_demand() => Ok(()),
                 _ => Err(EINVAL),
             };
-            let ((), pin) = self.core.pins.pin(lkey >> 8, find)?;
+            let ((), pin) = self.core.pins.pin(mr_key::index(lkey), find)?;
             held.push(pin, GFP_KERNEL_ACCOUNT)?;
         }
         Ok(held)

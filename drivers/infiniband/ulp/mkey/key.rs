@@ -24,7 +24,7 @@ use crate::{
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         error::eloop,
-        rdma::{Mr, OwnedMr, Pd},
+        rdma::{mr_key, Mr, OwnedMr, Pd},
         sync::{srcu, users::Patience},
     },
     limits::cost,
@@ -36,7 +36,7 @@ use crate::{
         rebind::{apply, Change, Refused, Turn},
         rights::Origin,
         staged::StagedLayouts,
-        tag, Kind, Region,
+        Kind, Region,
     },
 };
 use core::cell::OnceCell;
@@ -231,7 +231,7 @@ impl Described<'_> {
     ///
     /// `EINVAL` if more than the low 8 bits differ.
     pub(crate) fn choose(&mut self, rkey: u32) -> Result {
-        if !tag::same_mr(rkey, self.key.mr.rkey()) {
+        if !mr_key::is_same_index(rkey, self.key.mr.rkey()) {
             return Err(EINVAL);
         }
         self.rkey = Some(rkey);

@@ -42,7 +42,7 @@ pub(crate) mod rebind;
 pub(crate) mod rights;
 pub(crate) mod show;
 pub(crate) mod staged;
-pub(crate) mod tag;
+mod tag;
 mod unbind;
 pub(crate) mod window;
 mod yielding;
@@ -52,7 +52,7 @@ use crate::{
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         dma_buf::Import,
-        rdma::{Access, Mr},
+        rdma::{mr_key, Access, Mr},
         sync::{
             lock::{new_many_mutex, LockMany, Many, ManyMutex},
             spare::Spare,
@@ -240,7 +240,7 @@ impl Region {
         let key = tag::of_bind(mr.key(), mr.rkey(), edit.told);
         match chosen {
             Some(chosen) => chosen,
-            None if lapsed => tag::next(key),
+            None if lapsed => mr_key::next(key),
             None => key,
         }
     }

@@ -24,7 +24,7 @@ use crate::{
     },
     counters::{self, Count},
     kernel_ext::{
-        rdma::{Access, Pd},
+        rdma::{mr_key, Access, Pd},
         sync::{lock::LockMany, srcu::Retired, users::Patience},
     },
     key::{alike::Alike, leaf::find_memory},
@@ -33,7 +33,6 @@ use crate::{
         old::OldBindings,
         rebind::Turn,
         rights::supported,
-        tag,
         Edit,
         Kind,
         Region, //
@@ -105,7 +104,7 @@ impl Again<'_> {
             return None;
         };
         binding.renew(alike.addr, leaf, access, pd).ok()?;
-        let Some(pin) = locked.pin(alike.lkey >> 8) else {
+        let Some(pin) = locked.pin(mr_key::index(alike.lkey)) else {
             binding.give_up();
             return None;
         };
@@ -148,8 +147,8 @@ pub(super) fn bind(
         return None;
     };
     let is_named = mr.pd() == pd.as_raw()
-        && tag::same_mr(mr.rkey(), request.rkey)
-        && tag::same_mr(request.new_key, request.rkey);
+        && mr_key::is_same_index(mr.rkey(), request.rkey)
+        && mr_key::is_same_index(request.new_key, request.rkey);
     let access = checked(pd, request.access).ok()?;
     if !is_named || !supported(access) {
         return None;

@@ -16,14 +16,17 @@ use super::{
 };
 use crate::{
     backend::{Claimed, ClaimedMr, MrRange},
-    kernel_ext::{error::eopnotsupp, rdma::Pd},
+    kernel_ext::{
+        error::eopnotsupp,
+        rdma::{mr_key, Pd},
+    },
     key::{
         request::{describe, Reader, Source},
         Key,
     },
     limits::worker::Worker,
     mkey_core::{Core, Lookup},
-    region::{binding::MAX_DEPTH, tag},
+    region::binding::MAX_DEPTH,
 };
 use kernel::prelude::*;
 
@@ -156,8 +159,8 @@ fn describe_and_bind(
     entry: &mut u32,
     worker: &Worker<'_>,
 ) -> Result {
-    if !tag::same_mr(key.mr().rkey(), request.rkey) || !tag::same_mr(request.new_key, request.rkey)
-    {
+    let is_of_request = |key| mr_key::is_same_index(key, request.rkey);
+    if !is_of_request(key.mr().rkey()) || !is_of_request(request.new_key) {
         return Err(EINVAL);
     }
     let access = checked(pd, request.access)?;

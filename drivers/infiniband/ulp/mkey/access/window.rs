@@ -4,7 +4,7 @@
 
 use crate::{
     backend::{Backend, Claimed, DriverWindow},
-    kernel_ext::rdma::{mr::Right, Access, Device, OwnedMr, Pd, Qp},
+    kernel_ext::rdma::{mr::Right, mr_key, Access, Device, OwnedMr, Pd, Qp},
     layout::{Entry, List},
     limits::{
         cost,
@@ -104,7 +104,7 @@ pub(crate) fn bind(
     let region = if request.length == 0 {
         None
     } else {
-        core.regions.get_arc(request.lkey >> 8)
+        core.regions.get_arc(mr_key::index(request.lkey))
     };
     let Some(region) = region else {
         // The driver binds the window to one of its MRs, or to nothing.

@@ -104,8 +104,8 @@ pub(crate) struct Redirection(());
 
 impl Drop for Redirection {
     fn drop(&mut self) {
-        // SAFETY: `attach()` succeeded. Later calls of rxe's functions fail. rxe refuses the MRs of this
-        // module, because it does not know their types.
+        // SAFETY: `attach()` succeeded. The module drops its client first, so no device is extended
+        // any more, and rxe has no MR of this module that an access can find.
         unsafe { bindings::ib_mkey_rxe_exit() };
     }
 }

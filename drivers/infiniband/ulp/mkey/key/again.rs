@@ -8,7 +8,7 @@
 
 use super::{alike::Alike, leaf::find_memory, Described, Key, Parts};
 use crate::{
-    kernel_ext::rdma::Access,
+    kernel_ext::rdma::{mr_key, Access},
     region::{
         binding::{Binding, KLayout},
         rights::supported,
@@ -55,7 +55,7 @@ impl Key<'_> {
             return None;
         };
         old.renew(alike.addr, leaf, access, self.pd).ok()?;
-        match locked.pin(alike.lkey >> 8) {
+        match locked.pin(mr_key::index(alike.lkey)) {
             Some(pin) => old.hold(pin),
             None => {
                 old.give_up();

@@ -6,7 +6,7 @@ use crate::{
     backend::{pins::NoDereg, Backend, BaseMr, Hw, Named},
     kernel_ext::{
         error::{eloop, eopnotsupp},
-        rdma::{Access, Mr, Pd},
+        rdma::{mr_key, Access, Mr, Pd},
         sync::srcu,
     },
     mkey_core::Core,
@@ -70,7 +70,7 @@ impl Core {
     /// cannot be a leaf, `ERANGE` for an MR without bytes, `ELOOP` for a key of more levels,
     /// `ENOMEM`.
     pub(crate) fn pin_leaf(&self, lkey: u32, pd: &Pd, depth: usize) -> Result<Leaf> {
-        let index = lkey >> 8;
+        let index = mr_key::index(lkey);
         let (leaf, pin) = self.pins.pin(index, |held| {
             Ok(match self.hw.find(held, lkey, pd)? {
                 Named::Memory { len: 0, .. } => return Err(ERANGE),

@@ -6,7 +6,7 @@
 //! Without a circle, another key merely refers to the key.
 
 use crate::{
-    kernel_ext::{alloc::GFP_MAYFAIL, sched},
+    kernel_ext::{alloc::GFP_MAYFAIL, rdma::mr_key, sched},
     region::binding::{Binding, Leaf, LeafPlace, MAX_DEPTH},
 };
 use core::{ptr, slice};
@@ -31,7 +31,7 @@ pub(crate) fn reaches(binding: &Binding, index: u32) -> bool {
             depth = outer;
             continue;
         };
-        if leaf.lkey >> 8 == index {
+        if mr_key::index(leaf.lkey) == index {
             return true;
         }
         let LeafPlace::Key(inner) = &leaf.place else {

@@ -23,7 +23,7 @@ use crate::{
     backend::{pins::Pin, Backend, BaseMr, Hw},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
-        rdma::{Access, Mr, Pd},
+        rdma::{mr_key, Access, Mr, Pd},
         sync::{
             racing::load_relaxed,
             users::{User, Users},
@@ -34,7 +34,6 @@ use crate::{
     region::{
         indices::{KIndexed, KIndices},
         rights::{serves_peers, Peer},
-        tag,
     },
 };
 pub(crate) use room::{Room, SHORT};
@@ -373,7 +372,7 @@ impl Binding {
     /// Sets the rkey by which peers name the binding. The caller does this before an access can
     /// find the binding.
     pub(crate) fn set_rkey(&self, rkey: u32) {
-        self.tag.store(tag::of(rkey), ordering::Relaxed);
+        self.tag.store(mr_key::tag(rkey), ordering::Relaxed);
     }
 
     /// Returns `true` if a leaf at any level is an ODP MR.
@@ -397,7 +396,9 @@ impl Binding {
     #[inline(always)]
     pub(crate) fn admits(&self, mr: &Mr, peer: &Peer) -> bool {
         match self.window() {
-            None => mr.pd() as usize == peer.pd && load_relaxed(&self.tag) == tag::of(peer.rkey),
+            None => {
+                mr.pd() as usize == peer.pd && load_relaxed(&self.tag) == mr_key::tag(peer.rkey)
+            }
             Some(window) => window.admits(peer),
         }
     }

@@ -45,7 +45,7 @@ mod tests {
     fn a_window_admits_its_rkey_alone() {
         for qp in [0, PEER.qp] {
             for tag in 0..=0xff {
-                let rkey = (PEER.rkey & !0xff) | tag;
+                let rkey = mr_key::with_tag_of(PEER.rkey, tag);
                 let admits = window(qp).admits(&Peer { rkey, ..PEER });
                 assert!(admits == (rkey == PEER.rkey));
             }

@@ -28,7 +28,7 @@ use crate::{
         Backend, Claimed, ClaimedMr, Hw,
     },
     kernel_ext::{
-        rdma::{mr::Right, scatterlist::MappedElements, Access, Pd},
+        rdma::{mr::Right, mr_key, scatterlist::MappedElements, Access, Pd},
         sync::{
             counted::{CountedCell, Taken},
             lock::{new_irq_lock, IrqLock},
@@ -45,9 +45,6 @@ use kernel::{
     prelude::*,
     sync::{Arc, UniqueArc},
 };
-
-/// The bits of an lkey and rkey that the owner of the MR may change.
-const KEY_MASK: u32 = 0xff;
 
 /// The state of a region for fast registration.
 #[pin_data]
@@ -246,7 +243,7 @@ impl FastReg {
             return Err(EINVAL);
         }
         let mut slots = self.slots.lock();
-        let own = (key ^ mr.key()) & !KEY_MASK == 0;
+        let own = mr_key::is_same_index(key, mr.key());
         if !mr.is_free() || !own || self.active.is_filled() || slots.waiting != 0 {
             return Err(EINVAL);
         }

@@ -16,6 +16,7 @@ use crate::{
     backend::pins::IsPinned,
     kernel_ext::{
         alloc::GFP_MAYFAIL,
+        rdma::mr_key,
         sync::{
             srcu::{self, Retired},
             users::{Deadline, Patience, Users},
@@ -98,9 +99,11 @@ impl Old {
         match which {
             Which::All => true,
             Which::Region(region) => self.region == region,
-            Which::Pinning(index) => self
-                .value()
-                .is_some_and(|old| old.leaves.iter().any(|leaf| leaf.lkey >> 8 == index)),
+            Which::Pinning(index) => self.value().is_some_and(|old| {
+                old.leaves
+                    .iter()
+                    .any(|leaf| mr_key::index(leaf.lkey) == index)
+            }),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     },
     kernel_ext::{
         alloc::GFP_MAYFAIL,
-        rdma::Access,
+        rdma::{mr_key, Access},
         sync::{
             lock::LockMany,
             srcu::Retired,
@@ -26,7 +26,7 @@ use crate::{
     region::{
         binding::Binding,
         old::{OldBindings, Which},
-        tag, Edit, EditGuard, Kind, Region,
+        Edit, EditGuard, Kind, Region,
     },
 };
 use core::mem;
@@ -299,7 +299,7 @@ impl Region {
         // Another request changed the key meanwhile, or the MR is being destroyed.
         let named = match turn.key {
             Some(key) => mr.key() == key || turn.any_tag && (mr.is_free() || edit.lapsed),
-            None => tag::same_mr(mr.key(), turn.new_key),
+            None => mr_key::is_same_index(mr.key(), turn.new_key),
         };
         if !named || (!mr.is_free() && !mr.is_open()) {
             return Err(EINVAL);

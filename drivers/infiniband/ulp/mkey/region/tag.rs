@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The tags of keys: the low 8 bits of an lkey and of an rkey. The other bits are the index of the
-//! MR.
+//! The tags of keys: the low 8 bits of an lkey and of an rkey (`rust/kernel/rdma/mr_key.rs`).
 //!
 //! After a change of the tag, requests with the old lkey or rkey fail. A peer's request with the
 //! old rkey fails even if it is in progress: rxe compares the whole rkey when a request arrives,
@@ -22,30 +21,13 @@
 //!
 //! A region's `edit` serialises the changes of its tag.
 
-/// The bits of an lkey and an rkey that can change.
-const TAG: u32 = 0xff;
-
-/// Returns `true` if two lkeys or rkeys name the same MR. Their tags may differ.
-pub(crate) fn same_mr(one: u32, two: u32) -> bool {
-    (one ^ two) & !TAG == 0
-}
-
-/// Returns the tag of an lkey or rkey.
-#[inline]
-pub(crate) fn of(key: u32) -> i8 {
-    (key & TAG) as i8
-}
-
-/// Returns `key` with the next tag, as `ib_inc_rkey()` does.
-pub(crate) fn next(key: u32) -> u32 {
-    (key & !TAG) | (key.wrapping_add(1) & TAG)
-}
+use crate::kernel_ext::rdma::mr_key;
 
 /// Returns the lkey and rkey that a bind gives an MR, unless the call itself names a tag. `now` is
 /// the rkey of the MR, `field` is the rkey in `ib_mr`, and `told` is the last rkey there that a
 /// kernel user did not choose.
 pub(super) fn of_bind(now: u32, field: u32, told: u32) -> u32 {
-    if field != told && same_mr(now, field) {
+    if field != told && mr_key::is_same_index(now, field) {
         field
     } else {
         now

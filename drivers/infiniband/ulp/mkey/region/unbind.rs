@@ -3,16 +3,19 @@
 //! Unbinds of a region, by a call and by an invalidation. `region/yielding.rs` has the unbinds by
 //! the deregistration of a leaf.
 
-use super::{binding::Binding, rights::Origin, tag, Edit, Kind, Region};
+use super::{binding::Binding, rights::Origin, Edit, Kind, Region};
 use crate::{
     backend::{
         pins::{when_free, Pins},
         Claimed, ClaimedMr,
     },
-    kernel_ext::sync::{
-        lock::LockMany,
-        srcu::{self, Retired},
-        users::Patience, //
+    kernel_ext::{
+        rdma::mr_key,
+        sync::{
+            lock::LockMany,
+            srcu::{self, Retired},
+            users::Patience, //
+        },
     },
 };
 use kernel::{prelude::*, sync::Arc};
@@ -82,7 +85,7 @@ impl Region {
         mr.withdraw();
         if let Kind::Key { .. } = self.kind {
             edit.lapsed = false;
-            let next = tag::next(now);
+            let next = mr_key::next(now);
             self.rekey(edit, mr, next);
             // A kernel user may write the fields while its request executes, so a request does not.
             if origin == Origin::Call || !mr.is_kernels() {

@@ -13,7 +13,7 @@ use crate::{
     backend::pins::{when_free, Pins, Unpinned},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
-        rdma::Mr,
+        rdma::{mr_key, Mr},
         sched,
         sync::{
             lock::LockMany,
@@ -78,7 +78,7 @@ impl Region {
 /// Returns `true` if `binding` has one of `reached` as a leaf.
 fn refers(binding: &Binding, reached: &Reached) -> bool {
     let mut leaves = binding.leaves.iter();
-    leaves.any(|leaf| reached.get(&(leaf.lkey >> 8)).is_some())
+    leaves.any(|leaf| reached.get(&mr_key::index(leaf.lkey)).is_some())
 }
 
 impl Core {
@@ -194,7 +194,7 @@ impl Core {
         self.find_yielding(mr, &mut self.regions.indices(), |_, binding| {
             // Count the pins: a binding pins each of its leaves once.
             for leaf in &binding.leaves {
-                if let Some(count) = reached.get_mut(&(leaf.lkey >> 8)) {
+                if let Some(count) = reached.get_mut(&mr_key::index(leaf.lkey)) {
                     *count = count.saturating_add(1);
                 }
             }

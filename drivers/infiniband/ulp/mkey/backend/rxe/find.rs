@@ -22,7 +22,7 @@ use crate::{
         ib_mr_type_IB_MR_TYPE_MEM_REG as TYPE_MEM_REG,
         ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS, ib_mr_type_IB_MR_TYPE_USER as TYPE_USER,
     },
-    kernel_ext::rdma::{Access, Device, Mr, Pd},
+    kernel_ext::rdma::{mr_key, Access, Device, Mr, Pd},
     layout::Row,
 };
 use core::{
@@ -105,7 +105,7 @@ fn valid(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Valid> {
     if !held.is_of(pd.device()) {
         return Err(ENOENT);
     }
-    let found = FoundMr::at(pd.device(), lkey >> 8).ok_or(ENOENT)?;
+    let found = FoundMr::at(pd.device(), mr_key::index(lkey)).ok_or(ENOENT)?;
     let mr = found.mr();
     // The state tells whether the MR was suspended, and `held` excludes that it is now.
     let state = mr.state();

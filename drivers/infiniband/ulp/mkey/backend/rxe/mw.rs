@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     backend::interface::DriverWindow,
-    kernel_ext::rdma::{Device, Mr, Qp},
+    kernel_ext::rdma::{mr_key, Device, Mr, Qp},
 };
 use core::ptr::{self, NonNull};
 use kernel::{error::to_result, prelude::*};
@@ -78,8 +78,9 @@ impl DriverWindow for RxeMw<'_> {
 
     fn hold(&self) -> Option<HeldMw> {
         // SAFETY: By the type invariant.
-        let held =
-            unsafe { bindings::ib_mkey_rxe_hold_mw(self.device.as_raw(), self.rkey >> 8, self.mw) };
+        let held = unsafe {
+            bindings::ib_mkey_rxe_hold_mw(self.device.as_raw(), mr_key::index(self.rkey), self.mw)
+        };
         // INVARIANT: Taken above.
         NonNull::new(held).map(HeldMw)
     }
@@ -110,13 +111,13 @@ impl<'a> RxeMw<'a> {
         if !is_rxe(device) {
             return None;
         }
-        let mut rkey = *from << 8;
+        let mut rkey = mr_key::first(*from);
         // SAFETY: The QP belongs to rxe and is not destroyed yet.
         let mw = unsafe { bindings::ib_mkey_rxe_next_mw(qp.as_raw(), &mut rkey) };
         if mw.is_null() {
             return None;
         }
-        *from = (rkey >> 8) + 1;
+        *from = mr_key::index(rkey) + 1;
         // INVARIANT: The device was compared above.
         Some(Self { device, rkey, mw })
     }

@@ -184,7 +184,7 @@ static struct rxe_mr *get_own_mr(struct rxe_qp *qp, u32 key)
 	struct rxe_mr *mr;
 
 	rcu_read_lock();
-	elem = xa_load(&to_rdev(qp->ibqp.device)->mr_pool.xa, key >> 8);
+	elem = xa_load(&to_rdev(qp->ibqp.device)->mr_pool.xa, ib_mkey_rxe_index(key));
 	mr = elem ? elem->obj : NULL;
 	if (!mr || !is_ours(mr))
 		mr = NULL;

@@ -129,7 +129,7 @@ static int bind_plain(struct rxe_qp *qp, struct rxe_mw *mw,
 	int ret = -EINVAL;
 
 	if (bind->length) {
-		mr = ib_mkey_rxe_get_mr(qp->ibqp.device, bind->mr_lkey >> 8);
+		mr = ib_mkey_rxe_get_mr(qp->ibqp.device, ib_mkey_rxe_index(bind->mr_lkey));
 		if (!mr)
 			return ret;
 		if (mr->ibmr.type == IB_MR_TYPE_SG_GAPS || mr->ibmr.type == IB_MR_TYPE_DM) {
@@ -165,7 +165,7 @@ put:
 /* Returns true if an MR is in the PD of a QP. */
 static bool is_in_pd(struct rxe_qp *qp, u32 lkey)
 {
-	struct rxe_mr *mr = ib_mkey_rxe_get_mr(qp->ibqp.device, lkey >> 8);
+	struct rxe_mr *mr = ib_mkey_rxe_get_mr(qp->ibqp.device, ib_mkey_rxe_index(lkey));
 	bool in;
 
 	if (!mr)
@@ -196,7 +196,7 @@ notrace int direct_bind_mw(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 
 	if (!rkey_is_mw(bind.mw_rkey))
 		return ib_mkey_rxe_request_bind(qp, wqe);
-	mw = ib_mkey_rxe_get_mw(qp->ibqp.device, bind.mw_rkey >> 8);
+	mw = ib_mkey_rxe_get_mw(qp->ibqp.device, ib_mkey_rxe_index(bind.mw_rkey));
 	if (!mw)
 		return -EINVAL;
 	if (!ib_mkey_rxe_hides_windows(qp->ibqp.device)) {
@@ -235,7 +235,7 @@ static bool may_invalidate(const struct rxe_qp *qp, const struct rxe_mw *mw, u32
 
 notrace int direct_invalidate_mw(struct rxe_qp *qp, u32 rkey)
 {
-	struct rxe_mw *mw = ib_mkey_rxe_get_mw(qp->ibqp.device, rkey >> 8);
+	struct rxe_mw *mw = ib_mkey_rxe_get_mw(qp->ibqp.device, ib_mkey_rxe_index(rkey));
 	bool may;
 
 	if (!mw)
@@ -251,7 +251,7 @@ int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, struct rxe_mw *mw,
 {
 	int ret;
 
-	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, bind->mw_rkey >> 8, mw);
+	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, ib_mkey_rxe_index(bind->mw_rkey), mw);
 	if (!mw)
 		return -EINVAL;
 	ret = bind_plain(qp, mw, bind);
@@ -278,7 +278,7 @@ int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_m
 	struct rxe_mr *old = NULL;
 	int ret = -EINVAL;
 
-	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, bind->mw_rkey >> 8, mw);
+	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, ib_mkey_rxe_index(bind->mw_rkey), mw);
 	if (!mw)
 		return ret;
 	spin_lock_bh(&mw->lock);
@@ -303,7 +303,7 @@ int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, struct rxe_mw *mw, u32 rk
 	struct rxe_mr *old = NULL;
 	bool may;
 
-	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, rkey >> 8, mw);
+	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, ib_mkey_rxe_index(rkey), mw);
 	if (!mw)
 		return -EINVAL;
 	spin_lock_bh(&mw->lock);
@@ -402,7 +402,7 @@ static bool is_of_qp(struct rxe_mw *mw, const struct rxe_qp *qp)
 struct rxe_mw *ib_mkey_rxe_next_mw(struct ib_qp *ibqp, u32 *rkey)
 {
 	struct rxe_pool *pool = &to_rdev(ibqp->device)->mw_pool;
-	XA_STATE(xas, &pool->xa, *rkey >> 8);
+	XA_STATE(xas, &pool->xa, ib_mkey_rxe_index(*rkey));
 	struct rxe_mw *found = NULL;
 	struct rxe_pool_elem *elem;
 	unsigned int looked = 0;

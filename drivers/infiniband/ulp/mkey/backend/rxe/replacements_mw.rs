@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     access::window,
-    kernel_ext::rdma::{Access, Device, Pd},
+    kernel_ext::rdma::{mr_key, Access, Device, Pd},
     limits::worker::{Worker, NO_OWNER},
     region::window::Leftover,
 };
@@ -38,7 +38,7 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mw(
         let window = unsafe { RxeMw::new(pd.device(), bind.mw_rkey, mw) };
         let request = window::WindowRequest {
             // rxe uses only the low 8 bits of the new rkey.
-            rkey: (bind.mw_rkey & !0xff) | (bind.rkey & 0xff),
+            rkey: mr_key::with_tag_of(bind.mw_rkey, bind.rkey),
             lkey: bind.mr_lkey,
             addr: bind.addr,
             length: bind.length,

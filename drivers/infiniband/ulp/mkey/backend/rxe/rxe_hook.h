@@ -87,6 +87,12 @@ ib_mkey_rxe_fill_peer(struct ib_mkey_rxe_peer *peer, struct rxe_qp *qp)
 #define IB_MKEY_RXE_PASSES_QP 0
 #endif
 
+/* Returns the index in an lkey or rkey; the low 8 bits are the tag. */
+static inline u32 ib_mkey_rxe_index(u32 key)
+{
+	return key >> 8;
+}
+
 /* redirect.c */
 struct ib_mkey_rxe_served ib_mkey_rxe_served(u32 dir);
 

@@ -42,7 +42,7 @@ static bool is_bound(struct rxe_qp *qp, u32 rkey)
 	bool bound;
 
 	rcu_read_lock();
-	elem = xa_load(&to_rdev(qp->ibqp.device)->mr_pool.xa, rkey >> 8);
+	elem = xa_load(&to_rdev(qp->ibqp.device)->mr_pool.xa, ib_mkey_rxe_index(rkey));
 	mr = elem ? elem->obj : NULL;
 	bound = mr && READ_ONCE(mr->ibmr.pd) == qp->ibqp.pd &&
 		mr->ibmr.type == IB_MR_TYPE_SG_GAPS &&
@@ -76,11 +76,12 @@ enum registered {
 static noinline enum registered registered_by(struct rxe_qp *qp, const struct rxe_send_wqe *wqe)
 {
 	enum registered registered;
+	u32 index = ib_mkey_rxe_index(wqe->wr.wr.reg.key);
 	struct rxe_pool_elem *elem;
 	const struct rxe_mr *mr;
 
 	rcu_read_lock();
-	elem = xa_load(&to_rdev(qp->ibqp.device)->mr_pool.xa, wqe->wr.wr.reg.key >> 8);
+	elem = xa_load(&to_rdev(qp->ibqp.device)->mr_pool.xa, index);
 	mr = elem ? elem->obj : NULL;
 	if (!mr || &mr->ibmr != wqe->wr.wr.reg.mr)
 		registered = REGISTERED_KEY;
@@ -171,7 +172,7 @@ int ib_mkey_rxe_request_bind(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 		/* A buffer for a short description. Rust must not refer to uninitialized bytes. */
 		memset(data, 0, IB_MKEY_RXE_SHORT);
 	}
-	mr = ib_mkey_rxe_get_mr(qp->ibqp.device, bind.mw_rkey >> 8);
+	mr = ib_mkey_rxe_get_mr(qp->ibqp.device, ib_mkey_rxe_index(bind.mw_rkey));
 	if (!mr)
 		return -EINVAL;
 	ret = ib_mkey_rxe_bind_mkey(mr, qp->ibqp.pd, &bind, data, length);
@@ -195,7 +196,7 @@ static int request_reg(struct rxe_qp *qp, struct rxe_send_wqe *wqe, bool is_last
 
 	if (wqe->state == wqe_state_done)
 		return 0;
-	mr = ib_mkey_rxe_get_mr(qp->ibqp.device, key >> 8);
+	mr = ib_mkey_rxe_get_mr(qp->ibqp.device, ib_mkey_rxe_index(key));
 	if (!mr)
 		return ret;
 	flags = memalloc_noio_save();
@@ -258,7 +259,7 @@ static bool reg_elements(struct rxe_qp *qp, struct rxe_send_wqe *wqe)
 
 	if (wqe->state == wqe_state_done || wqe->wr.send_flags & IB_SEND_FENCE)
 		return false;
-	mr = ib_mkey_rxe_get_mr(qp->ibqp.device, key >> 8);
+	mr = ib_mkey_rxe_get_mr(qp->ibqp.device, ib_mkey_rxe_index(key));
 	if (!mr)
 		return false;
 	if (&mr->ibmr == wqe->wr.wr.reg.mr && has_elements(mr))
@@ -310,7 +311,7 @@ static noinline int send_invalidation(struct rxe_qp *qp, struct rxe_send_wqe *wq
 	/* rxe waits for the earlier requests that have not completed. */
 	if (qp->req.wqe_index != queue_get_consumer(queue, QUEUE_TYPE_FROM_CLIENT))
 		return stock_sender(qp);
-	mr = ib_mkey_rxe_get_mr(qp->ibqp.device, key >> 8);
+	mr = ib_mkey_rxe_get_mr(qp->ibqp.device, ib_mkey_rxe_index(key));
 	if (!mr)
 		return stock_sender(qp);
 	if (mr->ibmr.type != IB_MR_TYPE_SG_GAPS) {

@@ -187,7 +187,7 @@ int ib_mkey_rxe_stock_invalidate_mr(struct ib_pd *pd, u32 key)
 /* Returns the MR that a request to bind a window names, with a reference, or NULL. */
 static struct rxe_mr *get_mr_to_bind(struct rxe_qp *qp, u32 lkey)
 {
-	struct rxe_mr *mr = ib_mkey_rxe_get_mr(qp->ibqp.device, lkey >> 8);
+	struct rxe_mr *mr = ib_mkey_rxe_get_mr(qp->ibqp.device, ib_mkey_rxe_index(lkey));
 
 	if (!mr)
 		return NULL;
@@ -219,7 +219,7 @@ int ib_mkey_rxe_stock_bind_mw(struct rxe_qp *qp, struct rxe_mw *mw,
 	struct rxe_mr *mr = NULL;
 	int ret = -EINVAL;
 
-	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, bind->mw_rkey >> 8, mw);
+	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, ib_mkey_rxe_index(bind->mw_rkey), mw);
 	if (!mw)
 		return ret;
 	if (bind->length)
@@ -252,7 +252,7 @@ int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_m
 	struct rxe_mr *mr = to_rmr(hidden);
 	int ret;
 
-	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, bind->mw_rkey >> 8, mw);
+	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, ib_mkey_rxe_index(bind->mw_rkey), mw);
 	if (!mw)
 		return -EINVAL;
 	WRITE_ONCE(mr->access, mr->access | IB_ACCESS_MW_BIND);
@@ -267,7 +267,7 @@ int ib_mkey_rxe_stock_invalidate_mw(struct rxe_qp *qp, struct rxe_mw *mw, u32 rk
 {
 	int ret;
 
-	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, rkey >> 8, mw);
+	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, ib_mkey_rxe_index(rkey), mw);
 	if (!mw)
 		return -EINVAL;
 	ret = stock_invalidate_mw(mw, qp, rkey);
