@@ -31,7 +31,7 @@ use crate::{
         sched,
         sync::srcu::{self, Guard},
     },
-    limits::worker::{Worker, NO_OWNER},
+    limits::worker::Worker,
     mkey_core::{Core, Lookup},
     region::{
         binding::{Binding, Held},
@@ -227,14 +227,15 @@ fn fast_reg_of(region: &Region) -> Option<&FastReg> {
 fn end_registration(
     core: &Core,
     mr: &Claimed,
-    fast_reg: &FastReg,
+    (region, fast_reg): (&Region, &FastReg),
     pd: &Pd,
     key: u32,
     origin: Origin,
 ) -> Result {
     let end = || fast_reg.end(mr, pd, key, origin);
     when_free(end, || {
-        let (which, worker) = (Which::Pinning(mr.index()), Worker::of(&NO_OWNER));
+        let which = Which::Pinning(mr.index());
+        let worker = Worker::of(region.charge.waits());
         core.old.settle(which, worker.patience)
     })?
 }
@@ -288,7 +289,7 @@ pub(crate) fn invalidate(mr: &Claimed, pd: &Pd, key: u32, origin: Origin) -> Res
     let core = Core::running(mr.device())?;
     let region = core.region_of(mr).ok_or(EINVAL)?;
     if let Some(fast_reg) = fast_reg_of(&region) {
-        return end_registration(&core, mr, fast_reg, pd, key, origin);
+        return end_registration(&core, mr, (&region, fast_reg), pd, key, origin);
     }
     let Kind::Key { pins, .. } = &region.kind else {
         return Err(EINVAL);

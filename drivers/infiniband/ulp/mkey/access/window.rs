@@ -4,12 +4,12 @@
 
 use crate::{
     backend::{Backend, Claimed, DriverWindow},
-    kernel_ext::rdma::{mr::Right, mr_key, Access, Device, OwnedMr, Pd, Qp},
-    layout::{Entry, List},
-    limits::{
-        cost,
-        worker::{Worker, NO_OWNER},
+    kernel_ext::{
+        rdma::{mr::Right, mr_key, Access, Device, OwnedMr, Pd, Qp},
+        sync::users::Patience,
     },
+    layout::{Entry, List},
+    limits::{cost, worker::Worker},
     mkey_core::{Core, Lookup},
     region::{
         binding::{Binding, KLayout, Room, Window, MAX_DEPTH},
@@ -118,6 +118,23 @@ pub(crate) fn bind(
     })
 }
 
+/// Waits for accesses through the earlier binding of a window, in a worker of the owner of that
+/// binding. Sleeps for some seconds at most.
+///
+/// # Errors
+///
+/// `EBUSY` if such accesses are left.
+pub(crate) fn settle(left: &mut Leftover) -> Result {
+    // The accesses may release the charge of the binding at any time. This reference keeps the owner
+    // until the worker is not counted any more.
+    let Some(owner) = left.owner() else {
+        // Nothing to wait for, or a binding without an owner.
+        return left.wait(Patience::Bounded(0));
+    };
+    let worker = Worker::of(owner.waits());
+    left.wait(worker.patience)
+}
+
 /// Takes out the binding of `window` if the driver has replaced it, and puts it into `left`.
 pub(crate) fn replaced(device: &Device, window: &impl DriverWindow, left: &mut Leftover) {
     if let Ok(core) = Core::running(device) {
@@ -144,8 +161,7 @@ pub(crate) fn invalidate(
     // Accesses through the window can take arbitrarily long, and removal of another device must not
     // wait for them. This device is not removed while a QP of the process exists.
     drop(core);
-    let worker = Worker::of(&NO_OWNER);
-    left.wait(worker.patience)
+    settle(&mut left)
 }
 
 /// The bindings that some windows of a QP had. Dropping them sleeps, and waits for a grace

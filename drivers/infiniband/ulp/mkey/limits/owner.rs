@@ -29,7 +29,7 @@ pub(crate) struct Owner {
     /// The process; [`None`] for kernel users.
     process: Option<Process>,
     account: Account,
-    /// The workers that wait for accesses to the owner's keys.
+    /// The workers that wait for accesses to the owner's regions.
     waits: Waits,
 }
 
@@ -42,6 +42,11 @@ impl Owner {
     /// Returns the account of the owner.
     pub(crate) fn account(&self) -> &Account {
         &self.account
+    }
+
+    /// Returns the number of workers that wait for the owner.
+    pub(crate) fn waits(&self) -> &Waits {
+        &self.waits
     }
 
     fn key(process: Option<&Process>) -> usize {
@@ -165,9 +170,14 @@ impl OwnerCharge {
         self.owner.process()
     }
 
+    /// Returns the owner.
+    pub(crate) fn owner(&self) -> &Arc<Owner> {
+        &self.owner
+    }
+
     /// Returns the number of workers that wait for the owner.
     pub(crate) fn waits(&self) -> &Waits {
-        &self.owner.waits
+        self.owner.waits()
     }
 
     /// Charges another buffer, of `bytes` bytes, to the same owner.

@@ -10,6 +10,10 @@
 //! worker if it occupies less than a quarter of the number that is left. So one owner occupies a
 //! fifth of the limit at most, each share is smaller when other owners wait, and an owner that
 //! needs its first worker still finds one.
+//!
+//! The owner is the one that is charged for the region whose accesses the worker waits for, or for
+//! the region below a memory window. The accesses keep the charge, so the device knows the owner
+//! until they have ended. A process therefore cannot lose its count and get a new share.
 
 use crate::kernel_ext::sync::users::Patience;
 use kernel::{
@@ -28,9 +32,6 @@ const SHARE: i32 = 4;
 
 /// The workers that wait now, for all owners together.
 static ALL: Waits = Waits::new();
-
-/// The workers that wait for the bindings of memory windows and for fast registrations.
-pub(crate) static NO_OWNER: Waits = Waits::new();
 
 /// The number of workers that wait for an owner.
 pub(crate) struct Waits(Atomic<i32>);

@@ -30,7 +30,7 @@ use crate::{
         },
     },
     layout::{Block, Entry, Grain, Indexed, Interleaved, Layout, List, Shape},
-    limits::owner::OwnerCharge,
+    limits::owner::{Owner, OwnerCharge},
     region::{
         indices::{KIndexed, KIndices},
         rights::{serves_peers, Peer},
@@ -407,6 +407,11 @@ impl Binding {
     #[inline]
     pub(crate) fn is_slow(&self) -> bool {
         self.users.is_some()
+    }
+
+    /// Returns the owner that is charged for the binding; [`None`] if the region's charge covers it.
+    pub(crate) fn owner(&self) -> Option<&Arc<Owner>> {
+        self._charge.as_ref().map(OwnerCharge::owner)
     }
 
     /// Returns `true` for the binding of a fast registration, whose pieces are not counted.

@@ -39,6 +39,7 @@ use crate::{
             users::{Patience, Users},
         },
     },
+    limits::owner::Owner,
     region::{binding::Binding, Region},
 };
 use core::mem;
@@ -310,6 +311,15 @@ impl Windows {
         let known = self.known.lock().remove(&address)?;
         let bindings = mem::take(&mut *known.bindings.lock());
         Some(bindings)
+    }
+}
+
+impl Leftover {
+    /// Returns the owner of the binding for whose accesses [`Self::wait`] waits; [`None`] if there is
+    /// no such binding.
+    pub(crate) fn owner(&self) -> Option<Arc<Owner>> {
+        let ended = self.ended.as_ref()?;
+        ended.old.value()?.owner().cloned()
     }
 }
 

@@ -15,7 +15,6 @@ use super::{
 use crate::{
     access::window,
     kernel_ext::rdma::{mr_key, Access, Device, Pd},
-    limits::worker::{Worker, NO_OWNER},
     region::window::Leftover,
 };
 use kernel::{
@@ -57,7 +56,7 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mw(
             })
         });
         // The bind succeeds even if accesses through the old binding are left.
-        let _ = left.wait(Worker::of(&NO_OWNER).patience);
+        let _ = window::settle(&mut left);
         result.map(|()| 0)
     })
 }
@@ -77,7 +76,7 @@ unsafe extern "C" fn ib_mkey_rxe_replaced_hidden(
     let mut left = Leftover::default();
     window::replaced(device, &window, &mut left);
     // As for `ib_mkey_rxe_bind_mw()`.
-    let _ = left.wait(Worker::of(&NO_OWNER).patience);
+    let _ = window::settle(&mut left);
 }
 
 // Replaces `rxe_invalidate_mw()`: LOCAL_INV and SEND with invalidate of a window. Sleeps.

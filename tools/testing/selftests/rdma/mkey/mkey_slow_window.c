@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Requests that invalidate memory windows while accesses through them wait for a page. A worker of
+ * the driver waits for each, and a process may occupy a part of these workers. Here one process
+ * occupies all of its part, and another one still gets a worker.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "mkey_harness.h"
+#include "slow.h"
+
+#define PAGE 4096
+#define LENGTH 1000
+#define REMOTE (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
+#define OUTSIDE "/sys/kernel/debug/ib_mkey/accesses_outside"
+
+/* more windows than one process has workers for: a fifth of 256 */
+#define MANY 56
+/* a little less than the time for which a worker waits, in ms */
+#define WAIT 1900
+
+/* exit statuses of the other process */
+#define OCCUPIED 0	/* all of its workers waited at the same time */
+#define TOO_SLOW 1
+#define BROKEN 2
+
+static const struct mkt_wants wants = {
+	.mtu = IBV_MTU_1024,
+	/* a READ that is sent again would be another access */
+	.flags = MKT_QP_PATIENT,
+	.host = 64 * 1024,
+	.max_entries = 4,
+};
+
+/* a window over a key over a page on demand, and the queue pair that it is bound to */
+struct held {
+	struct mkt_pair *pair;
+	struct ibv_mw *mw;
+};
+
+FIXTURE(slow_window)
+{
+	struct mkt_setup s;
+	struct mkt_slow slow;
+	struct ibv_mr *mr;		/* of all of it, on demand */
+	struct held held;
+	bool open;
+};
+
+/*
+ * The number of accesses that may wait for a page, since ib_mkey was loaded. An access holds the
+ * lock of the process's address space, so this maps no memory.
+ */
+static long outside(void)
+{
+	int fd = open(OUTSIDE, O_RDONLY);
+	char text[32] = "-1";
+
+	if (fd < 0)
+		return -1;
+	if (read(fd, text, sizeof(text) - 1) <= 0)
+		strcpy(text, "-1");
+	close(fd);
+	return atol(text);
+}
+
+/* waits until there are @more accesses than @before */
+static int outside_wait(long before, long more)
+{
+	unsigned int i;
+
+	for (i = 0; i < MKT_STALL_PAUSES && outside() < before + more; i++)
+		usleep(1000);
+	return i < MKT_STALL_PAUSES ? 0 : ETIMEDOUT;
+}
+
+/* binds the key of side 1 to the page @page */
+static struct ibv_mr *slow_bind(struct mkt_setup *s, struct mkt_slow *slow, unsigned int page)
+{
+	struct ibv_mr *mr = ibv_reg_mr(s->dev[1].pd, slow->map, slow->size,
+				       MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+	struct ibmkey_range range = {
+		.addr = (uintptr_t)slow->map + page * PAGE,
+		.length = LENGTH,
+	};
+
+	if (!mr)
+		return NULL;
+	range.lkey = mr->lkey;
+	if (ibmkey_bind_list(s->key[1], MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND, 1, &range)) {
+		ibv_dereg_mr(mr);
+		return NULL;
+	}
+	return mr;
+}
+
+static int held_make(struct held *held, struct mkt_setup *s, struct mkt_pair *pair)
+{
+	held->pair = pair;
+	held->mw = ibv_alloc_mw(s->dev[1].pd, IBV_MW_TYPE_2);
+	return held->mw ? mkt_bind_window(&pair->end[1], held->mw, s->key[1], 0, LENGTH, REMOTE) :
+			  errno;
+}
+
+/* starts a READ through the window; it waits for the page */
+static int held_read(struct held *held, struct mkt_setup *s)
+{
+	struct mkt_wr wr = {
+		.op = MKT_READ,
+		.sge[0] = { s->plain[0].addr, LENGTH, s->plain[0].mr->lkey },
+		.num_sge = 1,
+		.rkey = held->mw->rkey,
+	};
+
+	return mkt_post_send(&held->pair->end[0], &wr, 1);
+}
+
+static int held_invalidate(struct held *held)
+{
+	struct mkt_wr inv = { .op = MKT_LOCAL_INV, .rkey = held->mw->rkey };
+
+	return mkt_post_send(&held->pair->end[1], &inv, 1);
+}
+
+static long now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+FIXTURE_SETUP(slow_window)
+{
+	MKT_OPEN_SLOW(self->s.dev, 1, &self->slow, 64 * PAGE);
+	self->open = true;
+	if (outside() < 0)
+		SKIP(return, "%s cannot be read", OUTSIDE);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	self->mr = slow_bind(&self->s, &self->slow, 20);
+	ASSERT_NE(NULL, self->mr);
+	ASSERT_EQ(0, held_make(&self->held, &self->s, &self->s.pair));
+}
+
+FIXTURE_TEARDOWN(slow_window)
+{
+	if (!self->open)
+		return;
+	if (self->held.mw)
+		EXPECT_EQ(0, ibv_dealloc_mw(self->held.mw));
+	if (self->s.key[1]) {
+		EXPECT_EQ(0, ibv_dereg_mr(self->s.key[1]));
+		self->s.key[1] = NULL;
+	}
+	if (self->mr)
+		EXPECT_EQ(0, ibv_dereg_mr(self->mr));
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+	mkt_slow_close(&self->slow);
+}
+
+/* the other process, and its steps: each end waits for a byte of the other one */
+struct other {
+	pid_t pid;
+	int to, from;
+};
+
+static bool step_next(int to)
+{
+	return write(to, "", 1) == 1;
+}
+
+static bool step_wait(int from)
+{
+	char c;
+
+	return read(from, &c, 1) == 1;
+}
+
+/* invalidates the windows, and waits until a worker of this process is refused */
+static int other_invalidate(struct held *held)
+{
+	unsigned int i;
+	struct ibv_wc wc;
+	long start = now_ms();
+
+	for (i = 0; i < MANY; i++)
+		if (held_invalidate(&held[i]))
+			return BROKEN;
+	for (i = 0; !ibv_poll_cq(held[i].pair->end[1].cq, 1, &wc); i = (i + 1) % MANY)
+		usleep(100);
+	/* a request whose worker waits ends later */
+	return now_ms() - start < WAIT ? OCCUPIED : TOO_SLOW;
+}
+
+/* does not return */
+static void other_run(struct mkt_slow *slow, int from, int to)
+{
+	static struct mkt_setup s;
+	static struct mkt_pair pair[MANY];
+	static struct held held[MANY];
+	int i, result;
+
+	for (i = 0; i < 2; i++)
+		if (mkt_dev_try_open(&s.dev[i], i))
+			_exit(BROKEN);
+	if (mkt_setup(&s, &wants, "other") || !slow_bind(&s, slow, 40))
+		_exit(BROKEN);
+	for (i = 0; i < MANY; i++)
+		if (mkt_pair_create(&pair[i], &s.dev[0], &s.dev[1], IBV_MTU_1024,
+				    MKT_QP_PATIENT) ||
+		    held_make(&held[i], &s, &pair[i]))
+			_exit(BROKEN);
+	/* no page is held back yet */
+	if (!step_next(to) || !step_wait(from))
+		_exit(BROKEN);
+	for (i = 0; i < MANY; i++)
+		if (held_read(&held[i], &s))
+			_exit(BROKEN);
+	if (!step_wait(from))
+		_exit(BROKEN);
+	result = other_invalidate(held);
+	if (!step_next(to) || !step_wait(from))
+		_exit(BROKEN);
+	_exit(result);
+}
+
+static int other_begin(struct other *other, struct mkt_slow *slow)
+{
+	int there[2], back[2];
+
+	if (pipe(there) || pipe(back))
+		return errno;
+	other->pid = fork();
+	if (other->pid < 0)
+		return errno;
+	if (!other->pid) {
+		close(there[1]);
+		close(back[0]);
+		other_run(slow, there[0], back[1]);
+	}
+	close(there[0]);
+	close(back[1]);
+	other->to = there[1];
+	other->from = back[0];
+	return step_wait(other->from) ? 0 : EIO;
+}
+
+/* a message if this process gets no worker, or NULL */
+static const char *slow_share(struct mkt_setup *s, struct mkt_slow *slow, struct held *held,
+			      struct other *other)
+{
+	long before = outside(), start;
+	struct ibv_wc wc;
+
+	mkt_slow_hold(slow, true);
+	if (held_read(held, s) || !step_next(other->to))
+		return "a READ";
+	if (outside_wait(before, MANY + 1))
+		return "the READs: they do not wait for a page";
+	/* after this, all workers of the other process wait */
+	if (!step_next(other->to) || !step_wait(other->from))
+		return "the other process";
+	start = now_ms();
+	if (held_invalidate(held) || mkt_poll(&held->pair->end[1], &wc))
+		return "the invalidation";
+	/* on a slow machine it ends later, but not earlier */
+	if (now_ms() - start < WAIT)
+		return "the invalidation: it did not wait";
+	return wc.status == IBV_WC_SUCCESS ? "the invalidation: it ended before the access" : NULL;
+}
+
+TEST_F(slow_window, each_process_has_its_share)
+{
+	struct other other = {};
+	const char *wrong;
+	struct ibv_wc wc;
+	int status;
+
+	ASSERT_EQ(0, other_begin(&other, &self->slow));
+	wrong = slow_share(&self->s, &self->slow, &self->held, &other);
+	mkt_slow_hold(&self->slow, false);
+	EXPECT_TRUE(step_next(other.to));
+	close(other.to);
+	ASSERT_EQ(other.pid, waitpid(other.pid, &status, 0));
+	close(other.from);
+	EXPECT_EQ(NULL, wrong)
+	{
+		TH_LOG("%s", wrong);
+	}
+	EXPECT_EQ(0, mkt_poll(&self->s.pair.end[0], &wc));
+	EXPECT_EQ(0, mkt_pair_recover(&self->s.pair));
+	ASSERT_TRUE(WIFEXITED(status));
+	if (WEXITSTATUS(status) == TOO_SLOW)
+		SKIP(return, "the workers of the other process did not all wait at once");
+	EXPECT_EQ(OCCUPIED, WEXITSTATUS(status));
+}
+
+TEST_HARNESS_MAIN
