@@ -8,6 +8,15 @@
 //! The MR of such a key may be destroyed at the same time. So only the binding is taken out, and
 //! the state of the MR stays. The driver still passes requests to the key, which find no binding
 //! and fail.
+//!
+//! # Searches
+//!
+//! The keys that refer to an MR are not listed anywhere, so a deregistration searches the leaves of all
+//! keys that yield. One critical section of SRCU searches [`LEAVES_AT_ONCE`] leaves of one key. Between
+//! two sections the key may be bound to other leaves. Its leaves would then be counted twice or not at
+//! all, so all searches of the deregistration begin anew, [`TRIES`] times at most. They also end after
+//! [`MOST_SECTIONS`] sections. The keys of other protection domains do not count, so that no other
+//! process makes a deregistration fail.
 
 use crate::{
     backend::pins::{when_free, Pins, Unpinned},
@@ -18,17 +27,18 @@ use crate::{
         sync::{
             lock::LockMany,
             srcu::{self, Guard},
-            users::Deadline,
+            users::{Deadline, Patience},
         },
     },
     limits::worker::patience_of_call,
     mkey_core::Core,
     region::{
-        binding::{Binding, MAX_DEPTH},
+        binding::{Binding, Leaf, MAX_DEPTH},
         old::{OldBindings, Which},
-        Kind, Region,
+        Kind, Region, Seen,
     },
 };
+use core::cell::Cell;
 use kernel::{
     prelude::*,
     rbtree::RBTree,
@@ -38,6 +48,60 @@ use kernel::{
 /// An MR, and the keys that yield and refer to it at any level, by the indices of their MRs. The
 /// value is the number of these keys that have the MR or key as a leaf.
 type Reached = RBTree<u32, u32>;
+
+/// The most leaves that one critical section looks at. It is not preempted, and writers wait for it.
+const LEAVES_AT_ONCE: usize = 256;
+
+/// The most critical sections of the searches of a deregistration. The removal of another device waits
+/// for them.
+const MOST_SECTIONS: u32 = 1 << 16;
+
+/// The most times that the searches of a deregistration begin.
+const TRIES: usize = 8;
+
+/// The limits of the searches of a deregistration.
+struct Limits {
+    /// The end of its waits.
+    deadline: Deadline,
+    /// The number of critical sections that are left.
+    sections: Cell<u32>,
+}
+
+impl Limits {
+    fn new(patience: Patience) -> Self {
+        Self {
+            deadline: Deadline::new(patience),
+            sections: Cell::new(MOST_SECTIONS),
+        }
+    }
+
+    /// Counts a critical section.
+    fn count(&self) {
+        self.sections.set(self.sections.get().saturating_sub(1));
+    }
+}
+
+/// A key of more than [`LEAVES_AT_ONCE`] leaves, between two critical sections.
+struct Part {
+    /// The region. It keeps no leaf, so that the key can be unbound.
+    region: Arc<Region>,
+    /// The binding.
+    seen: Seen,
+    /// The number of leaves that earlier sections looked at.
+    done: usize,
+}
+
+/// The result of a look at some leaves of a key.
+enum Look {
+    /// No leaves are left.
+    Done,
+    /// The key is the wanted one.
+    Found(Arc<Region>),
+    /// Leaves are left for the next look.
+    More(Part),
+    /// The key was bound or unbound since the last look.
+    Changed,
+}
 
 impl Region {
     /// Returns the binding of a key that yields, if it is in the protection domain of `mr`.
@@ -75,9 +139,9 @@ impl Region {
     }
 }
 
-/// Returns `true` if `binding` has one of `reached` as a leaf.
-fn refers(binding: &Binding, reached: &Reached) -> bool {
-    let mut leaves = binding.leaves.iter();
+/// Returns `true` if one of `leaves` is one of `reached`.
+fn refer(leaves: &[Leaf], reached: &Reached) -> bool {
+    let mut leaves = leaves.iter();
     leaves.any(|leaf| reached.get(&mr_key::index(leaf.lkey)).is_some())
 }
 
@@ -98,60 +162,129 @@ impl Core {
             return done;
         }
         // The time is limited, because the removal of another device waits for this call.
-        let deadline = Deadline::new(patience_of_call());
-        let settle = || self.old.settle(Which::Pinning(mr.index()), deadline.left());
+        let limits = Limits::new(patience_of_call());
+        let settle = || {
+            let patience = limits.deadline.left();
+            self.old.settle(Which::Pinning(mr.index()), patience)
+        };
         settle()?;
         if let Ok(done) = attempt() {
             return done;
         }
-        self.unbind_yielding(mr, &deadline).map_err(|_| EBUSY)?;
+        self.unbind_yielding(mr, &limits).map_err(|_| EBUSY)?;
         settle()?;
         attempt()?
     }
 
     /// Unbinds all keys that yield and refer, at any level, to `mr`. Sleeps.
     ///
-    /// An access that is in progress at the `deadline` keeps the leaves, although its key is unbound.
+    /// An access that is in progress at the deadline keeps the leaves, although its key is unbound.
     ///
     /// A key over another key is unbound before that other key, so each level needs a pass. A key
     /// that is bound during the call may refer to `mr` again.
     ///
     /// # Errors
     ///
-    /// `EBUSY`, with nothing unbound, if a window or a key that does not yield refers to `mr` or to
-    /// such a key. `EINTR` if the process was killed, `ENOMEM`.
-    fn unbind_yielding(&self, mr: &Mr, deadline: &Deadline) -> Result {
-        self.check_yielding(mr, deadline)?;
+    /// `EBUSY`, with nothing unbound unless another thread bound such keys meanwhile, if a window or a key that does not yield refers to `mr` or to
+    /// such a key. `EBUSY` too if the searches reach a limit. `EINTR` if the process was killed,
+    /// `ENOMEM`.
+    fn unbind_yielding(&self, mr: &Mr, limits: &Limits) -> Result {
+        for _ in 0..TRIES {
+            match self.try_unbind(mr, limits) {
+                Err(EAGAIN) => (),
+                unbound => return unbound,
+            }
+        }
+        Err(EBUSY)
+    }
+
+    /// As for [`Self::unbind_yielding`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::unbind_yielding`]; `EAGAIN` as for [`Self::find_yielding`].
+    fn try_unbind(&self, mr: &Mr, limits: &Limits) -> Result {
+        self.check_yielding(mr, limits)?;
         for _ in 0..MAX_DEPTH {
-            if !self.unbind_outermost(mr, deadline)? {
+            if !self.unbind_outermost(mr, limits)? {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Runs `look`, which must not sleep, on the indices and bindings of the keys at `indices` that
-    /// yield, are bound, and are in the protection domain of `mr`. Returns the first key for which `look`
-    /// returns `true`, which may be destroyed by then, with its index.
+    /// Runs `look` on the next leaves of the key at `index`, if it yields, is bound, and is in the
+    /// protection domain of `mr`. They follow those of `part`, if that is given.
+    fn look_on(
+        &self,
+        mr: &Mr,
+        index: u32,
+        part: Option<&Part>,
+        look: &mut impl FnMut(u32, &[Leaf]) -> bool,
+    ) -> Look {
+        let guard = srcu::read_brief();
+        let region = match part {
+            Some(part) => Some(part.region.as_arc_borrow()),
+            None => self.regions.get(index, &guard),
+        };
+        let binding = region.as_ref().and_then(|of| of.yielding(mr, &guard));
+        let (Some(region), Some(binding)) = (region, binding) else {
+            return if part.is_some() {
+                Look::Changed
+            } else {
+                Look::Done
+            };
+        };
+        let seen = region.seen(&binding);
+        let done = match part {
+            Some(part) if part.seen != seen => return Look::Changed,
+            Some(part) => part.done,
+            None => 0,
+        };
+        let left = binding.leaves.get(done..).unwrap_or(&[]);
+        let some = left.get(..LEAVES_AT_ONCE).unwrap_or(left);
+        if look(index, some) {
+            Look::Found(region.into())
+        } else if some.len() == left.len() {
+            Look::Done
+        } else {
+            let (region, done) = (region.into(), done.saturating_add(some.len()));
+            Look::More(Part { region, seen, done })
+        }
+    }
+
+    /// Runs `look`, which must not sleep, on the indices and some leaves at a time of the keys at
+    /// `indices` that yield, are bound, and are in the protection domain of `mr`. Returns the first key
+    /// for which `look` returns `true`, which may be destroyed by then, with its index.
     ///
     /// # Errors
     ///
-    /// `EINTR` if the process was killed.
+    /// `EAGAIN` if a key was bound while `look` had seen only some of its leaves; `EBUSY` after
+    /// [`MOST_SECTIONS`]; `EINTR` if the process was killed.
     fn find_yielding(
         &self,
         mr: &Mr,
         indices: &mut impl Iterator<Item = u32>,
-        mut look: impl FnMut(u32, &Binding) -> bool,
+        limits: &Limits,
+        mut look: impl FnMut(u32, &[Leaf]) -> bool,
     ) -> Result<Option<(u32, Arc<Region>)>> {
+        let mut look = |index: u32, leaves: &[Leaf]| {
+            limits.count();
+            look(index, leaves)
+        };
         for index in indices {
-            sched::check_killed()?;
-            let guard = srcu::read_brief();
-            let found = self.regions.get(index, &guard).filter(|region| {
-                let binding = region.yielding(mr, &guard);
-                binding.is_some_and(|binding| look(index, &binding))
-            });
-            if let Some(region) = found {
-                return Ok(Some((index, region.into())));
+            let mut part = None;
+            loop {
+                sched::check_killed()?;
+                if limits.sections.get() == 0 {
+                    return Err(EBUSY);
+                }
+                match self.look_on(mr, index, part.as_ref(), &mut look) {
+                    Look::Done => break,
+                    Look::Found(region) => return Ok(Some((index, region))),
+                    Look::More(more) => part = Some(more),
+                    Look::Changed => return Err(EAGAIN),
+                }
             }
         }
         Ok(None)
@@ -161,8 +294,8 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// `EINTR` if the process was killed, `ENOMEM`.
-    fn reached(&self, mr: &Mr) -> Result<Reached> {
+    /// Those of [`Self::find_yielding`]; `ENOMEM`.
+    fn reached(&self, mr: &Mr, limits: &Limits) -> Result<Reached> {
         let mut reached = Reached::new();
         reached.try_create_and_insert(mr.index(), 0, GFP_MAYFAIL)?;
         // Each pass finds the keys of at least one more level.
@@ -170,8 +303,8 @@ impl Core {
             let mut more = false;
             let mut indices = self.regions.indices();
             while let Some((index, _)) =
-                self.find_yielding(mr, &mut indices, |index, binding| {
-                    reached.get(&index).is_none() && refers(binding, &reached)
+                self.find_yielding(mr, &mut indices, limits, |index, leaves| {
+                    reached.get(&index).is_none() && refer(leaves, &reached)
                 })?
             {
                 reached.try_create_and_insert(index, 0, GFP_MAYFAIL)?;
@@ -188,12 +321,12 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// `EBUSY` for a window or a key that does not yield; `ENOMEM`, `EINTR`.
-    fn check_yielding(&self, mr: &Mr, deadline: &Deadline) -> Result {
-        let mut reached = self.reached(mr)?;
-        self.find_yielding(mr, &mut self.regions.indices(), |_, binding| {
+    /// `EBUSY` for a window or a key that does not yield; those of [`Self::reached`].
+    fn check_yielding(&self, mr: &Mr, limits: &Limits) -> Result {
+        let mut reached = self.reached(mr, limits)?;
+        self.find_yielding(mr, &mut self.regions.indices(), limits, |_, leaves| {
             // Count the pins: a binding pins each of its leaves once.
-            for leaf in &binding.leaves {
+            for leaf in leaves {
                 if let Some(count) = reached.get_mut(&mr_key::index(leaf.lkey)) {
                     *count = count.saturating_add(1);
                 }
@@ -205,7 +338,8 @@ impl Core {
             if others() {
                 // Pins of old bindings do not count. Another thread may just have unbound such a
                 // key.
-                self.old.settle(Which::Pinning(index), deadline.left())?;
+                let patience = limits.deadline.left();
+                self.old.settle(Which::Pinning(index), patience)?;
                 if others() {
                     return Err(EBUSY);
                 }
@@ -215,14 +349,20 @@ impl Core {
     }
 
     /// Unbinds the keys to which no other key refers. Returns `true` if another pass may find more.
-    fn unbind_outermost(&self, mr: &Mr, deadline: &Deadline) -> Result<bool> {
-        let reached = self.reached(mr)?;
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::reached`] and of [`Region::lapse`].
+    fn unbind_outermost(&self, mr: &Mr, limits: &Limits) -> Result<bool> {
+        let reached = self.reached(mr, limits)?;
         let mut indices = self.regions.indices();
         let mut more = false;
         while let Some((index, region)) =
-            self.find_yielding(mr, &mut indices, |_, binding| refers(binding, &reached))?
+            self.find_yielding(mr, &mut indices, limits, |_, leaves| {
+                refer(leaves, &reached)
+            })?
         {
-            match region.lapse(&self.old, &self.pins, index, deadline) {
+            match region.lapse(&self.old, &self.pins, index, &limits.deadline) {
                 // A window or another key refers to it.
                 Err(EBUSY) => more = true,
                 unbound => unbound?,

@@ -22,6 +22,10 @@
 /* the indices of the long layout */
 #define MANY (64 * AT_ONCE)
 
+/* the most leaves that the kernel looks at in one critical section, and those of a long key */
+#define LEAVES_AT_ONCE 256
+#define LEAVES (8 * LEAVES_AT_ONCE)
+
 static const char *const names[] = {
 	"binds", "binds_again", "unbinds", "refused_unbound", "refused_rights",
 	"refused_memory", "refused_other", "odp_faults",
@@ -369,6 +373,42 @@ TEST_F(counters, sections_of_a_query)
 	EXPECT_EQ(0, ibv_dereg_mr(key));
 	free(indices);
 	free(seen);
+}
+
+/* as many binds wait for a search for the keys over an MR */
+TEST_F(counters, sections_of_a_search)
+{
+	struct ibmkey_alloc_attr attr = { .max_entries = LEAVES, .flags = IBMKEY_ALLOC_YIELD };
+	struct ibv_mr *key = ibmkey_alloc_ex(self->s.dev[1].pd, &attr);
+	struct ibmkey_range *range = calloc(LEAVES, sizeof(*range));
+	struct ibv_mr **mr = calloc(LEAVES, sizeof(struct ibv_mr *));
+	unsigned int i;
+	long long before;
+
+	ASSERT_NE(NULL, key);
+	ASSERT_NE(NULL, range);
+	ASSERT_NE(NULL, mr);
+	for (i = 0; i < LEAVES; i++) {
+		mr[i] = ibv_reg_mr(self->s.dev[1].pd, self->fresh, 64, 0);
+		ASSERT_NE(NULL, mr[i]);
+		range[i].addr = (uintptr_t)self->fresh;
+		range[i].length = 1;
+		range[i].lkey = mr[i]->lkey;
+	}
+	ASSERT_EQ(0, ibmkey_bind_list(key, 0, LEAVES, range));
+	/* the other key does not yield, so nothing is unbound */
+	ASSERT_EQ(0, ibmkey_bind_list(self->s.key[1], 0, 1, &range[LEAVES - 1]));
+	before = count_of("accesses");
+	ASSERT_LE(0, before);
+	ASSERT_EQ(EBUSY, ibv_dereg_mr(mr[LEAVES - 1]));
+	/* one search finds the key, one finds no more, and one counts its leaves */
+	EXPECT_LE(3 * LEAVES / LEAVES_AT_ONCE, count_of("accesses") - before);
+	ASSERT_EQ(0, ibmkey_unbind(self->s.key[1]));
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+	for (i = 0; i < LEAVES; i++)
+		EXPECT_EQ(0, ibv_dereg_mr(mr[i]));
+	free(range);
+	free(mr);
 }
 
 TEST_HARNESS_MAIN

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "mkey_harness.h"
+#include "yield_long.h"
 
 #define LENGTH 8192
 #define BYTE 0xc5
@@ -283,6 +284,76 @@ TEST_F(yield, two_leaves_go_at_once)
 	pthread_barrier_wait(&other.begin);
 	pthread_join(tid, NULL);
 	EXPECT_EQ(0, ibv_dereg_mr(key));
+}
+
+/* the kernel looks at all leaves of a key, some at a time */
+TEST_F(yield, a_key_of_many_leaves)
+{
+	static struct yield_long l;
+	bool last;
+
+	ASSERT_EQ(0, yield_long_make(&l, &self->s.dev[0], self->s.arena[0].mem[0].host));
+	for (last = false;; last = true) {
+		ASSERT_EQ(0, yield_long_bind(&l, last));
+		ASSERT_EQ(0, ibv_dereg_mr(l.mr));
+		l.mr = NULL;
+		EXPECT_EQ(IBMKEY_UNBOUND, yield_kind(l.key));
+		if (last)
+			break;
+		l.mr = ibv_reg_mr(self->s.dev[0].pd, self->s.arena[0].mem[0].host, 64, 0);
+		ASSERT_NE(NULL, l.mr);
+	}
+	EXPECT_EQ(0, yield_long_free(&l));
+}
+
+/*
+ * A key of many leaves is bound while the kernel looks at its leaves. Its leaf, a key over the MR,
+ * counts once. So a key that does not yield keeps the leaf, and another key that yields stays
+ * bound.
+ */
+TEST_F(yield, a_key_of_many_leaves_is_bound_meanwhile)
+{
+	unsigned int i, done, rounds = mkt_scale(20000, 3000), binds = mkt_scale(3000, 300);
+	struct mkt_dev *dev = &self->s.dev[0];
+	struct ibmkey_range range = { .length = 1 };
+	struct ibv_mr *mr, *firm, *soft;
+	static struct yield_long l;
+	pthread_t tid;
+
+	MKT_ONE_MACHINE(self->s.dev);
+	firm = yield_key(dev, 0);
+	soft = yield_key(dev, IBMKEY_ALLOC_YIELD);
+	ASSERT_NE(NULL, firm);
+	ASSERT_NE(NULL, soft);
+	ASSERT_EQ(0, yield_long_make(&l, dev, self->s.arena[0].mem[0].host));
+	mr = l.mr;
+	l.mr = yield_key(dev, IBMKEY_ALLOC_YIELD);
+	ASSERT_NE(NULL, l.mr);
+	range.addr = l.addr;
+	range.lkey = mr->lkey;
+	ASSERT_EQ(0, ibmkey_bind_list(l.mr, 0, 1, &range));
+	l.at = 0;
+	range.addr = 0;
+	range.lkey = l.mr->lkey;
+	ASSERT_EQ(0, ibmkey_bind_list(firm, 0, 1, &range));
+	ASSERT_EQ(0, ibmkey_bind_list(soft, 0, 1, &range));
+	ASSERT_EQ(0, pthread_create(&tid, NULL, yield_long_loop, &l));
+	for (i = 0; !atomic_load(&l.err); i++) {
+		done = atomic_load(&l.binds);
+		if (done >= binds || (done >= 10 && i >= rounds))
+			break;
+		ASSERT_EQ(EBUSY, ibv_dereg_mr(mr));
+		ASSERT_EQ(IBMKEY_LIST, yield_kind(soft));
+		mkt_alive();
+	}
+	atomic_store(&l.stop, true);
+	pthread_join(tid, NULL);
+	TH_LOG("%u deregistrations during %u binds", i, atomic_load(&l.binds));
+	EXPECT_EQ(0, atomic_load(&l.err));
+	EXPECT_EQ(0, ibv_dereg_mr(firm));
+	EXPECT_EQ(0, ibv_dereg_mr(soft));
+	EXPECT_EQ(0, yield_long_free(&l));
+	EXPECT_EQ(0, ibv_dereg_mr(mr));
 }
 
 /* what the thread of @loop has done */
