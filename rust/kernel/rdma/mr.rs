@@ -259,6 +259,14 @@ impl Mr {
     }
 }
 
+#[cfg(CONFIG_KUNIT = "y")]
+impl Mr {
+    /// Returns an MR of no device, for tests that compare MRs. Its keys are 0.
+    pub(crate) const fn blank() -> Self {
+        Self(Opaque::zeroed())
+    }
+}
+
 /// A memory window.
 #[repr(transparent)]
 pub(crate) struct Mw(Opaque<bindings::ib_mw>);

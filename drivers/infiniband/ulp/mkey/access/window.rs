@@ -45,7 +45,14 @@ fn hidden(core: &Core, region: &Region) -> Result<Arc<WindowMr>> {
     WindowMr::new(mr, region)
 }
 
-/// Makes the binding of a window: a range of `region`.
+/// Returns the access flags of `mr`, whose leaf has the flags `leaf`. Returns [`None`] if `region` is
+/// that of another MR.
+fn rights(region: &Region, mr: *const Mr, leaf: Access) -> Option<Access> {
+    region.is(mr).then(|| region.rights(leaf))
+}
+
+/// Makes the binding of a window: a range of `region`. Returns [`None`] if the MR of `region` was
+/// deregistered and another MR has its index.
 ///
 /// # Errors
 ///
@@ -56,14 +63,18 @@ fn describe(
     pd: &Pd,
     region: &Region,
     request: &WindowRequest,
-) -> Result<Arc<Binding>> {
+) -> Result<Option<Arc<Binding>>> {
     let remote = Right::RemoteRead
         | Right::RemoteWrite
         | Right::RemoteAtomic
         | Right::FlushGlobal
         | Right::FlushPersistent;
-    let leaf = core.pin_leaf(request.lkey, pd, MAX_DEPTH)?;
-    if !region.rights(leaf.access).contains(Right::MwBind) {
+    let (leaf, mr) = core.pin_named(request.lkey, pd, MAX_DEPTH)?;
+    // The region was found before the MR was pinned. From here on the MR keeps its index.
+    let Some(rights) = rights(region, mr, leaf.access) else {
+        return Ok(None);
+    };
+    if !rights.contains(Right::MwBind) {
         return Err(EINVAL);
     }
     let access = (request.access & remote) | (leaf.access & Right::LocalWrite);
@@ -80,7 +91,7 @@ fn describe(
         rkey: request.rkey,
     };
     let (charge, window, room) = (Some(charge), Some(window), Room::default());
-    Binding::new(layout, leaves, access, pd, charge, window, room)
+    Binding::new(layout, leaves, access, pd, charge, window, room).map(Some)
 }
 
 /// Binds `window` for a QP in `pd`. `stock` makes the driver bind the window to the given hidden MR,
@@ -106,13 +117,16 @@ pub(crate) fn bind(
     } else {
         core.regions.get_arc(mr_key::index(request.lkey))
     };
-    let Some(region) = region else {
+    let new = match &region {
+        Some(region) => describe(&core, pd, region, request)?.map(|new| (region, new)),
+        None => None,
+    };
+    let Some((region, new)) = new else {
         // The driver binds the window to one of its MRs, or to nothing.
         return core.windows.release(window, left, || stock(None));
     };
-    let new = describe(&core, pd, &region, request)?;
     core.windows.bind(window, left, |bindings, ended| {
-        let make = || hidden(&core, &region);
+        let make = || hidden(&core, region);
         let stock = |mr: &Claimed| stock(Some(mr));
         bindings.bind(&core.pins, new, make, stock, ended)
     })
@@ -188,3 +202,7 @@ pub(crate) fn end_some(core: &Core, qp: &Qp, from: &mut u32) -> Option<Ended> {
     }
     found.then_some(ended)
 }
+
+#[cfg(CONFIG_KUNIT = "y")]
+#[path = "window_kunit.rs"]
+mod kunit;

@@ -299,6 +299,9 @@ pub(crate) trait BaseMr: Clone + Send + Sync {
     where
         Self: 'a;
 
+    /// Returns the address of the MR.
+    fn mr(&self) -> *const Mr;
+
     /// Returns `true` for an ODP MR.
     fn is_on_demand(&self) -> bool;
 

@@ -70,8 +70,18 @@ impl Core {
     /// cannot be a leaf, `ERANGE` for an MR without bytes, `ELOOP` for a key of more levels,
     /// `ENOMEM`.
     pub(crate) fn pin_leaf(&self, lkey: u32, pd: &Pd, depth: usize) -> Result<Leaf> {
+        Ok(self.pin_named(lkey, pd, depth)?.0)
+    }
+
+    /// Looks up and pins as [`Self::pin_leaf`] does. Also returns the address of the MR or key that
+    /// `lkey` names, which no other MR has while the leaf exists.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::pin_leaf`].
+    pub(crate) fn pin_named(&self, lkey: u32, pd: &Pd, depth: usize) -> Result<(Leaf, *const Mr)> {
         let index = mr_key::index(lkey);
-        let (leaf, pin) = self.pins.pin(index, |held| {
+        let ((leaf, mr), pin) = self.pins.pin(index, |held| {
             Ok(match self.hw.find(held, lkey, pd)? {
                 Named::Memory { len: 0, .. } => return Err(ERANGE),
                 Named::Memory {
@@ -79,15 +89,19 @@ impl Core {
                     start,
                     len,
                     access,
-                } => memory(lkey, base, (start, len), access),
-                Named::Ours(mr) => self.own_leaf(index, lkey, mr, depth)?,
+                } => {
+                    let mr = base.mr();
+                    (memory(lkey, base, (start, len), access), mr)
+                }
+                Named::Ours(mr) => (self.own_leaf(index, lkey, mr, depth)?, mr),
                 Named::Unfit => return Err(eopnotsupp()),
             })
         })?;
-        Ok(Leaf {
+        let leaf = Leaf {
             _pin: Some(pin),
             ..leaf
-        })
+        };
+        Ok((leaf, mr))
     }
 
     /// Copies bytes of one of the driver's MRs, from address `addr` on, without a pin. Returns

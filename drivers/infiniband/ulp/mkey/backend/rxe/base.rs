@@ -18,7 +18,10 @@ use crate::{
         payload::Payload,
     },
     bindings::{ib_mr_type_IB_MR_TYPE_DMA, page, virt_to_page},
-    kernel_ext::{rdma::mr::Right, sched},
+    kernel_ext::{
+        rdma::{mr::Right, Mr},
+        sched,
+    },
     layout::{Plane, Records, Row, Scattered},
 };
 use core::ptr::NonNull;
@@ -133,6 +136,11 @@ impl Base {
 
 impl BaseMr for Base {
     type Pages<'a> = Pages<'a>;
+
+    fn mr(&self) -> *const Mr {
+        // SAFETY: By the type invariant.
+        unsafe { Mr::from_raw(&raw mut (*self.mr.as_ptr()).ibmr) }
+    }
 
     #[inline]
     fn is_on_demand(&self) -> bool {
