@@ -302,7 +302,7 @@ pub(super) unsafe extern "C" fn destroy_qp<T: DeviceOps>(
         let stock = running.data().overlay().stock.destroy_qp;
         let stock = stock.ok_or_else(eopnotsupp)?;
         let has_windows = !udata.is_null() && running.data().close_qp(qp);
-        // The driver waits for accesses of the QP, and a process decides how long these take.
+        // The calls below wait for accesses of the QP, and a process decides how long these take.
         // Removal of another device must not wait for that, so a pin of the module replaces
         // `running`. Either of them keeps the module loaded until the driver has destroyed the QP,
         // because a task of the QP may execute code of the module.
@@ -310,6 +310,10 @@ pub(super) unsafe extern "C" fn destroy_qp<T: DeviceOps>(
         let _running = pin.is_err().then_some(running);
         if has_windows {
             end_windows::<T>(qp);
+        }
+        // The driver waits for accesses only for a limited time.
+        if !udata.is_null() {
+            T::end_tasks(qp);
         }
         // SAFETY: The arguments are the core's.
         Ok(unsafe { stock(raw, udata) })

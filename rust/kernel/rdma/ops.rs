@@ -198,6 +198,10 @@ pub(crate) trait DeviceOps: ClientOps {
     /// window is left. Sleeps.
     fn end_windows(&self, qp: &Qp, from: &mut u32) -> Option<Self::Ended>;
 
+    /// Waits for the accesses of the QP of a process, which is about to be destroyed. Sleeps as long as
+    /// the process likes.
+    fn end_tasks(qp: &Qp);
+
     /// Keeps MRs from being deregistered.
     type Held;
 

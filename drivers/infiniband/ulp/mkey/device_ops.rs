@@ -321,6 +321,10 @@ impl DeviceOps for MkeyDevice {
         access::window::end_some(&self.core, qp, from)
     }
 
+    fn end_tasks(qp: &Qp) {
+        Hw::end_tasks(qp);
+    }
+
     type Held = KVVec<Pin>;
 
     // Stock rxe treats every MR that advise_mr names as an ODP MR. So other MRs are refused here.

@@ -5,7 +5,7 @@
 use crate::{
     backend::{Backend, Claimed, DriverWindow},
     kernel_ext::{
-        rdma::{mr::Right, mr_key, Access, Device, OwnedMr, Pd, Qp},
+        rdma::{mr::Right, mr_key, Access, Device, Mr, OwnedMr, Pd, Qp},
         sync::users::Patience,
     },
     layout::{Entry, List},

@@ -222,6 +222,10 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// `EINVAL` if it was ended or the window was deallocated meanwhile.
     fn end_window(&self, qp: &Qp, window: &Self::Window<'_>) -> Result;
 
+    /// Lets no access of `qp` begin, and waits until none is in progress. `qp` is the QP of a process
+    /// and is about to be destroyed. Sleeps, without a limit.
+    fn end_tasks(qp: &Qp);
+
     /// Executes requests of a new QP that bind claimed MRs. A request to bind an MR that is bound
     /// waits until all earlier requests of the QP have completed. The driver may repeat the earlier
     /// requests after a loss of packets, and they must find the old binding.

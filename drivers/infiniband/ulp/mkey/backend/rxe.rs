@@ -257,6 +257,13 @@ impl Backend for Rxe {
         window.end(qp)
     }
 
+    fn end_tasks(qp: &Qp) {
+        if is_rxe(qp.device()) {
+            // SAFETY: The QP belongs to rxe and is not destroyed yet.
+            unsafe { bindings::ib_mkey_rxe_end_tasks(qp.as_raw()) };
+        }
+    }
+
     fn give_binds_back(&self, device: &Device) {
         if is_rxe(device) {
             // SAFETY: The device belongs to rxe and is registered.

@@ -136,6 +136,9 @@ void ib_mkey_rxe_close_mw(struct ib_mw *ibmw);
 bool ib_mkey_rxe_close_qp(struct ib_qp *ibqp);
 struct rxe_mw *ib_mkey_rxe_next_mw(struct ib_qp *ibqp, u32 *rkey);
 
+/* tasks.c */
+void ib_mkey_rxe_end_tasks(struct ib_qp *ibqp);
+
 /* mr.c */
 extern unsigned long ib_mkey_rxe_page_base;
 extern bool ib_mkey_fast_strings;
