@@ -41,7 +41,7 @@ use kernel::{
 
 /// The core of an extended device.
 //
-// Locking: `closed` nests in no lock, and none nests in it.
+// Locking: `closed` nests in `Known::bindings` (`region/window.rs`), and no lock nests in it.
 //
 // Fields drop in declaration order: the regions drop before the protection domain of their MRs.
 #[pin_data]

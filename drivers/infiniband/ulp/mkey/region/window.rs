@@ -42,7 +42,6 @@ use crate::{
     limits::owner::Owner,
     region::{binding::Binding, Region},
 };
-use core::mem;
 use kernel::{
     new_mutex, new_spinlock,
     prelude::*,
@@ -170,29 +169,28 @@ pub(crate) struct Ended {
 
 /// A window that was bound to a hidden MR.
 #[pin_data]
-pub(crate) struct Known {
+struct Known {
+    /// [`None`] once the window was deallocated.
     #[pin]
-    bindings: Mutex<Bindings>,
+    bindings: Mutex<Option<Bindings>>,
 }
 
 impl Known {
     fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                bindings <- new_mutex!(Bindings::default(), "ib_mkey window"),
+                bindings <- new_mutex!(Some(Bindings::default()), "ib_mkey window"),
             }),
             GFP_KERNEL,
         )
     }
 }
 
-/// The objects that a change of a window leaves to the caller to drop, without a lock. Dropping
-/// them sleeps.
-// Fields drop in declaration order: the binding drops before its hidden MR.
+/// The binding that a change of a window ended, for the caller to drop without a lock. Dropping it
+/// sleeps.
 #[derive(Default)]
 pub(crate) struct Leftover {
     ended: Option<Ended>,
-    window: Option<Arc<Known>>,
 }
 
 impl Leftover {
@@ -265,9 +263,8 @@ impl Windows {
         bind: impl FnOnce(&mut Bindings, &mut Option<Ended>) -> Result,
     ) -> Result {
         let known = self.entry(window)?;
-        let known = left.window.insert(known);
         let mut bindings = known.bindings.lock();
-        bind(&mut bindings, &mut left.ended)
+        bind((*bindings).as_mut().ok_or(EINVAL)?, &mut left.ended)
     }
 
     /// Runs `stock`, which makes the driver bind `window` to one of its own MRs or to nothing, and takes
@@ -275,7 +272,7 @@ impl Windows {
     ///
     /// # Errors
     ///
-    /// Those of `stock`, with nothing taken out.
+    /// Those of `stock`, with nothing taken out; `EINVAL` if the window was deallocated meanwhile.
     pub(crate) fn release(
         &self,
         window: &impl DriverWindow,
@@ -288,8 +285,9 @@ impl Windows {
             self.replaced(window, left);
             return Ok(());
         };
-        let known = left.window.insert(known);
         let mut bindings = known.bindings.lock();
+        // Another window may have the address by now.
+        let bindings = (*bindings).as_mut().ok_or(EINVAL)?;
         stock()?;
         left.ended = bindings.clear();
         Ok(())
@@ -298,8 +296,8 @@ impl Windows {
     /// Takes out the binding of `window` if the driver has replaced it. Sleeps.
     pub(crate) fn replaced(&self, window: &impl DriverWindow, left: &mut Leftover) {
         if let Some(known) = self.find(window) {
-            let known = left.window.insert(known);
-            left.ended = known.bindings.lock().replaced(window);
+            let mut bindings = known.bindings.lock();
+            left.ended = (*bindings).as_mut().and_then(|of| of.replaced(window));
         }
     }
 
@@ -309,8 +307,8 @@ impl Windows {
     /// not wait for accesses without a limit; only the caller does.
     pub(crate) fn forget(&self, address: usize) -> Option<Bindings> {
         let known = self.known.lock().remove(&address)?;
-        let bindings = mem::take(&mut *known.bindings.lock());
-        Some(bindings)
+        let bindings = known.bindings.lock().take();
+        bindings
     }
 }
 
