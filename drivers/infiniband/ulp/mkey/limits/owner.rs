@@ -105,9 +105,9 @@ impl Owners {
                 let owner = Arc::new(
                     Owner {
                         owners: this.clone(),
+                        waits: Waits::new(!to_process),
                         process,
                         account: Account::new(limit),
-                        waits: Waits::new(),
                     },
                     GFP_KERNEL,
                 )?;

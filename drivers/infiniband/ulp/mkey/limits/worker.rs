@@ -9,7 +9,8 @@
 //! The number of workers that wait is limited, too. Each owner has a share: it may occupy another
 //! worker if it occupies less than a quarter of the number that is left. So one owner occupies a
 //! fifth of the limit at most, each share is smaller when other owners wait, and an owner that
-//! needs its first worker still finds one.
+//! needs its first worker still finds one. Kernel users have workers of their own number, because
+//! many processes together can occupy all others.
 //!
 //! The owner is the one that is charged for the region whose accesses the worker waits for, or for
 //! the region below a memory window. The accesses keep the charge, so the device knows the owner
@@ -24,27 +25,54 @@ use kernel::{
 /// The longest wait for accesses in progress, or for another change of the same region.
 const MSECS: Msecs = 2000;
 
-/// The most workers that may wait at once: an eighth of the workers that rxe has.
+/// The most workers that may wait for processes at once: an eighth of the workers that rxe has.
 const MAX_WORKERS: i32 = 256;
+
+/// The most workers that may wait for kernel users at once.
+const KERNEL_WORKERS: i32 = 64;
 
 /// An owner may occupy another worker if it occupies less than `1 / SHARE` of those that are left.
 const SHARE: i32 = 4;
 
-/// The workers that wait now, for all owners together.
-static ALL: Waits = Waits::new();
+/// The workers that wait now, for all processes together.
+static PROCESSES: Atomic<i32> = Atomic::new(0);
+
+/// The same for all kernel users together.
+static KERNEL: Atomic<i32> = Atomic::new(0);
 
 /// The number of workers that wait for an owner.
-pub(crate) struct Waits(Atomic<i32>);
+pub(crate) struct Waits {
+    count: Atomic<i32>,
+    /// `true` for kernel users.
+    in_kernel: bool,
+}
 
 impl Waits {
-    /// No worker.
-    pub(crate) const fn new() -> Self {
-        Self(Atomic::new(0))
+    /// No worker, for kernel users or for a process.
+    pub(crate) const fn new(in_kernel: bool) -> Self {
+        Self {
+            count: Atomic::new(0),
+            in_kernel,
+        }
     }
 
-    /// Returns `true` if an owner that occupies `own` of `all` workers may occupy another one.
-    fn may_wait(own: i32, all: i32) -> bool {
-        own < (MAX_WORKERS - all) / SHARE
+    /// Returns the number of workers that wait for all owners of this kind.
+    fn all(&self) -> &'static Atomic<i32> {
+        if self.in_kernel {
+            &KERNEL
+        } else {
+            &PROCESSES
+        }
+    }
+
+    /// Returns `true` if an owner that occupies `own` of `all` workers of its kind may occupy another
+    /// one.
+    fn may_wait(&self, own: i32, all: i32) -> bool {
+        if self.in_kernel {
+            all < KERNEL_WORKERS
+        } else {
+            own < (MAX_WORKERS - all) / SHARE
+        }
     }
 }
 
@@ -60,13 +88,13 @@ pub(crate) struct Worker<'a> {
 impl<'a> Worker<'a> {
     /// Counts the current thread as one of the workers of `owner` until the result is dropped.
     pub(crate) fn of(owner: &'a Waits) -> Self {
-        let own = owner.0.fetch_add(1, ordering::Relaxed);
-        let all = ALL.0.fetch_add(1, ordering::Relaxed);
+        let own = owner.count.fetch_add(1, ordering::Relaxed);
+        let all = owner.all().fetch_add(1, ordering::Relaxed);
         let counted = Self {
             owner: Some(owner),
             patience: Patience::Bounded(msecs_to_jiffies(MSECS)),
         };
-        if Waits::may_wait(own, all) {
+        if owner.may_wait(own, all) {
             return counted;
         }
         drop(counted);
@@ -80,8 +108,8 @@ impl<'a> Worker<'a> {
 impl Drop for Worker<'_> {
     fn drop(&mut self) {
         if let Some(owner) = self.owner {
-            ALL.0.fetch_sub(1, ordering::Relaxed);
-            owner.0.fetch_sub(1, ordering::Relaxed);
+            owner.all().fetch_sub(1, ordering::Relaxed);
+            owner.count.fetch_sub(1, ordering::Relaxed);
         }
     }
 }

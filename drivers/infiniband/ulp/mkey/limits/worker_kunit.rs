@@ -9,10 +9,12 @@ mod tests {
     use super::super::*;
     use kernel::prelude::*;
 
-    /// Returns the number of workers that an owner gets while `others` are occupied by others.
+    const PROCESS: Waits = Waits::new(false);
+
+    /// Returns the number of workers that a process gets while `others` are occupied by others.
     fn share(others: i32) -> i32 {
         let mut own = 0;
-        while own < MAX_WORKERS && Waits::may_wait(own, others + own) {
+        while own < MAX_WORKERS && PROCESS.may_wait(own, others + own) {
             own += 1;
         }
         own
@@ -41,12 +43,26 @@ mod tests {
             occupied += share(occupied);
         }
         assert!(occupied <= MAX_WORKERS);
-        assert!(!Waits::may_wait(0, MAX_WORKERS));
+        assert!(!PROCESS.may_wait(0, MAX_WORKERS));
+    }
+
+    #[test]
+    fn kernel_users_and_processes_leave_workers_to_each_other() {
+        let kernel = Waits::new(true);
+        let mut workers = KVec::new();
+        for _ in 0..KERNEL_WORKERS {
+            let worker = Worker::of(&kernel);
+            assert!(worker.owner.is_some());
+            assert!(workers.push(worker, GFP_KERNEL).is_ok());
+        }
+        assert!(Worker::of(&kernel).owner.is_none());
+        let process = PROCESS;
+        assert!(Worker::of(&process).owner.is_some());
     }
 
     #[test]
     fn workers_are_counted_while_they_wait() {
-        let (owner, other) = (Waits::new(), Waits::new());
+        let (owner, other) = (PROCESS, PROCESS);
         {
             let mut workers = KVec::new();
             // No other test occupies workers meanwhile.
@@ -58,8 +74,8 @@ mod tests {
             assert!(Worker::of(&owner).owner.is_none());
             assert!(Worker::of(&other).owner.is_some());
         }
-        assert_eq!(owner.0.load(ordering::Relaxed), 0);
-        assert_eq!(other.0.load(ordering::Relaxed), 0);
+        assert_eq!(owner.count.load(ordering::Relaxed), 0);
+        assert_eq!(other.count.load(ordering::Relaxed), 0);
         assert!(Worker::of(&owner).owner.is_some());
     }
 }
