@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Builds the module in C; pyproject.toml has everything else."""
+"""Builds the modules in C; pyproject.toml has everything else."""
 
 import os
 import shlex
@@ -16,10 +16,11 @@ def pkg_config(option: str) -> list[str]:
 setup(
     ext_modules=[
         Extension(
-            "ibmkey._lib",
-            ["src/ibmkey/_lib.pyx"],
+            f"ibmkey.{name}",
+            [f"src/ibmkey/{name}.pyx"],
             extra_compile_args=pkg_config("--cflags"),
             extra_link_args=[*pkg_config("--libs"), "-libverbs", *shlex.split(os.environ.get("IBMKEY_LDFLAGS", ""))],
         )
+        for name in ("_lib", "_wr")
     ]
 )

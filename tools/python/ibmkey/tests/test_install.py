@@ -70,9 +70,10 @@ class Install(unittest.TestCase):
             self.assertEqual(self.search_path(module), [])
 
     @unittest.skipUnless(importlib.util.find_spec("mypy"), "no mypy")
-    def test_the_stub_has_what_the_module_has(self) -> None:
+    def test_the_stubs_have_what_the_modules_have(self) -> None:
         package = str(OUT / "python" / "lib")
-        self.run_in(None, sys.executable, "-m", "mypy.stubtest", "ibmkey._lib", PYTHONPATH=package, MYPYPATH=package)
+        modules = ("ibmkey._lib", "ibmkey._wr")
+        self.run_in(None, sys.executable, "-m", "mypy.stubtest", *modules, PYTHONPATH=package, MYPYPATH=package)
 
 
 if __name__ == "__main__":

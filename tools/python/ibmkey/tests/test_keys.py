@@ -321,10 +321,10 @@ class Errors(Test):
 
         whole = ibmkey.register(self.pd, np.arange(64, dtype="u1"), READ)
         handle = KeyHandle(imported_pd(self.pd), 64)
-        handle.bind_indexed(ibmkey.Indexed(whole.buf, 1, 1, Longer(range(50)), whole.lkey), READ)
+        handle.bind(ibmkey.Indexed(whole.buf, 1, 1, Longer(range(50)), whole.lkey), READ)
         self.assertEqual(handle.length, 50)
         with self.assertRaises(ValueError):
-            handle.bind_interleaved((4,), [Block(whole.buf, 8, whole.lkey)], READ)
+            handle.bind(ibmkey.Interleaved((4,), (Block(whole.buf, 8, whole.lkey),)), READ)
         self.assertEqual(handle.length, 50)
         handle.destroy()
         whole.close()
@@ -457,6 +457,15 @@ def heap() -> int:
     return int(info.e + info.h)
 
 
+def run_program(text: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program in which ``loop`` is connected and ``a`` is an array."""
+    start = (
+        "import numpy as np, ibmkey, sys\nfrom rc import Loop\nfrom pyverbs import enums as e\n"
+        f"loop = Loop({DEVICE!r})\na = np.arange(100.)\n"
+    )
+    return subprocess.run([sys.executable, "-c", start + text], capture_output=True, text=True, check=False)
+
+
 class Lifetimes(Test):
     def test_a_key_keeps_the_array_and_its_mr(self) -> None:
         a = np.arange(1000, dtype="u1")
@@ -530,16 +539,9 @@ class Lifetimes(Test):
         self.assertLess(after[1] - before[1], 32 << 10)
         self.assertLess(after[2] - before[2], 50)
 
-    def run_program(self, text: str) -> subprocess.CompletedProcess[str]:
-        start = (
-            "import numpy as np, ibmkey, sys\nfrom rc import Loop\nfrom pyverbs import enums as e\n"
-            f"loop = Loop({DEVICE!r})\na = np.arange(100.)\n"
-        )
-        return subprocess.run([sys.executable, "-c", start + text], capture_output=True, text=True, check=False)
-
     def test_locked_memory(self) -> None:
         # A user who may lock 64 KiB.
-        done = self.run_program(
+        done = run_program(
             "import os, resource\nresource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))\nos.setuid(65534)\n"
             "b = np.zeros(1 << 20, 'u1')\n"
             "for call in (ibmkey.register, ibmkey.Key.from_buffer):\n"
@@ -548,7 +550,7 @@ class Lifetimes(Test):
         self.assertEqual((done.stdout.count("ibv_reg_mr: ENOMEM"), done.stdout.count("ulimit -l")), (2, 2), done)
 
     def test_a_program_may_just_end(self) -> None:
-        done = self.run_program(
+        done = run_program(
             "keys = [ibmkey.Key.from_buffer(loop.pd, a[::2]), ibmkey.Key.from_list(loop.pd, [a, a[::3]])]\n"
             "dm = ibmkey.DM(loop.context, 4096)\nb = np.frombuffer(dm, 'u1')\n"
             "keys.append(ibmkey.Key.from_buffer(loop.pd, b[::2]))\nprint('end')"
@@ -556,7 +558,7 @@ class Lifetimes(Test):
         self.assertEqual((done.stdout, done.stderr, done.returncode), ("end\n", "", 0))
 
     def test_a_pd_is_not_closed_before_its_keys(self) -> None:
-        done = self.run_program(
+        done = run_program(
             "key = ibmkey.Key.from_buffer(loop.pd, a[::2])\n"
             "try: loop.pd.close()\nexcept Exception as error: print(error)\n"
             "key.close()\nloop.close()\nprint('closed')"
@@ -566,7 +568,7 @@ class Lifetimes(Test):
         self.assertIn("closed", done.stdout)
 
     def test_a_context_closed_before_its_device_memory(self) -> None:
-        done = self.run_program(
+        done = run_program(
             "dm = ibmkey.DM(loop.context, 4096)\nloop.close()\ndm.write(b'12345')\nprint(dm.read(5))\ndm.close()"
         )
         self.assertEqual((done.stdout, done.stderr, done.returncode), ("b'12345'\n", "", 0))

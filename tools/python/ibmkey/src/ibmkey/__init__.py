@@ -7,16 +7,19 @@ request with its lkey or rkey moves all of them::
     column = ibmkey.Key.from_buffer(pd, matrix[:, 5])
 """
 
+from .description import Description
 from .errors import MkeyError
-from .key import Caps, Info, Key, query_caps
+from .key import Info, Key, Refused
 from .layout import Block, Indexed, Interleaved, LayoutError, Ranges
 from .memory import DM, ArrayMR, register
+from .verbs import Caps, query_caps
 
 __all__ = [
     "DM",
     "ArrayMR",
     "Block",
     "Caps",
+    "Description",
     "Indexed",
     "Info",
     "Interleaved",
@@ -24,6 +27,7 @@ __all__ = [
     "LayoutError",
     "MkeyError",
     "Ranges",
+    "Refused",
     "query_caps",
     "register",
 ]

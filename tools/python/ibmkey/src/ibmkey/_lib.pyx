@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # cython: language_level=3, binding=False
-"""libibmkey and the buffer protocol. The compiler checks every declaration against the C headers.
+"""libibmkey and the buffer protocol.
 
 Objects of pyverbs are imported by their numbers: ``Context.cmd_fd`` and ``PD.handle``. Its properties
 with addresses of C objects return them as Python objects in some versions, which damages them.
@@ -8,26 +8,17 @@ with addresses of C objects return them as Python objects in some versions, whic
 
 from cpython.buffer cimport PyBUF_FULL_RO, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport EINVAL, errno
-from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap
 from posix.unistd cimport close
 
 from .errors import MkeyError, registration_reason
-from .layout import contiguous
+from .layout import Indexed, Interleaved, contiguous
 
 
 cdef extern from "infiniband/verbs.h" nogil:
-    struct ibv_context:
-        pass
-    struct ibv_pd:
-        pass
-    struct ibv_mr:
-        size_t length
-        uint32_t handle
-        uint32_t lkey
-        uint32_t rkey
     struct ibv_dm:
         pass
     struct ibv_alloc_dm_attr:
@@ -42,7 +33,6 @@ cdef extern from "infiniband/verbs.h" nogil:
 
 
 cdef extern from "infiniband/mkey.h" nogil:
-    int IBMKEY_MAX_DIMS
     struct ibmkey_caps:
         uint64_t max_dm_size
         uint32_t max_entries
@@ -51,22 +41,6 @@ cdef extern from "infiniband/mkey.h" nogil:
         uint32_t dm_classes
         uint64_t flags
         uint32_t max_indices
-    struct ibmkey_range:
-        uint64_t addr
-        uint64_t length
-        uint32_t lkey
-    struct ibmkey_block:
-        uint64_t addr
-        uint64_t bytes_count
-        uint32_t lkey
-        int64_t stride[8]
-    struct ibmkey_indexed:
-        uint64_t addr
-        uint64_t unit
-        uint64_t bytes_count
-        const uint64_t *indices64
-        uint32_t num_indices
-        uint32_t lkey
     struct ibmkey_info:
         uint64_t length
         uint32_t kind
@@ -89,7 +63,6 @@ cdef extern from "infiniband/mkey.h" nogil:
                                 uint32_t num_blocks, const ibmkey_block *blocks)
     int ibmkey_bind_indexed(ibv_mr *mkey, unsigned access, const ibmkey_indexed *layout)
     int ibmkey_unbind(ibv_mr *mkey)
-    const char *ibmkey_last_error()
     int ibmkey_dereg(ibv_mr *mkey)
     int ibmkey_query(ibv_mr *mkey, ibmkey_info *info)
 
@@ -104,13 +77,6 @@ cdef int check(int ret, str call) except -1:
 cdef object explained(int ret, str call):
     """Returns the error of a call that ``ibmkey_last_error()`` explains: it names the entry or the argument."""
     return MkeyError(call, ret, ibmkey_last_error().decode() or None)
-
-
-cdef int check_bind(int ret, str call) except -1:
-    """Raises the error of a bind, with the entry that is the reason."""
-    if ret:
-        raise explained(ret, call)
-    return 0
 
 
 cdef uint32_t count_of(tuple items, str call) except? 0xffffffff:
@@ -130,9 +96,6 @@ cdef void *array_of(size_t count, size_t size) except NULL:
 
 cdef class ContextHandle:
     """A context of pyverbs, imported. It stays open as long as this object exists."""
-
-    cdef object __weakref__
-    cdef ibv_context *ctx
 
     def __cinit__(self, int cmd_fd):
         self.ctx = ibmkey_import_context(cmd_fd)
@@ -155,10 +118,6 @@ cdef class ContextHandle:
 
 cdef class PdHandle:
     """A PD of pyverbs, imported. pyverbs deallocates it."""
-
-    cdef object __weakref__
-    cdef ibv_pd *pd
-    cdef readonly ContextHandle context
 
     def __cinit__(self, ContextHandle context, uint32_t handle):
         self.pd = ibmkey_import_pd(context.ctx, handle)
@@ -228,11 +187,79 @@ cdef class View:
         return tuple([self.buffer.strides[axis] for axis in range(self.buffer.ndim)])
 
 
+cdef class Described:
+    """A layout in the structures of the library. Nothing can change them."""
+
+    def __cinit__(self, layout):
+        # Nothing can change the length of a tuple.
+        cdef tuple repeat = (), items
+        if isinstance(layout, Indexed):
+            self.kind = IBMKEY_INDEXED
+            items = tuple(layout.indices)
+        elif isinstance(layout, Interleaved):
+            self.kind = IBMKEY_INTERLEAVED
+            repeat, items = tuple(layout.repeat), tuple(layout.blocks)
+        else:
+            self.kind = IBMKEY_LIST
+            items = tuple(layout.blocks)
+        if len(repeat) > IBMKEY_MAX_DIMS:
+            raise MkeyError(self.call, EINVAL)
+        self.entries = count_of(items, self.call)
+        self.dims = <uint32_t>len(repeat)
+        for axis, count in enumerate(repeat):
+            self.repeat[axis] = count
+        if self.kind == <uint32_t>IBMKEY_INDEXED:
+            self.fill_indexed(layout, items)
+        elif self.kind == <uint32_t>IBMKEY_INTERLEAVED:
+            self.fill_blocks(items)
+        else:
+            self.fill_ranges(items)
+
+    def __dealloc__(self):
+        free(self.ranges)
+        free(self.blocks)
+        free(self.indices)
+
+    @property
+    def call(self):
+        """The call that binds a key to such a layout."""
+        kinds = {
+            IBMKEY_LIST: "ibmkey_bind_list",
+            IBMKEY_INTERLEAVED: "ibmkey_bind_interleaved",
+            IBMKEY_INDEXED: "ibmkey_bind_indexed",
+        }
+        return kinds[self.kind]
+
+    cdef fill_ranges(self, tuple items):
+        self.ranges = <ibmkey_range *>array_of(self.entries, sizeof(ibmkey_range))
+        for i, block in enumerate(items):
+            self.ranges[i].addr = block.address
+            self.ranges[i].length = block.length
+            self.ranges[i].lkey = block.lkey
+
+    cdef fill_blocks(self, tuple items):
+        self.blocks = <ibmkey_block *>array_of(self.entries, sizeof(ibmkey_block))
+        for i, block in enumerate(items):
+            self.blocks[i].addr = block.address
+            self.blocks[i].bytes_count = block.length
+            self.blocks[i].lkey = block.lkey
+            for axis, stride in zip(range(self.dims), block.strides, strict=True):
+                self.blocks[i].stride[axis] = stride
+
+    cdef fill_indexed(self, layout, tuple items):
+        self.indices = <uint64_t *>array_of(self.entries, sizeof(uint64_t))
+        for i, index in enumerate(items):
+            self.indices[i] = index
+        self.indexed.addr = layout.address
+        self.indexed.unit = layout.unit
+        self.indexed.bytes_count = layout.block_length
+        self.indexed.indices64 = self.indices
+        self.indexed.num_indices = self.entries
+        self.indexed.lkey = layout.lkey
+
+
 cdef class MrHandle:
     """An MR of the library. ``destroy()`` destroys it; nothing else does."""
-
-    cdef ibv_mr *mr
-    cdef PdHandle pd
 
     cdef ibv_mr *live(self) except NULL:
         if self.mr == NULL:
@@ -281,75 +308,20 @@ cdef class KeyHandle(MrHandle):
     def length(self):
         return self.live().length
 
-    def bind_list(self, blocks, unsigned int access):
-        """Binds the key to ranges."""
+    def bind(self, layout, unsigned int access):
+        """Binds the key to a layout."""
         cdef ibv_mr *mr = self.live()
-        # Nothing can change the length of a tuple.
-        cdef tuple items = tuple(blocks)
-        cdef uint32_t n = count_of(items, "ibmkey_bind_list")
-        cdef ibmkey_range *ranges = <ibmkey_range *>array_of(n, sizeof(ibmkey_range))
+        cdef Described d = Described(layout)
         cdef int ret
-        try:
-            for i, block in enumerate(items):
-                ranges[i].addr = block.address
-                ranges[i].length = block.length
-                ranges[i].lkey = block.lkey
-            with nogil:
-                ret = ibmkey_bind_list(mr, access, n, ranges)
-        finally:
-            free(ranges)
-        check_bind(ret, "ibmkey_bind_list")
-
-    def bind_interleaved(self, repeat, blocks, unsigned int access):
-        """Binds the key to blocks that repeat."""
-        cdef ibv_mr *mr = self.live()
-        cdef tuple dimensions = tuple(repeat), items = tuple(blocks)
-        cdef uint32_t dims = count_of(dimensions, "ibmkey_bind_interleaved")
-        cdef uint32_t n = count_of(items, "ibmkey_bind_interleaved")
-        cdef uint64_t counts[8]
-        cdef ibmkey_block *array
-        cdef int ret
-        if dims > <uint32_t>IBMKEY_MAX_DIMS:
-            raise MkeyError("ibmkey_bind_interleaved", EINVAL)
-        for i, count in enumerate(dimensions):
-            counts[i] = count
-        array = <ibmkey_block *>array_of(n, sizeof(ibmkey_block))
-        try:
-            for i, block in enumerate(items):
-                array[i].addr = block.address
-                array[i].bytes_count = block.length
-                array[i].lkey = block.lkey
-                for axis, stride in zip(range(dims), block.strides, strict=True):
-                    array[i].stride[axis] = stride
-            with nogil:
-                ret = ibmkey_bind_interleaved(mr, access, dims, counts, n, array)
-        finally:
-            free(array)
-        check_bind(ret, "ibmkey_bind_interleaved")
-
-    def bind_indexed(self, layout, unsigned int access):
-        """Binds the key to blocks at indices."""
-        cdef ibv_mr *mr = self.live()
-        cdef tuple items = tuple(layout.indices)
-        cdef uint32_t n = count_of(items, "ibmkey_bind_indexed")
-        cdef uint64_t *indices = <uint64_t *>array_of(n, sizeof(uint64_t))
-        cdef ibmkey_indexed raw
-        memset(&raw, 0, sizeof(raw))
-        cdef int ret
-        try:
-            raw.addr = layout.address
-            raw.unit = layout.unit
-            raw.bytes_count = layout.block_length
-            raw.indices64 = indices
-            raw.num_indices = n
-            raw.lkey = layout.lkey
-            for i, index in enumerate(items):
-                indices[i] = index
-            with nogil:
-                ret = ibmkey_bind_indexed(mr, access, &raw)
-        finally:
-            free(indices)
-        check_bind(ret, "ibmkey_bind_indexed")
+        with nogil:
+            if d.kind == <uint32_t>IBMKEY_LIST:
+                ret = ibmkey_bind_list(mr, access, d.entries, d.ranges)
+            elif d.kind == <uint32_t>IBMKEY_INTERLEAVED:
+                ret = ibmkey_bind_interleaved(mr, access, d.dims, d.repeat, d.entries, d.blocks)
+            else:
+                ret = ibmkey_bind_indexed(mr, access, &d.indexed)
+        if ret:
+            raise explained(ret, d.call)
 
     def unbind(self):
         """Unbinds the key."""
@@ -365,7 +337,16 @@ cdef class KeyHandle(MrHandle):
         cdef ibmkey_info info
         memset(&info, 0, sizeof(info))
         check(ibmkey_query(self.live(), &info), "ibmkey_query")
-        return (info.length, info.kind, info.access, info.max_entries, info.num_entries, info.num_dims)
+        return (
+            info.length, info.kind, info.access, info.max_entries, info.num_entries, info.num_dims, info.lkey, info.rkey
+        )
+
+    def set(self, size_t length, uint32_t lkey, uint32_t rkey):
+        """Stores what the kernel says of the key: its length, lkey and rkey."""
+        cdef ibv_mr *mr = self.live()
+        mr.length = length
+        mr.lkey = lkey
+        mr.rkey = rkey
 
 
 cdef class DmMr(MrHandle):

@@ -26,6 +26,12 @@ _REASONS = {
 }
 
 
+def reason_of(errno: int) -> str:
+    """Returns the name of an errno, and what it means for a key."""
+    name = numbers.errorcode.get(errno, str(errno))
+    return f"{name}: {_REASONS.get(errno) or os.strerror(errno)}"
+
+
 def registration_reason(errno: int, access: int) -> str | None:
     """Returns why memory could not be registered, as far as the errno and the access flags tell."""
     from pyverbs.enums import IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_WRITE

@@ -8,24 +8,18 @@ from collections.abc import Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from pyverbs.enums import IBV_SEND_SIGNALED
 from pyverbs.wr import SGE
 
-from . import _lib, layout, memory
-from .layout import Block, Indexed, Interleaved, Layout, LayoutError
+from . import _lib, _wr, layout, memory
+from .description import Description
+from .errors import reason_of
+from .layout import U32, Block, Layout, LayoutError, integer
 from .memory import HasMr
-from .verbs import imported_context, imported_pd
+from .verbs import Caps, imported_pd
 
-
-class Caps(NamedTuple):
-    """What a device can do."""
-
-    max_dm_size: int
-    max_entries: int
-    max_dims: int
-    max_depth: int
-    dm_classes: int
-    flags: int
-    max_indices: int
+# IBV_SEND_SIGNALED, the default of pyverbs's SendWR, too.
+_SIGNALED = int(IBV_SEND_SIGNALED)
 
 
 class Info(NamedTuple):
@@ -37,11 +31,19 @@ class Info(NamedTuple):
     max_entries: int
     num_entries: int
     num_dims: int
+    lkey: int
+    rkey: int
 
 
-def query_caps(context: Any) -> Caps:
-    """Returns the limits of an open device."""
-    return Caps(*imported_context(context).query_caps())
+class Refused(NamedTuple):
+    """Why the kernel refused a work request that binds a key.
+
+    ``entry`` is the number of the wrong entry, or the number of all entries if the layout is wrong as a whole.
+    """
+
+    errno: int
+    entry: int
+    reason: str
 
 
 def _destroy(handle: _lib.KeyHandle, keeps: list[object]) -> None:
@@ -77,28 +79,16 @@ class Key:
         read by this device needs none. Without ``mr``, the memory of the array is registered, unless it is
         device memory (``DM``), whose MR is used. Peers have no rights to that MR.
         """
-        found = memory.strided(array)
-        # Fail before memory is registered.
-        shape = layout.strided(0, found.shape, found.strides, found.itemsize)
-        leaf = memory.leaf(pd, found, access, mr)
-        at = found.address - leaf.host + leaf.at
-        (block,) = shape.blocks
-        described = Interleaved(shape.repeat, (block._replace(address=at, lkey=leaf.lkey),))
-        return cls._bound(pd, described, access, [leaf.keep])
+        described, keep = memory.elements(pd, array, access, mr)
+        return cls._bound(pd, described, access, [keep])
 
     @classmethod
     def from_indexed(
         cls, pd: Any, array: Any, indices: Collection[Any], access: int = 0, *, mr: HasMr | None = None
     ) -> Key:
         """Makes a key of rows of an array by their numbers: the bytes of ``array[indices]``."""
-        found = memory.strided(array)
-        rows = layout.indexed(0, found.shape, found.strides, found.itemsize, indices)
-        limit = Caps(*imported_pd(pd).context.query_caps()).max_indices
-        if rows.entries > limit:
-            raise LayoutError(f"index {limit}", f"is one more than the {limit} that a key can have")
-        leaf = memory.leaf(pd, found, access, mr)
-        at = rows.address + found.address - leaf.host + leaf.at
-        return cls._bound(pd, rows._replace(address=at, lkey=leaf.lkey), access, [leaf.keep])
+        described, keep = memory.rows(pd, array, indices, access, mr)
+        return cls._bound(pd, described, access, [keep])
 
     @classmethod
     def from_list(cls, pd: Any, parts: Iterable[Any], access: int = 0, *, mrs: Sequence[HasMr] = ()) -> Key:
@@ -160,26 +150,86 @@ class Key:
 
         This is much faster than a new key, above all with an ``mr`` that exists.
         """
-        found = memory.strided(array)
-        shape = layout.strided(0, found.shape, found.strides, found.itemsize)
-        leaf = memory.leaf(self._pd, found, access, mr)
-        at = found.address - leaf.host + leaf.at
-        (block,) = shape.blocks
-        self._bind(Interleaved(shape.repeat, (block._replace(address=at, lkey=leaf.lkey),)), access, [leaf.keep])
+        described, keep = memory.elements(self._pd, array, access, mr)
+        self._bind(described, access, [keep])
 
     def _bind(self, described: Layout, access: int, keeps: list[object]) -> None:
-        if isinstance(described, Indexed):
-            self._handle.bind_indexed(described, access)
-        elif isinstance(described, Interleaved):
-            self._handle.bind_interleaved(described.repeat, described.blocks, access)
-        else:
-            self._handle.bind_list(described.blocks, access)
+        self._handle.bind(described, access)
         self._keeps[:] = keeps
 
     def unbind(self) -> None:
         """Unbinds the key and releases what it described."""
         self._handle.unbind()
         self._keeps.clear()
+
+    # --- bound by work requests --------------------------------------------
+
+    def post_bind(
+        self, qp: Any, description: Description, *, wr_id: int = 0, send_flags: int = _SIGNALED, rkey: int = 0
+    ) -> None:
+        """Posts a work request that binds the key in the order of the queue.
+
+        ``qp`` is an RC or UC ``QP`` of pyverbs. ``rkey`` is the new lkey and rkey, which may differ from the old
+        ones in the low 8 bits; with 0 they stay. From now on ``length``, ``lkey`` and ``rkey`` are those after the
+        request, so later requests can use them. If the completion has an error, ``query_refused()`` tells why.
+        """
+        text = self._text(description)
+        number, flags = integer(wr_id, "wr_id"), integer(send_flags, "send_flags", U32)
+        _wr.post_bind(self._handle, qp, text, description.access, integer(rkey, "rkey", U32), number, flags)
+        self._requested(description)
+
+    def post_unbind(self, qp: Any, *, wr_id: int = 0, send_flags: int = _SIGNALED) -> None:
+        """Posts a work request that unbinds the key in the order of the queue, and changes its lkey and rkey.
+
+        ``qp`` is an RC ``QP`` of pyverbs. After the completion, ``refresh()`` releases what the key described.
+        """
+        _wr.post_unbind(self._handle, qp, integer(wr_id, "wr_id"), integer(send_flags, "send_flags", U32))
+        self._handle.set(0, self.lkey, self.rkey)
+
+    def wr_bind(self, qp: Any, description: Description, *, rkey: int = 0, inline: bool = False) -> None:
+        """Adds a request as of ``post_bind()`` between ``wr_start()`` and ``wr_complete()`` of a ``QPEx``.
+
+        The ``QPEx`` has the send operation ``IBV_QP_EX_WITH_BIND_MW``; its ``wr_id`` and ``wr_flags`` apply. With
+        ``inline``, the description is copied into the request. If ``wr_complete()`` fails, call ``refresh()``.
+        """
+        text = self._text(description)
+        _wr.wr_bind(self._handle, qp, text, description.access, integer(rkey, "rkey", U32), inline)
+        self._requested(description)
+
+    def wr_unbind(self, qp: Any) -> None:
+        """Adds a request as of ``post_unbind()``. The ``QPEx`` has ``IBV_QP_EX_WITH_LOCAL_INV``."""
+        _wr.wr_unbind(self._handle, qp)
+        self._handle.set(0, self.lkey, self.rkey)
+
+    def _text(self, description: Description) -> tuple[int, int, int]:
+        if not isinstance(description, Description):
+            raise TypeError(f"{description!r} is not a Description")
+        if imported_pd(description.pd) is not imported_pd(self._pd):
+            raise ValueError("the description is in another PD than the key")
+        return description.text
+
+    def _requested(self, description: Description) -> None:
+        self._handle.set(description.length, self.lkey, self.rkey)
+        # Earlier layouts may be in use until the key is unbound.
+        if not any(kept is description for kept in self._keeps):
+            self._keeps.append(description)
+
+    def query_refused(self) -> Refused | None:
+        """Returns why the kernel refused the last request that it refused for this key."""
+        error, entry = _wr.query_refused(self._handle)
+        return Refused(error, entry, reason_of(error)) if error else None
+
+    def refresh(self) -> Info:
+        """Takes ``length``, ``lkey`` and ``rkey`` from the kernel, and returns what is bound.
+
+        Call it while no request of this key is outstanding: after a refused one, after a peer's SEND with
+        invalidate, and to release what the key described after ``post_unbind()``.
+        """
+        info = self.query()
+        self._handle.set(info.length, info.lkey, info.rkey)
+        if info.kind == 0:
+            self._keeps.clear()
+        return info
 
     # --- what it is --------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
@@ -14,7 +14,8 @@ from pyverbs.pyverbs_error import PyverbsRDMAError
 
 from . import _lib, layout
 from .errors import MkeyError, registration_reason
-from .verbs import context_of, imported_context, imported_pd
+from .layout import Indexed, Interleaved, LayoutError
+from .verbs import Caps, context_of, imported_context, imported_pd
 
 
 class HasMr(Protocol):
@@ -283,3 +284,26 @@ def all_in(mrs: Sequence[HasMr], memory: Strided) -> HasMr | None:
         if mr.buf <= low and low + length <= mr.buf + mr.length:
             return mr
     return None
+
+
+def elements(pd: Any, array: Any, access: int, mr: HasMr | None) -> tuple[Interleaved, object]:
+    """Returns the layout of an array's elements, and what keeps their memory. Registers the memory if necessary."""
+    found = strided(array)
+    # Fail before memory is registered.
+    shape = layout.strided(0, found.shape, found.strides, found.itemsize)
+    under = leaf(pd, found, access, mr)
+    (block,) = shape.blocks
+    at = found.address - under.host + under.at
+    return Interleaved(shape.repeat, (block._replace(address=at, lkey=under.lkey),)), under.keep
+
+
+def rows(pd: Any, array: Any, indices: Collection[Any], access: int, mr: HasMr | None) -> tuple[Indexed, object]:
+    """Returns the layout of rows of an array by their numbers, and what keeps their memory."""
+    found = strided(array)
+    some = layout.indexed(0, found.shape, found.strides, found.itemsize, indices)
+    limit = Caps(*imported_pd(pd).context.query_caps()).max_indices
+    if some.entries > limit:
+        raise LayoutError(f"index {limit}", f"is one more than the {limit} that a key can have")
+    under = leaf(pd, found, access, mr)
+    at = some.address + found.address - under.host + under.at
+    return some._replace(address=at, lkey=under.lkey), under.keep

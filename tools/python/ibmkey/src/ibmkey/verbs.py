@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Contexts and PDs of pyverbs, for libibmkey.
+"""Contexts and PDs of pyverbs, for libibmkey, and what a device can do.
 
 All keys of a PD use one imported PD, and all of a context one imported context. An imported context has
 its own file descriptor, which is closed with the last key or device memory.
@@ -9,12 +9,25 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyverbs.device import Context
 from pyverbs.pd import PD
 
 from . import _lib
+
+
+class Caps(NamedTuple):
+    """What a device can do."""
+
+    max_dm_size: int
+    max_entries: int
+    max_dims: int
+    max_depth: int
+    dm_classes: int
+    flags: int
+    max_indices: int
+
 
 _contexts: weakref.WeakKeyDictionary[Any, weakref.ref[_lib.ContextHandle]] = weakref.WeakKeyDictionary()
 _pds: weakref.WeakKeyDictionary[Any, weakref.ref[_lib.PdHandle]] = weakref.WeakKeyDictionary()
@@ -49,3 +62,8 @@ def imported_pd(pd: Any) -> _lib.PdHandle:
         found = _lib.PdHandle(imported_context(context_of(pd)), pd.handle)
         _pds[pd] = weakref.ref(found)
     return found
+
+
+def query_caps(context: Any) -> Caps:
+    """Returns the limits of an open device."""
+    return Caps(*imported_context(context).query_caps())

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# cython: language_level=3
+"""Declarations that the modules in Cython share. The compiler checks them against the C headers."""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+
+cdef extern from "infiniband/verbs.h" nogil:
+    struct ibv_context:
+        pass
+    struct ibv_pd:
+        pass
+    struct ibv_mr:
+        size_t length
+        uint32_t handle
+        uint32_t lkey
+        uint32_t rkey
+
+
+cdef extern from "infiniband/mkey.h" nogil:
+    int IBMKEY_MAX_DIMS
+    int IBMKEY_LIST
+    int IBMKEY_INTERLEAVED
+    int IBMKEY_INDEXED
+    struct ibmkey_range:
+        uint64_t addr
+        uint64_t length
+        uint32_t lkey
+    struct ibmkey_block:
+        uint64_t addr
+        uint64_t bytes_count
+        uint32_t lkey
+        int64_t stride[8]
+    struct ibmkey_indexed:
+        uint64_t addr
+        uint64_t unit
+        uint64_t bytes_count
+        const uint64_t *indices64
+        uint32_t num_indices
+        uint32_t lkey
+    const char *ibmkey_last_error()
+
+
+cdef int check(int ret, str call) except -1
+cdef object explained(int ret, str call)
+
+
+cdef class ContextHandle:
+    cdef object __weakref__
+    cdef ibv_context *ctx
+
+
+cdef class PdHandle:
+    cdef object __weakref__
+    cdef ibv_pd *pd
+    cdef readonly ContextHandle context
+
+
+cdef class Described:
+    cdef uint32_t kind
+    cdef uint32_t entries
+    cdef uint32_t dims
+    cdef uint64_t repeat[8]
+    cdef ibmkey_range *ranges
+    cdef ibmkey_block *blocks
+    cdef uint64_t *indices
+    cdef ibmkey_indexed indexed
+    cdef fill_ranges(self, tuple items)
+    cdef fill_blocks(self, tuple items)
+    cdef fill_indexed(self, layout, tuple items)
+
+
+cdef class MrHandle:
+    cdef ibv_mr *mr
+    cdef PdHandle pd
+    cdef ibv_mr *live(self) except NULL
+
+
+cdef class KeyHandle(MrHandle):
+    pass
