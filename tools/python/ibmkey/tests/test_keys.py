@@ -492,6 +492,19 @@ class Lifetimes(Test):
         gc.collect()
         self.assertEqual(mrs_of_this_process(), before)
 
+    def test_the_collector_does_not_free_the_memory_of_arrays(self) -> None:
+        done = run_program(
+            "import ctypes, gc\n"
+            "libc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\n"
+            "memory = [(ctypes.c_char * 4096).from_address(libc.malloc(4096)) for _ in range(20)]\n"
+            "circles = [[ibmkey.register(loop.pd, m)] for m in memory]\n"
+            "for circle in circles: circle.append(circle)\n"
+            "del circle, circles\ngc.collect()\n"
+            "again = [libc.malloc(4096) for _ in range(20)]\n"
+            "print(len({ctypes.addressof(m) for m in memory} & set(again)))\nloop.close()"
+        )
+        self.assertEqual((done.stdout, done.stderr, done.returncode), ("0\n", "", 0))
+
     def test_an_error_leaves_nothing(self) -> None:
         before = mrs_of_this_process()
         with self.assertRaises(RuntimeError), Key.from_buffer(self.pd, np.zeros(9), READ):

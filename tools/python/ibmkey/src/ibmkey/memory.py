@@ -164,6 +164,11 @@ class ArrayMR(MR):  # type: ignore[misc]
             raise MkeyError("ibv_reg_mr", code, registration_reason(code, access)) from error
         self.memory = memory
 
+    def __del__(self) -> None:
+        # The collector clears the fields of an MR in a circle before pyverbs deregisters it. pyverbs then takes
+        # the memory for its own, and frees it.
+        self.close()
+
 
 def register(pd: Any, array: Any, access: int = 0) -> ArrayMR:
     """Registers the memory of an array, for any number of keys over parts of it.
