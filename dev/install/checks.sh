@@ -3,7 +3,10 @@
 #
 # What make install finds out before it changes anything. Each check ends with a line
 # that says what is wrong, where, and what to do. Source it after setup/build.sh.
-# shellcheck disable=SC2034 # the script that sources this reads LISTS and AS
+# shellcheck disable=SC2034 # the script that sources this reads LISTS, AS and UNIT
+
+# The unit of systemd that makes a link of rxe.
+UNIT=ib-mkey-rxe@.service
 
 # Where things go: $DESTDIR$PREFIX; the module, and what belongs to it, to $MODROOT.
 select_places() {

@@ -5,6 +5,7 @@
 mod config;
 mod devices;
 mod limits;
+mod links;
 mod log;
 mod machine;
 mod module;
@@ -101,6 +102,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
     let mut findings = module::check(&machine);
 
     findings.extend(devices::check(&machine, &devices));
+    findings.extend(links::check(&machine));
     findings.extend(programs::check(&machine));
     findings.extend(limits::check(&machine));
     findings.extend(log::check(&machine));

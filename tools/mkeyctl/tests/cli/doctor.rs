@@ -279,6 +279,54 @@ fn the_doctor_wants_ftrace_for_a_redirection_only() {
     assert_eq!(doctor(&dir, 0), []);
 }
 
+/// A link that no unit makes is lost at the next start, and a unit may have made no link.
+#[test]
+fn the_doctor_looks_for_the_links_of_the_next_start() {
+    let dir = machine("doctor-links");
+    let make = |file: &str| {
+        let path = dir.0.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        dir.file(file, "");
+    };
+    let wants = "etc/systemd/system/sys-subsystem-net-devices-eth0.device.wants";
+    let links = |status: i32| {
+        let found = doctor(&dir, status);
+        assert!(found.iter().all(|(check, _)| check == "links"), "{found:?}");
+        found
+            .into_iter()
+            .map(|(_, remedy)| remedy)
+            .collect::<Vec<_>>()
+    };
+
+    // Only one of systemd and the unit.
+    make("usr/lib/systemd/system/ib-mkey-rxe@.service");
+    assert!(links(0).is_empty());
+    std::fs::create_dir_all(dir.0.join("run/systemd/system")).unwrap();
+    let found = links(0);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("systemctl enable 'ib-mkey-rxe@eth0'"));
+    assert!(documented()["links"].contains("systemctl enable ib-mkey-rxe@NETDEV"));
+
+    make(&format!("{wants}/other.service"));
+    assert_eq!(links(0), found);
+    make(&format!("{wants}/ib-mkey-rxe@eth0.service"));
+    assert!(links(0).is_empty());
+    // A netdev with a dash whose link is missing, and then the netdev itself.
+    make("etc/systemd/system/multi-user.target.wants/ib-mkey-rxe@br\\x2dlan.service");
+    make("sys/class/net/br-lan/ifindex");
+    let found = links(1);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].starts_with("systemctl restart 'ib-mkey-rxe@br\\x2dlan'"),
+        "{found:?}"
+    );
+    std::fs::remove_dir_all(dir.0.join("sys/class/net")).unwrap();
+    assert!(links(0)[0].starts_with("systemctl disable"));
+    make("sys/class/infiniband/mine/parent");
+    dir.file("sys/class/infiniband/mine/parent", "br-lan\n");
+    assert!(!doctor(&dir, 1).iter().any(|(check, _)| check == "links"));
+}
+
 /// Some kernels show their options only in /proc/config.gz.
 #[test]
 fn the_doctor_unpacks_the_configuration() {
@@ -526,10 +574,11 @@ fn documented() -> BTreeMap<String, String> {
 #[test]
 fn operations_rst_lists_each_cause() {
     // Not in the tables above: the program queries devices only on its own machine, and the
-    // signature has a separate test.
+    // signature and the links have separate tests.
     let own = [
         ("", "", "extended", "make the link again"),
         ("", "", "signature", SIGN),
+        ("", "", "links", "systemctl enable"),
     ];
     let page = documented();
     let mut seen = BTreeSet::new();

@@ -208,6 +208,21 @@ rxe_again() {
 	links_delete && unload rdma_rxe && modprobe rdma_rxe && links_add && keys_work
 }
 
+# unit_runs KEY: runs the commands of the unit that makes links at each start, as systemd does
+unit_runs() {
+	local line
+	while read -r line; do
+		# shellcheck disable=SC2086 # words
+		in_ns 0 ${line//%I/${netdev[0]}} || return
+	done < <(sed -n "s/^$1=-\?//p" "$unit")
+}
+# No module is loaded before.
+unit_link() {
+	links_delete && unload "${users[@]}" ib_mkey ib_uverbs rdma_rxe && unit_runs ExecStart || return
+	(dev[0]=rxe_${netdev[0]} && until_true usable 0 && export MKEY_TEST_DEV0=${dev[0]} && program mkey_object -t query &&
+		unit_runs ExecStop && ! has_link 0) && load && links_add && keys_work
+}
+
 start="mkey_lifecycle: begin $$"
 splats='WARNING: |BUG: |KASAN: |UBSAN: |Oops|general protection|INFO: (task|rcu|possible)|refcount_t:|ODEBUG: |possible recursive|circular locking|left in the PD'
 log_is_clean() {
@@ -219,6 +234,8 @@ log_is_clean() {
 break=${MKEY_BREAK:-${MODULE_DIR-}/tools/testing/selftests/rdma/mkey/test_modules/mkey_break.ko}
 more=2
 [[ -e $break ]] || more=0
+unit=$(realpath "$here/../../..")/dev/install/ib-mkey-rxe@.service
+[[ ! -f $unit ]] || ((++more))
 plan $((17 + more))
 echo "$start" >/dev/kmsg
 check "ib_mkey stays while a device is extended" in_use
@@ -229,6 +246,7 @@ check "one link is deleted and the other stays" one_link
 check "a link is deleted while it is in use" delete_while_open
 check "a namespace is deleted with its link" delete_namespace
 check "rdma_rxe is loaded again" rxe_again
+[[ ! -f $unit ]] || check "the unit of systemd makes a link" unit_link
 for order in "ib_mkey ib_uverbs rdma_rxe" "ib_mkey rdma_rxe ib_uverbs" "ib_uverbs ib_mkey rdma_rxe" \
 	"ib_uverbs rdma_rxe ib_mkey" "rdma_rxe ib_mkey ib_uverbs" "rdma_rxe ib_uverbs ib_mkey"; do
 	# shellcheck disable=SC2086 # words
