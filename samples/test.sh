@@ -175,7 +175,7 @@ if [ -n "${MKEY_TEST_QUICK-}" ]; then
 fi
 # shellcheck disable=SC2086 # words
 set -- $scripts
-ktap_set_plan $((33 + $#))
+ktap_set_plan $((34 + $#))
 
 for sample in column header_payload pages kv_gather halo lock dm_counter rebind; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
@@ -202,6 +202,7 @@ refuses "a device that is not there" "no RDMA device rxe9" \
 refuses "python/column: a device that is not there" "no RDMA device rxe9" \
 	ip netns exec ns0 python3 "$here/python/column.py" rxe9
 
+works "fetch, two nodes" nodes fetch
 works "dm_lock, two nodes" nodes dm_lock -n "$operations"
 works "dm_staging, two nodes" nodes dm_staging -n "$messages"
 works "dm_multicast, three destinations" multicast "$payloads"

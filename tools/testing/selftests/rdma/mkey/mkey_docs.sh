@@ -7,6 +7,10 @@
 # In such a block, a line that begins with "$ " is a command, and a line that ends with a backslash continues in the next one. The other lines are the output of the command
 # before them; "..." matches anything. A block whose first line is a comment that begins with a path in /tmp/first is saved under that path. "make vm-run" runs its CMD
 # here, because this is the VM; "make setup" has been done.
+#
+# A block whose first line begins with "host-a# " or "host-b# " is for two hosts, which are two network
+# namespaces here: eth0 with 192.0.2.1 and eth1 with 192.0.2.2. The commands of the hosts in one block run at the
+# same time.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
@@ -19,7 +23,7 @@ command -v gcc pkg-config >/dev/null || skip_all "no gcc or no pkg-config"
 [[ -n $(netdev_of 0) ]] || skip_all "no device ${dev[0]}"
 shopt -s nullglob
 work=$(mktemp -d)
-trap 'rm -rf "$work" /tmp/first' EXIT
+trap 'rm -rf "$work" /tmp/first; remove_hosts' EXIT
 
 # Under emulation each process takes a tenth of a second, so what can be done by few is.
 
@@ -65,15 +69,63 @@ make() {
 	bash -c "$cmd"
 }
 
-# typed FILE: runs the command in FILE; its output must match FILE.out. The reader types it
-# on a host, whose C library may be older than that for which the programs in out/user are built.
-typed() {
-	local got want
-	[[ $(<"$1") == "make "* ]] || { echo "a host may be unable to run this: use make vm-run"; return 1; }
-	got=$(cd "$tree" && eval "$(<"$1")" 2>&1) || { printf '%s\nstatus %d\n' "$got" $?; return 1; }
-	want=$(sed 's/[][*?\\]/\\&/g; s/\.\.\./*/g' "$1.out")
+# prints FILE COMMAND...: the output of COMMAND must match FILE.out
+prints() {
+	local file=$1 got want
+	shift
+	got=$(cd "$tree" && "$@" 2>&1) || { printf '%s\nstatus %d\n' "$got" $?; return 1; }
+	want=$(sed 's/[][*?\\]/\\&/g; s/\.\.\./*/g' "$file.out")
 	# shellcheck disable=SC2053 # a pattern
-	[[ $got == $want ]] || { diff "$1.out" - <<<"$got"; return 1; }
+	[[ $got == $want ]] || { diff "$file.out" - <<<"$got"; return 1; }
+}
+
+# typed FILE: runs the command in FILE. The reader types it on a host, whose C library may be older
+# than that for which the programs in out/user are built.
+typed() {
+	[[ $(<"$1") == "make "* ]] || { echo "a host may be unable to run this: use make vm-run"; return 1; }
+	prints "$1" eval "$(<"$1")"
+}
+
+add_hosts() {
+	ip -batch - <<-EOF
+		netns add host-a
+		netns add host-b
+		link add eth0 netns host-a type veth peer name eth1 netns host-b
+	EOF
+	ip -n host-a -batch - <<<$'addr add 192.0.2.1/24 dev eth0\nlink set eth0 up'
+	ip -n host-b -batch - <<<$'addr add 192.0.2.2/24 dev eth1\nlink set eth1 up'
+}
+# The links go with the namespaces.
+remove_hosts() {
+	[[ ! -e /run/netns/host-a ]] || ip netns delete host-a
+	[[ ! -e /run/netns/host-b ]] || ip netns delete host-b
+}
+
+# one_host HOST DIR: runs the commands of a host. What make install installs is in out/user.
+one_host() {
+	local file
+	for file in "$2/$1"/???; do
+		prints "$file" ip netns exec "$1" env PATH="$tree/out/user/bin:$PATH" LD_LIBRARY_PATH="$tree/out/user/lib" \
+			PKG_CONFIG_PATH="$tree/out/user/lib/pkgconfig" bash -c "$(<"$file")" || { echo "$1# $(<"$file")"; return 1; }
+	done
+}
+# both_hosts BLOCK: runs a block for two hosts
+both_hosts() {
+	local host first rc=0
+	for host in host-a host-b; do
+		mkdir -p "$1.d/$host"
+		# As the block of one machine, with the lines of this host.
+		awk -v host="$host" '
+			/^host-[ab]# / { mine = index($0, host "# ") == 1; if (mine) print "$ " substr($0, length(host) + 3); next }
+			mine' "$1" >"$1.d/$host.console"
+		commands "$1.d/$host.console" "$1.d/$host"
+	done
+	one_host host-a "$1.d" >"$1.d/said" 2>&1 &
+	first=$!
+	one_host host-b "$1.d" || { rc=1; kill "$first" 2>/dev/null; }
+	wait "$first" || rc=1
+	((rc == 0)) || cat "$1.d/said"
+	return "$rc"
 }
 
 # The blocks of page N are in N/. Save the programs and find the commands.
@@ -89,6 +141,10 @@ for page in "${pages[@]}"; do
 		IFS= read -r first <"$block"
 		[[ ! $first =~ $saves ]] || all+=("$page:$block:${BASH_REMATCH[2]}")
 		[[ $block == *.console ]] || continue
+		if [[ $first == host-[ab]"# "* ]]; then
+			all+=("$page:$block:hosts")
+			continue
+		fi
 		mkdir -p "$block.d"
 		commands "$block" "$block.d"
 		for command in "$block.d"/???; do
@@ -99,10 +155,14 @@ done
 
 saved() { mkdir -p "$(dirname "$2")" && cp "$1" "$2"; }
 
+[[ ${all[*]} != *:hosts* ]] || add_hosts || skip_all "no network namespaces"
 plan ${#all[@]}
 for one in "${all[@]}"; do
 	IFS=: read -r page file path <<<"$one"
-	if [[ -n $path ]]; then
+	if [[ $path == hosts ]]; then
+		IFS= read -r first <"$file"
+		check "${page##*/}: ${first//#/}" both_hosts "$file"
+	elif [[ -n $path ]]; then
 		check "${page##*/}: save $path" saved "$file" "$path"
 	else
 		IFS= read -r first <"$file"
