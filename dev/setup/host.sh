@@ -15,14 +15,19 @@ install_packages() {
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"
 }
 
+# is_needed COMMAND STAGE: only the stages whose kernel boots need QEMU.
+is_needed() {
+	[[ $1 != qemu-system-x86_64 || $2 == all || $2 == demo ]]
+}
+
 setup_host() {
 	local c missing=() names
 	# A QEMU that QEMU= names must exist; the usual one is installed.
-	[[ $1 != all || -z ${QEMU-} ]] || command -v "$QEMU" >/dev/null ||
+	[[ -z ${QEMU-} ]] || ! is_needed qemu-system-x86_64 "$1" || command -v "$QEMU" >/dev/null ||
 		die "QEMU=$QEMU is not a program; without QEMU=, qemu-system-x86_64 is used"
 	[[ $(uname -m) == x86_64 ]] || die "this machine is $(uname -m); the set-up is for x86_64"
 	for c in "${!HOST_NEEDS[@]}"; do
-		[[ $c == qemu-system-x86_64 && $1 != all ]] && continue
+		is_needed "$c" "$1" || continue
 		PATH=$PATH:/usr/sbin:/sbin command -v "$c" >/dev/null || missing+=("${HOST_NEEDS[$c]}")
 	done
 	[[ -f /usr/share/keyrings/debian-archive-keyring.gpg ]] || missing+=(debian-archive-keyring)
@@ -33,7 +38,7 @@ setup_host() {
 	# shellcheck disable=SC2086 # a list of names
 	step host-packages "Packages of this machine: ${names% }" "1 min" install_packages $names
 	for c in "${!HOST_NEEDS[@]}"; do
-		[[ $c == qemu-system-x86_64 && $1 != all ]] && continue
+		is_needed "$c" "$1" || continue
 		PATH=$PATH:/usr/sbin:/sbin command -v "$c" >/dev/null ||
 			die "no $c, even with ${HOST_NEEDS[$c]} installed; is it on PATH?"
 	done
