@@ -227,8 +227,8 @@ pub(super) unsafe extern "C" fn dealloc_mw<T: DeviceOps>(raw: *mut bindings::ib_
         // SAFETY: The argument is the core's.
         to_result(unsafe { stock(raw) })?;
         let forgotten = running.data().forget_mw(mw);
-        // Accesses through the window may take as long as a process likes. Removal of another device
-        // must not wait for them. This device is not removed while its user keeps it open.
+        // Accesses through the window may take as long as a process likes. Removal of another
+        // device must not wait for them. This device is not removed while its user keeps it open.
         drop(running);
         drop(forgotten);
         Ok(0)

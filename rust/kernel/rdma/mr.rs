@@ -366,8 +366,8 @@ unsafe impl Send for OwnedMr {}
 unsafe impl Sync for OwnedMr {}
 
 impl OwnedMr {
-    /// Allocates an `IB_MR_TYPE_MEM_REG` MR for `pages` pages, in the free state. Returns the MR, and
-    /// the result of `prepare`, which gets the MR while it is new.
+    /// Allocates an `IB_MR_TYPE_MEM_REG` MR for `pages` pages, in the free state. Returns the MR,
+    /// and the result of `prepare`, which gets the MR while it is new.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The form of an lkey and of an rkey. The upper 24 bits are the index by which the device finds the MR or
-//! the memory window. The lower 8 bits are the tag, which the owner may change (`ib_inc_rkey()`).
+//! The form of an lkey and of an rkey. The upper 24 bits are the index by which the device finds
+//! the MR or the memory window. The lower 8 bits are the tag, which the owner may change
+//! (`ib_inc_rkey()`).
 
 /// The bits of the tag.
 const TAG: u32 = 0xff;

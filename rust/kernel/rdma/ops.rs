@@ -198,8 +198,8 @@ pub(crate) trait DeviceOps: ClientOps {
     /// window is left. Sleeps.
     fn end_windows(&self, qp: &Qp, from: &mut u32) -> Option<Self::Ended>;
 
-    /// Waits for the accesses of the QP of a process, which is about to be destroyed. Sleeps as long as
-    /// the process likes.
+    /// Waits for the accesses of the QP of a process, which is about to be destroyed. Sleeps as
+    /// long as the process likes.
     fn end_tasks(qp: &Qp);
 
     /// Keeps MRs from being deregistered.
@@ -274,8 +274,8 @@ impl Overlay {
             && self.stock_cap_flags & gaps == 0
     }
 
-    /// Makes an MR for `pages` pages by the driver. `ib_core` does not know it. `prepare` gets the MR
-    /// while it is new.
+    /// Makes an MR for `pages` pages by the driver. `ib_core` does not know it. `prepare` gets the
+    /// MR while it is new.
     ///
     /// # Errors
     ///

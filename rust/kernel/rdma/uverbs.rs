@@ -44,17 +44,17 @@ pub(super) fn refuse_older() -> Result {
 
 /// Follows the loading and unloading of `ib_uverbs` until it is dropped.
 #[pin_data(PinnedDrop)]
-pub(crate) struct Follower {
+pub(crate) struct UverbsMonitor {
     #[pin]
     block: Opaque<bindings::notifier_block>,
 }
 
 // SAFETY: Only the notifier chain uses the block while it is registered.
-unsafe impl Send for Follower {}
+unsafe impl Send for UverbsMonitor {}
 // SAFETY: As above.
-unsafe impl Sync for Follower {}
+unsafe impl Sync for UverbsMonitor {}
 
-impl Follower {
+impl UverbsMonitor {
     /// Begins to follow. The caller has registered the client: an `ib_uverbs` that is loaded after
     /// this call is later than the client.
     ///
@@ -109,7 +109,7 @@ impl Follower {
 }
 
 #[pinned_drop]
-impl PinnedDrop for Follower {
+impl PinnedDrop for UverbsMonitor {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: `new()` registered the block.
         unsafe { bindings::unregister_module_notifier(self.block.get()) };

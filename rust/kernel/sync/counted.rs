@@ -7,7 +7,7 @@
 
 use super::{
     racing::load_relaxed,
-    users::{Patience, Users},
+    users::{Timeout, Users},
 };
 use core::{marker::PhantomData, ops::Deref, ptr};
 use kernel::{
@@ -159,7 +159,7 @@ impl<T: Send + Sync> CountedCell<T> {
     /// Waits until the empty cell has no readers. Sleeps.
     pub(crate) fn settle(&self) {
         // An endless wait has no error.
-        let _ = self.users.settle(Patience::Endless);
+        let _ = self.users.settle(Timeout::Never);
     }
 }
 
@@ -193,7 +193,7 @@ impl<T: Send + Sync> Deref for Reader<'_, T> {
 impl<T: Send + Sync> Taken<T> {
     /// Waits for the readers and returns the value. Sleeps.
     pub(crate) fn wait(mut self) -> Option<Arc<T>> {
-        let _ = self.users.settle(Patience::Endless);
+        let _ = self.users.settle(Timeout::Never);
         self.value.take()
     }
 }
@@ -201,7 +201,7 @@ impl<T: Send + Sync> Taken<T> {
 impl<T: Send + Sync> Drop for Taken<T> {
     fn drop(&mut self) {
         if self.value.is_some() {
-            let _ = self.users.settle(Patience::Endless);
+            let _ = self.users.settle(Timeout::Never);
         }
     }
 }

@@ -3,15 +3,16 @@
 //! Fields and bytes that others read and write at the same time.
 //!
 //! A field that C writes at any time is read by [`read_once`] and written by [`write_once`] or
-//! [`store_release`], and by nothing else. In Rust's model an ordinary access that races is undefined
-//! behaviour. Rust code of the kernel uses the memory model of the Linux kernel instead. In that model a
-//! volatile access of an aligned field of a machine word or less is a marked access, as those of
-//! `READ_ONCE()` and `WRITE_ONCE()` are: the compiler makes one access of it, and does not repeat or omit
-//! it. A reader therefore gets a value that was written, and never a part of one. What it concludes from
-//! two fields is right only if the order of the reads is ([`load_acquire`]).
+//! [`store_release`], and by nothing else. In Rust's model an ordinary access that races is
+//! undefined behaviour. Rust code of the kernel uses the memory model of the Linux kernel instead.
+//! In that model a volatile access of an aligned field of a machine word or less is a marked
+//! access, as those of `READ_ONCE()` and `WRITE_ONCE()` are: the compiler makes one access of it,
+//! and does not repeat or omit it. A reader therefore gets a value that was written, and never a
+//! part of one. What it concludes from two fields is right only if the order of the reads is
+//! ([`load_acquire`]).
 //!
-//! `kernel::sync::atomic` does the same by calls of C functions, which the data path cannot afford. So the
-//! data path reads an [`Atomic`] by [`load_relaxed`].
+//! `kernel::sync::atomic` does the same by calls of C functions, which the data path cannot afford.
+//! So the data path reads an [`Atomic`] by [`load_relaxed`].
 
 use core::{
     arch::asm,
@@ -31,8 +32,8 @@ extern "C" {
 ///
 /// # Safety
 ///
-/// `field` must be valid for reads, and aligned. All writes that may race must write the whole field at
-/// once. All values that they write must be values of a `T`.
+/// `field` must be valid for reads, and aligned. All writes that may race must write the whole
+/// field at once. All values that they write must be values of a `T`.
 #[inline(always)]
 pub(crate) unsafe fn read_once<T: Copy>(field: *const T) -> T {
     const { assert!(size_of::<T>() <= size_of::<usize>()) };

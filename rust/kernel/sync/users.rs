@@ -17,37 +17,37 @@ use kernel::{
 
 /// The longest time for which a thread waits for users.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum Timeout {
     /// Until there are no users.
-    Endless,
+    Never,
     /// Until there are no users, or the current process is killed.
-    Killable,
+    WhenKilled,
     /// Until there are no users, or that many jiffies have passed.
-    Bounded(Jiffies),
+    After(Jiffies),
 }
 
 /// A time limit for several waits together.
 pub(crate) struct Deadline {
-    patience: Patience,
+    timeout: Timeout,
     start: Instant<Monotonic>,
 }
 
 impl Deadline {
     /// Starts the time of the first wait.
-    pub(crate) fn new(patience: Patience) -> Self {
+    pub(crate) fn new(timeout: Timeout) -> Self {
         Self {
-            patience,
+            timeout,
             start: Instant::now(),
         }
     }
 
-    /// Returns the patience for the next wait.
-    pub(crate) fn left(&self) -> Patience {
-        let Patience::Bounded(all) = self.patience else {
-            return self.patience;
+    /// Returns the timeout for the next wait.
+    pub(crate) fn left(&self) -> Timeout {
+        let Timeout::After(all) = self.timeout else {
+            return self.timeout;
         };
         let msecs = u32::try_from(self.start.elapsed().as_millis()).unwrap_or(u32::MAX);
-        Patience::Bounded(all.saturating_sub(msecs_to_jiffies(msecs)))
+        Timeout::After(all.saturating_sub(msecs_to_jiffies(msecs)))
     }
 }
 
@@ -74,23 +74,23 @@ impl Users {
         unsafe { bindings::atomic_read(self.0.get()) == 0 }
     }
 
-    /// Waits until there are no users, at most as long as `patience` allows. Sleeps.
+    /// Waits until there are no users, at most as long as `timeout` allows. Sleeps.
     ///
     /// # Errors
     ///
-    /// `EINTR` if the process was killed, `EBUSY` after the time of [`Patience::Bounded`]. There
+    /// `EINTR` if the process was killed, `EBUSY` after the time of [`Timeout::After`]. There
     /// are users left then.
-    pub(crate) fn wait(&self, patience: Patience) -> Result {
+    pub(crate) fn wait(&self, timeout: Timeout) -> Result {
         let count = self.0.get();
         // SAFETY: The count is initialised, and `self` keeps it while this waits.
         let (idle, error) = unsafe {
-            match patience {
-                Patience::Endless => {
+            match timeout {
+                Timeout::Never => {
                     bindings::wait_for_none(count);
                     (true, EBUSY)
                 }
-                Patience::Killable => (bindings::wait_for_none_killable(count), EINTR),
-                Patience::Bounded(jiffies) => {
+                Timeout::WhenKilled => (bindings::wait_for_none_killable(count), EINTR),
+                Timeout::After(jiffies) => {
                     let jiffies = c_long::try_from(jiffies)?;
                     (bindings::wait_for_none_timeout(count, jiffies), EBUSY)
                 }
@@ -106,11 +106,11 @@ impl Users {
     /// # Errors
     ///
     /// Those of [`Self::wait`].
-    pub(crate) fn settle(&self, patience: Patience) -> Result {
+    pub(crate) fn settle(&self, timeout: Timeout) -> Result {
         if self.settled() {
             return Ok(());
         }
-        self.wait(patience)
+        self.wait(timeout)
     }
 
     /// Returns `true` if there are no users. The caller may then free what they used.

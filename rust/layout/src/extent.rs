@@ -2,7 +2,7 @@
 
 //! The part of a leaf that an entry or block covers.
 
-use super::{Error, Grain};
+use super::{Error, Granularity};
 
 /// The part of a leaf that an entry or block covers, from the first byte of all repetitions to the
 /// last.
@@ -83,8 +83,8 @@ pub struct Reach {
     pub len: u64,
     /// Number of pieces; never zero. `u64::MAX` also stands for larger numbers.
     pub count: u64,
-    /// The grain of the pieces.
-    pub grain: Grain,
+    /// The granularity of the pieces.
+    pub granularity: Granularity,
 }
 
 impl Reach {
@@ -100,7 +100,7 @@ impl Reach {
             },
             len: self.len.min(other.len),
             count: self.count.saturating_add(other.count),
-            grain: self.grain.join(other.grain),
+            granularity: self.granularity.join(other.granularity),
         })
     }
 }

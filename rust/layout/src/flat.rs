@@ -117,8 +117,8 @@ struct Parts<K> {
 }
 
 impl<K: Copy> Parts<K> {
-    /// Finds the ranges of `piece` of `key` in memory; [`None`] if there are more than `most`, or if
-    /// the search takes more than [`MAX_LOOKS`].
+    /// Finds the ranges of `piece` of `key` in memory; [`None`] if there are more than `most`, or
+    /// if the search takes more than [`MAX_LOOKS`].
     fn find<'a, const LEVELS: usize>(key: K, piece: Run, most: usize) -> Result<Option<Self>, Error>
     where
         K: Below<'a>,

@@ -8,7 +8,7 @@ use core::num::NonZeroU64;
 use super::blocks::whole;
 use super::rows::{Place, Walk};
 use super::steps::step;
-use super::work::{self, Grain, Repeated};
+use super::work::{self, Granularity, Repeated};
 use super::{Extent, Pieces, Plane, Reach, Row, Run, MAX_DIMS};
 
 /// A dimension.
@@ -74,7 +74,8 @@ impl Grid {
         used: 0,
     };
 
-    /// Sets the piece of `bytes` bytes, and the count and stride of each dimension, innermost first.
+    /// Sets the piece of `bytes` bytes, and the count and stride of each dimension, innermost
+    /// first.
     #[inline]
     pub(super) fn set(
         &mut self,
@@ -122,8 +123,8 @@ impl Grid {
         mem::replace(&mut self.piece.addr, addr)
     }
 
-    /// Returns the extent of the pieces, and the bits that are set in the address of the first one or
-    /// in a stride.
+    /// Returns the extent of the pieces, and the bits that are set in the address of the first one
+    /// or in a stride.
     #[inline]
     pub(super) fn bounds(&self) -> Option<(Extent, u64)> {
         let piece = &self.piece;
@@ -144,7 +145,7 @@ impl Grid {
             extent,
             len: self.piece.len,
             count: axes.fold(1, |count, axis| count.saturating_mul(axis.count.get())),
-            grain: Grain::new(self.piece.len, addrs),
+            granularity: Granularity::new(self.piece.len, addrs),
         })
     }
 
@@ -235,9 +236,9 @@ impl Grid {
         })
     }
 
-    /// Returns the rows of planes that cover exactly `len` bytes from `offset` on. The range must be
-    /// within the layout. Returns [`None`] unless the rows are whole and short, and are rows of one
-    /// plane or of whole planes at one distance.
+    /// Returns the rows of planes that cover exactly `len` bytes from `offset` on. The range must
+    /// be within the layout. Returns [`None`] unless the rows are whole and short, and are rows of
+    /// one plane or of whole planes at one distance.
     #[inline(always)]
     pub(super) fn only_plane(&self, offset: u64, len: u64) -> Option<Plane> {
         let [row, column, outer @ ..] = &self.axes;

@@ -9,7 +9,7 @@ use super::blocks::whole;
 use super::rows::{check_range, Chain, Place, Rows, Walk};
 use super::segments::SHORT;
 use super::steps::step;
-use super::{Error, Extent, Grain, Pieces, Places, Reach, Row, Run, Runs, Scale, Scattered};
+use super::{Error, Extent, Granularity, Pieces, Places, Reach, Row, Run, Runs, Scale, Scattered};
 
 /// The largest number of indices that are examined for one row.
 const MAX_LOOK: usize = 1024;
@@ -252,7 +252,7 @@ impl<I: Indices> Indexed<I> {
             extent: self.extent(),
             len: self.block_len,
             count: self.indices.as_slice().len() as u64,
-            grain: Grain::new(self.block_len, self.scale.addr | self.scale.unit),
+            granularity: Granularity::new(self.block_len, self.scale.addr | self.scale.unit),
         }
     }
 
@@ -296,8 +296,8 @@ impl<I: Indices> Indexed<I> {
         Some(Row::of(run.leaf, run.addr, run.len))
     }
 
-    /// Returns whole blocks that make up `len` bytes from `offset` on, unless they are many or begin
-    /// with a long row. See [`Layout::only_pieces`](super::Layout::only_pieces).
+    /// Returns whole blocks that make up `len` bytes from `offset` on, unless they are many or
+    /// begin with a long row. See [`Layout::only_pieces`](super::Layout::only_pieces).
     #[inline(always)]
     pub(super) fn only_pieces(&self, offset: u64, len: u64) -> Option<Pieces<'_>> {
         let (first, count) = whole(offset, len, NonZeroU64::new(self.block_len)?)?;

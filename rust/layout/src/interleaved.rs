@@ -11,7 +11,7 @@ use super::blocks::{self, BlocksWalk};
 use super::dims::{Digits, Dims};
 use super::grid::Grid;
 use super::rows::{check_range, Chain, IntoRows, Place, Rows, Walker};
-use super::work::{Grain, Repeated};
+use super::work::{Granularity, Repeated};
 use super::{Error, Extent, Order, Pieces, Reach, Row, Run, Runs, MAX_DIMS};
 
 /// A repeated block of a leaf.
@@ -116,7 +116,7 @@ impl Block {
 
 /// The method that finds the bytes of an interleaved layout.
 #[derive(Clone, Debug)]
-pub(super) enum Way {
+pub(super) enum Method {
     /// The blocks form one piece, which is repeated.
     Grid(Grid),
     /// The blocks are visited one by one.
@@ -136,7 +136,7 @@ pub struct Shape {
     group: NonZeroU64,
     /// Bytes of all index tuples.
     length: u64,
-    pub(super) way: Way,
+    pub(super) method: Method,
 }
 
 // The kernel module allocates a shape separately; this is a common allocation size.
@@ -148,7 +148,7 @@ impl Shape {
         dims: Dims::UNUSED,
         group: NonZeroU64::MIN,
         length: 0,
-        way: Way::Blocks {
+        method: Method::Blocks {
             columns: false,
             records: false,
         },
@@ -183,15 +183,15 @@ impl Shape {
             Some((piece, stride)) => {
                 let counts = self.dims.counts().iter().copied();
                 let strides = self.dims.inner_first(stride).copied();
-                if let Way::Blocks { .. } = &self.way {
-                    self.way = Way::Grid(Grid::UNUSED);
+                if let Method::Blocks { .. } = &self.method {
+                    self.method = Method::Grid(Grid::UNUSED);
                 }
-                if let Way::Grid(grid) = &mut self.way {
+                if let Method::Grid(grid) = &mut self.method {
                     grid.set(piece, self.group, counts.zip(strides));
                 }
             }
             None => {
-                self.way = Way::Blocks {
+                self.method = Method::Blocks {
                     columns: blocks::keep_apart(blocks, &self.dims),
                     records: blocks::are_records(blocks, &self.dims),
                 }
@@ -308,7 +308,7 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     /// piece are block 0.
     pub(super) fn reach(&self, index: usize) -> Option<Reach> {
         let shape = self.shape.borrow();
-        if let Way::Grid(grid) = &shape.way {
+        if let Method::Grid(grid) = &shape.method {
             return if index == 0 { grid.reach() } else { None };
         }
         let block = self.blocks.get(index)?;
@@ -318,23 +318,23 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
             extent: block.extent(&shape.dims).ok()?,
             len: block.bytes_count,
             count: self.repeat_counts().fold(1, u64::saturating_mul),
-            grain: Grain::new(block.bytes_count, addrs),
+            granularity: Granularity::new(block.bytes_count, addrs),
         })
     }
 
     /// Returns the pieces, if they are one piece that is repeated.
     pub(super) fn repeated(&self) -> Option<Repeated> {
-        match &self.shape.borrow().way {
-            Way::Grid(grid) => Some(grid.repeated()),
-            Way::Blocks { .. } => None,
+        match &self.shape.borrow().method {
+            Method::Grid(grid) => Some(grid.repeated()),
+            Method::Blocks { .. } => None,
         }
     }
 
     /// Returns the number of dimensions that a search divides by.
     pub(super) fn searched_dims(&self) -> usize {
-        match &self.shape.borrow().way {
-            Way::Grid(grid) => grid.dims(),
-            Way::Blocks { .. } => self.dims().used(),
+        match &self.shape.borrow().method {
+            Method::Grid(grid) => grid.dims(),
+            Method::Blocks { .. } => self.dims().used(),
         }
     }
 
@@ -353,8 +353,8 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
         self.walk(offset, len, order, IntoRows).ok_or(Error::Range)
     }
 
-    /// Makes the cursor over a range, which must not be empty and must be within the layout. Returns
-    /// the result of `walker`.
+    /// Makes the cursor over a range, which must not be empty and must be within the layout.
+    /// Returns the result of `walker`.
     #[inline(always)]
     pub(super) fn walk<'a, A: Walker<'a>>(
         &'a self,
@@ -364,9 +364,9 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
         walker: A,
     ) -> Option<A::Output> {
         let shape = self.shape.borrow();
-        let (columns, records) = match &shape.way {
-            Way::Grid(grid) => return Some(walker.walk(Chain::new(len, grid.seek(offset)))),
-            Way::Blocks { columns, records } => (*columns, *records),
+        let (columns, records) = match &shape.method {
+            Method::Grid(grid) => return Some(walker.walk(Chain::new(len, grid.seek(offset)))),
+            Method::Blocks { columns, records } => (*columns, *records),
         };
         let columns = match order {
             Order::Any => true,
@@ -384,22 +384,23 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     #[inline(always)]
     pub fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
         check_range(offset, len, self.length()).ok()?;
-        match &self.shape.borrow().way {
-            Way::Grid(grid) if len != 0 => grid.only_row(offset, len),
+        match &self.shape.borrow().method {
+            Method::Grid(grid) if len != 0 => grid.only_row(offset, len),
             _ => None,
         }
     }
 
-    /// See [`Layout::only_pieces`](super::Layout::only_pieces). The range must be within the layout.
+    /// See [`Layout::only_pieces`](super::Layout::only_pieces). The range must be within the
+    /// layout.
     #[inline(always)]
     pub(super) fn only_pieces(&self, offset: u64, len: u64) -> Option<Pieces<'_>> {
         let shape = self.shape.borrow();
-        match &shape.way {
-            Way::Grid(grid) => match grid.only_plane(offset, len) {
+        match &shape.method {
+            Method::Grid(grid) => match grid.only_plane(offset, len) {
                 Some(plane) => Some(Pieces::Plane(plane)),
                 None => grid.only_outer_row(offset, len).map(Pieces::Row),
             },
-            Way::Blocks { records: true, .. } if shape.dims.used() == 1 => {
+            Method::Blocks { records: true, .. } if shape.dims.used() == 1 => {
                 match blocks::whole(offset, len, shape.group) {
                     Some(whole) => {
                         blocks::only_records(&self.blocks, &shape.dims, whole).map(Pieces::Records)
@@ -407,7 +408,7 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
                     None => self.only_piece(offset, len),
                 }
             }
-            Way::Blocks { .. } => self.only_piece(offset, len),
+            Method::Blocks { .. } => self.only_piece(offset, len),
         }
     }
 
@@ -427,7 +428,7 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     /// Returns the place of `offset`.
     pub(super) fn place(&self, offset: u64) -> Option<Place> {
         let shape = self.shape.borrow();
-        if let Way::Grid(grid) = &shape.way {
+        if let Method::Grid(grid) = &shape.method {
             return Some(grid.place(offset));
         }
         Some(self.seek(offset)?.place(&shape.dims, shape.group))
@@ -437,9 +438,9 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     /// one.
     #[inline(always)]
     pub(super) fn rest(&self, offset: u64) -> Option<Run> {
-        match &self.shape.borrow().way {
-            Way::Grid(grid) => Some(grid.rest(offset)),
-            Way::Blocks { .. } => None,
+        match &self.shape.borrow().method {
+            Method::Grid(grid) => Some(grid.rest(offset)),
+            Method::Blocks { .. } => None,
         }
     }
 

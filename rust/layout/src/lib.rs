@@ -70,7 +70,7 @@ pub use self::row::{Order, Row};
 pub use self::rows::{Cursor, Rows, Walker};
 pub use self::runs::{Run, Runs};
 pub use self::scattered::{Pieces, Places, Plane, Records, Scale, Scattered};
-pub use self::work::{units, Grain, Level, Memory, Packet, PACKET};
+pub use self::work::{units, Granularity, Level, Memory, Packet, PACKET};
 
 /// The layout that is bound to a key.
 ///

@@ -262,8 +262,8 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         is_all.then(|| Row::of(entry.leaf, entry.addr.wrapping_add(pos), len))
     }
 
-    /// See [`Layout::only_pieces`](super::Layout::only_pieces). It does not search: all entries before
-    /// `offset` must have one length, too.
+    /// See [`Layout::only_pieces`](super::Layout::only_pieces). It does not search: all entries
+    /// before `offset` must have one length, too.
     #[inline(always)]
     pub(super) fn only_pieces(&self, offset: u64, len: u64) -> Option<Pieces<'_>> {
         let bytes = NonZeroU64::new(self.entries.first()?.length)?;

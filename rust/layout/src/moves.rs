@@ -9,9 +9,9 @@
 use core::borrow::BorrowMut;
 use core::ops::DerefMut;
 
-use super::interleaved::Way;
+use super::interleaved::Method;
 use super::{
-    AsIndexed, Block, Entry, Error, Extent, Grain, Interleaved, Layout, List, Shape, MAX_DIMS,
+    AsIndexed, Block, Entry, Error, Extent, Granularity, Interleaved, Layout, List, Shape, MAX_DIMS,
 };
 
 /// The bounds of the pieces of a layout that was moved.
@@ -24,10 +24,10 @@ pub struct Moved {
 }
 
 impl Moved {
-    /// Returns the grain of the pieces, which was `before` until they were moved.
+    /// Returns the granularity of the pieces, which was `before` until they were moved.
     #[inline]
     #[must_use]
-    pub fn grain(&self, before: Grain) -> Grain {
+    pub fn granularity(&self, before: Granularity) -> Granularity {
         before.at(self.addrs)
     }
 }
@@ -57,11 +57,12 @@ impl<S: DerefMut<Target = [Block]>, P: BorrowMut<Shape>> Interleaved<S, P> {
     ///
     /// # Errors
     ///
-    /// With the layout unchanged: [`Error::Overflow`] if the address of a byte does not fit 64 bits,
-    /// [`Error::Range`] if there are several blocks.
+    /// With the layout unchanged: [`Error::Overflow`] if the address of a byte does not fit 64
+    /// bits, [`Error::Range`] if there are several blocks.
     #[inline]
     pub fn move_to(&mut self, addr: u64) -> Result<Moved, Error> {
-        let ([block], Way::Grid(grid)) = (&mut *self.blocks, &mut self.shape.borrow_mut().way)
+        let ([block], Method::Grid(grid)) =
+            (&mut *self.blocks, &mut self.shape.borrow_mut().method)
         else {
             return Err(Error::Range);
         };

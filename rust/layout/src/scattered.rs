@@ -54,8 +54,8 @@ pub struct Scattered<'a> {
     pub places: Places<'a>,
 }
 
-/// Rows of one shape at one distance, which follow one another in the access; or several such planes
-/// at one distance.
+/// Rows of one shape at one distance, which follow one another in the access; or several such
+/// planes at one distance.
 ///
 /// All pieces are within the access and within the extents of the layout.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@
 use core::mem;
 
 use super::row::distance;
-use super::{Entry, Error, Extent, Grain, Reach};
+use super::{Entry, Error, Extent, Granularity, Reach};
 
 /// The largest number of entries at one distance that are a part of a scattered segment.
 pub(super) const SHORT: u32 = 16;
@@ -218,8 +218,8 @@ fn split_first(entries: &[Entry]) -> Option<(&[Entry], &[Entry])> {
     entries.split_at_checked(count as usize)
 }
 
-/// Splits the entries after the first segment, or after several that have one entry each. Returns the
-/// bounds of the pieces before, and the rest.
+/// Splits the entries after the first segment, or after several that have one entry each. Returns
+/// the bounds of the pieces before, and the rest.
 #[inline]
 pub(super) fn split_reach(entries: &[Entry]) -> Option<(Reach, &[Entry])> {
     if let Some(singles) = split_singles(entries) {
@@ -257,7 +257,7 @@ fn split_singles(entries: &[Entry]) -> Option<(Reach, &[Entry])> {
             extent: Extent::between(leaf, low, last),
             len: least,
             count: count as u64,
-            grain: Grain::of_several(lens, less, least, addrs),
+            granularity: Granularity::of_several(lens, less, least, addrs),
         },
         rest,
     ))
@@ -285,6 +285,6 @@ fn reach(segment: &[Entry]) -> Option<Reach> {
         extent: Extent::between(first.leaf(), low, end),
         len: first.length(),
         count: segment.len() as u64,
-        grain: Grain::new(first.length(), addrs),
+        granularity: Granularity::new(first.length(), addrs),
     })
 }

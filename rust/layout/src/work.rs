@@ -83,7 +83,7 @@ pub(super) fn search(count: usize, dims: usize) -> u64 {
 /// Numbers that bound the places at which the pieces of a layout begin and end. Each binding has
 /// one, so it takes four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grain {
+pub struct Granularity {
     /// Two powers of two, of four bits each. The number of bytes of each piece is a multiple of the
     /// low one, the address of each piece is a multiple of the high one.
     powers: u8,
@@ -93,24 +93,24 @@ pub struct Grain {
     least: u16,
 }
 
-impl Grain {
-    /// The grain of no pieces.
+impl Granularity {
+    /// The granularity of no pieces.
     pub const NONE: Self = Self {
         powers: (WHOLE << 4) | WHOLE,
         most: 0,
         least: u16::MAX,
     };
 
-    /// Returns the grain of pieces of `len` bytes, from the bits that are set in any of their
+    /// Returns the granularity of pieces of `len` bytes, from the bits that are set in any of their
     /// addresses.
     #[inline]
     pub(super) fn new(len: u64, addrs: u64) -> Self {
         Self::of_several(len, len.saturating_sub(1), len, addrs)
     }
 
-    /// Returns the grain of pieces of several lengths, of which `least` is the smallest. `lens` has
-    /// the bits that are set in any length, `less` those that are set in any length less one, and
-    /// `addrs` those that are set in any address.
+    /// Returns the granularity of pieces of several lengths, of which `least` is the smallest.
+    /// `lens` has the bits that are set in any length, `less` those that are set in any length less
+    /// one, and `addrs` those that are set in any address.
     #[inline]
     pub(super) fn of_several(lens: u64, less: u64, least: u64, addrs: u64) -> Self {
         let below = u64::BITS.saturating_sub(less.leading_zeros());
@@ -134,7 +134,7 @@ impl Grain {
         self.powers >> 4
     }
 
-    /// Returns the grain of the pieces of both.
+    /// Returns the granularity of the pieces of both.
     #[inline]
     #[must_use]
     pub fn join(self, other: Self) -> Self {
@@ -146,8 +146,8 @@ impl Grain {
         }
     }
 
-    /// Returns the grain of the same pieces at other addresses, from the bits that are set in any of
-    /// these.
+    /// Returns the granularity of the same pieces at other addresses, from the bits that are set in
+    /// any of these.
     #[inline]
     #[must_use]
     pub(super) fn at(self, addrs: u64) -> Self {
@@ -157,7 +157,7 @@ impl Grain {
         }
     }
 
-    /// Returns the grain of the only piece of a layout.
+    /// Returns the granularity of the only piece of a layout.
     #[must_use]
     pub fn alone(self) -> Self {
         Self {
@@ -171,7 +171,7 @@ impl Grain {
 /// A level of a nest: a layout, or several layouts, each of which an access may pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Level {
-    grain: Grain,
+    granularity: Granularity,
     /// The work of a search.
     search: u64,
     /// The pieces, if they are those of one layout that repeats one piece.
@@ -179,8 +179,8 @@ pub struct Level {
 }
 
 impl Level {
-    /// Makes a level of `layout`, with pieces of `grain`.
-    pub fn new<E, B, P, I>(layout: &Layout<E, B, P, I>, grain: Grain) -> Self
+    /// Makes a level of `layout`, with pieces of `granularity`.
+    pub fn new<E, B, P, I>(layout: &Layout<E, B, P, I>, granularity: Granularity) -> Self
     where
         E: DerefMut<Target = [Entry]>,
         B: DerefMut<Target = [Block]>,
@@ -188,7 +188,7 @@ impl Level {
         I: AsIndexed,
     {
         Self {
-            grain,
+            granularity,
             search: layout.search_work(),
             repeated: layout.repeated(),
         }
@@ -198,7 +198,7 @@ impl Level {
     #[must_use]
     pub fn join(self, other: Self) -> Self {
         Self {
-            grain: self.grain.join(other.grain),
+            granularity: self.granularity.join(other.granularity),
             search: self.search.max(other.search),
             repeated: None,
         }
@@ -207,7 +207,7 @@ impl Level {
 
 /// The pieces of a packet as rows. All pieces have one size, and one distance within a row.
 #[derive(Clone, Copy, Debug)]
-struct Train {
+struct RowSet {
     /// Bytes of a piece; zero if each row is one contiguous range.
     len: u64,
     /// `true` if the address of each piece is a multiple of its length.
@@ -227,15 +227,15 @@ pub struct Packet {
     bytes: u64,
     /// The number of ranges.
     ranges: u64,
-    /// Each range is a part of a range that begins and ends at multiples of `grain` and has at most
-    /// this power of two of bytes.
+    /// Each range is a part of a range that begins and ends at multiples of `granularity` and has
+    /// at most this power of two of bytes.
     most: u8,
     /// Each range begins and ends at a multiple of this power of two in the packet.
-    grain: u8,
+    granularity: u8,
     /// The address of a range differs from its position by a multiple of this power of two.
     shift: u8,
     /// The ranges as rows, if the levels above line up.
-    train: Option<Train>,
+    row_set: Option<RowSet>,
     work: u64,
     /// The work of leaving and coming back to the levels that cut no piece, if each of them has as
     /// many rows as it can have.
@@ -251,9 +251,9 @@ impl Packet {
             bytes: bytes.min(PACKET),
             ranges: 1,
             most: u8::MAX,
-            grain: WHOLE,
+            granularity: WHOLE,
             shift: WHOLE,
-            train: Some(Train {
+            row_set: Some(RowSet {
                 len: 0,
                 is_even: false,
                 stride: 0,
@@ -269,15 +269,15 @@ impl Packet {
     /// Passes a level.
     #[must_use]
     pub fn pass(self, level: &Level) -> Self {
-        let passed = self.train.zip(level.repeated);
-        let train = passed.and_then(|(train, repeated)| train.pass(&repeated, self.bytes));
+        let passed = self.row_set.zip(level.repeated);
+        let row_set = passed.and_then(|(row_set, repeated)| row_set.pass(&repeated, self.bytes));
         let next = Self {
-            train,
-            ..self.cut(level.grain)
+            row_set,
+            ..self.cut(level.granularity)
         };
-        let lines_up = train.is_some() && self.train.is_some_and(|train| train.len != 0);
+        let lines_up = row_set.is_some() && self.row_set.is_some_and(|row_set| row_set.len != 0);
         let (search, rows) = (level.search, next.rows());
-        if lines_up || self.is_uncut(level.grain) {
+        if lines_up || self.is_uncut(level.granularity) {
             // Each search finds a row.
             let returns = rows.saturating_mul(units::NEXT);
             return Self {
@@ -314,9 +314,9 @@ impl Packet {
         Self {
             ranges: self.bytes,
             most: 1,
-            grain: 0,
+            granularity: 0,
             shift: 0,
-            train: None,
+            row_set: None,
             work: self.work.saturating_add(self.bytes.saturating_mul(each)),
             ..self
         }
@@ -343,21 +343,21 @@ impl Packet {
 
     /// Returns an upper bound of the number of rows.
     pub fn rows(&self) -> u64 {
-        let train = self.train.map_or(u64::MAX, |train| train.rows);
-        train.min(self.ranges)
+        let row_set = self.row_set.map_or(u64::MAX, |row_set| row_set.rows);
+        row_set.min(self.ranges)
     }
 
     /// Returns `true` if each range is within a piece of a level.
-    fn is_uncut(&self, level: Grain) -> bool {
-        let cell = self.grain.min(self.shift).min(level.len());
+    fn is_uncut(&self, level: Granularity) -> bool {
+        let cell = self.granularity.min(self.shift).min(level.len());
         level.least == u16::MAX || self.most <= cell
     }
 
     /// Cuts the ranges where the pieces of a level end.
-    fn cut(self, level: Grain) -> Self {
-        let grain = self.grain.min(self.shift).min(level.len());
+    fn cut(self, level: Granularity) -> Self {
+        let granularity = self.granularity.min(self.shift).min(level.len());
         // A packet may begin at any byte.
-        let by_grain = (self.bytes >> grain).saturating_add(2);
+        let by_grain = (self.bytes >> granularity).saturating_add(2);
         let is_cut = level.least != u16::MAX;
         // A range of n bytes is in at most 2 + (n - 2) / least pieces.
         let twice = self.ranges.saturating_mul(2);
@@ -372,7 +372,11 @@ impl Packet {
         };
         Self {
             ranges: by_grain.min(by_size).min(self.bytes),
-            grain: if is_cut { grain } else { self.grain },
+            granularity: if is_cut {
+                granularity
+            } else {
+                self.granularity
+            },
             shift: self.shift.min(level.len()).min(level.addr()),
             most: self.most.min(level.most),
             ..self
@@ -395,7 +399,7 @@ pub(super) struct Repeated {
     pub(super) addrs: u64,
 }
 
-impl Train {
+impl RowSet {
     /// Passes a level; returns [`None`] if the pieces of the result would not be of one size and at
     /// one distance.
     fn pass(self, level: &Repeated, bytes: u64) -> Option<Self> {

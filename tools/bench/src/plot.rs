@@ -93,8 +93,8 @@ pub fn all(records: &Records, dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(written)
 }
 
-/// Returns a panel for each name in the group, or one for all. A name with a single size has no panel, because
-/// there is no line to draw.
+/// Returns a panel for each name in the group, or one for all. A name with a single size has no
+/// panel, because there is no line to draw.
 fn panels(group: &Group, records: &Records) -> Vec<Panel> {
     let mut names: Vec<&str> = Vec::new();
 
@@ -115,8 +115,8 @@ fn panels(group: &Group, records: &Records) -> Vec<Panel> {
         .collect()
 }
 
-/// Returns a panel with a line for each name: the cost by the first way, relative to the cost at the
-/// smallest size.
+/// Returns a panel with a line for each name: the cost by the first way, relative to the cost at
+/// the smallest size.
 fn growth(group: &Group, records: &Records) -> Option<Panel> {
     let way = group.ways.first()?;
     let mut lines: Vec<Line> = Vec::new();

@@ -13,16 +13,16 @@
 //! access through a slow binding leaves SRCU and counts as a user of that binding
 //! (`region/binding.rs`). Readers of a fast registration are counted (`region/fast_reg.rs`).
 
-mod again;
 pub(crate) mod bind;
 mod find;
 pub(crate) mod request;
+mod reuse;
 pub(crate) mod window;
 
 use self::find::region_of;
 use crate::{
     backend::{
-        pins::{when_free, IsPinned, Pins},
+        pins::{when_unpinned, IsPinned, Pins},
         Claimed, ClaimedMr, Direction, Payload,
     },
     counters::{self, refused, Count},
@@ -166,7 +166,8 @@ pub(crate) fn copy(mr: &Claimed, iova: u64, payload: Payload<'_>, peer: Option<P
     copied
 }
 
-/// Does a peer's atomic operation, or atomic write, on the eight bytes at address `iova` of `mr`. Returns the result of the driver's code.
+/// Does a peer's atomic operation, or atomic write, on the eight bytes at address `iova` of `mr`.
+/// Returns the result of the driver's code.
 ///
 /// # Errors
 ///
@@ -233,10 +234,10 @@ fn end_registration(
     origin: Origin,
 ) -> Result {
     let end = || fast_reg.end(mr, pd, key, origin);
-    when_free(end, || {
+    when_unpinned(end, || {
         let which = Which::Pinning(mr.index());
         let worker = Worker::of(region.charge.waits());
-        core.old.settle(which, worker.patience)
+        core.old.wait_and_drop(which, worker.timeout)
     })?
 }
 
@@ -310,7 +311,7 @@ fn invalidate_key(
         return Err(EINVAL);
     }
     let worker = Worker::of(region.charge.waits());
-    region.unbind(pins, mr, origin, Some(key), worker.patience)?;
+    region.unbind(pins, mr, origin, Some(key), worker.timeout)?;
     counters::add(Count::Unbind, 1);
     Ok(())
 }

@@ -30,7 +30,9 @@ mod slot_value;
 
 use crate::kernel_ext::sync::racing;
 
-pub(crate) use interface::{Backend, BaseMr, ClaimedMr, CopyPages, DriverWindow, MrRange, Named};
+pub(crate) use interface::{
+    Backend, BaseMr, ClaimedMr, CopyPages, DriverWindow, LookedUp, MrRange,
+};
 pub(crate) use payload::{Direction, Payload};
 
 /// The backend of every device that this build extends.

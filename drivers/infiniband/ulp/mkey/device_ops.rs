@@ -6,7 +6,7 @@ use crate::{
     access, api,
     backend::{
         pins::{NoDereg, Pin, Unpinned},
-        Backend, BaseMr, ClaimedMr, Hw, MrRange, Named,
+        Backend, BaseMr, ClaimedMr, Hw, LookedUp, MrRange,
     },
     bindings,
     device::MkeyDevice,
@@ -30,7 +30,7 @@ use crate::{
     mkey_core::Core,
     parameters,
     region::{
-        binding::{Binding, KLayout, Leaf, LeafPlace, Room},
+        binding::{Binding, KLayout, Leaf, LeafPlace, UnusedMemory},
         rights::supported,
         window, Kind, Region,
     },
@@ -53,11 +53,11 @@ impl DeviceOps for MkeyDevice {
 
     type Dm = Buffer;
 
-    type DmClass = dm::Wanted;
+    type DmClass = dm::ClassRequest;
 
-    fn dm_class(attrs: &Attrs<'_>) -> Result<dm::Wanted> {
+    fn dm_class(attrs: &Attrs<'_>) -> Result<dm::ClassRequest> {
         let class = attrs.get_u64(bindings::ib_mkey_dm_alloc_attrs_IB_MKEY_ATTR_DM_ALLOC_CLASS)?;
-        dm::Wanted::from_raw(class.unwrap_or(0))
+        dm::ClassRequest::from_raw(class.unwrap_or(0))
     }
 
     fn overlay(&self) -> &Overlay {
@@ -75,7 +75,7 @@ impl DeviceOps for MkeyDevice {
     fn alloc_dm(
         this: ArcBorrow<'_, Self>,
         attr: &bindings::ib_dm_alloc_attr,
-        class: dm::Wanted,
+        class: dm::ClassRequest,
         for_process: bool,
     ) -> Result<KBox<Dm<Buffer>>> {
         let request = dm::DmRequest {
@@ -133,7 +133,15 @@ impl DeviceOps for MkeyDevice {
             GFP_KERNEL,
         )?;
         let layout = KLayout::List(List::new(entries)?);
-        let binding = Binding::new(layout, leaves, access, pd, None, None, Room::default())?;
+        let binding = Binding::new(
+            layout,
+            leaves,
+            access,
+            pd,
+            None,
+            None,
+            UnusedMemory::default(),
+        )?;
         let region = this.core.adopt(mr, Kind::Dm, charge)?;
         // After a failure the caller returns the MR to the driver, which does not empty the slot.
         region.bind(&this.core.pins, mr, &binding).inspect_err(|_| {
@@ -169,7 +177,7 @@ impl DeviceOps for MkeyDevice {
     // Mapping elements may free the MR's page table, which a bound key reads. This check does not
     // exclude a concurrent bind: a ULP must not bind a key to the MR while it maps the MR.
     fn may_map(&self, mr: &Mr) -> Result {
-        Ok(self.core.pins.if_free(mr.index(), |_| ())?)
+        Ok(self.core.pins.if_unpinned(mr.index(), |_| ())?)
     }
 
     fn may_import(&self, access: Access) -> Result {
@@ -223,7 +231,7 @@ impl DeviceOps for MkeyDevice {
         if mr.is_user() && mr.pd() == self.core.pd.as_raw() {
             // This is the MR over the pages of device memory. Users cannot name it, so nothing pins
             // it, and it has no region.
-            let state = self.core.pins.if_free(mr.index(), suspend)??;
+            let state = self.core.pins.if_unpinned(mr.index(), suspend)??;
             return Ok(Leaving {
                 region: None,
                 state,
@@ -294,7 +302,7 @@ impl DeviceOps for MkeyDevice {
         finish: impl FnOnce() -> Result,
     ) -> Result {
         // Memory that a key or a window refers to must stay in its place.
-        let state = self.core.if_free(mr.index(), |unpinned| {
+        let state = self.core.if_unpinned(mr.index(), |unpinned| {
             if self.core.hw.has_windows(mr) {
                 return Err(EBUSY);
             }
@@ -315,7 +323,7 @@ impl DeviceOps for MkeyDevice {
         self.core.hw.close(qp)
     }
 
-    type Ended = access::window::Ended;
+    type Ended = access::window::EndedBindings;
 
     fn end_windows(&self, qp: &Qp, from: &mut u32) -> Option<Self::Ended> {
         access::window::end_some(&self.core, qp, from)
@@ -332,7 +340,7 @@ impl DeviceOps for MkeyDevice {
         let mut held = KVVec::new();
         for lkey in lkeys {
             let find = |held: &NoDereg<'_>| match self.core.hw.find(held, lkey, pd)? {
-                Named::Memory { base, .. } if base.is_on_demand() => Ok(()),
+                LookedUp::Memory { base, .. } if base.is_on_demand() => Ok(()),
                 _ => Err(EINVAL),
             };
             let ((), pin) = self.core.pins.pin(mr_key::index(lkey), find)?;

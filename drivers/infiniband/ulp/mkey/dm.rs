@@ -16,7 +16,7 @@ mod class;
 mod pool;
 pub(crate) mod show;
 
-pub(crate) use class::{Offer, Wanted};
+pub(crate) use class::{ClassRequest, Offer};
 pub(crate) use pool::OfferedMemory;
 
 use crate::{
@@ -49,7 +49,7 @@ pub(crate) struct DmRequest {
     /// Alignment of the physical address, as a power of two.
     pub(crate) log_align: u32,
     /// The class of memory.
-    pub(crate) class: Wanted,
+    pub(crate) class: ClassRequest,
     /// `true` if the current process owns the buffer, `false` if a kernel user does.
     pub(crate) for_process: bool,
 }

@@ -81,7 +81,7 @@ module! {
 // Fields drop in declaration order: `_client` removes all devices before the debugfs files and the
 // backend drop, and nothing reads a table after that.
 struct IbMkey {
-    _uverbs: Pin<KBox<rdma::uverbs::Follower>>,
+    _uverbs: Pin<KBox<rdma::uverbs::UverbsMonitor>>,
     _client: rdma::Registration<device::MkeyDevice>,
     _shown: dm::show::Shown,
     _attached: <Hw as Backend>::Attached,
@@ -96,7 +96,7 @@ impl kernel::Module for IbMkey {
         let shown = dm::show::Shown::new()?;
         let attached = Hw::attach()?;
         let client = rdma::Registration::new()?;
-        let uverbs = rdma::uverbs::Follower::new()?;
+        let uverbs = rdma::uverbs::UverbsMonitor::new()?;
         if rdma::uverbs::is_older() {
             pr_warn!(
                 "ib_uverbs was loaded first: programs get no device memory or keys until it, and \

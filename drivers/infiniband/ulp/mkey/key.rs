@@ -5,14 +5,14 @@
 //! A description is checked completely before anything changes. Each lkey in it is looked up and
 //! pinned once.
 
-mod again;
-pub(crate) mod alike;
 mod description;
 pub(crate) mod indexed;
 pub(crate) mod leaf;
 pub(crate) mod nest;
 mod registered;
 pub(crate) mod request;
+mod reuse;
+pub(crate) mod same_layout;
 mod stage;
 pub(crate) mod uapi;
 
@@ -25,7 +25,7 @@ use crate::{
         alloc::GFP_MAYFAIL,
         error::eloop,
         rdma::{mr_key, Mr, OwnedMr, Pd},
-        sync::{srcu, users::Patience},
+        sync::{srcu, users::Timeout},
     },
     limits::cost,
     mkey_core::{Core, Lookup},
@@ -33,7 +33,7 @@ use crate::{
         binding::Binding,
         indices::MAX_INDICES,
         old::OldBindings,
-        rebind::{apply, Change, Refused, Turn},
+        rebind::{apply, Change, QueuedBind, Refused},
         rights::Origin,
         staged::StagedLayouts,
         Kind, Region,
@@ -45,9 +45,9 @@ use kernel::{prelude::*, sync::Arc};
 /// The core of a key's device.
 enum KeyCore<'a> {
     /// The core that the caller has found.
-    Given(&'a Core),
+    Known(&'a Core),
     /// A core that is looked up at its first use.
-    Sought(OnceCell<<Core as Lookup>::Kept>),
+    Lazy(OnceCell<<Core as Lookup>::Kept>),
 }
 
 /// The parts of the device that change with the binding of a key.
@@ -75,7 +75,7 @@ impl<'a> Key<'a> {
     pub(crate) fn of(core: &'a Core, mr: &'a Mr, pd: &'a Pd) -> Result<Self> {
         let mr = Hw::claimed(mr).ok_or(EINVAL)?;
         let region = core.region_of(mr).ok_or(EINVAL)?;
-        Self::new(KeyCore::Given(core), region, mr, pd)
+        Self::new(KeyCore::Known(core), region, mr, pd)
     }
 
     /// Returns the key whose MR is `mr`, if accesses find it, without the data of its device.
@@ -86,7 +86,7 @@ impl<'a> Key<'a> {
     pub(crate) fn exposed(mr: &'a Mr, pd: &'a Pd) -> Option<Result<Self>> {
         let mr = Hw::claimed(mr)?;
         let region = Region::exposed(mr)?;
-        Some(Self::new(KeyCore::Sought(OnceCell::new()), region, mr, pd))
+        Some(Self::new(KeyCore::Lazy(OnceCell::new()), region, mr, pd))
     }
 
     #[inline]
@@ -110,8 +110,8 @@ impl<'a> Key<'a> {
     /// Those of [`Lookup::kept`].
     fn core(&self) -> Result<&Core> {
         let cell = match &self.core {
-            KeyCore::Given(core) => return Ok(core),
-            KeyCore::Sought(cell) => cell,
+            KeyCore::Known(core) => return Ok(core),
+            KeyCore::Lazy(cell) => cell,
         };
         if let Some(core) = cell.get() {
             return Ok(core);
@@ -142,7 +142,7 @@ impl<'a> Key<'a> {
     pub(crate) fn unbind(&self) -> Result {
         let Parts { pins, .. } = self.parts()?;
         self.region
-            .unbind(pins, self.mr, Origin::Call, None, self.patience())?;
+            .unbind(pins, self.mr, Origin::Call, None, self.timeout())?;
         if let Ok(staged) = self.staged() {
             staged.clear();
         }
@@ -152,11 +152,11 @@ impl<'a> Key<'a> {
 
     /// Returns how long a rebind waits for accesses to the old binding. A kill does not end
     /// the wait of a kernel user, which frees the memory when the call returns.
-    fn patience(&self) -> Patience {
+    fn timeout(&self) -> Timeout {
         if self.pd.is_kernels() {
-            Patience::Endless
+            Timeout::Never
         } else {
-            Patience::Killable
+            Timeout::WhenKilled
         }
     }
 
@@ -220,8 +220,8 @@ pub(crate) struct Described<'a> {
     rkey: Option<u32>,
     /// `true` if a request may name the unbound key by any tag.
     any_tag: bool,
-    /// `true` if the binding was the unused binding of the key (`key/again.rs`).
-    is_again: bool,
+    /// `true` if the binding was the unused binding of the key (`key/reuse.rs`).
+    is_reused: bool,
 }
 
 impl Described<'_> {
@@ -239,8 +239,8 @@ impl Described<'_> {
     }
 
     /// Allows peers to invalidate the binding even if it has no remote access flag.
-    pub(crate) fn let_peers_end(&self) {
-        self.binding.let_peers_end();
+    pub(crate) fn allow_remote_inv(&self) {
+        self.binding.allow_remote_inv();
     }
 
     /// Binds the key to the description.
@@ -252,12 +252,12 @@ impl Described<'_> {
     pub(crate) fn bind(self) -> Result {
         let Key { mr, region, .. } = self.key;
         let Parts { pins, .. } = self.key.parts()?;
-        let (new, patience) = (&self.binding, self.key.patience());
-        let bound = region.bind_as(pins, mr, new, self.rkey, patience);
+        let (new, timeout) = (&self.binding, self.key.timeout());
+        let bound = region.bind_as(pins, mr, new, self.rkey, timeout);
         bound.map_err(|error| self.why(error))?;
         counters::add(Count::Bind, 1);
-        if self.is_again {
-            counters::add(Count::Again, 1);
+        if self.is_reused {
+            counters::add(Count::Reuse, 1);
         }
         Ok(())
     }
@@ -272,23 +272,23 @@ impl Described<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::bind`] and of [`Region::bind_in_turn`].
-    pub(crate) fn bind_in_turn(
+    /// Those of [`Self::bind`] and of [`Region::bind_from_queue`].
+    pub(crate) fn bind_from_queue(
         &self,
         key: Option<u32>,
         new_key: u32,
-        patience: Patience,
+        timeout: Timeout,
     ) -> Result {
         let Key { mr, region, .. } = self.key;
         let Parts { old, pins, .. } = self.key.parts()?;
-        let turn = Turn {
+        let queued = QueuedBind {
             old,
             key,
             any_tag: self.any_tag,
             new_key,
-            patience,
+            timeout,
         };
-        let bound = region.bind_in_turn(&turn, pins, mr, &self.binding);
+        let bound = region.bind_from_queue(&queued, pins, mr, &self.binding);
         bound.map_err(|error| self.why(error))?;
         counters::add(Count::Bind, 1);
         Ok(())
@@ -333,14 +333,14 @@ pub(crate) fn bind_all(all: &[Described<'_>]) -> core::result::Result<(), Refuse
             .push(described.change(number), GFP_MAYFAIL)
             .map_err(|err| refused(number, err.into()))?;
     }
-    let patience = first.key.patience();
+    let timeout = first.key.timeout();
     let Parts { pins, .. } = first.key.parts().map_err(|error| refused(0, error))?;
-    apply(pins, &mut changes, patience).map_err(|Refused { number, error }| {
+    apply(pins, &mut changes, timeout).map_err(|Refused { number, error }| {
         let why = all.get(number).map(|described| described.why(error));
         refused(number, why.unwrap_or(error))
     })?;
     counters::add(Count::Bind, all.len());
-    let again = all.iter().filter(|described| described.is_again);
-    counters::add(Count::Again, again.count());
+    let again = all.iter().filter(|described| described.is_reused);
+    counters::add(Count::Reuse, again.count());
     Ok(())
 }

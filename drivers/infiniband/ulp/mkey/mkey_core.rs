@@ -7,21 +7,21 @@
 
 use crate::{
     backend::{
-        pins::{when_free, NoDereg, Pins, Unpinned},
-        Backend, ClaimedMr, Hw, Named,
+        pins::{when_unpinned, NoDereg, Pins, Unpinned},
+        Backend, ClaimedMr, Hw, LookedUp,
     },
     kernel_ext::{
         error::eopnotsupp,
         rdma::{client::Adding, mr::NewMr, Device, Mr, OwnedPd, Pd, Qp},
         sync::{
             srcu::{self, Guard, Table},
-            users::Patience,
+            users::Timeout,
         },
     },
     limits::{
         cost,
         owner::{OwnerCharge, Owners},
-        worker::patience_of_call,
+        worker::call_timeout,
     },
     parameters,
     region::{
@@ -41,7 +41,7 @@ use kernel::{
 
 /// The core of an extended device.
 //
-// Locking: `closed` nests in `Known::bindings` (`region/window.rs`), and no lock nests in it.
+// Locking: `closed` nests in `WindowEntry::bindings` (`region/window.rs`), and no lock nests in it.
 //
 // Fields drop in declaration order: the regions drop before the protection domain of their MRs.
 #[pin_data]
@@ -75,8 +75,8 @@ pub(crate) trait Lookup {
     /// A core with a reference to the device's data.
     type Kept: Deref<Target = Core>;
 
-    /// Finds the core of `device`. The device's data stays until the result is dropped. The device may
-    /// not be extended yet.
+    /// Finds the core of `device`. The device's data stays until the result is dropped. The device
+    /// may not be extended yet.
     ///
     /// # Errors
     ///
@@ -191,7 +191,7 @@ impl Core {
             }
         }
         // The old bindings refer to MRs of the driver.
-        let _ = self.old.settle(Which::All, Patience::Endless);
+        let _ = self.old.wait_and_drop(Which::All, Timeout::Never);
     }
 
     /// Makes the region of a new MR for fast registration of up to `max` elements.
@@ -205,7 +205,7 @@ impl Core {
         // the MR of the module's own domain can be their leaf.
         let lkey = self.pd.local_dma_lkey();
         let find = |held: &NoDereg<'_>| self.hw.find(held, lkey, &self.pd);
-        let Named::Memory { base, .. } = self.pins.exclude(find)? else {
+        let LookedUp::Memory { base, .. } = self.pins.exclude(find)? else {
             return Err(eopnotsupp());
         };
         let bytes = cost::fast_reg(max.min(MAX_ENTRIES) as usize)?;
@@ -223,7 +223,7 @@ impl Core {
         // the other thread has taken the binding out first, the binding is among the old ones.
         drop(region.binding.swap(None));
         // An endless wait has no error.
-        let _ = region.settle_old(Patience::Endless);
+        let _ = region.settle_old(Timeout::Never);
     }
 
     /// Runs `change`, which must not sleep, if the MR at `index` is not pinned. An old binding that
@@ -232,15 +232,16 @@ impl Core {
     /// # Errors
     ///
     /// `EBUSY` if the MR is pinned; those of `change`.
-    pub(crate) fn if_free<T>(
+    pub(crate) fn if_unpinned<T>(
         &self,
         index: u32,
         change: impl Fn(&Unpinned<'_>) -> Result<T>,
     ) -> Result<T> {
-        let attempt = || self.pins.if_free(index, &change);
+        let attempt = || self.pins.if_unpinned(index, &change);
         // The time is limited, because the removal of another device waits for the caller.
-        when_free(attempt, || {
-            self.old.settle(Which::Pinning(index), patience_of_call())
+        when_unpinned(attempt, || {
+            self.old
+                .wait_and_drop(Which::Pinning(index), call_timeout())
         })?
     }
 

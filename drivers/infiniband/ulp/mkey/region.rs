@@ -8,7 +8,7 @@
 //! | `region/binding.rs` | the binding of a region: a layout over leaves |
 //! | `region/flat.rs` | a binding over keys as one list over memory |
 //! | `region/rebind.rs` | rebinds of one region, or of several at once |
-//! | `region/binding/room.rs` | the unused binding of a key, whose memory the next bind uses |
+//! | `region/binding/unused.rs` | the unused binding of a key, whose memory the next bind uses |
 //! | `region/old.rs` | old bindings that accesses may still use |
 //! | `region/rights.rs` | supported access flags, and the origin of a request |
 //! | `region/tag.rs` | the tags of keys |
@@ -57,7 +57,7 @@ use crate::{
             lock::{new_many_mutex, LockMany, Many, ManyMutex},
             spare::Spare,
             srcu::{self, Cell, Retired},
-            users::{Patience, Users},
+            users::{Timeout, Users},
         },
     },
     limits::owner::OwnerCharge,
@@ -115,7 +115,7 @@ pub(crate) enum Kind {
 /// Identifies a binding of a region. Two values of one region are equal only if they identify the
 /// same binding.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct BindingId {
     address: usize,
     replaced: u64,
 }
@@ -123,19 +123,19 @@ pub(crate) struct Seen {
 /// The values that `Region::edit` protects, besides the binding and the tag.
 pub(crate) struct Edit {
     /// The last rkey in `ib_mr` that a kernel user did not choose (`region/tag.rs`).
-    told: u32,
+    last_written: u32,
     /// `true` if the key was unbound by the deregistration of a leaf. Its tag changes with the next
     /// bind.
-    lapsed: bool,
+    yielded: bool,
     /// The users of an old binding, if a rebind gave up its wait for them.
     left: Option<Arc<Users>>,
 }
 
 impl Edit {
     /// Writes `key` to the fields of `ib_mr`.
-    fn tell(&mut self, mr: &Mr, key: u32) {
+    fn write_key(&mut self, mr: &Mr, key: u32) {
         mr.set_key(key);
-        self.told = key;
+        self.last_written = key;
     }
 }
 
@@ -152,7 +152,7 @@ pub(crate) struct Region {
     pub(crate) binding: Cell<Binding>,
     /// The number of times that the binding was replaced.
     replaced: Atomic<u64>,
-    /// The unused binding, whose memory the next bind uses (`region/binding/room.rs`).
+    /// The unused binding, whose memory the next bind uses (`region/binding/unused.rs`).
     pub(crate) unused: Spare<Binding>,
     /// `true` if accesses through a binding of this region left SRCU. Deregistration waits for such
     /// accesses.
@@ -171,8 +171,8 @@ impl Region {
     pub(crate) fn new(mr: &Mr, kind: Kind, charge: OwnerCharge) -> Result<Arc<Self>> {
         let lkey = mr.lkey();
         let unbound = Edit {
-            told: mr.rkey(),
-            lapsed: false,
+            last_written: mr.rkey(),
+            yielded: false,
             left: None,
         };
         Arc::pin_init(
@@ -222,25 +222,25 @@ impl Region {
         self.lkey.store(lkey, ordering::Relaxed);
     }
 
-    /// Takes `edit`, and waits for it as long as `patience` allows. Sleeps.
+    /// Takes `edit`, and waits for it as long as `timeout` allows. Sleeps.
     ///
     /// # Errors
     ///
-    /// `EBUSY` after the time of [`Patience::Bounded`].
-    fn lock<'a>(&'a self, many: &LockMany, patience: Patience) -> Result<EditGuard<'a>> {
-        match patience {
-            Patience::Bounded(jiffies) => many.lock_within(&self.edit, jiffies).ok_or(EBUSY),
+    /// `EBUSY` after the time of [`Timeout::After`].
+    fn lock<'a>(&'a self, many: &LockMany, timeout: Timeout) -> Result<EditGuard<'a>> {
+        match timeout {
+            Timeout::After(jiffies) => many.lock_within(&self.edit, jiffies).ok_or(EBUSY),
             _ => Ok(many.lock(&self.edit)),
         }
     }
 
     /// Returns the lkey and rkey that a bind gives the region: `chosen`, or those that it has.
     fn key_of_bind(&self, edit: &mut Edit, mr: &Claimed, chosen: Option<u32>) -> u32 {
-        let lapsed = mem::take(&mut edit.lapsed);
-        let key = tag::of_bind(mr.key(), mr.rkey(), edit.told);
+        let yielded = mem::take(&mut edit.yielded);
+        let key = tag::of_bind(mr.key(), mr.rkey(), edit.last_written);
         match chosen {
             Some(chosen) => chosen,
-            None if lapsed => mr_key::next(key),
+            None if yielded => mr_key::next(key),
             None => key,
         }
     }
@@ -264,12 +264,12 @@ impl Region {
         &self,
         edit: &mut Edit,
         old: Retired<Binding>,
-        patience: Patience,
+        timeout: Timeout,
     ) -> (Option<Arc<Binding>>, Result) {
         let old = old.wait();
         let waited = match old.as_ref().and_then(|old| old.users.as_ref()) {
             None => Ok(()),
-            Some(users) => users.wait(patience).inspect_err(|_| {
+            Some(users) => users.wait(timeout).inspect_err(|_| {
                 edit.left = Some(users.clone());
             }),
         };
@@ -282,14 +282,14 @@ impl Region {
     ///
     /// Those of [`Users::wait`]. A bounded wait returns `EBUSY` at once, because an earlier bounded
     /// wait has already failed.
-    pub(crate) fn settle_left(&self, edit: &mut Edit, patience: Patience) -> Result {
-        self.settle_old(patience)?;
+    pub(crate) fn settle_left(&self, edit: &mut Edit, timeout: Timeout) -> Result {
+        self.settle_old(timeout)?;
         let Some(users) = &edit.left else {
             return Ok(());
         };
-        match patience {
-            Patience::Bounded(_) => users.is_idle().then_some(()).ok_or(EBUSY)?,
-            _ => users.wait(patience)?,
+        match timeout {
+            Timeout::After(_) => users.is_idle().then_some(()).ok_or(EBUSY)?,
+            _ => users.wait(timeout)?,
         }
         edit.left = None;
         Ok(())
@@ -301,9 +301,9 @@ impl Region {
     /// # Errors
     ///
     /// Those of [`Users::wait`].
-    pub(crate) fn settle_old(&self, patience: Patience) -> Result {
+    pub(crate) fn settle_old(&self, timeout: Timeout) -> Result {
         if let Kind::Key { old, .. } = &self.kind {
-            old.settle(Which::Region(self.address()), patience)?;
+            old.wait_and_drop(Which::Region(self.address()), timeout)?;
         }
         Ok(())
     }
@@ -313,16 +313,16 @@ impl Region {
     /// # Errors
     ///
     /// Those of [`Users::wait`].
-    pub(crate) fn settle_pinning(&self, index: u32, patience: Patience) -> Result {
+    pub(crate) fn settle_pinning(&self, index: u32, timeout: Timeout) -> Result {
         match &self.kind {
-            Kind::Key { old, .. } => old.settle(Which::Pinning(index), patience),
+            Kind::Key { old, .. } => old.wait_and_drop(Which::Pinning(index), timeout),
             _ => Ok(()),
         }
     }
 
     /// Replaces the binding. Does not wait for accesses. The caller holds `edit`.
     fn exchange_binding(&self, new: Option<Arc<Binding>>) -> Retired<Binding> {
-        // A reader that finds the new binding also finds the new number: see `seen()`.
+        // A reader that finds the new binding also finds the new number: see `binding_id()`.
         let number = self.replaced.load(ordering::Relaxed);
         self.replaced
             .store(number.wrapping_add(1), ordering::Relaxed);
@@ -331,10 +331,11 @@ impl Region {
 
     /// Returns the identity of `binding`, which the caller found in this region. Bindings before
     /// and after it may have the same address.
-    pub(crate) fn seen(&self, binding: &Binding) -> Seen {
-        // The binding was read first. Pairs with the full barrier of the exchange in `exchange_binding()`.
+    pub(crate) fn binding_id(&self, binding: &Binding) -> BindingId {
+        // The binding was read first. Pairs with the full barrier of the exchange in
+        // `exchange_binding()`.
         smp_rmb();
-        Seen {
+        BindingId {
             address: ptr::from_ref(binding) as usize,
             replaced: self.replaced.load(ordering::Relaxed),
         }
@@ -382,9 +383,9 @@ impl Region {
         srcu::synchronize();
         for users in [users, left].iter().flatten() {
             // An endless wait has no error.
-            let _ = users.wait(Patience::Endless);
+            let _ = users.wait(Timeout::Never);
         }
-        let _ = self.settle_old(Patience::Endless);
+        let _ = self.settle_old(Timeout::Never);
     }
 
     /// Takes the binding out, without waiting for accesses. No access begins after this returns.
@@ -397,7 +398,7 @@ impl Region {
     pub(crate) fn clear(&self, mr: &Claimed) -> Result<(Retired<Binding>, Option<Arc<Users>>)> {
         let many = LockMany::new();
         let mut edit = many.lock(&self.edit);
-        self.settle_left(&mut edit, Patience::Bounded(0))?;
+        self.settle_left(&mut edit, Timeout::After(0))?;
         mr.withdraw();
         let users = {
             let guard = srcu::read_brief();

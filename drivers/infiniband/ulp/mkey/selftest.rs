@@ -8,17 +8,17 @@
 
 use crate::{
     backend::{interface::DriverCalls, Backend, Claimed, Hw},
-    dm::{Buffer, DmRequest, Offer, OfferedMemory, Wanted},
+    dm::{Buffer, ClassRequest, DmRequest, Offer, OfferedMemory},
     kernel_ext::{
         error::eopnotsupp,
         rdma::{device::DeviceName, mr::Right, Access, Device, OwnedMr},
-        sync::users::Patience,
+        sync::users::Timeout,
     },
     key,
     layout::{Block, MAX_DIMS},
     mkey_core::Core,
     region::{
-        binding::{self, Binding, Leaf, LeafPlace, Room},
+        binding::{self, Binding, Leaf, LeafPlace, UnusedMemory},
         rights::Origin,
         Kind, Region,
     },
@@ -51,7 +51,7 @@ pub(crate) fn run(core: &Core, device: &Device) -> Result {
     let request = DmRequest {
         length: MEMORY_LEN as u64,
         log_align: 0,
-        class: Wanted::Default,
+        class: ClassRequest::Default,
         for_process: false,
     };
     let memory = Buffer::new(&core.hw, &core.pd, &own, &request)?;
@@ -74,7 +74,7 @@ pub(crate) fn run(core: &Core, device: &Device) -> Result {
     });
 
     let result = result.and_then(|()| invalidated(core, mr));
-    let unbound = region.unbind(&core.pins, mr, Origin::Call, None, Patience::Endless);
+    let unbound = region.unbind(&core.pins, mr, Origin::Call, None, Timeout::Never);
     let result = result.and(unbound);
     forget(core, owned, &region);
     result?;
@@ -117,8 +117,8 @@ fn make_binding(core: &Core, memory: &Buffer, access: Access) -> Result<Arc<Bind
         GFP_KERNEL,
     )?;
     let layout = binding::interleaved(&[BLOCKS as u64], blocks, None)?;
-    let room = Room::default();
-    Binding::new(layout, leaves, access, &core.pd, None, None, room)
+    let memory = UnusedMemory::default();
+    Binding::new(layout, leaves, access, &core.pd, None, None, memory)
 }
 
 /// Checks that each block of the memory contains its word of `words` and is followed by zeros.

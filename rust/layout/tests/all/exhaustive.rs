@@ -22,9 +22,9 @@
 //!
 //! `all_together` samples the other interactions of these steps, evenly over the whole domain. In a
 //! part with `Walks`, all bytes are read from the start and from one other offset; in the others
-//! every range is read. That is with `MKEY_TEST_LONG=1`. Otherwise every range of one layout in seven
-//! is read where the ranges take most of the time, `two_blocks_of_three_dims` has every pair of
-//! strides with a quarter of the counts, and `all_together` draws less.
+//! every range is read. That is with `MKEY_TEST_LONG=1`. Otherwise every range of one layout in
+//! seven is read where the ranges take most of the time, `two_blocks_of_three_dims` has every pair
+//! of strides with a quarter of the counts, and `all_together` draws less.
 
 use crate::common::small::{long, Depth, Part, Tally, BLOCKS, DIMS};
 use crate::common::{check_access, check_shape, numbers, rows, Spec};

@@ -125,8 +125,11 @@ fn check(spec: &Spec, addr: u64) {
                 _ => panic!("{spec:?} has one leaf"),
             });
             assert_eq!(moved.extent, after.extent);
-            assert_eq!(moved.grain(before.grain), after.grain);
-            assert_eq!(moved.grain(before.grain.alone()), after.grain.alone());
+            assert_eq!(moved.granularity(before.granularity), after.granularity);
+            assert_eq!(
+                moved.granularity(before.granularity.alone()),
+                after.granularity.alone()
+            );
             assert_eq!((before.len, before.count), (after.len, after.count));
             assert!(is_like(&layout, &spec));
         }

@@ -3,7 +3,7 @@
 //! The work of an access through a nest, step by step as the kernel's evaluator does it, and the
 //! bound of it.
 
-use ib_mkey_layout::{units, Below, Error, Grain, Level, Memory, Order, Packet, Row};
+use ib_mkey_layout::{units, Below, Error, Granularity, Level, Memory, Order, Packet, Row};
 
 use super::flat::{below, Key};
 use super::VecLayout;
@@ -15,20 +15,20 @@ struct Work {
     rows: u64,
 }
 
-/// Returns the grain of a layout.
-fn grain(layout: &VecLayout) -> Grain {
-    let (mut grain, mut pieces) = (Grain::NONE, 0u64);
+/// Returns the granularity of a layout.
+fn granularity(layout: &VecLayout) -> Granularity {
+    let (mut granularity, mut pieces) = (Granularity::NONE, 0u64);
     layout
         .reach(|reach| {
-            grain = grain.join(reach.grain);
+            granularity = granularity.join(reach.granularity);
             pieces = pieces.saturating_add(reach.count);
             Ok::<_, Error>(())
         })
         .unwrap();
     if pieces == 1 {
-        grain.alone()
+        granularity.alone()
     } else {
-        grain
+        granularity
     }
 }
 
@@ -74,11 +74,11 @@ fn descend(key: Option<&Key>, row: Row, order: Order, work: &mut Work) {
 /// more rows, than a bind expects.
 pub fn check(layout: &VecLayout, key: Option<&Key>, bytes: u64) {
     let bytes = bytes.min(layout.length());
-    let mut packet = Packet::new(bytes).pass(&Level::new(layout, grain(layout)));
+    let mut packet = Packet::new(bytes).pass(&Level::new(layout, granularity(layout)));
     let mut inner = key;
     while let Some(key) = inner {
         let layout = key.layout();
-        packet = packet.pass(&Level::new(layout, grain(layout)));
+        packet = packet.pass(&Level::new(layout, granularity(layout)));
         inner = key.inner();
     }
     for offset in 0..=layout.length() - bytes {

@@ -24,14 +24,14 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// Returns `len` bytes in large pages, if Linux has some: a kernel accesses memory through large pages,
-    /// too.
+    /// Returns `len` bytes in large pages, if Linux has some: a kernel accesses memory through
+    /// large pages, too.
     pub(super) fn new(len: usize) -> Self {
         Self::after(0, len)
     }
 
-    /// Returns `len` bytes for packets. They begin where rxe has the payload of most packets: as many bytes
-    /// after the beginning of a line of the cache as a BTH has.
+    /// Returns `len` bytes for packets. They begin where rxe has the payload of most packets: as
+    /// many bytes after the beginning of a line of the cache as a BTH has.
     pub(super) fn packets(len: usize) -> Self {
         Self::after(12, len)
     }

@@ -3,8 +3,8 @@
 //! Measures layouts and the copy of their rows on this machine with the clock.
 //!
 //! A message is gathered from blocks with gaps of the same size, in packets of 4 KiB, as for a
-//! READ. The ways take turns, a slice of the message each, so that other load of the machine affects
-//! all ways alike. The output is the ratio of their medians to that of the loop in C.
+//! READ. The ways take turns, a slice of the message each, so that other load of the machine
+//! affects all ways alike. The output is the ratio of their medians to that of the loop in C.
 
 // The module uses more of these.
 mod buffer;
@@ -218,8 +218,9 @@ impl Case {
         });
     }
 
-    /// Runs the loop in C over all blocks of a slice, into a buffer. Sends a slice of the buffer that was
-    /// packed half of the message before: if the message is larger than the cache, it is not there.
+    /// Runs the loop in C over all blocks of a slice, into a buffer. Sends a slice of the buffer
+    /// that was packed half of the message before: if the message is larger than the cache, it is
+    /// not there.
     fn pack(&mut self, slice: usize) {
         let slices = self.slices();
         std::mem::swap(&mut self.message, &mut self.packed);

@@ -2,8 +2,8 @@
 
 //! Blocks at random places, which indices give.
 //!
-//! The place of a page is found as in an MR of rxe, in a table of pages. Both loops of the module are
-//! measured: it takes the one that loads pieces ahead if the places are in 2 MiB and more.
+//! The place of a page is found as in an MR of rxe, in a table of pages. Both loops of the module
+//! are measured: it takes the one that loads pieces ahead if the places are in 2 MiB and more.
 
 use super::{
     buffer::{fill, Buffer},
@@ -41,8 +41,8 @@ extern "C" {
 #[derive(Debug)]
 struct Outside;
 
-/// An entry of the table of pages of an MR: the address of the page divided by as many bytes as a page
-/// has for one of its [`STRUCT_PAGE`], and the place in the page.
+/// An entry of the table of pages of an MR: the address of the page divided by as many bytes as a
+/// page has for one of its [`STRUCT_PAGE`], and the place in the page.
 struct Entry(usize, #[allow(dead_code)] usize);
 
 /// Blocks of one size.
@@ -148,8 +148,8 @@ impl Case {
         let unit = std::hint::black_box(2 * self.source.len);
         self.packets(slice, |source, packet, indices| {
             let locate = |index| source.locate(index, unit);
-            // SAFETY: The blocks of all indices are in the source, of which no part is in the message;
-            // the packet has as many bytes.
+            // SAFETY: The blocks of all indices are in the source, of which no part is in the
+            // message; the packet has as many bytes.
             let copied = unsafe {
                 if AHEAD {
                     copy_ahead::<T, u32, Outside, false>(indices, packet, locate)

@@ -14,8 +14,8 @@ pub(super) unsafe fn copy_racing(to: *mut u8, from: *const u8, len: usize) {
     unsafe { memcpy(to.cast(), from.cast(), len) };
 }
 
-/// Copies as `memcpy()` of the kernel does on a processor with fast strings. The one of the C library
-/// copies by vectors, which a kernel has not.
+/// Copies as `memcpy()` of the kernel does on a processor with fast strings. The one of the C
+/// library copies by vectors, which a kernel has not.
 ///
 /// # Safety
 ///

@@ -25,8 +25,8 @@ pub(super) struct Times {
     pub(super) copies: usize,
 }
 
-/// Returns the number of the way whose turn is `place` of a round. Each way follows each other one equally
-/// often, because the number of ways is a prime.
+/// Returns the number of the way whose turn is `place` of a round. Each way follows each other one
+/// equally often, because the number of ways is a prime.
 fn turn(place: usize, round: usize, ways: usize) -> usize {
     (place * (1 + round % (ways - 1)) + round) % ways
 }

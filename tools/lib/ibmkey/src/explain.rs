@@ -94,11 +94,11 @@ pub(crate) unsafe fn keep(mr: *mut sys::ibv_mr, errno: Errno, failed: &Failed<'_
         Ok((fd, handle)) => unsafe { sentence(mr, fd, handle, errno, failed) },
         Err(_) => "mkey is NULL".to_owned(),
     };
-    say(&format!("{prefix}{text}"));
+    store_sentence(&format!("{prefix}{text}"));
 }
 
 /// Stores `text` as the sentence of [`last`].
-pub(crate) fn say(text: &str) {
+pub(crate) fn store_sentence(text: &str) {
     LAST.with_borrow_mut(|last| *last = CString::new(text).ok());
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct Place {
 
 /// Stores the sentence for a bind of the key `place` that failed with `errno`.
 pub(crate) fn keep_place(place: Place, errno: Errno, failed: &Failed<'_>) {
-    say(&place.sentence(errno, failed));
+    store_sentence(&place.sentence(errno, failed));
 }
 
 /// # Safety

@@ -198,7 +198,7 @@ fn each_thread_has_its_own_sentence() {
     // copied before.
     let seen = || unsafe { core::ffi::CStr::from_ptr(last()) }.to_owned();
 
-    say("here");
+    store_sentence("here");
     let there = std::thread::spawn(seen).join().unwrap_or_default();
     assert!(there.is_empty());
     assert_eq!(seen().as_c_str(), c"here");

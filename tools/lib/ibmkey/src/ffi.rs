@@ -287,7 +287,7 @@ pub unsafe extern "C" fn ibmkey_bind_indexed(
 ) -> c_int {
     // SAFETY: By the function's contract.
     let Some(layout) = (unsafe { layout.as_ref() }) else {
-        explain::say("layout is NULL");
+        explain::store_sentence("layout is NULL");
         return Errno::EFAULT.get();
     };
     let call = |fd, handle| indexed::bind(fd, handle, access, layout);

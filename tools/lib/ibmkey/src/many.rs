@@ -216,29 +216,29 @@ pub(crate) unsafe fn bind(binds: &[ibmkey_bind], failed: &mut u32) -> Result {
 /// declaration.
 pub(crate) unsafe fn explain(binds: *const ibmkey_bind, num: u32, failed: u32, errno: Errno) {
     if binds.is_null() || num == 0 || num > sys::IB_MKEY_MAX_BINDS {
-        explain::say(&format!("binds is NULL, or num {num} is not 1 to 512"));
+        explain::store_sentence(&format!("binds is NULL, or num {num} is not 1 to 512"));
         return;
     }
     // SAFETY: By the caller's promise.
     let binds = unsafe { core::slice::from_raw_parts(binds, num as usize) };
     let Some(bind) = binds.get(failed as usize) else {
-        explain::say(&format!("no single key is the reason: {errno}"));
+        explain::store_sentence(&format!("no single key is the reason: {errno}"));
         return;
     };
     let twice = binds.iter().take(failed as usize);
     if twice.clone().any(|other| other.mkey == bind.mkey) {
-        explain::say(&format!("binds[{failed}].mkey is there twice"));
+        explain::store_sentence(&format!("binds[{failed}].mkey is there twice"));
         return;
     }
     if bind.comp_mask & !RKEY != 0 {
-        explain::say(&format!("binds[{failed}].comp_mask has an unknown bit"));
+        explain::store_sentence(&format!("binds[{failed}].comp_mask has an unknown bit"));
         return;
     }
     // SAFETY: By the caller's promise; `mkey` may be NULL.
     let now = unsafe { bind.mkey.as_ref() }.map_or(0, |mkey| mkey.rkey);
     if bind.comp_mask & RKEY != 0 && (bind.rkey ^ now) >> 8 != 0 {
         let rkey = bind.rkey;
-        explain::say(&format!(
+        explain::store_sentence(&format!(
             "binds[{failed}].rkey {rkey:#x} differs from the key's {now:#x} in more than the low 8 bits"
         ));
         return;
@@ -266,7 +266,7 @@ pub(crate) unsafe fn explain(binds: *const ibmkey_bind, num: u32, failed: u32, e
                 Layout::Indexed(layout)
             }
             kind => {
-                explain::say(&format!(
+                explain::store_sentence(&format!(
                     "binds[{failed}].kind {kind} is not enum ibmkey_kind, or indexed is NULL"
                 ));
                 return;

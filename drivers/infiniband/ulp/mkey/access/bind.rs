@@ -11,8 +11,8 @@
 //! or indices.
 
 use super::{
-    again,
     request::{checked, KeyRequest, Short},
+    reuse,
 };
 use crate::{
     backend::{Claimed, ClaimedMr, MrRange},
@@ -112,7 +112,7 @@ pub(crate) fn bind_staged(
         let mut reader = Reader::new(Source::Staged(&staged), 0, staged.len() as u64);
         let described = describe(&key, access, &mut reader, &mut entry)?;
         let worker = Worker::of(key.region().charge.waits());
-        described.bind_in_turn(None, rkey, worker.patience)
+        described.bind_from_queue(None, rkey, worker.timeout)
     };
     let bound = describe_and_bind();
     if bound.is_err() && attempt == Attempt::First {
@@ -137,7 +137,7 @@ pub(crate) fn bind(
     request: &KeyRequest<'_>,
     mut short: Short<'_>,
 ) -> Result {
-    if again::bind(mr, pd, request, &mut short).is_some() {
+    if reuse::bind(mr, pd, request, &mut short).is_some() {
         return Ok(());
     }
     let core = Core::running(mr.device())?;
@@ -174,5 +174,5 @@ fn describe_and_bind(
         *entry = 0;
         return Err(EINVAL);
     }
-    described.bind_in_turn(Some(request.rkey), request.new_key, worker.patience)
+    described.bind_from_queue(Some(request.rkey), request.new_key, worker.timeout)
 }

@@ -11,16 +11,17 @@ use kernel::{ffi::c_int, prelude::*};
 /// A buffer for a short description. A process may change its description at any time, so all of
 /// it is copied before it is checked.
 pub(crate) struct Short<'a> {
-    room: &'a mut [u8],
+    buffer: &'a mut [u8],
     /// The number of bytes that were copied; 0 if none.
     len: usize,
 }
 
 impl<'a> Short<'a> {
-    /// Uses `room` as the buffer. One block of eight dimensions fits, for example, or seven ranges.
+    /// Makes a reader that copies descriptions to `buffer`. One block of eight dimensions fits, for
+    /// example, or seven ranges.
     #[inline]
-    pub(crate) fn new(room: &'a mut [u8]) -> Self {
-        Self { room, len: 0 }
+    pub(crate) fn new(buffer: &'a mut [u8]) -> Self {
+        Self { buffer, len: 0 }
     }
 
     /// Lets `copy` write the first `length` bytes, unless an earlier call did so, and returns
@@ -35,7 +36,7 @@ impl<'a> Short<'a> {
         length: u64,
         copy: impl FnOnce(&mut [u8]) -> Result<bool>,
     ) -> Result<Option<&[u8]>> {
-        let Some(bytes) = self.room.get_mut(..usize::try_from(length)?) else {
+        let Some(bytes) = self.buffer.get_mut(..usize::try_from(length)?) else {
             return Ok(None);
         };
         if self.len != bytes.len() {

@@ -6,14 +6,14 @@ use crate::{
     backend::{Backend, Claimed, DriverWindow},
     kernel_ext::{
         rdma::{mr::Right, mr_key, Access, Device, Mr, OwnedMr, Pd, Qp},
-        sync::users::Patience,
+        sync::users::Timeout,
     },
     layout::{Entry, List},
     limits::{cost, worker::Worker},
     mkey_core::{Core, Lookup},
     region::{
-        binding::{Binding, KLayout, Room, Window, MAX_DEPTH},
-        window::{Leftover, WindowMr},
+        binding::{Binding, KLayout, UnusedMemory, Window, MAX_DEPTH},
+        window::{ReplacedBinding, WindowMr},
         Kind, Region,
     },
 };
@@ -45,8 +45,8 @@ fn hidden(core: &Core, region: &Region) -> Result<Arc<WindowMr>> {
     WindowMr::new(mr, region)
 }
 
-/// Returns the access flags of `mr`, whose leaf has the flags `leaf`. Returns [`None`] if `region` is
-/// that of another MR.
+/// Returns the access flags of `mr`, whose leaf has the flags `leaf`. Returns [`None`] if `region`
+/// is that of another MR.
 fn rights(region: &Region, mr: *const Mr, leaf: Access) -> Option<Access> {
     region.is(mr).then(|| region.rights(leaf))
 }
@@ -90,13 +90,13 @@ fn describe(
         qp: request.qp,
         rkey: request.rkey,
     };
-    let (charge, window, room) = (Some(charge), Some(window), Room::default());
-    Binding::new(layout, leaves, access, pd, charge, window, room).map(Some)
+    let (charge, window, memory) = (Some(charge), Some(window), UnusedMemory::default());
+    Binding::new(layout, leaves, access, pd, charge, window, memory).map(Some)
 }
 
-/// Binds `window` for a QP in `pd`. `stock` makes the driver bind the window to the given hidden MR,
-/// or to the MR of the request if there is none. Puts the earlier binding of the window into `left`, if
-/// it was over an MR of this module.
+/// Binds `window` for a QP in `pd`. `stock` makes the driver bind the window to the given hidden
+/// MR, or to the MR of the request if there is none. Puts the earlier binding of the window into
+/// `left`, if it was over an MR of this module.
 ///
 /// # Errors
 ///
@@ -106,7 +106,7 @@ pub(crate) fn bind(
     pd: &Pd,
     window: &impl DriverWindow,
     request: &WindowRequest,
-    left: &mut Leftover,
+    left: &mut ReplacedBinding,
     stock: impl FnOnce(Option<&Claimed>) -> Result,
 ) -> Result {
     let Ok(core) = Core::running(pd.device()) else {
@@ -138,26 +138,26 @@ pub(crate) fn bind(
 /// # Errors
 ///
 /// `EBUSY` if such accesses are left.
-pub(crate) fn settle(left: &mut Leftover) -> Result {
-    // The accesses may release the charge of the binding at any time. This reference keeps the owner
-    // until the worker is not counted any more.
+pub(crate) fn settle(left: &mut ReplacedBinding) -> Result {
+    // The accesses may release the charge of the binding at any time. This reference keeps the
+    // owner until the worker is not counted any more.
     let Some(owner) = left.owner() else {
         // Nothing to wait for, or a binding without an owner.
-        return left.wait(Patience::Bounded(0));
+        return left.wait(Timeout::After(0));
     };
     let worker = Worker::of(owner.waits());
-    left.wait(worker.patience)
+    left.wait(worker.timeout)
 }
 
 /// Takes out the binding of `window` if the driver has replaced it, and puts it into `left`.
-pub(crate) fn replaced(device: &Device, window: &impl DriverWindow, left: &mut Leftover) {
+pub(crate) fn replaced(device: &Device, window: &impl DriverWindow, left: &mut ReplacedBinding) {
     if let Ok(core) = Core::running(device) {
         core.windows.replaced(window, left);
     }
 }
 
-/// Invalidates `window`. `stock` makes the driver do that. No access through the window is left when
-/// this returns without an error. Sleeps for some seconds at most.
+/// Invalidates `window`. `stock` makes the driver do that. No access through the window is left
+/// when this returns without an error. Sleeps for some seconds at most.
 ///
 /// # Errors
 ///
@@ -167,7 +167,7 @@ pub(crate) fn invalidate(
     window: &impl DriverWindow,
     stock: impl FnOnce() -> Result,
 ) -> Result {
-    let mut left = Leftover::default();
+    let mut left = ReplacedBinding::default();
     let Ok(core) = Core::running(device) else {
         return stock();
     };
@@ -181,15 +181,15 @@ pub(crate) fn invalidate(
 /// The bindings that some windows of a QP had. Dropping them sleeps, and waits for a grace
 /// period once.
 #[derive(Default)]
-pub(crate) struct Ended([Leftover; 8]);
+pub(crate) struct EndedBindings([ReplacedBinding; 8]);
 
 /// Ends the bindings of some windows that are bound to `qp`, a closed QP that is about to be
 /// destroyed. Begins with the window at the index `from`, and sets `from` to the index with which
 /// the next call begins. Returns [`None`] if there is no such window. Does not wait for accesses
 /// through the windows: only `qp` serves these accesses, and the driver waits for its tasks.
 /// Sleeps.
-pub(crate) fn end_some(core: &Core, qp: &Qp, from: &mut u32) -> Option<Ended> {
-    let mut ended = Ended::default();
+pub(crate) fn end_some(core: &Core, qp: &Qp, from: &mut u32) -> Option<EndedBindings> {
+    let mut ended = EndedBindings::default();
     let mut found = false;
     for left in &mut ended.0 {
         let Some(window) = core.hw.next_window(qp, from) else {

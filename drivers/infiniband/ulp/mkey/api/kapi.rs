@@ -8,7 +8,7 @@ use crate::{
         ib_mkey_interleaved, ib_sge,
     },
     device::MkeyDevice,
-    dm::{Buffer, Wanted},
+    dm::{Buffer, ClassRequest},
     kernel_ext::{
         export_c::{export_c, pointers, Bytes, BytesMut, Given, Out},
         memory::SgTableOut,
@@ -34,7 +34,7 @@ fn alloc_dm(device: &Device, attr: &ib_dm_alloc_attr, class: u64) -> Result<KBox
     if attr.flags != 0 {
         return Err(EINVAL);
     }
-    let class = Wanted::from_raw(class)?;
+    let class = ClassRequest::from_raw(class)?;
     let mut dm = MkeyDevice::alloc_dm(this.as_arc_borrow(), attr, class, false)?;
     dm.init(device, u32::try_from(attr.length)?);
     Ok(dm)

@@ -20,7 +20,7 @@ use crate::{
     },
     key::{indexed, Key},
     layout::{Layout, MAX_DIMS},
-    region::{binding::Binding, Region, Seen},
+    region::{binding::Binding, BindingId, Region},
 };
 use kernel::prelude::*;
 
@@ -60,14 +60,14 @@ const BLOCKS_AT_ONCE: usize = 256;
 const INDICES_AT_ONCE: usize = 4096;
 
 /// The result of one critical section that reads the binding.
-enum Look {
+enum ReadStep {
     /// The binding is described.
     Done,
     /// Blocks or indices are left for the next critical section.
     More,
     /// The caller must allocate memory for that many blocks and indices. Binds would wait for an
     /// allocation in the critical section.
-    Room(usize, usize),
+    Grow(usize, usize),
 }
 
 /// The input and the output of a query.
@@ -80,15 +80,15 @@ struct Query<'a> {
     /// The number of blocks that fit into user memory.
     num_blocks: u32,
     /// The binding that the last critical section read.
-    seen: Option<Seen>,
+    seen: Option<BindingId>,
     described: KVVec<UapiBlock>,
     indices: KVVec<u64>,
 }
 
 impl Query<'_> {
     /// Copies the next blocks or indices of `binding`, the binding of `region`.
-    fn look(&mut self, region: &Region, binding: Option<&Binding>) -> Result<Look> {
-        let seen = binding.map(|binding| region.seen(binding));
+    fn look(&mut self, region: &Region, binding: Option<&Binding>) -> Result<ReadStep> {
+        let seen = binding.map(|binding| region.binding_id(binding));
         // Another layout may be bound between two critical sections.
         if seen != self.seen || seen.is_none() {
             self.seen = seen;
@@ -97,7 +97,7 @@ impl Query<'_> {
             self.begin(binding)?;
         }
         let Some(binding) = binding else {
-            return Ok(Look::Done);
+            return Ok(ReadStep::Done);
         };
         let count = binding.layout.count();
         let (blocks, indices) = match &binding.layout {
@@ -105,7 +105,7 @@ impl Query<'_> {
             _ => (count.min(self.num_blocks as usize), 0),
         };
         if blocks > self.described.capacity() || indices > self.indices.capacity() {
-            return Ok(Look::Room(blocks, indices));
+            return Ok(ReadStep::Grow(blocks, indices));
         }
         let at = self.described.len();
         let end = blocks.min(at.saturating_add(BLOCKS_AT_ONCE));
@@ -123,9 +123,9 @@ impl Query<'_> {
             }
         }
         if self.described.len() < blocks || self.indices.len() < indices {
-            return Ok(Look::More);
+            return Ok(ReadStep::More);
         }
-        Ok(Look::Done)
+        Ok(ReadStep::Done)
     }
 
     /// Describes everything but the blocks or indices.
@@ -168,9 +168,9 @@ impl Query<'_> {
     fn answer(mut self, key: &Key<'_>, blocks: u64) -> Result {
         loop {
             match key.inspect(|binding| self.look(key.region(), binding))? {
-                Look::Done => break,
-                Look::More => (),
-                Look::Room(blocks, indices) => {
+                ReadStep::Done => break,
+                ReadStep::More => (),
+                ReadStep::Grow(blocks, indices) => {
                     // Only the blocks and indices that were not copied yet need memory. They fit
                     // into user memory.
                     let (described, copied) = (self.described.len(), self.indices.len());

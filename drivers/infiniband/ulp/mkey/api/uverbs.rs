@@ -22,7 +22,7 @@ use crate::{
         },
         uaccess::{read_array, read_chunks, read_one, read_slice},
     },
-    key::{self, alike::Alike, indexed, uapi, Described, Key},
+    key::{self, indexed, same_layout::SameLayout, uapi, Described, Key},
     layout::MAX_DIMS,
     region::binding::SHORT,
 };
@@ -72,10 +72,10 @@ fn describe_short<'k>(
         comp_mask: 0,
     };
     key.check(num_entries, access)?;
-    let mut room = [UNREAD; SHORT];
-    let ranges = room.get_mut(..num_entries as usize).ok_or(EINVAL)?;
+    let mut buffer = [UNREAD; SHORT];
+    let ranges = buffer.get_mut(..num_entries as usize).ok_or(EINVAL)?;
     read_slice(entries, ranges)?;
-    match key.describe_again(access, |old| Alike::of_ranges(ranges, old)) {
+    match key.describe_reused(access, |old| SameLayout::of_ranges(ranges, old)) {
         Some(again) => Ok(again),
         None => describe_ranges(key, access, ranges),
     }
@@ -127,7 +127,9 @@ fn describe_block<'k>(
         comp_mask: 0,
     };
     read_slice(addr, slice::from_mut(&mut block))?;
-    match key.describe_again(access, |old| Alike::of_block(repeat_count, &block, old)) {
+    match key.describe_reused(access, |old| {
+        SameLayout::of_block(repeat_count, &block, old)
+    }) {
         Some(again) => Ok(again),
         None => describe_one(key, access, repeat_count, &block),
     }
@@ -190,8 +192,8 @@ fn describe_interleaved<'k>(
     key: &'k Key<'_>,
     access: Access,
 ) -> Result<Described<'k>> {
-    let mut room = [0; MAX_DIMS];
-    let repeat_count = uapi::counts(&mut room, bind.num_dims)?;
+    let mut buffer = [0; MAX_DIMS];
+    let repeat_count = uapi::counts(&mut buffer, bind.num_dims)?;
     read_slice(bind.repeat_count, repeat_count)?;
     match bind.num_entries {
         1 => describe_block(key, access, repeat_count, bind.entries),

@@ -18,9 +18,10 @@ use core::mem::{size_of, MaybeUninit};
 ///
 /// # Safety
 ///
-/// - From a place that `locate` returns, a `T` must be valid for reads and writes until the next call.
-/// - `packet` must be valid for reads and writes of as many pieces as there are indices, and no part of
-///   the memory of the pieces.
+/// - From a place that `locate` returns, a `T` must be valid for reads and writes until the next
+///   call.
+/// - `packet` must be valid for reads and writes of as many pieces as there are indices, and no
+///   part of the memory of the pieces.
 #[inline(always)]
 pub(crate) unsafe fn copy_each<T: Moved, I: Copy, E, const TO_MEMORY: bool>(
     indices: &[I],
@@ -104,8 +105,8 @@ pub(crate) unsafe fn copy_ahead<T: Moved, I: Copy, E, const TO_MEMORY: bool>(
         for (place, index) in pairs.skip(part.len() / 8 * 8) {
             find!(place, index);
         }
-        // SAFETY: By the safety requirements. The loops found a place for each index of the part: for all
-        // eights, and for the indices after them.
+        // SAFETY: By the safety requirements. The loops found a place for each index of the part:
+        // for all eights, and for the indices after them.
         unsafe {
             let found = places.get(..part.len()).unwrap_or_default();
             let locate = |place: MaybeUninit<_>| Ok((place.assume_init(), 0));

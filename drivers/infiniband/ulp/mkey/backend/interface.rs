@@ -37,7 +37,7 @@ impl MrRange {
 }
 
 /// The MR that an lkey names.
-pub(crate) enum Named<B> {
+pub(crate) enum LookedUp<B> {
     /// One of the driver's MRs.
     Memory {
         /// The MR.
@@ -50,7 +50,7 @@ pub(crate) enum Named<B> {
         access: Access,
     },
     /// An MR of this module. The address distinguishes the MR from a later one at the same index.
-    Ours(*const Mr),
+    Own(*const Mr),
     /// An MR that cannot be a leaf.
     Unfit,
 }
@@ -71,8 +71,9 @@ pub(crate) trait DriverWindow {
     fn is_over(&self, hidden: &Mr) -> bool;
 }
 
-/// An MR that a backend has claimed: the driver calls this module for accesses to it. Only a backend
-/// makes references to such MRs, so code that has one cannot pass another MR to these functions.
+/// An MR that a backend has claimed: the driver calls this module for accesses to it. Only a
+/// backend makes references to such MRs, so code that has one cannot pass another MR to these
+/// functions.
 pub(crate) trait ClaimedMr: Deref<Target = Mr> {
     /// A window that the backend counts. Dropping it ends that.
     type Counted: Send;
@@ -156,13 +157,13 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// the driver that does not behave as expected.
     fn probe(device: &Device, pd: &Pd) -> Result<Self>;
 
-    /// Finds the MR that `lkey` names. `held` excludes [`Self::suspend`], so the driver does not free the
-    /// MR while `held` exists. A caller that keeps the MR longer pins it.
+    /// Finds the MR that `lkey` names. `held` excludes [`Self::suspend`], so the driver does not
+    /// free the MR while `held` exists. A caller that keeps the MR longer pins it.
     ///
     /// # Errors
     ///
     /// `ENOENT` if `lkey` names no MR in `pd`, and if `held` is a proof for another device.
-    fn find(&self, held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Named<Self::Base>>;
+    fn find(&self, held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<LookedUp<Self::Base>>;
 
     /// Copies bytes of one of the driver's MRs over memory of a process, from address `addr` on.
     /// Returns `false`, with nothing copied, for other memory and for an ODP MR. `held` is as for
@@ -170,8 +171,8 @@ pub(crate) trait Backend: Copy + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::find`]; `ERANGE` for bytes outside of the MR; those of [`BaseMr::allows`] and
-    /// [`BaseMr::copy_row`].
+    /// Those of [`Self::find`]; `ERANGE` for bytes outside of the MR; those of [`BaseMr::allows`]
+    /// and [`BaseMr::copy_row`].
     fn read_now(
         &self,
         held: &NoDereg<'_>,
@@ -199,12 +200,13 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// Returns `mr` if it is claimed.
     fn claimed(mr: &Mr) -> Option<&Self::Claimed>;
 
-    /// Returns the claimed MR of `device` at `index`, with a reference to it. Returns [`None`] for an
-    /// MR that is being freed. The deregistration waits for the reference, so the caller drops it soon.
+    /// Returns the claimed MR of `device` at `index`, with a reference to it. Returns [`None`] for
+    /// an MR that is being freed. The deregistration waits for the reference, so the caller drops
+    /// it soon.
     fn hold_claimed(&self, device: &Device, index: u32) -> Option<Self::HeldClaimed>;
 
-    /// Releases the QP to which `mw` is bound, a window of the driver that is about to be deallocated.
-    /// No QP binds or uses the window from then on.
+    /// Releases the QP to which `mw` is bound, a window of the driver that is about to be
+    /// deallocated. No QP binds or uses the window from then on.
     fn close_window(&self, mw: &Mw);
 
     /// Forbids `qp`, which is about to be destroyed, to bind more windows. Returns `true` if
@@ -222,8 +224,8 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// `EINVAL` if it was ended or the window was deallocated meanwhile.
     fn end_window(&self, qp: &Qp, window: &Self::Window<'_>) -> Result;
 
-    /// Lets no access of `qp` begin, and waits until none is in progress. `qp` is the QP of a process
-    /// and is about to be destroyed. Sleeps, without a limit.
+    /// Lets no access of `qp` begin, and waits until none is in progress. `qp` is the QP of a
+    /// process and is about to be destroyed. Sleeps, without a limit.
     fn end_tasks(qp: &Qp);
 
     /// Executes requests of a new QP that bind claimed MRs. A request to bind an MR that is bound
@@ -272,13 +274,13 @@ pub(crate) trait Backend: Copy + Send + Sync {
         finish: impl FnOnce() -> Result,
     ) -> Result;
 
-    /// Fills a new MR with `length` bytes of `import` from `offset` on. The MR begins at address `addr`.
-    /// The caller keeps the import as long as the MR.
+    /// Fills a new MR with `length` bytes of `import` from `offset` on. The MR begins at address
+    /// `addr`. The caller keeps the import as long as the MR.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for more pages than the MR has room for, and for an address with another place in its
-    /// page than `offset`; `EOPNOTSUPP` for memory without pages; those of [`Import::pages`].
+    /// `EINVAL` for more pages than the MR has room for, and for an address with another place in
+    /// its page than `offset`; `EOPNOTSUPP` for memory without pages; those of [`Import::pages`].
     fn fill(
         &self,
         mr: NewMr<'_>,
@@ -289,8 +291,8 @@ pub(crate) trait Backend: Copy + Send + Sync {
         access: Access,
     ) -> Result;
 
-    /// Fills a new MR with memory of this module, which layouts can have as a leaf. The caller keeps the
-    /// memory as long as the MR.
+    /// Fills a new MR with memory of this module, which layouts can have as a leaf. The caller
+    /// keeps the memory as long as the MR.
     fn back(&self, mr: NewMr<'_>, memory: &SharedMemory) -> Result<Self::Base>;
 }
 

@@ -154,7 +154,8 @@ macro_rules! scatter_places {
     };
 }
 
-/// Moves the words of four pieces from places of a page to the packet, where they follow one another.
+/// Moves the words of four pieces from places of a page to the packet, where they follow one
+/// another.
 #[cfg(target_arch = "x86_64")]
 macro_rules! gather_places {
     ($at:expr, $places:expr, $packet:expr, $class:ident, $register:literal, $($offset:literal),+) => {
@@ -188,8 +189,8 @@ macro_rules! gather_places {
     };
 }
 
-/// Moves the words of a piece, a given number of pieces after the start of the packet, to a place of a
-/// page.
+/// Moves the words of a piece, a given number of pieces after the start of the packet, to a place
+/// of a page.
 #[cfg(target_arch = "x86_64")]
 macro_rules! scatter_one {
     ($nth:literal, $page:expr, $place:expr, $packet:expr, $class:ident, $register:literal,

@@ -13,8 +13,8 @@
 //!
 //! The lock nests in a region's `edit`. SRCU and `FastReg::slots` nest in it.
 //!
-//! A look-up of an MR takes a [`NoDereg`], and `Backend::suspend` takes an [`Unpinned`]. Both are made
-//! here alone, under this lock, so safe code cannot run the two at the same time.
+//! A look-up of an MR takes a [`NoDereg`], and `Backend::suspend` takes an [`Unpinned`]. Both are
+//! made here alone, under this lock, so safe code cannot run the two at the same time.
 
 use crate::kernel_ext::{
     alloc::GFP_MAYFAIL,
@@ -44,7 +44,7 @@ impl From<IsPinned> for Error {
 ///
 /// `EBUSY` if something else pins the MR; those of `settle`.
 #[inline]
-pub(crate) fn when_free<T>(
+pub(crate) fn when_unpinned<T>(
     mut attempt: impl FnMut() -> Result<T, IsPinned>,
     settle: impl FnOnce() -> Result,
 ) -> Result<T> {
@@ -117,8 +117,8 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    /// Makes an empty set for the MRs of `device`. A device must have one set only, because the lock of
-    /// the set is what [`NoDereg`] and [`Unpinned`] prove.
+    /// Makes an empty set for the MRs of `device`. A device must have one set only, because the
+    /// lock of the set is what [`NoDereg`] and [`Unpinned`] prove.
     pub(crate) fn new(device: &Device) -> Result<Arc<Self>> {
         Self::of(address(device))
     }
@@ -200,7 +200,7 @@ impl Pins {
     /// # Errors
     ///
     /// [`IsPinned`], which differs from every result of `change`.
-    pub(crate) fn if_free<T>(
+    pub(crate) fn if_unpinned<T>(
         &self,
         index: u32,
         change: impl FnOnce(&Unpinned<'_>) -> T,
@@ -218,7 +218,7 @@ impl Pins {
     /// # Errors
     ///
     /// The first item whose MR is pinned. Nothing is changed then.
-    pub(crate) fn if_all_free<'a, I>(
+    pub(crate) fn if_all_unpinned<'a, I>(
         &self,
         items: &'a mut [I],
         index: impl Fn(&I) -> u32,
@@ -273,7 +273,7 @@ impl LockedPins<'_> {
     }
 
     /// Returns `true` if the MR at `index` is not pinned.
-    pub(crate) fn is_free(&self, index: u32) -> bool {
+    pub(crate) fn is_unpinned(&self, index: u32) -> bool {
         self.counts.pinned.get(&index).is_none()
     }
 

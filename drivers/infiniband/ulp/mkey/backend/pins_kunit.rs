@@ -10,23 +10,23 @@ mod tests {
     use core::cell::RefCell;
 
     /// Returns `true` if the MR at `index` is not pinned.
-    fn is_free(pins: &Pins, index: u32) -> bool {
+    fn is_unpinned(pins: &Pins, index: u32) -> bool {
         let mut ran = false;
-        let _ = pins.if_free(index, |_| ran = true);
+        let _ = pins.if_unpinned(index, |_| ran = true);
         ran
     }
 
     #[test]
     fn a_pin_excludes_a_change_until_it_is_dropped() -> Result {
         let pins = Pins::of(0)?;
-        assert!(is_free(&pins, 7));
+        assert!(is_unpinned(&pins, 7));
         let (found, pin) = pins.pin(7, |_| Ok(42))?;
         assert_eq!(found, 42);
-        assert!(!is_free(&pins, 7));
-        assert!(is_free(&pins, 6));
-        assert!(is_free(&pins, 8));
+        assert!(!is_unpinned(&pins, 7));
+        assert!(is_unpinned(&pins, 6));
+        assert!(is_unpinned(&pins, 8));
         drop(pin);
-        assert!(is_free(&pins, 7));
+        assert!(is_unpinned(&pins, 7));
         Ok(())
     }
 
@@ -37,11 +37,11 @@ mod tests {
         let (_, second) = pins.pin(u32::MAX, |_| Ok(()))?;
         let (_, third) = pins.pin(u32::MAX, |_| Ok(()))?;
         drop(second);
-        assert!(!is_free(&pins, u32::MAX));
+        assert!(!is_unpinned(&pins, u32::MAX));
         drop(first);
-        assert!(!is_free(&pins, u32::MAX));
+        assert!(!is_unpinned(&pins, u32::MAX));
         drop(third);
-        assert!(is_free(&pins, u32::MAX));
+        assert!(is_unpinned(&pins, u32::MAX));
         Ok(())
     }
 
@@ -50,12 +50,12 @@ mod tests {
         let pins = Pins::of(0)?;
         let refused = pins.pin(7, |_| Err::<(), _>(ENOENT)).err();
         assert!(refused == Some(ENOENT));
-        assert!(is_free(&pins, 7));
+        assert!(is_unpinned(&pins, 7));
         let (_, pin) = pins.pin(7, |_| Ok(()))?;
         let refused = pins.pin(7, |_| Err::<(), _>(EACCES)).err();
         assert!(refused == Some(EACCES));
         drop(pin);
-        assert!(is_free(&pins, 7));
+        assert!(is_unpinned(&pins, 7));
         Ok(())
     }
 
@@ -63,9 +63,9 @@ mod tests {
     fn the_result_of_a_change_is_returned() -> Result {
         let pins = Pins::of(0)?;
         // EBUSY of the change itself is not taken for a pin.
-        let refused = || pins.if_free(7, |_| Err::<(), _>(EBUSY));
+        let refused = || pins.if_unpinned(7, |_| Err::<(), _>(EBUSY));
         assert!(matches!(refused(), Ok(Err(EBUSY))));
-        assert!(when_free(refused, || Err(ERANGE))? == Err(EBUSY));
+        assert!(when_unpinned(refused, || Err(ERANGE))? == Err(EBUSY));
         Ok(())
     }
 
@@ -74,15 +74,15 @@ mod tests {
         let pins = Pins::of(0)?;
         let ((), pin) = pins.pin(7, |_| Ok(()))?;
         let place = RefCell::new(Some(pin));
-        let attempt = || pins.if_free(7, |_| 5);
-        assert!(when_free(attempt, || Ok(())) == Err(EBUSY));
-        assert!(when_free(attempt, || Err(EINTR)) == Err(EINTR));
+        let attempt = || pins.if_unpinned(7, |_| 5);
+        assert!(when_unpinned(attempt, || Ok(())) == Err(EBUSY));
+        assert!(when_unpinned(attempt, || Err(EINTR)) == Err(EINTR));
         let unpin = || {
             drop(place.take());
             Ok(())
         };
-        assert!(when_free(attempt, unpin) == Ok(5));
-        assert!(when_free(attempt, || Err(EINTR)) == Ok(5));
+        assert!(when_unpinned(attempt, unpin) == Ok(5));
+        assert!(when_unpinned(attempt, || Err(EINTR)) == Ok(5));
         Ok(())
     }
 
@@ -113,19 +113,19 @@ mod tests {
         let (_, one) = pins.pin(1, |_| Ok(()))?;
         // The first pinned item in the order of the list, not of the indices.
         let pinned = pins
-            .if_all_free(&mut items, |item| item.0, |item| item.1 += 1)
+            .if_all_unpinned(&mut items, |item| item.0, |item| item.1 += 1)
             .err()
             .copied();
         assert!(pinned == Some((1, 0)));
         drop(one);
         let pinned = pins
-            .if_all_free(&mut items, |item| item.0, |item| item.1 += 1)
+            .if_all_unpinned(&mut items, |item| item.0, |item| item.1 += 1)
             .err()
             .copied();
         assert!(pinned == Some((2, 0)));
         assert!(items == [(3, 0), (1, 0), (2, 0), (1, 0)]);
         drop(two);
-        let result = pins.if_all_free(&mut items, |item| item.0, |item| item.1 += 1);
+        let result = pins.if_all_unpinned(&mut items, |item| item.0, |item| item.1 += 1);
         assert!(result.is_ok());
         assert!(items == [(3, 1), (1, 1), (2, 1), (1, 1)]);
         Ok(())
@@ -139,19 +139,19 @@ mod tests {
         let (_, first) = pins.pin(7, |_| Ok(()))?;
         let mut locked = pins.lock();
         let second = locked.pin(7);
-        assert!(second.is_some() && !locked.is_free(7));
+        assert!(second.is_some() && !locked.is_unpinned(7));
         assert!(locked.pin(8).is_none());
         drop(locked);
         drop((first, second));
-        assert!(is_free(&pins, 7));
+        assert!(is_unpinned(&pins, 7));
         // The node of the last unpin serves one MR.
         let mut locked = pins.lock();
         let third = locked.pin(8);
         assert!(third.is_some() && locked.pin(9).is_none());
         drop(locked);
-        assert!(!is_free(&pins, 8));
+        assert!(!is_unpinned(&pins, 8));
         drop(third);
-        assert!(is_free(&pins, 8));
+        assert!(is_unpinned(&pins, 8));
         Ok(())
     }
 }

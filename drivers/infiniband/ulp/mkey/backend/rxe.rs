@@ -54,7 +54,7 @@ use mw::RxeMw;
 
 use crate::{
     backend::{
-        interface::{Backend, Named},
+        interface::{Backend, LookedUp},
         pins::{NoDereg, Unpinned},
     },
     kernel_ext::{
@@ -115,15 +115,15 @@ impl Drop for Redirection {
 pub(crate) struct Rxe(());
 
 impl Rxe {
-    /// Returns `true` if rxe's objects, and the fields of a new MR, match the headers that this module
-    /// was built with.
+    /// Returns `true` if rxe's objects, and the fields of a new MR, match the headers that this
+    /// module was built with.
     fn layout_matches(mr: &Mr, pages: u32) -> bool {
         if !is_rxe(mr.device()) {
             return false;
         }
         let private = claimed::around(mr);
-        // SAFETY: The device is registered and belongs to rxe. As the sizes of other objects match, so
-        // does that of the `elem` with which each object begins: `private` is the begin of the
+        // SAFETY: The device is registered and belongs to rxe. As the sizes of other objects match,
+        // so does that of the `elem` with which each object begins: `private` is the begin of the
         // allocation.
         let has_room = unsafe {
             bindings::ib_mkey_rxe_sizes_match(mr.device().as_raw())
@@ -201,7 +201,7 @@ impl Backend for Rxe {
         Ok(Self(()))
     }
 
-    fn find(&self, held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
+    fn find(&self, held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<LookedUp<Base>> {
         find::find(held, lkey, pd)
     }
 

@@ -107,7 +107,7 @@ impl fmt::Display for Class {
 
 /// The class that an allocation asks for.
 #[derive(Clone, Copy)]
-pub(crate) enum Wanted {
+pub(crate) enum ClassRequest {
     /// The device's default.
     Default,
     /// The first class of a kind that the device offers.
@@ -116,7 +116,7 @@ pub(crate) enum Wanted {
     This(u32, u64),
 }
 
-impl Wanted {
+impl ClassRequest {
     /// Decodes the number of a class, which `include/uapi/rdma/ib_mkey_ioctl.h` describes.
     ///
     /// # Errors

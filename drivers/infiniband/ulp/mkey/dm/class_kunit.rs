@@ -91,18 +91,18 @@ mod tests {
 
     #[test]
     fn an_allocation_names_a_class_by_number() -> Result {
-        let default = Wanted::from_raw(0)?;
+        let default = ClassRequest::from_raw(0)?;
         assert!(default.is(Class::Host) && default.is(GPU));
         let (host, node, p2p) = (u64::from(HOST), u64::from(NODE), u64::from(P2P));
-        assert!(Wanted::from_raw(host)?.is(Class::Host));
-        let first_node = Wanted::from_raw(node)?;
+        assert!(ClassRequest::from_raw(host)?.is(Class::Host));
+        let first_node = ClassRequest::from_raw(node)?;
         assert!(first_node.is(Class::Node(0)) && first_node.is(Class::Node(9)));
         assert!(!first_node.is(Class::Host) && !first_node.is(Class::Pmem(0)));
         // Numbers are counted from one, because 0 asks for the first.
-        let node_2 = Wanted::from_raw(node | 3 << 8)?;
+        let node_2 = ClassRequest::from_raw(node | 3 << 8)?;
         assert!(node_2.is(Class::Node(2)) && !node_2.is(Class::Node(3)));
         assert!(!node_2.is(Class::Pmem(2)));
-        let function = Wanted::from_raw(p2p | ((0x3b << 8 | 0xff) + 1) << 8)?;
+        let function = ClassRequest::from_raw(p2p | ((0x3b << 8 | 0xff) + 1) << 8)?;
         assert!(function.is(GPU));
         // No function has the number of another one, or of the first one, in any domain.
         for domain in [1, 0x100, 0x1_0000, u32::MAX] {
@@ -112,11 +112,11 @@ mod tests {
                 devfn: 0xff,
             };
             let number = ((u64::from(domain) << 16 | 0x3bff) + 1) << 8;
-            assert!(!function.is(far) && Wanted::from_raw(p2p)?.is(far));
-            let that = Wanted::from_raw(p2p | number)?;
+            assert!(!function.is(far) && ClassRequest::from_raw(p2p)?.is(far));
+            let that = ClassRequest::from_raw(p2p | number)?;
             assert!(that.is(far) && !that.is(GPU));
         }
-        let zero = Wanted::from_raw(p2p | 1 << 8)?;
+        let zero = ClassRequest::from_raw(p2p | 1 << 8)?;
         assert!(!zero.is(GPU));
         assert!(zero.is(Class::P2p {
             domain: 0,
@@ -131,7 +131,7 @@ mod tests {
         let (host, node, p2p) = (u64::from(HOST), u64::from(NODE), u64::from(P2P));
         let unknown = host | node | p2p | u64::from(PMEM);
         for raw in [unknown, 0xff, 1 << 8, host | 1 << 8, node | p2p, u64::MAX] {
-            assert!(Wanted::from_raw(raw).err() == Some(EINVAL));
+            assert!(ClassRequest::from_raw(raw).err() == Some(EINVAL));
         }
     }
 

@@ -8,7 +8,7 @@
 //! may be held while sleeping. `Owners::known` is not taken under it. `OfferedMemory::exporting`
 //! serialises the making of dma-bufs.
 
-use super::class::{Class, Offer, Wanted};
+use super::class::{Class, ClassRequest, Offer};
 use crate::{
     kernel_ext::{
         error::eopnotsupp,
@@ -227,7 +227,7 @@ impl OfferedMemory {
     /// # Errors
     ///
     /// `EOPNOTSUPP` if the device offers no such memory.
-    pub(crate) fn pool(&self, wanted: Wanted) -> Result<&ClassPool> {
+    pub(crate) fn pool(&self, wanted: ClassRequest) -> Result<&ClassPool> {
         self.pools
             .iter()
             .find(|pool| wanted.is(pool.class))
@@ -244,7 +244,7 @@ impl OfferedMemory {
 
     /// Returns the bytes of the default class; 0 while its source is absent.
     pub(crate) fn size(&self) -> u64 {
-        self.pool(Wanted::Default)
+        self.pool(ClassRequest::Default)
             .and_then(ClassPool::find)
             .map_or(0, |found| found.account.limit())
     }

@@ -3,7 +3,7 @@
 //! Descriptions that are being made, part by part.
 //!
 //! A description is made in the memory of the unused binding of the key, if there is one
-//! (`region/binding/room.rs`).
+//! (`region/binding/unused.rs`).
 
 use crate::{
     kernel_ext::{
@@ -15,7 +15,7 @@ use crate::{
     layout::{Block, Entry, List, Listing, Shape, MAX_DIMS},
     limits::{cost, owner::OwnerCharge},
     region::{
-        binding::{self, Binding, KLayout, Leaf, Room, MAX_DEPTH, MAX_ENTRIES},
+        binding::{self, Binding, KLayout, Leaf, UnusedMemory, MAX_DEPTH, MAX_ENTRIES},
         rights::supported,
     },
 };
@@ -61,8 +61,8 @@ impl Key<'_> {
     #[inline(always)]
     pub(crate) fn describe_indexed(&self, count: u32, access: Access) -> Result<Description<'_>> {
         self.check(count, access)?;
-        let mut room = Room::new(self.region.unused.take());
-        let charge = match room.charge() {
+        let mut memory = UnusedMemory::new(self.region.unused.take());
+        let charge = match memory.charge() {
             Some(charge) => charge,
             None => self.region.charge.beside(cost::BINDING)?,
         };
@@ -72,14 +72,14 @@ impl Key<'_> {
                 key: self,
                 charge,
                 needed: cost::BINDING,
-                leaves: room.leaves(),
+                leaves: memory.leaves(),
                 last: None,
                 by_lkey: RBTree::new(),
             },
             count: count as usize,
             blocks: KVVec::new(),
             shape: None,
-            room,
+            memory,
         })
     }
 }
@@ -168,7 +168,7 @@ pub(crate) struct Description<'a> {
     blocks: KVVec<Block>,
     shape: Option<KBox<Shape>>,
     /// The memory of the unused binding, without the parts that were taken out.
-    room: Room,
+    memory: UnusedMemory,
 }
 
 /// A range, as a caller describes it.
@@ -250,7 +250,7 @@ impl<'a> Description<'a> {
     fn entries(&mut self, name: u64) -> Result<KVVec<Entry>> {
         self.found.leaf(lkey(name)?)?;
         self.charge(cost::entries(self.count)?)?;
-        self.room.entries(self.count)
+        self.memory.entries(self.count)
     }
 
     /// Returns the number of the leaf that `lkey` names. The errors are those of [`Found::leaf`].
@@ -272,7 +272,7 @@ impl<'a> Description<'a> {
         let block = Block::new(leaf, addr, bytes_count, stride);
         if self.blocks.is_empty() {
             self.charge(cost::blocks(self.count)?)?;
-            (self.blocks, self.shape) = self.room.blocks(self.count)?;
+            (self.blocks, self.shape) = self.memory.blocks(self.count)?;
         }
         Ok(self.blocks.push_within_capacity(block)?)
     }
@@ -302,14 +302,14 @@ impl<'a> Description<'a> {
             leaves,
             ..
         } = self.found;
-        let (access, charge, room) = (self.access, Some(charge), self.room);
-        let binding = Binding::new(layout, leaves, access, key.pd, charge, None, room)?;
+        let (access, charge, memory) = (self.access, Some(charge), self.memory);
+        let binding = Binding::new(layout, leaves, access, key.pd, charge, None, memory)?;
         Ok(Described {
             key,
             binding,
             rkey: None,
             any_tag: false,
-            is_again: false,
+            is_reused: false,
         })
     }
 }

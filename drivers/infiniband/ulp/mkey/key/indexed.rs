@@ -41,7 +41,7 @@ impl<'a> Description<'a> {
 }
 
 /// Allocates memory for `count` indices. Charges it to the owner of the description's key.
-pub(super) fn room<T>(description: &mut Description<'_>, count: u32) -> Result<KVVec<T>> {
+pub(super) fn index_vec<T>(description: &mut Description<'_>, count: u32) -> Result<KVVec<T>> {
     let count = usize::try_from(count)?;
     description.charge(cost::indices::<T>(count)?)?;
     Ok(KVVec::with_capacity(count, GFP_MAYFAIL)?)
@@ -62,12 +62,12 @@ pub(crate) fn describe<'k>(
     let mut description = key.describe_indexed(count, access)?;
     let indices = match indices {
         IndexSlice::U32(from) => {
-            let mut to = room(&mut description, count)?;
+            let mut to = index_vec(&mut description, count)?;
             to.extend_from_slice(from, GFP_MAYFAIL)?;
             KIndices::U32(to)
         }
         IndexSlice::U64(from) => {
-            let mut to = room(&mut description, count)?;
+            let mut to = index_vec(&mut description, count)?;
             to.extend_from_slice(from, GFP_MAYFAIL)?;
             KIndices::U64(to)
         }
@@ -92,12 +92,12 @@ pub(crate) fn describe_user<'k>(
     let mut description = key.describe_indexed(count, access)?;
     let indices = match layout.index_bytes {
         4 => {
-            let mut to = room(&mut description, count)?;
+            let mut to = index_vec(&mut description, count)?;
             read_all(addr, count, &mut to)?;
             KIndices::U32(to)
         }
         8 => {
-            let mut to = room(&mut description, count)?;
+            let mut to = index_vec(&mut description, count)?;
             read_all(addr, count, &mut to)?;
             KIndices::U64(to)
         }

@@ -3,7 +3,7 @@
 //! Leaves: the MR or key that an lkey names.
 
 use crate::{
-    backend::{pins::NoDereg, Backend, BaseMr, Hw, Named},
+    backend::{pins::NoDereg, Backend, BaseMr, Hw, LookedUp},
     kernel_ext::{
         error::{eloop, eopnotsupp},
         rdma::{mr_key, Access, Mr, Pd},
@@ -49,8 +49,8 @@ fn memory(
 #[inline(always)]
 pub(crate) fn find_memory(hw: &Hw, held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Option<Leaf>> {
     match hw.find(held, lkey, pd)? {
-        Named::Memory { len: 0, .. } => Err(ERANGE),
-        Named::Memory {
+        LookedUp::Memory { len: 0, .. } => Err(ERANGE),
+        LookedUp::Memory {
             base,
             start,
             len,
@@ -83,8 +83,8 @@ impl Core {
         let index = mr_key::index(lkey);
         let ((leaf, mr), pin) = self.pins.pin(index, |held| {
             Ok(match self.hw.find(held, lkey, pd)? {
-                Named::Memory { len: 0, .. } => return Err(ERANGE),
-                Named::Memory {
+                LookedUp::Memory { len: 0, .. } => return Err(ERANGE),
+                LookedUp::Memory {
                     base,
                     start,
                     len,
@@ -93,8 +93,8 @@ impl Core {
                     let mr = base.mr();
                     (memory(lkey, base, (start, len), access), mr)
                 }
-                Named::Ours(mr) => (self.own_leaf(index, lkey, mr, depth)?, mr),
-                Named::Unfit => return Err(eopnotsupp()),
+                LookedUp::Own(mr) => (self.own_leaf(index, lkey, mr, depth)?, mr),
+                LookedUp::Unfit => return Err(eopnotsupp()),
             })
         })?;
         let leaf = Leaf {

@@ -14,7 +14,7 @@ use crate::{
     key::{description::Found, Key},
     layout::{Entry, List},
     limits::cost,
-    region::binding::{Binding, KLayout, Leaf, LeafPlace, Room},
+    region::binding::{Binding, KLayout, Leaf, LeafPlace, UnusedMemory},
 };
 use kernel::{prelude::*, sync::Arc};
 
@@ -68,8 +68,8 @@ impl Key<'_> {
         }
         let layout = KLayout::List(List::new(entries)?);
         // The key checks the access flags of the leaf, which are those of the registration.
-        let (access, room) = (Access::empty(), Room::default());
-        Binding::new(layout, leaves, access, self.pd, Some(charge), None, room)
+        let (access, memory) = (Access::empty(), UnusedMemory::default());
+        Binding::new(layout, leaves, access, self.pd, Some(charge), None, memory)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     },
     kernel_ext::{rdma::Access, sched, transmute::slice_of},
     key::{
-        indexed::{room, Pattern},
+        indexed::{index_vec, Pattern},
         uapi, Described, Key,
     },
     layout::MAX_DIMS,
@@ -179,10 +179,10 @@ impl<'a> Reader<'a> {
             lkey: 0,
             comp_mask: 0,
         };
-        let mut room = [UNREAD; RANGES_AT_ONCE];
+        let mut buffer = [UNREAD; RANGES_AT_ONCE];
         let mut left = count as usize;
         while left > 0 {
-            let ranges = room.get_mut(..left.min(RANGES_AT_ONCE)).ok_or(EINVAL)?;
+            let ranges = buffer.get_mut(..left.min(RANGES_AT_ONCE)).ok_or(EINVAL)?;
             self.read(AsBytes::as_bytes_mut(ranges))?;
             some(ranges)?;
             left -= ranges.len();
@@ -254,7 +254,7 @@ pub(crate) fn describe<'k>(
     }?;
     described.any_tag = header.comp_mask & ANY_TAG != 0;
     if header.comp_mask & REMOTE_INV != 0 {
-        described.let_peers_end();
+        described.allow_remote_inv();
     }
     Ok(described)
 }
@@ -285,8 +285,8 @@ fn interleaved<'k>(
 ) -> Result<Described<'k>> {
     *entry = count;
     let mut description = key.describe(count, access)?;
-    let mut room = [0; MAX_DIMS];
-    let repeat_count = uapi::counts(&mut room, num_dims)?;
+    let mut buffer = [0; MAX_DIMS];
+    let repeat_count = uapi::counts(&mut buffer, num_dims)?;
     for to in repeat_count.iter_mut() {
         *to = reader.one()?;
     }
@@ -315,13 +315,13 @@ fn indexed<'k>(key: &'k Key<'_>, access: Access, reader: &mut Reader<'_>) -> Res
     let indices = match layout.index_bytes {
         4 => {
             reader.holds::<u32>(count)?;
-            let mut to = room(&mut description, count)?;
+            let mut to = index_vec(&mut description, count)?;
             reader.each(count, |index: &u32| Ok(to.push_within_capacity(*index)?))?;
             KIndices::U32(to)
         }
         8 => {
             reader.holds::<u64>(count)?;
-            let mut to = room(&mut description, count)?;
+            let mut to = index_vec(&mut description, count)?;
             reader.each(count, |index: &u64| Ok(to.push_within_capacity(*index)?))?;
             KIndices::U64(to)
         }

@@ -33,13 +33,13 @@ impl From<&UapiIndexed> for Pattern {
     }
 }
 
-/// Returns the first `num_dims` values of `room`, for the repeat counts of a layout.
+/// Returns the first `num_dims` values of `buffer`, for the repeat counts of a layout.
 ///
 /// # Errors
 ///
 /// `EINVAL` for no dimension and for more than [`MAX_DIMS`].
-pub(crate) fn counts(room: &mut [u64; MAX_DIMS], num_dims: u32) -> Result<&mut [u64]> {
-    let counts = room.get_mut(..num_dims as usize);
+pub(crate) fn counts(buffer: &mut [u64; MAX_DIMS], num_dims: u32) -> Result<&mut [u64]> {
+    let counts = buffer.get_mut(..num_dims as usize);
     counts.filter(|counts| !counts.is_empty()).ok_or(EINVAL)
 }
 

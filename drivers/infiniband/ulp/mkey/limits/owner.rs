@@ -13,7 +13,7 @@
 
 use crate::{
     kernel_ext::process::Process,
-    limits::{account::Account, worker::Waits},
+    limits::{account::Account, worker::WaitingWorkers},
 };
 use kernel::{
     new_mutex,
@@ -30,7 +30,7 @@ pub(crate) struct Owner {
     process: Option<Process>,
     account: Account,
     /// The workers that wait for accesses to the owner's regions.
-    waits: Waits,
+    waits: WaitingWorkers,
 }
 
 impl Owner {
@@ -45,7 +45,7 @@ impl Owner {
     }
 
     /// Returns the number of workers that wait for the owner.
-    pub(crate) fn waits(&self) -> &Waits {
+    pub(crate) fn waits(&self) -> &WaitingWorkers {
         &self.waits
     }
 
@@ -105,7 +105,7 @@ impl Owners {
                 let owner = Arc::new(
                     Owner {
                         owners: this.clone(),
-                        waits: Waits::new(!to_process),
+                        waits: WaitingWorkers::new(!to_process),
                         process,
                         account: Account::new(limit),
                     },
@@ -176,7 +176,7 @@ impl OwnerCharge {
     }
 
     /// Returns the number of workers that wait for the owner.
-    pub(crate) fn waits(&self) -> &Waits {
+    pub(crate) fn waits(&self) -> &WaitingWorkers {
         self.owner.waits()
     }
 

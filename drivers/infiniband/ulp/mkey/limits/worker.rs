@@ -3,8 +3,8 @@
 //! Time limits for waits that hold up other processes.
 //!
 //! Work requests that bind or invalidate run in the driver's workers, which all QPs of all devices
-//! share. The removal of any device waits for a deregistration. Both wait for accesses for a limited
-//! time.
+//! share. The removal of any device waits for a deregistration. Both wait for accesses for a
+//! limited time.
 //!
 //! The number of workers that wait is limited, too. Each owner has a share: it may occupy another
 //! worker if it occupies less than a quarter of the number that is left. So one owner occupies a
@@ -16,14 +16,14 @@
 //! the region below a memory window. The accesses keep the charge, so the device knows the owner
 //! until they have ended. A process therefore cannot lose its count and get a new share.
 
-use crate::kernel_ext::sync::users::Patience;
+use crate::kernel_ext::sync::users::Timeout;
 use kernel::{
     sync::atomic::{ordering, Atomic},
     time::{msecs_to_jiffies, Msecs},
 };
 
 /// The longest wait for accesses in progress, or for another change of the same region.
-const MSECS: Msecs = 2000;
+const MAX_WAIT_MSECS: Msecs = 2000;
 
 /// The most workers that may wait for processes at once: an eighth of the workers that rxe has.
 const MAX_WORKERS: i32 = 256;
@@ -31,8 +31,9 @@ const MAX_WORKERS: i32 = 256;
 /// The most workers that may wait for kernel users at once.
 const KERNEL_WORKERS: i32 = 64;
 
-/// An owner may occupy another worker if it occupies less than `1 / SHARE` of those that are left.
-const SHARE: i32 = 4;
+/// An owner may occupy another worker if it occupies less than `1 / SHARE_DIVISOR` of those that
+/// are left.
+const SHARE_DIVISOR: i32 = 4;
 
 /// The workers that wait now, for all processes together.
 static PROCESSES: Atomic<i32> = Atomic::new(0);
@@ -41,13 +42,13 @@ static PROCESSES: Atomic<i32> = Atomic::new(0);
 static KERNEL: Atomic<i32> = Atomic::new(0);
 
 /// The number of workers that wait for an owner.
-pub(crate) struct Waits {
+pub(crate) struct WaitingWorkers {
     count: Atomic<i32>,
     /// `true` for kernel users.
     in_kernel: bool,
 }
 
-impl Waits {
+impl WaitingWorkers {
     /// No worker, for kernel users or for a process.
     pub(crate) const fn new(in_kernel: bool) -> Self {
         Self {
@@ -65,13 +66,13 @@ impl Waits {
         }
     }
 
-    /// Returns `true` if an owner that occupies `own` of `all` workers of its kind may occupy another
-    /// one.
+    /// Returns `true` if an owner that occupies `own` of `all` workers of its kind may occupy
+    /// another one.
     fn may_wait(&self, own: i32, all: i32) -> bool {
         if self.in_kernel {
             all < KERNEL_WORKERS
         } else {
-            own < (MAX_WORKERS - all) / SHARE
+            own < (MAX_WORKERS - all) / SHARE_DIVISOR
         }
     }
 }
@@ -80,19 +81,19 @@ impl Waits {
 /// up.
 pub(crate) struct Worker<'a> {
     /// The owner that occupies the worker; [`None`] if it does not wait.
-    owner: Option<&'a Waits>,
+    owner: Option<&'a WaitingWorkers>,
     /// The longest time of each wait.
-    pub(crate) patience: Patience,
+    pub(crate) timeout: Timeout,
 }
 
 impl<'a> Worker<'a> {
     /// Counts the current thread as one of the workers of `owner` until the result is dropped.
-    pub(crate) fn of(owner: &'a Waits) -> Self {
+    pub(crate) fn of(owner: &'a WaitingWorkers) -> Self {
         let own = owner.count.fetch_add(1, ordering::Relaxed);
         let all = owner.all().fetch_add(1, ordering::Relaxed);
         let counted = Self {
             owner: Some(owner),
-            patience: Patience::Bounded(msecs_to_jiffies(MSECS)),
+            timeout: Timeout::After(msecs_to_jiffies(MAX_WAIT_MSECS)),
         };
         if owner.may_wait(own, all) {
             return counted;
@@ -100,7 +101,7 @@ impl<'a> Worker<'a> {
         drop(counted);
         Self {
             owner: None,
-            patience: Patience::Bounded(0),
+            timeout: Timeout::After(0),
         }
     }
 }
@@ -115,8 +116,8 @@ impl Drop for Worker<'_> {
 }
 
 /// Returns the longest wait of a call that other processes wait for. The caller occupies no worker.
-pub(crate) fn patience_of_call() -> Patience {
-    Patience::Bounded(msecs_to_jiffies(MSECS))
+pub(crate) fn call_timeout() -> Timeout {
+    Timeout::After(msecs_to_jiffies(MAX_WAIT_MSECS))
 }
 
 #[cfg(CONFIG_KUNIT = "y")]

@@ -9,7 +9,7 @@ mod tests {
     use super::super::*;
     use kernel::prelude::*;
 
-    const PROCESS: Waits = Waits::new(false);
+    const PROCESS: WaitingWorkers = WaitingWorkers::new(false);
 
     /// Returns the number of workers that a process gets while `others` are occupied by others.
     fn share(others: i32) -> i32 {
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn kernel_users_and_processes_leave_workers_to_each_other() {
-        let kernel = Waits::new(true);
+        let kernel = WaitingWorkers::new(true);
         let mut workers = KVec::new();
         for _ in 0..KERNEL_WORKERS {
             let worker = Worker::of(&kernel);

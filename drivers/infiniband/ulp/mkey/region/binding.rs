@@ -16,7 +16,7 @@
 //! rebind of the same key waits for it.
 
 mod check;
-mod room;
+mod unused;
 mod work;
 
 use crate::{
@@ -29,14 +29,14 @@ use crate::{
             users::{User, Users},
         },
     },
-    layout::{Block, Entry, Grain, Indexed, Interleaved, Layout, List, Shape},
+    layout::{Block, Entry, Granularity, Indexed, Interleaved, Layout, List, Shape},
     limits::owner::{Owner, OwnerCharge},
     region::{
         indices::{KIndexed, KIndices},
         rights::{serves_peers, Peer},
     },
 };
-pub(crate) use room::{Room, SHORT};
+pub(crate) use unused::{UnusedMemory, SHORT};
 
 use core::{mem::size_of, ops::Deref};
 use kernel::{
@@ -173,8 +173,8 @@ pub(crate) struct Binding {
     /// An upper bound of the number of pieces at the bottom of all levels. `u32::MAX` stands for
     /// all larger numbers too.
     pieces: u32,
-    /// The grain of the pieces of the layout that accesses use.
-    grain: Grain,
+    /// The granularity of the pieces of the layout that accesses use.
+    granularity: Granularity,
     /// The work of one search at each level that an access passes. `u8::MAX` stands for all larger
     /// numbers, too.
     search: u8,
@@ -259,8 +259,8 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Returns `true` if `peer` may use the binding. rxe compares the rkey when a request arrives, and
-    /// copies bytes later. By then the window may have another rkey and this binding.
+    /// Returns `true` if `peer` may use the binding. rxe compares the rkey when a request arrives,
+    /// and copies bytes later. By then the window may have another rkey and this binding.
     #[inline]
     fn admits(&self, peer: &Peer) -> bool {
         self.pd == peer.pd && self.rkey == peer.rkey && (self.qp == 0 || self.qp == peer.qp)
@@ -382,13 +382,13 @@ impl Binding {
 
     /// Lets peers invalidate the binding even if it has no remote access flag. The caller does this
     /// before an access can find the binding.
-    pub(crate) fn let_peers_end(&self) {
+    pub(crate) fn allow_remote_inv(&self) {
         let marks = self.marks.load(ordering::Relaxed);
         self.marks.store(marks | PEERS_END, ordering::Relaxed);
     }
 
     /// Returns `true` if a peer may invalidate the binding.
-    pub(crate) fn peers_may_end(&self) -> bool {
+    pub(crate) fn allows_remote_inv(&self) -> bool {
         serves_peers(self.access) || self.marks.load(ordering::Relaxed) & PEERS_END != 0
     }
 
@@ -409,7 +409,8 @@ impl Binding {
         self.users.is_some()
     }
 
-    /// Returns the owner that is charged for the binding; [`None`] if the region's charge covers it.
+    /// Returns the owner that is charged for the binding; [`None`] if the region's charge covers
+    /// it.
     pub(crate) fn owner(&self) -> Option<&Arc<Owner>> {
         self._charge.as_ref().map(OwnerCharge::owner)
     }
@@ -440,7 +441,7 @@ impl Binding {
                 tag: Atomic::new(0),
                 marks: Atomic::new(0),
                 pieces: 0,
-                grain: Grain::NONE,
+                granularity: Granularity::NONE,
                 search: 0,
                 users: None,
                 _charge: None,

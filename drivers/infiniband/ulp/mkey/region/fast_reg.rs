@@ -84,15 +84,15 @@ pub(crate) struct Active {
 
 impl Slots {
     /// Stages a layout that is not active any more, unless a newer one is staged.
-    fn put_back(&mut self, room: Arc<Binding>) {
+    fn put_back(&mut self, binding: Arc<Binding>) {
         // No leaf of a key keeps the layout, because the MR was not pinned.
-        let Some(room) = Arc::into_unique_or_drop(room).map(Pin::into_inner) else {
+        let Some(binding) = Arc::into_unique_or_drop(binding).map(Pin::into_inner) else {
             return;
         };
         if self.staged.is_none() {
-            self.staged = Some(room);
+            self.staged = Some(binding);
         } else {
-            self.spare = Some(room);
+            self.spare = Some(binding);
         }
     }
 }
@@ -107,7 +107,7 @@ enum Withdrawn {
 }
 
 /// Makes an empty layout with room for `max` elements of `memory`.
-fn room(pd: &Pd, memory: <Hw as Backend>::Base, max: usize) -> Result<UniqueArc<Binding>> {
+fn empty_layout(pd: &Pd, memory: <Hw as Backend>::Base, max: usize) -> Result<UniqueArc<Binding>> {
     let mut leaves = KVVec::with_capacity(1, GFP_KERNEL)?;
     leaves.push(
         Leaf {
@@ -127,13 +127,13 @@ fn room(pd: &Pd, memory: <Hw as Backend>::Base, max: usize) -> Result<UniqueArc<
     Binding::unfilled(KVVec::with_capacity(max, GFP_KERNEL)?, leaves, pd)
 }
 
-/// Fills `room` with the first `max` of `elements`. Returns their number and their total length.
+/// Fills `binding` with the first `max` of `elements`. Returns their number and their total length.
 fn fill(
-    room: &mut Binding,
+    binding: &mut Binding,
     elements: impl Iterator<Item = (u64, u64)>,
     max: usize,
 ) -> Result<(usize, u64)> {
-    let KLayout::List(list) = &mut room.layout else {
+    let KLayout::List(list) = &mut binding.layout else {
         return Err(EINVAL);
     };
     list.refill(|entries| {
@@ -164,8 +164,8 @@ impl FastReg {
         }
         let max = max as usize;
         let slots = Slots {
-            staged: Some(room(pd, memory.clone(), max)?),
-            spare: Some(room(pd, memory, max)?),
+            staged: Some(empty_layout(pd, memory.clone(), max)?),
+            spare: Some(empty_layout(pd, memory, max)?),
             page_size: PAGE_SIZE as u32,
             waiting: 0,
         };
@@ -194,8 +194,8 @@ impl FastReg {
         page_size: u32,
     ) -> Result<MappedElements> {
         let spare = self.slots.lock().spare.take();
-        let mut room = match spare {
-            Some(room) => room,
+        let mut binding = match spare {
+            Some(binding) => binding,
             // No unused layout is left, so the staged one is overwritten. The elements are checked
             // first, because a failure after this would lose the staged layout.
             None => {
@@ -205,17 +205,17 @@ impl FastReg {
             }
         };
         let start = elements.clone().next().map_or(0, |(addr, _)| addr);
-        let result = fill(&mut room, elements, self.max);
+        let result = fill(&mut binding, elements, self.max);
         let mut slots = self.slots.lock();
         if result.is_ok() {
             slots.page_size = page_size;
-            let before = slots.staged.replace(room);
-            // There are only two layouts, `room` and `before`, so `spare` is empty.
+            let before = slots.staged.replace(binding);
+            // There are only two layouts, `binding` and `before`, so `spare` is empty.
             if before.is_some() {
                 slots.spare = before;
             }
         } else {
-            slots.spare = Some(room);
+            slots.spare = Some(binding);
         }
         drop(slots);
         result.map(|(count, length)| MappedElements {
@@ -247,16 +247,16 @@ impl FastReg {
         if !mr.is_free() || !own || self.active.is_filled() || slots.waiting != 0 {
             return Err(EINVAL);
         }
-        let mapped = slots.staged.take_if(|room| room.layout.length() != 0);
-        let mut room = mapped.ok_or(EINVAL)?;
+        let mapped = slots.staged.take_if(|binding| binding.layout.length() != 0);
+        let mut binding = mapped.ok_or(EINVAL)?;
         // The binding always allows local write, because the driver checks that flag of the MR. A
         // peer's write does not require the flag here.
-        room.access = access | Right::LocalWrite;
+        binding.access = access | Right::LocalWrite;
         // Some ULPs set `iova` to another address than that of the first element, after mapping.
         let start = mr.iova();
-        room.register(Registered { start, key, access });
+        binding.register(Registered { start, key, access });
         // The cell is empty: `is_filled()` returned `false` under the same lock.
-        let _ = self.active.fill(room.into());
+        let _ = self.active.fill(binding.into());
         mr.register(key, access);
         Ok(())
     }
@@ -278,7 +278,7 @@ impl FastReg {
         origin: Origin,
     ) -> Result<Result, IsPinned> {
         let withdraw = |_: &Unpinned<'_>| self.withdraw(mr, pd, key, origin);
-        let withdrawn = self.pins.if_free(mr.index(), withdraw)?;
+        let withdrawn = self.pins.if_unpinned(mr.index(), withdraw)?;
         Ok(withdrawn.map(|withdrawn| {
             if let Withdrawn::Read(active) = withdrawn {
                 self.settle(active);
@@ -306,8 +306,8 @@ impl FastReg {
         }
         match self.active.take_unread() {
             Ok(active) => {
-                if let Some(room) = active {
-                    slots.put_back(room);
+                if let Some(binding) = active {
+                    slots.put_back(binding);
                 }
                 Ok(Withdrawn::Settled)
             }
@@ -325,8 +325,8 @@ impl FastReg {
         let active = active.and_then(Taken::wait);
         let mut slots = self.slots.lock();
         slots.waiting = slots.waiting.saturating_sub(1);
-        if let Some(room) = active {
-            slots.put_back(room);
+        if let Some(binding) = active {
+            slots.put_back(binding);
         }
     }
 

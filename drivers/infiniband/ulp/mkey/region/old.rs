@@ -19,7 +19,7 @@ use crate::{
         rdma::mr_key,
         sync::{
             srcu::{self, Retired},
-            users::{Deadline, Patience, Users},
+            users::{Deadline, Timeout, Users},
         },
     },
     region::binding::Binding,
@@ -62,7 +62,7 @@ impl Old {
     /// # Errors
     ///
     /// `ENOMEM`.
-    fn room() -> Result<Pin<UniqueArc<Self>>> {
+    fn empty() -> Result<Pin<UniqueArc<Self>>> {
         UniqueArc::pin_init(
             pin_init!(Self {
                 number: 0,
@@ -130,7 +130,7 @@ struct Kept {
     /// The number of the next binding.
     next: u64,
     /// An empty element for the next binding, so that not every bind allocates one.
-    room: Option<Pin<UniqueArc<Old>>>,
+    spare: Option<Pin<UniqueArc<Old>>>,
 }
 
 impl Kept {
@@ -180,7 +180,7 @@ impl OldBindings {
         let kept = Kept {
             list: List::new(),
             next: 0,
-            room: None,
+            spare: None,
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -196,8 +196,8 @@ impl OldBindings {
     /// replaced now may be kept later.
     #[inline]
     fn is_empty(&self) -> bool {
-        // Pairs with the decrements in `keep()` and `end()`: the caller sees all that was done
-        // before a binding was dropped.
+        // Pairs with the decrements in `replace_and_keep()` and `end()`: the caller sees all that
+        // was done before a binding was dropped.
         self.count.load(ordering::Acquire) == 0
     }
 
@@ -208,22 +208,22 @@ impl OldBindings {
     ///
     /// [`IsPinned`] of `replace`. In the inner result: `ENOMEM`, before `replace` runs; other
     /// errors of `replace`.
-    pub(crate) fn keep(
+    pub(crate) fn replace_and_keep(
         &self,
         region: usize,
         replace: impl FnOnce() -> Result<Result<Retired<Binding>>, IsPinned>,
     ) -> Result<Result, IsPinned> {
         let mut kept = self.list.lock();
-        let mut room = match kept.room.take() {
-            Some(room) => room,
+        let mut element = match kept.spare.take() {
+            Some(element) => element,
             None => {
                 drop(kept);
-                let room = match Old::room() {
-                    Ok(room) => room,
+                let element = match Old::empty() {
+                    Ok(element) => element,
                     Err(error) => return Ok(Err(error)),
                 };
                 kept = self.list.lock();
-                room
+                element
             }
         };
         // A full barrier before `replace()`: a thread that finds the old binding replaced also
@@ -233,16 +233,16 @@ impl OldBindings {
             Ok(Ok(binding)) if binding.value().is_some() => binding,
             other => {
                 self.count.fetch_sub(1, ordering::Release);
-                let surplus = kept.room.replace(room);
+                let surplus = kept.spare.replace(element);
                 drop(kept);
                 drop(surplus);
                 return other.map(|replaced| replaced.map(drop));
             }
         };
         let number = kept.next;
-        let old = room.as_mut().project();
+        let old = element.as_mut().project();
         (*old.number, *old.region, *old.binding) = (number, region, Some(binding));
-        kept.list.push_back(room.into());
+        kept.list.push_back(element.into());
         kept.next = number.wrapping_add(1);
         Ok(Ok(()))
     }
@@ -251,29 +251,29 @@ impl OldBindings {
     /// region and with the binding.
     fn end(&self, old: ListArc<Old>, done: impl FnOnce(usize, Arc<Binding>)) {
         let region = old.region;
-        let Some(mut room) = Arc::into_unique_or_drop(old.into_arc()) else {
+        let Some(mut element) = Arc::into_unique_or_drop(old.into_arc()) else {
             self.count.fetch_sub(1, ordering::Release);
             return;
         };
-        let binding = room.as_mut().project().binding.take();
+        let binding = element.as_mut().project().binding.take();
         if let Some(binding) = binding.and_then(Retired::wait) {
             done(region, binding);
         }
         self.count.fetch_sub(1, ordering::Release);
-        let surplus = self.list.lock().room.replace(room);
+        let surplus = self.list.lock().spare.replace(element);
         drop(surplus);
     }
 
-    /// Ends bindings that no access uses any more: those of the region at address `region`, and a few
-    /// others. Calls `done` with each binding of the region. Does not wait for accesses.
+    /// Ends bindings that no access uses any more: those of the region at address `region`, and a
+    /// few others. Calls `done` with each binding of the region. Does not wait for accesses.
     #[inline]
-    pub(crate) fn reap(&self, region: usize, done: impl Fn(Arc<Binding>)) {
+    pub(crate) fn drop_idle(&self, region: usize, done: impl Fn(Arc<Binding>)) {
         if !self.is_empty() {
-            self.reap_some(region, done);
+            self.drop_some_idle(region, done);
         }
     }
 
-    fn reap_some(&self, region: usize, done: impl Fn(Arc<Binding>)) {
+    fn drop_some_idle(&self, region: usize, done: impl Fn(Arc<Binding>)) {
         let _dropping = self.dropping.lock();
         let mut others = MOST_OF_OTHERS;
         loop {
@@ -329,7 +329,7 @@ impl OldBindings {
     }
 
     /// Waits for accesses through the bindings of `which` that are in the list now, and drops these
-    /// bindings. Sleeps. `patience` bounds all waits together.
+    /// bindings. Sleeps. `timeout` bounds all waits together.
     ///
     /// Requests of a process can put bindings into the list all the time. This therefore does not
     /// wait for bindings that are put there later.
@@ -338,15 +338,15 @@ impl OldBindings {
     ///
     /// Those of [`Users::wait`]. Then the bindings that accesses use stay in the list.
     #[inline]
-    pub(crate) fn settle(&self, which: Which, patience: Patience) -> Result {
+    pub(crate) fn wait_and_drop(&self, which: Which, timeout: Timeout) -> Result {
         if self.is_empty() {
             return Ok(());
         }
-        self.settle_some(which, patience)
+        self.wait_and_drop_some(which, timeout)
     }
 
-    fn settle_some(&self, which: Which, patience: Patience) -> Result {
-        let deadline = Deadline::new(patience);
+    fn wait_and_drop_some(&self, which: Which, timeout: Timeout) -> Result {
+        let deadline = Deadline::new(timeout);
         let mut numbers = 0..self.list.lock().next;
         let mut synchronized = false;
         // The binding stays in the list during the wait: another caller must wait for it, too.

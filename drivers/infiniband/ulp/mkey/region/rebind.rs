@@ -11,7 +11,7 @@
 
 use crate::{
     backend::{
-        pins::{when_free, Pins},
+        pins::{when_unpinned, Pins},
         Claimed, ClaimedMr, MrRange,
     },
     kernel_ext::{
@@ -20,7 +20,7 @@ use crate::{
         sync::{
             lock::LockMany,
             srcu::Retired,
-            users::{Deadline, Patience},
+            users::{Deadline, Timeout},
         },
     },
     region::{
@@ -55,7 +55,7 @@ struct Editing<'a> {
     /// The old binding, which accesses may still read.
     old: Option<Retired<Binding>>,
     /// The old binding after the grace period.
-    gone: Option<Arc<Binding>>,
+    drained: Option<Arc<Binding>>,
 }
 
 /// A change that was refused. No change was made.
@@ -81,7 +81,7 @@ impl<'a> Editing<'a> {
             change,
             edit: many.lock(&change.region.edit),
             old: None,
-            gone: None,
+            drained: None,
         }
     }
 
@@ -105,11 +105,11 @@ impl<'a> Editing<'a> {
     ///
     /// Those of [`Region::settle`].
     #[inline]
-    fn finish(&mut self, patience: Patience) -> Result {
+    fn finish(&mut self, timeout: Timeout) -> Result {
         let change = self.change;
         let mut waited = Ok(());
         if let Some(old) = self.old.take() {
-            (self.gone, waited) = change.region.settle(&mut self.edit, old, patience);
+            (self.drained, waited) = change.region.settle(&mut self.edit, old, timeout);
         }
         let (range, access) = published(change.new);
         change.mr.publish(range, access);
@@ -120,8 +120,8 @@ impl<'a> Editing<'a> {
     #[inline]
     fn release(self) {
         drop(self.edit);
-        if let Some(gone) = self.gone {
-            self.change.region.reuse(gone);
+        if let Some(drained) = self.drained {
+            self.change.region.reuse(drained);
         }
     }
 }
@@ -165,7 +165,7 @@ fn repeated<T>(sorted: &[T], index: impl Fn(&T) -> u32) -> Option<&T> {
 pub(crate) fn apply(
     pins: &Pins,
     changes: &mut [Change<'_>],
-    patience: Patience,
+    timeout: Timeout,
 ) -> core::result::Result<(), Refused> {
     sort(changes, |change| (change.mr.index(), change.number));
     if let Some(twice) = repeated(changes, |change| change.mr.index()) {
@@ -181,7 +181,7 @@ pub(crate) fn apply(
         all.push(Editing::lock(&many, change), GFP_MAYFAIL)
             .map_err(|error| change.refused(error.into()))?;
     }
-    let result = exchange(pins, &mut all, patience);
+    let result = exchange(pins, &mut all, timeout);
     all.into_iter().for_each(Editing::release);
     result
 }
@@ -196,18 +196,18 @@ pub(crate) fn apply(
 fn swap_all(
     pins: &Pins,
     all: &mut [Editing<'_>],
-    patience: Patience,
+    timeout: Timeout,
 ) -> core::result::Result<(), Refused> {
     let index = |one: &Editing<'_>| one.change.mr.index();
     let mut deadline = None;
     // Each failed attempt finds one region that is pinned. The only pin may be that of an old
     // binding that a work request replaced, so wait for these bindings and try again.
     let mut tries = all.len();
-    while let Err(pinned) = pins.if_all_free(all, index, Editing::replace) {
+    while let Err(pinned) = pins.if_all_unpinned(all, index, Editing::replace) {
         let Change { region, mr, .. } = *pinned.change;
         let refused = |error| pinned.change.refused(error);
         tries = tries.checked_sub(1).ok_or_else(|| refused(EBUSY))?;
-        let deadline = deadline.get_or_insert_with(|| Deadline::new(patience));
+        let deadline = deadline.get_or_insert_with(|| Deadline::new(timeout));
         let settled = region.settle_pinning(mr.index(), deadline.left());
         settled.map_err(refused)?;
     }
@@ -218,18 +218,18 @@ fn swap_all(
 fn exchange(
     pins: &Pins,
     all: &mut [Editing<'_>],
-    patience: Patience,
+    timeout: Timeout,
 ) -> core::result::Result<(), Refused> {
     for one in all.iter_mut() {
-        let left = one.change.region.settle_left(&mut one.edit, patience);
+        let left = one.change.region.settle_left(&mut one.edit, timeout);
         left.map_err(|error| one.change.refused(error))?;
     }
-    swap_all(pins, all, patience)?;
+    swap_all(pins, all, timeout)?;
     // The wait for the first old binding is a grace period, which covers the other old bindings,
     // too.
     let mut result = Ok(());
     for one in all.iter_mut() {
-        let finished = one.finish(patience);
+        let finished = one.finish(timeout);
         result = result.and(finished.map_err(|error| one.change.refused(error)));
     }
     result
@@ -245,7 +245,7 @@ fn published(new: &Binding) -> (MrRange, Access) {
 }
 
 /// A bind in the order of a queue.
-pub(crate) struct Turn<'a> {
+pub(crate) struct QueuedBind<'a> {
     /// The list that keeps the old binding.
     pub(crate) old: &'a OldBindings,
     /// The rkey by which the request names the MR. It is [`None`] for the request of a kernel user,
@@ -257,7 +257,7 @@ pub(crate) struct Turn<'a> {
     /// The lkey and rkey of the MR from then on.
     pub(crate) new_key: u32,
     /// The longest time for which the bind waits for another change of the region.
-    pub(crate) patience: Patience,
+    pub(crate) timeout: Timeout,
 }
 
 impl Region {
@@ -268,8 +268,8 @@ impl Region {
         self.exchange_binding(Some(new))
     }
 
-    /// Replaces the binding with `new`, and gives the region the lkey and rkey `chosen` or those that it
-    /// has. The caller holds the lock of the pins.
+    /// Replaces the binding with `new`, and gives the region the lkey and rkey `chosen` or those
+    /// that it has. The caller holds the lock of the pins.
     #[inline]
     fn replace(
         &self,
@@ -283,7 +283,7 @@ impl Region {
         let key = self.key_of_bind(edit, mr, chosen);
         if let Kind::Key { .. } = self.kind {
             self.rekey(edit, mr, key);
-            edit.tell(mr, key);
+            edit.write_key(mr, key);
         }
         new.set_rkey(key);
         self.swap(new)
@@ -295,11 +295,16 @@ impl Region {
     ///
     /// `EINVAL` for another rkey and for a key that is being destroyed.
     #[inline]
-    pub(crate) fn check_turn(&self, edit: &Edit, turn: &Turn<'_>, mr: &Claimed) -> Result {
+    pub(crate) fn check_queued(
+        &self,
+        edit: &Edit,
+        queued: &QueuedBind<'_>,
+        mr: &Claimed,
+    ) -> Result {
         // Another request changed the key meanwhile, or the MR is being destroyed.
-        let named = match turn.key {
-            Some(key) => mr.key() == key || turn.any_tag && (mr.is_free() || edit.lapsed),
-            None => mr_key::is_same_index(mr.key(), turn.new_key),
+        let named = match queued.key {
+            Some(key) => mr.key() == key || queued.any_tag && (mr.is_free() || edit.yielded),
+            None => mr_key::is_same_index(mr.key(), queued.new_key),
         };
         if !named || (!mr.is_free() && !mr.is_open()) {
             return Err(EINVAL);
@@ -307,24 +312,24 @@ impl Region {
         Ok(())
     }
 
-    /// Replaces the binding with `new` after [`Self::check_turn`]. The caller holds `edit` and the
-    /// lock of the pins.
+    /// Replaces the binding with `new` after [`Self::check_queued`]. The caller holds `edit` and
+    /// the lock of the pins.
     #[inline]
-    pub(crate) fn take_turn(
+    pub(crate) fn bind_queued(
         &self,
         edit: &mut Edit,
-        turn: &Turn<'_>,
+        queued: &QueuedBind<'_>,
         mr: &Claimed,
         new: Arc<Binding>,
     ) -> Retired<Binding> {
-        edit.lapsed = false;
-        self.rekey(edit, mr, turn.new_key);
-        match turn.key {
-            Some(_) => edit.tell(mr, turn.new_key),
+        edit.yielded = false;
+        self.rekey(edit, mr, queued.new_key);
+        match queued.key {
+            Some(_) => edit.write_key(mr, queued.new_key),
             // The kernel user chose this key for this bind only, and not for a later bind.
-            None => edit.told = turn.new_key,
+            None => edit.last_written = queued.new_key,
         }
-        new.set_rkey(turn.new_key);
+        new.set_rkey(queued.new_key);
         let (range, access) = published(&new);
         let replaced = self.swap(new);
         // Accesses through the old binding may still be in progress. That is safe, because each
@@ -334,28 +339,28 @@ impl Region {
     }
 
     /// Replaces the binding of a key with `new`, for a work request. Accesses in progress keep the
-    /// old binding, which is left in the list of `turn`. Sleeps, but waits for no access to this
+    /// old binding, which is left in the list of `queued`. Sleeps, but waits for no access to this
     /// key.
     ///
     /// # Errors
     ///
     /// `EBUSY` while a memory window or a bound key refers to the key, and if another change of the
-    /// key takes longer than `patience`; `EINVAL` for another rkey and for a key that is being
+    /// key takes longer than `timeout`; `EINVAL` for another rkey and for a key that is being
     /// destroyed; `ENOMEM`.
-    pub(crate) fn bind_in_turn(
+    pub(crate) fn bind_from_queue(
         &self,
-        turn: &Turn<'_>,
+        queued: &QueuedBind<'_>,
         pins: &Pins,
         mr: &Claimed,
         new: &Arc<Binding>,
     ) -> Result {
-        let (old, patience) = (turn.old, turn.patience);
+        let (old, timeout) = (queued.old, queued.timeout);
         let many = LockMany::new();
-        let mut edit = self.lock(&many, patience)?;
+        let mut edit = self.lock(&many, timeout)?;
         let mut swap = || {
-            pins.if_free(mr.index(), |_| {
-                self.check_turn(&edit, turn, mr)?;
-                Ok(self.take_turn(&mut edit, turn, mr, new.clone()))
+            pins.if_unpinned(mr.index(), |_| {
+                self.check_queued(&edit, queued, mr)?;
+                Ok(self.bind_queued(&mut edit, queued, mr, new.clone()))
             })
         };
         let replace = || {
@@ -363,18 +368,20 @@ impl Region {
                 // The key stays unbound under `edit`, so no binding is replaced.
                 return swap().map(|swapped| swapped.map(drop));
             }
-            old.keep(self.address(), &mut swap)
+            old.replace_and_keep(self.address(), &mut swap)
         };
-        when_free(replace, || old.settle(Which::Pinning(mr.index()), patience))??;
+        when_unpinned(replace, || {
+            old.wait_and_drop(Which::Pinning(mr.index()), timeout)
+        })??;
         drop(edit);
         drop(many);
-        self.reap(old);
+        self.drop_idle(old);
         Ok(())
     }
 
     /// Drops old bindings that no access uses any more, and keeps the memory of one of this region.
-    pub(crate) fn reap(&self, old: &OldBindings) {
-        old.reap(self.address(), |binding| self.reuse(binding));
+    pub(crate) fn drop_idle(&self, old: &OldBindings) {
+        old.drop_idle(self.address(), |binding| self.reuse(binding));
     }
 
     /// Replaces the binding with `new`, and gives the region the lkey and rkey `chosen`, if the
@@ -385,7 +392,7 @@ impl Region {
         mr: &Claimed,
         new: &Arc<Binding>,
         chosen: Option<u32>,
-        patience: Patience,
+        timeout: Timeout,
     ) -> Result {
         let change = Change {
             region: self,
@@ -396,17 +403,17 @@ impl Region {
         };
         let many = LockMany::new();
         let mut one = Editing::lock(&many, &change);
-        self.settle_left(&mut one.edit, patience)?;
-        let replace = || pins.if_free(mr.index(), |_| one.replace());
-        when_free(replace, || self.settle_pinning(mr.index(), patience))?;
-        let waited = one.finish(patience);
+        self.settle_left(&mut one.edit, timeout)?;
+        let replace = || pins.if_unpinned(mr.index(), |_| one.replace());
+        when_unpinned(replace, || self.settle_pinning(mr.index(), timeout))?;
+        let waited = one.finish(timeout);
         one.release();
         waited
     }
 
     /// Replaces the binding with `new`. The errors are those of [`apply`].
     pub(crate) fn bind(&self, pins: &Pins, mr: &Claimed, new: &Arc<Binding>) -> Result {
-        self.bind_as(pins, mr, new, None, Patience::Endless)
+        self.bind_as(pins, mr, new, None, Timeout::Never)
     }
 
     /// Binds `new` to an unbound region, without waiting for accesses.
@@ -415,7 +422,7 @@ impl Region {
     ///
     /// `EBUSY` while accesses through an earlier binding are left.
     pub(crate) fn bind_now(&self, pins: &Pins, mr: &Claimed, new: &Arc<Binding>) -> Result {
-        self.bind_as(pins, mr, new, None, Patience::Bounded(0))
+        self.bind_as(pins, mr, new, None, Timeout::After(0))
     }
 }
 

@@ -14,9 +14,9 @@ use crate::{
     region::{
         binding::Binding,
         indices::KIndexed,
+        BindingId, //
         Kind,
         Region,
-        Seen, //
     },
 };
 use kernel::{fmt, prelude::*, str::BStr};
@@ -110,7 +110,7 @@ fn some_leaves(
     core: &Core,
     device: &dyn fmt::Display,
     index: u32,
-    seen: &mut Option<Seen>,
+    seen: &mut Option<BindingId>,
     at: usize,
     f: Out<'_, '_>,
 ) -> Result<bool, fmt::Error> {
@@ -126,7 +126,7 @@ fn some_leaves(
     };
     // If another layout was bound meanwhile, or the index has another region, the leaves are
     // others.
-    let this = region.seen(&binding);
+    let this = region.binding_id(&binding);
     if *seen.get_or_insert(this) != this {
         return Ok(false);
     }

@@ -14,8 +14,8 @@
 //! fields of `ib_mr`. A request that invalidates the key changes the tag, but not these fields,
 //! which the kernel user may write at the same time. So the fields can differ from the tag although
 //! the kernel user has not chosen one. A region therefore records the last key that this module
-//! wrote to the fields, or that a request took from them (`Edit::told`). If the fields have another
-//! value, the kernel user has chosen it since.
+//! wrote to the fields, or that a request took from them (`Edit::last_written`). If the fields have
+//! another value, the kernel user has chosen it since.
 //!
 //! # Locking
 //!
@@ -24,10 +24,10 @@
 use crate::kernel_ext::rdma::mr_key;
 
 /// Returns the lkey and rkey that a bind gives an MR, unless the call itself names a tag. `now` is
-/// the rkey of the MR, `field` is the rkey in `ib_mr`, and `told` is the last rkey there that a
-/// kernel user did not choose.
-pub(super) fn of_bind(now: u32, field: u32, told: u32) -> u32 {
-    if field != told && mr_key::is_same_index(now, field) {
+/// the rkey of the MR, `field` is the rkey in `ib_mr`, and `last_written` is the last rkey there
+/// that a kernel user did not choose.
+pub(super) fn of_bind(now: u32, field: u32, last_written: u32) -> u32 {
+    if field != last_written && mr_key::is_same_index(now, field) {
         field
     } else {
         now

@@ -6,7 +6,7 @@
 use super::{binding::Binding, rights::Origin, Edit, Kind, Region};
 use crate::{
     backend::{
-        pins::{when_free, Pins},
+        pins::{when_unpinned, Pins},
         Claimed, ClaimedMr,
     },
     kernel_ext::{
@@ -14,7 +14,7 @@ use crate::{
         sync::{
             lock::LockMany,
             srcu::{self, Retired},
-            users::Patience, //
+            users::Timeout, //
         },
     },
 };
@@ -25,7 +25,7 @@ impl Region {
     fn may_invalidate(&self) -> bool {
         let guard = srcu::read_brief();
         let binding = self.binding.get(&guard);
-        binding.is_some_and(|binding| binding.peers_may_end())
+        binding.is_some_and(|binding| binding.allows_remote_inv())
     }
 
     /// Removes the binding and changes the tag of the lkey and rkey. No access is left when this
@@ -43,17 +43,17 @@ impl Region {
         mr: &Claimed,
         origin: Origin,
         key: Option<u32>,
-        patience: Patience,
+        timeout: Timeout,
     ) -> Result {
         let many = LockMany::new();
-        let mut edit = self.lock(&many, patience)?;
-        self.settle_left(&mut edit, patience)?;
+        let mut edit = self.lock(&many, timeout)?;
+        self.settle_left(&mut edit, timeout)?;
         if origin == Origin::Remote && !self.may_invalidate() {
             return Err(EINVAL);
         }
-        let take = || pins.if_free(mr.index(), |_| self.take_out(&mut edit, mr, origin, key));
-        let old = when_free(take, || self.settle_pinning(mr.index(), patience))??;
-        let (old, waited) = self.settle(&mut edit, old, patience);
+        let take = || pins.if_unpinned(mr.index(), |_| self.take_out(&mut edit, mr, origin, key));
+        let old = when_unpinned(take, || self.settle_pinning(mr.index(), timeout))??;
+        let (old, waited) = self.settle(&mut edit, old, timeout);
         drop(edit);
         drop(many);
         if let Some(old) = old {
@@ -84,12 +84,12 @@ impl Region {
         }
         mr.withdraw();
         if let Kind::Key { .. } = self.kind {
-            edit.lapsed = false;
+            edit.yielded = false;
             let next = mr_key::next(now);
             self.rekey(edit, mr, next);
             // A kernel user may write the fields while its request executes, so a request does not.
             if origin == Origin::Call || !mr.is_kernels() {
-                edit.tell(mr, next);
+                edit.write_key(mr, next);
             }
         }
         Ok(self.exchange_binding(None))

@@ -16,14 +16,15 @@
 //!
 //! # Locking
 //!
-//! `Known::bindings` serialises binds and invalidations of a window that was bound to a hidden MR,
-//! together with rxe's part of them. It is held while sleeping, but not during a wait for accesses or
-//! for a grace period. A thread waits for it without a reference to the window, because rxe frees a
-//! window after 50 seconds although a reference is left. The backend therefore looks the window up
-//! again, by its index and address ([`DriverWindow`]).
+//! `WindowEntry::bindings` serialises binds and invalidations of a window that was bound to a
+//! hidden MR, together with rxe's part of them. It is held while sleeping, but not during a wait
+//! for accesses or for a grace period. A thread waits for it without a reference to the window,
+//! because rxe frees a window after 50 seconds although a reference is left. The backend therefore
+//! looks the window up again, by its index and address ([`DriverWindow`]).
 //!
 //! `Windows::known` is a spinlock, so that a thread with a low priority does not hold up other
-//! processes of the device. `Known::bindings` holds up only processes that use the same window.
+//! processes of the device. `WindowEntry::bindings` holds up only processes that use the same
+//! window.
 //!
 //! A window that is not in the table has no hidden MR. Its binds and invalidations take no lock of
 //! this module, and search the table once more afterwards. While no window of the device is bound
@@ -36,7 +37,7 @@ use crate::{
         rdma::OwnedMr,
         sync::{
             srcu::Retired,
-            users::{Patience, Users},
+            users::{Timeout, Users},
         },
     },
     limits::owner::Owner,
@@ -71,10 +72,11 @@ impl WindowMr {
     }
 
     /// Takes the binding out.
-    fn end(&self) -> Option<Ended> {
-        // `bind_now` refused to bind an MR with accesses of an earlier binding, so `clear` succeeds.
+    fn end(&self) -> Option<EndedBinding> {
+        // `bind_now` refused to bind an MR with accesses of an earlier binding, so `clear`
+        // succeeds.
         let (old, users) = self.region.clear(self.claimed().ok()?).ok()?;
-        Some(Ended { old, users })
+        Some(EndedBinding { old, users })
     }
 }
 
@@ -108,8 +110,9 @@ impl Bindings {
     }
 
     /// Binds the window to `new`, through one of its hidden MRs. `make` makes a hidden MR that does
-    /// not exist yet. `stock` makes the driver bind the window to a hidden MR. Puts the earlier binding
-    /// into `ended`, if it was over an MR of this module; on an error of `stock`, puts `new` there.
+    /// not exist yet. `stock` makes the driver bind the window to a hidden MR. Puts the earlier
+    /// binding into `ended`, if it was over an MR of this module; on an error of `stock`, puts
+    /// `new` there.
     ///
     /// # Errors
     ///
@@ -121,7 +124,7 @@ impl Bindings {
         new: Arc<Binding>,
         make: impl FnOnce() -> Result<Arc<WindowMr>>,
         stock: impl FnOnce(&Claimed) -> Result,
-        ended: &mut Option<Ended>,
+        ended: &mut Option<EndedBinding>,
     ) -> Result {
         let next = self.active.as_ref().is_none_or(|active| !active.second);
         let slot = self.slot(next);
@@ -146,13 +149,13 @@ impl Bindings {
     }
 
     /// Takes out the window's binding, if it is over an MR of this module.
-    fn clear(&mut self) -> Option<Ended> {
+    fn clear(&mut self) -> Option<EndedBinding> {
         let active = self.active.take()?;
         self.slot(active.second).as_ref()?.end()
     }
 
     /// Takes out the window's binding unless `window` is over the hidden MR.
-    fn replaced(&mut self, window: &impl DriverWindow) -> Option<Ended> {
+    fn replaced(&mut self, window: &impl DriverWindow) -> Option<EndedBinding> {
         let second = self.active.as_ref()?.second;
         match self.slot(second) {
             Some(hidden) if window.is_over(&hidden.mr) => None,
@@ -162,20 +165,20 @@ impl Bindings {
 }
 
 /// The former binding of a window. Dropping it waits for a grace period.
-pub(crate) struct Ended {
+pub(crate) struct EndedBinding {
     old: Retired<Binding>,
     users: Option<Arc<Users>>,
 }
 
 /// A window that was bound to a hidden MR.
 #[pin_data]
-struct Known {
+struct WindowEntry {
     /// [`None`] once the window was deallocated.
     #[pin]
     bindings: Mutex<Option<Bindings>>,
 }
 
-impl Known {
+impl WindowEntry {
     fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -189,22 +192,22 @@ impl Known {
 /// The binding that a change of a window ended, for the caller to drop without a lock. Dropping it
 /// sleeps.
 #[derive(Default)]
-pub(crate) struct Leftover {
-    ended: Option<Ended>,
+pub(crate) struct ReplacedBinding {
+    ended: Option<EndedBinding>,
 }
 
-impl Leftover {
+impl ReplacedBinding {
     /// Waits until no access through the old binding is left. Sleeps.
     ///
     /// # Errors
     ///
     /// Those of [`Users::wait`].
-    pub(crate) fn wait(&mut self, patience: Patience) -> Result {
-        let Some(Ended { old, users }) = self.ended.take() else {
+    pub(crate) fn wait(&mut self, timeout: Timeout) -> Result {
+        let Some(EndedBinding { old, users }) = self.ended.take() else {
             return Ok(());
         };
         drop(old.wait());
-        users.map_or(Ok(()), |users| users.wait(patience))
+        users.map_or(Ok(()), |users| users.wait(timeout))
     }
 }
 
@@ -213,7 +216,7 @@ impl Leftover {
 #[pin_data]
 pub(crate) struct Windows {
     #[pin]
-    known: SpinLock<RBTree<usize, Arc<Known>>>,
+    known: SpinLock<RBTree<usize, Arc<WindowEntry>>>,
 }
 
 impl Windows {
@@ -224,7 +227,7 @@ impl Windows {
         })
     }
 
-    fn find(&self, window: &impl DriverWindow) -> Option<Arc<Known>> {
+    fn find(&self, window: &impl DriverWindow) -> Option<Arc<WindowEntry>> {
         self.known.lock().get(&window.address()).cloned()
     }
 
@@ -233,12 +236,12 @@ impl Windows {
     /// # Errors
     ///
     /// `EINVAL` if the window was deallocated; `ENOMEM`.
-    fn entry(&self, window: &impl DriverWindow) -> Result<Arc<Known>> {
+    fn entry(&self, window: &impl DriverWindow) -> Result<Arc<WindowEntry>> {
         if let Some(known) = self.find(window) {
             return Ok(known);
         }
-        let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
-        let new = Known::new()?;
+        let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        let new = WindowEntry::new()?;
         // The reference keeps the window from being deallocated, so `forget` is called after the
         // insertion.
         let _held = window.hold().ok_or(EINVAL)?;
@@ -246,7 +249,7 @@ impl Windows {
         if let Some(known) = known.get(&window.address()) {
             return Ok(known.clone());
         }
-        known.insert(room.into_node(window.address(), new.clone()));
+        known.insert(node.into_node(window.address(), new.clone()));
         Ok(new)
     }
 
@@ -259,16 +262,16 @@ impl Windows {
     pub(crate) fn bind(
         &self,
         window: &impl DriverWindow,
-        left: &mut Leftover,
-        bind: impl FnOnce(&mut Bindings, &mut Option<Ended>) -> Result,
+        left: &mut ReplacedBinding,
+        bind: impl FnOnce(&mut Bindings, &mut Option<EndedBinding>) -> Result,
     ) -> Result {
         let known = self.entry(window)?;
         let mut bindings = known.bindings.lock();
         bind((*bindings).as_mut().ok_or(EINVAL)?, &mut left.ended)
     }
 
-    /// Runs `stock`, which makes the driver bind `window` to one of its own MRs or to nothing, and takes
-    /// out the window's binding. Sleeps.
+    /// Runs `stock`, which makes the driver bind `window` to one of its own MRs or to nothing, and
+    /// takes out the window's binding. Sleeps.
     ///
     /// # Errors
     ///
@@ -276,7 +279,7 @@ impl Windows {
     pub(crate) fn release(
         &self,
         window: &impl DriverWindow,
-        left: &mut Leftover,
+        left: &mut ReplacedBinding,
         stock: impl FnOnce() -> Result,
     ) -> Result {
         let Some(known) = self.find(window) else {
@@ -294,7 +297,7 @@ impl Windows {
     }
 
     /// Takes out the binding of `window` if the driver has replaced it. Sleeps.
-    pub(crate) fn replaced(&self, window: &impl DriverWindow, left: &mut Leftover) {
+    pub(crate) fn replaced(&self, window: &impl DriverWindow, left: &mut ReplacedBinding) {
         if let Some(known) = self.find(window) {
             let mut bindings = known.bindings.lock();
             left.ended = (*bindings).as_mut().and_then(|of| of.replaced(window));
@@ -303,8 +306,8 @@ impl Windows {
 
     /// Takes out the hidden MRs of the window with this address, which was deallocated. Sleeps.
     ///
-    /// A change of the window that is in progress keeps none of them. So the worker that runs it does
-    /// not wait for accesses without a limit; only the caller does.
+    /// A change of the window that is in progress keeps none of them. So the worker that runs it
+    /// does not wait for accesses without a limit; only the caller does.
     pub(crate) fn forget(&self, address: usize) -> Option<Bindings> {
         let known = self.known.lock().remove(&address)?;
         let bindings = known.bindings.lock().take();
@@ -312,9 +315,9 @@ impl Windows {
     }
 }
 
-impl Leftover {
-    /// Returns the owner of the binding for whose accesses [`Self::wait`] waits; [`None`] if there is
-    /// no such binding.
+impl ReplacedBinding {
+    /// Returns the owner of the binding for whose accesses [`Self::wait`] waits; [`None`] if there
+    /// is no such binding.
     pub(crate) fn owner(&self) -> Option<Arc<Owner>> {
         let ended = self.ended.as_ref()?;
         ended.old.value()?.owner().cloned()

@@ -40,7 +40,7 @@ mod tests {
     /// Returns the address of the hidden MRs that a bind of `window` gets.
     fn bindings_of(windows: &Windows, window: &Fake) -> Result<usize> {
         let mut at = 0;
-        windows.bind(window, &mut Leftover::default(), |bindings, _| {
+        windows.bind(window, &mut ReplacedBinding::default(), |bindings, _| {
             at = ptr::from_ref(bindings) as usize;
             Ok(())
         })?;

@@ -11,15 +11,15 @@
 //!
 //! # Searches
 //!
-//! The keys that refer to an MR are not listed anywhere, so a deregistration searches the leaves of all
-//! keys that yield. One critical section of SRCU searches [`LEAVES_AT_ONCE`] leaves of one key. Between
-//! two sections the key may be bound to other leaves. Its leaves would then be counted twice or not at
-//! all, so all searches of the deregistration begin anew, [`TRIES`] times at most. They also end after
-//! [`MOST_SECTIONS`] sections. The keys of other protection domains do not count, so that no other
-//! process makes a deregistration fail.
+//! The keys that refer to an MR are not listed anywhere, so a deregistration searches the leaves of
+//! all keys that yield. One critical section of SRCU searches [`LEAVES_AT_ONCE`] leaves of one key.
+//! Between two sections the key may be bound to other leaves. Its leaves would then be counted
+//! twice or not at all, so all searches of the deregistration begin anew, [`TRIES`] times at most.
+//! They also end after [`MOST_SECTIONS`] sections. The keys of other protection domains do not
+//! count, so that no other process makes a deregistration fail.
 
 use crate::{
-    backend::pins::{when_free, Pins, Unpinned},
+    backend::pins::{when_unpinned, Pins, Unpinned},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         rdma::{mr_key, Mr},
@@ -27,15 +27,15 @@ use crate::{
         sync::{
             lock::LockMany,
             srcu::{self, Guard},
-            users::{Deadline, Patience},
+            users::{Deadline, Timeout},
         },
     },
-    limits::worker::patience_of_call,
+    limits::worker::call_timeout,
     mkey_core::Core,
     region::{
         binding::{Binding, Leaf, MAX_DEPTH},
         old::{OldBindings, Which},
-        Kind, Region, Seen,
+        BindingId, Kind, Region,
     },
 };
 use core::cell::Cell;
@@ -49,11 +49,12 @@ use kernel::{
 /// value is the number of these keys that have the MR or key as a leaf.
 type Reached = RBTree<u32, u32>;
 
-/// The most leaves that one critical section looks at. It is not preempted, and writers wait for it.
+/// The most leaves that one critical section looks at. It is not preempted, and writers wait for
+/// it.
 const LEAVES_AT_ONCE: usize = 256;
 
-/// The most critical sections of the searches of a deregistration. The removal of another device waits
-/// for them.
+/// The most critical sections of the searches of a deregistration. The removal of another device
+/// waits for them.
 const MOST_SECTIONS: u32 = 1 << 16;
 
 /// The most times that the searches of a deregistration begin.
@@ -68,9 +69,9 @@ struct Limits {
 }
 
 impl Limits {
-    fn new(patience: Patience) -> Self {
+    fn new(timeout: Timeout) -> Self {
         Self {
-            deadline: Deadline::new(patience),
+            deadline: Deadline::new(timeout),
             sections: Cell::new(MOST_SECTIONS),
         }
     }
@@ -86,13 +87,13 @@ struct Part {
     /// The region. It keeps no leaf, so that the key can be unbound.
     region: Arc<Region>,
     /// The binding.
-    seen: Seen,
+    seen: BindingId,
     /// The number of leaves that earlier sections looked at.
     done: usize,
 }
 
 /// The result of a look at some leaves of a key.
-enum Look {
+enum SearchStep {
     /// No leaves are left.
     Done,
     /// The key is the wanted one.
@@ -120,22 +121,28 @@ impl Region {
     /// # Errors
     ///
     /// `EBUSY` if a window or a key refers to the key, and after the `deadline`; `ENOMEM`.
-    fn lapse(&self, old: &OldBindings, pins: &Pins, index: u32, deadline: &Deadline) -> Result {
+    fn yield_binding(
+        &self,
+        old: &OldBindings,
+        pins: &Pins,
+        index: u32,
+        deadline: &Deadline,
+    ) -> Result {
         let many = LockMany::new();
         let mut edit = self.lock(&many, deadline.left())?;
         let mut take_out = || {
-            pins.if_free(index, |_| {
-                edit.lapsed = true;
+            pins.if_unpinned(index, |_| {
+                edit.yielded = true;
                 Ok(self.exchange_binding(None))
             })
         };
-        let attempt = || old.keep(self.address(), &mut take_out);
-        when_free(attempt, || {
-            old.settle(Which::Pinning(index), deadline.left())
+        let attempt = || old.replace_and_keep(self.address(), &mut take_out);
+        when_unpinned(attempt, || {
+            old.wait_and_drop(Which::Pinning(index), deadline.left())
         })??;
         drop(edit);
         drop(many);
-        old.settle(Which::Region(self.address()), deadline.left())
+        old.wait_and_drop(Which::Region(self.address()), deadline.left())
     }
 }
 
@@ -146,8 +153,8 @@ fn refer(leaves: &[Leaf], reached: &Reached) -> bool {
 }
 
 impl Core {
-    /// Runs `change`, which must not sleep, if `mr` is not pinned. Waits for old bindings that pin it,
-    /// and unbinds keys that yield. Sleeps for some seconds at most.
+    /// Runs `change`, which must not sleep, if `mr` is not pinned. Waits for old bindings that pin
+    /// it, and unbinds keys that yield. Sleeps for some seconds at most.
     ///
     /// # Errors
     ///
@@ -157,15 +164,15 @@ impl Core {
         mr: &Mr,
         change: impl Fn(&Unpinned<'_>) -> Result<T>,
     ) -> Result<T> {
-        let attempt = || self.pins.if_free(mr.index(), &change);
+        let attempt = || self.pins.if_unpinned(mr.index(), &change);
         if let Ok(done) = attempt() {
             return done;
         }
         // The time is limited, because the removal of another device waits for this call.
-        let limits = Limits::new(patience_of_call());
+        let limits = Limits::new(call_timeout());
         let settle = || {
-            let patience = limits.deadline.left();
-            self.old.settle(Which::Pinning(mr.index()), patience)
+            let timeout = limits.deadline.left();
+            self.old.wait_and_drop(Which::Pinning(mr.index()), timeout)
         };
         settle()?;
         if let Ok(done) = attempt() {
@@ -185,9 +192,9 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// `EBUSY`, with nothing unbound unless another thread bound such keys meanwhile, if a window or a key that does not yield refers to `mr` or to
-    /// such a key. `EBUSY` too if the searches reach a limit. `EINTR` if the process was killed,
-    /// `ENOMEM`.
+    /// `EBUSY`, with nothing unbound unless another thread bound such keys meanwhile, if a window
+    /// or a key that does not yield refers to `mr` or to such a key. `EBUSY` too if the searches
+    /// reach a limit. `EINTR` if the process was killed, `ENOMEM`.
     fn unbind_yielding(&self, mr: &Mr, limits: &Limits) -> Result {
         for _ in 0..TRIES {
             match self.try_unbind(mr, limits) {
@@ -221,7 +228,7 @@ impl Core {
         index: u32,
         part: Option<&Part>,
         look: &mut impl FnMut(u32, &[Leaf]) -> bool,
-    ) -> Look {
+    ) -> SearchStep {
         let guard = srcu::read_brief();
         let region = match part {
             Some(part) => Some(part.region.as_arc_borrow()),
@@ -230,32 +237,32 @@ impl Core {
         let binding = region.as_ref().and_then(|of| of.yielding(mr, &guard));
         let (Some(region), Some(binding)) = (region, binding) else {
             return if part.is_some() {
-                Look::Changed
+                SearchStep::Changed
             } else {
-                Look::Done
+                SearchStep::Done
             };
         };
-        let seen = region.seen(&binding);
+        let seen = region.binding_id(&binding);
         let done = match part {
-            Some(part) if part.seen != seen => return Look::Changed,
+            Some(part) if part.seen != seen => return SearchStep::Changed,
             Some(part) => part.done,
             None => 0,
         };
         let left = binding.leaves.get(done..).unwrap_or(&[]);
         let some = left.get(..LEAVES_AT_ONCE).unwrap_or(left);
         if look(index, some) {
-            Look::Found(region.into())
+            SearchStep::Found(region.into())
         } else if some.len() == left.len() {
-            Look::Done
+            SearchStep::Done
         } else {
             let (region, done) = (region.into(), done.saturating_add(some.len()));
-            Look::More(Part { region, seen, done })
+            SearchStep::More(Part { region, seen, done })
         }
     }
 
     /// Runs `look`, which must not sleep, on the indices and some leaves at a time of the keys at
-    /// `indices` that yield, are bound, and are in the protection domain of `mr`. Returns the first key
-    /// for which `look` returns `true`, which may be destroyed by then, with its index.
+    /// `indices` that yield, are bound, and are in the protection domain of `mr`. Returns the first
+    /// key for which `look` returns `true`, which may be destroyed by then, with its index.
     ///
     /// # Errors
     ///
@@ -280,10 +287,10 @@ impl Core {
                     return Err(EBUSY);
                 }
                 match self.look_on(mr, index, part.as_ref(), &mut look) {
-                    Look::Done => break,
-                    Look::Found(region) => return Ok(Some((index, region))),
-                    Look::More(more) => part = Some(more),
-                    Look::Changed => return Err(EAGAIN),
+                    SearchStep::Done => break,
+                    SearchStep::Found(region) => return Ok(Some((index, region))),
+                    SearchStep::More(more) => part = Some(more),
+                    SearchStep::Changed => return Err(EAGAIN),
                 }
             }
         }
@@ -338,8 +345,8 @@ impl Core {
             if others() {
                 // Pins of old bindings do not count. Another thread may just have unbound such a
                 // key.
-                let patience = limits.deadline.left();
-                self.old.settle(Which::Pinning(index), patience)?;
+                let timeout = limits.deadline.left();
+                self.old.wait_and_drop(Which::Pinning(index), timeout)?;
                 if others() {
                     return Err(EBUSY);
                 }
@@ -352,7 +359,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::reached`] and of [`Region::lapse`].
+    /// Those of [`Self::reached`] and of [`Region::yield_binding`].
     fn unbind_outermost(&self, mr: &Mr, limits: &Limits) -> Result<bool> {
         let reached = self.reached(mr, limits)?;
         let mut indices = self.regions.indices();
@@ -362,7 +369,7 @@ impl Core {
                 refer(leaves, &reached)
             })?
         {
-            match region.lapse(&self.old, &self.pins, index, &limits.deadline) {
+            match region.yield_binding(&self.old, &self.pins, index, &limits.deadline) {
                 // A window or another key refers to it.
                 Err(EBUSY) => more = true,
                 unbound => unbound?,

@@ -28,7 +28,7 @@ const NO_KEYS: &str = "the device has no keys: mkeyctl doctor says why";
 
 /// If a call failed, stores the sentence that `why` returns.
 pub(crate) fn explained<T>(result: Result<T>, why: impl FnOnce(Errno) -> String) -> Result<T> {
-    result.inspect_err(|&errno| super::say(&why(errno)))
+    result.inspect_err(|&errno| super::store_sentence(&why(errno)))
 }
 
 /// Says what is wrong with access flags. Returns `None` if they have no fault that all devices

@@ -82,7 +82,7 @@ impl<'r> Interleaved<'r> {
 
     pub(super) fn check(&self) -> Result {
         self.error.as_ref().map_or(Ok(()), |error| {
-            explain::say(error);
+            explain::store_sentence(error);
             Err(Errno::EINVAL)
         })
     }
@@ -127,7 +127,7 @@ impl<'r, 'i> Indexed<'r, 'i> {
             return Ok(());
         };
 
-        explain::say(&format!(
+        explain::store_sentence(&format!(
             "indices[{at}] is {index}: the block reaches outside the table of {} bytes",
             self.table.length
         ));

@@ -119,7 +119,7 @@ fn refuse_writes(access: Access) -> Result {
     if access.bits() & Access::ALL_WRITES == 0 {
         return Ok(());
     }
-    explain::say("the access flags allow writing memory that is borrowed for reading");
+    explain::store_sentence("the access flags allow writing memory that is borrowed for reading");
     Err(Errno::EINVAL)
 }
 

@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "alike.h"
+#include "retarget.h"
 #include "mkey_harness.h"
 #include "nested.h"
 
@@ -276,7 +276,7 @@ TEST_F(nested_cost, moved)
 {
 	uint64_t even = (self->s.arena[1].leaf[0].addr + 1) & ~1ull;
 	struct ibv_mr *key = self->key[3], *fresh;
-	long long moved = alike_moved(&self->s.dev[1]);
+	long long moved = retarget_moved(&self->s.dev[1]);
 	unsigned int i;
 
 	cost_fill(self, 32);
@@ -298,7 +298,7 @@ TEST_F(nested_cost, moved)
 		EXPECT_EQ(0, ibv_dereg_mr(fresh));
 	}
 	if (moved >= 0) {
-		EXPECT_LE(4, alike_moved(&self->s.dev[1]) - moved);
+		EXPECT_LE(4, retarget_moved(&self->s.dev[1]) - moved);
 	}
 }
 

@@ -149,9 +149,8 @@ impl BaseMr for Base {
 
     #[inline(always)]
     fn allows(&self, pd: usize, lkey: u32, start: u64, write: bool) -> Result {
-        // rereg and fast registration can change all of the fields. A later change counts as a change
-        // after the access.
-        // SAFETY: By the type invariant.
+        // rereg and fast registration can change all of the fields. A later change counts as a
+        // change after the access. SAFETY: By the type invariant.
         let mr = unsafe { RxeMr::from_raw(self.mr.as_ptr()) };
         let allowed = mr.state() == VALID
             && mr.pd() as usize == pd

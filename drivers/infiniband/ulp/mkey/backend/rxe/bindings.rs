@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Bindings of rxe's private structures and of the C half of this backend, `backend/rxe/rxe_hook.h`.
+//! Bindings of rxe's private structures and of the C half of this backend,
+//! `backend/rxe/rxe_hook.h`.
 
 #![allow(
     missing_docs,

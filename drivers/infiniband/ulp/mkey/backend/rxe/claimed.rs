@@ -2,23 +2,23 @@
 
 //! rxe's MRs, and those that this module has claimed.
 //!
-//! A reference to one of these types proves that the functions of this backend may use the fields of
-//! the MR. [`RxeMr::of`] and [`RxeMr::claimed`] make such references of any MR, by a comparison.
+//! A reference to one of these types proves that the functions of this backend may use the fields
+//! of the MR. [`RxeMr::of`] and [`RxeMr::claimed`] make such references of any MR, by a comparison.
 //! [`ClaimedRxeMr::new`] claims a new MR. The replacements of rxe's functions make them of their
 //! arguments.
 //!
 //! # Racing accesses
 //!
 //! rxe reads and writes the state, the keys, the access flags, the range and the counts of an MR at
-//! any time: for each packet, in rereg, and for fast registration. It takes no lock that this module
-//! could hold. rxe and this module write each of these fields at once, with a value of its type. So
-//! Rust reads and writes them here alone, by the functions of `rust/kernel/sync/racing.rs`. That file
-//! says why this is sound. C uses `READ_ONCE()`. A reader that needs several fields reads the state
-//! first. The type changes only while an MR is new, when a request must guess a key to find the MR.
-//! C therefore reads the type as an ordinary field.
+//! any time: for each packet, in rereg, and for fast registration. It takes no lock that this
+//! module could hold. rxe and this module write each of these fields at once, with a value of its
+//! type. So Rust reads and writes them here alone, by the functions of
+//! `rust/kernel/sync/racing.rs`. That file says why this is sound. C uses `READ_ONCE()`. A reader
+//! that needs several fields reads the state first. The type changes only while an MR is new, when
+//! a request must guess a key to find the MR. C therefore reads the type as an ordinary field.
 //!
-//! The page table is not accessed in this way. It is written before an MR becomes valid. Only code that
-//! keeps the MR from being mapped again reads it (`base.rs`).
+//! The page table is not accessed in this way. It is written before an MR becomes valid. Only code
+//! that keeps the MR from being mapped again reads it (`base.rs`).
 
 use super::{
     bindings::{
@@ -134,8 +134,8 @@ impl RxeMr {
         if kind != TYPE_SG_GAPS && kind != TYPE_DM {
             return None;
         }
-        // SAFETY: Stock rxe makes no MR of these types. Only `ClaimedRxeMr::new()` and `new_dm()` set
-        // them.
+        // SAFETY: Stock rxe makes no MR of these types. Only `ClaimedRxeMr::new()` and `new_dm()`
+        // set them.
         Some(unsafe { ClaimedRxeMr::from_raw(self.private()) })
     }
 
@@ -153,8 +153,8 @@ impl RxeMr {
     /// Returns the state. Fields that are read later are as new as the state.
     #[inline(always)]
     pub(super) fn state(&self) -> rxe_mr_state {
-        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the release
-        // in `set_state()`.
+        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the
+        // release in `set_state()`.
         unsafe { load_acquire(&raw const (*self.private()).state) }
     }
 
@@ -223,12 +223,12 @@ impl RxeMr {
         get_field!(self.page_shift)
     }
 
-    /// Returns the number of references. What the holders of others did to the MR before they dropped
-    /// them is done.
+    /// Returns the number of references. What the holders of others did to the MR before they
+    /// dropped them is done.
     pub(super) fn references(&self) -> i32 {
         let private = self.private();
-        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the release in
-        // `refcount_dec_and_test()`.
+        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the
+        // release in `refcount_dec_and_test()`.
         unsafe { load_acquire(&raw const (*private).elem.ref_cnt.refcount.refs.counter) }
     }
 
@@ -242,8 +242,8 @@ impl RxeMr {
 ///
 /// # Invariants
 ///
-/// [`Self::new`] claimed the MR. Its `page_mask` is a [`Cell`], which stock code does not use for an MR
-/// of this type.
+/// [`Self::new`] claimed the MR. Its `page_mask` is a [`Cell`], which stock code does not use for
+/// an MR of this type.
 #[repr(transparent)]
 pub(crate) struct ClaimedRxeMr(RxeMr);
 

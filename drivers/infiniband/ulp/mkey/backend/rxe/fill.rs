@@ -16,8 +16,8 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// Fills a new MR with `pages`: `length` bytes from address `addr` on. The first byte is in the first
-/// page. The state does not change.
+/// Fills a new MR with `pages`: `length` bytes from address `addr` on. The first byte is in the
+/// first page. The state does not change.
 pub(super) fn fill<'a>(
     new: NewMr<'a>,
     pages: impl Iterator<Item = Option<*mut page>>,

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     backend::{
-        interface::{BaseMr, MrRange, Named},
+        interface::{BaseMr, LookedUp, MrRange},
         payload::Payload,
         pins::NoDereg,
     },
@@ -164,7 +164,7 @@ pub(super) fn read_now(
 }
 
 /// Implements [`Backend::find`](crate::backend::interface::Backend::find).
-pub(super) fn find(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Named<Base>> {
+pub(super) fn find(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<LookedUp<Base>> {
     let Valid {
         found,
         state,
@@ -172,7 +172,7 @@ pub(super) fn find(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Named<Base>
     } = valid(held, lkey, pd)?;
     let MrRange { start, len } = found.mr().range();
     Ok(match found.mr().kind() {
-        TYPE_USER => Named::Memory {
+        TYPE_USER => LookedUp::Memory {
             // SAFETY: The MR is over user memory. The caller pins it.
             base: unsafe { Base::with_reference(found.into_raw()) },
             start,
@@ -180,7 +180,7 @@ pub(super) fn find(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Named<Base>
             access,
         },
         // A kernel user's MR. It has no bytes while it is not registered.
-        TYPE_MEM_REG if pd.is_kernels() => Named::Memory {
+        TYPE_MEM_REG if pd.is_kernels() => LookedUp::Memory {
             // SAFETY: A kernel user mapped the pages, and maps no others while the MR is
             // pinned: see `MkeyDevice::may_map()`.
             base: unsafe { Base::with_reference(found.into_raw()) },
@@ -190,14 +190,14 @@ pub(super) fn find(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Named<Base>
         },
         // The MR of all memory, whose addresses are kernel addresses. Only protection domains
         // of kernel users contain it.
-        TYPE_DMA => Named::Memory {
+        TYPE_DMA => LookedUp::Memory {
             // SAFETY: The MR is over all memory. The caller pins it.
             base: unsafe { Base::with_reference(found.into_raw()) },
             start: 0,
             len: u64::MAX,
             access,
         },
-        TYPE_SG_GAPS | TYPE_DM => Named::Ours(ptr::from_ref::<Mr>(found.mr())),
-        _ => Named::Unfit,
+        TYPE_SG_GAPS | TYPE_DM => LookedUp::Own(ptr::from_ref::<Mr>(found.mr())),
+        _ => LookedUp::Unfit,
     })
 }

@@ -3,9 +3,9 @@
 //! The copy of blocks at the places that indices give. Most blocks are in another page than the
 //! block before.
 //!
-//! A block of a common size that begins at a multiple of its size is in one page, so no test for the
-//! end of the page is needed. If the blocks are in few pages, these pages are looked up once for a
-//! packet. If the blocks are so far apart that most are not in the cache, many of them are
+//! A block of a common size that begins at a multiple of its size is in one page, so no test for
+//! the end of the page is needed. If the blocks are in few pages, these pages are looked up once
+//! for a packet. If the blocks are so far apart that most are not in the cache, many of them are
 //! prefetched at a time.
 
 use super::{
@@ -24,8 +24,8 @@ use crate::{
 use core::mem::size_of;
 use kernel::prelude::*;
 
-/// Returns `true` if all pieces of `access` begin at multiples of `T`'s size in the pages of the MR, and
-/// a `T` is as long as a piece.
+/// Returns `true` if all pieces of `access` begin at multiples of `T`'s size in the pages of the
+/// MR, and a `T` is as long as a piece.
 #[inline(always)]
 fn are_aligned<T>(scale: &Scale, access: &Access) -> bool {
     const { assert!(size_of::<T>().is_power_of_two() && size_of::<T>() as u64 <= PAGE) };
@@ -34,9 +34,9 @@ fn are_aligned<T>(scale: &Scale, access: &Access) -> bool {
 }
 
 impl Pages<'_> {
-    /// Copies between `payload` and the pieces of `indices`, if they have a common size at which they
-    /// are aligned. Returns [`None`] otherwise. The place of index 0 is that of `access`, whose row
-    /// is one piece. [`Payload::check`] has accepted all of them.
+    /// Copies between `payload` and the pieces of `indices`, if they have a common size at which
+    /// they are aligned. Returns [`None`] otherwise. The place of index 0 is that of `access`,
+    /// whose row is one piece. [`Payload::check`] has accepted all of them.
     ///
     /// # Errors
     ///
@@ -80,8 +80,8 @@ impl Pages<'_> {
         let most = indices.len() / 2;
         if let Some(near) = self.table.near(end(scale.start), end(scale.last), most) {
             let locate = |index| Ok(near.place(offset(index)));
-            // SAFETY: By the caller, and by the type invariant of `near`. A place at a multiple of a
-            // size that divides the size of a page is followed by as many bytes of the page.
+            // SAFETY: By the caller, and by the type invariant of `near`. A place at a multiple of
+            // a size that divides the size of a page is followed by as many bytes of the page.
             return unsafe {
                 if writes {
                     copy_each::<T, I, Error, true>(indices, packet, locate)
@@ -95,8 +95,8 @@ impl Pages<'_> {
             let offset = offset(index);
             Ok((self.table.map(offset)?, (offset % PAGE) as usize))
         };
-        // SAFETY: As above. The page is mapped until the next one is, or, if it is wide, as long as the
-        // MR keeps it.
+        // SAFETY: As above. The page is mapped until the next one is, or, if it is wide, as long as
+        // the MR keeps it.
         unsafe {
             match (is_wide, writes) {
                 (false, false) => copy_each::<T, I, Error, false>(indices, packet, locate),

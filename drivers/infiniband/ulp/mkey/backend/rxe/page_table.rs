@@ -57,13 +57,13 @@ impl MappedPage {
         }
     }
 
-    /// Maps `page`. Unmaps the page that was mapped before. Returns the address of the page, which is
-    /// valid until the next call and until this is dropped.
+    /// Maps `page`. Unmaps the page that was mapped before. Returns the address of the page, which
+    /// is valid until the next call and until this is dropped.
     ///
     /// # Safety
     ///
-    /// `page` must be a page that is not freed while it is mapped. This thread maps no other page in
-    /// between.
+    /// `page` must be a page that is not freed while it is mapped. This thread maps no other page
+    /// in between.
     #[inline(always)]
     pub(super) unsafe fn map(&mut self, page: *mut page) -> *mut u8 {
         if IS_LINEAR {
@@ -79,7 +79,8 @@ impl MappedPage {
     #[inline(always)]
     fn unmap(&mut self) {
         if !IS_LINEAR && !self.at.is_null() {
-            // SAFETY: `kmap_local_page()` returned the address, and this thread mapped no page since.
+            // SAFETY: `kmap_local_page()` returned the address, and this thread mapped no page
+            // since.
             unsafe { crate::bindings::kunmap_local(self.at) };
             self.at = ptr::null_mut();
         }
@@ -112,13 +113,12 @@ impl PageTable<'_> {
     ///
     /// # Safety
     ///
-    /// `mr` must be an MR that is neither freed nor mapped to other pages during the lifetime of the
-    /// result. [`Self::map`] may be called only if its entries are whole pages.
+    /// `mr` must be an MR that is neither freed nor mapped to other pages during the lifetime of
+    /// the result. [`Self::map`] may be called only if its entries are whole pages.
     #[inline(always)]
     pub(super) unsafe fn new(mr: NonNull<rxe_mr>) -> Self {
-        // INVARIANT: By the safety requirement. rxe, and `fill.rs`, count an entry in `nbuf` when they
-        // give it its page.
-        // SAFETY: By the safety requirement.
+        // INVARIANT: By the safety requirement. rxe, and `fill.rs`, count an entry in `nbuf` when
+        // they give it its page. SAFETY: By the safety requirement.
         unsafe {
             let mr = mr.as_ptr();
             let entries = (*mr).page_info;
@@ -143,8 +143,8 @@ impl PageTable<'_> {
         self.first
     }
 
-    /// Maps the page of the byte at `offset`, counted from [`Self::first`]. Returns its address, which
-    /// is valid until another page is mapped.
+    /// Maps the page of the byte at `offset`, counted from [`Self::first`]. Returns its address,
+    /// which is valid until another page is mapped.
     ///
     /// # Errors
     ///

@@ -23,8 +23,8 @@ pub(super) trait CopyPlace {
     ///
     /// # Safety
     ///
-    /// The pieces at `memory` and the bytes at `packet` must be valid for reads and writes, and must
-    /// not overlap. The bytes at `packet` must be those of `payload`.
+    /// The pieces at `memory` and the bytes at `packet` must be valid for reads and writes, and
+    /// must not overlap. The bytes at `packet` must be those of `payload`.
     unsafe fn copy(payload: &mut Payload<'_>, memory: *mut u8, packet: *mut u8, row: &Row);
 
     /// Copies between the pieces at four places of a page and the payload, from `packet` on. Each

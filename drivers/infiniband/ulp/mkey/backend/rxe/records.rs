@@ -17,8 +17,8 @@ use crate::{
 use kernel::prelude::*;
 
 impl Pages<'_> {
-    /// Copies between the records of an MR with pinned pages and `payload`. `delta` is added to their
-    /// addresses.
+    /// Copies between the records of an MR with pinned pages and `payload`. `delta` is added to
+    /// their addresses.
     ///
     /// # Errors
     ///
@@ -91,13 +91,13 @@ impl Pages<'_> {
     /// Copies records as [`Self::copy_each_record`] does. If a record is in one page, which one
     /// test finds out, one call of `copy` copies it.
     ///
-    /// `copy` gets the payload, the address at which a block of address zero would be, and the address
-    /// in the packet.
+    /// `copy` gets the payload, the address at which a block of address zero would be, and the
+    /// address in the packet.
     ///
     /// # Safety
     ///
-    /// `copy` must access only the bytes of the blocks of a record, and the `access.step` bytes of the
-    /// packet. They are valid for reads and writes.
+    /// `copy` must access only the bytes of the blocks of a record, and the `access.step` bytes of
+    /// the packet. They are valid for reads and writes.
     #[inline(always)]
     unsafe fn copy_whole<C: CopyPlace>(
         &mut self,

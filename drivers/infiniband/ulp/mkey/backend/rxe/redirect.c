@@ -151,7 +151,7 @@ static_assert(IB_MR_TYPE_DM - IB_MR_TYPE_SG_GAPS == 1);
  * Returns true for an MR of ib_mkey. One comparison suffices for most others: only MEM_REG comes
  * before the types of ib_mkey.
  */
-static __always_inline bool is_ours(const struct rxe_mr *mr)
+static __always_inline bool is_mkey_mr(const struct rxe_mr *mr)
 {
 	if (likely(mr->ibmr.type > IB_MR_TYPE_DM))
 		return false;
@@ -186,7 +186,7 @@ static struct rxe_mr *get_own_mr(struct rxe_qp *qp, u32 key)
 	rcu_read_lock();
 	elem = xa_load(&to_rdev(qp->ibqp.device)->mr_pool.xa, ib_mkey_rxe_index(key));
 	mr = elem ? elem->obj : NULL;
-	if (!mr || !is_ours(mr))
+	if (!mr || !is_mkey_mr(mr))
 		mr = NULL;
 	else if (!kref_get_unless_zero(&elem->ref_cnt))
 		mr = ERR_PTR(-EINVAL);
@@ -224,7 +224,7 @@ static noinline int reg_fast_mr(struct rxe_qp *qp, struct rxe_mr *mr, struct rxe
 
 static notrace int direct_check_range(struct rxe_mr *mr, u64 iova, size_t length)
 {
-	if (is_ours(mr))
+	if (is_mkey_mr(mr))
 		return ib_mkey_rxe_check_range(mr, iova, length);
 	return static_call(rxe_past_check_range)(mr, iova, length);
 }
@@ -235,7 +235,7 @@ static notrace int direct_copy(struct rxe_mr *mr, u64 iova, void *addr,
 	/* A packet without data may have no MR. */
 	if (unlikely(!mr))
 		return static_call(rxe_past_copy)(mr, iova, addr, length, dir);
-	if (is_ours(mr))
+	if (is_mkey_mr(mr))
 		return is_in(&ib_mkey_rxe_callers.local_copy, _RET_IP_) ?
 				copy_local(mr, iova, addr, length, dir) :
 		       is_in(&ib_mkey_rxe_callers.own_text, _RET_IP_) ?
@@ -253,7 +253,7 @@ static notrace enum resp_states direct_atomic_op(struct rxe_mr *mr, u64 iova, in
 {
 	unsigned long caller = _RET_IP_;
 
-	if (is_ours(mr))
+	if (is_mkey_mr(mr))
 		return is_in(&ib_mkey_rxe_callers.own_text, caller) ?
 				atomic_op_test(mr, iova, opcode, compare, swap_add, orig_val,
 					       caller) :
@@ -266,7 +266,7 @@ static notrace enum resp_states direct_atomic_write(struct rxe_mr *mr, u64 iova,
 {
 	unsigned long caller = _RET_IP_;
 
-	if (is_ours(mr))
+	if (is_mkey_mr(mr))
 		return atomic_write(mr, iova, value, caller);
 	return static_call(rxe_past_atomic_write)(mr, iova, value);
 }
@@ -275,7 +275,7 @@ static notrace int direct_flush(struct rxe_mr *mr, u64 iova, unsigned int length
 {
 	unsigned long caller = _RET_IP_;
 
-	if (mr && is_ours(mr))
+	if (mr && is_mkey_mr(mr))
 		return flush(mr, iova, length, caller);
 	return static_call(rxe_past_flush)(mr, iova, length);
 }

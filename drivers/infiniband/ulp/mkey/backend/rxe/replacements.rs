@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The replacements of rxe's functions, for MRs of this module. `replacements_mw.rs` has those for memory
-//! windows.
+//! The replacements of rxe's functions, for MRs of this module. `replacements_mw.rs` has those for
+//! memory windows.
 //!
 //! rxe calls them in its workqueue, without locks, and holds a reference to the MR. They turn the
 //! arguments of C into references. All further code is safe.
@@ -70,8 +70,8 @@ fn is_registered(mr: &ClaimedRxeMr, iova: u64, length: usize) -> bool {
 // checks the range again when it copies bytes.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_check_range(mr: *mut rxe_mr, iova: u64, length: usize) -> c_int {
-    // SAFETY: rxe calls with an MR that it holds a reference to, and C has found that it is one of this
-    // module.
+    // SAFETY: rxe calls with an MR that it holds a reference to, and C has found that it is one of
+    // this module.
     let mr = unsafe { ClaimedRxeMr::from_raw(mr) };
     let inside = if mr.is_fast_reg() {
         is_registered(mr, iova, length)
@@ -90,8 +90,8 @@ unsafe extern "C" fn ib_mkey_rxe_check_range(mr: *mut rxe_mr, iova: u64, length:
 ///
 /// # Safety
 ///
-/// `mr` must be an MR of this module, valid during the call. `addr` must be valid for reads and writes
-/// of the length of `part`.
+/// `mr` must be an MR of this module, valid during the call. `addr` must be valid for reads and
+/// writes of the length of `part`.
 #[inline(always)]
 unsafe fn copy(
     mr: *mut rxe_mr,
@@ -127,8 +127,8 @@ unsafe fn copy(
 #[inline(always)]
 unsafe fn served_by(qp: *mut rxe_qp, rkey: u32) -> Peer {
     Peer {
-        // SAFETY: By the safety requirement. A QP begins with its `ib_qp`, whose protection domain does
-        // not change.
+        // SAFETY: By the safety requirement. A QP begins with its `ib_qp`, whose protection domain
+        // does not change.
         pd: unsafe { (*qp.cast::<ib_qp>()).pd } as usize,
         qp: qp as usize,
         rkey,
@@ -144,8 +144,8 @@ unsafe extern "C" fn ib_mkey_rxe_copy_local(
     addr: *mut c_void,
     part: Part,
 ) -> c_int {
-    // SAFETY: rxe calls with an MR that it holds a reference to, and C has found that it is one of this
-    // module. rxe gives `length` bytes of a packet, and does not use them before this returns.
+    // SAFETY: rxe calls with an MR that it holds a reference to, and C has found that it is one of
+    // this module. rxe gives `length` bytes of a packet, and does not use them before this returns.
     unsafe { copy(mr, iova, addr, part, None) }
 }
 
@@ -308,8 +308,8 @@ unsafe extern "C" fn ib_mkey_rxe_invalidate_mr(
     remote: bool,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: `invalidate_mr()` and `send_invalidation()` in C hold a reference to the MR, which
-        // is one of this module, and pass the protection domain of a QP.
+        // SAFETY: `invalidate_mr()` and `send_invalidation()` in C hold a reference to the MR,
+        // which is one of this module, and pass the protection domain of a QP.
         let (mr, pd) = unsafe { (ClaimedRxeMr::from_raw(mr), Pd::from_raw(pd)) };
         access::invalidate(mr, pd, key, origin(remote))?;
         Ok(0)
@@ -325,8 +325,8 @@ unsafe extern "C" fn ib_mkey_rxe_reg_fast_mr(
     access: c_int,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: The ULP keeps the MR until its request has completed. C has found that it is one of
-        // this module, and calls with the protection domain of a QP.
+        // SAFETY: The ULP keeps the MR until its request has completed. C has found that it is one
+        // of this module, and calls with the protection domain of a QP.
         let (mr, pd) = unsafe { (ClaimedRxeMr::from_raw(mr), Pd::from_raw(pd)) };
         access::register(mr, pd, key, Access::from_raw(access as u32))?;
         Ok(0)
@@ -370,18 +370,24 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mkey(
 ) -> c_int {
     const SHORT: usize = bindings::IB_MKEY_RXE_SHORT as usize;
     from_result(|| {
-        // SAFETY: `ib_mkey_rxe_request_bind()` holds a reference to the MR, and calls with the protection
-        // domain of a QP, a copy of its request and memory on its stack. That has a copy of the `length`
-        // bytes of inline data, or else `SHORT` zeros.
-        let (mr, pd, bind, inline, room) = unsafe {
+        // SAFETY: `ib_mkey_rxe_request_bind()` holds a reference to the MR, and calls with the
+        // protection domain of a QP, a copy of its request and memory on its stack. That has a copy
+        // of the `length` bytes of inline data, or else `SHORT` zeros.
+        let (mr, pd, bind, inline, buffer) = unsafe {
             let (data, none) = (data.cast::<u8>(), NonNull::dangling().as_ptr());
-            let (inline, room) = match (*bind).length {
+            let (inline, buffer) = match (*bind).length {
                 0 => ((data, length as usize), (none, 0)),
                 _ => ((none, 0), (data, SHORT)),
             };
             let inline: &[u8] = slice::from_raw_parts(inline.0, inline.1);
-            let room = slice::from_raw_parts_mut(room.0, room.1);
-            (RxeMr::from_raw(mr), Pd::from_raw(pd), &*bind, inline, room)
+            let buffer = slice::from_raw_parts_mut(buffer.0, buffer.1);
+            (
+                RxeMr::from_raw(mr),
+                Pd::from_raw(pd),
+                &*bind,
+                inline,
+                buffer,
+            )
         };
         let mr = mr.claimed().ok_or(EINVAL)?;
         let request = request::KeyRequest {
@@ -393,7 +399,7 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mkey(
             access: bind.access,
             inline,
         };
-        bind::bind(mr, pd, &request, request::Short::new(room))?;
+        bind::bind(mr, pd, &request, request::Short::new(buffer))?;
         Ok(0)
     })
 }

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     access::window,
     kernel_ext::rdma::{mr_key, Access, Device, Pd},
-    region::window::Leftover,
+    region::window::ReplacedBinding,
 };
 use kernel::{
     error::{from_result, to_result},
@@ -44,7 +44,7 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mw(
             access: Access::from_raw(bind.access),
             qp: if bind.of_qp { qp as usize } else { 0 },
         };
-        let mut left = Leftover::default();
+        let mut left = ReplacedBinding::default();
         let result = window::bind(pd, &window, &request, &mut left, |hidden| {
             to_result(match hidden {
                 // SAFETY: The QP is that of the request.
@@ -61,8 +61,8 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mw(
     })
 }
 
-// Called after the bind of a window to one of rxe's MRs, if another QP may have bound the window to a
-// hidden MR at the same time. Sleeps.
+// Called after the bind of a window to one of rxe's MRs, if another QP may have bound the window to
+// a hidden MR at the same time. Sleeps.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_replaced_hidden(
     device: *mut crate::bindings::ib_device,
@@ -73,7 +73,7 @@ unsafe extern "C" fn ib_mkey_rxe_replaced_hidden(
     let device = unsafe { Device::from_raw(device) };
     // SAFETY: The device belongs to rxe.
     let window = unsafe { RxeMw::new(device, rkey, mw) };
-    let mut left = Leftover::default();
+    let mut left = ReplacedBinding::default();
     window::replaced(device, &window, &mut left);
     // As for `ib_mkey_rxe_bind_mw()`.
     let _ = window::settle(&mut left);

@@ -190,8 +190,8 @@ impl Pages<'_> {
         Ok(())
     }
 
-    /// Copies between scattered pieces of an MR with pinned pages and `payload`. `delta` is added to
-    /// their addresses.
+    /// Copies between scattered pieces of an MR with pinned pages and `payload`. `delta` is added
+    /// to their addresses.
     ///
     /// # Errors
     ///
@@ -260,9 +260,9 @@ impl Pages<'_> {
             let in_page = offset % PAGE;
             if in_page < starts {
                 let page = self.table.map(offset)?;
-                // SAFETY: The page is mapped, and the pieces begin so far before the end of the page
-                // that the page contains them. By the caller, the payload was checked. A packet is
-                // never part of an MR's memory.
+                // SAFETY: The page is mapped, and the pieces begin so far before the end of the
+                // page that the page contains them. By the caller, the payload was checked. A
+                // packet is never part of an MR's memory.
                 unsafe { C::copy(payload, page.add(in_page as usize), packet, &access.row) };
             } else {
                 self.copy_cut::<C>(place, packet, access, payload)?;

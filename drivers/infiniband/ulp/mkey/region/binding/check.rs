@@ -11,7 +11,7 @@ use super::{
     KLayout,
     Leaf,
     LeafPlace,
-    Room,
+    UnusedMemory,
     Window,
     MAX_LEVELS,
     ON_DEMAND, //
@@ -24,7 +24,7 @@ use crate::{
         rdma::{mr::Right, Access, Pd},
         sync::users::Users,
     },
-    layout::{Grain, Reach},
+    layout::{Granularity, Reach},
     limits::owner::OwnerCharge,
     region::flat,
 };
@@ -47,7 +47,8 @@ const MAX_FLUSHED_AGAIN: u64 = 1 << 33;
 const LONG_FLUSHED: u64 = 1 << 24;
 
 impl Binding {
-    /// Checks the layout against its leaves and makes the binding, in `room` if there is any.
+    /// Checks the layout against its leaves and makes the binding, in the memory of an unused one
+    /// if there is any.
     ///
     /// # Errors
     ///
@@ -64,12 +65,16 @@ impl Binding {
         pd: &Pd,
         charge: Option<OwnerCharge>,
         window: Option<Window>,
-        room: Room,
+        memory: UnusedMemory,
     ) -> Result<Arc<Self>> {
         check_access(access, &leaves)?;
         let mut survey = Survey::new();
         layout.reach(|reach| survey.add(&reach, &leaves))?;
-        let Survey { own, pieces, grain } = survey.end();
+        let Survey {
+            own,
+            pieces,
+            granularity,
+        } = survey.end();
         let below = leaves.iter().map(|leaf| leaf.place.depth()).max();
         let depth = below.unwrap_or(0).saturating_add(1);
         if depth > MAX_LEVELS {
@@ -83,13 +88,13 @@ impl Binding {
         let Walked {
             flat,
             levels,
-            grain,
+            granularity,
             work,
         } = match &charge {
             Some(charge) if depth > 1 && window.is_none() => {
-                Walked::new((&layout, &leaves), (own, grain), on_demand, charge)?
+                Walked::new((&layout, &leaves), (own, granularity), on_demand, charge)?
             }
-            _ => Walked::described(&layout, &leaves, grain, on_demand),
+            _ => Walked::described(&layout, &leaves, granularity, on_demand),
         };
         let search = work::search(flat.as_ref().map_or(&layout, |flat| &flat.layout), &leaves);
         let extra = flat.map(Extra::Flat).or(window.map(Extra::Window));
@@ -102,7 +107,7 @@ impl Binding {
         } else {
             None
         };
-        room.fill(Self {
+        memory.fill(Self {
             extra,
             layout,
             leaves,
@@ -112,7 +117,7 @@ impl Binding {
             tag: Atomic::new(0),
             marks: Atomic::new(if on_demand { ON_DEMAND } else { 0 }),
             pieces: u32::try_from(pieces).unwrap_or(u32::MAX),
-            grain,
+            granularity,
             search,
             users,
             _charge: charge,
@@ -135,38 +140,43 @@ struct Walked {
     flat: Option<Flat>,
     /// The number of levels.
     levels: usize,
-    /// The grain of the first level.
-    grain: Grain,
+    /// The granularity of the first level.
+    granularity: Granularity,
     /// A bound of the work of a packet; 0 if all leaves are memory, to which no limit applies.
     work: u64,
 }
 
 impl Walked {
     /// Returns the levels of a layout without a flat list.
-    fn described(layout: &KLayout, leaves: &[Leaf], grain: Grain, on_demand: bool) -> Self {
+    fn described(
+        layout: &KLayout,
+        leaves: &[Leaf],
+        granularity: Granularity,
+        on_demand: bool,
+    ) -> Self {
         let below = leaves.iter().map(|leaf| leaf.place.levels()).max();
         let below = below.unwrap_or(0);
         Self {
             flat: None,
             levels: below.saturating_add(1),
-            grain,
+            granularity,
             work: if below == 0 {
                 0
             } else {
-                work::of_packet(layout, grain, leaves, on_demand)
+                work::of_packet(layout, granularity, leaves, on_demand)
             },
         }
     }
 
     /// Returns the levels of a nest whose accesses use the list `flat`.
     fn flattened(flat: Flat, described: &Self, leaves: &[Leaf], on_demand: bool) -> Self {
-        let grain = work::grain(&flat.layout);
+        let granularity = work::granularity(&flat.layout);
         let levels = if flat.has_keys { described.levels } else { 1 };
         let leaves = if flat.has_keys { leaves } else { &[] };
         Self {
             levels,
-            grain,
-            work: work::of_packet(&flat.layout, grain, leaves, on_demand),
+            granularity,
+            work: work::of_packet(&flat.layout, granularity, leaves, on_demand),
             flat: Some(flat),
         }
     }
@@ -179,11 +189,11 @@ impl Walked {
     /// those of [`flat::make`].
     fn new(
         (layout, leaves): (&KLayout, &[Leaf]),
-        (own, grain): (u64, Grain),
+        (own, granularity): (u64, Granularity),
         on_demand: bool,
         charge: &OwnerCharge,
     ) -> Result<Self> {
-        let mut walked = Self::described(layout, leaves, grain, on_demand);
+        let mut walked = Self::described(layout, leaves, granularity, on_demand);
         let is_fine = walked.work > work::FINE;
         if let Some(flat) = flat::make(layout, leaves, own, is_fine, charge)? {
             walked = Self::flattened(flat, &walked, leaves, on_demand);
@@ -226,8 +236,8 @@ struct Survey {
     own: u64,
     /// An upper bound of the number of pieces at the bottom of all levels.
     pieces: u64,
-    /// The grain of the pieces.
-    grain: Grain,
+    /// The granularity of the pieces.
+    granularity: Granularity,
 }
 
 impl Survey {
@@ -236,7 +246,7 @@ impl Survey {
         Self {
             own: 0,
             pieces: 0,
-            grain: Grain::NONE,
+            granularity: Granularity::NONE,
         }
     }
 
@@ -253,17 +263,17 @@ impl Survey {
         self.own = self.own.saturating_add(reach.count);
         let pieces = reach.count.saturating_mul(leaf.place.pieces());
         self.pieces = self.pieces.saturating_add(pieces);
-        self.grain = self.grain.join(reach.grain);
+        self.granularity = self.granularity.join(reach.granularity);
         Ok(())
     }
 
     /// Returns the result after all pieces were added.
     fn end(self) -> Self {
         Self {
-            grain: if self.own == 1 {
-                self.grain.alone()
+            granularity: if self.own == 1 {
+                self.granularity.alone()
             } else {
-                self.grain
+                self.granularity
             },
             ..self
         }
@@ -279,7 +289,7 @@ impl Binding {
     /// Those of [`Self::new`]; `EOPNOTSUPP` if `leaf` is a key or an ODP MR, for the flag
     /// `FLUSH_PERSISTENT`, and if the unused binding had several levels. After an error the binding
     /// is still unused, and its layout has the same shape.
-    pub(crate) fn renew(&mut self, addr: u64, leaf: Leaf, access: Access, pd: &Pd) -> Result {
+    pub(crate) fn retarget(&mut self, addr: u64, leaf: Leaf, access: Access, pd: &Pd) -> Result {
         let is_memory = matches!(leaf.place, LeafPlace::Memory { .. });
         if !is_memory
             || leaf.place.is_on_demand()
@@ -297,18 +307,18 @@ impl Binding {
         self.access = access;
         self.pd = pd.as_raw() as usize;
         self.marks = Atomic::new(0);
-        self.grain = moved.grain(self.grain);
+        self.granularity = moved.granularity(self.granularity);
         Ok(())
     }
 
-    /// Ends [`Self::renew`]: `pin` keeps the leaf.
+    /// Ends [`Self::retarget`]: `pin` keeps the leaf.
     pub(crate) fn hold(&mut self, pin: Pin) {
         if let Some(leaf) = self.leaves.first_mut() {
             leaf._pin = Some(pin);
         }
     }
 
-    /// Undoes [`Self::renew`], before [`Self::hold`].
+    /// Undoes [`Self::retarget`], before [`Self::hold`].
     pub(crate) fn give_up(&mut self) {
         self.leaves.clear();
     }

@@ -6,7 +6,7 @@
 //! keys a process built. `rust/layout/src/work.rs` has the bound for one level after another.
 
 use super::{KLayout, Leaf, LeafPlace, MAX_LEVELS};
-use crate::layout::{Grain, Level, Memory, Packet, PACKET};
+use crate::layout::{Granularity, Level, Memory, Packet, PACKET};
 use core::{array, slice};
 use kernel::prelude::*;
 
@@ -30,17 +30,17 @@ const MAX_VISITS: usize = 4096;
 /// meanwhile.
 const MAX_LEAVES: usize = 1 << 20;
 
-/// Returns the grain of a layout.
-pub(super) fn grain(layout: &KLayout) -> Grain {
-    let (mut grain, mut pieces) = (Grain::NONE, 0u64);
+/// Returns the granularity of a layout.
+pub(super) fn granularity(layout: &KLayout) -> Granularity {
+    let (mut granularity, mut pieces) = (Granularity::NONE, 0u64);
     let all = layout.reach(|reach| {
-        grain = grain.join(reach.grain);
+        granularity = granularity.join(reach.granularity);
         pieces = pieces.saturating_add(reach.count);
         Ok::<_, Error>(())
     });
     match (all, pieces) {
-        (Ok(()), 1) => grain.alone(),
-        _ => grain,
+        (Ok(()), 1) => granularity.alone(),
+        _ => granularity,
     }
 }
 
@@ -53,13 +53,18 @@ pub(super) fn search(layout: &KLayout, leaves: &[Leaf]) -> u8 {
     u8::try_from(all).unwrap_or(u8::MAX)
 }
 
-/// Returns an upper bound of the work of a packet through `layout`, with pieces of `grain`, and
-/// through the keys among `leaves`.
+/// Returns an upper bound of the work of a packet through `layout`, with pieces of `granularity`,
+/// and through the keys among `leaves`.
 ///
 /// A packet can pass several keys of one level, each with some of its bytes. So the keys of a level
 /// count as one that has the pieces of all.
-pub(super) fn of_packet(layout: &KLayout, grain: Grain, leaves: &[Leaf], on_demand: bool) -> u64 {
-    let mut packet = Packet::new(PACKET).pass(&Level::new(layout, grain));
+pub(super) fn of_packet(
+    layout: &KLayout,
+    granularity: Granularity,
+    leaves: &[Leaf],
+    on_demand: bool,
+) -> u64 {
+    let mut packet = Packet::new(PACKET).pass(&Level::new(layout, granularity));
     let (levels, is_all, several) = levels_below(leaves);
     if is_all {
         for level in levels.iter().flatten() {
@@ -105,7 +110,7 @@ fn levels_below(leaves: &[Leaf]) -> ([Option<Level>; MAX_LEVELS], bool, bool) {
             return (levels, false, true);
         }
         several |= inner.leaves.len() > 1;
-        let key = Level::new(inner.walked(), inner.grain);
+        let key = Level::new(inner.walked(), inner.granularity);
         *level = Some(level.map_or(key, |level: Level| level.join(key)));
         if inner.levels() > 1 {
             depth = depth.saturating_add(1);

@@ -22,7 +22,7 @@ use crate::{
 use core::mem::size_of;
 
 /// A description whose layout has the same shape as an earlier one: its other parts.
-pub(crate) struct Alike {
+pub(crate) struct SameLayout {
     /// The lkey of the only leaf.
     pub(crate) lkey: u32,
     /// The address of the block, or of the first range.
@@ -30,10 +30,10 @@ pub(crate) struct Alike {
     /// `true` if a request may name the unbound key by any tag.
     pub(crate) any_tag: bool,
     /// `true` if peers may invalidate the binding even if it has no remote access flag.
-    pub(crate) peers_end: bool,
+    pub(crate) remote_inv: bool,
 }
 
-impl Alike {
+impl SameLayout {
     /// Compares `block`, which is repeated `repeat_count` times in each dimension, with `old`.
     /// Returns [`None`] unless `block` describes the layout `old`, at any address.
     #[inline]
@@ -66,7 +66,7 @@ impl Alike {
             lkey,
             addr,
             any_tag: false,
-            peers_end: false,
+            remote_inv: false,
         }
     }
 
@@ -79,7 +79,7 @@ impl Alike {
             return None;
         };
         check_header(header).ok()?;
-        let alike = match header.kind {
+        let same = match header.kind {
             KIND_INTERLEAVED => {
                 let counts = (header.num_dims as usize).checked_mul(size_of::<u64>())?;
                 let (counts, block) = rest.split_at_checked(counts)?;
@@ -97,8 +97,8 @@ impl Alike {
         }?;
         Some(Self {
             any_tag: header.comp_mask & ANY_TAG != 0,
-            peers_end: header.comp_mask & REMOTE_INV != 0,
-            ..alike
+            remote_inv: header.comp_mask & REMOTE_INV != 0,
+            ..same
         })
     }
 }

@@ -2,11 +2,11 @@
 
 //! Calls that describe the layout of an earlier binding, at another address.
 //!
-//! `access/again.rs` does the same for work requests. Instead of making a new binding, a call
+//! `access/reuse.rs` does the same for work requests. Instead of making a new binding, a call
 //! changes the leaf and the address of the unused binding of the key. The key is then bound as
 //! with any other binding.
 
-use super::{alike::Alike, leaf::find_memory, Described, Key, Parts};
+use super::{leaf::find_memory, same_layout::SameLayout, Described, Key, Parts};
 use crate::{
     kernel_ext::rdma::{mr_key, Access},
     region::{
@@ -16,21 +16,21 @@ use crate::{
 };
 
 impl Key<'_> {
-    /// Describes the layout of the key's unused binding at another address. `alike` compares
+    /// Describes the layout of the key's unused binding at another address. `same` compares
     /// that layout with the description. Returns [`None`], with nothing changed, if they differ
     /// or if the description might be refused.
     #[inline]
-    pub(crate) fn describe_again(
+    pub(crate) fn describe_reused(
         &self,
         access: Access,
-        alike: impl FnOnce(&KLayout) -> Option<Alike>,
+        same: impl FnOnce(&KLayout) -> Option<SameLayout>,
     ) -> Option<Described<'_>> {
         if !supported(access) {
             return None;
         }
         let mut old = self.region.unused.take()?;
-        if alike(&old.layout)
-            .and_then(|alike| self.move_old(&mut old, access, &alike))
+        if same(&old.layout)
+            .and_then(|same| self.retarget_unused(&mut old, access, &same))
             .is_none()
         {
             drop(self.region.unused.put(old));
@@ -41,21 +41,21 @@ impl Key<'_> {
             binding: old.into(),
             rkey: None,
             any_tag: false,
-            is_again: true,
+            is_reused: true,
         })
     }
 
-    /// Gives the unused binding `old` the leaf and the address of `alike`, and pins the leaf.
+    /// Gives the unused binding `old` the leaf and the address of `same`, and pins the leaf.
     /// Returns [`None`] if that fails. `old` is then still unused, and its layout has the same
     /// shape.
-    fn move_old(&self, old: &mut Binding, access: Access, alike: &Alike) -> Option<()> {
+    fn retarget_unused(&self, old: &mut Binding, access: Access, same: &SameLayout) -> Option<()> {
         let Parts { pins, hw, .. } = self.parts().ok()?;
         let mut locked = pins.lock();
-        let Ok(Some(leaf)) = find_memory(hw, &locked.held(), alike.lkey, self.pd) else {
+        let Ok(Some(leaf)) = find_memory(hw, &locked.held(), same.lkey, self.pd) else {
             return None;
         };
-        old.renew(alike.addr, leaf, access, self.pd).ok()?;
-        match locked.pin(mr_key::index(alike.lkey)) {
+        old.retarget(same.addr, leaf, access, self.pd).ok()?;
+        match locked.pin(mr_key::index(same.lkey)) {
             Some(pin) => old.hold(pin),
             None => {
                 old.give_up();

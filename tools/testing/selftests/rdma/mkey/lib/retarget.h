@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Descriptions of one block or of a short list, drawn at random, whose fields can be changed. */
-#ifndef MKEY_TEST_ALIKE_H
-#define MKEY_TEST_ALIKE_H
+#ifndef MKEY_TEST_RETARGET_H
+#define MKEY_TEST_RETARGET_H
 
 #include <stdint.h>
 #include <stdio.h>
@@ -10,14 +10,14 @@
 #include "mkey_harness.h"
 #include "raw.h"
 
-#define ALIKE_ROOM 1024
-#define ALIKE_ZONE 4096
-#define ALIKE_ENTRIES 6
-#define ALIKE_HEADER 24			/* bytes of struct ib_uverbs_mkey_layout */
-#define ALIKE_RANGE 24			/* bytes of struct ib_uverbs_mkey_sge */
+#define RETARGET_ROOM 1024
+#define RETARGET_ZONE 4096
+#define RETARGET_ENTRIES 6
+#define RETARGET_HEADER 24			/* bytes of struct ib_uverbs_mkey_layout */
+#define RETARGET_RANGE 24			/* bytes of struct ib_uverbs_mkey_sge */
 
 /* the binds that moved a binding since the module was loaded, -1 if unknown */
-static inline long long alike_moved(const struct mkt_dev *dev)
+static inline long long retarget_moved(const struct mkt_dev *dev)
 {
 	bool here = mkt_dev_here(dev);
 	FILE *f = here ? fopen("/sys/kernel/debug/ib_mkey/counters", "r") : NULL;
@@ -25,7 +25,7 @@ static inline long long alike_moved(const struct mkt_dev *dev)
 	char line[128], name[64];
 
 	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "%63s %lld", name, &count) == 2 && !strcmp(name, "binds_again"))
+		if (sscanf(line, "%63s %lld", name, &count) == 2 && !strcmp(name, "binds_reused"))
 			moved = count;
 	if (f)
 		fclose(f);
@@ -34,10 +34,10 @@ static inline long long alike_moved(const struct mkt_dev *dev)
 }
 
 /* a description, and the parts of its request that vary */
-struct alike_text {
+struct retarget_text {
 	union {
-		uint8_t bytes[ALIKE_ROOM];
-		uint32_t words[ALIKE_ROOM / 4];
+		uint8_t bytes[RETARGET_ROOM];
+		uint32_t words[RETARGET_ROOM / 4];
 	};
 	size_t length;
 	unsigned int dims;
@@ -46,24 +46,24 @@ struct alike_text {
 	bool next_tag;
 };
 
-static inline uint64_t *alike_addr(struct alike_text *text, unsigned int i)
+static inline uint64_t *retarget_addr(struct retarget_text *text, unsigned int i)
 {
-	size_t at = ALIKE_HEADER + (text->dims ? 8 * text->dims : ALIKE_RANGE * i);
+	size_t at = RETARGET_HEADER + (text->dims ? 8 * text->dims : RETARGET_RANGE * i);
 
 	return (uint64_t *)(text->bytes + at);
 }
 
-static inline uint32_t *alike_lkey(struct alike_text *text, unsigned int i)
+static inline uint32_t *retarget_lkey(struct retarget_text *text, unsigned int i)
 {
-	return (uint32_t *)(alike_addr(text, i) + (text->dims ? 2 + IBMKEY_MAX_DIMS : 2));
+	return (uint32_t *)(retarget_addr(text, i) + (text->dims ? 2 + IBMKEY_MAX_DIMS : 2));
 }
 
 /* draws a block or a short list, mostly of few bytes and inside of the leaf from @addr on */
-static inline void alike_draw(struct alike_text *text, struct mkt_rng *rng, uint64_t addr,
-			      uint32_t lkey)
+static inline void retarget_draw(struct retarget_text *text, struct mkt_rng *rng, uint64_t addr,
+				 uint32_t lkey)
 {
-	uint64_t at = addr + mkt_between(rng, 512, ALIKE_ZONE);
-	struct ibmkey_range range[ALIKE_ENTRIES];
+	uint64_t at = addr + mkt_between(rng, 512, RETARGET_ZONE);
+	struct ibmkey_range range[RETARGET_ENTRIES];
 	uint64_t count[IBMKEY_MAX_DIMS];
 	struct ibmkey_block block = {
 		.addr = at,
@@ -87,7 +87,7 @@ static inline void alike_draw(struct alike_text *text, struct mkt_rng *rng, uint
 		bind.repeat_count = count;
 		bind.blocks = &block;
 	} else {
-		text->entries = mkt_between(rng, 1, ALIKE_ENTRIES);
+		text->entries = mkt_between(rng, 1, RETARGET_ENTRIES);
 		for (i = 0; i < text->entries; i++) {
 			range[i] = (struct ibmkey_range){
 				.addr = at + mkt_between(rng, 0, 200),
@@ -107,14 +107,14 @@ static inline void alike_draw(struct alike_text *text, struct mkt_rng *rng, uint
 	text->length = ibmkey_describe(&bind, text->bytes, sizeof(text->bytes));
 }
 
-static inline void alike_shift(struct alike_text *text, uint64_t by)
+static inline void retarget_shift(struct retarget_text *text, uint64_t by)
 {
 	for (unsigned int i = 0; i < text->entries; i++)
-		*alike_addr(text, i) += by;
+		*retarget_addr(text, i) += by;
 }
 
 /* binds by a call, whose structure has the fields of the header; returns an errno value */
-static inline int alike_call(struct ibv_mr *key, const struct alike_text *text)
+static inline int retarget_call(struct ibv_mr *key, const struct retarget_text *text)
 {
 	struct ib_uverbs_mkey_layout header;
 	struct ib_uverbs_mkey_bind bind;
@@ -124,8 +124,8 @@ static inline int alike_call(struct ibv_mr *key, const struct alike_text *text)
 
 	memcpy(&header, text->bytes, sizeof(header));
 	bind = (struct ib_uverbs_mkey_bind){
-		.entries = (uintptr_t)(text->bytes + ALIKE_HEADER + 8 * text->dims),
-		.repeat_count = text->dims ? (uintptr_t)(text->bytes + ALIKE_HEADER) : 0,
+		.entries = (uintptr_t)(text->bytes + RETARGET_HEADER + 8 * text->dims),
+		.repeat_count = text->dims ? (uintptr_t)(text->bytes + RETARGET_HEADER) : 0,
 		.kind = header.kind,
 		.num_entries = header.num_entries,
 		.entry_size = header.entry_size,
@@ -146,4 +146,4 @@ static inline int alike_call(struct ibv_mr *key, const struct alike_text *text)
 	return err;
 }
 
-#endif /* MKEY_TEST_ALIKE_H */
+#endif /* MKEY_TEST_RETARGET_H */

@@ -52,9 +52,9 @@ impl Binding {
 
 /// The memory for a binding that is being made: that of an unused binding, or none.
 #[derive(Default)]
-pub(crate) struct Room(Option<UniqueArc<Binding>>);
+pub(crate) struct UnusedMemory(Option<UniqueArc<Binding>>);
 
-impl Room {
+impl UnusedMemory {
     /// Uses the memory of `unused`, if there is an unused binding.
     pub(crate) fn new(unused: Option<UniqueArc<Binding>>) -> Self {
         Self(unused)

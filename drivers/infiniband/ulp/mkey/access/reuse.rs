@@ -3,7 +3,7 @@
 //! Work requests that bind a key to the layout of an earlier binding, at another address.
 //!
 //! A key keeps an unused binding, whose memory the next bind uses. The unused binding still has its
-//! layout (`region/binding/room.rs`). If a request describes that layout again, over one of the
+//! layout (`region/binding/unused.rs`). If a request describes that layout again, over one of the
 //! driver's MRs, the unused binding gets the new leaf and address, and the key is bound to it. Its
 //! range and its access flags are checked as those of any other binding.
 //!
@@ -25,13 +25,13 @@ use crate::{
     counters::{self, Count},
     kernel_ext::{
         rdma::{mr_key, Access, Pd},
-        sync::{lock::LockMany, srcu::Retired, users::Patience},
+        sync::{lock::LockMany, srcu::Retired, users::Timeout},
     },
-    key::{alike::Alike, leaf::find_memory},
+    key::{leaf::find_memory, same_layout::SameLayout},
     region::{
         binding::Binding,
         old::OldBindings,
-        rebind::Turn,
+        rebind::QueuedBind,
         rights::supported,
         Edit,
         Kind,
@@ -44,7 +44,7 @@ use kernel::{
 };
 
 /// A request to bind a key that may have an unused binding.
-struct Again<'a> {
+struct Reuse<'a> {
     mr: &'a Claimed,
     pd: &'a Pd,
     request: &'a KeyRequest<'a>,
@@ -55,9 +55,9 @@ struct Again<'a> {
     hw: &'a Hw,
 }
 
-impl Again<'_> {
-    /// Copies the description to `room`, unless the request contains it. Returns its bytes.
-    fn text<'t>(&'t self, held: &NoDereg<'_>, room: &'t mut Short<'_>) -> Option<&'t [u8]> {
+impl Reuse<'_> {
+    /// Copies the description to `buffer`, unless the request contains it. Returns its bytes.
+    fn text<'t>(&'t self, held: &NoDereg<'_>, buffer: &'t mut Short<'_>) -> Option<&'t [u8]> {
         let request = self.request;
         if request.length == 0 {
             return Some(request.inline);
@@ -66,7 +66,7 @@ impl Again<'_> {
             self.hw
                 .read_now(held, request.lkey, self.pd, request.addr, to)
         };
-        room.fill(request.length, read).ok()?
+        buffer.fill(request.length, read).ok()?
     }
 
     /// Gives the unused binding in `place` the leaf and the address of the description, and
@@ -75,7 +75,7 @@ impl Again<'_> {
         &self,
         edit: &mut Edit,
         place: &mut Option<UniqueArc<Binding>>,
-        room: &mut Short<'_>,
+        buffer: &mut Short<'_>,
     ) -> Option<Retired<Binding>> {
         let Self {
             mr,
@@ -89,42 +89,42 @@ impl Again<'_> {
         } = *self;
         let mut locked = pins.lock();
         let binding = place.as_mut()?;
-        let alike = Alike::of(self.text(&locked.held(), room)?, &binding.layout)?;
-        let turn = Turn {
+        let same = SameLayout::of(self.text(&locked.held(), buffer)?, &binding.layout)?;
+        let queued = QueuedBind {
             old,
             key: Some(request.rkey),
-            any_tag: alike.any_tag,
+            any_tag: same.any_tag,
             new_key: request.new_key,
-            patience: Patience::Bounded(0),
+            timeout: Timeout::After(0),
         };
-        if !locked.is_free(mr.index()) || region.check_turn(edit, &turn, mr).is_err() {
+        if !locked.is_unpinned(mr.index()) || region.check_queued(edit, &queued, mr).is_err() {
             return None;
         }
-        let Ok(Some(leaf)) = find_memory(hw, &locked.held(), alike.lkey, pd) else {
+        let Ok(Some(leaf)) = find_memory(hw, &locked.held(), same.lkey, pd) else {
             return None;
         };
-        binding.renew(alike.addr, leaf, access, pd).ok()?;
-        let Some(pin) = locked.pin(mr_key::index(alike.lkey)) else {
+        binding.retarget(same.addr, leaf, access, pd).ok()?;
+        let Some(pin) = locked.pin(mr_key::index(same.lkey)) else {
             binding.give_up();
             return None;
         };
         binding.hold(pin);
-        if alike.peers_end {
-            binding.let_peers_end();
+        if same.remote_inv {
+            binding.allow_remote_inv();
         }
         let new = place.take()?;
-        Some(region.take_turn(edit, &turn, mr, new.into()))
+        Some(region.bind_queued(edit, &queued, mr, new.into()))
     }
 
     /// Binds the key.
-    fn bind(&self, edit: &mut Edit, room: &mut Short<'_>) -> Option<()> {
+    fn bind(&self, edit: &mut Edit, buffer: &mut Short<'_>) -> Option<()> {
         let mut place = Some(self.region.unused.take()?);
         let bound = if self.region.binding.is_empty() {
             // The key stays unbound under `edit`, so no binding is replaced.
-            self.exchange(edit, &mut place, room).map(drop)
+            self.exchange(edit, &mut place, buffer).map(drop)
         } else {
-            let replace = || Ok(self.exchange(edit, &mut place, room).ok_or(EAGAIN));
-            let kept = self.old.keep(self.region.address(), replace);
+            let replace = || Ok(self.exchange(edit, &mut place, buffer).ok_or(EAGAIN));
+            let kept = self.old.replace_and_keep(self.region.address(), replace);
             kept.is_ok_and(|kept| kept.is_ok()).then_some(())
         };
         if let Some(unused) = place {
@@ -140,7 +140,7 @@ pub(super) fn bind(
     mr: &Claimed,
     pd: &Pd,
     request: &KeyRequest<'_>,
-    room: &mut Short<'_>,
+    buffer: &mut Short<'_>,
 ) -> Option<()> {
     let region = Region::exposed(mr)?;
     let Kind::Key { old, pins, hw, .. } = &region.kind else {
@@ -155,7 +155,7 @@ pub(super) fn bind(
     }
     let many = LockMany::new();
     let mut edit = many.try_lock(&region.edit)?;
-    let again = Again {
+    let reuse = Reuse {
         mr,
         pd,
         request,
@@ -165,12 +165,12 @@ pub(super) fn bind(
         pins,
         hw,
     };
-    let bound = again.bind(&mut edit, room);
+    let bound = reuse.bind(&mut edit, buffer);
     drop(edit);
     drop(many);
     bound?;
-    region.reap(old);
+    region.drop_idle(old);
     counters::add(Count::Bind, 1);
-    counters::add(Count::Again, 1);
+    counters::add(Count::Reuse, 1);
     Some(())
 }

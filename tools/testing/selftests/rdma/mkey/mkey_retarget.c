@@ -9,72 +9,72 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "alike_round.h"
+#include "retarget_round.h"
 
-FIXTURE(alike)
+FIXTURE(retarget)
 {
 	struct mkt_setup s;
-	struct alike a;
+	struct retarget a;
 };
 
-FIXTURE_VARIANT(alike)
+FIXTURE_VARIANT(retarget)
 {
 	bool call;			/* instead of requests */
 };
 
-FIXTURE_VARIANT_ADD(alike, request)
+FIXTURE_VARIANT_ADD(retarget, request)
 {
 };
 
-FIXTURE_VARIANT_ADD(alike, call)
+FIXTURE_VARIANT_ADD(retarget, call)
 {
 	.call = true,
 };
 
-static const struct mkt_wants alike_wants = {
+static const struct mkt_wants retarget_wants = {
 	.mtu = IBV_MTU_1024,
-	.host = 3 * ALIKE_ZONE,
-	.max_entries = ALIKE_ENTRIES,
+	.host = 3 * RETARGET_ZONE,
+	.max_entries = RETARGET_ENTRIES,
 };
 
-FIXTURE_SETUP(alike)
+FIXTURE_SETUP(retarget)
 {
 	self->a.s = &self->s;
 	self->a.call = variant->call;
 	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &alike_wants, _metadata->name));
-	ASSERT_EQ(0, alike_open(&self->a, &self->s));
+	ASSERT_EQ(0, mkt_setup(&self->s, &retarget_wants, _metadata->name));
+	ASSERT_EQ(0, retarget_open(&self->a, &self->s));
 }
 
-FIXTURE_TEARDOWN(alike)
+FIXTURE_TEARDOWN(retarget)
 {
-	EXPECT_EQ(0, alike_close(&self->a));
+	EXPECT_EQ(0, retarget_close(&self->a));
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
 /* layouts of any kind over the first leaf, and as many that differ from them */
-static void alike_rounds(struct alike *a, unsigned int all, bool moves,
-			 struct __test_metadata *_metadata)
+static void retarget_rounds(struct retarget *a, unsigned int all, bool moves,
+			    struct __test_metadata *_metadata)
 {
-	struct alike_rounds rounds = {};
-	struct alike_text first, text;
-	long long moved = alike_moved(&a->s->dev[1]);
+	struct retarget_rounds rounds = {};
+	struct retarget_text first, text;
+	long long moved = retarget_moved(&a->s->dev[1]);
 	unsigned int changes;
 
 	while (rounds.number < all) {
-		alike_draw(&first, &a->s->rng, a->addr, a->first->lkey);
+		retarget_draw(&first, &a->s->rng, a->addr, a->first->lkey);
 		text = first;
 		for (changes = mkt_between(&a->s->rng, 0, 2); changes; changes--)
-			alike_change(a, &text);
+			retarget_change(a, &text);
 		text.next_tag = mkt_rand(&a->s->rng) & 1;
-		alike_round(a, &first, &text, &rounds, _metadata);
+		retarget_round(a, &first, &text, &rounds, _metadata);
 	}
 	TH_LOG("%u bound, %u refused", rounds.bound, rounds.refused);
 	EXPECT_LT(all / 8, rounds.bound);
 	EXPECT_LT(all / 8, rounds.refused);
 	if (moved < 0)
 		return;
-	moved = alike_moved(&a->s->dev[1]) - moved;
+	moved = retarget_moved(&a->s->dev[1]) - moved;
 	TH_LOG("%lld bindings moved", moved);
 	if (moves) {
 		EXPECT_LT(all / 8, moved);
@@ -83,21 +83,21 @@ static void alike_rounds(struct alike *a, unsigned int all, bool moves,
 	}
 }
 
-TEST_F(alike, as_for_a_new_key)
+TEST_F(retarget, as_for_a_new_key)
 {
-	alike_rounds(&self->a, mkt_rounds(4000, 400), true, _metadata);
+	retarget_rounds(&self->a, mkt_rounds(4000, 400), true, _metadata);
 }
 
 /* no field of a description goes without a comparison: each word in turn is another one */
-TEST_F(alike, each_word)
+TEST_F(retarget, each_word)
 {
 	static const uint32_t others[] = { 1, -1, 1 << 8, 1 << 31 };
 	unsigned int word, other, drawn[2] = {}, kind;
-	struct alike_rounds rounds = {};
-	struct alike_text first, text;
+	struct retarget_rounds rounds = {};
+	struct retarget_text first, text;
 
 	while (!drawn[0] || !drawn[1]) {
-		alike_draw(&first, &self->s.rng, self->a.addr, self->a.first->lkey);
+		retarget_draw(&first, &self->s.rng, self->a.addr, self->a.first->lkey);
 		kind = first.dims != 0;
 		if (drawn[kind] || (!kind && first.entries < 2))
 			continue;
@@ -106,7 +106,7 @@ TEST_F(alike, each_word)
 			for (other = 0; other < sizeof(others) / sizeof(*others); other++) {
 				text = first;
 				text.words[word] += others[other];
-				alike_round(&self->a, &first, &text, &rounds, _metadata);
+				retarget_round(&self->a, &first, &text, &rounds, _metadata);
 			}
 		}
 	}
@@ -115,8 +115,8 @@ TEST_F(alike, each_word)
 	EXPECT_LT(0, rounds.refused);
 }
 
-struct alike_thread {
-	struct alike *self;
+struct retarget_thread {
+	struct retarget *self;
 	pthread_t tid;
 	atomic_uint lkey;		/* of an MR that may be gone */
 	atomic_bool stop;
@@ -126,23 +126,23 @@ struct alike_thread {
 };
 
 /* binds one layout over an MR that stays and over one that goes, in turn */
-static void *alike_loop(void *arg)
+static void *retarget_loop(void *arg)
 {
-	struct alike_thread *thread = arg;
-	struct alike *self = thread->self;
-	struct alike_text text;
+	struct retarget_thread *thread = arg;
+	struct retarget *self = thread->self;
+	struct retarget_text text;
 	struct mkt_rng rng;
 	unsigned int turn;
 	int status;
 
-	mkt_rng_init(&rng, "alike_loop");
+	mkt_rng_init(&rng, "retarget_loop");
 	for (turn = 0; !thread->err && !atomic_load(&thread->stop); turn++) {
 		if (turn % 64 == 0)
-			alike_draw(&text, &rng, self->addr, self->first->lkey);
+			retarget_draw(&text, &rng, self->addr, self->first->lkey);
 		for (unsigned int i = 0; i < text.entries; i++)
-			*alike_lkey(&text, i) = turn & 1 ? atomic_load(&thread->lkey) :
+			*retarget_lkey(&text, i) = turn & 1 ? atomic_load(&thread->lkey) :
 							   self->leaf[WHOLE]->lkey;
-		status = alike_execute(self, self->s->key[1], &text);
+		status = retarget_execute(self, self->s->key[1], &text);
 		if (!status) {
 			thread->bound++;
 		} else if (self->call && turn & 1) {
@@ -160,19 +160,19 @@ static void *alike_loop(void *arg)
 }
 
 /* MRs are deregistered, moved and registered while bindings move to them and away */
-TEST_F(alike, leaves_go)
+TEST_F(retarget, leaves_go)
 {
 	unsigned int i, turns, gone = 0, busy = 0, rounds = mkt_rounds(3000, 200);
-	struct alike_thread thread = { .self = &self->a };
+	struct retarget_thread thread = { .self = &self->a };
 	struct ibv_mr *mr;
 	int ret;
 
 	MKT_ONE_MACHINE(self->s.dev);
 	atomic_store(&thread.lkey, self->a.leaf[WHOLE]->lkey);
-	ASSERT_EQ(0, pthread_create(&thread.tid, NULL, alike_loop, &thread));
+	ASSERT_EQ(0, pthread_create(&thread.tid, NULL, retarget_loop, &thread));
 	for (i = 0; i < rounds; i++) {
 		mkt_alive();
-		mr = ibv_reg_mr(self->s.dev[1].pd, self->a.host, 2 * ALIKE_ZONE, MKT_ACCESS_ALL);
+		mr = ibv_reg_mr(self->s.dev[1].pd, self->a.host, 2 * RETARGET_ZONE, MKT_ACCESS_ALL);
 		ASSERT_NE(NULL, mr);
 		atomic_store(&thread.lkey, mr->lkey);
 		if (i & 1) {
@@ -197,75 +197,75 @@ TEST_F(alike, leaves_go)
 	EXPECT_LT(rounds / 8, thread.bound);
 }
 
-FIXTURE(alike_leaf)
+FIXTURE(retarget_leaf)
 {
 	struct mkt_setup s;
-	struct alike a;
+	struct retarget a;
 };
 
-FIXTURE_VARIANT(alike_leaf)
+FIXTURE_VARIANT(retarget_leaf)
 {
 	mkt_leaf_maker make;
 	bool moves;
 };
 
-FIXTURE_VARIANT_ADD(alike_leaf, other_addresses)
+FIXTURE_VARIANT_ADD(retarget_leaf, other_addresses)
 {
 	.make = mkt_leaf_iova,
 	.moves = true,
 };
 
-FIXTURE_VARIANT_ADD(alike_leaf, device_memory)
+FIXTURE_VARIANT_ADD(retarget_leaf, device_memory)
 {
 	.make = mkt_leaf_dm_host,
 };
 
-FIXTURE_VARIANT_ADD(alike_leaf, dma_buf)
+FIXTURE_VARIANT_ADD(retarget_leaf, dma_buf)
 {
 	.make = mkt_leaf_udmabuf,
 	.moves = true,
 };
 
-FIXTURE_VARIANT_ADD(alike_leaf, dma_buf_of_device_memory)
+FIXTURE_VARIANT_ADD(retarget_leaf, dma_buf_of_device_memory)
 {
 	.make = mkt_leaf_dm_export,
 	.moves = true,
 };
 
-FIXTURE_VARIANT_ADD(alike_leaf, on_demand)
+FIXTURE_VARIANT_ADD(retarget_leaf, on_demand)
 {
 	.make = mkt_leaf_odp,
 };
 
-FIXTURE_SETUP(alike_leaf)
+FIXTURE_SETUP(retarget_leaf)
 {
 	int err;
 
 	self->a.s = &self->s;
 	MKT_OPEN_EXTENDED(self->s.dev);
 	MKT_ONE_MACHINE(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &alike_wants, _metadata->name));
-	ASSERT_EQ(0, alike_open(&self->a, &self->s));
-	err = alike_over(&self->a, variant->make);
+	ASSERT_EQ(0, mkt_setup(&self->s, &retarget_wants, _metadata->name));
+	ASSERT_EQ(0, retarget_open(&self->a, &self->s));
+	err = retarget_over(&self->a, variant->make);
 	if (err == ENODEV || err == EOPNOTSUPP)
 		SKIP(return, "no such memory");
 	ASSERT_EQ(0, err);
 }
 
-FIXTURE_TEARDOWN(alike_leaf)
+FIXTURE_TEARDOWN(retarget_leaf)
 {
-	EXPECT_EQ(0, alike_close(&self->a));
+	EXPECT_EQ(0, retarget_close(&self->a));
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
 /* bindings over device memory, and over pages that come on demand, are never moved */
-TEST_F(alike_leaf, as_for_a_new_key)
+TEST_F(retarget_leaf, as_for_a_new_key)
 {
 	unsigned int call;
 
 	for (call = 0; call < 2; call++) {
 		self->a.call = call;
-		alike_rounds(&self->a, mkt_rounds(1500, 150), variant->moves, _metadata);
+		retarget_rounds(&self->a, mkt_rounds(1500, 150), variant->moves, _metadata);
 	}
 }
 

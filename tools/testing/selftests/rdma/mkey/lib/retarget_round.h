@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Rounds of mkey_alike: a description is executed for a key that had nearly the same layout
+ * Rounds of mkey_retarget: a description is executed for a key that had nearly the same layout
  * before, and for a new key. Both must have the same result.
  */
-#ifndef MKEY_TEST_ALIKE_ROUND_H
-#define MKEY_TEST_ALIKE_ROUND_H
+#ifndef MKEY_TEST_RETARGET_ROUND_H
+#define MKEY_TEST_RETARGET_ROUND_H
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "alike.h"
+#include "retarget.h"
 #include "matrix.h"
 #include "mkey_harness.h"
 #include "request.h"
@@ -19,7 +19,7 @@
 #define MOST 512
 #define OWN 1				/* stands for the lkey of the key itself */
 
-enum alike_leaf {
+enum retarget_leaf {
 	WHOLE,
 	HALF,				/* the first page */
 	READ_ONLY,
@@ -30,7 +30,7 @@ enum alike_leaf {
 	LEAVES,
 };
 
-struct alike {
+struct retarget {
 	struct mkt_setup *s;
 	struct mkt_request text;
 	struct ibv_pd *pd;
@@ -43,7 +43,7 @@ struct alike {
 };
 
 /* an MR of a dma-buf with @size random bytes and the addresses from @addr on, or NULL */
-static inline struct ibv_mr *alike_dma_buf(struct alike *self, size_t size, uint64_t addr)
+static inline struct ibv_mr *retarget_dma_buf(struct retarget *self, size_t size, uint64_t addr)
 {
 	const struct mkt_dev *dev = self->s->dev;
 	struct ibv_mr *mr = NULL;
@@ -54,7 +54,7 @@ static inline struct ibv_mr *alike_dma_buf(struct alike *self, size_t size, uint
 	/* a descriptor is one of this machine */
 	if (!mkt_dev_here(&dev[0]) || !mkt_dev_here(&dev[1]))
 		return NULL;
-	memfd = memfd_create("alike", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	memfd = memfd_create("retarget", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (memfd < 0)
 		return NULL;
 	for (at = 0; at < size; at += sizeof(bytes)) {
@@ -73,43 +73,44 @@ static inline struct ibv_mr *alike_dma_buf(struct alike *self, size_t size, uint
 }
 
 /* @s has memory of three zones on side 1, and a key there */
-static inline int alike_open(struct alike *self, struct mkt_setup *s)
+static inline int retarget_open(struct retarget *self, struct mkt_setup *s)
 {
 	struct ibv_pd *pd = s->dev[1].pd;
 	uint64_t addr = s->arena[1].leaf[0].addr;
-	struct ibmkey_range all = { .addr = addr, .length = 2 * ALIKE_ZONE };
+	struct ibmkey_range all = { .addr = addr, .length = 2 * RETARGET_ZONE };
 	unsigned int i;
 	int err;
 
 	self->s = s;
 	self->host = (uint8_t *)(uintptr_t)addr;
 	self->addr = addr;
-	self->length = 2 * ALIKE_ZONE;
-	err = mkt_request_init(&self->text, pd, ALIKE_ROOM);
+	self->length = 2 * RETARGET_ZONE;
+	err = mkt_request_init(&self->text, pd, RETARGET_ROOM);
 	if (err)
 		return err;
-	mkt_rand_bytes(&s->rng, self->host, 2 * ALIKE_ZONE);
+	mkt_rand_bytes(&s->rng, self->host, 2 * RETARGET_ZONE);
 	self->pd = ibv_alloc_pd(s->dev[1].ctx);
 	if (!self->pd)
 		return errno;
-	self->leaf[WHOLE] = ibv_reg_mr(pd, self->host, 2 * ALIKE_ZONE, MKT_ACCESS_ALL);
-	self->leaf[HALF] = ibv_reg_mr(pd, self->host, ALIKE_ZONE, MKT_ACCESS_ALL);
-	self->leaf[READ_ONLY] = ibv_reg_mr(pd, self->host, 2 * ALIKE_ZONE, IBV_ACCESS_REMOTE_READ);
-	self->leaf[FOREIGN] = ibv_reg_mr(self->pd, self->host, 2 * ALIKE_ZONE, MKT_ACCESS_ALL);
+	self->leaf[WHOLE] = ibv_reg_mr(pd, self->host, 2 * RETARGET_ZONE, MKT_ACCESS_ALL);
+	self->leaf[HALF] = ibv_reg_mr(pd, self->host, RETARGET_ZONE, MKT_ACCESS_ALL);
+	self->leaf[READ_ONLY] = ibv_reg_mr(pd, self->host, 2 * RETARGET_ZONE,
+					   IBV_ACCESS_REMOTE_READ);
+	self->leaf[FOREIGN] = ibv_reg_mr(self->pd, self->host, 2 * RETARGET_ZONE, MKT_ACCESS_ALL);
 	self->leaf[NESTED] = ibmkey_alloc(pd, 1);
 	for (i = 0; i <= NESTED; i++)
 		if (!self->leaf[i])
 			return errno;
-	self->leaf[ON_DEMAND] = ibv_reg_mr(pd, self->host, 2 * ALIKE_ZONE,
+	self->leaf[ON_DEMAND] = ibv_reg_mr(pd, self->host, 2 * RETARGET_ZONE,
 					   MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
-	self->leaf[DMA_BUF] = alike_dma_buf(self, 2 * ALIKE_ZONE, addr);
+	self->leaf[DMA_BUF] = retarget_dma_buf(self, 2 * RETARGET_ZONE, addr);
 	self->first = self->leaf[WHOLE];
 	all.lkey = self->leaf[WHOLE]->lkey;
 	return ibmkey_bind_list(self->leaf[NESTED], MKT_ACCESS_ALL, 1, &all);
 }
 
 /* the first layouts are over the last leaf of side 1, which @make adds */
-static inline int alike_over(struct alike *self, mkt_leaf_maker make)
+static inline int retarget_over(struct retarget *self, mkt_leaf_maker make)
 {
 	struct mkt_arena *arena = &self->s->arena[1];
 	int err = make(arena) ?: mkt_arena_fill(arena, &self->s->rng);
@@ -124,7 +125,7 @@ static inline int alike_over(struct alike *self, mkt_leaf_maker make)
 	return 0;
 }
 
-static inline int alike_close(struct alike *self)
+static inline int retarget_close(struct retarget *self)
 {
 	unsigned int i;
 	int err = 0;
@@ -140,7 +141,7 @@ static inline int alike_close(struct alike *self)
 	return err;
 }
 
-static inline uint32_t alike_other_lkey(struct alike *self)
+static inline uint32_t retarget_other_lkey(struct retarget *self)
 {
 	unsigned int which = mkt_between(&self->s->rng, 0, LEAVES + 2);
 
@@ -153,7 +154,7 @@ static inline uint32_t alike_other_lkey(struct alike *self)
 }
 
 /* changes nothing or little */
-static inline void alike_change(struct alike *self, struct alike_text *text)
+static inline void retarget_change(struct retarget *self, struct retarget_text *text)
 {
 	static const unsigned int flags[] = {
 		0, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND,
@@ -167,19 +168,19 @@ static inline void alike_change(struct alike *self, struct alike_text *text)
 
 	switch (mkt_between(rng, 0, 9)) {
 	case 0:
-		alike_shift(text, mkt_between(rng, 0, 2 * ALIKE_ZONE) - ALIKE_ZONE);
+		retarget_shift(text, mkt_between(rng, 0, 2 * RETARGET_ZONE) - RETARGET_ZONE);
 		break;
 	case 1:
 		/* close to the end of the leaf, or to its beginning */
-		alike_shift(text, end - *alike_addr(text, 0) - mkt_between(rng, 0, 300));
+		retarget_shift(text, end - *retarget_addr(text, 0) - mkt_between(rng, 0, 300));
 		break;
 	case 2:
-		alike_shift(text, self->addr - *alike_addr(text, 0) +
+		retarget_shift(text, self->addr - *retarget_addr(text, 0) +
 				  mkt_between(rng, 0, 200) - 100);
 		break;
 	case 3:
 		/* around the end of the address space */
-		alike_shift(text, mkt_between(rng, 0, 400) - 200 - *alike_addr(text, 0));
+		retarget_shift(text, mkt_between(rng, 0, 400) - 200 - *retarget_addr(text, 0));
 		break;
 	case 4:
 		text->words[mkt_between(rng, 0, text->length / 4 - 1)] +=
@@ -189,12 +190,13 @@ static inline void alike_change(struct alike *self, struct alike_text *text)
 		text->bytes[mkt_between(rng, 0, text->length - 1)] ^= 1 << mkt_between(rng, 0, 7);
 		break;
 	case 6:
-		lkey = alike_other_lkey(self);
+		lkey = retarget_other_lkey(self);
 		for (i = 0; i < text->entries; i++)
-			*alike_lkey(text, i) = lkey;
+			*retarget_lkey(text, i) = lkey;
 		break;
 	case 7:
-		*alike_lkey(text, mkt_between(rng, 0, text->entries - 1)) = alike_other_lkey(self);
+		i = mkt_between(rng, 0, text->entries - 1);
+		*retarget_lkey(text, i) = retarget_other_lkey(self);
 		break;
 	case 8:
 		text->access = flags[mkt_between(rng, 0, sizeof(flags) / sizeof(*flags) - 1)];
@@ -205,7 +207,7 @@ static inline void alike_change(struct alike *self, struct alike_text *text)
 }
 
 /* the result of a request, and of a READ of all bytes if it was executed */
-struct alike_result {
+struct retarget_result {
 	int status;
 	int error;
 	uint32_t entry;
@@ -214,19 +216,19 @@ struct alike_result {
 	uint8_t bytes[MOST];
 };
 
-static inline int alike_execute(struct alike *self, struct ibv_mr *key,
-				const struct alike_text *text)
+static inline int retarget_execute(struct retarget *self, struct ibv_mr *key,
+				   const struct retarget_text *text)
 {
-	struct alike_text own = *text;
+	struct retarget_text own = *text;
 	struct ibmkey_info info;
 	struct ibmkey_wr wr;
 	int status;
 
 	for (unsigned int i = 0; i < own.entries; i++)
-		if (*alike_lkey(&own, i) == OWN)
-			*alike_lkey(&own, i) = key->lkey;
+		if (*retarget_lkey(&own, i) == OWN)
+			*retarget_lkey(&own, i) = key->lkey;
 	if (self->call)
-		return alike_call(key, &own);
+		return retarget_call(key, &own);
 	memcpy(self->text.text, own.bytes, own.length);
 	self->text.length = own.length;
 	wr = mkt_request_wr(&self->text, key);
@@ -241,9 +243,9 @@ static inline int alike_execute(struct alike *self, struct ibv_mr *key,
 	return status;
 }
 
-static inline void alike_result(struct alike *self, struct ibv_mr *key,
-				const struct alike_text *text, struct alike_result *result,
-				struct __test_metadata *_metadata)
+static inline void retarget_result(struct retarget *self, struct ibv_mr *key,
+				   const struct retarget_text *text, struct retarget_result *result,
+				   struct __test_metadata *_metadata)
 {
 	uint8_t *to = (uint8_t *)(uintptr_t)self->s->plain[0].addr;
 	struct mkt_wr wr = {
@@ -253,7 +255,7 @@ static inline void alike_result(struct alike *self, struct ibv_mr *key,
 	};
 
 	memset(result, 0, sizeof(*result));
-	result->status = alike_execute(self, key, text);
+	result->status = retarget_execute(self, key, text);
 	if (result->status && self->call)
 		return;
 	if (result->status) {
@@ -279,7 +281,7 @@ static inline void alike_result(struct alike *self, struct ibv_mr *key,
 }
 
 /* the structure has padding */
-static inline bool alike_same(const struct ibmkey_info *a, const struct ibmkey_info *b)
+static inline bool retarget_same(const struct ibmkey_info *a, const struct ibmkey_info *b)
 {
 	return a->comp_mask == b->comp_mask && a->length == b->length && a->kind == b->kind &&
 	       a->access == b->access && a->max_entries == b->max_entries &&
@@ -288,7 +290,7 @@ static inline bool alike_same(const struct ibmkey_info *a, const struct ibmkey_i
 }
 
 /* the results of a round, and how many rounds ended in each way */
-struct alike_rounds {
+struct retarget_rounds {
 	unsigned int number, bound, refused;
 };
 
@@ -296,27 +298,27 @@ struct alike_rounds {
  * Binds the key to @first, so that it has the memory of such a binding, and executes @text for the
  * key and for a new one.
  */
-static inline void alike_round(struct alike *self, const struct alike_text *first,
-			       const struct alike_text *text, struct alike_rounds *rounds,
-			       struct __test_metadata *_metadata)
+static inline void retarget_round(struct retarget *self, const struct retarget_text *first,
+				  const struct retarget_text *text, struct retarget_rounds *rounds,
+				  struct __test_metadata *_metadata)
 {
 	struct ibv_mr *key = self->s->key[1], *other;
-	struct alike_result again, fresh;
+	struct retarget_result again, fresh;
 	struct ibmkey_info before, after;
 
 	mkt_alive();
 	/* The second bind leaves the memory of the first one to the key. */
-	ASSERT_EQ(IBV_WC_SUCCESS, alike_execute(self, key, first));
+	ASSERT_EQ(IBV_WC_SUCCESS, retarget_execute(self, key, first));
 	if (mkt_rand(&self->s->rng) & 1) {
-		ASSERT_EQ(IBV_WC_SUCCESS, alike_execute(self, key, first));
+		ASSERT_EQ(IBV_WC_SUCCESS, retarget_execute(self, key, first));
 	} else {
 		ASSERT_EQ(0, ibmkey_unbind(key));
 	}
 	ASSERT_EQ(0, ibmkey_query(key, &before));
-	alike_result(self, key, text, &again, _metadata);
-	other = ibmkey_alloc(self->s->dev[1].pd, ALIKE_ENTRIES);
+	retarget_result(self, key, text, &again, _metadata);
+	other = ibmkey_alloc(self->s->dev[1].pd, RETARGET_ENTRIES);
 	ASSERT_NE(NULL, other);
-	alike_result(self, other, text, &fresh, _metadata);
+	retarget_result(self, other, text, &fresh, _metadata);
 	ASSERT_EQ(fresh.status, again.status)
 	{
 		TH_LOG("round %u: %d, %d for a new key, %d, %d again", rounds->number,
@@ -325,11 +327,11 @@ static inline void alike_round(struct alike *self, const struct alike_text *firs
 	ASSERT_EQ(fresh.error, again.error);
 	ASSERT_EQ(fresh.entry, again.entry);
 	ASSERT_EQ(fresh.read, again.read);
-	ASSERT_TRUE(alike_same(&fresh.info, &again.info));
+	ASSERT_TRUE(retarget_same(&fresh.info, &again.info));
 	ASSERT_EQ(0, memcmp(fresh.bytes, again.bytes, sizeof(fresh.bytes)));
 	if (again.status) {
 		ASSERT_EQ(0, ibmkey_query(key, &after));
-		ASSERT_TRUE(alike_same(&before, &after));
+		ASSERT_TRUE(retarget_same(&before, &after));
 		rounds->refused++;
 	} else {
 		rounds->bound++;
@@ -338,4 +340,4 @@ static inline void alike_round(struct alike *self, const struct alike_text *firs
 	ASSERT_EQ(0, ibv_dereg_mr(other));
 }
 
-#endif /* MKEY_TEST_ALIKE_ROUND_H */
+#endif /* MKEY_TEST_RETARGET_ROUND_H */
