@@ -175,12 +175,15 @@ impl BaseMr for Base {
 
     #[inline(always)]
     fn copy_row(&self, row: Row, payload: Payload<'_>) -> Result {
-        if self.source == PageSource::Pinned && row.count == 1 {
-            // SAFETY: By the type invariant, and by the kind of pages.
-            let mut table = unsafe { PageTable::new(self.mr) };
-            return copy_piece(&mut table, &row, &payload);
+        match self.source {
+            PageSource::Pinned if row.count == 1 => {
+                // SAFETY: By the type invariant, and by the kind of pages.
+                let mut table = unsafe { PageTable::new(self.mr) };
+                copy_piece(&mut table, &row, &payload)
+            }
+            PageSource::AllMemory if is_mapped(&row) => copy_mapped(&row, &payload),
+            _ => self.copy_many(row, payload),
         }
-        self.copy_many(row, payload)
     }
 
     fn atomic_op(
@@ -239,6 +242,18 @@ fn is_mapped(row: &Row) -> bool {
     row.count == 1 && row.addr >= PAGE_SIZE as u64
 }
 
+/// Copies between `row`, which [`is_mapped`] in the MR of all memory, and `payload`.
+#[inline(always)]
+fn copy_mapped(row: &Row, payload: &Payload<'_>) -> Result {
+    payload.check_piece(row)?;
+    // As `ib_virt_dma_to_ptr()` does for a device without DMA: the kernel has all memory mapped
+    // at these addresses.
+    // SAFETY: The kernel user that gave the addresses owns the memory there. A packet is never
+    // part of an MR's memory.
+    unsafe { payload.copy_bytes(row.addr as *mut u8, payload.at(row.at), row.len as usize) };
+    Ok(())
+}
+
 /// The number of bytes of a page.
 pub(super) const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -254,7 +269,7 @@ impl CopyPages for Pages<'_> {
     fn copy(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
         match self.base.source {
             PageSource::Pinned => self.copy_pages(row, payload),
-            PageSource::AllMemory if is_mapped(&row) => self.copy_mapped(&row, payload),
+            PageSource::AllMemory if is_mapped(&row) => copy_mapped(&row, payload),
             _ => self.copy_other(Row { ..row }, payload),
         }
     }
@@ -358,18 +373,6 @@ impl Pages<'_> {
         Ok(())
     }
 
-    /// Copies between `row`, which [`is_mapped`] in the MR of all memory, and `payload`.
-    #[inline(always)]
-    fn copy_mapped(&self, row: &Row, payload: &mut Payload<'_>) -> Result {
-        payload.check_piece(row)?;
-        // As `ib_virt_dma_to_ptr()` does for a device without DMA: the kernel has all memory mapped
-        // at these addresses.
-        // SAFETY: The kernel user that gave the addresses owns the memory there. A packet is never
-        // part of an MR's memory.
-        unsafe { payload.copy_bytes(row.addr as *mut u8, payload.at(row.at), row.len as usize) };
-        Ok(())
-    }
-
     /// Copies rows of an MR whose entries are not whole pages. `delta` is added to their addresses.
     #[inline(never)]
     fn copy_each(
@@ -382,7 +385,7 @@ impl Pages<'_> {
             let addr = row.addr.wrapping_add(delta);
             let row = Row { addr, ..row };
             match self.base.source {
-                PageSource::AllMemory if is_mapped(&row) => self.copy_mapped(&row, payload)?,
+                PageSource::AllMemory if is_mapped(&row) => copy_mapped(&row, payload)?,
                 _ => self.copy_other(row, payload)?,
             }
         }
