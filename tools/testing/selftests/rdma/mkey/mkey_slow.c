@@ -274,4 +274,32 @@ TEST_F(slow, killed)
 	self->mr = NULL;
 }
 
+/* A process that maps the device of an earlier test keeps it. The next test gets another one. */
+TEST(device_of_an_earlier_test)
+{
+	struct mkt_slow old, slow;
+	int fd[2], err;
+	pid_t pid;
+	char c;
+
+	err = mkt_slow_open(&old, PAGE);
+	if (err == ENOENT || err == ENXIO)
+		SKIP(return, "no network block devices");
+	ASSERT_EQ(0, err);
+	ASSERT_EQ(0, pipe(fd));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		close(fd[1]);
+		_exit(read(fd[0], &c, 1));
+	}
+	close(fd[0]);
+	mkt_slow_close(&old);
+	ASSERT_EQ(0, mkt_slow_open(&slow, PAGE));
+	EXPECT_EQ(1, pread(slow.fd, &c, 1, 0));
+	mkt_slow_close(&slow);
+	close(fd[1]);
+	EXPECT_EQ(pid, waitpid(pid, NULL, 0));
+}
+
 TEST_HARNESS_MAIN

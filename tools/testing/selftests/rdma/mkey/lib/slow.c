@@ -89,6 +89,20 @@ static void *slow_server(void *arg)
 	return NULL;
 }
 
+/*
+ * Returns true if an earlier server's settings are left, or another server is there. The kernel
+ * forgets the settings when the last process releases the device. The memory of a process that has
+ * ended can keep the device longer, as long as an access of a driver uses the memory. NBD_DO_IT
+ * fails until then. The result does not change while this process has the device open.
+ */
+static bool slow_occupied(unsigned int number)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/sys/block/nbd%u/pid", number);
+	return !access(path, F_OK);
+}
+
 /* attaches the first unused device */
 static int slow_attach(struct mkt_slow *slow)
 {
@@ -101,10 +115,12 @@ static int slow_attach(struct mkt_slow *slow)
 		slow->fd = open(path, O_RDWR | O_CLOEXEC);
 		if (slow->fd < 0)
 			return errno;
-		if (!ioctl(slow->fd, NBD_SET_BLKSIZE, (unsigned long)SLOW_BLOCK) &&
-		    !ioctl(slow->fd, NBD_SET_SIZE_BLOCKS,
-			   (unsigned long)(slow->size / SLOW_BLOCK)) &&
-		    !ioctl(slow->fd, NBD_SET_SOCK, slow->socket[0]))
+		if (slow_occupied(i))
+			errno = EBUSY;
+		else if (!ioctl(slow->fd, NBD_SET_BLKSIZE, (unsigned long)SLOW_BLOCK) &&
+			 !ioctl(slow->fd, NBD_SET_SIZE_BLOCKS,
+				(unsigned long)(slow->size / SLOW_BLOCK)) &&
+			 !ioctl(slow->fd, NBD_SET_SOCK, slow->socket[0]))
 			return 0;
 		err = errno;
 		close(slow->fd);
