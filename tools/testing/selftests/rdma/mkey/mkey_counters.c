@@ -326,7 +326,7 @@ TEST_F(rebound, shorter)
 	EXPECT_COUNT("binds", 1);
 	mkt_slow_hold(&self->slow, true);
 	ASSERT_EQ(0, mkt_post_send(&self->s.pair.end[0], &wr, 1));
-	ASSERT_EQ(0, mkt_slow_wait(&self->slow));
+	ASSERT_EQ(0, mkt_slow_wait(&self->slow, 1));
 	range.addr = plain[1].addr;
 	range.length = PAGE;
 	range.lkey = plain[1].mr->lkey;

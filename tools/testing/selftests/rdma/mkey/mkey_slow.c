@@ -115,7 +115,7 @@ static const char *slow_round(struct mkt_setup *s, struct mkt_slow *slow,
 	mkt_slow_hold(slow, true);
 	if (mkt_post_send(&s->pair.end[0], &wr, 1))
 		wrong = "the post";
-	else if (mkt_slow_wait(slow))
+	else if (mkt_slow_wait(slow, 1))
 		wrong = ibv_poll_cq(s->pair.end[0].cq, 1, &wc) == 1 ?
 			ibv_wc_status_str(wc.status) :
 			"the access: it neither waits for a page nor ends";

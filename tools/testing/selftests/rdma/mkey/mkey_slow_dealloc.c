@@ -114,7 +114,7 @@ TEST_F(slow_dealloc, during_an_invalidation)
 	sem_init(&self->start, 0, 0);
 	ASSERT_EQ(0, pthread_create(&self->tid, NULL, slow_dealloc_thread, self));
 	mkt_slow_hold(&self->slow, true);
-	err = mkt_post_send(&s->pair.end[0], &wr, 1) ?: mkt_slow_wait(&self->slow);
+	err = mkt_post_send(&s->pair.end[0], &wr, 1) ?: mkt_slow_wait(&self->slow, 1);
 	if (!err)
 		err = mkt_post_send(&s->pair.end[1], &inv, 1);
 	sem_post(&self->start);

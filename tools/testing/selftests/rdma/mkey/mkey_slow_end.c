@@ -56,7 +56,7 @@ TEST_F(slow_request, queue_ends_before_a_request)
 		ASSERT_EQ(0, slow_write(self, &self->s.pair, 0,
 					(uintptr_t)self->slow.map + end * PAGE,
 					self->mr[1]->rkey));
-		ASSERT_EQ(0, mkt_slow_wait(&self->slow));
+		ASSERT_EQ(0, mkt_slow_wait(&self->slow, 1));
 		EXPECT_EQ(0, ibmkey_post_bind(qp->qp, &wr, 2, IBV_SEND_SIGNALED));
 		EXPECT_EQ(0, slow_end(self, qp, end));
 		if (end == TO_ERR) {
@@ -139,7 +139,7 @@ TEST_F(slow_request, queue_ends_during_a_request)
 		ASSERT_EQ(0, ibmkey_bind_list(self->key, MKT_ACCESS_ALL, 1, &slow));
 		mkt_slow_hold(&self->slow, true);
 		ASSERT_EQ(0, slow_write(self, &self->s.pair, 1, 0, self->key->rkey));
-		ASSERT_EQ(0, mkt_slow_wait(&self->slow));
+		ASSERT_EQ(0, mkt_slow_wait(&self->slow, 1));
 		slow_run(&self->thread[0], slow_rebind, self);
 		usleep(PAUSE);
 		wr = slow_bind(self, slow_plain(self, NEW));
@@ -212,8 +212,8 @@ TEST_F(slow_request, queues_are_destroyed_during_long_accesses)
 	mkt_slow_hold(&self->slow, true);
 	EXPECT_EQ(0, slow_write(self, &self->other, 1, 0, self->key->rkey));
 	EXPECT_EQ(0, mkt_post_send(&ud.end[0], &send, 1));
-	EXPECT_EQ(0, mkt_slow_wait(&self->slow));
-	usleep(PAUSE);
+	/* each access is in progress */
+	EXPECT_EQ(0, mkt_slow_wait(&self->slow, 2));
 	slow_run(&self->thread[0], slow_destroy, &self->other.end[0]);
 	slow_run(&self->thread[1], slow_destroy, &ud.end[0]);
 	for (i = 0; i < LONG_ACCESS; i++) {
@@ -286,7 +286,7 @@ TEST_F(slow_request, killed_process)
 	ASSERT_LE(0, pid);
 	if (!pid)
 		slow_child(self);
-	EXPECT_EQ(0, mkt_slow_wait(&self->slow));
+	EXPECT_EQ(0, mkt_slow_wait(&self->slow, 1));
 	/* the end of the process waits for the access, and so for this */
 	usleep(4 * PAUSE);
 	mkt_slow_hold(&self->slow, false);

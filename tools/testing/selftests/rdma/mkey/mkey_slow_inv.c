@@ -106,7 +106,7 @@ static int slow_inv_begin(FIXTURE_DATA(slow_inv) *self)
 	if (err)
 		return err;
 	mkt_slow_hold(&self->slow, true);
-	return mkt_post_send(&self->s.pair.end[0], &wr, 1) ?: mkt_slow_wait(&self->slow);
+	return mkt_post_send(&self->s.pair.end[0], &wr, 1) ?: mkt_slow_wait(&self->slow, 1);
 }
 
 /* binds the key, named by @rkey, to ordinary memory by a request; returns its status */

@@ -75,7 +75,7 @@ static int once_begin(FIXTURE_DATA(slow_request) *self)
 	self->key->rkey = info.rkey;
 	wr.sge[0].lkey = info.lkey;
 	mkt_slow_hold(&self->slow, true);
-	return mkt_post_send(&self->other.end[0], &wr, 1) ?: mkt_slow_wait(&self->slow);
+	return mkt_post_send(&self->other.end[0], &wr, 1) ?: mkt_slow_wait(&self->slow, 1);
 }
 
 /*

@@ -59,9 +59,7 @@ TEST_F(slow_request, old_bindings_share_one_deadline)
 						self->mr[0]));
 		err = mkt_request_status(&self->other.end[0], &wr) ?:
 		      slow_write(self, pair[i], 1, 0, self->key->rkey) ?:
-		      mkt_slow_wait(&self->slow);
-		/* the second WRITE waits behind the first one */
-		usleep(PAUSE);
+		      mkt_slow_wait(&self->slow, i + 1);
 	}
 	ASSERT_EQ(0, err);
 	wr = slow_bind(self, slow_plain(self, NEW));
@@ -87,20 +85,19 @@ static int slow_unbind(void *key)
 
 /*
  * Binds the key over byte @at of @low, lets a WRITE through it wait, and binds it to other
- * memory.
+ * memory. @waiting WRITEs wait then.
  */
 static int slow_replace(FIXTURE_DATA(slow_request) *self, struct mkt_pair *pair,
-			const struct ibv_mr *low, uint64_t at)
+			const struct ibv_mr *low, uint64_t at, unsigned int waiting)
 {
 	struct ibmkey_wr wr = slow_bind(self, slow_range(at, OLD, low));
 	int err;
 
 	err = mkt_request_status(&self->other.end[0], &wr) ?:
-	      slow_write(self, pair, 1, 0, self->key->rkey) ?: mkt_slow_wait(&self->slow);
+	      slow_write(self, pair, 1, 0, self->key->rkey) ?:
+	      mkt_slow_wait(&self->slow, waiting);
 	if (err)
 		return err;
-	/* a second WRITE waits behind the first one */
-	usleep(PAUSE);
 	wr = slow_bind(self, slow_plain(self, NEW));
 	return mkt_request_status(&self->other.end[0], &wr);
 }
@@ -126,11 +123,11 @@ TEST_F(slow_request, an_unbind_waits_for_no_later_binding)
 	range = slow_range(0, OLD, low);
 	ASSERT_EQ(0, ibmkey_bind_list(holder, MKT_ACCESS_ALL, 1, &range));
 	mkt_slow_hold(&self->slow, true);
-	ASSERT_EQ(0, slow_replace(self, pair[0], low, 0));
+	ASSERT_EQ(0, slow_replace(self, pair[0], low, 0, 1));
 	slow_run(thread, slow_unbind, low);
 	usleep(PAUSE);
 	EXPECT_TRUE(atomic_load(&thread->running));
-	EXPECT_EQ(0, slow_replace(self, pair[1], low, PAGE));
+	EXPECT_EQ(0, slow_replace(self, pair[1], low, PAGE, 2));
 	mkt_slow_pass(&self->slow);
 	for (tries = 0; tries < MKT_STALL_PAUSES / 4 && atomic_load(&thread->running); tries++)
 		usleep(1000);
@@ -174,7 +171,7 @@ TEST_F(slow_request, a_bind_of_several_drops_all_old_bindings)
 	/* the accesses keep the old bindings until then, and ib_mkey keeps them longer */
 	mkt_slow_hold(&self->slow, true);
 	for (i = 0; i < 2; i++) {
-		ASSERT_EQ(0, slow_replace(self, pair[i], low[i], 0));
+		ASSERT_EQ(0, slow_replace(self, pair[i], low[i], 0, i + 1));
 	}
 	mkt_slow_hold(&self->slow, false);
 	for (i = 0; i < 2; i++) {

@@ -226,16 +226,22 @@ void mkt_slow_pass(struct mkt_slow *slow)
 	pthread_mutex_unlock(&slow->lock);
 }
 
-int mkt_slow_wait(struct mkt_slow *slow)
+int mkt_slow_wait(struct mkt_slow *slow, unsigned int count)
 {
-	struct timespec until;
-	int err = 0;
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	unsigned int i, waiting = 0;
+	int queued;
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += MKT_STALL_SECONDS;
-	pthread_mutex_lock(&slow->lock);
-	while (!slow->waiting && !err)
-		err = pthread_cond_timedwait(&slow->moved, &slow->lock, &until);
-	pthread_mutex_unlock(&slow->lock);
-	return err;
+	for (i = 0; i < MKT_STALL_PAUSES && waiting < count; i++) {
+		if (i)
+			nanosleep(&pause, NULL);
+		pthread_mutex_lock(&slow->lock);
+		/* the server has one; the socket has those after it */
+		waiting = slow->waiting;
+		if (ioctl(slow->socket[1], FIONREAD, &queued))
+			queued = 0;
+		waiting += queued / sizeof(struct nbd_request);
+		pthread_mutex_unlock(&slow->lock);
+	}
+	return waiting < count ? ETIMEDOUT : 0;
 }

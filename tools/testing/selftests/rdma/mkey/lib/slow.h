@@ -33,8 +33,8 @@ void mkt_slow_close(struct mkt_slow *slow);
 void mkt_slow_hold(struct mkt_slow *slow, bool held);
 /* answers one request for a page while others are held back */
 void mkt_slow_pass(struct mkt_slow *slow);
-/* waits until an access waits for a page; ETIMEDOUT if none does */
-int mkt_slow_wait(struct mkt_slow *slow);
+/* waits until accesses wait for @count pages; ETIMEDOUT if they do not */
+int mkt_slow_wait(struct mkt_slow *slow, unsigned int count);
 
 /*
  * Opens both devices and @slow, or skips the test. Side @side has to offer memory on demand. With

@@ -153,7 +153,7 @@ static inline const char *slow_begin(struct mkt_setup *s, struct mkt_slow *slow,
 	mkt_slow_hold(slow, true);
 	if (mkt_post_send(&s->pair.end[0], &wr, 1))
 		return "the post";
-	return mkt_slow_wait(slow) ? "the access: it does not wait" : NULL;
+	return mkt_slow_wait(slow, 1) ? "the access: it does not wait" : NULL;
 }
 
 #endif /* MKEY_SLOW_CHANGE_H */

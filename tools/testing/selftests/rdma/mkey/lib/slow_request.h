@@ -186,7 +186,7 @@ static inline int slow_begin(FIXTURE_DATA(slow_request) *self)
 {
 	mkt_slow_hold(&self->slow, true);
 	return slow_write(self, &self->s.pair, 0, (uintptr_t)self->slow.map, self->mr[1]->rkey) ?:
-	       mkt_slow_wait(&self->slow);
+	       mkt_slow_wait(&self->slow, 1);
 }
 
 /* the status of the next completion, or -1 */
