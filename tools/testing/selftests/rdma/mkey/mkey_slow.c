@@ -68,12 +68,7 @@ static const char *slow_round(struct mkt_setup *s, struct mkt_slow *slow,
 	uint8_t *at = slow->map + page * PAGE + AT;
 	uint8_t *sent = (uint8_t *)(uintptr_t)s->plain[0].addr;
 	uint8_t *now = (uint8_t *)(uintptr_t)s->plain[1].addr;
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)at,
-		.length = LENGTH,
-		.lkey = mr->lkey,
-	};
-	struct slow_thread thread = {
+	struct slow_change to = {
 		.change = change,
 		.key = s->key[1],
 		.sge = {
@@ -82,31 +77,25 @@ static const char *slow_round(struct mkt_setup *s, struct mkt_slow *slow,
 			.lkey = s->plain[1].mr->lkey,
 		},
 	};
-	struct mkt_wr wr = {
-		.op = op,
-		.sge[0] = {
-			.addr = s->plain[0].addr,
-			.length = atomic ? 8 : LENGTH,
-			.lkey = s->plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.rkey = s->key[1]->rkey,
-		.swap_add = 3,
-	};
+	struct mkt_wr wr = slow_wr(s, op, 0, s->key[1]->rkey);
+	struct slow_thread thread;
 	const char *wrong = NULL;
 	uint8_t before[LENGTH];
 	struct ibv_wc wc;
 	uint64_t word;
 	unsigned int i;
 	pid_t remover = 0;
-	int tell;
+	int tell, err;
 
-	if (ibv_rereg_mr_sg(s->key[1], MKT_ACCESS_ALL, 1, &sge))
+	if (atomic) {
+		wr.sge[0].length = 8;
+		wr.swap_add = 3;
+	}
+	if (slow_bind_to(s->key[1], (uintptr_t)at, mr, MKT_ACCESS_ALL))
 		return "the first bind";
 	mkt_rand_bytes(&s->rng, sent, LENGTH);
 	memcpy(before, now, LENGTH);
-	sem_init(&thread.start, 0, 0);
-	if (pthread_create(&thread.tid, NULL, slow_change, &thread))
+	if (slow_thread_create(&thread))
 		return "a thread";
 	if (removes)
 		remover = slow_remover(&tell);
@@ -119,7 +108,7 @@ static const char *slow_round(struct mkt_setup *s, struct mkt_slow *slow,
 		wrong = ibv_poll_cq(s->pair.end[0].cq, 1, &wc) == 1 ?
 			ibv_wc_status_str(wc.status) :
 			"the access: it neither waits for a page nor ends";
-	sem_post(&thread.start);
+	slow_run(&thread, slow_change, &to);
 	if (!wrong && slow_is_done(&thread, late ? 1500 : 500))
 		wrong = "the change: it did not wait";
 	/* as the kernel itself does, to move pages or to find those in use */
@@ -127,24 +116,24 @@ static const char *slow_round(struct mkt_setup *s, struct mkt_slow *slow,
 	    madvise(slow->map + slow->size - PAGE, PAGE, MADV_DONTNEED))
 		wrong = "another page";
 	/* no other process has to wait */
-	if (!wrong && (ibv_rereg_mr_sg(other, MKT_ACCESS_ALL, 1, &thread.sge) ||
+	if (!wrong && (ibv_rereg_mr_sg(other, MKT_ACCESS_ALL, 1, &to.sge) ||
 		       ibmkey_unbind(other)))
 		wrong = "another key";
 	if (!wrong && removes && !slow_removes(remover, tell))
 		wrong = "another device: it is not removed";
-	if (!wrong && atomic_load(&thread.done))
+	if (!wrong && !atomic_load(&thread.running))
 		wrong = "the change: it waited for another key's";
 	mkt_slow_hold(slow, false);
 	if (removes)
 		close(tell);
 	if (removes && wrong)
 		waitpid(remover, NULL, 0);
-	pthread_join(thread.tid, NULL);
-	sem_destroy(&thread.start);
+	err = slow_join(&thread);
+	slow_thread_end(&thread);
 	if (wrong)
 		return wrong;
-	if (thread.err)
-		return strerror(thread.err);
+	if (err)
+		return strerror(err);
 	if (mkt_poll(&s->pair.end[0], &wc) || wc.status != IBV_WC_SUCCESS)
 		return "the access";
 	/* the whole access used the binding that it began with */

@@ -4,16 +4,7 @@
  * waits for a page. The worker of the driver that invalidates the window waits for a
  * limited time; the deallocation waits for the access.
  */
-#include <pthread.h>
-#include <semaphore.h>
-#include <stdatomic.h>
-#include <unistd.h>
-
-#include "mkey_harness.h"
-#include "slow.h"
-
-#define PAGE 4096
-#define LENGTH 1000
+#include "slow_access.h"
 
 FIXTURE(slow_dealloc)
 {
@@ -21,46 +12,24 @@ FIXTURE(slow_dealloc)
 	struct mkt_slow slow;
 	struct ibv_mr *mr;		/* of all of it, on demand */
 	struct ibv_mw *mw;
-	pthread_t tid;			/* deallocates the window */
-	sem_t start;
-	atomic_bool done;
-	int err;
 	bool open;
 };
 
 /* binds the window to a key over a page that is held back */
 static int slow_dealloc_bind(FIXTURE_DATA(slow_dealloc) *self)
 {
-	struct ibmkey_range range = {
-		.addr = (uintptr_t)self->slow.map,
-		.length = LENGTH,
-		.lkey = self->mr->lkey,
-	};
 	unsigned int remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 	struct mkt_setup *s = &self->s;
 
-	return ibmkey_bind_list(s->key[1], MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND, 1, &range) ?:
+	return slow_bind_to(s->key[1], (uintptr_t)self->slow.map, self->mr,
+			    MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND) ?:
 	       mkt_bind_window(&s->pair.end[1], self->mw, s->key[1], 0, LENGTH, remote);
 }
 
 FIXTURE_SETUP(slow_dealloc)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.flags = MKT_QP_PATIENT,
-		.host = 64 * 1024,
-		.max_entries = 4,
-	};
-	struct ibv_pd *pd;
-
-	MKT_OPEN_SLOW(self->s.dev, 1, &self->slow, 16 * PAGE);
-	self->open = true;
-	pd = self->s.dev[1].pd;
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
-	self->mr = ibv_reg_mr(pd, self->slow.map, self->slow.size,
-			      MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND);
-	ASSERT_NE(NULL, self->mr);
-	self->mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
+	SLOW_SETUP(self, MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND);
+	self->mw = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_2);
 	ASSERT_NE(NULL, self->mw);
 	ASSERT_EQ(0, slow_dealloc_bind(self));
 }
@@ -73,64 +42,43 @@ FIXTURE_TEARDOWN(slow_dealloc)
 		EXPECT_EQ(0, ibv_dealloc_mw(self->mw));
 	if (self->s.key[1])
 		EXPECT_EQ(0, ibmkey_unbind(self->s.key[1]));
-	if (self->mr)
-		EXPECT_EQ(0, ibv_dereg_mr(self->mr));
-	EXPECT_EQ(0, mkt_teardown(&self->s));
-	mkt_slow_close(&self->slow);
+	SLOW_TEARDOWN(self);
 }
 
-static void *slow_dealloc_thread(void *arg)
+static int slow_dealloc_later(void *mw)
 {
-	FIXTURE_DATA(slow_dealloc) *self = arg;
-
-	while (sem_wait(&self->start))
-		;
 	/* the invalidation waits now */
 	usleep(300000);
-	self->err = ibv_dealloc_mw(self->mw);
-	atomic_store(&self->done, true);
-	return NULL;
+	return ibv_dealloc_mw(mw);
 }
 
 TEST_F(slow_dealloc, during_an_invalidation)
 {
 	struct mkt_wr inv = { .op = MKT_LOCAL_INV, .rkey = self->mw->rkey };
 	struct mkt_setup *s = &self->s;
-	struct mkt_wr wr = {
-		.op = MKT_WRITE,
-		.sge[0] = {
-			.addr = s->plain[0].addr,
-			.length = LENGTH,
-			.lkey = s->plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.rkey = self->mw->rkey,
-	};
+	struct slow_thread thread;
 	bool waits = false;
 	struct ibv_wc wc = {};
-	int err;
+	int err, deallocated;
 
-	/* before a page is held back, because making a thread maps memory */
-	sem_init(&self->start, 0, 0);
-	ASSERT_EQ(0, pthread_create(&self->tid, NULL, slow_dealloc_thread, self));
-	mkt_slow_hold(&self->slow, true);
-	err = mkt_post_send(&s->pair.end[0], &wr, 1) ?: mkt_slow_wait(&self->slow, 1);
+	ASSERT_EQ(0, slow_thread_create(&thread));
+	err = slow_hold_write(s, &self->slow, self->mw->rkey);
 	if (!err)
 		err = mkt_post_send(&s->pair.end[1], &inv, 1);
-	sem_post(&self->start);
+	slow_run(&thread, slow_dealloc_later, self->mw);
 	if (!err) {
 		/* the page is still held back */
 		err = mkt_poll(&s->pair.end[1], &wc);
-		waits = !atomic_load(&self->done);
+		waits = atomic_load(&thread.running);
 	}
 	mkt_slow_hold(&self->slow, false);
-	pthread_join(self->tid, NULL);
-	sem_destroy(&self->start);
+	deallocated = slow_join(&thread);
+	slow_thread_end(&thread);
 	self->mw = NULL;
 	EXPECT_EQ(0, err);
 	EXPECT_NE(IBV_WC_SUCCESS, wc.status);
 	EXPECT_TRUE(waits);
-	EXPECT_EQ(0, self->err);
+	EXPECT_EQ(0, deallocated);
 	EXPECT_EQ(0, mkt_pair_recover(&s->pair));
 }
 

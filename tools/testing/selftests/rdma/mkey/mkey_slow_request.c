@@ -37,11 +37,6 @@ TEST_F(slow_request, rebinds_after_earlier_requests)
 	EXPECT_EQ(NEW, slow_bound(self));
 }
 
-static int slow_dereg(void *mr)
-{
-	return ibv_dereg_mr(mr);
-}
-
 /*
  * A deregistration waits for two seconds at most, however many old bindings of slow accesses
  * there are. The first access ends after one second, the second one after two and a half.

@@ -11,11 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mkey_harness.h"
-#include "slow.h"
+#include "slow_access.h"
 
-#define PAGE 4096
-#define LENGTH 1000
 #define REMOTE (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
 #define OUTSIDE "/sys/kernel/debug/ib_mkey/accesses_outside"
 
@@ -28,14 +25,6 @@
 #define OCCUPIED 0	/* all of its workers waited at the same time */
 #define TOO_SLOW 1
 #define BROKEN 2
-
-static const struct mkt_wants wants = {
-	.mtu = IBV_MTU_1024,
-	/* a READ that is sent again would be another access */
-	.flags = MKT_QP_PATIENT,
-	.host = 64 * 1024,
-	.max_entries = 4,
-};
 
 /* a window over a key over a page on demand, and the queue pair that it is bound to */
 struct held {
@@ -84,15 +73,11 @@ static struct ibv_mr *slow_bind(struct mkt_setup *s, struct mkt_slow *slow, unsi
 {
 	struct ibv_mr *mr = ibv_reg_mr(s->dev[1].pd, slow->map, slow->size,
 				       MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
-	struct ibmkey_range range = {
-		.addr = (uintptr_t)slow->map + page * PAGE,
-		.length = LENGTH,
-	};
 
 	if (!mr)
 		return NULL;
-	range.lkey = mr->lkey;
-	if (ibmkey_bind_list(s->key[1], MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND, 1, &range)) {
+	if (slow_bind_to(s->key[1], (uintptr_t)slow->map + page * PAGE, mr,
+			 MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND)) {
 		ibv_dereg_mr(mr);
 		return NULL;
 	}
@@ -110,12 +95,7 @@ static int held_make(struct held *held, struct mkt_setup *s, struct mkt_pair *pa
 /* starts a READ through the window; it waits for the page */
 static int held_read(struct held *held, struct mkt_setup *s)
 {
-	struct mkt_wr wr = {
-		.op = MKT_READ,
-		.sge[0] = { s->plain[0].addr, LENGTH, s->plain[0].mr->lkey },
-		.num_sge = 1,
-		.rkey = held->mw->rkey,
-	};
+	struct mkt_wr wr = slow_wr(s, MKT_READ, 0, held->mw->rkey);
 
 	return mkt_post_send(&held->pair->end[0], &wr, 1);
 }
@@ -141,7 +121,7 @@ FIXTURE_SETUP(slow_window)
 	self->open = true;
 	if (outside() < 0)
 		SKIP(return, "%s cannot be read", OUTSIDE);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	ASSERT_EQ(0, mkt_setup(&self->s, &slow_wants, _metadata->name));
 	self->mr = slow_bind(&self->s, &self->slow, 20);
 	ASSERT_NE(NULL, self->mr);
 	ASSERT_EQ(0, held_make(&self->held, &self->s, &self->s.pair));
@@ -157,10 +137,7 @@ FIXTURE_TEARDOWN(slow_window)
 		EXPECT_EQ(0, ibv_dereg_mr(self->s.key[1]));
 		self->s.key[1] = NULL;
 	}
-	if (self->mr)
-		EXPECT_EQ(0, ibv_dereg_mr(self->mr));
-	EXPECT_EQ(0, mkt_teardown(&self->s));
-	mkt_slow_close(&self->slow);
+	SLOW_TEARDOWN(self);
 }
 
 /* the other process, and its steps: each end waits for a byte of the other one */
@@ -208,7 +185,7 @@ static void other_run(struct mkt_slow *slow, int from, int to)
 	for (i = 0; i < 2; i++)
 		if (mkt_dev_try_open(&s.dev[i], i))
 			_exit(BROKEN);
-	if (mkt_setup(&s, &wants, "other") || !slow_bind(&s, slow, 40))
+	if (mkt_setup(&s, &slow_wants, "other") || !slow_bind(&s, slow, 40))
 		_exit(BROKEN);
 	for (i = 0; i < MANY; i++)
 		if (mkt_pair_create(&pair[i], &s.dev[0], &s.dev[1], IBV_MTU_1024,

@@ -12,7 +12,7 @@ TEST_F(slow, worker)
 {
 	struct mkt_setup *s = &self->s;
 	struct mkt_wr inv = { .op = MKT_LOCAL_INV, .rkey = s->key[1]->rkey };
-	struct slow_thread thread = {
+	struct slow_change to = {
 		.change = variant->change,
 		.key = s->key[1],
 		.sge = {
@@ -22,30 +22,30 @@ TEST_F(slow, worker)
 		},
 	};
 	struct ibmkey_info info = {};
+	struct slow_thread thread;
 	struct ibv_wc wc = {};
 	const char *wrong;
-	int err = 0;
+	int err = 0, changed;
 
-	sem_init(&thread.start, 0, 0);
-	ASSERT_EQ(0, pthread_create(&thread.tid, NULL, slow_change, &thread));
+	ASSERT_EQ(0, slow_thread_create(&thread));
 	wrong = slow_begin(s, &self->slow, self->mr, 20);
 	if (!wrong) {
 		err = mkt_post_send(&s->pair.end[1], &inv, 1) ?:
 		      mkt_poll(&s->pair.end[1], &wc) ?:
 		      ibmkey_query(s->key[1], &info);
 		/* all later changes wait for the access */
-		sem_post(&thread.start);
+		slow_run(&thread, slow_change, &to);
 		if (slow_is_done(&thread, 500))
 			wrong = "the change: it did not wait";
 		else if (ibv_rereg_mr_sg(self->other, MKT_ACCESS_ALL, 1,
-					 &thread.sge))
+					 &to.sge))
 			wrong = "another key";
 	} else {
-		sem_post(&thread.start);
+		slow_run(&thread, slow_change, &to);
 	}
 	mkt_slow_hold(&self->slow, false);
-	pthread_join(thread.tid, NULL);
-	sem_destroy(&thread.start);
+	changed = slow_join(&thread);
+	slow_thread_end(&thread);
 	if (variant->change == DEREG)
 		s->key[1] = NULL;
 	EXPECT_EQ(NULL, wrong)
@@ -55,7 +55,7 @@ TEST_F(slow, worker)
 	EXPECT_EQ(0, err);
 	EXPECT_NE(IBV_WC_SUCCESS, wc.status);
 	EXPECT_EQ(IBMKEY_UNBOUND, info.kind);
-	EXPECT_EQ(0, thread.err);
+	EXPECT_EQ(0, changed);
 	/* the leaf has been released */
 	if (variant->change != BIND) {
 		EXPECT_EQ(0, ibv_dereg_mr(self->mr));
@@ -94,17 +94,7 @@ static const char *slow_others(struct mkt_setup *s, struct mkt_pair *pair,
 			       unsigned int count)
 {
 	struct mkt_wr inv = { .op = MKT_LOCAL_INV, .rkey = s->key[1]->rkey };
-	struct mkt_wr wr = {
-		.op = MKT_WRITE,
-		.sge[0] = {
-			.addr = s->plain[0].addr,
-			.length = LENGTH,
-			.lkey = s->plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.remote_addr = s->plain[1].addr,
-		.rkey = s->plain[1].mr->rkey,
-	};
+	struct mkt_wr wr = slow_wr(s, MKT_WRITE, s->plain[1].addr, s->plain[1].mr->rkey);
 	struct ibv_sge sge = {
 		.addr = s->plain[1].addr,
 		.length = LENGTH,

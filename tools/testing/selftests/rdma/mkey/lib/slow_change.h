@@ -3,51 +3,32 @@
 #ifndef MKEY_SLOW_CHANGE_H
 #define MKEY_SLOW_CHANGE_H
 
-#include <semaphore.h>
-#include <stdatomic.h>
-#include <unistd.h>
+#include "slow_access.h"
 
-#include "mkey_harness.h"
-#include "slow.h"
-
-#define PAGE 4096
-/* the offset of the access in its page, and its length */
+/* the offset of the access in its page */
 #define AT 72
-#define LENGTH 1000
 
 enum change { BIND, UNBIND, DEREG };
 
-/* made before any page is held back, because making a thread maps memory */
-struct slow_thread {
-	pthread_t tid;
-	sem_t start;
+/* a change of @key, for a thread */
+struct slow_change {
 	enum change change;
 	struct ibv_mr *key;
 	struct ibv_sge sge;
-	atomic_bool done;
-	int err;
 };
 
-static inline void *slow_change(void *arg)
+static inline int slow_change(void *arg)
 {
-	struct slow_thread *thread = arg;
+	struct slow_change *change = arg;
 
-	while (sem_wait(&thread->start))
-		;
-	switch (thread->change) {
+	switch (change->change) {
 	case BIND:
-		thread->err = ibv_rereg_mr_sg(thread->key, MKT_ACCESS_ALL, 1,
-					      &thread->sge);
-		break;
+		return ibv_rereg_mr_sg(change->key, MKT_ACCESS_ALL, 1, &change->sge);
 	case UNBIND:
-		thread->err = ibmkey_unbind(thread->key);
-		break;
-	case DEREG:
-		thread->err = ibv_dereg_mr(thread->key);
-		break;
+		return ibmkey_unbind(change->key);
+	default:
+		return ibv_dereg_mr(change->key);
 	}
-	atomic_store(&thread->done, true);
-	return NULL;
 }
 
 FIXTURE(slow)
@@ -81,21 +62,7 @@ FIXTURE_VARIANT_ADD(slow, dereg)
 
 FIXTURE_SETUP(slow)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		/* a retransmitted READ runs again, after the key was destroyed */
-		.flags = MKT_QP_PATIENT,
-		.host = 64 * 1024,
-		.max_entries = 4,
-	};
-
-	MKT_OPEN_SLOW(self->s.dev, 1, &self->slow, 64 * PAGE);
-	self->open = true;
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
-	self->mr = ibv_reg_mr(self->s.dev[1].pd, self->slow.map,
-			      self->slow.size,
-			      MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
-	ASSERT_NE(NULL, self->mr);
+	SLOW_SETUP(self, MKT_ACCESS_ALL);
 	self->other = ibmkey_alloc(self->s.dev[1].pd, 4);
 	ASSERT_NE(NULL, self->other);
 }
@@ -111,18 +78,14 @@ FIXTURE_TEARDOWN(slow)
 		EXPECT_EQ(0, ibv_dereg_mr(self->s.key[1]));
 		self->s.key[1] = NULL;
 	}
-	if (self->mr) {
-		EXPECT_EQ(0, ibv_dereg_mr(self->mr));
-	}
-	EXPECT_EQ(0, mkt_teardown(&self->s));
-	mkt_slow_close(&self->slow);
+	SLOW_TEARDOWN(self);
 }
 
 static inline bool slow_is_done(struct slow_thread *thread, unsigned int ms)
 {
-	while (ms-- && !atomic_load(&thread->done))
+	while (ms-- && atomic_load(&thread->running))
 		usleep(1000);
-	return atomic_load(&thread->done);
+	return !atomic_load(&thread->running);
 }
 
 /*
@@ -132,28 +95,11 @@ static inline bool slow_is_done(struct slow_thread *thread, unsigned int ms)
 static inline const char *slow_begin(struct mkt_setup *s, struct mkt_slow *slow,
 				     struct ibv_mr *mr, unsigned int page)
 {
-	struct mkt_wr wr = {
-		.op = MKT_WRITE,
-		.sge[0] = {
-			.addr = s->plain[0].addr,
-			.length = LENGTH,
-			.lkey = s->plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.rkey = s->key[1]->rkey,
-	};
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)(slow->map + page * PAGE + AT),
-		.length = LENGTH,
-		.lkey = mr->lkey,
-	};
+	uint64_t addr = (uintptr_t)(slow->map + page * PAGE + AT);
 
-	if (ibv_rereg_mr_sg(s->key[1], MKT_ACCESS_ALL, 1, &sge))
+	if (slow_bind_to(s->key[1], addr, mr, MKT_ACCESS_ALL))
 		return "the first bind";
-	mkt_slow_hold(slow, true);
-	if (mkt_post_send(&s->pair.end[0], &wr, 1))
-		return "the post";
-	return mkt_slow_wait(slow, 1) ? "the access: it does not wait" : NULL;
+	return slow_hold_write(s, slow, s->key[1]->rkey) ? "the access: it does not wait" : NULL;
 }
 
 #endif /* MKEY_SLOW_CHANGE_H */

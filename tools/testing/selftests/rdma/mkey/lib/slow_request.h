@@ -3,32 +3,15 @@
 #ifndef MKEY_SLOW_REQUEST_H
 #define MKEY_SLOW_REQUEST_H
 
-#include <pthread.h>
-#include <semaphore.h>
-#include <stdatomic.h>
-#include <unistd.h>
-
 #include "mkey_harness.h"
 #include "request.h"
 #include "slow.h"
+#include "slow_thread.h"
 
 #define PAGE 4096
 #define OLD 64		/* bytes of the layout that a test begins with */
 #define NEW 128		/* of the one that a request binds */
 #define PAUSE 300000	/* what does not happen meanwhile does not happen */
-
-/*
- * A thread that runs a function when it is asked to. While an access waits for a page, no thread
- * can be made: the access holds the lock of the process's address space.
- */
-struct slow_thread {
-	pthread_t tid;
-	sem_t start, done;
-	int (*run)(void *arg);	/* NULL: the thread ends */
-	void *arg;
-	atomic_bool running;
-	int result;
-};
 
 /* side 0 has the keys */
 FIXTURE(slow_request)
@@ -42,43 +25,6 @@ FIXTURE(slow_request)
 	struct slow_thread thread[2];
 	bool open;
 };
-
-static inline void *slow_thread(void *arg)
-{
-	struct slow_thread *thread = arg;
-
-	for (;;) {
-		while (sem_wait(&thread->start))
-			;
-		if (!thread->run)
-			return NULL;
-		thread->result = thread->run(thread->arg);
-		atomic_store(&thread->running, false);
-		sem_post(&thread->done);
-	}
-}
-
-static inline int slow_thread_create(struct slow_thread *thread)
-{
-	sem_init(&thread->start, 0, 0);
-	sem_init(&thread->done, 0, 0);
-	return pthread_create(&thread->tid, NULL, slow_thread, thread);
-}
-
-static inline void slow_run(struct slow_thread *thread, int (*run)(void *arg), void *arg)
-{
-	thread->run = run;
-	thread->arg = arg;
-	atomic_store(&thread->running, true);
-	sem_post(&thread->start);
-}
-
-static inline int slow_join(struct slow_thread *thread)
-{
-	while (sem_wait(&thread->done))
-		;
-	return thread->result;
-}
 
 FIXTURE_SETUP(slow_request)
 {
@@ -111,10 +57,8 @@ FIXTURE_TEARDOWN(slow_request)
 
 	if (!self->open)
 		return;
-	for (i = 0; i < 2; i++) {
-		slow_run(&self->thread[i], NULL, NULL);
-		pthread_join(self->thread[i].tid, NULL);
-	}
+	for (i = 0; i < 2; i++)
+		slow_thread_end(&self->thread[i]);
 	mkt_pair_destroy(&self->other);
 	mkt_request_free(&self->text);
 	if (self->key) {

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A thread that runs a function when it is asked to. While an access waits for a page, no thread
+ * can be made: the access holds the lock of the process's address space.
+ */
+#ifndef MKEY_SLOW_THREAD_H
+#define MKEY_SLOW_THREAD_H
+
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+struct slow_thread {
+	pthread_t tid;
+	sem_t start, done;
+	int (*run)(void *arg);	/* NULL: the thread ends */
+	void *arg;
+	atomic_bool running;
+	int result;
+};
+
+static inline void *slow_thread(void *arg)
+{
+	struct slow_thread *thread = arg;
+
+	for (;;) {
+		while (sem_wait(&thread->start))
+			;
+		if (!thread->run)
+			return NULL;
+		thread->result = thread->run(thread->arg);
+		atomic_store(&thread->running, false);
+		sem_post(&thread->done);
+	}
+}
+
+static inline int slow_thread_create(struct slow_thread *thread)
+{
+	sem_init(&thread->start, 0, 0);
+	sem_init(&thread->done, 0, 0);
+	return pthread_create(&thread->tid, NULL, slow_thread, thread);
+}
+
+static inline void slow_run(struct slow_thread *thread, int (*run)(void *arg), void *arg)
+{
+	thread->run = run;
+	thread->arg = arg;
+	atomic_store(&thread->running, true);
+	sem_post(&thread->start);
+}
+
+/* waits for the function and returns its result */
+static inline int slow_join(struct slow_thread *thread)
+{
+	while (sem_wait(&thread->done))
+		;
+	return thread->result;
+}
+
+/* ends the thread, which runs no function now */
+static inline void slow_thread_end(struct slow_thread *thread)
+{
+	slow_run(thread, NULL, NULL);
+	pthread_join(thread->tid, NULL);
+	sem_destroy(&thread->start);
+	sem_destroy(&thread->done);
+}
+
+/* a function for a thread */
+static inline int slow_dereg(void *mr)
+{
+	return ibv_dereg_mr(mr);
+}
+
+#endif /* MKEY_SLOW_THREAD_H */
