@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from arrays import draw
+from device import DEVICE, QUICK, READ, SEED, WRITE, Test, mrs_of_this_process, run_program
 from pyverbs import enums as e
 from pyverbs.cq import CQ
 from pyverbs.pd import PD
@@ -18,7 +19,6 @@ from pyverbs.pyverbs_error import PyverbsRDMAError
 from pyverbs.qp import QP, QPCap, QPEx, QPInitAttr, QPInitAttrEx
 from pyverbs.wr import RecvWR, SendWR
 from rc import DEPTH, Loop, sge
-from test_keys import DEVICE, QUICK, READ, SEED, WRITE, Test, mrs_of_this_process, run_program
 
 import ibmkey
 from ibmkey import Block, Description, Indexed, Interleaved, Key, LayoutError, MkeyError, Ranges
