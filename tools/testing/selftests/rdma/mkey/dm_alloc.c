@@ -67,10 +67,7 @@ FIXTURE_SETUP(alloc)
 	struct ibv_dm *dm;
 	char what[64];
 
-	if (mkt_dev_try_open(&self->dev, 0))
-		SKIP(return, "no device %s", self->dev.name);
-	if (!self->dev.extended)
-		SKIP(return, "%s is not extended by ib_mkey", self->dev.name);
+	MKT_OPEN_SIDE(&self->dev, 0);
 	if (!(self->dev.caps.dm_classes & variant->bit))
 		SKIP(return, "%s does not offer this class", self->dev.name);
 	if (variant->bit & (IBMKEY_DM_P2P | IBMKEY_DM_PMEM) &&

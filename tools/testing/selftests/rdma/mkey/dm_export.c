@@ -32,10 +32,7 @@ FIXTURE_SETUP(export)
 {
 	struct ibv_alloc_dm_attr attr = { .length = LENGTH };
 
-	if (mkt_dev_try_open(&self->dev, 0))
-		SKIP(return, "no device %s", self->dev.name);
-	if (!self->dev.extended)
-		SKIP(return, "%s is not extended by ib_mkey", self->dev.name);
+	MKT_OPEN_SIDE(&self->dev, 0);
 	if (mkt_pool(&self->dev, "host", &self->before))
 		SKIP(return, "no debugfs");
 	self->dm = ibmkey_alloc_dm(self->dev.ctx, &attr, IBMKEY_DM_HOST);

@@ -15,10 +15,7 @@ FIXTURE(dm)
 
 FIXTURE_SETUP(dm)
 {
-	if (mkt_dev_try_open(&self->dev, 0))
-		SKIP(return, "no device %s", self->dev.name);
-	if (!self->dev.extended)
-		SKIP(return, "%s is not extended by ib_mkey", self->dev.name);
+	MKT_OPEN_SIDE(&self->dev, 0);
 	mkt_rng_init(&self->rng, _metadata->name);
 }
 

@@ -202,10 +202,7 @@ FIXTURE(buffer)
 
 FIXTURE_SETUP(buffer)
 {
-	if (mkt_dev_try_open(&self->dev, 0))
-		SKIP(return, "no device %s", self->dev.name);
-	if (!self->dev.extended)
-		SKIP(return, "%s is not extended by ib_mkey", self->dev.name);
+	MKT_OPEN_SIDE(&self->dev, 0);
 	self->fd = mkt_heap_buffer(SIZE, O_RDWR);
 	if (self->fd < 0)
 		SKIP(return, "no DMA-BUF heap");

@@ -60,10 +60,7 @@ FIXTURE_SETUP(exporter)
 	self->fd = -1;
 	if (geteuid())
 		SKIP(return, "not root");
-	if (mkt_dev_try_open(&self->dev, 0))
-		SKIP(return, "no device %s", self->dev.name);
-	if (!self->dev.extended)
-		SKIP(return, "%s is not extended by ib_mkey", self->dev.name);
+	MKT_OPEN_SIDE(&self->dev, 0);
 }
 
 FIXTURE_TEARDOWN(exporter)

@@ -13,10 +13,7 @@ FIXTURE(ioctl_layout)
 
 FIXTURE_SETUP(ioctl_layout)
 {
-	if (mkt_dev_try_open(&self->c.dev, 0))
-		SKIP(return, "no device %s", self->c.dev.name);
-	if (!self->c.dev.extended)
-		SKIP(return, "%s is not extended by ib_mkey", self->c.dev.name);
+	MKT_OPEN_SIDE(&self->c.dev, 0);
 	ASSERT_EQ(0, mkt_commands_setup(&self->c));
 }
 

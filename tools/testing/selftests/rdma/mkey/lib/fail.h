@@ -29,11 +29,7 @@ FIXTURE_SETUP(fail_nth)
 	ASSERT_LE(0, self->fd);
 	/* Without root, only allocations that may not sleep fail. */
 	mkt_faults_may_sleep(true);
-	if (mkt_dev_try_open(&self->c.dev, 0))
-		SKIP(return, "no device %s", self->c.dev.name);
-	if (!self->c.dev.extended)
-		SKIP(return, "%s is not extended by ib_mkey",
-		     self->c.dev.name);
+	MKT_OPEN_SIDE(&self->c.dev, 0);
 	ASSERT_EQ(0, mkt_commands_setup(&self->c));
 }
 

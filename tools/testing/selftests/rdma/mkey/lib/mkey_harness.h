@@ -38,6 +38,15 @@
 			     (dev)[__j].name);				\
 } while (0)
 
+/* opens the device of one side or skips the test, also if ib_mkey does not extend the device */
+#define MKT_OPEN_SIDE(dev, side) do {					\
+	if (mkt_dev_try_open(dev, side))				\
+		SKIP(return, "no device %s", (dev)->name);		\
+	if (!(dev)->extended)						\
+		SKIP(return, "%s is not extended by ib_mkey",		\
+		     (dev)->name);					\
+} while (0)
+
 /* skips a test whose threads, or whose view of the kernel, are of one machine, if two run it */
 #define MKT_ONE_MACHINE(dev) do {					\
 	if (!mkt_dev_here(&(dev)[0]) || !mkt_dev_here(&(dev)[1]))	\

@@ -16,10 +16,7 @@ FIXTURE(object)
 
 FIXTURE_SETUP(object)
 {
-	if (mkt_dev_try_open(&self->dev, 1))
-		SKIP(return, "no device %s", self->dev.name);
-	if (!self->dev.extended)
-		SKIP(return, "%s is not extended by ib_mkey", self->dev.name);
+	MKT_OPEN_SIDE(&self->dev, 1);
 	mkt_rng_init(&self->rng, _metadata->name);
 	ASSERT_EQ(0, mkt_arena_standard(&self->arena, &self->dev, 64 * 1024,
 					32 * 1024));

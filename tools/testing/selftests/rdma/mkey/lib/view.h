@@ -71,10 +71,7 @@ static inline int copy_often(struct ibv_dm *dm)
 
 FIXTURE_SETUP(view)
 {
-	if (mkt_dev_try_open(&self->dev, 0))
-		SKIP(return, "no device %s", self->dev.name);
-	if (!self->dev.extended)
-		SKIP(return, "%s is not extended by ib_mkey", self->dev.name);
+	MKT_OPEN_SIDE(&self->dev, 0);
 	if (mkt_pool(&self->dev, "host", &self->before))
 		SKIP(return, "no debugfs");
 	self->dm = dm_alloc(&self->dev, IBMKEY_DM_HOST);
