@@ -269,4 +269,37 @@ TEST_F(retarget_leaf, as_for_a_new_key)
 	}
 }
 
+/* the binding that would be moved was over an ordinary MR */
+TEST_F(retarget_leaf, after_an_ordinary_mr)
+{
+	struct ibv_mr *key = self->s.key[1];
+	struct retarget_text first, text;
+	long long before, moved = 0;
+	unsigned int i, rounds = mkt_rounds(300, 30);
+
+	if (retarget_moved(&self->s.dev[1]) < 0)
+		SKIP(return, "no debugfs");
+	for (i = 0; i < rounds; i++) {
+		self->a.call = i & 1;
+		retarget_draw(&first, &self->s.rng, (uintptr_t)self->a.host,
+			      self->a.leaf[WHOLE]->lkey);
+		text = first;
+		retarget_shift(&text, self->a.addr - (uintptr_t)self->a.host);
+		for (unsigned int entry = 0; entry < text.entries; entry++)
+			*retarget_lkey(&text, entry) = self->a.first->lkey;
+		ASSERT_EQ(0, retarget_execute(&self->a, key, &first));
+		ASSERT_EQ(0, ibmkey_unbind(key));
+		before = retarget_moved(&self->s.dev[1]);
+		ASSERT_EQ(0, retarget_execute(&self->a, key, &text));
+		moved += retarget_moved(&self->s.dev[1]) - before;
+		ASSERT_EQ(0, ibmkey_unbind(key));
+	}
+	TH_LOG("%lld bindings moved", moved);
+	if (variant->moves) {
+		EXPECT_LT(rounds / 4, moved);
+	} else {
+		EXPECT_EQ(0, moved);
+	}
+}
+
 TEST_HARNESS_MAIN
