@@ -145,13 +145,13 @@ static int twice(struct gaps *gaps)
 
 /*
  * A registration with a fence, which rxe executes: after a READ, and before a WRITE by the MR. With
- * the key of another MR it is refused.
+ * the key of another MR it is refused. After a READ that fails it is not executed.
  */
 static int fenced(struct gaps *gaps)
 {
 	struct gaps_side *here = &gaps->here, *there = &gaps->there;
 	u32 lkey = here->side->pd->local_dma_lkey;
-	struct gaps_chain first = {}, chain = {}, other = {};
+	struct gaps_chain first = {}, chain = {}, other = {}, last = {};
 	struct ib_wc wc;
 	u64 to;
 	int i;
@@ -177,7 +177,6 @@ static int fenced(struct gaps *gaps)
 		expect(!module_wait(here->side, &wc));
 		expect_status(wc.status, IB_WC_SUCCESS);
 	}
-	ib_dma_unmap_single(here->side->device, to, 1, DMA_FROM_DEVICE);
 	here->expected[0] = there->expected[3];
 	gaps_copy(there, 124, here, 60, 8);
 	expect(!gaps_same(here));
@@ -189,6 +188,19 @@ static int fenced(struct gaps *gaps)
 	expect(!gaps_run(here->side, &other));
 	expect_refused(other.status[0]);
 	expect(!ulp_link_connect(&gaps->link));
+
+	gaps_rdma(&last, IB_WR_RDMA_READ, to, lkey, 1, there->mr->iova, there->mr->rkey ^ 0x100);
+	gaps_reg(&last, here, 0);
+	last.wr[1].reg.wr.send_flags |= IB_SEND_FENCE;
+	expect(!gaps_run(here->side, &last));
+	expect_status(last.status[0], IB_WC_REM_ACCESS_ERR);
+	expect_status(last.status[1], IB_WC_WR_FLUSH_ERR);
+	expect(!ulp_link_connect(&gaps->link));
+	/* A registered MR would be refused. */
+	expect_status(gaps_register(here, 0), IB_WC_SUCCESS);
+	expect_status(gaps_invalidate(here), IB_WC_SUCCESS);
+
+	ib_dma_unmap_single(here->side->device, to, 1, DMA_FROM_DEVICE);
 	expect_status(gaps_invalidate(there), IB_WC_SUCCESS);
 	gaps_unmap(here);
 
