@@ -69,7 +69,7 @@ module_key() {
 		"$(tree_key Kbuild scripts drivers include rust samples tools/testing/selftests/rdma/mkey/test_modules)"
 }
 module_is_built() {
-	[[ -f $TOP/out/$K_ID/modules/modprobe.conf && $(cat "$(module_stamp)" 2>/dev/null) == "$(module_key)" ]]
+	built_here && [[ -f $TOP/out/$K_ID/modules/modprobe.conf && $(cat "$(module_stamp)" 2>/dev/null) == "$(module_key)" ]]
 }
 
 setup_module() {
@@ -145,7 +145,7 @@ build_user() {
 # The key covers the files that were built, too.
 user_stamp() { printf '%s/out/.user' "$TOP"; }
 user_sources() { printf '%s-%s-%s' "$(root_key)" "$(rdma_core_key)" "$(tree_key "${USER_DIRS[@]}" tools/bench rust/layout include)"; }
-user_is_built() { [[ $(cat "$(user_stamp)" 2>/dev/null) == "$(user_sources)-$(tree_key out/user)" ]]; }
+user_is_built() { built_here && [[ $(cat "$(user_stamp)" 2>/dev/null) == "$(user_sources)-$(tree_key out/user)" ]]; }
 user_is_done() { # SOURCES
 	tree_files out/user >"$(user_stamp).files"
 	printf '%s-%s' "$1" "$(hash_of <"$(user_stamp).files")" >"$(user_stamp)"
@@ -191,7 +191,7 @@ setup_module_and_user() {
 # The key of the demonstration's programs, if all else in user space is not built.
 demo_stamp() { printf '%s/out/.demo' "$TOP"; }
 demo_key() { printf '%s-%s' "$(root_key)" "$(tree_key "${DEMO_DIRS[@]}" include out/user/bin/mkey_demo out/user/bin/mkey_picture)"; }
-demo_is_built() { user_is_built || [[ $(cat "$(demo_stamp)" 2>/dev/null) == "$(demo_key)" ]]; }
+demo_is_built() { user_is_built || { built_here && [[ $(cat "$(demo_stamp)" 2>/dev/null) == "$(demo_key)" ]]; }; }
 
 setup_demo() {
 	if demo_is_built; then

@@ -69,6 +69,20 @@ lock_tree() {
 	mkdir -p "$TOP/out/log"
 	LOGS=$TOP/out/log
 	take_lock "$TOP/out/lock" "building in $TOP"
+	forget_moved
+}
+
+# built_here: true if out/ was built when the tree was at its present path.
+built_here() { [[ $(cat "$TOP/out/.path" 2>/dev/null) == "$TOP" ]]; }
+
+# forget_moved: removes what was built before the tree was moved or copied. Such files contain
+# the old path: those of pkg-config, the dependencies of objects, and some programs. Cargo and
+# Kbuild notice a move themselves.
+forget_moved() {
+	! built_here || return 0
+	[[ ! -d $TOP/out/user ]] || say "This tree was moved or copied after it was built; building it again."
+	rm -rf "$TOP"/out/{user,.user,.user.files,.demo} "$TOP"/out/*/.module
+	printf '%s\n' "$TOP" >"$TOP/out/.path"
 }
 
 hash_of() { sha256sum | cut -c1-12; }
