@@ -95,6 +95,10 @@ fn range(text: &str) -> Result<Range, String> {
         .ok_or_else(|| format!("`{text}' is not LEAF@ADDRESS+BYTES"))?;
     let part = |digits| number(digits).map_err(|why| format!("`{text}': {why}"));
 
+    if leaf.is_empty() {
+        return Err(format!("`{text}': there is no name before the @"));
+    }
+
     Ok(Range {
         leaf: leaf.to_owned(),
         addr: part(addr)?,

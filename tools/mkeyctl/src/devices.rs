@@ -14,7 +14,11 @@ use ibmkey::{
 pub fn list() -> Result<Devices, String> {
     Devices::list().map_err(|errno| match errno {
         // libibverbs returns this if the kernel has no ib_uverbs.
-        Errno::ENOSYS => "no RDMA devices: the kernel's ib_uverbs module is not loaded".into(),
+        Errno::ENOSYS => {
+            "no RDMA devices: the kernel's ib_uverbs module is not loaded; mkeyctl doctor has the \
+                           remedy"
+                .into()
+        }
         _ => format!("cannot list the RDMA devices: {errno}"),
     })
 }
@@ -34,7 +38,7 @@ pub fn choose<'a>(devices: &'a Devices, name: Option<&str>) -> Result<Vec<Device
         return Err(match name {
             Some(name) if known.is_empty() => format!("no device {name}: there are none"),
             Some(name) => format!("no device {name}: there are {}", known.join(", ")),
-            None => "no RDMA devices".to_owned(),
+            None => "no RDMA devices; mkeyctl doctor has the remedy".to_owned(),
         });
     }
     Ok(chosen)

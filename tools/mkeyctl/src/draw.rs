@@ -50,6 +50,9 @@ use crate::{
 /// The number of entries of a key that the kernel shows.
 const SHOWN: u64 = 256;
 
+/// The largest number of rows, and of characters in a row.
+const MAX_SIDE: usize = 10_000;
+
 const EXAMPLES: &str = "\
 Examples:
   mkeyctl draw --repeat 8 --block A@16+4:64
@@ -127,11 +130,11 @@ pub struct Args {
     pitch: Option<NonZeroU64>,
 
     /// Rows to draw of each leaf, at most
-    #[arg(long, default_value = "32")]
+    #[arg(long, default_value = "32", value_parser = side)]
     rows: NonZeroUsize,
 
     /// Characters in one row, at most
-    #[arg(long, default_value = "64")]
+    #[arg(long, default_value = "64", value_parser = side)]
     columns: NonZeroUsize,
 }
 
@@ -147,9 +150,25 @@ fn pitch(text: &str) -> Result<NonZeroU64, String> {
     NonZeroU64::new(number(text)?).ok_or_else(|| "a row has at least one byte".to_owned())
 }
 
+/// Parses a number of rows or columns.
+fn side(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse()
+        .ok()
+        .filter(|&side: &NonZeroUsize| side.get() <= MAX_SIDE)
+        .ok_or_else(|| format!("not a number from 1 to {MAX_SIDE}"))
+}
+
+/// Ends the program because of a value on the command line.
+fn invalid(why: String) -> ! {
+    crate::Cli::command()
+        .error(ErrorKind::ValueValidation, why)
+        .exit()
+}
+
 pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     if let [device, lkey] = args.key.as_slice() {
-        return draw_key(args, device, lkey.parse()?);
+        let lkey = lkey.parse().unwrap_or_else(|why| invalid(why));
+        return draw_key(args, device, lkey);
     }
     let description = match (&args.file, &args.repeat) {
         (Some(file), _) => {
@@ -166,8 +185,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         }
         (None, Some(repeat)) => {
             if let Err(why) = check_dims(repeat, &args.block) {
-                let error = crate::Cli::command().error(ErrorKind::ValueValidation, why);
-                error.exit();
+                invalid(why);
             }
             Description::from_blocks(repeat, &args.block)?
         }

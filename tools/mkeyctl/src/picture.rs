@@ -126,13 +126,11 @@ impl Picture {
 impl Panel {
     /// Adds the bytes of a run. Keeps at most `max` rows, those with the lowest addresses.
     fn add(&mut self, entry: usize, addr: u64, len: u64, max: usize) {
-        // The layout was checked when it was made, so this addition does not overflow.
-        let end = addr.saturating_add(len);
-        let mut at = addr;
+        let (mut at, mut left) = (addr, len);
 
-        while at < end {
+        while left > 0 {
             let (row, from) = (at / self.pitch, at % self.pitch);
-            let take = (self.pitch.get().saturating_sub(from)).min(end.saturating_sub(at));
+            let take = self.pitch.get().saturating_sub(from).min(left);
             let is_full = self.rows.len() >= max && !self.rows.contains_key(&row);
 
             if is_full {
@@ -151,7 +149,9 @@ impl Panel {
                 to: from.saturating_add(take),
                 entry,
             });
+            // The last byte of memory may be the last one of the run. Nothing follows it.
             at = at.saturating_add(take);
+            left = left.saturating_sub(take);
         }
     }
 }
@@ -340,6 +340,16 @@ mod tests {
         );
         assert_eq!(picture.summary, "indexed, 2 blocks: 16 bytes");
         assert_eq!(picture.entries, ["A at 0x0, 8 bytes, unit 64"]);
+    }
+
+    #[test]
+    fn the_last_byte_of_memory_is_drawn() {
+        let picture = blocks("1", &["A@0xffffffffffffffc1+63:0"], Some(64), 2);
+
+        assert_eq!(
+            picture.panels[0].rows,
+            BTreeMap::from([(u64::MAX / 64, vec![span(1, 64, 0)])])
+        );
     }
 
     #[test]

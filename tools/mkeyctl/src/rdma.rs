@@ -91,7 +91,13 @@ fn ask<T: DeserializeOwned>(what: &[&str]) -> Result<Vec<T>, String> {
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         let why = stderr.lines().next().unwrap_or("failed without a word");
-        return Err(wrong(why.to_owned()));
+        // The kernel has this socket only with ib_core.
+        let remedy = if why.contains("NETLINK_RDMA") {
+            ": the kernel's ib_core module is not loaded; mkeyctl doctor has the remedy"
+        } else {
+            ""
+        };
+        return Err(wrong(format!("{why}{remedy}")));
     }
     // If there are no objects, the program prints nothing, not even an empty list.
     if output.stdout.trim_ascii().is_empty() {

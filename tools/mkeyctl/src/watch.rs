@@ -32,6 +32,7 @@ use crate::{
 pub struct Args {
     /// Seconds between two lines
     #[arg(short = 'n', long, value_name = "SECONDS", default_value = "1")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     interval: u32,
 
     /// Number of lines to print; without a limit if left out

@@ -42,7 +42,13 @@ impl Machine {
         Ok(Self {
             root: root.to_owned(),
             release: fs::read_to_string(&file)
-                .map_err(|error| format!("{}: {error}", file.display()))?
+                .map_err(|error| {
+                    format!(
+                        "{}: {error}: {} must have the files of a machine that runs, with its /proc and /sys",
+                        file.display(),
+                        root.display()
+                    )
+                })?
                 .trim()
                 .to_owned(),
         })

@@ -543,7 +543,7 @@ fn the_doctor_reads_the_log_to_its_end() {
         &["doctor", "--root", "/nonexistent"],
         "",
         1,
-        "osrelease: No such file",
+        "must have the files of a machine that runs, with its /proc and /sys",
     );
 }
 

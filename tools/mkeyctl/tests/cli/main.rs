@@ -237,6 +237,20 @@ KEY MEMORY
     let output = stat(&dir, &["eth9"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(output.stderr, b"mkeyctl: no device eth9\n");
+    dir.file(
+        "rdma",
+        "#!/bin/sh\necho Failed to open NETLINK_RDMA socket >&2\nexit 1\n",
+    );
+    let output = Command::new(env!("CARGO_BIN_EXE_mkeyctl"))
+        .env("PATH", &dir.0)
+        .arg("stat")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        stderr.ends_with("ib_core module is not loaded; mkeyctl doctor has the remedy\n"),
+        "{stderr}"
+    );
     dir.file("statistic", "nonsense");
     let output = stat(&dir, &[]);
     assert_eq!(output.status.code(), Some(1));
@@ -347,6 +361,15 @@ fn command_lines_that_make_no_sense_are_refused() {
     };
     indexed("a@0+4", "1", "LEAF@ADDRESS+BYTES:UNIT");
     indexed("a@0+4:4", "1,b", "no number");
+    for side in ["--rows", "--columns"] {
+        for wrong in ["0", "10001", "18446744073709551615"] {
+            let args = ["draw", side, wrong, "--list", "0+0xffffffffffffffff"];
+            refused(&args, "", 2, "not a number from 1 to 10000");
+        }
+    }
+    refused(&["draw", "--list", "@0+4"], "", 2, "no name before the @");
+    refused(&["draw", "--key", "rxe0", "zz"], "", 2, "`zz' is no number");
+    refused(&["watch", "-n", "0"], "", 2, "is not in 1..=4294967295");
     refused(&["flush"], "", 2, "unrecognized subcommand");
     refused(
         &["-j", "draw", "--list", "0+1"],

@@ -176,7 +176,7 @@ stat_module() { equal "$("$ctl" stat --all | grep -c "^  \(binds\|unbinds\|acces
 # Other users see no lkeys.
 not_root() {
 	local c
-	for c in "ls keys" "who ${dev[1]} $(key_of 800)" "who ${dev[1]}" "draw --key ${dev[1]} $(key_of 800)" "watch -c 1 -n 0"; do
+	for c in "ls keys" "who ${dev[1]} $(key_of 800)" "who ${dev[1]}" "draw --key ${dev[1]} $(key_of 800)" "watch -c 1"; do
 		# shellcheck disable=SC2086 # words of a command line
 		refuses "only root may see" setpriv --reuid 65534 --regid 65534 --clear-groups "$ctl" $c || return
 	done
