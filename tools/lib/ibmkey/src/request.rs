@@ -73,6 +73,14 @@ fn layout_mask(bind: u64) -> u32 {
         .fold(0, |mask, (_, uapi)| mask | uapi)
 }
 
+/// Returns the entries of a description, which has at least one.
+fn some<T>(entries: Array<'_, T>) -> Result<&[T]> {
+    entries
+        .items()
+        .filter(|entries| !entries.is_empty())
+        .ok_or(Errno::EINVAL)
+}
+
 /// Memory for a description. The description may be longer than the memory.
 pub(crate) struct Writer {
     to: *mut u8,
@@ -157,7 +165,7 @@ impl Writer {
         self.begin::<Range>(bind)?;
         // SAFETY: By the caller's promise.
         let list = unsafe { Array::from_raw(bind.num_entries, bind.__bindgen_anon_1.ranges) };
-        for range in list.items().ok_or(Errno::EINVAL)? {
+        for range in some(list)? {
             self.add(range)?;
         }
         Ok(())
@@ -167,7 +175,7 @@ impl Writer {
     ///
     /// As for [`Self::describe`].
     unsafe fn interleaved(&mut self, bind: &ibmkey_bind) -> Result {
-        if bind.num_dims > sys::IB_MKEY_MAX_DIMS {
+        if bind.num_dims == 0 || bind.num_dims > sys::IB_MKEY_MAX_DIMS {
             return Err(Errno::EINVAL);
         }
         if bind.repeat_count.is_null() {
@@ -182,7 +190,7 @@ impl Writer {
         }
         // SAFETY: By the caller's promise.
         let blocks = unsafe { Array::from_raw(bind.num_entries, bind.__bindgen_anon_1.blocks) };
-        for block in blocks.items().ok_or(Errno::EINVAL)? {
+        for block in some(blocks)? {
             self.add(&block_to_uapi(block, dims))?;
         }
         Ok(())
@@ -197,6 +205,9 @@ impl Writer {
         let mut uapi = indexed::to_uapi(layout)?;
         let count = layout.num_indices as usize;
 
+        if count == 0 || layout.num_indices > sys::IB_MKEY_MAX_INDICES {
+            return Err(Errno::EINVAL);
+        }
         uapi.indices = 0;
         self.begin::<Indexed>(bind)?;
         self.add(&uapi)?;
