@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
 //! Explains in a sentence why a call failed. This module has the sentences about binds, which name
-//! the entry and the field. `calls.rs` has the sentences about other calls.
+//! the entry and the field. `calls.rs` and `plain.rs` have the sentences about other calls.
 //!
 //! The kernel returns one errno value for a whole description. Most reasons can be seen in the
 //! description. For the others, this module binds its own key to the first entries of the
@@ -9,6 +9,7 @@
 //! happen only after an error.
 
 pub(crate) mod calls;
+pub(crate) mod plain;
 mod search;
 
 use core::{
@@ -173,7 +174,7 @@ fn explain(
             failed.count,
             key.max_entries.unwrap_or(0)
         ),
-        libc::EFAULT => format!("{many}, or what it points to, cannot be read at its address"),
+        libc::EFAULT => failed.unreadable(),
         libc::EOVERFLOW => overflow(failed),
         libc::EBUSY => "a memory window or another key refers to mkey".into(),
         libc::ENOMEM => calls::KEY_MEMORY.into(),
@@ -197,6 +198,19 @@ impl Failed<'_> {
             Layout::List(_) => "ranges",
             Layout::Interleaved(..) => "blocks",
             Layout::Indexed(_) => "indices",
+        }
+    }
+
+    /// Says which array cannot be read. A slice is empty if the caller's pointer is NULL.
+    fn unreadable(&self) -> String {
+        match self.layout {
+            Layout::List([]) => "ranges is NULL".into(),
+            Layout::Interleaved([], _) => "repeat_count is NULL".into(),
+            Layout::Interleaved(_, []) => "blocks is NULL".into(),
+            Layout::Interleaved(..) => {
+                "blocks or repeat_count cannot be read at its address".into()
+            }
+            _ => format!("{} cannot be read at its address", self.name()),
         }
     }
 

@@ -56,6 +56,19 @@ fn the_entry_and_the_field_are_named() {
 
     assert_eq!(text(libc::EINVAL, &list(&zero)), "ranges[1].length is 0");
     assert_eq!(text(libc::EINVAL, &list(&[])), "num_ranges is 0");
+    assert_eq!(text(libc::EFAULT, &list(&[])), "ranges is NULL");
+    let block = [Block::default()];
+    let blocks = |repeat, blocks| Failed {
+        layout: Layout::Interleaved(repeat, blocks),
+        access: 0,
+        count: 1,
+        dims: 1,
+    };
+    assert_eq!(
+        text(libc::EFAULT, &blocks(&[], &block)),
+        "repeat_count is NULL"
+    );
+    assert_eq!(text(libc::EFAULT, &blocks(&[1], &[])), "blocks is NULL");
     assert_eq!(
         text(libc::EOVERFLOW, &list(&far)),
         "ranges[1]: addr + length exceeds 64 bits"

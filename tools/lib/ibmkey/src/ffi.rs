@@ -12,6 +12,7 @@
 mod dm;
 mod import;
 mod pool;
+mod query;
 mod wr;
 
 use core::ffi::{
@@ -24,10 +25,10 @@ pub use self::{
     dm::*,
     import::*,
     pool::*,
+    query::*,
     wr::*, //
 };
 use crate::{
-    caps,
     errno::{
         to_int,
         to_ptr,
@@ -40,6 +41,7 @@ use crate::{
             self,
             explained, //
         },
+        plain,
         Failed,
         Layout, //
     },
@@ -53,11 +55,8 @@ use crate::{
     sys::{
         ibmkey_alloc_attr,
         ibmkey_block,
-        ibmkey_caps,
         ibmkey_indexed,
-        ibmkey_info,
         ibmkey_range,
-        ibv_context,
         ibv_mr,
         ibv_pd,
         ibv_sge,
@@ -112,16 +111,6 @@ declared!(
     ibv_rereg_mr_interleaved,
     ibv_rereg_mr_sg,
 );
-
-/// Queries the limits of a device.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_query_caps(ctx: *mut ibv_context, caps: *mut ibmkey_caps) -> c_int {
-    // SAFETY: By the function's contract.
-    let result = unsafe { object::cmd_fd(ctx) }.and_then(caps::query);
-
-    // SAFETY: By the function's contract.
-    to_int(result.and_then(|value| unsafe { store(caps, value) }))
-}
 
 /// Creates a key.
 #[no_mangle]
@@ -191,7 +180,11 @@ pub unsafe extern "C" fn ibmkey_reg_iov(
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_dereg(mkey: *mut ibv_mr) -> c_int {
     // SAFETY: By the function's contract.
-    to_int(unsafe { iov::deregister(mkey) })
+    let result = unsafe { iov::deregister(mkey) };
+
+    to_int(explained(result, |errno| {
+        plain::on_key(&[("mkey", mkey.is_null())], errno)
+    }))
 }
 
 /// Binds a key to ranges, one after another.
@@ -315,73 +308,10 @@ pub unsafe extern "C" fn ibmkey_last_error() -> *const c_char {
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_unbind(mkey: *mut ibv_mr) -> c_int {
     // SAFETY: By the function's contract.
-    to_int(unsafe { rebind(mkey, mkey::unbind) })
-}
+    let result = unsafe { rebind(mkey, mkey::unbind) };
 
-/// Queries the binding of a key.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_query(mkey: *mut ibv_mr, info: *mut ibmkey_info) -> c_int {
-    // SAFETY: By the function's contract.
-    unsafe {
-        ibmkey_query_layout(
-            mkey,
-            info,
-            0,
-            core::ptr::null_mut(),
-            0,
-            core::ptr::null_mut(),
-        )
-    }
-}
-
-/// Queries the binding of a key, with its layout.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_query_layout(
-    mkey: *mut ibv_mr,
-    info: *mut ibmkey_info,
-    max_dims: u32,
-    repeat_count: *mut u64,
-    max_blocks: u32,
-    blocks: *mut ibmkey_block,
-) -> c_int {
-    // SAFETY: By the function's contract.
-    let result = unsafe { object::mr_handle(mkey) }.and_then(|(fd, handle)| {
-        // SAFETY: By the function's contract. The caller may not have initialised the elements, but
-        // any bit pattern is valid for their types, and this library does not read them.
-        let (repeat_count, blocks) =
-            unsafe { (slice(max_dims, repeat_count)?, slice(max_blocks, blocks)?) };
-
-        mkey::query(fd, handle, repeat_count, blocks)
-    });
-
-    // SAFETY: By the function's contract.
-    to_int(result.and_then(|value| unsafe { store(info, value) }))
-}
-
-/// Queries the binding of a key, with its indices.
-#[no_mangle]
-pub unsafe extern "C" fn ibmkey_query_indexed(
-    mkey: *mut ibv_mr,
-    info: *mut ibmkey_info,
-    layout: *mut ibmkey_indexed,
-    max_indices: u32,
-    indices: *mut u64,
-) -> c_int {
-    // SAFETY: By the function's contract.
-    let result = unsafe { object::mr_handle(mkey) }.and_then(|(fd, handle)| {
-        // SAFETY: By the function's contract. Any bit pattern is a valid index, and this library
-        // reads none.
-        indexed::query(fd, handle, unsafe { slice(max_indices, indices)? })
-    });
-
-    // SAFETY: By the function's contract.
-    to_int(result.and_then(|(value, indexed)| unsafe {
-        match indexed {
-            Some(indexed) => store(layout, indexed)?,
-            None if layout.is_null() => return Err(Errno::EFAULT),
-            None => {}
-        }
-        store(info, value)
+    to_int(explained(result, |errno| {
+        plain::on_key(&[("mkey", mkey.is_null())], errno)
     }))
 }
 
@@ -440,20 +370,4 @@ unsafe fn store<T>(to: *mut T, value: T) -> Result {
     // SAFETY: By the caller's promise.
     unsafe { to.write(value) };
     Ok(())
-}
-
-/// # Safety
-///
-/// `items` is NULL or points to `count` elements that may be written during
-/// `'a`.
-unsafe fn slice<'a, T>(count: u32, items: *mut T) -> Result<&'a mut [T]> {
-    if count == 0 {
-        return Ok(&mut []);
-    }
-    if items.is_null() {
-        return Err(Errno::EFAULT);
-    }
-
-    // SAFETY: By the caller's promise.
-    Ok(unsafe { core::slice::from_raw_parts_mut(items, count as usize) })
 }

@@ -260,7 +260,7 @@ fn to_register(pieces: &[Range], page_size: u64) -> Result<Vec<Range>> {
     Ok(ranges)
 }
 
-fn page_size() -> u64 {
+pub(crate) fn page_size() -> u64 {
     // SAFETY: No requirements.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
 

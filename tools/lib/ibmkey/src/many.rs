@@ -207,6 +207,32 @@ pub(crate) unsafe fn bind(binds: &[ibmkey_bind], failed: &mut u32) -> Result {
     Ok(())
 }
 
+/// Says which field of `bind` does not suit its kind of layout. Returns `None` if all of them do.
+fn wrong_field(bind: &ibmkey_bind) -> Option<String> {
+    match bind.kind {
+        sys::IBMKEY_LIST | sys::IBMKEY_INDEXED if bind.num_dims != 0 => Some(format!(
+            "num_dims is {}, and only an interleaved layout has dimensions",
+            bind.num_dims
+        )),
+        sys::IBMKEY_LIST | sys::IBMKEY_INDEXED if !bind.repeat_count.is_null() => {
+            Some("repeat_count is not NULL, and only an interleaved layout has dimensions".into())
+        }
+        sys::IBMKEY_LIST | sys::IBMKEY_INTERLEAVED => None,
+        // SAFETY: All members of the union are pointers.
+        sys::IBMKEY_INDEXED if unsafe { bind.__bindgen_anon_1.indexed }.is_null() => {
+            Some("indexed is NULL".into())
+        }
+        sys::IBMKEY_INDEXED if bind.num_entries != 1 => Some(format!(
+            "num_entries is {}, and an indexed layout has 1",
+            bind.num_entries
+        )),
+        sys::IBMKEY_INDEXED => None,
+        kind => Some(format!(
+            "kind {kind} is none of IBMKEY_LIST, IBMKEY_INTERLEAVED and IBMKEY_INDEXED"
+        )),
+    }
+}
+
 /// Stores a sentence about a call with `binds` that failed because of the key with the number
 /// `failed`.
 ///
@@ -215,8 +241,15 @@ pub(crate) unsafe fn bind(binds: &[ibmkey_bind], failed: &mut u32) -> Result {
 /// `binds` is NULL or points to `num` descriptions, each of which fulfils the contract of its
 /// declaration.
 pub(crate) unsafe fn explain(binds: *const ibmkey_bind, num: u32, failed: u32, errno: Errno) {
-    if binds.is_null() || num == 0 || num > sys::IB_MKEY_MAX_BINDS {
-        explain::store_sentence(&format!("binds is NULL, or num {num} is not 1 to 512"));
+    if binds.is_null() {
+        explain::store_sentence("binds is NULL");
+        return;
+    }
+    if num == 0 || num > sys::IB_MKEY_MAX_BINDS {
+        explain::store_sentence(&format!(
+            "num is {num}, not 1 to {}",
+            sys::IB_MKEY_MAX_BINDS
+        ));
         return;
     }
     // SAFETY: By the caller's promise.
@@ -244,6 +277,11 @@ pub(crate) unsafe fn explain(binds: *const ibmkey_bind, num: u32, failed: u32, e
         return;
     }
 
+    if let Some(field) = wrong_field(bind) {
+        explain::store_sentence(&format!("binds[{failed}].{field}"));
+        return;
+    }
+
     let mut count = bind.num_entries;
     // SAFETY: By the caller's promise, the union has the member of this kind.
     let layout = unsafe {
@@ -260,16 +298,11 @@ pub(crate) unsafe fn explain(binds: *const ibmkey_bind, num: u32, failed: u32, e
                     blocks.items().unwrap_or_default(),
                 )
             }
-            sys::IBMKEY_INDEXED if !bind.__bindgen_anon_1.indexed.is_null() => {
+            // The kind is valid, and `indexed` is not NULL: `wrong_field()` checked both.
+            _ => {
                 let layout = &*bind.__bindgen_anon_1.indexed;
                 count = layout.num_indices;
                 Layout::Indexed(layout)
-            }
-            kind => {
-                explain::store_sentence(&format!(
-                    "binds[{failed}].kind {kind} is not enum ibmkey_kind, or indexed is NULL"
-                ));
-                return;
             }
         }
     };
@@ -288,4 +321,36 @@ pub(crate) unsafe fn explain(binds: *const ibmkey_bind, num: u32, failed: u32, e
             &format!("binds[{failed}]: "),
         )
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_of_another_kind_of_layout_is_named() {
+        let indexed = sys::ibmkey_indexed::default();
+        let mut bind = ibmkey_bind {
+            kind: sys::IBMKEY_LIST,
+            num_dims: 1,
+            ..ibmkey_bind::default()
+        };
+        let says = |bind: &ibmkey_bind, words: &str| {
+            let found = wrong_field(bind).unwrap_or_default();
+            assert!(found.starts_with(words), "{found}");
+        };
+
+        says(&bind, "num_dims is 1, and only an interleaved layout");
+        bind.num_dims = 0;
+        bind.repeat_count = &1;
+        says(&bind, "repeat_count is not NULL");
+        bind.repeat_count = core::ptr::null();
+        assert_eq!(wrong_field(&bind), None);
+        bind.kind = sys::IBMKEY_INDEXED;
+        says(&bind, "indexed is NULL");
+        bind.__bindgen_anon_1.indexed = &indexed;
+        says(&bind, "num_entries is 0, and an indexed layout has 1");
+        bind.kind = sys::IBMKEY_UNBOUND;
+        says(&bind, "kind 0 is none of IBMKEY_LIST");
+    }
 }

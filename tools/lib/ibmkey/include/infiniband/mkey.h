@@ -351,18 +351,15 @@ int ibmkey_bind_indexed(struct ibv_mr *mkey, unsigned access,
  *
  * The sentence names the entry and the field, as in
  * "ranges[3].lkey 0x1234 names no MR in the protection domain of mkey". The sentence is
- * about the last of these calls that failed in this thread: ibmkey_alloc(),
- * ibmkey_alloc_ex(), ibmkey_bind_list(), ibmkey_bind_interleaved(),
- * ibmkey_bind_indexed(), ibmkey_bind_many(), ibmkey_reg_iov(), ibmkey_describe(),
- * the four calls for work requests, ibmkey_alloc_dm(), ibmkey_reg_dmabuf_mr(),
- * ibmkey_rereg_mr() and the calls of pools.
+ * about the last call of a function of this library that failed in this thread. The
+ * verbs of libibverbs, such as ibv_alloc_dm() after ibmkey_enable(), leave it as it is.
  * The sentence is for people, and later versions may word it otherwise: do not compare it.
  *
  * To find the entry, the library may bind its own key to parts of the layout. So a
  * bind that fails can take several times as long as one that succeeds.
  *
- * Return: the sentence, which stays valid until the next of these calls fails in
- * this thread; an empty string if none has failed. Never NULL.
+ * Return: the sentence, which stays valid until the next call fails in this thread;
+ * an empty string if none has failed. Never NULL.
  */
 const char *ibmkey_last_error(void);
 

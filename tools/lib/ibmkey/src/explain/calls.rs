@@ -4,6 +4,7 @@
 //! and its field or element, if the errno value and the arguments show which one caused the error.
 
 use crate::{
+    dmabuf,
     errno::{
         Errno,
         Result, //
@@ -23,8 +24,17 @@ use crate::{
 pub(super) const KEY_MEMORY: &str =
     "no memory, or a limit of the kernel's memory for keys is reached: max_key_memory_per_process or \
      max_key_memory, parameters of ib_mkey";
-const BUSY: &str = "a memory window or another key refers to";
-const NO_KEYS: &str = "the device has no keys: mkeyctl doctor says why";
+pub(super) const BUSY: &str = "a memory window or another key refers to";
+pub(super) const NO_KEYS: &str = "the device has no keys: mkeyctl doctor says why";
+
+/// Access flags that every device accepts.
+const ALWAYS: u32 = sys::IBV_ACCESS_LOCAL_WRITE
+    | sys::IBV_ACCESS_REMOTE_READ
+    | sys::IBV_ACCESS_REMOTE_WRITE
+    | sys::IBV_ACCESS_REMOTE_ATOMIC
+    | sys::IBV_ACCESS_MW_BIND
+    | sys::IBV_ACCESS_ZERO_BASED
+    | sys::IBV_ACCESS_RELAXED_ORDERING;
 
 /// If a call failed, stores the sentence that `why` returns.
 pub(crate) fn explained<T>(result: Result<T>, why: impl FnOnce(Errno) -> String) -> Result<T> {
@@ -43,7 +53,7 @@ fn access_reason(access: u32) -> Option<String> {
     })
 }
 
-fn other(errno: Errno) -> String {
+pub(super) fn other(errno: Errno) -> String {
     format!("the kernel refused the call: {errno}")
 }
 
@@ -99,8 +109,16 @@ pub(crate) unsafe fn reg_iov(
         libc::EINVAL if iov.iter().all(|element| element.iov_len == 0) => {
             "iov_len of each element of iov is 0".into()
         }
-        libc::EINVAL => access_reason(access)
-            .unwrap_or_else(|| format!("access {access:#x} has a flag that the device refuses")),
+        libc::EINVAL => access_reason(access).unwrap_or_else(|| {
+            // SAFETY: By the caller's promise.
+            let refused = unsafe { iov::first_refused(pd, iov, access, errno) };
+            match refused.filter(|_| access & !ALWAYS == 0) {
+                Some((at, element)) => {
+                    format!("iov[{at}].iov_len {}: the device refuses so much memory", element.iov_len)
+                }
+                None => format!("access {access:#x} has a flag that the device refuses"),
+            }
+        }),
         libc::EOVERFLOW => match iov::too_far(iov) {
             Some(at) => format!("iov[{at}].iov_len: iov_base + iov_len exceeds 64 bits"),
             None => other(errno),
@@ -163,7 +181,8 @@ pub(crate) fn describe(bind: Option<&Bind>, has_room: bool) -> String {
             Some(layout) => {
                 let found = super::invalid_indexed(layout);
                 let found = found.unwrap_or_else(|| {
-                    format!("num_indices is {}, 0 or too many", layout.num_indices)
+                    let most = sys::IB_MKEY_MAX_INDICES;
+                    format!("num_indices is {}, not 1 to {most}", layout.num_indices)
                 });
                 format!("bind.indexed: {found}")
             }
@@ -216,6 +235,14 @@ fn queue(posted: bool, errno: Errno) -> String {
     }
 }
 
+/// The bits of `enum ibmkey_dm_class`.
+const CLASSES: [u64; 4] = [
+    sys::IBMKEY_DM_HOST as u64,
+    sys::IBMKEY_DM_NODE as u64,
+    sys::IBMKEY_DM_P2P as u64,
+    sys::IBMKEY_DM_PMEM as u64,
+];
+
 /// `ibmkey_alloc_dm()`; `attr` is `None` for NULL.
 pub(crate) fn alloc_dm(has_ctx: bool, attr: Option<&DmAttr>, class: u64, errno: Errno) -> String {
     let Some(attr) = attr else {
@@ -229,8 +256,15 @@ pub(crate) fn alloc_dm(has_ctx: bool, attr: Option<&DmAttr>, class: u64, errno: 
             format!("attr.length {} exceeds 32 bits", attr.length)
         }
         libc::EINVAL if attr.comp_mask != 0 => "attr.comp_mask is not 0".into(),
+        // The bits above the lowest 8 are the number of a class.
+        libc::EINVAL if class != 0 && !CLASSES.contains(&(class & 0xff)) => {
+            format!("dm_class {class:#x} is none of enum ibmkey_dm_class")
+        }
+        libc::EINVAL if class == 0 => {
+            format!("attr.log_align_req {} is too large", attr.log_align_req)
+        }
         libc::EINVAL => format!(
-            "attr.log_align_req {} is too large, or dm_class {class} is none of enum ibmkey_dm_class",
+            "attr.log_align_req {} is too large, or dm_class {class:#x} has a wrong number",
             attr.log_align_req
         ),
         libc::EOPNOTSUPP => format!(
@@ -250,30 +284,48 @@ pub(crate) struct DmaBuf {
     pub(crate) has_pd: bool,
     pub(crate) offset: u64,
     pub(crate) length: usize,
+    pub(crate) iova: u64,
     pub(crate) fd: i32,
     pub(crate) access: u32,
 }
 
 impl DmaBuf {
-    pub(crate) fn sentence(&self, errno: Errno) -> String {
+    /// Says what is invalid. `bytes` is the size of the dma-buf, `None` if `fd` is not a dma-buf.
+    fn invalid(&self, bytes: Option<u64>) -> String {
         let Self {
             offset,
             length,
+            iova,
             fd,
             access,
             ..
+        } = self;
+        let Some(bytes) = bytes else {
+            return format!("fd {fd} is no dma-buf");
+        };
+        let end = offset.checked_add(*length as u64);
+
+        if end.is_none_or(|end| end > bytes) {
+            return format!(
+                "offset {offset} + length {length} is outside of the dma-buf, which has {bytes} bytes"
+            );
+        }
+        if (iova ^ offset) & iov::page_size().wrapping_sub(1) != 0 {
+            return format!("iova {iova:#x} and offset {offset:#x} differ in the offset in a page");
+        }
+        access_reason(*access)
+            .unwrap_or_else(|| format!("access {access:#x} has a flag that the device refuses"))
+    }
+    pub(crate) fn sentence(&self, errno: Errno) -> String {
+        let Self {
+            length, fd, access, ..
         } = self;
 
         match errno.get() {
             libc::EBADF => format!("fd {fd} is no open descriptor"),
             libc::EINVAL if !self.has_pd => "pd is NULL".into(),
             libc::EINVAL if *length == 0 => "length is 0".into(),
-            libc::EINVAL => access_reason(*access).unwrap_or_else(|| {
-                format!(
-                    "fd {fd} is no dma-buf, offset {offset} + length {length} is outside of it, or access {access:#x} \
-                     has a flag that the device refuses"
-                )
-            }),
+            libc::EINVAL => self.invalid(dmabuf::size(*fd)),
             libc::EACCES => {
                 format!("access {access:#x} allows writing, and the dma-buf is read-only")
             }

@@ -124,15 +124,41 @@ fn a_description_names_its_field() {
         &|bind| bind.num_entries = 70000,
         "bind.num_entries is 70000, more than 65536 ranges",
     );
+    let range = sys::ibmkey_range::default();
+    says(
+        &|bind| {
+            bind.num_entries = 0;
+            bind.__bindgen_anon_1.ranges = &range;
+        },
+        "bind.num_entries is 0, for ranges",
+    );
     says(
         &|bind| bind.kind = sys::IBMKEY_INTERLEAVED,
         "bind.num_dims is 0, not 1 to 8",
     );
     says(&|bind| bind.num_dims = 1, "bind.repeat_count is NULL");
     says(
-        &|bind| bind.kind = sys::IBMKEY_INDEXED,
+        &|bind| {
+            bind.kind = sys::IBMKEY_INDEXED;
+            bind.__bindgen_anon_1.indexed = null();
+        },
         "bind.indexed is NULL",
     );
+    // The indices themselves are not read.
+    let mut indexed = sys::ibmkey_indexed {
+        unit: 8,
+        bytes_count: 8,
+        indices64: &0,
+        ..sys::ibmkey_indexed::default()
+    };
+    let most = sys::IB_MKEY_MAX_INDICES;
+    for wrong in [0, most + 1, u32::MAX] {
+        indexed.num_indices = wrong;
+        says(
+            &|bind| bind.__bindgen_anon_1.indexed = &indexed,
+            &format!("bind.indexed: num_indices is {wrong}, not 1 to {most}"),
+        );
+    }
     says(
         &|bind| bind.kind = 77,
         "bind.kind 77 is none of enum ibmkey_kind",
@@ -206,7 +232,15 @@ fn device_memory_names_its_field() {
         "attr.length 4294967296 exceeds 32 bits"
     );
     attr.length = 4096;
-    assert!(says(&attr, libc::EINVAL).contains("dm_class 9 is none"));
+    assert_eq!(
+        says(&attr, libc::EINVAL),
+        "dm_class 0x9 is none of enum ibmkey_dm_class"
+    );
+    attr.log_align_req = 63;
+    assert_eq!(
+        alloc_dm(true, Some(&attr), 0, raw(libc::EINVAL)),
+        "attr.log_align_req 63 is too large"
+    );
     assert!(says(&attr, libc::EOPNOTSUPP).contains("dm_class 9: mkeyctl caps"));
     assert!(says(&attr, libc::ENOMEM).starts_with("attr.length 4096: no memory"));
 }
@@ -227,14 +261,22 @@ fn regions_name_their_argument() {
         has_pd: true,
         offset: 4096,
         length: 0,
-        fd: 3,
-        access: 0,
+        iova: 7,
+        fd: -1,
+        access: 1 << 31,
     };
     assert_eq!(dmabuf.sentence(raw(libc::EINVAL)), "length is 0");
     dmabuf.length = 8;
+    assert_eq!(dmabuf.sentence(raw(libc::EINVAL)), "fd -1 is no dma-buf");
+    assert_eq!(
+        dmabuf.invalid(Some(4096)),
+        "offset 4096 + length 8 is outside of the dma-buf, which has 4096 bytes"
+    );
     assert!(dmabuf
-        .sentence(raw(libc::EINVAL))
-        .contains("offset 4096 + length 8"));
+        .invalid(Some(8192))
+        .starts_with("iova 0x7 and offset 0x1000"));
+    dmabuf.iova = 0;
+    assert!(dmabuf.invalid(Some(8192)).starts_with("access 0x80000000"));
     let mut rereg = Rereg {
         has_mr: true,
         has_pd: false,

@@ -16,9 +16,12 @@ use crate::{
         to_ptr,
         Errno, //
     },
-    explain::calls::{
-        self,
-        explained, //
+    explain::{
+        calls::{
+            self,
+            explained, //
+        },
+        plain, //
     },
     rereg,
     sys::{
@@ -34,7 +37,11 @@ use crate::{
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_enable(ctx: *mut ibv_context) -> c_int {
     // SAFETY: By the function's contract.
-    to_int(unsafe { dm::enable(ctx) })
+    let result = unsafe { dm::enable(ctx) };
+
+    to_int(explained(result, |errno| {
+        plain::call(&[("ctx", ctx.is_null())], errno)
+    }))
 }
 
 /// Allocates device memory of a class.
@@ -60,11 +67,16 @@ pub unsafe extern "C" fn ibmkey_alloc_dm(
 /// Exports device memory as a dma-buf.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_export_dm(dm: *mut ibv_dm, fd: *mut c_int) -> c_int {
-    if fd.is_null() {
-        return to_int(Err(Errno::EFAULT));
-    }
-    // SAFETY: By the function's contract.
-    to_int(unsafe { dm::export(dm) }.and_then(|new| unsafe { store(fd, new) }))
+    let result = if fd.is_null() {
+        Err(Errno::EFAULT)
+    } else {
+        // SAFETY: By the function's contract.
+        unsafe { dm::export(dm) }.and_then(|new| unsafe { store(fd, new) })
+    };
+
+    to_int(explained(result, |errno| {
+        plain::call(&[("dm", dm.is_null()), ("fd", fd.is_null())], errno)
+    }))
 }
 
 /// Registers a part of a dma-buf.
@@ -81,6 +93,7 @@ pub unsafe extern "C" fn ibmkey_reg_dmabuf_mr(
         has_pd: !pd.is_null(),
         offset,
         length,
+        iova,
         fd,
         // CAST: The argument is a set of flags, so its sign does not matter.
         access: access as c_uint,

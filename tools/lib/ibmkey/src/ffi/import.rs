@@ -6,6 +6,10 @@ use core::ffi::c_int;
 
 use crate::{
     errno::to_ptr,
+    explain::{
+        calls::explained,
+        plain, //
+    },
     import,
     sys::{
         ibv_context,
@@ -16,7 +20,9 @@ use crate::{
 /// Imports a context of another verbs library.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_import_context(cmd_fd: c_int) -> *mut ibv_context {
-    to_ptr(import::context(cmd_fd))
+    to_ptr(explained(import::context(cmd_fd), |errno| {
+        plain::import_context(cmd_fd, errno)
+    }))
 }
 
 /// Closes an imported context.
@@ -29,7 +35,9 @@ pub unsafe extern "C" fn ibmkey_unimport_context(ctx: *mut ibv_context) {
 /// Imports a protection domain of another verbs library.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_import_pd(ctx: *mut ibv_context, pd_handle: u32) -> *mut ibv_pd {
-    to_ptr(import::pd(ctx, pd_handle))
+    to_ptr(explained(import::pd(ctx, pd_handle), |errno| {
+        plain::call(&[("ctx", ctx.is_null())], errno)
+    }))
 }
 
 /// Frees an imported protection domain.

@@ -14,9 +14,12 @@ use crate::{
         to_int,
         Errno, //
     },
-    explain::calls::{
-        self,
-        explained, //
+    explain::{
+        calls::{
+            self,
+            explained, //
+        },
+        plain, //
     },
     many, object,
     request::{
@@ -169,8 +172,16 @@ pub unsafe extern "C" fn ibmkey_query_refused(
     let result = key.and_then(|(fd, handle)| request::refused(fd, handle));
 
     // SAFETY: By the function's contract.
-    to_int(result.and_then(|(errno, number)| unsafe {
+    let result = result.and_then(|(errno, number)| unsafe {
         store(error, errno)?;
         store(entry, number)
+    });
+    to_int(explained(result, |errno| {
+        let arguments = [
+            ("mkey", mkey.is_null()),
+            ("error", error.is_null()),
+            ("entry", entry.is_null()),
+        ];
+        plain::on_key(&arguments, errno)
     }))
 }

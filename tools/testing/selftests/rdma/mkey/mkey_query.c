@@ -69,11 +69,14 @@ TEST_F(object, last_error)
 	struct ibmkey_bind bind = {
 		.kind = IBMKEY_LIST, .num_entries = 3, .ranges = range,
 	};
+	struct ibv_alloc_dm_attr attr = { .length = 4096 };
 	struct ibv_mr *key = ibmkey_alloc(self->dev.pd, 3);
+	struct ibv_dm *dm;
 	uint8_t *hole = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint64_t repeat = 2;
 	unsigned int i;
+	int fd;
 
 	ASSERT_NE(NULL, key);
 	bind.mkey = key;
@@ -131,7 +134,29 @@ TEST_F(object, last_error)
 	     ibmkey_reg_iov(self->dev.pd, (struct iovec[]){
 			{ hole, 64 }, { hole + 4096, 8 }, { hole + 8192, 8 },
 	     }, 3, IBV_ACCESS_LOCAL_WRITE) ? 0 : errno);
+	SAYS("iov[0].iov_len 70368744177664: the device refuses so much", EINVAL,
+	     ibmkey_reg_iov(self->dev.pd, (struct iovec[]){
+			{ hole, 1ull << 46 },
+	     }, 1, 0) ? 0 : errno);
 	EXPECT_EQ(0, munmap(hole, 3 * 4096));
+	SAYS("repeat_count is NULL", EFAULT,
+	     ibmkey_bind_interleaved(key, 0, 1, NULL, 1, &block));
+	SAYS("mkey is not a key", EINVAL, ibmkey_unbind(leaf->mr));
+	SAYS("info is NULL", EFAULT, ibmkey_query(key, NULL));
+	bind.num_dims = 1;
+	SAYS("binds[0].num_dims is 1", EINVAL, ibmkey_bind_many(&bind, 1, NULL));
+	dm = ibmkey_alloc_dm(self->dev.ctx, &attr, 0);
+	ASSERT_NE(NULL, dm);
+	ASSERT_EQ(0, ibmkey_export_dm(dm, &fd));
+	SAYS("iova 0x7 and offset 0x0", EINVAL,
+	     ibmkey_reg_dmabuf_mr(self->dev.pd, 0, 64, 7, fd, 0) ? 0 : errno);
+	SAYS("outside of the dma-buf, which has 4096 bytes", EINVAL,
+	     ibmkey_reg_dmabuf_mr(self->dev.pd, 4096, 64, 0, fd, 0) ? 0 : errno);
+	SAYS("is no dma-buf", EINVAL,
+	     ibmkey_reg_dmabuf_mr(self->dev.pd, 0, 64, 0, self->dev.ctx->cmd_fd, 0) ?
+	     0 : errno);
+	EXPECT_EQ(0, close(fd));
+	EXPECT_EQ(0, ibv_free_dm(dm));
 	index[1] = UINT32_MAX;
 	SAYS("indices[1] reaches outside", ERANGE,
 	     ibmkey_bind_indexed(key, 0, &indexed));

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! Queries of devices and of keys.
+
+use core::ffi::c_int;
+
+use super::store;
+use crate::{
+    caps,
+    errno::{
+        to_int,
+        Errno,
+        Result, //
+    },
+    explain::{
+        calls::explained,
+        plain, //
+    },
+    indexed, mkey, object,
+    sys::{
+        ibmkey_block,
+        ibmkey_caps,
+        ibmkey_indexed,
+        ibmkey_info,
+        ibv_context,
+        ibv_mr, //
+    },
+};
+
+/// Queries the limits of a device.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_query_caps(ctx: *mut ibv_context, caps: *mut ibmkey_caps) -> c_int {
+    // SAFETY: By the function's contract.
+    let result = unsafe { object::cmd_fd(ctx) }.and_then(caps::query);
+
+    // SAFETY: By the function's contract.
+    let result = result.and_then(|value| unsafe { store(caps, value) });
+    to_int(explained(result, |errno| {
+        plain::call(&[("ctx", ctx.is_null()), ("caps", caps.is_null())], errno)
+    }))
+}
+
+/// Queries the binding of a key.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_query(mkey: *mut ibv_mr, info: *mut ibmkey_info) -> c_int {
+    // SAFETY: By the function's contract.
+    unsafe {
+        ibmkey_query_layout(
+            mkey,
+            info,
+            0,
+            core::ptr::null_mut(),
+            0,
+            core::ptr::null_mut(),
+        )
+    }
+}
+
+/// Queries the binding of a key, with its layout.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_query_layout(
+    mkey: *mut ibv_mr,
+    info: *mut ibmkey_info,
+    max_dims: u32,
+    repeat_count: *mut u64,
+    max_blocks: u32,
+    blocks: *mut ibmkey_block,
+) -> c_int {
+    // SAFETY: By the function's contract.
+    let result = unsafe { object::mr_handle(mkey) }.and_then(|(fd, handle)| {
+        // SAFETY: By the function's contract. The caller may not have initialised the elements, but
+        // any bit pattern is valid for their types, and this library does not read them.
+        let (repeat_count, blocks) =
+            unsafe { (slice(max_dims, repeat_count)?, slice(max_blocks, blocks)?) };
+
+        mkey::query(fd, handle, repeat_count, blocks)
+    });
+
+    // SAFETY: By the function's contract.
+    let result = result.and_then(|value| unsafe { store(info, value) });
+    to_int(explained(result, |errno| {
+        let arguments = [
+            ("mkey", mkey.is_null()),
+            ("repeat_count", max_dims > 0 && repeat_count.is_null()),
+            ("blocks", max_blocks > 0 && blocks.is_null()),
+            ("info", info.is_null()),
+        ];
+        plain::on_key(&arguments, errno)
+    }))
+}
+
+/// Queries the binding of a key, with its indices.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_query_indexed(
+    mkey: *mut ibv_mr,
+    info: *mut ibmkey_info,
+    layout: *mut ibmkey_indexed,
+    max_indices: u32,
+    indices: *mut u64,
+) -> c_int {
+    // SAFETY: By the function's contract.
+    let result = unsafe { object::mr_handle(mkey) }.and_then(|(fd, handle)| {
+        // SAFETY: By the function's contract. Any bit pattern is a valid index, and this library
+        // reads none.
+        indexed::query(fd, handle, unsafe { slice(max_indices, indices)? })
+    });
+
+    // SAFETY: By the function's contract.
+    let result = result.and_then(|(value, indexed)| unsafe {
+        match indexed {
+            Some(indexed) => store(layout, indexed)?,
+            None if layout.is_null() => return Err(Errno::EFAULT),
+            None => {}
+        }
+        store(info, value)
+    });
+    to_int(explained(result, |errno| {
+        let arguments = [
+            ("mkey", mkey.is_null()),
+            ("indices", max_indices > 0 && indices.is_null()),
+            ("layout", layout.is_null()),
+            ("info", info.is_null()),
+        ];
+        plain::on_key(&arguments, errno)
+    }))
+}
+
+/// # Safety
+///
+/// `items` is NULL or points to `count` elements that may be written during
+/// `'a`.
+unsafe fn slice<'a, T>(count: u32, items: *mut T) -> Result<&'a mut [T]> {
+    if count == 0 {
+        return Ok(&mut []);
+    }
+    if items.is_null() {
+        return Err(Errno::EFAULT);
+    }
+
+    // SAFETY: By the caller's promise.
+    Ok(unsafe { core::slice::from_raw_parts_mut(items, count as usize) })
+}
