@@ -73,6 +73,7 @@ cdef class Described:
 cdef class MrHandle:
     cdef ibv_mr *mr
     cdef PdHandle pd
+    cdef object lock
     cdef ibv_mr *live(self) except NULL
 
 

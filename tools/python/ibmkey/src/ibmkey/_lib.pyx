@@ -14,6 +14,8 @@ from libc.string cimport memset
 from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap
 from posix.unistd cimport close
 
+from threading import Lock
+
 from .errors import MkeyError, registration_reason
 from .layout import Indexed, Interleaved, contiguous
 
@@ -119,7 +121,7 @@ cdef class ContextHandle:
 cdef class PdHandle:
     """A PD of pyverbs, imported. pyverbs deallocates it."""
 
-    def __cinit__(self, ContextHandle context, uint32_t handle):
+    def __cinit__(self, ContextHandle context not None, uint32_t handle):
         self.pd = ibmkey_import_pd(context.ctx, handle)
         if self.pd == NULL:
             raise MkeyError("ibmkey_import_pd", errno)
@@ -259,7 +261,10 @@ cdef class Described:
 
 
 cdef class MrHandle:
-    """An MR of the library. ``destroy()`` destroys it; nothing else does."""
+    """An MR of the library. ``destroy()`` destroys it; nothing else does.
+
+    A call that lets other threads run holds ``lock``, so that no other thread destroys the MR meanwhile.
+    """
 
     cdef ibv_mr *live(self) except NULL:
         if self.mr == NULL:
@@ -269,11 +274,17 @@ cdef class MrHandle:
     def destroy(self):
         """Destroys the MR. Calling it again does nothing."""
         cdef int ret
-        if self.mr != NULL:
+        cdef ibv_mr *mr
+        with self.lock:
+            if self.mr == NULL:
+                return
+            # Other threads find the MR closed while this one destroys it.
+            mr, self.mr = self.mr, NULL
             with nogil:
-                ret = ibmkey_dereg(self.mr)
-            check(ret, "ibmkey_dereg")
-            self.mr = NULL
+                ret = ibmkey_dereg(mr)
+            if ret:
+                self.mr = mr
+                raise MkeyError("ibmkey_dereg", ret)
 
     @property
     def lkey(self):
@@ -289,12 +300,13 @@ cdef class KeyHandle(MrHandle):
 
     what = "the key"
 
-    def __cinit__(self, PdHandle pd, uint32_t max_entries):
+    def __cinit__(self, PdHandle pd not None, uint32_t max_entries):
         with nogil:
             self.mr = ibmkey_alloc(pd.pd, max_entries)
         if self.mr == NULL:
             raise explained(errno, "ibmkey_alloc")
         self.pd = pd
+        self.lock = Lock()
 
     @property
     def closed(self):
@@ -310,27 +322,31 @@ cdef class KeyHandle(MrHandle):
 
     def bind(self, layout, unsigned int access):
         """Binds the key to a layout."""
-        cdef ibv_mr *mr = self.live()
+        cdef ibv_mr *mr
         cdef Described d = Described(layout)
         cdef int ret
-        with nogil:
-            if d.kind == <uint32_t>IBMKEY_LIST:
-                ret = ibmkey_bind_list(mr, access, d.entries, d.ranges)
-            elif d.kind == <uint32_t>IBMKEY_INTERLEAVED:
-                ret = ibmkey_bind_interleaved(mr, access, d.dims, d.repeat, d.entries, d.blocks)
-            else:
-                ret = ibmkey_bind_indexed(mr, access, &d.indexed)
-        if ret:
-            raise explained(ret, d.call)
+        with self.lock:
+            mr = self.live()
+            with nogil:
+                if d.kind == <uint32_t>IBMKEY_LIST:
+                    ret = ibmkey_bind_list(mr, access, d.entries, d.ranges)
+                elif d.kind == <uint32_t>IBMKEY_INTERLEAVED:
+                    ret = ibmkey_bind_interleaved(mr, access, d.dims, d.repeat, d.entries, d.blocks)
+                else:
+                    ret = ibmkey_bind_indexed(mr, access, &d.indexed)
+            if ret:
+                raise explained(ret, d.call)
 
     def unbind(self):
         """Unbinds the key."""
-        cdef ibv_mr *mr = self.live()
+        cdef ibv_mr *mr
         cdef int ret
-        with nogil:
-            ret = ibmkey_unbind(mr)
-        check(ret, "ibmkey_unbind")
-        mr.length = 0
+        with self.lock:
+            mr = self.live()
+            with nogil:
+                ret = ibmkey_unbind(mr)
+            check(ret, "ibmkey_unbind")
+            mr.length = 0
 
     def query(self):
         """Returns the fields of ``struct ibmkey_info``."""
@@ -354,13 +370,18 @@ cdef class DmMr(MrHandle):
 
     what = "the device memory"
 
-    def __cinit__(self, DmHandle dm, PdHandle pd, uint64_t offset, size_t length, unsigned int access):
-        with nogil:
-            self.mr = ibv_reg_dm_mr(pd.pd, dm.live(), offset, length, access | IBV_ACCESS_ZERO_BASED)
+    def __cinit__(
+        self, DmHandle dm not None, PdHandle pd not None, uint64_t offset, size_t length, unsigned int access
+    ):
+        cdef int error
+        with dm.lock:
+            with nogil:
+                self.mr = ibv_reg_dm_mr(pd.pd, dm.live(), offset, length, access | IBV_ACCESS_ZERO_BASED)
+                error = errno
         if self.mr == NULL:
-            error = errno
             raise MkeyError("ibv_reg_dm_mr", error, registration_reason(error, access) if error == EINVAL else None)
         self.pd = pd
+        self.lock = Lock()
 
 
 cdef class DmHandle:
@@ -369,10 +390,14 @@ cdef class DmHandle:
     cdef ibv_dm *dm
     cdef ContextHandle context
     cdef void *mapped
+    cdef object lock
     cdef readonly size_t exports
     cdef readonly size_t length
 
-    def __init__(self, ContextHandle context, size_t length, uint32_t log_align, uint64_t dm_class):
+    def __cinit__(self, *args, **named):
+        self.lock = Lock()
+
+    def __init__(self, ContextHandle context not None, size_t length, uint32_t log_align, uint64_t dm_class):
         cdef ibv_alloc_dm_attr attr
         if self.dm != NULL:
             raise TypeError("the device memory is allocated")
@@ -393,17 +418,27 @@ cdef class DmHandle:
         return self.dm
 
     def destroy(self):
-        """Frees the memory. Calling it again does nothing."""
+        """Frees the memory. Calling it again does nothing.
+
+        Raises ``BufferError`` while an array over the memory exists.
+        """
         cdef int ret
-        if self.dm == NULL:
-            return
-        with nogil:
-            ret = ibv_free_dm(self.dm)
-        check(ret, "ibv_free_dm")
-        self.dm = NULL
-        if self.mapped != NULL:
-            munmap(self.mapped, self.length)
-            self.mapped = NULL
+        cdef ibv_dm *dm
+        with self.lock:
+            if self.dm == NULL:
+                return
+            if self.exports:
+                raise BufferError(f"{self.exports} arrays over the device memory still exist")
+            # As in MrHandle.destroy().
+            dm, self.dm = self.dm, NULL
+            with nogil:
+                ret = ibv_free_dm(dm)
+            if ret:
+                self.dm = dm
+                raise MkeyError("ibv_free_dm", ret)
+            if self.mapped != NULL:
+                munmap(self.mapped, self.length)
+                self.mapped = NULL
 
     def export(self):
         """Returns the file descriptor of a new dma-buf. The caller closes it."""

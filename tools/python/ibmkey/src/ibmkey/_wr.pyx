@@ -148,7 +148,9 @@ cdef int fill(ibmkey_wr *wr, ibv_mr *mr, KeyHandle key, text, unsigned int acces
     return 0
 
 
-def post_bind(KeyHandle key, qp, text, unsigned int access, uint32_t rkey, uint64_t wr_id, unsigned int send_flags):
+def post_bind(
+    KeyHandle key not None, qp, text, unsigned int access, uint32_t rkey, uint64_t wr_id, unsigned int send_flags
+):
     """Posts a request that binds the key."""
     cdef ibmkey_wr wr
     cdef ibv_mr mr
@@ -158,7 +160,7 @@ def post_bind(KeyHandle key, qp, text, unsigned int access, uint32_t rkey, uint6
         raise explained(ret, "ibmkey_post_bind")
 
 
-def wr_bind(KeyHandle key, qp, text, unsigned int access, uint32_t rkey, bint inline):
+def wr_bind(KeyHandle key not None, qp, text, unsigned int access, uint32_t rkey, bint inline):
     """Adds such a request. If it is inline, the description is copied into it."""
     cdef ibmkey_wr wr
     cdef ibv_mr mr
@@ -170,21 +172,21 @@ def wr_bind(KeyHandle key, qp, text, unsigned int access, uint32_t rkey, bint in
         raise explained(ret, "ibmkey_wr_bind")
 
 
-def post_unbind(KeyHandle key, qp, uint64_t wr_id, unsigned int send_flags):
+def post_unbind(KeyHandle key not None, qp, uint64_t wr_id, unsigned int send_flags):
     """Posts a request that unbinds the key."""
     ret = ibmkey_post_unbind(address_of(qp), key.live(), wr_id, send_flags)
     if ret:
         raise explained(ret, "ibmkey_post_unbind")
 
 
-def wr_unbind(KeyHandle key, qp):
+def wr_unbind(KeyHandle key not None, qp):
     """Adds a request that unbinds the key."""
     ret = ibmkey_wr_unbind(extended(qp), key.live())
     if ret:
         raise explained(ret, "ibmkey_wr_unbind")
 
 
-def query_refused(KeyHandle key):
+def query_refused(KeyHandle key not None):
     """Returns the errno of the last request that was refused, or 0, and the number of the entry."""
     cdef int error = 0
     cdef uint32_t entry = 0
