@@ -44,6 +44,18 @@ setup_host() {
 	done
 }
 
+# check_tree_space STAGE: fails if STAGE builds in a tree where nothing was built, and the
+# tree's disk has too little room.
+check_tree_space() {
+	# What a complete build leaves in out/, and the module alone.
+	local have mb=1200
+	[[ $1 != module ]] || mb=300
+	[[ $1 != root && $1 != sphinx && $1 != kernel && ! -d $TOP/out/user ]] || return 0
+	have=$(free_mb "$TOP")
+	((have >= mb)) ||
+		die "not enough disk: $mb MB are needed in $TOP/out and $have MB are free; make room, or move the tree to a larger disk"
+}
+
 # check_space STAGE: if STAGE makes something large, says how long that takes, and
 # fails if the disk has too little room.
 check_space() {
@@ -59,6 +71,7 @@ check_space() {
 		debug) mb=$((mb + 1500)); min=$((min + 14)) ;;
 		esac
 	fi
+	check_tree_space "$stage"
 	((mb == 0)) && return
 	have=$(free_mb "$CACHE")
 	say "First set-up of $K_ID: about $min minutes on two cores and $((mb / 1000)).$((mb % 1000 / 100)) GB in $CACHE ($((have / 1000)) GB free)."

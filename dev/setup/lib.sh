@@ -125,7 +125,7 @@ is_complete() {
 likely_cure() {
 	local log=$1 f
 	local -a cures=(
-		'No space left on device' "free some disk space, or set XDG_CACHE_HOME to a larger disk"
+		'No space left on device' "free some disk space where $TOP and $CACHE are, or set XDG_CACHE_HOME to a larger disk"
 		'Temporary failure|Could not resolve|Could not connect|Network is unreachable|Connection (timed out|refused)|Failed to fetch' "no way to the package servers: check the network, DNS and any proxy, then run the same command again"
 		'certificate verif|certificate.*(expired|not trusted|unknown)|SSL (error|certificate)' "the machine's certificates do not cover the server: add your proxy's CA with update-ca-certificates"
 		'NO_PUBKEY|not signed|EXPKEYSIG|BADSIG|not live until|not valid yet' "a package index could not be verified: check the clock, and that debian-archive-keyring is current"
@@ -146,10 +146,12 @@ likely_cure() {
 # One line of progress: seconds so far and the last line of the log on a
 # terminal, otherwise a line every half minute.
 progress() {
-	local what=$1 secs=$2 log=$3 last
+	local what=$1 secs=$2 log=$3 last room=68
 	if [[ -t 2 ]]; then
+		# bash sets COLUMNS, unless the terminal does not know its width.
+		[[ ! ${COLUMNS-} =~ ^[1-9][0-9]{0,3}$ ]] || room=$((COLUMNS > 12 ? COLUMNS - 12 : 0))
 		last=$(tail -c 400 "$log" 2>/dev/null | tr '\r' '\n' | tr -d '\000-\010\013-\037' | grep . | tail -n 1 || true)
-		printf '\r\033[K  %3d s  %s' "$secs" "${last:0:$((${COLUMNS:-80} - 12))}" >&2
+		printf '\r\033[K  %3d s  %s' "$secs" "${last:0:room}" >&2
 	elif ((secs > 0 && secs % 30 == 0)); then
 		say "    ... $what: $secs s"
 	fi
