@@ -64,7 +64,7 @@ static int bind_group(struct ibv_pd *pd, const void *buffer, struct ibv_mr *mr,
 		return explain(group, strerror(ENOMEM), ENOMEM);
 	new = ibmkey_alloc(pd, group->num_blocks);
 	if (!new) {
-		ret = explain(group, strerror(errno), errno);
+		ret = explain(group, ibmkey_last_error(), errno);
 		free(blocks);
 		return ret;
 	}
@@ -123,11 +123,17 @@ int ibmkey_mpi_bind(struct ibv_pd *pd, const void *buffer, struct ibv_mr *mr,
 		    const struct ibmkey_mpi_layout *layout, unsigned int access,
 		    struct ibmkey_mpi_key **key)
 {
+	const char *null = !pd ? "pd" : !mr ? "mr" : !layout ? "layout" : !key ? "key" : NULL;
 	struct ibmkey_caps caps = { 0 };
 	struct ibmkey_mpi_layout plain;
 	int ret;
 
-	*key = NULL;
+	if (key)
+		*key = NULL;
+	if (null) {
+		snprintf(error, sizeof(error), "%s is NULL", null);
+		return EINVAL;
+	}
 	if (!layout->num_groups) {
 		snprintf(error, sizeof(error), "the layout has no bytes");
 		return EINVAL;
@@ -163,13 +169,15 @@ int ibmkey_mpi_bind(struct ibv_pd *pd, const void *buffer, struct ibv_mr *mr,
 
 struct ibv_mr *ibmkey_mpi_mr(struct ibmkey_mpi_key *key)
 {
-	return key->keys[key->num_keys - 1];
+	return key ? key->keys[key->num_keys - 1] : NULL;
 }
 
 int ibmkey_mpi_unbind(struct ibmkey_mpi_key *key)
 {
 	int ret;
 
+	if (!key)
+		return 0;
 	/* Destroy a key before the keys that it refers to. */
 	while (key->num_keys) {
 		ret = ibv_dereg_mr(key->keys[key->num_keys - 1]);

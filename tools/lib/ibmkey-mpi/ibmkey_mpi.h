@@ -86,9 +86,10 @@ struct ibmkey_mpi_layout {
  * @count: number of elements
  * @layout: filled in; to be freed by ibmkey_mpi_free(), also after an error
  *
- * Return: 0; EOPNOTSUPP for a constructor that this library does not decode, ENOSPC for more than
- * IBMKEY_MPI_MAX_ENTRIES entries, ELOOP for too many levels, EOVERFLOW for an
- * offset that does not fit 64 bits; @layout->part names the part.
+ * Return: 0; EINVAL for a negative @count or MPI_DATATYPE_NULL; EOPNOTSUPP for a constructor
+ * that this library does not decode; ENOSPC for more than IBMKEY_MPI_MAX_ENTRIES entries; ELOOP
+ * for too many levels; EOVERFLOW for an offset that does not fit 64 bits. @layout->part names the
+ * part.
  */
 int ibmkey_mpi_layout(MPI_Datatype type, int count,
 		      struct ibmkey_mpi_layout *layout);
@@ -113,9 +114,10 @@ struct ibmkey_mpi_key;
  * Keys over keys may have more levels than the device allows, or an access through them could
  * take too long. This function then makes one key with more entries, or a list of keys.
  *
- * Return: 0; ENOSPC if a group has more entries than the device allows for a key, ELOOP if
- * the list of keys is refused, too, or an errno value of ibmkey_alloc() or
- * ibmkey_bind_interleaved(). ibmkey_mpi_last_error() tells the part of the datatype.
+ * Return: 0; EINVAL for a pointer that is NULL, except @buffer, or a layout without bytes;
+ * ENOSPC if a group has more entries than the device allows for a key; ELOOP if the list of keys
+ * is refused, too; or an errno value of ibmkey_alloc() or ibmkey_bind_interleaved().
+ * ibmkey_mpi_last_error() tells the part of the datatype.
  */
 int ibmkey_mpi_bind(struct ibv_pd *pd, const void *buffer, struct ibv_mr *mr,
 		    const struct ibmkey_mpi_layout *layout, unsigned int access,
@@ -129,10 +131,10 @@ int ibmkey_mpi_bind(struct ibv_pd *pd, const void *buffer, struct ibv_mr *mr,
  */
 const char *ibmkey_mpi_last_error(void);
 
-/** ibmkey_mpi_mr - return the MR of a key, for work requests and peers */
+/** ibmkey_mpi_mr - return the MR of a key, for work requests and peers; NULL for NULL */
 struct ibv_mr *ibmkey_mpi_mr(struct ibmkey_mpi_key *key);
 
-/** ibmkey_mpi_unbind - destroy a key; EBUSY while a memory window refers to it */
+/** ibmkey_mpi_unbind - destroy a key, or NULL; EBUSY while a memory window refers to it */
 int ibmkey_mpi_unbind(struct ibmkey_mpi_key *key);
 
 #ifdef __cplusplus

@@ -358,9 +358,18 @@ int ibmkey_mpi_layout(MPI_Datatype type, int count,
 	struct form *form;
 	int ret;
 
-	memset(layout, 0, sizeof(*layout));
-	if (count < 0)
+	if (!layout)
 		return EINVAL;
+	memset(layout, 0, sizeof(*layout));
+	if (count < 0) {
+		snprintf(layout->part, sizeof(layout->part), "the %d elements", count);
+		return EINVAL;
+	}
+	/* MPI would end the program. */
+	if (type == MPI_DATATYPE_NULL) {
+		snprintf(layout->part, sizeof(layout->part), "MPI_DATATYPE_NULL");
+		return EINVAL;
+	}
 	form = calloc(1, sizeof(*form));
 	if (!form)
 		return ENOMEM;

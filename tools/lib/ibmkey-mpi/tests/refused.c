@@ -173,8 +173,35 @@ static void plain_levels(void)
 	MPI_Type_free(&all);
 }
 
+/* Tests arguments that are no datatype, no number of elements and no object. */
+static void wrong_arguments(void)
+{
+	struct ibmkey_mpi_layout layout;
+	struct ibmkey_mpi_key *key;
+	struct ibv_mr mr = { 0 };
+	struct ibv_pd pd = { 0 };
+	bool named;
+
+	result(refused(MPI_INT, -1, EINVAL, "the -1 elements"), "a negative number of elements");
+	result(refused(MPI_DATATYPE_NULL, 1, EINVAL, "MPI_DATATYPE_NULL"), "no datatype");
+	named = !ibmkey_mpi_layout(MPI_INT, 1, &layout);
+#define NAMED(what, call) \
+	(named = named && (call) == EINVAL && !strcmp(ibmkey_mpi_last_error(), what))
+	NAMED("pd is NULL", ibmkey_mpi_bind(NULL, NULL, &mr, &layout, 0, &key));
+	NAMED("mr is NULL", ibmkey_mpi_bind(&pd, NULL, NULL, &layout, 0, &key));
+	NAMED("layout is NULL", ibmkey_mpi_bind(&pd, NULL, &mr, NULL, 0, &key));
+	NAMED("key is NULL", ibmkey_mpi_bind(&pd, NULL, &mr, &layout, 0, NULL));
+	/* a protection domain without a device */
+	NAMED("ctx is NULL", ibmkey_mpi_bind(&pd, NULL, &mr, &layout, 0, &key));
+#undef NAMED
+	result(named && !key && !ibmkey_mpi_mr(NULL) && !ibmkey_mpi_unbind(NULL),
+	       "an argument that is NULL");
+	ibmkey_mpi_free(&layout);
+}
+
 void refused_types(void)
 {
+	wrong_arguments();
 	too_many_entries();
 	too_many_levels();
 	too_far();
