@@ -74,11 +74,24 @@ class DeviceMemory(Test):
         with DM(self.loop.context, 100) as dm:
             with self.assertRaises(MkeyError):
                 dm.write(b"123", 98)
-            with self.assertRaises(MkeyError):
+            with self.assertRaisesRegex(MkeyError, "bytes 0 to 101 are not all in the memory, which has 100"):
                 dm.read(101)
+            with self.assertRaisesRegex(MkeyError, "not all in the memory"):
+                dm.read(1 << 40)
+            with self.assertRaises(TypeError):
+                dm.write(None)  # type: ignore[arg-type]
             self.assertEqual(dm.read(0), b"")
         with self.assertRaises(ValueError):
             dm.read(1)
+        dm.close()
+
+    def test_it_is_not_unmapped_below_an_array(self) -> None:
+        dm = DM(self.loop.context, 4096)
+        array = np.frombuffer(dm, "u1")
+        with self.assertRaises(BufferError):
+            dm.destroy()
+        self.assertFalse(array.any())
+        del array
         dm.close()
 
 

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import errno
+import functools
 import gc
+import threading
 import unittest
 from typing import Any, ClassVar
 
 import numpy as np
-from device import READ, WRITE, Test
+from device import DEVICE, QUICK, READ, WRITE, Test
 from pyverbs import enums as e
+from pyverbs.device import Context
 from pyverbs.pd import PD
 
 import ibmkey
@@ -93,12 +96,60 @@ class Errors(Test):
         # IBMKEY_DM_THE_NODE(200), and IBMKEY_DM_THE_P2P(0xffffffff, 0xff, 0xff).
         for absent in (1 << 1 | 201 << 8, 1 << 2 | 1 << 56):
             self.assertEqual(self.errno_of(DM, self.loop.context, 4096, dm_class=absent), errno.EOPNOTSUPP)
+        if QUICK:
+            # test_layout has the limit of a list, without a device.
+            return
         many = np.zeros(2 * caps.max_entries + 2, "u1")
         whole = ibmkey.register(self.pd, many)
         parts = [memoryview(many)[2 * n : 2 * n + 1] for n in range(caps.max_entries + 1)]
         with self.assertRaisesRegex(LayoutError, f"entry {caps.max_entries}: .* at most {caps.max_entries}"):
             Key.from_list(self.pd, parts, mrs=[whole])
         whole.close()
+
+    def test_numbers_and_objects_are_named(self) -> None:
+        key, data = Key(self.pd), np.zeros(3)
+        no_integers: tuple[Any, ...] = (1.5, True, "1", None)
+        for wrong in no_integers:
+            for name, call in (
+                ("max_entries", functools.partial(Key, self.pd)),
+                ("length", functools.partial(DM, self.loop.context)),
+                ("access", functools.partial(Key.from_buffer, self.pd, data)),
+                ("access", functools.partial(ibmkey.register, self.pd, data)),
+                ("access", functools.partial(key.bind_buffer, data)),
+            ):
+                with self.assertRaisesRegex(TypeError, f"{name}: .*, not an integer|{name}: .* is not an integer"):
+                    call(wrong)
+        for call in (functools.partial(Key, self.pd), functools.partial(key.bind_buffer, data)):
+            with self.assertRaisesRegex(LayoutError, ": is -1, and the kernel takes 0 to "):
+                call(-1)
+        for wrong in (None, 5, self.pd):
+            for context in (functools.partial(DM, length=64), ibmkey.query_caps):
+                with self.assertRaisesRegex(TypeError, "is not a Context of pyverbs"):
+                    context(wrong)
+        with self.assertRaisesRegex(TypeError, "entry 1: .*bytes-like"):
+            Key.from_list(self.pd, [data, None])
+        key.close()
+
+    def test_closed_objects_of_pyverbs(self) -> None:
+        data = np.zeros(3)
+        mr = ibmkey.register(self.pd, data)
+        mr.close()
+        with_mr: tuple[Any, ...] = (
+            functools.partial(Key.from_buffer, self.pd, data, mr=mr),
+            functools.partial(Key.from_list, self.pd, [data], mrs=[mr]),
+        )
+        for call in with_mr:
+            with self.assertRaisesRegex(ValueError, "the MR is closed"):
+                call()
+        context = Context(name=DEVICE)
+        context.close()
+        with_context: tuple[Any, ...] = (
+            functools.partial(DM, context, 64),
+            functools.partial(ibmkey.query_caps, context),
+        )
+        for call in with_context:
+            with self.assertRaisesRegex(TypeError, "the Context is closed"):
+                call()
 
     def test_memory_that_cannot_be_registered(self) -> None:
         class Nowhere:
@@ -176,6 +227,34 @@ class Errors(Test):
         for use in (lambda: key.lkey, key.query, key.unbind, key.sge):
             with self.assertRaisesRegex(ValueError, "closed"):
                 use()
+
+    def test_two_threads_close_the_same_object(self) -> None:
+        data, errors, together = np.zeros(8), list[BaseException](), threading.Barrier(2)
+        mr = ibmkey.register(self.pd, data)
+
+        def run(call: Any, expected: tuple[type[BaseException], ...]) -> None:
+            together.wait()
+            try:
+                call()
+            except BaseException as error:
+                if not isinstance(error, expected):
+                    errors.append(error)
+
+        def both(call: Any, other: Any, *expected: type[BaseException]) -> None:
+            thread = threading.Thread(target=run, args=(other, expected))
+            thread.start()
+            run(call, ())
+            thread.join()
+
+        for _ in range(100):
+            key = Key(self.pd)
+            both(key.close, key.close)
+            key = Key.from_buffer(self.pd, data, mr=mr)
+            both(key.close, functools.partial(key.bind_buffer, data[::2], mr=mr), ValueError)
+            dm = DM(self.loop.context, 64)
+            both(dm.close, dm.close)
+        mr.close()
+        self.assertEqual(errors, [])
 
     def test_a_refused_access_ends_in_an_error(self) -> None:
         with Key.from_buffer(self.pd, np.zeros(10)[::2], READ) as key:

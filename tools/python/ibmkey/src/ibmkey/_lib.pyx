@@ -7,6 +7,7 @@ with addresses of C objects return them as Python objects in some versions, whic
 """
 
 from cpython.buffer cimport PyBUF_FULL_RO, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from cpython.object cimport PyObject
 from libc.errno cimport EINVAL, errno
 from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
@@ -94,6 +95,11 @@ cdef void *array_of(size_t count, size_t size) except NULL:
     if items == NULL:
         raise MemoryError
     return items
+
+
+def has_pointer(thing, Py_ssize_t place):
+    """Returns ``False`` if the C pointer at this place in an object is NULL, as in a closed object of pyverbs."""
+    return (<void **>(<char *><PyObject *>thing + place))[0] != NULL
 
 
 cdef class ContextHandle:
@@ -468,16 +474,26 @@ cdef class DmHandle:
             self.mapped = at
         return <uintptr_t>self.mapped
 
-    def write(self, const unsigned char[::1] data, uint64_t offset=0):
+    cdef int within(self, str call, uint64_t offset, size_t length) except -1:
+        """Raises the kernel's error for bytes that are not in the memory, with a reason."""
+        if length > self.length or offset > self.length - length:
+            reason = f"bytes {offset} to {int(offset) + length} are not all in the memory, which has {self.length}"
+            raise MkeyError(call, EINVAL, reason)
+        return 0
+
+    def write(self, const unsigned char[::1] data not None, uint64_t offset=0):
         """Copies bytes to the device memory; does not map it."""
         cdef ibv_dm *dm = self.live()
         if len(data):
+            self.within("ibv_memcpy_to_dm", offset, len(data))
             check(ibv_memcpy_to_dm(dm, offset, &data[0], len(data)), "ibv_memcpy_to_dm")
 
     def read(self, size_t length, uint64_t offset=0):
         """Returns a copy of bytes; does not map the memory."""
         cdef ibv_dm *dm = self.live()
         cdef unsigned char[::1] to
+        if length:
+            self.within("ibv_memcpy_from_dm", offset, length)
         data = bytearray(length)
         if length:
             to = data

@@ -62,8 +62,8 @@ class Key:
     def __init__(self, pd: Any, max_entries: int = 1) -> None:
         """Creates a key that is not bound. ``pd`` is a ``PD`` of pyverbs."""
         self._pd = pd
-        self._handle = _lib.KeyHandle(imported_pd(pd), max_entries)
-        self._max_entries = max_entries
+        self._max_entries = integer(max_entries, "max_entries", U32)
+        self._handle = _lib.KeyHandle(imported_pd(pd), self._max_entries)
         self._keeps: list[object] = []
         # At exit this runs before pyverbs deregisters the MRs.
         self._end = weakref.finalize(self, _destroy, self._handle, self._keeps)
@@ -104,6 +104,8 @@ class Key:
                 blocks.append(cls._entry(pd, part, access, mrs, keeps))
             except LayoutError as error:
                 raise LayoutError(f"entry {number}: {error.part}", error.reason) from None
+            except TypeError as error:
+                raise TypeError(f"entry {number}: {error}") from None
         most = Caps(*imported_pd(pd).context.query_caps()).max_entries
         return cls._bound(pd, layout.ranges(blocks, most), access, keeps)
 
@@ -154,7 +156,7 @@ class Key:
         self._bind(described, access, [keep])
 
     def _bind(self, described: Layout, access: int, keeps: list[object]) -> None:
-        self._handle.bind(described, access)
+        self._handle.bind(described, integer(access, "access", U32))
         self._keeps[:] = keeps
 
     def unbind(self) -> None:

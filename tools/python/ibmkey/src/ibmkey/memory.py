@@ -122,9 +122,14 @@ def strided(array: Any) -> Strided:
     return Strided(view.address, view.shape, view.strides, view.itemsize, view.readonly, view)
 
 
+# pyverbs has the access flags of an MR as a C int.
+_FLAGS = (0, (1 << 31) - 1)
+
+
 def _writable(memory: Strided, access: int) -> None:
     from pyverbs.enums import IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_WRITE
 
+    layout.integer(access, "access", _FLAGS)
     if memory.readonly and access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC):
         raise ValueError("the array is read-only, and the access flags allow a peer or the device to write it")
 
@@ -208,7 +213,8 @@ class DM(_lib.DmHandle):
     def __init__(self, context: Any, length: int, *, log_align: int = 0, dm_class: int = 0) -> None:
         """Allocates device memory. ``context`` is a ``Context`` of pyverbs."""
         self._regions: dict[tuple[int, int], _lib.DmMr] = {}
-        super().__init__(imported_context(context), length, log_align, dm_class)
+        numbers = (layout.integer(length, "length"), layout.integer(log_align, "log_align", layout.U32))
+        super().__init__(imported_context(context), *numbers, layout.integer(dm_class, "dm_class"))
         # At exit this runs after keys are destroyed and before pyverbs deallocates the PD.
         self._end = weakref.finalize(self, _deregister, self._regions)
 
@@ -262,11 +268,18 @@ def _in_dm(low: int, length: int) -> tuple[DM, int] | None:
     return None
 
 
+def _check_open(mr: HasMr) -> None:
+    """Raises ``ValueError`` for an MR of pyverbs that is closed. Its other properties would end the program."""
+    if isinstance(mr, MR) and not mr.buf:
+        raise ValueError("the MR is closed, or not over memory of this process")
+
+
 def leaf(pd: Any, memory: Strided, access: int, mr: HasMr | None) -> Leaf:
     """Returns the MR under an array: the one that the caller has, that of device memory, or a new one."""
     low, length = memory.span
     _writable(memory, access)
     if mr is not None:
+        _check_open(mr)
         if not mr.buf <= low <= low + length <= mr.buf + mr.length:
             raise ValueError(
                 f"the array's bytes, {low:#x} to {low + length - 1:#x}, are not all in the MR, "
@@ -286,6 +299,7 @@ def all_in(mrs: Sequence[HasMr], memory: Strided) -> HasMr | None:
     """Returns the first of some MRs that contains an array."""
     low, length = memory.span
     for mr in mrs:
+        _check_open(mr)
         if mr.buf <= low and low + length <= mr.buf + mr.length:
             return mr
     return None

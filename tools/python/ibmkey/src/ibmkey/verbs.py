@@ -34,10 +34,15 @@ _pds: weakref.WeakKeyDictionary[Any, weakref.ref[_lib.PdHandle]] = weakref.WeakK
 
 
 def imported_context(context: Any) -> _lib.ContextHandle:
-    """Returns the imported context of a ``Context`` of pyverbs."""
+    """Returns the imported context of a ``Context`` of pyverbs. Raises ``TypeError`` for another object."""
+    if not isinstance(context, Context):
+        raise TypeError(f"{context!r} is not a Context of pyverbs")
     known = _contexts.get(context)
     found = known() if known else None
     if found is None:
+        # The property of a closed one would end the program.
+        if not _lib.has_pointer(context, Context.__base__.__basicsize__):
+            raise TypeError("the Context is closed")
         found = _lib.ContextHandle(context.cmd_fd)
         _contexts[context] = weakref.ref(found)
     return found
