@@ -5,6 +5,7 @@
  * behaviour of a stock device.
  */
 #include <fcntl.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "mkey_harness.h"
@@ -169,6 +170,43 @@ TEST_F(stock, rereg)
 				   self->s.dev[1].pd, MKT_ACCESS_ALL));
 	wr.rkey = leaf->mr->rkey;
 	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+}
+
+#define TRACING "/sys/kernel/tracing/"
+
+/*
+ * a tracer of returns replaces the return address of the function that copies; copies
+ * from an MR that peers may not read continue
+ */
+TEST_F(stock, traced_returns)
+{
+	static const enum mkt_op ops[] = { MKT_SEND, MKT_WRITE };
+	struct mkt_leaf *leaf = &self->s.arena[0].leaf[0];
+	struct mkt_xfer xfer = {
+		.end = { &self->s.plain[0], &self->s.plain[1] },
+		.length = 5000,
+		.num_sge = 1,
+	};
+	unsigned int o;
+
+	if (geteuid() || system("{ [ -e " TRACING "kprobe_events ] ||"
+				" mount -t tracefs none " TRACING "; } 2>/dev/null &&"
+				" echo r:mkt_copy rdma_rxe:rxe_mr_copy >>" TRACING
+				"kprobe_events && echo 1 >" TRACING
+				"events/kprobes/mkt_copy/enable"))
+		SKIP(return, "this kernel or user cannot trace the return of a function");
+	EXPECT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS,
+				   self->s.dev[0].pd, IBV_ACCESS_LOCAL_WRITE));
+	for (o = 0; o < ARRAY_SIZE(ops); o++) {
+		xfer.op = ops[o];
+		EXPECT_EQ(0, mkt_arena_fill(&self->s.arena[0], &self->s.rng));
+		EXPECT_EQ(0, mkt_xfer(&self->s.pair, &xfer));
+	}
+	EXPECT_EQ(0, system("grep mkt_copy " TRACING "kprobe_profile; echo 0 >" TRACING
+			    "events/kprobes/mkt_copy/enable && echo -:mkt_copy >>"
+			    TRACING "kprobe_events"));
+	ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS,
+				   self->s.dev[0].pd, MKT_ACCESS_ALL));
 }
 
 /* addresses other than the process's own, as ibv_reg_mr_iova() makes them */

@@ -32,18 +32,28 @@
 #include "rxe_hook.h"
 #include "stock.h"
 
+/* Returns the task of rxe that runs this, or NULL. */
+static __always_inline struct rxe_task *running_task(void)
+{
+	struct work_struct *work = current_work();
+
+	if (!work || !is_in(&ib_mkey_rxe_callers.task_work, (unsigned long)work->func))
+		return NULL;
+	return container_of(work, struct rxe_task, work);
+}
+
 /*
  * Returns the QP whose task runs this and serves a peer, or NULL. For a READ the task must work on
  * a READ: rxe finds a retransmitted request by its PSN, and may find one of another kind.
  */
 static __always_inline struct rxe_qp *serving_qp(enum rxe_mr_copy_dir dir)
 {
-	struct work_struct *work = current_work();
+	struct rxe_task *task = running_task();
 	struct rxe_qp *qp;
 
-	if (!work || !is_in(&ib_mkey_rxe_callers.task_work, (unsigned long)work->func))
+	if (!task)
 		return NULL;
-	qp = container_of(work, struct rxe_task, work)->qp;
+	qp = task->qp;
 	if (dir == RXE_FROM_MR_OBJ && (!qp->resp.res || qp->resp.res->type != RXE_READ_MASK))
 		return NULL;
 	return qp;
@@ -130,16 +140,32 @@ static noinline int copy_test(struct rxe_mr *mr, u64 iova, void *addr,
 }
 
 /*
- * Copies from an ordinary MR without REMOTE_READ. rereg_user_mr may have moved the MR and removed
- * the flag since the READ arrived. rxe does not check access flags for the rest of the response or
- * for a retransmission. A READ through a memory window is allowed: the window has its own flags.
+ * Returns true if bytes of an ordinary MR without REMOTE_READ may be copied. rereg_user_mr may have
+ * moved the MR and removed the flag since the READ arrived. rxe does not check access flags for the
+ * rest of the response or for a retransmission. A READ through a memory window is allowed: the
+ * window has its own flags.
+ *
+ * The task of a send queue copies for this node only. Its copies come here if a tracer has replaced
+ * their return address.
  */
+static bool may_copy_without_flag(void)
+{
+	const struct rxe_task *task = running_task();
+	const struct rxe_qp *qp;
+
+	if (!task)
+		return false;
+	qp = task->qp;
+	if (task == &qp->send_task)
+		return true;
+	return qp->resp.res && qp->resp.res->type == RXE_READ_MASK &&
+	       rkey_is_mw(qp->resp.res->read.rkey);
+}
+
 static noinline int copy_without_flag(struct rxe_mr *mr, u64 iova, void *addr,
 				      unsigned int length, enum rxe_mr_copy_dir dir)
 {
-	struct rxe_qp *qp = serving_qp(dir);
-
-	if (!qp || !rkey_is_mw(qp->resp.res->read.rkey))
+	if (!may_copy_without_flag())
 		return -EACCES;
 	return static_call(rxe_past_copy)(mr, iova, addr, length, dir);
 }
