@@ -22,6 +22,7 @@
 enum rights_way {
 	RIGHTS_BIND,		/* a key is bound to it */
 	RIGHTS_REREG,		/* an MR is registered again over it */
+	RIGHTS_REREG_PD,	/* the same, in another PD with the same flags */
 };
 
 FIXTURE(rights)
@@ -29,6 +30,7 @@ FIXTURE(rights)
 	struct mkt_setup s;
 	struct ibv_mr *mr;	/* what the peer names */
 	struct ibv_mr *leaf;
+	struct ibv_pd *pd;	/* a PD without a queue pair */
 	enum rights_way way;
 	uint8_t *zone[2];
 	pthread_t tid;
@@ -59,6 +61,11 @@ FIXTURE_VARIANT_ADD(rights, rereg)
 	.way = RIGHTS_REREG,
 };
 
+FIXTURE_VARIANT_ADD(rights, rereg_pd)
+{
+	.way = RIGHTS_REREG_PD,
+};
+
 FIXTURE_SETUP(rights)
 {
 	struct mkt_wants wants = {
@@ -79,6 +86,8 @@ FIXTURE_SETUP(rights)
 	if (!self->leaf && variant->flags)
 		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
 	ASSERT_NE(NULL, self->leaf);
+	self->pd = ibv_alloc_pd(self->s.dev[1].ctx);
+	ASSERT_NE(NULL, self->pd);
 	self->mr = self->way == RIGHTS_BIND ? self->s.key[1] : self->leaf;
 }
 
@@ -87,14 +96,16 @@ FIXTURE_TEARDOWN(rights)
 	if (self->leaf) {
 		EXPECT_EQ(0, ibmkey_unbind(self->s.key[1]));
 		EXPECT_EQ(0, ibv_dereg_mr(self->leaf));
+		EXPECT_EQ(0, ibv_dealloc_pd(self->pd));
 	}
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-/* zone 0 with all access flags, zone 1 with local ones only */
+/* zone 0 with all access flags, zone 1 with local ones only, or in the other PD */
 static int rights_turn(FIXTURE_DATA(rights) *self, unsigned int which)
 {
-	int access = which ? IBV_ACCESS_LOCAL_WRITE : MKT_ACCESS_ALL;
+	int access = which && self->way != RIGHTS_REREG_PD ? IBV_ACCESS_LOCAL_WRITE :
+							      MKT_ACCESS_ALL;
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)self->zone[which],
 		.length = LENGTH,
@@ -103,6 +114,11 @@ static int rights_turn(FIXTURE_DATA(rights) *self, unsigned int which)
 
 	if (self->way == RIGHTS_BIND)
 		return ibv_rereg_mr_sg(self->mr, access, 1, &sge);
+	if (self->way == RIGHTS_REREG_PD)
+		return mkt_raw_rereg_to(self->mr, IBV_REREG_MR_CHANGE_TRANSLATION |
+						  IBV_REREG_MR_CHANGE_PD,
+					which ? self->pd : self->s.dev[1].pd, 0,
+					self->zone[which], LENGTH, 0);
 	return mkt_raw_rereg_to(self->mr, IBV_REREG_MR_CHANGE_TRANSLATION |
 					  IBV_REREG_MR_CHANGE_ACCESS,
 				self->s.dev[1].pd, access, self->zone[which],

@@ -140,15 +140,15 @@ static noinline int copy_test(struct rxe_mr *mr, u64 iova, void *addr,
 }
 
 /*
- * Returns true if bytes of an ordinary MR without REMOTE_READ may be copied. rereg_user_mr may have
- * moved the MR and removed the flag since the READ arrived. rxe does not check access flags for the
+ * Returns true if bytes of an ordinary MR may be copied now. rereg_user_mr may have moved the MR
+ * and removed REMOTE_READ, or changed the PD, since the READ arrived. rxe compares neither for the
  * rest of the response or for a retransmission. A READ through a memory window is allowed: the
- * window has its own flags.
+ * window has its own flags and PD.
  *
  * The task of a send queue copies for this node only. Its copies come here if a tracer has replaced
  * their return address.
  */
-static bool may_copy_without_flag(void)
+static bool may_read(const struct rxe_mr *mr)
 {
 	const struct rxe_task *task = running_task();
 	const struct rxe_qp *qp;
@@ -158,14 +158,19 @@ static bool may_copy_without_flag(void)
 	qp = task->qp;
 	if (task == &qp->send_task)
 		return true;
-	return qp->resp.res && qp->resp.res->type == RXE_READ_MASK &&
-	       rkey_is_mw(qp->resp.res->read.rkey);
+	if (!qp->resp.res || qp->resp.res->type != RXE_READ_MASK)
+		return false;
+	if (rkey_is_mw(qp->resp.res->read.rkey))
+		return true;
+	return (READ_ONCE(mr->access) & IB_ACCESS_REMOTE_READ) &&
+	       READ_ONCE(mr->ibmr.pd) == qp->ibqp.pd;
 }
 
-static noinline int copy_without_flag(struct rxe_mr *mr, u64 iova, void *addr,
-				      unsigned int length, enum rxe_mr_copy_dir dir)
+/* Copies from an ordinary MR for a peer. */
+static noinline int copy_for_peer(struct rxe_mr *mr, u64 iova, void *addr,
+				  unsigned int length, enum rxe_mr_copy_dir dir)
 {
-	if (!may_copy_without_flag())
+	if (!may_read(mr))
 		return -EACCES;
 	return static_call(rxe_past_copy)(mr, iova, addr, length, dir);
 }
@@ -190,13 +195,12 @@ static __always_inline bool is_mkey_mr(const struct rxe_mr *mr)
 }
 
 /*
- * Returns true for a READ of an ordinary MR that has no REMOTE_READ now. Writes need no such test:
- * rxe checks their flags for each packet and then holds a reference, for which rereg waits.
+ * Returns true for a copy from an ordinary MR that may serve a READ. Writes need no such test: rxe
+ * checks their flags and PD for each packet and then holds a reference, for which rereg waits.
  */
-static __always_inline bool lacks_remote_read(struct rxe_mr *mr, enum rxe_mr_copy_dir dir)
+static __always_inline bool may_be_read(const struct rxe_mr *mr, enum rxe_mr_copy_dir dir)
 {
-	return dir == RXE_FROM_MR_OBJ && mr->ibmr.type == IB_MR_TYPE_USER &&
-	       !(READ_ONCE(mr->access) & IB_ACCESS_REMOTE_READ);
+	return dir == RXE_FROM_MR_OBJ && mr->ibmr.type == IB_MR_TYPE_USER;
 }
 
 /*
@@ -267,10 +271,9 @@ static notrace int direct_copy(struct rxe_mr *mr, u64 iova, void *addr,
 		       is_in(&ib_mkey_rxe_callers.own_text, _RET_IP_) ?
 				copy_test(mr, iova, addr, length, dir) :
 				copy_remote(mr, iova, addr, length, dir);
-	if (unlikely(lacks_remote_read(mr, dir)) &&
-	    !is_in(&ib_mkey_rxe_callers.local_copy, _RET_IP_) &&
+	if (may_be_read(mr, dir) && !is_in(&ib_mkey_rxe_callers.local_copy, _RET_IP_) &&
 	    !is_in(&ib_mkey_rxe_callers.own_text, _RET_IP_))
-		return copy_without_flag(mr, iova, addr, length, dir);
+		return copy_for_peer(mr, iova, addr, length, dir);
 	return static_call(rxe_past_copy)(mr, iova, addr, length, dir);
 }
 
