@@ -72,6 +72,39 @@ static void class_flush_whole(struct __test_metadata *_metadata,
 }
 
 /*
+ * a flush of a key over other keys, or over several MRs, takes no longer than that of
+ * a key over one: all of them may be over the same bytes
+ */
+static void class_flush_shared(struct __test_metadata *_metadata,
+			       FIXTURE_DATA(class) *self, struct ibv_mr *mr)
+{
+	const int access = MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_PERSISTENT;
+	const uint64_t half = 450000, one = 1;
+	struct ibmkey_block block = { .bytes_count = 10000, .lkey = mr->lkey };
+	struct ibmkey_block both[2] = {};
+	struct ibv_mr *inner[2], *outer;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		inner[i] = ibmkey_alloc(self->s.dev[0].pd, 1);
+		ASSERT_NE(NULL, inner[i]);
+		ASSERT_EQ(0, ibv_rereg_mr_interleaved(inner[i], access, 1, &half, 1, &block));
+		both[i].bytes_count = inner[i]->length;
+		both[i].lkey = inner[i]->lkey;
+	}
+	outer = ibmkey_alloc(self->s.dev[0].pd, 2);
+	ASSERT_NE(NULL, outer);
+	/* 9,000,000,000 bytes in 900,000 pieces */
+	EXPECT_EQ(EOPNOTSUPP, ibv_rereg_mr_interleaved(outer, access, 1, &one, 2, both));
+	EXPECT_EQ(0, ibv_rereg_mr_interleaved(outer, MKT_ACCESS_ALL, 1, &one, 2, both));
+	both[1].bytes_count = 4000000000;
+	EXPECT_EQ(0, ibv_rereg_mr_interleaved(outer, access, 1, &one, 2, both));
+	ASSERT_EQ(0, ibv_dereg_mr(outer));
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(0, ibv_dereg_mr(inner[i]));
+}
+
+/*
  * only persistent memory can be flushed to persistence; all can be flushed to
  * visibility
  */
@@ -150,6 +183,7 @@ TEST_F(class, flush)
 					   &most, 1, &block));
 	EXPECT_EQ(0, ibv_rereg_mr_interleaved(key, 0, 1, &most, 1, &block));
 	class_flush_whole(_metadata, self, mr, key);
+	class_flush_shared(_metadata, self, mr);
 	ASSERT_EQ(0, ibv_dereg_mr(key));
 
 	/* an MR without this access flag */

@@ -38,10 +38,10 @@ use kernel::{
 /// wait while a request flushes all of them.
 const MAX_FLUSHED: u64 = 1 << 20;
 
-/// The most bytes that can be flushed to persistence if blocks overlap, for the same reason. Blocks
-/// that do not overlap have no more bytes than their leaves, and the driver can flush a whole leaf
-/// anyway.
-const MAX_FLUSHED_AGAIN: u64 = 1 << 33;
+/// The most bytes that can be flushed to persistence, for the same reason. A layout may be as long
+/// as its longest leaf, because a whole leaf can be flushed anyway. The sum of the leaves is no
+/// bound: many MRs and keys may be over the same bytes.
+const MAX_FLUSHED_BYTES: u64 = 1 << 33;
 
 /// The most bytes of one piece that are flushed under SRCU. A longer flush leaves SRCU.
 const LONG_FLUSHED: u64 = 1 << 24;
@@ -55,8 +55,8 @@ impl Binding {
     /// `ERANGE` for a block outside of its leaf, `EACCES` for access flags that a leaf lacks,
     /// `ELOOP` for more than [`MAX_LEVELS`] levels, and for small pieces through which a packet
     /// could take more than [`work::MAX`], `EOPNOTSUPP` for the flag `FLUSH_PERSISTENT` with ODP
-    /// leaves, with more than [`MAX_FLUSHED`] pieces, or with more than [`MAX_FLUSHED_AGAIN`] bytes
-    /// if the leaves have fewer bytes, `ENOMEM`. A key names a leaf by its lkey. Every write, also
+    /// leaves, with more than [`MAX_FLUSHED`] pieces, or with more than [`MAX_FLUSHED_BYTES`] bytes
+    /// if each leaf has fewer bytes, `ENOMEM`. A key names a leaf by its lkey. Every write, also
     /// a peer's, therefore needs the leaf's flag `LOCAL_WRITE`.
     pub(crate) fn new(
         layout: KLayout,
@@ -82,7 +82,7 @@ impl Binding {
         }
         let on_demand = leaves.iter().any(|leaf| leaf.place.is_on_demand());
         let flushed = access.contains(Right::FlushPersistent);
-        if flushed && (on_demand || pieces > MAX_FLUSHED || flushes_again(&layout, &leaves)) {
+        if flushed && (on_demand || pieces > MAX_FLUSHED || flushes_long(&layout, &leaves)) {
             return Err(eopnotsupp());
         }
         let Walked {
@@ -125,13 +125,11 @@ impl Binding {
     }
 }
 
-/// Returns `true` if a flush of `layout` would take much longer than one of all `leaves`.
-fn flushes_again(layout: &KLayout, leaves: &[Leaf]) -> bool {
+/// Returns `true` if a flush of `layout` would take much longer than one of each of `leaves`.
+fn flushes_long(layout: &KLayout, leaves: &[Leaf]) -> bool {
     let length = layout.length();
-    let below = leaves
-        .iter()
-        .fold(0, |sum: u64, leaf| sum.saturating_add(leaf.len));
-    length > MAX_FLUSHED_AGAIN && length > below
+    let longest = leaves.iter().map(|leaf| leaf.len).max();
+    length > MAX_FLUSHED_BYTES.max(longest.unwrap_or(0))
 }
 
 /// The levels that an access walks over.
