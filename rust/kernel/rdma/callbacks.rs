@@ -191,11 +191,15 @@ pub(super) unsafe extern "C" fn dereg_mr<T: DeviceOps>(
             // Removal of another device must not wait for these accesses. This device is not
             // removed while the process that they wait for keeps it open.
             drop(running);
-            T::wait(&leaving);
+            let waited = T::wait(mr, &leaving);
             running = match Running::<T>::on(device) {
                 Ok(running) => running,
                 Err(_) => return without(),
             };
+            if waited.is_err() {
+                running.data().stay(mr, &leaving);
+            }
+            waited?;
         }
         // SAFETY: The arguments are the core's.
         let stock = || to_result(unsafe { stock(raw, udata) });
@@ -406,6 +410,9 @@ pub(super) unsafe extern "C" fn advise_mr<T: DeviceOps>(
         let _pin = running.data().pin()?;
         let lkeys = list.iter().map(|sge| sge.lkey);
         let _held = running.data().hold_for_advice(domain, lkeys)?;
+        // The MRs are held until this returns, so the driver must have ended its use of them.
+        let flags =
+            flags | bindings::ib_uverbs_advise_mr_flag_IB_UVERBS_ADVISE_MR_FLAG_FLUSH as u32;
         let stock = running.data().overlay().stock.advise_mr;
         let stock = stock.ok_or_else(eopnotsupp)?;
         // The call faults user memory in. Removal of another device must not wait for that.

@@ -107,8 +107,16 @@ pub(crate) trait DeviceOps: ClientOps {
     /// because a process decides how long.
     fn is_held_up(leaving: &Self::Leaving) -> bool;
 
-    /// Waits for the accesses of which [`Self::is_held_up`] tells. Sleeps.
-    fn wait(leaving: &Self::Leaving);
+    /// Waits for the accesses of which [`Self::is_held_up`] tells. `mr` is the MR that is leaving.
+    /// Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if accesses are left, and the MR must stay. [`Self::stay`] is called then.
+    fn wait(mr: &Mr, leaving: &Self::Leaving) -> Result;
+
+    /// Undoes [`Self::leave`].
+    fn stay(&self, mr: &Mr, leaving: &Self::Leaving);
 
     /// Deregisters an MR by calling `stock`, after [`Self::wait`] has returned. The binding of the
     /// MR is dropped with `leaving`, or stays if this fails.

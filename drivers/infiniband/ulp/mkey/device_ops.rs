@@ -46,6 +46,8 @@ pub(crate) struct Leaving {
     region: Option<Arc<Region>>,
     /// The state to restore if deregistration fails.
     state: <Hw as Backend>::State,
+    /// `true` for an ODP MR of the driver, for whose pages an access may wait.
+    on_demand: bool,
 }
 
 impl DeviceOps for MkeyDevice {
@@ -235,23 +237,36 @@ impl DeviceOps for MkeyDevice {
             return Ok(Leaving {
                 region: None,
                 state,
+                on_demand: false,
             });
         }
         let region = self.core.region_of(mr);
         let state = self.core.if_free_or_yielding(mr, suspend)?;
-        Ok(Leaving { region, state })
+        Ok(Leaving {
+            region,
+            state,
+            on_demand: self.core.hw.is_on_demand(mr),
+        })
     }
 
     fn is_held_up(leaving: &Leaving) -> bool {
         let region = leaving.region.as_ref();
-        region.is_some_and(|region| region.may_be_slow())
+        leaving.on_demand || region.is_some_and(|region| region.may_be_slow())
     }
 
     // rxe waits for accesses only for a limited time, so this waits for slow accesses first.
-    fn wait(leaving: &Leaving) {
+    fn wait(mr: &Mr, leaving: &Leaving) -> Result {
         if let Some(region) = &leaving.region {
             region.wait();
         }
+        if leaving.on_demand {
+            Hw::wait_until_alone(mr)?;
+        }
+        Ok(())
+    }
+
+    fn stay(&self, mr: &Mr, leaving: &Leaving) {
+        self.core.hw.resume(mr, leaving.state);
     }
 
     fn dereg_mr(&self, mr: &Mr, leaving: &Leaving, stock: impl FnOnce() -> Result) -> Result {

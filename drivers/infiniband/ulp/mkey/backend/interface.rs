@@ -254,6 +254,17 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// Undoes [`Self::suspend`].
     fn resume(&self, mr: &Mr, state: Self::State);
 
+    /// Returns `true` for one of the driver's ODP MRs.
+    fn is_on_demand(&self, mr: &Mr) -> bool;
+
+    /// Waits until the driver has ended all uses of an MR that was suspended and that nothing pins.
+    /// Sleeps for some seconds at most.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if the driver still uses the MR.
+    fn wait_until_alone(mr: &Mr) -> Result;
+
     /// Returns the access flags of one of the driver's MRs.
     fn rights(&self, mr: &Mr) -> Access;
 

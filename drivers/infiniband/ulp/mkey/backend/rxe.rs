@@ -79,6 +79,7 @@ use kernel::{
         atomic::{ordering, Atomic},
         barrier::smp_mb,
     },
+    time::{delay::fsleep, Delta},
 };
 
 /// The state that a suspended MR had.
@@ -95,6 +96,9 @@ impl MrState {
         self.mr == ptr::from_ref(mr) as usize
     }
 }
+
+/// The longest time to wait for accesses to an MR that is deregistered.
+const ALONE_MICROS: i64 = 2_000_000;
 
 /// `true` after the first call of [`Backend::attach`].
 static ATTACHED: Atomic<bool> = Atomic::new(false);
@@ -313,6 +317,29 @@ impl Backend for Rxe {
         if let Some(private) = RxeMr::of(mr).filter(|_| state.is_of(mr)) {
             private.set_state(state.state);
         }
+    }
+
+    fn is_on_demand(&self, mr: &Mr) -> bool {
+        // SAFETY: The MR belongs to rxe. Its owner deregisters it and does not register it again
+        // meanwhile.
+        RxeMr::of(mr).is_some_and(|mr| unsafe { bindings::ib_mkey_rxe_is_odp(mr.private()) })
+    }
+
+    // rxe waits 50 seconds for the references to an MR that is deregistered, and frees the MR
+    // nevertheless. A task has a reference while an access by the MR's own lkey or rkey waits for a
+    // page. A QP in an error may keep one until it is reset or destroyed, so the wait has a limit.
+    fn wait_until_alone(mr: &Mr) -> Result {
+        let mr = RxeMr::of(mr).ok_or(EINVAL)?;
+        let (mut micros, mut waited) = (20i64, 0i64);
+        while mr.references() > 1 {
+            if waited > ALONE_MICROS {
+                return Err(EBUSY);
+            }
+            fsleep(Delta::from_micros(micros));
+            waited = waited.saturating_add(micros);
+            micros = micros.saturating_mul(2).min(10_000);
+        }
+        Ok(())
     }
 
     fn rights(&self, mr: &Mr) -> Access {

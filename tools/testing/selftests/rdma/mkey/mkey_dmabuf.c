@@ -175,8 +175,8 @@ TEST_F(dmabuf, stays)
 					    dev->pd, 0));
 	EXPECT_EQ(EOPNOTSUPP, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_PD,
 					    pd, 0));
-	EXPECT_EQ(EINVAL, mkt_raw_advise(dev->pd, leaf->addr, 100,
-					 leaf->mr->lkey));
+	EXPECT_EQ(EINVAL, mkt_raw_advise(dev->pd, IB_UVERBS_ADVISE_MR_FLAG_FLUSH, leaf->addr,
+					 100, leaf->mr->lkey));
 	EXPECT_EQ(0, ibv_dealloc_pd(pd));
 }
 

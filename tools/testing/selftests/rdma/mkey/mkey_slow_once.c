@@ -3,55 +3,15 @@
  * A LOCAL_INV of a key is executed once: also if it fails, and if rxe repeats requests
  * while it waits for an access.
  */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mount.h>
 
+#include "calls.h"
 #include "slow_request.h"
 
-#define TRACING "/sys/kernel/tracing"
-#define EVENT "mkey_once/inv"
+#define INVALIDATES "rdma_rxe:rxe_invalidate_mr"
 /* a receiver that is not ready is tried again after 123 ms */
 #define RNR_TIMER 27
-
-/* adds a line to the kprobes of the kernel, or removes one */
-static bool once_event(const char *line)
-{
-	int fd = open(TRACING "/kprobe_events", O_WRONLY | O_APPEND | O_CLOEXEC);
-	bool ok = fd >= 0 && write(fd, line, strlen(line)) == (ssize_t)strlen(line);
-
-	if (fd >= 0)
-		close(fd);
-	return ok;
-}
-
-/* counts the calls of rxe's own LOCAL_INV from now on; false if this kernel cannot */
-static bool once_count(void)
-{
-	if (access(TRACING "/kprobe_events", F_OK))
-		mount("none", TRACING, "tracefs", 0, NULL);
-	return once_event("p:" EVENT " rdma_rxe:rxe_invalidate_mr\n") &&
-	       mkt_write_file(TRACING "/events/" EVENT "/enable", "1");
-}
-
-/* ends the count and returns it, or -1 */
-static long long once_counted(void)
-{
-	FILE *f = fopen(TRACING "/kprobe_profile", "re");
-	long long count = -1, hits;
-	char line[256], name[64];
-
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "%63s %lld", name, &hits) == 2 && !strcmp(name, "inv"))
-			count = hits;
-	if (f)
-		fclose(f);
-	if (!mkt_write_file(TRACING "/events/" EVENT "/enable", "0") ||
-	    !once_event("-:" EVENT "\n"))
-		count = -1;
-	return count;
-}
 
 /* lets a WRITE of side 0, which gathers its bytes by the key, wait for a page */
 static int once_begin(FIXTURE_DATA(slow_request) *self)
@@ -90,13 +50,13 @@ TEST_F(slow_request, an_invalidation_that_fails_waits_once)
 
 	if (geteuid())
 		SKIP(return, "not root");
-	if (!once_count())
+	if (!mkt_calls_begin(INVALIDATES))
 		SKIP(return, "no kprobe events");
 	err = once_begin(self) ?: mkt_post_send(qp, &inv, 2);
 	if (!err)
 		status = slow_status(qp, 2);
 	mkt_slow_hold(&self->slow, false);
-	EXPECT_EQ(0, once_counted());
+	EXPECT_EQ(0, mkt_calls_end());
 	EXPECT_EQ(0, err);
 	EXPECT_EQ(IBV_WC_LOC_QP_OP_ERR, status);
 	EXPECT_EQ(0, slow_bound(self));

@@ -260,7 +260,7 @@ int mkt_raw_rereg(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
 				mkt_ptr(mr->addr));
 }
 
-int mkt_raw_advise(struct ibv_pd *pd, uint64_t addr, uint32_t length,
+int mkt_raw_advise(struct ibv_pd *pd, uint32_t flags, uint64_t addr, uint32_t length,
 		   uint32_t lkey)
 {
 	struct ib_uverbs_sge sge = {
@@ -274,8 +274,7 @@ int mkt_raw_advise(struct ibv_pd *pd, uint64_t addr, uint32_t length,
 	mkt_ioctl_add(&cmd, UVERBS_ATTR_ADVISE_MR_PD_HANDLE, 0, pd->handle);
 	mkt_ioctl_add(&cmd, UVERBS_ATTR_ADVISE_MR_ADVICE, sizeof(uint64_t),
 		      IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH);
-	mkt_ioctl_add(&cmd, UVERBS_ATTR_ADVISE_MR_FLAGS, sizeof(uint32_t),
-		      IB_UVERBS_ADVISE_MR_FLAG_FLUSH);
+	mkt_ioctl_add(&cmd, UVERBS_ATTR_ADVISE_MR_FLAGS, sizeof(uint32_t), flags);
 	mkt_ioctl_add(&cmd, UVERBS_ATTR_ADVISE_MR_SGE_LIST, sizeof(sge),
 		      mkt_ptr(&sge));
 	return mkt_ioctl_run(pd->context, &cmd);

@@ -67,8 +67,8 @@ int mkt_raw_rereg(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
 int mkt_raw_rereg_to(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
 		     uint32_t access, const void *start, uint64_t length,
 		     uint64_t iova);
-/* runs it: a prefetch of one entry */
-int mkt_raw_advise(struct ibv_pd *pd, uint64_t addr, uint32_t length,
+/* runs it: a prefetch of one entry; @flags of enum ib_uverbs_advise_mr_flag */
+int mkt_raw_advise(struct ibv_pd *pd, uint32_t flags, uint64_t addr, uint32_t length,
 		   uint32_t lkey);
 void mkt_raw_mr_destroy(struct mkt_ioctl *cmd, uint32_t handle);
 
