@@ -9,7 +9,7 @@ use super::{
     device::Device,
     dm::Dm,
     driver_mr::DriverMr,
-    mr::{Access, Mr, Mw, NewMr, Pd, Qp, Right},
+    mr::{Access, Ah, Mr, Mw, NewMr, Pd, Qp, Right},
     ops::{DeviceOps, Running},
     uapi::Attrs,
     uverbs,
@@ -321,6 +321,37 @@ pub(super) unsafe extern "C" fn destroy_qp<T: DeviceOps>(
         }
         // SAFETY: The arguments are the core's.
         Ok(unsafe { stock(raw, udata) })
+    })
+}
+
+/// # Safety
+///
+/// Only `ib_core` may call this, as `ib_device_ops.destroy_ah` of a device that `T` extends.
+pub(super) unsafe extern "C" fn destroy_ah<T: DeviceOps>(
+    raw: *mut bindings::ib_ah,
+    flags: u32,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core calls with an address handle that is not destroyed.
+        let ah = unsafe { Ah::from_raw(raw) };
+        let Ok(running) = Running::<T>::on(ah.device()) else {
+            // SAFETY: The client was removed meanwhile and restored the driver's operation.
+            let stock = unsafe { (*ah.device().as_raw()).ops.destroy_ah };
+            // SAFETY: The arguments are the core's.
+            return stock.map_or(Err(ENODEV), |stock| Ok(unsafe { stock(raw, flags) }));
+        };
+        let stock = running.data().overlay().stock.destroy_ah;
+        let stock = stock.ok_or_else(eopnotsupp)?;
+        // As for `destroy_qp()`. A kernel user may be in any context, and has no such pages.
+        let pin = ah.is_users().then(|| running.data().pin());
+        if let Some(Ok(_pin)) = pin {
+            drop(running);
+            T::end_ah(ah);
+            // SAFETY: The arguments are the core's.
+            return Ok(unsafe { stock(raw, flags) });
+        }
+        // SAFETY: As above.
+        Ok(unsafe { stock(raw, flags) })
     })
 }
 

@@ -62,6 +62,9 @@ impl Overlay {
             if self.stock.advise_mr.is_some() {
                 (*ops).advise_mr = Some(callbacks::advise_mr::<T>);
             }
+            if self.stock.destroy_ah.is_some() {
+                (*ops).destroy_ah = Some(callbacks::destroy_ah::<T>);
+            }
             if self.stock.create_qp.is_some() {
                 (*ops).create_qp = Some(callbacks::create_qp::<T>);
                 (*ops).destroy_qp = Some(callbacks::destroy_qp::<T>);
@@ -93,6 +96,7 @@ impl Overlay {
             (*ops).reg_user_mr_dmabuf = self.stock.reg_user_mr_dmabuf;
             (*ops).rereg_user_mr = self.stock.rereg_user_mr;
             (*ops).advise_mr = self.stock.advise_mr;
+            (*ops).destroy_ah = self.stock.destroy_ah;
             (*ops).create_qp = self.stock.create_qp;
             (*ops).destroy_qp = self.stock.destroy_qp;
             (*raw).attrs.max_dm_size = self.stock_max_dm_size;

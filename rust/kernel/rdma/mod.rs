@@ -41,4 +41,4 @@ pub(crate) mod uverbs;
 pub(crate) use client::Registration;
 pub(crate) use device::Device;
 pub(crate) use dm::Dm;
-pub(crate) use mr::{Access, Mr, Mw, OwnedMr, OwnedPd, Pd, Qp};
+pub(crate) use mr::{Access, Ah, Mr, Mw, OwnedMr, OwnedPd, Pd, Qp};

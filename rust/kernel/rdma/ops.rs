@@ -11,7 +11,7 @@ use super::{
     device::Device,
     dm::Dm,
     driver_mr::DriverMr,
-    mr::{Access, Mr, Mw, NewMr, Pd, Qp},
+    mr::{Access, Ah, Mr, Mw, NewMr, Pd, Qp},
     scatterlist::{Elements, MappedElements},
     uapi::{Attrs, DefinitionChain, Definitions},
 };
@@ -209,6 +209,10 @@ pub(crate) trait DeviceOps: ClientOps {
     /// Waits for the accesses of the QP of a process, which is about to be destroyed. Sleeps as
     /// long as the process likes.
     fn end_tasks(qp: &Qp);
+
+    /// Waits for the requests that use an address handle of a process, which is about to be
+    /// destroyed. No later request finds it. Sleeps as long as the process likes.
+    fn end_ah(ah: &Ah);
 
     /// Keeps MRs from being deregistered.
     type Held;

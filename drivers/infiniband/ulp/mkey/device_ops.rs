@@ -21,7 +21,7 @@ use crate::{
             ops::{DeviceOps, Overlay},
             scatterlist::{Elements, MappedElements},
             uapi::{uapi_definitions, Attrs, Definitions},
-            Access, Dm, Mr, Mw, Pd, Qp,
+            Access, Ah, Dm, Mr, Mw, Pd, Qp,
         },
         sync::srcu,
     },
@@ -346,6 +346,10 @@ impl DeviceOps for MkeyDevice {
 
     fn end_tasks(qp: &Qp) {
         Hw::end_tasks(qp);
+    }
+
+    fn end_ah(ah: &Ah) {
+        Hw::end_ah(ah);
     }
 
     type Held = KVVec<Pin>;

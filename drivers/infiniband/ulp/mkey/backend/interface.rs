@@ -11,7 +11,7 @@ use crate::{
     kernel_ext::{
         dma_buf::Import,
         memory::SharedMemory,
-        rdma::{mr::NewMr, Access, Device, Mr, Mw, Pd, Qp},
+        rdma::{mr::NewMr, Access, Ah, Device, Mr, Mw, Pd, Qp},
         sync::srcu::Cell,
     },
     layout::{Plane, Records, Row, Scattered},
@@ -227,6 +227,10 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// Lets no access of `qp` begin, and waits until none is in progress. `qp` is the QP of a
     /// process and is about to be destroyed. Sleeps, without a limit.
     fn end_tasks(qp: &Qp);
+
+    /// Waits for the requests that use an address handle of a process, which is about to be
+    /// destroyed. No later request finds it. Sleeps as long as an access waits for a page.
+    fn end_ah(ah: &Ah);
 
     /// Executes requests of a new QP that bind claimed MRs. A request to bind an MR that is bound
     /// waits until all earlier requests of the QP have completed. The driver may repeat the earlier

@@ -62,7 +62,7 @@ use crate::{
         memory::SharedMemory,
         rdma::{
             mr::{NewMr, Right},
-            Access, Device, Mr, Mw, OwnedMr, Pd, Qp,
+            Access, Ah, Device, Mr, Mw, OwnedMr, Pd, Qp,
         },
     },
 };
@@ -265,6 +265,13 @@ impl Backend for Rxe {
         if is_rxe(qp.device()) {
             // SAFETY: The QP belongs to rxe and is not destroyed yet.
             unsafe { bindings::ib_mkey_rxe_end_tasks(qp.as_raw()) };
+        }
+    }
+
+    fn end_ah(ah: &Ah) {
+        if is_rxe(ah.device()) {
+            // SAFETY: The handle belongs to rxe and is not destroyed yet.
+            unsafe { bindings::ib_mkey_rxe_end_ah(ah.as_raw()) };
         }
     }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An ordinary MR on demand is deregistered while an access by its own rkey, or a prefetch, waits
- * for a page. rxe waits 50 seconds for that, and then frees the MR that is in use. So rxe must not
- * begin before the page is there.
+ * An ordinary MR on demand is deregistered, or an address handle is destroyed, while an access or a
+ * prefetch that uses it waits for a page. rxe waits 50 seconds for that, and then frees what is in
+ * use. So rxe must not begin before the page is there.
  */
 
 #include "calls.h"
@@ -18,9 +18,9 @@ static bool slow_count(struct __test_metadata *_metadata, const char *function)
 	return false;
 }
 
-static int slow_dereg(void *mr)
+static int slow_destroy_ah(void *ah)
 {
-	return ibv_dereg_mr(mr);
+	return ibv_destroy_ah(ah);
 }
 
 /* deregisters the MR while a page is awaited, which is refused, and lets the page arrive */
@@ -71,11 +71,48 @@ TEST_F(slow_request, dereg_during_a_prefetch)
 
 	mkt_slow_hold(&self->slow, true);
 	slow_run(&self->thread[1], slow_advise, self);
-	ASSERT_EQ(0, mkt_slow_wait(&self->slow));
+	ASSERT_EQ(0, mkt_slow_wait(&self->slow, 1));
 	slow_dereg_refused(_metadata, self, counts);
 	EXPECT_EQ(0, slow_join(&self->thread[1]));
 	EXPECT_EQ(0, ibv_dereg_mr(self->mr[1]));
 	self->mr[1] = NULL;
+}
+
+TEST_F(slow_request, destroy_ah_during_a_datagram)
+{
+	struct mkt_wr wr = {
+		.op = MKT_SEND,
+		.sge[0] = {
+			.addr = (uintptr_t)self->slow.map,
+			.length = 64,
+			.lkey = self->mr[0]->lkey,
+		},
+		.num_sge = 1,
+	};
+	bool counts = slow_count(_metadata, "rdma_rxe:rxe_destroy_ah");
+	struct mkt_pair ud;
+	long long calls;
+	bool waits;
+
+	ASSERT_EQ(0, mkt_pair_create(&ud, &self->s.dev[0], &self->s.dev[1], IBV_MTU_1024,
+				     MKT_QP_UD | MKT_QP_PATIENT));
+	mkt_slow_hold(&self->slow, true);
+	ASSERT_EQ(0, mkt_post_send(&ud.end[0], &wr, 1));
+	ASSERT_EQ(0, mkt_slow_wait(&self->slow, 1));
+	slow_run(&self->thread[0], slow_destroy_ah, ud.end[0].ah);
+	usleep(PAUSE);
+	waits = atomic_load(&self->thread[0].running);
+	calls = counts ? mkt_calls() : 0;
+	mkt_slow_hold(&self->slow, false);
+	EXPECT_EQ(0, slow_join(&self->thread[0]));
+	ud.end[0].ah = NULL;
+	EXPECT_TRUE(waits);
+	EXPECT_EQ(0, calls);
+	if (counts) {
+		EXPECT_EQ(1, mkt_calls_end());
+	}
+	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(&ud.end[0], 1));
+	mkt_pair_destroy(&ud);
 }
 
 TEST_HARNESS_MAIN

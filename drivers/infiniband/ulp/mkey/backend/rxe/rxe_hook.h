@@ -138,6 +138,7 @@ struct rxe_mw *ib_mkey_rxe_next_mw(struct ib_qp *ibqp, u32 *rkey);
 
 /* tasks.c */
 void ib_mkey_rxe_end_tasks(struct ib_qp *ibqp);
+void ib_mkey_rxe_end_ah(struct ib_ah *ibah);
 
 /* mr.c */
 extern unsigned long ib_mkey_rxe_page_base;

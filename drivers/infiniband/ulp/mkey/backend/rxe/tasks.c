@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The tasks of a QP that is about to be destroyed.
+ * The tasks of a QP that is about to be destroyed, and those that use an address handle that is.
  *
  * rxe waits 50 seconds for the references to the QP, and a task that runs has one. After that rxe
  * waits only until the task says that it is done. The task then still writes to the QP and releases
@@ -11,7 +11,9 @@
 
 #include <linux/delay.h>
 #include <linux/minmax.h>
+#include <linux/rcupdate.h>
 #include <linux/workqueue.h>
+#include <linux/xarray.h>
 
 #include "rxe_hook.h"
 
@@ -54,5 +56,30 @@ void ib_mkey_rxe_end_tasks(struct ib_qp *ibqp)
 	for (round = 0; round < 2; round++) {
 		end_task(&qp->recv_task);
 		end_task(&qp->send_task);
+	}
+}
+
+/**
+ * ib_mkey_rxe_end_ah() - wait until no request uses an address handle
+ * @ibah: the address handle of a process that is about to be destroyed
+ *
+ * A task has a reference to the handle while it gathers the bytes of a datagram, and rxe waits for
+ * that no longer than for a QP. The index of the handle stays taken meanwhile, but no request finds
+ * the handle by it. Sleeps as long as an access waits for a page.
+ */
+void ib_mkey_rxe_end_ah(struct ib_ah *ibah)
+{
+	struct rxe_pool_elem *elem = &to_rah(ibah)->elem;
+	struct xarray *xa = &elem->pool->xa;
+	unsigned long us = 20, flags;
+
+	xa_lock_irqsave(xa, flags);
+	__xa_cmpxchg(xa, elem->index, elem, XA_ZERO_ENTRY, GFP_ATOMIC);
+	xa_unlock_irqrestore(xa, flags);
+	/* A request that found the handle before has its reference after this. */
+	synchronize_rcu_expedited();
+	while (kref_read(&elem->ref_cnt) > 1) {
+		fsleep(us);
+		us = min(2 * us, 100000UL);
 	}
 }
