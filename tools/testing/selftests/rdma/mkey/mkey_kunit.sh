@@ -18,43 +18,47 @@ kunit=/sys/kernel/debug/kunit
 [[ ! -e /sys/module/kunit/refcnt ]] || skip_all "KUnit is a module; CONFIG_KUNIT=y is needed"
 [[ -d $kunit ]] || skip_all "KUnit shows no results (CONFIG_KUNIT_DEBUGFS=y)"
 
-# A suite prints its plan, each case with its failed assertions, and the sum.
-results=$(mktemp)
-trap 'rm -f "$results"' EXIT
-missing=()
+# A suite prints its plan, each case with its failed assertions, and the sum. A process takes long
+# on a kernel that checks itself, so the shell reads the results alone.
+PLAN='^ *1\.\.([0-9]+)$'
+CASE='^ *(not )?ok [0-9]+ ([a-z_0-9]+)( #.*)?$'
+names=() failed=() incomplete=()
+declare -A told
 for suite in "${SUITES[@]}"; do
-	if [[ -e $kunit/$suite/run ]] && echo 1 >"$kunit/$suite/run"; then
-		sed "s/^/$suite /" "$kunit/$suite/results" >>"$results"
-	else
-		missing+=("$suite")
+	if [[ ! -e $kunit/$suite/run ]] || ! echo 1 >"$kunit/$suite/run"; then
+		incomplete+=("$suite: no such suite")
+		continue
 	fi
+	cases=0 ended=0 sum=0
+	while IFS= read -r line; do
+		if [[ $line =~ $PLAN ]]; then
+			# The plan of the suite follows that of the file.
+			cases=${BASH_REMATCH[1]}
+		elif [[ $line =~ $CASE && ${BASH_REMATCH[2]} == "$suite" ]]; then
+			sum=1
+		elif [[ $line =~ $CASE ]]; then
+			ended=$((ended + 1))
+			names+=("$suite: ${BASH_REMATCH[2]}")
+			[[ -z ${BASH_REMATCH[1]} ]] || failed+=("${names[-1]}")
+		fi
+		told[$suite]+=$line$'\n'
+	done <"$kunit/$suite/results"
+	((ended == cases && cases > 0 && sum == 1)) || incomplete+=("$suite: $ended of $cases cases")
 done
 
-CASE='^([a-z_]+) +(not )?ok [0-9]+ ([a-z_0-9]+)( #.*)?$'
-names=()
-while read -r line; do
-	[[ $line =~ $CASE && ${BASH_REMATCH[3]} != "${BASH_REMATCH[1]}" ]] && names+=("${BASH_REMATCH[1]}: ${BASH_REMATCH[3]}")
-done <"$results"
-
-# passed NAME: fails, and shows what the suite said, unless the case passed
-passed() {
-	local suite=${1%%: *} name=${1#*: }
-	grep -qE "^$suite +ok [0-9]+ $name\$" "$results" || {
-		grep "^$suite " "$results"
-		return 1
-	}
-}
-# complete: fails unless each suite ran all of its cases
-complete() {
-	((${#missing[@]} == 0)) || { echo "no suite ${missing[*]}"; return 1; }
-	local suite cases
-	for suite in "${SUITES[@]}"; do
-		cases=$(sed -nE "s/^$suite +1\\.\\.([0-9]+)\$/\\1/p" "$results" | tail -n 1)
-		(($(grep -cE "^$suite +(not )?ok [0-9]+ " "$results") == cases + 1 && cases > 0)) || { echo "$suite is not complete"; return 1; }
-	done
-}
-
 plan $((${#names[@]} + 1))
-for name in "${names[@]}"; do check "$name" passed "$name"; done
-check "all suites ran" complete
+for name in "${names[@]}"; do
+	if [[ " ${failed[*]} " == *" $name "* ]]; then
+		diag "${told[${name%%: *}]}"
+		ktap_test_fail "$name"
+	else
+		ktap_test_pass "$name"
+	fi
+done
+if ((${#incomplete[@]} == 0)); then
+	ktap_test_pass "all suites ran"
+else
+	diag "${incomplete[*]}"
+	ktap_test_fail "all suites ran"
+fi
 ktap_finished
