@@ -83,16 +83,12 @@ make_patched_source() {
 
 # --- ways to get a kernel ------------------------------------------------------
 
-# Debian's own binary kernel. Its headers come without Rust metadata, so the
-# source is prepared with its configuration and compiler, which gives the same.
-make_stock() {
-	local dir=$1 src=$2 release=$K_VERSION+deb13-amd64 version pkg=$1/packages
-	rm -rf "$pkg"
-	mkdir -p "$pkg" "$dir/build"
-	version=$(deb_version "linux-modules-$release" "$K_VERSION")
-	download "$pkg" "linux-modules-$release=$version" "linux-headers-$release=$version" \
-		"linux-binary-unsigned-$release=$version" "linux-base-$release=$version"
-	for deb in "$pkg"/*.deb; do dpkg-deb -x "$deb" "$pkg/x"; done
+# unpack_stock DIR SRC RELEASE: the image and the modules of Debian's packages in DIR/packages.
+unpack_stock() {
+	local dir=$1 src=$2 release=$3 pkg=$1/packages
+	dpkg-deb -x "$pkg/linux-modules-$release"_*.deb "$pkg/x"
+	dpkg-deb -x "$pkg/linux-binary-unsigned-$release"_*.deb "$pkg/x"
+	dpkg-deb -x "$pkg/linux-base-$release"_*.deb "$pkg/x"
 	rm -rf "${dir:?}/lib"
 	mkdir -p "$dir/lib/modules"
 	mv "$pkg/x/usr/lib/modules/$release" "$dir/lib/modules/"
@@ -102,13 +98,32 @@ make_stock() {
 	# The guest loads these at every start; unpacking them is slow there.
 	find "$dir/lib/modules/$release/kernel"/{drivers/infiniband,drivers/net/veth*,net/9p,fs/9p,fs/netfs,net/ipv[46]/*udp_tunnel*} \
 		-name '*.xz' -exec xz -d {} +
-	# An existing file stays as it is, or make would rebuild everything after it.
-	[[ -f $dir/build/.config ]] || cp "$pkg/x/usr/src/linux-headers-$release/.config" "$dir/build/"
-	cp "$pkg/x/usr/src/linux-headers-$release/Module.symvers" "$dir/build/"
+	inroot depmod -b "$dir" "$release"
+}
+
+# Debian's own binary kernel. Its headers come without Rust metadata, so the
+# source is prepared with its configuration and compiler, which gives the same.
+make_stock() {
+	local dir=$1 src=$2 release=$K_VERSION+deb13-amd64 version pkg=$1/packages unpack
 	rm -rf "$pkg"
+	mkdir -p "$pkg" "$dir/build"
+	version=$(deb_version "linux-modules-$release" "$K_VERSION")
+	download "$pkg" "linux-modules-$release=$version" "linux-headers-$release=$version" \
+		"linux-binary-unsigned-$release=$version" "linux-base-$release=$version"
+	# Unpacking takes one processor. So does a large part of the compilation.
+	unpack_stock "$dir" "$src" "$release" &
+	unpack=$!
+	# The step runs this in a shell of its own.
+	# shellcheck disable=SC2064 # the number of now
+	trap "kill $unpack 2>/dev/null || true; wait" EXIT
+	dpkg-deb -x "$pkg/linux-headers-$release"_*.deb "$pkg/headers"
+	# An existing file stays as it is, or make would rebuild everything after it.
+	[[ -f $dir/build/.config ]] || cp "$pkg/headers/usr/src/linux-headers-$release/.config" "$dir/build/"
+	cp "$pkg/headers/usr/src/linux-headers-$release/Module.symvers" "$dir/build/"
 	inroot make -C "$src" O="$dir/build" CC=x86_64-linux-gnu-gcc-14 KERNELRELEASE="$release" \
 		-j"$(nproc)" olddefconfig prepare modules_prepare
-	inroot depmod -b "$dir" "$release"
+	wait "$unpack"
+	rm -rf "$pkg"
 	printf '%s\n' "$release" >"$dir/release"
 }
 
