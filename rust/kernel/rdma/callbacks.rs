@@ -191,23 +191,28 @@ pub(super) unsafe extern "C" fn dereg_mr<T: DeviceOps>(
             // Removal of another device must not wait for these accesses. This device is not
             // removed while the process that they wait for keeps it open.
             drop(running);
-            let waited = T::wait(mr, &leaving);
+            if let Err(busy) = T::wait(mr, &leaving) {
+                T::stay(mr, leaving);
+                return Err(busy);
+            }
             running = match Running::<T>::on(device) {
                 Ok(running) => running,
-                Err(_) => return without(),
+                Err(_) => {
+                    let result = without();
+                    if result != Ok(0) {
+                        T::stay(mr, leaving);
+                    }
+                    return result;
+                }
             };
-            if waited.is_err() {
-                running.data().stay(mr, &leaving);
-            }
-            waited?;
         }
         // SAFETY: The arguments are the core's.
         let stock = || to_result(unsafe { stock(raw, udata) });
-        let result = running.data().dereg_mr(mr, &leaving, stock);
+        let left = running.data().dereg_mr(mr, leaving, stock);
         drop(running);
         // This may drop a dma-buf, whose exporter may block.
-        drop(leaving);
-        result.map(|()| 0)
+        drop(left?);
+        Ok(0)
     })
 }
 

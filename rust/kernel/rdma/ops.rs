@@ -115,12 +115,22 @@ pub(crate) trait DeviceOps: ClientOps {
     /// `EBUSY` if accesses are left, and the MR must stay. [`Self::stay`] is called then.
     fn wait(mr: &Mr, leaving: &Self::Leaving) -> Result;
 
-    /// Undoes [`Self::leave`].
-    fn stay(&self, mr: &Mr, leaving: &Self::Leaving);
+    /// The data of an MR that was deregistered. Dropping them may sleep as long as the exporter of a
+    /// dma-buf likes.
+    type Left;
 
     /// Deregisters an MR by calling `stock`, after [`Self::wait`] has returned. The binding of the
-    /// MR is dropped with `leaving`, or stays if this fails.
-    fn dereg_mr(&self, mr: &Mr, leaving: &Self::Leaving, stock: impl FnOnce() -> Result) -> Result;
+    /// MR is dropped, or stays if this fails.
+    fn dereg_mr(
+        &self,
+        mr: &Mr,
+        leaving: Self::Leaving,
+        stock: impl FnOnce() -> Result,
+    ) -> Result<Self::Left>;
+
+    /// Undoes [`Self::leave`], after an error of [`Self::wait`], or if the client was removed and the
+    /// driver did not deregister the MR.
+    fn stay(mr: &Mr, leaving: Self::Leaving);
 
     /// Checks that an MR over a dma-buf can have these access flags.
     ///

@@ -44,8 +44,8 @@ use kernel::{
 pub(crate) struct Leaving {
     /// Its region, if the MR belongs to this module.
     region: Option<Arc<Region>>,
-    /// The state to restore if deregistration fails.
-    state: <Hw as Backend>::State,
+    /// Resumed if deregistration fails.
+    suspended: <Hw as Backend>::Suspended,
     /// `true` for an ODP MR of the driver, for whose pages an access may wait.
     on_demand: bool,
 }
@@ -233,18 +233,18 @@ impl DeviceOps for MkeyDevice {
         if mr.is_user() && mr.pd() == self.core.pd.as_raw() {
             // This is the MR over the pages of device memory. Users cannot name it, so nothing pins
             // it, and it has no region.
-            let state = self.core.pins.if_unpinned(mr.index(), suspend)??;
+            let suspended = self.core.pins.if_unpinned(mr.index(), suspend)??;
             return Ok(Leaving {
                 region: None,
-                state,
+                suspended,
                 on_demand: false,
             });
         }
         let region = self.core.region_of(mr);
-        let state = self.core.if_free_or_yielding(mr, suspend)?;
+        let suspended = self.core.if_free_or_yielding(mr, suspend)?;
         Ok(Leaving {
             region,
-            state,
+            suspended,
             on_demand: self.core.hw.is_on_demand(mr),
         })
     }
@@ -265,27 +265,38 @@ impl DeviceOps for MkeyDevice {
         Ok(())
     }
 
-    fn stay(&self, mr: &Mr, leaving: &Leaving) {
-        self.core.hw.resume(mr, leaving.state);
-    }
+    type Left = Option<Arc<Region>>;
 
-    fn dereg_mr(&self, mr: &Mr, leaving: &Leaving, stock: impl FnOnce() -> Result) -> Result {
+    fn dereg_mr(
+        &self,
+        mr: &Mr,
+        leaving: Leaving,
+        stock: impl FnOnce() -> Result,
+    ) -> Result<Option<Arc<Region>>> {
+        let Leaving {
+            region, suspended, ..
+        } = leaving;
         let index = mr.index();
-        if leaving.region.is_some() {
+        if region.is_some() {
             Core::hide(mr);
         }
         if let Err(err) = stock() {
-            if let Some(region) = &leaving.region {
+            if let Some(region) = &region {
                 self.core.expose(mr, region);
             }
-            self.core.hw.resume(mr, leaving.state);
+            Hw::resume(mr, suspended);
             return Err(err);
         }
         // rxe has freed `mr`, after the last access to it.
-        if let Some(region) = &leaving.region {
+        if let Some(region) = &region {
             self.core.forget(index, region);
         }
-        Ok(())
+        Ok(region)
+    }
+
+    // If the client was removed, the slot of the MR stays empty.
+    fn stay(mr: &Mr, leaving: Leaving) {
+        Hw::resume(mr, leaving.suspended);
     }
 
     fn close_mw(&self, mw: &Mw) {
@@ -317,13 +328,15 @@ impl DeviceOps for MkeyDevice {
         finish: impl FnOnce() -> Result,
     ) -> Result {
         // Memory that a key or a window refers to must stay in its place.
-        let state = self.core.if_unpinned(mr.index(), |unpinned| {
+        let suspended = self.core.if_unpinned(mr.index(), |unpinned| {
             if self.core.hw.has_windows(mr) {
                 return Err(EBUSY);
             }
             self.core.hw.suspend(mr, unpinned)
         })?;
-        self.core.hw.retranslate(mr, state, spare, range, finish)
+        self.core
+            .hw
+            .retranslate(mr, suspended, spare, range, finish)
     }
 
     fn pin(&self) -> Result<ModulePin> {

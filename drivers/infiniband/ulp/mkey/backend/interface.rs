@@ -129,8 +129,10 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// One of the driver's MRs, as the memory of a leaf.
     type Base: BaseMr;
 
-    /// The state of a suspended MR, which [`Self::resume`] restores.
-    type State: Copy + Send;
+    /// A suspended MR, with the state to restore. [`Self::suspend`] alone makes one, and it cannot
+    /// be copied, so [`Self::resume`] or [`Self::retranslate`] ends the suspension at most once.
+    /// Dropping this leaves the MR suspended, as an MR that was deregistered.
+    type Suspended: Send;
 
     /// A window of the driver.
     type Window<'a>: DriverWindow;
@@ -253,10 +255,10 @@ pub(crate) trait Backend: Copy + Send + Sync {
     ///
     /// `EINVAL`, as the driver returns, while a memory window is bound to the MR; `EINVAL` if
     /// `unpinned` is a proof for another MR.
-    fn suspend(&self, mr: &Mr, unpinned: &Unpinned<'_>) -> Result<Self::State>;
+    fn suspend(&self, mr: &Mr, unpinned: &Unpinned<'_>) -> Result<Self::Suspended>;
 
-    /// Undoes [`Self::suspend`].
-    fn resume(&self, mr: &Mr, state: Self::State);
+    /// Undoes [`Self::suspend`]. Does nothing if `suspended` is of another MR.
+    fn resume(mr: &Mr, suspended: Self::Suspended);
 
     /// Returns `true` for one of the driver's ODP MRs.
     fn is_on_demand(&self, mr: &Mr) -> bool;
@@ -274,7 +276,7 @@ pub(crate) trait Backend: Copy + Send + Sync {
 
     /// Exchanges the memory of a suspended MR and of `spare`, a new MR without users. The MR then
     /// begins at address `range.0` and has `range.1` bytes. Calls `finish` before it allows
-    /// accesses again. On an error nothing has changed.
+    /// accesses again. Ends the suspension. On an error nothing has changed.
     ///
     /// # Errors
     ///
@@ -283,7 +285,7 @@ pub(crate) trait Backend: Copy + Send + Sync {
     fn retranslate(
         &self,
         mr: &Mr,
-        state: Self::State,
+        suspended: Self::Suspended,
         spare: &Mr,
         range: (u64, u64),
         finish: impl FnOnce() -> Result,

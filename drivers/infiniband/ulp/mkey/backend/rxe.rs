@@ -82,18 +82,20 @@ use kernel::{
     time::{delay::fsleep, Delta},
 };
 
-/// The state that a suspended MR had.
-#[derive(Clone, Copy)]
-pub(crate) struct MrState {
+/// A suspended MR. It is neither [`Copy`] nor [`Clone`], so the state is restored at most once.
+#[must_use]
+pub(crate) struct SuspendedMr {
     /// The address of the MR.
     mr: usize,
+    /// The state that the MR had.
     state: bindings::rxe_mr_state,
 }
 
-impl MrState {
-    /// Returns `true` if this is a state of `mr`.
-    fn is_of(&self, mr: &Mr) -> bool {
-        self.mr == ptr::from_ref(mr) as usize
+impl SuspendedMr {
+    /// Returns `mr` with the state that it had; [`None`] if this is not `mr`.
+    fn end(self, mr: &Mr) -> Option<(&RxeMr, bindings::rxe_mr_state)> {
+        let is_of = self.mr == ptr::from_ref(mr) as usize;
+        Some((RxeMr::of(mr).filter(|_| is_of)?, self.state))
     }
 }
 
@@ -162,7 +164,7 @@ impl Backend for Rxe {
     type Claimed = ClaimedRxeMr;
     type HeldClaimed = HeldClaimed;
     type Base = Base;
-    type State = MrState;
+    type Suspended = SuspendedMr;
     type Window<'a> = RxeMw<'a>;
     type Attached = Redirection;
 
@@ -299,7 +301,7 @@ impl Backend for Rxe {
         RxeMr::of(mr).is_some_and(|mr| mr.num_mw() > 0)
     }
 
-    fn suspend(&self, mr: &Mr, unpinned: &Unpinned<'_>) -> Result<MrState> {
+    fn suspend(&self, mr: &Mr, unpinned: &Unpinned<'_>) -> Result<SuspendedMr> {
         let private = RxeMr::of(mr).ok_or(EINVAL)?;
         if !unpinned.proves(mr) {
             return Err(EINVAL);
@@ -317,12 +319,12 @@ impl Backend for Rxe {
             return Err(EINVAL);
         }
         let mr = ptr::from_ref(mr) as usize;
-        Ok(MrState { mr, state })
+        Ok(SuspendedMr { mr, state })
     }
 
-    fn resume(&self, mr: &Mr, state: MrState) {
-        if let Some(private) = RxeMr::of(mr).filter(|_| state.is_of(mr)) {
-            private.set_state(state.state);
+    fn resume(mr: &Mr, suspended: SuspendedMr) {
+        if let Some((private, state)) = suspended.end(mr) {
+            private.set_state(state);
         }
     }
 
@@ -356,12 +358,12 @@ impl Backend for Rxe {
     fn retranslate(
         &self,
         mr: &Mr,
-        state: MrState,
+        suspended: SuspendedMr,
         spare: &Mr,
         range: (u64, u64),
         finish: impl FnOnce() -> Result,
     ) -> Result {
-        Self::exchange_with(mr, state, spare, range, finish)
+        Self::exchange_with(mr, suspended, spare, range, finish)
     }
 
     fn fill(

@@ -15,7 +15,7 @@
 use super::{
     bindings::{self, rxe_mr_state, rxe_mr_state_RXE_MR_STATE_INVALID as INVALID},
     claimed::RxeMr,
-    MrState, Rxe,
+    Rxe, SuspendedMr,
 };
 use crate::{
     backend::interface::MrRange,
@@ -92,18 +92,18 @@ impl Rxe {
     /// Implements [`Backend::retranslate`](crate::backend::interface::Backend::retranslate).
     pub(super) fn exchange_with(
         mr: &Mr,
-        state: MrState,
+        suspended: SuspendedMr,
         spare: &Mr,
         range: (u64, u64),
         finish: impl FnOnce() -> Result,
     ) -> Result {
-        let one = RxeMr::of(mr).filter(|_| state.is_of(mr));
-        let (one, two) = (one.ok_or(EINVAL)?, RxeMr::of(spare).ok_or(EINVAL)?);
+        let (one, state) = suspended.end(mr).ok_or(EINVAL)?;
+        let Some(two) = RxeMr::of(spare) else {
+            one.set_state(state);
+            return Err(EINVAL);
+        };
         // The spare MR is hidden too, because a peer can guess its key.
-        let (old, new) = (
-            HiddenMr::new(one, state.state),
-            HiddenMr::new(two, two.state()),
-        );
+        let (old, new) = (HiddenMr::new(one, state), HiddenMr::new(two, two.state()));
         // SAFETY: No preconditions.
         unsafe { crate::bindings::synchronize_rcu_expedited() };
         let mut waited = 0;
