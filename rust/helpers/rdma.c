@@ -125,8 +125,9 @@ __rust_helper void rust_helper_rdma_ops_leave(int index)
 
 /*
  * A caller that loaded the pointer of an operation may not have entered yet, and
- * one that left may not have returned. Neither sleeps in between, so
- * synchronize_rcu_tasks() waits for both.
+ * one that left may not have returned. A caller that sleeps before it enters or
+ * after it left has pinned the module. The others do not sleep in between, so
+ * synchronize_rcu_tasks() waits for them.
  */
 __rust_helper void rust_helper_rdma_ops_drain(void)
 {

@@ -134,10 +134,9 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<T: DeviceOps>(
             return Err(eopnotsupp());
         }
         addr.checked_add(length).ok_or(EOVERFLOW)?;
-        let _pin = running.data().pin()?;
         // The exporter may block. Removal of another device must not wait for that. This device is
         // not removed while its user keeps it open.
-        drop(running);
+        let _loaded = running.keep_loaded();
         let import = Import::new(fd, access.contains(Right::LocalWrite), T::check_dma_buf)?;
         let pages = import.pages(offset, length)?.len();
         if pages > MAX_DMABUF_PAGES {
@@ -180,17 +179,20 @@ pub(super) unsafe extern "C" fn dereg_mr<T: DeviceOps>(
                 None => Err(ENODEV),
             }
         };
-        let Ok(mut running) = Running::<T>::on(device) else {
-            return without();
+        let mut running = match Running::<T>::on(device) {
+            Ok(running) => running,
+            Err(removed) => {
+                let _loaded = removed.keep_loaded();
+                return without();
+            }
         };
         let stock = running.data().overlay().stock.dereg_mr;
         let stock = stock.ok_or_else(eopnotsupp)?;
         let leaving = running.data().leave(mr)?;
         if T::is_held_up(&leaving) {
-            let _pin = running.data().pin();
             // Removal of another device must not wait for these accesses. This device is not
             // removed while the process that they wait for keeps it open.
-            drop(running);
+            let _loaded = running.keep_loaded();
             if let Err(busy) = T::wait(mr, &leaving) {
                 T::stay(mr, leaving);
                 return Err(busy);
@@ -209,7 +211,7 @@ pub(super) unsafe extern "C" fn dereg_mr<T: DeviceOps>(
         // SAFETY: The arguments are the core's.
         let stock = || to_result(unsafe { stock(raw, udata) });
         let left = running.data().dereg_mr(mr, leaving, stock);
-        drop(running);
+        let _loaded = running.keep_loaded();
         // This may drop a dma-buf, whose exporter may block.
         drop(left?);
         Ok(0)
@@ -223,12 +225,15 @@ pub(super) unsafe extern "C" fn dealloc_mw<T: DeviceOps>(raw: *mut bindings::ib_
     from_result(|| {
         // SAFETY: The core calls with a window, which it frees when this has returned.
         let (mw, device) = unsafe { (Mw::from_raw(raw), Device::from_raw((*raw).device)) };
-        let Ok(running) = Running::<T>::on(device) else {
-            // SAFETY: The client was removed meanwhile and restored the driver's operation.
-            return unsafe { (*device.as_raw()).ops.dealloc_mw }.map_or(Err(ENODEV), |stock| {
+        let running = match Running::<T>::on(device) {
+            Ok(running) => running,
+            Err(removed) => {
+                let _loaded = removed.keep_loaded();
+                // SAFETY: The client was removed meanwhile and restored the driver's operation.
+                let stock = unsafe { (*device.as_raw()).ops.dealloc_mw };
                 // SAFETY: The argument is the core's.
-                Ok(unsafe { stock(raw) })
-            });
+                return stock.map_or(Err(ENODEV), |stock| Ok(unsafe { stock(raw) }));
+            }
         };
         let stock = running.data().overlay().stock.dealloc_mw;
         let stock = stock.ok_or_else(eopnotsupp)?;
@@ -238,7 +243,7 @@ pub(super) unsafe extern "C" fn dealloc_mw<T: DeviceOps>(raw: *mut bindings::ib_
         let forgotten = running.data().forget_mw(mw);
         // Accesses through the window may take as long as a process likes. Removal of another
         // device must not wait for them. This device is not removed while its user keeps it open.
-        drop(running);
+        let _loaded = running.keep_loaded();
         drop(forgotten);
         Ok(0)
     })
@@ -255,17 +260,20 @@ pub(super) unsafe extern "C" fn create_qp<T: DeviceOps>(
     from_result(|| {
         // SAFETY: The core calls with a QP whose device is set.
         let qp = unsafe { Qp::from_raw(raw) };
-        let Ok(running) = Running::<T>::on(qp.device()) else {
-            // SAFETY: The client was removed meanwhile and restored the driver's operation.
-            let stock = unsafe { (*qp.device().as_raw()).ops.create_qp };
-            // SAFETY: The arguments are the core's.
-            return stock.map_or(Err(ENODEV), |stock| Ok(unsafe { stock(raw, attr, udata) }));
+        let running = match Running::<T>::on(qp.device()) {
+            Ok(running) => running,
+            Err(removed) => {
+                let _loaded = removed.keep_loaded();
+                // SAFETY: The client was removed meanwhile and restored the driver's operation.
+                let stock = unsafe { (*qp.device().as_raw()).ops.create_qp };
+                // SAFETY: The arguments are the core's.
+                return stock.map_or(Err(ENODEV), |stock| Ok(unsafe { stock(raw, attr, udata) }));
+            }
         };
         let stock = running.data().overlay().stock.create_qp;
         let stock = stock.ok_or_else(eopnotsupp)?;
-        let _pin = running.data().pin()?;
         // The driver writes to user memory. Removal of another device must not wait for that.
-        drop(running);
+        let _loaded = running.keep_loaded();
         // SAFETY: The arguments are the core's.
         to_result(unsafe { stock(raw, attr, udata) })?;
         // The QP of a process may outlive the client if `ib_uverbs` is older.
@@ -302,21 +310,23 @@ pub(super) unsafe extern "C" fn destroy_qp<T: DeviceOps>(
     from_result(|| {
         // SAFETY: The core calls with a QP that is not destroyed.
         let qp = unsafe { Qp::from_raw(raw) };
-        let Ok(running) = Running::<T>::on(qp.device()) else {
-            // SAFETY: The client was removed meanwhile and restored the driver's operation.
-            let stock = unsafe { (*qp.device().as_raw()).ops.destroy_qp };
-            // SAFETY: The arguments are the core's.
-            return stock.map_or(Err(ENODEV), |stock| Ok(unsafe { stock(raw, udata) }));
+        let running = match Running::<T>::on(qp.device()) {
+            Ok(running) => running,
+            Err(removed) => {
+                let _loaded = removed.keep_loaded();
+                // SAFETY: The client was removed meanwhile and restored the driver's operation.
+                let stock = unsafe { (*qp.device().as_raw()).ops.destroy_qp };
+                // SAFETY: The arguments are the core's.
+                return stock.map_or(Err(ENODEV), |stock| Ok(unsafe { stock(raw, udata) }));
+            }
         };
         let stock = running.data().overlay().stock.destroy_qp;
         let stock = stock.ok_or_else(eopnotsupp)?;
         let has_windows = !udata.is_null() && running.data().close_qp(qp);
         // The calls below wait for accesses of the QP, and a process decides how long these take.
-        // Removal of another device must not wait for that, so a pin of the module replaces
-        // `running`. Either of them keeps the module loaded until the driver has destroyed the QP,
-        // because a task of the QP may execute code of the module.
-        let pin = running.data().pin();
-        let _running = pin.is_err().then_some(running);
+        // Removal of another device must not wait for that. The module stays loaded until the
+        // driver has destroyed the QP, because a task of the QP may execute code of the module.
+        let _loaded = running.keep_loaded();
         if has_windows {
             end_windows::<T>(qp);
         }
@@ -339,23 +349,25 @@ pub(super) unsafe extern "C" fn destroy_ah<T: DeviceOps>(
     from_result(|| {
         // SAFETY: The core calls with an address handle that is not destroyed.
         let ah = unsafe { Ah::from_raw(raw) };
-        let Ok(running) = Running::<T>::on(ah.device()) else {
-            // SAFETY: The client was removed meanwhile and restored the driver's operation.
-            let stock = unsafe { (*ah.device().as_raw()).ops.destroy_ah };
-            // SAFETY: The arguments are the core's.
-            return stock.map_or(Err(ENODEV), |stock| Ok(unsafe { stock(raw, flags) }));
+        let running = match Running::<T>::on(ah.device()) {
+            Ok(running) => running,
+            Err(removed) => {
+                let _loaded = removed.keep_loaded();
+                // SAFETY: The client was removed meanwhile and restored the driver's operation.
+                let stock = unsafe { (*ah.device().as_raw()).ops.destroy_ah };
+                // SAFETY: The arguments are the core's.
+                return stock.map_or(Err(ENODEV), |stock| Ok(unsafe { stock(raw, flags) }));
+            }
         };
         let stock = running.data().overlay().stock.destroy_ah;
         let stock = stock.ok_or_else(eopnotsupp)?;
-        // As for `destroy_qp()`. A kernel user may be in any context, and has no such pages.
-        let pin = ah.is_users().then(|| running.data().pin());
-        if let Some(Ok(_pin)) = pin {
-            drop(running);
+        // As for `destroy_qp()`.
+        let _loaded = running.keep_loaded();
+        // A kernel user may be in any context. None of its requests waits for a page.
+        if ah.is_users() {
             T::end_ah(ah);
-            // SAFETY: The arguments are the core's.
-            return Ok(unsafe { stock(raw, flags) });
         }
-        // SAFETY: As above.
+        // SAFETY: The arguments are the core's.
         Ok(unsafe { stock(raw, flags) })
     })
 }
@@ -395,10 +407,9 @@ pub(super) unsafe extern "C" fn rereg_user_mr<T: DeviceOps>(
             let ops = &data.overlay().stock;
             (ops.reg_user_mr.ok_or_else(eopnotsupp)?, ops.dereg_mr)
         };
-        let _pin = running.data().pin()?;
         // Registration faults user memory in. Removal of another device must not wait for that.
         // This device is not removed while the owner of the MR keeps it open.
-        drop(running);
+        let _loaded = running.keep_loaded();
         // SAFETY: The arguments are the core's, except for the access flags.
         let spare = from_err_ptr(unsafe {
             register(pd, start, length, virt_addr, rights, ptr::null_mut(), udata)
@@ -443,18 +454,19 @@ pub(super) unsafe extern "C" fn advise_mr<T: DeviceOps>(
             )
         };
         let running = Running::<T>::on(domain.device())?;
-        let _pin = running.data().pin()?;
         let lkeys = list.iter().map(|sge| sge.lkey);
-        let _held = running.data().hold_for_advice(domain, lkeys)?;
+        let held = running.data().hold_for_advice(domain, lkeys)?;
         // The MRs are held until this returns, so the driver must have ended its use of them.
         let flags =
             flags | bindings::ib_uverbs_advise_mr_flag_IB_UVERBS_ADVISE_MR_FLAG_FLUSH as u32;
         let stock = running.data().overlay().stock.advise_mr;
         let stock = stock.ok_or_else(eopnotsupp)?;
         // The call faults user memory in. Removal of another device must not wait for that.
-        drop(running);
+        let _loaded = running.keep_loaded();
         // SAFETY: The arguments are the core's.
-        to_result(unsafe { stock(pd, advice, flags, sg_list, num_sge, attrs) })?;
+        let result = unsafe { stock(pd, advice, flags, sg_list, num_sge, attrs) };
+        drop(held);
+        to_result(result)?;
         Ok(0)
     })
 }

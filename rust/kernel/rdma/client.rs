@@ -196,6 +196,9 @@ impl<T: ClientOps> Drop for Registration<T> {
     fn drop(&mut self) {
         // SAFETY: `new()` registered it.
         unsafe { bindings::ib_unregister_client(T::client().raw.get()) };
+        // A thread that dropped the last pin of the module may not have left the module's code.
+        // SAFETY: No preconditions.
+        unsafe { bindings::rdma_ops_drain() };
     }
 }
 
@@ -219,7 +222,8 @@ impl ModulePin {
 
 impl Drop for ModulePin {
     fn drop(&mut self) {
-        // SAFETY: `new()` took the reference. Unloading waits for the callbacks that drop this.
+        // SAFETY: `new()` took the reference. Code of the module that does not sleep may follow:
+        // unloading drops the `Registration`, which waits for threads in such code.
         unsafe { bindings::module_put(self.0.as_ptr()) };
     }
 }

@@ -28,7 +28,8 @@ use kernel::{
     error::from_err_ptr,
     ffi::c_int,
     prelude::*,
-    sync::{Arc, ArcBorrow}, //
+    sync::{Arc, ArcBorrow},
+    types::NotThreadSafe,
 };
 
 /// The operations that a client provides for a device.
@@ -234,8 +235,12 @@ pub(crate) trait DeviceOps: ClientOps {
     /// `ENOENT` or `EINVAL` if the driver must not handle advice about one of them; `ENOMEM`.
     fn hold_for_advice(&self, pd: &Pd, lkeys: impl Iterator<Item = u32>) -> Result<Self::Held>;
 
-    /// Keeps the client's module loaded while a driver's operation may wait for user memory.
-    fn pin(&self) -> Result<ModulePin>;
+    /// Keeps the client's module loaded.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if the module is being unloaded, as only a forced removal does here.
+    fn pin() -> Result<ModulePin>;
 }
 
 /// A device's operations before a client changed them.
@@ -327,38 +332,107 @@ impl Overlay {
     }
 }
 
+/// A part of a call that [`Overlay::drain`] waits for.
+struct Section {
+    index: c_int,
+    _not_send: NotThreadSafe,
+}
+
+impl Section {
+    fn enter() -> Self {
+        Self {
+            // SAFETY: No preconditions.
+            index: unsafe { bindings::rdma_ops_enter() },
+            _not_send: NotThreadSafe,
+        }
+    }
+}
+
+impl Drop for Section {
+    fn drop(&mut self) {
+        // SAFETY: `enter()` entered, in this thread.
+        unsafe { bindings::rdma_ops_leave(self.index) };
+    }
+}
+
+/// Keeps the client's module loaded while a driver's operation sleeps. The operation returns to code
+/// of the module.
+///
+/// [`Overlay::drain`] does not wait for this, because a process may decide how long the operation
+/// takes. It waits only if the module could not be pinned.
+pub(crate) struct Loaded {
+    _pin: Option<ModulePin>,
+    _section: Option<Section>,
+}
+
+impl Loaded {
+    /// Replaces `section` by a pin of the module. While `section` exists, the client has data of
+    /// the device or waits in [`Overlay::drain`]. The module is not unloaded in either case.
+    fn instead_of<T: DeviceOps>(section: Section) -> Self {
+        let pin = T::pin().ok();
+        let section = pin.is_none().then_some(section);
+        Self {
+            _pin: pin,
+            _section: section,
+        }
+    }
+}
+
+/// The client was removed from the device after an operation had been called. The device has the
+/// driver's operations again. [`Overlay::drain`] waits until this is dropped.
+pub(crate) struct Removed<T: DeviceOps> {
+    section: Section,
+    _client: PhantomData<T>,
+}
+
+impl<T: DeviceOps> Removed<T> {
+    /// Keeps the client's module loaded while the driver's operation sleeps.
+    pub(crate) fn keep_loaded(self) -> Loaded {
+        Loaded::instead_of::<T>(self.section)
+    }
+}
+
+impl<T: DeviceOps> From<Removed<T>> for Error {
+    fn from(_: Removed<T>) -> Self {
+        ENODEV
+    }
+}
+
 /// A running operation of a client. The client's data for the device stay until this is dropped.
 pub(crate) struct Running<'a, T: DeviceOps> {
     data: Arc<T>,
-    index: c_int,
+    section: Section,
     _device: PhantomData<&'a Device>,
 }
 
 impl<'a, T: DeviceOps> Running<'a, T> {
     /// # Errors
     ///
-    /// `ENODEV` if the client was removed meanwhile.
-    pub(crate) fn on(device: &'a Device) -> Result<Self> {
-        // SAFETY: No preconditions.
-        let index = unsafe { bindings::rdma_ops_enter() };
+    /// [`Removed`] if the client was removed meanwhile. As an [`Error`] it is `ENODEV`.
+    pub(crate) fn on(device: &'a Device) -> Result<Self, Removed<T>> {
+        let section = Section::enter();
         let guard = srcu::read_brief();
         match T::client().data(device, &guard) {
             Some(data) => Ok(Self {
                 data: data.into(),
-                index,
+                section,
                 _device: PhantomData,
             }),
-            None => {
-                // SAFETY: Entered above.
-                unsafe { bindings::rdma_ops_leave(index) };
-                Err(ENODEV)
-            }
+            None => Err(Removed {
+                section,
+                _client: PhantomData,
+            }),
         }
     }
 
     /// Returns the client's data.
     pub(crate) fn data(&self) -> ArcBorrow<'_, T> {
         self.data.as_arc_borrow()
+    }
+
+    /// Ends the use of the client's data, and keeps the client's module loaded.
+    pub(crate) fn keep_loaded(self) -> Loaded {
+        Loaded::instead_of::<T>(self.section)
     }
 }
 
@@ -367,12 +441,5 @@ impl<T: DeviceOps> Deref for Running<'_, T> {
 
     fn deref(&self) -> &T {
         &self.data
-    }
-}
-
-impl<T: DeviceOps> Drop for Running<'_, T> {
-    fn drop(&mut self) {
-        // SAFETY: `on()` entered, in this thread.
-        unsafe { bindings::rdma_ops_leave(self.index) };
     }
 }

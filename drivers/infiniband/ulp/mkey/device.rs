@@ -145,7 +145,7 @@ impl Lookup for Core {
     type Kept = CoreOf<Arc<MkeyDevice>>;
 
     fn running(device: &Device) -> Result<Self::Running<'_>> {
-        Running::on(device).map(CoreOf)
+        Ok(CoreOf(Running::on(device)?))
     }
 
     fn kept(device: &Device) -> Result<Self::Kept> {

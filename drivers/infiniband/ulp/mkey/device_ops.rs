@@ -339,7 +339,7 @@ impl DeviceOps for MkeyDevice {
             .retranslate(mr, suspended, spare, range, finish)
     }
 
-    fn pin(&self) -> Result<ModulePin> {
+    fn pin() -> Result<ModulePin> {
         ModulePin::new(parameters::this_module()?)
     }
 

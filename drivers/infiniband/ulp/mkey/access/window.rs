@@ -110,6 +110,7 @@ pub(crate) fn bind(
     stock: impl FnOnce(Option<&Claimed>) -> Result,
 ) -> Result {
     let Ok(core) = Core::running(pd.device()) else {
+        // Nothing keeps the module loaded during this call, which does not sleep.
         return stock(None);
     };
     let region = if request.length == 0 {
@@ -169,6 +170,7 @@ pub(crate) fn invalidate(
 ) -> Result {
     let mut left = ReplacedBinding::default();
     let Ok(core) = Core::running(device) else {
+        // As in `bind()`.
         return stock();
     };
     core.windows.release(window, &mut left, stock)?;

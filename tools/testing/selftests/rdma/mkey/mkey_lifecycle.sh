@@ -208,6 +208,27 @@ rxe_again() {
 	links_delete && unload rdma_rxe && modprobe rdma_rxe && links_add && keys_work
 }
 
+# A kernel user that is older than ib_mkey calls four operations when ib_mkey was removed from the
+# device. They sleep in the driver. The removal does not wait for them, but ib_mkey stays loaded.
+older_parameter() { echo "${2:-1}" >"/sys/module/mkey_older/parameters/$1"; }
+older_is() { [[ $(cat "/sys/module/mkey_older/parameters/$1") == "$2" ]]; }
+older_user() {
+	local deleter rc=0
+	links_delete && unload "${users[@]}" ib_mkey ib_uverbs &&
+		insmod "$older" device="${dev[0]}" && load && links_add || return
+	older_parameter begin || return
+	link_delete 0 &
+	deleter=$!
+	until_true older_is asleep 4 && until_true older_is removed Y && link_delete 1 || rc=1
+	if rmmod ib_mkey 2>/dev/null; then
+		echo "ib_mkey was unloaded while calls return to it"
+		rc=1
+	fi
+	older_parameter wake
+	wait "$deleter" || rc=1
+	unload "${users[@]}" ib_mkey ib_uverbs && rmmod mkey_older && load && links_add && keys_work && return "$rc"
+}
+
 # unit_runs KEY: runs the commands of the unit that makes links at each start, as systemd does
 unit_runs() {
 	local line
@@ -232,8 +253,10 @@ log_is_clean() {
 }
 
 break=${MKEY_BREAK:-${MODULE_DIR-}/tools/testing/selftests/rdma/mkey/test_modules/mkey_break.ko}
+older=${MKEY_OLDER:-${break%/*}/mkey_older.ko}
 more=2
 [[ -e $break ]] || more=0
+[[ ! -e $older ]] || ((++more))
 unit=$(realpath "$here/../../..")/dev/install/ib-mkey-rxe@.service
 [[ ! -f $unit ]] || ((++more))
 plan $((17 + more))
@@ -246,6 +269,7 @@ check "one link is deleted and the other stays" one_link
 check "a link is deleted while it is in use" delete_while_open
 check "a namespace is deleted with its link" delete_namespace
 check "rdma_rxe is loaded again" rxe_again
+[[ ! -e $older ]] || check "operations are called after ib_mkey was removed" older_user
 [[ ! -f $unit ]] || check "the unit of systemd makes a link" unit_link
 for order in "ib_mkey ib_uverbs rdma_rxe" "ib_mkey rdma_rxe ib_uverbs" "ib_uverbs ib_mkey rdma_rxe" \
 	"ib_uverbs rdma_rxe ib_mkey" "rdma_rxe ib_mkey ib_uverbs" "rdma_rxe ib_uverbs ib_mkey"; do
