@@ -28,7 +28,7 @@ pub(crate) trait ClientOps: Sized + Send + Sync + 'static {
     /// network namespace.
     ///
     /// Returns the client's data for the device, or [`None`] to leave the device alone.
-    fn add(device: &Adding<'_>) -> Option<Arc<Self>>;
+    fn add(device: &Adding<'_>, sole: SoleData<'_>) -> Option<Arc<Self>>;
 
     /// Called when [`Client::data`] finds the data. Returns `true` to keep them; otherwise
     /// [`Self::removed`] is called next.
@@ -51,6 +51,22 @@ pub(crate) trait ClientOps: Sized + Send + Sync + 'static {
 pub(crate) struct Adding<'a>(&'a Device);
 
 impl Deref for Adding<'_> {
+    type Target = Device;
+
+    fn deref(&self) -> &Device {
+        self.0
+    }
+}
+
+/// The right to make what a client may have only once for a device. A constructor consumes it.
+///
+/// # Invariants
+///
+/// Each call of [`ClientOps::add`] gets one, and there is no other. When a device is added again,
+/// its operations do not find what was made of an earlier one.
+pub(crate) struct SoleData<'a>(&'a Device);
+
+impl Deref for SoleData<'_> {
     type Target = Device;
 
     fn deref(&self) -> &Device {
@@ -106,7 +122,9 @@ impl<T: ClientOps> Client<T> {
         // SAFETY: `ib_core` calls with a registered device.
         // INVARIANT: `ib_core` adds a device to its clients in the order of their registration.
         let device = Adding(unsafe { Device::from_raw(raw) });
-        if let Some(data) = T::add(&device) {
+        // INVARIANT: Made for this call.
+        let sole = SoleData(device.0);
+        if let Some(data) = T::add(&device, sole) {
             let kept = data.clone().into_foreign();
             // SAFETY: The device and the client are registered while `add` runs.
             unsafe { Self::set_data(raw, kept) };

@@ -12,7 +12,7 @@ use crate::{
     kernel_ext::{
         error::eopnotsupp,
         rdma::{
-            client::{Adding, Client, ClientOps, ModulePin, Removing},
+            client::{Adding, Client, ClientOps, ModulePin, Removing, SoleData},
             device::DeviceName,
             ops::{Overlay, Running},
             Device,
@@ -52,9 +52,9 @@ pub(crate) struct MkeyDevice {
 }
 
 impl MkeyDevice {
-    fn new(device: &Adding<'_>) -> Result<Arc<Self>> {
+    fn new(device: &Adding<'_>, sole: SoleData<'_>) -> Result<Arc<Self>> {
         let module = ModulePin::new(parameters::this_module()?)?;
-        let core = Core::new(device)?;
+        let core = Core::new(device, sole)?;
         let memory = OfferedMemory::new(
             DeviceName::new(device),
             parameters::dm_classes()?,
@@ -158,8 +158,8 @@ impl ClientOps for MkeyDevice {
         &CLIENT
     }
 
-    fn add(device: &Adding<'_>) -> Option<Arc<Self>> {
-        match Self::new(device) {
+    fn add(device: &Adding<'_>, sole: SoleData<'_>) -> Option<Arc<Self>> {
+        match Self::new(device, sole) {
             Ok(this) => Some(this),
             // The device belongs to another driver.
             Err(err) if err == ENODEV => None,

@@ -12,7 +12,11 @@ use crate::{
     },
     kernel_ext::{
         error::eopnotsupp,
-        rdma::{client::Adding, mr::NewMr, Device, Mr, OwnedPd, Pd, Qp},
+        rdma::{
+            client::{Adding, SoleData},
+            mr::NewMr,
+            Device, Mr, OwnedPd, Pd, Qp,
+        },
         sync::{
             srcu::{self, Guard, Table},
             users::Timeout,
@@ -103,10 +107,10 @@ impl Core {
     /// # Errors
     ///
     /// Those of [`Backend::probe`]; `ENOMEM`.
-    pub(crate) fn new(device: &Adding<'_>) -> Result<impl PinInit<Self>> {
+    pub(crate) fn new(device: &Adding<'_>, sole: SoleData<'_>) -> Result<impl PinInit<Self>> {
         let pd = OwnedPd::new(device, c"ib_mkey")?;
         let hw = Hw::probe(device, &pd)?;
-        let pins = Pins::new(device)?;
+        let pins = Pins::new(sole)?;
         let old = OldBindings::new()?;
         let owners = Owners::new(
             parameters::max_key_memory(),

@@ -5,7 +5,7 @@
 use super::Device;
 use crate::{
     bindings,
-    kernel_ext::rdma::client::{Adding, Client, ClientOps, Registration, Removing},
+    kernel_ext::rdma::client::{Adding, Client, ClientOps, Registration, Removing, SoleData},
 };
 use core::{ops::Deref, ptr::NonNull};
 use kernel::{
@@ -62,7 +62,7 @@ impl ClientOps for KnownDevice {
         &CLIENT
     }
 
-    fn add(device: &Adding<'_>) -> Option<Arc<Self>> {
+    fn add(device: &Adding<'_>, _sole: SoleData<'_>) -> Option<Arc<Self>> {
         let raw = NonNull::new(device.as_raw())?;
         // INVARIANT: The device is registered while it is added, and `remove()` runs before it is
         // unregistered.

@@ -14,11 +14,12 @@
 //! The lock nests in a region's `edit`. SRCU and `FastReg::slots` nest in it.
 //!
 //! A look-up of an MR takes a [`NoDereg`], and `Backend::suspend` takes an [`Unpinned`]. Both are
-//! made here alone, under this lock, so safe code cannot run the two at the same time.
+//! made here alone, under this lock, so safe code cannot run the two at the same time. A device has
+//! one such lock, because [`Pins::new`] consumes a [`SoleData`].
 
 use crate::kernel_ext::{
     alloc::GFP_MAYFAIL,
-    rdma::{Device, Mr},
+    rdma::{client::SoleData, Device, Mr},
     sync::lock::{new_irq_lock, IrqLock, IrqSpin},
 };
 use core::{marker::PhantomData, ops::Deref, ptr};
@@ -117,10 +118,11 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    /// Makes an empty set for the MRs of `device`. A device must have one set only, because the
-    /// lock of the set is what [`NoDereg`] and [`Unpinned`] prove.
-    pub(crate) fn new(device: &Device) -> Result<Arc<Self>> {
-        Self::of(address(device))
+    /// Makes an empty set for the MRs of a device. A device has one set only, because the lock of
+    /// the set is what [`NoDereg`] and [`Unpinned`] prove. So this consumes `sole`.
+    #[allow(clippy::needless_pass_by_value, reason = "it is used up")]
+    pub(crate) fn new(sole: SoleData<'_>) -> Result<Arc<Self>> {
+        Self::of(address(&sole))
     }
 
     fn of(device: usize) -> Result<Arc<Self>> {
