@@ -277,11 +277,13 @@ impl DeviceOps for MkeyDevice {
             region, suspended, ..
         } = leaving;
         let index = mr.index();
-        if region.is_some() {
+        if let Some(region) = &region {
             Core::hide(mr);
+            region.set_gone(true);
         }
         if let Err(err) = stock() {
             if let Some(region) = &region {
+                region.set_gone(false);
                 self.core.expose(mr, region);
             }
             Hw::resume(mr, suspended);

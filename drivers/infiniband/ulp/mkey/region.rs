@@ -31,7 +31,8 @@
 //!
 //! A region is in its device's table, by its MR's index, from before the MR is first published
 //! until after the MR was deregistered. When the region leaves the table, another MR may already
-//! have the index, so a look-up may find the region of the wrong MR. [`Region::is`] detects that.
+//! have the index and even the address, so a look-up may find the region of the wrong MR.
+//! [`Region::is`] detects that.
 
 pub(crate) mod binding;
 pub(crate) mod fast_reg;
@@ -145,7 +146,10 @@ type EditGuard<'a> = Guard<'a, Edit, Many>;
 /// A region of this module.
 #[pin_data]
 pub(crate) struct Region {
+    /// The address of the MR.
     mr: usize,
+    /// `true` while the driver deregisters the MR, and afterwards. Another MR may get its address.
+    gone: Atomic<bool>,
     /// The lkey.
     lkey: Atomic<u32>,
     pub(crate) kind: Kind,
@@ -178,6 +182,7 @@ impl Region {
         Arc::pin_init(
             pin_init!(Self {
                 mr: ptr::from_ref(mr) as usize,
+                gone: Atomic::new(false),
                 lkey: Atomic::new(lkey),
                 kind,
                 binding: Cell::empty(),
@@ -206,10 +211,18 @@ impl Region {
         Some(mr.slot::<Self>().get(&guard)?.into())
     }
 
-    /// Returns `true` if this is the region of `mr`.
+    /// Returns `true` if this is the region of `mr`, an MR that cannot be freed meanwhile.
     #[inline]
     pub(crate) fn is(&self, mr: *const Mr) -> bool {
-        self.mr == mr as usize
+        self.mr == mr as usize && !self.gone.load(ordering::Relaxed)
+    }
+
+    /// Called with `true` before the driver deregisters the MR, and with `false` if that failed.
+    ///
+    /// A thread that finds another MR at the same address finds that the region is gone: the driver
+    /// frees the MR after this call, and what the thread found was written after that.
+    pub(crate) fn set_gone(&self, gone: bool) {
+        self.gone.store(gone, ordering::Relaxed);
     }
 
     /// Returns the lkey.

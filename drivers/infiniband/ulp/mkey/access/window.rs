@@ -45,14 +45,29 @@ fn hidden(core: &Core, region: &Region) -> Result<Arc<WindowMr>> {
     WindowMr::new(mr, region)
 }
 
-/// Returns the access flags of `mr`, whose leaf has the flags `leaf`. Returns [`None`] if `region`
-/// is that of another MR.
-fn rights(region: &Region, mr: *const Mr, leaf: Access) -> Option<Access> {
-    region.is(mr).then(|| region.rights(leaf))
+/// Pins the MR that a request names, and finds its region. `pin` pins the MR, and also returns its
+/// address. `find` looks a region up by the index of the MR. Returns [`None`] for one of the
+/// driver's MRs without a region, which is not pinned.
+///
+/// # Errors
+///
+/// Those of `pin`.
+fn named<T>(
+    find: impl Fn() -> Option<Arc<Region>>,
+    pin: impl FnOnce() -> Result<(T, *const Mr)>,
+) -> Result<Option<(Arc<Region>, T)>> {
+    // Most windows are bound to MRs without a region.
+    if find().is_none() {
+        return Ok(None);
+    }
+    let (pinned, mr) = pin()?;
+    // From here on the MR keeps its index and its address, so this finds its region if it has one.
+    let region = find().filter(|region| region.is(mr));
+    Ok(region.map(|region| (region, pinned)))
 }
 
-/// Makes the binding of a window: a range of `region`. Returns [`None`] if the MR of `region` was
-/// deregistered and another MR has its index.
+/// Makes the binding of a window: a range of a region. Returns [`None`] for an MR without a region,
+/// to which the driver binds the window.
 ///
 /// # Errors
 ///
@@ -61,20 +76,19 @@ fn rights(region: &Region, mr: *const Mr, leaf: Access) -> Option<Access> {
 fn describe(
     core: &Core,
     pd: &Pd,
-    region: &Region,
     request: &WindowRequest,
-) -> Result<Option<Arc<Binding>>> {
+) -> Result<Option<(Arc<Region>, Arc<Binding>)>> {
     let remote = Right::RemoteRead
         | Right::RemoteWrite
         | Right::RemoteAtomic
         | Right::FlushGlobal
         | Right::FlushPersistent;
-    let (leaf, mr) = core.pin_named(request.lkey, pd, MAX_DEPTH)?;
-    // The region was found before the MR was pinned. From here on the MR keeps its index.
-    let Some(rights) = rights(region, mr, leaf.access) else {
+    let find = || core.regions.get_arc(mr_key::index(request.lkey));
+    let pin = || core.pin_named(request.lkey, pd, MAX_DEPTH);
+    let Some((region, leaf)) = named(find, pin)? else {
         return Ok(None);
     };
-    if !rights.contains(Right::MwBind) {
+    if !region.rights(leaf.access).contains(Right::MwBind) {
         return Err(EINVAL);
     }
     let access = (request.access & remote) | (leaf.access & Right::LocalWrite);
@@ -91,7 +105,8 @@ fn describe(
         rkey: request.rkey,
     };
     let (charge, window, memory) = (Some(charge), Some(window), UnusedMemory::default());
-    Binding::new(layout, leaves, access, pd, charge, window, memory).map(Some)
+    let binding = Binding::new(layout, leaves, access, pd, charge, window, memory)?;
+    Ok(Some((region, binding)))
 }
 
 /// Binds `window` for a QP in `pd`. `stock` makes the driver bind the window to the given hidden
@@ -113,21 +128,16 @@ pub(crate) fn bind(
         // Nothing keeps the module loaded during this call, which does not sleep.
         return stock(None);
     };
-    let region = if request.length == 0 {
-        None
-    } else {
-        core.regions.get_arc(mr_key::index(request.lkey))
-    };
-    let new = match &region {
-        Some(region) => describe(&core, pd, region, request)?.map(|new| (region, new)),
-        None => None,
+    let new = match request.length {
+        0 => None,
+        _ => describe(&core, pd, request)?,
     };
     let Some((region, new)) = new else {
         // The driver binds the window to one of its MRs, or to nothing.
         return core.windows.release(window, left, || stock(None));
     };
     core.windows.bind(window, left, |bindings, ended| {
-        let make = || hidden(&core, region);
+        let make = || hidden(&core, &region);
         let stock = |mr: &Claimed| stock(Some(mr));
         bindings.bind(&core.pins, new, make, stock, ended)
     })
