@@ -13,12 +13,14 @@
 //! any time: for each packet, in rereg, and for fast registration. It takes no lock that this
 //! module could hold. rxe and this module write each of these fields at once, with a value of its
 //! type. So Rust reads and writes them here alone, by the functions of
-//! `rust/kernel/sync/racing.rs`. That file says why this is sound. C uses `READ_ONCE()`. A reader
-//! that needs several fields reads the state first. The type changes only while an MR is new, when
-//! a request must guess a key to find the MR. C therefore reads the type as an ordinary field.
+//! `rust/kernel/sync/racing.rs`. That file says why this is sound. C uses `READ_ONCE()`,
+//! `WRITE_ONCE()` and the functions of `atomic_t`. A reader that needs several fields reads the
+//! state first. The same holds for the type and the page size: both change only while an MR is new,
+//! but a request with a guessed key may find the MR then.
 //!
-//! The page table is not accessed in this way. It is written before an MR becomes valid. Only code
-//! that keeps the MR from being mapped again reads it (`base.rs`).
+//! The page table and the memory of an MR (`umem`) are not accessed in this way. They are written
+//! before an MR becomes valid, and exchanged while no other thread has a reference to the MR
+//! (`rereg.rs`). Only code that keeps the MR from being mapped again reads them (`base.rs`).
 
 use super::{
     bindings::{
@@ -134,20 +136,22 @@ impl RxeMr {
         if kind != TYPE_SG_GAPS && kind != TYPE_DM {
             return None;
         }
-        // SAFETY: Stock rxe makes no MR of these types. Only `ClaimedRxeMr::new()` and `new_dm()`
-        // set them.
+        // SAFETY: Stock rxe makes no MR of these types. Only `ClaimedRxeMr::with_type()` sets them,
+        // and later `ib_core`, for the same MRs.
         Some(unsafe { ClaimedRxeMr::from_raw(self.private()) })
     }
 
-    /// Returns the type.
+    /// Returns the type. Fields that are read later are as new as the type.
     #[inline]
     pub(super) fn kind(&self) -> ib_mr_type {
-        get_field!(self.ibmr.type_)
+        // SAFETY: As for `state()`. Pairs with the release in `set_kind()`.
+        unsafe { load_acquire(&raw const (*self.private()).ibmr.type_) }
     }
 
-    /// Sets the type.
+    /// Sets the type, after the fields that were written before.
     pub(super) fn set_kind(&self, kind: ib_mr_type) {
-        set_field!(self.ibmr.type_, kind);
+        // SAFETY: As for `state()`. Pairs with the acquire in `kind()`.
+        unsafe { store_release(&raw mut (*self.private()).ibmr.type_, kind) };
     }
 
     /// Returns the state. Fields that are read later are as new as the state.
@@ -242,8 +246,8 @@ impl RxeMr {
 ///
 /// # Invariants
 ///
-/// [`Self::new`] claimed the MR. Its `page_mask` is a [`Cell`], which stock code does not use for
-/// an MR of this type.
+/// [`Self::with_type`] claims the MR, or has claimed it. Its `page_mask` is a [`Cell`], which stock
+/// code does not use for such an MR.
 #[repr(transparent)]
 pub(crate) struct ClaimedRxeMr(RxeMr);
 
@@ -274,27 +278,29 @@ impl ClaimedRxeMr {
     /// Claims an MR for fast registration. As for [`Self::new`].
     pub(super) fn new_fast_reg(new: NewMr<'_>) -> Result<&Self> {
         let mr = Self::new(new)?;
-        let private = mr.private();
-        // SAFETY: By the type invariant. Stock code does not read the field of such an MR.
-        unsafe { write_once(&raw mut (*private).page_shift, FAST_REG_SHIFT) };
+        // Stock code does not use the page size of such an MR. A request with a guessed key may find
+        // the MR before this line. It takes the MR for an unbound key, and is refused.
+        set_field!(mr.page_shift, FAST_REG_SHIFT);
         Ok(mr)
     }
 
     fn with_type(new: NewMr<'_>, kind: ib_mr_type) -> Result<&Self> {
         let mr = RxeMr::of(new.into_mr()).ok_or(EINVAL)?;
         let private = mr.private();
-        // SAFETY: The MR is new, so rxe does not use these fields. `nbuf` is 0, so stock code that
-        // ignored the type would find no page.
+        // SAFETY: The MR is new. rxe and this module use these fields only of an MR that is valid or
+        // claimed. `nbuf` is 0, so stock code that ignored the type would find no page.
         unsafe {
             // This makes the field an empty cell.
             (*private).page_mask = 0;
             (*private).nbuf = 0;
-            bindings::ib_mkey_rxe_claim(private);
         }
         mr.set_range(MrRange { start: 0, len: 0 });
         mr.set_access(Access::empty());
-        // A request with a guessed key finds the cell if it finds the type.
+        // An rxe with a table calls this module from the next line on, and another rxe as soon as
+        // the type is set. A request with a guessed key then finds the empty cell.
         fence(Ordering::Release);
+        // SAFETY: The MR is valid, and not in the state `VALID`.
+        unsafe { bindings::ib_mkey_rxe_claim(private) };
         mr.set_kind(kind);
         mr.set_state(FREE);
         // SAFETY: The MR was claimed above.

@@ -154,7 +154,7 @@ bool ib_mkey_rxe_is_odp(struct rxe_mr *mr)
 /* Returns true if rxe registered @mr over memory of a process. */
 bool ib_mkey_rxe_is_user(struct rxe_mr *mr)
 {
-	return mr->ibmr.type == IB_MR_TYPE_USER && mr->umem;
+	return READ_ONCE(mr->ibmr.type) == IB_MR_TYPE_USER && mr->umem;
 }
 
 /*

@@ -84,7 +84,10 @@ static const struct ib_mkey_rxe_peer *find_peer(struct ib_mkey_rxe_peer *peer,
 {
 	if (!is_in(&ib_mkey_rxe_callers.own_text, caller))
 		return ib_mkey_rxe_fill_peer(peer, serving_qp(RXE_TO_MR_OBJ));
-	*peer = (struct ib_mkey_rxe_peer){ .pd = mr->ibmr.pd, .rkey = mr->rkey };
+	*peer = (struct ib_mkey_rxe_peer){
+		.pd = READ_ONCE(mr->ibmr.pd),
+		.rkey = READ_ONCE(mr->rkey),
+	};
 	return peer;
 }
 
@@ -135,8 +138,9 @@ static noinline int copy_test(struct rxe_mr *mr, u64 iova, void *addr,
 
 	if (!qp)
 		return -ENOMEM;
-	qp->ibqp.pd = mr->ibmr.pd;
-	return ib_mkey_rxe_copy_peer(mr, iova, addr, ib_mkey_rxe_part(length, dir), qp, mr->rkey);
+	qp->ibqp.pd = READ_ONCE(mr->ibmr.pd);
+	return ib_mkey_rxe_copy_peer(mr, iova, addr, ib_mkey_rxe_part(length, dir), qp,
+				     READ_ONCE(mr->rkey));
 }
 
 /*
@@ -184,14 +188,16 @@ static_assert(IB_MR_TYPE_DM - IB_MR_TYPE_SG_GAPS == 1);
  */
 static __always_inline bool is_mkey_mr(const struct rxe_mr *mr)
 {
-	if (likely(mr->ibmr.type > IB_MR_TYPE_DM))
+	enum ib_mr_type type = READ_ONCE(mr->ibmr.type);
+
+	if (likely(type > IB_MR_TYPE_DM))
 		return false;
 	/*
 	 * Keeps the compiler from merging both comparisons into one of a range, which takes more
 	 * instructions.
 	 */
-	barrier();
-	return mr->ibmr.type >= IB_MR_TYPE_SG_GAPS;
+	OPTIMIZER_HIDE_VAR(type);
+	return type >= IB_MR_TYPE_SG_GAPS;
 }
 
 /*
@@ -200,7 +206,7 @@ static __always_inline bool is_mkey_mr(const struct rxe_mr *mr)
  */
 static __always_inline bool may_be_read(const struct rxe_mr *mr, enum rxe_mr_copy_dir dir)
 {
-	return dir == RXE_FROM_MR_OBJ && mr->ibmr.type == IB_MR_TYPE_USER;
+	return dir == RXE_FROM_MR_OBJ && READ_ONCE(mr->ibmr.type) == IB_MR_TYPE_USER;
 }
 
 /*

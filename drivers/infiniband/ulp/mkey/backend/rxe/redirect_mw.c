@@ -126,13 +126,15 @@ static int bind_plain(struct rxe_qp *qp, struct rxe_mw *mw,
 		      const struct ib_mkey_rxe_bind_mw *bind)
 {
 	struct rxe_mr *old = NULL, *mr = NULL;
+	enum ib_mr_type type;
 	int ret = -EINVAL;
 
 	if (bind->length) {
 		mr = ib_mkey_rxe_get_mr(qp->ibqp.device, ib_mkey_rxe_index(bind->mr_lkey));
 		if (!mr)
 			return ret;
-		if (mr->ibmr.type == IB_MR_TYPE_SG_GAPS || mr->ibmr.type == IB_MR_TYPE_DM) {
+		type = READ_ONCE(mr->ibmr.type);
+		if (type == IB_MR_TYPE_SG_GAPS || type == IB_MR_TYPE_DM) {
 			ret = -ENOENT;
 			goto put;
 		}

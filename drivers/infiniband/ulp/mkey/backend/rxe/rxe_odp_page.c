@@ -31,7 +31,7 @@ u64 ib_mkey_rxe_odp_faults(void)
 /* Returns true if the MR's addresses are those of the process, as stock atomics require. */
 bool ib_mkey_rxe_odp_at_address(struct rxe_mr *mr)
 {
-	return mr->ibmr.iova == mr->umem->address;
+	return READ_ONCE(mr->ibmr.iova) == mr->umem->address;
 }
 
 /**
@@ -45,14 +45,14 @@ bool ib_mkey_rxe_odp_at_address(struct rxe_mr *mr)
 void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write)
 {
 	struct ib_umem_odp *umem_odp = to_ib_umem_odp(mr->umem);
-	u64 offset = iova - mr->ibmr.iova, va, rest;
+	u64 offset = iova - READ_ONCE(mr->ibmr.iova), va, rest;
 	unsigned long want = HMM_PFN_VALID;
 	unsigned long index, pfn;
 	unsigned int tries = MAX_TRIES;
 	struct page *page;
 	int ret;
 
-	if (offset >= mr->ibmr.length)
+	if (offset >= READ_ONCE(mr->ibmr.length))
 		return ERR_PTR(-EFAULT);
 	va = mr->umem->address + offset;
 	index = (va - ib_umem_start(umem_odp)) >> umem_odp->page_shift;

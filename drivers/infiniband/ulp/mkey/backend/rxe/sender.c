@@ -45,7 +45,7 @@ static bool is_bound(struct rxe_qp *qp, u32 rkey)
 	elem = xa_load(&to_rdev(qp->ibqp.device)->mr_pool.xa, ib_mkey_rxe_index(rkey));
 	mr = elem ? elem->obj : NULL;
 	bound = mr && READ_ONCE(mr->ibmr.pd) == qp->ibqp.pd &&
-		mr->ibmr.type == IB_MR_TYPE_SG_GAPS &&
+		READ_ONCE(mr->ibmr.type) == IB_MR_TYPE_SG_GAPS &&
 		READ_ONCE(mr->state) == RXE_MR_STATE_VALID;
 	rcu_read_unlock();
 
@@ -55,8 +55,8 @@ static bool is_bound(struct rxe_qp *qp, u32 rkey)
 /* Returns true for an MR of ib_mkey for fast registration. */
 static bool has_elements(const struct rxe_mr *mr)
 {
-	return mr->ibmr.type == IB_MR_TYPE_SG_GAPS &&
-	       mr->page_shift == IB_MKEY_RXE_FAST_REG_SHIFT;
+	return READ_ONCE(mr->ibmr.type) == IB_MR_TYPE_SG_GAPS &&
+	       READ_ONCE(mr->page_shift) == IB_MKEY_RXE_FAST_REG_SHIFT;
 }
 
 /* What a kernel user's REG_MR registers. */
@@ -85,7 +85,7 @@ static noinline enum registered registered_by(struct rxe_qp *qp, const struct rx
 	mr = elem ? elem->obj : NULL;
 	if (!mr || &mr->ibmr != wqe->wr.wr.reg.mr)
 		registered = REGISTERED_KEY;
-	else if (mr->ibmr.type != IB_MR_TYPE_SG_GAPS)
+	else if (READ_ONCE(mr->ibmr.type) != IB_MR_TYPE_SG_GAPS)
 		registered = REGISTERED_PLAIN;
 	else if (has_elements(mr))
 		registered = REGISTERED_ELEMENTS;
@@ -314,7 +314,7 @@ static noinline int send_invalidation(struct rxe_qp *qp, struct rxe_send_wqe *wq
 	mr = ib_mkey_rxe_get_mr(qp->ibqp.device, ib_mkey_rxe_index(key));
 	if (!mr)
 		return stock_sender(qp);
-	if (mr->ibmr.type != IB_MR_TYPE_SG_GAPS) {
+	if (READ_ONCE(mr->ibmr.type) != IB_MR_TYPE_SG_GAPS) {
 		ib_mkey_rxe_put_mr(mr);
 		return stock_sender(qp);
 	}

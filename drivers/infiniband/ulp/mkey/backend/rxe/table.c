@@ -132,8 +132,8 @@ static struct rxe_qp *alloc_test_qp(const struct rxe_mr *mr)
 
 	if (!qp)
 		return NULL;
-	qp->ibqp.pd = mr->ibmr.pd;
-	qp->resp.rkey = mr->rkey;
+	qp->ibqp.pd = READ_ONCE(mr->ibmr.pd);
+	qp->resp.rkey = READ_ONCE(mr->rkey);
 	return qp;
 }
 
@@ -255,9 +255,9 @@ int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_m
 	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, ib_mkey_rxe_index(bind->mw_rkey), mw);
 	if (!mw)
 		return -EINVAL;
-	WRITE_ONCE(mr->access, mr->access | IB_ACCESS_MW_BIND);
+	WRITE_ONCE(mr->access, READ_ONCE(mr->access) | IB_ACCESS_MW_BIND);
 	ret = bind_to(qp, mw, mr, bind);
-	WRITE_ONCE(mr->access, mr->access & ~IB_ACCESS_MW_BIND);
+	WRITE_ONCE(mr->access, READ_ONCE(mr->access) & ~IB_ACCESS_MW_BIND);
 	ib_mkey_rxe_put_mw(mw);
 
 	return ret;
