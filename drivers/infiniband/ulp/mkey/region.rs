@@ -203,9 +203,17 @@ impl Region {
     /// would wait for it.
     ///
     /// A work request that uses the result is not a reader of `rdma_ops_srcu`, so the removal of
-    /// the device does not wait for the request. That is safe: a process has keys only if ib_uverbs
-    /// was registered with `ib_core` after this module, and ib_uverbs then destroys the queue pairs
-    /// of processes first.
+    /// the device does not wait for the request. That is safe, because requests use the result for
+    /// keys alone:
+    ///
+    /// * A process has keys only if ib_uverbs was registered with `ib_core` after this module, and
+    ///   ib_uverbs then destroys the queue pairs of processes first.
+    /// * A kernel user has keys only if it uses symbols of this module, which therefore stays loaded.
+    ///   Before the user is unloaded, it deregisters its keys. The deregistration waits for the
+    ///   reference to the MR that a request has, longer than a request takes.
+    ///
+    /// A kernel user may have other MRs of this module without its symbols. A request for such an MR
+    /// stays in the critical section, or is a reader of `rdma_ops_srcu`.
     pub(crate) fn exposed(mr: &Claimed) -> Option<Arc<Self>> {
         let guard = srcu::read();
         Some(mr.slot::<Self>().get(&guard)?.into())
