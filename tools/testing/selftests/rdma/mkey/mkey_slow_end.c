@@ -230,6 +230,34 @@ TEST_F(slow_request, queues_are_destroyed_during_long_accesses)
 	mkt_pair_destroy(&ud);
 }
 
+/*
+ * A queue pair is destroyed while a datagram waits for a page. The datagram then fails, because its
+ * second piece is in no MR, and rxe schedules both tasks of the queue pair. mkey_tasks.sh looks at
+ * them.
+ */
+TEST_F(slow_request, queue_is_destroyed_after_an_error)
+{
+	struct mkt_wr send = {
+		.op = MKT_SEND,
+		.sge[0] = { (uintptr_t)self->slow.map + PAGE, 8, self->mr[0]->lkey },
+		.sge[1] = { 0, 8, 0 },
+		.num_sge = 2,
+	};
+	struct mkt_pair ud;
+
+	ASSERT_EQ(0, mkt_pair_create(&ud, &self->s.dev[0], &self->s.dev[1], IBV_MTU_1024,
+				     MKT_QP_UD));
+	mkt_slow_hold(&self->slow, true);
+	EXPECT_EQ(0, mkt_post_send(&ud.end[0], &send, 1));
+	EXPECT_EQ(0, mkt_slow_wait(&self->slow, 1));
+	slow_run(&self->thread[0], slow_destroy, &ud.end[0]);
+	usleep(PAUSE);
+	EXPECT_TRUE(atomic_load(&self->thread[0].running));
+	mkt_slow_hold(&self->slow, false);
+	EXPECT_EQ(0, slow_join(&self->thread[0]));
+	mkt_pair_destroy(&ud);
+}
+
 /* leaves requests in two queues, one of which executes a request; does not return */
 static void slow_child(FIXTURE_DATA(slow_request) *parent)
 {
