@@ -58,6 +58,23 @@ mod tests {
         assert!(Worker::of(&kernel).owner.is_none());
         let process = PROCESS;
         assert!(Worker::of(&process).owner.is_some());
+        // The limit is that of all kernel users together.
+        let other = WaitingWorkers::new(true);
+        assert!(Worker::of(&other).owner.is_none());
+        drop(workers.pop());
+        assert!(Worker::of(&other).owner.is_some());
+        // Many processes occupy all of their workers.
+        let mut processes = KVec::new();
+        for _ in 0..MAX_WORKERS {
+            let owner = KBox::new(WaitingWorkers::new(false), GFP_KERNEL);
+            assert!(owner.is_ok_and(|owner| processes.push(owner, GFP_KERNEL).is_ok()));
+        }
+        let mut waiting = KVec::new();
+        for owner in &processes {
+            assert!(waiting.push(Worker::of(owner), GFP_KERNEL).is_ok());
+        }
+        assert!(Worker::of(&process).owner.is_none());
+        assert!(Worker::of(&kernel).owner.is_some());
     }
 
     #[test]

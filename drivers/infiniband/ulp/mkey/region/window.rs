@@ -187,6 +187,32 @@ impl WindowEntry {
             GFP_KERNEL,
         )
     }
+
+    /// As for [`Windows::bind`].
+    fn bind(
+        &self,
+        left: &mut ReplacedBinding,
+        bind: impl FnOnce(&mut Bindings, &mut Option<EndedBinding>) -> Result,
+    ) -> Result {
+        let mut bindings = self.bindings.lock();
+        bind((*bindings).as_mut().ok_or(EINVAL)?, &mut left.ended)
+    }
+
+    /// As for [`Windows::release`].
+    fn release(&self, left: &mut ReplacedBinding, stock: impl FnOnce() -> Result) -> Result {
+        let mut bindings = self.bindings.lock();
+        // Another window may have the address by now.
+        let bindings = (*bindings).as_mut().ok_or(EINVAL)?;
+        stock()?;
+        left.ended = bindings.clear();
+        Ok(())
+    }
+
+    /// As for [`Windows::replaced`].
+    fn replaced(&self, window: &impl DriverWindow, left: &mut ReplacedBinding) {
+        let mut bindings = self.bindings.lock();
+        left.ended = (*bindings).as_mut().and_then(|of| of.replaced(window));
+    }
 }
 
 /// The binding that a change of a window ended, for the caller to drop without a lock. Dropping it
@@ -265,9 +291,7 @@ impl Windows {
         left: &mut ReplacedBinding,
         bind: impl FnOnce(&mut Bindings, &mut Option<EndedBinding>) -> Result,
     ) -> Result {
-        let known = self.entry(window)?;
-        let mut bindings = known.bindings.lock();
-        bind((*bindings).as_mut().ok_or(EINVAL)?, &mut left.ended)
+        self.entry(window)?.bind(left, bind)
     }
 
     /// Runs `stock`, which makes the driver bind `window` to one of its own MRs or to nothing, and
@@ -288,19 +312,13 @@ impl Windows {
             self.replaced(window, left);
             return Ok(());
         };
-        let mut bindings = known.bindings.lock();
-        // Another window may have the address by now.
-        let bindings = (*bindings).as_mut().ok_or(EINVAL)?;
-        stock()?;
-        left.ended = bindings.clear();
-        Ok(())
+        known.release(left, stock)
     }
 
     /// Takes out the binding of `window` if the driver has replaced it. Sleeps.
     pub(crate) fn replaced(&self, window: &impl DriverWindow, left: &mut ReplacedBinding) {
         if let Some(known) = self.find(window) {
-            let mut bindings = known.bindings.lock();
-            left.ended = (*bindings).as_mut().and_then(|of| of.replaced(window));
+            known.replaced(window, left);
         }
     }
 
