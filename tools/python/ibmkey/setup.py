@@ -21,6 +21,6 @@ setup(
             extra_compile_args=pkg_config("--cflags"),
             extra_link_args=[*pkg_config("--libs"), "-libverbs", *shlex.split(os.environ.get("IBMKEY_LDFLAGS", ""))],
         )
-        for name in ("_lib", "_wr")
+        for name in ("_dm", "_lib", "_wr")
     ]
 )

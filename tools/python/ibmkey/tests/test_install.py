@@ -72,7 +72,7 @@ class Install(unittest.TestCase):
     @unittest.skipUnless(importlib.util.find_spec("mypy"), "no mypy")
     def test_the_stubs_have_what_the_modules_have(self) -> None:
         package = str(OUT / "python" / "lib")
-        modules = ("ibmkey._lib", "ibmkey._wr")
+        modules = ("ibmkey._dm", "ibmkey._lib", "ibmkey._wr")
         self.run_in(None, sys.executable, "-m", "mypy.stubtest", *modules, PYTHONPATH=package, MYPYPATH=package)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from pyverbs.mr import MR
 from pyverbs.pyverbs_error import PyverbsRDMAError
 
-from . import _lib, layout
+from . import _dm, _lib, layout
 from .errors import MkeyError, registration_reason
 from .layout import Indexed, Interleaved, LayoutError
 from .verbs import Caps, context_of, imported_context, imported_pd
@@ -197,14 +197,14 @@ class Leaf(NamedTuple):
 _mapped: weakref.WeakValueDictionary[int, DM] = weakref.WeakValueDictionary()
 
 
-def _deregister(regions: dict[tuple[int, int], _lib.DmMr]) -> None:
+def _deregister(regions: dict[tuple[int, int], _dm.DmMr]) -> None:
     while regions:
         which, mr = next(iter(regions.items()))
         mr.destroy()
         del regions[which]
 
 
-class DM(_lib.DmHandle):
+class DM(_dm.DmHandle):
     """Device memory as a buffer: ``numpy.frombuffer(dm)`` is an array in it, which keeps it.
 
     A key over a part of such an array refers to the device memory.
@@ -212,7 +212,7 @@ class DM(_lib.DmHandle):
 
     def __init__(self, context: Any, length: int, *, log_align: int = 0, dm_class: int = 0) -> None:
         """Allocates device memory. ``context`` is a ``Context`` of pyverbs."""
-        self._regions: dict[tuple[int, int], _lib.DmMr] = {}
+        self._regions: dict[tuple[int, int], _dm.DmMr] = {}
         numbers = (layout.integer(length, "length"), layout.integer(log_align, "log_align", layout.U32))
         super().__init__(imported_context(context), *numbers, layout.integer(dm_class, "dm_class"))
         # At exit this runs after keys are destroyed and before pyverbs deallocates the PD.
@@ -251,12 +251,12 @@ class DM(_lib.DmHandle):
         _mapped[self.address] = self
         return super().__buffer__(flags)
 
-    def mr(self, pd: Any, access: int = 0) -> _lib.DmMr:
+    def mr(self, pd: Any, access: int = 0) -> _dm.DmMr:
         """Returns an MR over the whole memory, the same one for equal PDs and access flags."""
         context_of(pd)
         which = (pd.handle, access)
         if which not in self._regions:
-            self._regions[which] = _lib.DmMr(self, imported_pd(pd), 0, self.length, access)
+            self._regions[which] = _dm.DmMr(self, imported_pd(pd), 0, self.length, access)
         return self._regions[which]
 
 
