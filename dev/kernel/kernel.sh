@@ -113,7 +113,7 @@ make_stock() {
 	# Unpacking takes one processor. So does a large part of the compilation.
 	unpack_stock "$dir" "$src" "$release" &
 	unpack=$!
-	# The step runs this in a shell of its own.
+	# A step is a shell, which has no other trap.
 	# shellcheck disable=SC2064 # the number of now
 	trap "kill $unpack 2>/dev/null || true; wait" EXIT
 	dpkg-deb -x "$pkg/linux-headers-$release"_*.deb "$pkg/headers"

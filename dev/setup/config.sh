@@ -156,6 +156,7 @@ kernel_key() {
 		printf '%s\n' "$K_ID" "${KSRC-}"
 		cat "$(root_dir).toolchain"
 		recipe "make_$K_FLAVOUR"
+		[[ $K_FLAVOUR != stock ]] || recipe unpack_stock
 		[[ $K_FLAVOUR == stock ]] || cat "$TOP/dev/kernel/kernel.config" "$TOP/dev/kernel/ulp.config"
 		[[ $K_FLAVOUR != debug ]] || cat "$TOP/dev/kernel/debug.config"
 		((${#K_PATCHES[@]} == 0)) || patches_key
