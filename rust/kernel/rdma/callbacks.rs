@@ -389,7 +389,8 @@ pub(super) unsafe extern "C" fn rereg_user_mr<T: DeviceOps>(
     let mr = unsafe { Mr::from_raw(raw) };
     let rereg = || {
         let running = Running::<T>::on(mr.device())?;
-        running.data().may_rereg(mr)?;
+        let changes_pd = flags & bindings::ib_mr_rereg_flags_IB_MR_REREG_PD as c_int != 0;
+        running.data().prepare_rereg(mr, changes_pd)?;
         let stock = running.data().overlay().stock.rereg_user_mr;
         let stock = stock.ok_or_else(eopnotsupp)?;
         let translation = bindings::ib_mr_rereg_flags_IB_MR_REREG_TRANS as c_int;
@@ -457,8 +458,7 @@ pub(super) unsafe extern "C" fn advise_mr<T: DeviceOps>(
         let lkeys = list.iter().map(|sge| sge.lkey);
         let held = running.data().hold_for_advice(domain, lkeys)?;
         // The MRs are held until this returns, so the driver must have ended its use of them.
-        let flags =
-            flags | bindings::ib_uverbs_advise_mr_flag_IB_UVERBS_ADVISE_MR_FLAG_FLUSH as u32;
+        let flags = flags | bindings::ib_uverbs_advise_mr_flag_IB_UVERBS_ADVISE_MR_FLAG_FLUSH;
         let stock = running.data().overlay().stock.advise_mr;
         let stock = stock.ok_or_else(eopnotsupp)?;
         // The call faults user memory in. Removal of another device must not wait for that.

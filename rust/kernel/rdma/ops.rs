@@ -180,12 +180,13 @@ pub(crate) trait DeviceOps: ClientOps {
     /// Called after the driver deallocated the memory window `mw`, and before the core frees it.
     fn forget_mw(&self, mw: &Mw) -> Self::Forgotten;
 
-    /// Checks that the protection domain or the access flags of an MR may be changed.
+    /// Prepares a change of the protection domain, if `changes_pd` is `true`, or of other properties
+    /// of an MR.
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if they may not.
-    fn may_rereg(&self, mr: &Mr) -> Result;
+    /// `EOPNOTSUPP` if they may not be changed.
+    fn prepare_rereg(&self, mr: &Mr, changes_pd: bool) -> Result;
 
     /// Returns the access flags of one of the driver's MRs.
     fn rights(&self, mr: &Mr) -> Access;

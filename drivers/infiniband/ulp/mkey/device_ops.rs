@@ -311,11 +311,14 @@ impl DeviceOps for MkeyDevice {
         self.core.windows.forget(mw.address())
     }
 
-    fn may_rereg(&self, mr: &Mr) -> Result {
-        match self.core.region_of(mr) {
-            Some(_) => Err(eopnotsupp()),
-            None => Ok(()),
+    fn prepare_rereg(&self, mr: &Mr, changes_pd: bool) -> Result {
+        if self.core.region_of(mr).is_some() {
+            return Err(eopnotsupp());
         }
+        if changes_pd {
+            Hw::compare_pds();
+        }
+        Ok(())
     }
 
     fn rights(&self, mr: &Mr) -> Access {

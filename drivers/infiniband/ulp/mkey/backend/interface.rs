@@ -246,6 +246,11 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// Returns the page size of an MR that is not for fast registration of scatterlists with gaps.
     fn page_size(&self, mr: &Mr) -> u32;
 
+    /// Lets later READs compare the protection domain of an ordinary MR with that of the QP. The
+    /// caller calls this before it changes the protection domain of such an MR. Until then no READ
+    /// pays for the comparison.
+    fn compare_pds();
+
     /// Returns `true` if memory windows are bound to one of the driver's MRs.
     fn has_windows(&self, mr: &Mr) -> bool;
 

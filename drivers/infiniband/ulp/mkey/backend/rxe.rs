@@ -297,6 +297,11 @@ impl Backend for Rxe {
             .min(u32::BITS - 1)
     }
 
+    fn compare_pds() {
+        // SAFETY: No preconditions.
+        unsafe { bindings::ib_mkey_rxe_compare_pds() };
+    }
+
     fn has_windows(&self, mr: &Mr) -> bool {
         RxeMr::of(mr).is_some_and(|mr| mr.num_mw() > 0)
     }

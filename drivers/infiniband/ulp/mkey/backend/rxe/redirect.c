@@ -200,13 +200,33 @@ static __always_inline bool is_mkey_mr(const struct rxe_mr *mr)
 	return type >= IB_MR_TYPE_SG_GAPS;
 }
 
-/*
- * Returns true for a copy from an ordinary MR that may serve a READ. Writes need no such test: rxe
- * checks their flags and PD for each packet and then holds a reference, for which rereg waits.
+/* true once rereg_user_mr has moved an ordinary MR to another PD; before, no READ compares PDs */
+static bool pds_changed __read_mostly;
+
+/**
+ * ib_mkey_rxe_compare_pds() - let later copies for READs compare PDs
+ *
+ * The caller calls this before it changes the PD of an ordinary MR. If the MR also gets other memory,
+ * the caller then waits for the references to the MR. A copy has a reference before it looks at
+ * @pds_changed.
  */
-static __always_inline bool may_be_read(const struct rxe_mr *mr, enum rxe_mr_copy_dir dir)
+void ib_mkey_rxe_compare_pds(void)
 {
-	return dir == RXE_FROM_MR_OBJ && READ_ONCE(mr->ibmr.type) == IB_MR_TYPE_USER;
+	WRITE_ONCE(pds_changed, true);
+	/* pairs with the atomic increment of the reference that a copy has */
+	smp_mb();
+}
+
+/*
+ * Returns true for a copy from an ordinary MR that may_read() has to look at. Writes need no such
+ * test: rxe checks their flags and PD for each packet and then holds a reference, for which rereg
+ * waits.
+ */
+static __always_inline bool is_doubtful(const struct rxe_mr *mr, enum rxe_mr_copy_dir dir)
+{
+	return dir == RXE_FROM_MR_OBJ && READ_ONCE(mr->ibmr.type) == IB_MR_TYPE_USER &&
+	       (!(READ_ONCE(mr->access) & IB_ACCESS_REMOTE_READ) ||
+		unlikely(READ_ONCE(pds_changed)));
 }
 
 /*
@@ -277,7 +297,7 @@ static notrace int direct_copy(struct rxe_mr *mr, u64 iova, void *addr,
 		       is_in(&ib_mkey_rxe_callers.own_text, _RET_IP_) ?
 				copy_test(mr, iova, addr, length, dir) :
 				copy_remote(mr, iova, addr, length, dir);
-	if (may_be_read(mr, dir) && !is_in(&ib_mkey_rxe_callers.local_copy, _RET_IP_) &&
+	if (is_doubtful(mr, dir) && !is_in(&ib_mkey_rxe_callers.local_copy, _RET_IP_) &&
 	    !is_in(&ib_mkey_rxe_callers.own_text, _RET_IP_))
 		return copy_for_peer(mr, iova, addr, length, dir);
 	return static_call(rxe_past_copy)(mr, iova, addr, length, dir);

@@ -159,6 +159,7 @@ bool ib_mkey_rxe_is_odp(struct rxe_mr *mr);
 bool ib_mkey_rxe_is_user(struct rxe_mr *mr);
 bool ib_mkey_rxe_fits(struct rxe_mr *mr, u64 iova, u64 length);
 void ib_mkey_rxe_own_umem(struct rxe_mr *mr);
+void ib_mkey_rxe_compare_pds(void);
 bool ib_mkey_rxe_sizes_match(const struct ib_device *ibdev);
 bool ib_mkey_rxe_has_room(const struct rxe_mr *mr);
 
