@@ -25,7 +25,7 @@ static int slow_destroy_ah(void *ah)
 
 /* deregisters the MR while a page is awaited, which is refused, and lets the page arrive */
 static void slow_dereg_refused(struct __test_metadata *_metadata,
-			     FIXTURE_DATA(slow_request) *self, bool counts)
+			       FIXTURE_DATA(slow_request) *self, bool counts)
 {
 	long long calls;
 	bool busy;

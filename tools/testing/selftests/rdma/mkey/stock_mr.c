@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "calls.h"
 #include "mkey_harness.h"
 #include "raw.h"
 
@@ -172,8 +173,6 @@ TEST_F(stock, rereg)
 	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
 }
 
-#define TRACING "/sys/kernel/tracing/"
-
 /*
  * a tracer of returns replaces the return address of the function that copies; copies
  * from an MR that peers may not read continue
@@ -189,11 +188,7 @@ TEST_F(stock, traced_returns)
 	};
 	unsigned int o;
 
-	if (geteuid() || system("{ [ -e " TRACING "kprobe_events ] ||"
-				" mount -t tracefs none " TRACING "; } 2>/dev/null &&"
-				" echo r:mkt_copy rdma_rxe:rxe_mr_copy >>" TRACING
-				"kprobe_events && echo 1 >" TRACING
-				"events/kprobes/mkt_copy/enable"))
+	if (geteuid() || !mkt_calls_begin_at("rdma_rxe:rxe_mr_copy", true))
 		SKIP(return, "this kernel or user cannot trace the return of a function");
 	EXPECT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS,
 				   self->s.dev[0].pd, IBV_ACCESS_LOCAL_WRITE));
@@ -202,9 +197,7 @@ TEST_F(stock, traced_returns)
 		EXPECT_EQ(0, mkt_arena_fill(&self->s.arena[0], &self->s.rng));
 		EXPECT_EQ(0, mkt_xfer(&self->s.pair, &xfer));
 	}
-	EXPECT_EQ(0, system("grep mkt_copy " TRACING "kprobe_profile; echo 0 >" TRACING
-			    "events/kprobes/mkt_copy/enable && echo -:mkt_copy >>"
-			    TRACING "kprobe_events"));
+	EXPECT_LT(0, mkt_calls_end());
 	ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS,
 				   self->s.dev[0].pd, MKT_ACCESS_ALL));
 }

@@ -6,14 +6,19 @@
 #ifndef MKEY_SLOW_THREAD_H
 #define MKEY_SLOW_THREAD_H
 
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 struct slow_thread {
 	pthread_t tid;
+	pid_t kernel_tid;
 	sem_t start, done;
 	int (*run)(void *arg);	/* NULL: the thread ends */
 	void *arg;
@@ -25,6 +30,7 @@ static inline void *slow_thread(void *arg)
 {
 	struct slow_thread *thread = arg;
 
+	thread->kernel_tid = gettid();
 	for (;;) {
 		while (sem_wait(&thread->start))
 			;
@@ -49,6 +55,32 @@ static inline void slow_run(struct slow_thread *thread, int (*run)(void *arg), v
 	thread->arg = arg;
 	atomic_store(&thread->running, true);
 	sem_post(&thread->start);
+}
+
+/*
+ * waits until the function sleeps in the kernel in a state that only a kill ends; false if it ends
+ * first, or does not sleep so
+ */
+static inline bool slow_sleeps(struct slow_thread *thread)
+{
+	char path[64], text[256], *state;
+	unsigned int i, found = 0;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", thread->kernel_tid);
+	/* a short sleep, such as that for a lock, is not the one that is awaited */
+	for (i = 0; i < MKT_STALL_PAUSES && found < 20 && atomic_load(&thread->running); i++) {
+		usleep(1000);
+		fd = open(path, O_RDONLY);
+		n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+		if (fd >= 0)
+			close(fd);
+		text[n > 0 ? n : 0] = 0;
+		state = strrchr(text, ')');
+		found = state && state[1] && state[2] == 'D' ? found + 1 : 0;
+	}
+	return found == 20;
 }
 
 /* waits for the function and returns its result */
