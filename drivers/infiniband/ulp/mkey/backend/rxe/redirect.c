@@ -206,9 +206,9 @@ static bool pds_changed __read_mostly;
 /**
  * ib_mkey_rxe_compare_pds() - let later copies for READs compare PDs
  *
- * The caller calls this before it changes the PD of an ordinary MR. If the MR also gets other memory,
- * the caller then waits for the references to the MR. A copy has a reference before it looks at
- * @pds_changed.
+ * The caller calls this before it changes the PD of an ordinary MR. If the MR also gets other
+ * memory, the caller then waits for the references to the MR. A copy has a reference before it
+ * looks at @pds_changed.
  */
 void ib_mkey_rxe_compare_pds(void)
 {
