@@ -167,6 +167,18 @@ __rust_helper void rust_helper_rdma_table_leave(struct srcu_ctr __percpu *entere
 	this_cpu_inc(rdma_table_readers.left);
 }
 
+__rust_helper void rust_helper_rdma_smp_mb(void)
+{
+	/* The caller says what this orders. */
+	smp_mb();
+}
+
+__rust_helper void rust_helper_rdma_smp_rmb(void)
+{
+	/* The caller says what this orders. */
+	smp_rmb();
+}
+
 __rust_helper void rust_helper_rdma_preempt_disable(void)
 {
 	preempt_disable();

@@ -19,8 +19,10 @@ pub(crate) mod rdma {
     pub(crate) mod device;
     pub(crate) mod mr;
     pub(crate) mod mr_key;
+    pub(crate) mod pd;
     pub(crate) mod ulp;
 
     pub(crate) use device::Device;
-    pub(crate) use mr::{Access, Mr, OwnedMr, OwnedPd, Pd};
+    pub(crate) use mr::{Access, Mr, OwnedMr};
+    pub(crate) use pd::{OwnedPd, Pd};
 }

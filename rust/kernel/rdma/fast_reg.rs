@@ -5,8 +5,9 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use super::{
-    mr::{Mr, NewMr, Pd},
+    mr::{Mr, NewMr},
     ops::{DeviceOps, Running},
+    pd::Pd,
     scatterlist::Elements,
 };
 use crate::{bindings, kernel_ext::error::eopnotsupp};

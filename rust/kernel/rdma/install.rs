@@ -7,7 +7,7 @@
 use super::{
     callbacks,
     client::{Adding, Removing},
-    fast_reg,
+    fast_reg, mr_callbacks,
     ops::{DeviceOps, Overlay},
 };
 use crate::bindings;
@@ -39,7 +39,7 @@ impl Overlay {
             if self.fills_dm() {
                 (*ops).alloc_dm = Some(callbacks::alloc_dm::<T>);
                 (*ops).dealloc_dm = Some(callbacks::dealloc_dm::<T>);
-                (*ops).reg_dm_mr = Some(callbacks::reg_dm_mr::<T>);
+                (*ops).reg_dm_mr = Some(mr_callbacks::reg_dm_mr::<T>);
                 (*ops).query_device = Some(callbacks::query_device::<T>);
                 (*raw).attrs.max_dm_size = max_dm_size;
             }
@@ -49,18 +49,18 @@ impl Overlay {
                 (*raw).attrs.kernel_cap_flags |=
                     u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
             }
-            (*ops).dereg_mr = Some(callbacks::dereg_mr::<T>);
+            (*ops).dereg_mr = Some(mr_callbacks::dereg_mr::<T>);
             if self.stock.dealloc_mw.is_some() {
                 (*ops).dealloc_mw = Some(callbacks::dealloc_mw::<T>);
             }
             if self.stock.reg_user_mr_dmabuf.is_none() {
-                (*ops).reg_user_mr_dmabuf = Some(callbacks::reg_user_mr_dmabuf::<T>);
+                (*ops).reg_user_mr_dmabuf = Some(mr_callbacks::reg_user_mr_dmabuf::<T>);
             }
             if self.stock.rereg_user_mr.is_some() {
-                (*ops).rereg_user_mr = Some(callbacks::rereg_user_mr::<T>);
+                (*ops).rereg_user_mr = Some(mr_callbacks::rereg_user_mr::<T>);
             }
             if self.stock.advise_mr.is_some() {
-                (*ops).advise_mr = Some(callbacks::advise_mr::<T>);
+                (*ops).advise_mr = Some(mr_callbacks::advise_mr::<T>);
             }
             if self.stock.destroy_ah.is_some() {
                 (*ops).destroy_ah = Some(callbacks::destroy_ah::<T>);

@@ -4,7 +4,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `callbacks.rs` | functions that `ib_core` calls in place of a driver's operations |
+//! | `callbacks.rs` | functions that `ib_core` calls in place of a driver's operations, except for MRs |
 //! | `client.rs` | a client of `ib_core`, its callbacks and its data for each device |
 //! | `device.rs` | an RDMA device |
 //! | `dm.rs` | device memory objects |
@@ -12,9 +12,12 @@
 //! | `export.rs` | RDMA objects that functions exported to C take and return |
 //! | `fast_reg.rs` | fast registration by kernel users |
 //! | `install.rs` | puts the operations of a client into a device |
-//! | `mr.rs` | protection domains and MRs |
+//! | `mr.rs` | MRs, their access flags, and memory windows |
+//! | `mr_callbacks.rs` | functions that `ib_core` calls in place of a driver's operations for MRs |
 //! | `mr_key.rs` | the form of an lkey and of an rkey |
 //! | `ops.rs` | operations of a device, filled in or wrapped by a client |
+//! | `pd.rs` | protection domains |
+//! | `qp.rs` | QPs and address handles |
 //! | `scatterlist.rs` | scatterlists that are mapped for a device |
 //! | `uapi.rs` | additions of a client to the uverbs interface |
 //! | `uverbs.rs` | detection of an `ib_uverbs` that was registered before the client |
@@ -32,8 +35,11 @@ pub(crate) mod export;
 mod fast_reg;
 mod install;
 pub(crate) mod mr;
+mod mr_callbacks;
 pub(crate) mod mr_key;
 pub(crate) mod ops;
+pub(crate) mod pd;
+pub(crate) mod qp;
 pub(crate) mod scatterlist;
 pub(crate) mod uapi;
 pub(crate) mod uverbs;
@@ -41,4 +47,6 @@ pub(crate) mod uverbs;
 pub(crate) use client::Registration;
 pub(crate) use device::Device;
 pub(crate) use dm::Dm;
-pub(crate) use mr::{Access, Ah, Mr, Mw, OwnedMr, OwnedPd, Pd, Qp};
+pub(crate) use mr::{Access, Mr, Mw, OwnedMr};
+pub(crate) use pd::{OwnedPd, Pd};
+pub(crate) use qp::{Ah, Qp};

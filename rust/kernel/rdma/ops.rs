@@ -11,7 +11,9 @@ use super::{
     device::Device,
     dm::Dm,
     driver_mr::DriverMr,
-    mr::{Access, Ah, Mr, Mw, NewMr, Pd, Qp},
+    mr::{Access, Mr, Mw, NewMr},
+    pd::Pd,
+    qp::{Ah, Qp},
     scatterlist::{Elements, MappedElements},
     uapi::{Attrs, DefinitionChain, Definitions},
 };

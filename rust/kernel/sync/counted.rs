@@ -84,7 +84,7 @@ impl<T: Send + Sync> CountedCell<T> {
     }
 
     /// Returns the value. It stays until the result is dropped.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read(&self) -> Option<Reader<'_, T>> {
         // A reader that comes after the value was taken out is not counted, so it does not delay
         // the thread that waits.
@@ -133,7 +133,7 @@ impl<T: Send + Sync> CountedCell<T> {
         let value = self.exchange();
         // INVARIANT: The count is zero after the value left the cell, or `Taken` keeps the
         // reference.
-        if self.users.settled() {
+        if self.users.is_unused() {
             Ok(value)
         } else {
             Err(value.map(|value| self.taken(value)))
@@ -157,9 +157,9 @@ impl<T: Send + Sync> CountedCell<T> {
     }
 
     /// Waits until the empty cell has no readers. Sleeps.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn wait_for_readers(&self) {
         // An endless wait has no error.
-        let _ = self.users.settle(Timeout::Never);
+        let _ = self.users.wait_if_used(Timeout::Never);
     }
 }
 
@@ -193,7 +193,7 @@ impl<T: Send + Sync> Deref for Reader<'_, T> {
 impl<T: Send + Sync> Taken<T> {
     /// Waits for the readers and returns the value. Sleeps.
     pub(crate) fn wait(mut self) -> Option<Arc<T>> {
-        let _ = self.users.settle(Timeout::Never);
+        let _ = self.users.wait_if_used(Timeout::Never);
         self.value.take()
     }
 }
@@ -201,7 +201,7 @@ impl<T: Send + Sync> Taken<T> {
 impl<T: Send + Sync> Drop for Taken<T> {
     fn drop(&mut self) {
         if self.value.is_some() {
-            let _ = self.users.settle(Timeout::Never);
+            let _ = self.users.wait_if_used(Timeout::Never);
         }
     }
 }

@@ -114,7 +114,7 @@ mod tests {
         let taken = take(&cell).ok_or(EINVAL)?;
         let empty = cell.clone();
         let one = spawn(move || drop(taken.wait()))?;
-        let other = spawn(move || empty.settle())?;
+        let other = spawn(move || empty.wait_for_readers())?;
         assert!(waits(&one) && waits(&other));
         drop(reader);
         assert!(reaches(&one, 2) && reaches(&other, 2));

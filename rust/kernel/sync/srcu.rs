@@ -272,12 +272,25 @@ impl<T: Send + Sync> PinnedDrop for Table<T> {
     }
 }
 
+/// Returns `true` if a [`Cell`] with this pointer has a value.
+#[inline(always)]
+fn has_value(value: *const c_void) -> bool {
+    !value.is_null() && value.addr() < PAGE_MASKS
+}
+
+/// The numbers from here on are no addresses of allocations: on x86-64 the last 2 GiB have the
+/// kernel's image and modules.
+const PAGE_MASKS: usize = usize::MAX << 31;
+
 /// An optional shared value, replaced as a whole.
+///
+/// A cell may be in memory that a driver uses for a page mask after this module has emptied the cell
+/// for the last time. The cell is still empty then.
 ///
 /// # Invariants
 ///
-/// `value` is null or came from [`Arc::into_raw`], and is dropped only a grace period after it was
-/// taken out.
+/// `value` is null, or not less than [`PAGE_MASKS`], or came from [`Arc::into_raw`] and is dropped
+/// only a grace period after it was taken out.
 pub(crate) struct Cell<T: Send + Sync> {
     value: Atomic<*const c_void>,
     _owns: PhantomData<Arc<T>>,
@@ -297,14 +310,14 @@ impl<T: Send + Sync> Cell<T> {
     pub(crate) fn get<'a>(&'a self, _guard: &'a Guard) -> Option<ArcBorrow<'a, T>> {
         // As in `srcu_dereference()`, reads through the pointer depend on this load, so it needs no
         // barrier.
-        let value = load_relaxed(&self.value).cast::<T>();
+        let value = load_relaxed(&self.value);
         // SAFETY: By the type invariant.
-        (!value.is_null()).then(|| unsafe { ArcBorrow::from_raw(value) })
+        has_value(value).then(|| unsafe { ArcBorrow::from_raw(value.cast::<T>()) })
     }
 
     /// Returns `true` if there is no value.
     pub(crate) fn is_empty(&self) -> bool {
-        self.value.load(ordering::Relaxed).is_null()
+        !has_value(self.value.load(ordering::Relaxed))
     }
 
     /// Replaces the value by `new`. Does not wait for the readers of the old value.
@@ -312,7 +325,7 @@ impl<T: Send + Sync> Cell<T> {
         let new = new.map_or(ptr::null(), Arc::into_raw);
         let old = self.value.xchg(new.cast::<c_void>(), ordering::Full);
         Retired {
-            value: (!old.is_null()).then(|| {
+            value: has_value(old).then(|| {
                 // SAFETY: By the type invariant; `Retired` waits for a grace period before it
                 // releases the value.
                 unsafe { Arc::from_raw(old.cast::<T>()) }
@@ -328,7 +341,7 @@ impl<T: Send + Sync> Cell<T> {
 impl<T: Send + Sync> Drop for Cell<T> {
     fn drop(&mut self) {
         let value = self.value.load(ordering::Relaxed);
-        if !value.is_null() {
+        if has_value(value) {
             // SAFETY: By the type invariant; `&mut self` shows that there is no reader.
             drop(unsafe { Arc::from_raw(value.cast::<T>()) });
         }
@@ -366,11 +379,11 @@ impl<T: Send + Sync> Retired<T> {
     /// Waits for the readers and returns the value. Does not sleep if a grace period has passed
     /// since the value was taken out.
     pub(crate) fn wait(mut self) -> Option<Arc<T>> {
-        self.settle();
+        self.wait_for_readers();
         self.value.take()
     }
 
-    fn settle(&self) {
+    fn wait_for_readers(&self) {
         let over = self.value.is_none() || self.over.load(ordering::Relaxed);
         if !over && !self.has_passed() {
             synchronize();
@@ -386,7 +399,7 @@ impl<T: Send + Sync> Retired<T> {
 
 impl<T: Send + Sync> Drop for Retired<T> {
     fn drop(&mut self) {
-        self.settle();
+        self.wait_for_readers();
     }
 }
 

@@ -106,8 +106,8 @@ impl Users {
     /// # Errors
     ///
     /// Those of [`Self::wait`].
-    pub(crate) fn settle(&self, timeout: Timeout) -> Result {
-        if self.settled() {
+    pub(crate) fn wait_if_used(&self, timeout: Timeout) -> Result {
+        if self.is_unused() {
             return Ok(());
         }
         self.wait(timeout)
@@ -115,7 +115,7 @@ impl Users {
 
     /// Returns `true` if there are no users. The caller may then free what they used.
     #[inline]
-    pub(crate) fn settled(&self) -> bool {
+    pub(crate) fn is_unused(&self) -> bool {
         // SAFETY: The count is initialised, and a reference keeps it.
         unsafe { bindings::rdma_no_users(self.0.get()) }
     }

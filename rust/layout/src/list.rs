@@ -262,6 +262,19 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         is_all.then(|| Row::of(entry.leaf, entry.addr.wrapping_add(pos), len))
     }
 
+    /// Returns the bytes from `offset` to the end of its entry. Returns [`None`] if this needs a
+    /// search, and for an offset outside of the list.
+    #[inline(always)]
+    pub fn rest(&self, offset: u64) -> Option<Run> {
+        let (index, pos) = self.guess(offset)?;
+        let entry = self.entries.get(index)?;
+        Some(Run {
+            leaf: entry.leaf,
+            addr: entry.addr.wrapping_add(pos),
+            len: entry.length.wrapping_sub(pos),
+        })
+    }
+
     /// See [`Layout::only_pieces`](super::Layout::only_pieces). It does not search: all entries
     /// before `offset` must have one length, too.
     #[inline(always)]
@@ -330,20 +343,22 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     /// Returns the index of the entry of `offset`, and the position in the entry.
     #[inline]
     fn seek(&self, offset: u64) -> Option<(usize, u64)> {
-        // If all entries before have one length, no search is needed.
+        self.guess(offset).or_else(|| self.search(offset))
+    }
+
+    /// Returns what [`Self::seek`] returns, if all entries before have one length. No search is
+    /// needed then.
+    #[inline(always)]
+    fn guess(&self, offset: u64) -> Option<(usize, u64)> {
         step();
         let first = self.entries.first()?.length;
         if offset < first {
             return Some((0, offset));
         }
         let index = usize::try_from(offset.checked_div(first)?).ok()?;
-        if let Some(entry) = self.entries.get(index) {
-            let pos = offset.wrapping_sub(entry.start);
-            if offset >= entry.start && pos < entry.length {
-                return Some((index, pos));
-            }
-        }
-        self.search(offset)
+        let entry = self.entries.get(index)?;
+        let pos = offset.wrapping_sub(entry.start);
+        (offset >= entry.start && pos < entry.length).then_some((index, pos))
     }
 
     /// Returns what [`Self::seek`] returns, by a search.

@@ -11,7 +11,7 @@
 //!
 //! The data path reads under SRCU (`rust/kernel/sync/srcu.rs`) and takes no lock of this module. An
 //! access through a slow binding leaves SRCU and counts as a user of that binding
-//! (`region/binding.rs`). Readers of a fast registration are counted (`region/fast_reg.rs`).
+//! (`region/binding/held.rs`). Readers of a fast registration are counted (`region/fast_reg.rs`).
 
 pub(crate) mod bind;
 mod find;
@@ -55,8 +55,9 @@ fn needed(remote: bool, direction: Direction) -> Access {
     }
 }
 
-/// An operation on a binding.
-trait Operation<T> {
+/// An operation on a binding. The methods of a type can be inlined into several callers. The compiler
+/// does not do that with a closure, and passes what the closure has in memory.
+pub(crate) trait Operation<T> {
     /// Runs the operation at an offset of `binding`.
     fn run(self, binding: &Binding, at: u64) -> Result<T>;
 }
@@ -68,8 +69,7 @@ impl<T, F: FnOnce(&Binding, u64) -> Result<T>> Operation<T> for F {
     }
 }
 
-/// The copy of a packet. It is a type, because the compiler does not inline a closure
-/// that several functions call.
+/// The copy of a packet.
 struct CopyPacket<'a> {
     payload: Payload<'a>,
     needed: Access,
@@ -82,12 +82,23 @@ impl Operation<()> for CopyPacket<'_> {
     }
 }
 
+/// The copy of a packet by an MR for fast registration.
+struct CopyRegistered<'a>(CopyPacket<'a>);
+
+impl Operation<()> for CopyRegistered<'_> {
+    #[inline(always)]
+    fn run(self, binding: &Binding, at: u64) -> Result {
+        binding.copy_entry(at, self.0.payload, self.0.needed)
+    }
+}
+
 /// Runs `access` on the binding of `mr`, at the offset of address `iova` in that binding. For a
 /// `peer`, compares protection domain and QP again: rxe compares them only when a request arrives.
 ///
 /// # Errors
 ///
-/// `EINVAL` if nothing is bound, `EACCES` if the peer may not use the binding; those of `access`.
+/// `EINVAL` if nothing is bound and for an MR for fast registration, `EACCES` if the peer may not
+/// use the binding; those of `access`.
 #[inline(always)]
 fn with_binding<T>(
     mr: &Claimed,
@@ -97,12 +108,6 @@ fn with_binding<T>(
 ) -> Result<T> {
     let guard = srcu::read();
     let region = mr.slot::<Region>().get(&guard).ok_or(EINVAL)?;
-    if let Kind::FastReg(fast_reg) = &region.kind {
-        if peer.is_some_and(|peer| peer.pd != mr.pd() as usize) {
-            return Err(EACCES);
-        }
-        return with_fast_reg(fast_reg, iova, peer.map(|peer| peer.rkey), access);
-    }
     let binding = region.binding.get(&guard).ok_or(EINVAL)?;
     if peer.is_some_and(|peer| !binding.admits(mr, &peer)) {
         return Err(EACCES);
@@ -114,18 +119,30 @@ fn with_binding<T>(
     access.run(&binding, iova.wrapping_sub(binding.start()))
 }
 
-/// Runs `access` on the active layout of a fast registration. The errors are those of
-/// [`FastReg::with`].
-// This is not inlined and takes only the peer's rkey. Otherwise the compiler would store the whole
-// peer for each access to a key.
-#[inline(never)]
-fn with_fast_reg<T>(
-    fast_reg: &FastReg,
+/// Runs `access` on the active layout of `mr`, an MR for fast registration. As for
+/// [`with_binding`].
+///
+/// # Errors
+///
+/// `EINVAL` for another MR, `EACCES` if the peer is in another protection domain; those of
+/// [`FastReg::begin`].
+#[inline(always)]
+fn with_registered<T>(
+    mr: &Claimed,
     iova: u64,
-    rkey: Option<u32>,
+    peer: Option<Peer>,
     access: impl Operation<T>,
 ) -> Result<T> {
-    fast_reg.with(iova, rkey, |binding, at| access.run(binding, at))
+    let guard = srcu::read();
+    let region = mr.slot::<Region>().get(&guard).ok_or(EINVAL)?;
+    let Kind::FastReg(fast_reg) = &region.kind else {
+        return Err(EINVAL);
+    };
+    if peer.is_some_and(|peer| peer.pd != mr.pd() as usize) {
+        return Err(EACCES);
+    }
+    let (active, at) = fast_reg.begin(iova, peer.map(|peer| peer.rkey))?;
+    access.run(&active, at)
 }
 
 /// Runs `access` outside of SRCU. The errors are those of [`with_binding`].
@@ -148,8 +165,17 @@ fn with_held<T>(
     access.run(&held, iova.wrapping_sub(held.start()))
 }
 
+/// Counts an access that failed.
+#[inline(always)]
+fn counted<T>(result: Result<T>) -> Result<T> {
+    result.inspect_err(|error| {
+        // The error is copied, so that the result itself stays in registers.
+        refused(&{ *error });
+    })
+}
+
 /// Copies all of `payload` to or from `mr`, from address `iova` on. Without a `peer` the access is
-/// local.
+/// local. [`copy_registered`] does this for an MR for fast registration.
 ///
 /// # Errors
 ///
@@ -158,16 +184,29 @@ fn with_held<T>(
 #[inline(always)]
 pub(crate) fn copy(mr: &Claimed, iova: u64, payload: Payload<'_>, peer: Option<Peer>) -> Result {
     let needed = needed(peer.is_some(), payload.direction());
-    let copied = with_binding(mr, iova, peer, CopyPacket { payload, needed });
-    if let Err(error) = copied {
-        // The error is copied, so that the result itself stays in a register.
-        refused(&{ error });
-    }
-    copied
+    counted(with_binding(mr, iova, peer, CopyPacket { payload, needed }))
+}
+
+/// Does what [`copy`] does, for an MR for fast registration.
+#[inline(always)]
+pub(crate) fn copy_registered(
+    mr: &Claimed,
+    iova: u64,
+    payload: Payload<'_>,
+    peer: Option<Peer>,
+) -> Result {
+    let needed = needed(peer.is_some(), payload.direction());
+    counted(with_registered(
+        mr,
+        iova,
+        peer,
+        CopyRegistered(CopyPacket { payload, needed }),
+    ))
 }
 
 /// Does a peer's atomic operation, or atomic write, on the eight bytes at address `iova` of `mr`.
-/// Returns the result of the driver's code.
+/// Returns the result of the driver's code. [`atomic_op_registered`] does this for an MR for fast
+/// registration.
 ///
 /// # Errors
 ///
@@ -178,9 +217,20 @@ pub(crate) fn atomic_op(
     mr: &Claimed,
     iova: u64,
     peer: Peer,
-    operation: impl FnOnce(&Binding, u64) -> Result<c_int>,
+    operation: impl Operation<c_int>,
 ) -> Result<c_int> {
-    with_binding(mr, iova, Some(peer), operation).inspect_err(refused)
+    counted(with_binding(mr, iova, Some(peer), operation))
+}
+
+/// Does what [`atomic_op`] does, for an MR for fast registration.
+#[inline(always)]
+pub(crate) fn atomic_op_registered(
+    mr: &Claimed,
+    iova: u64,
+    peer: Peer,
+    operation: impl Operation<c_int>,
+) -> Result<c_int> {
+    counted(with_registered(mr, iova, Some(peer), operation))
 }
 
 /// Makes `length` bytes from address `iova` on persistent, for a peer. Sleeps.
@@ -193,7 +243,7 @@ pub(crate) fn atomic_op(
 /// Those of [`Binding::flush`]; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the
 /// binding.
 pub(crate) fn flush(mr: &Claimed, iova: u64, length: u32, peer: Peer) -> Result {
-    with_binding(mr, iova, Some(peer), |binding: &Binding, at| {
+    let flush = |binding: &Binding, at| {
         let whole = binding.layout.length();
         if at == 0 && length == whole as u32 {
             binding.flush(at, whole)
@@ -202,8 +252,12 @@ pub(crate) fn flush(mr: &Claimed, iova: u64, length: u32, peer: Peer) -> Result 
         } else {
             binding.flush(at, length.into())
         }
+    };
+    counted(if mr.is_fast_reg() {
+        with_registered(mr, iova, Some(peer), flush)
+    } else {
+        with_binding(mr, iova, Some(peer), flush)
     })
-    .inspect_err(refused)
 }
 
 /// Returns `true` if `mr` is an MR for fast registration in which `length` bytes from address

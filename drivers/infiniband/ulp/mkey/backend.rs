@@ -5,7 +5,8 @@
 //! | file | what |
 //! |---|---|
 //! | `backend/interface.rs` | the interface between a backend and the rest of the module |
-//! | `backend/payload.rs`, `backend/copy_row.rs`, `backend/moved.rs` | the bytes of a packet, and copies of rows |
+//! | `backend/payload.rs`, `backend/copy_row.rs` | the bytes of a packet, and copies of rows |
+//! | `backend/moved.rs`, `backend/assembly.rs` | moves of small pieces |
 //! | `backend/copy_places.rs` | copies of pieces at places in any order |
 //! | `backend/fetch.rs` | prefetches |
 //! | `backend/cut.rs` | cuts of rows at the ends of blocks |
@@ -16,6 +17,8 @@
 //! Only a backend knows its driver's private structures. The rest of the module names the backend's
 //! type only by [`Hw`].
 
+#[cfg(target_arch = "x86_64")]
+mod assembly;
 mod copy_places;
 mod copy_row;
 mod cut;

@@ -8,19 +8,20 @@
 //! rows in that leaf. It computes the first piece of an access, without a walk over the pieces
 //! before that one.
 
+mod copy;
 mod levels;
 mod memory;
 
-use self::{levels::Levels, memory::MemoryCopy};
+use self::levels::Levels;
 use crate::{
-    backend::{Backend, BaseMr, CopyPages, Direction, Hw, Payload},
+    backend::{Backend, BaseMr, Hw, Payload},
     kernel_ext::{
         error::eopnotsupp,
         rdma::{mr::Right, Access},
         sched,
     },
-    layout::{Order, Row, Rows},
-    region::binding::{Binding, Leaf, LeafPlace},
+    layout::{Order, Row, Rows, Run},
+    region::binding::{Binding, KLayout, Leaf, LeafPlace},
 };
 use core::ptr;
 use kernel::{ffi::c_int, prelude::*};
@@ -286,93 +287,39 @@ impl Binding {
         }
     }
 
-    /// Copies all of `payload` from or to the bytes from `offset` on. Requires the access flags
-    /// `needed`.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` out of range, `EACCES` if access flags are missing, those of faulting pages in. The
-    /// bytes before a leaf that fails are copied, as with several SGEs.
+    /// Returns the MR and the address of `run`, bytes of one leaf, if the leaf is memory whose access
+    /// flags cannot change.
     #[inline(always)]
-    pub(crate) fn copy(&self, offset: u64, payload: Payload<'_>, needed: Access) -> Result {
-        self.allows(needed)?;
-        let write = payload.direction() == Direction::ToMemory;
-        let Some(blocks) = self.blocks() else {
-            return self.copy_further(offset, payload, write, true);
-        };
-        let Some(row) = blocks.only_row(offset, payload.len()) else {
-            return self.copy_further(offset, payload, write, false);
-        };
-        let leaf = self.leaf(row.leaf, write)?;
-        let LeafPlace::Memory { base, delta, .. } = &leaf.place else {
-            return self.copy_further(offset, payload, write, true);
-        };
-        let addr = row.addr.wrapping_add(*delta);
-        base.copy_row(Row { addr, ..row }, payload)
-    }
-
-    /// Returns the one row of an access, see [`Layout::only_row`](crate::layout::Layout::only_row).
-    /// Returns [`None`] for a flat list, whose entries are short.
-    #[inline(always)]
-    fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
-        if self.flat().is_some() {
-            return None;
+    fn steady(&self, run: &Run) -> Option<(&LeafMr, u64)> {
+        match &self.leaves.get(run.leaf as usize)?.place {
+            LeafPlace::Memory {
+                base,
+                delta,
+                mutable: false,
+            } => Some((base, run.addr.wrapping_add(*delta))),
+            _ => None,
         }
-        self.layout.only_row(offset, len)
-    }
-
-    /// Copies the bytes of an access that is not one row of blocks in memory. `maybe_row` is `true`
-    /// if the access may be one row of this layout. The errors are those of [`Self::copy`].
-    // Not inlined, because most accesses are one row and need no stack and no register for this.
-    #[inline(never)]
-    fn copy_further(
-        &self,
-        mut offset: u64,
-        mut payload: Payload<'_>,
-        write: bool,
-        mut maybe_row: bool,
-    ) -> Result {
-        let mut binding = self;
-        while maybe_row {
-            let Some(row) = binding.only_row(offset, payload.len()) else {
-                break;
-            };
-            match &binding.leaf(row.leaf, write)?.place {
-                LeafPlace::Memory { base, delta, .. } => {
-                    let addr = row.addr.wrapping_add(*delta);
-                    return base.copy_row(Row { addr, ..row }, payload);
-                }
-                // If all bytes are in one piece, this is an access to the key below.
-                LeafPlace::Key(inner) => {
-                    maybe_row = row.count == 1;
-                    if maybe_row {
-                        binding = inner;
-                        offset = row.addr;
-                    }
-                }
-            }
-        }
-        let len = payload.len();
-        if binding.levels() > 1 {
-            let mut visit =
-                |pages: &mut <LeafMr as BaseMr>::Pages<'_>, row| pages.copy(row, &mut payload);
-            return binding.walk(offset, len, write, &BaseMr::pages, &mut visit);
-        }
-        let mut copy = MemoryCopy {
-            binding,
-            payload: &mut payload,
-            write,
-        };
-        if let Some(copied) = copy.copy_only(offset) {
-            return copied;
-        }
-        copy.copy_all(offset)
     }
 
     /// Returns the MR and the address of an access that cannot be split.
-    #[inline]
+    // Most atomic operations are on one range of device memory, which needs no loop.
+    #[inline(always)]
     fn resolve(&self, offset: u64, len: u64, needed: Right) -> Result<(&LeafMr, u64)> {
         self.allows(needed.into())?;
+        let rest = match &self.layout {
+            KLayout::List(list) => list.rest(offset),
+            _ => None,
+        };
+        match rest.filter(|rest| len <= rest.len) {
+            Some(rest) => self.steady(&rest),
+            None => None,
+        }
+        .map_or_else(|| self.resolve_further(offset, len), Ok)
+    }
+
+    /// Does what [`Self::resolve`] does, after a look at the access flags.
+    #[inline(never)]
+    fn resolve_further(&self, offset: u64, len: u64) -> Result<(&LeafMr, u64)> {
         let (mut binding, mut at) = (self, offset);
         loop {
             let run = binding.layout.resolve(at, len)?;
@@ -393,6 +340,7 @@ impl Binding {
     /// # Errors
     ///
     /// Those of [`Self::copy`]. A status of the driver is returned as a value, not as an error.
+    #[inline(always)]
     pub(crate) fn atomic_op(
         &self,
         offset: u64,

@@ -227,7 +227,7 @@ impl Core {
         // the other thread has taken the binding out first, the binding is among the old ones.
         drop(region.binding.swap(None));
         // An endless wait has no error.
-        let _ = region.settle_old(Timeout::Never);
+        let _ = region.wait_for_replaced(Timeout::Never);
     }
 
     /// Runs `change`, which must not sleep, if the MR at `index` is not pinned. An old binding that

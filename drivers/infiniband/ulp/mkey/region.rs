@@ -8,7 +8,11 @@
 //! | `region/binding.rs` | the binding of a region: a layout over leaves |
 //! | `region/flat.rs` | a binding over keys as one list over memory |
 //! | `region/rebind.rs` | rebinds of one region, or of several at once |
+//! | `region/binding/check.rs` | checks a layout and makes a binding of it |
+//! | `region/binding/held.rs` | accesses that leave SRCU and keep their binding |
+//! | `region/binding/peers.rs` | the peers that may use a binding |
 //! | `region/binding/unused.rs` | the unused binding of a key, whose memory the next bind uses |
+//! | `region/binding/work.rs` | an upper bound of the work of a packet through a nest |
 //! | `region/old.rs` | old bindings that accesses may still use |
 //! | `region/rights.rs` | supported access flags, and the origin of a request |
 //! | `region/tag.rs` | the tags of keys |
@@ -55,6 +59,7 @@ use crate::{
         dma_buf::Import,
         rdma::{mr_key, Access, Mr},
         sync::{
+            barrier::smp_rmb,
             lock::{new_many_mutex, LockMany, Many, ManyMutex},
             spare::Spare,
             srcu::{self, Cell, Retired},
@@ -74,7 +79,6 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{ordering, Atomic},
-        barrier::smp_rmb,
         lock::Guard,
         Arc, //
     },
@@ -281,7 +285,7 @@ impl Region {
     ///
     /// Those of [`Users::wait`]. Then the accesses that are left keep the old binding, and the next
     /// rebind waits for them.
-    pub(crate) fn settle(
+    pub(crate) fn wait_for_accesses(
         &self,
         edit: &mut Edit,
         old: Retired<Binding>,
@@ -303,8 +307,8 @@ impl Region {
     ///
     /// Those of [`Users::wait`]. A bounded wait returns `EBUSY` at once, because an earlier bounded
     /// wait has already failed.
-    pub(crate) fn settle_left(&self, edit: &mut Edit, timeout: Timeout) -> Result {
-        self.settle_old(timeout)?;
+    pub(crate) fn wait_for_left(&self, edit: &mut Edit, timeout: Timeout) -> Result {
+        self.wait_for_replaced(timeout)?;
         let Some(users) = &edit.left else {
             return Ok(());
         };
@@ -322,7 +326,7 @@ impl Region {
     /// # Errors
     ///
     /// Those of [`Users::wait`].
-    pub(crate) fn settle_old(&self, timeout: Timeout) -> Result {
+    pub(crate) fn wait_for_replaced(&self, timeout: Timeout) -> Result {
         if let Kind::Key { old, .. } = &self.kind {
             old.wait_and_drop(Which::Region(self.address()), timeout)?;
         }
@@ -334,7 +338,7 @@ impl Region {
     /// # Errors
     ///
     /// Those of [`Users::wait`].
-    pub(crate) fn settle_pinning(&self, index: u32, timeout: Timeout) -> Result {
+    pub(crate) fn wait_for_pinning(&self, index: u32, timeout: Timeout) -> Result {
         match &self.kind {
             Kind::Key { old, .. } => old.wait_and_drop(Which::Pinning(index), timeout),
             _ => Ok(()),
@@ -406,7 +410,7 @@ impl Region {
             // An endless wait has no error.
             let _ = users.wait(Timeout::Never);
         }
-        let _ = self.settle_old(Timeout::Never);
+        let _ = self.wait_for_replaced(Timeout::Never);
     }
 
     /// Takes the binding out, without waiting for accesses. No access begins after this returns.
@@ -419,7 +423,7 @@ impl Region {
     pub(crate) fn clear(&self, mr: &Claimed) -> Result<(Retired<Binding>, Option<Arc<Users>>)> {
         let many = LockMany::new();
         let mut edit = many.lock(&self.edit);
-        self.settle_left(&mut edit, Timeout::After(0))?;
+        self.wait_for_left(&mut edit, Timeout::After(0))?;
         mr.withdraw();
         let users = {
             let guard = srcu::read_brief();

@@ -7,7 +7,7 @@
 //! needs no network.
 
 use crate::{
-    backend::{interface::DriverCalls, Backend, Claimed, Hw},
+    backend::{interface::DriverCalls, Backend, Claimed, ClaimedMr, Hw},
     dm::{Buffer, ClassRequest, DmRequest, Offer, OfferedMemory},
     kernel_ext::{
         error::eopnotsupp,
@@ -169,6 +169,15 @@ fn fails<T>(result: Result<T>) -> Result {
     }
 }
 
+/// Returns `EIO` unless all operations of a peer were refused.
+fn all_refused(refused: bool) -> Result {
+    if refused {
+        Ok(())
+    } else {
+        Err(EIO)
+    }
+}
+
 /// Checks that a key without remote access flags allows this node's accesses and refuses those of
 /// peers.
 fn origins(core: &Core, mr: &Claimed) -> Result {
@@ -209,20 +218,36 @@ fn registered(core: &Core, mr: &Claimed, region: &Region) -> Result {
         core.hw.check_range(mr, second, WORD)?;
         fails(core.hw.check_range(mr, second, WORD + 1))?;
         core.hw.atomic_write(mr, second, 7)?;
-        core.hw.fetch_add(mr, second, 2)
+        core.hw.fetch_add(mr, second, 2)?;
+        one_element(core, mr, (start, second), key)
     };
     let result = steps();
     core.hw.send_with_invalidate(&core.pd, key)?;
     result?;
     fails(core.hw.copy_sge(&core.pd, key, start, &mut packet, true))?;
-    let ones = u64::from_ne_bytes([1; WORD]);
-    let expected = [0, 9, 0, ones];
+    let expected = [0, 9, 0, 5];
     for (word, expected) in memory.iter().zip(expected) {
         if word.load(ordering::Relaxed) != expected {
             return Err(EIO);
         }
     }
     Ok(())
+}
+
+/// Writes 5 to the first of two elements, which begin at the addresses `first` and `second`. Checks
+/// that a peer may neither read nor write more than the elements, that it may not name another
+/// registration than `key`, and that it must be in the MR's protection domain.
+fn one_element(core: &Core, mr: &Claimed, (first, second): (u64, u64), key: u32) -> Result {
+    let mut word = 5u64.to_ne_bytes();
+    core.hw.copy(mr, first, &mut word, true)?;
+    refused(core.hw.copy(mr, first, &mut word, false), EACCES)?;
+    fails(core.hw.copy(mr, second, &mut [0; WORD + 1], true))?;
+    // The driver finds the rkey of the peer's request here.
+    mr.rekey(key ^ 2);
+    let other = core.hw.copy(mr, first, &mut [0; WORD], true);
+    mr.rekey(key);
+    refused(other, EACCES)?;
+    all_refused(core.hw.refuses_foreign(mr, first)?)
 }
 
 /// Makes each of the driver's calls that take an MR.
@@ -238,8 +263,7 @@ fn through_each(core: &Core, mr: &Claimed, memory: &Buffer) -> Result {
     }
     // EOPNOTSUPP comes from this module: stock rxe would return EINVAL.
     refused(core.hw.flush(mr, 0, KEY_LEN as u32), eopnotsupp())?;
-    if !core.hw.refuses_unknown(mr)? {
-        return Err(EIO);
-    }
+    all_refused(core.hw.refuses_unknown(mr)?)?;
+    all_refused(core.hw.refuses_foreign(mr, at(0))?)?;
     expect(memory, [10, 20, 30])
 }

@@ -23,7 +23,7 @@ const MAX_RD_ATOMIC: u8 = 4;
 /// The most requests of one method: bind a key, use it, unbind it.
 const DEPTH: u32 = 3;
 /// The longest time that a request may take.
-const PATIENCE: Delta = Delta::from_secs(20);
+const REQUEST_TIMEOUT: Delta = Delta::from_secs(20);
 
 /// A completion queue that is polled.
 ///
@@ -297,7 +297,7 @@ impl Qp {
             if let Some(status) = self.cq.poll() {
                 return in_time.then_some(status).ok_or(ETIMEDOUT);
             }
-            if in_time && start.elapsed() > PATIENCE {
+            if in_time && start.elapsed() > REQUEST_TIMEOUT {
                 in_time = false;
                 // In the error state all requests complete. Until then the device may access the
                 // memory, which the caller has lent only for this call.

@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 
-use ib_mkey_layout::{Block, Cursor, Error, Order, Pieces, Places, Row, Walker};
+use ib_mkey_layout::{
+    Block, Cursor, Entry, Error, Layout, List, Order, Pieces, Places, Row, Walker,
+};
 
 use super::{Byte, VecLayout};
 
@@ -94,8 +96,32 @@ impl<'a> Walker<'a> for Pieced {
     }
 }
 
+/// Checks the rest of the entry that `offset` is in. A list whose entries have one length returns a
+/// rest for each offset within the list.
+fn check_rest(list: &List<Vec<Entry>>, bytes: &[Byte], offset: usize) {
+    let rest = list.rest(offset as u64);
+    let Some(from) = bytes.get(offset..).filter(|from| !from.is_empty()) else {
+        assert_eq!(rest, None);
+        return;
+    };
+    let entry: Vec<_> = from.iter().take_while(|byte| byte.2 == from[0].2).collect();
+    let length = list.entries()[0].length();
+    match rest {
+        Some(rest) => {
+            assert_eq!(rest.len, entry.len() as u64);
+            for (byte, addr) in entry.into_iter().zip(rest.addr..=u64::MAX) {
+                assert_eq!((byte.0, byte.1), (rest.leaf, addr));
+            }
+        }
+        None => assert!(list.entries().iter().any(|entry| entry.length() != length)),
+    }
+}
+
 /// Checks the rows of `len` bytes from `offset` on, in each order.
 pub fn check(layout: &VecLayout, bytes: &[Byte], offset: usize, len: usize) {
+    if let Layout::List(list) = layout {
+        check_rest(list, bytes, offset);
+    }
     for order in ORDERS {
         let rows = layout.rows(offset as u64, len as u64, order);
         match bytes.get(offset..offset + len) {

@@ -149,7 +149,7 @@ pub(crate) fn bind(
 /// # Errors
 ///
 /// `EBUSY` if such accesses are left.
-pub(crate) fn settle(left: &mut ReplacedBinding) -> Result {
+pub(crate) fn wait_for_accesses(left: &mut ReplacedBinding) -> Result {
     // The accesses may release the charge of the binding at any time. This reference keeps the
     // owner until the worker is not counted any more.
     let Some(owner) = left.owner() else {
@@ -187,7 +187,7 @@ pub(crate) fn invalidate(
     // Accesses through the window can take arbitrarily long, and removal of another device must not
     // wait for them. This device is not removed while a QP of the process exists.
     drop(core);
-    settle(&mut left)
+    wait_for_accesses(&mut left)
 }
 
 /// The bindings that some windows of a QP had. Dropping them sleeps, and waits for a grace

@@ -2,8 +2,8 @@
 
 //! The copy of a row of pieces: the innermost loop of the data path.
 //!
-//! This file, `moved.rs` and `fetch.rs` use no function of the kernel except [`copy_racing`], so
-//! `tools/bench/native` can measure them on the host.
+//! This file, `moved.rs`, `assembly.rs` and `fetch.rs` use no function of the kernel except
+//! [`copy_racing`], so `tools/bench/native` can measure them on the host.
 //!
 //! # Races
 //!
@@ -47,7 +47,14 @@ pub(crate) unsafe fn copy_row(
 ) {
     if len <= SMALL {
         // SAFETY: By the safety requirements.
-        return unsafe { copy_small(to, from, len, count) };
+        unsafe {
+            match (count, len) {
+                (1..4, 1..8) => copy_few(to, from, len, count),
+                (1, _) => copy_one(to.at, from.at, len),
+                _ => copy_small(to, from, len, count),
+            }
+        }
+        return;
     }
     for _ in 0..count {
         // SAFETY: By the safety requirements.
@@ -70,13 +77,14 @@ pub(crate) fn is_small(len: u64) -> bool {
 /// As for [`copy_row`], for one piece.
 #[inline(always)]
 pub(crate) unsafe fn copy_piece(to: *mut u8, from: *const u8, len: usize) {
-    if len > SMALL {
-        // SAFETY: By the safety requirements.
-        return unsafe { copy_large(to, from, len) };
-    }
-    let (to, from) = (Pieces { at: to, step: 0 }, Pieces { at: from, step: 0 });
     // SAFETY: By the safety requirements.
-    unsafe { copy_small(to, from, len, 1) };
+    unsafe {
+        if len > SMALL {
+            return copy_large(to, from, len);
+        }
+        let (to, from) = (Pieces { at: to, step: 0 }, Pieces { at: from, step: 0 });
+        copy_row(to, from, len, 1);
+    }
 }
 
 /// Copies `len` bytes, more than [`SMALL`]. Uses `memcpy()` if that copies by string instructions.
@@ -110,6 +118,76 @@ pub(crate) unsafe fn copy_large(to: *mut u8, from: *const u8, len: usize) {
 unsafe fn copy_lines(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: By the safety requirements.
     unsafe { lines(to, from, len) };
+}
+
+/// Copies one piece of `len` bytes, 8 to [`SMALL`]. Writes each byte of a piece of a common size
+/// once, as [`copy_small`] does: a program may wait for a byte, and then write it.
+///
+/// # Safety
+///
+/// As for [`copy_row`], for one piece.
+// `copy_small()` saves registers for its loops. That takes longer than to copy a few bytes.
+#[inline(never)]
+unsafe fn copy_one(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: By the safety requirements; each arm copies `len` bytes.
+    unsafe {
+        match len {
+            8 => u64::copy(to, from),
+            16 => <[u64; 2]>::copy(to, from),
+            20 => exact::<1, u32>(to, from),
+            24 => exact::<1, u64>(to, from),
+            32 => exact::<2, ()>(to, from),
+            40 => exact::<2, u64>(to, from),
+            48 => exact::<3, ()>(to, from),
+            56 => exact::<3, u64>(to, from),
+            80 => exact::<5, ()>(to, from),
+            96 => exact::<6, ()>(to, from),
+            9..16 => ends::<0, u64>(to, from, len),
+            17..32 => ends::<1, ()>(to, from, len),
+            33..64 => ends::<2, ()>(to, from, len),
+            64..=256 => lines(to, from, len),
+            257.. => {
+                fetch_pieces(Pieces { at: from, step: 0 }, len, 1);
+                lines(to, from, len);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Copies `count` pieces of `len` bytes, 1 to 7.
+///
+/// # Safety
+///
+/// As for [`copy_row`].
+// As for `copy_one()`. For more pieces, `copy_small()` takes fewer instructions.
+#[inline(never)]
+unsafe fn copy_few(mut to: Pieces<*mut u8>, mut from: Pieces<*const u8>, len: usize, count: usize) {
+    for _ in 0..count {
+        // SAFETY: By the safety requirements.
+        unsafe { copy_short(to.at, from.at, len) };
+        to = to.skip(1);
+        from = from.skip(1);
+    }
+}
+
+/// Copies one piece of `len` bytes, 1 to 7.
+///
+/// # Safety
+///
+/// As for [`copy_row`], for one piece.
+#[inline(always)]
+pub(crate) unsafe fn copy_short(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: By the safety requirements; each arm copies `len` bytes.
+    unsafe {
+        match len {
+            1 => u8::copy(to, from),
+            2 => u16::copy(to, from),
+            3 => ends::<0, u16>(to, from, len),
+            4 => u32::copy(to, from),
+            _ => ends::<0, u32>(to, from, len),
+        }
+    }
 }
 
 /// Copies as [`copy_row`] does, without a call.

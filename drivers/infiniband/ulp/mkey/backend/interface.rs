@@ -82,6 +82,9 @@ pub(crate) trait ClaimedMr: Deref<Target = Mr> {
     /// counts none, the driver binds windows to its own MRs without this module.
     fn count_window(&self) -> Self::Counted;
 
+    /// Returns `true` if the MR is for fast registration.
+    fn is_fast_reg(&self) -> bool;
+
     /// Returns the slot, which is empty at first.
     fn slot<T: SlotValue>(&self) -> &Cell<T>;
 
@@ -351,6 +354,10 @@ pub(crate) trait BaseMr: Clone + Send + Sync {
     /// As for [`CopyPages::copy`].
     fn copy_row(&self, row: Row, payload: Payload<'_>) -> Result;
 
+    /// Copies all of `payload` to or from address `addr`, if this is the MR of all memory and has
+    /// that address. Returns `false` otherwise, with nothing copied.
+    fn copy_mapped(&self, addr: u64, payload: &Payload<'_>) -> bool;
+
     /// Performs an atomic operation by the driver's code, which serialises all atomic operations on
     /// the memory. Returns the result of that code.
     fn atomic_op(
@@ -444,6 +451,10 @@ pub(crate) trait DriverCalls: Backend {
     /// Returns `true` if an atomic operation, an atomic write and a flush at address 0 are refused
     /// when their peer is unknown.
     fn refuses_unknown(&self, mr: &Self::Claimed) -> Result<bool>;
+
+    /// Returns `true` if a WRITE, an atomic operation and an atomic write at address `iova` are
+    /// refused when their peer is in another protection domain.
+    fn refuses_foreign(&self, mr: &Self::Claimed, iova: u64) -> Result<bool>;
 
     /// Registers the mapped elements from address `iova` on, as REG_MR does.
     fn reg_mr(&self, mr: &Self::Claimed, iova: u64, key: u32, access: Access) -> Result;

@@ -38,21 +38,21 @@ impl From<IsPinned> for Error {
     }
 }
 
-/// Runs `attempt`. If the MR is pinned, runs `settle` and then `attempt` once more, because the
+/// Runs `attempt`. If the MR is pinned, runs `wait` and then `attempt` once more, because the
 /// only pin may be that of an old binding that a work request replaced.
 ///
 /// # Errors
 ///
-/// `EBUSY` if something else pins the MR; those of `settle`.
+/// `EBUSY` if something else pins the MR; those of `wait`.
 #[inline]
 pub(crate) fn when_unpinned<T>(
     mut attempt: impl FnMut() -> Result<T, IsPinned>,
-    settle: impl FnOnce() -> Result,
+    wait: impl FnOnce() -> Result,
 ) -> Result<T> {
     if let Ok(done) = attempt() {
         return Ok(done);
     }
-    settle()?;
+    wait()?;
     Ok(attempt()?)
 }
 

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pin_that_is_settled_does_not_count() -> Result {
+    fn a_pin_that_was_waited_for_does_not_count() -> Result {
         let pins = Pins::of(0)?;
         let ((), pin) = pins.pin(7, |_| Ok(()))?;
         let place = RefCell::new(Some(pin));

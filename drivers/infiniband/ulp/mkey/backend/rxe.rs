@@ -11,7 +11,7 @@
 //! | `rxe/scattered.rs`, `rxe/indexed.rs`, `rxe/records.rs`, `rxe/place.rs` | copies of pieces in many pages |
 //! | `rxe/find.rs` | the MR that an lkey names |
 //! | `rxe/fill.rs` | an MR over pages of the kernel |
-//! | `rxe/replacements.rs`, `rxe/replacements_mw.rs` | the replacements of the redirected functions |
+//! | `rxe/replacements.rs`, `rxe/replacements_copy.rs`, `rxe/replacements_mw.rs` | the replacements of the redirected functions |
 //! | `rxe/mw.rs` | memory windows |
 //! | `rxe/rereg.rs` | new memory for an existing MR |
 //! | `rxe/driver_calls.rs` | calls as rxe's workers make them; the self-test uses them |
@@ -42,6 +42,7 @@ mod page_table;
 mod place;
 mod records;
 mod replacements;
+mod replacements_copy;
 mod replacements_mw;
 mod rereg;
 mod scattered;
@@ -64,6 +65,7 @@ use crate::{
             mr::{NewMr, Right},
             Access, Ah, Device, Mr, Mw, OwnedMr, Pd, Qp,
         },
+        sync::barrier::smp_mb,
     },
 };
 use bindings::{
@@ -75,10 +77,7 @@ use kernel::{
     error::to_result,
     page::{PAGE_SHIFT, PAGE_SIZE},
     prelude::*,
-    sync::{
-        atomic::{ordering, Atomic},
-        barrier::smp_mb,
-    },
+    sync::atomic::{ordering, Atomic},
     time::{delay::fsleep, Delta},
 };
 

@@ -14,7 +14,7 @@
 //!
 //! Each of these files begins with a line of column names. Bytes of device memory are whole pages.
 //! The file `accesses_outside` has one number, that of the accesses outside of SRCU
-//! (`region/binding.rs`).
+//! (`region/binding/held.rs`).
 //!
 //! # Locking
 //!

@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The binding of a region: a layout over leaves. A binding that accesses can find is not changed,
-//! only replaced. `region/binding/check.rs` checks and makes bindings.
+//! only replaced. `region/binding/check.rs` checks and makes bindings, and
+//! `region/binding/peers.rs` says which peers may use one. `region/binding/held.rs` has the
+//! accesses that leave SRCU.
 //!
 //! A leaf is memory of one of the driver's MRs, or another key. A key that is a leaf is pinned
 //! (`backend/pins.rs`), so its binding stays. All levels below a key therefore stay as the bind
 //! checked them.
-//!
-//! # Lifetime
-//!
-//! The data path reads bindings under SRCU. An access that may wait for ODP pages leaves SRCU,
-//! because a process decides how long the wait takes. An access through many small pieces of keys
-//! over keys leaves SRCU too, and so does an access to a binding that can be flushed to
-//! persistence. Such a slow access counts as one of the [`Users`] of the binding, so that only a
-//! rebind of the same key waits for it.
 
 mod check;
+mod held;
+mod peers;
 mod unused;
 mod work;
 
@@ -23,28 +19,22 @@ use crate::{
     backend::{pins::Pin, Backend, BaseMr, Hw},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
-        rdma::{mr_key, Access, Mr, Pd},
-        sync::{
-            racing::load_relaxed,
-            users::{User, Users},
-        },
+        rdma::{Access, Pd},
+        sync::users::Users,
     },
     layout::{Block, Entry, Granularity, Indexed, Interleaved, Layout, List, Shape},
     limits::owner::{Owner, OwnerCharge},
-    region::{
-        indices::{KIndexed, KIndices},
-        rights::{serves_peers, Peer},
-    },
+    region::indices::{KIndexed, KIndices},
 };
+pub(crate) use held::{accesses_outside, Held};
 pub(crate) use unused::{UnusedMemory, SHORT};
 
-use core::{mem::size_of, ops::Deref};
+use core::mem::size_of;
 use kernel::{
     prelude::*,
     sync::{
         atomic::{ordering, Atomic},
         Arc,
-        ArcBorrow,
         UniqueArc, //
     },
 };
@@ -258,15 +248,6 @@ pub(crate) struct Window {
     pub(crate) rkey: u32,
 }
 
-impl Window {
-    /// Returns `true` if `peer` may use the binding. rxe compares the rkey when a request arrives,
-    /// and copies bytes later. By then the window may have another rkey and this binding.
-    #[inline]
-    fn admits(&self, peer: &Peer) -> bool {
-        self.pd == peer.pd && self.rkey == peer.rkey && (self.qp == 0 || self.qp == peer.qp)
-    }
-}
-
 // The documentation says that a binding over one leaf takes 512 bytes beside its entries: the
 // binding with its reference count, the shape, the leaf, and the leaf's node in the tree of pins,
 // each rounded up to a size of the allocator. Only an interleaved layout has a shape. An indexed
@@ -369,38 +350,9 @@ impl Binding {
         self.window().map_or(0, |window| window.start)
     }
 
-    /// Sets the rkey by which peers name the binding. The caller does this before an access can
-    /// find the binding.
-    pub(crate) fn set_rkey(&self, rkey: u32) {
-        self.tag.store(mr_key::tag(rkey), ordering::Relaxed);
-    }
-
     /// Returns `true` if a leaf at any level is an ODP MR.
     fn is_on_demand(&self) -> bool {
         self.marks.load(ordering::Relaxed) & ON_DEMAND != 0
-    }
-
-    /// Lets peers invalidate the binding even if it has no remote access flag. The caller does this
-    /// before an access can find the binding.
-    pub(crate) fn allow_remote_inv(&self) {
-        let marks = self.marks.load(ordering::Relaxed);
-        self.marks.store(marks | PEERS_END, ordering::Relaxed);
-    }
-
-    /// Returns `true` if a peer may invalidate the binding.
-    pub(crate) fn allows_remote_inv(&self) -> bool {
-        serves_peers(self.access) || self.marks.load(ordering::Relaxed) & PEERS_END != 0
-    }
-
-    /// Returns `true` if `peer`, which names the binding by `mr`, may use it.
-    #[inline(always)]
-    pub(crate) fn admits(&self, mr: &Mr, peer: &Peer) -> bool {
-        match self.window() {
-            None => {
-                mr.pd() as usize == peer.pd && load_relaxed(&self.tag) == mr_key::tag(peer.rkey)
-            }
-            Some(window) => window.admits(peer),
-        }
     }
 
     /// Returns `true` if accesses through the binding leave SRCU, see [`Held`].
@@ -450,46 +402,3 @@ impl Binding {
         )?)
     }
 }
-
-/// The number of accesses outside of SRCU since the module was loaded.
-static OUTSIDE: Atomic<i64> = Atomic::new(0);
-
-/// Returns the number of accesses outside of SRCU since the module was loaded.
-pub(crate) fn accesses_outside() -> i64 {
-    OUTSIDE.load(ordering::Relaxed)
-}
-
-/// A reference to a binding, for an access that counts as one of the binding's users.
-// Fields drop in declaration order. If a rebind gave up its wait, this may be the last reference.
-// The binding then drops and unpins its leaves before `_user` ends the next wait for the users.
-pub(crate) struct Held {
-    binding: Arc<Binding>,
-    _user: User,
-}
-
-impl Held {
-    /// Keeps `binding` for an access that leaves SRCU. Returns [`None`] if accesses through it are
-    /// short.
-    #[inline(never)]
-    pub(crate) fn new(binding: ArcBorrow<'_, Binding>) -> Option<Self> {
-        let user = User::new(binding.users.as_ref()?);
-        let binding = binding.into();
-        OUTSIDE.add(1, ordering::Relaxed);
-        Some(Self {
-            binding,
-            _user: user,
-        })
-    }
-}
-
-impl Deref for Held {
-    type Target = Binding;
-
-    fn deref(&self) -> &Binding {
-        &self.binding
-    }
-}
-
-#[cfg(CONFIG_KUNIT = "y")]
-#[path = "binding_kunit.rs"]
-mod kunit;

@@ -30,7 +30,7 @@ use crate::{
     kernel_ext::{
         rdma::{mr::Right, mr_key, scatterlist::MappedElements, Access, Pd},
         sync::{
-            counted::{CountedCell, Taken},
+            counted::{CountedCell, Reader, Taken},
             lock::{new_irq_lock, IrqLock},
         },
     },
@@ -101,7 +101,7 @@ impl Slots {
 #[must_use]
 enum Withdrawn {
     /// No access is in progress, and the layout is staged again.
-    Settled,
+    Unread,
     /// Accesses to the layout, or to an earlier one, may be in progress.
     Read(Option<Taken<Binding>>),
 }
@@ -281,14 +281,14 @@ impl FastReg {
         let withdrawn = self.pins.if_unpinned(mr.index(), withdraw)?;
         Ok(withdrawn.map(|withdrawn| {
             if let Withdrawn::Read(active) = withdrawn {
-                self.settle(active);
+                self.wait_for_accesses(active);
             }
         }))
     }
 
     /// Ends the registration. Does not sleep. If the result is [`Withdrawn::Read`], the caller
-    /// calls [`Self::settle`], and no registration begins before that returns. The caller holds the
-    /// lock of the pins, and the MR is not pinned.
+    /// calls [`Self::wait_for_accesses`], and no registration begins before that returns. The
+    /// caller holds the lock of the pins, and the MR is not pinned.
     fn withdraw(&self, mr: &Claimed, pd: &Pd, key: u32, origin: Origin) -> Result<Withdrawn> {
         if mr.pd() != pd.as_raw() {
             return Err(EINVAL);
@@ -309,7 +309,7 @@ impl FastReg {
                 if let Some(binding) = active {
                     slots.put_back(binding);
                 }
-                Ok(Withdrawn::Settled)
+                Ok(Withdrawn::Unread)
             }
             Err(active) => {
                 slots.waiting = slots.waiting.saturating_add(1);
@@ -319,9 +319,9 @@ impl FastReg {
     }
 
     /// Waits until no access is left through a layout that was active. Sleeps.
-    fn settle(&self, active: Option<Taken<Binding>>) {
+    fn wait_for_accesses(&self, active: Option<Taken<Binding>>) {
         // Another invalidation may wait for accesses. This one waits for them, too.
-        self.active.settle();
+        self.active.wait_for_readers();
         let active = active.and_then(Taken::wait);
         let mut slots = self.slots.lock();
         slots.waiting = slots.waiting.saturating_sub(1);
@@ -354,25 +354,20 @@ impl FastReg {
             .is_some_and(|active| inside(&active).unwrap_or(false))
     }
 
-    /// Runs `access` on the active layout and the offset of address `iova` in it. `rkey` is that of
-    /// a peer's request.
+    /// Begins an access at address `iova`. Returns the active layout, which stays until the result
+    /// is dropped, and the offset of `iova` in it. `rkey` is that of a peer's request.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if nothing is registered, `EACCES` for the rkey of another registration; those of
-    /// `access`.
-    #[inline]
-    pub(crate) fn with<T>(
-        &self,
-        iova: u64,
-        rkey: Option<u32>,
-        access: impl FnOnce(&Binding, u64) -> Result<T>,
-    ) -> Result<T> {
+    /// `EINVAL` if nothing is registered, `EACCES` for the rkey of another registration.
+    #[inline(always)]
+    pub(crate) fn begin(&self, iova: u64, rkey: Option<u32>) -> Result<(Reader<'_, Binding>, u64)> {
         let active = self.active.read().ok_or(EINVAL)?;
         let registered = active.registered().ok_or(EINVAL)?;
         if rkey.is_some_and(|rkey| rkey != registered.key) {
             return Err(EACCES);
         }
-        access(&active, iova.wrapping_sub(registered.start))
+        let at = iova.wrapping_sub(registered.start);
+        Ok((active, at))
     }
 }

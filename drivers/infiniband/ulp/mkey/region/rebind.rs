@@ -103,13 +103,15 @@ impl<'a> Editing<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`Region::settle`].
+    /// Those of [`Region::wait_for_accesses`].
     #[inline]
     fn finish(&mut self, timeout: Timeout) -> Result {
         let change = self.change;
         let mut waited = Ok(());
         if let Some(old) = self.old.take() {
-            (self.drained, waited) = change.region.settle(&mut self.edit, old, timeout);
+            (self.drained, waited) = change
+                .region
+                .wait_for_accesses(&mut self.edit, old, timeout);
         }
         let (range, access) = published(change.new);
         change.mr.publish(range, access);
@@ -208,8 +210,8 @@ fn swap_all(
         let refused = |error| pinned.change.refused(error);
         tries = tries.checked_sub(1).ok_or_else(|| refused(EBUSY))?;
         let deadline = deadline.get_or_insert_with(|| Deadline::new(timeout));
-        let settled = region.settle_pinning(mr.index(), deadline.left());
-        settled.map_err(refused)?;
+        let waited = region.wait_for_pinning(mr.index(), deadline.left());
+        waited.map_err(refused)?;
     }
     Ok(())
 }
@@ -221,7 +223,7 @@ fn exchange(
     timeout: Timeout,
 ) -> core::result::Result<(), Refused> {
     for one in all.iter_mut() {
-        let left = one.change.region.settle_left(&mut one.edit, timeout);
+        let left = one.change.region.wait_for_left(&mut one.edit, timeout);
         left.map_err(|error| one.change.refused(error))?;
     }
     swap_all(pins, all, timeout)?;
@@ -403,9 +405,9 @@ impl Region {
         };
         let many = LockMany::new();
         let mut one = Editing::lock(&many, &change);
-        self.settle_left(&mut one.edit, timeout)?;
+        self.wait_for_left(&mut one.edit, timeout)?;
         let replace = || pins.if_unpinned(mr.index(), |_| one.replace());
-        when_unpinned(replace, || self.settle_pinning(mr.index(), timeout))?;
+        when_unpinned(replace, || self.wait_for_pinning(mr.index(), timeout))?;
         let waited = one.finish(timeout);
         one.release();
         waited

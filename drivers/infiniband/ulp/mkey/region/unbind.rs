@@ -47,13 +47,13 @@ impl Region {
     ) -> Result {
         let many = LockMany::new();
         let mut edit = self.lock(&many, timeout)?;
-        self.settle_left(&mut edit, timeout)?;
+        self.wait_for_left(&mut edit, timeout)?;
         if origin == Origin::Remote && !self.may_invalidate() {
             return Err(EINVAL);
         }
         let take = || pins.if_unpinned(mr.index(), |_| self.take_out(&mut edit, mr, origin, key));
-        let old = when_unpinned(take, || self.settle_pinning(mr.index(), timeout))??;
-        let (old, waited) = self.settle(&mut edit, old, timeout);
+        let old = when_unpinned(take, || self.wait_for_pinning(mr.index(), timeout))??;
+        let (old, waited) = self.wait_for_accesses(&mut edit, old, timeout);
         drop(edit);
         drop(many);
         if let Some(old) = old {
@@ -95,7 +95,8 @@ impl Region {
         Ok(self.exchange_binding(None))
     }
 
-    /// Keeps an old binding, for which [`Self::settle`] waited, as the unused binding, or drops it.
+    /// Keeps an old binding, for which [`Self::wait_for_accesses`] waited, as the unused binding,
+    /// or drops it.
     pub(crate) fn reuse(&self, old: Arc<Binding>) {
         if let Some(unused) = Binding::recycle(old) {
             drop(self.unused.put(unused));

@@ -170,16 +170,16 @@ impl Core {
         }
         // The time is limited, because the removal of another device waits for this call.
         let limits = Limits::new(call_timeout());
-        let settle = || {
+        let wait = || {
             let timeout = limits.deadline.left();
             self.old.wait_and_drop(Which::Pinning(mr.index()), timeout)
         };
-        settle()?;
+        wait()?;
         if let Ok(done) = attempt() {
             return done;
         }
         self.unbind_yielding(mr, &limits).map_err(|_| EBUSY)?;
-        settle()?;
+        wait()?;
         attempt()?
     }
 

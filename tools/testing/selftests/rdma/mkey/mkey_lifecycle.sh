@@ -229,6 +229,18 @@ older_user() {
 	unload "${users[@]}" ib_mkey ib_uverbs && rmmod mkey_older && load && links_add && keys_work && return "$rc"
 }
 
+# A kernel user that is older than ib_mkey maps its MR with gaps after ib_mkey was removed. The next
+# REG_MR is refused (ENODEV).
+older_gaps() {
+	local rc=0 parameters=/sys/module/mkey_older_gaps/parameters
+	links_delete && unload "${users[@]}" ib_mkey ib_uverbs &&
+		insmod "$older_gaps" device="${dev[0]}" && load && links_add && echo 1 >"$parameters/begin" || return
+	links_delete || rc=1
+	[[ $(<"$parameters/mapped") == 1 && $(<"$parameters/registered") == -19 ]] ||
+		{ grep . "$parameters"/{mapped,registered}; rc=1; }
+	unload "${users[@]}" ib_mkey ib_uverbs && rmmod mkey_older_gaps && load && links_add && keys_work && return "$rc"
+}
+
 # unit_runs KEY: runs the commands of the unit that makes links at each start, as systemd does
 unit_runs() {
 	local line
@@ -254,9 +266,11 @@ log_is_clean() {
 
 break=${MKEY_BREAK:-${MODULE_DIR-}/tools/testing/selftests/rdma/mkey/test_modules/mkey_break.ko}
 older=${MKEY_OLDER:-${break%/*}/mkey_older.ko}
+older_gaps=${older%.ko}_gaps.ko
 more=2
 [[ -e $break ]] || more=0
 [[ ! -e $older ]] || ((++more))
+[[ ! -e $older_gaps ]] || ((++more))
 unit=$(realpath "$here/../../..")/dev/install/ib-mkey-rxe@.service
 [[ ! -f $unit ]] || ((++more))
 plan $((17 + more))
@@ -270,6 +284,7 @@ check "a link is deleted while it is in use" delete_while_open
 check "a namespace is deleted with its link" delete_namespace
 check "rdma_rxe is loaded again" rxe_again
 [[ ! -e $older ]] || check "operations are called after ib_mkey was removed" older_user
+[[ ! -e $older_gaps ]] || check "an older user maps an MR after ib_mkey was removed" older_gaps
 [[ ! -f $unit ]] || check "the unit of systemd makes a link" unit_link
 for order in "ib_mkey ib_uverbs rdma_rxe" "ib_mkey rdma_rxe ib_uverbs" "ib_uverbs ib_mkey rdma_rxe" \
 	"ib_uverbs rdma_rxe ib_mkey" "rdma_rxe ib_mkey ib_uverbs" "rdma_rxe ib_uverbs ib_mkey"; do

@@ -186,6 +186,14 @@ impl BaseMr for Base {
         }
     }
 
+    #[inline(always)]
+    fn copy_mapped(&self, addr: u64, payload: &Payload<'_>) -> bool {
+        let row = Row::of(0, addr, payload.len());
+        self.source == PageSource::AllMemory
+            && is_mapped(&row)
+            && copy_mapped(&row, payload).is_ok()
+    }
+
     fn atomic_op(
         &self,
         iova: u64,

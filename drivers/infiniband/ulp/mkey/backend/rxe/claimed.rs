@@ -246,8 +246,10 @@ impl RxeMr {
 ///
 /// # Invariants
 ///
-/// [`Self::with_type`] claims the MR, or has claimed it. Its `page_mask` is a [`Cell`], which stock
-/// code does not use for such an MR.
+/// [`Self::with_type`] claims the MR, or has claimed it. Its `page_mask` is a [`Cell`]. Stock code
+/// uses the field of such an MR only in `rxe_map_mr_sg()`, which writes a page mask there. A ULP
+/// that is older than this module can call that after this module was removed from the device. A
+/// [`Cell`] with a page mask is empty.
 #[repr(transparent)]
 pub(crate) struct ClaimedRxeMr(RxeMr);
 
@@ -335,12 +337,6 @@ impl ClaimedRxeMr {
     pub(super) fn set_start(&self, start: u64) {
         self.0.set_start(start);
     }
-
-    /// Returns `true` if the MR is for fast registration.
-    #[inline]
-    pub(super) fn is_fast_reg(&self) -> bool {
-        self.0.page_shift() == FAST_REG_SHIFT
-    }
 }
 
 impl ClaimedMr for ClaimedRxeMr {
@@ -348,6 +344,11 @@ impl ClaimedMr for ClaimedRxeMr {
 
     fn count_window(&self) -> CountedMw {
         CountedMw::new(self.device())
+    }
+
+    #[inline(always)]
+    fn is_fast_reg(&self) -> bool {
+        self.0.page_shift() == FAST_REG_SHIFT
     }
 
     #[inline(always)]

@@ -7,18 +7,20 @@
 
 use super::{
     bindings::{
-        self, resp_states_RESPST_NONE, rxe_mr_copy_dir, rxe_mr_copy_dir_RXE_FROM_MR_OBJ,
-        rxe_mr_copy_dir_RXE_TO_MR_OBJ,
+        self, ib_mkey_rxe_part, ib_mkey_rxe_peer, resp_states_RESPST_NONE, rxe_mr_copy_dir,
+        rxe_mr_copy_dir_RXE_FROM_MR_OBJ, rxe_mr_copy_dir_RXE_TO_MR_OBJ, rxe_qp,
     },
     device::is_rxe,
     replacements::{ib_mkey_rxe_atomic_op, ib_mkey_rxe_atomic_write, ib_mkey_rxe_flush},
+    replacements_copy::ib_mkey_rxe_copy_peer,
     Base, ClaimedRxeMr, Rxe,
 };
 use crate::{
-    backend::interface::DriverCalls,
+    backend::interface::{ClaimedMr, DriverCalls},
+    bindings::ib_qp,
     kernel_ext::rdma::{mr::Right, Access, Pd},
 };
-use core::ptr;
+use core::{mem::size_of, ptr};
 use kernel::{error::to_result, ffi::c_int, prelude::*};
 
 /// The fetch-and-add of rxe's responder, `IB_OPCODE_RC_FETCH_ADD`.
@@ -127,6 +129,34 @@ impl DriverCalls for Rxe {
         let flush = unsafe { ib_mkey_rxe_flush(mr, 0, 1, unknown) };
         let refused = atomic == Base::DENIED && write == Base::DENIED;
         Ok(refused && flush == EACCES.to_errno())
+    }
+
+    fn refuses_foreign(&self, mr: &ClaimedRxeMr, iova: u64) -> Result<bool> {
+        // These functions read no other field of a QP than the protection domain, which is null.
+        let mut qp = KBox::new([0u64; size_of::<ib_qp>() / size_of::<u64>()], GFP_KERNEL)?;
+        let (qp, rkey) = (qp.as_mut_ptr().cast::<rxe_qp>(), mr.key());
+        let (mr, mut word) = (mr.private(), 1u64);
+        let (packet, peer) = (
+            (&raw mut word).cast(),
+            &ib_mkey_rxe_peer {
+                pd: ptr::null_mut(),
+                qp,
+                rkey,
+            },
+        );
+        let part = ib_mkey_rxe_part {
+            length: size_of::<u64>() as u32,
+            dir: rxe_mr_copy_dir_RXE_TO_MR_OBJ,
+        };
+        // SAFETY: The MR is valid, and is one of this module. The packet is `word`, and the memory
+        // at `qp` has the size of an `ib_qp`.
+        let copied = unsafe { ib_mkey_rxe_copy_peer(mr, iova, packet, part, qp, rkey) };
+        // SAFETY: The MR is as above; `word` is a place for a word.
+        let atomic = unsafe { ib_mkey_rxe_atomic_op(mr, iova, FETCH_ADD, 0, 1, &mut word, peer) };
+        // SAFETY: As above.
+        let write = unsafe { ib_mkey_rxe_atomic_write(mr, iova, 1, peer) };
+        let refused = atomic == Base::DENIED && write == Base::DENIED;
+        Ok(refused && copied == EACCES.to_errno())
     }
 
     fn reg_mr(&self, mr: &ClaimedRxeMr, iova: u64, key: u32, access: Access) -> Result {

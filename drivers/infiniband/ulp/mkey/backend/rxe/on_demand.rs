@@ -14,6 +14,9 @@ use crate::{
 use core::ptr::NonNull;
 use kernel::{error::from_err_ptr, page::PAGE_SIZE, prelude::*};
 
+/// The number of bytes of a page.
+const PAGE: u64 = PAGE_SIZE as u64;
+
 /// One of rxe's ODP MRs.
 ///
 /// # Invariants
@@ -62,13 +65,39 @@ impl OnDemand {
     /// those of faulting pages in.
     pub(super) fn copy(&self, row: Row, payload: &mut Payload<'_>) -> Result {
         let write = payload.direction() == Direction::ToMemory;
+        if row.count == 1 {
+            return self.copy_piece(&row, payload, write);
+        }
         payload.check(&row)?;
-        for row in Cut::new(row, PAGE_SIZE as u64) {
-            let in_page = (row.addr & (PAGE_SIZE as u64 - 1)) as usize;
+        for row in Cut::new(row, PAGE) {
+            let in_page = (row.addr & (PAGE - 1)) as usize;
             let page = self.lock(row.addr, write)?;
             // SAFETY: The page is mapped, and all pieces of the row are in it. They are pieces of
             // the row that was checked.
             unsafe { payload.copy(page.at.as_ptr().add(in_page), &row) };
+        }
+        Ok(())
+    }
+
+    /// Does what [`Self::copy`] does, for a row of one piece. Most rows of small pieces are, and
+    /// need no search for the pieces of each page.
+    #[inline(always)]
+    fn copy_piece(&self, row: &Row, payload: &Payload<'_>, write: bool) -> Result {
+        payload.check_piece(row)?;
+        let (mut addr, mut packet, mut left) = (row.addr, payload.at(row.at), row.len);
+        while left != 0 {
+            let in_page = addr % PAGE;
+            let bytes = left.min(PAGE.wrapping_sub(in_page));
+            let page = self.lock(addr, write)?;
+            // SAFETY: The page is mapped, and the bytes are in it. The payload was checked. A packet
+            // is never part of an MR's memory.
+            unsafe {
+                let memory = page.at.as_ptr().add(in_page as usize);
+                payload.copy_bytes(memory, packet, bytes as usize);
+            }
+            addr = addr.wrapping_add(bytes);
+            packet = packet.wrapping_add(bytes as usize);
+            left = left.wrapping_sub(bytes);
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 
 use crate::{
     backend::{
-        copy_row::{copy_large, copy_packed, lines},
+        copy_row::{copy_large, copy_packed, copy_short, lines},
         moved::{Moved, Pieces},
         payload::Payload,
     },
@@ -116,6 +116,22 @@ impl<const TO_MEMORY: bool, const LARGE: bool> CopyPlace for Long<TO_MEMORY, LAR
                 lines(to, from, len);
             }
         }
+    }
+}
+
+/// A piece of 1 to 7 bytes, in a known direction.
+pub(super) struct Short<const TO_MEMORY: bool>;
+
+impl<const TO_MEMORY: bool> CopyPlace for Short<TO_MEMORY> {
+    #[inline(always)]
+    unsafe fn copy(_payload: &mut Payload<'_>, memory: *mut u8, packet: *mut u8, row: &Row) {
+        let (to, from) = if TO_MEMORY {
+            (memory, packet)
+        } else {
+            (packet, memory)
+        };
+        // SAFETY: By the safety requirements.
+        unsafe { copy_short(to, from, row.len as usize) };
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::{
     base::Pages,
-    place::{Any, CopyPlace, Long, One},
+    place::{Any, CopyPlace, Long, One, Short},
     scattered::{by_size, starts, steps, Access, Window},
 };
 use crate::{

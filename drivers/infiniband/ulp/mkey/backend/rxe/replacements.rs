@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The replacements of rxe's functions, for MRs of this module. `replacements_mw.rs` has those for
-//! memory windows.
+//! The replacements of rxe's functions, for MRs of this module. `replacements_copy.rs` has those
+//! that copy, and `replacements_mw.rs` has those for memory windows.
 //!
 //! rxe calls them in its workqueue, without locks, and holds a reference to the MR. They turn the
 //! arguments of C into references. All further code is safe.
@@ -13,14 +13,14 @@
 
 use super::{
     bindings::{
-        self, ib_mkey_rxe_bind_mw as BindMw, ib_mkey_rxe_part as Part, ib_mkey_rxe_peer, rxe_mr,
+        self, ib_mkey_rxe_bind_mw as BindMw, ib_mkey_rxe_peer, rxe_mr,
         rxe_mr_copy_dir_RXE_TO_MR_OBJ, rxe_qp,
     },
     Base, ClaimedRxeMr, RxeMr,
 };
 use crate::{
-    access::{self, bind, request},
-    backend::{Direction, Payload},
+    access::{self, bind, request, Operation},
+    backend::ClaimedMr,
     bindings::ib_qp,
     kernel_ext::rdma::{Access, Pd},
     region::{
@@ -59,6 +59,17 @@ fn origin(remote: bool) -> Origin {
     }
 }
 
+/// Returns `true` if `mr` is for fast registration.
+///
+/// # Safety
+///
+/// `mr` must be an MR of this module, valid during the call.
+#[inline(always)]
+pub(super) unsafe fn is_fast_reg(mr: *mut rxe_mr) -> bool {
+    // SAFETY: By the safety requirement.
+    unsafe { ClaimedRxeMr::from_raw(mr) }.is_fast_reg()
+}
+
 /// See [`access::is_registered`].
 // Not inlined, so that the check of a key need not save registers for it.
 #[inline(never)]
@@ -86,46 +97,13 @@ unsafe extern "C" fn ib_mkey_rxe_check_range(mr: *mut rxe_mr, iova: u64, length:
     }
 }
 
-/// Copies between `mr` and the bytes of a packet at `addr`. Returns 0 or an error.
-///
-/// # Safety
-///
-/// `mr` must be an MR of this module, valid during the call. `addr` must be valid for reads and
-/// writes of the length of `part`.
-#[inline(always)]
-unsafe fn copy(
-    mr: *mut rxe_mr,
-    iova: u64,
-    addr: *mut c_void,
-    part: Part,
-    peer: Option<Peer>,
-) -> c_int {
-    if part.length == 0 {
-        return 0;
-    }
-    // SAFETY: By the safety requirement.
-    let payload = |direction| unsafe { Payload::new(addr.cast(), part.length, direction) };
-    // SAFETY: By the safety requirement.
-    let mr = unsafe { ClaimedRxeMr::from_raw(mr) };
-    // There are two calls, so that the compiler inlines one for each direction.
-    let copied = if part.dir == rxe_mr_copy_dir_RXE_TO_MR_OBJ {
-        access::copy(mr, iova, payload(Direction::ToMemory), peer)
-    } else {
-        access::copy(mr, iova, payload(Direction::FromMemory), peer)
-    };
-    match copied {
-        Ok(()) => 0,
-        Err(error) => error.to_errno(),
-    }
-}
-
 /// Returns the peer that `qp` serves, whose request has `rkey`.
 ///
 /// # Safety
 ///
 /// The QP must be valid.
 #[inline(always)]
-unsafe fn served_by(qp: *mut rxe_qp, rkey: u32) -> Peer {
+pub(super) unsafe fn served_by(qp: *mut rxe_qp, rkey: u32) -> Peer {
     Peer {
         // SAFETY: By the safety requirement. A QP begins with its `ib_qp`, whose protection domain
         // does not change.
@@ -135,73 +113,48 @@ unsafe fn served_by(qp: *mut rxe_qp, rkey: u32) -> Peer {
     }
 }
 
-// Replaces `rxe_mr_copy()` for SGEs of this node. Each origin of a copy has its own function, which
-// tests and stores less than a common one would.
-#[no_mangle]
-unsafe extern "C" fn ib_mkey_rxe_copy_local(
-    mr: *mut rxe_mr,
-    iova: u64,
-    addr: *mut c_void,
-    part: Part,
-) -> c_int {
-    // SAFETY: rxe calls with an MR that it holds a reference to, and C has found that it is one of
-    // this module. rxe gives `length` bytes of a packet, and does not use them before this returns.
-    unsafe { copy(mr, iova, addr, part, None) }
-}
-
-// Replaces `rxe_mr_copy()` for a peer whose QP the caller knows.
-#[no_mangle]
-unsafe extern "C" fn ib_mkey_rxe_copy_peer(
-    mr: *mut rxe_mr,
-    iova: u64,
-    addr: *mut c_void,
-    part: Part,
-    qp: *mut rxe_qp,
-    rkey: u32,
-) -> c_int {
-    // SAFETY: As for `ib_mkey_rxe_copy_local()`. The QP is valid during the call.
-    unsafe { copy(mr, iova, addr, part, Some(served_by(qp, rkey))) }
-}
-
-// Replaces `rxe_mr_copy()` for a peer. This function finds the QP itself. A function in C that
-// found the QP and called this one would save the registers once more.
-#[no_mangle]
-unsafe extern "C" fn ib_mkey_rxe_copy_served(
-    mr: *mut rxe_mr,
-    iova: u64,
-    addr: *mut c_void,
-    part: Part,
-) -> c_int {
-    // An rxe with a table passes the QP and does not call this. `ib_mkey_rxe_served()` does not
-    // exist then.
+/// Returns the peer that the running task serves. `dir` is the direction of the copy; for another
+/// operation it is that of a copy to memory. Returns [`None`] unless a task of rxe that serves a
+/// peer runs this.
+#[inline(always)]
+pub(super) fn served(dir: u32) -> Option<Peer> {
+    // An rxe with a table passes the QP. `ib_mkey_rxe_served()` does not exist then.
     if bindings::IB_MKEY_RXE_PASSES_QP != 0 {
-        return EACCES.to_errno();
+        return None;
     }
     // SAFETY: No preconditions.
-    let served = unsafe { bindings::ib_mkey_rxe_served(part.dir) };
+    let served = unsafe { bindings::ib_mkey_rxe_served(dir) };
     if served.qp.is_null() {
-        return EACCES.to_errno();
+        return None;
     }
-    // SAFETY: As for `ib_mkey_rxe_copy_local()`. The task that runs this has a reference to its QP.
-    unsafe {
-        copy(
-            mr,
-            iova,
-            addr,
-            part,
-            Some(served_by(served.qp, served.rkey as u32)),
-        )
+    // SAFETY: The task that runs this has a reference to its QP.
+    Some(unsafe { served_by(served.qp, served.rkey as u32) })
+}
+
+/// An atomic operation of rxe's responder.
+struct AtomicOp<'a> {
+    opcode: c_int,
+    compare: u64,
+    swap_add: u64,
+    original: &'a mut u64,
+}
+
+impl Operation<c_int> for AtomicOp<'_> {
+    #[inline(always)]
+    fn run(self, binding: &Binding, at: u64) -> Result<c_int> {
+        binding.atomic_op(at, self.opcode, self.compare, self.swap_add, self.original)
     }
 }
 
-/// Does an atomic operation with its result in `orig_val`. Returns a state of rxe's responder.
-/// Refuses the operation without a known peer.
+/// Does an atomic operation with its result in `orig_val`. `REGISTERED` is `true` for an MR for
+/// fast registration. Returns a state of rxe's responder. Refuses the operation without a known
+/// peer.
 ///
 /// # Safety
 ///
 /// `mr` must be an MR of this module, valid during the call. `orig_val` must be valid for writes.
 #[inline(always)]
-unsafe fn atomic_op(
+unsafe fn atomic_op<const REGISTERED: bool>(
     mr: *mut rxe_mr,
     iova: u64,
     (opcode, compare, swap_add): (c_int, u64, u64),
@@ -213,10 +166,18 @@ unsafe fn atomic_op(
     };
     // SAFETY: By the safety requirement.
     let (mr, original) = unsafe { (ClaimedRxeMr::from_raw(mr), &mut *orig_val) };
-    access::atomic_op(mr, iova, peer, |binding: &Binding, at| {
-        binding.atomic_op(at, opcode, compare, swap_add, original)
-    })
-    .unwrap_or(Base::DENIED)
+    let operation = AtomicOp {
+        opcode,
+        compare,
+        swap_add,
+        original,
+    };
+    let done = if REGISTERED {
+        access::atomic_op_registered(mr, iova, peer, operation)
+    } else {
+        access::atomic_op(mr, iova, peer, operation)
+    };
+    done.unwrap_or(Base::DENIED)
 }
 
 // Replaces `rxe_mr_do_atomic_op()` for a peer that the caller knows.
@@ -234,11 +195,16 @@ pub(super) unsafe extern "C" fn ib_mkey_rxe_atomic_op(
     // for writes, and `peer` is NULL or valid.
     unsafe {
         let peer = peer_of(peer);
-        atomic_op(mr, iova, (opcode, compare, swap_add), orig_val, peer)
+        if is_fast_reg(mr) {
+            atomic_op::<true>(mr, iova, (opcode, compare, swap_add), orig_val, peer)
+        } else {
+            atomic_op::<false>(mr, iova, (opcode, compare, swap_add), orig_val, peer)
+        }
     }
 }
 
-// Replaces `rxe_mr_do_atomic_op()`. Finds the QP as `ib_mkey_rxe_copy_served()` does.
+// Replaces `rxe_mr_do_atomic_op()`. This function finds the QP itself, see
+// `ib_mkey_rxe_copy_served()`.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_atomic_op_served(
     mr: *mut rxe_mr,
@@ -248,16 +214,30 @@ unsafe extern "C" fn ib_mkey_rxe_atomic_op_served(
     swap_add: u64,
     orig_val: *mut u64,
 ) -> c_int {
-    if bindings::IB_MKEY_RXE_PASSES_QP != 0 {
-        return Base::DENIED;
-    }
-    // SAFETY: No preconditions.
-    let served = unsafe { bindings::ib_mkey_rxe_served(rxe_mr_copy_dir_RXE_TO_MR_OBJ) };
-    // SAFETY: The task that runs this has a reference to its QP.
-    let peer = || unsafe { served_by(served.qp, served.rkey as u32) };
-    let peer = (!served.qp.is_null()).then(peer);
     // SAFETY: As for `ib_mkey_rxe_atomic_op()`.
-    unsafe { atomic_op(mr, iova, (opcode, compare, swap_add), orig_val, peer) }
+    unsafe {
+        if is_fast_reg(mr) {
+            return atomic_op_registered(mr, iova, opcode, compare, swap_add, orig_val);
+        }
+        let peer = served(rxe_mr_copy_dir_RXE_TO_MR_OBJ);
+        atomic_op::<false>(mr, iova, (opcode, compare, swap_add), orig_val, peer)
+    }
+}
+
+/// Does what [`ib_mkey_rxe_atomic_op_served`] does, for an MR for fast registration.
+// Not inlined, so that the operation on other MRs stores and saves nothing for this.
+#[inline(never)]
+unsafe extern "C" fn atomic_op_registered(
+    mr: *mut rxe_mr,
+    iova: u64,
+    opcode: c_int,
+    compare: u64,
+    swap_add: u64,
+    orig_val: *mut u64,
+) -> c_int {
+    let peer = served(rxe_mr_copy_dir_RXE_TO_MR_OBJ);
+    // SAFETY: As for `ib_mkey_rxe_atomic_op()`.
+    unsafe { atomic_op::<true>(mr, iova, (opcode, compare, swap_add), orig_val, peer) }
 }
 
 // Replaces `rxe_mr_do_atomic_write()`.
@@ -273,10 +253,13 @@ pub(super) unsafe extern "C" fn ib_mkey_rxe_atomic_write(
     let Some(peer) = peer else {
         return Base::DENIED;
     };
-    access::atomic_op(mr, iova, peer, |binding: &Binding, at| {
-        binding.atomic_write(at, value)
-    })
-    .unwrap_or(Base::DENIED)
+    let write = |binding: &Binding, at| binding.atomic_write(at, value);
+    let written = if mr.is_fast_reg() {
+        access::atomic_op_registered(mr, iova, peer, write)
+    } else {
+        access::atomic_op(mr, iova, peer, write)
+    };
+    written.unwrap_or(Base::DENIED)
 }
 
 // Replaces `rxe_flush_pmem_iova()`.

@@ -56,7 +56,7 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mw(
             })
         });
         // The bind succeeds even if accesses through the old binding are left.
-        let _ = window::settle(&mut left);
+        let _ = window::wait_for_accesses(&mut left);
         result.map(|()| 0)
     })
 }
@@ -76,7 +76,7 @@ unsafe extern "C" fn ib_mkey_rxe_replaced_hidden(
     let mut left = ReplacedBinding::default();
     window::replaced(device, &window, &mut left);
     // As for `ib_mkey_rxe_bind_mw()`.
-    let _ = window::settle(&mut left);
+    let _ = window::wait_for_accesses(&mut left);
 }
 
 // Replaces `rxe_invalidate_mw()`: LOCAL_INV and SEND with invalidate of a window. Sleeps.

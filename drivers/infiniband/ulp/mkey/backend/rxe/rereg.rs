@@ -28,7 +28,7 @@ use kernel::{
 };
 
 /// The longest time to wait for accesses in progress.
-const PATIENCE_MS: u32 = 3000;
+const TIMEOUT_MS: u32 = 3000;
 
 /// An MR that look-ups refuse, with the state and access flags to restore.
 struct HiddenMr<'a> {
@@ -107,7 +107,7 @@ impl Rxe {
         // SAFETY: No preconditions.
         unsafe { crate::bindings::synchronize_rcu_expedited() };
         let mut waited = 0;
-        while !(old.is_alone() && new.is_alone()) && waited < PATIENCE_MS {
+        while !(old.is_alone() && new.is_alone()) && waited < TIMEOUT_MS {
             fsleep(Delta::from_millis(1));
             waited += 1;
         }

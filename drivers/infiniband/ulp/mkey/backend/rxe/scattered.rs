@@ -7,7 +7,7 @@
 
 use super::{
     base::{copy_piece, Pages, PAGE},
-    place::{Any, CopyPlace, Long, One, Several},
+    place::{Any, CopyPlace, Long, One, Several, Short},
 };
 use crate::{
     backend::{
@@ -83,6 +83,12 @@ macro_rules! by_size {
             }
             (Direction::FromMemory, 64) => {
                 $pages.$all::<$copy<[u64; 8], false>>($places, $access, $payload)
+            }
+            (Direction::ToMemory, 1..8) if $access.row.count == 1 => {
+                $pages.$all::<Short<true>>($places, $access, $payload)
+            }
+            (Direction::FromMemory, 1..8) if $access.row.count == 1 => {
+                $pages.$all::<Short<false>>($places, $access, $payload)
             }
             (Direction::ToMemory, len @ 65..) if $access.row.count == 1 => {
                 if is_small(len) {
