@@ -4,6 +4,7 @@
  * of blocks, and concurrently with other atomics on the same bytes.
  */
 #include "mkey_harness.h"
+#include "raw.h"
 
 FIXTURE(atomic)
 {
@@ -267,6 +268,43 @@ TEST_F(atomic, short_blocks)
 
 	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
 				     &layout, MKT_ACCESS_ALL));
+	EXPECT_EQ(0, atomics_fail(&self->s, 8, IBV_WC_REM_ACCESS_ERR));
+}
+
+/* entries of a list that do not contain all eight bytes */
+TEST_F(atomic, two_entries)
+{
+	struct mkt_block block[] = {
+		{ variant->leaf, self->first, 12 },
+		{ variant->leaf, self->first + 24, 12 },
+		{ variant->leaf, self->first + 48, 4 },
+		{ variant->leaf, self->first + 72, 16 },
+	};
+	struct mkt_layout layout = { .num_blocks = 4, .block = block };
+
+	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
+				     &layout, MKT_ACCESS_ALL));
+	EXPECT_EQ(0, atomics_fail(&self->s, 8, IBV_WC_REM_ACCESS_ERR));
+	EXPECT_EQ(0, atomics_fail(&self->s, 24, IBV_WC_REM_ACCESS_ERR));
+}
+
+/* a list over a leaf that loses the right to be written */
+TEST_F(atomic, list_loses_rights)
+{
+	struct mkt_block block = { variant->leaf, self->first, 64 };
+	struct mkt_layout layout = { .num_blocks = 1, .block = &block };
+	struct ibv_mr *mr = self->s.arena[1].leaf[variant->leaf].mr;
+	int err;
+
+	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
+				     &layout, MKT_ACCESS_ALL));
+	err = mkt_raw_rereg(mr, IBV_REREG_MR_CHANGE_ACCESS, self->s.dev[1].pd,
+			    IBV_ACCESS_REMOTE_READ);
+	if (err) {
+		/* an MR over device memory keeps its access flags */
+		EXPECT_EQ(EINVAL, err);
+		return;
+	}
 	EXPECT_EQ(0, atomics_fail(&self->s, 8, IBV_WC_REM_ACCESS_ERR));
 }
 
