@@ -7,6 +7,7 @@ use core::{
     mem::size_of,
     ptr::NonNull, //
 };
+use std::collections::HashSet;
 
 use crate::{
     errno::{
@@ -181,7 +182,8 @@ pub(crate) fn too_far(iov: &[sys::iovec]) -> Option<usize> {
 }
 
 /// Returns the first element whose memory the kernel refuses to register with `errno`, with its
-/// number. Registers the elements one by one, and deregisters them.
+/// number. Registers the ranges that a key would own, then the elements in the ranges that were
+/// refused, but no pages twice. Deregisters them.
 ///
 /// # Safety
 ///
@@ -198,12 +200,8 @@ pub(crate) unsafe fn first_refused(
     let fd = unsafe { object::cmd_fd(context) }.ok()?;
     let access = of_leaves(access);
 
-    iov.iter().enumerate().find(|(_, element)| {
-        let (start, length) = (element.iov_base as u64, element.iov_len as u64);
-        if length == 0 {
-            return false;
-        }
-        match register(fd, pd_handle, start, length, access) {
+    first_within_refused(iov, page_size(), |range| {
+        match register(fd, pd_handle, range.start, range.length(), access) {
             Ok([handle, _, _]) => {
                 // Ignore an error: the kernel destroys the MR when the file is closed.
                 let _ = object::destroy(fd, handle);
@@ -211,6 +209,33 @@ pub(crate) unsafe fn first_refused(
             }
             Err(found) => found == errno,
         }
+    })
+}
+
+/// Returns the first element that `refused` is true for. Memory is refused by the page.
+fn first_within_refused(
+    iov: &[sys::iovec],
+    page_size: u64,
+    mut refused: impl FnMut(Range) -> bool,
+) -> Option<(usize, &sys::iovec)> {
+    let mut ranges = to_register(&pieces(iov).ok()?, page_size).ok()?;
+    ranges.retain(|&range| refused(range));
+    let mut asked = HashSet::new();
+    let page_of = |address: u64| address.checked_div(page_size);
+
+    iov.iter().enumerate().find(|(_, element)| {
+        let start = element.iov_base as u64;
+        let element = Range {
+            start,
+            end: start.saturating_add(element.iov_len as u64),
+        };
+        let after = ranges.partition_point(|range| range.start <= start);
+        let within = after.checked_sub(1).and_then(|at| ranges.get(at));
+
+        element.length() > 0
+            && within.is_some_and(|range| element.end <= range.end)
+            && asked.insert((page_of(start), page_of(element.end.saturating_sub(1))))
+            && refused(element)
     })
 }
 
@@ -296,7 +321,15 @@ pub(crate) unsafe fn register_iov(
                 });
             }
 
-            let mut key = mkey::create(fd, pd_handle, max_entries)?;
+            // A key of no layout can have so many entries. Nothing else is wrong with the call.
+            let no_room = |errno| {
+                if errno == Errno::EINVAL {
+                    Errno::ENOSPC
+                } else {
+                    errno
+                }
+            };
+            let mut key = mkey::create(fd, pd_handle, max_entries).map_err(no_room)?;
             let bound = mkey::bind_list(fd, key.handle, access, Array::from_slice(&list));
             let bound = bound.inspect_err(|_| {
                 // Nothing refers to a new key that is not bound, so this succeeds.
@@ -346,106 +379,5 @@ pub(crate) unsafe fn deregister(mr: *mut sys::ibv_mr) -> Result {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn range(start: u64, end: u64) -> Range {
-        Range { start, end }
-    }
-
-    fn element(start: u64, length: usize) -> sys::iovec {
-        sys::iovec {
-            iov_base: start as *mut core::ffi::c_void,
-            iov_len: length,
-        }
-    }
-
-    #[test]
-    fn elements_that_continue_each_other_are_one_piece() {
-        let iov = [
-            element(100, 10),
-            element(110, 5),
-            element(0, 0),
-            element(115, 1),
-            element(90, 10),
-            element(100, 10),
-        ];
-
-        assert_eq!(pieces(&iov), Ok(vec![range(100, 116), range(90, 110)]));
-        assert_eq!(pieces(&[]), Err(Errno::EINVAL));
-        assert_eq!(pieces(&[element(100, 0)]), Err(Errno::EINVAL));
-        assert_eq!(pieces(&[element(u64::MAX, 1)]), Err(Errno::EOVERFLOW));
-        assert_eq!(pieces(&[element(100, usize::MAX)]), Err(Errno::EOVERFLOW));
-    }
-
-    #[test]
-    fn each_page_is_registered_once() {
-        let ranges = |pieces: &[Range]| to_register(pieces, 100);
-
-        // Pieces in one page, in two pages that follow each other, and in pages with another page
-        // between.
-        assert_eq!(
-            ranges(&[range(150, 160), range(110, 120)]),
-            Ok(vec![range(110, 160)])
-        );
-        assert_eq!(
-            ranges(&[range(110, 120), range(299, 300)]),
-            Ok(vec![range(110, 300)])
-        );
-        assert_eq!(
-            ranges(&[range(300, 301), range(110, 200)]),
-            Ok(vec![range(110, 200), range(300, 301)])
-        );
-        // A piece within another one, and two equal pieces.
-        assert_eq!(
-            ranges(&[
-                range(100, 900),
-                range(200, 300),
-                range(100, 900),
-                range(1001, 1002)
-            ]),
-            Ok(vec![range(100, 900), range(1001, 1002)])
-        );
-        assert_eq!(
-            ranges(&[range(u64::MAX - 9, u64::MAX)]),
-            Ok(vec![range(u64::MAX - 9, u64::MAX)])
-        );
-    }
-
-    #[test]
-    fn peers_have_no_rights_to_the_mrs_of_a_key() {
-        let local = sys::IBV_ACCESS_LOCAL_WRITE | sys::IBV_ACCESS_RELAXED_ORDERING;
-
-        assert_eq!(of_leaves(local), local);
-        assert_eq!(
-            of_leaves(local | FOR_PEERS | sys::IBV_ACCESS_ZERO_BASED),
-            local
-        );
-    }
-
-    #[test]
-    fn a_piece_finds_its_mr() {
-        let leaf = |start, end, lkey| Leaf {
-            range: range(start, end),
-            handle: 0,
-            lkey,
-        };
-        // Do not drop the leaves: there is no device from which they could be deregistered.
-        let leaves = core::mem::ManuallyDrop::new(Leaves {
-            fd: -1,
-            all: vec![leaf(100, 200, 1), leaf(400, 500, 2)],
-        });
-
-        assert_eq!(leaves.lkey_of(range(100, 150)), Ok(1));
-        assert_eq!(leaves.lkey_of(range(199, 200)), Ok(1));
-        assert_eq!(leaves.lkey_of(range(400, 500)), Ok(2));
-        assert_eq!(leaves.lkey_of(range(99, 100)), Err(Errno::EINVAL));
-    }
-
-    #[test]
-    fn an_error_of_a_registration_comes_through() {
-        let result = Leaves::register(-1, 0, &[range(100, 200)], 0);
-
-        assert_eq!(result.map(|_| ()), Err(Errno::EBADF));
-    }
-}
+#[path = "iov_tests.rs"]
+mod tests;

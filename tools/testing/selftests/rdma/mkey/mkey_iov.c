@@ -285,25 +285,23 @@ TEST_F(iov, registration_fails)
 TEST_F(iov, key_fails)
 {
 	const struct ibmkey_caps *caps = &self->s.dev[1].caps;
-	const struct {
-		unsigned int elements;
-		int error;
-	} cases[] = {
-		{ caps->max_entries + 1, ENOSPC },
-		{ caps->max_indices + 1, EINVAL },
+	/* more than a list has room for, and more than any key */
+	const unsigned int elements[] = {
+		caps->max_entries + 1,
+		caps->max_indices + 1,
 	};
 	int before = iov_mrs(&self->s);
 	unsigned int i, k;
 
 	for (k = 0; k < 2; k++) {
-		struct iovec *iov = calloc(cases[k].elements, sizeof(*iov));
+		struct iovec *iov = calloc(elements[k], sizeof(*iov));
 
 		ASSERT_NE(NULL, iov);
-		for (i = 0; i < cases[k].elements; i++)
+		for (i = 0; i < elements[k]; i++)
 			iov[i] = (struct iovec){ self->memory + 2 * (i % 1000), 1 };
 		errno = 0;
-		EXPECT_EQ(NULL, ibmkey_reg_iov(self->pd, iov, cases[k].elements, 0));
-		EXPECT_EQ(cases[k].error, errno);
+		EXPECT_EQ(NULL, ibmkey_reg_iov(self->pd, iov, elements[k], 0));
+		EXPECT_EQ(ENOSPC, errno);
 		EXPECT_EQ(before, iov_mrs(&self->s));
 		free(iov);
 	}
