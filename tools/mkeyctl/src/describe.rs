@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Descriptions of layouts in text form: on the command line or in JSON.
+//! Descriptions of layouts. `describe/text.rs` parses the forms of the command line, and
+//! `describe/json.rs` parses JSON.
+
+mod json;
+mod text;
 
 use ib_mkey_layout::{
     Block,
@@ -15,10 +19,20 @@ use ib_mkey_layout::{
     Shape,
     MAX_DIMS, //
 };
-use serde::{
-    de,
-    Deserialize,
-    Deserializer, //
+use text::{
+    block,
+    indexed_block,
+    numbers,
+    range,
+    Range, //
+};
+
+pub use text::{
+    block_text,
+    indexed_text,
+    number,
+    numbers_text,
+    range_text, //
 };
 
 /// The indices of an indexed layout.
@@ -40,114 +54,6 @@ pub struct Description {
     pub layout: Layout<Vec<Entry>, Vec<Block>, Shape, Indexed<VecIndices>>,
     /// The name of the leaf of each entry or block.
     pub leaves: Vec<String>,
-}
-
-/// The name of a leaf for which the user gave no name.
-const UNNAMED: &str = "memory";
-
-/// A range as in `A@0x1000+64`.
-struct Range {
-    leaf: String,
-    addr: u64,
-    bytes: u64,
-}
-
-/// Parses a number: `64`, `0x40`, `4K`.
-pub fn number(text: &str) -> Result<u64, String> {
-    let (digits, radix) = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
-        Some(digits) => (digits, 16),
-        None => (text, 10),
-    };
-    let (digits, unit) = match digits.char_indices().last() {
-        Some((at, 'K' | 'k')) => (digits.get(..at), 1u64 << 10),
-        Some((at, 'M' | 'm')) => (digits.get(..at), 1 << 20),
-        Some((at, 'G' | 'g')) => (digits.get(..at), 1 << 30),
-        _ => (Some(digits), 1),
-    };
-
-    digits
-        .filter(|digits| digits.starts_with(|c: char| c.is_ascii_hexdigit()))
-        .and_then(|digits| u64::from_str_radix(digits, radix).ok())
-        .and_then(|value| value.checked_mul(unit))
-        .ok_or_else(|| format!("`{text}' is no number below 2^64"))
-}
-
-fn signed(text: &str) -> Result<i64, String> {
-    let wrong = || format!("`{text}' is no signed number of 64 bits");
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, text),
-    };
-    let value = i128::from(number(digits).map_err(|_| wrong())?);
-
-    i64::try_from(if negative {
-        value.checked_neg().unwrap_or(value)
-    } else {
-        value
-    })
-    .map_err(|_| wrong())
-}
-
-fn range(text: &str) -> Result<Range, String> {
-    let (leaf, place) = text.split_once('@').unwrap_or((UNNAMED, text));
-    let (addr, bytes) = place
-        .split_once('+')
-        .ok_or_else(|| format!("`{text}' is not LEAF@ADDRESS+BYTES"))?;
-    let part = |digits| number(digits).map_err(|why| format!("`{text}': {why}"));
-
-    if leaf.is_empty() {
-        return Err(format!("`{text}': there is no name before the @"));
-    }
-
-    Ok(Range {
-        leaf: leaf.to_owned(),
-        addr: part(addr)?,
-        bytes: part(bytes)?,
-    })
-}
-
-/// Parses `A@0+16:256,64`.
-fn block(text: &str) -> Result<(Range, Vec<i64>), String> {
-    let (place, stride) = text
-        .split_once(':')
-        .ok_or_else(|| format!("`{text}' is not LEAF@ADDRESS+BYTES:STRIDE,..."))?;
-    let stride = stride.split(',').map(signed).collect::<Result<_, _>>()?;
-
-    Ok((range(place)?, stride))
-}
-
-/// Parses `A@0+16:64`.
-fn indexed_block(text: &str) -> Result<(Range, u64), String> {
-    let (place, unit) = text
-        .split_once(':')
-        .ok_or_else(|| format!("`{text}' is not LEAF@ADDRESS+BYTES:UNIT"))?;
-
-    Ok((range(place)?, number(unit)?))
-}
-
-/// Parses `3,0,7`.
-fn numbers(text: &str) -> Result<Vec<u64>, String> {
-    text.split(',').map(number).collect()
-}
-
-/// Returns `text` if it has the form of a range. This does not check the layout.
-pub fn range_text(text: &str) -> Result<String, String> {
-    range(text).map(|_| text.to_owned())
-}
-
-/// Returns `text` if it has the form of a block that repeats. This does not check the layout.
-pub fn block_text(text: &str) -> Result<String, String> {
-    block(text).map(|_| text.to_owned())
-}
-
-/// Returns `text` if it has the form of a block of an index. This does not check the layout.
-pub fn indexed_text(text: &str) -> Result<String, String> {
-    indexed_block(text).map(|_| text.to_owned())
-}
-
-/// Returns `text` if it has the form of a list of numbers. This does not check the layout.
-pub fn numbers_text(text: &str) -> Result<String, String> {
-    numbers(text).map(|_| text.to_owned())
 }
 
 /// Checks that each block has a stride for each number in `repeat`, and that there are not too many
@@ -227,45 +133,6 @@ impl Description {
         Self::indexed(place, unit, numbers(indices)?)
     }
 
-    /// Parses a [`File`].
-    pub fn from_json(text: &str) -> Result<Self, String> {
-        match serde_json::from_str(text).map_err(|error| error.to_string())? {
-            File::List(entries) => Self::list(
-                entries
-                    .into_iter()
-                    .map(|entry| Range {
-                        leaf: entry.leaf,
-                        addr: entry.addr.0,
-                        bytes: entry.length.0,
-                    })
-                    .collect(),
-            ),
-            File::Interleaved(file) => {
-                let repeat_count: Vec<_> = file.repeat_count.iter().map(|n| n.0).collect();
-                let blocks = file.blocks.into_iter().map(|block| {
-                    let range = Range {
-                        leaf: block.leaf,
-                        addr: block.addr.0,
-                        bytes: block.bytes_count.0,
-                    };
-                    (range, block.stride)
-                });
-
-                Self::interleaved(&repeat_count, blocks.collect())
-            }
-            File::Indexed(file) => {
-                let range = Range {
-                    leaf: file.leaf,
-                    addr: file.addr.0,
-                    bytes: file.bytes_count.0,
-                };
-                let indices = file.indices.iter().map(|n| n.0).collect();
-
-                Self::indexed(range, file.unit.0, indices)
-            }
-        }
-    }
-
     fn list(ranges: Vec<Range>) -> Result<Self, String> {
         let mut entries = Vec::new();
         let mut leaves = Vec::new();
@@ -319,78 +186,6 @@ impl Description {
     }
 }
 
-/// A JSON description; the names are those of `<infiniband/mkey.h>`.
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum File {
-    List(Vec<JsonEntry>),
-    Interleaved(JsonInterleaved),
-    Indexed(JsonIndexed),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct JsonInterleaved {
-    repeat_count: Vec<Number>,
-    blocks: Vec<JsonBlock>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct JsonIndexed {
-    #[serde(default = "unnamed")]
-    leaf: String,
-    addr: Number,
-    unit: Number,
-    bytes_count: Number,
-    indices: Vec<Number>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct JsonEntry {
-    #[serde(default = "unnamed")]
-    leaf: String,
-    addr: Number,
-    length: Number,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct JsonBlock {
-    #[serde(default = "unnamed")]
-    leaf: String,
-    addr: Number,
-    bytes_count: Number,
-    stride: Vec<i64>,
-}
-
-fn unnamed() -> String {
-    UNNAMED.to_owned()
-}
-
-/// A JSON number, or a string as on the command line.
-struct Number(u64);
-
-impl<'de> Deserialize<'de> for Number {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(
-            untagged,
-            expecting = "expected a number of 64 bits, or a string like \"0x40\""
-        )]
-        enum Form {
-            Number(u64),
-            Text(String),
-        }
-
-        match Form::deserialize(deserializer)? {
-            Form::Number(value) => Ok(Self(value)),
-            Form::Text(text) => number(&text).map(Self).map_err(de::Error::custom),
-        }
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -404,32 +199,6 @@ mod tests {
             .unwrap()
             .map(|run| (run.leaf, run.addr, run.len))
             .collect()
-    }
-
-    #[test]
-    fn numbers() {
-        assert_eq!(number("0"), Ok(0));
-        assert_eq!(number("0x40"), Ok(64));
-        assert_eq!(number("0xfG"), Ok(15 << 30));
-        assert_eq!(number("4K"), Ok(4096));
-        assert_eq!(number("18446744073709551615"), Ok(u64::MAX));
-        for wrong in [
-            "",
-            "-1",
-            "+1",
-            "K",
-            "0x",
-            "4KK",
-            "18446744073709551616",
-            "16777216T",
-            "é",
-        ] {
-            assert!(number(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(signed("-0x10"), Ok(-16));
-        assert_eq!(signed("-9223372036854775808"), Ok(i64::MIN));
-        assert!(signed("9223372036854775808").is_err());
-        assert!(signed("--1").is_err());
     }
 
     #[test]

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Tests `mkeyctl doctor`. A machine in these tests is a directory with the machine's files.
+//! `doctor/causes.rs` tests each cause of a problem alone.
 
-use std::collections::{
-    BTreeMap,
-    BTreeSet, //
-};
+mod causes;
+
+use std::collections::BTreeMap;
 
 use super::{
     mkeyctl,
@@ -14,168 +14,10 @@ use super::{
     Dir, //
 };
 
-/// The causes, one by one: the file, its contents with that cause, the check that finds it, and
-/// words of the remedy.
-const CAUSES: &[(&str, &str, &str, &str)] = &[
-    (
-        "proc/sys/kernel/osrelease",
-        "6.12.0",
-        "kernel",
-        "Linux 7.2 or 7.3",
-    ),
-    (
-        "proc/sys/kernel/osrelease",
-        "7.20.1",
-        "kernel",
-        "Linux 7.2 or 7.3",
-    ),
-    (CONFIG, "# CONFIG_RUST is not set\nCONFIG_KPROBES=y\nCONFIG_INFINIBAND=m\nCONFIG_INFINIBAND_USER_ACCESS=m\nCONFIG_RDMA_RXE=m\nCONFIG_DYNAMIC_FTRACE_WITH_JMP=y\n", "configuration", "CONFIG_RUST"),
-    (CONFIG, "CONFIG_RUST=y\nCONFIG_INFINIBAND=m\nCONFIG_INFINIBAND_USER_ACCESS=m\nCONFIG_RDMA_RXE=m\nCONFIG_DYNAMIC_FTRACE_WITH_JMP=y\n", "configuration", "CONFIG_KPROBES"),
-    (CONFIG, "CONFIG_RUST=y\nCONFIG_KPROBES=y\nCONFIG_INFINIBAND=m\nCONFIG_INFINIBAND_USER_ACCESS=m\nCONFIG_RDMA_RXE=m\n", "configuration", "CONFIG_DYNAMIC_FTRACE_WITH_JMP"),
-    (CONFIG, "CONFIG_RUST=y\nCONFIG_KPROBES=y\nCONFIG_INFINIBAND=m\nCONFIG_INFINIBAND_USER_ACCESS=m\nCONFIG_RDMA_RXE=m\nCONFIG_DYNAMIC_FTRACE_WITH_JMP=y\nCONFIG_LTO=y\n", "configuration", "without CONFIG_LTO"),
-    (
-        "proc/sys/kernel/ftrace_enabled",
-        "0",
-        "ftrace",
-        "ftrace_enabled=1",
-    ),
-    (
-        "proc/modules",
-        "ib_mkey 1\nib_uverbs 1\n",
-        "load order",
-        "modprobe -r rdma_ucm ib_uverbs",
-    ),
-    (
-        "proc/modules",
-        "ib_mkey 1\n",
-        "load order",
-        "modprobe ib_uverbs",
-    ),
-    (
-        "etc/modprobe.d/ib_mkey.conf",
-        "# nothing",
-        "softdep",
-        "softdep ib_uverbs pre: ib_mkey",
-    ),
-    (
-        "sys/kernel/livepatch/fix/rdma_rxe",
-        "",
-        "conflicts",
-        "livepatch",
-    ),
-    (
-        "sys/kernel/debug/kprobes/list",
-        "ffff  k  rxe_mr_copy+0x0  [rdma_rxe]\n",
-        "conflicts",
-        "post_handler",
-    ),
-    (
-        "sys/class/infiniband/rxe0/ports/1/state",
-        "1: DOWN",
-        "device",
-        "ip link set eth0 up",
-    ),
-    (
-        "sys/class/infiniband_verbs/uverbs0/ibdev",
-        "rxe9",
-        "permission",
-        "modprobe ib_uverbs",
-    ),
-    (
-        "proc/self/limits",
-        "Max locked memory         65536                65536                bytes\n",
-        "locked memory",
-        "ulimit -l",
-    ),
-    (
-        "etc/ld.so.preload",
-        "/usr/local/lib/libibmkey-preload.so",
-        "preload",
-        "LD_PRELOAD=",
-    ),
-    ("etc/ld.so.cache", "", "library", "ldconfig"),
-    (
-        "sys/kernel/debug/ib_mkey/pools",
-        "# device class total used high buffers\nrxe0 host 4096 4096 4096 1\n",
-        "limits",
-        "mkeyctl ls dm",
-    ),
-    (
-        "sys/kernel/debug/ib_mkey/owners",
-        "# device pid bytes high buffers limit comm\nrxe0 7 3800 3800 1 4096 my prog\nrxe0 8 9999 9999 1 - other\n",
-        "limits",
-        "max_dm_size_per_process",
-    ),
-    (
-        "sys/kernel/debug/ib_mkey/keys",
-        "# device pid bytes high regions+bindings limit comm\nrxe0 - 3800 3800 1 4096 [all]\nrxe0 7 100 200 1 1024 prog\n",
-        "limits",
-        "max_key_memory, a parameter",
-    ),
-    (
-        "sys/kernel/debug/ib_mkey/keys",
-        "# device pid bytes high regions+bindings limit comm\nrxe0 - 922 1024 1 4096 [all]\nrxe0 7 922 1024 1 1024 prog\n",
-        "limits",
-        "max_key_memory_per_process",
-    ),
-    (
-        "dev/kmsg",
-        "3,1,2,-;ib_mkey: rxe0: not extended, self-test failed: EIO\n",
-        "log",
-        "inlined",
-    ),
-    (
-        "dev/kmsg",
-        "3,1,2,-;ib_mkey: dm_class: 'x' is no class of device memory\n",
-        "log",
-        "correct dm_class",
-    ),
-    (
-        "lib/modules/7.2.12+deb13-amd64/modules.builtin",
-        "kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko\n",
-        "rxe",
-        "CONFIG_RDMA_RXE=m",
-    ),
-    (
-        "lib/modules/7.2.12+deb13-amd64/modules.builtin",
-        "kernel/drivers/infiniband/core/ib_uverbs.ko\n",
-        "load order",
-        "CONFIG_INFINIBAND_USER_ACCESS=m",
-    ),
-];
-
 /// The options of the kernel of these machines.
 const CONFIG: &str = "boot/config-7.2.12+deb13-amd64";
 
 const SIGN: &str = "sign ib_mkey.ko";
-
-/// Files that a test removes, the check that finds that, and words of the remedy.
-const MISSING: &[(&str, &str, &str)] = &[
-    ("boot", "configuration", "/proc/config.gz"),
-    (
-        "proc/sys/kernel/ftrace_enabled",
-        "ftrace",
-        "CONFIG_DYNAMIC_FTRACE_WITH_JMP",
-    ),
-    ("sys/module/ib_mkey", "module", "make install"),
-    ("sys/module/rdma_rxe", "rxe", "CONFIG_RDMA_RXE=m"),
-    (
-        "etc/modprobe.d",
-        "softdep",
-        "softdep ib_uverbs pre: ib_mkey",
-    ),
-    ("sys/class/infiniband", "devices", "rdma link add"),
-    (
-        "sys/class/infiniband/rxe0/parent",
-        "devices",
-        "rdma link add",
-    ),
-    ("dev/infiniband", "permission", "is udev running"),
-    ("usr/local/lib", "preload", "make install"),
-    ("usr/sbin/rdma", "rdma", "install iproute2"),
-    ("sys/kernel/debug", "limits", "mount -t debugfs"),
-    ("dev/kmsg", "log", "dmesg | grep ib_mkey"),
-];
 
 /// Makes a machine without problems.
 fn machine(name: &str) -> Dir {
@@ -348,45 +190,6 @@ fn the_doctor_unpacks_the_configuration() {
     let found = doctor(&dir, 1);
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].0, "configuration");
-}
-
-#[test]
-fn the_doctor_finds_each_cause() {
-    for (at, &(file, text, check, remedy)) in CAUSES.iter().enumerate() {
-        let dir = machine(&format!("doctor-{at}"));
-        std::fs::create_dir_all(dir.0.join(file).parent().unwrap()).unwrap();
-        dir.file(file, text);
-        if check == "kernel" {
-            let config = std::fs::read_to_string(dir.0.join(CONFIG)).unwrap();
-            dir.file(&format!("boot/config-{text}"), &config);
-        }
-        let note = ["conflicts", "preload", "library", "limits"].contains(&check)
-            && !file.contains("livepatch");
-
-        let found = doctor(&dir, if note { 0 } else { 1 });
-        assert_eq!(found.len(), 1, "{file}: {found:?}");
-        assert_eq!(found[0].0, check, "{file}");
-        assert!(found[0].1.contains(remedy), "{file}: {found:?}");
-    }
-}
-
-#[test]
-fn the_doctor_finds_what_is_missing() {
-    for (at, &(path, check, remedy)) in MISSING.iter().enumerate() {
-        let dir = machine(&format!("doctor-missing-{at}"));
-        let file = dir.0.join(path);
-        if file.is_dir() {
-            std::fs::remove_dir_all(&file).unwrap();
-        } else {
-            std::fs::remove_file(&file).unwrap();
-        }
-        let status = i32::from(!["configuration", "preload", "limits", "log"].contains(&check));
-
-        let found = doctor(&dir, status);
-        assert_eq!(found.len(), 1, "{path}: {found:?}");
-        assert_eq!(found[0].0, check, "{path}");
-        assert!(found[0].1.contains(remedy), "{path}: {found:?}");
-    }
 }
 
 #[test]
@@ -568,29 +371,4 @@ fn documented() -> BTreeMap<String, String> {
             (cells[0].to_owned(), remedy.join(" "))
         })
         .collect()
-}
-
-/// The page must list the checks that these tests make fail, with the same remedies.
-#[test]
-fn operations_rst_lists_each_cause() {
-    // Not in the tables above: the program queries devices only on its own machine, and the
-    // signature and the links have separate tests.
-    let own = [
-        ("", "", "extended", "make the link again"),
-        ("", "", "signature", SIGN),
-        ("", "", "links", "systemctl enable"),
-    ];
-    let page = documented();
-    let mut seen = BTreeSet::new();
-
-    let missing = MISSING
-        .iter()
-        .map(|(path, check, remedy)| (*path, "", *check, *remedy));
-
-    for (_, _, check, remedy) in CAUSES.iter().copied().chain(own).chain(missing) {
-        let documented = page.get(check).map_or("", String::as_str);
-        assert!(documented.contains(remedy), "{check}: {remedy}");
-        seen.insert(check.to_owned());
-    }
-    assert_eq!(page.into_keys().collect::<BTreeSet<_>>(), seen);
 }
