@@ -6,8 +6,11 @@
 //! READ. The ways take turns, a slice of the message each, so that other load of the machine
 //! affects all ways alike. The output is the ratio of their medians to that of the loop in C.
 
-// The module uses more of these.
+#[cfg(target_arch = "x86_64")]
+#[path = "../../../../drivers/infiniband/ulp/mkey/backend/assembly.rs"]
+mod assembly;
 mod buffer;
+// The module uses more of these.
 #[allow(dead_code)]
 #[path = "../../../../drivers/infiniband/ulp/mkey/backend/copy_places.rs"]
 mod copy_places;
@@ -19,6 +22,8 @@ mod fetch;
 #[allow(dead_code)]
 #[path = "../../../../drivers/infiniband/ulp/mkey/backend/moved.rs"]
 mod moved;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod once;
 mod places;
 mod racing;
 mod turns;
@@ -311,8 +316,8 @@ mod tests {
     /// and backwards, compared with a copy of single bytes.
     #[test]
     fn rows_are_copied() {
-        let source: Vec<u8> = (0..10_000u32).map(|i| (i * 7 + i / 256) as u8).collect();
-        for len in 1..=300usize {
+        let source: Vec<u8> = (0..20_000u32).map(|i| (i * 7 + i / 256) as u8).collect();
+        for len in (1..=300usize).chain([320, 383, 384, 448, 511, 512, 513]) {
             let step = len as isize;
             for (to_step, from_step) in [
                 (step, 2 * step),
@@ -322,9 +327,9 @@ mod tests {
                 (-1, 0),
                 (0, -3),
             ] {
-                for count in [0, 1, 2, 9] {
-                    let (mut seen, mut wanted) = (vec![0u8; 10_000], vec![0u8; 10_000]);
-                    let (to, from) = (3001isize, 4000isize);
+                for count in [0, 1, 2, 3, 4, 9] {
+                    let (mut seen, mut wanted) = (vec![0u8; 20_000], vec![0u8; 20_000]);
+                    let (to, from) = (6001isize, 8000isize);
                     for i in 0..count as isize {
                         for byte in 0..step {
                             wanted[(to + i * to_step + byte) as usize] =
@@ -339,11 +344,35 @@ mod tests {
                         at: source[from as usize..].as_ptr(),
                         step: from_step,
                     };
-                    // SAFETY: No piece begins more than 9 * 601 bytes from these places, and none
+                    // SAFETY: No piece begins more than 9 * 1026 bytes from these places, and none
                     // ends outside of the vectors, as the copy above shows.
                     unsafe { copy_row(to, from, len, count) };
                     assert!(seen == wanted, "{len} {to_step} {from_step} {count}");
                 }
+            }
+        }
+    }
+
+    /// A program may wait for a byte and then write it. So each byte of a piece of a common size is
+    /// written once.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn bytes_are_written_once() {
+        let source = [1u8; 4 * 512];
+        for len in [
+            1, 2, 4, 8, 16, 20, 24, 32, 40, 48, 56, 64, 80, 96, 128, 192, 256, 512usize,
+        ] {
+            for count in [1, 2, 4] {
+                let writes = once::writes(count * len, |to| {
+                    let step = len as isize;
+                    let (to, at) = (Pieces { at: to, step }, source.as_ptr());
+                    // SAFETY: Both have `count` pieces of `len` bytes.
+                    unsafe { copy_row(to, Pieces { at, step }, len, count) };
+                });
+                assert!(
+                    writes.iter().all(|times| *times == 1),
+                    "{len} {count} {writes:?}"
+                );
             }
         }
     }
