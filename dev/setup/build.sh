@@ -97,21 +97,32 @@ build_dir() { # DIR [ARG]...
 	CARGO_TARGET_DIR=$TOP/out/cargo inroot make -C "$TOP/$d" O="$TOP/out/user" "$@"
 }
 
-# The first ones take most of the time, and need no kernel. The set-up of a kernel leaves a
-# processor idle at times, so another process builds them beside it. An error there occurs
-# again when all of them are built, and is reported then.
+# The first ones take most of the time, and need no kernel. The set-up of a kernel and the
+# build of the module leave a processor idle at times, so another process builds them then,
+# at a low priority. An error there occurs again when all of them are built, and is reported then.
 EARLY_DIRS=(tools/lib/ibmkey tools/lib/ibmkey-mlx5dv tools/lib/ibmkey-mpi tools/mkeyctl samples)
 build_early() {
 	local d
+	lock_tree
+	# The build of the module takes the tree's lock.
+	take_lock "$(early_lock)" "building in $TOP"
 	mkdir -p "$TOP/out/user"
 	crates_take crates "$TOP/out/cargo"
 	for d in "${EARLY_DIRS[@]}"; do
 		build_dir "$d"
 	done
 }
+early_lock() { printf '%s/out/early.lock' "$TOP"; }
+# The lock ends with the shell that waits.
+wait_for_early() {
+	local fd
+	exec {fd}>"$(early_lock)"
+	flock "$fd"
+}
 EARLY_PID=
+# It may have ended, and another process may have its number.
 stop_early() {
-	[[ -z $EARLY_PID ]] || kill -TERM -- "-$EARLY_PID" 2>/dev/null || true
+	[[ -z $EARLY_PID ]] || ! jobs -rp | grep -qx "$EARLY_PID" || kill -TERM -- "-$EARLY_PID" 2>/dev/null || true
 }
 start_early() { # STAGE
 	# Only while a kernel is made that takes a while, and the tree is new.
@@ -122,13 +133,14 @@ start_early() { # STAGE
 	trap 'stop_step; stop_early' EXIT
 	set -m
 	# It would keep the lock of the cache.
-	"$TOP/dev/setup/setup" early "$1" </dev/null >/dev/null 2>&1 {LOCK_FD}>&- &
+	nice -n 10 "$TOP/dev/setup/setup" early "$1" </dev/null >/dev/null 2>&1 {LOCK_FD}>&- &
 	EARLY_PID=$!
 	set +m
 }
 
 build_user() {
 	local d
+	wait_for_early
 	mkdir -p "$TOP/out/user"
 	# Remove what has changed since: make rebuilds missing files only.
 	[[ ! -s $(user_stamp).files ]] || tree_files out/user | LC_ALL=C comm -13 "$(user_stamp).files" - |

@@ -64,7 +64,9 @@ qemu_args() {
 	done
 	# QEMU need not translate code again if its address stays the same: without random
 	# addresses mkey_matrix takes half as long under emulation.
-	[[ $accel == kvm ]] || append+=" nokaslr norandmaps"
+	# Each time that Linux sets a timer of high resolution, QEMU wakes another thread: a quarter of
+	# the time of mkey_matrix.
+	[[ $accel == kvm ]] || append+=" nokaslr norandmaps highres=off"
 	# An emulated processor may run code that another one is patching. Linux patches
 	# while it boots, so the second processor starts later (guest/boot).
 	[[ $accel == kvm ]] || ((VM_CPUS == 1)) || append+=" maxcpus=1"
