@@ -103,6 +103,24 @@ static bool slow_occupied(unsigned int number)
 	return !access(path, F_OK);
 }
 
+/*
+ * Makes the accesses to two adjacent pages two requests. The block layer would merge the second
+ * into the first, if that has not left the queue yet.
+ */
+static bool slow_separate(unsigned int number)
+{
+	char path[48];
+	bool done;
+	int fd;
+
+	snprintf(path, sizeof(path), "/sys/block/nbd%u/queue/nomerges", number);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	done = fd >= 0 && write(fd, "2", 1) == 1;
+	if (fd >= 0)
+		close(fd);
+	return done;
+}
+
 /* attaches the first unused device */
 static int slow_attach(struct mkt_slow *slow)
 {
@@ -117,7 +135,8 @@ static int slow_attach(struct mkt_slow *slow)
 			return errno;
 		if (slow_occupied(i))
 			errno = EBUSY;
-		else if (!ioctl(slow->fd, NBD_SET_BLKSIZE, (unsigned long)SLOW_BLOCK) &&
+		else if (slow_separate(i) &&
+			 !ioctl(slow->fd, NBD_SET_BLKSIZE, (unsigned long)SLOW_BLOCK) &&
 			 !ioctl(slow->fd, NBD_SET_SIZE_BLOCKS,
 				(unsigned long)(slow->size / SLOW_BLOCK)) &&
 			 !ioctl(slow->fd, NBD_SET_SOCK, slow->socket[0]))
@@ -243,5 +262,8 @@ int mkt_slow_wait(struct mkt_slow *slow, unsigned int count)
 		waiting += queued / sizeof(struct nbd_request);
 		pthread_mutex_unlock(&slow->lock);
 	}
-	return waiting < count ? ETIMEDOUT : 0;
+	if (waiting >= count)
+		return 0;
+	mkt_diag("%u instead of %u requests for pages wait", waiting, count);
+	return ETIMEDOUT;
 }
