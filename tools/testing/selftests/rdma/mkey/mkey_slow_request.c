@@ -12,7 +12,7 @@ TEST_F(slow_request, binds_an_unbound_key_at_once)
 
 	ASSERT_EQ(0, slow_begin(self));
 	EXPECT_EQ(0, ibmkey_post_bind(qp->qp, &wr, 2, IBV_SEND_SIGNALED));
-	for (tries = 0; tries < MKT_STALL_PAUSES / 4 && slow_bound(self) != NEW; tries++)
+	for (tries = 0; tries < MKT_STALL_PAUSES && slow_bound(self) != NEW; tries++)
 		usleep(1000);
 	EXPECT_EQ(NEW, slow_bound(self));
 	mkt_slow_hold(&self->slow, false);
@@ -133,7 +133,7 @@ TEST_F(slow_request, an_unbind_waits_for_no_later_binding)
 	EXPECT_TRUE(slow_sleeps(thread));
 	EXPECT_EQ(0, slow_replace(self, pair[1], low, PAGE, 2));
 	mkt_slow_pass(&self->slow);
-	for (tries = 0; tries < MKT_STALL_PAUSES / 4 && atomic_load(&thread->running); tries++)
+	for (tries = 0; tries < MKT_STALL_PAUSES && atomic_load(&thread->running); tries++)
 		usleep(1000);
 	EXPECT_FALSE(atomic_load(&thread->running));
 	mkt_slow_hold(&self->slow, false);

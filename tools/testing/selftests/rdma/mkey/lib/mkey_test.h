@@ -171,8 +171,11 @@ static inline size_t mkt_mtu_bytes(enum ibv_mtu mtu)
  * machine the slowest of all takes a tenth of it.
  */
 #define MKT_STALL_SECONDS 180
-/* pauses of a millisecond: so many or more seconds */
-#define MKT_STALL_PAUSES (MKT_STALL_SECONDS * 1000)
+/*
+ * Pauses of a millisecond. Each takes 4 in an emulated guest, which has no timers of high
+ * resolution.
+ */
+#define MKT_STALL_PAUSES (MKT_STALL_SECONDS * 250)
 
 /* wr.c: work requests */
 
