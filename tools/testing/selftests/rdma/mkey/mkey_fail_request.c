@@ -14,7 +14,7 @@
 #define PARAMETERS "/sys/module/" MODULE "/parameters/"
 #define MODULE_FILE "tools/testing/selftests/rdma/mkey/test_modules/" MODULE ".ko"
 #define SYMBOL "ib_mkey_rxe_bind_mkey"	/* executes a request */
-#define ROOM 16384
+#define ROOM (64 * 1024)	/* 200 blocks of three dimensions take 17 KiB */
 
 FIXTURE(fail_request)
 {
