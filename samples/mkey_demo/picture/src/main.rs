@@ -24,8 +24,10 @@ use std::{
 };
 
 use clap::{
-    Parser,
-    Subcommand, //
+    value_parser,
+    Arg,
+    ArgMatches,
+    Command, //
 };
 use image::{
     codecs::{
@@ -49,55 +51,69 @@ use image::{
 const MAX_SIDE: u32 = 16 << 10;
 const MAX_PIXELS: u64 = 16 << 20;
 
-#[derive(Parser)]
-#[command(
-    name = "mkey_picture",
-    about = "Reads, writes and shows the pictures of mkey_demo"
-)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
+// Without clap's macros, whose crates take longer to build than this program.
+fn command_line() -> Command {
+    let file = |help: &'static str| {
+        Arg::new("file")
+            .value_name("FILE")
+            .help(help)
+            .required(true)
+            .value_parser(value_parser!(PathBuf))
+    };
+
+    Command::new("mkey_picture")
+        .about("Reads, writes and shows the pictures of mkey_demo")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(
+            Command::new("read")
+                .about(
+                    "Read a PNG, JPEG or PNM picture, and write it as PPM (P6) to standard output",
+                )
+                .arg(file("File with the picture")),
+        )
+        .subcommand(
+            Command::new("png")
+                .about("Read a PPM picture from standard input, and write it as PNG")
+                .arg(file("File to write")),
+        )
+        .subcommand(
+            Command::new("show")
+                .about("Draw a picture in the terminal, by half blocks in 24-bit colour")
+                .arg(file("File with the picture"))
+                .arg(
+                    Arg::new("columns")
+                        .long("columns")
+                        .value_name("COLUMNS")
+                        .help("Characters in one row, at most")
+                        .default_value("80")
+                        .value_parser(value_parser!(u32)),
+                ),
+        )
 }
 
-#[derive(Subcommand)]
-enum Command {
-    /// Read a PNG, JPEG or PNM picture, and write it as PPM (P6) to standard output
-    Read {
-        /// File with the picture
-        file: PathBuf,
-    },
-    /// Read a PPM picture from standard input, and write it as PNG
-    Png {
-        /// File to write
-        file: PathBuf,
-    },
-    /// Draw a picture in the terminal, by half blocks in 24-bit colour
-    Show {
-        /// File with the picture
-        file: PathBuf,
-        /// Characters in one row, at most
-        #[arg(long, default_value = "80")]
-        columns: u32,
-    },
+fn run(command: &str, arguments: &ArgMatches, file: &Path) -> Result<(), Box<dyn Error>> {
+    match command {
+        "read" => load(file).and_then(|image| write_ppm(&image)),
+        "png" => read_ppm().and_then(|image| write_png(&image, file)),
+        _ => {
+            let columns = arguments.get_one("columns").copied().unwrap_or(80);
+            load(file).and_then(|image| show(&image, columns))
+        }
+    }
 }
 
 fn main() -> ExitCode {
-    let (file, result) = match Cli::parse().command {
-        Command::Read { file } => (
-            file.clone(),
-            load(&file).and_then(|image| write_ppm(&image)),
-        ),
-        Command::Png { file } => (
-            file.clone(),
-            read_ppm().and_then(|image| write_png(&image, &file)),
-        ),
-        Command::Show { file, columns } => (
-            file.clone(),
-            load(&file).and_then(|image| show(&image, columns)),
-        ),
+    let matches = command_line().get_matches();
+    // clap ends the program if there is no command or no file.
+    let Some((command, arguments)) = matches.subcommand() else {
+        return ExitCode::FAILURE;
+    };
+    let Some(file) = arguments.get_one::<PathBuf>("file") else {
+        return ExitCode::FAILURE;
     };
 
-    match result {
+    match run(command, arguments, file) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Some decoders say why on several lines.
