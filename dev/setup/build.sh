@@ -53,7 +53,7 @@ build_module() {
 	local out=$TOP/out/$K_ID/modules
 	mkdir -p "$out"
 	find "$CACHE"/bindgen-* -type f -mtime +30 -delete 2>/dev/null || true
-	inroot make -C "$(kernel_build)" M="$TOP" MO="$out" "${MODULE_MAKE[@]}" -j"$(nproc)" modules
+	inroot make -C "$(kernel_build)" M="$TOP" MO="$out" "${MODULE_MAKE[@]}" ${MODULES:+MKEY_ALONE=1} -j"$(nproc)" modules
 	local ko=$out/drivers/infiniband/ulp/mkey/ib_mkey.ko deps
 	# Lets modprobe find the module in this directory.
 	deps=$(inroot modinfo -F depends "$ko" | tr , ' ')
@@ -63,22 +63,29 @@ build_module() {
 	EOF
 }
 
+# MODULES=-alone: without the modules of the samples and of the selftests. What is built
+# then has another stamp. All of them will do, too.
+MODULES=
 module_stamp() { printf '%s/out/%s/.module' "$TOP" "$K_ID"; }
-module_key() {
-	printf '%s-%s-%s' "$(kernel_build)" "$(stat -c %Y "$(kernel_build)/Module.symvers")" \
-		"$(tree_key Kbuild scripts drivers include rust samples tools/testing/selftests/rdma/mkey/test_modules)"
+module_key() { # MODULES
+	local dirs=(Kbuild scripts drivers include rust)
+	[[ $1 == -alone ]] || dirs+=(samples tools/testing/selftests/rdma/mkey/test_modules)
+	printf '%s-%s-%s' "$(kernel_build)" "$(stat -c %Y "$(kernel_build)/Module.symvers")" "$(tree_key "${dirs[@]}")"
 }
+module_has_stamp() { [[ $(cat "$(module_stamp)$1" 2>/dev/null) == "$(module_key "$1")" ]]; }
 module_is_built() {
-	built_here && [[ -f $TOP/out/$K_ID/modules/modprobe.conf && $(cat "$(module_stamp)" 2>/dev/null) == "$(module_key)" ]]
+	built_here && [[ -f $TOP/out/$K_ID/modules/modprobe.conf ]] || return 1
+	module_has_stamp '' || { [[ -n $MODULES ]] && module_has_stamp "$MODULES"; }
 }
+module_is_done() { printf '%s' "$1" >"$(module_stamp)$MODULES"; } # KEY
 
 setup_module() {
 	local key
 	! module_is_built || return 0
-	key=$(module_key)
+	key=$(module_key "$MODULES")
 	module_make_args
 	step "module-$K_ID" "Module ib_mkey for $K_ID" "1 min" build_module
-	printf '%s' "$key" >"$(module_stamp)"
+	module_is_done "$key"
 }
 
 # Directories with a Makefile that installs into O=; each comes after those it needs.
@@ -87,14 +94,13 @@ USER_DIRS=(tools/lib/ibmkey tools/lib/ibmkey-mlx5dv tools/lib/ibmkey-mpi tools/p
 # All that make demo needs; the rest is built when another command needs it.
 DEMO_DIRS=(tools/lib/ibmkey samples)
 
-# Which samples to build.
-SAMPLES=all
+# Which target of each directory to build; the directories of DEMO_DIRS have demo, too.
+USER_TARGET=all
 
 build_dir() { # DIR [ARG]...
 	local d=$1
 	shift
-	[[ $d != samples ]] || set -- "$@" "$SAMPLES"
-	CARGO_TARGET_DIR=$TOP/out/cargo inroot make -C "$TOP/$d" O="$TOP/out/user" "$@"
+	CARGO_TARGET_DIR=$TOP/out/cargo inroot make -C "$TOP/$d" O="$TOP/out/user" "$@" "$USER_TARGET"
 }
 
 # The first ones take most of the time, and need no kernel. The set-up of a kernel and the
@@ -193,10 +199,10 @@ setup_module_and_user() {
 		return
 	fi
 	setup_rdma_core
-	module=$(module_key) user=$(user_sources)
+	module=$(module_key "$MODULES") user=$(user_sources)
 	module_make_args
 	step "build-$K_ID" "Module ib_mkey for $K_ID; libraries, tools, samples and selftests" "1-2 min" build_all
-	printf '%s' "$module" >"$(module_stamp)"
+	module_is_done "$module"
 	user_is_done "$user"
 }
 
@@ -215,10 +221,10 @@ setup_demo() {
 		step user "Library, demonstration and samples" "1 min" build_user
 	else
 		local module
-		module=$(module_key)
+		module=$(module_key "$MODULES")
 		module_make_args
 		step "build-$K_ID" "Module ib_mkey for $K_ID; library, demonstration and samples" "1-2 min" build_all
-		printf '%s' "$module" >"$(module_stamp)"
+		module_is_done "$module"
 	fi
 	demo_key >"$(demo_stamp)"
 }

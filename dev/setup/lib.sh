@@ -81,7 +81,7 @@ built_here() { [[ $(cat "$TOP/out/.path" 2>/dev/null) == "$TOP" ]]; }
 forget_moved() {
 	! built_here || return 0
 	[[ ! -d $TOP/out/user ]] || say "This tree was moved or copied after it was built; building it again."
-	rm -rf "$TOP"/out/{user,.user,.user.files,.demo} "$TOP"/out/*/.module
+	rm -rf "$TOP"/out/{user,.user,.user.files,.demo} "$TOP"/out/*/.module{,-alone}
 	printf '%s\n' "$TOP" >"$TOP/out/.path"
 }
 
