@@ -13,39 +13,7 @@
 
 inroot() { "$TOP/dev/setup/inroot" "$@"; }
 
-# --- packages and source -----------------------------------------------------
-
-# Chooses the version of series $1: the pinned one if it is on the mirror, otherwise
-# the newest, with a warning that ib_mkey was not tried with it.
-resolve_version() {
-	local series=$1 pinned=${PINNED_VERSION[$1]} newest found
-	found=$(inroot apt-cache pkgnames "linux-modules-$series." |
-		sed -n "s/^linux-modules-\($series\.[0-9]*\)+deb13-amd64$/\1/p" | sort -V)
-	if grep -qxF "$pinned" <<<"$found"; then
-		newest=$pinned
-	else
-		newest=$(tail -n 1 <<<"$found")
-		[[ -n $newest ]] || die "the mirror has no linux-modules package of the $series series in $SUITE-backports"
-		warn "Linux $pinned, which ib_mkey was tried with, is gone from the mirror; taking $newest instead"
-	fi
-	printf '%s' "$newest" >"$CACHE/version-$series"
-}
-
-# deb_version PACKAGE VERSION: the package's revision of that upstream version.
-deb_version() {
-	inroot apt-cache madison "$1" | awk -F'|' -v v="$2-" '{ gsub(/ /, "", $2) } index($2, v) == 1 { print $2; exit }'
-}
-
-# download DIR PACKAGE[=VERSION]...: fetch packages into DIR, verified by apt.
-download() {
-	local dir=$1
-	shift
-	mkdir -p "$dir"
-	(cd "$dir" && inroot apt-get download -o APT::Sandbox::User=root "$@") && return
-	echo "The package lists may be out of date; updating them."
-	inroot -w apt-get update
-	(cd "$dir" && inroot apt-get download -o APT::Sandbox::User=root "$@")
-}
+# --- source --------------------------------------------------------------------
 
 source_dir() { printf '%s/source-%s' "$CACHE" "$K_VERSION"; }
 
@@ -53,17 +21,22 @@ source_dir() { printf '%s/source-%s' "$CACHE" "$K_VERSION"; }
 SOURCE_FILES=(-name '*.[chS]' -o -name '*.rs' -o -name 'Kconfig*' -o -name 'Makefile*')
 
 make_source() {
-	local dir=$1 tmp=$1.tmp version
+	local dir=$1 tmp=$1.tmp package
 	rm -rf "$tmp"
 	mkdir -p "$tmp/deb"
-	version=$(deb_version "linux-source-$K_SERIES" "$K_VERSION")
-	[[ -n $version ]] || { echo "no linux-source-$K_SERIES of version $K_VERSION"; return 1; }
-	download "$tmp/deb" "linux-source-$K_SERIES=$version"
+	package=$(source_package)
+	download "$tmp/deb" "$package"
 	dpkg-deb --fsys-tarfile "$tmp"/deb/*.deb | tar -xO --wildcards './usr/src/linux-source-*.tar.xz' |
 		xz -dc -T0 | tar -x -C "$tmp" --strip-components=1
 	rm -rf "$tmp/deb" "$dir"
 	mv "$tmp" "$dir"
 	record "$dir" "${SOURCE_FILES[@]}"
+}
+
+# The source that was fetched beside the builder root, or else a new one.
+finish_source() {
+	wait_for_prefetch
+	is_complete "$1" "${SOURCE_FILES[@]}" || make_source "$1"
 }
 
 patched_source_dir() { printf '%s-rxe-%s' "$(source_dir)" "$(patches_key)"; }
@@ -223,9 +196,12 @@ setup_kdir() {
 setup_source() {
 	local src
 	[[ -z ${KSRC-} ]] || return 0
+	settle_version
 	src=$(source_dir)
-	is_complete "$src" "${SOURCE_FILES[@]}" ||
-		step source "Kernel source: Linux $K_VERSION, downloaded from Debian and unpacked" "30-60 s" make_source "$src"
+	if ! is_complete "$src" "${SOURCE_FILES[@]}"; then
+		setup_lists
+		step source "Kernel source: Linux $K_VERSION, downloaded from Debian and unpacked" "30-60 s" finish_source "$src"
+	fi
 	((${#K_PATCHES[@]})) || return 0
 	src=$(patched_source_dir)
 	is_complete "$src" "${SOURCE_FILES[@]}" ||
@@ -238,10 +214,7 @@ setup_kernel() {
 		setup_kdir
 		return
 	fi
-	if [[ -z ${KSRC-} && ! -s $CACHE/version-$K_SERIES ]]; then
-		resolve_version "$K_SERIES"
-		select_kernel
-	fi
+	settle_version
 	dir=$(kernel_dir)
 	if is_complete "$dir" "${KERNEL_FILES[@]}"; then
 		[[ -n ${KSRC-} ]] && is_newer "$dir.record" "$KSRC" || return 0
@@ -251,6 +224,7 @@ setup_kernel() {
 	src=${KSRC:-$(source_dir)}
 	((${#K_PATCHES[@]} == 0)) || src=$(patched_source_dir)
 	setup_source
+	[[ $K_FLAVOUR != stock ]] || setup_lists
 	# Other set-ups of other kernels can run meanwhile.
 	take_lock "$dir.lock" "making $K_ID"
 	if ((LOCK_WAITED)) && is_complete "$dir" "${KERNEL_FILES[@]}"; then

@@ -125,23 +125,13 @@ wait_for_early() {
 	exec {fd}>"$(early_lock)"
 	flock "$fd"
 }
-EARLY_PID=
-# It may have ended, and another process may have its number.
-stop_early() {
-	[[ -z $EARLY_PID ]] || ! jobs -rp | grep -qx "$EARLY_PID" || kill -TERM -- "-$EARLY_PID" 2>/dev/null || true
-}
 start_early() { # STAGE
 	# Only while a kernel is made that takes a while, and the tree is new.
 	[[ $K_FLAVOUR != kdir && ! -e $(kernel_dir).record && ! -e $(user_stamp) ]] || return 0
 	# It cannot ask for a password.
 	(($(id -u) == 0)) || sudo -n true 2>/dev/null || return 0
 	say "Meanwhile: ${EARLY_DIRS[*]} (log: out/log/early.log)"
-	trap 'stop_step; stop_early' EXIT
-	set -m
-	# It would keep the lock of the cache.
-	nice -n 10 "$TOP/dev/setup/setup" early "$1" </dev/null >/dev/null 2>&1 {LOCK_FD}>&- &
-	EARLY_PID=$!
-	set +m
+	background nice -n 10 "$TOP/dev/setup/setup" early "$1" >/dev/null 2>&1
 }
 
 build_user() {

@@ -13,11 +13,12 @@ KEYRING_SHA256=9ea7778e443144ca490668737a8ab22dd3e748bb99e805e22ec055abeb3c7fac
 fetch() { /usr/lib/apt/apt-helper download-file "$1" "$2" >/dev/null 2>&1; }
 
 # The mirror that the host's own apt uses, when it is a Debian one and has the
-# suite and its backports; else the public one. Sets MIRROR and SECURITY.
+# suite and its backports; else the public one. Sets MIRROR and SECURITY, once.
+MIRROR=''
 find_mirror() {
 	local site label tmp sites
+	[[ -z $MIRROR ]] || return 0
 	tmp=$(mktemp -d)
-	MIRROR=''
 	SECURITY=''
 	# shellcheck disable=SC2016 # apt expands these
 	sites=$(apt-get indextargets --format '$(SITE) $(ORIGIN) $(LABEL)' 'Created-By: Packages' 2>/dev/null |
@@ -85,11 +86,12 @@ make_root() {
 # The files that show whether the root is complete: all that packages installed.
 ROOT_FILES=(-path './usr/*' -not -name '*.pyc')
 
-setup_root() {
+setup_root() { # STAGE
 	local dir
 	dir=$(root_dir)
 	is_complete "$dir" "${ROOT_FILES[@]}" && [[ -s $dir.toolchain ]] && return
 	find_mirror
+	start_prefetch "$1"
 	step builder-root "Builder root: Debian $SUITE with compilers, Rust and RDMA tools from $MIRROR" "1-3 min" \
 		make_root "$dir"
 }

@@ -174,5 +174,7 @@ kernel_dir() {
 
 # shellcheck source=dev/setup/builder-root.sh
 source "$TOP/dev/setup/builder-root.sh"
+# shellcheck source=dev/kernel/packages.sh
+source "$TOP/dev/kernel/packages.sh"
 # shellcheck source=dev/kernel/kernel.sh
 source "$TOP/dev/kernel/kernel.sh"

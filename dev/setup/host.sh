@@ -64,7 +64,8 @@ check_space() {
 	src=${KSRC:-$(source_dir)}
 	[[ -f $(root_dir).record ]] || { mb=$((mb + 3400)); min=$((min + 2)); }
 	if [[ $stage != root && $stage != user && $stage != sphinx && $K_FLAVOUR != kdir && ! -f $dir.record ]]; then
-		[[ -d $src ]] || { mb=$((mb + 2000)); min=$((min + 1)); }
+		# The source is fetched beside the builder root, if that is made, too.
+		[[ -d $src ]] || { mb=$((mb + 2000)); ((min > 0)) || min=1; }
 		case $K_FLAVOUR in
 		stock) mb=$((mb + 900)); min=$((min + 3)) ;;
 		custom) mb=$((mb + 1000)); min=$((min + 12)) ;;

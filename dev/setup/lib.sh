@@ -165,7 +165,29 @@ stop_step() {
 	(($(id -u) == 0)) || sudo -n kill -TERM -- "-$STEP_PID" 2>/dev/null || true
 	STEP_PID=
 }
-trap 'stop_step' EXIT
+
+# background COMMAND...: runs it beside the steps. It ends with this process at the latest.
+BACKGROUND=()
+background() {
+	set -m
+	(
+		set -e
+		trap - EXIT INT TERM HUP
+		# It would keep the lock.
+		[[ -z ${LOCK_FD-} ]] || exec {LOCK_FD}>&-
+		"$@"
+	) </dev/null &
+	BACKGROUND+=($!)
+	set +m
+}
+stop_background() {
+	local pid
+	for pid in "${BACKGROUND[@]}"; do
+		# It may have ended, and another process may have its number.
+		! jobs -rp | grep -qx "$pid" || kill -TERM -- "-$pid" 2>/dev/null || true
+	done
+}
+trap 'stop_step; stop_background' EXIT
 trap 'say ""; say "Interrupted; the same command continues from here."; exit 130' INT TERM HUP
 
 # step NAME "what it does" "how long" command...: run command in a subshell

@@ -9,6 +9,16 @@ SPHINX_PACKAGES=(python3-sphinx)
 
 sphinx_dir() { printf '%s/sphinx-%s' "$CACHE" "$({ root_key; printf '%s\n' "${SPHINX_PACKAGES[@]}"; recipe make_sphinx; } | hash_of)"; }
 
+# root_download DIR PACKAGE=VERSION...: by the apt of the builder root, which knows all of the suite.
+root_download() {
+	local dir=$1
+	shift
+	(cd "$dir" && inroot apt-get download -o APT::Sandbox::User=root "$@") && return
+	echo "The package lists may be out of date; updating them."
+	inroot -w apt-get update
+	(cd "$dir" && inroot apt-get download -o APT::Sandbox::User=root "$@")
+}
+
 make_sphinx() {
 	local dir=$1 tmp=$1.tmp deb
 	local -a needs
@@ -18,7 +28,7 @@ make_sphinx() {
 	mapfile -t needs < <(inroot apt-get -s -o APT::Sandbox::User=root install --no-install-recommends "${SPHINX_PACKAGES[@]}" |
 		awk '$1 == "Inst" { sub(/^\(/, "", $3); print $2 "=" $3 }')
 	((${#needs[@]} > 0)) || { echo "apt names no packages to install"; return 1; }
-	download "$tmp/deb" "${needs[@]}"
+	root_download "$tmp/deb" "${needs[@]}"
 	for deb in "$tmp"/deb/*.deb; do dpkg-deb -x "$deb" "$tmp/root"; done
 	# Debian's packages look for their data under /usr/share.
 	grep -rlZ --include='*.py' "'/usr/share/" "$tmp/root" | xargs -0 sed -i "s,'/usr/share/\(docutils\|sphinx\),'$dir/usr/share/\1,"
