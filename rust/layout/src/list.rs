@@ -149,7 +149,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         Self { entries, length }
     }
 
-    /// Makes a list without bytes, to be [refilled](Self::refill).
+    /// Makes a list without bytes, to be [refilled](Self::refill). `entries` must be empty.
     pub const fn unfilled(entries: S) -> Self {
         Self { entries, length: 0 }
     }
@@ -158,11 +158,13 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::new`]. The list has no bytes then.
+    /// Those of [`Self::new`]. Neither the list nor an entry has bytes then.
     pub fn refill(&mut self, fill: impl FnOnce(&mut S)) -> Result<(), Error> {
         self.length = 0;
         fill(&mut self.entries);
-        self.length = segments::place(&mut self.entries)?;
+        let placed = segments::place(&mut self.entries);
+        // Some methods find a place by the entries alone.
+        self.length = placed.inspect_err(|_| self.entries.fill(Entry::default()))?;
         Ok(())
     }
 

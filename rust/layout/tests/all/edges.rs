@@ -61,6 +61,14 @@ fn list_refilled() {
         // A list that was refused has no bytes.
         assert_eq!(list.length(), length.unwrap_or(0));
         assert_eq!(list.runs(0, list.length() + 1).err(), Some(Error::Range));
+        // Nor has any of its entries, which these methods read without the length.
+        for at in [0, 3, MAX - 1] {
+            let is_in = at < list.length();
+            assert!(is_in || list.rest(at).is_none(), "{fill:?} {at}");
+            assert!(is_in || list.resolve(at, 1).is_err(), "{fill:?} {at}");
+        }
+        assert_eq!(list.rest(0).is_some(), result.is_ok());
+        assert_eq!(list.resolve(0, 1).is_ok(), result.is_ok());
     }
     let runs: Vec<_> = list.runs(1, 2).unwrap().collect();
     assert_eq!(runs, [run(3, 1), run(5, 1)]);
