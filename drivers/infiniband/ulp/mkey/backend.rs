@@ -5,6 +5,7 @@
 //! | file | what |
 //! |---|---|
 //! | `backend/interface.rs` | the interface between a backend and the rest of the module |
+//! | `backend/leaf.rs` | the interface of the MRs that are the memory of leaves |
 //! | `backend/payload.rs`, `backend/copy_row.rs` | the bytes of a packet, and copies of rows |
 //! | `backend/moved.rs`, `backend/assembly.rs` | moves of small pieces |
 //! | `backend/copy_places.rs` | copies of pieces at places in any order |
@@ -24,6 +25,7 @@ mod copy_row;
 mod cut;
 mod fetch;
 pub(crate) mod interface;
+mod leaf;
 mod moved;
 mod payload;
 pub(crate) mod pins;
@@ -33,9 +35,8 @@ mod slot_value;
 
 use crate::kernel_ext::sync::racing;
 
-pub(crate) use interface::{
-    Backend, BaseMr, ClaimedMr, CopyPages, DriverWindow, LookedUp, MrRange,
-};
+pub(crate) use interface::{Backend, ClaimedMr, DriverWindow, LookedUp, MrRange};
+pub(crate) use leaf::{BaseMr, CopyPages};
 pub(crate) use payload::{Direction, Payload};
 
 /// The backend of every device that this build extends.

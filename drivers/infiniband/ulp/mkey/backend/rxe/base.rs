@@ -14,7 +14,7 @@ use super::{
 use crate::{
     backend::{
         cut::Cut,
-        interface::{BaseMr, CopyPages},
+        leaf::{BaseMr, CopyPages},
         payload::Payload,
     },
     bindings::{ib_mr_type_IB_MR_TYPE_DMA, page, virt_to_page},

@@ -13,7 +13,8 @@ use super::{
 };
 use crate::{
     backend::{
-        interface::{BaseMr, LookedUp, MrRange},
+        interface::{LookedUp, MrRange},
+        leaf::BaseMr,
         payload::Payload,
         pins::NoDereg,
     },
