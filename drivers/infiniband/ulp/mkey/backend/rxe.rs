@@ -7,7 +7,8 @@
 //! | `rxe/bindings.rs` | bindings of rxe's structures and of the C half |
 //! | `rxe/device.rs` | rxe's devices |
 //! | `rxe/claimed.rs` | rxe's MRs, and those that this module has claimed |
-//! | `rxe/base.rs`, `rxe/page_table.rs` | one of rxe's MRs: its rights, its pages, its atomics |
+//! | `rxe/base.rs` | one of rxe's MRs: its rights, its atomics |
+//! | `rxe/pages.rs`, `rxe/pinned.rs`, `rxe/page_table.rs` | its pages |
 //! | `rxe/scattered.rs`, `rxe/indexed.rs`, `rxe/records.rs`, `rxe/place.rs` | copies of pieces in many pages |
 //! | `rxe/find.rs` | the MR that an lkey names |
 //! | `rxe/fill.rs` | an MR over pages of the kernel |
@@ -39,6 +40,8 @@ mod indexed;
 mod mw;
 mod on_demand;
 mod page_table;
+mod pages;
+mod pinned;
 mod place;
 mod records;
 mod replacements;

@@ -20,7 +20,7 @@
 //!
 //! The page table and the memory of an MR (`umem`) are not accessed in this way. They are written
 //! before an MR becomes valid, and exchanged while no other thread has a reference to the MR
-//! (`rereg.rs`). Only code that keeps the MR from being mapped again reads them (`base.rs`).
+//! (`rereg.rs`). Only code that keeps the MR from being mapped again reads them (`pages.rs`, `page_table.rs`).
 
 use super::{
     bindings::{

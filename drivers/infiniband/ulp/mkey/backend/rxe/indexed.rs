@@ -8,11 +8,7 @@
 //! for a packet. If the blocks are so far apart that most are not in the cache, many of them are
 //! prefetched at a time.
 
-use super::{
-    base::{Pages, PAGE},
-    page_table::PageTable,
-    scattered::Access,
-};
+use super::{page_table::PageTable, pages::Pages, pinned::PAGE, scattered::Access};
 use crate::{
     backend::{
         copy_places::{copy_ahead, copy_each},

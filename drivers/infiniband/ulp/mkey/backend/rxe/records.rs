@@ -3,7 +3,7 @@
 //! The copy of records. A record is the pieces of several blocks in one repetition.
 
 use super::{
-    base::Pages,
+    pages::Pages,
     place::{Any, CopyPlace, Long, One, Short},
     scattered::{by_size, starts, steps, Access, Window},
 };

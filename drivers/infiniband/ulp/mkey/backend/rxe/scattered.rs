@@ -6,7 +6,8 @@
 //! outside of the mapped page. Otherwise, the page of each piece is looked up.
 
 use super::{
-    base::{copy_piece, Pages, PAGE},
+    pages::Pages,
+    pinned::{copy_piece, PAGE},
     place::{Any, CopyPlace, Long, One, Several, Short},
 };
 use crate::{
