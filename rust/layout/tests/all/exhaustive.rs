@@ -24,7 +24,8 @@
 //! part with `Walks`, all bytes are read from the start and from one other offset; in the others
 //! every range is read. That is with `MKEY_TEST_LONG=1`. Otherwise every range of one layout in
 //! seven is read where the ranges take most of the time, `two_blocks_of_three_dims` has every pair
-//! of strides with a quarter of the counts, and `all_together` draws less.
+//! of strides with a quarter of the counts, and `all_together` draws less. `MKEY_TEST_QUICK=1` leaves
+//! out two of three layouts where there are many.
 
 use crate::common::small::{long, Depth, Part, Tally, BLOCKS, DIMS};
 use crate::common::{check_access, check_shape, numbers, rows, Spec};
@@ -297,7 +298,8 @@ fn three_blocks() {
     }
     // Three steps down lead to address 3, so no single dimension causes a refusal.
     println!("three blocks: {} accepted", tally.accepted);
-    assert_eq!((tally.accepted, tally.refused), (25 * 8 * 4 * 512, 0));
+    let valid = tally.accepted + tally.left_out;
+    assert_eq!((valid, tally.refused), (25 * 8 * 4 * 512, 0));
 }
 
 #[test]
