@@ -48,10 +48,11 @@ qemu_args() {
 	# instructions byte by byte, and Linux would copy with them.
 	tcg)
 		if ((VM_ICOUNT)); then
-			QEMU_ARGS+=(-accel tcg,thread=single -icount shift=0 -cpu max,la57=off,-erms,-fsrm)
+			QEMU_ARGS+=(-accel tcg,thread=single -icount shift=0)
 		else
-			QEMU_ARGS+=(-accel tcg,thread=multi -cpu max,la57=off,-erms)
+			QEMU_ARGS+=(-accel tcg,thread=multi)
 		fi
+		QEMU_ARGS+=(-cpu max,la57=off,-erms,-fsrm)
 		;;
 	esac
 	for s in out err ctl; do
