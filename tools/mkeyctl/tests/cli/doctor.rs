@@ -254,9 +254,8 @@ fn the_doctor_finds_a_node_without_rights() {
     const OTHER_USER: u32 = 65534;
     let dir = machine("doctor-rights");
     let node = dir.0.join("dev/infiniband/uverbs0");
-    // Copy the program to a place where any user may run it.
-    let program = dir.0.join("mkeyctl");
-    std::fs::copy(env!("CARGO_BIN_EXE_mkeyctl"), &program).unwrap();
+    // Any user may run it there.
+    let program = dir.program("mkeyctl", env!("CARGO_BIN_EXE_mkeyctl").as_ref());
     let mode = |mode: u32| {
         std::fs::set_permissions(&node, std::fs::Permissions::from_mode(mode)).unwrap();
     };

@@ -8,6 +8,10 @@ mod doctor;
 
 use std::{
     io::Write,
+    path::{
+        Path,
+        PathBuf, //
+    },
     process::{
         Command,
         Output,
@@ -91,7 +95,7 @@ fn svg_goes_to_a_file() {
 }
 
 /// A directory with files. Dropping it removes them.
-struct Dir(std::path::PathBuf);
+struct Dir(PathBuf);
 
 impl Dir {
     fn new(name: &str) -> Self {
@@ -103,6 +107,16 @@ impl Dir {
     fn file(&self, name: &str, text: &str) -> &Self {
         std::fs::write(self.0.join(name), text).unwrap();
         self
+    }
+
+    /// Makes an executable copy of `from`. Another process writes it: a process that a parallel test
+    /// starts while this one has the copy open would have it open, too, and exec() would return ETXTBSY.
+    fn program(&self, name: &str, from: &Path) -> PathBuf {
+        let path = self.0.join(name);
+        let mut install = Command::new("install");
+        install.args(["-m", "755"]).args([from, &path]);
+        assert!(install.status().unwrap().success());
+        path
     }
 
     fn name(&self) -> &str {
@@ -172,14 +186,11 @@ rxe1    -      -    [kernel]  0      0      0
 
 /// Runs `mkeyctl stat` with an `rdma` program that prints `objects` or `counters`.
 fn stat(dir: &Dir, args: &[&str]) -> Output {
-    use std::os::unix::fs::PermissionsExt;
-
-    let rdma = dir.0.join("rdma");
     dir.file(
-        "rdma",
+        "script",
         "#!/bin/sh\nset -e\n[ \"$1\" = -j ]\nexec /bin/cat \"${0%/*}/$2\"\n",
     );
-    std::fs::set_permissions(&rdma, std::fs::Permissions::from_mode(0o755)).unwrap();
+    dir.program("rdma", &dir.0.join("script"));
     Command::new(env!("CARGO_BIN_EXE_mkeyctl"))
         .env("PATH", &dir.0)
         .args(["stat", "--debugfs", dir.name()])
