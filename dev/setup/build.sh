@@ -68,7 +68,7 @@ build_module() {
 MODULES=
 module_stamp() { printf '%s/out/%s/.module' "$TOP" "$K_ID"; }
 module_key() { # MODULES
-	local dirs=(Kbuild scripts drivers include rust)
+	local dirs=(Kbuild scripts drivers include rust/bindings rust/helpers rust/kernel rust/layout/src)
 	[[ $1 == -alone ]] || dirs+=(samples tools/testing/selftests/rdma/mkey/test_modules)
 	printf '%s-%s-%s' "$(kernel_build)" "$(stat -c %Y "$(kernel_build)/Module.symvers")" "$(tree_key "${dirs[@]}")"
 }
