@@ -25,7 +25,7 @@ shopt -s nullglob
 work=$(mktemp -d)
 trap 'rm -rf "$work" /tmp/first; remove_hosts' EXIT
 
-# Under emulation each process takes a tenth of a second, so what can be done by few is.
+# Under emulation each process takes 10 to 30 ms, so these functions start few.
 
 # blocks DIR PAGE...: writes each code block of page N to a file NUMBER.LANGUAGE in DIR/N
 blocks() {
