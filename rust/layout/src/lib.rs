@@ -35,8 +35,10 @@ mod dims;
 mod error;
 mod extent;
 mod flat;
+mod granularity;
 mod grid;
 mod indexed;
+mod indices;
 mod interleaved;
 mod list;
 mod list_walk;
@@ -50,6 +52,7 @@ mod scattered;
 #[cfg(test)]
 mod seek_tests;
 mod segments;
+mod shape;
 mod steps;
 mod work;
 
@@ -60,8 +63,10 @@ pub use self::dims::MAX_DIMS;
 pub use self::error::Error;
 pub use self::extent::{Extent, Reach};
 pub use self::flat::{flatten, flatten_all, Below, MAX_PARTS};
-pub use self::indexed::{AsIndexed, IndexSlice, Indexed, Indices, NoIndexed};
-pub use self::interleaved::{Block, Interleaved, Shape};
+pub use self::granularity::Granularity;
+pub use self::indexed::{AsIndexed, Indexed, NoIndexed};
+pub use self::indices::{IndexSlice, Indices};
+pub use self::interleaved::Interleaved;
 pub use self::list::{Entry, List};
 pub use self::listing::Listing;
 pub use self::moves::Moved;
@@ -70,7 +75,8 @@ pub use self::row::{Order, Row};
 pub use self::rows::{Cursor, Rows, Walker};
 pub use self::runs::{Run, Runs};
 pub use self::scattered::{Pieces, Places, Plane, Records, Scale, Scattered};
-pub use self::work::{units, Granularity, Level, Memory, Packet, PACKET};
+pub use self::shape::{Block, Shape};
+pub use self::work::{units, Level, Memory, Packet, PACKET};
 
 /// The layout that is bound to a key.
 ///

@@ -9,7 +9,7 @@
 use core::borrow::BorrowMut;
 use core::ops::DerefMut;
 
-use super::interleaved::Method;
+use super::shape::Method;
 use super::{
     AsIndexed, Block, Entry, Error, Extent, Granularity, Interleaved, Layout, List, Shape, MAX_DIMS,
 };
