@@ -8,6 +8,9 @@
 # before them; "..." matches anything. A block whose first line is a comment that begins with a path in /tmp/first is saved under that path. "make vm-run" runs its CMD
 # here, because this is the VM; "make setup" has been done.
 #
+# A block whose first line is a comment "From PATH." has lines of that file, as they are there. In the tutorial,
+# each block is one of these, so that no line of it is untested.
+#
 # A block whose first line begins with "host-a# " or "host-b# " is for two hosts, which are two network
 # namespaces here: eth0 with 192.0.2.1 and eth1 with 192.0.2.2. The commands of the hosts in one block run at the
 # same time.
@@ -131,6 +134,7 @@ both_hosts() {
 # The blocks of page N are in N/. Save the programs and find the commands.
 n=0 all=() dirs=()
 saves='^(/\*|#) (/tmp/first/[A-Za-z_.]*): '
+quotes='^(/\*|#) From ([A-Za-z_./]*)\.( \*/)?$'
 for page in "${pages[@]}"; do dirs+=("$work/$((++n))"); done
 mkdir "${dirs[@]}"
 blocks "$work" "${pages[@]}"
@@ -139,7 +143,13 @@ for page in "${pages[@]}"; do
 	n=$((n + 1))
 	for block in "$work/$n"/*.*; do
 		IFS= read -r first <"$block"
-		[[ ! $first =~ $saves ]] || all+=("$page:$block:${BASH_REMATCH[2]}")
+		if [[ $first =~ $saves ]]; then
+			all+=("$page:$block:${BASH_REMATCH[2]}")
+		elif [[ $first =~ $quotes ]]; then
+			all+=("$page:$block:from ${BASH_REMATCH[2]}")
+		elif [[ $block != *.console && $page == */tutorial.rst ]]; then
+			all+=("$page:$block:untested")
+		fi
 		[[ $block == *.console ]] || continue
 		if [[ $first == host-[ab]"# "* ]]; then
 			all+=("$page:$block:hosts")
@@ -153,7 +163,12 @@ for page in "${pages[@]}"; do
 	done
 done
 
+# A literal block has no language, so it is no block of those above.
+all+=("${pages[0]%/*}/Documentation/infiniband/mkey/tutorial.rst:literal:untested")
+
 saved() { mkdir -p "$(dirname "$2")" && cp "$1" "$2"; }
+quoted() { [[ $(<"$2") == *"$(sed 1d "$1")"* ]] || { echo "$2 has other lines"; return 1; }; }
+no_literal() { ! grep -nE '^[^.].*::$|^::$' "$1"; }
 
 [[ ${all[*]} != *:hosts* ]] || add_hosts || skip_all "no network namespaces"
 plan ${#all[@]}
@@ -162,6 +177,13 @@ for one in "${all[@]}"; do
 	if [[ $path == hosts ]]; then
 		IFS= read -r first <"$file"
 		check "${page##*/}: ${first//#/}" both_hosts "$file"
+	elif [[ $path == "from "* ]]; then
+		check "${page##*/}: the lines of ${path#from }" quoted "$file" "$tree/${path#from }"
+	elif [[ $path == untested && $file == literal ]]; then
+		check "${page##*/}: no literal block, whose lines no test runs" no_literal "$page"
+	elif [[ $path == untested ]]; then
+		IFS= read -r first <"$file"
+		check "${page##*/}: is tested: $first" false
 	elif [[ -n $path ]]; then
 		check "${page##*/}: save $path" saved "$file" "$path"
 	else
