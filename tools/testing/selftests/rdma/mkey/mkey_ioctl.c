@@ -257,57 +257,6 @@ TEST_F(ioctl, later_version)
 	EXPECT_EQ(EOPNOTSUPP, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 }
 
-/* an array of longer descriptions: as above, for each element of it */
-TEST_F(ioctl, later_version_many)
-{
-	static const uint32_t wrong[] = { 0, 1, 40, 47, 49, 64, 8192, UINT32_MAX };
-	const size_t size = sizeof(self->c.bind[0]), longer = size + 16;
-	struct ib_uverbs_attr *binds, *bind_size;
-	struct mkt_ioctl cmd;
-	unsigned int i, at;
-
-	mkt_command_build(&self->c, &cmd, BIND_MANY);
-	binds = mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_MANY_BINDS);
-	bind_size = mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_MANY_BIND_SIZE);
-	ASSERT_EQ(3 * size, binds->len);
-	for (i = 0; i < ARRAY_SIZE(wrong); i++) {
-		bind_size->data = wrong[i];
-		self->c.failed = 4711;
-		EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd))
-			TH_LOG("elements of %u bytes", wrong[i]);
-		EXPECT_EQ(3, self->c.failed);
-	}
-	bind_size->data = size;
-	binds->len += size;
-	EXPECT_EQ(EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-
-	binds->len = 3 * longer;
-	binds->data = (uintptr_t)self->c.bytes;
-	bind_size->data = longer;
-	memset(self->c.bytes, 0, sizeof(self->c.bytes));
-	for (i = 0; i < 3; i++)
-		memcpy(&self->c.bytes[i * longer], &self->c.bind[i], size);
-	EXPECT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-	for (i = 0; i < 3; i++) {
-		for (at = size; at < longer; at++) {
-			uint8_t *unknown = &self->c.bytes[i * longer + at];
-
-			*unknown = 1;
-			EXPECT_EQ(EOPNOTSUPP,
-				  mkt_ioctl_run(self->c.dev.ctx, &cmd));
-			EXPECT_EQ(i, self->c.failed);
-			*unknown = 0;
-		}
-	}
-	/* the last element of a size that leaves the next ones unaligned */
-	binds->len = 3 * (size + 1);
-	bind_size->data = size + 1;
-	memset(self->c.bytes, 0, sizeof(self->c.bytes));
-	for (i = 0; i < 3; i++)
-		memcpy(&self->c.bytes[i * (size + 1)], &self->c.bind[i], size);
-	EXPECT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-}
-
 /* the structure grows at its end: a longer one is filled with zeros, a shorter one refused */
 TEST_F(ioctl, refused)
 {
