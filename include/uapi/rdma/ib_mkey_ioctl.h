@@ -41,8 +41,8 @@
 /*
  * Providers number their own methods on the same standard objects from 0. An
  * object can have 8 methods of drivers, fewer if later kernels add standard ones.
- * ib_mkey leaves the first one to the provider, and the last two of
- * UVERBS_OBJECT_MR free.
+ * Of each object, ib_mkey leaves the first one to the provider and two more free.
+ * These are the last two of UVERBS_OBJECT_MR and of UVERBS_OBJECT_DM.
  */
 
 /**

@@ -5,6 +5,8 @@
  * This is C, because the macros that build the tables exist in C only.
  */
 
+#include <linux/args.h>
+#include <linux/build_bug.h>
 #include <linux/dma-buf.h>
 #include <linux/file.h>
 
@@ -408,20 +410,28 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_QUERY,
 								   comp_mask),
 						UA_OPTIONAL));
 
-ADD_UVERBS_METHODS(ib_mkey_device, UVERBS_OBJECT_DEVICE,
-		   &UVERBS_METHOD(IB_MKEY_METHOD_QUERY_CAPS));
+/*
+ * Adds methods to an object. The provider keeps the first number of a driver's method,
+ * and two more numbers stay free for later versions.
+ */
+#define ADD_METHODS(_name, _object_id, ...)						\
+	ADD_UVERBS_METHODS(_name, _object_id, __VA_ARGS__)				\
+	static_assert(1 + COUNT_ARGS(__VA_ARGS__) + 2 <= UVERBS_API_METHOD_KEY_NUM_DRIVER)
 
-ADD_UVERBS_METHODS(ib_mkey_dm, UVERBS_OBJECT_DM,
-		   &UVERBS_METHOD(IB_MKEY_METHOD_DM_COPY),
-		   &UVERBS_METHOD(IB_MKEY_METHOD_DM_EXPORT),
-		   &UVERBS_METHOD(IB_MKEY_METHOD_DM_VIEW));
+ADD_METHODS(ib_mkey_device, UVERBS_OBJECT_DEVICE,
+	    &UVERBS_METHOD(IB_MKEY_METHOD_QUERY_CAPS));
 
-ADD_UVERBS_METHODS(ib_mkey_mr, UVERBS_OBJECT_MR,
-		   &UVERBS_METHOD(IB_MKEY_METHOD_CREATE),
-		   &UVERBS_METHOD(IB_MKEY_METHOD_BIND),
-		   &UVERBS_METHOD(IB_MKEY_METHOD_BIND_MANY),
-		   &UVERBS_METHOD(IB_MKEY_METHOD_UNBIND),
-		   &UVERBS_METHOD(IB_MKEY_METHOD_QUERY));
+ADD_METHODS(ib_mkey_dm, UVERBS_OBJECT_DM,
+	    &UVERBS_METHOD(IB_MKEY_METHOD_DM_COPY),
+	    &UVERBS_METHOD(IB_MKEY_METHOD_DM_EXPORT),
+	    &UVERBS_METHOD(IB_MKEY_METHOD_DM_VIEW));
+
+ADD_METHODS(ib_mkey_mr, UVERBS_OBJECT_MR,
+	    &UVERBS_METHOD(IB_MKEY_METHOD_CREATE),
+	    &UVERBS_METHOD(IB_MKEY_METHOD_BIND),
+	    &UVERBS_METHOD(IB_MKEY_METHOD_BIND_MANY),
+	    &UVERBS_METHOD(IB_MKEY_METHOD_UNBIND),
+	    &UVERBS_METHOD(IB_MKEY_METHOD_QUERY));
 
 const struct uapi_definition ib_mkey_uapi_defs[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &ib_mkey_device),
