@@ -90,6 +90,16 @@ TEST_F(ioctl, attributes)
 				TH_LOG("command %u attribute %u of %u bytes",
 				       what, i, attr->len);
 			}
+			/* a number does not grow, as a structure does */
+			cmd = good;
+			if (attr->len == 4 || attr->len == 8) {
+				attr->len += 8;
+				EXPECT_EQ(EINVAL, mkt_command_run(&self->c, &cmd))
+				{
+					TH_LOG("command %u attribute %u of %u bytes",
+					       what, i, attr->len);
+				}
+			}
 			cmd = good;
 			attr->attr_data.reserved = 1;
 			EXPECT_EQ(EINVAL, mkt_command_run(&self->c, &cmd))
@@ -269,49 +279,118 @@ TEST_F(ioctl, pointers)
 	}
 }
 
-/* a longer description: the bytes that the kernel does not know must be zero */
-TEST_F(ioctl, later_version)
+/* gives @cmd the attribute @id, or changes it */
+static void set_attr(struct mkt_ioctl *cmd, uint16_t id, uint16_t length,
+		     const void *data)
 {
-	const size_t size = sizeof(self->c.bind[0]);
-	struct mkt_ioctl cmd;
+	unsigned int i = 0;
 
-	mkt_command_build(&self->c, &cmd, BIND_LIST);
-	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_LAYOUT)->len += 8;
-	mkt_ioctl_attr(&cmd, IB_MKEY_ATTR_BIND_LAYOUT)->data =
-		(uintptr_t)self->c.bytes;
-	memset(self->c.bytes, 0, sizeof(self->c.bytes));
-	memcpy(self->c.bytes, &self->c.bind[0], size);
-	EXPECT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-	self->c.bytes[size] = 1;
-	EXPECT_EQ(EOPNOTSUPP, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	while (i < cmd->hdr.num_attrs && cmd->attr[i].attr_id != id)
+		i++;
+	if (i == cmd->hdr.num_attrs)
+		mkt_ioctl_add(cmd, id, 0, 0);
+	cmd->attr[i].len = length;
+	cmd->attr[i].data = (uintptr_t)data;
 }
 
-/* the structure grows at its end: a longer one is filled with zeros, a shorter one refused */
-TEST_F(ioctl, refused)
+/*
+ * structures that the kernel reads: a shorter one is refused, and the bytes that the
+ * kernel does not know must be zero
+ */
+TEST_F(ioctl, later_version)
 {
-	struct {
-		struct ib_uverbs_mkey_refused known;
-		uint32_t later[3];
-	} refused;
+	const struct ib_uverbs_mkey_indexed wanted = { .index_bytes = 8 };
+	const struct {
+		enum mkt_what what;
+		uint16_t attr, size;
+		const void *known;
+	} read[] = {
+		{ BIND_LIST, IB_MKEY_ATTR_BIND_LAYOUT, sizeof(self->c.bind[0]),
+		  &self->c.bind[0] },
+		{ QUERY, IB_MKEY_ATTR_QUERY_INDEXED, sizeof(wanted), &wanted },
+	};
+	uint8_t *bytes = self->c.bytes;
+	struct mkt_ioctl cmd;
+	unsigned int i;
 	uint16_t length;
 
-	for (length = 0; length <= sizeof(refused); length += 4) {
-		bool whole = length >= sizeof(refused.known);
-		struct mkt_ioctl cmd;
+	for (i = 0; i < ARRAY_SIZE(read); i++) {
+		for (length = 0; length <= read[i].size + 24; length++) {
+			mkt_command_build(&self->c, &cmd, read[i].what);
+			set_attr(&cmd, read[i].attr, length, bytes);
+			memset(bytes, 0, read[i].size + 24);
+			memcpy(bytes, read[i].known, read[i].size);
+			/* the byte after the attribute does not matter */
+			if (length >= read[i].size)
+				bytes[length] = 1;
+			EXPECT_EQ(length < read[i].size ? EINVAL : 0,
+				  mkt_ioctl_run(self->c.dev.ctx, &cmd))
+			{
+				TH_LOG("structure %u of %u bytes", i, length);
+			}
+			if (length <= read[i].size)
+				continue;
+			bytes[length - 1] = 1;
+			EXPECT_EQ(EOPNOTSUPP, mkt_ioctl_run(self->c.dev.ctx, &cmd))
+			{
+				TH_LOG("structure %u of %u bytes", i, length);
+			}
+		}
+	}
+}
 
-		memset(&refused, 0xff, sizeof(refused));
-		mkt_command_build(&self->c, &cmd, QUERY);
-		mkt_ioctl_add(&cmd, IB_MKEY_ATTR_QUERY_RESP_REFUSED, length,
-			      (uintptr_t)&refused);
-		EXPECT_EQ(whole ? 0 : EINVAL, mkt_command_run(&self->c, &cmd))
-			TH_LOG("%u bytes", length);
-		EXPECT_EQ(whole ? 0 : UINT32_MAX, refused.known.error);
-		EXPECT_EQ(whole ? 0 : UINT32_MAX, refused.known.entry);
-		EXPECT_EQ(whole ? 0 : UINT32_MAX, refused.known.comp_mask);
-		EXPECT_EQ(length > sizeof(refused.known) ? 0 : UINT32_MAX,
-			  refused.later[0]);
-		EXPECT_EQ(length == sizeof(refused) ? 0 : UINT32_MAX,
-			  refused.later[2]);
+/*
+ * structures that the kernel fills in: the bytes of a longer one become zero, and one
+ * that is shorter than that of the first version is refused
+ */
+TEST_F(ioctl, later_answers)
+{
+	static const struct {
+		enum mkt_what what;
+		uint16_t attr, first, size;
+	} answers[] = {
+		{ CAPS, IB_MKEY_ATTR_QUERY_CAPS_RESP,
+		  offsetof(struct ib_uverbs_mkey_caps, max_indices),
+		  sizeof(struct ib_uverbs_mkey_caps) },
+		{ QUERY, IB_MKEY_ATTR_QUERY_RESP, sizeof(struct ib_uverbs_mkey_info),
+		  sizeof(struct ib_uverbs_mkey_info) },
+		{ QUERY, IB_MKEY_ATTR_QUERY_RESP_INDEXED,
+		  sizeof(struct ib_uverbs_mkey_indexed),
+		  sizeof(struct ib_uverbs_mkey_indexed) },
+		{ QUERY, IB_MKEY_ATTR_QUERY_RESP_REFUSED,
+		  sizeof(struct ib_uverbs_mkey_refused),
+		  sizeof(struct ib_uverbs_mkey_refused) },
+	};
+	uint8_t whole[128], seen[128], expect[128];
+	struct mkt_ioctl cmd;
+	unsigned int i;
+	uint16_t length;
+
+	mkt_command_build(&self->c, &cmd, BIND_INDEXED);
+	ASSERT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+	for (i = 0; i < ARRAY_SIZE(answers); i++) {
+		const uint16_t size = answers[i].size;
+
+		mkt_command_build(&self->c, &cmd, answers[i].what);
+		set_attr(&cmd, answers[i].attr, size, whole);
+		ASSERT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+		for (length = 0; length <= size + 24; length++) {
+			bool valid = length >= answers[i].first;
+			uint16_t known = length < size ? length : size;
+
+			memset(seen, 0xff, sizeof(seen));
+			memset(expect, 0xff, sizeof(expect));
+			if (valid) {
+				memset(expect, 0, length);
+				memcpy(expect, whole, known);
+			}
+			set_attr(&cmd, answers[i].attr, length, seen);
+			EXPECT_EQ(valid ? 0 : EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
+			EXPECT_EQ(0, memcmp(expect, seen, sizeof(seen)))
+			{
+				TH_LOG("answer %u of %u bytes", i, length);
+			}
+		}
 	}
 }
 
