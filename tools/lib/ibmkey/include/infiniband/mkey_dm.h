@@ -69,7 +69,8 @@ int ibmkey_enable(struct ibv_context *ctx);
  * the module parameter dm_class gives it.
  *
  * Return: the memory, to be freed by ibv_free_dm(); or NULL and errno: EINVAL
- * for an invalid class, EOPNOTSUPP for a class that the device does not offer.
+ * for an invalid class and for a bit of @attr->comp_mask, EOPNOTSUPP for a class that
+ * the device does not offer.
  */
 struct ibv_dm *ibmkey_alloc_dm(struct ibv_context *ctx,
 			       const struct ibv_alloc_dm_attr *attr,

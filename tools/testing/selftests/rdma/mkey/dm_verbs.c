@@ -4,6 +4,7 @@
  * any offset, registered and freed. Invalid arguments are refused.
  */
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "mkey_harness.h"
 
@@ -98,6 +99,34 @@ TEST_F(dm, alloc_refused)
 	}
 	EXPECT_EQ(NULL, dm_alloc(&self->dev, 100, UINT32_MAX));
 	EXPECT_EQ(EINVAL, errno);
+}
+
+/* a bit of a later version of libibverbs; nothing is allocated */
+TEST_F(dm, alloc_comp_mask)
+{
+	int64_t before, bytes;
+	unsigned int bit, n;
+	char comm[32];
+
+	before = mkt_owner_bytes(&self->dev, getpid(), comm);
+	for (bit = 0; bit < 32; bit++) {
+		struct ibv_alloc_dm_attr attr = {
+			.length = 4096,
+			.comp_mask = 1u << bit,
+		};
+
+		errno = 0;
+		EXPECT_EQ(NULL, ibv_alloc_dm(self->dev.ctx, &attr));
+		EXPECT_EQ(EINVAL, errno);
+		for (n = 0; n < 2; n++) {
+			errno = 0;
+			EXPECT_EQ(NULL, ibmkey_alloc_dm(self->dev.ctx, &attr,
+							n ? IBMKEY_DM_HOST : 0));
+			EXPECT_EQ(EINVAL, errno);
+		}
+	}
+	bytes = mkt_owner_bytes(&self->dev, getpid(), comm);
+	EXPECT_EQ(before, bytes);
 }
 
 /* copies of any length at any offset, compared with an array */

@@ -129,6 +129,84 @@ TEST_F(errors, nothing_described)
 	}
 }
 
+/* no field of a later version is known; only struct ibmkey_bind has any bit */
+TEST_F(errors, comp_mask)
+{
+	const uint64_t known = IBMKEY_BIND_RKEY | IBMKEY_BIND_ANY_TAG | IBMKEY_BIND_REMOTE_INV;
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	struct ibv_mr *key = self->s.key[1];
+	const struct ibmkey_range right = {
+		.addr = leaf->addr, .length = 10, .lkey = leaf->mr->lkey,
+	};
+	struct ibmkey_range range[2];
+	struct ibmkey_block block[2] = {};
+	const uint32_t index = 1;
+	struct ibmkey_indexed indexed = {
+		.addr = leaf->addr, .unit = 10, .bytes_count = 10,
+		.indices32 = &index, .num_indices = 1, .lkey = leaf->mr->lkey,
+	};
+	const uint64_t repeat = 1;
+	struct ibmkey_bind bind = { .mkey = key };
+	struct ibmkey_alloc_attr attr = { .max_entries = 1 };
+	int before = mkt_dev_count(&self->s.dev[1], "mr");
+	unsigned int bit, i;
+	uint8_t text[512];
+
+	for (i = 0; i < 2; i++) {
+		range[i] = right;
+		block[i].addr = right.addr;
+		block[i].bytes_count = right.length;
+		block[i].lkey = right.lkey;
+	}
+	for (bit = 0; bit < 64; bit++) {
+		/* an entry has 32 bits, and the second of two has one set */
+		range[1].comp_mask = 1u << bit % 32;
+		block[1].comp_mask = 1u << bit % 32;
+		indexed.comp_mask = 1ull << bit;
+		EXPECT_EQ(EINVAL, ibmkey_bind_list(key, 0, 2, range));
+		EXPECT_EQ(EINVAL, ibmkey_bind_interleaved(key, 0, 1, &repeat, 2, block));
+		EXPECT_EQ(EINVAL, ibmkey_bind_indexed(key, 0, &indexed));
+		bind.kind = IBMKEY_LIST;
+		bind.num_entries = 2;
+		bind.ranges = range;
+		EXPECT_EQ(EINVAL, ibmkey_bind_many(&bind, 1, NULL));
+		bind.kind = IBMKEY_INTERLEAVED;
+		bind.blocks = block;
+		bind.num_dims = 1;
+		bind.repeat_count = &repeat;
+		EXPECT_EQ(EINVAL, ibmkey_bind_many(&bind, 1, NULL));
+		bind.kind = IBMKEY_INDEXED;
+		bind.num_entries = 1;
+		bind.indexed = &indexed;
+		bind.num_dims = 0;
+		bind.repeat_count = NULL;
+		EXPECT_EQ(EINVAL, ibmkey_bind_many(&bind, 1, NULL));
+		errno = 0;
+		EXPECT_EQ(0, ibmkey_describe(&bind, text, sizeof(text)));
+		EXPECT_EQ(EINVAL, errno);
+
+		/* a call knows the bit of the rkey, a description all three */
+		indexed.comp_mask = 0;
+		bind.comp_mask = 1ull << bit;
+		bind.rkey = key->rkey;
+		if (bind.comp_mask != IBMKEY_BIND_RKEY)
+			EXPECT_EQ(EINVAL, ibmkey_bind_many(&bind, 1, NULL));
+		EXPECT_EQ(!(bind.comp_mask & known),
+			  !ibmkey_describe(&bind, text, sizeof(text)))
+		{
+			TH_LOG("bit %u", bit);
+		}
+		bind.comp_mask = 0;
+		bind.rkey = 0;
+
+		attr.comp_mask = 1ull << bit;
+		errno = 0;
+		EXPECT_EQ(NULL, ibmkey_alloc_ex(self->s.dev[1].pd, &attr));
+		EXPECT_EQ(EINVAL, errno);
+	}
+	EXPECT_EQ(before, mkt_dev_count(&self->s.dev[1], "mr"));
+}
+
 TEST_F(errors, unknown_access)
 {
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];

@@ -67,7 +67,10 @@ import_dm() { LD_PRELOAD=$preload "$here/dm_export" -t import; }
 # In a program that is linked with libibmkey, a class can still be chosen.
 classes() { LD_PRELOAD=$preload "$here/dm_class" -v host -t place; }
 
-plan 10
+# A bit of an attribute that a later version of libibverbs adds is refused.
+comp_mask() { LD_PRELOAD=$preload "$here/dm_verbs" -t alloc_comp_mask; }
+
+plan 11
 check "a program that uses no device memory" pingpong "$preload" -n 100
 check "ibv_rc_pingpong --dm fails without it" without_preload
 check "ibv_rc_pingpong --dm" pingpong "$preload" -n 200 --dm
@@ -78,4 +81,5 @@ check "ibv_rereg_mr" rereg
 check "ibv_dm_export_dmabuf_fd" export_dm
 check "ibv_import_dm" import_dm
 check "ibmkey_alloc_dm" classes
+check "ibv_alloc_dm with a comp_mask" comp_mask
 ktap_finished

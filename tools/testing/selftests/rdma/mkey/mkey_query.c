@@ -54,6 +54,78 @@ TEST_F(object, caps)
 	EXPECT_LT(0, attr.max_dm_size);
 }
 
+/* what a caller has that a library of a later version fills in */
+struct later_caps {
+	struct ibmkey_caps known;
+	uint64_t later[2];
+};
+
+/* the bits of fields that the function does not know are cleared, and other bytes stay */
+TEST_F(object, caps_comp_mask)
+{
+	struct later_caps caps[2];
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		memset(&caps[i], i ? 0xff : 0, sizeof(caps[i]));
+		ASSERT_EQ(0, ibmkey_query_caps(self->dev.ctx, &caps[i].known));
+		EXPECT_EQ(0, caps[i].known.comp_mask);
+		EXPECT_EQ(i ? UINT64_MAX : 0, caps[i].later[0]);
+		EXPECT_EQ(i ? UINT64_MAX : 0, caps[i].later[1]);
+	}
+	/* each field is filled in */
+	EXPECT_EQ(0, memcmp(&caps[0], &caps[1],
+			    offsetof(struct ibmkey_caps, max_indices) +
+			    sizeof(caps[0].known.max_indices)));
+}
+
+struct later_info {
+	struct ibmkey_info known;
+	uint64_t later[2];
+};
+
+/* queries a key by each function; one fills in an indexed layout only if it is bound */
+TEST_F(object, info_comp_mask)
+{
+	struct mkt_leaf *leaf = &self->arena.leaf[0];
+	const uint32_t index[] = { 1, 0 };
+	const struct ibmkey_indexed bound = {
+		.addr = leaf->addr, .unit = 8, .bytes_count = 8,
+		.indices32 = index, .num_indices = 2, .lkey = leaf->mr->lkey,
+	};
+	struct later_info info[3][2];
+	struct ibmkey_indexed layout;
+	unsigned int k, f, i;
+
+	for (k = IBMKEY_UNBOUND; k <= IBMKEY_INDEXED; k++) {
+		if (k == IBMKEY_LIST)
+			ASSERT_EQ(0, object_bind_one(&self->arena, self->key, 0, 100));
+		if (k == IBMKEY_INDEXED)
+			ASSERT_EQ(0, ibmkey_bind_indexed(self->key, 0, &bound));
+		for (i = 0; i < 2; i++) {
+			memset(&layout, i ? 0xff : 0, sizeof(layout));
+			for (f = 0; f < 3; f++)
+				memset(&info[f][i], i ? 0xff : 0, sizeof(info[f][i]));
+			ASSERT_EQ(0, ibmkey_query(self->key, &info[0][i].known));
+			ASSERT_EQ(0, ibmkey_query_layout(self->key, &info[1][i].known, 0, NULL,
+							 0, NULL));
+			ASSERT_EQ(0, ibmkey_query_indexed(self->key, &info[2][i].known, &layout,
+							  0, NULL));
+			for (f = 0; f < 3; f++) {
+				EXPECT_EQ(0, info[f][i].known.comp_mask);
+				EXPECT_EQ(i ? UINT64_MAX : 0, info[f][i].later[0]);
+				EXPECT_EQ(i ? UINT64_MAX : 0, info[f][i].later[1]);
+				/* each field is filled in */
+				EXPECT_EQ(0, memcmp(&info[0][0], &info[f][i],
+						    offsetof(struct ibmkey_info, rkey) +
+						    sizeof(info[f][i].known.rkey)));
+			}
+			EXPECT_EQ(k == IBMKEY_INDEXED || !i ? 0 : UINT64_MAX, layout.comp_mask);
+			EXPECT_EQ(k == IBMKEY_INDEXED ? 8 : i ? UINT64_MAX : 0, layout.unit);
+		}
+	}
+}
+
 /* the sentence about a bind that failed names the entry and the field */
 TEST_F(object, last_error)
 {

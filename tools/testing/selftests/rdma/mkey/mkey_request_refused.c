@@ -163,6 +163,31 @@ TEST_F(refused, entries)
 	REFUSED(EOVERFLOW, 2);
 }
 
+/* a request with a field of a later version is not posted */
+TEST_F(refused, comp_mask)
+{
+	struct ibv_qp *qp = self->s.pair.end[0].qp;
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+	uint32_t rkey = self->s.key[0]->rkey;
+	unsigned int bit;
+
+	self->wr.rkey = ibv_inc_rkey(rkey);
+	for (bit = 0; bit < 64; bit++) {
+		self->wr.comp_mask = 1ull << bit;
+		EXPECT_EQ(EINVAL, ibmkey_post_bind(qp, &self->wr, 1, IBV_SEND_SIGNALED));
+		if (!ex || !ex->wr_bind_mw)
+			continue;
+		ibv_wr_start(ex);
+		EXPECT_EQ(EINVAL, ibmkey_wr_bind(ex, &self->wr));
+		ibv_wr_abort(ex);
+	}
+	EXPECT_EQ(rkey, self->s.key[0]->rkey);
+	EXPECT_TRUE(refused_kept(&self->s));
+	/* the next completion is that of the next request */
+	self->wr.comp_mask = 0;
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_request_status(&self->s.pair.end[0], &self->wr));
+}
+
 /* what the calls' documentation says about a refusal: the entry, the QP and the rkey */
 TEST_F(refused, as_documented)
 {
