@@ -2,6 +2,8 @@
 
 //! Lists the RDMA devices and chooses among them.
 
+use std::path::Path;
+
 use ibmkey::{
     verbs::{
         Device,
@@ -36,10 +38,19 @@ pub fn choose<'a>(devices: &'a Devices, name: Option<&str>) -> Result<Vec<Device
             .map(|device| device.name().to_owned())
             .collect();
         return Err(match name {
+            Some(name) if in_sysfs(name) => {
+                format!("libibverbs does not list {name}; mkeyctl doctor has the remedy")
+            }
             Some(name) if known.is_empty() => format!("no device {name}: there are none"),
             Some(name) => format!("no device {name}: there are {}", known.join(", ")),
             None => "no RDMA devices; mkeyctl doctor has the remedy".to_owned(),
         });
     }
     Ok(chosen)
+}
+
+/// Returns `true` if the kernel has the device. libibverbs lists it only if it has the provider
+/// library of the device, and if the device has a node.
+fn in_sysfs(name: &str) -> bool {
+    !name.contains('/') && Path::new("/sys/class/infiniband").join(name).exists()
 }

@@ -10,6 +10,7 @@ mod log;
 mod machine;
 mod module;
 mod programs;
+mod provider;
 
 use std::{
     error::Error,

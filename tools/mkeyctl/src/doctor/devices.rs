@@ -19,6 +19,7 @@ use libc::{
 
 use super::{
     machine::Machine,
+    provider,
     Finding, //
 };
 
@@ -32,7 +33,21 @@ pub struct Device {
     state: Option<String>,
     /// The device file that programs open.
     node: Option<String>,
-    extended: Option<Result<(), Errno>>,
+    /// The answer of the device. Devices of other machines are not asked.
+    answer: Option<Answer>,
+}
+
+/// The answer to a query of a device's limits.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Answer {
+    /// libibverbs lists the device, which gave this answer.
+    Listed(Result<(), Errno>),
+    /// libibverbs does not list the device.
+    Unlisted,
+    /// libibverbs lists no devices because of an error.
+    NoList(Errno),
+    /// The device was deleted after its name was read.
+    Gone,
 }
 
 pub fn look(machine: &Machine, wanted: Option<&str>) -> Result<Vec<Device>, String> {
@@ -58,7 +73,9 @@ pub fn look(machine: &Machine, wanted: Option<&str>) -> Result<Vec<Device>, Stri
             parent: value("parent"),
             state: value("ports/1/state"),
             node: node(machine, &name),
-            extended: machine.is_this().then(|| ask(&name)),
+            answer: machine
+                .is_this()
+                .then(|| still(ask(&name), machine.exists(&format!("{DIR}/{name}")))),
             name,
         });
     }
@@ -79,20 +96,36 @@ fn node(machine: &Machine, name: &str) -> Option<String> {
         .map(|node| format!("dev/infiniband/{node}"))
 }
 
-fn ask(name: &str) -> Result<(), Errno> {
-    let devices = Devices::list()?;
+fn ask(name: &str) -> Answer {
+    let devices = match Devices::list() {
+        Ok(devices) => devices,
+        Err(errno) => return Answer::NoList(errno),
+    };
     let mut iter = devices.iter();
-    let device = iter
-        .find(|device| device.name() == name)
-        .ok_or(Errno::EINVAL)?;
 
-    device.open()?.caps().map(|_| ())
+    match iter.find(|device| device.name() == name) {
+        Some(device) => {
+            Answer::Listed(device.open().and_then(|context| context.caps().map(|_| ())))
+        }
+        None => Answer::Unlisted,
+    }
+}
+
+/// Returns the answer, or `Gone` if the device failed to answer because it was deleted.
+fn still(answer: Answer, exists: bool) -> Answer {
+    match answer {
+        Answer::Listed(Ok(())) => answer,
+        _ if exists => answer,
+        _ => Answer::Gone,
+    }
 }
 
 pub fn check(machine: &Machine, devices: &[Device]) -> Vec<Finding> {
     const CHECK: &str = "devices";
 
-    if !devices.iter().any(|device| device.parent.is_some()) {
+    let counts = |device: &Device| device.parent.is_some() || device.answer == Some(Answer::Gone);
+
+    if !devices.iter().any(counts) {
         return vec![match devices {
             [] => Finding::problem(
                 CHECK,
@@ -117,6 +150,13 @@ pub fn check(machine: &Machine, devices: &[Device]) -> Vec<Finding> {
 
 fn each(machine: &Machine, device: &Device) -> Vec<Finding> {
     let name = &device.name;
+    if device.answer == Some(Answer::Gone) {
+        return vec![Finding::problem(
+            "device",
+            format!("{name} was deleted during this check"),
+            "run the command again",
+        )];
+    }
     let Some(parent) = &device.parent else {
         return vec![Finding::ok(
             "device",
@@ -138,8 +178,30 @@ fn each(machine: &Machine, device: &Device) -> Vec<Finding> {
     }];
 
     findings.push(permission(machine, device));
-    findings.extend(device.extended.and_then(|asked| extended(name, asked)));
+    findings.extend(answered(machine, device));
     findings
+}
+
+/// Reports what libibverbs and the device answered.
+fn answered(machine: &Machine, device: &Device) -> Vec<Finding> {
+    let name = &device.name;
+    // libibverbs lists only devices with a node, and the check above reports a node that is missing.
+    let has_node = device
+        .node
+        .as_deref()
+        .is_some_and(|node| machine.exists(node));
+    let (listed, asked) = match device.answer {
+        Some(Answer::Listed(asked)) => (Some(true), Some(asked)),
+        Some(Answer::Unlisted) => (Some(false), None),
+        Some(Answer::NoList(errno)) => return extended(name, Err(errno)).into_iter().collect(),
+        Some(Answer::Gone) | None => (None, None),
+    };
+
+    has_node
+        .then(|| provider::check(machine, name, listed))
+        .into_iter()
+        .chain(asked.and_then(|asked| extended(name, asked)))
+        .collect()
 }
 
 fn permission(machine: &Machine, device: &Device) -> Finding {
@@ -204,6 +266,55 @@ mod tests {
         super::Status,
         *, //
     };
+
+    /// Returns the findings about an active device without a node. A deleted device has no files.
+    fn without_node(answer: Answer) -> Vec<Finding> {
+        let device = Device {
+            name: "rxe0".to_owned(),
+            parent: (answer != Answer::Gone).then(|| "eth0".to_owned()),
+            state: Some("4: ACTIVE".to_owned()),
+            node: None,
+            answer: Some(answer),
+        };
+
+        check(&Machine::new("/".as_ref()).unwrap(), &[device])
+    }
+
+    /// libibverbs does not list the device, but not because of the provider library.
+    #[test]
+    fn a_device_without_a_node_is_one_problem() {
+        let findings = without_node(Answer::Unlisted);
+        let problems: Vec<_> = findings
+            .iter()
+            .filter(|finding| finding.status != Status::Ok)
+            .map(|finding| finding.check)
+            .collect();
+
+        assert_eq!(problems, ["permission"]);
+        assert_eq!(findings.len(), 2);
+    }
+
+    #[test]
+    fn an_error_of_the_list_says_nothing_of_the_provider() {
+        let findings = without_node(Answer::NoList(Errno::ENOSYS));
+        let checks: Vec<_> = findings.iter().map(|finding| finding.check).collect();
+
+        assert_eq!(checks, ["device", "permission", "extended"]);
+    }
+
+    #[test]
+    fn a_device_that_was_deleted_is_not_unlisted() {
+        let (good, bad) = (Answer::Listed(Ok(())), Answer::Listed(Errno::check(EIO)));
+
+        for answer in [good, bad, Answer::Unlisted] {
+            assert_eq!(still(answer, true), answer);
+        }
+        assert_eq!(still(Answer::Unlisted, false), Answer::Gone);
+        assert_eq!(still(bad, false), Answer::Gone);
+        let findings = without_node(Answer::Gone);
+        let found: Vec<_> = findings.iter().map(|finding| &finding.found).collect();
+        assert_eq!(found, ["rxe0 was deleted during this check"]);
+    }
 
     /// The tests of the program cannot do this, because it queries only devices of this machine.
     #[test]

@@ -60,6 +60,16 @@ fn machine(name: &str) -> Dir {
         ("usr/local/lib/libibmkey-preload.so", ""),
         ("etc/ld.so.cache", "libibmkey.so.1"),
         ("usr/sbin/rdma", ""),
+        (
+            "usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
+            "",
+        ),
+        // Providers of other devices do not count.
+        (
+            "usr/lib/x86_64-linux-gnu/libibverbs/libsiw-rdmav34.so",
+            "",
+        ),
+        ("etc/libibverbs.d/rxe.driver", "driver rxe\n"),
     ];
 
     for (name, text) in files {

@@ -81,6 +81,12 @@ const CAUSES: &[(&str, &str, &str, &str)] = &[
         "modprobe ib_uverbs",
     ),
     (
+        "etc/libibverbs.d/rxe.driver",
+        "# driver rxe\ndriver siw\n",
+        "provider",
+        "echo driver rxe",
+    ),
+    (
         "proc/self/limits",
         "Max locked memory         65536                65536                bytes\n",
         "locked memory",
@@ -165,6 +171,12 @@ const MISSING: &[(&str, &str, &str)] = &[
         "rdma link add",
     ),
     ("dev/infiniband", "permission", "is udev running"),
+    (
+        "usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
+        "provider",
+        "install the package ibverbs-providers",
+    ),
+    ("etc/libibverbs.d", "provider", "echo driver rxe"),
     ("usr/local/lib", "preload", "make install"),
     ("usr/sbin/rdma", "rdma", "install iproute2"),
     ("sys/kernel/debug", "limits", "mount -t debugfs"),
@@ -216,6 +228,8 @@ fn operations_rst_lists_each_cause() {
     // Not in the tables above: the program queries devices only on its own machine, and the
     // signature and the links have separate tests.
     let own = [
+        ("", "", "provider", "IBV_SHOW_WARNINGS=1 ibv_devices"),
+        ("", "", "device", "run the command again"),
         ("", "", "extended", "make the link again"),
         ("", "", "signature", SIGN),
         ("", "", "links", "systemctl enable"),

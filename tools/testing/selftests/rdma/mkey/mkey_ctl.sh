@@ -188,10 +188,42 @@ demo_refused() {
 	refuses "a key: blocks\[0\].lkey 0x[0-9a-f]* names no MR" \
 		env LD_PRELOAD="$here/wrong_lkey.so" "$ctl" demo "${dev[@]}"
 }
+# without PATH COMMAND...: runs a command that finds an empty directory, or an empty file, at PATH
+# shellcheck disable=SC2016 # expanded by the inner shell
+without() {
+	unshare --mount --propagation private bash -c '
+		if [[ -d $1 ]]; then mount -t tmpfs tmpfs "$1"; else mount --bind /dev/null "$1"; fi &&
+		shift && exec "$@"' - "$@"
+}
+# found PATH: the checks of device 0 that find a problem without PATH, and their remedies
+found() {
+	local out
+	out=$(without "$1" "$ctl" -j doctor "${dev[0]}" 2>/dev/null)
+	python3 -c 'import json, sys
+for c in json.load(sys.stdin)["checks"]:
+    if c["check"] in ("device", "permission", "provider", "extended") and c["status"] != "ok":
+        print(c["check"], c["found"], c["remedy"])' <<<"$out"
+}
+# libibverbs lists no device of rxe without a working provider library, its configuration or the node.
+doctor_provider() {
+	local lib out
+	lib=$(ldd "$ctl" | sed -n 's,^.* => \(/.*\)/libibverbs\.so.*,\1,p')/libibverbs
+	equal "$(found /mnt)" "" &&
+		equal "$(found "$lib")" "provider ${dev[0]} is not among the devices of libibverbs: its provider library librxe is missing install the package ibverbs-providers" ||
+		return
+	out=$(found /etc/libibverbs.d)
+	[[ $out == "provider "*" names its provider library librxe echo driver rxe "* && $out != *$'\n'* ]] || { echo "$out"; return 1; }
+	out=$(found "$(echo "$lib"/librxe-rdmav*.so)")
+	[[ $out == "provider "*" its provider library librxe is installed IBV_SHOW_WARNINGS=1 "* && $out != *$'\n'* ]] || { echo "$out"; return 1; }
+	out=$(found /dev/infiniband)
+	[[ $out == "permission "*"No such file"* && $out != *$'\n'* ]] || { echo "$out"; return 1; }
+	refuses "libibverbs does not list ${dev[0]}; mkeyctl doctor has the remedy" without "$lib" "$ctl" caps "${dev[0]}"
+}
 tmp=$(mktemp)
 trap 'kill "$holder" 2>/dev/null; rm -f "$tmp"' EXIT
 
-plan 22
+plan 23
+check "doctor: a device that libibverbs does not list" doctor_provider
 check "ls: as many regions as the kernel lists" ls_counts
 check "ls: a key, its process and its rkey" ls_key
 check "ls: JSON" ls_json
