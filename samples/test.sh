@@ -197,9 +197,9 @@ for sample in ibmkey_bind_interleaved:column ibmkey_bind_interleaved:halo ibmkey
 	ibmkey_bind_list:pages ibmkey_bind_indexed:kv_gather ibmkey_mpi_bind:send_type; do
 	works "$sample says which lkey is wrong" refused_bind "${sample%:*}" "${sample#*:}"
 done
-refuses "a device that is not there" "no RDMA device rxe9" \
+refuses "a device that is not there" "does not list rxe9; mkeyctl doctor" \
 	ip netns exec ns0 "$here/column" rxe9
-refuses "python/column: a device that is not there" "no RDMA device rxe9" \
+refuses "python/column: a device that is not there" "does not list rxe9; mkeyctl doctor" \
 	ip netns exec ns0 python3 "$here/python/column.py" rxe9
 
 works "fetch, two nodes" nodes fetch

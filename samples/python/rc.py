@@ -52,7 +52,7 @@ class Loop:
         if device is None and names:
             device = names[0]
         if device not in names:
-            _end(f"there is no RDMA device {device or 'at all'} here")
+            _end(f"libibverbs does not list {device or 'any device'}; mkeyctl doctor says why")
         try:
             self.context = Context(name=device)
         except PyverbsError as error:

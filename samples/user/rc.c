@@ -63,7 +63,8 @@ void rc_open(struct rc_dev *dev, const char *name)
 		if (!name || !strcmp(ibv_get_device_name(list[i]), name))
 			break;
 	if (!list[i])
-		errx(1, "there is no RDMA device %s here", name ? name : "at all");
+		errx(1, "libibverbs does not list %s; mkeyctl doctor says why",
+		     name ? name : "any device");
 
 	dev->ctx = ibv_open_device(list[i]);
 	if (!dev->ctx)

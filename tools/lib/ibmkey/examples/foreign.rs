@@ -62,7 +62,9 @@ fn words<'r>(pd: &Pd<'r>, mr: Slice<'r>) -> ibmkey::Result<Key<'r>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let name = std::env::args().nth(1).unwrap_or_else(|| "rxe0".to_owned());
-    let context = open(&name).ok_or(format!("there is no RDMA device {name} here"))?;
+    let context = open(&name).ok_or(format!(
+        "libibverbs does not list {name}; mkeyctl doctor says why"
+    ))?;
     let mut memory = [0u64; 8];
     // SAFETY: The context is open, and the memory is that of the array, which outlives the MR. The
     // end of this function frees the objects, after the keys.

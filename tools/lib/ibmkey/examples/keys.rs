@@ -73,7 +73,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let devices = Devices::list()?;
     let device = devices.iter().find(|device| device.name() == name);
     let context = device
-        .ok_or(format!("there is no RDMA device {name} here"))?
+        .ok_or(format!(
+            "libibverbs does not list {name}; mkeyctl doctor says why"
+        ))?
         .open()?;
     let verbs_pd = context.alloc_pd()?;
     let remote = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
