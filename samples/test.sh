@@ -121,12 +121,57 @@ png()
 demo_writes_pictures()
 {
 	picture 41 20 99 >"$tmp/picture.ppm"
-	"$demo" -r 1 -s 65 "$tmp/picture.ppm" "$tmp/out.d" || return 1
+	"$demo" -r 1 -s 65 "$tmp/picture.ppm" "$tmp/out.d" >"$tmp/said" || return 1
+	cat "$tmp/said"
 	# The picture is three times as large. The canvas is wider by a quarter and one pixel.
 	png "$tmp/out.d/1-source.png" 123 60 &&
 		png "$tmp/out.d/1-before.png" 154 60 &&
 		png "$tmp/out.d/1-after.png" 154 60 || return 1
 	! cmp -s "$tmp/out.d/1-before.png" "$tmp/out.d/1-after.png"
+}
+
+# Tests what a person reads: what the demonstration will show, its acts in order, a table whose
+# numbers end below the ends of their headings and whose ratios are right, and the summary.
+demo_explains()
+{
+	awk '
+		function fail(what) { print "line " NR ": " what; failed = 1 }
+		# ends LINE: the columns in which the words of LINE, or headings of two words, end
+		function ends(line,  list, place, end) {
+			gsub(/one key/, "one_key", line)
+			gsub(/WR a block/, "WR_a_block", line)
+			list = ""
+			place = 18
+			line = substr(line, 19)
+			while (match(line, /[^ ]+/)) {
+				end = place + RSTART + RLENGTH - 1
+				list = list " " end
+				line = substr(line, RSTART + RLENGTH)
+				place = end
+			}
+			return list
+		}
+		# near A B: A is B, but for what printing with two digits takes away
+		function near(a, b) { return a - b <= 0.02 + b / 20 && b - a <= 0.02 + b / 20 }
+		NR == 1 && !/^mkey_demo: rxe0@ns0 sends to rxe1@ns1\./ { fail("no announcement") }
+		/^  [123]\. / { plan = plan $1 }
+		/^[123]\. / { if (plan != "1.2.3.") fail("an act before the plan"); acts = acts $1 }
+		/^times in ms/ { heading = ends($0) }
+		/^(tile of a picture|header \+ 3 pieces)/ {
+			rows++
+			if (ends($0) != heading) fail("columns " ends($0) ", headings" heading)
+			if (!near($(NF - 2), $(NF - 3) / $(NF - 4)) || !near($NF, $(NF - 1) / $(NF - 4))) fail("a wrong ratio")
+		}
+		/^(times|one key|packed|WR a block|ratio|gain)  / && rows == 2 { explained++ }
+		/^fetch-and-add / { counted++ }
+		{ last = $0 }
+		END {
+			if (acts != "1.2.3." || rows != 2 || counted != 1) fail("acts " acts ", " rows " rows")
+			# The second table explains its ratio, too.
+			if (explained != 7) fail(explained " columns are explained")
+			if (last !~ /^Shown, every byte checked: .* rxe0@ns0 to rxe1@ns1, /) fail("no summary")
+			exit failed
+		}' "$tmp/said" && cat "$tmp/said"
 }
 
 # Tests that a PNG gives the same pictures as the PPM from which it was made.
@@ -175,7 +220,7 @@ if [ -n "${MKEY_TEST_QUICK-}" ]; then
 fi
 # shellcheck disable=SC2086 # words
 set -- $scripts
-ktap_set_plan $((34 + $#))
+ktap_set_plan $((35 + $#))
 
 for sample in column header_payload pages kv_gather halo lock dm_counter rebind; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
@@ -209,6 +254,7 @@ works "dm_multicast, three destinations" multicast "$payloads"
 works "dm_multicast copies each payload once" multicast_copies_once
 
 works "mkey_demo writes its pictures" demo_writes_pictures
+works "mkey_demo explains what it shows" demo_explains
 works "mkey_demo reads PNG" demo_reads_png
 works "a picture in the terminal" demo_shows
 refuses "no picture" "No such file" "$demo" "$tmp/none.ppm" "$tmp/out.d"
