@@ -230,7 +230,7 @@ pub const GROUPS: &[Group] = &[
     Group {
         key: "dm",
         title: "Device memory (class host) on the remote side",
-        shows: "Ratio: to the same traffic with ordinary memory; the goal is 0.98.",
+        shows: "Ratio: to the same traffic with ordinary memory; the goal is 0.99.",
         quantity: Quantity::Rate,
         size: Size::Bytes,
         size_label: "message",
