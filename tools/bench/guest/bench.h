@@ -15,7 +15,9 @@
 
 #define KIB 1024ull
 #define MIB (1024 * KIB)
+#ifndef ARRAY_SIZE
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#endif
 
 /* The side that posts the requests, and the other side. */
 enum { NEAR, FAR };

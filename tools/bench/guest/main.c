@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <infiniband/mkey.h>
+#include <kselftest.h>
 
 #include "bench.h"
 
@@ -132,11 +133,10 @@ static const char *lacks(const struct bench *bench, const struct group *group)
 
 static void measure_groups(struct bench *bench, char **chosen, int num_chosen)
 {
-	unsigned int num = 0;
-
-	if (bench->quiet)
-		printf("TAP version 13\n1..%zu\n",
-		       num_chosen ? (size_t)num_chosen : ARRAY_SIZE(groups));
+	if (bench->quiet) {
+		ksft_print_header();
+		ksft_set_plan(num_chosen ? (unsigned int)num_chosen : ARRAY_SIZE(groups));
+	}
 	for (unsigned int g = 0; g < ARRAY_SIZE(groups); g++) {
 		const struct group *group = &groups[g];
 		const char *lacking = lacks(bench, group);
@@ -148,9 +148,10 @@ static void measure_groups(struct bench *bench, char **chosen, int num_chosen)
 			errx(1, "%s, which group %s is about", lacking, group->name);
 		if (!lacking)
 			group->measure(bench);
-		if (bench->quiet)
-			printf("ok %u %s%s%s\n", ++num, group->name,
-			       lacking ? " # SKIP " : "", lacking ?: "");
+		if (bench->quiet && lacking)
+			ksft_test_result_skip("%s: %s\n", group->name, lacking);
+		else if (bench->quiet)
+			ksft_test_result_pass("%s\n", group->name);
 		fflush(stdout);
 	}
 }
@@ -216,5 +217,7 @@ int main(int argc, char **argv)
 		print_run(&bench, device);
 	measure_groups(&bench, argv + optind, argc - optind);
 	close_bench(&bench);
+	if (bench.quiet)
+		ksft_finished();
 	return 0;
 }

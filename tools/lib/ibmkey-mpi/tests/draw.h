@@ -73,10 +73,6 @@ int64_t *list_layout(const struct ibmkey_mpi_layout *layout, size_t bytes);
 void list_packed(MPI_Datatype type, int count, int64_t low, int64_t high, size_t size,
 		 int64_t *to);
 
-/* Prints a line of TAP. */
-void result(int ok, const char *format, ...);
-extern int tests, failed;
-
 void known_types(void);		/* known.c */
 void refused_types(void);	/* refused.c */
 void errors_of_open_mpi(void);	/* ompi.c */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "draw.h"
+#include "report.h"
 
 /* Checks the groups of a layout, the dimensions of the last one, and the number of all entries. */
 static void known(const char *name, MPI_Datatype type, int count, uint32_t groups,

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "draw.h"
+#include "report.h"
 
 static bool is_known_version(void)
 {

@@ -7,7 +7,6 @@
  *
  * usage: random_types [NUMBER [SEED]]
  */
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,21 +14,7 @@
 
 #include "../form.h"
 #include "draw.h"
-
-int tests, failed;
-
-void result(int ok, const char *format, ...)
-{
-	va_list args;
-
-	printf("%s %d ", ok ? "ok" : "not ok", ++tests);
-	va_start(args, format);
-	vprintf(format, args);
-	va_end(args);
-	printf("\n");
-	fflush(stdout);
-	failed += !ok;
-}
+#include "report.h"
 
 struct totals {
 	unsigned long checked, empty, large, nested, depth[IBMKEY_MAX_DIMS + 2];
@@ -235,16 +220,17 @@ static void random_types(unsigned long number)
 int main(int argc, char **argv)
 {
 	unsigned long number = argc > 1 ? strtoul(argv[1], NULL, 0) : 10000;
+	int status;
 
 	if (argc > 2)
 		state = strtoull(argv[2], NULL, 0);
 	MPI_Init(NULL, NULL);
-	printf("TAP version 13\n");
+	begin_tests();
 	known_types();
 	refused_types();
 	errors_of_open_mpi();
 	random_types(number);
-	printf("1..%d\n", tests);
+	status = end_tests();
 	MPI_Finalize();
-	return failed > 0;
+	return status;
 }

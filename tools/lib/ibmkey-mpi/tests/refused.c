@@ -7,6 +7,7 @@
 
 #include "../form.h"
 #include "draw.h"
+#include "report.h"
 
 static bool refused(MPI_Datatype type, int count, int errnum, const char *part)
 {

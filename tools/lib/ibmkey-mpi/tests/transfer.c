@@ -7,33 +7,18 @@
  * usage: transfer DEVICE NUMBER [SEED]
  */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../../../../samples/user/rc.h"
 #include "draw.h"
+#include "report.h"
 
 #define BESIDE 64		/* bytes before and after those of the type, outside of the MR */
 #define MOST (1 << 16)		/* largest number of bytes of a type */
 #define WIDEST (1 << 20)	/* largest span of memory of a type */
 #define ALL_RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
-
-int tests, failed;
-
-void result(int ok, const char *format, ...)
-{
-	va_list args;
-
-	printf("%s %d ", ok ? "ok" : "not ok", ++tests);
-	va_start(args, format);
-	vprintf(format, args);
-	va_end(args);
-	printf("\n");
-	fflush(stdout);
-	failed += !ok;
-}
 
 static struct rc_dev dev;
 static struct rc_conn pair[2];
@@ -409,6 +394,8 @@ static void many_loops(void)
 
 int main(int argc, char **argv)
 {
+	int status;
+
 	if (argc < 3)
 		die(EINVAL, "usage: transfer DEVICE NUMBER [SEED]");
 	if (argc > 3)
@@ -416,14 +403,14 @@ int main(int argc, char **argv)
 	MPI_Init(NULL, NULL);
 	rc_open(&dev, argv[1]);
 	rc_create_loop(pair, &dev);
-	printf("TAP version 13\n");
+	begin_tests();
 	random_types(strtoul(argv[2], NULL, 0));
 	refused_nest();
 	many_loops();
 	refused_binds();
-	printf("1..%d\n", tests);
+	status = end_tests();
 	rc_destroy_loop(pair);
 	rc_close(&dev);
 	MPI_Finalize();
-	return failed > 0;
+	return status;
 }

@@ -10,7 +10,7 @@ source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/co
 python=$here/../python
 [[ -f $python/tests/test_keys.py ]] || skip_all "the Python package is not built"
 [[ -n $(netdev_of 0) ]] || skip_all "no device ${dev[0]}"
-export PYTHONPATH=$python/lib:$here/../samples/python PYTHONDONTWRITEBYTECODE=1 MKEY_TEST_DEV0="${dev[0]}"
+export PYTHONPATH=$python/lib:$here/../samples/python:$ktap PYTHONDONTWRITEBYTECODE=1 MKEY_TEST_DEV0="${dev[0]}"
 python3 -c 'import numpy, ibmkey' || skip_all "no NumPy or no pyverbs"
 # What shows the memory of keys is hidden in a network namespace.
 # shellcheck disable=SC2016 # expanded there
