@@ -21,6 +21,7 @@
 #include <peer.h>
 
 #include "acts.h"
+#include "results.h"
 
 #define MIN_SIDE 16		/* smallest side of the picture that is read */
 #define MAX_ASPECT 8
@@ -76,51 +77,6 @@ static struct demo prepare(const char *picture, const char *out_dir,
 	if (access(out_dir, W_OK))
 		err(1, "%s", out_dir);
 	return demo;
-}
-
-struct results {
-	struct figures tile, pieces;
-	struct counter_figures counter;
-};
-
-static void print_line(const char *what, const struct figures *f)
-{
-	printf("%-18s %8llu %7u %9.2f %9.2f %6.2f %11.2f %6.2f\n", what,
-	       (unsigned long long)f->bytes, f->blocks, f->ms[WAY_ONE_KEY],
-	       f->ms[WAY_PACKED], f->ms[WAY_PACKED] / f->ms[WAY_ONE_KEY],
-	       f->ms[WAY_REQUEST_EACH],
-	       f->ms[WAY_REQUEST_EACH] / f->ms[WAY_ONE_KEY]);
-}
-
-/* Prints the table of the figures. printf() aligns the columns, whose widths are fixed. */
-static void print_table(const struct results *results, unsigned int repetitions)
-{
-	const struct counter_figures *counter = &results->counter;
-	const struct figures *tile = &results->tile, *pieces = &results->pieces;
-
-	printf("\n%-18s %8s %7s %9s %9s %6s %11s %6s\n", "times in ms", "bytes",
-	       "blocks", "one key", "packed", "ratio", "WR a block", "ratio");
-	print_line("tile of a picture", tile);
-	print_line("header + 3 pieces", pieces);
-	printf("times       medians of %u transfers, until the receiver has the data in place\n"
-	       "one key     one RDMA WRITE, from a key to a key\n"
-	       "packed      copied together, one RDMA WRITE, copied apart\n"
-	       "WR a block  %u and %u RDMA WRITEs, one for each run contiguous at both ends\n"
-	       "ratio       that time by one key's; above 1, one key is faster\n"
-	       "gain        one key needs neither the two copies of packing nor a WR for each run\n"
-	       "A key is described once for all transfers: tile %.2f ms, pieces %.2f ms.\n",
-	       repetitions, tile->requests, pieces->requests, tile->bind_ms,
-	       pieces->bind_ms);
-
-	printf("\n%-18s %12s %20s %20s %6s\n", "both nodes", "operations",
-	       "in device memory", "in ordinary memory", "ratio");
-	printf("%-18s %12u %9.0f ms %6.0f/s %9.0f ms %6.0f/s %6.2f\n",
-	       "fetch-and-add", counter->operations, counter->device_memory_ms,
-	       counter->operations / counter->device_memory_ms * 1e3,
-	       counter->host_memory_ms,
-	       counter->operations / counter->host_memory_ms * 1e3,
-	       counter->host_memory_ms / counter->device_memory_ms);
-	printf("ratio       the time in ordinary memory by that in device memory\n");
 }
 
 /* Prints what the demonstration will do, before it begins. */
@@ -293,7 +249,7 @@ int main(int argc, char **argv)
 
 	announce(nodes, &demo);
 	results = run_nodes(&demo, host);
-	print_table(&results, repetitions);
+	results_print(&results, repetitions);
 	printf("\nPictures of acts 1 and 2, from the memory that was written to:\n"
 	       "%s/1-tile.png (1-source.png, 1-before.png, 1-after.png in full size)\n"
 	       "%s/2-pieces.png\n",

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! mkey_picture: files of pictures for mkey_demo, which has plain pixels only.
+//! mkey_picture: files of pictures, and tables, for mkey_demo, which has plain pixels and cells only.
 //!
 //! Status 0: done. 1: could not be done, standard error says why. 2: the command line
 //! makes no sense.
+
+mod table;
 
 use std::{
     error::Error,
@@ -62,7 +64,7 @@ fn command_line() -> Command {
     };
 
     Command::new("mkey_picture")
-        .about("Reads, writes and shows the pictures of mkey_demo")
+        .about("Reads, writes and shows the pictures and tables of mkey_demo")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
@@ -90,12 +92,27 @@ fn command_line() -> Command {
                         .value_parser(value_parser!(u32)),
                 ),
         )
+        .subcommand(
+            Command::new("table")
+                .about("Read lines of cells, which tabs separate, from standard input, and print them in columns")
+                .arg(
+                    Arg::new("kind")
+                        .value_name("KIND")
+                        .help("figures: align all columns but the first to the right; text: none")
+                        .required(true)
+                        .value_parser(["figures", "text"]),
+                ),
+        )
 }
 
 fn run(command: &str, arguments: &ArgMatches, file: &Path) -> Result<(), Box<dyn Error>> {
     match command {
         "read" => load(file).and_then(|image| write_ppm(&image)),
         "png" => read_ppm().and_then(|image| write_png(&image, file)),
+        "table" => {
+            let kind = arguments.get_one::<String>("kind").map(String::as_str);
+            print_table(kind == Some("figures"))
+        }
         _ => {
             let columns = arguments.get_one("columns").copied().unwrap_or(80);
             load(file).and_then(|image| show(&image, columns))
@@ -109,8 +126,10 @@ fn main() -> ExitCode {
     let Some((command, arguments)) = matches.subcommand() else {
         return ExitCode::FAILURE;
     };
-    let Some(file) = arguments.get_one::<PathBuf>("file") else {
-        return ExitCode::FAILURE;
+    // The other commands use standard input.
+    let file = match arguments.try_get_one::<PathBuf>("file") {
+        Ok(Some(file)) => file,
+        _ => Path::new("standard input"),
     };
 
     match run(command, arguments, file) {
@@ -126,6 +145,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn print_table(figures: bool) -> Result<(), Box<dyn Error>> {
+    let mut text = String::new();
+    let mut out = stdout().lock();
+
+    stdin().lock().read_to_string(&mut text)?;
+    out.write_all(table::arrange(&text, figures).as_bytes())?;
+    Ok(out.flush()?)
 }
 
 fn load(file: &Path) -> Result<RgbImage, Box<dyn Error>> {
