@@ -43,7 +43,8 @@ struct helper helper_start(const char *const argv[], int its_end)
 		err(1, "pipe to mkey_picture");
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, ends[theirs], its_end);
-	error = posix_spawn(&helper.pid, helper_path(), &actions, NULL, (char *const *)argv, environ);
+	error = posix_spawn(&helper.pid, helper_path(), &actions, NULL, (char *const *)argv,
+			    environ);
 	posix_spawn_file_actions_destroy(&actions);
 	if (error)
 		errx(1, "%s: %s: build it with make -C samples", helper_path(), strerror(error));
