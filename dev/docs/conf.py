@@ -20,8 +20,8 @@ highlight_language = "none"
 html_theme = "alabaster"
 html_copy_source = False
 html_show_copyright = False
-# Wide enough for a line of 100 characters of code.
-html_theme_options = {"page_width": "1260px", "body_max_width": "1000px", "show_powered_by": False}
+# Wide enough for a line of 100 characters of code, and not wider than the window.
+html_theme_options = {"page_width": "min(1260px, 96%)", "body_max_width": "1000px", "show_powered_by": False}
 
 kerneldoc_srctree = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
