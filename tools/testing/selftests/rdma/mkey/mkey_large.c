@@ -248,4 +248,52 @@ TEST_F(large, description)
 	}
 }
 
+/* A range of a list has 64 bits: 5 GiB of a key that repeats 128 KiB, after 16 bytes of an MR. */
+TEST_F(large, long_range)
+{
+	const uint64_t gib = 1ull << 30, lap = 32 * 4096, first = 3 * gib + 5;
+	struct mkt_arena *arena = &self->s.arena[1];
+	struct ibmkey_block block = {
+		.addr = arena->leaf[0].addr,
+		.bytes_count = lap,
+		.lkey = arena->leaf[0].mr->lkey,
+	};
+	struct ibmkey_range range[] = {
+		{ .addr = block.addr, .length = 16, .lkey = block.lkey },
+		{ .addr = first, .length = 5 * gib, .lkey = self->s.key[1]->lkey },
+	};
+	struct mkt_wr wr = {
+		.op = MKT_READ,
+		.sge[0] = {
+			.addr = self->s.plain[0].addr,
+			.length = 70000,
+			.lkey = self->s.plain[0].mr->lkey,
+		},
+		.num_sge = 1,
+	};
+	const uint8_t *seen = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
+	const uint8_t *from = arena->expect + arena->leaf[0].at;
+	const uint64_t at[] = { 0, 4 * gib - 35000, 5 * gib - 70000 }, repeat = 8 * gib / lap + 1;
+	struct ibv_mr *key;
+	unsigned int i, k;
+
+	ASSERT_EQ(0, ibmkey_bind_interleaved(self->s.key[1], MKT_ACCESS_ALL, 1, &repeat, 1,
+					     &block));
+	key = ibmkey_alloc(self->s.dev[1].pd, ARRAY_SIZE(range));
+	ASSERT_NE(NULL, key);
+	ASSERT_EQ(0, ibmkey_bind_list(key, MKT_ACCESS_ALL, ARRAY_SIZE(range), range));
+	EXPECT_EQ(16 + 5 * gib, key->length);
+	wr.rkey = key->rkey;
+	for (k = 0; k < ARRAY_SIZE(at); k++) {
+		wr.remote_addr = 16 + at[k];
+		ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+		for (i = 0; i < 70000; i++)
+			ASSERT_EQ(from[(first + at[k] + i) % lap], seen[i]);
+	}
+	/* one byte too far */
+	range[1].length = repeat * lap - first + 1;
+	EXPECT_EQ(ERANGE, ibmkey_bind_list(key, MKT_ACCESS_ALL, ARRAY_SIZE(range), range));
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+}
+
 TEST_HARNESS_MAIN
