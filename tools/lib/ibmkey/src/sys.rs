@@ -28,6 +28,13 @@ mod bindings {
 
 pub use bindings::*;
 
+// Programs pass arrays of these to libibmkey.so.1, so later versions cannot add fields.
+const _: () = assert!(
+    size_of::<ibmkey_range>() == 24
+        && size_of::<ibmkey_block>() == 88
+        && size_of::<ibmkey_bind>() == 56
+);
+
 /// An MR as libibverbs and its providers use it.
 ///
 /// `ibv_dereg_mr()` and the provider take a `struct ibv_mr` for the first member of this structure,

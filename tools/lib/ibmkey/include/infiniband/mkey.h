@@ -32,7 +32,9 @@
  * structure that a function reads, a bit that the function does not know is EINVAL.
  * For a structure that it fills in, the caller sets the bits of the later fields that
  * it has room for, and the function clears those that it did not fill in. Zero is
- * always right, so initialise structures with = {}.
+ * always right, so initialise structures with = {}. The elements of arrays, struct
+ * ibmkey_range, ibmkey_block and ibmkey_bind, keep their size as long as the library is
+ * libibmkey.so.1. Further fields of these come as other structures and functions.
  *
  * All functions may be called from any thread. If two threads bind or unbind
  * the same key at the same time, one of the two layouts stays bound, but the
