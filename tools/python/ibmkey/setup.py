@@ -13,13 +13,16 @@ def pkg_config(option: str) -> list[str]:
     return shlex.split(subprocess.check_output(["pkg-config", option, "ibmkey"], text=True))
 
 
+# Without -rpath, which the ibmkey.pc of a build tree has: IBMKEY_LDFLAGS says where the library is.
+LIBS = pkg_config("--libs-only-L") + pkg_config("--libs-only-l")
+
 setup(
     ext_modules=[
         Extension(
             f"ibmkey.{name}",
             [f"src/ibmkey/{name}.pyx"],
             extra_compile_args=pkg_config("--cflags"),
-            extra_link_args=[*pkg_config("--libs"), "-libverbs", *shlex.split(os.environ.get("IBMKEY_LDFLAGS", ""))],
+            extra_link_args=[*LIBS, "-libverbs", *shlex.split(os.environ.get("IBMKEY_LDFLAGS", ""))],
         )
         for name in ("_dm", "_lib", "_wr")
     ]
