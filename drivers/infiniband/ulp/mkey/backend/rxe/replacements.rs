@@ -22,6 +22,7 @@ use crate::{
     access::{self, bind, request, Operation},
     backend::ClaimedMr,
     bindings::ib_qp,
+    counters::refused,
     kernel_ext::rdma::{Access, Pd},
     region::{
         binding::Binding,
@@ -78,7 +79,8 @@ fn is_registered(mr: &ClaimedRxeMr, iova: u64, length: usize) -> bool {
 }
 
 // Replaces `mr_check_range()`. Compares with the range that was published last. The evaluator
-// checks the range again when it copies bytes.
+// checks the range again when it copies bytes. rxe ends a request with a range that is refused here,
+// so the request is counted once.
 #[no_mangle]
 unsafe extern "C" fn ib_mkey_rxe_check_range(mr: *mut rxe_mr, iova: u64, length: usize) -> c_int {
     // SAFETY: rxe calls with an MR that it holds a reference to, and C has found that it is one of
@@ -93,6 +95,7 @@ unsafe extern "C" fn ib_mkey_rxe_check_range(mr: *mut rxe_mr, iova: u64, length:
     if inside {
         0
     } else {
+        refused(&EINVAL);
         EINVAL.to_errno()
     }
 }
