@@ -151,6 +151,12 @@ check_kdir() {
 		die "KDIR=$1 has no Module.symvers: build the kernel's modules there first"
 }
 
+# set_up STAGE: makes everything up to STAGE. That may settle another version of the kernel.
+set_up() {
+	"$TOP/dev/setup/setup" "$1" || exit
+	select_kernel
+}
+
 kernel_key() {
 	{
 		printf '%s\n' "$K_ID" "${KSRC-}"

@@ -43,7 +43,7 @@ make_modules() {
 		mkdir -p "$TOP/out/$K_ID/modules"
 		"${MAKE[@]}" -j"$(nproc)" modules
 	else
-		"$TOP/dev/setup/setup" module || exit
+		set_up module
 	fi
 }
 
