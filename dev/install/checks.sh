@@ -26,15 +26,20 @@ select_places() {
 # The release of Debian's kernel of a series, as the cache has settled it.
 debian_release() { printf '%s+deb13-amd64' "$(kernel_version "$1")"; }
 
-# select_running: without KERNEL=, KSRC= and KDIR=, the kernel that runs.
+# select_running: without KERNEL=, KSRC= and KDIR=, the kernel that runs. For Debian's it is
+# the very version that runs, because modprobe loads no module of another one.
 select_running() {
-	local release series build
+	local release build
 	[[ -z ${KDIR-}${KERNEL-}${KSRC-}${DEBUG-} ]] || return 0
 	release=$(uname -r)
-	for series in 7.2 7.3; do
-		[[ $release != "$(debian_release "$series")" ]] || { export KERNEL=$series; return 0; }
-	done
+	if [[ $release =~ ^(7\.[23]\.[0-9]+)\+deb13-amd64$ ]]; then
+		export KERNEL=${BASH_REMATCH[1]}
+		return
+	fi
 	build=/lib/modules/$release/build
+	# Debian's headers have no Rust metadata, so their directory is of no use.
+	[[ $release != 7.[23].*+deb* || -f $build/rust/libkernel.rmeta ]] ||
+		die "this machine runs Linux $release, and make install builds for Debian's kernels with +deb13-amd64 in their names alone: boot linux-image-$(debian_release 7.2), or install the packages of make deb, whose module DKMS builds"
 	case $release in
 	7.[23].* | 7.[23]-*) ;;
 	*) die "this machine runs Linux $release, and ib_mkey is for 7.2 and 7.3: boot such a kernel, or name the one to install for: KERNEL=stock (Debian's $(debian_release 7.2)), KERNEL=7.3, or KDIR=dir" ;;

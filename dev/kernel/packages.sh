@@ -47,12 +47,17 @@ setup_lists() {
 	LISTS_ARE_NEW=1
 }
 
+# mirror_versions SERIES: prints the versions of Debian's kernel that the mirror has, the newest last.
+mirror_versions() {
+	kernel_apt apt-cache pkgnames "linux-modules-$1." |
+		sed -n "s/^linux-modules-\($1\.[0-9]*\)+deb13-amd64$/\1/p" | sort -V
+}
+
 # Chooses the version of series $1: the pinned one if it is on the mirror, otherwise
 # the newest, with a warning that ib_mkey was not tried with it.
 resolve_version() {
 	local series=$1 pinned=${PINNED_VERSION[$1]} newest found
-	found=$(kernel_apt apt-cache pkgnames "linux-modules-$series." |
-		sed -n "s/^linux-modules-\($series\.[0-9]*\)+deb13-amd64$/\1/p" | sort -V)
+	found=$(mirror_versions "$series")
 	if grep -qxF "$pinned" <<<"$found"; then
 		newest=$pinned
 	else
@@ -63,12 +68,31 @@ resolve_version() {
 	printf '%s' "$newest" >"$CACHE/version-$series"
 }
 
+# check_version: fails if the mirror lacks a package from which the kernel of version K_EXACT is made.
+check_version() {
+	local found lacks=
+	found=$(mirror_versions "$K_SERIES")
+	if ! grep -qxF "$K_EXACT" <<<"$found"; then
+		lacks=linux-modules-$K_EXACT+deb13-amd64
+	elif [[ -z $(deb_version "linux-source-$K_SERIES" "$K_EXACT") ]]; then
+		lacks="linux-source-$K_SERIES of version $K_EXACT"
+		found=$(grep -vxF "$K_EXACT" <<<"$found" || true)
+	fi
+	[[ -n $lacks ]] || return 0
+	found=$(tail -n 1 <<<"$found")
+	die "the mirror $MIRROR lacks $lacks, from which a module for Linux $K_EXACT is made: install and boot linux-image-${found:-$K_SERIES.*}+deb13-amd64 of $SUITE-backports, then run the same command again"
+}
+
 # The version that select_kernel takes is settled from here on.
 settle_version() {
-	[[ $K_FLAVOUR != kdir && -z ${KSRC-} && ! -s $CACHE/version-$K_SERIES ]] || return 0
-	setup_lists
-	resolve_version "$K_SERIES"
-	select_kernel
+	[[ $K_FLAVOUR != kdir && -z ${KSRC-} ]] || return 0
+	if [[ -n $K_EXACT ]]; then
+		[[ -s $(kernel_dir).record ]] || { setup_lists; check_version; }
+	elif [[ ! -s $CACHE/version-$K_SERIES ]]; then
+		setup_lists
+		resolve_version "$K_SERIES"
+		select_kernel
+	fi
 }
 
 # deb_version PACKAGE VERSION: the package's revision of that upstream version.

@@ -11,7 +11,7 @@ SUITE=trixie
 DEFAULT_MIRROR=http://deb.debian.org/debian
 DEFAULT_SECURITY=http://deb.debian.org/debian-security
 
-# Tried with these; the newest of the series is taken when one is gone.
+# Tried with these; the newest of the series is taken when one is gone, unless KERNEL= names a version.
 declare -A PINNED_VERSION=([7.2]=7.2.12 [7.3]=7.3.4)
 
 # To build with.
@@ -57,16 +57,20 @@ kernel_version() {
 }
 
 # Sets K_SERIES, K_FLAVOUR (stock, custom, debug or kdir), K_VERSION, K_ID, the name
-# of the kernel in messages and under out/, and K_PATCHES, the patches that it has.
+# of the kernel in messages and under out/, and K_PATCHES, the patches that it has. K_EXACT is
+# the version that KERNEL= names.
 select_kernel() {
 	local KERNEL=${KERNEL:-stock}
-	K_PATCHES=()
+	K_PATCHES=() K_EXACT=
+	if [[ $KERNEL =~ ^(7\.[23])\.[0-9]+$ ]]; then
+		K_EXACT=$KERNEL KERNEL=${BASH_REMATCH[1]}
+	fi
 	case $KERNEL in
 	stock) K_SERIES=7.2 K_FLAVOUR=stock ;;
 	custom) K_SERIES=7.2 K_FLAVOUR=custom ;;
 	7.2 | 7.3) K_SERIES=$KERNEL K_FLAVOUR=stock ;;
 	custom-7.2 | custom-7.3) K_SERIES=${KERNEL#custom-} K_FLAVOUR=custom ;;
-	*) die "KERNEL=$KERNEL is not one of: stock, custom, 7.3, custom-7.3" ;;
+	*) die "KERNEL=$KERNEL is not one of: stock, custom, 7.3, custom-7.3, and no version of Debian such as ${PINNED_VERSION[7.2]}" ;;
 	esac
 	case ${DEBUG:-0} in
 	1) K_FLAVOUR=debug ;;
@@ -91,7 +95,7 @@ select_kernel() {
 		K_VERSION=$(ksrc_version "$KSRC")
 		K_ID=$K_FLAVOUR-$K_VERSION-$(printf '%s' "$KSRC" | hash_of | cut -c1-6)
 	else
-		K_VERSION=$(kernel_version "$K_SERIES")
+		K_VERSION=${K_EXACT:-$(kernel_version "$K_SERIES")}
 		K_ID=$K_FLAVOUR-$K_VERSION
 		# They are for 7.2. A user's own source stays as it is.
 		if [[ $K_FLAVOUR == custom && $K_SERIES == 7.2 ]]; then
