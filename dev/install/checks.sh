@@ -7,6 +7,8 @@
 
 # The unit of systemd that makes a link of rxe.
 UNIT=ib-mkey-rxe@.service
+# It has the prefix of the installation.
+PREFIX_FILE=var/lib/ib_mkey/prefix
 
 # Where things go: $DESTDIR$PREFIX; the module, and what belongs to it, to $MODROOT.
 select_places() {
@@ -21,6 +23,15 @@ select_places() {
 	for d in "$PREFIX" "$DESTDIR" "$MODROOT"; do
 		[[ $d != *[[:space:]:%]* ]] || die "$d: the name of a directory must have no spaces, colons or percent signs"
 	done
+}
+
+# The module and the files of /etc are the same for each prefix, so a machine has one prefix.
+installed_prefix() { cat "$MODROOT/$PREFIX_FILE" 2>/dev/null || true; }
+check_prefix() {
+	local other
+	other=$(installed_prefix)
+	[[ ${other:-$PREFIX} == "$PREFIX" ]] ||
+		die "ib_mkey is installed in ${MODROOT:-/} with PREFIX=$other: run make uninstall PREFIX=$other, or use that prefix"
 }
 
 # The release of Debian's kernel of a series, as the cache has settled it.
