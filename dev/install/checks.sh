@@ -153,12 +153,3 @@ check_programs() { # STAGE
 	*) die "mkeyctl does not run here: ${why%%$'\n'*}" ;;
 	esac
 }
-
-# The module and its users in the kernel need no provider library, so this is a warning only.
-check_provider() {
-	local lib
-	[[ -z $DESTDIR ]] || return 0
-	lib=$(ldd "$PREFIX/bin/mkeyctl" 2>/dev/null | sed -n 's,^.* => \(/.*\)/libibverbs\.so.*,\1,p')
-	[[ -z $lib ]] || compgen -G "$lib/libibverbs/librxe-rdmav*.so" >/dev/null ||
-		warn "libibverbs does not list devices of rxe, because $lib/libibverbs has no provider library librxe: install the package ibverbs-providers"
-}

@@ -5,7 +5,7 @@
 # shellcheck disable=SC2154,SC2317 # tests sets the variables; functions are called by check
 
 # These checks are of this machine alone, on which these tests install nothing.
-# checks COMMAND...: runs a function of checks.sh in an installation without DESTDIR
+# checks COMMAND...: runs a function of checks.sh or after.sh in an installation without DESTDIR
 checks() {
 	(
 		die() { printf 'ib_mkey: %s\n' "$*" >&2; exit 1; }
@@ -14,6 +14,8 @@ checks() {
 		DESTDIR='' MODROOT='' PREFIX=/usr/local SUITE=trixie TOP=$top
 		# shellcheck source=dev/install/checks.sh
 		source "$here/checks.sh"
+		# shellcheck source=dev/install/after.sh
+		source "$here/after.sh"
 		"$@"
 	) >"$tmp/out" 2>"$tmp/err" </dev/null
 }
