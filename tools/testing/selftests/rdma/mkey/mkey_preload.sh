@@ -16,8 +16,8 @@ for i in 0 1; do
 done
 
 preload=${MKEY_PRELOAD-}
-for p in "$here/../lib/libibmkey-preload.so" /usr/lib/*/libibmkey-preload.so \
-	/usr/lib/libibmkey-preload.so /usr/local/lib/libibmkey-preload.so; do
+for p in "$here/../lib/libibmkey-preload.so" /usr/lib/*/libibmkey/libibmkey-preload.so \
+	/usr/lib/*/libibmkey-preload.so /usr/lib/libibmkey-preload.so /usr/local/lib/libibmkey-preload.so; do
 	[[ -z $preload && -e $p ]] && preload=$p
 done
 [[ -n $preload ]] || skip_all "no libibmkey-preload.so; MKEY_PRELOAD= names it"
