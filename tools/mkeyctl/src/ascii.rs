@@ -119,26 +119,41 @@ fn row_address(row: u64, pitch: u64) -> u64 {
 }
 
 fn render_row(spans: &[Span], pitch: u64, scale: u64) -> String {
-    let cells = pitch.div_ceil(scale);
+    /// The number of bytes of a character that spans name, and the entry of the first span.
+    #[derive(Clone, Copy, Default)]
+    struct Cell {
+        named: u64,
+        first: Option<usize>,
+    }
+    let start = |cell: usize| (cell as u64).saturating_mul(scale);
+    let end = |cell: usize| start(cell).saturating_add(scale).min(pitch);
+    let mut cells = vec![Cell::default(); pitch.div_ceil(scale) as usize];
 
-    (0..cells)
-        .map(|cell| {
-            let from = cell.saturating_mul(scale);
-            let to = from.saturating_add(scale).min(pitch);
-            let mut first = None;
-            let mut named = 0u64;
+    for span in spans {
+        let skip = span.from.checked_div(scale).unwrap_or(0) as usize;
+        let of_span = cells
+            .iter_mut()
+            .enumerate()
+            .skip(skip)
+            .take_while(|(at, _)| start(*at) < span.to);
 
-            for span in spans.iter().filter(|span| span.from < to && span.to > from) {
-                let overlap = span.to.min(to).saturating_sub(span.from.max(from));
+        for (at, cell) in of_span {
+            let overlap = span
+                .to
+                .min(end(at))
+                .saturating_sub(span.from.max(start(at)));
 
-                named = named.saturating_add(overlap);
-                first = first.or(Some(span.entry));
-            }
-            match first {
-                None => NONE,
-                Some(_) if named < to.saturating_sub(from) => SOME,
-                Some(entry) => symbol(entry),
-            }
+            cell.named = cell.named.saturating_add(overlap);
+            cell.first = cell.first.or(Some(span.entry));
+        }
+    }
+    cells
+        .iter()
+        .enumerate()
+        .map(|(at, cell)| match cell.first {
+            None => NONE,
+            Some(_) if cell.named < end(at).saturating_sub(start(at)) => SOME,
+            Some(entry) => symbol(entry),
         })
         .collect()
 }

@@ -6,9 +6,9 @@ use std::{
     error::Error,
     fs,
     io::{
-        read_to_string,
         stdin,
         stdout,
+        Read,
         Write, //
     },
     num::{
@@ -74,6 +74,9 @@ Examples:
               \"indices\": [9, 3, 4]}}
 
 Numbers are decimal, or hexadecimal with 0x, and may end in K, M or G.";
+
+/// The longest file that is read, in bytes. A million indices take 8 MiB.
+const MAX_FILE: u64 = 64 << 20;
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -172,15 +175,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     }
     let description = match (&args.file, &args.repeat) {
         (Some(file), _) => {
-            let stdin_or_file = if file.as_os_str() == "-" {
-                read_to_string(stdin())
+            let text = if file.as_os_str() == "-" {
+                read(stdin())
             } else {
-                fs::read_to_string(file)
+                fs::File::open(file)
+                    .map_err(|error| error.to_string())
+                    .and_then(read)
             };
 
-            stdin_or_file
-                .map_err(|error| error.to_string())
-                .and_then(|text| Description::from_json(&text))
+            text.and_then(|text| Description::from_json(&text))
                 .map_err(|error| format!("{}: {error}", file.display()))?
         }
         (None, Some(repeat)) => {
@@ -195,6 +198,23 @@ pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         },
     };
     put(args, &picture_of(args, &description))
+}
+
+/// Reads a description of a layout.
+fn read(source: impl Read) -> Result<String, String> {
+    let mut text = String::new();
+
+    source
+        .take(MAX_FILE.saturating_add(1))
+        .read_to_string(&mut text)
+        .map_err(|error| error.to_string())?;
+    if text.len() as u64 > MAX_FILE {
+        return Err(format!(
+            "more than {} MiB are no description",
+            MAX_FILE >> 20
+        ));
+    }
+    Ok(text)
 }
 
 fn picture_of(args: &Args, description: &Description) -> String {

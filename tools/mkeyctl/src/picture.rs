@@ -3,11 +3,15 @@
 //! Computes the contents of a drawing, independently of its format.
 //!
 //! A leaf is drawn as rows of equal length, like the memory of a matrix. Rows without bytes of the
-//! layout are left out. The number of runs that are examined is limited, because a layout may have
-//! many more runs than can be drawn.
+//! layout are left out. The number of pieces that are examined is limited, because a layout may have
+//! many more runs than can be drawn, and any process may make one. So a drawing takes at most some
+//! tens of megabytes and some seconds.
 
 use std::{
-    collections::BTreeMap,
+    collections::{
+        BTreeMap,
+        HashMap, //
+    },
     num::{
         NonZeroU64,
         NonZeroUsize, //
@@ -18,8 +22,8 @@ use ib_mkey_layout::Layout;
 
 use crate::describe::Description;
 
-/// The largest number of runs that are examined.
-const MAX_RUNS: usize = 1 << 20;
+/// The largest number of pieces that are examined. A piece is the part of a run that is in one row.
+const MAX_PIECES: usize = 1 << 20;
 
 /// The largest number of runs that are listed.
 const MAX_LISTED: usize = 8;
@@ -75,26 +79,26 @@ impl Picture {
         let mut panels: Vec<Panel> = Vec::new();
         // The number of the panel of each entry.
         let mut panel_of = Vec::new();
+        let mut known = HashMap::new();
 
         for leaf in &description.leaves {
-            let at = panels.iter().position(|panel| panel.leaf == *leaf);
-
-            panel_of.push(at.unwrap_or(panels.len()));
-            if at.is_none() {
+            panel_of.push(*known.entry(leaf).or_insert_with(|| {
                 panels.push(Panel {
                     leaf: leaf.clone(),
                     pitch,
                     rows: BTreeMap::new(),
                     more: false,
                 });
-            }
+                panels.len().saturating_sub(1)
+            }));
         }
 
         let mut listed = Vec::new();
         let mut num_runs = 0usize;
         let mut offset = 0u64;
+        let mut left = MAX_PIECES;
         let mut all = layout.runs(0, layout.length()).into_iter().flatten();
-        for run in all.by_ref().take(MAX_RUNS) {
+        while let Some(run) = (left > 0).then(|| all.next()).flatten() {
             let entry = run.leaf as usize;
 
             if listed.len() < MAX_LISTED {
@@ -106,12 +110,12 @@ impl Picture {
                 });
             }
             if let Some(panel) = panel_of.get(entry).and_then(|&at| panels.get_mut(at)) {
-                panel.add(entry, run.addr, run.len, rows.get());
+                panel.add(entry, run.addr, run.len, rows.get(), &mut left);
             }
             offset = offset.saturating_add(run.len);
             num_runs = num_runs.saturating_add(1);
         }
-        let complete = all.next().is_none();
+        let complete = left > 0;
 
         Self {
             summary: summary(description),
@@ -124,11 +128,19 @@ impl Picture {
 }
 
 impl Panel {
-    /// Adds the bytes of a run. Keeps at most `max` rows, those with the lowest addresses.
-    fn add(&mut self, entry: usize, addr: u64, len: u64, max: usize) {
+    /// Adds the bytes of a run. Keeps at most `max` rows, those with the lowest addresses. Examines
+    /// at most `pieces` pieces, and subtracts those that it has examined.
+    fn add(&mut self, entry: usize, addr: u64, len: u64, max: usize, pieces: &mut usize) {
         let (mut at, mut left) = (addr, len);
 
         while left > 0 {
+            *pieces = match pieces.checked_sub(1) {
+                Some(rest) => rest,
+                None => {
+                    self.more = true;
+                    return;
+                }
+            };
             let (row, from) = (at / self.pitch, at % self.pitch);
             let take = self.pitch.get().saturating_sub(from).min(left);
             let is_full = self.rows.len() >= max && !self.rows.contains_key(&row);
@@ -144,11 +156,16 @@ impl Panel {
                 }
                 self.rows.pop_last();
             }
-            self.rows.entry(row).or_default().push(Span {
+            let span = Span {
                 from,
                 to: from.saturating_add(take),
                 entry,
-            });
+            };
+            let spans = self.rows.entry(row).or_default();
+            // A block with the stride 0 has the same bytes any number of times.
+            if spans.last() != Some(&span) {
+                spans.push(span);
+            }
             // The last byte of memory may be the last one of the run. Nothing follows it.
             at = at.saturating_add(take);
             left = left.saturating_sub(take);
@@ -314,6 +331,35 @@ mod tests {
             panel.rows.keys().copied().collect::<Vec<_>>(),
             [1024 - 99, 1024 - 98]
         );
+    }
+
+    /// Returns the number of spans in memory.
+    fn num_spans(picture: &Picture) -> usize {
+        let rows = picture.panels.iter().flat_map(|panel| panel.rows.values());
+
+        rows.map(Vec::len).sum()
+    }
+
+    #[test]
+    fn a_block_with_stride_zero_takes_no_more_memory_than_one_block() {
+        let picture = blocks("0x100000", &["A@0+64:0"], Some(64), 32);
+
+        assert_eq!(num_spans(&picture), 1);
+        assert!(num_spans(&blocks("0x100000", &["A@0+2048:0"], Some(64), 32)) <= MAX_PIECES);
+    }
+
+    #[test]
+    fn a_layout_of_any_size_is_a_bounded_number_of_pieces() {
+        // Each run replaces all rows.
+        let block = "A@0x400000000+10000:-10000";
+        let picture = blocks("0x100000", &[block], Some(1), 10000);
+
+        assert_eq!(picture.num_runs, None);
+        assert!(picture.panels[0].more);
+        assert!(num_spans(&picture) <= MAX_PIECES);
+        let picture = blocks("0x100000", &["A@0+640000:0"], Some(64), 10000);
+        assert_eq!(picture.num_runs, None);
+        assert!(num_spans(&picture) <= MAX_PIECES);
     }
 
     #[test]
