@@ -52,7 +52,7 @@ const CAUSES: [(&str, &str); 9] = [
 
 pub fn check(machine: &Machine) -> Vec<Finding> {
     match machine.log() {
-        Ok(lines) => found(&lines),
+        Ok(lines) => found(machine, &lines),
         Err(ErrorKind::PermissionDenied) => vec![Finding::unknown(
             CHECK,
             "this user may not read the kernel's log",
@@ -67,8 +67,13 @@ pub fn check(machine: &Machine) -> Vec<Finding> {
 }
 
 /// Returns a finding for each line that tells a problem. If a later line says that a device was
-/// extended, ignores earlier lines about that device and about the module.
-fn found(lines: &[String]) -> Vec<Finding> {
+/// extended, ignores earlier lines about that device and about the module. Ignores lines about
+/// devices that are gone.
+fn found(machine: &Machine, lines: &[String]) -> Vec<Finding> {
+    let is_gone = |line: &str| {
+        line.split_once(": not extended")
+            .is_some_and(|(device, _)| !machine.exists(&format!("sys/class/infiniband/{device}")))
+    };
     let mut bad: Vec<(&str, &str)> = Vec::new();
 
     for line in lines
@@ -88,6 +93,7 @@ fn found(lines: &[String]) -> Vec<Finding> {
             bad.push((line, remedy));
         }
     }
+    bad.retain(|(line, _)| !is_gone(line));
     if bad.is_empty() {
         return vec![Finding::ok(CHECK, "ib_mkey reports no problem")];
     }

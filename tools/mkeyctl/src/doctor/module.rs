@@ -185,8 +185,12 @@ fn held(machine: &Machine) -> Option<Finding> {
         .read("sys/kernel/debug/kprobes/list")
         .and_then(|text| {
             text.lines()
-                .find(|line| line.contains("[rdma_rxe]"))
-                .and_then(|line| line.split_whitespace().nth(2).map(str::to_owned))
+                .map(|line| line.split_whitespace().collect::<Vec<_>>())
+                // The address, the kind, the function with an offset, and the module.
+                .find_map(|words| match words.as_slice() {
+                    [_, _, function, "rdma_rxe", ..] => Some((*function).to_owned()),
+                    _ => None,
+                })
         });
 
     if let Some(patch) = patch {

@@ -115,9 +115,14 @@ fn memlock(machine: &Machine) -> Finding {
         .and_then(|rest| rest.split_whitespace().next());
 
     match limit.map(|limit| (limit, limit.parse::<u64>())) {
+        Some((_, Ok(_))) if may_lock(machine) => {
+            Finding::ok(CHECK, "without a limit, because of CAP_IPC_LOCK")
+        }
         Some((_, Ok(bytes))) if bytes < MEMLOCK => Finding::problem(
             CHECK,
-            format!("this user may lock {bytes} bytes: ibv_reg_mr() fails with ENOMEM beyond it"),
+            format!(
+                "this user may lock {bytes} bytes: ibv_reg_mr() fails with ENOMEM beyond it, or with EPERM if it is 0"
+            ),
             "raise memlock in /etc/security/limits.conf, or ulimit -l unlimited as root",
         ),
         Some((_, Ok(bytes))) => Finding::ok(CHECK, format!("{} MiB", bytes >> 20)),
@@ -128,6 +133,18 @@ fn memlock(machine: &Machine) -> Finding {
             "ulimit -l shows it",
         ),
     }
+}
+
+/// Returns `true` if this process has CAP_IPC_LOCK, so that the limit does not apply.
+fn may_lock(machine: &Machine) -> bool {
+    const CAP_IPC_LOCK: u64 = 1 << 14;
+    let status = machine.read("proc/self/status").unwrap_or_default();
+
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok())
+        .is_some_and(|bits| bits & CAP_IPC_LOCK != 0)
 }
 
 fn rdma(machine: &Machine) -> Option<Finding> {

@@ -333,6 +333,37 @@ fn the_doctor_finds_a_preload_library_that_is_not_there() {
     assert!(documented()["preload"].contains("correct LD_PRELOAD"));
 }
 
+/// The limit on locked memory does not apply to a process with CAP_IPC_LOCK.
+#[test]
+fn the_doctor_knows_who_may_lock_memory() {
+    let dir = machine("doctor-memlock");
+    let limit = "Max locked memory         0                    0                    bytes\n";
+    dir.file("proc/self/limits", limit);
+    dir.file("proc/self/status", "Name:\tx\nCapEff:\t0000000000000000\n");
+    let problems = doctor(&dir, 1);
+    assert_eq!(problems.len(), 1);
+    assert_eq!(problems[0].0, "locked memory");
+    dir.file("proc/self/status", "Name:\tx\nCapEff:\t0000000000004000\n");
+    assert_eq!(doctor(&dir, 0), []);
+}
+
+/// A process of any user may have an empty name.
+#[test]
+fn the_doctor_reads_the_limits_of_a_process_without_a_name() {
+    let dir = machine("doctor-nameless");
+    let head = "# device pid bytes high regions+bindings limit comm\n";
+    dir.file(
+        "sys/kernel/debug/ib_mkey/keys",
+        &format!("{head}rxe0 - 10 10 1 4096 [all]\nrxe0 7 10 10 1 1024 \n"),
+    );
+    assert_eq!(doctor(&dir, 0), []);
+    dir.file("sys/kernel/debug/ib_mkey/keys", &format!("{head}rxe0 7\n"));
+    let output = mkeyctl(&["doctor", "--root", dir.name()], "");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("has too few columns"), "{text}");
+    assert!(!text.contains("run as root"), "{text}");
+}
+
 /// A problem that was solved later is not reported.
 #[test]
 fn the_doctor_reads_the_log_to_its_end() {
@@ -341,9 +372,11 @@ fn the_doctor_reads_the_log_to_its_end() {
         "dev/kmsg",
         "3,1,2,-;ib_mkey: cannot redirect rdma_rxe: error -16: is the sysctl kernel.ftrace_enabled 0?\n\
          3,2,3,-;ib_mkey: rxe0: not extended, self-test failed: EIO\n\
-         6,3,4,-;ib_mkey: rxe0: extended, 4096 bytes of device memory\n",
+         6,3,4,-;ib_mkey: rxe0: extended, 4096 bytes of device memory\n\
+         3,4,5,-;ib_mkey: rxe9: not extended: ENOMEM\n",
     );
 
+    // rxe9 is gone.
     assert_eq!(doctor(&dir, 0), []);
     refused(
         &["doctor", "--root", dir.name(), "eth9"],

@@ -64,7 +64,7 @@ const CAUSES: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "sys/kernel/debug/kprobes/list",
-        "ffff  k  rxe_mr_copy+0x0  [rdma_rxe]\n",
+        "ffffffff8100aaaa  k  vfs_read+0x0    [FTRACE]\nffffffffc0689344  k  rxe_mr_copy+0x4  rdma_rxe [FTRACE]\n",
         "conflicts",
         "post_handler",
     ),
