@@ -78,7 +78,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
         match look(device) {
             Ok(line) => lines.push(line),
             Err(error) => {
-                eprintln!("mkeyctl: {error}");
+                crate::report(error);
                 status = ExitCode::FAILURE;
             }
         }

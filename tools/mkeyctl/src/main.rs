@@ -26,6 +26,11 @@ mod watch;
 
 use std::{
     error::Error,
+    fmt::Display,
+    io::{
+        stderr,
+        Write, //
+    },
     process::ExitCode, //
 };
 
@@ -114,10 +119,15 @@ fn main() -> ExitCode {
         // It is not an error if the reader of a pipe closes it early.
         Err(error) if is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("mkeyctl: {error}");
+            report(error.as_ref());
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints an error in one line. Ignores that standard error is full, because nothing else can tell it.
+fn report(error: impl Display) {
+    let _ = writeln!(stderr(), "mkeyctl: {error}");
 }
 
 fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
