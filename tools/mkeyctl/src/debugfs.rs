@@ -122,6 +122,16 @@ impl Row<'_> {
     }
 }
 
+/// Returns an error if this user may not read the file. `what` is what the file shows.
+pub fn allowed(path: &Path, what: &str) -> Result<(), String> {
+    match fs::File::open(path) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            Err(format!("{}: only root may see {what}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Reads the rows of a file. Returns `None` if the file does not exist.
 pub fn read<T>(
     dir: &Path,
@@ -160,20 +170,18 @@ fn parse<T>(text: &str, each: impl Fn(&Row<'_>) -> Result<T, String>) -> Result<
         .collect()
 }
 
-/// Splits a line into cells. The name of a process may contain spaces; other cells do not.
+/// Splits a line into cells. The name of a process may contain spaces, or be empty: a process
+/// chooses its name. Other cells are one word.
 fn cells(line: &str, names: &[&str]) -> Option<Vec<String>> {
     let words: Vec<_> = line.split_whitespace().collect();
-    let spare = words.len().checked_sub(names.len())?;
+    let others = names.iter().filter(|&&name| name != "comm").count();
+    let of_comm = words.len().checked_sub(others)?;
     let mut rest = words.as_slice();
 
     names
         .iter()
         .map(|&name| {
-            let take = if name == "comm" {
-                spare.saturating_add(1)
-            } else {
-                1
-            };
+            let take = if name == "comm" { of_comm } else { 1 };
             let (cell, after) = rest.split_at_checked(take)?;
             rest = after;
             Some(cell.join(" "))
@@ -235,12 +243,21 @@ mod tests {
     }
 
     #[test]
+    fn names_of_processes_may_be_empty() {
+        assert_eq!(
+            name_of("# pid bytes comm\n1 7 \n2 8    \n3 9 x\n"),
+            Ok(vec![String::new(), String::new(), "x".to_owned()])
+        );
+        assert_eq!(name_of("# pid comm bytes\n1  7\n"), Ok(vec![String::new()]));
+    }
+
+    #[test]
     fn what_is_wrong_is_said() {
         let error = |text| name_of(text).unwrap_err();
 
         assert!(error("").contains("column names"));
         assert!(error("a b\n").contains("column names"));
-        assert!(error("# pid comm\n1\n").contains("`1' has too few"));
+        assert!(error("# pid bytes comm\n1\n").contains("`1' has too few"));
         assert!(error("# pid\n1\n").contains("no column `comm'"));
     }
 

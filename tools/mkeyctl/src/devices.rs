@@ -25,6 +25,18 @@ pub fn list() -> Result<Devices, String> {
     })
 }
 
+pub const NONE: &str = "no RDMA devices; mkeyctl doctor has the remedy";
+
+/// Returns the message for a name that is not among the devices.
+pub fn unknown(name: &str, known: &[impl AsRef<str>]) -> String {
+    let known: Vec<_> = known.iter().map(AsRef::as_ref).collect();
+
+    match known.as_slice() {
+        [] => format!("no device {name}: there are none"),
+        known => format!("no device {name}: there are {}", known.join(", ")),
+    }
+}
+
 /// Returns the device with this name, or all devices. Returns an error if there is none.
 pub fn choose<'a>(devices: &'a Devices, name: Option<&str>) -> Result<Vec<Device<'a>>, String> {
     let chosen: Vec<_> = devices
@@ -41,9 +53,8 @@ pub fn choose<'a>(devices: &'a Devices, name: Option<&str>) -> Result<Vec<Device
             Some(name) if in_sysfs(name) => {
                 format!("libibverbs does not list {name}; mkeyctl doctor has the remedy")
             }
-            Some(name) if known.is_empty() => format!("no device {name}: there are none"),
-            Some(name) => format!("no device {name}: there are {}", known.join(", ")),
-            None => "no RDMA devices; mkeyctl doctor has the remedy".to_owned(),
+            Some(name) => unknown(name, &known),
+            None => NONE.to_owned(),
         });
     }
     Ok(chosen)

@@ -41,6 +41,7 @@ use crate::{
     },
     table::{
         or_dash,
+        printable,
         render,
         size, //
     },
@@ -191,7 +192,6 @@ fn mr_rows(lines: &[Line]) -> Vec<[String; 8]> {
         "DEVICE", "MR", "BYTES", "LKEY", "RKEY", "PD", "PID", "COMMAND",
     ];
     let mut rows = vec![heading.map(str::to_owned)];
-    let key = |key: &Option<String>| or_dash(key.as_ref().map(|key| format!("0x{key:0>8}")));
 
     for mr in lines.iter().flat_map(|line| &line.mrs) {
         let comm = mr.comm.as_deref();
@@ -200,14 +200,14 @@ fn mr_rows(lines: &[Line]) -> Vec<[String; 8]> {
             mr.device.clone(),
             mr.mrn.to_string(),
             mr.mrlen.to_string(),
-            key(&mr.lkey),
-            key(&mr.rkey),
+            or_dash(mr.lkey),
+            or_dash(mr.rkey),
             or_dash(mr.pdn),
             or_dash(mr.pid),
             match mr.pid {
-                Some(_) => or_dash(comm),
+                Some(_) => or_dash(comm.map(printable)),
                 // The rdma program also shows the names of kernel users in brackets.
-                None => or_dash(comm.map(|comm| format!("[{comm}]"))),
+                None => or_dash(comm.map(|comm| format!("[{}]", printable(comm)))),
             },
         ]);
     }
@@ -267,7 +267,7 @@ fn region_rows(regions: &[Region]) -> Vec<[String; 10]> {
             or_dash(region.levels),
             or_dash(region.pins),
             or_dash(Some(region.pid).filter(|&pid| pid != 0)),
-            region.comm.clone(),
+            printable(&region.comm),
         ]
     }));
     rows
@@ -280,6 +280,10 @@ fn ls_dm(args: &Args, json: bool, name: Option<&String>) -> Result<ExitCode, Box
             args.debugfs.join(file).display()
         )
     };
+    debugfs::allowed(
+        &args.debugfs.join("pools"),
+        "the device memory of all processes",
+    )?;
     let mut pools = debugfs::pools(&args.debugfs)?.ok_or_else(|| shown("pools"))?;
     let mut owners = debugfs::owners(&args.debugfs)?.ok_or_else(|| shown("owners"))?;
     let mut out = stdout().lock();
@@ -330,7 +334,7 @@ fn owner_rows(owners: &[Owner]) -> Vec<[String; 7]> {
             owner.device.clone(),
             or_dash(owner.class.as_ref()),
             or_dash(owner.pid.filter(|&pid| pid != 0)),
-            owner.comm.clone(),
+            printable(&owner.comm),
             or_dash(owner.bytes.map(size)),
             or_dash(owner.high.map(size)),
             or_dash(owner.buffers),

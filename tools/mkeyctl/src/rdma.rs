@@ -9,11 +9,17 @@ use std::{
 };
 
 use serde::{
-    de::DeserializeOwned,
+    de::{
+        DeserializeOwned,
+        Error as _, //
+    },
     Deserialize,
+    Deserializer,
     Serialize, //
 };
 use serde_json::Value;
+
+use crate::regions::Lkey;
 
 /// An MR of any kind.
 #[derive(Deserialize, Serialize)]
@@ -22,9 +28,11 @@ pub struct Mr {
     pub device: String,
     pub mrn: u32,
     pub mrlen: u64,
-    /// The lkey in hexadecimal. Only administrators see the lkey and the rkey.
-    pub lkey: Option<String>,
-    pub rkey: Option<String>,
+    /// Only administrators see the lkey and the rkey.
+    #[serde(default, deserialize_with = "hexadecimal")]
+    pub lkey: Option<Lkey>,
+    #[serde(default, deserialize_with = "hexadecimal")]
+    pub rkey: Option<Lkey>,
     /// `None` if a kernel user has the PD.
     pub pdn: Option<u32>,
     /// `None` if a kernel user made the MR.
@@ -36,10 +44,16 @@ impl Mr {
     /// Returns `true` if this is the MR with this device and lkey. Returns `false` if the lkey is
     /// not shown.
     pub fn is(&self, device: &str, lkey: u32) -> bool {
-        let shown = self.lkey.as_deref().unwrap_or_default();
-
-        self.device == device && u32::from_str_radix(shown, 16) == Ok(lkey)
+        self.device == device && self.lkey == Some(Lkey(lkey))
     }
+}
+
+/// Reads an lkey or rkey, which the rdma program prints without `0x`.
+fn hexadecimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Lkey>, D::Error> {
+    Option::<String>::deserialize(deserializer)?
+        .map(|text| u32::from_str_radix(&text, 16).map(Lkey))
+        .transpose()
+        .map_err(D::Error::custom)
 }
 
 /// Named numbers of a device or of a port.
@@ -103,5 +117,45 @@ fn ask<T: DeserializeOwned>(what: &[&str]) -> Result<Vec<T>, String> {
     if output.stdout.trim_ascii().is_empty() {
         return Ok(Vec::new());
     }
-    serde_json::from_slice(&output.stdout).map_err(|error| wrong(error.to_string()))
+    serde_json::from_str(&valid(&output.stdout)).map_err(|error| wrong(error.to_string()))
+}
+
+/// Returns the text with a mark for each byte that JSON does not allow. The rdma program prints the
+/// names of processes as they are, and a process may choose any bytes as its name.
+fn valid(json: &[u8]) -> String {
+    // The program escapes line feeds, carriage returns and tabs in strings.
+    let is_wrong = |c: char| c.is_ascii_control() && !matches!(c, '\n' | '\r' | '\t');
+
+    String::from_utf8_lossy(json).replace(is_wrong, "\u{fffd}")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_any_bytes_is_read() {
+        let json = b"[{\"ifname\":\"rxe0\",\"mrn\":1,\"mrlen\":8,\"lkey\":\"773\",\n\
+                     \"comm\":\"\xff\x1b[31m\\n\x7f\"}]";
+        let mrs: Vec<Mr> = serde_json::from_str(&valid(json)).unwrap();
+
+        assert_eq!(
+            mrs.first().and_then(|mr| mr.comm.as_deref()),
+            Some("\u{fffd}\u{fffd}[31m\n\u{fffd}")
+        );
+    }
+
+    #[test]
+    fn lkeys_have_one_form() {
+        let mr: Mr = serde_json::from_str(
+            r#"{"ifname":"rxe0","mrn":1,"mrlen":8,"lkey":"773","rkey":"1a2b3c4d"}"#,
+        )
+        .unwrap();
+        let json = serde_json::to_value(&mr).unwrap();
+
+        assert_eq!(json.get("lkey").unwrap(), "0x00000773");
+        assert_eq!(json.get("rkey").unwrap(), "0x1a2b3c4d");
+        assert!(mr.is("rxe0", 0x773));
+    }
 }

@@ -6,7 +6,10 @@
 //! then cannot look up its lkey, so the command works without an lkey, too.
 
 use std::{
-    collections::BTreeSet,
+    collections::{
+        BTreeMap,
+        BTreeSet, //
+    },
     error::Error,
     io::{
         stdout,
@@ -33,6 +36,7 @@ use crate::{
     },
     table::{
         or_dash,
+        printable,
         render, //
     },
 };
@@ -115,43 +119,56 @@ fn run_all(
     Ok(ExitCode::SUCCESS)
 }
 
+/// Returns the regions of a device by their lkeys.
+fn by_lkey<'a>(regions: &'a [Region], device: &str) -> BTreeMap<Lkey, &'a Region> {
+    regions
+        .iter()
+        .filter(|region| region.device == device)
+        .map(|region| (region.lkey, region))
+        .collect()
+}
+
+/// Returns the lkeys of the regions that refer to each leaf of a device. A key may have a million
+/// leaves, so no list is searched for each of them.
+fn by_leaf(references: &[Reference], device: &str) -> BTreeMap<Lkey, BTreeSet<Lkey>> {
+    let mut leaves: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+
+    for one in references.iter().filter(|one| one.device == device) {
+        leaves.entry(one.leaf).or_default().insert(one.lkey);
+    }
+    leaves
+}
+
 /// Returns the regions of a device that something refers to, by their lkeys.
 fn busy(regions: &[Region], references: &[Reference], mrs: &[Mr], device: &str) -> Vec<Busy> {
-    let own = |lkey| {
-        regions
-            .iter()
-            .find(|region| region.device == device && region.lkey == lkey)
-    };
-    let mut wanted: BTreeSet<_> = references
+    let own = by_lkey(regions, device);
+    let lengths: BTreeMap<_, _> = mrs
         .iter()
-        .filter(|one| one.device == device)
-        .map(|one| one.leaf)
+        .filter(|mr| mr.device == device)
+        .filter_map(|mr| Some((mr.lkey?, mr.mrlen)))
         .collect();
-    wanted.extend(
-        regions
-            .iter()
-            .filter(|region| region.device == device && region.pins.unwrap_or(0) > 0)
-            .map(|region| region.lkey),
-    );
+    let mut wanted = by_leaf(references, device);
+    for region in own.values().filter(|region| region.pins.unwrap_or(0) > 0) {
+        wanted.entry(region.lkey).or_default();
+    }
 
     wanted
         .into_iter()
-        .map(|lkey| {
-            let direct: BTreeSet<_> = references
-                .iter()
-                .filter(|one| one.device == device && one.leaf == lkey)
-                .map(|one| one.lkey)
-                .collect();
-            let mr = || mrs.iter().find(|mr| mr.is(device, lkey.0));
+        .map(|(lkey, direct)| {
+            let region = own.get(&lkey).copied();
 
             Busy {
                 lkey,
-                bytes: match own(lkey) {
+                bytes: match region {
                     Some(region) => region.bytes,
-                    None => mr().map(|mr| mr.mrlen),
+                    None => lengths.get(&lkey).copied(),
                 },
-                binds_in_progress: binds_in_progress(own(lkey), direct.len()),
-                referrers: direct.into_iter().filter_map(own).cloned().collect(),
+                binds_in_progress: binds_in_progress(region, direct.len()),
+                referrers: direct
+                    .iter()
+                    .filter_map(|lkey| own.get(lkey).copied())
+                    .cloned()
+                    .collect(),
             }
         })
         // The regions that referred to it may have been destroyed between the reads of the two
@@ -179,7 +196,7 @@ fn busy_rows(found: &[Busy]) -> Vec<[String; 6]> {
                 region.lkey.to_string(),
                 region.kind.clone(),
                 or_dash(Some(region.pid).filter(|&pid| pid != 0)),
-                region.comm.clone(),
+                printable(&region.comm),
             ]
         }));
         if one.binds_in_progress > 0 {
@@ -281,6 +298,7 @@ fn referrers(
     device: &str,
     lkey: Lkey,
 ) -> Vec<Referrer> {
+    let (own, leaves) = (by_lkey(regions, device), by_leaf(references, device));
     let mut found = Vec::new();
     let mut seen = BTreeSet::from([lkey]);
     let mut level = vec![lkey];
@@ -288,20 +306,18 @@ fn referrers(
 
     while !level.is_empty() {
         distance = distance.saturating_add(1);
-        let next: BTreeSet<_> = references
+        let next: BTreeSet<_> = level
             .iter()
-            .filter(|one| one.device == device && level.contains(&one.leaf))
-            .map(|one| one.lkey)
+            .filter_map(|leaf| leaves.get(leaf))
+            .flatten()
+            .copied()
             .filter(|lkey| !seen.contains(lkey))
             .collect();
         for &lkey in &next {
             seen.insert(lkey);
-            let region = regions
-                .iter()
-                .find(|region| region.device == device && region.lkey == lkey);
             // A region that was destroyed between the reads of the two files refers to nothing any
             // more.
-            if let Some(region) = region {
+            if let Some(&region) = own.get(&lkey) {
                 found.push(Referrer {
                     distance,
                     region: region.clone(),
@@ -326,7 +342,7 @@ fn rows(found: &[Referrer]) -> Vec<[String; 6]> {
             region.kind.clone(),
             or_dash(region.bytes),
             or_dash(Some(region.pid).filter(|&pid| pid != 0)),
-            region.comm.clone(),
+            printable(&region.comm),
         ]
     }));
     rows
@@ -403,7 +419,7 @@ mod tests {
             device: "rxe0".to_owned(),
             mrn: 1,
             mrlen: 64,
-            lkey: Some("1".to_owned()),
+            lkey: Some(Lkey(1)),
             rkey: None,
             pdn: None,
             pid: None,

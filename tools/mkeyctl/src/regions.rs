@@ -2,11 +2,7 @@
 
 //! Reads the regions of extended devices, which the module shows to root in debugfs.
 
-use std::{
-    fs,
-    io::ErrorKind,
-    path::Path, //
-};
+use std::path::Path;
 
 use serde::{
     Serialize,
@@ -15,6 +11,7 @@ use serde::{
 
 use crate::{
     debugfs::{
+        allowed,
         read,
         Row, //
     },
@@ -107,16 +104,8 @@ fn shown<T>(
 ) -> Result<Vec<T>, String> {
     let path = dir.join(file);
 
-    match fs::File::open(&path) {
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            return Err(format!(
-                "{}: only root may see the keys of all processes",
-                path.display()
-            ));
-        }
-        _ => read(dir, file, each)?,
-    }
-    .ok_or_else(|| {
+    allowed(&path, "the keys of all processes")?;
+    read(dir, file, each)?.ok_or_else(|| {
         format!(
             "{} is not there: is ib_mkey loaded, and debugfs mounted?",
             path.display()
@@ -233,6 +222,8 @@ pub fn leaves(pieces: &[Piece], device: &str, lkey: Lkey) -> Vec<Lkey> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn dir(name: &str) -> std::path::PathBuf {

@@ -24,6 +24,7 @@ use crate::{
         Owner,
         Pool, //
     },
+    devices,
     rdma::{
         self,
         Numbers, //
@@ -31,6 +32,7 @@ use crate::{
     regions,
     table::{
         or_dash,
+        printable,
         render_numbers, //
     },
 };
@@ -56,12 +58,16 @@ const GROUPS: [&str; 4] = ["objects", "counters", "device memory", "key memory"]
 
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
     let objects = rdma::objects()?;
+    let known: Vec<_> = objects
+        .iter()
+        .map(|numbers| numbers.ifname.as_str())
+        .collect();
     let mut devices: Vec<_> = objects.iter().map(|numbers| &numbers.ifname).collect();
     devices.retain(|&name| args.device.as_ref().is_none_or(|wanted| wanted == name));
     if devices.is_empty() {
         return Err(match &args.device {
-            Some(name) => format!("no device {name}"),
-            None => "no RDMA devices".to_owned(),
+            Some(name) => devices::unknown(name, &known),
+            None => devices::NONE.to_owned(),
         }
         .into());
     }
@@ -154,8 +160,8 @@ fn of_key_owners(owners: &[Owner]) -> Group {
     for owner in owners {
         let name = match owner.pid {
             None => "total".to_owned(),
-            Some(0) => owner.comm.clone(),
-            Some(pid) => format!("{} ({pid})", owner.comm),
+            Some(0) => printable(&owner.comm),
+            Some(pid) => format!("{} ({pid})", printable(&owner.comm)),
         };
         if let Some(bytes) = owner.bytes {
             add(&mut group, name, &owner.device, bytes);

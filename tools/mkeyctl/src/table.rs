@@ -68,6 +68,21 @@ pub fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
+/// Returns the name of a process in a form that a terminal shows in one line. A process may choose
+/// any bytes as its name, or none.
+pub fn printable(name: &str) -> String {
+    let shown: String = name
+        .chars()
+        .flat_map(|c| {
+            let escaped = c.is_control().then(|| c.escape_default());
+            let plain = escaped.is_none().then_some(c);
+            escaped.into_iter().flatten().chain(plain)
+        })
+        .collect();
+
+    or_dash(Some(shown).filter(|shown| !shown.trim().is_empty()))
+}
+
 /// Formats a size, with the largest unit of which it is a multiple.
 pub fn size(bytes: u64) -> String {
     let units = ["", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"];
@@ -96,6 +111,17 @@ mod tests {
 
         assert_eq!(line(&[("keys", 8), ("binds", 5)]), "    keys  binds\n");
         assert_eq!(line(&[("2", 8), ("1234567", 5)]), "       2  1234567\n");
+    }
+
+    #[test]
+    fn a_name_is_one_word_or_more_of_one_line() {
+        assert_eq!(printable("my prog"), "my prog");
+        assert_eq!(
+            printable("a\nb\u{1b}[31m\u{fffd}"),
+            "a\\nb\\u{1b}[31m\u{fffd}"
+        );
+        assert_eq!(printable(""), "-");
+        assert_eq!(printable("  "), "-");
     }
 
     #[test]

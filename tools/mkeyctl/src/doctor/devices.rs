@@ -22,6 +22,7 @@ use super::{
     provider,
     Finding, //
 };
+use crate::devices::unknown;
 
 const DIR: &str = "sys/class/infiniband";
 
@@ -55,10 +56,7 @@ pub fn look(machine: &Machine, wanted: Option<&str>) -> Result<Vec<Device>, Stri
     let mut devices = Vec::new();
 
     if let Some(wanted) = wanted.filter(|&wanted| !names.iter().any(|name| name == wanted)) {
-        return Err(match names.as_slice() {
-            [] => format!("no device {wanted}: there are none"),
-            names => format!("no device {wanted}: there are {}", names.join(", ")),
-        });
+        return Err(unknown(wanted, &names));
     }
     for name in names {
         if wanted.is_some_and(|wanted| wanted != name) {

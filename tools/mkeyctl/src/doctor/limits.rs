@@ -19,6 +19,9 @@ pub fn check(machine: &Machine) -> Vec<Finding> {
     if !machine.is_loaded("ib_mkey") {
         return Vec::new();
     }
+    if let Err(why) = debugfs::allowed(&dir.join("pools"), "how much is in use") {
+        return vec![Finding::unknown(CHECK, why, "run as root")];
+    }
     match full(&dir) {
         Ok(Some(full)) if full.is_empty() => vec![Finding::ok(
             CHECK,
@@ -30,7 +33,11 @@ pub fn check(machine: &Machine) -> Vec<Finding> {
             "debugfs shows nothing of ib_mkey",
             "as root: mount -t debugfs none /sys/kernel/debug",
         )],
-        Err(why) => vec![Finding::unknown(CHECK, why, "run as root to see them")],
+        Err(why) => vec![Finding::unknown(
+            CHECK,
+            why,
+            "use the mkeyctl that was installed with the ib_mkey that is loaded",
+        )],
     }
 }
 

@@ -57,6 +57,27 @@ fn refused(args: &[&str], input: &str, status: i32, why: &str) {
 }
 
 #[test]
+fn a_file_without_an_end_is_refused() {
+    refused(&["draw", "/dev/zero"], "", 1, "/dev/zero: more than 64 MiB");
+}
+
+/// Programs must not abort because nothing reads their errors.
+#[test]
+fn an_error_that_cannot_be_printed_is_an_error() {
+    let full = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let status = Command::new(env!("CARGO_BIN_EXE_mkeyctl"))
+        .args(["draw", "/nonexistent"])
+        .stderr(full)
+        .status()
+        .unwrap();
+
+    assert_eq!(status.code(), Some(1));
+}
+
+#[test]
 fn the_command_line_and_json_draw_the_same() {
     let json = r#"{"interleaved": {"repeat_count": [8], "blocks": [
         {"leaf": "A", "addr": 16, "bytes_count": 4, "stride": [64]}]}}"#;
@@ -247,7 +268,10 @@ KEY MEMORY
 
     let output = stat(&dir, &["eth9"]);
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(output.stderr, b"mkeyctl: no device eth9\n");
+    assert_eq!(
+        output.stderr,
+        b"mkeyctl: no device eth9: there are rxe0, rxe1\n"
+    );
     dir.file(
         "rdma",
         "#!/bin/sh\necho Failed to open NETLINK_RDMA socket >&2\nexit 1\n",

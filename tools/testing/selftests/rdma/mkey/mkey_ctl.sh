@@ -174,9 +174,31 @@ print(j["binds"] >= 2, j["accesses"] >= 2, j["keys"] >= 2, j["bound"] >= 2, j["r
 }
 stat_module() { equal "$("$ctl" stat --all | grep -c "^  \(binds\|unbinds\|accesses\|odp_faults\) ")" 4; }
 # Other users see no lkeys.
+# A process chooses its name. No name keeps root from seeing the keys of all processes, or has an
+# effect on the terminal.
+any_name() {
+	local name command out pid line rc=0
+	for name in '' ' ' $'\e[31m\xff\nx'; do
+		exec {from}< <(exec "$here/mkey_hold" 1 "$name")
+		pid=$!
+		read -r line <&"$from"
+		for command in ls "ls keys" "ls dm" stat "who ${dev[1]}" "watch -c 1" "-j ls" "-j ls keys"; do
+			# shellcheck disable=SC2086 # words of a command line
+			if ! out=$("$ctl" $command 2>&1) || [[ $line != ready || $out == *[$'\e\xff']* ]]; then
+				printf '%s of a process with the name %q: %q\n' "$command" "$name" "$out"
+				rc=1
+			fi
+		done
+		out=$("$ctl" ls keys)
+		grep -q " $pid " <<<"$out" || { echo "$out"; rc=1; }
+		kill "$pid"
+		exec {from}<&-
+	done
+	return $rc
+}
 not_root() {
 	local c
-	for c in "ls keys" "who ${dev[1]} $(key_of 800)" "who ${dev[1]}" "draw --key ${dev[1]} $(key_of 800)" "watch -c 1"; do
+	for c in "ls keys" "who ${dev[1]} $(key_of 800)" "who ${dev[1]}" "draw --key ${dev[1]} $(key_of 800)" "watch -c 1" "ls dm"; do
 		# shellcheck disable=SC2086 # words of a command line
 		refuses "only root may see" setpriv --reuid 65534 --regid 65534 --clear-groups "$ctl" $c || return
 	done
@@ -222,7 +244,7 @@ doctor_provider() {
 tmp=$(mktemp)
 trap 'kill "$holder" 2>/dev/null; rm -f "$tmp"' EXIT
 
-plan 23
+plan 24
 check "doctor: a device that libibverbs does not list" doctor_provider
 check "ls: as many regions as the kernel lists" ls_counts
 check "ls: a key, its process and its rkey" ls_key
@@ -246,9 +268,10 @@ if [[ -e $debugfs/regions ]]; then
 	check "watch: binds and accesses" watch_counts
 	check "stat: what the module counted" stat_module
 	check "keys are for root" not_root
+	check "processes with any name" any_name
 else
-	for t in {1..11}; do
-		skip "keys of all processes, $t of 11" "no debugfs"
+	for t in {1..12}; do
+		skip "keys of all processes, $t of 12" "no debugfs"
 	done
 fi
 check "stat: no such device" refuses "no device nowhere" "$ctl" stat nowhere

@@ -3,9 +3,14 @@
  * Not a test: opens a device and holds device memory, a key, a key of 24 bytes
  * over it, an indexed key of 120 bytes and a queue pair until it is killed. Prints
  * "ready" when it has them.
+ *
+ * usage: mkey_hold [0|1 [NAME]]
+ *
+ * The number is that of the device. NAME is the name that the process takes.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "mkey_test.h"
@@ -31,6 +36,8 @@ int main(int argc, char **argv)
 	struct ibv_mr *key, *outer, *mr, *by_index;
 	struct mkt_qp qp;
 
+	if (argc > 2 && prctl(PR_SET_NAME, argv[2]))
+		return 1;
 	if (mkt_dev_open(&dev, argc > 1 ? atoi(argv[1]) : 0) ||
 	    mkt_arena_standard(&arena, &dev, 65536, 65536) ||
 	    mkt_qp_create(&qp, &dev, 0))
