@@ -3,12 +3,15 @@
 #
 # QEMU: how it is started, watched and stopped. Part of run. Uses RUN,
 # KERNEL_DIR, ROOT_DIR, INITRAMFS, SHARES, CMD_LIMIT, CONSOLE_LOG and what accel.sh sets;
-# sets QEMU_PID, TAIL_PID.
+# sets QEMU_PID, OUT_PID, ERR_PID, TAIL_PID.
 # shellcheck disable=SC2034,SC2054,SC2153
 
 QEMU=${QEMU:-qemu-system-x86_64}
-QEMU_PID=
-VM_CPUS=${VM_CPUS:-$((${NODES:-1} == 2 && $(nproc) < 4 ? 1 : 2))}
+QEMU_PID='' OUT_PID='' ERR_PID=''
+if [[ ${NODES:-1} == 2 ]] && (($(nproc) < 4)); then
+	: "${VM_CPUS:=1}"
+fi
+: "${VM_CPUS:=2}"
 VM_MEM=${VM_MEM:-3072}
 # A guest that sends no sign of life for BEAT_LIMIT seconds has hung; it sends one every
 # two seconds. Before the first one, a debug kernel under emulation needs two minutes.
@@ -80,20 +83,22 @@ qemu_args() {
 start_qemu() {
 	mkfifo "$RUN/out" "$RUN/err" "$RUN/ctl"
 	: >"$RUN/console"
+	qemu_args "$ACCEL"
 	# A FIFO that is opened for reading and writing does not wait for the other side.
-	exec {CTL}<>"$RUN/ctl"
-	cat "$RUN/out" &
+	# A QEMU that cannot start never opens its side.
+	exec {CTL}<>"$RUN/ctl" {OUT_FD}<>"$RUN/out" {ERR_FD}<>"$RUN/err"
+	cat "$RUN/out" {CTL}>&- {OUT_FD}>&- {ERR_FD}>&- &
 	OUT_PID=$!
-	cat "$RUN/err" >&2 &
+	cat "$RUN/err" >&2 {CTL}>&- {OUT_FD}>&- {ERR_FD}>&- &
 	ERR_PID=$!
 	if [[ $V == 1 ]]; then
-		tail -n +1 -f --pid=$$ "$RUN/console" 2>/dev/null | sed -u 's/^/[console] /' >&2 &
+		tail -n +1 -f --pid=$$ "$RUN/console" 2>/dev/null {OUT_FD}>&- {ERR_FD}>&- |
+			sed -u 's/^/[console] /' >&2 {OUT_FD}>&- {ERR_FD}>&- &
 		TAIL_PID=$!
 	fi
-	qemu_args "$ACCEL"
 	# QEMU ends with this script, even by SIGKILL. ^C must not reach QEMU directly,
 	# because this script cleans up first.
-	setsid setpriv --pdeathsig KILL "$QEMU" "${QEMU_ARGS[@]}" {CTL}>&- </dev/null >"$RUN/qemu.log" 2>&1 &
+	setsid setpriv --pdeathsig KILL "$QEMU" "${QEMU_ARGS[@]}" {CTL}>&- {OUT_FD}>&- {ERR_FD}>&- </dev/null >"$RUN/qemu.log" 2>&1 &
 	QEMU_PID=$!
 }
 
@@ -104,11 +109,24 @@ stop_qemu() {
 	QEMU_PID=
 }
 
+# Waits until CMD's output has reached the terminal.
+wait_output() {
+	exec {OUT_FD}>&- {ERR_FD}>&-
+	wait "$OUT_PID" "$ERR_PID" 2>/dev/null || true
+	OUT_PID='' ERR_PID=''
+}
+
+# After a failure or a signal, the cats would keep stdout and stderr of the caller open.
+stop_output() {
+	[[ -z $OUT_PID ]] || kill "$OUT_PID" 2>/dev/null || true
+	[[ -z $ERR_PID ]] || kill "$ERR_PID" 2>/dev/null || true
+	OUT_PID='' ERR_PID=''
+}
+
 # guest_failed WHY: the guest ended other than by reporting a status.
 guest_failed() {
 	stop_qemu
-	# Wait until CMD's output has reached the terminal.
-	wait "$OUT_PID" "$ERR_PID" 2>/dev/null || true
+	wait_output
 	if [[ $V != 1 ]]; then
 		say "The last lines of the guest's console:"
 		# A panic's own line may be further up than that, above what it shows of the stack.
@@ -140,7 +158,7 @@ read_ctl() {
 # guest_done STATUS: the guest reported.
 guest_done() {
 	stop_qemu
-	wait "$OUT_PID" "$ERR_PID" 2>/dev/null || true
+	wait_output
 	if (($1 == 124)) && grep -qs 'mkey: CMD ran longer' "$RUN/console"; then
 		say "The blocked tasks of the guest, when its time was up:"
 		sed -n '/mkey: CMD ran longer/,$p' "$RUN/console" | tail -n 60 | tr -d '\r' | sed 's/^/[console] /' >&2
