@@ -2,14 +2,46 @@
 /* Reliable connections for the samples; see rc.h. */
 #include <err.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "rc.h"
 
 #define RC_PORT 1
 #define RC_PATIENCE_MS 30000
+
+/* A program whose output is lost, for example on a full disk, has failed. */
+static void rc_check_output(void)
+{
+	if (fflush(stdout))
+		warn("standard output");
+	else if (ferror(stdout))
+		warnx("standard output: a part could not be written");
+	else
+		return;
+	_exit(1);
+}
+
+/* The linker calls this before main(). */
+__attribute__((constructor)) static void rc_prepare_output(void)
+{
+	int fd;
+
+	/*
+	 * If standard output is closed, its number must not become that of a socket: a printf()
+	 * would write to the other node. Writing to a file that is open for reading fails.
+	 */
+	do {
+		fd = open("/dev/null", O_RDONLY);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	close(fd);
+	atexit(rc_check_output);
+}
 
 void die(int error, const char *format, ...)
 {

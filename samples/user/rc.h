@@ -2,7 +2,8 @@
 /*
  * The code that all samples need: it opens a device, connects queue pairs, and waits for
  * completions. An error ends the program with one line, so that the samples have no code
- * for errors.
+ * for errors. This includes an error of standard output, which rc.c finds when the program
+ * ends.
  */
 #ifndef SAMPLES_RC_H
 #define SAMPLES_RC_H

@@ -20,6 +20,7 @@ use std::{
         File, //
     },
     io::{
+        stderr,
         stdout,
         BufReader,
         Write, //
@@ -70,7 +71,8 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("mkey-bench-report: {error}");
+            // An error of standard error cannot be printed.
+            let _ = writeln!(stderr(), "mkey-bench-report: {error}");
             ExitCode::FAILURE
         }
     }

@@ -152,6 +152,23 @@ fn what_cannot_be_read_is_said() {
     );
 }
 
+/// If standard error cannot be written, the status still tells of the error.
+#[test]
+fn full_standard_error_is_an_ordinary_failure() {
+    let full = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let status = Command::new(env!("CARGO_BIN_EXE_mkey-bench-report"))
+        .arg("/nonexistent")
+        .stderr(full)
+        .status()
+        .unwrap();
+
+    // A signal would leave no code.
+    assert_eq!(status.code(), Some(1));
+}
+
 /// A baseline is stored, extended by other groups, and compared with.
 #[test]
 fn changes_since_the_baseline() {
