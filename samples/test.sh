@@ -41,8 +41,20 @@ refuses()
 		status=0
 	fi
 	[ "$(wc -l <"$tmp/log")" -eq 1 ] || status=1
-	grep -q "$words" "$tmp/log" || status=1
+	grep -q -e "$words" "$tmp/log" || status=1
 	result "$status" "$name"
+}
+
+# unwritten COMMAND...: runs COMMAND with a standard output that cannot be written
+unwritten()
+{
+	"$@" >/dev/full
+}
+
+# closed COMMAND...: runs COMMAND without standard output
+closed()
+{
+	"$@" >&-
 }
 
 # nodes SAMPLE OPTIONS...: runs SAMPLE on rxe1, and on rxe0 with the address of rxe1
@@ -220,7 +232,7 @@ if [ -n "${MKEY_TEST_QUICK-}" ]; then
 fi
 # shellcheck disable=SC2086 # words
 set -- $scripts
-ktap_set_plan $((35 + $#))
+ktap_set_plan $((43 + $#))
 
 for sample in column header_payload pages kv_gather halo lock dm_counter rebind; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
@@ -247,6 +259,11 @@ refuses "a device that is not there" "does not list rxe9; mkeyctl doctor" \
 refuses "python/column: a device that is not there" "does not list rxe9; mkeyctl doctor" \
 	ip netns exec ns0 python3 "$here/python/column.py" rxe9
 
+refuses "column: output that cannot be written" "column: standard output: No space left" \
+	unwritten ip netns exec ns0 "$here/column" rxe0
+refuses "column: no standard output" "column: standard output: Bad file descriptor" \
+	closed ip netns exec ns0 "$here/column" rxe0
+
 works "fetch, two nodes" nodes fetch
 works "dm_lock, two nodes" nodes dm_lock -n "$operations"
 works "dm_staging, two nodes" nodes dm_staging -n "$messages"
@@ -265,6 +282,17 @@ refuses "half a picture" "Not enough data" "$demo" "$tmp/short.ppm" "$tmp/out.d"
 picture 400 20 255 >"$tmp/slim.ppm"
 refuses "a picture too slim" "no good shape" "$demo" "$tmp/slim.ppm" "$tmp/out.d"
 picture 20 20 255 >"$tmp/small.ppm"
+refuses "a file instead of a directory" "small.ppm is not a directory" \
+	"$demo" -r 1 "$tmp/small.ppm" "$tmp/small.ppm"
+refuses "no name of a device" "-b @ns1: the name of the device is empty" \
+	"$demo" -r 1 -b @ns1 "$tmp/small.ppm" "$tmp/out.d"
+refuses "no name of a namespace" "-a rxe0@: the name of the network namespace is empty" \
+	"$demo" -r 1 -a rxe0@ "$tmp/small.ppm" "$tmp/out.d"
+refuses "help that cannot be written" "mkey_demo: standard output: No space left" unwritten "$demo" -h
+refuses "a demonstration that cannot be written" "^mkey_demo: standard output: " \
+	unwritten "$demo" -r 1 "$tmp/small.ppm" "$tmp/out.d"
+refuses "a demonstration without standard output" "^mkey_demo: standard output: " \
+	closed "$demo" -r 1 "$tmp/small.ppm" "$tmp/out.d"
 refuses "no such namespace" "namespace nowhere" \
 	"$demo" -r 1 -a rxe0@nowhere "$tmp/small.ppm" "$tmp/out.d"
 

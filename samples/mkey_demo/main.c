@@ -59,6 +59,7 @@ static struct demo prepare(const char *picture, const char *out_dir,
 	unsigned int longer = image.width + image.height - side;
 	struct demo demo = { .out_dir = out_dir, .repetitions = repetitions };
 	unsigned int factor = 1;
+	struct stat there;
 
 	if (side < MIN_SIDE || longer / side >= MAX_ASPECT)
 		errx(1, "%s: %u x %u is no good shape: %u pixels wide and high at least, and not %u times as long",
@@ -74,6 +75,10 @@ static struct demo prepare(const char *picture, const char *out_dir,
 
 	if (mkdir(out_dir, 0777) && errno != EEXIST)
 		err(1, "%s", out_dir);
+	if (stat(out_dir, &there))
+		err(1, "%s", out_dir);
+	if (!S_ISDIR(there.st_mode))
+		errx(1, "%s is not a directory", out_dir);
 	if (access(out_dir, W_OK))
 		err(1, "%s", out_dir);
 	return demo;
@@ -148,6 +153,17 @@ static unsigned int number_from(int option, const char *text, unsigned int max)
 	return n;
 }
 
+/* DEVICE or DEVICE@NETNS */
+static const char *place_from(int option, const char *text)
+{
+	const char *at = strchrnul(text, '@');
+
+	if (at == text || !strcmp(at, "@"))
+		errx(2, "-%c %s: the name of the %s is empty: use DEVICE or DEVICE@NETNS", option,
+		     text, at == text ? "device" : "network namespace");
+	return text;
+}
+
 static struct node nodes[2] = { { .where = "rxe0@ns0" }, { .where = "rxe1@ns1" } };
 
 /* Runs both nodes, each in a process. If @host is set, runs node 0 only: node 1 is there. */
@@ -211,7 +227,7 @@ int main(int argc, char **argv)
 		switch (option) {
 		case 'a':
 		case 'b':
-			nodes[option - 'a'].where = optarg;
+			nodes[option - 'a'].where = place_from(option, optarg);
 			break;
 		case 'r':
 			repetitions = number_from(option, optarg, MAX_REPETITIONS);
@@ -248,6 +264,9 @@ int main(int argc, char **argv)
 	}
 
 	announce(nodes, &demo);
+	/* Node 1 must not inherit this text. rc.c prints the error. */
+	if (fflush(stdout) || ferror(stdout))
+		exit(1);
 	results = run_nodes(&demo, host);
 	results_print(&results, repetitions);
 	printf("\nPictures of acts 1 and 2, from the memory that was written to:\n"

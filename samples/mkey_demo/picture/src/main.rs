@@ -2,8 +2,8 @@
 
 //! mkey_picture: files of pictures, and tables, for mkey_demo, which has plain pixels and cells only.
 //!
-//! Status 0: done. 1: could not be done, standard error says why. 2: the command line
-//! makes no sense.
+//! Status 0: done, or the program that reads the output has ended. 1: could not be done, standard
+//! error says why. 2: the command line makes no sense.
 
 mod table;
 
@@ -11,10 +11,13 @@ use std::{
     error::Error,
     fs::File,
     io::{
+        self,
+        stderr,
         stdin,
         stdout,
         BufReader,
         BufWriter,
+        ErrorKind,
         Read,
         Write, //
     },
@@ -32,17 +35,10 @@ use clap::{
     Command, //
 };
 use image::{
-    codecs::{
-        png::{
-            CompressionType,
-            FilterType,
-            PngEncoder, //
-        },
-        pnm::{
-            PnmEncoder,
-            PnmSubtype,
-            SampleEncoding, //
-        },
+    codecs::png::{
+        CompressionType,
+        FilterType,
+        PngEncoder, //
     },
     imageops,
     ImageReader,
@@ -105,55 +101,96 @@ fn command_line() -> Command {
         )
 }
 
-fn run(command: &str, arguments: &ArgMatches, file: &Path) -> Result<(), Box<dyn Error>> {
+/// The place of an error.
+enum Failure<'a> {
+    File(&'a Path, Box<dyn Error>),
+    Input(Box<dyn Error>),
+    Output(io::Error),
+}
+
+impl Failure<'_> {
+    /// Prints the error, unless the reader of the output has ended.
+    fn report(&self) -> ExitCode {
+        let line = match self {
+            Self::Output(error) if error.kind() == ErrorKind::BrokenPipe => {
+                return ExitCode::SUCCESS;
+            }
+            Self::Output(error) => format!("standard output: {error}"),
+            Self::Input(error) => format!("standard input: {}", first_line(error.as_ref())),
+            Self::File(file, error) => {
+                format!("{}: {}", file.display(), first_line(error.as_ref()))
+            }
+        };
+
+        // An error of standard error cannot be printed.
+        let _ = writeln!(stderr(), "mkey_picture: {line}");
+        ExitCode::FAILURE
+    }
+}
+
+/// Some decoders say why on several lines.
+fn first_line(error: &dyn Error) -> String {
+    let why = error.to_string();
+
+    why.lines().next().unwrap_or("unreadable").to_owned()
+}
+
+fn run<'a>(command: &str, arguments: &ArgMatches, file: &'a Path) -> Result<(), Failure<'a>> {
+    let at_file = |error| Failure::File(file, error);
+
     match command {
-        "read" => load(file).and_then(|image| write_ppm(&image)),
-        "png" => read_ppm().and_then(|image| write_png(&image, file)),
+        "read" => write_ppm(&load(file).map_err(at_file)?).map_err(Failure::Output),
+        "png" => {
+            let image = read_ppm().map_err(Failure::Input)?;
+            write_png(&image, file).map_err(at_file)
+        }
         "table" => {
             let kind = arguments.get_one::<String>("kind").map(String::as_str);
-            print_table(kind == Some("figures"))
+            let text = io::read_to_string(stdin()).map_err(|error| Failure::Input(error.into()))?;
+            print_table(&text, kind == Some("figures")).map_err(Failure::Output)
         }
         _ => {
             let columns = arguments.get_one("columns").copied().unwrap_or(80);
-            load(file).and_then(|image| show(&image, columns))
+            show(&load(file).map_err(at_file)?, columns).map_err(Failure::Output)
         }
+    }
+}
+
+/// Prints help, or an error of the command line.
+fn explain(text: &clap::Error) -> ExitCode {
+    match (text.print(), text.use_stderr()) {
+        (_, true) => ExitCode::from(2),
+        (Ok(()), false) => ExitCode::SUCCESS,
+        (Err(error), false) => Failure::Output(error).report(),
     }
 }
 
 fn main() -> ExitCode {
-    let matches = command_line().get_matches();
-    // clap ends the program if there is no command or no file.
+    let matches = match command_line().try_get_matches() {
+        Ok(matches) => matches,
+        Err(text) => return explain(&text),
+    };
+    // clap refuses a command line without a command.
     let Some((command, arguments)) = matches.subcommand() else {
         return ExitCode::FAILURE;
     };
-    // The other commands use standard input.
+    // Only the table has no file.
     let file = match arguments.try_get_one::<PathBuf>("file") {
         Ok(Some(file)) => file,
-        _ => Path::new("standard input"),
+        _ => Path::new(""),
     };
 
     match run(command, arguments, file) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Some decoders say why on several lines.
-            let why = error.to_string();
-            eprintln!(
-                "mkey_demo: {}: {}",
-                file.display(),
-                why.lines().next().unwrap_or("unreadable")
-            );
-            ExitCode::FAILURE
-        }
+        Err(failure) => failure.report(),
     }
 }
 
-fn print_table(figures: bool) -> Result<(), Box<dyn Error>> {
-    let mut text = String::new();
+fn print_table(text: &str, figures: bool) -> io::Result<()> {
     let mut out = stdout().lock();
 
-    stdin().lock().read_to_string(&mut text)?;
-    out.write_all(table::arrange(&text, figures).as_bytes())?;
-    Ok(out.flush()?)
+    out.write_all(table::arrange(text, figures).as_bytes())?;
+    out.flush()
 }
 
 fn load(file: &Path) -> Result<RgbImage, Box<dyn Error>> {
@@ -179,13 +216,12 @@ fn load(file: &Path) -> Result<RgbImage, Box<dyn Error>> {
     Ok(image.into_rgb8())
 }
 
-fn write_ppm(image: &RgbImage) -> Result<(), Box<dyn Error>> {
-    let mut out = BufWriter::new(stdout().lock());
+fn write_ppm(image: &RgbImage) -> io::Result<()> {
+    let mut out = stdout().lock();
 
-    image.write_with_encoder(
-        PnmEncoder::new(&mut out).with_subtype(PnmSubtype::Pixmap(SampleEncoding::Binary)),
-    )?;
-    Ok(out.flush()?)
+    write!(out, "P6\n{} {}\n255\n", image.width(), image.height())?;
+    out.write_all(image.as_raw())?;
+    out.flush()
 }
 
 fn read_ppm() -> Result<RgbImage, Box<dyn Error>> {
@@ -208,7 +244,7 @@ fn write_png(image: &RgbImage, file: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// A character is two pixels, one above the other.
-fn show(image: &RgbImage, columns: u32) -> Result<(), Box<dyn Error>> {
+fn show(image: &RgbImage, columns: u32) -> io::Result<()> {
     let width = image.width().min(columns.max(1));
     let height = u64::from(image.height())
         .saturating_mul(width.into())
@@ -230,7 +266,7 @@ fn show(image: &RgbImage, columns: u32) -> Result<(), Box<dyn Error>> {
         }
         writeln!(out, "\x1b[0m")?;
     }
-    Ok(out.flush()?)
+    out.flush()
 }
 
 #[cfg(test)]
