@@ -24,7 +24,7 @@
  * ELOOP	a key that would refer to itself, too many levels of keys, or levels
  *		of small pieces through which a packet could take too long
  * EBUSY	a key or a window still refers to the object
- * ENOMEM	no memory, or the limit on device memory is reached
+ * ENOMEM	no memory, or a limit on device memory or on the memory of keys is reached
  * EOPNOTSUPP	the device, or this kind of leaf, cannot do it
  *
  * Structures have a field comp_mask, whose bits stand for fields that later
