@@ -6,8 +6,8 @@
  * standard object, in the driver namespace of the device that ib_mkey extends.
  * Device memory has methods here to copy, export and map it, and an attribute
  * for its class. The standard UVERBS_OBJECT_DM methods allocate and free it, and
- * UVERBS_METHOD_DM_MR_REG registers it. A key is a UVERBS_OBJECT_MR. UVERBS_METHOD_MR_DESTROY destroys
- * it.
+ * UVERBS_METHOD_DM_MR_REG registers it. A key is a UVERBS_OBJECT_MR, and
+ * UVERBS_METHOD_MR_DESTROY destroys it.
  *
  * Documentation/infiniband/mkey/uapi.rst lists the errors of all methods.
  */
