@@ -36,6 +36,8 @@ impl Errno {
     pub const EFAULT: Self = Self(libc::EFAULT);
     /// No memory.
     pub const ENOMEM: Self = Self(libc::ENOMEM);
+    /// A key would describe itself, there are too many levels of keys, or their pieces are small.
+    pub const ELOOP: Self = Self(libc::ELOOP);
     /// The kernel lacks this interface.
     pub const ENOSYS: Self = Self(libc::ENOSYS);
     /// The kernel does not offer this on this device.

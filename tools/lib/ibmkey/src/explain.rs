@@ -23,7 +23,8 @@ use std::ffi::CString;
 
 use self::search::{
     Culprit,
-    Scratch, //
+    Scratch,
+    Why, //
 };
 use crate::{
     errno::Errno,
@@ -176,14 +177,16 @@ fn explain(
         ),
         libc::EFAULT => failed.unreadable(),
         libc::EOVERFLOW => overflow(failed),
-        libc::EBUSY => "a memory window or another key refers to mkey".into(),
+        libc::EBUSY => format!("{} mkey: {}", calls::BUSY, command(key.lkey)),
         libc::ENOMEM => calls::KEY_MEMORY.into(),
         libc::ENOENT | libc::ERANGE | libc::EACCES | libc::EOPNOTSUPP | libc::ELOOP => {
             match failed.own(key.lkey).or_else(find) {
                 Some(culprit) => failed.refused(culprit, errno, key.lkey),
-                None if errno.get() == libc::ELOOP => {
-                    format!("the keys in {many} lead back to mkey")
-                }
+                // A trial bind works, because no key refers to the trial's key.
+                None if errno.get() == libc::ELOOP => format!(
+                    "a key in {many} leads back to mkey through other keys: {}",
+                    command(key.lkey)
+                ),
                 None => format!("the device cannot bind these {many}"),
             }
         }
@@ -207,10 +210,13 @@ impl Failed<'_> {
             Layout::List([]) => "ranges is NULL".into(),
             Layout::Interleaved([], _) => "repeat_count is NULL".into(),
             Layout::Interleaved(_, []) => "blocks is NULL".into(),
-            Layout::Interleaved(..) => {
-                "blocks or repeat_count cannot be read at its address".into()
+            // This library copies the blocks before the kernel reads them.
+            Layout::Interleaved(..) => "repeat_count cannot be read at its address".into(),
+            Layout::Indexed(layout) if layout.indices32.is_null() => {
+                "indices64 cannot be read at its address".into()
             }
-            _ => format!("{} cannot be read at its address", self.name()),
+            Layout::Indexed(_) => "indices32 cannot be read at its address".into(),
+            Layout::List(_) => "ranges cannot be read at its address".into(),
         }
     }
 
@@ -228,11 +234,14 @@ impl Failed<'_> {
         (0..self.count as usize)
             .map_while(|at| self.lkey(at))
             .position(|leaf| leaf == lkey)
-            .map(|at| Culprit { at, outside: "" })
+            .map(|at| Culprit {
+                at,
+                why: Why::Errno,
+            })
     }
 
     /// Says which field of an entry leads outside its MR.
-    fn outside(&self, entry: &str, Culprit { at, outside }: Culprit, lkey: u32) -> String {
+    fn outside(&self, entry: &str, at: usize, outside: &str, lkey: u32) -> String {
         let value = match (self.layout, outside) {
             (Layout::List(ranges), "addr") => ranges.get(at).map(|range| range.addr),
             (Layout::List(ranges), "length") => ranges.get(at).map(|range| range.length),
@@ -271,19 +280,27 @@ impl Failed<'_> {
             }
         };
 
-        match errno.get() {
-            libc::ENOENT => {
+        match (errno.get(), culprit.why) {
+            (_, Why::Outside(outside)) => self.outside(&entry, at, outside, lkey),
+            (_, Why::Pieces) => format!(
+                "a packet could take too long through the pieces of {field} {lkey:#x} and of the \
+                 keys below it: describe larger pieces, or fewer levels of keys"
+            ),
+            (_, Why::Flush) => format!(
+                "access has IBV_ACCESS_FLUSH_PERSISTENT, and the layout up to {entry} has an ODP \
+                 MR, too many pieces, or too many bytes to flush"
+            ),
+            (libc::ENOENT, _) => {
                 format!("{field} {lkey:#x} names no MR in the protection domain of mkey")
             }
-            libc::ERANGE => self.outside(&entry, culprit, lkey),
-            libc::EACCES => {
+            (libc::EACCES, _) => {
                 format!(
                     "access {:#x} is more than the MR of {field} {lkey:#x} allows",
                     self.access
                 )
             }
-            libc::ELOOP if lkey == own => format!("{field} {lkey:#x} is mkey itself"),
-            libc::ELOOP => format!("{field} {lkey:#x} is a key of too many levels"),
+            (libc::ELOOP, _) if lkey == own => format!("{field} {lkey:#x} is mkey itself"),
+            (libc::ELOOP, _) => format!("{field} {lkey:#x} is a key of too many levels"),
             _ => format!(
                 "{field} {lkey:#x} names an MR that cannot be a leaf, or access {:#x} has a \
                           flag that the device lacks",
@@ -291,6 +308,11 @@ impl Failed<'_> {
             ),
         }
     }
+}
+
+/// Names the command that shows what refers to a key.
+fn command(lkey: u32) -> String {
+    format!("mkeyctl who DEVICE {lkey:#x} shows which")
 }
 
 /// Says what is invalid.

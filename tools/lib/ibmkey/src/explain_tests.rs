@@ -36,7 +36,10 @@ fn list(ranges: &[Range]) -> Failed<'_> {
 fn text(errno: c_int, failed: &Failed<'_>) -> String {
     let culprit = Culprit {
         at: 1,
-        outside: "length",
+        why: match errno {
+            libc::ERANGE => Why::Outside("length"),
+            _ => Why::Errno,
+        },
     };
     explain(Errno::from_raw(errno), failed, KEY, || Some(culprit))
 }
@@ -139,7 +142,7 @@ fn the_field_that_leads_outside_is_named() {
         ];
         let culprit = Culprit {
             at: 1,
-            outside: outside(&Layout::List(&ranges), 1, is_outside),
+            why: Why::Outside(outside(&Layout::List(&ranges), 1, is_outside)),
         };
         explain(Errno::ERANGE, &list(&ranges), KEY, || Some(culprit))
     };
@@ -174,7 +177,7 @@ fn the_field_that_leads_outside_is_named() {
         };
         let culprit = Culprit {
             at: 0,
-            outside: field,
+            why: Why::Outside(field),
         };
         let text = explain(Errno::ERANGE, &failed, KEY, || Some(culprit));
         assert!(text.starts_with(&format!("blocks[0].{field}")), "{text}");

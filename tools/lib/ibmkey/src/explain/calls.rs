@@ -375,7 +375,9 @@ impl Rereg {
                     )
                 }),
             libc::EINVAL => "the device refuses addr and length, or mr is over device memory".into(),
-            libc::EBUSY => format!("{BUSY} mr, or it is in use without a pause"),
+            libc::EBUSY => format!(
+                "{BUSY} mr (mkeyctl who shows which), or it is in use without a pause"
+            ),
             libc::EOPNOTSUPP => "mr is a key or an MR over a dma-buf".into(),
             libc::EFAULT => "memory of addr and length is not mapped, or not writable".into(),
             libc::ENOMEM => "no memory, or more than RLIMIT_MEMLOCK would be locked".into(),
@@ -416,7 +418,7 @@ pub(crate) fn pool_put(has_pool: bool, errno: Errno) -> String {
     match errno.get() {
         libc::EINVAL if !has_pool => "pool is NULL".into(),
         libc::EINVAL => "mkey is no key of this pool, or it was given back before".into(),
-        libc::EBUSY => format!("{BUSY} mkey"),
+        libc::EBUSY => format!("{BUSY} mkey: mkeyctl who shows which"),
         _ => other(errno),
     }
 }
@@ -425,7 +427,7 @@ pub(crate) fn pool_put(has_pool: bool, errno: Errno) -> String {
 pub(crate) fn pool_destroy(errno: Errno) -> String {
     match errno.get() {
         libc::EBUSY => {
-            format!("a key of the pool was not given back, or {BUSY} one")
+            format!("a key of the pool was not given back, or {BUSY} one: mkeyctl who shows which")
         }
         _ => other(errno),
     }

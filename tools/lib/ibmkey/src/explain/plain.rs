@@ -29,7 +29,7 @@ pub(crate) fn on_key(arguments: &[Argument], errno: Errno) -> String {
 
     match errno.get() {
         libc::EINVAL if !has_null => "mkey is not a key of ibmkey_alloc()".into(),
-        libc::EBUSY => format!("{BUSY} mkey"),
+        libc::EBUSY => format!("{BUSY} mkey: mkeyctl who shows which"),
         _ => call(arguments, errno),
     }
 }
@@ -96,7 +96,7 @@ mod tests {
         let text = |errno| on_key(&some, Errno::from_raw(errno));
 
         assert_eq!(text(libc::EFAULT), "info is NULL");
-        assert!(text(libc::EBUSY).ends_with(" refers to mkey"));
+        assert!(text(libc::EBUSY).ends_with(" refers to mkey: mkeyctl who shows which"));
         assert!(text(libc::EOPNOTSUPP).contains("mkeyctl doctor"));
         assert!(text(libc::ENODEV).starts_with("the kernel refused the call: "));
         assert_eq!(

@@ -14,19 +14,32 @@ use crate::{
         Errno,
         Result, //
     },
-    indexed,
-    mkey,
-    object,
-    sys::ibmkey_range as Range, //
+    indexed, mkey, object,
+    sys::{
+        self,
+        ibmkey_range as Range, //
+    },
 };
 
 /// The entry that the kernel refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Culprit {
     pub(super) at: usize,
-    /// The field that leads outside its MR: "addr", "length", "bytes_count" or "stride". Empty if
-    /// the kernel refuses the entry for another reason.
-    pub(super) outside: &'static str,
+    pub(super) why: Why,
+}
+
+/// The reason why an entry is refused, if the errno value has several meanings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// The errno value has one meaning, or the most common one applies.
+    Errno,
+    /// This field leads outside the MR: "addr", "length", "bytes_count" or "stride". Empty if it
+    /// is not known.
+    Outside(&'static str),
+    /// `ELOOP`: The entry's key may be a leaf, but the pieces of the layout are too small.
+    Pieces,
+    /// `EOPNOTSUPP`: The layout can be bound without the flag `IBV_ACCESS_FLUSH_PERSISTENT`.
+    Flush,
 }
 
 /// A key for trial binds, which no program uses. Dropping this destroys it.
@@ -49,22 +62,40 @@ impl Scratch {
     /// Finds the entry for which the kernel refuses a layout with `errno`.
     pub(super) fn find(&self, failed: &Failed<'_>, errno: Errno) -> Option<Culprit> {
         let count = usize::try_from(failed.count).ok()?;
-        let at = first_refused(count, errno, |count| self.bind(failed, count))?;
-        let outside = match errno {
-            Errno::ERANGE => outside(&failed.layout, at, |range| {
-                let layout = mkey::describe_list(0, 1, core::ptr::from_ref(&range));
-                mkey::bind(self.fd, self.handle, layout) == Err(Errno::ERANGE)
-            }),
-            _ => "",
+        let access = failed.access;
+        let at = first_refused(count, errno, |count| self.bind(failed, access, count))?;
+        let flush = sys::IBV_ACCESS_FLUSH_PERSISTENT;
+        let why = match errno {
+            Errno::ERANGE => Why::Outside(outside(&failed.layout, at, |range| {
+                self.bind_range(range) == Err(errno)
+            })),
+            // One range of a key costs no more than the key itself.
+            Errno::ELOOP if self.bind_range(first_byte(failed.lkey(at)?)) != Err(errno) => {
+                Why::Pieces
+            }
+            Errno::EOPNOTSUPP
+                if access & flush != 0
+                    && self.bind(failed, access & !flush, at.saturating_add(1)) != Err(errno) =>
+            {
+                Why::Flush
+            }
+            _ => Why::Errno,
         };
 
-        Some(Culprit { at, outside })
+        Some(Culprit { at, why })
+    }
+
+    /// Binds the key to one range, without access flags.
+    fn bind_range(&self, range: Range) -> Result {
+        let layout = mkey::describe_list(0, 1, core::ptr::from_ref(&range));
+
+        mkey::bind(self.fd, self.handle, layout).map(drop)
     }
 
     /// Binds the key to the first `count` entries.
-    fn bind(&self, failed: &Failed<'_>, count: usize) -> Result {
+    fn bind(&self, failed: &Failed<'_>, access: u32, count: usize) -> Result {
         // CAST: `count` is at most the caller's count, which is a `u32`.
-        let (access, num) = (failed.access, count as u32);
+        let num = count as u32;
 
         match failed.layout {
             Layout::List(ranges) => {
@@ -94,6 +125,16 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         // Ignore an error: the kernel destroys the key when the file is closed.
         let _ = object::destroy(self.fd, self.handle);
+    }
+}
+
+/// Returns the first byte of a key, whose addresses begin at 0.
+fn first_byte(lkey: u32) -> Range {
+    Range {
+        addr: 0,
+        length: 1,
+        lkey,
+        comp_mask: 0,
     }
 }
 

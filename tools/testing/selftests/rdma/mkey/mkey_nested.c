@@ -81,6 +81,7 @@ TEST_F(nested, depth)
 	ASSERT_EQ(0, nested_chain(&self->s, self->key, NESTED_DEPTH, 4096));
 	EXPECT_EQ(ELOOP, nested_bind(self->key[NESTED_DEPTH],
 				     self->key[NESTED_DEPTH - 1]->lkey, 0, 10, 0));
+	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "a key of too many levels"));
 	EXPECT_EQ(IBMKEY_UNBOUND, nested_kind(self->key[NESTED_DEPTH]));
 	EXPECT_EQ(IBV_WC_SUCCESS,
 		  nested_access(&self->s, self->key[NESTED_DEPTH - 1], MKT_WRITE,
@@ -96,6 +97,7 @@ TEST_F(nested, circle)
 	struct ibv_mr **key = self->key;
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
 	struct ibv_sge both[2] = {};
+	char words[64];
 
 	ASSERT_EQ(0, nested_chain(&self->s, key, 3, 4096));
 	EXPECT_EQ(ELOOP, nested_bind(key[0], key[0]->lkey, 0, 10, 0));
@@ -109,8 +111,12 @@ TEST_F(nested, circle)
 	both[1].lkey = key[2]->lkey;
 	ASSERT_EQ(0, ibv_rereg_mr_sg(key[4], 0, 2, both));
 	EXPECT_EQ(ELOOP, nested_bind(key[1], key[4]->lkey, 0, 10, 0));
+	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "leads back to mkey through other keys"));
 	/* the key is in use, but there is no circle */
 	EXPECT_EQ(EBUSY, nested_bind(key[1], leaf->mr->lkey, leaf->addr, 10, 0));
+	snprintf(words, sizeof(words), "refers to mkey: mkeyctl who DEVICE 0x%x shows",
+		 key[1]->lkey);
+	EXPECT_NE(NULL, strstr(ibmkey_last_error(), words));
 	/* nothing has changed */
 	EXPECT_EQ(IBV_WC_SUCCESS,
 		  nested_access(&self->s, key[2], MKT_WRITE, 0, 4096));

@@ -211,6 +211,13 @@ TEST_F(object, last_error)
 	     ibmkey_reg_iov(self->dev.pd, (struct iovec[]){
 			{ hole, 1ull << 46 },
 	     }, 1, 0) ? 0 : errno);
+	SAYS("ranges cannot be read at its address", EFAULT,
+	     ibmkey_bind_list(key, 0, 3, (void *)(hole + 4096)));
+	SAYS("repeat_count cannot be read", EFAULT,
+	     ibmkey_bind_interleaved(key, 0, 1, (void *)(hole + 4096), 1, &block));
+	indexed.indices32 = (void *)(hole + 4096);
+	SAYS("indices32 cannot be read", EFAULT, ibmkey_bind_indexed(key, 0, &indexed));
+	indexed.indices32 = index;
 	EXPECT_EQ(0, munmap(hole, 3 * 4096));
 	SAYS("repeat_count is NULL", EFAULT,
 	     ibmkey_bind_interleaved(key, 0, 1, NULL, 1, &block));
