@@ -199,7 +199,8 @@ class Callers(unittest.TestCase):
             ("lkey", rows._replace(lkey=-1)),
             ("indices[1]", rows._replace(indices=[1, -1])),
             ("indices[0]", rows._replace(indices=array.array("i", [-1]))),
-            ("the indices", rows._replace(indices=range(1 << 32))),
+            ("index 1048576", rows._replace(indices=range(layout.MAX_INDICES + 1))),
+            ("index 1048576", rows._replace(indices=range(1 << 62))),
         ):
             with self.subTest(field=field, wrong=wrong), self.assertRaises(LayoutError) as raised:
                 layout.checked(self.with_part(wrong))
@@ -364,6 +365,11 @@ class Others(unittest.TestCase):
         joined = layout.ranges([Block(0, 4, 1), Block(4, 4, 1), Block(8, 4, 2), Block(2, 1, 2)])
         self.assertEqual(joined, Ranges((Block(0, 8, 1), Block(8, 4, 2), Block(2, 1, 2))))
         self.assertEqual((joined.length, joined.entries), (13, 3))
+
+    def test_too_many_indices_are_refused_before_they_are_copied(self) -> None:
+        for many in (layout.MAX_INDICES + 1, 1 << 62):
+            with self.assertRaisesRegex(LayoutError, "index 1048576: is one more than the 1048576"):
+                layout.indexed(0, (8, 8), (8, 1), 1, range(many))
 
     def test_indexed_rows(self) -> None:
         rng = random.Random(SEED)

@@ -18,6 +18,9 @@ MAX_DIMS = 8
 #: Entries or blocks of a key, at most; a device may allow fewer.
 MAX_ENTRIES = 65536
 
+#: Indices of a key, at most; a device may allow fewer.
+MAX_INDICES = 1048576
+
 # What the kernel's fields can hold: the least and the most.
 U32 = (0, (1 << 32) - 1)
 U64 = (0, (1 << 64) - 1)
@@ -167,6 +170,12 @@ def integers(values: Iterable[Any], part: str, limits: tuple[int, int] = U64) ->
     return tuple(integer(value, part.format(number), limits) for number, value in enumerate(found))
 
 
+def few(indices: Collection[Any], most: int = MAX_INDICES) -> None:
+    """Refuses more indices than a key can have, before they are copied: a range() of many numbers is small."""
+    if len(indices) > most:
+        raise LayoutError(f"index {most}", f"is one more than the {most} that a key can have")
+
+
 def _checked_block(block: Block, part: str, dims: int) -> Block:
     if not isinstance(block, Block):
         raise TypeError(f"{part}: {block!r} is not a Block, as Block(address, length, lkey) makes it")
@@ -196,9 +205,7 @@ def checked(described: Layout) -> Layout:
         blocks = (_checked_block(block, f"blocks[{n}]", len(repeat)) for n, block in enumerate(described.blocks))
         return Interleaved(repeat, tuple(blocks))
     if isinstance(described, Indexed):
-        # A range() of many numbers is small, and a list of them is not.
-        if len(described.indices) > U32[1]:
-            raise LayoutError("the indices", f"are {len(described.indices)}, and the kernel takes {U32[1]}")
+        few(described.indices)
         return Indexed(
             integer(described.address, "address"),
             integer(described.unit, "unit"),
@@ -315,6 +322,7 @@ def indexed(
         raise LayoutError("the array", "has no axis to index")
     if len(indices) == 0:
         raise LayoutError("the indices", "are none")
+    few(indices)
     row = strided(address, shape[1:], strides[1:], itemsize)
     if row.repeat != (1,):
         inner, _ = _merged(shape[1:], strides[1:], itemsize)

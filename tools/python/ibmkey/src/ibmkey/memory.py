@@ -14,7 +14,7 @@ from pyverbs.pyverbs_error import PyverbsRDMAError
 
 from . import _dm, _lib, layout
 from .errors import MkeyError, registration_reason
-from .layout import Indexed, Interleaved, LayoutError
+from .layout import Indexed, Interleaved
 from .verbs import Caps, context_of, imported_context, imported_pd
 
 
@@ -319,10 +319,8 @@ def elements(pd: Any, array: Any, access: int, mr: HasMr | None) -> tuple[Interl
 def rows(pd: Any, array: Any, indices: Collection[Any], access: int, mr: HasMr | None) -> tuple[Indexed, object]:
     """Returns the layout of rows of an array by their numbers, and what keeps their memory."""
     found = strided(array)
+    layout.few(indices, Caps(*imported_pd(pd).context.query_caps()).max_indices)
     some = layout.indexed(0, found.shape, found.strides, found.itemsize, indices)
-    limit = Caps(*imported_pd(pd).context.query_caps()).max_indices
-    if some.entries > limit:
-        raise LayoutError(f"index {limit}", f"is one more than the {limit} that a key can have")
     under = leaf(pd, found, access, mr)
     at = some.address + found.address - under.host + under.at
     return some._replace(address=at, lkey=under.lkey), under.keep
