@@ -30,7 +30,7 @@ use crate::{
         self,
         Spread, //
     },
-    text,
+    table, text,
 };
 
 /// The largest change of a cost that is not reported, relative to the earlier cost.
@@ -257,25 +257,36 @@ impl Changes<'_> {
     /// Returns the text for a terminal.
     pub fn report(&self) -> String {
         let (changed, compared) = (self.changed.len(), self.compared);
-        let mut text = format!(
-            "Since the baseline, {changed} of {compared} rows changed by more than 2 %; \
-             instructions of a byte or an operation:\n"
-        );
-        if self.changed.is_empty() {
-            text =
-                format!("Since the baseline, none of {compared} rows changed by more than 2 %.\n");
-        }
-        for Change { row, before, after } in &self.changed {
-            let percent = (after / before - 1.0) * 100.0;
-            let (before, after) = (text::digits(*before), text::digits(*after));
-            text.push_str(&format!(
-                "  {row:44} {before:>10} -> {after:>10}  {percent:+.1} %\n"
-            ));
-        }
+        let mut text = if changed == 0 {
+            format!("Since the baseline, none of {compared} rows changed by more than 2 %.\n")
+        } else {
+            format!(
+                "Since the baseline, {changed} of {compared} rows changed by more than 2 %; \
+                 instructions of a byte or an operation:\n{}\n",
+                self.table()
+            )
+        };
         if !self.new.is_empty() {
             text.push_str(&format!("The baseline lacks {} rows.\n", self.new.len()));
         }
         text
+    }
+
+    fn table(&self) -> String {
+        let header = ["row", "before", "now", "change"].map(str::to_owned);
+        let mut table = table::new_table(header);
+
+        for Change { row, before, after } in &self.changed {
+            let percent = (after / before - 1.0) * 100.0;
+            let change = format!("{percent:+.1} %");
+            table.add_row([
+                row.to_string(),
+                text::digits(*before),
+                text::digits(*after),
+                change,
+            ]);
+        }
+        table::finish(table, 1)
     }
 }
 

@@ -59,7 +59,7 @@ fn heading(records: &Records) -> String {
     )
 }
 
-fn new_table<const N: usize>(header: [String; N]) -> Table {
+pub(crate) fn new_table<const N: usize>(header: [String; N]) -> Table {
     let mut table = Table::new();
 
     table.load_preset(presets::NOTHING).set_header(header);
@@ -67,7 +67,7 @@ fn new_table<const N: usize>(header: [String; N]) -> Table {
 }
 
 /// Formats a table: figures are aligned to the right, words to the left.
-fn finish(mut table: Table, words: usize) -> String {
+pub(crate) fn finish(mut table: Table, words: usize) -> String {
     for (at, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
         if at >= words {

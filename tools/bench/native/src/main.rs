@@ -28,7 +28,7 @@ mod places;
 mod racing;
 mod turns;
 
-use std::{env, ops::Range};
+use std::{env, ops::Range, process::ExitCode};
 
 use buffer::{fill, Buffer};
 use copy_row::{copy_piece, copy_row};
@@ -288,14 +288,44 @@ fn report(title: &str, bytes: usize, times: Times, sizes: &[usize]) {
     }
 }
 
-/// Arguments: the number of rounds, and block sizes to measure instead of all.
-fn main() {
-    let mut numbers = env::args().skip(1).filter_map(|n| n.parse().ok());
-    let rounds = numbers.next().unwrap_or(8);
-    let mut sizes: Vec<usize> = numbers.filter(|n| SIZES.contains(n)).collect();
-    if sizes.is_empty() {
-        sizes.extend(SIZES);
-    }
+/// Returns the number of rounds and the block sizes of the command line: `[rounds [size ...]]`.
+/// Without sizes, all are measured.
+fn arguments(words: impl Iterator<Item = String>) -> Result<(usize, Vec<usize>), String> {
+    const MOST: usize = 1_000_000;
+    let number = |word: String| word.parse::<usize>().map_err(|_| word);
+    let mut words = words.map(number);
+
+    let rounds = match words.next() {
+        None => 8,
+        Some(Ok(rounds @ 1..=MOST)) => rounds,
+        Some(Ok(other)) => return Err(format!("rounds: {other} is not 1 to {MOST}")),
+        Some(Err(word)) => return Err(format!("rounds: {word} is not 1 to {MOST}")),
+    };
+    let size = |number| match number {
+        Ok(size) if SIZES.contains(&size) => Ok(size),
+        Ok(other) => Err(format!("size: {other} is none of {SIZES:?}")),
+        Err(word) => Err(format!("size: {word} is none of {SIZES:?}")),
+    };
+    let sizes: Vec<usize> = words.map(size).collect::<Result<_, _>>()?;
+
+    Ok((
+        rounds,
+        if sizes.is_empty() {
+            SIZES.to_vec()
+        } else {
+            sizes
+        },
+    ))
+}
+
+fn main() -> ExitCode {
+    let (rounds, sizes) = match arguments(env::args().skip(1)) {
+        Ok(found) => found,
+        Err(why) => {
+            eprintln!("mkey-bench-native: {why}; usage: mkey-bench-native [rounds [size ...]]");
+            return ExitCode::from(2);
+        }
+    };
     let small = Times {
         rounds: 32 * rounds,
         copies: 5,
@@ -306,11 +336,28 @@ fn main() {
     if sizes.len() == SIZES.len() {
         places::report(rounds);
     }
+    ExitCode::SUCCESS
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wrong_arguments_are_named() {
+        let of = |words: &[&str]| arguments(words.iter().map(|word| word.to_string()));
+
+        assert_eq!(of(&[]), Ok((8, SIZES.to_vec())));
+        assert_eq!(of(&["2", "64", "8"]), Ok((2, vec![64, 8])));
+        for (words, why) in [
+            (&["0"][..], "rounds: 0 is not 1 to 1000000"),
+            (&["abc"], "rounds: abc is not 1 to 1000000"),
+            (&["1", "5"], "size: 5 is none of [1, "),
+            (&["1", "-8"], "size: -8 is none of [1, "),
+        ] {
+            assert!(of(words).is_err_and(|text| text.starts_with(why)));
+        }
+    }
 
     /// Pieces of every size that has a loop, and some larger ones, apart and overlapping, forwards
     /// and backwards, compared with a copy of single bytes.
