@@ -4,6 +4,20 @@
 # What make install says at its end of the machine on which ib_mkey was installed. Each function
 # prints a line that says what to do, or nothing. Source it after install/checks.sh.
 
+# after_install all|modules RELEASE
+after_install() {
+	[[ $1 == modules ]] || { check_linker; check_provider; }
+	check_signature "$2"
+	check_loaded "$2"
+}
+
+# Programs look for libibmkey.so.1 in the directories of the linker's configuration alone.
+check_linker() {
+	[[ -z $DESTDIR ]] || return 0
+	{ PATH=$PATH:/usr/sbin:/sbin ldconfig -v -N -X 2>/dev/null || true; } | grep -q "^$PREFIX/lib:" ||
+		warn "programs do not find libibmkey.so.1, because the linker does not search $PREFIX/lib: run as root: echo $PREFIX/lib >/etc/ld.so.conf.d/ib_mkey.conf && ldconfig"
+}
+
 # The module and its users in the kernel need no provider library, so this is a warning only.
 check_provider() {
 	local lib
@@ -11,4 +25,38 @@ check_provider() {
 	lib=$(ldd "$PREFIX/bin/mkeyctl" 2>/dev/null | sed -n 's,^.* => \(/.*\)/libibverbs\.so.*,\1,p')
 	[[ -z $lib ]] || compgen -G "$lib/libibverbs/librxe-rdmav*.so" >/dev/null ||
 		warn "libibverbs does not list devices of rxe, because $lib/libibverbs has no provider library librxe: install the package ibverbs-providers"
+}
+
+# The file of the module, and its contents as the kernel reads them.
+module_file() { compgen -G "$MODROOT/lib/modules/$1/updates/ib_mkey.ko*"; }
+module_bytes() {
+	case $1 in
+	*.xz) xz -dc "$1" ;;
+	*.zst) zstd -dcq "$1" ;;
+	*.gz) gzip -dc "$1" ;;
+	*) cat "$1" ;;
+	esac
+}
+
+# A kernel that is locked down refuses modules without a signature, too.
+check_signature() { # RELEASE
+	local sys=${IB_MKEY_SYS:-/sys} file
+	[[ -z $MODROOT && $1 == "$(uname -r)" ]] || return 0
+	[[ $(cat "$sys/module/module/parameters/sig_enforce" 2>/dev/null) == Y ]] ||
+		grep -qE '\[(integrity|confidentiality)\]' "$sys/kernel/security/lockdown" 2>/dev/null || return 0
+	file=$(module_file "$1") || return 0
+	! module_bytes "$file" | tail -c 28 | grep -qa '~Module signature appended~' || return 0
+	warn "this kernel loads signed modules only, and $file has no signature: sign it as Operations, Signed modules, says, or disable secure boot"
+}
+
+hex() { od -An -v -tx1 | tr -d ' \n'; }
+# modprobe does nothing while an earlier version is loaded.
+check_loaded() { # RELEASE
+	local sys=${IB_MKEY_SYS:-/sys} file id
+	[[ -z $MODROOT && $1 == "$(uname -r)" ]] || return 0
+	# A note with a header of 16 bytes.
+	id=$({ tail -c +17 "$sys/module/ib_mkey/notes/.note.gnu.build-id" 2>/dev/null || true; } | hex)
+	[[ -n $id ]] && file=$(module_file "$1") || return 0
+	[[ $(module_bytes "$file" | hex) != *"$id"* ]] || return 0
+	warn "another build of ib_mkey is loaded, and stays until it is removed: delete the links (rdma link delete), then rmmod ib_mkey && modprobe ib_mkey"
 }

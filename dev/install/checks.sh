@@ -12,6 +12,7 @@ PREFIX_FILE=var/lib/ib_mkey/prefix
 
 # Where things go: $DESTDIR$PREFIX; the module, and what belongs to it, to $MODROOT.
 select_places() {
+	[[ -z ${LIBDIR-} ]] || die "LIBDIR=$LIBDIR: the libraries go to PREFIX/lib; name another PREFIX="
 	PREFIX=/$(realpath -ms "/${PREFIX:-usr/local}" | sed 's,^/*,,')
 	[[ $PREFIX != / ]] || die "PREFIX=/ is not a place for an installation; the default is /usr/local"
 	DESTDIR=${DESTDIR:+$(realpath -m "$DESTDIR")}
@@ -87,8 +88,6 @@ check_kernel() {
 		die "Linux $release is not installed here (no $modules/modules.dep): install linux-image-$release, or name another place with INSTALL_MOD_PATH=dir"
 	grep -q '/rdma_rxe\.ko' "$modules/modules.dep" ||
 		die "Linux $release has no module rdma_rxe in $modules: install the package with all its modules (linux-modules-$release)"
-	[[ $(cat /sys/module/module/parameters/sig_enforce 2>/dev/null) != Y || $release != "$(uname -r)" ]] ||
-		warn "this kernel loads signed modules only: sign $modules/updates/ib_mkey.ko with a key that it knows (Operations, Supported kernels)"
 }
 
 # The options that Kconfig asks for, which a module out of the tree does not read.
@@ -140,6 +139,23 @@ check_right() {
 			die "no right to write to $d: run make as root, or name another place with DESTDIR=dir and INSTALL_MOD_PATH=dir"
 		AS=(as_root)
 	done
+}
+
+# What is built as root in a user's tree could not be built again by that user.
+check_owner() {
+	[[ $EUID != 0 || -z ${SUDO_USER-} || ${SUDO_UID-} == 0 || $(stat -c %u "$TOP") != "${SUDO_UID-}" ]] ||
+		die "$TOP belongs to $SUDO_USER: run make install as $SUDO_USER without sudo; it calls sudo to copy the files"
+}
+
+# The C library of Debian $SUITE in the builder root gives the programs this requirement.
+NEEDS_GLIBC=2.39
+check_libc() {
+	local have
+	[[ -z $DESTDIR ]] || return 0
+	have=$(getconf GNU_LIBC_VERSION 2>/dev/null) || return 0
+	have=${have#* }
+	[[ $(printf '%s\n' "$NEEDS_GLIBC" "$have" | sort -V | head -n 1) == "$NEEDS_GLIBC" ]] ||
+		die "mkeyctl and libibmkey need version $NEEDS_GLIBC of the C library, and this system has $have: make modules_install installs the module alone"
 }
 
 # The programs are built in the builder root, with its C library.

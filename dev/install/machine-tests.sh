@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Tests of the checks that make install makes of this machine. Part of tests.
-# shellcheck disable=SC2154,SC2317 # tests sets the variables; functions are called by check
+# shellcheck disable=SC2031,SC2154,SC2317 # tests sets the variables; functions are called by check
 
 # These checks are of this machine alone, on which these tests install nothing.
 # checks COMMAND...: runs a function of checks.sh or after.sh in an installation without DESTDIR
@@ -11,7 +11,7 @@ checks() {
 		die() { printf 'ib_mkey: %s\n' "$*" >&2; exit 1; }
 		warn() { printf 'ib_mkey: %s\n' "$*" >&2; }
 		# shellcheck disable=SC2034 # checks.sh reads them
-		DESTDIR='' MODROOT='' PREFIX=/usr/local SUITE=trixie TOP=$top
+		DESTDIR='' MODROOT='' PREFIX=/usr/local SUITE=trixie TOP=${TREE:-$top}
 		# shellcheck source=dev/install/checks.sh
 		source "$here/checks.sh"
 		# shellcheck source=dev/install/after.sh
@@ -56,3 +56,98 @@ provider() {
 	return "$rc"
 }
 check "no provider library of rxe: a warning that names the package" provider
+
+# After the installation. The machine is in $tmp/sys, and runs the kernel $release.
+mkdir -p "$tmp/mod/lib/modules/$release/updates"
+module=$tmp/mod/lib/modules/$release/updates/ib_mkey.ko.xz
+file_of() { xz -c >"$module"; }
+# after WORDS COMMAND...: a function of after.sh warns with WORDS, or says nothing
+after() {
+	local words=$1
+	shift
+	program uname "echo $release"
+	IB_MKEY_SYS=$tmp/sys checks "$@" || return
+	rm "$tmp/bin/uname"
+	if [[ -n $words ]]; then one_line "$words"; else [[ ! -s $tmp/err ]] || { cat "$tmp/err"; return 1; }; fi
+}
+# The file is that of the staged installation, which has MODROOT empty.
+in_place() { eval "module_file() { echo '$module'; }"; "$@" "$release"; }
+linker() {
+	program ldconfig 'printf "%s\n" "/lib/x86_64-linux-gnu: (from some.conf:1)" "	libc.so.6 -> libc.so.6"'
+	after "echo /usr/local/lib >/etc/ld.so.conf.d/ib_mkey.conf && ldconfig" check_linker || return
+	program ldconfig 'echo "/usr/local/lib: (from libc.conf:2)"'
+	after "" check_linker
+	local rc=$?
+	rm "$tmp/bin/ldconfig"
+	return "$rc"
+}
+check "the linker does not search the prefix: a warning with the command" linker
+loaded() {
+	local notes=$tmp/sys/module/ib_mkey/notes
+	printf 'some code, and the id 0123456789abcdefghij, and more' | file_of
+	after "" in_place check_loaded || return
+	mkdir -p "$notes"
+	printf '%s' 'header, 16 bytes0123456789abcdefghij' >"$notes/.note.gnu.build-id"
+	after "" in_place check_loaded || return
+	printf '%s' 'header, 16 bytes0123456789ABCDEFGHIJ' >"$notes/.note.gnu.build-id"
+	after "another build of ib_mkey is loaded, and stays until it is removed" in_place check_loaded
+}
+check "another build is loaded: a warning with the commands" loaded
+signature() {
+	local enforce=$tmp/sys/module/module/parameters/sig_enforce lockdown=$tmp/sys/kernel/security/lockdown
+	mkdir -p "${enforce%/*}" "${lockdown%/*}"
+	echo N >"$enforce" && echo "[none] integrity confidentiality" >"$lockdown"
+	after "" in_place check_signature || return
+	echo "none [integrity] confidentiality" >"$lockdown"
+	after "loads signed modules only, and $module has no signature" in_place check_signature || return
+	echo Y >"$enforce" && rm "$lockdown"
+	after "loads signed modules only, and $module has no signature" in_place check_signature || return
+	printf 'code and a signature~Module signature appended~\n' | file_of
+	after "" in_place check_signature
+}
+check "the kernel loads signed modules only: a warning" signature
+# The commands of the page, with the sign-file of the kernel.
+# shellcheck disable=SC2016 # for sed
+signs() {
+	local page=$top/Documentation/infiniband/mkey/operations.rst build dir=$top/out/sign-test
+	build=$(bash -c 'source "$1/dev/setup/config.sh"; select_kernel; printf %s "$(kernel_dir)/build"' - "$top")
+	rm -rf "$dir" && mkdir -p "$dir" && echo code | xz --check=crc32 >"$dir/ib_mkey.ko.xz" || return
+	sed -n '/^\*\*Signed modules/,/^``make install``/s/^\t//p' "$page" | grep -vE '^(mokutil --import|cd /lib/modules/)' |
+		sed "s,/root/,$dir/,g; s,/lib/modules/\$(uname -r)/build/,$build/," >"$dir/commands"
+	[[ $(wc -l <"$dir/commands") == 4 ]] || { echo "# the page has other commands"; return 1; }
+	"$top/dev/setup/inroot" sh -ec "cd '$dir' && . ./commands" >"$tmp/err" 2>&1 || return
+	module=$dir/ib_mkey.ko.xz
+	mkdir -p "$tmp/sys/module/module/parameters"
+	echo Y >"$tmp/sys/module/module/parameters/sig_enforce"
+	after "" in_place check_signature && xz -l "$module" | grep -q CRC32
+	local rc=$?
+	rm -rf "$dir"
+	return "$rc"
+}
+check "a module that was signed as the page says" signs
+old_libc() {
+	program getconf 'echo glibc 2.36'
+	! checks check_libc && one_line "need version 2.39 of the C library, and this system has 2.36" || return
+	program getconf 'echo glibc 2.100'
+	checks check_libc || return
+	rm "$tmp/bin/getconf"
+	# The number is that of the programs.
+	[[ $(find "$top/out/user/bin/mkeyctl" "$top"/out/user/lib/*.so* -type f -exec objdump -T {} + | grep -o 'GLIBC_2[0-9.]*' | sort -uV | tail -n 1) == GLIBC_$(sed -n 's/^NEEDS_GLIBC=//p' "$here/checks.sh") ]]
+}
+check "an older C library, before anything is built" old_libc
+# EUID is read-only, so these run as root alone.
+owner() {
+	local uid
+	uid=$(stat -c %u "$top")
+	SUDO_USER=me SUDO_UID=$((uid + 1)) checks check_owner && SUDO_USER=root SUDO_UID=0 checks check_owner || return
+	mkdir -p "$tmp/theirs" && chown 4321 "$tmp/theirs" || return
+	! SUDO_USER=me SUDO_UID=4321 TREE=$tmp/theirs checks check_owner &&
+		one_line "$tmp/theirs belongs to me: run make install as me without sudo"
+}
+if ((EUID == 0)); then
+	check "sudo make install, in the tree of a user" owner
+else
+	ktap_test_skip "sudo make install (not root)"
+fi
+libdir() { says "LIBDIR=/usr/lib64: the libraries go to PREFIX/lib" install LIBDIR=/usr/lib64 DESTDIR="$root" && same; }
+check "a variable that make install does not have" libdir
