@@ -7,10 +7,13 @@ use std::{
     num::NonZeroUsize, //
 };
 
-use crate::picture::{
-    Panel,
-    Picture,
-    Span, //
+use crate::{
+    picture::{
+        Panel,
+        Picture,
+        Span, //
+    },
+    table::render_numbers,
 };
 
 /// Memory that the layout does not contain.
@@ -56,21 +59,18 @@ fn try_render(text: &mut String, picture: &Picture, columns: u64) -> std::fmt::R
         None => "more runs than were looked at".to_owned(),
     };
     writeln!(text, "\n{count} of contiguous bytes:")?;
-    writeln!(
-        text,
-        "  {:>18}  {:>18}  {:>12}",
-        "key offset", "address", "bytes"
-    )?;
-    for run in &picture.runs {
-        writeln!(
-            text,
-            "{} {:>#18x}  {:>#18x}  {:>12}",
-            symbol(run.entry),
-            run.offset,
-            run.addr,
-            run.len
-        )?;
-    }
+    let mut rows = vec![["", "key offset", "address", "bytes"]
+        .map(str::to_owned)
+        .to_vec()];
+    rows.extend(picture.runs.iter().map(|run| {
+        vec![
+            symbol(run.entry).to_string(),
+            format!("{:#x}", run.offset),
+            format!("{:#x}", run.addr),
+            run.len.to_string(),
+        ]
+    }));
+    text.push_str(&render_numbers(&rows));
     if picture
         .num_runs
         .is_none_or(|count| count > picture.runs.len())
@@ -189,13 +189,13 @@ A: 32 bytes a row
     0x40  ....0000........11111111........
 
 6 runs of contiguous bytes:
-          key offset             address         bytes
-0                0x0                 0x4             4
-1                0x4                0x10             8
-0                0xc                0x24             4
-1               0x10                0x30             8
-0               0x18                0x44             4
-1               0x1c                0x50             8
+   key offset  address  bytes
+0         0x0      0x4      4
+1         0x4     0x10      8
+0         0xc     0x24      4
+1        0x10     0x30      8
+0        0x18     0x44      4
+1        0x1c     0x50      8
 "
         );
     }

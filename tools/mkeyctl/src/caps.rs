@@ -86,11 +86,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
 
     // If the command line names a device, the exit status tells whether it is extended.
     if let (Some(name), [Line { caps: None, .. }]) = (&args.device, lines.as_slice()) {
-        return Err(format!(
-            "{name}: the kernel offers neither keys nor device memory on it; \
-             was ib_mkey loaded before ib_uverbs?"
-        )
-        .into());
+        return Err(devices::not_extended(name).into());
     }
 
     let mut out = stdout().lock();
@@ -107,7 +103,7 @@ fn look(device: &Device<'_>) -> Result<Line, String> {
     let name = device.name().to_owned();
     let context = device
         .open()
-        .map_err(|errno| format!("{name}: cannot be opened: {errno}"))?;
+        .map_err(|errno| devices::not_opened(&name, errno))?;
     let caps = match context.caps() {
         Ok(caps) => Some(caps),
         Err(Errno::EOPNOTSUPP) => None,

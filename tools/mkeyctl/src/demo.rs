@@ -29,6 +29,8 @@ use ibmkey::{
     Errno,
 };
 
+use serde_json::json;
+
 use crate::devices;
 
 #[derive(clap::Args)]
@@ -97,6 +99,8 @@ impl Tile {
     }
 }
 
+const WRONG: &str = "the bytes are not where they should be; mkeyctl doctor looks for problems";
+
 const _: () = assert!(FROM.len() == TO.len());
 
 /// Returns the access flags of both sides.
@@ -133,23 +137,52 @@ fn side_by_side(left: &[u8], right: &[u8]) -> String {
     text
 }
 
-pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
     let (from, to) = names(args);
     let devices = devices::list()?;
     let open = |name: &str| -> Result<Context, String> {
         let chosen = devices::choose(&devices, Some(name))?;
         let device = chosen.first().ok_or("no device")?;
-        let context = device.open().map_err(|errno| format!("{name}: {errno}"))?;
+        let context = device
+            .open()
+            .map_err(|errno| devices::not_opened(name, errno))?;
         match context.caps() {
             Ok(_) => Ok(context),
-            Err(Errno::EOPNOTSUPP) => Err(format!("{name}: not extended by ib_mkey")),
+            Err(Errno::EOPNOTSUPP) => Err(devices::not_extended(name)),
             Err(errno) => Err(format!("{name}: {errno}")),
         }
     };
     let (near, far) = (open(from)?, open(to)?);
     let seen = transfer(&near, &far)?;
+    let right = seen.near == lettered(&FROM) && seen.far == lettered(&TO);
     let mut out = stdout().lock();
 
+    if json {
+        let end = |name: &str, tile: &Tile, memory: &[u8]| {
+            json!({
+                "device": name,
+                "rows": tile.height,
+                "row_bytes": tile.width,
+                "stride": PITCH,
+                "memory": memory
+                    .chunks(PITCH)
+                    .map(|row| row.escape_ascii().to_string())
+                    .collect::<Vec<_>>(),
+            })
+        };
+        let all = json!({
+            "from": end(from, &FROM, &seen.near),
+            "to": end(to, &TO, &seen.far),
+            "bytes": FROM.len(),
+            "right": right,
+        });
+        writeln!(out, "{all:#}")?;
+        return if right {
+            Ok(ExitCode::SUCCESS)
+        } else {
+            Err(WRONG.into())
+        };
+    }
     writeln!(out, "{from}: {}\n{to}: {}", FROM.describe(), TO.describe())?;
     writeln!(
         out,
@@ -157,8 +190,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         FROM.len(),
         side_by_side(&seen.near, &seen.far)
     )?;
-    if seen.near != lettered(&FROM) || seen.far != lettered(&TO) {
-        return Err("that is not what it should be".into());
+    if !right {
+        return Err(WRONG.into());
     }
     writeln!(
         out,

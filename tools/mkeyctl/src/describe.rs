@@ -21,6 +21,7 @@ use ib_mkey_layout::{
 };
 use text::{
     block,
+    check_name,
     indexed_block,
     numbers,
     range,
@@ -137,7 +138,14 @@ impl Description {
         let mut entries = Vec::new();
         let mut leaves = Vec::new();
 
+        if ranges.is_empty() {
+            return Err("the list has no entries".to_owned());
+        }
         for (at, range) in ranges.into_iter().enumerate() {
+            check_name(&range.leaf)?;
+            if range.bytes == 0 {
+                return Err(format!("entry {at} of the list has no bytes"));
+            }
             entries.push(Entry::new(index(at)?, range.addr, range.bytes));
             leaves.push(range.leaf);
         }
@@ -149,6 +157,7 @@ impl Description {
     }
 
     fn indexed(range: Range, unit: u64, indices: Vec<u64>) -> Result<Self, String> {
+        check_name(&range.leaf)?;
         let indexed = Indexed::new(0, range.addr, unit, range.bytes, VecIndices(indices));
 
         Ok(Self {
@@ -164,10 +173,20 @@ impl Description {
         if repeat_count.len() > MAX_DIMS {
             return Err(too_many_dims());
         }
+        if let Some(at) = repeat_count.iter().position(|&count| count == 0) {
+            return Err(format!("repeat_count[{at}] is 0"));
+        }
+        if given.is_empty() {
+            return Err("there are no blocks".to_owned());
+        }
         let below = below_zero(repeat_count, &given);
         for (at, (range, stride)) in given.into_iter().enumerate() {
             let stride = strides(&stride, repeat_count.len())?;
 
+            check_name(&range.leaf)?;
+            if range.bytes == 0 {
+                return Err(format!("blocks[{at}] has no bytes"));
+            }
             blocks.push(Block::new(index(at)?, range.addr, range.bytes, stride));
             leaves.push(range.leaf);
         }
@@ -187,7 +206,7 @@ impl Description {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 
@@ -266,6 +285,41 @@ mod tests {
     }
 
     #[test]
+    fn json_is_what_is_read() {
+        let list = [
+            "A@0xfffffffffffffff0+8".to_owned(),
+            "8+0x40000000000000".into(),
+        ];
+        let all = [
+            Description::from_ranges(&list),
+            Description::from_blocks("2", &["A@0x40000000000000+1:-0x40000000000000".into()]),
+            Description::from_blocks("3", &["A@64+2:-8".into(), "B@0+1:8".into()]),
+            Description::from_indices("A@16+4:64", "3,0"),
+        ];
+
+        for text in all.iter().flatten().map(|it| it.to_json().to_string()) {
+            let again = Description::from_json(&text).unwrap();
+            assert_eq!(again.to_json().to_string(), text);
+        }
+        assert_eq!(
+            all[0].as_ref().unwrap().to_json(),
+            serde_json::json!({"list": [
+                {"leaf": "A", "addr": "0xfffffffffffffff0", "length": 8},
+                {"leaf": "memory", "addr": "0x8", "length": "0x40000000000000"},
+            ]})
+        );
+        assert!(all.iter().all(Result::is_ok));
+        assert_eq!(
+            all[1].as_ref().unwrap().to_json()["interleaved"]["blocks"][0]["stride"],
+            serde_json::json!(["-18014398509481984"])
+        );
+        assert_eq!(
+            all[2].as_ref().unwrap().to_json()["interleaved"]["blocks"][0]["stride"],
+            serde_json::json!([-8])
+        );
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused() {
         let refused = |result: Result<Description, String>, why: &str| {
             assert!(result.unwrap_err().contains(why), "{why}");
@@ -274,11 +328,13 @@ mod tests {
         let blocks = |repeat, text: &str| Description::from_blocks(repeat, &[text.to_owned()]);
 
         refused(ranges("A@0"), "LEAF@ADDRESS+BYTES");
-        refused(ranges("A@0+0"), "zero");
+        refused(ranges("A@0+0"), "entry 0 of the list has no bytes");
+        refused(ranges("A\n@0+1"), "control character");
         refused(ranges("A@0xffffffffffffffff+2"), "64 bits");
         refused(blocks("2", "A@0+1"), "STRIDE");
         refused(blocks("2,2", "A@0+1:1"), "one stride for each of the 2");
-        refused(blocks("0", "A@0+1:1"), "zero");
+        refused(blocks("0", "A@0+1:1"), "repeat_count[0] is 0");
+        refused(blocks("1", "A@0+0:1"), "blocks[0] has no bytes");
         refused(Description::from_indices("A@0+1", "0"), "UNIT");
         refused(Description::from_indices("A@0+1:0", "0"), "zero");
         refused(Description::from_indices("A@0+1:2", ""), "no number");
@@ -296,7 +352,17 @@ mod tests {
             blocks("1,1,1,1,1,1,1,1,1", "A@0+1:1,1,1,1,1,1,1,1,1"),
             "8 dimensions",
         );
-        refused(Description::from_json("{}"), "expected");
+        for nothing in ["{}", " { } ", "[]", "7", ""] {
+            refused(
+                Description::from_json(nothing),
+                "an object with one member: list, interleaved or indexed",
+            );
+        }
+        refused(Description::from_json("{\"lists\": []}"), "unknown variant");
+        refused(
+            Description::from_json(r#"{"list": [{"leaf": "", "addr": 1, "length": 1}]}"#),
+            "the name of a leaf is empty",
+        );
         refused(
             Description::from_json(r#"{"list": [{"address": 1}]}"#),
             "address",

@@ -2,7 +2,13 @@
 
 //! Lists the RDMA devices and chooses among them.
 
-use std::path::Path;
+use std::{
+    io::ErrorKind,
+    path::{
+        Path,
+        PathBuf, //
+    },
+};
 
 use ibmkey::{
     verbs::{
@@ -25,6 +31,7 @@ pub fn list() -> Result<Devices, String> {
     })
 }
 
+const SYSFS: &str = "/sys";
 pub const NONE: &str = "no RDMA devices; mkeyctl doctor has the remedy";
 
 /// Returns the message for a name that is not among the devices.
@@ -35,6 +42,40 @@ pub fn unknown(name: &str, known: &[impl AsRef<str>]) -> String {
         [] => format!("no device {name}: there are none"),
         known => format!("no device {name}: there are {}", known.join(", ")),
     }
+}
+
+/// Returns the message for a device without keys.
+pub fn not_extended(name: &str) -> String {
+    format!("{name} is not extended by ib_mkey; mkeyctl doctor {name} has the remedy")
+}
+
+/// Returns the message for a device that cannot be opened. libibverbs returns ENOENT also if the
+/// user may not open the node of the device.
+pub fn not_opened(name: &str, errno: Errno) -> String {
+    let node = node(Path::new(SYSFS), name);
+    let refused = node.as_deref().and_then(|node| {
+        let opened = std::fs::File::options().read(true).write(true).open(node);
+        opened.err().map(|error| (node, error))
+    });
+
+    match refused {
+        Some((node, error)) if error.kind() == ErrorKind::PermissionDenied => format!(
+            "{name}: this user may not open {}; mkeyctl doctor {name} has the remedy",
+            node.display()
+        ),
+        Some((node, error)) => format!("{name}: {}: {error}", node.display()),
+        None => format!("{name}: cannot be opened: {errno}"),
+    }
+}
+
+/// Returns the node by which programs open the device.
+fn node(sysfs: &Path, name: &str) -> Option<PathBuf> {
+    let nodes = std::fs::read_dir(sysfs.join("class/infiniband_verbs")).ok()?;
+
+    nodes.flatten().find_map(|entry| {
+        let device = std::fs::read_to_string(entry.path().join("ibdev")).ok()?;
+        (device.trim() == name).then(|| Path::new("/dev/infiniband").join(entry.file_name()))
+    })
 }
 
 /// Returns the device with this name, or all devices. Returns an error if there is none.

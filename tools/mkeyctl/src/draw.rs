@@ -4,6 +4,7 @@
 
 use std::{
     error::Error,
+    ffi::OsStr,
     fs,
     io::{
         stdin,
@@ -15,19 +16,26 @@ use std::{
         NonZeroU64,
         NonZeroUsize, //
     },
-    path::PathBuf,
+    path::{
+        Path,
+        PathBuf, //
+    },
     process::ExitCode,
 };
 
 use clap::{
-    error::ErrorKind,
     ArgGroup,
-    CommandFactory,
     ValueEnum, //
+};
+use serde_json::{
+    json,
+    Value, //
 };
 
 use crate::{
-    ascii, debugfs,
+    ascii,
+    command_line::Usage,
+    debugfs,
     describe::{
         block_text,
         check_dims,
@@ -52,6 +60,8 @@ const SHOWN: u64 = 256;
 
 /// The largest number of rows, and of characters in a row.
 const MAX_SIDE: usize = 10_000;
+const ROWS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
+const COLUMNS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -116,13 +126,13 @@ pub struct Args {
     #[arg(long, num_args = 2, value_names = ["DEVICE", "LKEY"])]
     key: Vec<String>,
 
-    /// Directory in which debugfs shows ib_mkey; with --key
-    #[arg(long, value_name = "DIR", default_value = debugfs::DIR)]
-    debugfs: PathBuf,
+    /// Directory in which debugfs shows ib_mkey; with --key [default: /sys/kernel/debug/ib_mkey]
+    #[arg(long, value_name = "DIR")]
+    debugfs: Option<PathBuf>,
 
-    /// Format of the drawing
-    #[arg(long, value_enum, default_value_t = Format::Ascii)]
-    format: Format,
+    /// Format of the drawing [default: that of FILE's suffix, or ascii]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
 
     /// File to write to instead of standard output
     #[arg(short, long, value_name = "FILE")]
@@ -132,16 +142,16 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", value_parser = pitch)]
     pitch: Option<NonZeroU64>,
 
-    /// Rows to draw of each leaf, at most
-    #[arg(long, default_value = "32", value_parser = side)]
-    rows: NonZeroUsize,
+    /// Rows to draw of each leaf, at most [default: 32]
+    #[arg(long, value_parser = side, allow_negative_numbers = true)]
+    rows: Option<NonZeroUsize>,
 
-    /// Characters in one row, at most
-    #[arg(long, default_value = "64", value_parser = side)]
-    columns: NonZeroUsize,
+    /// Characters in one row, at most [default: 64]
+    #[arg(long, value_parser = side, allow_negative_numbers = true)]
+    columns: Option<NonZeroUsize>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Format {
     /// Characters
     Ascii,
@@ -161,17 +171,84 @@ fn side(text: &str) -> Result<NonZeroUsize, String> {
         .ok_or_else(|| format!("not a number from 1 to {MAX_SIDE}"))
 }
 
-/// Ends the program because of a value on the command line.
-fn invalid(why: String) -> ! {
-    crate::Cli::command()
-        .error(ErrorKind::ValueValidation, why)
-        .exit()
+impl Args {
+    /// Returns the format of the drawing. Refuses options that would have no effect on it.
+    fn format(&self) -> Result<Format, Usage> {
+        let by_suffix = match &self.output {
+            Some(file) => match file.extension().and_then(OsStr::to_str) {
+                Some("svg") => Some(Format::Svg),
+                None | Some("txt") => Some(Format::Ascii),
+                Some(_) => None,
+            },
+            None => Some(Format::Ascii),
+        };
+        let format = self.format.or(by_suffix).ok_or_else(|| {
+            usage("--output: the suffix is none of .svg and .txt: name the format by --format")
+        })?;
+
+        if format == Format::Svg && self.columns.is_some() {
+            return Err(usage("--columns is for the format ascii"));
+        }
+        Ok(format)
+    }
+
+    /// Refuses the options that have no effect on JSON.
+    fn check_json(&self) -> Result<(), Usage> {
+        let given = [
+            ("--format", self.format.is_some()),
+            ("--pitch", self.pitch.is_some()),
+            ("--rows", self.rows.is_some()),
+            ("--columns", self.columns.is_some()),
+        ];
+
+        match given.iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(usage(&format!("{option} is not for --json"))),
+            None => Ok(()),
+        }
+    }
 }
 
-pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+fn usage(why: &str) -> Usage {
+    Usage::of("draw", why)
+}
+
+/// A layout, and the key that a running program has bound to it.
+struct Drawing {
+    key: Option<Region>,
+    description: Description,
+}
+
+pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
+    let format = if json {
+        args.check_json()?;
+        None
+    } else {
+        Some(args.format()?)
+    };
+    if args.debugfs.is_some() && args.key.is_empty() {
+        return Err(usage("--debugfs is for --key").into());
+    }
+    let drawings = drawings(args)?;
+    let text = match format {
+        Some(Format::Ascii) => ascii_of(args, &drawings),
+        Some(Format::Svg) => svg_of(args, &drawings),
+        None => json_of(&drawings),
+    };
+
+    match &args.output {
+        Some(file) => {
+            fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+        }
+        None => stdout().lock().write_all(text.as_bytes())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn drawings(args: &Args) -> Result<Vec<Drawing>, Box<dyn Error>> {
     if let [device, lkey] = args.key.as_slice() {
-        let lkey = lkey.parse().unwrap_or_else(|why| invalid(why));
-        return draw_key(args, device, lkey);
+        let lkey = lkey.parse().map_err(|why: String| usage(&why))?;
+        let dir = args.debugfs.as_deref().unwrap_or(Path::new(debugfs::DIR));
+        return Ok(keys(dir, device, lkey)?);
     }
     let description = match (&args.file, &args.repeat) {
         (Some(file), _) => {
@@ -187,9 +264,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
                 .map_err(|error| format!("{}: {error}", file.display()))?
         }
         (None, Some(repeat)) => {
-            if let Err(why) = check_dims(repeat, &args.block) {
-                invalid(why);
-            }
+            check_dims(repeat, &args.block).map_err(|why| usage(&why))?;
             Description::from_blocks(repeat, &args.block)?
         }
         (None, None) => match (&args.indexed, &args.indices) {
@@ -197,7 +272,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
             _ => Description::from_ranges(&args.list)?,
         },
     };
-    put(args, &picture_of(args, &description))
+
+    Ok(vec![Drawing {
+        key: None,
+        description,
+    }])
 }
 
 /// Reads a description of a layout.
@@ -217,31 +296,58 @@ fn read(source: impl Read) -> Result<String, String> {
     Ok(text)
 }
 
-fn picture_of(args: &Args, description: &Description) -> String {
-    let picture = Picture::new(description, args.pitch, args.rows);
-
-    match args.format {
-        Format::Ascii => ascii::render(&picture, args.columns),
-        Format::Svg => svg::render(&picture),
-    }
+fn picture_of(args: &Args, description: &Description) -> Picture {
+    Picture::new(description, args.pitch, args.rows.unwrap_or(ROWS))
 }
 
-fn put(args: &Args, text: &str) -> Result<ExitCode, Box<dyn Error>> {
-    match &args.output {
-        Some(file) => {
-            fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))?;
-        }
-        None => stdout().lock().write_all(text.as_bytes())?,
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Draws the layout of a key of a running program, and then those of the keys below it. An SVG has
-/// one key only.
-fn draw_key(args: &Args, device: &str, lkey: Lkey) -> Result<ExitCode, Box<dyn Error>> {
-    let regions = regions::regions(&args.debugfs)?;
-    let pieces = regions::pieces(&args.debugfs)?;
+fn ascii_of(args: &Args, drawings: &[Drawing]) -> String {
     let mut text = String::new();
+
+    for Drawing { key, description } in drawings {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        if let Some(region) = key {
+            text.push_str(&heading(region));
+            text.push('\n');
+        }
+        let picture = picture_of(args, description);
+        text.push_str(&ascii::render(&picture, args.columns.unwrap_or(COLUMNS)));
+    }
+    text
+}
+
+fn svg_of(args: &Args, drawings: &[Drawing]) -> String {
+    let pictures: Vec<_> = drawings
+        .iter()
+        .map(|Drawing { key, description }| {
+            (key.as_ref().map(heading), picture_of(args, description))
+        })
+        .collect();
+
+    svg::render(&pictures)
+}
+
+/// Returns the layouts in the form of a description in a file, each with its key.
+fn json_of(drawings: &[Drawing]) -> String {
+    let all = drawings.iter().map(|Drawing { key, description }| {
+        json!({
+            "device": key.as_ref().map(|key| &key.device),
+            "lkey": key.as_ref().map(|key| key.lkey),
+            "entries": key.as_ref().and_then(|key| key.entries),
+            "length": description.layout.length(),
+            "layout": description.to_json(),
+        })
+    });
+
+    format!("{:#}\n", all.collect::<Value>())
+}
+
+/// Returns the layout of a key of a running program, and then those of the keys below it.
+fn keys(dir: &Path, device: &str, lkey: Lkey) -> Result<Vec<Drawing>, String> {
+    let regions = regions::regions(dir)?;
+    let pieces = regions::pieces(dir)?;
+    let mut drawings = Vec::new();
     let mut wanted = vec![lkey];
     let mut at = 0usize;
 
@@ -251,22 +357,19 @@ fn draw_key(args: &Args, device: &str, lkey: Lkey) -> Result<ExitCode, Box<dyn E
             .find(|region| region.device == device && region.lkey == lkey);
         let description = regions::layout(&pieces, device, lkey)?;
         match (region, description) {
-            (Some(region), Some(description)) => {
-                if matches!(args.format, Format::Svg) {
-                    return put(args, &picture_of(args, &description));
-                }
-                text.push_str(&heading(region, at));
-                text.push_str(&picture_of(args, &description));
-            }
+            (Some(region), Some(description)) => drawings.push(Drawing {
+                key: Some(region.clone()),
+                description,
+            }),
             // A leaf that is not a key has no layout.
             _ if at > 0 => {}
             (Some(region), None) if region.is_key() => {
-                return Err(format!("{lkey} of {device} is not bound").into());
+                return Err(format!("{lkey} of {device} is not bound"));
             }
             (Some(Region { kind, .. }), None) => {
-                return Err(format!("{lkey} of {device} is no key: its kind is {kind}").into());
+                return Err(format!("{lkey} of {device} is no key: its kind is {kind}"));
             }
-            _ => return Err(format!("{device} has no key {lkey}: see mkeyctl ls keys").into()),
+            _ => return Err(format!("{device} has no key {lkey}: see mkeyctl ls keys")),
         }
         for leaf in regions::leaves(&pieces, device, lkey) {
             if !wanted.contains(&leaf) {
@@ -275,18 +378,17 @@ fn draw_key(args: &Args, device: &str, lkey: Lkey) -> Result<ExitCode, Box<dyn E
         }
         at = at.saturating_add(1);
     }
-    put(args, &text)
+    Ok(drawings)
 }
 
-fn heading(region: &Region, at: usize) -> String {
-    let gap = if at > 0 { "\n" } else { "" };
+fn heading(region: &Region) -> String {
     let more = match region.entries {
         Some(entries) if entries > SHOWN => format!(", the first {SHOWN} drawn"),
         _ => String::new(),
     };
 
     format!(
-        "{gap}Key {} of {}, {} of {} bytes, entries: {}{more}\n",
+        "Key {} of {}, {} of {} bytes, entries: {}{more}",
         region.lkey,
         region.device,
         region.kind,

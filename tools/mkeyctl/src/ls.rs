@@ -114,8 +114,10 @@ fn look(name: Option<&str>, debugfs: &Path) -> Result<Vec<Line>, String> {
     let mut lines = Vec::new();
 
     for device in devices::choose(&devices, name)? {
-        let caps = device.open().and_then(|context| context.caps());
-        match caps {
+        let context = device
+            .open()
+            .map_err(|errno| devices::not_opened(device.name(), errno))?;
+        match context.caps() {
             Ok(caps) => lines.push(Line {
                 name: device.name().to_owned(),
                 caps,
@@ -124,13 +126,15 @@ fn look(name: Option<&str>, debugfs: &Path) -> Result<Vec<Line>, String> {
             }),
             Err(Errno::EOPNOTSUPP) if name.is_none() => {}
             Err(Errno::EOPNOTSUPP) => {
-                return Err(format!("{}: not extended by ib_mkey", device.name()));
+                return Err(devices::not_extended(device.name()));
             }
-            Err(errno) => return Err(format!("{}: {errno}", device.name())),
+            Err(errno) => {
+                return Err(format!("{}: cannot be queried: {errno}", device.name()));
+            }
         }
     }
     if lines.is_empty() {
-        return Err("no device is extended: was ib_mkey loaded before ib_uverbs?".to_owned());
+        return Err("no device is extended by ib_mkey; mkeyctl doctor has the remedy".to_owned());
     }
 
     for mr in rdma::mrs()? {
@@ -239,7 +243,7 @@ fn ls_keys(args: &Args, json: bool, name: Option<&String>) -> Result<ExitCode, B
     Ok(ExitCode::SUCCESS)
 }
 
-fn region_rows(regions: &[Region]) -> Vec<[String; 10]> {
+fn region_rows(regions: &[Region]) -> Vec<[String; 11]> {
     let heading = [
         "DEVICE",
         "LKEY",
@@ -247,6 +251,7 @@ fn region_rows(regions: &[Region]) -> Vec<[String; 10]> {
         "BYTES",
         "ENTRIES",
         "MAX",
+        "LEAVES",
         "LEVELS",
         "REFERRERS",
         "PID",
@@ -264,6 +269,7 @@ fn region_rows(regions: &[Region]) -> Vec<[String; 10]> {
             or_dash(region.bytes),
             or_dash(region.entries),
             or_dash(most),
+            or_dash(region.leaves),
             or_dash(region.levels),
             or_dash(region.pins),
             or_dash(Some(region.pid).filter(|&pid| pid != 0)),

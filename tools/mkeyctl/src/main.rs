@@ -7,6 +7,7 @@
 
 mod ascii;
 mod caps;
+mod command_line;
 mod completion;
 mod debugfs;
 mod demo;
@@ -35,11 +36,10 @@ use std::{
 };
 
 use clap::{
-    error::ErrorKind,
-    CommandFactory,
     Parser,
     Subcommand, //
 };
+use command_line::Usage;
 
 #[derive(Parser)]
 #[command(
@@ -79,49 +79,40 @@ enum Command {
     Who(referrers::Args),
 }
 
-impl Command {
-    fn has_json(&self) -> bool {
-        match self {
-            Self::Caps(_)
-            | Self::Doctor(_)
-            | Self::Ls(_)
-            | Self::Stat(_)
-            | Self::Watch(_)
-            | Self::Who(_) => true,
-            Self::Completion(_) | Self::Demo(_) | Self::Draw(_) => false,
-        }
-    }
-}
-
 fn main() -> ExitCode {
-    let Cli { json, command } = Cli::parse();
-    if json && !command.has_json() {
-        let error = Cli::command().error(
-            ErrorKind::ArgumentConflict,
-            "--json is for commands that list or count",
-        );
-        error.exit();
-    }
-    let result = match command {
-        Command::Caps(args) => caps::run(&args, json),
-        Command::Completion(args) => completion::run(&args),
-        Command::Demo(args) => demo::run(&args),
-        Command::Doctor(args) => doctor::run(&args, json),
-        Command::Draw(args) => draw::run(&args),
-        Command::Ls(args) => ls::run(&args, json),
-        Command::Stat(args) => stat::run(&args, json),
-        Command::Watch(args) => watch::run(&args, json),
-        Command::Who(args) => referrers::run(&args, json),
-    };
-
-    match result {
+    match run() {
         Ok(status) => status,
         // It is not an error if the reader of a pipe closes it early.
         Err(error) if is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
             report(error.as_ref());
-            ExitCode::FAILURE
+            if error.is::<Usage>() {
+                ExitCode::from(2)
+            } else {
+                ExitCode::FAILURE
+            }
         }
+    }
+}
+
+fn run() -> Result<ExitCode, Box<dyn Error>> {
+    let Some(Cli { json, command }) = command_line::parse()? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+
+    match command {
+        Command::Caps(args) => caps::run(&args, json),
+        Command::Completion(_) if json => {
+            Err(Usage::of("completion", "--json is not for a script").into())
+        }
+        Command::Completion(args) => completion::run(&args),
+        Command::Demo(args) => demo::run(&args, json),
+        Command::Doctor(args) => doctor::run(&args, json),
+        Command::Draw(args) => draw::run(&args, json),
+        Command::Ls(args) => ls::run(&args, json),
+        Command::Stat(args) => stat::run(&args, json),
+        Command::Watch(args) => watch::run(&args, json),
+        Command::Who(args) => referrers::run(&args, json),
     }
 }
 

@@ -32,12 +32,21 @@ struct Page {
     y: u64,
 }
 
-pub fn render(picture: &Picture) -> String {
+/// Draws pictures below one another, each with a heading.
+pub fn render(pictures: &[(Option<String>, Picture)]) -> String {
     let mut page = Page {
         elements: Vec::new(),
         y: MARGIN,
     };
-    page.picture(picture);
+    for (at, (heading, picture)) in pictures.iter().enumerate() {
+        if at > 0 {
+            page.y = page.y.saturating_add(LINE);
+        }
+        if let Some(heading) = heading {
+            page.line(MARGIN, heading);
+        }
+        page.picture(picture);
+    }
 
     let width = WIDTH
         .saturating_add(LABEL)
@@ -156,11 +165,26 @@ mod tests {
         let ranges: Vec<_> = ranges.iter().map(|&range| range.to_owned()).collect();
         let description = Description::from_ranges(&ranges).unwrap();
 
-        render(&Picture::new(
-            &description,
-            None,
-            NonZeroUsize::new(8).unwrap(),
-        ))
+        let picture = Picture::new(&description, None, NonZeroUsize::new(8).unwrap());
+        render(&[(None, picture)])
+    }
+
+    #[test]
+    fn pictures_are_below_one_another() {
+        let ranges = ["A@16+8".to_owned()];
+        let picture = || {
+            let description = Description::from_ranges(&ranges).unwrap();
+            Picture::new(&description, None, NonZeroUsize::new(8).unwrap())
+        };
+        let heading = |name: &str| Some(format!("Key {name}"));
+        let svg = render(&[(heading("1"), picture()), (heading("2"), picture())]);
+        let at = |name: &str| {
+            let text = svg.split("<text").find(|text| text.contains(name)).unwrap();
+            let y = text.split(" y=\"").nth(1).unwrap();
+            y.split('"').next().unwrap().parse::<u64>().unwrap()
+        };
+
+        assert!(at("Key 2") > at("Key 1").saturating_add(LINE.saturating_mul(4)));
     }
 
     #[test]

@@ -12,6 +12,19 @@ pub(super) struct Range {
     pub(super) bytes: u64,
 }
 
+/// Checks the name of a leaf, which is printed in one line.
+pub(super) fn check_name(leaf: &str) -> Result<(), String> {
+    if leaf.is_empty() {
+        return Err("the name of a leaf is empty".to_owned());
+    }
+    if leaf.chars().any(char::is_control) {
+        return Err(format!(
+            "the name of a leaf has a control character: {leaf:?}"
+        ));
+    }
+    Ok(())
+}
+
 /// Parses a number: `64`, `0x40`, `4K`.
 pub fn number(text: &str) -> Result<u64, String> {
     let (digits, radix) = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
@@ -32,7 +45,7 @@ pub fn number(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}' is no number below 2^64"))
 }
 
-fn signed(text: &str) -> Result<i64, String> {
+pub(super) fn signed(text: &str) -> Result<i64, String> {
     let wrong = || format!("`{text}' is no signed number of 64 bits");
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -58,6 +71,7 @@ pub(super) fn range(text: &str) -> Result<Range, String> {
     if leaf.is_empty() {
         return Err(format!("`{text}': there is no name before the @"));
     }
+    check_name(leaf)?;
 
     Ok(Range {
         leaf: leaf.to_owned(),

@@ -54,6 +54,8 @@ fn refused(args: &[&str], input: &str, status: i32, why: &str) {
     assert_eq!(output.status.code(), Some(status), "{stderr}");
     assert!(output.stdout.is_empty());
     assert!(stderr.contains(why), "{stderr}");
+    assert!(stderr.starts_with("mkeyctl: "), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
 #[test]
@@ -109,6 +111,9 @@ fn svg_goes_to_a_file() {
         ),
         ""
     );
+    let named = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(printed(&["draw", "-o", name, "--list", "0+1"], ""), "");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), named);
 
     let svg = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
@@ -331,13 +336,47 @@ fn shells_complete_each_command() {
     refused(&["completion", "dos"], "", 2, "invalid value");
 }
 
+/// Bash completes the names of devices after a command, and not those of a file.
+#[test]
+fn bash_completes_devices() {
+    let dir = Dir::new("completion");
+    dir.file(
+        "script",
+        &printed(&["completion", "bash"], "").replace("/sys/class/infiniband", dir.name()),
+    );
+    dir.file("rxe_eth0", "").file("rxe_eth1", "");
+    let complete = |words: &str| {
+        let script = format!(
+            "source {}/script; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             COMPREPLY=(); _mkeyctl_with_devices mkeyctl \"${{COMP_WORDS[COMP_CWORD]}}\" \
+             \"${{COMP_WORDS[COMP_CWORD-1]}}\"; echo \"${{COMPREPLY[*]}}\"",
+            dir.name()
+        );
+        let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+        assert!(output.stderr.is_empty(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+
+    assert!(complete("mkeyctl caps rxe_").contains("rxe_eth0 rxe_eth1"));
+    assert!(complete("mkeyctl -j stat ''").contains("rxe_eth1"));
+    assert!(!complete("mkeyctl draw rxe_").contains("rxe_eth0"));
+    assert!(!complete("mkeyctl caps --").contains("rxe_eth0"));
+    assert!(complete("mkeyctl ca").contains("caps"));
+}
+
 #[test]
 fn layouts_that_a_key_would_refuse_are_refused() {
     refused(
         &["draw", "--list", "0+0"],
         "",
         1,
-        "mkeyctl: zero count or byte count",
+        "mkeyctl: entry 0 of the list has no bytes",
+    );
+    refused(
+        &["draw", "--repeat", "1,0", "--block", "0+1:1,1"],
+        "",
+        1,
+        "mkeyctl: repeat_count[1] is 0",
     );
     refused(
         &["draw", "--repeat", "4", "--block", "m@16+8:-8"],
@@ -345,7 +384,18 @@ fn layouts_that_a_key_would_refuse_are_refused() {
         1,
         "blocks[0]: its strides lead to addresses below 0",
     );
-    refused(&["draw", "-"], "{\"list\": []}", 1, "mkeyctl: -: zero");
+    refused(
+        &["draw", "-"],
+        "{\"list\": []}",
+        1,
+        "mkeyctl: -: the list has no entries",
+    );
+    refused(
+        &["draw", "-"],
+        "{}",
+        1,
+        "mkeyctl: -: a description is an object",
+    );
     refused(
         &["draw", "/nonexistent"],
         "",
@@ -356,7 +406,14 @@ fn layouts_that_a_key_would_refuse_are_refused() {
 
 #[test]
 fn command_lines_that_make_no_sense_are_refused() {
-    refused(&["draw"], "", 2, "Usage:");
+    refused(
+        &[],
+        "",
+        2,
+        "a command is missing; there are caps, completion, demo",
+    );
+    refused(&["draw"], "", 2, "not provided: <FILE|--list");
+    refused(&["draw"], "", 2, "; see mkeyctl draw --help");
     refused(
         &["draw", "--list", "0+1", "file"],
         "",
@@ -407,9 +464,79 @@ fn command_lines_that_make_no_sense_are_refused() {
     refused(&["watch", "-n", "0"], "", 2, "is not in 1..=4294967295");
     refused(&["flush"], "", 2, "unrecognized subcommand");
     refused(
-        &["-j", "draw", "--list", "0+1"],
+        &["drow"],
         "",
         2,
-        "--json is for commands that list or count",
+        "; a similar subcommand exists: 'draw'; see mkeyctl --help",
+    );
+    refused(
+        &["-j", "completion", "bash"],
+        "",
+        2,
+        "--json is not for a script",
+    );
+}
+
+/// An option that has no effect beside others is refused.
+#[test]
+fn options_without_an_effect_are_refused() {
+    let draw = |args: &[&str], why| {
+        let all: Vec<_> = ["draw", "--list", "0+1"]
+            .iter()
+            .chain(args)
+            .copied()
+            .collect();
+        refused(&all, "", 2, why);
+    };
+
+    draw(&["-j", "--format", "svg"], "--format is not for --json");
+    draw(&["-j", "--pitch", "8"], "--pitch is not for --json");
+    draw(&["-j", "--rows", "8"], "--rows is not for --json");
+    draw(&["-j", "--columns", "8"], "--columns is not for --json");
+    draw(
+        &["--format", "svg", "--columns", "8"],
+        "--columns is for the format ascii",
+    );
+    draw(
+        &["-o", "x.svg", "--columns", "8"],
+        "--columns is for the format ascii",
+    );
+    draw(&["-o", "x.png"], "the suffix is none of .svg and .txt");
+    draw(&["--debugfs", "/tmp"], "--debugfs is for --key");
+    draw(&["--columns", "-1"], "not a number from 1 to 10000");
+}
+
+/// A full standard output is an error, also for the texts that clap prints.
+#[test]
+fn help_that_cannot_be_printed_is_an_error() {
+    for option in ["--help", "--version"] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        let output = Command::new(env!("CARGO_BIN_EXE_mkeyctl"))
+            .arg(option)
+            .stdout(full.unwrap())
+            .output()
+            .unwrap();
+
+        assert_eq!(output.status.code(), Some(1), "{option}");
+        assert_eq!(
+            String::from_utf8(output.stderr).unwrap(),
+            "mkeyctl: No space left on device (os error 28)\n"
+        );
+    }
+}
+
+/// A layout that is printed as JSON can be read as a description.
+#[test]
+fn layouts_are_printed_as_json() {
+    let args = ["--repeat", "2,3", "--block", "A@0x100+4:-64,8"];
+    let all: Vec<_> = ["-j", "draw"].iter().chain(&args).copied().collect();
+    let json: serde_json::Value = serde_json::from_str(&printed(&all, "")).unwrap();
+
+    assert_eq!(json[0]["length"], 24);
+    assert_eq!(json[0]["lkey"], serde_json::Value::Null);
+    let all: Vec<_> = ["draw"].iter().chain(&args).copied().collect();
+    assert_eq!(
+        printed(&["draw", "-"], &json[0]["layout"].to_string()),
+        printed(&all, "")
     );
 }

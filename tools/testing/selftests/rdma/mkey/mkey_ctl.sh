@@ -99,8 +99,8 @@ ls_keys() {
 	local out inner outer
 	inner=$(key_of 800) && outer=$(key_of 24) || return
 	out=$("$ctl" ls keys "${dev[1]}") || return
-	grep -qE "^${dev[1]} +$inner +interleaved +800 +1 +1 +1 +1 +$holder +mkey_hold\$" <<<"$out" &&
-		grep -qE "^${dev[1]} +$outer +list +24 +2 +3 +2 +0 +$holder +mkey_hold\$" <<<"$out" && return
+	grep -qE "^${dev[1]} +$inner +interleaved +800 +1 +1 +1 +1 +1 +$holder +mkey_hold\$" <<<"$out" &&
+		grep -qE "^${dev[1]} +$outer +list +24 +2 +3 +[0-9]+ +2 +0 +$holder +mkey_hold\$" <<<"$out" && return
 	echo "$out"
 	return 1
 }
@@ -241,10 +241,71 @@ doctor_provider() {
 	[[ $out == "permission "*"No such file"* && $out != *$'\n'* ]] || { echo "$out"; return 1; }
 	refuses "libibverbs does not list ${dev[0]}; mkeyctl doctor has the remedy" without "$lib" "$ctl" caps "${dev[0]}"
 }
+# The user may open no node: which one, instead of the ENOENT of libibverbs.
+not_opened() {
+	local c
+	chmod 600 /dev/infiniband/uverbs*
+	for c in caps ls demo; do
+		refuses "${dev[0]}: this user may not open /dev/infiniband/uverbs[0-9]*; mkeyctl doctor ${dev[0]} has the remedy" \
+			setpriv --reuid 65534 --regid 65534 --clear-groups "$ctl" "$c" "${dev[0]}" || { chmod 666 /dev/infiniband/uverbs*; return 1; }
+	done
+	chmod 666 /dev/infiniband/uverbs*
+}
+# The drawings of a key, and of the key below it, are in one file, each with its heading.
+draw_svg() {
+	"$ctl" draw --format svg --key "${dev[1]}" "$(key_of 24)" >"$tmp" || return
+	equal "$(grep -oE '^Key 0x[0-9a-f]* of' "$tmp" | awk '{ print $2 }' | xargs)" "$(key_of 24) $(key_of 800)" ||
+		{ cat "$tmp"; return 1; }
+}
+# A layout in JSON is a description that draw reads.
+draw_json() {
+	local key out
+	key=$(key_of 800) || return
+	"$ctl" -j draw --key "${dev[1]}" "$key" >"$tmp" || return
+	out=$(python3 -c 'import json, sys; print(json.dumps(json.load(sys.stdin)[0]["layout"]))' <"$tmp" | "$ctl" draw -) &&
+		equal "$out" "$("$ctl" draw --key "${dev[1]}" "$key" | tail -n +2)"
+}
+demo_json() {
+	"$ctl" -j demo "${dev[@]}" | python3 -c 'import json, sys
+demo = json.load(sys.stdin)
+assert demo["right"] and demo["bytes"] == 24, demo
+assert demo["to"]["memory"][2] == ".........ABCDEF.", demo
+assert [demo[end]["device"] for end in ("from", "to")] == sys.argv[1:], demo' "${dev[@]}"
+}
+# fields COMMAND...: the fields of a command in JSON, one in a line. Objects that have numbers by
+# their names, and the counters of the kernel, have fields that vary.
+fields() {
+	"$ctl" -j "$@" | python3 -c 'import json, sys
+def walk(value):
+    if isinstance(value, list):
+        for each in value:
+            walk(each)
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            print(name)
+            if name not in ("objects", "counters", "device_memory", "key_memory", "module"):
+                walk(each)
+for line in sys.stdin.read().split("\n}\n") if sys.argv[1] == "watch" else [sys.stdin.read()]:
+    if line.strip():
+        walk(json.loads(line))' "$1"
+}
+# The section JSON of the manual page names each field of each command.
+json_fields() {
+	local page=$here/../../../tools/mkeyctl/man/man8/mkeyctl.8 c f rc=0
+	[[ -f $page ]] || page=$here/../../../../mkeyctl/man/man8/mkeyctl.8
+	for c in caps doctor ls "ls dm" "ls keys" stat "who ${dev[1]}" "who ${dev[1]} $(key_of 800)" "watch -c 1" \
+		"draw --key ${dev[1]} $(key_of 24)" "draw --key ${dev[1]} $(key_of 120)" "demo ${dev[*]}"; do
+		# shellcheck disable=SC2086 # words of a command line
+		for f in $(fields $c | sort -u); do
+			sed -n '/^\.SH JSON/,/^\.SH "EXIT STATUS"/p' "$page" | sed 's/\\f[BIP]/ /g' | grep -qw "$f" || { echo "$c: the page does not name $f"; rc=1; }
+		done
+	done
+	return "$rc"
+}
 tmp=$(mktemp)
 trap 'kill "$holder" 2>/dev/null; rm -f "$tmp"' EXIT
 
-plan 24
+plan 29
 check "doctor: a device that libibverbs does not list" doctor_provider
 check "ls: as many regions as the kernel lists" ls_counts
 check "ls: a key, its process and its rkey" ls_key
@@ -255,6 +316,8 @@ check "stat: counters" stat_counts
 check "demo: between two devices" demo "${dev[@]}"
 check "demo: on one device" demo "${dev[1]}"
 check "demo: what is wrong with a bind" demo_refused
+check "demo: JSON" demo_json
+check "a user who may not open the node of a device" not_opened
 check "demo: no such device" refuses "no device nowhere" "$ctl" demo nowhere
 if [[ -e $debugfs/regions ]]; then
 	check "ls keys: kinds, numbers and owners" ls_keys
@@ -264,14 +327,17 @@ if [[ -e $debugfs/regions ]]; then
 	check "who: no such region" who_is_unknown
 	check "draw: a live key and the one below it" draw_key
 	check "draw: a live indexed key" draw_indexed
+	check "draw: a live key and the one below it, as SVG" draw_svg
+	check "draw: a live key, as JSON" draw_json
+	check "JSON: the manual page names each field" json_fields
 	check "draw: no such key" refuses "has no key 0x00000007" "$ctl" draw --key "${dev[1]}" 7
 	check "watch: binds and accesses" watch_counts
 	check "stat: what the module counted" stat_module
 	check "keys are for root" not_root
 	check "processes with any name" any_name
 else
-	for t in {1..12}; do
-		skip "keys of all processes, $t of 12" "no debugfs"
+	for t in {1..15}; do
+		skip "keys of all processes, $t of 15" "no debugfs"
 	done
 fi
 check "stat: no such device" refuses "no device nowhere" "$ctl" stat nowhere
