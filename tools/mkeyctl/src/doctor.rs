@@ -2,6 +2,7 @@
 
 //! `mkeyctl doctor`: finds the reasons why keys do not work on this machine, and the remedies.
 
+mod build;
 mod config;
 mod devices;
 mod limits;
@@ -103,10 +104,10 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
     let mut findings = module::check(&machine);
 
     findings.extend(devices::check(&machine, &devices));
-    findings.extend(links::check(&machine));
+    findings.extend(links::check(&machine, args.device.as_deref()));
     findings.extend(programs::check(&machine));
-    findings.extend(limits::check(&machine));
-    findings.extend(log::check(&machine));
+    findings.extend(limits::check(&machine, args.device.as_deref()));
+    findings.extend(log::check(&machine, args.device.as_deref()));
 
     let problems = findings
         .iter()

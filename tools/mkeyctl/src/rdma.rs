@@ -91,7 +91,10 @@ pub fn counters() -> Result<Vec<Numbers>, String> {
 
 fn ask<T: DeserializeOwned>(what: &[&str]) -> Result<Vec<T>, String> {
     let wrong = |why: String| format!("rdma {}: {why}", what.join(" "));
+    // PATH of a user often lacks the directory of the program.
+    let path = std::env::var("PATH").unwrap_or_default();
     let output = Command::new("rdma")
+        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
         .arg("-j")
         .args(what)
         .output()

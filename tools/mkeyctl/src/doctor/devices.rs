@@ -20,11 +20,13 @@ use libc::{
 use super::{
     machine::Machine,
     provider,
-    Finding, //
+    Finding,
+    Status, //
 };
 use crate::devices::unknown;
 
 const DIR: &str = "sys/class/infiniband";
+const PERMISSION: &str = "permission";
 
 pub struct Device {
     name: String,
@@ -171,17 +173,54 @@ fn each(machine: &Machine, device: &Device) -> Vec<Finding> {
                 "{name} on {parent} is not active ({})",
                 state.unwrap_or("no state")
             ),
-            format!("ip link set {parent} up, and give it an address"),
+            if is_elsewhere(machine, parent) {
+                format!("{parent} is in another network namespace: ip netns exec NETNS ip link set {parent} up")
+            } else {
+                format!("ip link set {parent} up, and give it an address")
+            },
         ),
     }];
 
+    if has_no_gid(machine, name) {
+        findings.push(Finding::problem(
+            "address",
+            format!("{name} has no GID, because {parent} has no address: no peer can reach it"),
+            format!("ip addr add ADDRESS/PREFIX dev {parent}"),
+        ));
+    }
     findings.push(permission(machine, device));
-    findings.extend(answered(machine, device));
+    let may_open = findings
+        .iter()
+        .all(|it| it.check != PERMISSION || it.status == Status::Ok);
+    findings.extend(answered(machine, device, may_open));
     findings
 }
 
+/// Returns `true` if the netdev is not among those of this network namespace.
+fn is_elsewhere(machine: &Machine, netdev: &str) -> bool {
+    let here = machine.names("sys/class/net");
+
+    !here.is_empty() && !here.iter().any(|name| name == netdev)
+}
+
+/// Returns `true` if the first port has GIDs and all of them are zero. The kernel makes a GID of each
+/// address.
+fn has_no_gid(machine: &Machine, name: &str) -> bool {
+    let dir = format!("{DIR}/{name}/ports/1/gids");
+    let gids: Vec<_> = machine
+        .names(&dir)
+        .iter()
+        .filter_map(|gid| machine.read(&format!("{dir}/{gid}")))
+        .collect();
+
+    !gids.is_empty()
+        && gids
+            .iter()
+            .all(|gid| gid.trim().bytes().all(|byte| matches!(byte, b'0' | b':')))
+}
+
 /// Reports what libibverbs and the device answered.
-fn answered(machine: &Machine, device: &Device) -> Vec<Finding> {
+fn answered(machine: &Machine, device: &Device, may_open: bool) -> Vec<Finding> {
     let name = &device.name;
     // libibverbs lists only devices with a node, and the check above reports a node that is missing.
     let has_node = device
@@ -198,12 +237,17 @@ fn answered(machine: &Machine, device: &Device) -> Vec<Finding> {
     has_node
         .then(|| provider::check(machine, name, listed))
         .into_iter()
-        .chain(asked.and_then(|asked| extended(name, asked)))
+        // Without the right to open the node, the answer is an error that tells nothing more.
+        .chain(
+            asked
+                .filter(|asked| may_open || asked.is_ok())
+                .and_then(|asked| extended(name, asked)),
+        )
         .collect()
 }
 
 fn permission(machine: &Machine, device: &Device) -> Finding {
-    const CHECK: &str = "permission";
+    const CHECK: &str = PERMISSION;
     let Some(node) = &device.node else {
         return Finding::problem(
             CHECK,
@@ -260,10 +304,7 @@ fn extended(name: &str, asked: Result<(), Errno>) -> Option<Finding> {
 mod tests {
     use libc::EIO;
 
-    use super::{
-        super::Status,
-        *, //
-    };
+    use super::*;
 
     /// Returns the findings about an active device without a node. A deleted device has no files.
     fn without_node(answer: Answer) -> Vec<Finding> {

@@ -13,7 +13,8 @@ use crate::debugfs;
 
 const CHECK: &str = "limits";
 
-pub fn check(machine: &Machine) -> Vec<Finding> {
+/// Checks the limits of the device `wanted`, or of all devices.
+pub fn check(machine: &Machine, wanted: Option<&str>) -> Vec<Finding> {
     let dir = machine.path("sys/kernel/debug/ib_mkey");
 
     if !machine.is_loaded("ib_mkey") {
@@ -22,7 +23,7 @@ pub fn check(machine: &Machine) -> Vec<Finding> {
     if let Err(why) = debugfs::allowed(&dir.join("pools"), "how much is in use") {
         return vec![Finding::unknown(CHECK, why, "run as root")];
     }
-    match full(&dir) {
+    match full(&dir, wanted) {
         Ok(Some(full)) if full.is_empty() => vec![Finding::ok(
             CHECK,
             "there is device memory and key memory left",
@@ -49,13 +50,14 @@ fn is_nearly(used: Option<u64>, limit: Option<u64>) -> bool {
 
 /// Returns a note for each limit that is nearly reached. Returns `None` if the kernel shows no
 /// limits.
-fn full(dir: &Path) -> Result<Option<Vec<Finding>>, String> {
+fn full(dir: &Path, wanted: Option<&str>) -> Result<Option<Vec<Finding>>, String> {
+    let is_wanted = |device: &str| wanted.is_none_or(|wanted| wanted == device);
     let Some(pools) = debugfs::pools(dir)? else {
         return Ok(None);
     };
     let pools = pools
         .iter()
-        .filter(|pool| is_nearly(pool.used, pool.total))
+        .filter(|pool| is_wanted(&pool.device) && is_nearly(pool.used, pool.total))
         .map(|pool| {
             Finding::note(
                 CHECK,
@@ -75,7 +77,7 @@ fn full(dir: &Path) -> Result<Option<Vec<Finding>>, String> {
             keys.iter()
                 .map(|owner| (owner, "key memory", "max_key_memory")),
         )
-        .filter(|(owner, ..)| is_nearly(owner.bytes, owner.limit))
+        .filter(|(owner, ..)| is_wanted(&owner.device) && is_nearly(owner.bytes, owner.limit))
         .map(|(owner, what, parameter)| of_owner(owner, what, parameter));
 
     Ok(Some(pools.chain(owners).collect()))

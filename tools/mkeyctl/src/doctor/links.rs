@@ -19,7 +19,8 @@ const UNIT_DIRS: [&str; 3] = [
     "lib/systemd/system", //
 ];
 
-pub fn check(machine: &Machine) -> Vec<Finding> {
+/// Checks the link of the device `wanted`, or all links.
+pub fn check(machine: &Machine, wanted: Option<&str>) -> Vec<Finding> {
     let is_installed = UNIT_DIRS
         .iter()
         .any(|dir| machine.exists(&format!("{dir}/{PREFIX}.service")));
@@ -32,6 +33,7 @@ pub fn check(machine: &Machine) -> Vec<Finding> {
     let linked: Vec<_> = machine
         .names("sys/class/infiniband")
         .iter()
+        .filter(|device| wanted.is_none_or(|wanted| wanted == *device))
         .filter_map(|device| machine.read(&format!("sys/class/infiniband/{device}/parent")))
         .map(|netdev| netdev.trim().to_owned())
         .collect();
@@ -43,7 +45,7 @@ pub fn check(machine: &Machine) -> Vec<Finding> {
         .chain(
             enabled
                 .iter()
-                .filter(|instance| !has_link(instance))
+                .filter(|instance| wanted.is_none() && !has_link(instance))
                 .map(|instance| missing(machine, instance)),
         )
         .collect()

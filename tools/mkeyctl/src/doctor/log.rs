@@ -50,9 +50,10 @@ const CAUSES: [(&str, &str); 9] = [
     ("not extended", "correct the cause that the line names, then make the link again"),
 ];
 
-pub fn check(machine: &Machine) -> Vec<Finding> {
+/// Checks the lines about `wanted` and about the module, or about all devices.
+pub fn check(machine: &Machine, wanted: Option<&str>) -> Vec<Finding> {
     match machine.log() {
-        Ok(lines) => found(machine, &lines),
+        Ok(lines) => found(machine, &lines, wanted),
         Err(ErrorKind::PermissionDenied) => vec![Finding::unknown(
             CHECK,
             "this user may not read the kernel's log",
@@ -69,7 +70,7 @@ pub fn check(machine: &Machine) -> Vec<Finding> {
 /// Returns a finding for each line that tells a problem. If a later line says that a device was
 /// extended, ignores earlier lines about that device and about the module. Ignores lines about
 /// devices that are gone.
-fn found(machine: &Machine, lines: &[String]) -> Vec<Finding> {
+fn found(machine: &Machine, lines: &[String], wanted: Option<&str>) -> Vec<Finding> {
     let is_gone = |line: &str| {
         line.split_once(": not extended")
             .is_some_and(|(device, _)| !machine.exists(&format!("sys/class/infiniband/{device}")))
@@ -93,7 +94,11 @@ fn found(machine: &Machine, lines: &[String]) -> Vec<Finding> {
             bad.push((line, remedy));
         }
     }
-    bad.retain(|(line, _)| !is_gone(line));
+    let is_wanted = |line: &str| match (wanted, line.split_once(": ")) {
+        (Some(wanted), Some((subject, _))) => subject == wanted || !is_device(subject),
+        _ => true,
+    };
+    bad.retain(|(line, _)| !is_gone(line) && is_wanted(line));
     if bad.is_empty() {
         return vec![Finding::ok(CHECK, "ib_mkey reports no problem")];
     }

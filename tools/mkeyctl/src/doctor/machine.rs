@@ -70,6 +70,15 @@ impl Machine {
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    pub fn read_bytes(&self, name: &str) -> Option<Vec<u8>> {
+        fs::read(self.path(name)).ok()
+    }
+
+    /// Returns `true` if this user may not read the file, or may not see whether it exists.
+    pub fn is_refused(&self, name: &str) -> bool {
+        File::open(self.path(name)).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+    }
+
     pub fn exists(&self, name: &str) -> bool {
         self.path(name).exists()
     }
@@ -91,29 +100,34 @@ impl Machine {
         self.exists(&format!("sys/module/{module}"))
     }
 
-    /// Returns `true` if the list, `modules.builtin` or `modules.dep` of the kernel, has the
-    /// module.
-    fn is_listed(&self, list: &str, module: &str) -> bool {
-        let file = format!("lib/modules/{}/{list}", self.release);
+    /// Returns the file of the module in a list, `modules.builtin` or `modules.dep` of the kernel.
+    fn listed(&self, list: &str, module: &str) -> Option<String> {
+        let dir = format!("lib/modules/{}", self.release);
+        let text = self.read(&format!("{dir}/{list}"))?;
 
-        self.read(&file).is_some_and(|text| {
-            text.lines().any(|line| {
-                let path = line.split(':').next().unwrap_or_default();
+        text.lines()
+            .map(|line| line.split(':').next().unwrap_or_default())
+            .find(|path| {
                 let name = path.rsplit('/').next().unwrap_or_default();
 
                 name.split(".ko")
                     .next()
                     .is_some_and(|name| name.replace('-', "_") == module)
             })
-        })
+            .map(|path| format!("{dir}/{path}"))
     }
 
     pub fn is_built_in(&self, module: &str) -> bool {
-        self.is_listed("modules.builtin", module)
+        self.listed("modules.builtin", module).is_some()
+    }
+
+    /// Returns the file of a module that is installed for the kernel.
+    pub fn installed(&self, module: &str) -> Option<String> {
+        self.listed("modules.dep", module)
     }
 
     pub fn is_installed(&self, module: &str) -> bool {
-        self.is_listed("modules.dep", module)
+        self.installed(module).is_some()
     }
 
     /// Returns the loaded modules. The module that was loaded last is the first one.

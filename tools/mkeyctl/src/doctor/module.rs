@@ -3,6 +3,7 @@
 //! Checks the kernel, ib_mkey and rdma_rxe.
 
 use super::{
+    build,
     config,
     machine::Machine,
     Finding, //
@@ -73,7 +74,14 @@ fn ftrace(machine: &Machine, has_table: bool) -> Finding {
 
 fn loaded(machine: &Machine) -> Finding {
     if machine.is_loaded("ib_mkey") {
-        Finding::ok("module", "ib_mkey is loaded")
+        match build::other_build(machine, "ib_mkey") {
+            Some(file) => Finding::note(
+                "module",
+                format!("the ib_mkey that is loaded is another build than /{file}"),
+                "delete the links, then rmmod ib_mkey && modprobe ib_mkey",
+            ),
+            None => Finding::ok("module", "ib_mkey is loaded"),
+        }
     } else if machine.is_installed("ib_mkey") {
         Finding::problem(
             "module",
@@ -174,6 +182,8 @@ fn rxe(machine: &Machine) -> Finding {
     }
 }
 
+const KPROBES: &str = "sys/kernel/debug/kprobes/list";
+
 /// Finds livepatches and kprobes of rxe's functions. ib_mkey cannot redirect a function that one of
 /// them holds.
 fn held(machine: &Machine) -> Option<Finding> {
@@ -181,17 +191,22 @@ fn held(machine: &Machine) -> Option<Finding> {
         .names("sys/kernel/livepatch")
         .into_iter()
         .find(|patch| machine.exists(&format!("sys/kernel/livepatch/{patch}/rdma_rxe")));
-    let probe = machine
-        .read("sys/kernel/debug/kprobes/list")
-        .and_then(|text| {
-            text.lines()
-                .map(|line| line.split_whitespace().collect::<Vec<_>>())
-                // The address, the kind, the function with an offset, and the module.
-                .find_map(|words| match words.as_slice() {
-                    [_, _, function, "rdma_rxe", ..] => Some((*function).to_owned()),
-                    _ => None,
-                })
-        });
+    if patch.is_none() && machine.is_refused(KPROBES) {
+        return Some(Finding::unknown(
+            "conflicts",
+            "this user may not read the list of kprobes",
+            "run mkeyctl doctor as root",
+        ));
+    }
+    let probe = machine.read(KPROBES).and_then(|text| {
+        text.lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>())
+            // The address, the kind, the function with an offset, and the module.
+            .find_map(|words| match words.as_slice() {
+                [_, _, function, "rdma_rxe", ..] => Some((*function).to_owned()),
+                _ => None,
+            })
+    });
 
     if let Some(patch) = patch {
         return Some(Finding::problem(

@@ -53,7 +53,8 @@ fn library(machine: &Machine) -> Finding {
     let by_path = machine.is_this() && env::var_os("LD_LIBRARY_PATH").is_some();
 
     match find(machine, LIBRARY) {
-        Some(file) if known || by_path => Finding::ok(CHECK, file),
+        Some(file) if known => Finding::ok(CHECK, file),
+        Some(file) if by_path => Finding::ok(CHECK, format!("{file}, by LD_LIBRARY_PATH alone")),
         Some(file) => Finding::note(
             CHECK,
             format!("{file} is not in the linker's cache"),

@@ -251,6 +251,86 @@ fn the_doctor_finds_a_module_that_is_not_loaded() {
     }
 }
 
+/// A module that was installed while an older one was loaded.
+#[test]
+fn the_doctor_finds_another_build_of_the_module() {
+    let dir = machine("doctor-build");
+    let modules = "lib/modules/7.2.12+deb13-amd64";
+    for path in [&format!("{modules}/updates"), "sys/module/ib_mkey/notes"] {
+        std::fs::create_dir_all(dir.0.join(path)).unwrap();
+    }
+    let note = "sys/module/ib_mkey/notes/.note.gnu.build-id";
+    dir.file(
+        &format!("{modules}/modules.dep"),
+        "updates/ib_mkey.ko.xz:\n",
+    )
+    .file(
+        &format!("{modules}/updates/ib_mkey.ko"),
+        "code, 0123456789abcdefghij, data",
+    );
+    let packed = std::process::Command::new("xz")
+        .arg(dir.0.join(modules).join("updates/ib_mkey.ko"))
+        .status();
+    assert!(packed.unwrap().success());
+
+    dir.file(note, "16 bytes of head0123456789abcdefghij");
+    assert_eq!(doctor(&dir, 0), []);
+    dir.file(note, "16 bytes of head0123456789ABCDEFGHIJ");
+    let found = doctor(&dir, 0);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].0, "module");
+    assert!(found[0].1.contains("rmmod ib_mkey && modprobe ib_mkey"));
+}
+
+/// `ip` finds no netdev of another network namespace.
+#[test]
+fn the_doctor_names_the_namespace_of_a_netdev() {
+    let dir = machine("doctor-netns");
+    dir.file("sys/class/infiniband/rxe0/ports/1/state", "1: DOWN\n");
+    std::fs::create_dir_all(dir.0.join("sys/class/net/lo")).unwrap();
+    let found = doctor(&dir, 1);
+    assert!(
+        found[0]
+            .1
+            .starts_with("eth0 is in another network namespace: ip netns exec"),
+        "{found:?}"
+    );
+    std::fs::create_dir_all(dir.0.join("sys/class/net/eth0")).unwrap();
+    assert!(doctor(&dir, 1)[0].1.starts_with("ip link set eth0 up"));
+}
+
+/// With a device on the command line, the checks are of this device and of what all devices need.
+#[test]
+fn the_doctor_checks_one_device() {
+    let dir = machine("doctor-one");
+    std::fs::create_dir_all(dir.0.join("sys/class/infiniband/rxe9")).unwrap();
+    dir.file(
+        "dev/kmsg",
+        "3,1,2,-;ib_mkey: rxe9: not extended, self-test failed: EIO\n\
+         3,1,3,-;ib_mkey: dm_class: 'x' is no class of device memory\n",
+    );
+    dir.file(
+        "sys/kernel/debug/ib_mkey/pools",
+        "# device class total used high buffers\nrxe9 host 4096 4096 4096 1\n",
+    );
+    let checks = |device: &[&str]| {
+        let args = ["doctor", "--root", dir.name()];
+        let output = mkeyctl(&[&args[..], device].concat(), "");
+        String::from_utf8(output.stdout).unwrap()
+    };
+
+    let all = checks(&[]);
+    assert!(
+        all.contains("log: rxe9:") && all.contains("device memory of rxe9"),
+        "{all}"
+    );
+    let one = checks(&["rxe0"]);
+    assert!(
+        !one.contains("rxe9") && one.contains("log: dm_class:"),
+        "{one}"
+    );
+}
+
 /// Tests the remedy of operations.rst for a node that this user may not open, and that it helps.
 #[test]
 fn the_doctor_finds_a_node_without_rights() {
@@ -305,6 +385,21 @@ fn the_doctor_finds_a_node_without_rights() {
     mode(0o666);
     let (status, found) = doctor();
     assert_eq!((status, found["status"].as_str()), (Some(0), Some("ok")));
+    // The same user may not read the list of kprobes.
+    std::fs::create_dir_all(dir.0.join("sys/kernel/debug/kprobes")).unwrap();
+    dir.file("sys/kernel/debug/kprobes/list", "");
+    let list = dir.0.join("sys/kernel/debug/kprobes/list");
+    std::fs::set_permissions(list, std::fs::Permissions::from_mode(0o000)).unwrap();
+    let mut command = std::process::Command::new(&program);
+    command.args(["doctor", "--root", dir.name()]);
+    if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
+        command.uid(OTHER_USER).gid(OTHER_USER);
+    }
+    let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    assert!(
+        text.contains("?        conflicts: this user may not read the list of kprobes\n"),
+        "{text}"
+    );
 }
 
 /// The variable LD_PRELOAD is that of this machine, so the program searches the library on this

@@ -75,6 +75,12 @@ const CAUSES: &[(&str, &str, &str, &str)] = &[
         "ip link set eth0 up",
     ),
     (
+        "sys/class/infiniband/rxe0/ports/1/gids/0",
+        "0000:0000:0000:0000:0000:0000:0000:0000\n",
+        "address",
+        "ip addr add ADDRESS/PREFIX dev",
+    ),
+    (
         "sys/class/infiniband_verbs/uverbs0/ibdev",
         "rxe9",
         "permission",
@@ -230,6 +236,8 @@ fn operations_rst_lists_each_cause() {
     let own = [
         ("", "", "provider", "IBV_SHOW_WARNINGS=1 ibv_devices"),
         ("", "", "device", "run the command again"),
+        ("", "", "device", "ip netns exec"),
+        ("", "", "module", "rmmod ib_mkey"),
         ("", "", "extended", "make the link again"),
         ("", "", "signature", SIGN),
         ("", "", "links", "systemctl enable"),
