@@ -6,6 +6,10 @@ Each symbol that libibmkey.map exports, and each function of ibmkey_mpi.h, has a
 its own name, that names it and has the prototype of the header. ibmkey-mlx5dv.7 names the
 functions of libmlx5.map that do something, and no others. Each command and option of mkeyctl
 is in mkeyctl.8. A page begins and ends as one of rdma-core, and refers to pages that exist.
+
+The pages of Documentation/infiniband/mkey name the same: library.rst each symbol of libibmkey.map
+and of the preload library, uapi.rst each method, and porting.rst each function of mlx5dv.h.
+operations.rst names each unit of systemd that is installed.
 """
 
 import os
@@ -168,6 +172,36 @@ def check_mkeyctl(pages):
             finding(pages["mkeyctl.8"], f"does not name {word}")
 
 
+def check_named(page, source, words):
+    """The page names each word, which the file source has."""
+    path = os.path.join(TOP, "Documentation/infiniband/mkey", page)
+    text = read(path)
+    if not words:
+        finding(source, f"nothing found that {page} should name")
+    for word in sorted(set(words)):
+        if not re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text):
+            finding(path, f"does not name {word} of {os.path.relpath(source, TOP)}")
+
+
+def check_documentation():
+    def symbols(source, pattern):
+        return source, re.findall(pattern, without_comments(read(source)), re.MULTILINE)
+
+    exported = r"^\s+(ib\w+);"
+    check_named("library.rst", *symbols(os.path.join(LIB, "libibmkey.map"), exported))
+    check_named("library.rst", *symbols(os.path.join(LIB, "preload/libibmkey-preload.map"), exported))
+    check_named(
+        "uapi.rst",
+        *symbols(os.path.join(TOP, "include/uapi/rdma/ib_mkey_ioctl.h"), r"\b(IB_MKEY_METHOD_\w+)"),
+    )
+    check_named(
+        "porting.rst",
+        *symbols(os.path.join(MLX5DV, "include/infiniband/mlx5dv.h"), r"\b(mlx5dv_\w+)\("),
+    )
+    units = os.path.join(TOP, "dev/install")
+    check_named("operations.rst", units, [name.removesuffix(".service") for name in os.listdir(units) if name.endswith(".service")])
+
+
 def main():
     library, mkeyctl, mpi, mlx5dv = (pages_in(os.path.join(part, "man")) for part in (LIB, CTL, MPI, MLX5DV))
     pages = {**library, **mkeyctl, **mpi, **mlx5dv}
@@ -177,6 +211,7 @@ def main():
     check_mpi(mpi)
     check_mlx5dv(mlx5dv)
     check_mkeyctl(mkeyctl)
+    check_documentation()
     return int(failed)
 
 

@@ -28,7 +28,7 @@ struct sg_table;
  * caller until ib_free_dm().
  *
  * Return: the memory, or ERR_PTR(): -EINVAL for a length of zero or above 32
- * bits, for an invalid alignment, or for a flag; -ENOMEM beyond a quota or
+ * bits, for an invalid alignment, or for a flag; -ENOMEM beyond a limit or
  * without memory.
  */
 struct ib_dm *ib_alloc_dm(struct ib_device *device,
