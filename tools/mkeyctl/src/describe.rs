@@ -19,6 +19,10 @@ use ib_mkey_layout::{
     Shape,
     MAX_DIMS, //
 };
+use ibmkey::sys::{
+    IB_MKEY_MAX_ENTRIES,
+    IB_MKEY_MAX_INDICES, //
+};
 use text::{
     block,
     check_name,
@@ -103,6 +107,14 @@ fn strides(given: &[i64], num_dims: usize) -> Result<[i64; MAX_DIMS], String> {
     Ok(all)
 }
 
+/// Checks that a key of the kernel can have so many entries.
+fn at_most(count: usize, most: u32, what: &str) -> Result<(), String> {
+    if count > most as usize {
+        return Err(format!("{count} {what}, and a key has at most {most}"));
+    }
+    Ok(())
+}
+
 /// Returns the number of the leaf of entry or block `at`.
 fn index(at: usize) -> Result<u32, String> {
     u32::try_from(at).map_err(|_| "too many entries".to_owned())
@@ -141,6 +153,7 @@ impl Description {
         if ranges.is_empty() {
             return Err("the list has no entries".to_owned());
         }
+        at_most(ranges.len(), IB_MKEY_MAX_ENTRIES, "entries")?;
         for (at, range) in ranges.into_iter().enumerate() {
             check_name(&range.leaf)?;
             if range.bytes == 0 {
@@ -158,6 +171,7 @@ impl Description {
 
     fn indexed(range: Range, unit: u64, indices: Vec<u64>) -> Result<Self, String> {
         check_name(&range.leaf)?;
+        at_most(indices.len(), IB_MKEY_MAX_INDICES, "indices")?;
         let indexed = Indexed::new(0, range.addr, unit, range.bytes, VecIndices(indices));
 
         Ok(Self {
@@ -179,6 +193,7 @@ impl Description {
         if given.is_empty() {
             return Err("there are no blocks".to_owned());
         }
+        at_most(given.len(), IB_MKEY_MAX_ENTRIES, "blocks")?;
         let below = below_zero(repeat_count, &given);
         for (at, (range, stride)) in given.into_iter().enumerate() {
             let stride = strides(&stride, repeat_count.len())?;
@@ -351,6 +366,17 @@ mod tests {
         refused(
             blocks("1,1,1,1,1,1,1,1,1", "A@0+1:1,1,1,1,1,1,1,1,1"),
             "8 dimensions",
+        );
+        let many = |count: usize, text: &str| vec![text; count].join(",");
+        let indices = many(1 << 20 | 1, "1");
+        refused(
+            Description::from_indices("A@0+1:2", &indices),
+            "1048577 indices, and a key has at most 1048576",
+        );
+        let entries = many(65_537, r#"{"addr": 1, "length": 1}"#);
+        refused(
+            Description::from_json(&format!("{{\"list\": [{entries}]}}")),
+            "65537 entries, and a key has at most 65536",
         );
         for nothing in ["{}", " { } ", "[]", "7", ""] {
             refused(
