@@ -232,7 +232,7 @@ if [ -n "${MKEY_TEST_QUICK-}" ]; then
 fi
 # shellcheck disable=SC2086 # words
 set -- $scripts
-ktap_set_plan $((43 + $#))
+ktap_set_plan $((44 + $#))
 
 for sample in column header_payload pages kv_gather halo lock dm_counter rebind; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
@@ -265,6 +265,11 @@ refuses "column: no standard output" "column: standard output: Bad file descript
 	closed ip netns exec ns0 "$here/column" rxe0
 
 works "fetch, two nodes" nodes fetch
+# Packets to this address reach no machine: none has the hardware address.
+ip -n ns0 neigh replace 10.0.0.99 lladdr 02:00:00:00:00:99 dev veth0 nud permanent
+refuses "fetch, from a host that does not answer" "cannot reach 10.0.0.99, TCP port 18517: Connection timed out" \
+	timeout 60 ip netns exec ns0 "$here/fetch" rxe0 10.0.0.99
+ip -n ns0 neigh delete 10.0.0.99 dev veth0
 works "dm_lock, two nodes" nodes dm_lock -n "$operations"
 works "dm_staging, two nodes" nodes dm_staging -n "$messages"
 works "dm_multicast, three destinations" multicast "$payloads"

@@ -103,7 +103,7 @@ static struct results run_node0(struct node *node, const struct demo *demo)
 	node_open(node);
 	puts("1. a tile of the picture, by a strided key at each end ...");
 	results.tile = tile_send(node, demo);
-	puts("2. a header and three payload pieces, by a composite key at each end ...");
+	puts("2. a header and three payload pieces, by a key of ranges at each end ...");
 	results.pieces = pieces_send(node, demo);
 	puts("3. a counter in device memory, both nodes adding to it ...");
 	results.counter = counter_add(node);

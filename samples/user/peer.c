@@ -7,6 +7,7 @@
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "peer.h"
@@ -14,12 +15,20 @@
 #define PEER_PORT 18517
 #define PEER_PATIENCE 300	/* time to wait for the other part, in tenths of a second */
 
-/* Sends small messages at once, because the other part waits for each of them. */
-static void peer_no_delay(int sock)
+/*
+ * Sends small messages at once, because the other part waits for each of them. Finds
+ * out in half a minute if the other machine is gone: the program must not wait for ever.
+ */
+static void peer_set_up(int sock)
 {
-	static const int yes = 1;
+	static const int yes = 1, idle = 15, interval = 5, probes = 3, lost_ms = 30000;
 
-	if (setsockopt(sock, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes)))
+	if (setsockopt(sock, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes)) ||
+	    setsockopt(sock, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes)) ||
+	    setsockopt(sock, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle)) ||
+	    setsockopt(sock, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval)) ||
+	    setsockopt(sock, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes)) ||
+	    setsockopt(sock, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof(lost_ms)))
 		err(1, "setsockopt");
 }
 
@@ -48,7 +57,7 @@ int peer_accept(int listener)
 
 	if (sock < 0)
 		err(1, "accept");
-	peer_no_delay(sock);
+	peer_set_up(sock);
 	return sock;
 }
 
@@ -56,6 +65,7 @@ int peer_connect(const char *host)
 {
 	struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM };
 	struct sockaddr_in to;
+	static const struct timeval patience = { .tv_sec = 10 };
 	struct addrinfo *info;
 	int ret, sock;
 
@@ -68,12 +78,16 @@ int peer_connect(const char *host)
 
 	for (int i = 0; i < PEER_PATIENCE; i++) {
 		sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		if (sock < 0)
+		/* A host that answers nothing would let connect() wait for two minutes. */
+		if (sock < 0 ||
+		    setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)))
 			err(1, "socket");
 		if (!connect(sock, (struct sockaddr *)&to, sizeof(to))) {
-			peer_no_delay(sock);
+			peer_set_up(sock);
 			return sock;
 		}
+		if (errno == EINPROGRESS)
+			errno = ETIMEDOUT;
 		if (errno != ECONNREFUSED)
 			break;
 		/* The other part may start a moment later. */
