@@ -117,7 +117,7 @@ check_packages() {
 check_conf() {
 	local conf=$MODROOT/etc/modprobe.d/ib_mkey.conf
 	[[ -f $conf && ! -L $conf ]] || return 0
-	! grep -vxF -f "$TOP/dev/install/ib_mkey.conf" "$conf" | grep -q . ||
+	! grep -qvxF -f "$TOP/dev/install/ib_mkey.conf" "$conf" ||
 		die "$conf has lines that make install did not write: move them to another file in that directory, such as local.conf"
 }
 

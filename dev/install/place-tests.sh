@@ -36,6 +36,14 @@ blocked() {
 	! "$here/place" share/x "$stage" "$tmp/held" 2>"$tmp/err" && grep -q "z/large is a directory" "$tmp/err" && unchanged "$tmp/held"
 }
 check "a directory in the place of a file" blocked
+# The lists have so many files that a pipe cannot hold their names.
+long_lists() {
+	installed "$tmp/long"
+	mv "$tmp/long/share/x/user.files" "$tmp/long/share/x/first.files"
+	seq -f 'lib/some/module/number-%.0f' 20000 >"$tmp/long/share/x/other.files"
+	"$here/place" share/x "$stage" "$tmp/long" 2>"$tmp/err" && [[ $(<"$tmp/long/a/deep/file") == new ]]
+}
+check "files that a long list names" long_lists
 interrupted() {
 	local rc=0
 	mkdir "$tmp/there"

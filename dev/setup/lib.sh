@@ -135,7 +135,8 @@ likely_cure() {
 		'Operation not permitted|Permission denied|must be root' "run make as root, or as a user who may use sudo"
 	)
 	for ((f = 0; f < ${#cures[@]}; f += 2)); do
-		if tail -n 40 "$log" | grep -qE "${cures[f]}"; then
+		# In a pipe, grep could end before tail does, whose status would then count.
+		if grep -qE "${cures[f]}" <(tail -n 40 "$log"); then
 			printf '%s' "${cures[f + 1]}"
 			return
 		fi
@@ -184,7 +185,7 @@ stop_background() {
 	local pid
 	for pid in "${BACKGROUND[@]}"; do
 		# It may have ended, and another process may have its number.
-		! jobs -rp | grep -qx "$pid" || kill -TERM -- "-$pid" 2>/dev/null || true
+		! grep -qx "$pid" <(jobs -rp) || kill -TERM -- "-$pid" 2>/dev/null || true
 	done
 }
 trap 'stop_step; stop_background' EXIT
