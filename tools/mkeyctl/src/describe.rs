@@ -368,7 +368,7 @@ mod tests {
             "8 dimensions",
         );
         let many = |count: usize, text: &str| vec![text; count].join(",");
-        let indices = many(1 << 20 | 1, "1");
+        let indices = many((1 << 20) | 1, "1");
         refused(
             Description::from_indices("A@0+1:2", &indices),
             "1048577 indices, and a key has at most 1048576",
