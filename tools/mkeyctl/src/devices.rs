@@ -31,7 +31,6 @@ pub fn list() -> Result<Devices, String> {
     })
 }
 
-const SYSFS: &str = "/sys";
 pub const NONE: &str = "no RDMA devices; mkeyctl doctor has the remedy";
 
 /// Returns the message for a name that is not among the devices.
@@ -52,7 +51,8 @@ pub fn not_extended(name: &str) -> String {
 /// Returns the message for a device that cannot be opened. libibverbs returns ENOENT also if the
 /// user may not open the node of the device.
 pub fn not_opened(name: &str, errno: Errno) -> String {
-    let node = node(Path::new(SYSFS), name);
+    let root = Path::new("/");
+    let node = node(root, name).map(|node| root.join(node));
     let refused = node.as_deref().and_then(|node| {
         let opened = std::fs::File::options().read(true).write(true).open(node);
         opened.err().map(|error| (node, error))
@@ -68,13 +68,13 @@ pub fn not_opened(name: &str, errno: Errno) -> String {
     }
 }
 
-/// Returns the node by which programs open the device.
-fn node(sysfs: &Path, name: &str) -> Option<PathBuf> {
-    let nodes = std::fs::read_dir(sysfs.join("class/infiniband_verbs")).ok()?;
+/// Returns the node by which programs open the device, a path below the root directory.
+pub fn node(root: &Path, name: &str) -> Option<PathBuf> {
+    let nodes = std::fs::read_dir(root.join("sys/class/infiniband_verbs")).ok()?;
 
     nodes.flatten().find_map(|entry| {
         let device = std::fs::read_to_string(entry.path().join("ibdev")).ok()?;
-        (device.trim() == name).then(|| Path::new("/dev/infiniband").join(entry.file_name()))
+        (device.trim() == name).then(|| Path::new("dev/infiniband").join(entry.file_name()))
     })
 }
 

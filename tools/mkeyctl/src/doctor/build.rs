@@ -2,11 +2,6 @@
 
 //! Compares a module that is loaded with the file that modprobe would load.
 
-use std::process::{
-    Command,
-    Stdio, //
-};
-
 use super::machine::Machine;
 
 /// The header of an ELF note for GNU: three numbers of 32 bits, and a name of 4 bytes.
@@ -33,13 +28,5 @@ fn contents(machine: &Machine, file: &str) -> Option<Vec<u8>> {
         _ => return machine.read_bytes(file),
     };
 
-    Command::new(program)
-        .arg("-dc")
-        .arg(machine.path(file))
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()
-        .filter(|output| output.status.success())
-        .map(|output| output.stdout)
+    machine.unpacked(program, file)
 }

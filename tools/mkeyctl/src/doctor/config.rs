@@ -2,11 +2,6 @@
 
 //! The options with which the kernel was configured.
 
-use std::process::{
-    Command,
-    Stdio, //
-};
-
 use super::{
     machine::Machine,
     Finding, //
@@ -88,24 +83,8 @@ fn config(machine: &Machine) -> Option<(String, String)> {
             Some((format!("/{file}"), text))
         })
         .or_else(|| {
-            let text = unpacked(machine, "proc/config.gz")?;
+            let bytes = machine.unpacked("gzip", "proc/config.gz")?;
+            let text = String::from_utf8_lossy(&bytes).into_owned();
             Some(("/proc/config.gz".to_owned(), text))
         })
-}
-
-/// Unpacks a file with gzip. Returns `None` if there is no such file, or no gzip.
-fn unpacked(machine: &Machine, file: &str) -> Option<String> {
-    if !machine.exists(file) {
-        return None;
-    }
-    let output = Command::new("gzip")
-        .arg("-dc")
-        .arg(machine.path(file))
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()
-        .filter(|output| output.status.success())?;
-
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }

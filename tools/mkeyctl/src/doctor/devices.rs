@@ -23,7 +23,10 @@ use super::{
     Finding,
     Status, //
 };
-use crate::devices::unknown;
+use crate::devices::{
+    node,
+    unknown, //
+};
 
 const DIR: &str = "sys/class/infiniband";
 const PERMISSION: &str = "permission";
@@ -72,7 +75,7 @@ pub fn look(machine: &Machine, wanted: Option<&str>) -> Result<Vec<Device>, Stri
         devices.push(Device {
             parent: value("parent"),
             state: value("ports/1/state"),
-            node: node(machine, &name),
+            node: node(&machine.path(""), &name).map(|node| node.display().to_string()),
             answer: machine
                 .is_this()
                 .then(|| still(ask(&name), machine.exists(&format!("{DIR}/{name}")))),
@@ -80,20 +83,6 @@ pub fn look(machine: &Machine, wanted: Option<&str>) -> Result<Vec<Device>, Stri
         });
     }
     Ok(devices)
-}
-
-fn node(machine: &Machine, name: &str) -> Option<String> {
-    const VERBS: &str = "sys/class/infiniband_verbs";
-
-    machine
-        .names(VERBS)
-        .into_iter()
-        .find(|node| {
-            machine
-                .read(&format!("{VERBS}/{node}/ibdev"))
-                .is_some_and(|text| text.trim() == name)
-        })
-        .map(|node| format!("dev/infiniband/{node}"))
 }
 
 fn ask(name: &str) -> Answer {

@@ -18,6 +18,10 @@ use std::{
         Path,
         PathBuf, //
     },
+    process::{
+        Command,
+        Stdio, //
+    },
 };
 
 /// The directories from which modprobe reads its configuration.
@@ -72,6 +76,23 @@ impl Machine {
 
     pub fn read_bytes(&self, name: &str) -> Option<Vec<u8>> {
         fs::read(self.path(name)).ok()
+    }
+
+    /// Returns the bytes of a file that `program` unpacks. Returns `None` if there is no such file, or
+    /// no such program.
+    pub fn unpacked(&self, program: &str, name: &str) -> Option<Vec<u8>> {
+        if !self.exists(name) {
+            return None;
+        }
+        Command::new(program)
+            .arg("-dc")
+            .arg(self.path(name))
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .output()
+            .ok()
+            .filter(|output| output.status.success())
+            .map(|output| output.stdout)
     }
 
     /// Returns `true` if this user may not read the file, or may not see whether it exists.
