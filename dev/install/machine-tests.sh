@@ -57,21 +57,19 @@ provider() {
 }
 check "no provider library of rxe: a warning that names the package" provider
 
-# After the installation. The machine is in $tmp/sys, and runs the kernel $release.
-mkdir -p "$tmp/mod/lib/modules/$release/updates"
-module=$tmp/mod/lib/modules/$release/updates/ib_mkey.ko.xz
+# After the installation. The machine is in $tmp/machine, and runs the kernel $release.
+mkdir -p "$tmp/machine/lib/modules/$release/updates"
+module=$tmp/machine/lib/modules/$release/updates/ib_mkey.ko.xz
 file_of() { xz -c >"$module"; }
 # after WORDS COMMAND...: a function of after.sh warns with WORDS, or says nothing
 after() {
 	local words=$1
 	shift
 	program uname "echo $release"
-	IB_MKEY_SYS=$tmp/sys checks "$@" || return
+	IB_MKEY_ROOT=$tmp/machine checks "$@" || return
 	rm "$tmp/bin/uname"
 	if [[ -n $words ]]; then one_line "$words"; else [[ ! -s $tmp/err ]] || { cat "$tmp/err"; return 1; }; fi
 }
-# The file is that of the staged installation, which has MODROOT empty.
-in_place() { eval "module_file() { echo '$module'; }"; "$@" "$release"; }
 linker() {
 	program ldconfig 'printf "%s\n" "/lib/x86_64-linux-gnu: (from some.conf:1)" "	libc.so.6 -> libc.so.6"'
 	after "echo /usr/local/lib >/etc/ld.so.conf.d/ib_mkey.conf && ldconfig" check_linker || return
@@ -83,27 +81,30 @@ linker() {
 }
 check "the linker does not search the prefix: a warning with the command" linker
 loaded() {
-	local notes=$tmp/sys/module/ib_mkey/notes
+	local notes=$tmp/machine/sys/module/ib_mkey/notes
 	printf 'some code, and the id 0123456789abcdefghij, and more' | file_of
-	after "" in_place check_loaded || return
+	after "" check_loaded "$release" || return
 	mkdir -p "$notes"
 	printf '%s' 'header, 16 bytes0123456789abcdefghij' >"$notes/.note.gnu.build-id"
-	after "" in_place check_loaded || return
+	after "" check_loaded "$release" || return
 	printf '%s' 'header, 16 bytes0123456789ABCDEFGHIJ' >"$notes/.note.gnu.build-id"
-	after "another build of ib_mkey is loaded, and stays until it is removed" in_place check_loaded
+	after "another build of ib_mkey is loaded, and stays until it is removed" check_loaded "$release" || return
+	echo "no archive" >"$module"
+	after "" check_loaded "$release"
 }
 check "another build is loaded: a warning with the commands" loaded
 signature() {
-	local enforce=$tmp/sys/module/module/parameters/sig_enforce lockdown=$tmp/sys/kernel/security/lockdown
+	local enforce=$tmp/machine/sys/module/module/parameters/sig_enforce lockdown=$tmp/machine/sys/kernel/security/lockdown
 	mkdir -p "${enforce%/*}" "${lockdown%/*}"
+	echo code | file_of
 	echo N >"$enforce" && echo "[none] integrity confidentiality" >"$lockdown"
-	after "" in_place check_signature || return
+	after "" check_signature "$release" || return
 	echo "none [integrity] confidentiality" >"$lockdown"
-	after "loads signed modules only, and $module has no signature" in_place check_signature || return
+	after "loads signed modules only, and $module has no signature" check_signature "$release" || return
 	echo Y >"$enforce" && rm "$lockdown"
-	after "loads signed modules only, and $module has no signature" in_place check_signature || return
+	after "loads signed modules only, and $module has no signature" check_signature "$release" || return
 	printf 'code and a signature~Module signature appended~\n' | file_of
-	after "" in_place check_signature
+	after "" check_signature "$release"
 }
 check "the kernel loads signed modules only: a warning" signature
 # The commands of the page, with the sign-file of the kernel.
@@ -116,10 +117,10 @@ signs() {
 		sed "s,/root/,$dir/,g; s,/lib/modules/\$(uname -r)/build/,$build/," >"$dir/commands"
 	[[ $(wc -l <"$dir/commands") == 4 ]] || { echo "# the page has other commands"; return 1; }
 	"$top/dev/setup/inroot" sh -ec "cd '$dir' && . ./commands" >"$tmp/err" 2>&1 || return
-	module=$dir/ib_mkey.ko.xz
-	mkdir -p "$tmp/sys/module/module/parameters"
-	echo Y >"$tmp/sys/module/module/parameters/sig_enforce"
-	after "" in_place check_signature && xz -l "$module" | grep -q CRC32
+	[[ $(xz -l "$dir/ib_mkey.ko.xz") == *CRC32* ]] && cp "$dir/ib_mkey.ko.xz" "$module" || return
+	mkdir -p "$tmp/machine/sys/module/module/parameters"
+	echo Y >"$tmp/machine/sys/module/module/parameters/sig_enforce"
+	after "" check_signature "$release"
 	local rc=$?
 	rm -rf "$dir"
 	return "$rc"
