@@ -47,7 +47,7 @@ fn with_devices(shell: Shell, script: &str) -> String {
 
     match shell {
         Shell::Bash => format!(
-            r#"{script}
+            r#"{}
 _mkeyctl_with_devices() {{
     _mkeyctl "$@"
     local word cur=${{COMP_WORDS[COMP_CWORD]}}
@@ -63,8 +63,11 @@ _mkeyctl_with_devices() {{
         esac
     done
 }}
-complete -F _mkeyctl_with_devices -o nosort -o bashdefault -o default mkeyctl
-"#
+"#,
+            script.replace(
+                "complete -F _mkeyctl ",
+                "complete -F _mkeyctl_with_devices "
+            )
         ),
         Shell::Zsh => {
             let devices = r#"

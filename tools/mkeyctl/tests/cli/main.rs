@@ -334,6 +334,19 @@ fn shells_complete_each_command() {
         }
     }
     refused(&["completion", "dos"], "", 2, "invalid value");
+    // These three take the names of devices from sysfs.
+    for (shell, words) in [
+        ("bash", "complete -F _mkeyctl_with_devices "),
+        ("zsh", "all of them if left out:_mkeyctl_devices' "),
+        (
+            "fish",
+            "__fish_seen_subcommand_from caps demo doctor ls stat ",
+        ),
+    ] {
+        let script = printed(&["completion", shell], "");
+        assert!(script.contains(words), "{shell}");
+        assert!(!script.contains("complete -F _mkeyctl "), "{shell}");
+    }
 }
 
 /// Bash completes the names of devices after a command, and not those of a file.
