@@ -285,18 +285,18 @@ def walk(value):
             print(name)
             if name not in ("objects", "counters", "device_memory", "key_memory", "module"):
                 walk(each)
-for line in sys.stdin.read().split("\n}\n") if sys.argv[1] == "watch" else [sys.stdin.read()]:
-    if line.strip():
-        walk(json.loads(line))' "$1"
+walk(json.load(sys.stdin))'
 }
 # The section JSON of the manual page names each field of each command.
 json_fields() {
-	local page=$here/../../../tools/mkeyctl/man/man8/mkeyctl.8 c f rc=0
+	local page=$here/../../../tools/mkeyctl/man/man8/mkeyctl.8 c f all rc=0
 	[[ -f $page ]] || page=$here/../../../../mkeyctl/man/man8/mkeyctl.8
 	for c in caps doctor ls "ls dm" "ls keys" stat "who ${dev[1]}" "who ${dev[1]} $(key_of 800)" "watch -c 1" \
 		"draw --key ${dev[1]} $(key_of 24)" "draw --key ${dev[1]} $(key_of 120)" "demo ${dev[*]}"; do
 		# shellcheck disable=SC2086 # words of a command line
-		for f in $(fields $c | sort -u); do
+		all=$(fields $c | sort -u)
+		[[ -n $all ]] || { echo "$c: there is no field"; rc=1; }
+		for f in $all; do
 			sed -n '/^\.SH JSON/,/^\.SH "EXIT STATUS"/p' "$page" | sed 's/\\f[BIP]/ /g' | grep -qw "$f" || { echo "$c: the page does not name $f"; rc=1; }
 		done
 	done
