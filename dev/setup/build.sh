@@ -1,12 +1,14 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# What is built from this tree: the module and everything in user space, under
+# What is built from this tree: the module (module.sh) and everything in user space, under
 # out/. Each is built again only when a file that it is made from has changed.
 # Part of setup.
 
 # shellcheck source=dev/setup/rdma-core.sh
 source "$TOP/dev/setup/rdma-core.sh"
+# shellcheck source=dev/setup/module.sh
+source "$TOP/dev/setup/module.sh"
 
 # tree_files DIR...: lists the files below DIR with size and time.
 tree_files() {
@@ -15,78 +17,6 @@ tree_files() {
 
 # tree_key DIR...: a key that changes when a file below DIR changes, appears or goes.
 tree_key() { tree_files "$@" | hash_of; }
-
-kernel_build() {
-	if [[ $K_FLAVOUR == kdir ]]; then
-		printf '%s' "$KDIR"
-	else
-		printf '%s/build' "$(kernel_dir)"
-	fi
-}
-
-# The source of the kernel, also for its selftest harness, checkers and logo.
-kernel_source() {
-	if [[ $K_FLAVOUR == kdir ]]; then
-		kdir_source "$KDIR"
-	else
-		printf '%s' "${KSRC:-$(source_dir)}"
-	fi
-}
-
-# Where bindgen-cached keeps what this version of bindgen made.
-bindgen_dir() { printf '%s/bindgen-%s' "$CACHE" "$({ root_key; cat "$(root_dir).toolchain"; } | hash_of)"; }
-
-# The variables that a module build for this kernel takes: its own compilers.
-module_make_args() {
-	case $K_FLAVOUR in
-	stock) MODULE_MAKE=(CC=x86_64-linux-gnu-gcc-14 KERNELRELEASE="$(cat "$(kernel_dir)/release")") ;;
-	kdir)
-		MODULE_MAKE=()
-		if grep -q '^CONFIG_CC_IS_CLANG=y' "$KDIR/.config"; then MODULE_MAKE=(LLVM=-19); fi
-		;;
-	*) MODULE_MAKE=(LLVM=-19) ;;
-	esac
-	[[ $K_FLAVOUR == kdir ]] || MODULE_MAKE+=(BINDGEN="$TOP/dev/setup/bindgen-cached $(bindgen_dir) $TOP")
-}
-
-build_module() {
-	local out=$TOP/out/$K_ID/modules
-	mkdir -p "$out"
-	find "$CACHE"/bindgen-* -type f -mtime +30 -delete 2>/dev/null || true
-	inroot make -C "$(kernel_build)" M="$TOP" MO="$out" "${MODULE_MAKE[@]}" ${MODULES:+MKEY_ALONE=1} -j"$(nproc)" modules
-	local ko=$out/drivers/infiniband/ulp/mkey/ib_mkey.ko deps
-	# Lets modprobe find the module in this directory.
-	deps=$(inroot modinfo -F depends "$ko" | tr , ' ')
-	cat >"$out/modprobe.conf" <<-EOF
-		install ib_mkey ${deps:+modprobe -a $deps && }insmod $ko \$CMDLINE_OPTS
-		softdep ib_uverbs pre: ib_mkey
-	EOF
-}
-
-# MODULES=-alone: without the modules of the samples and of the selftests. What is built
-# then has another stamp. All of them will do, too.
-MODULES=
-module_stamp() { printf '%s/out/%s/.module' "$TOP" "$K_ID"; }
-module_key() { # MODULES
-	local dirs=(Kbuild scripts drivers include rust/bindings rust/helpers rust/kernel rust/layout/src)
-	[[ $1 == -alone ]] || dirs+=(samples tools/testing/selftests/rdma/mkey/test_modules)
-	printf '%s-%s-%s' "$(kernel_build)" "$(stat -c %Y "$(kernel_build)/Module.symvers")" "$(tree_key "${dirs[@]}")"
-}
-module_has_stamp() { [[ $(cat "$(module_stamp)$1" 2>/dev/null) == "$(module_key "$1")" ]]; }
-module_is_built() {
-	built_here && [[ -f $TOP/out/$K_ID/modules/modprobe.conf ]] || return 1
-	module_has_stamp '' || { [[ -n $MODULES ]] && module_has_stamp "$MODULES"; }
-}
-module_is_done() { printf '%s' "$1" >"$(module_stamp)$MODULES"; } # KEY
-
-setup_module() {
-	local key
-	! module_is_built || return 0
-	key=$(module_key "$MODULES")
-	module_make_args
-	step "module-$K_ID" "Module ib_mkey for $K_ID" "1 min" build_module
-	module_is_done "$key"
-}
 
 # Directories with a Makefile that installs into O=; each comes after those it needs.
 USER_DIRS=(tools/lib/ibmkey tools/lib/ibmkey-mlx5dv tools/lib/ibmkey-mpi tools/python/ibmkey tools/mkeyctl samples tools/bench/guest tools/testing/selftests/rdma/mkey)
@@ -97,10 +27,11 @@ DEMO_DIRS=(tools/lib/ibmkey samples)
 # Which target of each directory to build; the directories of DEMO_DIRS have demo, too.
 USER_TARGET=all
 
+# The compiler is that of the builder root, so its warnings are errors.
 build_dir() { # DIR [ARG]...
 	local d=$1
 	shift
-	CARGO_TARGET_DIR=$TOP/out/cargo inroot make -C "$TOP/$d" O="$TOP/out/user" "$@" "$USER_TARGET"
+	CARGO_TARGET_DIR=$TOP/out/cargo inroot make -C "$TOP/$d" O="$TOP/out/user" WERROR=-Werror "$@" "$USER_TARGET"
 }
 
 # The first ones take most of the time, and need no kernel. The set-up of a kernel and the
