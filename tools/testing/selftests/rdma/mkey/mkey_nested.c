@@ -229,6 +229,7 @@ TEST_F(nested, atomics)
 	};
 	struct mkt_leaf *word = leaf;
 	const uint64_t repeat = 8;
+	struct ibv_sge half[2];
 	uint64_t before, after;
 	unsigned int i;
 
@@ -250,15 +251,9 @@ TEST_F(nested, atomics)
 	}
 	/* two entries of the outer one, side by side in one block of the inner */
 	ASSERT_EQ(0, ibmkey_unbind(key[NESTED_DEPTH - 1]));
-	{
-		struct ibv_sge half[2] = {
-			{ .addr = 0, .length = 4, .lkey = key[0]->lkey },
-			{ .addr = 4, .length = 12, .lkey = key[0]->lkey },
-		};
-
-		ASSERT_EQ(0, ibv_rereg_mr_sg(key[NESTED_DEPTH - 1], MKT_ACCESS_ALL,
-					     2, half));
-	}
+	half[0] = (struct ibv_sge){ .addr = 0, .length = 4, .lkey = key[0]->lkey };
+	half[1] = (struct ibv_sge){ .addr = 4, .length = 12, .lkey = key[0]->lkey };
+	ASSERT_EQ(0, ibv_rereg_mr_sg(key[NESTED_DEPTH - 1], MKT_ACCESS_ALL, 2, half));
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
 		  nested_access(&self->s, key[NESTED_DEPTH - 1], MKT_FETCH_ADD, 0, 8));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));

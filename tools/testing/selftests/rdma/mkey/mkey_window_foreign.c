@@ -161,6 +161,7 @@ TEST_F(foreign, replay)
 	uint8_t *host = s->arena[1].mem[0].host;
 	struct ibv_mr *own = ibv_reg_mr(s->dev[1].pd, host, ZONE, MKT_ACCESS_ALL);
 	struct ibv_sge sge = { .addr = (uintptr_t)host, .length = ZONE };
+	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
 	struct mkt_replay replay;
 	struct mkt_pair second;
 	uint32_t rkey;
@@ -178,11 +179,8 @@ TEST_F(foreign, replay)
 	ASSERT_EQ(IBV_WC_SUCCESS, mkt_touch(s, rkey, MKT_READ, 0, 256));
 	ASSERT_EQ(0, mkt_replay_find(&replay, MKT_BTH_READ_REQUEST));
 	ASSERT_TRUE(foreign_local_inv(&second, rkey) == false);
-	{
-		struct mkt_wr wr = { .op = MKT_LOCAL_INV, .rkey = rkey };
-
-		ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&s->pair, 1, &wr));
-	}
+	inv.rkey = rkey;
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&s->pair, 1, &inv));
 	memset(host, 0x5c, ZONE);
 	ASSERT_EQ(0, foreign_bind_as(&second.end[1], self->mw, s->key[1], rkey));
 	EXPECT_EQ(0, mkt_replay_send(&replay, 0x5c, 256));
