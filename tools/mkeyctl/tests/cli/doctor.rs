@@ -4,97 +4,21 @@
 //! `doctor/causes.rs` tests each cause of a problem alone.
 
 mod causes;
+mod machine;
 
-use std::collections::BTreeMap;
-
+use self::machine::{
+    doctor,
+    documented,
+    machine,
+    CONFIG, //
+};
 use super::{
     mkeyctl,
     printed,
-    refused,
-    Dir, //
+    refused, //
 };
 
-/// The options of the kernel of these machines.
-const CONFIG: &str = "boot/config-7.2.12+deb13-amd64";
-
 const SIGN: &str = "sign ib_mkey.ko";
-
-/// Makes a machine without problems.
-fn machine(name: &str) -> Dir {
-    let dir = Dir::new(name);
-    let files = [
-        ("proc/sys/kernel/osrelease", "7.2.12+deb13-amd64\n"),
-        ("proc/sys/kernel/ftrace_enabled", "1\n"),
-        (
-            CONFIG,
-            "CONFIG_RUST=y\nCONFIG_KPROBES=y\nCONFIG_INFINIBAND=m\nCONFIG_INFINIBAND_USER_ACCESS=m\n\
-             CONFIG_RDMA_RXE=m\nCONFIG_DYNAMIC_FTRACE_WITH_JMP=y\n# CONFIG_LTO_CLANG is not set\nCONFIG_LTO_NONE=y\n",
-        ),
-        (
-            "proc/modules",
-            "ib_uverbs 1 0 - Live 0\nrdma_rxe 1 0 - Live 0\nib_mkey 1 2 - Live 0\n",
-        ),
-        (
-            "proc/self/limits",
-            "Max locked memory         unlimited            unlimited            bytes\n",
-        ),
-        ("sys/module/ib_mkey/refcnt", "1"),
-        ("sys/module/rdma_rxe/refcnt", "1"),
-        (
-            "sys/kernel/debug/ib_mkey/pools",
-            "# device class total used high buffers\nrxe0 host 4096 0 0 0\n",
-        ),
-        ("sys/class/infiniband/rxe0/parent", "eth0\n"),
-        ("sys/class/infiniband/rxe0/ports/1/state", "4: ACTIVE\n"),
-        ("sys/class/infiniband_verbs/uverbs0/ibdev", "rxe0\n"),
-        ("dev/infiniband/uverbs0", ""),
-        (
-            "dev/kmsg",
-            "6,1,2,-;ib_mkey: rxe0: extended, 4096 bytes of device memory\n",
-        ),
-        (
-            "etc/modprobe.d/ib_mkey.conf",
-            "softdep ib_uverbs pre: ib_mkey\n",
-        ),
-        ("usr/local/lib/libibmkey.so.1", ""),
-        ("usr/local/lib/libibmkey-preload.so", ""),
-        ("etc/ld.so.cache", "libibmkey.so.1"),
-        ("usr/sbin/rdma", ""),
-        (
-            "usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
-            "",
-        ),
-        // Providers of other devices do not count.
-        (
-            "usr/lib/x86_64-linux-gnu/libibverbs/libsiw-rdmav34.so",
-            "",
-        ),
-        ("etc/libibverbs.d/rxe.driver", "driver rxe\n"),
-    ];
-
-    for (name, text) in files {
-        std::fs::create_dir_all(dir.0.join(name).parent().unwrap()).unwrap();
-        dir.file(name, text);
-    }
-    dir
-}
-
-/// Returns the name and the remedy of each check that is not "ok".
-fn doctor(dir: &Dir, status: i32) -> Vec<(String, String)> {
-    let output = mkeyctl(&["-j", "doctor", "--root", dir.name()], "");
-    assert_eq!(output.status.code(), Some(status), "{output:?}");
-    assert!(output.stderr.is_empty(), "{output:?}");
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let words = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-
-    json["checks"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|check| check["status"] != "ok")
-        .map(|check| (words(&check["check"]), words(&check["remedy"])))
-        .collect()
-}
 
 #[test]
 fn a_machine_on_which_all_is_well_has_no_findings() {
@@ -485,27 +409,4 @@ fn the_doctor_reads_the_log_to_its_end() {
         1,
         "must have the files of a machine that runs, with its /proc and /sys",
     );
-}
-
-/// Returns the remedy of each check in the table of operations.rst.
-fn documented() -> BTreeMap<String, String> {
-    let page = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../Documentation/infiniband/mkey/operations.rst"
-    );
-    let page = std::fs::read_to_string(page).unwrap();
-    let (_, table) = page.split_once("\nCauses\n======\n").unwrap();
-    let (table, _) = table.split_once("\nLog\n===\n").unwrap();
-
-    table
-        .replace('`', "")
-        .split("   * - ")
-        .skip(2)
-        .map(|row| {
-            let cells: Vec<_> = row.split("\n     - ").collect();
-            assert_eq!(cells.len(), 3, "{row}");
-            let remedy: Vec<_> = cells[2].split_whitespace().collect();
-            (cells[0].to_owned(), remedy.join(" "))
-        })
-        .collect()
 }
