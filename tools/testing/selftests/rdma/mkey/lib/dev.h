@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The settings of a test run, random numbers, and the two devices. Part of mkey_test.h. */
+#ifndef MKEY_TEST_DEV_H
+#define MKEY_TEST_DEV_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <infiniband/verbs.h>
+
+/* env.c: the settings of a run, and random numbers that can be repeated */
+
+/* MKEY_TEST_QUICK: 0, 1 for a short run, 2 for a very short one */
+unsigned int mkt_quick(void);
+unsigned int mkt_scale(unsigned int normal, unsigned int quick);
+/* the same for a number of rounds: a third of @quick in a very short run */
+unsigned int mkt_rounds(unsigned int normal, unsigned int quick);
+
+struct mkt_rng {
+	uint64_t state;
+};
+
+/*
+ * The seed is MKEY_TEST_SEED, or one that the program draws, mixed with @salt.
+ * So a test draws the same numbers whichever tests ran before it. Prints the
+ * seed.
+ */
+void mkt_rng_init(struct mkt_rng *rng, const char *salt);
+uint64_t mkt_rand(struct mkt_rng *rng);
+/* both ends are included */
+uint64_t mkt_between(struct mkt_rng *rng, uint64_t low, uint64_t high);
+/* 1..@max; every power of two has the same probability */
+uint64_t mkt_rand_size(struct mkt_rng *rng, uint64_t max);
+void mkt_rand_bytes(struct mkt_rng *rng, void *to, size_t length);
+
+void mkt_diag(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/*
+ * Prints a line if none was printed by this function for a minute. Loops call it, so
+ * that a runner can tell a slow test from one that hangs.
+ */
+void mkt_alive(void);
+/*
+ * reads the first line that a command prints; false if it fails or prints none
+ */
+bool mkt_command(char *line, size_t size, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* dev.c: the two devices */
+
+struct mkt_dev {
+	char name[64];
+	char netns[64];
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	union ibv_gid gid;
+	uint8_t gid_index;
+	enum ibv_mtu max_mtu;
+	/*
+	 * ib_mkey extends the device; otherwise the following fields are zero
+	 */
+	bool extended;
+	struct ibmkey_caps caps;
+};
+
+/*
+ * Opens device 0 or 1: rxe0 and rxe1, or MKEY_TEST_DEV0 and MKEY_TEST_DEV1. If
+ * the current network namespace does not show it, opens it from namespace ns0
+ * or ns1, or MKEY_TEST_NETNS0 and MKEY_TEST_NETNS1.
+ */
+int mkt_dev_open(struct mkt_dev *dev, unsigned int which);
+/* the same without a message, for programs that skip if there is no device */
+int mkt_dev_try_open(struct mkt_dev *dev, unsigned int which);
+void mkt_dev_close(struct mkt_dev *dev);
+/* opens another context of the device with libibverbs; NULL if that fails */
+struct ibv_context *mkt_dev_reopen(const struct mkt_dev *dev);
+
+/*
+ * number of objects of one kind ("qp", "mr", ...) of the device, -1 if unknown
+ */
+int mkt_dev_count(const struct mkt_dev *dev, const char *kind);
+/* the value of a counter of the device ("sent_pkts", ...), 0 if it has none */
+unsigned long mkt_dev_counter(const struct mkt_dev *dev, const char *name);
+
+/*
+ * A test may run on two machines, each with one of the devices (preload/two). Whatever
+ * it finds out about a device other than by verbs, it finds out on the machine that has
+ * the device, and shares it. On one machine every device is here.
+ */
+bool mkt_dev_here(const struct mkt_dev *dev);
+/* gives the other machine the bytes that are at @data where @dev is */
+void mkt_share(const struct mkt_dev *dev, void *data, size_t length);
+/*
+ * Runs @run in a thread where @dev is. The calls of the thread are for @dev only, and what
+ * it writes is on that machine only. Returns 0 or errno.
+ */
+int mkt_dev_thread(const struct mkt_dev *dev, pthread_t *tid, void *(*run)(void *), void *arg);
+void mkt_dev_join(const struct mkt_dev *dev, pthread_t tid);
+/* @dev may change memory that is in no ordinary MR; the other machine sees it, too */
+void mkt_watch(const struct mkt_dev *dev, void *addr, size_t length);
+
+#endif /* MKEY_TEST_DEV_H */

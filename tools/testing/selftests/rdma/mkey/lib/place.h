@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What a test finds out about its machine, or changes there. Part of mkey_test.h. */
+#ifndef MKEY_TEST_PLACE_H
+#define MKEY_TEST_PLACE_H
+
+#include "dev.h"
+
+/* place.c: the physical place of device memory */
+
+/*
+ * Prepares the memory of class "p2p" or "pmem". Writes its place to @what: a
+ * PCI function, or N of /dev/pmemN. Returns false if the machine has none.
+ */
+bool mkt_hardware(char *what, size_t size, const char *class);
+
+struct mkt_pool {
+	uint64_t total;		/* bytes; 0 before the pool's first use */
+	uint64_t used;
+	uint64_t high;
+	uint64_t buffers;
+};
+
+/* the first pool of @dev in debugfs whose class begins with @class */
+int mkt_pool(const struct mkt_dev *dev, const char *class,
+	     struct mkt_pool *pool);
+/* maps whole pages of @dm; NULL and errno; munmap() unmaps them */
+void *mkt_dm_map(struct ibv_dm *dm, size_t length);
+/* the physical address of a byte, 0 if unknown; needs root */
+uint64_t mkt_physical(const void *at);
+/*
+ * bytes of device memory that debugfs shows for a process, and its name in at
+ * least 32 bytes; -1 if it has none
+ */
+int64_t mkt_owner_bytes(const struct mkt_dev *dev, pid_t pid, char *comm);
+/* the NUMA node of RAM; -1 for an address that is not RAM */
+int mkt_node_of(uint64_t physical);
+bool mkt_in_bar(uint64_t physical, const char *device);
+bool mkt_in_iomem(uint64_t physical, const char *what);
+
+/* faults.c: allocations that fail, on a kernel with fault injection */
+
+bool mkt_write_file(const char *path, const char *text);
+/* lets allocations that may sleep fail, too, without a line in the log for each */
+bool mkt_faults_may_sleep(bool on);
+
+/* netem.c: a link that loses packets or changes their order; needs root */
+
+struct mkt_netem {
+	const struct mkt_dev *dev;
+	char netdev[32];
+};
+
+/* false if @dev is not in a namespace of its own */
+bool mkt_netem_open(struct mkt_netem *netem, const struct mkt_dev *dev);
+/* "loss 12%" happens to what the device sends; false if there is no netem */
+bool mkt_netem_set(struct mkt_netem *netem, const char *what);
+void mkt_netem_close(struct mkt_netem *netem);
+
+#endif /* MKEY_TEST_PLACE_H */
