@@ -62,7 +62,7 @@ static struct demo prepare(const char *picture, const char *out_dir,
 	struct stat there;
 
 	if (side < MIN_SIDE || longer / side >= MAX_ASPECT)
-		errx(1, "%s: %u x %u is no good shape: %u pixels wide and high at least, and not %u times as long",
+		errx(1, "%s has %u x %u pixels: each side needs at least %u, and one side less than %u times the other",
 		     picture, image.width, image.height, MIN_SIDE, MAX_ASPECT);
 	while (image_bytes(&image) / factor / factor > MAX_MESSAGE - 64)
 		factor++;
@@ -87,12 +87,13 @@ static struct demo prepare(const char *picture, const char *out_dir,
 /* Prints what the demonstration will do, before it begins. */
 static void announce(const struct node *nodes, const struct demo *demo)
 {
-	printf("mkey_demo: %s sends to %s. A key names bytes of other memory, wherever they are.\n"
-	       "  1. A tile of a picture of %u x %u pixels lands in the middle of another picture:\n"
-	       "     one RDMA WRITE, although neither its source nor its place is contiguous.\n"
-	       "  2. A header and 3 pieces of payload, from 4 places to 4 places: one RDMA WRITE.\n"
-	       "  3. Both nodes count in memory of the device, by fetch-and-add.\n"
-	       "Every byte is checked; then a table compares this with copying and with many requests.\n\n",
+	printf("mkey_demo: %s sends to %s. A key describes bytes of other memory.\n"
+	       "  1. One RDMA WRITE copies a tile of a picture of %u x %u pixels to the middle of another\n"
+	       "     picture. The tile is not contiguous in either picture.\n"
+	       "  2. One RDMA WRITE copies a header and 3 pieces of payload from 4 buffers to 4 buffers.\n"
+	       "  3. Both nodes add to a counter in device memory, by fetch-and-add.\n"
+	       "The receiver checks every byte. Then a table compares a key with packing and with many\n"
+	       "requests.\n\n",
 	       nodes[0].where, nodes[1].where, demo->picture.width, demo->picture.height);
 }
 
@@ -101,11 +102,11 @@ static struct results run_node0(struct node *node, const struct demo *demo)
 	struct results results;
 
 	node_open(node);
-	puts("1. a tile of the picture, by a strided key at each end ...");
+	puts("1. a tile of the picture, through a strided key at each end ...");
 	results.tile = tile_send(node, demo);
-	puts("2. a header and three payload pieces, by a key of ranges at each end ...");
+	puts("2. a header and three payload pieces, through a key of ranges at each end ...");
 	results.pieces = pieces_send(node, demo);
-	puts("3. a counter in device memory, both nodes adding to it ...");
+	puts("3. a counter in device memory, to which both nodes add ...");
 	results.counter = counter_add(node);
 	node_meet(node);
 	node_close(node);
@@ -273,7 +274,9 @@ int main(int argc, char **argv)
 	       "%s/1-tile.png (1-source.png, 1-before.png, 1-after.png in full size)\n"
 	       "%s/2-pieces.png\n",
 	       demo.out_dir, demo.out_dir);
-	printf("\nShown, every byte checked: a picture's tile and a message of 4 pieces, in one RDMA WRITE each from %s to %s, and %u fetch-and-adds from both to %llu in device memory.\n",
+	printf("\nOne RDMA WRITE each has moved a tile and a message of 4 pieces from %s to %s.\n"
+	       "%u fetch-and-adds of both nodes have brought a counter in device memory to %llu.\n"
+	       "Every byte was checked.\n",
 	       nodes[0].where, nodes[1].where, results.counter.operations,
 	       (unsigned long long)results.counter.device_memory);
 	return 0;

@@ -29,7 +29,7 @@ static void print_ways(const struct figures *tile, const struct figures *pieces,
 {
 	struct helper table = start_table("figures");
 
-	fputs("times in ms\tbytes\tblocks\tone key\tpacked\tratio\tWR a block\tratio\n",
+	fputs("times in ms\tbytes\tblocks\tone key\tpacked\tratio\tmany WRs\tratio\n",
 	      table.stream);
 	write_row(table.stream, "tile of a picture", tile);
 	write_row(table.stream, "header + 3 pieces", pieces);
@@ -38,14 +38,14 @@ static void print_ways(const struct figures *tile, const struct figures *pieces,
 	table = start_table("text");
 	fprintf(table.stream,
 		"times\tmedians of %u transfers, until the receiver has the data in place\n"
-		"one key\tone RDMA WRITE, from a key to a key\n"
-		"packed\tcopied together, one RDMA WRITE, copied apart\n"
-		"WR a block\t%u and %u RDMA WRITEs, one for each run contiguous at both ends\n"
-		"ratio\tthat time by one key's; above 1, one key is faster\n"
-		"gain\tone key needs neither the two copies of packing nor a WR for each run\n",
+		"one key\tone RDMA WRITE from a key to a key\n"
+		"packed\tthe sender copies the data to one buffer, one WRITE, the receiver copies it out\n"
+		"many WRs\t%u and %u RDMA WRITEs, one for each run of bytes contiguous at both ends\n"
+		"ratio\tthis time divided by that of one key; above 1, one key is faster\n",
 		repetitions, tile->requests, pieces->requests);
 	helper_finish(&table);
-	printf("A key is described once for all transfers: tile %.2f ms, pieces %.2f ms.\n",
+	printf("A key needs no copies at the ends, and one request. The keys of both ends were made once,\n"
+	       "for all transfers: %.2f ms for the tile, %.2f ms for the pieces.\n",
 	       tile->bind_ms, pieces->bind_ms);
 }
 
@@ -64,7 +64,8 @@ static void print_counter(const struct counter_figures *counter)
 	helper_finish(&table);
 
 	table = start_table("text");
-	fputs("ratio\tthe time in ordinary memory by that in device memory\n", table.stream);
+	fputs("ratio\tthe time in ordinary memory divided by that in device memory\n",
+	      table.stream);
 	helper_finish(&table);
 }
 

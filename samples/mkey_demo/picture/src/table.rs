@@ -47,8 +47,8 @@ mod tests {
     #[test]
     fn text_begins_below_text() {
         assert_eq!(
-            arrange("times\tmedians\nWR a block\tone request a run\n", false),
-            "times       medians\nWR a block  one request a run\n"
+            arrange("times\tmedians\nmany WRs\tone request a run\n", false),
+            "times     medians\nmany WRs  one request a run\n"
         );
     }
 
