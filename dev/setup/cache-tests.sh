@@ -91,6 +91,8 @@ not_kept() {
 	builds "$one" 7 MODULES=-alone && nothing_kept || return
 	# A source that changes while it is compiled.
 	in_tree "$one" "$build; late=1; build_module" && nothing_kept || return
+	# A copy that cannot be made.
+	builds "$one" 9 'cp() { return 1; }' && nothing_kept || return
 	touch "$tmp/$one/fail"
 	! in_tree "$one" "$build; build_module" && nothing_kept
 }

@@ -117,9 +117,13 @@ module_keep() {
 	[[ -n $kept ]] || return 0
 	# Names that end in a hash, not those of a kernel whose name begins like this one.
 	rm -rf "$CACHE/modules-$K_ID"-????????????{,.record,.tmp.*}
-	cp -a --reflink=auto "$out" "$kept.tmp.$$"
-	printf '%s\n' "$TOP" >"$kept.tmp.$$/.tree"
-	mv -T "$kept.tmp.$$" "$kept" && record "$kept"
+	# A full disk, or another set-up that keeps its modules, is no reason to fail.
+	if cp -a --reflink=auto "$out" "$kept.tmp.$$" && printf '%s\n' "$TOP" >"$kept.tmp.$$/.tree" &&
+		mv -T "$kept.tmp.$$" "$kept"; then
+		record "$kept"
+	else
+		rm -rf "$kept.tmp.$$"
+	fi
 }
 
 setup_module() {
