@@ -40,9 +40,9 @@ FIXTURE_SETUP(iov)
 	self->memory = mmap(NULL, IOV_PAGES * self->page, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->memory);
-	mkt_watch(&self->s.dev[1], self->memory, IOV_PAGES * self->page);
 	mkt_rng_init(&self->rng, _metadata->name);
 	mkt_rand_bytes(&self->rng, self->memory, IOV_PAGES * self->page);
+	mkt_watch(&self->s.dev[1], self->memory, IOV_PAGES * self->page);
 }
 
 FIXTURE_TEARDOWN(iov)

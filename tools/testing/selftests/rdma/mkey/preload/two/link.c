@@ -28,17 +28,22 @@ struct two_hello {
 	uint32_t side;
 };
 
+#define TWO_SENTENCE 512
+
 struct two_word {
 	uint32_t number;	/* of the call in the test */
 	int32_t error;		/* errno */
 	int64_t result;
 	char name[32];
+	char said[TWO_SENTENCE];	/* ibmkey_last_error() after the call */
 };
 
 static int two_listener = -1;
 static int two_sock = -1;
 static uint32_t *two_tests;		/* of all processes: one runs at a time */
 static uint32_t two_calls;
+static char two_said[TWO_SENTENCE];
+static bool two_said_there;		/* the other machine ran the last call */
 static __thread unsigned int two_depth;
 static __thread bool two_first_thread, two_thread_known;
 
@@ -240,11 +245,22 @@ int64_t two_end(struct two_call *call, int64_t result)
 {
 	struct two_word word = { .result = result, .error = errno };
 
-	if (call->shared)
+	if (call->shared) {
+		if (call->run && TWO_NEXT(ibmkey_last_error))
+			strncpy(word.said, TWO_NEXT(ibmkey_last_error)(), sizeof(word.said) - 1);
 		two_data(call, &word, sizeof(word));
+		memcpy(two_said, word.said, sizeof(two_said));
+		two_said_there = !call->run;
+	}
 	two_depth--;
 	errno = word.error;
 	return word.result;
+}
+
+/* The sentence is that of the machine that ran the call. */
+const char *ibmkey_last_error(void)
+{
+	return two_said_there && two_outside() ? two_said : TWO_NEXT(ibmkey_last_error)();
 }
 
 void two_data(const struct two_call *call, void *data, size_t length)
