@@ -64,12 +64,12 @@ static int flush(struct rxe_mr *mr, u64 iova, unsigned int length, struct rxe_qp
 	return ib_mkey_rxe_flush(mr, iova, length, ib_mkey_rxe_fill_peer(&peer, qp));
 }
 
-static int invalidate(struct rxe_mr *mr, struct rxe_qp *qp, u32 key, bool remote)
+static int invalidate_mr(struct rxe_mr *mr, struct rxe_qp *qp, u32 key, bool remote)
 {
 	return ib_mkey_rxe_invalidate_mr(mr, qp->ibqp.pd, key, remote);
 }
 
-static int reg_fast(struct rxe_mr *mr, struct rxe_qp *qp, u32 key, int access)
+static int reg_fast_mr(struct rxe_mr *mr, struct rxe_qp *qp, u32 key, int access)
 {
 	return ib_mkey_rxe_reg_fast_mr(mr, qp->ibqp.pd, key, access);
 }
@@ -110,8 +110,8 @@ static const struct rxe_mr_ops ib_mkey_rxe_mr_ops = {
 	.atomic_op = atomic_op,
 	.atomic_write = atomic_write,
 	.flush = flush,
-	.invalidate = invalidate,
-	.reg_fast = reg_fast,
+	.invalidate = invalidate_mr,
+	.reg_fast = reg_fast_mr,
 	.bind_mw = bind_mw,
 	.invalidate_mw = invalidate_mw,
 };
