@@ -232,7 +232,7 @@ pub(super) fn check_header(header: &UapiLayout) -> Result {
 }
 
 /// Describes the layout that `reader` reads. Sets `entry` to the number of the entry or block that
-/// is wrong, or to the count of all entries or blocks if none is wrong.
+/// is wrong, or to the count of all entries, blocks or indices if none alone is wrong.
 ///
 /// # Errors
 ///
@@ -249,7 +249,7 @@ pub(crate) fn describe<'k>(
     let mut described = match (header.kind, header.num_dims, header.num_entries) {
         (KIND_LIST, 0, count) => list(key, access, count, reader, entry),
         (KIND_INTERLEAVED, dims, count) => interleaved(key, access, dims, count, reader, entry),
-        (KIND_INDEXED, 0, 1) => indexed(key, access, reader),
+        (KIND_INDEXED, 0, 1) => indexed(key, access, reader, entry),
         _ => Err(EINVAL),
     }?;
     described.any_tag = header.comp_mask & ANY_TAG != 0;
@@ -302,9 +302,15 @@ fn interleaved<'k>(
     description.interleaved(repeat_count)
 }
 
-fn indexed<'k>(key: &'k Key<'_>, access: Access, reader: &mut Reader<'_>) -> Result<Described<'k>> {
+fn indexed<'k>(
+    key: &'k Key<'_>,
+    access: Access,
+    reader: &mut Reader<'_>,
+    entry: &mut u32,
+) -> Result<Described<'k>> {
     let layout: UapiIndexed = reader.one()?;
     let count = layout.num_indices;
+    *entry = count;
     if layout.indices != 0 || layout.comp_mask != 0 {
         return Err(EINVAL);
     }

@@ -163,6 +163,54 @@ TEST_F(refused, entries)
 	REFUSED(EOVERFLOW, 2);
 }
 
+/* an indexed layout has one lkey, so its number is always that of all indices */
+TEST_F(refused, indices)
+{
+	struct ibv_mr *mr = self->s.arena[0].leaf[0].mr;
+	const uint32_t index[] = { 0, 2, 1 };
+	struct ibmkey_indexed indexed = {
+		.addr = (uintptr_t)mr->addr,
+		.unit = 512,
+		.bytes_count = 512,
+		.lkey = mr->lkey,
+		.num_indices = ARRAY_SIZE(index),
+		.indices32 = index,
+	};
+	const struct ibmkey_bind bind = {
+		.kind = IBMKEY_INDEXED,
+		.num_entries = 1,
+		.indexed = &indexed,
+	};
+	struct ib_uverbs_mkey_indexed *pattern = (void *)(self->header + 1), good;
+	uint32_t *copy = (void *)(pattern + 1);
+
+	self->text.length = ibmkey_describe(&bind, self->text.text, ROOM);
+	ASSERT_EQ(sizeof(*self->header) + sizeof(*pattern) + sizeof(index), self->text.length);
+	self->wr = mkt_request_wr(&self->text, self->s.key[0]);
+	good = *pattern;
+	copy[1] = UINT32_MAX;
+	REFUSED(ERANGE, 3);
+	copy[1] = index[1];
+	pattern->lkey ^= 1;
+	REFUSED(ENOENT, 3);
+	*pattern = good;
+	pattern->comp_mask = 1;
+	REFUSED(EINVAL, 3);
+	*pattern = good;
+	pattern->index_bytes = 2;
+	REFUSED(EINVAL, 3);
+	*pattern = good;
+	pattern->num_indices = 5;
+	REFUSED(ENOSPC, 5);
+	pattern->num_indices = IB_MKEY_MAX_ENTRIES + 1;
+	REFUSED(ENOSPC, IB_MKEY_MAX_ENTRIES + 1);
+	*pattern = good;
+	self->header->num_entries = 2;
+	REFUSED(EINVAL, 0);
+	self->header->num_entries = 1;
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_request_status(&self->s.pair.end[0], &self->wr));
+}
+
 /* a request with a field of a later version is not posted */
 TEST_F(refused, comp_mask)
 {
