@@ -3,7 +3,8 @@
 """Checks the man pages.
 
 Each symbol that libibmkey.map exports, and each function of ibmkey_mpi.h, has a page, under
-its own name, that names it and has the prototype of the header. ibmkey-mlx5dv.7 names the
+its own name, that names it and has the prototype of the header. The page of a function of
+libibmkey lists the errno values for which the library has a sentence. ibmkey-mlx5dv.7 names the
 functions of libmlx5.map that do something, and no others. Each command and option of mkeyctl
 is in mkeyctl.8. A page begins and ends as one of rdma-core, and refers to pages that exist.
 
@@ -133,6 +134,59 @@ def check_library(pages):
     check_functions(symbols, source, without_comments(header), pages)
 
 
+def functions_of(paths, pattern):
+    """The text of each function, or impl block, of Rust files. Tests are left out."""
+    texts = {}
+    for path in paths:
+        parts = re.split(pattern, read(path).split("#[cfg(test)]")[0], flags=re.MULTILINE)
+        texts.update((name, text.split("\n}\n")[0]) for name, text in zip(parts[1::2], parts[2::2]))
+    return texts
+
+
+def rust_files(directory, name):
+    """The file of a module and those of its parts, without tests."""
+    part = os.path.join(directory, name)
+    paths = [os.path.join(part, file) for file in sorted(os.listdir(part)) if not file.endswith("_tests.rs")]
+    return [part + ".rs", *paths]
+
+
+def check_errors(pages):
+    """A page lists each errno value for which the library has a sentence. The functions in
+    explain/plain.rs are for calls of several kinds, so they count for EINVAL only.
+    """
+    src = os.path.join(LIB, "src")
+    sentences = functions_of(rust_files(src, "explain"), r"^(?:pub\((?:crate|super)\) )?(?:unsafe )?(?:fn|impl) (\w+)")
+    plain_ones = functions_of([os.path.join(src, "explain/plain.rs")], r"^pub\(crate\) fn (\w+)")
+
+    def values(name, seen):
+        if name in seen or name not in sentences:
+            return set()
+        seen.add(name)
+        if name in plain_ones:
+            return {"EINVAL"}
+        text = sentences[name]
+        others = re.findall(r"(?<![.\w])(?:\w+::)*(\w+)\(", text)
+        return set(re.findall(r"\blibc::(E[A-Z]+)", text)).union(*(values(other, seen) for other in others))
+
+    calls = functions_of(rust_files(src, "ffi"), r"^pub unsafe extern \"C\" fn (\w+)")
+    if not sentences or not calls:
+        finding(src, "no functions found")
+    for name, text in calls.items():
+        wanted = {"EFAULT"} if re.search(r"Errno::EFAULT|\b(?:store|slice)\(", text) else set()
+        for sentence in re.findall(r"\b(?:calls|plain)::(\w+)", text):
+            wanted |= values(sentence, set())
+        if "rebind_or_explain(" in text or "many::explain(" in text:
+            wanted |= values("explain", set())
+        path = pages.get(f"{name}.3")
+        if not path:
+            continue
+        errors = section(body_of(path, pages), "ERRORS")
+        for other in re.findall(r"errors of \\fB(\w+)\\fP\(3\)|Those of \\fB(\w+)\\fP\(3\)", errors):
+            errors += section(body_of(pages[f"{other[0] or other[1]}.3"], pages), "ERRORS")
+        for value in sorted(wanted - set(re.findall(r"\bE[A-Z]{3,}\b", plain(errors)))):
+            finding(path, f"ERRORS does not have {value}, which {name}() can return")
+
+
 def check_mpi(pages):
     source = os.path.join(MPI, "ibmkey_mpi.h")
     header = without_comments(read(source))
@@ -208,6 +262,7 @@ def main():
     for path in pages.values():
         check_page(path, pages)
     check_library(library)
+    check_errors(library)
     check_mpi(mpi)
     check_mlx5dv(mlx5dv)
     check_mkeyctl(mkeyctl)
