@@ -29,7 +29,8 @@ struct sg_table;
  *
  * Return: the memory, or ERR_PTR(): -EINVAL for a length of zero or above 32
  * bits, for an invalid alignment, or for a flag; -ENOMEM beyond a limit or
- * without memory.
+ * without memory; -EOPNOTSUPP if the machine lacks the memory of the class; -EBUSY
+ * if another user has the persistent memory open.
  */
 struct ib_dm *ib_alloc_dm(struct ib_device *device,
 			  const struct ib_dm_alloc_attr *attr);
@@ -194,7 +195,8 @@ struct ib_mkey_indexed {
 
 /**
  * struct ib_mkey_caps - what a device can do
- * @max_dm_size: device memory in bytes, for all users in total
+ * @max_dm_size: bytes of the default class of device memory, for all users in total;
+ *	0 while the machine lacks this memory
  * @flags: bits of enum ib_uverbs_mkey_cap_flags
  * @max_entries: entries or blocks of one key
  * @max_dims: dimensions of an interleaved layout
@@ -221,7 +223,7 @@ struct ib_mkey_caps {
  *
  * ib_dereg_mr() deregisters the key.
  *
- * Return: the key, or ERR_PTR().
+ * Return: the key, or ERR_PTR(): -EINVAL if @max_entries is out of range, -ENOMEM.
  */
 struct ib_mr *ib_alloc_mkey(struct ib_pd *pd, u32 max_entries);
 
@@ -296,9 +298,10 @@ int ib_bind_mkey_indexed(struct ib_mr *mkey,
  *
  * Requests that are posted later on the queue see the new layout, through the new
  * lkey and rkey. Earlier requests see the old layout. A request that binds a bound
- * key waits until all earlier requests of its queue have completed. IB_WR_LOCAL_INV,
- * or a peer's IB_WR_SEND_WITH_INV, with the rkey of the last bind unbinds the key.
- * No access by the key is in progress when that request completes.
+ * key waits until all earlier requests of its queue have completed. IB_WR_LOCAL_INV
+ * with the rkey of the last bind unbinds the key. So does IB_WR_SEND_WITH_INV of a
+ * peer, if the access flags of the bind have a remote one. No access by the key is in
+ * progress when that request completes.
  *
  * Up to IB_MKEY_MAX_STAGED layouts can be staged at a time, each under its own
  * rkey. A layout replaces the one that is staged under the same rkey.
@@ -315,7 +318,7 @@ int ib_bind_mkey_indexed(struct ib_mr *mkey,
  * with work requests.
  *
  * Context: any that may post work requests. Does not sleep. Allocates memory only
- * if the key has no memory left from an earlier description of that length.
+ * if the memory that the key keeps of an earlier description is too short.
  * Return: 0, or a negative errno; then nothing has changed: -EINVAL without
  * ranges and for a range without bytes, -ENOSPC for too many ranges, -EOVERFLOW,
  * -EBUSY if IB_MKEY_MAX_STAGED other layouts are staged, -ENOMEM.
@@ -331,7 +334,8 @@ int ib_map_mkey_list(struct ib_mr *mkey, const struct ib_sge *sg_list,
  * Stages the layout as ib_map_mkey_list() does.
  *
  * Context: any that may post work requests. Does not sleep.
- * Return: 0, or a negative errno as of ib_map_mkey_list().
+ * Return: 0, or a negative errno as of ib_map_mkey_list(). -EINVAL also for a
+ * repetition of zero, and for no dimension or more than IB_MKEY_MAX_DIMS.
  */
 int ib_map_mkey_interleaved(struct ib_mr *mkey,
 			    const struct ib_mkey_interleaved *layout);
@@ -345,8 +349,8 @@ int ib_map_mkey_interleaved(struct ib_mr *mkey,
  * Stages the layout as ib_map_mkey_list() does.
  *
  * Context: any that may post work requests. Does not sleep.
- * Return: 0, or a negative errno as of ib_map_mkey_list(). -EINVAL also if
- * @layout has both sizes of indices, or neither.
+ * Return: 0, or a negative errno as of ib_map_mkey_list(). -EINVAL also for a unit
+ * of zero, and if @layout has both sizes of indices, or neither.
  */
 int ib_map_mkey_indexed(struct ib_mr *mkey,
 			const struct ib_mkey_indexed *layout);
@@ -374,7 +378,8 @@ struct ib_mkey_bind {
  * @binds: keys of one device, each named once, and a description for each
  * @num: number of keys, 1 to IB_MKEY_MAX_BINDS
  * @failed: if the call fails, set to the number of the key that caused the error,
- *	or to @num if no single key did; may be NULL
+ *	or to @num if no single key did; after -ENOMEM any number up to @num; may be
+ *	NULL
  *
  * All descriptions are checked completely, against the bindings before the call.
  * Then all keys are bound. Accesses through the old bindings have ended when this
@@ -419,10 +424,10 @@ struct ib_mkey_pool;
 /**
  * ib_mkey_pool_create() - make a pool of keys
  * @pd: the caller's protection domain, which must outlive the pool
- * @max_entries: entries or blocks that can be bound to each
+ * @max_entries: entries, blocks or indices of each key, as for ib_alloc_mkey()
  * @nr: number of keys, not zero
  *
- * Return: the pool, or ERR_PTR().
+ * Return: the pool, or ERR_PTR() as of ib_alloc_mkey(); -EINVAL also if @nr is zero.
  */
 struct ib_mkey_pool *ib_mkey_pool_create(struct ib_pd *pd, u32 max_entries,
 					 u32 nr);

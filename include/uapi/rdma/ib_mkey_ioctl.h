@@ -41,8 +41,8 @@
 /*
  * Providers number their own methods on the same standard objects from 0. An
  * object can have 8 methods of drivers, fewer if later kernels add standard ones.
- * Of each object, ib_mkey leaves the first one to the provider and two more free.
- * These are the last two of UVERBS_OBJECT_MR and of UVERBS_OBJECT_DM.
+ * Of each object, ib_mkey leaves the first one to the provider and at least two more
+ * free. These are the last two of UVERBS_OBJECT_MR and of UVERBS_OBJECT_DM.
  */
 
 /**
@@ -102,7 +102,7 @@ enum ib_mkey_dm_export_attrs {
 /**
  * enum ib_mkey_dm_view_attrs - attributes of IB_MKEY_METHOD_DM_VIEW
  *
- * Fails with EOPNOTSUPP for memory of a PCI device.
+ * Fails with EOPNOTSUPP for memory of a PCI device or of the driver.
  */
 enum ib_mkey_dm_view_attrs {
 	/** @IB_MKEY_ATTR_DM_VIEW_HANDLE: idr, the UVERBS_OBJECT_DM */
@@ -192,9 +192,10 @@ enum ib_mkey_create_attrs {
  */
 enum ib_uverbs_mkey_create_flags {
 	/**
-	 * @IB_UVERBS_MKEY_CREATE_YIELD: the deregistration of a leaf succeeds and
-	 * unbinds the key. Without this flag it fails with EBUSY while the key is
-	 * bound.
+	 * @IB_UVERBS_MKEY_CREATE_YIELD: the deregistration of a leaf unbinds the key.
+	 * It fails with EBUSY only while a memory window or another key refers to the
+	 * key, or if accesses to the leaf take some seconds. Without this flag it
+	 * fails with EBUSY while the key is bound.
 	 */
 	IB_UVERBS_MKEY_CREATE_YIELD = 1 << 0,
 };
@@ -288,7 +289,8 @@ enum ib_mkey_bind_many_attrs {
 	/**
 	 * @IB_MKEY_ATTR_BIND_MANY_RESP_FAILED: out, u32, optional: if the call
 	 * fails, the number of the key that caused the error, or the number of
-	 * keys if no key did
+	 * keys if no key did. Not written if uverbs refuses an attribute or a
+	 * handle.
 	 */
 	IB_MKEY_ATTR_BIND_MANY_RESP_FAILED,
 	/**
@@ -380,8 +382,9 @@ enum ib_uverbs_mkey_bind_mask {
  * @access: enum ib_uverbs_access_flags
  * @comp_mask: bits of enum ib_uverbs_mkey_bind_mask
  * @rkey: the new lkey and rkey of the key, which may differ from the old ones in
- *	the low 8 bits; zero if @comp_mask lacks IB_UVERBS_MKEY_BIND_RKEY, and
- *	then the lkey and rkey stay
+ *	the low 8 bits; zero if @comp_mask lacks IB_UVERBS_MKEY_BIND_RKEY. Then
+ *	the lkey and rkey stay, unless the deregistration of a leaf has unbound
+ *	the key: in this case the bind increments the low 8 bits.
  * @reserved: zero
  */
 struct ib_uverbs_mkey_bind {
@@ -452,9 +455,10 @@ struct ib_uverbs_mkey_layout {
 /**
  * struct ib_uverbs_mkey_refused - the last work request that could not bind a key
  * @error: errno value, 0 if no request was refused
- * @entry: number of the entry or block that caused the error; the number of all
- *	of them if the layout as a whole caused it; 0 if the request was refused
- *	before its entries were read
+ * @entry: number of the entry or block whose lkey, address or fields that must be
+ *	zero caused the error; the number of all entries, blocks or indices if no
+ *	single one of them did; 0 if the request was refused before the kernel read
+ *	this number
  * @comp_mask: zero; bits stand for fields of later versions that are filled in
  */
 struct ib_uverbs_mkey_refused {
@@ -513,7 +517,8 @@ enum ib_uverbs_mkey_dm_class {
 
 /**
  * struct ib_uverbs_mkey_caps - what a device can do
- * @max_dm_size: device memory in bytes, for all users in total
+ * @max_dm_size: bytes of the default class of device memory, for all users in total;
+ *	0 while the machine lacks this memory
  * @flags: bits of enum ib_uverbs_mkey_cap_flags
  * @max_entries: entries or blocks of one key
  * @max_dims: dimensions of an interleaved layout

@@ -33,7 +33,7 @@ pub struct Args {
     /// Device, as in `rdma link`; all of them if left out
     device: Option<String>,
 
-    /// Directory with the files of another machine that runs; its devices are not checked
+    /// Directory with the files of another machine that runs; its devices are not queried
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
 }

@@ -45,8 +45,9 @@ impl LeafMemory {
     /// `lowest` to before `end`.
     ///
     /// An lkey is a number, which can name another MR in another domain. So the domain of an MR is
-    /// checked here; ib_mkey checks the range. The local DMA lkey has no range and is the same for
-    /// all devices, so the device and the range of host memory are checked here.
+    /// checked here; ib_mkey checks the range. The local DMA lkey has no range, and it would accept
+    /// an address that is mapped for another device. So the device and the range of host memory are
+    /// checked here.
     fn place(&self, pd: &DevicePd, offset: u64, lowest: i128, end: i128) -> Result<(u32, u64)> {
         match self {
             Self::Dm(region) => {
@@ -331,7 +332,7 @@ fn indexed(
 }
 
 impl Mkey<Unbound> {
-    /// Makes a key with room for `max_entries` ranges or blocks.
+    /// Makes a key with room for `max_entries` ranges, blocks or indices.
     ///
     /// # Errors
     ///
@@ -448,8 +449,8 @@ impl<State> Mkey<State> {
         self.region.pd()
     }
 
-    /// Returns the remote key. It stays the same when the key is bound again, except by a work
-    /// request.
+    /// Returns the remote key. An unbind and the methods that stage a layout change its tag. A bind
+    /// by a call keeps it.
     pub(crate) fn rkey(&self) -> u32 {
         self.region.rkey()
     }

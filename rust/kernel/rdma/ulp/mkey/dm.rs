@@ -70,8 +70,10 @@ impl DeviceMemory {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for no bytes or for 2^32 bytes or more, `ENOMEM` also beyond a quota, `EOPNOTSUPP`
-    /// if ib_mkey does not extend the device or the device does not offer the class.
+    /// `EINVAL` for no bytes, for 2^32 bytes or more, and for an alignment above that of the page
+    /// allocator's largest block; `ENOMEM` also beyond a quota; `EOPNOTSUPP` if ib_mkey does not
+    /// extend the device, or if the device or the machine lacks the class; `EBUSY` if another user
+    /// has the persistent memory open.
     pub(crate) fn new(
         device: &HeldDevice,
         len: u64,
@@ -152,7 +154,8 @@ impl DmRegion {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for no bytes, a range outside the memory, or memory of another device; `ENOMEM`.
+    /// `EINVAL` for a range outside the memory, memory of another device or invalid access flags;
+    /// `EOPNOTSUPP` for access flags that the memory does not support; `ENOMEM`.
     pub(crate) fn new(
         pd: &Arc<DevicePd>,
         memory: &Arc<DeviceMemory>,

@@ -74,7 +74,8 @@ enum ibmkey_cap_flags {
 /**
  * struct ibmkey_caps - what a device can do
  * @comp_mask: zero, see above
- * @max_dm_size: device memory in bytes, for all users in total
+ * @max_dm_size: bytes of the default class of device memory, for all users in total; 0
+ *	while the machine lacks this memory
  * @max_entries: entries or blocks of one key
  * @max_dims: dimensions of an interleaved layout
  * @max_depth: levels of keys over keys, the outermost counted

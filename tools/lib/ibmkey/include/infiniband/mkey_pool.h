@@ -18,7 +18,8 @@ struct ibmkey_pool;
 /**
  * ibmkey_pool_create - make a pool of keys
  * @pd: protection domain of the keys, which must outlive the pool
- * @max_entries: largest number of entries or blocks of each key
+ * @max_entries: largest number of entries, blocks or indices of each key, as for
+ *	ibmkey_alloc()
  * @max_keys: largest number of keys, not zero
  *
  * The pool creates the first key now, and another one when a thread takes a key

@@ -104,7 +104,8 @@ size_t ibmkey_describe(const struct ibmkey_bind *bind, void *to, size_t room);
  *	this process into the request; ibmkey_post_bind() refuses NULL.
  * @addr: address of the description, in @mr unless that is NULL
  * @rkey: the lkey and rkey of the key after the request. It may differ from the old ones
- *	in the low 8 bits, as ibv_inc_rkey() changes them. With 0 the lkey and rkey stay.
+ *	in the low 8 bits, as ibv_inc_rkey() changes them. With 0 the request gives the key
+ *	the rkey that @mkey has.
  */
 struct ibmkey_wr {
 	uint64_t comp_mask;
@@ -179,8 +180,9 @@ int ibmkey_wr_bind(struct ibv_qp_ex *qp, const struct ibmkey_wr *wr);
  * The request changes the tag of the lkey and rkey, as ibmkey_unbind() does. This
  * call sets @mkey->lkey and rkey to the new ones, ibv_inc_rkey(@mkey->rkey). A program
  * that posts IBV_WR_LOCAL_INV itself, or learns from a completion with
- * IBV_WC_WITH_INV that a peer has invalidated the key, does the same, or calls
- * ibmkey_query().
+ * IBV_WC_WITH_INV that a peer has invalidated the key, does the same. If the request
+ * fails or is flushed, both fields are wrong, and ibmkey_query() gives those that the
+ * key still has.
  *
  * Return: 0 or an errno value.
  */
@@ -204,10 +206,11 @@ int ibmkey_wr_unbind(struct ibv_qp_ex *qp, struct ibv_mr *mkey);
  * ibmkey_query_refused - query why a work request could not bind a key
  * @mkey: a key
  * @error: the errno value of the last request that was refused, 0 if none was
- * @entry: the index of the entry or block whose lkey (ENOENT, or ELOOP for the key itself)
- *	or comp_mask was the reason. The number of all entries or blocks if the kernel
- *	refused the layout as a whole, for example with ERANGE or EACCES. 0 if the
- *	kernel refused the request before it read the entries.
+ * @entry: the index of the entry or block whose lkey or comp_mask was the reason: ENOENT,
+ *	EOPNOTSUPP, ERANGE for an MR without bytes, ELOOP for a key, EINVAL. The number of all
+ *	entries, blocks or indices if no single one was the reason, for example with
+ *	EACCES, ENOSPC or ERANGE. 0 if the kernel refused the request before it read that
+ *	number.
  *
  * A call such as ibmkey_bind_list() with the same layout fails for the same reason, and
  * ibmkey_last_error() then names the entry.
