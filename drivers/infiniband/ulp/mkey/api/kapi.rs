@@ -10,6 +10,7 @@ use crate::{
     device::MkeyDevice,
     dm::{Buffer, ClassRequest},
     kernel_ext::{
+        error::eopnotsupp,
         export_c::{export_c, pointers, Bytes, BytesMut, Given, Out},
         memory::SgTableOut,
         rdma::{
@@ -82,7 +83,7 @@ pub(super) fn with_key<T>(mr: HeldMr<'_>, call: impl FnOnce(&Key<'_>) -> Result<
 
 /// Runs `call` with the key whose MR is `mr`, in any context. `call` must not sleep.
 fn with_any_key<T>(mr: HeldMr<'_>, call: impl FnOnce(&Key<'_>) -> Result<T>) -> Result<T> {
-    let core = Core::running(mr.mr().device())?;
+    let core = Core::running(mr.mr().device()).map_err(|_| eopnotsupp())?;
     call(&Key::of(&core, mr.mr(), mr.pd())?)
 }
 

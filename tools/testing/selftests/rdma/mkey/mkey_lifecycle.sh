@@ -84,6 +84,11 @@ add_and_delete() {
 	keys_work
 }
 
+# A function of the kernel API returns -EOPNOTSUPP for a device that is not extended.
+kernel_calls_fail() {
+	[[ ! -e $bare ]] || { insmod "$bare" device="${dev[0]}" && rmmod mkey_bare; }
+}
+
 # ib_mkey holds no reference for a device whose self-test failed.
 references() { cat /sys/module/ib_mkey/refcnt; }
 self_test_fails() { # PARAMETER...
@@ -92,6 +97,7 @@ self_test_fails() { # PARAMETER...
 	before=$(references)
 	insmod "$break" "$@" && link_add 0 || rc=$?
 	! grep "^${dev[0]} " /sys/kernel/debug/ib_mkey/pools || rc=1
+	kernel_calls_fail || rc=1
 	rmmod mkey_break || rc=$?
 	[[ $(references) == "$before" ]] || { echo "$(references) references, not $before"; rc=1; }
 	link_delete 0 && link_add 0 && keys_work && return "$rc"
@@ -265,6 +271,7 @@ log_is_clean() {
 }
 
 break=${MKEY_BREAK:-${MODULE_DIR-}/tools/testing/selftests/rdma/mkey/test_modules/mkey_break.ko}
+bare=${break%/*}/mkey_bare.ko
 older=${MKEY_OLDER:-${break%/*}/mkey_older.ko}
 older_gaps=${older%.ko}_gaps.ko
 more=2
