@@ -47,7 +47,7 @@ check_signature() { # RELEASE
 		grep -qE '\[(integrity|confidentiality)\]' "$sys/kernel/security/lockdown" 2>/dev/null || return 0
 	file=$(module_file "$1") || return 0
 	! module_bytes "$file" | tail -c 28 | grep -qa '~Module signature appended~' || return 0
-	warn "this kernel loads signed modules only, and $file has no signature: sign it as Operations, Signed modules, says, or disable secure boot"
+	warn "this kernel loads signed modules only, and $file has no signature: sign it as Installation, Signed modules, says, or disable secure boot"
 }
 
 hex() { od -An -v -tx1 | tr -d ' \n'; }

@@ -110,7 +110,7 @@ check "the kernel loads signed modules only: a warning" signature
 # The commands of the page, with the sign-file of the kernel.
 # shellcheck disable=SC2016 # for sed
 signs() {
-	local page=$top/Documentation/infiniband/mkey/operations.rst build dir=$top/out/sign-test
+	local page=$top/Documentation/infiniband/mkey/installation.rst build dir=$top/out/sign-test
 	build=$(bash -c 'source "$1/dev/setup/config.sh"; select_kernel; printf %s "$(kernel_dir)/build"' - "$top")
 	rm -rf "$dir" && mkdir -p "$dir" && echo code | xz --check=crc32 >"$dir/ib_mkey.ko.xz" || return
 	sed -n '/^\*\*Signed modules/,/^``make install``/s/^\t//p' "$page" | grep -vE '^(mokutil --import|cd /lib/modules/)' |

@@ -10,7 +10,7 @@ is in mkeyctl.8. A page begins and ends as one of rdma-core, and refers to pages
 
 The pages of Documentation/infiniband/mkey name the same: library.rst each symbol of libibmkey.map
 and of the preload library, uapi.rst each method, and porting.rst each function of mlx5dv.h.
-operations.rst names each unit of systemd that is installed.
+installation.rst names each unit of systemd that is installed.
 """
 
 import os
@@ -253,7 +253,7 @@ def check_documentation():
         *symbols(os.path.join(MLX5DV, "include/infiniband/mlx5dv.h"), r"\b(mlx5dv_\w+)\("),
     )
     units = os.path.join(TOP, "dev/install")
-    check_named("operations.rst", units, [name.removesuffix(".service") for name in os.listdir(units) if name.endswith(".service")])
+    check_named("installation.rst", units, [name.removesuffix(".service") for name in os.listdir(units) if name.endswith(".service")])
 
 
 def main():
