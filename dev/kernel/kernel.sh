@@ -5,8 +5,7 @@
 #   image, release       what boots, unpacked if possible, and what it calls itself
 #   lib/modules/         its modules, with the indexes modprobe needs
 #   build/               where modules for it are built: the KDIR
-# made from one source tree that stays clean, or from a copy of it with the patches
-# of K_PATCHES. Part of setup/config.sh.
+# made from one source tree that stays clean. Part of setup/config.sh.
 #
 # They are built in place, so that an interrupted build continues where it was;
 # only a record next to the directory says that it is complete.
@@ -37,21 +36,6 @@ make_source() {
 finish_source() {
 	wait_for_prefetch
 	is_complete "$1" "${SOURCE_FILES[@]}" || make_source "$1"
-}
-
-patched_source_dir() { printf '%s-rxe-%s' "$(source_dir)" "$(patches_key)"; }
-
-# A file that no patch changes is a link to that of the source.
-make_patched_source() {
-	local dir=$1 tmp=$1.tmp patch
-	rm -rf "$tmp" "$dir"
-	cp -al "$(source_dir)" "$tmp"
-	for patch in "${K_PATCHES[@]}"; do
-		# The cover letter has nothing to apply.
-		! grep -q '^diff --git' "$patch" || inroot git -C "$tmp" apply "$patch"
-	done
-	mv "$tmp" "$dir"
-	record "$dir" "${SOURCE_FILES[@]}"
 }
 
 # --- ways to get a kernel ------------------------------------------------------
@@ -202,10 +186,6 @@ setup_source() {
 		setup_lists
 		step source "Kernel source: Linux $K_VERSION, downloaded from Debian and unpacked" "30-60 s" finish_source "$src"
 	fi
-	((${#K_PATCHES[@]})) || return 0
-	src=$(patched_source_dir)
-	is_complete "$src" "${SOURCE_FILES[@]}" ||
-		step patched-source "Kernel source: Linux $K_VERSION with patches/rxe" "10 s" make_patched_source "$src"
 }
 
 setup_kernel() {
@@ -222,7 +202,6 @@ setup_kernel() {
 		damaged=1
 	fi
 	src=${KSRC:-$(source_dir)}
-	((${#K_PATCHES[@]} == 0)) || src=$(patched_source_dir)
 	setup_source
 	[[ $K_FLAVOUR != stock ]] || setup_lists
 	# Other set-ups of other kernels can run meanwhile.

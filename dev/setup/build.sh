@@ -121,6 +121,7 @@ setup_module_and_user() {
 	fi
 	setup_rdma_core
 	module=$(module_key "$MODULES") user=$(user_sources)
+	rxe_source
 	module_make_args
 	step "build-$K_ID" "Module ib_mkey for $K_ID; libraries, tools, samples and selftests" "1-2 min" build_all
 	module_is_done "$module"
@@ -143,6 +144,7 @@ setup_demo() {
 	else
 		local module
 		module=$(module_key "$MODULES")
+		rxe_source
 		module_make_args
 		step "build-$K_ID" "Module ib_mkey for $K_ID; library, demonstration and samples" "1-2 min" build_all
 		module_is_done "$module"

@@ -56,12 +56,11 @@ kernel_version() {
 	fi
 }
 
-# Sets K_SERIES, K_FLAVOUR (stock, custom, debug or kdir), K_VERSION, K_ID, the name
-# of the kernel in messages and under out/, and K_PATCHES, the patches that it has. K_EXACT is
-# the version that KERNEL= names.
+# Sets K_SERIES, K_FLAVOUR (stock, custom, debug or kdir), K_VERSION, and K_ID, the name
+# of the kernel in messages and under out/. K_EXACT is the version that KERNEL= names.
 select_kernel() {
 	local KERNEL=${KERNEL:-stock}
-	K_PATCHES=() K_EXACT=
+	K_EXACT=
 	if [[ $KERNEL =~ ^(7\.[23])\.[0-9]+$ ]]; then
 		K_EXACT=$KERNEL KERNEL=${BASH_REMATCH[1]}
 	fi
@@ -76,10 +75,6 @@ select_kernel() {
 	1) K_FLAVOUR=debug ;;
 	0) ;;
 	*) die "DEBUG=$DEBUG is not 0 or 1" ;;
-	esac
-	case ${PATCHES:-1} in
-	0 | 1) ;;
-	*) die "PATCHES=$PATCHES is not 0 or 1" ;;
 	esac
 	if [[ -n ${KDIR-} ]]; then
 		[[ -z ${KSRC-} ]] || die "KDIR= (a kernel already built) and KSRC= (one to build) exclude each other"
@@ -97,20 +92,7 @@ select_kernel() {
 	else
 		K_VERSION=${K_EXACT:-$(kernel_version "$K_SERIES")}
 		K_ID=$K_FLAVOUR-$K_VERSION
-		# They are for 7.2. A user's own source stays as it is.
-		if [[ $K_FLAVOUR == custom && $K_SERIES == 7.2 ]]; then
-			if [[ ${PATCHES:-1} == 1 ]]; then
-				K_PATCHES=("$TOP"/patches/rxe/*.patch)
-			else
-				K_ID+=-unpatched
-			fi
-		fi
 	fi
-}
-
-# What the patches change: the same for another text of their messages.
-patches_key() {
-	sed -n '/^diff --git/,/^-- $/ { /^index /d; p; }' "${K_PATCHES[@]}" | hash_of
 }
 
 ksrc_version() {
@@ -169,7 +151,6 @@ kernel_key() {
 		[[ $K_FLAVOUR != stock ]] || recipe unpack_stock
 		[[ $K_FLAVOUR == stock ]] || cat "$TOP/dev/kernel/kernel.config" "$TOP/dev/kernel/ulp.config"
 		[[ $K_FLAVOUR != debug ]] || cat "$TOP/dev/kernel/debug.config"
-		((${#K_PATCHES[@]} == 0)) || patches_key
 	} 2>/dev/null | hash_of
 }
 

@@ -7,7 +7,7 @@
 declare -A HOST_NEEDS=(
 	[make]=make [qemu-system-x86_64]=qemu-system-x86 [mmdebstrap]=mmdebstrap
 	[xz]=xz-utils [flock]=util-linux [setpriv]=util-linux [unshare]=util-linux
-	[mount]=mount [awk]=mawk [apt-get]=apt
+	[mount]=mount [awk]=mawk [apt-get]=apt [patch]=patch
 )
 
 install_packages() {

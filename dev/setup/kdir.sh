@@ -41,6 +41,7 @@ make_modules() {
 	[[ $K_FLAVOUR != kdir ]] || choose_make
 	if [[ ${HERE-0} == 1 ]]; then
 		mkdir -p "$TOP/out/$K_ID/modules"
+		rxe_source
 		"${MAKE[@]}" -j"$(nproc)" modules
 	else
 		set_up module

@@ -38,16 +38,21 @@ module_make_args() {
 	[[ $K_FLAVOUR == kdir ]] || MODULE_MAKE+=(BINDGEN="$TOP/dev/setup/bindgen-cached $(bindgen_dir) $TOP")
 }
 
-# Lets modprobe find the module in the directory of the build.
+# Lets modprobe find ib_mkey and rxe's modules in the directory of the build. rxe asks for a
+# provider before it makes a device.
 module_config() {
-	local out=$TOP/out/$K_ID/modules deps
-	local ko=$out/drivers/infiniband/ulp/mkey/ib_mkey.ko
-	deps=$(inroot modinfo -F depends "$ko" | tr , ' ')
-	cat >"$out/modprobe.conf" <<-EOF
-		install ib_mkey ${deps:+modprobe -a $deps && }insmod $ko \$CMDLINE_OPTS
-		softdep ib_uverbs pre: ib_mkey
-	EOF
+	local out=$TOP/out/$K_ID/modules ko deps
+	for ko in "$out"/drivers/infiniband/{sw/rxe,ulp/mkey}/*.ko; do
+		[[ -e $ko ]] || continue
+		deps=$(inroot modinfo -F depends "$ko" | tr , ' ')
+		printf 'install %s %sinsmod %s $CMDLINE_OPTS\n' "$(basename "$ko" .ko)" "${deps:+modprobe -a $deps && }" "$ko"
+	done >"$out/modprobe.conf.tmp"
+	echo 'alias rxe-provider ib_mkey' >>"$out/modprobe.conf.tmp"
+	mv "$out/modprobe.conf.tmp" "$out/modprobe.conf"
 }
+
+# rxe's source, which is built with the module.
+rxe_source() { "$TOP/scripts/rxe-source" "$(kernel_source)" "$TOP/out/$K_ID/modules" || exit; }
 
 build_module() {
 	local out=$TOP/out/$K_ID/modules kept
@@ -66,7 +71,7 @@ build_module() {
 # then has another stamp. All of them will do, too.
 MODULES=
 module_stamp() { printf '%s/out/%s/.module' "$TOP" "$K_ID"; }
-MODULE_DIRS=(Kbuild scripts drivers include rust/bindings rust/helpers rust/kernel rust/layout/src)
+MODULE_DIRS=(Kbuild scripts patches/rxe drivers include rust/bindings rust/helpers rust/kernel rust/layout/src)
 MODULE_USERS=(samples/kernel tools/testing/selftests/rdma/mkey/test_modules)
 module_key() { # MODULES
 	local dirs=("${MODULE_DIRS[@]}")
@@ -130,6 +135,7 @@ setup_module() {
 	local key
 	! module_is_built || return 0
 	key=$(module_key "$MODULES")
+	rxe_source
 	module_make_args
 	step "module-$K_ID" "Module ib_mkey for $K_ID" "1 min" build_module
 	module_is_done "$key"
