@@ -27,9 +27,12 @@ check_provider() {
 		warn "libibverbs does not list devices of rxe, because $lib/libibverbs has no provider library librxe: install the package ibverbs-providers"
 }
 
-# The file of the module, and its contents as the kernel reads them. A test has a machine in
+# The modules that are installed, in the order in which they are removed. A kernel that has the
+# series of patches/rxe in its tree keeps its own rxe.
+MODULES_HERE=(rdma_rxe ib_mkey rxe_provider)
+# The file of a module, and its contents as the kernel reads them. A test has a machine in
 # the directory IB_MKEY_ROOT.
-module_file() { compgen -G "${IB_MKEY_ROOT-}/lib/modules/$1/updates/ib_mkey.ko*"; }
+module_file() { compgen -G "${IB_MKEY_ROOT-}/lib/modules/$1/updates/$2.ko*"; } # RELEASE MODULE
 module_bytes() {
 	case $1 in
 	*.xz) xz -dc "$1" ;;
@@ -45,21 +48,29 @@ check_signature() { # RELEASE
 	[[ -z $MODROOT && $1 == "$(uname -r)" ]] || return 0
 	[[ $(cat "$sys/module/module/parameters/sig_enforce" 2>/dev/null) == Y ]] ||
 		grep -qE '\[(integrity|confidentiality)\]' "$sys/kernel/security/lockdown" 2>/dev/null || return 0
-	file=$(module_file "$1") || return 0
+	file=$(module_file "$1" ib_mkey) || return 0
 	! module_bytes "$file" | tail -c 28 | grep -qa '~Module signature appended~' || return 0
 	warn "this kernel loads signed modules only, and $file has no signature: sign it as Installation, Signed modules, says, or disable secure boot"
 }
 
 hex() { od -An -v -tx1 | tr -d ' \n'; }
-# modprobe does nothing while an earlier version is loaded.
-check_loaded() { # RELEASE
-	local sys=${IB_MKEY_ROOT-}/sys file id bytes
-	[[ -z $MODROOT && $1 == "$(uname -r)" ]] || return 0
+# is_other RELEASE MODULE: another build of the module is loaded.
+is_other() {
+	local file id bytes
 	# A note with a header of 16 bytes.
-	id=$({ tail -c +17 "$sys/module/ib_mkey/notes/.note.gnu.build-id" 2>/dev/null || true; } | hex)
-	[[ -n $id ]] && file=$(module_file "$1") || return 0
+	id=$({ tail -c +17 "${IB_MKEY_ROOT-}/sys/module/$2/notes/.note.gnu.build-id" 2>/dev/null || true; } | hex)
+	[[ -n $id ]] && file=$(module_file "$1" "$2") || return 1
 	# Without the program that unpacks it, there is nothing to compare.
 	bytes=$({ module_bytes "$file" 2>/dev/null || true; } | hex)
-	[[ -n $bytes && $bytes != *"$id"* ]] || return 0
-	warn "another build of ib_mkey is loaded, and stays until it is removed: delete the links (rdma link delete), then rmmod ib_mkey && modprobe ib_mkey"
+	[[ -n $bytes && $bytes != *"$id"* ]]
+}
+# modprobe does nothing while the kernel's own rdma_rxe, or an earlier version, is loaded.
+check_loaded() { # RELEASE
+	local m others=()
+	[[ -z $MODROOT && $1 == "$(uname -r)" ]] || return 0
+	for m in "${MODULES_HERE[@]}"; do
+		! is_other "$1" "$m" || others+=("$m")
+	done
+	((${#others[@]} == 0)) ||
+		warn "another build of ${others[*]} is loaded, and stays until it is removed: delete the links (rdma link delete), then rmmod ${others[*]}; rdma link add loads the new one"
 }

@@ -78,29 +78,15 @@ check_kernel() {
 	config=$(kernel_build)/include/config/auto.conf
 	if [[ -f $config ]] && ! grep -q '^CONFIG_RDMA_RXE=m' "$config"; then
 		! grep -q '^CONFIG_RDMA_RXE=y' "$config" ||
-			die "Linux $release has rdma_rxe built in, and ib_mkey extends it as a module only: configure the kernel with CONFIG_RDMA_RXE=m"
+			die "Linux $release has rdma_rxe built in, and ib_mkey comes with an rdma_rxe of its own: configure the kernel with CONFIG_RDMA_RXE=m"
 		die "Linux $release has no rdma_rxe: configure the kernel with CONFIG_RDMA_RXE=m"
 	fi
-	[[ ! -f $config ]] || check_options "$release" "$config"
 	[[ -z $MODROOT ]] || return 0
 	modules=/lib/modules/$release
 	[[ -f $modules/modules.dep ]] ||
 		die "Linux $release is not installed here (no $modules/modules.dep): install linux-image-$release, or name another place with INSTALL_MOD_PATH=dir"
-	grep -q '/rdma_rxe\.ko' "$modules/modules.dep" ||
-		die "Linux $release has no module rdma_rxe in $modules: install the package with all its modules (linux-modules-$release)"
-}
-
-# The options that Kconfig asks for, which a module out of the tree does not read.
-check_options() { # RELEASE FILE
-	local release=$1 config=$2
-	grep -q '^CONFIG_KPROBES=y' "$config" ||
-		die "Linux $release has no kprobes, by which ib_mkey finds functions of rdma_rxe: configure the kernel with CONFIG_KPROBES=y"
-	# With patches/rxe, rdma_rxe exports this, and ib_mkey redirects nothing.
-	! grep -qw rxe_mr_set_ops "$(kernel_build)/Module.symvers" || return 0
-	grep -q '^CONFIG_DYNAMIC_FTRACE_WITH_JMP=y' "$config" ||
-		die "Linux $release cannot redirect functions of rdma_rxe: configure the kernel with CONFIG_DYNAMIC_FTRACE_WITH_JMP=y"
-	! grep -q '^CONFIG_LTO=y' "$config" ||
-		die "Linux $release was built with CONFIG_LTO=y, which inlines functions of rdma_rxe that ib_mkey redirects: configure the kernel without it"
+	grep -q '/ib_core\.ko' "$modules/modules.dep" ||
+		die "Linux $release has no module ib_core in $modules: install the package with all its modules (linux-modules-$release)"
 }
 
 # Files of a package and files of make install would be in each other's way.
@@ -111,14 +97,6 @@ check_packages() {
 		[[ $(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null) != installed ]] ||
 			die "Debian's package $p is installed: remove it first (apt-get purge $p), or keep to the packages (make deb)"
 	done
-}
-
-# A modprobe.d file of the same name with other lines is the administrator's.
-check_conf() {
-	local conf=$MODROOT/etc/modprobe.d/ib_mkey.conf
-	[[ -f $conf && ! -L $conf ]] || return 0
-	! grep -qvxF -f "$TOP/dev/install/ib_mkey.conf" "$conf" ||
-		die "$conf has lines that make install did not write: move them to another file in that directory, such as local.conf"
 }
 
 # writable DIR: whether this user could make files there.

@@ -81,14 +81,23 @@ linker() {
 }
 check "the linker does not search the prefix: a warning with the command" linker
 loaded() {
-	local notes=$tmp/machine/sys/module/ib_mkey/notes
-	printf 'some code, and the id 0123456789abcdefghij, and more' | file_of
-	after "" check_loaded "$release" || return
-	mkdir -p "$notes"
-	printf '%s' 'header, 16 bytes0123456789abcdefghij' >"$notes/.note.gnu.build-id"
-	after "" check_loaded "$release" || return
-	printf '%s' 'header, 16 bytes0123456789ABCDEFGHIJ' >"$notes/.note.gnu.build-id"
-	after "another build of ib_mkey is loaded, and stays until it is removed" check_loaded "$release" || return
+	local m notes
+	for m in ib_mkey rdma_rxe; do
+		module=$tmp/machine/lib/modules/$release/updates/$m.ko.xz notes=$tmp/machine/sys/module/$m/notes
+		printf 'some code, and the id 0123456789abcdefghij, and more' | file_of
+		after "" check_loaded "$release" || return
+		mkdir -p "$notes"
+		printf '%s' 'header, 16 bytes0123456789abcdefghij' >"$notes/.note.gnu.build-id"
+		after "" check_loaded "$release" || return
+		printf '%s' 'header, 16 bytes0123456789ABCDEFGHIJ' >"$notes/.note.gnu.build-id"
+		after "another build of $m is loaded, and stays until it is removed: delete the links (rdma link delete), then rmmod $m; rdma" \
+			check_loaded "$release" || return
+		mv "$notes" "$notes.$m"
+	done
+	for m in ib_mkey rdma_rxe; do mv "$tmp/machine/sys/module/$m/notes"{."$m",}; done
+	after "then rmmod rdma_rxe ib_mkey; rdma link add loads the new one" check_loaded "$release" || return
+	rm -r "$notes"
+	module=$tmp/machine/lib/modules/$release/updates/ib_mkey.ko.xz
 	echo "no archive" >"$module"
 	after "" check_loaded "$release"
 }

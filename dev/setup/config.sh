@@ -104,7 +104,7 @@ check_ksrc() {
 	[[ -d $1 ]] || die "KSRC=$1 is not a directory"
 	[[ -f $1/Kbuild && -f $1/Makefile && -d $1/rust/kernel && -n $(ksrc_version "$1") ]] ||
 		die "KSRC=$1 is not a Linux source tree with rust/kernel in it"
-	[[ -f $1/drivers/infiniband/sw/rxe/rxe_verbs.h ]] ||
+	[[ -f $1/drivers/infiniband/sw/rxe/rxe.c ]] ||
 		die "KSRC=$1 has no drivers/infiniband/sw/rxe: not a complete Linux source tree"
 	[[ ! -e $1/.config && ! -e $1/include/config && ! -e $1/arch/x86/include/generated ]] ||
 		die "KSRC=$1 has been built in; a build elsewhere needs it clean: run 'make mrproper' there, or use KDIR="
@@ -131,8 +131,8 @@ check_kdir() {
 		[[ -f $1/rust/$f ]] ||
 			die "KDIR=$1 has no Rust metadata (rust/$f): distributions' header packages leave it out; use the directory the kernel was built in, or run 'make prepare' there"
 	done
-	[[ -f $src/drivers/infiniband/sw/rxe/rxe_verbs.h ]] ||
-		die "KDIR=$1 lacks drivers/infiniband/sw/rxe/rxe_verbs.h: ib_mkey needs the full kernel source, not the headers alone"
+	[[ -f $src/drivers/infiniband/sw/rxe/rxe.c ]] ||
+		die "KDIR=$1 lacks drivers/infiniband/sw/rxe/rxe.c: rdma_rxe is built with ib_mkey, from the full kernel source, not the headers alone"
 	[[ -s $1/Module.symvers ]] ||
 		die "KDIR=$1 has no Module.symvers: build the kernel's modules there first"
 }
