@@ -38,16 +38,19 @@ module_make_args() {
 	[[ $K_FLAVOUR == kdir ]] || MODULE_MAKE+=(BINDGEN="$TOP/dev/setup/bindgen-cached $(bindgen_dir) $TOP")
 }
 
-# Lets modprobe find ib_mkey and rxe's modules in the directory of the build. rxe asks for a
-# provider before it makes a device.
+# Lets modprobe find ib_mkey and rxe's modules in the directory of the build, as depmod does for
+# installed modules: with their dependencies, and with the alias by which rdma_rxe loads ib_mkey.
 module_config() {
-	local out=$TOP/out/$K_ID/modules ko deps
+	local out=$TOP/out/$K_ID/modules ko name field
 	for ko in "$out"/drivers/infiniband/{sw/rxe,ulp/mkey}/*.ko; do
 		[[ -e $ko ]] || continue
-		deps=$(inroot modinfo -F depends "$ko" | tr , ' ')
-		printf 'install %s %sinsmod %s $CMDLINE_OPTS\n' "$(basename "$ko" .ko)" "${deps:+modprobe -a $deps && }" "$ko"
+		name=$(basename "$ko" .ko)
+		field=$(inroot modinfo -F depends "$ko" | tr , ' ')
+		echo "install $name ${field:+modprobe -a $field && }insmod $ko \$CMDLINE_OPTS"
+		field=$(inroot modinfo -F softdep "$ko")
+		[[ -z $field ]] || echo "softdep $name $field"
+		for field in $(inroot modinfo -F alias "$ko"); do echo "alias $field $name"; done
 	done >"$out/modprobe.conf.tmp"
-	echo 'alias rxe-provider ib_mkey' >>"$out/modprobe.conf.tmp"
 	mv "$out/modprobe.conf.tmp" "$out/modprobe.conf"
 }
 
