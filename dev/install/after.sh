@@ -44,13 +44,16 @@ module_bytes() {
 
 # A kernel that is locked down refuses modules without a signature, too.
 check_signature() { # RELEASE
-	local sys=${IB_MKEY_ROOT-}/sys file
+	local sys=${IB_MKEY_ROOT-}/sys m file
 	[[ -z $MODROOT && $1 == "$(uname -r)" ]] || return 0
 	[[ $(cat "$sys/module/module/parameters/sig_enforce" 2>/dev/null) == Y ]] ||
 		grep -qE '\[(integrity|confidentiality)\]' "$sys/kernel/security/lockdown" 2>/dev/null || return 0
-	file=$(module_file "$1" ib_mkey) || return 0
-	! module_bytes "$file" | tail -c 28 | grep -qa '~Module signature appended~' || return 0
-	warn "this kernel loads signed modules only, and $file has no signature: sign it as Installation, Signed modules, says, or disable secure boot"
+	for m in "${MODULES_HERE[@]}"; do
+		file=$(module_file "$1" "$m") || continue
+		! module_bytes "$file" | tail -c 28 | grep -qa '~Module signature appended~' || continue
+		warn "this kernel loads signed modules only, and $file has no signature: sign the modules as Installation, Signed modules, says, or disable secure boot"
+		return
+	done
 }
 
 hex() { od -An -v -tx1 | tr -d ' \n'; }

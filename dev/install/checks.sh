@@ -78,7 +78,7 @@ check_kernel() {
 	config=$(kernel_build)/include/config/auto.conf
 	if [[ -f $config ]] && ! grep -q '^CONFIG_RDMA_RXE=m' "$config"; then
 		! grep -q '^CONFIG_RDMA_RXE=y' "$config" ||
-			die "Linux $release has rdma_rxe built in, and ib_mkey comes with an rdma_rxe of its own: configure the kernel with CONFIG_RDMA_RXE=m"
+			die "Linux $release has rdma_rxe built in, and ib_mkey replaces it by another rdma_rxe, a module: configure the kernel with CONFIG_RDMA_RXE=m"
 		die "Linux $release has no rdma_rxe: configure the kernel with CONFIG_RDMA_RXE=m"
 	fi
 	[[ -z $MODROOT ]] || return 0

@@ -96,7 +96,7 @@ loaded() {
 	done
 	for m in ib_mkey rdma_rxe; do mv "$tmp/machine/sys/module/$m/notes"{."$m",}; done
 	after "then rmmod rdma_rxe ib_mkey; rdma link add loads the new one" check_loaded "$release" || return
-	rm -r "$notes"
+	rm -r "$notes" "$module"
 	module=$tmp/machine/lib/modules/$release/updates/ib_mkey.ko.xz
 	echo "no archive" >"$module"
 	after "" check_loaded "$release"
@@ -113,20 +113,24 @@ signature() {
 	echo Y >"$enforce" && rm "$lockdown"
 	after "loads signed modules only, and $module has no signature" check_signature "$release" || return
 	printf 'code and a signature~Module signature appended~\n' | file_of
-	after "" check_signature "$release"
+	after "" check_signature "$release" || return
+	cp "$module" "${module/ib_mkey/rdma_rxe}" && after "" check_signature "$release" || return
+	echo code | xz -c >"${module/ib_mkey/rdma_rxe}"
+	after "and ${module/ib_mkey/rdma_rxe} has no signature" check_signature "$release" && rm "${module/ib_mkey/rdma_rxe}"
 }
 check "the kernel loads signed modules only: a warning" signature
 # The commands of the page, with the sign-file of the kernel.
 # shellcheck disable=SC2016 # for sed
 signs() {
-	local page=$top/Documentation/infiniband/mkey/installation.rst build dir=$top/out/sign-test
+	local page=$top/Documentation/infiniband/mkey/installation.rst build dir=$top/out/sign-test m
 	build=$(bash -c 'source "$1/dev/setup/config.sh"; select_kernel; printf %s "$(kernel_dir)/build"' - "$top")
-	rm -rf "$dir" && mkdir -p "$dir" && echo code | xz --check=crc32 >"$dir/ib_mkey.ko.xz" || return
+	rm -rf "$dir" && mkdir -p "$dir" || return
+	for m in ib_mkey rdma_rxe rxe_provider; do echo code | xz --check=crc32 >"$dir/$m.ko.xz"; done
 	sed -n '/^\*\*Signed modules/,/^``make install``/s/^\t//p' "$page" | grep -vE '^(mokutil --import|cd /lib/modules/)' |
 		sed "s,/root/,$dir/,g; s,/lib/modules/\$(uname -r)/build/,$build/," >"$dir/commands"
-	[[ $(wc -l <"$dir/commands") == 4 ]] || { echo "# the page has other commands"; return 1; }
+	[[ $(wc -l <"$dir/commands") == 6 ]] || { echo "# the page has other commands"; return 1; }
 	"$top/dev/setup/inroot" sh -ec "cd '$dir' && . ./commands" >"$tmp/err" 2>&1 || return
-	[[ $(xz -l "$dir/ib_mkey.ko.xz") == *CRC32* ]] && cp "$dir/ib_mkey.ko.xz" "$module" || return
+	[[ $(xz -l "$dir/ib_mkey.ko.xz") == *CRC32* ]] && cp "$dir"/*.ko.xz "${module%/*}/" || return
 	mkdir -p "$tmp/machine/sys/module/module/parameters"
 	echo Y >"$tmp/machine/sys/module/module/parameters/sig_enforce"
 	after "" check_signature "$release"

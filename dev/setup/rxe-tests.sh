@@ -44,7 +44,7 @@ rxe_series() {
 	sed -i 's/LEVEL = 2/LEVEL = 3/' "$k/Makefile"
 	rxe_patch rxe_mw.c rxe_mw.c three >"$series/7.3/0001-another-name.patch"
 	rxe_says "patches/rxe/0002-two.patch does not apply to rxe of Linux 7.3.9 ($k)" || return
-	echo "Linux 7.3 has it" >"$series/7.3/0002-two.patch"
+	echo "Linux 7.3 has this change." >"$series/7.3/0002-two.patch"
 	rxe_has Makefile:Makefile rxe.c:rxe.c rxe_mw.c:three rxe_verbs.h:rxe_verbs.h
 }
 rxe_series

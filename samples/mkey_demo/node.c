@@ -56,8 +56,7 @@ void node_open(struct node *node)
 
 	ret = ibmkey_enable(node->dev.ctx);
 	if (ret)
-		die(ret, "%s has no ib_mkey (the module has to be loaded before ib_uverbs)",
-		    device);
+		die(ret, "%s has no ib_mkey (mkeyctl doctor tells why)", device);
 	free(device);
 
 	peer_link(&node->conn, &node->dev, node->sock, node->where);
