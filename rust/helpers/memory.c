@@ -246,15 +246,14 @@ __rust_helper void rust_helper_vma_set_device_memory(struct vm_area_struct *vma,
 		vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
 }
 
-/* Returns the thread group of the current task without a reference. */
-__rust_helper struct pid *rust_helper_current_tgid(void)
-{
-	return task_tgid(current);
-}
-
 __rust_helper struct pid *rust_helper_get_current_tgid(void)
 {
 	return get_pid(task_tgid(current));
+}
+
+__rust_helper struct pid *rust_helper_get_pid(struct pid *pid)
+{
+	return get_pid(pid);
 }
 
 __rust_helper bool rust_helper_current_is_killed(void)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/cred.h>
 #include <linux/kprobes.h>
 #include <linux/lockdep.h>
 #include <linux/mutex.h>
@@ -8,6 +9,7 @@
 #include <linux/sched.h>
 #include <linux/spinlock.h>
 #include <linux/srcu.h>
+#include <linux/user_namespace.h>
 #include <linux/wait_bit.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
@@ -48,6 +50,36 @@ __rust_helper int rust_helper_uverbs_copy_u64(u64 *value, const struct uverbs_at
 					      unsigned int id)
 {
 	return uverbs_copy_from(value, attrs, id);
+}
+
+/*
+ * Returns the user who opened the device, as a number in the initial user namespace.
+ *
+ * A user can have many users in a user namespace. These count as the user who made
+ * the outermost namespace, or, if root made it, as the root of that namespace.
+ */
+__rust_helper u32 rust_helper_ib_ucontext_user(struct ib_ucontext *context)
+{
+	const struct user_namespace *ns;
+	const struct cred *cred;
+	kuid_t user, root;
+
+	/* The context keeps the task that made it. */
+	rcu_read_lock();
+	cred = __task_cred(context->res.task);
+	user = cred->uid;
+	ns = cred->user_ns;
+	if (ns != &init_user_ns) {
+		while (ns->parent != &init_user_ns)
+			ns = ns->parent;
+		root = make_kuid((struct user_namespace *)ns, 0);
+		if (!uid_eq(ns->owner, GLOBAL_ROOT_UID))
+			user = ns->owner;
+		else if (uid_valid(root))
+			user = root;
+	}
+	rcu_read_unlock();
+	return __kuid_val(user);
 }
 
 __rust_helper int rust_helper_ib_device_node(struct ib_device *device)

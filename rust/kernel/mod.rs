@@ -9,12 +9,13 @@
 //! | `error` | error codes |
 //! | `export_c` | functions that a module exports to C |
 //! | `memory` | memory that peers and devices write to: RAM, PCI peer-to-peer memory, persistent memory |
-//! | `process` | processes, as owners of memory |
+//! | `process` | processes, as makers of objects |
 //! | `rdma` | RDMA clients, devices, their operations and their objects |
 //! | `sched` | rescheduling in long loops |
 //! | `sync` | SRCU, a spinlock for any context, nested mutexes, counted users |
 //! | `transmute` | structures of C as bytes |
 //! | `uaccess` | arrays of structures in user memory |
+//! | `user` | users, as owners of memory |
 //!
 //! A module includes this file as `kernel_ext` and the bindings as `bindings`, both in its root.
 
@@ -36,3 +37,4 @@ pub(crate) mod sched;
 pub(crate) mod sync;
 pub(crate) mod transmute;
 pub(crate) mod uaccess;
+pub(crate) mod user;

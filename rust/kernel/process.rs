@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Processes, as owners of memory that was allocated for them.
+//! Processes, as makers of objects.
 //!
 //! C header: [`include/linux/pid.h`](srctree/include/linux/pid.h)
 
@@ -44,24 +44,6 @@ impl Process {
         })
     }
 
-    /// Returns the [`Self::key`] of the current process.
-    ///
-    /// # Errors
-    ///
-    /// `ESRCH` if the current thread has no thread group.
-    pub(crate) fn current_key() -> Result<usize> {
-        // SAFETY: No preconditions. The pointer is only a number.
-        match (unsafe { bindings::current_tgid() }) as usize {
-            0 => Err(ESRCH),
-            key => Ok(key),
-        }
-    }
-
-    /// Returns a value that no other process has.
-    pub(crate) fn key(&self) -> usize {
-        self.pid.as_ptr() as usize
-    }
-
     /// Returns the process ID in the initial PID namespace.
     pub(crate) fn number(&self) -> i32 {
         // SAFETY: By the type invariant.
@@ -72,6 +54,18 @@ impl Process {
     pub(crate) fn name(&self) -> &[u8] {
         let end = self.comm.iter().position(|byte| *byte == 0);
         self.comm.get(..end.unwrap_or(0)).unwrap_or_default()
+    }
+}
+
+impl Clone for Process {
+    fn clone(&self) -> Self {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::get_pid(self.pid.as_ptr()) };
+        // INVARIANT: The reference was taken above.
+        Self {
+            pid: self.pid,
+            comm: self.comm,
+        }
     }
 }
 

@@ -15,7 +15,10 @@ use super::{
     uapi::Attrs,
     uverbs,
 };
-use crate::{bindings, kernel_ext::error::eopnotsupp};
+use crate::{
+    bindings,
+    kernel_ext::{error::eopnotsupp, user::User},
+};
 use kernel::{
     error::{from_result, to_result},
     ffi::c_int,
@@ -50,7 +53,7 @@ pub(super) unsafe extern "C" fn query_device<T: DeviceOps>(
 /// Only `ib_core` may call this, as `ib_device_ops.alloc_dm` of a device that `T` extends.
 pub(super) unsafe extern "C" fn alloc_dm<T: DeviceOps>(
     raw: *mut bindings::ib_device,
-    _context: *mut bindings::ib_ucontext,
+    context: *mut bindings::ib_ucontext,
     attr: *mut bindings::ib_dm_alloc_attr,
     attrs: *mut bindings::uverbs_attr_bundle,
 ) -> *mut bindings::ib_dm {
@@ -61,7 +64,9 @@ pub(super) unsafe extern "C" fn alloc_dm<T: DeviceOps>(
         let running = Running::<T>::on(device)?;
         // SAFETY: The core calls for a method of a process.
         let class = T::dm_class(&unsafe { Attrs::from_raw(attrs) })?;
-        T::alloc_dm(running.data(), attr, class, true).map(Dm::into_raw)
+        // SAFETY: The core passes the context of the process.
+        let user = unsafe { User::of_context(context) };
+        T::alloc_dm(running.data(), attr, class, Some(user)).map(Dm::into_raw)
     };
     alloc().unwrap_or_else(|err: Error| err.to_ptr())
 }

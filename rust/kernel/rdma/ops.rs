@@ -23,6 +23,7 @@ use crate::{
         dma_buf::{DmaBuf, Import},
         error::eopnotsupp,
         sync::srcu,
+        user::User,
     },
 };
 use core::{marker::PhantomData, ops::Deref, ptr};
@@ -59,12 +60,13 @@ pub(crate) trait DeviceOps: ClientOps {
     /// they may be unable to allocate any. Kernel users find the total in `ib_device.attrs`.
     fn announced_dm_size(&self) -> u64;
 
-    /// Allocates device memory of `attr.length` bytes, for a process or for a kernel user.
+    /// Allocates device memory of `attr.length` bytes, for a user, or for the kernel
+    /// without one.
     fn alloc_dm(
         this: ArcBorrow<'_, Self>,
         attr: &bindings::ib_dm_alloc_attr,
         class: Self::DmClass,
-        for_process: bool,
+        user: Option<User>,
     ) -> Result<KBox<Dm<Self::Dm>>>;
 
     /// Makes `mr` an MR in `pd` over `length` bytes of `dm`. The core has checked the range.

@@ -15,6 +15,9 @@ use serde::Serialize;
 /// The usual directory of the files.
 pub const DIR: &str = "/sys/kernel/debug/ib_mkey";
 
+/// The word for users in the kernel.
+pub const KERNEL: &str = "kernel";
+
 /// The device memory of one class of a device.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Pool {
@@ -27,15 +30,14 @@ pub struct Pool {
     pub buffers: Option<u64>,
 }
 
-/// An owner of memory: a process, all kernel users, or all users of a device.
+/// An owner of memory: a user, the kernel, or all owners of a device.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Owner {
     pub device: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// 0 for kernel users, `None` for all users of the device together.
-    pub pid: Option<u32>,
-    pub comm: String,
+    /// The number of the user or `kernel`; `None` for all owners of the device together.
+    pub user: Option<String>,
     pub bytes: Option<u64>,
     pub high: Option<u64>,
     pub buffers: Option<u64>,
@@ -70,17 +72,15 @@ pub fn key_owners(dir: &Path) -> Result<Option<Vec<Owner>>, String> {
 
 fn owners_in(dir: &Path, file: &str) -> Result<Option<Vec<Owner>>, String> {
     read(dir, file, |row| {
-        let pid = row.number("pid")?;
+        let uid = row.text("uid")?;
 
+        if !matches!(uid.as_str(), "-" | KERNEL) && uid.parse::<u32>().is_err() {
+            return Err(format!("`{uid}' is no user's number"));
+        }
         Ok(Owner {
             device: row.text("device")?,
             class: row.get("class").map(str::to_owned),
-            pid: pid
-                .map(|pid| {
-                    u32::try_from(pid).map_err(|_| format!("`{pid}' is no process's number"))
-                })
-                .transpose()?,
-            comm: row.text("comm")?,
+            user: Some(uid).filter(|uid| uid != "-"),
             bytes: row.number("bytes")?,
             high: row.number("high")?,
             buffers: row.number("buffers")?,
@@ -194,12 +194,11 @@ fn cells(line: &str, names: &[&str]) -> Option<Vec<String>> {
 mod tests {
     use super::*;
 
-    fn owner(pid: u32, comm: &str) -> Owner {
+    fn owner(user: Option<&str>) -> Owner {
         Owner {
             device: "rxe0".to_owned(),
             class: None,
-            pid: Some(pid),
-            comm: comm.to_owned(),
+            user: user.map(str::to_owned),
             bytes: Some(8192),
             high: None,
             buffers: Some(2),
@@ -269,14 +268,21 @@ mod tests {
         fs::create_dir_all(&dir).unwrap();
         fs::write(
             dir.join("owners"),
-            "# device pid bytes buffers comm\nrxe0 0 8192 2 [kernel]\nrxe0 812 8192 2 my prog\n",
+            "# device uid bytes buffers\nrxe0 - 8192 2\nrxe0 kernel 8192 2\nrxe0 1000 8192 2\n",
         )
         .unwrap();
-        let owners = owners(&dir);
+        let shown = owners(&dir);
+        fs::write(dir.join("owners"), "# device uid bytes\nrxe0 root 8192\n").unwrap();
+        let wrong = owners(&dir);
         fs::remove_dir_all(&dir).unwrap();
         assert_eq!(
-            owners,
-            Ok(Some(vec![owner(0, "[kernel]"), owner(812, "my prog")]))
+            shown,
+            Ok(Some(vec![
+                owner(None),
+                owner(Some("kernel")),
+                owner(Some("1000"))
+            ]))
         );
+        assert!(wrong.unwrap_err().contains("`root' is no user's number"));
     }
 }

@@ -288,7 +288,7 @@ fn ls_dm(args: &Args, json: bool, name: Option<&String>) -> Result<ExitCode, Box
     };
     debugfs::allowed(
         &args.debugfs.join("pools"),
-        "the device memory of all processes",
+        "the device memory of all users",
     )?;
     let mut pools = debugfs::pools(&args.debugfs)?.ok_or_else(|| shown("pools"))?;
     let mut owners = debugfs::owners(&args.debugfs)?.ok_or_else(|| shown("owners"))?;
@@ -329,18 +329,15 @@ fn pool_rows(pools: &[Pool]) -> Vec<[String; 6]> {
     rows
 }
 
-fn owner_rows(owners: &[Owner]) -> Vec<[String; 7]> {
-    let heading = [
-        "DEVICE", "CLASS", "PID", "COMMAND", "USED", "HIGH", "BUFFERS",
-    ];
+fn owner_rows(owners: &[Owner]) -> Vec<[String; 6]> {
+    let heading = ["DEVICE", "CLASS", "USER", "USED", "HIGH", "BUFFERS"];
     let mut rows = vec![heading.map(str::to_owned)];
 
     rows.extend(owners.iter().map(|owner| {
         [
             owner.device.clone(),
             or_dash(owner.class.as_ref()),
-            or_dash(owner.pid.filter(|&pid| pid != 0)),
-            printable(&owner.comm),
+            or_dash(owner.user.as_ref()),
             or_dash(owner.bytes.map(size)),
             or_dash(owner.high.map(size)),
             or_dash(owner.buffers),

@@ -22,7 +22,8 @@ use crate::{
     debugfs::{
         self,
         Owner,
-        Pool, //
+        Pool,
+        KERNEL, //
     },
     devices,
     rdma::{
@@ -32,7 +33,6 @@ use crate::{
     regions,
     table::{
         or_dash,
-        printable,
         render_numbers, //
     },
 };
@@ -153,15 +153,15 @@ fn of_pools(pools: &[Pool]) -> Group {
     group
 }
 
-/// Groups the bytes of kernel memory that keys take, by process.
+/// Groups the bytes of kernel memory that keys take, by user.
 fn of_key_owners(owners: &[Owner]) -> Group {
     let mut group = Group::new();
 
     for owner in owners {
-        let name = match owner.pid {
+        let name = match owner.user.as_deref() {
             None => "total".to_owned(),
-            Some(0) => printable(&owner.comm),
-            Some(pid) => format!("{} ({pid})", printable(&owner.comm)),
+            Some(KERNEL) => KERNEL.to_owned(),
+            Some(user) => format!("user {user}"),
         };
         if let Some(bytes) = owner.bytes {
             add(&mut group, name, &owner.device, bytes);

@@ -60,7 +60,7 @@ impl MkeyDevice {
             parameters::dm_classes()?,
             device.node(),
             parameters::max_dm_size(),
-            parameters::max_dm_size_per_process(),
+            parameters::max_dm_size_per_user(),
         )?;
         Arc::pin_init(
             try_pin_init!(Self {

@@ -24,6 +24,7 @@ use crate::{
             Access, Ah, Dm, Mr, Mw, Pd, Qp,
         },
         sync::srcu,
+        user::User,
     },
     layout::{Entry, List},
     limits::{cost, owner::OwnerCharge},
@@ -78,13 +79,13 @@ impl DeviceOps for MkeyDevice {
         this: ArcBorrow<'_, Self>,
         attr: &bindings::ib_dm_alloc_attr,
         class: dm::ClassRequest,
-        for_process: bool,
+        user: Option<User>,
     ) -> Result<KBox<Dm<Buffer>>> {
         let request = dm::DmRequest {
             length: attr.length,
             log_align: attr.alignment,
             class,
-            for_process,
+            user,
         };
         Dm::new(Buffer::new(
             &this.core.hw,

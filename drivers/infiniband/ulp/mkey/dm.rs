@@ -26,6 +26,7 @@ use crate::{
         dma_buf::{self, DmaBuf},
         memory::SharedMemory,
         rdma::{mr::NewMr, OwnedMr, Pd},
+        user::User,
     },
     limits::{
         account::Charge,
@@ -50,27 +51,31 @@ pub(crate) struct DmRequest {
     pub(crate) log_align: u32,
     /// The class of memory.
     pub(crate) class: ClassRequest,
-    /// `true` if the current process owns the buffer, `false` if a kernel user does.
-    pub(crate) for_process: bool,
+    /// The user who owns the buffer; [`None`] for a kernel user.
+    pub(crate) user: Option<User>,
 }
 
 /// The bytes of a buffer, and the charges for them. A dma-buf may keep them after the buffer was
 /// freed.
 pub(crate) struct Store {
     memory: SharedMemory,
+    /// To the owner's share of all memory of the device.
     owner: OwnerCharge,
+    /// To the owner's share of the source.
+    share: OwnerCharge,
     _charge: Charge,
 }
 
 impl dma_buf::Backing for Store {
-    type Charge = OwnerCharge;
+    type Charge = (OwnerCharge, OwnerCharge);
 
     fn memory(&self) -> &SharedMemory {
         &self.memory
     }
 
-    fn charge(&self, bytes: usize) -> Result<OwnerCharge> {
-        self.owner.beside(i64::try_from(bytes)?)
+    fn charge(&self, bytes: usize) -> Result<(OwnerCharge, OwnerCharge)> {
+        let bytes = i64::try_from(bytes)?;
+        Ok((self.owner.beside(bytes)?, self.share.beside(bytes)?))
     }
 }
 
@@ -125,11 +130,13 @@ impl Buffer {
         let bytes = pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?;
         let bytes = i64::try_from(bytes.checked_add(slack).ok_or(ENOMEM)?)?;
         let charge = pool.charge(&source, bytes)?;
-        let owner = Owners::charge(&device.owners, request.for_process, bytes)?;
+        let owner = Owners::charge(&device.owners, request.user, bytes)?;
+        let share = Owners::charge(source.shares(), request.user, bytes)?;
         let memory = source.allocate(length, request.log_align)?;
         let store = Store {
             memory,
             owner,
+            share,
             _charge: charge,
         };
         let store = Arc::new(store, GFP_KERNEL)?;

@@ -59,17 +59,17 @@ module! {
             default: 67108864,
             description: "Bytes of RAM that each device gives as device memory (default 64 MiB)",
         },
-        max_dm_size_per_process: u64 {
+        max_dm_size_per_user: u64 {
             default: 0,
-            description: "Bytes of device memory of each process and device (default 0: as the device)",
+            description: "Bytes of device memory of each user and device (default 0: half of each memory)",
         },
         max_key_memory: u64 {
             default: 0,
             description: "Bytes of the kernel's memory for keys and regions over dma-bufs of each device (default 0: an eighth of RAM, at most 8 GiB)",
         },
-        max_key_memory_per_process: u64 {
+        max_key_memory_per_user: u64 {
             default: 0,
-            description: "Bytes of that for each process and device (default 0: a quarter)",
+            description: "Bytes of that for each user and device (default 0: half)",
         },
         announce_dm: u8 {
             default: 0,

@@ -12,6 +12,7 @@ use crate::{
     },
     kernel_ext::{
         error::eopnotsupp,
+        process::Process,
         rdma::{
             client::{Adding, SoleData},
             mr::NewMr,
@@ -21,6 +22,7 @@ use crate::{
             srcu::{self, Guard, Table},
             users::Timeout,
         },
+        user::User,
     },
     limits::{
         cost,
@@ -114,7 +116,7 @@ impl Core {
         let old = OldBindings::new()?;
         let owners = Owners::new(
             parameters::max_key_memory(),
-            parameters::max_key_memory_per_process(),
+            parameters::max_key_memory_per_user(),
         )?;
         Ok(pin_init!(Self {
             regions <- Table::new(),
@@ -128,23 +130,41 @@ impl Core {
         }))
     }
 
-    /// Charges `bytes` bytes of the kernel's memory for a region to the current process. If `pd`
-    /// belongs to a kernel user, charges them to kernel users.
+    /// Charges `bytes` bytes of the kernel's memory for a region to the user of `pd`, or to kernel
+    /// users.
     ///
     /// # Errors
     ///
     /// `ENOMEM` beyond a limit.
     pub(crate) fn charge(&self, pd: &Pd, bytes: i64) -> Result<OwnerCharge> {
-        Owners::charge(&self.owners, !pd.is_kernels(), bytes)
+        Owners::charge(&self.owners, User::of(pd), bytes)
     }
 
-    /// Makes the unbound region of an MR, and puts it into the table.
+    /// Makes the unbound region of an MR, and puts it into the table. The current process is shown
+    /// as its maker, if a user is charged.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(crate) fn adopt(&self, mr: &Mr, kind: Kind, charge: OwnerCharge) -> Result<Arc<Region>> {
-        let region = Region::new(mr, kind, charge)?;
+        let user = charge.user();
+        let maker = user.map(|_| Process::current()).transpose()?;
+        self.adopt_of(mr, kind, maker, charge)
+    }
+
+    /// The same for a region that `maker` made, or a kernel user.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn adopt_of(
+        &self,
+        mr: &Mr,
+        kind: Kind,
+        maker: Option<Process>,
+        charge: OwnerCharge,
+    ) -> Result<Arc<Region>> {
+        let region = Region::new(mr, kind, maker, charge)?;
         self.regions.insert(mr.index(), region.clone())?;
         self.expose(mr, &region);
         Ok(region)
@@ -213,7 +233,7 @@ impl Core {
             return Err(eopnotsupp());
         };
         let bytes = cost::fast_reg(max.min(MAX_ENTRIES) as usize)?;
-        let charge = Owners::charge(&self.owners, false, bytes)?;
+        let charge = Owners::charge(&self.owners, None, bytes)?;
         let fast = FastReg::new(&self.pd, base, max, self.pins.clone())?;
         let mr = self.hw.claim_fast_reg(mr)?;
         self.adopt(mr, Kind::FastReg(fast), charge)

@@ -37,11 +37,12 @@ pub(crate) fn max_dm_size() -> u64 {
     value(crate::module_parameters::max_dm_size.value())
 }
 
-/// Returns the bytes of device memory that each process may take of a device.
-pub(crate) fn max_dm_size_per_process() -> u64 {
-    match value(crate::module_parameters::max_dm_size_per_process.value()) {
-        0 => u64::MAX,
-        bytes => bytes,
+/// Returns the bytes of device memory that each user may take of a device, or [`None`] for half of
+/// each memory.
+pub(crate) fn max_dm_size_per_user() -> Option<u64> {
+    match value(crate::module_parameters::max_dm_size_per_user.value()) {
+        0 => None,
+        bytes => Some(bytes),
     }
 }
 
@@ -54,10 +55,10 @@ pub(crate) fn max_key_memory() -> u64 {
     }
 }
 
-/// Returns the bytes of [`max_key_memory`] that each process may take of a device.
-pub(crate) fn max_key_memory_per_process() -> u64 {
-    match value(crate::module_parameters::max_key_memory_per_process.value()) {
-        0 => max_key_memory() / 4,
+/// Returns the bytes of [`max_key_memory`] that each user may take of a device.
+pub(crate) fn max_key_memory_per_user() -> u64 {
+    match value(crate::module_parameters::max_key_memory_per_user.value()) {
+        0 => max_key_memory() / 2,
         bytes => bytes,
     }
 }

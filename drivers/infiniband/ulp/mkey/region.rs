@@ -57,6 +57,7 @@ use crate::{
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         dma_buf::Import,
+        process::Process,
         rdma::{mr_key, Access, Mr},
         sync::{
             barrier::smp_rmb,
@@ -170,13 +171,20 @@ pub(crate) struct Region {
     refused: Atomic<u64>,
     /// The charge for the kernel's memory of the region, without its bindings.
     pub(crate) charge: OwnerCharge,
+    /// The process that made the region; [`None`] for a kernel user.
+    pub(crate) maker: Option<Process>,
     #[pin]
     pub(crate) edit: ManyMutex<Edit>,
 }
 
 impl Region {
     /// Makes the unbound region of an MR.
-    pub(crate) fn new(mr: &Mr, kind: Kind, charge: OwnerCharge) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        mr: &Mr,
+        kind: Kind,
+        maker: Option<Process>,
+        charge: OwnerCharge,
+    ) -> Result<Arc<Self>> {
         let lkey = mr.lkey();
         let unbound = Edit {
             last_written: mr.rkey(),
@@ -195,6 +203,7 @@ impl Region {
                 was_slow: Atomic::new(false),
                 refused: Atomic::new(0),
                 charge,
+                maker,
                 edit <- new_many_mutex!(unbound, "ib_mkey edit"),
             }),
             GFP_MAYFAIL,

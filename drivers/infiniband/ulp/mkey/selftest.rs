@@ -47,12 +47,12 @@ const MEMORY_LEN: usize = STRIDE * BLOCKS;
 pub(crate) fn run(core: &Core, device: &Device) -> Result {
     // The test makes its own pool, because the device's own pools may have no memory.
     let (name, limit) = (DeviceName::new(device), PAGE_SIZE as u64);
-    let own = OfferedMemory::new(name, Offer::HOST, device.node(), limit, limit)?;
+    let own = OfferedMemory::new(name, Offer::HOST, device.node(), limit, Some(limit))?;
     let request = DmRequest {
         length: MEMORY_LEN as u64,
         log_align: 0,
         class: ClassRequest::Default,
-        for_process: false,
+        user: None,
     };
     let memory = Buffer::new(&core.hw, &core.pd, &own, &request)?;
     let owned = key::create(core, &core.pd, 1, false)?;

@@ -65,7 +65,7 @@ fn full(dir: &Path, wanted: Option<&str>) -> Result<Option<Vec<Finding>>, String
                     "9 tenths or more of the device memory of {}, class {}, are in use",
                     pool.device, pool.class
                 ),
-                "mkeyctl ls dm shows the processes; max_dm_size, a parameter of ib_mkey, raises the limit",
+                "mkeyctl ls dm shows the users; max_dm_size, a parameter of ib_mkey, raises the limit",
             )
         });
     let memory = debugfs::owners(dir)?.unwrap_or_default();
@@ -84,20 +84,20 @@ fn full(dir: &Path, wanted: Option<&str>) -> Result<Option<Vec<Finding>>, String
 }
 
 fn of_owner(owner: &debugfs::Owner, what: &str, parameter: &str) -> Finding {
-    match owner.pid {
-        Some(pid) => Finding::note(
+    match &owner.user {
+        Some(user) => Finding::note(
             CHECK,
             format!(
-                "process {pid} ({}) uses 9 tenths or more of the {what} that it may have of {}",
-                owner.comm, owner.device
+                "user {user} has 9 tenths or more of the {what} that one user may have of {}",
+                owner.device
             ),
-            format!("{parameter}_per_process, a parameter of ib_mkey, raises the limit"),
+            format!("{parameter}_per_user, a parameter of ib_mkey, raises the limit"),
         ),
         None => Finding::note(
             CHECK,
             format!("9 tenths or more of the {what} of {} are in use", owner.device),
             format!(
-                "/sys/kernel/debug/ib_mkey/keys shows the processes; {parameter}, a parameter of ib_mkey, raises the limit"
+                "/sys/kernel/debug/ib_mkey/keys shows the users; {parameter}, a parameter of ib_mkey, raises the limit"
             ),
         ),
     }

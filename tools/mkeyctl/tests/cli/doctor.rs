@@ -366,14 +366,13 @@ fn the_doctor_knows_who_may_lock_memory() {
     assert_eq!(doctor(&dir, 0), []);
 }
 
-/// A process of any user may have an empty name.
 #[test]
-fn the_doctor_reads_the_limits_of_a_process_without_a_name() {
-    let dir = machine("doctor-nameless");
-    let head = "# device pid bytes high regions+bindings limit comm\n";
+fn the_doctor_says_if_the_file_of_limits_is_cut_off() {
+    let dir = machine("doctor-cut-off");
+    let head = "# device uid bytes high regions+bindings limit\n";
     dir.file(
         "sys/kernel/debug/ib_mkey/keys",
-        &format!("{head}rxe0 - 10 10 1 4096 [all]\nrxe0 7 10 10 1 1024 \n"),
+        &format!("{head}rxe0 - 10 10 1 4096\nrxe0 7 10 10 1 1024\n"),
     );
     assert_eq!(doctor(&dir, 0), []);
     dir.file("sys/kernel/debug/ib_mkey/keys", &format!("{head}rxe0 7\n"));

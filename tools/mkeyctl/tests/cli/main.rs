@@ -170,7 +170,7 @@ fn device_memory_is_listed_by_the_names_of_columns() {
     );
     dir.file(
         "owners",
-        "# device pid bytes high buffers comm\nrxe0 812 8192 8192 2 my prog\nrxe1 0 0 0 0 [kernel]\n",
+        "# device uid bytes high buffers\nrxe0 1000 8192 8192 2\nrxe1 kernel 0 0 0\n",
     );
 
     assert_eq!(
@@ -181,15 +181,15 @@ rxe0    host    64 MiB  8 KiB  12 KiB  2
 rxe0    node=1  -       0      0       0
 rxe1    host    64 MiB  0      0       0
 
-DEVICE  CLASS  PID  COMMAND   USED   HIGH   BUFFERS
-rxe0    -      812  my prog   8 KiB  8 KiB  2
-rxe1    -      -    [kernel]  0      0      0
+DEVICE  CLASS  USER    USED   HIGH   BUFFERS
+rxe0    -      1000    8 KiB  8 KiB  2
+rxe1    -      kernel  0      0      0
 "
     );
     let json = printed(&["ls", "--debugfs", dir.name(), "dm", "rxe1", "--json"], "");
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["pools"].as_array().unwrap().len(), 1);
-    assert_eq!(json["owners"][0]["comm"], "[kernel]");
+    assert_eq!(json["owners"][0]["user"], "kernel");
 
     refused(
         &["ls", "dm", "eth9", "--debugfs", dir.name()],
@@ -244,8 +244,8 @@ fn numbers_of_devices_are_beside_each_other() {
     );
     dir.file(
         "keys",
-        "# device pid bytes high limit comm\nrxe0 - 9216 9216 65536 [all]\nrxe0 812 8192 8192 - my prog\n\
-         rxe0 0 1024 1024 - [kernel]\nrxe1 - 0 0 65536 [all]\n",
+        "# device uid bytes high limit\nrxe0 - 9216 9216 65536\nrxe0 1000 8192 8192 32768\n\
+         rxe0 kernel 1024 1024 -\nrxe1 - 0 0 65536\n",
     );
 
     let output = stat(&dir, &[]);
@@ -253,17 +253,17 @@ fn numbers_of_devices_are_beside_each_other() {
     assert_eq!(
         String::from_utf8(output.stdout).unwrap(),
         "\
-OBJECTS          rxe0  rxe1
-  qp               12     1
+OBJECTS       rxe0  rxe1
+  qp            12     1
 COUNTERS
-  late              -     3
-  sent_pkts         0  1234
+  late           -     3
+  sent_pkts      0  1234
 DEVICE MEMORY
-  host total     4096     -
+  host total  4096     -
 KEY MEMORY
-  [kernel]       1024     -
-  my prog (812)  8192     -
-  total          9216     0
+  kernel      1024     -
+  total       9216     0
+  user 1000   8192     -
 "
     );
     let output = stat(&dir, &["rxe1", "--json"]);

@@ -62,7 +62,8 @@ class DeviceMemory(Test):
         key.close()
 
     def test_it_is_freed(self) -> None:
-        most = ibmkey.query_caps(self.loop.context).max_dm_size
+        # The share of one user.
+        most = ibmkey.query_caps(self.loop.context).max_dm_size // 2
         for _ in range(3):
             dm = DM(self.loop.context, most // 2 + 4096)
             mapped = np.frombuffer(dm, "u1")

@@ -339,7 +339,7 @@ class Reasons(unittest.TestCase):
 
     def test_no_memory_names_the_limits_of_keys_first(self) -> None:
         reason = MkeyError("ibmkey_bind_list", errno.ENOMEM).reason or ""
-        self.assertLess(reason.index("max_key_memory_per_process"), reason.index("RLIMIT_MEMLOCK"))
+        self.assertLess(reason.index("max_key_memory_per_user"), reason.index("RLIMIT_MEMLOCK"))
 
     def test_no_pd_is_a_type_error(self) -> None:
         calls: tuple[tuple[Any, Any], ...] = ((register, np.zeros(3)), (Key.from_buffer, np.zeros(3)), (Key, 1))

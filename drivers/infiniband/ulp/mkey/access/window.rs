@@ -37,11 +37,10 @@ pub(crate) struct WindowRequest {
 
 /// Makes the unbound hidden MR of a window over `region`.
 fn hidden(core: &Core, region: &Region) -> Result<Arc<WindowMr>> {
-    // A worker binds windows, so the owner of the MR below is charged instead of the current
-    // process.
+    // A worker binds windows, so the process that made the MR below is shown.
     let charge = region.charge.beside(cost::REGION)?;
     let (mr, ()) = OwnedMr::new(&core.pd, 1, |new| core.hw.claim(new).map(|_| ()))?;
-    let region = core.adopt(&mr, Kind::Window, charge)?;
+    let region = core.adopt_of(&mr, Kind::Window, region.maker.clone(), charge)?;
     WindowMr::new(mr, region)
 }
 

@@ -13,7 +13,7 @@ mod tests {
     /// Makes the region of `mr`.
     fn region_of(mr: &Mr) -> Result<Arc<Region>> {
         let owners = Owners::new(1, 1)?;
-        Region::new(mr, Kind::Dm, Owners::charge(&owners, false, 1)?)
+        Region::new(mr, Kind::Dm, None, Owners::charge(&owners, None, 1)?)
     }
 
     /// Returns the region that a request finds, if `find` finds the region of the index, and the

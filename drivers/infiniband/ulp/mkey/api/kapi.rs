@@ -36,7 +36,7 @@ fn alloc_dm(device: &Device, attr: &ib_dm_alloc_attr, class: u64) -> Result<KBox
         return Err(EINVAL);
     }
     let class = ClassRequest::from_raw(class)?;
-    let mut dm = MkeyDevice::alloc_dm(this.as_arc_borrow(), attr, class, false)?;
+    let mut dm = MkeyDevice::alloc_dm(this.as_arc_borrow(), attr, class, None)?;
     dm.init(device, u32::try_from(attr.length)?);
     Ok(dm)
 }

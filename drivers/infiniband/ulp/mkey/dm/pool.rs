@@ -46,14 +46,41 @@ impl PoolSource {
     }
 }
 
+/// The limit of each user's device memory.
+#[derive(Clone, Copy)]
+struct UserLimit(Option<u64>);
+
+impl UserLimit {
+    /// Returns the bytes of all memory of a device.
+    fn of_all(self) -> u64 {
+        self.0.unwrap_or(u64::MAX)
+    }
+
+    /// Returns the bytes of a source that has `total` bytes: half of them, unless there is a limit
+    /// for all memory.
+    fn of_source(self, total: u64) -> u64 {
+        match self.0 {
+            Some(_) => u64::MAX,
+            None => total / 2,
+        }
+    }
+}
+
 /// A source that was found, and the account of its memory.
 #[derive(Clone)]
 pub(super) struct FoundSource {
     source: PoolSource,
     account: Arc<Account>,
+    /// The users of the source. All sources of RAM have the same ones.
+    shares: Arc<Owners>,
 }
 
 impl FoundSource {
+    /// Returns the users of the source, each with its share.
+    pub(super) fn shares(&self) -> &Arc<Owners> {
+        &self.shares
+    }
+
     /// Returns the number of bytes that a buffer takes besides its pages.
     ///
     /// # Errors
@@ -88,18 +115,29 @@ pub(crate) struct ClassPool {
     near: i32,
     /// The account that all pools of RAM share.
     ram: Arc<Account>,
+    /// The users of RAM.
+    ram_shares: Arc<Owners>,
+    user_limit: UserLimit,
     /// The source. It is searched at the first use, because its device may be added later.
     #[pin]
     source: Mutex<Option<FoundSource>>,
 }
 
 impl ClassPool {
-    fn new(class: Class, near: i32, ram: &Arc<Account>) -> Result<Arc<Self>> {
+    fn new(
+        class: Class,
+        near: i32,
+        ram: &Arc<Account>,
+        ram_shares: &Arc<Owners>,
+        user_limit: UserLimit,
+    ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 class,
                 near,
                 ram: ram.clone(),
+                ram_shares: ram_shares.clone(),
+                user_limit,
                 source <- new_mutex!(None, "ib_mkey pool"),
             }),
             GFP_KERNEL,
@@ -148,9 +186,15 @@ impl ClassPool {
                 (PoolSource::Pmem(region), size)
             }
         };
+        // The shares need no total limit, because the source has one.
+        let shares = match source {
+            PoolSource::Ram(_) => self.ram_shares.clone(),
+            _ => Owners::new(u64::MAX, self.user_limit.of_source(limit))?,
+        };
         let found = FoundSource {
             source,
             account: Arc::new(Account::new(limit), GFP_KERNEL)?,
+            shares,
         };
         *known = Some(found.clone());
         Ok(found)
@@ -189,23 +233,26 @@ pub(crate) struct OfferedMemory {
 
 impl OfferedMemory {
     /// Makes the pools that `offer` has for a device near `node`. They give at most `limit` bytes
-    /// of RAM, and to each process at most `process_limit` bytes of all classes.
+    /// of RAM, and to each user at most `user_limit` bytes of all classes, or half of each memory.
     pub(crate) fn new(
         name: DeviceName,
         offer: Offer<'_>,
         node: i32,
         limit: u64,
-        process_limit: u64,
+        user_limit: Option<u64>,
     ) -> Result<Arc<Self>> {
         let ram = Arc::new(Account::new(limit), GFP_KERNEL)?;
+        let user_limit = UserLimit(user_limit);
+        let ram_shares = Owners::new(u64::MAX, user_limit.of_source(limit))?;
         let mut pools: KVec<Arc<ClassPool>> = KVec::new();
         for class in offer.to(name.get().to_str()?) {
             if !pools.iter().any(|pool| pool.class == class) {
-                pools.push(ClassPool::new(class, node, &ram)?, GFP_KERNEL)?;
+                let pool = ClassPool::new(class, node, &ram, &ram_shares, user_limit)?;
+                pools.push(pool, GFP_KERNEL)?;
             }
         }
         // The owners need no total limit, because each pool has a limit.
-        let owners = Owners::new(u64::MAX, process_limit)?;
+        let owners = Owners::new(u64::MAX, user_limit.of_all())?;
         Arc::pin_init(
             pin_init!(Self {
                 name,

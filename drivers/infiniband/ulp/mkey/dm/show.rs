@@ -26,8 +26,8 @@ use crate::{
     backend::{Backend, Hw},
     counters,
     kernel_ext::{
-        process::Process,
         sync::{global::global_mutex, srcu},
+        user::User,
     },
     limits::{account::Account, owner::Owners},
     mkey_core::{Core, HasCore},
@@ -38,7 +38,6 @@ use kernel::{
     debugfs::{Dir, File},
     fmt,
     prelude::*,
-    str::BStr,
     sync::Arc,
 };
 
@@ -148,7 +147,7 @@ fn show_pools(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 fn show_owners(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    f.write_str("# device pid bytes high buffers limit comm\n")?;
+    f.write_str("# device uid bytes high buffers limit\n")?;
     for device in DEVICES::lock().iter() {
         show_each(&device.memory, &device.memory.owners, f)?;
     }
@@ -156,12 +155,12 @@ fn show_owners(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 fn show_keys(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    f.write_str("# device pid bytes high regions+bindings limit comm\n")?;
+    f.write_str("# device uid bytes high regions+bindings limit\n")?;
     for device in DEVICES::lock().iter() {
         let keys = &device.device.core().owners;
         let total = keys.total();
         f.write_fmt(fmt!(
-            "{} - {} {} {} {} [all]\n",
+            "{} - {} {} {} {}\n",
             device.memory.name.get(),
             total.used(),
             total.high(),
@@ -224,22 +223,29 @@ impl fmt::Display for Limit<'_> {
     }
 }
 
+/// Prints the number of a user, or the word for kernel users.
+struct Uid(Option<User>);
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(user) => f.write_fmt(fmt!("{}", user.number())),
+            None => f.write_str("kernel"),
+        }
+    }
+}
+
 fn show_each(device: &OfferedMemory, owners: &Owners, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     owners.each(|owner| {
         let account = owner.account();
         f.write_fmt(fmt!(
-            "{} {} {} {} {} {} ",
+            "{} {} {} {} {} {}\n",
             device.name.get(),
-            owner.process().map_or(0, Process::number),
+            Uid(owner.user()),
             account.used(),
             account.high(),
             account.buffers(),
             Limit(account)
-        ))?;
-        match owner.process() {
-            // A process chooses its name. `BStr` prints unprintable bytes as numbers.
-            Some(process) => f.write_fmt(fmt!("{}\n", BStr::from_bytes(process.name()))),
-            None => f.write_str("[kernel]\n"),
-        }
+        ))
     })
 }

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The owners of memory: processes, each with a quota, and kernel users, which share the limit of
-//! the device.
+//! The owners of memory: users, each with a quota, and the kernel, whose users share the limit of the
+//! device.
+//!
+//! The owner is the user who opened the device (`rust/kernel/user.rs`), not the process that calls.
+//! A user gets no more by more processes, nor by processes that end while others keep what they
+//! made.
 //!
 //! A device has two sets of owners: one for device memory, one for the kernel's memory that keys
 //! and other regions take.
@@ -12,7 +16,7 @@
 //! `OwnerCharge::grow` take no lock, because an owner stays in the tree while it has a buffer.
 
 use crate::{
-    kernel_ext::process::Process,
+    kernel_ext::user::User,
     limits::{account::Account, worker::WaitingWorkers},
 };
 use kernel::{
@@ -26,17 +30,17 @@ use kernel::{
 pub(crate) struct Owner {
     /// The set that contains the owner until its last buffer is released.
     owners: Arc<Owners>,
-    /// The process; [`None`] for kernel users.
-    process: Option<Process>,
+    /// The user; [`None`] for kernel users.
+    user: Option<User>,
     account: Account,
     /// The workers that wait for accesses to the owner's regions.
     waits: WaitingWorkers,
 }
 
 impl Owner {
-    /// Returns the process, or [`None`] for kernel users.
-    pub(crate) fn process(&self) -> Option<&Process> {
-        self.process.as_ref()
+    /// Returns the user, or [`None`] for kernel users.
+    pub(crate) fn user(&self) -> Option<User> {
+        self.user
     }
 
     /// Returns the account of the owner.
@@ -48,10 +52,6 @@ impl Owner {
     pub(crate) fn waits(&self) -> &WaitingWorkers {
         &self.waits
     }
-
-    fn key(process: Option<&Process>) -> usize {
-        process.map_or(0, Process::key)
-    }
 }
 
 /// The owners of one kind of memory of a device.
@@ -60,13 +60,13 @@ pub(crate) struct Owners {
     /// The account of all owners together.
     total: Account,
     limit: u64,
-    /// The owners that have a buffer, by the key of the process.
+    /// The owners that have a buffer.
     #[pin]
-    known: Mutex<RBTree<usize, Arc<Owner>>>,
+    known: Mutex<RBTree<Option<User>, Arc<Owner>>>,
 }
 
 impl Owners {
-    /// Makes an empty set. Each process may have `limit` bytes, all owners together `total` bytes.
+    /// Makes an empty set. Each user may have `limit` bytes, all owners together `total` bytes.
     pub(crate) fn new(total: u64, limit: u64) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -78,41 +78,32 @@ impl Owners {
         )
     }
 
-    /// Charges a buffer of `bytes` bytes to the current process, or to kernel users.
+    /// Charges a buffer of `bytes` bytes to `user`, or to kernel users.
     ///
     /// # Errors
     ///
-    /// `ENOMEM` beyond the quota of the process or of the device; `ESRCH` without a process.
-    pub(crate) fn charge(this: &Arc<Self>, to_process: bool, bytes: i64) -> Result<OwnerCharge> {
-        let key = if to_process {
-            Process::current_key()?
-        } else {
-            Owner::key(None)
-        };
+    /// `ENOMEM` beyond the quota of the user or of the device.
+    pub(crate) fn charge(this: &Arc<Self>, user: Option<User>, bytes: i64) -> Result<OwnerCharge> {
         let mut known = this.known.lock();
-        let owner = match known.get(&key) {
+        let owner = match known.get(&user) {
             Some(owner) => {
                 let owner = owner.clone();
                 owner.account.add(bytes)?;
                 owner
             }
             None => {
-                let (process, limit) = if to_process {
-                    (Some(Process::current()?), this.limit)
-                } else {
-                    (None, u64::MAX)
-                };
+                let limit = user.map_or(u64::MAX, |_| this.limit);
                 let owner = Arc::new(
                     Owner {
                         owners: this.clone(),
-                        waits: WaitingWorkers::new(!to_process),
-                        process,
+                        waits: WaitingWorkers::new(user.is_none()),
+                        user,
                         account: Account::new(limit),
                     },
                     GFP_KERNEL,
                 )?;
                 owner.account.add(bytes)?;
-                known.try_create_and_insert(key, owner.clone(), GFP_KERNEL)?;
+                known.try_create_and_insert(user, owner.clone(), GFP_KERNEL)?;
                 owner
             }
         };
@@ -135,14 +126,17 @@ impl Owners {
         if !owner.account.remove_last(bytes) {
             return;
         }
-        let key = Owner::key(owner.process());
         let mut known = self.known.lock();
         // Meanwhile another thread may have charged a buffer, and may have released that buffer and
         // removed the owner.
         let is_it = known
-            .get(&key)
+            .get(&owner.user)
             .is_some_and(|other| Arc::ptr_eq(other, owner) && owner.account.buffers() == 0);
-        let gone = if is_it { known.remove(&key) } else { None };
+        let gone = if is_it {
+            known.remove(&owner.user)
+        } else {
+            None
+        };
         drop(known);
         drop(gone);
     }
@@ -165,9 +159,9 @@ impl OwnerCharge {
         Ok(Self { owner, bytes })
     }
 
-    /// Returns the process that is charged, or [`None`] for kernel users.
-    pub(crate) fn process(&self) -> Option<&Process> {
-        self.owner.process()
+    /// Returns the user who is charged, or [`None`] for kernel users.
+    pub(crate) fn user(&self) -> Option<User> {
+        self.owner.user()
     }
 
     /// Returns the owner.
@@ -184,7 +178,7 @@ impl OwnerCharge {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` beyond the quota of the process or of the device.
+    /// `ENOMEM` beyond the quota of the user or of the device.
     pub(crate) fn beside(&self, bytes: i64) -> Result<Self> {
         self.owner.account.add(bytes)?;
         Self::complete(self.owner.clone(), bytes)
@@ -206,7 +200,7 @@ impl OwnerCharge {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` beyond the quota of the process or of the device, with nothing changed.
+    /// `ENOMEM` beyond the quota of the user or of the device, with nothing changed.
     pub(crate) fn grow(&mut self, bytes: i64) -> Result {
         self.owner.account.grow(bytes)?;
         if let Err(err) = self.owner.owners.total.grow(bytes) {

@@ -10,11 +10,11 @@
 //! worker if it occupies less than a quarter of the number that is left. So one owner occupies a
 //! fifth of the limit at most, each share is smaller when other owners wait, and an owner that
 //! needs its first worker still finds one. Kernel users have workers of their own number, because
-//! many processes together can occupy all others.
+//! many users together can occupy all others.
 //!
 //! The owner is the one that is charged for the region whose accesses the worker waits for, or for
 //! the region below a memory window. The accesses keep the charge, so the device knows the owner
-//! until they have ended. A process therefore cannot lose its count and get a new share.
+//! until they have ended. An owner therefore cannot lose its count and get a new share.
 
 use crate::kernel_ext::sync::users::Timeout;
 use kernel::{
@@ -25,7 +25,7 @@ use kernel::{
 /// The longest wait for accesses in progress, or for another change of the same region.
 const MAX_WAIT_MSECS: Msecs = 2000;
 
-/// The most workers that may wait for processes at once: an eighth of the workers that rxe has.
+/// The most workers that may wait for users at once: an eighth of the workers that rxe has.
 const MAX_WORKERS: i32 = 256;
 
 /// The most workers that may wait for kernel users at once.
@@ -35,8 +35,8 @@ const KERNEL_WORKERS: i32 = 64;
 /// are left.
 const SHARE_DIVISOR: i32 = 4;
 
-/// The workers that wait now, for all processes together.
-static PROCESSES: Atomic<i32> = Atomic::new(0);
+/// The workers that wait now, for all users together.
+static USERS: Atomic<i32> = Atomic::new(0);
 
 /// The same for all kernel users together.
 static KERNEL: Atomic<i32> = Atomic::new(0);
@@ -49,7 +49,7 @@ pub(crate) struct WaitingWorkers {
 }
 
 impl WaitingWorkers {
-    /// No worker, for kernel users or for a process.
+    /// No worker, for kernel users or for a user.
     pub(crate) const fn new(in_kernel: bool) -> Self {
         Self {
             count: Atomic::new(0),
@@ -62,7 +62,7 @@ impl WaitingWorkers {
         if self.in_kernel {
             &KERNEL
         } else {
-            &PROCESSES
+            &USERS
         }
     }
 

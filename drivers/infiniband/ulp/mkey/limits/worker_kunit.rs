@@ -9,12 +9,12 @@ mod tests {
     use super::super::*;
     use kernel::prelude::*;
 
-    const PROCESS: WaitingWorkers = WaitingWorkers::new(false);
+    const USER: WaitingWorkers = WaitingWorkers::new(false);
 
-    /// Returns the number of workers that a process gets while `others` are occupied by others.
+    /// Returns the number of workers that a user gets while `others` are occupied by others.
     fn share(others: i32) -> i32 {
         let mut own = 0;
-        while own < MAX_WORKERS && PROCESS.may_wait(own, others + own) {
+        while own < MAX_WORKERS && USER.may_wait(own, others + own) {
             own += 1;
         }
         own
@@ -43,11 +43,11 @@ mod tests {
             occupied += share(occupied);
         }
         assert!(occupied <= MAX_WORKERS);
-        assert!(!PROCESS.may_wait(0, MAX_WORKERS));
+        assert!(!USER.may_wait(0, MAX_WORKERS));
     }
 
     #[test]
-    fn kernel_users_and_processes_leave_workers_to_each_other() {
+    fn kernel_users_and_others_leave_workers_to_each_other() {
         let kernel = WaitingWorkers::new(true);
         let mut workers = KVec::new();
         for _ in 0..KERNEL_WORKERS {
@@ -56,30 +56,30 @@ mod tests {
             assert!(workers.push(worker, GFP_KERNEL).is_ok());
         }
         assert!(Worker::of(&kernel).owner.is_none());
-        let process = PROCESS;
-        assert!(Worker::of(&process).owner.is_some());
+        let user = USER;
+        assert!(Worker::of(&user).owner.is_some());
         // The limit is that of all kernel users together.
         let other = WaitingWorkers::new(true);
         assert!(Worker::of(&other).owner.is_none());
         drop(workers.pop());
         assert!(Worker::of(&other).owner.is_some());
-        // Many processes occupy all of their workers.
-        let mut processes = KVec::new();
+        // Many users occupy all of their workers.
+        let mut users = KVec::new();
         for _ in 0..MAX_WORKERS {
             let owner = KBox::new(WaitingWorkers::new(false), GFP_KERNEL);
-            assert!(owner.is_ok_and(|owner| processes.push(owner, GFP_KERNEL).is_ok()));
+            assert!(owner.is_ok_and(|owner| users.push(owner, GFP_KERNEL).is_ok()));
         }
         let mut waiting = KVec::new();
-        for owner in &processes {
+        for owner in &users {
             assert!(waiting.push(Worker::of(owner), GFP_KERNEL).is_ok());
         }
-        assert!(Worker::of(&process).owner.is_none());
+        assert!(Worker::of(&user).owner.is_none());
         assert!(Worker::of(&kernel).owner.is_some());
     }
 
     #[test]
     fn workers_are_counted_while_they_wait() {
-        let (owner, other) = (PROCESS, PROCESS);
+        let (owner, other) = (USER, USER);
         {
             let mut workers = KVec::new();
             // No other test occupies workers meanwhile.

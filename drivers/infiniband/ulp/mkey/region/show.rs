@@ -59,7 +59,7 @@ fn kind(region: &Region, binding: Option<&Binding>) -> &'static str {
 }
 
 /// Writes a line for each region of `core`: device, lkey, kind, bytes, entries, the most entries,
-/// levels, leaves, pins, PID, and name of the owner.
+/// levels, leaves, pins, and the PID and name of the process that made the region.
 pub(crate) fn regions(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Result {
     each(core, |pins, region, guard| {
         let binding = region.binding.get(guard);
@@ -80,7 +80,7 @@ pub(crate) fn regions(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) ->
             binding.map_or(0, |binding| binding.leaves.len()),
             pins,
         ))?;
-        match region.charge.process() {
+        match &region.maker {
             Some(process) => f.write_fmt(fmt!(
                 "{} {}\n",
                 process.number(),

@@ -22,7 +22,7 @@ use crate::{
 };
 
 pub(super) const KEY_MEMORY: &str =
-    "no memory, or a limit of the kernel's memory for keys is reached: max_key_memory_per_process or \
+    "no memory, or a limit of the kernel's memory for keys is reached: max_key_memory_per_user or \
      max_key_memory, parameters of ib_mkey";
 pub(super) const BUSY: &str = "a memory window or another key refers to";
 pub(super) const NO_KEYS: &str = "the device has no keys: mkeyctl doctor says why";

@@ -76,7 +76,7 @@ fn a_new_key_names_its_argument() {
     );
     // These calls register no memory, so the limit on locked memory is not the reason.
     for text in [alloc(true, 1, raw(libc::ENOMEM)), says(&attr, libc::ENOMEM)] {
-        assert!(text.contains("max_key_memory_per_process"), "{text}");
+        assert!(text.contains("max_key_memory_per_user"), "{text}");
         assert!(!text.contains("MEMLOCK"), "{text}");
     }
 }

@@ -113,21 +113,21 @@ const CAUSES: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "sys/kernel/debug/ib_mkey/owners",
-        "# device pid bytes high buffers limit comm\nrxe0 7 3800 3800 1 4096 my prog\nrxe0 8 9999 9999 1 - other\n",
+        "# device uid bytes high buffers limit\nrxe0 1000 3800 3800 1 4096\nrxe0 kernel 9999 9999 1 -\n",
         "limits",
-        "max_dm_size_per_process",
+        "max_dm_size_per_user",
     ),
     (
         "sys/kernel/debug/ib_mkey/keys",
-        "# device pid bytes high regions+bindings limit comm\nrxe0 - 3800 3800 1 4096 [all]\nrxe0 7 100 200 1 1024 prog\n",
+        "# device uid bytes high regions+bindings limit\nrxe0 - 3800 3800 1 4096\nrxe0 1000 100 200 1 1024\n",
         "limits",
         "max_key_memory, a parameter",
     ),
     (
         "sys/kernel/debug/ib_mkey/keys",
-        "# device pid bytes high regions+bindings limit comm\nrxe0 - 922 1024 1 4096 [all]\nrxe0 7 922 1024 1 1024 prog\n",
+        "# device uid bytes high regions+bindings limit\nrxe0 - 922 1024 1 4096\nrxe0 1000 922 1024 1 1024\n",
         "limits",
-        "max_key_memory_per_process",
+        "max_key_memory_per_user",
     ),
     (
         "dev/kmsg",

@@ -18,8 +18,8 @@ _REASONS = {
     numbers.ERANGE: "a block reaches outside its MR",
     numbers.ELOOP: "the key would refer to itself, or there are too many levels of keys",
     numbers.EBUSY: "a key or a memory window still refers to the object",
-    numbers.ENOMEM: "no memory, or a limit is reached: max_key_memory_per_process of ib_mkey for keys, "
-    "max_dm_size_per_process for device memory, RLIMIT_MEMLOCK (ulimit -l) for memory that is registered",
+    numbers.ENOMEM: "no memory, or a limit is reached: max_key_memory_per_user of ib_mkey for keys, "
+    "max_dm_size_per_user for device memory, RLIMIT_MEMLOCK (ulimit -l) for memory that is registered",
     numbers.EFAULT: "the memory is not mapped, or it cannot be written and the access flags allow writing",
     numbers.EPERM: "this process may not do that, by its privileges or by the rules of its container",
     numbers.EOPNOTSUPP: "the device, or this kind of MR, cannot do it",

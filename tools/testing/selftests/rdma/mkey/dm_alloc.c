@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Allocation of device memory: 100,000 random sizes, after which all memory is
- * free again; quotas of a process and of the device; and the owners that
+ * free again; quotas of a user and of the device; and the owners that
  * debugfs shows.
  */
 #define _GNU_SOURCE
@@ -159,70 +159,119 @@ TEST_F(alloc, random_sizes)
 TEST_F(alloc, owner)
 {
 	struct ibv_dm *dm[2];
-	char comm[32];
 
-	EXPECT_EQ(-1, mkt_owner_bytes(&self->dev, getpid(), comm));
+	EXPECT_EQ(-1, mkt_owner_bytes(&self->dev, getuid()));
 	dm[0] = dm_alloc(&self->dev, 5000, 0, variant->bit);
 	dm[1] = dm_alloc(&self->dev, 100, 0, variant->bit);
 	ASSERT_NE(NULL, dm[0]);
 	ASSERT_NE(NULL, dm[1]);
-	EXPECT_EQ(12288, mkt_owner_bytes(&self->dev, getpid(), comm));
-	EXPECT_STREQ("dm_alloc", comm);
+	EXPECT_EQ(12288, mkt_owner_bytes(&self->dev, getuid()));
 	ASSERT_EQ(0, ibv_free_dm(dm[0]));
-	EXPECT_EQ(4096, mkt_owner_bytes(&self->dev, getpid(), comm));
+	EXPECT_EQ(4096, mkt_owner_bytes(&self->dev, getuid()));
 	ASSERT_EQ(0, ibv_free_dm(dm[1]));
-	EXPECT_EQ(-1, mkt_owner_bytes(&self->dev, getpid(), comm));
+	EXPECT_EQ(-1, mkt_owner_bytes(&self->dev, getuid()));
 }
 
-/*
- * A process gets its quota and no more. The bytes of one process do not count
- * for another. dm_quota.sh runs this with a quota.
- */
-TEST_F(alloc, quota)
+/* returns 0 if a new process that opens the device as @uid gets @length bytes, errno otherwise */
+static int open_and_alloc(uid_t uid, uint64_t length, uint32_t class)
 {
-	const char *told = getenv("MKEY_TEST_QUOTA");
-	uint64_t quota = told ? strtoull(told, NULL, 0) : 0;
-	struct ibv_dm *all, *more;
 	int status;
 	pid_t pid;
 
-	if (!quota)
-		SKIP(return, "MKEY_TEST_QUOTA does not say max_dm_size_per_process");
-	EXPECT_EQ(NULL, dm_alloc(&self->dev, quota + 1, 0, variant->bit));
-	EXPECT_EQ(ENOMEM, errno);
-	all = dm_alloc(&self->dev, quota, 0, variant->bit);
-	ASSERT_NE(NULL, all);
-	EXPECT_EQ(NULL, dm_alloc(&self->dev, 1, 0, variant->bit));
-	EXPECT_EQ(ENOMEM, errno);
-
 	fflush(stdout);
 	pid = fork();
-	ASSERT_LE(0, pid);
 	if (!pid) {
 		struct mkt_dev own;
 
-		if (mkt_dev_try_open(&own, 0))
-			_exit(1);
-		if (!dm_alloc(&own, quota, 0, variant->bit))
-			_exit(2);
-		if (dm_alloc(&own, 1, 0, variant->bit) || errno != ENOMEM)
-			_exit(3);
+		if (setresuid(uid, uid, uid) || mkt_dev_try_open(&own, 0))
+			_exit(255);
 		/* end without freeing it */
-		_exit(0);
+		_exit(dm_alloc(&own, length, 0, class) ? 0 : errno);
 	}
-	ASSERT_EQ(pid, waitpid(pid, &status, 0));
-	EXPECT_EQ(0, status);
+	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) ?
+	       WEXITSTATUS(status) : -1;
+}
 
+/* the same for a process that has the opened device from this one */
+static int inherit_and_alloc(struct mkt_dev *dev, uint64_t length, uint32_t class)
+{
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid)
+		_exit(dm_alloc(dev, length, 0, class) ? 0 : errno);
+	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) ?
+	       WEXITSTATUS(status) : -1;
+}
+
+/*
+ * A user gets a quota and no more: all processes together, also those that have the
+ * opened device from another one. dm_quota.sh runs this with a quota, and
+ * default_quota is the same without one.
+ */
+static void test_quota(struct __test_metadata *_metadata, struct mkt_dev *dev, uint64_t quota,
+		       uint32_t class)
+{
+	uid_t other = getuid() + 64001;
+	struct ibv_dm *all, *more;
+	struct mkt_dev second;
+
+	EXPECT_EQ(NULL, dm_alloc(dev, quota + 1, 0, class));
+	EXPECT_EQ(ENOMEM, errno);
+	all = dm_alloc(dev, quota, 0, class);
+	ASSERT_NE(NULL, all);
+	EXPECT_EQ(NULL, dm_alloc(dev, 1, 0, class));
+	EXPECT_EQ(ENOMEM, errno);
+	EXPECT_EQ(ENOMEM, open_and_alloc(getuid(), 1, class));
+	if (!getuid()) {
+		/* the rest of a PCI function's memory may not be in one piece */
+		EXPECT_EQ(0, open_and_alloc(other, quota / 2, class));
+		EXPECT_EQ(ENOMEM, open_and_alloc(other, quota + 1, class));
+	}
 	ASSERT_EQ(0, ibv_free_dm(all));
-	more = dm_alloc(&self->dev, 1, 0, variant->bit);
+
+	/* what children made of the device stays until the device is closed */
+	ASSERT_EQ(0, mkt_dev_open(&second, 0));
+	EXPECT_EQ(0, inherit_and_alloc(&second, quota - 4096, class));
+	EXPECT_EQ(ENOMEM, inherit_and_alloc(&second, 4097, class));
+	EXPECT_EQ(0, inherit_and_alloc(&second, 4096, class));
+	EXPECT_EQ(ENOMEM, inherit_and_alloc(&second, 1, class));
+	EXPECT_EQ(NULL, dm_alloc(dev, 1, 0, class));
+	EXPECT_EQ(ENOMEM, errno);
+	mkt_dev_close(&second);
+	more = dm_alloc(dev, quota, 0, class);
 	ASSERT_NE(NULL, more);
 	ASSERT_EQ(0, ibv_free_dm(more));
 }
 
-/* all RAM shares one limit; each other memory has its own */
+TEST_F(alloc, quota)
+{
+	const char *told = getenv("MKEY_TEST_QUOTA");
+	uint64_t quota = told ? strtoull(told, NULL, 0) : 0;
+
+	if (!quota)
+		SKIP(return, "MKEY_TEST_QUOTA does not say max_dm_size_per_user");
+	test_quota(_metadata, &self->dev, quota, variant->bit);
+}
+
+/* half of each memory */
+TEST_F(alloc, default_quota)
+{
+	uint64_t half = (self->before.total / 2) & -4096ul;
+
+	if (getenv("MKEY_TEST_QUOTA"))
+		SKIP(return, "there is another quota");
+	if (half > 1ull << 28)
+		SKIP(return, "too much device memory for one buffer");
+	test_quota(_metadata, &self->dev, half, variant->bit);
+}
+
+/* all RAM is one share of a user; each other memory has a share of its own */
 TEST_F(alloc, shared_limit)
 {
-	uint64_t most = self->dev.caps.max_dm_size;
+	uint64_t most = mkt_dm_share(&self->dev);
 	bool ram = variant->bit & (IBMKEY_DM_HOST | IBMKEY_DM_NODE);
 	struct ibv_dm *rest, *dm;
 	size_t n;

@@ -2,7 +2,7 @@
 /*
  * Not a test: takes device memory of the class with the given number (enum
  * ibmkey_dm_class) until an allocation fails. Succeeds if it fails with ENOMEM
- * before the device's limit is reached.
+ * before the user's share of the device's memory is.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ int main(int argc, char **argv)
 
 	if (mkt_dev_open(&dev, 0))
 		return 1;
-	limit = dev.caps.max_dm_size / MEGABYTE;
+	limit = mkt_dm_share(&dev) / MEGABYTE;
 	while (n < limit && ibmkey_alloc_dm(dev.ctx, &attr, class))
 		n++;
 	if (n < limit && errno == ENOMEM)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Limits of device memory: of a process, by a module parameter, for which the module is
+# Limits of device memory: of a user, by a module parameter, for which the module is
 # loaded again; and of a control group, whose limit causes an error but no OOM kill.
 
 # shellcheck disable=SC2317 # functions are called by check
@@ -25,7 +25,7 @@ with() {
 all='host,node=1,p2p=0000:00:10.0,rxe0/pmem=0'
 
 quota() {
-	with "$all" max_dm_size_per_process=1048576 &&
+	with "$all" max_dm_size_per_user=1048576 &&
 		MKEY_TEST_QUOTA=1048576 program dm_alloc -t quota
 }
 refused() {
@@ -75,7 +75,7 @@ control_group() {
 }
 
 plan 8
-check "the quota of a process" quota
+check "the quota of a user" quota
 check "a dm_class that cannot be read" refused
 check "the default class" default_class
 check "classes that are not there" absent_class

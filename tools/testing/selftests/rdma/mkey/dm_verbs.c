@@ -106,9 +106,8 @@ TEST_F(dm, alloc_comp_mask)
 {
 	int64_t before, bytes;
 	unsigned int bit, n;
-	char comm[32];
 
-	before = mkt_owner_bytes(&self->dev, getpid(), comm);
+	before = mkt_owner_bytes(&self->dev, getuid());
 	for (bit = 0; bit < 32; bit++) {
 		struct ibv_alloc_dm_attr attr = {
 			.length = 4096,
@@ -125,7 +124,7 @@ TEST_F(dm, alloc_comp_mask)
 			EXPECT_EQ(EINVAL, errno);
 		}
 	}
-	bytes = mkt_owner_bytes(&self->dev, getpid(), comm);
+	bytes = mkt_owner_bytes(&self->dev, getuid());
 	EXPECT_EQ(before, bytes);
 }
 

@@ -115,21 +115,20 @@ TEST_F(view, state_is_read_only)
 	view_close(&view);
 }
 
-/* the pages that a mapping keeps count towards the limit of the process */
+/* the pages that a mapping keeps count towards the limit of the user */
 TEST_F(view, kept_pages_are_charged)
 {
 	struct raw_view view;
-	char comm[32];
 
-	EXPECT_EQ(PAGES * 4096, mkt_owner_bytes(&self->dev, getpid(), comm));
+	EXPECT_EQ(PAGES * 4096, mkt_owner_bytes(&self->dev, getuid()));
 	ASSERT_EQ(0, view_open(&self->dev, self->dm, &view));
-	EXPECT_EQ((PAGES + 2) * 4096, mkt_owner_bytes(&self->dev, getpid(), comm));
+	EXPECT_EQ((PAGES + 2) * 4096, mkt_owner_bytes(&self->dev, getuid()));
 	close(view.fd);
 	ASSERT_EQ(0, ibv_free_dm(self->dm));
 	self->dm = NULL;
-	EXPECT_EQ(2 * 4096, mkt_owner_bytes(&self->dev, getpid(), comm));
+	EXPECT_EQ(2 * 4096, mkt_owner_bytes(&self->dev, getuid()));
 	munmap(view.at, (PAGES + 1) * 4096);
-	EXPECT_EQ(-1, mkt_owner_bytes(&self->dev, getpid(), comm));
+	EXPECT_EQ(-1, mkt_owner_bytes(&self->dev, getuid()));
 }
 
 /* the state changes before the memory: what was copied while it is 0 is true */

@@ -53,7 +53,7 @@ ls_dm() {
 	fi
 	out=$("$ctl" ls dm "${dev[1]}") || return
 	grep -q "^${dev[1]} .* 64 KiB .* 1$" <<<"$out" &&
-		grep -q "^${dev[1]} .* $holder  *mkey_hold .*64 KiB" <<<"$out" && return
+		grep -q "^${dev[1]}  *-  *0  *64 KiB" <<<"$out" && return
 	echo "$out"
 	return 1
 }

@@ -36,7 +36,7 @@ TEST_F(fail_nth, dm_alloc)
 	};
 	struct ibv_alloc_dm_attr attr = {
 		/* all bytes but those of the fixture */
-		.length = self->c.dev.caps.max_dm_size - 8192,
+		.length = mkt_dm_share(&self->c.dev) - 8192,
 	};
 	struct ibv_dm *dm;
 

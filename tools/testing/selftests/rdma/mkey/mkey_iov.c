@@ -387,11 +387,11 @@ static unsigned long long iov_key_memory(struct mkt_dev *dev)
 {
 	FILE *file = fopen("/sys/kernel/debug/ib_mkey/keys", "r");
 	unsigned long long bytes = 0, all = 0;
-	char line[256], name[64], pid[16];
+	char line[256], name[64], uid[16];
 
 	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "%63s %15s %llu", name, pid, &bytes) == 3 &&
-		    !strcmp(name, dev->name) && !strcmp(pid, "-"))
+		if (sscanf(line, "%63s %15s %llu", name, uid, &bytes) == 3 &&
+		    !strcmp(name, dev->name) && !strcmp(uid, "-"))
 			all = bytes;
 	if (file)
 		fclose(file);

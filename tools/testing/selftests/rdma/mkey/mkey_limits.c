@@ -278,11 +278,11 @@ static struct ibv_dm *limits_dm(struct mkt_dev *dev, uint64_t length)
 	return ibv_alloc_dm(dev->ctx, &attr);
 }
 
-/* all of the device memory in two pieces, then one byte more */
+/* all that a user may have in two pieces, then one byte more */
 TEST_F(limits, dm_size)
 {
 	struct mkt_dev *dev = &self->s.dev[1];
-	uint64_t max = self->caps.max_dm_size, page = sysconf(_SC_PAGESIZE);
+	uint64_t max = mkt_dm_share(dev), page = sysconf(_SC_PAGESIZE);
 	struct ibv_dm *most, *rest;
 
 	if (max > page << 16)

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Requests that invalidate memory windows while accesses through them wait for a page. A worker of
- * the driver waits for each, and a process may occupy a part of these workers. Here one process
- * occupies all of its part, and another one still gets a worker.
+ * the driver waits for each, and a user may occupy a part of these workers. Here one process
+ * occupies all of its user's part. A process of another user still gets a worker, and another
+ * process of the same user does not.
  */
+#define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +18,13 @@
 #define REMOTE (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
 #define OUTSIDE "/sys/kernel/debug/ib_mkey/accesses_outside"
 
-/* more windows than one process has workers for: a fifth of 256 */
+/* more windows than one user has workers for: a fifth of 256 */
 #define MANY 56
 /* a little less than the time for which a worker waits, in ms */
 #define WAIT 1900
+
+/* another user */
+#define OTHER 64001
 
 /* exit statuses of the other process */
 #define OCCUPIED 0	/* all of its workers waited at the same time */
@@ -175,13 +180,15 @@ static int other_invalidate(struct held *held)
 }
 
 /* does not return */
-static void other_run(struct mkt_slow *slow, int from, int to)
+static void other_run(struct mkt_slow *slow, uid_t uid, int from, int to)
 {
 	static struct mkt_setup s;
 	static struct mkt_pair pair[MANY];
 	static struct held held[MANY];
 	int i, result;
 
+	if (setresuid(uid, uid, uid))
+		_exit(BROKEN);
 	for (i = 0; i < 2; i++)
 		if (mkt_dev_try_open(&s.dev[i], i))
 			_exit(BROKEN);
@@ -206,7 +213,7 @@ static void other_run(struct mkt_slow *slow, int from, int to)
 	_exit(result);
 }
 
-static int other_begin(struct other *other, struct mkt_slow *slow)
+static int other_begin(struct other *other, struct mkt_slow *slow, uid_t uid)
 {
 	int there[2], back[2];
 
@@ -218,7 +225,7 @@ static int other_begin(struct other *other, struct mkt_slow *slow)
 	if (!other->pid) {
 		close(there[1]);
 		close(back[0]);
-		other_run(slow, there[0], back[1]);
+		other_run(slow, uid, there[0], back[1]);
 	}
 	close(there[0]);
 	close(back[1]);
@@ -227,54 +234,93 @@ static int other_begin(struct other *other, struct mkt_slow *slow)
 	return step_wait(other->from) ? 0 : EIO;
 }
 
-/* a message if this process gets no worker, or NULL */
-static const char *slow_share(struct mkt_setup *s, struct mkt_slow *slow, struct held *held,
-			      struct other *other)
+/*
+ * Lets the other process occupy its workers, and invalidates a window in this process. Returns a
+ * message, or NULL. @waited: for how long this waited, in ms; @late: how long after the other one
+ */
+static const char *slow_invalidate(struct mkt_setup *s, struct mkt_slow *slow, struct held *held,
+				   struct other *other, struct ibv_wc *wc, long *waited, long *late)
 {
-	long before = outside(), start;
-	struct ibv_wc wc;
+	long before = outside(), begin, start;
 
 	mkt_slow_hold(slow, true);
 	if (held_read(held, s) || !step_next(other->to))
 		return "a READ";
 	if (outside_wait(before, MANY + 1))
 		return "the READs: they do not wait for a page";
+	begin = now_ms();
 	/* after this, all workers of the other process wait */
 	if (!step_next(other->to) || !step_wait(other->from))
 		return "the other process";
 	start = now_ms();
-	if (held_invalidate(held) || mkt_poll(&held->pair->end[1], &wc))
+	if (held_invalidate(held) || mkt_poll(&held->pair->end[1], wc))
 		return "the invalidation";
-	/* on a slow machine it ends later, but not earlier */
-	if (now_ms() - start < WAIT)
-		return "the invalidation: it did not wait";
-	return wc.status == IBV_WC_SUCCESS ? "the invalidation: it ended before the access" : NULL;
+	*waited = now_ms() - start;
+	*late = start - begin;
+	return wc->status == IBV_WC_SUCCESS ? "the invalidation: it ended before the access" : NULL;
 }
 
-TEST_F(slow_window, each_process_has_its_share)
+/* the exit status of the other process, after all pages have arrived */
+static int slow_end(struct __test_metadata *_metadata, struct mkt_setup *s, struct mkt_slow *slow,
+		    struct other *other)
+{
+	struct ibv_wc wc;
+	int status = -1;
+
+	mkt_slow_hold(slow, false);
+	EXPECT_TRUE(step_next(other->to));
+	close(other->to);
+	EXPECT_EQ(other->pid, waitpid(other->pid, &status, 0));
+	close(other->from);
+	EXPECT_EQ(0, mkt_poll(&s->pair.end[0], &wc));
+	EXPECT_EQ(0, mkt_pair_recover(&s->pair));
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(slow_window, each_user_has_a_share)
 {
 	struct other other = {};
+	long waited, late;
 	const char *wrong;
 	struct ibv_wc wc;
 	int status;
 
-	ASSERT_EQ(0, other_begin(&other, &self->slow));
-	wrong = slow_share(&self->s, &self->slow, &self->held, &other);
-	mkt_slow_hold(&self->slow, false);
-	EXPECT_TRUE(step_next(other.to));
-	close(other.to);
-	ASSERT_EQ(other.pid, waitpid(other.pid, &status, 0));
-	close(other.from);
+	if (geteuid())
+		SKIP(return, "not root");
+	ASSERT_EQ(0, other_begin(&other, &self->slow, OTHER));
+	wrong = slow_invalidate(&self->s, &self->slow, &self->held, &other, &wc, &waited, &late);
+	status = slow_end(_metadata, &self->s, &self->slow, &other);
 	EXPECT_EQ(NULL, wrong)
 	{
 		TH_LOG("%s", wrong);
 	}
-	EXPECT_EQ(0, mkt_poll(&self->s.pair.end[0], &wc));
-	EXPECT_EQ(0, mkt_pair_recover(&self->s.pair));
-	ASSERT_TRUE(WIFEXITED(status));
-	if (WEXITSTATUS(status) == TOO_SLOW)
+	if (status == TOO_SLOW)
 		SKIP(return, "the workers of the other process did not all wait at once");
-	EXPECT_EQ(OCCUPIED, WEXITSTATUS(status));
+	EXPECT_EQ(OCCUPIED, status);
+	/* on a slow machine it ends later, but not earlier */
+	EXPECT_LE(WAIT, waited);
+}
+
+TEST_F(slow_window, processes_of_a_user_share)
+{
+	struct other other = {};
+	long waited, late;
+	const char *wrong;
+	struct ibv_wc wc;
+	int status;
+
+	ASSERT_EQ(0, other_begin(&other, &self->slow, geteuid()));
+	wrong = slow_invalidate(&self->s, &self->slow, &self->held, &other, &wc, &waited, &late);
+	status = slow_end(_metadata, &self->s, &self->slow, &other);
+	EXPECT_EQ(NULL, wrong)
+	{
+		TH_LOG("%s", wrong);
+	}
+	if (status == TOO_SLOW || late + 200 > WAIT)
+		SKIP(return, "the workers of the other process did not all wait at once");
+	EXPECT_EQ(OCCUPIED, status);
+	/* all workers of this user wait, so this request does not */
+	EXPECT_GT(WAIT, waited);
 }
 
 TEST_HARNESS_MAIN

@@ -43,17 +43,21 @@ int mkt_pool(const struct mkt_dev *dev, const char *class,
 	return err;
 }
 
-int64_t mkt_owner_bytes(const struct mkt_dev *dev, pid_t pid, char *comm)
+uint64_t mkt_dm_share(const struct mkt_dev *dev)
+{
+	return dev->caps.max_dm_size / 2;
+}
+
+int64_t mkt_owner_bytes(const struct mkt_dev *dev, uid_t uid)
 {
 	FILE *file = fopen("/sys/kernel/debug/ib_mkey/owners", "re");
 	char line[256], name[64];
 	int64_t bytes, found = -1;
-	int number;
+	unsigned int number;
 
 	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "%63s %d %" SCNd64 " %*s %*s %*s %31s", name,
-			   &number, &bytes, comm) == 4 &&
-		    !strcmp(name, dev->name) && number == pid)
+		if (sscanf(line, "%63s %u %" SCNd64, name, &number, &bytes) == 3 &&
+		    !strcmp(name, dev->name) && number == uid)
 			found = bytes;
 	if (file)
 		fclose(file);

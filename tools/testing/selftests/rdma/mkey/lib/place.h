@@ -27,11 +27,10 @@ int mkt_pool(const struct mkt_dev *dev, const char *class,
 void *mkt_dm_map(struct ibv_dm *dm, size_t length);
 /* the physical address of a byte, 0 if unknown; needs root */
 uint64_t mkt_physical(const void *at);
-/*
- * bytes of device memory that debugfs shows for a process, and its name in at
- * least 32 bytes; -1 if it has none
- */
-int64_t mkt_owner_bytes(const struct mkt_dev *dev, pid_t pid, char *comm);
+/* bytes of device memory that debugfs shows for a user; -1 if he has none */
+int64_t mkt_owner_bytes(const struct mkt_dev *dev, uid_t uid);
+/* bytes of the default class that a user may have, with the default parameters */
+uint64_t mkt_dm_share(const struct mkt_dev *dev);
 /* the NUMA node of RAM; -1 for an address that is not RAM */
 int mkt_node_of(uint64_t physical);
 bool mkt_in_bar(uint64_t physical, const char *device);
