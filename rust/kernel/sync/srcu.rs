@@ -39,7 +39,7 @@ pub(crate) fn read() -> Guard {
 }
 
 /// Enters a critical section that cannot be preempted: for code that a process runs, and that does
-/// not sleep. The scheduler may leave a process of low priority without a processor for seconds,
+/// not sleep and takes no lock, because a spinlock sleeps on a real-time kernel. The scheduler may leave a process of low priority without a processor for seconds,
 /// and all writers of the domain would wait for its section.
 pub(crate) fn read_brief() -> BriefGuard {
     // SAFETY: No preconditions. `NoPreemption` pairs the call with its opposite in this thread.

@@ -23,7 +23,6 @@ use crate::{
             uapi::{uapi_definitions, Attrs, Definitions},
             Access, Ah, Dm, Mr, Mw, Pd, Qp,
         },
-        sync::srcu,
         user::User,
     },
     layout::{Entry, List},
@@ -159,8 +158,8 @@ impl DeviceOps for MkeyDevice {
     }
 
     fn map_fast_reg(&self, mr: &Mr, elements: Elements<'_>) -> Result<MappedElements> {
-        let guard = srcu::read_brief();
-        let region = self.core.find_region(mr, &guard).ok_or(EINVAL)?;
+        // The region's lock may sleep on a real-time kernel, so no critical section is held here.
+        let region = self.core.region_of(mr).ok_or(EINVAL)?;
         match &region.kind {
             Kind::FastReg(fast_reg) => fast_reg.map(elements, mr.page_size()),
             _ => Err(EINVAL),
@@ -168,8 +167,8 @@ impl DeviceOps for MkeyDevice {
     }
 
     fn page_size(&self, mr: &Mr) -> u32 {
-        let guard = srcu::read_brief();
-        if let Some(region) = self.core.find_region(mr, &guard) {
+        // As for `map_fast_reg()`.
+        if let Some(region) = self.core.region_of(mr) {
             if let Kind::FastReg(fast_reg) = &region.kind {
                 return fast_reg.page_size();
             }
