@@ -5,6 +5,7 @@
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
 #include <linux/gfp.h>
+#include <linux/ioport.h>
 #include <linux/memremap.h>
 #include <linux/mm.h>
 #include <linux/nodemask.h>
@@ -72,20 +73,35 @@ __rust_helper struct page *rust_helper_virt_to_page(const void *address)
 	return virt_to_page(address);
 }
 
-/* Returns NULL for an address that has no page. */
+/*
+ * Returns NULL for an address without a page, and for a page that the kernel does not map
+ * itself.
+ */
 __rust_helper struct page *rust_helper_page_of_mapping(const void *address)
 {
 	unsigned long pfn;
+	struct page *page;
 
 	/*
-	 * vmap_pfn() and ioremap() map addresses without a page. vmalloc_to_page() does not
+	 * memremap() and ioremap() map addresses without a page. vmalloc_to_page() does not
 	 * detect these.
 	 */
-	if (is_vmalloc_addr(address)) {
+	if (is_vmalloc_addr(address))
 		pfn = vmalloc_to_pfn(address);
-		return pfn_valid(pfn) ? pfn_to_page(pfn) : NULL;
-	}
-	return virt_addr_valid(address) ? virt_to_page(address) : NULL;
+	else if (virt_addr_valid(address))
+		pfn = PHYS_PFN(__pa(address));
+	else
+		return NULL;
+	if (!pfn_valid(pfn))
+		return NULL;
+	page = pfn_to_page(pfn);
+	/*
+	 * Holes between RAM, such as memory that firmware reserved, have pages too, which are
+	 * reserved. So are pages of devices, and those of RAM that the kernel took at boot.
+	 */
+	if (PageReserved(page) && !is_zone_device_page(page) && !page_is_ram(pfn))
+		return NULL;
+	return page;
 }
 
 __rust_helper bool rust_helper_dma_buf_is_writable(struct dma_buf *buf)

@@ -107,6 +107,18 @@ TEST_F(exporter, no_pages)
 	EXPECT_EQ(EOPNOTSUPP, exporter_reg(self));
 }
 
+/* reserved memory in a hole between RAM: its struct page is of no memory that the kernel maps */
+TEST_F(exporter, hole)
+{
+	self->fd = exporter_load("pages=0 hole=1");
+	if (self->fd == -ENOENT)
+		SKIP(return, "no " EXPORTER ".ko in MODULE_DIR");
+	if (self->fd == -ENXIO)
+		SKIP(return, "there is no hole between RAM");
+	ASSERT_LE(0, self->fd);
+	EXPECT_EQ(EOPNOTSUPP, exporter_reg(self));
+}
+
 static void *exporter_dereg(void *data)
 {
 	FIXTURE_DATA(exporter) *self = data;

@@ -2,12 +2,15 @@
 /*
  * An exporter of a dma-buf for tests. The process that loads the module gets a
  * descriptor. The buffer has pages; with pages=0 it has only addresses without
- * memory. With hold=1, the end of a mapping blocks until hold is cleared.
+ * memory. With hole=1 these are in a hole between RAM, where the kernel has pages
+ * that it does not map. With hold=1, the end of a mapping blocks until hold is
+ * cleared.
  */
 
 #include <linux/delay.h>
 #include <linux/dma-buf.h>
 #include <linux/io.h>
+#include <linux/ioport.h>
 #include <linux/iosys-map.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -19,6 +22,10 @@
 static bool pages = true;
 module_param(pages, bool, 0444);
 MODULE_PARM_DESC(pages, "The buffer has pages that the kernel knows");
+
+static bool hole;
+module_param(hole, bool, 0444);
+MODULE_PARM_DESC(hole, "The buffer without pages is in a hole between RAM");
 
 static bool hold;
 module_param(hold, bool, 0644);
@@ -64,6 +71,8 @@ static void exporter_release(struct dma_buf *dmabuf)
 {
 	if (pages)
 		vfree(memory);
+	else if (hole)
+		memunmap(memory);
 	else
 		iounmap((void __iomem *)memory);
 }
@@ -88,14 +97,27 @@ static void *map_nothing(void)
 	return (void __force *)ioremap(at, EXPORTER_SIZE);
 }
 
+/* Maps reserved memory in a hole between RAM. It is not accessed. */
+static void *map_hole(void)
+{
+	unsigned long pfn, n = 0;
+
+	for (pfn = PHYS_PFN(SZ_1M); pfn < PHYS_PFN(SZ_4G); pfn++) {
+		n = pfn_valid(pfn) && !page_is_ram(pfn) ? n + 1 : 0;
+		if (n == EXPORTER_SIZE >> PAGE_SHIFT)
+			return memremap(PFN_PHYS(pfn + 1 - n), EXPORTER_SIZE, MEMREMAP_WB);
+	}
+	return ERR_PTR(-ENXIO);
+}
+
 static int __init mkey_exporter_init(void)
 {
 	DEFINE_DMA_BUF_EXPORT_INFO(info);
 	struct dma_buf *dmabuf;
 
-	memory = pages ? vzalloc(EXPORTER_SIZE) : map_nothing();
-	if (!memory)
-		return -ENOMEM;
+	memory = pages ? vzalloc(EXPORTER_SIZE) : hole ? map_hole() : map_nothing();
+	if (IS_ERR_OR_NULL(memory))
+		return memory ? PTR_ERR(memory) : -ENOMEM;
 	info.ops = &exporter_ops;
 	info.priv = memory;
 	info.size = EXPORTER_SIZE;
