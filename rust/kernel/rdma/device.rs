@@ -4,9 +4,9 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use crate::bindings;
-use core::ptr;
-use kernel::{prelude::*, str::CStr, types::Opaque};
+use crate::{bindings, kernel_ext::sync::racing::read_once};
+use core::{ptr, str};
+use kernel::{fmt, prelude::*, str::BStr, types::Opaque};
 
 /// A registered RDMA device.
 #[repr(transparent)]
@@ -26,9 +26,9 @@ impl Device {
     }
 
     /// Returns the name, such as `rxe0`.
-    pub(crate) fn name(&self) -> &CStr {
-        // SAFETY: The core keeps the name terminated.
-        unsafe { CStr::from_char_ptr((*self.as_raw()).name.as_ptr().cast()) }
+    pub(crate) fn name(&self) -> Name {
+        // SAFETY: The device is valid.
+        unsafe { Name::of(self.as_raw()) }
     }
 
     /// Returns the index that `rdma dev` shows.
@@ -50,6 +50,56 @@ impl Device {
     }
 }
 
+/// A copy of the name that a device had. If the device was renamed meanwhile, the copy may have
+/// characters of both names.
+pub(crate) struct Name {
+    text: [u8; bindings::IB_DEVICE_NAME_MAX as usize],
+}
+
+impl Name {
+    /// Copies the name of a device.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be a device that was registered, and its memory must be valid.
+    unsafe fn of(raw: *const bindings::ib_device) -> Self {
+        // SAFETY: By the safety requirement. This makes no reference to the name.
+        let name = unsafe { &raw const (*raw).name }.cast::<u8>();
+        let mut text = [0; bindings::IB_DEVICE_NAME_MAX as usize];
+        for (at, to) in text.iter_mut().enumerate() {
+            // SAFETY: The name has as many bytes. `rdma dev set name` may write them meanwhile,
+            // each at once. Each value is a byte.
+            match unsafe { read_once(name.add(at)) } {
+                0 => break,
+                byte => *to = byte,
+            }
+        }
+        Self { text }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        let end = self.text.iter().position(|byte| *byte == 0);
+        self.text
+            .get(..end.unwrap_or(self.text.len()))
+            .unwrap_or_default()
+    }
+
+    /// Returns the name as a string.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is not UTF-8.
+    pub(crate) fn to_str(&self) -> Result<&str> {
+        str::from_utf8(self.bytes()).map_err(|_| EINVAL)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(BStr::from_bytes(self.bytes()), f)
+    }
+}
+
 /// The name of a device that may have been unregistered.
 ///
 /// # Invariants
@@ -57,7 +107,7 @@ impl Device {
 /// A reference to the `struct device` in the `ib_device` is held, so its memory is not freed.
 pub(crate) struct DeviceName(ptr::NonNull<bindings::ib_device>);
 
-// SAFETY: Any thread may read the name, as the core does.
+// SAFETY: Any thread may copy the name.
 unsafe impl Send for DeviceName {}
 // SAFETY: As above.
 unsafe impl Sync for DeviceName {}
@@ -76,9 +126,9 @@ impl DeviceName {
     }
 
     /// Returns the name.
-    pub(crate) fn get(&self) -> &CStr {
-        // SAFETY: By the type invariant, the memory is valid. The name in it is terminated.
-        unsafe { Device::from_raw(self.0.as_ptr()) }.name()
+    pub(crate) fn get(&self) -> Name {
+        // SAFETY: By the type invariant, the memory is valid. The device was registered.
+        unsafe { Name::of(self.0.as_ptr()) }
     }
 }
 

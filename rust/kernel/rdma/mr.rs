@@ -115,12 +115,6 @@ impl Mr {
         }
     }
 
-    /// Returns `true` if the MR belongs to a kernel user.
-    pub(crate) fn is_kernels(&self) -> bool {
-        // SAFETY: The MR is valid. Its domain is set when it is made, and outlives it.
-        unsafe { (*self.pd()).uobject.is_null() }
-    }
-
     /// Returns the index by which the device finds the MR. No two MRs of a device have the same
     /// index.
     pub(crate) fn index(&self) -> u32 {

@@ -236,12 +236,13 @@ pub(super) unsafe extern "C" fn advise_mr<T: DeviceOps>(
     attrs: *mut bindings::uverbs_attr_bundle,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: The core calls with a valid protection domain and `num_sge` entries.
-        let (domain, list) = unsafe {
-            (
-                Pd::from_raw(pd),
-                core::slice::from_raw_parts(sg_list, num_sge as usize),
-            )
+        // SAFETY: The core calls with a valid protection domain.
+        let domain = unsafe { Pd::from_raw(pd) };
+        let list = match num_sge {
+            // `sg_list` may be NULL.
+            0 => &[],
+            // SAFETY: The core calls with `num_sge` entries.
+            _ => unsafe { core::slice::from_raw_parts(sg_list, num_sge as usize) },
         };
         let running = Running::<T>::on(domain.device())?;
         let lkeys = list.iter().map(|sge| sge.lkey);

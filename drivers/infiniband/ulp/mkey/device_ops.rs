@@ -219,7 +219,8 @@ impl DeviceOps for MkeyDevice {
         let Kind::DmaBuf { import, .. } = &region.kind else {
             return Err(EINVAL);
         };
-        let filled = this.core.hw.fill(mr, import, offset, length, addr, access);
+        // SAFETY: The region has the import, and is in the table until the MR was deregistered.
+        let filled = unsafe { this.core.hw.fill(mr, import, offset, length, addr, access) };
         if filled.is_err() {
             this.core.forget(index, &region);
         }
@@ -376,7 +377,8 @@ impl DeviceOps for MkeyDevice {
     fn hold_for_advice(&self, pd: &Pd, lkeys: impl Iterator<Item = u32>) -> Result<KVVec<Pin>> {
         let mut held = KVVec::new();
         for lkey in lkeys {
-            let find = |held: &NoDereg<'_>| match self.core.hw.find(held, lkey, pd)? {
+            // SAFETY: The result drops before `held`.
+            let find = |held: &NoDereg<'_>| match unsafe { self.core.hw.find(held, lkey, pd)? } {
                 LookedUp::Memory { base, .. } if base.is_on_demand() => Ok(()),
                 _ => Err(EINVAL),
             };

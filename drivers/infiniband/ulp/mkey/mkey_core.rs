@@ -228,7 +228,8 @@ impl Core {
         // The elements have DMA addresses, which are the same in each protection domain. So
         // the MR of the module's own domain can be their leaf.
         let lkey = self.pd.local_dma_lkey();
-        let find = |held: &NoDereg<'_>| self.hw.find(held, lkey, &self.pd);
+        // SAFETY: The MR is a part of the domain, and the regions drop before the domain.
+        let find = |held: &NoDereg<'_>| unsafe { self.hw.find(held, lkey, &self.pd) };
         let LookedUp::Memory { base, .. } = self.pins.exclude(find)? else {
             return Err(eopnotsupp());
         };

@@ -100,7 +100,9 @@ impl Reuse<'_> {
         if !locked.is_unpinned(mr.index()) || region.check_queued(edit, &queued, mr).is_err() {
             return None;
         }
-        let Ok(Some(leaf)) = find_memory(hw, &locked.held(), same.lkey, pd) else {
+        // SAFETY: The binding gets a pin of the MR below, or drops the leaf, while `locked` exists.
+        let found = unsafe { find_memory(hw, &locked.held(), same.lkey, pd) };
+        let Ok(Some(leaf)) = found else {
             return None;
         };
         binding.retarget(same.addr, leaf, access, pd).ok()?;

@@ -163,12 +163,17 @@ pub(crate) trait Backend: Copy + Send + Sync {
     fn probe(device: &Device, pd: &Pd) -> Result<Self>;
 
     /// Finds the MR that `lkey` names. `held` excludes [`Self::suspend`], so the driver does not
-    /// free the MR while `held` exists. A caller that keeps the MR longer pins it.
+    /// free the MR while `held` exists.
     ///
     /// # Errors
     ///
     /// `ENOENT` if `lkey` names no MR in `pd`, and if `held` is a proof for another device.
-    fn find(&self, held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<LookedUp<Self::Base>>;
+    ///
+    /// # Safety
+    ///
+    /// The driver must not deregister the MR while the [`BaseMr`] or a clone of it exists. `held`
+    /// excludes that, and so does a pin that is made before `held` drops.
+    unsafe fn find(&self, held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<LookedUp<Self::Base>>;
 
     /// Copies bytes of one of the driver's MRs over memory of a process, from address `addr` on.
     /// Returns `false`, with nothing copied, for other memory and for an ODP MR. `held` is as for
@@ -300,13 +305,17 @@ pub(crate) trait Backend: Copy + Send + Sync {
     ) -> Result;
 
     /// Fills a new MR with `length` bytes of `import` from `offset` on. The MR begins at address
-    /// `addr`. The caller keeps the import as long as the MR.
+    /// `addr`.
     ///
     /// # Errors
     ///
     /// `EINVAL` for more pages than the MR has room for, and for an address with another place in
     /// its page than `offset`; `EOPNOTSUPP` for memory without pages; those of [`Import::pages`].
-    fn fill(
+    ///
+    /// # Safety
+    ///
+    /// After a success, a clone of `import` must exist until the driver has deregistered the MR.
+    unsafe fn fill(
         &self,
         mr: NewMr<'_>,
         import: &Import,
@@ -316,9 +325,17 @@ pub(crate) trait Backend: Copy + Send + Sync {
         access: Access,
     ) -> Result;
 
-    /// Fills a new MR with memory of this module, which layouts can have as a leaf. The caller
-    /// keeps the memory as long as the MR.
-    fn back(&self, mr: NewMr<'_>, memory: &SharedMemory) -> Result<Self::Base>;
+    /// Fills a new MR with memory of this module, which layouts can have as a leaf.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for more pages than the MR has room for.
+    ///
+    /// # Safety
+    ///
+    /// `memory` must be valid until the driver has deregistered the MR, which must not be before the
+    /// result and all clones of it have dropped.
+    unsafe fn back(&self, mr: NewMr<'_>, memory: &SharedMemory) -> Result<Self::Base>;
 }
 
 /// The calls that the driver's workers make for accesses. The self-test makes the same calls, to

@@ -209,8 +209,9 @@ impl Backend for Rxe {
         Ok(Self(()))
     }
 
-    fn find(&self, held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<LookedUp<Base>> {
-        find::find(held, lkey, pd)
+    unsafe fn find(&self, held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<LookedUp<Base>> {
+        // SAFETY: By the safety requirement.
+        unsafe { find::find(held, lkey, pd) }
     }
 
     fn read_now(
@@ -373,7 +374,7 @@ impl Backend for Rxe {
         Self::exchange_with(mr, suspended, spare, range, finish)
     }
 
-    fn fill(
+    unsafe fn fill(
         &self,
         mr: NewMr<'_>,
         import: &Import,
@@ -386,17 +387,20 @@ impl Backend for Rxe {
             return Err(EINVAL);
         }
         let pages = import.pages(offset, length)?;
-        let mr = fill::fill(mr, pages, addr, length, access)?;
+        // SAFETY: The pages are those of `import`, of which a clone exists until then.
+        let mr = unsafe { fill::fill(mr, pages, addr, length, access)? };
         mr.set_state(VALID);
         Ok(())
     }
 
-    fn back(&self, mr: NewMr<'_>, memory: &SharedMemory) -> Result<Base> {
+    unsafe fn back(&self, mr: NewMr<'_>, memory: &SharedMemory) -> Result<Base> {
         let length = SharedMemory::pages_of(memory.len()) * PAGE_SIZE;
         let access = Access::from(Right::LocalWrite);
-        let mr = fill::fill(mr, memory.pages().map(Some), 0, length as u64, access)?;
+        // SAFETY: The pages are those of `memory`, which is valid until then.
+        let mr = unsafe { fill::fill(mr, memory.pages().map(Some), 0, length as u64, access)? };
         mr.set_state(VALID);
-        // SAFETY: The MR is over the pages of `memory`, which the caller keeps as long as the MR.
+        // SAFETY: The MR is over the pages of `memory`. By the safety requirement it is not
+        // deregistered before the result has dropped.
         Ok(unsafe { Base::new(mr) })
     }
 }

@@ -40,15 +40,26 @@ fn memory(
 }
 
 /// Finds one of the driver's MRs, and does not pin it. Returns [`None`] for an MR that must be
-/// pinned first. The caller keeps `held` as long as it uses the leaf, or pins it.
+/// pinned first.
 ///
 /// # Errors
 ///
 /// Those of [`Core::pin_leaf`].
+///
+/// # Safety
+///
+/// The MR must be pinned before `held` drops, and as long as the leaf exists, or the leaf must drop
+/// first.
 // This is inlined, because a leaf that a function returns is copied in memory.
 #[inline(always)]
-pub(crate) fn find_memory(hw: &Hw, held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Option<Leaf>> {
-    match hw.find(held, lkey, pd)? {
+pub(crate) unsafe fn find_memory(
+    hw: &Hw,
+    held: &NoDereg<'_>,
+    lkey: u32,
+    pd: &Pd,
+) -> Result<Option<Leaf>> {
+    // SAFETY: By the safety requirement.
+    match unsafe { hw.find(held, lkey, pd)? } {
         LookedUp::Memory { len: 0, .. } => Err(ERANGE),
         LookedUp::Memory {
             base,
@@ -82,7 +93,8 @@ impl Core {
     pub(crate) fn pin_named(&self, lkey: u32, pd: &Pd, depth: usize) -> Result<(Leaf, *const Mr)> {
         let index = mr_key::index(lkey);
         let ((leaf, mr), pin) = self.pins.pin(index, |held| {
-            Ok(match self.hw.find(held, lkey, pd)? {
+            // SAFETY: The leaf has the pin that this call makes, and drops it last.
+            Ok(match unsafe { self.hw.find(held, lkey, pd)? } {
                 LookedUp::Memory { len: 0, .. } => return Err(ERANGE),
                 LookedUp::Memory {
                     base,

@@ -51,7 +51,9 @@ impl Key<'_> {
     fn retarget_unused(&self, old: &mut Binding, access: Access, same: &SameLayout) -> Option<()> {
         let Parts { pins, hw, .. } = self.parts().ok()?;
         let mut locked = pins.lock();
-        let Ok(Some(leaf)) = find_memory(hw, &locked.held(), same.lkey, self.pd) else {
+        // SAFETY: The binding gets a pin of the MR below, or drops the leaf, while `locked` exists.
+        let found = unsafe { find_memory(hw, &locked.held(), same.lkey, self.pd) };
+        let Ok(Some(leaf)) = found else {
             return None;
         };
         old.retarget(same.addr, leaf, access, self.pd).ok()?;

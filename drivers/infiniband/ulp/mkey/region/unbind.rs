@@ -88,7 +88,7 @@ impl Region {
             let next = mr_key::next(now);
             self.rekey(edit, mr, next);
             // A kernel user may write the fields while its request executes, so a request does not.
-            if origin == Origin::Call || !mr.is_kernels() {
+            if origin == Origin::Call || self.charge.user().is_some() {
                 edit.write_key(mr, next);
             }
         }

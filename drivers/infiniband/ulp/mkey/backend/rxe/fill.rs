@@ -18,7 +18,11 @@ use kernel::prelude::*;
 
 /// Fills a new MR with `pages`: `length` bytes from address `addr` on. The first byte is in the
 /// first page. The state does not change.
-pub(super) fn fill<'a>(
+///
+/// # Safety
+///
+/// If the caller makes the MR valid, the pages must stay until rxe has deregistered it.
+pub(super) unsafe fn fill<'a>(
     new: NewMr<'a>,
     pages: impl Iterator<Item = Option<*mut page>>,
     addr: u64,

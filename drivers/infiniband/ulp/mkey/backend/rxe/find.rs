@@ -165,7 +165,11 @@ pub(super) fn read_now(
 }
 
 /// Implements [`Backend::find`](crate::backend::interface::Backend::find).
-pub(super) fn find(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<LookedUp<Base>> {
+///
+/// # Safety
+///
+/// As for that function.
+pub(super) unsafe fn find(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<LookedUp<Base>> {
     let Valid {
         found,
         state,
@@ -174,7 +178,7 @@ pub(super) fn find(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<LookedUp<Ba
     let MrRange { start, len } = found.mr().range();
     Ok(match found.mr().kind() {
         TYPE_USER => LookedUp::Memory {
-            // SAFETY: The MR is over user memory. The caller pins it.
+            // SAFETY: The MR is over user memory. By the safety requirement it stays.
             base: unsafe { Base::with_reference(found.into_raw()) },
             start,
             len,
@@ -192,7 +196,7 @@ pub(super) fn find(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<LookedUp<Ba
         // The MR of all memory, whose addresses are kernel addresses. Only protection domains
         // of kernel users contain it.
         TYPE_DMA => LookedUp::Memory {
-            // SAFETY: The MR is over all memory. The caller pins it.
+            // SAFETY: The MR is over all memory. By the safety requirement it stays.
             base: unsafe { Base::with_reference(found.into_raw()) },
             start: 0,
             len: u64::MAX,
