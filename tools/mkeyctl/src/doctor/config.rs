@@ -9,27 +9,17 @@ use super::{
 
 const CHECK: &str = "configuration";
 const REMEDY: &str =
-    "use a kernel with CONFIG_RUST, CONFIG_KPROBES and CONFIG_DYNAMIC_FTRACE_WITH_JMP, \
-                      and without CONFIG_LTO; Debian has such ones";
+    "use a kernel with CONFIG_RUST and with CONFIG_RDMA_RXE=m; Debian has such ones";
 
-/// The options that every kernel needs. Other checks find a built-in rdma_rxe or ib_uverbs.
-const NEEDED: [&str; 5] = [
+/// The options that every kernel needs. Another check finds a built-in rdma_rxe.
+const NEEDED: [&str; 4] = [
     "CONFIG_RUST",
-    "CONFIG_KPROBES",
     "CONFIG_INFINIBAND",
     "CONFIG_INFINIBAND_USER_ACCESS",
     "CONFIG_RDMA_RXE",
 ];
 
-/// The option without which ib_mkey cannot redirect functions of rdma_rxe.
-const TO_REDIRECT: &str = "CONFIG_DYNAMIC_FTRACE_WITH_JMP";
-
-/// The option with which calls within rdma_rxe cannot be redirected.
-const INLINES: &str = "CONFIG_LTO";
-
-/// Checks the options. If rdma_rxe `has_table`, ib_mkey does not redirect its functions, and the
-/// options for that do not matter.
-pub fn check(machine: &Machine, has_table: bool) -> Finding {
+pub fn check(machine: &Machine) -> Finding {
     let Some((file, text)) = config(machine) else {
         return Finding::unknown(
             CHECK,
@@ -44,7 +34,6 @@ pub fn check(machine: &Machine, has_table: bool) -> Finding {
     };
     let missing: Vec<_> = NEEDED
         .into_iter()
-        .chain((!has_table).then_some(TO_REDIRECT))
         .filter(|option| !is_on(option))
         .collect();
 
@@ -52,14 +41,6 @@ pub fn check(machine: &Machine, has_table: bool) -> Finding {
         Finding::problem(
             CHECK,
             format!("the kernel was built without {}", missing.join(", ")),
-            REMEDY,
-        )
-    } else if !has_table && is_on(INLINES) {
-        Finding::problem(
-            CHECK,
-            format!(
-                "the kernel was built with {INLINES}: calls within rdma_rxe cannot be redirected"
-            ),
             REMEDY,
         )
     } else {

@@ -11,43 +11,16 @@ use super::{
 
 const CHECK: &str = "log";
 
-/// Words of a line of ib_mkey, and the remedy. The line about the order of loading is not here: the
-/// user may have corrected the order since, which the log does not show. Another check looks at the
-/// order itself.
-const CAUSES: [(&str, &str); 9] = [
+/// Words of a line of ib_mkey, and the remedy.
+const CAUSES: [(&str, &str); 2] = [
     (
-        "is the sysctl kernel.ftrace_enabled 0?",
-        "sysctl kernel.ftrace_enabled=1, then load ib_mkey again",
-    ),
-    (
-        "a livepatch, kprobe or BPF program may hold it",
-        "remove the livepatch, kprobe or BPF program on rdma_rxe, then load ib_mkey again",
-    ),
-    (
-        "this rdma_rxe lacks a function to redirect",
-        "use the rdma_rxe of the kernel that ib_mkey was built for, with CONFIG_KPROBES",
-    ),
-    (
-        "is not the one that ib_mkey was built for",
-        "build ib_mkey again with the source of this kernel's rdma_rxe",
-    ),
-    (
-        "self-test failed",
-        "a function of rdma_rxe was inlined, or memory was short: build ib_mkey with the compiler and source of the kernel",
+        "the link was added before ib_mkey was loaded",
+        "correct what the checks module and rxe say, then make the link again",
     ),
     (
         "is no class of device memory",
         "correct dm_class among the parameters in /etc/modprobe.d",
     ),
-    (
-        "does not export its functions for MRs",
-        "build ib_mkey again for this kernel, which lacks patches/rxe; or make the link again, if rdma_rxe was being loaded",
-    ),
-    (
-        "rdma_rxe does not call ib_mkey",
-        "the line before it has the cause: a livepatch, kprobe or BPF program, or rdma_rxe built in",
-    ),
-    ("not extended", "correct the cause that the line names, then make the link again"),
 ];
 
 /// Checks the lines about `wanted` and about the module, or about all devices.

@@ -24,15 +24,6 @@ use std::{
     },
 };
 
-/// The directories from which modprobe reads its configuration.
-const MODPROBE_DIRS: [&str; 5] = [
-    "etc/modprobe.d",
-    "run/modprobe.d",
-    "usr/local/lib/modprobe.d",
-    "usr/lib/modprobe.d",
-    "lib/modprobe.d",
-];
-
 pub struct Machine {
     root: PathBuf,
     /// The release, as `uname -r` prints it.
@@ -95,11 +86,6 @@ impl Machine {
             .map(|output| output.stdout)
     }
 
-    /// Returns `true` if this user may not read the file, or may not see whether it exists.
-    pub fn is_refused(&self, name: &str) -> bool {
-        File::open(self.path(name)).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
-    }
-
     pub fn exists(&self, name: &str) -> bool {
         self.path(name).exists()
     }
@@ -151,29 +137,6 @@ impl Machine {
         self.installed(module).is_some()
     }
 
-    /// Returns the loaded modules. The module that was loaded last is the first one.
-    pub fn modules(&self) -> Vec<String> {
-        let text = self.read("proc/modules").unwrap_or_default();
-
-        text.lines()
-            .filter_map(|line| line.split_whitespace().next())
-            .map(str::to_owned)
-            .collect()
-    }
-
-    /// Returns the file with `softdep ib_uverbs pre: ib_mkey`, if there is one.
-    pub fn softdep(&self) -> Option<PathBuf> {
-        for dir in MODPROBE_DIRS {
-            for name in self.names(dir) {
-                let file = format!("{dir}/{name}");
-                if name.ends_with(".conf") && self.read(&file).as_deref().is_some_and(has_softdep) {
-                    return Some(self.path(&file));
-                }
-            }
-        }
-        None
-    }
-
     /// Returns the messages of the kernel from `/dev/kmsg`, one for each record.
     pub fn log(&self) -> Result<Vec<String>, ErrorKind> {
         let mut file = OpenOptions::new()
@@ -213,32 +176,9 @@ fn message(line: &str) -> Option<&str> {
     line.split_once(';').map(|(_, text)| text)
 }
 
-fn has_softdep(text: &str) -> bool {
-    text.lines().any(|line| {
-        let mut words = line.split_whitespace();
-
-        words.next() == Some("softdep")
-            && words.next() == Some("ib_uverbs")
-            && words
-                .skip_while(|&word| word != "pre:")
-                .take_while(|&word| word != "post:")
-                .any(|word| word == "ib_mkey")
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_a_pre_dependency_counts() {
-        assert!(has_softdep(
-            "# a comment\n  softdep ib_uverbs pre: a ib_mkey\n"
-        ));
-        assert!(!has_softdep("softdep ib_uverbs post: ib_mkey\n"));
-        assert!(!has_softdep("#softdep ib_uverbs pre: ib_mkey\n"));
-        assert!(!has_softdep("softdep ib_core pre: ib_mkey\n"));
-    }
 
     #[test]
     fn records_have_a_head() {

@@ -17,22 +17,18 @@ pub(super) fn machine(name: &str) -> Dir {
     let dir = Dir::new(name);
     let files = [
         ("proc/sys/kernel/osrelease", "7.2.12+deb13-amd64\n"),
-        ("proc/sys/kernel/ftrace_enabled", "1\n"),
         (
             CONFIG,
-            "CONFIG_RUST=y\nCONFIG_KPROBES=y\nCONFIG_INFINIBAND=m\nCONFIG_INFINIBAND_USER_ACCESS=m\n\
-             CONFIG_RDMA_RXE=m\nCONFIG_DYNAMIC_FTRACE_WITH_JMP=y\n# CONFIG_LTO_CLANG is not set\nCONFIG_LTO_NONE=y\n",
-        ),
-        (
-            "proc/modules",
-            "ib_uverbs 1 0 - Live 0\nrdma_rxe 1 0 - Live 0\nib_mkey 1 2 - Live 0\n",
+            "CONFIG_RUST=y\nCONFIG_INFINIBAND=m\nCONFIG_INFINIBAND_USER_ACCESS=m\nCONFIG_RDMA_RXE=m\n",
         ),
         (
             "proc/self/limits",
             "Max locked memory         unlimited            unlimited            bytes\n",
         ),
         ("sys/module/ib_mkey/refcnt", "1"),
+        ("sys/module/ib_uverbs/refcnt", "1"),
         ("sys/module/rdma_rxe/refcnt", "1"),
+        ("sys/module/rxe_provider/holders/rdma_rxe/refcnt", "1"),
         (
             "sys/kernel/debug/ib_mkey/pools",
             "# device class total used high buffers\nrxe0 host 4096 0 0 0\n",
@@ -44,10 +40,6 @@ pub(super) fn machine(name: &str) -> Dir {
         (
             "dev/kmsg",
             "6,1,2,-;ib_mkey: rxe0: extended, 4096 bytes of device memory\n",
-        ),
-        (
-            "etc/modprobe.d/ib_mkey.conf",
-            "softdep ib_uverbs pre: ib_mkey\n",
         ),
         ("usr/local/lib/libibmkey.so.1", ""),
         ("usr/local/lib/libibmkey-preload.so", ""),
