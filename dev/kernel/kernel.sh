@@ -84,6 +84,22 @@ make_stock() {
 	printf '%s\n' "$release" >"$dir/release"
 }
 
+# What builds modules for Debian's kernel on arm64, with its configuration and symbols. Nothing boots it.
+make_arm64() {
+	local dir=$1 src=$2 release=$K_VERSION+deb13-arm64 package pkg=$1/packages
+	rm -rf "$pkg"
+	mkdir -p "$pkg" "$dir/build"
+	package=linux-headers-$release:arm64
+	download "$pkg" "$package=$(deb_version "$package" "$K_VERSION")"
+	dpkg-deb -x "$pkg"/linux-headers-*.deb "$pkg/headers"
+	[[ -f $dir/build/.config ]] || cp "$pkg/headers/usr/src/linux-headers-$release/.config" "$dir/build/"
+	cp "$pkg/headers/usr/src/linux-headers-$release/Module.symvers" "$dir/build/"
+	inroot make -C "$src" O="$dir/build" ARCH=arm64 LLVM=-19 KERNELRELEASE="$release" \
+		-j"$(nproc)" olddefconfig prepare modules_prepare
+	rm -rf "$pkg"
+	printf '%s\n' "$release" >"$dir/release"
+}
+
 # Builds a kernel from tinyconfig and the fragments given.
 build_kernel() {
 	local dir=$1 src=$2 release
@@ -203,7 +219,7 @@ setup_kernel() {
 	fi
 	src=${KSRC:-$(source_dir)}
 	setup_source
-	[[ $K_FLAVOUR != stock ]] || setup_lists
+	[[ $K_FLAVOUR != @(stock|arm64) ]] || setup_lists
 	# Other set-ups of other kernels can run meanwhile.
 	take_lock "$dir.lock" "making $K_ID"
 	if ((LOCK_WAITED)) && is_complete "$dir" "${KERNEL_FILES[@]}"; then
@@ -215,6 +231,7 @@ setup_kernel() {
 	rm -f "$dir.record"
 	case $K_FLAVOUR in
 	stock) what="Debian's kernel, and its Rust crates for building modules" how="2-3 min" ;;
+	arm64) what="the Rust crates for building modules for Debian's kernel on arm64" how="2-3 min" ;;
 	custom) what="built with our configuration" how="12 min on two cores" ;;
 	debug) what="built with KASAN, lockdep, kmemleak and fault injection" how="14 min on two cores" ;;
 	esac

@@ -13,12 +13,13 @@ apt_dir() { printf '%s/apt' "$CACHE"; }
 kernel_apt() { APT_CONFIG=$(apt_dir)/apt.conf "$@"; }
 
 update_lists() {
-	local dir keyring
+	local dir keyring arch=amd64
 	dir=$(apt_dir)
+	[[ $K_FLAVOUR != arm64 ]] || arch+=,arm64
 	mkdir -p "$dir/state/lists/partial" "$dir/cache/archives/partial"
 	touch "$dir/state/status"
 	keyring=$(find_keyring "$dir")
-	printf 'deb [arch=amd64 signed-by=%s] %s %s-backports main\n' "$keyring" "$MIRROR" "$SUITE" >"$dir/sources.list"
+	printf 'deb [arch=%s signed-by=%s] %s %s-backports main\n' "$arch" "$keyring" "$MIRROR" "$SUITE" >"$dir/sources.list"
 	cat - <(host_apt_conf) >"$dir/apt.conf" <<-EOF
 		Dir::State "$dir/state";
 		Dir::State::status "$dir/state/status";
@@ -30,7 +31,7 @@ update_lists() {
 		Dir::Etc::preferences "/dev/null";
 		Dir::Etc::preferencesparts "/dev/null";
 		APT::Architecture "amd64";
-		APT::Architectures "amd64";
+		APT::Architectures { "amd64"; "arm64"; };
 		APT::Sandbox::User "root";
 		Acquire::Languages "none";
 	EOF

@@ -123,7 +123,7 @@ setup_module_and_user() {
 	module=$(module_key "$MODULES") user=$(user_sources)
 	rxe_source
 	module_make_args
-	step "build-$K_ID" "Module ib_mkey for $K_ID; libraries, tools, samples and selftests" "1-2 min" build_all
+	step "build-$K_ID" "Modules ib_mkey and rdma_rxe for $K_ID; libraries, tools, samples and selftests" "1-2 min" build_all
 	module_is_done "$module"
 	user_is_done "$user"
 }
@@ -146,7 +146,7 @@ setup_demo() {
 		module=$(module_key "$MODULES")
 		rxe_source
 		module_make_args
-		step "build-$K_ID" "Module ib_mkey for $K_ID; library, demonstration and samples" "1-2 min" build_all
+		step "build-$K_ID" "Modules ib_mkey and rdma_rxe for $K_ID; library, demonstration and samples" "1-2 min" build_all
 		module_is_done "$module"
 	fi
 	demo_key >"$(demo_stamp)"

@@ -56,7 +56,7 @@ kernel_version() {
 	fi
 }
 
-# Sets K_SERIES, K_FLAVOUR (stock, custom, debug or kdir), K_VERSION, and K_ID, the name
+# Sets K_SERIES, K_FLAVOUR (stock, arm64, custom, debug or kdir), K_VERSION, and K_ID, the name
 # of the kernel in messages and under out/. K_EXACT is the version that KERNEL= names.
 select_kernel() {
 	local KERNEL=${KERNEL:-stock}
@@ -75,6 +75,14 @@ select_kernel() {
 	1) K_FLAVOUR=debug ;;
 	0) ;;
 	*) die "DEBUG=$DEBUG is not 0 or 1" ;;
+	esac
+	case ${ARCH:-x86_64} in
+	x86_64 | x86) ;;
+	arm64)
+		[[ $K_FLAVOUR == stock && -z ${KSRC-}${KDIR-} ]] || die "ARCH=arm64 is for Debian's kernels, KERNEL=stock and KERNEL=7.3"
+		K_FLAVOUR=arm64
+		;;
+	*) die "ARCH=$ARCH is not x86_64 or arm64" ;;
 	esac
 	if [[ -n ${KDIR-} ]]; then
 		[[ -z ${KSRC-} ]] || die "KDIR= (a kernel already built) and KSRC= (one to build) exclude each other"
@@ -149,7 +157,7 @@ kernel_key() {
 		cat "$(root_dir).toolchain"
 		recipe "make_$K_FLAVOUR"
 		[[ $K_FLAVOUR != stock ]] || recipe unpack_stock
-		[[ $K_FLAVOUR == stock ]] || cat "$TOP/dev/kernel/kernel.config" "$TOP/dev/kernel/ulp.config"
+		[[ $K_FLAVOUR == @(stock|arm64) ]] || cat "$TOP/dev/kernel/kernel.config" "$TOP/dev/kernel/ulp.config"
 		[[ $K_FLAVOUR != debug ]] || cat "$TOP/dev/kernel/debug.config"
 	} 2>/dev/null | hash_of
 }

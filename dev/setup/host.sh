@@ -67,7 +67,7 @@ check_space() {
 		# The source is fetched beside the builder root, if that is made, too.
 		[[ -d $src ]] || { mb=$((mb + 2000)); ((min > 0)) || min=1; }
 		case $K_FLAVOUR in
-		stock) mb=$((mb + 900)); min=$((min + 3)) ;;
+		stock | arm64) mb=$((mb + 900)); min=$((min + 3)) ;;
 		custom) mb=$((mb + 1000)); min=$((min + 12)) ;;
 		debug) mb=$((mb + 1500)); min=$((min + 14)) ;;
 		esac

@@ -47,5 +47,3 @@ make_modules() {
 		set_up module
 	fi
 }
-
-module_file() { printf '%s/out/%s/modules/drivers/infiniband/ulp/mkey/ib_mkey.ko' "$TOP" "$K_ID"; }

@@ -33,6 +33,7 @@ module_make_args() {
 		MODULE_MAKE=()
 		if grep -q '^CONFIG_CC_IS_CLANG=y' "$KDIR/.config"; then MODULE_MAKE=(LLVM=-19); fi
 		;;
+	arm64) MODULE_MAKE=(ARCH=arm64 LLVM=-19 KERNELRELEASE="$(cat "$(kernel_dir)/release")") ;;
 	*) MODULE_MAKE=(LLVM=-19) ;;
 	esac
 	[[ $K_FLAVOUR == kdir ]] || MODULE_MAKE+=(BINDGEN="$TOP/dev/setup/bindgen-cached $(bindgen_dir) $TOP")
@@ -140,6 +141,6 @@ setup_module() {
 	key=$(module_key "$MODULES")
 	rxe_source
 	module_make_args
-	step "module-$K_ID" "Module ib_mkey for $K_ID" "1 min" build_module
+	step "module-$K_ID" "Modules ib_mkey and rdma_rxe for $K_ID" "1-2 min" build_module
 	module_is_done "$key"
 }
