@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/cred.h>
-#include <linux/kprobes.h>
 #include <linux/lockdep.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
@@ -27,19 +26,6 @@ __rust_helper int rust_helper_ib_check_mr_access(struct ib_device *device,
 	return ib_check_mr_access(device, flags);
 }
 
-/* Makes @chain a table that consists of the tables @first and @second. */
-__rust_helper void rust_helper_uapi_def_chain(struct uapi_definition chain[3],
-					      const struct uapi_definition *first,
-					      const struct uapi_definition *second)
-{
-	const struct uapi_definition both[3] = {
-		UAPI_DEF_CHAIN(first),
-		UAPI_DEF_CHAIN(second),
-	};
-
-	memcpy(chain, both, sizeof(both));
-}
-
 __rust_helper bool rust_helper_uverbs_attr_is_valid(const struct uverbs_attr_bundle *attrs,
 						    unsigned int id)
 {
@@ -53,22 +39,16 @@ __rust_helper int rust_helper_uverbs_copy_u64(u64 *value, const struct uverbs_at
 }
 
 /*
- * Returns the user who opened the device, as a number in the initial user namespace.
+ * Returns the user whom credentials are of, as a number in the initial user namespace.
  *
  * A user can have many users in a user namespace. These count as the user who made
  * the outermost namespace, or, if root made it, as the root of that namespace.
  */
-__rust_helper u32 rust_helper_ib_ucontext_user(struct ib_ucontext *context)
+__rust_helper u32 rust_helper_cred_user(const struct cred *cred)
 {
-	const struct user_namespace *ns;
-	const struct cred *cred;
-	kuid_t user, root;
+	const struct user_namespace *ns = cred->user_ns;
+	kuid_t user = cred->uid, root;
 
-	/* The context keeps the task that made it. */
-	rcu_read_lock();
-	cred = __task_cred(context->res.task);
-	user = cred->uid;
-	ns = cred->user_ns;
 	if (ns != &init_user_ns) {
 		while (ns->parent != &init_user_ns)
 			ns = ns->parent;
@@ -78,7 +58,6 @@ __rust_helper u32 rust_helper_ib_ucontext_user(struct ib_ucontext *context)
 		else if (uid_valid(root))
 			user = root;
 	}
-	rcu_read_unlock();
 	return __kuid_val(user);
 }
 
@@ -140,32 +119,6 @@ __rust_helper void rust_helper_rdma_many_end(void)
 __rust_helper void rust_helper_rdma_many_lock(struct mutex *mutex)
 {
 	mutex_lock_nest_lock(mutex, &rdma_many);
-}
-
-/* Operations of devices that a client wraps. Removing the client waits for running calls. */
-DEFINE_STATIC_SRCU(rdma_ops_srcu);
-
-__rust_helper int rust_helper_rdma_ops_enter(void)
-{
-	return srcu_read_lock(&rdma_ops_srcu);
-}
-
-__rust_helper void rust_helper_rdma_ops_leave(int index)
-{
-	srcu_read_unlock(&rdma_ops_srcu, index);
-}
-
-/*
- * A caller that loaded the pointer of an operation may not have entered yet, and
- * one that left may not have returned. A caller that sleeps before it enters or
- * after it left has pinned the module. The others do not sleep in between, so
- * synchronize_rcu_tasks() waits for them.
- */
-__rust_helper void rust_helper_rdma_ops_drain(void)
-{
-	synchronize_rcu_tasks();
-	synchronize_srcu(&rdma_ops_srcu);
-	synchronize_rcu_tasks();
 }
 
 /* Readers of tables and pointers on the data path, see rust/kernel/sync/srcu.rs. */
@@ -308,24 +261,6 @@ __rust_helper void *rust_helper_xa_remove_if(struct xarray *xa, unsigned long in
 	void *old = xa_cmpxchg(xa, index, entry, NULL, GFP_KERNEL);
 
 	return old == entry ? old : NULL;
-}
-
-/*
- * kallsyms is not exported. A kprobe that is removed at once gives the address
- * of a function's ftrace site, after an ENDBR. Returns 0 if there is no such
- * function.
- */
-__rust_helper unsigned long rust_helper_text_address(const char *symbol)
-{
-	struct kprobe probe = { .symbol_name = symbol };
-	unsigned long address;
-
-	if (register_kprobe(&probe))
-		return 0;
-	address = (unsigned long)probe.addr;
-	unregister_kprobe(&probe);
-
-	return address;
 }
 
 __rust_helper void rust_helper_rdma_cond_resched(void)

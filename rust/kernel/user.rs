@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/linux/cred.h`](srctree/include/linux/cred.h)
 
-use crate::{bindings, kernel_ext::rdma::Pd};
+use crate::bindings;
 
 /// The user who opened a device.
 ///
@@ -19,24 +19,14 @@ impl User {
         Self(number)
     }
 
-    /// Returns the user who opened the device that `context` belongs to.
+    /// Returns the user whom credentials are of.
     ///
     /// # Safety
     ///
-    /// `context` must be valid during this call.
-    pub(crate) unsafe fn of_context(context: *mut bindings::ib_ucontext) -> Self {
+    /// `cred` must be valid during this call.
+    pub(crate) unsafe fn of_cred(cred: *const bindings::cred) -> Self {
         // SAFETY: By the safety requirement.
-        Self(unsafe { bindings::ib_ucontext_user(context) })
-    }
-
-    /// Returns the user who opened the device for which `pd` was made, or [`None`] if it belongs to
-    /// a kernel user.
-    pub(crate) fn of(pd: &Pd) -> Option<Self> {
-        if pd.is_kernels() {
-            return None;
-        }
-        // SAFETY: The fields are set when the domain is made, and the context outlives the domain.
-        Some(unsafe { Self::of_context((*(*pd.as_raw()).uobject).context) })
+        Self(unsafe { bindings::cred_user(cred) })
     }
 
     /// Returns the number of the user in the initial user namespace.

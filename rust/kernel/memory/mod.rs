@@ -297,15 +297,6 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Fills `to` with the bytes at `offset`. May be called in any context.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if the range is outside the memory.
-    pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> Result {
-        self.read_to(offset, to.into())
-    }
-
     /// Copies `len` bytes from user address `addr` to `offset`. Sleeps.
     ///
     /// # Errors

@@ -5,16 +5,13 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use super::Device;
-use crate::{
-    bindings,
-    kernel_ext::sync::srcu::{self, Guard},
-};
+use crate::bindings;
 use core::{cell::UnsafeCell, marker::PhantomData, mem::MaybeUninit, ops::Deref};
 use kernel::{
     error::to_result,
     ffi::{c_int, c_void},
     prelude::*,
-    str::{CStr, CStrExt},
+    str::CStr,
     sync::{Arc, ArcBorrow},
     types::ForeignOwnable,
 };
@@ -28,19 +25,11 @@ pub(crate) trait ClientOps: Sized + Send + Sync + 'static {
     /// network namespace.
     ///
     /// Returns the client's data for the device, or [`None`] to leave the device alone.
-    fn add(device: &Adding<'_>, sole: SoleData<'_>) -> Option<Arc<Self>>;
-
-    /// Called when [`Client::data`] finds the data. Returns `true` to keep them; otherwise
-    /// [`Self::removed`] is called next.
-    fn added(self: ArcBorrow<'_, Self>, device: &Adding<'_>) -> bool;
+    fn add(device: &Adding<'_>) -> Option<Arc<Self>>;
 
     /// Called when the device is about to be unregistered, or to move to another network namespace.
     /// Clients that were registered later have removed it already.
     fn remove(self: ArcBorrow<'_, Self>, device: &Removing<'_>);
-
-    /// Called when [`Client::data`] does not find the data any more, and all critical sections that
-    /// found them have ended.
-    fn removed(self: ArcBorrow<'_, Self>);
 }
 
 /// A device that is being added to a client.
@@ -51,22 +40,6 @@ pub(crate) trait ClientOps: Sized + Send + Sync + 'static {
 pub(crate) struct Adding<'a>(&'a Device);
 
 impl Deref for Adding<'_> {
-    type Target = Device;
-
-    fn deref(&self) -> &Device {
-        self.0
-    }
-}
-
-/// The right to make what a client may have only once for a device. A constructor consumes it.
-///
-/// # Invariants
-///
-/// Each call of [`ClientOps::add`] gets one, and there is no other. When a device is added again,
-/// its operations do not find what was made of an earlier one.
-pub(crate) struct SoleData<'a>(&'a Device);
-
-impl Deref for SoleData<'_> {
     type Target = Device;
 
     fn deref(&self) -> &Device {
@@ -122,41 +95,13 @@ impl<T: ClientOps> Client<T> {
         // SAFETY: `ib_core` calls with a registered device.
         // INVARIANT: `ib_core` adds a device to its clients in the order of their registration.
         let device = Adding(unsafe { Device::from_raw(raw) });
-        // INVARIANT: Made for this call.
-        let sole = SoleData(device.0);
-        if let Some(data) = T::add(&device, sole) {
-            let kept = data.clone().into_foreign();
+        if let Some(data) = T::add(&device) {
             // SAFETY: The device and the client are registered while `add` runs.
-            unsafe { Self::set_data(raw, kept) };
-            if !T::added(data.as_arc_borrow(), &device) {
-                // SAFETY: The device is still being added. `kept` came from `into_foreign()` above.
-                // `set_data()` replaces it before it is dropped, so `remove_callback()` does not
-                // find it.
-                unsafe { Self::take_back(raw, <Arc<T> as ForeignOwnable>::from_foreign(kept)) };
+            unsafe {
+                bindings::ib_set_client_data(raw, T::client().raw.get(), data.into_foreign());
             }
         }
         0
-    }
-
-    /// Takes back the data of a device, and drops this reference when no reader uses it any more.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::set_data`]; `data` must be the data that were set.
-    unsafe fn take_back(raw: *mut bindings::ib_device, data: Arc<T>) {
-        // SAFETY: By the safety requirement.
-        unsafe { Self::set_data(raw, core::ptr::null_mut()) };
-        // When this returns, no reader uses a reference that `data()` returned.
-        srcu::synchronize();
-        T::removed(data.as_arc_borrow());
-    }
-
-    /// # Safety
-    ///
-    /// `raw` must be a device that is being added to or removed from this client.
-    unsafe fn set_data(raw: *mut bindings::ib_device, data: *mut c_void) {
-        // SAFETY: By the safety requirement; the client is registered.
-        unsafe { bindings::ib_set_client_data(raw, T::client().raw.get(), data) };
     }
 
     /// # Safety
@@ -172,25 +117,6 @@ impl<T: ClientOps> Client<T> {
         // registration.
         let device = Removing(unsafe { Device::from_raw(raw) });
         T::remove(data.as_arc_borrow(), &device);
-        // SAFETY: The device is being removed from the client, and `data` are those that were set.
-        unsafe { Self::take_back(raw, data) };
-    }
-
-    /// Returns the client's data for a device. They stay until the critical section ends.
-    #[inline]
-    pub(crate) fn data<'a>(
-        &'static self,
-        device: &Device,
-        _guard: &'a Guard,
-    ) -> Option<ArcBorrow<'a, T>> {
-        // SAFETY: The device is valid. If the client is not registered, it has no data.
-        let data = unsafe { bindings::ib_get_client_data(device.as_raw(), self.raw.get()) };
-        if data.is_null() {
-            return None;
-        }
-        // SAFETY: `data` came from `into_foreign()`. `take_back()` waits for critical sections
-        // before it drops its reference.
-        Some(unsafe { <Arc<T> as ForeignOwnable>::borrow(data) })
     }
 }
 
@@ -214,43 +140,5 @@ impl<T: ClientOps> Drop for Registration<T> {
     fn drop(&mut self) {
         // SAFETY: `new()` registered it.
         unsafe { bindings::ib_unregister_client(T::client().raw.get()) };
-        // A thread that dropped the last pin of the module may not have left the module's code.
-        // SAFETY: No preconditions.
-        unsafe { bindings::rdma_ops_drain() };
     }
-}
-
-/// Keeps a module from being unloaded.
-pub(crate) struct ModulePin(&'static ThisModule);
-
-impl ModulePin {
-    /// Pins `module`.
-    ///
-    /// # Errors
-    ///
-    /// `ENODEV` if the module is being unloaded.
-    pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
-        // SAFETY: The caller is code of the module, so the module is loaded.
-        if !unsafe { bindings::try_module_get(module.as_ptr()) } {
-            return Err(ENODEV);
-        }
-        Ok(Self(module))
-    }
-}
-
-impl Drop for ModulePin {
-    fn drop(&mut self) {
-        // SAFETY: `new()` took the reference. Code of the module that does not sleep may follow:
-        // unloading drops the `Registration`, which waits for threads in such code.
-        unsafe { bindings::module_put(self.0.as_ptr()) };
-    }
-}
-
-/// Returns `true` if `ib_uverbs` is loaded. `ib_uverbs` reads a device's operations only when it
-/// adds the device.
-pub(crate) fn uverbs_is_loaded() -> bool {
-    // This symbol is in ib_uverbs itself, not in a module that it depends on.
-    let symbol = c"rdma_user_mmap_disassociate".as_char_ptr();
-    // SAFETY: `symbol` is a C string.
-    unsafe { bindings::text_address(symbol) != 0 }
 }

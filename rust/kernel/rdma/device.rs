@@ -5,10 +5,10 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use crate::{bindings, kernel_ext::sync::racing::read_once};
-use core::{ptr, str};
-use kernel::{fmt, prelude::*, str::BStr, types::Opaque};
+use core::ptr;
+use kernel::{fmt, str::BStr, types::Opaque};
 
-/// A registered RDMA device.
+/// An RDMA device that is registered, or is about to be.
 #[repr(transparent)]
 pub(crate) struct Device(Opaque<bindings::ib_device>);
 
@@ -31,12 +31,6 @@ impl Device {
         unsafe { Name::of(self.as_raw()) }
     }
 
-    /// Returns the index that `rdma dev` shows.
-    pub(crate) fn index(&self) -> u32 {
-        // SAFETY: The device is registered. The index is set before that.
-        unsafe { (*self.as_raw()).index }
-    }
-
     /// Returns the driver, a value of `enum rdma_driver_id`.
     pub(crate) fn driver_id(&self) -> u32 {
         // SAFETY: The operations are set before the device is registered.
@@ -47,6 +41,32 @@ impl Device {
     pub(crate) fn node(&self) -> i32 {
         // SAFETY: The device is registered.
         unsafe { bindings::ib_device_node(self.as_raw()) }
+    }
+}
+
+/// A device that is about to be registered. Its driver gives it to the module that extends the device.
+///
+/// # Invariants
+///
+/// There is one for each device. No other code uses the device yet.
+pub(crate) struct NewDevice<'a>(&'a Device);
+
+impl NewDevice<'_> {
+    /// # Safety
+    ///
+    /// `raw` must be as the type invariants require, for `'a`.
+    pub(crate) unsafe fn from_raw(raw: *mut bindings::ib_device) -> Self {
+        // SAFETY: By the safety requirement, the device stays. Its operations are set.
+        // INVARIANT: By the safety requirement.
+        Self(unsafe { Device::from_raw(raw) })
+    }
+}
+
+impl core::ops::Deref for NewDevice<'_> {
+    type Target = Device;
+
+    fn deref(&self) -> &Device {
+        self.0
     }
 }
 
@@ -82,15 +102,6 @@ impl Name {
         self.text
             .get(..end.unwrap_or(self.text.len()))
             .unwrap_or_default()
-    }
-
-    /// Returns the name as a string.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if it is not UTF-8.
-    pub(crate) fn to_str(&self) -> Result<&str> {
-        str::from_utf8(self.bytes()).map_err(|_| EINVAL)
     }
 }
 

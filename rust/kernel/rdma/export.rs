@@ -8,7 +8,6 @@ use super::{mr::NewMr, ops::DeviceOps, Device, Dm, Mr, OwnedMr, Pd};
 use crate::{
     bindings,
     kernel_ext::{
-        error::eopnotsupp,
         export_c::{FromC, FromCArray, IntoPtr},
     },
 };
@@ -161,14 +160,10 @@ impl<'a> AnyDm<'a> {
     ///
     /// `EOPNOTSUPP` if the driver itself has device memory, `EINVAL` for another device.
     pub(crate) fn of<T: DeviceOps>(&self, data: &T) -> Result<&'a Dm<T::Dm>> {
-        let overlay = data.overlay();
-        if !overlay.fills_dm() {
-            return Err(eopnotsupp());
-        }
-        if !overlay.is_of(self.device()) {
+        if !core::ptr::eq(T::of(self.device())?, data) {
             return Err(EINVAL);
         }
-        // SAFETY: All device memory of this device is the client's, because the driver has none.
+        // SAFETY: All device memory of a device of `T` came from `DeviceOps::alloc_dm()`.
         Ok(unsafe { Dm::from_raw(self.0.get()) })
     }
 }

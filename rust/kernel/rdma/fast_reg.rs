@@ -6,7 +6,7 @@
 
 use super::{
     mr::{Mr, NewMr},
-    ops::{DeviceOps, Running},
+    ops::DeviceOps,
     pd::Pd,
     scatterlist::Elements,
 };
@@ -15,12 +15,11 @@ use kernel::{
     error::{from_result, to_result},
     ffi::{c_int, c_uint},
     prelude::*,
-    sync::ArcBorrow,
 };
 
 /// # Safety
 ///
-/// Only `ib_core` may call this, as `ib_device_ops.alloc_mr` of a device that `T` extends.
+/// Only `ib_core` may call this, as `ib_device_ops.alloc_mr` of a device of `T`.
 pub(super) unsafe extern "C" fn alloc_mr<T: DeviceOps>(
     pd: *mut bindings::ib_pd,
     kind: bindings::ib_mr_type,
@@ -29,19 +28,19 @@ pub(super) unsafe extern "C" fn alloc_mr<T: DeviceOps>(
     // SAFETY: The core calls with a valid protection domain.
     let domain = unsafe { Pd::from_raw(pd) };
     let alloc = || {
-        let running = Running::<T>::on(domain.device())?;
-        let data = running.data();
+        let data = T::of(domain.device())?;
+        let driver = T::driver();
         if kind != bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS {
-            let stock = data.overlay().stock.alloc_mr.ok_or_else(eopnotsupp)?;
+            let alloc_mr = driver.table().alloc_mr.ok_or_else(eopnotsupp)?;
             // SAFETY: The arguments are the core's.
-            return Ok(unsafe { stock(pd, kind, max_num_sg) });
+            return Ok(unsafe { alloc_mr(pd, kind, max_num_sg) });
         }
         // Elements may be addresses of any memory, so a process must not choose them.
         if !domain.is_kernels() {
             return Err(EINVAL);
         }
-        let prepare = |new: NewMr<'_>| T::alloc_fast_reg(data, new, max_num_sg);
-        let mr = data.overlay().alloc_mr(domain, 1, prepare)?;
+        let prepare = |new: NewMr<'_>| data.alloc_fast_reg(new, max_num_sg);
+        let mr = driver.alloc_mr(domain, 1, prepare)?;
         Ok(mr.into_raw())
     };
     alloc().unwrap_or_else(|err: Error| err.to_ptr())
@@ -49,7 +48,7 @@ pub(super) unsafe extern "C" fn alloc_mr<T: DeviceOps>(
 
 /// # Safety
 ///
-/// Only `ib_core` may call this, as `ib_device_ops.map_mr_sg` of a device that `T` extends. It may
+/// Only `ib_core` may call this, as `ib_device_ops.map_mr_sg` of a device of `T`. It may
 /// be called in any context, so it neither sleeps nor allocates.
 pub(super) unsafe extern "C" fn map_mr_sg<T: DeviceOps>(
     raw: *mut bindings::ib_mr,
@@ -59,12 +58,12 @@ pub(super) unsafe extern "C" fn map_mr_sg<T: DeviceOps>(
 ) -> c_int {
     // SAFETY: The core calls with a valid MR.
     let mr = unsafe { Mr::from_raw(raw) };
-    let map = |data: ArcBorrow<'_, T>| {
+    let map = |data: &T| {
         if !mr.has_gaps() {
             data.may_map(mr)?;
-            let stock = data.overlay().stock.map_mr_sg.ok_or_else(eopnotsupp)?;
+            let map_mr_sg = T::driver().table().map_mr_sg.ok_or_else(eopnotsupp)?;
             // SAFETY: The arguments are the core's.
-            let count = unsafe { stock(raw, list, nents, offset) };
+            let count = unsafe { map_mr_sg(raw, list, nents, offset) };
             to_result(count)?;
             return Ok(count);
         }
@@ -83,11 +82,11 @@ pub(super) unsafe extern "C" fn map_mr_sg<T: DeviceOps>(
         Ok(c_int::try_from(mapped.count)?)
     };
     from_result(|| {
-        let running = Running::<T>::on(mr.device())?;
-        map(running.data()).inspect_err(|_| {
+        let data = T::of(mr.device())?;
+        map(data).inspect_err(|_| {
             // The core has written the new page size before the call.
             // SAFETY: The MR belongs to the caller, who does not use it meanwhile.
-            unsafe { (*raw).page_size = running.data().page_size(mr) };
+            unsafe { (*raw).page_size = data.page_size(mr) };
         })
     })
 }

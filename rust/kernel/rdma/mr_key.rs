@@ -22,12 +22,6 @@ pub(crate) const fn tag(key: u32) -> i8 {
     (key & TAG) as i8
 }
 
-/// Returns the key of `index` with the tag 0. Only the lower 24 bits of an index are part of a key.
-#[inline]
-pub(crate) const fn first(index: u32) -> u32 {
-    index << TAG_BITS
-}
-
 /// Returns `true` if two keys have the same index. Their tags may differ.
 #[inline]
 pub(crate) const fn is_same_index(one: u32, two: u32) -> bool {

@@ -37,6 +37,15 @@ impl Pd {
         unsafe { (*self.as_raw()).uobject.is_null() }
     }
 
+    /// Returns the context of the process to which the domain belongs; [`None`] for a kernel user.
+    pub(crate) fn context(&self) -> Option<&UserContext> {
+        // SAFETY: The fields are set when the domain is made, and the context outlives the domain.
+        unsafe {
+            let object = (*self.as_raw()).uobject.as_ref()?;
+            Some(UserContext::from_raw(object.context))
+        }
+    }
+
     /// Returns the lkey by which kernel users address all memory.
     pub(crate) fn local_dma_lkey(&self) -> u32 {
         // SAFETY: The field is set when the domain is made.
@@ -47,6 +56,24 @@ impl Pd {
     pub(crate) fn device(&self) -> &Device {
         // SAFETY: A protection domain's device is set when it is made and outlives it.
         unsafe { Device::from_raw((*self.as_raw()).device) }
+    }
+}
+
+/// The context of a process that opened a device.
+#[repr(transparent)]
+pub(crate) struct UserContext(Opaque<bindings::ib_ucontext>);
+
+impl UserContext {
+    /// # Safety
+    ///
+    /// `raw` must be valid for `'a`.
+    pub(crate) unsafe fn from_raw<'a>(raw: *mut bindings::ib_ucontext) -> &'a Self {
+        // SAFETY: By the safety requirement, and the type is transparent.
+        unsafe { &*raw.cast::<Self>() }
+    }
+
+    pub(crate) fn as_raw(&self) -> *mut bindings::ib_ucontext {
+        self.0.get()
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) mod window;
 use self::find::region_of;
 use crate::{
     backend::{
-        pins::{when_unpinned, IsPinned, Pins},
+        pins::{when_unpinned, Pins},
         Claimed, ClaimedMr, Direction, Payload,
     },
     counters::{self, refused, Count},
@@ -41,7 +41,7 @@ use crate::{
         Kind, Region,
     },
 };
-use kernel::{ffi::c_int, prelude::*, sync::Arc};
+use kernel::{ffi::c_int, prelude::*};
 
 /// Returns the access flags that a copy needs.
 #[inline]
@@ -188,7 +188,6 @@ pub(crate) fn copy(mr: &Claimed, iova: u64, payload: Payload<'_>, peer: Option<P
 }
 
 /// Does what [`copy`] does, for an MR for fast registration.
-#[inline(always)]
 pub(crate) fn copy_registered(
     mr: &Claimed,
     iova: u64,
@@ -205,54 +204,33 @@ pub(crate) fn copy_registered(
 }
 
 /// Does a peer's atomic operation, or atomic write, on the eight bytes at address `iova` of `mr`.
-/// Returns the result of the driver's code. [`atomic_op_registered`] does this for an MR for fast
-/// registration.
+/// Returns the result of the driver's code.
 ///
 /// # Errors
 ///
 /// Those of `operation`; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the
 /// binding.
-#[inline(always)]
 pub(crate) fn atomic_op(
     mr: &Claimed,
     iova: u64,
     peer: Peer,
     operation: impl Operation<c_int>,
 ) -> Result<c_int> {
-    counted(with_binding(mr, iova, Some(peer), operation))
-}
-
-/// Does what [`atomic_op`] does, for an MR for fast registration.
-#[inline(always)]
-pub(crate) fn atomic_op_registered(
-    mr: &Claimed,
-    iova: u64,
-    peer: Peer,
-    operation: impl Operation<c_int>,
-) -> Result<c_int> {
-    counted(with_registered(mr, iova, Some(peer), operation))
+    counted(if mr.is_fast_reg() {
+        with_registered(mr, iova, Some(peer), operation)
+    } else {
+        with_binding(mr, iova, Some(peer), operation)
+    })
 }
 
 /// Makes `length` bytes from address `iova` on persistent, for a peer. Sleeps.
-///
-/// In a request to flush a whole MR, `length` has only the lower 32 bits of the MR's length. If
-/// `iova` is the first address and `length` has these bits, the whole MR is flushed.
 ///
 /// # Errors
 ///
 /// Those of [`Binding::flush`]; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the
 /// binding.
-pub(crate) fn flush(mr: &Claimed, iova: u64, length: u32, peer: Peer) -> Result {
-    let flush = |binding: &Binding, at| {
-        let whole = binding.layout.length();
-        if at == 0 && length == whole as u32 {
-            binding.flush(at, whole)
-        } else if length == 0 {
-            Ok(())
-        } else {
-            binding.flush(at, length.into())
-        }
-    };
+pub(crate) fn flush(mr: &Claimed, iova: u64, length: u64, peer: Peer) -> Result {
+    let flush = |binding: &Binding, at| binding.flush(at, length);
     counted(if mr.is_fast_reg() {
         with_registered(mr, iova, Some(peer), flush)
     } else {
@@ -268,13 +246,6 @@ pub(crate) fn is_registered(mr: &Claimed, iova: u64, length: u64) -> bool {
         Kind::FastReg(fast_reg) => fast_reg.contains(iova, length),
         _ => false,
     })
-}
-
-fn fast_reg_of(region: &Region) -> Option<&FastReg> {
-    match &region.kind {
-        Kind::FastReg(fast_reg) => Some(fast_reg),
-        _ => None,
-    }
 }
 
 /// Ends a fast registration, unless a bound key refers to its elements. The errors are those of
@@ -295,33 +266,6 @@ fn end_registration(
     })?
 }
 
-/// If `mr` is an MR for fast registration to which no binding refers, ends the registration,
-/// without a look-up of the device's data. Otherwise returns the region of `mr` as
-/// [`Region::exposed`] does, but [`None`] for a fast registration to which a binding may refer.
-///
-/// # Errors
-///
-/// The result of the end of the registration, if `mr` is an MR for fast registration to which no
-/// binding refers.
-fn exposed_or_ended(
-    mr: &Claimed,
-    pd: &Pd,
-    key: u32,
-    origin: Origin,
-) -> core::result::Result<Option<Arc<Region>>, Result> {
-    // The removal of the device waits for this critical section. `end()` waits for accesses in
-    // other critical sections, and these wait for nothing.
-    let guard = srcu::read();
-    let Ok(region) = region_of(mr, &guard) else {
-        return Ok(None);
-    };
-    match fast_reg_of(&region).map(|fast_reg| fast_reg.end(mr, pd, key, origin)) {
-        None => Ok(Some(region.into())),
-        Some(Err(IsPinned)) => Ok(None),
-        Some(Ok(ended)) => Err(ended),
-    }
-}
-
 /// Unbinds a key or ends a fast registration, by LOCAL_INV or a peer's SEND with invalidate. The QP
 /// is in `pd` and names the MR by `key`. No access is left when this returns without an error.
 /// Sleeps for some seconds at most.
@@ -332,87 +276,46 @@ fn exposed_or_ended(
 /// peer if the MR has no remote access flag. `EBUSY` while a memory window or a key refers to the
 /// MR. `EBUSY` too if accesses through the old binding are left; the MR is unbound then.
 pub(crate) fn invalidate(mr: &Claimed, pd: &Pd, key: u32, origin: Origin) -> Result {
-    let exposed = match exposed_or_ended(mr, pd, key, origin) {
-        Ok(exposed) => exposed,
-        Err(ended) => return ended,
-    };
-    if let Some(region) = exposed {
-        if let Kind::Key { pins, .. } = &region.kind {
-            return invalidate_key(&region, pins, (mr, pd, key), origin);
-        }
-    }
-    let core = Core::running(mr.device())?;
+    let core = Core::of(mr.device())?;
     let region = core.region_of(mr).ok_or(EINVAL)?;
-    if let Some(fast_reg) = fast_reg_of(&region) {
-        return end_registration(&core, mr, (&region, fast_reg), pd, key, origin);
-    }
-    let Kind::Key { pins, .. } = &region.kind else {
+    // A request that names another MR must wait for nothing.
+    if mr.key() != key || mr.pd() != pd.as_raw() {
         return Err(EINVAL);
-    };
-    // The wait below must not keep the device's data, see `Region::exposed()`.
-    drop(core);
-    invalidate_key(&region, pins, (mr, pd, key), origin)
+    }
+    match &region.kind {
+        Kind::FastReg(fast_reg) => {
+            end_registration(core, mr, (&region, fast_reg), pd, key, origin)
+        }
+        Kind::Key { pins, .. } => invalidate_key(&region, pins, (mr, key), origin),
+        _ => Err(EINVAL),
+    }
 }
 
 /// Unbinds the key `region`. The errors are those of [`invalidate`].
 fn invalidate_key(
     region: &Region,
     pins: &Pins,
-    (mr, pd, key): (&Claimed, &Pd, u32),
+    (mr, key): (&Claimed, u32),
     origin: Origin,
 ) -> Result {
-    if mr.key() != key || mr.pd() != pd.as_raw() {
-        return Err(EINVAL);
-    }
     let worker = Worker::of(region.charge.waits());
     region.unbind(pins, mr, origin, Some(key), worker.timeout)?;
     counters::add(Count::Unbind, 1);
     Ok(())
 }
 
-/// Makes the elements of `fast_reg` active and records `key` as the lkey. The errors are those of
-/// [`FastReg::register`].
-fn register_elements(
-    region: &Region,
-    fast_reg: &FastReg,
-    mr: &Claimed,
-    pd: &Pd,
-    key: u32,
-    access: Access,
-) -> Result {
-    fast_reg.register(mr, pd, key, access)?;
-    region.registered_as(key);
-    Ok(())
-}
-
-/// Registers elements without a look-up of the device's data. Returns [`None`] if `mr` is no MR for
-/// fast registration.
-fn register_exposed(mr: &Claimed, pd: &Pd, key: u32, access: Access) -> Option<Result> {
-    // The removal of the device waits for this critical section.
-    let guard = srcu::read();
-    let region = region_of(mr, &guard).ok()?;
-    let fast_reg = fast_reg_of(&region)?;
-    Some(register_elements(&region, fast_reg, mr, pd, key, access))
-}
-
-/// Registers the elements that are mapped to `mr`, or binds the unbound key `mr` to a staged
-/// layout, for a kernel QP in `pd`: REG_MR. Sleeps.
+/// Registers the elements that are mapped to `mr`, for a kernel QP in `pd`: REG_MR.
 ///
 /// # Errors
 ///
-/// `EINVAL` for an MR of another kind; those of [`FastReg::register`] and of [`bind_staged`].
-///
-/// [`bind_staged`]: bind::bind_staged
+/// `EINVAL` for an MR of another kind; those of [`FastReg::register`].
 pub(crate) fn register(mr: &Claimed, pd: &Pd, key: u32, access: Access) -> Result {
-    if let Some(registered) = register_exposed(mr, pd, key, access) {
-        return registered;
-    }
-    let core = Core::running(mr.device())?;
+    let core = Core::of(mr.device())?;
     let region = core.region_of(mr).ok_or(EINVAL)?;
-    match fast_reg_of(&region) {
-        Some(fast_reg) => register_elements(&region, fast_reg, mr, pd, key, access),
-        // The driver executes this request itself, because the QP is older than the device's
-        // extension. Earlier requests of the QP may not have completed, so no binding is replaced.
-        None => bind::bind_staged(mr, pd, key, access.into_raw(), bind::Attempt::Only),
-    }
+    let Kind::FastReg(fast_reg) = &region.kind else {
+        return Err(EINVAL);
+    };
+    fast_reg.register(mr, pd, key, access)?;
+    region.registered_as(key);
+    Ok(())
 }

@@ -13,7 +13,7 @@
 //! | `backend/cut.rs` | cuts of rows at the ends of blocks |
 //! | `backend/pins.rs` | the pins of the MRs to which bindings refer |
 //! | `backend/slot.rs`, `backend/slot_value.rs` | the object of an MR, found by a pointer in the MR |
-//! | `backend/rxe.rs`, `backend/rxe/` | software RoCE: functions that touch an MR's memory are redirected |
+//! | `backend/rxe.rs`, `backend/rxe/` | software RoCE |
 //!
 //! Only a backend knows its driver's private structures. The rest of the module names the backend's
 //! type only by [`Hw`].

@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The top of the module: an extended device, and the client of `ib_core` that extends it.
+//! The top of the module: an extended device.
 //!
-//! `ib_core` adds a device to its clients in the order in which they were registered. ib_mkey
-//! precedes `ib_uverbs`, so `ib_uverbs` finds the operations that ib_mkey installed.
-//! `device_ops.rs` has these operations.
+//! rxe asks this module before it registers a device (`ib_mkey_rxe_add()`), and tells it when the
+//! device has no users any more (`ib_mkey_rxe_remove()`). The data of a device exist in between.
+//! `device_ops.rs` has the operations of the device.
+//!
+//! The module is also a client of `ib_core`, which tells it when a device gets its name and when users
+//! leave it. A link that was added before ib_mkey was loaded, or by an rdma_rxe without providers,
+//! stays as it is. The client says so in the log.
 
 use crate::{
+    backend::{Backend, Hw},
     bindings,
     dm::{self, OfferedMemory},
     kernel_ext::{
         error::eopnotsupp,
         rdma::{
-            client::{Adding, Client, ClientOps, ModulePin, Removing, SoleData},
-            device::DeviceName,
-            ops::{Overlay, Running},
+            client::{Adding, Client, ClientOps, Removing},
+            device::{DeviceName, NewDevice},
             Device,
         },
-        sync::srcu,
     },
     mkey_core::{Core, HasCore, Lookup},
     parameters,
@@ -25,15 +28,13 @@ use crate::{
         binding::{MAX_DEPTH, MAX_ENTRIES},
         indices::MAX_INDICES,
     },
-    selftest,
 };
-use core::ops::Deref;
 use kernel::{
+    error::from_result,
+    ffi::{c_char, c_int, c_void},
     prelude::*,
-    sync::{
-        atomic::{ordering, Atomic},
-        Arc, ArcBorrow,
-    },
+    str::CStr,
+    sync::{Arc, ArcBorrow},
 };
 
 /// The client of `ib_core`.
@@ -45,60 +46,38 @@ pub(crate) struct MkeyDevice {
     #[pin]
     pub(crate) core: Core,
     pub(crate) memory: Arc<OfferedMemory>,
-    pub(crate) overlay: Overlay,
-    /// `true` if the self-test has passed and the operations are installed.
-    extended: Atomic<bool>,
-    _module: ModulePin,
 }
 
 impl MkeyDevice {
-    fn new(device: &Adding<'_>, sole: SoleData<'_>) -> Result<Arc<Self>> {
-        let module = ModulePin::new(parameters::this_module()?)?;
-        let core = Core::new(device, sole)?;
+    fn new(device: NewDevice<'_>, name: &CStr) -> Result<Arc<Self>> {
         let memory = OfferedMemory::new(
-            DeviceName::new(device),
+            (DeviceName::new(&device), name),
             parameters::dm_classes()?,
             device.node(),
             parameters::max_dm_size(),
             parameters::max_dm_size_per_user(),
         )?;
+        let core = Core::new(device)?;
         Arc::pin_init(
             try_pin_init!(Self {
                 core <- core,
                 memory,
-                overlay: Overlay::new(device),
-                extended: Atomic::new(false),
-                _module: module,
             }? Error),
             GFP_KERNEL,
         )
     }
 
-    /// Finds the data of an extended device.
+    /// Finds the data of an extended device. They stay as long as the device.
     ///
     /// # Errors
     ///
     /// `EOPNOTSUPP` for a device that is not extended.
-    pub(crate) fn of(device: &Device) -> Result<Arc<Self>> {
-        let guard = srcu::read_brief();
-        CLIENT
-            .data(device, &guard)
-            .filter(|this| this.extended.load(ordering::Acquire))
-            .map(Arc::from)
-            .ok_or_else(eopnotsupp)
-    }
-
-    /// Checks that this module provides the device's memory.
-    ///
-    /// # Errors
-    ///
-    /// `EOPNOTSUPP` if the driver provides it.
-    pub(crate) fn owns_dm(&self) -> Result {
-        if self.overlay.fills_dm() {
-            Ok(())
-        } else {
-            Err(eopnotsupp())
-        }
+    #[inline]
+    pub(crate) fn data(device: &Device) -> Result<&Self> {
+        let data = Hw::data(device).ok_or_else(eopnotsupp)?;
+        // SAFETY: `ib_mkey_rxe_add()` made the data. `ib_mkey_rxe_remove()` takes them back, when the
+        // device has no users.
+        Ok(unsafe { &*data.cast::<Self>().as_ptr() })
     }
 
     /// Returns the limits and features of the device.
@@ -128,29 +107,44 @@ impl HasCore for MkeyDevice {
     }
 }
 
-/// The core in the data of a device.
-pub(crate) struct CoreOf<T>(T);
-
-impl<T: Deref<Target = MkeyDevice>> Deref for CoreOf<T> {
-    type Target = Core;
-
+impl Lookup for Core {
     #[inline]
-    fn deref(&self) -> &Core {
-        &self.0.core
+    fn of(device: &Device) -> Result<&Self> {
+        Ok(&MkeyDevice::data(device)?.core)
     }
 }
 
-impl Lookup for Core {
-    type Running<'a> = CoreOf<Running<'a, MkeyDevice>>;
-    type Kept = CoreOf<Arc<MkeyDevice>>;
+/// Puts the data of `device` into `data`, before rxe registers the device as `name`.
+///
+/// # Safety
+///
+/// Only `backend/rxe/provider.c` may call this, once for each device, with its operations set.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_add(
+    device: *mut bindings::ib_device,
+    name: *const c_char,
+    data: *mut *mut c_void,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: rxe calls this once for each device, which no other code uses yet, with the name that
+        // the device gets.
+        let (device, name) = unsafe { (NewDevice::from_raw(device), CStr::from_char_ptr(name)) };
+        let this = MkeyDevice::new(device, name)?;
+        // SAFETY: `data` is a field of the device, in which rxe keeps the data.
+        unsafe { *data = Arc::into_raw(this).cast_mut().cast() };
+        Ok(0)
+    })
+}
 
-    fn running(device: &Device) -> Result<Self::Running<'_>> {
-        Ok(CoreOf(Running::on(device)?))
-    }
-
-    fn kept(device: &Device) -> Result<Self::Kept> {
-        MkeyDevice::of(device).map(CoreOf)
-    }
+/// Drops the data of a device that has no users and no objects any more.
+///
+/// # Safety
+///
+/// Only `backend/rxe/provider.c` may call this, once, with what `ib_mkey_rxe_add()` made.
+#[no_mangle]
+unsafe extern "C" fn ib_mkey_rxe_remove(data: *mut c_void) {
+    // SAFETY: The data came from `Arc::into_raw()`, and nothing borrows them any more.
+    drop(unsafe { Arc::from_raw(data.cast_const().cast::<MkeyDevice>()) });
 }
 
 impl ClientOps for MkeyDevice {
@@ -158,55 +152,33 @@ impl ClientOps for MkeyDevice {
         &CLIENT
     }
 
-    fn add(device: &Adding<'_>, sole: SoleData<'_>) -> Option<Arc<Self>> {
-        match Self::new(device, sole) {
-            Ok(this) => Some(this),
-            // The device belongs to another driver.
-            Err(err) if err == ENODEV => None,
-            Err(err) => {
-                pr_err!("{}: not extended: {:?}\n", device.name(), err);
-                None
+    fn add(device: &Adding<'_>) -> Option<Arc<Self>> {
+        let Some(data) = Hw::data(device) else {
+            if device.driver_id() == bindings::rdma_driver_id_RDMA_DRIVER_RXE {
+                pr_notice!(
+                    "{}: not extended: its link was added before ib_mkey was loaded, or by an \
+                     unmodified rdma_rxe; mkeyctl doctor tells what to do\n",
+                    device.name()
+                );
             }
-        }
-    }
-
-    fn added(self: ArcBorrow<'_, Self>, device: &Adding<'_>) -> bool {
-        if let Err(err) = selftest::run(&self.core, device) {
-            pr_err!(
-                "{}: not extended, self-test failed: {:?}\n",
-                device.name(),
-                err
-            );
-            return false;
-        }
-        let install = || {
-            dm::show::add(&self.memory, Arc::<Self>::from(self))?;
-            self.overlay
-                .install::<Self>(device, self.memory.size())
-                .inspect_err(|_| dm::show::remove(&self.memory))
+            return None;
         };
-        if let Err(err) = install() {
-            pr_err!("{}: not extended: {:?}\n", device.name(), err);
-            return false;
+        // SAFETY: The data came from `Arc::into_raw()`, and stay as long as the device.
+        let data = unsafe { ArcBorrow::from_raw(data.cast::<Self>().as_ptr()) };
+        let this: Arc<Self> = data.into();
+        if let Err(err) = dm::show::add(&this.memory, this.clone()) {
+            pr_err!("{}: not shown in debugfs: {:?}\n", device.name(), err);
+            return None;
         }
-        self.extended.store(true, ordering::Release);
         pr_info!(
             "{}: extended, {} bytes of device memory\n",
             device.name(),
-            self.memory.size()
+            this.memory.size()
         );
-        true
+        Some(this)
     }
 
-    fn remove(self: ArcBorrow<'_, Self>, device: &Removing<'_>) {
-        self.extended.store(false, ordering::Release);
+    fn remove(self: ArcBorrow<'_, Self>, _device: &Removing<'_>) {
         dm::show::remove(&self.memory);
-        // Slots are emptied first, because the driver's own `dereg_mr` empties none.
-        self.core.close(device);
-        self.overlay.uninstall(device);
-    }
-
-    fn removed(self: ArcBorrow<'_, Self>) {
-        Overlay::drain();
     }
 }

@@ -3,10 +3,9 @@
 //! The operations of an extended device.
 
 use crate::{
-    access, api,
     backend::{
-        pins::{NoDereg, Pin, Unpinned},
-        Backend, BaseMr, ClaimedMr, Hw, LookedUp, MrRange,
+        pins::Unpinned,
+        Backend, ClaimedMr, Hw, MrRange,
     },
     bindings,
     device::MkeyDevice,
@@ -15,14 +14,14 @@ use crate::{
         dma_buf::{DmaBuf, Import},
         error::eopnotsupp,
         rdma::{
-            client::ModulePin,
             mr::{NewMr, Right},
-            mr_key,
-            ops::{DeviceOps, Overlay},
+            ops::{DeviceOps, DriverOps, Operations},
+            pd::UserContext,
             scatterlist::{Elements, MappedElements},
-            uapi::{uapi_definitions, Attrs, Definitions},
-            Access, Ah, Dm, Mr, Mw, Pd, Qp,
+            uapi::Attrs,
+            Access, Device, Dm, Mr, Mw, Pd,
         },
+        sync::users::Timeout,
         user::User,
     },
     layout::{Entry, List},
@@ -35,10 +34,10 @@ use crate::{
         window, Kind, Region,
     },
 };
-use kernel::{
-    prelude::*,
-    sync::{Arc, ArcBorrow},
-};
+use kernel::{prelude::*, sync::Arc};
+
+/// The operations of an extended device.
+pub(crate) static OPERATIONS: Operations = Operations::new::<MkeyDevice>();
 
 /// An MR that is about to be deregistered.
 pub(crate) struct Leaving {
@@ -46,13 +45,46 @@ pub(crate) struct Leaving {
     region: Option<Arc<Region>>,
     /// Resumed if deregistration fails.
     suspended: <Hw as Backend>::Suspended,
-    /// `true` for an ODP MR of the driver, for whose pages an access may wait.
-    on_demand: bool,
+}
+
+/// Returns how long the end of an object waits for accesses, each of which can take as long as a
+/// process likes. When a process closes the device, rxe stops its QPs first, which ends their
+/// accesses. A kernel user frees the memory when the call returns.
+fn end_timeout(for_process: bool) -> Timeout {
+    if for_process {
+        Timeout::WhenKilled
+    } else {
+        Timeout::Never
+    }
+}
+
+impl MkeyDevice {
+    /// Checks that an MR may be deregistered, and forbids new accesses to it.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if the MR is pinned; `EINVAL` while a window of the driver is bound to it.
+    fn leave(&self, mr: &Mr) -> Result<Leaving> {
+        let suspend = |unpinned: &Unpinned<'_>| self.core.hw.suspend(mr, unpinned);
+        if mr.is_user() && mr.pd() == self.core.pd.as_raw() {
+            // This is the MR over the pages of device memory. Users cannot name it, so nothing pins
+            // it, and it has no region.
+            let suspended = self.core.pins.if_unpinned(mr.index(), suspend)??;
+            return Ok(Leaving {
+                region: None,
+                suspended,
+            });
+        }
+        let region = self.core.region_of(mr);
+        let suspended = self.core.if_free_or_yielding(mr, suspend)?;
+        Ok(Leaving {
+            region,
+            suspended,
+        })
+    }
 }
 
 impl DeviceOps for MkeyDevice {
-    const DEFINITIONS: Definitions = uapi_definitions!(api::bindings::ib_mkey_uapi_defs);
-
     type Dm = Buffer;
 
     type DmClass = dm::ClassRequest;
@@ -62,8 +94,21 @@ impl DeviceOps for MkeyDevice {
         dm::ClassRequest::from_raw(class.unwrap_or(0))
     }
 
-    fn overlay(&self) -> &Overlay {
-        &self.overlay
+    fn of(device: &Device) -> Result<&Self> {
+        // The data stay as long as the device, and so does the reference.
+        MkeyDevice::data(device)
+    }
+
+    fn driver() -> DriverOps {
+        Hw::driver_ops()
+    }
+
+    fn user(context: &UserContext) -> User {
+        Hw::user(context)
+    }
+
+    fn dm_size(&self) -> u64 {
+        self.memory.size()
     }
 
     fn announced_dm_size(&self) -> u64 {
@@ -75,7 +120,7 @@ impl DeviceOps for MkeyDevice {
     }
 
     fn alloc_dm(
-        this: ArcBorrow<'_, Self>,
+        &self,
         attr: &bindings::ib_dm_alloc_attr,
         class: dm::ClassRequest,
         user: Option<User>,
@@ -87,15 +132,15 @@ impl DeviceOps for MkeyDevice {
             user,
         };
         Dm::new(Buffer::new(
-            &this.core.hw,
-            &this.core.pd,
-            &this.memory,
+            &self.core.hw,
+            &self.core.pd,
+            &self.memory,
             &request,
         )?)
     }
 
     fn reg_dm_mr(
-        this: ArcBorrow<'_, Self>,
+        &self,
         mr: NewMr<'_>,
         pd: &Pd,
         dm: &Dm<Buffer>,
@@ -108,11 +153,11 @@ impl DeviceOps for MkeyDevice {
         if !supported(access) || (volatile && access.contains(Right::FlushPersistent)) {
             return Err(eopnotsupp());
         }
-        let charge = this.core.charge(pd, cost::REGION + cost::BINDING)?;
-        let mr = this.core.hw.claim_dm(mr)?;
+        let charge = self.core.charge(pd, cost::REGION + cost::BINDING)?;
+        let mr = self.core.hw.claim_dm(mr)?;
         if length == 0 {
             // Nothing is bound, so only an access of 0 bytes is in range.
-            this.core.adopt(mr, Kind::Dm, charge)?;
+            self.core.adopt(mr, Kind::Dm, charge)?;
             mr.publish(MrRange { start: 0, len: 0 }, access);
             return Ok(());
         }
@@ -144,16 +189,16 @@ impl DeviceOps for MkeyDevice {
             None,
             UnusedMemory::default(),
         )?;
-        let region = this.core.adopt(mr, Kind::Dm, charge)?;
+        let region = self.core.adopt(mr, Kind::Dm, charge)?;
         // After a failure the caller returns the MR to the driver, which does not empty the slot.
-        region.bind(&this.core.pins, mr, &binding).inspect_err(|_| {
+        region.bind(&self.core.pins, mr, &binding).inspect_err(|_| {
             Core::hide(mr);
-            this.core.forget(mr.index(), &region);
+            self.core.forget(mr.index(), &region);
         })
     }
 
-    fn alloc_fast_reg(this: ArcBorrow<'_, Self>, mr: NewMr<'_>, max: u32) -> Result {
-        this.core.adopt_fast_reg(mr, max)?;
+    fn alloc_fast_reg(&self, mr: NewMr<'_>, max: u32) -> Result {
+        self.core.adopt_fast_reg(mr, max)?;
         Ok(())
     }
 
@@ -202,7 +247,7 @@ impl DeviceOps for MkeyDevice {
     }
 
     fn reg_dmabuf_mr(
-        this: ArcBorrow<'_, Self>,
+        &self,
         mr: NewMr<'_>,
         import: Import,
         charge: OwnerCharge,
@@ -215,55 +260,16 @@ impl DeviceOps for MkeyDevice {
         // import with the region.
         let kind = Kind::DmaBuf { import, access };
         let index = mr.index();
-        let region = this.core.adopt(&mr, kind, charge)?;
+        let region = self.core.adopt(&mr, kind, charge)?;
         let Kind::DmaBuf { import, .. } = &region.kind else {
             return Err(EINVAL);
         };
         // SAFETY: The region has the import, and is in the table until the MR was deregistered.
-        let filled = unsafe { this.core.hw.fill(mr, import, offset, length, addr, access) };
+        let filled = unsafe { self.core.hw.fill(mr, import, offset, length, addr, access) };
         if filled.is_err() {
-            this.core.forget(index, &region);
+            self.core.forget(index, &region);
         }
         filled
-    }
-
-    type Leaving = Leaving;
-
-    fn leave(&self, mr: &Mr) -> Result<Leaving> {
-        let suspend = |unpinned: &Unpinned<'_>| self.core.hw.suspend(mr, unpinned);
-        if mr.is_user() && mr.pd() == self.core.pd.as_raw() {
-            // This is the MR over the pages of device memory. Users cannot name it, so nothing pins
-            // it, and it has no region.
-            let suspended = self.core.pins.if_unpinned(mr.index(), suspend)??;
-            return Ok(Leaving {
-                region: None,
-                suspended,
-                on_demand: false,
-            });
-        }
-        let region = self.core.region_of(mr);
-        let suspended = self.core.if_free_or_yielding(mr, suspend)?;
-        Ok(Leaving {
-            region,
-            suspended,
-            on_demand: self.core.hw.is_on_demand(mr),
-        })
-    }
-
-    fn is_held_up(leaving: &Leaving) -> bool {
-        let region = leaving.region.as_ref();
-        leaving.on_demand || region.is_some_and(|region| region.may_be_slow())
-    }
-
-    // rxe waits for accesses only for a limited time, so this waits for slow accesses first.
-    fn wait(mr: &Mr, leaving: &Leaving) -> Result {
-        if let Some(region) = &leaving.region {
-            region.wait();
-        }
-        if leaving.on_demand {
-            Hw::wait_until_alone(mr)?;
-        }
-        Ok(())
     }
 
     type Left = Option<Arc<Region>>;
@@ -271,18 +277,22 @@ impl DeviceOps for MkeyDevice {
     fn dereg_mr(
         &self,
         mr: &Mr,
-        leaving: Leaving,
-        stock: impl FnOnce() -> Result,
+        for_process: bool,
+        driver: impl FnOnce() -> Result,
     ) -> Result<Option<Arc<Region>>> {
-        let Leaving {
-            region, suspended, ..
-        } = leaving;
+        let Leaving { region, suspended } = self.leave(mr)?;
+        if let Some(region) = region.as_ref().filter(|region| region.may_be_slow()) {
+            if let Err(busy) = region.wait(end_timeout(for_process)) {
+                Hw::resume(mr, suspended);
+                return Err(busy);
+            }
+        }
         let index = mr.index();
         if let Some(region) = &region {
             Core::hide(mr);
             region.set_gone(true);
         }
-        if let Err(err) = stock() {
+        if let Err(err) = driver() {
             if let Some(region) = &region {
                 region.set_gone(false);
                 self.core.expose(mr, region);
@@ -297,13 +307,9 @@ impl DeviceOps for MkeyDevice {
         Ok(region)
     }
 
-    // If the client was removed, the slot of the MR stays empty.
-    fn stay(mr: &Mr, leaving: Leaving) {
-        Hw::resume(mr, leaving.suspended);
-    }
-
-    fn close_mw(&self, mw: &Mw) {
-        self.core.hw.close_window(mw);
+    fn close_mw(&self, mw: &Mw) -> Result {
+        // Only processes have windows.
+        self.core.windows.close(mw.address(), end_timeout(true))
     }
 
     type Forgotten = Option<window::Bindings>;
@@ -312,12 +318,9 @@ impl DeviceOps for MkeyDevice {
         self.core.windows.forget(mw.address())
     }
 
-    fn prepare_rereg(&self, mr: &Mr, changes_pd: bool) -> Result {
+    fn may_rereg(&self, mr: &Mr) -> Result {
         if self.core.region_of(mr).is_some() {
             return Err(eopnotsupp());
-        }
-        if changes_pd {
-            Hw::compare_pds();
         }
         Ok(())
     }
@@ -343,48 +346,5 @@ impl DeviceOps for MkeyDevice {
         self.core
             .hw
             .retranslate(mr, suspended, spare, range, finish)
-    }
-
-    fn pin() -> Result<ModulePin> {
-        ModulePin::new(parameters::this_module()?)
-    }
-
-    fn created_qp(&self, qp: &Qp) {
-        self.core.take_binds(qp);
-    }
-
-    fn close_qp(&self, qp: &Qp) -> bool {
-        self.core.hw.close(qp)
-    }
-
-    type Ended = access::window::EndedBindings;
-
-    fn end_windows(&self, qp: &Qp, from: &mut u32) -> Option<Self::Ended> {
-        access::window::end_some(&self.core, qp, from)
-    }
-
-    fn end_tasks(qp: &Qp) {
-        Hw::end_tasks(qp);
-    }
-
-    fn end_ah(ah: &Ah) {
-        Hw::end_ah(ah);
-    }
-
-    type Held = KVVec<Pin>;
-
-    // Stock rxe treats every MR that advise_mr names as an ODP MR. So other MRs are refused here.
-    fn hold_for_advice(&self, pd: &Pd, lkeys: impl Iterator<Item = u32>) -> Result<KVVec<Pin>> {
-        let mut held = KVVec::new();
-        for lkey in lkeys {
-            // SAFETY: The result drops before `held`.
-            let find = |held: &NoDereg<'_>| match unsafe { self.core.hw.find(held, lkey, pd)? } {
-                LookedUp::Memory { base, .. } if base.is_on_demand() => Ok(()),
-                _ => Err(EINVAL),
-            };
-            let ((), pin) = self.core.pins.pin(mr_key::index(lkey), find)?;
-            held.push(pin, GFP_KERNEL_ACCOUNT)?;
-        }
-        Ok(held)
     }
 }

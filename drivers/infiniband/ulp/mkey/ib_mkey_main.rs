@@ -10,7 +10,6 @@
 //! | `eval.rs` | the evaluator: accesses become rows of bytes |
 //! | `errors.rs` | the table of errors |
 //! | `counters.rs` | counts of binds and of refused accesses |
-//! | `selftest.rs` | tests that the driver calls this module, for each new device |
 //! | `parameters.rs` | the module's parameters |
 //! | `uapi.rs` | structures in user memory |
 //! | `api.rs`, `api/` | the kernel API and the uverbs methods |
@@ -44,7 +43,6 @@ mod limits;
 mod mkey_core;
 mod parameters;
 mod region;
-mod selftest;
 mod uapi;
 
 module! {
@@ -53,6 +51,7 @@ module! {
     authors: ["The ib_mkey authors"],
     description: "Device memory and indirect memory keys for RDMA devices",
     license: "GPL",
+    alias: ["rdma-rxe-provider"],
     imports_ns: ["DMA_BUF"],
     params: {
         max_dm_size: u64 {
@@ -78,13 +77,11 @@ module! {
     },
 }
 
-// Fields drop in declaration order: `_client` removes all devices before the debugfs files and the
-// backend drop, and nothing reads a table after that.
+// Fields drop in declaration order, when there is no device. Nothing reads a table then.
 struct IbMkey {
-    _uverbs: Pin<KBox<rdma::uverbs::UverbsMonitor>>,
+    _registered: <Hw as Backend>::Registered,
     _client: rdma::Registration<device::MkeyDevice>,
     _shown: dm::show::Shown,
-    _attached: <Hw as Backend>::Attached,
     _tables: srcu::InUse,
 }
 
@@ -94,20 +91,13 @@ impl kernel::Module for IbMkey {
         parameters::set_module(module);
         parameters::dm_classes()?;
         let shown = dm::show::Shown::new()?;
-        let attached = Hw::attach()?;
         let client = rdma::Registration::new()?;
-        let uverbs = rdma::uverbs::UverbsMonitor::new()?;
-        if rdma::uverbs::is_older() {
-            pr_warn!(
-                "ib_uverbs was loaded first: programs get no device memory or keys until it, and \
-                 rdma_ucm before it, are unloaded and loaded again\n"
-            );
-        }
+        // From here on there can be devices.
+        let registered = Hw::register(&device_ops::OPERATIONS)?;
         Ok(Self {
-            _uverbs: uverbs,
+            _registered: registered,
             _client: client,
             _shown: shown,
-            _attached: attached,
             _tables: tables,
         })
     }

@@ -39,16 +39,7 @@ use crate::{
         Kind, Region,
     },
 };
-use core::cell::OnceCell;
 use kernel::{prelude::*, sync::Arc};
-
-/// The core of a key's device.
-enum KeyCore<'a> {
-    /// The core that the caller has found.
-    Known(&'a Core),
-    /// A core that is looked up at its first use.
-    Lazy(OnceCell<<Core as Lookup>::Kept>),
-}
 
 /// The parts of the device that change with the binding of a key.
 struct Parts<'a> {
@@ -59,7 +50,7 @@ struct Parts<'a> {
 
 /// A key, found by the caller's MR.
 pub(crate) struct Key<'a> {
-    core: KeyCore<'a>,
+    core: &'a Core,
     mr: &'a Claimed,
     pd: &'a Pd,
     region: Arc<Region>,
@@ -71,26 +62,11 @@ impl<'a> Key<'a> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if `mr` is not a key.
-    pub(crate) fn of(core: &'a Core, mr: &'a Mr, pd: &'a Pd) -> Result<Self> {
+    /// `EINVAL` if `mr` is not a key; `EOPNOTSUPP` for an MR of a device that is not extended.
+    pub(crate) fn of(mr: &'a Mr, pd: &'a Pd) -> Result<Self> {
+        let core = Core::of(mr.device())?;
         let mr = Hw::claimed(mr).ok_or(EINVAL)?;
         let region = core.region_of(mr).ok_or(EINVAL)?;
-        Self::new(KeyCore::Known(core), region, mr, pd)
-    }
-
-    /// Returns the key whose MR is `mr`, if accesses find it, without the data of its device.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Self::of`].
-    pub(crate) fn exposed(mr: &'a Mr, pd: &'a Pd) -> Option<Result<Self>> {
-        let mr = Hw::claimed(mr)?;
-        let region = Region::exposed(mr)?;
-        Some(Self::new(KeyCore::Lazy(OnceCell::new()), region, mr, pd))
-    }
-
-    #[inline]
-    fn new(core: KeyCore<'a>, region: Arc<Region>, mr: &'a Claimed, pd: &'a Pd) -> Result<Self> {
         let Kind::Key { max_entries, .. } = region.kind else {
             return Err(EINVAL);
         };
@@ -104,20 +80,8 @@ impl<'a> Key<'a> {
     }
 
     /// Returns the core of the key's device.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Lookup::kept`].
-    fn core(&self) -> Result<&Core> {
-        let cell = match &self.core {
-            KeyCore::Known(core) => return Ok(core),
-            KeyCore::Lazy(cell) => cell,
-        };
-        if let Some(core) = cell.get() {
-            return Ok(core);
-        }
-        let core = Core::kept(self.mr.device())?;
-        Ok(cell.get_or_init(|| core))
+    pub(crate) fn core(&self) -> &'a Core {
+        self.core
     }
 
     /// Returns what a change of the binding needs.

@@ -13,16 +13,11 @@ use crate::{
     kernel_ext::{
         error::eopnotsupp,
         process::Process,
-        rdma::{
-            client::{Adding, SoleData},
-            mr::NewMr,
-            Device, Mr, OwnedPd, Pd, Qp,
-        },
+        rdma::{device::NewDevice, mr::NewMr, Device, Mr, OwnedPd, Pd},
         sync::{
             srcu::{self, Guard, Table},
             users::Timeout,
         },
-        user::User,
     },
     limits::{
         cost,
@@ -38,16 +33,12 @@ use crate::{
         Kind, Region,
     },
 };
-use core::ops::Deref;
 use kernel::{
-    new_mutex,
     prelude::*,
-    sync::{Arc, ArcBorrow, Mutex},
+    sync::{Arc, ArcBorrow},
 };
 
 /// The core of an extended device.
-//
-// Locking: `closed` nests in `WindowEntry::bindings` (`region/window.rs`), and no lock nests in it.
 //
 // Fields drop in declaration order: the regions drop before the protection domain of their MRs.
 #[pin_data]
@@ -55,10 +46,6 @@ pub(crate) struct Core {
     /// The regions of this module, by the indices of their MRs.
     #[pin]
     pub(crate) regions: Table<Region>,
-    /// `true` if the device is about to be removed. The module then fills no slot of an MR and
-    /// takes over no QP's requests.
-    #[pin]
-    closed: Mutex<bool>,
     #[pin]
     pub(crate) windows: Windows,
     /// The pins of the MRs to which bindings refer.
@@ -72,47 +59,33 @@ pub(crate) struct Core {
     pub(crate) owners: Arc<Owners>,
 }
 
-/// Finds the core of a device. `device.rs`, which has the client of `ib_core`, implements this
-/// trait for [`Core`]. The data path does not need the core.
+/// Finds the core of a device. `device.rs`, which has the data of devices, implements this trait for
+/// [`Core`].
 pub(crate) trait Lookup {
-    /// A core that is valid during a device operation.
-    type Running<'a>: Deref<Target = Core>;
-
-    /// A core with a reference to the device's data.
-    type Kept: Deref<Target = Core>;
-
-    /// Finds the core of `device`. The device's data stays until the result is dropped. The device
-    /// may not be extended yet.
-    ///
-    /// # Errors
-    ///
-    /// `ENODEV` if the client was removed meanwhile.
-    fn running(device: &Device) -> Result<Self::Running<'_>>;
-
-    /// Finds the core of an extended device.
+    /// Returns the core of an extended device. It stays as long as the device.
     ///
     /// # Errors
     ///
     /// `EOPNOTSUPP` for a device that is not extended.
-    fn kept(device: &Device) -> Result<Self::Kept>;
+    fn of(device: &Device) -> Result<&Self>;
 }
 
-/// A type that has a core. Code that must not know the client of `ib_core` uses this trait.
+/// A type that has a core. Code that must not know the data of a device uses this trait.
 pub(crate) trait HasCore: Send + Sync {
     /// Returns the core.
     fn core(&self) -> &Core;
 }
 
 impl Core {
-    /// Probes a device and makes its core, without regions.
+    /// Makes the core of a device, without regions.
     ///
     /// # Errors
     ///
-    /// Those of [`Backend::probe`]; `ENOMEM`.
-    pub(crate) fn new(device: &Adding<'_>, sole: SoleData<'_>) -> Result<impl PinInit<Self>> {
-        let pd = OwnedPd::new(device, c"ib_mkey")?;
-        let hw = Hw::probe(device, &pd)?;
-        let pins = Pins::new(sole)?;
+    /// `ENOMEM`.
+    pub(crate) fn new(device: NewDevice<'_>) -> Result<impl PinInit<Self>> {
+        let pd = OwnedPd::new(&device, c"ib_mkey")?;
+        let hw = Hw::new(&device);
+        let pins = Pins::new(device)?;
         let old = OldBindings::new()?;
         let owners = Owners::new(
             parameters::max_key_memory(),
@@ -120,7 +93,6 @@ impl Core {
         )?;
         Ok(pin_init!(Self {
             regions <- Table::new(),
-            closed <- new_mutex!(false, "ib_mkey closed"),
             windows <- Windows::new(),
             pins,
             old,
@@ -137,7 +109,7 @@ impl Core {
     ///
     /// `ENOMEM` beyond a limit.
     pub(crate) fn charge(&self, pd: &Pd, bytes: i64) -> Result<OwnerCharge> {
-        Owners::charge(&self.owners, User::of(pd), bytes)
+        Owners::charge(&self.owners, pd.context().map(Hw::user), bytes)
     }
 
     /// Makes the unbound region of an MR, and puts it into the table. The current process is shown
@@ -170,15 +142,11 @@ impl Core {
         Ok(region)
     }
 
-    /// Lets accesses to `mr` find `region`, unless the device is about to be removed. The region is
-    /// in the table.
+    /// Lets accesses to `mr` find `region`, which is in the table.
     pub(crate) fn expose(&self, mr: &Mr, region: &Arc<Region>) {
-        let closed = self.closed.lock();
-        // Only a claimed MR has a slot.
-        match Hw::claimed(mr) {
-            // The slot was empty.
-            Some(mr) if !*closed => drop(mr.slot().swap(Some(region.clone()))),
-            _ => (),
+        // Only a claimed MR has a slot. The slot was empty.
+        if let Some(mr) = Hw::claimed(mr) {
+            drop(mr.slot().swap(Some(region.clone())));
         }
     }
 
@@ -188,34 +156,6 @@ impl Core {
         if let Some(mr) = Hw::claimed(mr) {
             drop(mr.slot::<Region>().swap(None));
         }
-    }
-
-    /// Executes requests of the new QP `qp` that bind keys, unless the device is about to be
-    /// removed.
-    pub(crate) fn take_binds(&self, qp: &Qp) {
-        let closed = self.closed.lock();
-        if !*closed {
-            self.hw.take_binds(qp);
-        }
-    }
-
-    /// Ends accesses to all regions, whose MRs may outlive the device's operations. Sleeps.
-    pub(crate) fn close(&self, device: &Device) {
-        *self.closed.lock() = true;
-        // A kernel user that was registered before this module destroys its QPs later.
-        self.hw.give_binds_back(device);
-        for index in self.regions.indices() {
-            // The slot of an MR that is being destroyed is empty already.
-            if let Some(held) = self.hw.hold_claimed(device, index) {
-                let emptied = held.slot::<Region>().swap(None);
-                // rxe's `dereg_mr` waits for the reference.
-                drop(held);
-                // This waits for accesses in progress.
-                drop(emptied);
-            }
-        }
-        // The old bindings refer to MRs of the driver.
-        let _ = self.old.wait_and_drop(Which::All, Timeout::Never);
     }
 
     /// Makes the region of a new MR for fast registration of up to `max` elements.
@@ -263,7 +203,6 @@ impl Core {
         change: impl Fn(&Unpinned<'_>) -> Result<T>,
     ) -> Result<T> {
         let attempt = || self.pins.if_unpinned(index, &change);
-        // The time is limited, because the removal of another device waits for the caller.
         when_unpinned(attempt, || {
             self.old
                 .wait_and_drop(Which::Pinning(index), call_timeout())
@@ -283,8 +222,8 @@ impl Core {
         mr: &'a Mr,
         guard: &'a Guard,
     ) -> Option<ArcBorrow<'a, Region>> {
-        // The slot is empty before the region is exposed, and while the device is being
-        // removed. The table still has the region then.
+        // The slot is empty before the region is exposed, and during the deregistration. The table
+        // has the region then.
         let claimed = Hw::claimed(mr);
         if let Some(region) = claimed.and_then(|mr| mr.slot::<Region>().get(guard)) {
             return Some(region);

@@ -210,23 +210,7 @@ impl Region {
         )
     }
 
-    /// Returns the region of `mr`, if accesses find it. The caller need not keep the data of the
-    /// device, which the region of a key may outlive. A caller that waits for accesses must not
-    /// keep these data: an access can take arbitrarily long, and the removal of another device
-    /// would wait for it.
-    ///
-    /// A work request that uses the result is not a reader of `rdma_ops_srcu`, so the removal of
-    /// the device does not wait for the request. That is safe, because requests use the result for
-    /// keys alone:
-    ///
-    /// * A process has keys only if ib_uverbs was registered with `ib_core` after this module, and
-    ///   ib_uverbs then destroys the queue pairs of processes first.
-    /// * A kernel user has keys only if it uses symbols of this module, which therefore stays loaded.
-    ///   Before the user is unloaded, it deregisters its keys. The deregistration waits for the
-    ///   reference to the MR that a request has, longer than a request takes.
-    ///
-    /// A kernel user may have other MRs of this module without its symbols. A request for such an MR
-    /// stays in the critical section, or is a reader of `rdma_ops_srcu`.
+    /// Returns the region of `mr`, if accesses find it.
     pub(crate) fn exposed(mr: &Claimed) -> Option<Arc<Self>> {
         let guard = srcu::read();
         Some(mr.slot::<Self>().get(&guard)?.into())
@@ -398,8 +382,13 @@ impl Region {
         self.was_slow.load(ordering::Relaxed)
     }
 
-    /// Waits for accesses outside of SRCU, after the MR was suspended. Sleeps.
-    pub(crate) fn wait(&self) {
+    /// Waits for accesses outside of SRCU, after the MR was suspended or its binding was taken out.
+    /// Sleeps, at most as long as `timeout` allows.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Users::wait`]. Accesses are left then.
+    pub(crate) fn wait(&self, timeout: Timeout) -> Result {
         // A rebind or unbind in progress holds `edit`, and waits itself for accesses through the
         // old binding. A later one finds the binding that is read here, or none.
         let many = LockMany::new();
@@ -416,10 +405,9 @@ impl Region {
         // An access that found the MR before it was suspended has become a user when this returns.
         srcu::synchronize();
         for users in [users, left].iter().flatten() {
-            // An endless wait has no error.
-            let _ = users.wait(Timeout::Never);
+            users.wait(timeout)?;
         }
-        let _ = self.wait_for_replaced(Timeout::Never);
+        self.wait_for_replaced(timeout)
     }
 
     /// Takes the binding out, without waiting for accesses. No access begins after this returns.

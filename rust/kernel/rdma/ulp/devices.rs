@@ -5,7 +5,7 @@
 use super::Device;
 use crate::{
     bindings,
-    kernel_ext::rdma::client::{Adding, Client, ClientOps, Registration, Removing, SoleData},
+    kernel_ext::rdma::client::{Adding, Client, ClientOps, Registration, Removing},
 };
 use core::{ops::Deref, ptr::NonNull};
 use kernel::{
@@ -53,7 +53,7 @@ impl KnownDevice {
     fn index(&self) -> u32 {
         // SAFETY: By the type invariant: a node is used while it is in `NODES`, and `remove()`
         // takes it out.
-        unsafe { Device::from_raw(self.raw.as_ptr()) }.index()
+        unsafe { (*self.raw.as_ptr()).index }
     }
 }
 
@@ -62,7 +62,7 @@ impl ClientOps for KnownDevice {
         &CLIENT
     }
 
-    fn add(device: &Adding<'_>, _sole: SoleData<'_>) -> Option<Arc<Self>> {
+    fn add(device: &Adding<'_>) -> Option<Arc<Self>> {
         let raw = NonNull::new(device.as_raw())?;
         // INVARIANT: The device is registered while it is added, and `remove()` runs before it is
         // unregistered.
@@ -71,11 +71,9 @@ impl ClientOps for KnownDevice {
             state <- new_mutex!(Usage { users: 0, going: false }),
             idle <- new_condvar!(),
         });
-        Arc::pin_init(node, GFP_KERNEL).ok()
-    }
-
-    fn added(self: ArcBorrow<'_, Self>, _device: &Adding<'_>) -> bool {
-        NODES.lock().push(self.into(), GFP_KERNEL).is_ok()
+        let node = Arc::pin_init(node, GFP_KERNEL).ok()?;
+        NODES.lock().push(node.clone(), GFP_KERNEL).ok()?;
+        Some(node)
     }
 
     fn remove(self: ArcBorrow<'_, Self>, _device: &Removing<'_>) {
@@ -93,8 +91,6 @@ impl ClientOps for KnownDevice {
             self.idle.wait(&mut state);
         }
     }
-
-    fn removed(self: ArcBorrow<'_, Self>) {}
 }
 
 /// The devices that `ib_core` knows.

@@ -15,7 +15,7 @@ use super::{
     reuse,
 };
 use crate::{
-    backend::{Claimed, ClaimedMr, MrRange},
+    backend::{Claimed, MrRange},
     kernel_ext::{
         error::eopnotsupp,
         rdma::{mr_key, Pd},
@@ -69,41 +69,25 @@ impl KeyRequest<'_> {
     }
 }
 
-/// An attempt to execute a request.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Attempt {
-    /// The only attempt. Earlier requests of the QP may still use the old binding of the key.
-    Only,
-    /// The first of two attempts. If it fails, the last one follows after all earlier requests of
-    /// the QP have completed.
-    First,
-    /// The last attempt.
-    Last,
-}
-
 /// Executes REG_MR of a kernel QP in `pd`: binds the key `mr` to the layout that is staged under
-/// `rkey`. Removes the staged layout, unless the bind fails and another attempt follows. Sleeps
-/// for some seconds at most.
+/// `rkey`. Removes the staged layout, unless the bind fails and `is_last` is `false`, because
+/// another attempt follows then. Sleeps for some seconds at most.
 ///
 /// # Errors
 ///
-/// `EINVAL` if no layout is staged under `rkey`, if the key is not in `pd`, and for
-/// [`Attempt::Only`] if the key is bound; those of [`describe`] and of a bind.
+/// `EINVAL` if no layout is staged under `rkey`, and if the key is not in `pd`; those of
+/// [`describe`] and of a bind.
 pub(crate) fn bind_staged(
     mr: &Claimed,
     pd: &Pd,
     rkey: u32,
     access: u32,
-    attempt: Attempt,
+    is_last: bool,
 ) -> Result {
-    let core = Core::running(mr.device())?;
     if mr.pd() != pd.as_raw() {
         return Err(EINVAL);
     }
-    let key = Key::of(&core, mr, pd)?;
-    if attempt == Attempt::Only && mr.is_open() {
-        return Err(EINVAL);
-    }
+    let key = Key::of(mr, pd)?;
     let layouts = key.staged()?;
     let staged = layouts.take(rkey).ok_or(EINVAL)?;
     let mut entry = 0;
@@ -115,7 +99,7 @@ pub(crate) fn bind_staged(
         described.bind_from_queue(None, rkey, worker.timeout)
     };
     let bound = describe_and_bind();
-    if bound.is_err() && attempt == Attempt::First {
+    if bound.is_err() && !is_last {
         layouts.put_back(staged);
     } else {
         layouts.use_up(staged);
@@ -140,14 +124,14 @@ pub(crate) fn bind(
     if reuse::bind(mr, pd, request, &mut short).is_some() {
         return Ok(());
     }
-    let core = Core::running(mr.device())?;
+    let core = Core::of(mr.device())?;
     if mr.pd() != pd.as_raw() {
         return Err(EINVAL);
     }
-    let key = Key::of(&core, mr, pd)?;
+    let key = Key::of(mr, pd)?;
     let mut entry = 0;
     let worker = Worker::of(key.region().charge.waits());
-    let bound = describe_and_bind(&core, &key, pd, (request, &mut short), &mut entry, &worker);
+    let bound = describe_and_bind(core, &key, pd, (request, &mut short), &mut entry, &worker);
     bound.inspect_err(|error| key.region().refuse(*error, entry))
 }
 

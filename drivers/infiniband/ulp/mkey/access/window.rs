@@ -5,7 +5,7 @@
 use crate::{
     backend::{Backend, Claimed, DriverWindow},
     kernel_ext::{
-        rdma::{mr::Right, mr_key, Access, Device, Mr, OwnedMr, Pd, Qp},
+        rdma::{mr::Right, mr_key, Access, Device, Mr, OwnedMr, Pd},
         sync::users::Timeout,
     },
     layout::{Entry, List},
@@ -108,37 +108,34 @@ fn describe(
     Ok(Some((region, binding)))
 }
 
-/// Binds `window` for a QP in `pd`. `stock` makes the driver bind the window to the given hidden
+/// Binds `window` for a QP in `pd`. `driver` makes the driver bind the window to the given hidden
 /// MR, or to the MR of the request if there is none. Puts the earlier binding of the window into
 /// `left`, if it was over an MR of this module.
 ///
 /// # Errors
 ///
-/// Those of `stock`. For an MR of this module those of `describe()` too, `EINVAL` for a deallocated
+/// Those of `driver`. For an MR of this module those of `describe()` too, `EINVAL` for a deallocated
 /// window, and `EBUSY` while an access through the binding before the last one waits for a page.
 pub(crate) fn bind(
     pd: &Pd,
     window: &impl DriverWindow,
     request: &WindowRequest,
     left: &mut ReplacedBinding,
-    stock: impl FnOnce(Option<&Claimed>) -> Result,
+    driver: impl FnOnce(Option<&Claimed>) -> Result,
 ) -> Result {
-    let Ok(core) = Core::running(pd.device()) else {
-        // Nothing keeps the module loaded during this call, which does not sleep.
-        return stock(None);
-    };
+    let core = Core::of(pd.device())?;
     let new = match request.length {
         0 => None,
-        _ => describe(&core, pd, request)?,
+        _ => describe(core, pd, request)?,
     };
     let Some((region, new)) = new else {
         // The driver binds the window to one of its MRs, or to nothing.
-        return core.windows.release(window, left, || stock(None));
+        return core.windows.release(window, left, || driver(None));
     };
     core.windows.bind(window, left, |bindings, ended| {
-        let make = || hidden(&core, &region);
-        let stock = |mr: &Claimed| stock(Some(mr));
-        bindings.bind(&core.pins, new, make, stock, ended)
+        let make = || hidden(core, &region);
+        let driver = |mr: &Claimed| driver(Some(mr));
+        bindings.bind(&core.pins, new, make, driver, ended)
     })
 }
 
@@ -159,59 +156,20 @@ pub(crate) fn wait_for_accesses(left: &mut ReplacedBinding) -> Result {
     left.wait(worker.timeout)
 }
 
-/// Takes out the binding of `window` if the driver has replaced it, and puts it into `left`.
-pub(crate) fn replaced(device: &Device, window: &impl DriverWindow, left: &mut ReplacedBinding) {
-    if let Ok(core) = Core::running(device) {
-        core.windows.replaced(window, left);
-    }
-}
-
-/// Invalidates `window`. `stock` makes the driver do that. No access through the window is left
+/// Invalidates `window`. `driver` makes the driver do that. No access through the window is left
 /// when this returns without an error. Sleeps for some seconds at most.
 ///
 /// # Errors
 ///
-/// Those of `stock`; `EBUSY` if accesses through the window are left. The window is invalid then.
+/// Those of `driver`; `EBUSY` if accesses through the window are left. The window is invalid then.
 pub(crate) fn invalidate(
     device: &Device,
     window: &impl DriverWindow,
-    stock: impl FnOnce() -> Result,
+    driver: impl FnOnce() -> Result,
 ) -> Result {
     let mut left = ReplacedBinding::default();
-    let Ok(core) = Core::running(device) else {
-        // As in `bind()`.
-        return stock();
-    };
-    core.windows.release(window, &mut left, stock)?;
-    // Accesses through the window can take arbitrarily long, and removal of another device must not
-    // wait for them. This device is not removed while a QP of the process exists.
-    drop(core);
+    Core::of(device)?.windows.release(window, &mut left, driver)?;
     wait_for_accesses(&mut left)
-}
-
-/// The bindings that some windows of a QP had. Dropping them sleeps, and waits for a grace
-/// period once.
-#[derive(Default)]
-pub(crate) struct EndedBindings([ReplacedBinding; 8]);
-
-/// Ends the bindings of some windows that are bound to `qp`, a closed QP that is about to be
-/// destroyed. Begins with the window at the index `from`, and sets `from` to the index with which
-/// the next call begins. Returns [`None`] if there is no such window. Does not wait for accesses
-/// through the windows: only `qp` serves these accesses, and the driver waits for its tasks.
-/// Sleeps.
-pub(crate) fn end_some(core: &Core, qp: &Qp, from: &mut u32) -> Option<EndedBindings> {
-    let mut ended = EndedBindings::default();
-    let mut found = false;
-    for left in &mut ended.0 {
-        let Some(window) = core.hw.next_window(qp, from) else {
-            break;
-        };
-        found = true;
-        // This fails if the peer has invalidated the window meanwhile.
-        let end = || core.hw.end_window(qp, &window);
-        let _ = core.windows.release(&window, left, end);
-    }
-    found.then_some(ended)
 }
 
 #[cfg(CONFIG_KUNIT = "y")]

@@ -8,7 +8,6 @@ use crate::{
         self, ib_mkey_bind, ib_mkey_indexed, ib_mkey_interleaved, ib_sge,
         ib_uverbs_mkey_bind as UapiBind,
     },
-    device::MkeyDevice,
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         error::eopnotsupp,
@@ -34,11 +33,16 @@ fn bind<'a>(
     let num = mrs.len();
     let all = |error: Error| Refused { number: num, error };
     let first = mrs.clone().next().ok_or_else(|| all(EINVAL))?;
-    let device = MkeyDevice::of(first.mr().device()).map_err(all)?;
+    let device = first.mr().device().as_raw();
     let mut keys = KVVec::with_capacity(num, GFP_MAYFAIL).map_err(|err| all(err.into()))?;
     for (number, mr) in mrs.enumerate() {
-        // `Key::of` refuses a key of another device: this core does not know it.
-        let key = Key::of(&device.core, mr.mr(), mr.pd());
+        if mr.mr().device().as_raw() != device {
+            return Err(Refused {
+                number,
+                error: EINVAL,
+            });
+        }
+        let key = Key::of(mr.mr(), mr.pd());
         let key = key.map_err(|error| Refused { number, error })?;
         keys.push(key, GFP_MAYFAIL).map_err(|err| all(err.into()))?;
     }

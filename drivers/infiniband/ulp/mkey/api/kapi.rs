@@ -10,7 +10,6 @@ use crate::{
     device::MkeyDevice,
     dm::{Buffer, ClassRequest},
     kernel_ext::{
-        error::eopnotsupp,
         export_c::{export_c, pointers, Bytes, BytesMut, Given, Out},
         memory::SgTableOut,
         rdma::{
@@ -25,18 +24,16 @@ use crate::{
         Described, Key, Range,
     },
     layout::IndexSlice,
-    mkey_core::{Core, Lookup},
 };
 use kernel::{ffi::c_int, prelude::*};
 
 fn alloc_dm(device: &Device, attr: &ib_dm_alloc_attr, class: u64) -> Result<KBox<Dm<Buffer>>> {
-    let this = MkeyDevice::of(device)?;
-    this.owns_dm()?;
+    let this = MkeyDevice::data(device)?;
     if attr.flags != 0 {
         return Err(EINVAL);
     }
     let class = ClassRequest::from_raw(class)?;
-    let mut dm = MkeyDevice::alloc_dm(this.as_arc_borrow(), attr, class, None)?;
+    let mut dm = this.alloc_dm(attr, class, None)?;
     dm.init(device, u32::try_from(attr.length)?);
     Ok(dm)
 }
@@ -62,29 +59,19 @@ fn reg_dm_mr(
     }
     check_range(dm, offset, length)?;
     let access = Access::checked(pd.device(), access)?;
-    let this = MkeyDevice::of(pd.device())?;
+    let this = MkeyDevice::data(pd.device())?;
     let (mr, ()) = OwnedMr::new(pd, 1, |new| {
         // Counted first, because a peer that guesses the rkey may use the MR as soon as it is
         // registered.
         dm.attach(&new);
-        MkeyDevice::reg_dm_mr(this.as_arc_borrow(), new, pd, dm, offset, length, access)
+        this.reg_dm_mr(new, pd, dm, offset, length, access)
     })?;
     Ok(mr)
 }
 
 /// Runs `call` with the key whose MR is `mr`.
 pub(super) fn with_key<T>(mr: HeldMr<'_>, call: impl FnOnce(&Key<'_>) -> Result<T>) -> Result<T> {
-    if let Some(key) = Key::exposed(mr.mr(), mr.pd()) {
-        return call(&key?);
-    }
-    let device = MkeyDevice::of(mr.mr().device())?;
-    call(&Key::of(&device.core, mr.mr(), mr.pd())?)
-}
-
-/// Runs `call` with the key whose MR is `mr`, in any context. `call` must not sleep.
-fn with_any_key<T>(mr: HeldMr<'_>, call: impl FnOnce(&Key<'_>) -> Result<T>) -> Result<T> {
-    let core = Core::running(mr.mr().device()).map_err(|_| eopnotsupp())?;
-    call(&Key::of(&core, mr.mr(), mr.pd())?)
+    call(&Key::of(mr.mr(), mr.pd())?)
 }
 
 impl Range for ib_sge {
@@ -230,12 +217,12 @@ export_c! {
     }
 
     fn ib_export_dm(dm: AnyDm<'_>) -> Result<*mut dma_buf> {
-        let device = MkeyDevice::of(dm.device())?;
-        dm.of(&*device)?.data.export()
+        let device = MkeyDevice::data(dm.device())?;
+        dm.of(device)?.data.export()
     }
 
     fn ib_alloc_mkey(pd: &Pd, max_entries: u32) -> Result<OwnedMr> {
-        key::create(&MkeyDevice::of(pd.device())?.core, pd, max_entries, false)
+        key::create(&MkeyDevice::data(pd.device())?.core, pd, max_entries, false)
     }
 
     fn ib_bind_mkey_list(
@@ -264,7 +251,7 @@ export_c! {
     }
 
     fn ib_map_mkey_list(mkey: HeldMr<'_>, sg_list[num_sge]: &[ib_sge], num_sge: u32) -> Result {
-        with_any_key(mkey, |key| {
+        with_key(mkey, |key| {
             let ranges = sg_list.iter();
             key.stage_list(ranges.map(|sge| (sge.addr, sge.length.into(), sge.lkey)))
         })
@@ -274,7 +261,7 @@ export_c! {
         mkey: HeldMr<'_>,
         layout: Given<'_, ib_mkey_interleaved>,
     ) -> Result {
-        with_any_key(mkey, |key| {
+        with_key(mkey, |key| {
             let blocks = layout.blocks().ok_or(EINVAL)?.iter();
             let blocks = blocks.map(|block| {
                 (block.addr, block.bytes_count, block.lkey, block.stride)
@@ -284,7 +271,7 @@ export_c! {
     }
 
     fn ib_map_mkey_indexed(mkey: HeldMr<'_>, layout: Given<'_, ib_mkey_indexed>) -> Result {
-        with_any_key(mkey, |key| {
+        with_key(mkey, |key| {
             let (pattern, indices) = indexed_parts(&layout)?;
             key.stage_indexed(pattern, indices)
         })
@@ -295,7 +282,7 @@ export_c! {
     }
 
     fn ib_query_mkey_caps(device: &Device, caps: Out<'_, ib_mkey_caps>) -> Result {
-        caps.set(MkeyDevice::of(device)?.caps());
+        caps.set(MkeyDevice::data(device)?.caps());
         Ok(())
     }
 }

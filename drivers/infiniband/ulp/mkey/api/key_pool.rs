@@ -64,7 +64,7 @@ impl KeyPool {
         if keys == 0 {
             return Err(EINVAL);
         }
-        let device = MkeyDevice::of(pd.device())?;
+        let device = MkeyDevice::data(pd.device())?;
         let count = keys as usize;
         let mut free = KVVec::with_capacity(count, GFP_KERNEL)?;
         let mut keys = RBTree::new();

@@ -205,7 +205,7 @@ export_c! {
     in crate::api::bindings;
 
     fn ib_mkey_uapi_create(pd: &Pd, max_entries: u32, yields: bool) -> Result<OwnedMr> {
-        key::create(&MkeyDevice::of(pd.device())?.core, pd, max_entries, yields)
+        key::create(&MkeyDevice::data(pd.device())?.core, pd, max_entries, yields)
     }
 
     fn ib_mkey_uapi_bind(mkey: HeldMr<'_>, layout: Given<'_, UapiBind>) -> Result {
@@ -219,8 +219,8 @@ export_c! {
         addr: u64,
         length: u64,
     ) -> Result {
-        let device = MkeyDevice::of(dm.device())?;
-        let memory = dm.of(&*device)?.data.memory();
+        let device = MkeyDevice::data(dm.device())?;
+        let memory = dm.of(device)?.data.memory();
         if to_dm {
             memory.copy_from_user(offset, addr, length)
         } else {
@@ -229,7 +229,7 @@ export_c! {
     }
 
     fn ib_mkey_uapi_dm_view(dm: AnyDm<'_>) -> Result<*mut dma_buf> {
-        let device = MkeyDevice::of(dm.device())?;
-        dm.of(&*device)?.data.view()
+        let device = MkeyDevice::data(dm.device())?;
+        dm.of(device)?.data.view()
     }
 }

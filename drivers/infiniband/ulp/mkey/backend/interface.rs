@@ -12,12 +12,19 @@ use crate::{
     kernel_ext::{
         dma_buf::Import,
         memory::SharedMemory,
-        rdma::{mr::NewMr, Access, Ah, Device, Mr, Mw, Pd, Qp},
+        rdma::{
+            device::NewDevice,
+            mr::NewMr,
+            ops::{DriverOps, Operations},
+            pd::UserContext,
+            Access, Device, Mr, Pd,
+        },
         sync::srcu::Cell,
+        user::User,
     },
 };
-use core::ops::Deref;
-use kernel::prelude::*;
+use core::{ops::Deref, ptr::NonNull};
+use kernel::{ffi::c_void, prelude::*};
 
 /// A range of addresses of an MR.
 #[derive(Clone, Copy)]
@@ -75,13 +82,6 @@ pub(crate) trait DriverWindow {
 /// backend makes references to such MRs, so code that has one cannot pass another MR to these
 /// functions.
 pub(crate) trait ClaimedMr: Deref<Target = Mr> {
-    /// A window that the backend counts. Dropping it ends that.
-    type Counted: Send;
-
-    /// Counts a window that is going to be bound to this MR, the hidden MR of a window. While it
-    /// counts none, the driver binds windows to its own MRs without this module.
-    fn count_window(&self) -> Self::Counted;
-
     /// Returns `true` if the MR is for fast registration.
     fn is_fast_reg(&self) -> bool;
 
@@ -126,9 +126,6 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// An MR that the backend has claimed.
     type Claimed: ClaimedMr;
 
-    /// A reference to a claimed MR, which keeps the MR from being freed.
-    type HeldClaimed: Deref<Target = Self::Claimed>;
-
     /// One of the driver's MRs, as the memory of a leaf.
     type Base: BaseMr;
 
@@ -137,30 +134,33 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// Dropping this leaves the MR suspended, as an MR that was deregistered.
     type Suspended: Send;
 
-    /// A window of the driver.
-    type Window<'a>: DriverWindow;
+    /// The registration with the driver. Dropping it ends the registration.
+    type Registered: Send + Sync;
 
-    /// The attachment to the driver. Dropping it detaches the backend.
-    type Attached: Send + Sync;
-
-    /// Attaches to the driver, now or when it is loaded. The module's initialisation calls this.
+    /// Lets the driver ask this module before it registers a device. The driver calls
+    /// `ib_mkey_rxe_add()` (`device.rs`) for the device, which then has the operations `ops`. The
+    /// module's initialisation calls this.
     ///
     /// # Errors
     ///
-    /// `EBUSY` after the first call; those of the redirection.
-    fn attach() -> Result<Self::Attached>;
+    /// `EBUSY` after the first call, and if another module is registered.
+    fn register(ops: &'static Operations) -> Result<Self::Registered>;
+
+    /// Makes the backend of a device.
+    fn new(device: &NewDevice<'_>) -> Self;
+
+    /// Returns the module's data of `device`; [`None`] for a device without the module's operations.
+    /// The data stay as long as the device.
+    fn data(device: &Device) -> Option<NonNull<c_void>>;
+
+    /// Returns the user who opened a device of the module, whatever the process did since.
+    fn user(context: &UserContext) -> User;
+
+    /// Returns the driver's own device operations. There is a device.
+    fn driver_ops() -> DriverOps;
 
     /// Returns the number of pages that accesses faulted in, since the module was loaded.
     fn faults() -> u64;
-
-    /// Checks that `device` belongs to the driver, and that the driver has the structures that this
-    /// module was built with.
-    ///
-    /// # Errors
-    ///
-    /// `ENODEV` for a device of another driver; others, with a line in the log, for a device of
-    /// the driver that does not behave as expected.
-    fn probe(device: &Device, pd: &Pd) -> Result<Self>;
 
     /// Finds the MR that `lkey` names. `held` excludes [`Self::suspend`], so the driver does not
     /// free the MR while `held` exists.
@@ -210,54 +210,8 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// Returns `mr` if it is claimed.
     fn claimed(mr: &Mr) -> Option<&Self::Claimed>;
 
-    /// Returns the claimed MR of `device` at `index`, with a reference to it. Returns [`None`] for
-    /// an MR that is being freed. The deregistration waits for the reference, so the caller drops
-    /// it soon.
-    fn hold_claimed(&self, device: &Device, index: u32) -> Option<Self::HeldClaimed>;
-
-    /// Releases the QP to which `mw` is bound, a window of the driver that is about to be
-    /// deallocated. No QP binds or uses the window from then on.
-    fn close_window(&self, mw: &Mw);
-
-    /// Forbids `qp`, which is about to be destroyed, to bind more windows. Returns `true` if
-    /// windows may be bound to it.
-    fn close(&self, qp: &Qp) -> bool;
-
-    /// Returns the first window, from the index `from` on, that is bound to the closed QP `qp`.
-    /// Sets `from` to the index after that window.
-    fn next_window<'a>(&self, qp: &'a Qp, from: &mut u32) -> Option<Self::Window<'a>>;
-
-    /// Ends the driver's binding of `window` to the closed QP `qp`.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if it was ended or the window was deallocated meanwhile.
-    fn end_window(&self, qp: &Qp, window: &Self::Window<'_>) -> Result;
-
-    /// Lets no access of `qp` begin, and waits until none is in progress. `qp` is the QP of a
-    /// process and is about to be destroyed. Sleeps, without a limit.
-    fn end_tasks(qp: &Qp);
-
-    /// Waits for the requests that use an address handle of a process, which is about to be
-    /// destroyed. No later request finds it. Sleeps as long as an access waits for a page.
-    fn end_ah(ah: &Ah);
-
-    /// Executes requests of a new QP that bind claimed MRs. A request to bind an MR that is bound
-    /// waits until all earlier requests of the QP have completed. The driver may repeat the earlier
-    /// requests after a loss of packets, and they must find the old binding.
-    fn take_binds(&self, qp: &Qp);
-
-    /// Lets the driver execute all requests again, for the QPs of `device`, which is about to be
-    /// removed. Leaves out QPs that are being destroyed. Sleeps.
-    fn give_binds_back(&self, device: &Device);
-
     /// Returns the page size of an MR that is not for fast registration of scatterlists with gaps.
     fn page_size(&self, mr: &Mr) -> u32;
-
-    /// Lets later READs compare the protection domain of an ordinary MR with that of the QP. The
-    /// caller calls this before it changes the protection domain of such an MR. Until then no READ
-    /// pays for the comparison.
-    fn compare_pds();
 
     /// Returns `true` if memory windows are bound to one of the driver's MRs.
     fn has_windows(&self, mr: &Mr) -> bool;
@@ -272,17 +226,6 @@ pub(crate) trait Backend: Copy + Send + Sync {
 
     /// Undoes [`Self::suspend`]. Does nothing if `suspended` is of another MR.
     fn resume(mr: &Mr, suspended: Self::Suspended);
-
-    /// Returns `true` for one of the driver's ODP MRs.
-    fn is_on_demand(&self, mr: &Mr) -> bool;
-
-    /// Waits until the driver has ended all uses of an MR that was suspended and that nothing pins.
-    /// Sleeps for some seconds at most.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if the driver still uses the MR.
-    fn wait_until_alone(mr: &Mr) -> Result;
 
     /// Returns the access flags of one of the driver's MRs.
     fn rights(&self, mr: &Mr) -> Access;
@@ -336,44 +279,4 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// `memory` must be valid until the driver has deregistered the MR, which must not be before the
     /// result and all clones of it have dropped.
     unsafe fn back(&self, mr: NewMr<'_>, memory: &SharedMemory) -> Result<Self::Base>;
-}
-
-/// The calls that the driver's workers make for accesses. The self-test makes the same calls, to
-/// check that the driver calls this module for them.
-pub(crate) trait DriverCalls: Backend {
-    /// Copies between `packet` and an SGE of address `iova`, to the SGE if `write`.
-    ///
-    /// # Errors
-    ///
-    /// Those of the driver. All methods of this trait have these errors.
-    fn copy_sge(&self, pd: &Pd, lkey: u32, iova: u64, packet: &mut [u8], write: bool) -> Result;
-
-    /// Checks that `length` bytes from address `iova` on are in the MR.
-    fn check_range(&self, mr: &Self::Claimed, iova: u64, length: usize) -> Result;
-
-    /// Copies between `packet` and the MR for a peer, to the MR if `write`.
-    fn copy(&self, mr: &Self::Claimed, iova: u64, packet: &mut [u8], write: bool) -> Result;
-
-    /// Adds `add` to the word at address `iova`. Returns the former value.
-    fn fetch_add(&self, mr: &Self::Claimed, iova: u64, add: u64) -> Result<u64>;
-
-    /// Writes a word at address `iova` in one atomic write.
-    fn atomic_write(&self, mr: &Self::Claimed, iova: u64, value: u64) -> Result;
-
-    /// Makes `length` bytes from address `iova` on persistent.
-    fn flush(&self, mr: &Self::Claimed, iova: u64, length: u32) -> Result;
-
-    /// Returns `true` if an atomic operation, an atomic write and a flush at address 0 are refused
-    /// when their peer is unknown.
-    fn refuses_unknown(&self, mr: &Self::Claimed) -> Result<bool>;
-
-    /// Returns `true` if a WRITE, an atomic operation and an atomic write at address `iova` are
-    /// refused when their peer is in another protection domain.
-    fn refuses_foreign(&self, mr: &Self::Claimed, iova: u64) -> Result<bool>;
-
-    /// Registers the mapped elements from address `iova` on, as REG_MR does.
-    fn reg_mr(&self, mr: &Self::Claimed, iova: u64, key: u32, access: Access) -> Result;
-
-    /// Invalidates the MR that `key` names, as a peer's SEND with invalidate does.
-    fn send_with_invalidate(&self, pd: &Pd, key: u32) -> Result;
 }

@@ -15,11 +15,11 @@
 //!
 //! A look-up of an MR takes a [`NoDereg`], and `Backend::suspend` takes an [`Unpinned`]. Both are
 //! made here alone, under this lock, so safe code cannot run the two at the same time. A device has
-//! one such lock, because [`Pins::new`] consumes a [`SoleData`].
+//! one such lock, because [`Pins::new`] consumes a [`NewDevice`].
 
 use crate::kernel_ext::{
     alloc::GFP_MAYFAIL,
-    rdma::{client::SoleData, Device, Mr},
+    rdma::{device::NewDevice, Device, Mr},
     sync::lock::{new_irq_lock, IrqLock, IrqSpin},
 };
 use core::{marker::PhantomData, ops::Deref, ptr};
@@ -119,10 +119,10 @@ pub(crate) struct Pins {
 
 impl Pins {
     /// Makes an empty set for the MRs of a device. A device has one set only, because the lock of
-    /// the set is what [`NoDereg`] and [`Unpinned`] prove. So this consumes `sole`.
+    /// the set is what [`NoDereg`] and [`Unpinned`] prove. So this consumes `device`.
     #[allow(clippy::needless_pass_by_value, reason = "it is used up")]
-    pub(crate) fn new(sole: SoleData<'_>) -> Result<Arc<Self>> {
-        Self::of(address(&sole))
+    pub(crate) fn new(device: NewDevice<'_>) -> Result<Arc<Self>> {
+        Self::of(address(&device))
     }
 
     fn of(device: usize) -> Result<Arc<Self>> {

@@ -154,9 +154,6 @@ struct OfferEntry<'a> {
 pub(crate) struct Offer<'a>(&'a str);
 
 impl<'a> Offer<'a> {
-    /// An empty parameter, which offers host memory only.
-    pub(crate) const HOST: Self = Self("");
-
     /// Checks the parameter.
     ///
     /// # Errors

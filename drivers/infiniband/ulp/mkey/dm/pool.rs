@@ -23,7 +23,7 @@ use crate::{
 use kernel::{
     new_mutex,
     prelude::*,
-    str::CString,
+    str::{CStr, CString},
     sync::{Arc, Mutex},
 };
 
@@ -232,10 +232,10 @@ pub(crate) struct OfferedMemory {
 }
 
 impl OfferedMemory {
-    /// Makes the pools that `offer` has for a device near `node`. They give at most `limit` bytes
+    /// Makes the pools that `offer` has for a device near `node`, which gets the name `new_name`. They give at most `limit` bytes
     /// of RAM, and to each user at most `user_limit` bytes of all classes, or half of each memory.
     pub(crate) fn new(
-        name: DeviceName,
+        (name, new_name): (DeviceName, &CStr),
         offer: Offer<'_>,
         node: i32,
         limit: u64,
@@ -245,7 +245,7 @@ impl OfferedMemory {
         let user_limit = UserLimit(user_limit);
         let ram_shares = Owners::new(u64::MAX, user_limit.of_source(limit))?;
         let mut pools: KVec<Arc<ClassPool>> = KVec::new();
-        for class in offer.to(name.get().to_str()?) {
+        for class in offer.to(new_name.to_str()?) {
             if !pools.iter().any(|pool| pool.class == class) {
                 let pool = ClassPool::new(class, node, &ram, &ram_shares, user_limit)?;
                 pools.push(pool, GFP_KERNEL)?;

@@ -147,7 +147,7 @@ impl Found<'_> {
             self.charge(cost::LEAF)?;
         }
         let key = self.key;
-        let mut leaf = key.core()?.pin_leaf(lkey, key.pd, MAX_DEPTH - 1)?;
+        let mut leaf = key.core().pin_leaf(lkey, key.pd, MAX_DEPTH - 1)?;
         key.count_registered(&mut leaf)?;
         self.leaves.push(leaf, GFP_MAYFAIL)?;
         if index > 0 {

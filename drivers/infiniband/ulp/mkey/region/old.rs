@@ -97,7 +97,6 @@ impl Old {
     /// Returns `true` if the binding is one of `which`.
     fn is_of(&self, which: Which) -> bool {
         match which {
-            Which::All => true,
             Which::Region(region) => self.region == region,
             Which::Pinning(index) => self.value().is_some_and(|old| {
                 old.leaves
@@ -116,8 +115,6 @@ const MOST_OF_OTHERS: usize = 2;
 /// Some of the old bindings of a device.
 #[derive(Clone, Copy)]
 pub(crate) enum Which {
-    /// All.
-    All,
     /// Those of the region at this address.
     Region(usize),
     /// Those that pin the MR at this index.

@@ -11,28 +11,25 @@
 //!
 //! A hidden MR is always in this module's own protection domain, which has no QPs. rxe and this
 //! module refuse a request that names an MR of another protection domain. No request can therefore
-//! use a hidden MR by its lkey or rkey, although these can be guessed. For the same reason rxe
-//! would refuse to bind a window to the hidden MR, so the backend does that itself.
+//! use a hidden MR by its lkey or rkey, although these can be guessed.
 //!
 //! # Locking
 //!
 //! `WindowEntry::bindings` serialises binds and invalidations of a window that was bound to a
 //! hidden MR, together with rxe's part of them. It is held while sleeping, but not during a wait
-//! for accesses or for a grace period. A thread waits for it without a reference to the window,
-//! because rxe frees a window after 50 seconds although a reference is left. The backend therefore
-//! looks the window up again, by its index and address ([`DriverWindow`]).
+//! for accesses or for a grace period. A thread waits for it without a reference to the window, so
+//! that the deallocation of the window does not wait. The backend therefore looks the window up
+//! again, by its index and address ([`DriverWindow`]).
 //!
 //! `Windows::known` is a spinlock, so that a thread with a low priority does not hold up other
 //! processes of the device. `WindowEntry::bindings` holds up only processes that use the same
 //! window.
 //!
 //! A window that is not in the table has no hidden MR. Its binds and invalidations take no lock of
-//! this module, and search the table once more afterwards. While no window of the device is bound
-//! to a hidden MR, a bind to one of rxe's own MRs does not search the table first
-//! (`direct_bind_mw()` in `backend/rxe/redirect_mw.c`).
+//! this module, and search the table once more afterwards.
 
 use crate::{
-    backend::{pins::Pins, Backend, Claimed, ClaimedMr, DriverWindow, Hw},
+    backend::{pins::Pins, Backend, Claimed, DriverWindow, Hw},
     kernel_ext::{
         rdma::OwnedMr,
         sync::{
@@ -87,16 +84,10 @@ impl WindowMr {
 #[derive(Default)]
 pub(crate) struct Bindings {
     mrs: [Option<Arc<WindowMr>>; 2],
-    /// The hidden MR to which rxe has bound the window.
-    active: Option<Active>,
-}
-
-/// A window's binding to a hidden MR.
-struct Active {
-    /// `true` if the window is bound to the second of its two hidden MRs.
-    second: bool,
-    /// The backend counts the window.
-    _counted: <Claimed as ClaimedMr>::Counted,
+    /// The hidden MR to which rxe has bound the window: `true` for the second one.
+    active: Option<bool>,
+    /// The window is about to be deallocated.
+    closing: bool,
 }
 
 impl Bindings {
@@ -110,23 +101,23 @@ impl Bindings {
     }
 
     /// Binds the window to `new`, through one of its hidden MRs. `make` makes a hidden MR that does
-    /// not exist yet. `stock` makes the driver bind the window to a hidden MR. Puts the earlier
-    /// binding into `ended`, if it was over an MR of this module; on an error of `stock`, puts
+    /// not exist yet. `driver` makes the driver bind the window to a hidden MR. Puts the earlier
+    /// binding into `ended`, if it was over an MR of this module; on an error of `driver`, puts
     /// `new` there.
     ///
     /// # Errors
     ///
-    /// Those of `make` and `stock`; `EBUSY` while an access through the binding before the last one
+    /// Those of `make` and `driver`; `EBUSY` while an access through the binding before the last one
     /// waits for a page.
     pub(crate) fn bind(
         &mut self,
         pins: &Pins,
         new: Arc<Binding>,
         make: impl FnOnce() -> Result<Arc<WindowMr>>,
-        stock: impl FnOnce(&Claimed) -> Result,
+        driver: impl FnOnce(&Claimed) -> Result,
         ended: &mut Option<EndedBinding>,
     ) -> Result {
-        let next = self.active.as_ref().is_none_or(|active| !active.second);
+        let next = !self.active.unwrap_or(false);
         let slot = self.slot(next);
         let hidden = match slot {
             Some(hidden) => hidden.clone(),
@@ -134,30 +125,25 @@ impl Bindings {
         };
         let mr = hidden.claimed()?;
         hidden.region.bind_now(pins, mr, &new)?;
-        // The window is counted before it is bound.
-        let active = Active {
-            second: next,
-            _counted: mr.count_window(),
-        };
-        if let Err(err) = stock(mr) {
+        if let Err(err) = driver(mr) {
             *ended = hidden.end();
             return Err(err);
         }
         *ended = self.clear();
-        self.active = Some(active);
+        self.active = Some(next);
         Ok(())
     }
 
     /// Takes out the window's binding, if it is over an MR of this module.
     fn clear(&mut self) -> Option<EndedBinding> {
         let active = self.active.take()?;
-        self.slot(active.second).as_ref()?.end()
+        self.slot(active).as_ref()?.end()
     }
 
     /// Takes out the window's binding unless `window` is over the hidden MR.
     fn replaced(&mut self, window: &impl DriverWindow) -> Option<EndedBinding> {
-        let second = self.active.as_ref()?.second;
-        match self.slot(second) {
+        let active = self.active?;
+        match self.slot(active) {
             Some(hidden) if window.is_over(&hidden.mr) => None,
             _ => self.clear(),
         }
@@ -195,15 +181,16 @@ impl WindowEntry {
         bind: impl FnOnce(&mut Bindings, &mut Option<EndedBinding>) -> Result,
     ) -> Result {
         let mut bindings = self.bindings.lock();
-        bind((*bindings).as_mut().ok_or(EINVAL)?, &mut left.ended)
+        let bindings = (*bindings).as_mut().filter(|bindings| !bindings.closing);
+        bind(bindings.ok_or(EINVAL)?, &mut left.ended)
     }
 
     /// As for [`Windows::release`].
-    fn release(&self, left: &mut ReplacedBinding, stock: impl FnOnce() -> Result) -> Result {
+    fn release(&self, left: &mut ReplacedBinding, driver: impl FnOnce() -> Result) -> Result {
         let mut bindings = self.bindings.lock();
         // Another window may have the address by now.
         let bindings = (*bindings).as_mut().ok_or(EINVAL)?;
-        stock()?;
+        driver()?;
         left.ended = bindings.clear();
         Ok(())
     }
@@ -294,25 +281,25 @@ impl Windows {
         self.entry(window)?.bind(left, bind)
     }
 
-    /// Runs `stock`, which makes the driver bind `window` to one of its own MRs or to nothing, and
+    /// Runs `driver`, which makes the driver bind `window` to one of its own MRs or to nothing, and
     /// takes out the window's binding. Sleeps.
     ///
     /// # Errors
     ///
-    /// Those of `stock`, with nothing taken out; `EINVAL` if the window was deallocated meanwhile.
+    /// Those of `driver`, with nothing taken out; `EINVAL` if the window was deallocated meanwhile.
     pub(crate) fn release(
         &self,
         window: &impl DriverWindow,
         left: &mut ReplacedBinding,
-        stock: impl FnOnce() -> Result,
+        driver: impl FnOnce() -> Result,
     ) -> Result {
         let Some(known) = self.find(window) else {
-            stock()?;
+            driver()?;
             // Another QP may have bound the window to a hidden MR since the search above.
             self.replaced(window, left);
             return Ok(());
         };
-        known.release(left, stock)
+        known.release(left, driver)
     }
 
     /// Takes out the binding of `window` if the driver has replaced it. Sleeps.
@@ -322,10 +309,36 @@ impl Windows {
         }
     }
 
+    /// Ends the binding of the window with this address, which is about to be deallocated, and waits
+    /// for accesses through the window. Sleeps, at most as long as `timeout` allows.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Users::wait`]. Accesses are left then. None begins any more, because the window
+    /// cannot be bound to an MR of this module again.
+    pub(crate) fn close(&self, address: usize, timeout: Timeout) -> Result {
+        let Some(known) = self.known.lock().get(&address).cloned() else {
+            return Ok(());
+        };
+        let (ended, hidden) = {
+            let mut bindings = known.bindings.lock();
+            let Some(bindings) = (*bindings).as_mut() else {
+                return Ok(());
+            };
+            bindings.closing = true;
+            (bindings.clear(), bindings.mrs.clone())
+        };
+        // This waits for a grace period.
+        drop(ended);
+        hidden
+            .iter()
+            .flatten()
+            .try_for_each(|mr| mr.region.wait(timeout))
+    }
+
     /// Takes out the hidden MRs of the window with this address, which was deallocated. Sleeps.
     ///
-    /// A change of the window that is in progress keeps none of them. So the worker that runs it
-    /// does not wait for accesses without a limit; only the caller does.
+    /// A change of the window that is in progress keeps none of them.
     pub(crate) fn forget(&self, address: usize) -> Option<Bindings> {
         let known = self.known.lock().remove(&address)?;
         let bindings = known.bindings.lock().take();

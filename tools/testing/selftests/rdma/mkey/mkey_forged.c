@@ -17,9 +17,9 @@ FIXTURE(forged)
 
 FIXTURE_SETUP(forged)
 {
-	struct mkt_wants wants = { .mtu = IBV_MTU_1024, .host = 4096, .max_entries = 4 };
+	struct mkt_wants wants = { .mtu = IBV_MTU_1024, .host = 4096 };
 
-	MKT_OPEN_EXTENDED(self->s.dev);
+	MKT_OPEN(self->s.dev);
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 }
 
@@ -94,6 +94,45 @@ TEST_F(forged, reg_mr)
 	EXPECT_NE(IBV_WC_SUCCESS, wc.status);
 	EXPECT_EQ(wr.wr_id - 1, wc.wr_id);
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+}
+
+/* an opcode is no index into a table of the kernel before it was compared with the table */
+TEST_F(forged, opcode)
+{
+	static const uint32_t opcodes[] = { 0x21, 0x7fffffff, 0xffffffff };
+	struct mkt_qp *qp = &self->s.pair.end[1];
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(opcodes); i++) {
+		struct ibv_send_wr *bad, wr = {
+			.wr_id = 0x6d6b65795f6f7063ULL + i,
+			.opcode = IBV_WR_LOCAL_INV,
+			.send_flags = IBV_SEND_SIGNALED,
+			.invalidate_rkey = 0x1234567,
+		};
+		struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+		struct rxe_send_wr *request;
+		struct mkt_peer peer;
+		struct ibv_wc wc;
+
+		/* the queue does not run yet */
+		ASSERT_EQ(0, ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE));
+		attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_INIT, .port_num = 1 };
+		ASSERT_EQ(0, ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
+						  IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+		ibv_post_send(qp->qp, &wr, &bad);
+		request = forged_find(wr.wr_id);
+		ASSERT_NE(NULL, request);
+		request->opcode = opcodes[i];
+		mkt_qp_self(&self->s.pair.end[0], &peer);
+		ASSERT_EQ(0, mkt_qp_connect(qp, &peer, self->s.pair.mtu));
+		wr.wr_id = 0;
+		ASSERT_EQ(0, ibv_post_send(qp->qp, &wr, &bad));
+		ASSERT_EQ(0, mkt_poll(qp, &wc));
+		EXPECT_EQ(IBV_WC_LOC_QP_OP_ERR, wc.status);
+		EXPECT_EQ(0x6d6b65795f6f7063ULL + i, wc.wr_id);
+		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	}
 }
 
 TEST_HARNESS_MAIN

@@ -54,8 +54,8 @@ unload() {
 users=(rdma_ucm ib_umad)
 load() { modprobe -a ib_mkey ib_uverbs rdma_rxe && { modprobe -qa "${users[@]}" || true; }; }
 
-# RDMA to device memory takes longest. When little time is wanted, it runs at the beginning and
-# after the reload that a message advises, and at other times programs copy the bytes.
+# RDMA to device memory takes longest. When little time is wanted, it runs a few times, and at other
+# times programs copy the bytes.
 memory=(dm_rdma -v mtu1024 -t copies) all=copies
 [[ ${MKEY_TEST_QUICK:-0} == 0 ]] || memory=(dm_verbs -t copy) all=atomics
 keys_work() {
@@ -64,7 +64,7 @@ keys_work() {
 		program mkey_object -t query
 }
 all_works() { program dm_rdma -v mtu1024 -t "$all" && keys_work; }
-stock_works() { program stock_mr -v mtu1024 -t copies && program stock_mr -v mtu1024 -t atomics; }
+stock_works() { program stock_mr -t copies -t atomics; }
 no_keys() {
 	local out
 	out=$("$here/mkey_object" -t unbound) && grep -q 'is not extended' <<<"$out" && return
@@ -87,29 +87,6 @@ add_and_delete() {
 # A function of the kernel API returns -EOPNOTSUPP for a device that is not extended.
 kernel_calls_fail() {
 	[[ ! -e $bare ]] || { insmod "$bare" device="${dev[0]}" && rmmod mkey_bare; }
-}
-
-# ib_mkey holds no reference for a device whose self-test failed.
-references() { cat /sys/module/ib_mkey/refcnt; }
-self_test_fails() { # PARAMETER...
-	local before rc=0
-	link_delete 0 || return
-	before=$(references)
-	insmod "$break" "$@" && link_add 0 || rc=$?
-	! grep "^${dev[0]} " /sys/kernel/debug/ib_mkey/pools || rc=1
-	kernel_calls_fail || rc=1
-	rmmod mkey_break || rc=$?
-	[[ $(references) == "$before" ]] || { echo "$(references) references, not $before"; rc=1; }
-	link_delete 0 && link_add 0 && keys_work && return "$rc"
-}
-# A kernel update may change the structures of rxe and keep the names of its ABI.
-other_size() {
-	local marker="mkey_lifecycle: another size $$"
-	echo "$marker" >/dev/kmsg
-	self_test_fails other_size=1 || return
-	dmesg | sed "1,/$marker/d" | grep -q "is not the one that ib_mkey was built for" && return
-	echo "nothing in the log"
-	return 1
 }
 
 # Deleting one link must not disturb the other's traffic or the module.
@@ -147,104 +124,74 @@ delete_namespace() {
 	until_true gone && keys_work
 }
 
-# All orders of unloading, after the links were deleted.
+# Modules are unloaded in this order, after the links were deleted, and loaded in another.
 unload_order() {
 	links_delete && unload "${users[@]}" && unload "$@" || return
 	load && links_add && keys_work
 }
 
+# Neither module needs the other one: links are added and deleted, and each module goes first in turn.
+either_goes_first() {
+	local n first=(rdma_rxe ib_mkey) last=(ib_mkey rdma_rxe)
+	for ((n = 0; n < 20; n++)); do
+		links_delete && unload "${first[n % 2]}" && unload "${last[n % 2]}" &&
+			modprobe -a "${first[n / 2 % 2]}" "${last[n / 2 % 2]}" && links_add || return
+	done
+	keys_work
+}
+
+# rdma_rxe deletes its links when it is unloaded.
+rxe_with_links() {
+	rmmod rdma_rxe && ! has_link 0 && unload ib_mkey && load && links_add && keys_work
+}
+
 # The device offers neither device memory nor MRs over dma-bufs.
 offers_nothing() { program stock_mr -t offers; }
+not_extended() { stock_works && no_keys && offers_nothing && kernel_calls_fail; }
 
-# rxe without ib_mkey behaves as stock rxe.
-without() {
-	links_delete && unload "${users[@]}" ib_mkey ib_uverbs &&
-		insmod "$(modinfo -n ib_uverbs)" && links_add || return
-	stock_works && no_keys && offers_nothing
+# said NUMBER PATTERN: the log has so many lines with the pattern since the last marker
+marker=
+mark() { marker="mkey_lifecycle: $1 $$" && echo "$marker" >/dev/kmsg; }
+said() {
+	local lines
+	lines=$(dmesg | sed "1,/$marker/d" | grep -c "$2")
+	[[ $lines == "$1" ]] || { echo "$lines lines with '$2', not $1"; return 1; }
 }
 
-# ib_mkey is loaded late: it says so once, and programs get what they had before.
-load_late() {
-	local marker="mkey_lifecycle: late load $$" lines
-	echo "$marker" >/dev/kmsg
-	modprobe ib_mkey || return
-	lines=$(dmesg | sed "1,/$marker/d" | grep -c 'ib_mkey.*loaded first')
-	[[ $lines == 1 ]] || { echo "$lines lines about the late load"; return 1; }
-	stock_works && no_keys && offers_nothing
+# A link that is older than ib_mkey stays as it is. ib_mkey says so, and the cure works.
+older_links() {
+	links_delete && unload "${users[@]}" ib_mkey rdma_rxe && insmod_of rdma_rxe && links_add &&
+		mark "older links" && modprobe ib_mkey && said 2 'not extended: its link was added before' &&
+		not_extended && links_delete && links_add && all_works
 }
 
-# An rxe with a table of operations for each MR calls ib_mkey by itself.
-has_table() { grep -qw rxe_mw_bind /proc/kallsyms; }
+# insmod_of MODULE: loads a module of this build without what modprobe would load before it
+insmod_of() { modprobe -a ib_uverbs rxe_provider && insmod "$(built "$1")"; }
+built() { sed -n "s/^install $1 .*insmod \([^ ]*\).*/\1/p" /run/modprobe.d/ib_mkey.conf 2>/dev/null; }
 
-# Linux 7.3 refuses to switch ftrace off. The modules are unloaded then.
-ftrace_stays_on() {
-	links_delete && unload "${users[@]}" ib_mkey ib_uverbs || return
-	! (echo 0 >/proc/sys/kernel/ftrace_enabled) 2>/dev/null ||
-		{ echo 1 >/proc/sys/kernel/ftrace_enabled; return 1; }
+# The rdma_rxe of the distribution is not extended, and works as without ib_mkey.
+unmodified_rxe() {
+	links_delete && unload "${users[@]}" rdma_rxe && modprobe -a udp_tunnel ip6_udp_tunnel &&
+		insmod "$unmodified" && mark "unmodified rxe" && links_add || return
+	said 2 'not extended: its link was added before' && not_extended && links_delete && unload rdma_rxe &&
+		load && links_add && all_works
 }
 
-# Without ftrace, ib_mkey cannot redirect rxe: it logs that, and why. Where rxe has a
-# table, nothing is redirected and ftrace makes no difference.
-without_ftrace() {
-	local marker="mkey_lifecycle: without ftrace $$" rc=1 lines
-	links_delete && unload "${users[@]}" ib_mkey ib_uverbs || return
-	echo "$marker" >/dev/kmsg
-	echo 0 >/proc/sys/kernel/ftrace_enabled || return
-	if has_table; then
-		load && links_add && keys_work && rc=0
-		echo 1 >/proc/sys/kernel/ftrace_enabled
-		return "$rc"
-	fi
-	! modprobe ib_mkey && rc=0
-	echo 1 >/proc/sys/kernel/ftrace_enabled
-	lines=$(dmesg | sed "1,/$marker/d" | grep 'ib_mkey: cannot redirect')
-	grep -q 'kernel.ftrace_enabled' <<<"$lines" && ! grep -q livepatch <<<"$lines" || rc=1
-	((rc == 0)) || echo "in the log: $lines"
-	load && links_add && keys_work && return "$rc"
+rxe_again() { links_delete && unload rdma_rxe && modprobe rdma_rxe && links_add && keys_work; }
+
+# The interface of rxe does not know keys: another module is the provider.
+other_provider() {
+	local rc=0
+	links_delete && unload "${users[@]}" ib_mkey && insmod "$provider" && links_add || return
+	program stock_provider && stock_works && ! rmmod mkey_provider 2>/dev/null && ! modprobe ib_mkey || rc=1
+	links_delete && rmmod mkey_provider && load && links_add && keys_work && return "$rc"
 }
 
-# The remedy that the message names works.
-cure() {
-	unload "${users[@]}" ib_uverbs && load && all_works &&
-		program stock_mr -t offers && program mkey_dmabuf -v heap -t region
-}
-
-# rdma_rxe is unloaded and loaded again while ib_mkey stays.
-rxe_again() {
-	links_delete && unload rdma_rxe && modprobe rdma_rxe && links_add && keys_work
-}
-
-# A kernel user that is older than ib_mkey calls four operations when ib_mkey was removed from the
-# device. They sleep in the driver. The removal does not wait for them, but ib_mkey stays loaded.
-older_parameter() { echo "${2:-1}" >"/sys/module/mkey_older/parameters/$1"; }
-older_is() { [[ $(cat "/sys/module/mkey_older/parameters/$1") == "$2" ]]; }
-older_user() {
-	local deleter rc=0
-	links_delete && unload "${users[@]}" ib_mkey ib_uverbs &&
-		insmod "$older" device="${dev[0]}" && load && links_add || return
-	older_parameter begin || return
-	link_delete 0 &
-	deleter=$!
-	until_true older_is asleep 4 && until_true older_is removed Y && link_delete 1 || rc=1
-	if rmmod ib_mkey 2>/dev/null; then
-		echo "ib_mkey was unloaded while calls return to it"
-		rc=1
-	fi
-	older_parameter wake
-	wait "$deleter" || rc=1
-	unload "${users[@]}" ib_mkey ib_uverbs && rmmod mkey_older && load && links_add && keys_work && return "$rc"
-}
-
-# A kernel user that is older than ib_mkey maps its MR with gaps after ib_mkey was removed. The next
-# REG_MR is refused (ENODEV).
-older_gaps() {
-	local rc=0 parameters=/sys/module/mkey_older_gaps/parameters
-	links_delete && unload "${users[@]}" ib_mkey ib_uverbs &&
-		insmod "$older_gaps" device="${dev[0]}" && load && links_add && echo 1 >"$parameters/begin" || return
-	links_delete || rc=1
-	[[ $(<"$parameters/mapped") == 1 && $(<"$parameters/registered") == -19 ]] ||
-		{ grep . "$parameters"/{mapped,registered}; rc=1; }
-	unload "${users[@]}" ib_mkey ib_uverbs && rmmod mkey_older_gaps && load && links_add && keys_work && return "$rc"
+# The order in which ib_uverbs and ib_mkey are loaded makes no difference.
+uverbs_first() {
+	links_delete && unload "${users[@]}" ib_mkey rdma_rxe rxe_provider ib_uverbs &&
+		modprobe ib_uverbs && load && links_add && all_works &&
+		program stock_mr -t offers && program mkey_dmabuf -v heap -t region && delete_while_open
 }
 
 # unit_runs KEY: runs the commands of the unit that makes links at each start, as systemd does
@@ -270,46 +217,40 @@ log_is_clean() {
 	[[ -z $found ]] || { echo "$found"; return 1; }
 }
 
-break=${MKEY_BREAK:-${MODULE_DIR-}/tools/testing/selftests/rdma/mkey/test_modules/mkey_break.ko}
-bare=${break%/*}/mkey_bare.ko
-older=${MKEY_OLDER:-${break%/*}/mkey_older.ko}
-older_gaps=${older%.ko}_gaps.ko
-more=2
-[[ -e $break ]] || more=0
-[[ ! -e $older ]] || ((++more))
-[[ ! -e $older_gaps ]] || ((++more))
+modules=${MKEY_MODULES:-${MODULE_DIR-}/tools/testing/selftests/rdma/mkey/test_modules}
+bare=$modules/mkey_bare.ko
+provider=$modules/mkey_provider.ko
+# a kernel whose rxe has the provider interface has no other rdma_rxe
+unmodified=$(find "/lib/modules/$(uname -r)/kernel" -name 'rdma_rxe.ko*' 2>/dev/null | head -n 1)
+[[ -n $(built rdma_rxe) ]] || unmodified=''
+more=0
+[[ ! -e $provider ]] || ((++more))
+[[ -z $unmodified ]] || ((++more))
+[[ -z $(built rdma_rxe) ]] || ((++more))
 unit=$(realpath "$here/../../..")/dev/install/ib-mkey-rxe@.service
 [[ ! -f $unit ]] || ((++more))
 orders=("ib_mkey ib_uverbs rdma_rxe" "ib_mkey rdma_rxe ib_uverbs" "ib_uverbs ib_mkey rdma_rxe"
 	"ib_uverbs rdma_rxe ib_mkey" "rdma_rxe ib_mkey ib_uverbs" "rdma_rxe ib_uverbs ib_mkey")
 # Each module comes first once, when little time is wanted.
 [[ ${MKEY_TEST_QUICK:-0} == 0 ]] || orders=("${orders[RANDOM % 2]}" "${orders[2 + RANDOM % 2]}" "${orders[4 + RANDOM % 2]}")
-plan $((11 + ${#orders[@]} + more))
+plan $((10 + ${#orders[@]} + more))
 echo "$start" >/dev/kmsg
 check "ib_mkey stays while a device is extended" in_use
 check "links are deleted and added again" add_and_delete
-[[ ! -e $break ]] || check "a link whose self-test fails is deleted" self_test_fails
-[[ ! -e $break ]] || check "a link of an rxe with other structures is left alone" other_size
 check "one link is deleted and the other stays" one_link
 check "a link is deleted while it is in use" delete_while_open
 check "a namespace is deleted with its link" delete_namespace
 check "rdma_rxe is loaded again" rxe_again
-[[ ! -e $older ]] || check "operations are called after ib_mkey was removed" older_user
-[[ ! -e $older_gaps ]] || check "an older user maps an MR after ib_mkey was removed" older_gaps
+check "rdma_rxe is unloaded with its links" rxe_with_links
+check "either module is unloaded first, twenty times" either_goes_first
 [[ ! -f $unit ]] || check "the unit of systemd makes a link" unit_link
 for order in "${orders[@]}"; do
 	# shellcheck disable=SC2086 # words
 	check "unloaded in the order $order" unload_order $order
 done
-check "rxe without ib_mkey" without
-check "ib_mkey is loaded late" load_late
-check "the cure for a late load" cure
-if ftrace_stays_on; then
-	skip "ib_mkey while ftrace is disabled" "this kernel does not disable it"
-	load && links_add
-else
-	load && links_add
-	check "ib_mkey while ftrace is disabled" without_ftrace
-fi
+[[ -z $(built rdma_rxe) ]] || check "links that are older than ib_mkey" older_links
+[[ -z $unmodified ]] || check "an unmodified rdma_rxe" unmodified_rxe
+[[ ! -e $provider ]] || check "another provider" other_provider
+check "ib_uverbs is loaded first" uverbs_first
 check "the kernel's log is clean" log_is_clean
 ktap_finished

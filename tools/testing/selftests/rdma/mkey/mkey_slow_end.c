@@ -232,8 +232,7 @@ TEST_F(slow_request, queues_are_destroyed_during_long_accesses)
 
 /*
  * A queue pair is destroyed while a datagram waits for a page. The datagram then fails, because its
- * second piece is in no MR, and rxe schedules both tasks of the queue pair. mkey_tasks.sh looks at
- * them.
+ * second piece is in no MR, and rxe schedules both tasks of the queue pair.
  */
 TEST_F(slow_request, queue_is_destroyed_after_an_error)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A memory window over an MR of ib_mkey gives its own range with its own access
- * flags while it is bound.
+ * A memory window gives its own range with its own access flags while it is bound, over
+ * an MR of ib_mkey and over an ordinary MR. The latter needs no ib_mkey.
  */
 #include <string.h>
 
@@ -28,6 +28,7 @@ FIXTURE_VARIANT(wrights)
 {
 	bool device_memory;
 	bool on_demand;
+	bool ordinary;
 };
 
 FIXTURE_VARIANT_ADD(wrights, key)
@@ -44,19 +45,32 @@ FIXTURE_VARIANT_ADD(wrights, dm)
 	.device_memory = true,
 };
 
+FIXTURE_VARIANT_ADD(wrights, user)
+{
+	.ordinary = true,
+};
+
+FIXTURE_VARIANT_ADD(wrights, odp)
+{
+	.ordinary = true,
+	.on_demand = true,
+};
+
 FIXTURE_SETUP(wrights)
 {
 	struct mkt_wants wants = {
 		.mtu = IBV_MTU_1024,
 		.host = 4 * ZONE,
 		.dm = variant->device_memory ? ZONE : 0,
-		.max_entries = 4,
+		.max_entries = variant->ordinary ? 0 : 4,
 	};
 	struct mkt_arena *arena;
-	int access = MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND;
+	int access = MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_MW_BIND;
 	struct ibv_sge sge = { .length = ZONE };
 
-	MKT_OPEN_EXTENDED(self->s.dev);
+	MKT_OPEN(self->s.dev);
+	if (!variant->ordinary && (!self->s.dev[0].extended || !self->s.dev[1].extended))
+		SKIP(return, "not extended by ib_mkey");
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	arena = &self->s.arena[1];
 	if (variant->device_memory) {
@@ -68,14 +82,23 @@ FIXTURE_SETUP(wrights)
 	}
 	if (variant->on_demand)
 		access |= IBV_ACCESS_ON_DEMAND;
-	self->own = ibv_reg_mr(self->s.dev[1].pd, arena->mem[0].host, 2 * ZONE, access);
+	/* an ordinary MR has the addresses that a key has */
+	if (variant->ordinary)
+		self->own = ibv_reg_mr_iova(self->s.dev[1].pd, arena->mem[0].host, ZONE, 0,
+					    access);
+	else
+		self->own = ibv_reg_mr(self->s.dev[1].pd, arena->mem[0].host, 2 * ZONE,
+				       access);
 	if (!self->own && variant->on_demand)
 		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
 	ASSERT_NE(NULL, self->own);
+	if (variant->ordinary) {
+		self->mr = self->own;
+		return;
+	}
 	sge.addr = (uintptr_t)arena->mem[0].host;
 	sge.lkey = self->own->lkey;
-	ASSERT_EQ(0, ibv_rereg_mr_sg(self->s.key[1], MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND,
-				     1, &sge));
+	ASSERT_EQ(0, ibv_rereg_mr_sg(self->s.key[1], access & ~IBV_ACCESS_ON_DEMAND, 1, &sge));
 	self->mr = self->s.key[1];
 }
 
@@ -142,6 +165,74 @@ TEST_F(wrights, range_zero_based)
 	wrights_range(_metadata, self, 0);
 }
 
+/* a FLUSH of a range, or of all of the window */
+static int wrights_flush(FIXTURE_DATA(wrights) *self, bool whole, uint64_t addr,
+			 uint32_t length)
+{
+	struct mkt_wr wr = {
+		.op = MKT_FLUSH,
+		.rkey = self->mw->rkey,
+		.remote_addr = addr,
+		.flush_length = length,
+		.whole = whole,
+	};
+	int status = mkt_status(&self->s.pair, 0, &wr);
+
+	if (status != IBV_WC_SUCCESS && mkt_pair_recover(&self->s.pair))
+		return -1;
+	return status;
+}
+
+/* every verb of 8 bytes, in the window, at its ends, and beside it */
+static void wrights_each_verb(struct __test_metadata *_metadata, FIXTURE_DATA(wrights) *self,
+			  uint64_t first)
+{
+	static const enum mkt_op ops[] = {
+		MKT_WRITE, MKT_READ, MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_ATOMIC_WRITE, MKT_FLUSH,
+	};
+	static const struct {
+		int64_t at;
+		enum ibv_wc_status status;
+	} tries[] = {
+		{ 0, IBV_WC_SUCCESS },
+		{ LENGTH / 2, IBV_WC_SUCCESS },
+		{ LENGTH - 8, IBV_WC_SUCCESS },
+		{ LENGTH, IBV_WC_REM_ACCESS_ERR },
+		{ LENGTH + 64, IBV_WC_REM_ACCESS_ERR },
+		{ -8, IBV_WC_REM_ACCESS_ERR },
+		{ -64, IBV_WC_REM_ACCESS_ERR },
+	};
+	unsigned int o, t;
+
+	for (o = 0; o < ARRAY_SIZE(ops); o++)
+		for (t = 0; t < ARRAY_SIZE(tries); t++) {
+			uint64_t addr = first + tries[t].at;
+			int status;
+
+			if (ops[o] == MKT_FLUSH)
+				status = wrights_flush(self, false, addr, 8);
+			else
+				status = mkt_try(&self->s, self->mw->rkey, ops[o], addr, 8);
+			EXPECT_EQ(tries[t].status, status) {
+				TH_LOG("%s at %" PRId64, mkt_op_name(ops[o]), tries[t].at);
+			}
+		}
+	EXPECT_EQ(IBV_WC_SUCCESS, wrights_flush(self, true, 0, 0));
+}
+
+TEST_F(wrights, verbs)
+{
+	wrights_open(_metadata, self, IBV_MW_TYPE_2, REMOTE | IBV_ACCESS_FLUSH_GLOBAL);
+	wrights_each_verb(_metadata, self, AT);
+}
+
+TEST_F(wrights, verbs_zero_based)
+{
+	wrights_open(_metadata, self, IBV_MW_TYPE_2,
+		     REMOTE | IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_ZERO_BASED);
+	wrights_each_verb(_metadata, self, 0);
+}
+
 /* a window outside of its MR, or with an end beyond 2^64 */
 TEST_F(wrights, bad_range)
 {
@@ -179,20 +270,22 @@ TEST_F(wrights, flags)
 		  mkt_try(&self->s, self->mw->rkey, MKT_FETCH_ADD, AT, 8));
 }
 
-/* a READ through a window is sent again after the window was invalidated */
-TEST_F(wrights, replay)
+/* a READ through a window is sent again, also after the window was invalidated */
+static void wrights_send_again(struct __test_metadata *_metadata, FIXTURE_DATA(wrights) *self,
+			   bool device_memory, unsigned int access, uint64_t first)
 {
 	struct mkt_replay replay;
 	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
 	uint8_t *host = self->s.arena[1].mem[0].host;
 	uint8_t value = 0x5c;
 
-	memset(host, value, ZONE);
-	if (self->mr == self->own)
+	memset(host, 0, ZONE);
+	memset(host + AT, value, LENGTH);
+	if (device_memory)
 		ASSERT_EQ(0, ibv_memcpy_to_dm(self->s.arena[1].mem[1].dm, 0, host, ZONE));
-	wrights_open(_metadata, self, IBV_MW_TYPE_2, REMOTE);
+	wrights_open(_metadata, self, IBV_MW_TYPE_2, access);
 	ASSERT_EQ(0, mkt_replay_open(&replay, &self->s.dev[0]));
-	ASSERT_EQ(IBV_WC_SUCCESS, mkt_try(&self->s, self->mw->rkey, MKT_READ, AT, 256));
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_try(&self->s, self->mw->rkey, MKT_READ, first, 256));
 	ASSERT_EQ(0, mkt_replay_find(&replay, MKT_BTH_READ_REQUEST));
 	EXPECT_EQ(1, mkt_replay_send(&replay, value, 256));
 	inv.rkey = self->mw->rkey;
@@ -200,6 +293,17 @@ TEST_F(wrights, replay)
 	EXPECT_EQ(0, mkt_replay_send(&replay, value, 256));
 	mkt_replay_close(&replay);
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+}
+
+TEST_F(wrights, replay)
+{
+	wrights_send_again(_metadata, self, variant->device_memory, REMOTE, AT);
+}
+
+TEST_F(wrights, replay_zero_based)
+{
+	wrights_send_again(_metadata, self, variant->device_memory,
+		       REMOTE | IBV_ACCESS_ZERO_BASED, 0);
 }
 
 /* windows pin an MR; without windows it can be deregistered */

@@ -146,6 +146,80 @@ TEST_F(stock, errors)
 	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
 }
 
+/* the request that fails completes with its own status, and those after it as flushed */
+TEST_F(stock, local_errors)
+{
+	struct mkt_qp *qp = &self->s.pair.end[0];
+	struct mkt_end *plain = &self->s.plain[0];
+	struct mkt_wr wr = {
+		.op = MKT_WRITE,
+		.sge[0] = { .addr = plain->addr, .length = 64, .lkey = plain->mr->lkey ^ 0x5500 },
+		.num_sge = 1,
+		.remote_addr = self->s.plain[1].addr,
+		.rkey = self->s.plain[1].mr->rkey,
+	};
+	struct mkt_wr inv = { .op = MKT_LOCAL_INV, .rkey = plain->mr->rkey ^ 0x5500 };
+	const struct {
+		const struct mkt_wr *wr;
+		enum ibv_wc_status status;
+	} fail[] = {
+		{ &wr, IBV_WC_LOC_PROT_ERR },
+		{ &inv, IBV_WC_LOC_QP_OP_ERR },
+	};
+	struct ibv_wc wc;
+	unsigned int f, i;
+
+	for (f = 0; f < ARRAY_SIZE(fail); f++) {
+		for (i = 0; i < 3; i++)
+			ASSERT_EQ(0, mkt_post_send(qp, fail[f].wr, i));
+		for (i = 0; i < 3; i++) {
+			ASSERT_EQ(0, mkt_poll(qp, &wc));
+			EXPECT_EQ(i, wc.wr_id);
+			EXPECT_EQ(i ? IBV_WC_WR_FLUSH_ERR : fail[f].status, wc.status);
+		}
+		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	}
+	/* an SGE beyond the end of its MR */
+	wr.sge[0].lkey = plain->mr->lkey;
+	wr.sge[0].addr += plain->mr->length - 63;
+	ASSERT_EQ(IBV_WC_LOC_PROT_ERR, mkt_status(&self->s.pair, 0, &wr));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+}
+
+/* a UC QP binds a window, invalidates it, and binds it again */
+TEST_F(stock, windows_uc)
+{
+	const int access = MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND;
+	struct mkt_arena *arena = &self->s.arena[1];
+	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
+	struct mkt_pair pair;
+	struct ibv_mr *mr;
+	struct ibv_mw *mw;
+	struct ibv_wc wc;
+	unsigned int i;
+
+	ASSERT_EQ(0, mkt_pair_create(&pair, &self->s.dev[0], &self->s.dev[1], variant->mtu,
+				     MKT_QP_UC));
+	mr = ibv_reg_mr(self->s.dev[1].pd, arena->mem[0].host, 4096, access);
+	ASSERT_NE(NULL, mr);
+	mw = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_2);
+	ASSERT_NE(NULL, mw);
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, mkt_bind_window(&pair.end[1], mw, mr,
+					     (uintptr_t)arena->mem[0].host, 4096,
+					     IBV_ACCESS_REMOTE_WRITE));
+		inv.rkey = mw->rkey;
+		ASSERT_EQ(0, mkt_post_send(&pair.end[1], &inv, 5));
+		ASSERT_EQ(0, mkt_poll(&pair.end[1], &wc));
+		EXPECT_EQ(5, wc.wr_id);
+		EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
+	}
+	/* the window pins the MR no more */
+	EXPECT_EQ(0, ibv_dereg_mr(mr));
+	EXPECT_EQ(0, ibv_dealloc_mw(mw));
+	mkt_pair_destroy(&pair);
+}
+
 /* re-registering changes access flags, and changes them back */
 TEST_F(stock, rereg)
 {

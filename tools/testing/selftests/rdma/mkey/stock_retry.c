@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What rxe does with an acknowledgment that arrives while it sends the same request
- * again. It needs no ib_mkey. Both ends of the link hold packets back, so that the
- * order of events is always the same:
+ * Requests that rxe sends again. It needs no ib_mkey. The first test looks at an
+ * acknowledgment that arrives while rxe sends the same request again. Both ends of the
+ * link hold packets back, so that the order of events is always the same:
  *
  * - all packets of a WRITE arrive, and the acknowledgments are held back;
  * - rxe sends the WRITE again, and its packets are held back, so that it waits for
@@ -230,14 +230,8 @@ static int retry_complete(FIXTURE_DATA(retry) *self, struct ibv_wc *wc)
 	return mkt_poll(&self->s.pair.end[0], wc);
 }
 
-/*
- * rxe without the fix in patches/rxe: nothing happens any more, until the next request
- * completes both. Any other outcome is an error.
- */
 TEST_F(retry, acknowledged_while_sent_again)
 {
-	struct mkt_wr nothing = { .op = MKT_WRITE };
-	bool given_up = false;
 	struct ibv_wc wc;
 	unsigned int i;
 	int err = EAGAIN;
@@ -250,27 +244,126 @@ TEST_F(retry, acknowledged_while_sent_again)
 		err = retry_provoke(self);
 		retry_clear(self);
 		ASSERT_TRUE(err == 0 || err == EAGAIN);
-		switch (retry_complete(self, &wc)) {
-		case 0:
-			break;
-		case ENODATA:
-			given_up = true;
-			ASSERT_EQ(0, mkt_post_send(&self->s.pair.end[0], &nothing, 4));
-			ASSERT_EQ(0, mkt_poll(&self->s.pair.end[0], &wc));
-			break;
-		default:
-			ASSERT_TRUE(false);
-		}
+		/* ENODATA: rxe waits for ever, and does not send again */
+		ASSERT_EQ(0, retry_complete(self, &wc));
 		EXPECT_EQ(1, wc.wr_id);
 		EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
-		if (given_up) {
-			ASSERT_EQ(0, mkt_poll(&self->s.pair.end[0], &wc));
-			EXPECT_EQ(4, wc.wr_id);
-			EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
-			SKIP(return, "this rxe waits for ever, and does not send again");
-		}
 	}
 	EXPECT_EQ(0, err);
+}
+
+/* what gets lost */
+enum lost {
+	REQUEST,
+	ANSWER,
+};
+
+/* posts @wr on side 0, loses it or its answer until rxe sends it again; returns its status */
+static int retry_lost(FIXTURE_DATA(retry) *self, enum lost lost, const struct mkt_wr *wr)
+{
+	struct retry_counts least = { .retries = 1 };
+	struct ibv_wc wc = {};
+	int err;
+
+	self->first = retry_counts(self);
+	if (!mkt_netem_set(&self->netem[lost == REQUEST ? 0 : 1], LOSE))
+		return -ENOENT;
+	err = mkt_post_send(&self->s.pair.end[0], wr, 7);
+	if (!err && !retry_wait(self, &least))
+		err = ETIMEDOUT;
+	retry_clear(self);
+	err = err ?: mkt_poll(&self->s.pair.end[0], &wc);
+	return err ? -err : wc.status;
+}
+
+/* requests without data, and those whose answer is a READ response */
+TEST_F(retry, atomic_write_and_flush)
+{
+	const unsigned int access = MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL;
+	const uint64_t value = 0x1122334455667788;
+	struct mkt_wr wr = { .op = MKT_ATOMIC_WRITE, .swap_add = value };
+	volatile uint64_t *words = (void *)self->bytes[1];
+	enum lost lost;
+	struct ibv_mr *mr;
+	int status;
+
+	mr = ibv_reg_mr(self->s.dev[1].pd, self->bytes[1], LENGTH, access);
+	ASSERT_NE(NULL, mr);
+	wr.rkey = mr->rkey;
+	for (lost = REQUEST; lost <= ANSWER; lost++) {
+		wr.remote_addr = (uintptr_t)&words[3 + lost];
+		status = retry_lost(self, lost, &wr);
+		if (status == -ENOENT)
+			SKIP(return, "no netem");
+		EXPECT_EQ(IBV_WC_SUCCESS, status);
+		EXPECT_EQ(value, words[3 + lost]);
+		if (status != IBV_WC_SUCCESS)
+			ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	}
+	wr.op = MKT_FLUSH;
+	wr.flush_length = 64;
+	for (lost = REQUEST; lost <= ANSWER; lost++) {
+		status = retry_lost(self, lost, &wr);
+		EXPECT_EQ(IBV_WC_SUCCESS, status);
+		if (status != IBV_WC_SUCCESS)
+			ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	}
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+}
+
+/* a window is bound once, also if the request before the bind is sent again */
+TEST_F(retry, bind)
+{
+	const unsigned int access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+	struct retry_counts least = { .retries = 1 };
+	struct mkt_qp *qp = &self->s.pair.end[0];
+	struct mkt_wr write = {
+		.op = MKT_WRITE,
+		.sge[0] = {
+			.addr = (uintptr_t)self->bytes[0],
+			.length = 100,
+			.lkey = self->mr[0]->lkey,
+		},
+		.num_sge = 1,
+		.remote_addr = (uintptr_t)self->bytes[1],
+		.rkey = self->mr[1]->rkey,
+	};
+	struct ibv_send_wr *bad, bind = {
+		.wr_id = 2,
+		.opcode = IBV_WR_BIND_MW,
+		.send_flags = IBV_SEND_SIGNALED,
+	};
+	struct ibv_mr *mr;
+	struct ibv_wc wc;
+	unsigned int i;
+
+	mr = ibv_reg_mr(self->s.dev[0].pd, self->bytes[0], LENGTH,
+			MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND);
+	ASSERT_NE(NULL, mr);
+	bind.bind_mw.mw = ibv_alloc_mw(self->s.dev[0].pd, IBV_MW_TYPE_2);
+	ASSERT_NE(NULL, bind.bind_mw.mw);
+	bind.bind_mw.rkey = ibv_inc_rkey(bind.bind_mw.mw->rkey);
+	bind.bind_mw.bind_info = (struct ibv_mw_bind_info){
+		.mr = mr,
+		.addr = (uintptr_t)self->bytes[0],
+		.length = LENGTH,
+		.mw_access_flags = access,
+	};
+	self->first = retry_counts(self);
+	if (!mkt_netem_set(&self->netem[0], LOSE))
+		SKIP(return, "no netem");
+	ASSERT_EQ(0, mkt_post_send(qp, &write, 1));
+	ASSERT_EQ(0, ibv_post_send(qp->qp, &bind, &bad));
+	ASSERT_TRUE(retry_wait(self, &least));
+	retry_clear(self);
+	for (i = 1; i <= 2; i++) {
+		ASSERT_EQ(0, mkt_poll(qp, &wc));
+		EXPECT_EQ(i, wc.wr_id);
+		EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
+	}
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	ASSERT_EQ(0, ibv_dealloc_mw(bind.bind_mw.mw));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
 
 TEST_HARNESS_MAIN

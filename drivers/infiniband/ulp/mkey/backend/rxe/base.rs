@@ -37,9 +37,8 @@ pub(crate) struct Base {
     kept: KeptMr,
 }
 
-/// The most bytes of one flush by stock rxe, which takes a length of 32 bits and does not
-/// reschedule.
-const MAX_FLUSHED: u32 = 1 << 24;
+/// The most bytes of one flush by rxe, which does not reschedule.
+const MAX_FLUSHED: u64 = 1 << 24;
 
 impl Clone for Base {
     /// Takes a further reference, for a leaf that keeps the MR.
@@ -183,7 +182,7 @@ impl BaseMr for Base {
         original: &mut u64,
     ) -> c_int {
         // rxe's own lock serialises atomic operations.
-        // SAFETY: By the type invariant; stock code checks range and alignment.
+        // SAFETY: By the type invariant; rxe checks range and alignment.
         unsafe {
             bindings::ib_mkey_rxe_leaf_atomic_op(
                 self.kept.mr.as_ptr(),
@@ -198,18 +197,18 @@ impl BaseMr for Base {
 
     fn atomic_write(&self, iova: u64, value: u64) -> c_int {
         // SAFETY: As for `atomic_op()`.
-        unsafe { bindings::ib_mkey_rxe_stock_atomic_write(self.kept.mr.as_ptr(), iova, value) }
+        unsafe { bindings::ib_mkey_rxe_leaf_atomic_write(self.kept.mr.as_ptr(), iova, value) }
     }
 
     fn flush(&self, mut iova: u64, mut len: u64) -> Result {
         while len > 0 {
-            let bytes = len.min(u64::from(MAX_FLUSHED)) as u32;
+            let bytes = len.min(MAX_FLUSHED);
             // SAFETY: As for `atomic_op()`.
             to_result(unsafe {
-                bindings::ib_mkey_rxe_stock_flush(self.kept.mr.as_ptr(), iova, bytes)
+                bindings::ib_mkey_rxe_leaf_flush(self.kept.mr.as_ptr(), iova, bytes)
             })?;
-            iova = iova.wrapping_add(u64::from(bytes));
-            len -= u64::from(bytes);
+            iova = iova.wrapping_add(bytes);
+            len -= bytes;
             sched::cond_resched();
         }
         Ok(())

@@ -4,8 +4,8 @@
 //!
 //! A reference to one of these types proves that the functions of this backend may use the fields
 //! of the MR. [`RxeMr::of`] and [`RxeMr::claimed`] make such references of any MR, by a comparison.
-//! [`ClaimedRxeMr::new`] claims a new MR. The replacements of rxe's functions make them of their
-//! arguments.
+//! [`ClaimedRxeMr::new`] claims a new MR. rxe's operations make them of their arguments
+//! (`mr_ops.rs`).
 //!
 //! # Racing accesses
 //!
@@ -27,8 +27,7 @@ use super::{
         self, rxe_mr, rxe_mr_state, rxe_mr_state_RXE_MR_STATE_FREE as FREE,
         rxe_mr_state_RXE_MR_STATE_VALID as VALID,
     },
-    device::is_rxe,
-    mw::CountedMw,
+    device::is_ours,
 };
 use crate::{
     backend::{
@@ -53,7 +52,6 @@ use crate::{
 use core::{
     mem::{align_of, offset_of, size_of},
     ops::Deref,
-    sync::atomic::{fence, Ordering},
 };
 use kernel::{prelude::*, types::Opaque};
 
@@ -78,7 +76,7 @@ macro_rules! set_field {
 
 /// Returns the structure around `mr`, if the MR belongs to rxe.
 #[inline]
-pub(super) fn around(mr: &Mr) -> *mut rxe_mr {
+fn around(mr: &Mr) -> *mut rxe_mr {
     mr.as_raw()
         .wrapping_byte_sub(offset_of!(rxe_mr, ibmr))
         .cast()
@@ -106,10 +104,10 @@ impl RxeMr {
     /// Returns `mr` with rxe's structure; [`None`] for an MR of another driver.
     #[inline]
     pub(super) fn of(mr: &Mr) -> Option<&Self> {
-        if !is_rxe(mr.device()) {
+        if !is_ours(mr.device()) {
             return None;
         }
-        // SAFETY: rxe allocates each MR as a part of its structure.
+        // SAFETY: rxe allocates each MR as a part of its structure, which this module knows.
         Some(unsafe { Self::from_raw(around(mr)) })
     }
 
@@ -132,12 +130,12 @@ impl RxeMr {
     /// Returns the MR if it is claimed.
     #[inline]
     pub(super) fn claimed(&self) -> Option<&ClaimedRxeMr> {
-        let kind = self.kind();
-        if kind != TYPE_SG_GAPS && kind != TYPE_DM {
+        // SAFETY: As for `state()`. Pairs with the release in `ib_mkey_rxe_claim()`.
+        let ops = unsafe { load_acquire(&raw const (*self.private()).ops) };
+        if ops.is_null() {
             return None;
         }
-        // SAFETY: Stock rxe makes no MR of these types. Only `ClaimedRxeMr::with_type()` sets them,
-        // and later `ib_core`, for the same MRs.
+        // SAFETY: rxe makes MRs without operations. Only `ClaimedRxeMr::with_type()` gives an MR some.
         Some(unsafe { ClaimedRxeMr::from_raw(self.private()) })
     }
 
@@ -246,10 +244,8 @@ impl RxeMr {
 ///
 /// # Invariants
 ///
-/// [`Self::with_type`] claims the MR, or has claimed it. Its `page_mask` is a [`Cell`]. Stock code
-/// uses the field of such an MR only in `rxe_map_mr_sg()`, which writes a page mask there. A ULP
-/// that is older than this module can call that after this module was removed from the device. A
-/// [`Cell`] with a page mask is empty.
+/// [`Self::with_type`] claims the MR, or has claimed it. Its `page_mask` is a [`Cell`]. rxe does not
+/// use the field of such an MR.
 #[repr(transparent)]
 pub(crate) struct ClaimedRxeMr(RxeMr);
 
@@ -290,7 +286,7 @@ impl ClaimedRxeMr {
         let mr = RxeMr::of(new.into_mr()).ok_or(EINVAL)?;
         let private = mr.private();
         // SAFETY: The MR is new. rxe and this module use these fields only of an MR that is valid or
-        // claimed. `nbuf` is 0, so stock code that ignored the type would find no page.
+        // claimed. `nbuf` is 0, so rxe would find no page without the operations.
         unsafe {
             // This makes the field an empty cell.
             (*private).page_mask = 0;
@@ -298,9 +294,8 @@ impl ClaimedRxeMr {
         }
         mr.set_range(MrRange { start: 0, len: 0 });
         mr.set_access(Access::empty());
-        // An rxe with a table calls this module from the next line on, and another rxe as soon as
-        // the type is set. A request with a guessed key then finds the empty cell.
-        fence(Ordering::Release);
+        // rxe calls this module from the next line on, for a request with a guessed key, too. That
+        // finds the empty cell.
         // SAFETY: The MR is valid, and not in the state `VALID`.
         unsafe { bindings::ib_mkey_rxe_claim(private) };
         mr.set_kind(kind);
@@ -333,19 +328,9 @@ impl ClaimedRxeMr {
         (state == VALID).then_some(range)
     }
 
-    /// Sets the first address, as the owner of an MR for fast registration does.
-    pub(super) fn set_start(&self, start: u64) {
-        self.0.set_start(start);
-    }
 }
 
 impl ClaimedMr for ClaimedRxeMr {
-    type Counted = CountedMw;
-
-    fn count_window(&self) -> CountedMw {
-        CountedMw::new(self.device())
-    }
-
     #[inline(always)]
     fn is_fast_reg(&self) -> bool {
         self.0.page_shift() == FAST_REG_SHIFT

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The devices of rxe.
+//! The devices of rxe that have this module as their provider.
 
-use crate::{bindings::rdma_driver_id_RDMA_DRIVER_RXE, kernel_ext::rdma::Device};
+use super::bindings;
+use crate::kernel_ext::rdma::Device;
 
-/// Returns `true` if `device` belongs to rxe.
+/// Returns `true` if `device` belongs to an rxe that this module was built with, and has this module
+/// as its provider.
 #[inline]
-pub(super) fn is_rxe(device: &Device) -> bool {
-    device.driver_id() == rdma_driver_id_RDMA_DRIVER_RXE
+pub(super) fn is_ours(device: &Device) -> bool {
+    // SAFETY: The device is valid.
+    unsafe { bindings::ib_mkey_rxe_is_ours(device.as_raw()) }
 }

@@ -8,8 +8,8 @@ use super::{
         self, rxe_mr, rxe_mr_state_RXE_MR_STATE_INVALID as INVALID,
         rxe_mr_state_RXE_MR_STATE_VALID as VALID,
     },
-    claimed::{ClaimedRxeMr, RxeMr},
-    device::is_rxe,
+    claimed::RxeMr,
+    device::is_ours,
 };
 use crate::{
     backend::{
@@ -28,7 +28,6 @@ use crate::{
 };
 use core::{
     mem::ManuallyDrop,
-    ops::Deref,
     ptr::{self, NonNull},
 };
 use kernel::prelude::*;
@@ -42,7 +41,7 @@ struct FoundMr(NonNull<rxe_mr>);
 
 impl FoundMr {
     fn at(device: &Device, index: u32) -> Option<Self> {
-        if !is_rxe(device) {
+        if !is_ours(device) {
             return None;
         }
         // SAFETY: The device belongs to rxe.
@@ -61,31 +60,6 @@ impl Drop for FoundMr {
     fn drop(&mut self) {
         // SAFETY: By the type invariant.
         unsafe { bindings::ib_mkey_rxe_put_mr(self.0.as_ptr()) };
-    }
-}
-
-/// A reference to a claimed MR.
-///
-/// # Invariants
-///
-/// The MR is claimed.
-pub(crate) struct HeldClaimed(FoundMr);
-
-impl HeldClaimed {
-    /// As for `Backend::hold_claimed()`.
-    pub(super) fn at(device: &Device, index: u32) -> Option<Self> {
-        let found = FoundMr::at(device, index)?;
-        // INVARIANT: The MR is compared here, and stays claimed.
-        found.mr().claimed().is_some().then_some(Self(found))
-    }
-}
-
-impl Deref for HeldClaimed {
-    type Target = ClaimedRxeMr;
-
-    fn deref(&self) -> &ClaimedRxeMr {
-        // SAFETY: By the type invariants.
-        unsafe { ClaimedRxeMr::from_raw(self.0 .0.as_ptr()) }
     }
 }
 

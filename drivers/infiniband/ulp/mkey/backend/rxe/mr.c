@@ -101,39 +101,6 @@ void ib_mkey_rxe_put_mw(struct rxe_mw *mw)
 	kref_put(&mw->elem.ref_cnt, release);
 }
 
-struct rxe_qp *ib_mkey_rxe_get_qp(struct ib_device *ibdev, u32 index)
-{
-	return get_object(&to_rdev(ibdev)->qp_pool, index);
-}
-
-void ib_mkey_rxe_put_qp(struct rxe_qp *qp)
-{
-	kref_put(&qp->elem.ref_cnt, release);
-}
-
-/*
- * The number of windows that are bound to hidden MRs, by the index of their device. Two devices
- * may share a number. That only makes the binds of windows over ordinary MRs slower.
- */
-static atomic_t hidden_windows[64];
-
-static atomic_t *hidden_windows_of(u32 device)
-{
-	return &hidden_windows[device % ARRAY_SIZE(hidden_windows)];
-}
-
-void ib_mkey_rxe_count_hidden(u32 device, int more)
-{
-	atomic_add(more, hidden_windows_of(device));
-	/* Orders the number before the bind. Pairs with the barrier in direct_bind_mw(). */
-	smp_mb__after_atomic();
-}
-
-bool ib_mkey_rxe_hides_windows(const struct ib_device *ibdev)
-{
-	return atomic_read(hidden_windows_of(ibdev->index));
-}
-
 /* Returns true if @mw, to which the caller has a reference, is bound to @ibmr. */
 bool ib_mkey_rxe_mw_is_over(struct rxe_mw *mw, struct ib_mr *ibmr)
 {
@@ -168,30 +135,4 @@ bool ib_mkey_rxe_fits(struct rxe_mr *mr, u64 iova, u64 length)
 	if (is_odp_mr(mr))
 		return iova == mr->umem->address;
 	return offset_in_page(iova) + length <= (u64)mr->nbuf << PAGE_SHIFT;
-}
-
-/* Sets the back pointer of ODP memory to @mr. */
-void ib_mkey_rxe_own_umem(struct rxe_mr *mr)
-{
-	if (is_odp_mr(mr))
-		to_ib_umem_odp(mr->umem)->private = mr;
-}
-
-/*
- * Returns true if rxe's objects have the sizes that this module was built with. A kernel update
- * that keeps the names of its ABI may have changed them.
- */
-bool ib_mkey_rxe_sizes_match(const struct ib_device *ibdev)
-{
-	const struct ib_device_ops *ops = &ibdev->ops;
-
-	return ops->size_ib_qp == sizeof(struct rxe_qp) &&
-	       ops->size_ib_mw == sizeof(struct rxe_mw) &&
-	       ops->size_ib_pd == sizeof(struct rxe_pd);
-}
-
-/* Returns true if the allocation that begins at @mr has room for an MR. */
-bool ib_mkey_rxe_has_room(const struct rxe_mr *mr)
-{
-	return ksize(mr) >= sizeof(*mr);
 }

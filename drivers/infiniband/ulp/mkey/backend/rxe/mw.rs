@@ -2,21 +2,17 @@
 
 //! Memory windows of rxe.
 //!
-//! The replacements of rxe's functions for windows wait for other threads, and rxe frees a window
-//! after 50 seconds although a reference is left. So they hold no reference to the window. They
+//! rxe's operations for windows (`mr_ops.rs`) wait for other threads, and the deallocation of a window
+//! must not wait for them. So they hold no reference to the window. They
 //! find it by its index each time, and its address distinguishes it from a later window at the same
 //! index.
 
-use super::{
-    bindings::{self, rxe_mw, rxe_qp},
-    device::is_rxe,
-};
+use super::bindings::{self, rxe_mw};
 use crate::{
     backend::interface::DriverWindow,
-    kernel_ext::rdma::{mr_key, Device, Mr, Qp},
+    kernel_ext::rdma::{mr_key, Device, Mr},
 };
-use core::ptr::{self, NonNull};
-use kernel::{error::to_result, prelude::*};
+use core::ptr::NonNull;
 
 /// A reference to a window. Dropping it releases the reference.
 ///
@@ -29,29 +25,6 @@ impl Drop for HeldMw {
     fn drop(&mut self) {
         // SAFETY: By the type invariant.
         unsafe { bindings::ib_mkey_rxe_put_mw(self.0.as_ptr()) };
-    }
-}
-
-/// A window that is bound to a hidden MR, or is about to be. Counted as long as this exists.
-pub(crate) struct CountedMw {
-    /// The index of the device.
-    device: u32,
-}
-
-impl CountedMw {
-    /// Counts a window of `device`.
-    pub(super) fn new(device: &Device) -> Self {
-        let device = device.index();
-        // SAFETY: No preconditions.
-        unsafe { bindings::ib_mkey_rxe_count_hidden(device, 1) };
-        Self { device }
-    }
-}
-
-impl Drop for CountedMw {
-    fn drop(&mut self) {
-        // SAFETY: No preconditions.
-        unsafe { bindings::ib_mkey_rxe_count_hidden(self.device, -1) };
     }
 }
 
@@ -103,33 +76,5 @@ impl<'a> RxeMw<'a> {
     pub(super) unsafe fn new(device: &'a Device, rkey: u32, mw: *mut rxe_mw) -> Self {
         // INVARIANT: By the safety requirement.
         Self { device, rkey, mw }
-    }
-
-    /// As for `Backend::next_window()`.
-    pub(super) fn next_of(qp: &'a Qp, from: &mut u32) -> Option<Self> {
-        let device = qp.device();
-        if !is_rxe(device) {
-            return None;
-        }
-        let mut rkey = mr_key::first(*from);
-        // SAFETY: The QP belongs to rxe and is not destroyed yet.
-        let mw = unsafe { bindings::ib_mkey_rxe_next_mw(qp.as_raw(), &mut rkey) };
-        if mw.is_null() {
-            return None;
-        }
-        *from = mr_key::index(rkey) + 1;
-        // INVARIANT: The device was compared above.
-        Some(Self { device, rkey, mw })
-    }
-
-    /// As for `Backend::end_window()`.
-    pub(super) fn end(&self, qp: &Qp) -> Result {
-        if !ptr::eq(qp.device(), self.device) {
-            return Err(EINVAL);
-        }
-        // A QP begins with its `ib_qp`.
-        let qp = qp.as_raw().cast::<rxe_qp>();
-        // SAFETY: By the type invariant, the QP belongs to rxe. It is not destroyed yet.
-        to_result(unsafe { bindings::ib_mkey_rxe_stock_invalidate_mw(qp, self.mw, self.rkey) })
     }
 }

@@ -83,8 +83,6 @@ unsafe fn exchange(one: &RxeMr, two: &RxeMr) {
         ptr::swap(&raw mut (*one).page_info, &raw mut (*two).page_info);
         let size = &raw mut (*two).ibmr.page_size;
         ptr::swap(&raw mut (*one).ibmr.page_size, size);
-        bindings::ib_mkey_rxe_own_umem(one);
-        bindings::ib_mkey_rxe_own_umem(two);
     }
 }
 
@@ -105,7 +103,7 @@ impl Rxe {
         // The spare MR is hidden too, because a peer can guess its key.
         let (old, new) = (HiddenMr::new(one, state), HiddenMr::new(two, two.state()));
         // SAFETY: No preconditions.
-        unsafe { crate::bindings::synchronize_rcu_expedited() };
+        unsafe { crate::bindings::synchronize_rcu() };
         let mut waited = 0;
         while !(old.is_alone() && new.is_alone()) && waited < TIMEOUT_MS {
             fsleep(Delta::from_millis(1));

@@ -17,21 +17,12 @@
 
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 
-/* One try takes up to a second, and occupies a worker. A process may evict its pages each time. */
-#define MAX_TRIES 8
-
 /* Pages that were faulted in, or for which that failed. */
 static atomic64_t faults;
 
 u64 ib_mkey_rxe_odp_faults(void)
 {
 	return atomic64_read(&faults);
-}
-
-/* Returns true if the MR's addresses are those of the process, as stock atomics require. */
-bool ib_mkey_rxe_odp_at_address(struct rxe_mr *mr)
-{
-	return READ_ONCE(mr->ibmr.iova) == mr->umem->address;
 }
 
 /**
@@ -48,7 +39,6 @@ void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write)
 	u64 offset = iova - READ_ONCE(mr->ibmr.iova), va, rest;
 	unsigned long want = HMM_PFN_VALID;
 	unsigned long index, pfn;
-	unsigned int tries = MAX_TRIES;
 	struct page *page;
 	int ret;
 
@@ -64,17 +54,8 @@ void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write)
 	if ((pfn & want) != want) {
 		mutex_unlock(&umem_odp->umem_mutex);
 		atomic64_inc(&faults);
-		/*
-		 * On success this function returns with the mutex held. It fails
-		 * with EBUSY if it took more than a second and any page of the MR
-		 * was invalidated meanwhile. This page may just have been slow, so
-		 * try again.
-		 */
-		do {
-			ret = ib_umem_odp_map_dma_and_lock(umem_odp, va, 1,
-							   write ? HMM_PFN_WRITE : 0,
-							   true);
-		} while (ret == -EBUSY && --tries);
+		/* On success this returns with the mutex held. */
+		ret = ib_mkey_rxe_fault_and_lock(mr, va, write);
 		if (ret < 0)
 			return ERR_PTR(ret);
 		pfn = umem_odp->map.pfn_list[index];
@@ -96,41 +77,11 @@ void ib_mkey_rxe_odp_unlock(struct rxe_mr *mr, void *page)
 	mutex_unlock(&to_ib_umem_odp(mr->umem)->umem_mutex);
 }
 
-/**
- * ib_mkey_rxe_odp_fault() - fault a page in for writing
- * @mr: an ODP MR
- * @iova: an address of the MR
- *
- * Stock code faults the page in, too, but gives up too early if the fault is slow.
- *
- * Return: true if the page was faulted in.
- */
-bool ib_mkey_rxe_odp_fault(struct rxe_mr *mr, u64 iova)
-{
-	void *page = ib_mkey_rxe_odp_lock(mr, iova, true);
-
-	if (IS_ERR(page))
-		return false;
-	ib_mkey_rxe_odp_unlock(mr, page);
-
-	return true;
-}
-
 #else
 
 u64 ib_mkey_rxe_odp_faults(void)
 {
 	return 0;
-}
-
-bool ib_mkey_rxe_odp_at_address(struct rxe_mr *mr)
-{
-	return false;
-}
-
-bool ib_mkey_rxe_odp_fault(struct rxe_mr *mr, u64 iova)
-{
-	return false;
 }
 
 void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write)

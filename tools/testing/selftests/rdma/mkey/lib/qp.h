@@ -109,11 +109,6 @@ struct mkt_wr {
 };
 
 int mkt_post_send(struct mkt_qp *qp, const struct mkt_wr *wr, uint64_t wr_id);
-/*
- * Posts a WRITE of no bytes. Where packets get lost, one follows each request of several
- * packets: rxe may wait for such a request for ever if no other was sent (stock_retry).
- */
-int mkt_post_tail(struct mkt_qp *qp, uint64_t wr_id);
 int mkt_post_recv(struct mkt_qp *qp, const struct ibv_sge *sge, int num_sge,
 		  uint64_t wr_id);
 /* waits for one completion; ETIMEDOUT if nothing completes for minutes */

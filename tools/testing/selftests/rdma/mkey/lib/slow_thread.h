@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,8 +30,12 @@ struct slow_thread {
 static inline void *slow_thread(void *arg)
 {
 	struct slow_thread *thread = arg;
+	void *volatile first;
 
 	thread->kernel_tid = gettid();
+	/* the C library maps memory when a thread first allocates or frees some */
+	first = malloc(1);
+	free(first);
 	for (;;) {
 		while (sem_wait(&thread->start))
 			;

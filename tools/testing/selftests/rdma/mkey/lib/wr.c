@@ -100,13 +100,6 @@ int mkt_post_send(struct mkt_qp *qp, const struct mkt_wr *wr, uint64_t wr_id)
 	return ibv_post_send(qp->qp, &send, &bad);
 }
 
-int mkt_post_tail(struct mkt_qp *qp, uint64_t wr_id)
-{
-	struct mkt_wr nothing = { .op = MKT_WRITE };
-
-	return mkt_post_send(qp, &nothing, wr_id);
-}
-
 int mkt_post_recv(struct mkt_qp *qp, const struct ibv_sge *sge, int num_sge,
 		  uint64_t wr_id)
 {
@@ -236,19 +229,11 @@ static int mkt_uc_fence(struct mkt_qp *self, struct mkt_qp *peer)
 	return err ?: mkt_poll(peer, &wc);
 }
 
-/* true if a request of this kind can have several packets with bytes */
-static bool mkt_carries(enum mkt_op op)
-{
-	return op == MKT_SEND || op == MKT_SEND_IMM || op == MKT_SEND_INV ||
-	       op == MKT_WRITE || op == MKT_WRITE_IMM;
-}
-
 int mkt_exec(struct mkt_pair *pair, unsigned int side, const struct mkt_wr *wr,
 	     const struct mkt_wr *recv, struct mkt_result *result)
 {
 	struct mkt_qp *self = &pair->end[side], *peer = &pair->end[!side];
-	bool tail = self->flags & MKT_QP_LOSSY && mkt_carries(wr->op);
-	struct ibv_wc wc, tail_wc;
+	struct ibv_wc wc;
 	int err = 0;
 
 	memset(result, 0, sizeof(*result));
@@ -256,16 +241,12 @@ int mkt_exec(struct mkt_pair *pair, unsigned int side, const struct mkt_wr *wr,
 		err = mkt_post_recv(peer, recv->sge, recv->num_sge, 2);
 	if (!err)
 		err = mkt_post_send(self, wr, 1);
-	if (!err && tail)
-		err = mkt_post_tail(self, 4);
 	if (err) {
 		mkt_diag("%s cannot be posted: %s", mkt_op_name(wr->op),
 			 strerror(err));
 		return err;
 	}
 	err = mkt_poll(self, &wc);
-	if (!err && tail)
-		err = mkt_poll(self, &tail_wc);
 	if (err)
 		return err;
 	result->status = wc.status;

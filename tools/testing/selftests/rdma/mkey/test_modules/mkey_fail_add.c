@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Has allocations fail while ib_mkey adds a device, and only then: all others that
+ * Has allocations fail while ib_mkey prepares a device, and only then: all others that
  * add a device, rxe among them, have what they ask for. The parameter symbol names
  * ib_mkey's function, nth the allocation that fails; 0 for none.
  */

@@ -46,7 +46,8 @@ void gaps_draw(struct gaps *gaps, struct gaps_side *side, int nents)
  * gaps_map() - map a side's list for its device, and to its region
  * @side: the side; gaps_unmap() unmaps the list for the device
  *
- * Runs in a context that must not sleep, as a storage user may.
+ * Runs in a context that must not sleep, as a storage user may. With PREEMPT_RT no such
+ * context may take a spinlock, as a driver does to map, so there are none of these users.
  *
  * Return: the return value of ib_map_mr_sg().
  */
@@ -57,6 +58,8 @@ int gaps_map(struct gaps_side *side)
 
 	if (!ib_dma_map_sg(side->side->device, side->sg, side->nents, DMA_BIDIRECTIONAL))
 		return -ENOMEM;
+	if (IS_ENABLED(CONFIG_PREEMPT_RT))
+		return ib_map_mr_sg(side->mr, side->sg, side->nents, NULL, PAGE_SIZE);
 	local_irq_save(flags);
 	ret = ib_map_mr_sg(side->mr, side->sg, side->nents, NULL, PAGE_SIZE);
 	local_irq_restore(flags);

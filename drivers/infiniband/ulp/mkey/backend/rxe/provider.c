@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The provider of rxe's devices (rxe_provider.h of rxe): the operations by which
+ * rxe calls ib_mkey for its MRs, and the work requests that bind keys.
+ *
+ * An MR gets the table of operations when ib_mkey claims it, and keeps it. rxe
+ * has a reference to this module as long as a device has it as its provider.
+ *
+ * ib_mkey does not depend on rdma_rxe by symbols: either module can be unloaded
+ * while the other one is loaded and there is no device.
+ *
+ * Locking: none here. rxe's tasks call the operations without locks.
+ */
+
+#include <linux/hmm.h>
+#include <linux/module.h>
+#include <linux/sched/mm.h>
+
+#include "../../api/uverbs_table.h"
+#include "rxe_hook.h"
+
+/* ib_mkey identifies a window by the address of either structure. */
+static_assert(offsetof(struct rxe_mw, ibmw) == 0);
+
+/* rxe's functions. They are set before a device can be used, and valid as long as there is one. */
+static const struct rxe_exports *rxe;
+
+static int copy(struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
+		enum rxe_mr_copy_dir dir, struct rxe_qp *qp)
+{
+	struct ib_mkey_rxe_peer peer;
+
+	return ib_mkey_rxe_copy(mr, iova, addr, length, dir,
+				ib_mkey_rxe_fill_peer(&peer, qp, dir));
+}
+
+static enum resp_states atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
+				  u64 swap_add, u64 *orig_val, struct rxe_qp *qp)
+{
+	struct ib_mkey_rxe_peer peer;
+
+	return ib_mkey_rxe_atomic_op(mr, iova, opcode, compare, swap_add, orig_val,
+				     ib_mkey_rxe_fill_peer(&peer, qp, RXE_TO_MR_OBJ));
+}
+
+static enum resp_states atomic_write(struct rxe_mr *mr, u64 iova, u64 value, struct rxe_qp *qp)
+{
+	struct ib_mkey_rxe_peer peer;
+
+	return ib_mkey_rxe_atomic_write(mr, iova, value,
+					ib_mkey_rxe_fill_peer(&peer, qp, RXE_TO_MR_OBJ));
+}
+
+static int flush(struct rxe_mr *mr, u64 iova, u64 length, struct rxe_qp *qp)
+{
+	struct ib_mkey_rxe_peer peer;
+
+	return ib_mkey_rxe_flush(mr, iova, length,
+				 ib_mkey_rxe_fill_peer(&peer, qp, RXE_TO_MR_OBJ));
+}
+
+static int invalidate_mr(struct rxe_mr *mr, struct rxe_qp *qp, u32 key, bool remote)
+{
+	return ib_mkey_rxe_invalidate_mr(mr, qp->ibqp.pd, key, remote);
+}
+
+/*
+ * rxe has compared the PD of the MR. It compares the PD and the rkey of the window during the bind.
+ * A request that may not bind the window must not hold up one that may.
+ */
+static int bind_mw(struct rxe_mw *mw, struct rxe_qp *qp, const struct rxe_bind_mw *bind)
+{
+	bool may = mw->ibmw.pd == qp->ibqp.pd && READ_ONCE(mw->rkey) == bind->mw_rkey;
+	bool of_qp = mw->ibmw.type == IB_MW_TYPE_2;
+
+	ib_mkey_rxe_put_mw(mw);
+
+	return may ? ib_mkey_rxe_bind_mw(qp, qp->ibqp.pd, mw, bind, of_qp) : -EINVAL;
+}
+
+/* Drops the reference first, so that the window can be deallocated while this waits. */
+static int invalidate_mw(struct rxe_mw *mw, struct rxe_qp *qp, u32 rkey)
+{
+	ib_mkey_rxe_put_mw(mw);
+	return ib_mkey_rxe_invalidate_mw(qp, qp->ibqp.device, mw, rkey);
+}
+
+/* Executes a BIND_MW of a process that names a key. The process can write to @wqe at any time. */
+static int bind_key(struct rxe_mr *mr, struct rxe_qp *qp, struct rxe_send_wqe *wqe)
+{
+	const struct rxe_bind_mw bind = {
+		.addr = READ_ONCE(wqe->wr.wr.mw.addr),
+		.length = READ_ONCE(wqe->wr.wr.mw.length),
+		.mr_lkey = READ_ONCE(wqe->wr.wr.mw.mr_lkey),
+		.mw_rkey = READ_ONCE(wqe->wr.wr.mw.mw_rkey),
+		.rkey = READ_ONCE(wqe->wr.wr.mw.rkey),
+		.access = READ_ONCE(wqe->wr.wr.mw.access),
+	};
+	/* Aligned as the structures of a description. Only bytes that were written are read. */
+	u8 data[RXE_MAX_INLINE_DATA] __aligned(8) __uninitialized;
+	u32 length = 0;
+
+	if (!bind.length) {
+		length = READ_ONCE(wqe->dma.length);
+		if (length > sizeof(data) || length > qp->sq.max_inline)
+			return -EINVAL;
+		memcpy(data, wqe->dma.inline_data, length);
+	} else {
+		/* A buffer for a short description. Rust must not refer to uninitialized bytes. */
+		memset(data, 0, IB_MKEY_RXE_SHORT);
+	}
+
+	return ib_mkey_rxe_bind_mkey(mr, qp->ibqp.pd, &bind, data, length);
+}
+
+/*
+ * Executes the REG_MR of a key, for a kernel user. An allocation must not wait for I/O, because it
+ * could wait for the I/O that needs this request.
+ */
+static int reg_key(struct rxe_mr *mr, struct rxe_qp *qp, struct rxe_send_wqe *wqe, bool oldest)
+{
+	unsigned int flags = memalloc_noio_save();
+	int ret;
+
+	ret = ib_mkey_rxe_reg_mkey(mr, qp->ibqp.pd, wqe->wr.wr.reg.key, wqe->wr.wr.reg.access,
+				   oldest);
+	memalloc_noio_restore(flags);
+
+	return ret;
+}
+
+/*
+ * Returns true if @mr is a key that is bound, in the PD of @qp. The PD is compared so that the time
+ * a request takes tells nothing of another process's MR.
+ */
+static bool is_bound(const struct rxe_mr *mr, const struct rxe_qp *qp)
+{
+	return READ_ONCE(mr->ibmr.pd) == qp->ibqp.pd &&
+	       READ_ONCE(mr->state) == RXE_MR_STATE_VALID;
+}
+
+/* Returns true for an MR of ib_mkey for fast registration. */
+static bool has_elements(const struct rxe_mr *mr)
+{
+	return READ_ONCE(mr->page_shift) == IB_MKEY_RXE_FAST_REG_SHIFT;
+}
+
+/*
+ * A request that replaces the layout of a key waits until all earlier requests have completed,
+ * because rxe may still send their bytes again. The bind of an unbound key does not wait.
+ */
+static enum ib_wc_status execute(struct rxe_mr *mr, struct rxe_qp *qp,
+				 struct rxe_send_wqe *wqe, bool oldest)
+{
+	if (!qp->is_user) {
+		if (&mr->ibmr != wqe->wr.wr.reg.mr)
+			return IB_WC_LOC_QP_OP_ERR;
+		if (has_elements(mr))
+			return ib_mkey_rxe_reg_fast_mr(mr, qp->ibqp.pd, wqe->wr.wr.reg.key,
+						       wqe->wr.wr.reg.access) ?
+			       IB_WC_LOC_QP_OP_ERR : IB_WC_SUCCESS;
+	}
+	if (!oldest && is_bound(mr, qp))
+		return IB_WC_MW_BIND_ERR;
+	if (qp->is_user ? bind_key(mr, qp, wqe) : reg_key(mr, qp, wqe, oldest))
+		return IB_WC_MW_BIND_ERR;
+
+	return IB_WC_SUCCESS;
+}
+
+static const struct rxe_mr_ops mr_ops = {
+	.check_range = ib_mkey_rxe_check_range,
+	.copy = copy,
+	.atomic_op = atomic_op,
+	.atomic_write = atomic_write,
+	.flush = flush,
+	.invalidate = invalidate_mr,
+	.bind_mw = bind_mw,
+	.invalidate_mw = invalidate_mw,
+	.execute = execute,
+};
+
+/**
+ * ib_mkey_rxe_claim() - let rxe call ib_mkey for an MR
+ * @mr: an MR that has not been valid yet
+ */
+void ib_mkey_rxe_claim(struct rxe_mr *mr)
+{
+	/* Pairs with the acquire in RxeMr::claimed(). */
+	smp_store_release(&mr->ops, &mr_ops);
+}
+
+/* The next four functions are for the MR of a leaf, which has no table. */
+
+int ib_mkey_rxe_leaf_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
+			       u64 swap_add, u64 *orig_val)
+{
+	return rxe->atomic_op(mr, iova, opcode, compare, swap_add, orig_val, NULL);
+}
+
+int ib_mkey_rxe_leaf_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
+{
+	return rxe->atomic_write(mr, iova, value, NULL);
+}
+
+int ib_mkey_rxe_leaf_flush(struct rxe_mr *mr, u64 iova, u64 length)
+{
+	return rxe->flush(mr, iova, length, NULL);
+}
+
+/*
+ * Faults in the page of an ODP MR at the address @va of the process. Ends early when the QP of the
+ * task that runs this is destroyed. Returns with the MR's umem_mutex, or an error.
+ */
+int ib_mkey_rxe_fault_and_lock(struct rxe_mr *mr, u64 va, bool write)
+{
+	return rxe->fault_and_lock(mr, va, 1, write ? HMM_PFN_WRITE : 0);
+}
+
+/* Returns the MR that a request to bind a window names, with a reference, or NULL. */
+static struct rxe_mr *get_mr_to_bind(struct rxe_qp *qp, u32 lkey)
+{
+	struct rxe_mr *mr = ib_mkey_rxe_get_mr(qp->ibqp.device, ib_mkey_rxe_index(lkey));
+
+	if (!mr)
+		return NULL;
+	if (READ_ONCE(mr->lkey) == lkey && READ_ONCE(mr->ibmr.pd) == qp->ibqp.pd)
+		return mr;
+	ib_mkey_rxe_put_mr(mr);
+
+	return NULL;
+}
+
+/* Lets rxe bind @mw to one of its own MRs or to nothing. */
+int ib_mkey_rxe_bind_mw_plain(struct rxe_qp *qp, struct rxe_mw *mw,
+			      const struct rxe_bind_mw *bind)
+{
+	struct rxe_mr *mr = NULL;
+	int ret = -EINVAL;
+
+	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, ib_mkey_rxe_index(bind->mw_rkey), mw);
+	if (!mw)
+		return ret;
+	if (bind->length)
+		mr = get_mr_to_bind(qp, bind->mr_lkey);
+	if (mr || !bind->length)
+		ret = rxe->mw_bind(mw, mr, qp, bind);
+	if (mr)
+		ib_mkey_rxe_put_mr(mr);
+	ib_mkey_rxe_put_mw(mw);
+
+	return ret;
+}
+
+/**
+ * ib_mkey_rxe_bind_hidden_mr() - bind a window to a hidden MR
+ * @qp: the QP that asks
+ * @mw: the window
+ * @hidden: the MR, whose range and access flags are those of the window
+ * @bind: the request
+ *
+ * The MR is in another PD than the QP, so that no request can name it. rxe binds a window only to
+ * an MR with MW_BIND, which the MR has during this call alone. The caller holds the lock of the
+ * window's hidden MRs.
+ *
+ * Return: 0 or -EINVAL
+ */
+int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_mr *hidden,
+			       const struct rxe_bind_mw *bind)
+{
+	struct rxe_mr *mr = to_rmr(hidden);
+	int ret;
+
+	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, ib_mkey_rxe_index(bind->mw_rkey), mw);
+	if (!mw)
+		return -EINVAL;
+	WRITE_ONCE(mr->access, READ_ONCE(mr->access) | IB_ACCESS_MW_BIND);
+	ret = rxe->mw_bind(mw, mr, qp, bind);
+	WRITE_ONCE(mr->access, READ_ONCE(mr->access) & ~IB_ACCESS_MW_BIND);
+	ib_mkey_rxe_put_mw(mw);
+
+	return ret;
+}
+
+/* Lets rxe invalidate @mw. */
+int ib_mkey_rxe_invalidate_mw_plain(struct rxe_qp *qp, struct rxe_mw *mw, u32 rkey)
+{
+	int ret;
+
+	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, ib_mkey_rxe_index(rkey), mw);
+	if (!mw)
+		return -EINVAL;
+	ret = rxe->mw_invalidate(mw, qp, rkey);
+	ib_mkey_rxe_put_mw(mw);
+
+	return ret;
+}
+
+static int add(struct rxe_dev *rdev, const char *name, const struct rxe_exports *exports)
+{
+	/* The same ones for each device of a loaded rdma_rxe. */
+	WRITE_ONCE(rxe, exports);
+
+	return ib_mkey_rxe_add(&rdev->ib_dev, name, &rdev->provider_data);
+}
+
+static void remove(struct rxe_dev *rdev)
+{
+	void *data = rdev->provider_data;
+
+	rdev->provider_data = NULL;
+	ib_mkey_rxe_remove(data);
+}
+
+static struct rxe_provider provider = {
+	.owner = THIS_MODULE,
+	.uapi_defs = ib_mkey_uapi_defs,
+	.kernel_cap_flags = IBK_SG_GAPS_REG,
+	.add = add,
+	.remove = remove,
+};
+
+/**
+ * ib_mkey_rxe_register() - become the provider of rxe's devices
+ * @ops: the device operations of the devices
+ *
+ * Return: 0, or -EBUSY if there is another provider.
+ */
+int ib_mkey_rxe_register(const struct ib_device_ops *ops)
+{
+	provider.ops = ops;
+
+	return rxe_register_provider(&provider);
+}
+
+/** ib_mkey_rxe_unregister() - undo ib_mkey_rxe_register(); there is no device any more */
+void ib_mkey_rxe_unregister(void)
+{
+	rxe_unregister_provider(&provider);
+}
+
+/**
+ * ib_mkey_rxe_is_ours() - tell whether ib_mkey is the provider of a device
+ * @ibdev: a device of any driver
+ *
+ * The operations tell that. An rxe device without a provider may be one of another rdma_rxe, whose
+ * structures are not known.
+ */
+bool ib_mkey_rxe_is_ours(const struct ib_device *ibdev)
+{
+	return provider.ops && ibdev->ops.dealloc_dm == provider.ops->dealloc_dm;
+}
+
+/* Returns the data that ib_mkey_rxe_add() made for a device, or NULL for another device. */
+void *ib_mkey_rxe_data(struct ib_device *ibdev)
+{
+	return ib_mkey_rxe_is_ours(ibdev) ? to_rdev(ibdev)->provider_data : NULL;
+}
+
+/* Returns rxe's own device operations. There is a device. */
+const struct ib_device_ops *ib_mkey_rxe_ops(void)
+{
+	return READ_ONCE(rxe)->ops;
+}
+
+/* Returns the credentials of the process that opened a device, which @context keeps. */
+const struct cred *ib_mkey_rxe_cred(struct ib_ucontext *context)
+{
+	return to_ruc(context)->cred;
+}

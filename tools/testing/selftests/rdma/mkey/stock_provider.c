@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * MRs of a provider of rxe other than ib_mkey (test_modules/mkey_provider.c): an MR at the address
+ * PATTERN has no memory, and byte n of it is the low byte of n. mkey_lifecycle.sh loads that
+ * provider. Without it these tests are skipped.
+ */
+#include <stdlib.h>
+
+#include "mkey_harness.h"
+
+#define PATTERN 0x7061747465726e00ULL
+#define LENGTH 5000
+
+FIXTURE(provider)
+{
+	struct mkt_setup s;
+	struct ibv_mr *mr[2];	/* one without memory at each end */
+	struct ibv_mr *plain;
+	uint8_t *bytes;
+	struct mkt_wr wr;
+};
+
+FIXTURE_SETUP(provider)
+{
+	struct mkt_wants wants = { .mtu = IBV_MTU_1024, .host = 4096 };
+	int i;
+
+	MKT_OPEN(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	self->bytes = calloc(1, LENGTH);
+	ASSERT_NE(NULL, self->bytes);
+	self->plain = ibv_reg_mr(self->s.dev[0].pd, self->bytes, LENGTH, MKT_ACCESS_ALL);
+	ASSERT_NE(NULL, self->plain);
+	for (i = 0; i < 2; i++) {
+		/* no memory of the process is there, and both are equally far from a page */
+		void *addr = (void *)(uintptr_t)(4096 + PATTERN % 4096);
+
+		self->mr[i] = ibv_reg_mr_iova(self->s.dev[i].pd, addr, LENGTH, PATTERN,
+					      MKT_ACCESS_ALL);
+		if (!self->mr[i])
+			SKIP(return, "%s has another provider, or none", self->s.dev[i].name);
+	}
+	self->wr = (struct mkt_wr) {
+		.op = MKT_READ,
+		.sge[0] = {
+			.addr = (uintptr_t)self->bytes,
+			.length = LENGTH - 2,
+			.lkey = self->plain->lkey,
+		},
+		.num_sge = 1,
+		.remote_addr = PATTERN + 1,
+		.rkey = self->mr[1]->rkey,
+	};
+}
+
+FIXTURE_TEARDOWN(provider)
+{
+	int i;
+
+	for (i = 0; i < 2; i++)
+		if (self->mr[i])
+			EXPECT_EQ(0, ibv_dereg_mr(self->mr[i]));
+	if (self->plain)
+		EXPECT_EQ(0, ibv_dereg_mr(self->plain));
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+	free(self->bytes);
+}
+
+TEST_F(provider, read)
+{
+	unsigned int i;
+
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &self->wr));
+	for (i = 0; i < LENGTH - 2; i++)
+		ASSERT_EQ((uint8_t)(i + 1), self->bytes[i]);
+}
+
+/* the table is asked at both ends */
+TEST_F(provider, local)
+{
+	self->wr.sge[0].addr = PATTERN + 1;
+	self->wr.sge[0].lkey = self->mr[0]->lkey;
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &self->wr));
+}
+
+/* the MR takes only what it has */
+TEST_F(provider, write)
+{
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &self->wr));
+	self->wr.op = MKT_WRITE;
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &self->wr));
+	self->bytes[LENGTH / 2]++;
+	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 0, &self->wr));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+}
+
+TEST_F(provider, range)
+{
+	self->wr.remote_addr += 2;
+	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 0, &self->wr));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+}
+
+/* an ordinary MR of a device with a provider is rxe's */
+TEST_F(provider, ordinary)
+{
+	self->wr.op = MKT_WRITE;
+	self->wr.rkey = self->s.arena[1].leaf[0].mr->rkey;
+	self->wr.remote_addr = self->s.arena[1].leaf[0].addr;
+	self->wr.sge[0].length = 64;
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &self->wr));
+}
+
+TEST_HARNESS_MAIN
