@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Requests at the limits of the protocol, and of a peer that does not keep to it: the
+ * length in the header is not that of the data. rxe answers that such a request is
+ * invalid, and copies nothing of it. It needs no ib_mkey.
+ */
+#include <stdio.h>
+#include <sys/mman.h>
+
+#include "forge.h"
+#include "mkey_harness.h"
+
+#define MTU 1024
+#define VALUE 0xa5
+
+FIXTURE(forged)
+{
+	struct mkt_setup s;
+	struct mkt_replay replay;
+	bool recorded;
+	uint64_t addr;		/* of side 1, aligned */
+	uint32_t rkey;
+	unsigned long tainted;
+};
+
+/* the kernel has printed a warning: bit 9 of its taint */
+static unsigned long forged_tainted(void)
+{
+	unsigned long value = 0;
+	FILE *file = fopen("/proc/sys/kernel/tainted", "re");
+
+	if (file) {
+		if (fscanf(file, "%lu", &value) != 1)
+			value = 0;
+		fclose(file);
+	}
+	return value & 1u << 9;
+}
+
+FIXTURE_SETUP(forged)
+{
+	struct mkt_wants wants = { .mtu = IBV_MTU_1024, .host = 64 * 1024 };
+	struct mkt_leaf *leaf;
+
+	MKT_OPEN(self->s.dev);
+	if (geteuid())
+		SKIP(return, "not root");
+	MKT_ONE_MACHINE(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	leaf = &self->s.arena[1].leaf[0];
+	self->addr = (leaf->addr + 4095) & ~4095ull;
+	self->rkey = leaf->mr->rkey;
+	self->tainted = forged_tainted();
+	ASSERT_EQ(0, mkt_replay_open(&self->replay, &self->s.dev[0]));
+	self->recorded = true;
+}
+
+FIXTURE_TEARDOWN(forged)
+{
+	if (self->recorded)
+		mkt_replay_close(&self->replay);
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/* sends a WRITE of no bytes as usual; the packets that follow are forged */
+static int forged_begin(FIXTURE_DATA(forged) *self)
+{
+	struct mkt_wr nothing = { .op = MKT_WRITE };
+	int status = mkt_status(&self->s.pair, 0, &nothing);
+
+	if (status != IBV_WC_SUCCESS)
+		return EIO;
+	return mkt_replay_find(&self->replay, MKT_BTH_WRITE_ONLY);
+}
+
+/* returns the syndrome of the answer to the last packet of a request, or -1 */
+static int forged_ask(FIXTURE_DATA(forged) *self, struct mkt_forged *packet, unsigned int num,
+		      uint8_t *opcode)
+{
+	unsigned int i;
+
+	for (i = 0; i < num; i++) {
+		packet[i].va = self->addr;
+		packet[i].rkey = self->rkey;
+		packet[i].value = VALUE;
+		packet[i].psn = i + 1;
+		if (mkt_forge_send(&self->replay, &packet[i]))
+			return -1;
+	}
+	return mkt_forge_answer(&self->replay, num, opcode);
+}
+
+#define FORGED_MAX 3
+
+struct forged_case {
+	const char *what;
+	struct mkt_forged packet[FORGED_MAX];
+	unsigned int num;
+};
+
+static const struct forged_case refused[] = {
+	{ "WRITE of 0 bytes with data",
+	  { { .opcode = MKT_BTH_WRITE_ONLY, .payload = 64 } }, 1 },
+	{ "WRITE of 0 bytes with a byte",
+	  { { .opcode = MKT_BTH_WRITE_ONLY, .payload = 1 } }, 1 },
+	{ "first packet of a WRITE of 0 bytes",
+	  { { .opcode = MKT_BTH_WRITE_FIRST, .payload = MTU } }, 1 },
+	{ "WRITE with more data than its length",
+	  { { .opcode = MKT_BTH_WRITE_ONLY, .length = 32, .payload = 64 } }, 1 },
+	{ "WRITE with less data than its length",
+	  { { .opcode = MKT_BTH_WRITE_ONLY, .length = 128, .payload = 64 } }, 1 },
+	{ "WRITE of one packet, longer than one",
+	  { { .opcode = MKT_BTH_WRITE_ONLY, .length = 2 * MTU, .payload = MTU } }, 1 },
+	{ "first packet with all of a WRITE",
+	  { { .opcode = MKT_BTH_WRITE_FIRST, .length = MTU, .payload = MTU } }, 1 },
+	{ "last packet with more than the rest",
+	  { { .opcode = MKT_BTH_WRITE_FIRST, .length = MTU + 8, .payload = MTU },
+	    { .opcode = MKT_BTH_WRITE_LAST, .payload = 64 } }, 2 },
+	{ "last packet with less than the rest",
+	  { { .opcode = MKT_BTH_WRITE_FIRST, .length = MTU + 64, .payload = MTU },
+	    { .opcode = MKT_BTH_WRITE_LAST, .payload = 8 } }, 2 },
+	{ "last packet before the rest",
+	  { { .opcode = MKT_BTH_WRITE_FIRST, .length = 3 * MTU, .payload = MTU },
+	    { .opcode = MKT_BTH_WRITE_LAST, .payload = MTU } }, 2 },
+	{ "middle packet with all of the rest",
+	  { { .opcode = MKT_BTH_WRITE_FIRST, .length = 2 * MTU, .payload = MTU },
+	    { .opcode = MKT_BTH_WRITE_MIDDLE, .payload = MTU } }, 2 },
+	{ "middle packet after the rest",
+	  { { .opcode = MKT_BTH_WRITE_FIRST, .length = MTU + 8, .payload = MTU },
+	    { .opcode = MKT_BTH_WRITE_MIDDLE, .payload = MTU } }, 2 },
+	{ "ATOMIC_WRITE of 0 bytes",
+	  { { .opcode = MKT_BTH_ATOMIC_WRITE, .payload = 8 } }, 1 },
+	{ "ATOMIC_WRITE without data",
+	  { { .opcode = MKT_BTH_ATOMIC_WRITE, .length = 8 } }, 1 },
+	{ "ATOMIC_WRITE with two words",
+	  { { .opcode = MKT_BTH_ATOMIC_WRITE, .length = 8, .payload = 16 } }, 1 },
+	{ "ATOMIC_WRITE of two words",
+	  { { .opcode = MKT_BTH_ATOMIC_WRITE, .length = 16, .payload = 16 } }, 1 },
+};
+
+TEST_F(forged, lengths)
+{
+	const volatile uint8_t *bytes = (void *)(uintptr_t)self->addr;
+	struct mkt_forged packet[FORGED_MAX];
+	unsigned int c, i;
+	uint8_t opcode;
+
+	for (c = 0; c < ARRAY_SIZE(refused); c++) {
+		const struct forged_case *now = &refused[c];
+		/* the first of several packets may be copied */
+		const bool unchanged = now->num == 1;
+
+		memset((void *)(uintptr_t)self->addr, 0, 3 * MTU);
+		memcpy(packet, now->packet, sizeof(packet));
+		ASSERT_EQ(0, forged_begin(self));
+		EXPECT_EQ(MKT_NAK_INVALID_REQUEST, forged_ask(self, packet, now->num, &opcode)) {
+			TH_LOG("%s", now->what);
+		}
+		for (i = 0; unchanged && i < 3 * MTU; i++)
+			if (bytes[i])
+				break;
+		EXPECT_TRUE(!unchanged || i == 3 * MTU) {
+			TH_LOG("%s: byte %u was written", now->what, i);
+		}
+		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	}
+	EXPECT_EQ(self->tainted, forged_tainted());
+}
+
+/* requests of no bytes, whose address and rkey mean nothing */
+TEST_F(forged, nothing)
+{
+	static const struct {
+		uint8_t request;
+		uint8_t answer;
+	} tries[] = {
+		{ MKT_BTH_WRITE_ONLY, MKT_BTH_ACKNOWLEDGE },
+		{ MKT_BTH_READ_REQUEST, MKT_BTH_READ_RESPONSE_ONLY },
+	};
+	unsigned int t;
+	uint8_t opcode;
+	int syndrome;
+
+	self->rkey ^= 0x5500;
+	for (t = 0; t < ARRAY_SIZE(tries); t++) {
+		struct mkt_forged packet = { .opcode = tries[t].request };
+
+		ASSERT_EQ(0, forged_begin(self));
+		syndrome = forged_ask(self, &packet, 1, &opcode);
+		EXPECT_LE(0, syndrome);
+		EXPECT_GT(MKT_NAK, syndrome);
+		EXPECT_EQ(tries[t].answer, opcode);
+		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	}
+	EXPECT_EQ(self->tainted, forged_tainted());
+}
+
+/* the longest message; its bytes are the zeros of memory that was never written */
+TEST_F(forged, read_most)
+{
+	const uint32_t length = 1u << 31;
+	struct mkt_forged packet = { .opcode = MKT_BTH_READ_REQUEST, .length = length };
+	struct ibv_device_attr_ex attr;
+	struct ibv_mr *mr;
+	uint8_t opcode = 0;
+	int syndrome;
+	void *memory;
+
+	ASSERT_EQ(0, ibv_query_device_ex(self->s.dev[1].ctx, NULL, &attr));
+	if (!(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
+		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
+	memory = mmap(NULL, length, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	ASSERT_NE(MAP_FAILED, memory);
+	mr = ibv_reg_mr(self->s.dev[1].pd, memory, length,
+			IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ON_DEMAND);
+	ASSERT_NE(NULL, mr);
+	self->addr = (uintptr_t)memory;
+	self->rkey = mr->rkey;
+	ASSERT_EQ(0, forged_begin(self));
+	syndrome = forged_ask(self, &packet, 1, &opcode);
+	EXPECT_LE(0, syndrome);
+	EXPECT_GT(MKT_NAK, syndrome);
+	EXPECT_EQ(MKT_BTH_READ_RESPONSE_FIRST, opcode);
+	/* ends the READ */
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+	munmap(memory, length);
+}
+
+/* connects side 1 again as a QP that serves no READ, no atomic and no FLUSH */
+static int forged_without_resources(FIXTURE_DATA(forged) *self)
+{
+	struct mkt_qp *qp = &self->s.pair.end[1];
+	struct ibv_qp_attr attr = {};
+	struct ibv_qp_init_attr init;
+	int err;
+
+	err = ibv_query_qp(qp->qp, &attr, IBV_QP_AV | IBV_QP_ACCESS_FLAGS, &init);
+	attr.qp_state = IBV_QPS_RESET;
+	err = err ?: ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE);
+	attr.qp_state = IBV_QPS_INIT;
+	attr.port_num = 1;
+	err = err ?: ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+						  IBV_QP_ACCESS_FLAGS);
+	attr.qp_state = IBV_QPS_RTR;
+	attr.path_mtu = self->s.pair.mtu;
+	attr.dest_qp_num = qp->peer.qp_num;
+	attr.rq_psn = qp->peer.psn;
+	attr.max_dest_rd_atomic = 0;
+	attr.min_rnr_timer = 12;
+	err = err ?: ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+						  IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+						  IBV_QP_MAX_DEST_RD_ATOMIC |
+						  IBV_QP_MIN_RNR_TIMER);
+	return err;
+}
+
+TEST_F(forged, no_resources)
+{
+	static const enum mkt_op ops[] = { MKT_READ, MKT_FETCH_ADD, MKT_ATOMIC_WRITE, MKT_FLUSH };
+	struct mkt_wr wr = {
+		.sge[0] = {
+			.addr = self->s.plain[0].addr,
+			.length = 8,
+			.lkey = self->s.plain[0].mr->lkey,
+		},
+		.num_sge = 1,
+		.remote_addr = self->addr,
+		.flush_length = 8,
+	};
+	struct ibv_mr *mr;
+	unsigned int o;
+
+	mr = ibv_reg_mr(self->s.dev[1].pd, (void *)(uintptr_t)self->addr, 4096,
+			MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL);
+	ASSERT_NE(NULL, mr);
+	wr.rkey = mr->rkey;
+	for (o = 0; o < ARRAY_SIZE(ops); o++) {
+		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+		ASSERT_EQ(0, forged_without_resources(self));
+		wr.op = ops[o];
+		EXPECT_EQ(IBV_WC_REM_INV_REQ_ERR, mkt_status(&self->s.pair, 0, &wr)) {
+			TH_LOG("%s", mkt_op_name(ops[o]));
+		}
+	}
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+}
+
+TEST_HARNESS_MAIN

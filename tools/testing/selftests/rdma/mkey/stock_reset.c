@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A queue pair that is reset while a request is in progress stays in the state RESET, and begins
+ * anew when it is set up again. It needs no ib_mkey.
+ */
+#include <unistd.h>
+
+#include "fuse.h"
+#include "mkey_harness.h"
+#include "slow_thread.h"
+
+#define PAGE 4096
+#define SIZE (4 * PAGE)
+#define PAUSE 300000
+
+FIXTURE(reset)
+{
+	struct mkt_setup s;
+	struct mkt_fuse fuse;
+	struct ibv_mr *mr[2];		/* of all of it, on demand */
+	struct slow_thread thread;
+	bool open;
+};
+
+FIXTURE_SETUP(reset)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		.flags = MKT_QP_PATIENT,
+		.host = 64 * 1024,
+	};
+	struct ibv_device_attr_ex attr;
+	unsigned int i;
+	int err;
+
+	MKT_OPEN(self->s.dev);
+	MKT_ONE_MACHINE(self->s.dev);
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, ibv_query_device_ex(self->s.dev[i].ctx, NULL, &attr));
+		if (!(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
+			SKIP(return, "%s has no memory on demand", self->s.dev[i].name);
+	}
+	err = mkt_fuse_open(&self->fuse, SIZE);
+	if (err == ENOENT || err == EPERM)
+		SKIP(return, "cannot mount FUSE");
+	ASSERT_EQ(0, err);
+	self->open = true;
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	ASSERT_EQ(0, slow_thread_create(&self->thread));
+	for (i = 0; i < 2; i++) {
+		self->mr[i] = ibv_reg_mr(self->s.dev[i].pd, self->fuse.map, SIZE,
+					 MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+		ASSERT_NE(NULL, self->mr[i]);
+	}
+}
+
+FIXTURE_TEARDOWN(reset)
+{
+	unsigned int i;
+
+	if (!self->open)
+		return;
+	slow_thread_end(&self->thread);
+	for (i = 0; i < 2; i++)
+		if (self->mr[i]) {
+			EXPECT_EQ(0, ibv_dereg_mr(self->mr[i]));
+		}
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+	mkt_fuse_close(&self->fuse);
+}
+
+static int reset(void *arg)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+	struct mkt_qp *qp = arg;
+
+	return ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE);
+}
+
+static int reset_state(struct mkt_qp *qp)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	return ibv_query_qp(qp->qp, &attr, IBV_QP_STATE, &init) ? -1 : (int)attr.qp_state;
+}
+
+/* resets the queue pair of side @side, which may wait for the page, and lets the page arrive */
+static int reset_with_page(FIXTURE_DATA(reset) *self, unsigned int side)
+{
+	slow_run(&self->thread, reset, &self->s.pair.end[side]);
+	usleep(PAUSE);
+	mkt_fuse_hold(&self->fuse, false);
+	return slow_join(&self->thread);
+}
+
+/*
+ * The request fails after the reset has begun: its page is late, and its second piece is in no MR.
+ */
+TEST_F(reset, during_a_send)
+{
+	struct mkt_qp *qp = &self->s.pair.end[0];
+	struct mkt_wr wr = {
+		.op = MKT_SEND,
+		.sge[0] = { (uintptr_t)self->fuse.map, 8, self->mr[0]->lkey },
+		.sge[1] = { 0, 8, 0 },
+		.num_sge = 2,
+	};
+
+	mkt_fuse_hold(&self->fuse, true);
+	ASSERT_EQ(0, mkt_post_send(qp, &wr, 1));
+	ASSERT_EQ(0, mkt_fuse_wait(&self->fuse));
+	EXPECT_EQ(0, reset_with_page(self, 0));
+	EXPECT_EQ(IBV_QPS_RESET, reset_state(qp));
+	usleep(PAUSE);
+	EXPECT_EQ(IBV_QPS_RESET, reset_state(qp));
+}
+
+/* Of a READ, only the first responses arrive before the reset. */
+TEST_F(reset, during_a_read)
+{
+	struct mkt_wr wr = {
+		.op = MKT_READ,
+		.sge[0] = { self->s.plain[0].addr, 2 * PAGE, self->s.plain[0].mr->lkey },
+		.num_sge = 1,
+		.remote_addr = (uintptr_t)self->fuse.map,
+		.rkey = self->mr[1]->rkey,
+	};
+	struct mkt_wr add = {
+		.op = MKT_FETCH_ADD,
+		.sge[0] = { self->s.plain[0].addr, 8, self->s.plain[0].mr->lkey },
+		.num_sge = 1,
+		.remote_addr = (self->s.plain[1].addr + 7) & ~7ULL,
+		.rkey = self->s.plain[1].mr->rkey,
+		.swap_add = 1,
+	};
+
+	/* the first page is there */
+	*(volatile uint8_t *)self->fuse.map = 1;
+	mkt_fuse_hold(&self->fuse, true);
+	ASSERT_EQ(0, mkt_post_send(&self->s.pair.end[0], &wr, 1));
+	ASSERT_EQ(0, mkt_fuse_wait(&self->fuse));
+	/* the responses from it arrive */
+	usleep(PAUSE);
+	EXPECT_EQ(0, reset(&self->s.pair.end[0]));
+	EXPECT_EQ(0, reset_with_page(self, 1));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &add));
+	/* an error that rxe finds by the last response of the READ has no status of its own */
+	usleep(PAUSE);
+	EXPECT_EQ(IBV_QPS_RTS, reset_state(&self->s.pair.end[0]));
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Ordinary MRs for fast registration of a kernel user, for tests. The module loads only if
+ * each request had the status that it must have. It needs no ib_mkey.
+ */
+
+#include <linux/module.h>
+
+#include "stock_reg.h"
+
+static char *device = "rxe0";
+module_param(device, charp, 0444);
+MODULE_PARM_DESC(device, "RDMA device");
+
+static char *peer = "rxe1";
+module_param(peer, charp, 0444);
+MODULE_PARM_DESC(peer, "RDMA device of the other side");
+
+/* Returns -EIO from the caller, and logs the place, unless @call is @want. */
+#define expect_is(call, want)                                                \
+	do {                                                                 \
+		int _is = (call);                                            \
+									     \
+		if (_is != (want)) {                                         \
+			pr_err("stock_reg: %s:%d: %s is %d, not %s\n",       \
+			       __func__, __LINE__, #call, _is, #want);       \
+			return -EIO;                                         \
+		}                                                            \
+	} while (0)
+
+static struct ib_reg_wr reg_request(struct ib_mr *mr)
+{
+	return (struct ib_reg_wr) {
+		.wr.opcode = IB_WR_REG_MR,
+		.wr.send_flags = IB_SEND_SIGNALED,
+		.mr = mr,
+		.key = mr->rkey,
+		.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ,
+	};
+}
+
+static struct ib_send_wr inv_request(u32 key)
+{
+	return (struct ib_send_wr) {
+		.opcode = IB_WR_LOCAL_INV,
+		.send_flags = IB_SEND_SIGNALED,
+		.ex.invalidate_rkey = key,
+	};
+}
+
+static int status_of(struct ulp_side *side, const struct ib_send_wr *wr)
+{
+	enum ib_wc_status status;
+
+	return ulp_run(side, wr, &status) ?: status;
+}
+
+/* The MR is deregistered while the request is in the send queue. */
+static int deregistered(struct ulp_side *side, struct ib_mr **mr)
+{
+	struct ib_reg_wr reg = reg_request(*mr);
+	struct ib_send_wr inv = inv_request((*mr)->rkey);
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_SQD };
+	struct ib_wc wc;
+
+	/* The queue does not run. */
+	expect_is(ib_modify_qp(side->qp, &attr, IB_QP_STATE), 0);
+	expect_is(ib_post_send(side->qp, &reg.wr, NULL), 0);
+	msleep(100);
+	expect_is(ib_poll_cq(side->cq, 1, &wc), 0);
+	expect_is(ib_dereg_mr(*mr), 0);
+	*mr = NULL;
+	attr.qp_state = IB_QPS_RTS;
+	expect_is(ib_modify_qp(side->qp, &attr, IB_QP_STATE), 0);
+	/* This lets the queue run. */
+	expect_is(ib_post_send(side->qp, &inv, NULL), 0);
+	expect_is(module_wait(side, &wc), 0);
+	expect_is(wc.status, IB_WC_LOC_QP_OP_ERR);
+	expect_is(module_wait(side, &wc), 0);
+	expect_is(wc.status, IB_WC_WR_FLUSH_ERR);
+
+	return 0;
+}
+
+/* Registers an MR and invalidates it, twice, by @side's queue pair of any type. */
+static int twice(struct ulp_side *side, struct ib_mr *mr)
+{
+	struct ib_reg_wr reg = reg_request(mr);
+	struct ib_send_wr inv = inv_request(mr->rkey);
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		expect_is(status_of(side, &reg.wr), IB_WC_SUCCESS);
+		expect_is(status_of(side, &inv), IB_WC_SUCCESS);
+	}
+
+	return 0;
+}
+
+/* The request names the MR and has another MR's key. */
+static int other_key(struct ulp_side *side, struct ib_mr *mr, struct ib_mr *other)
+{
+	struct ib_reg_wr reg = reg_request(mr);
+
+	reg.key = other->rkey;
+	expect_is(status_of(side, &reg.wr), IB_WC_LOC_QP_OP_ERR);
+
+	return 0;
+}
+
+static int unreliable(struct ulp_side *side, struct ib_mr *mr)
+{
+	struct ib_qp_init_attr init = {
+		.cap = {
+			.max_send_wr = 4,
+			.max_recv_wr = 4,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+		},
+		.sq_sig_type = IB_SIGNAL_ALL_WR,
+		.qp_type = IB_QPT_UC,
+		.port_num = 1,
+		.send_cq = side->cq,
+		.recv_cq = side->cq,
+	};
+	struct ulp_side uc = *side;
+	struct ib_qp *qp = ib_create_qp(side->pd, &init);
+	int ret;
+
+	if (IS_ERR(qp))
+		return PTR_ERR(qp);
+	uc.qp = qp;
+	ret = stock_uc_connect(qp, qp) ?: twice(&uc, mr);
+	ib_destroy_qp(qp);
+
+	return ret;
+}
+
+static int steps(struct ulp_link *link)
+{
+	struct ulp_side *side = &link->side[0];
+	struct ib_mr *mr[3];
+	int i, ret = 0;
+
+	for (i = 0; i < 3; i++) {
+		mr[i] = ib_alloc_mr(side->pd, IB_MR_TYPE_MEM_REG, 1);
+		if (IS_ERR(mr[i]))
+			ret = PTR_ERR(mr[i]);
+	}
+	ret = ret ?: twice(side, mr[0]) ?: other_key(side, mr[0], mr[1]) ?:
+	      ulp_link_connect(link) ?: deregistered(side, &mr[2]) ?: unreliable(side, mr[0]);
+	for (i = 0; i < 3; i++)
+		if (!IS_ERR_OR_NULL(mr[i]))
+			ib_dereg_mr(mr[i]);
+
+	return ret;
+}
+
+static int stock_reg(struct ib_device *devices[2])
+{
+	struct ulp_link link;
+	int ret;
+
+	ret = ulp_link_open(&link, devices);
+	if (ret)
+		return ret;
+	ret = steps(&link);
+	ulp_link_close(&link);
+
+	return ret;
+}
+
+static int __init stock_reg_init(void)
+{
+	return ulp_client_run("stock_reg", device, peer, stock_reg);
+}
+module_init(stock_reg_init);
+
+static void __exit stock_reg_exit(void)
+{
+}
+module_exit(stock_reg_exit);
+
+MODULE_DESCRIPTION("Test of a kernel user of fast registration");
+MODULE_LICENSE("GPL");
