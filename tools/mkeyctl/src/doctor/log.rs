@@ -14,7 +14,7 @@ const CHECK: &str = "log";
 /// Words of a line of ib_mkey, and the remedy.
 const CAUSES: [(&str, &str); 2] = [
     (
-        "the link was added before ib_mkey was loaded",
+        "its link was added before ib_mkey was loaded",
         "correct what the checks module and rxe say, then make the link again",
     ),
     (

@@ -225,7 +225,7 @@ fn the_doctor_checks_one_device() {
     std::fs::create_dir_all(dir.0.join("sys/class/infiniband/rxe9")).unwrap();
     dir.file(
         "dev/kmsg",
-        "5,1,2,-;ib_mkey: rxe9: not extended: the link was added before ib_mkey was loaded, or by another\n\
+        "5,1,2,-;ib_mkey: rxe9: not extended: its link was added before ib_mkey was loaded, or by an\n\
          3,1,3,-;ib_mkey: dm_class: 'x' is no class of device memory\n",
     );
     dir.file(
@@ -369,9 +369,9 @@ fn the_doctor_reads_the_log_to_its_end() {
     dir.file(
         "dev/kmsg",
         "3,1,2,-;ib_mkey: dm_class: 'x' is no class of device memory\n\
-         5,2,3,-;ib_mkey: rxe0: not extended: the link was added before ib_mkey was loaded, or by another\n\
+         5,2,3,-;ib_mkey: rxe0: not extended: its link was added before ib_mkey was loaded, or by an\n\
          6,3,4,-;ib_mkey: rxe0: extended, 4096 bytes of device memory\n\
-         5,4,5,-;ib_mkey: rxe9: not extended: the link was added before ib_mkey was loaded, or by another\n",
+         5,4,5,-;ib_mkey: rxe9: not extended: its link was added before ib_mkey was loaded, or by an\n",
     );
 
     // rxe9 is gone.

@@ -103,7 +103,7 @@ const CAUSES: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "dev/kmsg",
-        "5,1,2,-;ib_mkey: rxe0: not extended: the link was added before ib_mkey was loaded, or by another\n",
+        "5,1,2,-;ib_mkey: rxe0: not extended: its link was added before ib_mkey was loaded, or by an\n",
         "log",
         "make the link again",
     ),
