@@ -32,10 +32,7 @@ pub fn check(machine: &Machine) -> Finding {
             .filter_map(|line| line.split_once('='))
             .any(|(name, value)| name == option && matches!(value.trim(), "y" | "m"))
     };
-    let missing: Vec<_> = NEEDED
-        .into_iter()
-        .filter(|option| !is_on(option))
-        .collect();
+    let missing: Vec<_> = NEEDED.into_iter().filter(|option| !is_on(option)).collect();
 
     if !missing.is_empty() {
         Finding::problem(

@@ -197,6 +197,16 @@ fn the_doctor_finds_another_build_of_a_module() {
         let reload = format!("rmmod {module} && modprobe {module}");
         assert!(found[0].1.contains(&reload), "{found:?}");
         assert!(documented()[check].contains(&reload));
+        if module == "rdma_rxe" {
+            // The kernel's own.
+            let kernel = format!("{modules}/kernel");
+            std::fs::rename(dir.0.join(modules).join("updates"), dir.0.join(kernel)).unwrap();
+            dir.file(
+                &format!("{modules}/modules.dep"),
+                "kernel/rdma_rxe.ko.xz:\n",
+            );
+            assert_eq!(doctor(&dir, 0), []);
+        }
         std::fs::remove_dir_all(dir.0.join(notes)).unwrap();
     }
 }

@@ -126,7 +126,11 @@ const MISSING: &[(&str, &str, &str)] = &[
     ("boot", "configuration", "/proc/config.gz"),
     ("sys/module/ib_mkey", "module", "make install"),
     ("sys/module/rdma_rxe", "rxe", "modprobe rdma_rxe"),
-    ("sys/module/rxe_provider", "rxe", "rmmod rdma_rxe && modprobe rdma_rxe"),
+    (
+        "sys/module/rxe_provider",
+        "rxe",
+        "rmmod rdma_rxe && modprobe rdma_rxe",
+    ),
     ("sys/module/ib_uverbs", "uverbs", "modprobe ib_uverbs"),
     ("sys/class/infiniband", "devices", "rdma link add"),
     (
