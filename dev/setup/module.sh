@@ -42,14 +42,14 @@ module_make_args() {
 # Lets modprobe find ib_mkey and rxe's modules in the directory of the build, as depmod does for
 # installed modules: with their dependencies, and with the alias by which rdma_rxe loads ib_mkey.
 module_config() {
-	local out=$TOP/out/$K_ID/modules ko name field
+	local out=$TOP/out/$K_ID/modules ko name deps soft field
 	for ko in "$out"/drivers/infiniband/{sw/rxe,ulp/mkey}/*.ko; do
 		[[ -e $ko ]] || continue
 		name=$(basename "$ko" .ko)
-		field=$(inroot modinfo -F depends "$ko" | tr , ' ')
-		echo "install $name ${field:+modprobe -a $field && }insmod $ko \$CMDLINE_OPTS"
-		field=$(inroot modinfo -F softdep "$ko")
-		[[ -z $field ]] || echo "softdep $name $field"
+		deps=$(inroot modinfo -F depends "$ko" | tr , ' ')
+		# An install command takes the place of a soft dependency.
+		soft=$(inroot modinfo -F softdep "$ko" | sed -n 's/^pre: *//p')
+		echo "install $name ${soft:+modprobe -q $soft; }${deps:+modprobe -a $deps && }insmod $ko \$CMDLINE_OPTS"
 		for field in $(inroot modinfo -F alias "$ko"); do echo "alias $field $name"; done
 	done >"$out/modprobe.conf.tmp"
 	mv "$out/modprobe.conf.tmp" "$out/modprobe.conf"

@@ -253,17 +253,17 @@ fn numbers_of_devices_are_beside_each_other() {
     assert_eq!(
         String::from_utf8(output.stdout).unwrap(),
         "\
-OBJECTS       rxe0  rxe1
-  qp            12     1
+OBJECTS        rxe0  rxe1
+  qp             12     1
 COUNTERS
-  late           -     3
-  sent_pkts      0  1234
+  late            -     3
+  sent_pkts       0  1234
 DEVICE MEMORY
-  host total  4096     -
+  host total   4096     -
 KEY MEMORY
-  kernel      1024     -
-  total       9216     0
-  user 1000   8192     -
+  kernel       1024     -
+  total        9216     0
+  user 1000    8192     -
 "
     );
     let output = stat(&dir, &["rxe1", "--json"]);
