@@ -45,7 +45,7 @@ pub(super) unsafe fn fill<'a>(
             (*private).nbuf = index as u32 + 1;
         }
     }
-    // The MR gets the type of user memory. Stock rxe allows LOCAL_INV on MRs of any protection
+    // The MR gets the type of user memory. rxe allows LOCAL_INV on MRs of any protection
     // domain, but refuses it for this type.
     mr.set_kind(TYPE_USER);
     // `MW_BIND` is left out for the reason in `publish()`.

@@ -2,9 +2,8 @@
 
 //! ODP MRs.
 //!
-//! Stock rxe copies correctly only from the start of a page and within that page (`rxe_odp.c`, as
-//! of 7.2), so this file does not use rxe's copy. It copies from or to a page under the mutex that
-//! invalidations take, and faults an absent page in without that mutex.
+//! A row has many pieces, which the evaluator copies itself. So this file copies from or to a page
+//! under the mutex that invalidations take, and faults an absent page in without that mutex.
 
 use super::bindings::{self, rxe_mr};
 use crate::{

@@ -2,7 +2,7 @@
 
 //! rereg_mr: new memory for an existing MR.
 //!
-//! Stock rxe cannot give an MR other memory. The caller of this code registers a second MR over the
+//! rxe cannot give an MR other memory. The caller of this code registers a second MR over the
 //! new memory. The two MRs then exchange their memory. The first MR keeps its keys and its `ib_mr`.
 //! The second MR is deregistered, with the old memory.
 //!
