@@ -178,7 +178,7 @@ TEST_F(loss, send)
 
 /*
  * Each atomic runs once, however often it is sent. ATOMIC_WRITE and FLUSH are
- * left out, because rxe's requester retransmits them to address 0 of any MR.
+ * left out; stock_retry loses them with ordinary MRs.
  */
 TEST_F(loss, atomic)
 {

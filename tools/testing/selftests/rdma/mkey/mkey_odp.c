@@ -76,7 +76,6 @@ FIXTURE_SETUP(odp)
 					access, 0));
 	ASSERT_EQ(0, mkt_arena_add_leaf(&self->arena, 0, SIZE / 4 + 3, SIZE / 2,
 					access, variant->shift));
-	/* stock rxe copies nothing correctly here, so the test does it */
 	ASSERT_EQ(0, mkt_arena_fill(&self->arena, &self->s.rng));
 }
 

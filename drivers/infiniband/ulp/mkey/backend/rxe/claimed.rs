@@ -276,7 +276,7 @@ impl ClaimedRxeMr {
     /// Claims an MR for fast registration. As for [`Self::new`].
     pub(super) fn new_fast_reg(new: NewMr<'_>) -> Result<&Self> {
         let mr = Self::new(new)?;
-        // Stock code does not use the page size of such an MR. A request with a guessed key may find
+        // rxe does not use the page size of such an MR. A request with a guessed key may find
         // the MR before this line. It takes the MR for an unbound key, and is refused.
         set_field!(mr.page_shift, FAST_REG_SHIFT);
         Ok(mr)

@@ -4,8 +4,8 @@
  * a bind of one block copies from and to the process, and does nothing. The benchmark compares a
  * bind with it.
  *
- * Load this before ib_mkey and ib_uverbs: ib_mkey then adds its methods to those of this module,
- * and ib_uverbs finds all of them.
+ * Load this before ib_uverbs: it adds its method to those of the device, and ib_uverbs finds all of
+ * them.
  */
 
 #include <linux/module.h>
