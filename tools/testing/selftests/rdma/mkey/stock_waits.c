@@ -33,6 +33,7 @@ FIXTURE_VARIANT_ADD(call, reset_qp_send) { .by = BY_SEND, .end = RESET_QP };
 FIXTURE_VARIANT_ADD(call, dereg_mr_write) { .by = BY_WRITE, .end = DEREG_MR };
 FIXTURE_VARIANT_ADD(call, dereg_mr_send) { .by = BY_SEND, .end = DEREG_MR };
 FIXTURE_VARIANT_ADD(call, dereg_mr_prefetch) { .by = BY_PREFETCH, .end = DEREG_MR };
+FIXTURE_VARIANT_ADD(call, dereg_other_prefetch) { .by = BY_PREFETCH, .end = DEREG_OTHER };
 FIXTURE_VARIANT_ADD(call, destroy_ah) { .by = BY_DATAGRAM, .end = DESTROY_AH };
 FIXTURE_VARIANT_ADD(call, dealloc_mw) { .by = BY_WINDOW, .end = DEALLOC_MW };
 FIXTURE_VARIANT_ADD(call, close_file) { .by = BY_WRITE, .end = CLOSE, .unmap = true };

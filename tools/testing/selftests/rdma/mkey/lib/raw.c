@@ -268,6 +268,13 @@ int mkt_raw_advise(struct ibv_pd *pd, uint32_t flags, uint64_t addr, uint32_t le
 		.length = length,
 		.lkey = lkey,
 	};
+
+	return mkt_raw_advise_list(pd, flags, &sge, 1);
+}
+
+int mkt_raw_advise_list(struct ibv_pd *pd, uint32_t flags, struct ib_uverbs_sge *list,
+			uint16_t num)
+{
 	struct mkt_ioctl cmd;
 
 	mkt_ioctl_init(&cmd, UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR);
@@ -275,8 +282,8 @@ int mkt_raw_advise(struct ibv_pd *pd, uint32_t flags, uint64_t addr, uint32_t le
 	mkt_ioctl_add(&cmd, UVERBS_ATTR_ADVISE_MR_ADVICE, sizeof(uint64_t),
 		      IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH);
 	mkt_ioctl_add(&cmd, UVERBS_ATTR_ADVISE_MR_FLAGS, sizeof(uint32_t), flags);
-	mkt_ioctl_add(&cmd, UVERBS_ATTR_ADVISE_MR_SGE_LIST, sizeof(sge),
-		      mkt_ptr(&sge));
+	mkt_ioctl_add(&cmd, UVERBS_ATTR_ADVISE_MR_SGE_LIST, num * sizeof(*list),
+		      mkt_ptr(list));
 	return mkt_ioctl_run(pd->context, &cmd);
 }
 

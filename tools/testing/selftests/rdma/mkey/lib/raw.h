@@ -70,6 +70,10 @@ int mkt_raw_rereg_to(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
 /* runs it: a prefetch of one entry; @flags of enum ib_uverbs_advise_mr_flag */
 int mkt_raw_advise(struct ibv_pd *pd, uint32_t flags, uint64_t addr, uint32_t length,
 		   uint32_t lkey);
+
+/* the same with a list */
+int mkt_raw_advise_list(struct ibv_pd *pd, uint32_t flags, struct ib_uverbs_sge *list,
+			uint16_t num);
 void mkt_raw_mr_destroy(struct mkt_ioctl *cmd, uint32_t handle);
 
 #endif /* MKEY_TEST_RAW_H */

@@ -33,6 +33,7 @@ enum end {
 	DESTROY_QP_LIBRARY,
 	RESET_QP,
 	DEREG_MR,
+	DEREG_OTHER,
 	DESTROY_AH,
 	DEALLOC_MW,
 	BIND_KEY,
@@ -57,6 +58,7 @@ struct waits_child {
 	struct mkt_fuse own;
 	struct mkt_fuse *fuse;
 	struct ibv_mr *mr;	/* of all of it, on demand, side 1 */
+	struct ibv_mr *other;	/* of present memory, on demand, side 1 */
 	struct ibv_mr *plain;	/* side 0 */
 	struct ibv_mw *mw;	/* over mr */
 	struct ibv_mr *key;	/* over mr */
@@ -175,9 +177,19 @@ static inline int waits_begin(struct waits_child *c, enum access by, bool unmap)
 		write.remote_addr = 0;
 		by = BY_WRITE;
 	}
-	if (by == BY_PREFETCH)
-		return mkt_raw_advise(c->dev[1].pd, 0,
-				      (uintptr_t)c->fuse->map, PAGE, c->mr->lkey);
+	if (by == BY_PREFETCH) {
+		struct ib_uverbs_sge list[] = {
+			{ (uintptr_t)c->fuse->map, PAGE, c->mr->lkey },
+			{ (uintptr_t)c->bytes, 8, 0 },
+		};
+
+		c->other = ibv_reg_mr(c->dev[1].pd, c->bytes, sizeof(c->bytes),
+				      MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+		if (!c->other)
+			return EIO;
+		list[1].lkey = c->other->lkey;
+		return mkt_raw_advise_list(c->dev[1].pd, 0, list, 2);
+	}
 	if (by == BY_WRITE && unmap) {
 		/* Side 1 drops the packets until it is connected. They are sent again. */
 		if (mkt_qp_connect(&c->qp[0], &self[1], IBV_MTU_1024) ||
@@ -226,6 +238,8 @@ static inline int waits_end(struct waits_child *c, enum end end)
 		return ibv_modify_qp(c->qp[1].qp, &attr, IBV_QP_STATE);
 	case DEREG_MR:
 		return ibv_dereg_mr(c->mr);
+	case DEREG_OTHER:
+		return ibv_dereg_mr(c->other);
 	case DESTROY_AH:
 		return ibv_destroy_ah(c->qp[1].ah);
 	case DEALLOC_MW:
