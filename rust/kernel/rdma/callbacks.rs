@@ -6,14 +6,7 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use super::{
-    device::Device,
-    dm::Dm,
-    mr::Mw,
-    ops::DeviceOps,
-    pd::UserContext,
-    uapi::Attrs,
-};
+use super::{device::Device, dm::Dm, mr::Mw, ops::DeviceOps, pd::UserContext, uapi::Attrs};
 use crate::{bindings, kernel_ext::error::eopnotsupp};
 use kernel::{
     error::{from_result, to_result},
@@ -65,7 +58,9 @@ pub(super) unsafe extern "C" fn alloc_dm<T: DeviceOps>(
         let class = T::dm_class(&unsafe { Attrs::from_raw(attrs) })?;
         // SAFETY: The core passes the context of the process.
         let user = T::user(unsafe { UserContext::from_raw(context) });
-        T::of(device)?.alloc_dm(attr, class, Some(user)).map(Dm::into_raw)
+        T::of(device)?
+            .alloc_dm(attr, class, Some(user))
+            .map(Dm::into_raw)
     };
     alloc().unwrap_or_else(|err: Error| err.to_ptr())
 }

@@ -7,9 +7,7 @@
 use super::{mr::NewMr, ops::DeviceOps, Device, Dm, Mr, OwnedMr, Pd};
 use crate::{
     bindings,
-    kernel_ext::{
-        export_c::{FromC, FromCArray, IntoPtr},
-    },
+    kernel_ext::export_c::{FromC, FromCArray, IntoPtr},
 };
 use core::{marker::PhantomData, ops::Deref};
 use kernel::prelude::*;

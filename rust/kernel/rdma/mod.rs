@@ -36,6 +36,7 @@ pub(crate) mod mr_key;
 pub(crate) mod ops;
 pub(crate) mod pd;
 pub(crate) mod scatterlist;
+pub(crate) mod table;
 pub(crate) mod uapi;
 
 pub(crate) use client::Registration;

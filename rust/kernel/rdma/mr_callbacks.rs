@@ -78,9 +78,8 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<T: DeviceOps>(
             return Err(ENOMEM);
         }
         let charge = data.charge_import(pd, pages)?;
-        let prepare = |new: NewMr<'_>| {
-            data.reg_dmabuf_mr(new, import, charge, offset, length, addr, access)
-        };
+        let prepare =
+            |new: NewMr<'_>| data.reg_dmabuf_mr(new, import, charge, offset, length, addr, access);
         let mr = T::driver().alloc_mr(pd, u32::try_from(pages)?, prepare)?;
         Ok(mr.into_raw())
     };

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The device operations of a module that extends the devices of a driver: the trait that the module
-//! implements, and the table that the driver puts into a device before it registers the device.
+//! implements. `table.rs` makes the table of them.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use super::{
-    callbacks,
     device::Device,
     dm::Dm,
     driver_mr::DriverMr,
-    fast_reg,
     mr::{Access, Mr, Mw, NewMr},
-    mr_callbacks,
     pd::{Pd, UserContext},
     scatterlist::{Elements, MappedElements},
     uapi::Attrs,
@@ -25,7 +22,6 @@ use crate::{
         user::User,
     },
 };
-use core::mem::MaybeUninit;
 use kernel::{error::from_err_ptr, prelude::*};
 
 /// The operations that a module provides for a device.
@@ -34,7 +30,7 @@ pub(crate) trait DeviceOps: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` for a device that has not the operations of [`Operations::new`].
+    /// `EOPNOTSUPP` for a device that has not the operations of [`Operations::new`](super::table::Operations::new).
     fn of(device: &Device) -> Result<&Self>;
 
     /// Returns the driver's own operations. There is a device, which may be about to be registered or
@@ -246,37 +242,5 @@ impl DriverOps {
         // SAFETY: Allocated above, and there is no other `NewMr` of it.
         prepare(unsafe { NewMr::new(&mr) })?;
         Ok(mr)
-    }
-}
-
-/// A table of device operations. The driver sets them in a device before it sets its own, and
-/// `ib_core` keeps the operations that are set first.
-#[repr(transparent)]
-pub(crate) struct Operations(bindings::ib_device_ops);
-
-// SAFETY: The table is only read.
-unsafe impl Sync for Operations {}
-
-impl Operations {
-    /// Makes the table of `T`.
-    pub(crate) const fn new<T: DeviceOps>() -> Self {
-        // SAFETY: All-zero is a valid `ib_device_ops`: absent operations and sizes of zero.
-        let mut ops: bindings::ib_device_ops = unsafe { MaybeUninit::zeroed().assume_init() };
-        ops.query_device = Some(callbacks::query_device::<T>);
-        ops.alloc_dm = Some(callbacks::alloc_dm::<T>);
-        ops.dealloc_dm = Some(callbacks::dealloc_dm::<T>);
-        ops.reg_dm_mr = Some(mr_callbacks::reg_dm_mr::<T>);
-        ops.reg_user_mr_dmabuf = Some(mr_callbacks::reg_user_mr_dmabuf::<T>);
-        ops.rereg_user_mr = Some(mr_callbacks::rereg_user_mr::<T>);
-        ops.dereg_mr = Some(mr_callbacks::dereg_mr::<T>);
-        ops.alloc_mr = Some(fast_reg::alloc_mr::<T>);
-        ops.map_mr_sg = Some(fast_reg::map_mr_sg::<T>);
-        ops.dealloc_mw = Some(callbacks::dealloc_mw::<T>);
-        Self(ops)
-    }
-
-    /// Returns the table.
-    pub(crate) const fn as_raw(&self) -> *const bindings::ib_device_ops {
-        &self.0
     }
 }

@@ -283,9 +283,7 @@ pub(crate) fn invalidate(mr: &Claimed, pd: &Pd, key: u32, origin: Origin) -> Res
         return Err(EINVAL);
     }
     match &region.kind {
-        Kind::FastReg(fast_reg) => {
-            end_registration(core, mr, (&region, fast_reg), pd, key, origin)
-        }
+        Kind::FastReg(fast_reg) => end_registration(core, mr, (&region, fast_reg), pd, key, origin),
         Kind::Key { pins, .. } => invalidate_key(&region, pins, (mr, key), origin),
         _ => Err(EINVAL),
     }

@@ -38,6 +38,7 @@ use crate::kernel_ext::sync::racing;
 pub(crate) use interface::{Backend, ClaimedMr, DriverWindow, LookedUp, MrRange};
 pub(crate) use leaf::{BaseMr, CopyPages};
 pub(crate) use payload::{Direction, Payload};
+pub(crate) use rxe::device::{data as device_data, rxe_keeps};
 
 /// The backend of every device that this build extends.
 pub(crate) type Hw = rxe::Rxe;

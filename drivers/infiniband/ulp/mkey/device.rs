@@ -2,8 +2,8 @@
 
 //! The top of the module: an extended device.
 //!
-//! rxe asks this module before it registers a device (`ib_mkey_rxe_add()`), and tells it when the
-//! device has no users any more (`ib_mkey_rxe_remove()`). The data of a device exist in between.
+//! rxe asks this module before it registers a device, and tells it when the device has no users any
+//! more. The data of a device exist in between (`backend/rxe/device.rs`).
 //! `device_ops.rs` has the operations of the device.
 //!
 //! The module is also a client of `ib_core`, which tells it when a device gets its name and when users
@@ -11,16 +11,13 @@
 //! stays as it is. The client says so in the log.
 
 use crate::{
-    backend::{Backend, Hw},
+    backend::rxe_keeps,
     bindings,
     dm::{self, OfferedMemory},
-    kernel_ext::{
-        error::eopnotsupp,
-        rdma::{
-            client::{Adding, Client, ClientOps, Removing},
-            device::{DeviceName, NewDevice},
-            Device,
-        },
+    kernel_ext::rdma::{
+        client::{Adding, Client, ClientOps, Removing},
+        device::{DeviceName, NewDevice},
+        Device,
     },
     mkey_core::{Core, HasCore, Lookup},
     parameters,
@@ -30,8 +27,6 @@ use crate::{
     },
 };
 use kernel::{
-    error::from_result,
-    ffi::{c_char, c_int, c_void},
     prelude::*,
     str::CStr,
     sync::{Arc, ArcBorrow},
@@ -65,19 +60,6 @@ impl MkeyDevice {
             }? Error),
             GFP_KERNEL,
         )
-    }
-
-    /// Finds the data of an extended device. They stay as long as the device.
-    ///
-    /// # Errors
-    ///
-    /// `EOPNOTSUPP` for a device that is not extended.
-    #[inline]
-    pub(crate) fn data(device: &Device) -> Result<&Self> {
-        let data = Hw::data(device).ok_or_else(eopnotsupp)?;
-        // SAFETY: `ib_mkey_rxe_add()` made the data. `ib_mkey_rxe_remove()` takes them back, when the
-        // device has no users.
-        Ok(unsafe { &*data.cast::<Self>().as_ptr() })
     }
 
     /// Returns the limits and features of the device.
@@ -114,38 +96,7 @@ impl Lookup for Core {
     }
 }
 
-/// Puts the data of `device` into `data`, before rxe registers the device as `name`.
-///
-/// # Safety
-///
-/// Only `backend/rxe/provider.c` may call this, once for each device, with its operations set.
-#[no_mangle]
-unsafe extern "C" fn ib_mkey_rxe_add(
-    device: *mut bindings::ib_device,
-    name: *const c_char,
-    data: *mut *mut c_void,
-) -> c_int {
-    from_result(|| {
-        // SAFETY: rxe calls this once for each device, which no other code uses yet, with the name that
-        // the device gets.
-        let (device, name) = unsafe { (NewDevice::from_raw(device), CStr::from_char_ptr(name)) };
-        let this = MkeyDevice::new(device, name)?;
-        // SAFETY: `data` is a field of the device, in which rxe keeps the data.
-        unsafe { *data = Arc::into_raw(this).cast_mut().cast() };
-        Ok(0)
-    })
-}
-
-/// Drops the data of a device that has no users and no objects any more.
-///
-/// # Safety
-///
-/// Only `backend/rxe/provider.c` may call this, once, with what `ib_mkey_rxe_add()` made.
-#[no_mangle]
-unsafe extern "C" fn ib_mkey_rxe_remove(data: *mut c_void) {
-    // SAFETY: The data came from `Arc::into_raw()`, and nothing borrows them any more.
-    drop(unsafe { Arc::from_raw(data.cast_const().cast::<MkeyDevice>()) });
-}
+rxe_keeps!(MkeyDevice, MkeyDevice::new);
 
 impl ClientOps for MkeyDevice {
     fn client() -> &'static Client<Self> {
@@ -153,7 +104,7 @@ impl ClientOps for MkeyDevice {
     }
 
     fn add(device: &Adding<'_>) -> Option<Arc<Self>> {
-        let Some(data) = Hw::data(device) else {
+        let Some(this) = Self::shared(device) else {
             if device.driver_id() == bindings::rdma_driver_id_RDMA_DRIVER_RXE {
                 pr_notice!(
                     "{}: not extended: its link was added before ib_mkey was loaded, or by an \
@@ -163,9 +114,6 @@ impl ClientOps for MkeyDevice {
             }
             return None;
         };
-        // SAFETY: The data came from `Arc::into_raw()`, and stay as long as the device.
-        let data = unsafe { ArcBorrow::from_raw(data.cast::<Self>().as_ptr()) };
-        let this: Arc<Self> = data.into();
         if let Err(err) = dm::show::add(&this.memory, this.clone()) {
             pr_err!("{}: not shown in debugfs: {:?}\n", device.name(), err);
             return None;

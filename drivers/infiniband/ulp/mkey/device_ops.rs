@@ -3,10 +3,7 @@
 //! The operations of an extended device.
 
 use crate::{
-    backend::{
-        pins::Unpinned,
-        Backend, ClaimedMr, Hw, MrRange,
-    },
+    backend::{pins::Unpinned, Backend, ClaimedMr, Hw, MrRange},
     bindings,
     device::MkeyDevice,
     dm::{self, Buffer},
@@ -15,9 +12,10 @@ use crate::{
         error::eopnotsupp,
         rdma::{
             mr::{NewMr, Right},
-            ops::{DeviceOps, DriverOps, Operations},
+            ops::{DeviceOps, DriverOps},
             pd::UserContext,
             scatterlist::{Elements, MappedElements},
+            table::Operations,
             uapi::Attrs,
             Access, Device, Dm, Mr, Mw, Pd,
         },
@@ -77,10 +75,7 @@ impl MkeyDevice {
         }
         let region = self.core.region_of(mr);
         let suspended = self.core.if_free_or_yielding(mr, suspend)?;
-        Ok(Leaving {
-            region,
-            suspended,
-        })
+        Ok(Leaving { region, suspended })
     }
 }
 

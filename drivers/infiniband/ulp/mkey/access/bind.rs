@@ -77,13 +77,7 @@ impl KeyRequest<'_> {
 ///
 /// `EINVAL` if no layout is staged under `rkey`, and if the key is not in `pd`; those of
 /// [`describe`] and of a bind.
-pub(crate) fn bind_staged(
-    mr: &Claimed,
-    pd: &Pd,
-    rkey: u32,
-    access: u32,
-    is_last: bool,
-) -> Result {
+pub(crate) fn bind_staged(mr: &Claimed, pd: &Pd, rkey: u32, access: u32, is_last: bool) -> Result {
     if mr.pd() != pd.as_raw() {
         return Err(EINVAL);
     }

@@ -168,7 +168,9 @@ pub(crate) fn invalidate(
     driver: impl FnOnce() -> Result,
 ) -> Result {
     let mut left = ReplacedBinding::default();
-    Core::of(device)?.windows.release(window, &mut left, driver)?;
+    Core::of(device)?
+        .windows
+        .release(window, &mut left, driver)?;
     wait_for_accesses(&mut left)
 }
 

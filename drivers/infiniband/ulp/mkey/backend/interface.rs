@@ -13,18 +13,15 @@ use crate::{
         dma_buf::Import,
         memory::SharedMemory,
         rdma::{
-            device::NewDevice,
-            mr::NewMr,
-            ops::{DriverOps, Operations},
-            pd::UserContext,
-            Access, Device, Mr, Pd,
+            device::NewDevice, mr::NewMr, ops::DriverOps, pd::UserContext, table::Operations,
+            Access, Mr, Pd,
         },
         sync::srcu::Cell,
         user::User,
     },
 };
-use core::{ops::Deref, ptr::NonNull};
-use kernel::{ffi::c_void, prelude::*};
+use core::ops::Deref;
+use kernel::prelude::*;
 
 /// A range of addresses of an MR.
 #[derive(Clone, Copy)]
@@ -148,10 +145,6 @@ pub(crate) trait Backend: Copy + Send + Sync {
 
     /// Makes the backend of a device.
     fn new(device: &NewDevice<'_>) -> Self;
-
-    /// Returns the module's data of `device`; [`None`] for a device without the module's operations.
-    /// The data stay as long as the device.
-    fn data(device: &Device) -> Option<NonNull<c_void>>;
 
     /// Returns the user who opened a device of the module, whatever the process did since.
     fn user(context: &UserContext) -> User;

@@ -27,7 +27,7 @@
 mod base;
 mod bindings;
 mod claimed;
-mod device;
+pub(crate) mod device;
 mod fill;
 mod find;
 mod indexed;
@@ -56,9 +56,10 @@ use crate::{
         rdma::{
             device::NewDevice,
             mr::{NewMr, Right},
-            ops::{DriverOps, Operations},
+            ops::DriverOps,
             pd::UserContext,
-            Access, Device, Mr, Pd,
+            table::Operations,
+            Access, Mr, Pd,
         },
         sync::barrier::smp_mb,
         user::User,
@@ -67,10 +68,9 @@ use crate::{
 use bindings::{
     rxe_mr_state_RXE_MR_STATE_INVALID as INVALID, rxe_mr_state_RXE_MR_STATE_VALID as VALID,
 };
-use core::ptr::{self, NonNull};
+use core::ptr;
 use kernel::{
     error::to_result,
-    ffi::c_void,
     page::{PAGE_SHIFT, PAGE_SIZE},
     prelude::*,
     sync::atomic::{ordering, Atomic},
@@ -129,11 +129,6 @@ impl Backend for Rxe {
 
     fn new(_device: &NewDevice<'_>) -> Self {
         Self(())
-    }
-
-    fn data(device: &Device) -> Option<NonNull<c_void>> {
-        // SAFETY: The device is valid.
-        NonNull::new(unsafe { bindings::ib_mkey_rxe_data(device.as_raw()) })
     }
 
     fn user(context: &UserContext) -> User {

@@ -327,7 +327,6 @@ impl ClaimedRxeMr {
         let range = self.0.range();
         (state == VALID).then_some(range)
     }
-
 }
 
 impl ClaimedMr for ClaimedRxeMr {
