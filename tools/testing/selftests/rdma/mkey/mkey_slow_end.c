@@ -162,9 +162,6 @@ TEST_F(slow_request, queue_ends_during_a_request)
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_request_status(&self->s.pair.end[0], &wr));
 }
 
-/* in seconds: rxe waits for 50 when it destroys a queue pair */
-#define LONG_ACCESS 54
-
 static int slow_destroy(void *arg)
 {
 	struct mkt_qp *qp = arg;
@@ -172,62 +169,6 @@ static int slow_destroy(void *arg)
 
 	qp->qp = NULL;
 	return err;
-}
-
-/* true if the kernel wrote a line with @text to its log since @log was opened */
-static bool slow_logged(int log, const char *text)
-{
-	char line[1024];
-	bool found = false;
-	ssize_t n;
-
-	while ((n = read(log, line, sizeof(line) - 1)) > 0 || (n < 0 && errno == EPIPE)) {
-		line[n < 0 ? 0 : n] = 0;
-		found = found || strstr(line, text);
-	}
-	return found;
-}
-
-/*
- * Queue pairs are destroyed while their accesses wait for a page, longer than rxe waits: one
- * answers a peer's request for a key, and one sends a datagram of an ordinary MR. rxe would log
- * that it gave its wait up, and then free queue pairs that their tasks still use.
- */
-TEST_F(slow_request, queues_are_destroyed_during_long_accesses)
-{
-	struct ibmkey_range slow = slow_range((uintptr_t)self->slow.map, OLD, self->mr[0]);
-	int i, log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK);
-	struct mkt_wr send = {
-		.op = MKT_SEND,
-		.sge[0] = { (uintptr_t)self->slow.map + PAGE, 8, self->mr[0]->lkey },
-		.num_sge = 1,
-	};
-	struct mkt_pair ud;
-
-	ASSERT_LE(0, log);
-	ASSERT_LE(0, lseek(log, 0, SEEK_END));
-	ASSERT_EQ(0, mkt_pair_create(&ud, &self->s.dev[0], &self->s.dev[1], IBV_MTU_1024,
-				     MKT_QP_UD));
-	ASSERT_EQ(0, ibmkey_bind_list(self->key, MKT_ACCESS_ALL, 1, &slow));
-	mkt_slow_hold(&self->slow, true);
-	EXPECT_EQ(0, slow_write(self, &self->other, 1, 0, self->key->rkey));
-	EXPECT_EQ(0, mkt_post_send(&ud.end[0], &send, 1));
-	/* each access is in progress */
-	EXPECT_EQ(0, mkt_slow_wait(&self->slow, 2));
-	slow_run(&self->thread[0], slow_destroy, &self->other.end[0]);
-	slow_run(&self->thread[1], slow_destroy, &ud.end[0]);
-	for (i = 0; i < LONG_ACCESS; i++) {
-		sleep(1);
-		mkt_alive();
-	}
-	for (i = 0; i < 2; i++)
-		EXPECT_TRUE(atomic_load(&self->thread[i].running));
-	mkt_slow_hold(&self->slow, false);
-	for (i = 0; i < 2; i++)
-		EXPECT_EQ(0, slow_join(&self->thread[i]));
-	EXPECT_FALSE(slow_logged(log, "cleanup failed"));
-	close(log);
-	mkt_pair_destroy(&ud);
 }
 
 /*

@@ -6,6 +6,7 @@
 #ifndef MKEY_SLOW_THREAD_H
 #define MKEY_SLOW_THREAD_H
 
+#include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>
@@ -36,6 +37,7 @@ static inline void *slow_thread(void *arg)
 	/* the C library maps memory when a thread first allocates or frees some */
 	first = malloc(1);
 	free(first);
+	sem_post(&thread->done);
 	for (;;) {
 		while (sem_wait(&thread->start))
 			;
@@ -51,7 +53,11 @@ static inline int slow_thread_create(struct slow_thread *thread)
 {
 	sem_init(&thread->start, 0, 0);
 	sem_init(&thread->done, 0, 0);
-	return pthread_create(&thread->tid, NULL, slow_thread, thread);
+	if (pthread_create(&thread->tid, NULL, slow_thread, thread))
+		return EAGAIN;
+	while (sem_wait(&thread->done))
+		;
+	return 0;
 }
 
 static inline void slow_run(struct slow_thread *thread, int (*run)(void *arg), void *arg)
