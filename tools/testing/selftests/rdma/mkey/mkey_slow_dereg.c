@@ -12,7 +12,7 @@ static int slow_destroy_ah(void *ah)
 	return ibv_destroy_ah(ah);
 }
 
-/* runs the call in a thread while a page is held back; true if it returns before the page arrives */
+/* runs the call in a thread while a page is held back; true if it returns before that arrives */
 static bool slow_returns(FIXTURE_DATA(slow_request) *self, int (*call)(void *arg), void *arg)
 {
 	unsigned int i;

@@ -185,7 +185,7 @@ static int wrights_flush(FIXTURE_DATA(wrights) *self, bool whole, uint64_t addr,
 
 /* every verb of 8 bytes, in the window, at its ends, and beside it */
 static void wrights_each_verb(struct __test_metadata *_metadata, FIXTURE_DATA(wrights) *self,
-			  uint64_t first)
+			      uint64_t first)
 {
 	static const enum mkt_op ops[] = {
 		MKT_WRITE, MKT_READ, MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_ATOMIC_WRITE, MKT_FLUSH,
@@ -272,7 +272,7 @@ TEST_F(wrights, flags)
 
 /* a READ through a window is sent again, also after the window was invalidated */
 static void wrights_send_again(struct __test_metadata *_metadata, FIXTURE_DATA(wrights) *self,
-			   bool device_memory, unsigned int access, uint64_t first)
+			       bool device_memory, unsigned int access, uint64_t first)
 {
 	struct mkt_replay replay;
 	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
@@ -303,7 +303,7 @@ TEST_F(wrights, replay)
 TEST_F(wrights, replay_zero_based)
 {
 	wrights_send_again(_metadata, self, variant->device_memory,
-		       REMOTE | IBV_ACCESS_ZERO_BASED, 0);
+			   REMOTE | IBV_ACCESS_ZERO_BASED, 0);
 }
 
 /* windows pin an MR; without windows it can be deregistered */

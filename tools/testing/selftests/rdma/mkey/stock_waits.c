@@ -64,6 +64,9 @@ TEST_F(call, returns)
 	EXPECT_TRUE(waits_is_clean(w));
 }
 
+static const char peer_is_gone[] =
+	"while ip -n mkt_wait0 link show mkt_wait0; do sleep 0.1; done >/dev/null 2>&1";
+
 FIXTURE_SETUP(killed)
 {
 	WAITS_SETUP(&self->w);
@@ -150,8 +153,7 @@ TEST_F(killed, devices_are_removed)
 	EXPECT_TRUE(waits_run("ip netns exec mkt_wait1 rdma link delete mkt_wait1"));
 	EXPECT_TRUE(waits_run("ip netns delete mkt_wait1"));
 	/* the other end of the veth goes when the namespace does */
-	EXPECT_TRUE(waits_run("while ip -n mkt_wait0 link show mkt_wait0; do sleep 0.1; done"
-			      " >/dev/null 2>&1"));
+	EXPECT_TRUE(waits_run(peer_is_gone));
 	EXPECT_TRUE(waits_run("ip netns delete mkt_wait0"));
 	waits_reap(w, pid);
 }

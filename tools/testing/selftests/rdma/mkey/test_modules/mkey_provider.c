@@ -105,7 +105,9 @@ static struct ib_mr *reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 io
 	ibmr->iova = iova;
 	ibmr->length = length;
 	mr->access = access;
+	/* rxe finds the MR by its key from now on, and looks at these two alone first */
 	smp_store_release(&mr->ops, &mr_ops);
+	/* pairs with rxe's reads of the state */
 	smp_store_release(&mr->state, RXE_MR_STATE_VALID);
 
 	return ibmr;
