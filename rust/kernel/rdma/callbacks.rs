@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The functions that `ib_core` calls for a device, device memory and memory windows of a device with
-//! the [`Operations`](super::ops::Operations) of a module. `mr_callbacks.rs` has those for MRs, and
+//! the [`Operations`](super::table::Operations) of a module. `mr_callbacks.rs` has those for MRs, and
 //! `fast_reg.rs` those for fast registration.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The functions that `ib_core` calls for the MRs of a device with the
-//! [`Operations`](super::ops::Operations) of a module. `fast_reg.rs` has those for fast registration.
+//! [`Operations`](super::table::Operations) of a module. `fast_reg.rs` has those for fast registration.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 

@@ -84,10 +84,9 @@ macro_rules! rxe_keeps {
                 device: &$crate::kernel_ext::rdma::Device,
             ) -> Option<::kernel::sync::Arc<Self>> {
                 let data = $crate::backend::device_data(device)?;
-                // SAFETY: As for `data()`; they came from `Arc::into_raw()`.
-                let data =
-                    unsafe { ::kernel::sync::ArcBorrow::from_raw(data.cast::<Self>().as_ptr()) };
-                Some(data.into())
+                let data = data.cast::<Self>().as_ptr();
+                // SAFETY: As for `data()`. `ib_mkey_rxe_add()` got them by `Arc::into_raw()`.
+                Some(unsafe { ::kernel::sync::ArcBorrow::from_raw(data) }.into())
             }
         }
     };
