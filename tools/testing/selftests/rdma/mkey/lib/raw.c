@@ -287,6 +287,17 @@ int mkt_raw_advise_list(struct ibv_pd *pd, uint32_t flags, struct ib_uverbs_sge 
 	return mkt_ioctl_run(pd->context, &cmd);
 }
 
+int mkt_raw_qp_destroy(struct ibv_qp *qp)
+{
+	struct ib_uverbs_destroy_qp_resp resp;
+	struct mkt_ioctl cmd;
+
+	mkt_ioctl_init(&cmd, UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY);
+	mkt_ioctl_add(&cmd, UVERBS_ATTR_DESTROY_QP_HANDLE, 0, qp->handle);
+	mkt_ioctl_add(&cmd, UVERBS_ATTR_DESTROY_QP_RESP, sizeof(resp), (uintptr_t)&resp);
+	return mkt_ioctl_run(qp->context, &cmd);
+}
+
 void mkt_raw_mr_destroy(struct mkt_ioctl *cmd, uint32_t handle)
 {
 	mkt_ioctl_init(cmd, UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY);

@@ -74,6 +74,8 @@ int mkt_raw_advise(struct ibv_pd *pd, uint32_t flags, uint64_t addr, uint32_t le
 /* the same with a list */
 int mkt_raw_advise_list(struct ibv_pd *pd, uint32_t flags, struct ib_uverbs_sge *list,
 			uint16_t num);
+/* ibv_destroy_qp() also unmaps the rings, for which it needs the lock that an access may hold */
+int mkt_raw_qp_destroy(struct ibv_qp *qp);
 void mkt_raw_mr_destroy(struct mkt_ioctl *cmd, uint32_t handle);
 
 #endif /* MKEY_TEST_RAW_H */

@@ -213,25 +213,13 @@ static inline int waits_begin(struct waits_child *c, enum access by, bool unmap)
 	return mkt_post_send(&c->qp[0], &write, 1);
 }
 
-/* ibv_destroy_qp() unmaps the rings, for which it needs the lock that the access holds */
-static inline int waits_destroy_qp(struct mkt_qp *qp)
-{
-	struct ib_uverbs_destroy_qp_resp resp;
-	struct mkt_ioctl cmd;
-
-	mkt_ioctl_init(&cmd, UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY);
-	mkt_ioctl_add(&cmd, UVERBS_ATTR_DESTROY_QP_HANDLE, 0, qp->qp->handle);
-	mkt_ioctl_add(&cmd, UVERBS_ATTR_DESTROY_QP_RESP, sizeof(resp), (uintptr_t)&resp);
-	return mkt_ioctl_run(qp->dev->ctx, &cmd);
-}
-
 static inline int waits_end(struct waits_child *c, enum end end)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
 
 	switch (end) {
 	case DESTROY_QP:
-		return waits_destroy_qp(&c->qp[1]);
+		return mkt_raw_qp_destroy(c->qp[1].qp);
 	case DESTROY_QP_LIBRARY:
 		return ibv_destroy_qp(c->qp[1].qp);
 	case RESET_QP:
