@@ -85,7 +85,8 @@ macro_rules! rxe_keeps {
             ) -> Option<::kernel::sync::Arc<Self>> {
                 let data = $crate::backend::device_data(device)?;
                 let data = data.cast::<Self>().as_ptr();
-                // SAFETY: As for `data()`. `ib_mkey_rxe_add()` got them by `Arc::into_raw()`.
+                // SAFETY: `ib_mkey_rxe_add()` got the pointer by `Arc::into_raw()`. The data stay as
+                // long as the device.
                 Some(unsafe { ::kernel::sync::ArcBorrow::from_raw(data) }.into())
             }
         }

@@ -4,7 +4,7 @@
  * rxe calls ib_mkey for its MRs, and the work requests that bind keys.
  *
  * An MR gets the table of operations when ib_mkey claims it, and keeps it. rxe
- * has a reference to this module as long as a device has it as its provider.
+ * holds a reference to this module for each device that the module extends.
  *
  * ib_mkey does not depend on rdma_rxe by symbols: either module can be unloaded
  * while the other one is loaded and there is no device.

@@ -57,5 +57,5 @@ static void __exit mkey_patch_exit(void)
 }
 module_exit(mkey_patch_exit);
 
-MODULE_DESCRIPTION("Takes a function of rxe as a livepatch does, for the tests of ib_mkey");
+MODULE_DESCRIPTION("Tests of ib_mkey: patches a function of rxe as a livepatch does");
 MODULE_LICENSE("GPL");

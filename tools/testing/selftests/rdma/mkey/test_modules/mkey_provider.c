@@ -149,5 +149,5 @@ static void __exit mkey_provider_exit(void)
 }
 module_exit(mkey_provider_exit);
 
-MODULE_DESCRIPTION("Another provider of rxe's devices, for the tests of ib_mkey");
+MODULE_DESCRIPTION("Tests of ib_mkey: a second provider of rxe's devices");
 MODULE_LICENSE("GPL");
