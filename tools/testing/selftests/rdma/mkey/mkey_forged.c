@@ -53,6 +53,23 @@ static struct rxe_send_wr *forged_find(uint64_t wr_id)
 	return found;
 }
 
+/* leaves @wr in a queue that does not run yet, and finds it there; NULL on an error */
+static struct rxe_send_wr *forged_leave(struct mkt_qp *qp, struct ibv_send_wr *wr)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+	struct ibv_send_wr *bad;
+
+	if (ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE))
+		return NULL;
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	if (ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+					 IBV_QP_ACCESS_FLAGS))
+		return NULL;
+	/* the request is in the queue even if the kernel refuses to process it now */
+	ibv_post_send(qp->qp, wr, &bad);
+	return forged_find(wr->wr_id);
+}
+
 /*
  * REG_MR names its MR by a kernel pointer. A process could write any address
  * there.
@@ -66,21 +83,11 @@ TEST_F(forged, reg_mr)
 		.send_flags = IBV_SEND_SIGNALED,
 		.invalidate_rkey = 0x1234567,
 	};
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
 	struct rxe_send_wr *request;
 	struct mkt_peer peer;
 	struct ibv_wc wc;
 
-	/* the queue does not run yet */
-	ASSERT_EQ(0, ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE));
-	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_INIT, .port_num = 1 };
-	ASSERT_EQ(0, ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-					  IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-	/*
-	 * the request is in the queue even if the kernel refuses to process it now
-	 */
-	ibv_post_send(qp->qp, &wr, &bad);
-	request = forged_find(wr.wr_id);
+	request = forged_leave(qp, &wr);
 	ASSERT_NE(NULL, request);
 	ASSERT_EQ(IBV_WR_LOCAL_INV, request->opcode);
 	request->opcode = REG_MR;
@@ -110,18 +117,11 @@ TEST_F(forged, opcode)
 			.send_flags = IBV_SEND_SIGNALED,
 			.invalidate_rkey = 0x1234567,
 		};
-		struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
 		struct rxe_send_wr *request;
 		struct mkt_peer peer;
 		struct ibv_wc wc;
 
-		/* the queue does not run yet */
-		ASSERT_EQ(0, ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE));
-		attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_INIT, .port_num = 1 };
-		ASSERT_EQ(0, ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-						  IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-		ibv_post_send(qp->qp, &wr, &bad);
-		request = forged_find(wr.wr_id);
+		request = forged_leave(qp, &wr);
 		ASSERT_NE(NULL, request);
 		request->opcode = opcodes[i];
 		mkt_qp_self(&self->s.pair.end[0], &peer);

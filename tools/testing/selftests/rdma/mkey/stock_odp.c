@@ -37,21 +37,6 @@ FIXTURE_VARIANT_ADD(odp, shifted)
 	.mtu = IBV_MTU_4096,
 };
 
-/* memory that keeps its contents when the process unmaps its pages */
-static int odp_share(struct mkt_mem *mem)
-{
-	int fd = memfd_create("odp", 0), err = 0;
-
-	if (fd < 0)
-		return errno;
-	if (ftruncate(fd, mem->size) ||
-	    mmap(mem->host, mem->size, PROT_READ | PROT_WRITE,
-		 MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
-		err = errno;
-	close(fd);
-	return err;
-}
-
 FIXTURE_SETUP(odp)
 {
 	struct mkt_wants wants = { .mtu = variant->mtu, .host = SIZE };
@@ -65,7 +50,7 @@ FIXTURE_SETUP(odp)
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	mkt_arena_init(&self->arena, &self->s.dev[1]);
 	ASSERT_EQ(0, mkt_arena_add_host(&self->arena, SIZE));
-	ASSERT_EQ(0, odp_share(&self->arena.mem[0]));
+	ASSERT_EQ(0, mkt_mem_share(&self->arena.mem[0]));
 	ASSERT_EQ(0, mkt_arena_add_leaf(&self->arena, 0, 61, SIZE - 61 - 35, access,
 					variant->shift));
 	ASSERT_EQ(0, mkt_arena_fill(&self->arena, &self->s.rng));

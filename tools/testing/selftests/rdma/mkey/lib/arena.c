@@ -283,3 +283,17 @@ int mkt_arena_free(struct mkt_arena *arena)
 	mkt_arena_init(arena, arena->dev);
 	return first;
 }
+
+int mkt_mem_share(struct mkt_mem *mem)
+{
+	int fd = memfd_create("mkt", 0), err = 0;
+
+	if (fd < 0)
+		return errno;
+	if (ftruncate(fd, mem->size) ||
+	    mmap(mem->host, mem->size, PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+		err = errno;
+	close(fd);
+	return err;
+}

@@ -152,4 +152,7 @@ int mkt_draw_layout(struct mkt_layout *layout, struct mkt_rng *rng,
 		    const struct mkt_arena *arena, enum mkt_kind kind,
 		    const struct mkt_draw *draw);
 
+/* gives it memory that keeps its contents when the process unmaps its pages */
+int mkt_mem_share(struct mkt_mem *mem);
+
 #endif /* MKEY_TEST_ARENA_H */
