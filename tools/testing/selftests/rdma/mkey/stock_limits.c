@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A user whose accesses wait for pages leaves workers of rxe to other users. It needs no ib_mkey.
+ * The pages are those of a file that this process serves. An access of a child to an MR on demand
+ * waits for one of them. rxe has 2048 workers for the tasks of queue pairs, and 2048 for page
+ * faults; a node of the machine has its part.
+ */
+#include <grp.h>
+
+#include "waits.h"
+
+#define PAGES 2048
+#define USER 12345
+/* half of the workers, an eighth, and some more */
+#define WAITS (1024 + 64)
+#define FAULTS (256 + 64)
+
+FIXTURE(limits)
+{
+	struct mkt_dev dev[2];
+	struct mkt_fuse fuse;
+	struct waits_shared *shared;
+	bool open;
+	pid_t pid;
+};
+
+struct limits_child {
+	struct mkt_dev dev[2];
+	struct mkt_qp qp;	/* of datagrams, connected to itself */
+	struct ibv_cq *cq;	/* of many */
+	struct ibv_qp *many[WAITS];
+	struct ibv_mr *mr;	/* of all pages, on demand */
+};
+
+FIXTURE_SETUP(limits)
+{
+	struct ibv_device_attr_ex attr;
+	int err;
+
+	MKT_OPEN(self->dev);
+	MKT_ONE_MACHINE(self->dev);
+	if (geteuid())
+		SKIP(return, "not root");
+	ASSERT_EQ(0, ibv_query_device_ex(self->dev[1].ctx, NULL, &attr));
+	err = mkt_fuse_open(&self->fuse, PAGES * PAGE);
+	if (err == ENOENT || err == EPERM || !(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
+		SKIP(return, "no memory on demand, or FUSE cannot be mounted");
+	ASSERT_EQ(0, err);
+	self->open = true;
+	mkt_fuse_hold(&self->fuse, true);
+	self->shared = mmap(NULL, sizeof(*self->shared), PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)self->shared);
+}
+
+FIXTURE_TEARDOWN(limits)
+{
+	unsigned int i;
+
+	if (self->pid > 0)
+		EXPECT_TRUE(waits_kill(self->pid));
+	if (self->open)
+		mkt_fuse_close(&self->fuse);
+	for (i = 0; i < 2; i++)
+		mkt_dev_close(&self->dev[i]);
+}
+
+/* opens the devices, and then is another user, who registers the memory */
+static int limits_open(struct limits_child *c, struct mkt_fuse *fuse)
+{
+	struct mkt_peer self;
+
+	if (mkt_dev_try_open(&c->dev[0], 0) || mkt_dev_try_open(&c->dev[1], 1) ||
+	    mkt_qp_create(&c->qp, &c->dev[1], MKT_QP_UD))
+		return 1;
+	mkt_qp_self(&c->qp, &self);
+	if (mkt_qp_connect(&c->qp, &self, IBV_MTU_1024) ||
+	    setgroups(0, NULL) || setgid(USER) || setuid(USER))
+		return 2;
+	c->mr = ibv_reg_mr(c->dev[1].pd, fuse->map, PAGES * PAGE,
+			   MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+	return c->mr ? 0 : 3;
+}
+
+/* one more queue pair of datagrams, which can send */
+static struct ibv_qp *limits_qp(struct limits_child *c)
+{
+	struct ibv_qp_init_attr init = {
+		.send_cq = c->cq,
+		.recv_cq = c->cq,
+		.qp_type = IBV_QPT_UD,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = MKT_QKEY };
+	struct ibv_qp *qp = ibv_create_qp(c->dev[1].pd, &init);
+
+	if (!qp || ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+					    IBV_QP_QKEY))
+		return NULL;
+	attr.qp_state = IBV_QPS_RTR;
+	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE))
+		return NULL;
+	attr.qp_state = IBV_QPS_RTS;
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN) ? NULL : qp;
+}
+
+/* sends bytes of a page */
+static int limits_send(struct limits_child *c, struct ibv_qp *qp, struct mkt_fuse *fuse,
+		       unsigned int page)
+{
+	struct ibv_sge sge = { (uintptr_t)fuse->map + (uint64_t)page * PAGE, 8, c->mr->lkey };
+	struct ibv_send_wr *bad, wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.ud = { c->qp.ah, c->qp.qp->qp_num, MKT_QKEY },
+	};
+
+	return ibv_post_send(qp, &wr, &bad);
+}
+
+/* the status of the next completion, or -1 if none comes within so many milliseconds */
+static int limits_poll(struct ibv_cq *cq, unsigned int ms)
+{
+	double end = waits_seconds() + ms / 1000.0;
+	struct ibv_wc wc;
+
+	do {
+		if (ibv_poll_cq(cq, 1, &wc) == 1)
+			return wc.status;
+		usleep(200);
+		mkt_alive();
+	} while (waits_seconds() < end);
+	return -1;
+}
+
+/* Begins waits of many queue pairs. Returns 0 if some of them fail at once, and the rest later. */
+static int limits_wait(struct limits_child *c, struct mkt_fuse *fuse, struct waits_shared *shared)
+{
+	unsigned int i, failed = 0, done;
+
+	c->cq = ibv_create_cq(c->dev[1].ctx, WAITS, NULL, NULL, 0);
+	if (!c->cq)
+		return 4;
+	for (i = 0; i < WAITS; i++) {
+		c->many[i] = limits_qp(c);
+		if (!c->many[i])
+			return 5;
+		mkt_alive();
+	}
+	/* From here on, nothing may change the address space: the faults have its lock. */
+	for (i = 0; i < WAITS; i++)
+		if (limits_send(c, c->many[i], fuse, 0))
+			return 6;
+	while (failed < 64 && limits_poll(c->cq, PATIENCE_SECONDS * 1000) > IBV_WC_SUCCESS)
+		failed++;
+	atomic_store(&shared->begun, true);
+	if (failed < 64 || limits_poll(c->cq, 100) >= 0)
+		return 7;
+	waits_for(&shared->go, PATIENCE_SECONDS);
+	for (done = failed; done < WAITS; done++)
+		if (limits_poll(c->cq, PATIENCE_SECONDS * 1000) != IBV_WC_SUCCESS)
+			return 8;
+	return 0;
+}
+
+/*
+ * Begins faults of many pages and ends the wait for each by a reset of the queue pair. Returns 0 if
+ * an access fails at once after so many, and if one works when the pages are there.
+ */
+static int limits_leave(struct limits_child *c, struct mkt_fuse *fuse, struct waits_shared *shared)
+{
+	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
+	struct mkt_peer self;
+	unsigned int i;
+	int status = -1;
+
+	mkt_qp_self(&c->qp, &self);
+	for (i = 0; i < FAULTS && status < 0; i++) {
+		if (limits_send(c, c->qp.qp, fuse, i))
+			return 4;
+		status = limits_poll(c->qp.cq, 20);
+		if (ibv_modify_qp(c->qp.qp, &reset, IBV_QP_STATE) ||
+		    mkt_qp_connect(&c->qp, &self, IBV_MTU_1024))
+			return 5;
+	}
+	atomic_store(&shared->begun, true);
+	if (i <= FAULTS / 2 || status <= IBV_WC_SUCCESS)
+		return 6;
+	waits_for(&shared->go, PATIENCE_SECONDS);
+	/* the faults continue until all pages are there */
+	do {
+		if (limits_send(c, c->qp.qp, fuse, PAGES - 1))
+			return 7;
+		status = limits_poll(c->qp.cq, PATIENCE_SECONDS * 1000);
+		if (ibv_modify_qp(c->qp.qp, &reset, IBV_QP_STATE) ||
+		    mkt_qp_connect(&c->qp, &self, IBV_MTU_1024))
+			return 8;
+	} while (status != IBV_WC_SUCCESS && i-- > 0);
+	return status;
+}
+
+static pid_t limits_fork(FIXTURE_DATA(limits) *self,
+			 int (*run)(struct limits_child *, struct mkt_fuse *,
+				    struct waits_shared *))
+{
+	static struct limits_child c;
+	pid_t pid = fork();
+	int err;
+
+	if (pid)
+		return pid;
+	err = limits_open(&c, &self->fuse);
+	if (!err)
+		err = run(&c, &self->fuse, self->shared);
+	atomic_store(&self->shared->result, err);
+	atomic_store(&self->shared->begun, true);
+	atomic_store(&self->shared->done, true);
+	pause();
+	_exit(0);
+}
+
+/* an access of this user to memory on demand */
+static int limits_other(FIXTURE_DATA(limits) *self)
+{
+	struct mkt_pair pair;
+	struct ibv_mr *mr;
+	struct mkt_wr send = { .op = MKT_SEND, .num_sge = 1 };
+	struct mkt_wr recv = { .op = MKT_SEND, .num_sge = 1 };
+	struct mkt_result result;
+	void *memory;
+	int err;
+
+	memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	mr = ibv_reg_mr(self->dev[1].pd, memory, PAGE, MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+	if (!mr || mkt_pair_create(&pair, &self->dev[1], &self->dev[1], IBV_MTU_1024, 0))
+		return -1;
+	send.sge[0] = (struct ibv_sge){ (uintptr_t)memory, 8, mr->lkey };
+	recv.sge[0] = (struct ibv_sge){ (uintptr_t)memory + 64, 8, mr->lkey };
+	err = mkt_exec(&pair, 0, &send, &recv, &result);
+	if (!err)
+		err = result.status;
+	mkt_pair_destroy(&pair);
+	ibv_dereg_mr(mr);
+	munmap(memory, PAGE);
+	return err;
+}
+
+TEST_F(limits, waits)
+{
+	self->pid = limits_fork(self, limits_wait);
+	ASSERT_LE(0, self->pid);
+	EXPECT_TRUE(waits_for(&self->shared->begun, MKT_STALL_SECONDS));
+	EXPECT_EQ(0, limits_other(self));
+	mkt_fuse_hold(&self->fuse, false);
+	atomic_store(&self->shared->go, true);
+	EXPECT_TRUE(waits_for(&self->shared->done, MKT_STALL_SECONDS));
+	EXPECT_EQ(0, atomic_load(&self->shared->result));
+}
+
+TEST_F(limits, faults_that_nobody_waits_for)
+{
+	self->pid = limits_fork(self, limits_leave);
+	ASSERT_LE(0, self->pid);
+	EXPECT_TRUE(waits_for(&self->shared->begun, MKT_STALL_SECONDS));
+	EXPECT_EQ(0, limits_other(self));
+	mkt_fuse_hold(&self->fuse, false);
+	atomic_store(&self->shared->go, true);
+	EXPECT_TRUE(waits_for(&self->shared->done, MKT_STALL_SECONDS));
+	EXPECT_EQ(0, atomic_load(&self->shared->result));
+}
+
+TEST_HARNESS_MAIN
