@@ -28,7 +28,7 @@ setup_rdma_core() {
 	find_mirror
 	say "==> rdma-core's tests, from Debian's source package (usually 5 s)"
 	make_rdma_core "$dir" >"$LOGS/rdma-core.log" 2>&1 ||
-		warn "no mirror has $RDMA_CORE_SOURCE; mkey_mlx5dv_pyverbs.sh skips (log: out/log/rdma-core.log)"
+		warn "no mirror has $RDMA_CORE_SOURCE; mkey_pyverbs.sh skips (log: out/log/rdma-core.log)"
 }
 
 # copy_rdma_core TO: what the selftests use of it.
