@@ -142,7 +142,7 @@ either_goes_first() {
 
 # rdma_rxe deletes its links when it is unloaded.
 rxe_with_links() {
-	rmmod rdma_rxe && ! has_link 0 && unload ib_mkey && load && links_add && keys_work
+	unload rdma_rxe && ! has_link 0 && unload ib_mkey && load && links_add && keys_work
 }
 
 # The device offers neither device memory nor MRs over dma-bufs.
