@@ -101,11 +101,6 @@ impl LockMany {
 }
 
 impl LockMany {
-    /// Locks one of the mutexes; returns [`None`] if another thread holds it.
-    pub(crate) fn try_lock<'a, T>(&self, mutex: &'a ManyMutex<T>) -> Option<Guard<'a, T, Many>> {
-        mutex.try_lock()
-    }
-
     /// Locks one of the mutexes. Returns [`None`] if others hold it for `jiffies` jiffies. Sleeps.
     ///
     /// A `struct mutex` has no wait with a limit, so this tries once in each jiffy. Threads in

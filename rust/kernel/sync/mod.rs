@@ -9,7 +9,6 @@
 //! | `global.rs` | mutexes in static memory |
 //! | `lock.rs` | a spinlock for any context, and mutexes of which a thread may hold several |
 //! | `racing.rs` | fields and bytes that others write at the same time |
-//! | `spare.rs` | a place for an unused value |
 //! | `srcu.rs` | tables and pointers that are read under SRCU |
 //! | `users.rs` | a count of users; a thread can wait until it is zero |
 
@@ -18,6 +17,5 @@ pub(crate) mod counted;
 pub(crate) mod global;
 pub(crate) mod lock;
 pub(crate) mod racing;
-pub(crate) mod spare;
 pub(crate) mod srcu;
 pub(crate) mod users;

@@ -70,17 +70,6 @@ impl Granularity {
         }
     }
 
-    /// Returns the granularity of the same pieces at other addresses, from the bits that are set in
-    /// any of these.
-    #[inline]
-    #[must_use]
-    pub(super) fn at(self, addrs: u64) -> Self {
-        Self {
-            powers: (Self::power(addrs) << 4) | self.len(),
-            ..self
-        }
-    }
-
     /// Returns the granularity of the only piece of a layout.
     #[must_use]
     pub fn alone(self) -> Self {

@@ -4,7 +4,6 @@
 
 mod walk;
 
-use core::mem;
 use core::num::NonZeroU64;
 
 use super::blocks::whole;
@@ -119,12 +118,6 @@ impl Grid {
             *axis = Axis { count, stride };
             self.used = self.used.saturating_add(1);
         }
-    }
-
-    /// Moves the first piece to `addr`. Returns the former address.
-    #[inline]
-    pub(super) fn move_to(&mut self, addr: u64) -> u64 {
-        mem::replace(&mut self.piece.addr, addr)
     }
 
     /// Returns the extent of the pieces, and the bits that are set in the address of the first one

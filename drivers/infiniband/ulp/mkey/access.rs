@@ -16,7 +16,6 @@
 pub(crate) mod bind;
 mod find;
 pub(crate) mod request;
-mod reuse;
 pub(crate) mod window;
 
 use self::find::region_of;

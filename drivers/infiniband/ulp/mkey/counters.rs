@@ -16,8 +16,6 @@ use kernel::{
 pub(crate) enum Count {
     /// Binds of keys.
     Bind,
-    /// Binds that reused the layout of an earlier binding. [`Count::Bind`] contains them, too.
-    Reuse,
     /// Unbinds of keys, by a call or by an invalidation.
     Unbind,
     /// Accesses to an unbound MR, or outside of the bytes of an MR.
@@ -31,9 +29,8 @@ pub(crate) enum Count {
 }
 
 /// The names of the counts in debugfs, in their order.
-pub(crate) const NAMES: [&str; 7] = [
+pub(crate) const NAMES: [&str; 6] = [
     "binds",
-    "binds_reused",
     "unbinds",
     "refused_unbound",
     "refused_rights",

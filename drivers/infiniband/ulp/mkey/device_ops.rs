@@ -27,7 +27,7 @@ use crate::{
     mkey_core::Core,
     parameters,
     region::{
-        binding::{Binding, KLayout, Leaf, LeafPlace, UnusedMemory},
+        binding::{Binding, KLayout, Leaf, LeafPlace},
         rights::supported,
         window, Kind, Region,
     },
@@ -175,15 +175,7 @@ impl DeviceOps for MkeyDevice {
             GFP_KERNEL,
         )?;
         let layout = KLayout::List(List::new(entries)?);
-        let binding = Binding::new(
-            layout,
-            leaves,
-            access,
-            pd,
-            None,
-            None,
-            UnusedMemory::default(),
-        )?;
+        let binding = Binding::new(layout, leaves, access, pd, None, None)?;
         let region = self.core.adopt(mr, Kind::Dm, charge)?;
         // After a failure the caller returns the MR to the driver, which does not empty the slot.
         region.bind(&self.core.pins, mr, &binding).inspect_err(|_| {

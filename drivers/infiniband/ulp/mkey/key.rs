@@ -11,8 +11,6 @@ pub(crate) mod leaf;
 pub(crate) mod nest;
 mod registered;
 pub(crate) mod request;
-mod reuse;
-pub(crate) mod same_layout;
 mod stage;
 pub(crate) mod uapi;
 
@@ -45,7 +43,6 @@ use kernel::{prelude::*, sync::Arc};
 struct Parts<'a> {
     old: &'a OldBindings,
     pins: &'a Arc<Pins>,
-    hw: &'a Hw,
 }
 
 /// A key, found by the caller's MR.
@@ -92,7 +89,7 @@ impl<'a> Key<'a> {
     #[inline]
     fn parts(&self) -> Result<Parts<'_>> {
         match &self.region.kind {
-            Kind::Key { old, pins, hw, .. } => Ok(Parts { old, pins, hw }),
+            Kind::Key { old, pins, .. } => Ok(Parts { old, pins }),
             _ => Err(EINVAL),
         }
     }
@@ -168,7 +165,6 @@ pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32, yields: bool) -> Re
         max_entries,
         old: core.old.clone(),
         pins: core.pins.clone(),
-        hw: core.hw,
         yields,
         staged,
     };
@@ -184,8 +180,6 @@ pub(crate) struct Described<'a> {
     rkey: Option<u32>,
     /// `true` if a request may name the unbound key by any tag.
     any_tag: bool,
-    /// `true` if the binding was the unused binding of the key (`key/reuse.rs`).
-    is_reused: bool,
 }
 
 impl Described<'_> {
@@ -220,9 +214,6 @@ impl Described<'_> {
         let bound = region.bind_as(pins, mr, new, self.rkey, timeout);
         bound.map_err(|error| self.why(error))?;
         counters::add(Count::Bind, 1);
-        if self.is_reused {
-            counters::add(Count::Reuse, 1);
-        }
         Ok(())
     }
 
@@ -304,7 +295,5 @@ pub(crate) fn bind_all(all: &[Described<'_>]) -> core::result::Result<(), Refuse
         refused(number, why.unwrap_or(error))
     })?;
     counters::add(Count::Bind, all.len());
-    let again = all.iter().filter(|described| described.is_reused);
-    counters::add(Count::Reuse, again.count());
     Ok(())
 }

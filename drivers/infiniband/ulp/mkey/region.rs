@@ -11,7 +11,6 @@
 //! | `region/binding/check.rs` | checks a layout and makes a binding of it |
 //! | `region/binding/held.rs` | accesses that leave SRCU and keep their binding |
 //! | `region/binding/peers.rs` | the peers that may use a binding |
-//! | `region/binding/unused.rs` | the unused binding of a key, whose memory the next bind uses |
 //! | `region/binding/work.rs` | an upper bound of the work of a packet through a nest |
 //! | `region/old.rs` | old bindings that accesses may still use |
 //! | `region/rights.rs` | supported access flags, and the origin of a request |
@@ -53,7 +52,7 @@ pub(crate) mod window;
 mod yielding;
 
 use crate::{
-    backend::{pins::Pins, Claimed, ClaimedMr, Hw},
+    backend::{pins::Pins, Claimed, ClaimedMr},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         dma_buf::Import,
@@ -62,7 +61,6 @@ use crate::{
         sync::{
             barrier::smp_rmb,
             lock::{new_many_mutex, LockMany, Many, ManyMutex},
-            spare::Spare,
             srcu::{self, Cell, Retired},
             users::{Timeout, Users},
         },
@@ -95,8 +93,6 @@ pub(crate) enum Kind {
         old: Arc<OldBindings>,
         /// The pins of the device's MRs.
         pins: Arc<Pins>,
-        /// The backend of the device.
-        hw: Hw,
         /// `true` if the deregistration of a leaf unbinds the key.
         yields: bool,
         /// The staged layouts; [`None`] for the key of a process.
@@ -161,8 +157,6 @@ pub(crate) struct Region {
     pub(crate) binding: Cell<Binding>,
     /// The number of times that the binding was replaced.
     replaced: Atomic<u64>,
-    /// The unused binding, whose memory the next bind uses (`region/binding/unused.rs`).
-    pub(crate) unused: Spare<Binding>,
     /// `true` if accesses through a binding of this region left SRCU. Deregistration waits for such
     /// accesses.
     pub(crate) was_slow: Atomic<bool>,
@@ -199,7 +193,6 @@ impl Region {
                 kind,
                 binding: Cell::empty(),
                 replaced: Atomic::new(0),
-                unused: Spare::empty(),
                 was_slow: Atomic::new(false),
                 refused: Atomic::new(0),
                 charge,
@@ -208,12 +201,6 @@ impl Region {
             }),
             GFP_MAYFAIL,
         )
-    }
-
-    /// Returns the region of `mr`, if accesses find it.
-    pub(crate) fn exposed(mr: &Claimed) -> Option<Arc<Self>> {
-        let guard = srcu::read();
-        Some(mr.slot::<Self>().get(&guard)?.into())
     }
 
     /// Returns `true` if this is the region of `mr`, an MR that cannot be freed meanwhile.

@@ -7,6 +7,5 @@ mod common;
 mod edges;
 mod exhaustive;
 mod fuzz;
-mod moves;
 mod overlap;
 mod properties;

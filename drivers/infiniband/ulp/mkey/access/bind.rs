@@ -11,8 +11,7 @@
 //! or indices.
 
 use super::{
-    request::{checked, KeyRequest, Short},
-    reuse,
+    request::{checked, KeyRequest},
 };
 use crate::{
     backend::{Claimed, MrRange},
@@ -31,21 +30,22 @@ use crate::{
 use kernel::prelude::*;
 
 impl KeyRequest<'_> {
-    /// Returns a reader of the description, for a QP in `pd`. Copies a short description to
-    /// `short` first.
+    /// Returns a reader of the description, for a QP in `pd`. Copies a description that fits to
+    /// `buffer` first.
     ///
     /// # Errors
     ///
     /// Those of [`Core::pin_leaf`], `ERANGE` for bytes outside of the MR, and `EOPNOTSUPP` for ODP
     /// memory.
-    fn reader<'s>(&'s self, core: &Core, pd: &Pd, short: &'s mut Short<'_>) -> Result<Reader<'s>> {
+    fn reader<'s>(&'s self, core: &Core, pd: &Pd, buffer: &'s mut [u8]) -> Result<Reader<'s>> {
         if self.length == 0 {
             let length = self.inline.len() as u64;
             return Ok(Reader::new(Source::Copy(self.inline), 0, length));
         }
-        let read = |to: &mut [u8]| core.read_now(self.lkey, pd, self.addr, to);
-        if let Some(copy) = short.fill(self.length, read)? {
-            return Ok(Reader::new(Source::Copy(copy), 0, self.length));
+        if let Some(copy) = buffer.get_mut(..usize::try_from(self.length)?) {
+            if core.read_now(self.lkey, pd, self.addr, copy)? {
+                return Ok(Reader::new(Source::Copy(copy), 0, self.length));
+            }
         }
         let leaf = core.pin_leaf(self.lkey, pd, MAX_DEPTH)?;
         if leaf.place.is_on_demand() {
@@ -102,7 +102,7 @@ pub(crate) fn bind_staged(mr: &Claimed, pd: &Pd, rkey: u32, access: u32, is_last
 }
 
 /// Binds the key `mr` for a QP in `pd`. Requests that the QP executes later see the new layout.
-/// Copies a short description to `short`. Sleeps for some seconds at most.
+/// Copies a short description to `buffer`. Sleeps for some seconds at most.
 ///
 /// # Errors
 ///
@@ -113,11 +113,8 @@ pub(crate) fn bind(
     mr: &Claimed,
     pd: &Pd,
     request: &KeyRequest<'_>,
-    mut short: Short<'_>,
+    buffer: &mut [u8],
 ) -> Result {
-    if reuse::bind(mr, pd, request, &mut short).is_some() {
-        return Ok(());
-    }
     let core = Core::of(mr.device())?;
     if mr.pd() != pd.as_raw() {
         return Err(EINVAL);
@@ -125,7 +122,7 @@ pub(crate) fn bind(
     let key = Key::of(mr, pd)?;
     let mut entry = 0;
     let worker = Worker::of(key.region().charge.waits());
-    let bound = describe_and_bind(core, &key, pd, (request, &mut short), &mut entry, &worker);
+    let bound = describe_and_bind(core, &key, pd, (request, buffer), &mut entry, &worker);
     bound.inspect_err(|error| key.region().refuse(*error, entry))
 }
 
@@ -133,7 +130,7 @@ fn describe_and_bind(
     core: &Core,
     key: &Key<'_>,
     pd: &Pd,
-    (request, short): (&KeyRequest<'_>, &mut Short<'_>),
+    (request, buffer): (&KeyRequest<'_>, &mut [u8]),
     entry: &mut u32,
     worker: &Worker<'_>,
 ) -> Result {
@@ -142,7 +139,7 @@ fn describe_and_bind(
         return Err(EINVAL);
     }
     let access = checked(pd, request.access)?;
-    let mut reader = request.reader(core, pd, short)?;
+    let mut reader = request.reader(core, pd, buffer)?;
     let described = describe(key, access, &mut reader, entry)?;
     // The reader pins the MR that contains the description. If that MR is this key, the pin
     // would make the bind fail.

@@ -8,47 +8,6 @@ use crate::{
 };
 use kernel::{ffi::c_int, prelude::*};
 
-/// A buffer for a short description. A process may change its description at any time, so all of
-/// it is copied before it is checked.
-pub(crate) struct Short<'a> {
-    buffer: &'a mut [u8],
-    /// The number of bytes that were copied; 0 if none.
-    len: usize,
-}
-
-impl<'a> Short<'a> {
-    /// Makes a reader that copies descriptions to `buffer`. One block of eight dimensions fits, for
-    /// example, or seven ranges.
-    #[inline]
-    pub(crate) fn new(buffer: &'a mut [u8]) -> Self {
-        Self { buffer, len: 0 }
-    }
-
-    /// Lets `copy` write the first `length` bytes, unless an earlier call did so, and returns
-    /// them. Returns [`None`] if the buffer is too small, or if `copy` returns `false`.
-    ///
-    /// # Errors
-    ///
-    /// Those of `copy`.
-    #[inline]
-    pub(super) fn fill(
-        &mut self,
-        length: u64,
-        copy: impl FnOnce(&mut [u8]) -> Result<bool>,
-    ) -> Result<Option<&[u8]>> {
-        let Some(bytes) = self.buffer.get_mut(..usize::try_from(length)?) else {
-            return Ok(None);
-        };
-        if self.len != bytes.len() {
-            if !copy(bytes)? {
-                return Ok(None);
-            }
-            self.len = bytes.len();
-        }
-        Ok(Some(bytes))
-    }
-}
-
 /// A request to bind a key.
 pub(crate) struct KeyRequest<'a> {
     /// The rkey by which the request names the key.

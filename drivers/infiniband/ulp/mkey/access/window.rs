@@ -12,7 +12,7 @@ use crate::{
     limits::{cost, worker::Worker},
     mkey_core::{Core, Lookup},
     region::{
-        binding::{Binding, KLayout, UnusedMemory, Window, MAX_DEPTH},
+        binding::{Binding, KLayout, Window, MAX_DEPTH},
         window::{ReplacedBinding, WindowMr},
         Kind, Region,
     },
@@ -103,8 +103,7 @@ fn describe(
         qp: request.qp,
         rkey: request.rkey,
     };
-    let (charge, window, memory) = (Some(charge), Some(window), UnusedMemory::default());
-    let binding = Binding::new(layout, leaves, access, pd, charge, window, memory)?;
+    let binding = Binding::new(layout, leaves, access, pd, Some(charge), Some(window))?;
     Ok(Some((region, binding)))
 }
 

@@ -22,11 +22,9 @@ use crate::{
         },
         uaccess::{read_array, read_chunks, read_one, read_slice},
     },
-    key::{self, indexed, same_layout::SameLayout, uapi, Described, Key},
+    key::{self, indexed, uapi, Described, Key},
     layout::MAX_DIMS,
-    region::binding::SHORT,
 };
-use core::slice;
 use kernel::{ffi::c_int, prelude::*};
 
 // Functions that need much stack are not inlined here, because a bind of nested keys needs most of
@@ -45,58 +43,9 @@ fn describe_list<'k>(
     ranges.finish()
 }
 
-/// Describes `ranges`, which the caller has read from user memory.
-#[inline(never)]
-fn describe_ranges<'k>(
-    key: &'k Key<'_>,
-    access: Access,
-    ranges: &[UapiSge],
-) -> Result<Described<'k>> {
-    let mut description = key.describe(ranges.len() as u32, access)?.ranges();
-    description.add(ranges)?;
-    description.finish()
-}
-
-/// Describes a few ranges at the user address `entries`. Uses the unused binding of the key if it
-/// has a list of the same shape.
-fn describe_short<'k>(
-    key: &'k Key<'_>,
-    access: Access,
-    entries: u64,
-    num_entries: u32,
-) -> Result<Described<'k>> {
-    const UNREAD: UapiSge = UapiSge {
-        addr: 0,
-        length: 0,
-        lkey: 0,
-        comp_mask: 0,
-    };
-    key.check(num_entries, access)?;
-    let mut buffer = [UNREAD; SHORT];
-    let ranges = buffer.get_mut(..num_entries as usize).ok_or(EINVAL)?;
-    read_slice(entries, ranges)?;
-    match key.describe_reused(access, |old| SameLayout::of_ranges(ranges, old)) {
-        Some(again) => Ok(again),
-        None => describe_ranges(key, access, ranges),
-    }
-}
-
-/// Describes `block`, which the caller has read from user memory.
-#[inline(never)]
-fn describe_one<'k>(
-    key: &'k Key<'_>,
-    access: Access,
-    repeat_count: &[u64],
-    block: &UapiBlock,
-) -> Result<Described<'k>> {
-    let mut description = key.describe(1, access)?;
-    description.uapi_block(block, repeat_count.len())?;
-    description.interleaved(repeat_count)
-}
-
 /// Describes the blocks at the user address `blocks`.
 #[inline(never)]
-fn describe_many<'k>(
+fn describe_blocks<'k>(
     key: &'k Key<'_>,
     access: Access,
     repeat_count: &[u64],
@@ -108,31 +57,6 @@ fn describe_many<'k>(
         description.uapi_block(&block, repeat_count.len())
     })?;
     description.interleaved(repeat_count)
-}
-
-/// Describes the block at the user address `addr`. Uses the unused binding of the key if it has a
-/// block of the same shape.
-fn describe_block<'k>(
-    key: &'k Key<'_>,
-    access: Access,
-    repeat_count: &[u64],
-    addr: u64,
-) -> Result<Described<'k>> {
-    key.check(1, access)?;
-    let mut block = UapiBlock {
-        addr: 0,
-        bytes_count: 0,
-        stride: [0; MAX_DIMS],
-        lkey: 0,
-        comp_mask: 0,
-    };
-    read_slice(addr, slice::from_mut(&mut block))?;
-    match key.describe_reused(access, |old| {
-        SameLayout::of_block(repeat_count, &block, old)
-    }) {
-        Some(again) => Ok(again),
-        None => describe_one(key, access, repeat_count, &block),
-    }
 }
 
 /// Refuses fields that only an interleaved layout has, and entries of another size than `T`.
@@ -167,12 +91,7 @@ fn describe_layout<'k>(bind: &UapiBind, key: &'k Key<'_>) -> Result<Described<'k
     match bind.kind {
         KIND_LIST => {
             check_fields::<UapiSge>(bind)?;
-            let (entries, count) = (bind.entries, bind.num_entries);
-            if count as usize <= SHORT {
-                describe_short(key, access, entries, count)
-            } else {
-                describe_list(key, access, entries, count)
-            }
+            describe_list(key, access, bind.entries, bind.num_entries)
         }
         KIND_INTERLEAVED => {
             check_fields::<UapiBlock>(bind)?;
@@ -195,10 +114,7 @@ fn describe_interleaved<'k>(
     let mut buffer = [0; MAX_DIMS];
     let repeat_count = uapi::counts(&mut buffer, bind.num_dims)?;
     read_slice(bind.repeat_count, repeat_count)?;
-    match bind.num_entries {
-        1 => describe_block(key, access, repeat_count, bind.entries),
-        count => describe_many(key, access, repeat_count, bind.entries, count),
-    }
+    describe_blocks(key, access, repeat_count, bind.entries, bind.num_entries)
 }
 
 export_c! {

@@ -274,11 +274,6 @@ impl LockedPins<'_> {
         self.pins.held(&self.counts)
     }
 
-    /// Returns `true` if the MR at `index` is not pinned.
-    pub(crate) fn is_unpinned(&self, index: u32) -> bool {
-        self.counts.pinned.get(&index).is_none()
-    }
-
     /// Returns `true` if [`Self::pin`] can pin the MR at `index`.
     fn can_pin(&self, index: u32) -> bool {
         match self.counts.pinned.get(&index) {

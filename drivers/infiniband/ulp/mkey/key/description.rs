@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Descriptions that are being made, part by part.
-//!
-//! A description is made in the memory of the unused binding of the key, if there is one
-//! (`region/binding/unused.rs`).
 
 use crate::{
     kernel_ext::{
-        alloc::{zeroable, GFP_MAYFAIL},
+        alloc::{zeroable, zeroed, GFP_MAYFAIL},
         error::eloop,
         rdma::Access,
     },
     key::{Described, Key},
-    layout::{Block, Entry, List, Listing, Shape, MAX_DIMS},
+    layout::{Block, Entry, List, Listing, MAX_DIMS},
     limits::{cost, owner::OwnerCharge},
     region::{
-        binding::{self, Binding, KLayout, Leaf, UnusedMemory, MAX_DEPTH, MAX_ENTRIES},
+        binding::{self, Binding, KLayout, Leaf, MAX_DEPTH, MAX_ENTRIES},
         rights::supported,
     },
 };
@@ -61,25 +58,18 @@ impl Key<'_> {
     #[inline(always)]
     pub(crate) fn describe_indexed(&self, count: u32, access: Access) -> Result<Description<'_>> {
         self.check(count, access)?;
-        let mut memory = UnusedMemory::new(self.region.unused.take());
-        let charge = match memory.charge() {
-            Some(charge) => charge,
-            None => self.region.charge.beside(cost::BINDING)?,
-        };
+        let charge = self.region.charge.beside(cost::BINDING)?;
         Ok(Description {
             access,
             found: Found {
                 key: self,
                 charge,
-                needed: cost::BINDING,
-                leaves: memory.leaves(),
+                leaves: KVVec::new(),
                 last: None,
                 by_lkey: RBTree::new(),
             },
             count: count as usize,
             blocks: KVVec::new(),
-            shape: None,
-            memory,
         })
     }
 }
@@ -87,10 +77,8 @@ impl Key<'_> {
 /// The leaves of a description that is being made.
 pub(super) struct Found<'a> {
     key: &'a Key<'a>,
-    /// The charge to the owner of the key, of at least `needed` bytes.
+    /// The charge to the owner of the key.
     charge: OwnerCharge,
-    /// The bytes that the binding takes.
-    needed: i64,
     pub(super) leaves: KVVec<Leaf>,
     /// The lkey that was named last, and the number of its leaf.
     last: Option<(u32, u32)>,
@@ -99,17 +87,6 @@ pub(super) struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Charges `bytes` bytes more for the description, unless the charge of the unused binding
-    /// covers them.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` beyond a limit.
-    fn charge(&mut self, bytes: i64) -> Result {
-        self.needed = self.needed.checked_add(bytes).ok_or(ENOMEM)?;
-        self.charge.cover(self.needed)
-    }
-
     /// Returns the number of the leaf that `lkey` names.
     ///
     /// # Errors
@@ -144,7 +121,7 @@ impl Found<'_> {
             return Err(eloop());
         }
         if index > 0 {
-            self.charge(cost::LEAF)?;
+            self.charge.grow(cost::LEAF)?;
         }
         let key = self.key;
         let mut leaf = key.core().pin_leaf(lkey, key.pd, MAX_DEPTH - 1)?;
@@ -166,9 +143,6 @@ pub(crate) struct Description<'a> {
     access: Access,
     count: usize,
     blocks: KVVec<Block>,
-    shape: Option<KBox<Shape>>,
-    /// The memory of the unused binding, without the parts that were taken out.
-    memory: UnusedMemory,
 }
 
 /// A range, as a caller describes it.
@@ -250,7 +224,7 @@ impl<'a> Description<'a> {
     fn entries(&mut self, name: u64) -> Result<KVVec<Entry>> {
         self.found.leaf(lkey(name)?)?;
         self.charge(cost::entries(self.count)?)?;
-        self.memory.entries(self.count)
+        zeroed(self.count)
     }
 
     /// Returns the number of the leaf that `lkey` names. The errors are those of [`Found::leaf`].
@@ -272,7 +246,7 @@ impl<'a> Description<'a> {
         let block = Block::new(leaf, addr, bytes_count, stride);
         if self.blocks.is_empty() {
             self.charge(cost::blocks(self.count)?)?;
-            (self.blocks, self.shape) = self.memory.blocks(self.count)?;
+            self.blocks = KVVec::with_capacity(self.count, GFP_MAYFAIL)?;
         }
         Ok(self.blocks.push_within_capacity(block)?)
     }
@@ -280,8 +254,8 @@ impl<'a> Description<'a> {
     /// Ends a description of repeated blocks. The errors are those of [`Ranges::finish`].
     #[inline(always)]
     pub(crate) fn interleaved(mut self, repeat_count: &[u64]) -> Result<Described<'a>> {
-        let (blocks, shape) = (mem::take(&mut self.blocks), self.shape.take());
-        self.finish(binding::interleaved(repeat_count, blocks, shape)?)
+        let blocks = mem::take(&mut self.blocks);
+        self.finish(binding::interleaved(repeat_count, blocks)?)
     }
 
     /// Charges `bytes` bytes more for this description.
@@ -290,7 +264,7 @@ impl<'a> Description<'a> {
     ///
     /// `ENOMEM` beyond a limit.
     pub(super) fn charge(&mut self, bytes: i64) -> Result {
-        self.found.charge(bytes)
+        self.found.charge.grow(bytes)
     }
 
     #[inline(always)]
@@ -302,14 +276,12 @@ impl<'a> Description<'a> {
             leaves,
             ..
         } = self.found;
-        let (access, charge, memory) = (self.access, Some(charge), self.memory);
-        let binding = Binding::new(layout, leaves, access, key.pd, charge, None, memory)?;
+        let binding = Binding::new(layout, leaves, self.access, key.pd, Some(charge), None)?;
         Ok(Described {
             key,
             binding,
             rkey: None,
             any_tag: false,
-            is_reused: false,
         })
     }
 }

@@ -3,7 +3,7 @@
 //! Leaves: the MR or key that an lkey names.
 
 use crate::{
-    backend::{pins::NoDereg, Backend, BaseMr, Hw, LookedUp},
+    backend::{Backend, BaseMr, Hw, LookedUp},
     kernel_ext::{
         error::{eloop, eopnotsupp},
         rdma::{mr_key, Access, Mr, Pd},
@@ -18,7 +18,6 @@ use crate::{
 use kernel::{prelude::*, sync::Arc};
 
 /// Makes a leaf of `(start, len)`, the addresses of one of the driver's MRs. `len` is not zero.
-#[inline(always)]
 fn memory(
     lkey: u32,
     base: <Hw as Backend>::Base,
@@ -36,38 +35,6 @@ fn memory(
             mutable: true,
         },
         _pin: None,
-    }
-}
-
-/// Finds one of the driver's MRs, and does not pin it. Returns [`None`] for an MR that must be
-/// pinned first.
-///
-/// # Errors
-///
-/// Those of [`Core::pin_leaf`].
-///
-/// # Safety
-///
-/// The MR must be pinned before `held` drops, and as long as the leaf exists, or the leaf must drop
-/// first.
-// This is inlined, because a leaf that a function returns is copied in memory.
-#[inline(always)]
-pub(crate) unsafe fn find_memory(
-    hw: &Hw,
-    held: &NoDereg<'_>,
-    lkey: u32,
-    pd: &Pd,
-) -> Result<Option<Leaf>> {
-    // SAFETY: By the safety requirement.
-    match unsafe { hw.find(held, lkey, pd)? } {
-        LookedUp::Memory { len: 0, .. } => Err(ERANGE),
-        LookedUp::Memory {
-            base,
-            start,
-            len,
-            access,
-        } if !base.is_on_demand() => Ok(Some(memory(lkey, base, (start, len), access))),
-        _ => Ok(None),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     key::{description::Found, Key},
     layout::{Entry, List},
     limits::cost,
-    region::binding::{Binding, KLayout, Leaf, LeafPlace, UnusedMemory},
+    region::binding::{Binding, KLayout, Leaf, LeafPlace},
 };
 use kernel::{prelude::*, sync::Arc};
 
@@ -68,8 +68,14 @@ impl Key<'_> {
         }
         let layout = KLayout::List(List::new(entries)?);
         // The key checks the access flags of the leaf, which are those of the registration.
-        let (access, memory) = (Access::empty(), UnusedMemory::default());
-        Binding::new(layout, leaves, access, self.pd, Some(charge), None, memory)
+        Binding::new(
+            layout,
+            leaves,
+            Access::empty(),
+            self.pd,
+            Some(charge),
+            None,
+        )
     }
 }
 

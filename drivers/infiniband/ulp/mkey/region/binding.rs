@@ -12,7 +12,6 @@
 mod check;
 mod held;
 mod peers;
-mod unused;
 mod work;
 
 use crate::{
@@ -27,7 +26,6 @@ use crate::{
     region::indices::{KIndexed, KIndices},
 };
 pub(crate) use held::{accesses_outside, Held};
-pub(crate) use unused::{UnusedMemory, SHORT};
 
 use core::mem::size_of;
 use kernel::{
@@ -53,21 +51,13 @@ pub(crate) const MAX_LEVELS: usize = MAX_DEPTH + 1;
 /// interleaved and indexed layouts have are in boxes, because most layouts are lists.
 pub(crate) type KLayout = Layout<KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndexed>;
 
-/// Makes a layout of `blocks`, repeated `repeat_count` times in each dimension. Uses the memory of
-/// `shape`, if there is one, for the shape of the layout.
+/// Makes a layout of `blocks`, repeated `repeat_count` times in each dimension.
 ///
 /// # Errors
 ///
 /// Those of [`Interleaved::new`]; `ENOMEM`.
-pub(crate) fn interleaved(
-    repeat_count: &[u64],
-    blocks: KVVec<Block>,
-    shape: Option<KBox<Shape>>,
-) -> Result<KLayout> {
-    let shape = match shape {
-        Some(shape) => shape,
-        None => KBox::new(Shape::UNUSED, GFP_MAYFAIL)?,
-    };
+pub(crate) fn interleaved(repeat_count: &[u64], blocks: KVVec<Block>) -> Result<KLayout> {
+    let shape = KBox::new(Shape::UNUSED, GFP_MAYFAIL)?;
     let layout = Interleaved::in_place(repeat_count, blocks, shape)?;
     Ok(KLayout::Interleaved(layout))
 }

@@ -244,33 +244,29 @@ impl OldBindings {
         Ok(Ok(()))
     }
 
-    /// Ends an old binding that no access uses any more: calls `done` with the address of its
-    /// region and with the binding.
-    fn end(&self, old: ListArc<Old>, done: impl FnOnce(usize, Arc<Binding>)) {
-        let region = old.region;
+    /// Drops an old binding that no access uses any more.
+    fn end(&self, old: ListArc<Old>) {
         let Some(mut element) = Arc::into_unique_or_drop(old.into_arc()) else {
             self.count.fetch_sub(1, ordering::Release);
             return;
         };
         let binding = element.as_mut().project().binding.take();
-        if let Some(binding) = binding.and_then(Retired::wait) {
-            done(region, binding);
-        }
+        drop(binding.and_then(Retired::wait));
         self.count.fetch_sub(1, ordering::Release);
         let surplus = self.list.lock().spare.replace(element);
         drop(surplus);
     }
 
     /// Ends bindings that no access uses any more: those of the region at address `region`, and a
-    /// few others. Calls `done` with each binding of the region. Does not wait for accesses.
+    /// few others. Does not wait for accesses.
     #[inline]
-    pub(crate) fn drop_idle(&self, region: usize, done: impl Fn(Arc<Binding>)) {
+    pub(crate) fn drop_idle(&self, region: usize) {
         if !self.is_empty() {
-            self.drop_some_idle(region, done);
+            self.drop_some_idle(region);
         }
     }
 
-    fn drop_some_idle(&self, region: usize, done: impl Fn(Arc<Binding>)) {
+    fn drop_some_idle(&self, region: usize) {
         let _dropping = self.dropping.lock();
         let mut others = MOST_OF_OTHERS;
         loop {
@@ -291,11 +287,7 @@ impl OldBindings {
             if old.region != region {
                 others = others.saturating_sub(1);
             }
-            self.end(old, |of, binding| {
-                if of == region {
-                    done(binding);
-                }
-            });
+            self.end(old);
         }
     }
 
@@ -321,7 +313,7 @@ impl OldBindings {
             }
         });
         if let Some(old) = old {
-            self.end(old, |_, binding| drop(binding));
+            self.end(old);
         }
     }
 

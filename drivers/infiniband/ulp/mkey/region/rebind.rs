@@ -122,9 +122,7 @@ impl<'a> Editing<'a> {
     #[inline]
     fn release(self) {
         drop(self.edit);
-        if let Some(drained) = self.drained {
-            self.change.region.reuse(drained);
-        }
+        drop(self.drained);
     }
 }
 
@@ -377,13 +375,8 @@ impl Region {
         })??;
         drop(edit);
         drop(many);
-        self.drop_idle(old);
+        old.drop_idle(self.address());
         Ok(())
-    }
-
-    /// Drops old bindings that no access uses any more, and keeps the memory of one of this region.
-    pub(crate) fn drop_idle(&self, old: &OldBindings) {
-        old.drop_idle(self.address(), |binding| self.reuse(binding));
     }
 
     /// Replaces the binding with `new`, and gives the region the lkey and rkey `chosen`, if the

@@ -18,7 +18,7 @@ use crate::{
         },
     },
 };
-use kernel::{prelude::*, sync::Arc};
+use kernel::prelude::*;
 
 impl Region {
     /// Returns `true` if a peer may invalidate the binding.
@@ -56,9 +56,7 @@ impl Region {
         let (old, waited) = self.wait_for_accesses(&mut edit, old, timeout);
         drop(edit);
         drop(many);
-        if let Some(old) = old {
-            self.reuse(old);
-        }
+        drop(old);
         waited
     }
 
@@ -93,13 +91,5 @@ impl Region {
             }
         }
         Ok(self.exchange_binding(None))
-    }
-
-    /// Keeps an old binding, for which [`Self::wait_for_accesses`] waited, as the unused binding,
-    /// or drops it.
-    pub(crate) fn reuse(&self, old: Arc<Binding>) {
-        if let Some(unused) = Binding::recycle(old) {
-            drop(self.unused.put(unused));
-        }
     }
 }

@@ -27,7 +27,7 @@
 #define LEAVES (8 * LEAVES_AT_ONCE)
 
 static const char *const names[] = {
-	"binds", "binds_reused", "unbinds", "refused_unbound", "refused_rights",
+	"binds", "unbinds", "refused_unbound", "refused_rights",
 	"refused_memory", "refused_other", "odp_faults",
 };
 

@@ -283,7 +283,7 @@ unsafe extern "C" fn ib_mkey_rxe_bind_mkey(
             access: bind.access,
             inline,
         };
-        bind::bind(mr, pd, &request, request::Short::new(buffer))?;
+        bind::bind(mr, pd, &request, buffer)?;
         Ok(0)
     })
 }

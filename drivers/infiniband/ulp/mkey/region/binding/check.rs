@@ -10,14 +10,11 @@ use super::{
     Flat,
     KLayout,
     Leaf,
-    LeafPlace,
-    UnusedMemory,
     Window,
     MAX_LEVELS,
     ON_DEMAND, //
 };
 use crate::{
-    backend::pins::Pin,
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         error::{eloop, eopnotsupp},
@@ -28,7 +25,6 @@ use crate::{
     limits::owner::OwnerCharge,
     region::flat,
 };
-use core::slice;
 use kernel::{
     prelude::*,
     sync::{atomic::Atomic, Arc},
@@ -47,8 +43,7 @@ const MAX_FLUSHED_BYTES: u64 = 1 << 33;
 const LONG_FLUSHED: u64 = 1 << 24;
 
 impl Binding {
-    /// Checks the layout against its leaves and makes the binding, in the memory of an unused one
-    /// if there is any.
+    /// Checks the layout against its leaves and makes the binding.
     ///
     /// # Errors
     ///
@@ -65,7 +60,6 @@ impl Binding {
         pd: &Pd,
         charge: Option<OwnerCharge>,
         window: Option<Window>,
-        memory: UnusedMemory,
     ) -> Result<Arc<Self>> {
         check_access(access, &leaves)?;
         let mut survey = Survey::new();
@@ -107,7 +101,7 @@ impl Binding {
         } else {
             None
         };
-        memory.fill(Self {
+        let binding = Self {
             extra,
             layout,
             leaves,
@@ -121,7 +115,8 @@ impl Binding {
             search,
             users,
             _charge: charge,
-        })
+        };
+        Ok(Arc::new(binding, GFP_MAYFAIL)?)
     }
 }
 
@@ -275,49 +270,5 @@ impl Survey {
             },
             ..self
         }
-    }
-}
-
-impl Binding {
-    /// Gives an unused binding, which [`Self::recycle`] returned, the address `addr` of `leaf`. The
-    /// shape of its layout stays. The layout has a single leaf.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Self::new`]; `EOPNOTSUPP` if `leaf` is a key or an ODP MR, for the flag
-    /// `FLUSH_PERSISTENT`, and if the unused binding had several levels. After an error the binding
-    /// is still unused, and its layout has the same shape.
-    pub(crate) fn retarget(&mut self, addr: u64, leaf: Leaf, access: Access, pd: &Pd) -> Result {
-        let is_memory = matches!(leaf.place, LeafPlace::Memory { .. });
-        if !is_memory
-            || leaf.place.is_on_demand()
-            || access.contains(Right::FlushPersistent)
-            || self.levels != both(1, 1)
-        {
-            return Err(eopnotsupp());
-        }
-        check_access(access, slice::from_ref(&leaf))?;
-        let moved = self.layout.move_to(addr)?;
-        moved.extent.check_within(leaf.start, leaf.len)?;
-        self.leaves.push_within_capacity(leaf)?;
-        // The levels and the number of pieces stay. The work of a search stays, too, because it
-        // does not depend on addresses.
-        self.access = access;
-        self.pd = pd.as_raw() as usize;
-        self.marks = Atomic::new(0);
-        self.granularity = moved.granularity(self.granularity);
-        Ok(())
-    }
-
-    /// Ends [`Self::retarget`]: `pin` keeps the leaf.
-    pub(crate) fn hold(&mut self, pin: Pin) {
-        if let Some(leaf) = self.leaves.first_mut() {
-            leaf._pin = Some(pin);
-        }
-    }
-
-    /// Undoes [`Self::retarget`], before [`Self::hold`].
-    pub(crate) fn give_up(&mut self) {
-        self.leaves.clear();
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A key keeps the memory of a short binding for the next one. Each layout is as
- * described, whatever was bound before; no access sees a part of another one; and
- * the memory is charged to its owner once, until the key is destroyed.
+ * A key is bound to layouts of all kinds in turn. Each layout is as described, whatever was
+ * bound before; no access sees a part of another one; and an unbind gives the memory of the
+ * binding back to its owner.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,14 +15,14 @@
 #define ZONE 4096
 #define MOST 256
 
-FIXTURE(reuse)
+FIXTURE(in_turn)
 {
 	struct mkt_setup s;
 	struct mkt_request text;
 	uint8_t *host;			/* of leaf 0 of side 1 */
 };
 
-FIXTURE_SETUP(reuse)
+FIXTURE_SETUP(in_turn)
 {
 	struct mkt_wants wants = {
 		.mtu = IBV_MTU_1024,
@@ -36,14 +36,14 @@ FIXTURE_SETUP(reuse)
 	self->host = (uint8_t *)(uintptr_t)self->s.arena[1].leaf[0].addr;
 }
 
-FIXTURE_TEARDOWN(reuse)
+FIXTURE_TEARDOWN(in_turn)
 {
 	mkt_request_free(&self->text);
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
 /* bytes that all users of keys of the device have, -1 if unknown */
-static long long reuse_charged(const struct mkt_dev *dev)
+static long long turn_charged(const struct mkt_dev *dev)
 {
 	FILE *f = fopen("/sys/kernel/debug/ib_mkey/keys", "r");
 	char line[256], name[64], owner[64];
@@ -58,18 +58,18 @@ static long long reuse_charged(const struct mkt_dev *dev)
 	return charged;
 }
 
-enum reuse_shape {
+enum turn_shape {
 	STRIDED,
 	BLOCKS,
 	RANGE,
 	RANGES,
 	INDEXED,
-	LONG_LIST,			/* its memory is not kept */
+	LONG_LIST,
 	SHAPES,
 };
 
 /* a layout, and the places of its bytes from the beginning of the leaf on */
-struct reuse_layout {
+struct turn_layout {
 	struct ibmkey_bind bind;
 	struct ibmkey_block block[2];
 	struct ibmkey_range range[8];
@@ -80,15 +80,15 @@ struct reuse_layout {
 	unsigned int length;
 };
 
-static void reuse_piece(struct reuse_layout *layout, unsigned int at, unsigned int length)
+static void turn_piece(struct turn_layout *layout, unsigned int at, unsigned int length)
 {
 	while (length--)
 		layout->place[layout->length++] = at++;
 }
 
 /* describes the layout @shape of the bytes from @at on */
-static void reuse_draw(struct reuse_layout *layout, const struct mkt_leaf *leaf,
-		       enum reuse_shape shape, unsigned int at)
+static void turn_draw(struct turn_layout *layout, const struct mkt_leaf *leaf,
+		       enum turn_shape shape, unsigned int at)
 {
 	static const unsigned int lengths[] = { 3, 5, 8, 16, 1, 30 };
 	unsigned int i, n = 1;
@@ -107,7 +107,7 @@ static void reuse_draw(struct reuse_layout *layout, const struct mkt_leaf *leaf,
 				.stride = { 24 },
 			};
 		for (i = 0; i < layout->count * n; i++)
-			reuse_piece(layout, at + 24 * (i / n) + 100 * (i % n), 8);
+			turn_piece(layout, at + 24 * (i / n) + 100 * (i % n), 8);
 		layout->bind = (struct ibmkey_bind){
 			.kind = IBMKEY_INTERLEAVED,
 			.num_entries = n,
@@ -127,7 +127,7 @@ static void reuse_draw(struct reuse_layout *layout, const struct mkt_leaf *leaf,
 		};
 		for (i = 0; i < 4; i++) {
 			layout->index[i] = i * i + 1;
-			reuse_piece(layout, at + 16 * layout->index[i], 8);
+			turn_piece(layout, at + 16 * layout->index[i], 8);
 		}
 		layout->bind = (struct ibmkey_bind){
 			.kind = IBMKEY_INDEXED,
@@ -143,7 +143,7 @@ static void reuse_draw(struct reuse_layout *layout, const struct mkt_leaf *leaf,
 				.length = lengths[i],
 				.lkey = leaf->mr->lkey,
 			};
-			reuse_piece(layout, at + 40 * i, lengths[i]);
+			turn_piece(layout, at + 40 * i, lengths[i]);
 		}
 		layout->bind = (struct ibmkey_bind){
 			.kind = IBMKEY_LIST,
@@ -153,7 +153,7 @@ static void reuse_draw(struct reuse_layout *layout, const struct mkt_leaf *leaf,
 	}
 }
 
-static int reuse_call(struct ibv_mr *key, const struct reuse_layout *layout)
+static int turn_call(struct ibv_mr *key, const struct turn_layout *layout)
 {
 	const struct ibmkey_bind *bind = &layout->bind;
 
@@ -165,8 +165,8 @@ static int reuse_call(struct ibv_mr *key, const struct reuse_layout *layout)
 					bind->num_entries, layout->block);
 }
 
-static int reuse_request(struct mkt_qp *qp, struct mkt_request *text, struct ibv_mr *key,
-			 const struct reuse_layout *layout)
+static int turn_request(struct mkt_qp *qp, struct mkt_request *text, struct ibv_mr *key,
+			 const struct turn_layout *layout)
 {
 	struct ibmkey_wr wr;
 
@@ -176,13 +176,13 @@ static int reuse_request(struct mkt_qp *qp, struct mkt_request *text, struct ibv
 }
 
 /* any layout after any other, by calls and by requests, with an unbind between them or not */
-TEST_F(reuse, layouts_in_turn)
+TEST_F(in_turn, any_layout_after_any_other)
 {
 	unsigned int i, j, at, rounds = mkt_scale(2000, 200);
 	uint8_t *to = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
 	struct ibv_mr *key = self->s.key[1];
-	struct reuse_layout layout;
+	struct turn_layout layout;
 
 	mkt_rand_bytes(&self->s.rng, self->host, 2 * ZONE);
 	for (i = 0; i < rounds; i++) {
@@ -194,12 +194,12 @@ TEST_F(reuse, layouts_in_turn)
 		};
 
 		at = mkt_between(&self->s.rng, 0, 2 * ZONE - 512);
-		reuse_draw(&layout, leaf, mkt_between(&self->s.rng, 0, SHAPES - 1), at);
+		turn_draw(&layout, leaf, mkt_between(&self->s.rng, 0, SHAPES - 1), at);
 		if (mkt_rand(&self->s.rng) & 1) {
-			ASSERT_EQ(0, reuse_call(key, &layout));
+			ASSERT_EQ(0, turn_call(key, &layout));
 		} else {
 			ASSERT_EQ(IBV_WC_SUCCESS,
-				  reuse_request(&self->s.pair.end[1], &self->text, key, &layout));
+				  turn_request(&self->s.pair.end[1], &self->text, key, &layout));
 		}
 		wr.rkey = key->rkey;
 		wr.sge[0].length = layout.length;
@@ -217,63 +217,62 @@ TEST_F(reuse, layouts_in_turn)
 	}
 }
 
-/* what a key keeps is charged once, and given back with the key */
-TEST_F(reuse, memory_is_charged_once)
+/* an unbound key is charged no memory of a binding */
+TEST_F(in_turn, memory_is_given_back)
 {
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	long long before, first = 0, charged;
-	struct reuse_layout layout;
-	enum reuse_shape shape;
+	long long before, unbound;
+	struct turn_layout layout;
+	enum turn_shape shape;
 	struct ibv_mr *key;
 	unsigned int i;
 
 	MKT_ONE_MACHINE(self->s.dev);
-	before = reuse_charged(&self->s.dev[1]);
+	before = turn_charged(&self->s.dev[1]);
 	if (before < 0)
 		SKIP(return, "debugfs does not tell what is charged");
 	for (shape = 0; shape < SHAPES; shape++) {
 		key = ibmkey_alloc(self->s.dev[1].pd, 8);
 		ASSERT_NE(NULL, key);
+		unbound = turn_charged(&self->s.dev[1]);
 		for (i = 0; i < mkt_scale(200, 50); i++) {
-			reuse_draw(&layout, leaf, shape, i);
-			ASSERT_EQ(0, reuse_call(key, &layout));
+			turn_draw(&layout, leaf, shape, i);
+			ASSERT_EQ(0, turn_call(key, &layout));
 			if (i & 1) {
 				ASSERT_EQ(IBV_WC_SUCCESS,
-					  reuse_request(&self->s.pair.end[1], &self->text, key,
+					  turn_request(&self->s.pair.end[1], &self->text, key,
 							&layout));
 			}
+			EXPECT_LT(unbound, turn_charged(&self->s.dev[1]));
 			ASSERT_EQ(0, ibmkey_unbind(key));
-			charged = reuse_charged(&self->s.dev[1]);
-			if (!i)
-				first = charged;
-			EXPECT_EQ(first, charged);
+			EXPECT_EQ(unbound, turn_charged(&self->s.dev[1]));
 		}
 		EXPECT_EQ(0, ibv_dereg_mr(key));
-		EXPECT_EQ(before, reuse_charged(&self->s.dev[1]));
+		EXPECT_EQ(before, turn_charged(&self->s.dev[1]));
 	}
 }
 
-/* the leaf of a binding whose memory is kept is free */
-TEST_F(reuse, leaves_are_free)
+/* the leaf of a binding is free after the unbind */
+TEST_F(in_turn, leaves_are_free)
 {
 	struct ibv_mr *key = self->s.key[1];
 	struct mkt_leaf leaf = { .addr = (uintptr_t)self->host };
-	struct reuse_layout layout;
+	struct turn_layout layout;
 	unsigned int i;
 
 	for (i = 0; i < mkt_scale(100, 20); i++) {
 		leaf.mr = ibv_reg_mr(self->s.dev[1].pd, self->host, ZONE, MKT_ACCESS_ALL);
 		ASSERT_NE(NULL, leaf.mr);
-		reuse_draw(&layout, &leaf, i % SHAPES, 0);
-		ASSERT_EQ(0, reuse_call(key, &layout));
+		turn_draw(&layout, &leaf, i % SHAPES, 0);
+		ASSERT_EQ(0, turn_call(key, &layout));
 		EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf.mr));
 		ASSERT_EQ(0, ibmkey_unbind(key));
 		ASSERT_EQ(0, ibv_dereg_mr(leaf.mr));
 	}
 }
 
-struct reuse_thread {
-	FIXTURE_DATA(reuse) *self;
+struct turn_thread {
+	FIXTURE_DATA(in_turn) *self;
 	bool by_request;
 	pthread_t tid;
 	atomic_bool stop;
@@ -282,36 +281,36 @@ struct reuse_thread {
 };
 
 /* binds to zone 0 and to zone 1 in turn */
-static void *reuse_loop(void *arg)
+static void *turn_loop(void *arg)
 {
-	struct reuse_thread *thread = arg;
+	struct turn_thread *thread = arg;
 	struct mkt_setup *s = &thread->self->s;
-	struct reuse_layout layout[2];
+	struct turn_layout layout[2];
 	unsigned int zone;
 
-	reuse_draw(&layout[0], &s->arena[1].leaf[0], STRIDED, 0);
-	reuse_draw(&layout[1], &s->arena[1].leaf[0], RANGES, ZONE);
+	turn_draw(&layout[0], &s->arena[1].leaf[0], STRIDED, 0);
+	turn_draw(&layout[1], &s->arena[1].leaf[0], RANGES, ZONE);
 	while (!thread->err && !atomic_load(&thread->stop)) {
 		zone = ++thread->count & 1;
 		thread->err = thread->by_request ?
-			reuse_request(&s->pair.end[1], &thread->self->text, s->key[1],
+			turn_request(&s->pair.end[1], &thread->self->text, s->key[1],
 				      &layout[zone]) :
-			reuse_call(s->key[1], &layout[zone]);
+			turn_call(s->key[1], &layout[zone]);
 	}
 	return NULL;
 }
 
 /* two threads bind one key all the time, by calls and by requests; each READ sees one layout */
-TEST_F(reuse, an_access_sees_one_layout)
+TEST_F(in_turn, an_access_sees_one_layout)
 {
 	uint8_t *to = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
 	const struct mkt_dev *dev = &self->s.dev[1];
 	unsigned int i, j, rounds = mkt_scale(3000, 300), seen[2] = {};
-	struct reuse_thread thread[2] = {
+	struct turn_thread thread[2] = {
 		{ .self = self },
 		{ .self = self, .by_request = true },
 	};
-	struct reuse_layout layout;
+	struct turn_layout layout;
 	struct mkt_wr wr = {
 		.op = MKT_READ,
 		.sge[0] = {
@@ -325,11 +324,11 @@ TEST_F(reuse, an_access_sees_one_layout)
 
 	memset(self->host, 0xa0, ZONE);
 	memset(self->host + ZONE, 0xa1, ZONE);
-	reuse_draw(&layout, &self->s.arena[1].leaf[0], STRIDED, 0);
+	turn_draw(&layout, &self->s.arena[1].leaf[0], STRIDED, 0);
 	ASSERT_EQ(32, layout.length);
-	ASSERT_EQ(0, reuse_call(self->s.key[1], &layout));
+	ASSERT_EQ(0, turn_call(self->s.key[1], &layout));
 	for (i = 0; i < 2; i++)
-		ASSERT_EQ(0, mkt_dev_thread(dev, &thread[i].tid, reuse_loop, &thread[i]));
+		ASSERT_EQ(0, mkt_dev_thread(dev, &thread[i].tid, turn_loop, &thread[i]));
 	for (i = 0; i < rounds || ((!seen[0] || !seen[1]) && i < 100000); i++) {
 		memset(to, 0, 32);
 		ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
