@@ -26,6 +26,12 @@ pub(crate) use kernel::bindings::*;
 mod raw {
     use super::*;
     use kernel::ffi;
+    use pin_init::{MaybeZeroable, Zeroable};
+    use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+    // SAFETY: `__BindgenBitfieldUnit<Storage>` is a newtype around `Storage`. Bindgen does not derive
+    // this.
+    unsafe impl<Storage: Zeroable> Zeroable for __BindgenBitfieldUnit<Storage> {}
 
     include!(concat!(env!("IB_MKEY_OBJ"), "/bindings_generated.rs"));
 }

@@ -13,7 +13,6 @@
 //! | `rdma` | RDMA clients, devices, their operations and their objects |
 //! | `sched` | rescheduling in long loops |
 //! | `sync` | SRCU, a spinlock for any context, nested mutexes, counted users |
-//! | `transmute` | structures of C as bytes |
 //! | `uaccess` | arrays of structures in user memory |
 //! | `user` | users, as owners of memory |
 //!
@@ -35,6 +34,5 @@ pub(crate) mod process;
 pub(crate) mod rdma;
 pub(crate) mod sched;
 pub(crate) mod sync;
-pub(crate) mod transmute;
 pub(crate) mod uaccess;
 pub(crate) mod user;

@@ -6,7 +6,7 @@
 
 use super::Device;
 use crate::bindings;
-use core::{cell::UnsafeCell, marker::PhantomData, mem::MaybeUninit, ops::Deref};
+use core::{cell::UnsafeCell, marker::PhantomData, ops::Deref};
 use kernel::{
     error::to_result,
     ffi::{c_int, c_void},
@@ -74,8 +74,7 @@ unsafe impl<T: ClientOps> Sync for Client<T> {}
 impl<T: ClientOps> Client<T> {
     /// Makes a client that is not registered.
     pub(crate) const fn new(name: &'static CStr) -> Self {
-        // SAFETY: All-zero is a valid `ib_client`: null pointers, absent callbacks and integers.
-        let mut raw: bindings::ib_client = unsafe { MaybeUninit::zeroed().assume_init() };
+        let mut raw: bindings::ib_client = pin_init::zeroed();
         #[allow(clippy::disallowed_methods, reason = "as_char_ptr() is not const")]
         {
             raw.name = name.as_ptr().cast();

@@ -6,7 +6,6 @@
 
 use super::{callbacks, fast_reg, mr_callbacks, ops::DeviceOps};
 use crate::bindings;
-use core::mem::MaybeUninit;
 
 /// A table of device operations. The driver sets them in a device before it sets its own, and
 /// `ib_core` keeps the operations that are set first.
@@ -19,8 +18,7 @@ unsafe impl Sync for Operations {}
 impl Operations {
     /// Makes the table of `T`.
     pub(crate) const fn new<T: DeviceOps>() -> Self {
-        // SAFETY: All-zero is a valid `ib_device_ops`: absent operations and sizes of zero.
-        let mut ops: bindings::ib_device_ops = unsafe { MaybeUninit::zeroed().assume_init() };
+        let mut ops: bindings::ib_device_ops = pin_init::zeroed();
         ops.query_device = Some(callbacks::query_device::<T>);
         ops.alloc_dm = Some(callbacks::alloc_dm::<T>);
         ops.dealloc_dm = Some(callbacks::dealloc_dm::<T>);

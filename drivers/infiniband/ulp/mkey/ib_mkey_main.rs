@@ -11,7 +11,6 @@
 //! | `errors.rs` | the table of errors |
 //! | `counters.rs` | counts of binds and of refused accesses |
 //! | `parameters.rs` | the module's parameters |
-//! | `uapi.rs` | structures in user memory |
 //! | `api.rs`, `api/` | the kernel API and the uverbs methods |
 //! | `key.rs`, `key/` | keys: from a description to a binding |
 //! | `region.rs`, `region/` | regions, their bindings, and rebinds |
@@ -43,7 +42,6 @@ mod limits;
 mod mkey_core;
 mod parameters;
 mod region;
-mod uapi;
 
 module! {
     type: IbMkey,

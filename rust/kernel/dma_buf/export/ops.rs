@@ -45,9 +45,7 @@ impl<T: Backing> Export<T> {
     };
 
     const VM_OPS: bindings::vm_operations_struct = {
-        // SAFETY: All-zero is a valid structure: no operation is set.
-        let mut ops: bindings::vm_operations_struct =
-            unsafe { core::mem::MaybeUninit::zeroed().assume_init() };
+        let mut ops: bindings::vm_operations_struct = pin_init::zeroed();
         ops.fault = Some(Self::fault);
         ops
     };

@@ -18,7 +18,7 @@ use crate::{
     region::rebind::Refused,
 };
 use core::result;
-use kernel::{prelude::*, transmute::FromBytes};
+use kernel::prelude::*;
 
 /// Finds the keys `mrs`, describes each with `describe`, and binds all or none.
 ///
@@ -93,7 +93,7 @@ fn bind_given(binds: GivenArray<'_, ib_mkey_bind>, num: u32) -> result::Result<(
 /// `EINVAL` if `bytes` is too short, `EOPNOTSUPP` if a field that this kernel does not know is not
 /// zero.
 fn read_bind(bytes: &[u8]) -> Result<UapiBind> {
-    let (bind, unknown) = UapiBind::from_bytes_copy_prefix(bytes).ok_or(EINVAL)?;
+    let (bind, unknown) = UapiBind::read_from_prefix(bytes).map_err(|_| EINVAL)?;
     if unknown.iter().any(|byte| *byte != 0) {
         return Err(eopnotsupp());
     }

@@ -12,11 +12,11 @@ use crate::{
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_UNBOUND as KIND_UNBOUND, ib_uverbs_mkey_refused,
     },
     kernel_ext::{
-        alloc::{zeroable, GFP_MAYFAIL},
+        alloc::GFP_MAYFAIL,
         export_c::{export_c, Given},
         rdma::export::HeldMr,
         sched,
-        uaccess::{write_all, write_array},
+        uaccess::write_all,
     },
     key::{indexed, Key},
     layout::{Layout, MAX_DIMS},
@@ -50,9 +50,6 @@ fn describe(binding: &Binding, index: usize) -> Option<UapiBlock> {
         comp_mask: 0,
     })
 }
-
-zeroable!(ib_uverbs_mkey_info);
-zeroable!(UapiIndexed);
 
 /// The most blocks, and the most indices, that are copied in one critical section, because
 /// binds wait for its end.
@@ -188,7 +185,7 @@ impl Query<'_> {
         self.info.rkey = key.mr().rkey();
         self.info.max_entries = key.max_entries();
         // Outside of the critical section, because binds would wait for a fault in user memory.
-        write_array(blocks, self.num_blocks, self.described.iter())?;
+        write_all(blocks, &self.described)?;
         write_all(self.wanted.indices, &self.indices)
     }
 }

@@ -20,7 +20,7 @@ use crate::{
             export::{AnyDm, HeldMr},
             Access, OwnedMr, Pd,
         },
-        uaccess::{read_array, read_chunks, read_one, read_slice},
+        uaccess::{read_chunks, read_one, read_slice},
     },
     key::{self, indexed, uapi, Described, Key},
     layout::MAX_DIMS,
@@ -53,8 +53,9 @@ fn describe_blocks<'k>(
     num_blocks: u32,
 ) -> Result<Described<'k>> {
     let mut description = key.describe(num_blocks, access)?;
-    read_array(blocks, num_blocks, |block: UapiBlock| {
-        description.uapi_block(&block, repeat_count.len())
+    read_chunks(blocks, num_blocks, |some: &[UapiBlock]| {
+        let mut some = some.iter();
+        some.try_for_each(|block| description.uapi_block(block, repeat_count.len()))
     })?;
     description.interleaved(repeat_count)
 }

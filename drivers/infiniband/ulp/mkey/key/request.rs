@@ -16,7 +16,7 @@ use crate::{
         ib_uverbs_mkey_layout_mask_IB_UVERBS_MKEY_LAYOUT_REMOTE_INV as REMOTE_INV,
         ib_uverbs_mkey_sge as UapiSge, IB_MKEY_LAYOUT_VERSION,
     },
-    kernel_ext::{rdma::Access, sched, transmute::slice_of},
+    kernel_ext::{rdma::Access, sched},
     key::{
         indexed::{index_vec, Pattern},
         uapi, Described, Key,
@@ -29,10 +29,8 @@ use crate::{
     },
 };
 use core::mem::size_of;
-use kernel::{
-    prelude::*,
-    transmute::{AsBytes, FromBytes},
-};
+use kernel::prelude::*;
+use zerocopy::{Immutable, KnownLayout};
 
 /// The number of 8-byte words that are read at once, into a buffer on the stack.
 const AT_ONCE: usize = 48;
@@ -95,13 +93,13 @@ impl<'a> Reader<'a> {
 
     /// Returns the next `count` values in place, without another copy, if the source is a copy.
     #[inline(always)]
-    fn view<T: FromBytes + 'a>(&mut self, count: u32) -> Option<&'a [T]> {
+    fn view<T: FromBytes + Immutable + KnownLayout + 'a>(&mut self, count: u32) -> Option<&'a [T]> {
         let Source::Copy(bytes) = &mut self.source else {
             return None;
         };
         let len = (count as usize).checked_mul(size_of::<T>())?;
         let (now, rest) = bytes.split_at_checked(len)?;
-        let values = slice_of(now)?;
+        let values = <[T]>::ref_from_bytes(now).ok()?;
         self.left = self.left.checked_sub(len as u64)?;
         *bytes = rest;
         Some(values)
@@ -123,7 +121,7 @@ impl<'a> Reader<'a> {
     ///
     /// `EINVAL` for fewer values, those of the memory, and those of `each`.
     #[inline(always)]
-    fn each<T: FromBytes + 'a>(
+    fn each<T: FromBytes + Immutable + KnownLayout + 'a>(
         &mut self,
         count: u32,
         mut each: impl FnMut(&T) -> Result,
@@ -147,11 +145,11 @@ impl<'a> Reader<'a> {
         let mut left = count as usize;
         while left > 0 {
             let number = left.min(at_once);
-            let bytes = AsBytes::as_bytes_mut(&mut words);
+            let bytes = words.as_mut_bytes();
             let bytes = bytes.get_mut(..number * size_of::<T>()).ok_or(EINVAL)?;
             self.read(bytes)?;
             for value in bytes.chunks_exact(size_of::<T>()) {
-                each(&T::from_bytes_copy(value).ok_or(EINVAL)?)?;
+                each(&T::read_from_bytes(value).map_err(|_| EINVAL)?)?;
             }
             left -= number;
             sched::cond_resched();
@@ -183,7 +181,7 @@ impl<'a> Reader<'a> {
         let mut left = count as usize;
         while left > 0 {
             let ranges = buffer.get_mut(..left.min(RANGES_AT_ONCE)).ok_or(EINVAL)?;
-            self.read(AsBytes::as_bytes_mut(ranges))?;
+            self.read(ranges.as_mut_bytes())?;
             some(ranges)?;
             left -= ranges.len();
             sched::cond_resched();
@@ -195,7 +193,7 @@ impl<'a> Reader<'a> {
     fn one<T: FromBytes>(&mut self) -> Result<T> {
         let bytes: Option<&[u8]> = self.view(const { size_of::<T>() as u32 });
         match bytes {
-            Some(bytes) => T::from_bytes_copy(bytes).ok_or(EINVAL),
+            Some(bytes) => T::read_from_bytes(bytes).map_err(|_| EINVAL),
             None => self.other(),
         }
     }
@@ -205,10 +203,10 @@ impl<'a> Reader<'a> {
     fn other<T: FromBytes>(&mut self) -> Result<T> {
         let mut words = [0u64; ONE];
         const { assert!(size_of::<T>() <= size_of::<[u64; ONE]>()) };
-        let bytes = AsBytes::as_bytes_mut(&mut words);
+        let bytes = words.as_mut_bytes();
         let bytes = bytes.get_mut(..size_of::<T>()).ok_or(EINVAL)?;
         self.read(bytes)?;
-        T::from_bytes_copy(bytes).ok_or(EINVAL)
+        T::read_from_bytes(bytes).map_err(|_| EINVAL)
     }
 }
 

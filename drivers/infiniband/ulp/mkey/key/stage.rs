@@ -23,7 +23,7 @@ use crate::{
     },
 };
 use core::mem::size_of;
-use kernel::{prelude::*, transmute::AsBytes};
+use kernel::prelude::*;
 
 /// Adds `length` bytes, `times` times, to the length of a layout.
 ///
@@ -69,7 +69,7 @@ impl Key<'_> {
         }
         let charge = &self.region.charge;
         self.staged()?.stage(self.mr.rkey(), charge, |to| {
-            to.push(AsBytes::as_bytes(&header))?;
+            to.push(header.as_bytes())?;
             write(to)
         })
     }
@@ -97,7 +97,7 @@ impl Key<'_> {
                     lkey,
                     comp_mask: 0,
                 };
-                to.push(AsBytes::as_bytes(&entry))?;
+                to.push(entry.as_bytes())?;
             }
             Ok(())
         })
@@ -118,7 +118,7 @@ impl Key<'_> {
             let mut times = 1;
             for repeat in repeat_count {
                 times = add(0, *repeat, times)?;
-                to.push(AsBytes::as_bytes(repeat))?;
+                to.push(repeat.as_bytes())?;
             }
             let mut total = 0;
             for (addr, bytes_count, lkey, mut stride) in blocks {
@@ -131,7 +131,7 @@ impl Key<'_> {
                     lkey,
                     comp_mask: 0,
                 };
-                to.push(AsBytes::as_bytes(&block))?;
+                to.push(block.as_bytes())?;
             }
             Ok(())
         })
@@ -147,8 +147,8 @@ impl Key<'_> {
                 return Err(EINVAL);
             }
             let (index_bytes, bytes) = match indices {
-                IndexSlice::U32(indices) => (size_of::<u32>(), AsBytes::as_bytes(indices)),
-                IndexSlice::U64(indices) => (size_of::<u64>(), AsBytes::as_bytes(indices)),
+                IndexSlice::U32(indices) => (size_of::<u32>(), indices.as_bytes()),
+                IndexSlice::U64(indices) => (size_of::<u64>(), indices.as_bytes()),
             };
             let layout = UapiIndexed {
                 addr: pattern.addr,
@@ -160,7 +160,7 @@ impl Key<'_> {
                 lkey: pattern.lkey,
                 comp_mask: 0,
             };
-            to.push(AsBytes::as_bytes(&layout))?;
+            to.push(layout.as_bytes())?;
             to.push(bytes)
         })
     }
