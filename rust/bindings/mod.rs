@@ -29,9 +29,11 @@ mod raw {
     use pin_init::{MaybeZeroable, Zeroable};
     use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-    // SAFETY: `__BindgenBitfieldUnit<Storage>` is a newtype around `Storage`. Bindgen does not derive
-    // this.
+    // Bindgen does not derive these.
+    // SAFETY: `__BindgenBitfieldUnit<Storage>` is a newtype around `Storage`.
     unsafe impl<Storage: Zeroable> Zeroable for __BindgenBitfieldUnit<Storage> {}
+    // SAFETY: The type has no bytes.
+    unsafe impl<T> Zeroable for __BindgenUnionField<T> {}
 
     include!(concat!(env!("IB_MKEY_OBJ"), "/bindings_generated.rs"));
 }

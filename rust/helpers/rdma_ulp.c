@@ -47,27 +47,3 @@ __rust_helper int rust_helper_ib_post_send(struct ib_qp *qp,
 {
 	return ib_post_send(qp, send_wr, bad_send_wr);
 }
-
-__rust_helper u32 rust_helper_ib_inc_rkey(u32 rkey)
-{
-	return ib_inc_rkey(rkey);
-}
-
-__rust_helper void rust_helper_ib_update_fast_reg_key(struct ib_mr *mr, u8 newkey)
-{
-	ib_update_fast_reg_key(mr, newkey);
-}
-
-__rust_helper void rust_helper_rdma_ah_set_port_num(struct rdma_ah_attr *attr,
-						    u32 port_num)
-{
-	rdma_ah_set_port_num(attr, port_num);
-}
-
-__rust_helper void rust_helper_rdma_ah_set_grh(struct rdma_ah_attr *attr,
-					       union ib_gid *dgid, u32 flow_label,
-					       u8 sgid_index, u8 hop_limit,
-					       u8 traffic_class)
-{
-	rdma_ah_set_grh(attr, dgid, flow_label, sgid_index, hop_limit, traffic_class);
-}

@@ -5,11 +5,12 @@
 //! Loading the module runs the ULP once between two devices. The module loads if every byte was
 //! where it should be, and fails to load otherwise.
 
+use bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_HOST as DM_HOST;
 use core::borrow::Borrow;
 use kernel::{prelude::*, sync::Arc};
 use kernel_ext::rdma::ulp::{
-    BindRefused, DeviceMemory, DevicePd, Devices, DmClass, DmRegion, HeldDevice, HostBuffer,
-    LeafBlock, LeafRange, LeafTable, Local, Mkey, Qp, Remote, Right, Status, Unbound, Work,
+    BindRefused, DeviceMemory, DevicePd, Devices, DmRegion, HeldDevice, HostBuffer, Layout,
+    LeafBlock, Local, Mkey, Qp, Remote, Right, Status, Unbound, Work,
 };
 
 #[path = "../../rust/bindings/mod.rs"]
@@ -71,7 +72,12 @@ fn bytes_of(buffer: &HostBuffer) -> Result<KVec<u8>> {
 }
 
 /// Counts in device memory: the other node adds, and the host reads.
-fn counter(here: &mut Side, host: &HostBuffer, memory: &DeviceMemory, region: &DmRegion) -> Result {
+fn counter(
+    here: &mut Side,
+    host: &Arc<HostBuffer>,
+    memory: &DeviceMemory,
+    region: &DmRegion,
+) -> Result {
     const ADDITIONS: u64 = 100;
     const STEP: u64 = 7;
     const FIRST: u64 = 5;
@@ -87,9 +93,9 @@ fn counter(here: &mut Side, host: &HostBuffer, memory: &DeviceMemory, region: &D
         rkey: region.rkey(),
     };
     let mut word = [0; 8];
+    let old = Local::Memory(LeafBlock::new(host, 0, 8));
     for i in 0..ADDITIONS {
-        let old = Local::host(host, 0, 8)?;
-        let status = here.qp.execute(Work::FetchAdd(STEP), old, remote)?;
+        let status = here.qp.execute(Work::FetchAdd(STEP), &old, remote)?;
         expect!(status == Status::SUCCESS);
         host.read(0, &mut word)?;
         expect!(u64::from_ne_bytes(word) == FIRST + i * STEP);
@@ -119,18 +125,21 @@ fn column(here: &mut Side, there: &Side) -> Result {
     fill(&from, 1)?;
 
     let strided = |pd: &Arc<DevicePd>, matrix: &Arc<HostBuffer>, (row, at): (usize, usize)| {
-        let block = LeafBlock::new(matrix, at as u64, BLOCK as u64, &[row as i64])?;
-        let key = Mkey::new(pd, 1)?;
-        Ok::<_, Error>(key.bind_interleaved(all_access(), &[ROWS as u64], &[block])?)
+        let block = LeafBlock::new(matrix, at as u64, BLOCK as u64).with_stride([row as i64]);
+        let layout = Layout::Interleaved {
+            repeat: &[ROWS as u64],
+            blocks: &[block],
+        };
+        Ok::<_, Error>(Mkey::new(pd, 1)?.bind(all_access(), layout)?)
     };
     let source = strided(&here.pd, &from, FROM)?;
     let target = strided(&there.pd, &to, TO)?;
-    let local = Local::key(&source, 0, LEN as u32);
+    let local = Local::Key(&source, LEN as u32);
     let remote = Remote {
         addr: 0,
         rkey: target.rkey(),
     };
-    expect!(here.qp.execute(Work::Write, local, remote)? == Status::SUCCESS);
+    expect!(here.qp.execute(Work::Write, &local, remote)? == Status::SUCCESS);
 
     let sent = bytes_of(&from)?;
     for (i, byte) in bytes_of(&to)?.iter().enumerate() {
@@ -154,19 +163,24 @@ fn gather(here: &mut Side, there: &Side) -> Result {
     let table = HostBuffer::new(&there.device, FIRST + 30 * UNIT + BLOCK)?;
     let into = HostBuffer::new(&here.device, HOST_LEN)?;
     fill(&table, 3)?;
-    let blocks = LeafTable::new(&table, FIRST as u64, UNIT as u64, BLOCK as u64);
+    let first = LeafBlock::new(&table, FIRST as u64, BLOCK as u64);
+    let at = |indices| Layout::Indexed {
+        first: &first,
+        unit: UNIT as u64,
+        indices,
+    };
     let key = Mkey::new(&there.pd, 8)?;
     // With the local DMA lkey alone, this bind would succeed.
-    let key = refused(key.bind_indexed(all_access(), &blocks, &[0, 31]), ERANGE)?;
-    let key = refused(key.bind_indexed(all_access(), &blocks, &[]), EINVAL)?;
-    let key = refused(key.bind_indexed(all_access(), &blocks, &[0; 9]), ENOSPC)?;
-    let key = key.bind_indexed(all_access(), &blocks, &BLOCKS)?;
+    let key = refused(key.bind(all_access(), at(&[0, 31])), ERANGE)?;
+    let key = refused(key.bind(all_access(), at(&[])), EINVAL)?;
+    let key = refused(key.bind(all_access(), at(&[0; 9])), ENOSPC)?;
+    let key = key.bind(all_access(), at(&BLOCKS))?;
     let remote = Remote {
         addr: 0,
         rkey: key.rkey(),
     };
-    let local = Local::host(&into, 0, (BLOCK * BLOCKS.len()) as u32)?;
-    expect!(here.qp.execute(Work::Read, local, remote)? == Status::SUCCESS);
+    let local = Local::Memory(LeafBlock::new(&into, 0, (BLOCK * BLOCKS.len()) as u64));
+    expect!(here.qp.execute(Work::Read, &local, remote)? == Status::SUCCESS);
 
     let sent = bytes_of(&table)?;
     for (i, byte) in bytes_of(&into)?.iter().enumerate() {
@@ -179,8 +193,8 @@ fn gather(here: &mut Side, there: &Side) -> Result {
     Ok(())
 }
 
-/// Sends messages whose parts a key describes. The requests of each message bind the key, write and
-/// unbind the key.
+/// Sends messages whose parts a key describes. Requests bind the key, write each message, and unbind
+/// the key.
 fn messages(here: &mut Side, there: &mut Side) -> Result {
     const PART: usize = 40;
     const GAP: usize = 25;
@@ -189,7 +203,10 @@ fn messages(here: &mut Side, there: &mut Side) -> Result {
     let from = HostBuffer::new(&here.device, HOST_LEN)?;
     let into = HostBuffer::new(&there.device, HOST_LEN)?;
     let target = Mkey::new(&there.pd, 1)?;
-    let target = target.bind_list(all_access(), &[LeafRange::new(&into, 0, LEN as u32)])?;
+    let target = target.bind(
+        all_access(),
+        Layout::List(&[LeafBlock::new(&into, 0, LEN as u64)]),
+    )?;
     let remote = Remote {
         addr: 0,
         rkey: target.rkey(),
@@ -198,14 +215,17 @@ fn messages(here: &mut Side, there: &mut Side) -> Result {
     for message in 0..10 {
         fill(&from, message)?;
         let at = |part: usize| message * 100 + part * (PART + GAP);
-        let part = |number| LeafRange::new(&from, at(number) as u64, PART as u32);
+        let part = |number| LeafBlock::new(&from, at(number) as u64, PART as u64);
         let old = key.rkey();
-        let staged = key.stage_list(&[part(0), part(1), part(2)])?;
+        let staged = key.stage(Layout::List(&[part(0), part(1), part(2)]))?;
         expect!(staged.rkey() != old);
+        let Ok(bound) = here.qp.bind(staged, Right::LocalWrite.into())? else {
+            return Err(EIO);
+        };
+        let local = Local::Key(&bound, LEN as u32);
+        expect!(here.qp.execute(Work::Write, &local, remote)? == Status::SUCCESS);
         let status;
-        (status, key) = here
-            .qp
-            .execute_staged(staged, Work::Write, LEN as u32, remote)?;
+        (status, key) = here.qp.unbind(bound)?;
         expect!(status == Status::SUCCESS);
         let (sent, got) = (bytes_of(&from)?, bytes_of(&into)?);
         for (i, byte) in got.iter().enumerate() {
@@ -219,8 +239,11 @@ fn messages(here: &mut Side, there: &mut Side) -> Result {
 
     // After a bind by a request, a peer writes by the rkey of the key. After the key is unbound,
     // the rkey is refused.
-    let block = LeafBlock::new(&into, 7, 3, &[10])?;
-    let staged = target.unbind()?.stage_interleaved(&[4], &[block])?;
+    let layout = Layout::Interleaved {
+        repeat: &[4],
+        blocks: &[LeafBlock::new(&into, 7, 3).with_stride([10])],
+    };
+    let staged = target.unbind()?.stage(layout)?;
     let Ok(target) = there.qp.bind(staged, all_access())? else {
         return Err(EIO);
     };
@@ -228,31 +251,35 @@ fn messages(here: &mut Side, there: &mut Side) -> Result {
         addr: 0,
         rkey: target.rkey(),
     };
-    let local = Local::host(&from, 0, 12)?;
-    expect!(here.qp.execute(Work::Write, local, remote)? == Status::SUCCESS);
+    let local = Local::Memory(LeafBlock::new(&from, 0, 12));
+    expect!(here.qp.execute(Work::Write, &local, remote)? == Status::SUCCESS);
     let (sent, got) = (bytes_of(&from)?, bytes_of(&into)?);
     for i in 0..12 {
         expect!(got.get(7 + i / 3 * 10 + i % 3) == sent.get(i));
     }
     let (status, target) = there.qp.unbind(target)?;
     expect!(status == Status::SUCCESS);
-    // The second request of this chain is too long for rxe. The first one has completed when this
-    // returns, so the next completion is that of the next request.
-    let staged = key.stage_list(&[LeafRange::new(&from, 0, 8)])?;
-    let much = here
-        .qp
-        .execute_staged(staged, Work::Write, u32::MAX, remote);
-    expect!(much.err() == Some(EINVAL));
-    expect!(here.qp.execute(Work::Write, local, remote)? == Status::REMOTE_ACCESS);
+    // A request that is too long for rxe is not posted. The next completion is that of the next
+    // request.
+    let staged = key.stage(Layout::List(&[LeafBlock::new(&from, 0, 8)]))?;
+    let Ok(bound) = here.qp.bind(staged, Right::LocalWrite.into())? else {
+        return Err(EIO);
+    };
+    let much = Local::Key(&bound, u32::MAX);
+    expect!(here.qp.execute(Work::Write, &much, remote) == Err(EINVAL));
+    expect!(here.qp.execute(Work::Write, &local, remote)? == Status::REMOTE_ACCESS);
     Qp::connect(&mut here.qp, &mut there.qp)?;
 
     // Staging finds errors in a description. The request finds all other errors.
-    let Err(BindRefused { key, error }) = target.stage_list(&[]) else {
+    let Err(BindRefused { key, error }) = target.stage(Layout::List(&[])) else {
         return Err(EIO);
     };
     expect!(error == EINVAL);
-    let table = LeafTable::new(&into, 0, 8, 8);
-    let staged = key.stage_indexed(&table, &[3])?;
+    let staged = key.stage(Layout::Indexed {
+        first: &LeafBlock::new(&into, 0, 8),
+        unit: 8,
+        indices: &[3],
+    })?;
     // Remote writes need local writes.
     let Err((status, _key)) = there.qp.bind(staged, Right::RemoteWrite.into())? else {
         return Err(EIO);
@@ -262,24 +289,27 @@ fn messages(here: &mut Side, there: &mut Side) -> Result {
 }
 
 /// Sends from device memory by its lkey.
-fn staging(here: &Side, there: &mut Side, memory: &DeviceMemory, region: &DmRegion) -> Result {
+fn staging(here: &Side, there: &mut Side, memory: &DeviceMemory, region: &Arc<DmRegion>) -> Result {
     const LEN: usize = 100;
     const AT: u64 = 1001;
 
     let into = HostBuffer::new(&here.device, HOST_LEN)?;
     let key = Mkey::new(&here.pd, 1)?;
-    let key = key.bind_list(all_access(), &[LeafRange::new(&into, 0, LEN as u32)])?;
+    let key = key.bind(
+        all_access(),
+        Layout::List(&[LeafBlock::new(&into, 0, LEN as u64)]),
+    )?;
     let message: [u8; LEN] = core::array::from_fn(|i| i as u8 + 1);
     // Write the message in two pieces. The end comes first.
     let (head, tail) = message.split_at(LEN / 3);
     memory.write(AT + head.len() as u64, tail)?;
     memory.write(AT, head)?;
-    let local = Local::dm(region, AT, LEN as u32);
+    let local = Local::Memory(LeafBlock::new(region, AT, LEN as u64));
     let remote = Remote {
         addr: 0,
         rkey: key.rkey(),
     };
-    expect!(there.qp.execute(Work::Write, local, remote)? == Status::SUCCESS);
+    expect!(there.qp.execute(Work::Write, &local, remote)? == Status::SUCCESS);
 
     for (i, byte) in bytes_of(&into)?.iter().enumerate() {
         expect!(byte == message.get(i).unwrap_or(&0));
@@ -302,10 +332,10 @@ fn composite(
     fill(&body, 2)?;
     memory.write(10, &HEAD)?;
     let parts = [
-        LeafRange::new(&region, 10, 20),
-        LeafRange::new(&body, 5, 30),
+        LeafBlock::new(&region, 10, 20),
+        LeafBlock::new(&body, 5, 30),
     ];
-    let key = key.bind_list(all_access(), &parts)?;
+    let key = key.bind(all_access(), Layout::List(&parts))?;
     let sent = bytes_of(&body)?;
     // The bound key keeps the MRs that it refers to.
     drop((parts, region, memory, body));
@@ -314,8 +344,8 @@ fn composite(
         addr: 0,
         rkey: key.rkey(),
     };
-    let all = Local::host(&into, 0, 50)?;
-    expect!(here.qp.execute(Work::Read, all, remote)? == Status::SUCCESS);
+    let all = Local::Memory(LeafBlock::new(&into, 0, 50));
+    expect!(here.qp.execute(Work::Read, &all, remote)? == Status::SUCCESS);
     for (i, byte) in bytes_of(&into)?.iter().enumerate() {
         let expected = match i {
             0..20 => HEAD.get(i),
@@ -327,7 +357,7 @@ fn composite(
 
     // The unbind releases the MRs.
     let _key = key.unbind()?;
-    expect!(here.qp.execute(Work::Read, all, remote)? == Status::REMOTE_ACCESS);
+    expect!(here.qp.execute(Work::Read, &all, remote)? == Status::REMOTE_ACCESS);
     Qp::connect(&mut here.qp, &mut there.qp)
 }
 
@@ -338,7 +368,7 @@ fn run(here: HeldDevice, there: HeldDevice) -> Result {
     Qp::connect(&mut here.qp, &mut there.qp)?;
 
     let host = HostBuffer::new(&here.device, HOST_LEN)?;
-    let memory = DeviceMemory::new(&there.device, DM_LEN, 3, DmClass::Default)?;
+    let memory = DeviceMemory::new(&there.device, DM_LEN, 3, 0)?;
     let region = DmRegion::new(&there.pd, &memory, 0, DM_LEN, all_access())?;
     counter(&mut here, &host, &memory, &region)?;
     column(&mut here, &there)?;
@@ -349,7 +379,7 @@ fn run(here: HeldDevice, there: HeldDevice) -> Result {
     let key = refusals(&here, &there, &memory)?;
     composite(&mut here, &mut there, key, memory, region)?;
     // `composite()` has freed the device memory, so allocate some again.
-    let memory = DeviceMemory::new(&there.device, DM_LEN, 3, DmClass::Host)?;
+    let memory = DeviceMemory::new(&there.device, DM_LEN, 3, DM_HOST.into())?;
     let region = DmRegion::new(&there.pd, &memory, 0, DM_LEN, all_access())?;
     counter(&mut here, &host, &memory, &region)
 }

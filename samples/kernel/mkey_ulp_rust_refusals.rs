@@ -5,8 +5,8 @@
 use crate::{
     bindings,
     kernel_ext::rdma::ulp::{
-        Access, BindRefused, Bound, DeviceMemory, DevicePd, DmClass, DmRegion, HostBuffer,
-        LeafBlock, LeafRange, Local, Mkey, Remote, Right, Unbound, Work,
+        Access, BindRefused, Bound, DeviceMemory, DevicePd, DmRegion, HostBuffer, Layout,
+        LeafBlock, Local, Mkey, Remote, Right, Unbound, Work,
     },
     side::{all_access, Side, DM_LEN, HOST_LEN},
 };
@@ -34,9 +34,10 @@ pub(crate) fn refusals(
     there: &Side,
     memory: &Arc<DeviceMemory>,
 ) -> Result<Mkey<Unbound>> {
-    let no_bytes = DeviceMemory::new(&there.device, 0, 0, DmClass::Default);
+    let no_bytes = DeviceMemory::new(&there.device, 0, 0, 0);
     expect!(no_bytes.err() == Some(EINVAL));
-    let not_offered = DeviceMemory::new(&there.device, DM_LEN, 0, DmClass::Node(Some(999)));
+    let node_999 = u64::from(bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_NODE) | 1000 << 8;
+    let not_offered = DeviceMemory::new(&there.device, DM_LEN, 0, node_999);
     expect!(not_offered.is_err_and(|err| err.to_errno() == -(bindings::EOPNOTSUPP as i32)));
     expect!(memory.write(DM_LEN, &[0]) == Err(EINVAL));
     let outside = DmRegion::new(&there.pd, memory, 1, DM_LEN, all_access());
@@ -49,16 +50,25 @@ pub(crate) fn refusals(
     let far = HostBuffer::new(&there.device, HOST_LEN)?;
     let all = all_access();
     let read: Access = Right::RemoteRead.into();
-    let range = |at, len| LeafRange::new(&to_read, at, len);
+    let range = |at, len| LeafBlock::new(&to_read, at, len);
     let key = Mkey::new(&there.pd, 2)?;
-    let key = refused(key.bind_list(all, &[range(0, 8)]), EACCES)?;
-    let key = refused(key.bind_list(read, &[range(DM_LEN - 7, 8)]), ERANGE)?;
+    let key = refused(key.bind(all, Layout::List(&[range(0, 8)])), EACCES)?;
+    let key = refused(
+        key.bind(read, Layout::List(&[range(DM_LEN - 7, 8)])),
+        ERANGE,
+    )?;
     let three = [range(0, 8), range(8, 8), range(16, 8)];
-    let key = refused(key.bind_list(read, &three), ENOSPC)?;
+    let key = refused(key.bind(read, Layout::List(&three)), ENOSPC)?;
     // With the local DMA lkey alone, these two binds would succeed.
-    let key = refused(key.bind_list(read, &[LeafRange::new(&near, 0, 8)]), EINVAL)?;
-    let before = [LeafBlock::new(&far, 16, 8, &[-8])?];
-    refused(key.bind_interleaved(read, &[4], &before), ERANGE)
+    let key = refused(
+        key.bind(read, Layout::List(&[LeafBlock::new(&near, 0, 8)])),
+        EINVAL,
+    )?;
+    let before = Layout::Interleaved {
+        repeat: &[4],
+        blocks: &[LeafBlock::new(&far, 16, 8).with_stride([-8])],
+    };
+    refused(key.bind(read, before), ERANGE)
 }
 
 /// Checks that memory of one protection domain is refused in another one, where its number may name
@@ -66,35 +76,34 @@ pub(crate) fn refusals(
 pub(crate) fn other_domains(here: &mut Side, there: &mut Side, region: &Arc<DmRegion>) -> Result {
     let beside = DevicePd::new(&there.device)?;
     let remote = Remote { addr: 0, rkey: 0 };
-    let of_region = Local::dm(region, 0, 8);
-    expect!(here.qp.execute(Work::Write, of_region, remote) == Err(EINVAL));
+    let of_region = Local::Memory(LeafBlock::new(region, 0, 8));
+    expect!(here.qp.execute(Work::Write, &of_region, remote) == Err(EINVAL));
 
-    let range = [LeafRange::new(region, 0, 8)];
+    let range = [LeafBlock::new(region, 0, 8)];
+    let range = Layout::List(&range);
     for pd in [&here.pd, &beside] {
-        let key = refused(Mkey::new(pd, 1)?.bind_list(all_access(), &range), EINVAL)?;
-        let Err(BindRefused { key, error }) = key.stage_list(&range) else {
+        let key = refused(Mkey::new(pd, 1)?.bind(all_access(), range), EINVAL)?;
+        let Err(BindRefused { key, error }) = key.stage(range) else {
             return Err(EIO);
         };
         expect!(error == EINVAL);
-        refused(key.bind_list(all_access(), &range), EINVAL)?;
+        refused(key.bind(all_access(), range), EINVAL)?;
     }
 
     let buffer = HostBuffer::new(&there.device, HOST_LEN)?;
-    let range = [LeafRange::new(&buffer, 0, 8)];
+    let range = [LeafBlock::new(&buffer, 0, 8)];
+    let range = Layout::List(&range);
     for pd in [&there.pd, &beside] {
-        let key = Mkey::new(pd, 1)?.bind_list(all_access(), &range)?;
-        let of_key = Local::key(&key, 0, 8);
-        expect!(here.qp.execute(Work::Write, of_key, remote) == Err(EINVAL));
+        let key = Mkey::new(pd, 1)?.bind(all_access(), range)?;
+        let of_key = Local::Key(&key, 8);
+        expect!(here.qp.execute(Work::Write, &of_key, remote) == Err(EINVAL));
         expect!(here.qp.unbind(key).err() == Some(EINVAL));
-        let staged = Mkey::new(pd, 1)?.stage_list(&range)?;
+        let staged = Mkey::new(pd, 1)?.stage(range)?;
         expect!(here.qp.bind(staged, all_access()).err() == Some(EINVAL));
-        let staged = Mkey::new(pd, 1)?.stage_list(&range)?;
-        let sent = here.qp.execute_staged(staged, Work::Write, 8, remote);
-        expect!(sent.err() == Some(EINVAL));
     }
     // Of the same device.
-    let key = Mkey::new(&beside, 1)?.bind_list(all_access(), &range)?;
-    let of_key = Local::key(&key, 0, 8);
-    expect!(there.qp.execute(Work::Write, of_key, remote) == Err(EINVAL));
+    let key = Mkey::new(&beside, 1)?.bind(all_access(), range)?;
+    let of_key = Local::Key(&key, 8);
+    expect!(there.qp.execute(Work::Write, &of_key, remote) == Err(EINVAL));
     Ok(())
 }

@@ -6,13 +6,13 @@
 
 use super::Device;
 use crate::bindings;
-use core::{cell::UnsafeCell, marker::PhantomData, ops::Deref};
+use core::{cell::UnsafeCell, marker::PhantomData};
 use kernel::{
     error::to_result,
     ffi::{c_int, c_void},
     prelude::*,
     str::CStr,
-    sync::{Arc, ArcBorrow},
+    sync::{Arc, SetOnce},
     types::ForeignOwnable,
 };
 
@@ -22,49 +22,20 @@ pub(crate) trait ClientOps: Sized + Send + Sync + 'static {
     fn client() -> &'static Client<Self>;
 
     /// Called when a device is registered, or after [`Self::remove`] when it moves to another
-    /// network namespace.
+    /// network namespace. Clients that were registered later do not know the device yet.
     ///
     /// Returns the client's data for the device, or [`None`] to leave the device alone.
-    fn add(device: &Adding<'_>) -> Option<Arc<Self>>;
+    fn add(device: &Device) -> Option<Arc<Self>>;
 
     /// Called when the device is about to be unregistered, or to move to another network namespace.
     /// Clients that were registered later have removed it already.
-    fn remove(self: ArcBorrow<'_, Self>, device: &Removing<'_>);
-}
-
-/// A device that is being added to a client.
-///
-/// # Invariants
-///
-/// Clients that were registered later do not know the device yet, so they do not call it.
-pub(crate) struct Adding<'a>(&'a Device);
-
-impl Deref for Adding<'_> {
-    type Target = Device;
-
-    fn deref(&self) -> &Device {
-        self.0
-    }
-}
-
-/// A device that is being removed from a client.
-///
-/// # Invariants
-///
-/// Clients that were registered later do not know the device any more, so they do not call it.
-pub(crate) struct Removing<'a>(&'a Device);
-
-impl Deref for Removing<'_> {
-    type Target = Device;
-
-    fn deref(&self) -> &Device {
-        self.0
-    }
+    fn remove(self: Arc<Self>, device: &Device);
 }
 
 /// A client of `ib_core`, in static memory.
 pub(crate) struct Client<T: ClientOps> {
     raw: UnsafeCell<bindings::ib_client>,
+    registered: SetOnce<()>,
     _ops: PhantomData<T>,
 }
 
@@ -83,6 +54,7 @@ impl<T: ClientOps> Client<T> {
         raw.remove = Some(Self::remove_callback);
         Self {
             raw: UnsafeCell::new(raw),
+            registered: SetOnce::new(),
             _ops: PhantomData,
         }
     }
@@ -92,9 +64,7 @@ impl<T: ClientOps> Client<T> {
     /// Only `ib_core` may call this, as `ib_client.add`.
     unsafe extern "C" fn add_callback(raw: *mut bindings::ib_device) -> c_int {
         // SAFETY: `ib_core` calls with a registered device.
-        // INVARIANT: `ib_core` adds a device to its clients in the order of their registration.
-        let device = Adding(unsafe { Device::from_raw(raw) });
-        if let Some(data) = T::add(&device) {
+        if let Some(data) = T::add(unsafe { Device::from_raw(raw) }) {
             // SAFETY: The device and the client are registered while `add` runs.
             unsafe {
                 bindings::ib_set_client_data(raw, T::client().raw.get(), data.into_foreign());
@@ -112,10 +82,7 @@ impl<T: ClientOps> Client<T> {
             return;
         };
         // SAFETY: `ib_core` calls with a device that is still registered.
-        // INVARIANT: `ib_core` removes a device from its clients in the reverse order of their
-        // registration.
-        let device = Removing(unsafe { Device::from_raw(raw) });
-        T::remove(data.as_arc_borrow(), &device);
+        T::remove(data, unsafe { Device::from_raw(raw) });
     }
 }
 
@@ -127,9 +94,13 @@ impl<T: ClientOps> Registration<T> {
     ///
     /// # Errors
     ///
-    /// The errors of `ib_register_client()`, such as `ENOMEM`.
+    /// `EBUSY` if the client was registered before; the errors of `ib_register_client()`, such as
+    /// `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
-        // SAFETY: The client is static and not registered: a module makes one registration.
+        if !T::client().registered.populate(()) {
+            return Err(EBUSY);
+        }
+        // SAFETY: The client is static, and nothing has registered it before.
         to_result(unsafe { bindings::ib_register_client(T::client().raw.get()) })?;
         Ok(Self(PhantomData))
     }

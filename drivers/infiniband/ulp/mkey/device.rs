@@ -15,7 +15,7 @@ use crate::{
     bindings,
     dm::{self, OfferedMemory},
     kernel_ext::rdma::{
-        client::{Adding, Client, ClientOps, Removing},
+        client::{Client, ClientOps},
         device::{DeviceName, NewDevice},
         Device,
     },
@@ -26,11 +26,7 @@ use crate::{
         indices::MAX_INDICES,
     },
 };
-use kernel::{
-    prelude::*,
-    str::CStr,
-    sync::{Arc, ArcBorrow},
-};
+use kernel::{prelude::*, str::CStr, sync::Arc};
 
 /// The client of `ib_core`.
 static CLIENT: Client<MkeyDevice> = Client::new(c"ib_mkey");
@@ -103,7 +99,7 @@ impl ClientOps for MkeyDevice {
         &CLIENT
     }
 
-    fn add(device: &Adding<'_>) -> Option<Arc<Self>> {
+    fn add(device: &Device) -> Option<Arc<Self>> {
         let Some(this) = Self::shared(device) else {
             if device.driver_id() == bindings::rdma_driver_id_RDMA_DRIVER_RXE {
                 pr_notice!(
@@ -126,7 +122,7 @@ impl ClientOps for MkeyDevice {
         Some(this)
     }
 
-    fn remove(self: ArcBorrow<'_, Self>, _device: &Removing<'_>) {
+    fn remove(self: Arc<Self>, _device: &Device) {
         dm::show::remove(&self.memory);
     }
 }

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Keys: unbound, bound, and with a staged layout (`mkey/staged.rs`).
+//! Keys: unbound, bound, and with a staged layout, which a work request binds.
 //!
 //! C header: [`include/rdma/ib_mkey.h`](srctree/include/rdma/ib_mkey.h)
 
-pub(super) mod dm;
-pub(super) mod staged;
-
 use super::{pd::PdMr, Access, DevicePd, DmRegion, HostBuffer};
-use crate::bindings;
-use kernel::{
-    error::to_result,
-    ffi::c_int,
-    prelude::*,
-    sync::Arc, //
+use crate::{
+    bindings,
+    kernel_ext::rdma::{mr_key, Pd},
 };
+use core::{ptr, slice};
+use kernel::{error::to_result, ffi::c_int, prelude::*, sync::Arc};
 
 /// The largest number of dimensions of an interleaved layout.
 const MAX_DIMS: usize = bindings::IB_MKEY_MAX_DIMS as usize;
@@ -40,66 +36,7 @@ impl From<&Arc<HostBuffer>> for LeafMemory {
     }
 }
 
-impl LeafMemory {
-    /// Returns the lkey and the address of `offset`. A key of `pd` will refer to the bytes from
-    /// `lowest` to before `end`.
-    ///
-    /// An lkey is a number, which can name another MR in another domain. So the domain of an MR is
-    /// checked here; ib_mkey checks the range. The local DMA lkey has no range, and it would accept
-    /// an address that is mapped for another device. So the device and the range of host memory are
-    /// checked here.
-    fn place(&self, pd: &DevicePd, offset: u64, lowest: i128, end: i128) -> Result<(u32, u64)> {
-        match self {
-            Self::Dm(region) => {
-                if !region.pd().is(pd) {
-                    return Err(EINVAL);
-                }
-                Ok((region.lkey(), offset))
-            }
-            Self::Host(buffer) => {
-                if !buffer.device().is(pd.device()) {
-                    return Err(EINVAL);
-                }
-                if lowest < 0 || end > buffer.len() as i128 {
-                    return Err(ERANGE);
-                }
-                let addr = buffer.addr().checked_add(offset).ok_or(EOVERFLOW)?;
-                Ok((pd.local_dma_lkey(), addr))
-            }
-        }
-    }
-}
-
-/// Consecutive bytes of a leaf.
-pub(crate) struct LeafRange {
-    leaf: LeafMemory,
-    offset: u64,
-    len: u32,
-}
-
-impl LeafRange {
-    /// Describes `len` bytes from `offset` on.
-    pub(crate) fn new(leaf: impl Into<LeafMemory>, offset: u64, len: u32) -> Self {
-        Self {
-            leaf: leaf.into(),
-            offset,
-            len,
-        }
-    }
-
-    fn sge(&self, pd: &DevicePd) -> Result<bindings::ib_sge> {
-        let lowest = i128::from(self.offset);
-        let end = lowest + i128::from(self.len);
-        let (lkey, addr) = self.leaf.place(pd, self.offset, lowest, end)?;
-        Ok(bindings::ib_sge {
-            addr,
-            length: self.len,
-            lkey,
-        })
-    }
-}
-
-/// A block of a leaf that repeats.
+/// Consecutive bytes of a leaf, which a layout may repeat.
 pub(crate) struct LeafBlock {
     leaf: LeafMemory,
     offset: u64,
@@ -108,47 +45,58 @@ pub(crate) struct LeafBlock {
 }
 
 impl LeafBlock {
-    /// Describes `len` bytes at `offset`, repeated every `stride[d]` bytes in dimension `d`.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for more than [`MAX_DIMS`] strides.
-    pub(crate) fn new(
-        leaf: impl Into<LeafMemory>,
-        offset: u64,
-        len: u64,
-        stride: &[i64],
-    ) -> Result<Self> {
-        let mut all = [0; MAX_DIMS];
-        let used = all.get_mut(..stride.len()).ok_or(EINVAL)?;
-        used.copy_from_slice(stride);
-        Ok(Self {
+    /// Describes `len` bytes from `offset` on.
+    pub(crate) fn new(leaf: impl Into<LeafMemory>, offset: u64, len: u64) -> Self {
+        Self {
             leaf: leaf.into(),
             offset,
             len,
-            stride: all,
-        })
-    }
-
-    /// Returns the offsets of the first byte of all repetitions, and of the byte after the last.
-    fn extent(&self, repeat: &[u64]) -> Option<(i128, i128)> {
-        let mut lowest = i128::from(self.offset);
-        let mut highest = lowest;
-        for (count, stride) in repeat.iter().zip(&self.stride) {
-            let steps = i128::from(count.saturating_sub(1));
-            let way = steps.checked_mul(i128::from(*stride))?;
-            if way < 0 {
-                lowest = lowest.checked_add(way)?;
-            } else {
-                highest = highest.checked_add(way)?;
-            }
+            stride: [0; MAX_DIMS],
         }
-        Some((lowest, highest.checked_add(i128::from(self.len))?))
     }
 
-    fn describe(&self, pd: &DevicePd, repeat: &[u64]) -> Result<bindings::ib_mkey_block> {
-        let (lowest, end) = self.extent(repeat).ok_or(EOVERFLOW)?;
-        let (lkey, addr) = self.leaf.place(pd, self.offset, lowest, end)?;
+    /// Returns the block with a distance of `stride[d]` bytes between its repetitions in dimension
+    /// `d` of an interleaved layout.
+    pub(crate) fn with_stride<const DIMS: usize>(mut self, stride: [i64; DIMS]) -> Self {
+        const { assert!(DIMS <= MAX_DIMS) };
+        for (to, stride) in self.stride.iter_mut().zip(stride) {
+            *to = stride;
+        }
+        self
+    }
+
+    /// Returns the block as a key or a request of `pd` has it. The first bytes of all repetitions
+    /// are from `lowest` to `highest` bytes after that of the block.
+    ///
+    /// An lkey is a number, which can name another MR in another domain. So the domain of an MR is
+    /// checked here; ib_mkey checks the range. The local DMA lkey has no range, and it would accept
+    /// an address that is mapped for another device. So the device and the range of host memory are
+    /// checked here.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for memory of another domain or device, `ERANGE` for bytes outside host memory.
+    fn describe(&self, pd: &Pd, lowest: i128, highest: i128) -> Result<bindings::ib_mkey_block> {
+        let (lkey, addr) = match &self.leaf {
+            LeafMemory::Dm(region) => {
+                if !ptr::eq(region.mr().pd(), pd) {
+                    return Err(EINVAL);
+                }
+                (region.mr().lkey(), self.offset)
+            }
+            LeafMemory::Host(buffer) => {
+                if !ptr::eq(&**buffer.device(), pd.device()) {
+                    return Err(EINVAL);
+                }
+                let offset = i128::from(self.offset);
+                let end = highest.saturating_add(offset + i128::from(self.len));
+                if lowest.saturating_add(offset) < 0 || end > buffer.len() as i128 {
+                    return Err(ERANGE);
+                }
+                let addr = buffer.addr().checked_add(self.offset).ok_or(EOVERFLOW)?;
+                (pd.local_dma_lkey(), addr)
+            }
+        };
         Ok(bindings::ib_mkey_block {
             addr,
             bytes_count: self.len,
@@ -156,38 +104,127 @@ impl LeafBlock {
             stride: self.stride,
         })
     }
-}
 
-/// Blocks of equal length in a leaf.
-pub(crate) struct LeafTable {
-    leaf: LeafMemory,
-    offset: u64,
-    unit: u64,
-    len: u64,
-}
-
-impl LeafTable {
-    /// Describes blocks of `len` bytes: block 0 is at `offset`, and each next block `unit` bytes
-    /// further.
-    pub(crate) fn new(leaf: impl Into<LeafMemory>, offset: u64, unit: u64, len: u64) -> Self {
-        Self {
-            leaf: leaf.into(),
-            offset,
-            unit,
-            len,
-        }
+    /// Does what [`Self::describe`] does for a block without repetitions, of less than 4 GiB.
+    pub(super) fn sge(&self, pd: &Pd) -> Result<bindings::ib_sge> {
+        let block = self.describe(pd, 0, 0)?;
+        Ok(bindings::ib_sge {
+            addr: block.addr,
+            length: u32::try_from(block.bytes_count)?,
+            lkey: block.lkey,
+        })
     }
 
-    /// Returns the offsets of the first byte of the blocks at `indices`, and of the byte after the
-    /// last. Without indices, returns those of block 0.
-    fn extent(&self, indices: &[u32]) -> Option<(i128, i128)> {
-        let at = |index: u32| {
-            let far = i128::from(index).checked_mul(self.unit.into())?;
-            far.checked_add(self.offset.into())
+    /// Does what [`Self::describe`] does for a block that repeats `repeat[d]` times in dimension
+    /// `d`.
+    fn repeated(&self, pd: &Pd, repeat: &[u64]) -> Result<bindings::ib_mkey_block> {
+        let (mut lowest, mut highest) = (0_i128, 0_i128);
+        for (count, stride) in repeat.iter().zip(&self.stride) {
+            // Less than 2^127.
+            let way = i128::from(count.saturating_sub(1)) * i128::from(*stride);
+            lowest = lowest.saturating_add(way.min(0));
+            highest = highest.saturating_add(way.max(0));
+        }
+        self.describe(pd, lowest, highest)
+    }
+}
+
+/// A layout of the bytes of a key.
+#[derive(Clone, Copy)]
+pub(crate) enum Layout<'a> {
+    /// The blocks follow one another. They have no stride, and less than 4 GiB each.
+    List(&'a [LeafBlock]),
+    /// The blocks repeat `repeat[d]` times in dimension `d`. Dimension 0 is the outermost.
+    Interleaved {
+        repeat: &'a [u64],
+        blocks: &'a [LeafBlock],
+    },
+    /// For each index, the block that is `index * unit` bytes after `first`.
+    Indexed {
+        first: &'a LeafBlock,
+        unit: u64,
+        indices: &'a [u32],
+    },
+}
+
+impl Layout<'_> {
+    /// Binds `mr` to the layout with these access flags, or stages the layout without them. Returns
+    /// the leaves, which the caller holds until nothing is bound or staged.
+    fn apply(self, mr: &PdMr, access: Option<Access>) -> Result<KVec<LeafMemory>> {
+        let (raw, pd) = (mr.as_raw(), mr.pd());
+        let access = access.map(|access| access.into_raw() as c_int);
+        let used = match self {
+            Self::List(blocks) | Self::Interleaved { blocks, .. } => blocks,
+            Self::Indexed { first, .. } => slice::from_ref(first),
         };
-        let lowest = at(indices.iter().copied().min().unwrap_or(0))?;
-        let highest = at(indices.iter().copied().max().unwrap_or(0))?;
-        Some((lowest, highest.checked_add(self.len.into())?))
+        let mut leaves = KVec::with_capacity(used.len(), GFP_KERNEL)?;
+        for block in used {
+            leaves.push(block.leaf.clone(), GFP_KERNEL)?;
+        }
+        let ret = match self {
+            Self::List(blocks) => {
+                let mut list = KVec::with_capacity(blocks.len(), GFP_KERNEL)?;
+                for block in blocks {
+                    list.push(block.sge(pd)?, GFP_KERNEL)?;
+                }
+                let (first, count) = (list.as_ptr(), u32::try_from(list.len())?);
+                // SAFETY: The key is valid, and the list has `count` entries.
+                unsafe {
+                    match access {
+                        Some(access) => bindings::ib_bind_mkey_list(raw, first, count, access),
+                        None => bindings::ib_map_mkey_list(raw, first, count),
+                    }
+                }
+            }
+            Self::Interleaved { repeat, blocks } => {
+                let mut list = KVec::with_capacity(blocks.len(), GFP_KERNEL)?;
+                for block in blocks {
+                    list.push(block.repeated(pd, repeat)?, GFP_KERNEL)?;
+                }
+                let layout = bindings::ib_mkey_interleaved {
+                    num_dims: u32::try_from(repeat.len())?,
+                    num_blocks: u32::try_from(list.len())?,
+                    repeat_count: repeat.as_ptr(),
+                    blocks: list.as_ptr(),
+                };
+                // SAFETY: The key is valid, and the arrays have the lengths in `layout`.
+                unsafe {
+                    match access {
+                        Some(access) => bindings::ib_bind_mkey_interleaved(raw, &layout, access),
+                        None => bindings::ib_map_mkey_interleaved(raw, &layout),
+                    }
+                }
+            }
+            Self::Indexed {
+                first,
+                unit,
+                indices,
+            } => {
+                // Less than 2^96.
+                let way = |index: &u32| i128::from(*index) * i128::from(unit);
+                let lowest = indices.iter().min().map_or(0, way);
+                let highest = indices.iter().max().map_or(0, way);
+                let block = first.describe(pd, lowest, highest)?;
+                let layout = bindings::ib_mkey_indexed {
+                    addr: block.addr,
+                    unit,
+                    bytes_count: block.bytes_count,
+                    indices32: indices.as_ptr(),
+                    indices64: ptr::null(),
+                    num_indices: u32::try_from(indices.len())?,
+                    lkey: block.lkey,
+                };
+                // SAFETY: The key is valid, and the array has the length in `layout`.
+                unsafe {
+                    match access {
+                        Some(access) => bindings::ib_bind_mkey_indexed(raw, &layout, access),
+                        None => bindings::ib_map_mkey_indexed(raw, &layout),
+                    }
+                }
+            }
+        };
+        to_result(ret)?;
+        Ok(leaves)
     }
 }
 
@@ -199,16 +236,16 @@ pub(crate) struct Bound {
     _leaves: KVec<LeafMemory>,
 }
 
-impl Bound {
-    fn new(leaves: KVec<LeafMemory>) -> Self {
-        Self { _leaves: leaves }
-    }
+/// The state of a key for which a layout is staged, and to which nothing is bound. It holds the
+/// leaves. The rkey of the key is the one under which the layout is staged.
+pub(crate) struct Staged {
+    leaves: KVec<LeafMemory>,
 }
 
 /// A key. Dropping it deregisters the key.
 pub(crate) struct Mkey<State> {
     // Fields drop in declaration order: the key before its leaves.
-    region: PdMr,
+    mr: PdMr,
     state: State,
 }
 
@@ -224,113 +261,6 @@ impl From<BindRefused> for Error {
     }
 }
 
-/// Collects the elements of a description, and their leaves.
-fn collect<'a, T: 'a, U>(
-    parts: &'a [T],
-    leaf: impl Fn(&'a T) -> &'a LeafMemory,
-    element: impl Fn(&'a T) -> Result<U>,
-) -> Result<(KVec<U>, KVec<LeafMemory>)> {
-    let mut elements = KVec::with_capacity(parts.len(), GFP_KERNEL)?;
-    let mut leaves = KVec::with_capacity(parts.len(), GFP_KERNEL)?;
-    for part in parts {
-        elements.push(element(part)?, GFP_KERNEL)?;
-        leaves.push(leaf(part).clone(), GFP_KERNEL)?;
-    }
-    Ok((elements, leaves))
-}
-
-/// The purpose of a description.
-#[derive(Clone, Copy)]
-enum Purpose {
-    /// Bind the key with these access flags.
-    Bind(Access),
-    /// Stage the layout for a work request.
-    Stage,
-}
-
-/// Describes `ranges`. Returns their leaves.
-fn list(region: &PdMr, purpose: Purpose, ranges: &[LeafRange]) -> Result<KVec<LeafMemory>> {
-    let (list, leaves) = collect(ranges, |range| &range.leaf, |range| range.sge(region.pd()))?;
-    let (raw, first, count) = (region.as_raw(), list.as_ptr(), u32::try_from(list.len())?);
-    // SAFETY: The key is valid, and the list has `count` entries. The caller holds `leaves` until
-    // the key is unbound.
-    to_result(unsafe {
-        match purpose {
-            Purpose::Bind(access) => {
-                bindings::ib_bind_mkey_list(raw, first, count, access.into_raw() as c_int)
-            }
-            Purpose::Stage => bindings::ib_map_mkey_list(raw, first, count),
-        }
-    })?;
-    Ok(leaves)
-}
-
-/// Describes blocks that repeat. Returns their leaves.
-fn interleaved(
-    region: &PdMr,
-    purpose: Purpose,
-    repeat: &[u64],
-    blocks: &[LeafBlock],
-) -> Result<KVec<LeafMemory>> {
-    if repeat.len() > MAX_DIMS {
-        return Err(EINVAL);
-    }
-    let describe = |block: &LeafBlock| block.describe(region.pd(), repeat);
-    let (list, leaves) = collect(blocks, |block| &block.leaf, describe)?;
-    let layout = bindings::ib_mkey_interleaved {
-        num_dims: u32::try_from(repeat.len())?,
-        num_blocks: u32::try_from(list.len())?,
-        repeat_count: repeat.as_ptr(),
-        blocks: list.as_ptr(),
-    };
-    let raw = region.as_raw();
-    // SAFETY: The key and the description are valid. The caller holds `leaves` until the key is
-    // unbound.
-    to_result(unsafe {
-        match purpose {
-            Purpose::Bind(access) => {
-                bindings::ib_bind_mkey_interleaved(raw, &layout, access.into_raw() as c_int)
-            }
-            Purpose::Stage => bindings::ib_map_mkey_interleaved(raw, &layout),
-        }
-    })?;
-    Ok(leaves)
-}
-
-/// Describes the blocks of `table` at `indices`. Returns their leaf.
-fn indexed(
-    region: &PdMr,
-    purpose: Purpose,
-    table: &LeafTable,
-    indices: &[u32],
-) -> Result<KVec<LeafMemory>> {
-    let (lowest, end) = table.extent(indices).ok_or(EOVERFLOW)?;
-    let (lkey, addr) = table.leaf.place(region.pd(), table.offset, lowest, end)?;
-    let mut leaves = KVec::with_capacity(1, GFP_KERNEL)?;
-    leaves.push(table.leaf.clone(), GFP_KERNEL)?;
-    let layout = bindings::ib_mkey_indexed {
-        addr,
-        unit: table.unit,
-        bytes_count: table.len,
-        indices32: indices.as_ptr(),
-        indices64: core::ptr::null(),
-        num_indices: u32::try_from(indices.len())?,
-        lkey,
-    };
-    let raw = region.as_raw();
-    // SAFETY: The key is valid, and the array has as many indices. The caller holds `leaves` until
-    // the key is unbound.
-    to_result(unsafe {
-        match purpose {
-            Purpose::Bind(access) => {
-                bindings::ib_bind_mkey_indexed(raw, &layout, access.into_raw() as c_int)
-            }
-            Purpose::Stage => bindings::ib_map_mkey_indexed(raw, &layout),
-        }
-    })?;
-    Ok(leaves)
-}
-
 impl Mkey<Unbound> {
     /// Makes a key with room for `max_entries` ranges, blocks or indices.
     ///
@@ -339,88 +269,64 @@ impl Mkey<Unbound> {
     /// `EINVAL` for zero or too many entries, `ENOMEM`, `EOPNOTSUPP` if ib_mkey does not extend the
     /// device.
     pub(crate) fn new(pd: &Arc<DevicePd>, max_entries: u32) -> Result<Self> {
-        // SAFETY: The domain is valid.
-        let raw = unsafe { bindings::ib_alloc_mkey(pd.as_raw(), max_entries) };
-        // SAFETY: `ib_alloc_mkey()` returned a new MR in the domain, or an error.
-        let region = unsafe { PdMr::from_raw(raw, pd) }?;
-        Ok(Self {
-            region,
-            state: Unbound,
-        })
+        // SAFETY: The domain is valid. `ib_alloc_mkey()` returns a new MR in the domain, or an
+        // error.
+        let mr = unsafe { PdMr::from_raw(bindings::ib_alloc_mkey(pd.as_raw(), max_entries), pd) }?;
+        Ok(Self { mr, state: Unbound })
     }
 
-    /// Returns the key in the state that `describe` and `state` make.
-    fn into_state<State>(
+    /// Binds the key to `layout`.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `ib_bind_mkey_list()` and the other functions of a bind; `EINVAL` for memory of
+    /// another domain or device; `ERANGE` for bytes outside a [`HostBuffer`].
+    pub(crate) fn bind(
         self,
-        describe: impl FnOnce(&PdMr) -> Result<KVec<LeafMemory>>,
-        state: impl FnOnce(KVec<LeafMemory>) -> State,
-    ) -> Result<Mkey<State>, BindRefused> {
-        match describe(&self.region) {
-            Ok(leaves) => Ok(Mkey {
-                region: self.region,
-                state: state(leaves),
-            }),
+        access: Access,
+        layout: Layout<'_>,
+    ) -> Result<Mkey<Bound>, BindRefused> {
+        match layout.apply(&self.mr, Some(access)) {
+            Ok(leaves) => Ok(self.with(Bound { _leaves: leaves })),
             Err(error) => Err(BindRefused { key: self, error }),
         }
     }
 
-    /// Binds `ranges`: their bytes follow one another.
+    /// Stages `layout` under the next rkey of the key, for [`Qp::bind`](super::Qp::bind).
     ///
     /// # Errors
     ///
-    /// The errors of `ib_bind_mkey_list()`; `EINVAL` for memory of another domain or device.
-    pub(crate) fn bind_list(
-        self,
-        access: Access,
-        ranges: &[LeafRange],
-    ) -> Result<Bind, BindRefused> {
-        self.into_state(
-            |region| list(region, Purpose::Bind(access), ranges),
-            Bound::new,
-        )
-    }
-
-    /// Binds blocks that repeat `repeat[d]` times in dimension `d`. Dimension 0 is the outermost.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `ib_bind_mkey_interleaved()`; `EINVAL` for memory of another domain or
-    /// device.
-    pub(crate) fn bind_interleaved(
-        self,
-        access: Access,
-        repeat: &[u64],
-        blocks: &[LeafBlock],
-    ) -> Result<Bind, BindRefused> {
-        let purpose = Purpose::Bind(access);
-        self.into_state(
-            |region| interleaved(region, purpose, repeat, blocks),
-            Bound::new,
-        )
-    }
-
-    /// Binds the blocks of `table` at `indices`, in their order.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `ib_bind_mkey_indexed()`; `EINVAL` for memory of another domain or
-    /// device.
-    pub(crate) fn bind_indexed(
-        self,
-        access: Access,
-        table: &LeafTable,
-        indices: &[u32],
-    ) -> Result<Bind, BindRefused> {
-        let purpose = Purpose::Bind(access);
-        self.into_state(
-            |region| indexed(region, purpose, table, indices),
-            Bound::new,
-        )
+    /// The errors of `ib_map_mkey_list()` and the other functions that stage; otherwise as for
+    /// [`Self::bind`].
+    pub(crate) fn stage(self, layout: Layout<'_>) -> Result<Mkey<Staged>, BindRefused> {
+        self.mr.set_key(mr_key::next(self.mr.rkey()));
+        match layout.apply(&self.mr, None) {
+            Ok(leaves) => Ok(self.with(Staged { leaves })),
+            Err(error) => Err(BindRefused { key: self, error }),
+        }
     }
 }
 
-/// The key that a bind makes.
-type Bind = Mkey<Bound>;
+impl Mkey<Staged> {
+    /// Returns the key in its state after REG_MR has succeeded.
+    pub(super) fn into_bound(self) -> Mkey<Bound> {
+        Mkey {
+            mr: self.mr,
+            state: Bound {
+                _leaves: self.state.leaves,
+            },
+        }
+    }
+
+    /// Drops the staged layout, and unbinds the key if the request has bound it.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `ib_unbind_mkey()`. The key is dropped then.
+    pub(crate) fn unstage(self) -> Result<Mkey<Unbound>> {
+        self.into_bound().unbind()
+    }
+}
 
 impl Mkey<Bound> {
     /// Unbinds the key. When this returns, no access to the leaves through the key is in progress.
@@ -430,28 +336,28 @@ impl Mkey<Bound> {
     /// The errors of `ib_unbind_mkey()`. The key is dropped then.
     pub(crate) fn unbind(self) -> Result<Mkey<Unbound>> {
         // SAFETY: The key is valid.
-        to_result(unsafe { bindings::ib_unbind_mkey(self.region.as_raw()) })?;
-        Ok(Mkey {
-            region: self.region,
-            state: Unbound,
-        })
+        to_result(unsafe { bindings::ib_unbind_mkey(self.mr.as_raw()) })?;
+        Ok(self.with(Unbound))
     }
 
-    /// Returns the lkey.
-    pub(crate) fn lkey(&self) -> u32 {
-        self.region.lkey()
+    /// Returns the key in its state after LOCAL_INV has succeeded.
+    pub(super) fn into_unbound(self) -> Mkey<Unbound> {
+        self.with(Unbound)
     }
 }
 
 impl<State> Mkey<State> {
-    /// Returns the protection domain.
-    pub(super) fn pd(&self) -> &DevicePd {
-        self.region.pd()
+    fn with<New>(self, state: New) -> Mkey<New> {
+        Mkey { mr: self.mr, state }
     }
 
-    /// Returns the remote key. An unbind and the methods that stage a layout change its tag. A bind
-    /// by a call keeps it.
+    /// Returns the remote key. An unbind and [`Mkey::stage`] change its tag. A bind by a call keeps
+    /// it.
     pub(crate) fn rkey(&self) -> u32 {
-        self.region.rkey()
+        self.mr.rkey()
+    }
+
+    pub(super) fn mr(&self) -> &PdMr {
+        &self.mr
     }
 }

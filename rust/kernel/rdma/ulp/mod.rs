@@ -5,12 +5,9 @@
 //! | file | what |
 //! |---|---|
 //! | `devices.rs` | the registered devices; a device that is used is held |
-//! | `pd.rs` | protection domains, and MRs in them |
-//! | `host.rs` | memory of the host that devices read and write |
-//! | `mkey.rs` | keys, unbound and bound |
-//! | `mkey/dm.rs` | device memory and MRs over it |
-//! | `mkey/staged.rs` | keys with a staged layout |
-//! | `qp/request.rs` | requests that bind keys |
+//! | `pd.rs` | protection domains, MRs in them, and memory of the host that devices access |
+//! | `dm.rs` | device memory and MRs over it |
+//! | `mkey.rs` | keys: unbound, bound, and with a staged layout |
 //! | `qp.rs` | completion queues and reliable queue pairs |
 //!
 //! An object holds all objects that it needs: a bound key holds its leaves, an MR its memory and
@@ -19,22 +16,20 @@
 //!
 //! A module includes `rust/kernel/for_ulp.rs`, whose first lines say how.
 //!
-//! The functions are those of [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h) and, in
-//! `mkey.rs` and `mkey/`, of the header that they name. They sleep unless they say otherwise.
+//! The functions are those of [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h) and
+//! [`include/rdma/ib_mkey.h`](srctree/include/rdma/ib_mkey.h). They sleep unless they say otherwise.
 
 mod devices;
-mod host;
+mod dm;
 mod mkey;
 mod pd;
 mod qp;
 
 pub(crate) use crate::kernel_ext::rdma::{mr::Right, Access, Device};
 pub(crate) use devices::{Devices, HeldDevice};
-pub(crate) use host::HostBuffer;
-pub(crate) use mkey::dm::{DeviceMemory, DmClass, DmRegion};
-pub(crate) use mkey::staged::Staged;
-pub(crate) use mkey::{BindRefused, Bound, LeafBlock, LeafRange, LeafTable, Mkey, Unbound};
-pub(crate) use pd::DevicePd;
+pub(crate) use dm::{DeviceMemory, DmRegion};
+pub(crate) use mkey::{BindRefused, Bound, Layout, LeafBlock, LeafMemory, Mkey, Staged, Unbound};
+pub(crate) use pd::{DevicePd, HostBuffer};
 pub(crate) use qp::{Cq, Local, Qp, Remote, Status, Work};
 
 /// The module's name. `rdma resource` shows it as the owner of an object.

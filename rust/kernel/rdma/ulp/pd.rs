@@ -1,50 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Protection domains and MRs.
+//! Protection domains, MRs in them, and memory of the host that devices access.
 
 use super::HeldDevice;
 use crate::{
     bindings,
-    kernel_ext::rdma::{Mr, OwnedMr, OwnedPd},
+    kernel_ext::{
+        rdma::{Mr, OwnedMr, OwnedPd, Pd},
+        sync::racing::copy_racing,
+    },
 };
 use core::ops::Deref;
-use kernel::{error::from_err_ptr, prelude::*, sync::Arc};
+use kernel::{dma::DataDirection, error::from_err_ptr, prelude::*, sync::Arc};
 
 /// A protection domain.
 pub(crate) struct DevicePd {
     // Fields drop in declaration order: the domain before its device.
-    raw: OwnedPd,
-    device: HeldDevice,
+    pd: OwnedPd,
+    _device: HeldDevice,
 }
 
 impl DevicePd {
     /// Makes a protection domain.
     pub(crate) fn new(device: &HeldDevice) -> Result<Arc<Self>> {
         let pd = Self {
-            raw: OwnedPd::new(device, super::NAME)?,
-            device: device.clone(),
+            pd: OwnedPd::new(device, super::NAME)?,
+            _device: device.clone(),
         };
         Ok(Arc::new(pd, GFP_KERNEL)?)
     }
+}
 
-    /// Returns the domain's device.
-    pub(crate) fn device(&self) -> &HeldDevice {
-        &self.device
-    }
+impl Deref for DevicePd {
+    type Target = Pd;
 
-    /// Returns the lkey for all memory that is mapped for the device.
-    pub(crate) fn local_dma_lkey(&self) -> u32 {
-        // SAFETY: The domain is valid, and the key is set when it is made.
-        unsafe { (*self.as_raw()).local_dma_lkey }
-    }
-
-    /// Returns `true` if `other` is the same protection domain.
-    pub(super) fn is(&self, other: &Self) -> bool {
-        core::ptr::eq(self.as_raw(), other.as_raw())
-    }
-
-    pub(super) fn as_raw(&self) -> *mut bindings::ib_pd {
-        self.raw.as_raw()
+    fn deref(&self) -> &Pd {
+        &self.pd
     }
 }
 
@@ -71,7 +62,7 @@ impl PdMr {
         })
     }
 
-    pub(super) fn pd(&self) -> &DevicePd {
+    pub(super) fn pd(&self) -> &Pd {
         &self.pd
     }
 }
@@ -81,5 +72,122 @@ impl Deref for PdMr {
 
     fn deref(&self) -> &Mr {
         &self.mr
+    }
+}
+
+/// Devices read and write the memory.
+const DIRECTION: DataDirection = DataDirection::Bidirectional;
+
+/// Zeroed memory of the host that is mapped for a device.
+///
+/// The device may read and write the memory at any time, so there is never a reference to its
+/// bytes. A copy that runs while the device writes has old bytes, new bytes, or both.
+///
+/// # Invariants
+///
+/// `memory` is mapped for `device` at `addr`, in both directions.
+pub(crate) struct HostBuffer {
+    memory: KVec<u8>,
+    addr: u64,
+    device: HeldDevice,
+}
+
+impl HostBuffer {
+    /// Allocates `len` bytes and maps them for `device`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for no bytes, `ENOMEM`.
+    pub(crate) fn new(device: &HeldDevice, len: usize) -> Result<Arc<Self>> {
+        if len == 0 {
+            return Err(EINVAL);
+        }
+        let memory = KVec::from_elem(0u8, len, GFP_KERNEL)?;
+        let start = memory.as_ptr().cast_mut().cast();
+        // SAFETY: The device is registered, and there are `len` bytes of memory.
+        let addr = unsafe {
+            let raw = device.as_raw();
+            let addr = bindings::ib_dma_map_single(raw, start, len, DIRECTION.into());
+            if bindings::ib_dma_mapping_error(raw, addr) != 0 {
+                return Err(ENOMEM);
+            }
+            addr
+        };
+        // INVARIANT: Mapped above.
+        let this = Self {
+            memory,
+            addr,
+            device: device.clone(),
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
+    }
+
+    /// Returns the length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Returns the device for which the buffer is mapped.
+    pub(super) fn device(&self) -> &HeldDevice {
+        &self.device
+    }
+
+    /// Returns the DMA address of the first byte.
+    pub(super) fn addr(&self) -> u64 {
+        self.addr
+    }
+
+    /// Calls `copy` with the address of `len` bytes at `offset`, between a synchronisation for the
+    /// processor and one for the device.
+    fn access(&self, offset: usize, len: usize, copy: impl FnOnce(*mut u8)) -> Result {
+        let end = offset.checked_add(len).ok_or(EINVAL)?;
+        if end > self.len() {
+            return Err(EINVAL);
+        }
+        let (raw, all) = (self.device.as_raw(), self.len());
+        // SAFETY: The memory is mapped (type invariant), and `offset` is in it.
+        unsafe {
+            bindings::ib_dma_sync_single_for_cpu(raw, self.addr, all, DIRECTION.into());
+            copy(self.memory.as_ptr().cast_mut().add(offset));
+            bindings::ib_dma_sync_single_for_device(raw, self.addr, all, DIRECTION.into());
+        }
+        Ok(())
+    }
+
+    /// Copies `bytes` to `offset`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the range is outside the buffer.
+    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> Result {
+        let len = bytes.len();
+        // SAFETY: `to` is valid for `len` bytes. `bytes` does not overlap them, because there is no
+        // reference to the buffer's memory.
+        self.access(offset, len, |to| unsafe {
+            copy_racing(to, bytes.as_ptr(), len)
+        })
+    }
+
+    /// Fills `bytes` from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the range is outside the buffer.
+    pub(crate) fn read(&self, offset: usize, bytes: &mut [u8]) -> Result {
+        let len = bytes.len();
+        // SAFETY: `from` is valid for `len` bytes. `bytes` does not overlap them, because there is
+        // no reference to the buffer's memory.
+        self.access(offset, len, |from| unsafe {
+            copy_racing(bytes.as_mut_ptr(), from, len)
+        })
+    }
+}
+
+impl Drop for HostBuffer {
+    fn drop(&mut self) {
+        let (raw, len) = (self.device.as_raw(), self.len());
+        // SAFETY: The memory is mapped (type invariant). Work requests borrow the buffer and keys
+        // hold it, so none of them refers to it now.
+        unsafe { bindings::ib_dma_unmap_single(raw, self.addr, len, DIRECTION.into()) };
     }
 }

@@ -2,11 +2,12 @@
 
 //! Completion queues and reliable queue pairs.
 
-mod request;
-
-use super::{Access, Bound, Device, DevicePd, DmRegion, HeldDevice, HostBuffer, Mkey, Right};
-use crate::bindings;
-use core::{mem::MaybeUninit, ptr, ptr::NonNull};
+use super::{Access, Bound, DevicePd, HeldDevice, LeafBlock, Mkey, Right, Staged, Unbound};
+use crate::{
+    bindings,
+    kernel_ext::rdma::{Device, Pd},
+};
+use core::ptr::{self, NonNull};
 use kernel::{
     error::{from_err_ptr, to_result},
     ffi::c_int,
@@ -20,8 +21,6 @@ use kernel::{
 const PORT: u32 = 1;
 /// The number of READs and atomics that may be outstanding.
 const MAX_RD_ATOMIC: u8 = 4;
-/// The most requests of one method: bind a key, use it, unbind it.
-const DEPTH: u32 = 3;
 /// The longest time that a request may take.
 const REQUEST_TIMEOUT: Delta = Delta::from_secs(20);
 
@@ -61,8 +60,7 @@ impl Cq {
 
     /// Returns the next completion, if there is one.
     fn poll(&mut self) -> Option<Status> {
-        // SAFETY: All-zero is a valid `ib_wc`: null pointers and integers.
-        let mut wc: bindings::ib_wc = unsafe { MaybeUninit::zeroed().assume_init() };
+        let mut wc: bindings::ib_wc = pin_init::zeroed();
         // SAFETY: The queue is valid, and there is room for one.
         let n = unsafe { bindings::ib_poll_cq(self.raw.as_ptr(), 1, &mut wc) };
         (n == 1).then_some(Status(wc.status))
@@ -90,57 +88,39 @@ impl Status {
     pub(crate) const REMOTE_ACCESS: Self = Self(bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR);
 }
 
-/// The local side of a transfer: consecutive addresses of memory that is held.
-#[derive(Clone, Copy)]
-pub(crate) struct Local<'a> {
-    addr: u64,
-    len: u32,
-    key: LocalKey<'a>,
+/// The local side of a transfer.
+pub(crate) enum Local<'a> {
+    /// Memory, in a block without strides.
+    Memory(LeafBlock),
+    /// The first bytes of a key.
+    Key(&'a Mkey<Bound>, u32),
 }
 
-#[derive(Clone, Copy)]
-enum LocalKey<'a> {
-    /// The local DMA lkey of this device.
-    Dma(&'a HeldDevice),
-    /// The lkey of a memory region that is held, in this protection domain.
-    Region(u32, &'a DevicePd),
-}
-
-impl<'a> Local<'a> {
-    /// Makes the local side of a part of a buffer.
+impl Local<'_> {
+    /// Returns the local side for a queue pair of `pd`.
     ///
     /// # Errors
     ///
-    /// `ERANGE` if the part is outside the buffer.
-    pub(crate) fn host(buffer: &'a HostBuffer, offset: usize, len: u32) -> Result<Self> {
-        let end = offset.checked_add(len as usize).ok_or(ERANGE)?;
-        if end > buffer.len() {
-            return Err(ERANGE);
+    /// `EINVAL` for memory of another domain or device, `ERANGE` for bytes outside host memory.
+    fn sge(&self, pd: &Pd) -> Result<bindings::ib_sge> {
+        match self {
+            Self::Memory(block) => block.sge(pd),
+            Self::Key(key, length) => {
+                check_domain(key, pd)?;
+                Ok(bindings::ib_sge {
+                    addr: 0,
+                    length: *length,
+                    lkey: key.mr().lkey(),
+                })
+            }
         }
-        Ok(Self {
-            addr: buffer.addr() + offset as u64,
-            len,
-            key: LocalKey::Dma(buffer.device()),
-        })
     }
+}
 
-    /// Makes the local side of a part of device memory.
-    pub(crate) fn dm(region: &'a DmRegion, offset: u64, len: u32) -> Self {
-        Self {
-            addr: offset,
-            len,
-            key: LocalKey::Region(region.lkey(), region.pd()),
-        }
-    }
-
-    /// Makes the local side of a part of the bytes of a key.
-    pub(crate) fn key(key: &'a Mkey<Bound>, offset: u64, len: u32) -> Self {
-        Self {
-            addr: offset,
-            len,
-            key: LocalKey::Region(key.lkey(), key.pd()),
-        }
-    }
+/// Refuses a key of another protection domain, because its rkey may name another key on the device
+/// of a queue pair.
+fn check_domain<State>(key: &Mkey<State>, pd: &Pd) -> Result {
+    ptr::eq(key.mr().pd(), pd).then_some(()).ok_or(EINVAL)
 }
 
 /// The remote side of a transfer.
@@ -163,12 +143,8 @@ pub(crate) enum Work {
     FetchAdd(u64),
 }
 
-/// The address of a queue pair.
-struct Address {
-    gid: bindings::ib_gid,
-    gid_index: u8,
-    qpn: u32,
-}
+/// A key that a request has bound, or the status of the request and the unbound key.
+pub(crate) type BindResult = core::result::Result<Mkey<Bound>, (Status, Mkey<Unbound>)>;
 
 /// A reliable queue pair.
 ///
@@ -187,13 +163,12 @@ pub(crate) struct Qp {
 unsafe impl Send for Qp {}
 
 impl Qp {
-    /// Makes a queue pair for [`DEPTH`] requests at a time.
+    /// Makes a queue pair for one request at a time.
     pub(crate) fn new(pd: &Arc<DevicePd>, cq: Cq) -> Result<Self> {
-        // SAFETY: All-zero is a valid `ib_qp_init_attr`: null pointers, no callback, integers.
-        let mut init: bindings::ib_qp_init_attr = unsafe { MaybeUninit::zeroed().assume_init() };
+        let mut init: bindings::ib_qp_init_attr = pin_init::zeroed();
         init.send_cq = cq.raw.as_ptr();
         init.recv_cq = cq.raw.as_ptr();
-        init.cap.max_send_wr = DEPTH;
+        init.cap.max_send_wr = 1;
         init.cap.max_send_sge = 1;
         init.cap.max_recv_wr = 1;
         init.cap.max_recv_sge = 1;
@@ -218,75 +193,108 @@ impl Qp {
     ///
     /// `ENOENT` if a device has no RoCE v2 address; the errors of `ib_modify_qp()`.
     pub(crate) fn connect(a: &mut Self, b: &mut Self) -> Result {
-        let (at_a, at_b) = (a.address()?, b.address()?);
-        a.reset()?;
-        b.reset()?;
-        let (index_a, index_b) = (at_a.gid_index, at_b.gid_index);
-        a.connect_to(index_a, at_b)?;
-        b.connect_to(index_b, at_a)
+        let (gid_a, gid_b) = (roce_gid(a.pd.device())?, roce_gid(b.pd.device())?);
+        a.connect_to(gid_a.1, gid_b.0, b)?;
+        b.connect_to(gid_b.1, gid_a.0, a)
     }
 
-    /// Posts `work`, waits for its completion and returns the status.
+    /// Does `work`, waits for its completion and returns the status.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for memory of another protection domain or device, `ETIMEDOUT`; the errors of
-    /// posting.
+    /// Those of a [`Local`] of another protection domain or device, or outside its memory;
+    /// `ETIMEDOUT`; the errors of posting.
     pub(crate) fn execute(
         &mut self,
         work: Work,
-        local: Local<'_>,
+        local: &Local<'_>,
         remote: Remote,
     ) -> Result<Status> {
-        let lkey = match local.key {
-            LocalKey::Region(lkey, pd) if pd.is(&self.pd) => lkey,
-            LocalKey::Dma(device) if device.is(self.pd.device()) => self.pd.local_dma_lkey(),
-            LocalKey::Region(..) | LocalKey::Dma(_) => return Err(EINVAL),
+        let mut sge = local.sge(&self.pd)?;
+        let mut wr: bindings::ib_send_wr = pin_init::zeroed();
+        wr.sg_list = &mut sge;
+        wr.num_sge = 1;
+        let Remote { addr, rkey } = remote;
+        if let Work::FetchAdd(add) = work {
+            wr.opcode = bindings::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD;
+            let mut atomic = bindings::ib_atomic_wr {
+                wr,
+                remote_addr: addr,
+                rkey,
+                compare_add: add,
+                ..pin_init::zeroed()
+            };
+            // SAFETY: The request is valid, and `local` borrows or holds its memory.
+            return unsafe { self.run(&mut atomic.wr) };
+        }
+        wr.opcode = match work {
+            Work::Write => bindings::ib_wr_opcode_IB_WR_RDMA_WRITE,
+            _ => bindings::ib_wr_opcode_IB_WR_RDMA_READ,
         };
-        let mut sge = bindings::ib_sge {
-            addr: local.addr,
-            length: local.len,
-            lkey,
+        let mut rdma = bindings::ib_rdma_wr {
+            wr,
+            remote_addr: addr,
+            rkey,
         };
-        self.post(work, &mut sge, remote)?;
-        self.complete()
+        // SAFETY: As above.
+        unsafe { self.run(&mut rdma.wr) }
     }
 
-    /// Refuses a key of another protection domain, because its rkey may name another key on the
-    /// device of the queue pair.
-    fn check_key<State>(&self, key: &Mkey<State>) -> Result {
-        if key.pd().is(&self.pd) {
-            Ok(())
+    /// Binds `key` to its staged layout, with the access flags `access`: REG_MR. If the status is
+    /// not [`Status::SUCCESS`], the key is unbound.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a key of another protection domain, `ETIMEDOUT`; the errors of posting. The key
+    /// is dropped then.
+    pub(crate) fn bind(&mut self, key: Mkey<Staged>, access: Access) -> Result<BindResult> {
+        check_domain(&key, &self.pd)?;
+        let mut bind = bindings::ib_reg_wr {
+            mr: key.mr().as_raw(),
+            key: key.rkey(),
+            access: access.into_raw() as c_int,
+            ..pin_init::zeroed()
+        };
+        bind.wr.opcode = bindings::ib_wr_opcode_IB_WR_REG_MR;
+        // SAFETY: The request is valid, and so is the key.
+        let status = unsafe { self.run(&mut bind.wr) }?;
+        if status == Status::SUCCESS {
+            Ok(Ok(key.into_bound()))
         } else {
-            Err(EINVAL)
+            Ok(Err((status, key.unstage()?)))
         }
     }
 
-    fn post(&mut self, work: Work, sge: &mut bindings::ib_sge, remote: Remote) -> Result {
-        // SAFETY: All-zero is valid for both: null pointers and integers.
-        let (mut rdma, mut atomic): (bindings::ib_rdma_wr, bindings::ib_atomic_wr) =
-            unsafe { MaybeUninit::zeroed().assume_init() };
-        rdma.remote_addr = remote.addr;
-        rdma.rkey = remote.rkey;
-        atomic.remote_addr = remote.addr;
-        atomic.rkey = remote.rkey;
-        let (wr, opcode) = match work {
-            Work::Write => (&raw mut rdma.wr, bindings::ib_wr_opcode_IB_WR_RDMA_WRITE),
-            Work::Read => (&raw mut rdma.wr, bindings::ib_wr_opcode_IB_WR_RDMA_READ),
-            Work::FetchAdd(add) => {
-                atomic.compare_add = add;
-                let opcode = bindings::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD;
-                (&raw mut atomic.wr, opcode)
-            }
-        };
-        // SAFETY: `wr` is the first field of the structure that the opcode takes. Posting copies
-        // the structure and the scatter/gather entry.
-        to_result(unsafe {
-            (*wr).opcode = opcode;
-            (*wr).sg_list = sge;
-            (*wr).num_sge = 1;
-            bindings::ib_post_send(self.raw.as_ptr(), wr, ptr::null_mut())
-        })
+    /// Unbinds `key`: LOCAL_INV. When this returns, no access to the leaves through the key is in
+    /// progress. If the request fails, a call unbinds the key.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::bind`].
+    pub(crate) fn unbind(&mut self, key: Mkey<Bound>) -> Result<(Status, Mkey<Unbound>)> {
+        check_domain(&key, &self.pd)?;
+        let mut unbind: bindings::ib_send_wr = pin_init::zeroed();
+        unbind.opcode = bindings::ib_wr_opcode_IB_WR_LOCAL_INV;
+        // The union has one field, which is named otherwise.
+        unbind.ex.bindgen_union_field = key.rkey();
+        // SAFETY: The request is valid, and so is the key.
+        let status = unsafe { self.run(&mut unbind) }?;
+        if status == Status::SUCCESS {
+            Ok((status, key.into_unbound()))
+        } else {
+            Ok((status, key.unbind()?))
+        }
+    }
+
+    /// Posts a request, waits for its completion and returns the status.
+    ///
+    /// # Safety
+    ///
+    /// The request, and the memory and the key that it names, must be valid until this returns.
+    unsafe fn run(&mut self, request: *mut bindings::ib_send_wr) -> Result<Status> {
+        // SAFETY: By the safety requirement. Posting copies the request.
+        to_result(unsafe { bindings::ib_post_send(self.raw.as_ptr(), request, ptr::null_mut()) })?;
+        self.complete()
     }
 
     /// Waits for the completion of the request.
@@ -301,8 +309,7 @@ impl Qp {
                 in_time = false;
                 // In the error state all requests complete. Until then the device may access the
                 // memory, which the caller has lent only for this call.
-                let error = self.modify(bindings::ib_qp_state_IB_QPS_ERR, 0, |_| ());
-                if let Err(error) = error {
+                if let Err(error) = self.modify(bindings::ib_qp_state_IB_QPS_ERR, 0, |_| ()) {
                     pr_err!("a queue pair cannot be stopped: {error:?}\n");
                 }
             }
@@ -317,8 +324,7 @@ impl Qp {
         mask: bindings::ib_qp_attr_mask,
         fill: impl FnOnce(&mut bindings::ib_qp_attr),
     ) -> Result {
-        // SAFETY: All-zero is a valid `ib_qp_attr`: null pointers and integers.
-        let mut attr: bindings::ib_qp_attr = unsafe { MaybeUninit::zeroed().assume_init() };
+        let mut attr: bindings::ib_qp_attr = pin_init::zeroed();
         attr.qp_state = state;
         fill(&mut attr);
         let mask = mask | bindings::ib_qp_attr_mask_IB_QP_STATE;
@@ -326,27 +332,8 @@ impl Qp {
         to_result(unsafe { bindings::ib_modify_qp(self.raw.as_ptr(), &mut attr, mask as c_int) })
     }
 
-    /// Resets the queue pair. After a completion with an error, the queue pair enters the error
-    /// state, possibly after a reset. This therefore resets it until it stays reset.
-    fn reset(&mut self) -> Result {
-        for _ in 0..3 {
-            self.modify(bindings::ib_qp_state_IB_QPS_RESET, 0, |_| ())?;
-            // SAFETY: All-zero values are valid: null pointers, absent callbacks and integers.
-            let (mut now, mut init): (bindings::ib_qp_attr, bindings::ib_qp_init_attr) =
-                unsafe { MaybeUninit::zeroed().assume_init() };
-            let mask = bindings::ib_qp_attr_mask_IB_QP_STATE as c_int;
-            // SAFETY: The queue pair and both structures are valid.
-            to_result(unsafe {
-                bindings::ib_query_qp(self.raw.as_ptr(), &mut now, mask, &mut init)
-            })?;
-            if now.qp_state == bindings::ib_qp_state_IB_QPS_RESET {
-                return Ok(());
-            }
-        }
-        Err(EBUSY)
-    }
-
-    fn connect_to(&mut self, gid_index: u8, mut peer: Address) -> Result {
+    /// Resets the queue pair and connects it to `peer`, which has the address `gid`.
+    fn connect_to(&mut self, sgid_index: u8, gid: bindings::ib_gid, peer: &Self) -> Result {
         use bindings::{
             ib_qp_attr_mask_IB_QP_ACCESS_FLAGS as ACCESS_FLAGS, ib_qp_attr_mask_IB_QP_AV as AV,
             ib_qp_attr_mask_IB_QP_DEST_QPN as DEST_QPN,
@@ -360,25 +347,28 @@ impl Qp {
             ib_qp_attr_mask_IB_QP_SQ_PSN as SQ_PSN, ib_qp_attr_mask_IB_QP_TIMEOUT as TIMEOUT,
         };
 
-        let rights = Access::from(Right::RemoteRead) | Right::RemoteWrite | Right::RemoteAtomic;
+        self.modify(bindings::ib_qp_state_IB_QPS_RESET, 0, |_| ())?;
+        let access = Access::from(Right::RemoteRead) | Right::RemoteWrite | Right::RemoteAtomic;
         let mask = PKEY_INDEX | PORT_ATTR | ACCESS_FLAGS;
         self.modify(bindings::ib_qp_state_IB_QPS_INIT, mask, |attr| {
             attr.port_num = PORT;
-            attr.qp_access_flags = rights.into_raw() as c_int;
+            attr.qp_access_flags = access.into_raw() as c_int;
         })?;
 
+        // SAFETY: The queue pair is valid; its number is set when it is made.
+        let dest_qp_num = unsafe { (*peer.raw.as_ptr()).qp_num };
         let mask = AV | PATH_MTU | DEST_QPN | RQ_PSN | MAX_DEST_RD_ATOMIC_ATTR | MIN_RNR_TIMER;
         self.modify(bindings::ib_qp_state_IB_QPS_RTR, mask, |attr| {
             attr.path_mtu = bindings::ib_mtu_IB_MTU_1024;
-            attr.dest_qp_num = peer.qpn;
+            attr.dest_qp_num = dest_qp_num;
             attr.max_dest_rd_atomic = MAX_RD_ATOMIC;
             attr.min_rnr_timer = 12;
             attr.ah_attr.type_ = bindings::rdma_ah_attr_type_RDMA_AH_ATTR_TYPE_ROCE;
-            // SAFETY: The attributes are valid; the GID is copied.
-            unsafe {
-                bindings::rdma_ah_set_port_num(&mut attr.ah_attr, PORT);
-                bindings::rdma_ah_set_grh(&mut attr.ah_attr, &mut peer.gid, 0, gid_index, 64, 0);
-            }
+            attr.ah_attr.port_num = PORT;
+            attr.ah_attr.ah_flags = bindings::ib_ah_flags_IB_AH_GRH as u8;
+            attr.ah_attr.grh.dgid = gid;
+            attr.ah_attr.grh.sgid_index = sgid_index;
+            attr.ah_attr.grh.hop_limit = 64;
         })?;
 
         let mask = TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN | MAX_QP_RD_ATOMIC_ATTR;
@@ -388,16 +378,6 @@ impl Qp {
             attr.retry_cnt = 7;
             attr.rnr_retry = 7;
             attr.max_rd_atomic = MAX_RD_ATOMIC;
-        })
-    }
-
-    fn address(&self) -> Result<Address> {
-        let (gid, gid_index) = roce_gid(self.pd.device())?;
-        Ok(Address {
-            gid,
-            gid_index,
-            // SAFETY: The queue pair is valid; its number is set when it is made.
-            qpn: unsafe { (*self.raw.as_ptr()).qp_num },
         })
     }
 }
@@ -412,7 +392,8 @@ impl Drop for Qp {
     }
 }
 
-/// Returns the newest RoCE v2 address. It belongs to an address that was assigned to the interface.
+/// Returns the newest RoCE v2 address and its index. It belongs to an address that was assigned to
+/// the interface.
 fn roce_gid(device: &Device) -> Result<(bindings::ib_gid, u8)> {
     let mut found = Err(ENOENT);
     for index in 0..=u8::MAX {
