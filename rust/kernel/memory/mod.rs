@@ -13,14 +13,8 @@ pub(crate) mod p2p;
 pub(crate) mod pmem;
 pub(crate) mod ram;
 
-use crate::{
-    bindings,
-    kernel_ext::{
-        export_c::{Bytes, BytesMut, FromC},
-        sync::racing::copy_racing,
-    },
-};
-use core::{marker::PhantomData, ptr::NonNull};
+use crate::{bindings, kernel_ext::sync::racing::copy_racing};
+use core::{mem::MaybeUninit, ptr::NonNull};
 use kernel::{
     error::to_result,
     page::{
@@ -68,30 +62,6 @@ pub(crate) struct SharedMemory {
 unsafe impl Send for SharedMemory {}
 // SAFETY: As above.
 unsafe impl Sync for SharedMemory {}
-
-/// A scatterlist table for a function to fill in.
-///
-/// # Invariants
-///
-/// `raw` is valid for writes. The owner of the table frees it before its memory.
-pub(crate) struct SgTableOut<'a> {
-    raw: *mut bindings::sg_table,
-    _table: PhantomData<&'a mut bindings::sg_table>,
-}
-
-// SAFETY: The pointer is valid for writes of a table. The caller frees the table, before the
-// memory.
-unsafe impl<'a> FromC for SgTableOut<'a> {
-    type Raw = *mut bindings::sg_table;
-
-    unsafe fn from_c(raw: Self::Raw) -> Self {
-        // INVARIANT: By the safety requirement.
-        Self {
-            raw,
-            _table: PhantomData,
-        }
-    }
-}
 
 impl SharedMemory {
     /// Returns the number of pages that `len` bytes take.
@@ -223,18 +193,18 @@ impl SharedMemory {
     }
 
     /// Makes a table of the pages of `len` bytes from `offset` on, in segments of at most
-    /// `max_segment` bytes. The range may extend to the end of the last page.
+    /// `max_segment` bytes. The range may extend to the end of the last page. The caller frees the
+    /// table.
     ///
     /// # Errors
     ///
     /// `EINVAL` if `len` is zero or the range is outside the memory, `ENOMEM`.
-    pub(crate) fn fill_sgt(
+    pub(crate) fn sgt(
         &self,
-        table: SgTableOut<'_>,
         offset: usize,
         len: usize,
         max_segment: u32,
-    ) -> Result {
+    ) -> Result<bindings::sg_table> {
         let end = offset.checked_add(len).ok_or(EINVAL)?;
         if len == 0 || end > self.pages << PAGE_SHIFT {
             return Err(EINVAL);
@@ -244,10 +214,11 @@ impl SharedMemory {
         for page in range.map_while(|index| self.page(index)) {
             pages.push(page, GFP_KERNEL)?;
         }
-        // SAFETY: `table` by its type invariant; the array has that many pages.
+        let mut table = bindings::sg_table::default();
+        // SAFETY: The array has that many pages.
         to_result(unsafe {
             bindings::sg_alloc_table_from_pages_segment(
-                table.raw,
+                &mut table,
                 pages.as_mut_ptr(),
                 u32::try_from(pages.len())?,
                 (offset & (PAGE_SIZE - 1)) as u32,
@@ -255,7 +226,8 @@ impl SharedMemory {
                 max_segment,
                 bindings::GFP_KERNEL,
             )
-        })
+        })?;
+        Ok(table)
     }
 
     /// Returns the address of `len` bytes at `offset`, and `len` as a `usize`. Checks the range.
@@ -275,12 +247,11 @@ impl SharedMemory {
     /// # Errors
     ///
     /// `EINVAL` if the range is outside the memory.
-    pub(crate) fn write(&self, offset: u64, from: Bytes<'_>) -> Result {
-        let (from, len) = from.as_raw();
-        let (to, len) = self.at(offset, len as u64)?;
-        // SAFETY: `at()` checked the range, and `from` has `len` bytes. There is no reference to
-        // the bytes of the memory, nor to those of `from`.
-        unsafe { copy_racing(to.as_ptr(), from, len) };
+    pub(crate) fn write(&self, offset: u64, from: &[MaybeUninit<u8>]) -> Result {
+        let (to, len) = self.at(offset, from.len() as u64)?;
+        // SAFETY: `at()` checked the range. `from` does not overlap it, because there is no
+        // reference to the bytes of the memory.
+        unsafe { copy_racing(to.as_ptr(), from.as_ptr().cast(), len) };
         Ok(())
     }
 
@@ -289,11 +260,11 @@ impl SharedMemory {
     /// # Errors
     ///
     /// `EINVAL` if the range is outside the memory.
-    pub(crate) fn read_to(&self, offset: u64, to: BytesMut<'_>) -> Result {
-        let (to, len) = to.as_raw();
-        let (from, len) = self.at(offset, len as u64)?;
-        // SAFETY: As for `write()`.
-        unsafe { copy_racing(to, from.as_ptr(), len) };
+    pub(crate) fn read(&self, offset: u64, to: &mut [MaybeUninit<u8>]) -> Result {
+        let (from, len) = self.at(offset, to.len() as u64)?;
+        // SAFETY: `at()` checked the range. `to` does not overlap it, because there is no reference
+        // to the bytes of the memory.
+        unsafe { copy_racing(to.as_mut_ptr().cast(), from.as_ptr(), len) };
         Ok(())
     }
 

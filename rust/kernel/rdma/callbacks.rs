@@ -6,8 +6,16 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use super::{device::Device, dm::Dm, mr::Mw, ops::DeviceOps, pd::UserContext, uapi::Attrs};
+use super::{
+    device::Device,
+    dm::{DriverDm, GivenUpDm},
+    mr::Mw,
+    ops::DeviceOps,
+    pd::UserContext,
+    uapi::Attrs,
+};
 use crate::{bindings, kernel_ext::error::eopnotsupp};
+use core::ptr::NonNull;
 use kernel::{
     error::{from_result, to_result},
     ffi::c_int,
@@ -60,7 +68,7 @@ pub(super) unsafe extern "C" fn alloc_dm<T: DeviceOps>(
         let user = T::user(unsafe { UserContext::from_raw(context) });
         T::of(device)?
             .alloc_dm(attr, class, Some(user))
-            .map(Dm::into_raw)
+            .map(DriverDm::into_raw)
     };
     alloc().unwrap_or_else(|err: Error| err.to_ptr())
 }
@@ -72,10 +80,12 @@ pub(super) unsafe extern "C" fn dealloc_dm<T: DeviceOps>(
     raw: *mut bindings::ib_dm,
     _attrs: *mut bindings::uverbs_attr_bundle,
 ) -> c_int {
-    // SAFETY: The core frees an object that `alloc_dm()` made, once, and only when no MR refers to
-    // it.
-    drop(unsafe { Dm::<T::Dm>::take(raw) });
-    0
+    from_result(|| {
+        let raw = NonNull::new(raw).ok_or(EINVAL)?;
+        // SAFETY: The core frees an object that `alloc_dm()` made, once.
+        unsafe { GivenUpDm::<T::Dm>::from_raw(raw) }.free()?;
+        Ok(0)
+    })
 }
 
 /// # Safety

@@ -31,12 +31,6 @@ impl Device {
         unsafe { Name::of(self.as_raw()) }
     }
 
-    /// Returns the index by which `rdma dev` shows the device.
-    pub(crate) fn index(&self) -> u32 {
-        // SAFETY: The index is set before the device is registered.
-        unsafe { (*self.as_raw()).index }
-    }
-
     /// Returns the driver, a value of `enum rdma_driver_id`.
     pub(crate) fn driver_id(&self) -> u32 {
         // SAFETY: The operations are set before the device is registered.

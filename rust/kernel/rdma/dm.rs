@@ -4,31 +4,78 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use super::{mr::NewMr, Device};
+use super::{mr::NewMr, ops::DeviceOps, Device};
 use crate::bindings;
+use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{
     prelude::*,
     sync::atomic::{ordering, Atomic},
     types::Opaque,
 };
 
-/// An `ib_dm` with the driver's own data.
-#[repr(C)]
-pub(crate) struct Dm<T> {
-    raw: Opaque<bindings::ib_dm>,
-    pub(crate) data: T,
+/// A device memory object, which a process or a kernel user has.
+///
+/// # Invariants
+///
+/// The object is not freed while an MR is registered over it.
+#[repr(transparent)]
+pub(crate) struct Dm(Opaque<bindings::ib_dm>);
+
+impl Dm {
+    /// # Safety
+    ///
+    /// `raw` must be as the type invariant requires, and valid for `'a`.
+    pub(crate) unsafe fn from_raw<'a>(raw: *mut bindings::ib_dm) -> &'a Self {
+        // SAFETY: By the safety requirement, and the type is transparent.
+        unsafe { &*raw.cast::<Self>() }
+    }
+
+    /// Returns the device.
+    pub(crate) fn device(&self) -> &Device {
+        // SAFETY: The device is set before a user gets the object, and stays registered as long as
+        // it has device memory.
+        unsafe { Device::from_raw((*self.0.get()).device) }
+    }
+
+    /// Returns the data of memory of a device that has the operations of `T`.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if the driver itself has the memory.
+    pub(crate) fn data<T: DeviceOps>(&self) -> Result<&T::Dm> {
+        T::of(self.device())?;
+        // SAFETY: All device memory of a device of `T` came from `DeviceOps::alloc_dm()`, which
+        // returns a `DriverDm`. `ib_dm` is its first field.
+        Ok(unsafe { &(*self.0.get().cast::<DriverDm<T::Dm>>()).data })
+    }
+
+    fn users(&self) -> &Atomic<i32> {
+        // SAFETY: The field is an `atomic_t`, and all accesses to it are atomic.
+        unsafe { Atomic::from_ptr(&raw mut (*self.0.get()).usecnt.counter) }
+    }
+
+    /// Counts `mr`, a new MR, as one over the object, until `ib_dereg_mr()` has deregistered the
+    /// MR.
+    pub(crate) fn attach(&self, mr: &NewMr<'_>) {
+        self.users().add(1, ordering::Relaxed);
+        // SAFETY: The MR is new, so only its maker uses it. The core decrements the count when it
+        // deregisters the MR, and by the type invariant the object exists until then.
+        unsafe { (*mr.as_raw()).dm = self.0.get() };
+    }
 }
 
-impl<T> Dm<T> {
+/// A device memory object with the data of its driver, before the core or C gets it.
+#[repr(C)]
+pub(crate) struct DriverDm<T> {
+    raw: Opaque<bindings::ib_dm>,
+    data: T,
+}
+
+impl<T> DriverDm<T> {
     /// Makes an object whose `ib_dm` is zero, for the core to fill in.
     pub(crate) fn new(data: T) -> Result<KBox<Self>> {
-        Ok(KBox::new(
-            Self {
-                raw: Opaque::zeroed(),
-                data,
-            },
-            GFP_KERNEL,
-        )?)
+        let raw = Opaque::zeroed();
+        Ok(KBox::new(Self { raw, data }, GFP_KERNEL)?)
     }
 
     /// Fills in the fields that the core fills in for a process.
@@ -41,54 +88,42 @@ impl<T> Dm<T> {
         }
     }
 
-    /// Returns `true` if the memory is of `device`.
-    pub(crate) fn is_of(&self, device: &Device) -> bool {
-        // SAFETY: The field is written only when the object is made.
-        unsafe { (*self.raw.get()).device == device.as_raw() }
-    }
-
-    fn users(&self) -> &Atomic<i32> {
-        // SAFETY: The field is an `atomic_t`, and all accesses to it are atomic.
-        unsafe { Atomic::from_ptr(&raw mut (*self.raw.get()).usecnt.counter) }
-    }
-
-    /// Returns `true` if an MR is registered over the object.
-    pub(crate) fn in_use(&self) -> bool {
-        self.users().load(ordering::Relaxed) != 0
-    }
-
-    /// Counts `mr`, a new MR, as one over the object, until `ib_dereg_mr()` has deregistered the
-    /// MR.
-    ///
-    /// # Safety
-    ///
-    /// The object must have been given away by [`Self::into_raw`], and must not be taken back while
-    /// it is [`Self::in_use`].
-    pub(super) unsafe fn attach(&self, mr: &NewMr<'_>) {
-        self.users().add(1, ordering::Relaxed);
-        // SAFETY: The MR is new, so only its maker uses it. The core decrements the count when it
-        // deregisters the MR, and the object exists until then.
-        unsafe { (*mr.as_raw()).dm = self.raw.get() };
-    }
-
-    /// Gives the object to the core.
+    /// Gives the object to the core or to C.
     pub(crate) fn into_raw(this: KBox<Self>) -> *mut bindings::ib_dm {
         KBox::into_raw(this).cast()
     }
+}
 
-    /// # Safety
+/// Device memory that the core or a C caller gives up.
+///
+/// # Invariants
+///
+/// The pointer came from [`DriverDm::into_raw`]. There is no other user of it, except for MRs.
+#[repr(transparent)]
+pub(crate) struct GivenUpDm<T>(NonNull<bindings::ib_dm>, PhantomData<DriverDm<T>>);
+
+impl<T> GivenUpDm<T> {
+    /// Frees the memory.
     ///
-    /// `raw` must have come from [`Self::into_raw`] and must be valid for `'a`.
-    pub(crate) unsafe fn from_raw<'a>(raw: *mut bindings::ib_dm) -> &'a Self {
-        // SAFETY: By the safety requirement; `raw` is the first field of a `repr(C)` structure.
-        unsafe { &*raw.cast::<Self>() }
+    /// # Errors
+    ///
+    /// `EBUSY` while an MR is registered over it. The memory is not given up then.
+    pub(crate) fn free(self) -> Result {
+        let raw = self.0.as_ptr();
+        // SAFETY: By the type invariant; an object that MRs use is not freed below.
+        if unsafe { Dm::from_raw(raw) }.users().load(ordering::Relaxed) != 0 {
+            return Err(EBUSY);
+        }
+        // SAFETY: By the type invariant, and there are no MRs.
+        drop(unsafe { KBox::from_raw(raw.cast::<DriverDm<T>>()) });
+        Ok(())
     }
 
     /// # Safety
     ///
-    /// `raw` must have come from [`Self::into_raw`]. There must be no other user of it.
-    pub(crate) unsafe fn take(raw: *mut bindings::ib_dm) -> KBox<Self> {
-        // SAFETY: By the safety requirement.
-        unsafe { KBox::from_raw(raw.cast::<Self>()) }
+    /// `raw` must be as the type invariant requires.
+    pub(super) unsafe fn from_raw(raw: NonNull<bindings::ib_dm>) -> Self {
+        // INVARIANT: By the safety requirement.
+        Self(raw, PhantomData)
     }
 }

@@ -41,6 +41,6 @@ pub(crate) mod uapi;
 
 pub(crate) use client::Registration;
 pub(crate) use device::Device;
-pub(crate) use dm::Dm;
+pub(crate) use dm::{Dm, DriverDm};
 pub(crate) use mr::{Access, Mr, Mw, OwnedMr};
 pub(crate) use pd::{OwnedPd, Pd};

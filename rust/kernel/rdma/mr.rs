@@ -250,8 +250,10 @@ impl core::ops::Deref for NewMr<'_> {
 ///
 /// # Invariants
 ///
-/// The pointer came from `ib_alloc_mr()`, and only this deregisters it.
-pub(crate) struct OwnedMr(NonNull<bindings::ib_mr>);
+/// The pointer came from `ib_alloc_mr()` or another function that makes an MR, and only this
+/// deregisters it.
+#[repr(transparent)]
+pub(crate) struct OwnedMr(pub(super) NonNull<bindings::ib_mr>);
 
 // SAFETY: MRs may be used from any thread.
 unsafe impl Send for OwnedMr {}
@@ -279,16 +281,6 @@ impl OwnedMr {
         // SAFETY: Allocated above, and there is no other `NewMr` of it.
         let prepared = prepare(unsafe { NewMr::new(&mr) })?;
         Ok((mr, prepared))
-    }
-
-    /// Takes back an MR that [`Self::into_raw`] gave away; [`None`] for NULL.
-    ///
-    /// # Safety
-    ///
-    /// `raw` must be NULL, have come from there, or be a new MR. Nothing else may deregister it.
-    pub(crate) unsafe fn from_raw(raw: *mut bindings::ib_mr) -> Option<Self> {
-        // INVARIANT: By the safety requirement.
-        NonNull::new(raw).map(Self)
     }
 
     /// Gives the MR to `ib_core` or to a caller, who deregisters it with `ib_dereg_mr()`.

@@ -32,11 +32,12 @@ pub(super) unsafe extern "C" fn reg_dm_mr<T: DeviceOps>(
     attr: *mut bindings::ib_dm_mr_attr,
     _attrs: *mut bindings::uverbs_attr_bundle,
 ) -> *mut bindings::ib_mr {
-    // SAFETY: The core calls with valid objects of one device; the memory came from `alloc_dm()`.
-    let (pd, dm, attr) = unsafe { (Pd::from_raw(pd), Dm::<T::Dm>::from_raw(dm), &*attr) };
+    // SAFETY: The core calls with valid objects of one device; the memory is not freed.
+    let (pd, dm, attr) = unsafe { (Pd::from_raw(pd), Dm::from_raw(dm), &*attr) };
     let register = || {
         let data = T::of(pd.device())?;
         let access = Access::from_raw(attr.access_flags);
+        let dm = dm.data::<T>()?;
         let mr = T::driver().alloc_mr(pd, 1, |new| {
             data.reg_dm_mr(new, pd, dm, attr.offset, attr.length, access)
         })?;

@@ -7,7 +7,7 @@
 
 use super::{
     device::Device,
-    dm::Dm,
+    dm::DriverDm,
     driver_mr::DriverMr,
     mr::{Access, Mr, Mw, NewMr},
     pd::{Pd, UserContext},
@@ -41,7 +41,7 @@ pub(crate) trait DeviceOps: Sized + Send + Sync + 'static {
     fn user(context: &UserContext) -> User;
 
     /// The module's data in a device memory object.
-    type Dm: Send + Sync;
+    type Dm: Send + Sync + 'static;
 
     /// The class of device memory that an allocation asks for.
     type DmClass;
@@ -67,14 +67,14 @@ pub(crate) trait DeviceOps: Sized + Send + Sync + 'static {
         attr: &bindings::ib_dm_alloc_attr,
         class: Self::DmClass,
         user: Option<User>,
-    ) -> Result<KBox<Dm<Self::Dm>>>;
+    ) -> Result<KBox<DriverDm<Self::Dm>>>;
 
     /// Makes `mr` an MR in `pd` over `length` bytes of `dm`. The core has checked the range.
     fn reg_dm_mr(
         &self,
         mr: NewMr<'_>,
         pd: &Pd,
-        dm: &Dm<Self::Dm>,
+        dm: &Self::Dm,
         offset: u64,
         length: u64,
         access: Access,

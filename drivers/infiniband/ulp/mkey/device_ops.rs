@@ -17,7 +17,7 @@ use crate::{
             scatterlist::{Elements, MappedElements},
             table::Operations,
             uapi::Attrs,
-            Access, Device, Dm, Mr, Mw, Pd,
+            Access, Device, DriverDm, Mr, Mw, Pd,
         },
         sync::users::Timeout,
         user::User,
@@ -119,14 +119,14 @@ impl DeviceOps for MkeyDevice {
         attr: &bindings::ib_dm_alloc_attr,
         class: dm::ClassRequest,
         user: Option<User>,
-    ) -> Result<KBox<Dm<Buffer>>> {
+    ) -> Result<KBox<DriverDm<Buffer>>> {
         let request = dm::DmRequest {
             length: attr.length,
             log_align: attr.alignment,
             class,
             user,
         };
-        Dm::new(Buffer::new(
+        DriverDm::new(Buffer::new(
             &self.core.hw,
             &self.core.pd,
             &self.memory,
@@ -138,13 +138,13 @@ impl DeviceOps for MkeyDevice {
         &self,
         mr: NewMr<'_>,
         pd: &Pd,
-        dm: &Dm<Buffer>,
+        dm: &Buffer,
         offset: u64,
         length: u64,
         access: Access,
     ) -> Result {
         // Only persistent memory can be flushed to persistence.
-        let volatile = !dm.data.memory().is_persistent();
+        let volatile = !dm.memory().is_persistent();
         if !supported(access) || (volatile && access.contains(Right::FlushPersistent)) {
             return Err(eopnotsupp());
         }
@@ -163,10 +163,10 @@ impl DeviceOps for MkeyDevice {
             Leaf {
                 lkey: 0,
                 start: 0,
-                len: dm.data.memory().len() as u64,
+                len: dm.memory().len() as u64,
                 access: access | Right::LocalWrite,
                 place: LeafPlace::Memory {
-                    base: dm.data.base.clone(),
+                    base: dm.base.clone(),
                     delta: 0,
                     mutable: false,
                 },

@@ -7,10 +7,7 @@
 //! [`include/linux/mm.h`](srctree/include/linux/mm.h)
 
 use super::{Backing, Export, Shared};
-use crate::{
-    bindings,
-    kernel_ext::{error::eopnotsupp, export_c::FromC, memory::SgTableOut},
-};
+use crate::{bindings, kernel_ext::error::eopnotsupp};
 use kernel::{
     error::{from_result, to_result},
     ffi::c_int,
@@ -103,26 +100,20 @@ impl<T: Backing> Export<T> {
             };
             // This is the size of the dma-buf.
             let len = memory.memory().num_pages() << bindings::PAGE_SHIFT;
-            let mut mapping = KBox::new(
-                Mapping {
-                    table: bindings::sg_table::default(),
-                    device,
-                    _memory: memory.clone(),
-                },
-                GFP_KERNEL,
-            )?;
-            // SAFETY: `unmap()`, or the error path below, frees the table before the memory.
+            let room = KBox::new_uninit(GFP_KERNEL)?;
+            // SAFETY: The attachment has a device.
+            let max_segment = unsafe { bindings::dma_get_max_seg_size(device) };
+            let mut table = memory.memory().sgt(0, len, max_segment)?;
+            // SAFETY: The table has been made above.
             unsafe {
-                let table = &raw mut mapping.table;
-                let max_segment = bindings::dma_get_max_seg_size(device);
-                let out = SgTableOut::from_c(table);
-                memory.memory().fill_sgt(out, 0, len, max_segment)?;
-                if let Err(err) = to_result(bindings::dma_map_sgtable(device, table, direction, 0))
-                {
-                    bindings::sg_free_table(table);
-                    return Err(err);
-                }
+                let mapped = bindings::dma_map_sgtable(device, &mut table, direction, 0);
+                to_result(mapped).inspect_err(|_| bindings::sg_free_table(&mut table))?;
             }
+            let mapping = room.write(Mapping {
+                table,
+                device,
+                _memory: memory,
+            });
             Ok(KBox::into_raw(mapping).cast())
         };
         map().unwrap_or_else(|err: Error| err.to_ptr())

@@ -108,6 +108,13 @@ impl Devices {
 #[derive(Clone)]
 pub(crate) struct HeldDevice(Arc<KnownDevice>);
 
+impl HeldDevice {
+    fn index(&self) -> u32 {
+        // SAFETY: The index is set before the device is registered.
+        unsafe { (*self.as_raw()).index }
+    }
+}
+
 impl Deref for HeldDevice {
     type Target = Device;
 

@@ -10,7 +10,7 @@ use crate::{
         sync::racing::copy_racing,
     },
 };
-use core::ops::Deref;
+use core::{ops::Deref, ptr::NonNull};
 use kernel::{dma::DataDirection, error::from_err_ptr, prelude::*, sync::Arc};
 
 /// A protection domain.
@@ -54,10 +54,9 @@ impl PdMr {
     /// `raw` must be an error pointer or a new MR in `pd`.
     pub(super) unsafe fn from_raw(raw: *mut bindings::ib_mr, pd: &Arc<DevicePd>) -> Result<Self> {
         let raw = from_err_ptr(raw)?;
-        // SAFETY: By the safety requirement a new MR, which has no other owner.
-        let mr = unsafe { OwnedMr::from_raw(raw) };
         Ok(Self {
-            mr: mr.ok_or(ENOMEM)?,
+            // INVARIANT: By the safety requirement a new MR, which has no other owner.
+            mr: OwnedMr(NonNull::new(raw).ok_or(ENOMEM)?),
             pd: pd.clone(),
         })
     }

@@ -11,8 +11,8 @@ use crate::{
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         error::eopnotsupp,
-        export_c::{export_c, pointers, Given, GivenArray, Out},
-        rdma::export::{HeldMr, MrHandles},
+        export_c::{export_c, pointers, Given, Out},
+        rdma::export::HeldMr,
     },
     key::{bind_all, Described, Key},
     region::rebind::Refused,
@@ -64,24 +64,24 @@ pointers!(ib_mkey_bind {
 });
 
 /// Describes the layout that a kernel user gave. It is a list unless another layout is given.
-fn describe_given<'k>(bind: &Given<'_, ib_mkey_bind>, key: &'k Key<'_>) -> Result<Described<'k>> {
+fn describe_given<'k>(bind: &Given<ib_mkey_bind>, key: &'k Key<'_>) -> Result<Described<'k>> {
     match (bind.interleaved(), bind.indexed()) {
-        (Some(layout), _) => kapi::describe_interleaved(key, &layout, bind.access),
-        (_, Some(layout)) => kapi::describe_indexed(key, &layout, bind.access),
+        (Some(layout), _) => kapi::describe_interleaved(key, layout, bind.access),
+        (_, Some(layout)) => kapi::describe_indexed(key, layout, bind.access),
         _ => kapi::describe_list(key, bind.sg_list().ok_or(EINVAL)?, bind.access),
     }
 }
 
 /// Binds all of `binds`, or none.
-fn bind_given(binds: GivenArray<'_, ib_mkey_bind>, num: u32) -> result::Result<(), Refused> {
-    if num == 0 || num > bindings::IB_MKEY_MAX_BINDS {
+fn bind_given(binds: &[Given<ib_mkey_bind>]) -> result::Result<(), Refused> {
+    if binds.is_empty() || binds.len() > bindings::IB_MKEY_MAX_BINDS as usize {
         return Err(Refused {
-            number: num as usize,
+            number: binds.len(),
             error: EINVAL,
         });
     }
     bind(binds.iter().map(|bind| bind.mkey()), |number, key| {
-        describe_given(&binds.get(number).ok_or(EINVAL)?, key)
+        describe_given(binds.get(number).ok_or(EINVAL)?, key)
     })
 }
 
@@ -100,9 +100,9 @@ fn read_bind(bytes: &[u8]) -> Result<UapiBind> {
     Ok(bind)
 }
 
-/// Binds all of `handles`, or none. `binds` has a description of `size` bytes for each.
-fn bind_user(handles: MrHandles<'_>, binds: &[u8], size: usize, failed: &mut u32) -> Result {
-    let keys = handles.iter();
+/// Binds all of `mkeys`, or none. `binds` has a description of `size` bytes for each.
+fn bind_user(mkeys: &[HeldMr<'_>], binds: &[u8], size: usize, failed: &mut u32) -> Result {
+    let keys = mkeys.iter().copied();
     if size < size_of::<UapiBind>() || keys.len().checked_mul(size) != Some(binds.len()) {
         return Err(EINVAL);
     }
@@ -120,11 +120,11 @@ export_c! {
     in crate::bindings;
 
     fn ib_bind_mkeys(
-        binds[num]: GivenArray<'_, ib_mkey_bind>,
+        binds[num]: &[Given<ib_mkey_bind>],
         num: u32,
         failed: Option<Out<'_, u32>>,
     ) -> Result {
-        bind_given(binds, num).map_err(|refused| {
+        bind_given(binds).map_err(|refused| {
             if let Some(failed) = failed {
                 // CAST: The number is at most `num`.
                 failed.set(refused.number as u32);
@@ -138,7 +138,7 @@ export_c! {
     in crate::api::bindings;
 
     fn ib_mkey_uapi_bind_many(
-        handles[num]: MrHandles<'_>,
+        mkeys[num]: &[HeldMr<'_>],
         num: u32,
         binds[length]: &[u8],
         length: u32,
@@ -146,7 +146,7 @@ export_c! {
         failed: Out<'_, u32>,
     ) -> Result {
         let mut number = num;
-        let result = bind_user(handles, binds, size as usize, &mut number);
+        let result = bind_user(mkeys, binds, size as usize, &mut number);
         failed.set(number);
         result
     }

@@ -5,17 +5,15 @@
 use crate::{
     bindings::{
         self, dma_buf, ib_dm_alloc_attr, ib_mkey_block, ib_mkey_caps, ib_mkey_indexed,
-        ib_mkey_interleaved, ib_sge,
+        ib_mkey_interleaved, ib_sge, sg_table,
     },
     device::MkeyDevice,
     dm::{Buffer, ClassRequest},
     kernel_ext::{
-        export_c::{export_c, pointers, Bytes, BytesMut, Given, Out},
-        memory::SgTableOut,
+        export_c::{export_c, pointers, Given, Out},
         rdma::{
-            export::{AnyDm, GivenUpDm, HeldDm, HeldMr},
-            ops::DeviceOps,
-            Access, Device, Dm, OwnedMr, Pd,
+            dm::GivenUpDm, export::HeldMr, ops::DeviceOps, Access, Device, Dm, DriverDm, OwnedMr,
+            Pd,
         },
     },
     key::{
@@ -25,9 +23,14 @@ use crate::{
     },
     layout::IndexSlice,
 };
+use core::{mem::MaybeUninit, ptr};
 use kernel::{ffi::c_int, prelude::*};
 
-fn alloc_dm(device: &Device, attr: &ib_dm_alloc_attr, class: u64) -> Result<KBox<Dm<Buffer>>> {
+fn alloc_dm(
+    device: &Device,
+    attr: &ib_dm_alloc_attr,
+    class: u64,
+) -> Result<KBox<DriverDm<Buffer>>> {
     let this = MkeyDevice::data(device)?;
     if attr.flags != 0 {
         return Err(EINVAL);
@@ -39,34 +42,38 @@ fn alloc_dm(device: &Device, attr: &ib_dm_alloc_attr, class: u64) -> Result<KBox
 }
 
 /// Checks that `dm` contains `length` bytes from `offset` on.
-fn check_range(dm: &Dm<Buffer>, offset: u64, length: u64) -> Result {
+fn check_range(dm: &Buffer, offset: u64, length: u64) -> Result {
     let end = offset.checked_add(length).ok_or(EINVAL)?;
-    if end > dm.data.memory().len() as u64 {
+    if end > dm.memory().len() as u64 {
         return Err(EINVAL);
     }
     Ok(())
 }
 
-fn reg_dm_mr(
-    pd: &Pd,
-    dm: &HeldDm<'_, Buffer>,
-    offset: u64,
-    length: u64,
-    access: c_int,
-) -> Result<OwnedMr> {
-    if !dm.is_of(pd.device()) {
+fn reg_dm_mr(pd: &Pd, dm: &Dm, offset: u64, length: u64, access: c_int) -> Result<OwnedMr> {
+    if !ptr::eq(dm.device(), pd.device()) {
         return Err(EINVAL);
     }
-    check_range(dm, offset, length)?;
+    let buffer = buffer(dm)?;
+    check_range(buffer, offset, length)?;
     let access = Access::checked(pd.device(), access)?;
     let this = MkeyDevice::data(pd.device())?;
     let (mr, ()) = OwnedMr::new(pd, 1, |new| {
         // Counted first, because a peer that guesses the rkey may use the MR as soon as it is
         // registered.
         dm.attach(&new);
-        this.reg_dm_mr(new, pd, dm, offset, length, access)
+        this.reg_dm_mr(new, pd, buffer, offset, length, access)
     })?;
     Ok(mr)
+}
+
+/// Returns the buffer of device memory.
+///
+/// # Errors
+///
+/// `EOPNOTSUPP` if the driver of the device has the memory.
+pub(super) fn buffer(dm: &Dm) -> Result<&Buffer> {
+    dm.data::<MkeyDevice>()
 }
 
 /// Runs `call` with the key whose MR is `mr`.
@@ -96,13 +103,13 @@ pub(super) fn describe_list<'k>(
 
 pointers!(ib_mkey_interleaved {
     repeat_count: [u64; num_dims],
-    blocks: [ib_mkey_block; num_blocks],
+    blocks: [Given<ib_mkey_block>; num_blocks],
 });
 
 /// Describes blocks that repeat.
 pub(super) fn describe_interleaved<'k>(
     key: &'k Key<'_>,
-    layout: &Given<'_, ib_mkey_interleaved>,
+    layout: &Given<ib_mkey_interleaved>,
     access: c_int,
 ) -> Result<Described<'k>> {
     let access = Access::checked(key.mr().device(), access)?;
@@ -124,7 +131,7 @@ pointers!(ib_mkey_indexed {
 /// Describes blocks at indices.
 pub(super) fn describe_indexed<'k>(
     key: &'k Key<'_>,
-    layout: &Given<'_, ib_mkey_indexed>,
+    layout: &Given<ib_mkey_indexed>,
     access: c_int,
 ) -> Result<Described<'k>> {
     let access = Access::checked(key.mr().device(), access)?;
@@ -137,7 +144,7 @@ pub(super) fn describe_indexed<'k>(
 /// # Errors
 ///
 /// `EINVAL` if the layout has both sizes of indices, or neither.
-fn indexed_parts<'a>(layout: &Given<'a, ib_mkey_indexed>) -> Result<(Pattern, IndexSlice<'a>)> {
+fn indexed_parts(layout: &Given<ib_mkey_indexed>) -> Result<(Pattern, IndexSlice<'_>)> {
     if layout.indices32.is_null() == layout.indices64.is_null() {
         return Err(EINVAL);
     }
@@ -160,65 +167,66 @@ export_c! {
 
     fn ib_alloc_dm(
         device: &Device,
-        attr: Given<'_, ib_dm_alloc_attr>,
-    ) -> Result<KBox<Dm<Buffer>>> {
-        alloc_dm(device, &attr, 0)
+        attr: &Given<ib_dm_alloc_attr>,
+    ) -> Result<KBox<DriverDm<Buffer>>> {
+        alloc_dm(device, attr, 0)
     }
 
     fn ib_alloc_dm_class(
         device: &Device,
-        attr: Given<'_, ib_dm_alloc_attr>,
+        attr: &Given<ib_dm_alloc_attr>,
         dm_class: u64,
-    ) -> Result<KBox<Dm<Buffer>>> {
-        alloc_dm(device, &attr, dm_class)
+    ) -> Result<KBox<DriverDm<Buffer>>> {
+        alloc_dm(device, attr, dm_class)
     }
 
-    fn ib_free_dm(dm: GivenUpDm<'_, Buffer>) -> Result {
-        dm.take().map(drop)
+    fn ib_free_dm(dm: GivenUpDm<Buffer>) -> Result {
+        dm.free()
     }
 
     fn ib_reg_dm_mr(
         pd: &Pd,
-        dm: HeldDm<'_, Buffer>,
+        dm: &Dm,
         dm_offset: u64,
         length: u64,
         access: c_int,
     ) -> Result<OwnedMr> {
-        reg_dm_mr(pd, &dm, dm_offset, length, access)
+        reg_dm_mr(pd, dm, dm_offset, length, access)
     }
 
     fn ib_memcpy_to_dm(
-        dm: HeldDm<'_, Buffer>,
+        dm: &Dm,
         dm_offset: u64,
-        host_addr[length]: Bytes<'_>,
+        host_addr[length]: &[MaybeUninit<u8>],
         length: usize,
     ) -> Result {
-        dm.data.memory().write(dm_offset, host_addr)
+        buffer(dm)?.memory().write(dm_offset, host_addr)
     }
 
     fn ib_memcpy_from_dm(
-        host_addr[length]: BytesMut<'_>,
-        dm: HeldDm<'_, Buffer>,
+        host_addr[length]: &mut [MaybeUninit<u8>],
+        dm: &Dm,
         dm_offset: u64,
         length: usize,
     ) -> Result {
-        dm.data.memory().read_to(dm_offset, host_addr)
+        buffer(dm)?.memory().read(dm_offset, host_addr)
     }
 
     fn ib_dm_to_sgt(
-        dm: HeldDm<'_, Buffer>,
+        dm: &Dm,
         dm_offset: u64,
         length: u64,
-        sgt: SgTableOut<'_>,
+        sgt: Out<'_, sg_table>,
     ) -> Result {
-        check_range(&dm, dm_offset, length)?;
+        let dm = buffer(dm)?;
+        check_range(dm, dm_offset, length)?;
         let (offset, length) = (usize::try_from(dm_offset)?, usize::try_from(length)?);
-        dm.data.memory().fill_sgt(sgt, offset, length, u32::MAX)
+        sgt.set(dm.memory().sgt(offset, length, u32::MAX)?);
+        Ok(())
     }
 
-    fn ib_export_dm(dm: AnyDm<'_>) -> Result<*mut dma_buf> {
-        let device = MkeyDevice::data(dm.device())?;
-        dm.of(device)?.data.export()
+    fn ib_export_dm(dm: &Dm) -> Result<*mut dma_buf> {
+        buffer(dm)?.export()
     }
 
     fn ib_alloc_mkey(pd: &Pd, max_entries: u32) -> Result<OwnedMr> {
@@ -236,18 +244,18 @@ export_c! {
 
     fn ib_bind_mkey_interleaved(
         mkey: HeldMr<'_>,
-        layout: Given<'_, ib_mkey_interleaved>,
+        layout: &Given<ib_mkey_interleaved>,
         access: c_int,
     ) -> Result {
-        with_key(mkey, |key| describe_interleaved(key, &layout, access)?.bind())
+        with_key(mkey, |key| describe_interleaved(key, layout, access)?.bind())
     }
 
     fn ib_bind_mkey_indexed(
         mkey: HeldMr<'_>,
-        layout: Given<'_, ib_mkey_indexed>,
+        layout: &Given<ib_mkey_indexed>,
         access: c_int,
     ) -> Result {
-        with_key(mkey, |key| describe_indexed(key, &layout, access)?.bind())
+        with_key(mkey, |key| describe_indexed(key, layout, access)?.bind())
     }
 
     fn ib_map_mkey_list(mkey: HeldMr<'_>, sg_list[num_sge]: &[ib_sge], num_sge: u32) -> Result {
@@ -259,7 +267,7 @@ export_c! {
 
     fn ib_map_mkey_interleaved(
         mkey: HeldMr<'_>,
-        layout: Given<'_, ib_mkey_interleaved>,
+        layout: &Given<ib_mkey_interleaved>,
     ) -> Result {
         with_key(mkey, |key| {
             let blocks = layout.blocks().ok_or(EINVAL)?.iter();
@@ -270,9 +278,9 @@ export_c! {
         })
     }
 
-    fn ib_map_mkey_indexed(mkey: HeldMr<'_>, layout: Given<'_, ib_mkey_indexed>) -> Result {
+    fn ib_map_mkey_indexed(mkey: HeldMr<'_>, layout: &Given<ib_mkey_indexed>) -> Result {
         with_key(mkey, |key| {
-            let (pattern, indices) = indexed_parts(&layout)?;
+            let (pattern, indices) = indexed_parts(layout)?;
             key.stage_indexed(pattern, indices)
         })
     }

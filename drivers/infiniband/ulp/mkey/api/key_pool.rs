@@ -12,8 +12,8 @@ use crate::{
     bindings::ib_mkey_pool,
     device::MkeyDevice,
     kernel_ext::{
-        export_c::{export_c, ForC, GivenUp, HeldOpaque, Opaque},
-        rdma::{export::GivenUpMr, OwnedMr, Pd},
+        export_c::{export_c, opaque},
+        rdma::{export::HeldMr, OwnedMr, Pd},
     },
     key,
 };
@@ -23,7 +23,7 @@ use kernel::{
     new_spinlock,
     prelude::*,
     rbtree::RBTree,
-    sync::{Arc, SpinLock}, //
+    sync::SpinLock, //
 };
 
 /// The keys of a pool.
@@ -60,7 +60,7 @@ pub(crate) struct KeyPool {
 }
 
 impl KeyPool {
-    fn new(pd: &Pd, max_entries: u32, keys: u32) -> Result<Arc<Self>> {
+    fn new(pd: &Pd, max_entries: u32, keys: u32) -> Result<Pin<KBox<Self>>> {
         if keys == 0 {
             return Err(EINVAL);
         }
@@ -73,7 +73,7 @@ impl KeyPool {
             keys.try_create_and_insert(mr.as_raw() as usize, false, GFP_KERNEL)?;
             free.push(mr, GFP_KERNEL)?;
         }
-        Arc::pin_init(
+        KBox::pin_init(
             pin_init!(Self {
                 count,
                 state <- new_spinlock!(State { free, keys }, "ib_mkey pool"),
@@ -88,56 +88,54 @@ impl KeyPool {
     ///
     /// `EINVAL` for an MR that is not a taken key of this pool; those of
     /// [`Key::unbind`](crate::key::Key::unbind).
-    fn put(&self, mr: GivenUpMr<'_>) -> Result {
-        let address = mr.held().mr().as_raw() as usize;
+    fn put(&self, mr: OwnedMr) -> Result {
+        let address = mr.as_raw() as usize;
         // During the unbind the key is neither free nor taken, so no other caller can return it.
-        if !self.state.lock().set_taken(address, false) {
-            return Err(EINVAL);
+        let unbound = if self.state.lock().set_taken(address, false) {
+            with_key(HeldMr::of(&mr), |key| key.unbind()).inspect_err(|_| {
+                self.state.lock().set_taken(address, true);
+            })
+        } else {
+            Err(EINVAL)
+        };
+        if unbound.is_err() {
+            // The caller keeps the MR.
+            let _ = mr.into_raw();
+            return unbound;
         }
-        let unbound = with_key(mr.held(), |key| key.unbind());
-        let taken = unbound.and_then(|()| mr.take());
         let mut state = self.state.lock();
-        match taken {
-            Ok(mr) => {
-                // There is room for all keys of the pool.
-                if let Err(PushError(mr)) = state.free.push_within_capacity(mr) {
-                    let _ = mr.into_raw();
-                }
-                Ok(())
-            }
-            Err(err) => {
-                state.set_taken(address, true);
-                Err(err)
-            }
+        // There is room for all keys of the pool.
+        if let Err(PushError(mr)) = state.free.push_within_capacity(mr) {
+            let _ = mr.into_raw();
         }
+        Ok(())
     }
 }
 
-impl Opaque for ib_mkey_pool {
-    type Rust = KeyPool;
-}
+opaque!(ib_mkey_pool, KeyPool);
 
 export_c! {
     in crate::bindings;
 
-    fn ib_mkey_pool_create(pd: &Pd, max_entries: u32, nr: u32) -> Result<ForC<ib_mkey_pool>> {
-        KeyPool::new(pd, max_entries, nr).map(ForC)
+    fn ib_mkey_pool_create(pd: &Pd, max_entries: u32, nr: u32) -> Result<Pin<KBox<KeyPool>>> {
+        KeyPool::new(pd, max_entries, nr)
     }
 
-    fn ib_mkey_pool_get(pool: HeldOpaque<'_, ib_mkey_pool>) -> Option<OwnedMr> {
+    fn ib_mkey_pool_get(pool: &KeyPool) -> Option<OwnedMr> {
         pool.state.lock().take()
     }
 
-    fn ib_mkey_pool_put(pool: HeldOpaque<'_, ib_mkey_pool>, mkey: GivenUpMr<'_>) -> Result {
+    fn ib_mkey_pool_put(pool: &KeyPool, mkey: OwnedMr) -> Result {
         pool.put(mkey)
     }
 
-    fn ib_mkey_pool_destroy(pool: GivenUp<'_, ib_mkey_pool>) -> Result {
+    fn ib_mkey_pool_destroy(pool: Pin<KBox<KeyPool>>) -> Result {
         let free = pool.state.lock().free.len();
         if free != pool.count {
+            // The caller keeps the pool.
+            mem::forget(pool);
             return Err(EBUSY);
         }
-        drop(pool.take());
         Ok(())
     }
 }

@@ -196,8 +196,8 @@ export_c! {
     fn ib_mkey_uapi_query(
         mkey: HeldMr<'_>,
         info: &mut ib_uverbs_mkey_info,
-        repeat_count[MAX_DIMS]: &mut [u64],
-        wanted: Given<'_, UapiIndexed>,
+        repeat_count: &mut [u64; MAX_DIMS],
+        wanted: &Given<UapiIndexed>,
         indexed: &mut UapiIndexed,
         blocks: u64,
         num_blocks: u32,
@@ -206,7 +206,7 @@ export_c! {
         let query = Query {
             info,
             repeat_count,
-            wanted: &wanted,
+            wanted,
             indexed,
             num_blocks,
             seen: None,

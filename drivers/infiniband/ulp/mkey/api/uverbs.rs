@@ -4,7 +4,7 @@
 //! memory from and to a process's memory. `api/query.rs` has the method that queries a key.
 
 use crate::{
-    api::kapi::with_key,
+    api::kapi::{buffer, with_key},
     bindings::{
         self, dma_buf, ib_uverbs_mkey_bind as UapiBind,
         ib_uverbs_mkey_bind_mask_IB_UVERBS_MKEY_BIND_RKEY as RKEY,
@@ -16,10 +16,7 @@ use crate::{
     device::MkeyDevice,
     kernel_ext::{
         export_c::{export_c, Given},
-        rdma::{
-            export::{AnyDm, HeldMr},
-            Access, OwnedMr, Pd,
-        },
+        rdma::{export::HeldMr, Access, Dm, OwnedMr, Pd},
         uaccess::{read_chunks, read_one, read_slice},
     },
     key::{self, indexed, uapi, Described, Key},
@@ -125,19 +122,18 @@ export_c! {
         key::create(&MkeyDevice::data(pd.device())?.core, pd, max_entries, yields)
     }
 
-    fn ib_mkey_uapi_bind(mkey: HeldMr<'_>, layout: Given<'_, UapiBind>) -> Result {
-        with_key(mkey, |key| describe(&layout, key)?.bind())
+    fn ib_mkey_uapi_bind(mkey: HeldMr<'_>, layout: &Given<UapiBind>) -> Result {
+        with_key(mkey, |key| describe(layout, key)?.bind())
     }
 
     fn ib_mkey_uapi_dm_copy(
-        dm: AnyDm<'_>,
+        dm: &Dm,
         to_dm: bool,
         offset: u64,
         addr: u64,
         length: u64,
     ) -> Result {
-        let device = MkeyDevice::data(dm.device())?;
-        let memory = dm.of(device)?.data.memory();
+        let memory = buffer(dm)?.memory();
         if to_dm {
             memory.copy_from_user(offset, addr, length)
         } else {
@@ -145,8 +141,7 @@ export_c! {
         }
     }
 
-    fn ib_mkey_uapi_dm_view(dm: AnyDm<'_>) -> Result<*mut dma_buf> {
-        let device = MkeyDevice::data(dm.device())?;
-        dm.of(device)?.data.view()
+    fn ib_mkey_uapi_dm_view(dm: &Dm) -> Result<*mut dma_buf> {
+        buffer(dm)?.view()
     }
 }

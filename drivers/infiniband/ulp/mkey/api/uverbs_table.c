@@ -162,8 +162,8 @@ static int answer_rkey(struct uverbs_attr_bundle *attrs, u16 attr, struct ib_mr 
 	return uverbs_copy_to(attrs, attr, &rkey, sizeof(rkey));
 }
 
-/* Writes the lkeys and rkeys of the keys @handles. */
-static int answer_rkeys(struct uverbs_attr_bundle *attrs, struct ib_uobject **handles, int num)
+/* Writes the lkeys and rkeys of @mkeys. */
+static int answer_rkeys(struct uverbs_attr_bundle *attrs, struct ib_mr **mkeys, int num)
 {
 	const u16 attr = IB_MKEY_ATTR_BIND_MANY_RESP_RKEYS;
 	u32 *rkeys;
@@ -177,11 +177,8 @@ static int answer_rkeys(struct uverbs_attr_bundle *attrs, struct ib_uobject **ha
 	rkeys = uverbs_kcalloc(attrs, num, sizeof(*rkeys));
 	if (IS_ERR(rkeys))
 		return PTR_ERR(rkeys);
-	for (i = 0; i < num; i++) {
-		struct ib_mr *mkey = handles[i]->object;
-
-		rkeys[i] = READ_ONCE(mkey->rkey);
-	}
+	for (i = 0; i < num; i++)
+		rkeys[i] = READ_ONCE(mkeys[i]->rkey);
 
 	return uverbs_copy_to(attrs, attr, rkeys, min_t(size_t, ret, num * sizeof(*rkeys)));
 }
@@ -203,23 +200,29 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND)(struct uverbs_attr_bundle *attrs)
 static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND_MANY)(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_uobject **handles;
+	int i, ret, num, length;
+	struct ib_mr **mkeys;
 	u32 failed, size;
-	int ret, num, length;
 	const void *binds;
 
 	num = uverbs_attr_get_uobjs_arr(attrs, IB_MKEY_ATTR_BIND_MANY_HANDLES, &handles);
+	mkeys = uverbs_kcalloc(attrs, num, sizeof(*mkeys));
+	if (IS_ERR(mkeys))
+		return PTR_ERR(mkeys);
+	for (i = 0; i < num; i++)
+		mkeys[i] = handles[i]->object;
 	ret = uverbs_copy_from(&size, attrs, IB_MKEY_ATTR_BIND_MANY_BIND_SIZE);
 	if (ret)
 		return ret;
 	binds = uverbs_attr_get_alloced_ptr(attrs, IB_MKEY_ATTR_BIND_MANY_BINDS);
 	length = uverbs_attr_get_len(attrs, IB_MKEY_ATTR_BIND_MANY_BINDS);
 
-	ret = ib_mkey_uapi_bind_many(handles, num, binds, length, size, &failed);
+	ret = ib_mkey_uapi_bind_many(mkeys, num, binds, length, size, &failed);
 	if (ret && uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_BIND_MANY_RESP_FAILED) &&
 	    uverbs_copy_to(attrs, IB_MKEY_ATTR_BIND_MANY_RESP_FAILED, &failed, sizeof(failed)))
 		return -EFAULT;
 
-	return ret ?: answer_rkeys(attrs, handles, num);
+	return ret ?: answer_rkeys(attrs, mkeys, num);
 }
 
 static int UVERBS_HANDLER(IB_MKEY_METHOD_UNBIND)(struct uverbs_attr_bundle *attrs)
@@ -261,7 +264,7 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY)(struct uverbs_attr_bundle *attrs
 			return -EINVAL;
 	}
 
-	ret = ib_mkey_uapi_query(mkey, &info, repeat_count, &wanted, &indexed, blocks,
+	ret = ib_mkey_uapi_query(mkey, &info, &repeat_count, &wanted, &indexed, blocks,
 				 num_blocks, &refused);
 	if (ret)
 		return ret;
