@@ -65,21 +65,22 @@ FIXTURE_TEARDOWN(limits)
 		mkt_dev_close(&self->dev[i]);
 }
 
-/* opens the devices, and then is another user, who registers the memory */
+/* becomes another user, who registers the memory */
 static int limits_open(struct limits_child *c, struct mkt_fuse *fuse)
 {
 	struct mkt_peer self;
 
+	if (setgroups(0, NULL) || setgid(USER) || setuid(USER))
+		return 1;
 	if (mkt_dev_try_open(&c->dev[0], 0) || mkt_dev_try_open(&c->dev[1], 1) ||
 	    mkt_qp_create(&c->qp, &c->dev[1], MKT_QP_UD))
-		return 1;
-	mkt_qp_self(&c->qp, &self);
-	if (mkt_qp_connect(&c->qp, &self, IBV_MTU_1024) ||
-	    setgroups(0, NULL) || setgid(USER) || setuid(USER))
 		return 2;
+	mkt_qp_self(&c->qp, &self);
+	if (mkt_qp_connect(&c->qp, &self, IBV_MTU_1024))
+		return 3;
 	c->mr = ibv_reg_mr(c->dev[1].pd, fuse->map, PAGES * PAGE,
 			   MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
-	return c->mr ? 0 : 3;
+	return c->mr ? 0 : 4;
 }
 
 /* one more queue pair of datagrams, which can send */
