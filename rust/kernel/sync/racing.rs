@@ -15,9 +15,8 @@
 //! So the data path reads an [`Atomic`] by [`load_relaxed`].
 
 use core::{
-    arch::asm,
     mem::size_of,
-    sync::atomic::{fence, Ordering},
+    sync::atomic::{compiler_fence, fence, Ordering},
 };
 use kernel::{
     ffi::c_void,
@@ -91,30 +90,19 @@ pub(crate) unsafe fn store_release<T: Copy>(field: *mut T, value: T) {
 /// Copies `len` bytes, which other processors and devices may read and write meanwhile. A byte that
 /// is written meanwhile is copied as it was before or as it is afterwards.
 ///
-/// The bytes have no fields, so no access of them is a marked one, and C makes the copy. But the
-/// compiler knows what a function named `memcpy` does: it could replace the call, or read the
-/// original bytes in place of the copied ones. The assembly, which contains no instruction,
-/// prevents that.
+/// The bytes have no fields, so no access of them is a marked one, and `memcpy()` of C makes the copy,
+/// byte by byte in the model. The compiler knows what a function with this name does. It makes a few
+/// moves in place of a call with a small constant length. It could also read the original bytes later
+/// in place of the copied ones. The fence prevents that: what others may write has changed for the
+/// compiler then.
 ///
 /// # Safety
 ///
 /// `from` must be valid for reads, and `to` for writes, of `len` bytes that do not overlap. There
 /// must be no reference to those that others may write.
 #[inline]
-pub(crate) unsafe fn copy_racing(mut to: *mut u8, mut from: *const u8, len: usize) {
-    // SAFETY: There is no instruction. After it the compiler does not know the objects that the
-    // pointers are to.
-    unsafe {
-        asm!(
-            "/* {to} {from} */",
-            to = inout(reg) to,
-            from = inout(reg) from,
-            options(nostack, preserves_flags),
-        )
-    };
-    // SAFETY: By the safety requirements; the assembly has not changed the pointers.
+pub(crate) unsafe fn copy_racing(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: By the safety requirements.
     unsafe { memcpy(to.cast(), from.cast(), len) };
-    // SAFETY: There is no instruction. For the compiler it may read and write all memory, so the
-    // copy is complete before and is not repeated later.
-    unsafe { asm!("", options(nostack, preserves_flags)) };
+    compiler_fence(Ordering::SeqCst);
 }
