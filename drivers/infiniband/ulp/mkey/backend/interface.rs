@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The interface between a backend and the rest of the module. `leaf.rs` has the part of the MRs
-//! that are the memory of leaves.
+//! The interface between a backend and the rest of the module.
 
 use crate::{
     backend::{
-        leaf::BaseMr,
+        copy::{Fault, Payload},
         pins::{NoDereg, Unpinned},
-        slot::SlotValue,
     },
     kernel_ext::{
         dma_buf::Import,
@@ -19,9 +17,11 @@ use crate::{
         sync::srcu::Cell,
         user::User,
     },
+    layout::{Row, Scattered},
+    region::Region,
 };
 use core::ops::Deref;
-use kernel::prelude::*;
+use kernel::{ffi::c_int, prelude::*};
 
 /// A range of addresses of an MR.
 #[derive(Clone, Copy)]
@@ -75,6 +75,20 @@ pub(crate) trait DriverWindow {
     fn is_over(&self, hidden: &Mr) -> bool;
 }
 
+/// The type of the objects in the slots of claimed MRs.
+///
+/// A slot is a pointer in the driver's own structure of a claimed MR, by which the data path finds
+/// the object of the MR without a look-up. The slot is a part of the MR, so only code that has a
+/// reference to the MR fills and empties it ([`ClaimedMr::slot`]). The data path reads it under SRCU.
+///
+/// # Safety
+///
+/// Only one type implements this trait, because a slot does not record the type of its object.
+pub(crate) unsafe trait SlotValue: Send + Sync + 'static {}
+
+// SAFETY: This is the only implementation.
+unsafe impl SlotValue for Region {}
+
 /// An MR that a backend has claimed: the driver calls this module for accesses to it. Only a
 /// backend makes references to such MRs, so code that has one cannot pass another MR to these
 /// functions.
@@ -113,6 +127,101 @@ pub(crate) trait ClaimedMr: Deref<Target = Mr> {
 
     /// Forbids accesses to a registered MR.
     fn invalidate(&self);
+}
+
+/// One of the driver's MRs, as the memory of a leaf.
+///
+/// This holds a reference to the MR. The pin in the leaf keeps the MR from being deregistered.
+pub(crate) trait BaseMr: Clone + Send + Sync {
+    /// Prepared copies.
+    type Pages<'a>: CopyPages
+    where
+        Self: 'a;
+
+    /// Returns the address of the MR.
+    fn mr(&self) -> *const Mr;
+
+    /// Returns `true` for an ODP MR.
+    fn is_on_demand(&self) -> bool;
+
+    /// Checks that the MR is still in the protection domain `pd`, has the lkey `lkey` and begins at
+    /// address `start`. rereg_mr and fast registration can change these after a bind.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES` if one of these has changed, or if a `write` is not allowed.
+    fn allows(&self, pd: usize, lkey: u32, start: u64, write: bool) -> Result;
+
+    /// Prepares copies from and to its pages.
+    fn pages(&self) -> Self::Pages<'_>;
+
+    /// Copies one row as [`CopyPages::copy`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`CopyPages::copy`].
+    #[inline]
+    fn copy_row(&self, row: Row, mut payload: Payload<'_>) -> Result {
+        self.pages().copy(row, &mut payload)
+    }
+
+    /// Copies all of `payload` to or from address `addr`, if this is the MR of all memory and has
+    /// that address. Returns `false` otherwise, with nothing copied.
+    fn copy_mapped(&self, addr: u64, payload: &Payload<'_>) -> bool;
+
+    /// Performs an atomic operation by the driver's code, which serialises all atomic operations on
+    /// the memory. Returns the result of that code.
+    fn atomic_op(
+        &self,
+        iova: u64,
+        opcode: c_int,
+        compare: u64,
+        swap_add: u64,
+        original: &mut u64,
+    ) -> c_int;
+
+    /// Writes eight bytes in one atomic write. Returns the result of the driver's code.
+    fn atomic_write(&self, iova: u64, value: u64) -> c_int;
+
+    /// Makes `len` bytes from address `iova` on persistent. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of the driver.
+    fn flush(&self, iova: u64, len: u64) -> Result;
+}
+
+/// The pages of a [`BaseMr`], prepared for copies.
+pub(crate) trait CopyPages {
+    /// Copies between the pieces of `row`, whose addresses are those of the MR, and `payload`.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` for an address outside of the MR, and for a page that cannot be faulted in; `EIO` for
+    /// persistent memory that cannot be read.
+    fn copy(&mut self, row: Row, payload: &mut Payload<'_>) -> Result;
+
+    /// Copies between scattered pieces and `payload`. `delta` is added to their addresses; the sums
+    /// are addresses of the MR.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::copy`].
+    fn copy_scattered(
+        &mut self,
+        pieces: &Scattered<'_>,
+        delta: u64,
+        payload: &mut Payload<'_>,
+    ) -> Result;
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Outside => EFAULT,
+            Fault::Poisoned => EIO,
+        }
+    }
 }
 
 /// A driver whose MRs can be given layouts.

@@ -11,11 +11,8 @@
 //! | `rxe/claimed.rs`, `rxe/mr.c` | rxe's MRs, and those that this module has claimed |
 //! | `rxe/mw.rs` | memory windows |
 //! | `rxe/base.rs` | one of rxe's MRs: its rights, its atomics |
-//! | `rxe/pages.rs`, `rxe/pinned.rs`, `rxe/page_table.rs` | its pages |
-//! | `rxe/scattered.rs`, `rxe/indexed.rs`, `rxe/records.rs`, `rxe/place.rs` | copies of pieces in many pages |
-//! | `rxe/on_demand.rs`, `rxe/rxe_odp_page.c` | ODP pages |
+//! | `rxe/pages.rs`, `rxe/rxe_odp_page.c` | its memory: a list of pages, ODP pages, or all memory |
 //! | `rxe/find.rs` | the MR that an lkey names |
-//! | `rxe/fill.rs` | an MR over pages of the kernel |
 //! | `rxe/rereg.rs` | new memory for an existing MR |
 //!
 //! rxe asks this module before it registers a device. The operations, the capabilities and the uverbs
@@ -28,19 +25,11 @@ mod base;
 mod bindings;
 mod claimed;
 pub(crate) mod device;
-mod fill;
 mod find;
-mod indexed;
 mod mr_ops;
 mod mw;
-mod on_demand;
-mod page_table;
 mod pages;
-mod pinned;
-mod place;
-mod records;
 mod rereg;
-mod scattered;
 
 use base::Base;
 use claimed::{ClaimedRxeMr, RxeMr};
@@ -121,7 +110,7 @@ impl Backend for Rxe {
             return Err(EBUSY);
         }
         // SAFETY: There was no device, so there was no copy.
-        unsafe { bindings::ib_mkey_rxe_init_copies() };
+        unsafe { bindings::ib_mkey_rxe_init_page_base() };
         // SAFETY: This is called once, with a static table.
         to_result(unsafe { bindings::ib_mkey_rxe_register(ops.as_raw()) })?;
         Ok(Registered(()))
@@ -247,7 +236,7 @@ impl Backend for Rxe {
         }
         let pages = import.pages(offset, length)?;
         // SAFETY: The pages are those of `import`, of which a clone exists until then.
-        let mr = unsafe { fill::fill(mr, pages, addr, length, access)? };
+        let mr = unsafe { pages::fill(mr, pages, addr, length, access)? };
         mr.set_state(VALID);
         Ok(())
     }
@@ -256,10 +245,15 @@ impl Backend for Rxe {
         let length = SharedMemory::pages_of(memory.len()) * PAGE_SIZE;
         let access = Access::from(Right::LocalWrite);
         // SAFETY: The pages are those of `memory`, which is valid until then.
-        let mr = unsafe { fill::fill(mr, memory.pages().map(Some), 0, length as u64, access)? };
+        let mr = unsafe { pages::fill(mr, memory.pages().map(Some), 0, length as u64, access)? };
         mr.set_state(VALID);
         // SAFETY: The MR is over the pages of `memory`. By the safety requirement it is not
         // deregistered before the result has dropped.
-        Ok(unsafe { Base::new(mr) })
+        let base = unsafe { Base::new(mr) };
+        Ok(if memory.is_persistent() {
+            base.into_persistent()
+        } else {
+            base
+        })
     }
 }

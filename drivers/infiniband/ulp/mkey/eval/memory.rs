@@ -26,13 +26,14 @@ impl MemoryCopy<'_, '_, '_> {
         delta: u64,
         pieces: &Pieces<'_>,
     ) -> Result {
+        let mut copy = |row: Row| {
+            let addr = row.addr.wrapping_add(delta);
+            pages.copy(Row { addr, ..row }, self.payload)
+        };
         match pieces {
-            Pieces::Row(row) => {
-                let addr = row.addr.wrapping_add(delta);
-                pages.copy(Row { addr, ..*row }, self.payload)
-            }
-            Pieces::Plane(plane) => pages.copy_plane(plane, delta, self.payload),
-            Pieces::Records(records) => pages.copy_records(records, delta, self.payload),
+            Pieces::Row(row) => copy(*row),
+            Pieces::Plane(plane) => plane.rows().try_for_each(copy),
+            Pieces::Records(records) => records.rows().try_for_each(copy),
             Pieces::Scattered(scattered) => pages.copy_scattered(scattered, delta, self.payload),
         }
     }

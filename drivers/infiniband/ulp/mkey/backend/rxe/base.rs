@@ -8,33 +8,29 @@ use super::{
         rxe_mr_state_RXE_MR_STATE_VALID as VALID,
     },
     claimed::RxeMr,
-    page_table::PageTable,
-    pages::{copy_mapped, is_mapped, KeptMr, PageSource, Pages},
-    pinned::copy_piece,
+    pages::{copy_all_memory, Kind, Pages},
 };
 use crate::{
-    backend::{
-        leaf::{BaseMr, CopyPages},
-        payload::Payload,
-    },
+    backend::{copy::Payload, interface::BaseMr},
     bindings::ib_mr_type_IB_MR_TYPE_DMA,
     kernel_ext::{
         rdma::{mr::Right, Mr},
         sched,
     },
-    layout::Row,
 };
 use core::ptr::NonNull;
-use kernel::{error::to_result, ffi::c_int, page::PAGE_SHIFT, prelude::*};
+use kernel::{error::to_result, ffi::c_int, prelude::*};
 
 /// One of rxe's MRs: pinned pages, ODP pages, pages of a fast registration, or all memory.
 ///
 /// # Invariants
 ///
 /// A reference to the MR is held, so it is not freed. A pin of the MR, or the device memory behind
-/// it, keeps the MR from being deregistered, because rxe's wait for references has a time limit.
+/// it, keeps the MR from being deregistered, because rxe's wait for references has a time limit, and
+/// from being mapped to other pages. `kind` is the kind of its memory.
 pub(crate) struct Base {
-    kept: KeptMr,
+    mr: NonNull<rxe_mr>,
+    kind: Kind,
 }
 
 /// The most bytes of one flush by rxe, which does not reschedule.
@@ -44,16 +40,19 @@ impl Clone for Base {
     /// Takes a further reference, for a leaf that keeps the MR.
     fn clone(&self) -> Self {
         // SAFETY: By the type invariant.
-        unsafe { bindings::ib_mkey_rxe_ref_mr(self.kept.mr.as_ptr()) };
+        unsafe { bindings::ib_mkey_rxe_ref_mr(self.mr.as_ptr()) };
         // INVARIANT: The reference was taken above.
-        Self { kept: self.kept }
+        Self {
+            mr: self.mr,
+            kind: self.kind,
+        }
     }
 }
 
 impl Drop for Base {
     fn drop(&mut self) {
         // SAFETY: By the type invariant.
-        unsafe { bindings::ib_mkey_rxe_put_mr(self.kept.mr.as_ptr()) };
+        unsafe { bindings::ib_mkey_rxe_put_mr(self.mr.as_ptr()) };
     }
 }
 
@@ -85,28 +84,25 @@ impl Base {
     pub(super) unsafe fn with_reference(mr: NonNull<rxe_mr>) -> Self {
         let raw = mr.as_ptr();
         // SAFETY: By the safety requirement.
-        let source = unsafe {
+        let kind = unsafe {
             if (*raw).ibmr.type_ == ib_mr_type_IB_MR_TYPE_DMA {
-                PageSource::AllMemory
+                Kind::All
             } else if bindings::ib_mkey_rxe_is_odp(raw) {
-                PageSource::OnDemand
-            } else if (*raw).page_shift < PAGE_SHIFT as u32 {
-                PageSource::PinnedParts
+                Kind::OnDemand
             } else {
-                PageSource::Pinned
+                Kind::List
             }
         };
         // INVARIANT: By the safety requirement; the type stays, and so do the pages.
-        Self {
-            kept: KeptMr { mr, source },
-        }
+        Self { mr, kind }
     }
 
-    /// Copies a row of several pieces, or a row of an MR without pinned pages.
-    // Not inlined, so that the payload of a row of one piece stays in registers.
-    #[inline(never)]
-    fn copy_many(&self, row: Row, mut payload: Payload<'_>) -> Result {
-        self.pages().copy(row, &mut payload)
+    /// Lets copies expect errors of persistent memory, of which the MR's pages are.
+    pub(super) fn into_persistent(mut self) -> Self {
+        if self.kind == Kind::List {
+            self.kind = Kind::Persistent;
+        }
+        self
     }
 
     /// The state that rxe's responder gets for an access that is not allowed.
@@ -118,19 +114,19 @@ impl BaseMr for Base {
 
     fn mr(&self) -> *const Mr {
         // SAFETY: By the type invariant.
-        unsafe { Mr::from_raw(&raw mut (*self.kept.mr.as_ptr()).ibmr) }
+        unsafe { Mr::from_raw(&raw mut (*self.mr.as_ptr()).ibmr) }
     }
 
     #[inline]
     fn is_on_demand(&self) -> bool {
-        self.kept.source == PageSource::OnDemand
+        self.kind == Kind::OnDemand
     }
 
-    #[inline(always)]
+    #[inline]
     fn allows(&self, pd: usize, lkey: u32, start: u64, write: bool) -> Result {
         // rereg and fast registration can change all of the fields. A later change counts as a
         // change after the access. SAFETY: By the type invariant.
-        let mr = unsafe { RxeMr::from_raw(self.kept.mr.as_ptr()) };
+        let mr = unsafe { RxeMr::from_raw(self.mr.as_ptr()) };
         let allowed = mr.state() == VALID
             && mr.pd() as usize == pd
             && mr.own_lkey() == lkey
@@ -143,34 +139,15 @@ impl BaseMr for Base {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn pages(&self) -> Pages<'_> {
-        Pages {
-            kept: &self.kept,
-            // SAFETY: By the type invariant; an MR of another kind has no use of its table.
-            table: unsafe { PageTable::new(self.kept.mr) },
-        }
+        // SAFETY: By the type invariants.
+        unsafe { Pages::new(self.mr, self.kind) }
     }
 
-    #[inline(always)]
-    fn copy_row(&self, row: Row, payload: Payload<'_>) -> Result {
-        match self.kept.source {
-            PageSource::Pinned if row.count == 1 => {
-                // SAFETY: By the type invariant, and by the kind of pages.
-                let mut table = unsafe { PageTable::new(self.kept.mr) };
-                copy_piece(&mut table, &row, &payload)
-            }
-            PageSource::AllMemory if is_mapped(&row) => copy_mapped(&row, &payload),
-            _ => self.copy_many(row, payload),
-        }
-    }
-
-    #[inline(always)]
+    #[inline]
     fn copy_mapped(&self, addr: u64, payload: &Payload<'_>) -> bool {
-        let row = Row::of(0, addr, payload.len());
-        self.kept.source == PageSource::AllMemory
-            && is_mapped(&row)
-            && copy_mapped(&row, payload).is_ok()
+        self.kind == Kind::All && copy_all_memory(addr, payload).is_ok()
     }
 
     fn atomic_op(
@@ -185,7 +162,7 @@ impl BaseMr for Base {
         // SAFETY: By the type invariant; rxe checks range and alignment.
         unsafe {
             bindings::ib_mkey_rxe_leaf_atomic_op(
-                self.kept.mr.as_ptr(),
+                self.mr.as_ptr(),
                 iova,
                 opcode,
                 compare,
@@ -197,16 +174,14 @@ impl BaseMr for Base {
 
     fn atomic_write(&self, iova: u64, value: u64) -> c_int {
         // SAFETY: As for `atomic_op()`.
-        unsafe { bindings::ib_mkey_rxe_leaf_atomic_write(self.kept.mr.as_ptr(), iova, value) }
+        unsafe { bindings::ib_mkey_rxe_leaf_atomic_write(self.mr.as_ptr(), iova, value) }
     }
 
     fn flush(&self, mut iova: u64, mut len: u64) -> Result {
         while len > 0 {
             let bytes = len.min(MAX_FLUSHED);
             // SAFETY: As for `atomic_op()`.
-            to_result(unsafe {
-                bindings::ib_mkey_rxe_leaf_flush(self.kept.mr.as_ptr(), iova, bytes)
-            })?;
+            to_result(unsafe { bindings::ib_mkey_rxe_leaf_flush(self.mr.as_ptr(), iova, bytes) })?;
             iova = iova.wrapping_add(bytes);
             len -= bytes;
             sched::cond_resched();

@@ -20,7 +20,7 @@
 //!
 //! The page table and the memory of an MR (`umem`) are not accessed in this way. They are written
 //! before an MR becomes valid, and exchanged while no other thread has a reference to the MR
-//! (`rereg.rs`). Only code that keeps the MR from being mapped again reads them (`pages.rs`, `page_table.rs`).
+//! (`rereg.rs`). Only code that keeps the MR from being mapped again reads them (`pages.rs`).
 
 use super::{
     bindings::{
@@ -30,10 +30,7 @@ use super::{
     device::is_ours,
 };
 use crate::{
-    backend::{
-        interface::{ClaimedMr, MrRange},
-        slot::SlotValue,
-    },
+    backend::interface::{ClaimedMr, MrRange, SlotValue},
     bindings::{
         ib_mr_type, ib_mr_type_IB_MR_TYPE_DM as TYPE_DM,
         ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS,

@@ -13,9 +13,8 @@ use super::{
 };
 use crate::{
     backend::{
-        interface::{LookedUp, MrRange},
-        leaf::BaseMr,
-        payload::Payload,
+        copy::Payload,
+        interface::{BaseMr, LookedUp, MrRange},
         pins::NoDereg,
     },
     bindings::{

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * rxe's objects by their indices, and the fields of an MR that C reads and writes by inline
- * functions.
+ * rxe's objects by their indices, the fields of an MR that C reads and writes by inline functions,
+ * and the parts of a copy that are inline functions.
  */
 
 #include <linux/mm.h>
 #include <linux/slab.h>
+#include <linux/uaccess.h>
 #include <rdma/ib_umem_odp.h>
 
 #include "rxe_hook.h"
@@ -13,25 +14,23 @@
 
 /*
  * If all memory is mapped in the order of struct page, the address of a page is the address of its
- * struct page, times PAGE_SIZE / sizeof(struct page), plus this number. page_table.rs uses it.
+ * struct page, times PAGE_SIZE / sizeof(struct page), plus this number. pages.rs uses it.
  */
 unsigned long ib_mkey_rxe_page_base __ro_after_init;
 
-/* true if memcpy() of the kernel copies by string instructions. copy_row.rs uses it. */
-bool ib_mkey_fast_strings __ro_after_init;
-
-/* Sets the two variables above. The module's initialisation calls this before the first copy. */
-void ib_mkey_rxe_init_copies(void)
+/* Sets the variable above. The module's initialisation calls this before the first copy. */
+void ib_mkey_rxe_init_page_base(void)
 {
 	const struct page *page = virt_to_page(PAGE_OFFSET);
 
 	ib_mkey_rxe_page_base = (unsigned long)page_address(page) -
 				(unsigned long)page * (PAGE_SIZE / sizeof(*page));
-#ifdef CONFIG_X86_64
-	ib_mkey_fast_strings = boot_cpu_has(X86_FEATURE_FSRM);
-#else
-	ib_mkey_fast_strings = true;
-#endif
+}
+
+/* Copies from persistent memory. Returns how many bytes were not copied. copy.rs calls it. */
+unsigned long ib_mkey_copy_mc(void *to, const void *from, unsigned long len)
+{
+	return copy_mc_to_kernel(to, from, len);
 }
 
 /* Returns the object at a pool index, with a reference, or NULL. */

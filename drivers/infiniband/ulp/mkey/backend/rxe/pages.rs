@@ -1,195 +1,390 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The pages of one of rxe's MRs, of each kind.
+//! The memory of one of rxe's MRs, of each kind, block by block for the copy (`backend/copy.rs`).
 
 use super::{
-    bindings::rxe_mr,
-    on_demand::OnDemand,
-    page_table::{MappedPage, PageTable},
+    bindings::{self, rxe_mr, rxe_mr_page},
+    claimed::RxeMr,
 };
 use crate::{
-    backend::{cut::Cut, leaf::CopyPages, payload::Payload},
-    bindings::{page, virt_to_page},
-    layout::{Plane, Records, Row, Scattered},
+    backend::{
+        copy::{copy, copy_list, Block, Direction, Memory, Payload},
+        interface::{CopyPages, MrRange},
+    },
+    bindings::{ib_mr_type_IB_MR_TYPE_USER as TYPE_USER, page},
+    kernel_ext::{
+        error::eopnotsupp,
+        rdma::{
+            mr::{NewMr, Right},
+            Access,
+        },
+    },
+    layout::{Entry, Places, Row, Scattered},
 };
-use core::ptr::NonNull;
+use core::{
+    marker::PhantomData,
+    mem::size_of,
+    ptr::{self, NonNull},
+};
 use kernel::{
+    error::from_err_ptr,
     ffi::c_void,
     page::{PAGE_SHIFT, PAGE_SIZE},
     prelude::*,
 };
 
-/// The place of the pages of an MR.
+/// The number of bytes of a page.
+const PAGE: u64 = PAGE_SIZE as u64;
+
+/// The kind of an MR's memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum PageSource {
-    /// The MR's table of pages.
-    Pinned,
-    /// The MR's table of pages, whose entries are parts of pages.
-    PinnedParts,
+pub(super) enum Kind {
+    /// The MR's list of pages, or of parts of pages.
+    List,
+    /// The same, of persistent memory.
+    Persistent,
     /// All memory. An address of the MR is a kernel address.
-    AllMemory,
+    All,
     /// ODP pages, which an access faults in and locks.
     OnDemand,
 }
 
-/// One of rxe's MRs.
-///
-/// # Invariants
-///
-/// While this is in use, the MR is neither freed nor mapped to other pages.
-#[derive(Clone, Copy)]
-pub(super) struct KeptMr {
-    pub(super) mr: NonNull<rxe_mr>,
-    pub(super) source: PageSource,
+/// The memory of an MR, prepared for copies.
+pub(crate) enum Pages<'a> {
+    List(PageList<'a>),
+    All,
+    OnDemand(OnDemand<'a>),
 }
 
-/// The pages of an MR, prepared for copies.
-pub(crate) struct Pages<'a> {
-    pub(super) kept: &'a KeptMr,
-    /// The pages, if entries of the table are whole pages.
-    pub(super) table: PageTable<'a>,
+impl Pages<'_> {
+    /// Prepares the memory of `mr`.
+    ///
+    /// # Safety
+    ///
+    /// `mr` must be an MR of this kind that is neither freed nor mapped to other pages during the
+    /// lifetime of the result.
+    #[inline]
+    pub(super) unsafe fn new(mr: NonNull<rxe_mr>, kind: Kind) -> Self {
+        match kind {
+            // SAFETY: By the safety requirement.
+            Kind::List | Kind::Persistent => {
+                Self::List(unsafe { PageList::new(mr, kind == Kind::Persistent) })
+            }
+            Kind::All => Self::All,
+            // INVARIANT: By the safety requirement. No page is locked.
+            Kind::OnDemand => Self::OnDemand(OnDemand {
+                mr,
+                locked: None,
+                _mr: PhantomData,
+            }),
+        }
+    }
 }
 
 impl CopyPages for Pages<'_> {
-    #[inline(always)]
+    #[inline]
     fn copy(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
-        match self.kept.source {
-            PageSource::Pinned => self.copy_pages(row, payload),
-            PageSource::AllMemory if is_mapped(&row) => copy_mapped(&row, payload),
-            _ => self.copy_other(Row { ..row }, payload),
+        match self {
+            Self::List(list) => copy(list, row, payload),
+            Self::All => copy(&mut AllMemory, row, payload),
+            Self::OnDemand(memory) => {
+                let copied = copy(memory, row, payload);
+                memory.unlock();
+                copied
+            }
         }
     }
 
-    #[inline(always)]
-    fn copy_plane(&mut self, plane: &Plane, delta: u64, payload: &mut Payload<'_>) -> Result {
-        if self.kept.source == PageSource::Pinned {
-            return self.copy_rows(plane, delta, payload);
-        }
-        self.copy_each(plane.rows(), delta, payload)
-    }
-
-    #[inline(always)]
-    fn copy_records(
-        &mut self,
-        records: &Records<'_>,
-        delta: u64,
-        payload: &mut Payload<'_>,
-    ) -> Result {
-        if self.kept.source == PageSource::Pinned {
-            return self.copy_blocks(records, delta, payload);
-        }
-        self.copy_each(records.rows(), delta, payload)
-    }
-
-    #[inline(always)]
     fn copy_scattered(
         &mut self,
         pieces: &Scattered<'_>,
         delta: u64,
         payload: &mut Payload<'_>,
     ) -> Result {
-        if self.kept.source == PageSource::Pinned {
-            return self.copy_places(pieces, delta, payload);
-        }
-        self.copy_each(pieces.rows(), delta, payload)
-    }
-}
-
-/// Returns `true` if `row`, of the MR of all memory, is one piece outside of the page of the null
-/// pointer. A kernel user that gives no address thus gets an error.
-#[inline(always)]
-pub(super) fn is_mapped(row: &Row) -> bool {
-    row.count == 1 && row.addr >= PAGE_SIZE as u64
-}
-
-/// Copies between `row`, which [`is_mapped`] in the MR of all memory, and `payload`.
-#[inline(always)]
-pub(super) fn copy_mapped(row: &Row, payload: &Payload<'_>) -> Result {
-    payload.check_piece(row)?;
-    // As `ib_virt_dma_to_ptr()` does for a device without DMA: the kernel has all memory mapped
-    // at these addresses.
-    // SAFETY: The kernel user that gave the addresses owns the memory there. A packet is never
-    // part of an MR's memory.
-    unsafe { payload.copy_bytes(row.addr as *mut u8, payload.at(row.at), row.len as usize) };
-    Ok(())
-}
-
-impl Pages<'_> {
-    /// Copies rows of an MR whose entries are not whole pages. `delta` is added to their addresses.
-    #[inline(never)]
-    fn copy_each(
-        &mut self,
-        rows: impl Iterator<Item = Row>,
-        delta: u64,
-        payload: &mut Payload<'_>,
-    ) -> Result {
-        for row in rows {
-            let addr = row.addr.wrapping_add(delta);
-            let row = Row { addr, ..row };
-            match self.kept.source {
-                PageSource::AllMemory if is_mapped(&row) => copy_mapped(&row, payload)?,
-                _ => self.copy_other(row, payload)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Copies as [`CopyPages::copy`] does, unless entries of the table
-    /// are whole pages.
-    #[inline(never)]
-    fn copy_other(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
-        if self.kept.source == PageSource::OnDemand {
-            // SAFETY: By the invariant of `kept`.
-            return unsafe { OnDemand::new(self.kept.mr) }.copy(row, payload);
-        }
-        // SAFETY: By the invariant of `kept`; an MR of this kind keeps its pages until it is freed.
-        let shift = PAGE_SHIFT.min(unsafe { (*self.kept.mr.as_ptr()).page_shift } as usize);
-        let size = 1 << shift;
-        let mut mapped = MappedPage::new();
-        payload.check(&row)?;
-        for row in Cut::new(row, size) {
-            let in_entry = row.addr & size.wrapping_sub(1);
-            let start = row.addr.wrapping_sub(in_entry);
-            let (page, offset) = match self.kept.source {
-                // As `ib_virt_dma_to_page()` does for a device without DMA.
-                // SAFETY: The kernel user that gave the address owns the memory there.
-                PageSource::AllMemory => (unsafe { virt_to_page(start as *const c_void) }, 0),
-                _ => self.part(start, shift)?,
-            };
-            // SAFETY: The MR keeps the page, or the kernel user that owns the memory does. `size`
-            // bytes from `offset` on are in the page and contain all pieces of the row. They are
-            // pieces of the row that was checked. A packet is never part of an MR's memory.
-            unsafe {
-                let entry = NonNull::new(mapped.map(page))
-                    .ok_or(EFAULT)?
-                    .as_ptr()
-                    .add(offset);
-                payload.copy(entry.add(in_entry as usize), &row);
-            }
-        }
-        Ok(())
-    }
-
-    /// Finds the entry that begins at address `start` and has `1 << shift` bytes: its page, and its
-    /// place in the page.
-    fn part(&self, start: u64, shift: usize) -> Result<(*mut page, usize)> {
-        let mr = self.kept.mr.as_ptr();
-        // SAFETY: By the invariant of `kept`; the MR keeps its pages until it is freed.
-        let (first, entries) = unsafe { ((*mr).ibmr.iova & (*mr).page_mask, (*mr).nbuf) };
-        let index = start.wrapping_sub(first) >> shift;
-        if index >= entries.into() {
-            return Err(EFAULT);
-        }
-        // SAFETY: `index` is less than the number of entries, and the MR is not freed.
-        let (page, offset) = unsafe {
-            let info = (*mr).page_info.add(index as usize);
-            ((*info).page, (*info).offset)
+        let Self::List(list) = self else {
+            return pieces.rows().try_for_each(|row| {
+                let addr = row.addr.wrapping_add(delta);
+                self.copy(Row { addr, ..row }, payload)
+            });
         };
-        // An entry that is smaller than a page may be anywhere in a page.
-        let offset = offset as usize;
-        if page.is_null() || offset > PAGE_SIZE.wrapping_sub(1 << shift) {
+        let of = (pieces.len, pieces.at);
+        let place = |addr: u64| addr.wrapping_add(delta);
+        match pieces.places {
+            Places::Entries(entries) => {
+                let places = entries.iter().map(Entry::addr).map(place);
+                copy_list(list, places, of, payload)
+            }
+            Places::U32(indices, scale) => {
+                let places = indices
+                    .iter()
+                    .map(|index| place(scale.place((*index).into())));
+                copy_list(list, places, of, payload)
+            }
+            Places::U64(indices, scale) => {
+                let places = indices.iter().map(|index| place(scale.place(*index)));
+                copy_list(list, places, of, payload)
+            }
+        }
+    }
+}
+
+/// `true` if all pages are mapped, one after another in the order of their `struct page`. The
+/// address of a page is then computed, which takes less time than a call of `kmap_local_page()`.
+const IS_LINEAR: bool = cfg!(CONFIG_SPARSEMEM_VMEMMAP)
+    && !cfg!(CONFIG_HIGHMEM)
+    && !cfg!(CONFIG_KASAN_SW_TAGS)
+    && !cfg!(CONFIG_KASAN_HW_TAGS)
+    && PAGE_SIZE % size_of::<page>() == 0;
+
+/// A mapping of one page at a time.
+struct MappedPage {
+    /// The address of the page; NULL if no page is mapped, or if [`IS_LINEAR`].
+    at: *mut c_void,
+}
+
+impl MappedPage {
+    /// Maps `page`. Unmaps the page that was mapped before. Returns the address of the page, which
+    /// is valid until the next call and until this is dropped.
+    ///
+    /// # Safety
+    ///
+    /// `page` must be a page that is not freed while it is mapped. This thread maps no other page
+    /// in between.
+    unsafe fn map(&mut self, page: *mut page) -> *mut u8 {
+        if IS_LINEAR {
+            // SAFETY: The module's initialisation wrote the variable before there was an MR.
+            let base = unsafe { bindings::ib_mkey_rxe_page_base };
+            let pages = (page as usize).wrapping_mul(PAGE_SIZE / size_of::<page>());
+            return pages.wrapping_add(base) as *mut u8;
+        }
+        self.unmap();
+        // SAFETY: By the safety requirements.
+        self.at = unsafe { crate::bindings::kmap_local_page(page) };
+        self.at.cast()
+    }
+
+    fn unmap(&mut self) {
+        if !IS_LINEAR && !self.at.is_null() {
+            // SAFETY: `kmap_local_page()` returned the address, and this thread mapped no page
+            // since.
+            unsafe { crate::bindings::kunmap_local(self.at) };
+            self.at = ptr::null_mut();
+        }
+    }
+}
+
+impl Drop for MappedPage {
+    fn drop(&mut self) {
+        self.unmap();
+    }
+}
+
+/// The list of pages of an MR. An entry is a page, or a part of one if the MR is for fast
+/// registration of such parts. One of them at a time is mapped.
+///
+/// # Invariants
+///
+/// `entries` is valid for reads of `count` entries, which keep their pages during `'a`.
+pub(crate) struct PageList<'a> {
+    entries: *const rxe_mr_page,
+    count: u64,
+    /// The address in the MR of the first byte of the first entry.
+    first: u64,
+    /// The size of an entry, as the power of two; at most that of a page.
+    shift: u32,
+    is_persistent: bool,
+    mapped: MappedPage,
+    _mr: PhantomData<&'a ()>,
+}
+
+impl PageList<'_> {
+    /// Returns the list of `mr`.
+    ///
+    /// # Safety
+    ///
+    /// `mr` must be an MR with a list, which is neither freed nor mapped to other pages during the
+    /// lifetime of the result.
+    #[inline]
+    unsafe fn new(mr: NonNull<rxe_mr>, is_persistent: bool) -> Self {
+        let mr = mr.as_ptr();
+        // INVARIANT: By the safety requirement. rxe, and `fill()`, count an entry in `nbuf` when they
+        // give it its page. rxe keeps `nbuf` if it cannot allocate another list.
+        // SAFETY: By the safety requirement.
+        unsafe {
+            let entries = (*mr).page_info;
+            Self {
+                entries,
+                count: if entries.is_null() {
+                    0
+                } else {
+                    (*mr).nbuf.into()
+                },
+                first: (*mr).ibmr.iova & (*mr).page_mask,
+                shift: (*mr).page_shift.min(PAGE_SHIFT as u32),
+                is_persistent,
+                mapped: MappedPage {
+                    at: ptr::null_mut(),
+                },
+                _mr: PhantomData,
+            }
+        }
+    }
+}
+
+impl Memory for PageList<'_> {
+    type Error = Error;
+
+    #[inline]
+    fn is_persistent(&self) -> bool {
+        self.is_persistent
+    }
+
+    #[inline]
+    fn map(&mut self, addr: u64, _direction: Direction) -> Result<Block<'_>> {
+        let index = addr.wrapping_sub(self.first).wrapping_shr(self.shift);
+        if index >= self.count {
             return Err(EFAULT);
         }
-        Ok((page, offset))
+        // SAFETY: By the type invariant: `index` is less than the number of entries.
+        let (page, offset) = unsafe {
+            let entry = self.entries.add(index as usize);
+            ((*entry).page, (*entry).offset as usize)
+        };
+        // A part may be anywhere in a page.
+        let size = 1_usize.wrapping_shl(self.shift);
+        if page.is_null() || offset > PAGE_SIZE.wrapping_sub(size) {
+            return Err(EFAULT);
+        }
+        let before = addr as usize & size.wrapping_sub(1);
+        let room = size.wrapping_sub(before);
+        // SAFETY: By the type invariant, the entry keeps its page. `size` bytes from `offset` on are
+        // in the page, and the first one is at a multiple of `size` in the MR. A copy maps one page
+        // at a time. Nobody makes a reference to memory of an MR.
+        Ok(unsafe {
+            let at = self.mapped.map(page).add(offset).add(before);
+            Block::new(at, before as u64, room as u64)
+        })
     }
+}
+
+/// The memory of the MR of all memory, which is one block.
+struct AllMemory;
+
+impl Memory for AllMemory {
+    type Error = Error;
+
+    fn map(&mut self, addr: u64, _direction: Direction) -> Result<Block<'_>> {
+        // A kernel user that gives no address thus gets an error.
+        if addr < PAGE {
+            return Err(EFAULT);
+        }
+        // As `ib_virt_dma_to_ptr()` does for a device without DMA: the kernel has all memory mapped
+        // at these addresses.
+        // SAFETY: The kernel user that gave the addresses of the access owns the memory there, which
+        // is all of the block that is accessed.
+        Ok(unsafe { Block::new(addr as *mut u8, addr - PAGE, u64::MAX - addr) })
+    }
+}
+
+/// Copies all of `payload` to or from address `addr` of the MR of all memory.
+pub(super) fn copy_all_memory(addr: u64, payload: &Payload<'_>) -> Result {
+    copy(&mut AllMemory, Row::of(0, addr, payload.len()), payload)
+}
+
+/// The memory of one of rxe's ODP MRs.
+///
+/// The copy is made under the mutex that invalidations take. An absent page is faulted in without
+/// that mutex.
+///
+/// # Invariants
+///
+/// The MR is not freed during `'a`, and has an `ib_umem_odp`. If there is a page in `locked`, it is
+/// mapped and the MR's `umem_mutex` is held.
+pub(crate) struct OnDemand<'a> {
+    mr: NonNull<rxe_mr>,
+    locked: Option<NonNull<u8>>,
+    _mr: PhantomData<&'a ()>,
+}
+
+impl OnDemand<'_> {
+    /// Allows invalidations of the locked page, if there is one.
+    fn unlock(&mut self) {
+        if let Some(page) = self.locked.take() {
+            // SAFETY: By the type invariants.
+            unsafe { bindings::ib_mkey_rxe_odp_unlock(self.mr.as_ptr(), page.as_ptr().cast()) };
+        }
+    }
+}
+
+impl Memory for OnDemand<'_> {
+    type Error = Error;
+
+    /// Maps a page as described in [`Memory::map`]. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` for an address outside of the MR, and for one that the process has not mapped;
+    /// those of faulting pages in.
+    fn map(&mut self, addr: u64, direction: Direction) -> Result<Block<'_>> {
+        self.unlock();
+        let writes = direction == Direction::ToMemory;
+        // SAFETY: By the type invariant. The mutex is not held.
+        let page = unsafe { bindings::ib_mkey_rxe_odp_lock(self.mr.as_ptr(), addr, writes) };
+        let page = NonNull::new(from_err_ptr(page)?.cast()).ok_or(EFAULT)?;
+        // INVARIANT: `ib_mkey_rxe_odp_lock()` mapped the page and took the mutex.
+        self.locked = Some(page);
+        // SAFETY: The page stays mapped until `unlock()`, for which `self` is borrowed mutably.
+        // Nobody makes a reference to memory of an MR.
+        Ok(unsafe {
+            let before = addr % PAGE;
+            Block::new(page.as_ptr().add(before as usize), before, PAGE - before)
+        })
+    }
+}
+
+impl Drop for OnDemand<'_> {
+    fn drop(&mut self) {
+        self.unlock();
+    }
+}
+
+/// Fills a new MR with `pages`: `length` bytes from address `addr` on. The first byte is in the
+/// first page. The state does not change.
+///
+/// # Safety
+///
+/// If the caller makes the MR valid, the pages must stay until rxe has deregistered it.
+pub(super) unsafe fn fill<'a>(
+    new: NewMr<'a>,
+    pages: impl Iterator<Item = Option<*mut page>>,
+    addr: u64,
+    length: u64,
+    access: Access,
+) -> Result<&'a RxeMr> {
+    let mr = RxeMr::of(new.into_mr()).ok_or(EINVAL)?;
+    let private = mr.private();
+    for (index, page) in pages.enumerate() {
+        let page = page.ok_or_else(eopnotsupp)?;
+        // SAFETY: The MR is new, so rxe does not use its page table. The index is checked against
+        // the number of pages that the MR was allocated for.
+        unsafe {
+            if index >= (*private).num_buf as usize {
+                return Err(EINVAL);
+            }
+            let info = (*private).page_info.add(index);
+            (*info).page = page;
+            (*info).offset = 0;
+            (*private).nbuf = index as u32 + 1;
+        }
+    }
+    // The MR gets the type of user memory. rxe allows LOCAL_INV on MRs of any protection
+    // domain, but refuses it for this type.
+    mr.set_kind(TYPE_USER);
+    // `MW_BIND` is left out for the reason in `publish()`.
+    mr.set_access(access & !Access::from(Right::MwBind));
+    mr.set_range(MrRange {
+        start: addr,
+        len: length,
+    });
+    Ok(mr)
 }

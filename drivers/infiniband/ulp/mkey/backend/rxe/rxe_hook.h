@@ -77,8 +77,8 @@ int ib_mkey_rxe_invalidate_mw_plain(struct rxe_qp *qp, struct rxe_mw *mw, u32 rk
 
 /* mr.c */
 extern unsigned long ib_mkey_rxe_page_base;
-extern bool ib_mkey_fast_strings;
-void ib_mkey_rxe_init_copies(void);
+void ib_mkey_rxe_init_page_base(void);
+unsigned long ib_mkey_copy_mc(void *to, const void *from, unsigned long len);
 struct rxe_mr *ib_mkey_rxe_get_mr(struct ib_device *ibdev, u32 index);
 void ib_mkey_rxe_ref_mr(struct rxe_mr *mr);
 void ib_mkey_rxe_put_mr(struct rxe_mr *mr);

@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The copy of bytes between a packet and the memory of an MR: the innermost loop of the data path.
+//!
+//! A strided segment ([`Row`]) is segments of one size at one distance. [`copy`] copies it block by
+//! block: a block is memory that is mapped as a whole, such as a page. [`copy_list`] copies a gather
+//! list: segments of one size without a common distance.
+//!
+//! This file uses no function of the kernel except [`copy_racing`], so `tools/bench/native` can test
+//! and measure it on the host.
+//!
+//! # Races
+//!
+//! Other processors, processes and devices read and write an MR's memory at any time; on any RDMA
+//! device such accesses tear. In Rust's model, an ordinary access that races is undefined behaviour.
+//! So there is no reference to this memory, and [`copy_racing`] makes all accesses.
+
+use super::racing::copy_racing;
+use crate::layout::Row;
+use core::{marker::PhantomData, num::TryFromIntError, ptr};
+
+/// The direction of a copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// From the packet to the MR's memory.
+    ToMemory,
+    /// From the MR's memory to the packet.
+    FromMemory,
+}
+
+/// Bytes of a packet. They are no part of an MR's memory.
+///
+/// # Invariants
+///
+/// `at` is valid for reads and, for [`Direction::FromMemory`], writes of `len` bytes.
+pub(crate) struct Payload<'a> {
+    at: *mut u8,
+    len: u64,
+    direction: Direction,
+    _packet: PhantomData<&'a mut [u8]>,
+}
+
+/// A failed copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A segment is outside of the packet or of the MR's memory.
+    Outside,
+    /// Persistent memory has an error that its controller cannot correct.
+    Poisoned,
+}
+
+/// The smallest distance of segments whose block is looked for one by one. Few of them are in one page,
+/// so computing the number of segments in each page would take longer.
+const FAR: u64 = 512;
+
+/// The most bytes for which the compiler makes moves in place of a call of `memcpy()`, in a kernel for
+/// x86-64.
+const LINE: usize = 64;
+
+/// As the size of a segment: any size.
+const ANY: usize = 0;
+
+/// As the size of a segment: any size, of persistent memory, whose bytes may be unreadable.
+const CHECKED: usize = usize::MAX;
+
+extern "C" {
+    /// Copies `len` bytes. Returns how many of them were not copied because they are unreadable.
+    fn ib_mkey_copy_mc(to: *mut u8, from: *const u8, len: usize) -> usize;
+}
+
+/// A block: bytes of an MR that are mapped one after another, around the byte that was looked for.
+///
+/// # Invariants
+///
+/// The `before` bytes before `at` and the `room` bytes from `at` on are valid for reads and writes
+/// during `'a`. Other threads and devices may access them meanwhile.
+pub(crate) struct Block<'a> {
+    at: *mut u8,
+    before: u64,
+    room: u64,
+    _memory: PhantomData<&'a ()>,
+}
+
+/// The memory of an MR, which is mapped block by block.
+pub(crate) trait Memory {
+    /// The error of a copy.
+    type Error: From<Fault>;
+
+    /// Returns `true` if the memory is persistent, so that a read of it may find an error.
+    fn is_persistent(&self) -> bool {
+        false
+    }
+
+    /// Maps the block that contains the byte at address `addr` of the MR.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::Outside`] for an address outside of the MR, and others.
+    fn map(&mut self, addr: u64, direction: Direction) -> Result<Block<'_>, Self::Error>;
+}
+
+impl<'a> Payload<'a> {
+    /// Makes the payload of `len` bytes at `at`.
+    ///
+    /// # Safety
+    ///
+    /// `at` must be valid for reads and writes of `len` bytes while the payload exists. The bytes
+    /// must not be memory of an MR.
+    pub(crate) unsafe fn new(at: *mut u8, len: u32, direction: Direction) -> Self {
+        // INVARIANT: By the safety requirement.
+        Self {
+            at,
+            len: len.into(),
+            direction,
+            _packet: PhantomData,
+        }
+    }
+
+    /// Makes the payload of a copy from memory to `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// An error for 4 GiB and more.
+    pub(crate) fn reading(bytes: &'a mut [u8]) -> Result<Self, TryFromIntError> {
+        let len = u32::try_from(bytes.len())?;
+        // SAFETY: The payload borrows the bytes. A reference is never to memory of an MR.
+        Ok(unsafe { Self::new(bytes.as_mut_ptr(), len, Direction::FromMemory) })
+    }
+
+    /// Returns the number of bytes.
+    #[inline]
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Returns the direction of the copy.
+    #[inline]
+    pub(crate) fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    /// Checks that the positions of all segments of `row` are in the payload.
+    fn check(&self, row: &Row) -> Result<(), Fault> {
+        let reach = match row.count {
+            0 | 1 => Some(0),
+            count => row.step.checked_mul(count - 1),
+        };
+        let end = reach.and_then(|reach| reach.checked_add(row.at)?.checked_add(row.len));
+        match end {
+            Some(end) if end <= self.len => Ok(()),
+            _ => Err(Fault::Outside),
+        }
+    }
+
+    /// Copies the first `count` segments of `row`, whose size is `N` as in [`copy_segment`]. The first
+    /// one is at `memory`.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::Poisoned`], only of [`CHECKED`] segments.
+    ///
+    /// # Safety
+    ///
+    /// - [`Self::check`] must have accepted the row, and it must have `count` segments. If `N` is a size,
+    ///   it must be `row.len`.
+    /// - Each of these segments, counted from `memory`, must be in one [`Block`].
+    unsafe fn copy_segments<const N: usize>(
+        &self,
+        memory: *mut u8,
+        row: &Row,
+        count: u64,
+    ) -> Result<(), Fault> {
+        // A position is less than the length, which has 32 bits.
+        let packet = self.at.wrapping_add(row.at as usize);
+        let (stride, step) = (row.stride as isize, row.step as isize);
+        let (mut to, to_step, mut from, from_step) = match self.direction {
+            Direction::ToMemory => (memory, stride, packet, step),
+            Direction::FromMemory => (packet, step, memory, stride),
+        };
+        for _ in 0..count {
+            // SAFETY: By the safety requirements and the type invariants. A packet is no part of an
+            // MR's memory.
+            unsafe { copy_segment::<N>(to, from, row.len as usize)? };
+            // The addresses after the last segment may be invalid, and are not used.
+            to = to.wrapping_offset(to_step);
+            from = from.wrapping_offset(from_step);
+        }
+        Ok(())
+    }
+}
+
+impl Block<'_> {
+    /// No block.
+    // INVARIANT: There are no bytes.
+    const NONE: Block<'static> = Block {
+        at: ptr::null_mut(),
+        before: 0,
+        room: 0,
+        _memory: PhantomData,
+    };
+
+    /// Makes the block of the byte at `at`.
+    ///
+    /// # Safety
+    ///
+    /// The `before` bytes before `at` and the `room` bytes from `at` on must be valid for reads and
+    /// writes during the lifetime of the result. There must be no reference to them.
+    #[inline]
+    pub(crate) unsafe fn new(at: *mut u8, before: u64, room: u64) -> Self {
+        // INVARIANT: By the safety requirement.
+        Self {
+            at,
+            before,
+            room,
+            _memory: PhantomData,
+        }
+    }
+
+    /// Returns the block from the byte that is `distance` bytes further on, unless that byte is outside
+    /// of it. A distance backwards wraps.
+    fn further(self, distance: u64) -> Option<Self> {
+        let size = self.before.wrapping_add(self.room);
+        let before = self.before.wrapping_add(distance);
+        // INVARIANT: The byte is in the block.
+        (before < size).then(|| Self {
+            at: self.at.wrapping_add(distance as usize),
+            before,
+            room: size.wrapping_sub(before),
+            ..self
+        })
+    }
+}
+
+/// Copies between the segments of `row`, whose addresses are those of `memory`, and `payload`. Copies
+/// them in order: if segments of a written row overlap, the bytes of the last one remain.
+///
+/// # Errors
+///
+/// [`Fault::Outside`] for a segment outside of the payload; [`Fault::Poisoned`]; those of
+/// [`Memory::map`]. Pieces before one that fails may be copied.
+pub(crate) fn copy<M: Memory>(
+    memory: &mut M,
+    row: Row,
+    payload: &Payload<'_>,
+) -> Result<(), M::Error> {
+    payload.check(&row)?;
+    if row.stride.unsigned_abs() >= FAR {
+        let mut next = row.addr;
+        let addrs = (0..row.count).map(|_| {
+            let addr = next;
+            next = next.wrapping_add(row.stride as u64);
+            addr
+        });
+        return copy_any_list(memory, addrs, row, payload);
+    }
+    match row.len {
+        _ if reads_persistent(memory, payload) => copy_strided::<M, CHECKED>(memory, row, payload),
+        1 => copy_strided::<M, 1>(memory, row, payload),
+        2 => copy_strided::<M, 2>(memory, row, payload),
+        4 => copy_strided::<M, 4>(memory, row, payload),
+        8 => copy_strided::<M, 8>(memory, row, payload),
+        12 => copy_strided::<M, 12>(memory, row, payload),
+        16 => copy_strided::<M, 16>(memory, row, payload),
+        20 => copy_strided::<M, 20>(memory, row, payload),
+        24 => copy_strided::<M, 24>(memory, row, payload),
+        32 => copy_strided::<M, 32>(memory, row, payload),
+        40 => copy_strided::<M, 40>(memory, row, payload),
+        48 => copy_strided::<M, 48>(memory, row, payload),
+        64 => copy_strided::<M, 64>(memory, row, payload),
+        96 => copy_strided::<M, 96>(memory, row, payload),
+        128 => copy_strided::<M, 128>(memory, row, payload),
+        _ => copy_strided::<M, ANY>(memory, row, payload),
+    }
+}
+
+/// Returns `true` if the copy reads persistent memory.
+fn reads_persistent(memory: &impl Memory, payload: &Payload<'_>) -> bool {
+    payload.direction == Direction::FromMemory && memory.is_persistent()
+}
+
+/// Copies a row that [`Payload::check`] has accepted. `N` is as for [`copy_segment`].
+fn copy_strided<M: Memory, const N: usize>(
+    memory: &mut M,
+    mut row: Row,
+    payload: &Payload<'_>,
+) -> Result<(), M::Error> {
+    while row.count != 0 {
+        let block = memory.map(row.addr, payload.direction)?;
+        let mut count = 1;
+        match block.room.checked_sub(row.len) {
+            Some(room) => {
+                count = fitting(&row, block.before, room);
+                // SAFETY: The block contains the first `count` segments. The caller has checked the
+                // positions.
+                unsafe { payload.copy_segments::<N>(block.at, &row, count)? };
+            }
+            None => copy_parts::<M, N>(memory, row, payload)?,
+        }
+        row = row.skip(count);
+    }
+    Ok(())
+}
+
+/// Copies between `payload` and segments of `len` bytes at the addresses `addrs`, which follow one
+/// another in the payload from position `at` on.
+///
+/// # Errors
+///
+/// Those of [`copy`].
+pub(crate) fn copy_list<M: Memory>(
+    memory: &mut M,
+    addrs: impl ExactSizeIterator<Item = u64>,
+    (len, at): (u64, u64),
+    payload: &Payload<'_>,
+) -> Result<(), M::Error> {
+    let row = Row {
+        at,
+        count: addrs.len() as u64,
+        ..Row::of(0, 0, len)
+    };
+    payload.check(&row)?;
+    copy_any_list(memory, addrs, row, payload)
+}
+
+/// Copies the segments at the addresses `addrs`. [`Payload::check`] has accepted their positions,
+/// which are those of the segments of `row`.
+fn copy_any_list<M: Memory>(
+    memory: &mut M,
+    addrs: impl Iterator<Item = u64>,
+    row: Row,
+    payload: &Payload<'_>,
+) -> Result<(), M::Error> {
+    match row.len {
+        _ if reads_persistent(memory, payload) => {
+            copy_sized_list::<M, CHECKED>(memory, addrs, row, payload)
+        }
+        4 => copy_sized_list::<M, 4>(memory, addrs, row, payload),
+        8 => copy_sized_list::<M, 8>(memory, addrs, row, payload),
+        16 => copy_sized_list::<M, 16>(memory, addrs, row, payload),
+        32 => copy_sized_list::<M, 32>(memory, addrs, row, payload),
+        64 => copy_sized_list::<M, 64>(memory, addrs, row, payload),
+        _ => copy_sized_list::<M, ANY>(memory, addrs, row, payload),
+    }
+}
+
+/// Copies the segments as [`copy_any_list`] does. Their size is `N` as in [`copy_segment`].
+fn copy_sized_list<M: Memory, const N: usize>(
+    memory: &mut M,
+    addrs: impl Iterator<Item = u64>,
+    mut row: Row,
+    payload: &Payload<'_>,
+) -> Result<(), M::Error> {
+    let mut block = Block::NONE;
+    for addr in addrs {
+        // Many segments are in the block of the segment before.
+        let distance = addr.wrapping_sub(row.addr);
+        row.addr = addr;
+        block = match block.further(distance) {
+            Some(block) => block,
+            None => memory.map(addr, payload.direction)?,
+        };
+        if row.len <= block.room {
+            // SAFETY: The block contains the segment. The caller has checked the positions.
+            unsafe { payload.copy_segments::<N>(block.at, &row, 1)? };
+        } else {
+            copy_parts::<M, N>(memory, row, payload)?;
+            block = Block::NONE;
+        }
+        row.at = row.at.wrapping_add(row.step);
+    }
+    Ok(())
+}
+
+/// Copies the first segment of `row`, which is in several blocks. [`Payload::check`] has accepted it.
+/// The parts have any size; they are [`CHECKED`] if the segments are.
+fn copy_parts<M: Memory, const N: usize>(
+    memory: &mut M,
+    mut row: Row,
+    payload: &Payload<'_>,
+) -> Result<(), M::Error> {
+    let mut left = row.len;
+    while left != 0 {
+        let block = memory.map(row.addr, payload.direction)?;
+        row.len = left.min(block.room);
+        if row.len == 0 {
+            return Err(Fault::Outside.into());
+        }
+        // SAFETY: The block contains the part. The caller has checked the positions.
+        unsafe {
+            if N == CHECKED {
+                payload.copy_segments::<CHECKED>(block.at, &row, 1)?;
+            } else {
+                payload.copy_segments::<ANY>(block.at, &row, 1)?;
+            }
+        }
+        left = left.wrapping_sub(row.len);
+        row.addr = row.addr.wrapping_add(row.len);
+        row.at = row.at.wrapping_add(row.len);
+    }
+    Ok(())
+}
+
+/// Returns the number of successive segments in the block of the first one. The first segment starts
+/// `before` bytes after the start of the block and ends `room` bytes before its end.
+fn fitting(row: &Row, before: u64, room: u64) -> u64 {
+    let distance = row.stride.unsigned_abs();
+    let room = if row.stride < 0 { before } else { room };
+    if row.count == 1 || distance > room {
+        return 1;
+    }
+    // If the stride is 0, all segments are in the block.
+    room.checked_div(distance)
+        .map_or(row.count, |more| row.count.min(more.saturating_add(1)))
+}
+
+/// Copies one segment of `len` bytes. `N` is this size, [`ANY`] or [`CHECKED`].
+///
+/// # Errors
+///
+/// [`Fault::Poisoned`], only of [`CHECKED`] segments.
+///
+/// # Safety
+///
+/// `from` must be valid for reads and `to` for writes of `len` bytes, which must not overlap. There
+/// must be no reference to bytes that others may write. If `N` is a size, it must be `len`.
+unsafe fn copy_segment<const N: usize>(
+    to: *mut u8,
+    from: *const u8,
+    len: usize,
+) -> Result<(), Fault> {
+    // SAFETY: By the safety requirements; the last arm copies `N` bytes, which is `len`.
+    unsafe {
+        match N {
+            ANY => copy_racing(to, from, len),
+            CHECKED if ib_mkey_copy_mc(to, from, len) != 0 => return Err(Fault::Poisoned),
+            CHECKED => {}
+            _ => {
+                let mut at = 0;
+                while at < N {
+                    let bytes = (N - at).min(LINE);
+                    copy_racing(to.add(at), from.add(at), bytes);
+                    at += bytes;
+                }
+            }
+        }
+    }
+    Ok(())
+}
